@@ -1,0 +1,232 @@
+package replication
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// checkSlot looks at the slot, and at who has it.
+func (c *checker) checkSlot() error {
+	slot, err := readSlot(c.q, c.server.ServerVersion, c.cfg.Slot)
+	if err != nil {
+		if unansweredError(err) {
+			return err
+		}
+		c.fail("slot", err)
+		return nil
+	}
+	c.server.Slot = slot.SlotInfo
+	if err := slot.usable(c.cfg.Slot); err != nil {
+		c.fail("slot", err)
+		return nil
+	}
+	c.ok("slot", "%s is ours to use; its confirmed position is %s", slotSubject(c.cfg.Slot), slot.Confirmed)
+	if !slot.Active {
+		c.ok("slot.owner", "nobody streams from it")
+		return nil
+	}
+	owner := slot.busy(c.q, c.cfg.Slot)
+	e, ok := errors.AsType[*Error](owner)
+	if !ok || e.Kind != KindBusy {
+		return owner
+	}
+	c.warn("slot.owner", "if that is this relay, all is well: another one started now stands by. If it is somebody else's, they get these rows: choose another postgres.slot and run `cdc-relay setup`",
+		"%s: %v", slotSubject(c.cfg.Slot), e.Err)
+	return c.ownerIsAsynchronous()
+}
+
+// ownerIsAsynchronous asks whether commits already wait for whoever has the slot.
+func (c *checker) ownerIsAsynchronous() error {
+	row, err := c.q.one(fmt.Sprintf(`SELECT coalesce(sync_state, 'async') FROM pg_catalog.pg_stat_replication WHERE pid = %d`, c.server.Slot.ActivePID))
+	if errors.Is(err, errNoRow) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if row.text(0) != "async" {
+		c.add("postgres.synchronous", LevelFail, hintSynchronous, "the stream from %s counts as a synchronous standby (%s)", slotSubject(c.cfg.Slot), row.text(0))
+	}
+	return nil
+}
+
+const (
+	hintSynchronous = "name the standbys in synchronous_standby_names, without * and without the relay's application_name: else every commit waits for Kafka"
+
+	// Less room or time than this is no room: a checkpoint may end it at once.
+	leastHeadroom = 4 // WAL segments
+	leastTime     = time.Hour
+)
+
+// checkRetention says how long a relay that stands still may go on doing so.
+func (c *checker) checkRetention() error {
+	if err := c.checkIdleTimeout(); err != nil {
+		return err
+	}
+	keep, err := strconv.ParseInt(c.settings["max_slot_wal_keep_size"], 10, 64) // MiB
+	if err != nil {
+		return nil //nolint:nilerr // a server without the setting has no limit
+	}
+	slot := c.server.Slot
+	switch slot.WALStatus {
+	case "lost":
+		return nil // the slot's own finding says so
+	case "unreserved":
+		c.add("slot.wal", LevelFail, "let the relay catch up now, or raise max_slot_wal_keep_size: the next checkpoint may invalidate the slot",
+			"%s holds more WAL than max_slot_wal_keep_size permits", slotSubject(c.cfg.Slot))
+		return nil
+	}
+	if keep < 0 {
+		c.ok("slot.wal", "max_slot_wal_keep_size is unlimited: a relay that stands still loses nothing and fills the server's disk, so watch retained_wal_bytes")
+		return nil
+	}
+	room := keep << 20
+	if slot.SafeWAL != nil {
+		room = *slot.SafeWAL
+	}
+	rate, err := c.walRate()
+	if err != nil {
+		return err
+	}
+	segment, err := strconv.ParseInt(c.settings["wal_segment_size"], 10, 64)
+	if err != nil {
+		segment = 16 << 20
+	}
+	seen := fmt.Sprintf("max_slot_wal_keep_size is %s; %s of WAL may be written until the slot is lost", bytesText(keep<<20), bytesText(room))
+	tight := room < leastHeadroom*segment
+	if rate > 0 {
+		seconds := float64(room) / rate
+		tight = tight || seconds < leastTime.Seconds()
+		left := "more than 30 days"
+		if seconds < 30*24*3600 {
+			left = time.Duration(seconds * float64(time.Second)).Round(time.Second).String()
+		}
+		seen += fmt.Sprintf(", %s at the present %s/s", left, bytesText(int64(rate)))
+	}
+	if tight {
+		c.warn("slot.wal", "raise max_slot_wal_keep_size (and reload) to what the longest outage writes; a lost slot means a backfill", "%s", seen)
+	} else {
+		c.ok("slot.wal", "%s", seen)
+	}
+	return nil
+}
+
+// walRate is in bytes a second, over at least one second.
+func (c *checker) walRate() (float64, error) {
+	if c.started.IsZero() {
+		return 0, nil
+	}
+	wait := time.NewTimer(time.Until(c.started.Add(time.Second)))
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+	case <-c.q.ctx.Done():
+		return 0, c.q.ctx.Err()
+	}
+	row, err := c.q.one(`SELECT pg_catalog.pg_current_wal_lsn()`)
+	if err != nil {
+		return 0, err
+	}
+	now := row.lsn("pg_current_wal_lsn", 0)
+	return float64(now-c.walFrom) / time.Since(c.started).Seconds(), row.err
+}
+
+func bytesText(n int64) string {
+	for _, unit := range []struct {
+		size int64
+		name string
+	}{{1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
+		if n >= unit.size || -n >= unit.size {
+			return strconv.FormatFloat(float64(n)/float64(unit.size), 'f', 1, 64) + " " + unit.name
+		}
+	}
+	return strconv.FormatInt(n, 10) + " B"
+}
+
+func (c *checker) checkIdleTimeout() error {
+	if value := c.settings["idle_replication_slot_timeout"]; value == "" || value == "0" {
+		return nil
+	}
+	row, err := c.q.one(`SELECT current_setting('idle_replication_slot_timeout')`)
+	if err != nil {
+		return err
+	}
+	c.warn("postgres.idle_slot_timeout", "set idle_replication_slot_timeout to 0, or to more than the longest stop",
+		"idle_replication_slot_timeout is %s: a relay that is stopped for longer loses its slot", row.text(0))
+	return nil
+}
+
+// checkFailover says what becomes of the slot when a standby takes over. Without
+// a physical slot there is no standby that could have it.
+func (c *checker) checkFailover() error {
+	failover := "false"
+	if c.server.ServerVersion >= failoverVersion {
+		failover = fmt.Sprintf("coalesce((SELECT failover FROM pg_catalog.pg_replication_slots WHERE slot_name = %s), false)", singleQuoted(c.cfg.Slot))
+	}
+	row, err := c.q.one(`SELECT ` + failover + `, (SELECT count(*) FROM pg_catalog.pg_replication_slots WHERE slot_type = 'physical')`)
+	if err != nil {
+		return err
+	}
+	survives, standbys := row.bool(0), row.int("count", 1)
+	switch {
+	case row.err != nil:
+		return row.err
+	case standbys == 0:
+		c.ok("slot.failover", "no standby is attached through a slot")
+	case c.server.ServerVersion < failoverVersion:
+		c.warn("slot.failover", "before a switch-over stop the writers and let the relay catch up, then create the slot on the new primary; or let Patroni keep it as a permanent slot",
+			"%d physical slot(s), so there is a standby, and a logical slot does not survive a fail-over before PostgreSQL 17", standbys)
+	case !survives:
+		c.warn("slot.failover", fmt.Sprintf("while the relay is stopped: ALTER_REPLICATION_SLOT %s (FAILOVER true) on a replication connection, or drop the slot when it has caught up and run `cdc-relay setup`", c.cfg.Slot),
+			"%d physical slot(s), so there is a standby, and %s was made without failover: it is gone after a fail-over", standbys, slotSubject(c.cfg.Slot))
+	case strings.TrimSpace(c.settings["synchronized_standby_slots"]) == "":
+		c.warn("slot.failover", "set synchronized_standby_slots to the standby's physical slot, and on the standby sync_replication_slots = on",
+			"%s is kept for a fail-over, but synchronized_standby_slots is empty: rows may reach Kafka that the standby never had", slotSubject(c.cfg.Slot))
+	default:
+		c.ok("slot.failover", "%s survives a fail-over to %s", slotSubject(c.cfg.Slot), c.settings["synchronized_standby_slots"])
+	}
+	return nil
+}
+
+// checkSynchronous looks for a list of synchronous standbys that means us.
+func (c *checker) checkSynchronous() error {
+	list := c.settings["synchronous_standby_names"]
+	application := c.cfg.ApplicationName
+	if application == "" {
+		row, err := c.q.one(`SELECT current_setting('application_name')`)
+		if err != nil {
+			return err
+		}
+		application = row.text(0)
+	}
+	for _, name := range standbyNames(list) {
+		if name == "*" || strings.EqualFold(name, application) {
+			c.add("postgres.synchronous", LevelFail, hintSynchronous,
+				"synchronous_standby_names is %q, which means our stream (application_name %s) too: commits would wait for our confirmation", list, application)
+			return nil
+		}
+	}
+	c.ok("postgres.synchronous", "no commit waits for our stream")
+	return nil
+}
+
+// standbyNames reads the names out of `a, b`, `FIRST 2 (a, b)` and `ANY 1 ("x y")`.
+func standbyNames(list string) []string {
+	if open := strings.IndexByte(list, '('); open >= 0 {
+		list = strings.TrimSuffix(strings.TrimSpace(list[open+1:]), ")")
+	}
+	var names []string
+	for name := range strings.SplitSeq(list, ",") {
+		name = strings.TrimSpace(name)
+		if quoted := len(name) > 1 && name[0] == '"' && name[len(name)-1] == '"'; quoted {
+			name = strings.ReplaceAll(name[1:len(name)-1], `""`, `"`)
+		}
+		if name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}

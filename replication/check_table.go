@@ -1,0 +1,311 @@
+package replication
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// checkPublication looks at the publication and, through it, at every table.
+func (c *checker) checkPublication() error {
+	p, err := readPublication(c.q, c.server.ServerVersion, c.cfg.Publication)
+	if err != nil {
+		if unansweredError(err) {
+			return err
+		}
+		c.fail("publication", err)
+		p = nil
+	}
+	if p != nil {
+		if err := c.publicationShape(p); err != nil {
+			return err
+		}
+	}
+	for _, table := range c.cfg.Tables {
+		checked, err := c.checkTable(p, table)
+		if err != nil {
+			return err
+		}
+		c.report.Tables = append(c.report.Tables, checked)
+	}
+	return nil
+}
+
+// unansweredError is true for what readPublication and its like could not ask.
+func unansweredError(err error) bool {
+	switch Reason(err) {
+	case ReasonPublicationMissing, ReasonSlotMissing, ReasonTableMissing, ReasonConfiguration:
+		return false
+	}
+	return unanswered(err)
+}
+
+func (c *checker) publicationShape(p *publicationRow) error {
+	if len(p.others) > 0 {
+		c.warn("publication", fmt.Sprintf("run: ALTER PUBLICATION %s SET (publish = 'insert')", doubleQuoted(p.name)),
+			"%s also publishes %s, which are read and skipped", publicationSubject(p.name), strings.Join(p.others, ", "))
+	} else {
+		c.ok("publication", "%s publishes inserts only", publicationSubject(p.name))
+	}
+	configured := c.cfg.Tables
+	if !p.allTables {
+		leaves, err := c.publishedLeaves(p)
+		if err != nil {
+			return err
+		}
+		configured = append(slices.Clone(configured), leaves...)
+	}
+	foreign := p.foreign(configured)
+	switch {
+	case p.allTables:
+		c.warn("publication.tables", "make one with the outbox tables alone: `cdc-relay setup` with another postgres.publication",
+			"%s is FOR ALL TABLES: the rows of %d other table(s) are sent to us and skipped", publicationSubject(p.name), len(foreign))
+	case len(foreign) > 0:
+		c.warn("publication.tables", "take them out, or configure them",
+			"%s has %d more table(s) than are configured (%s): their rows are skipped", publicationSubject(p.name), len(foreign), strings.Join(shorten(foreign), ", "))
+	}
+	return nil
+}
+
+// publishedLeaves are the partitions of configured tables that the publication
+// has under their own names: not strangers, but the table's rows under a name
+// that nobody configured, which the table's own finding says.
+func (c *checker) publishedLeaves(p *publicationRow) ([]Table, error) {
+	rows, err := c.q.all(fmt.Sprintf(`SELECT pt.schemaname, pt.tablename, rn.nspname, r.relname
+		FROM pg_catalog.pg_publication_tables pt
+		JOIN pg_catalog.pg_namespace n ON n.nspname = pt.schemaname
+		JOIN pg_catalog.pg_class l ON l.relnamespace = n.oid AND l.relname = pt.tablename AND l.relispartition
+		JOIN LATERAL pg_catalog.pg_partition_ancestors(l.oid) a ON a.relid <> l.oid
+		JOIN pg_catalog.pg_class r ON r.oid = a.relid JOIN pg_catalog.pg_namespace rn ON rn.oid = r.relnamespace
+		WHERE pt.pubname = %s`, singleQuoted(p.name)))
+	if err != nil {
+		return nil, err
+	}
+	var leaves []Table
+	for _, row := range rows {
+		if slices.Contains(c.cfg.Tables, Table{Schema: row[2].text, Name: row[3].text}) {
+			leaves = append(leaves, Table{Schema: row[0].text, Name: row[1].text})
+		}
+	}
+	return leaves, nil
+}
+
+// checkTable goes on with what can be said without a publication when p is nil.
+func (c *checker) checkTable(p *publicationRow, table Table) (CheckedTable, error) {
+	checked := CheckedTable{Table: table}
+	t, err := readTable(c.q, table)
+	if err != nil {
+		return checked, err
+	}
+	if t == nil {
+		c.fail("table", tableMissing(table))
+		return checked, nil
+	}
+	if err := t.decodable(table); err != nil {
+		c.fail("table", err)
+		return checked, nil
+	}
+	shown := membership{publication: c.cfg.Publication}
+	published := p != nil
+	if p != nil {
+		if err := p.publishes(table, t); err != nil {
+			c.fail("publication.tables", err)
+			published = false
+		}
+		shown = p.membership(table)
+	}
+	columns, err := readColumns(c.q, c.server.ServerVersion, t.oid, table, shown)
+	if err != nil {
+		return checked, err
+	}
+	relation := columns.relation(t.oid, table)
+	relation.Table = len(c.report.Tables)
+	if published || p == nil {
+		checked.Relation = relation
+	}
+	if published {
+		c.ok("publication.tables", "%s publishes the inserts of %s", publicationSubject(p.name), table)
+	}
+	for _, step := range []func(*tableRow, Table, *CheckedTable) error{c.checkReadable, c.checkPartitions, c.checkIdentity, c.checkDiversions} {
+		if err := step(t, table, &checked); err != nil {
+			return checked, err
+		}
+	}
+	return checked, c.checkColumns(shown, relation, &checked)
+}
+
+// checkColumns compares the table with what the stream will have of it.
+func (c *checker) checkColumns(shown membership, relation *Relation, checked *CheckedTable) error {
+	rows, err := c.q.all(fmt.Sprintf(`SELECT attname, attgenerated <> '' FROM pg_catalog.pg_attribute
+		WHERE attrelid = %d AND attnum > 0 AND NOT attisdropped ORDER BY attnum`, relation.OID))
+	if err != nil {
+		return err
+	}
+	for _, row := range rows {
+		name := row[0].text
+		switch {
+		case slices.ContainsFunc(relation.Columns, func(col Column) bool { return col.Name == name }):
+		case row[1].text == "t":
+			checked.Generated = append(checked.Generated, name)
+		default:
+			checked.Unlisted = append(checked.Unlisted, name)
+		}
+	}
+	if shown.filter != "" {
+		c.warn("publication.row_filter", fmt.Sprintf("unless that is meant: ALTER PUBLICATION %s SET TABLE %s", doubleQuoted(c.cfg.Publication), checked.Table.sql()),
+			"%s has a row filter on %s: rows that fail it are never delivered", publicationSubject(c.cfg.Publication), checked.Table)
+	}
+	if len(checked.Unlisted) > 0 {
+		c.warn("publication.column_list", fmt.Sprintf("unless that is meant: ALTER PUBLICATION %s SET TABLE %s", doubleQuoted(c.cfg.Publication), checked.Table.sql()),
+			"%s leaves out %d column(s) of %s: %s", publicationSubject(c.cfg.Publication), len(checked.Unlisted), checked.Table, strings.Join(checked.Unlisted, ", "))
+	}
+	return nil
+}
+
+// checkReadable tells whether the rows can be looked at, which run never does.
+func (c *checker) checkReadable(t *tableRow, table Table, checked *CheckedTable) error {
+	row, err := c.q.one(fmt.Sprintf(`SELECT pg_catalog.has_schema_privilege(relnamespace, 'USAGE'), pg_catalog.has_table_privilege(oid, 'SELECT'),
+		pg_catalog.row_security_active(oid) FROM pg_catalog.pg_class WHERE oid = %d`, t.oid))
+	if err != nil {
+		return err
+	}
+	var grants []string
+	if !row.bool(0) {
+		grants = append(grants, fmt.Sprintf("GRANT USAGE ON SCHEMA %s TO %s", doubleQuoted(table.Schema), doubleQuoted(c.user)))
+	}
+	if !row.bool(1) {
+		grants = append(grants, fmt.Sprintf("GRANT SELECT ON %s TO %s", table.sql(), doubleQuoted(c.user)))
+	}
+	switch {
+	case len(grants) > 0:
+		c.warn("table.select", "to have its rows checked: "+strings.Join(grants, "; ")+" (run works without)",
+			"role %q may not read %s: nothing can be said about its rows", c.user, table)
+	case row.bool(2):
+		c.warn("table.select", "check as a role with BYPASSRLS, or as the table's owner",
+			"row-level security of %s hides rows from role %q here, and not from the stream", table, c.user)
+	default:
+		checked.Readable = true
+	}
+	return nil
+}
+
+// mutableName are columns that say what has become of a row.
+var mutableName = regexp.MustCompile(`(?i)^(is|was|has)?_?(status|state|published|processed|archived|sent|done|delivered|dispatched|handled)`)
+
+// checkPartitions looks for a partition key that an UPDATE changes. Such an
+// update moves the row, which is a delete and an insert, and the insert is
+// published: the event is sent twice.
+func (c *checker) checkPartitions(t *tableRow, table Table, _ *CheckedTable) error {
+	if t.kind != "p" {
+		return nil
+	}
+	rows, err := c.q.all(fmt.Sprintf(`SELECT pg_catalog.pg_get_partkeydef(p.partrelid), a.attname, coalesce(ty.typname = 'bool', false), coalesce(ty.typtype = 'e', false),
+			a.attnum = ANY (p.partattrs::int2[])
+		FROM pg_catalog.pg_partition_tree(%d) tree
+		JOIN pg_catalog.pg_partitioned_table p ON p.partrelid = tree.relid
+		JOIN pg_catalog.pg_attribute a ON a.attrelid = p.partrelid AND a.attnum > 0 AND NOT a.attisdropped
+		LEFT JOIN pg_catalog.pg_type ty ON ty.oid = a.atttypid ORDER BY tree.level, a.attnum`, t.oid))
+	if err != nil {
+		return err
+	}
+	suspicious := false
+	said := make(map[string]bool)
+	for _, row := range rows {
+		key, column, isBool, isEnum, direct := row[0].text, row[1].text, row[2].text == "t", row[3].text == "t", row[4].text == "t"
+		if said[key+column] || !direct && !mentions(key, column) {
+			continue
+		}
+		said[key+column] = true
+		const advice = "partition by something that never changes, such as created_at; nothing on our side can tell such a copy from a new row"
+		switch {
+		case isBool || mutableName.MatchString(column):
+			suspicious = true
+			c.add("table.partition_key", LevelFail, advice,
+				"%s is partitioned by %s, and column %q looks like one that is updated: moving a row to another partition sends its event again", table, key, column)
+		case isEnum:
+			suspicious = true
+			c.warn("table.partition_key", advice, "%s is partitioned by %s: if the enum column %q is ever updated, the row's event is sent again", table, key, column)
+		}
+	}
+	if !suspicious {
+		c.ok("table.partition_key", "the partition key of %s does not look like one that is updated", table)
+	}
+	return c.checkLeaves(t, table)
+}
+
+// mentions tells whether a key expression has the column as a word.
+func mentions(expression, column string) bool {
+	return slices.Contains(strings.FieldsFunc(expression, func(r rune) bool {
+		return r != '_' && r != '$' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && r < 0x80
+	}), column)
+}
+
+func (c *checker) checkLeaves(t *tableRow, table Table) error {
+	rows, err := c.q.all(fmt.Sprintf(`SELECT pg_catalog.quote_ident(n.nspname) || '.' || pg_catalog.quote_ident(l.relname), l.relkind = 'f'
+		FROM pg_catalog.pg_partition_tree(%d) tree JOIN pg_catalog.pg_class l ON l.oid = tree.relid JOIN pg_catalog.pg_namespace n ON n.oid = l.relnamespace
+		WHERE tree.isleaf AND (l.relkind = 'f' OR l.relpersistence <> 'p') ORDER BY 1`, t.oid))
+	if err != nil {
+		return err
+	}
+	for _, row := range rows {
+		kind := "UNLOGGED"
+		if row[1].text == "t" {
+			kind = "a foreign table"
+		}
+		c.add("table", LevelFail, "make it an ordinary table: its rows are not in the WAL", "partition %s of %s is %s", row[0].text, table, kind)
+	}
+	return nil
+}
+
+// checkIdentity looks for the trap of a publication, ours or another, that
+// makes the application's own statements fail.
+func (c *checker) checkIdentity(t *tableRow, table Table, _ *CheckedTable) error {
+	const tree = `SELECT relid FROM pg_catalog.pg_partition_tree(%[1]d) UNION SELECT %[1]d`
+	rows, err := c.q.all(fmt.Sprintf(`SELECT DISTINCT p.pubname, concat_ws(' and ', CASE WHEN p.pubupdate THEN 'UPDATE' END, CASE WHEN p.pubdelete THEN 'DELETE' END)
+		FROM pg_catalog.pg_publication p JOIN pg_catalog.pg_publication_tables pt ON pt.pubname = p.pubname
+		JOIN pg_catalog.pg_namespace n ON n.nspname = pt.schemaname JOIN pg_catalog.pg_class r ON r.relnamespace = n.oid AND r.relname = pt.tablename
+		WHERE (p.pubupdate OR p.pubdelete) AND r.oid IN (`+tree+`) AND EXISTS (
+			SELECT FROM pg_catalog.pg_class l WHERE l.oid IN (`+tree+`) AND l.relkind = 'r' AND (l.relreplident = 'n' OR l.relreplident = 'd'
+				AND NOT EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = l.oid AND i.indisprimary)))
+		ORDER BY 1`, t.oid))
+	if err != nil {
+		return err
+	}
+	for _, row := range rows {
+		c.add("table.replica_identity", LevelFail, fmt.Sprintf("run: ALTER PUBLICATION %s SET (publish = 'insert'); or give the table a primary key", doubleQuoted(row[0].text)),
+			"%s has no replica identity, and %s publishes %s: the application's own %s on it fails", table, publicationSubject(row[0].text), row[1].text, row[1].text)
+	}
+	if len(rows) == 0 {
+		c.ok("table.replica_identity", "no publication makes updates or deletes of %s fail", table)
+	}
+	return nil
+}
+
+// checkDiversions lists what stands between the application's INSERT and the row.
+func (c *checker) checkDiversions(t *tableRow, table Table, _ *CheckedTable) error {
+	// tgtype: 1 row, 2 before, 4 insert. ev_type 3 is INSERT.
+	rows, err := c.q.all(fmt.Sprintf(`SELECT 'trigger', tgname, false FROM pg_catalog.pg_trigger
+			WHERE tgrelid = %[1]d AND NOT tgisinternal AND tgenabled <> 'D' AND tgtype & 7 = 7
+		UNION ALL SELECT 'rule', rulename, is_instead FROM pg_catalog.pg_rewrite WHERE ev_class = %[1]d AND ev_type = '3' AND ev_enabled <> 'D' ORDER BY 1, 2`, t.oid))
+	if err != nil {
+		return err
+	}
+	for _, row := range rows {
+		name := doubleQuoted(row[1].text)
+		switch {
+		case row[0].text == "trigger":
+			c.warn("table.triggers", "read its function: the event is the row as the trigger leaves it, and none when it returns NULL",
+				"%s has the trigger %s before each insert, which may change or drop rows", table, name)
+		case row[2].text == "t":
+			c.add("table.triggers", LevelFail, fmt.Sprintf("run: DROP RULE %s ON %s; or configure the table that the rule writes to", name, table.sql()),
+				"rule %s does something else instead of an insert into %s: those rows never reach it", name, table)
+		default:
+			c.warn("table.triggers", "read it: what it does is part of each insert", "%s has the rule %s on insert", table, name)
+		}
+	}
+	if len(rows) == 0 {
+		c.ok("table.triggers", "no trigger or rule stands in the way of an insert into %s", table)
+	}
+	return nil
+}

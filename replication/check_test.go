@@ -1,0 +1,602 @@
+package replication
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pglogrepl"
+
+	"github.com/cdc-relay/cdc-relay/sandbox"
+	"github.com/cdc-relay/cdc-relay/test/harness"
+)
+
+// asReader rewrites cfg to connect as the role that check is made for.
+func asReader(t *testing.T, db *harness.Database, cfg Config) Config {
+	t.Helper()
+	role := newRole(t, db, "LOGIN REPLICATION")
+	db.Exec(t, "GRANT pg_read_all_data TO "+role)
+	cfg.URL = withUser(t, cfg.URL, role)
+	return cfg
+}
+
+func findings(report *Report) string {
+	var b strings.Builder
+	for _, f := range report.Findings {
+		fmt.Fprintf(&b, "%s\t%s\t%s; %s\n", f.Level, f.Check, f.Seen, f.Advice)
+	}
+	return b.String()
+}
+
+// wantFinding looks for one finding whose text has all of texts.
+func wantFinding(t *testing.T, report *Report, check string, level Level, texts ...string) {
+	t.Helper()
+	for _, f := range report.Findings {
+		if f.Check != check || f.Level != level {
+			continue
+		}
+		all := true
+		for _, text := range texts {
+			all = all && strings.Contains(f.Seen+"; "+f.Advice, text)
+		}
+		if all {
+			return
+		}
+	}
+	t.Errorf("no %s of %s has %q:\n%s", level, check, texts, findings(report))
+}
+
+func worst(report *Report) (bad []Finding) {
+	for _, f := range report.Findings {
+		if f.Level != LevelOK {
+			bad = append(bad, f)
+		}
+	}
+	return bad
+}
+
+// alter changes a setting of a test's own server and waits until new sessions
+// have it.
+func alter(t *testing.T, db *harness.Database, name, value string) {
+	t.Helper()
+	db.Exec(t, fmt.Sprintf(`ALTER SYSTEM SET %s = %s`, name, singleQuoted(value)))
+	db.Exec(t, `SELECT pg_reload_conf()`)
+	deadline := time.Now().Add(20 * time.Second)
+	for harness.Query[string](t, db, `SELECT current_setting($1)`, name) != value {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s never became %q", name, value)
+		}
+	}
+}
+
+func TestCheck_FindsNothingOnAHealthySystem(t *testing.T) {
+	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		cfg := asReader(t, db, outboxDatabase(t, db))
+		report := Check(t.Context(), cfg)
+		if bad := worst(report); len(bad) > 0 {
+			t.Errorf("findings on a healthy system: %+v", bad)
+		}
+		for _, check := range []string{
+			"postgres.connection", "postgres.pooler", "postgres.version", "postgres.wal_level", "postgres.slots_free", "postgres.senders_free",
+			"postgres.replication", "publication", "publication.tables", "table.replica_identity", "table.triggers", "slot", "slot.owner", "slot.wal",
+			"slot.failover", "postgres.synchronous",
+		} {
+			wantFinding(t, report, check, LevelOK)
+		}
+		if len(report.Tables) != 1 {
+			t.Fatalf("%d tables", len(report.Tables))
+		}
+		table := report.Tables[0]
+		if table.Relation == nil || !table.Readable || strings.Join(table.Generated, ",") != "doubled" || len(table.Unlisted) != 0 {
+			t.Errorf("table %+v", table)
+		}
+		if got, want := columnNames(table.Relation), "id uuid, aggregateType varchar, feeling mood, payload jsonb"; got != want {
+			t.Errorf("columns %s, want %s", got, want)
+		}
+	})
+}
+
+func TestCheck_ChangesNothing(t *testing.T) {
+	db := harness.Postgres(t, "15")
+	cfg := outboxDatabase(t, db)
+	state := func() string {
+		return harness.Query[string](t, db, `SELECT string_agg(concat_ws(' ', slot_name, confirmed_flush_lsn, active), ',' ORDER BY slot_name) || (SELECT count(*) FROM pg_publication)
+			FROM pg_replication_slots WHERE database = current_database()`)
+	}
+	before := state()
+	Check(t.Context(), cfg)
+	if after := state(); after != before {
+		t.Errorf("before %s, after %s", before, after)
+	}
+}
+
+func TestCheck_SaysWhyItCannotConnect(t *testing.T) {
+	db := harness.Postgres(t, "15")
+	cfg := outboxDatabase(t, db)
+	other := cfg
+	other.URL = "postgres://postgres@127.0.0.1:1/x?sslmode=disable"
+	wantFinding(t, Check(t.Context(), other), "postgres.connection", LevelFail, "127.0.0.1:1", "postgres.url")
+
+	other = cfg
+	other.URL = withUser(t, cfg.URL, "nobody_by_that_name")
+	wantFinding(t, Check(t.Context(), other), "postgres.connection", LevelFail, "nobody_by_that_name")
+
+	other = cfg
+	other.Password = func(context.Context) (string, error) {
+		return "", errors.New("run password_command pass: exit status 3")
+	}
+	report := Check(t.Context(), other)
+	wantFinding(t, report, "postgres.connection", LevelFail, "obtain the PostgreSQL password", "password_command pass: exit status 3", "no server was asked")
+	if text := findings(report); strings.Contains(text, "start the server") {
+		t.Errorf("the server is blamed for a password that was not obtained:\n%s", text)
+	}
+
+	other = cfg
+	other.Slot = "No"
+	wantFinding(t, Check(t.Context(), other), "configuration", LevelFail, "slot name")
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	wantFinding(t, Check(ctx, cfg), "postgres.connection", LevelFail)
+}
+
+func TestCheck_RoleNeedsReplication(t *testing.T) {
+	db := harness.Postgres(t, "15")
+	cfg := outboxDatabase(t, db)
+	cfg.URL = withUser(t, cfg.URL, newRole(t, db, "LOGIN"))
+	wantFinding(t, Check(t.Context(), cfg), "postgres.replication", LevelFail, "REPLICATION")
+}
+
+func TestCheck_WarnsOfASuperuser(t *testing.T) {
+	db := harness.Postgres(t, "15")
+	wantFinding(t, Check(t.Context(), outboxDatabase(t, db)), "postgres.role", LevelWarn, "superuser", "LOGIN REPLICATION")
+}
+
+func TestCheck_NamesTheGrantForReadingRows(t *testing.T) {
+	db := harness.Postgres(t, "15")
+	cfg := asReplicator(t, db, outboxDatabase(t, db))
+	report := Check(t.Context(), cfg)
+	wantFinding(t, report, "table.select", LevelWarn, `GRANT SELECT ON "public"."outbox" TO`, "run works without")
+	if report.Tables[0].Readable {
+		t.Error("a table that may not be read counts as readable")
+	}
+
+	db.Exec(t, `CREATE SCHEMA app; CREATE TABLE app.outbox (id int PRIMARY KEY); ALTER PUBLICATION cdc_relay SET TABLE app.outbox`)
+	cfg.Tables = []Table{{"app", "outbox"}}
+	wantFinding(t, Check(t.Context(), cfg), "table.select", LevelWarn, `GRANT USAGE ON SCHEMA "app" TO`)
+}
+
+func TestCheck_RowSecurityHidesRowsFromTheCheckAlone(t *testing.T) {
+	db := harness.Postgres(t, "15")
+	cfg := outboxDatabase(t, db)
+	db.Exec(t, `ALTER TABLE outbox ENABLE ROW LEVEL SECURITY`)
+	wantFinding(t, Check(t.Context(), asReader(t, db, cfg)), "table.select", LevelWarn, "row-level security")
+}
+
+// What one role may not read does not end the checks.
+func TestCheck_GoesOnWithoutRightsOnTheCatalog(t *testing.T) {
+	db := harness.Postgres(t, "15")
+	cfg := asReplicator(t, db, outboxDatabase(t, db))
+	db.Exec(t, `REVOKE ALL ON pg_catalog.pg_settings FROM PUBLIC`)
+	report := Check(t.Context(), cfg)
+	wantFinding(t, report, "postgres.settings", LevelWarn, "could not be checked", "pg_settings")
+	wantFinding(t, report, "postgres.replication", LevelWarn, "could not be checked")
+	wantFinding(t, report, "slot", LevelOK)
+}
+
+func TestCheck_Publication(t *testing.T) {
+	db := harness.Postgres(t, "15")
+	cfg := outboxDatabase(t, db)
+	db.Exec(t, `CREATE TABLE other (id int PRIMARY KEY); CREATE UNLOGGED TABLE volatile (id int)`)
+	db.Exec(t, `CREATE PUBLICATION more FOR TABLE outbox, other WITH (publish = 'insert, update')`)
+	db.Exec(t, `CREATE PUBLICATION "Part" FOR TABLE outbox (id, payload) WHERE (id IS NOT NULL) WITH (publish = 'insert')`)
+	db.Exec(t, `CREATE PUBLICATION removals FOR TABLE outbox WITH (publish = 'delete')`)
+	db.Exec(t, `CREATE PUBLICATION everything FOR ALL TABLES WITH (publish = 'insert')`)
+	db.Exec(t, `CREATE PUBLICATION nothing WITH (publish = 'insert')`)
+	check := func(publication string, tables ...Table) *Report {
+		other := cfg
+		other.Publication = publication
+		if tables != nil {
+			other.Tables = tables
+		}
+		return Check(t.Context(), other)
+	}
+	wantFinding(t, check("missing"), "publication", LevelFail, "does not exist", "cdc-relay setup")
+	wantFinding(t, check("removals"), "publication.tables", LevelFail, "does not publish inserts", "SET (publish = 'insert')")
+	wantFinding(t, check("nothing"), "publication.tables", LevelFail, `ALTER PUBLICATION "nothing" ADD TABLE "public"."outbox"`)
+	more := check("more")
+	wantFinding(t, more, "publication", LevelWarn, "also publishes update", "SET (publish = 'insert')")
+	wantFinding(t, more, "publication.tables", LevelWarn, "1 more table", "public.other")
+	part := check("Part")
+	wantFinding(t, part, "publication.row_filter", LevelWarn, "public.outbox", "never delivered")
+	wantFinding(t, part, "publication.column_list", LevelWarn, "leaves out 2", "aggregateType, feeling")
+	if got := part.Tables[0].Unlisted; strings.Join(got, ",") != "aggregateType,feeling" {
+		t.Errorf("unlisted columns %q", got)
+	}
+	wantFinding(t, check("everything"), "publication.tables", LevelWarn, "FOR ALL TABLES")
+	wantFinding(t, check("everything", Table{"public", "volatile"}), "table", LevelFail, "UNLOGGED", "SET LOGGED")
+	wantFinding(t, check("everything", Table{"public", "Outbox"}), "table", LevelFail, "does not exist", "--create-table")
+}
+
+func TestCheck_PartitionsUnderTheirOwnNames(t *testing.T) {
+	db := harness.Postgres(t, "15")
+	cfg := outboxDatabase(t, db)
+	db.Exec(t, `CREATE TABLE parted (id int, at date) PARTITION BY RANGE (at); CREATE TABLE parted_1 PARTITION OF parted DEFAULT`)
+	db.Exec(t, `CREATE PUBLICATION leaves FOR TABLE parted WITH (publish = 'insert')`)
+	cfg.Publication, cfg.Tables = "leaves", []Table{{"public", "parted"}}
+	report := Check(t.Context(), cfg)
+	wantFinding(t, report, "publication.tables", LevelFail, "publish_via_partition_root = true")
+	for _, f := range report.Findings {
+		if f.Check == "publication.tables" && f.Level == LevelWarn {
+			t.Errorf("the table's own partition counts as a stranger: %+v", f)
+		}
+	}
+	db.Exec(t, `CREATE TABLE other (id int, at date) PARTITION BY RANGE (at); CREATE TABLE other_1 PARTITION OF other DEFAULT`)
+	db.Exec(t, `ALTER PUBLICATION leaves ADD TABLE other`)
+	wantFinding(t, Check(t.Context(), cfg), "publication.tables", LevelWarn, "1 more table(s)", "public.other_1")
+	db.Exec(t, `ALTER PUBLICATION leaves DROP TABLE other`)
+	db.Exec(t, `ALTER PUBLICATION leaves SET (publish_via_partition_root = true)`)
+	report = Check(t.Context(), cfg)
+	wantFinding(t, report, "publication.tables", LevelOK, "public.parted")
+	wantFinding(t, report, "table.partition_key", LevelOK)
+	db.Exec(t, `CREATE UNLOGGED TABLE parted_2 PARTITION OF parted FOR VALUES FROM ('2030-01-01') TO ('2031-01-01')`)
+	db.Exec(t, `CREATE FOREIGN DATA WRAPPER nothing; CREATE SERVER nowhere FOREIGN DATA WRAPPER nothing`)
+	db.Exec(t, `CREATE FOREIGN TABLE parted_3 PARTITION OF parted FOR VALUES FROM ('2031-01-01') TO ('2032-01-01') SERVER nowhere`)
+	report = Check(t.Context(), cfg)
+	wantFinding(t, report, "table", LevelFail, "public.parted_2", "UNLOGGED")
+	wantFinding(t, report, "table", LevelFail, "public.parted_3", "foreign table")
+}
+
+// A row that moves to another partition is published again as an insert.
+func TestCheck_PartitionKeysThatAreUpdated(t *testing.T) {
+	db := harness.Postgres(t, "15")
+	cfg := outboxDatabase(t, db)
+	db.Exec(t, `CREATE TYPE phase AS ENUM ('new', 'old')`)
+	for _, tt := range []struct {
+		columns, by string
+		level       Level
+		text        string
+	}{
+		{"done_at date, published boolean", "LIST (published)", LevelFail, `"published"`},
+		{"flag boolean", "LIST (flag)", LevelFail, `"flag"`},
+		{"published_at timestamptz", "RANGE (published_at)", LevelFail, `"published_at"`},
+		{"status text", "LIST (status)", LevelFail, `"status"`},
+		{"state text", "LIST (lower(state))", LevelFail, `"state"`},
+		{`"isArchived" int`, `LIST ("isArchived")`, LevelFail, `"isArchived"`},
+		{"kind phase", "LIST (kind)", LevelWarn, `"kind"`},
+		{"created_at timestamptz, status text", "RANGE (created_at)", LevelOK, ""},
+		{"estate text", "LIST (lower(estate))", LevelOK, ""},
+		{"tenant int", "HASH (tenant)", LevelOK, ""},
+	} {
+		name := harness.Unique(t, "parted")
+		db.Exec(t, fmt.Sprintf(`CREATE TABLE %s (%s) PARTITION BY %s`, name, tt.columns, tt.by))
+		other := cfg
+		other.Tables = []Table{{"public", name}}
+		wantFinding(t, Check(t.Context(), other), "table.partition_key", tt.level, tt.text)
+	}
+	db.Exec(t, `CREATE TABLE deep (at date, status text) PARTITION BY RANGE (at); CREATE TABLE deep_1 PARTITION OF deep DEFAULT PARTITION BY LIST (status)`)
+	cfg.Tables = []Table{{"public", "deep"}}
+	wantFinding(t, Check(t.Context(), cfg), "table.partition_key", LevelFail, `"status"`)
+}
+
+func TestCheck_ReplicaIdentityTrap(t *testing.T) {
+	db := harness.Postgres(t, "15")
+	cfg := outboxDatabase(t, db)
+	db.Exec(t, `CREATE TABLE bare (id int, at date); CREATE TABLE parted (id int, at date) PARTITION BY RANGE (at); CREATE TABLE parted_1 PARTITION OF parted DEFAULT`)
+	db.Exec(t, `ALTER PUBLICATION cdc_relay SET TABLE bare, outbox`)
+	bare := cfg
+	bare.Tables = []Table{{"public", "bare"}}
+	wantFinding(t, Check(t.Context(), bare), "table.replica_identity", LevelOK)
+	db.Exec(t, `CREATE PUBLICATION somebody FOR TABLE bare, outbox, parted`)
+	wantFinding(t, Check(t.Context(), bare), "table.replica_identity", LevelFail, `publication "somebody" publishes UPDATE and DELETE`, "SET (publish = 'insert')")
+	wantFinding(t, Check(t.Context(), cfg), "table.replica_identity", LevelOK)
+	parted := cfg
+	parted.Tables = []Table{{"public", "parted"}}
+	wantFinding(t, Check(t.Context(), parted), "table.replica_identity", LevelFail, "public.parted")
+	db.Exec(t, `ALTER TABLE bare REPLICA IDENTITY FULL`)
+	wantFinding(t, Check(t.Context(), bare), "table.replica_identity", LevelOK)
+}
+
+func TestCheck_TriggersAndRules(t *testing.T) {
+	db := harness.Postgres(t, "15")
+	cfg := outboxDatabase(t, db)
+	db.Exec(t, `CREATE FUNCTION meddle() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'`)
+	db.Exec(t, `CREATE TRIGGER harmless AFTER INSERT ON outbox FOR EACH ROW EXECUTE FUNCTION meddle()`)
+	wantFinding(t, Check(t.Context(), cfg), "table.triggers", LevelOK)
+	db.Exec(t, `CREATE TRIGGER "Swallow" BEFORE INSERT ON outbox FOR EACH ROW EXECUTE FUNCTION meddle()`)
+	db.Exec(t, `CREATE TABLE elsewhere (id uuid)`)
+	db.Exec(t, `CREATE RULE beside AS ON INSERT TO outbox DO ALSO INSERT INTO elsewhere VALUES (NEW.id)`)
+	db.Exec(t, `CREATE RULE diverted AS ON INSERT TO outbox DO INSTEAD INSERT INTO elsewhere VALUES (NEW.id)`)
+	report := Check(t.Context(), cfg)
+	wantFinding(t, report, "table.triggers", LevelWarn, `trigger "Swallow"`)
+	wantFinding(t, report, "table.triggers", LevelWarn, `rule "beside"`)
+	wantFinding(t, report, "table.triggers", LevelFail, `rule "diverted"`, `DROP RULE "diverted"`)
+}
+
+func TestCheck_Slot(t *testing.T) {
+	db := harness.Postgres(t, "15")
+	cfg := outboxDatabase(t, db)
+	other := cfg
+	other.Slot = "nobody_made_it"
+	wantFinding(t, Check(t.Context(), other), "slot", LevelFail, "does not exist", "cdc-relay setup")
+
+	for plugin, text := range map[string]string{"'test_decoding'": "test_decoding", "'pgoutput', false, true": "two_phase"} {
+		other.Slot = harness.Unique(t, "slot")
+		db.Exec(t, fmt.Sprintf(`SELECT pg_create_logical_replication_slot('%s', %s)`, other.Slot, plugin))
+		wantFinding(t, Check(t.Context(), other), "slot", LevelFail, text)
+	}
+	foreign := harness.Postgres(t, "15")
+	foreign.Exec(t, `SELECT pg_create_logical_replication_slot($1, 'pgoutput')`, foreign.Name)
+	other.Slot = foreign.Name
+	wantFinding(t, Check(t.Context(), other), "slot", LevelFail, foreign.Name, db.Name)
+}
+
+func TestCheck_NamesASecondRelayOnTheSlot(t *testing.T) {
+	db := harness.Postgres(t, "15")
+	cfg := asReader(t, db, outboxDatabase(t, db))
+	owner := cfg
+	owner.ApplicationName = "the-other-one"
+	conn := open(t, owner, true)
+	if err := pglogrepl.StartReplication(t.Context(), conn, cfg.Slot, 0, pglogrepl.StartReplicationOptions{
+		PluginArgs: []string{"proto_version '1'", "publication_names 'cdc_relay'"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	wantFinding(t, Check(t.Context(), cfg), "slot.owner", LevelWarn, "the-other-one", fmt.Sprint(conn.PID()), "postgres.slot")
+}
+
+func TestCheck_ServerWithoutLogicalWALOrRoom(t *testing.T) {
+	db := harness.OwnPostgres(t, sandbox.PostgresOptions{Settings: map[string]string{
+		"wal_level": "replica", "max_replication_slots": "1", "max_wal_senders": "1",
+	}})
+	cfg := config(t, db)
+	report := Check(t.Context(), cfg)
+	wantFinding(t, report, "postgres.wal_level", LevelFail, "replica", "wal_level = logical")
+	wantFinding(t, report, "postgres.slots_free", LevelOK, "1 of 1")
+	wantFinding(t, report, "postgres.senders_free", LevelWarn, "1 of 1")
+
+	db.Exec(t, `SELECT pg_create_physical_replication_slot('taken')`)
+	busy := cfg
+	busy.ApplicationName = "busy"
+	open(t, busy, true)
+	report = Check(t.Context(), cfg)
+	wantFinding(t, report, "postgres.slots_free", LevelFail, "all 1 replication slots", "max_replication_slots")
+	wantFinding(t, report, "postgres.senders_free", LevelFail, "all 1 WAL senders", "max_wal_senders")
+	wantFinding(t, report, "postgres.replication", LevelFail, "max_wal_senders")
+}
+
+func TestCheck_Standby(t *testing.T) {
+	db := harness.OwnPostgres(t, sandbox.PostgresOptions{})
+	cfg := config(t, db)
+	db.Exec(t, `COPY (SELECT 1) TO PROGRAM 'touch standby.signal'`)
+	if err := db.Server.Restart(t.Context(), sandbox.Fast); err != nil {
+		t.Fatal(err)
+	}
+	wantFinding(t, Check(t.Context(), cfg), "postgres.connection", LevelFail, "primary")
+	separator := "?"
+	if strings.Contains(cfg.URL, "?") {
+		separator = "&"
+	}
+	cfg.URL += separator + "target_session_attrs=standby"
+	wantFinding(t, Check(t.Context(), cfg), "postgres.primary", LevelFail, "standby")
+	db.Exec(t, `SELECT pg_promote()`) // so that its database can be dropped
+}
+
+func TestCheck_HeadroomOfALimitedSlot(t *testing.T) {
+	db := harness.OwnPostgres(t, sandbox.PostgresOptions{})
+	cfg := outboxDatabase(t, db)
+	wantFinding(t, Check(t.Context(), cfg), "slot.wal", LevelOK, "unlimited")
+	alter(t, db, "max_slot_wal_keep_size", "10GB")
+	wantFinding(t, Check(t.Context(), cfg), "slot.wal", LevelOK, "max_slot_wal_keep_size is 10.0 GiB")
+
+	alter(t, db, "max_slot_wal_keep_size", "400MB")
+	ctx, stop := context.WithCancel(t.Context())
+	writing := make(chan struct{})
+	conn := db.Connect(t)
+	go func() {
+		defer close(writing)
+		for ctx.Err() == nil {
+			_, _ = conn.Exec(ctx, `SELECT pg_logical_emit_message(false, 'x', repeat('x', 300000)), pg_sleep(0.03)`)
+		}
+	}()
+	report := Check(t.Context(), cfg)
+	stop()
+	<-writing
+	wantFinding(t, report, "slot.wal", LevelWarn, "400.0 MiB", "at the present", "raise max_slot_wal_keep_size")
+
+	alter(t, db, "max_slot_wal_keep_size", "60MB")
+	wantFinding(t, Check(t.Context(), cfg), "slot.wal", LevelWarn, "60.0 MiB", "raise max_slot_wal_keep_size")
+	alter(t, db, "max_slot_wal_keep_size", "1MB")
+	for range 3 {
+		db.Exec(t, `SELECT pg_logical_emit_message(true, 'x', repeat('x', 1000000))`)
+		db.Exec(t, `SELECT pg_switch_wal()`)
+	}
+	wantFinding(t, Check(t.Context(), cfg), "slot.wal", LevelFail, "holds more WAL")
+	db.Exec(t, `CHECKPOINT`)
+	wantFinding(t, Check(t.Context(), cfg), "slot", LevelFail, "invalidated", "backfill")
+}
+
+func TestCheck_SlotsThatTimeOut(t *testing.T) {
+	db := harness.OwnPostgres(t, sandbox.PostgresOptions{Version: "18", Settings: map[string]string{"idle_replication_slot_timeout": "2d"}})
+	wantFinding(t, Check(t.Context(), outboxDatabase(t, db)), "postgres.idle_slot_timeout", LevelWarn, "2d", "loses its slot")
+}
+
+func TestCheck_Failover(t *testing.T) {
+	old := harness.OwnPostgres(t, sandbox.PostgresOptions{Version: "15"})
+	cfg := outboxDatabase(t, old)
+	old.Exec(t, `SELECT pg_create_physical_replication_slot('standby')`)
+	wantFinding(t, Check(t.Context(), cfg), "slot.failover", LevelWarn, "before PostgreSQL 17")
+
+	db := harness.OwnPostgres(t, sandbox.PostgresOptions{Version: "18"})
+	cfg = outboxDatabase(t, db)
+	db.Exec(t, `SELECT pg_create_physical_replication_slot('standby')`)
+	wantFinding(t, Check(t.Context(), cfg), "slot.failover", LevelWarn, "without failover")
+	cfg.Slot = "with_failover"
+	db.Exec(t, `SELECT pg_create_logical_replication_slot('with_failover', 'pgoutput', false, false, true)`)
+	wantFinding(t, Check(t.Context(), cfg), "slot.failover", LevelWarn, "synchronized_standby_slots is empty")
+	alter(t, db, "synchronized_standby_slots", "standby")
+	wantFinding(t, Check(t.Context(), cfg), "slot.failover", LevelOK, "survives")
+}
+
+func TestCheck_CommitsThatWouldWaitForUs(t *testing.T) {
+	db := harness.OwnPostgres(t, sandbox.PostgresOptions{Settings: map[string]string{"synchronous_commit": "local"}})
+	cfg := outboxDatabase(t, db)
+	for _, tt := range []struct {
+		names string
+		level Level
+	}{
+		{"*", LevelFail}, {"ANY 1 (a, b)", LevelOK}, {`FIRST 1 (a, "CDC-relay")`, LevelFail}, {"a,b", LevelOK},
+	} {
+		alter(t, db, "synchronous_standby_names", tt.names)
+		wantFinding(t, Check(t.Context(), cfg), "postgres.synchronous", tt.level)
+	}
+	alter(t, db, "synchronous_standby_names", "sneaky")
+	owner := cfg
+	owner.ApplicationName = "sneaky"
+	conn := open(t, owner, true)
+	if err := pglogrepl.StartReplication(t.Context(), conn, cfg.Slot, 0, pglogrepl.StartReplicationOptions{
+		PluginArgs: []string{"proto_version '1'", "publication_names 'cdc_relay'"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	// The server ranks a sender once it has reported a position.
+	if err := pglogrepl.SendStandbyStatusUpdate(t.Context(), conn, pglogrepl.StandbyStatusUpdate{WALWritePosition: 1}); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		report := Check(t.Context(), cfg)
+		if strings.Contains(findings(report), "counts as a synchronous standby") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("a stream that is a synchronous standby is not noticed:\n%s", findings(report))
+		}
+	}
+}
+
+func TestCheck_DatabaseWithoutAnEncoding(t *testing.T) {
+	db := harness.Postgres(t, "15")
+	name := harness.Unique(t, "ascii")
+	db.Exec(t, `CREATE DATABASE `+name+` ENCODING 'SQL_ASCII' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'`)
+	cfg := config(t, db)
+	cfg.URL = db.Server.URL(name)
+	wantFinding(t, Check(t.Context(), cfg), "postgres.encoding", LevelWarn, "SQL_ASCII")
+	db.Exec(t, `DROP DATABASE `+name+` WITH (FORCE)`)
+}
+
+// A pooler answers the login itself, with a process number of its own making.
+func TestCheck_NoticesAPoolerInBetween(t *testing.T) {
+	db := harness.Postgres(t, "15")
+	cfg := outboxDatabase(t, db)
+	cfg.URL = db.Server.URL(db.Name)
+	config, err := parseDSN(cfg.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config.targets[0].TLSConfig != nil {
+		t.Skip("the server speaks TLS, which cannot be changed on the way")
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	go pool(listener, config.targets[0].addr())
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	cfg.URL = fmt.Sprintf("postgres://%s@127.0.0.1:%s/%s?sslmode=disable", config.config.User, port, db.Name)
+	report := Check(t.Context(), cfg)
+	wantFinding(t, report, "postgres.pooler", LevelWarn, "pooler", "connect to the server itself")
+	wantFinding(t, report, "postgres.replication", LevelWarn, "wal_sender_timeout is off")
+}
+
+// pool passes connections on, changes the process number in each login and takes
+// wal_sender_timeout out of it.
+func pool(listener net.Listener, target string) {
+	for {
+		client, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer client.Close()
+			server, err := net.Dial("tcp", target)
+			if err != nil {
+				return
+			}
+			defer server.Close()
+			go func() {
+				defer server.Close()
+				startup := make([]byte, 4096)
+				n, err := client.Read(startup)
+				if err != nil {
+					return
+				}
+				startup = bytes.Replace(startup[:n], []byte("wal_sender_timeout\x0015000"), []byte("wal_sender_timeout\x0000000"), 1)
+				if _, err := server.Write(startup); err != nil {
+					return
+				}
+				_, _ = io.Copy(server, client)
+			}()
+			head := make([]byte, 5)
+			for {
+				if _, err := io.ReadFull(server, head); err != nil {
+					return
+				}
+				body := make([]byte, binary.BigEndian.Uint32(head[1:])-4)
+				if _, err := io.ReadFull(server, body); err != nil {
+					return
+				}
+				if head[0] == 'K' {
+					binary.BigEndian.PutUint32(body, 1<<30)
+				}
+				if _, err := client.Write(slices.Concat(head, body)); err != nil {
+					return
+				}
+			}
+		}()
+	}
+}
+
+func TestNewest_TakesTheYoungestRows(t *testing.T) {
+	db := harness.Postgres(t, "15")
+	cfg := asReader(t, db, outboxDatabase(t, db))
+	db.Exec(t, `CREATE TABLE serial (n bigserial PRIMARY KEY, payload text); INSERT INTO serial (payload) SELECT 'p' || n FROM generate_series(1, 50) n`)
+	db.Exec(t, `CREATE TABLE binaries (n bigserial PRIMARY KEY, payload bytea); INSERT INTO binaries (payload) VALUES ('\x010203'), (NULL)`)
+	db.Exec(t, `CREATE TABLE plain (id uuid, payload text); INSERT INTO plain SELECT gen_random_uuid(), repeat('x', n) FROM generate_series(1, 500) n; INSERT INTO plain VALUES (NULL, 'last')`)
+	for _, tt := range []struct {
+		table, newest string
+		largest       int64
+	}{
+		{"serial", "p50", 3}, {"binaries", "", 3}, {"plain", "last", 500},
+	} {
+		one := cfg
+		one.Tables = []Table{{"public", tt.table}}
+		rows, err := Newest(t.Context(), one, 0, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(rows) != 2 || string(rows[0].Values[1].Data) != tt.newest {
+			t.Errorf("%s: %d rows, the newest is %q, want %q", tt.table, len(rows), rows[0].Values[1].Data, tt.newest)
+		}
+		size, complete, err := Largest(t.Context(), one, rows[0].Relation, "payload")
+		if err != nil || !complete || size != tt.largest {
+			t.Errorf("%s: largest is %d (%v, %v), want %d", tt.table, size, complete, err, tt.largest)
+		}
+	}
+	if _, _, err := Largest(t.Context(), cfg, &Relation{Namespace: "public", Name: "plain"}, "x; DROP TABLE plain"); err == nil {
+		t.Error("a column that is not there was measured")
+	}
+	other := cfg
+	other.URL = withUser(t, cfg.URL, newRole(t, db, "LOGIN REPLICATION"))
+	_, err := Newest(t.Context(), other, 0, 1)
+	wantError(t, err, KindRefused, ReasonPermission, "GRANT SELECT")
+}

@@ -1,0 +1,236 @@
+package replication
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"regexp"
+	"strings"
+	"syscall"
+
+	"github.com/jackc/pglogrepl"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// classify turns a failure of the driver or the server into an *Error. An error
+// that is one already, or wraps one, keeps its kind. It is nil for nil.
+func classify(op string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var e *Error
+	if errors.As(err, &e) {
+		return err
+	}
+	v := verdictOf(err)
+	return &Error{Kind: v.kind, Reason: v.reason, Op: op, Hint: v.hint, LSN: v.lsn, Err: withDetail(err)}
+}
+
+type verdict struct {
+	kind   ErrorKind
+	reason string
+	hint   string
+	lsn    pglogrepl.LSN
+}
+
+func verdictOf(err error) verdict {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return verdictOfServer(pg)
+	}
+	return verdictOfNetwork(err)
+}
+
+const (
+	hintSetup     = "run `cdc-relay setup` to create what is missing"
+	hintRecreate  = "rows in between are gone from the slot: drop it, run `cdc-relay setup`, and backfill them from the table"
+	hintVerify    = "give the server's CA with sslrootcert, connect by a name in its certificate, or choose a weaker sslmode"
+	hintServerTLS = "turn on ssl at the server, or say sslmode=disable if the network is trusted"
+)
+
+// byState is the answer for each SQLSTATE whose meaning does not depend on
+// anything else. The states in switchState do.
+var byState = map[string]verdict{
+	"28P01": {kind: KindRefused, reason: ReasonAuth, hint: "check the user name and the password"},
+	"28000": {kind: KindRefused, reason: ReasonAuth, hint: "check the user name, and pg_hba.conf at the server: logical replication needs an entry for the database, not for `replication`"},
+	"42501": {kind: KindRefused, reason: ReasonPermission, hint: "grant the right to the role that connects"},
+	"3D000": {kind: KindRefused, reason: ReasonDatabaseMissing, hint: "check the database name in the URL"},
+	"42P01": {kind: KindRefused, reason: ReasonTableMissing, hint: "create the table, or correct its name in the configuration"},
+	"3F000": {kind: KindRefused, reason: ReasonTableMissing, hint: "create the schema, or correct its name in the configuration"},
+	"0A000": {kind: KindRefused, reason: ReasonServerVersion, hint: "the server does not know this request; versions 14 and later are supported"},
+	"42601": {kind: KindRefused, reason: ReasonProtocol},
+	"42602": {kind: KindRefused, reason: ReasonConfiguration},
+	"42710": {kind: KindRefused, reason: ReasonServerError},
+
+	"55006": {kind: KindBusy, reason: ReasonSlotInUse},
+
+	"57P01": {kind: KindRetry, reason: ReasonServerShutdown}, // also what a walsender says whose slot is being invalidated
+	"57P02": {kind: KindRetry, reason: ReasonServerShutdown},
+	"57P03": {kind: KindRetry, reason: ReasonServerShutdown},
+	"57P04": {kind: KindRetry, reason: ReasonServerShutdown},
+	"57P05": {kind: KindRetry, reason: ReasonTimeout},
+	"57014": {kind: KindRetry, reason: ReasonTimeout},
+	"25006": {kind: KindRetry, reason: ReasonInRecovery, hint: "connect to the primary"},
+	"53300": {kind: KindRetry, reason: ReasonServerLimit, hint: "raise max_connections or max_wal_senders, or close other connections"},
+	"53400": {kind: KindRetry, reason: ReasonServerLimit, hint: "raise max_replication_slots, or drop a slot that nobody uses"},
+	"53000": {kind: KindRetry, reason: ReasonServerLimit},
+	"53100": {kind: KindRetry, reason: ReasonServerLimit, hint: "the server's disk is full"},
+	"53200": {kind: KindRetry, reason: ReasonServerLimit, hint: "the server is out of memory"},
+	"58000": {kind: KindRetry, reason: ReasonServerError},
+	"58030": {kind: KindRetry, reason: ReasonServerError, hint: "the server reports an I/O error"},
+	"40001": {kind: KindRetry, reason: ReasonServerError},
+	"40P01": {kind: KindRetry, reason: ReasonServerError},
+}
+
+func verdictOfServer(pg *pgconn.PgError) verdict {
+	v, ok := byState[pg.Code]
+	if !ok {
+		v = switchState(pg)
+	}
+	v.lsn = associatedLSN(pg)
+	return v
+}
+
+// switchState tells apart the states that several failures share. The source
+// file of the server's error is asked first: messages are translated by
+// lc_messages, which an ordinary role cannot pin; files are not.
+func switchState(pg *pgconn.PgError) verdict {
+	switch pg.Code {
+	case "42704":
+		return undefinedObject(pg)
+	case "55000":
+		return wrongState(pg)
+	case "58P01":
+		if pg.File == "dfmgr.c" {
+			return verdict{kind: KindRefused, reason: ReasonServerError, hint: "the server has no pgoutput library; install the complete server package"}
+		}
+		return verdict{kind: KindLost, reason: ReasonSlotLost, hint: hintRecreate}
+	}
+	switch class := pg.Code[:min(2, len(pg.Code))]; class {
+	case "08":
+		if strings.Contains(pg.Message, "startup parameter") {
+			return verdict{kind: KindRefused, reason: ReasonConfiguration, hint: "a connection pooler answered: connect to PostgreSQL itself"}
+		}
+		return verdict{kind: KindRetry, reason: ReasonNetwork}
+	case "XX", "22", "54":
+		// Inside the change callback it is a row that the server cannot decode:
+		// every attempt ends at the same place.
+		if associatedLSN(pg) != 0 {
+			return verdict{kind: KindProtocol, reason: ReasonUndecodable, hint: "the server cannot decode the row at this position and the slot cannot pass it by itself"}
+		}
+		if class == "XX" {
+			return verdict{kind: KindRetry, reason: ReasonServerError}
+		}
+	}
+	return verdict{kind: KindRefused, reason: ReasonServerError}
+}
+
+func undefinedObject(pg *pgconn.PgError) verdict {
+	slot := verdict{kind: KindRefused, reason: ReasonSlotMissing, hint: hintSetup}
+	publication := verdict{kind: KindRefused, reason: ReasonPublicationMissing, hint: hintSetup}
+	switch {
+	case pg.File == "slot.c" || pg.File == "slotfuncs.c":
+		return slot
+	case strings.Contains(pg.File, "publication") || associatedLSN(pg) != 0:
+		// The lookup uses the catalog as of the row's position, so a publication
+		// that exists by now does not help rows from before it.
+		publication.hint = "the publication did not exist when the row at this position was written: the slot has to be moved past it"
+		return publication
+	case strings.Contains(pg.Message, "replication slot"):
+		return slot
+	case strings.Contains(pg.Message, "publication"):
+		return publication
+	}
+	return verdict{kind: KindRefused, reason: ReasonServerError}
+}
+
+// wrongState splits 55000 by text, for want of anything else. What it does not
+// recognise is retried: the next session reads the slot's state from the
+// catalog, where no text is involved.
+func wrongState(pg *pgconn.PgError) verdict {
+	text := pg.Message + "\n" + pg.Detail
+	has := func(s string) bool { return strings.Contains(text, s) }
+	switch {
+	case has("being synchronized from the primary"):
+		return verdict{kind: KindRetry, reason: ReasonInRecovery, hint: "connect to the primary"}
+	case has("cannot read from logical replication slot"), has("can no longer access replication slot"),
+		has("can no longer get changes from replication slot"), has("has been invalidated"):
+		return verdict{kind: KindLost, reason: ReasonSlotLost, hint: hintRecreate}
+	case has("was not created in this database"):
+		return verdict{kind: KindRefused, reason: ReasonSlotUnusable, hint: "connect to the slot's database, or choose another slot name"}
+	case has("physical replication slot"):
+		return verdict{kind: KindRefused, reason: ReasonSlotUnusable, hint: "choose another slot name and run `cdc-relay setup`"}
+	case has("wal_level"):
+		return verdict{kind: KindRefused, reason: ReasonWALLevel, hint: hintWALLevel}
+	case has("stopping mode"):
+		return verdict{kind: KindRetry, reason: ReasonServerShutdown}
+	}
+	return verdict{kind: KindRetry, reason: ReasonServerError}
+}
+
+var lsnInText = regexp.MustCompile(`\b[0-9A-F]{1,8}/[0-9A-F]{1,8}\b`)
+
+// associatedLSN reads "… in the change callback, associated LSN 0/1A2B" out of
+// an error's context, whatever its language.
+func associatedLSN(pg *pgconn.PgError) pglogrepl.LSN {
+	all := lsnInText.FindAllString(pg.Where, -1)
+	if len(all) == 0 {
+		return 0
+	}
+	lsn, err := pglogrepl.ParseLSN(all[len(all)-1])
+	if err != nil {
+		return 0
+	}
+	return lsn
+}
+
+func verdictOfNetwork(err error) verdict {
+	var (
+		netErr      net.Error
+		unknownCA   x509.UnknownAuthorityError
+		wrongName   x509.HostnameError
+		badCert     x509.CertificateInvalidError
+		notVerified *tls.CertificateVerificationError
+		alert       tls.AlertError
+		noTLS       tls.RecordHeaderError
+		errno       syscall.Errno
+		opErr       *net.OpError
+		dnsErr      *net.DNSError
+	)
+	switch {
+	case errors.Is(err, context.Canceled):
+		return verdict{kind: KindRetry, reason: ReasonCancelled}
+	case errors.As(err, &unknownCA), errors.As(err, &wrongName), errors.As(err, &badCert), errors.As(err, &notVerified):
+		return verdict{kind: KindRefused, reason: ReasonTLS, hint: hintVerify}
+	case errors.As(err, &alert):
+		return verdict{kind: KindRetry, reason: ReasonTLS, hint: "the server ended the TLS handshake: check sslcert and sslkey"}
+	case errors.As(err, &noTLS):
+		return verdict{kind: KindRetry, reason: ReasonTLS, hint: "what answers there does not speak TLS"}
+	case strings.Contains(err.Error(), "server refused TLS connection"):
+		return verdict{kind: KindRefused, reason: ReasonTLS, hint: hintServerTLS}
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &netErr) && netErr.Timeout():
+		return verdict{kind: KindRetry, reason: ReasonTimeout}
+	case errors.Is(err, pgconn.ErrStandbyConnection), errors.Is(err, pgconn.ErrReadOnlyConnection),
+		errors.Is(err, pgconn.ErrPrimaryConnection), errors.Is(err, pgconn.ErrReadWriteConnection):
+		return verdict{kind: KindRetry, reason: ReasonInRecovery, hint: "list the primary among the hosts of the URL"}
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed), errors.Is(err, pgconn.ErrConnClosed),
+		errors.As(err, &opErr), errors.As(err, &dnsErr), errors.As(err, &errno), pgconn.SafeToRetry(err):
+		return verdict{kind: KindRetry, reason: ReasonNetwork}
+	}
+	return verdict{kind: KindRefused, reason: ReasonServerError}
+}
+
+// withDetail adds the server's detail and context, which tell the cause where
+// the message tells only the effect. The detail of a constraint violation would
+// quote a row; none of our statements can violate one.
+func withDetail(err error) error {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) || pg.Detail == "" || strings.HasPrefix(pg.Code, "23") || strings.HasPrefix(pg.Code, "22") {
+		return err
+	}
+	return fmt.Errorf("%w: %s", err, pg.Detail)
+}

@@ -1,0 +1,70 @@
+package replication
+
+import (
+	"context"
+	"time"
+)
+
+// Table names one outbox table. Both parts are as the catalog has them: no
+// quotes, no folding.
+type Table struct {
+	Schema string
+	Name   string
+}
+
+// Config says what to stream and from where.
+type Config struct {
+	// URL is a libpq URL or keyword string; PG* variables, service files and
+	// several hosts apply. Never logged.
+	URL string
+
+	// Password, when set, is asked at every connect and overrides the URL's.
+	Password func(context.Context) (string, error)
+
+	// Token, when set, is asked at every connect for a password that is good for
+	// one server (host:port) and user, and overrides Password.
+	Token func(ctx context.Context, endpoint, user string) (string, error)
+
+	// Insecure permits a cleartext password to a host that is not loopback.
+	Insecure bool
+
+	// Slot and Publication exist before Open; only Setup creates them.
+	// Slot is [a-z0-9_]{1,63}.
+	Slot        string
+	Publication string
+
+	// Tables are the configured outbox tables. Relation.Table indexes this slice.
+	Tables []Table
+
+	// Messages are prefixes of logical messages (pg_logical_emit_message) to be
+	// delivered like rows. Relation.Table of the i-th is len(Tables)+i.
+	Messages []string
+
+	// WalSenderTimeout is set for our own connection. Defaults to 15s.
+	WalSenderTimeout time.Duration
+
+	// Binary decides once per session, from the tables' shape in the catalog,
+	// whether the whole connection uses the binary format. Nil means text.
+	Binary func([]*Relation) bool
+
+	// MaxBatchRows and MaxBatchBytes end a batch inside a transaction, which
+	// bounds memory whatever the transaction's size. Default 1000 and 256 KiB.
+	MaxBatchRows  int
+	MaxBatchBytes int
+
+	// StatusInterval is the most time between two status messages.
+	// Defaults to the lesser of 1s and a quarter of WalSenderTimeout.
+	StatusInterval time.Duration
+
+	// DeadAfter is the silence after which the server is taken for dead, although
+	// every status message asks for a reply. Defaults to the greater of 30s and
+	// WalSenderTimeout.
+	DeadAfter time.Duration
+
+	// ShutdownGrace bounds how long a stopping server is kept waiting for rows
+	// that Kafka cannot take. Defaults to 20s.
+	ShutdownGrace time.Duration
+
+	// ApplicationName shows in pg_stat_activity. Defaults to "cdc-relay".
+	ApplicationName string
+}

@@ -1,0 +1,309 @@
+package replication
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/cdc-relay/cdc-relay/sandbox"
+	"github.com/cdc-relay/cdc-relay/test/harness"
+)
+
+func setting(t *testing.T, q querier, name string) string {
+	t.Helper()
+	row, err := q.one("SELECT current_setting(" + singleQuoted(name) + ")")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return row.text(0)
+}
+
+func TestConnect_PinsWhatShapesAValue(t *testing.T) {
+	db := harness.Postgres(t)
+	db.Exec(t, `ALTER DATABASE `+db.Name+` SET DateStyle = 'SQL, DMY'`)
+	db.Exec(t, `ALTER DATABASE `+db.Name+` SET IntervalStyle = 'iso_8601'`)
+	db.Exec(t, `ALTER DATABASE `+db.Name+` SET bytea_output = 'escape'`)
+	db.Exec(t, `ALTER DATABASE `+db.Name+` SET extra_float_digits = '-5'`)
+	db.Exec(t, `ALTER DATABASE `+db.Name+` SET client_min_messages = 'error'`)
+	db.Exec(t, `ALTER DATABASE `+db.Name+` SET statement_timeout = '1ms'`)
+	db.Exec(t, `ALTER DATABASE `+db.Name+` SET tcp_user_timeout = '5s'`)
+	separator := "?"
+	if strings.Contains(db.URL, "?") {
+		separator = "&"
+	}
+	cfg := Config{
+		URL:              db.URL + separator + "timezone=Asia/Tokyo&datestyle=German&CLIENT_ENCODING=LATIN1&replication=false&application_name=mine",
+		WalSenderTimeout: 7 * time.Second,
+	}
+	for _, replication := range []bool{false, true} {
+		q := querier{ctx: t.Context(), conn: open(t, cfg, replication)}
+		row, err := q.one(`SELECT '2026-02-03 04:05:06+00'::timestamptz, '1 day 2 hours'::interval, '\x00ff'::bytea, 0.1::float8 + 0.2::float8`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := strings.Join([]string{row.text(0), row.text(1), row.text(2), row.text(3)}, " | ")
+		if want := `2026-02-03 04:05:06+00 | 1 day 02:00:00 | \x00ff | 0.30000000000000004`; got != want {
+			t.Errorf("replication %v: got  %s\nwant %s", replication, got, want)
+		}
+		for name, want := range map[string]string{
+			"client_encoding": "UTF8", "TimeZone": "UTC", "client_min_messages": "warning",
+			"wal_sender_timeout": "7s", "application_name": "mine", "search_path": "pg_catalog", "tcp_user_timeout": "0",
+		} {
+			if got := setting(t, q, name); got != want {
+				t.Errorf("replication %v: %s is %q, want %q", replication, name, got, want)
+			}
+		}
+	}
+	cfg.ApplicationName = "configured"
+	if got := setting(t, querier{ctx: t.Context(), conn: open(t, cfg, true)}, "application_name"); got != "configured" {
+		t.Errorf("application_name is %q", got)
+	}
+}
+
+func TestConnect_AsksThePasswordEachTime(t *testing.T) {
+	db := harness.OwnPostgres(t, sandbox.PostgresOptions{Password: "first"})
+	asked, password := 0, "first"
+	cfg := Config{URL: db.URL, Password: func(context.Context) (string, error) { asked++; return password, nil }}
+	open(t, cfg, true)
+	db.Exec(t, `ALTER ROLE postgres PASSWORD 'hush-hush'`)
+	_, err := connect(t.Context(), cfg, true)
+	wantError(t, err, KindRefused, ReasonAuth, `as "postgres"`, "28P01")
+	password = "hush-hush"
+	open(t, cfg, true)
+	if asked != 3 {
+		t.Errorf("asked %d times for 3 connects", asked)
+	}
+	cfg.Password = func(context.Context) (string, error) { return "", errors.New("read /run/secrets/pg: no such file") }
+	_, err = connect(t.Context(), cfg, true)
+	wantError(t, err, KindRetry, ReasonAuth, "/run/secrets/pg")
+
+	cfg = Config{URL: withUser(t, db.URL, "postgres:hush-hush-not")}
+	_, err = connect(t.Context(), cfg, true)
+	wantError(t, err, KindRefused, ReasonAuth)
+	if text := fmt.Sprintf("%v %+v %#v", err, err, errors.Unwrap(err)); strings.Contains(text, "hush") {
+		t.Errorf("the password is in %s", text)
+	}
+}
+
+func TestConnect_Refusals(t *testing.T) {
+	db := harness.Postgres(t)
+	role := newRole(t, db, "LOGIN")
+
+	_, err := connect(t.Context(), Config{URL: withUser(t, db.URL, role)}, true)
+	wantError(t, err, KindRefused, ReasonPermission, "42501", `ALTER ROLE "`+role+`" REPLICATION`)
+	if _, err := connect(t.Context(), Config{URL: withUser(t, db.URL, role)}, false); err != nil {
+		t.Errorf("an ordinary session needs no right: %v", err)
+	}
+	db.Exec(t, `REVOKE CONNECT ON DATABASE `+db.Name+` FROM PUBLIC`)
+	_, err = connect(t.Context(), Config{URL: withUser(t, db.URL, role)}, false)
+	wantError(t, err, KindRefused, ReasonPermission, `GRANT CONNECT ON DATABASE "`+db.Name+`" TO "`+role+`"`)
+	_, err = connect(t.Context(), Config{URL: "postgres://u@no.such.host.invalid/d"}, true)
+	wantError(t, err, KindRetry, Reason(err), "no.such.host.invalid")
+	_, err = connect(t.Context(), Config{URL: db.Server.URL("no_such_database")}, true)
+	wantError(t, err, KindRefused, ReasonDatabaseMissing, `"no_such_database"`, "3D000")
+
+	closed, err := sandbox.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = connect(t.Context(), Config{URL: fmt.Sprintf("postgres://u@127.0.0.1:%d/d", closed)}, true)
+	wantError(t, err, KindRetry, ReasonNetwork, fmt.Sprintf("127.0.0.1:%d", closed), `as "u" to database "d"`, "connection refused")
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := connect(ctx, Config{URL: db.URL}, true); !errors.Is(err, context.Canceled) {
+		t.Errorf("cancelled: %v", err)
+	}
+}
+
+func TestConnect_FindsThePrimaryAmongHosts(t *testing.T) {
+	primary := harness.Postgres(t)
+	// A server with this file recovers for ever: a standby without a primary.
+	standby := harness.OwnPostgres(t, sandbox.PostgresOptions{})
+	if err := standby.Server.Stop(t.Context(), sandbox.Fast); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(standby.Server.Dir(), "data", "standby.signal"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := standby.Server.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := standby.Server.Stop(context.Background(), sandbox.Fast); err != nil {
+			t.Error(err)
+		}
+	})
+	closed, err := sandbox.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	hosts := func(params string, addrs ...string) Config {
+		return Config{URL: "postgres://postgres@" + strings.Join(addrs, ",") + "/postgres?sslmode=disable" + params}
+	}
+	down := fmt.Sprintf("127.0.0.1:%d", closed)
+
+	conn := open(t, hosts("", down, standby.Server.Addr(), primary.Server.Addr()), false)
+	if got := remoteAddr(conn); got != primary.Server.Addr() {
+		t.Errorf("connected to %s, not to the primary %s", got, primary.Server.Addr())
+	}
+	conn = open(t, hosts("&target_session_attrs=standby", primary.Server.Addr(), standby.Server.Addr()), false)
+	if got := remoteAddr(conn); got != standby.Server.Addr() {
+		t.Errorf("target_session_attrs is not honoured: connected to %s", got)
+	}
+	_, err = connect(t.Context(), hosts("", standby.Server.Addr()), true)
+	wantError(t, err, KindRetry, ReasonInRecovery, standby.Server.Addr(), "primary")
+	_, err = connect(t.Context(), hosts("", down, standby.Server.Addr()), true)
+	wantError(t, err, KindRetry, ReasonInRecovery, down, standby.Server.Addr())
+
+	cfg := hosts("&target_session_attrs=standby", standby.Server.Addr())
+	cfg.Slot, cfg.Publication, cfg.Tables = "s", "p", []Table{{"public", "outbox"}}
+	_, err = inspect(t.Context(), open(t, cfg, true), cfg)
+	wantError(t, err, KindRetry, ReasonInRecovery, "standby")
+}
+
+// certificate is self-signed for the host, as files.
+func certificate(t *testing.T, host string) (cert, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: host}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	}
+	if ip := net.ParseIP(host); ip != nil {
+		template.IPAddresses = []net.IP{ip}
+	} else {
+		template.DNSNames = []string{host}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	write := func(name, kind string, der []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	return write("server.crt", "CERTIFICATE", der), write("server.key", "PRIVATE KEY", keyDER)
+}
+
+func TestConnect_ChecksTheServersCertificate(t *testing.T) {
+	cert, key := certificate(t, "127.0.0.1")
+	other, _ := certificate(t, "127.0.0.1")
+	db := harness.OwnPostgres(t, sandbox.PostgresOptions{CertFile: cert, KeyFile: key})
+	dsn := func(host, params string) Config {
+		_, port, _ := net.SplitHostPort(db.Server.Addr())
+		return Config{URL: fmt.Sprintf("host=%s port=%s user=postgres dbname=postgres %s", host, port, params)}
+	}
+	encrypted := func(cfg Config) bool {
+		t.Helper()
+		row, err := querier{ctx: t.Context(), conn: open(t, cfg, true)}.one(`SELECT ssl FROM pg_catalog.pg_stat_ssl WHERE pid = pg_catalog.pg_backend_pid()`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return row.bool(0)
+	}
+	if !encrypted(dsn("127.0.0.1", "sslmode=verify-full sslrootcert="+cert)) || !encrypted(dsn("127.0.0.1", "")) {
+		t.Error("the connection is not encrypted although the server offers it")
+	}
+	_, err := connect(t.Context(), dsn("127.0.0.1", "sslmode=verify-full sslrootcert="+other), true)
+	wantError(t, err, KindRefused, ReasonTLS, "certificate", "sslrootcert")
+	_, err = connect(t.Context(), dsn("localhost", "sslmode=verify-full sslrootcert="+cert), true)
+	wantError(t, err, KindRefused, ReasonTLS, "localhost")
+
+	// 0.0.0.0 reaches this machine and is no loopback address by its number.
+	_, err = connect(t.Context(), dsn("0.0.0.0", "sslrootcert="+cert), true)
+	wantError(t, err, KindRefused, ReasonTLS, "0.0.0.0")
+
+	plain := harness.Postgres(t)
+	_, err = connect(t.Context(), Config{URL: "postgres://postgres@" + plain.Server.Addr() + "/postgres?sslmode=require"}, true)
+	wantError(t, err, KindRefused, ReasonTLS, "server refused TLS", "sslmode=disable")
+}
+
+// askCleartext is a server that wants the password in clear text, and tells
+// whether one came.
+func askCleartext(t *testing.T) (port int, got chan string) {
+	t.Helper()
+	listener, err := net.Listen("tcp4", "0.0.0.0:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	got = make(chan string, 10)
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			backend := pgproto3.NewBackend(conn, conn)
+			if _, err := backend.ReceiveStartupMessage(); err == nil {
+				backend.Send(&pgproto3.AuthenticationCleartextPassword{})
+				_ = backend.SetAuthType(pgproto3.AuthTypeCleartextPassword)
+				if backend.Flush() == nil {
+					message, _ := backend.Receive()
+					if password, ok := message.(*pgproto3.PasswordMessage); ok {
+						got <- password.Password
+					} else {
+						got <- ""
+					}
+				}
+			}
+			conn.Close()
+		}
+	}()
+	return listener.Addr().(*net.TCPAddr).Port, got
+}
+
+func TestConnect_KeepsTheCleartextPasswordFromTheNetwork(t *testing.T) {
+	port, got := askCleartext(t)
+	try := func(host, params string, insecure bool) (string, error) {
+		t.Helper()
+		cfg := Config{URL: fmt.Sprintf("host=%s port=%d user=u password=hush sslmode=disable %s", host, port, params), Insecure: insecure}
+		_, err := connect(t.Context(), cfg, true)
+		if err == nil || strings.Contains(err.Error(), "hush") {
+			t.Fatalf("error: %v", err)
+		}
+		return <-got, err
+	}
+	for _, params := range []string{"", "require_auth=password", "require_auth=password,md5", "require_auth=!md5"} {
+		password, err := try("0.0.0.0", params, false)
+		if password != "" {
+			t.Errorf("%q: the password went over the network in clear text", params)
+		}
+		if params == "" {
+			wantError(t, err, KindRefused, ReasonInsecure, "0.0.0.0", "clear text", "insecure")
+		}
+	}
+	if password, _ := try("0.0.0.0", "", true); password != "hush" {
+		t.Error("insecure does not permit it")
+	}
+	if password, _ := try("127.0.0.1", "", false); password != "hush" {
+		t.Error("loopback does not permit it")
+	}
+}

@@ -1,0 +1,406 @@
+package replication
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pglogrepl"
+)
+
+// Decoder turns the messages of pgoutput's protocol 1 into batches. It does no
+// I/O, reads no clock, and is not safe for concurrent use.
+//
+//  1. Only inserts into configured tables become rows. Other inserts are counted
+//     as Foreign, updates, deletes and truncates as OtherOps; logical messages,
+//     origins and types of no use are read and dropped.
+//  2. Every message is checked to its last byte. The first error is final, names
+//     the LSN, and leaves the rows before it to be taken.
+//  3. A position becomes a batch's Through only at a Commit, or at a keep-alive
+//     outside a transaction, and never goes back.
+type Decoder struct {
+	rows, bytes int // where a batch ends
+
+	tables   []Table
+	byName   map[Table]int
+	expected map[uint32]int // OID → table, as the catalog has it
+	oids     []uint32       // table → OID, as the catalog has it; 0 is unknown
+
+	byPrefix map[string]*Relation
+	messages []*Relation // of Config.Messages, in order
+
+	history pglogrepl.LSN // end of the WAL when the stream was opened; zero without a catalog
+
+	types     map[uint32]string
+	relations map[uint32]*relation
+	latest    *relation // of the last change: most streams have one table
+
+	open     bool // between Begin and Commit
+	txn      Txn
+	stamped  *Txn // txn's copy for the rows of this batch; nil before the first
+	ordinal  uint64
+	commit   pglogrepl.LSN // of the last Begin
+	commitAt int64         // its commit time in the wire's microseconds
+	through  pglogrepl.LSN // highest ever given out
+
+	batch *Batch // nil when nothing was read since Take
+	first int    // batch's first row in the slab
+	slab  *slab
+	full  bool
+	pool  *slabPool
+
+	failed error
+}
+
+// relation is a Relation and what an insert into it meets.
+type relation struct {
+	*Relation
+	drift *drift // why rows of it must not be delivered; nil when it is as expected
+}
+
+type drift struct {
+	subject, hint string
+	err           error
+}
+
+// jsonOID is the type of a logical message's body, as the router shall read it.
+const jsonOID = 114
+
+// NewDecoder makes a decoder for one connection: the server announces every
+// relation again on the next. It uses Tables, MaxBatchRows and MaxBatchBytes.
+func NewDecoder(cfg Config) *Decoder {
+	cfg = withStreamDefaults(cfg, 0)
+	d := &Decoder{
+		rows:      cfg.MaxBatchRows,
+		bytes:     cfg.MaxBatchBytes,
+		tables:    cfg.Tables,
+		byName:    make(map[Table]int, len(cfg.Tables)),
+		byPrefix:  make(map[string]*Relation, len(cfg.Messages)),
+		expected:  make(map[uint32]int, len(cfg.Tables)),
+		oids:      make([]uint32, len(cfg.Tables)),
+		types:     make(map[uint32]string),
+		relations: make(map[uint32]*relation),
+		pool:      newSlabPool(cfg.MaxBatchRows, cfg.MaxBatchBytes),
+	}
+	for i, t := range cfg.Tables {
+		d.byName[t] = i
+	}
+	for i, prefix := range cfg.Messages {
+		r := messageRelation(cfg, i)
+		d.byPrefix[prefix] = r
+		d.messages = append(d.messages, r)
+	}
+	return d
+}
+
+// Expect tells which OID a configured table has in the catalog, so that a rename
+// (which keeps the OID) or a replacement (which keeps the name) is noticed. The
+// types' names are remembered for relations of the stream. Without Expect a table
+// is known by its name alone. Call it before the first Decode.
+func (d *Decoder) Expect(rel *Relation) {
+	d.expected[rel.OID] = rel.Table
+	d.oids[rel.Table] = rel.OID
+	for _, c := range rel.Columns {
+		if c.TypeName != "" {
+			d.types[c.Type] = c.TypeName
+		}
+	}
+}
+
+// Decode takes one message. It keeps nothing of msg. walStart is what the message
+// came with; it may be zero.
+func (d *Decoder) Decode(msg []byte, walStart pglogrepl.LSN) error {
+	if d.failed != nil {
+		return d.failed
+	}
+	d.current().Received += len(msg)
+	d.failed = d.decode(msg, walStart)
+	return d.failed
+}
+
+func (d *Decoder) decode(msg []byte, walStart pglogrepl.LSN) error {
+	if len(msg) == 0 {
+		return d.refuse(walStart, "decode message", "", errShort)
+	}
+	f := fields{rest: msg[1:]}
+	switch msg[0] {
+	case 'I':
+		return d.insert(msg, walStart)
+	case 'B':
+		return d.refuse(walStart, "decode begin", "", d.begin(&f))
+	case 'C':
+		return d.refuse(walStart, "decode commit", "", d.commitTxn(&f))
+	case 'R':
+		return d.refuse(walStart, "decode relation", "", d.relate(&f))
+	case 'Y':
+		oid, _, name := f.uint32(), f.string(), f.string()
+		if f.done() == nil {
+			d.types[oid] = name
+		}
+		return d.refuse(walStart, "decode type", "", f.err)
+	case 'O':
+		_, _ = f.int64(), f.string()
+		return d.refuse(walStart, "decode origin", "", d.inside(f.done()))
+	case 'U', 'D':
+		return d.refuse(walStart, "decode update or delete", "", d.inside(d.change(msg[0], &f)))
+	case 'T':
+		return d.refuse(walStart, "decode truncate", "", d.inside(d.truncate(&f)))
+	case 'M':
+		return d.refuse(walStart, "decode logical message", "", d.message(&f, walStart))
+	}
+	return d.refuse(walStart, "decode message", "", fmt.Errorf("type %q is not of protocol 1", msg[0]))
+}
+
+// refuse makes err, if any, the error that ends the stream.
+func (d *Decoder) refuse(at pglogrepl.LSN, op, subject string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &Error{
+		Kind: KindProtocol, Op: op, Subject: subject, LSN: d.position(at), Err: err,
+		Hint: "nothing at or after this position was confirmed; report it with the server's version",
+	}
+}
+
+// position is at, or for a message that carries none, the nearest known one.
+func (d *Decoder) position(at pglogrepl.LSN) pglogrepl.LSN {
+	switch {
+	case at != 0:
+		return at
+	case d.open:
+		return d.txn.Commit
+	}
+	return d.through
+}
+
+func (d *Decoder) inside(err error) error {
+	if err == nil && !d.open {
+		return errors.New("change outside a transaction")
+	}
+	return err
+}
+
+func (d *Decoder) begin(f *fields) error {
+	commit, at, xid := f.lsn(), f.int64(), f.uint32()
+	if err := f.done(); err != nil {
+		return err
+	}
+	if d.open {
+		return fmt.Errorf("begin of transaction %d inside transaction %d", xid, d.txn.XID)
+	}
+	if commit <= d.commit {
+		return fmt.Errorf("transaction %d commits at %s, not after the one before at %s", xid, commit, d.commit)
+	}
+	d.open, d.ordinal, d.commit, d.commitAt = true, 0, commit, at
+	d.txn = Txn{XID: xid, Commit: commit, Time: wireTime(at)}
+	return nil
+}
+
+func (d *Decoder) commitTxn(f *fields) error {
+	flags, commit, end, _ := f.byte(), f.lsn(), f.lsn(), f.int64()
+	if err := f.done(); err != nil {
+		return err
+	}
+	switch {
+	case !d.open:
+		return errors.New("commit outside a transaction")
+	case flags != 0:
+		return fmt.Errorf("flags %#x", flags)
+	case commit != d.txn.Commit:
+		return fmt.Errorf("commit at %s of a transaction that began for %s", commit, d.txn.Commit)
+	case end <= commit:
+		return fmt.Errorf("commit at %s ends at %s", commit, end)
+	}
+	b := d.current()
+	b.Transactions++
+	if end > d.through {
+		d.through = end
+		b.Through, b.ThroughTime = end, d.txn.Time
+	}
+	if d.stamped != nil {
+		d.stamped.End = end // the batch is still ours
+	}
+	d.open, d.stamped = false, nil
+	return nil
+}
+
+// Idle takes a keep-alive's position: everything before it was sent or is of no
+// interest. Inside a transaction it says nothing about that transaction's rows,
+// so it is dropped; the commit brings a later one.
+func (d *Decoder) Idle(serverEnd pglogrepl.LSN) {
+	if d.open || serverEnd <= d.through || d.failed != nil {
+		return
+	}
+	d.through = serverEnd
+	b := d.current()
+	b.Through = serverEnd
+	b.ThroughTime = Txn{}.Time
+}
+
+func (d *Decoder) insert(msg []byte, walStart pglogrepl.LSN) error {
+	const head = 1 + 4 + 1 + 2 // I, relation, N, count
+	if len(msg) < head {
+		return d.refuse(walStart, "decode insert", "", errShort)
+	}
+	if msg[5] != 'N' {
+		return d.refuse(walStart, "decode insert", "", fmt.Errorf("tuple kind %q", msg[5]))
+	}
+	r, err := d.lookup(binary.BigEndian.Uint32(msg[1:]))
+	if err = d.inside(err); err != nil {
+		return d.refuse(walStart, "decode insert", "", err)
+	}
+	if n := int(binary.BigEndian.Uint16(msg[6:])); n != len(r.Columns) {
+		err := fmt.Errorf("row has %d columns, its relation %d", n, len(r.Columns))
+		return d.refuse(walStart, "decode insert", r.qualified(), err)
+	}
+	if r.drift != nil {
+		return &Error{
+			Kind: KindDrift, Op: "decode insert", Subject: r.drift.subject,
+			LSN: d.position(walStart), Err: r.drift.err, Hint: r.drift.hint,
+		}
+	}
+	if r.Table >= 0 {
+		err = d.row(r, msg[head:], walStart)
+	} else {
+		err = d.foreign(msg[head-2:], len(r.Columns))
+	}
+	if err != nil {
+		return d.refuse(walStart, "decode insert", r.qualified(), err)
+	}
+	return nil
+}
+
+// row copies data once and appends the row. On error the batch is unchanged.
+func (d *Decoder) row(r *relation, data []byte, walStart pglogrepl.LSN) error {
+	b := d.current()
+	if b.slab == nil {
+		d.place(b)
+	}
+	s := b.slab
+	values, own := s.columns(len(r.Columns)), s.bytes(len(data))
+	copy(own, data)
+	if err := carve(own, values); err != nil {
+		return err
+	}
+	d.keep(r.Relation, own, values, walStart)
+	return nil
+}
+
+// keep appends a row whose bytes and values are the slab's.
+func (d *Decoder) keep(r *Relation, own []byte, values []Value, walStart pglogrepl.LSN) {
+	b := d.batch
+	s := b.slab
+	s.keep(own, values)
+	if d.stamped == nil {
+		d.stamped = s.stamp(d.txn)
+		b.Bytes += txnSize
+	}
+	d.ordinal++
+	s.rows = append(s.rows, Row{
+		Txn: d.stamped, LSN: walStart, Ordinal: d.ordinal, Relation: r, Values: values,
+	})
+	b.Bytes += len(own) + len(values)*valueSize + rowSize
+	d.full = b.Bytes >= d.bytes || len(s.rows)-d.first >= d.rows || s.full(len(values))
+}
+
+// message makes a row of a logical message with a configured prefix; its body is
+// the only column. One that is not transactional stands where it was written, on
+// its own, whether or not its writer commits: it counts as a transaction of one
+// row, whose end the next position covers.
+func (d *Decoder) message(f *fields, walStart pglogrepl.LSN) error {
+	flags, at, prefix := f.byte(), f.lsn(), f.string()
+	body := f.take(int(int32(f.uint32())))
+	if err := f.done(); err != nil {
+		return err
+	}
+	transactional := flags&1 != 0
+	if transactional != d.open {
+		return fmt.Errorf("transactional %t, inside a transaction %t", transactional, d.open)
+	}
+	r := d.byPrefix[prefix]
+	if r == nil {
+		return nil
+	}
+	if !transactional {
+		d.txn, d.stamped, d.ordinal = Txn{Commit: at}, nil, 0
+	}
+	b := d.current()
+	if b.slab == nil {
+		d.place(b)
+	}
+	values, own := b.slab.columns(1), b.slab.bytes(len(body))
+	copy(own, body)
+	values[0] = Value{Kind: Text, Data: own}
+	d.keep(r, own, values, walStart)
+	if !transactional {
+		d.stamped = nil
+	}
+	return nil
+}
+
+func (d *Decoder) foreign(tuple []byte, columns int) error {
+	f := fields{rest: tuple}
+	f.tuple(columns)
+	if err := f.done(); err != nil {
+		return err
+	}
+	d.ordinal++
+	d.current().Foreign++
+	return nil
+}
+
+// change reads an update or a delete, which the publication should not send.
+func (d *Decoder) change(kind byte, f *fields) error {
+	r, err := d.lookup(f.uint32())
+	if f.err != nil {
+		return f.err
+	}
+	if err != nil {
+		return err
+	}
+	tag := f.byte()
+	if tag == 'K' || tag == 'O' {
+		f.tuple(len(r.Columns))
+		if kind == 'U' {
+			tag = f.byte()
+		}
+	}
+	switch {
+	case f.err != nil:
+	case kind == 'U' && tag == 'N':
+		f.tuple(len(r.Columns))
+	case kind == 'D' && tag != 'N':
+	default:
+		f.fail(fmt.Errorf("tuple kind %q", tag))
+	}
+	if err := f.done(); err != nil {
+		return err
+	}
+	d.current().OtherOps++
+	return nil
+}
+
+func (d *Decoder) truncate(f *fields) error {
+	n, _ := int32(f.uint32()), f.byte()
+	if n < 0 {
+		return errShort
+	}
+	f.take(4 * int(n))
+	if err := f.done(); err != nil {
+		return err
+	}
+	d.current().OtherOps++
+	return nil
+}
+
+func (d *Decoder) lookup(oid uint32) (*relation, error) {
+	if d.latest != nil && d.latest.OID == oid {
+		return d.latest, nil
+	}
+	r := d.relations[oid]
+	if r == nil {
+		return nil, fmt.Errorf("relation %d was never announced", oid)
+	}
+	d.latest = r
+	return r, nil
+}

@@ -1,0 +1,491 @@
+package replication
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pglogrepl"
+)
+
+var testConfig = Config{Tables: []Table{{"public", "outbox"}, {"Odd", "Out\"Box"}}}
+
+const (
+	outboxOID = 16400
+	oddOID    = 16500
+	otherOID  = 16600
+)
+
+var outboxColumns = []string{"id", "payload"}
+
+func decodeAll(t *testing.T, d *Decoder, messages ...msg) {
+	t.Helper()
+	for i, m := range messages {
+		if err := d.Decode(m, pglogrepl.LSN(0x100+i)); err != nil {
+			t.Fatalf("message %d (%c): %v", i, m[0], err)
+		}
+	}
+}
+
+// render prints a batch with everything that a consumer may rely on.
+func render(b *Batch) string {
+	var s strings.Builder
+	fmt.Fprintf(&s, "batch through=%s transactions=%d foreign=%d other=%d open=%t\n", b.Through, b.Transactions, b.Foreign, b.OtherOps, b.Open)
+	for i := range b.Rows {
+		r := &b.Rows[i]
+		fmt.Fprintf(&s, "  row xid=%d commit=%s lsn=%s #%d %s.%s[%d]", r.Txn.XID, r.Txn.Commit, r.LSN, r.Ordinal, r.Relation.Namespace, r.Relation.Name, r.Relation.Table)
+		for j, v := range r.Values {
+			fmt.Fprintf(&s, " %s:%c=%q", r.Relation.Columns[j].Name, v.Kind, v.Data)
+		}
+		s.WriteByte('\n')
+	}
+	return s.String()
+}
+
+func expect(t *testing.T, got, want string) {
+	t.Helper()
+	if want = strings.TrimPrefix(want, "\n"); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestBatchSpansTransactionsAndCountsWhatItSkips(t *testing.T) {
+	d := NewDecoder(testConfig)
+	decodeAll(t, d,
+		begin(0x200, 7),
+		relationMsg(outboxOID, "public", "outbox", outboxColumns...),
+		insert(outboxOID, "1", "a"),
+		relationMsg(otherOID, "public", "orders", "id"),
+		insert(otherOID, "9"),
+		insert(outboxOID, "2", "\x00"),
+		commit(0x200, 0x230),
+		begin(0x300, 8),
+		msg{'O'}.lsn(1).str("elsewhere"),
+		msg{'Y'}.u32(17000).str("public").str("mood"),
+		msg{'U'}.u32(otherOID).u8('N').tuple("9"),
+		msg{'U'}.u32(otherOID).u8('K').tuple("9").u8('N').u16(1).u8('u'),
+		msg{'D'}.u32(otherOID).u8('O').tuple("9"),
+		msg{'T'}.u32(2).u8(1).u32(otherOID).u32(outboxOID),
+		msg{'M'}.u8(1).lsn(5).str("prefix").u32(3).u8('x').u8('y').u8('z'),
+		relationMsg(oddOID, "Odd", "Out\"Box", "k"),
+		insert(oddOID, ""),
+		commit(0x300, 0x330),
+		msg{'M'}.u8(0).lsn(5).str("").u32(0),
+	)
+	b := d.Take()
+	defer b.Release()
+	expect(t, render(b), `
+batch through=0/330 transactions=2 foreign=1 other=4 open=false
+  row xid=7 commit=0/200 lsn=0/102 #1 public.outbox[0] id:t="1" payload:t="a"
+  row xid=7 commit=0/200 lsn=0/105 #3 public.outbox[0] id:t="2" payload:n=""
+  row xid=8 commit=0/300 lsn=0/110 #1 Odd.Out"Box[1] k:t=""
+`)
+	if b.Rows[1].Values[1].Data != nil || b.Rows[2].Values[0].Data == nil {
+		t.Error("NULL must be nil, and the empty text must not")
+	}
+	if want := time.Date(2025, 11, 26, 12, 0, 0, 0, time.UTC); !b.Rows[0].Txn.Time.Equal(want) || !b.ThroughTime.Equal(want) {
+		t.Errorf("commit time %s, through time %s, want %s", b.Rows[0].Txn.Time, b.ThroughTime, want)
+	}
+	if b.Rows[0].Txn != b.Rows[1].Txn || b.Rows[1].Txn == b.Rows[2].Txn {
+		t.Error("rows share a Txn exactly when they share a transaction")
+	}
+	if d.Take() != nil {
+		t.Error("nothing was decoded since")
+	}
+}
+
+func TestTransactionThatContinuesKeepsOrdinalsAndHidesItsEnd(t *testing.T) {
+	cfg := testConfig
+	cfg.MaxBatchRows = 2
+	d := NewDecoder(cfg)
+	decodeAll(t, d, begin(0x200, 7), relationMsg(outboxOID, "public", "outbox", outboxColumns...), insert(outboxOID, "1", "a"))
+	if d.Full() {
+		t.Fatal("full after one row of two")
+	}
+	decodeAll(t, d, insert(outboxOID, "2", "b"))
+	if !d.Full() {
+		t.Fatal("not full after two rows")
+	}
+	first := d.Take()
+	d.Idle(0x200) // as the server sends inside a long transaction
+	decodeAll(t, d, insert(outboxOID, "3", "c"), commit(0x200, 0x230))
+	second := d.Take()
+	expect(t, render(first)+render(second), `
+batch through=0/0 transactions=0 foreign=0 other=0 open=true
+  row xid=7 commit=0/200 lsn=0/102 #1 public.outbox[0] id:t="1" payload:t="a"
+  row xid=7 commit=0/200 lsn=0/100 #2 public.outbox[0] id:t="2" payload:t="b"
+batch through=0/230 transactions=1 foreign=0 other=0 open=false
+  row xid=7 commit=0/200 lsn=0/100 #3 public.outbox[0] id:t="3" payload:t="c"
+`)
+	first.Release()
+	if second.Rows[0].Txn.XID != 7 {
+		t.Error("the second batch's Txn died with the first")
+	}
+	second.Release()
+}
+
+func TestKeepAliveMovesThroughOnlyBetweenTransactionsAndForward(t *testing.T) {
+	d := NewDecoder(testConfig)
+	d.Idle(0x150)
+	d.Idle(0x140)
+	if b := d.Take(); b.Through != 0x150 || !b.ThroughTime.IsZero() || len(b.Rows) != 0 {
+		t.Fatalf("got %+v", b)
+	}
+	d.Idle(0x150)
+	if !d.Empty() {
+		t.Fatal("a repeated position is no news")
+	}
+	decodeAll(t, d, begin(0x200, 7))
+	d.Idle(0x900)
+	if !d.Empty() {
+		t.Fatal("a keep-alive inside a transaction moved the position")
+	}
+	decodeAll(t, d, commit(0x200, 0x230)) // empty, as up to version 14
+	if b := d.Take(); b.Through != 0x230 || b.ThroughTime.IsZero() || b.Transactions != 1 {
+		t.Fatalf("got %+v", b)
+	}
+}
+
+func TestRelationKeepsItsPointerWhileItsShapeStays(t *testing.T) {
+	d := NewDecoder(testConfig)
+	announce := relationMsg(outboxOID, "public", "outbox", outboxColumns...)
+	decodeAll(t, d, begin(0x200, 7), announce, insert(outboxOID, "1", "a"), announce, insert(outboxOID, "2", "b"),
+		relationMsg(outboxOID, "public", "outbox", "id", "payload", "extra"), insert(outboxOID, "3", "c", "d"))
+	rows := d.Take().Rows
+	if rows[0].Relation != rows[1].Relation || rows[1].Relation == rows[2].Relation {
+		t.Error("the pointer must change exactly with the shape")
+	}
+}
+
+func TestTypeNamesComeFromTheStreamOrTheCatalog(t *testing.T) {
+	d := NewDecoder(testConfig)
+	d.Expect(&Relation{OID: outboxOID, Table: 0, Columns: []Column{{Name: "id", Type: 25, TypeName: "text"}}})
+	decodeAll(t, d, begin(0x200, 7), msg{'Y'}.u32(17000).str("ext").str("hstore"),
+		msg{'R'}.u32(outboxOID).str("public").str("outbox").u8('d').u16(2).
+			u8(1).str("id").u32(25).u32(0xffffffff).u8(0).str("headers").u32(17000).u32(0xffffffff),
+		insert(outboxOID, "1", "a=>b"))
+	columns := d.Take().Rows[0].Relation.Columns
+	if columns[0].TypeName != "text" || columns[1].TypeName != "hstore" || columns[1].TypeMod != -1 {
+		t.Errorf("got %+v", columns)
+	}
+}
+
+func TestDriftIsRaisedByTheFirstInsertOnly(t *testing.T) {
+	const leafOID = 16401
+	expectBoth := func(d *Decoder) {
+		d.Expect(&Relation{OID: outboxOID, Namespace: "public", Name: "outbox", Table: 0})
+		d.Expect(&Relation{OID: oddOID, Namespace: "Odd", Name: "Out\"Box", Table: 1})
+	}
+	for name, c := range map[string]struct {
+		relation msg
+		oid      uint32
+		want     []string
+	}{
+		"renamed":         {relationMsg(outboxOID, "public", "outbox_old", "id"), outboxOID, []string{"public.outbox", "16400", `"public"."outbox_old"`, "renamed"}},
+		"moved":           {relationMsg(outboxOID, "attic", "outbox", "id"), outboxOID, []string{`"attic"."outbox"`, `"public"."outbox"`}},
+		"replaced":        {relationMsg(otherOID, "public", "outbox", "id"), otherOID, []string{"public.outbox", "16600", "16400", "replaced"}},
+		"names exchanged": {relationMsg(outboxOID, "Odd", "Out\"Box", "id"), outboxOID, []string{"public.outbox", `"Odd"."Out\"Box"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := NewDecoder(testConfig)
+			expectBoth(d)
+			decodeAll(t, d, begin(0x200, 7), c.relation)
+			err := d.Decode(insert(c.oid, "1"), 0x210)
+			var e *Error
+			if !errors.As(err, &e) || e.Kind != KindDrift || e.LSN != 0x210 || e.Hint == "" {
+				t.Fatalf("got %v", err)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q does not name %s", err, want)
+				}
+			}
+			if again := d.Decode(commit(0x200, 0x230), 0x200); !errors.Is(again, err) {
+				t.Errorf("decoding went on after drift: %v", again)
+			}
+		})
+	}
+	t.Run("partition through its root", func(t *testing.T) {
+		d := NewDecoder(testConfig)
+		expectBoth(d)
+		decodeAll(t, d, begin(0x200, 7), relationMsg(leafOID, "public", "outbox_2026", outboxColumns...),
+			relationMsg(outboxOID, "public", "outbox", outboxColumns...), insert(outboxOID, "1", "a"))
+		if b := d.Take(); len(b.Rows) != 1 || b.Rows[0].Relation.Table != 0 {
+			t.Errorf("got %s", render(b))
+		}
+	})
+}
+
+func TestDecoderRefusesWithThePosition(t *testing.T) {
+	announce := relationMsg(outboxOID, "public", "outbox", outboxColumns...)
+	foreign := relationMsg(otherOID, "public", "orders", "id")
+	open := []msg{begin(0x200, 7), announce, foreign}
+	for name, c := range map[string]struct {
+		before []msg
+		bad    msg
+	}{
+		"empty message":                 {open, msg{}},
+		"unknown type":                  {open, msg{'Z'}},
+		"stream start of protocol 2":    {open, msg{'S'}.u32(7).u8(1)},
+		"prepare of protocol 3":         {open, msg{'P'}.u8(0)},
+		"begin inside a transaction":    {open, begin(0x300, 8)},
+		"begin that goes back":          {[]msg{begin(0x200, 7), commit(0x200, 0x230)}, begin(0x200, 8)},
+		"short begin":                   {nil, begin(0x200, 7)[:20]},
+		"long begin":                    {nil, begin(0x200, 7).u8(0)},
+		"commit outside a transaction":  {nil, commit(0x200, 0x230)},
+		"commit of another transaction": {open, commit(0x201, 0x230)},
+		"commit that ends at its start": {open, commit(0x200, 0x200)},
+		"commit with flags":             {open, msg{'C'}.u8(1).lsn(0x200).lsn(0x230).u64(0)},
+		"long commit":                   {open, commit(0x200, 0x230).u8(0)},
+		"insert outside a transaction":  {[]msg{begin(0x200, 7), announce, commit(0x200, 0x230)}, insert(outboxOID, "1", "a")},
+		"insert into the unknown":       {open, insert(4711, "1", "a")},
+		"insert of an old tuple":        {open, msg{'I'}.u32(outboxOID).u8('K').tuple("1", "a")},
+		"insert with a column less":     {open, insert(outboxOID, "1")},
+		"insert with a column more":     {open, insert(outboxOID, "1", "a", "b")},
+		"insert with trailing bytes":    {open, insert(outboxOID, "1", "a").u8(0)},
+		"insert cut in a value":         {open, insert(outboxOID, "1", "abc")[:15]},
+		"insert cut in a length":        {open, msg{'I'}.u32(outboxOID).u8('N').u16(2).u8('n').u8('t').u16(0)},
+		"insert cut before a column":    {open, msg{'I'}.u32(outboxOID).u8('N').u16(2).u8('n')},
+		"insert with a negative length": {open, msg{'I'}.u32(outboxOID).u8('N').u16(2).u8('n').u8('t').u32(0xffffffff)},
+		"insert with unchanged TOAST":   {open, msg{'I'}.u32(outboxOID).u8('N').u16(2).u8('n').u8('u')},
+		"insert with an unknown kind":   {open, msg{'I'}.u32(outboxOID).u8('N').u16(2).u8('n').u8('q')},
+		"short insert":                  {open, msg{'I'}.u32(outboxOID)},
+		"foreign insert, column more":   {open, insert(otherOID, "1", "2")},
+		"foreign insert, cut":           {open, insert(otherOID, "12")[:11]},
+		"foreign insert, trailing":      {open, insert(otherOID, "12").u8(1)},
+		"update without a new tuple":    {open, msg{'U'}.u32(otherOID).u8('K').tuple("1")},
+		"update outside a transaction":  {[]msg{begin(0x200, 7), foreign, commit(0x200, 0x230)}, msg{'U'}.u32(otherOID).u8('N').tuple("1")},
+		"delete of a new tuple":         {open, msg{'D'}.u32(otherOID).u8('N').tuple("1")},
+		"truncate of too many":          {open, msg{'T'}.u32(3).u8(0).u32(otherOID)},
+		"truncate of a negative count":  {open, msg{'T'}.u32(0xffffffff).u8(0)},
+		"relation with a column less":   {open, announce[:len(announce)-3]},
+		"relation with trailing bytes":  {open, append(announce[:len(announce):len(announce)], 0)},
+		"relation of a false count":     {open, msg{'R'}.u32(1).str("a").str("b").u8('d').u16(65535)},
+		"relation of a false identity":  {open, msg{'R'}.u32(1).str("a").str("b").u8('x').u16(0)},
+		"type without an end":           {open, msg{'Y'}.u32(1).u8('a')},
+		"origin outside a transaction":  {nil, msg{'O'}.lsn(1).str("x")},
+		"message longer than it is":     {open, msg{'M'}.u8(0).lsn(1).str("p").u32(9).u8(1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := NewDecoder(testConfig)
+			decodeAll(t, d, c.before...)
+			if d.InTransaction() {
+				decodeAll(t, d, insert(outboxOID, "0", "secret"))
+			}
+			rows, inTxn := 0, d.InTransaction()
+			err := d.Decode(c.bad, 0x2222)
+			var e *Error
+			if !errors.As(err, &e) || e.Kind != KindProtocol || e.LSN != 0x2222 || e.Hint == "" {
+				t.Fatalf("got %v", err)
+			}
+			if b := d.Take(); b != nil {
+				rows = len(b.Rows)
+			}
+			if rows != b2i(inTxn) {
+				t.Errorf("%d rows before the error could be taken", rows)
+			}
+			if strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "abc") {
+				t.Errorf("payload in %q", err)
+			}
+		})
+	}
+}
+
+func TestErrorWithoutPositionNamesTheTransaction(t *testing.T) {
+	d := NewDecoder(testConfig)
+	decodeAll(t, d, begin(0x200, 7))
+	var e *Error
+	if err := d.Decode(msg{'R'}, 0); !errors.As(err, &e) || e.LSN != 0x200 {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestOversizedRowsAreWholeAndCounted(t *testing.T) {
+	cfg := testConfig
+	cfg.MaxBatchBytes = 1 << 10
+	d := NewDecoder(cfg)
+	big := strings.Repeat("x", 5<<20)
+	decodeAll(t, d, begin(0x200, 7), relationMsg(outboxOID, "public", "outbox", outboxColumns...),
+		insert(outboxOID, "1", "small"), insert(outboxOID, "2", big))
+	if !d.Full() {
+		t.Fatal("not full")
+	}
+	b := d.Take()
+	defer b.Release()
+	if got := b.Rows[1].Values[1].Data; string(got) != big {
+		t.Errorf("large value has %d bytes", len(got))
+	}
+	if string(b.Rows[0].Values[1].Data) != "small" || b.Bytes < len(big) {
+		t.Errorf("small is %q, bytes %d", b.Rows[0].Values[1].Data, b.Bytes)
+	}
+}
+
+func TestRowsSurviveTheMessageAndTheirNeighbours(t *testing.T) {
+	d := NewDecoder(testConfig)
+	m := insert(outboxOID, "1", "payload")
+	decodeAll(t, d, begin(0x200, 7), relationMsg(outboxOID, "public", "outbox", outboxColumns...), m)
+	clear(m) // as the next read does
+	decodeAll(t, d, insert(outboxOID, "2", "other"))
+	rows := d.Take().Rows
+	v := rows[0].Values[1].Data
+	_ = append(v, "overflow"...)
+	if !bytes.Equal(v, []byte("payload")) || string(rows[1].Values[0].Data) != "2" {
+		t.Errorf("got %q and %q", v, rows[1].Values[0].Data)
+	}
+}
+
+// Batches that are released in any order share slabs; none may see another's rows
+// or get memory that is still in use.
+func TestSlabsAreReusedOnlyWhenEveryBatchLetGo(t *testing.T) {
+	cfg := testConfig
+	cfg.MaxBatchRows, cfg.MaxBatchBytes = 8, 4<<10
+	d := NewDecoder(cfg)
+	decodeAll(t, d, begin(0x200, 7), relationMsg(outboxOID, "public", "outbox", outboxColumns...))
+	type held struct {
+		b     *Batch
+		first int
+	}
+	var waiting []held
+	n := 0
+	check := func(h held) {
+		for i := range h.b.Rows {
+			want := fmt.Sprintf("payload of %d", h.first+i)
+			if got := string(h.b.Rows[i].Values[1].Data); got != want || h.b.Rows[i].Txn.XID != 7 {
+				t.Fatalf("got %q, want %q", got, want)
+			}
+		}
+	}
+	for step := range 3000 {
+		first, size := n, 1+step%5
+		for range size {
+			decodeAll(t, d, insert(outboxOID, "1", fmt.Sprintf("payload of %d", n)))
+			n++
+		}
+		waiting = append(waiting, held{d.Take(), first})
+		if step%7 == 0 {
+			for len(waiting) > 3 {
+				i := step % len(waiting)
+				check(waiting[i])
+				waiting[i].b.Release()
+				waiting = append(waiting[:i], waiting[i+1:]...)
+			}
+		}
+	}
+	for _, h := range waiting {
+		check(h)
+		h.b.Release()
+	}
+}
+
+func TestTablesWiderThanTheSlabDecode(t *testing.T) {
+	cfg := testConfig
+	cfg.MaxBatchRows = 2
+	d := NewDecoder(cfg)
+	names, values := make([]string, 1600), make([]string, 1600)
+	for i := range names {
+		names[i], values[i] = fmt.Sprint("c", i), fmt.Sprint(i)
+	}
+	decodeAll(t, d, begin(0x200, 7), relationMsg(outboxOID, "public", "outbox", names...), insert(outboxOID, values...))
+	if !d.Full() {
+		t.Error("a batch whose values are used up is full")
+	}
+	if got := string(d.Take().Rows[0].Values[1599].Data); got != "1599" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestDecodingAllocatesLessThanOnceInTenRows(t *testing.T) {
+	d := NewDecoder(testConfig)
+	row := insert(outboxOID, "1", strings.Repeat("payload ", 40))
+	decodeAll(t, d, begin(0x200, 7), relationMsg(outboxOID, "public", "outbox", outboxColumns...))
+	const rows = 10_000
+	got := testing.AllocsPerRun(5, func() {
+		for n := range rows {
+			if err := d.Decode(row, 0x210); err != nil {
+				t.Fatal(err)
+			}
+			if d.Full() || n%50 == 49 { // as single reads of a quiet stream
+				d.Take().Release()
+			}
+		}
+	})
+	if got > rows/10 {
+		t.Errorf("%.0f allocations for %d rows", got, rows)
+	}
+}
+
+func TestConfiguredMessagesAreRows(t *testing.T) {
+	cfg := testConfig
+	cfg.Messages = []string{"outbox"}
+	d := NewDecoder(cfg)
+	body := func(flags byte, at pglogrepl.LSN, prefix, text string) msg {
+		return append(msg{'M'}.u8(flags).lsn(at).str(prefix).u32(uint32(len(text))), text...)
+	}
+	decodeAll(t, d,
+		begin(0x200, 7),
+		relationMsg(outboxOID, "public", "outbox", outboxColumns...),
+		insert(outboxOID, "1", "a"),
+		body(1, 0x1f0, "outbox", "{}"),
+		body(1, 0x1f8, "heartbeat", "x"),
+		commit(0x200, 0x230),
+		body(0, 0x240, "outbox", "[]"),
+		begin(0x300, 8),
+		insert(outboxOID, "2", "b"),
+		commit(0x300, 0x330),
+	)
+	b := d.Take()
+	defer b.Release()
+	expect(t, render(b), fmt.Sprintf(`
+batch through=0/330 transactions=2 foreign=0 other=0 open=false
+  row xid=7 commit=0/200 lsn=0/102 #1 public.outbox[0] id:t="1" payload:t="a"
+  row xid=7 commit=0/200 lsn=0/103 #2 message.outbox[%[1]d] body:t="{}"
+  row xid=0 commit=0/240 lsn=0/106 #1 message.outbox[%[1]d] body:t="[]"
+  row xid=8 commit=0/300 lsn=0/108 #1 public.outbox[0] id:t="2" payload:t="b"
+`, len(testConfig.Tables)))
+	for name, m := range map[string]msg{
+		"transactional, outside a transaction": body(1, 0x400, "outbox", "{}"),
+	} {
+		if err := d.Decode(m, 0x400); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
+func TestMessageOutsideATransactionIsNotConfirmedByItself(t *testing.T) {
+	cfg := testConfig
+	cfg.Messages = []string{"outbox"}
+	d := NewDecoder(cfg)
+	decodeAll(t, d, append(msg{'M'}.u8(0).lsn(0x240).str("outbox").u32(2), "{}"...))
+	if b := d.Take(); b.Through != 0 || len(b.Rows) != 1 {
+		t.Errorf("through %s, %d rows", b.Through, len(b.Rows))
+	}
+	d.Idle(0x300)
+	if b := d.Take(); b.Through != 0x300 {
+		t.Errorf("through %s after the keep-alive", b.Through)
+	}
+}
+
+// A table that was renamed, and whose new name the configuration has, or that was
+// renamed back: rows from under the other name lie in the WAL between.
+func TestRowsFromBeforeTheOpeningAreKnownByOID(t *testing.T) {
+	d := NewDecoder(testConfig)
+	d.Expect(&Relation{OID: outboxOID, Namespace: "public", Name: "outbox", Table: 0})
+	d.history = 0x250
+	decodeAll(t, d,
+		begin(0x200, 7),
+		relationMsg(outboxOID, "public", "outbox_old", outboxColumns...),
+		insert(outboxOID, "1", "a"),
+		commit(0x200, 0x230),
+		begin(0x300, 8),
+		relationMsg(outboxOID, "public", "outbox_new", outboxColumns...),
+	)
+	if b := d.Take(); len(b.Rows) != 1 || b.Rows[0].Relation.Table != 0 {
+		t.Errorf("%d rows", len(b.Rows))
+	}
+	if err := d.Decode(insert(outboxOID, "2", "b"), 0x310); KindOf(err) != KindDrift {
+		t.Errorf("a rename under our eyes: %v", err)
+	}
+}

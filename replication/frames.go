@@ -1,0 +1,83 @@
+package replication
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+)
+
+const (
+	frameHeader = 5         // type byte and a length that counts itself
+	frameLimit  = 1<<30 + 1 // PostgreSQL builds no message of 1 GiB or more
+	frameBuffer = 256 << 10
+)
+
+// frames cuts a byte stream into protocol messages, in place. A body is valid
+// until the next fill. It grows for a message larger than its buffer, as bytes
+// arrive and not on the word of a length field, and shrinks back after it.
+type frames struct {
+	src  io.Reader
+	buf  []byte
+	r, w int // unread bytes are buf[r:w]
+}
+
+func newFrames(src io.Reader) *frames {
+	return &frames{src: src, buf: make([]byte, frameBuffer)}
+}
+
+// next gives the next complete message; ok is false when fill is needed.
+func (f *frames) next() (kind byte, body []byte, ok bool, err error) {
+	size, known, err := f.pending()
+	if err != nil || !known || f.w-f.r < size {
+		return 0, nil, false, err
+	}
+	kind, body = f.buf[f.r], f.buf[f.r+frameHeader:f.r+size:f.r+size]
+	f.r += size
+	return kind, body, true, nil
+}
+
+// pending is the size of the message at r, with its header.
+func (f *frames) pending() (size int, known bool, err error) {
+	if f.w-f.r < frameHeader {
+		return frameHeader, false, nil
+	}
+	n := binary.BigEndian.Uint32(f.buf[f.r+1:])
+	if n < frameHeader-1 || n > frameLimit {
+		return 0, false, fmt.Errorf("message %q has length %d", f.buf[f.r], n)
+	}
+	return int(n) + 1, true, nil
+}
+
+// fill reads once. It is called when next has nothing more.
+func (f *frames) fill() (int, error) {
+	f.makeRoom()
+	n, err := f.src.Read(f.buf[f.w:])
+	f.w += n
+	if n > 0 {
+		err = nil // it comes again, with nothing before it
+	}
+	return n, err
+}
+
+func (f *frames) makeRoom() {
+	unread := f.w - f.r
+	switch {
+	case len(f.buf) > frameBuffer && unread <= frameBuffer/2 && f.fits(frameBuffer):
+		f.move(make([]byte, frameBuffer))
+	case unread == len(f.buf):
+		f.move(make([]byte, 2*len(f.buf)))
+	case f.r > 0 && (unread == 0 || len(f.buf)-f.w < len(f.buf)/2):
+		f.move(f.buf)
+	}
+}
+
+// fits says that the message at r needs no more than n bytes.
+func (f *frames) fits(n int) bool {
+	size, _, err := f.pending()
+	return err == nil && size <= n
+}
+
+func (f *frames) move(to []byte) {
+	f.w = copy(to, f.buf[f.r:f.w])
+	f.r, f.buf = 0, to
+}

@@ -1,0 +1,113 @@
+package replication
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+const (
+	// receiveBuffer is asked of the kernel. It is large enough for a full read and
+	// small enough that the server soon waits for it to drain.
+	receiveBuffer = 64 << 10
+
+	// restPause lets the receive buffer fill up after a small read.
+	restPause = 5 * time.Millisecond
+
+	// Behind by more than farBehind, the stream is in a backlog until it is within
+	// nearTip. Both are ages of a transaction when the server sent it, by the
+	// server's clock alone, in the wire's microseconds.
+	farBehind = 200_000
+	nearTip   = 50_000
+)
+
+// pace decides when to rest between reads.
+//
+// A walsender sends row by row. A reader that is always ready takes each row with
+// a wake-up and a system call on both sides; one that lets the socket fill costs
+// the server half. So in a backlog, and only there, a small read is followed by a
+// short rest. At the tip every row is taken as it comes.
+type pace struct {
+	sent      int64 // when the server sent the last WAL message
+	committed int64 // when the last transaction read was committed
+	size      int   // of the last read
+	backlog   bool
+	off       bool
+}
+
+// wanted says that a rest before the next read pays.
+func (p *pace) wanted() bool {
+	if p.off || p.size == 0 || p.committed == 0 {
+		return false // nothing came: whatever comes next is at the tip
+	}
+	switch behind := p.sent - p.committed; {
+	case behind > farBehind:
+		p.backlog = true
+	case behind < nearTip:
+		p.backlog = false
+	}
+	return p.backlog && p.size < receiveBuffer
+}
+
+// gather reads a socket in large pieces and rests between them when pace says so.
+// It lies under TLS, which by itself reads a record at a time, and cannot tell a
+// small read from a drained socket.
+type gather struct {
+	net.Conn
+	pace *pace // nil until the copy begins
+
+	buf  []byte
+	r, w int // not yet given out
+}
+
+// gathering makes dial give connections that gather.
+func gathering(dial pgconn.DialFunc) pgconn.DialFunc {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		if c, ok := conn.(interface{ SetReadBuffer(int) error }); ok {
+			_ = c.SetReadBuffer(receiveBuffer) // best effort: without it resting pays less
+		}
+		return &gather{Conn: conn, buf: make([]byte, frameBuffer)}, nil
+	}
+}
+
+// gathered finds the gather below conn; nil when there is none.
+func gathered(conn net.Conn) *gather {
+	if t, ok := conn.(*tls.Conn); ok {
+		conn = t.NetConn()
+	}
+	g, _ := conn.(*gather)
+	return g
+}
+
+func (g *gather) Read(p []byte) (int, error) {
+	if g.r < g.w {
+		n := copy(p, g.buf[g.r:g.w])
+		g.r += n
+		return n, nil
+	}
+	if len(p) >= 2*receiveBuffer {
+		return g.read(p)
+	}
+	n, err := g.read(g.buf)
+	g.r, g.w = copy(p, g.buf[:n]), n
+	return g.r, err
+}
+
+func (g *gather) read(p []byte) (int, error) {
+	if g.pace == nil {
+		return g.Conn.Read(p)
+	}
+	if g.pace.wanted() {
+		time.Sleep(restPause) //nolint:forbidigo // the wait is the point, and shorter than anybody's patience
+	}
+	n, err := g.Conn.Read(p)
+	g.pace.size = n
+	return n, err
+}

@@ -1,0 +1,181 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pglogrepl"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Probe looks at the server from the side, over an ordinary connection of its
+// own, for what a stream never says: a publication or table that was changed
+// sends no error, its rows just stop coming. A role with LOGIN and REPLICATION
+// is enough. It is used by one goroutine.
+type Probe struct {
+	cfg     Config
+	conn    *pgconn.PgConn
+	version int
+	first   *baseline
+}
+
+// baseline is what the first Look found, which later ones are held against.
+type baseline struct {
+	publication string // OID
+	tables      []tableShape
+}
+
+type tableShape struct {
+	oid    uint32
+	filter string
+}
+
+// Snapshot is one look. WALEnd and Slot are of the same moment.
+type Snapshot struct {
+	WALEnd pglogrepl.LSN
+	Slot   SlotInfo
+
+	// Drift is an *Error when the stream can no longer be trusted to have every
+	// row: the slot, the publication or a table is gone or not the same.
+	Drift error
+}
+
+// NewProbe connects at the first Look.
+func NewProbe(cfg Config) *Probe { return &Probe{cfg: cfg} }
+
+// Close gives the connection up. Look may be called again.
+func (p *Probe) Close() {
+	if p.conn != nil {
+		closeQuietly(p.conn)
+		p.conn = nil
+	}
+}
+
+// Look asks the server once. After an error the next Look connects anew; what
+// the first successful one found remains the measure.
+func (p *Probe) Look(ctx context.Context) (*Snapshot, error) {
+	if p.conn != nil && p.conn.IsClosed() {
+		p.conn = nil
+	}
+	if p.conn == nil {
+		conn, err := connect(ctx, p.cfg, false)
+		if err != nil {
+			return nil, err
+		}
+		p.conn = conn
+	}
+	q := querier{ctx: ctx, conn: p.conn}
+	snapshot, err := p.look(q)
+	if err != nil {
+		p.Close()
+		return nil, err
+	}
+	return snapshot, nil
+}
+
+func (p *Probe) look(q querier) (*Snapshot, error) {
+	row, err := q.one(`SELECT pg_catalog.pg_current_wal_lsn(), current_setting('server_version_num')`)
+	if err != nil {
+		return nil, classify("look at the server", err)
+	}
+	s := &Snapshot{WALEnd: row.lsn("pg_current_wal_lsn", 0)}
+	p.version = row.int("server_version_num", 1)
+	if row.err != nil {
+		return nil, row.err
+	}
+	slot, err := readSlot(q, p.version, p.cfg.Slot)
+	if err == nil {
+		s.Slot = slot.SlotInfo
+		s.Drift = slot.lost(p.cfg.Slot)
+	} else if s.Drift = driftOnly(err); s.Drift == nil {
+		return nil, err
+	}
+	if s.Drift != nil {
+		return s, nil //nolint:nilerr // err, if any, is the drift
+	}
+	drift, err := p.shapes(q)
+	if err != nil {
+		return nil, err
+	}
+	s.Drift = drift
+	return s, nil
+}
+
+// driftOnly passes on what a catalog says, and not a failure to read it.
+func driftOnly(err error) error {
+	switch Reason(err) {
+	case ReasonSlotMissing, ReasonSlotLost, ReasonPublicationMissing:
+		return err
+	}
+	return nil
+}
+
+// shapes compares publication and tables with the first look.
+func (p *Probe) shapes(q querier) (drift, err error) {
+	publication, err := readPublication(q, p.version, p.cfg.Publication)
+	if err != nil {
+		if drift := driftOnly(err); drift != nil {
+			return p.changed(ReasonPublicationMissing, publicationSubject(p.cfg.Publication), "it was dropped",
+				"create it again, and backfill the rows that were written without it"), nil
+		}
+		return nil, err
+	}
+	now := &baseline{publication: publication.oid}
+	for i, table := range p.cfg.Tables {
+		t, err := readTable(q, table)
+		if err != nil {
+			return nil, err
+		}
+		if t == nil {
+			return p.vanished(q, i, table)
+		}
+		if p.first != nil && p.first.tables[i].oid != t.oid {
+			return p.changed(ReasonTableChanged, "table "+table.String(), "it was replaced by another table of that name",
+				"rows of the new one need a restart, and those written before its publication a backfill"), nil
+		}
+		if err := publication.publishes(table, t); err != nil {
+			var e *Error
+			errors.As(err, &e)
+			return &Error{Kind: KindDrift, Reason: e.Reason, Op: "watch", Subject: e.Subject, Err: e.Err, Hint: e.Hint}, nil
+		}
+		now.tables = append(now.tables, tableShape{oid: t.oid, filter: publication.tables[table].filter})
+	}
+	if p.first == nil {
+		p.first = now
+		return nil, nil
+	}
+	if now.publication != p.first.publication {
+		return p.changed(ReasonPublicationChanged, publicationSubject(p.cfg.Publication), "it was dropped and made again",
+			"backfill the rows that were written in between"), nil
+	}
+	if i := slices.IndexFunc(now.tables, func(t tableShape) bool { return !slices.Contains(p.first.tables, t) }); i >= 0 {
+		return p.changed(ReasonPublicationChanged, publicationSubject(p.cfg.Publication),
+			fmt.Sprintf("the row filter on %s is now %q", p.cfg.Tables[i], now.tables[i].filter), "restore it, or restart to accept it"), nil
+	}
+	return nil, nil
+}
+
+// vanished tells a renamed table from a dropped one. A rename keeps the OID and
+// the membership in the publication: its rows would keep coming, under a name
+// that nobody configured.
+func (p *Probe) vanished(q querier, i int, table Table) (drift, err error) {
+	if p.first != nil {
+		row, err := q.one(fmt.Sprintf(`SELECT n.nspname, c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+			WHERE c.oid = %d`, p.first.tables[i].oid))
+		if err == nil {
+			name := Table{Schema: row.text(0), Name: row.text(1)}
+			return p.changed(ReasonTableChanged, "table "+table.String(), "it was renamed to "+name.String(),
+				"rename it back, or configure the new name"), nil
+		}
+		if !errors.Is(err, errNoRow) {
+			return nil, classify("look at table "+table.String(), err)
+		}
+	}
+	return p.changed(ReasonTableMissing, "table "+table.String(), "it was dropped", "create it again and add it to the publication"), nil
+}
+
+func (p *Probe) changed(reason, subject, cause, hint string) error {
+	return &Error{Kind: KindDrift, Reason: reason, Op: "watch", Subject: subject, Err: errors.New(cause), Hint: hint}
+}

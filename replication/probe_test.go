@@ -1,0 +1,122 @@
+package replication
+
+import (
+	"testing"
+
+	"github.com/cdc-relay/cdc-relay/test/harness"
+)
+
+func TestProbe_SeesServerAndSlotWithTheLeastRights(t *testing.T) {
+	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		cfg := outboxDatabase(t, db)
+		probe := NewProbe(asReplicator(t, db, cfg))
+		defer probe.Close()
+		first, err := probe.Look(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first.Drift != nil || first.Slot.Active || first.Slot.WALStatus != "reserved" || first.Slot.Confirmed == 0 || first.WALEnd < first.Slot.Confirmed {
+			t.Errorf("first: %+v", first)
+		}
+		db.Exec(t, `INSERT INTO outbox (id, "aggregateType") VALUES (gen_random_uuid(), 'a')`)
+		second, err := probe.Look(t.Context())
+		if err != nil || second.Drift != nil || second.WALEnd <= first.WALEnd {
+			t.Errorf("second: %+v, %v", second, err)
+		}
+	})
+}
+
+func TestProbe_SeesDrift(t *testing.T) {
+	tests := []struct {
+		name   string
+		before string // seen by the first look
+		change string
+		kind   ErrorKind
+		reason string
+		text   string
+	}{
+		{name: "publication dropped", change: `DROP PUBLICATION cdc_relay`, kind: KindDrift, reason: ReasonPublicationMissing, text: "dropped"},
+		{
+			name: "publication made again", change: `DROP PUBLICATION cdc_relay; CREATE PUBLICATION cdc_relay FOR TABLE outbox WITH (publish = 'insert')`,
+			kind: KindDrift, reason: ReasonPublicationChanged, text: "made again",
+		},
+		{name: "inserts taken out", change: `ALTER PUBLICATION cdc_relay SET (publish = 'truncate')`, kind: KindDrift, reason: ReasonTableUnpublished, text: "does not publish inserts"},
+		{name: "table taken out", change: `ALTER PUBLICATION cdc_relay DROP TABLE outbox`, kind: KindDrift, reason: ReasonTableUnpublished, text: "ADD TABLE"},
+		{name: "row filter", change: `ALTER PUBLICATION cdc_relay SET TABLE outbox WHERE (id IS NULL)`, kind: KindDrift, reason: ReasonPublicationChanged, text: "row filter on public.outbox"},
+		{name: "table dropped", change: `DROP TABLE outbox`, kind: KindDrift, reason: ReasonTableMissing, text: "dropped"},
+		{name: "table renamed", change: `ALTER TABLE outbox RENAME TO "Outbox2"`, kind: KindDrift, reason: ReasonTableChanged, text: `renamed to public."Outbox2"`},
+		{name: "table moved", change: `CREATE SCHEMA app; ALTER TABLE outbox SET SCHEMA app`, kind: KindDrift, reason: ReasonTableChanged, text: "renamed to app.outbox"},
+		{
+			name: "table replaced", change: `ALTER TABLE outbox RENAME TO old; CREATE TABLE outbox (id uuid); ALTER PUBLICATION cdc_relay ADD TABLE outbox`,
+			kind: KindDrift, reason: ReasonTableChanged, text: "replaced",
+		},
+		{name: "column added", change: `ALTER TABLE outbox ADD COLUMN extra text`},
+		{name: "another table added", change: `CREATE TABLE other (id int); ALTER PUBLICATION cdc_relay ADD TABLE other`},
+		{name: "partitions taken from under the root", before: `DROP PUBLICATION cdc_relay; DROP TABLE outbox;
+			CREATE TABLE outbox (id int) PARTITION BY LIST (id); CREATE TABLE leaf PARTITION OF outbox DEFAULT;
+			CREATE PUBLICATION cdc_relay FOR TABLE outbox WITH (publish = 'insert', publish_via_partition_root = true)`,
+			change: `ALTER PUBLICATION cdc_relay SET (publish_via_partition_root = false)`, kind: KindDrift, reason: ReasonTableUnpublished, text: "publish_via_partition_root"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			db := harness.Postgres(t, "15")
+			cfg := outboxDatabase(t, db)
+			if test.before != "" {
+				db.Exec(t, test.before)
+			}
+			probe := NewProbe(cfg)
+			defer probe.Close()
+			for range 2 {
+				if s, err := probe.Look(t.Context()); err != nil || s.Drift != nil {
+					t.Fatalf("before the change: %+v, %v", s, err)
+				}
+			}
+			db.Exec(t, test.change)
+			for range 2 {
+				s, err := probe.Look(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if test.reason == "" {
+					if s.Drift != nil {
+						t.Errorf("harmless, but: %v", s.Drift)
+					}
+					continue
+				}
+				wantError(t, s.Drift, test.kind, test.reason, test.text)
+			}
+		})
+	}
+}
+
+func TestProbe_SeesAMissingSlot(t *testing.T) {
+	db := harness.Postgres(t)
+	cfg := outboxDatabase(t, db)
+	probe := NewProbe(cfg)
+	defer probe.Close()
+	db.Exec(t, `SELECT pg_drop_replication_slot($1)`, cfg.Slot)
+	s, err := probe.Look(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, s.Drift, KindRefused, ReasonSlotMissing, cfg.Slot)
+}
+
+func TestProbe_ReconnectsAndRemembers(t *testing.T) {
+	db := harness.Postgres(t)
+	cfg := outboxDatabase(t, db)
+	probe := NewProbe(cfg)
+	defer probe.Close()
+	if _, err := probe.Look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	db.Exec(t, `SELECT pg_terminate_backend($1)`, int(probe.conn.PID()))
+	_, err := probe.Look(t.Context())
+	wantError(t, err, KindRetry, Reason(err))
+	db.Exec(t, `ALTER TABLE outbox RENAME TO moved`)
+	s, err := probe.Look(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, s.Drift, KindDrift, ReasonTableChanged, "public.moved")
+}

@@ -1,0 +1,84 @@
+package replication
+
+import (
+	"fmt"
+	"slices"
+)
+
+func (r *Relation) qualified() string { return r.Namespace + "." + r.Name }
+
+// relate takes a Relation message. The server repeats it after any change near
+// the table; the pointer stays the same while the shape does.
+func (d *Decoder) relate(f *fields) error {
+	rel := Relation{OID: f.uint32(), Namespace: f.string(), Name: f.string(), Table: -1}
+	if rel.Namespace == "" {
+		rel.Namespace = "pg_catalog"
+	}
+	identity, n := f.byte(), f.uint16()
+	if f.err != nil {
+		return f.err
+	}
+	if identity != 'd' && identity != 'n' && identity != 'f' && identity != 'i' {
+		return fmt.Errorf("replica identity %q", identity)
+	}
+	// At least ten bytes a column: a false count must not size the slice.
+	rel.Columns = make([]Column, 0, min(n, len(f.rest)/10))
+	for range n {
+		_, name := f.byte(), f.string()
+		c := Column{Name: name, Type: f.uint32(), TypeMod: int32(f.uint32())}
+		if f.err != nil {
+			return f.err
+		}
+		c.TypeName = d.types[c.Type]
+		rel.Columns = append(rel.Columns, c)
+	}
+	if err := f.done(); err != nil {
+		return err
+	}
+	if old := d.relations[rel.OID]; old != nil && old.same(&rel) {
+		return nil
+	}
+	d.latest = nil
+	d.relations[rel.OID] = d.judge(&rel)
+	return nil
+}
+
+func (r *Relation) same(other *Relation) bool {
+	return r.OID == other.OID && r.Namespace == other.Namespace && r.Name == other.Name &&
+		slices.Equal(r.Columns, other.Columns)
+}
+
+// judge decides which configured table rel is. A contradiction between name and
+// OID matters only when somebody inserts: the leaves of a partitioned table are
+// announced too.
+//
+// In WAL from before the stream was opened another name is no contradiction: the
+// table was renamed before somebody started us with the configuration and the
+// catalog as they are. Otherwise a rename that was undone, or that the
+// configuration has followed, could never be got past. A table that was replaced
+// is one all the same: the new one may have been written to before it was published.
+func (d *Decoder) judge(rel *Relation) *relation {
+	named, isNamed := d.byName[Table{Schema: rel.Namespace, Name: rel.Name}]
+	known, isKnown := d.expected[rel.OID]
+	switch {
+	case d.open && d.txn.Commit < d.history && isKnown:
+		rel.Table = known
+	case isKnown && (!isNamed || named != known):
+		t := d.tables[known]
+		return &relation{Relation: rel, drift: &drift{
+			subject: t.Schema + "." + t.Name,
+			err: fmt.Errorf("the table with OID %d is called %q.%q at this position, and %q.%q in the catalog",
+				rel.OID, rel.Namespace, rel.Name, t.Schema, t.Name),
+			hint: "the table was renamed: configure the name it has now, or rename it back, and restart",
+		}}
+	case isNamed && !isKnown && d.oids[named] != 0:
+		return &relation{Relation: rel, drift: &drift{
+			subject: rel.qualified(),
+			err:     fmt.Errorf("its OID is %d at this position, and %d in the catalog", rel.OID, d.oids[named]),
+			hint:    "the table was replaced by another of that name: decide what becomes of the rows in both before going on",
+		}}
+	case isNamed:
+		rel.Table = named
+	}
+	return &relation{Relation: rel}
+}

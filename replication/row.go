@@ -1,0 +1,103 @@
+package replication
+
+import (
+	"time"
+
+	"github.com/jackc/pglogrepl"
+)
+
+// Kind says how a Value is represented.
+type Kind byte
+
+// The kinds of a column value, by their byte in pgoutput's TupleData.
+const (
+	Null   Kind = 'n' // SQL NULL; Data is nil
+	Text   Kind = 't' // Data is the type's text form under the pinned session settings
+	Binary Kind = 'b' // Data is the type's send format
+)
+
+// Value is one column of a Row.
+type Value struct {
+	Kind Kind
+	Data []byte // non-nil unless Kind is Null
+}
+
+// Column describes one column as the server announced it.
+type Column struct {
+	Name     string
+	Type     uint32 // type OID
+	TypeMod  int32
+	TypeName string // from a Type message or the catalog; empty for built-in types seen only on the stream
+
+	Composite bool // a row type; known from the catalog alone
+}
+
+// Relation is one version of a table's shape. It is immutable: a changed table
+// gets a new Relation, so a pointer comparison tells whether the shape changed.
+type Relation struct {
+	OID       uint32
+	Namespace string
+	Name      string
+	Columns   []Column
+	Table     int // index into Config.Tables; -1 for a table that the configuration does not name
+
+	// Hidden has the table's columns that the stream lacks: why, and the way out, to
+	// be read behind the column's name. It is known from the catalog alone.
+	Hidden map[string]string
+}
+
+// Txn is the transaction that a row belongs to.
+type Txn struct {
+	XID    uint32
+	Commit pglogrepl.LSN // start of the commit record; strictly increasing on one timeline
+	End    pglogrepl.LSN // end of the commit record; zero when the commit is not in the batch
+	Time   time.Time     // commit time by the server's clock; not monotone, never an order; zero for a message outside any transaction
+}
+
+// Row is one decoded insert. It is valid until its Batch is released; nothing
+// in it aliases the receive buffer.
+type Row struct {
+	Txn      *Txn
+	LSN      pglogrepl.LSN // WAL position of the change; not an identity: rows of one COPY share it
+	Ordinal  uint64        // position of the insert in its transaction over all tables, counted from 1
+	Relation *Relation
+	Values   []Value // parallel to Relation.Columns
+}
+
+// Batch is a slice of the stream: rows of one or more committed transactions.
+//
+//  1. Rows follow commit order, and WAL order within a transaction.
+//  2. Batches of one Stream arrive in stream order, and every byte before a
+//     batch's end was in that batch or an earlier one.
+//  3. Through is the end of the last transaction or keep-alive that lies wholly
+//     at or before this batch, or zero when there is none: rows after it belong
+//     to a transaction that continues in the next batch. Once this and every
+//     earlier batch is delivered, Through may be confirmed, and nothing else.
+//  4. A batch without rows carries only Through and counts: the server is idle,
+//     or the transactions touched other tables.
+//
+// A Batch has one owner at a time. The last one calls Release, after which the
+// rows, their values and the batch itself must not be touched.
+type Batch struct {
+	Rows    []Row
+	Bytes   int // memory that the rows hold until Release
+	Through pglogrepl.LSN
+
+	ThroughTime  time.Time // commit time of the transaction that ends at Through; zero when that is a keep-alive
+	Transactions int       // commits that ended in this batch
+	Received     int       // bytes of the replication stream
+	Foreign      int       // inserts into tables that the configuration does not name, skipped
+	OtherOps     int       // updates, deletes and truncates, skipped
+	Open         bool      // ends inside a transaction
+
+	slab    *slab // where the rows live; nil without rows
+	release func(*Batch)
+}
+
+// Release gives the batch's memory back. Call it once, when nothing refers to
+// the rows any more.
+func (b *Batch) Release() {
+	if b.release != nil {
+		b.release(b)
+	}
+}

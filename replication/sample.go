@@ -1,0 +1,174 @@
+package replication
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+const (
+	// sampleTimeout bounds the search for the newest row of a large table.
+	sampleTimeout = 10 * time.Second
+
+	// samplePages is how much of a table's end is searched before all of it.
+	samplePages = 64
+)
+
+// NewestRow reads the row of cfg.Tables[table] that was written last, over an
+// ordinary connection: in text form under the settings of the stream, with the
+// columns that the publication shows, or those of the catalog when there is no
+// publication that has the table. It is nil for a table without rows.
+//
+// What is newest is told by the best index that can tell, else by the table's
+// end, so after deletes it may be a row that is merely new. It needs SELECT:
+// without, the error has ReasonPermission and the statement that grants it.
+//
+// The row stands for none in the WAL: its positions are zero, and its
+// transaction's time is the server's present. The caller owns it.
+func NewestRow(ctx context.Context, cfg Config, table int) (*Row, error) {
+	rows, err := Newest(ctx, cfg, table, 1)
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	return rows[0], nil
+}
+
+// Describe reads the shape of cfg.Tables[table] from the catalog, which any role
+// may do: the columns that the stream will have, or without a publication that
+// has the table, would have. The numbers behind the tables are cfg.Messages, for
+// which it asks nobody. The warnings are one sentence each.
+func Describe(ctx context.Context, cfg Config, table int) (*Relation, []string, error) {
+	if i := table - len(cfg.Tables); i >= 0 {
+		return messageRelation(cfg, i), nil, nil
+	}
+	s, err := newSampler(ctx, cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer closeQuietly(s.q.conn)
+	return s.describe(cfg, table)
+}
+
+// messageRelation is the shape of logical messages with the i-th prefix.
+func messageRelation(cfg Config, i int) *Relation {
+	return &Relation{
+		Namespace: "message", Name: cfg.Messages[i], Table: len(cfg.Tables) + i,
+		Columns: []Column{{Name: "body", Type: jsonOID, TypeMod: -1, TypeName: "json"}},
+	}
+}
+
+type sampler struct {
+	q       querier
+	version int
+}
+
+func newSampler(ctx context.Context, cfg Config) (*sampler, error) {
+	conn, err := connect(ctx, cfg, false)
+	if err != nil {
+		return nil, err
+	}
+	s := &sampler{q: querier{ctx: ctx, conn: conn}}
+	var server Catalog
+	if err := server.readServer(s.q); err != nil {
+		closeQuietly(conn)
+		return nil, err
+	}
+	s.version = server.ServerVersion
+	return s, nil
+}
+
+func (s *sampler) describe(cfg Config, index int) (*Relation, []string, error) {
+	table := cfg.Tables[index]
+	t, err := readTable(s.q, table)
+	if err != nil {
+		return nil, nil, err
+	}
+	if t == nil {
+		return nil, nil, tableMissing(table)
+	}
+	if err := t.decodable(table); err != nil {
+		return nil, nil, err
+	}
+	var warnings []string
+	shown := membership{publication: cfg.Publication}
+	publication, err := readPublication(s.q, s.version, cfg.Publication)
+	switch {
+	case Reason(err) == ReasonPublicationMissing:
+		warnings = append(warnings, publicationSubject(cfg.Publication)+" does not exist yet; "+hintSetup)
+	case err != nil:
+		return nil, nil, err
+	default:
+		if err := publication.publishes(table, t); err != nil {
+			warnings = append(warnings, oneLine(err.Error()))
+		}
+		shown = publication.membership(table)
+	}
+	columns, err := readColumns(s.q, s.version, t.oid, table, shown)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(columns.published) < columns.ordinary {
+		warnings = append(warnings, fmt.Sprintf("%s publishes %d of the %d columns of %s", publicationSubject(cfg.Publication), len(columns.published), columns.ordinary, table))
+	}
+	relation := columns.relation(t.oid, table)
+	relation.Table = index
+	return relation, warnings, nil
+}
+
+// searches are the ends of the query, to be tried in turn: the last one takes any
+// row.
+func (s *sampler) searches(table Table, rel *Relation) ([]string, error) {
+	const byAge = "ORDER BY pg_catalog.age(xmin), ctid DESC"
+	// The leading column of a complete b-tree index, if its order is that of time.
+	row, err := s.q.all(fmt.Sprintf(`SELECT a.attname FROM pg_catalog.pg_index i
+			JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid JOIN pg_catalog.pg_am m ON m.oid = c.relam AND m.amname = 'btree'
+			JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+		WHERE i.indrelid = %d AND i.indisvalid AND i.indpred IS NULL AND (
+			a.atttypid = ANY ('{int4,int8}'::regtype[]) AND i.indisunique AND i.indnkeyatts = 1 OR
+			a.atttypid = ANY ('{timestamp,timestamptz}'::regtype[]) AND a.attname ~* 'creat|occur|insert|^time')
+		ORDER BY i.indisprimary DESC, i.indisunique DESC, a.attnum LIMIT 1`, rel.OID))
+	if err != nil {
+		return nil, classify("look at the indexes of table "+table.String(), err)
+	}
+	if len(row) == 1 {
+		column := doubleQuoted(row[0][0].text)
+		return []string{fmt.Sprintf("WHERE %s IS NOT NULL ORDER BY %s DESC", column, column), byAge, ""}, nil
+	}
+	size, err := s.q.one(fmt.Sprintf(`SELECT pg_catalog.pg_relation_size(%d) / current_setting('block_size')::int`, rel.OID))
+	if err != nil {
+		return nil, classify("read the size of table "+table.String(), err)
+	}
+	if pages := size.bigint("pg_relation_size", 0); pages != nil && *pages > samplePages {
+		return []string{fmt.Sprintf("WHERE ctid >= '(%d,0)' %s", *pages-samplePages, byAge), byAge, ""}, nil
+	}
+	return []string{byAge, ""}, nil
+}
+
+func sampled(rel *Relation, row cells) *Row {
+	r := &Row{Txn: &Txn{}, Ordinal: 1, Relation: rel, Values: make([]Value, len(rel.Columns))}
+	for i := range rel.Columns {
+		if row[i].null {
+			r.Values[i] = Value{Kind: Null}
+			continue
+		}
+		r.Values[i] = Value{Kind: Text, Data: []byte(row[i].text)}
+	}
+	now, err := time.Parse("2006-01-02 15:04:05.999999-07", row[len(rel.Columns)].text)
+	if err != nil {
+		now = time.Now()
+	}
+	r.Txn.Time = now
+	return r
+}
+
+// grant is the statement that lets the connected role read table.
+func (s *sampler) grant(table Table) string {
+	role := "the role that connects"
+	if row, err := s.q.one("SELECT current_user"); err == nil {
+		role = doubleQuoted(row.text(0))
+	}
+	if row, err := s.q.one("SELECT pg_catalog.has_schema_privilege(" + singleQuoted(table.Schema) + ", 'USAGE')"); err == nil && row.bool(0) {
+		return fmt.Sprintf("run: GRANT SELECT ON %s TO %s", table.sql(), role)
+	}
+	return fmt.Sprintf("run: GRANT USAGE ON SCHEMA %s TO %s; GRANT SELECT ON %s TO %s", doubleQuoted(table.Schema), role, table.sql(), role)
+}

@@ -1,0 +1,131 @@
+package replication
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/cdc-relay/cdc-relay/test/harness"
+)
+
+// texts prints a row's values, NULL as a dash.
+func texts(row *Row) string {
+	if row == nil {
+		return "no row"
+	}
+	var list []string
+	for _, v := range row.Values {
+		if v.Kind == Null {
+			list = append(list, "-")
+			continue
+		}
+		list = append(list, string(v.Data))
+	}
+	return strings.Join(list, "|")
+}
+
+func TestNewestRow_IsWhatTheStreamWouldBring(t *testing.T) {
+	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		db.Exec(t, outboxSQL)
+		db.Exec(t, `ALTER TABLE outbox ADD at timestamptz, ADD raw bytea`)
+		cfg := config(t, db)
+
+		row, err := NewestRow(t.Context(), cfg, 0)
+		if err != nil || row != nil {
+			t.Fatalf("an empty table gives %s, %v", texts(row), err)
+		}
+		db.Exec(t, `INSERT INTO outbox VALUES ('00000000-0000-0000-0000-000000000002', 'Old', DEFAULT, 'good', '{}')`)
+		db.Exec(t, `INSERT INTO outbox VALUES ('00000000-0000-0000-0000-000000000001', 'New', DEFAULT, NULL, '{"a": 1}', '2024-02-29 12:00:00.5+02', '\x00ff')`)
+
+		row, err = NewestRow(t.Context(), cfg, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := `00000000-0000-0000-0000-000000000001|New|-|{"a": 1}|2024-02-29 10:00:00.5+00|\x00ff`
+		if got := texts(row); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+		if row.Relation.Table != 0 || row.Txn == nil || row.Txn.Time.IsZero() {
+			t.Errorf("relation %+v, transaction %+v", row.Relation, row.Txn)
+		}
+	})
+}
+
+func TestNewestRow_TakesThePublishedColumns(t *testing.T) {
+	db := harness.Postgres(t, "15")
+	db.Exec(t, `CREATE TABLE outbox (id bigserial PRIMARY KEY, payload text, secret text);
+		CREATE PUBLICATION cdc_relay FOR TABLE outbox (id, payload) WITH (publish = 'insert')`)
+	db.Exec(t, `INSERT INTO outbox (id, payload, secret) VALUES (7, 'newest', 's'), (3, 'written later', 's')`)
+	cfg := config(t, db)
+	row, err := NewestRow(t.Context(), cfg, 0)
+	if err != nil || texts(row) != "7|newest" {
+		t.Errorf("got %s, %v", texts(row), err)
+	}
+	_, warnings, err := Describe(t.Context(), cfg, 0)
+	if err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], "2 of the 3 columns") {
+		t.Errorf("warnings %q, %v", warnings, err)
+	}
+}
+
+// Without an index that knows the time, the end of the heap is searched first.
+func TestNewestRow_OfALargeTableIsAtItsEnd(t *testing.T) {
+	db := harness.Postgres(t, "15")
+	db.Exec(t, `CREATE TABLE outbox (id text, payload text)`)
+	db.Exec(t, `INSERT INTO outbox SELECT n::text, repeat('x', 1000) FROM generate_series(1, 1000) n`)
+	db.Exec(t, `INSERT INTO outbox VALUES ('last', '')`)
+	cfg := config(t, db)
+	row, err := NewestRow(t.Context(), cfg, 0)
+	if err != nil || texts(row) != "last|" {
+		t.Errorf("got %s, %v", texts(row), err)
+	}
+	db.Exec(t, `DELETE FROM outbox WHERE id <> '1'`)
+	row, err = NewestRow(t.Context(), cfg, 0)
+	if err != nil || row == nil || string(row.Values[0].Data) != "1" {
+		t.Errorf("after deletes at the end: %v", err)
+	}
+}
+
+func TestNewestRow_OfAPartitionedTable(t *testing.T) {
+	db := harness.Postgres(t, "15")
+	db.Exec(t, `CREATE TABLE outbox (id text, at date) PARTITION BY RANGE (at);
+		CREATE TABLE outbox_1 PARTITION OF outbox FOR VALUES FROM ('2024-01-01') TO ('2024-02-01');
+		CREATE TABLE outbox_2 PARTITION OF outbox FOR VALUES FROM ('2024-02-01') TO ('2024-03-01')`)
+	db.Exec(t, `INSERT INTO outbox VALUES ('old', '2024-02-02')`)
+	db.Exec(t, `INSERT INTO outbox VALUES ('new', '2024-01-01')`)
+	row, err := NewestRow(t.Context(), config(t, db), 0)
+	if err != nil || texts(row) != "new|2024-01-01" {
+		t.Errorf("got %s, %v", texts(row), err)
+	}
+}
+
+func TestNewestRow_WithoutSelectSaysWhatToGrant(t *testing.T) {
+	db := harness.Postgres(t, "15")
+	cfg := outboxDatabase(t, db)
+	cfg = asReplicator(t, db, cfg)
+	_, refused := NewestRow(t.Context(), cfg, 0)
+	wantError(t, refused, KindRefused, ReasonPermission, `run: GRANT SELECT ON "public"."outbox" TO "role`)
+	db.Exec(t, "REVOKE USAGE ON SCHEMA public FROM PUBLIC")
+	_, refused = NewestRow(t.Context(), cfg, 0)
+	wantError(t, refused, KindRefused, ReasonPermission, `run: GRANT USAGE ON SCHEMA "public" TO "role`, `GRANT SELECT ON "public"."outbox" TO`)
+
+	relation, _, err := Describe(t.Context(), cfg, 0)
+	if err != nil || len(relation.Columns) != 4 {
+		t.Errorf("the catalog gives %+v, %v", relation, err)
+	}
+	_, grants, _ := strings.Cut(refused.Error(), "run: ")
+	db.Exec(t, grants)
+	_, role, _ := strings.Cut(grants, " TO ")
+	role, _, _ = strings.Cut(role, ";")
+	if row, err := NewestRow(t.Context(), cfg, 0); err != nil || row != nil {
+		t.Errorf("after the grant: %s, %v", texts(row), err)
+	}
+	db.Exec(t, "DROP OWNED BY "+role)
+}
+
+func TestNewestRow_OfNoTable(t *testing.T) {
+	db := harness.Postgres(t, "15")
+	_, err := NewestRow(t.Context(), config(t, db), 0)
+	wantError(t, err, KindRefused, ReasonTableMissing, "public.outbox", "setup --create-table")
+	db.Exec(t, `CREATE UNLOGGED TABLE outbox (id int)`)
+	_, _, err = Describe(t.Context(), config(t, db), 0)
+	wantError(t, err, KindRefused, ReasonTableChanged, "SET LOGGED")
+}

@@ -1,0 +1,221 @@
+package replication
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/jackc/pglogrepl"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+	"github.com/rs/zerolog"
+)
+
+// closeTimeout bounds Close when its context does not.
+const closeTimeout = 5 * time.Second
+
+// Open connects, checks that slot, publication and tables are as they must be,
+// and starts the copy at the slot's confirmed position. ctx bounds Open alone.
+// The stream must be closed, whether or not Run was called.
+func Open(ctx context.Context, cfg Config, logger zerolog.Logger) (*Stream, error) {
+	conn, err := connect(ctx, cfg, true)
+	if err != nil {
+		return nil, err
+	}
+	catalog, err := inspect(ctx, conn, cfg)
+	if err == nil {
+		err = conn.SyncConn(ctx)
+	}
+	if err != nil {
+		_ = conn.Close(ctx)
+		return nil, classify("prepare stream", err)
+	}
+	if catalog.Confirmed == 0 {
+		_ = conn.Close(ctx)
+		return nil, &Error{Kind: KindRefused, Reason: ReasonSlotUnusable, Op: "start replication", Subject: "slot " + cfg.Slot,
+			Err: errors.New("the slot has no confirmed position"), Hint: "it was not created completely: drop it and run `cdc-relay setup`"}
+	}
+	hijacked, err := conn.Hijack()
+	if err != nil {
+		return nil, classify("take over connection", err)
+	}
+	for _, warning := range catalog.Warnings {
+		logger.Warn().Msg(warning)
+	}
+	s := newStream(cfg, logger, hijacked.Conn, catalog)
+	if err := s.startCopy(ctx); err != nil {
+		_ = s.conn.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func newStream(cfg Config, logger zerolog.Logger, conn net.Conn, catalog *Catalog) *Stream {
+	cfg = withStreamDefaults(cfg, catalog.SenderTimeout)
+	s := &Stream{
+		cfg: cfg, log: logger, conn: conn,
+		frames: newFrames(conn),
+		dec:    NewDecoder(cfg),
+		start:  catalog.Confirmed,
+		abort:  make(chan struct{}),
+	}
+	s.dec.history = catalog.WALEnd
+	s.dec.through = s.start // the first keep-alive repeats it
+	if g := gathered(conn); g != nil {
+		g.pace = &s.pace
+	}
+	for _, rel := range catalog.Relations {
+		s.dec.Expect(rel)
+	}
+	s.tables = append(catalog.Relations, s.dec.messages...)
+	s.binary = cfg.Binary != nil && catalog.ServerVersion >= binaryVersion && cfg.Binary(s.tables)
+	s.status = status{
+		conn: conn, interval: cfg.StatusInterval, writeTimeout: cfg.WalSenderTimeout,
+		write: s.start, flush: s.start, handed: s.start, told: time.Now(),
+	}
+	s.received.Store(uint64(s.start))
+	s.serverEnd.Store(uint64(max(s.start, catalog.WALEnd)))
+	return s
+}
+
+// startCopy sends START_REPLICATION and waits for the copy to begin.
+func (s *Stream) startCopy(ctx context.Context) error {
+	forget := context.AfterFunc(ctx, func() { _ = s.conn.SetDeadline(time.Unix(1, 0)) })
+	err := s.requestCopy()
+	if !forget() {
+		return classify("start replication", context.Cause(ctx))
+	}
+	return classify("start replication", err)
+}
+
+func (s *Stream) requestCopy() error {
+	query, err := (&pgproto3.Query{String: startCommand(s.cfg.Slot, s.cfg.Publication, s.binary, len(s.cfg.Messages) > 0)}).Encode(nil)
+	if err != nil {
+		return err
+	}
+	if _, err := s.conn.Write(query); err != nil {
+		return err
+	}
+	for {
+		kind, body, ok, err := s.frames.next()
+		switch {
+		case err != nil:
+			return s.violation(err)
+		case !ok:
+			if _, err := s.frames.fill(); err != nil {
+				return err
+			}
+		case kind == 'W':
+			return nil
+		case kind == 'E':
+			var e pgproto3.ErrorResponse
+			if err := e.Decode(body); err != nil {
+				return s.violation(err)
+			}
+			return pgconn.ErrorResponseToPgError(&e)
+		case kind == 'N' || kind == 'S' || kind == 'A':
+		default:
+			return s.violation(fmt.Errorf("message type %q where the copy should begin", kind))
+		}
+	}
+}
+
+// tendUntilClose tells the server what is confirmed while the consumer settles
+// what it was given. It does not read: the server can wait, and what it still
+// sends belongs to the next session.
+func (s *Stream) tendUntilClose() {
+	defer close(s.tended)
+	timer := time.NewTimer(time.Until(s.status.due()))
+	defer timer.Stop()
+	for {
+		select {
+		case <-s.tend:
+			return
+		case <-timer.C:
+			if err := s.tick(time.Now()); err != nil {
+				s.broken = err
+				return
+			}
+			timer.Reset(time.Until(s.status.due()))
+		}
+	}
+}
+
+// Close reports confirmed for the last time, waits until the server took it, ends
+// the copy and closes the connection. It waits no longer than ctx, and 5s without
+// a deadline. An error means that the server may not know the final position; the
+// connection is closed in any case. Closing again does nothing.
+func (s *Stream) Close(ctx context.Context, confirmed pglogrepl.LSN) error {
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	if s.tend != nil {
+		close(s.tend)
+		<-s.tended
+	}
+	defer s.conn.Close()
+	if s.broken != nil {
+		return s.broken
+	}
+	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
+	defer cancel()
+	_ = s.conn.SetDeadline(time.Time{})
+	defer context.AfterFunc(ctx, func() { _ = s.conn.SetDeadline(time.Unix(1, 0)) })()
+	if err := s.endCopy(confirmed); err != nil {
+		return classify("confirm final position", err)
+	}
+	return nil
+}
+
+func (s *Stream) endCopy(confirmed pglogrepl.LSN) error {
+	flush := s.status.flush
+	if !s.status.frozen {
+		var err error
+		if flush, err = s.status.check(confirmed); err != nil {
+			return err
+		}
+	}
+	s.status.write = max(s.status.write, s.Received(), flush)
+	s.status.flush = flush
+	var final [statusSize]byte
+	s.status.encode(&final, time.Now(), true)
+	// The server handles both in order, so its own CopyDone acknowledges the status.
+	copyDone := [frameHeader]byte{0: 'c'}
+	binary.BigEndian.PutUint32(copyDone[1:], frameHeader-1)
+	if _, err := s.conn.Write(append(final[:], copyDone[:]...)); err != nil {
+		return err
+	}
+	if err := s.discard(); err != nil {
+		return err
+	}
+	terminate := [frameHeader]byte{0: 'X'}
+	binary.BigEndian.PutUint32(terminate[1:], frameHeader-1)
+	_, _ = s.conn.Write(terminate[:])
+	return nil
+}
+
+// discard reads to the server's CopyDone. What comes before it was not handed out
+// and is sent again to the next session.
+func (s *Stream) discard() error {
+	for {
+		kind, body, ok, err := s.frames.next()
+		switch {
+		case err != nil:
+			return s.violation(err)
+		case !ok:
+			if _, err := s.frames.fill(); err != nil {
+				return err
+			}
+		case kind == 'c':
+			return nil
+		case kind == 'C':
+			return errShutdown("confirm final position")
+		case kind == 'E':
+			return s.serverError(body)
+		}
+	}
+}

@@ -1,0 +1,423 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+const (
+	defaultSlotTimeout = 30 * time.Second
+	countTimeout       = time.Minute
+)
+
+// SetupOptions says how far Setup goes.
+type SetupOptions struct {
+	// DryRun reports the steps with their SQL and changes nothing.
+	DryRun bool
+
+	// CreateTable returns the statements that create a missing table; unqualified
+	// names mean its schema. They run inside Setup's transaction, so they hold no
+	// BEGIN or COMMIT. Nil means that every table must exist.
+	CreateTable func(Table) (sql string, err error)
+
+	// OnStep, when set, is told of each step once it is durable, or at once in a
+	// dry run and for what exists.
+	OnStep func(Step)
+
+	// SlotTimeout bounds the slot's creation, which waits for every transaction
+	// that is open at its start. Defaults to 30s.
+	SlotTimeout time.Duration
+}
+
+// Step is one object of Setup or Teardown.
+type Step struct {
+	Object string // "table", "publication" or "slot"
+	Name   string
+	SQL    string // what makes or drops it; empty when there is nothing to do
+
+	// Exists tells that the object was there before: nothing to do for Setup, and
+	// the condition to do something for Teardown.
+	Exists bool
+}
+
+func (s Step) subject() string {
+	if s.Object == "table" {
+		return "table " + s.Name
+	}
+	return fmt.Sprintf("%s %q", s.Object, s.Name)
+}
+
+// SetupReport is what Setup did or, in a dry run, would do.
+type SetupReport struct {
+	Steps []Step
+
+	// RowsBefore counts, by Table.String, the rows that lie before a slot that
+	// this call creates: no stream will ever have them. A table that could not be
+	// counted (no right to read it, or too large) is left out; so is every table
+	// when the slot existed.
+	RowsBefore map[string]int64
+
+	Warnings []string
+}
+
+// Setup creates what cfg names and the server lacks: tables and publication in
+// one transaction, then the slot. The order matters: rows from before the
+// publication could not be streamed from the slot. It can be called again after
+// any failure, and never alters what exists: an object that does not fit is an
+// *Error with the statement that makes it fit. On an error the report holds the
+// steps that were completed.
+func Setup(ctx context.Context, cfg Config, opt SetupOptions) (*SetupReport, error) {
+	if err := checkNames(cfg); err != nil {
+		return nil, err
+	}
+	conn, err := connect(ctx, cfg, false)
+	if err != nil {
+		return nil, err
+	}
+	defer closeQuietly(conn)
+	s := &setup{cfg: cfg, opt: opt, q: querier{ctx: ctx, conn: conn}, report: &SetupReport{}}
+	if err := s.plan(); err != nil {
+		return s.report, err
+	}
+	if err := s.apply(); err != nil {
+		return s.report, err
+	}
+	s.report.Warnings = append(s.report.Warnings, s.server.Warnings...)
+	return s.report, nil
+}
+
+func checkNames(cfg Config) error {
+	if err := CheckSlotName(cfg.Slot); err != nil {
+		return err
+	}
+	var cause string
+	switch {
+	case cfg.Publication == "":
+		cause = "no publication is named"
+	case len(cfg.Publication) > 63:
+		cause = "the publication's name is longer than 63 bytes"
+	case strings.ContainsRune(cfg.Publication, 0):
+		cause = "the publication's name has a zero byte"
+	case len(cfg.Tables)+len(cfg.Messages) == 0:
+		cause = "no table and no message prefix is named"
+	default:
+		return nil
+	}
+	return &Error{Kind: KindRefused, Reason: ReasonConfiguration, Op: "check the configuration", Err: errors.New(cause)}
+}
+
+type setup struct {
+	cfg    Config
+	opt    SetupOptions
+	q      querier
+	server Catalog
+	report *SetupReport
+
+	tables      []Step
+	publication Step
+	slot        Step
+}
+
+// plan reads everything and decides every step before anything is touched.
+func (s *setup) plan() error {
+	if err := s.server.readServer(s.q); err != nil {
+		return err
+	}
+	if err := s.server.decodes(s.q); err != nil {
+		return err
+	}
+	viaRoot := false
+	for _, table := range s.cfg.Tables {
+		step, partitioned, err := s.planTable(table)
+		if err != nil {
+			return err
+		}
+		s.tables = append(s.tables, step)
+		viaRoot = viaRoot || partitioned
+	}
+	if err := s.planPublication(viaRoot); err != nil {
+		return err
+	}
+	return s.planSlot()
+}
+
+func (s *setup) planTable(table Table) (step Step, partitioned bool, err error) {
+	step = Step{Object: "table", Name: table.String()}
+	t, err := readTable(s.q, table)
+	if err != nil {
+		return step, false, err
+	}
+	if t != nil {
+		step.Exists = true
+		return step, t.kind == "p", t.decodable(table)
+	}
+	if s.opt.CreateTable == nil {
+		return step, false, tableMissing(table)
+	}
+	step.SQL, err = s.opt.CreateTable(table)
+	if err != nil {
+		return step, false, &Error{Kind: KindRefused, Reason: ReasonTableMissing, Op: "create", Subject: "table " + table.String(), Err: err}
+	}
+	return step, strings.Contains(strings.ToUpper(step.SQL), "PARTITION BY"), nil
+}
+
+func (s *setup) planPublication(viaRoot bool) error {
+	s.publication = Step{Object: "publication", Name: s.cfg.Publication}
+	p, err := readPublication(s.q, s.server.ServerVersion, s.cfg.Publication)
+	if Reason(err) == ReasonPublicationMissing {
+		s.publication.SQL = createPublication(s.cfg, viaRoot)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	s.publication.Exists = true
+	s.report.Warnings = append(s.report.Warnings, p.warnings(s.cfg.Tables)...)
+	return s.checkPublished(p, false)
+}
+
+// checkPublished looks at the tables that exist by now; created says that all do.
+func (s *setup) checkPublished(p *publicationRow, created bool) error {
+	for i, table := range s.cfg.Tables {
+		if !created && !s.tables[i].Exists {
+			continue
+		}
+		t, err := readTable(s.q, table)
+		if err != nil {
+			return err
+		}
+		if t == nil {
+			return tableMissing(table)
+		}
+		if err := p.publishes(table, t); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// createPublication publishes inserts only: updates and deletes would need a
+// replica identity, without which the application's own statements fail.
+func createPublication(cfg Config, viaRoot bool) string {
+	names := make([]string, len(cfg.Tables))
+	for i, table := range cfg.Tables {
+		names[i] = table.sql()
+	}
+	tables := ""
+	if len(names) > 0 { // a stream of messages alone still needs a publication
+		tables = " FOR TABLE " + strings.Join(names, ", ")
+	}
+	options := "publish = 'insert'"
+	if viaRoot {
+		options += ", publish_via_partition_root = true"
+	}
+	return fmt.Sprintf("CREATE PUBLICATION %s%s WITH (%s)", doubleQuoted(cfg.Publication), tables, options)
+}
+
+func (s *setup) planSlot() error {
+	s.slot = Step{Object: "slot", Name: s.cfg.Slot}
+	row, err := readSlot(s.q, s.server.ServerVersion, s.cfg.Slot)
+	if Reason(err) == ReasonSlotMissing {
+		s.slot.SQL = createSlot(s.cfg.Slot, s.server.ServerVersion)
+		return s.foretellSlot()
+	}
+	if err != nil {
+		return err
+	}
+	s.slot.Exists = true
+	if err := row.usable(s.cfg.Slot); err != nil {
+		return err
+	}
+	if s.publication.Exists {
+		return nil
+	}
+	// The stream looks a publication up as of each row's WAL position. Up to 17 it
+	// would be stuck at the first row for ever, from 18 on leave rows out.
+	return &Error{
+		Kind: KindRefused, Reason: ReasonSlotUnusable, Op: "create", Subject: publicationSubject(s.cfg.Publication),
+		Err:  fmt.Errorf("%s is older than the publication would be, and cannot stream rows from before it", slotSubject(s.cfg.Slot)),
+		Hint: "drop the slot with `cdc-relay teardown --yes`, then run `cdc-relay setup` again",
+	}
+}
+
+// foretellSlot warns in a dry run of the step that the role has no right to take.
+// Managed services have roles of their own in place of the attribute.
+func (s *setup) foretellSlot() error {
+	if !s.opt.DryRun {
+		return nil
+	}
+	row, err := s.q.one(`SELECT current_user, rolsuper OR rolreplication OR EXISTS (
+			SELECT FROM pg_catalog.pg_roles m WHERE m.rolname = 'rds_replication' AND pg_catalog.pg_has_role(m.oid, 'MEMBER'))
+		FROM pg_catalog.pg_roles WHERE rolname = current_user`)
+	if err != nil {
+		return classify("look at our role", err)
+	}
+	if !row.bool(1) {
+		role := doubleQuoted(row.text(0))
+		s.report.Warnings = append(s.report.Warnings, fmt.Sprintf(
+			"role %s has no REPLICATION, so creating %s would fail; run as a superuser: ALTER ROLE %s REPLICATION (Amazon RDS: GRANT rds_replication TO %s)",
+			role, slotSubject(s.cfg.Slot), role, role))
+	}
+	return row.err
+}
+
+func createSlot(name string, version int) string {
+	const call = "SELECT pg_catalog.pg_create_logical_replication_slot(%s, 'pgoutput', false, false%s)"
+	failover := ""
+	if version >= failoverVersion {
+		failover = ", true" // synchronised to a standby that asks for it
+	}
+	return fmt.Sprintf(call, singleQuoted(name), failover)
+}
+
+func (s *setup) apply() error {
+	if err := s.applyTransaction(); err != nil {
+		return err
+	}
+	if s.slot.Exists {
+		s.done(s.slot)
+		return nil
+	}
+	s.countRows()
+	if s.opt.DryRun {
+		s.done(s.slot)
+		return nil
+	}
+	if err := s.createSlot(); err != nil {
+		return err
+	}
+	s.done(s.slot)
+	return nil
+}
+
+func (s *setup) done(step Step) {
+	s.report.Steps = append(s.report.Steps, step)
+	if s.opt.OnStep != nil {
+		s.opt.OnStep(step)
+	}
+}
+
+// applyTransaction makes tables and publication, or neither.
+func (s *setup) applyTransaction() error {
+	steps := append(append([]Step(nil), s.tables...), s.publication)
+	todo := false
+	for _, step := range steps {
+		todo = todo || step.SQL != ""
+	}
+	if todo && !s.opt.DryRun {
+		if err := s.inTransaction(steps); err != nil {
+			return err
+		}
+	}
+	for _, step := range steps {
+		s.done(step)
+	}
+	return nil
+}
+
+func (s *setup) inTransaction(steps []Step) error {
+	if err := s.q.exec("BEGIN"); err != nil {
+		return classify("begin a transaction", err)
+	}
+	err := s.run(steps)
+	if err == nil {
+		return classify("commit table and publication", s.q.exec("COMMIT"))
+	}
+	// A failed rollback means a dead connection, which rolls back as well.
+	_ = s.q.exec("ROLLBACK")
+	return err
+}
+
+func (s *setup) run(steps []Step) error {
+	for i, step := range steps {
+		if step.SQL == "" {
+			continue
+		}
+		sql := step.SQL
+		if step.Object == "table" {
+			sql = fmt.Sprintf("SET LOCAL search_path = %s, public; %s", doubleQuoted(s.cfg.Tables[i].Schema), sql)
+		}
+		if err := s.q.exec(sql); err != nil {
+			return permissionHint(classify("create "+step.subject(), err),
+				"run setup as the owner of the tables, with CREATE on the database and the schema")
+		}
+	}
+	p, err := readPublication(s.q, s.server.ServerVersion, s.cfg.Publication)
+	if err != nil {
+		return err
+	}
+	return s.checkPublished(p, true)
+}
+
+// countRows counts as late as possible before the slot. Failing to count is no
+// reason to fail: the number is for the user's information.
+func (s *setup) countRows() {
+	s.report.RowsBefore = make(map[string]int64)
+	if err := s.q.exec(fmt.Sprintf("SET statement_timeout = %d", countTimeout.Milliseconds())); err != nil {
+		return
+	}
+	for i, table := range s.cfg.Tables {
+		if !s.tables[i].Exists {
+			s.report.RowsBefore[table.String()] = 0
+			continue
+		}
+		row, err := s.q.one("SELECT count(*) FROM " + table.sql())
+		if err != nil {
+			continue
+		}
+		if n := row.bigint("count", 0); n != nil {
+			s.report.RowsBefore[table.String()] = *n
+		}
+	}
+}
+
+func (s *setup) createSlot() error {
+	timeout := s.opt.SlotTimeout
+	if timeout <= 0 {
+		timeout = defaultSlotTimeout
+	}
+	if err := s.q.exec(fmt.Sprintf("SET statement_timeout = %d", max(1, timeout.Milliseconds()))); err != nil {
+		return classify("create "+slotSubject(s.cfg.Slot), err)
+	}
+	err := s.q.exec(s.slot.SQL)
+	if err == nil {
+		return nil
+	}
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code == "57014" {
+		who := blockers(s.q)
+		if who == "" {
+			who = "none is open any more"
+		}
+		return &Error{
+			Kind: KindRefused, Reason: ReasonTimeout, Op: "create", Subject: slotSubject(s.cfg.Slot),
+			Err:  fmt.Errorf("gave up after %s: it waits for every transaction that was open before it: %s", timeout, who),
+			Hint: "end them, or wait, and run `cdc-relay setup` again",
+		}
+	}
+	hint := "run as a superuser: ALTER ROLE … REPLICATION for the role that runs setup (Amazon RDS: GRANT rds_replication)"
+	if pg != nil && strings.Contains(pg.Message, "output plugin") {
+		hint = "add pgoutput to the server's output_plugin_libraries"
+	}
+	return permissionHint(classify("create "+slotSubject(s.cfg.Slot), err), hint)
+}
+
+// permissionHint replaces the hint of an error that is about permissions.
+func permissionHint(err error, hint string) error {
+	var e *Error
+	if errors.As(err, &e) && e.Reason == ReasonPermission {
+		e.Hint = hint
+	}
+	return err
+}
+
+func closeQuietly(conn *pgconn.PgConn) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = conn.Close(ctx) // the server drops its end in any case
+}

@@ -1,0 +1,271 @@
+package replication
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cdc-relay/cdc-relay/test/harness"
+)
+
+func createOutbox(table Table) (string, error) {
+	return "CREATE TABLE " + doubleQuoted(table.Name) + " (id uuid PRIMARY KEY, payload jsonb); CREATE INDEX ON " + doubleQuoted(table.Name) + " (payload)", nil
+}
+
+// describe prints steps as "table public.outbox: new".
+func describe(steps []Step) string {
+	var list []string
+	for _, step := range steps {
+		state := "nothing"
+		switch {
+		case step.Exists && step.SQL == "":
+			state = "there"
+		case step.SQL != "":
+			state = "do"
+		}
+		list = append(list, step.Object+" "+state)
+	}
+	return strings.Join(list, ", ")
+}
+
+// world lists what setup could have made.
+func world(t *testing.T, db *harness.Database, slot string) string {
+	t.Helper()
+	return harness.Query[string](t, db, `SELECT concat_ws(' ',
+		(SELECT count(*) FROM pg_class WHERE relkind IN ('r', 'p') AND relnamespace = 'public'::regnamespace),
+		(SELECT count(*) FROM pg_publication),
+		(SELECT count(*) FROM pg_replication_slots WHERE slot_name = $1))`, slot)
+}
+
+func TestSetup_MakesWhatIsMissingAndOnlyThat(t *testing.T) {
+	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		cfg := config(t, db)
+		cfg.Publication = `Relay's "best"`
+		cfg.Tables = []Table{{"public", "outbox"}, {"public", `we"ird'; DROP TABLE outbox; --`}}
+
+		_, err := Setup(t.Context(), cfg, SetupOptions{})
+		wantError(t, err, KindRefused, ReasonTableMissing, "public.outbox", "--create-table")
+
+		dry, err := Setup(t.Context(), cfg, SetupOptions{DryRun: true, CreateTable: createOutbox})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := describe(dry.Steps); got != "table do, table do, publication do, slot do" {
+			t.Errorf("dry run: %s", got)
+		}
+		if got := world(t, db, cfg.Slot); got != "0 0 0" {
+			t.Fatalf("a dry run made something: %s", got)
+		}
+
+		var told []Step
+		report, err := Setup(t.Context(), cfg, SetupOptions{CreateTable: createOutbox, OnStep: func(s Step) { told = append(told, s) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := world(t, db, cfg.Slot); got != "2 1 1" {
+			t.Fatalf("made: %s", got)
+		}
+		if !slices.Equal(told, report.Steps) || !slices.Equal(told, dry.Steps) {
+			t.Errorf("told %v\nreport %v\ndry %v", told, report.Steps, dry.Steps)
+		}
+		if n, ok := report.RowsBefore["public.outbox"]; !ok || n != 0 {
+			t.Errorf("rows before: %v", report.RowsBefore)
+		}
+		if flags := harness.Query[string](t, db, `SELECT concat(pubinsert, pubupdate, pubdelete, pubtruncate, puballtables, pubviaroot) FROM pg_publication`); flags != "tfffff" {
+			t.Errorf("publication flags %s", flags)
+		}
+		if harness.Query[int](t, db, `SELECT current_setting('server_version_num')::int`) >= 170000 {
+			if !harness.Query[bool](t, db, `SELECT failover FROM pg_replication_slots WHERE slot_name = $1`, cfg.Slot) {
+				t.Error("the slot has no failover")
+			}
+		}
+		if _, err := look(t, cfg); err != nil {
+			t.Errorf("what setup made cannot be streamed: %v", err)
+		}
+
+		again, err := Setup(t.Context(), cfg, SetupOptions{CreateTable: createOutbox})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := describe(again.Steps); got != "table there, table there, publication there, slot there" || again.RowsBefore != nil {
+			t.Errorf("second time: %s, %v", got, again.RowsBefore)
+		}
+
+		plan, err := Teardown(t.Context(), cfg, false)
+		if err != nil || describe(plan) != "slot do, publication do" || world(t, db, cfg.Slot) != "2 1 1" {
+			t.Errorf("plan of teardown: %s, %v, %s", describe(plan), err, world(t, db, cfg.Slot))
+		}
+		done, err := Teardown(t.Context(), cfg, true)
+		if err != nil || !slices.Equal(done, plan) || world(t, db, cfg.Slot) != "2 0 0" {
+			t.Errorf("teardown: %v, %v, %s", done, err, world(t, db, cfg.Slot))
+		}
+		if rest, err := Teardown(t.Context(), cfg, true); err != nil || describe(rest) != "slot nothing, publication nothing" {
+			t.Errorf("teardown of nothing: %v, %v", rest, err)
+		}
+	})
+}
+
+func TestSetup_CountsRowsFromBeforeTheSlot(t *testing.T) {
+	db := harness.Postgres(t)
+	cfg := config(t, db)
+	db.Exec(t, outboxSQL)
+	db.Exec(t, `INSERT INTO outbox (id, "aggregateType") SELECT gen_random_uuid(), 'a' FROM generate_series(1, 7)`)
+	report, err := Setup(t.Context(), cfg, SetupOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report.RowsBefore["public.outbox"] != 7 {
+		t.Errorf("rows before: %v", report.RowsBefore)
+	}
+}
+
+func TestSetup_PublishesAPartitionedTableUnderItsName(t *testing.T) {
+	db := harness.Postgres(t)
+	cfg := config(t, db)
+	db.Exec(t, `CREATE TABLE outbox (id uuid, at date) PARTITION BY RANGE (at); CREATE TABLE outbox_1 PARTITION OF outbox DEFAULT`)
+	report, err := Setup(t.Context(), cfg, SetupOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if sql := report.Steps[1].SQL; !strings.Contains(sql, "publish_via_partition_root = true") {
+		t.Errorf("SQL: %s", sql)
+	}
+	if _, err := look(t, cfg); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSetup_NeverAltersWhatItFinds(t *testing.T) {
+	db := harness.Postgres(t)
+	cfg := config(t, db)
+	db.Exec(t, outboxSQL)
+	db.Exec(t, `CREATE TABLE other (id int)`)
+	db.Exec(t, `CREATE PUBLICATION cdc_relay FOR TABLE other WITH (publish = 'insert')`)
+	_, err := Setup(t.Context(), cfg, SetupOptions{})
+	wantError(t, err, KindRefused, ReasonTableUnpublished, `ALTER PUBLICATION "cdc_relay" ADD TABLE "public"."outbox"`)
+
+	// The same for a table that setup would make: nothing of it remains.
+	fresh := cfg
+	fresh.Tables = []Table{{"public", "fresh"}}
+	_, err = Setup(t.Context(), fresh, SetupOptions{CreateTable: createOutbox})
+	wantError(t, err, KindRefused, ReasonTableUnpublished, `ADD TABLE "public"."fresh"`)
+	if got := world(t, db, cfg.Slot); got != "2 1 0" {
+		t.Errorf("something was made: %s", got)
+	}
+	_, err = Teardown(t.Context(), cfg, true)
+	wantError(t, err, KindRefused, ReasonPublicationChanged, "public.other", `DROP PUBLICATION "cdc_relay"`)
+
+	// A failing statement takes its transaction with it.
+	broken := cfg
+	broken.Publication, broken.Tables = "another", []Table{{"public", "fresh"}, {"public", "bad"}}
+	_, err = Setup(t.Context(), broken, SetupOptions{CreateTable: func(table Table) (string, error) {
+		if table.Name == "bad" {
+			return "CREATE TABLE bad (id no_such_type)", nil
+		}
+		return createOutbox(table)
+	}})
+	wantError(t, err, KindRefused, ReasonServerError, "create table public.bad", "no_such_type")
+	if got := world(t, db, cfg.Slot); got != "2 1 0" {
+		t.Errorf("something was made: %s", got)
+	}
+}
+
+func TestSetup_RefusesASlotOlderThanItsPublication(t *testing.T) {
+	db := harness.Postgres(t)
+	cfg := outboxDatabase(t, db)
+	db.Exec(t, `DROP PUBLICATION cdc_relay`)
+	_, err := Setup(t.Context(), cfg, SetupOptions{})
+	wantError(t, err, KindRefused, ReasonSlotUnusable, cfg.Slot, "teardown")
+	if got := world(t, db, cfg.Slot); got != "1 0 1" {
+		t.Errorf("something was made: %s", got)
+	}
+}
+
+func TestSetup_NamesTheTransactionsThatTheSlotWaitsFor(t *testing.T) {
+	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		cfg := config(t, db)
+		db.Exec(t, outboxSQL)
+		options, err := pgx.ParseConfig(db.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		options.RuntimeParams["application_name"] = "nightly-import"
+		writer, err := pgx.ConnectConfig(t.Context(), options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer writer.Close(t.Context())
+		if _, err := writer.Exec(t.Context(), `BEGIN; CREATE TABLE slow (id int)`); err != nil {
+			t.Fatal(err)
+		}
+		_, err = Setup(t.Context(), cfg, SetupOptions{SlotTimeout: 200 * time.Millisecond})
+		wantError(t, err, KindRefused, ReasonTimeout, "200ms", fmt.Sprintf("pid %d", writer.PgConn().PID()), "nightly-import", "idle in transaction")
+		if got := world(t, db, cfg.Slot); got != "1 1 0" {
+			t.Errorf("after the timeout: %s", got)
+		}
+		if _, err := writer.Exec(t.Context(), `COMMIT`); err != nil {
+			t.Fatal(err)
+		}
+		report, err := Setup(t.Context(), cfg, SetupOptions{})
+		if err != nil || describe(report.Steps) != "table there, publication there, slot do" {
+			t.Errorf("after it ended: %v, %v", report, err)
+		}
+	})
+}
+
+func TestSetup_SaysWhichRightIsMissing(t *testing.T) {
+	db := harness.Postgres(t)
+	cfg := config(t, db)
+	db.Exec(t, outboxSQL)
+	replicator := asReplicator(t, db, cfg)
+	_, err := Setup(t.Context(), replicator, SetupOptions{})
+	wantError(t, err, KindRefused, ReasonPermission, "42501", "owner of the tables")
+
+	db.Exec(t, `CREATE PUBLICATION cdc_relay FOR TABLE outbox WITH (publish = 'insert')`)
+	report, err := Setup(t.Context(), replicator, SetupOptions{})
+	if err != nil {
+		t.Fatalf("a role with REPLICATION can make the slot: %v", err)
+	}
+	if _, counted := report.RowsBefore["public.outbox"]; counted {
+		t.Error("a table that may not be read was counted")
+	}
+	if _, err := Teardown(t.Context(), cfg, true); err != nil {
+		t.Fatal(err)
+	}
+	db.Exec(t, `CREATE PUBLICATION cdc_relay FOR TABLE outbox WITH (publish = 'insert')`)
+	ordinary := cfg
+	ordinary.URL = withUser(t, cfg.URL, newRole(t, db, "LOGIN"))
+	report, err = Setup(t.Context(), ordinary, SetupOptions{DryRun: true})
+	if text := strings.Join(report.Warnings, "\n"); err != nil || !strings.Contains(text, "creating slot") || !strings.Contains(text, "ALTER ROLE") {
+		t.Errorf("a dry run without the right to make the slot: %v, warnings %q", err, text)
+	}
+	for name, able := range map[string]Config{"replicator": replicator, "superuser": cfg} {
+		report, err = Setup(t.Context(), able, SetupOptions{DryRun: true})
+		if text := strings.Join(report.Warnings, "\n"); err != nil || strings.Contains(text, "would fail") {
+			t.Errorf("a dry run as %s: %v, warnings %q", name, err, text)
+		}
+	}
+	_, err = Setup(t.Context(), ordinary, SetupOptions{})
+	wantError(t, err, KindRefused, ReasonPermission, "create slot", "REPLICATION")
+}
+
+func TestSetup_ChecksNamesBeforeItConnects(t *testing.T) {
+	good := Config{URL: "host=/nowhere", Slot: "s", Publication: "p", Tables: []Table{{"public", "outbox"}}}
+	for name, change := range map[string]func(*Config){
+		"slot":             func(c *Config) { c.Slot = "Upper" },
+		"no publication":   func(c *Config) { c.Publication = "" },
+		"long publication": func(c *Config) { c.Publication = strings.Repeat("x", 64) },
+		"no tables":        func(c *Config) { c.Tables = nil },
+	} {
+		cfg := good
+		change(&cfg)
+		_, err := Setup(t.Context(), cfg, SetupOptions{})
+		if err == nil || Reason(err) != ReasonConfiguration {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package replication
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/jackc/pglogrepl"
+)
+
+// SlotInfo is the state of a slot as the server shows it.
+type SlotInfo struct {
+	Active    bool
+	ActivePID int    // zero unless Active
+	WALStatus string // reserved, extended, unreserved, lost; empty when unknown
+
+	Confirmed pglogrepl.LSN // what we reported and the server has taken
+	Restart   pglogrepl.LSN // the oldest WAL that the slot retains
+
+	SafeWAL *int64 // bytes that can be written until the slot is in danger; nil without max_slot_wal_keep_size
+	Spilled *int64 // bytes of transactions spilled to disk since the statistics' reset; nil when there are none
+
+	InvalidationReason string // from 17 on
+}
+
+// slotRow is a slot with what decides whether it can be ours.
+type slotRow struct {
+	SlotInfo
+	plugin    string
+	kind      string
+	database  string
+	here      string // the database that we are connected to
+	temporary bool
+	twoPhase  bool
+	synced    bool
+}
+
+var slotName = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
+
+// CheckSlotName tells whether the server would take name. It is stricter than
+// quoting: pglogrepl puts slot names into commands as they are.
+func CheckSlotName(name string) error {
+	if slotName.MatchString(name) {
+		return nil
+	}
+	return &Error{
+		Kind: KindRefused, Reason: ReasonConfiguration, Op: "check", Subject: fmt.Sprintf("slot name %q", name),
+		Err: errors.New("not a slot name"), Hint: "1 to 63 of a-z, 0-9 and _",
+	}
+}
+
+func slotSubject(name string) string { return fmt.Sprintf("slot %q", name) }
+
+// readSlot fails with ReasonSlotMissing when there is none.
+func readSlot(q querier, version int, name string) (*slotRow, error) {
+	if err := CheckSlotName(name); err != nil {
+		return nil, err
+	}
+	// Columns by version: 16 conflicting; 17 invalidation_reason, synced.
+	invalidation, synced := `NULL`, `false`
+	switch {
+	case version >= failoverVersion:
+		invalidation, synced = `s.invalidation_reason`, `s.synced AND pg_catalog.pg_is_in_recovery()`
+	case version >= 160000:
+		invalidation = `CASE WHEN s.conflicting THEN 'conflicting' END`
+	}
+	row, err := q.one(fmt.Sprintf(`SELECT s.active, coalesce(s.active_pid, 0), coalesce(s.wal_status, ''), s.confirmed_flush_lsn, s.restart_lsn,
+			s.safe_wal_size, t.spill_bytes, coalesce(%s, ''), coalesce(s.plugin, ''), s.slot_type, coalesce(s.database, ''), current_database(),
+			s.temporary, s.two_phase, %s
+		FROM pg_catalog.pg_replication_slots s LEFT JOIN pg_catalog.pg_stat_replication_slots t ON t.slot_name = s.slot_name
+		WHERE s.slot_name = %s`, invalidation, synced, singleQuoted(name)))
+	if errors.Is(err, errNoRow) {
+		return nil, &Error{
+			Kind: KindRefused, Reason: ReasonSlotMissing, Op: "look at", Subject: slotSubject(name),
+			Err:  errors.New("the slot does not exist"),
+			Hint: "run `cdc-relay setup` if it never did; if it did, rows since then have to be backfilled from the table",
+		}
+	}
+	if err != nil {
+		return nil, classify("look at "+slotSubject(name), err)
+	}
+	slot := &slotRow{
+		SlotInfo: SlotInfo{
+			Active: row.bool(0), ActivePID: row.int("active_pid", 1), WALStatus: row.text(2),
+			Confirmed: row.lsn("confirmed_flush_lsn", 3), Restart: row.lsn("restart_lsn", 4),
+			SafeWAL: row.bigint("safe_wal_size", 5), Spilled: row.bigint("spill_bytes", 6), InvalidationReason: row.text(7),
+		},
+		plugin: row.text(8), kind: row.text(9), database: row.text(10), here: row.text(11),
+		temporary: row.bool(12), twoPhase: row.bool(13), synced: row.bool(14),
+	}
+	return slot, row.err
+}
+
+// lost says why the slot's WAL is gone, or nil.
+func (s *slotRow) lost(name string) error {
+	reason := s.InvalidationReason
+	if reason == "" && s.WALStatus == "lost" {
+		reason = "wal_removed"
+	}
+	if reason == "" {
+		return nil
+	}
+	return &Error{
+		Kind: KindLost, Reason: ReasonSlotLost, Op: "look at", Subject: slotSubject(name), LSN: s.Confirmed,
+		Err:  fmt.Errorf("the server invalidated the slot (%s); rows after the LSN are gone from it", reason),
+		Hint: hintRecreate,
+	}
+}
+
+// usable refuses a slot that is not one for our stream, however it came about.
+func (s *slotRow) usable(name string) error {
+	refuse := func(cause, hint string) error {
+		return &Error{Kind: KindRefused, Reason: ReasonSlotUnusable, Op: "look at", Subject: slotSubject(name), Err: errors.New(cause), Hint: hint}
+	}
+	const another = "choose another slot name and run `cdc-relay setup`"
+	switch {
+	case s.kind != "logical":
+		return refuse("it is a physical slot", another)
+	case s.plugin != "pgoutput":
+		return refuse(fmt.Sprintf("its output plugin is %s, not pgoutput", s.plugin), another)
+	case s.database != s.here:
+		return refuse(fmt.Sprintf("it belongs to database %q, and this is %q", s.database, s.here), "correct the database in the URL, or choose another slot name")
+	case s.temporary:
+		return refuse("it is temporary: it ends with the session that made it", another)
+	case s.twoPhase:
+		// With two_phase the rows of a prepared transaction come at PREPARE, and
+		// confirming past that loses them when it commits.
+		return refuse("it was made with two_phase", "drop it and run `cdc-relay setup`")
+	case s.synced:
+		return &Error{
+			Kind: KindRetry, Reason: ReasonInRecovery, Op: "look at", Subject: slotSubject(name),
+			Err: errors.New("it is the copy of the primary's slot on a standby"), Hint: "connect to the primary",
+		}
+	}
+	if err := s.lost(name); err != nil {
+		return err
+	}
+	if s.Confirmed == 0 {
+		return refuse("it has no confirmed position", "it is still being created, or was left half-made: wait, or drop it and run `cdc-relay setup`")
+	}
+	return nil
+}
+
+// busy names the owner as far as our rights show it.
+func (s *slotRow) busy(q querier, name string) error {
+	owner := fmt.Sprintf("pid %d", s.ActivePID)
+	row, err := q.one(fmt.Sprintf(`SELECT coalesce(application_name, ''), coalesce(pg_catalog.host(client_addr), ''), coalesce(usename, '')
+		FROM pg_catalog.pg_stat_activity WHERE pid = %d`, s.ActivePID))
+	if err == nil {
+		for i, label := range []string{"application_name", "client_addr", "user"} {
+			if row.text(i) != "" {
+				owner += fmt.Sprintf(", %s %s", label, row.text(i))
+			}
+		}
+	} else if !errors.Is(err, errNoRow) {
+		return classify("look at the owner of "+slotSubject(name), err)
+	}
+	return &Error{
+		Kind: KindBusy, Reason: ReasonSlotInUse, Op: "start streaming from", Subject: slotSubject(name),
+		Err: fmt.Errorf("the slot is in use by %s", owner),
+	}
+}
+
+// blockers lists the transactions that a slot's creation waits for: all with a
+// transaction id, in any database, and prepared ones.
+func blockers(q querier) string {
+	rows, err := q.all(`SELECT 'pid ' || pid || coalesce(' (' || nullif(concat_ws(', ', usename, nullif(application_name, ''), state,
+				'open since ' || to_char(xact_start, 'YYYY-MM-DD HH24:MI:SS') || ' UTC'), '') || ')', '')
+			FROM pg_catalog.pg_stat_activity WHERE backend_xid IS NOT NULL AND pid <> pg_catalog.pg_backend_pid()
+		UNION ALL SELECT 'prepared transaction ' || gid FROM pg_catalog.pg_prepared_xacts`)
+	if err != nil || len(rows) == 0 {
+		return ""
+	}
+	var list []string
+	for _, row := range rows {
+		list = append(list, row[0].text)
+	}
+	return strings.Join(list, "; ")
+}

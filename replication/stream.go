@@ -1,0 +1,425 @@
+package replication
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pglogrepl"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+	"github.com/rs/zerolog"
+)
+
+// ErrAborted is what Run returns after Abort.
+var ErrAborted error = &Error{Kind: KindRetry, Reason: ReasonCancelled, Op: "stream from slot", Err: errors.New("aborted")}
+
+// Stream owns one replication connection: it reads, decodes, hands on batches and
+// tells the server what was confirmed.
+//
+//  1. One goroutine owns the connection at any time: Run's, then one that keeps
+//     the server informed until Close, then Close's.
+//  2. The server is told no position but those that confirmed returned, and none
+//     beyond what was handed out.
+//  3. Start, Tables, Binary, Received, ServerEnd and Abort may be called from any
+//     goroutine at any time; Run and Close once, in this order.
+type Stream struct {
+	cfg    Config
+	log    zerolog.Logger
+	conn   net.Conn
+	frames *frames
+	dec    *Decoder
+	status status
+	pace   pace
+
+	start  pglogrepl.LSN
+	tables []*Relation
+	binary bool
+
+	received, serverEnd atomic.Uint64 // written by the owner, read by anybody
+
+	stopping atomic.Bool // intake ended
+	abort    chan struct{}
+	aborting sync.Once
+
+	heard    atomic.Int64 // unix nanoseconds of the last byte from the server; zero while Run does not listen
+	deadline time.Time    // of reads, as the connection has it
+	closed   bool
+	ended    bool  // the server said that the copy is over
+	broken   error // why nothing can be confirmed any more
+	cut      bool  // broken, and what is in hand is left for the next session
+
+	tend, tended chan struct{} // ends, and has ended, what Run left behind; nil without
+}
+
+// Start is the slot's confirmed position when the stream was opened, never zero:
+// everything that commits at or after it will be sent.
+func (s *Stream) Start() pglogrepl.LSN { return s.start }
+
+// Tables are the configured tables as the catalog had them at Open, indexed like
+// Config.Tables.
+func (s *Stream) Tables() []*Relation { return s.tables }
+
+// Binary says that values come in binary format where their type has one.
+func (s *Stream) Binary() bool { return s.binary }
+
+// Received is the highest position read so far.
+func (s *Stream) Received() pglogrepl.LSN { return pglogrepl.LSN(s.received.Load()) }
+
+// ServerEnd is the highest position that the server has spoken of.
+func (s *Stream) ServerEnd() pglogrepl.LSN { return pglogrepl.LSN(s.serverEnd.Load()) }
+
+// Silent is how long the server has said nothing although it is asked for an
+// answer every StatusInterval. It is zero while Run waits for room in out, and
+// before and after Run.
+func (s *Stream) Silent() time.Duration {
+	at := s.heard.Load()
+	if at == 0 {
+		return 0
+	}
+	return time.Since(time.Unix(0, at))
+}
+
+// Abort makes Run return at once, also from inside a transaction or while nobody
+// takes its batch. What was not handed out comes again with the next session.
+func (s *Stream) Abort() {
+	s.aborting.Do(func() {
+		close(s.abort)
+		s.wake()
+	})
+}
+
+// wake ends a read that is waiting.
+func (s *Stream) wake() { _ = s.conn.SetReadDeadline(time.Unix(1, 0)) }
+
+// Run reads until intake ends or the stream fails, and sends batches in order. It
+// never closes out, and goes on answering the server while out is full.
+//
+// When intake ends it reads on to the commit of the transaction in hand, sends
+// that, and returns nil. An error that leaves the connection usable (a message
+// that cannot be decoded, a table that changed) comes after the rows before it.
+// Whatever Run returns, the server is kept informed of confirmed until Close.
+func (s *Stream) Run(intake context.Context, out chan<- *Batch, confirmed func() pglogrepl.LSN) error {
+	s.status.confirmed = confirmed
+	s.heard.Store(time.Now().UnixNano())
+	woken := make(chan struct{})
+	forget := context.AfterFunc(intake, func() {
+		defer close(woken)
+		s.stopping.Store(true)
+		s.wake()
+	})
+	err := s.read(out)
+	s.heard.Store(0)
+	if !forget() {
+		<-woken // its deadline must not hit Close
+	}
+	if s.broken == nil {
+		s.tend, s.tended = make(chan struct{}), make(chan struct{})
+		go s.tendUntilClose()
+	}
+	return err
+}
+
+func (s *Stream) read(out chan<- *Batch) error {
+	for {
+		done, err := s.consume(out)
+		if s.cut || errors.Is(err, ErrAborted) {
+			return err // what is not confirmed comes again: handing it on now would only repeat it
+		}
+		if flushErr := s.flush(out); err == nil {
+			err = flushErr
+		}
+		if err != nil || done {
+			return err
+		}
+		if err := s.receive(); err != nil {
+			return err
+		}
+	}
+}
+
+// consume handles every complete message in the buffer, or fewer when the stream
+// is to stop: then nothing after the commit in hand is touched.
+func (s *Stream) consume(out chan<- *Batch) (done bool, err error) {
+	for {
+		if s.stopping.Load() && !s.dec.InTransaction() {
+			return true, nil
+		}
+		kind, body, ok, err := s.frames.next()
+		if err != nil {
+			return false, s.violation(err)
+		}
+		if !ok {
+			return false, nil
+		}
+		if err := s.message(kind, body); err != nil {
+			return false, err
+		}
+		if s.dec.Full() {
+			if err := s.flush(out); err != nil {
+				return false, err
+			}
+		}
+	}
+}
+
+// receive waits for bytes, telling the server what is due meanwhile.
+func (s *Stream) receive() error {
+	s.pace.committed = s.dec.commitAt
+	now := time.Now()
+	if err := s.tick(now); err != nil {
+		return err
+	}
+	// An earlier deadline than needed only wakes us early, so a busy stream does
+	// not set one for every read.
+	if due := s.status.due(); s.deadline.After(due) || !s.deadline.After(now) {
+		s.deadline = due
+		if err := s.conn.SetReadDeadline(due); err != nil {
+			return s.fail("read from server", err)
+		}
+		// Whoever wakes us sets its flag first, then the deadline: seeing no flag
+		// here means that its deadline comes after ours.
+		if s.interrupted() {
+			s.deadline = time.Time{}
+			return s.abortedErr()
+		}
+	}
+	n, err := s.frames.fill()
+	if n > 0 {
+		s.heard.Store(time.Now().UnixNano())
+		return nil
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		s.deadline = time.Time{}
+		return s.silence(time.Now())
+	}
+	return s.fail("read from server", err)
+}
+
+// interrupted says that the deadline must not be relied on.
+func (s *Stream) interrupted() bool {
+	return s.abortedErr() != nil || s.stopping.Load() && !s.dec.InTransaction()
+}
+
+func (s *Stream) abortedErr() error {
+	select {
+	case <-s.abort:
+		return ErrAborted
+	default:
+		return nil
+	}
+}
+
+func (s *Stream) silence(now time.Time) error {
+	if err := s.abortedErr(); err != nil {
+		return err
+	}
+	if quiet := now.Sub(time.Unix(0, s.heard.Load())); quiet >= s.cfg.DeadAfter {
+		return s.cutOff(&Error{
+			Kind: KindRetry, Reason: ReasonTimeout, Op: "read from server",
+			Err: fmt.Errorf("no answer for %s", quiet.Round(time.Second)),
+		})
+	}
+	return s.tick(now)
+}
+
+func (s *Stream) tick(now time.Time) error {
+	return s.spoken(s.status.tick(now, s.Received()))
+}
+
+// spoken sorts an error of the status writer.
+func (s *Stream) spoken(err error) error {
+	var refused *Error
+	if err == nil || errors.As(err, &refused) {
+		return err
+	}
+	return s.fail("send status", err)
+}
+
+// cutOff makes err the end of the connection. It is closed now and not at Close,
+// which comes only when the consumer has settled: a stopping server waits for it.
+func (s *Stream) cutOff(err error) error {
+	s.broken, s.cut = err, true
+	_ = s.conn.Close()
+	return err
+}
+
+func (s *Stream) fail(op string, err error) error {
+	if s.ended {
+		return s.cutOff(errShutdown(op))
+	}
+	return s.cutOff(classify(op, err))
+}
+
+func errShutdown(op string) error {
+	return &Error{Kind: KindRetry, Reason: ReasonServerShutdown, Op: op, Err: errors.New("the server ended the stream: it is shutting down")}
+}
+
+func (s *Stream) violation(err error) error {
+	return s.cutOff(&Error{
+		Kind: KindProtocol, Op: "read from server", LSN: s.Received(), Err: err,
+		Hint: "something other than PostgreSQL, or a proxy that does not know replication, may be in between",
+	})
+}
+
+// flush hands on what is collected.
+func (s *Stream) flush(out chan<- *Batch) error {
+	if s.dec.Empty() {
+		return nil
+	}
+	b := s.dec.Take()
+	s.status.handed = max(s.status.handed, b.Through)
+	select {
+	case <-s.abort:
+		b.Release()
+		return ErrAborted
+	case out <- b:
+		return nil
+	default:
+		return s.offer(out, b)
+	}
+}
+
+// offer waits for room in out. Not reading costs nothing: the server blocks, and
+// still reads what we say. Not answering would cost the connection. What it cannot
+// see is that the server wants to stop, which is said behind all that is unread:
+// whoever learns that elsewhere calls Abort.
+func (s *Stream) offer(out chan<- *Batch, b *Batch) error {
+	s.heard.Store(0)
+	timer := time.NewTimer(time.Until(s.status.due()))
+	defer timer.Stop()
+	for {
+		select {
+		case out <- b:
+			s.heard.Store(time.Now().UnixNano())
+			return nil
+		case <-s.abort:
+			b.Release()
+			return ErrAborted
+		case <-timer.C:
+			if err := s.tick(time.Now()); err != nil {
+				b.Release()
+				return err
+			}
+			timer.Reset(time.Until(s.status.due()))
+		}
+	}
+}
+
+// message handles one protocol message of the copy.
+func (s *Stream) message(kind byte, body []byte) error {
+	switch kind {
+	case 'd':
+		return s.data(body)
+	case 'N':
+		return s.notice(body)
+	case 'E':
+		return s.serverError(body)
+	case 'S', 'A', 'Z': // parameter status, notification, ready
+		return nil
+	case 'c', 'C':
+		// A stopping server says only CommandComplete and closes.
+		s.ended = true
+		return nil
+	}
+	return s.violation(fmt.Errorf("message type %q", kind))
+}
+
+const (
+	walHeader     = 1 + 8 + 8 + 8
+	keepAliveSize = 1 + 8 + 8 + 1
+)
+
+func (s *Stream) data(body []byte) error {
+	switch {
+	case len(body) >= walHeader && body[0] == 'w':
+		return s.wal(body)
+	case len(body) == keepAliveSize && body[0] == 'k':
+		return s.keepAlive(pglogrepl.LSN(binary.BigEndian.Uint64(body[1:])), body[17] != 0)
+	}
+	return s.violation(fmt.Errorf("copy data of %d bytes", len(body)))
+}
+
+func (s *Stream) wal(body []byte) error {
+	// Both positions are zero on relations and types; max ignores that.
+	start := pglogrepl.LSN(binary.BigEndian.Uint64(body[1:]))
+	s.pace.sent = int64(binary.BigEndian.Uint64(body[17:]))
+	s.status.repeats = 0
+	if err := s.dec.Decode(body[walHeader:], start); err != nil {
+		return err
+	}
+	if body[walHeader] == 'C' {
+		start = s.dec.through
+	}
+	s.note(start, pglogrepl.LSN(binary.BigEndian.Uint64(body[9:])))
+	return nil
+}
+
+// note raises what Received and ServerEnd say. There is one writer.
+func (s *Stream) note(received, serverEnd pglogrepl.LSN) {
+	if uint64(received) > s.received.Load() {
+		s.received.Store(uint64(received))
+	}
+	if serverEnd = max(received, serverEnd); uint64(serverEnd) > s.serverEnd.Load() {
+		s.serverEnd.Store(uint64(serverEnd))
+	}
+}
+
+func (s *Stream) keepAlive(serverEnd pglogrepl.LSN, ask bool) error {
+	s.dec.Idle(serverEnd)
+	s.note(serverEnd, serverEnd)
+	now := time.Now()
+	if s.status.keepAlive(now, serverEnd, ask) >= s.cfg.ShutdownGrace {
+		return s.cutOff(&Error{
+			Kind: KindRetry, Reason: ReasonServerShutdown, Op: "wait for delivery",
+			LSN: s.status.flush, Err: fmt.Errorf("the server has been stopping for %s and waits for rows up to %s",
+				s.cfg.ShutdownGrace, s.status.handed),
+			Hint: "the connection is closed so that PostgreSQL can stop; the rows stay in its slot, which a switchover before version 17 loses",
+		})
+	}
+	if !ask {
+		return nil
+	}
+	return s.spoken(s.status.reply(now, s.Received()))
+}
+
+// notice looks for the one that means lost rows: from version 18 the server skips
+// a publication that did not exist at the position of a row, says so once, and
+// goes on without the rows. Any keep-alive after it would confirm past them.
+func (s *Stream) notice(body []byte) error {
+	var n pgproto3.NoticeResponse
+	if err := n.Decode(body); err != nil {
+		return s.violation(err)
+	}
+	// The text is translated by lc_messages, the routine is not.
+	const text = "skipped loading publication"
+	if n.Code == "55000" && (n.Routine == "LoadPublications" || len(n.Message) >= len(text) && n.Message[:len(text)] == text) {
+		s.status.frozen = true
+		return &Error{
+			Kind: KindDrift, Reason: ReasonPublicationMissing, Op: "stream from publication", Subject: s.cfg.Publication,
+			LSN: s.Received(), Err: errors.New("the publication did not exist when the next rows were written, so the server leaves them out"),
+			Hint: "nothing after this position is confirmed: create the publication before the slot; to go on, backfill the rows in between from the table and create a new slot",
+		}
+	}
+	s.log.Warn().Str("code", n.Code).Str("severity", n.SeverityUnlocalized).Msg("server notice: " + oneLine(n.Message))
+	return nil
+}
+
+// serverError ends the stream, which is out of copy mode then. A session that
+// lives on met something in the WAL that it cannot send, such as a row that is too
+// large: the rows before it would never be delivered if they were left in hand.
+func (s *Stream) serverError(body []byte) error {
+	var e pgproto3.ErrorResponse
+	if err := e.Decode(body); err != nil {
+		return s.violation(err)
+	}
+	s.broken = classify("stream from slot", pgconn.ErrorResponseToPgError(&e))
+	s.cut = e.SeverityUnlocalized != "ERROR"
+	return s.broken
+}

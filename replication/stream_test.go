@@ -1,0 +1,574 @@
+package replication
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/jackc/pglogrepl"
+	"github.com/rs/zerolog"
+)
+
+const testStart = pglogrepl.LSN(0x100)
+
+// said is one status message as the server got it.
+type said struct {
+	at                  time.Duration
+	write, flush, apply pglogrepl.LSN
+	ask                 bool
+}
+
+// fakeServer is the other end of a stream, in a synctest bubble.
+type fakeServer struct {
+	t         *testing.T
+	conn      net.Conn
+	begun     time.Time
+	confirmed atomic.Uint64
+	mu        sync.Mutex
+	statuses  []said
+	copyDone  chan struct{}
+	hungUp    chan struct{}
+
+	stream *Stream
+	out    chan *Batch
+	stop   context.CancelFunc
+	ended  chan error
+}
+
+// serve starts a stream against a scripted server.
+func serve(t *testing.T, cfg Config) *fakeServer {
+	t.Helper()
+	ours, theirs := net.Pipe()
+	cfg.Slot, cfg.Publication = "slot", "pub"
+	cfg.Tables = testConfig.Tables
+	f := &fakeServer{
+		t: t, conn: theirs, begun: time.Now(), out: make(chan *Batch),
+		ended: make(chan error, 1), copyDone: make(chan struct{}), hungUp: make(chan struct{}),
+	}
+	f.confirmed.Store(uint64(testStart))
+	f.stream = newStream(cfg, zerolog.New(zerolog.NewTestWriter(t)), ours, &Catalog{
+		ServerVersion: 150000, Confirmed: testStart, SenderTimeout: 15 * time.Second,
+	})
+	go f.listen()
+	intake, stop := context.WithCancel(t.Context())
+	f.stop = stop
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		f.ended <- f.stream.Run(intake, f.out, func() pglogrepl.LSN { return pglogrepl.LSN(f.confirmed.Load()) })
+	}()
+	t.Cleanup(func() {
+		stop()
+		f.stream.Abort()
+		<-over
+		_ = theirs.Close()
+		_ = f.stream.Close(context.Background(), 0)
+	})
+	return f
+}
+
+func (f *fakeServer) listen() {
+	defer close(f.hungUp)
+	var last said
+	for {
+		var head [frameHeader]byte
+		if _, err := io.ReadFull(f.conn, head[:]); err != nil {
+			return
+		}
+		body := make([]byte, binary.BigEndian.Uint32(head[1:])-4)
+		if _, err := io.ReadFull(f.conn, body); err != nil {
+			return
+		}
+		switch {
+		case head[0] == 'c':
+			close(f.copyDone)
+		case head[0] == 'd' && len(body) == 34 && body[0] == 'r':
+			s := said{
+				at: time.Since(f.begun), write: lsnAt(body, 1), flush: lsnAt(body, 9), apply: lsnAt(body, 17), ask: body[33] == 1,
+			}
+			f.judge(last, s)
+			last = s
+			f.mu.Lock()
+			f.statuses = append(f.statuses, s)
+			f.mu.Unlock()
+		case head[0] != 'X':
+			f.t.Errorf("client sent %q with %d bytes", head[0], len(body))
+		}
+	}
+}
+
+// judge holds for every status of every test.
+func (f *fakeServer) judge(last, s said) {
+	if s.flush > pglogrepl.LSN(f.confirmed.Load()) {
+		f.t.Errorf("told %s, confirmed %x", s.flush, f.confirmed.Load())
+	}
+	if s.flush == 0 || s.apply != s.flush || s.write < s.flush {
+		f.t.Errorf("positions not explicit: %+v", s)
+	}
+	if s.flush < last.flush || s.write < last.write {
+		f.t.Errorf("went back from %+v to %+v", last, s)
+	}
+}
+
+func lsnAt(b []byte, at int) pglogrepl.LSN { return pglogrepl.LSN(binary.BigEndian.Uint64(b[at:])) }
+
+// wal sends messages as the server does; the write returns when they were read.
+func (f *fakeServer) wal(messages ...msg) {
+	f.t.Helper()
+	for _, m := range messages {
+		start := pglogrepl.LSN(0)
+		if m[0] == 'I' || m[0] == 'C' {
+			start = 0x200
+		}
+		f.send(frame('d', inWAL(start, testMicros, m)))
+	}
+}
+
+func (f *fakeServer) keepAlive(end pglogrepl.LSN, ask bool) {
+	f.send(frame('d', keepAliveMsg(end, ask)))
+}
+
+func (f *fakeServer) send(b []byte) {
+	f.t.Helper()
+	if _, err := f.conn.Write(b); err != nil && !errors.Is(err, io.ErrClosedPipe) {
+		f.t.Errorf("server write: %v", err)
+	}
+}
+
+// take receives a batch; nil when none is there once everything is at rest.
+func (f *fakeServer) take() *Batch {
+	synctest.Wait()
+	select {
+	case b := <-f.out:
+		synctest.Wait()
+		return b
+	default:
+		return nil
+	}
+}
+
+func (f *fakeServer) confirm(l pglogrepl.LSN) { f.confirmed.Store(uint64(l)) }
+
+// told gives every status so far.
+func (f *fakeServer) told() []said {
+	synctest.Wait()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.statuses)
+}
+
+func (f *fakeServer) lastSaid() said {
+	all := f.told()
+	if len(all) == 0 {
+		return said{}
+	}
+	return all[len(all)-1]
+}
+
+func txn(at pglogrepl.LSN, xid uint32, values ...string) []msg {
+	messages := []msg{begin(at, xid), relationMsg(outboxOID, "public", "outbox", outboxColumns...)}
+	for _, v := range values {
+		messages = append(messages, insert(outboxOID, v, "payload"))
+	}
+	return append(messages, commit(at, at+0x30))
+}
+
+// pass lets d pass by the bubble's clock.
+func pass(d time.Duration) { <-time.After(d) }
+
+func bubble(t *testing.T, cfg Config, test func(t *testing.T, f *fakeServer)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(t, serve(t, cfg)) })
+}
+
+func TestConfirmedPositionIsToldSoonAndNothingElse(t *testing.T) {
+	bubble(t, Config{}, func(t *testing.T, f *fakeServer) {
+		go f.wal(txn(0x200, 7, "1")...)
+		for n := 0; n < 1; {
+			b := f.take()
+			if b != nil && b.Through == 0x230 {
+				n++
+			}
+		}
+		pass(3 * time.Second)
+		if s := f.lastSaid(); s.flush != testStart || s.write != 0x230 || !s.ask {
+			t.Errorf("before delivery the server was told %+v", s)
+		}
+		f.confirm(0x230)
+		pass(pendingTick + time.Millisecond)
+		if s := f.lastSaid(); s.flush != 0x230 {
+			t.Errorf("0.1 s after delivery the server was told %+v", s)
+		}
+		n := len(f.told())
+		pass(10 * time.Second)
+		synctest.Wait()
+		if got := len(f.told()) - n; got < 9 || got > 11 {
+			t.Errorf("%d statuses in 10 idle seconds", got)
+		}
+	})
+}
+
+func TestKeepAliveInsideTransactionIsNotHandedOut(t *testing.T) {
+	bubble(t, Config{}, func(t *testing.T, f *fakeServer) {
+		messages := txn(0x200, 7, "1")
+		go func() {
+			f.wal(messages[:3]...)
+			f.keepAlive(0x200, false)
+			f.keepAlive(0x900, true)
+		}()
+		rows := 0
+		for b := f.take(); b != nil; b = f.take() {
+			if rows += len(b.Rows); b.Through != 0 || !b.Open {
+				t.Errorf("through %s inside the transaction", b.Through)
+			}
+		}
+		if rows != 1 || f.lastSaid().flush != testStart {
+			t.Errorf("%d rows, told %+v", rows, f.lastSaid())
+		}
+		go f.wal(messages[3:]...)
+		if b := f.take(); b == nil || b.Through != 0x230 || b.Open {
+			t.Errorf("after the commit: %+v", b)
+		}
+		go f.keepAlive(0x900, false)
+		if b := f.take(); b == nil || b.Through != 0x900 || len(b.Rows) != 0 {
+			t.Errorf("after the keep-alive: %+v", b)
+		}
+	})
+}
+
+func TestServerIsAnsweredWhileNobodyTakesTheBatch(t *testing.T) {
+	bubble(t, Config{}, func(t *testing.T, f *fakeServer) {
+		go f.wal(txn(0x200, 7, "1")...)
+		pass(5 * time.Minute)
+		synctest.Wait()
+		if n := len(f.told()); n < 299 {
+			t.Errorf("%d statuses in 300 s of back-pressure", n)
+		}
+		select {
+		case err := <-f.ended:
+			t.Errorf("stream ended: %v", err)
+		default:
+		}
+		if b := f.take(); b == nil || len(b.Rows) == 0 && !b.Open {
+			t.Errorf("batch is lost: %+v", b)
+		}
+	})
+}
+
+func TestEqualRepliesAreHeldBack(t *testing.T) {
+	bubble(t, Config{}, func(t *testing.T, f *fakeServer) {
+		f.keepAlive(testStart, true)
+		n := len(f.told())
+		for range 1000 {
+			f.keepAlive(testStart, true)
+			pass(time.Millisecond)
+		}
+		synctest.Wait()
+		if got := len(f.told()) - n; got < 3 || got > 5 {
+			t.Errorf("%d answers to 1000 equal requests within a second", got)
+		}
+	})
+}
+
+func TestRequestThatBringsNewsIsAnsweredAtOnce(t *testing.T) {
+	bubble(t, Config{}, func(t *testing.T, f *fakeServer) {
+		pass(time.Second)
+		f.keepAlive(0x500, false)
+		if b := f.take(); b == nil || b.Through != 0x500 {
+			t.Fatalf("got %+v", b)
+		}
+		f.confirm(0x500)
+		f.keepAlive(0x500, true)
+		if s := f.lastSaid(); s.flush != 0x500 || s.at != time.Since(f.begun) {
+			t.Errorf("told %+v, now %s", s, time.Since(f.begun))
+		}
+	})
+}
+
+func TestSkippedPublicationFreezesThePosition(t *testing.T) {
+	fields := func(kv ...string) (b msg) {
+		for _, s := range kv {
+			b = b.str(s)
+		}
+		return b.u8(0)
+	}
+	for name, notice := range map[string]msg{
+		"English":    fields("SWARNING", "VWARNING", "C55000", `Mskipped loading publication "pub"`),
+		"translated": fields("SWARNUNG", "VWARNING", "C55000", `MPublikation »pub« wurde übersprungen`, "RLoadPublications"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, Config{}, func(t *testing.T, f *fakeServer) {
+				go func() {
+					f.wal(txn(0x200, 7, "1")...)
+					var later []byte
+					later = append(later, frame('N', notice)...)
+					later = append(later, frame('d', keepAliveMsg(0x900, true))...)
+					f.send(later)
+				}()
+				for b := f.take(); b != nil; b = f.take() {
+					if b.Through > 0x230 {
+						t.Errorf("handed out %s after the notice", b.Through)
+					}
+				}
+				var e *Error
+				if err := <-f.ended; !errors.As(err, &e) || e.Kind != KindDrift || Reason(err) != ReasonPublicationMissing || e.LSN != 0x230 {
+					t.Fatalf("got %v", err)
+				}
+				f.confirm(0x230)
+				pass(10 * time.Second)
+				f.closeOK(0x230)
+				if s := f.lastSaid(); s.flush != testStart {
+					t.Errorf("position moved after the notice: %+v", s)
+				}
+			})
+		})
+	}
+	t.Run("another warning", func(t *testing.T) {
+		bubble(t, Config{}, func(t *testing.T, f *fakeServer) {
+			f.send(frame('N', fields("SWARNING", "C55000", `Mreplication slot "x" specified in parameter "synchronized_standby_slots" does not have active_pid`)))
+			f.keepAlive(0x900, false)
+			if b := f.take(); b == nil || b.Through != 0x900 {
+				t.Errorf("stream did not go on: %+v", b)
+			}
+		})
+	})
+}
+
+// closeOK closes the stream against a server that answers CopyDone.
+func (f *fakeServer) closeOK(confirmed pglogrepl.LSN) {
+	f.t.Helper()
+	go func() {
+		<-f.copyDone
+		f.send(frame('d', keepAliveMsg(0x9999, false)))
+		f.send(frame('c', nil))
+	}()
+	if err := f.stream.Close(f.t.Context(), confirmed); err != nil {
+		f.t.Errorf("close: %v", err)
+	}
+	<-f.hungUp
+}
+
+func TestStopReadsOnToTheCommitInHandAndNoFurther(t *testing.T) {
+	bubble(t, Config{}, func(t *testing.T, f *fakeServer) {
+		first := txn(0x200, 7, "1", "2")
+		f.wal(first[:3]...)
+		synctest.Wait()
+		f.stop()
+		pass(5 * time.Second)
+		go func() {
+			var rest []byte // in one write, as one read
+			for _, m := range slices.Concat(first[3:], txn(0x300, 8, "3")) {
+				rest = append(rest, frame('d', inWAL(0x200, testMicros, m))...)
+			}
+			f.send(rest)
+		}()
+		rows, through := 0, pglogrepl.LSN(0)
+		for b := f.take(); b != nil; b = f.take() {
+			rows += len(b.Rows)
+			through = max(through, b.Through)
+		}
+		if err := <-f.ended; err != nil || rows != 2 || through != 0x230 {
+			t.Fatalf("%d rows through %s, error %v", rows, through, err)
+		}
+		// The consumer settles for longer than the server would wait for silence.
+		n := len(f.told())
+		pass(30 * time.Second)
+		if synctest.Wait(); len(f.told())-n < 29 {
+			t.Errorf("%d statuses in 30 s of settling", len(f.told())-n)
+		}
+		f.confirm(0x230)
+		f.closeOK(0x230)
+		if s := f.lastSaid(); s.flush != 0x230 || !s.ask {
+			t.Errorf("final status %+v", s)
+		}
+	})
+}
+
+func TestStopBetweenTransactionsReturnsAtOnce(t *testing.T) {
+	bubble(t, Config{}, func(t *testing.T, f *fakeServer) {
+		synctest.Wait()
+		f.stop()
+		synctest.Wait()
+		select {
+		case err := <-f.ended:
+			if err != nil {
+				t.Error(err)
+			}
+		default:
+			t.Error("still running")
+		}
+	})
+}
+
+func TestAbortEndsAReadInsideATransaction(t *testing.T) {
+	bubble(t, Config{}, func(t *testing.T, f *fakeServer) {
+		f.wal(begin(0x200, 7))
+		synctest.Wait()
+		f.stop()
+		synctest.Wait()
+		f.stream.Abort()
+		if synctest.Wait(); !errors.Is(<-f.ended, ErrAborted) {
+			t.Error("not aborted")
+		}
+		f.closeOK(testStart)
+	})
+}
+
+func TestAbortEndsAnOffer(t *testing.T) {
+	bubble(t, Config{}, func(t *testing.T, f *fakeServer) {
+		go f.keepAlive(0x900, false)
+		synctest.Wait()
+		f.stream.Abort()
+		if synctest.Wait(); !errors.Is(<-f.ended, ErrAborted) {
+			t.Error("not aborted")
+		}
+		if b := f.take(); b != nil {
+			t.Errorf("handed out after abort: %+v", b)
+		}
+	})
+}
+
+func TestSilentServerIsTakenForDead(t *testing.T) {
+	bubble(t, Config{DeadAfter: 30 * time.Second}, func(t *testing.T, f *fakeServer) {
+		err := <-f.ended
+		if KindOf(err) != KindRetry || Reason(err) != ReasonTimeout {
+			t.Errorf("got %v", err)
+		}
+		if took := time.Since(f.begun); took < 30*time.Second || took > 32*time.Second {
+			t.Errorf("after %s", took)
+		}
+		asked := 0
+		for _, s := range f.told() {
+			asked += b2i(s.ask)
+		}
+		if asked < 29 {
+			t.Errorf("asked for a sign of life %d times", asked)
+		}
+	})
+}
+
+func TestStoppingServerIsNotKeptWaitingForKafka(t *testing.T) {
+	bubble(t, Config{ShutdownGrace: 20 * time.Second}, func(t *testing.T, f *fakeServer) {
+		go f.wal(txn(0x200, 7, "1")...)
+		for b := f.take(); b == nil || b.Through == 0; b = f.take() {
+		}
+		stopping, left := time.Now(), make(chan struct{})
+		go func() {
+			defer close(left)
+			for {
+				if _, err := f.conn.Write(frame('d', keepAliveMsg(0x230, true))); err != nil {
+					return
+				}
+				pass(repeatReply)
+			}
+		}()
+		err := <-f.ended
+		if KindOf(err) != KindRetry || Reason(err) != ReasonServerShutdown || !strings.Contains(err.Error(), "0/230") {
+			t.Errorf("got %v", err)
+		}
+		if took := time.Since(stopping); took < 20*time.Second || took > 22*time.Second {
+			t.Errorf("after %s", took)
+		}
+		_ = f.stream.Close(t.Context(), testStart)
+		<-left
+	})
+}
+
+func TestServerThatWaitsForNothingIsNotLeft(t *testing.T) {
+	bubble(t, Config{ShutdownGrace: 20 * time.Second}, func(t *testing.T, f *fakeServer) {
+		for range 200 {
+			f.keepAlive(testStart, true)
+			pass(repeatReply)
+		}
+		select {
+		case err := <-f.ended:
+			t.Errorf("ended with %v", err)
+		default:
+		}
+	})
+}
+
+func TestConfirmingMoreThanWasHandedOutEndsTheStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := serve(t, Config{})
+		f.confirm(0xffff)
+		var e *Error
+		if err := <-f.ended; !errors.As(err, &e) || e.Kind != KindProtocol || e.LSN != 0xffff {
+			t.Errorf("got %v", err)
+		}
+		for _, s := range f.told() {
+			if s.flush != testStart {
+				t.Errorf("told %+v", s)
+			}
+		}
+	})
+}
+
+func TestServerShutdownIsARetry(t *testing.T) {
+	bubble(t, Config{}, func(t *testing.T, f *fakeServer) {
+		f.send(frame('C', []byte("COPY 0\x00")))
+		_ = f.conn.Close()
+		if err := <-f.ended; KindOf(err) != KindRetry || Reason(err) != ReasonServerShutdown {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestRowsBeforeAnErrorAreHandedOutWhenTheSessionLives(t *testing.T) {
+	fields := func(severity, code, message string) msg {
+		return msg{}.str("S" + severity).str("V" + severity).str("C" + code).str("M" + message).u8(0)
+	}
+	for name, c := range map[string]struct {
+		last []byte
+		rows int
+		kind ErrorKind
+	}{
+		"drift":       {frame('d', inWAL(0x300, 0, insert(4711, "1"))), 1, KindProtocol},
+		"poison row":  {frame('E', fields("ERROR", "42704", `publication "pub" does not exist`)), 1, KindRefused},
+		"termination": {frame('E', fields("FATAL", "57P01", "terminating connection due to administrator command")), 0, KindRetry},
+		"garbage":     {[]byte{'d', 0, 0, 0, 0}, 0, KindProtocol},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, Config{}, func(t *testing.T, f *fakeServer) {
+				var all []byte
+				for _, m := range txn(0x200, 7, "1") {
+					all = append(all, frame('d', inWAL(0x200, testMicros, m))...)
+				}
+				go f.send(append(all, c.last...))
+				rows := 0
+				for b := f.take(); b != nil; b = f.take() {
+					rows += len(b.Rows)
+				}
+				if err := <-f.ended; KindOf(err) != c.kind || rows != c.rows {
+					t.Errorf("%d rows, %v", rows, err)
+				}
+			})
+		})
+	}
+}
+
+func TestCloseIsBoundedByItsContext(t *testing.T) {
+	bubble(t, Config{}, func(t *testing.T, f *fakeServer) {
+		f.stop()
+		<-f.ended
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		began := time.Now()
+		if err := f.stream.Close(ctx, testStart); KindOf(err) != KindRetry {
+			t.Errorf("got %v", err)
+		}
+		if took := time.Since(began); took != 2*time.Second {
+			t.Errorf("took %s", took)
+		}
+		<-f.hungUp
+	})
+}

@@ -1,0 +1,100 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Teardown drops slot and publication, never a table. Without apply it only says
+// what it would do. It refuses, with nothing touched, while somebody streams from
+// the slot, and when the publication has more than cfg names: then it serves
+// somebody else too. Steps of what is not there have no SQL.
+func Teardown(ctx context.Context, cfg Config, apply bool) ([]Step, error) {
+	if err := checkNames(cfg); err != nil {
+		return nil, err
+	}
+	conn, err := connect(ctx, cfg, false)
+	if err != nil {
+		return nil, err
+	}
+	defer closeQuietly(conn)
+	q := querier{ctx: ctx, conn: conn}
+	var server Catalog
+	if err := server.readServer(q); err != nil {
+		return nil, err
+	}
+	slot, err := teardownSlot(q, server.ServerVersion, cfg.Slot)
+	if err != nil {
+		return nil, err
+	}
+	publication, err := teardownPublication(q, server.ServerVersion, cfg)
+	if err != nil {
+		return nil, err
+	}
+	// The slot first: without its publication it could not stream any more.
+	steps := []Step{slot, publication}
+	if !apply {
+		return steps, nil
+	}
+	for i, step := range steps {
+		if step.SQL == "" {
+			continue
+		}
+		if err := q.exec(step.SQL); err != nil {
+			return steps[:i], permissionHint(classify("drop "+step.subject(), err),
+				"a slot is dropped by a role with REPLICATION, a publication by its owner")
+		}
+	}
+	return steps, nil
+}
+
+func teardownSlot(q querier, version int, name string) (Step, error) {
+	step := Step{Object: "slot", Name: name}
+	row, err := readSlot(q, version, name)
+	if Reason(err) == ReasonSlotMissing {
+		return step, nil
+	}
+	if err != nil {
+		return step, err
+	}
+	if row.Active {
+		err := row.busy(q, name)
+		return step, retitle(err, "drop")
+	}
+	step.Exists = true
+	step.SQL = fmt.Sprintf("SELECT pg_catalog.pg_drop_replication_slot(%s)", singleQuoted(name))
+	return step, nil
+}
+
+func teardownPublication(q querier, version int, cfg Config) (Step, error) {
+	step := Step{Object: "publication", Name: cfg.Publication}
+	p, err := readPublication(q, version, cfg.Publication)
+	if Reason(err) == ReasonPublicationMissing {
+		return step, nil
+	}
+	if err != nil {
+		return step, err
+	}
+	sql := "DROP PUBLICATION " + doubleQuoted(cfg.Publication)
+	foreign := p.foreign(cfg.Tables)
+	if p.allTables || len(foreign) > 0 {
+		return step, &Error{
+			Kind: KindRefused, Reason: ReasonPublicationChanged, Op: "drop", Subject: publicationSubject(cfg.Publication),
+			Err:  fmt.Errorf("it has tables that are not configured here (%s) and may serve others", strings.Join(shorten(foreign), ", ")),
+			Hint: "if nobody needs it, run: " + sql,
+		}
+	}
+	step.Exists = true
+	step.SQL = sql
+	return step, nil
+}
+
+func retitle(err error, op string) error {
+	var e *Error
+	if errors.As(err, &e) {
+		e.Op = op
+	}
+	return err
+}
