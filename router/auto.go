@@ -1,0 +1,329 @@
+package router
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/cdc-relay/cdc-relay/replication"
+)
+
+// shape is what a preset and the configured columns say about one relation: the
+// column of each role, empty where there is none.
+type shape struct {
+	preset   *preset
+	columns  [roleCount]string
+	warnings []string
+}
+
+// shapeOf resolves the mapping's columns against rel. Configured columns win over
+// the preset's; whether they exist is for compile to say.
+func (m *mapping) shapeOf(rel *replication.Relation) (*shape, error) {
+	if m.pin != nil {
+		return m.pinned(rel), nil
+	}
+	if m.preset != nil {
+		return m.resolve(m.preset, rel)
+	}
+	if err := refused(rel); err != nil {
+		return nil, &presetError{err}
+	}
+	p, err := signed(rel)
+	if err != nil {
+		return nil, &presetError{err}
+	}
+	if p != nil {
+		return m.resolve(p, rel)
+	}
+	for i := range presets {
+		if !presets[i].named() && m.fits(&presets[i], rel) {
+			return m.resolve(&presets[i], rel)
+		}
+	}
+	return nil, m.unrecognised(rel)
+}
+
+// presetError is about the choice of the preset.
+type presetError struct{ err error }
+
+func (e *presetError) Error() string { return e.err.Error() }
+
+func (e *presetError) Unwrap() error { return e.err }
+
+// signed is the preset whose signature the table bears; nil for none.
+func signed(rel *replication.Relation) (*preset, error) {
+	var found []*preset
+	for i := range presets {
+		p := &presets[i]
+		inTable, _ := path.Match(p.tables, rel.Name)
+		if p.signature == nil || p.tables != "" && !inTable {
+			continue
+		}
+		if slices.ContainsFunc(p.signature, func(name string) bool { return columnIndex(rel, name) < 0 }) {
+			continue
+		}
+		if p.tables == rel.Name {
+			return p, nil // nothing says it better than the table's whole name
+		}
+		found = append(found, p)
+	}
+	switch len(found) {
+	case 0:
+		return nil, nil //nolint:nilnil // no signature is no fault
+	case 1:
+		return found[0], nil
+	}
+	names := make([]string, len(found))
+	for i, p := range found {
+		names[i] = p.name
+	}
+	return nil, fmt.Errorf("table %s is ambiguous: it has all the columns of %s; say which, for example\n    preset: %s", tableName(rel), strings.Join(names, " and of "), names[0])
+}
+
+// pin keeps what was decided about the table at start: a column that appears in
+// mid-stream must not turn into the key or the topic.
+type pin struct {
+	shape
+	streamed [roleCount]bool // a relation of the stream had the role's column
+}
+
+// pinned is the shape decided at start, for another version of the table. Rows
+// from before a column was added lack it, which is no error for a role that the
+// table need not have; once the stream had the column, its absence means that it
+// was dropped or renamed, and compile says so.
+func (m *mapping) pinned(rel *replication.Relation) *shape {
+	s := &shape{preset: m.pin.preset, columns: m.pin.columns}
+	for _, r := range dispensable {
+		if m.Columns.column(r) == "" && !m.pin.streamed[r] && !has(rel, s.columns[r]) {
+			s.columns[r] = ""
+		}
+	}
+	return s
+}
+
+// dispensable roles have a column only if the table happens to have one.
+var dispensable = []role{roleType, roleHeaders, roleTrace}
+
+// note remembers which of the dispensable columns came with the stream.
+func (p *pin) note(rel *replication.Relation) {
+	for _, r := range dispensable {
+		p.streamed[r] = p.streamed[r] || p.columns[r] != "" && has(rel, p.columns[r])
+	}
+}
+
+func has(rel *replication.Relation, spec string) bool {
+	name, _ := splitPointer(spec)
+	return columnIndex(rel, name) >= 0
+}
+
+// fits tells whether auto may take p.
+func (m *mapping) fits(p *preset, rel *replication.Relation) bool {
+	if p.topic == "" && m.Topic == "" {
+		return false
+	}
+	for _, r := range p.required {
+		if r == roleTopic && (m.Topic != "" || m.Columns.Route != "") {
+			return false // the configuration says what the topic is made of
+		}
+		configured := m.Columns.column(r) != "" && !p.sure
+		if !configured && len(p.candidates(r, rel)) == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// candidates are rel's columns that p takes for role r, best name first.
+func (p *preset) candidates(r role, rel *replication.Relation) []string {
+	suited := r
+	if p.textHeaders && r == roleHeaders {
+		suited = roleCount // any type will do
+	}
+	found := candidates(p.columns[r], p.exact, suited, rel)
+	if r == roleKey && len(found) == 0 {
+		found = candidates(p.spareKeys, false, suited, rel)
+	}
+	return found
+}
+
+func candidates(names []string, exact bool, r role, rel *replication.Relation) []string {
+	var found []string
+	for _, name := range names {
+		name, pointer := splitPointer(name)
+		for _, c := range rel.Columns {
+			if c.Name != name && (exact || normal(c.Name) != name) {
+				continue
+			}
+			switch {
+			case pointer != "":
+				found = append(found, c.Name+"#"+pointer)
+			case suits(r, typeOf(c)):
+				found = append(found, c.Name)
+			}
+		}
+	}
+	return found
+}
+
+// suits tells whether a recognised name goes with its column's type. Text that
+// is called metadata may be anything, so only structured types are taken.
+func suits(r role, t columnType) bool {
+	switch r {
+	case roleHeaders:
+		return t.form == formJSON || t.form == formHstore || t.form == formArray
+	case roleTrace:
+		return t.form == formJSON || t.form == formText
+	default:
+		return true
+	}
+}
+
+// resolve gives every role its column under p.
+func (m *mapping) resolve(p *preset, rel *replication.Relation) (*shape, error) {
+	s := &shape{preset: p}
+	for r := range roleCount {
+		s.columns[r] = m.Columns.column(r)
+		if s.columns[r] != "" || p.columns[r] == nil {
+			continue
+		}
+		found := p.candidates(r, rel)
+		switch {
+		case len(found) == 0:
+			if slices.Contains(p.required, r) && !m.unneeded(r) {
+				return nil, m.missing(p, r, rel)
+			}
+			continue
+		case p.named():
+			s.columns[r] = found[0]
+			continue
+		case len(found) > 1 && !isID(r, found):
+			return nil, m.ambiguous(r, found, rel)
+		case r == roleTopic && (normal(found[0]) == "destination" || normal(found[0]) == "channel"):
+			// Next to a route column it may as well be where a notification goes.
+			if routes := candidates(recognised[roleRoute], false, roleRoute, rel); len(routes) > 0 {
+				return nil, m.ambiguous(roleRoute, append(routes, found...), rel)
+			}
+		}
+		s.columns[r] = found[0]
+		s.warn(r, rel)
+	}
+	s.warnings = append(s.warnings, p.notes...)
+	for _, c := range rel.Columns {
+		if note := p.noteIf[c.Name]; note != "" {
+			s.warnings = append(s.warnings, note)
+		}
+		if slices.Contains(delayed, normal(c.Name)) {
+			s.warnings = append(s.warnings, fmt.Sprintf("column %s is ignored: a row is sent when its transaction commits, never later", c.Name))
+		}
+	}
+	return s, nil
+}
+
+// isID tells whether a column called id settles which one the event id is.
+func isID(r role, found []string) bool {
+	return r == roleID && normal(found[0]) == "id" && normal(found[1]) != "id"
+}
+
+// warn names the columns that might have had role r as well.
+func (s *shape) warn(r role, rel *replication.Relation) {
+	names := recognised[r]
+	if r == roleKey {
+		names = slices.Concat(names, s.preset.spareKeys)
+	}
+	for _, other := range candidates(names, false, r, rel) {
+		if other != s.columns[r] {
+			s.warnings = append(s.warnings, fmt.Sprintf("column %s could be the %s too; %s is taken (set %s to change that)", other, r, s.columns[r], r.key()))
+		}
+	}
+}
+
+// unneeded tells whether a configured topic makes the route column superfluous.
+func (m *mapping) unneeded(r role) bool {
+	return r == roleTopic && m.topic != nil ||
+		r == roleRoute && m.topic != nil && m.regex == nil && !slices.Contains(m.topic.names(), routedByValue) ||
+		r == roleType && m.topic != nil
+}
+
+func (m *mapping) missing(p *preset, r role, rel *replication.Relation) error {
+	if found := hidden(p.columns[r], p.exact, rel); len(found) > 0 {
+		return &columnError{column: found[0], err: fmt.Errorf("preset %s: %w", p.name, hiddenColumn(rel, found[0]))}
+	}
+	return &columnError{column: p.columns[r][0], err: fmt.Errorf(
+		"preset %s needs a column for the %s (%s), and table %s has none; it has %s; set %s",
+		p.name, r, strings.Join(p.columns[r], ", "), tableName(rel), columnList(rel), r.key())}
+}
+
+func (m *mapping) ambiguous(r role, found []string, rel *replication.Relation) error {
+	return &columnError{column: found[0], err: fmt.Errorf(
+		"table %s is ambiguous: any of %s could be the %s; say which, for example\n%s",
+		tableName(rel), strings.Join(found, ", "), r, m.block(rel))}
+}
+
+func (m *mapping) unrecognised(rel *replication.Relation) error {
+	var missing []string
+	for _, r := range []role{roleID, rolePayload} {
+		if m.Columns.column(r) == "" && len(candidates(recognised[r], false, r, rel)) == 0 {
+			if found := hidden(recognised[r], false, rel); len(found) > 0 {
+				return &columnError{column: found[0], err: fmt.Errorf("auto does not recognise table %s: %w", tableName(rel), hiddenColumn(rel, found[0]))}
+			}
+			missing = append(missing, "no column for the "+r.String())
+		}
+	}
+	if len(missing) == 0 {
+		missing = append(missing, "nothing to make the topic of")
+	}
+	return fmt.Errorf("auto does not recognise table %s: it sees %s; its columns are %s; say what they mean, for example\n%s",
+		tableName(rel), strings.Join(missing, " and "), columnList(rel), m.block(rel))
+}
+
+// block is configuration to paste: the best guess for each role, the other
+// candidates beside it, and what is still to be filled in.
+func (m *mapping) block(rel *replication.Relation) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "outbox:\n  - table: %s\n    columns:\n", m.Table)
+	topic := m.Topic
+	for _, r := range []role{roleID, roleKey, roleRoute, roleType, rolePayload, roleHeaders, roleTrace} {
+		found := candidates(recognised[r], false, r, rel)
+		if r == roleRoute {
+			found = append(found, candidates(recognised[roleTopic], false, roleTopic, rel)...)
+		}
+		if configured := m.Columns.column(r); configured != "" {
+			found = []string{configured}
+		}
+		if len(found) == 0 && (r == roleID || r == rolePayload) {
+			fmt.Fprintf(&b, "      %s: COLUMN # one of %s\n", r, columnList(rel))
+			continue
+		}
+		if len(found) == 0 {
+			continue
+		}
+		fmt.Fprintf(&b, "      %s: %s", r, yamlName(found[0]))
+		if len(found) > 1 {
+			fmt.Fprintf(&b, " # or %s", strings.Join(found[1:], ", "))
+		}
+		b.WriteByte('\n')
+		switch {
+		case topic != "":
+		case r == roleRoute && slices.Contains(recognised[roleTopic], normal(found[0])):
+			topic = "${" + found[0] + "}"
+		case r == roleRoute:
+			topic = "${" + found[0] + "}-events"
+		case r == roleType:
+			topic = "${" + found[0] + "}"
+		}
+	}
+	if topic == "" {
+		topic = "events"
+	}
+	fmt.Fprintf(&b, "    topic: %s", yamlName(topic))
+	return b.String()
+}
+
+// yamlName quotes what YAML would read as something else than this string.
+func yamlName(s string) string {
+	if strings.ContainsAny(s, ":#'\"{}[],&*!|>%@` \t\\") && !strings.HasPrefix(s, "${") || s == "" {
+		return "'" + strings.ReplaceAll(s, "'", "''") + "'"
+	}
+	return s
+}

@@ -1,0 +1,296 @@
+package router
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+
+	"github.com/cdc-relay/cdc-relay/replication"
+)
+
+// Explanation says what the router made of a table.
+type Explanation struct {
+	Table    string            // schema.name
+	Preset   string            // the preset that auto chose, or the configured one
+	Roles    map[string]string // role → column or column#/pointer; more words follow a role that takes two columns
+	Topic    string            // template, with the names of columns
+	Key      string            // format
+	Value    string            // format
+	Headers  []string          // names in order; those of a headers column are not known
+	Ignored  []string          // columns that no record shows, in table order
+	Warnings []string
+}
+
+// compiler collects the sources and errors of one plan.
+type compiler struct {
+	*mapping
+	rel   *replication.Relation
+	plan  *plan
+	regex *regexp.Regexp // the mapping's, else the preset's
+	errs  []error
+}
+
+// source finds spec for the configuration's key. It returns nil, and remembers
+// the error, when there is no such column.
+func (c *compiler) source(key, spec string) *source {
+	s, err := newSource(c.rel, spec)
+	if err != nil {
+		c.fail(key, err)
+		return nil
+	}
+	c.plan.sources = append(c.plan.sources, s)
+	return s
+}
+
+// fail remembers err once for each key: a route column may be asked for twice.
+func (c *compiler) fail(key string, err error) {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, inner := range joined.Unwrap() {
+			c.fail(key, inner)
+		}
+		return
+	}
+	e := c.configError(key, err)
+	if !slices.ContainsFunc(c.errs, func(other error) bool { return other.Error() == e.Error() }) {
+		c.errs = append(c.errs, e)
+	}
+}
+
+// optional is source for a role that may have no column.
+func (c *compiler) optional(s *shape, r role) *source {
+	if s.columns[r] == "" {
+		return nil
+	}
+	found := c.source("columns."+r.String(), s.columns[r])
+	if other := c.otherwise(s, r); found != nil && other != "" {
+		found.otherwise = c.source("columns."+r.String(), other)
+	}
+	return found
+}
+
+// otherwise is the column that stands in where the role's own is empty; a
+// configured column has none.
+func (c *compiler) otherwise(s *shape, r role) string {
+	other := s.preset.otherwise[r]
+	if other == "" || c.Columns.column(r) != "" || other == s.columns[r] || !has(c.rel, other) {
+		return ""
+	}
+	return other
+}
+
+// compile turns the mapping into a plan for rel.
+func (m *mapping) compile(rel *replication.Relation) (*plan, *Explanation, error) {
+	s, err := m.shapeOf(rel)
+	if err != nil {
+		key := "columns"
+		if _, ok := errors.AsType[*presetError](err); ok {
+			key = "preset"
+		}
+		return nil, nil, m.configError(key, err)
+	}
+	c := &compiler{mapping: m, rel: rel, plan: &plan{relation: rel, keys: make(map[string]string)}, regex: m.regex}
+	if s.preset.regex != "" && m.regex == nil && m.topic == nil {
+		c.regex = regexp.MustCompile(anchored(s.preset.regex))
+	}
+	p := c.plan
+	p.tombstone = m.TombstoneOnEmpty
+	if p.format = m.Value; p.format == "" {
+		p.format = orRaw(s.preset.value)
+	}
+	p.quoteKey = m.Key == FormatJSONString
+
+	p.id = c.optional(s, roleID)
+	p.key = c.optional(s, roleKey)
+	p.payload = c.optional(s, rolePayload)
+	p.timestamp = c.optional(s, roleTimestamp)
+	if s.columns[roleKey] == "" {
+		p.key = p.id
+		s.warnings = append(s.warnings, noKey(rel))
+	}
+	for r := range roleCount {
+		// A configured column that this preset has no use for still has to exist.
+		if spec := m.Columns.column(r); spec != "" && (r == roleRoute || r == roleType) {
+			if _, err := newSource(rel, spec); err != nil {
+				c.fail("columns."+r.String(), err)
+			}
+		}
+	}
+	if p.timestamp != nil && !slices.Contains(timeForms, p.timestamp.typ.form) {
+		c.fail("columns.timestamp", &columnError{column: p.timestamp.column, err: fmt.Errorf("%s, which cannot hold a time; there are timestamptz, timestamp, date, integers since 1970 and ISO 8601 text", p.timestamp.described(rel))})
+	}
+	c.payload(s)
+	c.key()
+	topic := c.topic(s)
+	c.event(s)
+	names := c.headers(s)
+	c.fields()
+	if c.plan.event != nil {
+		names = slices.Insert(names, 1, c.plan.eventNames()...)
+	}
+	c.partition()
+	if len(c.errs) > 0 {
+		return nil, nil, errors.Join(c.errs...)
+	}
+	return p, c.explain(s, topic, names), nil
+}
+
+// timeForms are those of which parseTime may make something.
+var timeForms = []form{formText, formScalar, formInteger, formNumber, formJSON}
+
+func orRaw(format string) string {
+	if format == "" {
+		return FormatRaw
+	}
+	return format
+}
+
+// headers compiles all headers behind id and returns the names that are known.
+func (c *compiler) headers(s *shape) []string {
+	names := []string{idHeader}
+	for _, h := range s.preset.headers {
+		if c.plan.event != nil && h.name == contentTypeHeader {
+			continue // the format says what the value is
+		}
+		spec := s.columns[h.role]
+		if h.column != "" {
+			spec = ""
+			if found := candidates([]string{h.column}, false, roleCount, c.rel); len(found) > 0 {
+				spec = found[0]
+			}
+		}
+		if spec == "" {
+			continue
+		}
+		key := "columns"
+		if h.column == "" {
+			key += "." + h.role.String()
+		}
+		plan := headerPlan{name: h.name, source: c.source(key, spec), skipNull: true}
+		if other := c.otherwise(s, h.role); h.column == "" && other != "" && plan.source != nil {
+			plan.source.otherwise = c.source(key, other)
+		}
+		c.plan.headers = append(c.plan.headers, plan)
+		names = append(names, h.name)
+	}
+	for i, h := range c.Headers {
+		key := "headers." + h.Name
+		plan := headerPlan{name: h.Name}
+		if t := c.mapping.headers[i]; t != nil {
+			plan.template = c.headerTemplate(key, t)
+		} else {
+			plan.source = c.source(key, h.Source)
+		}
+		if h.Name == idHeader {
+			s.warnings = append(s.warnings, "headers.id adds a second header id behind the event id; columns.id is what the first one holds")
+		}
+		c.plan.headers = append(c.plan.headers, plan)
+		names = append(names, h.Name)
+	}
+	if h := c.optional(s, roleHeaders); h != nil {
+		c.plan.headersColumn = &headersColumn{source: h}
+		if s.preset.headerValues != "" && c.Columns.Headers == "" {
+			c.plan.headersColumn.values = c.source("columns.headers", s.preset.headerValues)
+		}
+		if !slices.Contains([]form{formText, formJSON, formHstore, formArray}, h.typ.form) {
+			c.fail("columns.headers", &columnError{column: h.column, err: fmt.Errorf("headers are read from json, jsonb, hstore, text[] or text, and %s", h.described(c.rel))})
+		}
+	}
+	if c.plan.trace = c.optional(s, roleTrace); c.plan.trace != nil {
+		names = append(names, traceParent)
+	}
+	c.eventuate()
+	return names
+}
+
+func (c *compiler) headerTemplate(key string, t *template) *template {
+	bound, err := t.bind(func(name string) (*source, int, error) {
+		s, err := newSource(c.rel, name)
+		if err == nil {
+			c.plan.sources = append(c.plan.sources, s)
+		}
+		return s, 0, err
+	})
+	if err != nil {
+		c.fail(key, err)
+	}
+	return bound
+}
+
+func (c *compiler) fields() {
+	for _, f := range c.ValueFields {
+		s := c.source("value_fields."+f.Name, f.Column)
+		if s == nil {
+			continue
+		}
+		field, err := newValueField(f.Name, s)
+		if err != nil {
+			c.fail("value_fields", errors.New("a field's name is not UTF-8 text"))
+			continue
+		}
+		if c.plan.event != nil {
+			c.plan.event.extensions = append(c.plan.event.extensions, extension{field: field, header: eventHeaderPrefix + f.Name})
+			continue
+		}
+		c.plan.fields = append(c.plan.fields, field)
+	}
+}
+
+func (c *compiler) partition() {
+	if c.Partition == "" {
+		return
+	}
+	s := c.source("partition", c.Partition)
+	if s != nil && s.pointer == nil && s.typ.form != formInteger {
+		c.fail("partition", &columnError{column: s.column, err: fmt.Errorf("the partition is an integer, and %s", s.described(c.rel))})
+	}
+	c.plan.partition = s
+}
+
+func (c *compiler) explain(s *shape, topic string, headers []string) *Explanation {
+	e := &Explanation{
+		Table:    tableName(c.rel),
+		Preset:   s.preset.name,
+		Roles:    make(map[string]string),
+		Topic:    topic,
+		Key:      orRaw(c.Key),
+		Value:    c.plan.format,
+		Headers:  headers,
+		Warnings: s.warnings,
+	}
+	for r, spec := range s.columns {
+		switch {
+		case spec == "":
+		case c.reads(spec):
+			e.Roles[roleNames[r]] = spec
+			if other := c.otherwise(s, role(r)); other != "" {
+				e.Roles[roleNames[r]+" where that is empty"] = other
+			}
+		case c.Columns.column(role(r)) != "":
+			e.Warnings = append(e.Warnings, fmt.Sprintf("columns.%s is set, and preset %s with this configuration makes nothing of it", role(r), s.preset.name))
+		}
+	}
+	if s.columns[roleKey] == "" {
+		e.Roles[roleKey.String()] = s.columns[roleID]
+	}
+	if c.Partition != "" {
+		e.Roles["partition"] = c.Partition
+	}
+	if h := c.plan.headersColumn; h != nil && h.values != nil {
+		e.Roles["header values"] = h.values.column
+	}
+	for i, col := range c.rel.Columns {
+		if !slices.ContainsFunc(c.plan.sources, func(s *source) bool { return s.index == i }) {
+			e.Ignored = append(e.Ignored, col.Name)
+		}
+	}
+	return e
+}
+
+// reads tells whether the plan uses what spec names.
+func (c *compiler) reads(spec string) bool {
+	want, err := newSource(c.rel, spec)
+	return err == nil && slices.ContainsFunc(c.plan.sources, func(s *source) bool {
+		return s.index == want.index && slices.Equal(s.pointer, want.pointer)
+	})
+}

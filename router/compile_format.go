@@ -1,0 +1,81 @@
+package router
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+)
+
+// payload applies what the preset says about the payload column.
+func (c *compiler) payload(s *shape) {
+	p := c.plan.payload
+	if p == nil {
+		return
+	}
+	switch p.typ.form {
+	case formLargeObject:
+		c.fail("columns.payload", &columnError{column: p.column, err: fmt.Errorf("%s, the number of a large object, whose bytes never reach the log; write the payload to a bytea, jsonb or text column", p.described(c.rel))})
+	case formComposite:
+		c.fail("columns.payload", &columnError{column: p.column, err: fmt.Errorf("%s, a composite type, whose text form is PostgreSQL's own; write the payload as jsonb, with to_jsonb(…), or as text", p.described(c.rel))})
+	default:
+	}
+	if c.Columns.Payload != "" {
+		return
+	}
+	p.base64 = s.preset.base64
+	if s.preset.payloadForms != nil && !slices.Contains(s.preset.payloadForms, p.typ.form) {
+		c.fail("columns.payload", &columnError{column: p.column, err: fmt.Errorf("%s, which preset %s cannot send: %s", p.described(c.rel), s.preset.name, s.preset.payloadWhy)})
+	}
+}
+
+// key refuses types in which equal keys may be written differently, and those of
+// which the log has no more than a number.
+func (c *compiler) key() {
+	k := c.plan.key
+	if k == nil || k.pointer != nil {
+		return
+	}
+	way := "map another column"
+	switch k.typ.form {
+	case formJSON:
+		way = fmt.Sprintf("point into it, as in %s#/customer/id, or map another column", k.column)
+	case formComposite:
+		way = "map another column, or write the part that orders rows to a column of its own"
+	case formHstore, formArray, formLargeObject:
+	default:
+		return
+	}
+	c.fail("columns.key", &columnError{column: k.column, err: fmt.Errorf("%s, which cannot be the key, by which Kafka keeps rows in order; %s", k.described(c.rel), way)})
+}
+
+// event compiles what the cloudevents formats need.
+func (c *compiler) event(s *shape) {
+	if !isCloudEvents(c.plan.format) {
+		return
+	}
+	e := &eventPlan{source: []byte(c.CloudEventsSource)}
+	if c.CloudEventsSource == "" {
+		e.source = []byte("/cdc-relay/" + url.PathEscape(tableName(c.rel)))
+	}
+	if s.columns[roleType] == "" {
+		c.fail("columns.type", fmt.Errorf("value format %s needs the event type, and no column of table %s is mapped to it; set columns.type", c.plan.format, tableName(c.rel)))
+		return
+	}
+	e.typ = c.optional(s, roleType)
+	// The key of a table without a key column is the id, and says nothing more.
+	if key := c.plan.key; key != nil && s.columns[roleKey] != "" && (key.typ.form != formBytes || key.pointer != nil) {
+		e.subject = key
+	}
+	c.plan.event = e
+}
+
+// eventuate checks what that value format needs.
+func (c *compiler) eventuate() {
+	if c.plan.format != FormatEventuate {
+		return
+	}
+	h := c.plan.headersColumn
+	if h == nil || h.values != nil || h.source != nil && h.source.typ.form != formJSON && h.source.typ.form != formText {
+		c.fail("columns.headers", fmt.Errorf("value format %s puts a JSON object of headers into the value, and table %s has no json, jsonb or text column for them; set columns.headers", FormatEventuate, tableName(c.rel)))
+	}
+}

@@ -1,0 +1,67 @@
+package router
+
+// Config holds one Mapping per configured table, in the order of
+// replication.Config.Tables.
+type Config struct {
+	Mappings []Mapping
+}
+
+// Roles of the columns that a mapping knows. Each is the name of a column,
+// optionally followed by `#` and a JSON pointer into it; empty takes what the
+// preset says, and a role that the preset leaves open stays unmapped.
+type Columns struct {
+	ID        string
+	Key       string
+	Route     string
+	Type      string
+	Payload   string
+	Headers   string
+	Trace     string
+	Timestamp string
+}
+
+// Field names a column that an envelope or merged value takes up under a name.
+type Field struct {
+	Name   string
+	Column string
+}
+
+// HeaderMapping adds one record header: the value of a column, or a template
+// when Source contains `${`.
+type HeaderMapping struct {
+	Name   string
+	Source string
+}
+
+// Formats of key and value.
+const (
+	FormatRaw        = "raw"
+	FormatJSONString = "json_string"
+	FormatEnvelope   = "envelope"
+	FormatMerged     = "merged"
+
+	FormatCloudEvents       = "cloudevents"        // CloudEvents 1.0.2, structured content mode
+	FormatCloudEventsBinary = "cloudevents_binary" // the same in binary content mode
+	FormatEventuate         = "eventuate"          // the message object of Eventuate Tram
+)
+
+// Mapping says how the rows of one table become records.
+type Mapping struct {
+	Table            string // as written in the configuration, for messages
+	Path             string // of the configuration's entry, for errors; empty: outbox[index]
+	Preset           string // name of a preset; "auto" or empty looks at the columns
+	Columns          Columns
+	Topic            string // template; empty takes the preset's
+	TopicRegex       string // Debezium's rule: the whole route value must match, else the value itself is the topic
+	Headers          []HeaderMapping
+	Key              string // FormatRaw or FormatJSONString; empty is raw
+	Value            string // any format; empty takes the preset's
+	ValueFields      []Field
+	Partition        string // integer column; empty: murmur2 of the key
+	TombstoneOnEmpty bool
+
+	// CloudEventsSource is the attribute source of the cloudevents formats, a URI
+	// reference; empty is /cdc-relay/schema.table. With the event id it has to be
+	// unique among all events that a consumer sees.
+	CloudEventsSource string
+}

@@ -1,0 +1,23 @@
+// Package router turns rows into records: which topic, which key, which value,
+// which headers.
+//
+// It is pure: no clock, no socket, no goroutine. A Mapping is compiled once for
+// each *replication.Relation into indices and converters, so routing a row
+// looks nothing up by name and, with a Buffer that is used again, allocates
+// nothing in the steady state.
+//
+// It promises:
+//
+//  1. The same row gives the same record under the same configuration, whether
+//     the connection delivers text or binary.
+//  2. Payload bytes are never re-serialised in format raw, and the members of a
+//     payload object keep their bytes in envelope and merged.
+//  3. Headers come in this order: id, the preset's, the configured ones, those
+//     of the headers column, traceparent and tracestate.
+//  4. A row that gives no legal record gives a *RowError that holds no value of
+//     the row but the topic's name, escaped and shortened.
+//
+// It refuses to guess: a column that does not exist, a table that two readings
+// fit, or a key of the configuration that would have no effect is an error of
+// New or Check.
+package router

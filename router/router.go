@@ -1,0 +1,136 @@
+package router
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cdc-relay/cdc-relay/replication"
+)
+
+// Router routes the rows of the configured tables. It has one owner: no two of
+// its methods may run at a time.
+type Router struct {
+	mappings []*mapping
+
+	// What has been compiled, the last one beside it: several tables behind one
+	// slot alternate.
+	last    *plan
+	plans   map[*replication.Relation]*plan
+	scratch []byte
+}
+
+// maxPlans bounds the memory for relations that have changed since.
+const maxPlans = 256
+
+// maxScratch is what Route keeps of its working memory between two rows.
+const maxScratch = 1 << 20
+
+// New parses the configuration. It reports everything that is wrong with it at
+// once, each as a *ConfigError (see ConfigErrors).
+func New(cfg Config) (*Router, error) {
+	r := &Router{plans: make(map[*replication.Relation]*plan)}
+	var errs []error
+	for i, m := range cfg.Mappings {
+		parsed, err := newMapping(m, i)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		r.mappings = append(r.mappings, parsed)
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	return r, nil
+}
+
+// Route appends the record of row to buf.Records. The record refers to row, and
+// its bytes to the row's batch or to buf. A *RowError appends nothing; the same
+// row fails again.
+func (r *Router) Route(buf *Buffer, row *replication.Row) error {
+	p := r.last
+	if p == nil || p.relation != row.Relation {
+		p = r.planFor(row.Relation)
+		r.last = p
+	}
+	if p.err != nil {
+		return rowError(row, p.err)
+	}
+	if err := p.route(buf, row, &r.scratch); err != nil {
+		buf.dropHeaders()
+		return rowError(row, err)
+	}
+	if cap(r.scratch) > maxScratch {
+		r.scratch = nil
+	}
+	return nil
+}
+
+func (r *Router) planFor(rel *replication.Relation) *plan {
+	if p, ok := r.plans[rel]; ok {
+		return p
+	}
+	if len(r.plans) >= maxPlans {
+		clear(r.plans)
+	}
+	p, _, err := r.compile(rel)
+	if err != nil {
+		p = &plan{relation: rel, err: asSchema(err)}
+	} else if pin := r.mappings[rel.Table].pin; pin != nil {
+		pin.note(rel)
+	}
+	r.plans[rel] = p
+	return p
+}
+
+// asSchema makes sure that a row of a relation that does not compile says so.
+func asSchema(err error) error {
+	column := ""
+	if c, ok := errors.AsType[*columnError](err); ok {
+		column = c.column
+	}
+	return &columnError{column: column, err: err}
+}
+
+// Check compiles the mapping of rel, which comes from the catalog, and says what
+// it made of the columns. Its errors are *ConfigError values, joined.
+//
+// The first Check of a table decides for the router's life which column has which
+// role.
+func (r *Router) Check(rel *replication.Relation) (*Explanation, error) {
+	_, explanation, err := r.compile(rel)
+	if err != nil {
+		return nil, err
+	}
+	if m := r.mappings[rel.Table]; m.pin == nil {
+		s, err := m.shapeOf(rel)
+		if err != nil {
+			return nil, err
+		}
+		m.pin = &pin{shape: *s}
+	}
+	return explanation, nil
+}
+
+// BinarySafe tells whether rows of rel give the same records in the binary
+// format: every mapped column has a type whose text form is known exactly. It is
+// false for a relation that does not compile.
+func (r *Router) BinarySafe(rel *replication.Relation) bool {
+	p, _, err := r.compile(rel)
+	if err != nil {
+		return false
+	}
+	for _, s := range p.sources {
+		if !s.binarySafe() {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *Router) compile(rel *replication.Relation) (*plan, *Explanation, error) {
+	if rel.Table < 0 || rel.Table >= len(r.mappings) {
+		return nil, nil, fmt.Errorf("no mapping for table %s", tableName(rel))
+	}
+	return r.mappings[rel.Table].compile(rel)
+}

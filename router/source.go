@@ -1,0 +1,278 @@
+package router
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cdc-relay/cdc-relay/replication"
+)
+
+// source is a column of one relation, or what a JSON pointer finds in it.
+type source struct {
+	index   int // into Row.Values
+	column  string
+	spec    string // as the configuration writes it: column, or column#/pointer
+	typ     columnType
+	pointer []string
+
+	otherwise *source // read by bytes where this one is NULL or empty; nil: none
+	base64    bool    // what the pointer finds is base64
+	message   bool    // the column is the body of a logical message
+}
+
+// newSource finds spec, `column` or `column#/json/pointer`, among rel's columns.
+// A column whose whole name is spec comes first.
+func newSource(rel *replication.Relation, spec string) (*source, error) {
+	column, rest := spec, ""
+	if columnIndex(rel, spec) < 0 {
+		column, rest = splitPointer(spec)
+	}
+	index := columnIndex(rel, column)
+	if index < 0 {
+		return nil, noColumn(rel, column)
+	}
+	s := &source{index: index, column: column, spec: spec, message: isMessages(rel), typ: typeOf(rel.Columns[index])}
+	if rest == "" {
+		return s, nil
+	}
+	if s.typ.form != formJSON && s.typ.form != formText && s.typ.form != formBytes {
+		return nil, &columnError{column: column, err: fmt.Errorf("a JSON pointer needs JSON, and %s", s.described(rel))}
+	}
+	var err error
+	if s.pointer, err = parsePointer(rest); err != nil {
+		return nil, &columnError{column: column, err: err}
+	}
+	return s, nil
+}
+
+// splitPointer takes `column#/pointer` apart.
+func splitPointer(spec string) (column, pointer string) {
+	if i := strings.Index(spec, "#/"); i > 0 {
+		return spec[:i], spec[i+1:]
+	}
+	return spec, ""
+}
+
+func columnIndex(rel *replication.Relation, name string) int {
+	return slices.IndexFunc(rel.Columns, func(c replication.Column) bool { return c.Name == name })
+}
+
+func noColumn(rel *replication.Relation, name string) error {
+	if why := rel.Hidden[name]; why != "" {
+		return &columnError{column: name, err: hiddenColumn(rel, name)}
+	}
+	hint := ""
+	for _, c := range rel.Columns {
+		if c.Name != name && normal(c.Name) == normal(name) {
+			hint = fmt.Sprintf(" (did you mean %q?)", c.Name)
+		}
+	}
+	return &columnError{column: name, err: fmt.Errorf("table %s has no column %q%s; it has %s", tableName(rel), name, hint, columnList(rel))}
+}
+
+// hiddenColumn tells why the stream lacks a column that the table has.
+func hiddenColumn(rel *replication.Relation, name string) error {
+	return fmt.Errorf("column %q of table %s %s", name, tableName(rel), rel.Hidden[name])
+}
+
+// hidden are the columns that would go by one of names, were they published.
+func hidden(names []string, exact bool, rel *replication.Relation) []string {
+	var found []string
+	for _, column := range slices.Sorted(maps.Keys(rel.Hidden)) {
+		if slices.Contains(names, column) || !exact && slices.Contains(names, normal(column)) {
+			found = append(found, column)
+		}
+	}
+	return found
+}
+
+func columnList(rel *replication.Relation) string {
+	if len(rel.Columns) == 0 {
+		return "no columns"
+	}
+	names := make([]string, len(rel.Columns))
+	for i, c := range rel.Columns {
+		names[i] = c.Name
+	}
+	return strings.Join(names, ", ")
+}
+
+// described names the column with its type.
+func (s *source) described(rel *replication.Relation) string {
+	return fmt.Sprintf("column %q of table %s is of type %s", s.column, tableName(rel), typeName(rel.Columns[s.index]))
+}
+
+// called is how an error about a row names the source.
+func (s *source) called() string {
+	switch {
+	case s.message && s.pointer != nil:
+		return "the message body's member " + s.spec[strings.IndexByte(s.spec, '#')+1:]
+	case s.message:
+		return "the message body"
+	}
+	return fmt.Sprintf("column %q", s.spec)
+}
+
+// null is what a source without a value is.
+func (s *source) null() string {
+	if s.message && s.pointer != nil {
+		return "missing or null"
+	}
+	return "NULL"
+}
+
+func (s *source) binarySafe() bool { return s.typ.exact }
+
+// json tells whether the server has checked that the text is JSON.
+func (s *source) json() bool { return s.typ.form == formJSON }
+
+// whole tells whether bytes gives JSON that the server has checked.
+func (s *source) whole() bool { return s.json() && s.pointer == nil }
+
+// text gives the column's text form, nil for NULL. With a pointer it is what
+// lies there: strings without quotes, anything else as its JSON is written.
+func (s *source) text(b *Buffer, row *replication.Row) ([]byte, error) {
+	if s.pointer != nil {
+		found, err := s.fragment(b, row)
+		if err != nil || len(found) == 0 || found[0] != '"' {
+			return found, err
+		}
+		found, err = s.unquote(b, found)
+		if err != nil || !s.base64 {
+			return found, err
+		}
+		return s.unbase64(b, found)
+	}
+	v := &row.Values[s.index]
+	switch {
+	case v.Kind == replication.Text:
+		return v.Data, nil
+	case v.Kind == replication.Null:
+		return nil, nil
+	case !s.typ.exact:
+		return nil, &rejection{reason: ReasonSchema, column: s.column, what: fmt.Sprintf("column %q %v", s.column, ErrBinary), cause: ErrBinary}
+	case s.typ.read == nil:
+		return v.Data, nil
+	case s.json() && len(v.Data) > 1 && v.Data[0] == 1:
+		return v.Data[1:], nil // jsonb: behind the version byte
+	}
+	out, ok := s.typ.read(b.tail(2*len(v.Data)+40), v.Data)
+	if !ok {
+		return nil, reject(ReasonMapping, s.column, "column %q is not in its type's binary format", s.column)
+	}
+	return b.keep(out), nil
+}
+
+func (s *source) unbase64(b *Buffer, text []byte) ([]byte, error) {
+	out, err := base64.StdEncoding.AppendDecode(b.tail(base64.StdEncoding.DecodedLen(len(text))), text)
+	if err != nil {
+		return nil, reject(ReasonMapping, s.column, "column %q does not hold base64 where the mapping points", s.column)
+	}
+	return b.keep(out), nil
+}
+
+// bytes is text, but for bytea it gives the bytes themselves.
+func (s *source) bytes(b *Buffer, row *replication.Row) ([]byte, error) {
+	own, err := s.own(b, row)
+	if len(own) > 0 || s.otherwise == nil || err != nil {
+		return own, err
+	}
+	return s.otherwise.bytes(b, row)
+}
+
+// own is bytes without a look at otherwise.
+func (s *source) own(b *Buffer, row *replication.Row) ([]byte, error) {
+	if s.typ.form != formBytes || s.pointer != nil {
+		return s.text(b, row)
+	}
+	return s.decoded(b, row)
+}
+
+// decoded is bytes without a look at the pointer.
+func (s *source) decoded(b *Buffer, row *replication.Row) ([]byte, error) {
+	v := &row.Values[s.index]
+	if v.Kind != replication.Text {
+		return v.Data, nil // NULL, or the send format, which is the bytes
+	}
+	out, ok := unhex(b.tail(len(v.Data)/2), v.Data)
+	if !ok {
+		return nil, reject(ReasonMapping, s.column, "bytea column %q is not in hex format", s.column)
+	}
+	return b.keep(out), nil
+}
+
+// fragment gives what the pointer finds, as JSON; nil for NULL, JSON null or nothing.
+func (s *source) fragment(b *Buffer, row *replication.Row) ([]byte, error) {
+	whole := source{index: s.index, column: s.column, typ: s.typ}
+	text, err := whole.bytes(b, row)
+	if err != nil || text == nil {
+		return nil, err
+	}
+	if !s.json() && !json.Valid(text) {
+		return nil, reject(ReasonMapping, s.column, "column %q is not JSON, and the mapping points into it", s.column)
+	}
+	found, err := lookup(text, s.pointer)
+	if err != nil {
+		return nil, reject(ReasonMapping, s.column, "column %q %v", s.column, err)
+	}
+	return found, nil
+}
+
+// unquote gives the text of a JSON string.
+func (s *source) unquote(b *Buffer, quoted []byte) ([]byte, error) {
+	inner := quoted[1 : len(quoted)-1]
+	if !slices.Contains(inner, '\\') {
+		return inner, nil
+	}
+	out, err := appendUnescaped(b.tail(len(inner)), inner)
+	if err != nil {
+		return nil, reject(ReasonMapping, s.column, "column %q holds a malformed JSON string", s.column)
+	}
+	return b.keep(out), nil
+}
+
+// appendJSON appends the column as a member of a JSON value: json and jsonb as
+// they are, numbers and booleans as such, NULL as null, anything else as a
+// string of its text form.
+func (s *source) appendJSON(dst []byte, b *Buffer, row *replication.Row) ([]byte, error) {
+	var text []byte
+	var err error
+	if s.pointer != nil {
+		text, err = s.fragment(b, row)
+	} else {
+		text, err = s.text(b, row)
+	}
+	if err != nil {
+		return dst, err
+	}
+	switch {
+	case text == nil:
+		return append(dst, "null"...), nil
+	case s.pointer != nil, s.json(), s.typ.form == formInteger:
+		return append(dst, text...), nil
+	case s.typ.form == formBool:
+		if string(text) == "t" {
+			return append(dst, "true"...), nil
+		}
+		return append(dst, "false"...), nil
+	case s.typ.form == formNumber && json.Valid(text): // not NaN, not Infinity
+		return append(dst, text...), nil
+	}
+	dst, err = appendString(dst, text)
+	if err != nil {
+		return dst, s.notText(err)
+	}
+	return dst, nil
+}
+
+func (s *source) notText(err error) error {
+	if errors.Is(err, errNotUTF8) {
+		return reject(ReasonEncode, s.column, "column %q is not UTF-8 text, which a JSON string needs", s.column)
+	}
+	return err
+}

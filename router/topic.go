@@ -1,0 +1,139 @@
+package router
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"regexp"
+
+	"github.com/cdc-relay/cdc-relay/replication"
+)
+
+// routedByValue is what a topic template calls the value of the route column
+// after topic_regex; without a regex it is that value itself.
+const routedByValue = "routedByValue"
+
+// Names are remembered by the values that they are made of, so that a row
+// whose topic has been seen costs one map lookup. The memory is bounded: a map
+// that is full starts again, and long values are not remembered.
+const (
+	maxTopics     = 4096
+	maxTopicInput = 1024
+	maxTopicName  = 249
+)
+
+// topicPlan makes topic names for one relation.
+type topicPlan struct {
+	template *template
+	route    *source        // read by regex; nil without one
+	regex    *regexp.Regexp // anchored at both ends
+	inputs   []*source      // everything that the name depends on
+	constant string         // the whole name, when inputs is empty
+	known    map[string]string
+}
+
+var (
+	errTopicLength = fmt.Errorf("has 1 to %d characters", maxTopicName)
+	errTopicDots   = errors.New("is neither one dot nor two")
+	errTopicBytes  = errors.New("has only letters and digits of ASCII, dot, underscore and hyphen")
+)
+
+// checkTopic applies Kafka's rules for the name of a topic.
+func checkTopic(name []byte) error {
+	if len(name) == 0 || len(name) > maxTopicName {
+		return errTopicLength
+	}
+	if string(name) == "." || string(name) == ".." {
+		return errTopicDots
+	}
+	return checkTopicBytes(name)
+}
+
+func checkTopicBytes(name []byte) error {
+	for _, c := range name {
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '.', c == '_', c == '-':
+		default:
+			return errTopicBytes
+		}
+	}
+	return nil
+}
+
+// name gives the topic of a row. Scratch is memory that may be overwritten.
+func (t *topicPlan) name(b *Buffer, row *replication.Row, scratch *[]byte) (string, error) {
+	if len(t.inputs) == 0 {
+		return t.constant, nil
+	}
+	key := (*scratch)[:0]
+	for _, in := range t.inputs {
+		value, err := in.bytes(b, row)
+		if err != nil {
+			return "", err
+		}
+		if value == nil {
+			key = append(key, 0)
+			continue
+		}
+		key = binary.AppendUvarint(key, uint64(len(value))+1)
+		key = append(key, value...)
+	}
+	*scratch = key
+	if topic, ok := t.known[string(key)]; ok {
+		return topic, nil
+	}
+	name, err := t.build(b, row)
+	if err != nil {
+		return "", err
+	}
+	if err := checkTopic(name); err != nil {
+		return "", reject(ReasonRoute, t.inputs[0].column, "the row gives topic %s, which Kafka does not allow: a name %v; filter the template or use topic_regex", shown(name), err)
+	}
+	topic := string(name)
+	if len(key) <= maxTopicInput {
+		if len(t.known) >= maxTopics {
+			clear(t.known)
+		}
+		t.known[string(key)] = topic
+	}
+	return topic, nil
+}
+
+// build makes the name without looking at what is known.
+func (t *topicPlan) build(b *Buffer, row *replication.Row) ([]byte, error) {
+	var dst []byte
+	var groups [][]byte
+	if t.regex != nil {
+		value, err := t.route.bytes(b, row)
+		if err != nil {
+			return nil, err
+		}
+		if len(value) == 0 {
+			return nil, emptyRoute(t.route, value == nil)
+		}
+		if groups = t.regex.FindSubmatch(value); groups == nil {
+			return value, nil // Debezium's rule: the value is the topic
+		}
+	}
+	for i := range t.template.parts {
+		p := &t.template.parts[i]
+		start := len(dst)
+		var null bool
+		var err error
+		if dst, null, err = p.appendTo(dst, b, row, groups); err != nil {
+			return nil, err
+		}
+		if p.source != nil && len(dst) == start {
+			return nil, emptyRoute(p.source, null)
+		}
+	}
+	return dst, nil
+}
+
+func emptyRoute(s *source, null bool) error {
+	what := "empty"
+	if null {
+		what = s.null()
+	}
+	return reject(ReasonRoute, s.column, "%s, which the topic is made of, is %s; `${%s|default:other}` gives such rows a topic", s.called(), what, s.spec)
+}

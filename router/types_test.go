@@ -1,0 +1,205 @@
+package router
+
+import (
+	"bufio"
+	"encoding/binary"
+	"encoding/hex"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/replication"
+)
+
+// TestTypes_BinaryGivesTheServersText compares every exact type with a golden
+// table that a PostgreSQL server printed; testdata/types.sql says how.
+func TestTypes_BinaryGivesTheServersText(t *testing.T) {
+	f, err := os.Open("testdata/types.golden")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	seen := map[string]int{}
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if strings.HasPrefix(lines.Text(), "#") {
+			continue
+		}
+		fields := strings.Split(lines.Text(), "\t")
+		if len(fields) != 3 {
+			t.Fatalf("malformed line %q", lines.Text())
+		}
+		name, want := fields[0], fields[1]
+		data, err := hex.DecodeString(fields[2])
+		if err != nil {
+			t.Fatalf("%s %q: %v", name, want, err)
+		}
+		typ := typeNamed(name)
+		if !typ.exact {
+			t.Fatalf("type %s is in the golden table and not exact", name)
+		}
+		seen[name]++
+		row := &replication.Row{Values: []replication.Value{{Kind: replication.Binary, Data: data}}}
+		s := &source{column: "c", typ: typ}
+		got, err := s.text(&Buffer{}, row)
+		if err != nil || string(got) != want {
+			t.Errorf("%s %x: got %q, %v; the server prints %q", name, data, got, err, want)
+		}
+	}
+	for _, typ := range columnTypes {
+		if typ.exact && seen[typ.names[0]] < 2 {
+			t.Errorf("the golden table has %d values of exact type %s", seen[typ.names[0]], typ.names[0])
+		}
+	}
+}
+
+func typeNamed(name string) columnType {
+	for _, t := range columnTypes {
+		if t.names[0] == name {
+			return t
+		}
+	}
+	return columnType{}
+}
+
+func oidOf(t testing.TB, name string) uint32 {
+	typ := typeNamed(name)
+	if typ.names == nil {
+		t.Fatalf("no type %s", name)
+	}
+	return typ.oid
+}
+
+// TestTypes_TimestampsReadBack writes random instants from binary and parses the
+// text again with an independent reader.
+func TestTypes_TimestampsReadBack(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	epoch := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+	for range 20000 {
+		micros := random.Int64N(8000*365*86400*1e6) - 1990*365*86400*1e6
+		want := time.UnixMicro(epoch.UnixMicro() + micros).UTC()
+		text, ok := appendTimestampTZ(nil, binary.BigEndian.AppendUint64(nil, uint64(micros)))
+		got, err := time.Parse("2006-01-02 15:04:05.999999-07", string(text))
+		if !ok || err != nil || !got.Equal(want) {
+			t.Fatalf("%d gives %q, which reads as %s, %v; want %s", micros, text, got, err, want)
+		}
+	}
+}
+
+func TestTypes_RefuseMalformedBinary(t *testing.T) {
+	for _, typ := range columnTypes {
+		if typ.read == nil || typ.form == formBytes {
+			continue
+		}
+		for _, data := range [][]byte{{}, {9, 9, 9}, make([]byte, 17)} {
+			if typ.form == formJSON && len(data) == 17 {
+				data[0] = 2
+			}
+			if got, ok := typ.read(nil, data); ok {
+				t.Errorf("%s takes %x for %q", typ.names[0], data, got)
+			}
+		}
+	}
+}
+
+func TestTypeOf(t *testing.T) {
+	for _, c := range []struct {
+		col   replication.Column
+		form  form
+		exact bool
+	}{
+		{replication.Column{Type: 2950}, formScalar, true},
+		{replication.Column{Type: 16385, TypeName: "uuid"}, formScalar, false}, // a domain
+		{replication.Column{Type: 16385, TypeName: "int4"}, formInteger, false},
+		{replication.Column{Type: 16390, TypeName: "public.hstore"}, formHstore, false},
+		{replication.Column{Type: 16390, TypeName: "hstore"}, formHstore, false},
+		{replication.Column{Type: 1009}, formArray, false},
+		{replication.Column{Type: 16391, TypeName: "character varying(20)[]"}, formArray, false},
+		{replication.Column{Type: 16391, TypeName: "character varying(20)"}, formText, false},
+		{replication.Column{Type: 16391, TypeName: "timestamp(3) with time zone"}, formScalar, false},
+		{replication.Column{Type: 16391, TypeName: "mood"}, formText, false},
+		{replication.Column{}, formText, false},
+	} {
+		if got := typeOf(c.col); got.form != c.form || got.exact != c.exact {
+			t.Errorf("%+v: form %d exact %v, want %d %v", c.col, got.form, got.exact, c.form, c.exact)
+		}
+	}
+}
+
+func TestParseTime(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		want string // RFC 3339, or the error's beginning
+	}{
+		{"2024-01-02 03:04:05.678912+00", "2024-01-02T03:04:05.678Z"},
+		{"2024-01-02 03:04:05.678912+05:30", "2024-01-01T21:34:05.678Z"},
+		{"2024-01-02 03:04:05-08", "2024-01-02T11:04:05Z"},
+		{"2024-01-02 03:04:05+05:53:28", "2024-01-01T21:10:37Z"},
+		{"2024-01-02 03:04:05.67", "2024-01-02T03:04:05.67Z"},
+		{"2024-02-29", "2024-02-29T00:00:00Z"},
+		{"12345-06-07 08:09:10+00", "12345-06-07T08:09:10Z"},
+		{"2024-01-02T03:04:05Z", "2024-01-02T03:04:05Z"},
+		{"2024-01-02t03:04:05.1234567z", "2024-01-02T03:04:05.123Z"},
+		{"2024-01-02T03:04:05,5+0530", "2024-01-01T21:34:05.5Z"},
+		{"2024-01-02T03:04", "2024-01-02T03:04:00Z"},
+		{" 2024-01-02T24:00:00Z ", "2024-01-03T00:00:00Z"},
+		{"1970-01-01", "1970-01-01T00:00:00Z"},
+		{"0", "1970-01-01T00:00:00Z"},
+		{"1704164645", "2024-01-02T03:04:05Z"},
+		{"1704164645678", "2024-01-02T03:04:05.678Z"},
+		{"1704164645678912", "2024-01-02T03:04:05.678Z"},
+		{"1704164645678912345", "2024-01-02T03:04:05.678Z"},
+		{"9223372036854775807", "2262-04-11T23:47:16.854Z"},
+		{"-1", "lies before"},
+		{"1969-12-31 23:59:59.999+00", "lies before"},
+		{"0044-03-15 00:00:00 BC", "lies before"},
+		{"0044-03-15 BC", "lies before"},
+		{"infinity", "is infinite"},
+		{"-infinity", "is infinite"},
+		{"", "is neither"},
+		{"now", "is neither"},
+		{"2024-13-01", "is neither"},
+		{"2023-02-29", "is neither"},
+		{"2024-01-02 25:00:00", "is neither"},
+		{"2024-01-02 24:00:01", "is neither"},
+		{"2024-01-02 03:60:00", "is neither"},
+		{"2024-01-02 03:04:05+", "is neither"},
+		{"2024-01-02 03:04:05.", "is neither"},
+		{"2024-01-02 03:04:05Zx", "is neither"},
+		{"24-01-02", "is neither"},
+		{"0000-01-02", "is neither"},
+		{"1704164645.5", "is neither"},
+		{"99999999999999999999", "is neither"},
+	} {
+		got, err := parseTime([]byte(c.text))
+		if err != nil {
+			if !strings.HasPrefix(err.Error(), c.want) {
+				t.Errorf("%q: error %q, want %q", c.text, err, c.want)
+			}
+			continue
+		}
+		if s := got.Format(time.RFC3339Nano); s != c.want {
+			t.Errorf("%q: got %s, want %s", c.text, s, c.want)
+		}
+	}
+}
+
+func FuzzParseTime(f *testing.F) {
+	for _, s := range []string{"2024-01-02 03:04:05.678912+00", "0044-03-15 BC", "2024-01-02T03:04:05Z", "1704164645678", "infinity", "2024-01-02 03:04:05+05:53:28 BC"} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		got, err := parseTime(text)
+		if err == nil && got.UnixMilli() < 0 {
+			t.Fatalf("%q gives %s, before 1970", text, got)
+		}
+		// Go also takes an hour of one digit, which RFC 3339 does not have.
+		strict := len(text) > 13 && text[13] == ':'
+		if want, perr := time.Parse(time.RFC3339Nano, string(text)); perr == nil && strict && want.Year() > 1970 {
+			if err != nil || !got.Equal(want.Truncate(time.Millisecond)) {
+				t.Fatalf("%q gives %s, %v; RFC 3339 says %s", text, got, err, want)
+			}
+		}
+	})
+}

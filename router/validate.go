@@ -1,0 +1,190 @@
+package router
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// mapping is a Mapping whose parts are parsed; it knows no table yet.
+type mapping struct {
+	Mapping
+	path    string         // outbox[0]
+	preset  *preset        // nil looks at the columns
+	topic   *template      // nil takes the preset's
+	regex   *regexp.Regexp // anchored; nil without topic_regex
+	headers []*template    // parallel to Mapping.Headers; nil where the source is a column
+	pin     *pin           // what the first Check decided; nil before it
+}
+
+// newMapping parses m and reports everything that is wrong with it whatever the
+// table looks like.
+func newMapping(m Mapping, index int) (*mapping, error) {
+	p := &mapping{Mapping: m, path: m.Path}
+	if p.path == "" {
+		p.path = fmt.Sprintf("outbox[%d]", index)
+	}
+	var errs []error
+	fail := func(key string, format string, args ...any) {
+		errs = append(errs, p.configError(key, fmt.Errorf(format, args...)))
+	}
+	if m.Preset != "" && m.Preset != presetAuto {
+		p.preset = findPreset(m.Preset)
+		switch why := refusedPreset(m.Preset); {
+		case p.preset != nil:
+		case why != nil:
+			fail("preset", "there is no preset for %w", why)
+		default:
+			fail("preset", "there is no preset %q; there are %s", m.Preset, strings.Join(PresetNames(), ", "))
+		}
+	}
+	if !slices.Contains(keyFormats, m.Key) {
+		fail("key", "there is no key format %q; there are %s", m.Key, strings.Join(keyFormats[1:], ", "))
+	}
+	if !slices.Contains(valueFormats, m.Value) {
+		fail("value", "there is no value format %q; there are %s", m.Value, strings.Join(valueFormats[1:], ", "))
+	}
+	for r := range roleCount {
+		if err := checkSpec(m.Columns.column(r)); err != nil {
+			fail("columns."+r.String(), "%w", err)
+		}
+	}
+	if err := checkSpec(m.Partition); err != nil {
+		fail("partition", "%w", err)
+	}
+	errs = append(errs, p.parseTopic()...)
+	errs = append(errs, p.parseHeaders()...)
+	errs = append(errs, p.checkFields()...)
+	switch {
+	case m.CloudEventsSource == "":
+	case !isCloudEvents(m.Value):
+		fail("cloudevents_source", "only value formats %s and %s have a source", FormatCloudEvents, FormatCloudEventsBinary)
+	case !isURIReference(m.CloudEventsSource):
+		fail("cloudevents_source", "%q is no URI reference", m.CloudEventsSource)
+	}
+	return p, errors.Join(errs...)
+}
+
+// The first entry of each is the unset key, which means raw.
+var (
+	keyFormats   = []string{"", FormatRaw, FormatJSONString}
+	valueFormats = []string{"", FormatRaw, FormatJSONString, FormatEnvelope, FormatMerged, FormatCloudEvents, FormatCloudEventsBinary, FormatEventuate}
+)
+
+func (m *mapping) configError(key string, err error) error {
+	return &ConfigError{Path: m.path + "." + key, Err: err}
+}
+
+// checkSpec looks at the pointer of `column#/pointer`.
+func checkSpec(spec string) error {
+	if _, pointer := splitPointer(spec); pointer != "" {
+		_, err := parsePointer(pointer)
+		return err
+	}
+	return nil
+}
+
+func (m *mapping) parseTopic() (errs []error) {
+	var err error
+	if m.TopicRegex != "" {
+		if _, err = regexp.Compile(m.TopicRegex); err != nil {
+			errs = append(errs, m.configError("topic_regex", regexError(m.TopicRegex, err)))
+		} else if m.regex, err = regexp.Compile(anchored(m.TopicRegex)); err != nil {
+			errs = append(errs, m.configError("topic_regex", err))
+		}
+	}
+	if m.Topic == "" {
+		return errs
+	}
+	if m.topic, err = parseTemplate(m.Topic); err != nil {
+		return append(errs, m.configError("topic", fmt.Errorf("topic template %w", err)))
+	}
+	for _, p := range m.topic.parts {
+		if err := checkTopicBytes([]byte(p.literal)); err != nil {
+			errs = append(errs, m.configError("topic", fmt.Errorf("no topic can be named with %q: a name %w", p.literal, err)))
+		}
+	}
+	if len(m.topic.names()) == 0 && len(errs) == 0 {
+		if err := checkTopic([]byte(m.topic.parts[0].literal)); err != nil {
+			errs = append(errs, m.configError("topic", fmt.Errorf("%q is no topic: a name %w", m.Topic, err)))
+		}
+	}
+	if m.regex != nil && slices.Contains(m.topic.names(), routedByValue) && m.regex.SubexpIndex(routedByValue) < 0 {
+		errs = append(errs, m.configError("topic", errNoGroup))
+	}
+	return errs
+}
+
+var errNoGroup = errors.New("the topic uses ${routedByValue}, and topic_regex has no group (?<routedByValue>…)")
+
+// anchored makes expr match whole values only, as Java's matches does. The group
+// is there so that an alternation does not escape the anchors.
+func anchored(expr string) string { return `\A(?:` + expr + `)\z` }
+
+// regexError says which dialect it is when expr is written in another.
+func regexError(expr string, err error) error {
+	for _, java := range []string{"(?=", "(?!", "(?<=", "(?<!", "(?>", "++", "*+", "?+", `\1`} {
+		if strings.Contains(expr, java) {
+			return fmt.Errorf("%w (the syntax is RE2's, which has no look-around, no possessive quantifiers and no back-references)", err)
+		}
+	}
+	return err
+}
+
+func (m *mapping) parseHeaders() (errs []error) {
+	m.headers = make([]*template, len(m.Headers))
+	for i, h := range m.Headers {
+		key := "headers." + h.Name
+		switch {
+		case h.Name == "":
+			errs = append(errs, m.configError("headers", errors.New("a header has no name")))
+		case isCloudEvents(m.Value) && isEventHeader(h.Name):
+			errs = append(errs, m.configError(key, fmt.Errorf("value format %s sets this header itself", m.Value)))
+		case strings.TrimSpace(h.Source) == "":
+			errs = append(errs, m.configError(key, errors.New("names neither a column nor a template")))
+		case isTemplate(h.Source):
+			var err error
+			if m.headers[i], err = parseTemplate(h.Source); err != nil {
+				errs = append(errs, m.configError(key, fmt.Errorf("header template %w", err)))
+			}
+		default:
+			if err := checkSpec(h.Source); err != nil {
+				errs = append(errs, m.configError(key, err))
+			}
+		}
+	}
+	return errs
+}
+
+// payloadField is the member that an envelope keeps for the payload.
+const payloadField = "payload"
+
+func (m *mapping) checkFields() (errs []error) {
+	if len(m.ValueFields) > 0 && m.Value != FormatEnvelope && m.Value != FormatMerged && !isCloudEvents(m.Value) {
+		return []error{m.configError("value_fields", fmt.Errorf("only value formats %s, %s, %s and %s take up fields", FormatEnvelope, FormatMerged, FormatCloudEvents, FormatCloudEventsBinary))}
+	}
+	seen := map[string]bool{}
+	for _, f := range m.ValueFields {
+		key := "value_fields." + f.Name
+		switch {
+		case f.Name == "":
+			errs = append(errs, m.configError("value_fields", errors.New("a field has no name")))
+		case isCloudEvents(m.Value) && (!extensionName.MatchString(f.Name) || slices.Contains(eventAttributes, f.Name)):
+			errs = append(errs, m.configError(key, fmt.Errorf("an extension attribute is named with 1 to 20 lower-case letters and digits, and not %s", strings.Join(eventAttributes, ", "))))
+		case m.Value == FormatEnvelope && f.Name == payloadField:
+			errs = append(errs, m.configError(key, errors.New("the envelope keeps this member for the payload")))
+		case seen[f.Name]:
+			errs = append(errs, m.configError(key, errors.New("is there twice")))
+		case f.Column == "":
+			errs = append(errs, m.configError(key, errors.New("names no column")))
+		default:
+			if err := checkSpec(f.Column); err != nil {
+				errs = append(errs, m.configError(key, err))
+			}
+		}
+		seen[f.Name] = true
+	}
+	return errs
+}
