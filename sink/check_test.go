@@ -1,0 +1,353 @@
+package sink_test
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/cdc-relay/cdc-relay/sandbox"
+	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/test/harness"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+func TestMain(m *testing.M) { harness.Main(m) }
+
+func findings(list []sink.Finding) string {
+	var b strings.Builder
+	for _, f := range list {
+		fmt.Fprintf(&b, "%s\t%s\t%s; %s\n", f.Level, f.Check, f.Seen, f.Advice)
+	}
+	return b.String()
+}
+
+// wantFinding looks for one finding whose text has all of texts.
+func wantFinding(t *testing.T, list []sink.Finding, check string, level sink.Level, texts ...string) {
+	t.Helper()
+	for _, f := range list {
+		if f.Check != check || f.Level != level {
+			continue
+		}
+		all := true
+		for _, text := range texts {
+			all = all && strings.Contains(f.Seen+"; "+f.Advice, text)
+		}
+		if all {
+			return
+		}
+	}
+	t.Errorf("no %s of %s has %q:\n%s", level, check, texts, findings(list))
+}
+
+func expecting(topics ...string) sink.Expected {
+	var e sink.Expected
+	for _, topic := range topics {
+		e.Topic(topic)
+	}
+	return e
+}
+
+// topics makes topics with the settings given as pairs.
+func topics(t *testing.T, addrs []string, replicas int16, settings map[string]string, names ...string) {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(addrs...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	configs := make(map[string]*string)
+	for name, value := range settings {
+		configs[name] = kadm.StringPtr(value)
+	}
+	made, err := kadm.NewClient(client).CreateTopics(t.Context(), 2, replicas, configs, names...)
+	if err == nil {
+		err = made.Error()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestCheck_FindsNothingOnAHealthyCluster(t *testing.T) {
+	c := cluster(t, kfake.NumBrokers(3))
+	topics(t, c.ListenAddrs(), 3, map[string]string{"min.insync.replicas": "2"}, "orders", "payments")
+	expected := expecting("payments")
+	r := record("orders", "k", "v")
+	expected.Record(&r)
+	expected.Payload(1000, "payments")
+	list := sink.Check(t.Context(), sink.KafkaConfig{Brokers: c.ListenAddrs()}, expected)
+	for _, f := range list {
+		if f.Level != sink.LevelOK {
+			t.Errorf("on a healthy cluster: %+v", f)
+		}
+	}
+	wantFinding(t, list, "kafka.connection", sink.LevelOK, "without authentication")
+	wantFinding(t, list, "kafka.brokers", sink.LevelOK, "3 broker(s)")
+	wantFinding(t, list, "kafka.idempotence", sink.LevelOK)
+	wantFinding(t, list, "kafka.max_message_bytes", sink.LevelOK, "1000 bytes")
+	for _, topic := range []string{"orders", "payments"} {
+		wantFinding(t, list, "topic", sink.LevelOK, topic, "2 partition(s) with 3 replica(s)")
+		wantFinding(t, list, "topic.acl", sink.LevelOK, topic, "we may write")
+		wantFinding(t, list, "topic.replicas", sink.LevelOK, topic, "2 of 3")
+		wantFinding(t, list, "topic.max_message_bytes", sink.LevelOK, topic)
+	}
+}
+
+func TestCheck_LeavesNothingBehind(t *testing.T) {
+	brokers := harness.Kafka(t)
+	topic := harness.Unique(t, "check")
+	brokers.CreateTopic(t, topic, 1)
+	missing := harness.Unique(t, "missing")
+	cfg := sink.KafkaConfig{Brokers: brokers.Addrs, CreateTopics: sink.CreateTopics{Enabled: true, Partitions: 1}}
+	list := sink.Check(t.Context(), cfg, expecting(topic, missing))
+	wantFinding(t, list, "topic", sink.LevelOK, missing, "will be made")
+	wantFinding(t, list, "topic.replicas", sink.LevelWarn, topic, "one replica")
+	admin := brokers.Admin(t)
+	found, err := admin.ListTopics(t.Context(), missing)
+	if err != nil || found.Has(missing) {
+		t.Errorf("the check made topic %s (%v)", missing, err)
+	}
+	ends, err := admin.ListEndOffsets(t.Context(), topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends.Each(func(o kadm.ListedOffset) {
+		if o.Offset != 0 {
+			t.Errorf("the check wrote to %s", topic)
+		}
+	})
+}
+
+func TestCheck_SaysWhyItCannotConnect(t *testing.T) {
+	t.Parallel()
+	list := sink.Check(t.Context(), sink.KafkaConfig{Brokers: []string{"127.0.0.1:1"}}, sink.Expected{})
+	wantFinding(t, list, "kafka.connection", sink.LevelFail, "127.0.0.1:1", "kafka.brokers")
+	wantFinding(t, sink.Check(t.Context(), sink.KafkaConfig{}, sink.Expected{}), "kafka.connection", sink.LevelFail, "no brokers")
+
+	c := cluster(t, kfake.EnableSASL(), kfake.User("PLAIN", "relay", "right"))
+	cfg := sink.KafkaConfig{Brokers: c.ListenAddrs(), SASL: sink.SASL{
+		Mechanism: sink.SASLPlain, Username: "relay", Password: func(context.Context) (string, error) { return "wrong-and-secret", nil },
+	}}
+	list = sink.Check(t.Context(), cfg, sink.Expected{})
+	wantFinding(t, list, "kafka.authentication", sink.LevelFail, "kafka.sasl")
+	if strings.Contains(findings(list), "wrong-and-secret") {
+		t.Error("the password is in the findings")
+	}
+
+	cfg.SASL = sink.SASL{}
+	wantFinding(t, sink.Check(t.Context(), cfg, sink.Expected{}), "kafka.authentication", sink.LevelFail, "set kafka.sasl or kafka.tls")
+
+	plain := cluster(t)
+	cfg = sink.KafkaConfig{Brokers: plain.ListenAddrs(), TLS: func() (*tls.Config, error) { return &tls.Config{MinVersion: tls.VersionTLS12}, nil }}
+	wantFinding(t, sink.Check(t.Context(), cfg, sink.Expected{}), "kafka.authentication", sink.LevelFail, "TLS")
+}
+
+func TestCheck_BrokersAdvertiseWhatNobodyCanReach(t *testing.T) {
+	c := cluster(t, kfake.NumBrokers(2))
+	seeds := c.ListenAddrs()
+	c.ControlKey(int16(kmsg.Metadata), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		response := req.ResponseKind().(*kmsg.MetadataResponse)
+		response.ClusterID, response.ControllerID = kmsg.StringPtr("x"), 0
+		for i, addr := range seeds {
+			broker := kmsg.NewMetadataResponseBroker()
+			broker.NodeID, broker.Host = int32(i), "127.0.0.1"
+			if i == 0 {
+				_, port, _ := strings.Cut(addr, ":")
+				fmt.Sscan(port, &broker.Port)
+			} else {
+				broker.Port = 1
+			}
+			response.Brokers = append(response.Brokers, broker)
+		}
+		return response, nil, true
+	})
+	list := sink.Check(t.Context(), sink.KafkaConfig{Brokers: seeds}, sink.Expected{})
+	wantFinding(t, list, "kafka.brokers", sink.LevelFail, "broker 1", "127.0.0.1:1", "advertised.listeners")
+}
+
+func TestCheck_MissingTopics(t *testing.T) {
+	c := cluster(t)
+	cfg := sink.KafkaConfig{Brokers: c.ListenAddrs()}
+	wantFinding(t, sink.Check(t.Context(), cfg, expecting("orders")), "topic", sink.LevelFail, "orders", "--create --topic orders", "create_topics.enabled")
+	cfg.CreateTopics = sink.CreateTopics{Enabled: true, Partitions: 1, ReplicationFactor: 1}
+	wantFinding(t, sink.Check(t.Context(), cfg, expecting("orders")), "topic", sink.LevelOK, "will be made")
+	if c.TopicInfo("orders") != nil {
+		t.Error("the check made the topic")
+	}
+	cfg.CreateTopics.ReplicationFactor = 7
+	wantFinding(t, sink.Check(t.Context(), cfg, expecting("orders")), "topic", sink.LevelFail, "would not make it", "INVALID_REPLICATION_FACTOR")
+}
+
+func TestCheck_Rights(t *testing.T) {
+	acl := func(topic string, operation kmsg.ACLOperation) kfake.ACL {
+		return kfake.ACL{Resource: kmsg.ACLResourceTypeTopic, Name: topic, Pattern: kmsg.ACLResourcePatternTypeLiteral, Operation: operation, Allow: true}
+	}
+	user := func(name string, acls ...kfake.ACL) kfake.Opt { return kfake.User("PLAIN", name, "x", acls...) }
+	c := cluster(t, kfake.EnableSASL(), kfake.EnableACLs(), kfake.SeedTopics(1, "orders", "hidden"),
+		user("reader", acl("orders", kmsg.ACLOperationDescribe), acl("orders", kmsg.ACLOperationDescribeConfigs)),
+		user("writer", acl("orders", kmsg.ACLOperationDescribe), acl("orders", kmsg.ACLOperationWrite), acl("new", kmsg.ACLOperationDescribe)))
+	as := func(name string, topics ...string) []sink.Finding {
+		return sink.Check(t.Context(), sink.KafkaConfig{
+			Brokers:      c.ListenAddrs(),
+			SASL:         sink.SASL{Mechanism: sink.SASLPlain, Username: name, Password: func(context.Context) (string, error) { return "x", nil }},
+			CreateTopics: sink.CreateTopics{Enabled: true, Partitions: 1, ReplicationFactor: 1},
+		}, expecting(topics...))
+	}
+	list := as("reader", "orders", "hidden")
+	wantFinding(t, list, "kafka.connection", sink.LevelOK, "authenticated with plain")
+	wantFinding(t, list, "topic.acl", sink.LevelFail, "may not write", "--operation Write", "--topic orders")
+	wantFinding(t, list, "topic.acl", sink.LevelFail, "hidden", "--operation Describe")
+	wantFinding(t, list, "kafka.idempotence", sink.LevelFail, "CLUSTER_AUTHORIZATION_FAILED", "IdempotentWrite")
+	list = as("writer", "orders")
+	wantFinding(t, list, "topic.acl", sink.LevelOK, "may write")
+	wantFinding(t, list, "topic.config", sink.LevelWarn, "orders", "DescribeConfigs")
+	wantFinding(t, list, "kafka.idempotence", sink.LevelOK)
+
+	wantFinding(t, as("writer", "new"), "topic.acl", sink.LevelFail, "new", "CREATE")
+}
+
+// The same on a real broker, where an ACL for somebody else shuts us out.
+func TestCheck_RightsOfARealBroker(t *testing.T) {
+	brokers := harness.Kafka(t)
+	if brokers.Apache == nil {
+		t.Skip("needs a broker whose users are known")
+	}
+	topic := harness.Unique(t, "acl")
+	brokers.CreateTopic(t, topic, 1)
+	cfg := sink.KafkaConfig{Brokers: []string{brokers.Apache.SASLAddr()}, SASL: sink.SASL{
+		Mechanism: sink.SASLPlain, Username: sandbox.ApacheUser, Password: func(context.Context) (string, error) { return sandbox.ApachePassword, nil },
+	}}
+	wantFinding(t, sink.Check(t.Context(), cfg, expecting(topic)), "topic.acl", sink.LevelOK, "we may write")
+
+	builder := kadm.NewACLs().Topics(topic).ResourcePatternType(kadm.ACLPatternLiteral).
+		Operations(kadm.OpDescribe).Allow("User:" + sandbox.ApacheUser)
+	if _, err := brokers.Admin(t).CreateACLs(t.Context(), builder); err != nil {
+		t.Fatal(err)
+	}
+	guard := t.Context()
+	for guard.Err() == nil { // an ACL takes a moment to reach the authorizer
+		list := sink.Check(t.Context(), cfg, expecting(topic))
+		if strings.Contains(findings(list), "we may not write") {
+			wantFinding(t, list, "topic.acl", sink.LevelFail, "--operation Write")
+			return
+		}
+	}
+}
+
+func TestCheck_ReplicasAndLimits(t *testing.T) {
+	c := cluster(t, kfake.NumBrokers(3))
+	addrs := c.ListenAddrs()
+	topics(t, addrs, 1, nil, "single")
+	topics(t, addrs, 3, map[string]string{"min.insync.replicas": "1"}, "one")
+	topics(t, addrs, 3, map[string]string{"min.insync.replicas": "3"}, "all")
+	topics(t, addrs, 2, map[string]string{"min.insync.replicas": "3"}, "never")
+	topics(t, addrs, 3, map[string]string{"min.insync.replicas": "2", "unclean.leader.election.enable": "true"}, "unclean")
+	topics(t, addrs, 3, map[string]string{"min.insync.replicas": "2", "max.message.bytes": "1000"}, "small")
+	topics(t, addrs, 3, map[string]string{"min.insync.replicas": "2", "cleanup.policy": "compact"}, "compact", "keyed")
+
+	expected := expecting("single", "one", "all", "never", "unclean", "small", "keyed")
+	unkeyed := record("compact", "", "v")
+	unkeyed.Key = nil
+	expected.Record(&unkeyed)
+	list := sink.Check(t.Context(), sink.KafkaConfig{Brokers: addrs}, expected)
+	wantFinding(t, list, "topic.replicas", sink.LevelWarn, "topic single", "one replica")
+	wantFinding(t, list, "topic.replicas", sink.LevelWarn, "topic one:", "min.insync.replicas is 1")
+	wantFinding(t, list, "topic.replicas", sink.LevelWarn, "topic all:", "3 of 3")
+	wantFinding(t, list, "topic.replicas", sink.LevelFail, "topic never:", "3 with 2 replica(s)")
+	wantFinding(t, list, "topic.replicas", sink.LevelWarn, "topic unclean:", "unclean.leader.election.enable")
+	wantFinding(t, list, "topic.max_message_bytes", sink.LevelWarn, "topic small:", "kafka.max_message_bytes is 1048576", "takes 1000")
+	wantFinding(t, list, "topic.compaction", sink.LevelFail, "topic compact", "columns.key")
+	wantFinding(t, list, "topic.compaction", sink.LevelOK, "topic keyed")
+
+	expected = expecting("small")
+	large := record("small", "k", strings.Repeat("x", 2000))
+	expected.Record(&large)
+	list = sink.Check(t.Context(), sink.KafkaConfig{Brokers: addrs, MaxMessageBytes: 1024}, expected)
+	wantFinding(t, list, "kafka.max_message_bytes", sink.LevelFail, "newest rows", "raise kafka.max_message_bytes")
+	expected = expecting("small")
+	expected.Payload(1010)
+	list = sink.Check(t.Context(), sink.KafkaConfig{Brokers: addrs, MaxMessageBytes: 1 << 20}, expected)
+	wantFinding(t, list, "kafka.max_message_bytes", sink.LevelOK, "1010 bytes")
+}
+
+// What certainly does not fit blocks the relay; what merely may not is a warning.
+func TestCheck_RecordsThatTheTopicDoesNotTake(t *testing.T) {
+	c := cluster(t, kfake.NumBrokers(3))
+	addrs := c.ListenAddrs()
+	topics(t, addrs, 3, map[string]string{"min.insync.replicas": "2", "max.message.bytes": "2000"}, "small", "other")
+	check := func(level sink.Level, compression string, expected sink.Expected, texts ...string) {
+		t.Helper()
+		list := sink.Check(t.Context(), sink.KafkaConfig{Brokers: addrs, Compression: compression}, expected)
+		wantFinding(t, list, "topic.max_message_bytes", level, append(texts, "topic small", "2000")...)
+	}
+
+	row := record("small", "k", strings.Repeat("x", 2500))
+	var newest sink.Expected
+	newest.Record(&row)
+	check(sink.LevelFail, "none", newest, "newest rows", "25")
+
+	var old sink.Expected
+	small := record("small", "k", "v")
+	old.Record(&small)
+	old.Payload(3000, "small")
+	check(sink.LevelFail, "none", old, "largest payload has 3000 bytes", "about 30")
+	check(sink.LevelFail, "", old, "3000", "before compression")
+
+	// Alone it would fit, but a record is more than its payload.
+	var tight sink.Expected
+	tight.Payload(1990, "small")
+	check(sink.LevelFail, "none", tight, "1990")
+
+	var either sink.Expected
+	either.Payload(3000, "small", "other")
+	check(sink.LevelWarn, "none", either, "may go there", "3000")
+
+	var elsewhere sink.Expected
+	elsewhere.Topic("small")
+	elsewhere.Payload(3000, "other")
+	check(sink.LevelWarn, "none", elsewhere, "kafka.max_message_bytes is 1048576")
+
+	list := sink.Check(t.Context(), sink.KafkaConfig{Brokers: addrs, MaxMessageBytes: 3010}, old)
+	wantFinding(t, list, "kafka.max_message_bytes", sink.LevelFail, "3000 bytes", "with its key", "is 3010")
+}
+
+func TestCheck_AnswersThatStandInTheWay(t *testing.T) {
+	c := cluster(t, kfake.SeedTopics(1, "leaderless", "odd"))
+	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "leaderless", Partitions: []int32{0}, Err: kerr.LeaderNotAvailable, Count: -1})
+	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "odd", Err: kerr.InvalidTopicException, Count: -1})
+	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, Err: kerr.UnsupportedVersion, Count: -1})
+	list := sink.Check(t.Context(), sink.KafkaConfig{Brokers: c.ListenAddrs()}, expecting("leaderless", "odd"))
+	wantFinding(t, list, "topic", sink.LevelFail, "leaderless", "LEADER_NOT_AVAILABLE")
+	wantFinding(t, list, "topic", sink.LevelFail, "topic odd", "INVALID_TOPIC_EXCEPTION")
+	wantFinding(t, list, "kafka.idempotence", sink.LevelFail, "UNSUPPORTED_VERSION")
+}
+
+func TestCheck_TooFewReplicasInSync(t *testing.T) {
+	c := cluster(t, kfake.NumBrokers(3))
+	topics(t, c.ListenAddrs(), 3, map[string]string{"min.insync.replicas": "2"}, "orders")
+	c.ControlKey(int16(kmsg.Metadata), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		request := r.(*kmsg.MetadataRequest)
+		if !request.IncludeTopicAuthorizedOperations {
+			return nil, nil, false
+		}
+		response := request.ResponseKind().(*kmsg.MetadataResponse)
+		topic := kmsg.NewMetadataResponseTopic()
+		topic.Topic = kmsg.StringPtr("orders")
+		partition := kmsg.NewMetadataResponseTopicPartition()
+		partition.Replicas, partition.ISR = []int32{0, 1, 2}, []int32{1}
+		topic.Partitions = append(topic.Partitions, partition)
+		response.Topics = append(response.Topics, topic)
+		return response, nil, true
+	})
+	list := sink.Check(t.Context(), sink.KafkaConfig{Brokers: c.ListenAddrs()}, expecting("orders"))
+	wantFinding(t, list, "topic.replicas", sink.LevelFail, "1 replica(s) in sync")
+	wantFinding(t, list, "topic.acl", sink.LevelOK, "do not tell")
+}

@@ -1,0 +1,178 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/rs/zerolog"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Kafka is the sink that produces to Kafka. doc.go says how it keeps order.
+// Reachable, Ready, Close and the counters may be called from any goroutine.
+type Kafka struct {
+	cfg   KafkaConfig
+	log   zerolog.Logger
+	hooks []kgo.Hook
+	reach reach
+	room  room
+
+	flights   sync.Pool
+	onSettled func(*kgo.Record, error) // settled, as a value that is made once
+
+	// client is replaced by repair alone, at a time when nothing is buffered.
+	client atomic.Pointer[client]
+
+	// halted stops Send; aborting also closes the gate, so that nothing buffered
+	// is written any more. Both end with Resume.
+	halted   atomic.Bool
+	aborting atomic.Bool
+	closed   atomic.Bool
+	round    atomic.Uint64 // counts Resumes, from 1
+
+	awaited atomic.Pointer[mark] // the record that Send waits for
+	placed  chan struct{}        // says that awaited got a partition or failed
+
+	life context.Context // ends with Close
+	end  context.CancelFunc
+
+	mu      sync.Mutex
+	aborted chan struct{} // closed when abort and repair are done; nil when none was needed
+	broken  repairs
+
+	recreated, dataLoss, overtaken atomic.Int64
+}
+
+var _ Sink = (*Kafka)(nil)
+
+// client is one franz-go client and what was learnt through it.
+type client struct {
+	*kgo.Client
+	partitioner *partitioner
+}
+
+// NewKafka returns a sink for the brokers of cfg. It checks the configuration
+// and connects to nothing; Ready does. hooks see the client's events.
+func NewKafka(cfg KafkaConfig, log zerolog.Logger, hooks ...kgo.Hook) (*Kafka, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	k := &Kafka{cfg: cfg, log: log, hooks: hooks, placed: make(chan struct{}, 1)}
+	k.life, k.end = context.WithCancel(context.Background())
+	k.round.Store(1)
+	k.flights.New = func() any { return &flight{sink: k} }
+	k.room.limit = cfg.MaxBufferedBytes
+	k.onSettled = k.settled
+	c, err := k.connect()
+	if err != nil {
+		k.end()
+		return nil, err
+	}
+	k.client.Store(c)
+	return k, nil
+}
+
+func (k *Kafka) connect() (*client, error) {
+	p := newPartitioner(k)
+	opts, err := k.options(p)
+	if err != nil {
+		return nil, err
+	}
+	c, err := kgo.NewClient(opts...)
+	if err != nil {
+		return nil, fmt.Errorf("configure kafka client: %w", err)
+	}
+	return &client{c, p}, nil
+}
+
+// Resume takes records again. It waits for the abort of what was buffered when
+// the sink halted, and for the repair that followed; both end with Close.
+func (k *Kafka) Resume() {
+	k.mu.Lock()
+	aborted := k.aborted
+	k.aborted = nil
+	k.mu.Unlock()
+	if aborted != nil {
+		<-aborted
+	}
+	k.round.Add(1)
+	k.aborting.Store(false)
+	k.halted.Store(k.closed.Load())
+	if k.closed.Load() { // Close may have come between the two lines
+		k.halted.Store(true)
+	}
+}
+
+// Reachable reports why no broker can be reached at present.
+func (k *Kafka) Reachable() error { return k.reach.err() }
+
+// Ready asks a broker for metadata, which connects and authenticates. The error
+// is a *Error.
+func (k *Kafka) Ready(ctx context.Context) error {
+	if k.closed.Load() {
+		return &Error{Class: Retry, Reason: "closed", Err: ErrClosed}
+	}
+	err := k.client.Load().Ping(ctx)
+	if err == nil {
+		return nil
+	}
+	var refused *refusedError
+	if cause := k.reach.cause(); cause != nil && (ctx.Err() != nil || errors.As(cause, &refused)) {
+		err = cause // what a deadline or a hung-up connection leaves says less
+	}
+	e := classify(err)
+	return &Error{Class: e.Class, Reason: e.Reason, Err: fmt.Errorf("connect to kafka %v: %w", k.cfg.Brokers, e.Err)}
+}
+
+// Ping asks whether a broker is there, for Reachable's sake. Brokers that were
+// away and answer again are asked for metadata, which is what Reachable believes.
+func (k *Kafka) Ping(ctx context.Context) {
+	c := k.client.Load()
+	if err := c.Ping(ctx); err == nil && k.reach.err() != nil {
+		c.ForceMetadataRefresh()
+	}
+}
+
+// TopicsRecreated counts topics that were found deleted and made again.
+func (k *Kafka) TopicsRecreated() int64 { return k.recreated.Load() }
+
+// DataLoss counts the times that a broker turned out to have lost or forgotten
+// records which it had acknowledged.
+func (k *Kafka) DataLoss() int64 { return k.dataLoss.Load() }
+
+// Overtaken counts records that became durable before an earlier failed record
+// of their partition, and were therefore reported as failed.
+func (k *Kafka) Overtaken() int64 { return k.overtaken.Load() }
+
+// Close fails everything that is not durable and closes the connections. It
+// waits until every done was called, at most until ctx ends.
+func (k *Kafka) Close(ctx context.Context) error {
+	k.mu.Lock()
+	k.closed.Store(true)
+	k.halted.Store(true)
+	aborted := k.aborted
+	k.mu.Unlock()
+	k.end()
+	k.room.wake()
+
+	finished := make(chan struct{})
+	go func() {
+		defer close(finished)
+		k.client.Load().Close()
+		if aborted != nil {
+			<-aborted
+		}
+	}()
+	for _, wait := range []<-chan struct{}{finished, k.room.empty()} {
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return fmt.Errorf("close kafka client: %w", context.Cause(ctx))
+		}
+	}
+	return nil
+}

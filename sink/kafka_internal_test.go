@@ -1,0 +1,141 @@
+package sink
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/rs/zerolog"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+func quiet(t *testing.T) *Kafka {
+	t.Helper()
+	k, err := NewKafka(KafkaConfig{Brokers: []string{"127.0.0.1:1"}}, zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { k.Close(t.Context()) })
+	return k
+}
+
+// A broker that forgot the producer takes any sequence, and so a record behind a
+// refused one. The caller has to send both again.
+func TestKafka_ReportsARecordThatOvertookAFailedOne(t *testing.T) {
+	k := quiet(t)
+	records := []router.Record{{Topic: "orders"}, {Topic: "orders"}, {Topic: "orders"}}
+	var outcome error
+	f := k.newFlight(records, func(err error) { outcome = err })
+	k.room.flights, k.room.used = 1, f.size
+	partition := new(lane)
+	for i := range f.marks {
+		f.marks[i].seq.Store(uint64(i) + 1)
+		f.marks[i].lane.Store(partition)
+	}
+	k.settled(&f.kafka[0], nil)
+	k.settled(&f.kafka[1], kerr.InvalidRecord)
+	k.settled(&f.kafka[2], nil)
+	k.settle(f, 1)
+
+	var failed *FailedError
+	if !errors.As(outcome, &failed) || len(failed.Failures) != 2 {
+		t.Fatalf("outcome is %v, want records 1 and 2 to have failed", outcome)
+	}
+	if got := failed.Failures[1]; got.Index != 2 || got.Reason != "overtaken" || got.Class != Retry {
+		t.Errorf("record 2: %+v", got)
+	}
+	if k.Overtaken() != 1 {
+		t.Errorf("Overtaken is %d, want 1", k.Overtaken())
+	}
+	k.Resume()
+	f = k.newFlight(records[:1], func(err error) { outcome = err })
+	k.room.flights, k.room.used = 1, f.size
+	f.marks[0].seq.Store(4)
+	f.marks[0].lane.Store(partition)
+	k.settled(&f.kafka[0], nil)
+	k.settle(f, 1)
+	if outcome != nil {
+		t.Errorf("after Resume, a record of the same partition: %v", outcome)
+	}
+}
+
+// The gate waits for the outcome of what was ahead in the partition.
+func TestMark_IsDoneOnlyOnceTheRecordAheadHasFailed(t *testing.T) {
+	k := quiet(t)
+	f := k.newFlight([]router.Record{{Topic: "orders"}, {Topic: "orders"}}, func(error) {})
+	k.room.flights, k.room.used = 1, f.size
+	partition := new(lane)
+	for i := range f.marks {
+		f.marks[i].seq.Store(uint64(i) + 1)
+		f.marks[i].lane.Store(partition)
+	}
+	open := make(chan bool)
+	go func() { open <- f.marks[1].Done() == nil }()
+	select {
+	case <-open:
+		t.Fatal("the gate did not wait")
+	case <-time.After(20 * time.Millisecond):
+	}
+	k.settled(&f.kafka[0], kerr.InvalidRecord)
+	if <-open {
+		t.Error("the gate let a record pass behind a failed one")
+	}
+	k.settled(&f.kafka[1], f.marks[1].Err())
+	k.settle(f, 1)
+}
+
+func TestClientLog_CollapsesRepeatedLines(t *testing.T) {
+	var lines []string
+	log := zerolog.New(writer(func(p []byte) { lines = append(lines, string(p)) }))
+	l := newClientLog(log)
+	now := time.Unix(0, 0)
+	l.now = func() time.Time { return now }
+	for range 5 {
+		l.Log(kgo.LogLevelWarn, "unable to open connection to broker", "addr", "a:9092", "err", errors.New("refused"))
+	}
+	l.Log(kgo.LogLevelWarn, "unable to open connection to broker", "addr", "b:9092")
+	l.Log(kgo.LogLevelInfo, "never written")
+	if len(lines) != 2 {
+		t.Fatalf("%d lines were written, want one for each address: %q", len(lines), lines)
+	}
+	now = now.Add(repeatAfter)
+	l.Log(kgo.LogLevelWarn, "unable to open connection to broker", "addr", "a:9092")
+	if len(lines) != 3 || !strings.Contains(lines[2], `"left_out":4`) {
+		t.Errorf("the line does not say how many were left out: %q", lines)
+	}
+}
+
+type writer func([]byte)
+
+func (w writer) Write(p []byte) (int, error) { w(p); return len(p), nil }
+
+func TestReach_IsAnErrorOnlyWhenEveryBrokerFails(t *testing.T) {
+	var r reach
+	if r.err() != nil {
+		t.Error("unreachable before anything was tried")
+	}
+	meta := func(id int32) kgo.BrokerMetadata { return kgo.BrokerMetadata{NodeID: id} }
+	refused := errors.New("refused")
+	answer := func(id int32) { r.OnBrokerE2E(meta(id), 3, kgo.BrokerE2E{}) }
+	steps := []struct {
+		do   func()
+		want error
+	}{
+		{func() { r.OnBrokerConnect(meta(-1), 0, nil, refused) }, refused},
+		{func() { r.OnBrokerE2E(meta(-1), 18, kgo.BrokerE2E{}) }, refused}, // api versions prove nothing
+		{func() { answer(-1) }, nil},
+		{func() { answer(1); answer(2) }, nil},
+		{func() { r.OnBrokerE2E(meta(1), 0, kgo.BrokerE2E{ReadErr: refused}) }, nil},
+		{func() { r.OnBrokerConnect(meta(2), 0, nil, refused) }, refused}, // the address that once answered is not asked
+		{func() { answer(2) }, nil},
+	}
+	for i, step := range steps {
+		step.do()
+		if got := r.err(); got != step.want { //nolint:errorlint // the very same value
+			t.Errorf("step %d: %v, want %v", i, got, step.want)
+		}
+	}
+}

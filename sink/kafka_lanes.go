@@ -1,0 +1,168 @@
+package sink
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// mark is the context of one record. It leads the shared promise to the
+// record's flight without a closure or a map, and it is the gate of doc.go.
+type mark struct {
+	flight *flight // this and index never change
+	index  int32
+	want   int32 // explicit partition, or router.AutoPartition
+
+	topic       *lanes // set when the record is partitioned, by the goroutine that holds the topic's lock
+	noPartition bool   // want does not exist; written before the promise can run
+
+	lane    atomic.Pointer[lane] // set once the record is in its partition's buffer
+	seq     atomic.Uint64        // its number in the lane, from 1
+	settled atomic.Bool          // has an outcome without ever having had a lane
+}
+
+var _ context.Context = (*mark)(nil)
+
+func (m *mark) reset(want int32) {
+	m.want, m.topic, m.noPartition = want, nil, false
+	m.lane.Store(nil)
+	m.settled.Store(false)
+}
+
+// lane is one partition's sequence of records.
+type lane struct {
+	queued   uint64        // guarded by the client's lock of the partition
+	settled  atomic.Uint64 // written by the promises
+	brokenIn uint64        // round in which a record of the lane failed; promises only
+}
+
+// lanes are those of one topic, guarded by the client's lock of the topic.
+type lanes struct {
+	sink  *Kafka
+	inner kgo.TopicPartitioner
+	all   []*lane
+}
+
+// Done is closed for a record that must not be written any more. The client
+// asks it for the first record of a batch that was never written and is first in
+// its partition, holding the partition's lock. Whatever was ahead of that record
+// has been answered by then, but the promises that tell us may not have run.
+// They need no lock of the client's, so waiting for them here cannot deadlock.
+func (m *mark) Done() <-chan struct{} {
+	if lane := m.lane.Load(); lane != nil {
+		for try := 0; lane.settled.Load()+1 < m.seq.Load(); try++ {
+			if try < 100 {
+				runtime.Gosched()
+			} else {
+				time.Sleep(20 * time.Microsecond) //nolint:forbidigo // there is no event to wait for; a promise runs within microseconds
+			}
+		}
+	}
+	if m.flight.sink.aborting.Load() {
+		return closedGate
+	}
+	return nil
+}
+
+// Err is the reason for which Done is closed.
+func (m *mark) Err() error {
+	if m.flight.sink.aborting.Load() {
+		return errAborted
+	}
+	return nil
+}
+
+// Deadline says that there is none.
+func (m *mark) Deadline() (time.Time, bool) { return time.Time{}, false }
+
+// Value has nothing.
+func (m *mark) Value(any) any { return nil }
+
+var closedGate = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// errAborted is also a cancellation, which is what the client looks for when it
+// finds a record's context done.
+var errAborted = fmt.Errorf("%w: %w", ErrHalted, context.Canceled)
+
+// partitioner gives keyed records the Java client's partition, spreads others,
+// and honours explicit partitions. As a hook it sees where records end up.
+type partitioner struct {
+	sink  *Kafka
+	inner kgo.Partitioner
+
+	mu     sync.Mutex
+	topics map[string]struct{} // that had a partition through this client
+}
+
+func newPartitioner(k *Kafka) *partitioner {
+	return &partitioner{sink: k, inner: kgo.StickyKeyPartitioner(nil), topics: make(map[string]struct{})}
+}
+
+// ForTopic starts the lanes of a topic, also after the client forgot about it.
+func (p *partitioner) ForTopic(topic string) kgo.TopicPartitioner {
+	p.mu.Lock()
+	p.topics[topic] = struct{}{}
+	p.mu.Unlock()
+	return &lanes{sink: p.sink, inner: p.inner.ForTopic(topic)}
+}
+
+// knows says whether the client may have numbered records of the topic.
+func (p *partitioner) knows(topic string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, ok := p.topics[topic]
+	return ok
+}
+
+// OnProduceRecordPartitioned runs under the partition's lock, before the record
+// can be written.
+func (p *partitioner) OnProduceRecordPartitioned(r *kgo.Record, _ int32) {
+	m := r.Context.(*mark)
+	lane := m.topic.lane(r.Partition)
+	lane.queued++
+	m.seq.Store(lane.queued)
+	m.lane.Store(lane)
+	p.sink.arrived(m)
+}
+
+func (l *lanes) lane(partition int32) *lane {
+	for int(partition) >= len(l.all) {
+		l.all = append(l.all, new(lane))
+	}
+	return l.all[partition]
+}
+
+// RequiresConsistency is true where the record decides the partition.
+func (l *lanes) RequiresConsistency(r *kgo.Record) bool {
+	return r.Context.(*mark).want != router.AutoPartition || l.inner.RequiresConsistency(r)
+}
+
+// Partition may run twice for a record.
+func (l *lanes) Partition(r *kgo.Record, n int) int {
+	m := r.Context.(*mark)
+	m.topic = l
+	if m.want == router.AutoPartition {
+		return l.inner.Partition(r, n)
+	}
+	if m.want < 0 || int(m.want) >= n {
+		m.noPartition = true
+		l.sink.halt(false) // before the next record can follow
+		return -1
+	}
+	return int(m.want)
+}
+
+// OnNewBatch lets records without a key move to another partition. That it is
+// here also makes the client hold the topic's lock until the record is buffered,
+// which OnProduceRecordPartitioned relies on.
+func (l *lanes) OnNewBatch() { l.inner.(kgo.TopicPartitionerOnNewBatch).OnNewBatch() }

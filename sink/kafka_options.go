@@ -1,0 +1,180 @@
+package sink
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+const (
+	defaultMaxMessageBytes  = 1 << 20
+	defaultMaxBufferedBytes = 64 << 20
+	maxRequestBytes         = 100 << 20 // a broker's socket.request.max.bytes, unless it was changed
+
+	dialTimeout      = 10 * time.Second
+	handshakeTimeout = 5 * time.Second
+
+	// unknownTries is how often the client asks again for a topic that no broker
+	// knows. Metadata lags behind a topic's creation by less than that.
+	unknownTries = 4
+
+	// The client reads metadata again after a failure, but not sooner than this
+	// after the last time: it decides how fast a moved leader is found.
+	metadataMinAge = time.Second
+)
+
+func (c KafkaConfig) withDefaults() (KafkaConfig, error) {
+	if len(c.Brokers) == 0 {
+		return c, errors.New("configure kafka: no brokers given")
+	}
+	if c.MaxMessageBytes == 0 {
+		c.MaxMessageBytes = defaultMaxMessageBytes
+	}
+	if c.MaxMessageBytes < 1<<10 || c.MaxMessageBytes > math.MaxInt32/2 {
+		return c, fmt.Errorf("configure kafka: max message size of %d bytes is not between 1 KiB and 1 GiB", c.MaxMessageBytes)
+	}
+	if c.MaxBufferedBytes == 0 {
+		c.MaxBufferedBytes = defaultMaxBufferedBytes
+	}
+	if c.ClientID == "" {
+		c.ClientID = "cdc-relay"
+	}
+	if c.Linger < 0 {
+		return c, fmt.Errorf("configure kafka: linger of %s is negative", c.Linger)
+	}
+	if c.CreateTopics.ReplicationFactor == 0 {
+		c.CreateTopics.ReplicationFactor = -1
+	}
+	if c.CreateTopics.Partitions == 0 {
+		c.CreateTopics.Partitions = -1
+	}
+	return c, c.checkCleartext()
+}
+
+// checkCleartext refuses to hand a password or a token to a network in the clear.
+func (c KafkaConfig) checkCleartext() error {
+	if c.TLS != nil || c.Insecure || !c.SASL.sendsSecret() {
+		return nil
+	}
+	for _, broker := range c.Brokers {
+		if !loopback(broker) {
+			return fmt.Errorf("configure kafka: sasl mechanism %s without TLS would send its secret in the clear to %s; enable TLS, use a scram mechanism, or allow it with insecure", c.SASL.Mechanism, broker)
+		}
+	}
+	return nil
+}
+
+// loopback says whether host, with or without a port, is this machine by name or
+// address. Names are not looked up: an answer could change.
+func loopback(host string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	if host == "localhost" {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+func (k *Kafka) options(p *partitioner) ([]kgo.Opt, error) {
+	codec, err := k.cfg.codec()
+	if err != nil {
+		return nil, err
+	}
+	opts := []kgo.Opt{
+		kgo.SeedBrokers(k.cfg.Brokers...),
+		kgo.ClientID(k.cfg.ClientID),
+		kgo.SoftwareNameAndVersion("cdc-relay", "1"),
+		kgo.WithLogger(newClientLog(k.log)),
+		kgo.WithHooks(append([]kgo.Hook{p, &k.reach}, k.hooks...)...),
+		kgo.Dialer(k.cfg.dial),
+
+		kgo.RequiredAcks(kgo.AllISRAcks()),
+		kgo.RecordPartitioner(p),
+		kgo.ProducerBatchCompression(codec, kgo.NoCompression()),
+		kgo.ProducerLinger(k.cfg.Linger),
+		kgo.UnknownTopicRetries(unknownTries),
+		kgo.MetadataMinAge(metadataMinAge),
+		// RecordRetries and RecordDeliveryTimeout stay unlimited: a record that was
+		// given up may be durable, and the next one would be out of order.
+
+		// The client counts four bytes more for a batch than the broker does, and
+		// batchSize has refused what is over the limit.
+		kgo.ProducerBatchMaxBytes(int32(k.cfg.MaxMessageBytes + 4)),
+		kgo.BrokerMaxWriteBytes(int32(max(maxRequestBytes, k.cfg.MaxMessageBytes+64<<10))),
+		kgo.MaxBufferedRecords(math.MaxInt32), // room is the bound
+
+		// An EOF in a handshake may be wrong TLS settings, but also a broker that is
+		// stopping; giving up records for it would halt the sink for nothing.
+		kgo.AlwaysRetryEOF(),
+		kgo.ProducerOnDataLossDetected(k.onDataLoss),
+	}
+	mechanism, err := k.cfg.mechanism()
+	if err != nil {
+		return nil, err
+	}
+	if mechanism != nil {
+		opts = append(opts, kgo.SASL(mechanism))
+	}
+	return opts, nil
+}
+
+func (c KafkaConfig) codec() (kgo.CompressionCodec, error) {
+	switch c.Compression {
+	case "", "lz4":
+		return kgo.Lz4Compression(), nil
+	case "none":
+		return kgo.NoCompression(), nil
+	case "gzip":
+		return kgo.GzipCompression(), nil
+	case "snappy":
+		return kgo.SnappyCompression(), nil
+	case "zstd":
+		return kgo.ZstdCompression(), nil
+	}
+	return kgo.CompressionCodec{}, fmt.Errorf("configure kafka: compression %q is none of none, gzip, snappy, lz4, zstd", c.Compression)
+}
+
+// dial opens one connection. TLS is configured anew each time, with the broker's
+// own name.
+func (c KafkaConfig) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, addr)
+	if err != nil || c.TLS == nil {
+		return conn, err
+	}
+	settings, err := c.TLS()
+	if err != nil {
+		conn.Close()
+		return nil, &tlsError{addr: addr, local: true, err: err}
+	}
+	settings = settings.Clone()
+	if settings.ServerName == "" {
+		settings.ServerName, _, _ = net.SplitHostPort(addr)
+	}
+	if settings.MinVersion == 0 {
+		settings.MinVersion = tls.VersionTLS12
+	}
+	secured := tls.Client(conn, settings)
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	defer cancel()
+	if err := secured.HandshakeContext(ctx); err != nil {
+		conn.Close()
+		return nil, &tlsError{addr: addr, err: err}
+	}
+	return secured, nil
+}
+
+// onDataLoss runs when a broker no longer has the producer's last records, or
+// forgot the producer.
+func (k *Kafka) onDataLoss(topic string, partition int32) {
+	k.dataLoss.Add(1)
+	k.log.Error().Str("topic", topic).Int32("partition", partition).
+		Msg("broker lost or forgot acknowledged records; going on with the next one. Check for unclean leader elections and for min.insync.replicas of 1")
+}

@@ -1,0 +1,111 @@
+package sink
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// reach is a hook that knows whether any broker answers.
+type reach struct {
+	mu      sync.Mutex
+	brokers map[int32]error // last outcome by broker; addresses of the configuration have negative ids
+	last    error           // nil after an answer
+}
+
+var (
+	_ kgo.HookBrokerConnect = (*reach)(nil)
+	_ kgo.HookBrokerE2E     = (*reach)(nil)
+)
+
+// OnBrokerConnect sees connections that failed, in the handshakes too.
+func (r *reach) OnBrokerConnect(meta kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
+	if err != nil {
+		r.set(meta.NodeID, err)
+	}
+}
+
+// OnBrokerE2E sees every request with its answer.
+func (r *reach) OnBrokerE2E(meta kgo.BrokerMetadata, key int16, e2e kgo.BrokerE2E) {
+	err := e2e.Err()
+	if err == nil {
+		switch kmsg.Key(key) {
+		case kmsg.ApiVersions, kmsg.SASLHandshake, kmsg.SASLAuthenticate:
+			return // answered before the broker knows whether it wants us
+		default:
+		}
+	} else if kmsg.Key(key) == kmsg.SASLAuthenticate {
+		err = &refusedError{fmt.Sprintf("%s:%d", meta.Host, meta.Port), err}
+	}
+	r.set(meta.NodeID, err)
+}
+
+func (r *reach) set(broker int32, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.brokers == nil {
+		r.brokers = make(map[int32]error)
+	}
+	r.brokers[broker] = err
+	if err == nil {
+		r.last = nil
+		return
+	}
+	var before *refusedError // the same failure is seen again as one of the connection
+	if errors.As(r.last, &before) && errors.Is(err, before.err) {
+		return
+	}
+	r.last = err
+}
+
+func (r *reach) reset() {
+	r.mu.Lock()
+	r.brokers, r.last = nil, nil
+	r.mu.Unlock()
+}
+
+// err is the latest failure when every broker's last outcome is one. An
+// address of the configuration counts only until brokers are known: it is not
+// used after that, so what it did last means nothing.
+func (r *reach) err() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.brokers) == 0 {
+		return nil
+	}
+	seeds := true
+	for id := range r.brokers {
+		seeds = seeds && id < 0
+	}
+	for id, err := range r.brokers {
+		if err == nil && (seeds || id >= 0) {
+			return nil
+		}
+	}
+	return r.last
+}
+
+// refusedError is a broker that hung up on our authentication, as some do when
+// they mean no.
+type refusedError struct {
+	broker string
+	err    error
+}
+
+func (e *refusedError) Error() string {
+	return fmt.Sprintf("broker %s closed the connection while we authenticated (%v); check user, secret and mechanism of kafka.sasl", e.broker, e.err)
+}
+
+func (e *refusedError) Unwrap() error { return e.err }
+
+// cause is the latest failure, nil once any broker has answered after it.
+func (r *reach) cause() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last
+}

@@ -1,0 +1,280 @@
+package sink
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// flight is one Send on its way. Its arrays are used again, so that sending
+// allocates nothing for a record.
+type flight struct {
+	sink    *Kafka // never changes
+	records []router.Record
+	done    func(error)
+	size    int // bytes of room it holds
+	fits    int // index of the first record over MaxMessageBytes, or len(records)
+
+	kafka   []kgo.Record
+	headers []kgo.RecordHeader
+	marks   []mark
+
+	left atomic.Int32 // records without an outcome, and one for Send itself
+
+	mu     sync.Mutex
+	failed []failed // guarded by mu until left is 0
+}
+
+// failed is a record that is not durable, before it is put into words.
+type failed struct {
+	index int
+	err   error
+}
+
+// maxPooled bounds the arrays that are kept for later flights.
+const maxPooled = 16 << 10
+
+// newFlight sizes the arrays and fills them.
+func (k *Kafka) newFlight(records []router.Record, done func(error)) *flight {
+	f := k.flights.Get().(*flight)
+	f.records, f.done, f.size, f.fits = records, done, 0, len(records)
+	f.left.Store(int32(len(records)) + 1)
+	if cap(f.kafka) < len(records) {
+		n := max(len(records), 2*cap(f.kafka))
+		f.kafka, f.marks = make([]kgo.Record, n), make([]mark, n)
+		for i := range f.marks {
+			f.marks[i].flight, f.marks[i].index = f, int32(i)
+		}
+	}
+	f.kafka, f.marks = f.kafka[:len(records)], f.marks[:len(records)]
+	headers := 0
+	for i := range records {
+		size := batchSize(&records[i])
+		if size > k.cfg.MaxMessageBytes {
+			f.fits = i
+			break
+		}
+		f.size += size
+		headers += len(records[i].Headers)
+	}
+	f.headers = slices.Grow(f.headers[:0], headers) // never grows later: records point into it
+	f.fill(time.Now())
+	return f
+}
+
+func (f *flight) fill(now time.Time) {
+	for i := range f.records[:f.fits] {
+		from, to, m := &f.records[i], &f.kafka[i], &f.marks[i]
+		at := len(f.headers)
+		for _, h := range from.Headers {
+			f.headers = append(f.headers, kgo.RecordHeader(h))
+		}
+		*to = kgo.Record{
+			Topic: from.Topic, Key: from.Key, Value: from.Value, Headers: f.headers[at:len(f.headers):len(f.headers)],
+			Timestamp: from.Timestamp, Partition: from.Partition, Context: m,
+		}
+		if to.Timestamp.IsZero() {
+			to.Timestamp = now
+		}
+		m.reset(from.Partition)
+	}
+}
+
+func (f *flight) fail(index int, err error) {
+	f.mu.Lock()
+	f.failed = append(f.failed, failed{index, err})
+	f.mu.Unlock()
+}
+
+// Send gives the records to the client.
+func (k *Kafka) Send(ctx context.Context, records []router.Record, done func(error)) {
+	if len(records) == 0 {
+		done(nil)
+		return
+	}
+	f := k.newFlight(records, done)
+	err := k.room.take(ctx, f.size, &k.halted)
+	at := 0
+	if err == nil {
+		at, err = k.produce(ctx, f)
+	}
+	if at < len(records) {
+		if err != nil {
+			k.halt(false)
+			f.fail(at, err)
+			at++
+			k.settle(f, 1)
+		}
+		for i := at; i < len(records); i++ {
+			f.fail(i, k.held())
+		}
+		k.settle(f, len(records)-at)
+	}
+	k.settle(f, 1)
+}
+
+// produce hands over records until one cannot be: it returns that one's index,
+// and the reason if it is the one at fault.
+func (k *Kafka) produce(ctx context.Context, f *flight) (int, error) {
+	c := k.client.Load()
+	for i := range f.records[:f.fits] {
+		if k.halted.Load() {
+			return i, nil
+		}
+		m := &f.marks[i]
+		// The client would fail records by this context too, so it is one that
+		// never ends. It need not bound the wait for room: room does that.
+		c.Produce(context.Background(), &f.kafka[i], k.onSettled)
+		if m.lane.Load() == nil {
+			if err := k.await(ctx, m); err != nil {
+				return i + 1, err
+			}
+		}
+	}
+	if f.fits < len(f.records) && !k.halted.Load() {
+		return f.fits, &sizeError{batchSize(&f.records[f.fits]), k.cfg.MaxMessageBytes}
+	}
+	return f.fits, nil
+}
+
+// await waits until the record has a partition or an outcome. It has neither
+// while its topic is not loaded.
+func (k *Kafka) await(ctx context.Context, m *mark) error {
+	k.awaited.Store(m)
+	defer k.awaited.Store(nil)
+	for m.lane.Load() == nil && !m.settled.Load() {
+		select {
+		case <-k.placed:
+		case <-ctx.Done():
+			return interrupted(ctx)
+		}
+	}
+	return nil
+}
+
+// arrived wakes Send if it waits for this record.
+func (k *Kafka) arrived(m *mark) {
+	if k.awaited.Load() == m {
+		select {
+		case k.placed <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// held is the failure of an innocent record.
+func (k *Kafka) held() error {
+	if k.closed.Load() {
+		return ErrClosed
+	}
+	return ErrHalted
+}
+
+// settled is the promise of every record. The client calls it serially, and for
+// one partition in the order of Send.
+func (k *Kafka) settled(r *kgo.Record, err error) {
+	m := r.Context.(*mark)
+	lane := m.lane.Load()
+	switch {
+	case err != nil:
+		k.lost(m, lane, r, err)
+	case lane != nil && lane.brokenIn == k.round.Load():
+		k.overtaken.Add(1)
+		k.halt(true)
+		m.flight.fail(int(m.index), errOvertaken)
+	}
+	f := m.flight
+	if lane != nil {
+		lane.settled.Store(m.seq.Load()) // after the halt, for the gate
+	} else {
+		m.settled.Store(true)
+		k.arrived(m)
+	}
+	k.settle(f, 1)
+}
+
+// lost notes a record that the client gave up.
+func (k *Kafka) lost(m *mark, lane *lane, r *kgo.Record, err error) {
+	k.halt(true)
+	if lane != nil {
+		lane.brokenIn = k.round.Load()
+	}
+	if m.noPartition {
+		err = &noPartitionError{partition: m.want}
+	}
+	if innocent(err) {
+		err = k.held()
+	} else {
+		k.noteRepair(r.Topic, err)
+	}
+	m.flight.fail(int(m.index), err)
+}
+
+// halt stops Send. A hard one also ends what the client has not written; it is
+// not needed while everything handed over may still become durable.
+func (k *Kafka) halt(hard bool) {
+	k.halted.Store(true)
+	if hard && k.aborting.CompareAndSwap(false, true) && !k.closed.Load() {
+		k.mu.Lock()
+		aborted := make(chan struct{})
+		k.aborted = aborted
+		k.mu.Unlock()
+		go func() {
+			defer close(aborted)
+			k.abort()
+		}()
+	}
+	k.room.wake()
+}
+
+// abort ends what the client has not written, waits for the answers to what it
+// has, and repairs the client.
+func (k *Kafka) abort() {
+	if err := k.client.Load().AbortBufferedRecords(k.life); err != nil {
+		return // closed meanwhile
+	}
+	k.repair(k.life)
+}
+
+// settle counts outcomes; with the last one the flight is over.
+func (k *Kafka) settle(f *flight, n int) {
+	if n == 0 || f.left.Add(int32(-n)) != 0 {
+		return
+	}
+	done, size, err := f.done, f.size, k.outcome(f)
+	f.records, f.done, f.failed = nil, nil, f.failed[:0]
+	clear(f.kafka)
+	clear(f.headers)
+	if cap(f.kafka) <= maxPooled {
+		k.flights.Put(f)
+	}
+	done(err)
+	k.room.give(size)
+}
+
+// outcome puts the failed records into words.
+func (k *Kafka) outcome(f *flight) error {
+	if len(f.failed) == 0 {
+		return nil
+	}
+	slices.SortFunc(f.failed, func(a, b failed) int { return a.index - b.index })
+	result := &FailedError{Failures: make([]Failure, 0, len(f.failed))}
+	var last Failure
+	var lastTopic string
+	var lastCause error
+	for _, each := range f.failed {
+		topic := f.records[each.index].Topic
+		if lastCause == nil || each.err != lastCause || topic != lastTopic { //nolint:errorlint // the very same value
+			last, lastTopic, lastCause = k.failure(topic, each.err), topic, each.err
+		}
+		last.Index = each.index
+		result.Failures = append(result.Failures, last)
+	}
+	clear(f.failed)
+	return result
+}

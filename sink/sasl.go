@@ -1,0 +1,121 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	awsconfig "github.com/aws/aws-sdk-go-v2/config"
+	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/aws"
+	"github.com/twmb/franz-go/pkg/sasl/oauth"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
+)
+
+// secretError is a secret or token that could not be had. It never contains one.
+type secretError struct {
+	what    string
+	refused bool // for good, until somebody corrects the configuration
+	err     error
+}
+
+func (e *secretError) Error() string { return fmt.Sprintf("get %s: %v", e.what, e.err) }
+func (e *secretError) Unwrap() error { return e.err }
+
+func (e *secretError) classify() *Error {
+	if e.refused {
+		return &Error{Blocked, "sasl_secret", fmt.Errorf("%w; check kafka.sasl and kafka.oauth", e)}
+	}
+	return &Error{Retry, "sasl_secret", e}
+}
+
+// sendsSecret says that the mechanism hands the secret itself to the broker.
+func (s SASL) sendsSecret() bool { return s.Mechanism == SASLPlain || s.Mechanism == SASLOAuth }
+
+// mechanism is nil when none is configured. It asks for the secret at each
+// authentication.
+func (c KafkaConfig) mechanism() (sasl.Mechanism, error) {
+	switch c.SASL.Mechanism {
+	case "":
+		return nil, nil
+	case SASLPlain:
+		return c.guard(plain.Plain(func(ctx context.Context) (plain.Auth, error) {
+			password, err := c.SASL.password(ctx)
+			return plain.Auth{User: c.SASL.Username, Pass: password}, err
+		})), nil
+	case SASLScramSHA256:
+		return scram.Sha256(c.SASL.scram), nil
+	case SASLScramSHA512:
+		return scram.Sha512(c.SASL.scram), nil
+	case SASLOAuth:
+		tokens, err := newTokens(c.SASL.OAuth)
+		if err != nil {
+			return nil, err
+		}
+		return c.guard(oauth.Oauth(func(ctx context.Context) (oauth.Auth, error) {
+			token, err := tokens.get(ctx)
+			return oauth.Auth{Token: token, Extensions: c.SASL.OAuth.Extensions}, err
+		})), nil
+	case SASLAWSMSKIAM:
+		return aws.ManagedStreamingIAM(awsCredentials(c.SASL.Region)), nil
+	}
+	return nil, fmt.Errorf("configure kafka: sasl mechanism %q is none of %s, %s, %s, %s, %s", c.SASL.Mechanism,
+		SASLPlain, SASLScramSHA256, SASLScramSHA512, SASLOAuth, SASLAWSMSKIAM)
+}
+
+func (s SASL) password(ctx context.Context) (string, error) {
+	if s.Password == nil {
+		return "", &secretError{"sasl password", true, errors.New("none is configured")}
+	}
+	password, err := s.Password(ctx)
+	if err != nil {
+		return "", &secretError{"sasl password", true, err}
+	}
+	return password, nil
+}
+
+func (s SASL) scram(ctx context.Context) (scram.Auth, error) {
+	password, err := s.password(ctx)
+	return scram.Auth{User: s.Username, Pass: password}, err
+}
+
+// guarded refuses to hand a secret to a broker in the clear. The configuration
+// was checked for its own addresses; brokers may name others.
+type guarded struct{ sasl.Mechanism }
+
+func (c KafkaConfig) guard(m sasl.Mechanism) sasl.Mechanism {
+	if c.TLS != nil || c.Insecure {
+		return m
+	}
+	return guarded{m}
+}
+
+// Authenticate starts an authentication with the broker at addr.
+func (g guarded) Authenticate(ctx context.Context, addr string) (sasl.Session, []byte, error) {
+	if !loopback(addr) {
+		return nil, nil, &secretError{"sasl secret", true, fmt.Errorf("broker %s would receive it without TLS", addr)}
+	}
+	return g.Mechanism.Authenticate(ctx, addr)
+}
+
+// awsCredentials asks the usual AWS chain: environment, files, web identity,
+// container and instance roles. The region of the signature comes from the
+// broker's name; region is for the services of the chain itself.
+func awsCredentials(region string) func(context.Context) (aws.Auth, error) {
+	return func(ctx context.Context) (aws.Auth, error) {
+		var options []func(*awsconfig.LoadOptions) error
+		if region != "" {
+			options = append(options, awsconfig.WithRegion(region))
+		}
+		chain, err := awsconfig.LoadDefaultConfig(ctx, options...)
+		if err != nil {
+			return aws.Auth{}, &secretError{"AWS credentials", true, err}
+		}
+		found, err := chain.Credentials.Retrieve(ctx)
+		if err != nil {
+			return aws.Auth{}, &secretError{"AWS credentials", false, err}
+		}
+		return aws.Auth{AccessKey: found.AccessKeyID, SecretKey: found.SecretAccessKey, SessionToken: found.SessionToken, UserAgent: "cdc-relay"}, nil
+	}
+}

@@ -1,0 +1,81 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cdc-relay/cdc-relay/router"
+)
+
+// Sink makes records durable.
+//
+// Send hands over records in order. It may block for room until ctx ends. It
+// calls done exactly once, from any goroutine, possibly before it returns: with
+// nil when every record is durable, else with a *FailedError that names each
+// record that is not. The sink never touches a record after done. done must not
+// block and must not call the sink. One goroutine calls Send and Resume.
+//
+// Records with equal topic and key become durable in the order of Send. To keep
+// that under failure the sink halts at the first record that fails: whatever is
+// not yet durable fails too (with ErrHalted where it is innocent), and so does
+// everything sent later, until Resume. Resume may be called once every done has
+// been called; the caller then sends the failed records again, in order.
+//
+// ctx bounds only the wait for room. A record that was handed over is delivered
+// or failed by the sink alone; Close ends what is left.
+type Sink interface {
+	Send(ctx context.Context, records []router.Record, done func(error))
+	Resume()
+
+	// Reachable reports why the brokers cannot be reached at present, or nil.
+	Reachable() error
+
+	// Ready returns once the brokers answered, or with the reason why they do not.
+	Ready(ctx context.Context) error
+
+	// Close fails what is not durable yet and frees the connections.
+	Close(ctx context.Context) error
+}
+
+// ErrHalted is the failure of a record that was not tried, or not finished,
+// because an earlier one failed. ErrClosed is that of a record the sink held
+// when it was closed.
+var (
+	ErrHalted = errors.New("held back behind a failed record")
+	ErrClosed = errors.New("sink is closed")
+)
+
+// Class says what has to happen before a failed record can succeed.
+type Class int
+
+const (
+	Retry    Class = iota // nothing was wrong with the record: send it again
+	Rejected              // this record can never be delivered as it is
+	Blocked               // somebody has to change the brokers: a topic, a permission, a limit
+)
+
+func (c Class) String() string { return [...]string{"retry", "rejected", "blocked"}[c] }
+
+// Failure is one record that is not durable.
+type Failure struct {
+	Index  int    // into the slice given to Send
+	Class  Class  // by the broker's answer; a Rejected one is proven only when it was sent alone
+	Reason string // snake_case: record_too_large, unknown_topic, topic_authorization_failed, …
+	Err    error  // names the topic, never key or value
+}
+
+// FailedError lists the records of one Send that are not durable, by ascending
+// Index. Every other record of that Send is durable.
+type FailedError struct{ Failures []Failure }
+
+func (e *FailedError) Error() string {
+	first := e.Failures[0]
+	for _, f := range e.Failures {
+		if !errors.Is(f.Err, ErrHalted) {
+			first = f
+			break
+		}
+	}
+	return fmt.Sprintf("deliver records: %d not durable, first cause: %v", len(e.Failures), first.Err)
+}
