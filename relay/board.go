@@ -1,0 +1,419 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/sink"
+)
+
+// board is what the relay shows of itself. Every method is safe from any
+// goroutine; the lock is held for copies only.
+type board struct {
+	mu sync.Mutex // guards the following
+
+	state     State // by Run's goroutine; shown may differ, see view
+	reason    string
+	message   string
+	shown     State // last announced
+	shownWhy  string
+	since     time.Time // of shown
+	session   *session  // nil between sessions
+	last      LSNs      // of the last session, kept while there is none
+	sink      sink.Sink
+	incidents incidents // of sinks that were dropped
+	snapshot  *replication.Snapshot
+	source    bool // PostgreSQL was good once
+	brokers   bool // Kafka was good once
+	topics    map[string]struct{}
+}
+
+// maxTopics bounds the list of topics in the status.
+const maxTopics = 1000
+
+func (b *board) init(now time.Time) {
+	b.state, b.shown, b.since = Starting, Starting, now
+	b.topics = map[string]struct{}{}
+}
+
+func (b *board) reached(source, brokers bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.source, b.brokers = b.source || source, b.brokers || brokers
+}
+
+func (b *board) sinkReached() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.brokers
+}
+
+func (b *board) setSink(s sink.Sink) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if s == nil {
+		b.incidents = b.allIncidents()
+	}
+	b.sink = s
+}
+
+// incidents are what a sink counts of the brokers' misbehaviour.
+type incidents struct{ recreated, dataLoss, overtaken int64 }
+
+// allIncidents adds those of the present sink to those of dropped ones. Call it
+// with the lock held.
+func (b *board) allIncidents() incidents {
+	all := b.incidents
+	if s, ok := b.sink.(interface {
+		TopicsRecreated() int64
+		DataLoss() int64
+		Overtaken() int64
+	}); ok {
+		all.recreated += s.TopicsRecreated()
+		all.dataLoss += s.DataLoss()
+		all.overtaken += s.Overtaken()
+	}
+	return all
+}
+
+func (b *board) setSession(s *session) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if s == nil && b.session != nil {
+		b.last = b.session.positions()
+	}
+	b.session = s
+}
+
+func (b *board) sawTopics(records []router.Record) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	last := ""
+	for i := range records {
+		if topic := records[i].Topic; topic != last {
+			last = topic
+			if len(b.topics) < maxTopics {
+				b.topics[topic] = struct{}{}
+			}
+		}
+	}
+}
+
+// setState is the word of Run's goroutine. A stop is final.
+func (r *Relay) setState(s State, reason, message string) {
+	r.board.mu.Lock()
+	if r.board.state != Stopping {
+		r.board.state, r.board.reason, r.board.message = s, reason, message
+	}
+	r.board.mu.Unlock()
+	r.announce()
+}
+
+// setBlocked and clearBlocked move between Blocked and Streaming only, so that
+// they cannot hide a stop.
+func (r *Relay) setBlocked(reason string, cause error) {
+	r.setState(Blocked, reason, cause.Error())
+}
+
+func (r *Relay) clearBlocked() {
+	r.board.mu.Lock()
+	blocked := r.board.state == Blocked
+	r.board.mu.Unlock()
+	if blocked {
+		r.setState(Streaming, "", "")
+	}
+}
+
+// Kafka is slow to be called blocked: back-pressure of a moment is normal.
+const (
+	fullUnreachable = time.Second
+	fullSilent      = 10 * time.Second
+)
+
+// view is the state as users see it: the state that Run's goroutine set, and what
+// the window and the brokers make of it. Call it with the lock held.
+func (b *board) view(now time.Time) (State, string, string) {
+	if b.state != Streaming || b.session == nil || b.sink == nil {
+		return b.state, b.reason, b.message
+	}
+	full := b.session.blockedFor(now)
+	if err := b.sink.Reachable(); err != nil {
+		if full > fullUnreachable {
+			return Blocked, "kafka_unreachable", err.Error()
+		}
+		return Streaming, "kafka_unreachable", err.Error()
+	}
+	if full > fullSilent {
+		return Blocked, "kafka_not_acknowledging", "the brokers answer but have not acknowledged a record for " + full.Round(time.Second).String() + ": look at min.insync.replicas and the partitions' leaders"
+	}
+	return b.state, b.reason, b.message
+}
+
+// announce tells log and events when what users see has changed.
+func (r *Relay) announce() {
+	r.board.mu.Lock()
+	from := r.board.shown
+	state, reason, message := r.board.view(time.Now())
+	changed := state != from || reason != r.board.shownWhy
+	if changed {
+		if state != from {
+			r.board.since = time.Now()
+		}
+		r.board.shown, r.board.shownWhy = state, reason
+	}
+	r.board.mu.Unlock()
+	if !changed {
+		return
+	}
+	line := r.log.Info()
+	if state == Blocked || reason != "" {
+		line = r.log.Warn()
+	}
+	line = line.Str("state", string(state)).Str("from", string(from))
+	if reason != "" {
+		line = line.Str("reason", reason).Str("err", message)
+	}
+	line.Msg("state changed")
+	if r.ev.StateChanged != nil {
+		r.ev.StateChanged(from, state, reason)
+	}
+}
+
+// tick keeps the shown state current and proves that the loops turn.
+func (r *Relay) tick(stopped <-chan struct{}) {
+	t := time.NewTicker(250 * time.Millisecond)
+	defer t.Stop()
+	for {
+		select {
+		case now := <-t.C:
+			r.announce()
+			if r.watch(now) {
+				r.lastTick.Store(now.UnixNano())
+			}
+		case <-stopped:
+			return
+		}
+	}
+}
+
+// watch says whether the session's loop turns: it asks what is confirmed at least
+// once a second. It also ends a session whose server has been silent for so long
+// that somebody else may soon hold the slot, while records are on their way: they
+// would land behind newer ones of their key.
+func (r *Relay) watch(now time.Time) bool {
+	r.board.mu.Lock()
+	s := r.board.session
+	r.board.mu.Unlock()
+	if s == nil {
+		return true
+	}
+	limit := r.cfg.Replication.WalSenderTimeout * 2 / 3
+	if silent := s.src.Silent(); limit > 0 && silent > limit && s.outstanding.Load() > 0 {
+		s.interrupt(&replication.Error{
+			Kind: replication.KindRetry, Reason: replication.ReasonTimeout, Op: "read from server",
+			Err: fmt.Errorf("silent for %s while records are not acknowledged; another relay may take the slot at %s", silent.Round(time.Second), r.cfg.Replication.WalSenderTimeout),
+		})
+	}
+	return now.Sub(time.Unix(0, s.asked.Load())) < stuckAfter
+}
+
+// stuckAfter is when a loop that should turn every second counts as stuck.
+const stuckAfter = 20 * time.Second
+
+// pingInterval is how often idle brokers are asked whether they are there.
+const pingInterval = 10 * time.Second
+
+// ping keeps what is said about the brokers true while nothing is sent to them.
+func (r *Relay) ping(hard context.Context, stopped <-chan struct{}) {
+	t := time.NewTicker(pingInterval)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+		case <-stopped:
+			return
+		}
+		r.board.mu.Lock()
+		s := r.board.sink
+		r.board.mu.Unlock()
+		if p, ok := s.(interface{ Ping(context.Context) }); ok {
+			ctx, cancel := context.WithTimeout(hard, pingInterval/2)
+			p.Ping(ctx)
+			cancel()
+		}
+	}
+}
+
+// probe looks at slot and publication from beside the stream. A drift ends the
+// session with the position frozen: rows may be missing from the stream, and
+// confirming past them would lose them for good.
+func (r *Relay) probe(hard context.Context, stopped <-chan struct{}) {
+	defer r.parts.Probe.Close()
+	t := time.NewTicker(r.cfg.ProbeInterval)
+	defer t.Stop()
+	for {
+		r.look(hard)
+		select {
+		case <-t.C:
+		case <-stopped:
+			return
+		}
+	}
+}
+
+func (r *Relay) look(hard context.Context) {
+	ctx, cancel := context.WithTimeout(hard, r.cfg.ProbeInterval+5*time.Second)
+	defer cancel()
+	snapshot, err := r.parts.Probe.Look(ctx)
+	r.board.mu.Lock()
+	s := r.board.session
+	if err == nil {
+		r.board.snapshot = snapshot
+	}
+	r.board.mu.Unlock()
+	switch {
+	case err != nil:
+		r.log.Debug().Err(err).Msg("look at slot and publication")
+		if s != nil {
+			s.serverStops(err, time.Now(), r.cfg.Replication.ShutdownGrace)
+		}
+	case snapshot.Drift != nil && r.began.Load():
+		r.drift.CompareAndSwap(nil, &drift{snapshot.Drift})
+		if s != nil {
+			s.frozen.CompareAndSwap(0, s.told.Load())
+			s.interrupt(r.drift.Load())
+		}
+	case s != nil:
+		s.stopping = time.Time{}
+	}
+}
+
+// serverStops lets go of a server that has been shutting down for longer than
+// grace. It waits for rows that Kafka does not take, and behind a full window the
+// stream cannot see that it asks.
+func (s *session) serverStops(err error, now time.Time, grace time.Duration) {
+	switch {
+	case replication.Reason(err) != replication.ReasonServerShutdown:
+		s.stopping = time.Time{}
+	case s.stopping.IsZero():
+		s.stopping = now
+	case now.Sub(s.stopping) >= grace:
+		s.interrupt(err)
+	}
+}
+
+// interrupt asks B to end the session.
+func (s *session) interrupt(err error) {
+	select {
+	case s.interrupts <- err:
+		s.endSending()
+	default:
+	}
+}
+
+// blockedFor is how long nothing more can be taken: the window is full, or Send
+// waits and what was read since fills the channel behind it.
+func (s *session) blockedFor(now time.Time) time.Duration {
+	at := s.full.Load()
+	if waits := s.waits.Load(); at == 0 && len(s.out) == cap(s.out) {
+		at = waits
+	}
+	if at == 0 {
+		return 0
+	}
+	return now.Sub(time.Unix(0, at))
+}
+
+func (s *session) positions() LSNs {
+	return LSNs{
+		Server:    Position(s.src.ServerEnd()),
+		Received:  Position(s.src.Received()),
+		Published: Position(s.tracker.Confirmed()),
+		Confirmed: Position(s.told.Load()),
+	}
+}
+
+// Status is a consistent snapshot.
+func (r *Relay) Status() Status {
+	now := time.Now()
+	b := &r.board
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	st := Status{
+		Since: b.since, Version: r.cfg.Version, Pipeline: r.cfg.Pipeline,
+		Slot: r.cfg.Replication.Slot, Publication: r.cfg.Replication.Publication,
+		LSN:                b.last,
+		InFlightLimitBytes: r.cfg.MaxInFlightBytes,
+		EventsPublished:    r.published.Load(),
+		EventsRejected:     r.rejected.Load(),
+		Reconnects:         r.reconnects.Load(),
+		Topics:             make([]string, 0, len(b.topics)),
+		SourceConnected:    b.session != nil,
+		SinkConnected:      b.brokers && b.sink != nil && b.sink.Reachable() == nil,
+		SourceReached:      b.source,
+		SinkReached:        b.brokers,
+		LastTick:           time.Unix(0, r.lastTick.Load()),
+	}
+	st.State, st.Reason, st.Message = b.view(now)
+	seen := b.allIncidents()
+	st.TopicsRecreated, st.DataLoss, st.Overtaken = seen.recreated, seen.dataLoss, seen.overtaken
+	for topic := range b.topics {
+		st.Topics = append(st.Topics, topic)
+	}
+	slices.Sort(st.Topics)
+	if at := r.lastEvent.Load(); at != 0 {
+		st.LastEvent = time.Unix(0, at)
+	}
+	if b.session != nil {
+		b.session.show(&st, now)
+	}
+	b.showSlot(&st)
+	st.LagBytes = max(0, int64(st.LSN.Server)-int64(st.LSN.Confirmed))
+	if st.LSN.Confirmed >= st.LSN.Server {
+		st.LagSeconds = 0
+	}
+	return st
+}
+
+// show fills in what only a session knows.
+func (s *session) show(st *Status, now time.Time) {
+	st.LSN = s.positions()
+	stats := s.tracker.Stats()
+	st.InFlightEvents, st.InFlightBytes = stats.Rows, stats.Bytes
+	if !stats.Oldest.IsZero() {
+		st.OldestUnacked = now.Sub(stats.Oldest).Seconds()
+	}
+	switch {
+	case !stats.Commit.IsZero():
+		st.LagSeconds = max(0, now.Sub(stats.Commit).Seconds())
+	case !stats.Pending.IsZero():
+		st.LagSeconds = max(0, now.Sub(stats.Pending).Seconds())
+	}
+	if at := s.toldAt.Load(); at != 0 {
+		st.LastConfirm = time.Unix(0, at)
+	}
+}
+
+// showSlot fills in what the probe saw last.
+func (b *board) showSlot(st *Status) {
+	if b.snapshot == nil {
+		return
+	}
+	slot := b.snapshot.Slot
+	st.LSN.Server = max(st.LSN.Server, Position(b.snapshot.WALEnd))
+	if st.LSN.Confirmed == 0 { // a standby has told nothing, but the slot has a position
+		st.LSN.Confirmed = Position(slot.Confirmed)
+	}
+	st.RetainedWALBytes = max(0, int64(b.snapshot.WALEnd)-int64(slot.Restart))
+	st.SlotState = &Slot{
+		Active: slot.Active, WALStatus: slot.WALStatus,
+		Confirmed: Position(slot.Confirmed), Restart: Position(slot.Restart),
+		SafeWALBytes: slot.SafeWAL, SpilledBytes: slot.Spilled,
+		RetainedBytes: st.RetainedWALBytes,
+	}
+}

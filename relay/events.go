@@ -1,0 +1,36 @@
+package relay
+
+import (
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/jackc/pglogrepl"
+)
+
+// Events are optional calls; nil fields are ignored. They run on the relay's
+// goroutines: they must not block and must not keep what they are given.
+type Events struct {
+	SessionStarted func(start pglogrepl.LSN)
+	SessionEnded   func(err error) // nil after a clean drain
+
+	// Reconnecting runs for every session that failed and every failed attempt at
+	// one, except a standby's polling; reason is one of network, timeout,
+	// slot_in_use, auth, server_shutdown, other.
+	Reconnecting func(reason string, err error)
+
+	StateChanged func(from, to State, reason string)
+
+	// BatchReceived sees the batch before it is routed.
+	BatchReceived func(b *replication.Batch)
+
+	// BatchDelivered runs when every record of the batch is durable; took is the
+	// time from the first hand-over to the sink.
+	BatchDelivered func(b *replication.Batch, records []router.Record, took time.Duration)
+
+	// RowRejected runs once for a row, however often it is tried.
+	RowRejected func(reason string, err error)
+
+	// ProduceRetried runs for each attempt that starts again after a failure.
+	ProduceRetried func(reason string)
+}

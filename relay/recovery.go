@@ -1,0 +1,338 @@
+package relay
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/jackc/pglogrepl"
+)
+
+// failedPiece is a Send of which some records are not durable.
+type failedPiece struct {
+	p   *piece
+	err error
+}
+
+// undelivered is one record that has to be sent again.
+type undelivered struct {
+	p       *piece
+	index   int
+	counted bool // RowRejected ran for it
+}
+
+// maxResend bounds how many records one resend carries while failures are about.
+const maxResend = 1024
+
+func (s *session) hasFailed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.failed) > 0
+}
+
+// recover brings every failed record to the brokers, in the order of the stream,
+// and only those: what is durable is never sent twice.
+//
+// A failed record is not necessarily the guilty one, because the client fails
+// whatever it holds for that partition. So records go again in runs that start
+// with a single one and double while they succeed; a run that fails starts over
+// with one. The guilty record is thus found when it fails alone, everything
+// before it is delivered, and nothing after it overtakes.
+func (s *session) recover(ctx, hard context.Context) error {
+	if !s.hasFailed() {
+		return nil
+	}
+	select {
+	case <-s.lost:
+		return s.srcErr
+	case err := <-s.interrupts:
+		return err
+	default:
+	}
+	if err := s.quiesce(hard); err != nil {
+		return err
+	}
+	queue, err := s.collect()
+	if err != nil {
+		return err
+	}
+	s.sink.Resume()
+	wait := backoff{min: s.r.cfg.RetryMin, max: s.r.cfg.RetryMax}
+	for run := 1; len(queue) > 0; {
+		n := min(run, len(queue))
+		failure, rest, err := s.resend(hard, queue[:n])
+		if err != nil {
+			return err
+		}
+		queue = append(rest, queue[n:]...)
+		if failure == nil {
+			run = min(2*run, maxResend)
+			wait.reset()
+			s.r.clearBlocked()
+			continue
+		}
+		run = 1
+		s.sink.Resume()
+		if n > 1 {
+			continue
+		}
+		if err := s.guilty(ctx, hard, &queue[0], failure, &wait); err != nil {
+			return err
+		}
+	}
+	s.r.clearBlocked()
+	return nil
+}
+
+// quiesce waits until every Send has called back: only then is it known what is
+// durable.
+func (s *session) quiesce(hard context.Context) error {
+	for s.outstanding.Load() > 0 {
+		select {
+		case <-s.wake:
+		case err := <-s.interrupts:
+			return err
+		case <-s.lost:
+			return s.srcErr
+		case <-hard.Done():
+			return s.cut()
+		}
+	}
+	return nil
+}
+
+// collect lists the failed records in the order of the stream.
+func (s *session) collect() ([]undelivered, error) {
+	s.mu.Lock()
+	failed := s.failed
+	s.failed = nil
+	s.mu.Unlock()
+	slices.SortFunc(failed, func(a, b failedPiece) int { return cmp.Compare(a.p.seq, b.p.seq) })
+	var queue []undelivered
+	for _, f := range failed {
+		var partial *sink.FailedError
+		if !errors.As(f.err, &partial) {
+			return nil, f.err
+		}
+		f.p.left = len(partial.Failures)
+		for _, failure := range partial.Failures {
+			if errors.Is(failure.Err, sink.ErrClosed) {
+				return nil, failure.Err
+			}
+			queue = append(queue, undelivered{p: f.p, index: failure.Index})
+		}
+	}
+	return queue, nil
+}
+
+// resend sends a run and waits for its outcome. It returns the first failure that
+// has a cause of its own, and what of the run is not durable.
+func (s *session) resend(hard context.Context, run []undelivered) (*sink.Failure, []undelivered, error) {
+	records := make([]router.Record, len(run))
+	for i, u := range run {
+		records[i] = u.p.records[u.index]
+	}
+	outcome := make(chan error, 1)
+	s.outstanding.Add(1)
+	s.sink.Send(s.sending, records, func(err error) {
+		outcome <- err
+		s.sent()
+	})
+	var err error
+	select {
+	case err = <-outcome:
+	case err := <-s.interrupts:
+		return nil, nil, err
+	case <-s.lost:
+		return nil, nil, s.srcErr
+	case <-hard.Done():
+		return nil, nil, s.cut()
+	}
+	var partial *sink.FailedError
+	if err != nil && !errors.As(err, &partial) {
+		return nil, nil, err
+	}
+	var rest []undelivered
+	var cause *sink.Failure
+	failed := 0
+	for i := range run {
+		if partial == nil || failed == len(partial.Failures) || partial.Failures[failed].Index != i {
+			s.durable(run[i].p)
+			continue
+		}
+		f := &partial.Failures[failed]
+		failed++
+		if errors.Is(f.Err, sink.ErrClosed) {
+			return nil, nil, f.Err
+		}
+		if cause == nil || errors.Is(cause.Err, sink.ErrHalted) {
+			cause = f
+		}
+		rest = append(rest, run[i])
+	}
+	return cause, rest, nil
+}
+
+// durable counts one record of a failed piece; the last one finishes the piece.
+func (s *session) durable(p *piece) {
+	if p.left--; p.left == 0 {
+		p.f.finish()
+	}
+}
+
+// guilty reports a record that failed alone and waits before it is tried again.
+func (s *session) guilty(ctx, hard context.Context, u *undelivered, f *sink.Failure, wait *backoff) error {
+	row := u.p.records[u.index].Row
+	u.p.f.upToRow(row)
+	err := &RowBlockedError{Reason: f.Reason, Err: f.Err}
+	if row != nil {
+		err.Table = row.Relation.Namespace + "." + row.Relation.Name
+		err.LSN, err.Ordinal, err.Commit = row.LSN, row.Ordinal, row.Txn.Commit
+	}
+	if f.Class == sink.Rejected {
+		err.Err = s.wayOut(err.Commit, err.Err)
+	}
+	if f.Class == sink.Rejected && !u.counted {
+		u.counted = true
+		s.reject(f.Reason, err.Commit, err.Ordinal, err)
+	}
+	if s.r.ev.ProduceRetried != nil {
+		s.r.ev.ProduceRetried(f.Reason)
+	}
+	return s.block(ctx, hard, f.Reason, err, f.Class != sink.Retry, wait.delay())
+}
+
+// hold waits at a row that the router cannot turn into a record, trying it again
+// with back-off, while what was sent before it is brought to the brokers. The
+// session ends, or the row and everything behind it in the flight is sent.
+func (s *session) hold(ctx, hard context.Context, f *flight, rejection error) error {
+	wait := backoff{min: s.r.cfg.RetryMin, max: s.r.cfg.RetryMax}
+	for at := -1; rejection != nil; rejection = s.route(f) {
+		reason := router.ReasonMapping
+		var row *router.RowError
+		if errors.As(rejection, &row) {
+			reason = row.Reason
+		}
+		if at != f.routed && !errors.Is(rejection, router.ErrBinary) {
+			at = f.routed
+			s.send(f)
+			guilty := &f.batch.Rows[at]
+			s.reject(reason, guilty.Txn.Commit, guilty.Ordinal, rejection)
+		}
+		shown := rejection
+		if !errors.Is(rejection, router.ErrBinary) {
+			shown = s.wayOut(f.batch.Rows[f.routed].Txn.Commit, rejection)
+		}
+		s.r.setBlocked(reason, shown)
+		if err := s.quiesce(hard); err != nil {
+			return err
+		}
+		if err := s.recover(ctx, hard); err != nil {
+			return err
+		}
+		f.upTo(f.routed)
+		if errors.Is(rejection, router.ErrBinary) {
+			return rejection // a new session asks for text
+		}
+		if err := s.block(ctx, hard, reason, shown, true, wait.delay()); err != nil {
+			return err
+		}
+	}
+	s.send(f)
+	s.r.clearBlocked()
+	return nil
+}
+
+// wayOut adds how to go on without the row. The server skips what commits before
+// the position, so it has to lie behind the start of the commit record.
+func (s *session) wayOut(commit pglogrepl.LSN, cause error) error {
+	return fmt.Errorf("%w; to give up its whole transaction, stop the relay and run: SELECT pg_replication_slot_advance('%s', '%s')",
+		cause, s.r.cfg.Replication.Slot, commit+1)
+}
+
+// upTo confirms the transactions that lie wholly before a row of the batch, once
+// everything before that row is durable. Without it a row that blocks for long
+// would have its neighbours sent again at every start.
+func (f *flight) upTo(row int) {
+	if row >= len(f.batch.Rows) {
+		return
+	}
+	guilty := f.batch.Rows[row].Txn
+	for i := row - 1; i >= 0; i-- {
+		if t := f.batch.Rows[i].Txn; t != guilty && t.End != 0 {
+			f.ticket.Partial(t.End)
+			return
+		}
+	}
+}
+
+// upToRow is upTo for the row of the oldest record that is not durable.
+func (f *flight) upToRow(row *replication.Row) {
+	for i := range f.batch.Rows {
+		if &f.batch.Rows[i] == row {
+			f.upTo(i)
+			return
+		}
+	}
+}
+
+// reject counts a row once, also when a later session comes to it again.
+func (s *session) reject(reason string, commit pglogrepl.LSN, ordinal uint64, err error) {
+	if id := (rowID{commit, ordinal}); s.r.lastReject != id {
+		s.r.lastReject = id
+		s.r.rejected.Add(1)
+		if s.r.ev.RowRejected != nil {
+			s.r.ev.RowRejected(reason, err)
+		}
+	}
+}
+
+// block shows the relay as blocked and waits for d. It ends the session when the
+// source is gone, and where only a person can help, when the operator stops the
+// relay or wants it to exit. A drain goes on trying what may heal by itself.
+func (s *session) block(ctx, hard context.Context, reason string, cause error, person bool, d time.Duration) error {
+	if person && s.r.cfg.OnBlocked == ExitWhenBlocked {
+		return &BlockedError{reason, cause}
+	}
+	s.r.setBlocked(reason, cause)
+	stop := ctx.Done()
+	if !person {
+		stop = nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-s.lost:
+		return s.srcErr
+	case err := <-s.interrupts:
+		return err
+	case <-stop:
+		return errStopped
+	case <-hard.Done():
+		return s.cut()
+	}
+}
+
+// RowBlockedError is a record that the brokers refuse, and the row it comes from.
+type RowBlockedError struct {
+	Reason  string
+	Table   string // schema.name
+	LSN     pglogrepl.LSN
+	Commit  pglogrepl.LSN
+	Ordinal uint64 // in its transaction
+	Err     error
+}
+
+func (e *RowBlockedError) Error() string {
+	return fmt.Sprintf("deliver row %d of the transaction committing at %s (%s, row LSN %s): %v", e.Ordinal, e.Commit, e.Table, e.LSN, e.Err)
+}
+
+func (e *RowBlockedError) Unwrap() error { return e.Err }

@@ -1,0 +1,338 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/jackc/pglogrepl"
+	"github.com/rs/zerolog"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Source is what a session needs of replication; *replication.Stream satisfies it.
+type Source interface {
+	Start() pglogrepl.LSN
+	Tables() []*replication.Relation
+	Received() pglogrepl.LSN
+	ServerEnd() pglogrepl.LSN
+	Silent() time.Duration // since the server was last heard; zero while nobody listens
+	Run(intake context.Context, out chan<- *replication.Batch, confirmed func() pglogrepl.LSN) error
+	Abort()
+	Close(ctx context.Context, confirmed pglogrepl.LSN) error
+}
+
+// Prober looks at slot and publication from beside the stream.
+type Prober interface {
+	Look(ctx context.Context) (*replication.Snapshot, error)
+	Close()
+}
+
+// Parts are what a Relay is made of.
+type Parts struct {
+	Source func(context.Context) (Source, error) // a new session's stream
+	Router *router.Router                        // owned by the relay from here on
+	Sink   func() (sink.Sink, error)             // asked again when a sink had to be dropped
+	Probe  Prober                                // optional
+}
+
+// Relay streams one slot to one sink. Run is called once; Status and Abort are
+// safe from any goroutine at any time.
+type Relay struct {
+	cfg   Config
+	parts Parts
+	ev    Events
+	log   zerolog.Logger
+
+	sink       sink.Sink // owned by Run's goroutine, as is the next
+	lastReject rowID
+
+	aborted chan struct{} // closed by Abort
+	abort   sync.Once
+
+	drift      atomic.Pointer[drift] // set once, by the probe or the stream
+	began      atomic.Bool           // streaming began at least once
+	published  atomic.Int64
+	rejected   atomic.Int64
+	reconnects atomic.Int64
+	lastEvent  atomic.Int64 // unix nanoseconds of the last acknowledgement
+	lastTick   atomic.Int64
+
+	board board
+}
+
+// drift says that the publication or a table changed while the relay ran. Rows
+// that were written meanwhile may be missing from the stream without a trace, also
+// after everything was put back. So the process confirms nothing more: a restart
+// is the operator's word that the gap was dealt with.
+type drift struct{ error }
+
+func (d *drift) Error() string {
+	return d.error.Error() + "; rows written meanwhile may be missing from the stream: look for them, then restart the relay"
+}
+
+func (d *drift) Unwrap() error { return d.error }
+
+// rowID names a row on one timeline. Its LSN would not: rows of one COPY share it.
+type rowID struct {
+	commit  pglogrepl.LSN
+	ordinal uint64
+}
+
+// New joins given parts. It starts nothing.
+func New(cfg Config, parts Parts, ev Events, log zerolog.Logger) *Relay {
+	r := &Relay{cfg: cfg.WithDefaults(), parts: parts, ev: ev, log: log, aborted: make(chan struct{})}
+	r.board.init(time.Now())
+	r.lastTick.Store(time.Now().UnixNano())
+	return r
+}
+
+// Open builds the real parts. It checks the configuration and touches no server.
+func Open(cfg Config, ev Events, log zerolog.Logger, hooks ...kgo.Hook) (*Relay, error) {
+	cfg = cfg.WithDefaults()
+	routes, err := router.New(cfg.Router)
+	if err != nil {
+		return nil, &ConfigError{err}
+	}
+	cfg.Replication.Binary = func(tables []*replication.Relation) bool {
+		for _, t := range tables {
+			if !routes.BinarySafe(t) {
+				return false
+			}
+		}
+		return true
+	}
+	cfg.Kafka.MaxBufferedBytes = 2 * cfg.MaxInFlightBytes
+	first, err := sink.NewKafka(cfg.Kafka, log.With().Str("component", "sink").Logger(), hooks...)
+	if err != nil {
+		return nil, &ConfigError{err}
+	}
+	parts := Parts{
+		Router: routes,
+		Probe:  replication.NewProbe(cfg.Replication),
+		Source: func(ctx context.Context) (Source, error) {
+			return replication.Open(ctx, cfg.Replication, log.With().Str("component", "replication").Logger())
+		},
+		Sink: func() (sink.Sink, error) {
+			if s := first; s != nil {
+				first = nil
+				return s, nil
+			}
+			return sink.NewKafka(cfg.Kafka, log.With().Str("component", "sink").Logger(), hooks...)
+		},
+	}
+	return New(cfg, parts, ev, log.With().Str("component", "relay").Logger()), nil
+}
+
+// Run streams until ctx ends, then drains, and returns nil when nothing was left
+// in flight. A *ConfigError, *RefusedError or *BlockedError says that a restart
+// does not help; every other error that it may.
+func (r *Relay) Run(ctx context.Context) error {
+	hard, cut := context.WithCancel(context.Background())
+	defer cut()
+	var background sync.WaitGroup
+	defer background.Wait()
+	stopped := make(chan struct{})
+	defer close(stopped)
+
+	background.Go(func() { r.limitDrain(ctx, cut, stopped) })
+	background.Go(func() { r.tick(stopped) })
+	background.Go(func() { r.ping(hard, stopped) })
+	if r.parts.Probe != nil {
+		background.Go(func() { r.probe(hard, stopped) })
+	}
+
+	err := r.loop(ctx, hard)
+	cut() // ends a probe that is under way
+	r.dropSink()
+	return err
+}
+
+// Abort cuts a drain short. What is unconfirmed is sent again by the next start.
+func (r *Relay) Abort() { r.abort.Do(func() { close(r.aborted) }) }
+
+// limitDrain ends hard DrainTimeout after the stop signal, or at Abort.
+func (r *Relay) limitDrain(ctx context.Context, cut context.CancelFunc, stopped <-chan struct{}) {
+	select {
+	case <-ctx.Done():
+	case <-r.aborted:
+		cut()
+		return
+	case <-stopped:
+		return
+	}
+	r.setState(Stopping, "", "")
+	timeout := time.NewTimer(r.cfg.DrainTimeout)
+	defer timeout.Stop()
+	select {
+	case <-timeout.C:
+	case <-r.aborted:
+	case <-stopped:
+	}
+	cut()
+}
+
+// standbyPoll is how often a standby asks for the slot: often enough to take over
+// within two seconds of a clean stop.
+const standbyPoll = 500 * time.Millisecond
+
+var errEnded = errors.New("read stream: it ended without an error")
+
+// loop repeats sessions until one says that it is over.
+func (r *Relay) loop(ctx, hard context.Context) error {
+	wait := backoff{min: r.cfg.RetryMin, max: r.cfg.RetryMax}
+	var repeats repetition
+	for {
+		began := time.Now()
+		err := r.once(ctx, hard)
+		if ctx.Err() != nil || hard.Err() != nil {
+			return r.stopError(err)
+		}
+		if err == nil {
+			err = errEnded
+		}
+		if time.Since(began) > r.cfg.RetryMax {
+			wait.reset()
+		}
+		if r.began.Load() && replication.KindOf(err) == replication.KindDrift {
+			r.drift.CompareAndSwap(nil, &drift{err})
+		}
+		same := repeats.count(err)
+		v := r.judge(err)
+		if v.fatal != nil {
+			return v.fatal
+		}
+		delay := wait.delay()
+		if v.state == Standby {
+			r.board.reached(true, false) // the server named the slot's holder
+			wait.reset()
+			delay = standbyPoll + delay
+		} else {
+			r.reconnects.Add(1)
+			if r.ev.Reconnecting != nil {
+				r.ev.Reconnecting(endReason(err), err)
+			}
+		}
+		r.setState(v.state, v.reason, err.Error())
+		if same == 1 || same%50 == 0 {
+			r.log.Warn().Err(err).Str("state", string(v.state)).Str("reason", v.reason).Dur("retry_in", delay).Int("times", same).Msg("session ended; trying again")
+		}
+		if !sleep(ctx, hard, delay) {
+			return nil
+		}
+	}
+}
+
+// stopError is what Run returns once a stop was asked for.
+func (r *Relay) stopError(err error) error {
+	if errors.Is(err, ErrDrainCut) {
+		return err
+	}
+	return nil // refused, waiting, or standing by: nothing was in flight
+}
+
+// once makes the sink ready and runs one session. It returns nil only after a
+// clean drain.
+func (r *Relay) once(ctx, hard context.Context) error {
+	if d := r.drift.Load(); d != nil {
+		return d
+	}
+	if err := r.readySink(ctx); err != nil {
+		return err
+	}
+	src, err := r.parts.Source(ctx)
+	if err != nil {
+		return err
+	}
+	r.board.reached(true, false)
+	if err := r.checkTables(src); err != nil {
+		_ = src.Close(hard, src.Start())
+		return err
+	}
+	return newSession(r, src).run(ctx, hard)
+}
+
+// checkTables compiles the mapping against the catalog before the first row, so
+// that a mistake ends the start and not the stream.
+func (r *Relay) checkTables(src Source) error {
+	for _, table := range src.Tables() {
+		found, err := r.parts.Router.Check(table)
+		if err != nil {
+			return &ConfigError{err}
+		}
+		if r.began.Load() {
+			continue
+		}
+		r.log.Info().Str("table", found.Table).Str("preset", found.Preset).Str("topic", found.Topic).Msg("table mapped")
+		for _, warning := range found.Warnings {
+			r.log.Warn().Str("table", found.Table).Msg(warning)
+		}
+	}
+	return nil
+}
+
+// readySink builds the sink and, until the brokers answered once, asks whether
+// they do. Later the client reconnects by itself while the stream goes on.
+func (r *Relay) readySink(ctx context.Context) error {
+	if r.sink == nil {
+		s, err := r.parts.Sink()
+		if err != nil {
+			return &ConfigError{err}
+		}
+		r.sink = s
+		r.board.setSink(s)
+	}
+	if r.board.sinkReached() {
+		return nil
+	}
+	ready, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if err := r.sink.Ready(ready); err != nil {
+		return err
+	}
+	r.board.reached(false, true)
+	return nil
+}
+
+// dropSink gives up a sink that still holds records, so that a zombie of this
+// session cannot write behind the back of whoever holds the slot next.
+func (r *Relay) dropSink() {
+	if r.sink == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := r.sink.Close(ctx); err != nil {
+		r.log.Warn().Err(err).Msg("close sink")
+	}
+	r.sink = nil
+	r.board.setSink(nil)
+}
+
+// endReason is an error's label in metrics.
+func endReason(err error) string {
+	switch reason := replication.Reason(err); reason {
+	case "network", "timeout", "slot_in_use", "auth", "server_shutdown":
+		return reason
+	}
+	return "other"
+}
+
+// sleep waits for d and says whether nothing ended the wait.
+func sleep(ctx, hard context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	case <-hard.Done():
+		return false
+	}
+}

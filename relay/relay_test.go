@@ -1,0 +1,635 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/sinktest"
+	"github.com/jackc/pglogrepl"
+	"github.com/rs/zerolog"
+)
+
+var outbox = &replication.Relation{OID: 1, Namespace: "public", Name: "outbox", Columns: []replication.Column{
+	{Name: "id", Type: 25}, {Name: "aggregate_type", Type: 25}, {Name: "aggregate_id", Type: 25}, {Name: "event_type", Type: 25}, {Name: "payload", Type: 25},
+}}
+
+// row is written as "type/key/payload"; an empty type cannot be routed.
+func batch(commit, through pglogrepl.LSN, firstOrdinal int, rows ...string) *replication.Batch {
+	b := &replication.Batch{Through: through, Bytes: 100 * len(rows)}
+	txn := &replication.Txn{XID: 7, Commit: commit, Time: time.Unix(1000, 0)}
+	for i, spec := range rows {
+		parts := strings.SplitN(spec, "/", 3)
+		route := replication.Value{Kind: replication.Text, Data: []byte(parts[0])}
+		if parts[0] == "" {
+			route = replication.Value{Kind: replication.Null}
+		}
+		text := func(s string) replication.Value { return replication.Value{Kind: replication.Text, Data: []byte(s)} }
+		b.Rows = append(b.Rows, replication.Row{
+			Txn: txn, LSN: commit - 1, Ordinal: uint64(firstOrdinal + i), Relation: outbox,
+			Values: []replication.Value{text(fmt.Sprintf("%s-%d", commit, firstOrdinal+i)), route, text(parts[1]), text("t"), text(parts[2])},
+		})
+	}
+	return b
+}
+
+// fakeSource replays batches as a slot would: what was not confirmed comes again
+// in the next session.
+type fakeSource struct {
+	server  *fakeServer
+	aborted chan struct{}
+	once    sync.Once
+	fail    chan error
+}
+
+type fakeServer struct {
+	mu        sync.Mutex
+	batches   []func() *replication.Batch // fresh for every session
+	confirmed pglogrepl.LSN
+	reports   []pglogrepl.LSN
+	opens     atomic.Int64
+	silent    atomic.Int64
+	closeErr  error
+	openErr   func(n int64) error
+	current   *fakeSource
+	more      chan func() *replication.Batch
+}
+
+func newServer(batches ...func() *replication.Batch) *fakeServer {
+	return &fakeServer{batches: batches, confirmed: 100, more: make(chan func() *replication.Batch)}
+}
+
+func (s *fakeServer) open(context.Context) (Source, error) {
+	n := s.opens.Add(1)
+	if s.openErr != nil {
+		if err := s.openErr(n); err != nil {
+			return nil, err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.current = &fakeSource{server: s, aborted: make(chan struct{}), fail: make(chan error, 1)}
+	return s.current, nil
+}
+
+func (s *fakeServer) report(lsn pglogrepl.LSN) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.confirmed = max(s.confirmed, lsn)
+	s.reports = append(s.reports, lsn)
+}
+
+// cut ends the current session with a connection error.
+func (s *fakeServer) cut() {
+	s.mu.Lock()
+	current := s.current
+	s.mu.Unlock()
+	current.fail <- &replication.Error{Kind: replication.KindRetry, Op: "read stream", Err: errors.New("connection reset")}
+}
+
+func (s *fakeServer) position() pglogrepl.LSN {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.confirmed
+}
+
+func (f *fakeSource) Start() pglogrepl.LSN            { return f.server.position() }
+func (f *fakeSource) Tables() []*replication.Relation { return []*replication.Relation{outbox} }
+func (f *fakeSource) Received() pglogrepl.LSN         { return 1000 }
+func (f *fakeSource) ServerEnd() pglogrepl.LSN        { return 1000 }
+func (f *fakeSource) Silent() time.Duration           { return time.Duration(f.server.silent.Load()) }
+func (f *fakeSource) Abort()                          { f.once.Do(func() { close(f.aborted) }) }
+
+func (f *fakeSource) Close(_ context.Context, confirmed pglogrepl.LSN) error {
+	if f.server.closeErr != nil {
+		return f.server.closeErr
+	}
+	f.server.report(confirmed)
+	return nil
+}
+
+func (f *fakeSource) Run(intake context.Context, out chan<- *replication.Batch, confirmed func() pglogrepl.LSN) error {
+	status := time.NewTicker(100 * time.Millisecond)
+	defer status.Stop()
+	offer := func(b *replication.Batch) error {
+		for {
+			select {
+			case out <- b:
+				return nil
+			case <-status.C:
+				f.server.report(confirmed())
+			case err := <-f.fail:
+				return err
+			case <-f.aborted:
+				return nil
+			}
+		}
+	}
+	start := f.Start()
+	for _, fresh := range f.server.batches {
+		if b := fresh(); b.Through == 0 || b.Through > start {
+			if err := offer(b); err != nil {
+				return err
+			}
+		}
+	}
+	for {
+		select {
+		case fresh := <-f.server.more:
+			if err := offer(fresh()); err != nil {
+				return err
+			}
+		case <-status.C:
+			f.server.report(confirmed())
+		case err := <-f.fail:
+			return err
+		case <-intake.Done():
+			return nil
+		case <-f.aborted:
+			return nil
+		}
+	}
+}
+
+// pass lets virtual time go by, and with it whatever is due.
+func pass(d time.Duration) { <-time.After(d) }
+
+type bench struct {
+	server *fakeServer
+	sink   *sinktest.Recorder
+	relay  *Relay
+	cancel context.CancelFunc
+	result chan error
+	probe  Prober
+	counts struct{ rejected, retried, delivered atomic.Int64 }
+}
+
+func start(t *testing.T, cfg Config, server *fakeServer) *bench {
+	t.Helper()
+	b := &bench{server: server, sink: new(sinktest.Recorder), result: make(chan error, 1)}
+	return b.start(t, cfg)
+}
+
+func (b *bench) start(t *testing.T, cfg Config) *bench {
+	t.Helper()
+	routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ev := Events{
+		RowRejected:    func(string, error) { b.counts.rejected.Add(1) },
+		ProduceRetried: func(string) { b.counts.retried.Add(1) },
+		BatchDelivered: func(_ *replication.Batch, r []router.Record, _ time.Duration) { b.counts.delivered.Add(int64(len(r))) },
+	}
+	cfg.RetryMax = max(cfg.RetryMax, time.Second)
+	b.relay = New(cfg, Parts{Source: b.server.open, Router: routes, Probe: b.probe, Sink: func() (sink.Sink, error) { return b.sink, nil }}, ev, zerolog.Nop())
+	ctx, cancel := context.WithCancel(t.Context())
+	b.cancel = cancel
+	go func() { b.result <- b.relay.Run(ctx) }()
+	return b
+}
+
+func (b *bench) stop(t *testing.T) {
+	t.Helper()
+	b.cancel()
+	if err := <-b.result; err != nil {
+		t.Fatalf("clean stop: %v", err)
+	}
+}
+
+func (b *bench) values() string {
+	var out []string
+	for _, d := range b.sink.Delivered() {
+		out = append(out, string(d.Value))
+	}
+	return strings.Join(out, " ")
+}
+
+func fixed(commit, through pglogrepl.LSN, first int, rows ...string) func() *replication.Batch {
+	return func() *replication.Batch { return batch(commit, through, first, rows...) }
+}
+
+func TestRelay_ConfirmsOnlyWhatIsDelivered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{server: newServer(fixed(110, 120, 1, "order/a/1", "order/b/2"), fixed(130, 140, 1, "order/a/3")), sink: new(sinktest.Recorder), result: make(chan error, 1)}
+		b.sink.Hold()
+		b.start(t, Config{})
+		pass(time.Second)
+		if got := b.server.position(); got != 100 {
+			t.Fatalf("confirmed %s before any acknowledgement", got)
+		}
+		b.sink.Ack(2)
+		pass(time.Second)
+		if got := b.server.position(); got != 120 {
+			t.Fatalf("confirmed %s after the first transaction, want 120", got)
+		}
+		b.sink.Release()
+		b.stop(t)
+		if got := b.server.position(); got != 140 {
+			t.Fatalf("confirmed %s at the end, want 140", got)
+		}
+		if got := b.values(); got != "1 2 3" {
+			t.Fatalf("delivered %q", got)
+		}
+	})
+}
+
+func TestRelay_RetriesOnlyWhatIsNotDurable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rows := make([]string, 10_001)
+		for i := range rows {
+			rows[i] = fmt.Sprintf("order/k%d/%d", i%7, i)
+		}
+		rows[10_000] = "order/k0/bad"
+		b := &bench{server: newServer(fixed(110, 120, 1, rows...), fixed(130, 140, 1, "order/k0/after")), sink: new(sinktest.Recorder), result: make(chan error, 1)}
+		var healed atomic.Bool
+		b.sink.Decide(func(r *router.Record) sinktest.Verdict {
+			if string(r.Value) == "bad" && !healed.Load() {
+				return sinktest.Fail(sink.Rejected, "record_too_large", errors.New("record of topic order-events is too large"))
+			}
+			return sinktest.Verdict{}
+		})
+		b.start(t, Config{RetryMin: 10 * time.Millisecond})
+		for b.counts.retried.Load() < 20 {
+			pass(100 * time.Millisecond)
+		}
+		if st := b.relay.Status(); st.State != Blocked || st.Reason != "record_too_large" || !strings.Contains(st.Message, "0/6E") {
+			t.Fatalf("status while blocked: %+v", st)
+		}
+		if got := len(b.sink.Delivered()); got != 10_000 {
+			t.Fatalf("%d records durable after 20 tries, want 10000", got)
+		}
+		if got := b.server.position(); got != 100 {
+			t.Fatalf("confirmed %s past a rejected row", got)
+		}
+		if got := b.counts.rejected.Load(); got != 1 {
+			t.Fatalf("the row was counted %d times", got)
+		}
+		healed.Store(true)
+		pass(5 * time.Second)
+		if st := b.relay.Status(); st.State != Streaming || st.Reason != "" {
+			t.Fatalf("status after it healed: %s %s", st.State, st.Reason)
+		}
+		b.stop(t)
+		if got := len(b.sink.Delivered()); got != 10_002 || b.server.position() != 140 {
+			t.Fatalf("%d records, confirmed %s", got, b.server.position())
+		}
+	})
+}
+
+func TestRelay_FindsTheGuiltyRecordAmongInnocents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{server: newServer(fixed(110, 120, 1, "order/a/1", "order/a/2", "order/a/bad", "order/b/4", "order/a/5")), sink: new(sinktest.Recorder), result: make(chan error, 1)}
+		b.sink.Scatter(true)
+		b.sink.Decide(func(r *router.Record) sinktest.Verdict {
+			if string(r.Value) == "bad" {
+				return sinktest.Fail(sink.Rejected, "invalid_record", errors.New("no"))
+			}
+			return sinktest.Verdict{}
+		})
+		b.start(t, Config{})
+		pass(10 * time.Second)
+		got := b.values()
+		if !strings.HasPrefix(got, "1 2") || strings.Contains(got, "5") || b.server.position() != 100 {
+			t.Fatalf("delivered %q, confirmed %s", got, b.server.position())
+		}
+		b.stop(t)
+	})
+}
+
+func TestRelay_BlocksAtARowThatCannotBeRouted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, Config{}, newServer(fixed(110, 120, 1, "order/a/1"), fixed(130, 140, 1, "order/a/2", "/a/bad", "order/a/3"), fixed(150, 160, 1, "order/a/4")))
+		pass(time.Minute)
+		if st := b.relay.Status(); st.State != Blocked || st.Reason != router.ReasonRoute || st.EventsRejected != 1 {
+			t.Fatalf("status %+v", st)
+		}
+		if got := b.values(); got != "1 2" || b.server.position() != 120 {
+			t.Fatalf("delivered %q, confirmed %s", got, b.server.position())
+		}
+		b.stop(t) // nothing is in flight: clean
+		if b.server.position() != 120 {
+			t.Fatalf("confirmed %s after the stop", b.server.position())
+		}
+	})
+}
+
+// several puts transactions of one batch together, each ending at its own position.
+func several(parts ...func() *replication.Batch) func() *replication.Batch {
+	return func() *replication.Batch {
+		all := &replication.Batch{}
+		for _, part := range parts {
+			b := part()
+			for i := range b.Rows {
+				b.Rows[i].Txn.End = b.Through
+			}
+			all.Rows = append(all.Rows, b.Rows...)
+			all.Bytes += b.Bytes
+			all.Through = b.Through
+		}
+		return all
+	}
+}
+
+// What is delivered before a bad row is confirmed although it shares a batch with
+// it, so that no restart repeats it; nothing of the row's own transaction is.
+func TestRelay_ConfirmsTheTransactionsBeforeABlockedRow(t *testing.T) {
+	for name, spec := range map[string]string{"unroutable": "/a/x", "refused by the brokers": "order/a/bad"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := &bench{server: newServer(several(
+					fixed(110, 120, 1, "order/a/1"), fixed(130, 140, 1, "order/a/2"),
+					fixed(150, 160, 1, "order/a/3", spec), fixed(170, 180, 1, "order/a/4"),
+				)), sink: new(sinktest.Recorder), result: make(chan error, 1)}
+				b.sink.Decide(func(r *router.Record) sinktest.Verdict {
+					if string(r.Value) == "bad" {
+						return sinktest.Fail(sink.Rejected, "record_too_large", errors.New("too large"))
+					}
+					return sinktest.Verdict{}
+				})
+				b.start(t, Config{})
+				pass(time.Minute)
+				if got := b.server.position(); got != 140 {
+					t.Fatalf("confirmed %s, want 140", got)
+				}
+				if st := b.relay.Status(); st.State != Blocked || !strings.Contains(st.Message, "pg_replication_slot_advance('', '0/97')") {
+					t.Fatalf("status %+v", st)
+				}
+				b.stop(t)
+				if got := b.values(); got != "1 2 3" || b.server.position() != 140 {
+					t.Fatalf("delivered %q, confirmed %s", got, b.server.position())
+				}
+			})
+		})
+	}
+}
+
+func TestRelay_ExitsWhenBlockedIfToldSo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, Config{OnBlocked: ExitWhenBlocked}, newServer(fixed(130, 140, 1, "/a/bad")))
+		var blocked *BlockedError
+		if err := <-b.result; !errors.As(err, &blocked) || blocked.Reason != router.ReasonRoute {
+			t.Fatalf("run: %v", err)
+		}
+		b.cancel()
+	})
+}
+
+func TestRelay_ReconnectsAndReadsUnconfirmedRowsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{server: newServer(fixed(110, 120, 1, "order/a/1"), fixed(130, 140, 1, "order/a/2")), sink: new(sinktest.Recorder), result: make(chan error, 1)}
+		b.sink.Hold()
+		b.start(t, Config{})
+		pass(time.Second)
+		b.sink.Ack(1)
+		pass(time.Second)
+		b.server.cut()
+		pass(time.Second)
+		if got := b.server.opens.Load(); got != 1 {
+			t.Fatalf("%d sessions while a record of the first is outstanding", got)
+		}
+		b.sink.Release()
+		pass(5 * time.Second)
+		if st := b.relay.Status(); st.State != Streaming || st.Reconnects != 1 {
+			t.Fatalf("status %s, %d reconnects", st.State, st.Reconnects)
+		}
+		b.stop(t)
+		if got := b.values(); got != "1 2" || b.server.position() != 140 {
+			t.Fatalf("delivered %q, confirmed %s: the acknowledgements that came in time count", got, b.server.position())
+		}
+	})
+}
+
+func TestRelay_GivesUpASinkThatKeepsRecordsOfALostSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer(fixed(110, 120, 1, "order/a/1"))
+		first, second := new(sinktest.Recorder), new(sinktest.Recorder)
+		first.Hold()
+		sinks := []*sinktest.Recorder{first, second}
+		routes, _ := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
+		r := New(Config{}, Parts{Source: server.open, Router: routes, Sink: func() (sink.Sink, error) {
+			s := sinks[0]
+			sinks = sinks[1:]
+			return s, nil
+		}}, Events{}, zerolog.Nop())
+		ctx, cancel := context.WithCancel(t.Context())
+		result := make(chan error, 1)
+		go func() { result <- r.Run(ctx) }()
+		pass(time.Second)
+		server.cut()
+		pass(time.Minute)
+		cancel()
+		if err := <-result; err != nil {
+			t.Fatal(err)
+		}
+		if len(first.Delivered()) != 0 || len(second.Delivered()) != 1 || server.position() != 120 {
+			t.Fatalf("first sink %d, second %d records, confirmed %s", len(first.Delivered()), len(second.Delivered()), server.position())
+		}
+	})
+}
+
+func TestRelay_DrainTimeoutCutsRowsInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{server: newServer(fixed(110, 120, 1, "order/a/1")), sink: new(sinktest.Recorder), result: make(chan error, 1)}
+		b.sink.Hold()
+		b.start(t, Config{DrainTimeout: 7 * time.Second})
+		pass(time.Second)
+		began := time.Now()
+		b.cancel()
+		if err := <-b.result; !errors.Is(err, ErrDrainCut) {
+			t.Fatalf("run: %v", err)
+		}
+		if took := time.Since(began); took < 7*time.Second || took > 8*time.Second {
+			t.Fatalf("drain took %s", took)
+		}
+		if b.server.position() != 100 {
+			t.Fatalf("confirmed %s", b.server.position())
+		}
+	})
+}
+
+func TestRelay_AbortCutsADrainShort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{server: newServer(fixed(110, 120, 1, "order/a/1")), sink: new(sinktest.Recorder), result: make(chan error, 1)}
+		b.sink.Hold()
+		b.start(t, Config{})
+		pass(time.Second)
+		b.cancel()
+		pass(time.Second)
+		b.relay.Abort()
+		b.relay.Abort()
+		if err := <-b.result; !errors.Is(err, ErrDrainCut) {
+			t.Fatalf("run: %v", err)
+		}
+	})
+}
+
+func TestRelay_FullWindowWithoutKafkaIsBlocked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{server: newServer(fixed(110, 120, 1, "order/a/1"), fixed(130, 140, 1, "order/a/2")), sink: new(sinktest.Recorder), result: make(chan error, 1)}
+		b.sink.Hold()
+		b.start(t, Config{MaxInFlightBytes: 1 << 20})
+		b.sink.SetReachable(errors.New("dial broker: refused"))
+		pass(5 * time.Second)
+		if st := b.relay.Status(); st.State != Streaming || st.Reason != "kafka_unreachable" {
+			t.Fatalf("with room in the window: %s %s", st.State, st.Reason)
+		}
+		b.server.more <- func() *replication.Batch { x := batch(150, 160, 1, "order/a/3"); x.Bytes = 2 << 20; return x }
+		pass(5 * time.Second)
+		if st := b.relay.Status(); st.State != Blocked || st.Reason != "kafka_unreachable" || st.Ready() {
+			t.Fatalf("with a full window: %s %s", st.State, st.Reason)
+		}
+		b.sink.SetReachable(nil)
+		b.sink.Release()
+		pass(5 * time.Second)
+		if st := b.relay.Status(); st.State != Streaming || st.Reason != "" || st.InFlightEvents != 0 {
+			t.Fatalf("after Kafka came back: %+v", st)
+		}
+		b.stop(t)
+	})
+}
+
+func TestRelay_StartErrorsEndTheProcessAndLaterOnesBlock(t *testing.T) {
+	missing := &replication.Error{Kind: replication.KindRefused, Op: "inspect", Subject: `slot "s"`, Err: errors.New("does not exist")}
+	t.Run("at start", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			server := newServer()
+			server.openErr = func(int64) error { return missing }
+			b := start(t, Config{}, server)
+			var refused *RefusedError
+			if err := <-b.result; !errors.As(err, &refused) {
+				t.Fatalf("run: %v", err)
+			}
+			b.cancel()
+		})
+	})
+	t.Run("after streaming began", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			server := newServer(fixed(110, 120, 1, "order/a/1"))
+			server.openErr = func(n int64) error {
+				if n > 1 {
+					return missing
+				}
+				return nil
+			}
+			b := start(t, Config{}, server)
+			pass(time.Second)
+			server.cut()
+			pass(time.Minute)
+			if st := b.relay.Status(); st.State != Blocked || !strings.Contains(st.Message, `slot "s"`) {
+				t.Fatalf("status %+v", st)
+			}
+			b.stop(t)
+		})
+	})
+	t.Run("a busy slot is standby", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			server := newServer(fixed(110, 120, 1, "order/a/1"))
+			var free atomic.Bool
+			server.openErr = func(int64) error {
+				if !free.Load() {
+					return &replication.Error{Kind: replication.KindBusy, Op: "open slot", Err: errors.New("held by pid 1")}
+				}
+				return nil
+			}
+			b := start(t, Config{}, server)
+			pass(time.Minute)
+			if st := b.relay.Status(); st.State != Standby || !st.Ready() {
+				t.Fatalf("status %+v", st)
+			}
+			free.Store(true)
+			pass(2 * time.Second)
+			if st := b.relay.Status(); st.State != Streaming {
+				t.Fatalf("two seconds after the slot was free: %+v", st)
+			}
+			b.stop(t)
+		})
+	})
+	t.Run("brokers down at start are waited for", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := &bench{server: newServer(fixed(110, 120, 1, "order/a/1")), sink: new(sinktest.Recorder), result: make(chan error, 1)}
+			b.sink.SetReady(&sink.Error{Class: sink.Retry, Reason: "kafka_unreachable", Err: errors.New("refused")})
+			b.start(t, Config{})
+			pass(time.Minute)
+			if st := b.relay.Status(); st.State != Reconnecting || st.Reason != "kafka_unreachable" || b.server.opens.Load() != 0 {
+				t.Fatalf("status %+v", st)
+			}
+			b.sink.SetReady(nil)
+			pass(time.Minute)
+			b.stop(t)
+			if b.values() != "1" {
+				t.Fatalf("delivered %q", b.values())
+			}
+		})
+	})
+}
+
+// probe answers what it is given.
+type probe struct {
+	snapshot atomic.Pointer[replication.Snapshot]
+}
+
+func (p *probe) Look(context.Context) (*replication.Snapshot, error) { return p.snapshot.Load(), nil }
+func (p *probe) Close()                                              {}
+
+func TestRelay_DriftOfThePublicationFreezesThePosition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer(fixed(110, 120, 1, "order/a/1"))
+		routes, _ := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
+		p := new(probe)
+		p.snapshot.Store(&replication.Snapshot{WALEnd: 900})
+		r := New(Config{}, Parts{Source: server.open, Router: routes, Probe: p, Sink: func() (sink.Sink, error) { return new(sinktest.Recorder), nil }}, Events{}, zerolog.Nop())
+		ctx, cancel := context.WithCancel(t.Context())
+		result := make(chan error, 1)
+		go func() { result <- r.Run(ctx) }()
+		pass(time.Minute)
+		if server.position() != 120 {
+			t.Fatalf("confirmed %s", server.position())
+		}
+		p.snapshot.Store(&replication.Snapshot{WALEnd: 900, Drift: &replication.Error{Kind: replication.KindDrift, Op: "check publication", Err: errors.New("table is gone")}})
+		pass(6 * time.Second)
+		if st := r.Status(); st.State != Blocked || !strings.Contains(st.Message, "restart the relay") {
+			t.Fatalf("status %+v", st)
+		}
+		// Putting the publication back does not bring back the rows in between.
+		p.snapshot.Store(&replication.Snapshot{WALEnd: 900})
+		server.mu.Lock()
+		server.batches = append(server.batches, fixed(130, 140, 1, "order/a/2"))
+		server.mu.Unlock()
+		pass(10 * time.Minute)
+		if st := r.Status(); st.State != Blocked || server.position() != 120 || server.opens.Load() != 1 {
+			t.Fatalf("%s, confirmed %s, %d sessions after the drift", st.State, server.position(), server.opens.Load())
+		}
+		cancel()
+		if err := <-result; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestRelay_DriftIsSeenWhileARowBlocksAndKafkaIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := new(probe)
+		p.snapshot.Store(&replication.Snapshot{WALEnd: 900})
+		b := &bench{server: newServer(fixed(110, 120, 1, "order/a/1", "/a/bad")), sink: new(sinktest.Recorder), probe: p, result: make(chan error, 1)}
+		b.sink.Hold()
+		b.start(t, Config{})
+		pass(time.Second)
+		p.snapshot.Store(&replication.Snapshot{WALEnd: 900, Drift: &replication.Error{Kind: replication.KindDrift, Op: "check publication", Err: errors.New("table is gone")}})
+		pass(time.Minute)
+		if st := b.relay.Status(); st.State != Blocked || !strings.Contains(st.Message, "table is gone") {
+			t.Fatalf("status %+v", st)
+		}
+		b.cancel()
+		<-b.result
+	})
+}

@@ -1,0 +1,386 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/jackc/pglogrepl"
+)
+
+// session is one connection's life. Goroutine A runs the source; goroutine B,
+// the caller of run, owns everything else except what is marked.
+type session struct {
+	r       *Relay
+	src     Source
+	sink    sink.Sink
+	tracker *checkpoint.Tracker
+
+	out        chan *replication.Batch // A sends, closes at its end
+	lost       chan struct{}           // closed by A before out when the source failed
+	srcErr     error                   // written by A before it closes out
+	frozen     atomic.Uint64           // not zero: nothing beyond may be confirmed any more
+	told       atomic.Uint64           // what A last reported, or is about to
+	toldAt     atomic.Int64
+	asked      atomic.Int64 // when A last asked, unix nanoseconds
+	interrupts chan error   // what the probe saw that ends the session
+
+	sending    context.Context // ends when waiting for room is pointless
+	endSending context.CancelFunc
+
+	stopping time.Time // since when the probe is told that the server stops; the probe's alone
+
+	full        atomic.Int64  // since when the window is full, unix nanoseconds; zero: it is not
+	waits       atomic.Int64  // since when Send waits for the brokers, likewise
+	outstanding atomic.Int64  // Sends whose done has not been called
+	wake        chan struct{} // one token: a Send failed, or none is outstanding
+	mu          sync.Mutex
+	failed      []failedPiece // guarded by mu; in no order
+	pieces      uint64        // count of Sends, the order for failed
+	buffers     sync.Pool     // of *router.Buffer
+}
+
+// flight is a batch between the source and its acknowledgement.
+type flight struct {
+	s       *session
+	batch   *replication.Batch
+	buf     *router.Buffer
+	ticket  checkpoint.Ticket
+	read    time.Time    // when B took the batch
+	routed  int          // rows that were routed
+	sent    int          // records that were handed to the sink
+	handed  time.Time    // first hand-over to the sink
+	pending atomic.Int64 // pieces not durable, plus one while rows are left to route
+}
+
+// piece is what one Send got of a flight.
+type piece struct {
+	f       *flight
+	seq     uint64
+	records []router.Record
+	left    int // records not durable; owned by B once the piece failed
+}
+
+func newSession(r *Relay, src Source) *session {
+	s := &session{
+		r: r, src: src, sink: r.sink,
+		tracker:    checkpoint.New(src.Start(), r.cfg.MaxInFlightBytes),
+		out:        make(chan *replication.Batch, 2),
+		lost:       make(chan struct{}),
+		wake:       make(chan struct{}, 1),
+		interrupts: make(chan error, 1),
+	}
+	s.told.Store(uint64(src.Start()))
+	s.asked.Store(time.Now().UnixNano())
+	s.buffers.New = func() any { return new(router.Buffer) }
+	return s
+}
+
+// run streams until the source ends, and returns nil only when everything that
+// was read is delivered and confirmed.
+func (s *session) run(ctx, hard context.Context) error {
+	intake, endIntake := context.WithCancelCause(ctx)
+	defer endIntake(nil)
+	s.sending, s.endSending = context.WithCancel(hard)
+	defer s.endSending()
+	s.r.began.Store(true)
+	s.r.board.setSession(s)
+	defer s.r.board.setSession(nil)
+	s.r.setState(Streaming, "", "")
+	if s.r.ev.SessionStarted != nil {
+		s.r.ev.SessionStarted(s.src.Start())
+	}
+	go func() {
+		if s.srcErr = s.src.Run(intake, s.out, s.confirmed); s.srcErr != nil {
+			close(s.lost)
+			s.endSending()
+		}
+		close(s.out)
+	}()
+	err := s.deliver(ctx, hard, endIntake)
+	s.src.Abort()
+	for b := range s.out { // what A still had is unconfirmed and will be read again
+		b.Release()
+	}
+	err = s.close(ctx, hard, s.outcome(err))
+	if s.r.ev.SessionEnded != nil {
+		s.r.ev.SessionEnded(err)
+	}
+	return err
+}
+
+// errStopped ends a session that was asked to stop while it could not deliver.
+// What it held was refused by the brokers or the router and is not in flight.
+var errStopped = errors.New("stopped while blocked")
+
+// outcome picks the error that explains the end of the session.
+func (s *session) outcome(err error) error {
+	switch {
+	case errors.Is(err, errStopped):
+		return nil
+	case err != nil:
+		return err
+	}
+	return s.srcErr
+}
+
+// close tells the server the final position and frees the connection. A sink
+// that still holds records is dropped: two sessions never overlap. After a stop it
+// returns ErrDrainCut if rows that the sink was given are not both durable and
+// confirmed.
+func (s *session) close(ctx, hard context.Context, cause error) error {
+	if !errors.Is(cause, ErrDrainCut) && !silence(cause) {
+		s.await(hard, s.r.handover())
+	}
+	before := s.told.Load()
+	final, cancel := context.WithTimeout(context.WithoutCancel(hard), 5*time.Second)
+	defer cancel()
+	closed := s.src.Close(final, s.confirmed())
+	if closed != nil && cause == nil {
+		s.r.log.Warn().Err(closed).Msg("close stream; the last transactions may be sent again")
+	}
+	cut := s.outstanding.Load() > 0 || closed != nil && s.told.Load() != before
+	if s.outstanding.Load() == 0 {
+		s.sink.Resume()
+	} else {
+		s.r.dropSink()
+	}
+	if cut && (cause == nil || ctx.Err() != nil) {
+		return ErrDrainCut
+	}
+	return cause
+}
+
+// silence says that the session ended because the server was not heard: it may
+// have given the slot to somebody else by now.
+func silence(err error) bool {
+	return err != nil && replication.Reason(err) == replication.ReasonTimeout
+}
+
+// handover is how long a lost session waits for its acknowledgements before it
+// gives the sink up. It stays below wal_sender_timeout, after which another
+// relay may hold the slot.
+func (r *Relay) handover() time.Duration {
+	limit := 10 * time.Second
+	if t := r.cfg.Replication.WalSenderTimeout; t > 0 {
+		limit = min(limit, t/2)
+	}
+	return limit
+}
+
+// await waits until no Send is outstanding.
+func (s *session) await(hard context.Context, limit time.Duration) {
+	t := time.NewTimer(limit)
+	defer t.Stop()
+	for s.outstanding.Load() > 0 {
+		select {
+		case <-s.wake:
+		case <-t.C:
+			return
+		case <-hard.Done():
+			return
+		}
+	}
+}
+
+// confirmed is what A reports. The tracker decides; a frozen session reports
+// nothing new.
+func (s *session) confirmed() pglogrepl.LSN {
+	lsn := uint64(s.tracker.Confirmed())
+	if f := s.frozen.Load(); f != 0 {
+		lsn = min(lsn, f)
+	}
+	now := time.Now().UnixNano()
+	s.asked.Store(now)
+	if s.told.Swap(lsn) != lsn {
+		s.toldAt.Store(now)
+	}
+	return pglogrepl.LSN(lsn)
+}
+
+// deliver takes batches until A closes the channel, then settles.
+func (s *session) deliver(ctx, hard context.Context, endIntake context.CancelCauseFunc) error {
+	for {
+		select {
+		case b, open := <-s.out:
+			if !open {
+				return s.settle(ctx, hard)
+			}
+			if err := s.take(ctx, hard, b); err != nil {
+				return err
+			}
+		case <-s.wake:
+			if err := s.recover(ctx, hard); err != nil {
+				return err
+			}
+		case err := <-s.interrupts:
+			endIntake(err)
+			return err
+		case <-hard.Done():
+			return s.cut()
+		}
+	}
+}
+
+// settle waits, after intake ended, for what was handed over.
+func (s *session) settle(ctx, hard context.Context) error {
+	if s.srcErr != nil {
+		return nil //nolint:nilerr // the connection is gone: outcome reports it, close waits a while
+	}
+	for s.outstanding.Load() > 0 || s.hasFailed() {
+		select {
+		case <-s.wake:
+			if err := s.recover(ctx, hard); err != nil {
+				return err
+			}
+		case <-hard.Done():
+			return s.cut()
+		}
+	}
+	return nil
+}
+
+// cut is the end of a drain that took too long.
+func (s *session) cut() error {
+	if s.outstanding.Load() == 0 && s.tracker.Stats().Rows == 0 {
+		return errStopped
+	}
+	return ErrDrainCut
+}
+
+// take routes a batch, waits for room, and hands the records to the sink.
+func (s *session) take(ctx, hard context.Context, b *replication.Batch) error {
+	if s.r.ev.BatchReceived != nil {
+		s.r.ev.BatchReceived(b)
+	}
+	entry := checkpoint.Entry{Rows: len(b.Rows), Through: b.Through, Commit: b.ThroughTime}
+	if len(b.Rows) == 0 {
+		s.tracker.Track(entry)
+		b.Release()
+		return nil
+	}
+	entry.First = b.Rows[0].Txn.Time
+	f := &flight{s: s, batch: b, buf: s.buffers.Get().(*router.Buffer), read: time.Now()}
+	f.pending.Store(1)
+	rejection := s.route(f)
+
+	entry.Bytes, entry.Read = b.Bytes+f.buf.Size()+sink.Memory(f.buf.Records), f.read
+	if err := s.admit(ctx, hard, f, entry); err != nil {
+		return err
+	}
+	s.send(f)
+	if rejection != nil {
+		if err := s.hold(ctx, hard, f, rejection); err != nil {
+			return err
+		}
+	}
+	f.finish()
+	return nil
+}
+
+// route turns rows into records up to the first that cannot be.
+func (s *session) route(f *flight) error {
+	for f.routed < len(f.batch.Rows) {
+		if err := s.r.parts.Router.Route(f.buf, &f.batch.Rows[f.routed]); err != nil {
+			return err
+		}
+		f.routed++
+	}
+	return nil
+}
+
+// admit waits for room in the window.
+func (s *session) admit(ctx, hard context.Context, f *flight, e checkpoint.Entry) error {
+	defer s.full.Store(0)
+	for {
+		ticket, ok := s.tracker.Track(e)
+		if ok {
+			f.ticket = ticket
+			return nil
+		}
+		s.full.CompareAndSwap(0, time.Now().UnixNano())
+		select {
+		case <-s.tracker.Room():
+		case <-s.wake:
+			if err := s.recover(ctx, hard); err != nil {
+				return err
+			}
+		case err := <-s.interrupts:
+			return err
+		case <-s.lost:
+			return s.srcErr
+		case <-hard.Done():
+			return s.cut()
+		}
+	}
+}
+
+// send hands what is routed and not yet sent to the sink.
+//
+// Send waits when the sink has no room, and for the brokers to say where a topic's
+// partitions are.
+func (s *session) send(f *flight) {
+	records := f.buf.Records[f.sent:]
+	if len(records) == 0 {
+		return
+	}
+	f.sent = len(f.buf.Records)
+	p := &piece{f: f, seq: s.pieces, records: records}
+	s.pieces++
+	f.pending.Add(1)
+	s.outstanding.Add(1)
+	now := time.Now()
+	if f.handed.IsZero() {
+		f.handed = now
+	}
+	s.waits.Store(now.UnixNano())
+	s.sink.Send(s.sending, records, func(err error) { s.done(p, err) })
+	s.waits.Store(0)
+}
+
+// done runs on a goroutine of the sink, once for each Send.
+func (s *session) done(p *piece, err error) {
+	if err == nil {
+		p.f.finish()
+	} else {
+		s.mu.Lock()
+		s.failed = append(s.failed, failedPiece{p, err})
+		s.mu.Unlock()
+	}
+	s.sent()
+}
+
+// sent counts a Send as answered and wakes B to look at what came of it.
+func (s *session) sent() {
+	s.outstanding.Add(-1)
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// finish counts one piece, or the routing, as done; the last one acknowledges
+// the batch. It may run on a goroutine of the sink.
+func (f *flight) finish() {
+	if f.pending.Add(-1) > 0 {
+		return
+	}
+	r := f.s.r
+	now := time.Now()
+	r.published.Add(int64(len(f.buf.Records)))
+	r.lastEvent.Store(now.UnixNano())
+	r.board.sawTopics(f.buf.Records)
+	if r.ev.BatchDelivered != nil {
+		r.ev.BatchDelivered(f.batch, f.buf.Records, now.Sub(f.handed))
+	}
+	f.ticket.Done()
+	f.batch.Release()
+	f.buf.Reset()
+	f.s.buffers.Put(f.buf)
+}

@@ -1,0 +1,113 @@
+package relay
+
+import (
+	"time"
+
+	"github.com/jackc/pglogrepl"
+)
+
+// State is what the relay is doing, as users see it.
+type State string
+
+// The states of interface and metrics; exactly one holds at a time.
+const (
+	Starting     State = "starting"
+	Standby      State = "standby"
+	Streaming    State = "streaming"
+	Blocked      State = "blocked"
+	Reconnecting State = "reconnecting"
+	Stopping     State = "stopping"
+)
+
+// States lists all of them.
+var States = []State{Starting, Standby, Streaming, Blocked, Reconnecting, Stopping}
+
+// Position is a WAL position that prints as X/Y and is null when unknown.
+type Position pglogrepl.LSN
+
+// MarshalText gives PostgreSQL's notation.
+func (p Position) MarshalText() ([]byte, error) {
+	if p == 0 {
+		return []byte(""), nil
+	}
+	return []byte(pglogrepl.LSN(p).String()), nil
+}
+
+// UnmarshalText reads PostgreSQL's notation; the empty text is unknown.
+func (p *Position) UnmarshalText(text []byte) error {
+	if len(text) == 0 {
+		*p = 0
+		return nil
+	}
+	lsn, err := pglogrepl.ParseLSN(string(text))
+	*p = Position(lsn)
+	return err
+}
+
+// LSNs are the positions of one relay.
+type LSNs struct {
+	Server    Position `json:"server"`    // end of the server's WAL at the last look
+	Received  Position `json:"received"`  // read from the stream
+	Published Position `json:"published"` // delivered without a gap; what will be confirmed next
+	Confirmed Position `json:"confirmed"` // told to the server
+}
+
+// Slot is the slot's row in the catalog at the last look. Pointers are nil when
+// the server does not say.
+type Slot struct {
+	Active        bool     `json:"active"`
+	WALStatus     string   `json:"wal_status"`
+	Confirmed     Position `json:"confirmed_flush_lsn"`
+	Restart       Position `json:"restart_lsn"`
+	SafeWALBytes  *int64   `json:"safe_wal_bytes"`
+	RetainedBytes int64    `json:"retained_wal_bytes"`
+	SpilledBytes  *int64   `json:"spilled_bytes"`
+}
+
+// Status is one consistent snapshot, and the body of /api/v1/status.
+type Status struct {
+	State    State     `json:"state"`
+	Reason   string    `json:"reason"`  // snake_case; empty when all is well
+	Message  string    `json:"message"` // the error in full, with what to do; never payloads or secrets
+	Since    time.Time `json:"since"`
+	Version  string    `json:"version"`
+	Pipeline string    `json:"pipeline"`
+
+	Slot        string `json:"slot"`
+	Publication string `json:"publication"`
+	SlotState   *Slot  `json:"slot_state,omitempty"` // nil until the first look
+
+	LSN LSNs `json:"lsn"`
+
+	LagBytes           int64   `json:"lag_bytes"`          // server - confirmed
+	RetainedWALBytes   int64   `json:"retained_wal_bytes"` // server - restart_lsn
+	LagSeconds         float64 `json:"lag_seconds"`        // 0 when confirmed is at the server's position
+	InFlightEvents     int     `json:"in_flight_events"`   // rows read and not acknowledged
+	InFlightBytes      int     `json:"in_flight_bytes"`    // memory they hold
+	InFlightLimitBytes int     `json:"in_flight_limit_bytes"`
+	OldestUnacked      float64 `json:"oldest_unacked_seconds"`
+
+	EventsPublished int64    `json:"events_published_total"`
+	EventsRejected  int64    `json:"events_rejected_total"`
+	DeadLetters     int64    `json:"dead_letters_total"`
+	Reconnects      int64    `json:"reconnects_total"`
+	Topics          []string `json:"topics"`
+
+	// What the sink noticed of the brokers since the process started; any of the
+	// last two that is not zero is worth a person's look.
+	TopicsRecreated int64 `json:"topics_recreated_total"` // found deleted and made again
+	DataLoss        int64 `json:"data_loss_total"`        // a broker lost or forgot what it had acknowledged
+	Overtaken       int64 `json:"overtaken_total"`        // records durable before an earlier failed one, sent again in order
+
+	SourceConnected bool `json:"source_connected"`
+	SinkConnected   bool `json:"sink_connected"`
+	SourceReached   bool `json:"source_reached"` // once since the process started
+	SinkReached     bool `json:"sink_reached"`
+
+	LastEvent   time.Time `json:"last_event,omitzero"`   // last acknowledgement; zero when none
+	LastConfirm time.Time `json:"last_confirm,omitzero"` // last move of the confirmed position; zero when none
+	LastTick    time.Time `json:"last_tick"`             // when the loops were last seen turning, for /livez
+}
+
+// Ready says whether the relay does its job: it streams, or stands by for the slot.
+func (s Status) Ready() bool { return s.State == Streaming || s.State == Standby }

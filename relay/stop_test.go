@@ -1,0 +1,93 @@
+package relay
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/sinktest"
+)
+
+func TestRelay_StopAfterALostConnectionIsNotClean(t *testing.T) {
+	for name, order := range map[string]func(*bench){
+		"connection first": func(b *bench) { b.server.cut(); pass(time.Second); b.cancel() },
+		"signal first":     func(b *bench) { b.cancel(); pass(time.Second); b.server.cut() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := &bench{server: newServer(fixed(110, 120, 1, "order/a/1")), sink: new(sinktest.Recorder), result: make(chan error, 1)}
+				b.sink.Hold()
+				b.start(t, Config{})
+				pass(time.Second)
+				order(b)
+				if err := <-b.result; !errors.Is(err, ErrDrainCut) {
+					t.Fatalf("run: %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestRelay_StopWithoutTheFinalConfirmationIsNotClean(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{server: newServer(fixed(110, 120, 1, "order/a/1")), sink: new(sinktest.Recorder), result: make(chan error, 1)}
+		b.server.closeErr = errors.New("connection reset")
+		b.sink.Hold()
+		b.start(t, Config{})
+		pass(time.Second)
+		b.cancel()
+		pass(time.Second)
+		b.sink.Release()
+		if err := <-b.result; !errors.Is(err, ErrDrainCut) {
+			t.Fatalf("run: %v", err)
+		}
+	})
+}
+
+func TestRelay_DrainRetriesWhatMayHeal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{server: newServer(fixed(110, 120, 1, "order/a/1")), sink: new(sinktest.Recorder), result: make(chan error, 1)}
+		healthy := time.Now().Add(10 * time.Second)
+		b.sink.Decide(func(*router.Record) sinktest.Verdict {
+			if time.Now().Before(healthy) {
+				return sinktest.Fail(sink.Retry, "kafka_error", errors.New("not now"))
+			}
+			return sinktest.Verdict{}
+		})
+		b.start(t, Config{})
+		pass(time.Second)
+		b.stop(t)
+		if b.values() != "1" || b.server.position() != 120 {
+			t.Fatalf("delivered %q, confirmed %s", b.values(), b.server.position())
+		}
+	})
+}
+
+// A server that cannot be heard gives the slot away after wal_sender_timeout.
+// Records that are still on their way then would land behind the next holder's.
+func TestRelay_DropsRecordsInFlightWhenTheServerIsSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := Config{}
+		cfg.Replication.WalSenderTimeout = 15 * time.Second
+		b := &bench{server: newServer(fixed(110, 120, 1, "order/a/1")), sink: new(sinktest.Recorder), result: make(chan error, 1)}
+		b.sink.Hold()
+		b.start(t, cfg)
+		pass(time.Second)
+		b.server.silent.Store(int64(9 * time.Second))
+		pass(time.Second)
+		if b.server.opens.Load() != 1 {
+			t.Fatal("the session ended while the server may just be slow")
+		}
+		b.server.silent.Store(int64(11 * time.Second))
+		pass(time.Second)
+		b.sink.Release() // too late: the sink is closed
+		if got := len(b.sink.Delivered()); got != 0 {
+			t.Fatalf("%d records landed after the session was over", got)
+		}
+		b.cancel()
+		<-b.result
+	})
+}

@@ -1,0 +1,93 @@
+package relay
+
+import (
+	"errors"
+
+	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/sink"
+)
+
+// verdict is what follows from the end of a session.
+type verdict struct {
+	state  State
+	reason string
+	fatal  error // ends Run
+}
+
+// judge sorts an error by what has to happen next. What it does not know counts
+// as blocked.
+func (r *Relay) judge(err error) verdict {
+	var config *ConfigError
+	if errors.As(err, &config) {
+		if !r.began.Load() {
+			return verdict{fatal: err}
+		}
+		return r.stuck("schema", err)
+	}
+	var blocked *BlockedError
+	if errors.As(err, &blocked) {
+		return verdict{fatal: err}
+	}
+	var kafka *sink.Error
+	if errors.As(err, &kafka) {
+		if kafka.Class == sink.Retry {
+			reason := kafka.Reason
+			if reason == "network" {
+				reason = "kafka_unreachable"
+			}
+			return verdict{state: Reconnecting, reason: reason}
+		}
+		return r.refused(kafka.Reason, err)
+	}
+	if errors.Is(err, router.ErrBinary) {
+		return verdict{state: Reconnecting, reason: router.ReasonSchema}
+	}
+	if errors.Is(err, sink.ErrClosed) {
+		return verdict{state: Reconnecting, reason: "kafka_unreachable"}
+	}
+	reason := replication.Reason(err)
+	switch replication.KindOf(err) {
+	case replication.KindBusy:
+		return verdict{state: Standby, reason: reason}
+	case replication.KindRetry:
+		return verdict{state: Reconnecting, reason: reason}
+	case replication.KindRefused, replication.KindLost, replication.KindDrift:
+		return r.refused(reason, err)
+	default: // KindProtocol, and what a later version may add
+		return r.stuck(reason, err)
+	}
+}
+
+// refused ends a start, and blocks a relay that was streaming.
+func (r *Relay) refused(reason string, err error) verdict {
+	if !r.began.Load() {
+		return verdict{fatal: &RefusedError{reason, err}}
+	}
+	return r.stuck(reason, err)
+}
+
+// stuck is for what only a person can resolve.
+func (r *Relay) stuck(reason string, err error) verdict {
+	if r.cfg.OnBlocked == ExitWhenBlocked {
+		return verdict{fatal: &BlockedError{reason, err}}
+	}
+	return verdict{state: Blocked, reason: reason}
+}
+
+// repetition counts how often the same error came in a row.
+type repetition struct {
+	text string
+	n    int
+}
+
+func (r *repetition) count(err error) int {
+	if err == nil || err.Error() != r.text {
+		r.text, r.n = "", 0
+		if err != nil {
+			r.text = err.Error()
+		}
+	}
+	r.n++
+	return r.n
+}
