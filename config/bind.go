@@ -1,0 +1,274 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// applyDefaults sets every key below v that has a default.
+func (l *loader) applyDefaults(v reflect.Value) {
+	keys, _ := keysOf(v.Type())
+	for _, k := range keys {
+		if k.section() {
+			l.applyDefaults(v.Field(k.index))
+		} else if k.def != "" {
+			if err := setText(v.Field(k.index), k, k.def); err != nil {
+				panic(fmt.Sprintf("default of %s: %v", k.name, err)) //nolint:forbidigo // a tag of our own is wrong; every test would see it
+			}
+		}
+	}
+}
+
+// bindStruct takes up a mapping. A key without a value keeps its default.
+func (l *loader) bindStruct(n *node, v reflect.Value, path string) {
+	if n.kind == nullNode {
+		return
+	}
+	if n.kind != mapNode {
+		l.cfg.doc.hide(n)
+		l.fail(l.at(n.line, n.column), path, fmt.Sprintf("is %v; allowed: keys, one a line, indented below it", n.kind))
+		return
+	}
+	keys, later := keysOf(v.Type())
+	// Values that may not be shown are hidden before the first message about
+	// this mapping, because they may stand on the same line.
+	for _, e := range n.entries {
+		if k, ok := findKey(keys, e.name); !ok || k.hidden() {
+			l.cfg.doc.hide(e.value)
+		}
+	}
+	seen := map[string]int{}
+	for _, e := range n.entries {
+		path, at := join(path, e.name), l.at(e.line, e.column)
+		if first, twice := seen[e.name]; twice {
+			l.cfg.doc.hide(e.value)
+			l.fail(at, path, fmt.Sprintf("is given twice, first in line %d", first))
+			continue
+		}
+		seen[e.name] = e.line
+		k, ok := findKey(keys, e.name)
+		if !ok {
+			l.fail(at, path, unknownKey(e.name, keys, later))
+			continue
+		}
+		l.bindKey(e, k, v.Field(k.index), path)
+	}
+}
+
+func unknownKey(name string, keys []key, later []string) string {
+	if slices.Contains(later, name) {
+		return "unknown key; it is not available in this version"
+	}
+	names := make([]string, len(keys))
+	for i, k := range keys {
+		names[i] = k.name
+	}
+	return "unknown key; " + didYouMean(name, names)
+}
+
+func (l *loader) bindKey(e entry, k key, v reflect.Value, path string) {
+	at := l.at(e.value.line, e.value.column)
+	switch {
+	case e.value.kind == nullNode:
+	case k.section():
+		l.cfg.origins[path] = l.at(e.line, e.column)
+		l.bindStruct(e.value, v, path)
+	case k.typ == outboxType:
+		l.cfg.origins[path] = l.at(e.line, e.column)
+		l.bindOutbox(e.value, path)
+	case k.typ == textsType:
+		l.bindTexts(e.value, v, path)
+	case k.typ == pairsType || k.typ == templatePairsType:
+		l.bindPairs(e.value, k, v, path)
+	case e.value.kind != textNode:
+		l.cfg.doc.hide(e.value)
+		l.fail(at, path, fmt.Sprintf("is %v; allowed: %s", e.value.kind, form(k)))
+	default:
+		text, ok := l.text(e.value, k.typ == templateType, path)
+		if !ok {
+			return
+		}
+		l.cfg.origins[path] = at
+		if err := setText(v, k, text); err != nil {
+			l.fail(at, path, err.Error())
+		}
+	}
+}
+
+func (l *loader) bindOutbox(n *node, path string) {
+	if n.kind != listNode {
+		l.cfg.doc.hide(n)
+		l.fail(l.at(n.line, n.column), path, fmt.Sprintf("is %v; allowed: a list, each entry beginning with `- table:`", n.kind))
+		return
+	}
+	for i, item := range n.items {
+		path := fmt.Sprintf("%s[%d]", path, i)
+		v := l.addOutbox()
+		l.cfg.origins[path] = l.at(item.line, item.column)
+		l.bindStruct(item, v, path)
+	}
+}
+
+// addOutbox appends a table with the defaults and returns it.
+func (l *loader) addOutbox() reflect.Value {
+	s := &l.cfg.settings
+	s.Outbox = append(s.Outbox, outboxSettings{})
+	v := reflect.ValueOf(&s.Outbox[len(s.Outbox)-1]).Elem()
+	l.applyDefaults(v)
+	return v
+}
+
+// bindTexts takes a list, or a text with commas, which is what one variable can hold.
+func (l *loader) bindTexts(n *node, v reflect.Value, path string) {
+	l.cfg.origins[path] = l.at(n.line, n.column)
+	var texts []string
+	switch n.kind {
+	case textNode:
+		if text, ok := l.text(n, false, path); ok {
+			texts = splitTexts(text)
+		}
+	case listNode:
+		for i, item := range n.items {
+			path := fmt.Sprintf("%s[%d]", path, i)
+			l.cfg.origins[path] = l.at(item.line, item.column)
+			if item.kind != textNode {
+				l.cfg.doc.hide(item)
+				l.fail(l.at(item.line, item.column), path, fmt.Sprintf("is %v; allowed: text", item.kind))
+				continue
+			}
+			if text, ok := l.text(item, false, path); ok {
+				texts = append(texts, text)
+			}
+		}
+	default:
+		l.cfg.doc.hide(n)
+		l.fail(l.at(n.line, n.column), path, fmt.Sprintf("is %v; allowed: a list of texts", n.kind))
+	}
+	v.Set(reflect.ValueOf(texts))
+}
+
+func (l *loader) bindPairs(n *node, k key, v reflect.Value, path string) {
+	if n.kind != mapNode {
+		l.cfg.doc.hide(n)
+		l.fail(l.at(n.line, n.column), path, fmt.Sprintf("is %v; allowed: %s", n.kind, form(k)))
+		return
+	}
+	l.cfg.origins[path] = l.at(n.line, n.column)
+	list := make([]pair, 0, len(n.entries))
+	for _, e := range n.entries {
+		path, at := join(path, e.name), l.at(e.line, e.column)
+		if slices.ContainsFunc(list, func(p pair) bool { return p.Name == e.name }) {
+			l.fail(at, path, "is given twice")
+			continue
+		}
+		if e.value.kind > textNode {
+			l.fail(l.at(e.value.line, e.value.column), path, fmt.Sprintf("is %v; allowed: text", e.value.kind))
+			continue
+		}
+		l.cfg.origins[path] = l.at(e.value.line, e.value.column)
+		if text, ok := l.text(e.value, k.typ == templatePairsType, path); ok {
+			list = append(list, pair{e.name, text})
+		}
+	}
+	v.Set(reflect.ValueOf(list).Convert(v.Type()))
+}
+
+// text is the node's text, expanded unless its ${…} belong to the router.
+func (l *loader) text(n *node, verbatim bool, path string) (string, bool) {
+	if verbatim {
+		return n.text, true
+	}
+	text, err := l.expand.expand(n.text)
+	if err != nil {
+		l.fail(l.at(n.line, n.column), path, err.Error())
+		return "", false
+	}
+	return text, true
+}
+
+func (l *loader) at(line, column int) origin {
+	return origin{source: l.cfg.Path, line: line, column: column}
+}
+
+// setText reads a value of one word. Errors quote the text, so a type that may
+// not be shown never fails.
+func setText(v reflect.Value, k key, text string) error {
+	if len(k.enum) > 0 {
+		return setEnum(v, k, text)
+	}
+	switch k.typ {
+	case durationType:
+		d, err := parseDuration(text)
+		v.SetInt(int64(d))
+		return err
+	case sizeType:
+		s, err := parseSize(text)
+		v.SetInt(int64(s))
+		return err
+	}
+	switch k.typ.Kind() {
+	case reflect.String:
+		v.SetString(text)
+	case reflect.Bool:
+		if text != "true" && text != "false" {
+			return fmt.Errorf("%q is not allowed; allowed: %s", text, form(k))
+		}
+		v.SetBool(text == "true")
+	case reflect.Int:
+		i, err := strconv.ParseInt(text, 10, 32)
+		if err != nil {
+			return fmt.Errorf("%q is not allowed; allowed: %s", text, form(k))
+		}
+		v.SetInt(i)
+	default:
+		return errors.New("cannot be set from text")
+	}
+	return nil
+}
+
+func setEnum(v reflect.Value, k key, text string) error {
+	allowed := strings.Join(k.enum, ", ")
+	switch {
+	case text == "" && k.def == "", slices.Contains(k.enum, text):
+		v.SetString(text)
+		return nil
+	case slices.Contains(k.later, text):
+		return fmt.Errorf("%q is not available in this version; allowed: %s", text, allowed)
+	}
+	return fmt.Errorf("%q is not allowed; allowed: %s", text, allowed)
+}
+
+// form says in words what a key takes.
+func form(k key) string {
+	switch {
+	case len(k.enum) > 0:
+		return strings.Join(k.enum, ", ")
+	case k.typ == durationType:
+		return durationForm
+	case k.typ == sizeType:
+		return sizeForm
+	case k.typ == textsType:
+		return "a list of texts"
+	case k.typ == pairsType, k.typ == templatePairsType:
+		return "names with one text each"
+	case k.typ.Kind() == reflect.Bool:
+		return "true, false"
+	case k.typ.Kind() == reflect.Int:
+		return "a whole number"
+	}
+	return "text"
+}
+
+func splitTexts(text string) []string {
+	var texts []string
+	for part := range strings.SplitSeq(text, ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			texts = append(texts, part)
+		}
+	}
+	return texts
+}

@@ -1,0 +1,67 @@
+package config
+
+import (
+	"errors"
+	"regexp"
+	"strings"
+)
+
+// maxBlame bounds the attempts: each parses a part of the file.
+const maxBlame = 400
+
+// blame moves a syntax error to the line that a person has to look at. A parser
+// notices a quote, a bracket or a colon that is missing only further down, often at
+// the end of the file; the line is the first one without which all before it can
+// be read.
+func (d *document) blame(err error) error {
+	syntax, ok := errors.AsType[*syntaxError](err)
+	if !ok || !syntax.parser || syntax.line < 1 {
+		return err
+	}
+	good := min(syntax.line, len(d.lines)) - 1
+	for last := good; good > 0; good-- {
+		if _, err := parseYAML(strings.Join(d.lines[:good], "\n") + "\n"); err == nil {
+			break
+		}
+		if last-good > maxBlame {
+			return err
+		}
+	}
+	at := d.content(good, 1)
+	if before := d.content(good-1, -1); at >= 0 && before >= 0 && d.dangling(before, at) {
+		at = before
+	}
+	if at < 0 || at+1 >= syntax.line {
+		return err
+	}
+	moved := *syntax
+	moved.line, moved.column = at+1, indent(d.lines[at])+1
+	return &moved
+}
+
+// content is the index of the nearest line from i on that holds more than a
+// comment, or -1.
+func (d *document) content(i, step int) int {
+	for ; i >= 0 && i < len(d.lines); i += step {
+		if text := strings.TrimSpace(d.lines[i]); text != "" && !strings.HasPrefix(text, "#") {
+			return i
+		}
+	}
+	return -1
+}
+
+var (
+	opensBlock = regexp.MustCompile(`:\s*([|>][-+0-9]*\s*)?(#.*)?$`)
+	hasKey     = regexp.MustCompile(`^[\s-]*("[^"]*"|'[^']*'|[^\s"'#:]+):(\s|$)`)
+)
+
+// dangling tells whether line i can be read by itself, but not with line next
+// below it: it is no key, or has a value and keys below it.
+func (d *document) dangling(i, next int) bool {
+	line := strings.TrimRight(d.lines[i], "\r \t")
+	return !hasKey.MatchString(line) || !opensBlock.MatchString(line) && indent(d.lines[next]) > indent(line)
+}
+
+// indent counts the dash of a list as space, because the keys below align with
+// what follows it.
+func indent(line string) int { return len(line) - len(strings.TrimLeft(line, " -\t")) }

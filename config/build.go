@@ -1,0 +1,143 @@
+package config
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/admin"
+	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/sink"
+)
+
+// Relay is the configuration of the pipeline. Version is left to the caller.
+func (c *Config) Relay() relay.Config {
+	r := &c.settings.Relay
+	return relay.Config{
+		Replication:      c.replication(),
+		Router:           c.router(),
+		Kafka:            c.kafka(),
+		OnBlocked:        relay.OnBlocked(r.OnBlocked),
+		MaxInFlightBytes: int(r.MaxInFlightBytes),
+		DrainTimeout:     time.Duration(r.DrainTimeout),
+		Pipeline:         c.settings.Pipeline,
+	}
+}
+
+// HTTP is the configuration of the HTTP side. Listen is empty when it is off,
+// Token is nil when none is configured.
+func (c *Config) HTTP() admin.Config {
+	h := &c.settings.HTTP
+	out := admin.Config{Listen: h.Listen}
+	if ask := c.secretFunc(h.Token, h.TokenFile, nil); ask != nil {
+		out.Token = func() (string, error) { return ask(context.Background()) }
+	}
+	return out
+}
+
+func (c *Config) replication() replication.Config {
+	p := &c.settings.Postgres
+	return replication.Config{
+		URL:              string(p.URL),
+		Password:         c.secretFunc(p.Password, p.PasswordFile, p.PasswordCommand),
+		Token:            c.rdsToken(),
+		Insecure:         p.Insecure,
+		Slot:             p.Slot,
+		Publication:      p.Publication,
+		Tables:           append([]replication.Table(nil), c.tables...),
+		Messages:         append([]string(nil), c.messages...),
+		WalSenderTimeout: time.Duration(p.WalSenderTimeout),
+	}
+}
+
+func (c *Config) router() router.Config {
+	var tables, messages []router.Mapping
+	for i, o := range c.settings.Outbox {
+		m := o.mapping()
+		m.Path = fmt.Sprintf("outbox[%d]", i)
+		if o.MessagePrefix != "" {
+			messages = append(messages, router.ForMessages(m))
+		} else {
+			tables = append(tables, m)
+		}
+	}
+	return router.Config{Mappings: append(tables, messages...)}
+}
+
+func (o outboxSettings) mapping() router.Mapping {
+	m := router.Mapping{
+		Table:            o.Table,
+		Preset:           o.Preset,
+		Columns:          router.Columns(o.Columns),
+		Topic:            string(o.Topic),
+		TopicRegex:       o.TopicRegex,
+		Key:              o.Key,
+		Value:            o.Value,
+		Partition:        o.Partition,
+		TombstoneOnEmpty: o.TombstoneOnEmpty,
+
+		CloudEventsSource: o.CloudEventsSource,
+	}
+	for _, h := range o.Headers {
+		m.Headers = append(m.Headers, router.HeaderMapping{Name: h.Name, Source: h.Value})
+	}
+	for _, f := range o.ValueFields {
+		m.ValueFields = append(m.ValueFields, router.Field{Name: f.Name, Column: f.Value})
+	}
+	return m
+}
+
+func (c *Config) kafka() sink.KafkaConfig {
+	k := &c.settings.Kafka
+	out := sink.KafkaConfig{
+		Brokers: append([]string(nil), k.Brokers...),
+		SASL: sink.SASL{
+			Mechanism: k.SASL.Mechanism,
+			Username:  k.SASL.Username,
+			Password:  c.secretFunc(k.SASL.Password, k.SASL.PasswordFile, nil),
+			OAuth: sink.OAuth{
+				TokenEndpoint: k.OAuth.TokenEndpoint,
+				ClientID:      k.OAuth.ClientID,
+				ClientSecret:  c.secretFunc(k.OAuth.ClientSecret, k.OAuth.ClientSecretFile, nil),
+				Scope:         k.OAuth.Scope,
+				Extensions:    k.OAuth.Extensions.mapping(),
+			},
+			Region: k.Region,
+		},
+		Insecure:        k.Insecure,
+		Compression:     k.Compression,
+		Linger:          time.Duration(k.Linger),
+		MaxMessageBytes: int(k.MaxMessageBytes),
+		CreateTopics: sink.CreateTopics{
+			Enabled:           k.CreateTopics.Enabled,
+			Partitions:        int32(k.CreateTopics.Partitions),
+			ReplicationFactor: int16(k.CreateTopics.ReplicationFactor),
+			Config:            k.CreateTopics.Config.mapping(),
+		},
+	}
+	if k.TLS.Enabled {
+		out.TLS = c.kafkaTLS
+	}
+	return out
+}
+
+// kafkaTLS reads the files at every call.
+func (c *Config) kafkaTLS() (*tls.Config, error) {
+	t := &c.settings.Kafka.TLS
+	pool, err := c.trusted()
+	if err != nil {
+		return nil, err
+	}
+	out := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: pool, ServerName: t.ServerName}
+	if t.CertFile != "" {
+		certificate, err := c.clientCertificate()
+		if err != nil {
+			return nil, err
+		}
+		out.Certificates = []tls.Certificate{certificate}
+	}
+	return out, nil
+}

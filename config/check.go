@@ -1,0 +1,190 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/router"
+)
+
+var slotName = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
+
+// check finds what no single value shows. It opens files, never connections.
+func (l *loader) check() {
+	l.checkPostgres()
+	l.checkTables()
+	l.checkKafka()
+	l.checkRelay()
+	l.checkHTTP()
+	l.checkRouter()
+}
+
+func (l *loader) checkPostgres() {
+	p := &l.cfg.settings.Postgres
+	l.checkURL()
+	l.checkSecret("postgres.password", p.Password, p.PasswordFile, p.PasswordCommand)
+	l.checkPostgresAuth()
+	if len(p.PasswordCommand) == 1 && strings.Contains(p.PasswordCommand[0], " ") {
+		l.refuse("postgres.password_command", `is one word with spaces in it; allowed: program and arguments as a list, for example ["vault", "read", "-field=password", "db/creds/relay"]`)
+	}
+	if !slotName.MatchString(p.Slot) {
+		l.refuse("postgres.slot", "%q is no slot name; allowed: a-z, 0-9 and _, 1 to 63 of them", p.Slot)
+	}
+	if p.Publication == "" || len(p.Publication) > 63 || !utf8.ValidString(p.Publication) || strings.ContainsRune(p.Publication, 0) {
+		l.refuse("postgres.publication", "%q is no publication name; allowed: 1 to 63 bytes", p.Publication)
+	}
+	if time.Duration(p.WalSenderTimeout) < time.Second {
+		l.refuse("postgres.wal_sender_timeout", "%v is too short; allowed: 1s or more", p.WalSenderTimeout)
+	}
+}
+
+func (l *loader) checkURL() {
+	p := &l.cfg.settings.Postgres
+	if p.URL == "" {
+		if !l.partial && l.env["PGHOST"]+l.env["PGHOSTADDR"]+l.env["PGSERVICE"] == "" {
+			l.refuse("postgres.url", "is missing; set it in the file, as CDC_RELAY_POSTGRES_URL or with --set, for example postgres://relay@db:5432/shop")
+		}
+		return
+	}
+	parts, ok := p.URL.parse()
+	if !ok {
+		l.refuse("postgres.url", "is neither a libpq URL (postgres://user@host:5432/database?sslmode=verify-full) nor a keyword string (host=… dbname=…); in a URL write %%40 for @, %%2F for / and %%3F for ? in user and password")
+		return
+	}
+	if parts.sslmode != "" && !slices.Contains(sslModes, parts.sslmode) {
+		l.refuse("postgres.url", "sslmode %q is not allowed; allowed: %s", parts.sslmode, strings.Join(sslModes, ", "))
+		return
+	}
+	warnings, err := replication.CheckURL(replication.Config{URL: string(p.URL), Insecure: p.Insecure})
+	if err != nil {
+		l.refuse("postgres.url", "%v", err)
+	}
+	for _, text := range warnings {
+		l.warn("postgres.url: %s", text)
+	}
+	if parts.hasPassword && (p.Password != "" || p.PasswordFile != "" || len(p.PasswordCommand) > 0 || l.cfg.IAM()) {
+		l.warn("postgres.url: its password is not used, because another one is configured")
+	}
+}
+
+// checkSecret wants at most one source, and a file that can be read now.
+func (l *loader) checkSecret(path string, value secret, file string, command []string) {
+	var given []string
+	for _, source := range []struct {
+		path string
+		set  bool
+	}{{path, value != ""}, {path + "_file", file != ""}, {path + "_command", len(command) > 0}} {
+		if source.set {
+			given = append(given, source.path)
+		}
+	}
+	if len(given) > 1 {
+		l.refuse(given[1], "the secret is given twice, also as %s (%v); allowed: one of them", given[0], l.cfg.origins[given[0]])
+		return
+	}
+	if file == "" {
+		return
+	}
+	if _, err := readSecret(l.cfg.readFile, file); err != nil {
+		l.refuse(path+"_file", "%v", err)
+	}
+}
+
+func (l *loader) checkTables() {
+	tables := l.cfg.settings.Outbox
+	if len(tables) == 0 && !l.partial {
+		l.refuse("outbox", "there is no table; list one in the file as `- table: public.outbox`, or set CDC_RELAY_OUTBOX_TABLE")
+	}
+	seen := map[replication.Table]int{}
+	for i, o := range tables {
+		path := fmt.Sprintf("outbox[%d].table", i)
+		if o.MessagePrefix != "" {
+			l.checkMessages(i, o)
+			continue
+		}
+		if o.Table == "" {
+			l.refuse(path, "is missing; for example public.outbox")
+			l.cfg.tables = append(l.cfg.tables, replication.Table{})
+			continue
+		}
+		table, err := replication.ParseTable(o.Table)
+		if err != nil {
+			l.refuse(path, "%v", err)
+		} else if first, ok := seen[table]; ok {
+			l.refuse(path, "%s is listed twice, first as outbox[%d]", o.Table, first)
+		} else {
+			seen[table] = i
+		}
+		l.cfg.tables = append(l.cfg.tables, table)
+	}
+}
+
+// checkMessages looks at an entry for logical messages instead of a table.
+func (l *loader) checkMessages(i int, o outboxSettings) {
+	path := fmt.Sprintf("outbox[%d].message_prefix", i)
+	switch {
+	case o.Table != "":
+		l.refuse(path, "stands beside table: an entry is one or the other")
+	case slices.Contains(l.cfg.messages, o.MessagePrefix):
+		l.refuse(path, "%q is listed twice", o.MessagePrefix)
+	case o.Preset != "auto":
+		l.refuse(fmt.Sprintf("outbox[%d].preset", i), "a message has no table to look at; its roles are members of its JSON body, set with columns")
+	}
+	l.cfg.messages = append(l.cfg.messages, o.MessagePrefix)
+}
+
+func (l *loader) checkRelay() {
+	r := &l.cfg.settings.Relay
+	if r.MaxInFlightBytes < 1 {
+		l.refuse("relay.max_in_flight_bytes", "%v is too small; allowed: more than 0B, for example 32MiB", r.MaxInFlightBytes)
+	}
+	if r.DrainTimeout <= 0 {
+		l.refuse("relay.drain_timeout", "%v is too short; allowed: more than 0s, for example 30s", r.DrainTimeout)
+	}
+	if p := l.cfg.settings.Pipeline; p == "" || len(p) > 200 || !utf8.ValidString(p) || !printable(p) {
+		l.refuse("pipeline", "%q is no label; allowed: 1 to 200 printable characters", p)
+	}
+}
+
+func (l *loader) checkHTTP() {
+	h := &l.cfg.settings.HTTP
+	l.checkSecret("http.token", h.Token, h.TokenFile, nil)
+	if h.Listen == "" {
+		return
+	}
+	host, err := splitHostPort(h.Listen)
+	if err != nil {
+		l.refuse("http.listen", "%v; allowed: host:port, for example 127.0.0.1:8080 or :8080, or empty to turn it off", err)
+		return
+	}
+	if !isLoopback(host) && h.Token == "" && h.TokenFile == "" {
+		l.warn("http.listen: %s can be reached from other machines and http.token_file is not set: anybody there may read metrics and status", h.Listen)
+	}
+}
+
+// splitHostPort wants both parts, the host possibly empty, the port a number.
+func splitHostPort(address string) (string, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", fmt.Errorf("%q is no address", address)
+	}
+	if _, err := net.LookupPort("tcp", port); err != nil || port == "" || strings.Trim(port, "0123456789") != "" {
+		return "", fmt.Errorf("%q has no port between 0 and 65535", address)
+	}
+	return host, nil
+}
+
+// checkRouter lets the router compile the mappings, as far as that goes without
+// the tables' columns.
+func (l *loader) checkRouter() {
+	_, err := router.New(l.cfg.router())
+	for _, e := range router.ConfigErrors(err) {
+		l.refuse(e.Path, "%v", e.Err)
+	}
+}

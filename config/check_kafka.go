@@ -1,0 +1,180 @@
+package config
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net/url"
+
+	"github.com/cdc-relay/cdc-relay/sink"
+)
+
+func (l *loader) checkKafka() {
+	k := &l.cfg.settings.Kafka
+	loopback := l.checkBrokers()
+	l.checkTLS()
+	l.checkSASL(loopback)
+	if k.MaxMessageBytes < 1 {
+		l.refuse("kafka.max_message_bytes", "%v is too small; allowed: more than 0B, for example 1MiB", k.MaxMessageBytes)
+	} else if k.MaxMessageBytes >= 1<<30 {
+		l.refuse("kafka.max_message_bytes", "%v is too large; allowed: less than 1GiB", k.MaxMessageBytes)
+	}
+	if p := k.CreateTopics.Partitions; p != -1 && p < 1 {
+		l.refuse("kafka.create_topics.partitions", "%d is not allowed; allowed: 1 or more, or -1 for the broker's default", p)
+	}
+	if r := k.CreateTopics.ReplicationFactor; r != -1 && (r < 1 || r > 1<<15-1) {
+		l.refuse("kafka.create_topics.replication_factor", "%d is not allowed; allowed: 1 or more, or -1 for the broker's default", r)
+	}
+	if k.Region != "" && k.SASL.Mechanism != sink.SASLAWSMSKIAM && !l.cfg.IAM() {
+		l.noEffect("kafka.region", "kafka.sasl.mechanism", sink.SASLAWSMSKIAM+" (or postgres.auth: "+authRDSIAM+")")
+	}
+	l.checkKafkaPreset()
+}
+
+// checkBrokers reports whether all of them are on this machine.
+func (l *loader) checkBrokers() bool {
+	brokers := l.cfg.settings.Kafka.Brokers
+	if len(brokers) == 0 && !l.partial {
+		l.refuse("kafka.brokers", "is missing; set it in the file, as CDC_RELAY_KAFKA_BROKERS or with --set, for example [b1:9092, b2:9092]")
+	}
+	loopback := true
+	for i, broker := range brokers {
+		host, err := splitHostPort(broker)
+		if err == nil && host == "" {
+			err = fmt.Errorf("%q has no host", broker)
+		}
+		if err != nil {
+			l.refuse(fmt.Sprintf("kafka.brokers[%d]", i), "%v; allowed: host:port, for example b1:9092", err)
+		}
+		loopback = loopback && isLoopback(host)
+	}
+	return loopback
+}
+
+func (l *loader) checkTLS() {
+	t := &l.cfg.settings.Kafka.TLS
+	if !t.Enabled {
+		for _, o := range []pair{{"ca_file", t.CAFile}, {"cert_file", t.CertFile}, {"key_file", t.KeyFile}, {"server_name", t.ServerName}} {
+			if o.Value != "" {
+				l.noEffect("kafka.tls."+o.Name, "kafka.tls.enabled", "true")
+			}
+		}
+		return
+	}
+	switch {
+	case t.CertFile != "" && t.KeyFile == "":
+		l.refuse("kafka.tls.key_file", "is missing; kafka.tls.cert_file needs the key that belongs to it")
+	case t.CertFile == "" && t.KeyFile != "":
+		l.refuse("kafka.tls.cert_file", "is missing; kafka.tls.key_file needs the certificate that belongs to it")
+	}
+	if _, err := l.cfg.trusted(); err != nil {
+		l.refuse("kafka.tls.ca_file", "%v", err)
+	}
+	if t.CertFile != "" && t.KeyFile != "" {
+		if _, err := l.cfg.clientCertificate(); err != nil {
+			l.refuse("kafka.tls.cert_file", "%v", err)
+		}
+	}
+}
+
+func (l *loader) checkSASL(loopback bool) {
+	k := &l.cfg.settings.Kafka
+	s := &k.SASL
+	l.checkSecret("kafka.sasl.password", s.Password, s.PasswordFile, nil)
+	l.checkOAuth()
+	hasPassword := s.Password != "" || s.PasswordFile != ""
+	switch s.Mechanism {
+	case sink.SASLPlain, sink.SASLScramSHA256, sink.SASLScramSHA512:
+		if s.Username == "" {
+			l.refuse("kafka.sasl.username", "is missing; %s needs it", s.Mechanism)
+		}
+		if !hasPassword {
+			l.refuse("kafka.sasl.password_file", "is missing; %s needs it, or kafka.sasl.password", s.Mechanism)
+		}
+	default:
+		if s.Username != "" {
+			l.noEffect("kafka.sasl.username", "kafka.sasl.mechanism", "plain, scram-sha-256, scram-sha-512")
+		}
+		if hasPassword {
+			path := "kafka.sasl.password"
+			if s.PasswordFile != "" {
+				path += "_file"
+			}
+			l.noEffect(path, "kafka.sasl.mechanism", "plain, scram-sha-256, scram-sha-512")
+		}
+	}
+	inClear := (s.Mechanism == sink.SASLPlain || s.Mechanism == sink.SASLOAuth) && !k.TLS.Enabled && !loopback
+	switch {
+	case inClear && k.Insecure:
+		l.warn("kafka.insecure: the credentials of %s go to the brokers in clear text", s.Mechanism)
+	case inClear:
+		l.refuse("kafka.sasl.mechanism", "%s without TLS shows the credentials to the network; allowed: kafka.tls.enabled: true, or kafka.insecure: true when the network is trusted", s.Mechanism)
+	}
+}
+
+func (l *loader) checkOAuth() {
+	o := &l.cfg.settings.Kafka.OAuth
+	l.checkSecret("kafka.oauth.client_secret", o.ClientSecret, o.ClientSecretFile, nil)
+	if l.cfg.settings.Kafka.SASL.Mechanism != sink.SASLOAuth {
+		if o.TokenEndpoint != "" {
+			l.noEffect("kafka.oauth.token_endpoint", "kafka.sasl.mechanism", sink.SASLOAuth)
+		}
+		return
+	}
+	if o.ClientID == "" {
+		l.refuse("kafka.oauth.client_id", "is missing; oauthbearer needs it")
+	}
+	if o.ClientSecret == "" && o.ClientSecretFile == "" {
+		l.refuse("kafka.oauth.client_secret_file", "is missing; oauthbearer needs it, or kafka.oauth.client_secret")
+	}
+	if o.TokenEndpoint == "" {
+		l.refuse("kafka.oauth.token_endpoint", "is missing; oauthbearer needs it, for example https://login.example.com/oauth2/token")
+		return
+	}
+	u, err := url.Parse(o.TokenEndpoint)
+	switch {
+	case err != nil || u.Host == "" || u.User != nil || u.Scheme != "https" && u.Scheme != "http":
+		l.refuse("kafka.oauth.token_endpoint", "is no URL without credentials in it; allowed: https://host/path")
+	case u.Scheme == "http" && !isLoopback(u.Hostname()) && !l.cfg.settings.Kafka.Insecure:
+		l.refuse("kafka.oauth.token_endpoint", "http shows the client's secret to the network; allowed: https, or kafka.insecure: true when the network is trusted")
+	}
+}
+
+func (l *loader) noEffect(path, needs, values string) {
+	l.refuse(path, "has no effect without %s: %s", needs, values)
+}
+
+// trusted reads the authorities; nil are those of the system.
+func (c *Config) trusted() (*x509.CertPool, error) {
+	file := c.settings.Kafka.TLS.CAFile
+	if file == "" {
+		return nil, nil
+	}
+	content, err := c.readFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", file, cause(err))
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(content) {
+		return nil, fmt.Errorf("read %s: it holds no certificate in PEM form", file)
+	}
+	return pool, nil
+}
+
+// clientCertificate never quotes the key in its errors.
+func (c *Config) clientCertificate() (tls.Certificate, error) {
+	t := &c.settings.Kafka.TLS
+	var parts [2][]byte
+	for i, file := range []string{t.CertFile, t.KeyFile} {
+		content, err := c.readFile(file)
+		if err != nil {
+			return tls.Certificate{}, fmt.Errorf("read %s: %w", file, cause(err))
+		}
+		parts[i] = content
+	}
+	certificate, err := tls.X509KeyPair(parts[0], parts[1])
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("read %s and %s: %w", t.CertFile, t.KeyFile, err)
+	}
+	return certificate, nil
+}

@@ -1,0 +1,168 @@
+package config
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// key is one entry of the tree of settings.
+type key struct {
+	name  string
+	index int // field of its struct
+	typ   reflect.Type
+	desc  string
+	def   string
+	enum  []string
+	later []string // values of enum that are not available yet
+	empty bool     // an empty environment variable counts
+}
+
+var (
+	secretType        = reflect.TypeFor[secret]()
+	dsnType           = reflect.TypeFor[dsn]()
+	durationType      = reflect.TypeFor[duration]()
+	sizeType          = reflect.TypeFor[size]()
+	templateType      = reflect.TypeFor[template]()
+	pairsType         = reflect.TypeFor[pairs]()
+	templatePairsType = reflect.TypeFor[templatePairs]()
+	textsType         = reflect.TypeFor[[]string]()
+	outboxType        = reflect.TypeFor[[]outboxSettings]()
+)
+
+// keysOf lists the keys of a struct in the order of the file, and the names
+// that a later version will know.
+func keysOf(t reflect.Type) (keys []key, later []string) {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if f.Name == "_" {
+			later = splitList(f.Tag.Get("later"))
+			continue
+		}
+		keys = append(keys, key{
+			name: f.Tag.Get("yaml"), index: i, typ: f.Type,
+			desc: f.Tag.Get("desc"), def: f.Tag.Get("default"),
+			enum: splitList(f.Tag.Get("enum")), later: splitList(f.Tag.Get("later")),
+			empty: f.Tag.Get("empty") == "ok",
+		})
+	}
+	return keys, later
+}
+
+func (k key) section() bool { return k.typ.Kind() == reflect.Struct }
+
+// hidden says that the value must not be shown.
+func (k key) hidden() bool { return k.typ == secretType || k.typ == dsnType }
+
+func findKey(keys []key, name string) (key, bool) {
+	i := slices.IndexFunc(keys, func(k key) bool { return k.name == name })
+	if i < 0 {
+		return key{}, false
+	}
+	return keys[i], true
+}
+
+// eachKey visits every key below t that is no section; the path of a table's
+// key is outbox.<key>.
+func eachKey(t reflect.Type, prefix string, visit func(path string, k key)) {
+	keys, _ := keysOf(t)
+	for _, k := range keys {
+		path := join(prefix, k.name)
+		switch {
+		case k.section():
+			eachKey(k.typ, path, visit)
+		case k.typ == outboxType:
+			eachKey(k.typ.Elem(), path, visit)
+		default:
+			visit(path, k)
+		}
+	}
+}
+
+// eachLater visits the paths of the keys that a later version will know.
+func eachLater(t reflect.Type, prefix string, visit func(path string)) {
+	keys, later := keysOf(t)
+	for _, name := range later {
+		visit(join(prefix, name))
+	}
+	for _, k := range keys {
+		if k.section() {
+			eachLater(k.typ, join(prefix, k.name), visit)
+		} else if k.typ == outboxType {
+			eachLater(k.typ.Elem(), join(prefix, k.name), visit)
+		}
+	}
+}
+
+func join(prefix, name string) string {
+	if prefix == "" {
+		return name
+	}
+	return prefix + "." + name
+}
+
+func splitList(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return strings.Split(s, ",")
+}
+
+// didYouMean ends a message about an unknown name: the nearest of the names
+// when one is near, else all of them.
+func didYouMean(name string, names []string) string {
+	if near, ok := nearest(name, names); ok {
+		return "did you mean " + near + "?"
+	}
+	return "allowed: " + strings.Join(names, ", ")
+}
+
+func nearest(name string, names []string) (string, bool) {
+	best, least := "", len(name)/3+2
+	for _, n := range names {
+		if d := distance(strings.ToLower(name), n); d < least {
+			best, least = n, d
+		}
+	}
+	return best, best != ""
+}
+
+// distance is Levenshtein's, a swap of two neighbours counted as one.
+func distance(a, b string) int {
+	if len(a) > 64 {
+		return len(a)
+	}
+	before, row := make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		next := make([]int, len(b)+1)
+		next[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			next[j] = min(row[j]+1, next[j-1]+1, row[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				next[j] = min(next[j], before[j-2]+1)
+			}
+		}
+		before, row = row, next
+	}
+	return row[len(b)]
+}
+
+// harmless says that no key of that name holds something to hide, wherever in
+// the tree it stands.
+func harmless(name string) bool {
+	known, hidden := false, false
+	eachKey(reflect.TypeFor[settings](), "", func(path string, k key) {
+		for part := range strings.SplitSeq(path, ".") {
+			known = known || part == name
+		}
+		hidden = hidden || k.name == name && k.hidden()
+	})
+	return known && !hidden
+}

@@ -1,0 +1,209 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+
+	"github.com/cdc-relay/cdc-relay/replication"
+)
+
+// Options say where a configuration comes from. The zero value is the process's
+// own environment and the usual places of the file.
+type Options struct {
+	Path    string   // --config; empty: $CDC_RELAY_CONFIG, ./cdc-relay.yaml, /etc/cdc-relay/config.yaml, else no file
+	Set     []string // --set key=value, the later wins
+	Environ []string // NAME=value; nil takes os.Environ
+
+	// Partial lets postgres.url, kafka.brokers and outbox be missing, for what needs
+	// names only.
+	Partial bool
+
+	// ReadFile reads the file, secrets and certificates, also later on, at each
+	// use of a secret. Nil is os.ReadFile.
+	ReadFile func(name string) ([]byte, error)
+}
+
+// Config is a valid configuration. It never changes, so any goroutine may use it.
+type Config struct {
+	Path     string // the file it came from; empty: none
+	Log      Log
+	Warnings []string // what is legal and probably not meant; never holds secrets
+
+	settings settings
+	tables   []replication.Table
+	messages []string // prefixes
+	origins  map[string]origin
+	doc      *document                    // for excerpts; nil without a file
+	readFile func(string) ([]byte, error) // also looks at $CREDENTIALS_DIRECTORY
+}
+
+// usualPaths are tried in order when no file is named.
+var usualPaths = []string{"cdc-relay.yaml", "/etc/cdc-relay/config.yaml"}
+
+// origin is where a value was set. The zero value is the default.
+type origin struct {
+	source       string // file, environment variable or flag
+	line, column int    // in a file
+	preset       string // the value comes with this preset, which was set there
+}
+
+func (o origin) String() string {
+	switch {
+	case o.preset != "":
+		return "preset " + o.preset
+	case o.source == "":
+		return "default"
+	case o.line > 0:
+		return fmt.Sprintf("from %s:%d", o.source, o.line)
+	}
+	return "from " + o.source
+}
+
+// Load reads and checks everything that can be checked without a server. The
+// error is an *Errors with every mistake.
+func Load(o Options) (*Config, error) {
+	l := newLoader(o)
+	l.applyDefaults(reflect.ValueOf(&l.cfg.settings).Elem())
+	if !l.loadFile(o.Path) {
+		return nil, l.failure()
+	}
+	l.loadEnvironment()
+	for _, assignment := range o.Set {
+		l.loadFlag(assignment)
+	}
+	l.applyKafkaPreset()
+	l.check()
+	if err := l.failure(); err != nil {
+		return nil, err
+	}
+	l.cfg.Log = l.cfg.settings.Log
+	return l.cfg, nil
+}
+
+// loader gathers one Config and every mistake on the way.
+type loader struct {
+	cfg     *Config
+	env     map[string]string
+	names   []string // of env, in order
+	expand  expander
+	read    func(string) ([]byte, error) // as given: the configuration itself is no credential
+	partial bool
+	failed  map[string]bool // keys with a mistake: later checks of them would only confuse
+	errs    Errors
+}
+
+func newLoader(o Options) *loader {
+	if o.Environ == nil {
+		o.Environ = os.Environ()
+	}
+	if o.ReadFile == nil {
+		o.ReadFile = os.ReadFile
+	}
+	l := &loader{
+		cfg:    &Config{origins: map[string]origin{}},
+		env:    make(map[string]string, len(o.Environ)),
+		failed: map[string]bool{},
+	}
+	for _, assignment := range o.Environ {
+		name, value, _ := strings.Cut(assignment, "=")
+		if _, twice := l.env[name]; !twice {
+			l.names = append(l.names, name)
+		}
+		l.env[name] = value
+	}
+	l.read, l.partial = o.ReadFile, o.Partial
+	l.cfg.readFile = credentials(o.ReadFile, l.env["CREDENTIALS_DIRECTORY"])
+	l.expand = expander{env: l.env, readFile: l.cfg.readFile}
+	return l
+}
+
+func (l *loader) failure() error {
+	if len(l.errs.List) == 0 {
+		return nil
+	}
+	l.errs.sort()
+	return &l.errs
+}
+
+// loadFile reports false when there is nothing to go on with.
+func (l *loader) loadFile(path string) bool {
+	content, path, err := l.findFile(path)
+	if err != nil {
+		l.errs.List = append(l.errs.List, &Error{Source: path, Message: fmt.Sprintf("cannot read the configuration: %v", cause(err))})
+		return false
+	}
+	if path == "" {
+		return true
+	}
+	l.cfg.Path = path
+	doc, err := parseDocument(path, content)
+	l.cfg.doc = doc
+	if err != nil {
+		syntax, _ := errors.AsType[*syntaxError](err)
+		l.fail(origin{source: path, line: syntax.line, column: syntax.column}, "", syntax.message)
+		return false
+	}
+	l.bindStruct(doc.root, reflect.ValueOf(&l.cfg.settings).Elem(), "")
+	return doc.root.kind == mapNode || doc.root.kind == nullNode
+}
+
+func (l *loader) findFile(path string) ([]byte, string, error) {
+	if path == "" {
+		path = l.env["CDC_RELAY_CONFIG"]
+	}
+	if path != "" {
+		content, err := l.read(path)
+		return content, path, err
+	}
+	for _, path := range usualPaths {
+		content, err := l.read(path)
+		if err == nil || !errors.Is(err, fs.ErrNotExist) {
+			return content, filepath.Clean(path), err
+		}
+	}
+	return nil, "", nil
+}
+
+// fail records a mistake at a known place.
+func (l *loader) fail(at origin, key, message string) {
+	l.failed[key] = true
+	l.errs.List = append(l.errs.List, l.cfg.mistake(at, key, message))
+}
+
+// refuse records a mistake in the value of a key, at the place that set it or,
+// when nothing did, at its section. A key that failed already, or a part of
+// which did, is left alone.
+func (l *loader) refuse(path, format string, args ...any) {
+	for key := range l.failed {
+		if strings.HasPrefix(key, path+"[") || strings.HasPrefix(key, path+".") {
+			return
+		}
+	}
+	for key := path; key != ""; key = parent(key) {
+		if l.failed[key] {
+			return
+		}
+	}
+	l.failed[path] = true
+	l.errs.List = append(l.errs.List, l.cfg.located(path, fmt.Sprintf(format, args...)))
+}
+
+func (l *loader) warn(format string, args ...any) {
+	l.cfg.Warnings = append(l.cfg.Warnings, fmt.Sprintf(format, args...))
+}
+
+// given says that something other than the default set the key.
+func (l *loader) given(path string) bool {
+	_, ok := l.cfg.origins[path]
+	return ok
+}
+
+// parent of outbox[0].topic is outbox[0], of that outbox.
+func parent(path string) string {
+	return path[:max(strings.LastIndexAny(path, ".["), 0)]
+}

@@ -1,0 +1,72 @@
+package config
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+const commandTimeout = 30 * time.Second
+
+// readSecret returns the file's text without its last line break. Its errors
+// name the file and nothing else.
+func readSecret(readFile func(string) ([]byte, error), path string) (string, error) {
+	content, err := readFile(path)
+	if err != nil {
+		return "", fmt.Errorf("read %s: %w", path, cause(err))
+	}
+	text := strings.TrimSuffix(strings.TrimSuffix(string(content), "\n"), "\r")
+	if text == "" {
+		return "", fmt.Errorf("read %s: file is empty", path)
+	}
+	return text, nil
+}
+
+// cause drops the operation and path that the caller names already.
+func cause(err error) error {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
+		return p.Err
+	}
+	return err
+}
+
+// secretFunc is asked at every use, so that a rotated file or a new token from
+// the command applies without a restart. It is nil when nothing is given.
+func (c *Config) secretFunc(value secret, file string, command []string) func(context.Context) (string, error) {
+	switch {
+	case value != "":
+		return func(context.Context) (string, error) { return string(value), nil }
+	case file != "":
+		return func(context.Context) (string, error) { return readSecret(c.readFile, file) }
+	case len(command) > 0:
+		return func(ctx context.Context) (string, error) { return runCommand(ctx, command) }
+	}
+	return nil
+}
+
+// runCommand names the program in its errors, not its arguments or what it
+// printed: both may hold secrets.
+func runCommand(ctx context.Context, command []string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.WaitDelay = time.Second
+	var out bytes.Buffer
+	cmd.Stdout = &out
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		return "", fmt.Errorf("run password_command %s: %w", command[0], err)
+	}
+	text := strings.TrimRight(out.String(), "\r\n")
+	if text == "" {
+		return "", fmt.Errorf("run password_command %s: it printed nothing", command[0])
+	}
+	return text, nil
+}

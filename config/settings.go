@@ -1,0 +1,133 @@
+package config
+
+// settings is the tree of keys. Tags:
+//
+//	yaml     name of the key
+//	desc     one sentence; comment in the example file and description in the schema
+//	default  text that the key has when nothing sets it
+//	enum     allowed values, comma separated
+//	later    on an enum: values that are refused as not available yet;
+//	         on the blank field: keys that are
+//	empty    "ok": an empty environment variable sets the empty text
+//
+// A key without default is empty, false or zero. Types decide how a value is
+// read: see values.go.
+type settings struct {
+	Postgres postgresSettings `yaml:"postgres" desc:"Where the rows come from."`
+	Outbox   []outboxSettings `yaml:"outbox" desc:"The outbox tables, one or more, of one database. All share the slot."`
+	Kafka    kafkaSettings    `yaml:"kafka" desc:"Where the records go."`
+	Relay    relaySettings    `yaml:"relay" desc:"What happens in between."`
+	HTTP     httpSettings     `yaml:"http" desc:"Health checks, metrics and status."`
+	Log      Log              `yaml:"log" desc:"Log on standard error."`
+	Pipeline string           `yaml:"pipeline" default:"default" desc:"Label on metrics and field in logs; tells several relays apart."`
+}
+
+type postgresSettings struct {
+	URL              dsn      `yaml:"url" desc:"libpq URL or keyword string; several hosts, PG* variables and service files apply. Without sslmode: verify-full, except on loopback and sockets."`
+	Password         secret   `yaml:"password" desc:"Password; overrides the one in the URL. Better kept in password_file or ${NAME}."`
+	PasswordFile     string   `yaml:"password_file" desc:"File that holds the password; read again at every connect."`
+	PasswordCommand  []string `yaml:"password_command" desc:"Program and arguments that print the password; run at every connect."`
+	Auth             string   `yaml:"auth" default:"password" enum:"password,aws_rds_iam" desc:"How to authenticate. aws_rds_iam: by a token of the usual AWS credentials, made at every connect; region: kafka.region, the environment's, or the one in the host's name."`
+	Insecure         bool     `yaml:"insecure" default:"false" desc:"Permit a cleartext password without TLS to a host that is not loopback."`
+	Slot             string   `yaml:"slot" default:"cdc_relay" desc:"Replication slot; made by setup, never by run."`
+	Publication      string   `yaml:"publication" default:"cdc_relay" desc:"Publication; made by setup, never by run."`
+	WalSenderTimeout duration `yaml:"wal_sender_timeout" default:"15s" desc:"wal_sender_timeout of our own connection: how soon the server notices that we are gone."`
+
+	_ struct{} `later:"shards"`
+}
+
+type outboxSettings struct {
+	Table             string          `yaml:"table" desc:"Table as schema.name; parts may be quoted as in SQL. Without schema: public."`
+	MessagePrefix     string          `yaml:"message_prefix" desc:"Instead of a table: prefix of logical messages (pg_logical_emit_message) whose JSON body has the roles, at /id, /aggregateId, /aggregateType, /type, /payload, /headers and /traceparent unless columns says otherwise (body#/pointer)."`
+	Preset            string          `yaml:"preset" default:"auto" desc:"Known table shape. auto looks at the columns; several matches are an error with a block to paste."`
+	Columns           columnsSettings `yaml:"columns" desc:"Role: column, or column#/json/pointer. Only what differs from the preset."`
+	Topic             template        `yaml:"topic" desc:"Topic template: ${column}, ${column|lower}, ${column|default:x}; ${routedByValue} after topic_regex. Empty: the preset's."`
+	TopicRegex        string          `yaml:"topic_regex" desc:"Must match the whole route value and name the group routedByValue; a value that does not match is the topic itself."`
+	Headers           templatePairs   `yaml:"headers" desc:"Further record headers: name: column or template."`
+	Key               string          `yaml:"key" default:"raw" enum:"raw,json_string" desc:"Format of the key."`
+	Value             string          `yaml:"value" enum:"raw,json_string,envelope,merged,cloudevents,cloudevents_binary,eventuate" desc:"Format of the value. raw: the payload's own bytes. Empty: the preset's, which is raw for all but eventuate-tram."`
+	ValueFields       pairs           `yaml:"value_fields" desc:"Columns that envelope and merged take up, and extension attributes of cloudevents: field: column."`
+	CloudEventsSource string          `yaml:"cloudevents_source" desc:"Attribute source of cloudevents, a URI reference. Empty: /cdc-relay/ and the table's name, which does not tell two databases apart."`
+	Partition         string          `yaml:"partition" desc:"Integer column that chooses the partition. Empty: murmur2 of the key, as the Java client does."`
+	TombstoneOnEmpty  bool            `yaml:"tombstone_on_empty" default:"false" desc:"Send an empty or blank payload as a null value. SQL NULL always is one."`
+
+	_ struct{} `later:"debezium"`
+}
+
+type columnsSettings struct {
+	ID        string `yaml:"id" desc:"Event id, sent as header id."`
+	Key       string `yaml:"key" desc:"Key of the record: rows with one key stay in order."`
+	Route     string `yaml:"route" desc:"What the topic is made of."`
+	Type      string `yaml:"type" desc:"Event type, sent as a header."`
+	Payload   string `yaml:"payload" desc:"Value of the record."`
+	Headers   string `yaml:"headers" desc:"json or jsonb object, hstore or text[] whose entries become record headers."`
+	Trace     string `yaml:"trace" desc:"W3C trace context, sent as traceparent and tracestate."`
+	Timestamp string `yaml:"timestamp" desc:"Time of the record. Empty: the time of producing."`
+}
+
+type kafkaSettings struct {
+	Brokers         []string             `yaml:"brokers" desc:"Brokers to start from, as host:port."`
+	Preset          string               `yaml:"preset" enum:"msk-iam,confluent-cloud,event-hubs,aiven,redpanda" desc:"Defaults for a managed service: TLS, mechanism, and what else it wants. Keys that are set win."`
+	Insecure        bool                 `yaml:"insecure" default:"false" desc:"Permit credentials in clear text without TLS to brokers that are not loopback."`
+	TLS             tlsSettings          `yaml:"tls" desc:"TLS to the brokers. Files are read again for every connection."`
+	SASL            saslSettings         `yaml:"sasl" desc:"Authentication to the brokers."`
+	OAuth           oauthSettings        `yaml:"oauth" desc:"Client-credentials grant, for sasl.mechanism oauthbearer."`
+	Region          string               `yaml:"region" desc:"AWS region, for sasl.mechanism aws-msk-iam and postgres.auth aws_rds_iam. Empty: that of the environment."`
+	Compression     string               `yaml:"compression" default:"lz4" enum:"none,gzip,snappy,lz4,zstd" desc:"Compression of record batches."`
+	Linger          duration             `yaml:"linger" default:"0s" desc:"How long a batch waits for more records. Batches fill by themselves under load."`
+	MaxMessageBytes size                 `yaml:"max_message_bytes" default:"1MiB" desc:"Largest record and batch; at most the limit of brokers and topics."`
+	CreateTopics    createTopicsSettings `yaml:"create_topics" desc:"Make missing topics at their first record."`
+}
+
+type tlsSettings struct {
+	Enabled    bool   `yaml:"enabled" default:"false" desc:"Use TLS and verify the brokers."`
+	CAFile     string `yaml:"ca_file" desc:"PEM file of the authorities to trust. Empty: those of the system."`
+	CertFile   string `yaml:"cert_file" desc:"PEM file of the client certificate."`
+	KeyFile    string `yaml:"key_file" desc:"PEM file of the client certificate's key."`
+	ServerName string `yaml:"server_name" desc:"Name to verify instead of each broker's host."`
+}
+
+type saslSettings struct {
+	Mechanism    string `yaml:"mechanism" enum:"plain,scram-sha-256,scram-sha-512,oauthbearer,aws-msk-iam" desc:"How to authenticate. Empty: not at all."`
+	Username     string `yaml:"username" desc:"User, for plain and scram."`
+	Password     secret `yaml:"password" desc:"Password, for plain and scram. Better kept in password_file or ${NAME}."`
+	PasswordFile string `yaml:"password_file" desc:"File that holds the password; read again at every authentication."`
+}
+
+type oauthSettings struct {
+	TokenEndpoint    string `yaml:"token_endpoint" desc:"URL that hands out tokens; https unless loopback."`
+	ClientID         string `yaml:"client_id" desc:"Client to ask as."`
+	ClientSecret     secret `yaml:"client_secret" desc:"The client's secret. Better kept in client_secret_file or ${NAME}."`
+	ClientSecretFile string `yaml:"client_secret_file" desc:"File that holds the client's secret; read again for every token."`
+	Scope            string `yaml:"scope" desc:"Scope to ask for."`
+	Extensions       pairs  `yaml:"extensions" desc:"SASL extensions to send with the token, for example logicalCluster."`
+}
+
+type createTopicsSettings struct {
+	Enabled           bool  `yaml:"enabled" default:"false" desc:"Make missing topics."`
+	Partitions        int   `yaml:"partitions" default:"12" desc:"Partitions of a new topic; -1: the broker's default."`
+	ReplicationFactor int   `yaml:"replication_factor" default:"-1" desc:"Replicas of a new topic; -1: the broker's default."`
+	Config            pairs `yaml:"config" desc:"Topic configuration, for example retention.ms."`
+}
+
+type relaySettings struct {
+	Guarantee        string   `yaml:"guarantee" default:"at_least_once" enum:"at_least_once" later:"exactly_once" desc:"What consumers may rely on."`
+	OnReject         string   `yaml:"on_reject" default:"stop" enum:"stop" later:"dead_letter,skip" desc:"What happens to a row that can never be delivered. stop: block and confirm nothing past it."`
+	OnBlocked        string   `yaml:"on_blocked" default:"wait" enum:"wait,exit" desc:"What a blocked relay does. wait: stay up, not ready, and try again; exit: end with code 4."`
+	MaxInFlightBytes size     `yaml:"max_in_flight_bytes" default:"32MiB" desc:"Memory that rows hold until they are acknowledged: bytes, record and headers."`
+	DrainTimeout     duration `yaml:"drain_timeout" default:"30s" desc:"How long a stop waits for rows in flight."`
+
+	_ struct{} `later:"commit_interval,checkpoint_topic,accept_loss,park_key,dead_letter_topic,position_headers"`
+}
+
+type httpSettings struct {
+	Listen    string `yaml:"listen" default:"127.0.0.1:8080" empty:"ok" desc:"Address as host:port; empty turns it off."`
+	Token     secret `yaml:"token" desc:"Bearer token that metrics and status ask for. Better kept in token_file or ${NAME}."`
+	TokenFile string `yaml:"token_file" desc:"File that holds the token; read again at every use."`
+}
+
+// Log says what is logged and how.
+type Log struct {
+	Level  string `yaml:"level" default:"info" enum:"trace,debug,info,warn,error" desc:"Least level that is logged."`
+	Format string `yaml:"format" default:"auto" enum:"auto,text,json" desc:"auto: text on a terminal, JSON elsewhere."`
+}
