@@ -1,0 +1,124 @@
+// Package admin answers over HTTP how the relay is: health checks, metrics and
+// status. It only reads: no path changes anything, and none shows payloads,
+// keys or secrets.
+//
+// Health never lies in the direction that hurts: /livez does not depend on
+// PostgreSQL or Kafka, so an outage of theirs restarts nothing, and /readyz says
+// 503 with the reason for as long as the relay does not do its job.
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	stdlog "log"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/rs/zerolog"
+)
+
+// Handler answers every path. status and metrics are called once for a request
+// and must be safe for concurrent use.
+func Handler(cfg Config, status func() relay.Status, metrics http.Handler) http.Handler {
+	a := &api{cfg: cfg, status: status, born: time.Now(), now: time.Now}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/livez", a.live)
+	mux.HandleFunc("/healthz", a.live)
+	mux.HandleFunc("/readyz", a.ready)
+	mux.HandleFunc("/startupz", a.startup)
+	mux.Handle("/metrics", a.private(metrics))
+	mux.Handle("/api/v1/status", a.private(http.HandlerFunc(a.statusJSON)))
+	mux.Handle("/", a.private(http.NotFoundHandler()))
+	return readOnly(mux)
+}
+
+type api struct {
+	cfg    Config
+	status func() relay.Status
+	born   time.Time
+	now    func() time.Time
+}
+
+// readOnly refuses what could carry a change, and sets the headers that every
+// answer has.
+func readOnly(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Cache-Control", "no-store")
+		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "no-referrer")
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			h.Set("Allow", "GET, HEAD")
+			http.Error(w, "only GET and HEAD", http.StatusMethodNotAllowed)
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, 0)
+		next.ServeHTTP(w, r)
+	})
+}
+
+// Server is an address that is already ours, so that an occupied one is known
+// before anything else starts.
+type Server struct {
+	listener net.Listener
+	log      zerolog.Logger
+}
+
+// Listen takes the address, or fails with a *ListenError.
+func Listen(cfg Config, log zerolog.Logger) (*Server, error) {
+	listener, err := net.Listen("tcp", cfg.Listen)
+	if err != nil {
+		return nil, &ListenError{Address: cfg.Listen, Err: err}
+	}
+	log.Info().Str("listen", listener.Addr().String()).Msg("HTTP is up")
+	return &Server{listener: listener, log: log}, nil
+}
+
+// Addr is the address in use, with the port that was found for port 0.
+func (s *Server) Addr() string { return s.listener.Addr().String() }
+
+// Serve answers until ctx ends, then lets running requests finish for at most
+// two seconds. It returns nil after such an end. Call it once.
+func (s *Server) Serve(ctx context.Context, handler http.Handler) error {
+	server := &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      30 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          stdlog.New(s.log, "", 0),
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(s.listener) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve HTTP on %s: %w", s.Addr(), err)
+	case <-ctx.Done():
+	}
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	if err := server.Shutdown(grace); err != nil {
+		_ = server.Close()
+	}
+	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve HTTP on %s: %w", s.Addr(), err)
+	}
+	return nil
+}
+
+// Close gives the address back without serving. Not for use beside Serve.
+func (s *Server) Close() error { return s.listener.Close() }
+
+// Serve is Listen and (*Server).Serve in one.
+func Serve(ctx context.Context, cfg Config, handler http.Handler, log zerolog.Logger) error {
+	server, err := Listen(cfg, log)
+	if err != nil {
+		return err
+	}
+	return server.Serve(ctx, handler)
+}

@@ -1,0 +1,70 @@
+package metrics
+
+import (
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/router"
+)
+
+// Events are the calls that feed the counters and histograms.
+func (m *Metrics) Events() relay.Events {
+	return relay.Events{
+		Reconnecting:   func(reason string, _ error) { m.reconnects.WithLabelValues(reason).Inc() },
+		StateChanged:   func(_, to relay.State, _ string) { m.changes.WithLabelValues(string(to)).Inc() },
+		BatchReceived:  m.batchReceived,
+		BatchDelivered: m.batchDelivered,
+		RowRejected:    func(reason string, _ error) { m.rejected.WithLabelValues(reason).Inc() },
+		ProduceRetried: func(reason string) { m.retried.WithLabelValues(reason).Inc() },
+	}
+}
+
+func (m *Metrics) batchReceived(b *replication.Batch) {
+	m.receivedBytes.Add(float64(b.Received))
+	m.transactions.Add(float64(b.Transactions))
+	m.skippedTable.Add(float64(b.Foreign))
+	m.skippedOp.Add(float64(b.OtherOps))
+	if len(b.Rows) == 0 {
+		return
+	}
+	m.rows.add(func(item func(string)) {
+		var relation *replication.Relation
+		var table string
+		for i := range b.Rows {
+			if r := b.Rows[i].Relation; r != relation {
+				relation, table = r, r.Namespace+"."+r.Name
+			}
+			item(table)
+		}
+	})
+}
+
+func (m *Metrics) batchDelivered(b *replication.Batch, records []router.Record, took time.Duration) {
+	if len(records) > 0 {
+		m.published.add(func(item func(string)) {
+			for i := range records {
+				item(records[i].Topic)
+			}
+		})
+		m.produceTime.Observe(took.Seconds())
+	}
+	now := m.now()
+	var txn *replication.Txn
+	for i := range b.Rows {
+		if b.Rows[i].Txn != txn {
+			txn = b.Rows[i].Txn
+			if !txn.Time.IsZero() { // a message outside any transaction has no commit time
+				m.observeAge(now.Sub(txn.Time))
+			}
+		}
+	}
+}
+
+func (m *Metrics) observeAge(age time.Duration) {
+	if age < 0 {
+		m.clockSkew.Inc()
+		age = 0
+	}
+	m.eventAge.Observe(age.Seconds())
+}
