@@ -1,0 +1,26 @@
+-- The outbox of Brighter, version 10, with a text body.
+CREATE TABLE :"schema".:"table" (
+    id            bigserial    PRIMARY KEY,
+    messageid     varchar(255) NOT NULL UNIQUE,
+    topic         varchar(255) NOT NULL,
+    messagetype   varchar(32)  NOT NULL,
+    "timestamp"   timestamptz  NOT NULL,
+    correlationid varchar(255),
+    replyto       varchar(255),
+    contenttype   varchar(128),
+    partitionkey  varchar(128),
+    workflowid    varchar(255),
+    jobid         varchar(255),
+    dispatched    timestamptz,
+    headerbag     text         NOT NULL,
+    body          text         NOT NULL,
+    source        varchar(255),
+    type          varchar(255),
+    dataschema    varchar(255),
+    subject       varchar(255),
+    traceparent   varchar(255),
+    tracestate    varchar(255),
+    baggage       text,
+    dataref       varchar(255),
+    specversion   varchar(255)
+);

@@ -1,0 +1,12 @@
+-- An outbox as Drizzle schemas commonly have it.
+CREATE TABLE :"schema".:"table" (
+    id             uuid        NOT NULL DEFAULT gen_random_uuid() PRIMARY KEY,
+    aggregate_type text        NOT NULL,
+    aggregate_id   text        NOT NULL,
+    event_type     text        NOT NULL,
+    payload        jsonb       NOT NULL,
+    created_at     timestamptz NOT NULL DEFAULT now(),
+    published_at   timestamptz
+);
+
+CREATE INDEX ON :"schema".:"table" (published_at, created_at);

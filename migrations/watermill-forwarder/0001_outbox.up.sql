@@ -1,0 +1,10 @@
+-- A topic of Watermill's SQL publisher that holds the forwarder's envelopes.
+CREATE TABLE :"schema".:"table" (
+    "offset"       bigserial,
+    uuid           varchar(36) NOT NULL,
+    created_at     timestamp   NOT NULL DEFAULT current_timestamp,
+    payload        json,
+    metadata       json,
+    transaction_id xid8        NOT NULL,
+    PRIMARY KEY (transaction_id, "offset")
+);
