@@ -1,0 +1,190 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/config"
+	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) checkCommand() *cobra.Command {
+	var o checkOptions
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Look for everything that stands or will stand in the way; reads only",
+		Long: `check asks PostgreSQL and Kafka for everything that streaming depends on, looks at
+the newest rows of the tables and prints one line a check: ok, warn or fail, what was
+seen, and what to do. It changes nothing and may run beside a relay.
+
+It works as the relay's own role. Looking at rows needs SELECT on the tables as well;
+the GRANT is printed where it is missing. No line shows anything of a row but names
+and sizes; --show-record prints the record that the newest row would become.
+
+Exit codes: 0 nothing failed, 2 the configuration is wrong, 3 something failed.`,
+		Example: `  cdc-relay check
+  cdc-relay check --offline -c relay.yaml   # the file alone, no server
+  cdc-relay check --json | jq '.findings[] | select(.level != "ok")'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := a.load()
+			if err != nil {
+				return err
+			}
+			if err := checkRooms(cfg); err != nil {
+				return err
+			}
+			return a.check(cmd.Context(), cfg, o)
+		},
+	}
+	cmd.Flags().BoolVar(&o.offline, "offline", false, "check the configuration alone")
+	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&o.showRecord, "show-record", false, "also print the record, payload and all, that each table's newest row would become")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 2*time.Minute, "how long it may take in all")
+	cmd.MarkFlagsMutuallyExclusive("offline", "show-record")
+	return cmd
+}
+
+type checkOptions struct {
+	offline    bool
+	asJSON     bool
+	showRecord bool
+	timeout    time.Duration
+}
+
+// finding is the outcome of one check, from whichever room.
+type finding struct {
+	Check  string `json:"check"`
+	Level  string `json:"level"` // ok, warn or fail
+	Seen   string `json:"seen"`
+	Advice string `json:"advice,omitempty"`
+}
+
+// The levels of a finding.
+const (
+	levelOK   = "ok"
+	levelWarn = "warn"
+	levelFail = "fail"
+)
+
+// doctor is one invocation of check.
+type doctor struct {
+	app      *app
+	cfg      *config.Config
+	settings relay.Config
+	options  checkOptions
+	expected sink.Expected // what would be sent, as far as the tables tell
+	mapped   bool          // there is a table whose mapping fits
+
+	findings []finding
+	records  []*recordReport
+}
+
+func (a *app) check(ctx context.Context, cfg *config.Config, o checkOptions) error {
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	d := &doctor{app: a, cfg: cfg, settings: cfg.Relay(), options: o}
+	d.file(cfg)
+	if !o.offline {
+		d.postgres(ctx)
+		d.kafka(ctx)
+	}
+	if err := d.print(); err != nil {
+		return err
+	}
+	if d.count(levelFail) > 0 {
+		return &quietError{exitRefused}
+	}
+	return nil
+}
+
+func (d *doctor) add(check, level, advice, seen string, args ...any) {
+	d.findings = append(d.findings, finding{Check: check, Level: level, Seen: fmt.Sprintf(seen, args...), Advice: advice})
+}
+
+func (d *doctor) ok(check, seen string, args ...any) { d.add(check, levelOK, "", seen, args...) }
+
+func (d *doctor) count(level string) (n int) {
+	for _, f := range d.findings {
+		if f.Level == level {
+			n++
+		}
+	}
+	return n
+}
+
+// file tells what loading the configuration found; had it found an error, there
+// would be no checks.
+func (d *doctor) file(cfg *config.Config) {
+	from := cfg.Path
+	if from == "" {
+		from = "the environment"
+	}
+	d.ok("configuration", "read from %s", from)
+	for _, warning := range cfg.Warnings {
+		d.add("configuration", levelWarn, "unless that is meant, correct it", "%s", warning)
+	}
+}
+
+func (d *doctor) postgres(ctx context.Context) {
+	own := d.ownRelay(ctx)
+	report := replication.Check(ctx, d.settings.Replication)
+	for _, f := range report.Findings {
+		if f.Check == "slot.owner" && f.Level == replication.LevelWarn && holdsSlot(own) {
+			f.Level, f.Advice = replication.LevelOK, ""
+			f.Seen += ", which is the relay of this configuration"
+		}
+		d.findings = append(d.findings, finding{f.Check, string(f.Level), f.Seen, f.Advice})
+	}
+	d.relay(own)
+	d.tables(ctx, report.Tables)
+}
+
+func (d *doctor) kafka(ctx context.Context) {
+	for _, f := range sink.Check(ctx, d.settings.Kafka, d.expected) {
+		d.findings = append(d.findings, finding{f.Check, string(f.Level), f.Seen, f.Advice})
+	}
+	if d.mapped && len(d.expected.Topics()) == 0 {
+		d.ok("topic", "no topic is known: their names are made of rows, and there is none to look at; create what will be needed, or set kafka.create_topics.enabled")
+	}
+}
+
+func (d *doctor) print() error {
+	if d.options.asJSON {
+		out := json.NewEncoder(d.app.stdout)
+		out.SetEscapeHTML(false)
+		out.SetIndent("", "  ")
+		return out.Encode(struct {
+			OK       int             `json:"ok"`
+			Warn     int             `json:"warn"`
+			Fail     int             `json:"fail"`
+			Findings []finding       `json:"findings"`
+			Records  []*recordReport `json:"records,omitempty"`
+		}{d.count(levelOK), d.count(levelWarn), d.count(levelFail), d.findings, d.records})
+	}
+	lines := tabwriter.NewWriter(d.app.stdout, 0, 0, 2, ' ', 0)
+	for _, f := range d.findings {
+		text := f.Seen
+		if f.Advice != "" {
+			text += " → " + f.Advice
+		}
+		fmt.Fprintf(lines, "%s\t%s\t%s\n", f.Level, f.Check, printable(strings.ReplaceAll(text, "\n", " ")))
+	}
+	if err := lines.Flush(); err != nil {
+		return err
+	}
+	for _, r := range d.records {
+		if err := r.print(d.app.stdout); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(d.app.stdout, "\n%d ok, %d warn, %d fail\n", d.count(levelOK), d.count(levelWarn), d.count(levelFail))
+	return err
+}

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/relay"
+)
+
+// ownRelay is the status of the relay that answers at http.listen and has this
+// configuration's slot, or nil.
+func (d *doctor) ownRelay(ctx context.Context) *relay.Status {
+	c, err := d.app.client(clientFlags{timeout: 2 * time.Second})
+	if err != nil {
+		return nil
+	}
+	s, err := fetchStatus(ctx, c)
+	if err != nil || s.Slot != d.settings.Replication.Slot {
+		return nil
+	}
+	return &s.Status
+}
+
+// relay says how the relay itself is: it may stand still for what no other check
+// sees, such as a row that has long left the newest ones.
+func (d *doctor) relay(s *relay.Status) {
+	if s == nil {
+		return
+	}
+	seen := fmt.Sprintf("the relay of this configuration is %s", s.State)
+	if !s.Since.IsZero() {
+		seen += fmt.Sprintf(" since %s", s.Since.UTC().Format(time.RFC3339))
+	}
+	if s.Reason != "" {
+		seen += fmt.Sprintf(" (%s)", s.Reason)
+	}
+	if s.Message != "" {
+		seen += ": " + s.Message
+	}
+	const check = "relay.state"
+	switch {
+	case s.State == relay.Blocked:
+		d.add(check, levelFail, "put that right, no row is sent until then: docs/operations.md says by reason what to do", "%s", seen)
+	case s.State == relay.Reconnecting, s.Reason != "" && s.State != relay.Standby:
+		d.add(check, levelWarn, "it tries again by itself; if that goes on, put right what it says", "%s", seen)
+	default:
+		d.ok(check, "%s", seen)
+	}
+}
+
+// holdsSlot tells whether a relay in that state streams from its slot.
+func holdsSlot(s *relay.Status) bool {
+	return s != nil && (s.State == relay.Streaming || s.State == relay.Blocked || s.State == relay.Stopping)
+}

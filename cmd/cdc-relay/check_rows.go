@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cdc-relay/cdc-relay/config"
+	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/router"
+)
+
+// checkedRows is how many of a table's newest rows are routed on trial.
+const checkedRows = 1000
+
+// tables compiles the mapping of each table and routes its newest rows.
+func (d *doctor) tables(ctx context.Context, tables []replication.CheckedTable) {
+	routes, err := router.New(d.settings.Router)
+	if err != nil { // checkRooms has compiled it already
+		d.add("table.mapping", levelFail, "correct the configuration", "%v", err)
+		return
+	}
+	for i, table := range tables {
+		if table.Relation == nil {
+			continue
+		}
+		made, err := routes.Check(table.Relation)
+		if err != nil {
+			d.unmapped(err)
+			continue
+		}
+		d.mapped = true
+		d.ok("table.mapping", "%s: preset %s, topic %s, key %s", table.Table, made.Preset, made.Topic, made.Roles["key"])
+		for _, warning := range made.Warnings {
+			d.add("table.mapping", levelWarn, "`cdc-relay explain` shows every column's role", "%s: %s", table.Table, warning)
+		}
+		if !strings.Contains(made.Topic, "${") {
+			d.expected.Topic(made.Topic)
+		}
+		if table.Readable {
+			d.rows(ctx, i, table, routes, made)
+		}
+	}
+	for i := range d.settings.Replication.Messages {
+		topic := d.settings.Router.Mappings[len(d.settings.Replication.Tables)+i].Topic
+		if topic != "" && !strings.Contains(topic, "${") {
+			d.expected.Topic(topic)
+		}
+	}
+}
+
+// unmapped reports each thing that is wrong with a table's mapping.
+func (d *doctor) unmapped(err error) {
+	texts := []string{err.Error()}
+	if list, ok := errors.AsType[*config.Errors](d.cfg.Locate(err)); ok {
+		texts = nil
+		for _, e := range list.List {
+			texts = append(texts, e.Text())
+		}
+	}
+	for _, text := range texts {
+		seen, advice := mappingAdvice(text)
+		d.add("table.mapping", levelFail, advice, "%s", seen)
+	}
+}
+
+// mappingAdvice takes what to do off an error of the router. A block to paste
+// does not fit on one line; explain prints it.
+func mappingAdvice(text string) (seen, advice string) {
+	seen, _, block := strings.Cut(text, "\n")
+	if !block {
+		if what, next, ok := strings.Cut(text, "; "); ok {
+			return what, next
+		}
+		return seen, "correct the entry in outbox; `cdc-relay explain` shows what each column is taken for"
+	}
+	seen = strings.TrimRight(seen, ": ")
+	advice = "correct the entry in outbox"
+	if last := strings.LastIndex(seen, "; "); last >= 0 {
+		seen, advice = seen[:last], strings.TrimSuffix(seen[last+2:], ", for example")
+	}
+	return seen, advice + ": `cdc-relay explain` prints a block to paste"
+}
+
+// trial is what routing rows came to.
+type trial struct {
+	rows, nullKeys, rejected int
+	rejections               map[string]int // by reason and cause
+	topics                   map[string]int
+}
+
+func (d *doctor) rows(ctx context.Context, i int, table replication.CheckedTable, routes *router.Router, made *router.Explanation) {
+	rows, err := replication.Newest(ctx, d.settings.Replication, i, checkedRows)
+	if err != nil {
+		d.add("table.rows", levelWarn, "run works without; the check needs SELECT and an index that tells new rows from old ones", "%s: its rows could not be read: %v", table.Table, err)
+		return
+	}
+	if len(rows) == 0 {
+		d.ok("table.rows", "%s has no rows, which is well when they are deleted at once", table.Table)
+		return
+	}
+	t := &trial{rows: len(rows), rejections: make(map[string]int), topics: make(map[string]int)}
+	var buf router.Buffer
+	for n, row := range rows {
+		buf.Reset()
+		if err := routes.Route(&buf, row); err != nil {
+			t.rejected++
+			t.rejections[rejection(err)]++
+			continue
+		}
+		record := &buf.Records[0]
+		d.expected.Record(record)
+		t.topics[strings.Clone(record.Topic)]++
+		if record.Key == nil {
+			t.nullKeys++
+		}
+		if n == 0 && d.options.showRecord {
+			d.show(table, record)
+		}
+	}
+	d.outcome(table, t)
+	d.measure(ctx, table, made, slices.Sorted(maps.Keys(t.topics)))
+}
+
+// show keeps a record beyond the buffer that it was made in.
+func (d *doctor) show(table replication.CheckedTable, record *router.Record) {
+	kept := *record
+	kept.Key, kept.Value = slices.Clone(record.Key), slices.Clone(record.Value)
+	kept.Headers = nil
+	for _, h := range record.Headers {
+		kept.Headers = append(kept.Headers, router.Header{Key: h.Key, Value: slices.Clone(h.Value)})
+	}
+	d.records = append(d.records, newRecordReport("the newest row of "+table.Table.String(), &kept))
+}
+
+func (d *doctor) outcome(table replication.CheckedTable, t *trial) {
+	for _, cause := range slices.Sorted(maps.Keys(t.rejections)) {
+		d.add("table.rows", levelFail, "correct the mapping, or what writes such rows: each of them blocks the relay",
+			"%s: %d of the %d newest rows would be rejected: %s", table.Table, t.rejections[cause], t.rows, cause)
+	}
+	if t.nullKeys > 0 {
+		d.add("table.keys", levelWarn, "map columns.key to a column that is NOT NULL: without a key a record goes to any partition, and nothing keeps it in order",
+			"%s: %d of the %d newest rows have no key", table.Table, t.nullKeys, t.rows)
+	}
+	if t.rejected == t.rows {
+		return
+	}
+	const most = 5
+	names := slices.Sorted(maps.Keys(t.topics))
+	shown := strings.Join(names[:min(most, len(names))], ", ")
+	if len(names) > most {
+		shown += fmt.Sprintf(" and %d more", len(names)-most)
+	}
+	d.ok("table.rows", "%s: the %d newest rows were routed on trial, to %s", table.Table, t.rows, shown)
+}
+
+// measure finds the largest payload of the whole table, where that is quick. The
+// topics are those of its newest rows.
+func (d *doctor) measure(ctx context.Context, table replication.CheckedTable, made *router.Explanation, topics []string) {
+	column, _, part := strings.Cut(made.Roles["payload"], "#/")
+	if column == "" {
+		return
+	}
+	size, complete, err := replication.Largest(ctx, d.settings.Replication, table.Relation, column)
+	switch {
+	case err != nil:
+		d.add("table.payload_size", levelWarn, "run the check again", "%s: the largest payload could not be found: %v", table.Table, err)
+	case !complete:
+		d.ok("table.payload_size", "%s is too large to be measured; of the newest rows the sizes are known", table.Table)
+	default:
+		if !part { // else the column is more than the payload, and its size no measure
+			d.expected.Payload(size, topics...)
+		}
+		d.ok("table.payload_size", "%s: the largest payload has %d bytes", table.Table, size)
+	}
+}

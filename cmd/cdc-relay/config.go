@@ -1,0 +1,80 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cdc-relay/cdc-relay/config"
+	"github.com/spf13/cobra"
+)
+
+// load reads the configuration that this invocation means.
+func (a *app) load() (*config.Config, error) {
+	return config.Load(config.Options{Path: a.configPath, Set: a.set, Environ: a.env})
+}
+
+func (a *app) warn(cfg *config.Config) {
+	for _, warning := range cfg.Warnings {
+		fmt.Fprintf(a.stderr, "cdc-relay: warning: %s\n", warning)
+	}
+}
+
+func (a *app) configCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Print or check the configuration",
+		Args:  cobra.NoArgs,
+		// Without this a mistyped sub-command would print help and succeed.
+		RunE: func(*cobra.Command, []string) error {
+			return &usageError{errors.New("config wants one of print, validate, schema")}
+		},
+	}
+	cmd.AddCommand(a.configPrintCommand(), a.configValidateCommand(), a.configSchemaCommand())
+	return cmd
+}
+
+func (a *app) configPrintCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "print", Short: "Print the effective configuration with the origin of each value; secrets as ***", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			cfg, err := a.load()
+			if err != nil {
+				return err
+			}
+			a.warn(cfg)
+			return cfg.Print(a.stdout)
+		},
+	}
+}
+
+func (a *app) configValidateCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "validate", Short: "Check the configuration without touching a server", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			cfg, err := a.load()
+			if err != nil {
+				return err
+			}
+			if err := checkRooms(cfg); err != nil {
+				return err
+			}
+			a.warn(cfg)
+			from := cfg.Path
+			if from == "" {
+				from = "the environment"
+			}
+			_, err = fmt.Fprintf(a.stdout, "ok: %s\n", from)
+			return err
+		},
+	}
+}
+
+func (a *app) configSchemaCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "schema", Short: "Print the JSON Schema of the configuration file", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := a.stdout.Write(append(config.Schema(), '\n'))
+			return err
+		},
+	}
+}

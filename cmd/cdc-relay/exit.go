@@ -1,0 +1,71 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cdc-relay/cdc-relay/admin"
+	"github.com/cdc-relay/cdc-relay/config"
+	"github.com/cdc-relay/cdc-relay/relay"
+)
+
+// Exit codes. They are part of the interface: supervisors act on them.
+const (
+	exitOK      = 0 // done; for run: everything read was delivered and confirmed
+	exitFailed  = 1 // failed at run time, or rows were in flight: start again
+	exitUsage   = 2 // configuration or usage is wrong, nothing was touched
+	exitRefused = 3 // the environment refuses: a person has to act
+	exitBlocked = 4 // blocked on a decision, with relay.on_blocked: exit
+)
+
+// usageError is a command line that makes no sense.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() + " (see cdc-relay --help)" }
+func (e *usageError) Unwrap() error { return e.err }
+
+// refusedError is a server that refuses what a verb other than run asks for.
+type refusedError struct{ err error }
+
+func (e *refusedError) Error() string { return e.err.Error() }
+func (e *refusedError) Unwrap() error { return e.err }
+
+// quietError has been told already; only its exit code is left.
+type quietError struct{ code int }
+
+func (e *quietError) Error() string { return fmt.Sprintf("exit code %d", e.code) }
+
+func exitCode(err error) int {
+	var (
+		quiet   *quietError
+		usage   *usageError
+		file    *config.Errors
+		mapping *relay.ConfigError
+		refused *relay.RefusedError
+		setup   *refusedError
+		listen  *admin.ListenError
+		blocked *relay.BlockedError
+	)
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &quiet):
+		return quiet.code
+	case errors.As(err, &usage), errors.As(err, &file), errors.As(err, &mapping):
+		return exitUsage
+	case errors.As(err, &refused), errors.As(err, &setup), errors.As(err, &listen):
+		return exitRefused
+	case errors.As(err, &blocked):
+		return exitBlocked
+	}
+	return exitFailed
+}
+
+// report prints an error once and returns its exit code.
+func (a *app) report(err error) int {
+	var quiet *quietError
+	if err != nil && !errors.As(err, &quiet) {
+		fmt.Fprintf(a.stderr, "cdc-relay: %v\n", err)
+	}
+	return exitCode(err)
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode/utf8"
+
+	"github.com/cdc-relay/cdc-relay/router"
+)
+
+// blob is a key, a value or a header's value: text where it is text. A nil blob
+// is a null.
+type blob []byte
+
+// MarshalJSON gives a string, or an object of one member when that would lose
+// bytes.
+func (b *blob) MarshalJSON() ([]byte, error) {
+	if utf8.Valid(*b) {
+		return json.Marshal(string(*b))
+	}
+	return json.Marshal(map[string][]byte{"base64": *b})
+}
+
+// String is fit for a terminal: one line without control characters.
+func (b *blob) String() string {
+	if b == nil {
+		return "null"
+	}
+	if !utf8.Valid(*b) {
+		return fmt.Sprintf("\\x%s (%d bytes)", hex.EncodeToString(*b), len(*b))
+	}
+	return shown(string(*b), true)
+}
+
+// printable keeps a line a line.
+func printable(text string) string { return shown(text, false) }
+
+// shown escapes controls; with escape also the backslash, so that the text can be
+// told from the escapes.
+func shown(text string, escape bool) string {
+	var out strings.Builder
+	for _, r := range text {
+		switch {
+		case r == '\\' && escape:
+			out.WriteString(`\\`)
+		case r == '\n':
+			out.WriteString(`\n`)
+		case r == '\t':
+			out.WriteString(`\t`)
+		case r < ' ', r >= 0x7f && r < 0xa0, r == '\u2028', r == '\u2029', r >= '\u202a' && r <= '\u202e':
+			fmt.Fprintf(&out, `\u%04x`, r)
+		default:
+			out.WriteRune(r)
+		}
+	}
+	return out.String()
+}
+
+func newBlob(data []byte) *blob {
+	if data == nil {
+		return nil
+	}
+	return (*blob)(&data)
+}
+
+type headerReport struct {
+	Name  string `json:"name"`
+	Value *blob  `json:"value"`
+}
+
+// recordReport is a record as Kafka would get it.
+type recordReport struct {
+	From      string         `json:"from"`
+	Topic     string         `json:"topic"`
+	Partition *int32         `json:"partition"` // null: murmur2 of the key
+	Key       *blob          `json:"key"`
+	Headers   []headerReport `json:"headers"`
+	Timestamp *time.Time     `json:"timestamp"`            // null: the time of producing
+	EventTime string         `json:"event_time,omitempty"` // what stands for the CloudEvents time, which a row alone does not have
+	Value     *blob          `json:"value"`
+}
+
+func newRecordReport(from string, r *router.Record) *recordReport {
+	out := &recordReport{From: from, Topic: r.Topic, Key: newBlob(r.Key), Value: newBlob(r.Value), Headers: []headerReport{}}
+	if r.Partition != router.AutoPartition {
+		out.Partition = &r.Partition
+	}
+	if !r.Timestamp.IsZero() {
+		at := r.Timestamp.UTC()
+		out.Timestamp = &at
+	}
+	for _, h := range r.Headers {
+		out.Headers = append(out.Headers, headerReport{h.Key, newBlob(h.Value)})
+		event := h.Key == "ce_time" || h.Key == "content-type" && strings.HasPrefix(string(h.Value), "application/cloudevents")
+		if event && r.Timestamp.IsZero() {
+			out.EventTime = "the time of the commit; shown is the present"
+		}
+	}
+	return out
+}
+
+func (r *recordReport) print(w io.Writer) error {
+	fmt.Fprintf(w, "\n  %s would become\n", r.From)
+	lines := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	partition, at := "by the key", "the time of producing"
+	if r.Key == nil {
+		partition = "any, as there is no key"
+	}
+	if r.Partition != nil {
+		partition = fmt.Sprint(*r.Partition)
+	}
+	if r.Timestamp != nil {
+		at = r.Timestamp.Format(time.RFC3339Nano)
+	}
+	fmt.Fprintf(lines, "    topic\t%s\n    partition\t%s\n    key\t%v\n", r.Topic, partition, r.Key)
+	for i, h := range r.Headers {
+		lead := "headers"
+		if i > 0 {
+			lead = ""
+		}
+		fmt.Fprintf(lines, "    %s\t%s: %v\n", lead, printable(h.Name), h.Value)
+	}
+	if r.EventTime != "" {
+		fmt.Fprintf(lines, "    event time\t%s\n", r.EventTime)
+	}
+	fmt.Fprintf(lines, "    timestamp\t%s\n    value\t%v\n", at, r.Value)
+	return lines.Flush()
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/config"
+	"github.com/mattn/go-isatty"
+	"github.com/rs/zerolog"
+)
+
+// zerolog keeps the names of its fields in globals. They are part of our
+// interface (docs/operations.md) and set once, before the first logger exists.
+var fieldNames = sync.OnceFunc(func() {
+	zerolog.TimestampFieldName = "time"
+	zerolog.LevelFieldName = "level"
+	zerolog.MessageFieldName = "msg"
+	zerolog.ErrorFieldName = "err"
+	zerolog.DurationFieldUnit = time.Millisecond
+	zerolog.TimeFieldFormat = "2006-01-02T15:04:05.000Z07:00"
+	zerolog.TimestampFunc = func() time.Time { return time.Now().UTC() }
+})
+
+// newLogger writes to standard error: JSON, or text where a person reads along.
+func (a *app) newLogger(settings config.Log, pipeline string) zerolog.Logger {
+	fieldNames()
+	level, err := zerolog.ParseLevel(settings.Level)
+	if err != nil {
+		level = zerolog.InfoLevel // the configuration admits known levels only
+	}
+	out := a.stderr
+	if settings.Format == "text" || (settings.Format != "json" && terminal(out)) {
+		out = zerolog.ConsoleWriter{
+			Out: out, TimeFormat: "15:04:05.000", TimeLocation: time.Local,
+			NoColor: !terminal(out) || a.getenv("NO_COLOR") != "",
+		}
+	}
+	return zerolog.New(out).Level(level).With().Timestamp().Str("pipeline", pipeline).Logger()
+}
+
+func terminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && isatty.IsTerminal(f.Fd())
+}
+
+// getenv reads the invocation's environment; the last of equal names wins.
+func (a *app) getenv(name string) string {
+	for _, pair := range slices.Backward(a.env) {
+		if value, found := strings.CutPrefix(pair, name+"="); found {
+			return value
+		}
+	}
+	return ""
+}

@@ -1,0 +1,99 @@
+// Command cdc-relay streams PostgreSQL outbox tables to Kafka.
+//
+// One file holds one verb. Verbs return errors; exit.go alone turns an error into
+// an exit code and a text on standard error, so that each is reported once.
+package main
+
+import (
+	"context"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, hurry, release := onSignals(context.Background())
+	code := run(ctx, os.Args[1:], process{stdout: os.Stdout, stderr: os.Stderr, env: os.Environ(), hurry: hurry})
+	release()
+	os.Exit(code)
+}
+
+// process is what a verb sees of the process it runs in.
+type process struct {
+	stdout, stderr io.Writer
+	env            []string
+	hurry          <-chan struct{} // closed by the second stop signal; nil never is
+}
+
+// onSignals gives a context that the first SIGTERM or SIGINT ends and a channel
+// that the second one closes. A third one kills, as without us.
+func onSignals(parent context.Context) (context.Context, <-chan struct{}, func()) {
+	ctx, stop := context.WithCancel(parent)
+	hurry := make(chan struct{})
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	go func() {
+		<-signals
+		stop()
+		<-signals
+		signal.Stop(signals)
+		close(hurry)
+	}()
+	return ctx, hurry, stop
+}
+
+// app is one invocation.
+type app struct {
+	process
+	configPath string
+	set        []string
+	began      bool // the verb was reached: what fails from here on is no usage error
+}
+
+// run executes one command line and returns its exit code. Ending ctx is the
+// first stop signal.
+func run(ctx context.Context, args []string, p process) int {
+	a := &app{process: p}
+	root := a.root()
+	root.SetArgs(args)
+	root.SetOut(p.stdout)
+	root.SetErr(p.stderr)
+	err := root.ExecuteContext(ctx)
+	if err != nil && !a.began {
+		err = &usageError{err}
+	}
+	return a.report(err)
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "cdc-relay",
+		Short: "Stream PostgreSQL outbox tables to Kafka",
+		Long: `cdc-relay follows an outbox table through a logical replication slot and sends
+each row to a Kafka topic. A position is confirmed to PostgreSQL only after the
+brokers acknowledged everything before it.
+
+Configuration: --config FILE, else $CDC_RELAY_CONFIG, ./cdc-relay.yaml or
+/etc/cdc-relay/config.yaml, else environment variables alone. --set and the
+environment (CDC_RELAY_POSTGRES_URL, …) override the file.`,
+		Example: `  cdc-relay setup --dry-run     # the SQL that is still missing
+  cdc-relay setup               # publication and slot
+  cdc-relay check               # what stands in the way
+  cdc-relay run                 # stream until stopped`,
+		SilenceErrors:    true,
+		SilenceUsage:     true,
+		PersistentPreRun: func(*cobra.Command, []string) { a.began = true },
+	}
+	root.PersistentFlags().StringVarP(&a.configPath, "config", "c", "", "configuration file")
+	root.PersistentFlags().StringArrayVar(&a.set, "set", nil, "override one value, `key=value` (postgres.slot=x); may be repeated")
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.AddCommand(
+		a.runCommand(), a.setupCommand(), a.teardownCommand(),
+		a.checkCommand(), a.explainCommand(), a.sqlCommand(), a.statusCommand(), a.healthcheckCommand(),
+		a.configCommand(), a.versionCommand(), a.completionCommand(),
+	)
+	return root
+}

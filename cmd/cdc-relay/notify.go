@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/relay"
+)
+
+// notifier speaks systemd's notification protocol. Without a manager that
+// listens it does nothing.
+type notifier struct {
+	socket   string
+	watchdog time.Duration // 0: none is asked for
+}
+
+func (a *app) notifier() notifier {
+	n := notifier{socket: a.getenv("NOTIFY_SOCKET")}
+	if us, err := strconv.ParseInt(a.getenv("WATCHDOG_USEC"), 10, 64); err == nil && us > 0 {
+		n.watchdog = time.Duration(us) * time.Microsecond
+	}
+	return n
+}
+
+func (n notifier) send(message string) {
+	if n.socket == "" {
+		return
+	}
+	conn, err := net.Dial("unixgram", n.socket) // a leading @ is the abstract namespace, for Go as for systemd
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	_, _ = conn.Write([]byte(message))
+}
+
+// feedWatchdog reports life until ctx ends, for as long as the relay's loop
+// turns; a loop that stands still is left to the watchdog.
+func (n notifier) feedWatchdog(ctx context.Context, status func() relay.Status) {
+	if n.socket == "" || n.watchdog <= 0 {
+		return
+	}
+	ticker := time.NewTicker(n.watchdog / 3)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			if time.Since(status().LastTick) < n.watchdog {
+				n.send("WATCHDOG=1")
+			}
+		}
+	}
+}

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
+	"github.com/cdc-relay/cdc-relay/admin"
+	"github.com/cdc-relay/cdc-relay/config"
+	"github.com/cdc-relay/cdc-relay/metrics"
+	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) runCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "run",
+		Short: "Stream until stopped",
+		Long: `run streams the outbox tables until SIGTERM or SIGINT, then delivers what it has
+read and ends. A second signal cuts that short: what is not confirmed is sent
+again by the next start. Table, publication and slot must exist: see setup.
+
+Exit codes: 0 clean stop, 1 failed or cut short (start again), 2 configuration,
+3 the environment refuses, 4 blocked with relay.on_blocked: exit.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := a.load()
+			if err != nil {
+				return err
+			}
+			return a.stream(cmd.Context(), cfg)
+		},
+	}
+}
+
+// checkRooms asks the rooms for what the file alone cannot tell: whether regular
+// expressions compile, templates parse and certificates load. It touches no server.
+func checkRooms(cfg *config.Config) error {
+	_, err := relay.Open(cfg.Relay(), relay.Events{}, zerolog.Nop())
+	return err
+}
+
+// stream is the daemon. Whatever it starts has ended when it returns.
+func (a *app) stream(ctx context.Context, cfg *config.Config) error {
+	settings := cfg.Relay()
+	settings.Version = build().Version
+	log := a.newLogger(cfg.Log, settings.Pipeline)
+	for _, warning := range cfg.Warnings {
+		log.Warn().Msg(warning)
+	}
+	limitMemory(log)
+
+	m := metrics.New(metrics.Options{Pipeline: settings.Pipeline, Version: settings.Version, Commit: build().Commit})
+	r, err := relay.Open(settings, m.Events(), log, m.Hooks()...)
+	if err != nil {
+		return err
+	}
+	server, err := listen(cfg.HTTP(), log)
+	if err != nil {
+		return err
+	}
+	log.Info().Str("version", settings.Version).Str("slot", settings.Replication.Slot).
+		Str("publication", settings.Replication.Publication).Strs("brokers", settings.Kafka.Brokers).Msg("cdc-relay starts")
+
+	d := &daemon{app: a, relay: r, log: log, notify: a.notifier()}
+	if server != nil {
+		handler := admin.Handler(cfg.HTTP(), r.Status, m.Handler(r.Status))
+		d.serve = func(ctx context.Context) error { return server.Serve(ctx, handler) }
+	}
+	err = d.run(ctx)
+	if mapping, ok := errors.AsType[*relay.ConfigError](err); ok {
+		return &relay.ConfigError{Err: cfg.Locate(mapping.Err)}
+	}
+	return err
+}
+
+func listen(cfg admin.Config, log zerolog.Logger) (*admin.Server, error) {
+	if cfg.Listen == "" {
+		return nil, nil
+	}
+	return admin.Listen(cfg, log.With().Str("component", "admin").Logger())
+}
+
+// daemon is the relay and what accompanies it.
+type daemon struct {
+	app    *app
+	relay  *relay.Relay
+	serve  func(context.Context) error // nil: no HTTP
+	log    zerolog.Logger
+	notify notifier
+}
+
+// run ends with the relay: companions outlive it, so that a drain can be watched.
+func (d *daemon) run(ctx context.Context) error {
+	intake, stop := context.WithCancel(ctx)
+	defer stop()
+	companions, release := context.WithCancel(context.WithoutCancel(ctx))
+	var group sync.WaitGroup
+	defer group.Wait()
+	defer release()
+
+	var serveErr error // read after group.Wait
+	if d.serve != nil {
+		group.Go(func() {
+			if serveErr = d.serve(companions); serveErr != nil {
+				stop() // a relay that nobody can watch is not what was asked for
+			}
+		})
+	}
+	group.Go(func() { d.notify.feedWatchdog(companions, d.relay.Status) })
+	group.Go(func() { d.summarise(companions) })
+	group.Go(func() { d.followSignals(intake, companions) })
+
+	d.notify.send("READY=1")
+	err := d.relay.Run(intake)
+	release()
+	group.Wait()
+	if err == nil {
+		err = serveErr
+	}
+	if err == nil {
+		d.log.Info().Int64("events_published_total", d.relay.Status().EventsPublished).Msg("stopped with nothing left in flight")
+	}
+	return err
+}
+
+// followSignals announces the drain and cuts it short at the second signal.
+func (d *daemon) followSignals(intake, companions context.Context) {
+	select {
+	case <-companions.Done():
+		return
+	case <-intake.Done():
+	}
+	d.notify.send("STOPPING=1")
+	d.log.Info().Int("rows", d.relay.Status().InFlightEvents).Msg("stopping; a second signal cuts the drain short")
+	select {
+	case <-companions.Done():
+	case <-d.app.hurry:
+		d.log.Warn().Msg("drain cut short; what is not confirmed will be sent again by the next start")
+		d.relay.Abort()
+	}
+}
+
+// summaryInterval is how often a busy relay says what it did. An idle one says
+// nothing.
+const summaryInterval = 30 * time.Second
+
+func (d *daemon) summarise(ctx context.Context) {
+	ticker := time.NewTicker(summaryInterval)
+	defer ticker.Stop()
+	var before int64
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		s := d.relay.Status()
+		if s.EventsPublished == before {
+			continue
+		}
+		confirmed, _ := s.LSN.Confirmed.MarshalText()
+		d.log.Info().Int64("published", s.EventsPublished-before).
+			Float64("per_second", float64(s.EventsPublished-before)/summaryInterval.Seconds()).
+			Str("lsn", string(confirmed)).Int64("lag_bytes", s.LagBytes).Float64("lag_seconds", s.LagSeconds).
+			Int("in_flight", s.InFlightEvents).Msg("streaming")
+		before = s.EventsPublished
+	}
+}
+
+// limitMemory tells the garbage collector about the container's limit. GOMEMLIMIT
+// in the environment wins; without any limit nothing changes.
+func limitMemory(log zerolog.Logger) {
+	// Most of the memory is records in flight, which live in reused arrays: there
+	// is little to collect, so collecting it twice as often costs next to nothing
+	// and saves half of the room that garbage may take.
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(50)
+	}
+	limit, err := memlimit.Set(
+		memlimit.WithProvider(memlimit.FromCgroup),
+		memlimit.WithRatio(0.9),
+		memlimit.WithLogger(slog.New(slog.DiscardHandler)),
+	)
+	if err != nil || limit <= 0 || limit == math.MaxInt64 {
+		return
+	}
+	log.Debug().Str("limit", fmt.Sprintf("%d MiB", limit>>20)).Msg("memory limit taken from the cgroup")
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cdc-relay/cdc-relay/migrations"
+	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) setupCommand() *cobra.Command {
+	var dryRun bool
+	var preset string
+	cmd := &cobra.Command{
+		Use:   "setup",
+		Short: "Create what is missing: publication and slot, on request the table",
+		Long: `setup creates the publication (inserts only, just the configured tables) and then
+the replication slot; with --create-table the outbox table before them. What is
+there already is left as it is, so it may be run again. It needs the rights of the
+table's owner for the publication and REPLICATION for the slot.
+
+Rows that are in the table before the slot is made are not sent; setup says how many.`,
+		Example: `  cdc-relay setup --dry-run
+  cdc-relay setup --create-table`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := a.load()
+			if err != nil {
+				return err
+			}
+			a.warn(cfg)
+			options := replication.SetupOptions{DryRun: true}
+			if cmd.Flags().Changed("create-table") {
+				if options.CreateTable, err = tableSQL(cfg.Relay(), preset); err != nil {
+					return &usageError{err}
+				}
+			}
+			return a.setup(cmd, cfg.Relay().Replication, options, dryRun)
+		},
+	}
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print the SQL and touch nothing")
+	cmd.Flags().StringVar(&preset, "create-table", configuredShape, "also create the outbox table, in the shape of this preset; configured: that of the configuration, else outbox")
+	cmd.Flags().Lookup("create-table").NoOptDefVal = configuredShape
+	return cmd
+}
+
+// configuredShape stands for the preset that the configuration names for a table.
+const configuredShape = "configured"
+
+// tableSQL gives the statements that make a table in the shape of a preset.
+func tableSQL(cfg relay.Config, preset string) (func(replication.Table) (string, error), error) {
+	shapes := make(map[replication.Table]string)
+	for i, t := range cfg.Replication.Tables {
+		shapes[t] = preset
+		if preset == configuredShape {
+			shapes[t] = shapeOf(cfg.Router.Mappings, i)
+		}
+		if !slices.Contains(migrations.Presets(), shapes[t]) {
+			return nil, fmt.Errorf("--create-table: there is no SQL for preset %q; allowed: %s", shapes[t], strings.Join(migrations.Presets(), ", "))
+		}
+	}
+	return func(t replication.Table) (string, error) { return migrations.Table(shapes[t], t.Schema, t.Name) }, nil
+}
+
+// setup says what is missing, then makes it.
+func (a *app) setup(cmd *cobra.Command, cfg replication.Config, options replication.SetupOptions, dryRun bool) error {
+	plan, err := replication.Setup(cmd.Context(), cfg, options)
+	if err != nil {
+		return refused(err)
+	}
+	a.printPlan(plan.Steps)
+	if dryRun {
+		a.printReport(plan)
+		return nil
+	}
+	options.DryRun = false
+	options.OnStep = func(s replication.Step) {
+		if !s.Exists {
+			fmt.Fprintf(a.stdout, "created %s %s\n", s.Object, s.Name)
+		}
+	}
+	report, err := replication.Setup(cmd.Context(), cfg, options)
+	if err != nil {
+		return refused(err)
+	}
+	a.printReport(report)
+	fmt.Fprintln(a.stdout, "ready: start `cdc-relay run`")
+	return nil
+}
+
+// refused gives a server's no the exit code that it has in verbs other than run.
+func refused(err error) error {
+	if e, ok := errors.AsType[*replication.Error](err); ok && e.Reason == replication.ReasonConfiguration {
+		return &usageError{err}
+	}
+	return &refusedError{err}
+}
+
+func (a *app) printPlan(steps []replication.Step) {
+	for _, s := range steps {
+		if s.Exists {
+			fmt.Fprintf(a.stdout, "-- %s %s exists\n", s.Object, s.Name)
+			continue
+		}
+		fmt.Fprintf(a.stdout, "-- %s %s is missing:\n%s;\n", s.Object, s.Name, strings.TrimRight(s.SQL, "; \n"))
+	}
+}
+
+func (a *app) printReport(report *replication.SetupReport) {
+	for _, warning := range report.Warnings {
+		fmt.Fprintf(a.stderr, "cdc-relay: warning: %s\n", warning)
+	}
+	for _, table := range slices.Sorted(maps.Keys(report.RowsBefore)) {
+		if n := report.RowsBefore[table]; n > 0 {
+			fmt.Fprintf(a.stdout, "note: %d rows in %s are from before the slot and will not be sent\n", n, table)
+		}
+	}
+}

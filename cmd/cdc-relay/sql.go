@@ -1,0 +1,203 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/cdc-relay/cdc-relay/config"
+	"github.com/cdc-relay/cdc-relay/migrations"
+	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) sqlCommand() *cobra.Command {
+	o := sqlOptions{format: "plain", service: "self", number: 1}
+	cmd := &cobra.Command{
+		Use:   "sql",
+		Short: "Print the SQL of table, publication, role and grants, for review or a migration tool",
+		Long: `sql prints what setup would create, and the role to connect as, without touching a
+server: for review, for a database administrator, or for a migration tool. It takes
+the names from the configuration, which may be incomplete.
+
+The replication slot is a step of its own: PostgreSQL refuses to make one in a
+transaction that has written, and migration tools open one. Run setup after the
+migration; it finds everything else there.`,
+		Example: `  cdc-relay sql --create-table
+  cdc-relay sql --format goose --create-table > migrations/00042_cdc_relay.sql
+  cdc-relay sql --format golang-migrate --number 42 --out migrations
+  cdc-relay sql --service rds --role relay`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := config.Load(config.Options{Path: a.configPath, Set: a.set, Environ: a.env, Partial: true})
+			if err != nil {
+				return err
+			}
+			o.createTable = o.createTable || cmd.Flags().Changed("preset")
+			files, err := o.render(cfg)
+			if err != nil {
+				return &usageError{err}
+			}
+			if o.out != "" {
+				return a.writeFiles(o.out, files)
+			}
+			for i, f := range files {
+				if len(files) > 1 {
+					fmt.Fprintf(a.stdout, "%s-- file: %s\n", strings.Repeat("\n", min(i, 1)), f.Name)
+				}
+				fmt.Fprint(a.stdout, f.Content)
+			}
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.format, "format", o.format, "one of "+strings.Join(migrations.Formats(), ", "))
+	f.StringVar(&o.service, "service", o.service, "where PostgreSQL runs, one of "+strings.Join(migrations.Services(), ", "))
+	f.BoolVar(&o.createTable, "create-table", false, "with the table")
+	f.StringVar(&o.preset, "preset", "", "shape of the table (default: the configured preset, else outbox); implies --create-table")
+	f.BoolVar(&o.partitioned, "partitioned", false, "the table is partitioned: publish its rows under the name of the root")
+	f.StringVar(&o.role, "role", "", "role that the relay connects as (default: the user in postgres.url unless that is postgres, else cdc_relay)")
+	f.BoolVar(&o.withoutRole, "without-role", false, "leave role and grants out, for migrations that may not make roles")
+	f.IntVar(&o.major, "postgres-version", 0, "major version of the server, such as 17, where the slot's statement depends on it")
+	f.IntVar(&o.number, "number", o.number, "version of the migration")
+	f.StringVar(&o.out, "out", "", "write the files into this `directory` instead of printing them; refuses to overwrite")
+	return cmd
+}
+
+// superuser is the role that every server begins with; it is nobody's to create.
+const superuser = "postgres"
+
+type sqlOptions struct {
+	format, service, preset, role, out string
+	createTable, partitioned           bool
+	withoutRole                        bool
+	major, number                      int
+}
+
+// failoverMajor is the first version whose slots can fail over.
+const failoverMajor = 17
+
+func (o sqlOptions) render(cfg *config.Config) ([]migrations.File, error) {
+	if o.number < 1 {
+		return nil, fmt.Errorf("--number %d is not allowed; allowed: 1 or more", o.number)
+	}
+	settings := cfg.Relay().Replication
+	if len(settings.Tables) == 0 && len(settings.Messages) == 0 {
+		settings.Tables = []replication.Table{{Schema: "public", Name: "outbox"}}
+	}
+	var names []migrations.Name
+	for _, t := range settings.Tables {
+		names = append(names, migrations.Name{Schema: t.Schema, Table: t.Name})
+	}
+	user, database := cfg.Login()
+	admin := o.role == "" && user == superuser
+	if admin {
+		user = ""
+	}
+	login := migrations.Login{Role: cmp.Or(o.role, user, "cdc_relay"), Database: database, IAM: cfg.IAM()}
+	role, notes, err := migrations.ServiceRole(o.service, login)
+	if err != nil {
+		return nil, fmt.Errorf("--service, --role: %w", err)
+	}
+	m := migrations.Migration{Number: o.number, Notes: notes}
+	if admin && !o.withoutRole {
+		m.Notes = append(m.Notes, fmt.Sprintf("postgres.url has the superuser %s; the relay needs no more than the role %s below: have it connect as that one.", superuser, login.Role))
+	}
+	if o.createTable {
+		if m.Parts, err = o.tables(names, cfg.Relay().Router.Mappings); err != nil {
+			return nil, err
+		}
+	}
+	m.Parts = append(m.Parts, publicationPart(settings, o.partitioned || partitioned(m.Parts)))
+	if !o.withoutRole {
+		m.Parts = append(m.Parts, role)
+		if len(names) > 0 {
+			read, err := migrations.Read(login.Role, names)
+			if err != nil {
+				return nil, err
+			}
+			m.Parts = append(m.Parts, read)
+		}
+	}
+	m.Slot = replication.SlotSQL(settings.Slot, o.major*10000)
+	if o.major == 0 {
+		m.Notes = append(m.Notes, fmt.Sprintf("From PostgreSQL %d on, the slot is better made with a fifth argument, true, which lets it follow a failover: setup does so.", failoverMajor))
+	}
+	files, err := migrations.Format(o.format, m)
+	if err != nil {
+		return nil, fmt.Errorf("--format: %w", err)
+	}
+	return files, nil
+}
+
+// tables are those of the configuration, in whose order the mappings begin.
+func (o sqlOptions) tables(names []migrations.Name, mappings []router.Mapping) ([]migrations.Part, error) {
+	var parts []migrations.Part
+	for i, n := range names {
+		preset := cmp.Or(o.preset, shapeOf(mappings, i))
+		if !slices.Contains(migrations.Presets(), preset) {
+			return nil, fmt.Errorf("--preset: there is no SQL for %q; allowed: %s", preset, strings.Join(migrations.Presets(), ", "))
+		}
+		up, err := migrations.Table(preset, n.Schema, n.Table)
+		if err != nil {
+			return nil, err
+		}
+		down, err := migrations.DropTable(preset, n.Schema, n.Table)
+		if err != nil {
+			return nil, err
+		}
+		part := migrations.Part{Name: "table", Up: up, Down: down}
+		if i > 0 {
+			part.Name += fmt.Sprint(i + 1)
+		}
+		parts = append(parts, part)
+	}
+	return parts, nil
+}
+
+// shapeOf is the preset in whose shape the i-th table is made.
+func shapeOf(mappings []router.Mapping, i int) string {
+	if i < len(mappings) && mappings[i].Preset != "" && mappings[i].Preset != "auto" {
+		return mappings[i].Preset
+	}
+	return migrations.DefaultPreset
+}
+
+// partitioned tells, as setup does, whether a table that is about to be made is.
+func partitioned(parts []migrations.Part) bool {
+	return slices.ContainsFunc(parts, func(p migrations.Part) bool { return strings.Contains(strings.ToUpper(p.Up), "PARTITION BY") })
+}
+
+func publicationPart(settings replication.Config, viaRoot bool) migrations.Part {
+	return migrations.Part{
+		Name: "publication",
+		Up: "-- Inserts only: updates and deletes of an outbox are housekeeping, no events. Run as the owner of the table.\n" +
+			replication.PublicationSQL(settings, viaRoot),
+		Down: replication.DropPublicationSQL(settings),
+	}
+}
+
+// writeFiles never replaces a migration that may have been applied.
+func (a *app) writeFiles(dir string, files []migrations.File) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // SQL for review, without secrets
+		return &usageError{fmt.Errorf("--out: %w", err)}
+	}
+	for _, f := range files {
+		name := filepath.Join(dir, f.Name)
+		file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) //nolint:gosec // SQL for review, without secrets
+		if err != nil {
+			return &usageError{fmt.Errorf("--out: %w", err)}
+		}
+		_, err = file.WriteString(f.Content)
+		if err = errors.Join(err, file.Close()); err != nil {
+			return fmt.Errorf("write %s: %w", name, err)
+		}
+		fmt.Fprintln(a.stdout, name)
+	}
+	return nil
+}

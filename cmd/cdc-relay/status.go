@@ -1,0 +1,222 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/spf13/cobra"
+)
+
+type statusFlags struct {
+	client   clientFlags
+	json     bool
+	watch    bool
+	interval time.Duration
+}
+
+func (a *app) statusCommand() *cobra.Command {
+	var f statusFlags
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Ask a running relay how it is (exit 0: streaming, 1: not)",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := a.client(f.client)
+			if err != nil {
+				return err
+			}
+			if f.watch {
+				return a.watchStatus(cmd.Context(), c, f)
+			}
+			s, err := fetchStatus(cmd.Context(), c)
+			if err != nil {
+				return err
+			}
+			return a.showStatus(s, f.json)
+		},
+	}
+	f.client.bind(cmd.Flags())
+	cmd.Flags().BoolVar(&f.json, "json", false, "print JSON")
+	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "repeat until interrupted; with --json one line each")
+	cmd.Flags().DurationVar(&f.interval, "interval", time.Second, "pause between looks, for --watch")
+	return cmd
+}
+
+// answer is a status as it came, so that --json passes on what this version does
+// not know.
+type answer struct {
+	relay.Status
+	raw []byte
+}
+
+func fetchStatus(ctx context.Context, c *client) (answer, error) {
+	const path = "/api/v1/status"
+	code, body, err := c.get(ctx, path)
+	if err != nil {
+		return answer{}, err
+	}
+	s := answer{raw: body}
+	switch {
+	case code == http.StatusUnauthorized:
+		return s, fmt.Errorf("ask %s%s: the token is missing or wrong: see http.token_file, or give --token-file", c.base, path)
+	case code != http.StatusOK:
+		return s, fmt.Errorf("ask %s%s: HTTP %d: %s", c.base, path, code, firstLine(body))
+	}
+	if err := json.Unmarshal(body, &s.Status); err != nil || s.State == "" {
+		return s, fmt.Errorf("ask %s%s: the answer is not a status: is this address cdc-relay's?", c.base, path)
+	}
+	return s, nil
+}
+
+// showStatus prints s; its error carries the exit code only.
+func (a *app) showStatus(s answer, asJSON bool) error {
+	var err error
+	if asJSON {
+		_, err = fmt.Fprintf(a.stdout, "%s\n", bytes.TrimSpace(s.raw))
+	} else {
+		_, err = fmt.Fprint(a.stdout, statusText(s.Status, time.Now()))
+	}
+	if err == nil && s.State != relay.Streaming {
+		return &quietError{exitFailed}
+	}
+	return err
+}
+
+// watchStatus goes on through failures: a relay that restarts is worth watching.
+func (a *app) watchStatus(ctx context.Context, c *client, f statusFlags) error {
+	if f.interval <= 0 {
+		return &usageError{fmt.Errorf("--interval %s is not positive", f.interval)}
+	}
+	ticker := time.NewTicker(f.interval)
+	defer ticker.Stop()
+	var last error
+	for {
+		s, err := fetchStatus(ctx, c)
+		if ctx.Err() != nil {
+			return last
+		}
+		a.showFrame(s, err, f.json)
+		last = nil
+		if err != nil || s.State != relay.Streaming {
+			last = &quietError{exitFailed}
+		}
+		select {
+		case <-ctx.Done():
+			return last
+		case <-ticker.C:
+		}
+	}
+}
+
+func (a *app) showFrame(s answer, err error, asJSON bool) {
+	switch {
+	case err != nil:
+		fmt.Fprintf(a.stderr, "cdc-relay: %v\n", err)
+	case asJSON:
+		var line bytes.Buffer
+		if json.Compact(&line, s.raw) == nil {
+			fmt.Fprintln(a.stdout, line.String())
+		}
+	case terminal(a.stdout):
+		fmt.Fprint(a.stdout, "\033[H\033[2J"+statusText(s.Status, time.Now()))
+	default:
+		fmt.Fprintln(a.stdout, statusText(s.Status, time.Now()))
+	}
+}
+
+func statusText(s relay.Status, now time.Time) string {
+	var b strings.Builder
+	line := func(label, format string, args ...any) {
+		fmt.Fprintf(&b, "%-13s %s\n", label, fmt.Sprintf(format, args...))
+	}
+	state := string(s.State)
+	if s.Reason != "" {
+		state += " (" + s.Reason + ")"
+	}
+	if !s.Since.IsZero() {
+		state += " since " + now.Sub(s.Since).Round(time.Second).String()
+	}
+	line("state", "%s", state)
+	if s.Message != "" {
+		line("", "%s", s.Message)
+	}
+	line("relay", "%s, pipeline %s", orDash(s.Version), orDash(s.Pipeline))
+	line("slot", "%s, publication %s%s", s.Slot, s.Publication, slotText(s.SlotState))
+	line("connected", "PostgreSQL %s, Kafka %s", yesNo(s.SourceConnected), yesNo(s.SinkConnected))
+	line("LSN", "confirmed %s, published %s, received %s, server %s",
+		lsn(s.LSN.Confirmed), lsn(s.LSN.Published), lsn(s.LSN.Received), lsn(s.LSN.Server))
+	line("lag", "%s, %s; WAL retained %s", size(s.LagBytes), seconds(s.LagSeconds), size(s.RetainedWALBytes))
+	line("in flight", "%d rows, %s of %s, oldest %s", s.InFlightEvents,
+		size(int64(s.InFlightBytes)), size(int64(s.InFlightLimitBytes)), seconds(s.OldestUnacked))
+	line("since start", "published %d, rejected %d, reconnects %d", s.EventsPublished, s.EventsRejected, s.Reconnects)
+	line("topics", "%s", topicsText(s.Topics))
+	return b.String()
+}
+
+func slotText(s *relay.Slot) string {
+	if s == nil {
+		return ""
+	}
+	text := ", WAL " + orDash(s.WALStatus)
+	if s.SafeWALBytes != nil {
+		text += ", lost after another " + size(*s.SafeWALBytes)
+	}
+	return text
+}
+
+func topicsText(topics []string) string {
+	const shown = 8
+	if len(topics) == 0 {
+		return "-"
+	}
+	if len(topics) > shown {
+		return fmt.Sprintf("%s and %d more", strings.Join(topics[:shown], ", "), len(topics)-shown)
+	}
+	return strings.Join(topics, ", ")
+}
+
+func lsn(p relay.Position) string {
+	text, _ := p.MarshalText()
+	return orDash(string(text))
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+func seconds(s float64) string {
+	return time.Duration(s * float64(time.Second)).Round(time.Millisecond).String()
+}
+
+func size(n int64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	value, unit := float64(n), 0
+	for value >= 1024 && unit < len(units)-1 {
+		value, unit = value/1024, unit+1
+	}
+	if unit == 0 {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f %s", value, units[unit])
+}
+
+func firstLine(body []byte) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(string(body)), "\n")
+	return fmt.Sprintf("%.200q", line)
+}

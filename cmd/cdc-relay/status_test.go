@@ -1,0 +1,131 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/admin"
+	"github.com/cdc-relay/cdc-relay/relay"
+)
+
+func sample(state relay.State, reason string) relay.Status {
+	return relay.Status{
+		State: state, Reason: reason, Since: time.Now().Add(-time.Minute), Version: "1.2.3", Pipeline: "orders",
+		Slot: "cdc_relay", Publication: "cdc_relay", LSN: relay.LSNs{Confirmed: 0x16_B374D848}, LagBytes: 2048, EventsPublished: 1234,
+		Topics: []string{"order-events"}, SourceConnected: true, LastTick: time.Now(),
+	}
+}
+
+// serve runs the real handler.
+func serve(t *testing.T, s relay.Status, token string) string {
+	t.Helper()
+	cfg := admin.Config{}
+	if token != "" {
+		cfg.Token = func() (string, error) { return token, nil }
+	}
+	server := httptest.NewServer(admin.Handler(cfg, func() relay.Status { return s }, http.NotFoundHandler()))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func TestStatus_ExitsWith0OnlyWhileStreaming(t *testing.T) {
+	for _, state := range relay.States {
+		want := exitFailed
+		if state == relay.Streaming {
+			want = exitOK
+		}
+		got := invoke(t, nil, "status", "--url", serve(t, sample(state, ""), ""))
+		got.want(t, want, string(state), "")
+		if got.stderr != "" {
+			t.Errorf("%s: stderr %q, want none", state, got.stderr)
+		}
+	}
+}
+
+func TestStatus_ShowsWhatMatters(t *testing.T) {
+	got := invoke(t, nil, "status", "--url", serve(t, sample(relay.Blocked, "unknown_topic"), ""))
+	for _, want := range []string{"blocked (unknown_topic) since 1m0s", "16/B374D848", "2.0 KiB", "1234", "order-events", "PostgreSQL yes, Kafka no"} {
+		got.want(t, exitFailed, want, "")
+	}
+}
+
+func TestStatus_JSONIsPassedOn(t *testing.T) {
+	got := invoke(t, nil, "status", "--json", "--url", serve(t, sample(relay.Streaming, ""), ""))
+	var s relay.Status
+	if err := json.Unmarshal([]byte(got.stdout), &s); err != nil || s.EventsPublished != 1234 || got.code != exitOK {
+		t.Errorf("status --json: code %d, %q (%v)", got.code, got.stdout, err)
+	}
+}
+
+func TestStatus_TakesAddressAndTokenFromTheConfiguration(t *testing.T) {
+	address := strings.TrimPrefix(serve(t, sample(relay.Streaming, ""), "sesame"), "http://")
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte("sesame\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	set := []string{"status", "--set", "http.listen=" + address}
+	invoke(t, closedPorts, append(set, "--set", "http.token_file="+file)...).want(t, exitOK, "streaming", "")
+	invoke(t, closedPorts, set...).want(t, exitFailed, "", "token")
+	invoke(t, nil, "status", "--url", address, "--token-file", file).want(t, exitOK, "streaming", "")
+	invoke(t, closedPorts, "status", "--set", "http.listen=").want(t, exitUsage, "", "http.listen")
+}
+
+func TestStatus_SaysWhyThereIsNoAnswer(t *testing.T) {
+	invoke(t, nil, "status", "--url", "127.0.0.1:1").want(t, exitFailed, "", "connection refused")
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("hello")) }))
+	defer other.Close()
+	invoke(t, nil, "status", "--url", other.URL).want(t, exitFailed, "", "not a status")
+	moved := httptest.NewServer(http.RedirectHandler("http://127.0.0.1:1/", http.StatusFound))
+	defer moved.Close()
+	invoke(t, nil, "status", "--url", moved.URL).want(t, exitFailed, "", "HTTP 302")
+}
+
+func TestStatus_WatchGoesOnUntilStopped(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	asked := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked++; asked == 3 {
+			stop()
+		}
+		_ = json.NewEncoder(w).Encode(sample(relay.Streaming, ""))
+	}))
+	defer server.Close()
+	var stdout, stderr bytes.Buffer
+	args := []string{"status", "--watch", "--json", "--interval", "1ms", "--url", server.URL}
+	code := run(ctx, args, process{stdout: &stdout, stderr: &stderr})
+	if code != exitOK || asked != 3 {
+		t.Errorf("code %d after %d looks, want 0 after 3; stderr %q", code, asked, &stderr)
+	}
+	if n := strings.Count(stdout.String(), "\n"); n < 2 {
+		t.Errorf("%d lines, want one for each look", n)
+	}
+}
+
+func TestHealthcheck_IsTheAnswerOfReadyz(t *testing.T) {
+	invoke(t, nil, "healthcheck", "--url", serve(t, sample(relay.Streaming, ""), "sesame")).want(t, exitOK, "ok", "")
+	invoke(t, nil, "healthcheck", "--url", serve(t, sample(relay.Standby, "slot_in_use"), "")).want(t, exitOK, "ok", "")
+	invoke(t, nil, "healthcheck", "--url", serve(t, sample(relay.Blocked, "route"), "")).want(t, exitFailed, "", "blocked: route")
+	invoke(t, nil, "healthcheck", "--url", "127.0.0.1:1").want(t, exitFailed, "", "connection refused")
+	invoke(t, nil, "healthcheck").want(t, exitFailed, "", "postgres.url") // never 2, which Docker reserves
+	invoke(t, closedPorts, "healthcheck", "--set", "http.listen=").want(t, exitFailed, "", "http.listen")
+}
+
+func TestReachable_TurnsEveryAddressIntoThisHost(t *testing.T) {
+	for listen, want := range map[string]string{
+		":8080": "127.0.0.1:8080", "0.0.0.0:8080": "127.0.0.1:8080", "[::]:8080": "127.0.0.1:8080",
+		"10.0.0.5:8080": "10.0.0.5:8080", "[::1]:8080": "[::1]:8080", "localhost:1": "localhost:1",
+	} {
+		if got := reachable(listen); got != want {
+			t.Errorf("reachable(%q) = %q, want %q", listen, got, want)
+		}
+	}
+}

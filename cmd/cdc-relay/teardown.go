@@ -1,0 +1,55 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) teardownCommand() *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "teardown",
+		Short: "Drop slot and publication, never a table or topic (says only what it would do without --yes)",
+		Long: `teardown drops the replication slot and the publication. It refuses while a relay
+streams from the slot. Rows committed from then on are not sent by a later relay.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := a.load()
+			if err != nil {
+				return err
+			}
+			a.warn(cfg)
+			steps, err := replication.Teardown(cmd.Context(), cfg.Relay().Replication, yes)
+			a.printTeardown(steps, yes)
+			if err != nil {
+				return refused(err)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "really drop them")
+	return cmd
+}
+
+func (a *app) printTeardown(steps []replication.Step, done bool) {
+	verb, left := "would drop", false
+	if done {
+		verb = "dropped"
+	}
+	for _, s := range steps {
+		if !s.Exists {
+			fmt.Fprintf(a.stdout, "%s %s does not exist\n", s.Object, s.Name)
+			continue
+		}
+		left = true
+		fmt.Fprintf(a.stdout, "%s %s %s\n", verb, s.Object, s.Name)
+		if !done && s.SQL != "" {
+			fmt.Fprintf(a.stdout, "    %s;\n", s.SQL)
+		}
+	}
+	if left && !done {
+		fmt.Fprintln(a.stdout, "nothing was touched; repeat with --yes")
+	}
+}
