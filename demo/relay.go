@@ -1,0 +1,209 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/cdc-relay/cdc-relay/admin"
+	"github.com/cdc-relay/cdc-relay/metrics"
+	"github.com/cdc-relay/cdc-relay/relay"
+)
+
+// relayVariable holds the configuration and makes this program the relay. The
+// relay is a process of its own so that it can really be killed.
+const relayVariable = "CDC_RELAY_DEMO_CONFIG"
+
+// relayMain does what `cdc-relay run` does, and ends with the demo: its standard
+// input is a pipe that only the demo holds open.
+func relayMain() int {
+	cfg, err := loadConfig(os.Getenv(relayVariable))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	// Ctrl-C reaches the whole group; when to stop is the demo's decision.
+	signal.Ignore(syscall.SIGINT, syscall.SIGHUP)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(1)
+	}()
+	log := zerolog.New(zerolog.ConsoleWriter{Out: os.Stderr, NoColor: true, PartsExclude: []string{zerolog.TimestampFieldName}}).Level(zerolog.WarnLevel)
+	settings := cfg.Relay()
+	settings.Version = "demo"
+	m := metrics.New(metrics.Options{Pipeline: settings.Pipeline, Version: settings.Version})
+	r, err := relay.Open(settings, m.Events(), log, m.Hooks()...)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	serving, done := context.WithCancel(context.Background())
+	var page sync.WaitGroup
+	page.Go(func() {
+		if err := admin.Serve(serving, cfg.HTTP(), admin.Handler(cfg.HTTP(), r.Status, m.Handler(r.Status)), log); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	})
+	err = r.Run(ctx)
+	done()
+	page.Wait()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// relayProcess is the demo's side. Its methods may be called from any goroutine.
+type relayProcess struct {
+	yaml, http string
+	client     http.Client
+
+	mu       sync.Mutex
+	cmd      *exec.Cmd
+	life     io.Closer // the pipe that keeps it alive
+	ended    chan struct{}
+	failure  error // why it ended; to be read after ended
+	messages lastLines
+}
+
+func newRelayProcess(yaml, address string) *relayProcess {
+	return &relayProcess{yaml: yaml, http: address, client: http.Client{Timeout: time.Second}}
+}
+
+func (r *relayProcess) start() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	program, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("start relay: %w", err)
+	}
+	cmd := exec.Command(program)
+	cmd.Env = []string{relayVariable + "=" + r.yaml, "PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}
+	cmd.Stderr = &r.messages
+	life, err := cmd.StdinPipe()
+	if err != nil {
+		return fmt.Errorf("start relay: %w", err)
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start relay: %w", err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		r.failure = cmd.Wait()
+		close(ended)
+	}()
+	r.cmd, r.life, r.ended = cmd, life, ended
+	return nil
+}
+
+// kill is kill -9. It returns when the process is gone.
+func (r *relayProcess) kill() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.cmd == nil {
+		return
+	}
+	_ = r.cmd.Process.Kill()
+	<-r.ended
+	_ = r.life.Close()
+	r.cmd = nil
+}
+
+// stop lets it drain.
+func (r *relayProcess) stop() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.cmd == nil {
+		return nil
+	}
+	_ = r.cmd.Process.Signal(syscall.SIGTERM)
+	var err error
+	select {
+	case <-r.ended:
+		err = r.failure
+	case <-time.After(35 * time.Second):
+		_ = r.cmd.Process.Kill()
+		<-r.ended
+		err = errors.Join(errors.New("it did not drain in time"), r.failure)
+	}
+	_ = r.life.Close()
+	r.cmd = nil
+	if err != nil {
+		return fmt.Errorf("stop relay: %w\n%s", err, &r.messages)
+	}
+	return nil
+}
+
+// status asks the relay's page, as anybody may.
+func (r *relayProcess) status(ctx context.Context) (relay.Status, error) {
+	var status relay.Status
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.http+"/api/v1/status", nil)
+	if err != nil {
+		return status, err
+	}
+	response, err := r.client.Do(request)
+	if err != nil {
+		return status, err
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return status, fmt.Errorf("the relay's page answered %s", response.Status)
+	}
+	return status, json.NewDecoder(response.Body).Decode(&status)
+}
+
+func (r *relayProcess) waitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, 30*time.Second, errors.New("the relay was not ready within 30s"))
+	defer cancel()
+	for {
+		status, err := r.status(ctx)
+		if err == nil && status.State == relay.Streaming {
+			return nil
+		}
+		select {
+		case <-r.ended:
+			return fmt.Errorf("start relay: it ended: %w\n%s", r.failure, &r.messages)
+		case <-ctx.Done():
+			return fmt.Errorf("start relay: %w; state %s %s\n%s", context.Cause(ctx), status.State, status.Message, &r.messages)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// lastLines keeps the end of what the relay says.
+type lastLines struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (l *lastLines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = append(l.text, p...)
+	if over := len(l.text) - 4096; over > 0 {
+		l.text = bytes.Clone(l.text[over:])
+	}
+	return len(p), nil
+}
+
+func (l *lastLines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.TrimSpace(string(l.text))
+}

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/relay"
+)
+
+// screen draws the show: over and over on a terminal, else line by line.
+type screen struct {
+	show     *show
+	terminal *terminal // nil without one
+	shown    int       // events delivered when the last plain line was written
+}
+
+func newScreen(s *show) *screen {
+	c := &screen{show: s}
+	if !s.opts.plain {
+		c.terminal = openTerminal()
+	}
+	return c
+}
+
+func (c *screen) close() {
+	if c.terminal != nil {
+		c.terminal.close()
+	}
+}
+
+// run draws until ctx ends.
+func (c *screen) run(ctx context.Context) {
+	every, draw := time.Second, c.line
+	var keys <-chan byte
+	if c.terminal != nil {
+		every, draw = 250*time.Millisecond, c.paint
+		keys = c.terminal.keys
+	} else {
+		fmt.Println(c.show.stage.origin)
+		for _, line := range c.show.pasteLines() {
+			fmt.Println("  " + line)
+		}
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			draw()
+			return
+		case key := <-keys:
+			c.show.press(key)
+		case <-tick.C:
+		}
+		draw()
+	}
+}
+
+// line writes the newest event and where things stand.
+func (c *screen) line() {
+	v := c.show.look()
+	if len(v.events) > 0 && v.delivered > c.shown {
+		e := v.events[len(v.events)-1]
+		fmt.Printf("  %-16s %-15s partition %d offset %-5d key %s  %s\n", e.kind, e.topic, e.partition, e.offset, e.key, e.latency())
+	}
+	c.shown = v.delivered
+	fmt.Printf("%5.1fs  %-12s committed %d, delivered %d, %d/s, p50 %s, p99 %s, lag %s, confirmed %s\n", v.running.Seconds(), v.state(),
+		v.committed, v.delivered, v.rate, milliseconds(v.p50), milliseconds(v.p99), size(v.status.LagBytes), v.confirmed())
+}
+
+const (
+	bold  = "\x1b[1m"
+	dim   = "\x1b[2m"
+	red   = "\x1b[31m"
+	green = "\x1b[32m"
+	plain = "\x1b[0m"
+)
+
+// paint redraws everything in one write, so that nothing flickers.
+func (c *screen) paint() {
+	v := c.show.look()
+	width, height := c.terminal.size()
+	var out bytes.Buffer
+	out.WriteString("\x1b[H")
+	row := func(format string, args ...any) {
+		out.WriteString(cut(fmt.Sprintf(format, args...), width) + plain + "\x1b[K\r\n")
+	}
+	row("%scdc-relay demo%s  %s%s", bold, plain, dim, c.show.stage.origin)
+	row("")
+	c.summary(row, v)
+	row("")
+	row("%s%-16s %-16s %4s %8s  %-36s %10s", dim, "event", "topic", "part", "offset", "key", "end to end")
+	paste := c.show.pasteLines()
+	lines := max(1, height-14-rowsOf(paste, width))
+	first := max(0, len(v.events)-lines)
+	for i := range lines {
+		if first+i >= len(v.events) {
+			row("")
+			continue
+		}
+		e := v.events[first+i]
+		row("%-16s %-16s %4d %8d  %-36s %10s", e.kind, e.topic, e.partition, e.offset, e.key, e.latency())
+	}
+	row("")
+	row("%sfrom another terminal:", dim)
+	for _, line := range paste { // whole, so that the terminal wraps and a copy has no breaks
+		out.WriteString(line + "\x1b[K\r\n")
+	}
+	row("")
+	fmt.Fprintf(&out, "%s\x1b[J", cut(fmt.Sprintf("%sk%s brokers away for 10 s   %sr%s kill the relay   %sb%s burst of 10 000   %sq%s quit",
+		bold, plain, bold, plain, bold, plain, bold, plain), width))
+	_, _ = os.Stdout.Write(out.Bytes())
+}
+
+// rowsOf is how many rows lines take that the terminal wraps.
+func rowsOf(lines []string, width int) int {
+	rows := 0
+	for _, line := range lines {
+		rows += (len(line) + width - 1) / width
+	}
+	return rows
+}
+
+func (c *screen) summary(row func(string, ...any), v view) {
+	colour := green
+	if !v.reachable || v.status.State != relay.Streaming || v.status.Reason != "" {
+		colour = red
+	}
+	row("relay      %s%s%s%s", colour, bold, v.state(), plain+dim+orEmpty("  ", v.note))
+	row("events     %d committed, %s%d delivered%s, %d/s", v.committed, bold, v.delivered, plain, v.rate)
+	row("latency    p50 %s, p99 %s, from commit to consumer", milliseconds(v.p50), milliseconds(v.p99))
+	row("lag        %s, %d in flight", size(v.status.LagBytes), v.status.InFlightEvents)
+	row("confirmed  %s", v.confirmed())
+}
+
+func (v view) state() string {
+	state := string(v.status.State)
+	switch {
+	case !v.reachable:
+		state = "not running"
+	case v.status.Reason != "":
+		state += " (" + v.status.Reason + ")"
+	}
+	if v.away > 0 {
+		state += fmt.Sprintf(", brokers back in %.0f s", v.away.Seconds())
+	}
+	return state
+}
+
+func (v view) confirmed() string {
+	text, err := v.status.LSN.Confirmed.MarshalText()
+	if err != nil || len(text) == 0 {
+		return "-"
+	}
+	return string(text)
+}
+
+func (a arrival) latency() string {
+	if !a.timed {
+		return "again"
+	}
+	return milliseconds(a.took)
+}
+
+func orEmpty(before, text string) string {
+	if text == "" {
+		return ""
+	}
+	return before + text
+}
+
+func size(bytes int64) string {
+	switch {
+	case bytes < 1<<10:
+		return fmt.Sprintf("%d B", max(0, bytes))
+	case bytes < 1<<20:
+		return fmt.Sprintf("%.1f KiB", float64(bytes)/(1<<10))
+	default:
+		return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20))
+	}
+}
+
+// cut shortens to width columns; colour codes take none.
+func cut(text string, width int) string {
+	var out strings.Builder
+	columns, escape := 0, false
+	for _, r := range text {
+		switch {
+		case r == '\x1b':
+			escape = true
+		case escape:
+			escape = r == '[' || r == ';' || r >= '0' && r <= '9'
+		case columns >= width:
+			continue
+		default:
+			columns++
+		}
+		out.WriteRune(r)
+	}
+	return out.String()
+}

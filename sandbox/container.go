@@ -1,0 +1,107 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/ory/dockertest/v3"
+	"github.com/ory/dockertest/v3/docker"
+)
+
+// container is a server in a container. The engine removes it by itself after an
+// hour, so it does not outlive a killed process for long.
+type container struct {
+	pool     *dockertest.Pool
+	resource *dockertest.Resource
+	url      string // PostgreSQL's, or the broker's address
+}
+
+const containerLife = time.Hour
+
+// engine answers with an error when no container engine does.
+func engine() (*dockertest.Pool, error) {
+	pool, err := dockertest.NewPool("")
+	if err != nil {
+		return nil, fmt.Errorf("no container engine: %w", err)
+	}
+	pool.Client.SetTimeout(2 * time.Minute)
+	if err := pool.Client.Ping(); err != nil {
+		return nil, fmt.Errorf("no container engine answers: %w", err)
+	}
+	return pool, nil
+}
+
+func runContainer(ctx context.Context, options *dockertest.RunOptions, ready func(*container) error) (*container, error) {
+	pool, err := engine()
+	if err != nil {
+		return nil, err
+	}
+	resource, err := pool.RunWithOptions(options, func(host *docker.HostConfig) {
+		host.AutoRemove = true
+		host.RestartPolicy = docker.NeverRestart()
+	})
+	if err != nil {
+		return nil, fmt.Errorf("start container %s:%s: %w", options.Repository, options.Tag, err)
+	}
+	c := &container{pool: pool, resource: resource}
+	if err := resource.Expire(uint(containerLife.Seconds())); err != nil {
+		return nil, errors.Join(fmt.Errorf("limit container %s: %w", options.Repository, err), c.close())
+	}
+	for deadline := time.Now().Add(90 * time.Second); ; {
+		if err = ready(c); err == nil {
+			return c, nil
+		}
+		if ctx.Err() != nil || time.Now().After(deadline) {
+			return nil, errors.Join(fmt.Errorf("wait for container %s: %w", options.Repository, err), c.close())
+		}
+		pause(ctx, 250*time.Millisecond)
+	}
+}
+
+func startPostgresContainer(ctx context.Context, options PostgresOptions) (*container, error) {
+	if options.Password != "" || options.CertFile != "" {
+		return nil, errors.New("a container cannot have its own password or certificate here")
+	}
+	version := options.Version
+	if version == "" {
+		version = Majors[len(Majors)-1]
+	}
+	command := []string{"postgres", "-c", "wal_level=logical", "-c", "max_replication_slots=20", "-c", "max_wal_senders=20", "-c", "fsync=off"}
+	for name, value := range options.Settings {
+		command = append(command, "-c", name+"="+value)
+	}
+	return runContainer(ctx, &dockertest.RunOptions{
+		Repository: "postgres",
+		Tag:        version,
+		Cmd:        command,
+		Env:        []string{"POSTGRES_HOST_AUTH_METHOD=trust"},
+	}, func(c *container) error {
+		c.url = "postgres://postgres@" + c.resource.GetHostPort("5432/tcp") + "/postgres?sslmode=disable"
+		conn, err := pgx.Connect(ctx, c.url)
+		if err != nil {
+			return err
+		}
+		defer conn.Close(ctx)
+		return conn.Ping(ctx)
+	})
+}
+
+func (c *container) close() error {
+	if err := c.pool.Purge(c.resource); err != nil {
+		var gone *docker.NoSuchContainer
+		if errors.As(err, &gone) {
+			return nil
+		}
+		return fmt.Errorf("remove container: %w", err)
+	}
+	return nil
+}
+
+// bindings publish a container's port on a port of the loopback address.
+func bindings(inside docker.Port, outside int) map[docker.Port][]docker.PortBinding {
+	return map[docker.Port][]docker.PortBinding{inside: {{HostIP: "127.0.0.1", HostPort: strconv.Itoa(outside)}}}
+}
