@@ -1,0 +1,306 @@
+package test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// root is the repository as seen from this package.
+const root = ".."
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(path)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// documents are the pages that a user reads.
+func documents(t *testing.T) []string {
+	t.Helper()
+	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, page := range pages {
+		pages[i] = "docs/" + filepath.Base(page)
+	}
+	return append(pages, "README.md", "SECURITY.md", "CONTRIBUTING.md", "deploy/helm/cdc-relay/README.md")
+}
+
+// section is the text of a page from its heading to the next of the same level.
+func section(t *testing.T, page, heading string) string {
+	t.Helper()
+	_, rest, found := strings.Cut(page, "\n## "+heading+"\n")
+	if !found {
+		t.Fatalf("no section %q", heading)
+	}
+	text, _, _ := strings.Cut(rest, "\n## ")
+	return text
+}
+
+// entries are the sections below ### headings, by the words in backquotes there;
+// a heading may have several.
+func entries(text string) map[string]string {
+	found := map[string]string{}
+	for _, entry := range strings.Split("\n"+text, "\n### ")[1:] {
+		heading, body, _ := strings.Cut(entry, "\n")
+		for _, word := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(heading, -1) {
+			found[word[1]] = body
+		}
+	}
+	return found
+}
+
+func same(t *testing.T, what string, want, got map[string]string) {
+	t.Helper()
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		if _, ok := got[name]; !ok {
+			t.Errorf("%s has no entry for %s (%s)", what, name, want[name])
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(got)) {
+		if _, ok := want[name]; !ok {
+			t.Errorf("%s has an entry for %s, which the program never says", what, name)
+		}
+	}
+}
+
+func TestRunbook_HasEveryReasonAndNoOther(t *testing.T) {
+	reasons := map[string]string{}
+	for _, room := range []string{"replication", "router", "sink", "relay"} {
+		before := len(reasons)
+		inspectRoom(t, room, func(at string, n ast.Node) {
+			for _, reason := range reasonsIn(room, n) {
+				reasons[reason] = at
+			}
+		})
+		if len(reasons) == before {
+			t.Errorf("no reason found in %s: the test looks for the wrong thing", room)
+		}
+	}
+	if len(reasons) < 60 {
+		t.Errorf("only %d reasons found: the test looks for the wrong thing", len(reasons))
+	}
+	runbook := entries(section(t, read(t, "docs/operations.md"), "Runbook"))
+	same(t, "the runbook of docs/operations.md", reasons, runbook)
+	for reason, text := range runbook {
+		for _, part := range []string{"* **Means** ", "* **Look at** ", "* **Do** ", "* **Rows** "} {
+			if !strings.Contains(text, part) {
+				t.Errorf("the entry for %s has no %q", reason, part)
+			}
+		}
+	}
+}
+
+// inspectRoom walks the syntax of a package without its tests.
+func inspectRoom(t *testing.T, room string, visit func(at string, n ast.Node)) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, room, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		set := token.NewFileSet()
+		tree, err := parser.ParseFile(set, file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(tree, func(n ast.Node) bool {
+			if n != nil {
+				visit(room+"/"+filepath.Base(file)+":"+strconv.Itoa(set.Position(n.Pos()).Line), n)
+			}
+			return true
+		})
+	}
+}
+
+// reasonsIn finds the reasons that one piece of syntax writes down: a constant
+// Reason…, a value {Class, "reason", …}, a field Reason, a state returned with its
+// reason, and the calls that block with one.
+func reasonsIn(room string, n ast.Node) []string {
+	switch n := n.(type) {
+	case *ast.ValueSpec:
+		if len(n.Names) == 1 && len(n.Values) == 1 && strings.HasPrefix(n.Names[0].Name, "Reason") {
+			return words(n.Values[0])
+		}
+	case *ast.CompositeLit:
+		if len(n.Elts) >= 2 && slices.Contains([]string{"Retry", "Blocked", "Rejected"}, name(n.Elts[0])) {
+			return words(n.Elts[1])
+		}
+	case *ast.KeyValueExpr:
+		if key := name(n.Key); key == "Reason" || key == "reason" {
+			return words(n.Value)
+		}
+	case *ast.CallExpr:
+		if room == "relay" && slices.Contains([]string{"stuck", "refused", "setBlocked"}, name(n.Fun)) && len(n.Args) > 0 {
+			return words(n.Args[0])
+		}
+	case *ast.ReturnStmt:
+		if room == "relay" && len(n.Results) >= 2 && slices.Contains([]string{"Blocked", "Streaming", "Standby", "Reconnecting"}, name(n.Results[0])) {
+			return words(n.Results[1])
+		}
+	}
+	return nil
+}
+
+func name(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return e.Name
+	case *ast.SelectorExpr:
+		return e.Sel.Name
+	}
+	return ""
+}
+
+// words is the text of a literal in snake_case, or nothing.
+func words(e ast.Expr) []string {
+	literal, ok := e.(*ast.BasicLit)
+	if !ok || literal.Kind != token.STRING {
+		return nil
+	}
+	text, err := strconv.Unquote(literal.Value)
+	if err != nil || !regexp.MustCompile(`^[a-z][a-z_]*$`).MatchString(text) {
+		return nil
+	}
+	return []string{text}
+}
+
+func TestRunbook_HasEveryAlertAndNoOther(t *testing.T) {
+	alerts := map[string]string{}
+	for _, rule := range alertRules(t) {
+		alerts[rule.Alert] = "deploy/observability/alerts.yml"
+		if want := "docs/operations.md#" + strings.ToLower(rule.Alert); !strings.HasSuffix(rule.Annotations["runbook_url"], want) {
+			t.Errorf("alert %s: runbook_url %q does not lead to %s", rule.Alert, rule.Annotations["runbook_url"], want)
+		}
+	}
+	same(t, "the section Alerts of docs/operations.md", alerts, entries(section(t, read(t, "docs/operations.md"), "Alerts")))
+}
+
+func TestStates_AreDocumented(t *testing.T) {
+	var states []string
+	inspectRoom(t, "relay", func(_ string, n ast.Node) {
+		if spec, ok := n.(*ast.ValueSpec); ok && name(spec.Type) == "State" {
+			states = append(states, words(spec.Values[0])...)
+		}
+	})
+	if len(states) < 6 {
+		t.Fatalf("found the states %q only", states)
+	}
+	table := section(t, read(t, "docs/operations.md"), "States")
+	for _, state := range states {
+		if !strings.Contains(table, "| `"+state+"` | ") {
+			t.Errorf("docs/operations.md does not explain the state %s", state)
+		}
+	}
+}
+
+func TestGuarantees_EachNamesATestThatExists(t *testing.T) {
+	tests := map[string]bool{}
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && strings.HasPrefix(entry.Name(), ".") && path != root {
+			return fs.SkipDir
+		}
+		if !strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\)`).FindAllSubmatch(text, -1) {
+			tests[string(m[1])] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	statements := regexp.MustCompile(`(?m)^\d+\. \*\*`).Split(section(t, read(t, "docs/guarantees.md"), "Guaranteed"), -1)[1:]
+	if len(statements) < 10 {
+		t.Fatalf("found %d numbered statements only", len(statements))
+	}
+	for i, statement := range statements {
+		cited := regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(statement, -1)
+		if len(cited) == 0 {
+			t.Errorf("guarantee %d names no test", i+1)
+		}
+		for _, test := range cited {
+			if !tests[test[1]] {
+				t.Errorf("guarantee %d names %s, which does not exist", i+1, test[1])
+			}
+		}
+	}
+}
+
+// anchor is what a Markdown renderer makes of a heading.
+func anchor(heading string) string {
+	heading = strings.ToLower(strings.NewReplacer("`", "", "*", "").Replace(heading))
+	heading = regexp.MustCompile(`[^\pL\pN _-]`).ReplaceAllString(heading, "")
+	return strings.ReplaceAll(heading, " ", "-")
+}
+
+func TestDocumentation_LinksLeadSomewhere(t *testing.T) {
+	links := 0
+	for _, page := range append(documents(t), "ARCHITECTURE.md", "CHANGELOG.md", "test/README.md") {
+		for _, m := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(read(t, page), -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			links++
+			path, fragment, _ := strings.Cut(m[1], "#")
+			target := page
+			if path != "" {
+				target = filepath.ToSlash(filepath.Join(filepath.Dir(page), path))
+			}
+			if _, err := os.Stat(filepath.Join(root, target)); err != nil {
+				t.Errorf("%s links to %s: %v", page, m[1], err)
+				continue
+			}
+			if fragment == "" {
+				continue
+			}
+			found := false
+			for _, heading := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(read(t, target), -1) {
+				found = found || anchor(heading[1]) == fragment
+			}
+			if !found {
+				t.Errorf("%s links to %s, but %s has no such heading", page, m[1], target)
+			}
+		}
+	}
+	if links < 20 {
+		t.Errorf("found %d links only", links)
+	}
+}
+
+func TestDocumentation_MakeTargetsExist(t *testing.T) {
+	makefile, found := read(t, "Makefile"), 0
+	for _, page := range append(documents(t), "ARCHITECTURE.md", "test/README.md") {
+		for _, m := range regexp.MustCompile("(?m)(?:^|`|\\$ )make ([a-z-]+)").FindAllStringSubmatch(read(t, page), -1) {
+			found++
+			if !strings.Contains(makefile, "\n"+m[1]+":") {
+				t.Errorf("%s shows make %s, which does not exist", page, m[1])
+			}
+		}
+	}
+	if found < 8 {
+		t.Errorf("found %d targets only", found)
+	}
+}

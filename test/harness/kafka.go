@@ -1,0 +1,231 @@
+package harness
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-relay/cdc-relay/sandbox"
+)
+
+// Brokers are a cluster that a test may use.
+type Brokers struct {
+	Name   string // kfake or apache
+	Addrs  []string
+	Fake   *sandbox.Kafka  // nil for a real cluster
+	Apache *sandbox.Apache // nil unless the harness started it
+}
+
+// EachBroker runs a test on in-process brokers and on a real Apache Kafka.
+func EachBroker(t *testing.T, test func(t *testing.T, brokers *Brokers)) {
+	t.Helper()
+	t.Run("kfake", func(t *testing.T) { test(t, Kfake(t, sandbox.KafkaOptions{})) })
+	t.Run("apache", func(t *testing.T) { test(t, Kafka(t)) })
+}
+
+// Kfake starts in-process brokers for one test.
+func Kfake(t testing.TB, options sandbox.KafkaOptions) *Brokers {
+	t.Helper()
+	fake, err := sandbox.StartKafka(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := fake.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &Brokers{Name: "kfake", Addrs: fake.Addrs(), Fake: fake}
+}
+
+var apache struct {
+	once    sync.Once
+	brokers *Brokers
+	err     error
+}
+
+// Kafka gives a real Apache Kafka, shared by the tests of this process. Topics
+// are to be named with Unique.
+func Kafka(t testing.TB) *Brokers {
+	t.Helper()
+	apache.once.Do(func() { apache.brokers, apache.err = findKafka() })
+	if apache.err != nil {
+		missing(t, "Apache Kafka", apache.err,
+			"install Java 17 or newer and Maven, or start a container engine, or set "+KafkaBrokersVariable+" to the addresses of a cluster")
+	}
+	return apache.brokers
+}
+
+func findKafka() (*Brokers, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	defer cancel()
+	if list := os.Getenv(KafkaBrokersVariable); list != "" {
+		return &Brokers{Name: "apache", Addrs: strings.Split(list, ",")}, nil
+	}
+	server, err := sandbox.StartApacheContainer(ctx)
+	if err != nil {
+		var local error
+		if server, local = startApache(ctx); local != nil {
+			return nil, errors.Join(err, local)
+		}
+	}
+	shared.add(server.Close)
+	return &Brokers{Name: "apache", Addrs: []string{server.Addr()}, Apache: server}, nil
+}
+
+// OwnKafka starts a real broker for one test alone, which may restart and pause
+// it.
+func OwnKafka(t testing.TB, settings map[string]string) *Brokers {
+	t.Helper()
+	java, jars, err := apacheProgram(t.Context())
+	if err != nil {
+		missing(t, "Apache Kafka", err, "install Java 17 or newer and Maven")
+	}
+	server, err := sandbox.StartApache(t.Context(), sandbox.ApacheOptions{Java: java, Jars: jars, Settings: settings})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &Brokers{Name: "apache", Addrs: []string{server.Addr()}, Apache: server}
+}
+
+func startApache(ctx context.Context) (*sandbox.Apache, error) {
+	java, jars, err := apacheProgram(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return sandbox.StartApache(ctx, sandbox.ApacheOptions{Java: java, Jars: jars})
+}
+
+func apacheProgram(ctx context.Context) (java, jars string, err error) {
+	if java, err = findJava(ctx); err != nil {
+		return "", "", err
+	}
+	jars, err = fetchJars(ctx)
+	return java, jars, err
+}
+
+var javaVersion = regexp.MustCompile(`version "(\d+)`)
+
+func findJava(ctx context.Context) (string, error) {
+	java := filepath.Join(os.Getenv("JAVA_HOME"), "bin", "java")
+	if os.Getenv("JAVA_HOME") == "" {
+		var err error
+		if java, err = exec.LookPath("java"); err != nil {
+			return "", fmt.Errorf("find Java: %w", err)
+		}
+	}
+	out, err := exec.CommandContext(ctx, java, "-version").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("run %s: %w", java, err)
+	}
+	match := javaVersion.FindSubmatch(out)
+	if match == nil {
+		return "", fmt.Errorf("run %s -version: no version in its answer", java)
+	}
+	if major, err := strconv.Atoi(string(match[1])); err != nil || major < 17 {
+		return "", fmt.Errorf("%s is Java %s; 17 or newer is needed", java, match[1])
+	}
+	return java, nil
+}
+
+//go:embed kafka/pom.xml
+var pom []byte
+
+// fetchJars has Maven put Kafka's jars into the cache, once for each version.
+func fetchJars(ctx context.Context) (string, error) {
+	cache, err := sandbox.CacheDir()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(cache, "kafka-"+sandbox.ApacheVersion)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("fetch Kafka: %w", err)
+	}
+	unlock, err := sandbox.Locked(filepath.Join(dir, "lock"))
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	jars, whole := filepath.Join(dir, "lib"), filepath.Join(dir, "whole")
+	if _, err := os.Stat(whole); err == nil {
+		return jars, nil
+	}
+	maven, err := exec.LookPath("mvn")
+	if err != nil {
+		return "", fmt.Errorf("fetch Kafka: %w", err)
+	}
+	file := filepath.Join(dir, "pom.xml")
+	if err := os.WriteFile(file, pom, 0o644); err != nil {
+		return "", fmt.Errorf("fetch Kafka: %w", err)
+	}
+	fmt.Fprintf(notice{}, "downloading Apache Kafka %s, about 60 MB, once, into %s\n", sandbox.ApacheVersion, jars)
+	cmd := exec.CommandContext(ctx, maven, "-q", "-B", "-f", file, "dependency:copy-dependencies", "-DoutputDirectory="+jars)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("fetch Kafka with Maven: %w\n%s", err, out)
+	}
+	return jars, os.WriteFile(whole, nil, 0o644)
+}
+
+// Admin is a client for topics and ACLs, closed with the test.
+func (b *Brokers) Admin(t testing.TB) *kadm.Client {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	return kadm.NewClient(client)
+}
+
+// CreateTopic makes a topic and removes it when the test ends. Settings are pairs
+// of name and value.
+func (b *Brokers) CreateTopic(t testing.TB, topic string, partitions int32, settings ...string) {
+	t.Helper()
+	configs := map[string]*string{}
+	for i := 0; i+1 < len(settings); i += 2 {
+		configs[settings[i]] = &settings[i+1]
+	}
+	admin := b.Admin(t)
+	response, err := admin.CreateTopic(t.Context(), partitions, 1, configs, topic)
+	if err == nil {
+		err = response.Err
+	}
+	if err != nil {
+		t.Fatalf("create topic %s: %v", topic, err)
+	}
+	t.Cleanup(func() {
+		if b.Fake == nil { // a broker of its own forgets by itself
+			_, _ = admin.DeleteTopic(context.Background(), topic)
+		}
+	})
+}
+
+// Read returns all records of topics, in the order of offsets in each partition.
+func (b *Brokers) Read(t testing.TB, topics ...string) []*kgo.Record {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	records, err := sandbox.ReadTopics(ctx, b.Addrs, topics)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return records
+}

@@ -1,0 +1,84 @@
+// Package harness gives tests real servers: a PostgreSQL database of their own
+// and brokers with topics of their own.
+//
+// A server is started once for each test process and shared by its tests; it
+// comes from an address in the environment, else a container engine, else
+// installed programs or a download. What cannot be had is a skip that says what
+// to install, and a failure where CDC_RELAY_REQUIRE is `all`.
+//
+// The package imports no room, so that any package's tests may use it.
+package harness
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+)
+
+// Variables of the environment.
+const (
+	PostgresURLVariable  = "CDC_RELAY_TEST_POSTGRES_URL"      // a server with wal_level=logical, as a superuser
+	KafkaBrokersVariable = "CDC_RELAY_TEST_KAFKA_BROKERS"     // comma-separated addresses of a real cluster
+	VersionsVariable     = "CDC_RELAY_TEST_POSTGRES_VERSIONS" // majors that the integration tests run on
+	RequireVariable      = "CDC_RELAY_REQUIRE"                // all: a missing server is a failure
+)
+
+// Main runs a package's tests and stops the servers they shared:
+//
+//	func TestMain(m *testing.M) { harness.Main(m) }
+//
+// A process that does not call it leaves nothing behind either; the servers then
+// end with it by force.
+func Main(m *testing.M) {
+	code := m.Run()
+	if err := shared.close(); err != nil {
+		fmt.Fprintln(os.Stderr, "clean up after the tests:", err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
+}
+
+// AtExit has Main call a function after the tests.
+func AtExit(do func() error) { shared.add(do) }
+
+// registry holds what Main has to stop and remove.
+type registry struct {
+	mu      sync.Mutex
+	closers []func() error
+}
+
+var shared registry
+
+func (r *registry) add(closer func() error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closers = append(r.closers, closer)
+}
+
+func (r *registry) close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var errs []error
+	for _, closer := range r.closers {
+		errs = append(errs, closer())
+	}
+	r.closers = nil
+	return errors.Join(errs...)
+}
+
+// missing skips, or fails where everything is required.
+func missing(t testing.TB, what string, err error, install string) {
+	t.Helper()
+	message := fmt.Sprintf("%s is missing: %v\nto run this test: %s", what, err, install)
+	if os.Getenv(RequireVariable) == "all" {
+		t.Fatalf("%s (required by %s=all)", message, RequireVariable)
+	}
+	t.Skip(message)
+}
+
+// notice tells whoever waits for a slow start what it waits for.
+type notice struct{}
+
+func (notice) Write(p []byte) (int, error) { return os.Stderr.Write(p) }

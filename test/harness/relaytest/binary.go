@@ -1,0 +1,163 @@
+package relaytest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/sandbox"
+	"github.com/cdc-relay/cdc-relay/test/harness"
+)
+
+var binary struct {
+	once sync.Once
+	path string
+	err  error
+}
+
+// Binary builds cmd/cdc-relay once and returns its path.
+func Binary(t testing.TB) string {
+	t.Helper()
+	binary.once.Do(func() {
+		dir, err := sandbox.TempDir("binary")
+		if err != nil {
+			binary.err = err
+			return
+		}
+		harness.AtExit(func() error { return os.RemoveAll(dir) })
+		binary.path = filepath.Join(dir, "cdc-relay")
+		cmd := exec.Command("go", "build", "-o", binary.path, "github.com/cdc-relay/cdc-relay/cmd/cdc-relay")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			binary.err = errors.Join(err, errors.New(string(out)))
+		}
+	})
+	if binary.err != nil {
+		t.Fatal(binary.err)
+	}
+	return binary.path
+}
+
+// Process is the real binary at work.
+type Process struct {
+	cmd  *exec.Cmd
+	out  output
+	done chan struct{}
+}
+
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// Exec starts the binary with a verb and the pipeline's configuration. A test
+// that ends kills it.
+func (p *Pipeline) Exec(t testing.TB, verb ...string) *Process {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "cdc-relay.yaml")
+	if err := os.WriteFile(file, []byte(p.YAML), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	process := &Process{cmd: exec.Command(Binary(t), append(verb, "--config", file)...), done: make(chan struct{})}
+	process.cmd.Stdout, process.cmd.Stderr = &process.out, &process.out
+	process.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}
+	if err := process.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_ = process.cmd.Wait() // the outcome is in ProcessState
+		close(process.done)
+	}()
+	t.Cleanup(func() {
+		process.Kill()
+		if t.Failed() {
+			t.Logf("%v:\n%s", verb, &process.out)
+		}
+	})
+	return process
+}
+
+// Kill is kill -9. It returns when the process is gone.
+func (p *Process) Kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.done
+}
+
+// Terminate is SIGTERM.
+func (p *Process) Terminate(t testing.TB) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Wait returns the exit code, -1 for a process that was killed.
+func (p *Process) Wait(t testing.TB) int {
+	t.Helper()
+	select {
+	case <-p.done:
+		return p.cmd.ProcessState.ExitCode()
+	case <-time.After(Patience):
+		t.Fatalf("the process did not end within %s\n%s", Patience, &p.out)
+		return 0
+	}
+}
+
+// Ended says whether it has.
+func (p *Process) Ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Output is what it wrote so far.
+func (p *Process) Output() string { return p.out.String() }
+
+// PID is its process id.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// PeakMemory is the most memory, in bytes, that the process had resident so far. It
+// is read from Linux's /proc: the figure that a process leaves at its end also
+// counts the parent it was forked from.
+func (p *Process) PeakMemory(t testing.TB) int {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(status)) {
+		if text, found := strings.CutPrefix(line, "VmHWM:"); found {
+			kib, err := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(text), "kB")))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return kib << 10
+		}
+	}
+	t.Fatalf("no VmHWM in the status of process %d", p.cmd.Process.Pid)
+	return 0
+}

@@ -1,0 +1,144 @@
+package integration
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/cdc-relay/cdc-relay/test/harness"
+	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
+)
+
+func contains(text, part string) bool { return strings.Contains(text, part) }
+
+// Server 18 answers a missing publication with a notice and skips rows in
+// silence; the relay must not confirm past them.
+func TestPublication_DroppedInMidStreamBlocksAndLosesNothing(t *testing.T) {
+	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		p, w := outbox(t, db, harness.Kfake(t, kfakeDefault))
+		r := p.Start(t)
+		w.Insert(t, 10)
+		p.AwaitCaughtUp(t)
+		db.Exec(t, "DROP PUBLICATION "+p.Slot)
+		before := p.WALEnd(t)
+		w.Insert(t, 10)
+		status := r.AwaitBlocked(t, "publication_missing")
+		if !contains(status.Message, p.Slot) {
+			t.Errorf("message %q does not name the publication", status.Message)
+		}
+		if confirmed := p.Confirmed(t); confirmed > before {
+			t.Errorf("confirmed %s, past rows written after %s that nobody received", confirmed, before)
+		}
+	})
+}
+
+// Rows written while the table was not published are not in the stream, so the
+// relay does not go on by itself once it is published again: somebody has to
+// look, and starts it anew.
+func TestTable_TakenOutOfThePublicationBlocksUntilARestart(t *testing.T) {
+	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		p, w := outbox(t, db, harness.Kfake(t, kfakeDefault))
+		r := p.Start(t)
+		w.Insert(t, 10)
+		p.AwaitCaughtUp(t)
+		db.Exec(t, "CREATE TABLE other (id int); ALTER PUBLICATION "+p.Slot+" SET TABLE other")
+		status := r.AwaitBlocked(t, "table_unpublished")
+		if !contains(status.Message, "public.outbox") {
+			t.Errorf("message %q does not name the table", status.Message)
+		}
+		db.Exec(t, "ALTER PUBLICATION "+p.Slot+" SET TABLE outbox")
+		r.Stop(t)
+		r = p.Start(t)
+		r.AwaitStreaming(t)
+		w.Insert(t, 10)
+		p.AwaitCaughtUp(t)
+		r.Stop(t)
+		w.Verify(t)
+	})
+}
+
+// What the mapping does not use may change under the stream.
+func TestDDL_OnUnmappedColumnsIsFollowed(t *testing.T) {
+	onEach(t, func(t *testing.T, db *harness.Database, brokers *harness.Brokers) {
+		p, w := outbox(t, db, brokers)
+		r := p.Start(t)
+		for _, ddl := range []string{
+			"ALTER TABLE outbox ADD COLUMN tenant text DEFAULT 'a'",
+			"ALTER TABLE outbox DROP COLUMN last_error",
+			"ALTER TABLE outbox ALTER retry_count TYPE bigint",
+			"ALTER TABLE outbox RENAME COLUMN tenant TO customer",
+			"ALTER TABLE outbox ALTER event_type TYPE text",
+			"CREATE INDEX ON outbox (customer)",
+			"VACUUM FULL outbox",
+		} {
+			w.Insert(t, 5)
+			db.Exec(t, ddl)
+			w.Insert(t, 5)
+		}
+		p.AwaitCaughtUp(t)
+		r.Stop(t)
+		if duplicates := w.Verify(t); duplicates != 0 {
+			t.Errorf("duplicates = %d", duplicates)
+		}
+	})
+}
+
+func TestDDL_OnAMappedColumnBlocksBeforeTheFirstRowOfTheNewShape(t *testing.T) {
+	for name, ddl := range map[string]string{
+		"renamed": "ALTER TABLE outbox RENAME COLUMN payload TO body",
+		"dropped": "ALTER TABLE outbox DROP COLUMN payload",
+	} {
+		t.Run(name, func(t *testing.T) {
+			harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+				p, w := outbox(t, db, harness.Kfake(t, kfakeDefault))
+				r := p.Start(t)
+				w.Insert(t, 20)
+				p.AwaitCaughtUp(t)
+				db.Exec(t, ddl)
+				before := p.WALEnd(t)
+				if name == "renamed" {
+					db.Exec(t, "INSERT INTO outbox (aggregate_type, aggregate_id, event_type, body) VALUES ('x', gen_random_uuid(), 'x', '{}')")
+				} else {
+					db.Exec(t, "INSERT INTO outbox (aggregate_type, aggregate_id, event_type) VALUES ('x', gen_random_uuid(), 'x')")
+				}
+				status := r.AwaitBlocked(t, "schema")
+				for _, part := range []string{"public.outbox", "payload"} {
+					if !contains(status.Message, part) {
+						t.Errorf("message %q does not name %s", status.Message, part)
+					}
+				}
+				if confirmed := p.Confirmed(t); confirmed > before {
+					t.Errorf("confirmed %s, past the row written after %s", confirmed, before)
+				}
+				w.Verify(t)
+			})
+		})
+	}
+}
+
+// A slot that somebody drops under a blocked or streaming relay is never made
+// anew: what it missed would be lost in silence.
+func TestSlot_DroppedInMidStreamBlocks(t *testing.T) {
+	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		p, w := outbox(t, db, harness.Kfake(t, kfakeDefault))
+		r := p.Start(t)
+		w.Insert(t, 10)
+		p.AwaitCaughtUp(t)
+		relaytest.Eventually(t, "the slot is dropped", func() (bool, string) {
+			return harness.Query[int](t, db, `WITH ended AS (SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = $1)
+				SELECT count(*) FROM ended`, p.Slot) == 1 && dropSlot(t, db, p.Slot), "it is in use"
+		})
+		status := r.AwaitBlocked(t, "slot_missing")
+		if !contains(status.Message, p.Slot) {
+			t.Errorf("message %q does not name the slot", status.Message)
+		}
+		if n := harness.Query[int](t, db, "SELECT count(*) FROM pg_replication_slots WHERE slot_name = $1", p.Slot); n != 0 {
+			t.Error("the relay made the slot anew")
+		}
+	})
+}
+
+func dropSlot(t *testing.T, db *harness.Database, slot string) bool {
+	t.Helper()
+	_, err := db.Connect(t).Exec(t.Context(), "SELECT pg_drop_replication_slot($1)", slot)
+	return err == nil
+}
