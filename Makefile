@@ -1,0 +1,82 @@
+# Every target that CI runs is here; .ci/run and the workflow only call them.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+GO ?= go
+# The race detector needs a C compiler.
+CC_FOUND := $(shell command -v $$($(GO) env CC 2>/dev/null) 2>/dev/null)
+RACE := $(if $(CC_FOUND),-race)
+# Two packages at a time: each may start servers of its own.
+TEST_FLAGS ?= -count=1 -p 2 -timeout 9m
+PKG ?= ./...
+
+FUZZTIME ?= 20s
+BENCH ?= .
+BENCHTIME ?= 1s
+DEMO_ARGS ?=
+
+GOLANGCI_VERSION := v2.15.0
+GOLANGCI := .bin/golangci-lint-$(GOLANGCI_VERSION)
+
+MAX_BINARY_BYTES := 25000000
+
+##@ To begin with
+
+.PHONY: help
+help: ## list the targets
+	@awk 'BEGIN { FS = ":.*## " } /^##@/ { printf "\n%s\n", substr($$0, 5) } /^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# The program replaces the shell, so that it is make's own child and sees it die.
+.PHONY: demo
+demo: ## a real PostgreSQL, in-process brokers and the relay between them; DEMO_ARGS="--duration 15s" ends by itself
+	@$(GO) build -o .bin/demo ./demo && exec .bin/demo $(DEMO_ARGS)
+
+.PHONY: test
+test: ## all tests, with the race detector where there is a C compiler; PKG=./router for one package
+	@$(if $(RACE),:,echo "no C compiler: without the race detector" >&2)
+	$(GO) test $(RACE) $(TEST_FLAGS) $(PKG)
+
+.PHONY: build
+build: ## the static binary, in .bin/cdc-relay
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o .bin/cdc-relay ./cmd/cdc-relay
+	@size=$$(wc -c < .bin/cdc-relay); echo ".bin/cdc-relay: $$size bytes"; \
+	if [ $$size -ge $(MAX_BINARY_BYTES) ]; then echo "the binary must stay below $(MAX_BINARY_BYTES) bytes" >&2; exit 1; fi
+
+##@ To look closer
+
+.PHONY: lint
+lint: $(GOLANGCI) ## formatting, vet and linters
+	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
+	if [ -n "$$unformatted" ]; then echo "run gofmt -w on:" $$unformatted >&2; exit 1; fi
+	$(GO) vet ./...
+	$(GOLANGCI) run ./...
+
+$(GOLANGCI):
+	GOBIN=$(CURDIR)/.bin $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
+	mv .bin/golangci-lint $@
+
+.PHONY: race
+race: ## the race detector on the packages without servers, ten times
+	$(GO) test -race -count=10 -timeout 9m ./checkpoint ./relay ./router ./sink/... ./admin ./metrics
+
+.PHONY: test-matrix
+test-matrix: ## the integration tests on PostgreSQL 14, 15, 16, 17 and 18, and a table of the outcome
+	@bash test/matrix.sh "$(GO)" "$(RACE)"
+
+.PHONY: fuzz
+fuzz: ## every fuzz target for FUZZTIME (20s)
+	@bash test/fuzz.sh "$(GO)" "$(FUZZTIME)"
+
+.PHONY: bench
+bench: ## every benchmark; BENCH=name for some
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem -timeout 30m ./...
+
+.PHONY: ci
+ci: ## what CI runs, all of it
+	@CI=true bash .ci/run
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf .bin
