@@ -1,0 +1,394 @@
+package connect
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// OIDs of the built-in types that the codecs tell apart.
+const (
+	oidBool        = 16
+	oidBytea       = 17
+	oidChar        = 18
+	oidName        = 19
+	oidInt8        = 20
+	oidInt2        = 21
+	oidInt4        = 23
+	oidText        = 25
+	oidOID         = 26
+	oidJSON        = 114
+	oidXML         = 142
+	oidPoint       = 600
+	oidLseg        = 601
+	oidPath        = 602
+	oidBox         = 603
+	oidPolygon     = 604
+	oidLine        = 628
+	oidCIDR        = 650
+	oidFloat4      = 700
+	oidFloat8      = 701
+	oidCircle      = 718
+	oidMacaddr8    = 774
+	oidMoney       = 790
+	oidMacaddr     = 829
+	oidInet        = 869
+	oidBpchar      = 1042
+	oidVarchar     = 1043
+	oidDate        = 1082
+	oidTime        = 1083
+	oidTimestamp   = 1114
+	oidTimestampTZ = 1184
+	oidInterval    = 1186
+	oidTimeTZ      = 1266
+	oidBit         = 1560
+	oidVarbit      = 1562
+	oidNumeric     = 1700
+	oidUUID        = 2950
+	oidTsvector    = 3614
+	oidJSONB       = 3802
+	oidInt4range   = 3904
+	oidNumrange    = 3906
+	oidTsrange     = 3908
+	oidTstzrange   = 3910
+	oidDaterange   = 3912
+	oidInt8range   = 3926
+)
+
+// errUnsure is a value whose fate in Debezium is not known: it is refused
+// whatever the failure mode says.
+var errUnsure = errors.New("not defined what Debezium makes of it")
+
+// shape is a type made ready: its schema without the column's properties, its
+// decoder, and what stands in a NOT NULL column for a value that fails.
+type shape struct {
+	schema  *Schema
+	decode  decoder
+	missing Value
+
+	plainElement bool // as an element of an array it is not optional
+}
+
+// NewCodec makes the codec of a column. ErrAbsent says that Debezium leaves the
+// column out; an *UnsupportedError, that it does not and this package cannot.
+func NewCodec(col Column, m Modes) (*Codec, error) {
+	t := col.Type
+	for t.Base != nil {
+		t = *t.Base
+	}
+	sh, reason := shapeOf(t, m)
+	switch {
+	case reason != "":
+		return nil, &UnsupportedError{Column: col.Name, Type: t.Name, Reason: reason}
+	case sh == nil && !m.Unknown:
+		return nil, ErrAbsent
+	case sh == nil:
+		sh = binaryShape(m, func(text []byte) ([]byte, error) { return text, nil })
+	}
+	c := &Codec{Schema: sh.schema, column: col.Name, typ: typeText(t), failure: m.Failure, decode: sh.decode}
+	c.Schema.Optional = !col.NotNull
+	c.Schema.Doc = orText(col.Comment, c.Schema.Doc)
+	c.Schema.Name = m.SchemaNames.SchemaName(c.Schema.Name)
+	if col.Source {
+		c.Schema.Parameters = append(c.Schema.Parameters, sourceParameters(col.Name, t)...)
+	}
+	if col.NotNull {
+		c.missing = sh.missing
+	}
+	if col.Default != "" && col.Type.Base == nil {
+		c.setDefault(col, t, m)
+	}
+	return c, nil
+}
+
+func orText(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+func typeText(t TypeInfo) string {
+	if elem, array := strings.CutPrefix(t.Name, "_"); array && t.Elem != nil {
+		return elem + "[]"
+	}
+	if t.Name == "" {
+		return "OID " + strconv.FormatUint(uint64(t.OID), 10)
+	}
+	return t.Name
+}
+
+func (c *Codec) failed(err error) (Value, error) {
+	e := &ConvertError{Column: c.column, Type: c.typ, Reason: err.Error(), Tolerated: c.failure != FailureFail && !errors.Is(err, errUnsure)}
+	return c.missing, e
+}
+
+// Quiet reports whether a tolerated failure is not worth a warning
+// (event.converting.failure.handling.mode=skip).
+func (c *Codec) Quiet() bool { return c.failure == FailureSkip }
+
+// named is the schema of a logical type of Debezium or Connect, version 1.
+func named(t Type, name string, parameters ...Parameter) *Schema {
+	return &Schema{Type: t, Name: name, Version: versionOne, Parameters: parameters}
+}
+
+// shapeOf finds a type's shape. Nil without a reason is a type that Debezium
+// does not know.
+func shapeOf(t TypeInfo, m Modes) (*shape, string) {
+	if t.Elem != nil {
+		return arrayShape(t, m)
+	}
+	if t.Labels != nil {
+		return &shape{schema: named(String, "io.debezium.data.Enum", Parameter{"allowed", strings.Join(t.Labels, ",")}),
+			decode: decodeText, missing: StringValue(""), plainElement: true}, ""
+	}
+	switch t.OID {
+	case oidNumeric:
+		return numericShape(t, m)
+	case oidMoney:
+		return moneyShape(m), ""
+	case oidBit, oidVarbit:
+		return bitsShape(t), ""
+	case oidBytea:
+		return binaryShape(m, decodeHex), ""
+	case oidDate, oidTime, oidTimestamp:
+		return timeShape(t, m), ""
+	case oidTimeTZ:
+		return &shape{schema: named(String, "io.debezium.time.ZonedTime"), decode: decodeTimeTZ, missing: StringValue("00:00:00Z")}, ""
+	case oidTimestampTZ:
+		return timestampTZShape(t), ""
+	case oidInterval:
+		return intervalShape(m), ""
+	case oidPoint:
+		return pointShape(), ""
+	case oidName: // its value never arrives from the stream
+		if m.Unknown {
+			return nil, "it is not known what becomes of it under include.unknown.datatypes"
+		}
+		return &shape{schema: &Schema{Type: String}, decode: func([]byte) (Value, error) { return Null, nil }, missing: StringValue("")}, ""
+	case oidLseg, oidPath, oidBox, oidPolygon, oidLine, oidCircle:
+		if m.Unknown {
+			return nil, "geometric types other than point are not supported"
+		}
+		return nil, ""
+	}
+	if sh := scalarShape(t.OID); sh != nil {
+		return sh, ""
+	}
+	return extensionShape(t, m)
+}
+
+func scalarShape(oid uint32) *shape {
+	text := func(s *Schema) *shape { return &shape{schema: s, decode: decodeText, missing: StringValue("")} }
+	switch oid {
+	case oidBool:
+		return &shape{schema: &Schema{Type: Boolean}, decode: decodeBool, missing: BooleanValue(false)}
+	case oidInt2:
+		return &shape{schema: &Schema{Type: Int16}, decode: decodeInt(16, KindInt16), missing: Int16Value(0)}
+	case oidInt4:
+		return &shape{schema: &Schema{Type: Int32}, decode: decodeInt(32, KindInt32), missing: Int32Value(0)}
+	case oidInt8, oidOID:
+		return &shape{schema: &Schema{Type: Int64}, decode: decodeInt(64, KindInt64), missing: Int64Value(0)}
+	case oidFloat4:
+		return &shape{schema: &Schema{Type: Float32}, decode: decodeFloat(32), missing: Float32Value(0)}
+	case oidFloat8:
+		return &shape{schema: &Schema{Type: Float64}, decode: decodeFloat(64), missing: Float64Value(0)}
+	case oidText, oidVarchar, oidBpchar, oidChar, oidInet, oidCIDR, oidMacaddr, oidMacaddr8,
+		oidInt4range, oidInt8range, oidNumrange, oidTsrange, oidTstzrange, oidDaterange:
+		return text(&Schema{Type: String})
+	case oidTsvector:
+		return text(named(String, "io.debezium.data.Tsvector"))
+	case oidUUID:
+		return text(named(String, "io.debezium.data.Uuid"))
+	case oidJSON, oidJSONB:
+		sh := text(named(String, "io.debezium.data.Json"))
+		sh.missing = StringValue("{}")
+		return sh
+	case oidXML:
+		return text(named(String, "io.debezium.data.Xml"))
+	default:
+		return nil
+	}
+}
+
+// extensionShape knows types without a fixed OID by their names.
+func extensionShape(t TypeInfo, m Modes) (*shape, string) {
+	if t.OID != 0 && t.OID < 16384 {
+		return nil, ""
+	}
+	switch t.Name {
+	case "citext", "isbn":
+		return &shape{schema: &Schema{Type: String}, decode: decodeText, missing: StringValue("")}, ""
+	case "ltree":
+		return &shape{schema: named(String, "io.debezium.data.Ltree"), decode: decodeText, missing: StringValue("")}, ""
+	case "hstore":
+		return hstoreShape(m), ""
+	case "geometry", "geography":
+		return nil, "PostGIS types are not supported"
+	case "vector", "halfvec", "sparsevec":
+		return nil, "pgvector types are not supported"
+	default:
+		return nil, ""
+	}
+}
+
+// arrayShape makes the shape of an array. Some arrays are unknown to Debezium
+// though their elements are not.
+func arrayShape(t TypeInfo, m Modes) (*shape, string) {
+	elem := *t.Elem
+	switch {
+	case elem.Base != nil:
+		return nil, ""
+	case slices.Contains([]uint32{oidMoney, oidName, oidInterval, oidVarbit, oidXML, oidPoint}, elem.OID):
+		return nil, ""
+	case elem.OID == oidBit || elem.OID == oidTsvector || elem.Elem != nil:
+		return nil, "arrays of this type are not supported"
+	}
+	elem.TypeMod = t.TypeMod
+	inner, reason := shapeOf(elem, m)
+	if inner == nil || reason != "" {
+		if m.Unknown && reason == "" {
+			reason = "arrays of unknown types are not supported"
+		}
+		return nil, reason
+	}
+	inner.schema.Optional = !inner.plainElement
+	inner.schema.Name = m.SchemaNames.SchemaName(inner.schema.Name)
+	decode := inner.decode
+	return &shape{
+		schema:  &Schema{Type: Array, Elem: inner.schema},
+		decode:  func(text []byte) (Value, error) { return decodeArray(text, decode) },
+		missing: ArrayValue(nil),
+	}, ""
+}
+
+func decodeText(text []byte) (Value, error) { return TextValue(text), nil }
+
+func decodeBool(text []byte) (Value, error) {
+	switch string(text) {
+	case "t", "true":
+		return BooleanValue(true), nil
+	case "f", "false":
+		return BooleanValue(false), nil
+	default:
+		return Null, errors.New("neither t nor f")
+	}
+}
+
+func decodeInt(bits int, kind Kind) decoder {
+	return func(text []byte) (Value, error) {
+		n, err := strconv.ParseInt(string(text), 10, bits)
+		if err != nil {
+			return Null, errors.New("not an integer of " + strconv.Itoa(bits) + " bits")
+		}
+		return Value{kind: kind, num: n}, nil
+	}
+}
+
+func decodeFloat(bits int) decoder {
+	return func(text []byte) (Value, error) {
+		f, ok := parseFloat(text, bits)
+		if !ok {
+			return Null, errors.New("not a number")
+		}
+		if bits == 32 {
+			return Float32Value(float32(f)), nil
+		}
+		return Float64Value(f), nil
+	}
+}
+
+// parseFloat reads what PostgreSQL prints: no hexadecimal, no underscores.
+func parseFloat(text []byte, bits int) (float64, bool) {
+	switch string(text) {
+	case "NaN", "Infinity", "-Infinity":
+	default:
+		for _, b := range text {
+			if b < '0' && b != '-' && b != '+' && b != '.' || b > '9' && b != 'e' && b != 'E' {
+				return 0, false
+			}
+		}
+	}
+	f, err := strconv.ParseFloat(string(text), bits)
+	return f, err == nil || errors.Is(err, strconv.ErrRange)
+}
+
+// decodeHex reads bytea in its hex output.
+func decodeHex(text []byte) ([]byte, error) {
+	if !bytes.HasPrefix(text, []byte(`\x`)) {
+		return nil, errors.New(`does not begin with \x`)
+	}
+	out := make([]byte, (len(text)-2)/2)
+	if _, err := hex.Decode(out, text[2:]); err != nil {
+		return nil, errors.New("not hex digits in pairs")
+	}
+	return out, nil
+}
+
+// binaryShape is bytes in the form that binary.handling.mode asks for.
+func binaryShape(m Modes, read func([]byte) ([]byte, error)) *shape {
+	var encode func(dst, data []byte) []byte
+	switch m.Binary {
+	case BinaryBase64:
+		encode = base64.StdEncoding.AppendEncode
+	case BinaryBase64URL:
+		encode = base64.URLEncoding.AppendEncode
+	case BinaryHex:
+		encode = hex.AppendEncode
+	default:
+		return &shape{schema: &Schema{Type: Bytes}, missing: BufferValue([]byte{}), decode: func(text []byte) (Value, error) {
+			data, err := read(text)
+			return BufferValue(data), err
+		}}
+	}
+	return &shape{schema: &Schema{Type: String}, missing: StringValue(""), decode: func(text []byte) (Value, error) {
+		data, err := read(text)
+		return TextValue(encode(nil, data)), err
+	}}
+}
+
+// bitsShape: one bit is a boolean, more are the little-endian bytes of the
+// number, as many as it needs.
+func bitsShape(t TypeInfo) *shape {
+	length := int64(t.TypeMod)
+	if t.TypeMod < 0 {
+		if length = 1; t.OID == oidVarbit {
+			length = 1<<31 - 1
+		}
+	}
+	if length <= 1 {
+		return &shape{schema: &Schema{Type: Boolean}, missing: BooleanValue(false), decode: func(text []byte) (Value, error) {
+			switch string(text) {
+			case "0", "1":
+				return BooleanValue(text[0] == '1'), nil
+			default:
+				return Null, errors.New("not one bit")
+			}
+		}}
+	}
+	return &shape{
+		schema:  named(Bytes, "io.debezium.data.Bits", Parameter{"length", strconv.FormatInt(length, 10)}),
+		decode:  decodeBits,
+		missing: BytesValue([]byte{}),
+	}
+}
+
+func decodeBits(text []byte) (Value, error) {
+	out := make([]byte, (len(text)+7)/8)
+	used := 0
+	for i, b := range text {
+		switch bit := len(text) - 1 - i; b {
+		case '1':
+			out[bit/8] |= 1 << (bit % 8)
+			used = max(used, bit/8+1)
+		case '0':
+		default:
+			return Null, errors.New("not bits")
+		}
+	}
+	return BytesValue(out[:used]), nil
+}

@@ -1,0 +1,187 @@
+package connect
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"math"
+)
+
+var (
+	errArray  = errors.New("not the text of an array")
+	errHstore = errors.New("not the text of an hstore")
+	errPoint  = errors.New("not the text of a point")
+)
+
+// decodeArray reads an array of one dimension in PostgreSQL's text form.
+func decodeArray(text []byte, decode decoder) (Value, error) {
+	if len(text) > 0 && text[0] == '[' || bytes.HasPrefix(text, []byte("{{")) {
+		return Null, errUnsure // lower bounds other than 1, or several dimensions
+	}
+	if len(text) < 2 || text[0] != '{' {
+		return Null, errArray
+	}
+	rest := text[1:]
+	if len(rest) == 1 && rest[0] == '}' {
+		return ArrayValue([]Value{}), nil
+	}
+	items := make([]Value, 0, bytes.Count(rest, []byte(","))+1)
+	for {
+		elem, after, quoted, err := arrayElement(rest)
+		if err != nil {
+			return Null, err
+		}
+		item := Null
+		if quoted || !bytes.EqualFold(elem, []byte("NULL")) {
+			if item, err = decode(elem); err != nil {
+				return Null, err
+			}
+		}
+		items = append(items, item)
+		switch {
+		case len(after) == 1 && after[0] == '}':
+			return ArrayValue(items), nil
+		case len(after) > 1 && after[0] == ',':
+			rest = after[1:]
+		default:
+			return Null, errArray
+		}
+	}
+}
+
+// arrayElement reads one element up to the comma or brace after it.
+func arrayElement(text []byte) (elem, rest []byte, quoted bool, err error) {
+	if len(text) > 0 && text[0] == '"' {
+		elem, rest, err = quotedText(text)
+		return elem, rest, true, err
+	}
+	end := bytes.IndexAny(text, ",}")
+	if end <= 0 {
+		return nil, nil, false, errArray
+	}
+	elem = text[:end]
+	if bytes.IndexAny(elem, `{"\`) >= 0 {
+		return nil, nil, false, errArray
+	}
+	return elem, text[end:], false, nil
+}
+
+// quotedText reads a string in double quotes with backslash escapes; without
+// escapes it aliases text.
+func quotedText(text []byte) (content, rest []byte, err error) {
+	end := bytes.IndexAny(text[1:], `"\`) + 1
+	if end > 0 && text[end] == '"' {
+		return text[1:end:end], text[end+1:], nil
+	}
+	for i := 1; i < len(text); i++ {
+		switch text[i] {
+		case '"':
+			return content, text[i+1:], nil
+		case '\\':
+			i++
+			if i == len(text) {
+				return nil, nil, errArray
+			}
+		}
+		content = append(content, text[i])
+	}
+	return nil, nil, errArray
+}
+
+// hstoreShape is JSON text or a map, in the order of Java's hash map.
+func hstoreShape(m Modes) *shape {
+	if m.HstoreMap {
+		s := &Schema{Type: Map, Key: &Schema{Type: String}, Elem: &Schema{Type: String, Optional: true}}
+		return &shape{schema: s, missing: MapValue(nil), decode: func(text []byte) (Value, error) {
+			keys, values, err := parseHstore(text)
+			if err != nil {
+				return Null, err
+			}
+			entries := make([]Value, 0, 2*len(keys))
+			for _, i := range hashOrder(keys) {
+				entries = append(entries, TextValue(keys[i]), values[i])
+			}
+			return MapValue(entries), nil
+		}}
+	}
+	return &shape{schema: named(String, "io.debezium.data.Json"), missing: StringValue("{}"), decode: func(text []byte) (Value, error) {
+		keys, values, err := parseHstore(text)
+		if err != nil {
+			return Null, err
+		}
+		out := append(make([]byte, 0, len(text)+2), '{')
+		for n, i := range hashOrder(keys) {
+			if n > 0 {
+				out = append(out, ',')
+			}
+			out = append(appendJSONString(out, keys[i], false), ':')
+			if values[i].kind == KindNull {
+				out = append(out, "null"...)
+			} else {
+				out = appendJSONString(out, values[i].data, false)
+			}
+		}
+		return TextValue(append(out, '}')), nil
+	}}
+}
+
+// parseHstore reads "a"=>"1", "b"=>NULL.
+func parseHstore(text []byte) (keys [][]byte, values []Value, err error) {
+	for len(text) > 0 {
+		if len(keys) > 0 {
+			var more bool
+			if text, more = bytes.CutPrefix(text, []byte(", ")); !more {
+				return nil, nil, errHstore
+			}
+		}
+		if len(text) == 0 || text[0] != '"' {
+			return nil, nil, errHstore
+		}
+		key, rest, kerr := quotedText(text)
+		rest, arrow := bytes.CutPrefix(rest, []byte("=>"))
+		if kerr != nil || !arrow {
+			return nil, nil, errHstore
+		}
+		value := Null
+		if after, null := bytes.CutPrefix(rest, []byte("NULL")); null {
+			text = after
+		} else {
+			if len(rest) == 0 || rest[0] != '"' {
+				return nil, nil, errHstore
+			}
+			data, after, verr := quotedText(rest)
+			if verr != nil {
+				return nil, nil, errHstore
+			}
+			value, text = TextValue(data), after
+		}
+		keys, values = append(keys, key), append(values, value)
+	}
+	return keys, values, nil
+}
+
+// pointShape is a struct with the coordinates and their well-known binary form.
+func pointShape() *shape {
+	s := named(Struct, "io.debezium.data.geometry.Point")
+	s.Doc = "Geometry (POINT)"
+	s.Fields = []Field{{"x", &Schema{Type: Float64}}, {"y", &Schema{Type: Float64}},
+		{"wkb", &Schema{Type: Bytes, Optional: true}}, {"srid", &Schema{Type: Int32, Optional: true}}}
+	value := func(x, y float64) Value {
+		wkb := append(make([]byte, 0, 21), 1, 1, 0, 0, 0)
+		wkb = binary.LittleEndian.AppendUint64(wkb, math.Float64bits(x))
+		wkb = binary.LittleEndian.AppendUint64(wkb, math.Float64bits(y))
+		return structOf(s, []Value{Float64Value(x), Float64Value(y), BytesValue(wkb), Null})
+	}
+	return &shape{schema: s, missing: value(0, 0), decode: func(text []byte) (Value, error) {
+		if len(text) < 5 || text[0] != '(' || text[len(text)-1] != ')' {
+			return Null, errPoint
+		}
+		first, second, _ := bytes.Cut(text[1:len(text)-1], []byte(","))
+		x, ok1 := parseFloat(first, 64)
+		y, ok2 := parseFloat(second, 64)
+		if !ok1 || !ok2 {
+			return Null, errPoint
+		}
+		return value(x, y), nil
+	}}
+}
