@@ -37,6 +37,7 @@ type Catalog struct {
 	// Warnings are one sentence each: what does not stop a stream but may surprise.
 	Warnings []string
 
+	forks      []Fork // of the timelines before this one
 	walLevel   string
 	inRecovery bool
 }
@@ -59,6 +60,9 @@ func inspect(ctx context.Context, conn *pgconn.PgConn, cfg Config) (*Catalog, er
 		return nil, classify("identify the server", err)
 	}
 	c.SystemID, c.Timeline, c.WALEnd = system.SystemID, system.Timeline, system.XLogPos
+	if err := c.readHistory(ctx, conn); err != nil {
+		return nil, err
+	}
 	if err := c.readSenderTimeout(q); err != nil {
 		return nil, err
 	}
@@ -72,10 +76,16 @@ func inspect(ctx context.Context, conn *pgconn.PgConn, cfg Config) (*Catalog, er
 			return nil, err
 		}
 		relation.Table = i
+		if cfg.wants(i).Meta {
+			if relation.Meta, err = readMeta(q, relation); err != nil {
+				return nil, err
+			}
+		}
+		warnings = append(warnings, publication.missing(cfg.wants(i), table)...)
 		c.Relations = append(c.Relations, relation)
 		c.Warnings = append(c.Warnings, warnings...)
 	}
-	c.Warnings = append(c.Warnings, publication.warnings(cfg.Tables)...)
+	c.Warnings = append(c.Warnings, publication.warnings(cfg)...)
 	slot, err := readSlot(q, c.ServerVersion, cfg.Slot)
 	if err != nil {
 		return nil, err

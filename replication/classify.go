@@ -49,6 +49,9 @@ const (
 	hintSetup     = "run `cdc-relay setup` to create what is missing"
 	hintRecreate  = "rows in between are gone from the slot: drop it, run `cdc-relay setup`, and backfill them from the table"
 	hintVerify    = "give the server's CA with sslrootcert, connect by a name in its certificate, or choose a weaker sslmode"
+	hintInUse     = "it is taken over when that one lets go of it; if two were not meant, stop one of them or give it a slot of its own (postgres.slot)"
+	hintServerLog = "the server's log may say more"
+	hintReach     = "check that the server is up and can be reached from here, and host and port in postgres.url"
 	hintServerTLS = "turn on ssl at the server, or say sslmode=disable if the network is trusted"
 )
 
@@ -62,11 +65,11 @@ var byState = map[string]verdict{
 	"42P01": {kind: KindRefused, reason: ReasonTableMissing, hint: "create the table, or correct its name in the configuration"},
 	"3F000": {kind: KindRefused, reason: ReasonTableMissing, hint: "create the schema, or correct its name in the configuration"},
 	"0A000": {kind: KindRefused, reason: ReasonServerVersion, hint: "the server does not know this request; versions 14 and later are supported"},
-	"42601": {kind: KindRefused, reason: ReasonProtocol},
-	"42602": {kind: KindRefused, reason: ReasonConfiguration},
-	"42710": {kind: KindRefused, reason: ReasonServerError},
+	"42601": {kind: KindRefused, reason: ReasonProtocol, hint: "connect to PostgreSQL itself; if that is what answers, please report this"},
+	"42602": {kind: KindRefused, reason: ReasonConfiguration, hint: "correct postgres.slot or postgres.publication"},
+	"42710": {kind: KindRefused, reason: ReasonServerError, hint: "something of that name was made meanwhile: run the command again"},
 
-	"55006": {kind: KindBusy, reason: ReasonSlotInUse},
+	"55006": {kind: KindBusy, reason: ReasonSlotInUse, hint: hintInUse},
 
 	"57P01": {kind: KindRetry, reason: ReasonServerShutdown}, // also what a walsender says whose slot is being invalidated
 	"57P02": {kind: KindRetry, reason: ReasonServerShutdown},
@@ -78,10 +81,10 @@ var byState = map[string]verdict{
 	"53300": {kind: KindRetry, reason: ReasonServerLimit, hint: "raise max_connections or max_wal_senders, or close other connections"},
 	"53400": {kind: KindRetry, reason: ReasonServerLimit, hint: "raise max_replication_slots, or drop a slot that nobody uses"},
 	"53000": {kind: KindRetry, reason: ReasonServerLimit},
-	"53100": {kind: KindRetry, reason: ReasonServerLimit, hint: "the server's disk is full"},
-	"53200": {kind: KindRetry, reason: ReasonServerLimit, hint: "the server is out of memory"},
+	"53100": {kind: KindRetry, reason: ReasonServerLimit, hint: "the server's disk is full: free space there"},
+	"53200": {kind: KindRetry, reason: ReasonServerLimit, hint: "the server is out of memory: see its log"},
 	"58000": {kind: KindRetry, reason: ReasonServerError},
-	"58030": {kind: KindRetry, reason: ReasonServerError, hint: "the server reports an I/O error"},
+	"58030": {kind: KindRetry, reason: ReasonServerError, hint: "the server reports an I/O error: see its log and its disks"},
 	"40001": {kind: KindRetry, reason: ReasonServerError},
 	"40P01": {kind: KindRetry, reason: ReasonServerError},
 }
@@ -120,13 +123,13 @@ func switchState(pg *pgconn.PgError) verdict {
 		// Inside the change callback it is a row that the server cannot decode:
 		// every attempt ends at the same place.
 		if associatedLSN(pg) != 0 {
-			return verdict{kind: KindProtocol, reason: ReasonUndecodable, hint: "the server cannot decode the row at this position and the slot cannot pass it by itself"}
+			return verdict{kind: KindProtocol, reason: ReasonUndecodable, hint: "the server cannot decode the row at this position and the slot cannot pass it by itself: see the server's log for the cause"}
 		}
 		if class == "XX" {
 			return verdict{kind: KindRetry, reason: ReasonServerError}
 		}
 	}
-	return verdict{kind: KindRefused, reason: ReasonServerError}
+	return verdict{kind: KindRefused, reason: ReasonServerError, hint: hintServerLog}
 }
 
 func undefinedObject(pg *pgconn.PgError) verdict {
@@ -145,7 +148,7 @@ func undefinedObject(pg *pgconn.PgError) verdict {
 	case strings.Contains(pg.Message, "publication"):
 		return publication
 	}
-	return verdict{kind: KindRefused, reason: ReasonServerError}
+	return verdict{kind: KindRefused, reason: ReasonServerError, hint: hintServerLog}
 }
 
 // wrongState splits 55000 by text, for want of anything else. What it does not
@@ -209,16 +212,22 @@ func verdictOfNetwork(err error) verdict {
 	case errors.As(err, &alert):
 		return verdict{kind: KindRetry, reason: ReasonTLS, hint: "the server ended the TLS handshake: check sslcert and sslkey"}
 	case errors.As(err, &noTLS):
-		return verdict{kind: KindRetry, reason: ReasonTLS, hint: "what answers there does not speak TLS"}
+		return verdict{kind: KindRetry, reason: ReasonTLS, hint: "what answers there does not speak TLS: check host and port"}
 	case strings.Contains(err.Error(), "server refused TLS connection"):
 		return verdict{kind: KindRefused, reason: ReasonTLS, hint: hintServerTLS}
+	case errors.As(err, &dnsErr), errors.As(err, &opErr) && opErr.Op == "dial":
+		reason := ReasonNetwork
+		if errors.As(err, &netErr) && netErr.Timeout() {
+			reason = ReasonTimeout
+		}
+		return verdict{kind: KindRetry, reason: reason, hint: hintReach}
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &netErr) && netErr.Timeout():
 		return verdict{kind: KindRetry, reason: ReasonTimeout}
 	case errors.Is(err, pgconn.ErrStandbyConnection), errors.Is(err, pgconn.ErrReadOnlyConnection),
 		errors.Is(err, pgconn.ErrPrimaryConnection), errors.Is(err, pgconn.ErrReadWriteConnection):
 		return verdict{kind: KindRetry, reason: ReasonInRecovery, hint: "list the primary among the hosts of the URL"}
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed), errors.Is(err, pgconn.ErrConnClosed),
-		errors.As(err, &opErr), errors.As(err, &dnsErr), errors.As(err, &errno), pgconn.SafeToRetry(err):
+		errors.As(err, &opErr), errors.As(err, &errno), pgconn.SafeToRetry(err):
 		return verdict{kind: KindRetry, reason: ReasonNetwork}
 	}
 	return verdict{kind: KindRefused, reason: ReasonServerError}

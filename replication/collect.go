@@ -44,7 +44,7 @@ func (d *Decoder) Take() *Batch {
 	if s := b.slab; s != nil {
 		b.Rows = s.rows[d.first:len(s.rows):len(s.rows)]
 	}
-	b.Open = d.open
+	b.Open, d.carried = d.open, d.open
 	// The next batch may outlive this one's slab, so it gets its own Txn.
 	d.batch, d.stamped, d.full = nil, nil, false
 	return b

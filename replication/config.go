@@ -36,8 +36,13 @@ type Config struct {
 	// Tables are the configured outbox tables. Relation.Table indexes this slice.
 	Tables []Table
 
+	// Wants says, by table, what is delivered beyond the inserts. It may be shorter
+	// than Tables, and is empty for most.
+	Wants []Wants
+
 	// Messages are prefixes of logical messages (pg_logical_emit_message) to be
-	// delivered like rows. Relation.Table of the i-th is len(Tables)+i.
+	// delivered like rows. Relation.Table of the i-th is len(Tables)+i. AnyPrefix
+	// takes all that no other entry names.
 	Messages []string
 
 	// WalSenderTimeout is set for our own connection. Defaults to 15s.

@@ -11,9 +11,10 @@ import (
 // Decoder turns the messages of pgoutput's protocol 1 into batches. It does no
 // I/O, reads no clock, and is not safe for concurrent use.
 //
-//  1. Only inserts into configured tables become rows. Other inserts are counted
-//     as Foreign, updates, deletes and truncates as OtherOps; logical messages,
-//     origins and types of no use are read and dropped.
+//  1. Only inserts into configured tables become rows, and the changes of a table
+//     that asked for them. Other inserts are counted as Foreign, other updates,
+//     deletes and truncates as OtherOps; logical messages, origins and types of no
+//     use are read and dropped.
 //  2. Every message is checked to its last byte. The first error is final, names
 //     the LSN, and leaves the rows before it to be taken.
 //  3. A position becomes a batch's Through only at a Commit, or at a keep-alive
@@ -26,6 +27,9 @@ type Decoder struct {
 	expected map[uint32]int // OID → table, as the catalog has it
 	oids     []uint32       // table → OID, as the catalog has it; 0 is unknown
 
+	wants    []Wants // parallel to tables
+	describe func(*Relation) ([]ColumnMeta, error)
+
 	byPrefix map[string]*Relation
 	messages []*Relation // of Config.Messages, in order
 
@@ -36,9 +40,11 @@ type Decoder struct {
 	latest    *relation // of the last change: most streams have one table
 
 	open     bool // between Begin and Commit
+	carried  bool // and a batch was taken since Begin
 	txn      Txn
 	stamped  *Txn // txn's copy for the rows of this batch; nil before the first
 	ordinal  uint64
+	ender    *Relation     // of a table that wants a row at each commit; nil: none does, or it was not announced
 	commit   pglogrepl.LSN // of the last Begin
 	commitAt int64         // its commit time in the wire's microseconds
 	through  pglogrepl.LSN // highest ever given out
@@ -74,6 +80,7 @@ func NewDecoder(cfg Config) *Decoder {
 		rows:      cfg.MaxBatchRows,
 		bytes:     cfg.MaxBatchBytes,
 		tables:    cfg.Tables,
+		wants:     append(append([]Wants(nil), cfg.Wants...), make([]Wants, max(0, len(cfg.Tables)-len(cfg.Wants)))...),
 		byName:    make(map[Table]int, len(cfg.Tables)),
 		byPrefix:  make(map[string]*Relation, len(cfg.Messages)),
 		expected:  make(map[uint32]int, len(cfg.Tables)),
@@ -142,9 +149,9 @@ func (d *Decoder) decode(msg []byte, walStart pglogrepl.LSN) error {
 		_, _ = f.int64(), f.string()
 		return d.refuse(walStart, "decode origin", "", d.inside(f.done()))
 	case 'U', 'D':
-		return d.refuse(walStart, "decode update or delete", "", d.inside(d.change(msg[0], &f)))
+		return d.refuse(walStart, "decode update or delete", "", d.inside(d.change(msg[0], &f, walStart)))
 	case 'T':
-		return d.refuse(walStart, "decode truncate", "", d.inside(d.truncate(&f)))
+		return d.refuse(walStart, "decode truncate", "", d.inside(d.truncate(&f, walStart)))
 	case 'M':
 		return d.refuse(walStart, "decode logical message", "", d.message(&f, walStart))
 	}
@@ -155,6 +162,9 @@ func (d *Decoder) decode(msg []byte, walStart pglogrepl.LSN) error {
 func (d *Decoder) refuse(at pglogrepl.LSN, op, subject string, err error) error {
 	if err == nil {
 		return nil
+	}
+	if _, own := errors.AsType[*Error](err); own {
+		return err
 	}
 	return &Error{
 		Kind: KindProtocol, Op: op, Subject: subject, LSN: d.position(at), Err: err,
@@ -211,6 +221,7 @@ func (d *Decoder) commitTxn(f *fields) error {
 	case end <= commit:
 		return fmt.Errorf("commit at %s ends at %s", commit, end)
 	}
+	d.commitRow(commit)
 	b := d.current()
 	b.Transactions++
 	if end > d.through {
@@ -220,7 +231,10 @@ func (d *Decoder) commitTxn(f *fields) error {
 	if d.stamped != nil {
 		d.stamped.End = end // the batch is still ours
 	}
-	d.open, d.stamped = false, nil
+	if d.carried {
+		b.Closes = end
+	}
+	d.open, d.carried, d.stamped = false, false, nil
 	return nil
 }
 
@@ -319,7 +333,9 @@ func (d *Decoder) message(f *fields, walStart pglogrepl.LSN) error {
 	}
 	r := d.byPrefix[prefix]
 	if r == nil {
-		return nil
+		if r = d.byPrefix[AnyPrefix]; r == nil {
+			return nil
+		}
 	}
 	if !transactional {
 		d.txn, d.stamped, d.ordinal = Txn{Commit: at}, nil, 0
@@ -328,9 +344,12 @@ func (d *Decoder) message(f *fields, walStart pglogrepl.LSN) error {
 	if b.slab == nil {
 		d.place(b)
 	}
-	values, own := b.slab.columns(1), b.slab.bytes(len(body))
+	values, own := b.slab.columns(len(r.Columns)), b.slab.bytes(len(body))
 	copy(own, body)
 	values[0] = Value{Kind: Text, Data: own}
+	if len(values) > 1 {
+		values[1] = Value{Kind: Text, Data: []byte(prefix)}
+	}
 	d.keep(r, own, values, walStart)
 	if !transactional {
 		d.stamped = nil
@@ -346,50 +365,6 @@ func (d *Decoder) foreign(tuple []byte, columns int) error {
 	}
 	d.ordinal++
 	d.current().Foreign++
-	return nil
-}
-
-// change reads an update or a delete, which the publication should not send.
-func (d *Decoder) change(kind byte, f *fields) error {
-	r, err := d.lookup(f.uint32())
-	if f.err != nil {
-		return f.err
-	}
-	if err != nil {
-		return err
-	}
-	tag := f.byte()
-	if tag == 'K' || tag == 'O' {
-		f.tuple(len(r.Columns))
-		if kind == 'U' {
-			tag = f.byte()
-		}
-	}
-	switch {
-	case f.err != nil:
-	case kind == 'U' && tag == 'N':
-		f.tuple(len(r.Columns))
-	case kind == 'D' && tag != 'N':
-	default:
-		f.fail(fmt.Errorf("tuple kind %q", tag))
-	}
-	if err := f.done(); err != nil {
-		return err
-	}
-	d.current().OtherOps++
-	return nil
-}
-
-func (d *Decoder) truncate(f *fields) error {
-	n, _ := int32(f.uint32()), f.byte()
-	if n < 0 {
-		return errShort
-	}
-	f.take(4 * int(n))
-	if err := f.done(); err != nil {
-		return err
-	}
-	d.current().OtherOps++
 	return nil
 }
 

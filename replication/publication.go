@@ -80,14 +80,14 @@ func readPublication(q querier, version int, name string) (*publicationRow, erro
 }
 
 // warnings are about what the publication has beyond the configured tables.
-func (p *publicationRow) warnings(configured []Table) []string {
+func (p *publicationRow) warnings(cfg Config) []string {
 	var warnings []string
-	if len(p.others) > 0 {
+	if others := cfg.unwanted(p.others); len(others) > 0 {
 		warnings = append(warnings, fmt.Sprintf(
-			"%s also publishes %s, which are skipped; without a replica identity they make the application's own statements fail; ALTER PUBLICATION %s SET (publish = 'insert')",
-			publicationSubject(p.name), strings.Join(p.others, ", "), doubleQuoted(p.name)))
+			"%s also publishes %s, which are skipped; without a replica identity they make the application's own statements fail; ALTER PUBLICATION %s SET (publish = '%s')",
+			publicationSubject(p.name), strings.Join(others, ", "), doubleQuoted(p.name), cfg.published()))
 	}
-	if foreign := p.foreign(configured); len(foreign) > 0 {
+	if foreign := p.foreign(cfg.Tables); len(foreign) > 0 {
 		warnings = append(warnings, fmt.Sprintf("%s has %d more table(s) than are configured (%s): their rows are skipped and counted",
 			publicationSubject(p.name), len(foreign), strings.Join(shorten(foreign), ", ")))
 	}
@@ -257,10 +257,10 @@ func readColumns(q querier, version int, oid uint32, table Table, shown membersh
 	// The stream names a domain by its base type, so this does too.
 	rows, err := q.all(fmt.Sprintf(`SELECT a.attname, a.atttypid, a.atttypmod, (
 			WITH RECURSIVE base AS (
-				SELECT typname, typtype, typbasetype FROM pg_catalog.pg_type WHERE oid = a.atttypid
+				SELECT typname, typtype, typbasetype, typcategory FROM pg_catalog.pg_type WHERE oid = a.atttypid
 				UNION ALL
-				SELECT t.typname, t.typtype, t.typbasetype FROM pg_catalog.pg_type t JOIN base ON base.typtype = 'd' AND t.oid = base.typbasetype
-			) SELECT typtype::text || typname FROM base WHERE typtype <> 'd'), a.attgenerated
+				SELECT t.typname, t.typtype, t.typbasetype, t.typcategory FROM pg_catalog.pg_type t JOIN base ON base.typtype = 'd' AND t.oid = base.typbasetype
+			) SELECT CASE typcategory WHEN 'A' THEN 'a' ELSE typtype::text END || typname FROM base WHERE typtype <> 'd'), a.attgenerated
 		FROM pg_catalog.pg_attribute a
 		WHERE a.attrelid = %d AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum`, oid))
 	if err != nil {
@@ -286,7 +286,7 @@ func readColumns(q querier, version int, oid uint32, table Table, shown membersh
 		}
 		column := Column{Name: name, Type: uint32(typeOID), TypeMod: int32(typeMod)}
 		if kind := r[3].text; kind != "" {
-			column.TypeName, column.Composite = kind[1:], kind[0] == 'c'
+			column.TypeName, column.Composite, column.Array = kind[1:], kind[0] == 'c', kind[0] == 'a'
 		}
 		c.published = append(c.published, column)
 	}

@@ -35,17 +35,24 @@ func (d *Decoder) relate(f *fields) error {
 	if err := f.done(); err != nil {
 		return err
 	}
+	if err := d.enrich(&rel); err != nil {
+		return err
+	}
 	if old := d.relations[rel.OID]; old != nil && old.same(&rel) {
 		return nil
 	}
 	d.latest = nil
-	d.relations[rel.OID] = d.judge(&rel)
+	r := d.judge(&rel)
+	d.relations[rel.OID] = r
+	if r.Table >= 0 && d.wants[r.Table].Commit {
+		d.ender = r.Relation
+	}
 	return nil
 }
 
 func (r *Relation) same(other *Relation) bool {
 	return r.OID == other.OID && r.Namespace == other.Namespace && r.Name == other.Name &&
-		slices.Equal(r.Columns, other.Columns)
+		slices.Equal(r.Columns, other.Columns) && slices.Equal(r.Meta, other.Meta)
 }
 
 // judge decides which configured table rel is. A contradiction between name and

@@ -14,6 +14,10 @@ const (
 	Null   Kind = 'n' // SQL NULL; Data is nil
 	Text   Kind = 't' // Data is the type's text form under the pinned session settings
 	Binary Kind = 'b' // Data is the type's send format
+
+	// Unchanged is a TOASTed value that an update left alone, so that the log has
+	// neither the old nor the new one; Data is nil. Inserts have none.
+	Unchanged Kind = 'u'
 )
 
 // Value is one column of a Row.
@@ -29,7 +33,9 @@ type Column struct {
 	TypeMod  int32
 	TypeName string // from a Type message or the catalog; empty for built-in types seen only on the stream
 
-	Composite bool // a row type; known from the catalog alone
+	// Known from the catalog alone.
+	Composite bool // a row type
+	Array     bool
 }
 
 // Relation is one version of a table's shape. It is immutable: a changed table
@@ -44,6 +50,9 @@ type Relation struct {
 	// Hidden has the table's columns that the stream lacks: why, and the way out, to
 	// be read behind the column's name. It is known from the catalog alone.
 	Hidden map[string]string
+
+	// Meta is parallel to Columns, and nil for a table that did not ask for it.
+	Meta []ColumnMeta
 }
 
 // Txn is the transaction that a row belongs to.
@@ -54,14 +63,16 @@ type Txn struct {
 	Time   time.Time     // commit time by the server's clock; not monotone, never an order; zero for a message outside any transaction
 }
 
-// Row is one decoded insert. It is valid until its Batch is released; nothing
-// in it aliases the receive buffer.
+// Row is one decoded insert, or another change for which its table asked. It is
+// valid until its Batch is released; nothing in it aliases the receive buffer.
 type Row struct {
 	Txn      *Txn
 	LSN      pglogrepl.LSN // WAL position of the change; not an identity: rows of one COPY share it
-	Ordinal  uint64        // position of the insert in its transaction over all tables, counted from 1
+	Ordinal  uint64        // position of the row in its transaction over all tables, counted from 1
 	Relation *Relation
 	Values   []Value // parallel to Relation.Columns
+
+	Change *Change // nil: an insert
 }
 
 // Batch is a slice of the stream: rows of one or more committed transactions.
@@ -89,6 +100,10 @@ type Batch struct {
 	Foreign      int       // inserts into tables that the configuration does not name, skipped
 	OtherOps     int       // updates, deletes and truncates, skipped
 	Open         bool      // ends inside a transaction
+
+	// Closes is the end of the transaction that the batch before left open; zero when
+	// there was none, or it goes on.
+	Closes pglogrepl.LSN
 
 	slab    *slab // where the rows live; nil without rows
 	release func(*Batch)

@@ -51,10 +51,14 @@ func Describe(ctx context.Context, cfg Config, table int) (*Relation, []string, 
 
 // messageRelation is the shape of logical messages with the i-th prefix.
 func messageRelation(cfg Config, i int) *Relation {
-	return &Relation{
+	rel := &Relation{
 		Namespace: "message", Name: cfg.Messages[i], Table: len(cfg.Tables) + i,
 		Columns: []Column{{Name: "body", Type: jsonOID, TypeMod: -1, TypeName: "json"}},
 	}
+	if rel.Name == AnyPrefix {
+		rel.Columns = append(rel.Columns, Column{Name: "prefix", Type: textOID, TypeMod: -1, TypeName: "text"})
+	}
+	return rel
 }
 
 type sampler struct {
@@ -112,6 +116,11 @@ func (s *sampler) describe(cfg Config, index int) (*Relation, []string, error) {
 	}
 	relation := columns.relation(t.oid, table)
 	relation.Table = index
+	if cfg.wants(index).Meta {
+		if relation.Meta, err = readMeta(s.q, relation); err != nil {
+			return nil, nil, err
+		}
+	}
 	return relation, warnings, nil
 }
 

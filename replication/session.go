@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/jackc/pglogrepl"
@@ -60,6 +61,7 @@ func newStream(cfg Config, logger zerolog.Logger, conn net.Conn, catalog *Catalo
 		frames: newFrames(conn),
 		dec:    NewDecoder(cfg),
 		start:  catalog.Confirmed,
+		origin: catalog.origin(),
 		abort:  make(chan struct{}),
 	}
 	s.dec.history = catalog.WALEnd
@@ -69,6 +71,10 @@ func newStream(cfg Config, logger zerolog.Logger, conn net.Conn, catalog *Catalo
 	}
 	for _, rel := range catalog.Relations {
 		s.dec.Expect(rel)
+	}
+	if slices.ContainsFunc(cfg.Wants, func(w Wants) bool { return w.Meta }) {
+		s.catalog = &describer{cfg: cfg}
+		s.dec.describe = s.catalog.describe
 	}
 	s.tables = append(catalog.Relations, s.dec.messages...)
 	s.binary = cfg.Binary != nil && catalog.ServerVersion >= binaryVersion && cfg.Binary(s.tables)
@@ -158,6 +164,7 @@ func (s *Stream) Close(ctx context.Context, confirmed pglogrepl.LSN) error {
 		<-s.tended
 	}
 	defer s.conn.Close()
+	s.catalog.close()
 	if s.broken != nil {
 		return s.broken
 	}

@@ -170,14 +170,15 @@ func (s *setup) planPublication(viaRoot bool) error {
 	s.publication = Step{Object: "publication", Name: s.cfg.Publication}
 	p, err := readPublication(s.q, s.server.ServerVersion, s.cfg.Publication)
 	if Reason(err) == ReasonPublicationMissing {
-		s.publication.SQL = createPublication(s.cfg, viaRoot)
-		return nil
+		published, err := s.identified()
+		s.publication.SQL = createPublication(s.cfg, viaRoot, published)
+		return err
 	}
 	if err != nil {
 		return err
 	}
 	s.publication.Exists = true
-	s.report.Warnings = append(s.report.Warnings, p.warnings(s.cfg.Tables)...)
+	s.report.Warnings = append(s.report.Warnings, p.warnings(s.cfg)...)
 	return s.checkPublished(p, false)
 }
 
@@ -201,9 +202,35 @@ func (s *setup) checkPublished(p *publicationRow, created bool) error {
 	return nil
 }
 
-// createPublication publishes inserts only: updates and deletes would need a
-// replica identity, without which the application's own statements fail.
-func createPublication(cfg Config, viaRoot bool) string {
+// identified is the publication's option publish: inserts, and what the mappings
+// want beyond them, as long as every table has a replica identity. Without one the
+// application's own updates and deletes would fail.
+func (s *setup) identified() (string, error) {
+	if len(s.cfg.operations()) == 0 {
+		return "insert", nil
+	}
+	for i, table := range s.cfg.Tables {
+		if !s.tables[i].Exists {
+			continue // our own tables have a primary key
+		}
+		row, err := s.q.one(fmt.Sprintf(`SELECT c.relreplident IN ('f', 'i') OR c.relreplident = 'd' AND EXISTS (
+				SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND i.indisprimary)
+			FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+			WHERE n.nspname = %s AND c.relname = %s`, singleQuoted(table.Schema), singleQuoted(table.Name)))
+		if err != nil {
+			return "", classify("look at table "+table.String(), err)
+		}
+		if !row.bool(0) {
+			s.report.Warnings = append(s.report.Warnings, fmt.Sprintf("table %s has no replica identity, so only inserts are published: %s of it would fail",
+				table, strings.Join(s.cfg.operations(), " and ")))
+			return "insert", nil
+		}
+	}
+	return s.cfg.published(), nil
+}
+
+// createPublication publishes what published says.
+func createPublication(cfg Config, viaRoot bool, published string) string {
 	names := make([]string, len(cfg.Tables))
 	for i, table := range cfg.Tables {
 		names[i] = table.sql()
@@ -212,7 +239,7 @@ func createPublication(cfg Config, viaRoot bool) string {
 	if len(names) > 0 { // a stream of messages alone still needs a publication
 		tables = " FOR TABLE " + strings.Join(names, ", ")
 	}
-	options := "publish = 'insert'"
+	options := "publish = '" + published + "'"
 	if viaRoot {
 		options += ", publish_via_partition_root = true"
 	}

@@ -158,7 +158,8 @@ func (s *slotRow) busy(q querier, name string) error {
 	}
 	return &Error{
 		Kind: KindBusy, Reason: ReasonSlotInUse, Op: "start streaming from", Subject: slotSubject(name),
-		Err: fmt.Errorf("the slot is in use by %s", owner),
+		Err:  fmt.Errorf("the slot is in use by %s", owner),
+		Hint: hintInUse,
 	}
 }
 

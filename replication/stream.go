@@ -38,9 +38,11 @@ type Stream struct {
 	status status
 	pace   pace
 
-	start  pglogrepl.LSN
-	tables []*Relation
-	binary bool
+	start   pglogrepl.LSN
+	origin  Origin
+	tables  []*Relation
+	catalog *describer // nil when no table asks for its columns' metadata
+	binary  bool
 
 	received, serverEnd atomic.Uint64 // written by the owner, read by anybody
 
@@ -65,6 +67,9 @@ func (s *Stream) Start() pglogrepl.LSN { return s.start }
 // Tables are the configured tables as the catalog had them at Open, indexed like
 // Config.Tables.
 func (s *Stream) Tables() []*Relation { return s.tables }
+
+// Origin is where the positions of this stream mean something.
+func (s *Stream) Origin() Origin { return s.origin }
 
 // Binary says that values come in binary format where their type has one.
 func (s *Stream) Binary() bool { return s.binary }

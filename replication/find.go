@@ -1,0 +1,51 @@
+package replication
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Find reads the row of cfg.Tables[table] whose column has a value, in the form of
+// NewestRow and with its needs. It is nil when there is none; of several it takes
+// any.
+func Find(ctx context.Context, cfg Config, table int, column, value string) (*Row, error) {
+	s, err := newSampler(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	defer closeQuietly(s.q.conn)
+	rel, _, err := s.describe(cfg, table)
+	if err != nil {
+		return nil, err
+	}
+	name := cfg.Tables[table]
+	op := "find a row of table " + name.String()
+	if !slices.ContainsFunc(rel.Columns, func(c Column) bool { return c.Name == column }) {
+		return nil, &Error{Op: op, Err: fmt.Errorf("it has no column %q", column)}
+	}
+	if err := s.q.exec(limitStatements()); err != nil {
+		return nil, classify(op, err)
+	}
+	names := make([]string, len(rel.Columns), len(rel.Columns)+1)
+	for i, c := range rel.Columns {
+		names[i] = doubleQuoted(c.Name)
+	}
+	fields := strings.Join(append(names, "pg_catalog.now()"), ", ")
+	// The value comes from a row, so it is a parameter; the server gives it the
+	// column's type, and with it the column's index.
+	result := s.q.conn.ExecParams(ctx, fmt.Sprintf("SELECT %s FROM %s WHERE %s = $1 LIMIT 1", fields, name.sql(), doubleQuoted(column)),
+		[][]byte{[]byte(value)}, nil, nil, nil).Read()
+	if result.Err != nil {
+		return nil, permissionHint(classify(op, result.Err), s.grant(name))
+	}
+	if len(result.Rows) == 0 {
+		return nil, nil
+	}
+	row := make(cells, len(result.Rows[0]))
+	for i, field := range result.Rows[0] {
+		row[i] = cell{text: string(field), null: field == nil}
+	}
+	return sampled(rel, row), nil
+}

@@ -1,0 +1,161 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/jackc/pglogrepl"
+)
+
+// Listed is a table of the database as the catalog has it.
+type Listed struct {
+	Table
+	Columns     []string // in their order
+	Partitioned bool     // its rows lie in partitions
+	Root        Table    // of a partition: its topmost ancestor
+}
+
+// List reads every table of the database that is not the server's own. Any role
+// may do that.
+func List(ctx context.Context, cfg Config) ([]Listed, error) {
+	conn, err := connect(ctx, cfg, false)
+	if err != nil {
+		return nil, err
+	}
+	defer closeQuietly(conn)
+	q := querier{ctx: ctx, conn: conn}
+	rows, err := q.all(`SELECT n.nspname, c.relname, c.relkind = 'p', coalesce(rn.nspname, ''), coalesce(rc.relname, ''), a.attname
+		FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+		LEFT JOIN pg_catalog.pg_class rc ON c.relispartition AND rc.oid = pg_catalog.pg_partition_root(c.oid)
+		LEFT JOIN pg_catalog.pg_namespace rn ON rn.oid = rc.relnamespace
+		LEFT JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+		WHERE c.relkind IN ('r', 'p') AND n.nspname <> 'information_schema' AND n.nspname NOT LIKE 'pg\_%'
+		ORDER BY n.nspname, c.relname, a.attnum`)
+	if err != nil {
+		return nil, classify("list the tables", err)
+	}
+	var list []Listed
+	for _, r := range rows {
+		table := Table{Schema: r[0].text, Name: r[1].text}
+		if len(list) == 0 || list[len(list)-1].Table != table {
+			list = append(list, Listed{Table: table, Partitioned: r[2].text == "t", Root: Table{Schema: r[3].text, Name: r[4].text}, Columns: []string{}})
+		}
+		if !r[5].null {
+			last := &list[len(list)-1]
+			last.Columns = append(last.Columns, r[5].text)
+		}
+	}
+	return list, nil
+}
+
+// Survey is a slot and a publication as they are, whoever made and uses them.
+type Survey struct {
+	ServerVersion int
+	WALEnd        pglogrepl.LSN
+
+	Slot       SlotInfo
+	SlotOwner  string // who streams from it, as far as our rights show; empty: nobody
+	SlotPlugin string
+	SlotError  error // why the slot is none for our stream; nil: it is, apart from its owner
+
+	Publication PublicationInfo
+}
+
+// PublicationInfo is what a publication sends.
+type PublicationInfo struct {
+	Name       string
+	AllTables  bool
+	ViaRoot    bool
+	Operations []string // insert first
+	Tables     int
+	Members    []Member // parallel to Config.Tables
+	Foreign    []string // tables that the configuration does not name
+}
+
+// Member is how a publication sends one table.
+type Member struct {
+	Missing bool     // not at all, or under another name
+	Filter  string   // row filter; empty: every row
+	Columns []string // as published
+	Hidden  []string // columns of the table that are not
+}
+
+// Look reads what a change-over needs to know. It fails when slot or publication
+// is missing, and changes nothing.
+func Look(ctx context.Context, cfg Config) (*Survey, error) {
+	if err := checkNames(cfg); err != nil {
+		return nil, err
+	}
+	conn, err := connect(ctx, cfg, false)
+	if err != nil {
+		return nil, err
+	}
+	defer closeQuietly(conn)
+	q := querier{ctx: ctx, conn: conn}
+	var server Catalog
+	if err := server.readServer(q); err != nil {
+		return nil, err
+	}
+	s := &Survey{ServerVersion: server.ServerVersion}
+	row, err := q.one("SELECT pg_catalog.pg_current_wal_flush_lsn()")
+	if err != nil {
+		return nil, classify("look at the end of the WAL", err)
+	}
+	if s.WALEnd = row.lsn("pg_current_wal_flush_lsn", 0); row.err != nil {
+		return nil, row.err
+	}
+	if err := s.lookAtSlot(q, cfg.Slot); err != nil {
+		return nil, err
+	}
+	if err := s.lookAtPublication(q, cfg); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Survey) lookAtSlot(q querier, name string) error {
+	slot, err := readSlot(q, s.ServerVersion, name)
+	if err != nil {
+		return err
+	}
+	s.Slot, s.SlotPlugin, s.SlotError = slot.SlotInfo, slot.plugin, slot.usable(name)
+	if slot.Active {
+		s.SlotOwner = fmt.Sprintf("the slot is in use by pid %d", slot.ActivePID)
+		if e, ok := errors.AsType[*Error](slot.busy(q, name)); ok && e.Kind == KindBusy {
+			s.SlotOwner = e.Err.Error()
+		}
+	}
+	return nil
+}
+
+func (s *Survey) lookAtPublication(q querier, cfg Config) error {
+	p, err := readPublication(q, s.ServerVersion, cfg.Publication)
+	if err != nil {
+		return err
+	}
+	s.Publication = PublicationInfo{Name: p.name, AllTables: p.allTables, ViaRoot: p.viaRoot, Tables: len(p.tables), Foreign: p.foreign(cfg.Tables)}
+	if p.insert {
+		s.Publication.Operations = append(s.Publication.Operations, "insert")
+	}
+	s.Publication.Operations = append(s.Publication.Operations, p.others...)
+	for _, table := range cfg.Tables {
+		member := Member{Filter: p.tables[table].filter}
+		relation, _, err := inspectTable(q, s.ServerVersion, p, table)
+		switch {
+		case Reason(err) == ReasonTableUnpublished:
+			member.Missing = true
+		case err != nil:
+			return err
+		default:
+			for _, column := range relation.Columns {
+				member.Columns = append(member.Columns, column.Name)
+			}
+			member.Hidden = slices.Sorted(maps.Keys(relation.Hidden))
+		}
+		s.Publication.Members = append(s.Publication.Members, member)
+	}
+	return nil
+}
