@@ -1,6 +1,7 @@
 package router
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"slices"
@@ -33,15 +34,21 @@ func (m *mapping) shapeOf(rel *replication.Relation) (*shape, error) {
 	if err != nil {
 		return nil, &presetError{err}
 	}
-	if p != nil {
-		return m.resolve(p, rel)
-	}
-	for i := range presets {
-		if !presets[i].named() && m.fits(&presets[i], rel) {
-			return m.resolve(&presets[i], rel)
+	if p == nil {
+		i := slices.IndexFunc(presets, func(p preset) bool { return !p.named() && m.fits(&p, rel) })
+		if i < 0 {
+			return nil, m.unrecognised(rel)
 		}
+		p = &presets[i]
 	}
-	return nil, m.unrecognised(rel)
+	s, err := m.resolve(p, rel)
+	if err == nil && p.strict {
+		err = m.rivals(s, rel)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // presetError is about the choice of the preset.
@@ -126,7 +133,7 @@ func (m *mapping) fits(p *preset, rel *replication.Relation) bool {
 		if r == roleTopic && (m.Topic != "" || m.Columns.Route != "") {
 			return false // the configuration says what the topic is made of
 		}
-		configured := m.Columns.column(r) != "" && !p.sure
+		configured := m.Columns.column(r) != "" && !p.strict
 		if !configured && len(p.candidates(r, rel)) == 0 {
 			return false
 		}
@@ -206,7 +213,9 @@ func (m *mapping) resolve(p *preset, rel *replication.Relation) (*shape, error) 
 			}
 		}
 		s.columns[r] = found[0]
-		s.warn(r, rel)
+		if m.matters(p, r) {
+			s.warn(r, rel)
+		}
 	}
 	s.warnings = append(s.warnings, p.notes...)
 	for _, c := range rel.Columns {
@@ -218,6 +227,88 @@ func (m *mapping) resolve(p *preset, rel *replication.Relation) (*shape, error) 
 		}
 	}
 	return s, nil
+}
+
+// rivals fails when columns beside those of a strict shape could have its roles as
+// well: which ones were meant is not for auto to guess.
+func (m *mapping) rivals(s *shape, rel *replication.Relation) error {
+	var first string
+	var what, lines []string
+	for r := range roleCount {
+		configured := m.Columns.column(r)
+		var found []string
+		if configured == "" && s.columns[r] != "" && m.matters(s.preset, r) {
+			found = s.others(r, rel)
+		}
+		switch {
+		case len(found) > 0:
+			what = append(what, fmt.Sprintf("any of %s could be the %s", strings.Join(append([]string{s.columns[r]}, found...), ", "), r))
+			lines = append(lines, fmt.Sprintf("      %s: %s # or %s", r, yamlName(s.columns[r]), strings.Join(found, ", ")))
+			first = cmp.Or(first, found[0])
+		case configured != "":
+			lines = append(lines, fmt.Sprintf("      %s: %s", r, yamlName(configured)))
+		}
+	}
+	if len(lines) > 0 {
+		lines = slices.Insert(lines, 0, "    columns:")
+	}
+	topics := candidates(recognised[roleTopic], false, roleTopic, rel)
+	switch route := s.columns[roleRoute]; {
+	case m.Topic != "":
+		lines = append(lines, "    topic: "+yamlName(m.Topic))
+	case len(topics) > 0 && m.Columns.Route == "":
+		what = append(what, fmt.Sprintf("the topic could be made of %s or be any of %s", route, strings.Join(topics, ", ")))
+		lines = append(lines, fmt.Sprintf("    topic: %s # or ${%s}", strings.ReplaceAll(s.preset.topic, routedByValue, route), strings.Join(topics, "}, ${")))
+		first = cmp.Or(first, topics[0])
+	}
+	if len(what) == 0 {
+		return nil
+	}
+	return &columnError{column: first, err: fmt.Errorf(
+		"table %s is ambiguous: it has the columns of preset %s, and %s; say which, for example\noutbox:\n  - table: %s\n    preset: %s\n%s",
+		tableName(rel), s.preset.name, strings.Join(what, "; "), m.Table, s.preset.name, strings.Join(lines, "\n"))}
+}
+
+// others are the columns that might have had role r as well.
+func (s *shape) others(r role, rel *replication.Relation) []string {
+	names := recognised[r]
+	if r == roleKey {
+		names = slices.Concat(names, s.preset.spareKeys)
+	}
+	var found []string
+	for _, name := range candidates(names, false, r, rel) {
+		plausible := r.plausible(typeOf(rel.Columns[columnIndex(rel, name)]))
+		if plausible && !slices.Contains(s.columns[:], name) && !isID(r, []string{s.columns[r], name}) {
+			found = append(found, name)
+		}
+	}
+	return found
+}
+
+// plausible tells whether somebody may have meant a column of type t for the role.
+func (r role) plausible(t columnType) bool {
+	switch r {
+	case roleKey:
+		return keyable(t)
+	case roleRoute, roleTopic, roleType:
+		return t.form == formText
+	case rolePayload:
+		return t.form == formText || t.form == formJSON || t.form == formBytes
+	default:
+		return true
+	}
+}
+
+// matters tells whether any record depends on which column has role r.
+func (m *mapping) matters(p *preset, r role) bool {
+	switch r {
+	case roleRoute:
+		return !m.unneeded(r)
+	case roleType:
+		return isCloudEvents(cmp.Or(m.Value, p.value)) || slices.ContainsFunc(p.headers, func(h presetHeader) bool { return h.column == "" && h.role == r })
+	default:
+		return true
+	}
 }
 
 // isID tells whether a column called id settles which one the event id is.
@@ -232,7 +323,7 @@ func (s *shape) warn(r role, rel *replication.Relation) {
 		names = slices.Concat(names, s.preset.spareKeys)
 	}
 	for _, other := range candidates(names, false, r, rel) {
-		if other != s.columns[r] {
+		if other != s.columns[r] && r.plausible(typeOf(rel.Columns[columnIndex(rel, other)])) {
 			s.warnings = append(s.warnings, fmt.Sprintf("column %s could be the %s too; %s is taken (set %s to change that)", other, r, s.columns[r], r.key()))
 		}
 	}

@@ -96,9 +96,9 @@ func (p *plan) readEvent(b *Buffer, row *replication.Row, at time.Time) error {
 	}
 	switch {
 	case !isAttribute(id):
-		return reject(ReasonEncode, p.id.column, "%s, the event id, is empty or not what CloudEvents allows in an attribute", p.id.called())
+		return reject(ReasonEncode, p.id.column, "%s, the event id, is empty or not what CloudEvents allows in an attribute; write text without control characters, or map columns.id to another column", p.id.called())
 	case !isAttribute(typ):
-		return reject(ReasonEncode, e.typ.column, "%s, the event type, is %s, empty or not what CloudEvents allows in an attribute", e.typ.called(), e.typ.null())
+		return reject(ReasonEncode, e.typ.column, "%s, the event type, is %s, empty or not what CloudEvents allows in an attribute; write text without control characters, or map columns.type to another column", e.typ.called(), e.typ.null())
 	}
 	e.add("specversion", "ce_specversion", specVersion)
 	e.add("id", "ce_id", id)

@@ -81,6 +81,9 @@ func (c *compiler) otherwise(s *shape, r role) string {
 
 // compile turns the mapping into a plan for rel.
 func (m *mapping) compile(rel *replication.Relation) (*plan, *Explanation, error) {
+	if m.debezium != nil {
+		return m.compileDebezium(rel)
+	}
 	s, err := m.shapeOf(rel)
 	if err != nil {
 		key := "columns"
@@ -193,7 +196,7 @@ func (c *compiler) headers(s *shape) []string {
 			c.plan.headersColumn.values = c.source("columns.headers", s.preset.headerValues)
 		}
 		if !slices.Contains([]form{formText, formJSON, formHstore, formArray}, h.typ.form) {
-			c.fail("columns.headers", &columnError{column: h.column, err: fmt.Errorf("headers are read from json, jsonb, hstore, text[] or text, and %s", h.described(c.rel))})
+			c.fail("columns.headers", &columnError{column: h.column, err: fmt.Errorf("headers are read from json, jsonb, hstore, text[] or text, and %s; map another column", h.described(c.rel))})
 		}
 	}
 	if c.plan.trace = c.optional(s, roleTrace); c.plan.trace != nil {
@@ -225,7 +228,7 @@ func (c *compiler) fields() {
 		}
 		field, err := newValueField(f.Name, s)
 		if err != nil {
-			c.fail("value_fields", errors.New("a field's name is not UTF-8 text"))
+			c.fail("value_fields", errors.New("a field's name is not UTF-8 text; choose another name"))
 			continue
 		}
 		if c.plan.event != nil {
@@ -242,7 +245,7 @@ func (c *compiler) partition() {
 	}
 	s := c.source("partition", c.Partition)
 	if s != nil && s.pointer == nil && s.typ.form != formInteger {
-		c.fail("partition", &columnError{column: s.column, err: fmt.Errorf("the partition is an integer, and %s", s.described(c.rel))})
+		c.fail("partition", &columnError{column: s.column, err: fmt.Errorf("the partition is an integer, and %s; name an integer column, or leave it out for the partition of the key", s.described(c.rel))})
 	}
 	c.plan.partition = s
 }

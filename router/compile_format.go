@@ -35,17 +35,23 @@ func (c *compiler) key() {
 	if k == nil || k.pointer != nil {
 		return
 	}
+	if keyable(k.typ) {
+		return
+	}
 	way := "map another column"
 	switch k.typ.form {
 	case formJSON:
 		way = fmt.Sprintf("point into it, as in %s#/customer/id, or map another column", k.column)
-	case formComposite:
+	case formComposite, formArray, formList, formHstore:
 		way = "map another column, or write the part that orders rows to a column of its own"
-	case formHstore, formArray, formLargeObject:
 	default:
-		return
 	}
 	c.fail("columns.key", &columnError{column: k.column, err: fmt.Errorf("%s, which cannot be the key, by which Kafka keeps rows in order; %s", k.described(c.rel), way)})
+}
+
+// keyable tells whether a key may be made of a whole column of type t.
+func keyable(t columnType) bool {
+	return !slices.Contains([]form{formJSON, formComposite, formArray, formList, formHstore, formLargeObject, formOpaque}, t.form)
 }
 
 // event compiles what the cloudevents formats need.

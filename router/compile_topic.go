@@ -54,9 +54,29 @@ func (c *compiler) topicName(s *shape, plan *topicPlan, name string) (src *sourc
 	if err != nil {
 		return nil, 0, err
 	}
+	if err := c.nameable(src); err != nil {
+		return nil, 0, err
+	}
 	c.plan.sources = append(c.plan.sources, src)
 	plan.inputs = append(plan.inputs, src)
 	return src, 0, nil
+}
+
+// nameable refuses what is written with characters that no topic has: every row
+// would be rejected.
+func (c *compiler) nameable(s *source) error {
+	if s.pointer != nil {
+		return nil
+	}
+	way := "use another column"
+	switch s.typ.form {
+	case formJSON:
+		way = fmt.Sprintf("point into it, as in ${%s#/kind}, or use another column", s.column)
+	case formArray, formList, formHstore, formComposite:
+	default:
+		return nil
+	}
+	return &columnError{column: s.column, err: fmt.Errorf("%s, which makes no topic name; %s", s.described(c.rel), way)}
 }
 
 // presetTopic is the preset's template, in which the names of roles are replaced
@@ -120,5 +140,13 @@ func (c *compiler) route(s *shape, key string) *source {
 		c.fail(key, errors.New("there is no route column to match against; set columns.route"))
 		return nil
 	}
-	return c.source("columns.route", s.columns[roleRoute])
+	found := c.source("columns.route", s.columns[roleRoute])
+	if found == nil {
+		return nil
+	}
+	if err := c.nameable(found); err != nil {
+		c.fail("columns.route", err)
+		return nil
+	}
+	return found
 }

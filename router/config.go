@@ -4,6 +4,9 @@ package router
 // replication.Config.Tables.
 type Config struct {
 	Mappings []Mapping
+
+	// RunID is the value of the header __debezium.context.runId; empty: no such header.
+	RunID string
 }
 
 // Roles of the columns that a mapping knows. Each is the name of a column,
@@ -59,6 +62,11 @@ type Mapping struct {
 	ValueFields      []Field
 	Partition        string // integer column; empty: murmur2 of the key
 	TombstoneOnEmpty bool
+
+	// Debezium holds options of Debezium's PostgreSQL connector, its transforms and
+	// converters under their own names. With any, they decide what the records are,
+	// and of the fields above only those may be set that say the same as one of them.
+	Debezium []Setting
 
 	// CloudEventsSource is the attribute source of the cloudevents formats, a URI
 	// reference; empty is /cdc-relay/schema.table. With the event id it has to be

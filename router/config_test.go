@@ -71,6 +71,14 @@ func TestAuto_AmbiguityIsAnErrorWithABlockToPaste(t *testing.T) {
 		{"message_id uuid", "event_id uuid", "event_type text", "payload jsonb"},
 		{"id uuid", "aggregate text", "channel text", "payload jsonb"},
 		{"id uuid", "event_type text", "payload jsonb", "headers jsonb", "metadata jsonb"},
+		{"id uuid", "aggregatetype text", "aggregate_type text", "aggregateid text", "type text", "payload jsonb"},
+		{"id uuid", "aggregatetype text", "aggregateid text", "partition_key text", "type text", "payload jsonb", "body text"},
+		{"id uuid", "aggregatetype text", "aggregateid text", "type text", "payload jsonb", "topic text", "channel text"},
+		{"id uuid", "ID uuid", "aggregatetype text", "aggregateid text", "type text", "payload jsonb"},
+		{"id uuid", "aggregatetype text", "aggregateid text", "type text", "timestamp timestamp", "payload text", "tracingspancontext text", "key text"},
+		{"id uuid", "aggregate_type text", "aggregate_id text", "event_type text", "payload jsonb", "key text"},
+		{"id uuid", "aggregate_type text", "entity_type text", "aggregate_id text", "event_type text", "type text", "payload jsonb"},
+		{"id text", "aggregateType text", "aggregateId text", "eventName text", "payload jsonb", "partitionKey text"},
 		{"id uuid", "event_type text"},
 		{"id uuid", "payload jsonb", "kind text"},
 		{"a text", "b text"},
@@ -92,11 +100,36 @@ func TestAuto_AmbiguityIsAnErrorWithABlockToPaste(t *testing.T) {
 	golden(t, "auto_errors", got.String())
 }
 
+// What the configuration says already is in the block too: it replaces the entry.
+func TestAuto_TheBlockKeepsWhatIsConfigured(t *testing.T) {
+	rel := table(t, "id uuid", "ref text", "aggregatetype text", "aggregateid text", "type text", "payload jsonb", "body jsonb", "topic text")
+	_, err := mustNew(t, Mapping{Columns: Columns{Key: "ref"}, Topic: "orders.${aggregatetype}"}).Check(rel)
+	const want = "outbox:\n  - table: public.outbox\n    preset: debezium\n    columns:\n      key: ref\n      payload: payload # or body\n    topic: 'orders.${aggregatetype}'"
+	if err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("%v", err)
+	}
+}
+
+// A type matters to who may be told apart by it: CloudEvents have it, Debezium's
+// records do not.
+func TestAuto_ARoleThatNoRecordShowsIsNotAmbiguous(t *testing.T) {
+	rel := table(t, "id uuid", "aggregatetype text", "aggregateid text", "type text", "event_type text", "payload jsonb")
+	if _, err := mustNew(t, Mapping{}).Check(rel); err != nil {
+		t.Error(err)
+	}
+	if _, err := mustNew(t, Mapping{Value: FormatCloudEvents}).Check(rel); err == nil || !strings.Contains(err.Error(), "any of type, event_type could be the type") {
+		t.Errorf("%v", err)
+	}
+}
+
 // pasted is the mapping in the block at the end of an error's text.
 func pasted(t *testing.T, text string) Mapping {
 	var m Mapping
-	_, block, _ := strings.Cut(text, "    columns:\n")
+	_, block, _ := strings.Cut(text, "  - table: public.outbox\n")
 	for line := range strings.Lines(block) {
+		if strings.TrimSpace(line) == "columns:" {
+			continue
+		}
 		key, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
 		value, _, _ = strings.Cut(value, " # ")
 		switch key {
@@ -114,6 +147,8 @@ func pasted(t *testing.T, text string) Mapping {
 			m.Columns.Headers = value
 		case "topic":
 			m.Topic = value
+		case "preset":
+			m.Preset = value
 		default:
 			t.Fatalf("line %q", line)
 		}
@@ -131,7 +166,12 @@ func TestAuto_Chooses(t *testing.T) {
 		{Mapping{}, []string{"id int8", "kafka_topic varchar", "kafka_key varchar", "kafka_value varchar", "create_time timestamptz", "headers _text"}},
 		{Mapping{}, []string{"id int8", "topic text", "aggregate_type text", "aggregate_id text", "event_type text", "payload jsonb", "available_at timestamptz"}},
 		{Mapping{}, []string{"id int8", "event_id uuid", "event_type text", "payload jsonb", "metadata text", "traceparent text"}},
-		{Mapping{}, []string{"id uuid", "aggregate_type text", "aggregate_id text", "event_type text", "payload jsonb", "partition_key text", "metadata jsonb"}},
+		{Mapping{Preset: "outbox"}, []string{"id uuid", "aggregate_type text", "aggregate_id text", "event_type text", "payload jsonb", "partition_key text", "metadata jsonb"}},
+		{Mapping{Columns: Columns{Key: "aggregate_id"}}, []string{"id uuid", "aggregate_type text", "aggregate_id text", "event_type text", "payload jsonb", "partition_key text"}},
+		{Mapping{}, []string{"id uuid", "event_id text", "aggregate_type text", "aggregate_id text", "payload jsonb", "key jsonb", "value int4", "entity_type int4"}},
+		{Mapping{}, []string{"id uuid", "aggregatetype varchar", "aggregateid varchar", "type varchar", "event_type text", "payload jsonb", "headers jsonb"}},
+		{Mapping{Preset: "debezium"}, []string{"id uuid", "aggregatetype varchar", "aggregate_type varchar", "aggregateid varchar", "type varchar", "payload jsonb", "topic text"}},
+		{Mapping{Columns: Columns{Route: "aggregatetype"}}, []string{"id uuid", "aggregatetype varchar", "aggregateid varchar", "type varchar", "payload jsonb", "topic text"}},
 		{Mapping{}, []string{"id uuid", "aggregatetype varchar", "aggregateid varchar", "type varchar", "payload varchar", "timestamp timestamp", "tracingspancontext varchar"}},
 		{Mapping{Columns: Columns{Key: "customer"}}, []string{"id uuid", "aggregatetype varchar", "aggregateid varchar", "customer text", "payload varchar"}},
 		{Mapping{Columns: Columns{ID: "a", Key: "b", Route: "c", Payload: "d"}}, []string{"a uuid", "b text", "c text", "d jsonb"}},

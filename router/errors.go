@@ -95,7 +95,7 @@ func (r *rejection) Unwrap() error { return r.cause }
 // ErrBinary is the cause when a column arrives in binary whose type has no text
 // form that is known exactly: its type changed since the connection was opened.
 // The next connection finds the new type in the catalog and asks for text.
-var ErrBinary = errors.New("arrives in binary, and its type has no text form that is known exactly")
+var ErrBinary = errors.New("arrives in binary, and its type has no text form that is known exactly; the next connection asks for text")
 
 func reject(reason, column, format string, args ...any) error {
 	return &rejection{reason: reason, column: column, what: fmt.Sprintf(format, args...)}
@@ -124,11 +124,11 @@ func tableName(rel *replication.Relation) string { return rel.Namespace + "." + 
 func shown(name []byte) string {
 	const most = 80
 	if len(name) <= most {
-		return strconv.QuoteToASCII(string(name))
+		return strconv.Quote(string(name))
 	}
 	cut := most
 	for cut > most-utf8.UTFMax && !utf8.RuneStart(name[cut]) {
 		cut--
 	}
-	return fmt.Sprintf("%s… (%d bytes)", strconv.QuoteToASCII(string(name[:cut])), len(name))
+	return fmt.Sprintf("%s… (%d bytes)", strconv.Quote(string(name[:cut])), len(name))
 }

@@ -24,9 +24,9 @@ func (p *plan) appendEventuate(dst []byte, b *Buffer, row *replication.Row, payl
 	case len(headers) == 0:
 		headers = []byte("{}")
 	case headers[0] != '{':
-		return dst, reject(ReasonEncode, s.column, "headers column %q %v, which value format %s needs", s.column, errNotObject, FormatEventuate)
+		return dst, reject(ReasonEncode, s.column, "headers column %q %v, which value format %s needs; write an object of strings, or set value: raw", s.column, errNotObject, FormatEventuate)
 	case !s.json() && !json.Valid(headers):
-		return dst, reject(ReasonEncode, s.column, "headers column %q %v, which value format %s needs", s.column, errNotJSON, FormatEventuate)
+		return dst, reject(ReasonEncode, s.column, "headers column %q %v, which value format %s needs; write an object of strings, or set value: raw", s.column, errNotJSON, FormatEventuate)
 	}
 	dst = append(append(dst, `,"headers":`...), headers...)
 	return append(dst, '}'), nil

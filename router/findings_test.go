@@ -1,8 +1,10 @@
 package router
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cdc-relay/cdc-relay/replication"
 )
@@ -34,6 +36,52 @@ func TestCheck_RefusesCompositeColumns(t *testing.T) {
 		if list := ConfigErrors(err); len(list) != 1 || list[0].Path != "outbox[0]."+key || !strings.Contains(err.Error(), "is of type place") {
 			t.Errorf("%s: %v", key, err)
 		}
+	}
+}
+
+// A key by which Kafka keeps rows in order has one text for one value.
+func TestCheck_RefusesTypesThatCannotBeAKey(t *testing.T) {
+	for typ, shown := range map[string]string{
+		"_int4": "int4[]", "_text": "text[]", "_uuid": "uuid[]", "_mood": "mood[]", "integer[]": "integer[]", "numeric(10,2)[]": "numeric(10,2)[]", "json": "json", "jsonb": "jsonb",
+		"hstore": "hstore", "oid": "oid", "xml": "xml", "point": "point", "polygon": "polygon", "tsvector": "tsvector", "interval": "interval",
+	} {
+		rel := table(t, "id uuid", "aggregate_type text", "aggregate_id "+typ, "event_type text", "payload jsonb")
+		rel.Columns[2].Array = typ == "_mood"
+		for _, m := range []Mapping{{}, {Preset: "outbox"}, {Columns: Columns{Key: "aggregate_id"}}} {
+			_, err := mustNew(t, m).Check(rel)
+			want := `outbox[0].columns.key: column "aggregate_id" of table public.outbox is of type ` + shown + ", which cannot be the key, by which Kafka keeps rows in order; "
+			if list := ConfigErrors(err); len(list) != 1 || !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), "map another column") {
+				t.Errorf("%s: %v", typ, err)
+			}
+		}
+		rel = table(t, "id "+typ, "event_type text", "payload jsonb")
+		rel.Columns[0].Array = typ == "_mood"
+		if _, err := mustNew(t, Mapping{}).Check(rel); len(ConfigErrors(err)) != 1 {
+			t.Errorf("an event id of type %s for a key: %v", typ, err)
+		}
+	}
+	for _, typ := range []string{"text", "varchar", "bpchar", "uuid", "int2", "int8", "numeric", "float8", "bool", "date", "timestamptz", "bytea", "citext", "mood", "_status", "inet"} {
+		if _, err := mustNew(t, Mapping{}).Check(table(t, "id uuid", "aggregate_type text", "aggregate_id "+typ, "payload jsonb")); err != nil {
+			t.Errorf("%s: %v", typ, err)
+		}
+	}
+}
+
+func TestCheck_RefusesTypesThatMakeNoTopicName(t *testing.T) {
+	for _, typ := range []string{"jsonb", "json", "_text", "_int4", "hstore"} {
+		rel := table(t, "id uuid", "kind "+typ, "aggregate_id text", "payload jsonb")
+		for key, m := range map[string]Mapping{
+			"columns.route": {Columns: Columns{Route: "kind"}, TopicRegex: "(?<routedByValue>.*)", Preset: "generic-aggregate"},
+			"topic":         {Topic: "shop.${kind}"},
+		} {
+			_, err := mustNew(t, m).Check(rel)
+			if list := ConfigErrors(err); len(list) != 1 || list[0].Path != "outbox[0]."+key || !strings.Contains(err.Error(), "makes no topic name; ") {
+				t.Errorf("%s, %s: %v", typ, key, err)
+			}
+		}
+	}
+	if _, err := mustNew(t, Mapping{Topic: "shop.${kind#/name}"}).Check(table(t, "id uuid", "kind jsonb", "payload jsonb")); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -89,4 +137,70 @@ func TestCloudEvents_WriteBooleansAndIntegersAsSuch(t *testing.T) {
 			t.Errorf("%q", attributes)
 		}
 	}
+}
+
+// Dapr's Kafka pub/sub takes a record's value for an event in JSON, unless its
+// content-type is application/octet-stream: then, in recent versions, it takes
+// the headers ce_… for the attributes. It wants these members to be strings.
+func TestCloudEvents_AreWhatDaprReads(t *testing.T) {
+	for payload, c := range map[string]struct{ value, contentType, binaryType string }{
+		"payload jsonb": {`{"n": 1}`, typeJSON, typeJSON},
+		"payload text":  {`plain`, typeText, typeText},
+		"payload bytea": {`\x0001`, typeBytes, typeBytes},
+	} {
+		rel := table(t, "id int8", "event_type text", "aggregate_id int8", payload)
+		row := textRow(rel, "7", "order.placed", "42", c.value)
+		row.Txn.Time = time.Date(2024, 5, 6, 7, 8, 9, 0, time.UTC)
+		rec, err := routeOne(t, Mapping{Value: FormatCloudEvents}, row)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var event map[string]any
+		if err := json.Unmarshal(rec.Value, &event); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"id", "source", "specversion", "type", "datacontenttype", "subject", "time"} {
+			if text, isText := event[name].(string); !isText || text == "" {
+				t.Errorf("%s: %s is %v, no string", payload, name, event[name])
+			}
+		}
+		if event["data"] == nil && event["data_base64"] == nil || event["datacontenttype"] != c.contentType {
+			t.Errorf("%s", rec.Value)
+		}
+		for _, own := range []string{"topic", "pubsubname", "traceid", "expiration"} { // which Dapr sets or acts on
+			if _, there := event[own]; there {
+				t.Errorf("%s has %s", rec.Value, own)
+			}
+		}
+		if typ := headerOf(rec, "content-type"); !strings.HasPrefix(typ, "application/cloudevents+json") {
+			t.Errorf("structured mode has content-type %q", typ)
+		}
+
+		rec, err = routeOne(t, Mapping{Value: FormatCloudEventsBinary}, row)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if typ := headerOf(rec, "content-type"); typ != c.binaryType {
+			t.Errorf("%s: binary mode has content-type %q, want %q", payload, typ, c.binaryType)
+		}
+		for _, name := range []string{"ce_id", "ce_source", "ce_specversion", "ce_type"} {
+			if headerOf(rec, name) == "" {
+				t.Errorf("%s: no header %s", payload, name)
+			}
+		}
+		// A null is no event: Dapr would fail at it for ever.
+		row.Values[3] = replication.Value{Kind: replication.Null}
+		if rec, err = routeOne(t, Mapping{Value: FormatCloudEvents}, row); err != nil || rec.Value != nil {
+			t.Errorf("%s, %v", rec.Value, err)
+		}
+	}
+}
+
+func headerOf(rec Record, name string) string {
+	for _, h := range rec.Headers {
+		if h.Key == name {
+			return string(h.Value)
+		}
+	}
+	return ""
 }

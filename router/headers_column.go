@@ -39,7 +39,7 @@ func (p *plan) appendColumnHeaders(b *Buffer, row *replication.Row) error {
 		err = p.appendObject(b, text, s.source.json())
 	}
 	if err != nil {
-		return reject(ReasonMapping, s.source.column, "headers column %q %v", s.source.column, err)
+		return reject(ReasonMapping, s.source.column, "headers column %q %v; correct what writes it, or map columns.headers to another column", s.source.column, err)
 	}
 	return nil
 }

@@ -14,6 +14,8 @@ type plan struct {
 	relation *replication.Relation
 	err      error // why there is no plan; everything below is then empty
 
+	debezium *dbzPlan // in the place of everything below; nil without options of Debezium
+
 	id        *source
 	key       *source
 	payload   *source
@@ -50,8 +52,14 @@ type headersColumn struct {
 // route appends the record of row to b. On an error the headers begun in b are
 // still there.
 func (p *plan) route(b *Buffer, row *replication.Row, scratch *[]byte) error {
+	if p.debezium != nil {
+		return p.debezium.route(b, row)
+	}
+	if row.Change != nil {
+		return reject(ReasonSchema, "", "the change is no insert, and only debezium options make something of others")
+	}
 	if len(row.Values) != len(p.relation.Columns) {
-		return reject(ReasonSchema, "", "the row has %d values, and its table %d columns", len(row.Values), len(p.relation.Columns))
+		return reject(ReasonSchema, "", "the row has %d values, and its table %d columns; this is a defect of the relay, please report it", len(row.Values), len(p.relation.Columns))
 	}
 	if isMessages(p.relation) {
 		if err := checkBody(row); err != nil {
@@ -64,7 +72,7 @@ func (p *plan) route(b *Buffer, row *replication.Row, scratch *[]byte) error {
 		return err
 	}
 	if id == nil {
-		return reject(ReasonMapping, p.id.column, "%s, the event id, is %s", p.id.called(), p.id.null())
+		return reject(ReasonMapping, p.id.column, "%s, the event id, is %s; have every writer set it, or map columns.id to what has a value in every row", p.id.called(), p.id.null())
 	}
 	b.header(idHeader, id)
 	if rec.Topic, err = p.topic.name(b, row, scratch); err != nil {
@@ -205,10 +213,10 @@ func (p *plan) traceContext(b *Buffer, row *replication.Row) (parent, state []by
 		parent, err = p.trace.unquote(b, text)
 		return parent, nil, err
 	default:
-		return nil, nil, reject(ReasonMapping, p.trace.column, "trace column %q holds neither a string nor an object", p.trace.column)
+		return nil, nil, reject(ReasonMapping, p.trace.column, "trace column %q holds neither a string nor an object; "+wayOfTrace, p.trace.column)
 	}
 	if !structured && !json.Valid(text) {
-		return nil, nil, reject(ReasonMapping, p.trace.column, "trace column %q %v", p.trace.column, errNotJSON)
+		return nil, nil, reject(ReasonMapping, p.trace.column, "trace column %q %v; "+wayOfTrace, p.trace.column, errNotJSON)
 	}
 	if parent, err = p.traceMember(b, text, traceParent); err != nil {
 		return nil, nil, err
@@ -217,13 +225,15 @@ func (p *plan) traceContext(b *Buffer, row *replication.Row) (parent, state []by
 	return parent, state, err
 }
 
+const wayOfTrace = "write a traceparent, an object that has it, or NULL"
+
 func (p *plan) traceMember(b *Buffer, object []byte, name string) ([]byte, error) {
 	found, err := child(object, name)
 	if err == nil && len(found) > 0 {
 		found, err = scalar(b, found)
 	}
 	if err != nil {
-		return nil, reject(ReasonMapping, p.trace.column, "trace column %q %v", p.trace.column, err)
+		return nil, reject(ReasonMapping, p.trace.column, "trace column %q %v; "+wayOfTrace, p.trace.column, err)
 	}
 	return found, nil
 }
@@ -234,7 +244,7 @@ func (p *plan) setTimestamp(rec *Record, b *Buffer, row *replication.Row) error 
 		return err
 	}
 	if rec.Timestamp, err = parseTime(text); err != nil {
-		return reject(ReasonMapping, p.timestamp.column, "column %q, the record's timestamp, %v", p.timestamp.column, err)
+		return reject(ReasonMapping, p.timestamp.column, "column %q, the record's timestamp, %v; correct what writes it, or leave columns.timestamp out for the time of producing", p.timestamp.column, err)
 	}
 	return nil
 }
@@ -246,7 +256,7 @@ func (p *plan) setPartition(rec *Record, b *Buffer, row *replication.Row) error 
 	}
 	v, err := strconv.ParseInt(string(text), 10, 32)
 	if err != nil || v < 0 {
-		return reject(ReasonMapping, p.partition.column, "column %q, the partition, is not a number from 0 to 2147483647", p.partition.column)
+		return reject(ReasonMapping, p.partition.column, "column %q, the partition, is not a number from 0 to 2147483647; correct what writes it, or leave partition out for that of the key", p.partition.column)
 	}
 	rec.Partition = int32(v)
 	return nil

@@ -100,9 +100,10 @@ type preset struct {
 	// required roles must have a column for the preset to fit.
 	required []role
 
-	// sure says that the shape is so particular that other columns with a
-	// recognised name do not make it ambiguous.
-	sure bool
+	// strict shapes are taken by auto only for their own columns, whatever roles the
+	// configuration gives to others, and only if no other column could have one of
+	// their roles as well.
+	strict bool
 
 	topic   string // template; empty needs one in the configuration
 	headers []presetHeader
@@ -167,7 +168,7 @@ var genericPresets = []preset{
 		},
 		exact:    true,
 		required: []role{roleID, roleKey, roleRoute, rolePayload},
-		sure:     true,
+		strict:   true,
 		topic:    "outbox.event.${routedByValue}",
 	},
 	{
@@ -190,7 +191,7 @@ var genericPresets = []preset{
 			roleTrace:   recognised[roleTrace],
 		},
 		required: []role{roleID, roleKey, roleRoute, rolePayload},
-		sure:     true,
+		strict:   true,
 		topic:    "${routedByValue}-events",
 		headers:  []presetHeader{{name: eventTypeHeader, role: roleType}, {name: "idempotency_key", column: "idempotencykey"}},
 	},

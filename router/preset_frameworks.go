@@ -13,6 +13,7 @@ var javaPresets = []preset{
 			rolePayload: {"payload"}, roleTrace: {"tracingspancontext"},
 		},
 		exact:    true,
+		strict:   true,
 		required: []role{roleID, roleKey, roleRoute, rolePayload},
 		topic:    "outbox.event.${routedByValue}",
 		framework: framework{
@@ -295,6 +296,7 @@ var recipePresets = []preset{
 		columns: [roleCount][]string{
 			roleID: {"id"}, roleKey: {"aggregateid"}, roleRoute: {"aggregatetype"}, roleType: {"eventtype", "eventname"}, rolePayload: {"payload"}, roleHeaders: {"metadata"},
 		},
+		strict:   true,
 		required: []role{roleID, roleKey, roleRoute, rolePayload},
 		topic:    "${routedByValue}-events",
 		headers:  []presetHeader{eventTypeOfRole},

@@ -12,11 +12,15 @@ import (
 type Router struct {
 	mappings []*mapping
 
+	connectors []*debezium // of the mappings with debezium options, each once
+
 	// What has been compiled, the last one beside it: several tables behind one
 	// slot alternate.
 	last    *plan
 	plans   map[*replication.Relation]*plan
 	scratch []byte
+
+	positions bool // records get position headers
 }
 
 // maxPlans bounds the memory for relations that have changed since.
@@ -35,6 +39,11 @@ func New(cfg Config) (*Router, error) {
 		if err != nil {
 			errs = append(errs, err)
 			continue
+		}
+		if len(m.Debezium) > 0 {
+			if err := r.connect(parsed, cfg.RunID); err != nil {
+				errs = append(errs, err)
+			}
 		}
 		r.mappings = append(r.mappings, parsed)
 	}
@@ -56,9 +65,13 @@ func (r *Router) Route(buf *Buffer, row *replication.Row) error {
 	if p.err != nil {
 		return rowError(row, p.err)
 	}
+	n := len(buf.Records)
 	if err := p.route(buf, row, &r.scratch); err != nil {
 		buf.dropHeaders()
 		return rowError(row, err)
+	}
+	if r.positions {
+		addPositions(buf, buf.Records[n:], row)
 	}
 	if cap(r.scratch) > maxScratch {
 		r.scratch = nil
@@ -102,7 +115,7 @@ func (r *Router) Check(rel *replication.Relation) (*Explanation, error) {
 	if err != nil {
 		return nil, err
 	}
-	if m := r.mappings[rel.Table]; m.pin == nil {
+	if m := r.mappings[rel.Table]; m.pin == nil && m.debezium == nil {
 		s, err := m.shapeOf(rel)
 		if err != nil {
 			return nil, err
@@ -117,7 +130,7 @@ func (r *Router) Check(rel *replication.Relation) (*Explanation, error) {
 // false for a relation that does not compile.
 func (r *Router) BinarySafe(rel *replication.Relation) bool {
 	p, _, err := r.compile(rel)
-	if err != nil {
+	if err != nil || p.debezium != nil {
 		return false
 	}
 	for _, s := range p.sources {

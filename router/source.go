@@ -41,7 +41,7 @@ func newSource(rel *replication.Relation, spec string) (*source, error) {
 		return s, nil
 	}
 	if s.typ.form != formJSON && s.typ.form != formText && s.typ.form != formBytes {
-		return nil, &columnError{column: column, err: fmt.Errorf("a JSON pointer needs JSON, and %s", s.described(rel))}
+		return nil, &columnError{column: column, err: fmt.Errorf("a JSON pointer needs JSON, and %s; leave the pointer out, or point into a json, jsonb, text or bytea column", s.described(rel))}
 	}
 	var err error
 	if s.pointer, err = parsePointer(rest); err != nil {
@@ -163,7 +163,7 @@ func (s *source) text(b *Buffer, row *replication.Row) ([]byte, error) {
 	}
 	out, ok := s.typ.read(b.tail(2*len(v.Data)+40), v.Data)
 	if !ok {
-		return nil, reject(ReasonMapping, s.column, "column %q is not in its type's binary format", s.column)
+		return nil, reject(ReasonMapping, s.column, "column %q is not in its type's binary format; this is a defect of the relay or of what stands before the server, please report it", s.column)
 	}
 	return b.keep(out), nil
 }
@@ -171,7 +171,7 @@ func (s *source) text(b *Buffer, row *replication.Row) ([]byte, error) {
 func (s *source) unbase64(b *Buffer, text []byte) ([]byte, error) {
 	out, err := base64.StdEncoding.AppendDecode(b.tail(base64.StdEncoding.DecodedLen(len(text))), text)
 	if err != nil {
-		return nil, reject(ReasonMapping, s.column, "column %q does not hold base64 where the mapping points", s.column)
+		return nil, reject(ReasonMapping, s.column, "column %q does not hold base64 where the mapping points; correct what writes it, or name another preset", s.column)
 	}
 	return b.keep(out), nil
 }
@@ -201,7 +201,7 @@ func (s *source) decoded(b *Buffer, row *replication.Row) ([]byte, error) {
 	}
 	out, ok := unhex(b.tail(len(v.Data)/2), v.Data)
 	if !ok {
-		return nil, reject(ReasonMapping, s.column, "bytea column %q is not in hex format", s.column)
+		return nil, reject(ReasonMapping, s.column, "bytea column %q is not in hex format, which the connection asks for; connect to PostgreSQL itself", s.column)
 	}
 	return b.keep(out), nil
 }
@@ -214,7 +214,7 @@ func (s *source) fragment(b *Buffer, row *replication.Row) ([]byte, error) {
 		return nil, err
 	}
 	if !s.json() && !json.Valid(text) {
-		return nil, reject(ReasonMapping, s.column, "column %q is not JSON, and the mapping points into it", s.column)
+		return nil, reject(ReasonMapping, s.column, "column %q is not JSON, and the mapping points into it; write JSON, or leave the pointer out", s.column)
 	}
 	found, err := lookup(text, s.pointer)
 	if err != nil {
@@ -231,7 +231,7 @@ func (s *source) unquote(b *Buffer, quoted []byte) ([]byte, error) {
 	}
 	out, err := appendUnescaped(b.tail(len(inner)), inner)
 	if err != nil {
-		return nil, reject(ReasonMapping, s.column, "column %q holds a malformed JSON string", s.column)
+		return nil, reject(ReasonMapping, s.column, "column %q holds a malformed JSON string; correct what writes it", s.column)
 	}
 	return b.keep(out), nil
 }
@@ -272,7 +272,7 @@ func (s *source) appendJSON(dst []byte, b *Buffer, row *replication.Row) ([]byte
 
 func (s *source) notText(err error) error {
 	if errors.Is(err, errNotUTF8) {
-		return reject(ReasonEncode, s.column, "column %q is not UTF-8 text, which a JSON string needs", s.column)
+		return reject(ReasonEncode, s.column, "column %q is not UTF-8 text, which a JSON string needs; correct what writes it, or set key or value to raw", s.column)
 	}
 	return err
 }

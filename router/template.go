@@ -34,7 +34,7 @@ type filter struct {
 	text string // of default
 }
 
-var errEmptyTemplate = errors.New("is empty")
+var errEmptyTemplate = errors.New("is empty; write a name, ${column}, or both")
 
 func parseTemplate(s string) (*template, error) {
 	if strings.TrimSpace(s) == "" {
@@ -78,7 +78,7 @@ func parsePart(inner string) (part, error) {
 	name, rest, more := strings.Cut(inner, "|")
 	p := part{name: strings.TrimSpace(name), group: -1}
 	if p.name == "" {
-		return p, fmt.Errorf("`${%s}` names no column", inner)
+		return p, fmt.Errorf("`${%s}` names no column; write one, as in `${event_type}`", inner)
 	}
 	if _, pointer := splitPointer(p.name); pointer != "" {
 		if _, err := parsePointer(pointer); err != nil {

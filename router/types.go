@@ -23,6 +23,8 @@ const (
 	formBytes               // bytea; its text is \x and hex digits
 	formHstore
 	formArray       // text[] or varchar[]
+	formList        // an array of anything else
+	formOpaque      // text form of PostgreSQL's own, in which equal values may differ
 	formLargeObject // oid: may be no more than the number of a large object
 	formComposite   // a row type, as far as the catalog says so
 )
@@ -56,17 +58,42 @@ var columnTypes = []columnType{
 	{oid: 25, names: []string{"text"}, exact: true},
 	{oid: 26, names: []string{"oid"}, form: formLargeObject},
 	{oid: 114, names: []string{"json"}, form: formJSON, exact: true},
+	{oid: 142, names: []string{"xml"}, form: formOpaque},
+	{oid: 600, names: []string{"point"}, form: formOpaque},
+	{oid: 601, names: []string{"lseg"}, form: formOpaque},
+	{oid: 602, names: []string{"path"}, form: formOpaque},
+	{oid: 603, names: []string{"box"}, form: formOpaque},
+	{oid: 604, names: []string{"polygon"}, form: formOpaque},
+	{oid: 628, names: []string{"line"}, form: formOpaque},
 	{oid: 700, names: []string{"float4", "real"}, form: formNumber},
 	{oid: 701, names: []string{"float8", "double precision"}, form: formNumber},
+	{oid: 718, names: []string{"circle"}, form: formOpaque},
+	{oid: 1000, names: []string{"_bool"}, form: formList},
+	{oid: 1001, names: []string{"_bytea"}, form: formList},
+	{oid: 1005, names: []string{"_int2"}, form: formList},
+	{oid: 1007, names: []string{"_int4"}, form: formList},
 	{oid: 1009, names: []string{"_text", "text[]"}, form: formArray},
 	{oid: 1015, names: []string{"_varchar", "character varying[]", "varchar[]"}, form: formArray},
+	{oid: 1016, names: []string{"_int8"}, form: formList},
+	{oid: 1021, names: []string{"_float4"}, form: formList},
+	{oid: 1022, names: []string{"_float8"}, form: formList},
 	{oid: 1042, names: []string{"bpchar", "character"}, exact: true},
 	{oid: 1043, names: []string{"varchar", "character varying"}, exact: true},
 	{oid: 1082, names: []string{"date"}, form: formScalar, exact: true, read: appendDate},
 	{oid: 1114, names: []string{"timestamp", "timestamp without time zone"}, form: formScalar, exact: true, read: appendTimestamp},
 	{oid: 1184, names: []string{"timestamptz", "timestamp with time zone"}, form: formScalar, exact: true, read: appendTimestampTZ},
+	{oid: 1115, names: []string{"_timestamp"}, form: formList},
+	{oid: 1182, names: []string{"_date"}, form: formList},
+	{oid: 1185, names: []string{"_timestamptz"}, form: formList},
+	{oid: 1186, names: []string{"interval"}, form: formOpaque},
+	{oid: 1231, names: []string{"_numeric"}, form: formList},
 	{oid: 1700, names: []string{"numeric"}, form: formNumber},
 	{oid: 2950, names: []string{"uuid"}, form: formScalar, exact: true, read: readUUID},
+	{oid: 2951, names: []string{"_uuid"}, form: formList},
+	{oid: 3614, names: []string{"tsvector"}, form: formOpaque},
+	{oid: 3615, names: []string{"tsquery"}, form: formOpaque},
+	{oid: 3807, names: []string{"_jsonb"}, form: formList},
+	{oid: 199, names: []string{"_json"}, form: formList},
 	{oid: 3802, names: []string{"jsonb"}, form: formJSON, exact: true, read: readJSONB},
 	{names: []string{"hstore"}, form: formHstore},
 }
@@ -100,6 +127,9 @@ func typeOf(col replication.Column) columnType {
 				return t
 			}
 		}
+	}
+	if col.Array || array {
+		return columnType{form: formList}
 	}
 	return columnType{}
 }

@@ -141,5 +141,5 @@ func (p *plan) appendMerged(dst []byte, b *Buffer, row *replication.Row, payload
 }
 
 func (p *plan) notMergeable() error {
-	return reject(ReasonEncode, p.payload.column, "payload column %q holds no JSON object, and value format %s adds members to one", p.payload.column, FormatMerged)
+	return reject(ReasonEncode, p.payload.column, "payload column %q holds no JSON object, and value format %s adds members to one; write an object, or set value: envelope", p.payload.column, FormatMerged)
 }

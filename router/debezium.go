@@ -1,0 +1,505 @@
+package router
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/router/connect"
+)
+
+// Setting is one option of Debezium or Kafka Connect under its own name.
+type Setting struct{ Name, Value string }
+
+// debezium is a connector's configuration, compiled: how a row becomes the
+// records that Debezium, its transforms and Connect's converters make of it.
+// Mappings that say the same share one, because some of what a record holds
+// depends on what came before it (the envelope's schema is named after the first
+// value that was routed).
+type debezium struct {
+	prefix   string // topic.prefix
+	database string
+	modes    connect.Modes
+	context  []dbzHeader // __debezium.context.*; nil when they are off
+	key      connect.Converter
+	value    connect.Converter
+	header   connect.Converter
+	classes  [3]string // of the converters, for explanations
+	chain    []step
+	router   *eventRouter // the first one of the chain
+
+	columnsIn, columnsOut   []*javaRegex // nil: all, none
+	sourceTypes             []*javaRegex
+	messagesIn, messagesOut []*javaRegex
+	skipTruncate            bool
+	skipUpdate, skipDelete  bool
+
+	heartbeat      time.Duration // 0: none
+	heartbeatTopic string
+
+	transactions *transactions // nil without provide.transaction.metadata
+
+	scratch dbzRecord
+}
+
+// debeziumConfig collects what is wrong while it is read.
+type debeziumConfig struct {
+	m       *mapping
+	options map[string]string
+	names   []string // in the order of the file
+	errs    []error
+	runID   string
+}
+
+// fail blames one option; an empty name blames the whole.
+func (c *debeziumConfig) fail(name string, format string, args ...any) {
+	key := "debezium"
+	if _, given := c.options[name]; given {
+		key += "." + name
+	}
+	c.errs = append(c.errs, c.m.configError(key, fmt.Errorf(format, args...)))
+}
+
+// Class names that Debezium's documentation and Connect's use.
+const (
+	packageTransforms = "org.apache.kafka.connect.transforms."
+	packagePredicates = "org.apache.kafka.connect.transforms.predicates."
+	classEventRouter  = "io.debezium.transforms.outbox.EventRouter"
+	classUnwrap       = "io.debezium.transforms.ExtractNewRecordState"
+	classDecode       = "io.debezium.connector.postgresql.transforms.DecodeLogicalDecodingMessageContent"
+	classConnector    = "io.debezium.connector.postgresql.PostgresConnector"
+)
+
+// newDebezium compiles m.Debezium. Every error is a *ConfigError.
+func newDebezium(m *mapping, runID string) (*debezium, []error) {
+	c := &debeziumConfig{m: m, options: make(map[string]string, len(m.Debezium)), runID: runID}
+	for _, s := range m.Debezium {
+		c.options[s.Name] = s.Value
+		c.names = append(c.names, s.Name)
+	}
+	c.ordinaryKeys()
+	c.checkNames()
+	d := &debezium{prefix: c.options["topic.prefix"], database: c.options["database.dbname"], skipTruncate: true}
+	switch {
+	case d.prefix == "":
+		c.fail("topic.prefix", "topic.prefix is missing: a value is required; it is in headers, in names of schemas and in heartbeats")
+	case !prefixForm.MatchString(d.prefix):
+		c.fail("topic.prefix", "topic.prefix %q has other signs than letters, digits, underscore, hyphen and dot", d.prefix)
+	}
+	c.records(d)
+	c.lists(d)
+	c.converters(d)
+	d.chain = c.chain()
+	for i := range d.chain {
+		if r, ok := d.chain[i].transform.(*eventRouter); ok && d.router == nil {
+			d.router = r
+		}
+	}
+	if d.router == nil && len(c.errs) == 0 {
+		c.fail("transforms", "transforms has no %s, without which a row does not become an event", classEventRouter)
+	}
+	if len(c.errs) > 0 {
+		return nil, c.errs
+	}
+	d.addContext(c)
+	if err := d.checkHeartbeat(); err != nil {
+		c.fail("heartbeat.interval.ms", "no heartbeat can be written: %w", err)
+	}
+	return d, c.errs
+}
+
+var prefixForm = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
+
+// ordinaryKeys merges the keys that say the same as an option, and refuses those
+// that debezium decides by itself.
+func (c *debeziumConfig) ordinaryKeys() {
+	m := c.m.Mapping
+	router := c.routerPrefix()
+	same := func(key, value, option string) {
+		if value == "" {
+			return
+		}
+		if strings.Contains(value, "#/") {
+			c.errs = append(c.errs, c.m.configError(key, errors.New("names a column beside debezium, which knows no pointers into one")))
+			return
+		}
+		name := router + option
+		if have, given := c.options[name]; given && have != value {
+			c.errs = append(c.errs, c.m.configError(key, fmt.Errorf("says %q, and debezium.%s says %q; keep one of them", value, name, have)))
+			return
+		}
+		c.options[name] = value
+	}
+	same("columns.id", m.Columns.ID, "table.field.event.id")
+	same("columns.key", m.Columns.Key, "table.field.event.key")
+	same("columns.route", m.Columns.Route, "route.by.field")
+	same("columns.type", m.Columns.Type, "table.field.event.type")
+	same("columns.payload", m.Columns.Payload, "table.field.event.payload")
+	same("columns.timestamp", m.Columns.Timestamp, "table.field.event.timestamp")
+	same("topic_regex", m.TopicRegex, "route.topic.regex")
+	if m.TombstoneOnEmpty {
+		same("tombstone_on_empty", "true", "route.tombstone.on.empty.payload")
+	}
+	if m.Partition != "" {
+		placement := c.options[router+"table.fields.additional.placement"]
+		if placement != "" {
+			placement += ","
+		}
+		c.options[router+"table.fields.additional.placement"] = placement + m.Partition + ":partition"
+	}
+	refuse := func(key string, set bool, instead string) {
+		if set {
+			c.errs = append(c.errs, c.m.configError(key, fmt.Errorf("stands beside debezium, which decides it; %s", instead)))
+		}
+	}
+	refuse("preset", m.Preset != "" && m.Preset != presetAuto && !strings.HasPrefix(m.Preset, "debezium"), "leave it out")
+	refuse("topic", m.Topic != "", "write debezium."+router+"route.topic.replacement")
+	refuse("key", m.Key != "" && m.Key != FormatRaw, "write debezium.key.converter")
+	refuse("value", m.Value != "", "write debezium.value.converter and table.fields.additional.placement")
+	refuse("value_fields", len(m.ValueFields) > 0, "write table.fields.additional.placement with envelope")
+	refuse("headers", len(m.Headers) > 0, "write table.fields.additional.placement with header, or a transform")
+	refuse("columns.headers", m.Columns.Headers != "", "write table.fields.additional.placement with header")
+	refuse("columns.trace", m.Columns.Trace != "", "write table.fields.additional.placement with header")
+	refuse("cloudevents_source", m.CloudEventsSource != "", "leave it out")
+}
+
+// defaultRouter is the name of the transform that stands in for `transforms`.
+const defaultRouter = "outbox"
+
+// routerPrefix is what stands before the options of the EventRouter.
+func (c *debeziumConfig) routerPrefix() string {
+	list, given := c.options["transforms"]
+	if !given {
+		return ""
+	}
+	for _, name := range splitList(list) {
+		if c.options["transforms."+name+".type"] == classEventRouter {
+			return "transforms." + name + "."
+		}
+	}
+	return "transforms." + defaultRouter + "."
+}
+
+// checkNames looks every option up, and gives those of an EventRouter without
+// `transforms` their full names.
+func (c *debeziumConfig) checkNames() {
+	_, chained := c.options["transforms"]
+	for _, name := range slices.Sorted(maps.Keys(c.options)) {
+		o, known := FindDebeziumOption(ScopeConnector, "", name)
+		if !known && !chained {
+			if o, known = FindDebeziumOption(ScopeEventRouter, "", name); known {
+				c.options["transforms."+defaultRouter+"."+name] = c.options[name]
+			}
+		}
+		switch {
+		case !known:
+			c.fail(name, "is no option of Debezium's PostgreSQL connector%s%s", c.hint(name), routerHint(chained, name))
+		case o.Fate == FateElsewhere:
+			c.fail(name, "is said by %s here%s", o.Key, note(o.Note))
+		case !o.accepted():
+			c.fail(name, "is not carried%s", note(o.Note))
+		case strings.HasSuffix(o.Name, "*"): // looked up where the owner is known
+		default:
+			c.checkValue(name, &o)
+		}
+	}
+	if !chained {
+		c.options["transforms"] = defaultRouter
+		c.options["transforms."+defaultRouter+".type"] = classEventRouter
+	}
+}
+
+func note(text string) string {
+	if text == "" {
+		return ""
+	}
+	return ": " + text
+}
+
+func routerHint(chained bool, name string) string {
+	if _, known := FindDebeziumOption(ScopeEventRouter, "", name); known && chained {
+		return "; it is the EventRouter's, so write it with the name of the transform before it, as in transforms.outbox." + name
+	}
+	return ""
+}
+
+// hint names an option that differs by little.
+func (c *debeziumConfig) hint(name string) string {
+	flat := func(s string) string {
+		return strings.ToLower(strings.NewReplacer(".", "", "_", "", "-", "").Replace(s))
+	}
+	for _, o := range DebeziumOptions {
+		if (o.Scope == ScopeConnector || o.Scope == ScopeEventRouter) && flat(o.Name) == flat(name) {
+			return fmt.Sprintf(" (did you mean %q?)", o.Name)
+		}
+	}
+	return ""
+}
+
+// checkValue holds a value against its type.
+func (c *debeziumConfig) checkValue(name string, o *DebeziumOption) {
+	value := c.options[name]
+	words := o.allowed()
+	switch {
+	case words != nil:
+		if !slices.ContainsFunc(words, func(w string) bool { return strings.EqualFold(w, strings.TrimSpace(value)) }) {
+			c.fail(name, "%q is not allowed%s; value must be one of %s", value, note(o.Note), strings.Join(words, ", "))
+		}
+	case o.Type == "bool":
+		if _, ok := parseBool(value); !ok {
+			c.fail(name, "%q is not allowed; expected either true or false", value)
+		}
+	case o.Type == "int":
+		if _, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64); err != nil {
+			c.fail(name, "%q is not a whole number", value)
+		}
+	case name == "connector.class" && value != classConnector:
+		c.fail(name, "%q is another connector; only %s is carried", value, classConnector)
+	}
+	if o.Fate == FateDefault && words == nil && !strings.EqualFold(strings.TrimSpace(value), o.Default) {
+		c.fail(name, "%q is not carried, only the default %q is%s", value, o.Default, note(o.Note))
+	}
+}
+
+func parseBool(text string) (value, ok bool) {
+	switch strings.ToLower(strings.TrimSpace(text)) {
+	case "true":
+		return true, true
+	case "false":
+		return false, true
+	}
+	return false, false
+}
+
+func splitList(text string) []string {
+	var list []string
+	for item := range strings.SplitSeq(text, ",") {
+		if item = strings.TrimSpace(item); item != "" {
+			list = append(list, item)
+		}
+	}
+	return list
+}
+
+// bool, word and number read an option whose value checkNames has looked at.
+func (c *debeziumConfig) bool(name string, otherwise bool) bool {
+	if v, ok := parseBool(c.options[name]); ok {
+		return v
+	}
+	return otherwise
+}
+
+func (c *debeziumConfig) word(name, otherwise string) string {
+	return strings.ToLower(strings.TrimSpace(cmp.Or(c.options[name], otherwise)))
+}
+
+func (c *debeziumConfig) number(name string) int64 {
+	n, _ := strconv.ParseInt(strings.TrimSpace(c.options[name]), 10, 64)
+	return n
+}
+
+// records reads what changes values and which records there are.
+func (c *debeziumConfig) records(d *debezium) {
+	modes, err := connect.ParseModes(c.options)
+	if err != nil {
+		name := "debezium"
+		if e, ok := errors.AsType[*connect.OptionError](err); ok {
+			name = e.Option
+		}
+		if !c.blamed(name) {
+			c.fail(name, "%w", err)
+		}
+	}
+	d.modes = modes
+	for _, op := range splitList(c.options["skipped.operations"]) {
+		switch strings.ToLower(op) {
+		case "c":
+			c.fail("skipped.operations", "c skips inserts, so nothing would ever be sent")
+		case "u":
+			d.skipUpdate = true
+		case "d":
+			d.skipDelete = true
+		case "t", "none":
+		default:
+			c.fail("skipped.operations", "%q is no operation; there are c, u, d, t and none", op)
+		}
+	}
+	if list, given := c.options["skipped.operations"]; given {
+		d.skipTruncate = slices.ContainsFunc(splitList(list), func(op string) bool { return strings.EqualFold(op, "t") })
+	}
+	if ms := c.number("heartbeat.interval.ms"); ms > 0 {
+		d.heartbeat = time.Duration(ms) * time.Millisecond
+	} else if ms < 0 {
+		c.fail("heartbeat.interval.ms", "%d is negative", ms)
+	}
+	d.heartbeatTopic = cmp.Or(c.options["topic.heartbeat.prefix"], "__debezium-heartbeat") + "." + d.prefix
+	if c.bool("provide.transaction.metadata", false) {
+		d.transactions = &transactions{}
+	}
+}
+
+func (c *debeziumConfig) blamed(name string) bool {
+	return slices.ContainsFunc(c.errs, func(err error) bool {
+		e, ok := errors.AsType[*ConfigError](err)
+		return ok && strings.HasSuffix(e.Path, "debezium."+name)
+	})
+}
+
+func (c *debeziumConfig) lists(d *debezium) {
+	for _, l := range []struct {
+		name string
+		list *[]*javaRegex
+	}{
+		{"column.include.list", &d.columnsIn}, {"column.exclude.list", &d.columnsOut}, {"column.propagate.source.type", &d.sourceTypes},
+		{"message.prefix.include.list", &d.messagesIn}, {"message.prefix.exclude.list", &d.messagesOut},
+	} {
+		var err error
+		if *l.list, err = javaList(c.options[l.name]); err != nil {
+			c.fail(l.name, "%w", err)
+		}
+	}
+	for _, pair := range [][2]string{{"column.include.list", "column.exclude.list"}, {"message.prefix.include.list", "message.prefix.exclude.list"}} {
+		if c.options[pair[0]] != "" && c.options[pair[1]] != "" {
+			c.fail(pair[1], "stands beside %s; Debezium takes one of them", pair[0])
+		}
+	}
+}
+
+// converters makes the three of them; their own options are checked there.
+func (c *debeziumConfig) converters(d *debezium) {
+	for i, role := range []struct {
+		name  string
+		into  *connect.Converter
+		class string // without one in the configuration
+	}{{"key.converter", &d.key, ""}, {"value.converter", &d.value, ""}, {"header.converter", &d.header, connect.ClassSimpleHeader}} {
+		class, given := c.options[role.name]
+		if !given {
+			if class = role.class; class == "" {
+				c.fail(role.name, "%s is missing: in Connect the worker's applies, which is not known here; name it, as a rule %s or %s", role.name, connect.ClassJSON, connect.ClassString)
+				continue
+			}
+		}
+		d.classes[i] = class
+		if role.class == "" && class != "" && !connect.IsDataConverter(class) {
+			c.fail(role.name, "%q is not a converter that is carried; there are %s", class, strings.Join(connect.ConverterClasses(), ", "))
+			continue
+		}
+		options := map[string]string{}
+		for name, value := range c.options {
+			if rest, ok := strings.CutPrefix(name, role.name+"."); ok {
+				options[rest] = value
+			}
+		}
+		if len(options) > 0 && !given {
+			c.fail(role.name+"."+slices.Sorted(maps.Keys(options))[0], "%s is not set, so Connect ignores %s.*; name the converter, or leave its options out", role.name, role.name)
+			continue
+		}
+		var err error
+		if *role.into, err = c.converter(class, options); err != nil {
+			name := role.name
+			if e, ok := errors.AsType[*connect.OptionError](err); ok && e.Option != "" {
+				name += "." + e.Option
+			}
+			c.fail(name, "%w", err)
+		}
+	}
+}
+
+// converter drops the options that change no bytes.
+func (c *debeziumConfig) converter(class string, options map[string]string) (connect.Converter, error) {
+	for name := range options {
+		o, known := FindDebeziumOption(ScopeConverter, shortClass(class), name)
+		if known && o.Fate == FateNotNeeded {
+			delete(options, name)
+		}
+	}
+	return connect.NewConverter(class, options)
+}
+
+// shortClass is a class without its package and its $Key or $Value.
+func shortClass(class string) string {
+	class = class[strings.LastIndexByte(class, '.')+1:]
+	class, _, _ = strings.Cut(class, "$")
+	return class
+}
+
+// addContext makes the headers that are the same for every record.
+func (d *debezium) addContext(c *debeziumConfig) {
+	if !c.bool("extended.headers.enabled", true) {
+		return
+	}
+	values := [][2]string{
+		{"connectorLogicalName", d.prefix}, {"taskId", "0"}, {"connectorName", "postgresql"}, {"runId", c.runID},
+	}
+	for _, v := range values {
+		if v[1] == "" {
+			continue
+		}
+		d.context = append(d.context, dbzHeader{key: "__debezium.context." + v[0], schema: connect.StringSchema, value: connect.StringValue(v[1])})
+	}
+}
+
+// Wants is what the mapping has to be given beyond inserts.
+func (m *Mapping) Wants() replication.Wants {
+	if len(m.Debezium) == 0 {
+		return replication.Wants{}
+	}
+	p := &mapping{Mapping: *m, path: m.Path}
+	d, errs := newDebezium(p, "")
+	if len(errs) > 0 {
+		return replication.Wants{} // New reports them
+	}
+	return d.wants()
+}
+
+// wants asks for updates, because one that changes the primary key is routed as
+// an event, and for the rest where something would become of it.
+func (d *debezium) wants() replication.Wants {
+	w := replication.Wants{Update: !d.skipUpdate, Truncate: !d.skipTruncate, Meta: true, Commit: d.transactions != nil}
+	w.Delete = !d.skipDelete && (d.transactions != nil || d.passes())
+	return w
+}
+
+// passes tells whether a delete may be more than dropped: where something in the
+// chain may keep the row away from the EventRouter.
+func (d *debezium) passes() bool {
+	for i := range d.chain {
+		switch d.chain[i].transform.(type) {
+		case *eventRouter:
+			return d.chain[i].predicate != nil
+		case *unwrap:
+			return true
+		}
+	}
+	return true
+}
+
+// connect compiles the options of a mapping, or shares those of an earlier one.
+func (r *Router) connect(m *mapping, runID string) error {
+	for _, other := range r.mappings {
+		if other.debezium != nil && sameConnector(&other.Mapping, &m.Mapping) {
+			m.debezium = other.debezium
+			return nil
+		}
+	}
+	d, errs := newDebezium(m, runID)
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	m.debezium = d
+	r.connectors = append(r.connectors, d)
+	return nil
+}
+
+// sameConnector tells whether two mappings differ in nothing but the table.
+func sameConnector(a, b *Mapping) bool {
+	return slices.Equal(a.Debezium, b.Debezium) && a.Columns == b.Columns && a.TopicRegex == b.TopicRegex &&
+		a.Partition == b.Partition && a.TombstoneOnEmpty == b.TombstoneOnEmpty && a.Topic == b.Topic && a.Value == b.Value && a.Key == b.Key
+}

@@ -1,0 +1,144 @@
+package router
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/jackc/pglogrepl"
+)
+
+func TestAppendLSN_IsTheServersNotation(t *testing.T) {
+	for _, lsn := range []pglogrepl.LSN{0, 1, 0x10, 0x6B02760, 1 << 32, 0xABCDEF0123456789, 1<<64 - 1} {
+		if got := string(appendLSN(nil, lsn)); got != lsn.String() {
+			t.Errorf("%d: %q, want %q", uint64(lsn), got, lsn)
+		}
+		if n := len(appendLSN(nil, lsn)); n > maxLSN {
+			t.Errorf("%d: %d characters", uint64(lsn), n)
+		}
+	}
+}
+
+func positioned(r *Record) string {
+	out := ""
+	for _, h := range r.Headers[len(r.Headers)-3:] {
+		value := "null"
+		if h.Value != nil {
+			value = string(h.Value)
+		}
+		out += fmt.Sprintf("%s=%s ", h.Key, value)
+	}
+	return out
+}
+
+func TestPositionHeaders_StandLastAndArePlacedOnce(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		txn  replication.Txn
+		late pglogrepl.LSN // becomes the end after routing
+		want string
+	}{
+		{"commit was read", replication.Txn{Commit: 0x100, End: 0x130, Time: time.Unix(1, 500_000).UTC()}, 0, "cdc-relay-lsn=0/130 cdc-relay-seq=3 cdc-relay-commit-time=1970-01-01T00:00:01.0005Z "},
+		{"commit comes later", replication.Txn{Commit: 0x100, Time: time.Unix(1, 0).UTC()}, 1<<32 | 0x130, "cdc-relay-lsn=1/130 cdc-relay-seq=3 cdc-relay-commit-time=1970-01-01T00:00:01Z "},
+		{"message outside any", replication.Txn{Commit: 0x99}, 0, "cdc-relay-lsn=0/99 cdc-relay-seq=0 cdc-relay-commit-time=null "},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r, err := New(Config{Mappings: []Mapping{{Table: "public.outbox", Preset: "outbox"}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.PositionHeaders()
+			var b Buffer
+			row := salvageRow("order", "k", `{"a":1}`)
+			row.Txn, row.Ordinal = &tt.txn, 3
+			for range 100 { // more than a chunk of headers
+				if err := r.Route(&b, row); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for i := range b.Records {
+				rec := &b.Records[i]
+				if tt.late != 0 {
+					tt.txn.End = 0
+					if Place(rec) {
+						t.Fatal("placed before the commit was read")
+					}
+					tt.txn.End = tt.late
+				}
+				if !Place(rec) || !Place(rec) {
+					t.Fatal("not placed")
+				}
+				if got := positioned(rec); got != tt.want {
+					t.Fatalf("%q, want %q", got, tt.want)
+				}
+				if rec.Headers[0].Key != "id" || rec.Headers[1].Key != "eventType" || len(rec.Headers) != 5 {
+					t.Fatalf("headers %v", rec.Headers)
+				}
+			}
+		})
+	}
+}
+
+var salvageOutbox = &replication.Relation{OID: 1, Namespace: "public", Name: "outbox", Columns: []replication.Column{
+	{Name: "id", Type: 25}, {Name: "aggregate_type", Type: 25}, {Name: "aggregate_id", Type: 25}, {Name: "event_type", Type: 25}, {Name: "payload", Type: 114},
+}}
+
+func salvageRow(route, key, payload string) *replication.Row {
+	value := func(s string) replication.Value {
+		if s == "" {
+			return replication.Value{Kind: replication.Null}
+		}
+		return replication.Value{Kind: replication.Text, Data: []byte(s)}
+	}
+	return &replication.Row{
+		Txn: &replication.Txn{Commit: 0x100, Time: time.Unix(1, 0)}, Ordinal: 1, Relation: salvageOutbox,
+		Values: []replication.Value{value("e1"), value(route), value(key), value("Placed"), value(payload)},
+	}
+}
+
+// What Salvage cannot make it names; the rest is what Route would have made.
+func TestSalvage_KeepsWhatIsThere(t *testing.T) {
+	merged := Mapping{Table: "public.outbox", Preset: "outbox", Value: FormatMerged, ValueFields: []Field{{Name: "type", Column: "event_type"}}}
+	for _, tt := range []struct {
+		name    string
+		mapping Mapping
+		row     *replication.Row
+		topic   string
+		value   string
+		missing []string
+	}{
+		{"no route", Mapping{Table: "public.outbox", Preset: "outbox"}, salvageRow("", "k", `{"a":1}`), "", `{"a":1}`, []string{PartTopic}},
+		{"illegal topic", Mapping{Table: "public.outbox", Preset: "outbox"}, salvageRow("no topic!", "k", `{"a":1}`), "", `{"a":1}`, []string{PartTopic}},
+		{"payload is no object", merged, salvageRow("order", "k", `[1]`), "order-events", `[1]`, []string{PartValue}},
+		{"columns went away", Mapping{Table: "public.outbox", Preset: "outbox"}, &replication.Row{Relation: salvageOutbox, Values: []replication.Value{}}, "", "", []string{PartTopic, PartKey, PartValue, PartHeaders}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r, err := New(Config{Mappings: []Mapping{tt.mapping}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var b Buffer
+			if err := r.Route(&b, tt.row); err == nil {
+				t.Fatal("the router takes the row")
+			}
+			rec, missing := r.Salvage(&b, tt.row)
+			if !slices.Equal(missing, tt.missing) || rec.Topic != tt.topic || string(rec.Value) != tt.value || rec.Row != tt.row {
+				t.Fatalf("topic %q, value %s, missing %v", rec.Topic, rec.Value, missing)
+			}
+			if len(b.Records) != 0 {
+				t.Fatal("the buffer has a record")
+			}
+			if !slices.Contains(missing, PartKey) && (string(rec.Key) != "k" || string(rec.Headers[0].Value) != "e1") {
+				t.Fatalf("key %s, headers %v", rec.Key, rec.Headers)
+			}
+			if err := r.Route(&b, salvageRow("order", "k2", `{"a":2}`)); err != nil {
+				t.Fatal(err)
+			}
+			if got := b.Records[0]; string(got.Key) != "k2" || len(got.Headers) < 2 || got.Headers[0].Key != "id" {
+				t.Fatalf("the record after it: %+v", got)
+			}
+		})
+	}
+}

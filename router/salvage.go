@@ -1,0 +1,77 @@
+package router
+
+import "github.com/cdc-relay/cdc-relay/replication"
+
+// The parts of a record, as Salvage names those that it could not make.
+const (
+	PartTopic   = "topic"
+	PartKey     = "key"
+	PartValue   = "value"
+	PartHeaders = "headers"
+)
+
+// Salvage gives what can be had of the record of a row that Route refuses, and the
+// names of the parts that are not as the record would have them. A value that
+// cannot be put into its format is the payload column's own bytes; other parts are
+// empty. Like that of Route, the record refers to row, its batch and buf. It
+// appends nothing to buf.Records.
+func (r *Router) Salvage(buf *Buffer, row *replication.Row) (Record, []string) {
+	rec := Record{Partition: AutoPartition, Row: row}
+	p := r.planFor(row.Relation)
+	if p.err == nil && p.debezium != nil {
+		return p.debezium.salvage(buf, row), []string{PartTopic, PartKey, PartValue, PartHeaders}
+	}
+	if p.err != nil || len(row.Values) != len(p.relation.Columns) {
+		return rec, []string{PartTopic, PartKey, PartValue, PartHeaders}
+	}
+	missing := p.salvage(buf, row, &rec, &r.scratch)
+	rec.Headers = buf.takeHeaders()
+	if r.positions {
+		one := []Record{rec}
+		addPositions(buf, one, row)
+		rec = one[0]
+	}
+	return rec, missing
+}
+
+func (p *plan) salvage(b *Buffer, row *replication.Row, rec *Record, scratch *[]byte) (missing []string) {
+	whole := true // the headers
+	id, err := p.id.text(b, row)
+	if err == nil && id != nil {
+		b.header(idHeader, id)
+	} else {
+		whole = false
+	}
+	if rec.Topic, err = p.topic.name(b, row, scratch); err != nil {
+		rec.Topic, missing = "", append(missing, PartTopic)
+	}
+	if rec.Key, err = p.recordKey(b, row, scratch); err != nil {
+		rec.Key, missing = nil, append(missing, PartKey)
+	}
+	if p.timestamp != nil {
+		_ = p.setTimestamp(rec, b, row) // without: the time of producing
+	}
+	if p.event != nil {
+		err = p.readEvent(b, row, rec.Timestamp)
+	}
+	if err == nil || p.event == nil {
+		rec.Value, err = p.value(b, row, scratch)
+	}
+	if err != nil {
+		missing, rec.Value = append(missing, PartValue), nil
+		if p.payload != nil {
+			if rec.Value, err = p.payload.bytes(b, row); err != nil {
+				rec.Value = nil
+			}
+		}
+	} else if p.event != nil {
+		whole = p.eventHeaders(b, row, rec.Value) == nil && whole
+	}
+	if p.addHeaders(b, row, scratch) != nil || !whole {
+		missing = append(missing, PartHeaders)
+	}
+	if p.partition != nil && p.setPartition(rec, b, row) != nil {
+		rec.Partition = AutoPartition
+	}
+	return missing
+}
