@@ -1,0 +1,256 @@
+package importer
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/cdc-relay/cdc-relay/router"
+)
+
+const (
+	eventRouter         = "io.debezium.transforms.outbox.EventRouter"
+	jsonConverter       = "org.apache.kafka.connect.json.JsonConverter"
+	stringConverter     = "org.apache.kafka.connect.storage.StringConverter"
+	simpleConverter     = "org.apache.kafka.connect.storage.SimpleHeaderConverter"
+	binaryDataConverter = "io.debezium.converters.BinaryDataConverter"
+)
+
+// renamed are options under the names that they had before.
+var renamed = map[string]string{
+	"database.server.name":    "topic.prefix",
+	"heartbeat.topics.prefix": "topic.heartbeat.prefix",
+}
+
+// records fills outbox[].debezium with what decides about the bytes of a record.
+func (c *conversion) records() error {
+	c.prefix()
+	for _, it := range c.items {
+		if c.done[it.key] || strings.HasPrefix(it.key, "transforms") || strings.HasPrefix(it.key, "predicates") {
+			continue
+		}
+		o, ok := router.FindDebeziumOption(router.ScopeConnector, "", it.key)
+		if !ok || o.Fate != router.FateCarried {
+			continue
+		}
+		c.option(it, it.key)
+	}
+	if it, ok := c.take("heartbeat.topics.prefix"); ok {
+		if _, newer := c.get("topic.heartbeat.prefix"); newer {
+			c.remark(it, NotNeeded, "topic.heartbeat.prefix takes its place")
+		} else {
+			c.add(option{"topic.heartbeat.prefix", it.value, ""})
+			c.remark(it, Carried, "outbox[].debezium: topic.heartbeat.prefix, its name since 2.0")
+		}
+	}
+	s := &c.result.Source
+	if interval := strings.TrimSpace(c.value("heartbeat.interval.ms")); interval != "" && interval != "0" {
+		s.Heartbeats = cmp.Or(c.value("topic.heartbeat.prefix"), c.value("heartbeat.topics.prefix"), "__debezium-heartbeat") + "." + s.TopicPrefix
+	}
+	s.Context = !strings.EqualFold(strings.TrimSpace(c.value("extended.headers.enabled")), "false")
+	s.DriverMoves = strings.EqualFold(strings.TrimSpace(c.value("lsn.flush.mode")), "connector_and_driver") || strings.EqualFold(c.value("flush.lsn.source"), "false")
+	return c.chain()
+}
+
+func (c *conversion) prefix() {
+	it, ok := c.take("topic.prefix")
+	if !ok {
+		it, ok = c.take("database.server.name")
+	}
+	if !ok {
+		name := invalidPrefix.ReplaceAllString(cmp.Or(c.value("name"), c.in.name, c.value("database.dbname"), "outbox"), "_")
+		c.result.Source.TopicPrefix = name
+		c.add(option{"topic.prefix", name, "To check: the input has no topic.prefix."})
+		c.missing("topic.prefix", Refused, "is missing, and Debezium does not start without it; %q is offered. It shows in the headers __debezium.context.connectorLogicalName and in names of schemas", name)
+		return
+	}
+	o := option{"topic.prefix", it.value, ""}
+	refs := references(it.value)
+	if len(refs) > 0 { // below debezium: nothing is expanded
+		o.value = invalidPrefix.ReplaceAllString(it.value, "_")
+		o.comment = "To do: the value of " + oneLine(it.value) + "."
+	}
+	c.result.Source.TopicPrefix = o.value
+	c.add(o)
+	switch {
+	case len(refs) > 0:
+		c.remark(it, ToDo, "write its value below outbox[].debezium, where no reference is resolved: it is %s", describeReference(c.providerKind(refs[0].provider), refs[0]))
+	case it.key == "database.server.name":
+		c.remark(it, Carried, "outbox[].debezium: topic.prefix, its name since 2.0")
+	default:
+		c.remark(it, Carried, "outbox[].debezium")
+	}
+}
+
+var invalidPrefix = regexp.MustCompile(`[^A-Za-z0-9_.-]`)
+
+func (c *conversion) add(o option) { c.debezium = append(c.debezium, o) }
+
+// option carries an option over under the name that it has for Connect.
+func (c *conversion) option(it item, key string) {
+	o := option{key, it.value, ""}
+	if refs := references(it.value); len(refs) > 0 {
+		o.comment = "To do: the value of " + oneLine(refs[0].text) + "; below debezium: no reference is resolved."
+		c.remark(it, ToDo, "write its value below outbox[].debezium, where no reference is resolved: it is %s", describeReference(c.providerKind(refs[0].provider), refs[0]))
+	}
+	c.add(o)
+	if o.comment == "" {
+		c.remark(it, Carried, "outbox[].debezium")
+	}
+}
+
+// converters writes out the three converters: the connector's, else the worker's
+// with the worker's properties, else what is probable.
+func (c *conversion) converters() {
+	if c.in.server() {
+		c.serverFormats()
+		return
+	}
+	for _, kind := range []string{"key", "value", "header"} {
+		name := kind + ".converter"
+		if it, ok := c.take(name); ok {
+			c.option(it, name)
+			for _, sub := range c.with(name + ".") {
+				c.converterOption(sub, name, it.value)
+			}
+			continue
+		}
+		for _, sub := range c.with(name + ".") {
+			c.remark(sub, NotNeeded, "Connect ignores it, because %s is not in the connector but in the worker, together with its options", name)
+		}
+		c.workerConverter(kind, name)
+	}
+}
+
+func (c *conversion) workerConverter(kind, name string) {
+	it, ok := c.workerItem(name)
+	if ok {
+		c.add(option{name, it.value, "From the worker."})
+		c.remark(it, Carried, "outbox[].debezium")
+		for _, p := range c.worker.props {
+			if strings.HasPrefix(p.key, name+".") {
+				sub, _ := c.workerItem(p.key)
+				sub.key = p.key
+				c.converterOption(sub, name, it.value)
+				c.done[workerMark+p.key] = true
+			}
+		}
+		return
+	}
+	if kind == "header" {
+		return // the default of Connect is the default here
+	}
+	if c.worker == nil {
+		c.add(option{name, jsonConverter, "To check: the input has none, so the worker's applies; this is what Connect's sample configurations and images have."})
+		c.missing(name, ToDo, "is a setting of the Connect worker: give its file with --worker. JsonConverter with schemas is assumed, as in Connect's sample configurations; the bytes of every record depend on it, and by the key's bytes its partition")
+		return
+	}
+	c.add(option{name, jsonConverter, "Neither the connector nor the worker has one; Connect does not start so."})
+	c.missing(name, Refused, "is neither in the connector nor in the worker, and a worker does not start without it; JsonConverter is offered")
+}
+
+func (c *conversion) converterOption(it item, name, class string) {
+	o, ok := router.FindDebeziumOption(router.ScopeConverter, className(class), strings.TrimPrefix(it.key, name+"."))
+	switch {
+	case !ok:
+		c.remark(it, NotNeeded, "%s knows no such option", className(class))
+	case o.Fate == router.FateCarried:
+		c.option(it, it.key)
+	default:
+		fate, text := c.optionFate(router.ScopeConverter, className(class), strings.TrimPrefix(it.key, name+"."), it)
+		c.remark(it, fate, "%s", text)
+	}
+}
+
+// className is the class without its package and variant.
+func className(class string) string {
+	class = class[strings.LastIndexByte(class, '.')+1:]
+	class, _, _ = strings.Cut(class, "$")
+	return class
+}
+
+// serverFormats turns debezium.format.* into converters.
+func (c *conversion) serverFormats() {
+	for _, kind := range []string{"key", "value", "header"} {
+		format, it, given := "json", item{}, false
+		if it, given = c.take("debezium.format." + kind); given {
+			format = strings.ToLower(strings.TrimSpace(it.value))
+		}
+		class := formats[format]
+		switch {
+		case given && class == "":
+			c.remark(it, NotCarried, "%s is not written by the relay; it has json, simplestring and binary. JSON is offered", shown(it.key, format))
+			class = jsonConverter
+		case given:
+			c.remark(it, Carried, "outbox[].debezium: %s.converter", kind)
+		}
+		c.add(option{kind + ".converter", class, "debezium.format." + kind})
+		seen := map[string]bool{}
+		for _, prefix := range []string{"debezium.format." + kind + ".", "debezium.format."} {
+			for _, sub := range c.with(prefix) {
+				name := strings.TrimPrefix(sub.key, prefix)
+				if prefix == "debezium.format." && slices.ContainsFunc([]string{"key", "value", "header"}, func(k string) bool { return name == k || strings.HasPrefix(name, k+".") }) || seen[name] {
+					continue
+				}
+				seen[name] = true
+				o, ok := router.FindDebeziumOption(router.ScopeConverter, className(class), name)
+				if !ok || o.Fate != router.FateCarried {
+					if !c.done[sub.key] {
+						c.remark(sub, NotNeeded, "has no effect on %s", className(class))
+					}
+					continue
+				}
+				c.add(option{kind + ".converter." + name, sub.value, ""})
+				if !c.done[sub.key] {
+					c.remark(sub, Carried, "outbox[].debezium")
+				}
+			}
+		}
+	}
+	c.missing("debezium.sink.kafka", Implied, "Debezium Server writes headers by debezium.format.header and neither partition nor timestamp of the EventRouter; so does this configuration")
+}
+
+// optionFate says what becomes of an option by the list of options.
+func (c *conversion) optionFate(scope, of, name string, it item) (Fate, string) {
+	o, ok := router.FindDebeziumOption(scope, of, name)
+	if !ok {
+		return NotCarried, unknownOption(scope)
+	}
+	text := o.Note
+	switch o.Fate {
+	case router.FateImplied:
+		return Implied, cmp.Or(text, "always so")
+	case router.FateNotNeeded:
+		return NotNeeded, cmp.Or(text, "changes nothing here")
+	case router.FateDefault:
+		if strings.EqualFold(strings.TrimSpace(it.value), o.Default) || slices.ContainsFunc(allowedWords(o.Type), func(w string) bool { return strings.EqualFold(w, strings.TrimSpace(it.value)) }) {
+			return Implied, "means the same here"
+		}
+		return NotCarried, cmp.Or(text, fmt.Sprintf("only %s is known here", o.Default))
+	case router.FateElsewhere:
+		return NotCarried, fmt.Sprintf("see %s; %s", o.Key, text)
+	case router.FateCarried:
+		return NotCarried, "stands where it has no effect"
+	}
+	return NotCarried, cmp.Or(text, "has no counterpart")
+}
+
+func allowedWords(typ string) []string {
+	words, ok := strings.CutPrefix(typ, "enum(")
+	if !ok {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(words, ")"), ",")
+}
+
+func unknownOption(scope string) string {
+	switch scope {
+	case router.ScopeConnector:
+		return "is no key of Debezium 3.6 or Kafka Connect, which ignore what they do not know; so does the relay"
+	case router.ScopeEventRouter:
+		return "is no option of the EventRouter, which ignores what it does not know; so does the relay"
+	}
+	return "is not known, and left out"
+}

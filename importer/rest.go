@@ -1,0 +1,187 @@
+package importer
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/router"
+)
+
+// relay carries over what decides about failure, and the name.
+func (c *conversion) relay() {
+	name, given := c.take("name")
+	if given {
+		c.remark(name, Carried, "pipeline")
+	}
+	if c.result.Source.Connector == "" {
+		c.result.Source.Connector = name.value
+	}
+	if label := cmp.Or(c.in.name, name.value); label != "" && len(label) <= 200 && oneLine(label) == label {
+		c.root.at("pipeline").set(scalar(literal(label)))
+	}
+	if it, ok := c.take("errors.tolerance"); ok {
+		c.tolerance(it)
+	}
+	if it, ok := c.take("exactly.once.support"); ok {
+		if strings.EqualFold(strings.TrimSpace(it.value), "required") {
+			c.remark(it, NotCarried, "see relay.guarantee; at least once is written, so consumers tell repeats by the header id")
+		} else {
+			c.remark(it, NotNeeded, "see relay.guarantee")
+		}
+	}
+	if it, ok := c.take("max.queue.size.in.bytes"); ok {
+		if text, ok := bytesOf(strings.TrimSpace(it.value)); ok {
+			c.root.at("relay", "max_in_flight_bytes").set(text)
+			c.remark(it, Carried, "relay.max_in_flight_bytes")
+		} else {
+			c.remark(it, NotNeeded, "relay.max_in_flight_bytes has a limit of its own")
+		}
+	}
+}
+
+func (c *conversion) tolerance(it item) {
+	if !strings.EqualFold(strings.TrimSpace(it.value), "all") {
+		c.remark(it, Implied, "a row that cannot be sent blocks, and nothing behind it is confirmed")
+		return
+	}
+	c.root.at("relay", "on_reject").set("dead_letter", "errors.tolerance=all drops a row that cannot be sent for ever. Here it goes to relay.dead_letter_topic instead, and the stream goes on.")
+	c.remark(it, Carried, "relay.on_reject: dead_letter; Debezium drops such a row, the relay keeps it")
+}
+
+// fateOf is the fate of a key that no part above has taken.
+func (c *conversion) fateOf(it item) (Fate, string) {
+	switch {
+	case strings.HasPrefix(it.key, "spec."):
+		return NotNeeded, "is about Strimzi's operator"
+	case it.key == "debezium.sink.type":
+		if it.value != "kafka" {
+			return NotCarried, fmt.Sprintf("the sink %s is another one; the relay writes to Kafka", shown(it.key, it.value))
+		}
+		return Implied, "the relay writes to Kafka"
+	case strings.HasPrefix(it.key, "debezium.sink.kafka."):
+		return NotNeeded, "what can be tried again is tried as long as it takes"
+	case strings.HasPrefix(it.key, "debezium.source.offset."), strings.HasPrefix(it.key, "offset.storage"), strings.HasPrefix(it.key, "offset.flush"):
+		return NotNeeded, "the slot itself is the only offset; `takeover` reads the old one"
+	case strings.HasPrefix(it.key, "debezium.sink."):
+		return NotCarried, "belongs to another sink; the relay writes to Kafka"
+	case strings.HasPrefix(it.key, "debezium."), strings.HasPrefix(it.key, "quarkus."), strings.HasPrefix(it.key, "record.processing."):
+		return NotNeeded, "is about Debezium Server itself; see http and log"
+	}
+	return c.optionFate(router.ScopeConnector, "", it.key, it)
+}
+
+// workerRest gives every setting of the worker its fate, and keeps what the
+// change-over asks for.
+func (c *conversion) workerRest() {
+	c.offsets()
+	if c.worker == nil {
+		return
+	}
+	for _, p := range c.worker.props {
+		mark := workerMark + p.key
+		if c.done[mark] {
+			continue
+		}
+		it := item{property: p, original: p.key, file: c.worker.file}
+		it.key = mark
+		fate, text := c.workerFate(p, it)
+		c.remark(it, fate, "%s", text)
+	}
+}
+
+func (c *conversion) workerFate(p property, it item) (Fate, string) {
+	if name, ok := strings.CutPrefix(p.key, "producer."); ok {
+		if _, ok := c.byKey["producer.override."+name]; ok {
+			return NotNeeded, "the connector's producer.override takes its place"
+		}
+		return c.optionFate(router.ScopeProducer, "", name, it)
+	}
+	for _, kind := range []string{"key", "value", "header"} {
+		if strings.HasPrefix(p.key, kind+".converter") {
+			return NotNeeded, "the connector has a converter of its own"
+		}
+	}
+	switch {
+	case p.key == "exactly.once.source.support":
+		if strings.EqualFold(strings.TrimSpace(p.value), "enabled") {
+			return NotCarried, "see relay.guarantee; at least once is written, so consumers tell repeats by the header id"
+		}
+		return NotNeeded, "see relay.guarantee"
+	case strings.HasPrefix(p.key, "security."), strings.HasPrefix(p.key, "sasl."), strings.HasPrefix(p.key, "ssl."):
+		return NotNeeded, "is about the worker's own clients; records go by producer.*"
+	}
+	if _, ok := router.FindDebeziumOption(router.ScopeWorker, "", p.key); !ok {
+		return NotNeeded, "is about the worker"
+	}
+	return c.optionFate(router.ScopeWorker, "", p.key, it)
+}
+
+// offsets is where Debezium keeps its position.
+func (c *conversion) offsets() {
+	s := &c.result.Source
+	first := func(keys ...string) string {
+		for _, key := range keys {
+			if it, ok := c.get(key); ok {
+				return it.value
+			}
+			if p, ok := c.worker.get(key); ok {
+				return p.value
+			}
+		}
+		return ""
+	}
+	s.OffsetTopic = first("offsets.storage.topic", "offset.storage.topic", "debezium.source.offset.storage.topic")
+	s.OffsetFile = first("offset.storage.file.filename", "debezium.source.offset.storage.file.filename")
+	if c.in.server() {
+		s.OffsetStore = first("debezium.source.offset.storage")
+		s.Connector = "" // the engine's name is Debezium Server's own affair; topic.prefix tells
+		if brokers := first("debezium.source.offset.storage.bootstrap.servers", "debezium.source.bootstrap.servers", "bootstrap.servers"); brokers != "" {
+			s.Brokers = brokers
+		}
+	}
+}
+
+// writeTables makes outbox: the options of records once, and for each further
+// entry a reference to them.
+func (c *conversion) writeTables() {
+	decode := false
+	list, _ := c.get("transforms")
+	for _, s := range c.steps(list) {
+		decode = decode || className(s.class) == "DecodeLogicalDecodingMessageContent"
+		if s.class == eventRouter {
+			c.suggest(s.prefix())
+		}
+	}
+	outbox := c.root.at("outbox")
+	for i, t := range c.tables {
+		entry := &node{}
+		entry.child("table").set(scalar(t.table.String())).item = true
+		c.writeOptions(entry.child("debezium"), i == 0)
+		outbox.children = append(outbox.children, entry)
+	}
+	comment := fmt.Sprintf("Debezium sends logical messages (pg_logical_emit_message) as well, to topic %s.message. Without this entry they are not sent.", c.result.Source.TopicPrefix)
+	if decode {
+		comment = "Logical messages (pg_logical_emit_message), which the transform DecodeLogicalDecodingMessageContent makes events of."
+	}
+	messages := &node{}
+	prefix := messages.child("message_prefix").set(scalar(replication.AnyPrefix), oneLine(comment))
+	prefix.item = true
+	c.writeOptions(messages.child("debezium"), false)
+	outbox.children = append(outbox.children, messages)
+}
+
+func (c *conversion) writeOptions(options *node, first bool) {
+	if !first {
+		options.set("*debezium")
+		return
+	}
+	options.text = "&debezium"
+	for _, o := range c.debezium {
+		n := options.child(o.key).set(scalar(o.value))
+		if o.comment != "" {
+			n.comments = []string{o.comment}
+		}
+	}
+}

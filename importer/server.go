@@ -1,0 +1,41 @@
+package importer
+
+import "strings"
+
+// serverKey gives a key of Debezium Server the name that Kafka Connect has for it.
+// Keys that have none keep theirs.
+func serverKey(key string) string {
+	for _, rule := range []struct{ prefix, instead string }{
+		{"debezium.source.", ""},
+		{"debezium.transforms", "transforms"},
+		{"debezium.predicates", "predicates"},
+		{"debezium.sink.kafka.producer.", "producer.override."},
+	} {
+		rest, ok := strings.CutPrefix(key, rule.prefix)
+		if ok && (rest != "" || rule.instead == "transforms" || rule.instead == "predicates") && !strings.HasPrefix(rest, "offset.storage") {
+			return rule.instead + rest
+		}
+	}
+	return key
+}
+
+// originalKey is the name in the file: of a variable, its own.
+func (s *source) originalKey(key string) string {
+	if s.form == ServerEnvironment {
+		return strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
+	}
+	return key
+}
+
+// unescapeServer undoes what keeps ${…} from Quarkus.
+func unescapeServer(value string) string {
+	return strings.NewReplacer("$${", "${", `\${`, "${").Replace(value)
+}
+
+// The classes that debezium.format.* stand for.
+var formats = map[string]string{
+	"json":          jsonConverter,
+	"jsonbytearray": jsonConverter,
+	"simplestring":  stringConverter,
+	"binary":        binaryDataConverter,
+}

@@ -1,0 +1,106 @@
+package importer
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// columnRole is a column that every row needs, under the EventRouter's option.
+type columnRole struct {
+	option, def string
+	cause       string   // Debezium's error when the table lacks it
+	candidates  []string // what the column is called elsewhere, best first
+}
+
+var columnRoles = []columnRole{
+	{"table.field.event.id", "id", "%s is not a valid field name", []string{"event_id", "eventid", "eventId", "message_id", "uuid"}},
+	{"table.field.event.key", "aggregateid", "%s is not a valid field name", []string{"aggregate_id", "aggregateId", "partition_key", "key", "event_key", "id"}},
+	{"table.field.event.payload", "payload", "Unable to find payload field %s in event", []string{"data", "body", "value", "message", "content"}},
+	{"route.by.field", "aggregatetype", "%s is not a valid field name", []string{"aggregate_type", "aggregateType", "aggregate", "topic", "destination", "event_type", "eventType", "type"}},
+}
+
+// suggest looks at the columns that the EventRouter needs and the tables lack. It
+// offers one only where the input leaves the option to Debezium's default: what
+// somebody wrote is left alone.
+func (c *conversion) suggest(prefix string) {
+	looked := c.looked()
+	for _, role := range columnRoles {
+		it, given := c.get(prefix + role.option)
+		column := role.def
+		if given {
+			column = it.value
+		}
+		if !looked {
+			if !given {
+				c.suspect(prefix, role)
+			}
+			continue
+		}
+		lacking := c.lacking(column)
+		if len(lacking) == 0 {
+			continue
+		}
+		cause := fmt.Sprintf("Debezium fails at the first row: "+role.cause, column)
+		candidate := c.candidate(role.candidates)
+		switch {
+		case given:
+			c.missing(prefix+role.option, Refused, "%s has no column %s. %s", strings.Join(lacking, ", "), shown("", column), cause)
+		case candidate == "":
+			c.missing(prefix+role.option, Refused, "is not given, so %s, which %s has not. %s. Name the column", column, strings.Join(lacking, ", "), cause)
+		default:
+			c.add(option{prefix + role.option, candidate, fmt.Sprintf("Offered: the input leaves it at %s, a column that the table has not.", column)})
+			c.missing(prefix+role.option, Refused, "is not given, so %s, which %s has not. %s. Column %s is offered%s", column, strings.Join(lacking, ", "), cause, candidate, withoutOrder(role, candidate))
+		}
+	}
+}
+
+func withoutOrder(role columnRole, candidate string) string {
+	if role.def == "aggregateid" && candidate == "id" {
+		return "; every event then has a key of its own, and events of one aggregate have no order"
+	}
+	return ""
+}
+
+// suspect warns, without a look at the table, of a default that does not fit the
+// names beside it.
+func (c *conversion) suspect(prefix string, role columnRole) {
+	if role.option != "route.by.field" && role.option != "table.field.event.key" {
+		return
+	}
+	for _, other := range columnRoles {
+		named, given := c.get(prefix + other.option)
+		if !given || other.option == role.option || !strings.Contains(named.value, "_") {
+			continue
+		}
+		if i := slices.Index(role.candidates, strings.Replace(role.def, "aggregate", "aggregate_", 1)); i >= 0 {
+			c.missing(prefix+role.option, ToDo, "is not given, so %s, which stands beside the column %s: the table probably has %s. Give --postgres-url, and import looks", role.def, named.value, role.candidates[i])
+		}
+		return
+	}
+}
+
+func (c *conversion) looked() bool {
+	return slices.ContainsFunc(c.tables, func(t captured) bool { return t.columns != nil })
+}
+
+// lacking are the tables without the column.
+func (c *conversion) lacking(column string) []string {
+	var names []string
+	for _, t := range c.tables {
+		if t.columns != nil && !t.has(column) {
+			names = append(names, t.table.String())
+		}
+	}
+	return names
+}
+
+// candidate is the first name that every table has.
+func (c *conversion) candidate(names []string) string {
+	for _, name := range names {
+		if len(c.lacking(name)) == 0 {
+			return name
+		}
+	}
+	return ""
+}
