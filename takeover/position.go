@@ -1,0 +1,230 @@
+// Package takeover knows how Debezium keeps its position, and what that position
+// proves about rows in the log. It is pure: bytes in, decisions out.
+package takeover
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pglogrepl"
+)
+
+// Position is what Debezium stored after the brokers had acknowledged the record
+// of one row: everything that it had sent before, in its order, they had too.
+type Position struct {
+	Connector string // name under which it is stored
+	Server    string // topic.prefix of the connector
+
+	LSN       pglogrepl.LSN // of the row, or of the last event before a heartbeat
+	Processed pglogrepl.LSN // lsn_proc
+	Commit    pglogrepl.LSN // end of the last transaction that came whole before the row; zero: none had
+	XID       uint32        // of the row's transaction
+	Event     string        // messageType: INSERT, UPDATE, BEGIN, COMMIT, …; empty: not stored
+	Time      time.Time     // commit time of the row's transaction; zero: not stored
+
+	Snapshot bool // a snapshot was under way
+}
+
+// Entry is one position of a store that may hold those of several connectors.
+type Entry struct {
+	Connector, Server string
+	Value             []byte // JSON; nil: removed
+}
+
+const maxValue = 64 << 10
+
+// parseKey reads `["connector",{"server":"prefix"}]`.
+func parseKey(key []byte) (connector, server string, err error) {
+	var parts []json.RawMessage
+	if err := json.Unmarshal(key, &parts); err != nil || len(parts) != 2 {
+		return "", "", errors.New(`is not ["connector", {"server": "prefix"}]`)
+	}
+	var partition struct{ Server *string }
+	if json.Unmarshal(parts[0], &connector) != nil || json.Unmarshal(parts[1], &partition) != nil || partition.Server == nil {
+		return "", "", errors.New(`is not ["connector", {"server": "prefix"}]`)
+	}
+	return connector, *partition.Server, nil
+}
+
+// ParseRecord reads one record of an offset topic. A key of another kind of
+// connector gives ok false.
+func ParseRecord(key, value []byte) (e Entry, ok bool) {
+	connector, server, err := parseKey(key)
+	return Entry{connector, server, value}, err == nil
+}
+
+// ParsePosition reads the JSON that Debezium stores for one connector.
+func ParsePosition(e Entry) (*Position, error) {
+	if len(e.Value) > maxValue {
+		return nil, fmt.Errorf("the position of connector %q is larger than %d bytes", e.Connector, maxValue)
+	}
+	var raw map[string]any
+	decoder := json.NewDecoder(bytes.NewReader(e.Value))
+	decoder.UseNumber()
+	if err := decoder.Decode(&raw); err != nil {
+		return nil, fmt.Errorf("the position of connector %q is not a JSON object", e.Connector)
+	}
+	p := &Position{Connector: e.Connector, Server: e.Server}
+	number := func(name string) uint64 {
+		switch v := raw[name].(type) {
+		case json.Number:
+			n, err := strconv.ParseUint(v.String(), 10, 63)
+			if err == nil {
+				return n
+			}
+		case nil:
+			return 0
+		}
+		raw[""] = name
+		return 0
+	}
+	p.LSN, p.Processed, p.Commit = pglogrepl.LSN(number("lsn")), pglogrepl.LSN(number("lsn_proc")), pglogrepl.LSN(number("lsn_commit"))
+	xid := number("txId")
+	if micros := number("ts_usec"); micros > 0 {
+		p.Time = time.UnixMicro(int64(micros)).UTC()
+	}
+	p.XID = uint32(xid) // Debezium stores the 32 bits that the log has, or more on a server that counts on
+	p.Event, _ = raw["messageType"].(string)
+	if bad, ok := raw[""].(string); ok {
+		return nil, fmt.Errorf("the position of connector %q: %s is not a whole number", e.Connector, bad)
+	}
+	if p.LSN == 0 && p.Processed == 0 {
+		return nil, fmt.Errorf("the position of connector %q has no lsn; is it a PostgreSQL connector?", e.Connector)
+	}
+	p.Snapshot = snapshotting(raw)
+	return p, nil
+}
+
+// snapshotting tells whether rows that were there before the slot are still being
+// read. The stored snapshot mark stays until the first streamed row, so what
+// counts is whether the snapshot was completed.
+func snapshotting(raw map[string]any) bool {
+	truth := func(v any) bool {
+		switch v := v.(type) {
+		case bool:
+			return v
+		case string:
+			return !strings.EqualFold(v, "false") && v != ""
+		}
+		return false
+	}
+	if !truth(raw["snapshot"]) {
+		return false
+	}
+	return !truth(raw["snapshot_completed"]) && !truth(raw["last_snapshot_record"])
+}
+
+// OtherConnectorError says that a store has positions, and none of this
+// connector's.
+type OtherConnectorError struct {
+	Connector, Server string
+	Others            []string // what it has: connector and prefix
+}
+
+func (e *OtherConnectorError) Error() string {
+	if len(e.Others) == 0 {
+		return fmt.Sprintf("has no position of connector %q", e.Connector)
+	}
+	return fmt.Sprintf("has no position of connector %q with topic.prefix %q, only of: %s", e.Connector, e.Server, strings.Join(e.Others, ", "))
+}
+
+// Choose finds the position of one connector; the last entry of a key counts. An
+// empty name takes the only one with the prefix. It is nil when the position was
+// removed, which is how Connect resets one.
+func Choose(entries []Entry, connector, server string) (*Position, error) {
+	latest := map[[2]string]Entry{}
+	for _, e := range entries {
+		latest[[2]string{e.Connector, e.Server}] = e
+	}
+	var matching, others []Entry
+	for _, e := range latest {
+		if (connector == "" || e.Connector == connector) && (server == "" || e.Server == server) {
+			matching = append(matching, e)
+		} else {
+			others = append(others, e)
+		}
+	}
+	switch len(matching) {
+	case 1:
+		if matching[0].Value == nil {
+			return nil, nil
+		}
+		return ParsePosition(matching[0])
+	case 0:
+		return nil, &OtherConnectorError{connector, server, names(others)}
+	}
+	return nil, fmt.Errorf("has positions of several connectors: %s; name one", strings.Join(names(matching), ", "))
+}
+
+func names(entries []Entry) []string {
+	var list []string
+	for _, e := range entries {
+		list = append(list, fmt.Sprintf("%q with topic.prefix %q", e.Connector, e.Server))
+	}
+	slices.Sort(list)
+	return list[:min(len(list), 10)]
+}
+
+// Last is the furthest position that the record names.
+func (p *Position) Last() pglogrepl.LSN { return max(p.LSN, p.Processed, p.Commit) }
+
+// ParseOffsets reads what somebody saved: the file of a standalone worker or of
+// Debezium Server, or the JSON that Connect's REST interface answers about the
+// offsets of a connector. In the last case the connector's name is not in it.
+func ParseOffsets(content []byte, connector string) ([]Entry, error) {
+	if trimmed := bytes.TrimSpace(content); len(trimmed) > 0 && trimmed[0] == '{' {
+		return parseREST(trimmed, connector)
+	}
+	pairs, err := parseJavaMap(content)
+	if err != nil {
+		return nil, err
+	}
+	var entries []Entry
+	for _, pair := range pairs {
+		if e, ok := ParseRecord(pair.key, pair.value); ok {
+			entries = append(entries, e)
+		}
+	}
+	if len(entries) == 0 && len(pairs) > 0 {
+		return nil, errors.New("none of its entries is the position of a Debezium connector")
+	}
+	return entries, nil
+}
+
+func parseREST(content []byte, connector string) ([]Entry, error) {
+	var answer struct {
+		Offsets *[]struct {
+			Partition struct{ Server *string }
+			Offset    json.RawMessage
+		}
+	}
+	if err := json.Unmarshal(content, &answer); err != nil {
+		line := 1
+		if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) {
+			line += bytes.Count(content[:min(max(int(syntax.Offset), 0), len(content))], []byte("\n"))
+		}
+		return nil, fmt.Errorf("line %d: cannot be read as JSON", line)
+	}
+	if answer.Offsets == nil {
+		return nil, errors.New(`has no member "offsets"; wanted is the answer to GET /connectors/NAME/offsets`)
+	}
+	var entries []Entry
+	for _, o := range *answer.Offsets {
+		if o.Partition.Server == nil {
+			continue
+		}
+		value := []byte(o.Offset)
+		if bytes.Equal(bytes.TrimSpace(value), []byte("null")) {
+			value = nil
+		}
+		entries = append(entries, Entry{cmp.Or(connector, "connector"), *o.Partition.Server, value})
+	}
+	return entries, nil
+}

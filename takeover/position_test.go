@@ -1,0 +1,184 @@
+package takeover
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+func content(t testing.TB, name string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// stored is the position in the files of testdata, which a Java program wrote.
+var stored = Position{
+	Connector: "outbox", Server: "app", LSN: 24577392, Processed: 24577392, Commit: 24577200, XID: 745, Event: "INSERT",
+	Time: time.UnixMicro(1763729000123456).UTC(),
+}
+
+func TestParseOffsets_ReadsWhatJavaWrites(t *testing.T) {
+	for name, want := range map[string]int{"one.offsets": 1, "three.offsets": 2, "removed.offsets": 1, "empty.offsets": 0} {
+		t.Run(name, func(t *testing.T) {
+			entries, err := ParseOffsets(content(t, name), "")
+			if err != nil || len(entries) != want {
+				t.Fatalf("%d entries and %v, want %d", len(entries), err, want)
+			}
+		})
+	}
+	entries, err := ParseOffsets(content(t, "three.offsets"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := Choose(entries, "outbox", "app")
+	if err != nil || !reflect.DeepEqual(*p, stored) {
+		t.Errorf("got %+v and %v, want %+v", p, err, stored)
+	}
+	entries, _ = ParseOffsets(content(t, "removed.offsets"), "")
+	if p, err := Choose(entries, "outbox", "app"); p != nil || err != nil {
+		t.Errorf("a removed position is %v and %v, want none", p, err)
+	}
+}
+
+func TestParseOffsets_ReadsTheAnswerOfConnect(t *testing.T) {
+	answer := `{"offsets":[{"partition":{"server":"app"},"offset":{"lsn_proc":24577392,"messageType":"INSERT","lsn_commit":24577200,"lsn":24577392,"txId":745,"ts_usec":1763729000123456}}]}`
+	entries, err := ParseOffsets([]byte(answer), "outbox")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := Choose(entries, "outbox", "app")
+	if err != nil || !reflect.DeepEqual(*p, stored) {
+		t.Errorf("got %+v and %v, want %+v", p, err, stored)
+	}
+	for text, want := range map[string]string{
+		"{\n\"offsets\": ]": "line 2", `{"a":1}`: "GET /connectors/NAME/offsets", `{"offsets":[]}`: "",
+		`{"offsets":[{"partition":{"filename":"x"},"offset":{}}]}`: "",
+	} {
+		entries, err := ParseOffsets([]byte(text), "outbox")
+		if want == "" && (err != nil || len(entries) != 0) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v and %v, want an error with %q", text, entries, err, want)
+		}
+	}
+}
+
+func TestParseOffsets_RefusesEverythingElse(t *testing.T) {
+	for name, want := range map[string]string{
+		"foreign.offsets": "none of its entries is the position of a Debezium connector",
+		"strings.offsets": "an entry is no byte array",
+	} {
+		if _, err := ParseOffsets(content(t, name), ""); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want an error with %q", name, err, want)
+		}
+	}
+	for _, junk := range []string{"", "lsn=5\n", "\x00\x00", "PK\x03\x04"} {
+		if _, err := ParseOffsets([]byte(junk), ""); !errors.Is(err, ErrNotOffsets) {
+			t.Errorf("%q: %v, want ErrNotOffsets", junk, err)
+		}
+	}
+	whole := content(t, "three.offsets")
+	for n := range whole {
+		if _, err := ParseOffsets(whole[:n], ""); err == nil {
+			t.Fatalf("the first %d bytes of a file are read without an error", n)
+		}
+	}
+	if _, err := ParseOffsets(append(whole, 0), ""); err == nil {
+		t.Error("a file with a byte behind the map is read without an error")
+	}
+}
+
+func TestParsePosition(t *testing.T) {
+	for _, c := range []struct {
+		value string
+		want  Position
+		err   string
+	}{
+		{value: `{"lsn":10,"lsn_proc":9,"lsn_commit":null,"txId":4294967297}`, want: Position{LSN: 10, Processed: 9, XID: 1}},
+		{value: `{"lsn":10,"snapshot":true,"last_snapshot_record":false,"snapshot_completed":false}`, want: Position{LSN: 10, Snapshot: true}},
+		{value: `{"lsn":10,"snapshot":"INITIAL","snapshot_completed":true}`, want: Position{LSN: 10}},
+		{value: `{"lsn":10,"snapshot":true,"last_snapshot_record":true}`, want: Position{LSN: 10}},
+		{value: `{"lsn":10,"snapshot":"false"}`, want: Position{LSN: 10}},
+		{value: `{"lsn":-1}`, err: "lsn is not a whole number"},
+		{value: `{"lsn":"10"}`, err: "lsn is not a whole number"},
+		{value: `{"lsn":10,"txId":1.5}`, err: "txId is not a whole number"},
+		{value: `{"file":"mysql-bin.1","pos":4}`, err: "has no lsn"},
+		{value: `[1]`, err: "is not a JSON object"},
+		{value: ``, err: "is not a JSON object"},
+		{value: `{"lsn":` + strings.Repeat(" ", maxValue) + `1}`, err: "is larger than"},
+	} {
+		got, err := ParsePosition(Entry{Value: []byte(c.value)})
+		if c.err != "" {
+			if err == nil || !strings.Contains(err.Error(), c.err) {
+				t.Errorf("%.60s: %v, want an error with %q", c.value, err, c.err)
+			}
+			continue
+		}
+		if err != nil || !reflect.DeepEqual(*got, c.want) {
+			t.Errorf("%s: %+v and %v, want %+v", c.value, got, err, c.want)
+		}
+	}
+}
+
+func TestChoose_NamesWhatIsThereInstead(t *testing.T) {
+	position := []byte(`{"lsn":1}`)
+	entries := []Entry{{"outbox", "app", position}, {"billing", "app", position}, {"other", "shop", position}}
+	if p, err := Choose(entries, "outbox", "app"); err != nil || p.Connector != "outbox" {
+		t.Errorf("%v and %v", p, err)
+	}
+	if p, err := Choose(entries, "", "shop"); err != nil || p.Connector != "other" {
+		t.Errorf("%v and %v", p, err)
+	}
+	if _, err := Choose(entries, "", "app"); err == nil || !strings.Contains(err.Error(), `several connectors: "billing" with topic.prefix "app", "outbox"`) {
+		t.Errorf("%v", err)
+	}
+	_, err := Choose(entries, "orders", "app")
+	var other *OtherConnectorError
+	if !errors.As(err, &other) || len(other.Others) != 3 || !strings.Contains(err.Error(), `"other" with topic.prefix "shop"`) {
+		t.Errorf("%v", err)
+	}
+	if _, err := Choose(nil, "orders", "app"); err == nil || !strings.Contains(err.Error(), "has no position") {
+		t.Errorf("%v", err)
+	}
+	// The last record of a topic counts.
+	if p, err := Choose([]Entry{{"outbox", "app", []byte(`{"lsn":1}`)}, {"outbox", "app", []byte(`{"lsn":2}`)}}, "outbox", "app"); err != nil || p.LSN != 2 {
+		t.Errorf("%v and %v", p, err)
+	}
+}
+
+func FuzzParseOffsets(f *testing.F) {
+	for _, name := range []string{"one.offsets", "three.offsets", "removed.offsets", "empty.offsets", "strings.offsets"} {
+		f.Add(content(f, name))
+	}
+	f.Add([]byte(`{"offsets":[{"partition":{"server":"app"},"offset":{"lsn":1}}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		entries, err := ParseOffsets(data, "c")
+		if err != nil {
+			return
+		}
+		for _, e := range entries {
+			_, _ = ParsePosition(e)
+		}
+		_, _ = Choose(entries, "", "")
+	})
+}
+
+func FuzzParseRecord(f *testing.F) {
+	f.Add([]byte(`["outbox",{"server":"app"}]`), []byte(`{"lsn":1,"lsn_commit":2,"txId":3,"messageType":"INSERT"}`))
+	f.Add([]byte(`[1]`), []byte(`null`))
+	f.Fuzz(func(t *testing.T, key, value []byte) {
+		e, ok := ParseRecord(key, value)
+		if !ok {
+			return
+		}
+		if p, err := ParsePosition(e); err == nil && p.Last() < p.LSN {
+			t.Errorf("the last position %v lies before the row's %v", p.Last(), p.LSN)
+		}
+	})
+}

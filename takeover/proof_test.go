@@ -1,0 +1,172 @@
+package takeover
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pglogrepl"
+)
+
+func TestProof_ThreeRules(t *testing.T) {
+	position := Position{LSN: 500, Commit: 400, XID: 7, Event: "INSERT"}
+	type row struct {
+		commit, lsn pglogrepl.LSN
+		xid         uint32
+		ordinal     uint64
+	}
+	for _, c := range []struct {
+		name string
+		row  row
+		want bool
+	}{
+		{"of an earlier transaction", row{commit: 300, lsn: 290, xid: 5, ordinal: 1}, true},
+		{"of the transaction that ends at the position", row{commit: 390, lsn: 350, xid: 6, ordinal: 1}, true},
+		{"of a transaction that began earlier and commits later", row{commit: 700, lsn: 250, xid: 4, ordinal: 1}, false},
+		{"before the stored one in its transaction", row{commit: 600, lsn: 450, xid: 7, ordinal: 1}, true},
+		{"the stored one", row{commit: 600, lsn: 500, xid: 7, ordinal: 2}, true},
+		{"behind the stored one", row{commit: 600, lsn: 510, xid: 7, ordinal: 3}, false},
+		{"of a later transaction with the same number", row{commit: 9000, lsn: 8000, xid: 7, ordinal: 1}, false},
+	} {
+		if got := NewProof(position).Delivered(c.row.commit, c.row.xid, c.row.lsn, c.row.ordinal); got != c.want {
+			t.Errorf("a row %s: delivered is %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// Rows of one COPY share an LSN: only one of them is known to have been sent, and
+// it stays the same one when the stream begins again.
+func TestProof_RowsOfOneCopy(t *testing.T) {
+	f := NewProof(Position{LSN: 500, Commit: 400, XID: 7, Event: "INSERT"})
+	for range 2 {
+		var got []bool
+		for ordinal := uint64(1); ordinal <= 3; ordinal++ {
+			got = append(got, f.Delivered(600, 7, 500, ordinal))
+		}
+		if fmt.Sprint(got) != "[true false false]" {
+			t.Errorf("delivered %v, want the first row only", got)
+		}
+	}
+}
+
+// A heartbeat may be stored at the beginning of a transaction, whose LSN is that
+// of its first row.
+func TestProof_AHeartbeatAtBeginProvesNoRow(t *testing.T) {
+	f := NewProof(Position{LSN: 500, Commit: 400, XID: 7, Event: "BEGIN"})
+	if f.Delivered(600, 7, 500, 1) {
+		t.Error("the first row counts as delivered before it was read")
+	}
+}
+
+func TestProof_WithoutACommitOnlyTheTransactionCounts(t *testing.T) {
+	f := NewProof(Position{LSN: 500, XID: 7, Event: "INSERT"})
+	if f.Delivered(300, 5, 290, 1) || !f.Delivered(600, 7, 450, 1) {
+		t.Error("a position without lsn_commit proves other transactions, or not its own")
+	}
+}
+
+// A model of Debezium: transactions that overlap in the log, sent in the order of
+// commits, stopped after any number of rows. What is taken for delivered was
+// delivered; and all that was delivered is taken so, but for rows that share the
+// stored LSN.
+func TestProof_AgainstAModel(t *testing.T) {
+	type row struct {
+		commit, lsn pglogrepl.LSN
+		xid         uint32
+		ordinal     uint64
+	}
+	for seed := range uint64(500) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		var sent []row
+		open := map[uint32][]pglogrepl.LSN{}
+		ends := map[int]pglogrepl.LSN{} // of the transaction before, by the index of a transaction's first row
+		lsn, xid, before := pglogrepl.LSN(1000), uint32(100), pglogrepl.LSN(0)
+		for range 60 {
+			switch n := random.IntN(10); {
+			case n < 2:
+				xid++
+				open[xid] = nil
+			case n < 8 && len(open) > 0:
+				lsn += 10
+				for _, x := range slices.Sorted(maps.Keys(open)) {
+					if random.IntN(2) == 0 {
+						continue
+					}
+					for range 1 + random.IntN(3)/2*2 { // one row, or three of one COPY
+						open[x] = append(open[x], lsn)
+					}
+					break
+				}
+			case len(open) > 0:
+				lsn += 10
+				for _, x := range slices.Sorted(maps.Keys(open)) {
+					rows := open[x]
+					ends[len(sent)] = before
+					for i, at := range rows {
+						sent = append(sent, row{commit: lsn, lsn: at, xid: x, ordinal: uint64(i + 1)})
+					}
+					before = lsn + 5
+					delete(open, x)
+					break
+				}
+			}
+		}
+		for last := range sent {
+			commit := pglogrepl.LSN(0)
+			for at := last; at >= 0; at-- {
+				if end, ok := ends[at]; ok {
+					commit = end
+					break
+				}
+			}
+			f := NewProof(Position{LSN: sent[last].lsn, Commit: commit, XID: sent[last].xid, Event: "INSERT"})
+			for i, r := range sent {
+				got := f.Delivered(r.commit, r.xid, r.lsn, r.ordinal)
+				if got && i > last {
+					t.Fatalf("seed %d: row %d counts as delivered, and Debezium stopped after row %d", seed, i, last)
+				}
+				tie := r.xid == sent[last].xid && r.lsn == sent[last].lsn
+				if !got && i <= last && !tie {
+					t.Fatalf("seed %d: row %d was delivered before row %d, and is not known to be", seed, i, last)
+				}
+			}
+		}
+	}
+}
+
+func TestJudge(t *testing.T) {
+	position := Position{LSN: 500, Processed: 500, Commit: 400, XID: 7, Event: "INSERT"}
+	for _, c := range []struct {
+		name  string
+		p     Position
+		s     State
+		want  Verdict
+		cause string
+	}{
+		{name: "clean stop", p: position, s: State{Confirmed: 400, WALEnd: 900}, want: Verdict{Part: true, Until: 500}},
+		{name: "killed", p: position, s: State{Confirmed: 200, WALEnd: 900}, want: Verdict{Whole: true, Part: true, Until: 500}},
+		{name: "heartbeat", p: Position{LSN: 600, Processed: 600, Commit: 600, Event: "COMMIT"}, s: State{Confirmed: 600, WALEnd: 900}, want: Verdict{Until: 600}},
+		{name: "another server", p: position, s: State{Confirmed: 200, WALEnd: 450}, cause: "ahead of the server's log"},
+		{name: "slot moved", p: position, s: State{Confirmed: 600, WALEnd: 900}, cause: "somebody moved the slot"},
+		{name: "the driver moves it", p: position, s: State{Confirmed: 600, WALEnd: 900, Ahead: true}, want: Verdict{Until: 500}},
+		{name: "snapshot", p: Position{LSN: 500, Snapshot: true}, s: State{Confirmed: 400, WALEnd: 900}, cause: "had not finished"},
+	} {
+		got, err := Judge(&c.p, c.s)
+		if c.cause != "" {
+			if err == nil || !strings.Contains(err.Error(), c.cause) {
+				t.Errorf("%s: %v, want an error with %q", c.name, err, c.cause)
+			}
+			continue
+		}
+		if err != nil || got != c.want {
+			t.Errorf("%s: %+v and %v, want %+v", c.name, got, err, c.want)
+		}
+	}
+	if _, err := Judge(&Position{LSN: 1, Snapshot: true}, State{WALEnd: 2}); !errors.Is(err, ErrSnapshot) {
+		t.Errorf("%v, want ErrSnapshot", err)
+	}
+}

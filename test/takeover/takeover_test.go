@@ -1,0 +1,243 @@
+// Package takeover_test changes over between a real Debezium and the relay, both
+// ways, while several writers commit, and lets the ledger judge.
+package takeover_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/migrations"
+	"github.com/cdc-relay/cdc-relay/sandbox"
+	"github.com/cdc-relay/cdc-relay/test/harness"
+	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
+)
+
+func TestMain(m *testing.M) { harness.Main(m) }
+
+// rounds is how often the slot changes hands and back; CDC_RELAY_TAKEOVER_ROUNDS
+// asks for more.
+func rounds(t *testing.T) int {
+	text := os.Getenv("CDC_RELAY_TAKEOVER_ROUNDS")
+	if text == "" {
+		return 1
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("CDC_RELAY_TAKEOVER_ROUNDS: %v", err)
+	}
+	return n
+}
+
+// scene is one outbox, one connector, one configuration and the writers.
+type scene struct {
+	*relaytest.Pipeline
+	writers   *relaytest.Workload
+	debezium  *sandbox.Debezium
+	name      string // of connector, slot and publication
+	connector []byte
+	dir       string
+}
+
+func newScene(t *testing.T, worker map[string]string) *scene {
+	t.Helper()
+	s := &scene{name: harness.Unique(t, "takeover"), dir: t.TempDir()}
+	s.Pipeline = &relaytest.Pipeline{DB: harness.Postgres(t), Brokers: harness.Kafka(t), Slot: s.name}
+	table, err := migrations.Table(migrations.DefaultPreset, "public", "outbox")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.DB.Exec(t, table)
+	aggregate := harness.Unique(t, "order")
+	s.writers = s.NewWorkload(t, "public.outbox", aggregate)
+	s.Brokers.CreateTopic(t, s.writers.Topic(), 4)
+	host, port, err := net.SplitHostPort(s.DB.Server.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.connector, err = json.Marshal(map[string]any{"name": s.name, "config": map[string]string{
+		"connector.class":   "io.debezium.connector.postgresql.PostgresConnector",
+		"database.hostname": host, "database.port": port, "database.user": "postgres", "database.password": "", "database.dbname": s.DB.Name,
+		"database.sslmode": "disable", "topic.prefix": "app", "plugin.name": "pgoutput", "snapshot.mode": "no_data",
+		"slot.name": s.name, "publication.name": s.name, "publication.autocreate.mode": "filtered", "table.include.list": "public.outbox",
+		"key.converter": "org.apache.kafka.connect.storage.StringConverter", "value.converter": "org.apache.kafka.connect.storage.StringConverter",
+		"transforms": "outbox", "transforms.outbox.type": "io.debezium.transforms.outbox.EventRouter",
+		"transforms.outbox.table.field.event.key": "aggregate_id", "transforms.outbox.route.by.field": "aggregate_type",
+		"transforms.outbox.route.topic.replacement": "${routedByValue}-events",
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	s.write(t, "connector.json", s.connector)
+	s.write(t, "worker.properties", fmt.Appendf(nil, "bootstrap.servers=%s\nproducer.compression.type=none\n", strings.Join(s.Brokers.Addrs, ",")))
+	s.debezium = harness.Debezium(t, sandbox.DebeziumOptions{Brokers: s.Brokers.Addrs, Worker: worker})
+	s.post(t)
+	return s
+}
+
+func (s *scene) write(t *testing.T, name string, content []byte) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(s.dir, name), content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// post starts the connector on a worker that does not know it.
+func (s *scene) post(t *testing.T) {
+	t.Helper()
+	if err := s.debezium.Post(t.Context(), s.connector); err != nil {
+		t.Fatal(err)
+	}
+	s.streams(t)
+}
+
+func (s *scene) streams(t *testing.T) {
+	t.Helper()
+	if err := s.debezium.AwaitRunning(t.Context(), s.name); err != nil {
+		t.Fatal(err)
+	}
+	s.active(t, true)
+}
+
+func (s *scene) active(t *testing.T, want bool) {
+	t.Helper()
+	relaytest.Eventually(t, fmt.Sprintf("the slot's active is %v", want), func() (bool, string) {
+		return harness.Query[bool](t, s.DB, "SELECT coalesce(bool_or(active), false) FROM pg_replication_slots WHERE slot_name = $1", s.name) == want, s.debezium.Log()
+	})
+}
+
+// more waits until n further events were written, and they and all before arrived.
+func (s *scene) more(t *testing.T, n int) {
+	t.Helper()
+	goal := s.writers.Ledger.Len() + n
+	relaytest.Eventually(t, "more events were written", func() (bool, string) {
+		return s.writers.Ledger.Len() >= goal, fmt.Sprintf("%d of %d", s.writers.Ledger.Len(), goal)
+	})
+	seen := 0
+	relaytest.Eventually(t, "they arrived", func() (bool, string) {
+		report := s.writers.Ledger.Check(s.Brokers.Read(t, s.writers.Topic()))
+		seen = report.Delivered
+		return seen >= goal, fmt.Sprintf("%s, wanted %d; Debezium says: %s", report, goal, s.debezium.Log())
+	})
+}
+
+// duplicates counts so far.
+func (s *scene) duplicates(t *testing.T) int {
+	t.Helper()
+	report := s.writers.Ledger.Check(s.Brokers.Read(t, s.writers.Topic()))
+	if len(report.Disordered)+len(report.Altered) > 0 {
+		t.Fatalf("%s", report)
+	}
+	return report.Duplicates
+}
+
+// command runs the binary to its end.
+func (s *scene) command(t *testing.T, want int, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), relaytest.Binary(t), args...)
+	cmd.Dir = s.dir
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + s.dir}
+	out, err := cmd.CombinedOutput()
+	if got := cmd.ProcessState.ExitCode(); got != want {
+		t.Fatalf("%v: exit code %d (%v), want %d\n%s", args, got, err, want, out)
+	}
+	return string(out)
+}
+
+func (s *scene) takeover(t *testing.T, want int, more ...string) string {
+	t.Helper()
+	return s.command(t, want, append([]string{"takeover", "connector.json", "--worker", "worker.properties", "--offset-file", s.debezium.OffsetFile()}, more...)...)
+}
+
+// run streams with the imported configuration until n more events arrived.
+func (s *scene) run(t *testing.T, n int) {
+	t.Helper()
+	s.YAML = s.command(t, 0, "import", "connector.json", "--worker", "worker.properties")
+	s.YAML = s.YAML[strings.Index(s.YAML, "# Imported"):] + "\nhttp: {listen: \"\"}\n"
+	process := s.Exec(t, "run")
+	s.more(t, n)
+	process.Terminate(t)
+	if code := process.Wait(t); code != 0 {
+		t.Fatalf("run ended with %d", code)
+	}
+}
+
+var filtered = regexp.MustCompile(`taken over: (\d+) rows were delivered by Debezium and not sent again, (\d+) were sent`)
+
+func counts(t *testing.T, out string) (skipped, sent int) {
+	t.Helper()
+	m := filtered.FindStringSubmatch(out)
+	if m == nil {
+		t.Fatalf("no counts in:\n%s", out)
+	}
+	skipped, _ = strconv.Atoi(m[1])
+	sent, _ = strconv.Atoi(m[2])
+	return skipped, sent
+}
+
+// Debezium is stopped in order, the relay takes over, and Debezium gets the slot
+// back; then Debezium is killed, and it all happens again. Writers never pause.
+func TestTakeover_BothWaysWhileWritersCommit(t *testing.T) {
+	s := newScene(t, nil)
+	s.writers.Start(t, 4, 40*time.Millisecond)
+	for round := range rounds(t) {
+		s.more(t, 60)
+		before := s.duplicates(t)
+
+		out := s.takeover(t, 0)
+		if !strings.Contains(out, "the slot is in use by") || !strings.Contains(out, "nothing was touched") {
+			t.Fatalf("the plan while Debezium streams:\n%s", out)
+		}
+		s.takeover(t, 3, "--yes") // refused: the slot is held
+		if err := s.debezium.Halt(t.Context(), s.name); err != nil {
+			t.Fatal(err)
+		}
+		s.active(t, false)
+		out = s.takeover(t, 0, "--yes")
+		skipped, sent := counts(t, out)
+		s.run(t, 40)
+		after := s.duplicates(t)
+		t.Logf("round %d, stopped in order: %d rows known to be delivered, %d sent, %d duplicates\n%s", round, skipped, sent, after-before, out)
+		if after != before {
+			t.Errorf("round %d: %d duplicates after a stop in order, want none", round, after-before)
+		}
+
+		if err := s.debezium.Resume(t.Context(), s.name); err != nil {
+			t.Fatal(err)
+		}
+		s.streams(t)
+		s.more(t, 60)
+		back := s.duplicates(t)
+		t.Logf("round %d, back to Debezium: %d duplicates", round, back-after)
+
+		if err := s.debezium.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		s.active(t, false)
+		out = s.takeover(t, 0, "--yes")
+		skipped, sent = counts(t, out)
+		s.run(t, 40)
+		killed := s.duplicates(t)
+		t.Logf("round %d, killed: %d rows known to be delivered, %d sent, %d duplicates\n%s", round, skipped, sent, killed-back, out)
+
+		if err := s.debezium.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s.post(t)
+		s.more(t, 40)
+		t.Logf("round %d, back to Debezium after a kill: %d duplicates", round, s.duplicates(t)-killed)
+	}
+	s.writers.Stop(t)
+	relaytest.Eventually(t, "everything arrived", func() (bool, string) {
+		report := s.writers.Ledger.Check(s.Brokers.Read(t, s.writers.Topic()))
+		return report.Delivered == report.Committed, report.String()
+	})
+	t.Logf("duplicates in all: %d", s.writers.Verify(t))
+}
