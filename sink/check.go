@@ -48,6 +48,8 @@ type Expected struct {
 }
 
 type expectedTopic struct {
+	kept, read bool // see DeadLetters
+
 	nullKeys int
 	largest  int   // a batch with nothing but the largest record known
 	around   int   // the most of such a batch that is not the record's value
@@ -74,6 +76,13 @@ func (t *expectedTopic) with(payload int64) int64 {
 
 // Topic adds a topic of which no record is known.
 func (e *Expected) Topic(name string) { e.topic(name) }
+
+// DeadLetters adds the dead-letter topic, which has to keep its records; read says
+// that the relay reads it too.
+func (e *Expected) DeadLetters(name string, read bool) {
+	t := e.topic(name)
+	t.kept, t.read = true, read
+}
 
 // Record adds a record that would be sent. Nothing of it is kept.
 func (e *Expected) Record(r *router.Record) {

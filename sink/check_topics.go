@@ -51,6 +51,7 @@ func (c *checker) checkTopics() {
 		c.checkPartitions(name, &t, configs[name])
 		if configs[name] != nil {
 			c.checkLimits(name, configs[name])
+			c.checkKept(name, configs[name])
 		}
 	}
 }
@@ -93,6 +94,28 @@ func (c *checker) checkRights(name string, allowed int32) {
 		c.ok("topic.acl", "topic %s: we may write", name)
 	default:
 		c.fail("topic.acl", grantTopic(name), "topic %s: we may not write to it", name)
+	}
+	if c.expected.topics[name].read && may(kmsg.ACLOperationDescribe) && !may(kmsg.ACLOperationRead) {
+		c.fail("topic.acl", fmt.Sprintf("kafka-acls.sh --add --allow-principal User:… --operation Read --topic %s", name),
+			"topic %s: we may not read it, and relay.park_key needs to", name)
+	}
+}
+
+// checkKept looks at a topic whose records are the only place where they are.
+func (c *checker) checkKept(name string, config map[string]string) {
+	const check = "topic.retention"
+	if !c.expected.topics[name].kept {
+		return
+	}
+	switch {
+	case strings.Contains(config["cleanup.policy"], "compact"):
+		c.fail(check, fmt.Sprintf("kafka-configs.sh --alter --topic %s --add-config cleanup.policy=delete,retention.ms=-1", name),
+			"topic %s is compacted: of several dead letters with one key only the last would stay", name)
+	case config["retention.ms"] != "-1" || config["retention.bytes"] != "-1" && config["retention.bytes"] != "":
+		c.warn(check, fmt.Sprintf("kafka-configs.sh --alter --topic %s --add-config retention.ms=-1,retention.bytes=-1", name),
+			"topic %s: dead letters that nobody has looked at are deleted in time (retention.ms %s, retention.bytes %s)", name, config["retention.ms"], config["retention.bytes"])
+	default:
+		c.ok(check, "topic %s keeps its records", name)
 	}
 }
 

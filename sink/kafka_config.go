@@ -29,6 +29,9 @@ type KafkaConfig struct {
 
 	CreateTopics CreateTopics
 
+	// DeadLetterTopic, when it is created, keeps every record.
+	DeadLetterTopic string
+
 	ClientID string // default cdc-relay
 }
 

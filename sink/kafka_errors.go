@@ -84,10 +84,10 @@ type answer struct {
 var answers = map[int16]answer{
 	kerr.MessageTooLarge.Code:       {Rejected, "record_too_large", "raise max.message.bytes of the topic (or message.max.bytes of the brokers), or lower kafka.max_message_bytes to it"},
 	kerr.RecordListTooLarge.Code:    {Rejected, "record_too_large", "raise segment.bytes of the topic, or lower kafka.max_message_bytes"},
-	kerr.InvalidRecord.Code:         {Rejected, "invalid_record", "a compacted topic takes no record without a key; see the broker's log for what else it checks"},
-	kerr.InvalidTimestamp.Code:      {Rejected, "invalid_timestamp", "the record's timestamp is outside message.timestamp.before.max.ms or .after.max.ms of the topic"},
-	kerr.CorruptMessage.Code:        {Rejected, "corrupt_message", "the broker refuses the batch; a compacted topic takes no record without a key"},
-	kerr.InvalidTopicException.Code: {Rejected, "invalid_topic", "the broker refuses the topic's name"},
+	kerr.InvalidRecord.Code:         {Rejected, "invalid_record", "a compacted topic takes no record without a key: map columns.key to a column that is NOT NULL; see the broker's log for what else it checks"},
+	kerr.InvalidTimestamp.Code:      {Rejected, "invalid_timestamp", "the record's timestamp is outside message.timestamp.before.max.ms or .after.max.ms of the topic: raise them, or correct the column of columns.timestamp"},
+	kerr.CorruptMessage.Code:        {Rejected, "corrupt_message", "the broker refuses the batch; a compacted topic takes no record without a key: map columns.key to a column that is NOT NULL"},
+	kerr.InvalidTopicException.Code: {Rejected, "invalid_topic", "the broker refuses the topic's name: correct outbox[].topic"},
 
 	kerr.TopicAuthorizationFailed.Code:           {Blocked, "topic_authorization_failed", "grant the relay's principal WRITE and DESCRIBE on the topic"},
 	kerr.ClusterAuthorizationFailed.Code:         {Blocked, "cluster_authorization_failed", "grant the relay's principal WRITE on the topics it sends to; before Kafka 3.0 also IDEMPOTENT_WRITE on the cluster"},
@@ -99,9 +99,9 @@ var answers = map[int16]answer{
 	kerr.IllegalSaslState.Code:                   {Blocked, "sasl_refused", "the broker does not expect SASL on this port; use its SASL listener, or remove kafka.sasl"},
 	kerr.DelegationTokenAuthorizationFailed.Code: {Blocked, "sasl_authentication_failed", "check user, secret and mechanism of kafka.sasl"},
 	kerr.UnsupportedForMessageFormat.Code:        {Blocked, "message_format_unsupported", "the topic's message format is too old for idempotent producers; raise message.format.version"},
-	kerr.UnsupportedVersion.Code:                 {Blocked, "broker_too_old", "the relay needs Kafka 2.1 or later"},
+	kerr.UnsupportedVersion.Code:                 {Blocked, "broker_too_old", "the relay needs Kafka 2.1 or later: update the brokers"},
 	kerr.UnsupportedCompressionType.Code:         {Blocked, "compression_unsupported", "set kafka.compression to a codec that the broker takes"},
-	kerr.InvalidRequiredAcks.Code:                {Blocked, "acks_refused", "the broker refuses acks=all"},
+	kerr.InvalidRequiredAcks.Code:                {Blocked, "acks_refused", "the broker refuses acks=all, without which nothing is safe: see its log"},
 
 	// The topic was deleted and made again. The sink repairs its client, so that
 	// the next try finds the new topic, or none: then it is unknown_topic.
@@ -118,6 +118,7 @@ var answers = map[int16]answer{
 func classify(err error) *Error {
 	var code *kerr.Error
 	var size *sizeError
+	var clock *timeError
 	var partition *noPartitionError
 	var handshake *tlsError
 	var secret *secretError
@@ -133,6 +134,8 @@ func classify(err error) *Error {
 		return &Error{Retry, "interrupted", err}
 	case errors.As(err, &size):
 		return &Error{Rejected, "record_too_large", err}
+	case errors.As(err, &clock):
+		return &Error{Rejected, "invalid_timestamp", err}
 	case errors.As(err, &partition):
 		return &Error{Rejected, "invalid_partition", err}
 	case errors.As(err, &handshake):
@@ -155,7 +158,7 @@ func answered(code *kerr.Error, err error) *Error {
 	case code.Retriable:
 		return &Error{Retry, strings.ToLower(code.Message), err}
 	}
-	return &Error{Blocked, "kafka_error", err}
+	return &Error{Blocked, "kafka_error", fmt.Errorf("%w; see the broker's log", err)}
 }
 
 func classifyNetwork(err error) *Error {

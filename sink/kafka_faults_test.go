@@ -256,6 +256,28 @@ func TestKafka_RefusesWhatIsOverItsOwnLimit(t *testing.T) {
 	}
 }
 
+// The client would send a time that it cannot count as another one.
+func TestKafka_RefusesATimestampThatTheClientCannotCount(t *testing.T) {
+	for _, year := range []int{1500, 2263, 292278994} {
+		c := cluster(t, kfake.SeedTopics(1, "orders"))
+		k := open(t, c, nil)
+		records := []router.Record{record("orders", "k", "before"), record("orders", "k", "guilty")}
+		records[0].Timestamp = time.Date(2262, 4, 11, 0, 0, 0, 0, time.UTC)
+		records[1].Timestamp = time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC)
+		outcome := make(chan error, 1)
+		k.Send(context.Background(), records, func(err error) { outcome <- err })
+		got := failures(t, <-outcome)
+		if len(got) != 1 || got[0].Index != 1 {
+			t.Fatalf("year %d: failures: %+v", year, got)
+		}
+		wantFailure(t, &got[0], sink.Rejected, "invalid_timestamp", `"orders"`, "2262")
+		all := read(t, c, "orders")
+		if len(all) != 1 || !all[0].Timestamp.Equal(records[0].Timestamp) {
+			t.Errorf("year %d: durable: %v", year, all)
+		}
+	}
+}
+
 // The sink's measure of a record is the broker's: a record of exactly the limit
 // passes, one byte more does not.
 func TestKafka_MeasuresRecordsAsTheBrokerDoes(t *testing.T) {

@@ -55,7 +55,7 @@ func (k *Kafka) newFlight(records []router.Record, done func(error)) *flight {
 	headers := 0
 	for i := range records {
 		size := batchSize(&records[i])
-		if size > k.cfg.MaxMessageBytes {
+		if size > k.cfg.MaxMessageBytes || !sendable(records[i].Timestamp) {
 			f.fits = i
 			break
 		}
@@ -137,7 +137,7 @@ func (k *Kafka) produce(ctx context.Context, f *flight) (int, error) {
 		}
 	}
 	if f.fits < len(f.records) && !k.halted.Load() {
-		return f.fits, &sizeError{batchSize(&f.records[f.fits]), k.cfg.MaxMessageBytes}
+		return f.fits, k.unfit(&f.records[f.fits])
 	}
 	return f.fits, nil
 }

@@ -126,13 +126,9 @@ func (k *Kafka) lookAtRecreated(ctx context.Context, c *client, topics []string)
 // createTopics makes the topics and remembers why it could not.
 func (k *Kafka) createTopics(ctx context.Context, c *client, topics []string) {
 	want := k.cfg.CreateTopics
-	settings := make(map[string]*string, len(want.Config))
-	for name, value := range want.Config {
-		settings[name] = kadm.StringPtr(value)
-	}
 	refused := make(map[string]error)
-	created, err := kadm.NewClient(c.Client).CreateTopics(ctx, want.Partitions, want.ReplicationFactor, settings, topics...)
 	for _, topic := range topics {
+		created, err := kadm.NewClient(c.Client).CreateTopics(ctx, want.Partitions, want.ReplicationFactor, want.settings(topic == k.cfg.DeadLetterTopic), topic)
 		answer, ok := created[topic]
 		switch {
 		case ok && (answer.Err == nil || errors.Is(answer.Err, kerr.TopicAlreadyExists)):

@@ -1,0 +1,297 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/rs/zerolog"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Message is a record as a topic has it.
+type Message struct {
+	Topic     string
+	Partition int32
+	Offset    int64
+	Timestamp time.Time
+	Key       []byte // nil is a null key
+	Value     []byte // nil is a null value
+	Headers   []router.Header
+}
+
+// Follower reads one topic from its beginning and goes on with what is written to
+// it. Run and CatchUp may run at the same time; Close ends both.
+type Follower struct {
+	cfg    KafkaConfig
+	topic  string
+	log    zerolog.Logger
+	client *kgo.Client
+
+	mu    sync.Mutex
+	next  map[int32]int64 // offset behind what was visited, by partition
+	moved chan struct{}   // closed when next changes
+	err   error           // of the last fetch that failed, until one succeeds
+}
+
+// NewFollower connects to nothing yet. The principal needs READ and DESCRIBE on the
+// topic.
+func NewFollower(cfg KafkaConfig, topic string, log zerolog.Logger) (*Follower, error) {
+	client, err := cfg.consumer(kgo.ConsumeTopics(topic))
+	if err != nil {
+		return nil, err
+	}
+	return &Follower{cfg: cfg, topic: topic, log: log, client: client, next: make(map[int32]int64), moved: make(chan struct{})}, nil
+}
+
+// consumer is a client that reads what is committed. Control records count as
+// offsets: without them the end of a partition that was written in transactions
+// would never be seen.
+func (c KafkaConfig) consumer(more ...kgo.Opt) (*kgo.Client, error) {
+	c, err := c.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	opts := append([]kgo.Opt{
+		kgo.SeedBrokers(c.Brokers...), kgo.ClientID(c.ClientID), kgo.Dialer(c.dial), kgo.AlwaysRetryEOF(), kgo.MetadataMinAge(metadataMinAge),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(),
+		kgo.FetchMaxBytes(8 << 20), kgo.FetchMaxPartitionBytes(2 << 20), kgo.MaxConcurrentFetches(1),
+	}, more...)
+	mechanism, err := c.mechanism()
+	if err != nil {
+		return nil, err
+	}
+	if mechanism != nil {
+		opts = append(opts, kgo.SASL(mechanism))
+	}
+	client, err := kgo.NewClient(opts...)
+	if err != nil {
+		return nil, fmt.Errorf("configure kafka client: %w", err)
+	}
+	return client, nil
+}
+
+// Run visits every record until ctx ends, those of a partition in order. visit must
+// not keep what it is given. Trouble with the brokers is waited out.
+func (f *Follower) Run(ctx context.Context, visit func(*Message)) {
+	for {
+		fetches := f.client.PollFetches(ctx)
+		if ctx.Err() != nil || fetches.IsClientClosed() {
+			return
+		}
+		var failed error
+		for _, e := range fetches.Errors() {
+			failed = e.Err
+		}
+		f.visit(fetches, failed, visit)
+		if failed != nil {
+			f.log.Debug().Err(failed).Str("topic", f.topic).Msg("read topic")
+			select { // the client reports what does not heal by itself without pause
+			case <-time.After(metadataMinAge):
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+func (f *Follower) visit(fetches kgo.Fetches, failed error, visit func(*Message)) {
+	at := make(map[int32]int64)
+	fetches.EachRecord(func(r *kgo.Record) {
+		if !r.Attrs.IsControl() {
+			visit(newMessage(r))
+		}
+		at[r.Partition] = r.Offset + 1
+	})
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err = failed; len(at) == 0 && failed == nil {
+		return
+	}
+	for partition, next := range at {
+		f.next[partition] = next
+	}
+	close(f.moved)
+	f.moved = make(chan struct{})
+}
+
+func newMessage(r *kgo.Record) *Message {
+	m := &Message{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Timestamp: r.Timestamp, Key: r.Key, Value: r.Value}
+	for _, h := range r.Headers {
+		m.Headers = append(m.Headers, router.Header(h))
+	}
+	return m
+}
+
+// CatchUp returns once Run has visited everything that the topic holds now. The
+// error is a *Error.
+func (f *Follower) CatchUp(ctx context.Context) error {
+	ends, err := topicEnds(ctx, f.client, f.topic)
+	if err != nil {
+		return readError(f.topic, err)
+	}
+	for {
+		f.mu.Lock()
+		behind, moved, failed := false, f.moved, f.err
+		for partition, end := range ends {
+			behind = behind || f.next[partition] < end
+		}
+		f.mu.Unlock()
+		switch {
+		case !behind:
+			return nil
+		case failed != nil:
+			return readError(f.topic, failed)
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return readError(f.topic, context.Cause(ctx))
+		}
+	}
+}
+
+// Close ends it.
+func (f *Follower) Close() { f.client.Close() }
+
+// topicEnds are the offsets behind the last committed record, without partitions
+// that hold nothing.
+func topicEnds(ctx context.Context, client *kgo.Client, topic string) (map[int32]int64, error) {
+	admin := kadm.NewClient(client)
+	ends, err := admin.ListCommittedOffsets(ctx, topic)
+	if err == nil {
+		err = ends.Error()
+	}
+	if err != nil {
+		return nil, err
+	}
+	starts, err := admin.ListStartOffsets(ctx, topic)
+	if err == nil {
+		err = starts.Error()
+	}
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[int32]int64)
+	ends.Each(func(end kadm.ListedOffset) {
+		if start, ok := starts.Lookup(end.Topic, end.Partition); ok && end.Offset > start.Offset {
+			found[end.Partition] = end.Offset
+		}
+	})
+	return found, nil
+}
+
+// ReadTopic visits what a topic holds at present, in order within each partition. A
+// topic that does not exist is an error of reason unknown_topic. The error is a
+// *Error unless it is visit's, which ends the reading.
+func ReadTopic(ctx context.Context, cfg KafkaConfig, topic string, visit func(*Message) error) error {
+	client, err := cfg.consumer()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	ends, err := topicEnds(ctx, client, topic)
+	if err != nil {
+		return readError(topic, err)
+	}
+	from := make(map[int32]kgo.Offset)
+	for partition := range ends {
+		from[partition] = kgo.NewOffset().AtStart()
+	}
+	client.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: from})
+	for len(ends) > 0 {
+		fetches := client.PollFetches(ctx)
+		if ctx.Err() != nil {
+			return readError(topic, context.Cause(ctx))
+		}
+		for _, e := range fetches.Errors() {
+			return readError(topic, e.Err)
+		}
+		for records := fetches.RecordIter(); !records.Done(); {
+			r := records.Next()
+			end, open := ends[r.Partition]
+			if !open || r.Offset >= end {
+				continue
+			}
+			if !r.Attrs.IsControl() {
+				if err := visit(newMessage(r)); err != nil {
+					return err
+				}
+			}
+			if r.Offset == end-1 {
+				delete(ends, r.Partition)
+			}
+		}
+	}
+	return nil
+}
+
+func readError(topic string, err error) *Error {
+	if errors.Is(err, kgo.ErrClientClosed) {
+		return &Error{Retry, "closed", ErrClosed}
+	}
+	e := classify(err)
+	reason := e.Err
+	if errors.Is(err, kerr.TopicAuthorizationFailed) {
+		reason = fmt.Errorf("%w; grant the relay's principal READ and DESCRIBE on the topic", err)
+	}
+	return &Error{Class: e.Class, Reason: e.Reason, Err: fmt.Errorf("read topic %q: %w", topic, reason)}
+}
+
+// EnsureTopic makes a topic that is to keep every record, unless there is one of
+// that name, and says whether it did. It has the partitions and replicas of
+// cfg.CreateTopics, whether or not that is enabled.
+func EnsureTopic(ctx context.Context, cfg KafkaConfig, topic string, dryRun bool) (missing bool, err error) {
+	cfg, err = cfg.withDefaults()
+	if err != nil {
+		return false, err
+	}
+	client, err := cfg.consumer()
+	if err != nil {
+		return false, err
+	}
+	defer client.Close()
+	admin := kadm.NewClient(client)
+	known, err := admin.ListTopics(ctx, topic)
+	if err != nil {
+		return false, readError(topic, err)
+	}
+	if d, ok := known[topic]; ok && d.Err == nil {
+		return false, nil
+	} else if ok && !errors.Is(d.Err, kerr.UnknownTopicOrPartition) {
+		return false, readError(topic, d.Err)
+	}
+	if dryRun {
+		return true, nil
+	}
+	created, err := admin.CreateTopic(ctx, cfg.CreateTopics.Partitions, cfg.CreateTopics.ReplicationFactor, cfg.CreateTopics.settings(true), topic)
+	switch {
+	case errors.Is(err, kerr.TopicAlreadyExists):
+		return false, nil
+	case err != nil && created.ErrMessage != "":
+		err = fmt.Errorf("%w: %s", err, created.ErrMessage)
+	}
+	if err != nil {
+		return true, fmt.Errorf("create topic %q: %w; make it by hand, or grant CREATE on it", topic, err)
+	}
+	return true, nil
+}
+
+// settings are those of a new topic; one that keeps everything neither expires nor
+// compacts its records.
+func (c CreateTopics) settings(keep bool) map[string]*string {
+	settings := make(map[string]*string, len(c.Config)+2)
+	for name, value := range c.Config {
+		settings[name] = kadm.StringPtr(value)
+	}
+	if keep {
+		settings["cleanup.policy"], settings["retention.ms"] = kadm.StringPtr("delete"), kadm.StringPtr("-1")
+		delete(settings, "retention.bytes")
+	}
+	return settings
+}
