@@ -282,6 +282,9 @@ func (r *Relay) look(hard context.Context) {
 		if s != nil {
 			s.serverStops(err, time.Now(), r.cfg.Replication.ShutdownGrace)
 		}
+	case snapshot.Drift == nil && s != nil && s.moved(snapshot) != nil:
+		snapshot.Drift = s.moved(snapshot)
+		fallthrough
 	case snapshot.Drift != nil && r.began.Load():
 		r.drift.CompareAndSwap(nil, &drift{snapshot.Drift})
 		if s != nil {
@@ -351,6 +354,8 @@ func (r *Relay) Status() Status {
 		InFlightLimitBytes: r.cfg.MaxInFlightBytes,
 		EventsPublished:    r.published.Load(),
 		EventsRejected:     r.rejected.Load(),
+		DeadLetters:        r.letters.Load(),
+		ParkedKeys:         r.parkedKeys(),
 		Reconnects:         r.reconnects.Load(),
 		Topics:             make([]string, 0, len(b.topics)),
 		SourceConnected:    b.session != nil,
@@ -361,7 +366,7 @@ func (r *Relay) Status() Status {
 	}
 	st.State, st.Reason, st.Message = b.view(now)
 	seen := b.allIncidents()
-	st.TopicsRecreated, st.DataLoss, st.Overtaken = seen.recreated, seen.dataLoss, seen.overtaken
+	st.TopicsRecreated, st.DataLoss, st.Overtaken = seen.recreated, seen.dataLoss+r.phantoms.Load(), seen.overtaken
 	for topic := range b.topics {
 		st.Topics = append(st.Topics, topic)
 	}

@@ -16,6 +16,15 @@ const (
 	ExitWhenBlocked OnBlocked = "exit" // return a *BlockedError: exit code 4
 )
 
+// OnReject says what becomes of a row that can never be delivered.
+type OnReject string
+
+const (
+	StopOnReject       OnReject = "stop"        // block, and confirm nothing past it
+	DeadLetterOnReject OnReject = "dead_letter" // into the dead-letter topic
+	SkipOnReject       OnReject = "skip"        // count it, log it, lose it
+)
+
 // Config is the rooms' configurations and what needs two of them.
 type Config struct {
 	Replication replication.Config
@@ -23,6 +32,17 @@ type Config struct {
 	Kafka       sink.KafkaConfig
 
 	OnBlocked OnBlocked // defaults to WaitWhenBlocked
+
+	OnReject OnReject // defaults to StopOnReject
+
+	// DeadLetterTopic takes rejected rows with DeadLetterOnReject. With ParkKey later
+	// rows of the same topic and key follow them there until they are re-driven.
+	DeadLetterTopic string // defaults to cdc-relay.dead-letters
+	ParkKey         bool
+
+	// PositionHeaders has each record say where its row comes from. The rows of a
+	// transaction then wait until its commit was read.
+	PositionHeaders bool
 
 	// MaxInFlightBytes bounds everything that rows hold between the socket and
 	// their acknowledgement. A row larger than all of it is admitted alone.
@@ -39,6 +59,11 @@ type Config struct {
 	// ProbeInterval is how often slot and publication are looked at. Defaults to 5s.
 	ProbeInterval time.Duration
 
+	// Delivered, when set, tells that a row is known to be in Kafka already: it is
+	// confirmed without being sent. It is asked in the order of the stream by one
+	// goroutine, and again for rows that a later session shows again.
+	Delivered func(*replication.Row) bool
+
 	Pipeline string // defaults to "default"
 	Version  string
 }
@@ -46,6 +71,8 @@ type Config struct {
 // WithDefaults returns a copy with every zero field set.
 func (c Config) WithDefaults() Config {
 	def(&c.OnBlocked, WaitWhenBlocked)
+	def(&c.OnReject, StopOnReject)
+	def(&c.DeadLetterTopic, "cdc-relay.dead-letters")
 	def(&c.MaxInFlightBytes, 32<<20)
 	def(&c.DrainTimeout, 30*time.Second)
 	def(&c.RetryMin, 200*time.Millisecond)

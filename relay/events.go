@@ -31,6 +31,10 @@ type Events struct {
 	// RowRejected runs once for a row, however often it is tried.
 	RowRejected func(reason string, err error)
 
+	// DeadLettered runs for each row whose dead letter is durable; reason is that of
+	// RowRejected, or parked.
+	DeadLettered func(reason string)
+
 	// ProduceRetried runs for each attempt that starts again after a failure.
 	ProduceRetried func(reason string)
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
@@ -65,6 +66,7 @@ func (s *session) recover(ctx, hard context.Context) error {
 	s.sink.Resume()
 	wait := backoff{min: s.r.cfg.RetryMin, max: s.r.cfg.RetryMax}
 	for run := 1; len(queue) > 0; {
+		s.followAll(queue)
 		n := min(run, len(queue))
 		failure, rest, err := s.resend(hard, queue[:n])
 		if err != nil {
@@ -80,6 +82,13 @@ func (s *session) recover(ctx, hard context.Context) error {
 		run = 1
 		s.sink.Resume()
 		if n > 1 {
+			continue
+		}
+		switch s.convict(&queue[0], failure) {
+		case sendLetter:
+			continue
+		case skipRow:
+			queue = queue[1:]
 			continue
 		}
 		if err := s.guilty(ctx, hard, &queue[0], failure, &wait); err != nil {
@@ -195,7 +204,7 @@ func (s *session) guilty(ctx, hard context.Context, u *undelivered, f *sink.Fail
 		err.Table = row.Relation.Namespace + "." + row.Relation.Name
 		err.LSN, err.Ordinal, err.Commit = row.LSN, row.Ordinal, row.Txn.Commit
 	}
-	if f.Class == sink.Rejected {
+	if f.Class == sink.Rejected && s.r.cfg.OnReject == StopOnReject {
 		err.Err = s.wayOut(err.Commit, err.Err)
 	}
 	if f.Class == sink.Rejected && !u.counted {
@@ -214,11 +223,7 @@ func (s *session) guilty(ctx, hard context.Context, u *undelivered, f *sink.Fail
 func (s *session) hold(ctx, hard context.Context, f *flight, rejection error) error {
 	wait := backoff{min: s.r.cfg.RetryMin, max: s.r.cfg.RetryMax}
 	for at := -1; rejection != nil; rejection = s.route(f) {
-		reason := router.ReasonMapping
-		var row *router.RowError
-		if errors.As(rejection, &row) {
-			reason = row.Reason
-		}
+		reason := rejectionReason(rejection)
 		if at != f.routed && !errors.Is(rejection, router.ErrBinary) {
 			at = f.routed
 			s.send(f)
@@ -284,8 +289,7 @@ func (f *flight) upToRow(row *replication.Row) {
 
 // reject counts a row once, also when a later session comes to it again.
 func (s *session) reject(reason string, commit pglogrepl.LSN, ordinal uint64, err error) {
-	if id := (rowID{commit, ordinal}); s.r.lastReject != id {
-		s.r.lastReject = id
+	if s.r.seen.first(deadletter.Row{Commit: commit, Seq: ordinal}) {
 		s.r.rejected.Add(1)
 		if s.r.ev.RowRejected != nil {
 			s.r.ev.RowRejected(reason, err)

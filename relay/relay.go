@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
@@ -18,6 +19,7 @@ import (
 // Source is what a session needs of replication; *replication.Stream satisfies it.
 type Source interface {
 	Start() pglogrepl.LSN
+	Origin() replication.Origin
 	Tables() []*replication.Relation
 	Received() pglogrepl.LSN
 	ServerEnd() pglogrepl.LSN
@@ -33,12 +35,22 @@ type Prober interface {
 	Close()
 }
 
+// Journal reads the dead-letter topic from its beginning and goes on with it;
+// *sink.Follower satisfies it.
+type Journal interface {
+	Run(ctx context.Context, visit func(*sink.Message))
+	CatchUp(ctx context.Context) error // returns once everything was visited that is there now
+	Close()
+}
+
 // Parts are what a Relay is made of.
 type Parts struct {
 	Source func(context.Context) (Source, error) // a new session's stream
 	Router *router.Router                        // owned by the relay from here on
 	Sink   func() (sink.Sink, error)             // asked again when a sink had to be dropped
 	Probe  Prober                                // optional
+
+	Journal Journal // of the dead-letter topic; needed with Config.ParkKey, else nil
 }
 
 // Relay streams one slot to one sink. Run is called once; Status and Abort are
@@ -49,8 +61,13 @@ type Relay struct {
 	ev    Events
 	log   zerolog.Logger
 
-	sink       sink.Sink // owned by Run's goroutine, as is the next
-	lastReject rowID
+	sink   sink.Sink // owned by Run's goroutine, as are the next four
+	seen   rejects
+	ends   knownEnd
+	source string // for dead letters
+	past   past
+
+	parked *deadletter.Parked // nil without Config.ParkKey
 
 	aborted chan struct{} // closed by Abort
 	abort   sync.Once
@@ -59,6 +76,9 @@ type Relay struct {
 	began      atomic.Bool           // streaming began at least once
 	published  atomic.Int64
 	rejected   atomic.Int64
+	letters    atomic.Int64
+	phantoms   atomic.Int64 // forks behind which something was delivered
+	filtered   atomic.Int64 // rows that Config.Delivered took
 	reconnects atomic.Int64
 	lastEvent  atomic.Int64 // unix nanoseconds of the last acknowledgement
 	lastTick   atomic.Int64
@@ -78,15 +98,15 @@ func (d *drift) Error() string {
 
 func (d *drift) Unwrap() error { return d.error }
 
-// rowID names a row on one timeline. Its LSN would not: rows of one COPY share it.
-type rowID struct {
-	commit  pglogrepl.LSN
-	ordinal uint64
-}
-
 // New joins given parts. It starts nothing.
 func New(cfg Config, parts Parts, ev Events, log zerolog.Logger) *Relay {
 	r := &Relay{cfg: cfg.WithDefaults(), parts: parts, ev: ev, log: log, aborted: make(chan struct{})}
+	if r.cfg.PositionHeaders {
+		parts.Router.PositionHeaders()
+	}
+	if r.cfg.OnReject == DeadLetterOnReject && r.cfg.ParkKey {
+		r.parked = deadletter.NewParked(deadletter.MaxParked)
+	}
 	r.board.init(time.Now())
 	r.lastTick.Store(time.Now().UnixNano())
 	return r
@@ -108,6 +128,9 @@ func Open(cfg Config, ev Events, log zerolog.Logger, hooks ...kgo.Hook) (*Relay,
 		return true
 	}
 	cfg.Kafka.MaxBufferedBytes = 2 * cfg.MaxInFlightBytes
+	if cfg.OnReject == DeadLetterOnReject {
+		cfg.Kafka.DeadLetterTopic = cfg.DeadLetterTopic
+	}
 	first, err := sink.NewKafka(cfg.Kafka, log.With().Str("component", "sink").Logger(), hooks...)
 	if err != nil {
 		return nil, &ConfigError{err}
@@ -125,6 +148,12 @@ func Open(cfg Config, ev Events, log zerolog.Logger, hooks ...kgo.Hook) (*Relay,
 			}
 			return sink.NewKafka(cfg.Kafka, log.With().Str("component", "sink").Logger(), hooks...)
 		},
+	}
+	if cfg.OnReject == DeadLetterOnReject && cfg.ParkKey {
+		parts.Journal, err = sink.NewFollower(cfg.Kafka, cfg.DeadLetterTopic, log.With().Str("component", "sink").Logger())
+		if err != nil {
+			return nil, &ConfigError{err}
+		}
 	}
 	return New(cfg, parts, ev, log.With().Str("component", "relay").Logger()), nil
 }
@@ -145,6 +174,13 @@ func (r *Relay) Run(ctx context.Context) error {
 	background.Go(func() { r.ping(hard, stopped) })
 	if r.parts.Probe != nil {
 		background.Go(func() { r.probe(hard, stopped) })
+	}
+
+	if r.parked != nil {
+		background.Go(func() {
+			defer r.parts.Journal.Close()
+			r.parts.Journal.Run(hard, r.parked.Read)
+		})
 	}
 
 	err := r.loop(ctx, hard)
@@ -199,6 +235,10 @@ func (r *Relay) loop(ctx, hard context.Context) error {
 		if time.Since(began) > r.cfg.RetryMax {
 			wait.reset()
 		}
+		if errors.Is(err, errReadAgain) && ctx.Err() == nil {
+			r.log.Info().Err(err).Msg("reading a large transaction for the second time")
+			continue
+		}
 		if r.began.Load() && replication.KindOf(err) == replication.KindDrift {
 			r.drift.CompareAndSwap(nil, &drift{err})
 		}
@@ -245,16 +285,33 @@ func (r *Relay) once(ctx, hard context.Context) error {
 	if err := r.readySink(ctx); err != nil {
 		return err
 	}
+	if err := r.awaitDeadLetters(ctx, 0); err != nil {
+		return err
+	}
 	src, err := r.parts.Source(ctx)
 	if err != nil {
 		return err
 	}
 	r.board.reached(true, false)
-	if err := r.checkTables(src); err != nil {
+	err = r.checkHistory(src)
+	if err == nil {
+		err = r.checkTables(src)
+	}
+	if err == nil {
+		r.source = deadletter.SourceID(src.Origin().SystemID, r.cfg.Replication.Slot)
+		if r.parked != nil {
+			r.parked.Source(r.source)
+		}
+		err = r.awaitDeadLetters(ctx, r.handover())
+	}
+	if err != nil {
 		_ = src.Close(hard, src.Start())
 		return err
 	}
-	return newSession(r, src).run(ctx, hard)
+	s := newSession(r, src)
+	err = s.run(ctx, hard)
+	r.past.told = max(r.past.told, pglogrepl.LSN(s.told.Load()))
+	return err
 }
 
 // checkTables compiles the mapping against the catalog before the first row, so

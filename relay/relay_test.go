@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -62,6 +63,11 @@ type fakeServer struct {
 	openErr   func(n int64) error
 	current   *fakeSource
 	more      chan func() *replication.Batch
+	origin    replication.Origin
+
+	// skipConfirmed has a session begin, as a server does, with the first transaction
+	// that is not confirmed, whatever its batches say.
+	skipConfirmed bool
 }
 
 func newServer(batches ...func() *replication.Batch) *fakeServer {
@@ -103,6 +109,11 @@ func (s *fakeServer) position() pglogrepl.LSN {
 }
 
 func (f *fakeSource) Start() pglogrepl.LSN            { return f.server.position() }
+func (f *fakeSource) Origin() replication.Origin {
+	f.server.mu.Lock()
+	defer f.server.mu.Unlock()
+	return f.server.origin
+}
 func (f *fakeSource) Tables() []*replication.Relation { return []*replication.Relation{outbox} }
 func (f *fakeSource) Received() pglogrepl.LSN         { return 1000 }
 func (f *fakeSource) ServerEnd() pglogrepl.LSN        { return 1000 }
@@ -136,7 +147,11 @@ func (f *fakeSource) Run(intake context.Context, out chan<- *replication.Batch, 
 	}
 	start := f.Start()
 	for _, fresh := range f.server.batches {
-		if b := fresh(); b.Through == 0 || b.Through > start {
+		b := fresh()
+		if f.server.skipConfirmed {
+			b.Rows = slices.DeleteFunc(b.Rows, func(r replication.Row) bool { return r.Txn.Commit < start })
+		}
+		if b.Through == 0 || b.Through > start || f.server.skipConfirmed && len(b.Rows) > 0 {
 			if err := offer(b); err != nil {
 				return err
 			}

@@ -40,6 +40,7 @@ type session struct {
 	waits       atomic.Int64  // since when Send waits for the brokers, likewise
 	outstanding atomic.Int64  // Sends whose done has not been called
 	wake        chan struct{} // one token: a Send failed, or none is outstanding
+	held        []*flight     // of the transaction whose commit was not read yet, with position headers; B's
 	mu          sync.Mutex
 	failed      []failedPiece // guarded by mu; in no order
 	pieces      uint64        // count of Sends, the order for failed
@@ -52,11 +53,14 @@ type flight struct {
 	batch   *replication.Batch
 	buf     *router.Buffer
 	ticket  checkpoint.Ticket
-	read    time.Time    // when B took the batch
-	routed  int          // rows that were routed
-	sent    int          // records that were handed to the sink
-	handed  time.Time    // first hand-over to the sink
-	pending atomic.Int64 // pieces not durable, plus one while rows are left to route
+	read    time.Time     // when B took the batch
+	routed  int           // rows that were routed
+	sent    int           // records that were handed to the sink
+	letters []string      // reasons of the records that became dead letters
+	skipped int           // records without a topic, which are not sent
+	handed  time.Time     // first hand-over to the sink
+	pending atomic.Int64  // pieces not durable, plus one while rows are left to route or held
+	through atomic.Uint64 // while rows are held: what may be confirmed once the others are durable
 }
 
 // piece is what one Send got of a flight.
@@ -206,8 +210,12 @@ func (s *session) confirmed() pglogrepl.LSN {
 
 // deliver takes batches until A closes the channel, then settles.
 func (s *session) deliver(ctx, hard context.Context, endIntake context.CancelCauseFunc) error {
+	heart, stop := s.heart()
+	defer stop()
 	for {
 		select {
+		case now := <-heart:
+			s.beat(now)
 		case b, open := <-s.out:
 			if !open {
 				return s.settle(ctx, hard)
@@ -243,6 +251,9 @@ func (s *session) settle(ctx, hard context.Context) error {
 			return s.cut()
 		}
 	}
+	if len(s.held) > 0 {
+		return s.unfinished()
+	}
 	return nil
 }
 
@@ -259,6 +270,9 @@ func (s *session) take(ctx, hard context.Context, b *replication.Batch) error {
 	if s.r.ev.BatchReceived != nil {
 		s.r.ev.BatchReceived(b)
 	}
+	if b.Closes != 0 {
+		s.sendHeld(b.Closes)
+	}
 	entry := checkpoint.Entry{Rows: len(b.Rows), Through: b.Through, Commit: b.ThroughTime}
 	if len(b.Rows) == 0 {
 		s.tracker.Track(entry)
@@ -269,6 +283,7 @@ func (s *session) take(ctx, hard context.Context, b *replication.Batch) error {
 	f := &flight{s: s, batch: b, buf: s.buffers.Get().(*router.Buffer), read: time.Now()}
 	f.pending.Store(1)
 	rejection := s.route(f)
+	s.follow(f, f.buf.Records)
 
 	entry.Bytes, entry.Read = b.Bytes+f.buf.Size()+sink.Memory(f.buf.Records), f.read
 	if err := s.admit(ctx, hard, f, entry); err != nil {
@@ -280,15 +295,32 @@ func (s *session) take(ctx, hard context.Context, b *replication.Batch) error {
 			return err
 		}
 	}
+	if f.sent < len(f.buf.Records) {
+		s.keep(f)
+		return nil
+	}
 	f.finish()
 	return nil
 }
 
-// route turns rows into records up to the first that cannot be.
+// route turns rows into records up to the first that cannot be and is not set
+// aside.
 func (s *session) route(f *flight) error {
 	for f.routed < len(f.batch.Rows) {
-		if err := s.r.parts.Router.Route(f.buf, &f.batch.Rows[f.routed]); err != nil {
-			return err
+		row := &f.batch.Rows[f.routed]
+		if s.r.delivered(row) {
+			f.routed++
+			continue
+		}
+		n := len(f.buf.Records)
+		err := s.r.parts.Router.Route(f.buf, row)
+		if err == nil {
+			err = s.keepOut(f, n)
+		}
+		if err != nil {
+			if err = s.setAside(f, row, err); err != nil {
+				return err
+			}
 		}
 		f.routed++
 	}
@@ -305,6 +337,9 @@ func (s *session) admit(ctx, hard context.Context, f *flight, e checkpoint.Entry
 			return nil
 		}
 		s.full.CompareAndSwap(0, time.Now().UnixNano())
+		if len(s.held) > 0 && s.outstanding.Load() == 0 && !s.hasFailed() {
+			return s.readThrough(ctx, hard)
+		}
 		select {
 		case <-s.tracker.Room():
 		case <-s.wake:
@@ -326,11 +361,12 @@ func (s *session) admit(ctx, hard context.Context, f *flight, e checkpoint.Entry
 // Send waits when the sink has no room, and for the brokers to say where a topic's
 // partitions are.
 func (s *session) send(f *flight) {
-	records := f.buf.Records[f.sent:]
+	records := s.placed(f.buf.Records[f.sent:])
 	if len(records) == 0 {
 		return
 	}
-	f.sent = len(f.buf.Records)
+	s.follow(f, records)
+	f.sent += len(records)
 	p := &piece{f: f, seq: s.pieces, records: records}
 	s.pieces++
 	f.pending.Add(1)
@@ -368,16 +404,24 @@ func (s *session) sent() {
 // finish counts one piece, or the routing, as done; the last one acknowledges
 // the batch. It may run on a goroutine of the sink.
 func (f *flight) finish() {
-	if f.pending.Add(-1) > 0 {
+	if left := f.pending.Add(-1); left > 0 {
+		f.partial(left)
 		return
 	}
 	r := f.s.r
 	now := time.Now()
-	r.published.Add(int64(len(f.buf.Records)))
+	records := f.delivered()
+	r.published.Add(int64(len(records)))
 	r.lastEvent.Store(now.UnixNano())
-	r.board.sawTopics(f.buf.Records)
+	r.board.sawTopics(records)
 	if r.ev.BatchDelivered != nil {
-		r.ev.BatchDelivered(f.batch, f.buf.Records, now.Sub(f.handed))
+		r.ev.BatchDelivered(f.batch, records, now.Sub(f.handed))
+	}
+	for _, reason := range f.letters {
+		r.letters.Add(1)
+		if r.ev.DeadLettered != nil {
+			r.ev.DeadLettered(reason)
+		}
 	}
 	f.ticket.Done()
 	f.batch.Release()

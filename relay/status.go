@@ -90,6 +90,7 @@ type Status struct {
 	EventsPublished int64    `json:"events_published_total"`
 	EventsRejected  int64    `json:"events_rejected_total"`
 	DeadLetters     int64    `json:"dead_letters_total"`
+	ParkedKeys      int      `json:"parked_keys"` // whose rows go to the dead-letter topic until re-driven
 	Reconnects      int64    `json:"reconnects_total"`
 	Topics          []string `json:"topics"`
 

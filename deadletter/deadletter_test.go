@@ -1,0 +1,325 @@
+package deadletter
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/jackc/pglogrepl"
+)
+
+const topic = "letters"
+
+func record(commit pglogrepl.LSN, seq uint64, key, value string) *router.Record {
+	return &router.Record{
+		Topic: "orders", Key: []byte(key), Value: []byte(value), Partition: router.AutoPartition,
+		Headers: []router.Header{{Key: "id", Value: []byte("e1")}, {Key: "eventType", Value: []byte("Placed")}},
+		Row: &replication.Row{
+			Txn: &replication.Txn{Commit: commit}, Ordinal: seq,
+			Relation: &replication.Relation{Namespace: "public", Name: "outbox"},
+		},
+	}
+}
+
+func message(r router.Record, partition int32, offset int64) *sink.Message {
+	return &sink.Message{Topic: r.Topic, Partition: partition, Offset: offset, Timestamp: time.Unix(50, 0), Key: r.Key, Value: r.Value, Headers: r.Headers}
+}
+
+var cause = Cause{Reason: "record_too_large", Err: errors.New("too large"), Source: "7000/orders"}
+
+func TestLetter_IsReadAsItWasWritten(t *testing.T) {
+	full := record(0x1_0000_0010, 3, "k", `{"a":1}`)
+	full.Partition, full.Timestamp = 7, time.Date(2026, 1, 2, 3, 4, 5, 6_000_000, time.UTC)
+	bare := record(0x10, 1, "", "")
+	bare.Topic, bare.Key, bare.Value, bare.Headers = "", nil, nil, nil
+	for _, tt := range []struct {
+		name    string
+		rec     *router.Record
+		missing []string
+		keyed   bool
+	}{
+		{"whole", full, nil, true},
+		{"nothing could be made", bare, []string{"topic", "key", "value", "headers"}, false},
+		{"null key", func() *router.Record { r := record(0x10, 1, "", "v"); r.Key = nil; return r }(), nil, false},
+		{"empty key", record(0x10, 1, "", "v"), nil, true},
+		{"null value", func() *router.Record { r := record(0x10, 1, "k", ""); r.Value = nil; return r }(), nil, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := cause
+			c.Missing = tt.missing
+			wrapped := Wrap(tt.rec, topic, c)
+			if wrapped.Topic != topic || wrapped.Row != tt.rec.Row || !wrapped.Timestamp.IsZero() || wrapped.Partition != router.AutoPartition {
+				t.Fatalf("record %+v", wrapped)
+			}
+			l, m, err := Parse(message(wrapped, 2, 9))
+			if err != nil || m != nil {
+				t.Fatal(m, err)
+			}
+			want := *tt.rec
+			want.Row = nil
+			got := l.Record
+			if got.Topic != want.Topic || !bytes.Equal(got.Key, want.Key) || (got.Key == nil) != (want.Key == nil) || (got.Value == nil) != (want.Value == nil) ||
+				!bytes.Equal(got.Value, want.Value) || got.Partition != want.Partition || !got.Timestamp.Equal(want.Timestamp) || fmt.Sprint(got.Headers) != fmt.Sprint(want.Headers) {
+				t.Fatalf("record\n%+v, want\n%+v", got, want)
+			}
+			if l.Keyed != tt.keyed || l.Complete() != (tt.missing == nil) || !slices.Equal(l.Missing, tt.missing) {
+				t.Fatalf("keyed %t, missing %v", l.Keyed, l.Missing)
+			}
+			if l.Reason != "record_too_large" || l.Message != "too large" || l.Table != "public.outbox" || l.Source != "7000/orders" || l.Commit != tt.rec.Row.Txn.Commit || l.Seq != tt.rec.Row.Ordinal {
+				t.Fatalf("letter %+v", l)
+			}
+		})
+	}
+}
+
+// Headers of a row that look like ours must not lead a redrive anywhere.
+func TestLetter_HeadersOfTheRowCannotPoseAsOurs(t *testing.T) {
+	rec := record(0x10, 1, "k", "v")
+	rec.Headers = append(rec.Headers, router.Header{Key: HeaderTopic, Value: []byte("payments")}, router.Header{Key: HeaderMissing, Value: []byte("value")})
+	l, _, err := Parse(message(Wrap(rec, topic, cause), 0, 0))
+	if err != nil || l.Record.Topic != "orders" || !l.Complete() {
+		t.Fatalf("%+v, %v", l, err)
+	}
+}
+
+func TestLetter_MessageIsBounded(t *testing.T) {
+	c := cause
+	c.Err = errors.New(strings.Repeat("ü", 5000) + "\xff")
+	l, _, err := Parse(message(Wrap(record(0x10, 1, "k", "v"), topic, c), 0, 0))
+	if err != nil || len(l.Message) > maxMessage+4 || !strings.HasSuffix(l.Message, "ü…") {
+		t.Fatalf("%d bytes, %v", len(l.Message), err)
+	}
+}
+
+func TestStrip_TakesValueThenHeadersAndKeepsTheKey(t *testing.T) {
+	rec := record(0x10, 1, "k", "0123456789")
+	rec.Headers = append(rec.Headers, router.Header{Key: router.HeaderLSN, Value: []byte("0/20")})
+	w := Wrap(rec, topic, cause)
+	var steps []string
+	for Strip(&w) {
+		l, _, err := Parse(message(w, 0, 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := ""
+		for _, h := range l.Record.Headers {
+			names += " " + h.Key
+		}
+		steps = append(steps, fmt.Sprintf("%v %d %s:%s", l.Missing, l.ValueBytes, l.Record.Key, names))
+		if l.Group != KeyGroup("orders", []byte("k")) || l.Record.Value != nil {
+			t.Fatalf("letter %+v", l)
+		}
+		if len(steps) > 5 {
+			t.Fatal("it never ends")
+		}
+	}
+	want := []string{"[value] 10 k: id eventType cdc-relay-lsn", "[value headers] 10 k: id cdc-relay-lsn"}
+	if !slices.Equal(steps, want) {
+		t.Fatalf("%q, want %q", steps, want)
+	}
+}
+
+func TestMarker_IsReadAsItWasWritten(t *testing.T) {
+	want := Marker{Source: "7000/orders", Group: KeyGroup("orders", []byte("k")), Through: Row{0x1_0000_0010, 4}, Outcome: Discarded}
+	l, got, err := Parse(message(want.Record(topic, []byte("k")), 0, 0))
+	if err != nil || l != nil || *got != want {
+		t.Fatalf("%+v, %v", got, err)
+	}
+}
+
+func TestParse_NamesThePlaceOfWhatItCannotRead(t *testing.T) {
+	good := Wrap(record(0x10, 1, "k", "v"), topic, cause)
+	for _, tt := range []struct{ name, header, value, want string }{
+		{"somebody else's", "", "", "neither a dead letter"},
+		{"position", HeaderLSN, "x", HeaderLSN},
+		{"ordinal", HeaderSeq, "-1", HeaderSeq},
+		{"group", HeaderGroup, "abc", HeaderGroup},
+		{"partition", HeaderPartition, "1e3", HeaderPartition},
+		{"timestamp", HeaderTimestamp, "today", HeaderTimestamp},
+		{"size", HeaderValueSize, "-1", HeaderValueSize},
+		{"letter and marker", HeaderDone, Sent, "neither a dead letter"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			bad := good
+			bad.Headers = append(slices.Clone(good.Headers), router.Header{Key: tt.header, Value: []byte(tt.value)})
+			if tt.header == "" {
+				bad.Headers = nil
+			}
+			_, _, err := Parse(message(bad, 3, 17))
+			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "partition 3, offset 17") {
+				t.Fatalf("error %v", err)
+			}
+		})
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte("k"), []byte("v"), HeaderLSN, []byte("0/10"))
+	f.Add([]byte(nil), []byte(nil), HeaderGroup, []byte("00"))
+	f.Add([]byte(""), []byte("{}"), HeaderDone, []byte("sent"))
+	f.Fuzz(func(t *testing.T, key, value []byte, name string, header []byte) {
+		rec := record(0x10, 1, "k", string(value))
+		rec.Key = key
+		w := Wrap(rec, topic, cause)
+		w.Headers = append(w.Headers, router.Header{Key: name, Value: header})
+		l, m, err := Parse(message(w, 0, 0))
+		if (err == nil) != (l != nil || m != nil) {
+			t.Fatal(l, m, err)
+		}
+		if l != nil && !bytes.Equal(l.Record.Value, value) {
+			t.Fatal("another value")
+		}
+	})
+}
+
+// log builds what a topic holds, and what is to be done of it.
+type logOf struct {
+	backlog *Backlog
+	waiting map[groupOf][]*Entry
+	parked  *Parked
+	offset  map[int32]int64
+	filter  Filter
+}
+
+func newLog(filter Filter) *logOf {
+	l := &logOf{backlog: &Backlog{names: map[string]string{}}, waiting: map[groupOf][]*Entry{}, parked: NewParked(3), offset: map[int32]int64{}, filter: filter}
+	l.parked.Source("7000/orders")
+	return l
+}
+
+func (l *logOf) put(r router.Record, partition int32) {
+	m := message(r, partition, l.offset[partition])
+	l.offset[partition]++
+	l.backlog.add(m, l.filter, l.waiting)
+	l.parked.Read(m)
+}
+
+func (l *logOf) letter(commit pglogrepl.LSN, key string) {
+	l.put(Wrap(record(commit, 1, key, "v"), topic, cause), 0)
+}
+
+func (l *logOf) done(key string, through pglogrepl.LSN, partition int32) {
+	m := Marker{Source: "7000/orders", Group: KeyGroup("orders", []byte(key)), Through: Row{through, 1}, Outcome: Sent}
+	l.put(m.Record(topic, []byte(key)), partition)
+}
+
+func (l *logOf) plan() string {
+	var out []string
+	for _, group := range l.backlog.Waiting() {
+		text := string(group[0].Record.Key) + ":"
+		for _, e := range group {
+			text += fmt.Sprintf(" %x", uint64(e.Commit))
+		}
+		out = append(out, text)
+	}
+	return strings.Join(out, "; ")
+}
+
+func TestBacklog_IsWhatNoMarkerCovers(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		filter Filter
+		log    func(l *logOf)
+		plan   string
+		parked int
+	}{
+		{"nothing", Filter{}, func(*logOf) {}, "", 0},
+		{"whole keys, in the order of commits", Filter{}, func(l *logOf) { l.letter(0x30, "a"); l.letter(0x10, "a"); l.letter(0x20, "b") }, "a: 10 30; b: 20", 2},
+		{"a marker covers up to a row", Filter{}, func(l *logOf) { l.letter(0x10, "a"); l.letter(0x20, "a"); l.done("a", 0x10, 0) }, "a: 20", 1},
+		{"all", Filter{}, func(l *logOf) { l.letter(0x10, "a"); l.letter(0x20, "a"); l.done("a", 0x20, 0) }, "", 0},
+		{"a letter behind a marker counts again", Filter{}, func(l *logOf) { l.letter(0x10, "a"); l.done("a", 0x10, 0); l.letter(0x10, "a") }, "a: 10", 1},
+		{"there twice", Filter{}, func(l *logOf) { l.letter(0x10, "a"); l.letter(0x20, "a"); l.letter(0x10, "a") }, "a: 10 10 20", 1},
+		{"selected letters bring those of their key", Filter{Commit: 0x20}, func(l *logOf) { l.letter(0x10, "a"); l.letter(0x20, "a"); l.letter(0x30, "b") }, "a: 10 20", 2},
+		{"of another key", Filter{Key: []byte("b")}, func(l *logOf) { l.letter(0x10, "a"); l.letter(0x30, "b") }, "b: 30", 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l := newLog(tt.filter)
+			tt.log(l)
+			if got := l.plan(); got != tt.plan || l.parked.Len() != tt.parked || l.parked.Err() != nil {
+				t.Fatalf("plan %q, %d parked, %v; want %q, %d", got, l.parked.Len(), l.parked.Err(), tt.plan, tt.parked)
+			}
+		})
+	}
+}
+
+func TestParked_IsBoundedAndByKey(t *testing.T) {
+	p := NewParked(2)
+	p.Source("s")
+	a, b, c := KeyGroup("t", []byte("a")), KeyGroup("t", []byte("b")), KeyGroup("u", []byte("a"))
+	if err := errors.Join(p.Park(a, Row{0x10, 1}), p.Park(b, Row{0x10, 2}), p.Park(a, Row{0x20, 1})); err != nil || p.Len() != 2 {
+		t.Fatal(err, p.Len())
+	}
+	if err := p.Park(c, Row{0x30, 1}); !errors.Is(err, ErrFull) {
+		t.Fatalf("a third key: %v", err)
+	}
+	if p.Follow(c, Row{0x30, 1}) || !p.Follow(a, Row{0x30, 2}) {
+		t.Fatal("topic and key make the group, not the key alone")
+	}
+	p.Source("other")
+	if p.Len() != 0 || p.Follow(a, Row{0x40, 1}) {
+		t.Fatal("keys of another source are parked")
+	}
+	p.Source("s")
+	if p.Len() != 2 {
+		t.Fatal("the first source's keys are forgotten")
+	}
+	m := Marker{Source: "s", Group: a, Through: Row{0x30, 1}, Outcome: Sent}
+	p.Read(message(m.Record(topic, nil), 0, 0))
+	if !p.Follow(a, Row{0x50, 1}) {
+		t.Fatal("a marker before the last row freed the key")
+	}
+	m.Through = Row{0x50, 1}
+	p.Read(message(m.Record(topic, nil), 0, 1))
+	if p.Follow(a, Row{0x60, 1}) || p.Len() != 1 {
+		t.Fatal("a marker of the last row did not free the key")
+	}
+}
+
+func TestParked_TopicWithTooManyKeysIsAnError(t *testing.T) {
+	l := newLog(Filter{})
+	for i := range 5 {
+		l.letter(pglogrepl.LSN(0x10+i), string(rune('a'+i)))
+	}
+	if err := l.parked.Err(); !errors.Is(err, ErrFull) {
+		t.Fatalf("error %v", err)
+	}
+}
+
+func TestChunks_AreBoundedAndKeepOrder(t *testing.T) {
+	var groups [][]*Entry
+	n := 0
+	for _, size := range []int{1, chunkEntries + 5, 3, 2 * chunkEntries} {
+		var g []*Entry
+		for range size {
+			n++
+			g = append(g, &Entry{Letter: Letter{Row: Row{Seq: uint64(n)}}, Size: 10})
+		}
+		groups = append(groups, g)
+	}
+	groups = append(groups, []*Entry{{Size: 2 * chunkBytes, Letter: Letter{Row: Row{Seq: uint64(n + 1)}}}, {Size: 1, Letter: Letter{Row: Row{Seq: uint64(n + 2)}}}})
+	next := uint64(1)
+	for _, part := range chunks(groups) {
+		entries, bytes := 0, 0
+		for _, g := range part {
+			for _, e := range g {
+				if e.Seq != next {
+					t.Fatalf("entry %d where %d belongs", e.Seq, next)
+				}
+				next, entries, bytes = next+1, entries+1, bytes+e.Size
+			}
+		}
+		if entries > chunkEntries || bytes > chunkBytes && entries > 1 {
+			t.Fatalf("a part of %d entries and %d bytes", entries, bytes)
+		}
+	}
+	if next != uint64(n+3) {
+		t.Fatalf("%d entries", next-1)
+	}
+}

@@ -1,0 +1,374 @@
+package deadletter
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/jackc/pglogrepl"
+)
+
+// prefix marks the headers of this package. A record's own headers of that name are
+// not kept.
+const prefix = "cdc-relay-error-"
+
+// The headers of a letter, behind those of the record.
+const (
+	HeaderReason    = prefix + "reason"    // as events_rejected_total has it, or parked
+	HeaderMessage   = prefix + "message"   // the error, nothing of the row in it
+	HeaderTopic     = prefix + "topic"     // where the record was to go; absent when no topic could be made
+	HeaderTable     = prefix + "table"     // schema.name
+	HeaderLSN       = prefix + "lsn"       // commit record of the row's transaction, as logs name it
+	HeaderSeq       = prefix + "seq"       // ordinal in the transaction
+	HeaderSource    = prefix + "source"    // system identifier/slot
+	HeaderGroup     = prefix + "group"     // what keeps order: hash of topic and key
+	HeaderPartition = prefix + "partition" // explicit partition; absent when the key decides
+	HeaderTimestamp = prefix + "timestamp" // mapped timestamp, RFC 3339; absent when there is none
+	HeaderMissing   = prefix + "missing"   // comma list: topic, key, value, headers
+	HeaderValueSize = prefix + "value-bytes"
+)
+
+// The headers of a marker, beside HeaderSource and HeaderGroup.
+const (
+	HeaderDone       = "cdc-relay-redrive" // Sent or Discarded
+	HeaderThroughLSN = "cdc-relay-redrive-lsn"
+	HeaderThroughSeq = "cdc-relay-redrive-seq"
+)
+
+// What became of the letters that a marker covers.
+const (
+	Sent      = "sent"
+	Discarded = "discarded"
+)
+
+// CauseParked is the reason of a row that is good itself and follows one of its key.
+const CauseParked = "parked"
+
+const (
+	maxMessage        = 1 << 10
+	groupSize         = 16
+	timestampNotation = time.RFC3339Nano
+)
+
+// Row names a row: its transaction's commit record and its ordinal there.
+type Row struct {
+	Commit pglogrepl.LSN
+	Seq    uint64
+}
+
+// Compare orders rows of one source as they were committed.
+func (r Row) Compare(other Row) int {
+	return cmp.Or(cmp.Compare(r.Commit, other.Commit), cmp.Compare(r.Seq, other.Seq))
+}
+
+func (r Row) String() string { return fmt.Sprintf("%s/%d", r.Commit, r.Seq) }
+
+// Group is what keeps order among letters: one key of one topic, or, where there is
+// no key or no topic, one letter.
+type Group [groupSize]byte
+
+func (g Group) String() string { return hex.EncodeToString(g[:]) }
+
+// KeyGroup is the group of a topic's key.
+func KeyGroup(topic string, key []byte) Group {
+	h := sha256.New()
+	fmt.Fprintf(h, "%d/%s/", len(topic), topic)
+	h.Write(key)
+	return Group(h.Sum(nil)[:groupSize])
+}
+
+func rowGroup(table string, row Row) Group {
+	sum := sha256.Sum256([]byte(table + " " + row.String()))
+	return Group(sum[:groupSize])
+}
+
+// Cause is why a record becomes a letter.
+type Cause struct {
+	Reason  string
+	Err     error    // never holds anything of the row but an escaped topic name
+	Source  string   // SourceID
+	Missing []string // parts of router.Salvage
+}
+
+// SourceID names where rows come from: positions mean nothing elsewhere.
+func SourceID(system, slot string) string { return system + "/" + slot }
+
+// Letter is one dead letter, as the topic has it.
+type Letter struct {
+	Row
+	Source  string
+	Group   Group
+	Keyed   bool // Group is a key's: order matters
+	Reason  string
+	Message string
+	Table   string
+	Missing []string
+
+	// Record is what was to be sent: Topic is empty and parts are absent as Missing
+	// says.
+	Record router.Record
+
+	ValueBytes int64 // of a value that is missing because of its size; else zero
+
+	Partition int32 // of the dead-letter topic, as the next two
+	Offset    int64
+	At        time.Time
+}
+
+// Complete says that Record can be sent as it is.
+func (l *Letter) Complete() bool { return len(l.Missing) == 0 }
+
+// EventID is the value of the header id, or empty.
+func (l *Letter) EventID() string {
+	for _, h := range l.Record.Headers {
+		if h.Key == "id" {
+			return string(h.Value)
+		}
+	}
+	return ""
+}
+
+// Wrap makes the letter of a record that has a Row. It refers to the record's
+// memory.
+func Wrap(rec *router.Record, topic string, c Cause) router.Record {
+	row := Row{rec.Row.Txn.Commit, rec.Row.Ordinal}
+	table := rec.Row.Relation.Namespace + "." + rec.Row.Relation.Name
+	headers := make([]router.Header, 0, len(rec.Headers)+12)
+	for _, h := range rec.Headers {
+		if !strings.HasPrefix(h.Key, prefix) {
+			headers = append(headers, h)
+		}
+	}
+	add := func(name, value string) { headers = append(headers, router.Header{Key: name, Value: []byte(value)}) }
+	group := rowGroup(table, row)
+	if rec.Topic != "" && rec.Key != nil {
+		group = KeyGroup(rec.Topic, rec.Key)
+	}
+	add(HeaderReason, c.Reason)
+	add(HeaderMessage, short(c.Err))
+	if rec.Topic != "" {
+		add(HeaderTopic, rec.Topic)
+	}
+	add(HeaderTable, table)
+	add(HeaderLSN, row.Commit.String())
+	add(HeaderSeq, strconv.FormatUint(row.Seq, 10))
+	add(HeaderSource, c.Source)
+	add(HeaderGroup, group.String())
+	if rec.Partition != router.AutoPartition {
+		add(HeaderPartition, strconv.Itoa(int(rec.Partition)))
+	}
+	if !rec.Timestamp.IsZero() {
+		add(HeaderTimestamp, rec.Timestamp.UTC().Format(timestampNotation))
+	}
+	if len(c.Missing) > 0 {
+		add(HeaderMissing, strings.Join(c.Missing, ","))
+	}
+	return router.Record{Topic: topic, Key: rec.Key, Value: rec.Value, Headers: headers, Partition: router.AutoPartition, Row: rec.Row}
+}
+
+// short is the text of an error, fit for a header.
+func short(err error) string {
+	text := strings.ToValidUTF8(err.Error(), "?")
+	if len(text) <= maxMessage {
+		return text
+	}
+	cut := maxMessage
+	for !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + "…"
+}
+
+// Strip takes the next part off a letter that is itself refused, first the value,
+// then the record's own headers but its id, and says whether there was one. The key
+// stays: without it the letter would lie in another partition.
+func Strip(letter *router.Record) bool {
+	missing := ""
+	if at := headerAt(letter.Headers, HeaderMissing); at >= 0 {
+		missing = string(letter.Headers[at].Value)
+	}
+	parts := splitParts(missing)
+	sized := headerAt(letter.Headers, HeaderValueSize) >= 0
+	switch {
+	case !sized && letter.Value != nil:
+		headers := append([]router.Header(nil), letter.Headers...)
+		headers = append(headers, router.Header{Key: HeaderValueSize, Value: strconv.AppendInt(nil, int64(len(letter.Value)), 10)})
+		letter.Value, letter.Headers = nil, withMissing(headers, parts, router.PartValue)
+		return true
+	case headerAt(letter.Headers, HeaderReason) > 1:
+		var headers []router.Header
+		for _, h := range letter.Headers {
+			position := h.Key == router.HeaderLSN || h.Key == router.HeaderSeq || h.Key == router.HeaderCommitTime
+			if strings.HasPrefix(h.Key, prefix) || position || h.Key == "id" && len(h.Value) <= maxMessage {
+				headers = append(headers, h)
+			}
+		}
+		if len(headers) == len(letter.Headers) {
+			return false
+		}
+		letter.Headers = withMissing(headers, parts, router.PartHeaders)
+		return true
+	}
+	return false
+}
+
+func withMissing(headers []router.Header, parts []string, part string) []router.Header {
+	for _, have := range parts {
+		if have == part {
+			return headers
+		}
+	}
+	value := []byte(strings.Join(append(parts, part), ","))
+	if at := headerAt(headers, HeaderMissing); at >= 0 {
+		headers[at].Value = value
+		return headers
+	}
+	return append(headers, router.Header{Key: HeaderMissing, Value: value})
+}
+
+func headerAt(headers []router.Header, name string) int {
+	for i := range headers {
+		if headers[i].Key == name {
+			return i
+		}
+	}
+	return -1
+}
+
+func splitParts(list string) []string {
+	if list == "" {
+		return nil
+	}
+	return strings.Split(list, ",")
+}
+
+// Marker says that every letter of a group up to a row is done with.
+type Marker struct {
+	Source  string
+	Group   Group
+	Through Row
+	Outcome string // Sent or Discarded
+}
+
+// Record is the marker as a record of the dead-letter topic. key is that of the
+// letters.
+func (m Marker) Record(topic string, key []byte) router.Record {
+	return router.Record{Topic: topic, Key: key, Partition: router.AutoPartition, Headers: []router.Header{
+		{Key: HeaderDone, Value: []byte(m.Outcome)},
+		{Key: HeaderSource, Value: []byte(m.Source)},
+		{Key: HeaderGroup, Value: []byte(m.Group.String())},
+		{Key: HeaderThroughLSN, Value: []byte(m.Through.Commit.String())},
+		{Key: HeaderThroughSeq, Value: strconv.AppendUint(nil, m.Through.Seq, 10)},
+	}}
+}
+
+// ErrForeign is a record that is neither letter nor marker: somebody else writes to
+// the topic.
+var ErrForeign = errors.New("neither a dead letter nor a marker of cdc-relay")
+
+// Parse reads a record of the dead-letter topic: a letter, or a marker, or an error
+// that names its place. It refers to the message's memory.
+func Parse(m *sink.Message) (*Letter, *Marker, error) {
+	p := parser{values: make(map[string]string)}
+	l := &Letter{Partition: m.Partition, Offset: m.Offset, At: m.Timestamp}
+	l.Record = router.Record{Key: m.Key, Value: m.Value, Partition: router.AutoPartition}
+	for _, h := range m.Headers {
+		switch {
+		case strings.HasPrefix(h.Key, prefix), strings.HasPrefix(h.Key, HeaderDone):
+			p.values[h.Key] = string(h.Value)
+		default:
+			l.Record.Headers = append(l.Record.Headers, h)
+		}
+	}
+	_, letter := p.values[HeaderReason]
+	_, marker := p.values[HeaderDone]
+	var mark *Marker
+	switch {
+	case letter == marker:
+		p.err = ErrForeign
+	case marker:
+		mark, l = p.marker(), nil
+	default:
+		p.letter(l)
+	}
+	if p.err != nil {
+		return nil, nil, fmt.Errorf("dead-letter topic %s, partition %d, offset %d: %w", m.Topic, m.Partition, m.Offset, p.err)
+	}
+	return l, mark, nil
+}
+
+// parser keeps the first header that does not parse.
+type parser struct {
+	values map[string]string
+	err    error
+}
+
+func (p *parser) fail(name string) {
+	if p.err == nil {
+		p.err = fmt.Errorf("header %s is missing or malformed", name)
+	}
+}
+
+func (p *parser) row(lsn, seq string) (row Row) {
+	var err error
+	if row.Commit, err = pglogrepl.ParseLSN(p.values[lsn]); err != nil {
+		p.fail(lsn)
+	}
+	if row.Seq, err = strconv.ParseUint(p.values[seq], 10, 64); err != nil {
+		p.fail(seq)
+	}
+	return row
+}
+
+func (p *parser) group() (g Group) {
+	text := p.values[HeaderGroup]
+	if raw, err := hex.DecodeString(text); err == nil && len(raw) == groupSize {
+		return Group(raw)
+	}
+	p.fail(HeaderGroup)
+	return g
+}
+
+func (p *parser) marker() *Marker {
+	m := &Marker{Source: p.values[HeaderSource], Group: p.group(), Through: p.row(HeaderThroughLSN, HeaderThroughSeq), Outcome: p.values[HeaderDone]}
+	if m.Outcome != Sent && m.Outcome != Discarded {
+		p.fail(HeaderDone)
+	}
+	return m
+}
+
+func (p *parser) letter(l *Letter) {
+	l.Source, l.Group, l.Row = p.values[HeaderSource], p.group(), p.row(HeaderLSN, HeaderSeq)
+	l.Reason, l.Message, l.Table = p.values[HeaderReason], p.values[HeaderMessage], p.values[HeaderTable]
+	l.Missing, l.Record.Topic = splitParts(p.values[HeaderMissing]), p.values[HeaderTopic]
+	l.Keyed = l.Record.Topic != "" && l.Record.Key != nil
+	if text, ok := p.values[HeaderPartition]; ok {
+		n, err := strconv.ParseInt(text, 10, 32)
+		if err != nil || n < 0 {
+			p.fail(HeaderPartition)
+		}
+		l.Record.Partition = int32(n)
+	}
+	if text, ok := p.values[HeaderTimestamp]; ok {
+		at, err := time.Parse(timestampNotation, text)
+		if err != nil {
+			p.fail(HeaderTimestamp)
+		}
+		l.Record.Timestamp = at
+	}
+	if text, ok := p.values[HeaderValueSize]; ok {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n < 0 {
+			p.fail(HeaderValueSize)
+		}
+		l.ValueBytes = n
+	}
+}

@@ -1,0 +1,51 @@
+package relay
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/sink/sinktest"
+)
+
+// Rows that somebody else delivered are confirmed without a record, each in its
+// place: between rows that are sent, at both ends of a batch, and alone.
+func TestRelay_WhatIsDeliveredElsewhereIsConfirmedAndNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{server: newServer(
+			fixed(110, 120, 1, "order/a/1", "order/a/2"),
+			fixed(130, 140, 1, "order/a/3", "order/a/4", "order/a/5"),
+			fixed(150, 160, 1, "order/a/6"),
+		), sink: new(sinktest.Recorder), result: make(chan error, 1)}
+		b.sink.Hold()
+		b.start(t, Config{Delivered: func(row *replication.Row) bool {
+			return row.Txn.Commit == 110 || row.Txn.Commit == 130 && row.Ordinal != 2
+		}})
+		pass(time.Second)
+		if got := b.server.position(); got != 120 {
+			t.Fatalf("confirmed %s, want 120: the first transaction needs no acknowledgement", got)
+		}
+		b.sink.Release()
+		b.stop(t)
+		if got := b.values(); got != "4 6" || b.server.position() != 160 {
+			t.Fatalf("delivered %q, confirmed %s", got, b.server.position())
+		}
+		if got := b.relay.Filtered(); got != 4 {
+			t.Errorf("%d rows are counted as filtered, want 4", got)
+		}
+	})
+}
+
+// A row that cannot be sent does not block when it was sent already.
+func TestRelay_ADeliveredRowIsNotRouted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := start(t, Config{Delivered: func(row *replication.Row) bool { return row.Ordinal == 1 }},
+			newServer(fixed(110, 120, 1, "/a/bad", "order/a/2")))
+		pass(time.Second)
+		b.stop(t)
+		if got := b.values(); got != "2" || b.server.position() != 120 {
+			t.Fatalf("delivered %q, confirmed %s", got, b.server.position())
+		}
+	})
+}

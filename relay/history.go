@@ -1,0 +1,96 @@
+package relay
+
+import (
+	"fmt"
+
+	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/jackc/pglogrepl"
+)
+
+// The reasons for which a server is not the one that the relay streamed from.
+const (
+	reasonForeignServer   = "foreign_server"
+	reasonForeignTimeline = "foreign_timeline"
+	reasonStalePrimary    = "stale_primary"
+	reasonSlotMoved       = "slot_moved"
+)
+
+// past is what this process knows from its sessions. It is Run's goroutine's alone.
+type past struct {
+	origin replication.Origin
+	told   pglogrepl.LSN // highest position told to a server on that timeline
+}
+
+// checkHistory decides whether a server continues the history of the one that the
+// last session streamed from. A position of ours is never used on another server
+// than the one that was told it: each session starts from the slot. What is looked
+// for here is what that cannot see.
+//
+//  1. Another cluster: its rows may have been delivered already, or belong elsewhere.
+//  2. An older timeline: the old primary came back, and its slot with it.
+//  3. A timeline that does not descend from ours.
+//  4. A fork before what we confirmed: rows behind it were delivered and exist no
+//     more, and new rows take their positions. Nothing can call them back; it is said
+//     loudly and gone on.
+//  5. A slot ahead of what we told: another relay streamed from it meanwhile, or
+//     somebody moved it. Two relays on one slot are usual, so that is only said.
+func (r *Relay) checkHistory(src Source) error {
+	now, start := src.Origin(), src.Start()
+	was := r.past
+	if was.origin.SystemID == "" {
+		r.past = past{now, start}
+		return nil
+	}
+	refuse := func(kind replication.ErrorKind, reason, hint, cause string, args ...any) error {
+		return &replication.Error{Kind: kind, Reason: reason, Op: "check the server's history", Err: fmt.Errorf(cause, args...), Hint: hint}
+	}
+	switch {
+	case now.SystemID != was.origin.SystemID:
+		return refuse(replication.KindRefused, reasonForeignServer, "correct postgres.url; if the database was moved there on purpose, restart the relay",
+			"its system identifier is %s, and the relay streamed from %s", now.SystemID, was.origin.SystemID)
+	case now.Timeline < was.origin.Timeline:
+		return refuse(replication.KindRetry, reasonStalePrimary, "it is an old primary: shut it down, or rewind it to a standby",
+			"it is on timeline %d, and the relay streamed on timeline %d", now.Timeline, was.origin.Timeline)
+	case now.Timeline > was.origin.Timeline:
+		fork, ok := now.Fork(was.origin.Timeline)
+		if !ok {
+			return refuse(replication.KindRefused, reasonForeignTimeline, "it was restored from elsewhere; if it is to be streamed from, restart the relay",
+				"its timeline %d does not descend from timeline %d, on which the relay streamed", now.Timeline, was.origin.Timeline)
+		}
+		r.forked(was, now, fork)
+	case start > was.told:
+		r.log.Warn().Stringer("lsn", start).Stringer("told", was.told).Str("slot", r.cfg.Replication.Slot).
+			Msg("the slot is ahead of what this process confirmed: another relay streamed from it meanwhile, or somebody moved it")
+	}
+	r.past = past{now, max(start, was.told)}
+	if now.Timeline != was.origin.Timeline {
+		r.past.told = start
+	}
+	return nil
+}
+
+// forked tells of a failover, and of rows that exist in Kafka alone since.
+func (r *Relay) forked(was past, now replication.Origin, fork replication.Fork) {
+	line := r.log.Info()
+	text := "the server is on a new timeline; everything that was confirmed is part of it"
+	if was.told > fork.At {
+		r.phantoms.Add(1)
+		line = r.log.Error()
+		text = "the server is on a new timeline, and rows that were delivered are no part of it: what committed between the two positions exists in Kafka alone"
+	}
+	line.Int32("from", was.origin.Timeline).Int32("timeline", now.Timeline).Stringer("fork", fork.At).Stringer("told", was.told).Msg(text)
+}
+
+// moved says that the slot is ahead of everything that its only owner told: somebody
+// moved it under the stream, and rows in between may never come.
+func (s *session) moved(snapshot *replication.Snapshot) error {
+	told := pglogrepl.LSN(s.told.Load())
+	if snapshot.Slot.Confirmed <= told {
+		return nil
+	}
+	return &replication.Error{
+		Kind: replication.KindDrift, Reason: reasonSlotMoved, Op: "watch", Subject: fmt.Sprintf("slot %q", s.r.cfg.Replication.Slot), LSN: snapshot.Slot.Confirmed,
+		Err:  fmt.Errorf("it was moved to there while the relay had confirmed %s", told),
+		Hint: "find out who moved it: pg_replication_slot_advance, or a second consumer",
+	}
+}

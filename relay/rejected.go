@@ -1,0 +1,247 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/sink"
+)
+
+// A row that can never be delivered is one that the router refuses, or whose record
+// the brokers refused when it was sent alone. With StopOnReject the session waits at
+// it (hold, guilty). Otherwise this file decides what becomes of it, and the flight
+// goes on: a dead letter takes the place of the record, so that it is acknowledged
+// before the position moves like any other, in the order of the stream.
+
+// rejectionReason is the reason of a row that the router refuses.
+func rejectionReason(rejection error) string {
+	if row, ok := errors.AsType[*router.RowError](rejection); ok {
+		return row.Reason
+	}
+	if errors.Is(rejection, deadletter.ErrFull) {
+		return reasonParkedKeysFull
+	}
+	return router.ReasonMapping
+}
+
+const reasonParkedKeysFull = "parked_keys_full"
+
+// keepOut refuses a row whose record would go among the dead letters by itself.
+func (s *session) keepOut(f *flight, n int) error {
+	if s.r.cfg.OnReject != DeadLetterOnReject {
+		return nil
+	}
+	for i := n; i < len(f.buf.Records); i++ {
+		if f.buf.Records[i].Topic == s.r.cfg.DeadLetterTopic {
+			row := f.buf.Records[i].Row
+			f.buf.Records = f.buf.Records[:n]
+			return &router.RowError{
+				Reason: router.ReasonRoute, Table: row.Relation.Namespace + "." + row.Relation.Name,
+				LSN: row.LSN, Commit: row.Txn.Commit, Ordinal: row.Ordinal,
+				Err: fmt.Errorf("its topic is %s, which is kept for dead letters; choose another relay.dead_letter_topic, or another topic", s.r.cfg.DeadLetterTopic),
+			}
+		}
+	}
+	return nil
+}
+
+// setAside takes a row that the router refuses out of the way, or returns why the
+// session has to wait at it. A table that changed is no fault of the row: every
+// later one would be refused too.
+func (s *session) setAside(f *flight, row *replication.Row, rejection error) error {
+	refused, ok := errors.AsType[*router.RowError](rejection)
+	if !ok || s.r.cfg.OnReject == StopOnReject || refused.Reason == router.ReasonSchema || errors.Is(rejection, router.ErrBinary) {
+		return rejection
+	}
+	if s.r.cfg.OnReject == DeadLetterOnReject {
+		rec, missing := s.r.parts.Router.Salvage(f.buf, row)
+		if err := s.park(&rec); err != nil {
+			return fmt.Errorf("%w; the row: %w", err, rejection)
+		}
+		f.buf.Records = append(f.buf.Records, s.letter(&rec, refused.Reason, rejection, missing...))
+		f.letters = append(f.letters, refused.Reason)
+	}
+	s.reject(refused.Reason, row.Txn.Commit, row.Ordinal, rejection)
+	s.tell(refused.Reason, row, rejection)
+	return nil
+}
+
+// sentence is what becomes of a record that the brokers refused.
+type sentence int
+
+const (
+	wait       sentence = iota // for somebody to change something
+	sendLetter                 // the record was replaced by its dead letter
+	skipRow                    // the record needs no delivery
+)
+
+// convict decides about a record that failed alone. A dead letter that is refused
+// itself goes on with less of the record in it.
+func (s *session) convict(u *undelivered, f *sink.Failure) sentence {
+	if f.Class != sink.Rejected || s.r.cfg.OnReject == StopOnReject {
+		return wait
+	}
+	rec := &u.p.records[u.index]
+	row := rec.Row
+	cause := &RowBlockedError{
+		Reason: f.Reason, Err: f.Err, Table: row.Relation.Namespace + "." + row.Relation.Name,
+		LSN: row.LSN, Ordinal: row.Ordinal, Commit: row.Txn.Commit,
+	}
+	if rec.Topic == s.r.cfg.DeadLetterTopic {
+		if !deadletter.Strip(rec) {
+			return wait
+		}
+		s.r.log.Warn().Err(cause).Str("topic", rec.Topic).Msg("the dead-letter topic refuses the row too; it goes there with less of its record")
+		return sendLetter
+	}
+	if s.r.cfg.OnReject == DeadLetterOnReject {
+		if err := s.park(rec); err != nil {
+			f.Reason, f.Err = reasonParkedKeysFull, fmt.Errorf("%w; the row: %w", err, f.Err)
+			return wait
+		}
+	}
+	s.reject(f.Reason, row.Txn.Commit, row.Ordinal, cause)
+	s.tell(f.Reason, row, cause)
+	if s.r.cfg.OnReject == SkipOnReject {
+		rec.Topic = ""
+		u.p.f.skipped++
+		s.durable(u.p)
+		return skipRow
+	}
+	*rec = s.letter(rec, f.Reason, cause)
+	u.p.f.letters = append(u.p.f.letters, f.Reason)
+	return sendLetter
+}
+
+func (s *session) letter(rec *router.Record, reason string, cause error, missing ...string) router.Record {
+	return deadletter.Wrap(rec, s.r.cfg.DeadLetterTopic, deadletter.Cause{Reason: reason, Err: cause, Source: s.r.source, Missing: missing})
+}
+
+// tell logs a row that is set aside.
+func (s *session) tell(reason string, row *replication.Row, cause error) {
+	line := s.r.log.Warn().Err(cause).Str("reason", reason).Str("table", row.Relation.Namespace+"."+row.Relation.Name).
+		Stringer("lsn", row.Txn.Commit).Uint64("seq", row.Ordinal)
+	if s.r.cfg.OnReject == SkipOnReject {
+		line.Msg("row skipped: it is not delivered, and will not be")
+		return
+	}
+	line.Str("topic", s.r.cfg.DeadLetterTopic).Msg("row goes to the dead-letter topic")
+}
+
+// park has later rows of the record's key follow it.
+func (s *session) park(rec *router.Record) error {
+	if s.r.parked == nil || rec.Topic == "" || rec.Key == nil {
+		return nil
+	}
+	return s.r.parked.Park(deadletter.KeyGroup(rec.Topic, rec.Key), deadletter.Row{Commit: rec.Row.Txn.Commit, Seq: rec.Row.Ordinal})
+}
+
+var errFollows = errors.New("an earlier row of its topic and key is in the dead-letter topic; it goes there behind that one")
+
+// follow replaces the records of parked keys by dead letters. It runs before a
+// record is first handed to the sink, and when a key was parked before it is durable.
+func (s *session) follow(f *flight, records []router.Record) {
+	if s.r.parked == nil || s.r.parked.Len() == 0 {
+		return
+	}
+	for i := range records {
+		rec := &records[i]
+		if rec.Key == nil || rec.Topic == "" || rec.Topic == s.r.cfg.DeadLetterTopic {
+			continue
+		}
+		row := deadletter.Row{Commit: rec.Row.Txn.Commit, Seq: rec.Row.Ordinal}
+		if s.r.parked.Follow(deadletter.KeyGroup(rec.Topic, rec.Key), row) {
+			*rec = s.letter(rec, deadletter.CauseParked, errFollows)
+			f.letters = append(f.letters, deadletter.CauseParked)
+		}
+	}
+}
+
+func (s *session) followAll(queue []undelivered) {
+	if s.r.parked == nil || s.r.parked.Len() == 0 {
+		return
+	}
+	for _, u := range queue {
+		s.follow(u.p.f, u.p.records[u.index:u.index+1])
+	}
+}
+
+// delivered are the records of a flight without those that were skipped.
+func (f *flight) delivered() []router.Record {
+	if f.skipped == 0 {
+		return f.buf.Records
+	}
+	kept := f.buf.Records[:0]
+	for _, rec := range f.buf.Records {
+		if rec.Topic != "" {
+			kept = append(kept, rec)
+		}
+	}
+	return kept
+}
+
+// awaitDeadLetters makes sure that the parked keys are all that the dead-letter topic
+// knows of. It runs before the slot is taken, for as long as that takes, and once
+// more when it is, for what another relay parked that held it before: that has to be
+// quick, as nobody answers the server meanwhile.
+func (r *Relay) awaitDeadLetters(ctx context.Context, limit time.Duration) error {
+	if r.parked == nil {
+		return nil
+	}
+	if limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
+	}
+	err := r.parts.Journal.CatchUp(ctx)
+	if e, ok := errors.AsType[*sink.Error](err); ok && e.Reason == "unknown_topic" && r.cfg.Kafka.CreateTopics.Enabled {
+		return nil // it is made with the first dead letter
+	}
+	if err != nil {
+		return err
+	}
+	if err := r.parked.Err(); err != nil {
+		return &sink.Error{Class: sink.Blocked, Reason: reasonParkedKeysFull, Err: fmt.Errorf("read the dead-letter topic: %w, then restart the relay", err)}
+	}
+	return nil
+}
+
+func (r *Relay) parkedKeys() int {
+	if r.parked == nil {
+		return 0
+	}
+	return r.parked.Len()
+}
+
+// rejects remembers the rows that were counted last, more of them than a session
+// that is lost can bring again in practice.
+type rejects struct {
+	known map[deadletter.Row]struct{}
+	ring  []deadletter.Row
+	next  int
+}
+
+const maxRejects = 4096
+
+func (r *rejects) first(row deadletter.Row) bool {
+	if _, ok := r.known[row]; ok {
+		return false
+	}
+	if r.known == nil {
+		r.known = make(map[deadletter.Row]struct{})
+	}
+	if len(r.ring) < maxRejects {
+		r.ring = append(r.ring, row)
+	} else {
+		delete(r.known, r.ring[r.next])
+		r.ring[r.next] = row
+		r.next = (r.next + 1) % maxRejects
+	}
+	r.known[row] = struct{}{}
+	return true
+}
