@@ -2,8 +2,11 @@ package config
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/tls"
+	"encoding/binary"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/admin"
@@ -21,6 +24,10 @@ func (c *Config) Relay() relay.Config {
 		Router:           c.router(),
 		Kafka:            c.kafka(),
 		OnBlocked:        relay.OnBlocked(r.OnBlocked),
+		OnReject:         relay.OnReject(r.OnReject),
+		DeadLetterTopic:  r.DeadLetterTopic,
+		ParkKey:          r.ParkKey,
+		PositionHeaders:  r.PositionHeaders,
 		MaxInFlightBytes: int(r.MaxInFlightBytes),
 		DrainTimeout:     time.Duration(r.DrainTimeout),
 		Pipeline:         c.settings.Pipeline,
@@ -48,9 +55,36 @@ func (c *Config) replication() replication.Config {
 		Slot:             p.Slot,
 		Publication:      p.Publication,
 		Tables:           append([]replication.Table(nil), c.tables...),
+		Wants:            c.wants(),
 		Messages:         append([]string(nil), c.messages...),
 		WalSenderTimeout: time.Duration(p.WalSenderTimeout),
 	}
+}
+
+// runID is __debezium.context.runId: a UUID of version 7, new for each process.
+var runID = func() string {
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:], uint64(time.Now().UnixMilli())<<16)
+	_, _ = rand.Read(b[6:]) // never fails
+	b[6], b[8] = b[6]&0x0f|0x70, b[8]&0x3f|0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}()
+
+// wants is nil when all tables are content with inserts.
+func (c *Config) wants() []replication.Wants {
+	var wants []replication.Wants
+	some := false
+	for _, o := range c.settings.Outbox {
+		if o.MessagePrefix == "" {
+			m := o.mapping()
+			wants = append(wants, m.Wants())
+			some = some || len(m.Debezium) > 0
+		}
+	}
+	if !some {
+		return nil
+	}
+	return wants
 }
 
 func (c *Config) router() router.Config {
@@ -59,12 +93,19 @@ func (c *Config) router() router.Config {
 		m := o.mapping()
 		m.Path = fmt.Sprintf("outbox[%d]", i)
 		if o.MessagePrefix != "" {
-			messages = append(messages, router.ForMessages(m))
+			if len(m.Debezium) == 0 {
+				m = router.ForMessages(m)
+			}
+			messages = append(messages, m)
 		} else {
 			tables = append(tables, m)
 		}
 	}
-	return router.Config{Mappings: append(tables, messages...)}
+	out := router.Config{Mappings: append(tables, messages...)}
+	if slices.ContainsFunc(out.Mappings, func(m router.Mapping) bool { return len(m.Debezium) > 0 }) {
+		out.RunID = runID
+	}
+	return out
 }
 
 func (o outboxSettings) mapping() router.Mapping {
@@ -83,6 +124,9 @@ func (o outboxSettings) mapping() router.Mapping {
 	}
 	for _, h := range o.Headers {
 		m.Headers = append(m.Headers, router.HeaderMapping{Name: h.Name, Source: h.Value})
+	}
+	for _, s := range o.Debezium {
+		m.Debezium = append(m.Debezium, router.Setting(s))
 	}
 	for _, f := range o.ValueFields {
 		m.ValueFields = append(m.ValueFields, router.Field{Name: f.Name, Column: f.Value})

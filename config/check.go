@@ -131,6 +131,8 @@ func (l *loader) checkMessages(i int, o outboxSettings) {
 	switch {
 	case o.Table != "":
 		l.refuse(path, "stands beside table: an entry is one or the other")
+	case o.MessagePrefix == replication.AnyPrefix && len(o.Debezium) == 0:
+		l.refuse(path, "* stands for every prefix, which only an entry with debezium takes; write the prefix, or set debezium and narrow it with message.prefix.include.list")
 	case slices.Contains(l.cfg.messages, o.MessagePrefix):
 		l.refuse(path, "%q is listed twice", o.MessagePrefix)
 	case o.Preset != "auto":
@@ -147,8 +149,37 @@ func (l *loader) checkRelay() {
 	if r.DrainTimeout <= 0 {
 		l.refuse("relay.drain_timeout", "%v is too short; allowed: more than 0s, for example 30s", r.DrainTimeout)
 	}
+	l.checkRejects()
 	if p := l.cfg.settings.Pipeline; p == "" || len(p) > 200 || !utf8.ValidString(p) || !printable(p) {
 		l.refuse("pipeline", "%q is no label; allowed: 1 to 200 printable characters", p)
+	}
+}
+
+// topicName is what Kafka takes, but for . and .. alone.
+var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
+
+func (l *loader) checkRejects() {
+	r := &l.cfg.settings.Relay
+	letters := r.OnReject == "dead_letter"
+	switch {
+	case r.OnReject == "skip" && !r.AcceptLoss:
+		l.refuse("relay.on_reject", "skip loses rows; allowed: with relay.accept_loss: true beside it, or dead_letter, which loses none")
+	case r.AcceptLoss && r.OnReject != "skip":
+		l.noEffect("relay.accept_loss", "relay.on_reject", "skip")
+	}
+	if r.ParkKey && !letters {
+		l.noEffect("relay.park_key", "relay.on_reject", "dead_letter")
+	}
+	if !topicName.MatchString(r.DeadLetterTopic) || r.DeadLetterTopic == "." || r.DeadLetterTopic == ".." {
+		l.refuse("relay.dead_letter_topic", "%q is no topic name; allowed: a-z, A-Z, 0-9, '.', '_' and '-', 1 to 249 of them", r.DeadLetterTopic)
+	}
+	if !letters {
+		return
+	}
+	for i, o := range l.cfg.settings.Outbox {
+		if string(o.Topic) == r.DeadLetterTopic {
+			l.refuse(fmt.Sprintf("outbox[%d].topic", i), "is relay.dead_letter_topic, which is kept for dead letters")
+		}
 	}
 }
 

@@ -83,12 +83,13 @@ func (l *loader) checkSASL(loopback bool) {
 	l.checkSecret("kafka.sasl.password", s.Password, s.PasswordFile, nil)
 	l.checkOAuth()
 	hasPassword := s.Password != "" || s.PasswordFile != ""
+	failed := l.failed["kafka.sasl.password"] || l.failed["kafka.sasl.password_file"] // which says enough
 	switch s.Mechanism {
 	case sink.SASLPlain, sink.SASLScramSHA256, sink.SASLScramSHA512:
 		if s.Username == "" {
 			l.refuse("kafka.sasl.username", "is missing; %s needs it", s.Mechanism)
 		}
-		if !hasPassword {
+		if !hasPassword && !failed {
 			l.refuse("kafka.sasl.password_file", "is missing; %s needs it, or kafka.sasl.password", s.Mechanism)
 		}
 	default:
@@ -116,15 +117,23 @@ func (l *loader) checkOAuth() {
 	o := &l.cfg.settings.Kafka.OAuth
 	l.checkSecret("kafka.oauth.client_secret", o.ClientSecret, o.ClientSecretFile, nil)
 	if l.cfg.settings.Kafka.SASL.Mechanism != sink.SASLOAuth {
-		if o.TokenEndpoint != "" {
-			l.noEffect("kafka.oauth.token_endpoint", "kafka.sasl.mechanism", sink.SASLOAuth)
+		for _, k := range []struct {
+			name  string
+			given bool
+		}{
+			{"token_endpoint", o.TokenEndpoint != ""}, {"client_id", o.ClientID != ""}, {"client_secret", o.ClientSecret != ""},
+			{"client_secret_file", o.ClientSecretFile != ""}, {"scope", o.Scope != ""}, {"extensions", len(o.Extensions) > 0},
+		} {
+			if k.given {
+				l.noEffect("kafka.oauth."+k.name, "kafka.sasl.mechanism", sink.SASLOAuth)
+			}
 		}
 		return
 	}
 	if o.ClientID == "" {
 		l.refuse("kafka.oauth.client_id", "is missing; oauthbearer needs it")
 	}
-	if o.ClientSecret == "" && o.ClientSecretFile == "" {
+	if o.ClientSecret == "" && o.ClientSecretFile == "" && !l.failed["kafka.oauth.client_secret"] {
 		l.refuse("kafka.oauth.client_secret_file", "is missing; oauthbearer needs it, or kafka.oauth.client_secret")
 	}
 	if o.TokenEndpoint == "" {

@@ -129,6 +129,7 @@ func normal(c *Config) settings {
 	s.Outbox = append([]outboxSettings(nil), s.Outbox...)
 	for i := range s.Outbox {
 		o := &s.Outbox[i]
+		o.Debezium = append(templatePairs{}, o.Debezium...)
 		o.Headers, o.ValueFields = append(templatePairs{}, o.Headers...), append(pairs{}, o.ValueFields...)
 	}
 	s.Postgres.PasswordCommand = append([]string{}, s.Postgres.PasswordCommand...)

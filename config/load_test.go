@@ -195,7 +195,8 @@ func TestLoad_CarriesEveryValue(t *testing.T) {
 				Topic: "${routedByValue}.events", TopicRegex: "(?<routedByValue>.*)", Key: "raw", Partition: "part", TombstoneOnEmpty: true,
 			},
 		}},
-		Kafka:     wantKafka(),
+		Kafka:    wantKafka(),
+		OnReject: relay.DeadLetterOnReject, DeadLetterTopic: "orders.letters", ParkKey: true, PositionHeaders: true,
 		OnBlocked: relay.ExitWhenBlocked, MaxInFlightBytes: 64 << 20, DrainTimeout: 10 * time.Second, Pipeline: "orders",
 	}
 	if !reflect.DeepEqual(r, want) {
@@ -238,7 +239,8 @@ func TestLoad_ExpandsVariablesInValues(t *testing.T) {
 func TestLoad_SetsTablesByPath(t *testing.T) {
 	o := Options{Path: "f", ReadFile: testFiles{"f": minimal}.read, Set: []string{
 		"outbox.topic=a-${aggregate_type}", "outbox[0].headers.x-tenant.id=tenant", "outbox.1.table=second", "outbox[1].key=json_string",
-		"kafka.create_topics.config.retention.ms=60000", "kafka.oauth.extensions=a=b, c=d", "postgres.password_command=[sh, -c, \"echo a,b\"]", "http.listen=",
+		"kafka.create_topics.config.retention.ms=60000", "kafka.oauth.extensions=a=b, c=d", "kafka.sasl.mechanism=oauthbearer",
+		"kafka.oauth.client_id=relay", "kafka.oauth.client_secret=x", "kafka.oauth.token_endpoint=https://login.example.com/token", "postgres.password_command=[sh, -c, \"echo a,b\"]", "http.listen=",
 	}}
 	cfg := load(t, o)
 	r := cfg.Relay()

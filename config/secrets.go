@@ -18,11 +18,11 @@ const commandTimeout = 30 * time.Second
 func readSecret(readFile func(string) ([]byte, error), path string) (string, error) {
 	content, err := readFile(path)
 	if err != nil {
-		return "", fmt.Errorf("read %s: %w", path, cause(err))
+		return "", fmt.Errorf("read %s: %w; name a file that holds the secret and that this process may read", path, cause(err))
 	}
 	text := strings.TrimSuffix(strings.TrimSuffix(string(content), "\n"), "\r")
 	if text == "" {
-		return "", fmt.Errorf("read %s: file is empty", path)
+		return "", fmt.Errorf("read %s: file is empty; write the secret into it", path)
 	}
 	return text, nil
 }
@@ -66,7 +66,7 @@ func runCommand(ctx context.Context, command []string) (string, error) {
 	}
 	text := strings.TrimRight(out.String(), "\r\n")
 	if text == "" {
-		return "", fmt.Errorf("run password_command %s: it printed nothing", command[0])
+		return "", fmt.Errorf("run password_command %s: it printed nothing; it has to print the password on standard output", command[0])
 	}
 	return text, nil
 }

@@ -16,6 +16,7 @@ func (m *Metrics) Events() relay.Events {
 		BatchReceived:  m.batchReceived,
 		BatchDelivered: m.batchDelivered,
 		RowRejected:    func(reason string, _ error) { m.rejected.WithLabelValues(reason).Inc() },
+		DeadLettered:   func(reason string) { m.letters.WithLabelValues(reason).Inc() },
 		ProduceRetried: func(reason string) { m.retried.WithLabelValues(reason).Inc() },
 	}
 }

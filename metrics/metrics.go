@@ -53,6 +53,7 @@ type Metrics struct {
 	rows       *counters // by schema.table
 	published  *counters // by topic, capped
 	rejected   *prometheus.CounterVec
+	letters    *prometheus.CounterVec
 	retried    *prometheus.CounterVec
 	reconnects *prometheus.CounterVec
 	changes    *prometheus.CounterVec
@@ -100,6 +101,7 @@ func (m *Metrics) defineCounters() {
 	m.skippedTable = skipped.WithLabelValues("foreign_table")
 
 	m.rejected = m.counterVec("events_rejected_total", "Rows that cannot be delivered as they are; each row once, however often it is tried.", "reason")
+	m.letters = m.counterVec("dead_letters_total", "Rows that went to the dead-letter topic and were acknowledged there.", "reason")
 	m.retried = m.counterVec("produce_retries_total", "Attempts to produce that started again after a failure.", "reason")
 	m.reconnects = m.counterVec("reconnects_total", "Sessions that failed and failed attempts at one, a standby's polling aside.", "reason")
 	m.changes = m.counterVec("state_changes_total", "Changes of state, by the state entered.", "state")

@@ -101,6 +101,8 @@ func TestEvents_FeedTheCounters(t *testing.T) {
 	ev.BatchReceived(ahead)
 	ev.BatchDelivered(ahead, records, time.Millisecond)
 	ev.RowRejected(router.ReasonRoute, errors.New("no topic"))
+	ev.DeadLettered(router.ReasonRoute)
+	ev.DeadLettered("parked")
 	ev.ProduceRetried("not_leader")
 	ev.Reconnecting("network", io.ErrUnexpectedEOF)
 	ev.StateChanged(relay.Starting, relay.Streaming, "")
@@ -115,6 +117,8 @@ func TestEvents_FeedTheCounters(t *testing.T) {
 		`events_published_total{topic="orders"}`:               4,
 		`events_published_total{topic="payments"}`:             1,
 		`events_rejected_total{reason="route"}`:                1,
+		`dead_letters_total{reason="route"}`:                   1,
+		`dead_letters_total{reason="parked"}`:                  1,
 		`produce_retries_total{reason="not_leader"}`:           1,
 		`reconnects_total{reason="network"}`:                   1,
 		`reconnects_total{reason="other"}`:                     0,

@@ -24,7 +24,7 @@ type statusCollector struct {
 	oldestUnacked, lagSeconds                       *prometheus.Desc
 	slotLag, slotRetained, slotSafe, slotStatus     *prometheus.Desc
 	slotSpilled, slotActive, lsn, lastEvent, lastOK *prometheus.Desc
-	recreated, dataLoss, overtaken                  *prometheus.Desc
+	recreated, dataLoss, overtaken, parked          *prometheus.Desc
 }
 
 func newStatusCollector(status func() relay.Status, version, commit, goVersion string) *statusCollector {
@@ -56,6 +56,7 @@ func newStatusCollector(status func() relay.Status, version, commit, goVersion s
 	c.lsn = def("lsn", "WAL positions as numbers.", "position")
 	c.lastEvent = def("last_event_timestamp_seconds", "When a record was last acknowledged.")
 	c.lastOK = def("last_confirm_timestamp_seconds", "When the confirmed position last moved.")
+	c.parked = def("parked_keys", "Keys whose rows go to the dead-letter topic until they are re-driven.")
 	c.recreated = def("topics_recreated_total", "Topics found deleted and made again while the relay ran.")
 	c.dataLoss = def("data_loss_signals_total", "Times a broker turned out to have lost or forgotten what it had acknowledged; any increase is worth a look.")
 	c.overtaken = def("overtaken_total", "Records that became durable before an earlier failed one of their partition, and were sent again in order.")
@@ -108,6 +109,7 @@ func (c *statusCollector) collectFlight(s relay.Status, set setter) {
 	set(c.inFlightBytes, float64(s.InFlightBytes))
 	set(c.inFlightLimit, float64(s.InFlightLimitBytes))
 	set(c.oldestUnacked, s.OldestUnacked)
+	set(c.parked, float64(s.ParkedKeys))
 	for _, p := range []struct {
 		name string
 		at   relay.Position

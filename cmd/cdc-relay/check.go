@@ -148,10 +148,15 @@ func (d *doctor) postgres(ctx context.Context) {
 }
 
 func (d *doctor) kafka(ctx context.Context) {
+	own := 0
+	if d.settings.OnReject == relay.DeadLetterOnReject {
+		d.expected.DeadLetters(d.settings.DeadLetterTopic, d.settings.ParkKey)
+		own++
+	}
 	for _, f := range sink.Check(ctx, d.settings.Kafka, d.expected) {
 		d.findings = append(d.findings, finding{f.Check, string(f.Level), f.Seen, f.Advice})
 	}
-	if d.mapped && len(d.expected.Topics()) == 0 {
+	if d.mapped && len(d.expected.Topics()) == own {
 		d.ok("topic", "no topic is known: their names are made of rows, and there is none to look at; create what will be needed, or set kafka.create_topics.enabled")
 	}
 }

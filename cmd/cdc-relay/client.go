@@ -69,7 +69,7 @@ func (c *client) address(f clientFlags) error {
 	}
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return &usageError{fmt.Errorf("--url %q is not an http address", f.url)}
+		return &usageError{fmt.Errorf("--url %q is not an http address; allowed: http://host:port or https://host:port", f.url)}
 	}
 	c.base = u.Scheme + "://" + u.Host
 	if f.tokenFile != "" {

@@ -191,6 +191,10 @@ func (e *explainer) record(ctx context.Context, i int, rel *replication.Relation
 		report.Problem = from + " would be rejected: " + rejection(err)
 		return nil
 	}
+	if len(buf.Records) == 0 {
+		report.Note = from + " would be dropped: a transform or a filter of debezium lets it go"
+		return nil
+	}
 	report.Record = newRecordReport(from, &buf.Records[0])
 	return nil
 }

@@ -84,13 +84,13 @@ func sampleText(c replication.Column, raw json.RawMessage) ([]byte, error) {
 		case "false", `"f"`, `"false"`:
 			return []byte("f"), nil
 		}
-		return nil, fmt.Errorf("%s is neither true nor false", raw)
+		return nil, fmt.Errorf("%s is neither true nor false; write one of these", raw)
 	case "bytea":
 		return bytesText(raw)
 	}
 	if raw[0] != '"' {
 		if structured && !slices.Contains([]string{"text", "varchar", "bpchar"}, c.TypeName) {
-			return nil, fmt.Errorf("a JSON %s is no value of type %s", map[bool]string{true: "object", false: "array"}[raw[0] == '{'], c.TypeName)
+			return nil, fmt.Errorf("a JSON %s is no value of type %s; write what PostgreSQL prints, as a string", map[bool]string{true: "object", false: "array"}[raw[0] == '{'], c.TypeName)
 		}
 		return raw, nil
 	}
@@ -110,7 +110,7 @@ func bytesText(raw json.RawMessage) ([]byte, error) {
 		}
 		if digits, ok := strings.CutPrefix(text, `\x`); ok {
 			if _, err := hex.DecodeString(digits); err != nil {
-				return nil, errors.New(`it begins with \x and is not hexadecimal`)
+				return nil, errors.New(`it begins with \x and is not hexadecimal; write pairs of hex digits behind it`)
 			}
 			return []byte(strings.ToLower(text)), nil
 		}
@@ -122,7 +122,7 @@ func bytesText(raw json.RawMessage) ([]byte, error) {
 func arrayText(raw json.RawMessage) ([]byte, error) {
 	var items []*string
 	if err := json.Unmarshal(raw, &items); err != nil {
-		return nil, errors.New("an array of text holds strings and nulls only")
+		return nil, errors.New("an array of text holds strings and nulls only; write the others as strings")
 	}
 	parts := make([]string, len(items))
 	for i, item := range items {

@@ -92,7 +92,8 @@ environment (CDC_RELAY_POSTGRES_URL, …) override the file.`,
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(
 		a.runCommand(), a.setupCommand(), a.teardownCommand(),
-		a.checkCommand(), a.explainCommand(), a.sqlCommand(), a.statusCommand(), a.healthcheckCommand(),
+		a.checkCommand(), a.explainCommand(), a.sqlCommand(), a.importCommand(), a.takeoverCommand(), a.statusCommand(), a.healthcheckCommand(),
+		a.deadletterCommand(),
 		a.configCommand(), a.versionCommand(), a.completionCommand(),
 	)
 	return root

@@ -71,7 +71,7 @@ func TestUsage_MistakesExitWith2AndTouchNothing(t *testing.T) {
 		{"completion", "accepts 1 arg"},
 		{"completion tcsh", `invalid argument "tcsh"`},
 		{"status --interval nonsense", "invalid argument"},
-		{"status --watch --interval 0s", "not positive"},
+		{"status --watch --interval 0s", "--interval 0s is not allowed"},
 		{"status --url ftp://x", "not an http address"},
 		{"status --url 127.0.0.1:1 --token-file nowhere", "--token-file"},
 		{"setup --create-table=frobnicate", "no SQL for preset"},

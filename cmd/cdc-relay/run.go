@@ -50,7 +50,11 @@ func checkRooms(cfg *config.Config) error {
 
 // stream is the daemon. Whatever it starts has ended when it returns.
 func (a *app) stream(ctx context.Context, cfg *config.Config) error {
-	settings := cfg.Relay()
+	return a.streamWith(ctx, cfg, cfg.Relay())
+}
+
+// streamWith is stream with settings that are not quite those of the file.
+func (a *app) streamWith(ctx context.Context, cfg *config.Config, settings relay.Config) error {
 	settings.Version = build().Version
 	log := a.newLogger(cfg.Log, settings.Pipeline)
 	for _, warning := range cfg.Warnings {

@@ -10,6 +10,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/migrations"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/spf13/cobra"
 )
 
@@ -40,7 +41,7 @@ Rows that are in the table before the slot is made are not sent; setup says how 
 					return &usageError{err}
 				}
 			}
-			return a.setup(cmd, cfg.Relay().Replication, options, dryRun)
+			return a.setup(cmd, cfg.Relay(), options, dryRun)
 		},
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print the SQL and touch nothing")
@@ -68,7 +69,8 @@ func tableSQL(cfg relay.Config, preset string) (func(replication.Table) (string,
 }
 
 // setup says what is missing, then makes it.
-func (a *app) setup(cmd *cobra.Command, cfg replication.Config, options replication.SetupOptions, dryRun bool) error {
+func (a *app) setup(cmd *cobra.Command, settings relay.Config, options replication.SetupOptions, dryRun bool) error {
+	cfg := settings.Replication
 	plan, err := replication.Setup(cmd.Context(), cfg, options)
 	if err != nil {
 		return refused(err)
@@ -76,7 +78,7 @@ func (a *app) setup(cmd *cobra.Command, cfg replication.Config, options replicat
 	a.printPlan(plan.Steps)
 	if dryRun {
 		a.printReport(plan)
-		return nil
+		return a.setupTopic(cmd, settings, true)
 	}
 	options.DryRun = false
 	options.OnStep = func(s replication.Step) {
@@ -89,7 +91,30 @@ func (a *app) setup(cmd *cobra.Command, cfg replication.Config, options replicat
 		return refused(err)
 	}
 	a.printReport(report)
+	if err := a.setupTopic(cmd, settings, false); err != nil {
+		return err
+	}
 	fmt.Fprintln(a.stdout, "ready: start `cdc-relay run`")
+	return nil
+}
+
+// setupTopic makes the dead-letter topic, where there is a use for it.
+func (a *app) setupTopic(cmd *cobra.Command, settings relay.Config, dryRun bool) error {
+	if settings.OnReject != relay.DeadLetterOnReject {
+		return nil
+	}
+	topic := settings.DeadLetterTopic
+	missing, err := sink.EnsureTopic(cmd.Context(), settings.Kafka, topic, dryRun)
+	switch {
+	case err != nil:
+		return &refusedError{err}
+	case !missing:
+		fmt.Fprintf(a.stdout, "-- topic %s exists\n", topic)
+	case dryRun:
+		fmt.Fprintf(a.stdout, "-- topic %s is missing, for dead letters (cleanup.policy=delete, retention.ms=-1)\n", topic)
+	default:
+		fmt.Fprintf(a.stdout, "created topic %s\n", topic)
+	}
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -69,8 +70,9 @@ migration; it finds everything else there.`,
 	return cmd
 }
 
-// superuser is the role that every server begins with; it is nobody's to create.
-const superuser = "postgres"
+// administrator is the role that every server begins with; it is nobody's to
+// create. What other roles may do only a server could tell.
+const administrator = "postgres"
 
 type sqlOptions struct {
 	format, service, preset, role, out string
@@ -95,8 +97,8 @@ func (o sqlOptions) render(cfg *config.Config) ([]migrations.File, error) {
 		names = append(names, migrations.Name{Schema: t.Schema, Table: t.Name})
 	}
 	user, database := cfg.Login()
-	admin := o.role == "" && user == superuser
-	if admin {
+	given := user
+	if user == administrator {
 		user = ""
 	}
 	login := migrations.Login{Role: cmp.Or(o.role, user, "cdc_relay"), Database: database, IAM: cfg.IAM()}
@@ -105,8 +107,8 @@ func (o sqlOptions) render(cfg *config.Config) ([]migrations.File, error) {
 		return nil, fmt.Errorf("--service, --role: %w", err)
 	}
 	m := migrations.Migration{Number: o.number, Notes: notes}
-	if admin && !o.withoutRole {
-		m.Notes = append(m.Notes, fmt.Sprintf("postgres.url has the superuser %s; the relay needs no more than the role %s below: have it connect as that one.", superuser, login.Role))
+	if note := roleNote(given, login.Role); o.role == "" && !o.withoutRole && note != "" {
+		m.Notes = append(m.Notes, note)
 	}
 	if o.createTable {
 		if m.Parts, err = o.tables(names, cfg.Relay().Router.Mappings); err != nil {
@@ -133,6 +135,17 @@ func (o sqlOptions) render(cfg *config.Config) ([]migrations.File, error) {
 		return nil, fmt.Errorf("--format: %w", err)
 	}
 	return files, nil
+}
+
+// roleNote says what to do about the user that postgres.url has; empty without one.
+func roleNote(user, role string) string {
+	switch user {
+	case "":
+		return ""
+	case role:
+		return fmt.Sprintf("The role is the user of postgres.url, %s. If it exists, leave CREATE ROLE out. No server was asked what it may do: if it is a superuser or an administrator, give the relay a role of its own instead (--role).", user)
+	}
+	return fmt.Sprintf("postgres.url has %s, the administrator that a server begins with; the relay needs no more than the role %s below: have it connect as that one.", user, role)
 }
 
 // tables are those of the configuration, in whose order the mappings begin.
@@ -191,6 +204,9 @@ func (a *app) writeFiles(dir string, files []migrations.File) error {
 		name := filepath.Join(dir, f.Name)
 		file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) //nolint:gosec // SQL for review, without secrets
 		if err != nil {
+			if errors.Is(err, fs.ErrExist) {
+				err = fmt.Errorf("%s exists and may have been applied; choose another --number or --out, or remove it", name)
+			}
 			return &usageError{fmt.Errorf("--out: %w", err)}
 		}
 		_, err = file.WriteString(f.Content)

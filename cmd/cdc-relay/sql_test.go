@@ -69,18 +69,32 @@ func TestSQL_NeverOverwritesAMigration(t *testing.T) {
 	if err != nil || !strings.Contains(string(content), "CREATE PUBLICATION") {
 		t.Errorf("%v in %s", err, content)
 	}
-	invoke(t, closedPorts, "sql", "--format", "golang-migrate", "--out", dir).want(t, exitUsage, "", "file exists")
+	invoke(t, closedPorts, "sql", "--format", "golang-migrate", "--out", dir).want(t, exitUsage, "", "exists and may have been applied; choose another --number or --out, or remove it")
 	invoke(t, closedPorts, "sql", "--format", "atlas", "--out", filepath.Join(dir, "new", "er")).want(t, exitOK, filepath.Join("new", "er"), "")
 	invoke(t, closedPorts, "sql", "--out", filepath.Join(dir, "000001_cdc_relay.up.sql")).want(t, exitUsage, "", "--out")
 }
 
-func TestSQL_MakesNoSuperuser(t *testing.T) {
-	env := []string{"CDC_RELAY_POSTGRES_URL=postgres://postgres@127.0.0.1:1/shop"}
-	got := invoke(t, env, "sql")
-	got.want(t, exitOK, "postgres.url has the superuser postgres", "")
+// Only a server could tell who is a superuser, and sql asks none: it says so.
+func TestSQL_SaysWhatItCannotKnowAboutTheRole(t *testing.T) {
+	url := func(user string) []string {
+		return []string{"CDC_RELAY_POSTGRES_URL=postgres://" + user + "127.0.0.1:1/shop"}
+	}
+	got := invoke(t, url("postgres@"), "sql")
+	got.want(t, exitOK, "postgres.url has postgres, the administrator that a server begins with", "")
 	got.want(t, exitOK, `CREATE ROLE "cdc_relay"`, "")
 	if strings.Contains(got.stdout, `ROLE "postgres"`) {
 		t.Error(got.stdout)
+	}
+	got = invoke(t, url("admin@"), "sql")
+	got.want(t, exitOK, `CREATE ROLE "admin"`, "")
+	got.want(t, exitOK, "No server was asked what it may do: if it is a superuser or an administrator, give the relay a role of its own instead (--role).", "")
+	for _, quiet := range []result{
+		invoke(t, url(""), "sql"), invoke(t, url("admin@"), "sql", "--role", "relay"), invoke(t, url("admin@"), "sql", "--without-role"), invoke(t, url("postgres@"), "sql", "--role", "relay"),
+	} {
+		quiet.want(t, exitOK, "", "")
+		if strings.Contains(quiet.stdout, "administrator") {
+			t.Error(quiet.stdout)
+		}
 	}
 }
 

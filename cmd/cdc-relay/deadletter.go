@@ -1,0 +1,500 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/config"
+	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/jackc/pglogrepl"
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) deadletterCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "deadletter",
+		Short: "List, show and re-drive the rows that were set aside as dead letters",
+		Long: `deadletter works on relay.dead_letter_topic alone; the relay may run meanwhile. What
+has been re-driven or discarded stays there, with a marker behind it.
+
+Exit codes: 0 done, 1 something was not re-driven, 2 usage or configuration, 3 the
+brokers refuse or the topic does not exist.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(a.deadletterList(), a.deadletterShow(), a.deadletterRedrive())
+	return cmd
+}
+
+// letterFlags select letters.
+type letterFlags struct {
+	reason, table, topic, key, since, lsn string
+	partition                             int32
+	offset                                int64
+}
+
+func (f *letterFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.reason, "reason", "", "only of this reason, such as record_too_large or parked")
+	flags.StringVar(&f.table, "table", "", "only of this table, as schema.name")
+	flags.StringVar(&f.topic, "topic", "", "only what was to go to this topic")
+	flags.StringVar(&f.key, "key", "", "only of this record key")
+	flags.StringVar(&f.since, "since", "", "only set aside since then: a duration (2h) or a time (2026-01-31T08:00:00Z)")
+	flags.StringVar(&f.lsn, "lsn", "", "only of the transaction with its commit record at this `LSN`")
+	flags.Int32Var(&f.partition, "partition", 0, "only in this partition of the dead-letter topic")
+	flags.Int64Var(&f.offset, "offset", 0, "only at this offset, with --partition")
+}
+
+func (f *letterFlags) filter(cmd *cobra.Command) (deadletter.Filter, error) {
+	given := cmd.Flags().Changed
+	out := deadletter.Filter{Reason: f.reason, Table: f.table, Topic: f.topic}
+	if given("key") {
+		out.Key = []byte(f.key)
+	}
+	if f.since != "" {
+		at, err := time.Parse(time.RFC3339, f.since)
+		if d, notDuration := time.ParseDuration(f.since); notDuration == nil {
+			at, err = time.Now().Add(-d), nil
+		}
+		if err != nil {
+			return out, &usageError{fmt.Errorf("--since %q is neither a duration like 2h nor a time like 2026-01-31T08:00:00Z", f.since)}
+		}
+		out.Since = at
+	}
+	if f.lsn != "" {
+		lsn, err := pglogrepl.ParseLSN(f.lsn)
+		if err != nil || lsn == 0 {
+			return out, &usageError{fmt.Errorf("--lsn %q is no position like 16/B374D848", f.lsn)}
+		}
+		out.Commit = lsn
+	}
+	if given("partition") {
+		out.Partition = &f.partition
+	}
+	if given("offset") {
+		if !given("partition") {
+			return out, &usageError{errors.New("--offset counts in one partition; give --partition too")}
+		}
+		out.Offset = &f.offset
+	}
+	return out, nil
+}
+
+// letters is what the verbs have in common.
+type letters struct {
+	app      *app
+	cfg      *config.Config
+	settings relay.Config
+	backlog  *deadletter.Backlog
+	filter   deadletter.Filter
+}
+
+func (a *app) readLetters(cmd *cobra.Command, flags *letterFlags) (*letters, error) {
+	filter, err := flags.filter(cmd)
+	if err != nil {
+		return nil, err
+	}
+	cfg, err := a.load()
+	if err != nil {
+		return nil, err
+	}
+	l := &letters{app: a, cfg: cfg, settings: cfg.Relay(), filter: filter}
+	l.backlog, err = deadletter.ReadBacklog(cmd.Context(), l.settings.Kafka, l.settings.DeadLetterTopic, filter)
+	if err != nil {
+		return nil, brokersRefuse(err)
+	}
+	if n := l.backlog.Foreign; n > 0 {
+		fmt.Fprintf(a.stderr, "cdc-relay: warning: %d records of topic %s are neither dead letters nor markers: somebody else writes to it\n", n, l.settings.DeadLetterTopic)
+	}
+	return l, nil
+}
+
+// brokersRefuse sorts what the brokers answered: what is merely away is worth another
+// try.
+func brokersRefuse(err error) error {
+	e, ok := errors.AsType[*sink.Error](err)
+	if !ok || e.Class == sink.Retry {
+		return err
+	}
+	if e.Reason == "unknown_topic" {
+		return &refusedError{fmt.Errorf("%w; or there is no dead letter yet: `cdc-relay setup` makes the topic with relay.on_reject: dead_letter", err)}
+	}
+	return &refusedError{err}
+}
+
+// letterReport is a letter as JSON; what concerns the record itself is there only
+// when it was asked for.
+type letterReport struct {
+	Partition int32         `json:"partition"`
+	Offset    int64         `json:"offset"`
+	Time      time.Time     `json:"time"`
+	Reason    string        `json:"reason"`
+	Table     string        `json:"table"`
+	Topic     string        `json:"topic"`
+	LSN       string        `json:"lsn"`
+	Seq       uint64        `json:"seq"`
+	Source    string        `json:"source"`
+	EventID   string        `json:"event_id"`
+	Bytes     int64         `json:"value_bytes"`
+	Missing   []string      `json:"missing,omitempty"`
+	State     string        `json:"state"` // waiting, sent or discarded
+	Message   string        `json:"message,omitempty"`
+	Record    *recordReport `json:"record,omitempty"`
+}
+
+func newLetterReport(e *deadletter.Entry) *letterReport {
+	r := &letterReport{
+		Partition: e.Partition, Offset: e.Offset, Time: e.At.UTC(), Reason: e.Reason, Table: e.Table, Topic: e.Record.Topic,
+		LSN: e.Commit.String(), Seq: e.Seq, Source: e.Source, EventID: e.ID, Bytes: max(int64(e.Size), e.ValueBytes), Missing: e.Missing, State: e.Done,
+	}
+	if r.State == "" {
+		r.State = "waiting"
+	}
+	return r
+}
+
+func (a *app) deadletterList() *cobra.Command {
+	var flags letterFlags
+	var all, asJSON bool
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "One line for each dead letter that waits, newest last; nothing of its record but topic and event id",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			l, err := a.readLetters(cmd, &flags)
+			if err != nil {
+				return err
+			}
+			found := l.matched(all)
+			shown := found[max(0, len(found)-limit):]
+			if asJSON {
+				reports := []*letterReport{}
+				for _, e := range shown {
+					reports = append(reports, newLetterReport(e))
+				}
+				return a.printJSON(map[string]any{"topic": l.settings.DeadLetterTopic, "matched": len(found), "letters": reports})
+			}
+			return l.list(shown, len(found), all)
+		},
+	}
+	flags.add(cmd)
+	cmd.Flags().BoolVar(&all, "all", false, "also those that were re-driven or discarded")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().IntVar(&limit, "limit", 100, "print at most the newest `n`")
+	return cmd
+}
+
+// matched are the letters that the filter selects.
+func (l *letters) matched(all bool) (found []*deadletter.Entry) {
+	for _, e := range l.backlog.Entries {
+		if e.Matched && (all || e.Done == "") {
+			found = append(found, e)
+		}
+	}
+	return found
+}
+
+func (l *letters) list(shown []*deadletter.Entry, matched int, all bool) error {
+	out := l.app.stdout
+	if len(shown) > 0 {
+		lines := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(lines, "PARTITION\tOFFSET\tTIME\tREASON\tTABLE\tTOPIC\tLSN/SEQ\tEVENT ID\tBYTES\tSTATE")
+		for _, e := range shown {
+			r := newLetterReport(e)
+			fmt.Fprintf(lines, "%d\t%d\t%s\t%s\t%s\t%s\t%s/%d\t%s\t%d\t%s\n", r.Partition, r.Offset, r.Time.Format(time.RFC3339),
+				printable(r.Reason), printable(r.Table), dash(printable(r.Topic)), r.LSN, r.Seq, dash(printable(r.EventID)), r.Bytes, r.State)
+		}
+		if err := lines.Flush(); err != nil {
+			return err
+		}
+	}
+	what := "waiting"
+	if all {
+		what = "in all"
+	}
+	fmt.Fprintf(out, "%d of %d dead letters %s in topic %s\n", len(shown), matched, what, l.settings.DeadLetterTopic)
+	return nil
+}
+
+func dash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+func (a *app) deadletterShow() *cobra.Command {
+	var flags letterFlags
+	var payload, asJSON bool
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "show",
+		Short: "Everything about dead letters: why, where from, key and headers; the value with --payload",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			l, err := a.readLetters(cmd, &flags)
+			if err != nil {
+				return err
+			}
+			found := l.matched(true)
+			shown := found[max(0, len(found)-limit):]
+			if len(shown) == 0 {
+				fmt.Fprintf(a.stderr, "cdc-relay: no dead letter of topic %s matches\n", l.settings.DeadLetterTopic)
+				return &quietError{exitFailed}
+			}
+			return l.show(cmd.Context(), shown, len(found), payload, asJSON)
+		},
+	}
+	flags.add(cmd)
+	cmd.Flags().BoolVar(&payload, "payload", false, "print the value too")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().IntVar(&limit, "limit", 10, "print at most the newest `n`")
+	return cmd
+}
+
+func (l *letters) show(ctx context.Context, entries []*deadletter.Entry, matched int, payload, asJSON bool) error {
+	whole, err := deadletter.Fill(ctx, l.settings.Kafka, l.settings.DeadLetterTopic, entries)
+	if err != nil {
+		return brokersRefuse(err)
+	}
+	reports := []*letterReport{}
+	for _, e := range entries {
+		letter, ok := whole[e.Place()]
+		if !ok {
+			continue // expired meanwhile
+		}
+		r := newLetterReport(e)
+		r.Message = letter.Message
+		if !payload {
+			letter.Record.Value = nil
+		}
+		r.Record = newRecordReport("the letter", &letter.Record)
+		reports = append(reports, r)
+	}
+	if asJSON {
+		if !payload {
+			for _, r := range reports {
+				r.Record.Value = nil
+			}
+		}
+		return l.app.printJSON(map[string]any{"topic": l.settings.DeadLetterTopic, "matched": matched, "letters": reports})
+	}
+	for _, r := range reports {
+		if err := l.showOne(r, payload); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(l.app.stdout, "\n%d of %d dead letters of topic %s\n", len(reports), matched, l.settings.DeadLetterTopic)
+	return nil
+}
+
+func (l *letters) showOne(r *letterReport, payload bool) error {
+	fmt.Fprintf(l.app.stdout, "\npartition %d, offset %d: %s, %s\n", r.Partition, r.Offset, printable(r.Reason), r.State)
+	lines := tabwriter.NewWriter(l.app.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(lines, "  why\t%s\n  set aside\t%s\n  row\t%s, row %d of the transaction committing at %s, from %s\n",
+		printable(r.Message), r.Time.Format(time.RFC3339), printable(r.Table), r.Seq, r.LSN, printable(r.Source))
+	if len(r.Missing) > 0 {
+		fmt.Fprintf(lines, "  missing\t%s\n", strings.Join(r.Missing, ", "))
+	}
+	fmt.Fprintf(lines, "  topic\t%s\n  key\t%v\n", dash(printable(r.Topic)), r.Record.Key)
+	for i, h := range r.Record.Headers {
+		lead := "headers"
+		if i > 0 {
+			lead = ""
+		}
+		fmt.Fprintf(lines, "  %s\t%s: %v\n", lead, printable(h.Name), h.Value)
+	}
+	if payload {
+		fmt.Fprintf(lines, "  value\t%v\n", r.Record.Value)
+	} else {
+		fmt.Fprintf(lines, "  value\t%d bytes; --payload prints it\n", r.Bytes)
+	}
+	return lines.Flush()
+}
+
+type redriveOptions struct {
+	all, yes, discard, asJSON bool
+}
+
+func (a *app) deadletterRedrive() *cobra.Command {
+	var flags letterFlags
+	var o redriveOptions
+	cmd := &cobra.Command{
+		Use:   "redrive",
+		Short: "Send dead letters to where they were to go; only a plan unless --yes",
+		Long: `redrive sends the selected dead letters to their topics, in the order in which their
+rows were committed, and once they are durable writes a marker behind them, so that no
+later redrive sends them again and a parked key is free. Whatever waits of the same
+topic and key goes along: one that was left behind would be overtaken.
+
+What is missing in a letter is read from the table: the row by its event id, routed
+with the present configuration. That needs SELECT on the table.
+
+A redrive that ends half-way may have sent letters which it could not mark any more;
+the next one sends them again. --discard sends nothing and marks them as done with:
+those rows are lost to consumers.`,
+		Example: `  cdc-relay deadletter redrive --reason record_too_large          # what would be sent
+  cdc-relay deadletter redrive --reason record_too_large --yes
+  cdc-relay deadletter redrive --partition 3 --offset 17 --discard --yes`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			filter, err := flags.filter(cmd)
+			if err != nil {
+				return err
+			}
+			if filter.Empty() != o.all {
+				return &usageError{errors.New("say which dead letters to re-drive: filters, or --all")}
+			}
+			l, err := a.readLetters(cmd, &flags)
+			if err != nil {
+				return err
+			}
+			return l.redrive(cmd.Context(), o)
+		},
+	}
+	flags.add(cmd)
+	cmd.Flags().BoolVar(&o.all, "all", false, "every dead letter that waits")
+	cmd.Flags().BoolVar(&o.yes, "yes", false, "really send them")
+	cmd.Flags().BoolVar(&o.discard, "discard", false, "send nothing, mark them as done with")
+	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// redriveReport is what happened, or would, to each group.
+type redriveReport struct {
+	Plan    bool           `json:"plan"`
+	Discard bool           `json:"discard"`
+	Letters int            `json:"letters"`
+	Done    int            `json:"done"`
+	Failed  int            `json:"failed"`
+	Groups  []redriveGroup `json:"groups"`
+	groups  [][]*deadletter.Entry
+}
+
+type redriveGroup struct {
+	Table      string `json:"table"`
+	Topic      string `json:"topic"`
+	Letters    int    `json:"letters"`
+	Selected   int    `json:"selected"` // the others share their topic and key
+	Incomplete int    `json:"incomplete"`
+	From       string `json:"from"` // lsn/seq
+	Through    string `json:"through"`
+	Done       int    `json:"done"`
+	Error      string `json:"error,omitempty"`
+}
+
+func newRedriveGroup(entries []*deadletter.Entry) redriveGroup {
+	first, last := entries[0], entries[len(entries)-1]
+	g := redriveGroup{Table: first.Table, Topic: first.Record.Topic, Letters: len(entries), From: first.Row.String(), Through: last.Row.String()}
+	for _, e := range entries {
+		if e.Matched {
+			g.Selected++
+		}
+		if !e.Complete() {
+			g.Incomplete++
+		}
+	}
+	return g
+}
+
+func (l *letters) redrive(ctx context.Context, o redriveOptions) error {
+	report := &redriveReport{Plan: !o.yes, Discard: o.discard, Groups: []redriveGroup{}, groups: l.backlog.Waiting()}
+	for _, group := range report.groups {
+		report.Letters += len(group)
+		if !o.yes {
+			report.Groups = append(report.Groups, newRedriveGroup(group))
+		}
+	}
+	if o.yes && len(report.groups) > 0 {
+		if err := l.really(ctx, o, report); err != nil {
+			return err
+		}
+	}
+	if o.asJSON {
+		if err := l.app.printJSON(report); err != nil {
+			return err
+		}
+	} else if err := l.printRedrive(report); err != nil {
+		return err
+	}
+	if report.Failed > 0 {
+		return &quietError{exitFailed}
+	}
+	return nil
+}
+
+func (l *letters) really(ctx context.Context, o redriveOptions, report *redriveReport) error {
+	kafka, err := sink.NewKafka(l.settings.Kafka, zerolog.Nop())
+	if err != nil {
+		return err
+	}
+	defer func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		_ = kafka.Close(closing) // every outcome is known
+	}()
+	r := &deadletter.Redriver{
+		Kafka: l.settings.Kafka, Topic: l.settings.DeadLetterTopic, Sink: kafka, Discard: o.discard,
+		Restore: newRestorer(l.settings).restore,
+	}
+	err = r.Run(ctx, report.groups, func(out deadletter.Outcome) {
+		g := newRedriveGroup(out.Entries)
+		g.Done = out.Done
+		if out.Err != nil {
+			g.Error = out.Err.Error()
+		}
+		report.Done += out.Done
+		report.Failed += len(out.Entries) - out.Done
+		report.Groups = append(report.Groups, g)
+	})
+	if err != nil {
+		return brokersRefuse(err)
+	}
+	return nil
+}
+
+func (l *letters) printRedrive(report *redriveReport) error {
+	out := l.app.stdout
+	if report.Letters == 0 {
+		fmt.Fprintf(out, "no dead letter that waits in topic %s matches\n", l.settings.DeadLetterTopic)
+		return nil
+	}
+	lines := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(lines, "TABLE\tTOPIC\tLETTERS\tSELECTED\tFROM TABLE\tROWS\tRESULT")
+	for _, g := range report.Groups {
+		result := "planned"
+		switch {
+		case g.Error != "":
+			result = fmt.Sprintf("%d done; %s", g.Done, printable(g.Error))
+		case !report.Plan:
+			result = "done"
+		}
+		rows := g.From
+		if g.Letters > 1 {
+			rows += " to " + g.Through
+		}
+		fmt.Fprintf(lines, "%s\t%s\t%d\t%d\t%d\t%s\t%s\n", printable(g.Table), dash(printable(g.Topic)), g.Letters, g.Selected, g.Incomplete, rows, result)
+	}
+	if err := lines.Flush(); err != nil {
+		return err
+	}
+	verb := "re-driven"
+	if report.Discard {
+		verb = "discarded"
+	}
+	if report.Plan {
+		fmt.Fprintf(out, "%s dead letters would be %s; nothing was touched, repeat with --yes\n", strconv.Itoa(report.Letters), verb)
+		return nil
+	}
+	fmt.Fprintf(out, "%d dead letters %s, %d left\n", report.Done, verb, report.Failed)
+	return nil
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/router"
+)
+
+// restorer gives the whole record of a letter from which something is missing, made
+// of the row in the table with the present configuration.
+type restorer struct {
+	settings relay.Config
+	routes   *router.Router
+	ids      map[int]string // column of the event id, by table
+	buf      router.Buffer
+}
+
+func newRestorer(settings relay.Config) *restorer {
+	return &restorer{settings: settings, ids: make(map[int]string)}
+}
+
+func (r *restorer) restore(ctx context.Context, l *deadletter.Letter) (*router.Record, error) {
+	id := l.EventID()
+	if id == "" {
+		return nil, fmt.Errorf("the letter has no %s, and without its event id the row cannot be found; discard it, and write the event again", strings.Join(l.Missing, ", "))
+	}
+	table := slices.IndexFunc(r.settings.Replication.Tables, func(t replication.Table) bool { return t.Schema+"."+t.Name == l.Table })
+	if table < 0 {
+		return nil, fmt.Errorf("table %s is not in the configuration, and the letter has no %s", l.Table, strings.Join(l.Missing, ", "))
+	}
+	column, err := r.idColumn(ctx, table)
+	if err != nil {
+		return nil, err
+	}
+	row, err := replication.Find(ctx, r.settings.Replication, table, column, id)
+	if err != nil {
+		return nil, err
+	}
+	if row == nil {
+		return nil, fmt.Errorf("the letter has no %s, and the row is not in table %s any more; discard it, and write the event again", strings.Join(l.Missing, ", "), l.Table)
+	}
+	r.buf.Reset()
+	if err := r.routes.Route(&r.buf, row); err != nil {
+		return nil, err
+	}
+	if len(r.buf.Records) != 1 {
+		return nil, fmt.Errorf("the row makes %d records with the present configuration", len(r.buf.Records))
+	}
+	return merged(l, &r.buf.Records[0]), nil
+}
+
+// idColumn compiles the table's mapping at its first use.
+func (r *restorer) idColumn(ctx context.Context, table int) (string, error) {
+	if column, ok := r.ids[table]; ok {
+		return column, nil
+	}
+	if r.routes == nil {
+		routes, err := router.New(r.settings.Router)
+		if err != nil {
+			return "", err
+		}
+		r.routes = routes
+	}
+	relation, _, err := replication.Describe(ctx, r.settings.Replication, table)
+	if err != nil {
+		return "", err
+	}
+	found, err := r.routes.Check(relation)
+	if err != nil {
+		return "", err
+	}
+	column := found.Roles["id"]
+	if column == "" || strings.ContainsAny(column, "# ") {
+		return "", errors.New("the event id is no column of its own, so the row cannot be found by it")
+	}
+	r.ids[table] = column
+	return column, nil
+}
+
+// merged keeps what the letter has: a value that was too large is missing alone, and
+// the place of the row is known to the letter only.
+func merged(l *deadletter.Letter, routed *router.Record) *router.Record {
+	if slices.Equal(l.Missing, []string{router.PartValue}) && l.ValueBytes > 0 {
+		rec := l.Record
+		rec.Value = routed.Value
+		return &rec
+	}
+	rec := *routed
+	rec.Headers = slices.Clone(routed.Headers)
+	for _, h := range l.Record.Headers {
+		if h.Key == router.HeaderLSN || h.Key == router.HeaderSeq || h.Key == router.HeaderCommitTime {
+			rec.Headers = append(rec.Headers, h)
+		}
+	}
+	return &rec
+}

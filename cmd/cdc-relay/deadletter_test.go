@@ -1,0 +1,136 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+func TestDeadLetter_RefusesWhatMakesNoSense(t *testing.T) {
+	env := []string{"CDC_RELAY_POSTGRES_URL=postgres://relay@localhost/shop", "CDC_RELAY_KAFKA_BROKERS=localhost:1", "CDC_RELAY_OUTBOX_TABLE=outbox"}
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"list", "--since", "yesterday"}, "--since"},
+		{[]string{"list", "--lsn", "12"}, "--lsn"},
+		{[]string{"show", "--offset", "3"}, "--partition"},
+		{[]string{"redrive"}, "--all"},
+		{[]string{"redrive", "--all", "--reason", "route"}, "--all"},
+		{[]string{"redrive", "--what"}, "--what"},
+	} {
+		invoke(t, env, append([]string{"deadletter"}, tt.args...)...).want(t, exitUsage, "", tt.want)
+	}
+}
+
+// A row too large and its followers, from the table to the dead letters and back.
+func TestDeadLetter_FromRejectionToRedrive(t *testing.T) {
+	l := newLife(t)
+	l.env = append(l.env, "CDC_RELAY_RELAY_ON_REJECT=dead_letter", "CDC_RELAY_RELAY_PARK_KEY=true", "CDC_RELAY_KAFKA_COMPRESSION=none")
+	invoke(t, l.env, "deadletter", "list").want(t, exitRefused, "", "cdc-relay setup")
+	invoke(t, l.env, "setup", "--create-table", "--dry-run").want(t, exitOK, "topic cdc-relay.dead-letters is missing", "")
+	invoke(t, l.env, "setup", "--create-table").want(t, exitOK, "created topic cdc-relay.dead-letters", "")
+	invoke(t, l.env, "setup").want(t, exitOK, "topic cdc-relay.dead-letters exists", "")
+	invoke(t, l.env, "check").want(t, exitOK, "topic cdc-relay.dead-letters keeps its records", "")
+	invoke(t, l.env, "deadletter", "list").want(t, exitOK, "0 of 0 dead letters", "")
+	l.brokers.CreateTopic(t, "order-events", 1, "max.message.bytes", "20000")
+
+	url, stop := l.start(t, nil)
+	insert := func(key, value string, size int) {
+		l.db.Exec(t, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload)
+			VALUES ('order', $1, 'OrderPlaced', jsonb_build_object('n', $2::text, 'fill', repeat('x', $3)))`, key, value, size)
+	}
+	const a, b = "00000000-0000-0000-0000-00000000000a", "00000000-0000-0000-0000-00000000000b"
+	insert(a, "1", 0)
+	insert(a, "secret-large", 50_000)
+	insert(a, "3", 0)
+	insert(b, "4", 0)
+	l.db.Exec(t, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('no topic!', $1, 'x', '{"n": "secret-unrouted"}')`, b)
+	settled := func(published string) {
+		t.Helper()
+		l.await(t, "published "+published, func() bool { return strings.Contains(invoke(t, nil, "status", "--url", url).stdout, "published "+published+",") })
+	}
+	settled("5")
+	if n := len(l.brokers.Read(t, "order-events")); n != 2 {
+		t.Fatalf("%d records, want 2", n)
+	}
+
+	list := invoke(t, l.env, "deadletter", "list")
+	for _, want := range []string{"record_too_large", "parked", "route", "order-events", "public.outbox", "3 of 3 dead letters waiting"} {
+		list.want(t, exitOK, want, "")
+	}
+	invoke(t, l.env, "deadletter", "list", "--reason", "parked", "--topic", "order-events", "--key", a, "--since", "1h", "--table", "public.outbox").want(t, exitOK, "1 of 1", "")
+	shown := invoke(t, l.env, "deadletter", "show", "--reason", "record_too_large")
+	shown.want(t, exitOK, "--payload prints it", "")
+	for _, out := range []string{list.stdout, shown.stdout, invoke(t, l.env, "deadletter", "show", "--json").stdout, invoke(t, l.env, "deadletter", "list", "--json").stdout} {
+		if strings.Contains(out, "secret-") {
+			t.Fatalf("a payload is shown:\n%s", out)
+		}
+	}
+	invoke(t, l.env, "deadletter", "show", "--reason", "record_too_large", "--payload").want(t, exitOK, "secret-large", "")
+	invoke(t, l.env, "deadletter", "show", "--reason", "nothing").want(t, exitFailed, "", "no dead letter")
+
+	// The plan takes the follower along, and touches nothing.
+	plan := invoke(t, l.env, "deadletter", "redrive", "--reason", "record_too_large", "--json")
+	var report struct {
+		Plan    bool
+		Letters int
+		Groups  []struct{ Letters, Selected int }
+	}
+	if err := json.Unmarshal([]byte(plan.stdout), &report); err != nil || !report.Plan || report.Letters != 2 || report.Groups[0].Selected != 1 {
+		t.Fatalf("plan %v:\n%s", err, plan.stdout)
+	}
+	// Nothing has changed, so the brokers refuse again, and the rest of the key waits.
+	invoke(t, l.env, "deadletter", "redrive", "--reason", "record_too_large", "--yes").want(t, exitFailed, "0 dead letters re-driven, 2 left", "")
+
+	_, err := l.brokers.Admin(t).AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "max.message.bytes", Value: kmsg.StringPtr("200000")}}, "order-events")
+	if err != nil {
+		t.Fatal(err)
+	}
+	invoke(t, l.env, "deadletter", "redrive", "--reason", "record_too_large", "--yes").want(t, exitOK, "2 dead letters re-driven, 0 left", "")
+	invoke(t, l.env, "deadletter", "redrive", "--reason", "record_too_large", "--yes").want(t, exitOK, "no dead letter that waits", "")
+	l.await(t, "the key is free", func() bool {
+		return strings.Contains(invoke(t, nil, "status", "--url", url, "--json").stdout, `"parked_keys": 0`)
+	})
+	insert(a, "6", 0)
+	settled("6")
+	var order []string
+	for _, r := range l.brokers.Read(t, "order-events") {
+		if string(r.Key) == a {
+			var value struct{ N string }
+			if err := json.Unmarshal(r.Value, &value); err != nil {
+				t.Fatal(err)
+			}
+			order = append(order, value.N)
+			for _, h := range r.Headers {
+				if strings.HasPrefix(h.Key, "cdc-relay-") {
+					t.Errorf("a re-driven record has the header %s", h.Key)
+				}
+			}
+		}
+	}
+	if got := strings.Join(order, " "); got != "1 secret-large 3 6" {
+		t.Fatalf("key a: %s", got)
+	}
+
+	// A row without a topic is made anew from the table, once it can be.
+	invoke(t, l.env, "deadletter", "redrive", "--reason", "route", "--yes").want(t, exitFailed, "0 dead letters re-driven, 1 left", "")
+	invoke(t, l.env, "deadletter", "redrive", "--reason", "route", "--yes", "--set", "outbox[0].topic=orders-repaired").want(t, exitOK, "1 dead letters re-driven, 0 left", "")
+	if got := l.brokers.Read(t, "orders-repaired"); len(got) != 1 || !strings.Contains(string(got[0].Value), "secret-unrouted") || string(got[0].Key) != b {
+		t.Fatalf("repaired: %v", got)
+	}
+	invoke(t, l.env, "deadletter", "list").want(t, exitOK, "0 of 0 dead letters", "")
+	invoke(t, l.env, "deadletter", "list", "--all").want(t, exitOK, "sent", "")
+
+	l.db.Exec(t, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('', $1, 'x', '{}')`, b)
+	settled("7")
+	invoke(t, l.env, "deadletter", "redrive", "--all", "--discard").want(t, exitOK, "1 dead letters would be discarded", "")
+	invoke(t, l.env, "deadletter", "redrive", "--all", "--discard", "--yes").want(t, exitOK, "1 dead letters discarded, 0 left", "")
+	invoke(t, l.env, "deadletter", "list", "--all").want(t, exitOK, "discarded", "")
+	if code := stop(); code != exitOK {
+		t.Errorf("run ended with %d", code)
+	}
+}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/cdc-relay/cdc-relay/importer"
+	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/spf13/cobra"
+)
+
+// importOptions are the flags that import and takeover share.
+type importOptions struct {
+	worker      string
+	postgresURL string
+	strict      bool
+}
+
+func (o *importOptions) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&o.worker, "worker", "", "`file` with the settings of the Connect worker: converters, brokers, producer")
+	cmd.Flags().StringVar(&o.postgresURL, "postgres-url", "", "`URL` of the database, to look at its tables; nothing is changed there")
+	cmd.Flags().BoolVar(&o.strict, "strict", false, "fail when a key is not carried over, or Debezium itself refuses the configuration")
+}
+
+func (a *app) importCommand() *cobra.Command {
+	var o importOptions
+	cmd := &cobra.Command{
+		Use:   "import FILE",
+		Short: "Print the configuration that does what a Debezium outbox connector does",
+		Long: `import reads the configuration of a Debezium PostgreSQL connector with the outbox
+EventRouter: Kafka Connect JSON (bare, or as {"name", "config"}), connector
+properties, Debezium Server's application.properties or its environment
+(DEBEZIUM_SOURCE_…), or a Strimzi KafkaConnector. It prints a configuration of ours
+with a comment for each key: carried, implied, not needed and why, or not carried
+and what that changes.
+
+What a connector leaves to its worker (converters, brokers) comes from --worker FILE:
+worker properties, variables of the image (CONNECT_…), or a Strimzi KafkaConnect.
+With --postgres-url import looks at the tables, resolves patterns, and offers the
+columns that the connector misses.
+
+Passwords are not printed: a reference to an environment variable takes their place.
+FILE is - for standard input.`,
+		Example: `  cdc-relay import outbox-connector.json --worker connect-distributed.properties > cdc-relay.yaml
+  curl -s http://connect:8083/connectors/outbox | cdc-relay import - --postgres-url postgres://relay@db/shop`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			result, err := a.convert(cmd.Context(), args[0], o)
+			if err != nil {
+				return err
+			}
+			if _, err := a.stdout.Write(result.YAML); err != nil {
+				return err
+			}
+			return a.strict(result, o.strict)
+		},
+	}
+	o.flags(cmd)
+	return cmd
+}
+
+// convert reads the files, looks at the database if asked to, and imports.
+func (a *app) convert(ctx context.Context, file string, o importOptions) (*importer.Result, error) {
+	input, err := readInput(file)
+	if err != nil {
+		return nil, &usageError{err}
+	}
+	options := importer.Options{Name: file}
+	if file == "-" {
+		options.Name = "standard input"
+	}
+	if o.worker != "" {
+		options.WorkerName = o.worker
+		if options.Worker, err = readInput(o.worker); err != nil {
+			return nil, &usageError{fmt.Errorf("--worker: %w", err)}
+		}
+	}
+	if o.postgresURL != "" {
+		if options.Catalog, err = catalog(ctx, replication.Config{URL: o.postgresURL}); err != nil {
+			return nil, refused(err)
+		}
+	}
+	result, err := importer.Convert(input, options)
+	if err != nil {
+		return nil, &usageError{err}
+	}
+	return result, nil
+}
+
+// readInput reads a file of at most a few MiB; - is standard input.
+func readInput(name string) ([]byte, error) {
+	const limit = 4 << 20
+	var from io.Reader = os.Stdin
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer file.Close()
+		from = file
+	}
+	content, err := io.ReadAll(io.LimitReader(from, limit+1))
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	}
+	if len(content) > limit {
+		return nil, fmt.Errorf("read %s: it is larger than 4 MiB: this is not a connector's configuration", name)
+	}
+	return content, nil
+}
+
+// catalog lists the tables of the database as import wants them.
+func catalog(ctx context.Context, cfg replication.Config) ([]importer.Table, error) {
+	list, err := replication.List(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	tables := make([]importer.Table, 0, len(list))
+	for _, l := range list {
+		t := importer.Table{Schema: l.Schema, Name: l.Name, Columns: l.Columns, Partitioned: l.Partitioned}
+		if l.Root.Name != "" {
+			t.Root = l.Root.Schema + "." + l.Root.Name
+		}
+		tables = append(tables, t)
+	}
+	return tables, nil
+}
+
+// strict says on standard error what a person has to look at, and with --strict
+// fails when something was lost.
+func (a *app) strict(result *importer.Result, fail bool) error {
+	todo := 0
+	for _, remark := range result.Remarks {
+		switch remark.Fate {
+		case importer.ToDo:
+			todo++
+		case importer.NotCarried, importer.Refused:
+			fmt.Fprintf(a.stderr, "cdc-relay: warning: %s\n", remark)
+		default:
+		}
+	}
+	if todo > 0 {
+		fmt.Fprintf(a.stderr, "cdc-relay: %d things are left to do; they stand at the head of the file\n", todo)
+	}
+	if lost := result.Lost(); fail && len(lost) > 0 {
+		return &usageError{fmt.Errorf("--strict: %d of the warnings above forbid it", len(lost))}
+	}
+	return nil
+}

@@ -1,0 +1,248 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/config"
+	"github.com/cdc-relay/cdc-relay/importer"
+	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/takeover"
+	"github.com/jackc/pglogrepl"
+	"github.com/spf13/cobra"
+)
+
+type takeoverOptions struct {
+	importOptions
+	yes, stay   bool
+	offsetTopic string
+	offsetFile  string
+	noOffsets   bool
+}
+
+func (a *app) takeoverCommand() *cobra.Command {
+	var o takeoverOptions
+	cmd := &cobra.Command{
+		Use:   "takeover FILE",
+		Short: "Take a Debezium connector's slot over (says only what it would do without --yes)",
+		Long: `takeover changes over from the Debezium connector of FILE to the relay, on the
+connector's own slot and publication. FILE is what import reads; with --config the
+relay's configuration comes from there, else from the import itself.
+
+It reads the position that Debezium stored: in Connect's offset topic (of --worker,
+or --offset-topic), in a file (of a standalone worker or Debezium Server, or the
+saved answer to GET /connectors/NAME/offsets: --offset-file), and compares it with
+the slot. Without --yes it only says what it would do, also while Debezium runs.
+
+With --yes it streams from the slot's position. Rows that the stored position proves
+to be in Kafka are confirmed without being sent again; every other row is sent. Once
+the rest is confirmed it ends, and the service that does ` + "`run`" + ` goes on; --stay streams
+on like run. It refuses while Debezium holds the slot: stop the connector first
+(PUT /connectors/NAME/stop; a pause keeps the slot). The publication is never altered.`,
+		Example: `  cdc-relay takeover outbox.json --worker worker.properties          # what would happen
+  curl -X PUT http://connect:8083/connectors/outbox/stop
+  cdc-relay takeover outbox.json --worker worker.properties --yes
+  cdc-relay run`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.takeover(cmd.Context(), args[0], o)
+		},
+	}
+	o.flags(cmd)
+	cmd.Flags().BoolVar(&o.yes, "yes", false, "really take over")
+	cmd.Flags().BoolVar(&o.stay, "stay", false, "with --yes: go on streaming, as run does")
+	cmd.Flags().StringVar(&o.offsetTopic, "offset-topic", "", "`topic` in which Kafka Connect or Debezium Server keeps positions")
+	cmd.Flags().StringVar(&o.offsetFile, "offset-file", "", "`file` with positions: of a standalone worker, of Debezium Server, or JSON of GET /connectors/NAME/offsets")
+	cmd.Flags().BoolVar(&o.noOffsets, "no-offsets", false, "do without Debezium's position: what the slot still holds is sent again")
+	cmd.MarkFlagsMutuallyExclusive("offset-topic", "offset-file", "no-offsets")
+	return cmd
+}
+
+// changeOver is one invocation of takeover.
+type changeOver struct {
+	app      *app
+	options  takeoverOptions
+	imported *importer.Result
+	cfg      *config.Config
+	settings relay.Config
+	survey   *replication.Survey
+	found    *offsets
+	verdict  takeover.Verdict
+	refusals []string
+}
+
+func (a *app) takeover(ctx context.Context, file string, o takeoverOptions) error {
+	c := &changeOver{app: a, options: o}
+	var err error
+	if c.imported, err = a.convert(ctx, file, o.importOptions); err != nil {
+		return err
+	}
+	if err := a.strict(c.imported, o.strict); err != nil {
+		return err
+	}
+	if err := c.load(file); err != nil {
+		return err
+	}
+	a.warn(c.cfg)
+	c.settings = c.cfg.Relay()
+	if err := c.sameSlot(); err != nil {
+		return &usageError{err}
+	}
+	if c.survey, err = replication.Look(ctx, c.settings.Replication); err != nil {
+		return c.refusedLook(err)
+	}
+	if err := c.position(ctx); err != nil {
+		return err
+	}
+	c.judge()
+	c.plan()
+	if len(c.refusals) > 0 && (o.yes || c.survey.SlotOwner == "" || len(c.refusals) > 1) {
+		return &refusedError{errors.New("the change-over is refused, for the reasons above; nothing was touched")}
+	}
+	if !o.yes {
+		fmt.Fprintln(a.stdout, "\nnothing was touched; repeat with --yes")
+		return nil
+	}
+	return c.perform(ctx)
+}
+
+// load takes the configuration that was named, else what was imported.
+func (c *changeOver) load(file string) error {
+	a := c.app
+	path := a.configPath
+	if path == "" && !c.fromEnvironment() {
+		path = "import of " + file
+	}
+	var err error
+	c.cfg, err = config.Load(config.Options{Path: path, Set: a.set, Environ: a.env, ReadFile: func(name string) ([]byte, error) {
+		if name == path && a.configPath == "" {
+			return c.imported.YAML, nil
+		}
+		return os.ReadFile(name)
+	}})
+	return err
+}
+
+// fromEnvironment says that CDC_RELAY_CONFIG names a file.
+func (c *changeOver) fromEnvironment() bool {
+	for _, assignment := range c.app.env {
+		if len(assignment) > len(configVariable) && assignment[:len(configVariable)] == configVariable {
+			return true
+		}
+	}
+	return false
+}
+
+const configVariable = "CDC_RELAY_CONFIG="
+
+// sameSlot keeps a configuration of another pipeline from being taken.
+func (c *changeOver) sameSlot() error {
+	source, ours := c.imported.Source, c.settings.Replication
+	if source.Slot != ours.Slot || source.Publication != ours.Publication {
+		return fmt.Errorf("the connector streams from slot %q and publication %q, the configuration from %q and %q; a change-over keeps both: correct postgres.slot and postgres.publication",
+			source.Slot, source.Publication, ours.Slot, ours.Publication)
+	}
+	return nil
+}
+
+func (c *changeOver) refusedLook(err error) error {
+	if replication.Reason(err) == replication.ReasonSlotMissing && c.imported.Source.DropOnStop {
+		return &refusedError{fmt.Errorf("%w; slot.drop.on.stop=true made Debezium drop it when it stopped: what was written since is only in the table", err)}
+	}
+	return refused(err)
+}
+
+// judge gathers what forbids the change-over.
+func (c *changeOver) judge() {
+	refuse := func(format string, args ...any) { c.refusals = append(c.refusals, fmt.Sprintf(format, args...)) }
+	name := c.imported.Source.Connector
+	if name == "" {
+		name = "NAME"
+	}
+	if c.survey.SlotOwner != "" {
+		refuse("%s: stop the connector first, for example with PUT /connectors/%s/stop; a pause is not enough. A killed worker's connection may last a while", c.survey.SlotOwner, name)
+	}
+	if c.survey.SlotError != nil {
+		refuse("%v", c.survey.SlotError)
+	}
+	if c.imported.Source.DropOnStop && c.survey.SlotOwner != "" {
+		refuse("the connector has slot.drop.on.stop=true: stopping it would drop the slot and lose rows; set it to false first")
+	}
+	for i, member := range c.survey.Publication.Members {
+		if member.Missing {
+			refuse("publication %s does not send rows of %s under its name", c.survey.Publication.Name, c.settings.Replication.Tables[i])
+		}
+	}
+	if c.found.position == nil {
+		return
+	}
+	var err error
+	c.verdict, err = takeover.Judge(c.found.position, takeover.State{
+		Confirmed: c.survey.Slot.Confirmed, WALEnd: c.survey.WALEnd, Ahead: c.imported.Source.DriverMoves,
+	})
+	if err != nil {
+		refuse("%v", err)
+	}
+}
+
+// perform streams from the slot's position, behind a filter of what is proven to
+// be delivered, until the log's present end is confirmed.
+func (c *changeOver) perform(ctx context.Context) error {
+	a := c.app
+	var proof *takeover.Proof
+	if c.found.position != nil {
+		proof = takeover.NewProof(*c.found.position)
+		c.settings.Delivered = func(row *replication.Row) bool {
+			return proof.Delivered(row.Txn.Commit, row.Txn.XID, row.LSN, row.Ordinal)
+		}
+	}
+	if c.options.stay {
+		return a.streamWith(ctx, c.cfg, c.settings)
+	}
+	log := a.newLogger(c.cfg.Log, c.settings.Pipeline)
+	c.settings.OnBlocked = relay.ExitWhenBlocked
+	c.settings.Version = build().Version
+	r, err := relay.Open(c.settings, relay.Events{}, log)
+	if err != nil {
+		return err
+	}
+	intake, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan struct{})
+	reached := make(chan bool, 1)
+	go func() { reached <- c.await(r, ended, stop) }()
+	err = r.Run(intake)
+	close(ended)
+	if there := <-reached; err == nil && !there {
+		err = errors.New("stopped before the log's end was confirmed; repeat the command: what is confirmed stays so, and nothing is lost")
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(a.stdout, "\ntaken over: %d rows were delivered by Debezium and not sent again, %d were sent; the slot is confirmed beyond %s\nstart `cdc-relay run`, and do not start the connector again: the way back is in docs/coming-from-debezium.md\n",
+		r.Filtered(), r.Status().EventsPublished, c.survey.WALEnd)
+	return nil
+}
+
+// await stops the relay once everything up to the log's end of the plan is
+// confirmed, and says whether it came to that.
+func (c *changeOver) await(r *relay.Relay, ended <-chan struct{}, stop context.CancelFunc) bool {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		status := r.Status()
+		if status.State == relay.Streaming && pglogrepl.LSN(status.LSN.Confirmed) >= c.survey.WALEnd {
+			stop()
+			return true
+		}
+		select {
+		case <-ended:
+			return false
+		case <-tick.C:
+		}
+	}
+}

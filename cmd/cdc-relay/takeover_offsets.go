@@ -1,0 +1,90 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/takeover"
+)
+
+// offsets are where Debezium's position was looked for, and what was there.
+type offsets struct {
+	where    string
+	position *takeover.Position // nil: none
+}
+
+const offsetTimeout = time.Minute
+
+// position reads Debezium's position from wherever it is kept.
+func (c *changeOver) position(ctx context.Context) error {
+	source := c.imported.Source
+	o := c.options
+	c.found = &offsets{}
+	switch {
+	case o.noOffsets:
+		c.found.where = "not read (--no-offsets)"
+		return nil
+	case o.offsetFile != "":
+		return c.fromFile(o.offsetFile)
+	case o.offsetTopic != "":
+		return c.fromTopic(ctx, o.offsetTopic)
+	case source.OffsetFile != "" && !strings.Contains(source.OffsetStore, "Kafka"):
+		return c.fromFile(source.OffsetFile)
+	case source.OffsetTopic != "":
+		return c.fromTopic(ctx, source.OffsetTopic)
+	case source.OffsetStore != "" && !strings.HasSuffix(source.OffsetStore, "FileOffsetBackingStore") && !strings.HasSuffix(source.OffsetStore, "KafkaOffsetBackingStore"):
+		return &usageError{fmt.Errorf("Debezium keeps its position in %s, which is not read; copy it into a file as {\"offsets\":[{\"partition\":{\"server\":\"%s\"},\"offset\":{…}}]} for --offset-file, or accept with --no-offsets that what the slot still holds is sent again", source.OffsetStore, source.TopicPrefix)} //nolint:staticcheck // a proper name begins it
+	}
+	return &usageError{errors.New("where Debezium keeps its position is not known: give the worker's settings (--worker), --offset-topic or --offset-file; or accept with --no-offsets that what the slot still holds is sent again")}
+}
+
+func (c *changeOver) fromFile(name string) error {
+	c.found.where = "file " + name
+	content, err := os.ReadFile(name)
+	if err != nil {
+		return &usageError{fmt.Errorf("offsets: %w; copy the file here, or name another with --offset-file", err)}
+	}
+	entries, err := takeover.ParseOffsets(content, c.imported.Source.Connector)
+	if err != nil {
+		return &usageError{fmt.Errorf("offsets: %s: %w", name, err)}
+	}
+	return c.choose(entries)
+}
+
+func (c *changeOver) fromTopic(ctx context.Context, topic string) error {
+	c.found.where = "topic " + topic
+	ctx, cancel := context.WithTimeout(ctx, offsetTimeout)
+	defer cancel()
+	latest := map[string]takeover.Entry{}
+	err := sink.ReadTopic(ctx, c.settings.Kafka, topic, func(m *sink.Message) error {
+		if e, ok := takeover.ParseRecord(m.Key, m.Value); ok {
+			latest[string(m.Key)] = e
+		}
+		return nil
+	})
+	if err != nil {
+		return &refusedError{fmt.Errorf("read Debezium's position: %w; the worker's offset.storage.topic is wanted", err)}
+	}
+	entries := make([]takeover.Entry, 0, len(latest))
+	for _, e := range latest {
+		entries = append(entries, e)
+	}
+	return c.choose(entries)
+}
+
+func (c *changeOver) choose(entries []takeover.Entry) error {
+	source := c.imported.Source
+	p, err := takeover.Choose(entries, source.Connector, source.TopicPrefix)
+	if err != nil {
+		return &refusedError{fmt.Errorf("%s %w; is it the connector's, and did the connector ever run? With --no-offsets what the slot still holds is sent again", c.found.where, err)}
+	}
+	c.found.position = p
+	c.found.where = cmp.Or(c.found.where, "offsets")
+	return nil
+}

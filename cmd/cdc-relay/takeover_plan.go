@@ -1,0 +1,139 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/router"
+)
+
+// plan says what is there and what would happen, before anything does.
+func (c *changeOver) plan() {
+	w := tabwriter.NewWriter(c.app.stdout, 0, 0, 2, ' ', 0)
+	line := func(subject, format string, args ...any) {
+		fmt.Fprintf(w, "%s\t%s\n", subject, fmt.Sprintf(format, args...))
+	}
+	source := c.imported.Source
+	line("connector", "%s (%s), topic.prefix %s", cmp.Or(source.Connector, "without a name"), c.imported.Form, source.TopicPrefix)
+	line("configuration", "%s", c.cfg.Path)
+	c.planSlot(line)
+	c.planPublication(line)
+	c.planPosition(line)
+	c.planRecords(line)
+	for _, refusal := range c.refusals {
+		line("refused", "%s", refusal)
+	}
+	_ = w.Flush() // what the terminal does not take is its own affair
+}
+
+type planLine func(subject, format string, args ...any)
+
+func (c *changeOver) planSlot(line planLine) {
+	s := c.survey.Slot
+	owner := "nobody streams from it"
+	if c.survey.SlotOwner != "" {
+		owner = c.survey.SlotOwner
+	}
+	line("slot", "%s: plugin %s, confirmed %s, %s behind the log's end %s; %s", c.settings.Replication.Slot, c.survey.SlotPlugin,
+		s.Confirmed, distance(int64(c.survey.WALEnd)-int64(s.Confirmed)), c.survey.WALEnd, owner)
+}
+
+func distance(n int64) string {
+	switch {
+	case n < 0:
+		return "0 B"
+	case n < 10<<10:
+		return fmt.Sprintf("%d B", n)
+	case n < 10<<20:
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d MiB", n>>20)
+}
+
+func (c *changeOver) planPublication(line planLine) {
+	p := c.survey.Publication
+	tables := fmt.Sprintf("%d tables", p.Tables)
+	if p.Tables == 1 {
+		tables = "1 table"
+	}
+	if p.AllTables {
+		tables = "all tables"
+	}
+	line("publication", "%s: %s of %s; it stays as it is", p.Name, strings.Join(p.Operations, ", "), tables)
+	for i, member := range p.Members {
+		if member.Missing {
+			continue
+		}
+		line("table", "%s: columns %s", c.settings.Replication.Tables[i], strings.Join(member.Columns, ", "))
+		if len(member.Hidden) > 0 {
+			line("", "not published, so missing for Debezium and the relay alike: %s", strings.Join(member.Hidden, ", "))
+		}
+		if member.Filter != "" {
+			line("", "row filter %s: rows that fail it are sent by neither", member.Filter)
+		}
+	}
+	if n := len(p.Foreign); n > 0 {
+		line("", "%d more tables are published; the relay skips and counts their rows", n)
+	}
+}
+
+func (c *changeOver) planPosition(line planLine) {
+	p := c.found.position
+	if p == nil {
+		line("position", "%s", cmp.Or(c.found.where, "none")+": none")
+		line("filter", "nothing: every row from the slot's position on is sent, also what Debezium had sent")
+		c.planRepeats(line)
+		return
+	}
+	at := ""
+	if !p.Time.IsZero() {
+		at = " of " + p.Time.Format(time.RFC3339)
+	}
+	event := cmp.Or(strings.ToLower(p.Event), "event")
+	line("position", "%s at %s in transaction %d%s; the last whole transaction before it ended at %s (%s)", event, p.LSN, p.XID, at, p.Commit, c.found.where)
+	switch {
+	case c.verdict.Whole:
+		line("filter", "transactions that end at %s or before are not sent again", p.Commit)
+	case !c.verdict.Part:
+		line("filter", "nothing: the slot is confirmed up to the position")
+	}
+	if c.verdict.Part {
+		line("filter", "of transaction %d, rows up to %s are not sent again", p.XID, p.LSN)
+	}
+	c.planRepeats(line)
+}
+
+// planRepeats is honest about what a position cannot prove.
+func (c *changeOver) planRepeats(line planLine) {
+	line("may come twice", "what Debezium sent after it stored its last position: nothing after a clean stop, else at most offset.flush.interval.ms of traffic; and rows of one COPY that share the position's LSN. Consumers tell them by the header id")
+}
+
+func (c *changeOver) planRecords(line planLine) {
+	source := c.imported.Source
+	native := slices.ContainsFunc(c.settings.Router.Mappings, func(m router.Mapping) bool { return len(m.Debezium) == 0 })
+	switch {
+	case native && source.Context:
+		line("headers", "__debezium.context.* disappear: the configuration has tables without debezium:")
+	case source.Context:
+		line("headers", "as before; __debezium.context.runId is new, as after every start of the connector")
+	default:
+		line("headers", "as before")
+	}
+	if native {
+		line("records", "the configuration has tables without debezium: compare keys and values with `cdc-relay explain` first; the key's bytes decide the partition")
+	}
+	if source.Heartbeats != "" {
+		if native {
+			line("heartbeats", "%s is not written any more; the slot advances without", source.Heartbeats)
+		} else {
+			line("heartbeats", "%s goes on", source.Heartbeats)
+		}
+	}
+	for _, remark := range c.imported.Lost() {
+		line("changes", "%s: %s", remark.Key, remark.Text)
+	}
+}
