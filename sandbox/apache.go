@@ -26,6 +26,7 @@ type ApacheOptions struct {
 	Java     string            // the program; at least Java 17
 	Jars     string            // folder with Kafka's jars
 	Settings map[string]string // broker settings beside the sandbox's own
+	JVM      []string          // options of the Java machine behind the sandbox's own
 	Log      io.Writer         // the broker's log; may be nil
 }
 
@@ -131,8 +132,8 @@ func (a *Apache) settings(controller string) string {
 }
 
 func (a *Apache) start(ctx context.Context) error {
-	cmd := exec.Command(a.options.Java, "-Xmx768m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", filepath.Join(a.options.Jars, "*"), "kafka.Kafka", a.properties())
+	args := append([]string{"-Xmx768m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"}, a.options.JVM...)
+	cmd := exec.Command(a.options.Java, append(args, "-cp", filepath.Join(a.options.Jars, "*"), "kafka.Kafka", a.properties())...)
 	cmd.Stdout, cmd.Stderr = a.out, a.out
 	process, err := startProcess(cmd, a.dir)
 	if err != nil {

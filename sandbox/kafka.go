@@ -29,6 +29,7 @@ type KafkaOptions struct {
 	ACLs       bool              // users that are not Super may do only what their ACLs allow
 	Settings   map[string]string // broker settings such as message.max.bytes
 	Discard    bool              // acknowledges records and forgets them, for benchmarks
+	Proxied    bool              // a Proxy stands before each broker, and is what the brokers advertise
 }
 
 // KafkaUser may authenticate.
@@ -47,6 +48,7 @@ type Kafka struct {
 	cluster *kfake.Cluster
 	options KafkaOptions
 	gate    *gate
+	fronts
 }
 
 // StartKafka starts the brokers. The caller calls Close.
@@ -108,6 +110,11 @@ func (k *Kafka) listen(network, address string) (net.Listener, error) {
 		return nil, err
 	}
 	listener = &gatedListener{Listener: listener, gate: k.gate}
+	if k.options.Proxied {
+		if listener, err = k.front(listener); err != nil {
+			return nil, err
+		}
+	}
 	if k.options.TLS != nil {
 		listener = tls.NewListener(listener, k.options.TLS)
 	}
@@ -123,7 +130,7 @@ func (k *Kafka) Cluster() *kfake.Cluster { return k.cluster }
 // Close stops the brokers.
 func (k *Kafka) Close() error {
 	k.cluster.Close()
-	return nil
+	return k.closeFronts()
 }
 
 // TakeAway cuts every connection and lets none in until Return, or until d has

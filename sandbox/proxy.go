@@ -41,6 +41,7 @@ type fault struct {
 	stalled   bool
 	blackhole bool
 	rate      int   // bytes a second; 0 is no limit
+	delay     time.Duration
 	left      int64 // bytes until every connection is cut; negative is no limit
 }
 
@@ -88,6 +89,10 @@ func (p *Proxy) Blackhole(d Direction) { p.set(func() { p.faults[d].blackhole = 
 func (p *Proxy) Slow(d Direction, bytesPerSecond int) {
 	p.set(func() { p.faults[d].rate = bytesPerSecond })
 }
+
+// Delay holds each piece that goes one way back for a while, as a long way does.
+// Pieces wait one after another, so throughput falls with it.
+func (p *Proxy) Delay(d Direction, by time.Duration) { p.set(func() { p.faults[d].delay = by }) }
 
 // CutAfter resets every connection once n more bytes went one way.
 func (p *Proxy) CutAfter(d Direction, n int64) { p.set(func() { p.faults[d].left = n }) }
@@ -210,6 +215,9 @@ func (p *Proxy) pass(d Direction, to net.Conn, data []byte) bool {
 		}
 		if f.rate > 0 {
 			n = min(n, max(1, f.rate/20))
+		}
+		if f.delay > 0 {
+			pause(p.ctx, f.delay)
 		}
 		if !f.blackhole && n > 0 {
 			if _, err := to.Write(data[:n]); err != nil {

@@ -1,0 +1,254 @@
+package sandbox
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// ClusterOptions says how to run several Apache Kafka brokers.
+type ClusterOptions struct {
+	Java, Jars string            // as in ApacheOptions
+	Brokers    int               // defaults to 3
+	Settings   map[string]string // broker settings beside the sandbox's own
+	Log        io.Writer         // the brokers' logs; may be nil
+}
+
+// Cluster is a number of Apache Kafka brokers, each broker and controller in one
+// process with a Proxy before its clients' listener. Replication and election do
+// not pass through the proxies.
+type Cluster struct {
+	options ClusterOptions
+	nodes   []*node
+	fronts
+}
+
+type node struct {
+	id                             int
+	clients, internal, controllers string // host:port
+	dir                            string
+	out                            *tail
+	process                        *process
+}
+
+// StartCluster formats and starts the brokers and returns once each answers. The
+// caller calls Close.
+func StartCluster(ctx context.Context, options ClusterOptions) (*Cluster, error) {
+	if options.Brokers == 0 {
+		options.Brokers = 3
+	}
+	c := &Cluster{options: options}
+	if err := c.prepare(); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	id := make([]byte, 16)
+	_, _ = rand.Read(id) // never fails
+	id[0] &= 0x7f        // in base64 a leading - would be read as an option
+	for _, n := range c.nodes {
+		if err := c.format(ctx, n, base64.RawURLEncoding.EncodeToString(id)); err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+	}
+	for i := range c.nodes { // together: none serves before a majority is up
+		if err := c.launch(i); err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+	}
+	for i := range c.nodes {
+		if err := c.await(ctx, i); err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+	}
+	return c, nil
+}
+
+func (c *Cluster) prepare() error {
+	for i := range c.options.Brokers {
+		n := &node{id: i + 1, out: &tail{to: c.options.Log}}
+		for _, at := range []*string{&n.clients, &n.internal, &n.controllers} {
+			port, err := FreePort()
+			if err != nil {
+				return err
+			}
+			*at = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		}
+		var err error
+		if n.dir, err = TempDir("kafka"); err != nil {
+			return err
+		}
+		c.nodes = append(c.nodes, n)
+		proxy, err := NewProxy(n.clients)
+		if err != nil {
+			return err
+		}
+		c.add(proxy, n.clients)
+	}
+	return nil
+}
+
+func (n *node) properties() string { return filepath.Join(n.dir, "server.properties") }
+
+func (c *Cluster) format(ctx context.Context, n *node, cluster string) error {
+	if err := os.WriteFile(n.properties(), []byte(c.settings(n)), 0o600); err != nil {
+		return fmt.Errorf("format Kafka: %w", err)
+	}
+	cmd := exec.CommandContext(ctx, c.options.Java, "-cp", filepath.Join(c.options.Jars, "*"), "kafka.tools.StorageTool",
+		"format", "-t", cluster, "-c", n.properties())
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("format Kafka: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// settings has failures noticed within seconds, so that a test of many takes
+// minutes.
+func (c *Cluster) settings(n *node) string {
+	var voters []string
+	for _, each := range c.nodes {
+		voters = append(voters, strconv.Itoa(each.id)+"@"+each.controllers)
+	}
+	replicas := strconv.Itoa(len(c.nodes))
+	insync := strconv.Itoa(max(1, len(c.nodes)-1))
+	lines := []string{
+		"process.roles=broker,controller",
+		"node.id=" + strconv.Itoa(n.id),
+		"controller.quorum.voters=" + strings.Join(voters, ","),
+		"listeners=CLIENTS://" + n.clients + ",INTERNAL://" + n.internal + ",CONTROLLER://" + n.controllers,
+		"advertised.listeners=CLIENTS://" + c.proxies[n.id-1].Addr() + ",INTERNAL://" + n.internal,
+		"controller.listener.names=CONTROLLER",
+		"inter.broker.listener.name=INTERNAL",
+		"listener.security.protocol.map=CLIENTS:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
+		"authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+		"allow.everyone.if.no.acl.found=true",
+		"log.dirs=" + filepath.Join(n.dir, "log"),
+		"auto.create.topics.enable=false",
+		"unclean.leader.election.enable=false",
+		"default.replication.factor=" + replicas,
+		"min.insync.replicas=" + insync,
+		"offsets.topic.replication.factor=" + replicas,
+		"transaction.state.log.replication.factor=" + replicas,
+		"transaction.state.log.min.isr=" + insync,
+		"group.initial.rebalance.delay.ms=0",
+		"broker.heartbeat.interval.ms=500",
+		"broker.session.timeout.ms=3000",
+		"replica.lag.time.max.ms=3000",
+		"controlled.shutdown.enable=true",
+	}
+	for name, value := range c.options.Settings {
+		lines = append(lines, name+"="+value)
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+func (c *Cluster) launch(i int) error {
+	n := c.nodes[i]
+	cmd := exec.Command(c.options.Java, "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+		"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", filepath.Join(c.options.Jars, "*"), "kafka.Kafka", n.properties())
+	cmd.Stdout, cmd.Stderr = n.out, n.out
+	process, err := startProcess(cmd, n.dir)
+	if err != nil {
+		return fmt.Errorf("start Kafka: %w", err)
+	}
+	n.process = process
+	return nil
+}
+
+func (c *Cluster) await(ctx context.Context, i int) error {
+	n := c.nodes[i]
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	for {
+		err := pingKafka(ctx, n.clients)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-n.process.done:
+			return fmt.Errorf("start Kafka broker %d: it ended: %w\n%s", n.id, n.process.err, n.out)
+		case <-ctx.Done():
+			return fmt.Errorf("start Kafka broker %d: %w (%w)\n%s", n.id, context.Cause(ctx), err, n.out)
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// Brokers is how many there are; they are numbered from 0.
+func (c *Cluster) Brokers() int { return len(c.nodes) }
+
+// Addrs are the addresses to connect to: the proxies'.
+func (c *Cluster) Addrs() []string {
+	var addrs []string
+	for _, proxy := range c.Proxies() {
+		addrs = append(addrs, proxy.Addr())
+	}
+	return addrs
+}
+
+// Kill ends a broker as a power failure of its process would.
+func (c *Cluster) Kill(i int) error {
+	if c.nodes[i].process == nil {
+		return fmt.Errorf("kill Kafka broker %d: it is not running", i+1)
+	}
+	c.nodes[i].process.kill()
+	c.nodes[i].process = nil
+	return nil
+}
+
+// Stop ends a broker in good order: it hands its partitions over first.
+func (c *Cluster) Stop(i int) error {
+	if c.nodes[i].process == nil {
+		return fmt.Errorf("stop Kafka broker %d: it is not running", i+1)
+	}
+	c.nodes[i].process.end(syscall.SIGTERM, 20*time.Second)
+	c.nodes[i].process = nil
+	return nil
+}
+
+// Start starts a broker that was killed or stopped, with its records, and returns
+// once it answers.
+func (c *Cluster) Start(ctx context.Context, i int) error {
+	if c.nodes[i].process != nil {
+		return fmt.Errorf("start Kafka broker %d: it is running", i+1)
+	}
+	if err := c.launch(i); err != nil {
+		return err
+	}
+	return c.await(ctx, i)
+}
+
+// Pause freezes a broker: connections stay open and nobody answers.
+func (c *Cluster) Pause(i int) error { return c.signal(i, syscall.SIGSTOP) }
+
+// Continue ends a Pause.
+func (c *Cluster) Continue(i int) error { return c.signal(i, syscall.SIGCONT) }
+
+func (c *Cluster) signal(i int, s syscall.Signal) error {
+	if c.nodes[i].process == nil {
+		return fmt.Errorf("signal Kafka broker %d: it is not running", i+1)
+	}
+	return c.nodes[i].process.signal(s)
+}
+
+// Close ends the brokers and removes their directories.
+func (c *Cluster) Close() error {
+	errs := []error{c.closeFronts()}
+	for _, n := range c.nodes {
+		if n.process != nil {
+			n.process.kill()
+			n.process = nil
+		}
+		errs = append(errs, os.RemoveAll(n.dir))
+	}
+	return errors.Join(errs...)
+}
