@@ -1,0 +1,7 @@
+package parity
+
+// Exceptions are cases that the relay refuses where Debezium goes on, and why:
+// nothing that anybody should want. docs/coming-from-debezium.md repeats them.
+var Exceptions = map[string]string{
+	"timestamp-future-topic-allows": "an event timestamp of infinity is the year 292278994 to Debezium; the relay refuses record timestamps behind the year 2262",
+}

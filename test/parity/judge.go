@@ -1,0 +1,70 @@
+package parity
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cdc-relay/cdc-relay/test/parity/golden"
+)
+
+// Judge says what is wrong with an outcome; empty when it is what the case wants.
+func Judge(c *golden.Case, out *Outcome) string {
+	switch {
+	case Exceptions[c.Name] != "":
+		return judgeException(c, out)
+	case c.Error != "":
+		return judgeRefusal(c, out)
+	case stalls(c) && (out.Refused != nil && out.Loading || c.Contains(out.Records)):
+		return ""
+	case out.Refused != nil:
+		return fmt.Sprintf("refused: %v", out.Refused)
+	}
+	return c.Compare(out.Records)
+}
+
+// judgeRefusal is for cases in which Debezium fails: the relay has to deliver the
+// same records and then refuse for the same cause, or to refuse at the start.
+func judgeRefusal(c *golden.Case, out *Outcome) string {
+	if out.Refused == nil {
+		if d := c.Compare(out.Records); d != "" {
+			return "not refused, and " + d
+		}
+		return "not refused; Debezium says: " + lastLine(c.Error)
+	}
+	if missing, _ := golden.Unnamed(c.Error, out.Refused.Error()); missing != "" {
+		return fmt.Sprintf("refused without naming %s: %v; Debezium says: %s", missing, out.Refused, lastLine(c.Error))
+	}
+	return compareUnlessLoading(c, out)
+}
+
+// judgeException is for what the relay does not follow: it still has to refuse, and
+// to deliver nothing else.
+func judgeException(c *golden.Case, out *Outcome) string {
+	switch {
+	case out.Refused == nil:
+		return "it is an exception, but not refused: " + Exceptions[c.Name]
+	case !c.Begins(out.Records):
+		return "it is an exception, and delivers something else: " + c.Compare(out.Records)
+	}
+	return ""
+}
+
+func compareUnlessLoading(c *golden.Case, out *Outcome) string {
+	if out.Loading {
+		return ""
+	}
+	return c.Compare(out.Records)
+}
+
+// stalls says that the case shows Debezium hanging, or losing rows without a word:
+// a relay that refuses or delivers does better.
+func stalls(c *golden.Case) bool {
+	for _, word := range []string{"hang", "no warning", "silent", "every row skipped"} {
+		if strings.Contains(c.Subject, word) {
+			return true
+		}
+	}
+	return false
+}
+
+func lastLine(text string) string { return text[strings.LastIndexByte(text, '\n')+1:] }
