@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// part is one piece of the whole programme.
+type part struct {
+	name  string
+	about string
+	run   func(*programme, context.Context) error
+}
+
+// parts stay within an hour on two cores.
+var parts = []part{
+	{"kinds", "every kind of fault on in-process brokers, PostgreSQL 15 and 18", func(p *programme, ctx context.Context) error {
+		return p.seeds(ctx, 10*time.Minute, "kfake", "")
+	}},
+	{"apache", "every kind that one real broker can have", func(p *programme, ctx context.Context) error {
+		return p.seeds(ctx, 6*time.Minute, "apache", "")
+	}},
+	{"apache3", "every kind that three real brokers can have", func(p *programme, ctx context.Context) error {
+		return p.seeds(ctx, 7*time.Minute, "apache3", "")
+	}},
+	{"kills", "200 kill -9 in one run, real broker", (*programme).kills},
+	{"stops", "50 SIGTERM in one run, real broker: no duplicate", (*programme).stops},
+	{"standby", "40 takeovers", (*programme).takeovers},
+	{"failpoints", "kill -9 at each named step, the 1st, 2nd, 7th time", (*programme).steps},
+	{"bar", "what others lose, at full size", (*programme).bar},
+	{"mutants", "bugs planted into the relay", (*programme).mutate},
+}
+
+// everything runs all parts, or those that were asked for, and goes on after one
+// that found something.
+func (p *programme) everything(ctx context.Context) error {
+	var found error
+	for _, each := range parts {
+		if p.only != "" && !slices.Contains(strings.Split(p.only, ","), each.name) {
+			continue
+		}
+		fmt.Fprintf(p.out, "\n== %s: %s\n", each.name, each.about)
+		began := time.Now()
+		err := each.run(p, ctx)
+		outcome := "passed"
+		switch {
+		case errors.Is(err, errFound):
+			outcome, found = "FAILED", err
+		case err != nil:
+			return fmt.Errorf("%s: %w", each.name, err)
+		}
+		p.figures.Parts = append(p.figures.Parts, fmt.Sprintf("%s: %s: %s in %s", each.name, each.about, outcome, time.Since(began).Round(time.Second)))
+	}
+	return found
+}
+
+func (p *programme) seeds(ctx context.Context, total time.Duration, broker, faults string) error {
+	inner := *p
+	inner.brokers, inner.faults, inner.total, inner.length = broker, faults, total, 30*time.Second
+	return inner.sample(ctx)
+}
+
+// row is n times the same kind, one after another.
+func row(kind string, n int, gap time.Duration, lasts time.Duration) []Action {
+	var actions []Action
+	for i := range n {
+		jitter := time.Duration(i*7919%1000) * gap / 2000
+		actions = append(actions, Action{Kind: kind, At: Span(time.Duration(i)*gap + jitter), For: Span(lasts), N: uint64(i)})
+	}
+	return actions
+}
+
+func (p *programme) plain(actions []Action, relays int) Plan {
+	last := actions[len(actions)-1]
+	return Plan{
+		Seed: p.seed, Postgres: "18", Broker: "apache", Relays: relays, Writers: 3, Pause: Span(10 * time.Millisecond), Large: 2000,
+		Duration: last.At + Span(2*time.Second), Actions: actions, Settings: []string{"relay.max_in_flight_bytes=2MiB", "relay.drain_timeout=15s"},
+	}
+}
+
+func (p *programme) kills(ctx context.Context) error {
+	return p.one(ctx, p.plain(row("relay_kill", 200, 1100*time.Millisecond, 0), 1))
+}
+
+// stops repeats nothing: a stop that drained leaves nothing to send again.
+func (p *programme) stops(ctx context.Context) error {
+	before := p.figures.Duplicates
+	if err := p.one(ctx, p.plain(row("relay_term", 50, 1300*time.Millisecond, 0), 1)); err != nil {
+		return err
+	}
+	if n := p.figures.Duplicates - before; n > 0 {
+		fmt.Fprintf(p.out, "FAILED: %d duplicates after 50 clean stops\n", n)
+		return errFound
+	}
+	return nil
+}
+
+// The bounds of a takeover on a live network.
+const (
+	stopTakeover = 2 * time.Second
+	killTakeover = 5 * time.Second
+	lostTakeover = senderTimeout + 5*time.Second
+)
+
+func (p *programme) takeovers(ctx context.Context) error {
+	for _, each := range []struct {
+		kind  string
+		n     int
+		gap   time.Duration
+		limit time.Duration
+	}{
+		{"standby_takes_over_term", 15, 4 * time.Second, stopTakeover},
+		{"standby_takes_over_kill", 15, 4 * time.Second, killTakeover},
+		{"standby_takes_over_freeze", 10, 9 * time.Second, lostTakeover},
+	} {
+		plan := p.plain(row(each.kind, each.n, each.gap, time.Second), 2)
+		plan.Broker = "kfake"
+		if err := p.one(ctx, plan); err != nil {
+			return err
+		}
+		spans := slices.Sorted(slices.Values(p.figures.Takeover[each.kind]))
+		if len(spans) < each.n/2 {
+			fmt.Fprintf(p.out, "FAILED: only %d of %d takeovers of %s were seen\n", len(spans), each.n, each.kind)
+			return errFound
+		}
+		if longest := time.Duration(spans[len(spans)-1]); longest > each.limit {
+			fmt.Fprintf(p.out, "FAILED: %s took %s; the bound is %s\n", each.kind, longest, each.limit)
+			return errFound
+		}
+	}
+	return nil
+}
+
+// steps kills the relay at every failpoint.
+func (p *programme) steps(ctx context.Context) error {
+	dir := filepath.Join(p.flags.out, "failpoints")
+	binary, err := buildFailpoints(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	inner := *p
+	inner.binary = binary
+	var actions []Action
+	for i := range failpoints {
+		for _, times := range []uint64{1, 2, 7} {
+			actions = append(actions, Action{Kind: "failpoint", At: Span(len(actions)) * Span(1500*time.Millisecond), N: uint64(i)*1000 + times})
+		}
+	}
+	plan := p.plain(actions, 1)
+	plan.Broker = "kfake"
+	return inner.one(ctx, plan)
+}
+
+// stepFails makes the next relay die at a failpoint and waits until it did.
+func stepFails(ctx context.Context, w *world, d *Done) error {
+	point, times := failpoints[d.N/1000], d.N%1000
+	d.Detail = fmt.Sprintf("%s:%d", point.name, times)
+	w.relays.mu.Lock()
+	w.relays.env = []string{failpointVariable + "=" + d.Detail}
+	w.relays.mu.Unlock()
+	w.relays.signal(0, syscall.SIGKILL, true)
+	w.relays.ended(0, 5*time.Second)
+	w.await(ctx, 5*time.Second, func() bool { return w.relays.signal(0, 0, true) })
+	w.relays.mu.Lock()
+	w.relays.env = nil
+	w.relays.mu.Unlock()
+	if strings.HasSuffix(point.name, "_last_word") { // only a stop comes there
+		rest(ctx, 500*time.Millisecond)
+		w.relays.signal(0, syscall.SIGTERM, true)
+	}
+	if !w.relays.ended(0, 10*time.Second) {
+		w.problem("the relay did not come to step %s within 10s", d.Detail)
+	}
+	return nil
+}
+
+// barTests are those whose size the environment sets.
+var barTests = []struct{ pkg, run, env string }{
+	{"./test/fault", "^TestBar_", "CDC_RELAY_FAULT_SCALE=full"},
+	{"./test/integration", "^TestIdle_OutboxFollowsTheWALOfOtherTables$", "CDC_RELAY_TEST_IDLE_MB=1024"},
+}
+
+var testOutcome = regexp.MustCompile(`(?m)^\s*--- (PASS|FAIL|SKIP): (\S+) \((\S+)\)|^\s+\S+\.go:\d+: (bar: .*)$`)
+
+func (p *programme) bar(ctx context.Context) error {
+	var found error
+	for _, each := range barTests {
+		cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-v", "-timeout", "15m", "-run", each.run, each.pkg)
+		cmd.Env = append(os.Environ(), each.env)
+		out, err := cmd.CombinedOutput()
+		for _, m := range testOutcome.FindAllStringSubmatch(string(out), -1) {
+			if m[4] != "" {
+				fmt.Fprintln(p.out, m[4])
+				p.figures.Bar = append(p.figures.Bar, strings.TrimPrefix(m[4], "bar: "))
+			}
+		}
+		if err != nil {
+			fmt.Fprintf(p.out, "FAILED: go test -run '%s' %s: %v\n%s\n", each.run, each.pkg, err, out)
+			found = errFound
+		}
+	}
+	return found
+}

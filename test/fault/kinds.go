@@ -1,0 +1,631 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/cdc-relay/cdc-relay/sandbox"
+)
+
+// kind is one named fault. run makes it, waits as long as the action says, and
+// heals it, so that it never outlives its action.
+type kind struct {
+	name        string
+	about       string
+	takes       []string // what no other fault may touch meanwhile
+	brokers     string   // where it can be had: kfake, apache (either number), apache3; empty: everywhere
+	relays      int      // how many it needs at least
+	special     bool     // not drawn: only for plans that name it
+	least, most time.Duration
+	run         func(ctx context.Context, w *world, d *Done) error
+}
+
+func (k *kind) fits(broker string) bool {
+	return !k.special && (k.brokers == "" || k.brokers == broker || k.brokers == "apache" && broker == "apache3")
+}
+
+func kindNamed(name string) *kind {
+	for _, k := range kinds {
+		if k.name == name {
+			return k
+		}
+	}
+	return nil
+}
+
+const (
+	ms  = time.Millisecond
+	sec = time.Second
+)
+
+var kinds []*kind
+
+func init() { // not a literal: kinds are looked up by what they run
+	kinds = slices.Concat(relayKinds, postgresKinds, networkKinds, brokerKinds, codeKinds(),
+		[]*kind{{name: "failpoint", about: "kill -9 at a named step of the relay", takes: onRelay, special: true, run: stepFails}})
+}
+
+// hold waits as long as the fault is to last.
+func (d *Done) hold(ctx context.Context) { rest(ctx, time.Duration(d.For)) }
+
+var (
+	onRelay    = []string{"relay"}
+	onPostgres = []string{"postgres"}
+	onPgNet    = []string{"pgnet"}
+	onKafka    = []string{"kafka"}
+	onKafkaNet = []string{"kafkanet"}
+)
+
+var relayKinds = []*kind{
+	{name: "relay_kill", about: "kill -9 of the relay that holds the slot", takes: onRelay, most: 300 * ms, run: func(ctx context.Context, w *world, d *Done) error {
+		n := w.relays.leader()
+		w.relays.hold(n, true)
+		defer w.relays.hold(n, false)
+		w.relays.signal(n, syscall.SIGKILL, true)
+		w.relays.ended(n, 5*sec)
+		d.hold(ctx)
+		return nil
+	}},
+	{name: "relay_kill_again", about: "kill -9, and again while the next one starts", takes: onRelay, most: 400 * ms, run: func(ctx context.Context, w *world, d *Done) error {
+		n := w.relays.leader()
+		for range 3 {
+			w.relays.signal(n, syscall.SIGKILL, true)
+			w.relays.ended(n, 5*sec)
+			d.hold(ctx)
+		}
+		return nil
+	}},
+	{name: "relay_term", about: "SIGTERM under load, then a new start", takes: onRelay, most: 300 * ms, run: terminate},
+	{name: "relay_term_twice", about: "a second SIGTERM cuts the drain", takes: onRelay, most: 30 * ms, run: func(ctx context.Context, w *world, d *Done) error {
+		n := w.relays.leader()
+		w.relays.signal(n, syscall.SIGTERM, true)
+		d.hold(ctx)
+		w.relays.signal(n, syscall.SIGTERM, true)
+		if !w.relays.ended(n, 15*sec) {
+			w.problem("a relay went on for 15s after a second SIGTERM")
+		}
+		return nil
+	}},
+	{name: "relay_freeze", about: "SIGSTOP for less than wal_sender_timeout", takes: onRelay, least: 300 * ms, most: 2 * sec, run: freeze},
+	{name: "relay_freeze_long", about: "SIGSTOP beyond wal_sender_timeout", takes: onRelay, least: senderTimeout + sec, most: senderTimeout + 3*sec, run: freeze},
+	{name: "standby_takes_over_kill", about: "two relays, the leader is killed", takes: onRelay, relays: 2, least: sec, most: 2 * sec, run: takeover(syscall.SIGKILL)},
+	{name: "standby_takes_over_term", about: "two relays, the leader is stopped", takes: onRelay, relays: 2, least: sec, most: 2 * sec, run: takeover(syscall.SIGTERM)},
+	{name: "standby_takes_over_freeze", about: "two relays, the leader is frozen beyond wal_sender_timeout and thawed", takes: onRelay, relays: 2, most: sec, run: func(ctx context.Context, w *world, d *Done) error {
+		n := w.relays.leader()
+		if !w.ready(n) {
+			d.Detail = "no standby was ready"
+			return nil
+		}
+		before, _ := w.samples.latest()
+		w.relays.signal(n, syscall.SIGSTOP, false)
+		defer w.relays.signal(n, syscall.SIGCONT, false)
+		w.handover(ctx, d, before.PID, false)
+		d.hold(ctx)
+		return nil
+	}},
+	{name: "standby_kill", about: "the relay that stands by is killed", takes: onRelay, relays: 2, most: 300 * ms, run: func(ctx context.Context, w *world, d *Done) error {
+		n := (w.relays.leader() + 1) % w.plan.Relays
+		w.relays.signal(n, syscall.SIGKILL, true)
+		w.relays.ended(n, 5*sec)
+		return nil
+	}},
+	{name: "relay_replaced", about: "the binary is replaced: old stopped, new started while the old one drains", takes: onRelay, relays: 2, run: func(ctx context.Context, w *world, d *Done) error {
+		for range w.plan.Relays {
+			if err := terminate(ctx, w, d); err != nil {
+				return err
+			}
+			rest(ctx, 300*ms)
+		}
+		return nil
+	}},
+}
+
+func terminate(ctx context.Context, w *world, d *Done) error {
+	n := w.relays.leader()
+	w.relays.hold(n, true)
+	defer w.relays.hold(n, false)
+	d.Detail = w.relays.state(n)
+	began := time.Now()
+	if !w.relays.signal(n, syscall.SIGTERM, true) {
+		return nil
+	}
+	if !w.relays.ended(n, 25*sec) {
+		w.problem("a relay went on for 25s after SIGTERM, with a drain_timeout of 15s")
+		w.relays.signal(n, syscall.SIGKILL, true)
+	}
+	d.Took = Span(time.Since(began))
+	d.hold(ctx)
+	return nil
+}
+
+func freeze(ctx context.Context, w *world, d *Done) error {
+	n := w.relays.leader()
+	w.relays.signal(n, syscall.SIGSTOP, false)
+	defer w.relays.signal(n, syscall.SIGCONT, false)
+	d.hold(ctx)
+	return nil
+}
+
+// takeover ends the leader and measures until somebody else's walsender is there.
+func takeover(by syscall.Signal) func(context.Context, *world, *Done) error {
+	return func(ctx context.Context, w *world, d *Done) error {
+		n := w.relays.leader()
+		if !w.ready(n) {
+			d.Detail = "no standby was ready"
+			return nil
+		}
+		before, _ := w.samples.latest()
+		w.relays.hold(n, true)
+		defer w.relays.hold(n, false)
+		w.relays.signal(n, by, true)
+		w.handover(ctx, d, before.PID, by == syscall.SIGTERM)
+		d.hold(ctx)
+		return nil
+	}
+}
+
+// ready says that the relay at n streams and the next one stands by.
+func (w *world) ready(n int) bool {
+	return w.relays.state(n) == "streaming" && w.relays.state((n+1)%w.plan.Relays) == "standby"
+}
+
+// handover measures from the fault, or from the slot's release after a drain,
+// until another walsender has the slot.
+func (w *world) handover(ctx context.Context, d *Done, old int, drains bool) {
+	began := time.Now()
+	for ctx.Err() == nil && time.Since(d.Began) < 40*sec {
+		s, ok := w.samples.latest()
+		if ok && s.PID == old && drains {
+			began = s.At
+		}
+		if ok && s.PID != 0 && s.PID != old {
+			d.Took = Span(s.At.Sub(began))
+			return
+		}
+		rest(ctx, 10*ms)
+	}
+}
+
+var postgresKinds = []*kind{
+	{name: "pg_fast", about: "fast stop and start", takes: onPostgres, run: fastStop},
+	{name: "pg_fast_blocked", about: "fast stop while no record can be delivered", takes: []string{"postgres", "kafkanet"}, least: 500 * ms, most: sec, run: func(ctx context.Context, w *world, d *Done) error {
+		each(w.kafka.Proxies(), (*sandbox.Proxy).Stall)
+		defer heal(w.kafka.Proxies())
+		d.hold(ctx)
+		return fastStop(ctx, w, d)
+	}},
+	{name: "pg_immediate", about: "immediate stop, then recovery", takes: onPostgres, run: func(ctx context.Context, w *world, _ *Done) error {
+		return w.pg.Restart(context.WithoutCancel(ctx), sandbox.Immediate)
+	}},
+	{name: "pg_kill", about: "kill -9 of all of the server, then recovery", takes: onPostgres, run: func(ctx context.Context, w *world, _ *Done) error {
+		return errors.Join(w.pg.Kill(), w.pg.Start(context.WithoutCancel(ctx)))
+	}},
+	{name: "pg_freeze", about: "SIGSTOP of all of the server", takes: onPostgres, least: 500 * ms, most: 5 * sec, run: func(ctx context.Context, w *world, d *Done) error {
+		defer w.pg.Continue()
+		if err := w.pg.Pause(); err != nil {
+			return err
+		}
+		d.hold(ctx)
+		return nil
+	}},
+	{name: "pg_terminate_walsender", about: "pg_terminate_backend of the walsender", takes: onPostgres, run: func(ctx context.Context, w *world, _ *Done) error {
+		return w.sql(ctx, "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = $1", w.slot)
+	}},
+	{name: "pg_terminate_writers", about: "pg_terminate_backend of every writer: commits of unknown outcome", takes: onPostgres, run: func(ctx context.Context, w *world, _ *Done) error {
+		return w.sql(ctx, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()")
+	}},
+	{name: "pg_checkpoint", about: "checkpoint and WAL switch", takes: onPostgres, run: func(ctx context.Context, w *world, _ *Done) error {
+		return errors.Join(w.sql(ctx, "CHECKPOINT"), w.sql(ctx, "SELECT pg_switch_wal()"), w.sql(ctx, "CHECKPOINT"))
+	}},
+	{name: "pg_ddl", about: "DDL that leaves the mapped columns alone", takes: onPostgres, run: func(ctx context.Context, w *world, d *Done) error {
+		n := d.N % 1000
+		for _, sql := range []string{
+			fmt.Sprintf("ALTER TABLE outbox ADD COLUMN extra_%d text DEFAULT 'x'", n),
+			fmt.Sprintf("ALTER TABLE outbox ALTER extra_%d TYPE varchar(80)", n),
+			fmt.Sprintf("CREATE INDEX index_%d ON outbox (extra_%d)", n, n),
+			fmt.Sprintf("ALTER TABLE outbox RENAME extra_%d TO other_%d", n, n),
+			"ANALYZE outbox",
+			fmt.Sprintf("ALTER TABLE outbox DROP COLUMN other_%d", n),
+		} {
+			if err := w.sql(ctx, sql); err != nil {
+				return err
+			}
+			rest(ctx, 30*ms)
+		}
+		return nil
+	}},
+	{name: "pg_rewrite", about: "VACUUM FULL of the outbox under load", takes: onPostgres, run: func(ctx context.Context, w *world, _ *Done) error {
+		return w.sql(ctx, "VACUUM FULL outbox")
+	}},
+	{name: "pg_foreign_wal", about: "a burst of WAL of another table", takes: onPostgres, run: func(ctx context.Context, w *world, d *Done) error {
+		return errors.Join(
+			w.sql(ctx, "CREATE TABLE IF NOT EXISTS busy (filler text)"),
+			w.sql(ctx, "INSERT INTO busy SELECT repeat('x', 2000) FROM generate_series(1, 10000)"),
+			w.sql(ctx, "TRUNCATE busy"))
+	}},
+	{name: "pg_roll_back_large", about: "a large transaction that rolls back, and one prepared savepoint storm", takes: onPostgres, run: func(ctx context.Context, w *world, d *Done) error {
+		return w.sql(ctx, fmt.Sprintf(`DO $$ BEGIN
+			INSERT INTO outbox (id, aggregate_type, aggregate_id, event_type, payload) SELECT gen_random_uuid(), '%s', gen_random_uuid(), 'Never', '{}' FROM generate_series(1, 3000);
+			RAISE 'rolled back' USING ERRCODE = 'P0001'; EXCEPTION WHEN raise_exception THEN NULL; END $$`, w.aggregates[0]))
+	}},
+}
+
+// fastStop holds the server to the relay's promise: it is not held up longer than
+// the relay's grace of 20s.
+func fastStop(ctx context.Context, w *world, d *Done) error {
+	ctx = context.WithoutCancel(ctx)
+	limit, cancel := context.WithTimeout(ctx, 60*sec)
+	defer cancel()
+	began := time.Now()
+	err := w.pg.Stop(limit, sandbox.Fast)
+	d.Took = Span(time.Since(began))
+	if err == nil && time.Duration(d.Took) > 30*sec {
+		w.problem("P8: a fast stop of PostgreSQL took %s", d.Took)
+	}
+	if err != nil {
+		w.problem("P8: PostgreSQL did not stop within 60s: %v", err)
+		_ = w.pg.Kill()
+	}
+	return w.pg.Start(ctx)
+}
+
+func each(proxies []*sandbox.Proxy, do func(*sandbox.Proxy)) {
+	for _, p := range proxies {
+		do(p)
+	}
+}
+
+// heal ends the faults of proxies. Streams with a hole in them are cut: no network
+// would deliver what follows.
+func heal(proxies []*sandbox.Proxy) {
+	each(proxies, func(p *sandbox.Proxy) {
+		p.Cut()
+		p.Heal()
+	})
+}
+
+// networkKinds are each there twice: before PostgreSQL and before the brokers.
+var networkKinds = slices.Concat(network("net_pg", onPgNet, func(w *world) []*sandbox.Proxy { return []*sandbox.Proxy{w.pgProxy} }),
+	network("net_kafka", onKafkaNet, func(w *world) []*sandbox.Proxy { return w.kafka.Proxies() }),
+	[]*kind{
+		{name: "net_writers_cut", about: "the writers' connections are reset: commits of unknown outcome", takes: []string{"writers"}, run: func(ctx context.Context, w *world, d *Done) error {
+			for range 5 {
+				w.inProxy.CutAfter(sandbox.Direction(d.N%2), int64(1+d.N%997))
+				rest(ctx, 100*ms)
+			}
+			w.inProxy.Heal()
+			return nil
+		}},
+		{name: "net_kafka_one_away", about: "one broker cannot be reached", takes: onKafkaNet, least: 500 * ms, most: 3 * sec, run: func(ctx context.Context, w *world, d *Done) error {
+			proxies := w.kafka.Proxies()
+			one := proxies[int(d.N%uint64(len(proxies)))]
+			one.Refuse()
+			one.Cut()
+			defer one.Heal()
+			d.hold(ctx)
+			return nil
+		}},
+		{name: "net_kafka_lost_answers", about: "requests arrive, answers do not, then the connection breaks", takes: onKafkaNet, least: 50 * ms, most: 800 * ms, run: func(ctx context.Context, w *world, d *Done) error {
+			each(w.kafka.Proxies(), func(p *sandbox.Proxy) { p.Blackhole(sandbox.ToClient) })
+			defer heal(w.kafka.Proxies())
+			d.hold(ctx)
+			return nil
+		}},
+	})
+
+func network(name string, takes []string, of func(*world) []*sandbox.Proxy) []*kind {
+	lasting := func(suffix, about string, least, most time.Duration, do func(p *sandbox.Proxy, n uint64)) *kind {
+		return &kind{name: name + suffix, about: about, takes: takes, least: least, most: most, run: func(ctx context.Context, w *world, d *Done) error {
+			each(of(w), func(p *sandbox.Proxy) { do(p, d.N) })
+			defer heal(of(w))
+			d.hold(ctx)
+			return nil
+		}}
+	}
+	return []*kind{
+		lasting("_cut", "every connection is reset", 0, 0, func(*sandbox.Proxy, uint64) {}),
+		lasting("_cut_after_in", "reset in mid-message, after n bytes to the relay", sec, 2*sec, func(p *sandbox.Proxy, n uint64) { p.CutAfter(sandbox.ToClient, int64(1+n%60_000)) }),
+		lasting("_cut_after_out", "reset in mid-message, after n bytes from the relay", sec, 2*sec, func(p *sandbox.Proxy, n uint64) { p.CutAfter(sandbox.ToServer, int64(1+n%6_000)) }),
+		lasting("_blackhole_in", "what is sent to the relay vanishes", sec, 5*sec, func(p *sandbox.Proxy, _ uint64) { p.Blackhole(sandbox.ToClient) }),
+		lasting("_blackhole_out", "what the relay sends vanishes", sec, 5*sec, func(p *sandbox.Proxy, _ uint64) { p.Blackhole(sandbox.ToServer) }),
+		lasting("_blackhole", "everything vanishes, both ways", sec, 5*sec, func(p *sandbox.Proxy, _ uint64) {
+			p.Blackhole(sandbox.ToClient)
+			p.Blackhole(sandbox.ToServer)
+		}),
+		lasting("_stall", "nothing moves, nothing is lost", 500*ms, 4*sec, func(p *sandbox.Proxy, _ uint64) { p.Stall() }),
+		lasting("_slow", "a few kilobytes a second", sec, 3*sec, func(p *sandbox.Proxy, n uint64) {
+			p.Slow(sandbox.ToClient, 8<<10)
+			p.Slow(sandbox.ToServer, 8<<10)
+		}),
+		lasting("_delay", "each piece takes long", sec, 3*sec, func(p *sandbox.Proxy, n uint64) {
+			p.Delay(sandbox.ToClient, time.Duration(20+n%100)*ms)
+			p.Delay(sandbox.ToServer, time.Duration(20+n%100)*ms)
+		}),
+		lasting("_away", "connections are refused", 500*ms, 3*sec, func(p *sandbox.Proxy, _ uint64) {
+			p.Refuse()
+			p.Cut()
+		}),
+	}
+}
+
+var brokerKinds = []*kind{
+	{name: "broker_kill", about: "kill -9 of a broker, started again with its records", takes: onKafka, brokers: "apache", most: sec, run: func(ctx context.Context, w *world, d *Done) error {
+		k, i := someBroker(w, d)
+		if err := k.Kill(i); err != nil {
+			return err
+		}
+		d.hold(ctx)
+		return k.Start(context.WithoutCancel(ctx), i)
+	}},
+	{name: "broker_restart", about: "a broker stops in good order and comes back", takes: onKafka, brokers: "apache", most: sec, run: func(ctx context.Context, w *world, d *Done) error {
+		k, i := someBroker(w, d)
+		if err := k.Stop(i); err != nil {
+			return err
+		}
+		d.hold(ctx)
+		return k.Start(context.WithoutCancel(ctx), i)
+	}},
+	{name: "broker_freeze", about: "SIGSTOP of a broker", takes: onKafka, brokers: "apache", least: sec, most: 5 * sec, run: func(ctx context.Context, w *world, d *Done) error {
+		k, i := someBroker(w, d)
+		if err := k.Pause(i); err != nil {
+			return err
+		}
+		d.hold(ctx)
+		return k.Continue(i)
+	}},
+	{name: "broker_hold", about: "brokers take produce requests and neither store nor answer them", takes: onKafka, brokers: "kfake", least: 300 * ms, most: 3 * sec, run: func(ctx context.Context, w *world, d *Done) error {
+		release := fake(w).HoldProduce()
+		defer release()
+		d.hold(ctx)
+		return nil
+	}},
+	{name: "leader_move", about: "partitions change their leaders", takes: onKafka, brokers: "kfake", run: func(ctx context.Context, w *world, d *Done) error {
+		for range 3 {
+			fake(w).ShuffleLeaders()
+			rest(ctx, 100*ms)
+		}
+		return nil
+	}},
+	{name: "leader_move_real", about: "partitions change their leaders by reassignment and election", takes: onKafka, brokers: "apache3", run: moveLeaders},
+	{name: "coordinator_move", about: "coordinators move", takes: onKafka, brokers: "kfake", run: func(_ context.Context, w *world, _ *Done) error {
+		fake(w).Cluster().RehashCoordinators()
+		return nil
+	}},
+	{name: "lost_acknowledgements", about: "records are stored and answered as if they were not", takes: onKafka, brokers: "kfake", least: 100 * ms, most: 600 * ms, run: func(ctx context.Context, w *world, d *Done) error {
+		defer fake(w).LoseProduceAnswers("", -1)()
+		d.hold(ctx)
+		return nil
+	}},
+	{name: "topic_recreate", about: "a topic is deleted and made again", takes: []string{"kafka", "kafkanet"}, least: 0, most: sec, run: recreateTopic},
+	{name: "topic_away", about: "a topic is deleted and missed for a while", takes: []string{"kafka", "kafkanet"}, least: 2 * sec, most: 4 * sec, run: recreateTopic},
+	{name: "acl_revoked", about: "the right to write to a topic is taken away and given back", takes: onKafka, least: 500 * ms, most: 2 * sec, run: func(ctx context.Context, w *world, d *Done) error {
+		if k, ok := w.kafka.(*sandbox.Kafka); ok {
+			defer k.DenyTopic(w.topics[d.N%2])()
+			d.hold(ctx)
+			return nil
+		}
+		return denied(ctx, w, d)
+	}},
+	{name: "too_few_replicas", about: "the topic asks for more replicas in sync than there are", takes: onKafka, brokers: "apache", least: sec, most: 2 * sec, run: func(ctx context.Context, w *world, d *Done) error {
+		if w.plan.Broker == "apache" {
+			return withTopicConfig(ctx, w, d, "min.insync.replicas", "2", "1")
+		}
+		k, i := someBroker(w, d)
+		if err := k.Kill(i); err != nil {
+			return err
+		}
+		err := withTopicConfig(ctx, w, d, "min.insync.replicas", "3", "2")
+		return errors.Join(err, k.Start(context.WithoutCancel(ctx), i))
+	}},
+	{name: "limit_lowered", about: "max.message.bytes is lowered below what is written, and raised again", takes: onKafka, least: 500 * ms, most: 2 * sec, run: func(ctx context.Context, w *world, d *Done) error {
+		return withTopicConfig(ctx, w, d, "max.message.bytes", "400", "1048588")
+	}},
+	{name: "record_too_large", about: "one record that is too large among good ones, until the limit is raised", takes: onKafka, least: 500 * ms, most: 2 * sec, run: func(ctx context.Context, w *world, d *Done) error {
+		topic := int(d.N % 2)
+		if err := setTopicConfig(ctx, w, w.topics[topic], "max.message.bytes", "30000"); err != nil {
+			return err
+		}
+		row := `INSERT INTO outbox (id, aggregate_type, aggregate_id, event_type, payload) VALUES (gen_random_uuid(), $1, $2, 'TooLarge', jsonb_build_object('large', $3::text))`
+		err := w.sql(ctx, row, w.aggregates[topic], "00000000-0000-4000-8000-000000000001", noise(d.N))
+		d.hold(ctx)
+		return errors.Join(err, setTopicConfig(context.WithoutCancel(ctx), w, w.topics[topic], "max.message.bytes", "1048588"))
+	}},
+}
+
+// noise is a text that no compression brings below the limit.
+func noise(n uint64) string {
+	var b strings.Builder
+	for b.Len() < 100_000 {
+		n ^= n << 13
+		n ^= n >> 7
+		n ^= n << 17
+		fmt.Fprintf(&b, "%016x", n)
+	}
+	return b.String()
+}
+
+func someBroker(w *world, d *Done) (*sandbox.Cluster, int) {
+	k := w.kafka.(*sandbox.Cluster)
+	return k, int(d.N % uint64(k.Brokers()))
+}
+
+func fake(w *world) *sandbox.Kafka { return w.kafka.(*sandbox.Kafka) }
+
+func withTopicConfig(ctx context.Context, w *world, d *Done, name, during, after string) error {
+	topic := w.topics[d.N%2]
+	if err := setTopicConfig(ctx, w, topic, name, during); err != nil {
+		return err
+	}
+	d.hold(ctx)
+	return setTopicConfig(context.WithoutCancel(ctx), w, topic, name, after)
+}
+
+// setTopicConfig repeats what a cluster in trouble refuses.
+func setTopicConfig(ctx context.Context, w *world, topic, name, value string) error {
+	return persist(ctx, func(ctx context.Context) error {
+		responses, err := w.admin.AlterTopicConfigs(ctx, []kadm.AlterConfig{{Op: kadm.SetConfig, Name: name, Value: &value}}, topic)
+		if err == nil && len(responses) > 0 {
+			err = responses[0].Err
+		}
+		return err
+	})
+}
+
+// persist tries for up to half a minute.
+func persist(ctx context.Context, do func(context.Context) error) error {
+	deadline := time.Now().Add(30 * sec)
+	for {
+		limit, cancel := context.WithTimeout(ctx, 5*sec)
+		err := do(limit)
+		cancel()
+		if err == nil || time.Now().After(deadline) || ctx.Err() != nil {
+			return err
+		}
+		rest(ctx, 100*ms)
+	}
+}
+
+func denied(ctx context.Context, w *world, d *Done) error {
+	acl := kadm.NewACLs().Topics(w.topics[d.N%2]).Deny("User:ANONYMOUS").DenyHosts("*").Operations(kadm.OpWrite).ResourcePatternType(kadm.ACLPatternLiteral)
+	err := persist(ctx, func(ctx context.Context) error {
+		_, err := w.admin.CreateACLs(ctx, acl)
+		return err
+	})
+	d.hold(ctx)
+	return errors.Join(err, persist(context.WithoutCancel(ctx), func(ctx context.Context) error {
+		_, err := w.admin.DeleteACLs(ctx, acl)
+		return err
+	}))
+}
+
+// moveLeaders rotates the replicas of each partition and elects the first one.
+func moveLeaders(ctx context.Context, w *world, _ *Done) error {
+	return persist(ctx, func(ctx context.Context) error {
+		details, err := w.admin.ListTopics(ctx, w.topics...)
+		if err != nil {
+			return err
+		}
+		var request kadm.AlterPartitionAssignmentsReq
+		elect := kadm.TopicsSet{}
+		details.EachPartition(func(p kadm.PartitionDetail) {
+			if len(p.Replicas) > 1 {
+				request.Assign(p.Topic, p.Partition, append(append([]int32{}, p.Replicas[1:]...), p.Replicas[0]))
+				elect.Add(p.Topic, p.Partition)
+			}
+		})
+		if _, err := w.admin.AlterPartitionAssignments(ctx, request); err != nil {
+			return err
+		}
+		_, err = w.admin.ElectLeaders(ctx, kadm.ElectPreferredReplica, elect)
+		return err
+	})
+}
+
+// recreateTopic first keeps everybody from the brokers and reads what the topic
+// holds: consumers had it, so it counts as delivered.
+func recreateTopic(ctx context.Context, w *world, d *Done) error {
+	background := context.WithoutCancel(ctx)
+	topic := w.topics[d.N%2]
+	each(w.kafka.Proxies(), func(p *sandbox.Proxy) {
+		p.Refuse()
+		p.Cut()
+	})
+	defer heal(w.kafka.Proxies())
+	w.samples.mu.Lock()
+	before := w.samples.ends()
+	for range 20 { // what was on its way has arrived once nothing is added
+		rest(ctx, 150*ms)
+		now := w.samples.ends()
+		if before != nil && slices.Equal(before, now) {
+			break
+		}
+		before = now
+	}
+	limit, cancel := context.WithTimeout(background, 60*sec)
+	defer cancel()
+	err := persist(limit, func(ctx context.Context) error {
+		records, err := w.readSink(ctx, []string{topic})
+		if err != nil {
+			return err
+		}
+		w.archived = append(w.archived, records...)
+		for p := range int32(partitions) {
+			at := w.part(topic, p)
+			w.samples.base[at] = before[at]
+		}
+		return nil
+	})
+	if err == nil {
+		err = persist(limit, func(ctx context.Context) error {
+			response, err := w.admin.DeleteTopic(ctx, topic)
+			if err == nil {
+				err = response.Err
+			}
+			if errors.Is(err, kerr.UnknownTopicOrPartition) {
+				return nil
+			}
+			return err
+		})
+	}
+	w.samples.mu.Unlock()
+	if err != nil {
+		return errors.Join(err, w.createTopic(background, topic))
+	}
+	if time.Duration(d.For) >= 2*sec {
+		heal(w.kafka.Proxies()) // the relay is to miss the topic, not the brokers
+	}
+	d.hold(ctx)
+	return w.createTopic(background, topic)
+}
+
+// codeKinds answer produce requests with an error code. What a broker says before
+// it stores anything differs from what it says after.
+func codeKinds() []*kind {
+	codes := []*kerr.Error{
+		kerr.NotEnoughReplicas, kerr.NotEnoughReplicasAfterAppend, kerr.NotLeaderForPartition, kerr.LeaderNotAvailable, kerr.RequestTimedOut,
+		kerr.KafkaStorageError, kerr.UnknownTopicOrPartition, kerr.CorruptMessage, kerr.InvalidRecord, kerr.InvalidTimestamp, kerr.MessageTooLarge,
+		kerr.PolicyViolation, kerr.ClusterAuthorizationFailed, kerr.TopicAuthorizationFailed, kerr.OutOfOrderSequenceNumber, kerr.UnknownProducerID,
+		kerr.UnknownServerError, kerr.ThrottlingQuotaExceeded, kerr.FencedLeaderEpoch,
+	}
+	var all []*kind
+	for _, code := range codes {
+		all = append(all, &kind{
+			name: "produce_" + strings.ToLower(code.Message), about: "produce requests are answered with " + code.Message,
+			takes: onKafka, brokers: "kfake", least: 50 * ms, most: 700 * ms,
+			run: func(ctx context.Context, w *world, d *Done) error {
+				n, topic := -1, ""
+				if d.N%2 == 0 {
+					n, topic = 1+int(d.N%7), w.topics[d.N/2%2]
+				}
+				defer fake(w).FailProduce(topic, code, n)()
+				d.hold(ctx)
+				return nil
+			},
+		})
+	}
+	for name, key := range map[string]kmsg.Key{"metadata_fails": kmsg.Metadata, "producer_id_fails": kmsg.InitProducerID} {
+		all = append(all, &kind{
+			name: name, about: "such requests fail while connections are made anew", takes: []string{"kafka", "kafkanet"}, brokers: "kfake", least: 200 * ms, most: 1500 * ms,
+			run: func(ctx context.Context, w *world, d *Done) error {
+				with := []*kerr.Error{kerr.CoordinatorLoadInProgress, kerr.UnknownServerError}[d.N%2]
+				fault := fake(w).Cluster().Fault(kfake.Fault{Keys: []kmsg.Key{key}, Err: with, Count: -1, TopLevel: key == kmsg.InitProducerID})
+				defer fault.Remove()
+				each(w.kafka.Proxies(), (*sandbox.Proxy).Cut)
+				d.hold(ctx)
+				return nil
+			},
+		})
+	}
+	slices.SortFunc(all, func(a, b *kind) int { return strings.Compare(a.name, b.name) })
+	return all
+}

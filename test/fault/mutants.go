@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// mutant is a bug that is planted into the relay. A programme that does not find
+// it would not find its like either.
+type mutant struct {
+	name    string
+	about   string
+	patches []patch
+	faults  []string // that bring it out; empty: any
+	test    string   // package and test that finds it instead of a seed
+	version string   // of PostgreSQL; empty: 15
+}
+
+// unchecked takes away the guard that refuses a position beyond what was handed
+// out, which would otherwise find several mutants at once.
+var unchecked = patch{"replication/status.go", "if confirmed > s.handed {", "if false {"}
+
+var mutants = []mutant{
+	{name: "confirm_unacknowledged", about: "a commit is confirmed when it is read", faults: []string{"relay_kill", "broker_hold", "net_kafka_stall"},
+		patches: []patch{{"checkpoint/tracker.go", "t.bytes += e.Bytes\n", "t.bytes += e.Bytes\n\tt.confirm(e.Through)\n"}}},
+	{name: "confirm_out_of_order", about: "a later acknowledgement confirms what comes before it", faults: []string{"relay_kill", "produce_*", "acl_revoked"},
+		patches: []patch{{"checkpoint/tracker.go", "s.done = true\n", "s.done = true\n\tt.confirm(s.Through)\n"}}},
+	{name: "confirm_latest_keepalive", about: "with nothing in flight, whatever was received is confirmed", faults: []string{"relay_kill*", "net_kafka_stall", "broker_hold"},
+		patches: []patch{unchecked, {"relay/session.go", "lsn := uint64(s.tracker.Confirmed())", "lsn := uint64(s.tracker.Confirmed())\n\tif s.outstanding.Load() == 0 {\n\t\tlsn = max(lsn, uint64(s.src.Received()))\n\t}"}}},
+	{name: "confirm_on_error", about: "an answer that is an error counts as an acknowledgement", faults: []string{"produce_*", "acl_revoked", "limit_lowered", "record_too_large"},
+		patches: []patch{{"relay/session.go", "func (s *session) done(p *piece, err error) {\n", "func (s *session) done(p *piece, err error) {\n\terr = nil\n"}}},
+	{name: "write_as_flush", about: "what was written is reported as flushed", faults: []string{"relay_kill", "broker_hold", "net_kafka_stall"},
+		patches: []patch{{"replication/status.go", "binary.BigEndian.PutUint64(body[9:], uint64(s.flush))", "binary.BigEndian.PutUint64(body[9:], uint64(s.write))"}}},
+	{name: "confirm_at_stop", about: "a clean stop confirms all that was received", faults: []string{"relay_term*", "net_kafka_slow", "broker_hold"},
+		patches: []patch{unchecked, {"relay/session.go", "closed := s.src.Close(final, s.confirmed())", "closed := s.src.Close(final, max(s.confirmed(), s.src.Received()))"}}},
+	{name: "carry_over_a_reconnect", about: "a new session begins with what the old one had received", faults: []string{"net_pg_cut*", "pg_terminate_walsender", "pg_kill"},
+		patches: []patch{unchecked, {"relay/session.go", "checkpoint.New(src.Start(), ", "checkpoint.New(max(src.Start(), carried), "},
+			{"relay/session.go", "s.src.Abort()\n", "s.src.Abort()\n\tcarried = max(carried, s.src.Received())\n"},
+			{"relay/session.go", "func newSession(", "var carried pglogrepl.LSN\n\nfunc newSession("}}},
+	{name: "alias_column_bytes", about: "rows keep the read buffer instead of a copy",
+		patches: []patch{{"replication/decoder.go", "copy(own, data)\n", "own = data\n"}}},
+	{name: "stale_relation", about: "a relation that is announced again is taken for the old one", faults: []string{"pg_ddl", "pg_rewrite"},
+		patches: []patch{{"replication/relation.go", "old != nil && old.same(&rel)", "old != nil"}}},
+	{name: "resend_backwards", about: "failed records are sent again in the wrong order", faults: []string{"produce_*", "acl_revoked", "limit_lowered", "record_too_large"},
+		patches: []patch{{"relay/recovery.go", "return cmp.Compare(a.p.seq, b.p.seq)", "return cmp.Compare(b.p.seq, a.p.seq)"}}},
+	{name: "no_halt", about: "records go on being sent after one failed", faults: []string{"produce_*", "acl_revoked", "limit_lowered", "record_too_large"},
+		patches: []patch{{"sink/kafka_send.go", "k.halted.Store(true)\n", ""}, {"sink/kafka_send.go", "case lane != nil && lane.brokenIn == k.round.Load():", "case false:"}}},
+	{name: "skip_the_guilty", about: "a record that fails alone is left out", faults: []string{"limit_lowered", "record_too_large", "produce_invalid*", "acl_revoked"},
+		patches: []patch{{"relay/recovery.go", "rest = append(rest, run[i])\n", "if len(run) > 1 {\n\t\t\trest = append(rest, run[i])\n\t\t} else {\n\t\t\ts.durable(run[i].p)\n\t\t\tcause = nil\n\t\t}\n"}}},
+	{name: "lose_the_last_of_a_batch", about: "the last row of a full batch is not sent", faults: []string{"pg_checkpoint"},
+		patches: []patch{{"replication/collect.go", "b.Rows = s.rows[d.first:len(s.rows):len(s.rows)]", "b.Rows = s.rows[d.first:len(s.rows):len(s.rows)]\n\t\tif len(b.Rows) > 300 {\n\t\t\tb.Rows = b.Rows[:len(b.Rows)-1]\n\t\t}"}}},
+	{name: "commit_start", about: "the start of a commit record is confirmed instead of its end", faults: []string{"relay_term"},
+		patches: []patch{{"replication/decoder.go", "b.Through, b.ThroughTime = end, d.txn.Time", "b.Through, b.ThroughTime = commit, d.txn.Time"}}},
+	{name: "repeat_confirmed_rows", about: "every batch is sent twice", faults: []string{"pg_checkpoint"},
+		patches: []patch{{"relay/session.go", "s.sink.Send(s.sending, records, func(err error) { s.done(p, err) })", "s.sink.Send(s.sending, records, func(error) {})\n\ts.sink.Send(s.sending, records, func(err error) { s.done(p, err) })"}}},
+	{name: "ignore_the_notice", about: "version 18's notice of a missing publication is ignored", test: "./test/integration TestPublication_DroppedInMidStreamBlocksAndLosesNothing", version: "18",
+		patches: []patch{{"replication/stream.go", "return s.notice(body)", "return nil"}}},
+	{name: "swallow_unknown_relation", about: "rows of a relation that was never announced are left out", test: "./replication TestDecoderRefusesWithThePosition",
+		patches: []patch{{"replication/decoder.go", "return nil, fmt.Errorf(\"relation %d was never announced\", oid)", "return &relation{Relation: &Relation{Table: -1}}, nil"}}},
+}
+
+// Kill is how a mutant ended.
+type Kill struct {
+	Name  string `json:"name"`
+	About string `json:"about"`
+	By    string `json:"by"` // the property that does not hold, or a test; empty: it survived
+	Seeds int    `json:"seeds"`
+}
+
+// mutantSeeds is how many seeds a mutant gets.
+const mutantSeeds = 6
+
+// mutate plants each mutant and counts the seeds until it is found.
+func (p *programme) mutate(ctx context.Context) error {
+	var survived []string
+	for _, m := range mutants {
+		if p.only != "" && !slices.Contains(strings.Split(p.only, ","), m.name) {
+			continue
+		}
+		k, err := p.plant(ctx, m)
+		if err != nil {
+			return fmt.Errorf("mutant %s: %w", m.name, err)
+		}
+		p.figures.Mutants = append(p.figures.Mutants, k)
+		fmt.Fprintf(p.out, "mutant %-26s seeds %d  %s\n", m.name, k.Seeds, k.By)
+		if k.By == "" {
+			survived = append(survived, m.name)
+		}
+	}
+	if survived != nil {
+		fmt.Fprintln(p.out, "FAILED: not found:", strings.Join(survived, ", "))
+		return errFound
+	}
+	return nil
+}
+
+func (p *programme) plant(ctx context.Context, m mutant) (Kill, error) {
+	k := Kill{Name: m.name, About: m.about}
+	dir := filepath.Join(p.flags.out, "mutant_"+m.name)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return k, err
+	}
+	defer os.RemoveAll(dir)
+	flag, err := overlay(ctx, dir, m.patches, nil)
+	if err != nil {
+		return k, err
+	}
+	if m.test != "" {
+		where, name, _ := strings.Cut(m.test, " ")
+		cmd := exec.CommandContext(ctx, "go", "test", flag, "-count=1", "-run", "^"+name+"$", where)
+		cmd.Env = append(os.Environ(), "CDC_RELAY_TEST_POSTGRES_VERSIONS="+m.version)
+		out, err := cmd.CombinedOutput()
+		var failed *exec.ExitError
+		switch {
+		case errors.As(err, &failed) && strings.Contains(string(out), "--- FAIL"):
+			k.By = name
+			return k, nil
+		case err != nil:
+			return k, fmt.Errorf("%w\n%s", err, out)
+		}
+		return k, nil
+	}
+	binary, err := build(ctx, dir, flag)
+	if err != nil {
+		return k, err
+	}
+	version := m.version
+	if version == "" {
+		version = "15"
+	}
+	for seed := uint64(1); seed <= mutantSeeds; seed++ {
+		plan, err := NewPlan(seed, Options{Duration: 8 * time.Second, Gap: 700 * time.Millisecond, Faults: m.faults, Postgres: version, Broker: "kfake", Large: 2000})
+		if err != nil {
+			return k, err
+		}
+		k.Seeds++
+		artefacts := filepath.Join(dir, fmt.Sprint(seed))
+		if err := os.MkdirAll(artefacts, 0o755); err != nil {
+			return k, err
+		}
+		v, err := run(ctx, p.servers, plan, binary, artefacts)
+		if ctx.Err() != nil {
+			return k, context.Cause(ctx)
+		}
+		if err != nil { // a relay that does not even start is found, too
+			p.servers.forget(plan)
+			k.By = "it does not stream: " + firstLine(err.Error())
+			return k, nil
+		}
+		if len(v.Violations) > 0 {
+			p.servers.forget(plan)
+			k.By = firstLine(v.Violations[0])
+			return k, nil
+		}
+	}
+	return k, nil
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(text, "\n")
+	if len(line) > 110 {
+		line = line[:110] + "…"
+	}
+	return line
+}

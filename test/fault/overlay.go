@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
+
+// patch replaces one place of the relay's source in a build of its own. The
+// source itself stays as it is, and carries no hooks for tests.
+type patch struct{ file, old, new string }
+
+// overlay writes the patched files and tells the compiler of them. Files of extra
+// are added, by their path below the module.
+func overlay(ctx context.Context, dir string, patches []patch, extra map[string]string) (flag string, err error) {
+	root, err := moduleDir(ctx)
+	if err != nil {
+		return "", err
+	}
+	texts := map[string]string{}
+	for name, text := range extra {
+		texts[name] = text
+	}
+	for _, p := range patches {
+		text, known := texts[p.file]
+		if !known {
+			content, err := os.ReadFile(filepath.Join(root, p.file))
+			if err != nil {
+				return "", err
+			}
+			text = string(content)
+		}
+		if n := strings.Count(text, p.old); n != 1 {
+			return "", fmt.Errorf("%s has %q %d times, not once: the patch has to follow the source", p.file, p.old, n)
+		}
+		texts[p.file] = strings.Replace(text, p.old, p.new, 1)
+	}
+	replace := map[string]string{}
+	for name, text := range texts {
+		to := filepath.Join(dir, strings.ReplaceAll(name, "/", "_"))
+		if err := os.WriteFile(to, []byte(text), 0o644); err != nil {
+			return "", err
+		}
+		if to, err = filepath.Abs(to); err != nil {
+			return "", err
+		}
+		replace[filepath.Join(root, name)] = to
+	}
+	list, err := json.Marshal(map[string]any{"Replace": replace})
+	if err != nil {
+		return "", err
+	}
+	file, err := filepath.Abs(filepath.Join(dir, "overlay.json"))
+	if err != nil {
+		return "", err
+	}
+	return "-overlay=" + file, os.WriteFile(file, list, 0o644)
+}
+
+func moduleDir(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}").Output()
+	if err != nil {
+		return "", fmt.Errorf("find the module: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// failpoint is a named step of the relay at which it can be made to die.
+type failpoint struct {
+	name  string
+	about string
+	patch
+}
+
+// at puts the failpoint behind a place of the source, which stays as it is.
+func at(name, about, file, place string) failpoint {
+	return failpoint{name, about, patch{file, place, place + "\n\tfailpoint(\"" + name + "\")\n"}}
+}
+
+func ahead(name, about, file, place string) failpoint {
+	return failpoint{name, about, patch{file, place, "failpoint(\"" + name + "\")\n\t" + place}}
+}
+
+// failpoints are the steps between which a position could be confirmed too early.
+var failpoints = []failpoint{
+	at("read", "bytes were read from the server", "replication/frames.go", "n, err := f.src.Read(f.buf[f.w:])"),
+	at("begin", "a transaction begins", "replication/decoder.go", "d.txn = Txn{XID: xid, Commit: commit, Time: wireTime(at)}"),
+	ahead("commit_decoded", "a commit was decoded and is not sealed", "replication/decoder.go", "b.Transactions++"),
+	at("batch_taken_from_decoder", "a batch is about to be handed on", "replication/stream.go", "s.status.handed = max(s.status.handed, b.Through)"),
+	ahead("start_requested", "before START_REPLICATION", "replication/session.go", "err := s.requestCopy()"),
+	at("started", "after START_REPLICATION", "replication/session.go", "err := s.requestCopy()"),
+	ahead("before_status", "a position is about to be told to the server", "replication/status.go", "_, err := s.conn.Write(msg)"),
+	at("after_status", "a position was told to the server", "replication/status.go", "_, err := s.conn.Write(msg)"),
+	at("routed", "a batch was routed and is not tracked", "relay/session.go", "rejection := s.route(f)"),
+	ahead("tracked", "an entry is about to join the queue", "checkpoint/tracker.go", "seq := t.next\n"),
+	ahead("before_send", "records are about to go to the sink", "relay/session.go", "s.waits.Store(now.UnixNano())"),
+	ahead("before_produce", "one record is about to go to the client", "sink/kafka_send.go", "c.Produce(context.Background(), &f.kafka[i], k.onSettled)"),
+	ahead("in_promise", "a broker's answer for one record came", "sink/kafka_send.go", "m := r.Context.(*mark)"),
+	ahead("before_acknowledged", "all of a batch is durable and not yet counted", "relay/session.go", "f.ticket.Done()"),
+	at("acknowledged", "all of a batch is counted", "relay/session.go", "f.ticket.Done()"),
+	ahead("before_last_word", "a stop is about to tell the last position", "relay/session.go", "closed := s.src.Close(final, s.confirmed())"),
+	at("after_last_word", "a stop told the last position", "relay/session.go", "closed := s.src.Close(final, s.confirmed())"),
+}
+
+// failpointVariable is NAME:N; the process kills itself the Nth time it comes there.
+const failpointVariable = "CDC_RELAY_FAILPOINT"
+
+const failpointSource = `package %s
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+)
+
+var failpointName, failpointLeft = func() (string, *atomic.Int64) {
+	name, n, _ := strings.Cut(os.Getenv("` + failpointVariable + `"), ":")
+	left := new(atomic.Int64)
+	times, _ := strconv.ParseInt(n, 10, 64)
+	left.Store(times)
+	return name, left
+}()
+
+func failpoint(name string) {
+	if name == failpointName && failpointLeft.Add(-1) == 0 {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	}
+}
+`
+
+// buildFailpoints makes a relay that dies where it is told to.
+func buildFailpoints(ctx context.Context, dir string) (string, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	var patches []patch
+	extra := map[string]string{}
+	for _, f := range failpoints {
+		patches = append(patches, f.patch)
+		folder := filepath.Dir(f.file)
+		extra[folder+"/failpoint.go"] = fmt.Sprintf(failpointSource, filepath.Base(folder))
+	}
+	merged, err := merge(ctx, patches)
+	if err != nil {
+		return "", err
+	}
+	flag, err := overlay(ctx, dir, merged, extra)
+	if err != nil {
+		return "", err
+	}
+	return build(ctx, dir, flag)
+}
+
+// merge joins a step's "before" and "after" at one place of the source.
+func merge(_ context.Context, patches []patch) ([]patch, error) {
+	var merged []patch
+	places := map[string]int{}
+	for _, p := range patches {
+		key := p.file + "\n" + p.old
+		if i, twice := places[key]; twice {
+			before, after := merged[i].new, p.new
+			if strings.HasSuffix(after, p.old) {
+				before, after = after, before
+			}
+			if !strings.HasSuffix(before, p.old) || !strings.HasPrefix(after, p.old) {
+				return nil, fmt.Errorf("two failpoints on one side of %q", p.old)
+			}
+			merged[i].new = strings.TrimSuffix(before, p.old) + after
+			continue
+		}
+		places[key] = len(merged)
+		merged = append(merged, p)
+	}
+	return merged, nil
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Plan is one run: everything that is chosen, and nothing that happens. The same
+// seed and options make the same plan; a stored one is run again as it is.
+type Plan struct {
+	Seed        uint64   `json:"seed"`
+	Postgres    string   `json:"postgres"` // major version
+	Broker      string   `json:"broker"`   // kfake, apache, apache3
+	Duration    Span     `json:"duration"`
+	Relays      int      `json:"relays"`
+	Writers     int      `json:"writers"`
+	Pause       Span     `json:"pause"` // at most, between two transactions of a writer
+	Large       int      `json:"large"` // rows of a large transaction
+	Partitioned bool     `json:"partitioned"`
+	Settings    []string `json:"settings"` // --set of the relay
+	Actions     []Action `json:"actions"`
+}
+
+// Action is one fault at one moment.
+type Action struct {
+	Kind string `json:"kind"`
+	At   Span   `json:"at"`
+	For  Span   `json:"for"`
+	N    uint64 `json:"n"` // what the kind draws its details from
+}
+
+// Span is a duration that JSON shows as 1.5s.
+type Span time.Duration
+
+// MarshalText is that of time.Duration's notation.
+func (s Span) MarshalText() ([]byte, error) { return []byte(time.Duration(s).String()), nil }
+
+// UnmarshalText reads time.Duration's notation.
+func (s *Span) UnmarshalText(text []byte) error {
+	d, err := time.ParseDuration(string(text))
+	*s = Span(d)
+	return err
+}
+
+func (s Span) String() string { return time.Duration(s).String() }
+
+// Options are what a user chooses; the seed chooses the rest.
+type Options struct {
+	Duration time.Duration
+	Faults   []string // names or prefixes; none is all that the brokers can have
+	Postgres string
+	Broker   string
+	Gap      time.Duration // between actions, on average
+	Large    int
+}
+
+// NewPlan draws a plan from a seed. Seeds that follow one another deal the kinds
+// out between them like cards, so that a few seeds bring every kind.
+func NewPlan(seed uint64, o Options) (Plan, error) {
+	random := rand.New(rand.NewPCG(seed, 0x5eed))
+	p := Plan{
+		Seed: seed, Postgres: o.Postgres, Broker: o.Broker, Duration: Span(o.Duration),
+		Writers: 2 + random.IntN(3), Pause: Span(time.Duration(10+random.IntN(60)) * time.Millisecond),
+		Partitioned: random.IntN(4) == 0, Large: max(o.Large, 1), Relays: 1 + random.IntN(2),
+		Settings: []string{
+			"kafka.compression=" + []string{"none", "lz4", "zstd"}[random.IntN(3)],
+			"kafka.linger=" + []string{"0s", "5ms"}[random.IntN(2)],
+			"relay.max_in_flight_bytes=" + []string{"256KiB", "2MiB", "32MiB"}[random.IntN(3)],
+			"relay.drain_timeout=15s",
+		},
+	}
+	deck, err := applicable(o.Faults, o.Broker)
+	if err != nil {
+		return p, err
+	}
+	gap := o.Gap
+	if gap <= 0 {
+		gap = 2 * time.Second
+	}
+	n := max(1, int(o.Duration/gap))
+	at, start := time.Duration(0), int(seed%uint64(len(deck)))*n
+	dealt := make([]*kind, n)
+	for i := range dealt {
+		dealt[i] = deck[(start+i)%len(deck)]
+	}
+	random.Shuffle(n, func(i, j int) { dealt[i], dealt[j] = dealt[j], dealt[i] })
+	for _, k := range dealt {
+		p.Relays = max(p.Relays, k.relays)
+		lasts := k.least
+		if k.most > k.least {
+			lasts += time.Duration(random.Int64N(int64(k.most - k.least)))
+		}
+		at += time.Duration(random.Int64N(int64(2 * gap)))
+		p.Actions = append(p.Actions, Action{Kind: k.name, At: Span(at.Round(time.Millisecond)), For: Span(lasts.Round(time.Millisecond)), N: random.Uint64()})
+	}
+	return p, nil
+}
+
+// applicable are the kinds that were asked for and that such brokers can have, in
+// a fixed shuffled order.
+func applicable(faults []string, broker string) ([]*kind, error) {
+	var deck []*kind
+	for _, name := range faults {
+		if !slices.ContainsFunc(kinds, func(k *kind) bool { return matches(k.name, name) }) {
+			return nil, fmt.Errorf("no kind of fault is called %q; -list shows them", name)
+		}
+	}
+	for _, k := range kinds {
+		wanted := len(faults) == 0 || slices.ContainsFunc(faults, func(name string) bool { return matches(k.name, name) })
+		if wanted && k.fits(broker) {
+			deck = append(deck, k)
+		}
+	}
+	if len(deck) == 0 {
+		return nil, fmt.Errorf("none of %s can be had with %s", strings.Join(faults, ", "), broker)
+	}
+	rand.New(rand.NewPCG(1, 1)).Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
+	return deck, nil
+}
+
+func matches(kind, name string) bool {
+	prefix, all := strings.CutSuffix(name, "*")
+	return kind == name || all && strings.HasPrefix(kind, prefix)
+}
+
+// String is the plan as a person reads it.
+func (p Plan) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "seed %d: PostgreSQL %s, %s, %s, %d relays, %d writers, %s\n",
+		p.Seed, p.Postgres, p.Broker, p.Duration, p.Relays, p.Writers, strings.Join(p.Settings, " "))
+	for _, a := range p.Actions {
+		fmt.Fprintf(&b, "  %8s  %-26s for %s\n", a.At, a.Kind, a.For)
+	}
+	return b.String()
+}
+
+func (p Plan) store(file string) error {
+	text, err := json.MarshalIndent(p, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, append(text, '\n'), 0o644)
+}
+
+func loadPlan(file string) (Plan, error) {
+	var p Plan
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return p, err
+	}
+	if err := json.Unmarshal(text, &p); err != nil {
+		return p, fmt.Errorf("%s: %w", file, err)
+	}
+	for _, a := range p.Actions {
+		if kindNamed(a.Kind) == nil {
+			return p, fmt.Errorf("%s: no kind of fault is called %q", file, a.Kind)
+		}
+	}
+	return p, nil
+}
