@@ -2,140 +2,195 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/relay"
-	"github.com/jackc/pglogrepl"
 	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// reader is the reference: how fast the server sends the same rows to a client
-// that throws them away.
-func (b *bench) reader(ctx context.Context) error {
-	tool := findTool("pg_recvlogical", b.version)
-	if tool == "" {
-		fmt.Println("reader: pg_recvlogical is not installed; no reference")
-		return nil
-	}
-	fmt.Println("reader: pg_recvlogical to /dev/null")
-	conn, err := b.database(ctx, "reader", "reader")
-	if err != nil {
-		return err
-	}
-	defer conn.Close(ctx)
-	end, err := fill(ctx, conn, b.rows, 10)
-	if err != nil {
-		return err
-	}
-	began := time.Now()
-	cmd := exec.CommandContext(ctx, tool, "-d", b.pg.URL("reader"), "-S", "reader", "--start", "-f", "/dev/null", "--endpos", end.String(),
-		"-o", "proto_version=1", "-o", "publication_names=bench", "--no-loop")
-	cmd.Stderr = os.Stderr
-	if err := cmd.Run(); err != nil {
-		return err
-	}
-	b.report("pg_recvlogical", time.Since(began), usage{cpu: cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()})
-	return nil
+// drainLimit is how long a contestant may take for a backlog at least.
+const drainLimit = 2 * time.Minute
+
+// trial is one run of one contestant over a workload.
+type trial struct {
+	b  *bench
+	w  *workload
+	c  contestant
+	to *cluster
+
+	topics []string
+	before kadm.ListedOffsets
+	base   int64
+	began  time.Time
 }
 
-// drain is a backlog of small transactions.
-func (b *bench) drain(ctx context.Context) error {
-	fmt.Println("drain: a backlog in small transactions into in-process brokers")
-	for _, perTxn := range []int{10, 1} {
-		if err := b.backlog(ctx, fmt.Sprintf("drain%d", perTxn), perTxn); err != nil {
+// begin notes where everything stands.
+func (t *trial) begin(ctx context.Context) error {
+	if t.to.admin != nil {
+		var err error
+		if t.before, t.base, err = t.to.offsets(ctx, t.topics); err != nil {
 			return err
 		}
 	}
+	t.began = time.Now()
 	return nil
 }
 
-// large is a single transaction.
-func (b *bench) large(ctx context.Context) error {
-	fmt.Println("large: one transaction")
-	return b.backlog(ctx, "large", b.rows)
+// drain has a contestant read the backlog once. watch, if not nil, runs beside it
+// and is told when it is over.
+func (w *workload) drain(ctx context.Context, c contestant, watch func(ctx context.Context, r *running) error) (Run, error) {
+	to, err := w.b.brokers(ctx, c.sink)
+	if err != nil {
+		return Run{}, err
+	}
+	t := &trial{b: w.b, w: w, c: c, to: to, topics: w.topicNames()}
+	if err := to.topics(ctx, t.topics, 4); err != nil {
+		return Run{}, err
+	}
+	slot, err := w.slot(ctx)
+	if err != nil {
+		return Run{}, err
+	}
+	run, err := t.run(ctx, slot, watch)
+	if err == nil && to.admin != nil {
+		to.forget(ctx, t.topics)
+	}
+	if dropErr := w.drop(ctx, slot); err == nil {
+		err = dropErr
+	}
+	return run, err
 }
 
-func (b *bench) backlog(ctx context.Context, name string, perTxn int) error {
-	slot := "bench_" + name
-	conn, err := b.database(ctx, name, slot)
-	if err != nil {
-		return err
+func (t *trial) run(ctx context.Context, slot string, watch func(context.Context, *running) error) (Run, error) {
+	if err := t.begin(ctx); err != nil {
+		return Run{}, err
 	}
-	defer conn.Close(ctx)
-	end, err := fill(ctx, conn, b.rows, perTxn)
+	r, err := t.c.start(ctx, t.b, job{w: t.w, slot: slot, topics: t.topics, to: t.to, begin: t.begin})
 	if err != nil {
-		return err
+		return Run{}, err
 	}
-	return b.withBrokers(ctx, func() error {
-		p, err := b.start(ctx, name, slot)
+	g := newGauge(r.pid, t.b.pgPid, t.to.pid, t.w.database, t.w.conn.PgConn().PID())
+	bounded, cancel := context.WithTimeout(ctx, drainLimit+t.b.outage+time.Duration(t.w.rows)*200*time.Microsecond)
+	defer cancel()
+	watched := make(chan error, 1)
+	go func() {
+		if watch != nil {
+			watched <- watch(bounded, r)
+			return
+		}
+		watched <- nil
+	}()
+	first, err := t.wait(bounded, r)
+	took := time.Since(t.began)
+	use := g.usage()
+	if err == nil {
+		err = <-watched
+	}
+	if r.stop != nil {
+		err = errors.Join(err, r.stop())
+	}
+	if err == nil && t.to.admin != nil {
+		account := newLedger(t.w.rows)
+		if err = t.to.verify(ctx, t.topics, t.before, account); err == nil {
+			err = account.verdict()
+		}
+	}
+	if err != nil {
+		return Run{}, fmt.Errorf("%s: %w", t.c.name, err)
+	}
+	if t.c.first {
+		took -= first
+	}
+	return t.w.figures(took, use, r.spent), nil
+}
+
+// wait returns when the backlog has arrived, and how long the first record took.
+func (t *trial) wait(ctx context.Context, r *running) (first time.Duration, err error) {
+	if r.finished != nil {
+		return 0, r.finished(ctx)
+	}
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-r.exited:
+			return first, fmt.Errorf("it ended before the backlog did: %s", r.log)
+		case <-ctx.Done():
+			return first, fmt.Errorf("%w; it said: %s", context.Cause(ctx), r.log)
+		}
+		_, now, err := t.to.offsets(ctx, t.topics)
 		if err != nil {
-			return err
+			if t.c.sink == toKafka && ctx.Err() == nil {
+				continue // an outage is part of one suite
+			}
+			return first, err
 		}
-		st, err := p.until(ctx, end)
-		took := time.Since(p.began)
-		use, stopErr := p.stop()
-		if err != nil || stopErr != nil {
-			return fmt.Errorf("%w %w", err, stopErr)
+		if now > t.base && first == 0 {
+			first = time.Since(t.began)
 		}
-		if err := b.verify(ctx, st); err != nil {
-			return err
+		if now-t.base >= int64(t.w.rows) {
+			return first, nil
 		}
-		b.report("relay", took, use)
+	}
+}
+
+func (w *workload) figures(took time.Duration, use map[string]Usage, spent time.Duration) Run {
+	u := use[groupContestant]
+	u.CPU -= spent
+	use[groupContestant] = u
+	run := Run{Seconds: took.Seconds(), RowsPerSecond: float64(w.rows) / took.Seconds(), MBPerSecond: w.megabytes() / took.Seconds(),
+		CPUPerMillion: map[string]float64{}, PeakMB: map[string]float64{}}
+	for group, u := range use {
+		run.CPUPerMillion[group] = u.CPU.Seconds() * 1e6 / float64(w.rows)
+		run.PeakMB[group] = float64(u.Peak) / 1e6
+	}
+	return run
+}
+
+// compare runs contestants over one backlog in turns: each round has everybody
+// once, so that whatever else the machine does meets all of them.
+func (b *bench) compare(ctx context.Context, name string, s shape, keep func(contestant) bool) error {
+	taking := b.taking(ctx, keep)
+	if len(taking) == 0 {
 		return nil
-	})
-}
-
-// verify counts what the brokers hold: each row once.
-func (b *bench) verify(ctx context.Context, st relay.Status) error {
-	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(b.brokers, ",")...))
+	}
+	w, err := b.fill(ctx, name, s)
 	if err != nil {
 		return err
 	}
-	defer client.Close()
-	ends, err := kadm.NewClient(client).ListEndOffsets(ctx)
-	if err != nil {
-		return err
-	}
-	var records int64
-	ends.Each(func(o kadm.ListedOffset) { records += o.Offset })
-	if records != int64(b.rows) || st.EventsPublished != int64(b.rows) {
-		return fmt.Errorf("the brokers hold %d records of %d rows; the relay counted %d", records, b.rows, st.EventsPublished)
-	}
-	return nil
-}
-
-func (b *bench) report(who string, took time.Duration, u usage) {
-	perRow := u.cpu.Seconds() * 1e6 / float64(b.rows)
-	fmt.Printf("  %-15s %8.0f rows/s  %5.2f s  %5.2f µs CPU a row", who, float64(b.rows)/took.Seconds(), took.Seconds(), perRow)
-	if u.peak > 0 {
-		fmt.Printf("  peak %.1f MB", float64(u.peak)/1e6)
-	}
-	fmt.Println()
-}
-
-func findTool(name, version string) string {
-	if path, err := exec.LookPath(name); err == nil {
-		return path
-	}
-	for _, v := range []string{version, "18", "17", "16", "15", "14"} {
-		path := filepath.Join("/usr/lib/postgresql", v, "bin", name)
-		if _, err := os.Stat(path); err == nil {
-			return path
+	defer w.close(ctx)
+	table := Table{Name: name, Rows: s.rows, PerTxn: s.perTxn, Payload: s.payload, Topics: s.topics}
+	runs := map[string][]Run{}
+	var failed error
+	for round := range b.repeat {
+		for _, c := range taking {
+			if c.runs > 0 && round >= c.runs || b.missing[c.name] != "" {
+				continue
+			}
+			run, err := w.drain(ctx, c, nil)
+			if err != nil {
+				if ctx.Err() != nil {
+					return context.Cause(ctx)
+				}
+				fmt.Printf("   %-18s no figure: %v\n", c.name, err)
+				b.missing[c.name] = err.Error()
+				delete(runs, c.name) // what one run did wrong, the others may have done unseen
+				if c.sink != toKafka || c.name == relayKafka {
+					failed = errors.Join(failed, err)
+				}
+				continue
+			}
+			fmt.Printf("   %-18s %s\n", c.name, run)
+			runs[c.name] = append(runs[c.name], run)
 		}
 	}
-	return ""
-}
-
-func lsn(text string) pglogrepl.LSN {
-	v, err := pglogrepl.ParseLSN(text)
-	if err != nil {
-		return 0
+	for _, c := range taking {
+		if len(runs[c.name]) > 0 {
+			table.Lines = append(table.Lines, Line{Contestant: c.name, Runs: runs[c.name]})
+		}
 	}
-	return v
+	b.results.Drains = append(b.results.Drains, table)
+	return failed
 }

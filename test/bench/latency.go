@@ -2,207 +2,236 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 const (
-	latencyRate    = 1000 // single-row transactions a second
 	latencyWriters = 8
 	warmUp         = 2 * time.Second
+	maxLatencyRows = 1 << 20
 )
 
-// latency measures from sending COMMIT to the record in a consumer's hands, and
-// how long the slot's confirmed position stood still under that load.
-func (b *bench) latency(ctx context.Context) error {
-	fmt.Printf("latency: %d single-row transactions a second for %d s\n", latencyRate, b.seconds)
-	conn, err := b.database(ctx, "latency", "bench_latency")
-	if err != nil {
-		return err
-	}
-	defer conn.Close(ctx)
-	return b.withBrokers(ctx, func() error {
-		p, err := b.start(ctx, "latency", "bench_latency")
-		if err != nil {
-			return err
+var latencyRates = []int{100, 1000, 5000}
+
+// latency measures from sending the INSERT of a single-row transaction to its
+// record in a consumer's hands: the time of INSERT and COMMIT themselves is
+// inside. It also measures how long the slot's confirmed position stood still.
+func latency(ctx context.Context, b *bench) error {
+	for _, c := range b.taking(ctx, followers) {
+		if err := b.latencyOf(ctx, c); err != nil {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			if c.name == relayKafka {
+				return err
+			}
+			fmt.Printf("   %-18s no figure: %v\n", c.name, err)
+			b.missing[c.name] = err.Error()
 		}
-		m := &meter{committed: map[int64]time.Time{}, began: time.Now()}
-		consuming, endConsuming := context.WithCancel(ctx)
-		var readers sync.WaitGroup
-		readers.Go(func() { err = m.consume(consuming, b.brokers) })
-		writing, endWriting := context.WithTimeout(ctx, warmUp+time.Duration(b.seconds)*time.Second)
-		stall := make(chan time.Duration, 1)
-		go func() { stall <- watchSlot(writing, conn) }()
-		writeErr := m.write(writing, b.pg.URL("latency"))
-		endWriting()
-		longest := <-stall
-		m.waitForAll(10 * time.Second)
-		endConsuming()
-		readers.Wait()
-		use, stopErr := p.stop()
-		for _, e := range []error{writeErr, err, stopErr} {
-			if e != nil {
-				return e
-			}
-		}
-		m.report(longest, use)
-		return nil
-	})
-}
-
-// meter pairs commits and records by number.
-type meter struct {
-	mu        sync.Mutex
-	began     time.Time
-	next      int64
-	written   int64
-	committed map[int64]time.Time
-	delays    []time.Duration
-}
-
-func (m *meter) write(ctx context.Context, url string) error {
-	pool, err := pgxpool.New(ctx, url)
-	if err != nil {
-		return err
-	}
-	defer pool.Close()
-	var writers sync.WaitGroup
-	errs := make(chan error, latencyWriters)
-	for range latencyWriters {
-		writers.Go(func() {
-			tick := time.NewTicker(time.Second * latencyWriters / latencyRate)
-			defer tick.Stop()
-			for {
-				select {
-				case <-ctx.Done():
-					return
-				case <-tick.C:
-				}
-				if err := m.writeOne(context.WithoutCancel(ctx), pool); err != nil {
-					errs <- err
-					return
-				}
-			}
-		})
-	}
-	writers.Wait()
-	select {
-	case err := <-errs:
-		return err
-	default:
-		return nil
-	}
-}
-
-func (m *meter) writeOne(ctx context.Context, pool *pgxpool.Pool) error {
-	m.mu.Lock()
-	m.next++
-	n := m.next
-	m.mu.Unlock()
-	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, insertRows, n, n); err != nil {
-			return err
-		}
-		m.mu.Lock()
-		m.committed[n] = time.Now() // COMMIT is the next thing that is sent
-		m.written++
-		m.mu.Unlock()
-		return nil
-	})
-}
-
-func (m *meter) consume(ctx context.Context, brokers string) error {
-	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(brokers, ",")...),
-		kgo.ConsumeTopics("order-events", "customer-events", "invoice-events", "shipment-events"),
-		kgo.FetchMinBytes(1), kgo.FetchMaxWait(500*time.Millisecond))
-	if err != nil {
-		return err
-	}
-	defer client.Close()
-	for ctx.Err() == nil {
-		fetches := client.PollFetches(ctx)
-		now := time.Now()
-		m.mu.Lock()
-		fetches.EachRecord(func(r *kgo.Record) {
-			var event struct{ N int64 }
-			if err := json.Unmarshal(r.Value, &event); err != nil {
-				return
-			}
-			if at, ok := m.committed[event.N]; ok {
-				if at.Sub(m.began) > warmUp {
-					m.delays = append(m.delays, now.Sub(at))
-				}
-				delete(m.committed, event.N)
-			}
-		})
-		m.mu.Unlock()
 	}
 	return nil
 }
 
-func (m *meter) waitForAll(limit time.Duration) {
-	for end := time.Now().Add(limit); time.Now().Before(end); <-time.After(10 * time.Millisecond) {
-		m.mu.Lock()
-		left := len(m.committed)
-		m.mu.Unlock()
-		if left == 0 {
-			return
+func (b *bench) latencyOf(ctx context.Context, c contestant) error {
+	w, err := b.quiet(ctx, "latency")
+	if err != nil {
+		return err
+	}
+	defer w.close(ctx)
+	s, err := b.stand(ctx, w, c)
+	if err != nil {
+		return err
+	}
+	defer s.end(ctx)
+	if err := s.awaitRow(ctx); err != nil {
+		return err
+	}
+	if c.name == debezium { // it gets what the others do not need: compiled code
+		m := newMeter()
+		if err := m.measure(ctx, s, 1000, 10*time.Second); err != nil {
+			return fmt.Errorf("warm up: %w", err)
 		}
+	}
+	for _, rate := range latencyRates {
+		m := newMeter()
+		if err := m.measure(ctx, s, rate, time.Duration(b.seconds)*time.Second); err != nil {
+			return fmt.Errorf("%d/s: %w", rate, err)
+		}
+		line, err := m.line(c.name, rate)
+		if err != nil {
+			return fmt.Errorf("%d/s: %w", rate, err)
+		}
+		b.results.Latencies = append(b.results.Latencies, line)
+		fmt.Printf("   %-18s %s\n", c.name, line)
+	}
+	return nil
+}
+
+// meter pairs the sending of an INSERT with the arrival of its record. A row's
+// number is its index; numbers of later meters go on from there.
+type meter struct {
+	base    int64
+	next    atomic.Int64
+	sent    []atomic.Int64 // unix nanoseconds, by number
+	arrived []int64        // by number; the consumer's alone
+	got     atomic.Int64
+	twice   int
+	strange int
+
+	from, to time.Time // what counts
+	stall    time.Duration
+	cpu      time.Duration
+	took     time.Duration
+}
+
+var meters atomic.Int64
+
+func newMeter() *meter {
+	return &meter{base: meters.Add(1) * maxLatencyRows, sent: make([]atomic.Int64, maxLatencyRows), arrived: make([]int64, maxLatencyRows)}
+}
+
+func (m *meter) measure(ctx context.Context, s *standing, rate int, length time.Duration) error {
+	consuming, endConsuming := context.WithCancel(ctx)
+	defer endConsuming()
+	var reader sync.WaitGroup
+	reader.Go(func() { m.consume(consuming, s.consumer) })
+	writing, endWriting := context.WithTimeout(ctx, warmUp+length)
+	defer endWriting()
+	began := time.Now()
+	m.from = began.Add(warmUp)
+	stalled := make(chan time.Duration, 1)
+	go func() { stalled <- watchSlot(writing, s.w.conn, s.slot) }()
+	before, _ := cpuTime(s.pid)
+	err := m.write(writing, s.w, rate)
+	after, _ := cpuTime(s.pid)
+	m.cpu, m.took, m.to = after-before, time.Since(began), time.Now()
+	endWriting()
+	m.stall = <-stalled
+	for end := time.Now().Add(20 * time.Second); m.got.Load() < m.next.Load() && time.Now().Before(end); {
+		pause(ctx, 10*time.Millisecond)
+	}
+	endConsuming()
+	reader.Wait()
+	return err
+}
+
+// write keeps to a schedule: a writer that is late does not wait for the next
+// tick, so that the rate is what was asked for as long as the server can.
+func (m *meter) write(ctx context.Context, w *workload, rate int) error {
+	errs := make(chan error, latencyWriters)
+	began := time.Now()
+	interval := time.Second * latencyWriters / time.Duration(rate)
+	for i := range latencyWriters {
+		go func() { errs <- m.writer(ctx, w, began.Add(interval*time.Duration(i)/latencyWriters), interval) }()
+	}
+	var first error
+	for range latencyWriters {
+		if err := <-errs; err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+func (m *meter) writer(ctx context.Context, w *workload, next time.Time, interval time.Duration) error {
+	lasting := context.WithoutCancel(ctx)
+	conn, err := pgx.Connect(lasting, w.url())
+	if err != nil {
+		return err
+	}
+	defer conn.Close(lasting)
+	const insert = `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload)
+		VALUES ('bench' || ($1::bigint % 4), ('00000000-0000-4000-8000-' || lpad(to_hex($1::bigint % 10000), 12, '0'))::uuid, 'Changed',
+		        jsonb_build_object('n', $1::bigint, 'text', repeat(md5($1::bigint::text), 8)))`
+	if _, err := conn.Prepare(lasting, "write", insert); err != nil {
+		return err
+	}
+	for {
+		if wait := time.Until(next); wait > 0 && !pause(ctx, wait) || ctx.Err() != nil {
+			return nil
+		}
+		next = next.Add(interval)
+		n := m.next.Add(1)
+		if n >= maxLatencyRows {
+			return fmt.Errorf("more than %d rows", maxLatencyRows)
+		}
+		m.sent[n].Store(time.Now().UnixNano())
+		if _, err := conn.Exec(lasting, "write", m.base+n); err != nil {
+			return err
+		}
+	}
+}
+
+func (m *meter) consume(ctx context.Context, client *kgo.Client) {
+	for ctx.Err() == nil {
+		fetches := client.PollFetches(ctx)
+		now := time.Now().UnixNano()
+		fetches.EachRecord(func(r *kgo.Record) {
+			n, ok := number(r.Value)
+			at := int64(n) - m.base
+			switch {
+			case !ok || at < 1 || at >= maxLatencyRows:
+				m.strange++ // of an earlier measurement, or of awaitRow
+			case m.arrived[at] != 0:
+				m.twice++
+			default:
+				m.arrived[at] = now
+				m.got.Add(1)
+			}
+		})
 	}
 }
 
 // watchSlot says how long the confirmed position stood still at most.
-func watchSlot(ctx context.Context, conn *pgx.Conn) time.Duration {
+func watchSlot(ctx context.Context, conn *pgx.Conn, slot string) time.Duration {
 	var longest time.Duration
 	var last string
 	moved := time.Now().Add(warmUp)
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
+	for pause(ctx, 25*time.Millisecond) {
+		var position string
+		err := conn.QueryRow(context.WithoutCancel(ctx), "SELECT coalesce(confirmed_flush_lsn, '0/0')::text FROM pg_replication_slots WHERE slot_name = $1", slot).Scan(&position)
+		if err != nil {
 			return longest
-		case now := <-tick.C:
-			var position string
-			err := conn.QueryRow(context.WithoutCancel(ctx), "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = 'bench_latency'").Scan(&position)
-			if err != nil {
-				return longest
+		}
+		now := time.Now()
+		if parseLSN(position) != parseLSN(last) {
+			last = position
+			if now.After(moved) {
+				moved = now
 			}
-			if lsn(position) != lsn(last) {
-				last, moved = position, later(moved, now)
-			}
-			longest = max(longest, now.Sub(moved))
+		}
+		longest = max(longest, now.Sub(moved))
+	}
+	return longest
+}
+
+// line is the figure, unless a row is missing or came twice.
+func (m *meter) line(name string, rate int) (Latency, error) {
+	rows := m.next.Load()
+	if lost := rows - m.got.Load(); lost > 0 || m.twice > 0 {
+		return Latency{}, fmt.Errorf("%w: of %d rows %d are missing and %d came twice", errUnverified, rows, lost, m.twice)
+	}
+	var delays []float64
+	for n := int64(1); n <= rows; n++ {
+		if at := m.sent[n].Load(); at >= m.from.UnixNano() {
+			delays = append(delays, float64(m.arrived[n]-at)/1e6)
 		}
 	}
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
+	if len(delays) == 0 {
+		return Latency{}, fmt.Errorf("%w: nothing was written", errUnverified)
 	}
-	return b
-}
-
-func (m *meter) report(stall time.Duration, u usage) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if len(m.delays) == 0 {
-		fmt.Println("  nothing arrived")
-		return
-	}
-	slices.Sort(m.delays)
-	at := func(q float64) float64 {
-		return float64(m.delays[int(q*float64(len(m.delays)-1))].Microseconds()) / 1000
-	}
-	fmt.Printf("  %d rows: p50 %.1f ms  p95 %.1f ms  p99 %.1f ms  max %.1f ms; missing %d\n", len(m.delays), at(0.5), at(0.95), at(0.99), at(1), len(m.committed))
-	fmt.Printf("  confirmed position stood still for at most %.2f s; relay took %.1f %% of a core, peak %.1f MB\n",
-		stall.Seconds(), 100*u.cpu.Seconds()/time.Since(m.began).Seconds(), float64(u.peak)/1e6)
+	slices.Sort(delays)
+	at := func(q float64) float64 { return delays[int(q*float64(len(delays)-1))] }
+	return Latency{
+		Contestant: name, Rate: rate, Reached: float64(len(delays)) / m.to.Sub(m.from).Seconds(), Rows: len(delays),
+		P50: at(0.5), P95: at(0.95), P99: at(0.99), Max: at(1),
+		ConfirmedAge: m.stall.Seconds(), CPUPercent: 100 * m.cpu.Seconds() / m.took.Seconds(),
+	}, nil
 }

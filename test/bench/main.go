@@ -1,148 +1,187 @@
 // Command bench measures the relay as users run it: the static binary as a
-// process of its own, a real PostgreSQL, and brokers in another process. It
-// prints each figure beside its reference, measured in the same run.
+// process of its own, a real PostgreSQL, a real Apache Kafka. Every figure stands
+// beside the same figure of other contestants that read the same rows on the same
+// servers in the same run, in turns.
 //
-//	go run ./test/bench            # everything, one million rows
-//	go run ./test/bench -rows 100000 -only drain,latency
+//	go run ./test/bench                       # the default suites, at most 20 minutes
+//	go run ./test/bench -full                 # every suite, two hours
+//	go run ./test/bench -suites drain -rows 100000 -only relay-kafka,pg_recvlogical
+//	CONTESTANT_mine='./my-relay' go run ./test/bench -suites drain
+//
+// docs/benchmarks.md says what the figures mean.
 package main
 
 import (
 	"context"
+	"debug/buildinfo"
+	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"runtime"
+	"runtime/debug"
+	"slices"
 	"strings"
-
-	"github.com/cdc-relay/cdc-relay/sandbox"
+	"syscall"
+	"time"
 )
 
-const brokerEnv = "CDC_RELAY_BENCH_BROKERS"
-
 type options struct {
-	rows    int
-	only    string
-	version string
-	seconds int
+	rows     int
+	repeat   int
+	suites   string
+	only     string
+	without  string
+	version  string
+	relay    string
+	json     string
+	docs     string
+	read     string
+	full     bool
+	seconds  int
+	outage   time.Duration
+	pollRows int
 }
 
 func main() {
-	if os.Getenv(brokerEnv) != "" {
-		serveBrokers()
-		return
+	if role := os.Getenv(roleVariable); role != "" {
+		os.Exit(play(role))
 	}
 	var o options
-	flag.IntVar(&o.rows, "rows", 1_000_000, "rows of the backlog and of the large transaction")
-	flag.StringVar(&o.only, "only", "reader,drain,large,latency", "what to measure")
+	flag.IntVar(&o.rows, "rows", 1_000_000, "rows of the backlog")
+	flag.IntVar(&o.repeat, "repeat", 3, "runs of each quick contestant; slow ones run once or twice")
+	flag.StringVar(&o.suites, "suites", "", "comma-separated; empty takes the default ones, see -list")
+	flag.StringVar(&o.only, "only", "", "contestants to run, comma-separated")
+	flag.StringVar(&o.without, "without", "", "contestants to leave out, comma-separated")
 	flag.StringVar(&o.version, "postgres", "15", "major version of the server")
-	flag.IntVar(&o.seconds, "seconds", 15, "length of the latency measurement")
+	flag.StringVar(&o.relay, "relay", "", "relay binary; empty builds it")
+	flag.StringVar(&o.json, "json", "", "write the results to this file")
+	flag.StringVar(&o.docs, "docs", "", "write tables and charts into this folder's benchmarks.md")
+	flag.StringVar(&o.read, "read", "", "measure nothing: take the results from this file, for -docs")
+	flag.BoolVar(&o.full, "full", false, "every suite")
+	flag.IntVar(&o.seconds, "seconds", 10, "length of each latency measurement")
+	flag.DurationVar(&o.outage, "outage", 20*time.Second, "length of the broker outage; -full makes it 10m")
+	flag.IntVar(&o.pollRows, "poll-rows", 100, "rows that the polling contestant takes at a time")
+	list := flag.Bool("list", false, "list suites and contestants")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	if *list {
+		printList()
+		return
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := measure(ctx, o); err != nil {
+	if err := do(ctx, o); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-// bench is what the measurements share.
-type bench struct {
-	options
-	relay   string // path of the binary
-	dir     string
-	pg      *sandbox.Postgres
-	brokers string
+func do(ctx context.Context, o options) error {
+	if info, ok := debug.ReadBuildInfo(); ok && raced(info) {
+		return errors.New("this is a build with the race detector, which measures the detector: build without -race")
+	}
+	if o.full && o.outage == 20*time.Second {
+		o.outage = 10 * time.Minute
+	}
+	chosen, err := chooseSuites(o)
+	if err != nil {
+		return err
+	}
+	var found *Results
+	var failed error
+	if o.read != "" {
+		found, err = readResults(o.read)
+	} else {
+		found, failed, err = measure(ctx, o, chosen)
+	}
+	if err != nil {
+		return err
+	}
+	found.print(os.Stdout)
+	if o.json != "" {
+		if err := found.writeJSON(o.json); err != nil {
+			return err
+		}
+	}
+	if o.docs != "" {
+		if err := found.writeDocs(o.docs); err != nil {
+			return err
+		}
+	}
+	return failed
 }
 
-func measure(ctx context.Context, o options) error {
-	b := &bench{options: o}
-	var err error
-	if b.dir, err = os.MkdirTemp("", "cdc-relay-bench-"); err != nil {
-		return err
-	}
-	defer os.RemoveAll(b.dir)
-	b.relay = filepath.Join(b.dir, "cdc-relay")
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", b.relay, "github.com/cdc-relay/cdc-relay/cmd/cdc-relay")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build relay: %w\n%s", err, out)
-	}
-	b.pg, err = sandbox.StartPostgres(ctx, sandbox.PostgresOptions{Version: o.version, Log: os.Stderr, Settings: map[string]string{
-		"max_wal_size": "16GB", "shared_buffers": "256MB",
-	}})
-	if err != nil {
-		return err
-	}
-	defer b.pg.Close()
-	version, err := b.pg.Version(ctx)
-	if err != nil {
-		return err
-	}
-	size, err := os.Stat(b.relay)
-	if err != nil {
-		return err
-	}
-	fmt.Printf("%s %s, %d cores; PostgreSQL %s; relay binary %.1f MB\n", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), version, float64(size.Size())/1e6)
+func raced(info *debug.BuildInfo) bool {
+	return slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "-race" && s.Value == "true" })
+}
 
-	steps := []struct {
-		name string
-		run  func(context.Context) error
-	}{{"reader", b.reader}, {"drain", b.drain}, {"large", b.large}, {"latency", b.latency}}
-	for _, step := range steps {
-		if !strings.Contains(","+o.only+",", ","+step.name+",") {
-			continue
+// measure runs the suites. A suite that fails does not take the others' results
+// away: failed says so at the end.
+func measure(ctx context.Context, o options, chosen []suite) (found *Results, failed, err error) {
+	dir, err := os.MkdirTemp("", "cdc-relay-bench-")
+	if err != nil {
+		return nil, nil, err
+	}
+	defer os.RemoveAll(dir)
+	b := &bench{options: o, dir: dir, results: &Results{Started: time.Now().UTC().Format(time.RFC3339)}, missing: map[string]string{}}
+	if err := b.findRelay(ctx); err != nil {
+		return nil, nil, err
+	}
+	if err := b.startServers(ctx); err != nil {
+		return nil, nil, err
+	}
+	defer b.stopServers()
+	b.enter()
+	for _, s := range chosen {
+		fmt.Printf("== %s: %s\n", s.name, s.about)
+		began := time.Now()
+		if err := s.run(ctx, b); err != nil {
+			err = fmt.Errorf("suite %s: %w", s.name, err)
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			failed = errors.Join(failed, err)
 		}
-		if err := step.run(ctx); err != nil {
-			return fmt.Errorf("%s: %w", step.name, err)
+		fmt.Printf("   (%.0f s)\n", time.Since(began).Seconds())
+		if ctx.Err() != nil {
+			return b.results, failed, context.Cause(ctx)
 		}
+	}
+	b.results.Missing = b.missing
+	return b.results, failed, nil
+}
+
+// findRelay builds the relay as a release is built, unless it was given.
+func (b *bench) findRelay(ctx context.Context) error {
+	if b.options.relay == "" {
+		b.binary = filepath.Join(b.dir, "cdc-relay")
+		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", b.binary, "github.com/cdc-relay/cdc-relay/cmd/cdc-relay")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			return fmt.Errorf("build the relay: %w\n%s", err, out)
+		}
+		return nil
+	}
+	var err error
+	if b.binary, err = filepath.Abs(b.options.relay); err != nil {
+		return err
+	}
+	info, err := buildinfo.ReadFile(b.binary)
+	if err != nil {
+		return fmt.Errorf("read the relay's build: %w", err)
+	}
+	if raced(info) {
+		return fmt.Errorf("%s is a build with the race detector, which measures the detector: build it without -race", b.binary)
 	}
 	return nil
 }
 
-// withBrokers runs do against brokers in a process of their own, so that their
-// memory and time are not the relay's.
-func (b *bench) withBrokers(ctx context.Context, do func() error) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
+func chosenNames(list string) map[string]bool {
+	names := map[string]bool{}
+	for name := range strings.SplitSeq(list, ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			names[name] = true
+		}
 	}
-	cmd := exec.CommandContext(ctx, self)
-	cmd.Env = append(os.Environ(), brokerEnv+"=1")
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe() // its end tells the child to end
-	if err != nil {
-		return err
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		return err
-	}
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	defer func() {
-		in.Close()
-		_ = cmd.Wait()
-	}()
-	if _, err := fmt.Fscanln(out, &b.brokers); err != nil {
-		return fmt.Errorf("start brokers: %w", err)
-	}
-	return do()
-}
-
-func serveBrokers() {
-	k, err := sandbox.StartKafka(sandbox.KafkaOptions{Topics: map[string]int32{
-		"order-events": 4, "customer-events": 4, "invoice-events": 4, "shipment-events": 4,
-	}})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	defer k.Close()
-	fmt.Println(strings.Join(k.Addrs(), ","))
-	_, _ = io.Copy(io.Discard, os.Stdin)
+	return names
 }

@@ -1,119 +1,329 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
-
-	"github.com/cdc-relay/cdc-relay/relay"
-	"github.com/cdc-relay/cdc-relay/sandbox"
-	"github.com/jackc/pglogrepl"
 )
 
-// process is a running relay.
+// process is a contestant or one of our own roles. It dies with us.
 type process struct {
 	cmd    *exec.Cmd
-	url    string
-	stderr bytes.Buffer
-	began  time.Time
+	stdin  io.WriteCloser
+	stdout *bufio.Reader
+	stderr *tail
+	done   chan struct{}
+	err    error // to be read after done
 }
 
-// start runs the relay for a database and slot.
-func (b *bench) start(ctx context.Context, database, slot string) (*process, error) {
-	port, err := sandbox.FreePort()
+// forks hands every start to one goroutine that never leaves its thread: the
+// kernel sends the parent-death signal when the thread ends, not the process.
+var forks = sync.OnceValue(func() chan func() {
+	starts := make(chan func())
+	go func() {
+		runtime.LockOSThread()
+		for start := range starts {
+			start()
+		}
+	}()
+	return starts
+})
+
+func launch(cmd *exec.Cmd) (*process, error) {
+	p := &process{cmd: cmd, stderr: &tail{}, done: make(chan struct{})}
+	cmd.Stderr = p.stderr
+	var err error
+	if p.stdin, err = cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	// Ours and not the command's: its own would be closed by Wait, read or not.
+	read, write, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
-	p := &process{url: fmt.Sprintf("http://127.0.0.1:%d", port), began: time.Now()}
-	p.cmd = exec.CommandContext(ctx, b.relay, "run")
-	p.cmd.Dir = b.dir
-	p.cmd.Env = append(os.Environ(),
-		"CDC_RELAY_POSTGRES_URL="+b.pg.URL(database),
-		"CDC_RELAY_POSTGRES_SLOT="+slot,
-		"CDC_RELAY_POSTGRES_PUBLICATION=bench",
-		"CDC_RELAY_OUTBOX_TABLE=public.outbox",
-		"CDC_RELAY_KAFKA_BROKERS="+b.brokers,
-		"CDC_RELAY_HTTP_LISTEN=127.0.0.1:"+strconv.Itoa(port),
-		"CDC_RELAY_LOG_LEVEL=warn",
-	)
-	p.cmd.Stderr = &p.stderr
-	p.cmd.Stdout = &p.stderr
-	return p, p.cmd.Start()
-}
-
-// status asks the relay; an error while it starts is normal.
-func (p *process) status() (relay.Status, error) {
-	var st relay.Status
-	answer, err := http.Get(p.url + "/api/v1/status")
+	cmd.Stdout, p.stdout = write, bufio.NewReader(read)
+	dieWithParent(cmd)
+	failed := make(chan error)
+	forks() <- func() { failed <- cmd.Start() }
+	err = <-failed
+	write.Close()
 	if err != nil {
-		return st, err
+		read.Close()
+		return nil, err
 	}
-	defer answer.Body.Close()
-	return st, json.NewDecoder(answer.Body).Decode(&st)
+	go func() {
+		p.err = cmd.Wait()
+		close(p.done)
+	}()
+	return p, nil
 }
 
-// until waits until the relay confirmed a position.
-func (p *process) until(ctx context.Context, target pglogrepl.LSN) (relay.Status, error) {
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		st, err := p.status()
-		if err == nil && pglogrepl.LSN(st.LSN.Confirmed) >= target {
-			return st, nil
-		}
-		if err == nil && st.State == relay.Blocked {
-			return st, fmt.Errorf("relay is blocked: %s", st.Message)
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return st, ctx.Err()
-		}
-	}
-}
+func (p *process) pid() int { return p.cmd.Process.Pid }
 
-// usage is what a process took.
-type usage struct {
-	cpu  time.Duration
-	peak int64 // bytes of resident memory
-}
-
-// stop ends the relay cleanly.
-func (p *process) stop() (usage, error) {
-	u := usage{peak: peakMemory(p.cmd.Process.Pid)}
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		return u, err
-	}
-	err := p.cmd.Wait()
+// line is the next line of its output.
+func (p *process) line() (string, error) {
+	line, err := p.stdout.ReadString('\n')
 	if err != nil {
-		err = errors.Join(err, errors.New(p.stderr.String()))
+		return "", fmt.Errorf("%w; it said: %s", err, p.stderr)
 	}
-	u.cpu = p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
-	return u, err
+	return strings.TrimSpace(line), nil
 }
 
-// peakMemory is the high-water mark of resident memory; 0 where the system does
-// not say.
-func peakMemory(pid int) int64 {
-	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
+// drain reads output that nobody wants, so that its writer never waits.
+func (p *process) drain() { go func() { _, _ = io.Copy(p.stderr, p.stdout) }() }
+
+// end asks by SIGTERM and kills after a while.
+func (p *process) end() error {
+	_ = p.stdin.Close()
+	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.done:
+	case <-time.After(40 * time.Second):
+		_ = p.cmd.Process.Kill()
+		<-p.done
+		return errors.New("it did not end when asked and was killed")
+	}
+	if p.err != nil && p.cmd.ProcessState.ExitCode() >= 0 {
+		return fmt.Errorf("%w: %s", p.err, p.stderr)
+	}
+	return nil
+}
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(t.text, p...)
+	if n := len(t.text); n > 8<<10 {
+		t.text = append(t.text[:0], t.text[n-4<<10:]...)
+	}
+	return len(p), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.TrimSpace(string(t.text))
+}
+
+// Usage is what a group of processes took.
+type Usage struct {
+	CPU  time.Duration
+	Peak int64 // bytes of resident memory
+}
+
+// gauge follows the groups of processes of one run: the contestant with its
+// children, PostgreSQL's backends in one database, the broker.
+type gauge struct {
+	contestant, postmaster, broker int
+	database                       string
+	own                            map[int]bool // backends of our own
+
+	mu     sync.Mutex
+	before map[int]time.Duration
+	cpu    map[string]map[int]time.Duration
+	peak   map[string]int64
+	stop   chan struct{}
+	ended  chan struct{}
+}
+
+// The groups.
+const (
+	groupContestant = "contestant"
+	groupServer     = "PostgreSQL"
+	groupBroker     = "broker"
+)
+
+func newGauge(contestant, postmaster, broker int, database string, own ...uint32) *gauge {
+	// The contestant's time counts from its start, see running.spent.
+	g := &gauge{contestant: contestant, postmaster: postmaster, broker: broker, database: database, own: map[int]bool{},
+		before: map[int]time.Duration{}, cpu: map[string]map[int]time.Duration{}, peak: map[string]int64{},
+		stop: make(chan struct{}), ended: make(chan struct{})}
+	for _, pid := range own {
+		g.own[int(pid)] = true
+	}
+	if broker > 0 {
+		g.before[broker], _ = cpuTime(broker)
+	}
+	go func() {
+		defer close(g.ended)
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				g.look()
+			case <-g.stop:
+				return
+			}
+		}
+	}()
+	return g
+}
+
+// look reads every counter. A process that ended keeps its last one.
+func (g *gauge) look() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.note(groupContestant, g.contestant)
+	for _, pid := range children(g.contestant) {
+		g.note(groupContestant, pid)
+	}
+	g.note(groupBroker, g.broker)
+	for _, pid := range children(g.postmaster) {
+		if !g.own[pid] && strings.Contains(title(pid), " "+g.database+" ") {
+			g.note(groupServer, pid)
+		}
+	}
+}
+
+func (g *gauge) note(group string, pid int) {
+	if pid <= 0 {
+		return
+	}
+	spent, ok := cpuTime(pid)
+	if !ok {
+		return
+	}
+	if g.cpu[group] == nil {
+		g.cpu[group] = map[int]time.Duration{}
+	}
+	g.cpu[group][pid] = spent - g.before[pid]
+	g.peak[group] = max(g.peak[group], memory(pid, "VmHWM:"))
+}
+
+// usage ends the gauge.
+func (g *gauge) usage() map[string]Usage {
+	g.look()
+	close(g.stop)
+	<-g.ended
+	found := map[string]Usage{}
+	for group, pids := range g.cpu {
+		u := Usage{Peak: g.peak[group]}
+		for _, spent := range pids {
+			u.CPU += spent
+		}
+		found[group] = u
+	}
+	return found
+}
+
+// cpuTime is what a process has used, from its stat file: user and system time.
+func cpuTime(pid int) (time.Duration, bool) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, false
+	}
+	_, rest, ok := bytes.Cut(data, []byte(") ")) // the name before it may hold blanks
+	fields := strings.Fields(string(rest))
+	if !ok || len(fields) < 13 {
+		return 0, false
+	}
+	user, _ := strconv.ParseInt(fields[11], 10, 64)
+	system, _ := strconv.ParseInt(fields[12], 10, 64)
+	const tick = 10 * time.Millisecond // the kernel's unit towards programs
+	return time.Duration(user+system) * tick, true
+}
+
+// memory is a line of a process's status file, in bytes; 0 where there is none.
+func memory(pid int, name string) int64 {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0
 	}
 	for line := range strings.Lines(string(data)) {
-		if rest, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+		if rest, ok := strings.CutPrefix(line, name); ok {
 			kb, _ := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
 			return kb << 10
 		}
 	}
 	return 0
+}
+
+func children(pid int) []int {
+	if pid <= 0 {
+		return nil
+	}
+	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	var pids []int
+	for _, task := range tasks {
+		data, _ := os.ReadFile(task)
+		for _, field := range strings.Fields(string(data)) {
+			if child, err := strconv.Atoi(field); err == nil {
+				pids = append(pids, child)
+			}
+		}
+	}
+	return pids
+}
+
+func title(pid int) string {
+	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	return string(bytes.ReplaceAll(bytes.TrimRight(data, "\x00"), []byte{0}, []byte{' '})) + " "
+}
+
+// postmaster is the server's main process, from the file that it writes.
+func postmaster(dir string) int {
+	data, err := os.ReadFile(filepath.Join(dir, "data", "postmaster.pid"))
+	if err != nil {
+		return 0
+	}
+	line, _, _ := strings.Cut(string(data), "\n")
+	pid, _ := strconv.Atoi(strings.TrimSpace(line))
+	return pid
+}
+
+// machine says what this is.
+func machine() string {
+	model := runtime.GOARCH
+	if data, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		for line := range strings.Lines(string(data)) {
+			if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+				model = strings.TrimSpace(value)
+				break
+			}
+		}
+	}
+	total := ""
+	if data, err := os.ReadFile("/proc/meminfo"); err == nil {
+		if fields := strings.Fields(string(data)); len(fields) > 1 {
+			kb, _ := strconv.ParseInt(fields[1], 10, 64)
+			total = fmt.Sprintf(", %d GB of memory", (kb+1<<19)>>20)
+		}
+	}
+	kernel := ""
+	if out, err := exec.Command("uname", "-sr").Output(); err == nil {
+		kernel = ", " + strings.TrimSpace(string(out))
+	}
+	return fmt.Sprintf("%d cores of %s%s%s", runtime.NumCPU(), model, total, kernel)
+}
+
+// awaitEnd waits for a process to end by itself.
+func (p *process) awaitEnd(ctx context.Context) error {
+	select {
+	case <-p.done:
+		if p.err != nil {
+			return fmt.Errorf("%w: %s", p.err, p.stderr)
+		}
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }

@@ -68,6 +68,13 @@ func (r *registry) close() error {
 	return errors.Join(errs...)
 }
 
+// Missing skips a test that lacks a server which the harness did not look for
+// itself, or fails it where everything is required.
+func Missing(t testing.TB, what string, err error, install string) {
+	t.Helper()
+	missing(t, what, err, install)
+}
+
 // missing skips, or fails where everything is required.
 func missing(t testing.TB, what string, err error, install string) {
 	t.Helper()

@@ -1,0 +1,362 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/sandbox"
+)
+
+// job is what a contestant is told.
+type job struct {
+	w      *workload
+	slot   string
+	topics []string
+	to     *cluster
+	begin  func(context.Context) error // called again by whoever had to warm up first
+}
+
+// contestant reads one slot, or the table, and writes to topics.
+type contestant struct {
+	name  string
+	sink  string
+	runs  int  // at most; 0: as many as asked for
+	first bool // its rate counts from its first record on, not from its start
+	large bool // takes part where the point is one transaction or memory
+
+	// prepare makes ready what the run itself does not count. It says what is
+	// missing when the contestant cannot take part. May be nil.
+	prepare func(ctx context.Context, b *bench) error
+	start   func(ctx context.Context, b *bench, j job) (*running, error)
+}
+
+// running is a contestant at work.
+type running struct {
+	pid      int
+	spent    time.Duration                   // CPU time that does not count
+	exited   <-chan struct{}                 // it ended
+	finished func(ctx context.Context) error // returns when it says that it is through; nil: what it wrote is counted
+	stop     func() error
+	log      fmt.Stringer
+}
+
+// The contestants by name.
+const (
+	limit        = "pg_recvlogical"
+	relayDiscard = "relay-discard"
+	relayKfake   = "relay-kfake"
+	relayKafka   = "relay-kafka"
+	relayExactly = "relay-exactly-once"
+	debezium     = "debezium"
+	debeziumWarm = "debezium-warm"
+	polling      = "polling"
+)
+
+func contestants() []contestant {
+	all := []contestant{
+		{name: limit, sink: toNothing, prepare: needTool, start: startRecv},
+		{name: relayDiscard, sink: toNothing, start: startDiscard},
+		{name: relayKfake, sink: toKfake, runs: 1, start: startRelay()},
+		{name: relayKafka, sink: toKafka, large: true, start: startRelay()},
+		{name: relayExactly, sink: toKafka, runs: 2, prepare: needExactlyOnce, start: startRelay("CDC_RELAY_RELAY_GUARANTEE=exactly_once")},
+		{name: debezium, sink: toKafka, runs: 1, first: true, large: true, prepare: needDebezium, start: startDebezium(false)},
+		{name: debeziumWarm, sink: toKafka, runs: 1, first: true, prepare: needDebezium, start: startDebezium(true)},
+		{name: polling, sink: toKafka, runs: 1, start: startPolling},
+	}
+	for _, variable := range os.Environ() {
+		name, command, _ := strings.Cut(variable, "=")
+		if name, ok := strings.CutPrefix(name, "CONTESTANT_"); ok && command != "" {
+			all = append(all, contestant{name: name, sink: toKafka, runs: 2, large: true, start: startCommand(command)})
+		}
+	}
+	return all
+}
+
+// taking are the contestants that the options leave, of those that keep says.
+func (b *bench) taking(ctx context.Context, keep func(contestant) bool) []contestant {
+	only, without := chosenNames(b.only), chosenNames(b.without)
+	var found []contestant
+	for _, c := range contestants() {
+		if len(only) > 0 && !only[c.name] || without[c.name] || !keep(c) || b.missing[c.name] != "" {
+			continue
+		}
+		_, err := b.brokers(ctx, c.sink)
+		if err == nil && c.prepare != nil {
+			err = c.prepare(ctx, b)
+		}
+		if err != nil {
+			b.missing[c.name] = err.Error()
+			fmt.Printf("   %s does not take part: %v\n", c.name, err)
+			continue
+		}
+		found = append(found, c)
+	}
+	return found
+}
+
+func named(names ...string) func(contestant) bool {
+	return func(c contestant) bool { return slices.Contains(names, c.name) }
+}
+
+// needTool finds pg_recvlogical.
+func needTool(_ context.Context, b *bench) error {
+	if findTool("pg_recvlogical", b.version) == "" {
+		return errors.New("pg_recvlogical is not installed (package postgresql-client)")
+	}
+	return nil
+}
+
+func findTool(name, version string) string {
+	if path, err := exec.LookPath(name); err == nil {
+		return path
+	}
+	for _, v := range []string{version, "18", "17", "16", "15", "14"} {
+		path := filepath.Join("/usr/lib/postgresql", v, "bin", name)
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+	}
+	return ""
+}
+
+// startRecv is the reference: a client of PostgreSQL's own that is always ready
+// and throws everything away.
+func startRecv(_ context.Context, b *bench, j job) (*running, error) {
+	p, err := launch(exec.Command(findTool("pg_recvlogical", b.version), "-d", j.w.url(), "-S", j.slot, "--start", "-f", "/dev/null",
+		"--endpos", j.w.end.String(), "-o", "proto_version=1", "-o", "publication_names="+publication, "--no-loop"))
+	if err != nil {
+		return nil, err
+	}
+	p.drain()
+	return &running{pid: p.pid(), exited: p.done, finished: p.awaitEnd, stop: p.end, log: p.stderr}, nil
+}
+
+// relayEnv configures the relay.
+func relayEnv(j job, more ...string) []string {
+	brokers := "127.0.0.1:9" // the discarding one never asks
+	if len(j.to.addrs) > 0 {
+		brokers = strings.Join(j.to.addrs, ",")
+	}
+	return append([]string{
+		"CDC_RELAY_POSTGRES_URL=" + j.w.url(),
+		"CDC_RELAY_POSTGRES_SLOT=" + j.slot,
+		"CDC_RELAY_POSTGRES_PUBLICATION=" + publication,
+		"CDC_RELAY_OUTBOX_TABLE=public.outbox",
+		"CDC_RELAY_KAFKA_BROKERS=" + brokers,
+		"CDC_RELAY_LOG_LEVEL=warn",
+	}, more...)
+}
+
+func startDiscard(_ context.Context, _ *bench, j job) (*running, error) {
+	p, err := startRole("discard", relayEnv(j, "BENCH_ROWS="+strconv.Itoa(j.w.rows))...)
+	if err != nil {
+		return nil, err
+	}
+	said := make(chan error, 1)
+	go func() {
+		line, err := p.line()
+		if err == nil && line != "verified" {
+			err = fmt.Errorf("%w: it said %q", errUnverified, line)
+		}
+		said <- err
+	}()
+	return &running{pid: p.pid(), exited: p.done, stop: p.end, log: p.stderr, finished: func(ctx context.Context) error {
+		select {
+		case err := <-said:
+			return err
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}}, nil
+}
+
+// startRelay runs the binary.
+func startRelay(env ...string) func(context.Context, *bench, job) (*running, error) {
+	return func(_ context.Context, b *bench, j job) (*running, error) {
+		port, err := sandbox.FreePort()
+		if err != nil {
+			return nil, err
+		}
+		cmd := exec.Command(b.binary, "run")
+		cmd.Dir = b.dir
+		cmd.Env = append(os.Environ(), relayEnv(j, append(env, "CDC_RELAY_HTTP_LISTEN="+net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))...)...)
+		p, err := launch(cmd)
+		if err != nil {
+			return nil, err
+		}
+		p.drain()
+		return &running{pid: p.pid(), exited: p.done, stop: p.end, log: p.stderr}, nil
+	}
+}
+
+// needExactlyOnce asks the binary whether it has that.
+func needExactlyOnce(ctx context.Context, b *bench) error {
+	cmd := exec.CommandContext(ctx, b.binary, "config", "validate")
+	cmd.Dir = b.dir
+	cmd.Env = append(os.Environ(), "CDC_RELAY_POSTGRES_URL=postgres://127.0.0.1:1/x", "CDC_RELAY_OUTBOX_TABLE=public.outbox",
+		"CDC_RELAY_KAFKA_BROKERS=127.0.0.1:1", "CDC_RELAY_RELAY_GUARANTEE=exactly_once")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+		return fmt.Errorf("the relay refuses guarantee exactly_once: %s", line)
+	}
+	return nil
+}
+
+// pollInterval is the usual choice; the latency of polling is half of it.
+const pollInterval = time.Second
+
+func startPolling(_ context.Context, b *bench, j job) (*running, error) {
+	p, err := startRole("polling", "BENCH_POSTGRES_URL="+j.w.url(), "BENCH_KAFKA_BROKERS="+strings.Join(j.to.addrs, ","),
+		"BENCH_POLL_ROWS="+strconv.Itoa(b.pollRows))
+	if err != nil {
+		return nil, err
+	}
+	p.drain()
+	return &running{pid: p.pid(), exited: p.done, stop: p.end, log: p.stderr}, nil
+}
+
+// startCommand runs somebody else's relay. It is told where everything is by the
+// environment, and is through when its records are there.
+func startCommand(command string) func(context.Context, *bench, job) (*running, error) {
+	return func(_ context.Context, b *bench, j job) (*running, error) {
+		cmd := exec.Command("/bin/sh", "-c", "exec "+command)
+		cmd.Env = append(os.Environ(),
+			"BENCH_POSTGRES_URL="+j.w.url(), "BENCH_SLOT="+j.slot, "BENCH_PUBLICATION="+publication, "BENCH_TABLE=public.outbox",
+			"BENCH_KAFKA_BROKERS="+strings.Join(j.to.addrs, ","), "BENCH_TOPICS="+strings.Join(j.topics, ","))
+		p, err := launch(cmd)
+		if err != nil {
+			return nil, err
+		}
+		p.drain()
+		return &running{pid: p.pid(), exited: p.done, stop: p.end, log: p.stderr}, nil
+	}
+}
+
+func needDebezium(ctx context.Context, b *bench) error {
+	if b.jars == "" {
+		return errNoKafka
+	}
+	return nil
+}
+
+// tuned is what an expert would set. docs/benchmarks.md lists it.
+var tuned = map[string]string{
+	"key.converter":                           "org.apache.kafka.connect.storage.StringConverter",
+	"value.converter":                         "org.apache.kafka.connect.storage.StringConverter",
+	"header.converter":                        "org.apache.kafka.connect.storage.StringConverter",
+	"offset.flush.interval.ms":                "1000",
+	"producer.acks":                           "all",
+	"producer.enable.idempotence":             "true",
+	"producer.linger.ms":                      "5",
+	"producer.batch.size":                     "262144",
+	"producer.buffer.memory":                  "134217728",
+	"producer.compression.type":               "lz4",
+	"producer.max.request.size":               "2097152",
+	"connector.client.config.override.policy": "All",
+}
+
+// tunedJVM overrides what the sandbox sets for quick starts.
+var tunedJVM = []string{"-XX:TieredStopAtLevel=4", "-XX:-UseSerialGC", "-XX:+UseParallelGC", "-Xms2g", "-Xmx2g"}
+
+func connector(name string, w *workload, slot string) ([]byte, error) {
+	at, err := url.Parse(w.url())
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(map[string]any{"name": name, "config": map[string]string{
+		"connector.class": "io.debezium.connector.postgresql.PostgresConnector", "tasks.max": "1", "plugin.name": "pgoutput",
+		"database.hostname": at.Hostname(), "database.port": at.Port(), "database.user": at.User.Username(), "database.dbname": w.database,
+		"database.password": "unused", "database.sslmode": "disable",
+		"topic.prefix": name, "slot.name": slot, "publication.name": publication, "publication.autocreate.mode": "disabled",
+		"table.include.list": "public.outbox", "snapshot.mode": "no_data", "skipped.operations": "u,d,t",
+		"poll.interval.ms": "5", "max.batch.size": "8192", "max.queue.size": "32768", "status.update.interval.ms": "1000",
+		"tombstones.on.delete": "false",
+		"transforms":           "outbox", "transforms.outbox.type": "io.debezium.transforms.outbox.EventRouter",
+		"transforms.outbox.table.field.event.key": "aggregate_id", "transforms.outbox.table.field.event.type": "event_type",
+		"transforms.outbox.route.by.field": "aggregate_type", "transforms.outbox.route.topic.replacement": "${routedByValue}-events",
+		"transforms.outbox.table.fields.additional.placement": "event_type:header:eventType",
+	}})
+}
+
+// startDebezium starts a worker with one connector. A warm one has drained a
+// backlog of another database before, so that its code is compiled.
+func startDebezium(warm bool) func(context.Context, *bench, job) (*running, error) {
+	return func(ctx context.Context, b *bench, j job) (*running, error) {
+		d, err := sandbox.StartDebezium(ctx, sandbox.DebeziumOptions{Java: b.java, Jars: b.jars, Brokers: j.to.addrs, Worker: tuned, JVM: tunedJVM})
+		if err != nil {
+			return nil, err
+		}
+		if warm {
+			if err := b.warmUp(ctx, d, j); err != nil {
+				return nil, errors.Join(fmt.Errorf("warm up: %w", err), d.Close())
+			}
+		}
+		text, err := connector("bench", j.w, j.slot)
+		if err == nil {
+			err = j.begin(ctx)
+		}
+		spent, _ := cpuTime(d.Pid())
+		if err == nil {
+			err = d.Post(ctx, text)
+		}
+		if err != nil {
+			return nil, errors.Join(err, d.Close())
+		}
+		return &running{pid: d.Pid(), spent: spent, stop: d.Close, log: logOf(d.Log)}, nil
+	}
+}
+
+type logOf func() string
+
+func (l logOf) String() string { return l() }
+
+const warmRows = 100_000
+
+func (b *bench) warmUp(ctx context.Context, d *sandbox.Debezium, j job) error {
+	w, err := b.fill(ctx, fmt.Sprintf("warm%d", time.Now().UnixMilli()%1_000_000), shape{rows: warmRows, perTxn: 10, payload: j.w.payload, topics: j.w.topics})
+	if err != nil {
+		return err
+	}
+	_, before, err := j.to.offsets(ctx, j.topics)
+	if err != nil {
+		return err
+	}
+	slot, err := w.slot(ctx)
+	if err != nil {
+		return err
+	}
+	text, err := connector("warm", w, slot)
+	if err != nil {
+		return err
+	}
+	if err := d.Post(ctx, text); err != nil {
+		return err
+	}
+	for {
+		_, now, err := j.to.offsets(ctx, j.topics)
+		if err != nil {
+			return err
+		}
+		if now-before >= warmRows {
+			break
+		}
+		if !pause(ctx, 100*time.Millisecond) {
+			return context.Cause(ctx)
+		}
+	}
+	if err := d.Delete(ctx, "warm"); err != nil {
+		return err
+	}
+	return errors.Join(w.drop(ctx, slot), w.close(ctx))
+}

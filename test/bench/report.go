@@ -1,0 +1,239 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+)
+
+// Results are what one run of the benchmark found. Only verified runs are in it.
+type Results struct {
+	Started   string
+	Machine   string
+	Versions  map[string]string
+	Drains    []Table
+	Outage    *Outage `json:",omitempty"`
+	Latencies []Latency
+	Starts    []Start
+	Idles     []Idle
+	Missing   map[string]string // contestant → why
+}
+
+// Table is one backlog and who drained it.
+type Table struct {
+	Name                          string
+	Rows, PerTxn, Payload, Topics int
+	Lines                         []Line
+}
+
+// Line is one contestant's runs.
+type Line struct {
+	Contestant string
+	Runs       []Run
+}
+
+// Run is one verified drain.
+type Run struct {
+	Seconds, RowsPerSecond, MBPerSecond float64
+	CPUPerMillion                       map[string]float64 // seconds a million rows, by group of processes
+	PeakMB                              map[string]float64
+}
+
+func (r Run) String() string {
+	s := fmt.Sprintf("%8.0f rows/s %6.1f MB/s %7.2f s", r.RowsPerSecond, r.MBPerSecond, r.Seconds)
+	for _, group := range []string{groupContestant, groupServer, groupBroker} {
+		if cpu, ok := r.CPUPerMillion[group]; ok {
+			s += fmt.Sprintf("  %s %.2f s/M", group, cpu)
+		}
+	}
+	return s + fmt.Sprintf("  peak %.1f MB", r.PeakMB[groupContestant])
+}
+
+// Outage is a drain with the broker away.
+type Outage struct {
+	Seconds float64
+	Rows    int
+	PeakMB  float64
+}
+
+// Latency is a steady rate, in milliseconds from INSERT to consumer.
+type Latency struct {
+	Contestant         string
+	Rate               int
+	Reached            float64 // rows a second that were written
+	Rows               int
+	P50, P95, P99, Max float64
+	ConfirmedAge       float64 // seconds that the slot's position stood still at most
+	CPUPercent         float64 // of a core
+}
+
+func (l Latency) String() string {
+	return fmt.Sprintf("%5d/s (reached %.0f): p50 %.1f ms  p95 %.1f  p99 %.1f  max %.1f; position stood still %.2f s; %.1f %% of a core",
+		l.Rate, l.Reached, l.P50, l.P95, l.P99, l.Max, l.ConfirmedAge, l.CPUPercent)
+}
+
+// Start is the time to the first record.
+type Start struct {
+	Contestant string
+	Seconds    float64 // median
+	Runs       []float64
+}
+
+// Idle is a contestant without work.
+type Idle struct {
+	Contestant string
+	CPUPercent float64
+	MB         float64
+}
+
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	if len(sorted) == 0 {
+		return 0
+	}
+	if n := len(sorted); n%2 == 0 {
+		return (sorted[n/2-1] + sorted[n/2]) / 2
+	}
+	return sorted[len(sorted)/2]
+}
+
+func (l Line) median(of func(Run) float64) float64 {
+	values := make([]float64, len(l.Runs))
+	for i, r := range l.Runs {
+		values[i] = of(r)
+	}
+	return median(values)
+}
+
+func (l Line) rate() float64 { return l.median(func(r Run) float64 { return r.RowsPerSecond }) }
+
+func (l Line) cpu(group string) float64 {
+	return l.median(func(r Run) float64 { return r.CPUPerMillion[group] })
+}
+
+// peak is the worst of all runs: a limit is not kept on the average.
+func (l Line) peak() float64 {
+	worst := 0.0
+	for _, r := range l.Runs {
+		worst = max(worst, r.PeakMB[groupContestant])
+	}
+	return worst
+}
+
+func (t Table) rateOf(names ...string) float64 {
+	for _, name := range names {
+		for _, l := range t.Lines {
+			if l.Contestant == name {
+				return l.rate()
+			}
+		}
+	}
+	return 0
+}
+
+// ratio is empty where its denominator was not measured.
+func ratio(a, b float64) string {
+	if b == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.2f", a/b)
+}
+
+func (r *Results) markdown() string {
+	var s strings.Builder
+	p := func(format string, args ...any) { fmt.Fprintf(&s, format+"\n", args...) }
+	p("%s. Measured %s.\n", r.Machine, r.Started)
+	names := make([]string, 0, len(r.Versions))
+	for name := range r.Versions {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for i, name := range names {
+		names[i] = name + " " + strings.TrimPrefix(r.Versions[name], name+" ")
+	}
+	p("%s.\n", strings.Join(names, " · "))
+	for _, t := range r.Drains {
+		p("### Drain `%s`: %s\n", t.Name, shape{t.Rows, t.PerTxn, t.Payload, t.Topics})
+		p("| contestant | rows/s | MB/s | spread | CPU s per M rows | PostgreSQL | broker | peak MB | ÷ pg_recvlogical | ÷ Debezium |")
+		p("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
+		recv, deb := t.rateOf(limit), t.rateOf(debeziumWarm, debezium)
+		for _, l := range t.Lines {
+			rates := make([]float64, len(l.Runs))
+			for i, run := range l.Runs {
+				rates[i] = run.RowsPerSecond
+			}
+			p("| %s | %.0f | %.1f | %.0f–%.0f | %.2f | %.2f | %.2f | %.1f | %s | %s |", l.Contestant, l.rate(),
+				l.median(func(r Run) float64 { return r.MBPerSecond }), slices.Min(rates), slices.Max(rates),
+				l.cpu(groupContestant), l.cpu(groupServer), l.cpu(groupBroker), l.peak(), ratio(l.rate(), recv), ratio(l.rate(), deb))
+		}
+		p("")
+	}
+	if o := r.Outage; o != nil {
+		p("### Broker away for %.0f s in the middle of %d rows\n\nPeak %.1f MB; every row arrived once.\n", o.Seconds, o.Rows, o.PeakMB)
+	}
+	if len(r.Latencies) > 0 {
+		p("### Latency, INSERT to consumer, ms\n")
+		p("| contestant | transactions/s | reached | p50 | p95 | p99 | max | position stood still, s | CPU %% of a core |")
+		p("|---|--:|--:|--:|--:|--:|--:|--:|--:|")
+		for _, l := range r.Latencies {
+			p("| %s | %d | %.0f | %.1f | %.1f | %.1f | %.1f | %.2f | %.1f |", l.Contestant, l.Rate, l.Reached, l.P50, l.P95, l.P99, l.Max, l.ConfirmedAge, l.CPUPercent)
+		}
+		p("")
+	}
+	if len(r.Starts) > 0 {
+		p("### Start of the process to its first record\n")
+		p("| contestant | median s | best | worst |")
+		p("|---|--:|--:|--:|")
+		for _, l := range r.Starts {
+			p("| %s | %.3f | %.3f | %.3f |", l.Contestant, l.Seconds, slices.Min(l.Runs), slices.Max(l.Runs))
+		}
+		p("")
+	}
+	if len(r.Idles) > 0 {
+		p("### Idle, attached to a quiet slot\n")
+		p("| contestant | CPU %% of a core | resident MB |")
+		p("|---|--:|--:|")
+		for _, l := range r.Idles {
+			p("| %s | %.2f | %.1f |", l.Contestant, l.CPUPercent, l.MB)
+		}
+		p("")
+	}
+	missing := make([]string, 0, len(r.Missing))
+	for name := range r.Missing {
+		missing = append(missing, name)
+	}
+	slices.Sort(missing)
+	for i, name := range missing {
+		if i == 0 {
+			p("Without a figure:\n")
+		}
+		line, _, _ := strings.Cut(r.Missing[name], "\n")
+		p("* %s: %s", name, line)
+	}
+	return strings.TrimRight(s.String(), "\n") + "\n"
+}
+
+func (r *Results) print(w io.Writer) { fmt.Fprintln(w, "\n"+r.markdown()) }
+
+func (r *Results) writeJSON(path string) error {
+	data, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(data, '\n'), 0o644)
+}
+
+func readResults(path string) (*Results, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	r := &Results{}
+	if err := json.Unmarshal(data, r); err != nil {
+		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	return r, nil
+}

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-relay/cdc-relay/sandbox"
+)
+
+// bench is what the suites share.
+type bench struct {
+	options
+	dir    string
+	binary string // the relay
+	pg     *sandbox.Postgres
+	pgPid  int // the postmaster; 0 where it does not run here as a process
+
+	cluster map[string]*cluster // by kind of sink
+	apache  *sandbox.Apache
+	java    string
+	jars    string
+
+	results *Results
+	missing map[string]string // contestant → why
+}
+
+// cluster is somewhere to write to.
+type cluster struct {
+	addrs  []string
+	pid    int // 0 where it does not run here as a process
+	client *kgo.Client
+	admin  *kadm.Client
+	stop   func() error
+}
+
+// The kinds of sink.
+const (
+	toNothing = "none"
+	toKfake   = "kfake"
+	toKafka   = "kafka"
+)
+
+var errNoKafka = errors.New("there is no Apache Kafka here")
+
+func (b *bench) startServers(ctx context.Context) error {
+	var err error
+	b.pg, err = sandbox.StartPostgres(ctx, sandbox.PostgresOptions{Version: b.version, Log: os.Stderr, Settings: map[string]string{
+		"max_wal_size": "32GB", "checkpoint_timeout": "1h", "shared_buffers": "512MB", "max_replication_slots": "40", "max_wal_senders": "20",
+		"logical_decoding_work_mem": "64MB",
+	}})
+	if err != nil {
+		return err
+	}
+	if b.pg.Ours() {
+		b.pgPid = postmaster(b.pg.Dir())
+	}
+	b.cluster = map[string]*cluster{}
+	return nil
+}
+
+func (b *bench) stopServers() {
+	for _, c := range b.cluster {
+		c.client.Close()
+		_ = c.stop()
+	}
+	_ = b.pg.Close()
+}
+
+// brokers gives a cluster of a kind, started at its first use.
+func (b *bench) brokers(ctx context.Context, kind string) (*cluster, error) {
+	if c := b.cluster[kind]; c != nil {
+		return c, nil
+	}
+	var c *cluster
+	var err error
+	switch kind {
+	case toKfake:
+		c, err = startKfake(ctx)
+	case toKafka:
+		c, err = b.startKafka(ctx)
+	default:
+		return &cluster{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.client, err = kgo.NewClient(kgo.SeedBrokers(c.addrs...))
+	if err != nil {
+		return nil, errors.Join(err, c.stop())
+	}
+	c.admin = kadm.NewClient(c.client)
+	b.cluster[kind] = c
+	return c, nil
+}
+
+func (b *bench) startKafka(ctx context.Context) (*cluster, error) {
+	var err error
+	if b.java, _, err = sandbox.FindJava(ctx); err != nil {
+		return nil, fmt.Errorf("%w: %w", errNoKafka, err)
+	}
+	if b.jars, err = sandbox.FetchDebezium(ctx, os.Stderr); err != nil {
+		return nil, fmt.Errorf("%w: %w", errNoKafka, err)
+	}
+	// The sandbox's own settings are for quick starts: no second compiler, a small
+	// heap. A benchmark's broker is one that somebody would run.
+	b.apache, err = sandbox.StartApache(ctx, sandbox.ApacheOptions{Java: b.java, Jars: b.jars,
+		JVM: []string{"-XX:TieredStopAtLevel=4", "-Xms1g", "-Xmx1g"}, Settings: map[string]string{"log.retention.check.interval.ms": "3600000"}})
+	if err != nil {
+		return nil, err
+	}
+	return &cluster{addrs: []string{b.apache.Addr()}, pid: b.apache.Pid(), stop: b.apache.Close}, nil
+}
+
+// startKfake starts in-process brokers in a process of their own, so that their
+// memory and time are not the relay's.
+func startKfake(context.Context) (*cluster, error) {
+	p, err := startRole("brokers")
+	if err != nil {
+		return nil, err
+	}
+	line, err := p.line()
+	if err != nil {
+		return nil, errors.Join(err, p.end())
+	}
+	return &cluster{addrs: strings.Split(line, ","), pid: p.pid(), stop: p.end}, nil
+}
+
+// topics makes those that are missing.
+func (c *cluster) topics(ctx context.Context, names []string, partitions int32) error {
+	if c.admin == nil {
+		return nil
+	}
+	made, err := c.admin.CreateTopics(ctx, partitions, 1, nil, names...)
+	if err != nil {
+		return err
+	}
+	for _, t := range made {
+		if t.Err != nil && !strings.Contains(t.Err.Error(), "TOPIC_ALREADY_EXISTS") {
+			return fmt.Errorf("make topic %s: %w", t.Topic, t.Err)
+		}
+	}
+	return nil
+}
+
+// offsets are the ends of topics.
+func (c *cluster) offsets(ctx context.Context, names []string) (kadm.ListedOffsets, int64, error) {
+	ends, err := c.admin.ListEndOffsets(ctx, names...)
+	if err == nil {
+		err = ends.Error()
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	var sum int64
+	ends.Each(func(o kadm.ListedOffset) { sum += o.Offset })
+	return ends, sum, nil
+}
+
+// enter notes what everything ran on.
+func (b *bench) enter() {
+	b.results.Machine = machine()
+	b.results.Versions = map[string]string{"Go": runtime.Version(), "Apache Kafka": sandbox.ApacheVersion, "Debezium": sandbox.DebeziumVersion}
+	if v, err := b.pg.Version(context.Background()); err == nil {
+		b.results.Versions["PostgreSQL"] = v
+	}
+	if out, err := exec.Command(b.binary, "version").Output(); err == nil {
+		line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+		b.results.Versions["cdc-relay"] = line
+	}
+	if size, err := os.Stat(b.binary); err == nil {
+		b.results.Versions["relay binary"] = fmt.Sprintf("%.1f MB", float64(size.Size())/1e6)
+	}
+	fmt.Printf("%s; PostgreSQL %s\n", b.results.Machine, b.results.Versions["PostgreSQL"])
+}

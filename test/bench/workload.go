@@ -1,0 +1,202 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pglogrepl"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cdc-relay/cdc-relay/migrations"
+)
+
+// shape says what the rows of a backlog are like.
+type shape struct {
+	rows    int
+	perTxn  int
+	payload int // bytes of jsonb text
+	topics  int
+}
+
+// usual is the shape that the targets are about.
+func usual(rows int) shape { return shape{rows: rows, perTxn: 10, payload: 285, topics: 4} }
+
+func (s shape) String() string {
+	return fmt.Sprintf("%d rows of %d B, %d a transaction, %d topics", s.rows, s.payload, s.perTxn, s.topics)
+}
+
+func (s shape) megabytes() float64 { return float64(s.rows) * float64(s.payload) / 1e6 }
+
+func (s shape) topicNames() []string {
+	names := make([]string, s.topics)
+	for i := range names {
+		names[i] = fmt.Sprintf("bench%d-events", i)
+	}
+	return names
+}
+
+// keys is how many there are: a multiple of every number of topics, so that a key
+// lies in one topic.
+const keys = 10_000
+
+// workload is a backlog in a database of its own. Every contestant reads it from
+// a copy of the one slot that was made before the first row, so all of them read
+// the very same WAL.
+type workload struct {
+	shape
+	b        *bench
+	database string
+	conn     *pgx.Conn
+	end      pglogrepl.LSN // after the last row
+	slots    int
+}
+
+const (
+	baseSlot    = "bench_base"
+	publication = "bench"
+)
+
+// schema is our own table, a publication, and a procedure that writes rows. The
+// payload is hexadecimal digits that do not repeat: they compress about as well
+// as real JSON does.
+const schema = `
+CREATE PUBLICATION bench FOR TABLE outbox WITH (publish = 'insert');
+CREATE FUNCTION bench_rows(first bigint, last bigint, size int, topics int) RETURNS void LANGUAGE sql AS $$
+	INSERT INTO outbox (id, aggregate_type, aggregate_id, event_type, payload)
+	SELECT ('00000000-0000-7000-8000-' || lpad(to_hex(i), 12, '0'))::uuid,
+	       'bench' || (i % topics),
+	       ('00000000-0000-4000-8000-' || lpad(to_hex(i % 10000), 12, '0'))::uuid,
+	       'Changed',
+	       jsonb_build_object('n', i, 'text', (SELECT left(string_agg(md5((i * 7919 + j)::text), ''), greatest(1, size - 18 - length(i::text)))
+	                                           FROM generate_series(0, size / 32) j))
+	FROM generate_series(first, last) i $$;
+CREATE PROCEDURE bench_fill(total bigint, each bigint, size int, topics int) LANGUAGE plpgsql AS $$
+BEGIN
+	FOR at IN 1..total BY each LOOP
+		PERFORM bench_rows(at, least(at + each - 1, total), size, topics);
+		COMMIT;
+	END LOOP;
+END $$`
+
+// fill makes a database, the slot and the rows.
+func (b *bench) fill(ctx context.Context, name string, s shape) (*workload, error) {
+	w := &workload{shape: s, b: b, database: name}
+	if err := w.create(ctx); err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	if _, err := w.conn.Exec(ctx, "SELECT pg_create_logical_replication_slot($1, 'pgoutput')", baseSlot+"_"+name); err != nil {
+		return nil, err
+	}
+	// Only for the backlog: rows are sent once their WAL is flushed, which the
+	// checkpoint sees to.
+	for _, sql := range []string{
+		"SET synchronous_commit = off",
+		fmt.Sprintf("CALL bench_fill(%d, %d, %d, %d)", s.rows, s.perTxn, s.payload, s.topics),
+		"SET synchronous_commit = on", "CHECKPOINT", "VACUUM ANALYZE outbox",
+	} {
+		if sql == "VACUUM ANALYZE outbox" {
+			if err := w.mark(ctx); err != nil {
+				return nil, err
+			}
+		}
+		if _, err := w.conn.Exec(ctx, sql); err != nil {
+			return nil, fmt.Errorf("%s: %w", sql, err)
+		}
+	}
+	fmt.Printf("   wrote %s in %.0f s\n", s, time.Since(began).Seconds())
+	return w, nil
+}
+
+func (w *workload) create(ctx context.Context) error {
+	admin, err := pgx.Connect(ctx, w.b.pg.URL("postgres"))
+	if err != nil {
+		return err
+	}
+	defer admin.Close(ctx)
+	if _, err := admin.Exec(ctx, "CREATE DATABASE "+pgx.Identifier{w.database}.Sanitize()); err != nil {
+		return err
+	}
+	if w.conn, err = pgx.Connect(ctx, w.url()); err != nil {
+		return err
+	}
+	ddl, err := migrations.Table("outbox", "public", "outbox")
+	if err != nil {
+		return err
+	}
+	_, err = w.conn.Exec(ctx, ddl+";"+schema)
+	return err
+}
+
+// mark notes the position after the last row.
+func (w *workload) mark(ctx context.Context) error {
+	var text string
+	if err := w.conn.QueryRow(ctx, "SELECT pg_current_wal_insert_lsn()::text").Scan(&text); err != nil {
+		return err
+	}
+	var err error
+	w.end, err = pglogrepl.ParseLSN(text)
+	return err
+}
+
+func (w *workload) url() string { return w.b.pg.URL(w.database) }
+
+// slot gives a copy of the slot as it stood before the first row.
+func (w *workload) slot(ctx context.Context) (string, error) {
+	w.slots++
+	name := fmt.Sprintf("%s_%s_%d", publication, w.database, w.slots)
+	_, err := w.conn.Exec(ctx, "SELECT pg_copy_logical_replication_slot($1, $2)", baseSlot+"_"+w.database, name)
+	return name, err
+}
+
+// freshSlot gives one that stands at the end.
+func (w *workload) freshSlot(ctx context.Context) (string, error) {
+	w.slots++
+	name := fmt.Sprintf("%s_%s_%d", publication, w.database, w.slots)
+	_, err := w.conn.Exec(ctx, "SELECT pg_create_logical_replication_slot($1, 'pgoutput')", name)
+	return name, err
+}
+
+// drop removes a slot once its reader let go of it.
+func (w *workload) drop(ctx context.Context, slot string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+	defer cancel()
+	for {
+		_, err := w.conn.Exec(ctx, "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = $1", slot)
+		if err == nil || !strings.Contains(err.Error(), "is active") {
+			return err
+		}
+		_, _ = w.conn.Exec(ctx, "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = $1 AND active_pid IS NOT NULL", slot)
+		if !pause(ctx, 20*time.Millisecond) {
+			return err
+		}
+	}
+}
+
+// close removes the database, so that the next backlog has the disk and the WAL.
+func (w *workload) close(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx)
+	err := w.drop(ctx, baseSlot+"_"+w.database)
+	w.conn.Close(ctx)
+	admin, connectErr := pgx.Connect(ctx, w.b.pg.URL("postgres"))
+	if connectErr != nil {
+		return errors.Join(err, connectErr)
+	}
+	defer admin.Close(ctx)
+	_, dropErr := admin.Exec(ctx, "DROP DATABASE "+pgx.Identifier{w.database}.Sanitize()+" WITH (FORCE)")
+	return errors.Join(err, dropErr)
+}
+
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
