@@ -18,29 +18,33 @@ const module = "github.com/cdc-relay/cdc-relay/"
 // joint.
 var arrows = map[string][]string{
 	"replication":    {},
-	"router":         {"replication"},
+	"router":         {"replication", "router/connect"},
+	"router/connect": {},
 	"sink":           {"router"},
 	"sink/sinktest":  {"sink", "router"},
 	"checkpoint":     {},
-	"relay":          {"replication", "router", "sink", "checkpoint"},
+	"deadletter":     {"router", "sink"},
+	"relay":          {"replication", "router", "sink", "checkpoint", "deadletter"},
 	"admin":          {"relay"},
 	"metrics":        {"relay", "replication", "router"}, // the types in relay.Events
 	"config":         {"relay", "admin", "replication", "router", "sink"},
+	"importer":       {"router", "replication"}, // the list of options; names of tables and positions
 	"migrations":     {},
+	"takeover":       {},
 	"sandbox":        {},
 	"sandbox/ledger": {},
-	"cmd/cdc-relay":  {"config", "relay", "admin", "metrics", "migrations", "replication", "router", "sink"},
+	"cmd/cdc-relay":  {"config", "deadletter", "relay", "admin", "metrics", "importer", "migrations", "replication", "router", "sink", "takeover"},
 	"demo":           {"config", "relay", "admin", "metrics", "migrations", "replication", "router", "sink", "sandbox", "sandbox/ledger"},
 }
 
 // owners are the only packages that may import what starts with the given path.
 var owners = map[string][]string{
-	"github.com/jackc/pglogrepl":                 {"replication", "checkpoint", "relay", "metrics", "admin", "router", "sink", "sink/sinktest", "demo"}, // all but replication use its position type only
+	"github.com/jackc/pglogrepl":                 {"replication", "checkpoint", "deadletter", "relay", "metrics", "admin", "router", "sink", "sink/sinktest", "demo", "takeover", "cmd/cdc-relay"}, // all but replication use its position type only
 	"github.com/jackc/pgx":                       {"replication", "migrations", "sandbox", "demo", "cmd/cdc-relay"},
 	"github.com/twmb/franz-go/pkg/kfake":         {"sandbox"},
 	"github.com/twmb/franz-go":                   {"sink", "sandbox", "sandbox/ledger", "relay", "metrics", "cmd/cdc-relay", "demo"}, // relay, metrics and the programs pass a kgo.Hook on
 	"github.com/prometheus":                      {"metrics"},
-	"github.com/goccy/go-yaml":                   {"config"},
+	"github.com/goccy/go-yaml":                   {"config", "importer"},
 	"github.com/spf13/cobra":                     {"cmd/cdc-relay"},
 	"github.com/ory/dockertest":                  {"sandbox"},
 	"github.com/fergusstrange/embedded-postgres": {"sandbox"},
