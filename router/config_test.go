@@ -1,9 +1,13 @@
 package router
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 )
+
+// wayOut is how a message says what to do, or what is allowed.
+var wayOut = regexp.MustCompile("; |there are |it has |a name |is written |the syntax is ")
 
 func TestNew_ReportsEverythingAtOnceWithItsPlace(t *testing.T) {
 	_, err := New(Config{Mappings: []Mapping{
@@ -23,6 +27,9 @@ func TestNew_ReportsEverythingAtOnceWithItsPlace(t *testing.T) {
 	var got strings.Builder
 	for _, e := range ConfigErrors(err) {
 		got.WriteString(e.Error() + "\n")
+		if !wayOut.MatchString(e.Error()) {
+			t.Errorf("%v: and what is to be done?", e)
+		}
 	}
 	golden(t, "config_errors", got.String())
 }
@@ -52,6 +59,9 @@ func TestCheck_NamesTableColumnAndTheColumnsThereAre(t *testing.T) {
 		_, err := mustNew(t, m).Check(rel)
 		for _, e := range ConfigErrors(err) {
 			got.WriteString(e.Error() + "\n")
+			if !wayOut.MatchString(e.Error()) {
+				t.Errorf("%v: and what is to be done?", e)
+			}
 		}
 		if err == nil {
 			t.Errorf("%+v passes", m)
