@@ -63,12 +63,11 @@ const (
 // whatever the failure mode says.
 var errUnsure = errors.New("not defined what Debezium makes of it")
 
-// shape is a type made ready: its schema without the column's properties, its
-// decoder, and what stands in a NOT NULL column for a value that fails.
+// shape is a type made ready: its schema without the column's properties, and
+// its decoder.
 type shape struct {
-	schema  *Schema
-	decode  decoder
-	missing Value
+	schema *Schema
+	decode decoder
 
 	plainElement bool // as an element of an array it is not optional
 }
@@ -96,8 +95,8 @@ func NewCodec(col Column, m Modes) (*Codec, error) {
 	if col.Source {
 		c.Schema.Parameters = append(c.Schema.Parameters, sourceParameters(col.Name, t)...)
 	}
-	if col.NotNull {
-		c.missing = sh.missing
+	if col.NotNull && t.OID == oidName { // null, for which the type's fallback steps in
+		c.decode = func([]byte) (Value, error) { return StringValue(""), nil }
 	}
 	if col.Default != "" && col.Type.Base == nil {
 		c.setDefault(col, t, m)
@@ -124,7 +123,10 @@ func typeText(t TypeInfo) string {
 
 func (c *Codec) failed(err error) (Value, error) {
 	e := &ConvertError{Column: c.column, Type: c.typ, Reason: err.Error(), Tolerated: c.failure != FailureFail && !errors.Is(err, errUnsure)}
-	return c.missing, e
+	if e.Tolerated && !c.Schema.Optional && c.Schema.Default == nil { // Connect refuses the null that the failure leaves behind
+		e.Tolerated = false
+	}
+	return Null, e
 }
 
 // Quiet reports whether a tolerated failure is not worth a warning
@@ -144,7 +146,7 @@ func shapeOf(t TypeInfo, m Modes) (*shape, string) {
 	}
 	if t.Labels != nil {
 		return &shape{schema: named(String, "io.debezium.data.Enum", Parameter{"allowed", strings.Join(t.Labels, ",")}),
-			decode: decodeText, missing: StringValue(""), plainElement: true}, ""
+			decode: decodeText, plainElement: true}, ""
 	}
 	switch t.OID {
 	case oidNumeric:
@@ -158,7 +160,7 @@ func shapeOf(t TypeInfo, m Modes) (*shape, string) {
 	case oidDate, oidTime, oidTimestamp:
 		return timeShape(t, m), ""
 	case oidTimeTZ:
-		return &shape{schema: named(String, "io.debezium.time.ZonedTime"), decode: decodeTimeTZ, missing: StringValue("00:00:00Z")}, ""
+		return &shape{schema: named(String, "io.debezium.time.ZonedTime"), decode: decodeTimeTZ}, ""
 	case oidTimestampTZ:
 		return timestampTZShape(t), ""
 	case oidInterval:
@@ -169,7 +171,7 @@ func shapeOf(t TypeInfo, m Modes) (*shape, string) {
 		if m.Unknown {
 			return nil, "it is not known what becomes of it under include.unknown.datatypes"
 		}
-		return &shape{schema: &Schema{Type: String}, decode: func([]byte) (Value, error) { return Null, nil }, missing: StringValue("")}, ""
+		return &shape{schema: &Schema{Type: String}, decode: func([]byte) (Value, error) { return Null, nil }}, ""
 	case oidLseg, oidPath, oidBox, oidPolygon, oidLine, oidCircle:
 		if m.Unknown {
 			return nil, "geometric types other than point are not supported"
@@ -183,20 +185,20 @@ func shapeOf(t TypeInfo, m Modes) (*shape, string) {
 }
 
 func scalarShape(oid uint32) *shape {
-	text := func(s *Schema) *shape { return &shape{schema: s, decode: decodeText, missing: StringValue("")} }
+	text := func(s *Schema) *shape { return &shape{schema: s, decode: decodeText} }
 	switch oid {
 	case oidBool:
-		return &shape{schema: &Schema{Type: Boolean}, decode: decodeBool, missing: BooleanValue(false)}
+		return &shape{schema: &Schema{Type: Boolean}, decode: decodeBool}
 	case oidInt2:
-		return &shape{schema: &Schema{Type: Int16}, decode: decodeInt(16, KindInt16), missing: Int16Value(0)}
+		return &shape{schema: &Schema{Type: Int16}, decode: decodeInt(16, KindInt16)}
 	case oidInt4:
-		return &shape{schema: &Schema{Type: Int32}, decode: decodeInt(32, KindInt32), missing: Int32Value(0)}
+		return &shape{schema: &Schema{Type: Int32}, decode: decodeInt(32, KindInt32)}
 	case oidInt8, oidOID:
-		return &shape{schema: &Schema{Type: Int64}, decode: decodeInt(64, KindInt64), missing: Int64Value(0)}
+		return &shape{schema: &Schema{Type: Int64}, decode: decodeInt(64, KindInt64)}
 	case oidFloat4:
-		return &shape{schema: &Schema{Type: Float32}, decode: decodeFloat(32), missing: Float32Value(0)}
+		return &shape{schema: &Schema{Type: Float32}, decode: decodeFloat(32)}
 	case oidFloat8:
-		return &shape{schema: &Schema{Type: Float64}, decode: decodeFloat(64), missing: Float64Value(0)}
+		return &shape{schema: &Schema{Type: Float64}, decode: decodeFloat(64)}
 	case oidText, oidVarchar, oidBpchar, oidChar, oidInet, oidCIDR, oidMacaddr, oidMacaddr8,
 		oidInt4range, oidInt8range, oidNumrange, oidTsrange, oidTstzrange, oidDaterange:
 		return text(&Schema{Type: String})
@@ -206,7 +208,6 @@ func scalarShape(oid uint32) *shape {
 		return text(named(String, "io.debezium.data.Uuid"))
 	case oidJSON, oidJSONB:
 		sh := text(named(String, "io.debezium.data.Json"))
-		sh.missing = StringValue("{}")
 		return sh
 	case oidXML:
 		return text(named(String, "io.debezium.data.Xml"))
@@ -222,9 +223,9 @@ func extensionShape(t TypeInfo, m Modes) (*shape, string) {
 	}
 	switch t.Name {
 	case "citext", "isbn":
-		return &shape{schema: &Schema{Type: String}, decode: decodeText, missing: StringValue("")}, ""
+		return &shape{schema: &Schema{Type: String}, decode: decodeText}, ""
 	case "ltree":
-		return &shape{schema: named(String, "io.debezium.data.Ltree"), decode: decodeText, missing: StringValue("")}, ""
+		return &shape{schema: named(String, "io.debezium.data.Ltree"), decode: decodeText}, ""
 	case "hstore":
 		return hstoreShape(m), ""
 	case "geometry", "geography":
@@ -258,11 +259,16 @@ func arrayShape(t TypeInfo, m Modes) (*shape, string) {
 	}
 	inner.schema.Optional = !inner.plainElement
 	inner.schema.Name = m.SchemaNames.SchemaName(inner.schema.Name)
-	decode := inner.decode
+	decode, nulls := inner.decode, inner.schema.Optional
 	return &shape{
-		schema:  &Schema{Type: Array, Elem: inner.schema},
-		decode:  func(text []byte) (Value, error) { return decodeArray(text, decode) },
-		missing: ArrayValue(nil),
+		schema: &Schema{Type: Array, Elem: inner.schema},
+		decode: func(text []byte) (Value, error) {
+			v, err := decodeArray(text, decode)
+			if err == nil && !nulls && slices.ContainsFunc(v.node.items, Value.IsNull) {
+				err = errors.New("an element is NULL, which the schema of the elements does not allow")
+			}
+			return v, err
+		},
 	}, ""
 }
 
@@ -340,12 +346,12 @@ func binaryShape(m Modes, read func([]byte) ([]byte, error)) *shape {
 	case BinaryHex:
 		encode = hex.AppendEncode
 	default:
-		return &shape{schema: &Schema{Type: Bytes}, missing: BufferValue([]byte{}), decode: func(text []byte) (Value, error) {
+		return &shape{schema: &Schema{Type: Bytes}, decode: func(text []byte) (Value, error) {
 			data, err := read(text)
 			return BufferValue(data), err
 		}}
 	}
-	return &shape{schema: &Schema{Type: String}, missing: StringValue(""), decode: func(text []byte) (Value, error) {
+	return &shape{schema: &Schema{Type: String}, decode: func(text []byte) (Value, error) {
 		data, err := read(text)
 		return TextValue(encode(nil, data)), err
 	}}
@@ -361,7 +367,7 @@ func bitsShape(t TypeInfo) *shape {
 		}
 	}
 	if length <= 1 {
-		return &shape{schema: &Schema{Type: Boolean}, missing: BooleanValue(false), decode: func(text []byte) (Value, error) {
+		return &shape{schema: &Schema{Type: Boolean}, decode: func(text []byte) (Value, error) {
 			switch string(text) {
 			case "0", "1":
 				return BooleanValue(text[0] == '1'), nil
@@ -371,9 +377,8 @@ func bitsShape(t TypeInfo) *shape {
 		}}
 	}
 	return &shape{
-		schema:  named(Bytes, "io.debezium.data.Bits", Parameter{"length", strconv.FormatInt(length, 10)}),
-		decode:  decodeBits,
-		missing: BytesValue([]byte{}),
+		schema: named(Bytes, "io.debezium.data.Bits", Parameter{"length", strconv.FormatInt(length, 10)}),
+		decode: decodeBits,
 	}
 }
 

@@ -60,7 +60,7 @@ func arrayElement(text []byte) (elem, rest []byte, quoted bool, err error) {
 		return nil, nil, false, errArray
 	}
 	elem = text[:end]
-	if bytes.IndexAny(elem, `{"\`) >= 0 {
+	if bytes.ContainsAny(elem, `{"\`) {
 		return nil, nil, false, errArray
 	}
 	return elem, text[end:], false, nil
@@ -92,7 +92,7 @@ func quotedText(text []byte) (content, rest []byte, err error) {
 func hstoreShape(m Modes) *shape {
 	if m.HstoreMap {
 		s := &Schema{Type: Map, Key: &Schema{Type: String}, Elem: &Schema{Type: String, Optional: true}}
-		return &shape{schema: s, missing: MapValue(nil), decode: func(text []byte) (Value, error) {
+		return &shape{schema: s, decode: func(text []byte) (Value, error) {
 			keys, values, err := parseHstore(text)
 			if err != nil {
 				return Null, err
@@ -104,7 +104,7 @@ func hstoreShape(m Modes) *shape {
 			return MapValue(entries), nil
 		}}
 	}
-	return &shape{schema: named(String, "io.debezium.data.Json"), missing: StringValue("{}"), decode: func(text []byte) (Value, error) {
+	return &shape{schema: named(String, "io.debezium.data.Json"), decode: func(text []byte) (Value, error) {
 		keys, values, err := parseHstore(text)
 		if err != nil {
 			return Null, err
@@ -172,7 +172,7 @@ func pointShape() *shape {
 		wkb = binary.LittleEndian.AppendUint64(wkb, math.Float64bits(y))
 		return structOf(s, []Value{Float64Value(x), Float64Value(y), BytesValue(wkb), Null})
 	}
-	return &shape{schema: s, missing: value(0, 0), decode: func(text []byte) (Value, error) {
+	return &shape{schema: s, decode: func(text []byte) (Value, error) {
 		if len(text) < 5 || text[0] != '(' || text[len(text)-1] != ')' {
 			return Null, errPoint
 		}

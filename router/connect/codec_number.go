@@ -21,15 +21,14 @@ func numericShape(t TypeInfo, m Modes) (*shape, string) {
 	case m.Decimal == DecimalDouble:
 		return doubleShape(), ""
 	case m.Decimal == DecimalString:
-		return &shape{schema: &Schema{Type: String}, decode: decodeNumericText, missing: StringValue("0")}, ""
+		return &shape{schema: &Schema{Type: String}, decode: decodeNumericText}, ""
 	case t.TypeMod < 4:
 		return variableScaleShape(), ""
 	}
 	return &shape{
 		schema: named(Bytes, DecimalName, Parameter{"scale", strconv.Itoa(scale)},
 			Parameter{"connect.decimal.precision", strconv.Itoa(precision)}),
-		decode:  func(text []byte) (Value, error) { return decodeDecimal(text, scale) },
-		missing: decimalValue([]byte("0"), 0, scale),
+		decode: func(text []byte) (Value, error) { return decodeDecimal(text, scale) },
 	}, ""
 }
 
@@ -74,7 +73,7 @@ func decodeNumericText(text []byte) (Value, error) {
 }
 
 func doubleShape() *shape {
-	return &shape{schema: &Schema{Type: Float64}, decode: decodeFloat(64), missing: Float64Value(0)}
+	return &shape{schema: &Schema{Type: Float64}, decode: decodeFloat(64)}
 }
 
 func variableScaleSchema() *Schema {
@@ -94,8 +93,7 @@ func variableScaleShape() *shape {
 		text, scale = stripZeros(text, scale)
 		return structOf(s, []Value{Int32Value(int32(scale)), BytesValue(appendUnscaled(nil, text))}), nil
 	}
-	zero, _ := decode([]byte("0"))
-	return &shape{schema: s, decode: decode, missing: zero}
+	return &shape{schema: s, decode: decode}
 }
 
 func moneyShape(m Modes) *shape {
@@ -112,15 +110,14 @@ func moneyShape(m Modes) *shape {
 		}
 		return sh
 	case DecimalString:
-		zero, _ := rescale([]byte("0"), 0, m.MoneyDigits, false)
-		return &shape{schema: &Schema{Type: String}, missing: TextValue(zero), decode: func(text []byte) (Value, error) {
+		return &shape{schema: &Schema{Type: String}, decode: func(text []byte) (Value, error) {
 			plain, err := moneyText(text)
 			return TextValue(plain), err
 		}}
 	default:
 		return &shape{
-			schema:  named(Bytes, DecimalName, Parameter{"scale", strconv.Itoa(m.MoneyDigits)}),
-			missing: decimalValue([]byte("0"), 0, m.MoneyDigits),
+			schema: named(Bytes, DecimalName, Parameter{"scale", strconv.Itoa(m.MoneyDigits)}),
+
 			decode: func(text []byte) (Value, error) {
 				plain, err := moneyText(text)
 				if err != nil {

@@ -20,6 +20,11 @@ func TestCodec_EachType(t *testing.T) {
 		modes           map[string]string
 	}{
 		{"time", "24:00:00", "86400000000", nil},
+		{"timetz", "24:00:00+00", "00:00:00Z", nil},
+		{"timetz", "24:00:00+02", "22:00:00Z", nil},
+		{"interval", "00:00:04.825548", "P0Y0M0DT0H0M4.825547999S", map[string]string{"interval.handling.mode": "string"}},
+		{"interval", "-00:00:00.000001", "P0Y0M0DT0H0M-0.000001S", map[string]string{"interval.handling.mode": "string"}},
+		{"interval", "1 day 00:00:10", "P0Y0M1DT0H0M10S", map[string]string{"interval.handling.mode": "string"}},
 		{"tsvector", "'a':1 'b':2", "'a':1 'b':2", nil},
 		{"timetz", "00:30:00+05:30", "19:00:00Z", nil},
 		{"timetz", "13:14:15.123456-07", "20:14:15.123456Z", nil},
@@ -108,7 +113,7 @@ func TestDecode_RefusesWhatIsNotOfTheType(t *testing.T) {
 		"boolean": {"", "yes"}, "integer": {"", "2147483648", "1.5", "x"}, "smallint": {"40000"}, "real": {"", "0x10", "1_0", "abc"},
 		"numeric(5,2)": {"NaN", "Infinity", "", "1.234", "x"}, "numeric": {"NaN", "1e5"}, "money": {"12.34", "1.234,56 €", "$", ""},
 		"bytea": {"deadbeef", `\x0`, `\xzz`}, "date": {"2024-02-30", "2024-2-3", "0000-01-01", "", "24-01-01x"}, "time": {"25:00:00", "24:00:01", "1:00:00", "00:00:00."},
-		"timestamp": {"2024-01-01", "2024-01-01T00:00:00"}, "timestamptz": {"2024-01-01 00:00:00"}, "timetz": {"24:00:00+02", "24:00:00+00", "00:00:00"},
+		"timestamp": {"2024-01-01", "2024-01-01T00:00:00"}, "timestamptz": {"2024-01-01 00:00:00"}, "timetz": {"24:00:01+02", "00:00:00"},
 		"interval": {"", "1", "1 eon", "P1D", "00:00", "1 day 2"}, "integer[]": {"", "{", "{1", "{1,}", "{,1}", "1", "{1}x", "{{1},{2}}", "[0:1]={1,2}"},
 		"text[]": {`{"a}`, `{"a"b}`, `{a"b}`}, "hstore": {`a=>1`, `"a"`, `"a"=>`, `"a"=>"1""b"=>"2"`, `"a"=>"1", `}, "point": {"1,2", "(1)", "(1,2", "(a,b)"},
 		"bit(3)": {"102"}, "bit(1)": {"11"},
@@ -138,8 +143,20 @@ func TestDecode_FailureModes(t *testing.T) {
 	if v, ok := tolerated(codecOf(t, "numeric(5,2)", "", false, nil), "NaN"); !ok || !v.IsNull() {
 		t.Error("a nullable column takes null by default")
 	}
-	if v, ok := tolerated(codecOf(t, "numeric(5,2)", "", true, nil), "NaN"); !ok || string(v.AppendText(nil)) != "0.00" {
-		t.Error("a NOT NULL column takes the type's zero")
+	if _, ok := tolerated(codecOf(t, "numeric(5,2)", "", true, nil), "NaN"); ok {
+		t.Error("a NOT NULL column has no place for the null")
+	}
+	if _, ok := tolerated(codecOf(t, "numeric(5,2)", "1.5", true, nil), "NaN"); !ok {
+		t.Error("a default stands for the null in a NOT NULL column")
+	}
+	if v, ok := tolerated(codecOf(t, "enum:mood:sad,ok[]", "", false, nil), "{sad,NULL}"); !ok || !v.IsNull() {
+		t.Error("the elements of an array of enums must not be null")
+	}
+	nanos := map[string]string{"time.precision.mode": "nanoseconds"}
+	for _, text := range []string{"9999-12-31 23:59:59", "infinity", "0044-03-15 12:00:00 BC"} {
+		if v, ok := tolerated(codecOf(t, "timestamp", "", false, nanos), text); !ok || !v.IsNull() {
+			t.Errorf("%s in nanoseconds must be null", text)
+		}
 	}
 	skip := codecOf(t, "numeric(5,2)", "", false, map[string]string{"event.converting.failure.handling.mode": "SKIP"})
 	if _, ok := tolerated(skip, "NaN"); !ok || !skip.Quiet() {
@@ -240,7 +257,7 @@ func TestParseModes_RefusesBadWords(t *testing.T) {
 
 func TestNameMode(t *testing.T) {
 	for _, c := range []struct{ mode, in, schema, field string }{
-		{"avro", "my-app.public.1", "my_app.public.1", "my_app_public_1"}, {"avro", "1x", "_x", "_1x"}, {"avro", "é", "_", "_"}, {"avro", "😀", "__", "__"},
+		{"avro", "my-app.public.1", "my_app.public.1", "my_app_public_1"}, {"avro", "1x", "_1x", "_1x"}, {"avro_unicode", "1_", "_u0031_u005f", "_u0031_u005f"}, {"avro", "é", "_", "_"}, {"avro", "😀", "__", "__"},
 		{"avro_unicode", "a-b", "a_u002db", "a_u002db"}, {"none", "a-b", "a-b", "a-b"}, {"avro", "ok", "ok", "ok"},
 	} {
 		modes, err := connect.ParseModes(map[string]string{"schema.name.adjustment.mode": c.mode})

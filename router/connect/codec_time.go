@@ -59,7 +59,7 @@ func timeShape(t TypeInfo, m Modes) *shape {
 		value = func(micros int64) Value { return TextValue(iso(nil, micros)) }
 	case m.Time == TimeNanos:
 		s = named(Int64, "io.debezium.time."+kinds[2])
-		value = func(micros int64) Value { return Int64Value(micros * 1000) } // overflows as in Java
+		parse, value = inNanos(parse), func(micros int64) Value { return Int64Value(micros * 1000) }
 	case fraction(t) > 3 || m.Time == TimeMicros || m.Time == TimeAdaptiveMicros && t.OID == oidTime:
 		s = named(Int64, "io.debezium.time."+kinds[1])
 		value = Int64Value
@@ -70,13 +70,24 @@ func timeShape(t TypeInfo, m Modes) *shape {
 		s = named(Int64, "io.debezium.time."+kinds[0])
 		value = func(micros int64) Value { ms, _ := floorDiv(micros, 1000); return Int64Value(ms) }
 	}
-	return &shape{schema: s, missing: value(0), decode: func(text []byte) (Value, error) {
+	return &shape{schema: s, decode: func(text []byte) (Value, error) {
 		micros, err := parse(text)
 		if err != nil {
 			return Null, err
 		}
 		return value(micros), nil
 	}}
+}
+
+// inNanos refuses what int64 cannot hold in nanoseconds: dates after 2262.
+func inNanos(parse func([]byte) (int64, error)) func([]byte) (int64, error) {
+	return func(text []byte) (int64, error) {
+		micros, err := parse(text)
+		if err == nil && (micros > (1<<63-1)/1000 || micros < -(1<<63-1)/1000) {
+			err = errors.New("too far from 1970 for a number of nanoseconds")
+		}
+		return micros, err
+	}
 }
 
 func dateShape(m Modes) *shape {
@@ -87,8 +98,9 @@ func dateShape(m Modes) *shape {
 	case TimeISO:
 		s = named(String, "io.debezium.time.IsoDate")
 		value = func(days int64) Value { return TextValue(append(appendISODate(nil, days), 'Z')) }
+	default: // days in every other mode
 	}
-	return &shape{schema: s, missing: value(0), decode: func(text []byte) (Value, error) {
+	return &shape{schema: s, decode: func(text []byte) (Value, error) {
 		days, err := parseDate(text)
 		if err != nil {
 			return Null, err
@@ -110,7 +122,7 @@ func timestampTZShape(t TypeInfo) *shape {
 		}
 		return TextValue(append(out, 'Z'))
 	}
-	return &shape{schema: named(String, "io.debezium.time.ZonedTimestamp"), missing: value(0), decode: func(text []byte) (Value, error) {
+	return &shape{schema: named(String, "io.debezium.time.ZonedTimestamp"), decode: func(text []byte) (Value, error) {
 		switch string(text) {
 		case "infinity", "-infinity":
 			return TextValue(text), nil
@@ -131,9 +143,6 @@ func decodeTimeTZ(text []byte) (Value, error) {
 	micros, err := parseTime(clock)
 	if err != nil {
 		return Null, err
-	}
-	if micros == microsPerDay {
-		return Null, errUnsure
 	}
 	_, micros = floorDiv(micros-offset*microsPerSecond, microsPerDay)
 	return TextValue(appendISOTime(nil, micros)), nil
@@ -344,12 +353,12 @@ type interval struct {
 
 func intervalShape(m Modes) *shape {
 	if m.IntervalText {
-		return &shape{schema: named(String, "io.debezium.time.Interval"), missing: TextValue(interval{}.iso()), decode: func(text []byte) (Value, error) {
+		return &shape{schema: named(String, "io.debezium.time.Interval"), decode: func(text []byte) (Value, error) {
 			iv, err := parseInterval(text)
 			return TextValue(iv.iso()), err
 		}}
 	}
-	return &shape{schema: named(Int64, "io.debezium.time.MicroDuration"), missing: Int64Value(0), decode: func(text []byte) (Value, error) {
+	return &shape{schema: named(Int64, "io.debezium.time.MicroDuration"), decode: func(text []byte) (Value, error) {
 		iv, err := parseInterval(text)
 		return Int64Value(iv.duration()), err
 	}}
@@ -359,11 +368,10 @@ func intervalShape(m Modes) *shape {
 // same steps in floating point as in Java. The conversions keep the compiler
 // from fusing a multiplication and an addition.
 func (iv interval) duration() int64 {
-	seconds := float64(iv.micros/microsPerSecond) + float64(float64(iv.micros%microsPerSecond)/1e6)
 	days := float64(float64(iv.years*12+iv.months)*30.4375) + float64(iv.days)
 	hours := float64(days*24) + float64(iv.hours)
 	minutes := float64(hours*60) + float64(iv.minutes)
-	total := (float64(minutes*60) + seconds) * 1e6
+	total := (float64(minutes*60) + iv.seconds()) * 1e6
 	switch { // Java's cast saturates, Go's does not
 	case total >= 1<<63:
 		return 1<<63 - 1
@@ -384,15 +392,24 @@ func (iv interval) iso() []byte {
 		}
 		dst = append(strconv.AppendInt(dst, part.n, 10), part.unit...)
 	}
-	micros := iv.micros
-	if micros < 0 {
-		dst, micros = append(dst, '-'), -micros
+	return append(iv.appendSeconds(dst), 'S')
+}
+
+// seconds is the sum in floating point that the driver keeps.
+func (iv interval) seconds() float64 {
+	return float64(iv.micros/microsPerSecond) + float64(float64(iv.micros%microsPerSecond)/1e6)
+}
+
+// appendSeconds cuts the digits of that sum after the ninth, which is why
+// 4.825548 comes out as 4.825547999.
+func (iv interval) appendSeconds(dst []byte) []byte {
+	start := len(dst)
+	dst = strconv.AppendFloat(dst, iv.seconds(), 'f', -1, 64)
+	if point := bytes.IndexByte(dst[start:], '.'); point >= 0 {
+		dst = bytes.TrimRight(dst[:min(len(dst), start+point+10)], "0")
+		dst = bytes.TrimSuffix(dst, []byte("."))
 	}
-	dst = strconv.AppendInt(dst, micros/microsPerSecond, 10)
-	if f := micros % microsPerSecond; f != 0 {
-		dst = bytes.TrimRight(appendPadded(append(dst, '.'), f, 6), "0")
-	}
-	return append(dst, 'S')
+	return dst
 }
 
 var errInterval = errors.New("not an interval in style postgres")

@@ -32,7 +32,6 @@ type Codec struct {
 	typ     string
 	failure FailureMode
 	decode  decoder
-	missing Value // what stands for a value that cannot be converted in a NOT NULL column
 }
 
 // decoder reads a value's text form. The reason of an error never holds the
@@ -40,8 +39,8 @@ type Codec struct {
 type decoder func(text []byte) (Value, error)
 
 // Decode reads the text form of a value that is not NULL. The Value aliases
-// text. An error is a *ConvertError; when it is tolerated the Value is what
-// Debezium writes instead, and the row goes on.
+// text. An error is a *ConvertError; when it is tolerated the Value is null, as
+// in Debezium, and the row goes on.
 func (c *Codec) Decode(text []byte) (Value, error) {
 	v, err := c.decode(text)
 	if err == nil {

@@ -8,7 +8,7 @@ import (
 )
 
 var (
-	functionDefault = regexp.MustCompile(`^[(]?[A-Za-z0-9_.]+\((?:.+(?:, ?.+)*)?\)`)
+	functionDefault = regexp.MustCompile(`^[(]?[A-Za-z0-9_.]+\([^\n\r\x{85}\x{2028}\x{2029}]*\)`)
 	literalDefault  = regexp.MustCompile(`'([^\n\r\x{85}\x{2028}\x{2029}]*?)'`)
 	doubledDefault  = regexp.MustCompile(`'((?:[^'\n\r\x{85}\x{2028}\x{2029}]|'')*)'`)
 
@@ -58,6 +58,12 @@ func defaultValue(expression string, t TypeInfo, m Modes, decode decoder) (Value
 	}
 	if t.Elem != nil {
 		return Null, nil
+	}
+	switch t.OID {
+	case oidBool, oidInt2, oidInt4, oidInt8, oidFloat4, oidFloat8, oidNumeric:
+		if strings.HasPrefix(strings.TrimSpace(expression), "NULL::") {
+			return Null, errNullDefault
+		}
 	}
 	switch t.OID {
 	case oidText, oidVarchar, oidBpchar, oidXML:
@@ -129,9 +135,6 @@ func literal(expression string, doubled bool) (string, error) {
 			return "", errNullDefault
 		}
 		return expression, nil
-	}
-	if strings.HasPrefix(expression, "NULL::") {
-		return "", errNullDefault
 	}
 	pattern := literalDefault
 	if doubled {

@@ -29,7 +29,8 @@ func dataError(format string, args ...any) error {
 
 // ConvertError is a column value that could not be converted. When Tolerated,
 // Debezium writes null in its place and logs a warning
-// (event.converting.failure.handling.mode); otherwise the row is refused.
+// (event.converting.failure.handling.mode); otherwise the row is refused, which
+// a NOT NULL column without a default always is.
 type ConvertError struct {
 	Column, Type string
 	Reason       string // never the value

@@ -143,6 +143,7 @@ func (e *Expander) appendShape(dst []byte, at int32) []byte {
 			}
 		}
 		dst = append(dst, ']')
+	default: // the kind says it all
 	}
 	return dst
 }

@@ -358,6 +358,7 @@ func (s *Schema) appendJSON(dst []byte, numeric bool) []byte {
 			dst = append(appendJSONString(dst, f.Name, true), '}')
 		}
 		dst = append(dst, ']')
+	default: // nothing nested
 	}
 	dst = strconv.AppendBool(append(dst, `,"optional":`...), s.Optional)
 	if s.Name != "" {

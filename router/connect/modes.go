@@ -168,14 +168,14 @@ func (m NameMode) adjust(name string, dots bool) string {
 	for i, r := range name {
 		digit := r >= '0' && r <= '9'
 		switch {
-		case r == '_' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || digit && i > 0 || dots && r == '.' && i > 0:
+		case r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || digit && i > 0 || dots && r == '.' && i > 0 || r == '_' && m == NamesAvro:
 			b.WriteRune(r)
 			continue
-		case digit && !dots:
+		case digit && m == NamesAvro:
 			b.WriteByte('_')
 			b.WriteRune(r)
 		default:
-			m.replace(&b, r)
+			m.replace(&b, r) // the underscore too where it begins an escape
 		}
 		changed = true
 	}

@@ -51,6 +51,7 @@ func Validate(field string, s *Schema, v Value) error {
 				return err
 			}
 		}
+	default: // nothing nested
 	}
 	return nil
 }
