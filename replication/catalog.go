@@ -66,26 +66,9 @@ func inspect(ctx context.Context, conn *pgconn.PgConn, cfg Config) (*Catalog, er
 	if err := c.readSenderTimeout(q); err != nil {
 		return nil, err
 	}
-	publication, err := readPublication(q, c.ServerVersion, cfg.Publication)
-	if err != nil {
+	if err := c.readTables(q, cfg); err != nil {
 		return nil, err
 	}
-	for i, table := range cfg.Tables {
-		relation, warnings, err := inspectTable(q, c.ServerVersion, publication, table)
-		if err != nil {
-			return nil, err
-		}
-		relation.Table = i
-		if cfg.wants(i).Meta {
-			if relation.Meta, err = readMeta(q, relation); err != nil {
-				return nil, err
-			}
-		}
-		warnings = append(warnings, publication.missing(cfg.wants(i), table)...)
-		c.Relations = append(c.Relations, relation)
-		c.Warnings = append(c.Warnings, warnings...)
-	}
-	c.Warnings = append(c.Warnings, publication.warnings(cfg)...)
 	slot, err := readSlot(q, c.ServerVersion, cfg.Slot)
 	if err != nil {
 		return nil, err
@@ -99,6 +82,65 @@ func inspect(ctx context.Context, conn *pgconn.PgConn, cfg Config) (*Catalog, er
 		return nil, slot.busy(q, cfg.Slot)
 	}
 	return c, nil
+}
+
+// readTables reads publication and tables over a connection of its own. Some of that
+// makes the server open the tables (pg_publication_tables from version 16 on,
+// pg_get_expr), and a walsender that has a table in its cache as it is now goes on
+// with that when it decodes rows from before a change of the table: under the wrong
+// names, and with bytes of one type read as another.
+func (c *Catalog) readTables(q querier, cfg Config) error {
+	beside, err := connect(q.ctx, cfg, false)
+	if err != nil {
+		return err
+	}
+	defer closeQuietly(beside)
+	side := querier{ctx: q.ctx, conn: beside}
+	if err := sameServer(q, side); err != nil {
+		return err
+	}
+	publication, err := readPublication(side, c.ServerVersion, cfg.Publication)
+	if err != nil {
+		return err
+	}
+	for i, table := range cfg.Tables {
+		relation, warnings, err := inspectTable(side, c.ServerVersion, publication, table)
+		if err != nil {
+			return err
+		}
+		relation.Table = i
+		if cfg.wants(i).Meta {
+			if relation.Meta, err = readMeta(side, relation); err != nil {
+				return err
+			}
+		}
+		warnings = append(warnings, publication.missing(cfg.wants(i), table)...)
+		c.Relations = append(c.Relations, relation)
+		c.Warnings = append(c.Warnings, warnings...)
+	}
+	c.Warnings = append(c.Warnings, publication.warnings(cfg)...)
+	return nil
+}
+
+// sameServer makes sure that two connections met one server: with several hosts, or
+// a proxy, they need not.
+func sameServer(a, b querier) error {
+	var started [2]string
+	for i, q := range []querier{a, b} {
+		row, err := q.one(`SELECT extract(epoch FROM pg_catalog.pg_postmaster_start_time())`)
+		if err != nil {
+			return classify("ask when the server was started", err)
+		}
+		started[i] = row.text(0)
+	}
+	if started[0] != started[1] {
+		return &Error{
+			Kind: KindRetry, Reason: ReasonNetwork, Op: "look at the tables",
+			Err:  fmt.Errorf("two connections reached two servers, %s and %s", remoteAddr(a.conn), remoteAddr(b.conn)),
+			Hint: "a failover may be under way; if this stays, connect past the proxy or pooler in between",
+		}
+	}
+	return nil
 }
 
 // readServer reads the server's settings and refuses a version that is too old.

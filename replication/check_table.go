@@ -42,9 +42,9 @@ func unansweredError(err error) bool {
 }
 
 func (c *checker) publicationShape(p *publicationRow) error {
-	if len(p.others) > 0 {
-		c.warn("publication", fmt.Sprintf("run: ALTER PUBLICATION %s SET (publish = 'insert')", doubleQuoted(p.name)),
-			"%s also publishes %s, which are read and skipped", publicationSubject(p.name), strings.Join(p.others, ", "))
+	if others := c.cfg.unwanted(p.others); len(others) > 0 {
+		c.warn("publication", fmt.Sprintf("run: ALTER PUBLICATION %s SET (publish = '%s')", doubleQuoted(p.name), c.cfg.published()),
+			"%s also publishes %s, which are read and skipped", publicationSubject(p.name), strings.Join(others, ", "))
 	} else {
 		c.ok("publication", "%s publishes inserts only", publicationSubject(p.name))
 	}
@@ -121,6 +121,11 @@ func (c *checker) checkTable(p *publicationRow, table Table) (CheckedTable, erro
 	}
 	relation := columns.relation(t.oid, table)
 	relation.Table = len(c.report.Tables)
+	if c.cfg.wants(relation.Table).Meta {
+		if relation.Meta, err = readMeta(c.q, relation); err != nil {
+			return checked, err
+		}
+	}
 	if published || p == nil {
 		checked.Relation = relation
 	}

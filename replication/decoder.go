@@ -304,7 +304,7 @@ func (d *Decoder) row(r *relation, data []byte, walStart pglogrepl.LSN) error {
 func (d *Decoder) keep(r *Relation, own []byte, values []Value, walStart pglogrepl.LSN) {
 	b := d.batch
 	s := b.slab
-	s.keep(own, values)
+	b.Bytes += s.keep(own, values)
 	if d.stamped == nil {
 		d.stamped = s.stamp(d.txn)
 		b.Bytes += txnSize
@@ -313,8 +313,7 @@ func (d *Decoder) keep(r *Relation, own []byte, values []Value, walStart pglogre
 	s.rows = append(s.rows, Row{
 		Txn: d.stamped, LSN: walStart, Ordinal: d.ordinal, Relation: r, Values: values,
 	})
-	b.Bytes += len(own) + len(values)*valueSize + rowSize
-	d.full = b.Bytes >= d.bytes || len(s.rows)-d.first >= d.rows || s.full(len(values))
+	d.full = b.Bytes >= d.bytes || len(s.rows)-d.first >= d.rows || s.full()
 }
 
 // message makes a row of a logical message with a configured prefix; its body is

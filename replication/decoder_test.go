@@ -380,7 +380,7 @@ func TestSlabsAreReusedOnlyWhenEveryBatchLetGo(t *testing.T) {
 	}
 }
 
-func TestTablesWiderThanTheSlabDecode(t *testing.T) {
+func TestTablesWiderThanAChunkDecode(t *testing.T) {
 	cfg := testConfig
 	cfg.MaxBatchRows = 2
 	d := NewDecoder(cfg)
@@ -388,12 +388,47 @@ func TestTablesWiderThanTheSlabDecode(t *testing.T) {
 	for i := range names {
 		names[i], values[i] = fmt.Sprint("c", i), fmt.Sprint(i)
 	}
-	decodeAll(t, d, begin(0x200, 7), relationMsg(outboxOID, "public", "outbox", names...), insert(outboxOID, values...))
+	decodeAll(t, d, begin(0x200, 7), relationMsg(outboxOID, "public", "outbox", names...), insert(outboxOID, values...), insert(outboxOID, values...))
 	if !d.Full() {
-		t.Error("a batch whose values are used up is full")
+		t.Error("not full with its two rows")
 	}
-	if got := string(d.Take().Rows[0].Values[1599].Data); got != "1599" {
-		t.Errorf("got %q", got)
+	b := d.Take()
+	defer b.Release()
+	for i, row := range b.Rows {
+		if first, last := string(row.Values[0].Data), string(row.Values[1599].Data); first != "0" || last != "1599" {
+			t.Errorf("row %d begins with %q and ends with %q", i, first, last)
+		}
+	}
+	if want := 2 * 1600 * valueSize; b.Bytes < want {
+		t.Errorf("%d bytes are counted, the values alone take %d", b.Bytes, want)
+	}
+}
+
+// What the slabs hold must be near what their batches are charged with: the
+// relay's window counts the latter.
+func TestSlabsHoldLittleMoreThanTheirBatchesCount(t *testing.T) {
+	for _, payload := range []int{20, 300, 3000, 12_000} {
+		t.Run(fmt.Sprint(payload), func(t *testing.T) {
+			d := NewDecoder(testConfig)
+			row := insert(outboxOID, "1", "orders", "4711", "OrderPlaced", strings.Repeat("x", payload), "2026-11-21 10:00:00+00", "\x00")
+			decodeAll(t, d, begin(0x200, 7), relationMsg(outboxOID, "public", "outbox", "id", "type", "key", "event", "payload", "created", "published"))
+			charged, held := 0, map[*slab]bool{}
+			for charged < 8<<20 {
+				decodeAll(t, d, row)
+				if d.Full() {
+					b := d.Take()
+					charged += b.Bytes
+					held[b.slab] = true
+				}
+			}
+			taken := 0
+			for s := range held {
+				taken += cap(s.rows)*rowSize + len(s.byteChunks)*byteChunk + len(s.valueChunks)*valueChunk*valueSize + len(s.txnChunks)*txnChunk*txnSize
+			}
+			if taken > charged+charged/4 {
+				t.Errorf("%d slabs take %d bytes, their batches are charged with %d", len(held), taken, charged)
+			}
+		})
 	}
 }
 

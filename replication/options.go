@@ -9,8 +9,8 @@ import (
 
 // Defaults of the sizes and times in Config.
 const (
-	defaultBatchRows        = 1000
-	defaultBatchBytes       = 256 << 10
+	defaultBatchRows        = 1024
+	defaultBatchBytes       = 512 << 10
 	defaultWalSenderTimeout = 15 * time.Second
 	defaultStatusInterval   = time.Second
 	defaultDeadAfter        = 30 * time.Second

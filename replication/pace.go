@@ -14,6 +14,11 @@ const (
 	// small enough that the server soon waits for it to drain.
 	receiveBuffer = 64 << 10
 
+	// nearLink is how long connecting takes at most where receiveBuffer is enough.
+	// It is one round trip; over a longer one such a small buffer would bound the
+	// rate to a buffer a round trip, so the kernel chooses there.
+	nearLink = 500 * time.Microsecond
+
 	// restPause lets the receive buffer fill up after a small read.
 	restPause = 5 * time.Millisecond
 
@@ -66,9 +71,13 @@ type gather struct {
 // gathering makes dial give connections that gather.
 func gathering(dial pgconn.DialFunc) pgconn.DialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		began := time.Now()
 		conn, err := dial(ctx, network, addr)
 		if err != nil {
 			return nil, err
+		}
+		if time.Since(began) > nearLink {
+			return &gather{Conn: conn, buf: make([]byte, frameBuffer)}, nil
 		}
 		if c, ok := conn.(interface{ SetReadBuffer(int) error }); ok {
 			_ = c.SetReadBuffer(receiveBuffer) // best effort: without it resting pays less

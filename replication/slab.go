@@ -13,83 +13,108 @@ const (
 	txnSize   = int(unsafe.Sizeof(Txn{}))
 )
 
+// Rows take their memory from chunks of these sizes: small enough that what is
+// left over in a slab's last ones is little beside its rows, large enough that
+// fetching one costs nothing for a row.
 const (
-	// arenaSlack lets the row that crosses MaxBatchBytes still fit the arena.
-	arenaSlack = 16 << 10
+	byteChunk  = 32 << 10
+	valueChunk = 256
+	txnChunk   = 64
+)
 
-	// valuesPerRow sizes a slab's values for tables of usual width. A wider one
-	// ends batches sooner.
-	valuesPerRow = 8
+var (
+	byteChunks  = sync.Pool{New: func() any { return new([byteChunk]byte) }}
+	valueChunks = sync.Pool{New: func() any { return new([valueChunk]Value) }}
+	txnChunks   = sync.Pool{New: func() any { return new([txnChunk]Txn) }}
 )
 
 // slab is the memory of one or more batches: a full batch takes all of it, the
-// single-row batches of a quiet stream share it. So what a waiting batch pins is
-// near what Batch.Bytes says, whatever the size of transactions.
+// single-row batches of a quiet stream share it. It takes chunks as rows need
+// them, so what a waiting batch pins is near what Batch.Bytes says, whatever the
+// size of rows and transactions.
 //
-//  1. Nothing in it ever moves: its slices have fixed capacity, and what does not
-//     fit gets an allocation of its own.
+//  1. Nothing in it ever moves: rows and chunks have fixed capacity, and what does
+//     not fit a chunk gets an allocation of its own.
 //  2. The decoder appends; batches already handed out read other ranges.
-//  3. It goes back to its pool when the decoder and every batch have let go.
+//  3. It goes back to its pool, and its chunks to theirs, when the decoder and
+//     every batch have let go.
 type slab struct {
-	arena  []byte
 	rows   []Row
-	values []Value
-	txns   []Txn
+	arena  []byte  // of the last chunk, as far as it is used
+	values []Value // likewise
+	txns   []Txn   // likewise
+	used   int     // bytes that rows were charged with
+	limit  int     // of used
+	lost   int     // bytes at the end of a chunk that were too few for a row, not yet charged
+
+	byteChunks  []*[byteChunk]byte
+	valueChunks []*[valueChunk]Value
+	txnChunks   []*[txnChunk]Txn
 
 	refs atomic.Int32 // the decoder while it appends, and every batch with rows
 	pool *sync.Pool
 }
 
-func newSlab(rows, bytes int) *slab {
-	return &slab{
-		arena:  make([]byte, 0, bytes+arenaSlack),
-		rows:   make([]Row, 0, rows),
-		values: make([]Value, 0, rows*valuesPerRow),
-		txns:   make([]Txn, 0, rows),
-	}
-}
+func newSlab(rows, bytes int) *slab { return &slab{rows: make([]Row, 0, rows), limit: bytes} }
 
-// worn says that a new batch would soon run out of room here.
+// worn says that a new batch would soon have to end here.
 func (s *slab) worn() bool {
-	return cap(s.rows)-len(s.rows) < max(1, cap(s.rows)/4) ||
-		cap(s.arena)-len(s.arena) < cap(s.arena)/4 ||
-		cap(s.values)-len(s.values) < cap(s.values)/4
+	return cap(s.rows)-len(s.rows) < max(1, cap(s.rows)/4) || s.used > s.limit-s.limit/4
 }
 
-// full says that no further row of n columns fits.
-func (s *slab) full(columns int) bool {
-	return len(s.rows) == cap(s.rows) || cap(s.values)-len(s.values) < columns
-}
+// full says that no further row fits.
+func (s *slab) full() bool { return len(s.rows) == cap(s.rows) }
 
 // bytes gives n bytes that stay put. They count as used only after keep.
 func (s *slab) bytes(n int) []byte {
-	if free := cap(s.arena) - len(s.arena); n <= free {
-		return s.arena[len(s.arena) : len(s.arena)+n : len(s.arena)+n]
+	if n > byteChunk {
+		return make([]byte, n)
 	}
-	return make([]byte, n)
+	if n > cap(s.arena)-len(s.arena) || s.arena == nil {
+		s.lost += cap(s.arena) - len(s.arena)
+		chunk := byteChunks.Get().(*[byteChunk]byte)
+		s.byteChunks = append(s.byteChunks, chunk)
+		s.arena = chunk[:0]
+	}
+	return s.arena[len(s.arena) : len(s.arena)+n : len(s.arena)+n]
 }
 
 // columns gives n values that stay put. They count as used only after keep.
 func (s *slab) columns(n int) []Value {
-	if free := cap(s.values) - len(s.values); n <= free {
-		return s.values[len(s.values) : len(s.values)+n : len(s.values)+n]
+	if n > valueChunk {
+		return make([]Value, n)
 	}
-	return make([]Value, n)
+	if n > cap(s.values)-len(s.values) || s.values == nil {
+		s.lost += (cap(s.values) - len(s.values)) * valueSize
+		chunk := valueChunks.Get().(*[valueChunk]Value)
+		s.valueChunks = append(s.valueChunks, chunk)
+		s.values = chunk[:0]
+	}
+	return s.values[len(s.values) : len(s.values)+n : len(s.values)+n]
 }
 
-// keep marks what bytes and columns gave as used.
-func (s *slab) keep(data []byte, values []Value) {
-	if n := len(data); n <= cap(s.arena)-len(s.arena) {
+// keep marks what bytes and columns gave as used, and says what the row takes.
+func (s *slab) keep(data []byte, values []Value) int {
+	if n := len(data); n <= byteChunk {
 		s.arena = s.arena[:len(s.arena)+n]
 	}
-	if n := len(values); n <= cap(s.values)-len(s.values) {
+	if n := len(values); n <= valueChunk {
 		s.values = s.values[:len(s.values)+n]
 	}
+	size := len(data) + len(values)*valueSize + rowSize + s.lost
+	s.used += size
+	s.lost = 0
+	return size
 }
 
 // stamp gives txn an address that lasts as long as the slab.
 func (s *slab) stamp(txn Txn) *Txn {
-	s.txns = append(s.txns, txn) // never moves: there are at most as many as rows
+	if len(s.txns) == cap(s.txns) {
+		chunk := txnChunks.Get().(*[txnChunk]Txn)
+		s.txnChunks = append(s.txnChunks, chunk)
+		s.txns = chunk[:0]
+	}
+	s.txns = append(s.txns, txn)
 	return &s.txns[len(s.txns)-1]
 }
 
@@ -97,9 +122,22 @@ func (s *slab) unref() {
 	if s.refs.Add(-1) > 0 {
 		return
 	}
-	clear(s.rows) // large values and relations must not live on in the pool
-	clear(s.values)
-	s.arena, s.rows, s.values, s.txns = s.arena[:0], s.rows[:0], s.values[:0], s.txns[:0]
+	clear(s.rows) // relations and large values must not live on in the pool
+	for i, chunk := range s.valueChunks {
+		clear(chunk[:])
+		valueChunks.Put(chunk)
+		s.valueChunks[i] = nil
+	}
+	for i, chunk := range s.byteChunks {
+		byteChunks.Put(chunk)
+		s.byteChunks[i] = nil
+	}
+	for i, chunk := range s.txnChunks {
+		txnChunks.Put(chunk)
+		s.txnChunks[i] = nil
+	}
+	s.rows, s.arena, s.values, s.txns, s.used = s.rows[:0], nil, nil, nil, 0
+	s.byteChunks, s.valueChunks, s.txnChunks = s.byteChunks[:0], s.valueChunks[:0], s.txnChunks[:0]
 	s.pool.Put(s)
 }
 

@@ -1,0 +1,222 @@
+package replication
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// txnAt is one transaction of the model's log.
+type txnAt struct {
+	commit float64 // seconds
+	rows   int
+}
+
+// walsender is a model of the other side, in virtual time: it sends the rows of a
+// log in order, not before their commit, each taking it a while, and as far as the
+// socket has room.
+type walsender struct {
+	log      []txnAt
+	at, sent int     // transaction and rows of it that were sent
+	clock    float64 // when it can send the next row
+	perRow   float64
+
+	queue []sentRow // in the socket
+}
+
+type sentRow struct{ commit, sent float64 }
+
+const (
+	modelRow    = 350     // bytes
+	modelSocket = 2 << 16 // what the kernel makes of receiveBuffer
+)
+
+// run sends up to now.
+func (w *walsender) run(now float64) {
+	for w.at < len(w.log) && len(w.queue)*modelRow < modelSocket {
+		t := w.log[w.at]
+		w.clock = math.Max(w.clock, t.commit)
+		if w.clock+w.perRow > now {
+			return
+		}
+		w.clock += w.perRow
+		w.queue = append(w.queue, sentRow{t.commit, w.clock})
+		if w.sent++; w.sent == t.rows {
+			w.at, w.sent = w.at+1, 0
+		}
+	}
+	if len(w.queue)*modelRow >= modelSocket {
+		w.clock = math.Max(w.clock, now) // it was blocked until now
+	}
+}
+
+// outcome of a simulated reader.
+type outcome struct {
+	rests, reads, flips int
+	atTip               int     // rests while less than nearTip behind
+	worst               float64 // delay that the reader itself added to a row at the tip, seconds
+	end                 float64
+}
+
+// follow reads a log with the policy. It reads everything that is there, and costs
+// perRow for each row.
+func follow(log []txnAt, perRow float64) outcome {
+	w := &walsender{log: log, perRow: 1 / 220_000.0}
+	var p pace
+	var o outcome
+	now := 0.0
+	for w.at < len(w.log) || len(w.queue) > 0 {
+		before := p.backlog
+		rest := p.wanted()
+		if p.backlog != before {
+			o.flips++
+		}
+		if rest {
+			o.rests++
+			if p.sent-p.committed < nearTip {
+				o.atTip++
+			}
+			now += restPause.Seconds()
+		}
+		w.run(now)
+		if len(w.queue) == 0 { // the read waits for the next row
+			next := math.Max(w.clock, w.log[w.at].commit) + w.perRow
+			now = math.Max(now, next)
+			w.run(now + 1e-9)
+		}
+		n := min(len(w.queue), frameBuffer/modelRow)
+		for _, r := range w.queue[:n] {
+			if r.sent-r.commit < nearTip/1e6 {
+				o.worst = math.Max(o.worst, now-r.sent)
+			}
+		}
+		last := w.queue[n-1]
+		w.queue = w.queue[n:]
+		o.reads++
+		p.size, p.sent, p.committed = n*modelRow, wire(last.sent), wire(last.commit)
+		now += float64(n) * perRow
+	}
+	o.end = now
+	return o
+}
+
+// wire is a time of the model as the server would write it.
+func wire(seconds float64) int64 { return int64((seconds + 100) * 1e6) }
+
+// steady writes transactions of rows each at a rate of rows a second.
+func steady(log []txnAt, from, length, rate float64, rows int) []txnAt {
+	every := float64(rows) / rate
+	for t := from; t < from+length; t += every {
+		log = append(log, txnAt{t, rows})
+	}
+	return log
+}
+
+const readerCost = 1.5e-6
+
+func TestPace_AtTheTipItNeverRests(t *testing.T) {
+	for _, rate := range []float64{100, 1000, 5000, 50_000} {
+		for _, rows := range []int{1, 10, 1000} {
+			t.Run(fmt.Sprintf("%.0f rows a second, %d a transaction", rate, rows), func(t *testing.T) {
+				o := follow(steady(nil, 0, 10, rate, rows), readerCost)
+				if o.rests > 0 {
+					t.Errorf("rested %d times in %d reads", o.rests, o.reads)
+				}
+			})
+		}
+	}
+}
+
+func TestPace_ABacklogIsReadInLargePieces(t *testing.T) {
+	for _, rows := range []int{1, 10, 1000, 500_000} {
+		t.Run(fmt.Sprint(rows), func(t *testing.T) {
+			var log []txnAt
+			for n := 0; n < 500_000; n += rows {
+				log = append(log, txnAt{-5 + float64(n)/1e9, rows}) // five seconds ago, all at once
+			}
+			o := follow(log, readerCost)
+			if perRead := 500_000 / o.reads; perRead*modelRow < receiveBuffer/2 {
+				t.Errorf("%d rows a read in %d reads, %d rests", perRead, o.reads, o.rests)
+			}
+			if o.flips > 2 {
+				t.Errorf("changed its mind %d times", o.flips)
+			}
+		})
+	}
+}
+
+// A load that steps up beyond what the server can send and down again: one change
+// for each step, and no row waits for a rest once the reader has caught up.
+func TestPace_StepsAndBursts(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		log   []txnAt
+		flips int
+	}{
+		{"step", steady(steady(steady(nil, 0, 2, 1000, 1), 2, 2, 400_000, 10), 4, 6, 1000, 1), 2},
+		{"three steps", steady(steady(steady(steady(steady(steady(nil, 0, 1, 1000, 1), 1, 1, 400_000, 10), 2, 4, 2000, 1), 6, 1, 400_000, 1), 7, 4, 1000, 1), 11, 1, 5000, 1), 4},
+		{"bursts of 5 ms", func() (log []txnAt) {
+			for n := range 50 {
+				log = steady(log, float64(n)/10, 0.005, 200_000, 10)
+			}
+			return log
+		}(), 0},
+		{"bursts of a second's rows", func() (log []txnAt) {
+			for n := range 5 {
+				log = append(log, txnAt{3 * float64(n), 220_000})
+			}
+			return log
+		}(), 10},
+		{"at the edge of what the server can send", steady(nil, 0, 20, 219_000, 10), 1},
+		{"a little above", steady(nil, 0, 20, 225_000, 10), 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := follow(c.log, readerCost)
+			if o.flips > c.flips {
+				t.Errorf("changed its mind %d times in %d reads, at most %d was expected", o.flips, o.reads, c.flips)
+			}
+			if o.worst > restPause.Seconds()+0.005 {
+				t.Errorf("a row at the tip waited %.1f ms for the reader", 1000*o.worst)
+			}
+			if o.atTip > c.flips+1 {
+				t.Errorf("rested %d times at the tip", o.atTip)
+			}
+		})
+	}
+}
+
+// Over a long link the kernel chooses the buffer: a small one would be the limit
+// of the rate. On a near one it is set.
+func TestGathering_SetsTheBufferOnNearLinksOnly(t *testing.T) {
+	for took, want := range map[time.Duration]int{0: receiveBuffer, nearLink: receiveBuffer, nearLink + 1: 0, 20 * time.Millisecond: 0} {
+		t.Run(took.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				conn := &sized{}
+				dial := gathering(func(context.Context, string, string) (net.Conn, error) {
+					time.Sleep(took) //nolint:forbidigo // the link's round trip, in virtual time
+					return conn, nil
+				})
+				if _, err := dial(t.Context(), "tcp", "x"); err != nil {
+					t.Fatal(err)
+				}
+				if conn.buffer != want {
+					t.Errorf("the buffer was set to %d", conn.buffer)
+				}
+			})
+		})
+	}
+}
+
+type sized struct {
+	net.Conn
+	buffer int
+}
+
+func (s *sized) SetReadBuffer(n int) error {
+	s.buffer = n
+	return nil
+}

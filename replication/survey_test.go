@@ -1,0 +1,72 @@
+package replication
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cdc-relay/cdc-relay/test/harness"
+)
+
+func TestList_NamesTablesColumnsAndPartitions(t *testing.T) {
+	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		db.Exec(t, `CREATE SCHEMA "My Shop"`)
+		db.Exec(t, `CREATE TABLE "My Shop"."Out Box" ("Id" int, gone int, payload text)`)
+		db.Exec(t, `ALTER TABLE "My Shop"."Out Box" DROP COLUMN gone`)
+		db.Exec(t, `CREATE TABLE parted (id int) PARTITION BY RANGE (id)`)
+		db.Exec(t, `CREATE TABLE middle PARTITION OF parted FOR VALUES FROM (1) TO (9) PARTITION BY RANGE (id)`)
+		db.Exec(t, `CREATE TABLE leaf PARTITION OF middle FOR VALUES FROM (1) TO (5)`)
+		db.Exec(t, `CREATE TABLE bare (); CREATE VIEW seen AS SELECT 1 AS one`)
+		list, err := List(t.Context(), config(t, db))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, l := range list {
+			got = append(got, fmt.Sprintf("%s %v %v %s", l.Table, l.Columns, l.Partitioned, strings.Trim(l.Root.Schema+"."+l.Root.Name, ".")))
+		}
+		want := []string{
+			`"My Shop"."Out Box" [Id payload] false `, `public.bare [] false `, `public.leaf [id] false public.parted`,
+			`public.middle [id] true public.parted`, `public.parted [id] true `,
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("got %q\nwant %q", got, want)
+		}
+	})
+}
+
+func TestLook_ShowsWhoeverHoldsTheSlotAndWhatIsPublished(t *testing.T) {
+	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		cfg := config(t, db)
+		cfg.Tables = []Table{{"public", "outbox"}}
+		db.Exec(t, `CREATE TABLE outbox (id int PRIMARY KEY, payload text, secret text); CREATE TABLE other (id int)`)
+		_, err := Look(t.Context(), cfg)
+		wantError(t, err, KindRefused, ReasonSlotMissing, cfg.Slot)
+
+		db.Exec(t, "SELECT pg_create_logical_replication_slot($1, 'test_decoding')", cfg.Slot)
+		_, err = Look(t.Context(), cfg)
+		wantError(t, err, KindRefused, ReasonPublicationMissing)
+
+		db.Exec(t, fmt.Sprintf(`CREATE PUBLICATION %s FOR TABLE outbox (id, payload) WHERE (id > 0), TABLE other`, doubleQuoted(cfg.Publication)))
+		s, err := Look(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.SlotPlugin != "test_decoding" || s.SlotOwner != "" || s.SlotError == nil || s.Slot.Confirmed == 0 || s.WALEnd < s.Slot.Confirmed {
+			t.Errorf("the slot: %+v", s)
+		}
+		p := s.Publication
+		if p.AllTables || p.Tables != 2 || !slices.Equal(p.Operations, []string{"insert", "update", "delete", "truncate"}) || !slices.Equal(p.Foreign, []string{"public.other"}) {
+			t.Errorf("the publication: %+v", p)
+		}
+		if m := p.Members[0]; m.Missing || m.Filter == "" || !slices.Equal(m.Columns, []string{"id", "payload"}) || !slices.Equal(m.Hidden, []string{"secret"}) {
+			t.Errorf("the table: %+v", m)
+		}
+		cfg.Tables = append(cfg.Tables, Table{"public", "unpublished"})
+		db.Exec(t, `CREATE TABLE unpublished (id int)`)
+		if s, err = Look(t.Context(), cfg); err != nil || !s.Publication.Members[1].Missing {
+			t.Errorf("a table outside the publication: %+v and %v", s, err)
+		}
+	})
+}
