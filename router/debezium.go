@@ -53,7 +53,7 @@ type debezium struct {
 type debeziumConfig struct {
 	m       *mapping
 	options map[string]string
-	names   []string // in the order of the file
+	bare    bool // the EventRouter's options stand without their prefix
 	errs    []error
 	runID   string
 }
@@ -62,9 +62,17 @@ type debeziumConfig struct {
 func (c *debeziumConfig) fail(name string, format string, args ...any) {
 	key := "debezium"
 	if _, given := c.options[name]; given {
-		key += "." + name
+		key += "." + c.written(name)
 	}
 	c.errs = append(c.errs, c.m.configError(key, fmt.Errorf(format, args...)))
+}
+
+// written is an option's name as the file has it.
+func (c *debeziumConfig) written(name string) string {
+	if c.bare {
+		return strings.TrimPrefix(name, "transforms."+defaultRouter+".")
+	}
+	return name
 }
 
 // Class names that Debezium's documentation and Connect's use.
@@ -82,7 +90,6 @@ func newDebezium(m *mapping, runID string) (*debezium, []error) {
 	c := &debeziumConfig{m: m, options: make(map[string]string, len(m.Debezium)), runID: runID}
 	for _, s := range m.Debezium {
 		c.options[s.Name] = s.Value
-		c.names = append(c.names, s.Name)
 	}
 	c.ordinaryKeys()
 	c.checkNames()
@@ -191,11 +198,14 @@ func (c *debeziumConfig) routerPrefix() string {
 // `transforms` their full names.
 func (c *debeziumConfig) checkNames() {
 	_, chained := c.options["transforms"]
+	c.bare = !chained
 	for _, name := range slices.Sorted(maps.Keys(c.options)) {
 		o, known := FindDebeziumOption(ScopeConnector, "", name)
 		if !known && !chained {
-			if o, known = FindDebeziumOption(ScopeEventRouter, "", name); known {
+			if _, known = FindDebeziumOption(ScopeEventRouter, "", name); known {
 				c.options["transforms."+defaultRouter+"."+name] = c.options[name]
+				delete(c.options, name)
+				continue // looked at with the transform's
 			}
 		}
 		switch {
@@ -288,16 +298,12 @@ func splitList(text string) []string {
 	return list
 }
 
-// bool, word and number read an option whose value checkNames has looked at.
+// bool and number read an option whose value checkNames has looked at.
 func (c *debeziumConfig) bool(name string, otherwise bool) bool {
 	if v, ok := parseBool(c.options[name]); ok {
 		return v
 	}
 	return otherwise
-}
-
-func (c *debeziumConfig) word(name, otherwise string) string {
-	return strings.ToLower(strings.TrimSpace(cmp.Or(c.options[name], otherwise)))
 }
 
 func (c *debeziumConfig) number(name string) int64 {

@@ -721,7 +721,7 @@ func (t *timestampRouter) apply(_ *debezium, r *dbzRecord) (bool, error) {
 	at := millis(ms)
 	var b strings.Builder
 	for _, p := range t.parts {
-		n := 0
+		var n int
 		switch p.letter {
 		case 'y':
 			if n = at.Year(); p.width == 2 {

@@ -387,7 +387,15 @@ var converterOptions = []DebeziumOption{
 	option(ScopeConverter, "encoding", "enum(UTF-8,UTF8)", "UTF-8", FateDefault, "").of("StringConverter"),
 	carried(ScopeConverter, "delegate.converter.type", "class", "", "").of("BinaryDataConverter"),
 	carried(ScopeConverter, "delegate.converter.type.*", "string", "", "options of the delegate").of("BinaryDataConverter"),
+	carried(ScopeConverter, "delegate.converter.type", "class", "", "").of("ByteBufferConverter"),
+	carried(ScopeConverter, "delegate.converter.type.*", "string", "", "options of the delegate").of("ByteBufferConverter"),
+	carried(ScopeConverter, "delegate.converter.type", "class", "", "").of("ByteArrayConverter"),
+	carried(ScopeConverter, "delegate.converter.type.*", "string", "", "options of the delegate").of("ByteArrayConverter"),
 	option(ScopeConverter, "schemas.enable", "bool", "true", FateNotNeeded, "this converter writes no schemas"),
+	option(ScopeConverter, "decimal.format", "string", "BASE64", FateNotNeeded, "this converter writes no JSON"),
+	option(ScopeConverter, "replace.null.with.default", "bool", "true", FateNotNeeded, "this converter writes no JSON"),
+	option(ScopeConverter, "delegate.converter.type", "class", "", FateNotNeeded, "only Debezium's converters for binary data have a delegate"),
+	option(ScopeConverter, "delegate.converter.type.*", "string", "", FateNotNeeded, "only Debezium's converters for binary data have a delegate"),
 	option(ScopeConverter, "converter.type", "string", "", FateNotNeeded, "Connect sets it itself"),
 }
 

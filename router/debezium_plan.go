@@ -83,17 +83,15 @@ func newDbzPlan(d *debezium, rel *replication.Relation) (*dbzPlan, []string, []s
 		errors.As(noColumn(rel, column), &none)
 		return &columnError{column: column, err: fmt.Errorf("%s is not a valid field name: %w", column, none.err)}
 	}
-	if err := p.makeKey(name); err != nil {
-		return nil, nil, nil, err
-	}
+	p.makeKey(name)
 	p.rowSchema = &connect.Schema{Type: connect.Struct, Optional: true, Name: p.shape.valueName, Fields: p.shape.fields}
 	return p, warnings, p.check(), nil
 }
 
 // makeKey finds the primary key.
-func (p *dbzPlan) makeKey(name func(string) string) error {
+func (p *dbzPlan) makeKey(name func(string) string) {
 	if p.rel.Meta == nil {
-		return nil
+		return
 	}
 	for i, c := range p.cols {
 		if p.rel.Meta[c.index].Key > 0 {
@@ -104,13 +102,12 @@ func (p *dbzPlan) makeKey(name func(string) string) error {
 		return p.rel.Meta[p.cols[a].index].Key - p.rel.Meta[p.cols[b].index].Key
 	})
 	if len(p.key) == 0 {
-		return nil
+		return
 	}
 	p.keySchema = &connect.Schema{Type: connect.Struct, Name: name(p.topic + ".Key")}
 	for _, i := range p.key {
 		p.keySchema.Fields = append(p.keySchema.Fields, p.shape.fields[i])
 	}
-	return nil
 }
 
 // check compiles the EventRouters that take this table's rows: those without a

@@ -25,7 +25,8 @@ type eventRouter struct {
 	expander   *expander
 
 	topics    map[string]string          // by route value
-	envelopes map[string]*connect.Schema // as first seen
+	envelopes map[string]*connect.Schema // as first seen, by the payload's schema or the version
+	wrapped   map[*connect.Schema]*connect.Schema
 }
 
 // placement is one item of table.fields.additional.placement.
@@ -42,7 +43,7 @@ const (
 
 func newEventRouter(o *ownerOptions) transform {
 	t := &eventRouter{
-		prefix:  o.prefix,
+		prefix:  o.c.written(o.prefix),
 		id:      o.text("table.field.event.id", "id"),
 		key:     o.text("table.field.event.key", "aggregateid"),
 		payload: o.text("table.field.event.payload", "payload"),
@@ -58,6 +59,7 @@ func newEventRouter(o *ownerOptions) transform {
 
 		topics:    map[string]string{},
 		envelopes: map[string]*connect.Schema{},
+		wrapped:   map[*connect.Schema]*connect.Schema{},
 	}
 	t.expander = newExpander(t.payload, o.word("table.json.payload.null.behavior", "ignore") == "optional_bytes",
 		o.word("table.json.payload.empty.array.behavior", "ignore") == "optional_string")
@@ -192,7 +194,7 @@ func (t *eventRouter) compile(shape *dbzShape) (*routedShape, []shapeError) {
 	return s, errs
 }
 
-func (t *eventRouter) apply(d *debezium, r *dbzRecord) (bool, error) {
+func (t *eventRouter) apply(_ *debezium, r *dbzRecord) (bool, error) {
 	c := r.source
 	switch {
 	case r.isNull():
@@ -202,7 +204,7 @@ func (t *eventRouter) apply(d *debezium, r *dbzRecord) (bool, error) {
 	case c.op == 'd':
 		return false, nil
 	case c.op == 'u':
-		return false, t.update(r)
+		return false, t.update()
 	case c.after == nil:
 		return false, reject(ReasonMapping, "", "only Struct objects are supported for a row, and a truncate has none; leave t in skipped.operations")
 	}
@@ -214,11 +216,11 @@ func (t *eventRouter) apply(d *debezium, r *dbzRecord) (bool, error) {
 	if s.err != nil {
 		return false, s.err
 	}
-	return true, t.event(d, r, c, s)
+	return true, t.event(r, c, s)
 }
 
 // update is an update that leaves the primary key alone.
-func (t *eventRouter) update(r *dbzRecord) error {
+func (t *eventRouter) update() error {
 	if t.invalid != "fatal" {
 		return nil
 	}
@@ -226,7 +228,7 @@ func (t *eventRouter) update(r *dbzRecord) error {
 }
 
 // event makes the outbox event of a row.
-func (t *eventRouter) event(d *debezium, r *dbzRecord, c *dbzChange, s *routedShape) error {
+func (t *eventRouter) event(r *dbzRecord, c *dbzChange, s *routedShape) error {
 	field := func(i int) (dbzField, error) { // as Struct.get reads it
 		v, err := c.after(i)
 		schema := s.shape.fields[i].Schema
@@ -349,9 +351,13 @@ func (t *eventRouter) envelopeSchema(c *dbzChange, s *routedShape, payload *conn
 			key = fmt.Sprint(v.Int())
 		}
 	} else {
+		if known := t.wrapped[payload]; known != nil {
+			return known, nil
+		}
 		key = string(payload.JSON())
 	}
 	if known := t.envelopes[key]; known != nil {
+		t.remember(payload, known)
 		return known, nil
 	}
 	route, err := c.after(s.route)
@@ -373,7 +379,19 @@ func (t *eventRouter) envelopeSchema(c *dbzChange, s *routedShape, payload *conn
 		clear(t.envelopes)
 	}
 	t.envelopes[key] = schema
+	t.remember(payload, schema)
 	return schema, nil
+}
+
+// remember saves describing the payload's schema for the next row.
+func (t *eventRouter) remember(payload, schema *connect.Schema) {
+	if t.version != "" {
+		return
+	}
+	if len(t.wrapped) >= maxEnvelopes {
+		clear(t.wrapped)
+	}
+	t.wrapped[payload] = schema
 }
 
 // routedName puts the route value before the last part of a schema's name.

@@ -1,7 +1,9 @@
 package router
 
 import (
+	"sync"
 	"time"
+	"unsafe"
 
 	"github.com/cdc-relay/cdc-relay/replication"
 )
@@ -29,65 +31,95 @@ type Record struct {
 	Row *replication.Row
 }
 
-// Buffer collects records. Reset keeps its memory, so one Buffer per batch in
-// flight makes routing free of allocations in the steady state. Owned by one
-// goroutine at a time.
+// Buffer collects records. It takes memory in chunks from pools and gives it back
+// with Reset, so routing allocates nothing in the steady state, and what a Buffer
+// holds is near what Size says. Owned by one goroutine at a time.
 type Buffer struct {
 	Records []Record
 
-	// headers and bytes are the chunks in use. A chunk that is full is replaced,
-	// never grown in place: records keep pointing into the one they were made in.
+	// headers and bytes are the chunks in use, the last of those below. A chunk that
+	// is full is replaced, never grown in place: records keep pointing into the one
+	// they were made in.
 	headers []Header
 	bytes   []byte
 	first   int // where the headers of the record in the making begin
-	retired int // bytes in replaced chunks
+
+	headerChunks []*[headerChunk]Header
+	byteChunks   []*[byteChunk]byte
+	used         int // bytes and headers of the records, in bytes
 }
 
 // What a Record and a Header take, for accounting.
 const (
-	recordSize = 160
-	headerSize = 40
+	recordSize = int(unsafe.Sizeof(Record{}))
+	headerSize = int(unsafe.Sizeof(Header{}))
 )
 
-// Chunks begin at these sizes and double. Reset gives back a chunk that one
-// unusual batch has blown up beyond maxKept bytes.
 const (
-	minHeaders = 64
-	minBytes   = 4 << 10
-	maxKept    = 4 << 20
+	headerChunk = 256
+	byteChunk   = 16 << 10
+
+	// maxKept bounds the memory for records that Reset keeps.
+	maxKept = 4 << 20
+)
+
+var (
+	headerChunks = sync.Pool{New: func() any { return new([headerChunk]Header) }}
+	byteChunks   = sync.Pool{New: func() any { return new([byteChunk]byte) }}
 )
 
 // Size is the memory, in bytes, that the records hold beside their batch.
-func (b *Buffer) Size() int {
-	return len(b.Records)*recordSize + len(b.headers)*headerSize + len(b.bytes) + b.retired
+func (b *Buffer) Size() int { return len(b.Records)*recordSize + b.used }
+
+// Reserve makes room for n records more, so that Records grows to no more than is
+// needed.
+func (b *Buffer) Reserve(n int) {
+	if cap(b.Records)-len(b.Records) < n {
+		b.Records = append(make([]Record, 0, (len(b.Records)+n+63)&^63), b.Records...)
+	}
 }
 
 // Reset empties the buffer. Records taken from it before become invalid.
 func (b *Buffer) Reset() {
 	clear(b.Records)
-	clear(b.headers)
-	b.Records, b.headers, b.bytes = b.Records[:0], b.headers[:0], b.bytes[:0]
-	b.first, b.retired = 0, 0
-	if cap(b.bytes) > maxKept {
-		b.bytes = nil
-	}
-	if cap(b.headers)*headerSize > maxKept {
-		b.headers = nil
-	}
+	b.Records = b.Records[:0]
 	if cap(b.Records)*recordSize > maxKept {
 		b.Records = nil
 	}
+	for i, chunk := range b.headerChunks {
+		clear(chunk[:]) // what they point to must not live on in the pool
+		headerChunks.Put(chunk)
+		b.headerChunks[i] = nil
+	}
+	for i, chunk := range b.byteChunks {
+		byteChunks.Put(chunk)
+		b.byteChunks[i] = nil
+	}
+	b.headerChunks, b.byteChunks = b.headerChunks[:0], b.byteChunks[:0]
+	b.headers, b.bytes, b.first, b.used = nil, nil, 0, 0
 }
 
 // header adds one header to the record in the making.
 func (b *Buffer) header(key string, value []byte) {
 	if len(b.headers) == cap(b.headers) {
-		open := b.headers[b.first:]
-		b.retired += b.first * headerSize
-		chunk := make([]Header, 0, max(minHeaders, 2*cap(b.headers)))
-		b.headers, b.first = append(chunk, open...), 0
+		b.moreHeaders()
 	}
 	b.headers = append(b.headers, Header{Key: key, Value: value})
+	b.used += headerSize
+}
+
+// moreHeaders moves the headers of the record in the making to where there is
+// room.
+func (b *Buffer) moreHeaders() {
+	open := b.headers[b.first:]
+	if len(open) < headerChunk/2 {
+		chunk := headerChunks.Get().(*[headerChunk]Header)
+		b.headerChunks = append(b.headerChunks, chunk)
+		b.headers = append(chunk[:0], open...)
+	} else {
+		b.headers = append(make([]Header, 0, 4*len(open)), open...)
+	}
+	b.first = 0
 }
 
 // takeHeaders ends the record in the making.
@@ -100,6 +132,7 @@ func (b *Buffer) takeHeaders() []Header {
 
 // dropHeaders abandons the record in the making.
 func (b *Buffer) dropHeaders() {
+	b.used -= (len(b.headers) - b.first) * headerSize
 	clear(b.headers[b.first:])
 	b.headers = b.headers[:b.first]
 }
@@ -107,9 +140,13 @@ func (b *Buffer) dropHeaders() {
 // tail returns an empty slice with room for at least n bytes behind the bytes in
 // use. Append to it, then hand it to keep, before the next call of tail or keep.
 func (b *Buffer) tail(n int) []byte {
+	if n > byteChunk {
+		return make([]byte, 0, n)
+	}
 	if cap(b.bytes)-len(b.bytes) < n || b.bytes == nil {
-		b.retired += len(b.bytes)
-		b.bytes = make([]byte, 0, max(minBytes, 2*cap(b.bytes), n))
+		chunk := byteChunks.Get().(*[byteChunk]byte)
+		b.byteChunks = append(b.byteChunks, chunk)
+		b.bytes = chunk[:0]
 	}
 	return b.bytes[len(b.bytes):len(b.bytes):cap(b.bytes)]
 }
@@ -117,10 +154,10 @@ func (b *Buffer) tail(n int) []byte {
 // keep takes what was appended to the slice that tail gave. The result is never
 // nil and stays valid until Reset.
 func (b *Buffer) keep(p []byte) []byte {
+	b.used += len(p)
 	room := cap(b.bytes) - len(b.bytes)
 	if cap(p) != room || (len(p) > 0 && &p[0] != &b.bytes[:len(b.bytes)+1][len(b.bytes)]) {
-		b.retired += len(p) // append outgrew the tail, p has memory of its own
-		return p[:len(p):len(p)]
+		return p[:len(p):len(p)] // memory of its own: too long for a chunk, or append outgrew the tail
 	}
 	start := len(b.bytes)
 	b.bytes = b.bytes[:start+len(p)]

@@ -69,7 +69,8 @@ type shape struct {
 	schema *Schema
 	decode decoder
 
-	plainElement bool // as an element of an array it is not optional
+	element      decoder // of an element of an array; nil: like any other value
+	plainElement bool    // as an element of an array it is not optional
 }
 
 // NewCodec makes the codec of a column. ErrAbsent says that Debezium leaves the
@@ -260,6 +261,12 @@ func arrayShape(t TypeInfo, m Modes) (*shape, string) {
 	inner.schema.Optional = !inner.plainElement
 	inner.schema.Name = m.SchemaNames.SchemaName(inner.schema.Name)
 	decode, nulls := inner.decode, inner.schema.Optional
+	switch {
+	case inner.element != nil:
+		decode = inner.element
+	case elem.OID == oidNumeric:
+		decode = finiteElement(decode)
+	}
 	return &shape{
 		schema: &Schema{Type: Array, Elem: inner.schema},
 		decode: func(text []byte) (Value, error) {

@@ -153,7 +153,7 @@ func TestDecode_FailureModes(t *testing.T) {
 		t.Error("the elements of an array of enums must not be null")
 	}
 	nanos := map[string]string{"time.precision.mode": "nanoseconds"}
-	for _, text := range []string{"9999-12-31 23:59:59", "infinity", "0044-03-15 12:00:00 BC"} {
+	for _, text := range []string{"9999-12-31 23:59:59", "1677-09-21 12:00:00", "0044-03-15 12:00:00 BC"} {
 		if v, ok := tolerated(codecOf(t, "timestamp", "", false, nanos), text); !ok || !v.IsNull() {
 			t.Errorf("%s in nanoseconds must be null", text)
 		}

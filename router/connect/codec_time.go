@@ -3,6 +3,7 @@ package connect
 import (
 	"bytes"
 	"errors"
+	"math"
 	"strconv"
 )
 
@@ -42,78 +43,100 @@ func timeShape(t TypeInfo, m Modes) *shape {
 	if t.OID == oidDate {
 		return dateShape(m)
 	}
-	parse, kinds := parseTime, [...]string{"Time", "MicroTime", "NanoTime", "IsoTime"}
-	connectName, connectType, iso := TimeName, Int32, appendISOTime
+	parse, element := parseTime, parseTimeElement
 	if t.OID == oidTimestamp {
-		parse, kinds = parseTimestamp, [...]string{"Timestamp", "MicroTimestamp", "NanoTimestamp", "IsoTimestamp"}
-		connectName, connectType, iso = TimestampName, Int64, appendISOTimestamp
+		parse, element = parseTimestamp, parseTimestampElement
 	}
-	var s *Schema
-	var value func(micros int64) Value
-	switch {
-	case m.Time == TimeConnect:
-		s = named(connectType, connectName)
-		value = func(micros int64) Value { ms, _ := floorDiv(micros, 1000); return DateValue(ms) }
-	case m.Time == TimeISO:
-		s = named(String, "io.debezium.time."+kinds[3])
-		value = func(micros int64) Value { return TextValue(iso(nil, micros)) }
-	case m.Time == TimeNanos:
-		s = named(Int64, "io.debezium.time."+kinds[2])
-		parse, value = inNanos(parse), func(micros int64) Value { return Int64Value(micros * 1000) }
-	case fraction(t) > 3 || m.Time == TimeMicros || m.Time == TimeAdaptiveMicros && t.OID == oidTime:
-		s = named(Int64, "io.debezium.time."+kinds[1])
-		value = Int64Value
-	case t.OID == oidTime:
-		s = named(Int32, "io.debezium.time."+kinds[0])
-		value = func(micros int64) Value { return Int32Value(int32(micros / 1000)) }
-	default:
-		s = named(Int64, "io.debezium.time."+kinds[0])
-		value = func(micros int64) Value { ms, _ := floorDiv(micros, 1000); return Int64Value(ms) }
-	}
-	return &shape{schema: s, decode: func(text []byte) (Value, error) {
+	s, value := timeValue(t, m)
+	sh := &shape{schema: s}
+	sh.decode = func(text []byte) (Value, error) {
 		micros, err := parse(text)
+		if err == nil && m.Time == TimeNanos && !fitsNanos(micros) {
+			err = errors.New("too far from 1970 for a number of nanoseconds")
+		}
 		if err != nil {
 			return Null, err
 		}
 		return value(micros), nil
-	}}
+	}
+	sh.element = func(text []byte) (Value, error) {
+		micros, err := element(text)
+		if err != nil || m.Time == TimeNanos && !fitsNanos(micros) {
+			return Null, err
+		}
+		return value(micros), nil
+	}
+	return sh
 }
 
-// inNanos refuses what int64 cannot hold in nanoseconds: dates after 2262.
-func inNanos(parse func([]byte) (int64, error)) func([]byte) (int64, error) {
-	return func(text []byte) (int64, error) {
-		micros, err := parse(text)
-		if err == nil && (micros > (1<<63-1)/1000 || micros < -(1<<63-1)/1000) {
-			err = errors.New("too far from 1970 for a number of nanoseconds")
-		}
-		return micros, err
+// timeValue is the schema of a time or timestamp, and what makes its value.
+func timeValue(t TypeInfo, m Modes) (*Schema, func(micros int64) Value) {
+	kinds := [...]string{"Time", "MicroTime", "NanoTime", "IsoTime"}
+	connectName, connectType, iso := TimeName, Int32, appendISOTime
+	if t.OID == oidTimestamp {
+		kinds = [...]string{"Timestamp", "MicroTimestamp", "NanoTimestamp", "IsoTimestamp"}
+		connectName, connectType, iso = TimestampName, Int64, appendISOTimestamp
 	}
+	switch {
+	case m.Time == TimeConnect:
+		return named(connectType, connectName), func(micros int64) Value { ms, _ := floorDiv(micros, 1000); return DateValue(ms) }
+	case m.Time == TimeISO:
+		return named(String, "io.debezium.time."+kinds[3]), func(micros int64) Value { return TextValue(iso(nil, micros)) }
+	case m.Time == TimeNanos:
+		return named(Int64, "io.debezium.time."+kinds[2]), nanosValue
+	case fraction(t) > 3 || m.Time == TimeMicros || m.Time == TimeAdaptiveMicros && t.OID == oidTime:
+		return named(Int64, "io.debezium.time."+kinds[1]), Int64Value
+	case t.OID == oidTime:
+		return named(Int32, "io.debezium.time."+kinds[0]), func(micros int64) Value { return Int32Value(int32(micros / 1000)) }
+	}
+	return named(Int64, "io.debezium.time."+kinds[0]), func(micros int64) Value { ms, _ := floorDiv(micros, 1000); return Int64Value(ms) }
+}
+
+// nanosValue takes what fitsNanos; an infinite time is the end of the numbers.
+func nanosValue(micros int64) Value {
+	switch micros {
+	case infiniteMicros:
+		return Int64Value(math.MaxInt64)
+	case minusInfiniteMicros:
+		return Int64Value(math.MinInt64)
+	}
+	return Int64Value(micros * 1000)
+}
+
+// fitsNanos says whether int64 holds the nanoseconds of the whole day that the
+// time lies in, and of the time: Java counts the one after the other.
+func fitsNanos(micros int64) bool {
+	const days = math.MaxInt64 / (microsPerDay * 1000)
+	day, _ := floorDiv(micros, microsPerDay)
+	return micros == infiniteMicros || micros == minusInfiniteMicros || day >= -days && micros <= math.MaxInt64/1000
 }
 
 func dateShape(m Modes) *shape {
 	s, value := named(Int32, "io.debezium.time.Date"), func(days int64) Value { return Int32Value(int32(days)) }
 	switch m.Time {
 	case TimeConnect:
-		s, value = named(Int32, DateName), func(days int64) Value { return DateValue(days * millisPerDay) }
+		s, value = named(Int32, DateName), func(days int64) Value { return DateValue(int64(int32(days)) * millisPerDay) }
 	case TimeISO:
 		s = named(String, "io.debezium.time.IsoDate")
 		value = func(days int64) Value { return TextValue(append(appendISODate(nil, days), 'Z')) }
 	default: // days in every other mode
 	}
-	return &shape{schema: s, decode: func(text []byte) (Value, error) {
-		days, err := parseDate(text)
-		if err != nil {
-			return Null, err
+	with := func(parse func([]byte) (int64, error)) decoder {
+		return func(text []byte) (Value, error) {
+			days, err := parse(text)
+			if err != nil {
+				return Null, err
+			}
+			return value(days), nil
 		}
-		return value(days), nil
-	}}
+	}
+	return &shape{schema: s, decode: with(parseDate), element: with(parseDateElement)}
 }
 
 // timestampTZShape writes UTC with as many fraction digits as are declared.
 func timestampTZShape(t TypeInfo) *shape {
 	digits := fraction(t)
-	value := func(micros int64) Value {
-		days, rest := floorDiv(micros, microsPerDay)
+	value := func(days, rest int64) Value {
 		out := append(appendISODate(make([]byte, 0, 32), days), 'T')
 		out = appendClock(out, rest/microsPerSecond)
 		if digits > 0 {
@@ -122,7 +145,7 @@ func timestampTZShape(t TypeInfo) *shape {
 		}
 		return TextValue(append(out, 'Z'))
 	}
-	return &shape{schema: named(String, "io.debezium.time.ZonedTimestamp"), decode: func(text []byte) (Value, error) {
+	decode := func(text []byte) (Value, error) {
 		switch string(text) {
 		case "infinity", "-infinity":
 			return TextValue(text), nil
@@ -131,8 +154,23 @@ func timestampTZShape(t TypeInfo) *shape {
 		if err != nil {
 			return Null, err
 		}
-		return value(micros), nil
-	}}
+		return value(floorDiv(micros, microsPerDay)), nil
+	}
+	element := func(text []byte) (Value, error) {
+		switch string(text) {
+		case "infinity":
+			return TextValue(text), nil
+		case "-infinity":
+			return value(minusInfiniteElementDay, minusInfiniteElementHour*3600*microsPerSecond), nil
+		}
+		micros, err := parseTimestampTZ(text)
+		if err != nil {
+			return Null, err
+		}
+		days, rest := floorDiv(micros, microsPerDay)
+		return value(withoutEra(days), rest), nil
+	}
+	return &shape{schema: named(String, "io.debezium.time.ZonedTimestamp"), decode: decode, element: element}
 }
 
 func decodeTimeTZ(text []byte) (Value, error) {

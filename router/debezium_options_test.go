@@ -1,0 +1,77 @@
+package router
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cdc-relay/cdc-relay/router/connect"
+)
+
+func TestDebeziumOptions_EveryRowSaysWhatBecomesOfIt(t *testing.T) {
+	type name struct{ scope, of, name string }
+	seen := map[name]bool{}
+	scopes := []string{ScopeConnector, ScopeEventRouter, ScopeTransform, ScopePredicate, ScopeConverter, ScopeWorker, ScopeProducer}
+	fates := []string{FateCarried, FateElsewhere, FateImplied, FateNotNeeded, FateNotCarried, FateDefault}
+	for _, o := range DebeziumOptions {
+		key := name{o.Scope, o.Of, o.Name}
+		switch {
+		case seen[key]:
+			t.Errorf("%v is there twice", key)
+		case !slices.Contains(scopes, o.Scope), !slices.Contains(fates, o.Fate), o.Type == "":
+			t.Errorf("%v: scope, fate or type is not known: %+v", key, o)
+		case (o.Fate == FateElsewhere) != (o.Key != ""):
+			t.Errorf("%v: fate %q and key %q", key, o.Fate, o.Key)
+		case o.Note == "" && (o.Fate == FateNotCarried || o.Fate == FateNotNeeded || o.Fate == FateImplied):
+			t.Errorf("%v says nothing about why it is %s", key, o.Fate)
+		case o.Fate == FateDefault && o.Default == "":
+			t.Errorf("%v is carried with its default alone, and has none", key)
+		}
+		seen[key] = true
+	}
+	for _, option := range connect.ModeOptions {
+		if o, ok := FindDebeziumOption(ScopeConnector, "", option); !ok || !o.accepted() {
+			t.Errorf("%s is read, and the table does not carry it", option)
+		}
+	}
+	for _, class := range connect.ConverterClasses() {
+		options, _ := connect.ConverterOptions(class)
+		for _, option := range options {
+			if o, ok := FindDebeziumOption(ScopeConverter, shortClass(class), option); !ok || !o.accepted() {
+				t.Errorf("option %s of %s is not in the table", option, class)
+			}
+		}
+	}
+	for _, class := range knownClasses {
+		if strings.HasPrefix(class, packagePredicates) || class == classEventRouter {
+			continue
+		}
+		found := slices.ContainsFunc(DebeziumOptions, func(o DebeziumOption) bool { return o.Scope == ScopeTransform && o.Of == shortClass(class) })
+		if !found && shortClass(class) != "Filter" {
+			t.Errorf("no option of transform %s is in the table", class)
+		}
+	}
+}
+
+func TestFindDebeziumOption_PrefersTheNarrowerRow(t *testing.T) {
+	for _, c := range []struct{ scope, of, name, want string }{
+		{ScopeConnector, "", "value.converter", "value.converter"},
+		{ScopeConnector, "", "value.converter.schemas.enable", "value.converter.*"},
+		{ScopeConnector, "", "topic.creation.default.partitions", "topic.creation.default.partitions"},
+		{ScopeConnector, "", "topic.creation.default.retention.ms", "topic.creation.default.*"},
+		{ScopeConnector, "", "topic.creation.groups", "topic.creation.*"},
+		{ScopeConnector, "", "snapshot.fetch.size", "snapshot.*"},
+		{ScopeTransform, "HeaderFrom", "headers", "headers"},
+		{ScopeConverter, "StringConverter", "schemas.enable", "schemas.enable"},
+		{ScopeConnector, "", "no.such.option", ""},
+		{ScopeConnector, "", "snapshot", ""},
+	} {
+		o, ok := FindDebeziumOption(c.scope, c.of, c.name)
+		if ok != (c.want != "") || o.Name != c.want {
+			t.Errorf("%s: got %q, want %q", c.name, o.Name, c.want)
+		}
+	}
+	if o, _ := FindDebeziumOption(ScopeConverter, "JsonConverter", "schemas.enable"); o.Fate != FateCarried {
+		t.Errorf("JsonConverter's schemas.enable is %s", o.Fate)
+	}
+}

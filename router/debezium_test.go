@@ -1,0 +1,433 @@
+package router
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/router/connect"
+)
+
+// dbz are the least options, and more as `name=value`.
+func dbz(more ...string) []Setting {
+	settings := []Setting{
+		{"topic.prefix", "app"}, {"key.converter", connect.ClassString}, {"value.converter", connect.ClassString},
+		{"extended.headers.enabled", "false"},
+	}
+	for _, m := range more {
+		name, value, _ := strings.Cut(m, "=")
+		replaced := false
+		for i := range settings {
+			if settings[i].Name == name {
+				settings[i].Value, replaced = value, true
+			}
+		}
+		if !replaced {
+			settings = append(settings, Setting{name, value})
+		}
+	}
+	return settings
+}
+
+func jsonValues(more ...string) []Setting {
+	return dbz(append([]string{"value.converter=" + connect.ClassJSON, "value.converter.schemas.enable=false"}, more...)...)
+}
+
+func placed(list string) string { return "table.fields.additional.placement=" + list }
+
+// described is a table with metadata: `name type`, and behind it `!` for NOT NULL,
+// `#` for the primary key, `=expression` for a default.
+func described(t testing.TB, columns ...string) *replication.Relation {
+	plain := make([]string, len(columns))
+	meta := make([]replication.ColumnMeta, len(columns))
+	for i, c := range columns {
+		c, meta[i].Default, _ = strings.Cut(c, "=")
+		if strings.HasSuffix(c, "#") {
+			meta[i].Key, meta[i].NotNull = i+1, true
+		}
+		if strings.HasSuffix(c, "!") {
+			meta[i].NotNull = true
+		}
+		plain[i] = strings.TrimRight(c, "#!")
+	}
+	rel := table(t, plain...)
+	for i, c := range rel.Columns {
+		meta[i].Base, meta[i].BaseMod, meta[i].TypeKind = c.Type, c.TypeMod, 'b'
+		_, meta[i].TypeName, _ = strings.Cut(plain[i], " ")
+	}
+	rel.Meta = meta
+	return rel
+}
+
+var debeziumColumns = []string{"id uuid#", "aggregatetype varchar!", "aggregateid varchar!", "type varchar", "payload jsonb"}
+
+const eventID = "406c07f3-26f0-4eea-a50c-109940064b8f"
+
+func eventRow(t testing.TB, more ...string) *replication.Row {
+	values := []string{eventID, "Order", "1", "OrderCreated", `{"a": 1}`}
+	columns := debeziumColumns
+	for _, m := range more {
+		column, value, _ := strings.Cut(m, ":=")
+		columns, values = append(columns[:len(columns):len(columns)], column), append(values, value)
+	}
+	row := textRow(described(t, columns...), values...)
+	row.Txn.Time = time.Date(2024, 5, 6, 7, 8, 9, 123456000, time.UTC)
+	return row
+}
+
+func updated(row *replication.Row, column int, old string) *replication.Row {
+	out := *row
+	out.Change = &replication.Change{Op: replication.Update, Old: make([]replication.Value, len(row.Values))}
+	for i := range out.Change.Old {
+		out.Change.Old[i].Kind = replication.Null
+	}
+	out.Change.Old[column] = replication.Value{Kind: replication.Text, Data: []byte(old)}
+	return &out
+}
+
+func changed(row *replication.Row, op replication.Op) *replication.Row {
+	out := *row
+	out.Change = &replication.Change{Op: op}
+	switch op {
+	case replication.Delete:
+		out.Change.Old, out.Values = row.Values, nil
+	case replication.Truncate, replication.Commit:
+		out.Values = nil
+	}
+	return &out
+}
+
+func messageRow(prefix, body string) *replication.Row {
+	rel := &replication.Relation{Namespace: "message", Name: "*", Columns: []replication.Column{
+		{Name: "body", Type: 114, TypeMod: -1, TypeName: "json"}, {Name: "prefix", Type: 25, TypeMod: -1, TypeName: "text"},
+	}}
+	return textRow(rel, body, prefix)
+}
+
+const decodeType = "transforms.decode.type=" + classDecode
+
+var decodeFirst = []string{"transforms=decode,outbox", decodeType, "transforms.outbox.type=" + classEventRouter}
+
+func chained(name, class string, options ...string) []Setting {
+	more := []string{"transforms=outbox," + name, "transforms.outbox.type=" + classEventRouter, "transforms." + name + ".type=" + class}
+	for _, o := range options {
+		if !strings.Contains(o, "predicate") || strings.HasPrefix(o, "predicate=") {
+			o = "transforms." + name + "." + o
+		}
+		more = append(more, o)
+	}
+	return dbz(more...)
+}
+
+func TestGolden_Debezium(t *testing.T) {
+	const t8601 = "2024-01-02 03:04:05.678912"
+	cases := []struct {
+		name     string
+		settings []Setting
+		rows     []*replication.Row
+	}{
+		{"default", dbz(), []*replication.Row{eventRow(t)}},
+		{"context headers", dbz("extended.headers.enabled=true"), []*replication.Row{eventRow(t)}},
+		{"schemas", dbz("key.converter="+connect.ClassJSON, "value.converter="+connect.ClassJSON, "header.converter="+connect.ClassJSON), []*replication.Row{eventRow(t)}},
+		{"header, envelope and partition", jsonValues(placed("type:header:eventType, type:envelope:eventType, version:partition")),
+			[]*replication.Row{eventRow(t, "version int4:=3"), eventRow(t, "version int4:="+null)}},
+		{"envelope schema is named after the first event", dbz("value.converter="+connect.ClassJSON, placed("type:envelope")),
+			[]*replication.Row{eventRow(t), withRoute(eventRow(t), "Cart")}},
+		{"schema version", dbz("value.converter="+connect.ClassJSON, placed("type:envelope"), "table.field.event.schema.version=version"),
+			[]*replication.Row{eventRow(t, "version int4:=2"), eventRow(t, "version int4:="+null)}},
+		{"missing column ignored", dbz(placed("nope:header,type:header"), "table.field.additional.missing=ignore"), []*replication.Row{eventRow(t)}},
+		{"null takes the default", jsonValues(placed("n:envelope,at:header")), []*replication.Row{eventRow(t, "n int4='7'::integer:="+null, "at timestamp=now():="+null)}},
+		{"expanded", jsonValues("table.expand.json.payload=true"), []*replication.Row{eventRow(t), withPayload(eventRow(t), `{"b":[1,2.5]}`)}},
+		{"tombstone", dbz("route.tombstone.on.empty.payload=true", "value.converter="+connect.ClassJSON), []*replication.Row{withPayload(eventRow(t), null)}},
+		{"null payload", dbz("value.converter=" + connect.ClassJSON), []*replication.Row{withPayload(eventRow(t), null)}},
+		{"timestamp", dbz("table.field.event.timestamp=at"), []*replication.Row{eventRow(t, "at timestamp:="+t8601), eventRow(t, "at timestamp:=1969-12-31 23:59:59.9995"), eventRow(t, "at timestamp:="+null)}},
+		{"minus one is no timestamp", dbz("table.field.event.timestamp=at"), []*replication.Row{eventRow(t, "at timestamp:=1969-12-31 23:59:59.999")}},
+		{"bigint timestamp is NULL", dbz("table.field.event.timestamp=at"), []*replication.Row{eventRow(t, "at int8:="+null)}},
+		{"negative timestamp", dbz("table.field.event.timestamp=at"), []*replication.Row{eventRow(t, "at timestamp:=1969-12-31 23:59:58")}},
+		{"bigint timestamp", dbz("table.field.event.timestamp=at"), []*replication.Row{eventRow(t, "at int8:=1")}},
+		{"timestamp of Connect", dbz("table.field.event.timestamp=at", "time.precision.mode=connect"), []*replication.Row{eventRow(t, "at timestamp:="+t8601)}},
+		{"negative partition", dbz(placed("p:partition")), []*replication.Row{eventRow(t, "p int4:=-1")}},
+		{"null route", dbz("route.by.field=type"), []*replication.Row{withType(eventRow(t), null)}},
+		{"illegal topic", dbz(), []*replication.Row{withRoute(eventRow(t), "a\nb"), withRoute(eventRow(t), "Verkäufe")}},
+		{"no match", dbz("route.topic.regex=Ord", "route.topic.replacement=x-$0"), []*replication.Row{eventRow(t), withRoute(eventRow(t), "Ord")}},
+		{"update of the primary key", dbz("extended.headers.enabled=true"), []*replication.Row{updated(eventRow(t), 0, "00000000-0000-4000-8000-000000000001")}},
+		{"other update", dbz(), []*replication.Row{changed(eventRow(t), replication.Update)}},
+		{"fatal update", dbz("table.op.invalid.behavior= FATAL "), []*replication.Row{changed(eventRow(t), replication.Update)}},
+		{"delete", dbz("table.op.invalid.behavior=fatal"), []*replication.Row{changed(eventRow(t), replication.Delete)}},
+		{"truncate", dbz("skipped.operations=none"), []*replication.Row{changed(eventRow(t), replication.Truncate)}},
+		{"bytea without delegate", dbz("value.converter=" + connect.ClassBinaryData), []*replication.Row{eventRow(t)}},
+		{"poisoned expansion", jsonValues("table.expand.json.payload=true"), []*replication.Row{withPayload(eventRow(t), `[1,2]`)}},
+		{"message routed", jsonValues(append(decodeFirst, "transforms.outbox."+placed("type:header:eventType"))...),
+			[]*replication.Row{messageRow("outbox", `{"id":"d4","aggregatetype":"User","aggregateid":"99","type":"UserCreated","payload":{"email":"a@b.c","n":null}}`)}},
+		{"message passes", jsonValues(), []*replication.Row{messageRow("outbox", `{"a":1}`)}},
+		{"message of another prefix", jsonValues(append(decodeFirst, "message.prefix.include.list=outbox")...), []*replication.Row{messageRow("other", "hello")}},
+		{"message that is no object", jsonValues(decodeFirst...), []*replication.Row{messageRow("other", "hello"), messageRow("other", `{"id":1}`)}},
+		{"RegexRouter", chained("t", packageTransforms+"RegexRouter", "regex=outbox[.]event[.](.*)", "replacement=prod.$1.v1"), []*replication.Row{eventRow(t)}},
+		{"TimestampRouter", chained("t", packageTransforms+"TimestampRouter", "timestamp.format=yyyy-MM'x'dd", "topic.format=${timestamp}.${topic}"), []*replication.Row{eventRow(t)}},
+		{"InsertHeader", chained("t", packageTransforms+"InsertHeader", "header=n", "value.literal=001"), []*replication.Row{eventRow(t)}},
+		{"DropHeaders", chained("t", packageTransforms+"DropHeaders", "headers=id,x"), []*replication.Row{eventRow(t)}},
+		{"InsertField", jsonValues("transforms=outbox,t", "transforms.outbox.type="+classEventRouter, "transforms.outbox."+placed("type:envelope"),
+			"transforms.t.type="+packageTransforms+"InsertField$Value", "transforms.t.static.field=origin", "transforms.t.static.value=app", "transforms.t.topic.field=to"), []*replication.Row{eventRow(t)}},
+		{"HoistField", chained("t", packageTransforms+"HoistField$Key", "field=k"), []*replication.Row{eventRow(t)}},
+		{"ReplaceField and ExtractField", jsonValues("transforms=outbox,a,b", "transforms.outbox.type="+classEventRouter, "transforms.outbox.table.expand.json.payload=true",
+			"transforms.a.type="+packageTransforms+"ReplaceField$Value", "transforms.a.renames=a:n",
+			"transforms.b.type="+packageTransforms+"ExtractField$Value", "transforms.b.field=n"), []*replication.Row{eventRow(t)}},
+		{"HeaderFrom and ValueToKey", jsonValues("transforms=outbox,a,b", "transforms.outbox.type="+classEventRouter, "transforms.outbox."+placed("type:envelope:kind"),
+			"transforms.a.type="+packageTransforms+"HeaderFrom$Value", "transforms.a.fields=kind", "transforms.a.headers=k", "transforms.a.operation=move",
+			"transforms.b.type="+packageTransforms+"ValueToKey", "transforms.b.fields=payload"), []*replication.Row{eventRow(t)}},
+		{"SetSchemaMetadata", dbz("transforms=outbox,t", "value.converter="+connect.ClassJSON, "transforms.outbox.type="+classEventRouter,
+			"transforms.t.type="+packageTransforms+"SetSchemaMetadata$Value", "transforms.t.schema.name=x.Y", "transforms.t.schema.version=4"), []*replication.Row{eventRow(t)}},
+		{"Filter", chained("t", packageTransforms+"Filter", "predicate=tomb", "predicates=tomb", "predicates.tomb.type="+packagePredicates+"RecordIsTombstone"), []*replication.Row{withPayload(eventRow(t), null), eventRow(t)}},
+		{"unwrapped", jsonValues("transforms=u,outbox", "transforms.u.type="+classUnwrap, "transforms.outbox.type="+classEventRouter), []*replication.Row{eventRow(t), changed(eventRow(t), replication.Delete)}},
+		{"kept from the router", jsonValues("database.dbname=shop", "transforms=outbox", "transforms.outbox.type="+classEventRouter, "transforms.outbox.predicate=p", "transforms.outbox.negate=true",
+			"predicates=p", "predicates.p.type="+packagePredicates+"TopicNameMatches", "predicates.p.pattern=.*outbox"),
+			[]*replication.Row{eventRow(t), changed(eventRow(t), replication.Delete), updated(eventRow(t), 3, "Old")}},
+		{"columns left out", dbz("column.exclude.list=public.outbox.TYPE", placed("type:header"), "table.field.additional.missing=ignore"), []*replication.Row{eventRow(t)}},
+		{"transactions", jsonValues("provide.transaction.metadata=true"), []*replication.Row{eventRow(t), changed(eventRow(t), replication.Commit)}},
+		{"TOASTed payload of another key", dbz(), []*replication.Row{unchangedPayload(updated(eventRow(t), 0, "00000000-0000-4000-8000-000000000001"))}},
+	}
+	var out strings.Builder
+	for _, c := range cases {
+		fmt.Fprintf(&out, "== %s\n", c.name)
+		r, err := New(Config{Mappings: []Mapping{{Table: "public.outbox", Debezium: c.settings}}, RunID: "run-1"})
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		for _, row := range c.rows {
+			var b Buffer
+			if err := r.Route(&b, row); err != nil {
+				if len(b.Records) != 0 || len(b.headers) != b.first {
+					t.Errorf("%s: a rejected row left %d records", c.name, len(b.Records))
+				}
+				var e *RowError
+				errors.As(err, &e)
+				fmt.Fprintf(&out, "rejected  %s: %v\n", e.Reason, e.Err)
+				continue
+			}
+			if len(b.Records) == 0 {
+				out.WriteString("dropped\n")
+			}
+			for _, rec := range b.Records {
+				out.WriteString(show(rec))
+			}
+		}
+	}
+	golden(t, "debezium", out.String())
+}
+
+func withValue(row *replication.Row, column int, value string) *replication.Row {
+	row.Values[column] = replication.Value{Kind: replication.Text, Data: []byte(value)}
+	if value == null {
+		row.Values[column] = replication.Value{Kind: replication.Null}
+	}
+	return row
+}
+
+func withRoute(row *replication.Row, v string) *replication.Row   { return withValue(row, 1, v) }
+func withType(row *replication.Row, v string) *replication.Row    { return withValue(row, 3, v) }
+func withPayload(row *replication.Row, v string) *replication.Row { return withValue(row, 4, v) }
+
+func unchangedPayload(row *replication.Row) *replication.Row {
+	row.Values[4] = replication.Value{Kind: replication.Unchanged}
+	return row
+}
+
+// What is refused before any row, with the option that is to blame.
+func TestGolden_DebeziumRefused(t *testing.T) {
+	const router = "transforms=outbox"
+	var out strings.Builder
+	for _, c := range []struct {
+		name string
+		m    Mapping
+	}{
+		{"nothing required", Mapping{Debezium: []Setting{{"route.by.field", "x"}}}},
+		{"unknown option", Mapping{Debezium: dbz("topic.prefx=a", "table-expand-json-payload=true")}},
+		{"router option beside transforms", Mapping{Debezium: dbz(router, "transforms.outbox.type="+classEventRouter, "route.by.field=x")}},
+		{"our key", Mapping{Debezium: dbz("database.hostname=h", "errors.tolerance=all")}},
+		{"not carried", Mapping{Debezium: dbz("converters=x", "topic.naming.strategy=x", "field.name.adjustment.mode=avro")}},
+		{"bad words", Mapping{Debezium: dbz("table.op.invalid.behavior=ignore", "table.json.payload.null.behavior=keep", "route.tombstone.on.empty.payload=yes", "time.precision.mode=structured", "money.fraction.digits=two")}},
+		{"placements", Mapping{Debezium: dbz(placed("type,a:b:c:d,x:topic,a:envelope:e,b:envelope:e,c:envelope:payload"))}},
+		{"empty placement", Mapping{Debezium: dbz(placed(""))}},
+		{"empty column", Mapping{Debezium: dbz("table.field.event.key=")}},
+		{"regex", Mapping{Debezium: dbz("route.topic.regex=(unclosed")}},
+		{"look-ahead", Mapping{Debezium: dbz("route.topic.regex=(?=x).*")}},
+		{"group with underscore", Mapping{Debezium: dbz("route.topic.replacement=${aggregate_type}-events")}},
+		{"unknown group", Mapping{Debezium: dbz("route.topic.replacement=${x}")}},
+		{"unknown number", Mapping{Debezium: dbz("route.topic.replacement=$2")}},
+		{"lone dollar", Mapping{Debezium: dbz("route.topic.replacement=a$")}},
+		{"converter", Mapping{Debezium: dbz("value.converter=io.confluent.connect.avro.AvroConverter", "key.converter.schemas.enable=perhaps")}},
+		{"options without converter", Mapping{Debezium: dbz("header.converter.schemas.enable=true")}},
+		{"transform", Mapping{Debezium: dbz("transforms=outbox,x", "transforms.outbox.type="+classEventRouter, "transforms.x.type=org.acme.Mine", "transforms.y.type=a")}},
+		{"transform option", Mapping{Debezium: dbz("transforms=outbox,x", "transforms.outbox.type="+classEventRouter, "transforms.outbox.no.such=1",
+			"transforms.x.type="+packageTransforms+"InsertHeader", "transforms.x.header=h", "transforms.x.value.literal=[1]")}},
+		{"no router", Mapping{Debezium: dbz("transforms=x", "transforms.x.type="+packageTransforms+"DropHeaders", "transforms.x.headers=id")}},
+		{"predicate", Mapping{Debezium: dbz(router, "transforms.outbox.type="+classEventRouter, "transforms.outbox.predicate=nope")}},
+		{"inserts skipped", Mapping{Debezium: dbz("skipped.operations=c,x")}},
+		{"heartbeat that no converter takes", Mapping{Debezium: dbz("heartbeat.interval.ms=1000", "value.converter="+connect.ClassBinaryData)}},
+		{"contradiction", Mapping{Debezium: dbz("route.by.field=a"), Columns: Columns{Route: "b", Headers: "h"}, Topic: "x", Value: FormatEnvelope, Preset: "outbox"}},
+	} {
+		fmt.Fprintf(&out, "== %s\n", c.name)
+		_, err := New(Config{Mappings: []Mapping{c.m}})
+		if err == nil {
+			t.Errorf("%s: accepted", c.name)
+			continue
+		}
+		for _, e := range ConfigErrors(err) {
+			fmt.Fprintln(&out, e)
+		}
+	}
+	for _, c := range []struct {
+		name     string
+		settings []Setting
+		columns  []string
+	}{
+		{"no such columns", dbz(placed("nope:header,nope:envelope,nope:partition"), "table.field.event.timestamp=nope"), []string{"Id uuid", "payload jsonb"}},
+		{"types", dbz(placed("n:partition"), "route.by.field=n", "table.field.event.timestamp=d"), append([]string{"n int8", "d date"}, debeziumColumns...)},
+		{"left out", dbz(placed("l:header,type:header"), "column.exclude.list=public.outbox.type"), append([]string{"l pg_lsn"}, debeziumColumns...)},
+	} {
+		fmt.Fprintf(&out, "== %s\n", c.name)
+		r, err := New(Config{Mappings: []Mapping{{Debezium: c.settings}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = r.Check(described(t, c.columns...)); err == nil {
+			t.Errorf("%s: accepted", c.name)
+		}
+		for _, e := range ConfigErrors(err) {
+			fmt.Fprintln(&out, e)
+		}
+	}
+	golden(t, "debezium_refused", out.String())
+}
+
+func TestDebezium_OrdinaryKeysAreOtherWordsForOptions(t *testing.T) {
+	m := Mapping{Debezium: dbz(), Columns: Columns{ID: "type", Key: "type", Route: "type", Payload: "type"}, TombstoneOnEmpty: true, Partition: "p", TopicRegex: "Order(.*)"}
+	m.Debezium = append(m.Debezium, Setting{"route.topic.replacement", "$1"})
+	row := eventRow(t, "p int4:=5")
+	rec, err := routeOne(t, m, row)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := show(rec), "topic     Created\nkey       OrderCreated\nvalue     OrderCreated\nheader    id = OrderCreated\npartition 5\n"; got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestDebezium_TablesWithTheSameOptionsAreOneConnector(t *testing.T) {
+	settings := dbz("value.converter="+connect.ClassJSON, placed("type:envelope"))
+	r, err := New(Config{Mappings: []Mapping{{Debezium: settings}, {Debezium: settings}, {Debezium: dbz()}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.connectors) != 2 {
+		t.Fatalf("%d connectors", len(r.connectors))
+	}
+	first, second := eventRow(t), withRoute(eventRow(t), "Cart")
+	leaf := *second.Relation
+	leaf.Name, leaf.Table = "outbox_2", 1
+	second.Relation = &leaf
+	var b Buffer
+	for _, row := range []*replication.Row{first, second} {
+		if err := r.Route(&b, row); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := string(b.Records[1].Value); !strings.Contains(got, `"app.public.outbox.Order.Value"`) {
+		t.Errorf("the second table's envelope is not the first one's: %s", got)
+	}
+}
+
+func TestDebezium_WantsWhatTheOptionsLookAt(t *testing.T) {
+	for name, c := range map[string]struct {
+		settings []Setting
+		want     replication.Wants
+	}{
+		"none":            {nil, replication.Wants{}},
+		"router":          {dbz(), replication.Wants{Update: true, Meta: true}},
+		"updates skipped": {dbz("skipped.operations=u,t"), replication.Wants{Meta: true}},
+		"truncates":       {dbz("skipped.operations=none"), replication.Wants{Update: true, Truncate: true, Meta: true}},
+		"transactions":    {dbz("provide.transaction.metadata=true"), replication.Wants{Update: true, Delete: true, Commit: true, Meta: true}},
+		"unwrapped":       {dbz("transforms=u,outbox", "transforms.u.type="+classUnwrap, "transforms.outbox.type="+classEventRouter), replication.Wants{Update: true, Delete: true, Meta: true}},
+		"wrong":           {dbz("nope=1"), replication.Wants{}},
+	} {
+		m := Mapping{Debezium: c.settings}
+		if got := m.Wants(); got != c.want {
+			t.Errorf("%s: got %+v, want %+v", name, got, c.want)
+		}
+	}
+}
+
+func TestDebezium_HeartbeatsPassTheChain(t *testing.T) {
+	r, err := New(Config{Mappings: []Mapping{{Debezium: jsonValues("heartbeat.interval.ms=1000", "topic.heartbeat.prefix=hb")}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.HeartbeatInterval() != time.Second {
+		t.Errorf("every %v", r.HeartbeatInterval())
+	}
+	var b Buffer
+	if err := r.Heartbeats(&b, time.UnixMilli(1700000000123)); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := show(b.Records[0]), "topic     hb.app\nkey       Struct{serverName=app}\nvalue     {\"ts_ms\":1700000000123}\npartition 0\n"; got != want || b.Records[0].Row != nil {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if r := mustNew(t, Mapping{Debezium: dbz()}); r.HeartbeatInterval() != 0 {
+		t.Error("heartbeats without the option")
+	}
+}
+
+// A row that is refused and tried again must not begin its transaction twice.
+func TestDebezium_TransactionBeginsOnce(t *testing.T) {
+	r := mustNew(t, Mapping{Debezium: jsonValues("provide.transaction.metadata=true", placed("p:partition"))})
+	row := eventRow(t, "p int4:=-1")
+	var b Buffer
+	for range 3 {
+		if err := r.Route(&b, row); err == nil || len(b.Records) != 0 {
+			t.Fatalf("%v, %d records", err, len(b.Records))
+		}
+	}
+	withValue(row, 5, "1")
+	if err := r.Route(&b, row); err != nil || len(b.Records) != 2 {
+		t.Fatalf("%v, %d records", err, len(b.Records))
+	}
+	next := *row
+	next.Ordinal++
+	if err := r.Route(&b, &next); err != nil || len(b.Records) != 3 {
+		t.Fatalf("%v, %d records", err, len(b.Records))
+	}
+	if err := r.Route(&b, changed(row, replication.Commit)); err != nil || !strings.Contains(string(b.Records[3].Value), `"event_count":2`) {
+		t.Fatalf("%v, %s", err, b.Records[3].Value)
+	}
+}
+
+func TestDebezium_SalvageKeepsKeyAndPayload(t *testing.T) {
+	r := mustNew(t, Mapping{Debezium: dbz(placed("p:partition"))})
+	var b Buffer
+	rec, missing := r.Salvage(&b, eventRow(t, "p int4:=-1"))
+	if string(rec.Key) != "1" || string(rec.Value) != `{"a": 1}` || len(missing) != 4 {
+		t.Errorf("%s %s %v", rec.Key, rec.Value, missing)
+	}
+}
+
+func BenchmarkDebezium(b *testing.B) {
+	for name, settings := range map[string][]Setting{
+		"plain": dbz("extended.headers.enabled=true"), "envelope": jsonValues(placed("type:envelope")), "expanded": jsonValues("table.expand.json.payload=true"),
+	} {
+		b.Run(name, func(b *testing.B) {
+			r := mustNew(b, Mapping{Debezium: settings})
+			row := eventRow(b)
+			var buf Buffer
+			b.ReportAllocs()
+			for b.Loop() {
+				buf.Reset()
+				if err := r.Route(&buf, row); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
