@@ -28,10 +28,9 @@ type Message struct {
 // Follower reads one topic from its beginning and goes on with what is written to
 // it. Run and CatchUp may run at the same time; Close ends both.
 type Follower struct {
-	cfg    KafkaConfig
-	topic  string
-	log    zerolog.Logger
-	client *kgo.Client
+	topic string
+	log   zerolog.Logger
+	open  func() (*kgo.Client, error) // connects at its first call
 
 	mu    sync.Mutex
 	next  map[int32]int64 // offset behind what was visited, by partition
@@ -39,14 +38,13 @@ type Follower struct {
 	err   error           // of the last fetch that failed, until one succeeds
 }
 
-// NewFollower connects to nothing yet. The principal needs READ and DESCRIBE on the
-// topic.
-func NewFollower(cfg KafkaConfig, topic string, log zerolog.Logger) (*Follower, error) {
-	client, err := cfg.consumer(kgo.ConsumeTopics(topic))
-	if err != nil {
-		return nil, err
+// NewFollower connects to nothing yet; Run and CatchUp do. The principal needs READ
+// and DESCRIBE on the topic.
+func NewFollower(cfg KafkaConfig, topic string, log zerolog.Logger) *Follower {
+	return &Follower{
+		topic: topic, log: log, next: make(map[int32]int64), moved: make(chan struct{}),
+		open: sync.OnceValues(func() (*kgo.Client, error) { return cfg.consumer(kgo.ConsumeTopics(topic)) }),
 	}
-	return &Follower{cfg: cfg, topic: topic, log: log, client: client, next: make(map[int32]int64), moved: make(chan struct{})}, nil
 }
 
 // consumer is a client that reads what is committed. Control records count as
@@ -79,8 +77,12 @@ func (c KafkaConfig) consumer(more ...kgo.Opt) (*kgo.Client, error) {
 // Run visits every record until ctx ends, those of a partition in order. visit must
 // not keep what it is given. Trouble with the brokers is waited out.
 func (f *Follower) Run(ctx context.Context, visit func(*Message)) {
+	client, err := f.open()
+	if err != nil {
+		return // CatchUp says so
+	}
 	for {
-		fetches := f.client.PollFetches(ctx)
+		fetches := client.PollFetches(ctx)
 		if ctx.Err() != nil || fetches.IsClientClosed() {
 			return
 		}
@@ -131,7 +133,11 @@ func newMessage(r *kgo.Record) *Message {
 // CatchUp returns once Run has visited everything that the topic holds now. The
 // error is a *Error.
 func (f *Follower) CatchUp(ctx context.Context) error {
-	ends, err := topicEnds(ctx, f.client, f.topic)
+	client, err := f.open()
+	if err != nil {
+		return &Error{Blocked, "kafka_error", err}
+	}
+	ends, err := topicEnds(ctx, client, f.topic)
 	if err != nil {
 		return readError(f.topic, err)
 	}
@@ -157,7 +163,11 @@ func (f *Follower) CatchUp(ctx context.Context) error {
 }
 
 // Close ends it.
-func (f *Follower) Close() { f.client.Close() }
+func (f *Follower) Close() {
+	if client, err := f.open(); err == nil {
+		client.Close()
+	}
+}
 
 // topicEnds are the offsets behind the last committed record, without partitions
 // that hold nothing.

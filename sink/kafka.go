@@ -78,11 +78,11 @@ func NewKafka(cfg KafkaConfig, log zerolog.Logger, hooks ...kgo.Hook) (*Kafka, e
 
 func (k *Kafka) connect() (*client, error) {
 	p := newPartitioner(k)
-	opts, err := k.options(p)
+	opts, err := k.options()
 	if err != nil {
 		return nil, err
 	}
-	c, err := kgo.NewClient(opts...)
+	c, err := kgo.NewClient(append(opts, kgo.RecordPartitioner(p), kgo.WithHooks(p))...)
 	if err != nil {
 		return nil, fmt.Errorf("configure kafka client: %w", err)
 	}

@@ -15,7 +15,11 @@ import (
 const (
 	defaultMaxMessageBytes  = 1 << 20
 	defaultMaxBufferedBytes = 64 << 20
-	maxRequestBytes         = 100 << 20 // a broker's socket.request.max.bytes, unless it was changed
+
+	// maxRequestBytes bounds what the client writes at once, and so what it keeps
+	// in memory beside the records: five such requests may be under way to a broker.
+	// Larger ones would not be faster.
+	maxRequestBytes = 1 << 20
 
 	dialTimeout      = 10 * time.Second
 	handshakeTimeout = 5 * time.Second
@@ -83,8 +87,9 @@ func loopback(host string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-func (k *Kafka) options(p *partitioner) ([]kgo.Opt, error) {
-	codec, err := k.cfg.codec()
+// options are those of every client that produces, but for the partitioner.
+func (k *Kafka) options() ([]kgo.Opt, error) {
+	compression, err := k.cfg.compression()
 	if err != nil {
 		return nil, err
 	}
@@ -93,12 +98,11 @@ func (k *Kafka) options(p *partitioner) ([]kgo.Opt, error) {
 		kgo.ClientID(k.cfg.ClientID),
 		kgo.SoftwareNameAndVersion("cdc-relay", "1"),
 		kgo.WithLogger(newClientLog(k.log)),
-		kgo.WithHooks(append([]kgo.Hook{p, &k.reach}, k.hooks...)...),
+		kgo.WithHooks(append([]kgo.Hook{&k.reach}, k.hooks...)...),
 		kgo.Dialer(k.cfg.dial),
 
 		kgo.RequiredAcks(kgo.AllISRAcks()),
-		kgo.RecordPartitioner(p),
-		kgo.ProducerBatchCompression(codec, kgo.NoCompression()),
+		compression,
 		kgo.ProducerLinger(k.cfg.Linger),
 		kgo.UnknownTopicRetries(unknownTries),
 		kgo.MetadataMinAge(metadataMinAge),
@@ -126,20 +130,22 @@ func (k *Kafka) options(p *partitioner) ([]kgo.Opt, error) {
 	return opts, nil
 }
 
-func (c KafkaConfig) codec() (kgo.CompressionCodec, error) {
+func (c KafkaConfig) compression() (kgo.Opt, error) {
+	codec := kgo.NoCompression()
 	switch c.Compression {
 	case "", "lz4":
-		return kgo.Lz4Compression(), nil
+		return kgo.WithCompressor(newLz4Compressor()), nil
 	case "none":
-		return kgo.NoCompression(), nil
 	case "gzip":
-		return kgo.GzipCompression(), nil
+		codec = kgo.GzipCompression()
 	case "snappy":
-		return kgo.SnappyCompression(), nil
+		codec = kgo.SnappyCompression()
 	case "zstd":
-		return kgo.ZstdCompression(), nil
+		codec = kgo.ZstdCompression()
+	default:
+		return nil, fmt.Errorf("configure kafka: compression %q is none of none, gzip, snappy, lz4, zstd", c.Compression)
 	}
-	return kgo.CompressionCodec{}, fmt.Errorf("configure kafka: compression %q is none of none, gzip, snappy, lz4, zstd", c.Compression)
+	return kgo.ProducerBatchCompression(codec, kgo.NoCompression()), nil
 }
 
 // dial opens one connection. TLS is configured anew each time, with the broker's

@@ -1,0 +1,128 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pglogrepl"
+)
+
+// recordVersion is raised when an older relay could misread a record.
+const recordVersion = 1
+
+// Record is a position made durable beside the records that it covers, in the same
+// Kafka transaction. A position means something only on its cluster and timeline.
+type Record struct {
+	System      string // system identifier of the cluster
+	Timeline    int32
+	Slot        string
+	Publication string
+	Relay       string // version that wrote it
+
+	// End is behind every transaction that is delivered whole. No position beyond
+	// the End of a committed record is told to the server, so a slot that is ahead of
+	// it was moved by somebody else.
+	End pglogrepl.LSN
+
+	Part Part // of the transaction that was divided; zero when there is none
+}
+
+// Part is how far a transaction is delivered that was too large for one Kafka
+// transaction.
+type Part struct {
+	Commit pglogrepl.LSN // start of its commit record
+	Rows   uint64        // ordinal of the last row that is delivered
+	Shape  string        // of the configuration that counted: another may count other rows
+}
+
+// Key is the key of a slot's records in the checkpoint topic.
+func Key(system, slot string) string { return system + "/" + slot }
+
+// TransactionalID is that of whoever streams from the slot. It is the same on every
+// host and after every failover, so that the newest holder fences all others.
+func TransactionalID(system, slot string) string { return TransactionalPrefix + system + "-" + slot }
+
+// TransactionalPrefix begins every transactional id, for a prefixed ACL.
+const TransactionalPrefix = "cdc-relay-"
+
+// Covers says that a row is delivered. It may be asked only about rows of the
+// record's own history.
+func (r *Record) Covers(commit pglogrepl.LSN, ordinal uint64) bool {
+	// The end of one transaction may be the start of the next one's commit record.
+	return commit < r.End || r.Part.Commit != 0 && commit == r.Part.Commit && ordinal <= r.Part.Rows
+}
+
+// Before is what of the record is left on a timeline that forked at a position.
+func (r Record) Before(fork pglogrepl.LSN) Record {
+	r.End = min(r.End, fork)
+	if r.Part.Commit >= fork {
+		r.Part = Part{}
+	}
+	return r
+}
+
+// wire is a Record in the topic, for people to read too.
+type wire struct {
+	Version     int    `json:"v"`
+	System      string `json:"system_id"`
+	Timeline    int32  `json:"timeline"`
+	Slot        string `json:"slot"`
+	Publication string `json:"publication"`
+	End         string `json:"end_lsn"`
+	Commit      string `json:"part_commit_lsn,omitempty"`
+	Rows        uint64 `json:"part_rows,omitempty"`
+	Shape       string `json:"part_shape,omitempty"`
+	Relay       string `json:"relay_version,omitempty"`
+}
+
+// Encode gives the record's value in the topic.
+func (r *Record) Encode() []byte {
+	w := wire{
+		Version: recordVersion, System: r.System, Timeline: r.Timeline, Slot: r.Slot, Publication: r.Publication,
+		End: r.End.String(), Rows: r.Part.Rows, Shape: r.Part.Shape, Relay: r.Relay,
+	}
+	if r.Part.Commit != 0 {
+		w.Commit = r.Part.Commit.String()
+	}
+	value, err := json.Marshal(w)
+	if err != nil {
+		//nolint:forbidigo // strings and numbers always encode
+		panic(fmt.Sprintf("checkpoint: %v", err))
+	}
+	return value
+}
+
+// ParseRecord reads what Encode gave, of this version. Members that it does not know
+// are left to later versions, which raise the version when that would mislead.
+func ParseRecord(value []byte) (Record, error) {
+	var w wire
+	if err := json.Unmarshal(value, &w); err != nil {
+		return Record{}, fmt.Errorf("read checkpoint: %w", err)
+	}
+	if w.Version != recordVersion {
+		return Record{}, fmt.Errorf("read checkpoint: it has version %d, and this relay knows version %d: run the version that wrote it, or a later one", w.Version, recordVersion)
+	}
+	r := Record{
+		System: w.System, Timeline: w.Timeline, Slot: w.Slot, Publication: w.Publication, Relay: w.Relay,
+		Part: Part{Rows: w.Rows, Shape: w.Shape},
+	}
+	var err error
+	if r.End, err = pglogrepl.ParseLSN(w.End); err != nil {
+		return Record{}, fmt.Errorf("read checkpoint: end_lsn: %w", err)
+	}
+	if w.Commit != "" {
+		if r.Part.Commit, err = pglogrepl.ParseLSN(w.Commit); err != nil {
+			return Record{}, fmt.Errorf("read checkpoint: part_commit_lsn: %w", err)
+		}
+	}
+	switch {
+	case r.System == "" || r.Slot == "":
+		return Record{}, errors.New("read checkpoint: it names no system_id or no slot")
+	case r.End == 0:
+		return Record{}, errors.New("read checkpoint: end_lsn is zero")
+	case r.Part.Commit == 0 && r.Part != (Part{}), r.Part.Commit != 0 && (r.Part.Rows == 0 || r.Part.Commit < r.End):
+		return Record{}, fmt.Errorf("read checkpoint: part of %d rows committing at %s beside end_lsn %s makes no sense", r.Part.Rows, r.Part.Commit, r.End)
+	}
+	return r, nil
+}

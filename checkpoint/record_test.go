@@ -1,0 +1,105 @@
+package checkpoint
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/jackc/pglogrepl"
+)
+
+var sample = Record{
+	System: "7439812", Timeline: 3, Slot: "cdc_relay", Publication: "cdc_relay", Relay: "1.2.3",
+	End: 0x16B3748, Part: Part{Commit: 0x16B3748, Rows: 70_000, Shape: "a1"},
+}
+
+func TestRecord_SurvivesTheTopic(t *testing.T) {
+	whole := sample
+	whole.Part = Part{}
+	for _, want := range []Record{sample, whole} {
+		got, err := ParseRecord(want.Encode())
+		if err != nil || got != want {
+			t.Errorf("read %+v, %v; want %+v", got, err, want)
+		}
+	}
+}
+
+func TestRecord_ReadsWhatTheFirstVersionWrote(t *testing.T) {
+	const value = `{"v":1,"system_id":"7439812","timeline":3,"slot":"cdc_relay","publication":"cdc_relay","end_lsn":"0/16B3748","part_commit_lsn":"0/16B3748","part_rows":70000,"part_shape":"a1","relay_version":"1.2.3"}`
+	if got := string(sample.Encode()); got != value {
+		t.Errorf("wrote %s\nwant  %s", got, value)
+	}
+	got, err := ParseRecord([]byte(value))
+	if err != nil || got != sample {
+		t.Errorf("read %+v, %v", got, err)
+	}
+}
+
+func TestRecord_RefusesWhatItCannotRead(t *testing.T) {
+	for value, mention := range map[string]string{
+		``:                                   "checkpoint",
+		`[]`:                                 "checkpoint",
+		`{"v":2,"system_id":"1","slot":"s"}`: "version 2",
+		`{"v":1,"end_lsn":"0/1"}`:            "system_id",
+		`{"v":1,"system_id":"1","slot":"s"}`: "end_lsn",
+		`{"v":1,"system_id":"1","slot":"s","end_lsn":"0/0"}`:                                        "zero",
+		`{"v":1,"system_id":"1","slot":"s","end_lsn":"0/9","part_commit_lsn":"x"}`:                  "part_commit_lsn",
+		`{"v":1,"system_id":"1","slot":"s","end_lsn":"0/9","part_commit_lsn":"0/9"}`:                "no sense",
+		`{"v":1,"system_id":"1","slot":"s","end_lsn":"0/9","part_commit_lsn":"0/8","part_rows":1}`:  "no sense",
+		`{"v":1,"system_id":"1","slot":"s","end_lsn":"0/9","part_rows":1}`:                          "no sense",
+		`{"v":1,"system_id":"1","slot":"s","end_lsn":"0/9","part_commit_lsn":"0/9","part_rows":-1}`: "checkpoint",
+	} {
+		if r, err := ParseRecord([]byte(value)); err == nil || !strings.Contains(err.Error(), mention) {
+			t.Errorf("%s: read %+v, error %v does not mention %q", value, r, err, mention)
+		}
+	}
+}
+
+func TestRecord_CoversWhatIsDelivered(t *testing.T) {
+	r := Record{End: 100, Part: Part{Commit: 140, Rows: 3}}
+	for _, c := range []struct {
+		commit  pglogrepl.LSN
+		ordinal uint64
+		want    bool
+	}{
+		{99, 1, true}, {99, 1 << 40, true},
+		{100, 1, false}, // a commit record may begin where the last one ended
+		{139, 1, false}, {140, 1, true}, {140, 3, true}, {140, 4, false}, {141, 1, false},
+	} {
+		if got := r.Covers(c.commit, c.ordinal); got != c.want {
+			t.Errorf("row %d of the transaction at %d: covered %t, want %t", c.ordinal, c.commit, got, c.want)
+		}
+	}
+	if (&Record{}).Covers(0, 0) {
+		t.Error("an empty record covers something")
+	}
+}
+
+func TestRecord_LosesWhatLiesBehindAFork(t *testing.T) {
+	r := Record{End: 100, Part: Part{Commit: 140, Rows: 3}}
+	for _, c := range []struct {
+		fork, end pglogrepl.LSN
+		part      bool
+	}{{90, 90, false}, {100, 100, false}, {140, 100, false}, {141, 100, true}, {500, 100, true}} {
+		got := r.Before(c.fork)
+		if got.End != c.end || (got.Part != Part{}) != c.part {
+			t.Errorf("before a fork at %d: %+v", c.fork, got)
+		}
+	}
+}
+
+// A record that was read says the same when it is written again.
+func FuzzRecord(f *testing.F) {
+	f.Add(sample.Encode())
+	f.Add([]byte(`{"v":1,"system_id":"1","slot":"s","end_lsn":"0/9"}`))
+	f.Add([]byte(`{"v":1e9}`))
+	f.Fuzz(func(t *testing.T, value []byte) {
+		r, err := ParseRecord(value)
+		if err != nil {
+			return
+		}
+		again, err := ParseRecord(r.Encode())
+		if err != nil || again != r {
+			t.Errorf("%+v became %+v, %v", r, again, err)
+		}
+	})
+}

@@ -1,0 +1,103 @@
+package sink_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/sandbox"
+	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/rs/zerolog"
+)
+
+func produceAll(t *testing.T, k *sink.Kafka, topic string, values ...string) {
+	t.Helper()
+	var records []router.Record
+	for _, value := range values {
+		records = append(records, router.Record{Topic: topic, Key: []byte(value), Value: []byte(value), Partition: router.AutoPartition})
+	}
+	outcome := make(chan error, 1)
+	k.Send(t.Context(), records, func(err error) { outcome <- err })
+	if err := <-outcome; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A follower has visited everything that was there when CatchUp was called; ReadTopic
+// reads the same and ends.
+func TestFollower_CatchesUpWithEveryPartition(t *testing.T) {
+	brokers, err := sandbox.StartKafka(sandbox.KafkaOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = brokers.Close() })
+	cfg := sink.KafkaConfig{Brokers: brokers.Addrs(), CreateTopics: sink.CreateTopics{Partitions: 4, ReplicationFactor: 1}}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+
+	var missing *sink.Error
+	if err := sink.ReadTopic(ctx, cfg, "letters", func(*sink.Message) error { return nil }); !errors.As(err, &missing) || missing.Reason != "unknown_topic" {
+		t.Fatalf("a missing topic: %v", err)
+	}
+	for i, want := range []bool{true, true, false} {
+		if made, err := sink.EnsureTopic(ctx, cfg, "letters", i == 0); err != nil || made != want {
+			t.Fatalf("step %d: missing %t, %v", i, made, err)
+		}
+	}
+	f := sink.NewFollower(cfg, "letters", zerolog.Nop())
+	defer f.Close()
+	var mu sync.Mutex
+	seen := map[string]bool{}
+	count := func() int { mu.Lock(); defer mu.Unlock(); return len(seen) }
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		f.Run(ctx, func(m *sink.Message) {
+			mu.Lock()
+			defer mu.Unlock()
+			seen[string(m.Value)] = true
+		})
+	}()
+	if err := f.CatchUp(ctx); err != nil {
+		t.Fatalf("an empty topic: %v", err)
+	}
+	k, err := sink.NewKafka(cfg, zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = k.Close(ctx) }()
+	for round := range 5 {
+		var values []string
+		for i := range 50 {
+			values = append(values, fmt.Sprint(round*50+i))
+		}
+		produceAll(t, k, "letters", values...)
+		if err := f.CatchUp(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if got := count(); got != (round+1)*50 {
+			t.Fatalf("%d visited after CatchUp, want %d", got, (round+1)*50)
+		}
+	}
+	read := 0
+	if err := sink.ReadTopic(ctx, cfg, "letters", func(*sink.Message) error { read++; return nil }); err != nil || read != 250 {
+		t.Fatalf("%d read, %v", read, err)
+	}
+	enough := errors.New("enough")
+	if err := sink.ReadTopic(ctx, cfg, "letters", func(*sink.Message) error { return enough }); !errors.Is(err, enough) {
+		t.Fatalf("visit's error: %v", err)
+	}
+	short, end := context.WithTimeout(ctx, time.Millisecond)
+	defer end()
+	<-short.Done()
+	if err := f.CatchUp(short); err == nil || !strings.Contains(err.Error(), `"letters"`) {
+		t.Fatalf("without time: %v", err)
+	}
+	cancel()
+	<-ended
+}

@@ -1,0 +1,212 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/rs/zerolog"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Transactional produces in Kafka transactions, each with the position behind its
+// records: both become visible, to consumers that read what is committed, or
+// neither. It promises less than Kafka does about failure, and needs less care for
+// it: a transaction of which anything fails is aborted, and with it ends the
+// tenure. What nobody sees has no order.
+//
+//  1. Open begins a tenure: it shuts out whoever had the same transactional id, and
+//     reads what the last committed transaction said. Only the holder of the slot may
+//     call it.
+//  2. Send and Mark take records and the positions behind them, in the order of the
+//     stream. A transaction ends at a mark and nowhere else.
+//  3. done(nil) means committed. Anything else is a *FailedError with every record of
+//     its Send, and from then on nothing is taken until Open. Some of what failed may
+//     be committed all the same, when the brokers did not say what became of the last
+//     transaction: only Open knows.
+//
+// One goroutine calls Open, Send, Mark, Seal, Finish and Convict.
+type Transactional struct {
+	cfg   TransactionalConfig
+	plain *Kafka // for everything but transactions: whether brokers answer, topics, incidents
+	log   zerolog.Logger
+
+	mu     sync.Mutex
+	tenure *tenure // nil before Open
+	closed bool
+}
+
+var _ Sink = (*Transactional)(nil)
+
+// TransactionalConfig is what transactions need beside the brokers.
+type TransactionalConfig struct {
+	KafkaConfig
+
+	CheckpointTopic string // compacted, of one partition
+
+	// Interval is the least time between the ends of two transactions, and so the most
+	// that a record waits for its own. After a quiet while it does not wait. Defaults
+	// to 100ms.
+	Interval time.Duration
+
+	// Timeout is after what the brokers abort a transaction that is not ended.
+	// Defaults to 30s.
+	Timeout time.Duration
+
+	// MaxBytes ends a transaction before its interval, at the next mark that leaves no
+	// source transaction open. Defaults to 8 MiB.
+	MaxBytes int
+
+	// Ended, if set, is told how each transaction ended, on a goroutine of the sink.
+	Ended func(Ending)
+}
+
+// Ending is what became of a transaction.
+type Ending string
+
+// The endings.
+const (
+	Committed Ending = "commit"
+	Aborted   Ending = "abort"
+	Unknown   Ending = "unknown" // the brokers did not say; the checkpoint topic does
+)
+
+// Endings lists all of them.
+var Endings = []Ending{Committed, Aborted, Unknown}
+
+// Reasons of failures that only transactions have.
+const (
+	ReasonFenced            = "fenced"             // somebody else opened the same transactional id
+	ReasonTransactionEnded  = "transaction_ended"  // the brokers gave the transaction up
+	ReasonCommitUnknown     = "commit_unknown"     // whether the transaction was committed was not answered
+	ReasonCheckpointTopic   = "checkpoint_topic"   // it is missing or not as it must be
+	ReasonCheckpointRefused = "checkpoint_refused" // the brokers do not take our records there
+)
+
+// Mark is a position behind every record that was sent before it.
+type Mark struct {
+	Value     []byte // of the checkpoint record
+	Whole     bool   // no source transaction is open here
+	Now       bool   // end the transaction here
+	Committed func() // runs when this mark, or none but a later one, was committed; it must not block
+}
+
+// idleMarks is how often a position is committed that has no records.
+const idleMarks = time.Second
+
+const (
+	defaultInterval = 100 * time.Millisecond
+	defaultTimeout  = 30 * time.Second
+	defaultMaxBytes = 8 << 20
+)
+
+// NewTransactional returns a sink that is not open. It checks the configuration and
+// connects to nothing; Ready does. hooks see the clients' events.
+func NewTransactional(cfg TransactionalConfig, log zerolog.Logger, hooks ...kgo.Hook) (*Transactional, error) {
+	if cfg.Interval == 0 {
+		cfg.Interval = defaultInterval
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = defaultTimeout
+	}
+	if cfg.MaxBytes == 0 {
+		cfg.MaxBytes = defaultMaxBytes
+	}
+	switch {
+	case cfg.CheckpointTopic == "":
+		return nil, errors.New("configure kafka: no checkpoint topic given")
+	case cfg.Interval < 0 || cfg.Interval > cfg.Timeout/3:
+		return nil, fmt.Errorf("configure kafka: commit interval of %s is not between 0 and %s", cfg.Interval, cfg.Timeout/3)
+	}
+	plain, err := NewKafka(cfg.KafkaConfig, log, hooks...)
+	if err != nil {
+		return nil, err
+	}
+	cfg.KafkaConfig = plain.cfg
+	return &Transactional{cfg: cfg, plain: plain, log: log}, nil
+}
+
+// Send gives records to the present transaction.
+func (t *Transactional) Send(_ context.Context, records []router.Record, done func(error)) {
+	if len(records) == 0 {
+		done(nil)
+		return
+	}
+	p := newParcel(records, done)
+	if err := t.put(step{parcel: p}); err != nil {
+		p.fail(t.plain, nil, err, nil)
+	}
+}
+
+// Mark says where the stream is behind everything that was sent.
+func (t *Transactional) Mark(m Mark) { _ = t.put(step{mark: &m}) }
+
+// Seal ends the transaction at the last mark, even inside a source transaction: the
+// caller cannot go on before something is committed.
+func (t *Transactional) Seal() { _ = t.put(step{press: true}) }
+
+// Finish ends what can be ended: the stream is over. done is called with nil when
+// everything that was sent is committed, and the last mark with it. Records behind
+// the last mark, or of an open source transaction, fail.
+func (t *Transactional) Finish(done func(error)) {
+	if err := t.put(step{finish: done}); err != nil {
+		done(err)
+	}
+}
+
+func (t *Transactional) put(s step) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.closed:
+		return ErrClosed
+	case t.tenure == nil:
+		return ErrHalted
+	}
+	return t.tenure.put(s)
+}
+
+// Resume does nothing: Open is what a failure needs.
+func (t *Transactional) Resume() {}
+
+// Reachable reports why no broker can be reached at present.
+func (t *Transactional) Reachable() error { return t.plain.Reachable() }
+
+// Ready asks the brokers whether they take us, and for the checkpoint topic. The
+// error is a *Error.
+func (t *Transactional) Ready(ctx context.Context) error {
+	if err := t.plain.Ready(ctx); err != nil {
+		return err
+	}
+	return t.checkTopic(ctx)
+}
+
+// Ping is that of Kafka.
+func (t *Transactional) Ping(ctx context.Context) { t.plain.Ping(ctx) }
+
+// TopicsRecreated, DataLoss and Overtaken are those of Kafka.
+func (t *Transactional) TopicsRecreated() int64 { return t.plain.TopicsRecreated() }
+
+// DataLoss is that of Kafka.
+func (t *Transactional) DataLoss() int64 { return t.plain.DataLoss() }
+
+// Overtaken is always zero: what is overtaken is not committed.
+func (t *Transactional) Overtaken() int64 { return t.plain.Overtaken() }
+
+// Close aborts the open transaction, fails what is not committed and closes the
+// connections, waiting at most until ctx ends.
+func (t *Transactional) Close(ctx context.Context) error {
+	t.mu.Lock()
+	t.closed = true
+	last := t.tenure
+	t.tenure = nil
+	t.mu.Unlock()
+	var err error
+	if last != nil {
+		err = last.end(ctx, ErrClosed)
+	}
+	return errors.Join(err, t.plain.Close(ctx))
+}

@@ -1,0 +1,109 @@
+package sink
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// commitError is a commit that was not confirmed.
+type commitError struct{ err error }
+
+func (e *commitError) Error() string { return fmt.Sprintf("commit transaction: %v", e.err) }
+func (e *commitError) Unwrap() error { return e.err }
+
+// checkpointError is a checkpoint record that was not taken.
+type checkpointError struct {
+	topic string
+	err   error
+}
+
+func (e *checkpointError) Error() string {
+	return fmt.Sprintf("write checkpoint to topic %q: %v", e.topic, e.err)
+}
+func (e *checkpointError) Unwrap() error { return e.err }
+
+// notAttempted says that the brokers were not asked to commit, or refused to.
+func notAttempted(err error) bool {
+	return errors.Is(err, kerr.OperationNotAttempted) || errors.Is(err, kerr.TransactionAbortable)
+}
+
+// fencing are the answers to a producer whose epoch is over. Whoever opened the same
+// transactional id ended it, or the coordinator when the transaction timed out.
+var fencing = []error{kerr.ProducerFenced, kerr.InvalidProducerEpoch, kerr.TransactionCoordinatorFenced}
+
+// ended are the answers to a producer whose transaction the coordinator gave up.
+var ended = []error{
+	kerr.InvalidTxnState, kerr.TransactionAbortable, kerr.InvalidProducerIDMapping, kerr.UnknownProducerID,
+	kerr.OperationNotAttempted, kerr.OutOfOrderSequenceNumber, kerr.ConcurrentTransactions,
+}
+
+func isAny(err error, of []error) bool {
+	for _, each := range of {
+		if errors.Is(err, each) {
+			return true
+		}
+	}
+	return false
+}
+
+// classify names an error of a transaction that is so old.
+func (t *Transactional) classify(err error, age time.Duration) *Error {
+	switch {
+	case isAny(err, fencing) && age < t.cfg.Timeout:
+		return &Error{Blocked, ReasonFenced, fmt.Errorf("%w; another relay streams from a slot of the same name and cluster: stop one of them, or give them slots of their own", err)}
+	case isAny(err, fencing), isAny(err, ended):
+		return &Error{Retry, ReasonTransactionEnded, fmt.Errorf("%w; the brokers gave the transaction up", err)}
+	}
+	if errors.Is(err, errNotSealed) {
+		return &Error{Retry, "held_back", err}
+	}
+	if _, ok := errors.AsType[*commitError](err); ok {
+		if e := classify(errors.Unwrap(err)); e.Class == Blocked && e.Reason != "kafka_error" {
+			return e
+		}
+		return &Error{Retry, ReasonCommitUnknown, fmt.Errorf("%w; the checkpoint topic says what became of it", err)}
+	}
+	if own, ok := errors.AsType[*checkpointError](err); ok {
+		e := classify(own.err)
+		switch {
+		case errors.Is(own.err, kerr.TopicAuthorizationFailed):
+			return &Error{Blocked, e.Reason, fmt.Errorf("%w; grant the relay's principal READ, WRITE and DESCRIBE on the checkpoint topic", err)}
+		case errors.Is(own.err, kerr.UnknownTopicOrPartition):
+			return &Error{Blocked, ReasonCheckpointTopic, fmt.Errorf("%w; run `cdc-relay setup`", err)}
+		case e.Class == Rejected:
+			return &Error{Blocked, ReasonCheckpointRefused, fmt.Errorf("%w; the topic has to take records of 1 KiB", err)}
+		}
+		return &Error{e.Class, e.Reason, err}
+	}
+	return classify(err)
+}
+
+// failure puts the failure of a record into words.
+func (t *Transactional) failure(topic string, err error, age time.Duration) Failure {
+	if errors.Is(err, ErrHalted) || errors.Is(err, ErrClosed) {
+		return t.plain.failure(topic, err)
+	}
+	_, commit := errors.AsType[*commitError](err)
+	_, own := errors.AsType[*checkpointError](err)
+	if commit || own || errors.Is(err, errNotSealed) || isAny(err, fencing) || isAny(err, ended) {
+		e := t.classify(err, age)
+		return Failure{Class: e.Class, Reason: e.Reason, Err: e.Err}
+	}
+	return t.plain.failure(topic, err)
+}
+
+// explain names why a transaction was not committed.
+func (t *Transactional) explain(cause error, failed map[*kgo.Record]error, age time.Duration) *Error {
+	if errors.Is(cause, ErrHalted) {
+		for _, err := range failed {
+			if !errors.Is(err, ErrHalted) {
+				cause = err
+			}
+		}
+	}
+	return t.classify(cause, age)
+}

@@ -1,0 +1,206 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// parcel is one Send on its way.
+type parcel struct {
+	records []router.Record
+	done    func(error)
+	kafka   *[]kgo.Record // from the pool; nil until it was produced
+	size    int
+}
+
+var kafkaRecords = sync.Pool{New: func() any { return new([]kgo.Record) }}
+
+func newParcel(records []router.Record, done func(error)) *parcel {
+	return &parcel{records: records, done: done}
+}
+
+// fill makes the client's records.
+func (p *parcel) fill(now time.Time) []kgo.Record {
+	p.kafka = kafkaRecords.Get().(*[]kgo.Record)
+	if cap(*p.kafka) < len(p.records) {
+		*p.kafka = make([]kgo.Record, (len(p.records)+63)&^63)
+	}
+	out := (*p.kafka)[:len(p.records)]
+	*p.kafka = out
+	for i := range p.records {
+		from := &p.records[i]
+		out[i] = kgo.Record{
+			Topic: from.Topic, Key: from.Key, Value: from.Value, Headers: headers(from.Headers),
+			Timestamp: from.Timestamp, Context: noWish,
+		}
+		if out[i].Timestamp.IsZero() {
+			out[i].Timestamp = now
+		}
+		if from.Partition != router.AutoPartition {
+			out[i].Context = &wish{partition: from.Partition}
+		}
+		p.size += batchSize(from)
+	}
+	return out
+}
+
+// free gives the client's records back. No promise of theirs is outstanding.
+func (p *parcel) free() {
+	if p.kafka == nil {
+		return
+	}
+	clear(*p.kafka)
+	if cap(*p.kafka) <= maxPooled {
+		kafkaRecords.Put(p.kafka)
+	}
+	p.kafka = nil
+}
+
+// fail reports every record: those that have a cause of their own with it, and the
+// others with the common one.
+func (p *parcel) fail(k *Kafka, own map[*kgo.Record]error, common error, class func(string, error) Failure) {
+	if class == nil {
+		class = k.failure
+	}
+	result := &FailedError{Failures: make([]Failure, len(p.records))}
+	for i := range p.records {
+		cause := common
+		if p.kafka != nil {
+			if err := own[&(*p.kafka)[i]]; err != nil {
+				cause = err
+			}
+		}
+		result.Failures[i] = class(p.records[i].Topic, cause)
+		result.Failures[i].Index = i
+	}
+	p.free()
+	p.done(result)
+}
+
+// outcomes are the answers to what was produced in one transaction.
+type outcomes struct {
+	wg     sync.WaitGroup
+	broken chan struct{} // closed at the first failure
+
+	mu     sync.Mutex
+	failed map[*kgo.Record]error
+}
+
+func newOutcomes() *outcomes { return &outcomes{broken: make(chan struct{})} }
+
+// settled is the promise of every record.
+func (o *outcomes) settled(r *kgo.Record, err error) {
+	if err != nil {
+		if w, ok := r.Context.(*wish); ok && w.missing {
+			err = &noPartitionError{partition: w.partition}
+		}
+		o.fail(r, err)
+	}
+	o.wg.Done()
+}
+
+func (o *outcomes) fail(r *kgo.Record, err error) {
+	if innocent(err) {
+		err = ErrHalted
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.failed == nil {
+		o.failed = make(map[*kgo.Record]error)
+		close(o.broken)
+	}
+	o.failed[r] = err
+}
+
+func (o *outcomes) isBroken() bool {
+	select {
+	case <-o.broken:
+		return true
+	default:
+		return false
+	}
+}
+
+// produce gives the client what fits. What does not is refused here, as the client
+// would change it or refuse it in another order.
+func (o *outcomes) produce(k *Kafka, client *kgo.Client, p *parcel) {
+	made := p.fill(time.Now())
+	for i := range made {
+		r := &p.records[i]
+		if !sendable(r.Timestamp) || batchSize(r) > k.cfg.MaxMessageBytes {
+			o.fail(&made[i], k.unfit(r))
+			return // the rest is held back: the transaction cannot be committed any more
+		}
+		o.wg.Add(1)
+		client.Produce(context.Background(), &made[i], o.settled)
+	}
+}
+
+// failures are the answers. No promise is outstanding.
+func (o *outcomes) failures() map[*kgo.Record]error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.failed
+}
+
+// wish is the context of a record that names its partition. Contexts of records never
+// end: one that did would fail its innocent neighbours.
+type wish struct {
+	partition int32
+	missing   bool // the topic does not have it; written before the promise runs
+}
+
+var _ context.Context = (*wish)(nil)
+
+// The methods are those of a context that never ends.
+
+// Value has nothing.
+func (*wish) Value(any) any { return nil }
+
+// Done never is.
+func (*wish) Done() <-chan struct{} { return nil }
+
+// Err is nil.
+func (*wish) Err() error { return nil }
+
+// Deadline says that there is none.
+func (*wish) Deadline() (time.Time, bool) { return time.Time{}, false }
+
+var noWish = context.Background()
+
+// wishes gives keyed records the Java client's partition, spreads others, and honours
+// explicit partitions.
+type wishes struct{ inner kgo.Partitioner }
+
+func (p wishes) ForTopic(topic string) kgo.TopicPartitioner {
+	return &topicWishes{p.inner.ForTopic(topic)}
+}
+
+type topicWishes struct{ inner kgo.TopicPartitioner }
+
+func (t *topicWishes) RequiresConsistency(r *kgo.Record) bool {
+	_, explicit := r.Context.(*wish)
+	return explicit || t.inner.RequiresConsistency(r)
+}
+
+func (t *topicWishes) Partition(r *kgo.Record, n int) int {
+	w, explicit := r.Context.(*wish)
+	if !explicit {
+		return t.inner.Partition(r, n)
+	}
+	if w.partition < 0 || int(w.partition) >= n {
+		w.missing = true
+		return -1
+	}
+	return int(w.partition)
+}
+
+// OnNewBatch lets records without a key move to another partition.
+func (t *topicWishes) OnNewBatch() { t.inner.(kgo.TopicPartitionerOnNewBatch).OnNewBatch() }
+
+var errNotSealed = errors.New("the stream ended inside a transaction")

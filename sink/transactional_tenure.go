@@ -1,0 +1,387 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// tenure is the life of one transactional client, from the fence to its first
+// failure. Its goroutine alone talks to the client; others only put steps into the
+// queue, so that rows are routed while a transaction is being ended.
+type tenure struct {
+	t      *Transactional
+	client *kgo.Client
+	holder Holder
+
+	life context.Context
+	stop context.CancelCauseFunc
+	over chan struct{} // closed when the goroutine has ended
+
+	mu    sync.Mutex
+	queue []step
+	dead  error // nothing is taken any more
+	wake  chan struct{}
+
+	// The following are the goroutine's.
+	open      bool // a transaction is begun
+	began     time.Time
+	parcels   []*parcel
+	answers   *outcomes
+	mark      *Mark // the last one; nil before the first
+	loose     bool  // records were sent behind the mark
+	bytes     int
+	pressed   bool
+	finish    func(error)
+	committed time.Time
+}
+
+// step is one call of the sink's owner.
+type step struct {
+	parcel *parcel
+	mark   *Mark
+	press  bool
+	finish func(error)
+}
+
+func newTenure(t *Transactional, client *kgo.Client, h Holder) *tenure {
+	n := &tenure{t: t, client: client, holder: h, over: make(chan struct{}), wake: make(chan struct{}, 1), answers: newOutcomes()}
+	n.life, n.stop = context.WithCancelCause(context.Background())
+	return n
+}
+
+func (n *tenure) put(s step) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.dead != nil {
+		return n.dead
+	}
+	n.queue = append(n.queue, s)
+	select {
+	case n.wake <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+func (n *tenure) take() []step {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	steps := n.queue
+	n.queue = nil
+	return steps
+}
+
+// run does what is queued, and ends transactions when they are due.
+func (n *tenure) run() {
+	defer close(n.over)
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		steps := n.take()
+		for len(steps) > 0 {
+			err := n.do(steps[0])
+			if err == nil {
+				steps = steps[1:]
+				continue
+			}
+			if steps[0].parcel != nil && !slices.Contains(n.parcels, steps[0].parcel) {
+				n.parcels = append(n.parcels, steps[0].parcel)
+			}
+			n.abandon(err, steps[1:])
+			return
+		}
+		if n.due(time.Now(), true) {
+			if err := n.seal(); err != nil {
+				n.abandon(err, nil)
+				return
+			}
+			continue
+		}
+		timer.Reset(n.wait(time.Now()))
+		select {
+		case <-n.wake:
+		case <-timer.C:
+		case <-n.answers.broken:
+			n.abandon(ErrHalted, nil)
+			return
+		case <-n.life.Done():
+			n.abandon(context.Cause(n.life), nil)
+			return
+		}
+	}
+}
+
+func (n *tenure) do(s step) error {
+	if n.life.Err() != nil {
+		return context.Cause(n.life)
+	}
+	switch {
+	case s.parcel != nil:
+		return n.produce(s.parcel)
+	case s.mark != nil:
+		n.mark, n.loose = s.mark, false
+		if n.due(time.Now(), false) {
+			return n.seal()
+		}
+	case s.finish != nil:
+		n.finish = s.finish
+		if n.loose || n.mark != nil && !n.mark.Whole {
+			return errNotSealed
+		}
+		return n.seal()
+	default:
+		n.pressed = true
+	}
+	return nil
+}
+
+func (n *tenure) produce(p *parcel) error {
+	if err := n.begin(); err != nil {
+		return err
+	}
+	n.parcels, n.loose = append(n.parcels, p), true
+	n.answers.produce(n.t.plain, n.client, p)
+	n.bytes += p.size
+	if n.answers.isBroken() {
+		return ErrHalted
+	}
+	return nil
+}
+
+func (n *tenure) begin() error {
+	if n.open {
+		return nil
+	}
+	if err := n.client.BeginTransaction(); err != nil {
+		return err
+	}
+	n.open, n.began = true, time.Now()
+	return nil
+}
+
+// due says whether to end the transaction. idle says that nothing waits behind it.
+//
+// At an idle tip a record does not wait, unless the last transaction ended less than
+// an interval ago: what comes together is then committed together.
+func (n *tenure) due(now time.Time, idle bool) bool {
+	switch {
+	case n.mark == nil || n.loose:
+		return false
+	case !n.mark.Whole: // the source transaction is too large, or comes too slowly
+		return n.open && (n.pressed && idle || now.Sub(n.began) >= n.t.cfg.Timeout/3)
+	case n.mark.Now:
+		return true
+	case len(n.parcels) == 0:
+		return now.Sub(n.committed) >= idleMarks
+	case n.pressed, n.bytes >= n.t.cfg.MaxBytes:
+		return true
+	}
+	return now.Sub(n.committed) >= n.t.cfg.Interval && (idle || now.Sub(n.began) >= n.t.cfg.Interval)
+}
+
+// wait is how long nothing will be due by itself.
+func (n *tenure) wait(now time.Time) time.Duration {
+	at := now.Add(time.Hour)
+	switch {
+	case n.mark == nil || n.loose:
+	case !n.mark.Whole:
+		if n.open {
+			at = n.began.Add(n.t.cfg.Timeout / 3)
+		}
+	case len(n.parcels) == 0:
+		at = n.committed.Add(idleMarks)
+	default:
+		at = n.committed.Add(n.t.cfg.Interval)
+	}
+	return max(at.Sub(now), time.Millisecond)
+}
+
+// seal commits the transaction with the last mark.
+func (n *tenure) seal() error {
+	if n.mark == nil {
+		n.finished(nil)
+		return nil
+	}
+	if err := n.begin(); err != nil {
+		return err
+	}
+	rec := &kgo.Record{Topic: n.t.cfg.CheckpointTopic, Key: []byte(n.holder.Key), Value: n.mark.Value, Context: noWish, Timestamp: time.Now()}
+	n.answers.wg.Add(1)
+	n.client.Produce(context.Background(), rec, func(r *kgo.Record, err error) {
+		if err != nil && !innocent(err) {
+			err = &checkpointError{n.t.cfg.CheckpointTopic, err}
+		}
+		n.answers.settled(r, err)
+	})
+	if err := n.flush(); err != nil {
+		return err
+	}
+	// The commit counts whatever it finds: only a transaction without a failure may
+	// get this far.
+	if n.answers.isBroken() {
+		if err := n.answers.failures()[rec]; err != nil && !errors.Is(err, ErrHalted) {
+			return err
+		}
+		return ErrHalted
+	}
+	if err := n.client.EndTransaction(context.Background(), kgo.TryCommit); err != nil {
+		return &commitError{err}
+	}
+	n.sealed()
+	return nil
+}
+
+// flush waits until everything is answered, or the first failure is.
+func (n *tenure) flush() error {
+	ctx, cancel := context.WithCancel(n.life)
+	defer cancel()
+	flushed := make(chan error, 1)
+	go func() { flushed <- n.client.Flush(ctx) }()
+	select {
+	case <-flushed:
+		return context.Cause(n.life)
+	case <-n.answers.broken:
+		cancel()
+		<-flushed
+		return nil
+	}
+}
+
+// sealed reports a committed transaction and makes room for the next one.
+func (n *tenure) sealed() {
+	parcels, m := n.parcels, n.mark
+	n.committed = time.Now()
+	n.open, n.parcels, n.answers, n.mark, n.bytes = false, nil, newOutcomes(), nil, 0
+	if len(parcels) > 0 {
+		n.pressed = false // before the owner may press again
+	}
+	if n.t.cfg.Ended != nil {
+		n.t.cfg.Ended(Committed)
+	}
+	if m.Committed != nil {
+		m.Committed()
+	}
+	for _, p := range parcels {
+		p.free()
+		p.done(nil)
+	}
+	n.finished(nil)
+}
+
+func (n *tenure) finished(err error) {
+	if f := n.finish; f != nil {
+		n.finish = nil
+		f(err)
+	}
+}
+
+// Aborting is waited for this long; who opens next aborts what is left.
+const (
+	abortTimeout = 5 * time.Second
+	closeTimeout = time.Second
+)
+
+// abandon ends the tenure: it aborts what is open and fails everything.
+func (n *tenure) abandon(cause error, rest []step) {
+	n.mu.Lock()
+	n.dead = ErrHalted
+	if errors.Is(cause, ErrClosed) {
+		n.dead = ErrClosed
+	}
+	rest = append(rest, n.queue...)
+	n.queue = nil
+	n.mu.Unlock()
+
+	age := time.Since(n.began)
+	limit := abortTimeout
+	if n.life.Err() != nil {
+		limit = closeTimeout
+	}
+	began := n.open
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	if n.open {
+		_ = n.client.AbortBufferedRecords(ctx) // what is left then fails with the client
+		if ctx.Err() == nil {
+			_ = n.client.EndTransaction(ctx, kgo.TryAbort)
+		}
+	}
+	cancel()
+	n.client.Close()
+	n.answers.wg.Wait()
+	failed := n.answers.failures()
+	n.repair(failed)
+
+	class := func(topic string, err error) Failure { return n.t.failure(topic, err, age) }
+	if began && n.t.cfg.Ended != nil {
+		if _, ok := errors.AsType[*commitError](cause); ok && !notAttempted(cause) {
+			n.t.cfg.Ended(Unknown)
+		} else {
+			n.t.cfg.Ended(Aborted)
+		}
+	}
+	for _, p := range n.parcels {
+		p.fail(n.t.plain, failed, cause, class)
+	}
+	for _, s := range rest {
+		switch {
+		case s.parcel != nil:
+			s.parcel.fail(n.t.plain, nil, n.dead, class)
+		case s.finish != nil:
+			n.finish = s.finish
+		}
+	}
+	n.parcels = nil
+	n.finished(cause)
+	if lost := n.holder.Lost; lost != nil && !errors.Is(cause, ErrClosed) && (!errors.Is(cause, ErrHalted) || len(failed) > 0) {
+		lost(n.t.explain(cause, failed, age))
+	}
+}
+
+// repair makes the topics that are missing, where that is wanted, and looks at those
+// that were deleted.
+func (n *tenure) repair(failed map[*kgo.Record]error) {
+	missing, recreated := map[string]struct{}{}, map[string]struct{}{}
+	for r, err := range failed {
+		switch {
+		case r.Topic == n.t.cfg.CheckpointTopic:
+		case errors.Is(err, kerr.UnknownTopicOrPartition):
+			missing[r.Topic] = struct{}{}
+		case errors.Is(err, kerr.UnknownTopicID):
+			recreated[r.Topic] = struct{}{}
+		}
+	}
+	ctx, cancel := context.WithTimeout(n.life, repairTimeout)
+	defer cancel()
+	k := n.t.plain
+	if len(missing) > 0 && n.t.cfg.CreateTopics.Enabled {
+		k.createTopics(ctx, k.client.Load(), slices.Sorted(maps.Keys(missing)))
+	}
+	if len(recreated) > 0 {
+		k.lookAtRecreated(ctx, k.client.Load(), slices.Sorted(maps.Keys(recreated)))
+	}
+}
+
+// end ends the goroutine and waits for that.
+func (n *tenure) end(ctx context.Context, cause error) error {
+	n.stop(cause)
+	select {
+	case <-n.over:
+		return nil
+	case <-ctx.Done():
+	}
+	n.client.Close() // ends what it still waits for
+	select {
+	case <-n.over:
+		return nil
+	case <-time.After(closeTimeout):
+		return fmt.Errorf("close kafka client: %w", context.Cause(ctx))
+	}
+}
