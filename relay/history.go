@@ -7,12 +7,12 @@ import (
 	"github.com/jackc/pglogrepl"
 )
 
-// The reasons for which a server is not the one that the relay streamed from.
+// The reasons for which a server, or its slot, is not what the relay streamed from.
 const (
-	reasonForeignServer   = "foreign_server"
-	reasonForeignTimeline = "foreign_timeline"
-	reasonStalePrimary    = "stale_primary"
-	reasonSlotMoved       = "slot_moved"
+	ReasonForeignServer   = "foreign_server"
+	ReasonForeignTimeline = "foreign_timeline"
+	ReasonStalePrimary    = "stale_primary"
+	ReasonSlotMoved       = "slot_moved"
 )
 
 // past is what this process knows from its sessions. It is Run's goroutine's alone.
@@ -46,15 +46,15 @@ func (r *Relay) checkHistory(src Source) error {
 	}
 	switch {
 	case now.SystemID != was.origin.SystemID:
-		return refuse(replication.KindRefused, reasonForeignServer, "correct postgres.url; if the database was moved there on purpose, restart the relay",
+		return refuse(replication.KindRefused, ReasonForeignServer, "correct postgres.url; if the database was moved there on purpose, restart the relay",
 			"its system identifier is %s, and the relay streamed from %s", now.SystemID, was.origin.SystemID)
 	case now.Timeline < was.origin.Timeline:
-		return refuse(replication.KindRetry, reasonStalePrimary, "it is an old primary: shut it down, or rewind it to a standby",
+		return refuse(replication.KindRetry, ReasonStalePrimary, "it is an old primary: shut it down, or rewind it to a standby",
 			"it is on timeline %d, and the relay streamed on timeline %d", now.Timeline, was.origin.Timeline)
 	case now.Timeline > was.origin.Timeline:
 		fork, ok := now.Fork(was.origin.Timeline)
 		if !ok {
-			return refuse(replication.KindRefused, reasonForeignTimeline, "it was restored from elsewhere; if it is to be streamed from, restart the relay",
+			return refuse(replication.KindRefused, ReasonForeignTimeline, "it was restored from elsewhere; if it is to be streamed from, restart the relay",
 				"its timeline %d does not descend from timeline %d, on which the relay streamed", now.Timeline, was.origin.Timeline)
 		}
 		r.forked(was, now, fork)
@@ -89,7 +89,7 @@ func (s *session) moved(snapshot *replication.Snapshot) error {
 		return nil
 	}
 	return &replication.Error{
-		Kind: replication.KindDrift, Reason: reasonSlotMoved, Op: "watch", Subject: fmt.Sprintf("slot %q", s.r.cfg.Replication.Slot), LSN: snapshot.Slot.Confirmed,
+		Kind: replication.KindDrift, Reason: ReasonSlotMoved, Op: "watch", Subject: fmt.Sprintf("slot %q", s.r.cfg.Replication.Slot), LSN: snapshot.Slot.Confirmed,
 		Err:  fmt.Errorf("it was moved to there while the relay had confirmed %s", told),
 		Hint: "find out who moved it: pg_replication_slot_advance, or a second consumer",
 	}

@@ -24,12 +24,13 @@ func rejectionReason(rejection error) string {
 		return row.Reason
 	}
 	if errors.Is(rejection, deadletter.ErrFull) {
-		return reasonParkedKeysFull
+		return ReasonParkedKeysFull
 	}
 	return router.ReasonMapping
 }
 
-const reasonParkedKeysFull = "parked_keys_full"
+// ReasonParkedKeysFull blocks: the row cannot be set aside without its followers.
+const ReasonParkedKeysFull = "parked_keys_full"
 
 // keepOut refuses a row whose record would go among the dead letters by itself.
 func (s *session) keepOut(f *flight, n int) error {
@@ -101,7 +102,7 @@ func (s *session) convict(u *undelivered, f *sink.Failure) sentence {
 	}
 	if s.r.cfg.OnReject == DeadLetterOnReject {
 		if err := s.park(rec); err != nil {
-			f.Reason, f.Err = reasonParkedKeysFull, fmt.Errorf("%w; the row: %w", err, f.Err)
+			f.Reason, f.Err = ReasonParkedKeysFull, fmt.Errorf("%w; the row: %w", err, f.Err)
 			return wait
 		}
 	}
@@ -185,19 +186,20 @@ func (f *flight) delivered() []router.Record {
 	return kept
 }
 
+// readAhead bounds one wait for the dead-letter topic; reading goes on beside it, so
+// the next wait is shorter.
+const readAhead = 30 * time.Second
+
 // awaitDeadLetters makes sure that the parked keys are all that the dead-letter topic
-// knows of. It runs before the slot is taken, for as long as that takes, and once
-// more when it is, for what another relay parked that held it before: that has to be
-// quick, as nobody answers the server meanwhile.
+// knows of. It runs before the slot is taken, and once more when it is, for what
+// another relay parked that held it before: that has to be quick, as nobody answers
+// the server meanwhile.
 func (r *Relay) awaitDeadLetters(ctx context.Context, limit time.Duration) error {
 	if r.parked == nil {
 		return nil
 	}
-	if limit > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, limit)
-		defer cancel()
-	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
 	err := r.parts.Journal.CatchUp(ctx)
 	if e, ok := errors.AsType[*sink.Error](err); ok && e.Reason == "unknown_topic" && r.cfg.Kafka.CreateTopics.Enabled {
 		return nil // it is made with the first dead letter
@@ -206,7 +208,7 @@ func (r *Relay) awaitDeadLetters(ctx context.Context, limit time.Duration) error
 		return err
 	}
 	if err := r.parked.Err(); err != nil {
-		return &sink.Error{Class: sink.Blocked, Reason: reasonParkedKeysFull, Err: fmt.Errorf("read the dead-letter topic: %w, then restart the relay", err)}
+		return &sink.Error{Class: sink.Blocked, Reason: ReasonParkedKeysFull, Err: fmt.Errorf("read the dead-letter topic: %w, then restart the relay", err)}
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -137,7 +138,8 @@ func (r *reader) Close() {}
 // rejecting is a relay that sets rejected rows aside.
 type rejecting struct {
 	*bench
-	log *topicLog
+	log  *topicLog
+	most int // keys that may be parked; 0 is the usual number
 }
 
 func newRejecting(server *fakeServer) *rejecting {
@@ -172,6 +174,9 @@ func (r *rejecting) run(t *testing.T, cfg Config) {
 		parts.Journal = r.log.reader()
 	}
 	r.relay = New(cfg, parts, Events{}, zerolog.Nop())
+	if r.most > 0 {
+		r.relay.parked = deadletter.NewParked(r.most)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	r.cancel = cancel
 	go func() { r.result <- r.relay.Run(ctx) }()
@@ -270,9 +275,10 @@ func TestDeadLetter_IsAcknowledgedBeforeThePositionMoves(t *testing.T) {
 func TestDeadLetter_TopicThatCannotBeWrittenBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRejecting(newServer(fixed(110, 120, 1, "order/a/1", "order/a/bad", "order/a/3")))
-		missing := true
+		var missing atomic.Bool
+		missing.Store(true)
 		r.sink.Decide(func(rec *router.Record) sinktest.Verdict {
-			if rec.Topic == lettersTopic && missing {
+			if rec.Topic == lettersTopic && missing.Load() {
 				return sinktest.Fail(sink.Blocked, "unknown_topic", errors.New(`produce to topic "cdc-relay.dead-letters": it does not exist`))
 			}
 			return refuseBad(rec)
@@ -285,7 +291,7 @@ func TestDeadLetter_TopicThatCannotBeWrittenBlocks(t *testing.T) {
 		if got := r.server.position(); got != 100 || r.direct() != "1" {
 			t.Fatalf("confirmed %s, delivered %q", got, r.direct())
 		}
-		missing = false
+		missing.Store(false)
 		pass(5 * time.Second)
 		if got := r.server.position(); got != 120 || r.direct() != "1 3" || r.told(t) != "record_too_large:bad" {
 			t.Fatalf("confirmed %s, delivered %q and %q", got, r.direct(), r.told(t))
@@ -481,8 +487,8 @@ func TestParking_MoreKeysThanFitBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRejecting(newServer(fixed(110, 120, 1, "order/a/bad1", "order/b/bad2", "order/c/3")))
 		r.sink.Decide(refuseBad)
+		r.most = 1
 		r.run(t, Config{OnReject: DeadLetterOnReject, ParkKey: true})
-		r.relay.parked = deadletter.NewParked(1) // before the first session
 		pass(time.Minute)
 		if st := r.relay.Status(); st.State != Blocked || st.Reason != "parked_keys_full" || !strings.Contains(st.Message, "deadletter list") {
 			t.Fatalf("status %+v", st)

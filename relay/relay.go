@@ -150,10 +150,7 @@ func Open(cfg Config, ev Events, log zerolog.Logger, hooks ...kgo.Hook) (*Relay,
 		},
 	}
 	if cfg.OnReject == DeadLetterOnReject && cfg.ParkKey {
-		parts.Journal, err = sink.NewFollower(cfg.Kafka, cfg.DeadLetterTopic, log.With().Str("component", "sink").Logger())
-		if err != nil {
-			return nil, &ConfigError{err}
-		}
+		parts.Journal = sink.NewFollower(cfg.Kafka, cfg.DeadLetterTopic, log.With().Str("component", "sink").Logger())
 	}
 	return New(cfg, parts, ev, log.With().Str("component", "relay").Logger()), nil
 }
@@ -285,7 +282,7 @@ func (r *Relay) once(ctx, hard context.Context) error {
 	if err := r.readySink(ctx); err != nil {
 		return err
 	}
-	if err := r.awaitDeadLetters(ctx, 0); err != nil {
+	if err := r.awaitDeadLetters(ctx, readAhead); err != nil {
 		return err
 	}
 	src, err := r.parts.Source(ctx)

@@ -108,7 +108,7 @@ func (s *fakeServer) position() pglogrepl.LSN {
 	return s.confirmed
 }
 
-func (f *fakeSource) Start() pglogrepl.LSN            { return f.server.position() }
+func (f *fakeSource) Start() pglogrepl.LSN { return f.server.position() }
 func (f *fakeSource) Origin() replication.Origin {
 	f.server.mu.Lock()
 	defer f.server.mu.Unlock()

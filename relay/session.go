@@ -282,10 +282,11 @@ func (s *session) take(ctx, hard context.Context, b *replication.Batch) error {
 	entry.First = b.Rows[0].Txn.Time
 	f := &flight{s: s, batch: b, buf: s.buffers.Get().(*router.Buffer), read: time.Now()}
 	f.pending.Store(1)
+	f.buf.Reserve(len(b.Rows))
 	rejection := s.route(f)
 	s.follow(f, f.buf.Records)
 
-	entry.Bytes, entry.Read = b.Bytes+f.buf.Size()+sink.Memory(f.buf.Records), f.read
+	entry.Bytes, entry.Read = resident(b.Bytes+f.buf.Size()+sink.Memory(f.buf.Records)), f.read
 	if err := s.admit(ctx, hard, f, entry); err != nil {
 		return err
 	}
@@ -302,6 +303,11 @@ func (s *session) take(ctx, hard context.Context, b *replication.Batch) error {
 	f.finish()
 	return nil
 }
+
+// resident is by how much the process grows for size bytes of rows and records in
+// flight: chunks that are partly used, requests that the client is writing, and what
+// the garbage collector has not come to yet take more than as much again.
+func resident(size int) int { return 5 * size / 2 }
 
 // route turns rows into records up to the first that cannot be and is not set
 // aside.

@@ -379,12 +379,12 @@ func simSeeds(t *testing.T, usual uint64) (first, n uint64) {
 }
 
 func TestSim_NothingIsConfirmedEarlyAndAllArrivesInOrder(t *testing.T) {
-	first, n := simSeeds(t, 1000)
+	first, n := simSeeds(t, 300)
 	trouble := map[string]int{}
 	for seed := first; seed < first+n && !t.Failed(); seed++ {
 		synctest.Test(t, func(t *testing.T) { simulate(t, seed, trouble) })
 	}
-	t.Logf("%d seeds; trouble: %v", n, trouble)
+	t.Logf("bar: simulation: %d seeds; trouble: %v", n, trouble)
 	for _, what := range []string{"crash", "cut", "refused", "failed retry", "failed blocked", "failed rejected", "lost acknowledgement", "stop"} {
 		if trouble[what] == 0 && n >= 100 {
 			t.Errorf("no seed had any %q", what)

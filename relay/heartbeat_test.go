@@ -1,0 +1,69 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/sinktest"
+	"github.com/rs/zerolog"
+)
+
+// startBeating runs a relay that writes a heartbeat each second to hb.app.
+func startBeating(t *testing.T, server *fakeServer) *bench {
+	t.Helper()
+	b := &bench{server: server, sink: new(sinktest.Recorder), result: make(chan error, 1)}
+	routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}, {Table: "public.other", Debezium: []router.Setting{
+		{Name: "topic.prefix", Value: "app"}, {Name: "heartbeat.interval.ms", Value: "1000"}, {Name: "topic.heartbeat.prefix", Value: "hb"},
+		{Name: "key.converter", Value: "org.apache.kafka.connect.storage.StringConverter"}, {Name: "value.converter", Value: "org.apache.kafka.connect.storage.StringConverter"},
+	}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.relay = New(Config{}, Parts{Source: server.open, Router: routes, Sink: func() (sink.Sink, error) { return b.sink, nil }}, Events{}, zerolog.Nop())
+	ctx, cancel := context.WithCancel(t.Context())
+	b.cancel = cancel
+	go func() { b.result <- b.relay.Run(ctx) }()
+	return b
+}
+
+func (b *bench) beats() int { return strings.Count(b.values(), "Struct{ts_ms=") }
+
+func TestRelay_HeartbeatsComeByTheClockAndConfirmNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := startBeating(t, newServer())
+		pass(3500 * time.Millisecond)
+		if got := b.beats(); got != 3 {
+			t.Errorf("%d heartbeats in 3.5 s", got)
+		}
+		if got := b.server.position(); got != 100 {
+			t.Errorf("confirmed %s without a row", got)
+		}
+		b.stop(t)
+	})
+}
+
+// A heartbeat that fails must not take rows with it.
+func TestRelay_RowsGetPastAHeartbeatThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := startBeating(t, newServer())
+		b.sink.Decide(func(r *router.Record) sinktest.Verdict {
+			if r.Topic == "hb.app" {
+				return sinktest.Fail(sink.Rejected, "topic_missing", errors.New("topic hb.app does not exist"))
+			}
+			return sinktest.Verdict{}
+		})
+		pass(1500 * time.Millisecond)
+		b.server.more <- fixed(110, 120, 1, "order/a/1")
+		pass(20 * time.Second)
+		if got := b.values(); got != "1" || b.server.position() != 120 {
+			t.Errorf("delivered %q, confirmed %s", got, b.server.position())
+		}
+		b.stop(t)
+	})
+}
