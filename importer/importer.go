@@ -84,6 +84,7 @@ type Result struct {
 type Source struct {
 	Connector    string // name under which Connect stores offsets; empty: the input has none
 	TopicPrefix  string
+	Tables       []string // that it captures
 	Slot         string
 	Publication  string
 	Plugin       string

@@ -313,10 +313,10 @@ func TestResult_LostIsWhatStrictFailsOn(t *testing.T) {
 
 func TestSource_IsWhatTakeoverNeeds(t *testing.T) {
 	for dir, want := range map[string]importer.Source{
-		"wrapped":           {Connector: "orders-outbox", TopicPrefix: "orders", Slot: "orders_outbox", Publication: "orders_outbox", Plugin: "pgoutput", DropOnStop: true, Heartbeats: "__debezium-heartbeat.orders", Context: true, OffsetTopic: "connect-offsets", Brokers: "kafka1:9092,kafka2:9092", Publishing: "filtered"},
-		"server-properties": {TopicPrefix: "app", Slot: "debezium", Publication: "dbz_publication", Plugin: "pgoutput", Context: true, OffsetFile: "/debezium/data/offsets.dat", Brokers: "kafka:9092", Publishing: "all_tables"},
-		"strimzi":           {Connector: "outbox-connector", TopicPrefix: "shop", Slot: "debezium", Publication: "dbz_publication", Plugin: "pgoutput", Context: true, OffsetTopic: "connect-cluster-offsets", Brokers: "my-cluster-kafka-bootstrap:9093", Publishing: "all_tables"},
-		"old":               {TopicPrefix: "dbserver1", Slot: "debezium", Publication: "dbz_publication", Plugin: "wal2json", Context: true, Heartbeats: "hb.dbserver1", Publishing: "all_tables"},
+		"wrapped":           {Connector: "orders-outbox", TopicPrefix: "orders", Tables: []string{"shop.outbox_1", "shop.outbox_22", `shop."Events"`}, Slot: "orders_outbox", Publication: "orders_outbox", Plugin: "pgoutput", DropOnStop: true, Heartbeats: "__debezium-heartbeat.orders", Context: true, OffsetTopic: "connect-offsets", Brokers: "kafka1:9092,kafka2:9092", Publishing: "filtered"},
+		"server-properties": {TopicPrefix: "app", Tables: []string{"public.outbox"}, Slot: "debezium", Publication: "dbz_publication", Plugin: "pgoutput", Context: true, OffsetFile: "/debezium/data/offsets.dat", Brokers: "kafka:9092", Publishing: "all_tables"},
+		"strimzi":           {Connector: "outbox-connector", TopicPrefix: "shop", Tables: []string{"public.outbox"}, Slot: "debezium", Publication: "dbz_publication", Plugin: "pgoutput", Context: true, OffsetTopic: "connect-cluster-offsets", Brokers: "my-cluster-kafka-bootstrap:9093", Publishing: "all_tables"},
+		"old":               {TopicPrefix: "dbserver1", Tables: []string{"public.outboxevent"}, Slot: "debezium", Publication: "dbz_publication", Plugin: "wal2json", Context: true, Heartbeats: "hb.dbserver1", Publishing: "all_tables"},
 	} {
 		input, o := given(t, "testdata/"+dir)
 		result, err := importer.Convert(input, o)

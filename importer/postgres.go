@@ -62,6 +62,10 @@ func (c *conversion) carry(it item, to string, todo []string) {
 // secretKey writes a reference in place of a secret. An optional one may be left
 // empty, because the server may ask for none.
 func (c *conversion) secretKey(it item, section *node, name, variable string, optional bool) {
+	if it.value == "" && optional {
+		c.remark(it, NotNeeded, "is empty")
+		return
+	}
 	refs := references(it.value)
 	if len(refs) == 1 && refs[0].text == it.value {
 		switch kind, ref := c.providerKind(refs[0].provider), refs[0]; {

@@ -154,7 +154,7 @@ func (c *conversion) workerConverter(kind, name string) {
 func (c *conversion) converterOption(it item, name, class string) {
 	o, ok := router.FindDebeziumOption(router.ScopeConverter, className(class), strings.TrimPrefix(it.key, name+"."))
 	switch {
-	case !ok:
+	case !ok, strings.TrimSpace(class) == "org.apache.kafka.connect.converters.ByteArrayConverter": // Debezium's of that name has options
 		c.remark(it, NotNeeded, "%s knows no such option", className(class))
 	case o.Fate == router.FateCarried:
 		c.option(it, it.key)

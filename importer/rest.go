@@ -156,6 +156,7 @@ func (c *conversion) writeTables() {
 	}
 	outbox := c.root.at("outbox")
 	for i, t := range c.tables {
+		c.result.Source.Tables = append(c.result.Source.Tables, t.table.String())
 		entry := &node{}
 		entry.child("table").set(scalar(t.table.String())).item = true
 		c.writeOptions(entry.child("debezium"), i == 0)

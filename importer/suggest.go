@@ -2,6 +2,7 @@ package importer
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -24,7 +25,11 @@ var columnRoles = []columnRole{
 // offers one only where the input leaves the option to Debezium's default: what
 // somebody wrote is left alone.
 func (c *conversion) suggest(prefix string) {
-	looked := c.looked()
+	tables, known := c.routed(prefix)
+	if !known {
+		return
+	}
+	looked := slices.ContainsFunc(tables, func(t captured) bool { return t.columns != nil })
 	for _, role := range columnRoles {
 		it, given := c.get(prefix + role.option)
 		column := role.def
@@ -37,20 +42,20 @@ func (c *conversion) suggest(prefix string) {
 			}
 			continue
 		}
-		lacking := c.lacking(column)
-		if len(lacking) == 0 {
+		without := lacking(tables, column)
+		if len(without) == 0 {
 			continue
 		}
 		cause := fmt.Sprintf("Debezium fails at the first row: "+role.cause, column)
-		candidate := c.candidate(role.candidates)
+		offer := candidate(tables, role.candidates)
 		switch {
 		case given:
-			c.missing(prefix+role.option, Refused, "%s has no column %s. %s", strings.Join(lacking, ", "), shown("", column), cause)
-		case candidate == "":
-			c.missing(prefix+role.option, Refused, "is not given, so %s, which %s has not. %s. Name the column", column, strings.Join(lacking, ", "), cause)
+			c.missing(prefix+role.option, Refused, "%s has no column %s. %s", strings.Join(without, ", "), shown("", column), cause)
+		case offer == "":
+			c.missing(prefix+role.option, Refused, "is not given, so %s, which %s has not. %s. Name the column", column, strings.Join(without, ", "), cause)
 		default:
-			c.add(option{prefix + role.option, candidate, fmt.Sprintf("Offered: the input leaves it at %s, a column that the table has not.", column)})
-			c.missing(prefix+role.option, Refused, "is not given, so %s, which %s has not. %s. Column %s is offered%s", column, strings.Join(lacking, ", "), cause, candidate, withoutOrder(role, candidate))
+			c.add(option{prefix + role.option, offer, fmt.Sprintf("Offered: the input leaves it at %s, a column that the table has not.", column)})
+			c.missing(prefix+role.option, Refused, "is not given, so %s, which %s has not. %s. Column %s is offered%s", column, strings.Join(without, ", "), cause, offer, withoutOrder(role, offer))
 		}
 	}
 }
@@ -80,14 +85,31 @@ func (c *conversion) suspect(prefix string, role columnRole) {
 	}
 }
 
-func (c *conversion) looked() bool {
-	return slices.ContainsFunc(c.tables, func(t captured) bool { return t.columns != nil })
+// routed are the tables whose rows the EventRouter sees: all of them, or what its
+// predicate leaves. It is not known for a predicate about anything but topics.
+func (c *conversion) routed(prefix string) (tables []captured, known bool) {
+	name, ok := c.get(prefix + "predicate")
+	if !ok {
+		return c.tables, true
+	}
+	class := c.value("predicates." + name.value + ".type")
+	pattern, err := regexp.Compile(`\A(?:` + c.value("predicates."+name.value+".pattern") + `)\z`)
+	if className(class) != "TopicNameMatches" || err != nil {
+		return nil, false
+	}
+	for _, t := range c.tables {
+		topic := c.result.Source.TopicPrefix + "." + t.table.Schema + "." + t.table.Name
+		if pattern.MatchString(topic) != c.flag(prefix+"negate") {
+			tables = append(tables, t)
+		}
+	}
+	return tables, true
 }
 
 // lacking are the tables without the column.
-func (c *conversion) lacking(column string) []string {
+func lacking(tables []captured, column string) []string {
 	var names []string
-	for _, t := range c.tables {
+	for _, t := range tables {
 		if t.columns != nil && !t.has(column) {
 			names = append(names, t.table.String())
 		}
@@ -96,9 +118,9 @@ func (c *conversion) lacking(column string) []string {
 }
 
 // candidate is the first name that every table has.
-func (c *conversion) candidate(names []string) string {
+func candidate(tables []captured, names []string) string {
 	for _, name := range names {
-		if len(c.lacking(name)) == 0 {
+		if len(lacking(tables, name)) == 0 {
 			return name
 		}
 	}

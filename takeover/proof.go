@@ -52,6 +52,31 @@ func (f *Proof) Delivered(commit pglogrepl.LSN, xid uint32, lsn pglogrepl.LSN, o
 // Skipped counts the rows that were proven.
 func (f *Proof) Skipped() int64 { return f.skipped }
 
+// Witness looks in the log for what a position says is there. A position is only
+// numbers: one of another database, or of this one before a restore or a failover
+// that lost something, looks just as good. So nothing is proven before the log
+// showed the stored row at its place: the same transaction's number at the same
+// LSN.
+type Witness struct{ p Position }
+
+// NewWitness is for one position.
+func NewWitness(p Position) *Witness { return &Witness{p} }
+
+// Row tells whether a row of the log is the stored one, or of the transaction that
+// ends where the position of a heartbeat says. past says that no later row can be.
+func (w *Witness) Row(commit, end pglogrepl.LSN, xid uint32, lsn pglogrepl.LSN) (found, past bool) {
+	if w.p.Event == "INSERT" {
+		return xid == w.p.XID && lsn == w.p.LSN, commit > w.p.LSN && xid != w.p.XID
+	}
+	return w.p.Commit != 0 && end == w.p.Commit, commit > w.p.Commit
+}
+
+// Through tells whether the log up to a position holds the end that a heartbeat's
+// position names.
+func (w *Witness) Through(lsn pglogrepl.LSN) bool {
+	return w.p.Event != "INSERT" && w.p.Commit != 0 && lsn == w.p.Commit
+}
+
 // State is what the server says, as far as a change-over depends on it.
 type State struct {
 	Confirmed pglogrepl.LSN // the slot's
@@ -64,10 +89,12 @@ type State struct {
 
 // Verdict is what a position is good for on a slot.
 type Verdict struct {
-	Whole bool // the slot delivers transactions that are proven as a whole
-	Part  bool // and the stored row's transaction again
-	Until pglogrepl.LSN
+	Whole bool // the slot delivers transactions again that are proven as a whole
+	Part  bool // and the stored row's transaction
 }
+
+// Any says that there is something to filter.
+func (v Verdict) Any() bool { return v.Whole || v.Part }
 
 // ErrSnapshot says that rows from before the slot are still missing.
 var ErrSnapshot = errors.New("the connector was reading existing rows (snapshot) and had not finished; let it finish, then change over")
@@ -80,8 +107,9 @@ func Judge(p *Position, s State) (Verdict, error) {
 	case p.Last() > s.WALEnd:
 		return Verdict{}, fmt.Errorf("the position %s lies ahead of the server's log, which ends at %s: it is from another server, or from before a restore", p.Last(), s.WALEnd)
 	case s.Confirmed > p.Last() && !s.Ahead:
-		return Verdict{}, fmt.Errorf("the slot at %s is ahead of the connector's position %s: either the change-over was done before, and `cdc-relay run` goes on, or somebody moved the slot, and rows in between are gone from it unless Debezium sent them", s.Confirmed, p.Last())
+		return Verdict{}, fmt.Errorf("the slot at %s is ahead of the connector's position %s: either the change-over was done before, and `cdc-relay run` goes on, or somebody moved the slot, and rows in between are gone from it unless Debezium sent them; when the relay moved it before the connector got it back, --no-offsets goes on without the position", s.Confirmed, p.Last())
 	}
-	v := Verdict{Whole: p.Commit > s.Confirmed, Part: p.LSN > max(p.Commit, s.Confirmed), Until: p.Last()}
-	return v, nil
+	// A row may begin where the transaction before it, or the slot's position, ends.
+	within := p.Event != "BEGIN" && p.Event != "COMMIT"
+	return Verdict{Whole: p.Commit > s.Confirmed, Part: within && p.LSN >= max(p.Commit, s.Confirmed)}, nil
 }

@@ -147,12 +147,15 @@ func TestJudge(t *testing.T) {
 		want  Verdict
 		cause string
 	}{
-		{name: "clean stop", p: position, s: State{Confirmed: 400, WALEnd: 900}, want: Verdict{Part: true, Until: 500}},
-		{name: "killed", p: position, s: State{Confirmed: 200, WALEnd: 900}, want: Verdict{Whole: true, Part: true, Until: 500}},
-		{name: "heartbeat", p: Position{LSN: 600, Processed: 600, Commit: 600, Event: "COMMIT"}, s: State{Confirmed: 600, WALEnd: 900}, want: Verdict{Until: 600}},
+		{name: "clean stop", p: position, s: State{Confirmed: 400, WALEnd: 900}, want: Verdict{Part: true}},
+		{name: "a row where the slot stands", p: Position{LSN: 400, Commit: 400, XID: 7, Event: "INSERT"}, s: State{Confirmed: 400, WALEnd: 900}, want: Verdict{Part: true}},
+		{name: "the first row of a slot", p: Position{LSN: 400, XID: 7, Event: "INSERT"}, s: State{Confirmed: 400, WALEnd: 900}, want: Verdict{Part: true}},
+		{name: "a transaction that began", p: Position{LSN: 400, Commit: 400, XID: 7, Event: "BEGIN"}, s: State{Confirmed: 400, WALEnd: 900}},
+		{name: "killed", p: position, s: State{Confirmed: 200, WALEnd: 900}, want: Verdict{Whole: true, Part: true}},
+		{name: "heartbeat", p: Position{LSN: 600, Processed: 600, Commit: 600, Event: "COMMIT"}, s: State{Confirmed: 600, WALEnd: 900}, want: Verdict{}},
 		{name: "another server", p: position, s: State{Confirmed: 200, WALEnd: 450}, cause: "ahead of the server's log"},
 		{name: "slot moved", p: position, s: State{Confirmed: 600, WALEnd: 900}, cause: "somebody moved the slot"},
-		{name: "the driver moves it", p: position, s: State{Confirmed: 600, WALEnd: 900, Ahead: true}, want: Verdict{Until: 500}},
+		{name: "the driver moves it", p: position, s: State{Confirmed: 600, WALEnd: 900, Ahead: true}, want: Verdict{}},
 		{name: "snapshot", p: Position{LSN: 500, Snapshot: true}, s: State{Confirmed: 400, WALEnd: 900}, cause: "had not finished"},
 	} {
 		got, err := Judge(&c.p, c.s)
@@ -168,5 +171,36 @@ func TestJudge(t *testing.T) {
 	}
 	if _, err := Judge(&Position{LSN: 1, Snapshot: true}, State{WALEnd: 2}); !errors.Is(err, ErrSnapshot) {
 		t.Errorf("%v, want ErrSnapshot", err)
+	}
+}
+
+func TestWitness(t *testing.T) {
+	insert := Position{LSN: 500, Commit: 400, XID: 7, Event: "INSERT"}
+	heartbeat := Position{LSN: 400, Commit: 400, XID: 7, Event: "COMMIT"}
+	for _, c := range []struct {
+		name        string
+		p           Position
+		commit, end pglogrepl.LSN
+		xid         uint32
+		lsn         pglogrepl.LSN
+		found, past bool
+	}{
+		{name: "an earlier transaction", p: insert, commit: 300, end: 310, xid: 5, lsn: 290},
+		{name: "an earlier row of its transaction", p: insert, commit: 600, end: 610, xid: 7, lsn: 450},
+		{name: "the row", p: insert, commit: 600, xid: 7, lsn: 500, found: true},
+		{name: "another transaction's row at that LSN", p: insert, commit: 600, end: 610, xid: 8, lsn: 500, past: true},
+		{name: "a later row of the transaction", p: insert, commit: 600, end: 610, xid: 7, lsn: 510},
+		{name: "a later transaction", p: insert, commit: 700, end: 710, xid: 9, lsn: 690, past: true},
+		{name: "a heartbeat's transaction", p: heartbeat, commit: 390, end: 400, xid: 6, lsn: 350, found: true},
+		{name: "one before it", p: heartbeat, commit: 290, end: 300, xid: 6, lsn: 250},
+		{name: "one after it", p: heartbeat, commit: 490, end: 500, xid: 8, lsn: 450, past: true},
+	} {
+		found, past := NewWitness(c.p).Row(c.commit, c.end, c.xid, c.lsn)
+		if found != c.found || past != c.past {
+			t.Errorf("%s: found %v, past %v; want %v, %v", c.name, found, past, c.found, c.past)
+		}
+	}
+	if NewWitness(insert).Through(400) || !NewWitness(heartbeat).Through(400) || NewWitness(heartbeat).Through(410) {
+		t.Error("the end of a transaction is a witness for a heartbeat's position, at its own place")
 	}
 }
