@@ -247,10 +247,6 @@ func (a *app) deadletterShow() *cobra.Command {
 			}
 			found := l.matched(true)
 			shown := found[max(0, len(found)-limit):]
-			if len(shown) == 0 {
-				fmt.Fprintf(a.stderr, "cdc-relay: no dead letter of topic %s matches\n", l.settings.DeadLetterTopic)
-				return &quietError{exitFailed}
-			}
 			return l.show(cmd.Context(), shown, len(found), payload, asJSON)
 		},
 	}

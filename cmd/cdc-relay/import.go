@@ -142,7 +142,7 @@ func (a *app) strict(result *importer.Result, fail bool) error {
 		}
 	}
 	if todo > 0 {
-		fmt.Fprintf(a.stderr, "cdc-relay: %d things are left to do; they stand at the head of the file\n", todo)
+		fmt.Fprintf(a.stderr, "cdc-relay: left to do: %d; they stand at the head of the file\n", todo)
 	}
 	if lost := result.Lost(); fail && len(lost) > 0 {
 		return &usageError{fmt.Errorf("--strict: %d of the warnings above forbid it", len(lost))}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/config"
@@ -146,6 +147,11 @@ func (c *changeOver) sameSlot() error {
 		return fmt.Errorf("the connector streams from slot %q and publication %q, the configuration from %q and %q; a change-over keeps both: correct postgres.slot and postgres.publication",
 			source.Slot, source.Publication, ours.Slot, ours.Publication)
 	}
+	for _, name := range source.Tables {
+		if !slices.ContainsFunc(ours.Tables, func(t replication.Table) bool { return t.String() == name }) {
+			return fmt.Errorf("the connector captures %s, and the configuration has no such table, so its rows would be skipped for good: add it to outbox", name)
+		}
+	}
 	return nil
 }
 
@@ -193,9 +199,18 @@ func (c *changeOver) judge() {
 // be delivered, until the log's present end is confirmed.
 func (c *changeOver) perform(ctx context.Context) error {
 	a := c.app
-	var proof *takeover.Proof
-	if c.found.position != nil {
-		proof = takeover.NewProof(*c.found.position)
+	if c.verdict.Any() {
+		seen, err := c.witness(ctx)
+		if err != nil {
+			return refused(err)
+		}
+		if !seen {
+			fmt.Fprintf(a.stdout, "\nthe slot has no row at %s in transaction %d: the position proves nothing about it, so nothing is filtered\n", c.found.position.LSN, c.found.position.XID)
+		}
+		c.verdict = takeover.Verdict{Whole: seen && c.verdict.Whole, Part: seen && c.verdict.Part}
+	}
+	if c.verdict.Any() {
+		proof := takeover.NewProof(*c.found.position)
 		c.settings.Delivered = func(row *replication.Row) bool {
 			return proof.Delivered(row.Txn.Commit, row.Txn.XID, row.LSN, row.Ordinal)
 		}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cdc-relay/cdc-relay/test/harness"
+)
+
+const publishedConnector = `{"connector.class":"io.debezium.connector.postgresql.PostgresConnector","database.hostname":"postgres","database.port":"5432",
+"database.user":"debezium","database.password":"` + secretPassword + `","database.dbname":"app","table.include.list":"public.outbox","transforms":"outbox",
+"transforms.outbox.type":"io.debezium.transforms.outbox.EventRouter","transforms.outbox.table.field.event.id":"id",
+"transforms.outbox.table.field.event.key":"aggregate_id","transforms.outbox.table.field.event.payload":"payload",
+"transforms.outbox.route.topic.replacement":"${routedByValue}-events"}`
+
+func fileOf(t *testing.T, name, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestImport_PrintsAConfigurationThatIsValid(t *testing.T) {
+	connector := fileOf(t, "connector.json", publishedConnector)
+	worker := fileOf(t, "worker.properties", "bootstrap.servers=b1:9092\nkey.converter=org.apache.kafka.connect.storage.StringConverter\nvalue.converter=org.apache.kafka.connect.storage.StringConverter\n")
+	r := invoke(t, nil, "import", connector, "--worker", worker)
+	r.want(t, 0, "transforms.outbox.route.topic.replacement: \"${routedByValue}-events\"", "topic.prefix: refused")
+	imported := fileOf(t, "cdc-relay.yaml", r.stdout)
+	invoke(t, nil, "config", "validate", "--config", imported).want(t, 0, "ok: ", "")
+}
+
+func TestImport_ExitCodes(t *testing.T) {
+	connector := fileOf(t, "connector.json", publishedConnector)
+	mistaken := fileOf(t, "broken.json", "{\n  \"a\": \n")
+	other := fileOf(t, "mysql.json", `{"connector.class":"io.debezium.connector.mysql.MySqlConnector"}`)
+	for _, c := range []struct {
+		code   int
+		stderr string
+		args   []string
+	}{
+		{2, "accepts 1 arg", []string{"import"}},
+		{2, "no such file", []string{"import", "/no/such/file"}},
+		{2, "broken.json:3:1: cannot be read as JSON", []string{"import", mistaken}},
+		{2, "is another connector", []string{"import", other}},
+		{2, "--strict", []string{"import", connector, "--strict"}},
+		{2, "--worker", []string{"import", connector, "--worker", "/no/such/file"}},
+		{3, "", []string{"import", connector, "--postgres-url", "postgres://relay@127.0.0.1:1/shop?sslmode=disable&connect_timeout=2"}},
+	} {
+		invoke(t, nil, c.args...).want(t, c.code, "", c.stderr)
+	}
+}
+
+func TestImport_LooksAtTheTable(t *testing.T) {
+	db := harness.Postgres(t)
+	db.Exec(t, `CREATE TABLE outbox (id uuid PRIMARY KEY, aggregate_type varchar(100) NOT NULL, aggregate_id uuid NOT NULL, event_type varchar(100) NOT NULL, payload jsonb NOT NULL)`)
+	db.Exec(t, `CREATE TABLE parted (id int) PARTITION BY RANGE (id); CREATE TABLE parted_1 PARTITION OF parted FOR VALUES FROM (1) TO (2)`)
+	connector := fileOf(t, "connector.json", publishedConnector)
+	r := invoke(t, nil, "import", connector, "--postgres-url", db.URL)
+	r.want(t, 0, "transforms.outbox.route.by.field: aggregate_type", "Column aggregate_type is offered")
+
+	pattern := fileOf(t, "pattern.json", strings.Replace(publishedConnector, "public.outbox", "public[.]part.*", 1))
+	r = invoke(t, nil, "import", pattern, "--postgres-url", db.URL)
+	r.want(t, 0, "- table: public.parted_1\n", "")
+	if strings.Contains(r.stdout, "- table: public.parted\n") {
+		t.Error("the partitioned table is there beside its partition, whose rows carry the partition's name")
+	}
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+
+	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/takeover"
+	"github.com/jackc/pglogrepl"
+	"github.com/rs/zerolog"
+)
+
+// witness reads the slot from its position on, confirming nothing, until the row
+// of Debezium's position was seen, or its place is passed.
+func (c *changeOver) witness(ctx context.Context) (bool, error) {
+	cfg := c.settings.Replication
+	stream, err := replication.Open(ctx, cfg, zerolog.Nop())
+	if err != nil {
+		return false, err
+	}
+	start := stream.Start()
+	out := make(chan *replication.Batch)
+	ended := make(chan error, 1)
+	go func() {
+		err := stream.Run(ctx, out, func() pglogrepl.LSN { return start })
+		close(out)
+		ended <- err
+	}()
+	w := takeover.NewWitness(*c.found.position)
+	seen, over := false, false
+	for b := range out {
+		if !over {
+			if seen, over = look(w, b, c.survey.WALEnd); over {
+				stream.Abort()
+			}
+		}
+		b.Release()
+	}
+	err = <-ended
+	if closed := stream.Close(ctx, start); over && err != nil {
+		err = closed // the stream was ended by us
+	}
+	if err == nil && !over {
+		err = context.Cause(ctx)
+	}
+	return seen, err
+}
+
+// look tells whether a batch has what is looked for, and whether the search is
+// over, found or not.
+func look(w *takeover.Witness, b *replication.Batch, end pglogrepl.LSN) (found, over bool) {
+	for i := range b.Rows {
+		row := &b.Rows[i]
+		found, past := w.Row(row.Txn.Commit, row.Txn.End, row.Txn.XID, row.LSN)
+		if found || past {
+			return found, true
+		}
+	}
+	if !b.ThroughTime.IsZero() && w.Through(b.Through) {
+		return true, true
+	}
+	return false, b.Through >= end
+}
