@@ -128,7 +128,15 @@ func (c *Cluster) settings(n *node) string {
 		"advertised.listeners=CLIENTS://" + c.proxies[n.id-1].Addr() + ",INTERNAL://" + n.internal,
 		"controller.listener.names=CONTROLLER",
 		"inter.broker.listener.name=INTERNAL",
-		"listener.security.protocol.map=CLIENTS:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
+		"listener.security.protocol.map=CLIENTS:PLAINTEXT,INTERNAL:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
+		// The brokers have a name of their own: until they found one another no ACL is
+		// loaded, and nobody else may do anything.
+		"super.users=User:brokers",
+		"sasl.enabled.mechanisms=PLAIN",
+		"sasl.mechanism.controller.protocol=PLAIN",
+		"sasl.mechanism.inter.broker.protocol=PLAIN",
+		"listener.name.internal.plain.sasl.jaas.config=" + brokersLogin,
+		"listener.name.controller.plain.sasl.jaas.config=" + brokersLogin,
 		"authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
 		"allow.everyone.if.no.acl.found=true",
 		"log.dirs=" + filepath.Join(n.dir, "log"),
@@ -150,6 +158,8 @@ func (c *Cluster) settings(n *node) string {
 	}
 	return strings.Join(lines, "\n") + "\n"
 }
+
+const brokersLogin = `org.apache.kafka.common.security.plain.PlainLoginModule required username="brokers" password="brokers-secret" user_brokers="brokers-secret";`
 
 func (c *Cluster) launch(i int) error {
 	n := c.nodes[i]

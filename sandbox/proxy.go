@@ -40,7 +40,7 @@ type Proxy struct {
 type fault struct {
 	stalled   bool
 	blackhole bool
-	rate      int   // bytes a second; 0 is no limit
+	rate      int // bytes a second; 0 is no limit
 	delay     time.Duration
 	left      int64 // bytes until every connection is cut; negative is no limit
 }

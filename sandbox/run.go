@@ -3,7 +3,6 @@ package sandbox
 import (
 	"os/exec"
 	"syscall"
-	"time"
 )
 
 // Process is a program that ends with us, however we end.
@@ -34,10 +33,4 @@ func (p *Process) Done() <-chan struct{} { return p.done }
 func (p *Process) ExitCode() int {
 	<-p.done
 	return p.cmd.ProcessState.ExitCode()
-}
-
-// Used is the processor time that a process took which has ended.
-func (p *Process) Used() time.Duration {
-	<-p.done
-	return p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
 }

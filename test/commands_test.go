@@ -162,9 +162,11 @@ func commandsRun(t *testing.T, binary string, commands []shown) {
 		"CDC_RELAY_KAFKA_CREATE_TOPICS_ENABLED=true",
 		"CDC_RELAY_KAFKA_CREATE_TOPICS_PARTITIONS=1",
 		"CDC_RELAY_OUTBOX_TABLE=public.outbox",
+		"CDC_RELAY_RELAY_ON_REJECT=dead_letter", // so that setup makes the topic
 		"CDC_RELAY_HTTP_LISTEN=" + place.listen,
 	}
 	place.fill(t)
+	place.fillDebezium(t, db.URL)
 	place.must(t, "setup", "--create-table")
 	db.Exec(t, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('order', gen_random_uuid(), 'OrderPlaced', '{}')`)
 

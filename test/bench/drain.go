@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/twmb/franz-go/pkg/kadm"
 )
 
@@ -70,7 +71,7 @@ func (t *trial) run(ctx context.Context, slot string, watch func(context.Context
 	if err != nil {
 		return Run{}, err
 	}
-	g := newGauge(r.pid, t.b.pgPid, t.to.pid, t.w.database, t.w.conn.PgConn().PID())
+	g := newGauge(r.pid, t.to.pid, t.w.backends(ctx))
 	bounded, cancel := context.WithTimeout(ctx, drainLimit+t.b.outage+time.Duration(t.w.rows)*200*time.Microsecond)
 	defer cancel()
 	watched := make(chan error, 1)
@@ -103,6 +104,22 @@ func (t *trial) run(ctx context.Context, slot string, watch func(context.Context
 		took -= first
 	}
 	return t.w.figures(took, use, r.spent), nil
+}
+
+// backends gives those of the workload's database but our own; nil where the
+// server does not run here.
+func (w *workload) backends(ctx context.Context) func() []int {
+	if !w.b.pg.Ours() {
+		return nil
+	}
+	return func() []int {
+		rows, err := w.conn.Query(ctx, "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
+		if err != nil {
+			return nil
+		}
+		pids, _ := pgx.CollectRows(rows, pgx.RowTo[int])
+		return pids
+	}
 }
 
 // wait returns when the backlog has arrived, and how long the first record took.

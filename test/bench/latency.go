@@ -149,7 +149,7 @@ func (m *meter) writer(ctx context.Context, w *workload, next time.Time, interva
 	defer conn.Close(lasting)
 	const insert = `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload)
 		VALUES ('bench' || ($1::bigint % 4), ('00000000-0000-4000-8000-' || lpad(to_hex($1::bigint % 10000), 12, '0'))::uuid, 'Changed',
-		        jsonb_build_object('n', $1::bigint, 'text', repeat(md5($1::bigint::text), 8)))`
+		        bench_payload($1::bigint, 285))`
 	if _, err := conn.Prepare(lasting, "write", insert); err != nil {
 		return err
 	}

@@ -132,9 +132,10 @@ type Usage struct {
 // gauge follows the groups of processes of one run: the contestant with its
 // children, PostgreSQL's backends in one database, the broker.
 type gauge struct {
-	contestant, postmaster, broker int
-	database                       string
-	own                            map[int]bool // backends of our own
+	contestant, broker int
+	backends           func() []int // asked now and then; nil: PostgreSQL does not run here
+	known              []int
+	asked              time.Time
 
 	mu     sync.Mutex
 	before map[int]time.Duration
@@ -151,14 +152,10 @@ const (
 	groupBroker     = "broker"
 )
 
-func newGauge(contestant, postmaster, broker int, database string, own ...uint32) *gauge {
-	// The contestant's time counts from its start, see running.spent.
-	g := &gauge{contestant: contestant, postmaster: postmaster, broker: broker, database: database, own: map[int]bool{},
+func newGauge(contestant, broker int, backends func() []int) *gauge {
+	g := &gauge{contestant: contestant, broker: broker, backends: backends,
 		before: map[int]time.Duration{}, cpu: map[string]map[int]time.Duration{}, peak: map[string]int64{},
 		stop: make(chan struct{}), ended: make(chan struct{})}
-	for _, pid := range own {
-		g.own[int(pid)] = true
-	}
 	if broker > 0 {
 		g.before[broker], _ = cpuTime(broker)
 	}
@@ -187,10 +184,11 @@ func (g *gauge) look() {
 		g.note(groupContestant, pid)
 	}
 	g.note(groupBroker, g.broker)
-	for _, pid := range children(g.postmaster) {
-		if !g.own[pid] && strings.Contains(title(pid), " "+g.database+" ") {
-			g.note(groupServer, pid)
-		}
+	if g.backends != nil && time.Since(g.asked) > 100*time.Millisecond {
+		g.known, g.asked = g.backends(), time.Now()
+	}
+	for _, pid := range g.known {
+		g.note(groupServer, pid)
 	}
 }
 
@@ -211,9 +209,9 @@ func (g *gauge) note(group string, pid int) {
 
 // usage ends the gauge.
 func (g *gauge) usage() map[string]Usage {
-	g.look()
 	close(g.stop)
 	<-g.ended
+	g.look()
 	found := map[string]Usage{}
 	for group, pids := range g.cpu {
 		u := Usage{Peak: g.peak[group]}
@@ -272,22 +270,6 @@ func children(pid int) []int {
 		}
 	}
 	return pids
-}
-
-func title(pid int) string {
-	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	return string(bytes.ReplaceAll(bytes.TrimRight(data, "\x00"), []byte{0}, []byte{' '})) + " "
-}
-
-// postmaster is the server's main process, from the file that it writes.
-func postmaster(dir string) int {
-	data, err := os.ReadFile(filepath.Join(dir, "data", "postmaster.pid"))
-	if err != nil {
-		return 0
-	}
-	line, _, _ := strings.Cut(string(data), "\n")
-	pid, _ := strconv.Atoi(strings.TrimSpace(line))
-	return pid
 }
 
 // machine says what this is.

@@ -21,7 +21,6 @@ type bench struct {
 	dir    string
 	binary string // the relay
 	pg     *sandbox.Postgres
-	pgPid  int // the postmaster; 0 where it does not run here as a process
 
 	cluster map[string]*cluster // by kind of sink
 	apache  *sandbox.Apache
@@ -58,9 +57,6 @@ func (b *bench) startServers(ctx context.Context) error {
 	}})
 	if err != nil {
 		return err
-	}
-	if b.pg.Ours() {
-		b.pgPid = postmaster(b.pg.Dir())
 	}
 	b.cluster = map[string]*cluster{}
 	return nil

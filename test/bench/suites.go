@@ -77,9 +77,10 @@ func suites() []suite {
 
 func chooseSuites(o options) ([]suite, error) {
 	asked := chosenNames(o.suites)
+	usual := len(asked) == 0
 	var chosen []suite
 	for _, s := range suites() {
-		if asked[s.name] || len(asked) == 0 && (s.always || o.full) {
+		if asked[s.name] || usual && (s.always || o.full) {
 			chosen = append(chosen, s)
 		}
 		delete(asked, s.name)

@@ -60,18 +60,23 @@ const (
 )
 
 // schema is our own table, a publication, and a procedure that writes rows. The
-// payload is hexadecimal digits that do not repeat: they compress about as well
-// as real JSON does.
+// payload is a small order, filled up to its size with hexadecimal digits that do
+// not repeat.
 const schema = `
 CREATE PUBLICATION bench FOR TABLE outbox WITH (publish = 'insert');
+CREATE FUNCTION bench_digits(i bigint, size int) RETURNS text LANGUAGE sql AS $$
+	SELECT left(string_agg(md5((i * 7919 + j)::text), ''), size) FROM generate_series(0, size / 32) j $$;
+CREATE FUNCTION bench_payload(i bigint, size int) RETURNS jsonb LANGUAGE sql AS $$
+	SELECT CASE WHEN size < 180 THEN jsonb_build_object('n', i, 'note', bench_digits(i, greatest(1, size - 25)))
+	ELSE jsonb_build_object('n', i, 'state', 'placed', 'customer', 'c-' || i % 10000, 'currency', 'EUR', 'total', i * 37 % 100000,
+		'lines', jsonb_build_array(jsonb_build_object('sku', 'sku-' || i * 7 % 5000, 'quantity', 1 + i % 9, 'price', i * 13 % 10000)),
+		'note', bench_digits(i, size - 160)) END $$;
 CREATE FUNCTION bench_rows(first bigint, last bigint, size int, topics int) RETURNS void LANGUAGE sql AS $$
 	INSERT INTO outbox (id, aggregate_type, aggregate_id, event_type, payload)
 	SELECT ('00000000-0000-7000-8000-' || lpad(to_hex(i), 12, '0'))::uuid,
 	       'bench' || (i % topics),
 	       ('00000000-0000-4000-8000-' || lpad(to_hex(i % 10000), 12, '0'))::uuid,
-	       'Changed',
-	       jsonb_build_object('n', i, 'text', (SELECT left(string_agg(md5((i * 7919 + j)::text), ''), greatest(1, size - 18 - length(i::text)))
-	                                           FROM generate_series(0, size / 32) j))
+	       'Changed', bench_payload(i, size)
 	FROM generate_series(first, last) i $$;
 CREATE PROCEDURE bench_fill(total bigint, each bigint, size int, topics int) LANGUAGE plpgsql AS $$
 BEGIN

@@ -307,6 +307,11 @@ func TestOracle_FindsEveryKindOfViolation(t *testing.T) {
 				h.deliver("a4", 30)
 			}
 		}},
+		{"a clean stop that was none", "P10:", func(h *History) {
+			h.Actions = append(h.Actions, Done{Action: Action{Kind: "relay_term", N: 2}, Began: tick(8), Healed: tick(12), Detail: "streaming"})
+			h.Actions[0].Kind = "relay_term"
+			h.Exits = []Exit{{At: tick(10), Code: 0, Asked: true, Relay: 0}}
+		}},
 		{"blocked without a reason", "P11:", func(h *History) { h.States = []State{{Status: Status{State: "blocked", Message: "x"}}} }},
 		{"blocked at a row without its position", "P11:", func(h *History) {
 			s := State{Status: Status{State: "blocked", Reason: "record_too_large", Message: "too large"}}

@@ -347,6 +347,7 @@ func (j *judgement) duplicates() {
 	if j.Duplicates > j.Bound {
 		j.fail("P10: %d duplicates; %d sessions explain at most %d", j.Duplicates, j.Sessions, j.Bound)
 	}
+	j.cleanStops()
 	seen := map[string]bool{}
 	for _, d := range j.History.Records {
 		id := ledger.ID(d.Record)
@@ -355,6 +356,37 @@ func (j *judgement) duplicates() {
 		}
 		seen[id] = true
 	}
+}
+
+// cleanStops is the rest of P10: a relay that drained and ended with 0 leaves
+// nothing that its successor has to send again.
+func (j *judgement) cleanStops() {
+	for _, d := range j.Actions {
+		if d.Kind != "relay_term" || d.Detail != "streaming" || j.Plan.Relays > 1 {
+			continue
+		}
+		for _, e := range j.Exits {
+			if e.Code != 0 || e.At.Before(d.Began) || e.At.After(d.Healed) || j.disturbed(d) {
+				continue
+			}
+			for i, s := range j.History.Samples {
+				if s.PID != 0 || s.At.Before(e.At) {
+					continue
+				}
+				if n := j.delivered(j.before(s.Confirmed), s.Ends); n > 0 && s.Ends != nil {
+					j.fail("P10: after a clean stop at %s the slot stood at %s, with %d later rows delivered already (sample %d)", e.At.Format("15:04:05.000"), showLSN(s.Confirmed), n, i)
+				}
+				break
+			}
+		}
+	}
+}
+
+// disturbed says that another fault was about, or just over, when one was made.
+func (j *judgement) disturbed(d Done) bool {
+	return slices.ContainsFunc(j.Actions, func(other Done) bool {
+		return other.N != d.N && other.Began.Before(d.Healed) && other.Healed.After(d.Began.Add(-2*time.Second)) && other.Kind != "relay_term"
+	})
 }
 
 // inFlight is about how many rows the window of the relay holds: what a relay that
@@ -371,7 +403,7 @@ func (j *judgement) inFlight() int {
 			}
 		}
 	}
-	return bytes / 500
+	return bytes / 150
 }
 
 func atoi(text string) int {

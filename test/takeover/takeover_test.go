@@ -3,9 +3,11 @@
 package takeover_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +19,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/migrations"
 	"github.com/cdc-relay/cdc-relay/sandbox"
+	"github.com/cdc-relay/cdc-relay/takeover"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
 )
@@ -128,6 +131,52 @@ func (s *scene) more(t *testing.T, n int) {
 	})
 }
 
+// giveBack is the way back as the documentation has it: the stopped connector
+// forgets its position, which lies before the slot's, and goes on.
+func (s *scene) giveBack(t *testing.T) {
+	t.Helper()
+	if _, err := s.debezium.Await(t.Context(), s.name, func(c sandbox.ConnectorState) bool { return c.Connector == "STOPPED" }); err != nil {
+		t.Fatal(err)
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, s.debezium.URL()+"/connectors/"+s.name+"/offsets", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		t.Fatalf("delete the offsets: %s", answer.Status)
+	}
+	if err := s.debezium.Resume(t.Context(), s.name); err != nil {
+		t.Fatal(err)
+	}
+	s.streams(t)
+}
+
+// stored waits until Debezium has stored a position of its own. Until then the
+// old one is behind the slot, which the relay has moved.
+func (s *scene) stored(t *testing.T) {
+	t.Helper()
+	relaytest.Eventually(t, "Debezium stored its position", func() (bool, string) {
+		content, err := os.ReadFile(s.debezium.OffsetFile())
+		if err != nil {
+			return false, err.Error()
+		}
+		entries, err := takeover.ParseOffsets(content, s.name)
+		if err != nil {
+			return false, err.Error()
+		}
+		p, err := takeover.Choose(entries, s.name, "app")
+		if err != nil || p == nil {
+			return false, fmt.Sprint(err)
+		}
+		return p.Last() >= s.Confirmed(t), p.Last().String()
+	})
+}
+
 // duplicates counts so far.
 func (s *scene) duplicates(t *testing.T) int {
 	t.Helper()
@@ -144,11 +193,13 @@ func (s *scene) command(t *testing.T, want int, args ...string) string {
 	cmd := exec.CommandContext(t.Context(), relaytest.Binary(t), args...)
 	cmd.Dir = s.dir
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + s.dir}
-	out, err := cmd.CombinedOutput()
+	var out, problems bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &problems
+	err := cmd.Run()
 	if got := cmd.ProcessState.ExitCode(); got != want {
-		t.Fatalf("%v: exit code %d (%v), want %d\n%s", args, got, err, want, out)
+		t.Fatalf("%v: exit code %d (%v), want %d\n%s%s", args, got, err, want, &out, &problems)
 	}
-	return string(out)
+	return out.String()
 }
 
 func (s *scene) takeover(t *testing.T, want int, more ...string) string {
@@ -160,7 +211,7 @@ func (s *scene) takeover(t *testing.T, want int, more ...string) string {
 func (s *scene) run(t *testing.T, n int) {
 	t.Helper()
 	s.YAML = s.command(t, 0, "import", "connector.json", "--worker", "worker.properties")
-	s.YAML = s.YAML[strings.Index(s.YAML, "# Imported"):] + "\nhttp: {listen: \"\"}\n"
+	s.YAML += "\nhttp: {listen: \"\"}\n"
 	process := s.Exec(t, "run")
 	s.more(t, n)
 	process.Terminate(t)
@@ -186,7 +237,7 @@ func counts(t *testing.T, out string) (skipped, sent int) {
 // back; then Debezium is killed, and it all happens again. Writers never pause.
 func TestTakeover_BothWaysWhileWritersCommit(t *testing.T) {
 	s := newScene(t, nil)
-	s.writers.Start(t, 4, 40*time.Millisecond)
+	s.writers.Start(t, 4, 400*time.Millisecond)
 	for round := range rounds(t) {
 		s.more(t, 60)
 		before := s.duplicates(t)
@@ -209,14 +260,11 @@ func TestTakeover_BothWaysWhileWritersCommit(t *testing.T) {
 			t.Errorf("round %d: %d duplicates after a stop in order, want none", round, after-before)
 		}
 
-		if err := s.debezium.Resume(t.Context(), s.name); err != nil {
-			t.Fatal(err)
-		}
-		s.streams(t)
+		s.giveBack(t)
 		s.more(t, 60)
 		back := s.duplicates(t)
-		t.Logf("round %d, back to Debezium: %d duplicates", round, back-after)
 
+		s.stored(t)
 		if err := s.debezium.Kill(); err != nil {
 			t.Fatal(err)
 		}
@@ -230,9 +278,16 @@ func TestTakeover_BothWaysWhileWritersCommit(t *testing.T) {
 		if err := s.debezium.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		s.post(t)
+		if err := s.debezium.Post(t.Context(), bytes.Replace(s.connector, []byte("{"), []byte(`{"initial_state":"STOPPED",`), 1)); err != nil {
+			t.Fatal(err)
+		}
+		s.giveBack(t)
 		s.more(t, 40)
-		t.Logf("round %d, back to Debezium after a kill: %d duplicates", round, s.duplicates(t)-killed)
+		again := s.duplicates(t)
+		t.Logf("round %d, back to Debezium after a kill: %d duplicates", round, again-killed)
+		if back != after || again != killed {
+			t.Errorf("round %d: %d and %d duplicates on the ways back from a relay that stopped in order, want none", round, back-after, again-killed)
+		}
 	}
 	s.writers.Stop(t)
 	relaytest.Eventually(t, "everything arrived", func() (bool, string) {

@@ -1,0 +1,14 @@
+insert into public.outbox (id, aggregatetype, aggregateid, payload, ma) values (1, 'Order', 'k', '{}', '{}');
+insert into public.outbox (id, aggregatetype, aggregateid, payload, ma) values (2, 'Order', 'k', '{NULL}', '{NULL}');
+insert into public.outbox (id, aggregatetype, aggregateid, payload, ma) values (3, 'Order', 'k', '{NULL,ok}', '{NULL,ok}');
+insert into public.outbox (id, aggregatetype, aggregateid, payload, ma) values (4, 'Order', 'k', '{ok,NULL}', '{ok,NULL}');
+insert into public.outbox (id, aggregatetype, aggregateid, payload, ma) values (5, 'Order', 'k', '{NULL,NULL}', '{NULL,NULL}');
+insert into public.outbox (id, aggregatetype, aggregateid, payload, ma) values (6, 'Order', 'k', '{ok}', '{ok}');
+insert into public.outbox (id, aggregatetype, aggregateid, payload, na) values (7, 'Order', 'k', '{}', '{}');
+insert into public.outbox (id, aggregatetype, aggregateid, payload, na) values (8, 'Order', 'k', '{NULL}', '{NULL}');
+insert into public.outbox (id, aggregatetype, aggregateid, payload, na) values (9, 'Order', 'k', '{NaN}', '{NaN}');
+insert into public.outbox (id, aggregatetype, aggregateid, payload, na) values (10, 'Order', 'k', '{1,NaN}', '{1,NaN}');
+insert into public.outbox (id, aggregatetype, aggregateid, payload, na) values (11, 'Order', 'k', '{NaN,1}', '{NaN,1}');
+insert into public.outbox (id, aggregatetype, aggregateid, payload, na) values (12, 'Order', 'k', '{Infinity,1}', '{Infinity,1}');
+insert into public.outbox (id, aggregatetype, aggregateid, payload, n2) values (13, 'Order', 'k', '{NaN}', '{NaN}');
+insert into public.outbox (id, aggregatetype, aggregateid, payload, n2) values (14, 'Order', 'k', '{1,NaN}', '{1,NaN}');
