@@ -16,6 +16,11 @@ FUZZTIME ?= 20s
 BENCH ?= .
 BENCHTIME ?= 1s
 DEMO_ARGS ?=
+BENCH_ARGS ?=
+CASES ?=
+CAPTURE_ARGS ?=
+FAULT_ARGS ?=
+HOURS ?= 8
 
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI := .bin/golangci-lint-$(GOLANGCI_VERSION)
@@ -65,6 +70,18 @@ race: ## the race detector on the packages without servers, ten times
 test-matrix: ## the integration tests on PostgreSQL 14, 15, 16, 17 and 18, and a table of the outcome
 	@bash test/matrix.sh "$(GO)" "$(RACE)"
 
+.PHONY: fault
+fault: ## five minutes of seeded faults, real PostgreSQL, in-process and real brokers; FAULT_ARGS="-seed 7 -faults 'net_*'"
+	$(GO) run ./test/fault -for 5m -broker kfake,kfake,apache -json .bin/fault/figures.json $(FAULT_ARGS)
+
+.PHONY: fault-full
+fault-full: ## the whole fault programme, at most an hour: every kind, 200 kills, takeovers, failpoints, planted bugs
+	$(GO) run ./test/fault -full -json .bin/fault/figures.json $(FAULT_ARGS)
+
+.PHONY: soak
+soak: ## faults for HOURS (8), on every pair of servers
+	$(GO) run ./test/fault -for $(HOURS)h -duration 5m -gap 20s -broker kfake,apache,apache3 -postgres 15,18 -json .bin/fault/soak.json $(FAULT_ARGS)
+
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (20s)
 	@bash test/fuzz.sh "$(GO)" "$(FUZZTIME)"
@@ -72,6 +89,14 @@ fuzz: ## every fuzz target for FUZZTIME (20s)
 .PHONY: bench
 bench: ## every benchmark; BENCH=name for some
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem -timeout 30m ./...
+
+.PHONY: bench-compare
+bench-compare: ## the relay beside its peers on real servers, into docs/benchmarks.md; BENCH_ARGS=-full for every dimension
+	@$(GO) build -o .bin/bench ./test/bench && exec .bin/bench -docs docs $(BENCH_ARGS)
+
+.PHONY: parity-capture
+parity-capture: ## a real Debezium rewrites the golden cases of test/parity; CASES="router-default op-truncate" for some
+	$(GO) run ./test/parity/capture $(CAPTURE_ARGS) $(CASES)
 
 .PHONY: ci
 ci: ## what CI runs, all of it
