@@ -101,10 +101,10 @@ func (c *Catalog) readTables(q querier, cfg Config) error {
 	}
 	publication, err := readPublication(side, c.ServerVersion, cfg.Publication)
 	if err != nil {
-		return err
+		return publicationMissing(side, c.ServerVersion, cfg, err)
 	}
 	for i, table := range cfg.Tables {
-		relation, warnings, err := inspectTable(side, c.ServerVersion, publication, table)
+		relation, warnings, err := inspectTable(side, c.ServerVersion, cfg, publication, table)
 		if err != nil {
 			return err
 		}

@@ -38,7 +38,7 @@ type Report struct {
 // CheckedTable is a configured table as the stream will announce it.
 type CheckedTable struct {
 	Table    Table
-	Relation *Relation // nil when its rows do not reach the stream
+	Relation *Relation // nil when the table is missing, or nothing of its kind can be streamed
 	Readable bool      // our role may SELECT from it, and sees every row
 
 	// Generated and Unlisted are the columns that the table has and the stream
@@ -78,6 +78,9 @@ type checker struct {
 	settings map[string]string
 	user     string
 	report   *Report
+
+	streaming bool // somebody streams from our slot, by one of the WAL senders
+	senders   int  // that are free
 
 	started time.Time // when the server's WALEnd was walStart
 	walFrom pglogrepl.LSN
@@ -235,12 +238,15 @@ func (c *checker) readSettings() error {
 // checkRoom counts before a replication connection of ours counts too.
 func (c *checker) checkRoom() error {
 	row, err := c.q.one(fmt.Sprintf(`SELECT current_setting('max_replication_slots')::int - (SELECT count(*) FROM pg_catalog.pg_replication_slots),
-		EXISTS (SELECT FROM pg_catalog.pg_replication_slots WHERE slot_name = %s),
-		current_setting('max_wal_senders')::int - (SELECT count(*) FROM pg_catalog.pg_stat_replication)`, singleQuoted(c.cfg.Slot)))
+		EXISTS (SELECT FROM pg_catalog.pg_replication_slots WHERE slot_name = %[1]s),
+		current_setting('max_wal_senders')::int - (SELECT count(*) FROM pg_catalog.pg_stat_replication),
+		EXISTS (SELECT FROM pg_catalog.pg_replication_slots WHERE slot_name = %[1]s AND active)`, singleQuoted(c.cfg.Slot)))
 	if err != nil {
 		return err
 	}
 	slots, senders := row.int("max_replication_slots", 0), row.int("max_wal_senders", 2)
+	c.senders, c.streaming = senders, row.bool(3)
+	const tight = "raise max_wal_senders and restart the server: a reconnect needs one while the server still holds on to the old connection"
 	switch {
 	case slots > 0 || row.bool(1):
 		c.ok("postgres.slots_free", "%d of %s replication slots are free", max(slots, 0), c.settings["max_replication_slots"])
@@ -252,8 +258,9 @@ func (c *checker) checkRoom() error {
 	case senders > 1:
 		c.ok("postgres.senders_free", "%d of %s WAL senders are free", senders, c.settings["max_wal_senders"])
 	case senders == 1:
-		c.warn("postgres.senders_free", "raise max_wal_senders and restart the server: a reconnect needs one while the server still holds on to the old connection",
-			"1 of %s WAL senders is free", c.settings["max_wal_senders"])
+		c.warn("postgres.senders_free", tight, "1 of %s WAL senders is free", c.settings["max_wal_senders"])
+	case c.streaming:
+		c.warn("postgres.senders_free", tight, "all %s WAL senders are in use, one of them by the stream from %s", c.settings["max_wal_senders"], slotSubject(c.cfg.Slot))
 	default:
 		c.add("postgres.senders_free", LevelFail, "raise max_wal_senders and restart the server, or end a replication connection that nobody needs",
 			"all %s WAL senders are in use", c.settings["max_wal_senders"])
@@ -265,6 +272,11 @@ func (c *checker) checkRoom() error {
 // tells whether role, pg_hba.conf and whatever stands in between permit it.
 func (c *checker) checkReplication() error {
 	conn, err := connect(c.q.ctx, c.cfg, true)
+	if Reason(err) == ReasonServerLimit && c.streaming && c.senders <= 0 {
+		c.warn("postgres.replication", "check again while the relay is stopped, or raise max_wal_senders and restart the server",
+			"cannot be tried: no WAL sender is free, and the stream from %s has one", slotSubject(c.cfg.Slot))
+		return nil
+	}
 	if err != nil {
 		c.fail("postgres.replication", withAdvice(err, fmt.Sprintf(
 			"the role needs REPLICATION (ALTER ROLE %s REPLICATION; Amazon RDS: GRANT rds_replication), and pg_hba.conf an entry for the database itself, not for `replication`",

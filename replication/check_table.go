@@ -14,7 +14,7 @@ func (c *checker) checkPublication() error {
 		if unansweredError(err) {
 			return err
 		}
-		c.fail("publication", err)
+		c.fail("publication", publicationMissing(c.q, c.server.ServerVersion, c.cfg, err))
 		p = nil
 	}
 	if p != nil {
@@ -50,11 +50,11 @@ func (c *checker) publicationShape(p *publicationRow) error {
 	}
 	configured := c.cfg.Tables
 	if !p.allTables {
-		leaves, err := c.publishedLeaves(p)
+		heirs, err := p.heirs(c.q, configured)
 		if err != nil {
 			return err
 		}
-		configured = append(slices.Clone(configured), leaves...)
+		configured = append(slices.Clone(configured), heirs...)
 	}
 	foreign := p.foreign(configured)
 	switch {
@@ -68,29 +68,6 @@ func (c *checker) publicationShape(p *publicationRow) error {
 	return nil
 }
 
-// publishedLeaves are the partitions of configured tables that the publication
-// has under their own names: not strangers, but the table's rows under a name
-// that nobody configured, which the table's own finding says.
-func (c *checker) publishedLeaves(p *publicationRow) ([]Table, error) {
-	rows, err := c.q.all(fmt.Sprintf(`SELECT pt.schemaname, pt.tablename, rn.nspname, r.relname
-		FROM pg_catalog.pg_publication_tables pt
-		JOIN pg_catalog.pg_namespace n ON n.nspname = pt.schemaname
-		JOIN pg_catalog.pg_class l ON l.relnamespace = n.oid AND l.relname = pt.tablename AND l.relispartition
-		JOIN LATERAL pg_catalog.pg_partition_ancestors(l.oid) a ON a.relid <> l.oid
-		JOIN pg_catalog.pg_class r ON r.oid = a.relid JOIN pg_catalog.pg_namespace rn ON rn.oid = r.relnamespace
-		WHERE pt.pubname = %s`, singleQuoted(p.name)))
-	if err != nil {
-		return nil, err
-	}
-	var leaves []Table
-	for _, row := range rows {
-		if slices.Contains(c.cfg.Tables, Table{Schema: row[2].text, Name: row[3].text}) {
-			leaves = append(leaves, Table{Schema: row[0].text, Name: row[1].text})
-		}
-	}
-	return leaves, nil
-}
-
 // checkTable goes on with what can be said without a publication when p is nil.
 func (c *checker) checkTable(p *publicationRow, table Table) (CheckedTable, error) {
 	checked := CheckedTable{Table: table}
@@ -99,12 +76,19 @@ func (c *checker) checkTable(p *publicationRow, table Table) (CheckedTable, erro
 		return checked, err
 	}
 	if t == nil {
-		c.fail("table", tableMissing(table))
+		err := tableMissing(c.q, c.cfg, table)
+		if Reason(err) != ReasonTableMissing {
+			return checked, err
+		}
+		c.fail("table", err)
 		return checked, nil
 	}
 	if err := t.decodable(table); err != nil {
 		c.fail("table", err)
 		return checked, nil
+	}
+	if err := c.checkNamesake(table); err != nil {
+		return checked, err
 	}
 	shown := membership{publication: c.cfg.Publication}
 	published := p != nil
@@ -126,18 +110,36 @@ func (c *checker) checkTable(p *publicationRow, table Table) (CheckedTable, erro
 			return checked, err
 		}
 	}
-	if published || p == nil {
-		checked.Relation = relation
-	}
+	checked.Relation = relation
 	if published {
 		c.ok("publication.tables", "%s publishes the inserts of %s", publicationSubject(p.name), table)
 	}
-	for _, step := range []func(*tableRow, Table, *CheckedTable) error{c.checkReadable, c.checkPartitions, c.checkIdentity, c.checkDiversions} {
+	for _, step := range []func(*tableRow, Table, *CheckedTable) error{c.checkReadable, c.checkChildren, c.checkPartitions, c.checkIdentity, c.checkDiversions} {
 		if err := step(t, table, &checked); err != nil {
 			return checked, err
 		}
 	}
 	return checked, c.checkColumns(shown, relation, &checked)
+}
+
+// checkNamesake looks for a table that the application may write to in place of
+// the configured one.
+func (c *checker) checkNamesake(table Table) error {
+	similar, err := similarTables(c.q, table)
+	if err != nil || len(similar) == 0 {
+		return err
+	}
+	var others []string
+	for _, t := range similar {
+		if !slices.Contains(c.cfg.Tables, t) {
+			others = append(others, t.String())
+		}
+	}
+	if len(others) > 0 {
+		c.warn("table", "unless the application writes to the configured one: in the configuration, put double quotes around a part that has upper case",
+			"beside %s there is %s, whose name differs only in case", table, strings.Join(others, ", "))
+	}
+	return nil
 }
 
 // checkColumns compares the table with what the stream will have of it.
@@ -193,6 +195,15 @@ func (c *checker) checkReadable(t *tableRow, table Table, checked *CheckedTable)
 		checked.Readable = true
 	}
 	return nil
+}
+
+// checkChildren looks for rows that are in the table for SELECT, and not for the stream.
+func (c *checker) checkChildren(t *tableRow, table Table, _ *CheckedTable) error {
+	seen, err := t.unsent(c.q, table, c.cfg.Tables)
+	if err == nil && seen != "" {
+		c.warn("table.children", adviceUnsent, "%s", seen)
+	}
+	return err
 }
 
 // mutableName are columns that say what has become of a row.

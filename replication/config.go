@@ -36,6 +36,9 @@ type Config struct {
 	// Tables are the configured outbox tables. Relation.Table indexes this slice.
 	Tables []Table
 
+	// Places say where each of Tables was configured, for errors. It may be shorter.
+	Places []string
+
 	// Wants says, by table, what is delivered beyond the inserts. It may be shorter
 	// than Tables, and is empty for most.
 	Wants []Wants

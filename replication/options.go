@@ -14,7 +14,7 @@ const (
 	defaultWalSenderTimeout = 15 * time.Second
 	defaultStatusInterval   = time.Second
 	defaultDeadAfter        = 30 * time.Second
-	defaultShutdownGrace    = 20 * time.Second
+	defaultShutdownGrace    = 5 * time.Second
 )
 
 // binaryVersion is the first server_version_num whose pgoutput knows the option

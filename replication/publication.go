@@ -121,12 +121,23 @@ type tableRow struct {
 	kind        string // relkind
 	persistence string // relpersistence
 	partition   bool
+	children    bool  // an ordinary table that has, or had, others by INHERITS
 	root        Table // topmost ancestor of a partition
+}
+
+// only goes before the table's name in a publication: without it the children
+// would be in it too, whose rows carry their own names.
+func (t *tableRow) only() string {
+	if t.children {
+		return "ONLY "
+	}
+	return ""
 }
 
 // readTable returns nil when there is no relation of that name.
 func readTable(q querier, table Table) (*tableRow, error) {
-	row, err := q.one(fmt.Sprintf(`SELECT c.oid, c.relkind, c.relpersistence, c.relispartition, coalesce(rn.nspname, ''), coalesce(rc.relname, '')
+	row, err := q.one(fmt.Sprintf(`SELECT c.oid, c.relkind, c.relpersistence, c.relispartition, coalesce(rn.nspname, ''), coalesce(rc.relname, ''),
+			c.relkind = 'r' AND c.relhassubclass
 		FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 		LEFT JOIN pg_catalog.pg_class rc ON c.relispartition AND rc.oid = pg_catalog.pg_partition_root(c.oid)
 		LEFT JOIN pg_catalog.pg_namespace rn ON rn.oid = rc.relnamespace
@@ -139,7 +150,7 @@ func readTable(q querier, table Table) (*tableRow, error) {
 	}
 	t := &tableRow{
 		oid: uint32(row.int("oid", 0)), kind: row.text(1), persistence: row.text(2), partition: row.bool(3),
-		root: Table{Schema: row.text(4), Name: row.text(5)},
+		root: Table{Schema: row.text(4), Name: row.text(5)}, children: row.bool(6),
 	}
 	return t, row.err
 }
@@ -168,14 +179,6 @@ func (t *tableRow) decodable(table Table) error {
 	return &Error{Kind: KindRefused, Reason: ReasonTableChanged, Op: "look at", Subject: "table " + table.String(), Err: errors.New(cause), Hint: hint}
 }
 
-func tableMissing(table Table) error {
-	return &Error{
-		Kind: KindRefused, Reason: ReasonTableMissing, Op: "look at", Subject: "table " + table.String(),
-		Err:  errors.New("the table does not exist"),
-		Hint: "correct the name, or create it with `cdc-relay setup --create-table`",
-	}
-}
-
 // publishes tells whether inserts into the table reach the stream under its own
 // name, and if not, which statement makes them.
 func (p *publicationRow) publishes(table Table, t *tableRow) error {
@@ -200,7 +203,7 @@ func (p *publicationRow) publishes(table Table, t *tableRow) error {
 		return refuse(fmt.Sprintf("it publishes the rows of partition %s as those of %s", table, t.root), fmt.Sprintf("configure the table %s", t.root))
 	}
 	return refuse(fmt.Sprintf("it does not have the table %s", table),
-		fmt.Sprintf("run: ALTER PUBLICATION %s ADD TABLE %s", doubleQuoted(p.name), table.sql()))
+		fmt.Sprintf("run: ALTER PUBLICATION %s ADD TABLE %s%s", doubleQuoted(p.name), t.only(), table.sql()))
 }
 
 func (p *publicationRow) addHint(table Table) string {
@@ -213,13 +216,13 @@ func (p *publicationRow) addHint(table Table) string {
 // inspectTable checks one configured table and reads its shape as the stream
 // will announce it: attnum order, no dropped column, generated ones and the rest
 // of a column list only as published.
-func inspectTable(q querier, version int, p *publicationRow, table Table) (*Relation, []string, error) {
+func inspectTable(q querier, version int, cfg Config, p *publicationRow, table Table) (*Relation, []string, error) {
 	t, err := readTable(q, table)
 	if err != nil {
 		return nil, nil, err
 	}
 	if t == nil {
-		return nil, nil, tableMissing(table)
+		return nil, nil, tableMissing(q, cfg, table)
 	}
 	if err := t.decodable(table); err != nil {
 		return nil, nil, err

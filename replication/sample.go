@@ -88,7 +88,7 @@ func (s *sampler) describe(cfg Config, index int) (*Relation, []string, error) {
 		return nil, nil, err
 	}
 	if t == nil {
-		return nil, nil, tableMissing(table)
+		return nil, nil, tableMissing(s.q, cfg, table)
 	}
 	if err := t.decodable(table); err != nil {
 		return nil, nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -119,6 +120,7 @@ type setup struct {
 	report *SetupReport
 
 	tables      []Step
+	parents     []Table // with children by INHERITS
 	publication Step
 	slot        Step
 }
@@ -154,10 +156,14 @@ func (s *setup) planTable(table Table) (step Step, partitioned bool, err error) 
 	}
 	if t != nil {
 		step.Exists = true
-		return step, t.kind == "p", t.decodable(table)
+		return step, t.kind == "p", s.planExisting(table, t)
 	}
-	if s.opt.CreateTable == nil {
-		return step, false, tableMissing(table)
+	similar, err := similarTables(s.q, table)
+	if err != nil {
+		return step, false, err
+	}
+	if s.opt.CreateTable == nil || len(similar) > 0 {
+		return step, false, tableMissing(s.q, s.cfg, table)
 	}
 	step.SQL, err = s.opt.CreateTable(table)
 	if err != nil {
@@ -166,12 +172,28 @@ func (s *setup) planTable(table Table) (step Step, partitioned bool, err error) 
 	return step, strings.Contains(strings.ToUpper(step.SQL), "PARTITION BY"), nil
 }
 
+// planExisting refuses a table that cannot be streamed, and remembers what the
+// publication has to know about it.
+func (s *setup) planExisting(table Table, t *tableRow) error {
+	if err := t.decodable(table); err != nil {
+		return err
+	}
+	if t.children {
+		s.parents = append(s.parents, table)
+	}
+	warning, err := t.unsent(s.q, table, s.cfg.Tables)
+	if err == nil && warning != "" {
+		s.report.Warnings = append(s.report.Warnings, warning+"; "+adviceUnsent)
+	}
+	return classify("look at table "+table.String(), err)
+}
+
 func (s *setup) planPublication(viaRoot bool) error {
 	s.publication = Step{Object: "publication", Name: s.cfg.Publication}
 	p, err := readPublication(s.q, s.server.ServerVersion, s.cfg.Publication)
 	if Reason(err) == ReasonPublicationMissing {
 		published, err := s.identified()
-		s.publication.SQL = createPublication(s.cfg, viaRoot, published)
+		s.publication.SQL = createPublication(s.cfg, viaRoot, published, s.parents...)
 		return err
 	}
 	if err != nil {
@@ -193,7 +215,7 @@ func (s *setup) checkPublished(p *publicationRow, created bool) error {
 			return err
 		}
 		if t == nil {
-			return tableMissing(table)
+			return tableMissing(s.q, s.cfg, table)
 		}
 		if err := p.publishes(table, t); err != nil {
 			return err
@@ -229,11 +251,11 @@ func (s *setup) identified() (string, error) {
 	return s.cfg.published(), nil
 }
 
-// createPublication publishes what published says.
-func createPublication(cfg Config, viaRoot bool, published string) string {
+// createPublication publishes what published says, of parents without their children.
+func createPublication(cfg Config, viaRoot bool, published string, parents ...Table) string {
 	names := make([]string, len(cfg.Tables))
 	for i, table := range cfg.Tables {
-		names[i] = table.sql()
+		names[i] = (&tableRow{children: slices.Contains(parents, table)}).only() + table.sql()
 	}
 	tables := ""
 	if len(names) > 0 { // a stream of messages alone still needs a publication
@@ -268,7 +290,7 @@ func (s *setup) planSlot() error {
 	return &Error{
 		Kind: KindRefused, Reason: ReasonSlotUnusable, Op: "create", Subject: publicationSubject(s.cfg.Publication),
 		Err:  fmt.Errorf("%s is older than the publication would be, and cannot stream rows from before it", slotSubject(s.cfg.Slot)),
-		Hint: "drop the slot with `cdc-relay teardown --yes`, then run `cdc-relay setup` again",
+		Hint: hintDropSlot,
 	}
 }
 
@@ -287,7 +309,7 @@ func (s *setup) foretellSlot() error {
 	if !row.bool(1) {
 		role := doubleQuoted(row.text(0))
 		s.report.Warnings = append(s.report.Warnings, fmt.Sprintf(
-			"role %s has no REPLICATION, so creating %s would fail; run as a superuser: ALTER ROLE %s REPLICATION (Amazon RDS: GRANT rds_replication TO %s)",
+			"role %s has no REPLICATION, so creating %s would fail; run setup a second time as the relay's role, which makes the slot, or as a superuser: ALTER ROLE %s REPLICATION (Amazon RDS: GRANT rds_replication TO %s)",
 			role, slotSubject(s.cfg.Slot), role, role))
 	}
 	return row.err
@@ -371,7 +393,7 @@ func (s *setup) run(steps []Step) error {
 		}
 		if err := s.q.exec(sql); err != nil {
 			return permissionHint(classify("create "+step.subject(), err),
-				"run setup as the owner of the tables, with CREATE on the database and the schema")
+				"run setup as the owner of the tables, with CREATE on the database and the schema: "+asAnother)
 		}
 	}
 	p, err := readPublication(s.q, s.server.ServerVersion, s.cfg.Publication)
@@ -380,6 +402,9 @@ func (s *setup) run(steps []Step) error {
 	}
 	return s.checkPublished(p, true)
 }
+
+// asAnother is how one run of setup has another role than the relay.
+const asAnother = "cdc-relay setup --set postgres.url=postgres://OWNER@host/database, and --set postgres.password_file=… where it has a password of its own"
 
 // countRows counts as late as possible before the slot. Failing to count is no
 // reason to fail: the number is for the user's information.
@@ -427,7 +452,7 @@ func (s *setup) createSlot() error {
 			Hint: "end them, or wait, and run `cdc-relay setup` again",
 		}
 	}
-	hint := "run as a superuser: ALTER ROLE … REPLICATION for the role that runs setup (Amazon RDS: GRANT rds_replication)"
+	hint := "table and publication are there: run `cdc-relay setup` again as the relay's role, which makes the slot; that role, or the one that runs setup, needs REPLICATION (ALTER ROLE … REPLICATION; Amazon RDS: GRANT rds_replication)"
 	if pg != nil && strings.Contains(pg.Message, "output plugin") {
 		hint = "add pgoutput to the server's output_plugin_libraries"
 	}

@@ -14,6 +14,10 @@ const (
 	// not yet confirmed.
 	pendingTick = 100 * time.Millisecond
 
+	// feelTick is how often a connection that is not read is felt. It is lost for two
+	// of these, and the round trip, before the relay stops writing to Kafka.
+	feelTick = 100 * time.Millisecond
+
 	// repeatReply is the least time between two equal answers. A stopping server
 	// asks again as soon as it is answered: 25 000 times a second if we let it.
 	repeatReply = 250 * time.Millisecond
@@ -146,6 +150,19 @@ func (s *status) encode(msg *[statusSize]byte, now time.Time, ask bool) {
 
 func (s *status) transmit(now time.Time, msg []byte) error {
 	s.told, s.owed = now, false
+	return s.put(now, msg)
+}
+
+// feel says once more what was told, without asking. While nothing is read, the end
+// of the connection shows only in this: a peer that is gone refuses the first write,
+// and the second one fails.
+func (s *status) feel(now time.Time) error {
+	var msg [statusSize]byte
+	s.encode(&msg, now, false)
+	return s.put(now, msg[:])
+}
+
+func (s *status) put(now time.Time, msg []byte) error {
 	// A write that a dead peer blocks must not block the relay.
 	if err := s.conn.SetWriteDeadline(now.Add(s.writeTimeout)); err != nil {
 		return err

@@ -297,7 +297,7 @@ func (s *Stream) flush(out chan<- *Batch) error {
 // whoever learns that elsewhere calls Abort.
 func (s *Stream) offer(out chan<- *Batch, b *Batch) error {
 	s.heard.Store(0)
-	timer := time.NewTimer(time.Until(s.status.due()))
+	timer := time.NewTimer(feelTick)
 	defer timer.Stop()
 	for {
 		select {
@@ -308,13 +308,23 @@ func (s *Stream) offer(out chan<- *Batch, b *Batch) error {
 			b.Release()
 			return ErrAborted
 		case <-timer.C:
-			if err := s.tick(time.Now()); err != nil {
+			if err := s.hold(time.Now()); err != nil {
 				b.Release()
 				return err
 			}
-			timer.Reset(time.Until(s.status.due()))
+			timer.Reset(feelTick)
 		}
 	}
+}
+
+// hold keeps up a connection that is not read: it tells what is due, or looks
+// whether anybody is there. Somebody else has the slot soon if not.
+func (s *Stream) hold(now time.Time) error {
+	told := s.status.told
+	if err := s.tick(now); err != nil || s.status.told != told {
+		return err
+	}
+	return s.spoken(s.status.feel(now))
 }
 
 // message handles one protocol message of the copy.

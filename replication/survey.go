@@ -143,7 +143,7 @@ func (s *Survey) lookAtPublication(q querier, cfg Config) error {
 	s.Publication.Operations = append(s.Publication.Operations, p.others...)
 	for _, table := range cfg.Tables {
 		member := Member{Filter: p.tables[table].filter}
-		relation, _, err := inspectTable(q, s.ServerVersion, p, table)
+		relation, _, err := inspectTable(q, s.ServerVersion, cfg, p, table)
 		switch {
 		case Reason(err) == ReasonTableUnpublished:
 			member.Missing = true

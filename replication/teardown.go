@@ -78,7 +78,11 @@ func teardownPublication(q querier, version int, cfg Config) (Step, error) {
 		return step, err
 	}
 	sql := "DROP PUBLICATION " + doubleQuoted(cfg.Publication)
-	foreign := p.foreign(cfg.Tables)
+	heirs, err := p.heirs(q, cfg.Tables)
+	if err != nil {
+		return step, classify("look at "+publicationSubject(cfg.Publication), err)
+	}
+	foreign := p.foreign(append(heirs, cfg.Tables...))
 	if p.allTables || len(foreign) > 0 {
 		return step, &Error{
 			Kind: KindRefused, Reason: ReasonPublicationChanged, Op: "drop", Subject: publicationSubject(cfg.Publication),

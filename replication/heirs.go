@@ -1,0 +1,61 @@
+package replication
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// below walks from every table to all that inherit from it, at any depth:
+// partitions, and children by INHERITS.
+const below = `WITH RECURSIVE below(root, relid) AS (
+		SELECT inhparent, inhrelid FROM pg_catalog.pg_inherits
+		UNION SELECT b.root, i.inhrelid FROM below b JOIN pg_catalog.pg_inherits i ON i.inhparent = b.relid) `
+
+// heirs are the publication's tables that inherit from tables: not strangers, but
+// their rows carry names that nobody configured.
+func (p *publicationRow) heirs(q querier, tables []Table) ([]Table, error) {
+	rows, err := q.all(below + fmt.Sprintf(`SELECT DISTINCT pt.schemaname, pt.tablename, rn.nspname, r.relname
+		FROM pg_catalog.pg_publication_tables pt
+		JOIN pg_catalog.pg_namespace n ON n.nspname = pt.schemaname
+		JOIN pg_catalog.pg_class l ON l.relnamespace = n.oid AND l.relname = pt.tablename
+		JOIN below b ON b.relid = l.oid
+		JOIN pg_catalog.pg_class r ON r.oid = b.root JOIN pg_catalog.pg_namespace rn ON rn.oid = r.relnamespace
+		WHERE pt.pubname = %s`, singleQuoted(p.name)))
+	if err != nil {
+		return nil, err
+	}
+	var heirs []Table
+	for _, row := range rows {
+		if slices.Contains(tables, Table{Schema: row[2].text, Name: row[3].text}) {
+			heirs = append(heirs, Table{Schema: row[0].text, Name: row[1].text})
+		}
+	}
+	return heirs, nil
+}
+
+// unsent says which children by INHERITS of a table are not configured: their
+// rows are never sent. It is empty when there are none.
+func (t *tableRow) unsent(q querier, table Table, configured []Table) (string, error) {
+	if !t.children {
+		return "", nil
+	}
+	rows, err := q.all(below + fmt.Sprintf(`SELECT n.nspname, c.relname FROM below b
+		JOIN pg_catalog.pg_class c ON c.oid = b.relid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+		WHERE b.root = %d ORDER BY 1, 2`, t.oid))
+	if err != nil {
+		return "", err
+	}
+	var names []string
+	for _, row := range rows {
+		if child := (Table{Schema: row[0].text, Name: row[1].text}); !slices.Contains(configured, child) {
+			names = append(names, child.String())
+		}
+	}
+	if len(names) == 0 {
+		return "", nil
+	}
+	return fmt.Sprintf("%s has child tables (%s): a row that is written to one of them carries its name, and is not sent", table, strings.Join(shorten(names), ", ")), nil
+}
+
+const adviceUnsent = "configure each of them under outbox, or have their rows written to the table itself"
