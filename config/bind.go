@@ -74,6 +74,7 @@ func (l *loader) bindKey(e entry, k key, v reflect.Value, path string) {
 	at := l.at(e.value.line, e.value.column)
 	switch {
 	case e.value.kind == nullNode:
+		l.cfg.blank[path] = l.at(e.line, e.column)
 	case k.section():
 		l.cfg.origins[path] = l.at(e.line, e.column)
 		l.bindStruct(e.value, v, path)
@@ -88,6 +89,9 @@ func (l *loader) bindKey(e entry, k key, v reflect.Value, path string) {
 		l.cfg.doc.hide(e.value)
 		l.fail(at, path, fmt.Sprintf("is %v; allowed: %s", e.value.kind, form(k)))
 	default:
+		if l.skips(k, path, e.value.text) {
+			return
+		}
 		text, ok := l.text(e.value, k.typ == templateType, path)
 		if !ok {
 			return
@@ -102,7 +106,7 @@ func (l *loader) bindKey(e entry, k key, v reflect.Value, path string) {
 func (l *loader) bindOutbox(n *node, path string) {
 	if n.kind != listNode {
 		l.cfg.doc.hide(n)
-		l.fail(l.at(n.line, n.column), path, fmt.Sprintf("is %v; allowed: a list, each entry beginning with `- table:`", n.kind))
+		l.fail(l.at(n.line, n.column), path, fmt.Sprintf("is %v; allowed: a list, each entry beginning with `- table:` or `- message_prefix:`", n.kind))
 		return
 	}
 	for i, item := range n.items {
@@ -188,6 +192,19 @@ func (l *loader) text(n *node, verbatim bool, path string) (string, bool) {
 		return "", false
 	}
 	return text, true
+}
+
+// skips leaves a secret out that nobody will ask for and that is not to be had.
+// Marked as failed, it is not said to be missing.
+func (l *loader) skips(k key, path, text string) bool {
+	if !l.unread || !k.hidden() || strings.HasPrefix(path, "http.") {
+		return false
+	}
+	if _, err := l.expand.expand(text); err == nil {
+		return false
+	}
+	l.failed[path] = true
+	return true
 }
 
 func (l *loader) at(line, column int) origin {

@@ -18,6 +18,9 @@ func (d *document) blame(err error) error {
 	if !ok || !syntax.parser || syntax.line < 1 {
 		return err
 	}
+	if moved, ok := d.misindented(); ok {
+		return moved
+	}
 	good := min(syntax.line, len(d.lines)) - 1
 	for last := good; good > 0; good-- {
 		if _, err := parseYAML(strings.Join(d.lines[:good], "\n") + "\n"); err == nil {

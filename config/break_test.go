@@ -171,7 +171,7 @@ var wrongTexts = map[string][]string{
 	"http.token_file":                {"/no/such/file"},
 	"pipeline":                       {`""`, `"a\x01b"`},
 	"postgres.password_command":      {"[a b]", "{a: b}"},
-	"kafka.brokers":                  {"[]", "localhost", "[localhost:9092, 'b:x']", "[[a]]"},
+	"kafka.brokers":                  {"[]", "localhost", "[localhost:9092, 'b:x']", "[localhost:9092, 'b:0']", "[[a]]"},
 	"outbox.headers":                 {"x", "{a: [b]}", "{a: '${b|shout}'}", "{a: ''}"},
 	"outbox.value_fields":            {"x", "{a: [b]}", "{a: b}"},
 	"kafka.oauth.extensions":         {"x", "{a: [b]}", "{a: b}"},

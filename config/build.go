@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/admin"
@@ -23,6 +24,9 @@ func (c *Config) Relay() relay.Config {
 		Replication:      c.replication(),
 		Router:           c.router(),
 		Kafka:            c.kafka(),
+		Guarantee:        relay.Guarantee(r.Guarantee),
+		CommitInterval:   time.Duration(r.CommitInterval),
+		CheckpointTopic:  r.CheckpointTopic,
 		OnBlocked:        relay.OnBlocked(r.OnBlocked),
 		OnReject:         relay.OnReject(r.OnReject),
 		DeadLetterTopic:  r.DeadLetterTopic,
@@ -55,6 +59,7 @@ func (c *Config) replication() replication.Config {
 		Slot:             p.Slot,
 		Publication:      p.Publication,
 		Tables:           append([]replication.Table(nil), c.tables...),
+		Places:           c.places(),
 		Wants:            c.wants(),
 		Messages:         append([]string(nil), c.messages...),
 		WalSenderTimeout: time.Duration(p.WalSenderTimeout),
@@ -69,6 +74,17 @@ var runID = func() string {
 	b[6], b[8] = b[6]&0x0f|0x70, b[8]&0x3f|0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
 }()
+
+// places are parallel to the tables: where each was set.
+func (c *Config) places() []string {
+	var places []string
+	for i, o := range c.settings.Outbox {
+		if o.MessagePrefix == "" {
+			places = append(places, strings.TrimPrefix(c.Origin(fmt.Sprintf("outbox[%d].table", i)), "from "))
+		}
+	}
+	return places
+}
 
 // wants is nil when all tables are content with inserts.
 func (c *Config) wants() []replication.Wants {

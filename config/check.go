@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/router"
 )
@@ -25,22 +26,23 @@ func (l *loader) check() {
 	l.checkRouter()
 }
 
+// maxWalSenderTimeout is PostgreSQL's, which has 31 bits for the milliseconds, in
+// whole hours.
+const maxWalSenderTimeout = 596 * time.Hour
+
 func (l *loader) checkPostgres() {
 	p := &l.cfg.settings.Postgres
 	l.checkURL()
 	l.checkSecret("postgres.password", p.Password, p.PasswordFile, p.PasswordCommand)
 	l.checkPostgresAuth()
-	if len(p.PasswordCommand) == 1 && strings.Contains(p.PasswordCommand[0], " ") {
-		l.refuse("postgres.password_command", `is one word with spaces in it; allowed: program and arguments as a list, for example ["vault", "read", "-field=password", "db/creds/relay"]`)
-	}
 	if !slotName.MatchString(p.Slot) {
 		l.refuse("postgres.slot", "%q is no slot name; allowed: a-z, 0-9 and _, 1 to 63 of them", p.Slot)
 	}
 	if p.Publication == "" || len(p.Publication) > 63 || !utf8.ValidString(p.Publication) || strings.ContainsRune(p.Publication, 0) {
 		l.refuse("postgres.publication", "%q is no publication name; allowed: 1 to 63 bytes", p.Publication)
 	}
-	if time.Duration(p.WalSenderTimeout) < time.Second {
-		l.refuse("postgres.wal_sender_timeout", "%v is too short; allowed: 1s or more", p.WalSenderTimeout)
+	if d := time.Duration(p.WalSenderTimeout); d < time.Second || d > maxWalSenderTimeout {
+		l.refuse("postgres.wal_sender_timeout", "%v is not allowed; allowed: from 1s to %v", p.WalSenderTimeout, duration(maxWalSenderTimeout))
 	}
 }
 
@@ -88,7 +90,8 @@ func (l *loader) checkSecret(path string, value secret, file string, command []s
 		l.refuse(given[1], "the secret is given twice, also as %s (%v); allowed: one of them", given[0], l.cfg.origins[given[0]])
 		return
 	}
-	if file == "" {
+	l.checkCommand(path+"_command", command)
+	if file == "" || l.unread && !strings.HasPrefix(path, "http.") {
 		return
 	}
 	if _, err := readSecret(l.cfg.readFile, file); err != nil {
@@ -109,7 +112,7 @@ func (l *loader) checkTables() {
 			continue
 		}
 		if o.Table == "" {
-			l.refuse(path, "is missing; for example public.outbox")
+			l.refuse(path, "is missing; for example public.outbox, or message_prefix for logical messages")
 			l.cfg.tables = append(l.cfg.tables, replication.Table{})
 			continue
 		}
@@ -134,7 +137,8 @@ func (l *loader) checkMessages(i int, o outboxSettings) {
 	case o.MessagePrefix == replication.AnyPrefix && len(o.Debezium) == 0:
 		l.refuse(path, "* stands for every prefix, which only an entry with debezium takes; write the prefix, or set debezium and narrow it with message.prefix.include.list")
 	case slices.Contains(l.cfg.messages, o.MessagePrefix):
-		l.refuse(path, "%q is listed twice", o.MessagePrefix)
+		first := slices.IndexFunc(l.cfg.settings.Outbox, func(other outboxSettings) bool { return other.MessagePrefix == o.MessagePrefix })
+		l.refuse(path, "%q is listed twice, first as outbox[%d]", o.MessagePrefix, first)
 	case o.Preset != "auto":
 		l.refuse(fmt.Sprintf("outbox[%d].preset", i), "a message has no table to look at; its roles are members of its JSON body, set with columns")
 	}
@@ -149,18 +153,34 @@ func (l *loader) checkRelay() {
 	if r.DrainTimeout <= 0 {
 		l.refuse("relay.drain_timeout", "%v is too short; allowed: more than 0s, for example 30s", r.DrainTimeout)
 	}
+	l.checkGuarantee()
 	l.checkRejects()
 	if p := l.cfg.settings.Pipeline; p == "" || len(p) > 200 || !utf8.ValidString(p) || !printable(p) {
 		l.refuse("pipeline", "%q is no label; allowed: 1 to 200 printable characters", p)
 	}
 }
 
-// topicName is what Kafka takes, but for . and .. alone.
-var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
+// maxCommitInterval is a third of what the brokers give a transaction.
+const maxCommitInterval = 10 * time.Second
+
+func (l *loader) checkGuarantee() {
+	r := &l.cfg.settings.Relay
+	if d := time.Duration(r.CommitInterval); d < time.Millisecond || d > maxCommitInterval {
+		l.refuse("relay.commit_interval", "%v is not allowed; allowed: 1ms to 10s", r.CommitInterval)
+	}
+	if err := router.CheckTopic(r.CheckpointTopic); err != nil {
+		l.refuse("relay.checkpoint_topic", "%q is no topic: a name %v", r.CheckpointTopic, err)
+	} else if t := r.CheckpointTopic; t == r.DeadLetterTopic {
+		l.refuse("relay.checkpoint_topic", "%q is relay.dead_letter_topic too; allowed: a topic of its own", t)
+	}
+}
+
+// onRejectDeadLetter is the value of relay.on_reject that other keys depend on.
+const onRejectDeadLetter = string(relay.DeadLetterOnReject)
 
 func (l *loader) checkRejects() {
 	r := &l.cfg.settings.Relay
-	letters := r.OnReject == "dead_letter"
+	letters := r.OnReject == onRejectDeadLetter
 	switch {
 	case r.OnReject == "skip" && !r.AcceptLoss:
 		l.refuse("relay.on_reject", "skip loses rows; allowed: with relay.accept_loss: true beside it, or dead_letter, which loses none")
@@ -168,10 +188,10 @@ func (l *loader) checkRejects() {
 		l.noEffect("relay.accept_loss", "relay.on_reject", "skip")
 	}
 	if r.ParkKey && !letters {
-		l.noEffect("relay.park_key", "relay.on_reject", "dead_letter")
+		l.noEffect("relay.park_key", "relay.on_reject", onRejectDeadLetter)
 	}
-	if !topicName.MatchString(r.DeadLetterTopic) || r.DeadLetterTopic == "." || r.DeadLetterTopic == ".." {
-		l.refuse("relay.dead_letter_topic", "%q is no topic name; allowed: a-z, A-Z, 0-9, '.', '_' and '-', 1 to 249 of them", r.DeadLetterTopic)
+	if err := router.CheckTopic(r.DeadLetterTopic); err != nil {
+		l.refuse("relay.dead_letter_topic", "%q is no topic: a name %v", r.DeadLetterTopic, err)
 	}
 	if !letters {
 		return
@@ -186,7 +206,13 @@ func (l *loader) checkRejects() {
 func (l *loader) checkHTTP() {
 	h := &l.cfg.settings.HTTP
 	l.checkSecret("http.token", h.Token, h.TokenFile, nil)
+	l.checkToken()
 	if h.Listen == "" {
+		for _, o := range []pair{{"token", string(h.Token)}, {"token_file", h.TokenFile}} {
+			if o.Value != "" {
+				l.noEffect("http."+o.Name, "http.listen", "host:port")
+			}
+		}
 		return
 	}
 	host, err := splitHostPort(h.Listen)

@@ -4,20 +4,28 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"net"
 	"net/url"
+	"reflect"
+	"strings"
+	"time"
 
 	"github.com/cdc-relay/cdc-relay/sink"
 )
+
+// maxLinger is the client's.
+const maxLinger = duration(time.Minute)
 
 func (l *loader) checkKafka() {
 	k := &l.cfg.settings.Kafka
 	loopback := l.checkBrokers()
 	l.checkTLS()
 	l.checkSASL(loopback)
-	if k.MaxMessageBytes < 1 {
-		l.refuse("kafka.max_message_bytes", "%v is too small; allowed: more than 0B, for example 1MiB", k.MaxMessageBytes)
-	} else if k.MaxMessageBytes >= 1<<30 {
-		l.refuse("kafka.max_message_bytes", "%v is too large; allowed: less than 1GiB", k.MaxMessageBytes)
+	if k.MaxMessageBytes < 1<<10 || k.MaxMessageBytes > 1023<<20 {
+		l.refuse("kafka.max_message_bytes", "%v is not allowed; allowed: from 1KiB to 1023MiB", k.MaxMessageBytes)
+	}
+	if k.Linger > maxLinger {
+		l.refuse("kafka.linger", "%v is too long; allowed: from 0s to %v", k.Linger, maxLinger)
 	}
 	if p := k.CreateTopics.Partitions; p != -1 && p < 1 {
 		l.refuse("kafka.create_topics.partitions", "%d is not allowed; allowed: 1 or more, or -1 for the broker's default", p)
@@ -25,10 +33,35 @@ func (l *loader) checkKafka() {
 	if r := k.CreateTopics.ReplicationFactor; r != -1 && (r < 1 || r > 1<<15-1) {
 		l.refuse("kafka.create_topics.replication_factor", "%d is not allowed; allowed: 1 or more, or -1 for the broker's default", r)
 	}
+	l.checkCreateTopics()
 	if k.Region != "" && k.SASL.Mechanism != sink.SASLAWSMSKIAM && !l.cfg.IAM() {
 		l.noEffect("kafka.region", "kafka.sasl.mechanism", sink.SASLAWSMSKIAM+" (or postgres.auth: "+authRDSIAM+")")
 	}
 	l.checkKafkaPreset()
+}
+
+// checkCreateTopics refuses what nobody would look at. Without enabled it is setup
+// that does, for the topic of dead letters.
+func (l *loader) checkCreateTopics() {
+	c, relay := &l.cfg.settings.Kafka.CreateTopics, &l.cfg.settings.Relay
+	if c.Enabled || relay.OnReject == onRejectDeadLetter {
+		return
+	}
+	var usual settings
+	l.applyDefaults(reflect.ValueOf(&usual).Elem())
+	for _, k := range []struct {
+		name    string
+		changed bool
+	}{
+		{"partitions", c.Partitions != usual.Kafka.CreateTopics.Partitions},
+		{"replication_factor", c.ReplicationFactor != usual.Kafka.CreateTopics.ReplicationFactor},
+		{"config", len(c.Config) > 0},
+	} {
+		path := "kafka.create_topics." + k.name
+		if k.changed && l.cfg.origins[path].preset == "" {
+			l.noEffect(path, "kafka.create_topics.enabled", "true (or relay.on_reject: "+onRejectDeadLetter+")")
+		}
+	}
 }
 
 // checkBrokers reports whether all of them are on this machine.
@@ -42,6 +75,9 @@ func (l *loader) checkBrokers() bool {
 		host, err := splitHostPort(broker)
 		if err == nil && host == "" {
 			err = fmt.Errorf("%q has no host", broker)
+		}
+		if _, port, _ := net.SplitHostPort(broker); err == nil && strings.Trim(port, "0") == "" {
+			err = fmt.Errorf("%q has port 0, at which nobody listens", broker)
 		}
 		if err != nil {
 			l.refuse(fmt.Sprintf("kafka.brokers[%d]", i), "%v; allowed: host:port, for example b1:9092", err)
@@ -66,6 +102,9 @@ func (l *loader) checkTLS() {
 		l.refuse("kafka.tls.key_file", "is missing; kafka.tls.cert_file needs the key that belongs to it")
 	case t.CertFile == "" && t.KeyFile != "":
 		l.refuse("kafka.tls.cert_file", "is missing; kafka.tls.key_file needs the certificate that belongs to it")
+	}
+	if l.unread {
+		return
 	}
 	if _, err := l.cfg.trusted(); err != nil {
 		l.refuse("kafka.tls.ca_file", "%v", err)

@@ -158,7 +158,7 @@ func (c converter) convert(n ast.Node, depth int) (*node, error) {
 		}
 		return nil, at(n, "alias without an anchor before it")
 	case *ast.TagNode:
-		return c.convert(n.Value, depth+1)
+		return nil, at(n, "begins with !, which is a tag and not supported; put quotes around the value, or leave the tag out")
 	case ast.MapNode:
 		return c.convertMap(n, depth)
 	case *ast.SequenceNode:

@@ -37,7 +37,7 @@ func (l *loader) loadEnvironment() {
 			l.assign(path, text, origin{source: "env " + name})
 		}
 		plain := plainVariables[path]
-		if text := l.env[plain]; plain != "" && text != "" && !l.given(path) {
+		if text := l.env[plain]; plain != "" && text != "" && !l.cfg.Given(path) {
 			l.assign(path, text, origin{source: "env " + plain})
 		}
 	})

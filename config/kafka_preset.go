@@ -45,7 +45,7 @@ func (l *loader) applyKafkaPreset() {
 	at.preset = name
 	for _, p := range kafkaPresets[name] {
 		// With another mechanism, the preset's user is not meant.
-		if l.given(p.Name) || p.Name == "kafka.sasl.username" && l.cfg.settings.Kafka.SASL.Mechanism != sink.SASLPlain {
+		if l.cfg.Given(p.Name) || p.Name == "kafka.sasl.username" && l.cfg.settings.Kafka.SASL.Mechanism != sink.SASLPlain {
 			l.warnOfPreset(name, p)
 			continue
 		}

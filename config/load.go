@@ -23,6 +23,11 @@ type Options struct {
 	// names only.
 	Partial bool
 
+	// WithoutSecrets opens no file that holds a secret or a certificate, and lets
+	// secrets be missing that a value refers to, but for those of http: for what asks
+	// neither PostgreSQL nor Kafka.
+	WithoutSecrets bool
+
 	// ReadFile reads the file, secrets and certificates, also later on, at each
 	// use of a secret. Nil is os.ReadFile.
 	ReadFile func(name string) ([]byte, error)
@@ -38,6 +43,7 @@ type Config struct {
 	tables   []replication.Table
 	messages []string // prefixes
 	origins  map[string]origin
+	blank    map[string]origin            // keys of the file without a value, which are as if not there
 	doc      *document                    // for excerpts; nil without a file
 	readFile func(string) ([]byte, error) // also looks at $CREDENTIALS_DIRECTORY
 }
@@ -93,6 +99,7 @@ type loader struct {
 	expand  expander
 	read    func(string) ([]byte, error) // as given: the configuration itself is no credential
 	partial bool
+	unread  bool            // WithoutSecrets
 	failed  map[string]bool // keys with a mistake: later checks of them would only confuse
 	errs    Errors
 }
@@ -105,7 +112,7 @@ func newLoader(o Options) *loader {
 		o.ReadFile = os.ReadFile
 	}
 	l := &loader{
-		cfg:    &Config{origins: map[string]origin{}},
+		cfg:    &Config{origins: map[string]origin{}, blank: map[string]origin{}},
 		env:    make(map[string]string, len(o.Environ)),
 		failed: map[string]bool{},
 	}
@@ -116,7 +123,7 @@ func newLoader(o Options) *loader {
 		}
 		l.env[name] = value
 	}
-	l.read, l.partial = o.ReadFile, o.Partial
+	l.read, l.partial, l.unread = o.ReadFile, o.Partial, o.WithoutSecrets
 	l.cfg.readFile = credentials(o.ReadFile, l.env["CREDENTIALS_DIRECTORY"])
 	l.expand = expander{env: l.env, readFile: l.cfg.readFile}
 	return l
@@ -195,12 +202,6 @@ func (l *loader) refuse(path, format string, args ...any) {
 
 func (l *loader) warn(format string, args ...any) {
 	l.cfg.Warnings = append(l.cfg.Warnings, fmt.Sprintf(format, args...))
-}
-
-// given says that something other than the default set the key.
-func (l *loader) given(path string) bool {
-	_, ok := l.cfg.origins[path]
-	return ok
 }
 
 // parent of outbox[0].topic is outbox[0], of that outbox.

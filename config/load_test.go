@@ -182,7 +182,7 @@ func TestLoad_CarriesEveryValue(t *testing.T) {
 	want := relay.Config{
 		Replication: replication.Config{
 			URL: "host=db1,db2 port=5432 user=relay dbname=shop sslmode=verify-full", Slot: "orders", Publication: "Orders",
-			Tables: []replication.Table{{Schema: "public", Name: "outbox"}, {Schema: "public", Name: "OutboxEvent"}}, WalSenderTimeout: 90 * time.Second,
+			Tables: []replication.Table{{Schema: "public", Name: "outbox"}, {Schema: "public", Name: "OutboxEvent"}}, Places: []string{"f:10", "f:19"}, WalSenderTimeout: 90 * time.Second,
 		},
 		Router: router.Config{Mappings: []router.Mapping{
 			{
@@ -197,6 +197,7 @@ func TestLoad_CarriesEveryValue(t *testing.T) {
 		}},
 		Kafka:    wantKafka(),
 		OnReject: relay.DeadLetterOnReject, DeadLetterTopic: "orders.letters", ParkKey: true, PositionHeaders: true,
+		Guarantee: relay.ExactlyOnce, CommitInterval: 50 * time.Millisecond, CheckpointTopic: "orders.checkpoints",
 		OnBlocked: relay.ExitWhenBlocked, MaxInFlightBytes: 64 << 20, DrainTimeout: 10 * time.Second, Pipeline: "orders",
 	}
 	if !reflect.DeepEqual(r, want) {
@@ -239,7 +240,7 @@ func TestLoad_ExpandsVariablesInValues(t *testing.T) {
 func TestLoad_SetsTablesByPath(t *testing.T) {
 	o := Options{Path: "f", ReadFile: testFiles{"f": minimal}.read, Set: []string{
 		"outbox.topic=a-${aggregate_type}", "outbox[0].headers.x-tenant.id=tenant", "outbox.1.table=second", "outbox[1].key=json_string",
-		"kafka.create_topics.config.retention.ms=60000", "kafka.oauth.extensions=a=b, c=d", "kafka.sasl.mechanism=oauthbearer",
+		"kafka.create_topics.enabled=true", "kafka.create_topics.config.retention.ms=60000", "kafka.oauth.extensions=a=b, c=d", "kafka.sasl.mechanism=oauthbearer",
 		"kafka.oauth.client_id=relay", "kafka.oauth.client_secret=x", "kafka.oauth.token_endpoint=https://login.example.com/token", "postgres.password_command=[sh, -c, \"echo a,b\"]", "http.listen=",
 	}}
 	cfg := load(t, o)

@@ -22,6 +22,9 @@ func (c *Config) Locate(err error) error {
 // section.
 func (c *Config) located(path, message string) *Error {
 	at, ok := c.origins[path]
+	if !ok {
+		at, ok = c.blank[path]
+	}
 	for key := parent(path); !ok && key != ""; key = parent(key) {
 		at, ok = c.origins[key]
 	}

@@ -12,9 +12,9 @@ import (
 )
 
 func TestCredentials_AreFoundByRelativeName(t *testing.T) {
-	files := testFiles{"f": minimal, "/run/credentials/relay/pg": "of systemd\n", "pg": "here", "here-only": "here", "/abs": "absolute"}
+	files := testFiles{"f": minimal, "/run/credentials/relay/pg": "of-systemd\n", "pg": "here", "here-only": "here", "/abs": "absolute"}
 	environ := []string{"CREDENTIALS_DIRECTORY=/run/credentials/relay"}
-	for name, want := range map[string]string{"pg": "of systemd", "here-only": "here", "/abs": "absolute"} {
+	for name, want := range map[string]string{"pg": "of-systemd", "here-only": "here", "/abs": "absolute"} {
 		cfg := load(t, Options{Path: "f", ReadFile: files.read, Environ: environ, Set: []string{"postgres.password_file=" + name}})
 		if got, err := cfg.Relay().Replication.Password(t.Context()); got != want || err != nil {
 			t.Errorf("%s gives %q, %v", name, got, err)
@@ -22,7 +22,7 @@ func TestCredentials_AreFoundByRelativeName(t *testing.T) {
 	}
 	files["f"] = minimal + "http: {token: \"${file:pg}\"}\n"
 	cfg := load(t, Options{Path: "f", ReadFile: files.read, Environ: environ})
-	if got, err := cfg.HTTP().Token(); got != "of systemd" || err != nil {
+	if got, err := cfg.HTTP().Token(); got != "of-systemd" || err != nil {
 		t.Errorf("${file:…} gives %q, %v", got, err)
 	}
 	_, err := Load(Options{Path: "f", ReadFile: files.read, Environ: environ, Set: []string{"postgres.password_file=nowhere"}})
@@ -85,7 +85,7 @@ func TestRDSIAM_WantsNoPasswordBesideIt(t *testing.T) {
 	if load(t, Options{Environ: complete}).Relay().Replication.Token != nil {
 		t.Error("a token without auth: aws_rds_iam")
 	}
-	for _, set := range []string{"postgres.password=s3cret", "postgres.password_command=[pass]", "postgres.url=postgres://relay@db/shop?sslmode=disable"} {
+	for _, set := range []string{"postgres.password=s3cret", "postgres.password_command=[sh]", "postgres.url=postgres://relay@db/shop?sslmode=disable"} {
 		_, err := Load(Options{Environ: complete, ReadFile: noFiles, Set: []string{"postgres.auth=aws_rds_iam", set}})
 		if err == nil || !strings.Contains(err.Error(), "postgres.auth: aws_rds_iam") || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%s: %v", set, err)

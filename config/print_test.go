@@ -21,7 +21,7 @@ func printed(t *testing.T, cfg *Config) string {
 
 var everything = Options{Path: "cdc-relay.yaml", Environ: []string{
 	"CDC_RELAY_KAFKA_SASL_PASSWORD=s3cret", "CDC_RELAY_HTTP_TOKEN=s3cret", "CDC_RELAY_OUTBOX_HEADERS=tenant=tenant_id",
-}, Set: []string{"kafka.create_topics.config.scope=x ${y}", "log.level=debug", "postgres.url=postgres://relay:s3cret@db/shop?sslpassword=s3cret&sslmode=disable"}}
+}, Set: []string{"kafka.create_topics.enabled=true", "kafka.create_topics.config.scope=x ${y}", "log.level=debug", "postgres.url=postgres://relay:s3cret@db/shop?sslpassword=s3cret&sslmode=disable"}}
 
 const everythingFile = minimal + `  sasl: {mechanism: scram-sha-256, username: "a: #b"}
 relay: {drain_timeout: 90s, max_in_flight_bytes: 1500kB}

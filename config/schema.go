@@ -67,7 +67,7 @@ func describe(s *jsonschema.Schema, t reflect.Type) {
 			describe(property, k.typ)
 		case k.typ == outboxType:
 			describe(property.Items, k.typ.Elem())
-			property.Items.Required = []string{"table"}
+			property.Items.AnyOf = []*jsonschema.Schema{{Required: []string{"table"}}, {Required: []string{"message_prefix"}}}
 		default:
 			describeValue(property, k)
 		}

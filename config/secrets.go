@@ -27,6 +27,40 @@ func readSecret(readFile func(string) ([]byte, error), path string) (string, err
 	return text, nil
 }
 
+// checkCommand wants a program that can be started now, as checkSecret wants a file
+// that can be read.
+func (l *loader) checkCommand(path string, command []string) {
+	if len(command) == 0 || l.unread {
+		return
+	}
+	if at := l.cfg.origins[path]; at.line > 0 && l.cfg.doc != nil { // arguments may be secrets
+		l.cfg.doc.hide(&node{kind: textNode, line: at.line, column: at.column, lastLine: at.line})
+	}
+	if len(command) == 1 && strings.Contains(command[0], " ") {
+		l.refuse(path, `is one word with spaces in it; allowed: program and arguments as a list, for example ["vault", "read", "-field=password", "db/creds/relay"]`)
+		return
+	}
+	if _, err := exec.LookPath(command[0]); err != nil {
+		if lookup, ok := errors.AsType[*exec.Error](err); ok {
+			err = lookup.Err
+		}
+		l.refuse(path, "cannot run %s: %v; name a program that this process may start", command[0], cause(err))
+	}
+}
+
+// checkToken refuses what no client can send in a header.
+func (l *loader) checkToken() {
+	h := &l.cfg.settings.HTTP
+	path, token := "http.token", string(h.Token)
+	if h.TokenFile != "" && token == "" {
+		path = "http.token_file"
+		token, _ = readSecret(l.cfg.readFile, h.TokenFile) // checkSecret has told why it cannot be read
+	}
+	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		l.refuse(path, "the token holds a space, a line break or a sign beyond ASCII, which no header carries; allowed: visible ASCII characters")
+	}
+}
+
 // cause drops the operation and path that the caller names already.
 func cause(err error) error {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {

@@ -27,7 +27,7 @@ func TestRelay_ReadsSecretFilesAtEveryUse(t *testing.T) {
 		}
 	}
 	delete(files, "pg")
-	if _, err := r.Replication.Password(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "read pg: file does not exist; ") {
+	if _, err := r.Replication.Password(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "read pg: file does not exist, and $CREDENTIALS_DIRECTORY, where systemd puts credentials, is not set; ") {
 		t.Errorf("a file that went away: %v", err)
 	}
 }
@@ -43,7 +43,6 @@ func TestPasswordCommand_NamesTheProgramAndNothingElse(t *testing.T) {
 	for command, want := range map[string]string{
 		"[sh, -c, \"echo s3cret >&2; echo s3cret; exit 3\"]": "run password_command sh: exit status 3",
 		"[sh, -c, \"true s3cret\"]":                          "run password_command sh: it printed nothing; it has to print the password on standard output",
-		"[/no/such/program, s3cret]":                         "run password_command /no/such/program: fork/exec /no/such/program: no such file or directory",
 	} {
 		cfg := load(t, Options{Environ: complete, Set: []string{"postgres.password_command=" + command}})
 		_, err := cfg.Relay().Replication.Password(t.Context())
@@ -90,4 +89,53 @@ func certificate(t *testing.T, serial int64) (cert, key string) {
 		t.Fatal(err)
 	}
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}))
+}
+
+// What can be seen without running it is seen at once, and no argument is shown.
+func TestPasswordCommand_HasToBeAProgram(t *testing.T) {
+	for command, want := range map[string]string{
+		"[/no/such/program, s3cret]": "f:3:21: postgres.password_command: cannot run /no/such/program: no such file or directory; ",
+		"[no-such-program, s3cret]":  "f:3:21: postgres.password_command: cannot run no-such-program: executable file not found in $PATH; ",
+		"[\"sh -c s3cret\"]":         "f:3:21: postgres.password_command: is one word with spaces in it; ",
+	} {
+		text := strings.Replace(minimal, "outbox:", "  password_command: "+command+"\noutbox:", 1)
+		_, err := Load(Options{Path: "f", Environ: []string{}, ReadFile: testFiles{"f": text}.read})
+		if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}
+
+// Whoever asks a relay over HTTP, or wants names alone, needs no secret of the
+// servers, and may have no right to read them.
+func TestLoad_WithoutSecretsReadsThoseOfHTTPAlone(t *testing.T) {
+	text := minimal + `  tls: {enabled: true, ca_file: nope, cert_file: nope, key_file: nope}
+  sasl: {mechanism: scram-sha-256, username: u, password: "${NOPE}"}
+http: {token_file: token}
+`
+	text = strings.Replace(text, "outbox:", "  password_file: nope\noutbox:", 1)
+	o := Options{Path: "f", Environ: []string{}, ReadFile: testFiles{"f": text, "token": "t-1"}.read}
+	if _, err := Load(o); err == nil || !strings.Contains(err.Error(), "postgres.password_file") {
+		t.Errorf("with the secrets: %v", err)
+	}
+	o.WithoutSecrets = true
+	cfg := load(t, o)
+	if token, err := cfg.HTTP().Token(); token != "t-1" || err != nil {
+		t.Errorf("token %q, %v", token, err)
+	}
+	o.ReadFile = testFiles{"f": text}.read
+	if _, err := Load(o); err == nil || !strings.Contains(err.Error(), "http.token_file") {
+		t.Errorf("without the token: %v", err)
+	}
+	url := strings.Replace(minimal, "relay@", "relay:${NOPE}@", 1)
+	load(t, Options{Path: "f", Environ: []string{}, ReadFile: testFiles{"f": url}.read, WithoutSecrets: true})
+}
+
+func TestLoad_RefusesATokenThatNoHeaderCarries(t *testing.T) {
+	for key, text := range map[string]string{"token": `"a b\n"`, "token_file": "file"} {
+		_, err := Load(Options{Path: "f", Environ: []string{}, ReadFile: testFiles{"f": minimal + "http: {" + key + ": " + text + "}\n", "file": "s3cret\ns3cret\n"}.read})
+		if err == nil || !strings.Contains(err.Error(), "http."+key+": the token holds a space, a line break") || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
 }

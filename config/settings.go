@@ -49,7 +49,7 @@ type outboxSettings struct {
 	ValueFields       pairs           `yaml:"value_fields" desc:"Columns that envelope and merged take up, and extension attributes of cloudevents: field: column."`
 	CloudEventsSource string          `yaml:"cloudevents_source" desc:"Attribute source of cloudevents, a URI reference. Empty: /cdc-relay/ and the table's name, which does not tell two databases apart."`
 	Partition         string          `yaml:"partition" desc:"Integer column that chooses the partition. Empty: murmur2 of the key, as the Java client does."`
-	TombstoneOnEmpty  bool            `yaml:"tombstone_on_empty" default:"false" desc:"Send an empty or blank payload as a null value. SQL NULL always is one."`
+	TombstoneOnEmpty  bool            `yaml:"tombstone_on_empty" default:"false" desc:"Send an empty or blank payload as a null value; not for bytea. SQL NULL always is one."`
 	Debezium          templatePairs   `yaml:"debezium" desc:"Options of Debezium's PostgreSQL connector, its EventRouter, other transforms and converters under their own names. With any, records are Debezium's to the byte, and only keys that say the same may stand beside them."`
 }
 
@@ -110,17 +110,17 @@ type createTopicsSettings struct {
 }
 
 type relaySettings struct {
-	Guarantee        string   `yaml:"guarantee" default:"at_least_once" enum:"at_least_once" later:"exactly_once" desc:"What consumers may rely on."`
+	Guarantee        string   `yaml:"guarantee" default:"at_least_once" enum:"at_least_once,exactly_once" desc:"What consumers may rely on. exactly_once: for those that read committed records only; needs checkpoint_topic."`
+	CommitInterval   duration `yaml:"commit_interval" default:"100ms" desc:"With exactly_once: how long a record waits at most before its Kafka transaction is committed."`
+	CheckpointTopic  string   `yaml:"checkpoint_topic" default:"__cdc_relay_checkpoints" desc:"With exactly_once: topic that keeps the position of each slot; one partition, compacted; made by setup."`
 	OnReject         string   `yaml:"on_reject" default:"stop" enum:"stop,dead_letter,skip" desc:"What happens to a row that can never be delivered. stop: block and confirm nothing past it; dead_letter: put it into dead_letter_topic and go on; skip: count it, log it and lose it."`
 	AcceptLoss       bool     `yaml:"accept_loss" default:"false" desc:"Has to be true for on_reject: skip."`
-	DeadLetterTopic  string   `yaml:"dead_letter_topic" default:"cdc-relay.dead-letters" desc:"Topic of on_reject: dead_letter; made by setup. Kept for dead letters alone."`
+	DeadLetterTopic  string   `yaml:"dead_letter_topic" default:"cdc-relay.dead-letters" desc:"Topic of on_reject: dead_letter, made by setup and kept for dead letters alone; the deadletter commands read it whatever on_reject is."`
 	ParkKey          bool     `yaml:"park_key" default:"false" desc:"With on_reject: dead_letter: later rows of the same topic and key follow a rejected one there, in order, until they are re-driven. The relay then reads the topic at its start."`
 	PositionHeaders  bool     `yaml:"position_headers" default:"false" desc:"Add the headers cdc-relay-lsn (end of the commit), cdc-relay-seq (ordinal in the transaction) and cdc-relay-commit-time. The rows of a transaction then wait until its commit was read."`
 	OnBlocked        string   `yaml:"on_blocked" default:"wait" enum:"wait,exit" desc:"What a blocked relay does. wait: stay up, not ready, and try again; exit: end with code 4."`
 	MaxInFlightBytes size     `yaml:"max_in_flight_bytes" default:"32MiB" desc:"Memory that rows hold until they are acknowledged: bytes, record and headers."`
 	DrainTimeout     duration `yaml:"drain_timeout" default:"30s" desc:"How long a stop waits for rows in flight."`
-
-	_ struct{} `later:"commit_interval,checkpoint_topic"`
 }
 
 type httpSettings struct {

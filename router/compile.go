@@ -11,14 +11,18 @@ import (
 
 // Explanation says what the router made of a table.
 type Explanation struct {
-	Table    string            // schema.name
-	Preset   string            // the preset that auto chose, or the configured one
-	Roles    map[string]string // role → column or column#/pointer; more words follow a role that takes two columns
-	Topic    string            // template, with the names of columns
-	Key      string            // format
-	Value    string            // format
-	Headers  []string          // names in order; those of a headers column are not known
-	Ignored  []string          // columns that no record shows, in table order
+	Table   string            // schema.name
+	Preset  string            // the preset that auto chose, or the configured one
+	Roles   map[string]string // role → column or column#/pointer; more words follow a role that takes two columns
+	Topic   string            // template, with the names of columns
+	Key     string            // format
+	Value   string            // format
+	Headers []string          // names in order; those of a headers column are not known
+	Ignored []string          // columns that no record shows, in table order
+
+	// Uses is what else a column is read for: topic, header NAME and value field NAME,
+	// the latter two as far as they are configured.
+	Uses     map[string][]string
 	Warnings []string
 }
 
@@ -28,6 +32,7 @@ type compiler struct {
 	rel   *replication.Relation
 	plan  *plan
 	regex *regexp.Regexp // the mapping's, else the preset's
+	uses  map[string][]string
 	errs  []error
 }
 
@@ -92,7 +97,7 @@ func (m *mapping) compile(rel *replication.Relation) (*plan, *Explanation, error
 		}
 		return nil, nil, m.configError(key, err)
 	}
-	c := &compiler{mapping: m, rel: rel, plan: &plan{relation: rel, keys: make(map[string]string)}, regex: m.regex}
+	c := &compiler{mapping: m, rel: rel, plan: &plan{relation: rel, keys: make(map[string]string)}, regex: m.regex, uses: make(map[string][]string)}
 	if s.preset.regex != "" && m.regex == nil && m.topic == nil {
 		c.regex = regexp.MustCompile(anchored(s.preset.regex))
 	}
@@ -111,11 +116,11 @@ func (m *mapping) compile(rel *replication.Relation) (*plan, *Explanation, error
 		p.key = p.id
 		s.warnings = append(s.warnings, noKey(rel))
 	}
-	for r := range roleCount {
+	for _, r := range []role{roleRoute, roleType} {
 		// A configured column that this preset has no use for still has to exist.
-		if spec := m.Columns.column(r); spec != "" && (r == roleRoute || r == roleType) {
+		if spec := m.Columns.column(r); spec != "" {
 			if _, err := newSource(rel, spec); err != nil {
-				c.fail("columns."+r.String(), err)
+				c.fail(r.key(), err)
 			}
 		}
 	}
@@ -123,7 +128,7 @@ func (m *mapping) compile(rel *replication.Relation) (*plan, *Explanation, error
 		c.fail("columns.timestamp", &columnError{column: p.timestamp.column, err: fmt.Errorf("%s, which cannot hold a time; there are timestamptz, timestamp, date, integers since 1970 and ISO 8601 text", p.timestamp.described(rel))})
 	}
 	c.payload(s)
-	c.key()
+	c.key(s)
 	topic := c.topic(s)
 	c.event(s)
 	names := c.headers(s)
@@ -150,7 +155,17 @@ func orRaw(format string) string {
 
 // headers compiles all headers behind id and returns the names that are known.
 func (c *compiler) headers(s *shape) []string {
-	names := []string{idHeader}
+	names := append([]string{idHeader}, c.presetHeaders(s)...)
+	names = append(names, c.configuredHeaders(s, names)...)
+	c.headersColumn(s)
+	if c.plan.trace = c.optional(s, roleTrace); c.plan.trace != nil {
+		names = append(names, traceParent)
+	}
+	c.eventuate()
+	return names
+}
+
+func (c *compiler) presetHeaders(s *shape) (names []string) {
 	for _, h := range s.preset.headers {
 		if c.plan.event != nil && h.name == contentTypeHeader {
 			continue // the format says what the value is
@@ -176,6 +191,12 @@ func (c *compiler) headers(s *shape) []string {
 		c.plan.headers = append(c.plan.headers, plan)
 		names = append(names, h.name)
 	}
+	return names
+}
+
+// configuredHeaders also warns of names that a record then has twice; before are
+// those that stand before them.
+func (c *compiler) configuredHeaders(s *shape, before []string) (names []string) {
 	for i, h := range c.Headers {
 		key := "headers." + h.Name
 		plan := headerPlan{name: h.Name}
@@ -184,26 +205,51 @@ func (c *compiler) headers(s *shape) []string {
 		} else {
 			plan.source = c.source(key, h.Source)
 		}
-		if h.Name == idHeader {
+		switch {
+		case h.Name == idHeader:
 			s.warnings = append(s.warnings, "headers.id adds a second header id behind the event id; columns.id is what the first one holds")
+		case slices.Contains(before, h.Name):
+			s.warnings = append(s.warnings, fmt.Sprintf("%s adds a second header %s behind that of preset %s; choose another name, or map the role's column", key, h.Name, s.preset.name))
+		case h.Name == traceParent && s.columns[roleTrace] != "":
+			s.warnings = append(s.warnings, fmt.Sprintf("%s adds a second header %s before that of the trace column; choose another name, or leave it out", key, h.Name))
 		}
 		c.plan.headers = append(c.plan.headers, plan)
+		c.use("header "+h.Name, plan.source, plan.template)
 		names = append(names, h.Name)
 	}
-	if h := c.optional(s, roleHeaders); h != nil {
-		c.plan.headersColumn = &headersColumn{source: h}
-		if s.preset.headerValues != "" && c.Columns.Headers == "" {
-			c.plan.headersColumn.values = c.source("columns.headers", s.preset.headerValues)
-		}
-		if !slices.Contains([]form{formText, formJSON, formHstore, formArray}, h.typ.form) {
-			c.fail("columns.headers", &columnError{column: h.column, err: fmt.Errorf("headers are read from json, jsonb, hstore, text[] or text, and %s; map another column", h.described(c.rel))})
-		}
-	}
-	if c.plan.trace = c.optional(s, roleTrace); c.plan.trace != nil {
-		names = append(names, traceParent)
-	}
-	c.eventuate()
 	return names
+}
+
+func (c *compiler) headersColumn(s *shape) {
+	h := c.optional(s, roleHeaders)
+	if h == nil {
+		return
+	}
+	c.plan.headersColumn = &headersColumn{source: h}
+	if s.preset.headerValues != "" && c.Columns.Headers == "" {
+		c.plan.headersColumn.values = c.source("columns.headers", s.preset.headerValues)
+	}
+	if !slices.Contains([]form{formText, formJSON, formHstore, formArray}, h.typ.form) {
+		c.fail("columns.headers", &columnError{column: h.column, err: fmt.Errorf("headers are read from json, jsonb, hstore, text[] or text, and %s; map another column", h.described(c.rel))})
+	}
+}
+
+// use notes for Explanation what the configuration reads a column for, beside
+// roles: a source, or all that a template names.
+func (c *compiler) use(what string, s *source, t *template) {
+	var read []*source
+	if t != nil {
+		for _, p := range t.parts {
+			read = append(read, p.source)
+		}
+	} else {
+		read = append(read, s)
+	}
+	for _, s := range read {
+		if s != nil && !slices.Contains(c.uses[s.column], what) {
+			c.uses[s.column] = append(c.uses[s.column], what)
+		}
+	}
 }
 
 func (c *compiler) headerTemplate(key string, t *template) *template {
@@ -226,6 +272,7 @@ func (c *compiler) fields() {
 		if s == nil {
 			continue
 		}
+		c.use("value field "+f.Name, s, nil)
 		field, err := newValueField(f.Name, s)
 		if err != nil {
 			c.fail("value_fields", errors.New("a field's name is not UTF-8 text; choose another name"))
@@ -259,6 +306,7 @@ func (c *compiler) explain(s *shape, topic string, headers []string) *Explanatio
 		Key:      orRaw(c.Key),
 		Value:    c.plan.format,
 		Headers:  headers,
+		Uses:     c.uses,
 		Warnings: s.warnings,
 	}
 	for r, spec := range s.columns {

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strings"
+
+	"github.com/cdc-relay/cdc-relay/replication"
 )
 
 // payload applies what the preset says about the payload column.
@@ -17,6 +20,10 @@ func (c *compiler) payload(s *shape) {
 		c.fail("columns.payload", &columnError{column: p.column, err: fmt.Errorf("%s, the number of a large object, whose bytes never reach the log; write the payload to a bytea, jsonb or text column", p.described(c.rel))})
 	case formComposite:
 		c.fail("columns.payload", &columnError{column: p.column, err: fmt.Errorf("%s, a composite type, whose text form is PostgreSQL's own; write the payload as jsonb, with to_jsonb(…), or as text", p.described(c.rel))})
+	case formBytes:
+		if c.TombstoneOnEmpty && p.pointer == nil {
+			c.fail("tombstone_on_empty", &columnError{column: p.column, err: fmt.Errorf("%s, and bytes are sent as they are, also when there are none; leave this out, and write NULL for a null value", p.described(c.rel))})
+		}
 	default:
 	}
 	if c.Columns.Payload != "" {
@@ -28,14 +35,18 @@ func (c *compiler) payload(s *shape) {
 	}
 }
 
-// key refuses types in which equal keys may be written differently, and those of
-// which the log has no more than a number.
-func (c *compiler) key() {
+// key refuses types whose text form is no key, and those of which the log has no
+// more than a number. It warns of types in which equal keys may be written
+// differently.
+func (c *compiler) key(s *shape) {
 	k := c.plan.key
 	if k == nil || k.pointer != nil {
 		return
 	}
 	if keyable(k.typ) {
+		if why := severalTexts(k, c.rel); why != "" {
+			s.warnings = append(s.warnings, fmt.Sprintf("the key: %s, in which %s are equal and two keys to Kafka, without order among them; have writers write one form, or map another column", k.described(c.rel), why))
+		}
 		return
 	}
 	way := "map another column"
@@ -47,6 +58,19 @@ func (c *compiler) key() {
 	default:
 	}
 	c.fail("columns.key", &columnError{column: k.column, err: fmt.Errorf("%s, which cannot be the key, by which Kafka keeps rows in order; %s", k.described(c.rel), way)})
+}
+
+// severalTexts gives an example of equal values of a column whose texts differ, or
+// nothing. A numeric with a scale has one text for each value.
+func severalTexts(k *source, rel *replication.Relation) string {
+	column := rel.Columns[k.index]
+	switch name := typeName(column); {
+	case slices.Contains(k.typ.names, "numeric") && column.TypeMod < 0 && !strings.Contains(name, "("):
+		return "1.0 and 1.00"
+	case name == "citext" || strings.HasSuffix(name, ".citext"):
+		return "Key and key"
+	}
+	return ""
 }
 
 // keyable tells whether a key may be made of a whole column of type t.
@@ -61,7 +85,7 @@ func (c *compiler) event(s *shape) {
 	}
 	e := &eventPlan{source: []byte(c.CloudEventsSource)}
 	if c.CloudEventsSource == "" {
-		e.source = []byte("/cdc-relay/" + url.PathEscape(tableName(c.rel)))
+		e.source = []byte("/cdc-relay/" + url.PathEscape(plainName(c.rel)))
 	}
 	if s.columns[roleType] == "" {
 		c.fail("columns.type", fmt.Errorf("value format %s needs the event type, and no column of table %s is mapped to it; set columns.type", c.plan.format, tableName(c.rel)))

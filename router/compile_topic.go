@@ -32,6 +32,7 @@ func (c *compiler) topic(s *shape) string {
 		plan.constant = t.parts[0].literal
 	}
 	c.plan.topic = plan
+	c.use("topic", nil, bound)
 	return t.String()
 }
 
@@ -72,7 +73,7 @@ func (c *compiler) nameable(s *source) error {
 	switch s.typ.form {
 	case formJSON:
 		way = fmt.Sprintf("point into it, as in ${%s#/kind}, or use another column", s.column)
-	case formArray, formList, formHstore, formComposite:
+	case formArray, formList, formHstore, formComposite, formOpaque:
 	default:
 		return nil
 	}

@@ -21,6 +21,8 @@ func TestNew_ReportsEverythingAtOnceWithItsPlace(t *testing.T) {
 		{Topic: "or/ders-${x}"},
 		{Topic: strings.Repeat("x", 250)},
 		{Topic: "x.${routedByValue}", TopicRegex: "(?<other>.*)"},
+		{Preset: "generic-event", TopicRegex: ".*"},
+		{TopicRegex: "(?<other>.*)"},
 		{Value: FormatEnvelope, ValueFields: []Field{{"payload", "c"}, {"f", "c"}, {"f", "d"}, {"g", ""}, {"", "x"}, {"h", "c#/~"}}},
 		{Topic: "   "},
 	}})
@@ -52,8 +54,6 @@ func TestCheck_NamesTableColumnAndTheColumnsThereAre(t *testing.T) {
 		{Preset: "generic"},
 		{Columns: Columns{Type: "none"}, Preset: "debezium", Topic: "x"},
 		{Preset: "generic-event", Topic: "${routedByValue}"},
-		{Preset: "generic-event", TopicRegex: ".*"},
-		{TopicRegex: "(?<other>.*)"},
 	} {
 		m.Table = "public.outbox"
 		_, err := mustNew(t, m).Check(rel)

@@ -347,7 +347,7 @@ func (t *transactions) count(row *replication.Row) {
 		return
 	}
 	t.open, t.ordinal = true, row.Ordinal
-	name := tableName(row.Relation)
+	name := plainName(row.Relation)
 	for i := range t.tables {
 		if t.tables[i] == name {
 			t.counts[i]++

@@ -108,7 +108,7 @@ func rowError(row *replication.Row, err error) *RowError {
 		e.Commit = row.Txn.Commit
 	}
 	if row.Relation != nil {
-		e.Table = tableName(row.Relation)
+		e.Table = plainName(row.Relation)
 	}
 	if r, ok := errors.AsType[*rejection](err); ok {
 		e.Reason, e.Column = r.reason, r.column
@@ -118,7 +118,13 @@ func rowError(row *replication.Row, err error) *RowError {
 	return e
 }
 
-func tableName(rel *replication.Relation) string { return rel.Namespace + "." + rel.Name }
+// tableName is the table as one would write it in the configuration.
+func tableName(rel *replication.Relation) string {
+	return replication.Table{Schema: rel.Namespace, Name: rel.Name}.String()
+}
+
+// plainName is the table as records and letters have it.
+func plainName(rel *replication.Relation) string { return rel.Namespace + "." + rel.Name }
 
 // shown is a topic name fit for an error message.
 func shown(name []byte) string {

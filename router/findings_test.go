@@ -2,6 +2,7 @@ package router
 
 import (
 	"encoding/json"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -44,6 +45,7 @@ func TestCheck_RefusesTypesThatCannotBeAKey(t *testing.T) {
 	for typ, shown := range map[string]string{
 		"_int4": "int4[]", "_text": "text[]", "_uuid": "uuid[]", "_mood": "mood[]", "integer[]": "integer[]", "numeric(10,2)[]": "numeric(10,2)[]", "json": "json", "jsonb": "jsonb",
 		"hstore": "hstore", "oid": "oid", "xml": "xml", "point": "point", "polygon": "polygon", "tsvector": "tsvector", "interval": "interval",
+		"int4range": "int4range", "tstzrange": "tstzrange", "nummultirange": "nummultirange",
 	} {
 		rel := table(t, "id uuid", "aggregate_type text", "aggregate_id "+typ, "event_type text", "payload jsonb")
 		rel.Columns[2].Array = typ == "_mood"
@@ -68,7 +70,7 @@ func TestCheck_RefusesTypesThatCannotBeAKey(t *testing.T) {
 }
 
 func TestCheck_RefusesTypesThatMakeNoTopicName(t *testing.T) {
-	for _, typ := range []string{"jsonb", "json", "_text", "_int4", "hstore"} {
+	for _, typ := range []string{"jsonb", "json", "_text", "_int4", "hstore", "point", "interval", "int4range", "tstzmultirange"} {
 		rel := table(t, "id uuid", "kind "+typ, "aggregate_id text", "payload jsonb")
 		for key, m := range map[string]Mapping{
 			"columns.route": {Columns: Columns{Route: "kind"}, TopicRegex: "(?<routedByValue>.*)", Preset: "generic-aggregate"},
@@ -203,4 +205,83 @@ func headerOf(rec Record, name string) string {
 		}
 	}
 	return ""
+}
+
+// Equal values of some types are written in several ways, and each is a key.
+func TestCheck_WarnsOfKeysWithSeveralTexts(t *testing.T) {
+	for _, tt := range []struct {
+		column replication.Column
+		want   string
+	}{
+		{replication.Column{Type: 1700, TypeMod: -1}, "1.0 and 1.00 are equal"},
+		{replication.Column{Type: 90001, TypeMod: -1, TypeName: "numeric"}, "1.0 and 1.00 are equal"}, // a domain
+		{replication.Column{Type: 90001, TypeMod: -1, TypeName: "public.citext"}, "Key and key are equal"},
+		{replication.Column{Type: 90001, TypeMod: -1, TypeName: "citext"}, "Key and key are equal"},
+		{replication.Column{Type: 1700, TypeMod: 10<<16 | 2 + 4}, ""},
+		{replication.Column{Type: 90001, TypeMod: -1, TypeName: "numeric(10,2)"}, ""},
+		{replication.Column{Type: 20, TypeMod: -1}, ""},
+		{replication.Column{Type: 25, TypeMod: -1}, ""},
+	} {
+		rel := table(t, "id uuid", "aggregate_type text", "aggregate_id text", "event_type text", "payload jsonb")
+		tt.column.Name = "aggregate_id"
+		rel.Columns[2] = tt.column
+		e, err := mustNew(t, Mapping{}).Check(rel)
+		if err != nil {
+			t.Fatal(err)
+		}
+		warnings := strings.Join(e.Warnings, "\n")
+		if tt.want == "" && warnings != "" || !strings.Contains(warnings, tt.want) {
+			t.Errorf("%+v: warnings %q, want %q", tt.column, warnings, tt.want)
+		}
+	}
+}
+
+func TestCheck_WarnsOfASecondHeaderOfOneName(t *testing.T) {
+	rel := table(t, "id uuid", "aggregate_type text", "aggregate_id text", "event_type text", "payload jsonb", "traceparent text", "tenant text")
+	for name, want := range map[string]string{
+		"id":          "behind the event id",
+		"eventType":   "headers.eventType adds a second header eventType behind that of preset outbox",
+		"traceparent": "headers.traceparent adds a second header traceparent before that of the trace column",
+		"tenant":      "",
+	} {
+		e, err := mustNew(t, Mapping{Headers: []HeaderMapping{{name, "tenant"}}}).Check(rel)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if warnings := strings.Join(e.Warnings, "\n"); want == "" && warnings != "" || !strings.Contains(warnings, want) {
+			t.Errorf("%s: warnings %q", name, warnings)
+		}
+	}
+}
+
+// What a template only quotes it does not read.
+func TestCheck_UsesAreThoseOfTheBoundPlan(t *testing.T) {
+	rel := table(t, "id uuid", "aggregate_type text", "aggregate_id text", "event_type text", "payload jsonb", "tenant text", "meta jsonb", "a|b text")
+	e, err := mustNew(t, Mapping{
+		Topic:       "shop.${routedByValue}.${tenant|lower}",
+		Headers:     []HeaderMapping{{"where", "$${payload} of ${meta#/place}${tenant}"}, {"who", "tenant"}},
+		Value:       FormatEnvelope,
+		ValueFields: []Field{{"odd", "a|b"}},
+	}).Check(rel)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string][]string{
+		"aggregate_type": {"topic"}, "tenant": {"topic", "header where", "header who"}, "meta": {"header where"}, "a|b": {"value field odd"},
+	}
+	if !reflect.DeepEqual(e.Uses, want) {
+		t.Errorf("uses %v, want %v", e.Uses, want)
+	}
+}
+
+func TestCheck_RefusesTombstonesOfBytes(t *testing.T) {
+	rel := table(t, "id uuid", "aggregate_type text", "aggregate_id text", "event_type text", "payload bytea")
+	_, err := mustNew(t, Mapping{TombstoneOnEmpty: true}).Check(rel)
+	if list := ConfigErrors(err); len(list) != 1 || list[0].Path != "outbox[0].tombstone_on_empty" || !strings.Contains(err.Error(), `"payload"`) {
+		t.Errorf("%v", err)
+	}
+	m := Mapping{TombstoneOnEmpty: true, Columns: Columns{Payload: "payload#/body"}}
+	if _, err := mustNew(t, m).Check(rel); err != nil {
+		t.Errorf("text inside of bytes: %v", err)
+	}
 }

@@ -67,7 +67,7 @@ func TestPositionHeaders_StandLastAndArePlacedOnce(t *testing.T) {
 					}
 					tt.txn.End = tt.late
 				}
-				if !Place(rec) || !Place(rec) {
+				if again := Place(rec); !again || !Place(rec) {
 					t.Fatal("not placed")
 				}
 				if got := positioned(rec); got != tt.want {
@@ -112,6 +112,9 @@ func TestSalvage_KeepsWhatIsThere(t *testing.T) {
 		{"no route", Mapping{Table: "public.outbox", Preset: "outbox"}, salvageRow("", "k", `{"a":1}`), "", `{"a":1}`, []string{PartTopic}},
 		{"illegal topic", Mapping{Table: "public.outbox", Preset: "outbox"}, salvageRow("no topic!", "k", `{"a":1}`), "", `{"a":1}`, []string{PartTopic}},
 		{"payload is no object", merged, salvageRow("order", "k", `[1]`), "order-events", `[1]`, []string{PartValue}},
+		{"partition below zero", Mapping{Table: "public.outbox", Preset: "outbox", Partition: "shard"}, placedRow("-1", "2026-01-02 03:04:05+00"), "order-events", `{"a":1}`, []string{PartPartition}},
+		{"no time", Mapping{Table: "public.outbox", Preset: "outbox", Columns: Columns{Timestamp: "at"}}, placedRow("1", "soon"), "order-events", `{"a":1}`, []string{PartTimestamp}},
+		{"neither", Mapping{Table: "public.outbox", Preset: "outbox", Columns: Columns{Timestamp: "at"}, Partition: "shard"}, placedRow("x", "soon"), "order-events", `{"a":1}`, []string{PartTimestamp, PartPartition}},
 		{"columns went away", Mapping{Table: "public.outbox", Preset: "outbox"}, &replication.Row{Relation: salvageOutbox, Values: []replication.Value{}}, "", "", []string{PartTopic, PartKey, PartValue, PartHeaders}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -130,10 +133,18 @@ func TestSalvage_KeepsWhatIsThere(t *testing.T) {
 			if len(b.Records) != 0 {
 				t.Fatal("the buffer has a record")
 			}
+			if rec.Partition != AutoPartition || !rec.Timestamp.IsZero() {
+				t.Fatalf("partition %d, timestamp %v", rec.Partition, rec.Timestamp)
+			}
 			if !slices.Contains(missing, PartKey) && (string(rec.Key) != "k" || string(rec.Headers[0].Value) != "e1") {
 				t.Fatalf("key %s, headers %v", rec.Key, rec.Headers)
 			}
-			if err := r.Route(&b, salvageRow("order", "k2", `{"a":2}`)); err != nil {
+			good := salvageRow("order", "k2", `{"a":2}`)
+			if tt.row.Relation != salvageOutbox {
+				good.Relation = tt.row.Relation
+				good.Values = append(good.Values, replication.Value{Kind: replication.Null}, replication.Value{Kind: replication.Null})
+			}
+			if err := r.Route(&b, good); err != nil {
 				t.Fatal(err)
 			}
 			if got := b.Records[0]; string(got.Key) != "k2" || len(got.Headers) < 2 || got.Headers[0].Key != "id" {
@@ -141,4 +152,16 @@ func TestSalvage_KeepsWhatIsThere(t *testing.T) {
 			}
 		})
 	}
+}
+
+// placedRow has a partition and a time, each as text.
+func placedRow(shard, at string) *replication.Row {
+	row := salvageRow("order", "k", `{"a":1}`)
+	rel := *salvageOutbox
+	rel.Columns = append(slices.Clone(rel.Columns), replication.Column{Name: "shard", Type: 23}, replication.Column{Name: "at", Type: 25})
+	row.Relation = &rel
+	for _, text := range []string{shard, at} {
+		row.Values = append(row.Values, replication.Value{Kind: replication.Text, Data: []byte(text)})
+	}
+	return row
 }

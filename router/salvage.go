@@ -4,16 +4,18 @@ import "github.com/cdc-relay/cdc-relay/replication"
 
 // The parts of a record, as Salvage names those that it could not make.
 const (
-	PartTopic   = "topic"
-	PartKey     = "key"
-	PartValue   = "value"
-	PartHeaders = "headers"
+	PartTopic     = "topic"
+	PartKey       = "key"
+	PartValue     = "value"
+	PartHeaders   = "headers"
+	PartTimestamp = "timestamp"
+	PartPartition = "partition"
 )
 
 // Salvage gives what can be had of the record of a row that Route refuses, and the
 // names of the parts that are not as the record would have them. A value that
 // cannot be put into its format is the payload column's own bytes; other parts are
-// empty. Like that of Route, the record refers to row, its batch and buf. It
+// empty, a partition AutoPartition. Like that of Route, the record refers to row, its batch and buf. It
 // appends nothing to buf.Records.
 func (r *Router) Salvage(buf *Buffer, row *replication.Row) (Record, []string) {
 	rec := Record{Partition: AutoPartition, Row: row}
@@ -48,8 +50,8 @@ func (p *plan) salvage(b *Buffer, row *replication.Row, rec *Record, scratch *[]
 	if rec.Key, err = p.recordKey(b, row, scratch); err != nil {
 		rec.Key, missing = nil, append(missing, PartKey)
 	}
-	if p.timestamp != nil {
-		_ = p.setTimestamp(rec, b, row) // without: the time of producing
+	if p.timestamp != nil && p.setTimestamp(rec, b, row) != nil {
+		missing = append(missing, PartTimestamp)
 	}
 	if p.event != nil {
 		err = p.readEvent(b, row, rec.Timestamp)
@@ -71,7 +73,7 @@ func (p *plan) salvage(b *Buffer, row *replication.Row, rec *Record, scratch *[]
 		missing = append(missing, PartHeaders)
 	}
 	if p.partition != nil && p.setPartition(rec, b, row) != nil {
-		rec.Partition = AutoPartition
+		missing = append(missing, PartPartition)
 	}
 	return missing
 }

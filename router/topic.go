@@ -38,6 +38,10 @@ var (
 	errTopicBytes  = errors.New("has only letters and digits of ASCII, dot, underscore and hyphen")
 )
 
+// CheckTopic applies Kafka's rules for the name of a topic. Its errors continue "a
+// name …".
+func CheckTopic(name string) error { return checkTopic([]byte(name)) }
+
 // checkTopic applies Kafka's rules for the name of a topic.
 func checkTopic(name []byte) error {
 	if len(name) == 0 || len(name) > maxTopicName {
@@ -109,7 +113,7 @@ func (t *topicPlan) build(b *Buffer, row *replication.Row) ([]byte, error) {
 			return nil, err
 		}
 		if len(value) == 0 {
-			return nil, emptyRoute(t.route, value == nil)
+			return nil, emptyMatch(t.route, value == nil)
 		}
 		if groups = t.regex.FindSubmatch(value); groups == nil {
 			return value, nil // Debezium's rule: the value is the topic
@@ -131,9 +135,18 @@ func (t *topicPlan) build(b *Buffer, row *replication.Row) ([]byte, error) {
 }
 
 func emptyRoute(s *source, null bool) error {
-	what := "empty"
+	return reject(ReasonRoute, s.column, "%s, which the topic is made of, is %s; `${%s|default:other}` gives such rows a topic", s.called(), s.nothing(null), s.spec)
+}
+
+// emptyMatch is emptyRoute for what topic_regex matches, before any template.
+func emptyMatch(s *source, null bool) error {
+	return reject(ReasonRoute, s.column, "%s, which topic_regex is matched against, is %s; have every writer set it, or map columns.route to what has a value in every row", s.called(), s.nothing(null))
+}
+
+// nothing is how an error calls a value that is NULL or, else, empty.
+func (s *source) nothing(null bool) string {
 	if null {
-		what = s.null()
+		return s.null()
 	}
-	return reject(ReasonRoute, s.column, "%s, which the topic is made of, is %s; `${%s|default:other}` gives such rows a topic", s.called(), what, s.spec)
+	return "empty"
 }

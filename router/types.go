@@ -94,6 +94,18 @@ var columnTypes = []columnType{
 	{oid: 3615, names: []string{"tsquery"}, form: formOpaque},
 	{oid: 3807, names: []string{"_jsonb"}, form: formList},
 	{oid: 199, names: []string{"_json"}, form: formList},
+	{oid: 3904, names: []string{"int4range"}, form: formOpaque},
+	{oid: 3906, names: []string{"numrange"}, form: formOpaque},
+	{oid: 3908, names: []string{"tsrange"}, form: formOpaque},
+	{oid: 3910, names: []string{"tstzrange"}, form: formOpaque},
+	{oid: 3912, names: []string{"daterange"}, form: formOpaque},
+	{oid: 3926, names: []string{"int8range"}, form: formOpaque},
+	{oid: 4451, names: []string{"int4multirange"}, form: formOpaque},
+	{oid: 4532, names: []string{"nummultirange"}, form: formOpaque},
+	{oid: 4533, names: []string{"tsmultirange"}, form: formOpaque},
+	{oid: 4534, names: []string{"tstzmultirange"}, form: formOpaque},
+	{oid: 4535, names: []string{"datemultirange"}, form: formOpaque},
+	{oid: 4536, names: []string{"int8multirange"}, form: formOpaque},
 	{oid: 3802, names: []string{"jsonb"}, form: formJSON, exact: true, read: readJSONB},
 	{names: []string{"hstore"}, form: formHstore},
 }
@@ -133,6 +145,9 @@ func typeOf(col replication.Column) columnType {
 	}
 	return columnType{}
 }
+
+// TypeName is a column's type as SQL writes it.
+func TypeName(col replication.Column) string { return typeName(col) }
 
 // typeName is the type as SQL writes it.
 func typeName(col replication.Column) string {

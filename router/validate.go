@@ -101,6 +101,9 @@ func (m *mapping) parseTopic() (errs []error) {
 		}
 	}
 	if m.Topic == "" {
+		if m.regex != nil && len(m.Debezium) == 0 && m.regex.SubexpIndex(routedByValue) < 0 {
+			errs = append(errs, m.configError("topic_regex", errNoGroupForPreset))
+		}
 		return errs
 	}
 	if m.topic, err = parseTemplate(m.Topic); err != nil {
@@ -123,6 +126,8 @@ func (m *mapping) parseTopic() (errs []error) {
 }
 
 var errNoGroup = errors.New("the topic uses ${routedByValue}, and topic_regex has no group (?<routedByValue>…); name a group so, or leave ${routedByValue} out")
+
+var errNoGroupForPreset = errors.New("it has no group (?<routedByValue>…), of which the preset's topic is made; name a group so, or set topic")
 
 // anchored makes expr match whole values only, as Java's matches does. The group
 // is there so that an alternation does not escape the anchors.

@@ -28,7 +28,7 @@ func (p *plan) value(b *Buffer, row *replication.Row, scratch *[]byte) ([]byte, 
 	if err != nil || payload == nil {
 		return nil, err
 	}
-	if p.tombstone && (p.payload.typ.form != formBytes || p.payload.pointer != nil) && len(trimBlank(payload)) == 0 {
+	if p.tombstone && len(trimBlank(payload)) == 0 {
 		return nil, nil
 	}
 	if p.format == FormatRaw || p.format == FormatCloudEventsBinary {

@@ -161,7 +161,10 @@ func shapeOf(t TypeInfo, m Modes) (*shape, string) {
 	case oidDate, oidTime, oidTimestamp:
 		return timeShape(t, m), ""
 	case oidTimeTZ:
-		return &shape{schema: named(String, "io.debezium.time.ZonedTime"), decode: decodeTimeTZ}, ""
+		return &shape{
+			schema: named(String, "io.debezium.time.ZonedTime"), decode: decodeTimeTZ,
+			element: func(text []byte) (Value, error) { return timeTZ(text, microsPerSecond) },
+		}, ""
 	case oidTimestampTZ:
 		return timestampTZShape(t), ""
 	case oidInterval:

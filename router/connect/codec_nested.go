@@ -15,8 +15,11 @@ var (
 
 // decodeArray reads an array of one dimension in PostgreSQL's text form.
 func decodeArray(text []byte, decode decoder) (Value, error) {
-	if len(text) > 0 && text[0] == '[' || bytes.HasPrefix(text, []byte("{{")) {
-		return Null, errUnsure // lower bounds other than 1, or several dimensions
+	if bytes.HasPrefix(text, []byte("[")) { // a lower bound other than 1, which is lost
+		_, text, _ = bytes.Cut(text, []byte("="))
+	}
+	if bytes.HasPrefix(text, []byte("{{")) {
+		return Null, errUnsure // several dimensions: nulls, or addresses in memory
 	}
 	if len(text) < 2 || text[0] != '{' {
 		return Null, errArray

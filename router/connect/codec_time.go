@@ -173,7 +173,10 @@ func timestampTZShape(t TypeInfo) *shape {
 	return &shape{schema: named(String, "io.debezium.time.ZonedTimestamp"), decode: decode, element: element}
 }
 
-func decodeTimeTZ(text []byte) (Value, error) {
+func decodeTimeTZ(text []byte) (Value, error) { return timeTZ(text, 1) }
+
+// timeTZ writes a time in UTC, in whole multiples of unit microseconds.
+func timeTZ(text []byte, unit int64) (Value, error) {
 	clock, offset, ok := cutOffset(text)
 	if !ok {
 		return Null, errTime
@@ -183,7 +186,7 @@ func decodeTimeTZ(text []byte) (Value, error) {
 		return Null, err
 	}
 	_, micros = floorDiv(micros-offset*microsPerSecond, microsPerDay)
-	return TextValue(appendISOTime(nil, micros)), nil
+	return TextValue(appendISOTime(nil, micros/unit*unit)), nil
 }
 
 // appendClock appends HH:mm:ss of a second of the day.
