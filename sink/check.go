@@ -147,6 +147,7 @@ func Check(ctx context.Context, cfg KafkaConfig, expected Expected) []Finding {
 	if !c.checkConnection() {
 		return c.findings
 	}
+	c.checkSeeds()
 	c.checkBrokers()
 	c.checkIdempotence()
 	c.checkSizes()
@@ -214,6 +215,29 @@ func (c *checker) checkConnection() bool {
 	return false
 }
 
+// checkSeeds connects to each address of kafka.brokers: one that is dead is not
+// missed until the others are away.
+func (c *checker) checkSeeds() {
+	seeds := c.kafka.client.Load().SeedBrokers()
+	if len(seeds) != len(c.cfg.Brokers) || len(seeds) == 1 {
+		return // one alone has answered
+	}
+	ctx, cancel := c.within()
+	defer cancel()
+	failures := make([]error, len(seeds))
+	var group sync.WaitGroup
+	for i, seed := range seeds {
+		group.Go(func() { _, failures[i] = seed.Request(ctx, kmsg.NewPtrApiVersionsRequest()) })
+	}
+	group.Wait()
+	for i, err := range failures {
+		if err != nil {
+			c.warn("kafka.brokers", "correct kafka.brokers, or start that broker: a start needs one of them",
+				"nobody answers at %s: %v", c.cfg.Brokers[i], classify(err))
+		}
+	}
+}
+
 // checkBrokers connects to each broker at the address that it tells clients:
 // those are connected to, whatever the configuration names.
 func (c *checker) checkBrokers() {
@@ -261,7 +285,7 @@ func (c *checker) checkIdempotence() {
 	case err == nil:
 		c.ok("kafka.idempotence", "idempotent producing is allowed")
 	case errors.Is(err, kerr.ClusterAuthorizationFailed):
-		c.fail("kafka.idempotence", "grant WRITE on the topics; before Kafka 2.8 also IDEMPOTENT_WRITE on the cluster: kafka-acls.sh --add --allow-principal User:… --cluster --operation IdempotentWrite",
+		c.fail("kafka.idempotence", "grant WRITE on the topics; before Kafka 2.8 also IDEMPOTENT_WRITE on the cluster: "+c.command("kafka-acls.sh", "--add --allow-principal User:… --cluster --operation IdempotentWrite"),
 			"the brokers refuse us an idempotent producer: %v", err)
 	default:
 		c.fail("kafka.idempotence", "see the broker's log; the relay needs Kafka 2.1 or later", "no producer id: %v", err)

@@ -175,7 +175,7 @@ func TestCheck_BrokersAdvertiseWhatNobodyCanReach(t *testing.T) {
 func TestCheck_MissingTopics(t *testing.T) {
 	c := cluster(t)
 	cfg := sink.KafkaConfig{Brokers: c.ListenAddrs()}
-	wantFinding(t, sink.Check(t.Context(), cfg, expecting("orders")), "topic", sink.LevelFail, "orders", "--create --topic orders", "create_topics.enabled")
+	wantFinding(t, sink.Check(t.Context(), cfg, expecting("orders")), "topic", sink.LevelFail, "orders", "kafka-topics.sh --bootstrap-server "+c.ListenAddrs()[0]+" --create --topic orders", "create_topics.enabled")
 	cfg.CreateTopics = sink.CreateTopics{Enabled: true, Partitions: 1, ReplicationFactor: 1}
 	wantFinding(t, sink.Check(t.Context(), cfg, expecting("orders")), "topic", sink.LevelOK, "will be made")
 	if c.TopicInfo("orders") != nil {
@@ -183,6 +183,32 @@ func TestCheck_MissingTopics(t *testing.T) {
 	}
 	cfg.CreateTopics.ReplicationFactor = 7
 	wantFinding(t, sink.Check(t.Context(), cfg, expecting("orders")), "topic", sink.LevelFail, "would not make it", "INVALID_REPLICATION_FACTOR")
+}
+
+// The relay makes none of its own unless it may make all.
+func TestCheck_MissingDeadLetterTopic(t *testing.T) {
+	c := cluster(t)
+	var expected sink.Expected
+	expected.DeadLetters("letters", false)
+	cfg := sink.KafkaConfig{Brokers: c.ListenAddrs()}
+	wantFinding(t, sink.Check(t.Context(), cfg, expected), "topic", sink.LevelFail, "topic letters, for dead letters, does not exist", "cdc-relay setup")
+	cfg.CreateTopics = sink.CreateTopics{Enabled: true, Partitions: 1, ReplicationFactor: 1}
+	wantFinding(t, sink.Check(t.Context(), cfg, expected), "topic", sink.LevelOK, "letters", "will be made")
+}
+
+func TestCheck_ADeadAddressBesideALiveOne(t *testing.T) {
+	t.Parallel()
+	c := cluster(t, kfake.NumBrokers(2))
+	brokers := append(c.ListenAddrs(), "127.0.0.1:1")
+	list := sink.Check(t.Context(), sink.KafkaConfig{Brokers: brokers}, sink.Expected{})
+	wantFinding(t, list, "kafka.connection", sink.LevelOK)
+	wantFinding(t, list, "kafka.brokers", sink.LevelWarn, "nobody answers at 127.0.0.1:1", "kafka.brokers")
+	wantFinding(t, list, "kafka.brokers", sink.LevelOK, "2 broker(s)")
+	for _, f := range list {
+		if f.Level == sink.LevelWarn && !strings.Contains(f.Seen, "127.0.0.1:1:") {
+			t.Errorf("%+v", f)
+		}
+	}
 }
 
 func TestCheck_Rights(t *testing.T) {

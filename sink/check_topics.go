@@ -37,7 +37,7 @@ func (c *checker) checkTopics() {
 		case errors.Is(err, kerr.UnknownTopicOrPartition):
 			missing = append(missing, name)
 		case errors.Is(err, kerr.TopicAuthorizationFailed):
-			c.fail("topic.acl", grantTopic(name), "topic %s: we may not even see whether it exists", name)
+			c.fail("topic.acl", c.grantTopic(name), "topic %s: we may not even see whether it exists", name)
 		default:
 			c.fail("topic", "see the broker's log", "topic %s: %v", name, err)
 		}
@@ -79,8 +79,17 @@ func (c *checker) describe(names []string) (map[string]kmsg.MetadataResponseTopi
 	return found, nil
 }
 
-func grantTopic(name string) string {
-	return fmt.Sprintf("kafka-acls.sh --add --allow-principal User:… --operation Write --operation Describe --topic %s", name)
+// command is one of Kafka's own tools, told where and how to connect.
+func (c *checker) command(script, arguments string, args ...any) string {
+	connect := " --bootstrap-server " + c.cfg.Brokers[0]
+	if c.cfg.TLS != nil || c.cfg.SASL.Mechanism != "" {
+		connect += " --command-config client.properties"
+	}
+	return script + connect + " " + fmt.Sprintf(arguments, args...)
+}
+
+func (c *checker) grantTopic(name string) string {
+	return c.command("kafka-acls.sh", "--add --allow-principal User:… --operation Write --operation Describe --topic %s", name)
 }
 
 // checkRights reads the bits of what we may do. A broker that says we may not
@@ -93,10 +102,10 @@ func (c *checker) checkRights(name string, allowed int32) {
 	case may(kmsg.ACLOperationWrite):
 		c.ok("topic.acl", "topic %s: we may write", name)
 	default:
-		c.fail("topic.acl", grantTopic(name), "topic %s: we may not write to it", name)
+		c.fail("topic.acl", c.grantTopic(name), "topic %s: we may not write to it", name)
 	}
 	if c.expected.topics[name].read && may(kmsg.ACLOperationDescribe) && !may(kmsg.ACLOperationRead) {
-		c.fail("topic.acl", fmt.Sprintf("kafka-acls.sh --add --allow-principal User:… --operation Read --topic %s", name),
+		c.fail("topic.acl", c.command("kafka-acls.sh", "--add --allow-principal User:… --operation Read --topic %s", name),
 			"topic %s: we may not read it, and relay.park_key needs to", name)
 	}
 }
@@ -109,10 +118,10 @@ func (c *checker) checkKept(name string, config map[string]string) {
 	}
 	switch {
 	case strings.Contains(config["cleanup.policy"], "compact"):
-		c.fail(check, fmt.Sprintf("kafka-configs.sh --alter --topic %s --add-config cleanup.policy=delete,retention.ms=-1", name),
+		c.fail(check, c.command("kafka-configs.sh", "--alter --topic %s --add-config cleanup.policy=delete,retention.ms=-1", name),
 			"topic %s is compacted: of several dead letters with one key only the last would stay", name)
 	case config["retention.ms"] != "-1" || config["retention.bytes"] != "-1" && config["retention.bytes"] != "":
-		c.warn(check, fmt.Sprintf("kafka-configs.sh --alter --topic %s --add-config retention.ms=-1,retention.bytes=-1", name),
+		c.warn(check, c.command("kafka-configs.sh", "--alter --topic %s --add-config retention.ms=-1,retention.bytes=-1", name),
 			"topic %s: dead letters that nobody has looked at are deleted in time (retention.ms %s, retention.bytes %s)", name, config["retention.ms"], config["retention.bytes"])
 	default:
 		c.ok(check, "topic %s keeps its records", name)
@@ -124,8 +133,7 @@ func (c *checker) checkMissing(names []string) {
 	want := c.cfg.CreateTopics
 	if !want.Enabled {
 		for _, name := range names {
-			c.fail("topic", fmt.Sprintf("kafka-topics.sh --create --topic %s, with partitions and replicas as you need them; or set kafka.create_topics.enabled", name),
-				"topic %s does not exist", name)
+			c.missing(name)
 		}
 		return
 	}
@@ -155,6 +163,16 @@ func (c *checker) checkMissing(names []string) {
 	}
 }
 
+// missing says how a topic is made that the relay will not make.
+func (c *checker) missing(name string) {
+	if c.expected.topics[name].kept {
+		c.fail("topic", "run `cdc-relay setup`, which makes it", "topic %s, for dead letters, does not exist: the first rejected row blocks the relay", name)
+		return
+	}
+	c.fail("topic", c.command("kafka-topics.sh", "--create --topic %s", name)+", with --partitions and --replication-factor as you need them; or set kafka.create_topics.enabled",
+		"topic %s does not exist", name)
+}
+
 // configs are the settings of the topics that we may read.
 func (c *checker) configs(names []string) map[string]map[string]string {
 	out := make(map[string]map[string]string)
@@ -178,7 +196,7 @@ func (c *checker) configs(names []string) map[string]map[string]string {
 			}
 		}
 		if reason != nil {
-			c.warn("topic.config", fmt.Sprintf("to have it checked: kafka-acls.sh --add --allow-principal User:… --operation DescribeConfigs --topic %s (run works without)", name),
+			c.warn("topic.config", "to have it checked: "+c.command("kafka-acls.sh", "--add --allow-principal User:… --operation DescribeConfigs --topic %s (run works without)", name),
 				"topic %s: its limits cannot be read: %v", name, reason)
 		}
 	}

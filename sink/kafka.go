@@ -107,6 +107,9 @@ func (k *Kafka) Resume() {
 	}
 }
 
+// Halt closes the gate: nothing that the client has not written is written any more.
+func (k *Kafka) Halt() { k.halt(true) }
+
 // Reachable reports why no broker can be reached at present.
 func (k *Kafka) Reachable() error { return k.reach.err() }
 

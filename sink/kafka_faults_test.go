@@ -342,6 +342,19 @@ func TestKafka_HealsAfterARefusedProducerID(t *testing.T) {
 	heals(t, k, record("orders", "k", "v"))
 }
 
+// A broker in trouble may refuse with a code that says nothing; the client keeps
+// that, too.
+func TestKafka_HealsAfterAProducerIDThatCouldNotBeHad(t *testing.T) {
+	c := cluster(t, kfake.SeedTopics(1, "orders"))
+	fault := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, TopLevel: true, Err: kerr.UnknownServerError, Count: -1})
+	k := open(t, c, nil)
+	if err := sendOne(t, k, record("orders", "k", "v")); err == nil {
+		t.Fatal("a record was delivered without a producer id")
+	}
+	fault.Remove()
+	heals(t, k, record("orders", "k", "v"))
+}
+
 func secret(value string) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) { return value, nil }
 }

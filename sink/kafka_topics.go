@@ -37,7 +37,7 @@ func (k *Kafka) noteRepair(topic string, err error) {
 		k.broken.missing = with(k.broken.missing, topic)
 	case errors.Is(err, kerr.UnknownTopicID):
 		k.broken.recreated = with(k.broken.recreated, topic)
-	case errors.Is(err, kerr.ClusterAuthorizationFailed), classify(err).Reason == "kafka_error":
+	case errors.Is(err, kerr.ClusterAuthorizationFailed), errors.Is(err, kerr.UnknownServerError), classify(err).Reason == "kafka_error":
 		// A refused InitProducerID stays with the client for ever.
 		k.broken.replace = true
 	default:

@@ -22,11 +22,15 @@ import (
 // everything sent later, until Resume. Resume may be called once every done has
 // been called; the caller then sends the failed records again, in order.
 //
+// Halt makes that happen without a failure: what is not written yet fails with
+// ErrHalted, and what is gets its answer. Any goroutine may call it.
+//
 // ctx bounds only the wait for room. A record that was handed over is delivered
 // or failed by the sink alone; Close ends what is left.
 type Sink interface {
 	Send(ctx context.Context, records []router.Record, done func(error))
 	Resume()
+	Halt()
 
 	// Reachable reports why the brokers cannot be reached at present, or nil.
 	Reachable() error

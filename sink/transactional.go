@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/router"
@@ -33,6 +34,11 @@ type Transactional struct {
 	cfg   TransactionalConfig
 	plain *Kafka // for everything but transactions: whether brokers answer, topics, incidents
 	log   zerolog.Logger
+
+	// batch, if not zero, is how many bytes are produced before waiting for their
+	// answers: a topic may take less at once than kafka.max_message_bytes says.
+	batch  atomic.Int64
+	doubts int // how often no record was refused alone; the owner's
 
 	mu     sync.Mutex
 	tenure *tenure // nil before Open
@@ -171,6 +177,10 @@ func (t *Transactional) put(s step) error {
 
 // Resume does nothing: Open is what a failure needs.
 func (t *Transactional) Resume() {}
+
+// Halt does nothing: whoever takes over fences this producer, and what it has not
+// committed nobody sees.
+func (t *Transactional) Halt() {}
 
 // Reachable reports why no broker can be reached at present.
 func (t *Transactional) Reachable() error { return t.plain.Reachable() }

@@ -321,7 +321,27 @@ func (t *Transactional) Convict(ctx context.Context, id string, records []router
 	if err := c.hear(ctx, records, 0); err != nil {
 		return nil, err
 	}
+	if len(c.guilty) == 0 {
+		t.smaller()
+	}
 	return c.guilty, nil
+}
+
+// smaller has less produced at a time. No record is refused alone, so it is the size
+// of what they make together.
+//
+// Once may be chance: somebody raised the limit in between.
+func (t *Transactional) smaller() {
+	if t.doubts++; t.doubts < 2 {
+		return
+	}
+	batch := t.batch.Load()
+	if batch == 0 {
+		batch = int64(t.cfg.MaxMessageBytes)
+	}
+	t.batch.Store(max(1, batch/4))
+	t.log.Warn().Int64("bytes", t.batch.Load()).
+		Msg("the brokers refuse records together that they take alone; going on in smaller batches. Lower kafka.max_message_bytes to max.message.bytes of the topics")
 }
 
 // court tries records.
@@ -384,7 +404,7 @@ func (c *court) try(ctx context.Context, records []router.Record) (*Failure, err
 		return nil, c.t.opening(ctx, err)
 	}
 	p, answers := newParcel(records, nil), newOutcomes()
-	answers.produce(c.t.plain, c.client, p)
+	answers.produce(c.t, c.client, p)
 	if err := c.client.Flush(ctx); err != nil {
 		c.close()
 	} else if err := c.client.EndTransaction(ctx, kgo.TryAbort); err != nil {

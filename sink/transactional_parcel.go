@@ -128,13 +128,19 @@ func (o *outcomes) isBroken() bool {
 
 // produce gives the client what fits. What does not is refused here, as the client
 // would change it or refuse it in another order.
-func (o *outcomes) produce(k *Kafka, client *kgo.Client, p *parcel) {
+func (o *outcomes) produce(t *Transactional, client *kgo.Client, p *parcel) {
 	made := p.fill(time.Now())
+	batch, unflushed := int(t.batch.Load()), 0
 	for i := range made {
 		r := &p.records[i]
-		if !sendable(r.Timestamp) || batchSize(r) > k.cfg.MaxMessageBytes {
-			o.fail(&made[i], k.unfit(r))
+		size := batchSize(r)
+		if !sendable(r.Timestamp) || size > t.cfg.MaxMessageBytes {
+			o.fail(&made[i], t.plain.unfit(r))
 			return // the rest is held back: the transaction cannot be committed any more
+		}
+		if unflushed += size; batch > 0 && unflushed > batch {
+			unflushed = size
+			_ = client.Flush(context.Background()) // ends with the client
 		}
 		o.wg.Add(1)
 		client.Produce(context.Background(), &made[i], o.settled)

@@ -28,6 +28,7 @@ type tenure struct {
 	mu    sync.Mutex
 	queue []step
 	dead  error // nothing is taken any more
+	seals uint64
 	wake  chan struct{}
 
 	// The following are the goroutine's.
@@ -48,6 +49,7 @@ type step struct {
 	parcel *parcel
 	mark   *Mark
 	press  bool
+	seals  uint64 // with press: how many there were
 	finish func(error)
 }
 
@@ -63,6 +65,7 @@ func (n *tenure) put(s step) error {
 	if n.dead != nil {
 		return n.dead
 	}
+	s.seals = n.seals
 	n.queue = append(n.queue, s)
 	select {
 	case n.wake <- struct{}{}:
@@ -138,7 +141,11 @@ func (n *tenure) do(s step) error {
 		}
 		return n.seal()
 	default:
-		n.pressed = true
+		// What was committed since may have been enough; who still cannot go on presses
+		// again.
+		n.mu.Lock()
+		n.pressed = n.seals == s.seals
+		n.mu.Unlock()
 	}
 	return nil
 }
@@ -148,7 +155,7 @@ func (n *tenure) produce(p *parcel) error {
 		return err
 	}
 	n.parcels, n.loose = append(n.parcels, p), true
-	n.answers.produce(n.t.plain, n.client, p)
+	n.answers.produce(n.t, n.client, p)
 	n.bytes += p.size
 	if n.answers.isBroken() {
 		return ErrHalted
@@ -261,7 +268,10 @@ func (n *tenure) sealed() {
 	n.committed = time.Now()
 	n.open, n.parcels, n.answers, n.mark, n.bytes = false, nil, newOutcomes(), nil, 0
 	if len(parcels) > 0 {
-		n.pressed = false // before the owner may press again
+		n.pressed = false
+		n.mu.Lock()
+		n.seals++
+		n.mu.Unlock()
 	}
 	if n.t.cfg.Ended != nil {
 		n.t.cfg.Ended(Committed)

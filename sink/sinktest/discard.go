@@ -43,6 +43,9 @@ func (d *Discard) Bytes() int64 { return d.bytes.Load() }
 // Resume does nothing: Discard never halts.
 func (d *Discard) Resume() {}
 
+// Halt does nothing: every record is acknowledged before Send returns.
+func (d *Discard) Halt() {}
+
 // Reachable is always nil.
 func (d *Discard) Reachable() error { return nil }
 

@@ -54,6 +54,7 @@ type Recorder struct {
 	room      int // records waiting at most; 0: no limit
 	held      bool
 	credit    int // records that may be acknowledged although held
+	written   bool
 	flights   []*flight
 	waiting   int           // records in flights
 	roomy     chan struct{} // closed when waiting shrinks
@@ -117,6 +118,28 @@ func (r *Recorder) Hold() {
 	r.mu.Lock()
 	r.held, r.credit = true, 0
 	r.mu.Unlock()
+}
+
+// Written makes what waits count as written to the brokers, so that Halt leaves it
+// to its answer.
+func (r *Recorder) Written(on bool) {
+	r.mu.Lock()
+	r.written = on
+	r.mu.Unlock()
+}
+
+// Halt fails what waits, unless it counts as written.
+func (r *Recorder) Halt() {
+	r.mu.Lock()
+	var finished []*flight
+	if r.written {
+		r.halted = true
+		r.halts++
+	} else {
+		finished = r.halt()
+	}
+	r.mu.Unlock()
+	finish(finished)
 }
 
 // Ack decides the next n held records, fewer when fewer wait.

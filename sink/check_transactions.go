@@ -1,0 +1,61 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/rs/zerolog"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// CheckTransactions looks at what exactly-once needs beside Check. It does not open
+// the transactional id: that would shut out a relay that is running.
+func CheckTransactions(ctx context.Context, cfg KafkaConfig, topic, idPrefix string) []Finding {
+	kafka, err := NewKafka(cfg, zerolog.Nop())
+	if err != nil {
+		return nil // Check has said so
+	}
+	defer func() { _ = kafka.Close(context.WithoutCancel(ctx)) }() // nothing was sent
+	c := &checker{ctx: ctx, kafka: kafka, cfg: kafka.cfg, admin: kadm.NewClient(kafka.client.Load().Client)}
+	within, cancel := c.within()
+	defer cancel()
+	const check = "checkpoint.topic"
+	if err := checkpointTopic(within, c.admin, topic); err != nil {
+		e, _ := errors.AsType[*Error](err)
+		if e == nil || e.Class == Retry {
+			c.fail(check, "run the check again", "%v", err)
+			return c.findings
+		}
+		seen, advice, _ := strings.Cut(err.Error(), "; ")
+		c.fail(check, advice, "%s", seen)
+		return c.findings
+	}
+	c.ok(check, "topic %s has one partition and is compacted, as far as we may see", topic)
+	c.checkpointRights(topic)
+	c.ok("transactional.id", "its rights cannot be looked at without taking the id over; it begins with %s: kafka-acls.sh --add --allow-principal User:… --operation Write --operation Describe --transactional-id %s --resource-pattern-type prefixed", idPrefix, idPrefix)
+	return c.findings
+}
+
+func (c *checker) checkpointRights(topic string) {
+	const check = "checkpoint.acl"
+	found, err := c.describe([]string{topic})
+	if err != nil {
+		c.fail(check, "run the check again", "ask for the topic: %v", err)
+		return
+	}
+	allowed := found[topic].AuthorizedOperations
+	may := func(op kmsg.ACLOperation) bool { return allowed&(1<<op) != 0 }
+	switch {
+	case allowed == math.MinInt32, !may(kmsg.ACLOperationDescribe):
+		c.ok(check, "topic %s: the brokers do not tell what we may do", topic)
+	case !may(kmsg.ACLOperationRead), !may(kmsg.ACLOperationWrite):
+		c.fail(check, fmt.Sprintf("kafka-acls.sh --add --allow-principal User:… --operation Read --operation Write --operation Describe --topic %s", topic),
+			"topic %s: we may not both read and write it", topic)
+	default:
+		c.ok(check, "topic %s: we may read and write", topic)
+	}
+}
