@@ -6,18 +6,20 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/sink"
 )
 
 // Events are the calls that feed the counters and histograms.
 func (m *Metrics) Events() relay.Events {
 	return relay.Events{
-		Reconnecting:   func(reason string, _ error) { m.reconnects.WithLabelValues(reason).Inc() },
-		StateChanged:   func(_, to relay.State, _ string) { m.changes.WithLabelValues(string(to)).Inc() },
-		BatchReceived:  m.batchReceived,
-		BatchDelivered: m.batchDelivered,
-		RowRejected:    func(reason string, _ error) { m.rejected.WithLabelValues(reason).Inc() },
-		DeadLettered:   func(reason string) { m.letters.WithLabelValues(reason).Inc() },
-		ProduceRetried: func(reason string) { m.retried.WithLabelValues(reason).Inc() },
+		Reconnecting:     func(reason string, _ error) { m.reconnects.WithLabelValues(reason).Inc() },
+		StateChanged:     func(_, to relay.State, _ string) { m.changes.WithLabelValues(string(to)).Inc() },
+		BatchReceived:    m.batchReceived,
+		BatchDelivered:   m.batchDelivered,
+		RowRejected:      func(reason string, _ error) { m.rejected.WithLabelValues(reason).Inc() },
+		DeadLettered:     func(reason string) { m.letters.WithLabelValues(reason).Inc() },
+		TransactionEnded: func(e sink.Ending) { m.endings.WithLabelValues(string(e)).Inc() },
+		ProduceRetried:   func(reason string) { m.retried.WithLabelValues(reason).Inc() },
 	}
 }
 

@@ -55,6 +55,7 @@ type Metrics struct {
 	rejected   *prometheus.CounterVec
 	letters    *prometheus.CounterVec
 	retried    *prometheus.CounterVec
+	endings    *prometheus.CounterVec
 	reconnects *prometheus.CounterVec
 	changes    *prometheus.CounterVec
 
@@ -103,6 +104,7 @@ func (m *Metrics) defineCounters() {
 	m.rejected = m.counterVec("events_rejected_total", "Rows that cannot be delivered as they are; each row once, however often it is tried.", "reason")
 	m.letters = m.counterVec("dead_letters_total", "Rows that went to the dead-letter topic and were acknowledged there.", "reason")
 	m.retried = m.counterVec("produce_retries_total", "Attempts to produce that started again after a failure.", "reason")
+	m.endings = m.counterVec("kafka_transactions_total", "Kafka transactions of exactly-once, by how they ended.", "outcome")
 	m.reconnects = m.counterVec("reconnects_total", "Sessions that failed and failed attempts at one, a standby's polling aside.", "reason")
 	m.changes = m.counterVec("state_changes_total", "Changes of state, by the state entered.", "state")
 

@@ -257,7 +257,11 @@ func (r *Relay) probe(hard context.Context, stopped <-chan struct{}) {
 	t := time.NewTicker(r.cfg.ProbeInterval)
 	defer t.Stop()
 	for {
-		r.look(hard)
+		next := r.cfg.ProbeInterval
+		if r.look(hard) {
+			next = min(next, time.Second) // its grace is soon over
+		}
+		t.Reset(next)
 		select {
 		case <-t.C:
 		case <-stopped:
@@ -266,7 +270,8 @@ func (r *Relay) probe(hard context.Context, stopped <-chan struct{}) {
 	}
 }
 
-func (r *Relay) look(hard context.Context) {
+// look says whether the server of a session is about to stop.
+func (r *Relay) look(hard context.Context) (stops bool) {
 	ctx, cancel := context.WithTimeout(hard, r.cfg.ProbeInterval+5*time.Second)
 	defer cancel()
 	snapshot, err := r.parts.Probe.Look(ctx)
@@ -281,6 +286,7 @@ func (r *Relay) look(hard context.Context) {
 		r.log.Debug().Err(err).Msg("look at slot and publication")
 		if s != nil {
 			s.serverStops(err, time.Now(), r.cfg.Replication.ShutdownGrace)
+			return !s.stopping.IsZero()
 		}
 	case snapshot.Drift == nil && s != nil && s.moved(snapshot) != nil:
 		snapshot.Drift = s.moved(snapshot)
@@ -294,6 +300,7 @@ func (r *Relay) look(hard context.Context) {
 	case s != nil:
 		s.stopping = time.Time{}
 	}
+	return false
 }
 
 // serverStops lets go of a server that has been shutting down for longer than
@@ -349,7 +356,7 @@ func (r *Relay) Status() Status {
 	defer b.mu.Unlock()
 	st := Status{
 		Since: b.since, Version: r.cfg.Version, Pipeline: r.cfg.Pipeline,
-		Slot: r.cfg.Replication.Slot, Publication: r.cfg.Replication.Publication,
+		Guarantee: string(r.cfg.Guarantee), Slot: r.cfg.Replication.Slot, Publication: r.cfg.Replication.Publication,
 		LSN:                b.last,
 		InFlightLimitBytes: r.cfg.MaxInFlightBytes,
 		EventsPublished:    r.published.Load(),

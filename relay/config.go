@@ -16,6 +16,14 @@ const (
 	ExitWhenBlocked OnBlocked = "exit" // return a *BlockedError: exit code 4
 )
 
+// Guarantee says what consumers may rely on.
+type Guarantee string
+
+const (
+	AtLeastOnce Guarantee = "at_least_once"
+	ExactlyOnce Guarantee = "exactly_once" // for those who read what is committed
+)
+
 // OnReject says what becomes of a row that can never be delivered.
 type OnReject string
 
@@ -30,6 +38,13 @@ type Config struct {
 	Replication replication.Config
 	Router      router.Config
 	Kafka       sink.KafkaConfig
+
+	Guarantee Guarantee // defaults to AtLeastOnce
+
+	// With ExactlyOnce: how long a record waits for its Kafka transaction at most, and
+	// the compacted topic that keeps the positions.
+	CommitInterval  time.Duration // defaults to 100ms
+	CheckpointTopic string        // defaults to __cdc_relay_checkpoints
 
 	OnBlocked OnBlocked // defaults to WaitWhenBlocked
 
@@ -70,6 +85,9 @@ type Config struct {
 
 // WithDefaults returns a copy with every zero field set.
 func (c Config) WithDefaults() Config {
+	def(&c.Guarantee, AtLeastOnce)
+	def(&c.CommitInterval, 100*time.Millisecond)
+	def(&c.CheckpointTopic, "__cdc_relay_checkpoints")
 	def(&c.OnBlocked, WaitWhenBlocked)
 	def(&c.OnReject, StopOnReject)
 	def(&c.DeadLetterTopic, "cdc-relay.dead-letters")
@@ -79,7 +97,7 @@ func (c Config) WithDefaults() Config {
 	def(&c.RetryMax, 30*time.Second)
 	def(&c.ProbeInterval, 5*time.Second)
 	def(&c.Pipeline, "default")
-	def(&c.Replication.ShutdownGrace, 20*time.Second)
+	def(&c.Replication.ShutdownGrace, 5*time.Second)
 	return c
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/jackc/pglogrepl"
 )
 
@@ -34,6 +35,9 @@ type Events struct {
 	// DeadLettered runs for each row whose dead letter is durable; reason is that of
 	// RowRejected, or parked.
 	DeadLettered func(reason string)
+
+	// TransactionEnded runs for each Kafka transaction, with ExactlyOnce.
+	TransactionEnded func(sink.Ending)
 
 	// ProduceRetried runs for each attempt that starts again after a failure.
 	ProduceRetried func(reason string)

@@ -35,4 +35,7 @@ func (s *session) beat(now time.Time) {
 		}
 		s.sent()
 	})
+	if s.exactly != nil {
+		s.exactly.mark(false)
+	}
 }

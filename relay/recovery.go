@@ -1,11 +1,9 @@
 package relay
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
@@ -46,6 +44,9 @@ func (s *session) hasFailed() bool {
 // with one. The guilty record is thus found when it fails alone, everything
 // before it is delivered, and nothing after it overtakes.
 func (s *session) recover(ctx, hard context.Context) error {
+	if s.exactly != nil {
+		return s.exactly.recover(ctx, hard)
+	}
 	if !s.hasFailed() {
 		return nil
 	}
@@ -122,7 +123,7 @@ func (s *session) collect() ([]undelivered, error) {
 	failed := s.failed
 	s.failed = nil
 	s.mu.Unlock()
-	slices.SortFunc(failed, func(a, b failedPiece) int { return cmp.Compare(a.p.seq, b.p.seq) })
+	sortPieces(failed)
 	var queue []undelivered
 	for _, f := range failed {
 		var partial *sink.FailedError
@@ -257,6 +258,9 @@ func (s *session) hold(ctx, hard context.Context, f *flight, rejection error) er
 // wayOut adds how to go on without the row. The server skips what commits before
 // the position, so it has to lie behind the start of the commit record.
 func (s *session) wayOut(commit pglogrepl.LSN, cause error) error {
+	if s.exactly != nil { // a slot that was moved would be ahead of the checkpoint
+		return fmt.Errorf("%w; to go on without it, set relay.on_reject to dead_letter or skip", cause)
+	}
 	return fmt.Errorf("%w; to give up its whole transaction, stop the relay and run: SELECT pg_replication_slot_advance('%s', '%s')",
 		cause, s.r.cfg.Replication.Slot, commit+1)
 }

@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -61,11 +62,13 @@ type Relay struct {
 	ev    Events
 	log   zerolog.Logger
 
-	sink   sink.Sink // owned by Run's goroutine, as are the next four
-	seen   rejects
-	ends   knownEnd
-	source string // for dead letters
-	past   past
+	sink     sink.Sink // owned by Run's goroutine, as are the next six
+	seen     rejects
+	ends     knownEnd
+	verdicts verdicts
+	source   string // for dead letters
+	past     past
+	standby  bool // another relay had the slot when it was asked for last
 
 	parked *deadletter.Parked // nil without Config.ParkKey
 
@@ -131,7 +134,10 @@ func Open(cfg Config, ev Events, log zerolog.Logger, hooks ...kgo.Hook) (*Relay,
 	if cfg.OnReject == DeadLetterOnReject {
 		cfg.Kafka.DeadLetterTopic = cfg.DeadLetterTopic
 	}
-	first, err := sink.NewKafka(cfg.Kafka, log.With().Str("component", "sink").Logger(), hooks...)
+	build := func() (sink.Sink, error) {
+		return openSink(cfg, ev, log.With().Str("component", "sink").Logger(), hooks)
+	}
+	first, err := build()
 	if err != nil {
 		return nil, &ConfigError{err}
 	}
@@ -146,13 +152,27 @@ func Open(cfg Config, ev Events, log zerolog.Logger, hooks ...kgo.Hook) (*Relay,
 				first = nil
 				return s, nil
 			}
-			return sink.NewKafka(cfg.Kafka, log.With().Str("component", "sink").Logger(), hooks...)
+			return build()
 		},
 	}
 	if cfg.OnReject == DeadLetterOnReject && cfg.ParkKey {
 		parts.Journal = sink.NewFollower(cfg.Kafka, cfg.DeadLetterTopic, log.With().Str("component", "sink").Logger())
 	}
 	return New(cfg, parts, ev, log.With().Str("component", "relay").Logger()), nil
+}
+
+// openSink builds the sink of the guarantee. It connects to nothing.
+func openSink(cfg Config, ev Events, log zerolog.Logger, hooks []kgo.Hook) (sink.Sink, error) {
+	if cfg.Guarantee != ExactlyOnce {
+		return sink.NewKafka(cfg.Kafka, log, hooks...)
+	}
+	return sink.NewTransactional(sink.TransactionalConfig{
+		KafkaConfig: cfg.Kafka, CheckpointTopic: cfg.CheckpointTopic, Interval: cfg.CommitInterval,
+		// Records that the window holds take several times their size. A source
+		// transaction is divided when the window is full of it, so others end early.
+		MaxBytes: cfg.MaxInFlightBytes / 16,
+		Ended:    ev.TransactionEnded,
+	}, log, hooks...)
 }
 
 // Run streams until ctx ends, then drains, and returns nil when nothing was left
@@ -236,16 +256,25 @@ func (r *Relay) loop(ctx, hard context.Context) error {
 			r.log.Info().Err(err).Msg("reading a large transaction for the second time")
 			continue
 		}
+		if errors.Is(err, errSentenced) && ctx.Err() == nil {
+			r.log.Info().Err(err).Msg("going on from the checkpoint")
+			continue
+		}
 		if r.began.Load() && replication.KindOf(err) == replication.KindDrift {
 			r.drift.CompareAndSwap(nil, &drift{err})
 		}
 		same := repeats.count(err)
 		v := r.judge(err)
 		if v.fatal != nil {
+			if v.reason == sink.ReasonFenced {
+				r.setState(Blocked, v.reason, err.Error())
+				sleep(ctx, hard, r.cfg.RetryMax/2+rand.N(r.cfg.RetryMax/2+1))
+			}
 			return v.fatal
 		}
 		delay := wait.delay()
 		if v.state == Standby {
+			r.standby = true
 			r.board.reached(true, false) // the server named the slot's holder
 			wait.reset()
 			delay = standbyPoll + delay
@@ -306,6 +335,10 @@ func (r *Relay) once(ctx, hard context.Context) error {
 		return err
 	}
 	s := newSession(r, src)
+	if err := r.takeOver(ctx, s); err != nil {
+		_ = src.Close(hard, src.Start())
+		return err
+	}
 	err = s.run(ctx, hard)
 	r.past.told = max(r.past.told, pglogrepl.LSN(s.told.Load()))
 	return err

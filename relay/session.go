@@ -25,6 +25,8 @@ type session struct {
 	out        chan *replication.Batch // A sends, closes at its end
 	lost       chan struct{}           // closed by A before out when the source failed
 	srcErr     error                   // written by A before it closes out
+	standby    bool                    // somebody else had the slot just before
+	open       bool                    // the last batch ends inside a transaction; B's
 	frozen     atomic.Uint64           // not zero: nothing beyond may be confirmed any more
 	told       atomic.Uint64           // what A last reported, or is about to
 	toldAt     atomic.Int64
@@ -43,6 +45,7 @@ type session struct {
 	held        []*flight     // of the transaction whose commit was not read yet, with position headers; B's
 	mu          sync.Mutex
 	failed      []failedPiece // guarded by mu; in no order
+	exactly     *exactly      // nil with at-least-once
 	pieces      uint64        // count of Sends, the order for failed
 	buffers     sync.Pool     // of *router.Buffer
 }
@@ -73,7 +76,7 @@ type piece struct {
 
 func newSession(r *Relay, src Source) *session {
 	s := &session{
-		r: r, src: src, sink: r.sink,
+		r: r, src: src, sink: r.sink, standby: r.standby,
 		tracker:    checkpoint.New(src.Start(), r.cfg.MaxInFlightBytes),
 		out:        make(chan *replication.Batch, 2),
 		lost:       make(chan struct{}),
@@ -96,12 +99,17 @@ func (s *session) run(ctx, hard context.Context) error {
 	s.r.began.Store(true)
 	s.r.board.setSession(s)
 	defer s.r.board.setSession(nil)
-	s.r.setState(Streaming, "", "")
+	if s.r.verdicts.stuck.Load() == 0 { // else blocked until it is past that row
+		s.r.setState(Streaming, "", "")
+	}
 	if s.r.ev.SessionStarted != nil {
 		s.r.ev.SessionStarted(s.src.Start())
 	}
 	go func() {
 		if s.srcErr = s.src.Run(intake, s.out, s.confirmed); s.srcErr != nil {
+			if gone(s.srcErr) {
+				s.sink.Halt()
+			}
 			close(s.lost)
 			s.endSending()
 		}
@@ -135,12 +143,24 @@ func (s *session) outcome(err error) error {
 }
 
 // close tells the server the final position and frees the connection. A sink
-// that still holds records is dropped: two sessions never overlap. After a stop it
-// returns ErrDrainCut if rows that the sink was given are not both durable and
-// confirmed.
+// that still holds records is dropped before: two sessions never overlap. After a
+// stop it returns ErrDrainCut if rows that the sink was given are not both durable
+// and confirmed, or are a part of a transaction that will be sent again.
 func (s *session) close(ctx, hard context.Context, cause error) error {
-	if !errors.Is(cause, ErrDrainCut) && !silence(cause) {
+	switch {
+	case errors.Is(cause, ErrDrainCut), silence(cause):
+	case gone(cause) && s.exactly == nil:
+		s.sink.Halt() // again, as B may have resumed it meanwhile
+		s.await(hard, lossGrace)
+	default:
+		s.exactly.finish()
 		s.await(hard, s.r.handover())
+	}
+	cut := s.outstanding.Load() > 0
+	if cut {
+		s.r.dropSink()
+	} else {
+		s.sink.Resume()
 	}
 	before := s.told.Load()
 	final, cancel := context.WithTimeout(context.WithoutCancel(hard), 5*time.Second)
@@ -149,12 +169,7 @@ func (s *session) close(ctx, hard context.Context, cause error) error {
 	if closed != nil && cause == nil {
 		s.r.log.Warn().Err(closed).Msg("close stream; the last transactions may be sent again")
 	}
-	cut := s.outstanding.Load() > 0 || closed != nil && s.told.Load() != before
-	if s.outstanding.Load() == 0 {
-		s.sink.Resume()
-	} else {
-		s.r.dropSink()
-	}
+	cut = cut || closed != nil && s.told.Load() != before || cause != nil && s.open
 	if cut && (cause == nil || ctx.Err() != nil) {
 		return ErrDrainCut
 	}
@@ -167,8 +182,44 @@ func silence(err error) bool {
 	return err != nil && replication.Reason(err) == replication.ReasonTimeout
 }
 
-// handover is how long a lost session waits for its acknowledgements before it
-// gives the sink up. It stays below wal_sender_timeout, after which another
+// gone says that the connection is lost, and with it the slot: a relay that stands by
+// may have it already.
+func gone(err error) bool { return err != nil && replication.KindOf(err) == replication.KindRetry }
+
+// Between two relays the order of a key is a matter of time. A relay that lost its
+// connection writes nothing new from the moment it knows, which is at most a quarter
+// of a second after the server let it go. What it had written before is answered
+// within lossGrace, or its connections to the brokers are closed. A relay that stood
+// by while another one had the slot sends nothing for standbyGrace after it got it,
+// which is longer than both together. Only a relay that does not run is slower.
+const (
+	lossGrace    = 600 * time.Millisecond
+	standbyGrace = time.Second
+)
+
+// giveWay waits until nothing of the relay that had the slot before is on its way any
+// more. The server is answered meanwhile.
+func (s *session) giveWay(hard context.Context) error {
+	if !s.standby || s.exactly != nil { // who shares a transactional id is fenced
+		return nil
+	}
+	t := time.NewTimer(standbyGrace)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		s.r.standby = false
+		return nil
+	case <-s.lost:
+		return s.srcErr
+	case err := <-s.interrupts:
+		return err
+	case <-hard.Done():
+		return s.cut()
+	}
+}
+
+// handover is how long a session that ends with its connection intact waits for its
+// acknowledgements before it gives the sink up. It stays below wal_sender_timeout, after which another
 // relay may hold the slot.
 func (r *Relay) handover() time.Duration {
 	limit := 10 * time.Second
@@ -200,6 +251,7 @@ func (s *session) confirmed() pglogrepl.LSN {
 	if f := s.frozen.Load(); f != 0 {
 		lsn = min(lsn, f)
 	}
+	lsn = s.exactly.limit(lsn)
 	now := time.Now().UnixNano()
 	s.asked.Store(now)
 	if s.told.Swap(lsn) != lsn {
@@ -210,6 +262,10 @@ func (s *session) confirmed() pglogrepl.LSN {
 
 // deliver takes batches until A closes the channel, then settles.
 func (s *session) deliver(ctx, hard context.Context, endIntake context.CancelCauseFunc) error {
+	if err := s.giveWay(hard); err != nil {
+		endIntake(err)
+		return err
+	}
 	heart, stop := s.heart()
 	defer stop()
 	for {
@@ -241,6 +297,7 @@ func (s *session) settle(ctx, hard context.Context) error {
 	if s.srcErr != nil {
 		return nil //nolint:nilerr // the connection is gone: outcome reports it, close waits a while
 	}
+	s.exactly.finish()
 	for s.outstanding.Load() > 0 || s.hasFailed() {
 		select {
 		case <-s.wake:
@@ -259,7 +316,7 @@ func (s *session) settle(ctx, hard context.Context) error {
 
 // cut is the end of a drain that took too long.
 func (s *session) cut() error {
-	if s.outstanding.Load() == 0 && s.tracker.Stats().Rows == 0 {
+	if s.outstanding.Load() == 0 && s.tracker.Stats().Rows == 0 && !s.open {
 		return errStopped
 	}
 	return ErrDrainCut
@@ -273,9 +330,13 @@ func (s *session) take(ctx, hard context.Context, b *replication.Batch) error {
 	if b.Closes != 0 {
 		s.sendHeld(b.Closes)
 	}
+	s.open = b.Open
 	entry := checkpoint.Entry{Rows: len(b.Rows), Through: b.Through, Commit: b.ThroughTime}
 	if len(b.Rows) == 0 {
 		s.tracker.Track(entry)
+		if s.exactly != nil {
+			s.exactly.idle(b.Through)
+		}
 		b.Release()
 		return nil
 	}
@@ -289,6 +350,9 @@ func (s *session) take(ctx, hard context.Context, b *replication.Batch) error {
 	entry.Bytes, entry.Read = resident(b.Bytes+f.buf.Size()+sink.Memory(f.buf.Records)), f.read
 	if err := s.admit(ctx, hard, f, entry); err != nil {
 		return err
+	}
+	if rejection != nil && s.exactly != nil {
+		return s.exactly.hold(ctx, hard, f, rejection)
 	}
 	s.send(f)
 	if rejection != nil {
@@ -314,7 +378,7 @@ func resident(size int) int { return 5 * size / 2 }
 func (s *session) route(f *flight) error {
 	for f.routed < len(f.batch.Rows) {
 		row := &f.batch.Rows[f.routed]
-		if s.r.delivered(row) {
+		if s.covers(row) || s.r.delivered(row) {
 			f.routed++
 			continue
 		}
@@ -322,6 +386,9 @@ func (s *session) route(f *flight) error {
 		err := s.r.parts.Router.Route(f.buf, row)
 		if err == nil {
 			err = s.keepOut(f, n)
+		}
+		if err == nil {
+			err = s.execute(f, n, row)
 		}
 		if err != nil {
 			if err = s.setAside(f, row, err); err != nil {
@@ -343,6 +410,9 @@ func (s *session) admit(ctx, hard context.Context, f *flight, e checkpoint.Entry
 			return nil
 		}
 		s.full.CompareAndSwap(0, time.Now().UnixNano())
+		if s.exactly != nil {
+			s.exactly.sink.Seal()
+		}
 		if len(s.held) > 0 && s.outstanding.Load() == 0 && !s.hasFailed() {
 			return s.readThrough(ctx, hard)
 		}
@@ -367,10 +437,17 @@ func (s *session) admit(ctx, hard context.Context, f *flight, e checkpoint.Entry
 // Send waits when the sink has no room, and for the brokers to say where a topic's
 // partitions are.
 func (s *session) send(f *flight) {
-	records := s.placed(f.buf.Records[f.sent:])
-	if len(records) == 0 {
+	if s.exactly != nil {
+		s.exactly.send(f)
 		return
 	}
+	if records := s.placed(f.buf.Records[f.sent:]); len(records) > 0 {
+		s.hand(f, records)
+	}
+}
+
+// hand gives the sink the next records of a flight.
+func (s *session) hand(f *flight, records []router.Record) {
 	s.follow(f, records)
 	f.sent += len(records)
 	p := &piece{f: f, seq: s.pieces, records: records}

@@ -73,6 +73,7 @@ type Status struct {
 	Version  string    `json:"version"`
 	Pipeline string    `json:"pipeline"`
 
+	Guarantee   string `json:"guarantee"`
 	Slot        string `json:"slot"`
 	Publication string `json:"publication"`
 	SlotState   *Slot  `json:"slot_state,omitempty"` // nil until the first look
@@ -96,9 +97,9 @@ type Status struct {
 
 	// What the sink noticed of the brokers since the process started; any of the
 	// last two that is not zero is worth a person's look.
-	TopicsRecreated int64 `json:"topics_recreated_total"` // found deleted and made again
-	DataLoss        int64 `json:"data_loss_total"`        // a broker lost or forgot what it had acknowledged
-	Overtaken       int64 `json:"overtaken_total"`        // records durable before an earlier failed one, sent again in order
+	TopicsRecreated int64 `json:"topics_recreated_total"`  // found deleted and made again
+	DataLoss        int64 `json:"data_loss_signals_total"` // a broker lost or forgot what it had acknowledged
+	Overtaken       int64 `json:"overtaken_total"`         // records durable before an earlier failed one, sent again in order
 
 	SourceConnected bool `json:"source_connected"`
 	SinkConnected   bool `json:"sink_connected"`

@@ -25,6 +25,9 @@ func (r *Relay) judge(err error) verdict {
 		}
 		return r.stuck("schema", err)
 	}
+	if held, ok := errors.AsType[*heldError](err); ok {
+		return r.stuck(held.reason, held.err)
+	}
 	var blocked *BlockedError
 	if errors.As(err, &blocked) {
 		return verdict{fatal: err}
@@ -37,6 +40,9 @@ func (r *Relay) judge(err error) verdict {
 				reason = "kafka_unreachable"
 			}
 			return verdict{state: Reconnecting, reason: reason}
+		}
+		if kafka.Reason == sink.ReasonFenced {
+			return verdict{reason: kafka.Reason, fatal: err} // two that fence each other for ever deliver nothing
 		}
 		return r.refused(kafka.Reason, err)
 	}

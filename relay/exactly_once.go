@@ -1,0 +1,410 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"sync/atomic"
+
+	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/jackc/pglogrepl"
+)
+
+// With exactly-once the sink commits records and the position behind them together.
+// The slot is told no position beyond a committed one, so it is never ahead of the
+// checkpoint topic, and what the slot brings again the checkpoint says is there.
+//
+// Any failure ends the session. The next one opens the sink anew, which settles what
+// became of the last transaction, and the server sends what was not committed.
+// Nothing is repaired in between: there is one way from a position to the records
+// behind it, and every start takes it.
+
+// TransactionalSink is what a relay needs of a sink for exactly-once;
+// *sink.Transactional satisfies it.
+type TransactionalSink interface {
+	sink.Sink
+	Open(ctx context.Context, h sink.Holder) ([]byte, error)
+	Mark(m sink.Mark)
+	Seal()
+	Finish(done func(error))
+	Convict(ctx context.Context, id string, records []router.Record) (map[int]sink.Failure, error)
+}
+
+const (
+	reasonSlotAhead   = "slot_ahead_of_checkpoint"
+	reasonCheckpoint  = "checkpoint_unreadable"
+	reasonPartChanged = "part_of_another_configuration"
+)
+
+// exactly is what a session has with exactly-once.
+type exactly struct {
+	s    *session
+	sink TransactionalSink
+	id   string
+
+	start    checkpoint.Record // what was delivered before the session
+	at       checkpoint.Record // behind everything that was sent; goroutine B's
+	covered  atomic.Uint64     // may be told to the server
+	lost     chan error        // why the sink gave up
+	finished bool              // goroutine B's
+}
+
+// verdicts are what is remembered of rows that brokers refused, from session to
+// session. They belong to Run's goroutine, but for stuck.
+type verdicts struct {
+	condemned map[deadletter.Row]condemned
+	last      atomic.Pointer[checkpoint.Record] // the newest that this process committed
+	stuck     atomic.Uint64                     // commit of the transaction that blocks; zero: none
+}
+
+// condemned is a row that goes among the dead letters, or nowhere.
+type condemned struct {
+	reason string
+	err    error
+	strips int // how often its letter was refused too
+}
+
+// takeOver opens the sink for the holder of the slot, and finds where to go on.
+func (r *Relay) takeOver(ctx context.Context, s *session) error {
+	if r.cfg.Guarantee != ExactlyOnce {
+		return nil
+	}
+	tx := r.sink.(TransactionalSink)
+	ctx, cancel := context.WithTimeout(ctx, r.handover()) // nobody answers the server meanwhile
+	defer cancel()
+	origin := s.src.Origin()
+	slot := r.cfg.Replication.Slot
+	x := &exactly{s: s, sink: tx, id: checkpoint.TransactionalID(origin.SystemID, slot), lost: make(chan error, 1)}
+	value, err := tx.Open(ctx, sink.Holder{ID: x.id, Key: checkpoint.Key(origin.SystemID, slot), Lost: x.onLost})
+	if err != nil {
+		return err
+	}
+	rec, renew, err := r.resumeFrom(value, s.src)
+	if err != nil {
+		return err
+	}
+	x.start, x.at = rec, rec
+	x.covered.Store(uint64(rec.End))
+	s.exactly = x
+	for row := range r.verdicts.condemned {
+		if rec.Covers(row.Commit, row.Seq) {
+			delete(r.verdicts.condemned, row)
+		}
+	}
+	if renew {
+		x.mark(true)
+	}
+	return nil
+}
+
+// resumeFrom decides what is delivered already. renew says that the topic has to be
+// told so.
+func (r *Relay) resumeFrom(value []byte, src Source) (rec checkpoint.Record, renew bool, err error) {
+	origin, start := src.Origin(), src.Start()
+	cfg := &r.cfg.Replication
+	rec = checkpoint.Record{System: origin.SystemID, Timeline: origin.Timeline, Slot: cfg.Slot, Publication: cfg.Publication, End: start}
+	known := r.verdicts.last.Load()
+	switch {
+	case value != nil:
+		if rec, err = checkpoint.ParseRecord(value); err != nil {
+			return rec, false, &sink.Error{Class: sink.Blocked, Reason: reasonCheckpoint, Err: fmt.Errorf("topic %q: %w", r.cfg.CheckpointTopic, err)}
+		}
+	case known != nil && known.System == origin.SystemID:
+		r.log.Error().Str("topic", r.cfg.CheckpointTopic).Stringer("lsn", known.End).Msg("the checkpoint is gone from its topic; going on from what this process committed last")
+		rec, renew = *known, true
+	default:
+		r.log.Warn().Str("topic", r.cfg.CheckpointTopic).Str("slot", cfg.Slot).Stringer("lsn", start).
+			Msg("no checkpoint for this slot: exactly once begins at the slot's position. What another relay delivered beyond it comes again")
+		renew = true
+	}
+	rec.Publication, rec.Relay = cfg.Publication, r.cfg.Version
+	refuse := func(kind replication.ErrorKind, reason, hint, cause string, args ...any) error {
+		return &replication.Error{Kind: kind, Reason: reason, Op: "compare slot and checkpoint", Subject: fmt.Sprintf("slot %q", cfg.Slot), LSN: start, Err: fmt.Errorf(cause, args...), Hint: hint}
+	}
+	switch {
+	case rec.System != origin.SystemID:
+		return rec, false, refuse(replication.KindRefused, ReasonForeignServer, "correct postgres.url, or name another relay.checkpoint_topic",
+			"the checkpoint is of the server with system identifier %s, and this one has %s", rec.System, origin.SystemID)
+	case origin.Timeline < rec.Timeline:
+		return rec, false, refuse(replication.KindRetry, ReasonStalePrimary, "it is an old primary: shut it down, or rewind it to a standby",
+			"the server is on timeline %d, and the checkpoint was written on timeline %d", origin.Timeline, rec.Timeline)
+	case origin.Timeline > rec.Timeline:
+		fork, ok := origin.Fork(rec.Timeline)
+		if !ok {
+			return rec, false, refuse(replication.KindRefused, ReasonForeignTimeline, "it was restored from elsewhere: see the operations guide before anything is streamed from it",
+				"its timeline %d does not descend from timeline %d of the checkpoint", origin.Timeline, rec.Timeline)
+		}
+		r.forked(past{replication.Origin{SystemID: rec.System, Timeline: rec.Timeline}, rec.End}, origin, fork)
+		rec = rec.Before(fork.At)
+		rec.Timeline, renew = origin.Timeline, true
+	}
+	switch {
+	case start > rec.End:
+		return rec, false, refuse(replication.KindRefused, reasonSlotAhead,
+			"rows that committed in between are not sent. Find out who moved the slot; if they may be left out, stop the relay and run `cdc-relay setup --accept-gap`",
+			"the slot is at %s, and the checkpoint in topic %q at %s", start, r.cfg.CheckpointTopic, rec.End)
+	case rec.Part.Commit != 0 && rec.Part.Shape != r.shape():
+		return rec, false, refuse(replication.KindRefused, reasonPartChanged, "restore outbox and postgres.publication as they were until that transaction is delivered",
+			"the transaction committing at %s is delivered up to row %d, counted under another configuration of tables", rec.Part.Commit, rec.Part.Rows)
+	}
+	return rec, renew, nil
+}
+
+// shape tells configurations apart that count rows of a transaction differently.
+func (r *Relay) shape() string {
+	h := fnv.New64a()
+	c := &r.cfg.Replication
+	fmt.Fprintf(h, "%q %v %v %q", c.Publication, c.Tables, c.Wants, c.Messages)
+	return fmt.Sprintf("%x", h.Sum64())
+}
+
+// covers says that a row was committed before this session.
+func (s *session) covers(row *replication.Row) bool {
+	return s.exactly != nil && s.exactly.start.Covers(row.Txn.Commit, row.Ordinal)
+}
+
+// limit is how far may be told, whatever is acknowledged.
+func (x *exactly) limit(lsn uint64) uint64 {
+	if x == nil {
+		return lsn
+	}
+	return min(lsn, x.covered.Load())
+}
+
+// advance moves the position to the end of a whole transaction, or to that of a
+// keep-alive. One that lies before the divided transaction leaves it as it is.
+func (x *exactly) advance(end pglogrepl.LSN) {
+	x.at.End = max(x.at.End, end)
+	if x.at.Part.Commit < end {
+		x.at.Part = checkpoint.Part{}
+	}
+}
+
+// mark tells the sink the present position.
+func (x *exactly) mark(now bool) {
+	rec := x.at
+	x.sink.Mark(sink.Mark{
+		Value: rec.Encode(), Whole: rec.Part.Commit == 0, Now: now,
+		Committed: func() { x.committed(&rec) },
+	})
+}
+
+// committed runs on a goroutine of the sink.
+func (x *exactly) committed(rec *checkpoint.Record) {
+	r := x.s.r
+	x.covered.Store(uint64(max(rec.End, pglogrepl.LSN(x.covered.Load()))))
+	r.verdicts.last.Store(rec)
+	if stuck := r.verdicts.stuck.Load(); stuck != 0 && uint64(rec.End) > stuck && r.verdicts.stuck.CompareAndSwap(stuck, 0) {
+		r.board.mu.Lock()
+		current := r.board.session == x.s
+		r.board.mu.Unlock()
+		if current {
+			r.setState(Streaming, "", "")
+		}
+	}
+}
+
+// idle takes the position of a batch without rows.
+func (x *exactly) idle(through pglogrepl.LSN) {
+	if through > x.at.End {
+		x.advance(through)
+		x.mark(false)
+	}
+}
+
+// send hands over what is routed, with the position behind it. Marks lie between
+// source transactions wherever the batch shows where one ends.
+func (x *exactly) send(f *flight) {
+	s := x.s
+	records := s.placed(f.buf.Records[f.sent:])
+	all := f.sent+len(records) == len(f.buf.Records)
+	rows := f.batch.Rows
+	if stuck := pglogrepl.LSN(s.r.verdicts.stuck.Load()); stuck != 0 {
+		switch i := rowFrom(rows, stuck); {
+		case i == 0 && rows[0].Txn.Commit == stuck && rows[0].Ordinal == 1:
+			x.mark(true)
+		case i > 0 && i < len(rows):
+			records = x.cut(f, records, i, true)
+		}
+	}
+	last := &rows[len(rows)-1]
+	open := f.unended(last)
+	if open {
+		if i := rowFrom(rows, last.Txn.Commit); i > 0 {
+			records = x.cut(f, records, i, false)
+		}
+	}
+	if len(records) > 0 {
+		s.hand(f, records)
+	}
+	switch {
+	case all && open:
+		x.advance(f.batch.Through)
+		x.at.Part = checkpoint.Part{Commit: last.Txn.Commit, Rows: x.rowsDone(last), Shape: s.r.shape()}
+		x.mark(false)
+	case all:
+		x.advance(max(f.batch.Through, endBefore(rows, len(rows))))
+		x.mark(false)
+	}
+}
+
+// rowsDone never goes back behind what was committed earlier.
+func (x *exactly) rowsDone(last *replication.Row) uint64 {
+	if x.at.Part.Commit == last.Txn.Commit {
+		return max(x.at.Part.Rows, last.Ordinal)
+	}
+	return last.Ordinal
+}
+
+// cut sends the records of the rows before the i-th, which begins a transaction, and
+// marks the position there. It returns the rest.
+func (x *exactly) cut(f *flight, records []router.Record, i int, now bool) []router.Record {
+	n := 0
+	for n < len(records) && before(f.batch.Rows[:i], records[n].Row) {
+		n++
+	}
+	if n > 0 {
+		x.s.hand(f, records[:n])
+	}
+	x.advance(endBefore(f.batch.Rows, i))
+	x.mark(now)
+	return records[n:]
+}
+
+// before says that a row is one of rows.
+func before(rows []replication.Row, row *replication.Row) bool {
+	for i := range rows {
+		if &rows[i] == row {
+			return true
+		}
+	}
+	return false
+}
+
+// rowFrom is the index of the first row that commits there or later.
+func rowFrom(rows []replication.Row, commit pglogrepl.LSN) int {
+	for i := range rows {
+		if rows[i].Txn.Commit >= commit {
+			return i
+		}
+	}
+	return len(rows)
+}
+
+// unended says that a row's transaction does not end in the flight's batch.
+func (f *flight) unended(row *replication.Row) bool {
+	return !row.Txn.Time.IsZero() && (row.Txn.End == 0 || row.Txn.End > f.batch.Through)
+}
+
+// endBefore is the end of what precedes a row in its batch.
+func endBefore(rows []replication.Row, i int) pglogrepl.LSN {
+	row := &rows[i-1]
+	if row.Txn.Time.IsZero() {
+		return row.Txn.Commit + 1 // a message outside any transaction has a start only
+	}
+	return row.Txn.End
+}
+
+// finish has the sink end what it can: nothing more will come.
+func (x *exactly) finish() {
+	if x == nil || x.finished {
+		return
+	}
+	x.finished = true
+	x.s.outstanding.Add(1)
+	x.sink.Finish(func(error) { x.s.sent() })
+}
+
+// onLost runs on a goroutine of the sink.
+func (x *exactly) onLost(err error) {
+	x.lost <- err // room for one, and there is never a second
+	select {
+	case x.s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// recover ends the session when the sink has given up.
+func (x *exactly) recover(ctx, hard context.Context) error {
+	s := x.s
+	if !s.hasFailed() && len(x.lost) == 0 {
+		return nil
+	}
+	if err := s.quiesce(hard); err != nil {
+		return err
+	}
+	var cause error
+	select {
+	case cause = <-x.lost: // it comes right behind the failures
+	case <-hard.Done():
+		return s.cut()
+	}
+	queue, failures := x.failures()
+	err := x.judge(hard, queue, failures, cause)
+	if e, ok := errors.AsType[*sink.Error](err); ok && e.Class == sink.Retry && ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", ErrDrainCut, err)
+	}
+	return err
+}
+
+// failures lists what failed in the order of the stream, each with its record.
+func (x *exactly) failures() ([]router.Record, []sink.Failure) {
+	s := x.s
+	s.mu.Lock()
+	failed := s.failed
+	s.failed = nil
+	s.mu.Unlock()
+	sortPieces(failed)
+	var records []router.Record
+	var failures []sink.Failure
+	for _, f := range failed {
+		partial, ok := errors.AsType[*sink.FailedError](f.err)
+		if !ok {
+			continue
+		}
+		for _, failure := range partial.Failures {
+			records = append(records, f.p.records[failure.Index])
+			failures = append(failures, failure)
+		}
+	}
+	return records, failures
+}
+
+// judge decides what follows from a transaction that was not committed.
+func (x *exactly) judge(hard context.Context, records []router.Record, failures []sink.Failure, cause error) error {
+	var suspects []router.Record
+	first := -1
+	for i, f := range failures {
+		if first < 0 && !errors.Is(f.Err, sink.ErrHalted) {
+			first = i
+		}
+		if f.Class == sink.Rejected {
+			suspects = append(suspects, records[i])
+		}
+	}
+	if len(suspects) > 0 {
+		ctx, cancel := context.WithTimeout(hard, convictTimeout)
+		defer cancel()
+		guilty, err := x.sink.Convict(ctx, x.id, suspects)
+		if err != nil {
+			return err
+		}
+		return x.sentence(suspects, guilty)
+	}
+	if first < 0 {
+		return cause
+	}
+	f := &failures[first]
+	if x.s.r.ev.ProduceRetried != nil {
+		x.s.r.ev.ProduceRetried(f.Reason)
+	}
+	if f.Class == sink.Blocked && f.Reason != sink.ReasonFenced && records[first].Row != nil {
+		x.s.r.verdicts.stuck.Store(uint64(records[first].Row.Txn.Commit))
+	}
+	return &sink.Error{Class: f.Class, Reason: f.Reason, Err: f.Err}
+}

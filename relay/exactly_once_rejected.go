@@ -1,0 +1,150 @@
+package relay
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/sink"
+)
+
+// With exactly-once a row that can never be delivered is found by trying records in
+// transactions that are aborted. What becomes of it is remembered, and the session
+// that reads it again puts its dead letter in its place, or nothing, before it is
+// sent: a source transaction is never divided for it.
+
+// convictTimeout bounds the search for the guilty records.
+const convictTimeout = time.Minute
+
+// errSentenced ends a session to have rows sent again of which it is known now what
+// becomes of them.
+var errSentenced = errors.New("rows were refused by the brokers; their transaction is sent again without them")
+
+// heldError ends a session at a row that waits for somebody.
+type heldError struct {
+	reason string
+	err    error
+}
+
+func (e *heldError) Error() string { return e.err.Error() }
+func (e *heldError) Unwrap() error { return e.err }
+
+func sortPieces(failed []failedPiece) {
+	slices.SortFunc(failed, func(a, b failedPiece) int { return cmp.Compare(a.p.seq, b.p.seq) })
+}
+
+// sentence remembers what becomes of the guilty records.
+func (x *exactly) sentence(suspects []router.Record, guilty map[int]sink.Failure) error {
+	s, r := x.s, x.s.r
+	if len(guilty) == 0 {
+		return &sink.Error{Class: sink.Retry, Reason: "refused_together", Err: errors.New("the brokers refused records together that they take alone; trying smaller batches")}
+	}
+	for i := range suspects {
+		f, found := guilty[i]
+		rec := &suspects[i]
+		if !found || rec.Row == nil {
+			continue
+		}
+		row := rec.Row
+		id := deadletter.Row{Commit: row.Txn.Commit, Seq: row.Ordinal}
+		cause := &RowBlockedError{
+			Reason: f.Reason, Err: f.Err, Table: row.Relation.Namespace + "." + row.Relation.Name,
+			LSN: row.LSN, Ordinal: row.Ordinal, Commit: row.Txn.Commit,
+		}
+		was, again := r.verdicts.condemned[id]
+		switch {
+		case r.cfg.OnReject == StopOnReject:
+			s.reject(f.Reason, row.Txn.Commit, row.Ordinal, cause)
+			cause.Err = s.wayOut(row.Txn.Commit, cause.Err)
+			return x.held(row, f.Reason, cause)
+		case again:
+			letter := *rec
+			if !deadletter.Strip(&letter) {
+				return x.held(row, f.Reason, cause)
+			}
+			was.strips++
+			r.verdicts.condemned[id] = was
+		default:
+			s.tell(f.Reason, row, cause)
+			if r.verdicts.condemned == nil {
+				r.verdicts.condemned = make(map[deadletter.Row]condemned)
+			}
+			r.verdicts.condemned[id] = condemned{reason: f.Reason, err: cause}
+		}
+	}
+	return errSentenced
+}
+
+// held has the session end at a row, and the next one commit what lies before its
+// transaction.
+func (x *exactly) held(row *replication.Row, reason string, cause error) error {
+	x.s.r.verdicts.stuck.Store(uint64(row.Txn.Commit))
+	return &heldError{reason, cause}
+}
+
+// execute replaces the record of a condemned row, which is the n-th, by what becomes
+// of it.
+func (s *session) execute(f *flight, n int, row *replication.Row) error {
+	if s.exactly == nil || len(s.r.verdicts.condemned) == 0 {
+		return nil
+	}
+	c, ok := s.r.verdicts.condemned[deadletter.Row{Commit: row.Txn.Commit, Seq: row.Ordinal}]
+	if !ok || len(f.buf.Records) == n {
+		return nil
+	}
+	s.reject(c.reason, row.Txn.Commit, row.Ordinal, c.err)
+	if s.r.cfg.OnReject == SkipOnReject {
+		f.buf.Records = f.buf.Records[:n]
+		return nil
+	}
+	rec := &f.buf.Records[n]
+	if err := s.park(rec); err != nil {
+		return fmt.Errorf("%w; the row: %w", err, c.err)
+	}
+	*rec = s.letter(rec, c.reason, c.err)
+	for range c.strips {
+		deadletter.Strip(rec)
+	}
+	f.letters = append(f.letters, c.reason)
+	return nil
+}
+
+// hold ends the session at a row that the router refuses. What commits before its
+// transaction is committed first.
+func (x *exactly) hold(ctx, hard context.Context, f *flight, rejection error) error {
+	s := x.s
+	row := &f.batch.Rows[f.routed]
+	reason := rejectionReason(rejection)
+	if i := rowFrom(f.batch.Rows, row.Txn.Commit); i > 0 {
+		records := s.placed(f.buf.Records[f.sent:])
+		if rest := x.cut(f, records, i, true); len(rest) > 0 {
+			s.r.log.Debug().Int("records", len(rest)).Msg("records of a transaction with a rejected row are not sent")
+		}
+	}
+	x.finish()
+	if err := s.quiesce(hard); err != nil {
+		return err
+	}
+	if len(x.lost) > 0 || s.hasFailed() {
+		if err := x.recover(ctx, hard); err != nil && !isHeldBack(err) {
+			return err
+		}
+	}
+	if errors.Is(rejection, router.ErrBinary) {
+		return rejection // a new session asks for text
+	}
+	s.reject(reason, row.Txn.Commit, row.Ordinal, rejection)
+	return x.held(row, reason, s.wayOut(row.Txn.Commit, rejection))
+}
+
+// isHeldBack says that nothing failed but what the end of the stream left open.
+func isHeldBack(err error) bool {
+	e, ok := errors.AsType[*sink.Error](err)
+	return ok && e.Reason == "held_back"
+}
