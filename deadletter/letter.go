@@ -32,7 +32,7 @@ const (
 	HeaderGroup     = prefix + "group"     // what keeps order: hash of topic and key
 	HeaderPartition = prefix + "partition" // explicit partition; absent when the key decides
 	HeaderTimestamp = prefix + "timestamp" // mapped timestamp, RFC 3339; absent when there is none
-	HeaderMissing   = prefix + "missing"   // comma list: topic, key, value, headers
+	HeaderMissing   = prefix + "missing"   // comma list: topic, key, value, headers, timestamp, partition
 	HeaderValueSize = prefix + "value-bytes"
 )
 

@@ -57,9 +57,9 @@ type jsonReader struct {
 	decoder    *json.Decoder
 }
 
-func (r *jsonReader) fail(key, format string, args ...any) error {
+func (r *jsonReader) fail(key, message string) error {
 	line, column := place(r.text, int(r.decoder.InputOffset()))
-	return &Error{File: r.file, Line: line, Column: column, Key: key, Message: fmt.Sprintf(format, args...)}
+	return &Error{File: r.file, Line: line, Column: column, Key: key, Message: message}
 }
 
 // token gives the next token, and syntax errors their place. Their text comes from

@@ -18,12 +18,6 @@ const (
 	binaryDataConverter = "io.debezium.converters.BinaryDataConverter"
 )
 
-// renamed are options under the names that they had before.
-var renamed = map[string]string{
-	"database.server.name":    "topic.prefix",
-	"heartbeat.topics.prefix": "topic.heartbeat.prefix",
-}
-
 // records fills outbox[].debezium with what decides about the bytes of a record.
 func (c *conversion) records() error {
 	c.prefix()
@@ -174,8 +168,9 @@ func className(class string) string {
 // serverFormats turns debezium.format.* into converters.
 func (c *conversion) serverFormats() {
 	for _, kind := range []string{"key", "value", "header"} {
-		format, it, given := "json", item{}, false
-		if it, given = c.take("debezium.format." + kind); given {
+		format := "json"
+		it, given := c.take("debezium.format." + kind)
+		if given {
 			format = strings.ToLower(strings.TrimSpace(it.value))
 		}
 		class := formats[format]
