@@ -71,7 +71,8 @@ func Format(format string, m Migration) ([]File, error) {
 func plainFile(m Migration) []File {
 	var b strings.Builder
 	comment(&b, m.Notes)
-	b.WriteString("BEGIN;\n\n")
+	comment(&b, []string{"Stops psql at the first error, so that the slot is not made when the rest was rolled back. Leave it out in a console."})
+	b.WriteString("\\set ON_ERROR_STOP on\n\nBEGIN;\n\n")
 	b.WriteString(m.up())
 	b.WriteString("\nCOMMIT;\n\n")
 	comment(&b, []string{

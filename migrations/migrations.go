@@ -13,11 +13,10 @@ import (
 	"io/fs"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 )
 
-//go:embed */0001_outbox.up.sql */0001_outbox.down.sql publication.sql role.sql read.sql
+//go:embed */0001_outbox.up.sql */0001_outbox.down.sql
 var files embed.FS
 
 // DefaultPreset is our own table.
@@ -49,31 +48,6 @@ func DropTable(preset, schema, table string) (string, error) {
 	return migration(preset, "down", Name{schema, table})
 }
 
-// Publication is the SQL that publishes the inserts of the tables. viaRoot is
-// for partitioned tables: their rows then arrive under the name of the root.
-func Publication(name string, tables []Name, viaRoot bool) (string, error) {
-	if len(tables) == 0 {
-		return "", fmt.Errorf("render publication %q: no table", name)
-	}
-	values := map[string]string{"publication": name, "via_root": strconv.FormatBool(viaRoot)}
-	return render("publication.sql", values, tables)
-}
-
-// Role is the SQL that makes the role the relay connects as. It may stream; with
-// read it may also look at the rows of those tables.
-func Role(name, database string, read []Name) (string, error) {
-	values := map[string]string{"role": name, "database": database}
-	text, err := render("role.sql", values, nil)
-	if err != nil || len(read) == 0 {
-		return text, err
-	}
-	grants, err := render("read.sql", values, read)
-	if err != nil {
-		return "", err
-	}
-	return text + grants, nil
-}
-
 func migration(preset, direction string, n Name) (string, error) {
 	if preset == "" {
 		preset = DefaultPreset
@@ -82,30 +56,23 @@ func migration(preset, direction string, n Name) (string, error) {
 		return "", fmt.Errorf("render table %q.%q: there is no SQL for preset %q; allowed: %s", n.Schema, n.Table, preset, strings.Join(Presets(), ", "))
 	}
 	file := preset + "/0001_outbox." + direction + ".sql"
-	return render(file, map[string]string{"schema": n.Schema, "table": n.Table}, nil)
+	return render(file, map[string]string{"schema": n.Schema, "table": n.Table})
 }
 
-var placeholder = regexp.MustCompile(`:"([a-z_]+)"|:(tables|schemas|via_root)\b`)
+var placeholder = regexp.MustCompile(`:"([a-z_]+)"`)
 
 // render fills a file in one pass, so that a value cannot be taken for a
 // variable.
-func render(file string, values map[string]string, tables []Name) (string, error) {
+func render(file string, values map[string]string) (string, error) {
 	text, err := files.ReadFile(file)
 	if err != nil {
 		return "", fmt.Errorf("render %s: %w", file, err)
 	}
-	lists := map[string]string{"via_root": values["via_root"]}
-	if lists["tables"], lists["schemas"], err = list(tables); err != nil {
-		return "", fmt.Errorf("render %s: %w", file, err)
-	}
 	out := placeholder.ReplaceAllStringFunc(string(text), func(variable string) string {
-		m := placeholder.FindStringSubmatch(variable)
-		if m[2] != "" {
-			return lists[m[2]]
-		}
-		name, invalid := quote(values[m[1]])
+		key := placeholder.FindStringSubmatch(variable)[1]
+		name, invalid := quote(values[key])
 		if invalid != nil && err == nil {
-			err = fmt.Errorf("render %s: %s: %w", file, m[1], invalid)
+			err = fmt.Errorf("render %s: %s: %w", file, key, invalid)
 		}
 		return name
 	})

@@ -12,16 +12,11 @@ import (
 var update = flag.Bool("update", false, "write goldens")
 
 func TestRender_GivesReviewedSQL(t *testing.T) {
-	tables := []Name{{"public", "outbox"}, {"shop", `Odd "Name"`}, {"shop", "events"}}
 	for name, render := range map[string]func() (string, error){
-		"outbox_up":        func() (string, error) { return Table("", "public", "outbox") },
-		"outbox_down":      func() (string, error) { return DropTable("outbox", "public", "outbox") },
-		"debezium_up":      func() (string, error) { return Table("debezium", "Shop", `out"box`) },
-		"debezium_down":    func() (string, error) { return DropTable("debezium", "Shop", `out"box`) },
-		"publication":      func() (string, error) { return Publication("cdc_relay", tables, false) },
-		"publication_root": func() (string, error) { return Publication(`Odd "pub"`, tables[:1], true) },
-		"role":             func() (string, error) { return Role("cdc_relay", "shop", nil) },
-		"role_read":        func() (string, error) { return Role("cdc_relay", "shop", tables) },
+		"outbox_up":     func() (string, error) { return Table("", "public", "outbox") },
+		"outbox_down":   func() (string, error) { return DropTable("outbox", "public", "outbox") },
+		"debezium_up":   func() (string, error) { return Table("debezium", "Shop", `out"box`) },
+		"debezium_down": func() (string, error) { return DropTable("debezium", "Shop", `out"box`) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := render()
@@ -59,17 +54,19 @@ func TestRender_RefusesWhatIsNoName(t *testing.T) {
 		func() (string, error) { return Table("", "public", "a\x00b") },
 		func() (string, error) { return Table("nosuch", "public", "outbox") },
 		func() (string, error) { return Table("../migrations", "public", "outbox") },
-		func() (string, error) { return Publication("p", nil, false) },
-		func() (string, error) { return Publication("", []Name{{"public", "outbox"}}, false) },
-		func() (string, error) { return Publication("p", []Name{{"public", long}}, false) },
-		func() (string, error) { return Role("", "shop", nil) },
-		func() (string, error) { return Role("r", "shop", []Name{{"", "x"}}) },
+		func() (string, error) { return up(ServiceRole("self", Login{Database: "shop"})) },
+		func() (string, error) { return up(ServiceRole("self", Login{Role: "r", Database: long})) },
+		func() (string, error) { return up(ServiceRole("nosuch", Login{Role: "r"})) },
+		func() (string, error) { p, err := Read("r", []Name{{"", "x"}}); return p.Up, err },
+		func() (string, error) { p, err := Read("", []Name{{"public", "x"}}); return p.Up, err },
 	} {
 		if text, err := render(); err == nil || text != "" {
 			t.Errorf("accepted: %s", text)
 		}
 	}
 }
+
+func up(p Part, _ []string, err error) (string, error) { return p.Up, err }
 
 // A name that looks like a variable must stay a name.
 func TestRender_DoesNotExpandNames(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-relay/cdc-relay/migrations"
+	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/sandbox"
 )
 
@@ -117,10 +118,12 @@ last_error text null -`
 
 func testPublication(t *testing.T, conn *pgx.Conn) {
 	exec(t, conn, `CREATE TABLE parted (id int) PARTITION BY RANGE (id)`, nil)
-	tables := []migrations.Name{{Schema: "public", Table: "outbox"}, {Schema: "public", Table: "parted"}}
 	for _, viaRoot := range []bool{false, true} {
-		text, err := migrations.Publication(fmt.Sprintf("Pub %v", viaRoot), tables, viaRoot)
-		exec(t, conn, text, err)
+		cfg := replication.Config{
+			Publication: fmt.Sprintf("Pub %v", viaRoot),
+			Tables:      []replication.Table{{Schema: "public", Name: "outbox"}, {Schema: "public", Name: "parted"}},
+		}
+		exec(t, conn, replication.PublicationSQL(cfg, viaRoot), nil)
 	}
 	got := query(t, conn, `SELECT pubname, pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot FROM pg_publication ORDER BY pubname`)
 	if want := "Pub false true false false false false\nPub true true false false false true"; got != want {
@@ -132,14 +135,22 @@ func testPublication(t *testing.T, conn *pgx.Conn) {
 }
 
 func testRole(t *testing.T, conn *pgx.Conn) {
-	streaming, err := migrations.Role("Streaming role", "postgres", nil)
-	exec(t, conn, streaming, err)
-	reading, err := migrations.Role("reading", "postgres", []migrations.Name{{Schema: "public", Table: "outbox"}})
-	exec(t, conn, reading, err)
+	var roles []migrations.Part
+	for _, name := range []string{"Streaming role", "reading"} {
+		role, _, err := migrations.ServiceRole("self", migrations.Login{Role: name, Database: "postgres"})
+		exec(t, conn, role.Up, err)
+		roles = append(roles, role)
+	}
+	read, err := migrations.Read("reading", []migrations.Name{{Schema: "public", Table: "outbox"}})
+	exec(t, conn, read.Up, err)
 	got := query(t, conn, `SELECT rolname, rolcanlogin, rolreplication, rolsuper, rolcreatedb, rolcreaterole, rolbypassrls,
 		has_table_privilege(oid, 'outbox', 'SELECT'), has_table_privilege(oid, 'outbox', 'INSERT') FROM pg_roles WHERE rolname IN ('Streaming role', 'reading') ORDER BY 1`)
 	if want := "Streaming role true true false false false false false false\nreading true true false false false false true false"; got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	exec(t, conn, read.Down, nil)
+	for _, role := range roles {
+		exec(t, conn, role.Down, nil)
 	}
 }
 

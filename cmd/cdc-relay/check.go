@@ -8,6 +8,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication"
@@ -82,6 +83,7 @@ type doctor struct {
 	options  checkOptions
 	expected sink.Expected // what would be sent, as far as the tables tell
 	mapped   bool          // there is a table whose mapping fits
+	unread   bool          // and one whose rows may not be read
 
 	findings []finding
 	records  []*recordReport
@@ -156,8 +158,18 @@ func (d *doctor) kafka(ctx context.Context) {
 	for _, f := range sink.Check(ctx, d.settings.Kafka, d.expected) {
 		d.findings = append(d.findings, finding{f.Check, string(f.Level), f.Seen, f.Advice})
 	}
+	if d.settings.Guarantee == relay.ExactlyOnce {
+		for _, f := range sink.CheckTransactions(ctx, d.settings.Kafka, d.settings.CheckpointTopic, checkpoint.TransactionalPrefix) {
+			d.findings = append(d.findings, finding{f.Check, string(f.Level), f.Seen, f.Advice})
+		}
+	}
 	if d.mapped && len(d.expected.Topics()) == own {
-		d.ok("topic", "no topic is known: their names are made of rows, and there is none to look at; create what will be needed, or set kafka.create_topics.enabled")
+		const next = "create what will be needed, or set kafka.create_topics.enabled"
+		if d.unread {
+			d.add("topic", levelWarn, next+"; with SELECT on the tables (table.select) this check sees which", "no topic is known: their names are made of rows, which may not be read")
+		} else {
+			d.ok("topic", "no topic is known: their names are made of rows, and there is none to look at; %s", next)
+		}
 	}
 }
 

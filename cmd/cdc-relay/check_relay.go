@@ -11,7 +11,7 @@ import (
 // ownRelay is the status of the relay that answers at http.listen and has this
 // configuration's slot, or nil.
 func (d *doctor) ownRelay(ctx context.Context) *relay.Status {
-	c, err := d.app.client(clientFlags{timeout: 2 * time.Second})
+	c, err := configuredClient(d.cfg, 2*time.Second)
 	if err != nil {
 		return nil
 	}

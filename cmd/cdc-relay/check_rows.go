@@ -27,29 +27,39 @@ func (d *doctor) tables(ctx context.Context, tables []replication.CheckedTable) 
 		if table.Relation == nil {
 			continue
 		}
-		made, err := routes.Check(table.Relation)
-		if err != nil {
-			d.unmapped(err)
-			continue
-		}
-		d.mapped = true
-		d.ok("table.mapping", "%s: preset %s, topic %s, key %s", table.Table, made.Preset, made.Topic, made.Roles["key"])
-		for _, warning := range made.Warnings {
-			d.add("table.mapping", levelWarn, "`cdc-relay explain` shows every column's role", "%s: %s", table.Table, warning)
-		}
-		if !strings.Contains(made.Topic, "${") {
-			d.expected.Topic(made.Topic)
-		}
-		if table.Readable {
+		d.unread = d.unread || !table.Readable
+		if made := d.mapping(routes, table.Table.String(), table.Relation); made != nil && table.Readable {
 			d.rows(ctx, i, table, routes, made)
 		}
 	}
-	for i := range d.settings.Replication.Messages {
-		topic := d.settings.Router.Mappings[len(d.settings.Replication.Tables)+i].Topic
-		if topic != "" && !strings.Contains(topic, "${") {
-			d.expected.Topic(topic)
+	// Messages are kept nowhere, so of them there is the mapping alone.
+	for i, prefix := range d.settings.Replication.Messages {
+		body, _, err := replication.Describe(ctx, d.settings.Replication, len(d.settings.Replication.Tables)+i)
+		if err != nil {
+			d.add("table.mapping", levelFail, "correct the configuration", "messages %s: %v", prefix, err)
+			continue
 		}
+		d.mapping(routes, "messages "+prefix, body)
 	}
+}
+
+// mapping compiles what is configured for a table, or for a prefix of messages. It
+// gives nil when it does not fit.
+func (d *doctor) mapping(routes *router.Router, name string, rel *replication.Relation) *router.Explanation {
+	made, err := routes.Check(rel)
+	if err != nil {
+		d.unmapped(err)
+		return nil
+	}
+	d.mapped = true
+	d.ok("table.mapping", "%s: preset %s, topic %s, key %s", name, made.Preset, made.Topic, made.Roles["key"])
+	for _, warning := range made.Warnings {
+		d.add("table.mapping", levelWarn, "`cdc-relay explain` shows every column's role", "%s: %s", name, warning)
+	}
+	if !strings.Contains(made.Topic, "${") {
+		d.expected.Topic(made.Topic)
+	}
+	return made
 }
 
 // unmapped reports each thing that is wrong with a table's mapping.

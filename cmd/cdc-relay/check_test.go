@@ -241,6 +241,38 @@ func TestCheck_TopicsAndSizes(t *testing.T) {
 	fixed.want(t, "topic", levelFail, "topic fixed does not exist")
 }
 
+// One round shows everything: also rows and topics of a table that is not published.
+func TestCheck_LooksAtRowsThatNobodyPublishesYet(t *testing.T) {
+	l, env := clinic(t, ourOutbox)
+	l.insert(t, 3)
+	l.db.Exec(t, `ALTER PUBLICATION cdc_relay SET (publish = 'update')`)
+	got := checkUp(t, env)
+	got.want(t, "publication.tables", levelFail, "does not publish inserts")
+	got.want(t, "table.mapping", levelOK, "public.outbox")
+	got.want(t, "table.rows", levelOK, "3 newest rows")
+	got.want(t, "topic", levelFail, "order-events", "does not exist", "--bootstrap-server")
+}
+
+func TestCheck_DoesNotCallRowsMissingThatItMayNotRead(t *testing.T) {
+	l, env := clinic(t, ourOutbox)
+	l.insert(t, 3)
+	l.db.Exec(t, `REVOKE pg_read_all_data FROM `+userOf(strings.TrimPrefix(env[len(env)-1], "CDC_RELAY_POSTGRES_URL=")))
+	got := checkUp(t, env)
+	got.want(t, "table.select", levelWarn, "GRANT SELECT")
+	got.want(t, "topic", levelWarn, "may not be read", "table.select")
+}
+
+func TestCheck_MissesTheDeadLetterTopic(t *testing.T) {
+	l, env := clinic(t, ourOutbox)
+	l.insert(t, 1)
+	l.topics(t, twoOfThree, "order-events")
+	got := checkUp(t, env, "--set", "relay.on_reject=dead_letter")
+	got.want(t, "topic", levelFail, "cdc-relay.dead-letters", "does not exist", "cdc-relay setup")
+	if got.Fail != 1 {
+		t.Errorf("%d failures", got.Fail)
+	}
+}
+
 func TestCheck_KnowsItsOwnRelayFromAnother(t *testing.T) {
 	l, env := clinic(t, ourOutbox)
 	l.topics(t, twoOfThree, "order-events")
@@ -380,4 +412,14 @@ func TestCheck_GivesUpOnATableThatIsLocked(t *testing.T) {
 	got := checkUp(t, env)
 	got.want(t, "table.rows", levelWarn, "could not be read", "timeout")
 	got.want(t, "kafka.connection", levelOK)
+}
+
+// What messages look like is known without a server, so their mapping is compiled
+// also where there is none.
+func TestCheck_CompilesTheMappingOfMessages(t *testing.T) {
+	file := writeFile(t, "outbox:\n  - message_prefix: shop\n    topic: shop.events\n  - message_prefix: audit\n    columns: {key: 'boddy#/k'}\n")
+	env := append([]string{"CDC_RELAY_CONFIG=" + file}, without(closedPorts, []string{"CDC_RELAY_OUTBOX_TABLE=public.outbox"})...)
+	got := checkUp(t, env)
+	got.want(t, "table.mapping", levelOK, "messages shop: preset outbox, topic shop.events, key body#/aggregateId")
+	got.want(t, "table.mapping", levelFail, file+":5:", "outbox[1].columns.key", `no column "boddy"`)
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/spf13/pflag"
 )
 
@@ -37,24 +38,34 @@ func (f *clientFlags) bind(flags *pflag.FlagSet) {
 
 var errHTTPOff = errors.New("ask the relay: http.listen is empty, so it does not answer; set it or give --url")
 
-func (a *app) client(f clientFlags) (*client, error) {
-	c := &client{http: http.Client{
-		Timeout:       f.timeout,
+func newClient(timeout time.Duration) *client {
+	return &client{http: http.Client{
+		Timeout:       timeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
+}
+
+func (a *app) client(f clientFlags) (*client, error) {
 	if f.url != "" {
+		c := newClient(f.timeout)
 		return c, c.address(f)
 	}
-	cfg, err := a.load()
+	cfg, err := config.Load(config.Options{Path: a.configPath, Set: a.set, Environ: a.env, WithoutSecrets: true})
 	if err != nil {
 		return nil, err
 	}
-	own := cfg.HTTP()
+	return configuredClient(cfg, f.timeout)
+}
+
+// configuredClient asks the relay that has this configuration.
+func configuredClient(cfg *config.Config, timeout time.Duration) (*client, error) {
+	c, own := newClient(timeout), cfg.HTTP()
 	if own.Listen == "" {
 		return nil, &usageError{errHTTPOff}
 	}
 	c.base = "http://" + reachable(own.Listen)
 	if own.Token != nil {
+		var err error
 		if c.token, err = own.Token(); err != nil {
 			return nil, fmt.Errorf("read http.token: %w", err)
 		}

@@ -28,7 +28,9 @@ has been re-driven or discarded stays there, with a marker behind it.
 Exit codes: 0 done, 1 something was not re-driven, 2 usage or configuration, 3 the
 brokers refuse or the topic does not exist.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE: func(*cobra.Command, []string) error {
+			return &usageError{errors.New("deadletter wants one of list, show, redrive")}
+		},
 	}
 	cmd.AddCommand(a.deadletterList(), a.deadletterShow(), a.deadletterRedrive())
 	return cmd
@@ -86,6 +88,31 @@ func (f *letterFlags) filter(cmd *cobra.Command) (deadletter.Filter, error) {
 		out.Offset = &f.offset
 	}
 	return out, nil
+}
+
+// atMost is the value of --limit.
+type atMost int
+
+func (n *atMost) String() string { return strconv.Itoa(int(*n)) }
+func (n *atMost) Type() string   { return "int" }
+
+func (n *atMost) Set(text string) error {
+	given, err := strconv.Atoi(text)
+	if err != nil || given < 1 {
+		return errors.New("allowed: 1 or more")
+	}
+	*n = atMost(given)
+	return nil
+}
+
+func (n *atMost) add(cmd *cobra.Command, usual int) {
+	*n = atMost(usual)
+	cmd.Flags().Var(n, "limit", "print at most the newest `n`")
+}
+
+// newest are the last ones.
+func (n *atMost) newest(found []*deadletter.Entry) []*deadletter.Entry {
+	return found[max(0, len(found)-int(*n)):]
 }
 
 // letters is what the verbs have in common.
@@ -164,7 +191,7 @@ func newLetterReport(e *deadletter.Entry) *letterReport {
 func (a *app) deadletterList() *cobra.Command {
 	var flags letterFlags
 	var all, asJSON bool
-	var limit int
+	var limit atMost
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "One line for each dead letter that waits, newest last; nothing of its record but topic and event id",
@@ -175,7 +202,7 @@ func (a *app) deadletterList() *cobra.Command {
 				return err
 			}
 			found := l.matched(all)
-			shown := found[max(0, len(found)-limit):]
+			shown := limit.newest(found)
 			if asJSON {
 				reports := []*letterReport{}
 				for _, e := range shown {
@@ -189,7 +216,7 @@ func (a *app) deadletterList() *cobra.Command {
 	flags.add(cmd)
 	cmd.Flags().BoolVar(&all, "all", false, "also those that were re-driven or discarded")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	cmd.Flags().IntVar(&limit, "limit", 100, "print at most the newest `n`")
+	limit.add(cmd, 100)
 	return cmd
 }
 
@@ -211,7 +238,7 @@ func (l *letters) list(shown []*deadletter.Entry, matched int, all bool) error {
 		for _, e := range shown {
 			r := newLetterReport(e)
 			fmt.Fprintf(lines, "%d\t%d\t%s\t%s\t%s\t%s\t%s/%d\t%s\t%d\t%s\n", r.Partition, r.Offset, r.Time.Format(time.RFC3339),
-				printable(r.Reason), printable(r.Table), dash(printable(r.Topic)), r.LSN, r.Seq, dash(printable(r.EventID)), r.Bytes, r.State)
+				printable(r.Reason), printable(r.Table), orDash(printable(r.Topic)), r.LSN, r.Seq, orDash(printable(r.EventID)), r.Bytes, r.State)
 		}
 		if err := lines.Flush(); err != nil {
 			return err
@@ -225,17 +252,10 @@ func (l *letters) list(shown []*deadletter.Entry, matched int, all bool) error {
 	return nil
 }
 
-func dash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
-}
-
 func (a *app) deadletterShow() *cobra.Command {
 	var flags letterFlags
 	var payload, asJSON bool
-	var limit int
+	var limit atMost
 	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "Everything about dead letters: why, where from, key and headers; the value with --payload",
@@ -246,14 +266,13 @@ func (a *app) deadletterShow() *cobra.Command {
 				return err
 			}
 			found := l.matched(true)
-			shown := found[max(0, len(found)-limit):]
-			return l.show(cmd.Context(), shown, len(found), payload, asJSON)
+			return l.show(cmd.Context(), limit.newest(found), len(found), payload, asJSON)
 		},
 	}
 	flags.add(cmd)
 	cmd.Flags().BoolVar(&payload, "payload", false, "print the value too")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	cmd.Flags().IntVar(&limit, "limit", 10, "print at most the newest `n`")
+	limit.add(cmd, 10)
 	return cmd
 }
 
@@ -270,18 +289,11 @@ func (l *letters) show(ctx context.Context, entries []*deadletter.Entry, matched
 		}
 		r := newLetterReport(e)
 		r.Message = letter.Message
-		if !payload {
-			letter.Record.Value = nil
-		}
 		r.Record = newRecordReport("the letter", &letter.Record)
+		r.Record.Value.hidden = !payload
 		reports = append(reports, r)
 	}
 	if asJSON {
-		if !payload {
-			for _, r := range reports {
-				r.Record.Value = nil
-			}
-		}
 		return l.app.printJSON(map[string]any{"topic": l.settings.DeadLetterTopic, "matched": matched, "letters": reports})
 	}
 	for _, r := range reports {
@@ -301,7 +313,7 @@ func (l *letters) showOne(r *letterReport, payload bool) error {
 	if len(r.Missing) > 0 {
 		fmt.Fprintf(lines, "  missing\t%s\n", strings.Join(r.Missing, ", "))
 	}
-	fmt.Fprintf(lines, "  topic\t%s\n  key\t%v\n", dash(printable(r.Topic)), r.Record.Key)
+	fmt.Fprintf(lines, "  topic\t%s\n  key\t%v\n", orDash(printable(r.Topic)), r.Record.Key)
 	for i, h := range r.Record.Headers {
 		lead := "headers"
 		if i > 0 {
@@ -390,7 +402,7 @@ type redriveGroup struct {
 
 func newRedriveGroup(entries []*deadletter.Entry) redriveGroup {
 	first, last := entries[0], entries[len(entries)-1]
-	g := redriveGroup{Table: first.Table, Topic: first.Record.Topic, Letters: len(entries), From: first.Row.String(), Through: last.Row.String()}
+	g := redriveGroup{Table: first.Table, Topic: first.Record.Topic, Letters: len(entries), From: first.String(), Through: last.String()}
 	for _, e := range entries {
 		if e.Matched {
 			g.Selected++
@@ -478,7 +490,7 @@ func (l *letters) printRedrive(report *redriveReport) error {
 		if g.Letters > 1 {
 			rows += " to " + g.Through
 		}
-		fmt.Fprintf(lines, "%s\t%s\t%d\t%d\t%d\t%s\t%s\n", printable(g.Table), dash(printable(g.Topic)), g.Letters, g.Selected, g.Incomplete, rows, result)
+		fmt.Fprintf(lines, "%s\t%s\t%d\t%d\t%d\t%s\t%s\n", printable(g.Table), orDash(printable(g.Topic)), g.Letters, g.Selected, g.Incomplete, rows, result)
 	}
 	if err := lines.Flush(); err != nil {
 		return err

@@ -21,6 +21,10 @@ func TestDeadLetter_RefusesWhatMakesNoSense(t *testing.T) {
 		{[]string{"redrive"}, "--all"},
 		{[]string{"redrive", "--all", "--reason", "route"}, "--all"},
 		{[]string{"redrive", "--what"}, "--what"},
+		{[]string{"list", "--limit", "-1"}, `invalid argument "-1" for "--limit" flag: allowed: 1 or more`},
+		{[]string{"show", "--limit", "0"}, "allowed: 1 or more"},
+		{[]string{"show", "--limit", "ten"}, "allowed: 1 or more"},
+		{nil, "deadletter wants one of list, show, redrive"},
 	} {
 		invoke(t, env, append([]string{"deadletter"}, tt.args...)...).want(t, exitUsage, "", tt.want)
 	}
@@ -51,7 +55,9 @@ func TestDeadLetter_FromRejectionToRedrive(t *testing.T) {
 	l.db.Exec(t, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('no topic!', $1, 'x', '{"n": "secret-unrouted"}')`, b)
 	settled := func(published string) {
 		t.Helper()
-		l.await(t, "published "+published, func() bool { return strings.Contains(invoke(t, nil, "status", "--url", url).stdout, "published "+published+",") })
+		l.await(t, "published "+published, func() bool {
+			return strings.Contains(invoke(t, nil, "status", "--url", url).stdout, "published "+published+",")
+		})
 	}
 	settled("5")
 	if n := len(l.brokers.Read(t, "order-events")); n != 2 {
@@ -65,6 +71,9 @@ func TestDeadLetter_FromRejectionToRedrive(t *testing.T) {
 	invoke(t, l.env, "deadletter", "list", "--reason", "parked", "--topic", "order-events", "--key", a, "--since", "1h", "--table", "public.outbox").want(t, exitOK, "1 of 1", "")
 	shown := invoke(t, l.env, "deadletter", "show", "--reason", "record_too_large")
 	shown.want(t, exitOK, "--payload prints it", "")
+	if asJSON := invoke(t, l.env, "deadletter", "show", "--json").stdout; strings.Contains(asJSON, `"value": null`) {
+		t.Errorf("a value that is not shown reads as a tombstone:\n%s", asJSON)
+	}
 	for _, out := range []string{list.stdout, shown.stdout, invoke(t, l.env, "deadletter", "show", "--json").stdout, invoke(t, l.env, "deadletter", "list", "--json").stdout} {
 		if strings.Contains(out, "secret-") {
 			t.Fatalf("a payload is shown:\n%s", out)

@@ -31,7 +31,10 @@ Reading the newest row needs SELECT on the table, which run does not. Without it
 explain prints the GRANT and explains the rest (exit code 3).
 
 --sample FILE.json takes a row from a file instead: a JSON object of column and
-value. What it leaves out is NULL.`,
+value, which the server brings into the form of the columns' types. What it leaves
+out is NULL.
+
+Values show as they are sent, control characters as ␊ and the like; --json is exact.`,
 		Example: `  cdc-relay explain
   cdc-relay explain --table public.outbox --sample row.json --json`,
 		Args: cobra.NoArgs,
@@ -136,7 +139,7 @@ func (e *explainer) choose() ([]int, error) {
 // table explains one table. With an error the report is that of a table that
 // cannot be explained.
 func (e *explainer) table(ctx context.Context, i int) (*tableReport, error) {
-	report := &tableReport{Table: e.names()[i]}
+	report := &tableReport{Table: e.names()[i], messages: e.messages(i)}
 	rel, warnings, err := replication.Describe(ctx, e.settings.Replication, i)
 	if err != nil {
 		report.Error = err.Error()
@@ -167,7 +170,13 @@ func (e *explainer) record(ctx context.Context, i int, rel *replication.Relation
 		var missing []string
 		if row, missing, err = sampleRow(rel, e.sample, e.messages(i)); err != nil {
 			report.Error = err.Error()
-			return &usageError{fmt.Errorf("--sample %s: %w", e.options.sample, err)}
+			return sampleError(e.options.sample, err)
+		}
+		if !e.messages(i) {
+			if err := replication.Cast(ctx, e.settings.Replication, row); err != nil {
+				report.Error = err.Error()
+				return sampleError(e.options.sample, err)
+			}
 		}
 		if missing = without(missing, report.Ignored); len(missing) > 0 {
 			report.Warnings = append(report.Warnings, "the sample leaves out "+strings.Join(missing, ", ")+", taken as NULL")
@@ -197,6 +206,13 @@ func (e *explainer) record(ctx context.Context, i int, rel *replication.Relation
 	}
 	report.Record = newRecordReport(from, &buf.Records[0])
 	return nil
+}
+
+func sampleError(file string, err error) error {
+	if refusal, ok := errors.AsType[*replication.Error](err); ok {
+		return refused(refusal)
+	}
+	return &usageError{fmt.Errorf("--sample %s: %w", file, err)}
 }
 
 // messages says that the i-th source is a prefix of logical messages.

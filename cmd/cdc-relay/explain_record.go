@@ -34,26 +34,43 @@ func (b *blob) String() string {
 	if !utf8.Valid(*b) {
 		return fmt.Sprintf("\\x%s (%d bytes)", hex.EncodeToString(*b), len(*b))
 	}
-	return shown(string(*b), true)
+	return visible(string(*b))
 }
 
 // printable keeps a line a line.
-func printable(text string) string { return shown(text, false) }
+func printable(text string) string {
+	return replaceControls(text, func(r rune) string {
+		switch r {
+		case '\n':
+			return `\n`
+		case '\t':
+			return `\t`
+		}
+		return fmt.Sprintf(`\u%04x`, r)
+	})
+}
 
-// shown escapes controls; with escape also the backslash, so that the text can be
-// told from the escapes.
-func shown(text string, escape bool) string {
+// visible shows text as it is sent: nothing is escaped, so that a backslash is one,
+// and control characters show as the signs that Unicode has for them.
+func visible(text string) string {
+	return replaceControls(text, func(r rune) string {
+		switch {
+		case r < ' ':
+			return string(r + '\u2400')
+		case r == 0x7f:
+			return "\u2421"
+		}
+		return fmt.Sprintf("<U+%04X>", r)
+	})
+}
+
+// replaceControls replaces what a terminal would act upon.
+func replaceControls(text string, show func(rune) string) string {
 	var out strings.Builder
 	for _, r := range text {
 		switch {
-		case r == '\\' && escape:
-			out.WriteString(`\\`)
-		case r == '\n':
-			out.WriteString(`\n`)
-		case r == '\t':
-			out.WriteString(`\t`)
-		case r < ' ', r >= 0x7f && r < 0xa0, r == '\u2028', r == '\u2029', r >= '\u202a' && r <= '\u202e':
-			fmt.Fprintf(&out, `\u%04x`, r)
+		case r < ' ', r >= 0x7f && r < 0xa0, r == '\u2028', r == '\u2029', r >= '\u202a' && r <= '\u202e', r >= '\u2066' && r <= '\u2069':
+			out.WriteString(show(r))
 		default:
 			out.WriteRune(r)
 		}
@@ -82,11 +99,22 @@ type recordReport struct {
 	Headers   []headerReport `json:"headers"`
 	Timestamp *time.Time     `json:"timestamp"`            // null: the time of producing
 	EventTime string         `json:"event_time,omitempty"` // what stands for the CloudEvents time, which a row alone does not have
-	Value     *blob          `json:"value"`
+	Value     valueReport    `json:"value,omitzero"`
 }
 
+// valueReport is the value of a record. One that is not to be shown is left out of
+// JSON: null would say that it is a tombstone.
+type valueReport struct {
+	data   *blob
+	hidden bool
+}
+
+func (v valueReport) IsZero() bool                 { return v.hidden }
+func (v valueReport) MarshalJSON() ([]byte, error) { return json.Marshal(v.data) }
+func (v valueReport) String() string               { return v.data.String() }
+
 func newRecordReport(from string, r *router.Record) *recordReport {
-	out := &recordReport{From: from, Topic: r.Topic, Key: newBlob(r.Key), Value: newBlob(r.Value), Headers: []headerReport{}}
+	out := &recordReport{From: from, Topic: r.Topic, Key: newBlob(r.Key), Value: valueReport{data: newBlob(r.Value)}, Headers: []headerReport{}}
 	if r.Partition != router.AutoPartition {
 		out.Partition = &r.Partition
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -59,6 +58,8 @@ type tableReport struct {
 	Note        string         `json:"note,omitempty"`    // why there is no record, and nothing is wrong
 	Problem     string         `json:"problem,omitempty"` // why there is no record
 	Grant       string         `json:"grant,omitempty"`   // SQL that lets explain read the table
+
+	messages bool // Table is the prefix of logical messages
 }
 
 // tableView is a table beside what the router made of it.
@@ -114,7 +115,7 @@ var roleOrder = []string{"id", "key", "route", "topic", "type", "payload", "head
 
 // column lists everything that a column is used for.
 func (v *tableView) column(c replication.Column) columnReport {
-	out := columnReport{Name: c.Name, Type: c.TypeName, Roles: []string{}}
+	out := columnReport{Name: c.Name, Type: router.TypeName(c), Roles: []string{}}
 	add := func(role string, d decision) {
 		if slices.Contains(out.Roles, role) {
 			return
@@ -147,18 +148,14 @@ func (v *tableView) column(c replication.Column) columnReport {
 		}
 		add(label, v.decided(key, "", v.cfg.Given(v.path(key))))
 	}
-	if mentions(v.made.Topic, c.Name) {
-		add("topic", v.decided("topic", "", v.mapping.Topic != ""))
-	}
-	for _, h := range v.mapping.Headers {
-		if source, _, _ := strings.Cut(h.Source, "#"); source == c.Name || mentions(h.Source, c.Name) {
-			add("header "+h.Name, v.decided("headers."+h.Name, "", true))
+	for _, use := range v.made.Uses[c.Name] {
+		key := use
+		if name, header := strings.CutPrefix(use, "header "); header {
+			key = "headers." + name
+		} else if name, field := strings.CutPrefix(use, "value field "); field {
+			key = "value_fields." + name
 		}
-	}
-	for _, f := range v.mapping.ValueFields {
-		if source, _, _ := strings.Cut(f.Column, "#"); source == c.Name {
-			add("value field "+f.Name, v.decided("value_fields."+f.Name, "", true))
-		}
+		add(use, v.decided(key, "", use != "topic" || v.mapping.Topic != ""))
 	}
 	if len(out.Roles) == 0 && !slices.Contains(v.made.Ignored, c.Name) {
 		label := "read by the preset"
@@ -170,20 +167,12 @@ func (v *tableView) column(c replication.Column) columnReport {
 	return out
 }
 
-var templateName = regexp.MustCompile(`\$\{([^}|#]+)`)
-
-// mentions tells whether a template reads the column.
-func mentions(template, column string) bool {
-	for _, m := range templateName.FindAllStringSubmatch(template, -1) {
-		if strings.TrimSpace(m[1]) == column {
-			return true
-		}
-	}
-	return false
-}
-
 func (r *tableReport) print(w io.Writer) error {
-	fmt.Fprintf(w, "table %s\n", r.Table)
+	what := "table"
+	if r.messages {
+		what = "logical messages with prefix"
+	}
+	fmt.Fprintf(w, "%s %s\n", what, r.Table)
 	lines := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(lines, "  preset\t%v\n  topic\t%v\n  key\t%v\n  value\t%v\n  headers\t%s\n",
 		r.Preset, r.Topic, r.KeyFormat, r.ValueFormat, strings.Join(r.Headers, ", "))

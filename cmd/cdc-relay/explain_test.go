@@ -133,23 +133,27 @@ func TestExplain_TakesASample(t *testing.T) {
 		}
 		return invoke(t, env, append([]string{"explain", "--sample", file}, args...)...)
 	}
-	good := sample(`{"id": "e-1", "aggregate_type": "order", "aggregate_id": 42, "payload": "{\"a\": 1}", "headers": ["x", "say \"hi\""], "active": true, "raw": "\\x00"}`,
+	const id = "00000000-0000-0000-0000-00000000000a"
+	good := sample(`{"id": "`+strings.ToUpper(id)+`", "aggregate_type": "order", "aggregate_id": 42, "payload": {"p":"C:\\d","a":1}, "headers": ["x", "say \"hi\""], "active": true, "raw": "\\x00"}`,
 		"--set", "outbox[0].headers.active=active", "--set", "outbox[0].headers.raw=raw")
 	good.want(t, exitOK, "order-events", "")
-	for _, want := range []string{`{"a": 1}`, `x: say "hi"`, "active: t", `raw: \u0000`, "42", "e-1"} {
+	for _, want := range []string{`{"a": 1, "p": "C:\\d"}`, `x: say "hi"`, "active: t", "raw: ␀", "42", id} {
 		if !strings.Contains(good.stdout, want) {
 			t.Errorf("%s is missing in\n%s", want, good.stdout)
 		}
 	}
-	sample(`{"id": "e-1", "aggregate_type": "order", "payload": {}}`).want(t, exitOK, "leaves out aggregate_id", "")
+	text := sample(`{"id": "`+id+`", "aggregate_type": "order", "payload": "{\"a\": 1}"}`, "--set", "outbox[0].value=json_string")
+	text.want(t, exitOK, `"{\"a\": 1}"`, "")
+	sample(`{"id": "`+id+`", "aggregate_type": "order", "payload": {}}`).want(t, exitOK, "leaves out aggregate_id", "")
 	// A row that would block the relay is said to, and nothing is shown as sent.
-	sample(`{"id": "e-1", "payload": {}}`).want(t, exitRefused, "would be rejected", "")
+	sample(`{"id": "`+id+`", "payload": {}}`).want(t, exitRefused, "would be rejected", "")
 	for content, want := range map[string]string{
 		``:                          "line 1, column 1",
 		"{\"id\": 1,\n  \"payl}":    "line 2, column ",
 		`[1]`:                       "has to be one JSON object",
 		`null`:                      "has to be one JSON object",
 		`{"id": 1, "paylod": {}}`:   `no column "paylod"; it has id, aggregate_type`,
+		`{"id": "x"}`:               `column "id": invalid input syntax for type uuid`,
 		`{"id": {}}`:                "JSON object is no value of type uuid",
 		`{"active": "perhaps"}`:     "neither true nor false",
 		`{"raw": "\\xgg"}`:          "not hexadecimal",
@@ -166,7 +170,7 @@ func TestExplain_TakesASample(t *testing.T) {
 	}
 	env = two
 	sample(`{}`, "-c", file).want(t, exitUsage, "", "say with --table which one")
-	sample(`{"id": 1, "aggregate_type": "order", "payload": {}}`, "-c", file, "--table", "second").want(t, exitOK, "table public.second", "")
+	sample(`{"id": "`+id+`", "aggregate_type": "order", "payload": {}}`, "-c", file, "--table", "second").want(t, exitOK, "table public.second", "")
 	sample(`{}`, "-c", file, "--table", "third").want(t, exitUsage, "", "third is not configured; there are public.outbox, public.second")
 }
 

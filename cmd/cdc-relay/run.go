@@ -55,35 +55,22 @@ func (a *app) stream(ctx context.Context, cfg *config.Config) error {
 
 // streamWith is stream with settings that are not quite those of the file.
 func (a *app) streamWith(ctx context.Context, cfg *config.Config, settings relay.Config) error {
-	settings.Version = build().Version
-	log := a.newLogger(cfg.Log, settings.Pipeline)
+	d, err := a.newDaemon(cfg, settings)
+	if err != nil {
+		return err
+	}
 	for _, warning := range cfg.Warnings {
-		log.Warn().Msg(warning)
+		d.log.Warn().Msg(warning)
 	}
-	limitMemory(log)
-
-	m := metrics.New(metrics.Options{Pipeline: settings.Pipeline, Version: settings.Version, Commit: build().Commit})
-	r, err := relay.Open(settings, m.Events(), log, m.Hooks()...)
+	server, err := listen(cfg.HTTP(), d.log)
 	if err != nil {
 		return err
 	}
-	server, err := listen(cfg.HTTP(), log)
-	if err != nil {
-		return err
-	}
-	log.Info().Str("version", settings.Version).Str("slot", settings.Replication.Slot).
-		Str("publication", settings.Replication.Publication).Strs("brokers", settings.Kafka.Brokers).Msg("cdc-relay starts")
-
-	d := &daemon{app: a, relay: r, log: log, notify: a.notifier()}
 	if server != nil {
-		handler := admin.Handler(cfg.HTTP(), r.Status, m.Handler(r.Status))
+		handler := admin.Handler(cfg.HTTP(), d.relay.Status, d.metrics.Handler(d.relay.Status))
 		d.serve = func(ctx context.Context) error { return server.Serve(ctx, handler) }
 	}
-	err = d.run(ctx)
-	if mapping, ok := errors.AsType[*relay.ConfigError](err); ok {
-		return &relay.ConfigError{Err: cfg.Locate(mapping.Err)}
-	}
-	return err
+	return d.run(ctx)
 }
 
 func listen(cfg admin.Config, log zerolog.Logger) (*admin.Server, error) {
@@ -93,17 +80,53 @@ func listen(cfg admin.Config, log zerolog.Logger) (*admin.Server, error) {
 	return admin.Listen(cfg, log.With().Str("component", "admin").Logger())
 }
 
-// daemon is the relay and what accompanies it.
-type daemon struct {
-	app    *app
-	relay  *relay.Relay
-	serve  func(context.Context) error // nil: no HTTP
-	log    zerolog.Logger
-	notify notifier
+// pipeline is what a daemon needs of a relay.Relay.
+type pipeline interface {
+	Run(context.Context) error
+	Abort()
+	Status() relay.Status
+	Filtered() int64
 }
 
-// run ends with the relay: companions outlive it, so that a drain can be watched.
+// daemon is the relay and what accompanies it.
+type daemon struct {
+	app     *app
+	cfg     *config.Config
+	relay   pipeline
+	metrics *metrics.Metrics
+	serve   func(context.Context) error // nil: no HTTP
+	until   func(relay.Status) bool     // the relay is stopped once that is so; nil: never
+	log     zerolog.Logger
+	notify  notifier
+
+	reached bool // until said so; to be read when run has returned
+}
+
+func (a *app) newDaemon(cfg *config.Config, settings relay.Config) (*daemon, error) {
+	settings.Version = build().Version
+	log := a.newLogger(cfg.Log, settings.Pipeline)
+	limitMemory(log)
+	m := metrics.New(metrics.Options{Pipeline: settings.Pipeline, Version: settings.Version, Commit: build().Commit})
+	r, err := relay.Open(settings, m.Events(), log, m.Hooks()...)
+	if err != nil {
+		return nil, err
+	}
+	log.Info().Str("version", settings.Version).Str("slot", settings.Replication.Slot).
+		Str("publication", settings.Replication.Publication).Strs("brokers", settings.Kafka.Brokers).Msg("cdc-relay starts")
+	return &daemon{app: a, cfg: cfg, relay: r, metrics: m, log: log, notify: a.notifier()}, nil
+}
+
+// run gives what the mapping has wrong its place in the file.
 func (d *daemon) run(ctx context.Context) error {
+	err := d.stream(ctx)
+	if mapping, ok := errors.AsType[*relay.ConfigError](err); ok {
+		return &relay.ConfigError{Err: d.cfg.Locate(mapping.Err)}
+	}
+	return err
+}
+
+// stream ends with the relay: companions outlive it, so that a drain can be watched.
+func (d *daemon) stream(ctx context.Context) error {
 	intake, stop := context.WithCancel(ctx)
 	defer stop()
 	companions, release := context.WithCancel(context.WithoutCancel(ctx))
@@ -122,16 +145,16 @@ func (d *daemon) run(ctx context.Context) error {
 	group.Go(func() { d.notify.feedWatchdog(companions, d.relay.Status) })
 	group.Go(func() { d.summarise(companions) })
 	group.Go(func() { d.followSignals(intake, companions) })
+	if d.until != nil {
+		group.Go(func() { d.await(companions, stop) })
+	}
 
 	d.notify.send("READY=1")
 	err := d.relay.Run(intake)
 	release()
 	group.Wait()
-	if err == nil {
-		err = serveErr
-	}
-	if err == nil {
-		d.log.Info().Int64("events_published_total", d.relay.Status().EventsPublished).Msg("stopped with nothing left in flight")
+	if err = errors.Join(err, serveErr); err == nil {
+		d.log.Info().Int64("events_published_total", d.relay.Status().EventsPublished).Msg("stopped; everything that was sent is acknowledged")
 	}
 	return err
 }
@@ -150,6 +173,24 @@ func (d *daemon) followSignals(intake, companions context.Context) {
 	case <-d.app.hurry:
 		d.log.Warn().Msg("drain cut short; what is not confirmed will be sent again by the next start")
 		d.relay.Abort()
+	}
+}
+
+// await stops the relay once until says so.
+func (d *daemon) await(ctx context.Context, stop context.CancelFunc) {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if d.until(d.relay.Status()) {
+			d.reached = true
+			stop()
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 )
 
 func (a *app) setupCommand() *cobra.Command {
-	var dryRun bool
+	var dryRun, acceptGap bool
 	var preset string
 	cmd := &cobra.Command{
 		Use:   "setup",
@@ -23,7 +23,8 @@ func (a *app) setupCommand() *cobra.Command {
 		Long: `setup creates the publication (inserts only, just the configured tables) and then
 the replication slot; with --create-table the outbox table before them. What is
 there already is left as it is, so it may be run again. It needs the rights of the
-table's owner for the publication and REPLICATION for the slot.
+table's owner for the publication and REPLICATION for the slot; where no role has
+both, run it as the owner first (--set postgres.url=…), then as the relay's role.
 
 Rows that are in the table before the slot is made are not sent; setup says how many.`,
 		Example: `  cdc-relay setup --dry-run
@@ -41,10 +42,17 @@ Rows that are in the table before the slot is made are not sent; setup says how 
 					return &usageError{err}
 				}
 			}
-			return a.setup(cmd, cfg.Relay(), options, dryRun)
+			if acceptGap && cfg.Relay().Guarantee != relay.ExactlyOnce {
+				return &usageError{errors.New("--accept-gap is for relay.guarantee: exactly_once, which keeps a checkpoint")}
+			}
+			if err := a.setup(cmd, cfg.Relay(), options, dryRun); err != nil || !acceptGap || dryRun {
+				return err
+			}
+			return a.forget(cmd, cfg.Relay())
 		},
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print the SQL and touch nothing")
+	cmd.Flags().BoolVar(&acceptGap, "accept-gap", false, "with exactly-once: forget the slot's checkpoint, so that the next run begins at the slot's position; what lies between the two is not sent, or sent again")
 	cmd.Flags().StringVar(&preset, "create-table", configuredShape, "also create the outbox table, in the shape of this preset; configured: that of the configuration, else outbox")
 	cmd.Flags().Lookup("create-table").NoOptDefVal = configuredShape
 	return cmd
@@ -98,8 +106,46 @@ func (a *app) setup(cmd *cobra.Command, settings relay.Config, options replicati
 	return nil
 }
 
-// setupTopic makes the dead-letter topic, where there is a use for it.
+// forget removes the slot's checkpoint.
+func (a *app) forget(cmd *cobra.Command, settings relay.Config) error {
+	keys, err := sink.Forget(cmd.Context(), settings.Kafka, settings.CheckpointTopic, settings.Replication.Slot)
+	if err != nil {
+		return &refusedError{err}
+	}
+	for _, key := range keys {
+		fmt.Fprintf(a.stdout, "forgot the checkpoint of %s: the next run begins at the slot's position\n", key)
+	}
+	if len(keys) == 0 {
+		fmt.Fprintf(a.stdout, "-- there is no checkpoint of slot %s\n", settings.Replication.Slot)
+	}
+	return nil
+}
+
+// setupCheckpoints makes the checkpoint topic of exactly-once.
+func (a *app) setupCheckpoints(cmd *cobra.Command, settings relay.Config, dryRun bool) error {
+	if settings.Guarantee != relay.ExactlyOnce {
+		return nil
+	}
+	topic := settings.CheckpointTopic
+	missing, err := sink.EnsureCheckpointTopic(cmd.Context(), settings.Kafka, topic, dryRun)
+	switch {
+	case err != nil:
+		return &refusedError{err}
+	case !missing:
+		fmt.Fprintf(a.stdout, "-- topic %s exists\n", topic)
+	case dryRun:
+		fmt.Fprintf(a.stdout, "-- topic %s is missing, for checkpoints (one partition, cleanup.policy=compact)\n", topic)
+	default:
+		fmt.Fprintf(a.stdout, "created topic %s\n", topic)
+	}
+	return nil
+}
+
+// setupTopic makes the topics of our own, where there is a use for them.
 func (a *app) setupTopic(cmd *cobra.Command, settings relay.Config, dryRun bool) error {
+	if err := a.setupCheckpoints(cmd, settings, dryRun); err != nil {
+		return err
+	}
 	if settings.OnReject != relay.DeadLetterOnReject {
 		return nil
 	}

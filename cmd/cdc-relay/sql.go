@@ -35,7 +35,7 @@ migration; it finds everything else there.`,
   cdc-relay sql --service rds --role relay`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := config.Load(config.Options{Path: a.configPath, Set: a.set, Environ: a.env, Partial: true})
+			cfg, err := config.Load(config.Options{Path: a.configPath, Set: a.set, Environ: a.env, Partial: true, WithoutSecrets: true})
 			if err != nil {
 				return err
 			}
@@ -173,10 +173,17 @@ func (o sqlOptions) tables(names []migrations.Name, mappings []router.Mapping) (
 	return parts, nil
 }
 
-// shapeOf is the preset in whose shape the i-th table is made.
+// shapeOf is the preset in whose shape the i-th table is made. Options of Debezium
+// are about a table with Debezium's columns.
 func shapeOf(mappings []router.Mapping, i int) string {
-	if i < len(mappings) && mappings[i].Preset != "" && mappings[i].Preset != "auto" {
-		return mappings[i].Preset
+	if i >= len(mappings) {
+		return migrations.DefaultPreset
+	}
+	switch m := &mappings[i]; {
+	case m.Preset != "" && m.Preset != "auto":
+		return m.Preset
+	case len(m.Debezium) > 0:
+		return "debezium"
 	}
 	return migrations.DefaultPreset
 }

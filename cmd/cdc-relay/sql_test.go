@@ -98,10 +98,33 @@ func TestSQL_SaysWhatItCannotKnowAboutTheRole(t *testing.T) {
 	}
 }
 
-func TestBlob_TellsTextFromItsEscapes(t *testing.T) {
-	line, escape := blob("a\nb"), blob("a\\nb")
-	if line.String() != `a\nb` || escape.String() != `a\\nb` {
-		t.Errorf("%v and %v", &line, &escape)
+func TestBlob_ShowsWhatIsSent(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"p": "C:\\d", "q": "\u00e4\n"}`: `{"p": "C:\\d", "q": "\u00e4\n"}`,
+		"a\nb\tc\x00\x1b[0m\x7f":          "a␊b␉c␀␛[0m␡",
+		"\u202egpj.\u0085":                "<U+202E>gpj.<U+0085>",
+		"\xff":                            `\xff (1 bytes)`,
+	} {
+		b := blob(text)
+		if got := b.String(); got != want {
+			t.Errorf("%q shows as %s, want %s", text, got, want)
+		}
+	}
+}
+
+// psql goes on behind an error, and would make the slot although the rest was rolled
+// back.
+func TestSQL_PlainStopsPsqlAtTheFirstError(t *testing.T) {
+	got := invoke(t, closedPorts, "sql")
+	got.want(t, exitOK, "\n\\set ON_ERROR_STOP on\n", "")
+	set, begin := strings.Index(got.stdout, `\set`), strings.Index(got.stdout, "BEGIN;")
+	if set < 0 || begin < set {
+		t.Error(got.stdout)
+	}
+	for _, format := range migrations.Formats()[1:] {
+		if text := invoke(t, closedPorts, "sql", "--format", format).stdout; strings.Contains(text, `\set`) {
+			t.Errorf("%s has what only psql understands:\n%s", format, text)
+		}
 	}
 }
 
@@ -182,7 +205,7 @@ func TestSQL_PlainRunsAsItIs(t *testing.T) {
 // splitForPsql sends statement by statement, as psql does: the slot is refused in
 // the transaction that a whole script would be.
 func splitForPsql(script string) []string {
-	return strings.SplitAfter(regexp.MustCompile(`(?m)^--.*\n`).ReplaceAllString(script, ""), ";\n")
+	return strings.SplitAfter(regexp.MustCompile(`(?m)^(--|\\set).*\n`).ReplaceAllString(script, ""), ";\n")
 }
 
 // Every tool's file goes up, down and up again, in the transaction that the tool

@@ -74,6 +74,15 @@ func TestStatus_TakesAddressAndTokenFromTheConfiguration(t *testing.T) {
 	set := []string{"status", "--set", "http.listen=" + address}
 	invoke(t, closedPorts, append(set, "--set", "http.token_file="+file)...).want(t, exitOK, "streaming", "")
 	invoke(t, closedPorts, set...).want(t, exitFailed, "", "token")
+	// A shell has no right to the secrets of the servers, and status no use for them.
+	withSecret := append(set, "--set", "http.token_file="+file, "--set", "postgres.password_file=postgres")
+	invoke(t, closedPorts, withSecret...).want(t, exitOK, "streaming", "")
+	withSecret[0] = "healthcheck"
+	invoke(t, closedPorts, withSecret...).want(t, exitOK, "", "")
+	withSecret[0] = "sql"
+	invoke(t, closedPorts, withSecret...).want(t, exitOK, "CREATE PUBLICATION", "")
+	withSecret[0] = "setup"
+	invoke(t, closedPorts, withSecret...).want(t, exitUsage, "", "read postgres: no such file or directory, and $CREDENTIALS_DIRECTORY")
 	invoke(t, nil, "status", "--url", address, "--token-file", file).want(t, exitOK, "streaming", "")
 	invoke(t, closedPorts, "status", "--set", "http.listen=").want(t, exitUsage, "", "http.listen")
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"time"
 
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/importer"
@@ -115,7 +114,7 @@ func (a *app) takeover(ctx context.Context, file string, o takeoverOptions) erro
 func (c *changeOver) load(file string) error {
 	a := c.app
 	path := a.configPath
-	if path == "" && !c.fromEnvironment() {
+	if path == "" && a.getenv("CDC_RELAY_CONFIG") == "" {
 		path = "import of " + file
 	}
 	var err error
@@ -127,18 +126,6 @@ func (c *changeOver) load(file string) error {
 	}})
 	return err
 }
-
-// fromEnvironment says that CDC_RELAY_CONFIG names a file.
-func (c *changeOver) fromEnvironment() bool {
-	for _, assignment := range c.app.env {
-		if len(assignment) > len(configVariable) && assignment[:len(configVariable)] == configVariable {
-			return true
-		}
-	}
-	return false
-}
-
-const configVariable = "CDC_RELAY_CONFIG="
 
 // sameSlot keeps a configuration of another pipeline from being taken.
 func (c *changeOver) sameSlot() error {
@@ -218,46 +205,24 @@ func (c *changeOver) perform(ctx context.Context) error {
 	if c.options.stay {
 		return a.streamWith(ctx, c.cfg, c.settings)
 	}
-	log := a.newLogger(c.cfg.Log, c.settings.Pipeline)
 	c.settings.OnBlocked = relay.ExitWhenBlocked
-	c.settings.Version = build().Version
-	r, err := relay.Open(c.settings, relay.Events{}, log)
+	d, err := a.newDaemon(c.cfg, c.settings)
 	if err != nil {
 		return err
 	}
-	intake, stop := context.WithCancel(ctx)
-	defer stop()
-	ended := make(chan struct{})
-	reached := make(chan bool, 1)
-	go func() { reached <- c.await(r, ended, stop) }()
-	err = r.Run(intake)
-	close(ended)
-	if there := <-reached; err == nil && !there {
-		err = errors.New("stopped before the log's end was confirmed; repeat the command: what is confirmed stays so, and nothing is lost")
-	}
-	if err != nil {
+	d.until = c.done
+	if err := d.run(ctx); err != nil {
 		return err
+	}
+	if !d.reached {
+		return errors.New("stopped before the log's end was confirmed; repeat the command: what is confirmed stays so, and nothing is lost")
 	}
 	fmt.Fprintf(a.stdout, "\ntaken over: %d rows were delivered by Debezium and not sent again, %d were sent; the slot is confirmed beyond %s\nstart `cdc-relay run`, and do not start the connector again: the way back is in docs/coming-from-debezium.md\n",
-		r.Filtered(), r.Status().EventsPublished, c.survey.WALEnd)
+		d.relay.Filtered(), d.relay.Status().EventsPublished, c.survey.WALEnd)
 	return nil
 }
 
-// await stops the relay once everything up to the log's end of the plan is
-// confirmed, and says whether it came to that.
-func (c *changeOver) await(r *relay.Relay, ended <-chan struct{}, stop context.CancelFunc) bool {
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		status := r.Status()
-		if status.State == relay.Streaming && pglogrepl.LSN(status.LSN.Confirmed) >= c.survey.WALEnd {
-			stop()
-			return true
-		}
-		select {
-		case <-ended:
-			return false
-		case <-tick.C:
-		}
-	}
+// done says that everything up to the log's end of the plan is confirmed.
+func (c *changeOver) done(s relay.Status) bool {
+	return s.State == relay.Streaming && pglogrepl.LSN(s.LSN.Confirmed) >= c.survey.WALEnd
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,6 +84,5 @@ func (c *changeOver) choose(entries []takeover.Entry) error {
 		return &refusedError{fmt.Errorf("%s %w; is it the connector's, and did the connector ever run? With --no-offsets what the slot still holds is sent again", c.found.where, err)}
 	}
 	c.found.position = p
-	c.found.where = cmp.Or(c.found.where, "offsets")
 	return nil
 }

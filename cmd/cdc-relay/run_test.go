@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/cdc-relay/cdc-relay/config"
+	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/rs/zerolog"
+)
+
+// stubRelay runs until it is stopped and then ends with err.
+type stubRelay struct {
+	err     error
+	aborted chan struct{}
+	status  relay.Status
+}
+
+func (r *stubRelay) Run(ctx context.Context) error {
+	<-ctx.Done()
+	if r.aborted != nil {
+		<-r.aborted
+		return relay.ErrDrainCut
+	}
+	return r.err
+}
+
+func (r *stubRelay) Abort()               { close(r.aborted) }
+func (r *stubRelay) Status() relay.Status { return r.status }
+func (r *stubRelay) Filtered() int64      { return 0 }
+
+func stubDaemon(t *testing.T, r *stubRelay) *daemon {
+	t.Helper()
+	cfg, err := config.Load(config.Options{Environ: closedPorts})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &daemon{app: &app{}, cfg: cfg, relay: r, log: zerolog.Nop()}
+}
+
+func TestDaemon_TellsEveryErrorOfItsEnd(t *testing.T) {
+	lost := errors.New("the listener is gone")
+	for name, tt := range map[string]struct {
+		run  error
+		code int
+	}{
+		"the relay stops cleanly": {nil, exitFailed},
+		"the relay is blocked":    {&relay.BlockedError{Err: errors.New("row 1")}, exitBlocked},
+		"the relay is refused":    {&relay.RefusedError{Err: errors.New("no slot")}, exitRefused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := stubDaemon(t, &stubRelay{err: tt.run})
+			d.serve = func(context.Context) error { return lost }
+			err := d.run(t.Context())
+			if !errors.Is(err, lost) || exitCode(err) != tt.code || tt.run != nil && !strings.Contains(err.Error(), tt.run.Error()) {
+				t.Errorf("%v, exit code %d, want %d", err, exitCode(err), tt.code)
+			}
+		})
+	}
+}
+
+func TestDaemon_GivesMistakesOfTheMappingTheirPlace(t *testing.T) {
+	d := stubDaemon(t, &stubRelay{err: &relay.ConfigError{Err: &router.ConfigError{Path: "outbox[0].table", Err: errors.New("does not fit")}}})
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := d.run(ctx); err == nil || !strings.Contains(err.Error(), "CDC_RELAY_OUTBOX_TABLE: outbox[0].table: does not fit") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestDaemon_StopsOnceItIsWhereItWasToGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := stubDaemon(t, &stubRelay{status: relay.Status{State: relay.Streaming}})
+		looks := 0
+		d.until = func(s relay.Status) bool { looks++; return looks == 3 && s.State == relay.Streaming }
+		if err := d.run(t.Context()); err != nil || !d.reached || looks != 3 {
+			t.Errorf("%v, reached %t after %d looks", err, d.reached, looks)
+		}
+	})
+}
+
+func TestDaemon_SecondSignalCutsTheDrainShort(t *testing.T) {
+	d := stubDaemon(t, &stubRelay{aborted: make(chan struct{})})
+	hurry := make(chan struct{})
+	close(hurry)
+	d.app.hurry = hurry
+	d.until = func(relay.Status) bool { return false }
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := d.run(ctx); !errors.Is(err, relay.ErrDrainCut) || d.reached {
+		t.Errorf("%v, reached %t", err, d.reached)
+	}
+}
+
+// Null would say that the value is a tombstone.
+func TestRecordReport_LeavesOutWhatIsNotToBeShown(t *testing.T) {
+	for _, tt := range []struct {
+		value   []byte
+		without bool
+		want    string
+	}{
+		{[]byte("v"), false, `"value":"v"`},
+		{nil, false, `"value":null`},
+		{[]byte("v"), true, ""},
+		{nil, true, ""},
+	} {
+		r := newRecordReport("it", &router.Record{Topic: "t", Value: tt.value})
+		r.Value.hidden = tt.without
+		out, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := string(out); strings.Contains(text, `"value"`) != (tt.want != "") || !strings.Contains(text, tt.want) || !strings.Contains(text, `"topic":"t"`) {
+			t.Errorf("%s, want %q", text, tt.want)
+		}
+	}
+}
+
+func TestShapeOf_OptionsOfDebeziumMeanItsTable(t *testing.T) {
+	options := []router.Setting{{Name: "topic.prefix", Value: "shop"}}
+	mappings := []router.Mapping{{}, {Preset: "auto"}, {Preset: "laravel"}, {Debezium: options}, {Preset: "auto", Debezium: options}, {Preset: "prisma", Debezium: options}}
+	for i, want := range []string{"outbox", "outbox", "laravel", "debezium", "debezium", "prisma", "outbox"} {
+		if got := shapeOf(mappings, i); got != want {
+			t.Errorf("table %d: %s, want %s", i, got, want)
+		}
+	}
+}

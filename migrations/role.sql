@@ -1,9 +1,0 @@
--- The role that the relay connects as, with the least it needs. Run as a
--- superuser or the provider's administrator, in the database of the outbox.
--- Rows of a publication are streamed without SELECT on their table. REPLICATION
--- is powerful all the same: treat its password like read access to everything.
--- Set the password without writing it into a file: \password in psql.
--- Amazon RDS and Aurora: leave REPLICATION out and GRANT rds_replication instead.
--- pg_hba.conf needs an entry for the database, not one for "replication".
-CREATE ROLE :"role" LOGIN REPLICATION;
-GRANT CONNECT ON DATABASE :"database" TO :"role";
