@@ -26,14 +26,14 @@ var arrows = map[string][]string{
 	"deadletter":     {"router", "sink"},
 	"relay":          {"replication", "router", "sink", "checkpoint", "deadletter"},
 	"admin":          {"relay"},
-	"metrics":        {"relay", "replication", "router"}, // the types in relay.Events
+	"metrics":        {"relay", "replication", "router", "sink"}, // the types in relay.Events
 	"config":         {"relay", "admin", "replication", "router", "sink"},
 	"importer":       {"router", "replication"}, // the list of options; names of tables and positions
 	"migrations":     {},
 	"takeover":       {},
 	"sandbox":        {},
 	"sandbox/ledger": {},
-	"cmd/cdc-relay":  {"config", "deadletter", "relay", "admin", "metrics", "importer", "migrations", "replication", "router", "sink", "takeover"},
+	"cmd/cdc-relay":  {"checkpoint", "config", "deadletter", "relay", "admin", "metrics", "importer", "migrations", "replication", "router", "sink", "takeover"},
 	"demo":           {"config", "relay", "admin", "metrics", "migrations", "replication", "router", "sink", "sandbox", "sandbox/ledger"},
 }
 

@@ -40,6 +40,8 @@ func TestChart_RefusesPasswordsInURLs(t *testing.T) {
 		"postgresql://relay:s%40t@a:1,b:2/shop":      false,
 		"host=db user=relay password=secret":         false,
 		"postgres://relay@db/shop?x=1&password=abcd": false,
+		"postgres://relay@db/shop?sslpassword=abcd":  false,
+		"host=db sslpassword=abcd":                   false,
 	} {
 		for _, values := range []object{
 			{"config": object{"postgres": object{"url": url}}},

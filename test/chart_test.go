@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -148,6 +149,11 @@ func TestChart_ValuesFitTheirSchema(t *testing.T) {
 		"postgres: {existingSecret: pg}",
 		"postgres: {password: x}",
 		"config: {postgres: {password: x}}",
+		"config: {postgress: {slot: x}}",
+		"config: {outbox: [{tabel: public.outbox}]}",
+		"config: {relay: {on_reject: nonsense}}",
+		"config: {kafka: {linger: soon}}",
+		"config: {postgres: {url: 'postgres://relay@db/shop?sslpassword=x'}}",
 		"config: {kafka: {sasl: {password: x}}}",
 		"config: {kafka: {oauth: {client_secret: x}}}",
 		"config: {http: {token: x}}",
@@ -159,6 +165,37 @@ func TestChart_ValuesFitTheirSchema(t *testing.T) {
 		if schema.Validate(merge(defaults, decode(t, mistake))) == nil {
 			t.Errorf("the schema takes %q", mistake)
 		}
+	}
+}
+
+// The first half of what config has to be is the program's own schema. It names
+// no draft, since it is part of another document.
+func TestChart_SchemaHasThatOfTheConfiguration(t *testing.T) {
+	text := read(t, chart+"/values.schema.json")
+	_, rest, found := strings.Cut(text, `"allOf": [`)
+	if !found {
+		t.Fatal("values.schema.json has no allOf")
+	}
+	decoder := json.NewDecoder(strings.NewReader(rest))
+	var first json.RawMessage
+	if err := decoder.Decode(&first); err != nil {
+		t.Fatal(err)
+	}
+	schema := regexp.MustCompile(`(?m)^  "\$schema": .*\n`).ReplaceAll(config.Schema(), nil)
+	var want bytes.Buffer
+	if err := json.Indent(&want, schema, strings.Repeat(" ", 10), "  "); err != nil {
+		t.Fatal(err)
+	}
+	if want.String() == strings.TrimSpace(string(first)) {
+		return
+	}
+	if !*update {
+		t.Fatal("config in values.schema.json is not `cdc-relay config schema`: run go test ./test -run TestChart -update")
+	}
+	before := strings.TrimSuffix(text, rest)
+	text = before + "\n" + strings.Repeat(" ", 10) + want.String() + rest[decoder.InputOffset():]
+	if err := os.WriteFile(filepath.Join(root, chart, "values.schema.json"), []byte(text), 0o644); err != nil { //nolint:gosec // a file of the repository
+		t.Fatal(err)
 	}
 }
 
@@ -215,6 +252,15 @@ func TestChart_HasTheAlertsAndTheDashboard(t *testing.T) {
 // uses. TestChart_HelmRendersTheSame holds it against the real one.
 func renderChart(t *testing.T, values string) []object {
 	t.Helper()
+	objects, err := tryChart(t, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
+func tryChart(t *testing.T, values string) ([]object, error) {
+	t.Helper()
 	meta := decode(t, read(t, chart+"/Chart.yaml"))
 	data := object{
 		"Values":  merge(decode(t, read(t, chart+"/values.yaml")), decode(t, values)),
@@ -239,13 +285,13 @@ func renderChart(t *testing.T, values string) []object {
 	for _, file := range files {
 		var out bytes.Buffer
 		if err := set.ExecuteTemplate(&out, filepath.Base(file), data); err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
 		if strings.HasSuffix(file, ".yaml") {
 			objects = append(objects, documentsOf(t, out.String())...)
 		}
 	}
-	return objects
+	return objects, nil
 }
 
 func documentsOf(t *testing.T, text string) []object {
@@ -285,8 +331,16 @@ func chartFunctions(set *template.Template) template.FuncMap {
 			}
 			return value
 		},
-		"contains":   func(part, text string) bool { return strings.Contains(text, part) },
-		"int":        func(value any) (int, error) { return strconv.Atoi(fmt.Sprint(value)) },
+		"contains": func(part, text string) bool { return strings.Contains(text, part) },
+		"add":      func(a, b int) int { return a + b },
+		"mul":      func(a, b int) int { return a * b },
+		"fail":     func(text string) (string, error) { return "", errors.New(text) },
+		"int": func(value any) (int, error) {
+			if value == "" {
+				return 0, nil
+			}
+			return strconv.Atoi(fmt.Sprint(value))
+		},
 		"quote":      func(value any) string { return strconv.Quote(fmt.Sprint(value)) },
 		"regexFind":  func(expression, text string) string { return regexp.MustCompile(expression).FindString(text) },
 		"replace":    func(from, to, text string) string { return strings.ReplaceAll(text, from, to) },
@@ -368,6 +422,29 @@ func TestChart_DeploymentIsOneAndAStandby(t *testing.T) {
 }
 
 // What the chart mounts and names has to be what the relay reads.
+func TestChart_RefusesToKillADrain(t *testing.T) {
+	helpers := read(t, chart+"/templates/_helpers.tpl")
+	if assumed := fmt.Sprintf(`default "%ds"`, int(drainTimeout(t).Seconds())); !strings.Contains(helpers, assumed) {
+		t.Errorf("the chart does not take %s for relay.drain_timeout", assumed)
+	}
+	for values, allowed := range map[string]bool{
+		"terminationGracePeriodSeconds: 5":                                            false,
+		"terminationGracePeriodSeconds: 30":                                           false,
+		"terminationGracePeriodSeconds: 31":                                           true,
+		"{terminationGracePeriodSeconds: 5, config: {relay: {drain_timeout: 4s}}}":    true,
+		"{terminationGracePeriodSeconds: 5, config: {relay: {drain_timeout: 500ms}}}": true,
+		"config: {relay: {drain_timeout: 1m}}":                                        false,
+		"config: {relay: {drain_timeout: 1h0m5s}}":                                    false,
+		"config: {relay: {drain_timeout: 59.5s}}":                                     true,
+		"config: {relay: {drain_timeout: '${DRAIN}'}}":                                true,
+	} {
+		_, err := tryChart(t, values)
+		if allowed != (err == nil) || err != nil && !strings.Contains(err.Error(), "relay.drain_timeout") {
+			t.Errorf("%s: %v", values, err)
+		}
+	}
+}
+
 func TestChart_ConfigurationLoadsWithWhatIsMounted(t *testing.T) {
 	for name, values := range map[string]string{"minimal": minimal, "full": full} {
 		t.Run(name, func(t *testing.T) {

@@ -131,12 +131,12 @@ func inspectRoom(t *testing.T, room string, visit func(at string, n ast.Node)) {
 }
 
 // reasonsIn finds the reasons that one piece of syntax writes down: a constant
-// Reason…, a value {Class, "reason", …}, a field Reason, a state returned with its
+// Reason… or reason…, a value {Class, "reason", …}, a field Reason, a state returned with its
 // reason, and the calls that block with one.
 func reasonsIn(room string, n ast.Node) []string {
 	switch n := n.(type) {
 	case *ast.ValueSpec:
-		if len(n.Names) == 1 && len(n.Values) == 1 && strings.HasPrefix(n.Names[0].Name, "Reason") {
+		if len(n.Names) == 1 && len(n.Values) == 1 && strings.HasPrefix(strings.ToLower(n.Names[0].Name), "reason") {
 			return words(n.Values[0])
 		}
 	case *ast.CompositeLit:

@@ -153,7 +153,7 @@ func measure(ctx context.Context, o options, chosen []suite) (found *Results, fa
 
 // findRelay builds the relay as a release is built, unless it was given.
 func (b *bench) findRelay(ctx context.Context) error {
-	if b.options.relay == "" {
+	if b.relay == "" {
 		b.binary = filepath.Join(b.dir, "cdc-relay")
 		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", b.binary, "github.com/cdc-relay/cdc-relay/cmd/cdc-relay")
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -163,7 +163,7 @@ func (b *bench) findRelay(ctx context.Context) error {
 		return nil
 	}
 	var err error
-	if b.binary, err = filepath.Abs(b.options.relay); err != nil {
+	if b.binary, err = filepath.Abs(b.relay); err != nil {
 		return err
 	}
 	info, err := buildinfo.ReadFile(b.binary)

@@ -144,15 +144,15 @@ func outage(ctx context.Context, b *bench) error {
 		if err := b.apache.Pause(); err != nil {
 			return err
 		}
-		pause(ctx, b.options.outage)
+		pause(ctx, b.outage)
 		peak = float64(memory(r.pid, "VmHWM:")) / 1e6
 		return b.apache.Continue()
 	})
 	if err != nil {
 		return err
 	}
-	b.results.Outage = &Outage{Seconds: b.options.outage.Seconds(), Rows: w.rows, PeakMB: max(peak, run.PeakMB[groupContestant])}
-	fmt.Printf("   broker away for %s: peak %.1f MB, every row once\n", b.options.outage, b.results.Outage.PeakMB)
+	b.results.Outage = &Outage{Seconds: b.outage.Seconds(), Rows: w.rows, PeakMB: max(peak, run.PeakMB[groupContestant])}
+	fmt.Printf("   broker away for %s: peak %.1f MB, every row once\n", b.outage, b.results.Outage.PeakMB)
 	return nil
 }
 

@@ -121,7 +121,7 @@ func (p *programme) plant(ctx context.Context, m mutant) (Kill, error) {
 		switch {
 		case errors.As(err, &failed) && strings.Contains(string(out), "--- FAIL"):
 			k.By = name
-			return k, nil //nolint:nilerr // the test that failed is what was looked for
+			return k, nil
 		case err != nil:
 			return k, fmt.Errorf("%w\n%s", err, out)
 		}
@@ -152,7 +152,7 @@ func (p *programme) plant(ctx context.Context, m mutant) (Kill, error) {
 		if err != nil { // a relay that does not even start is found, too
 			p.servers.forget(plan)
 			k.By = "it does not stream: " + firstLine(err.Error())
-			return k, nil //nolint:nilerr // as above
+			return k, nil
 		}
 		if len(v.Violations) > 0 {
 			p.servers.forget(plan)

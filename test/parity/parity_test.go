@@ -80,7 +80,7 @@ func openLanes(t *testing.T) chan *stage.Lane {
 }
 
 func run(t *testing.T, lane *stage.Lane, c *golden.Case) {
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 60*time.Second, errors.New("the case took too long"))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 3*time.Minute, errors.New("the case took too long"))
 	defer cancel()
 	var log bytes.Buffer
 	out, err := Relay(ctx, lane, c, RelayWith{Log: &log})

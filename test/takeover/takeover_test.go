@@ -22,6 +22,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/takeover"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
+	"github.com/twmb/franz-go/pkg/kadm"
 )
 
 func TestMain(m *testing.M) { harness.Main(m) }
@@ -44,13 +45,14 @@ func rounds(t *testing.T) int {
 type scene struct {
 	*relaytest.Pipeline
 	writers   *relaytest.Workload
+	admin     *kadm.Client
 	debezium  *sandbox.Debezium
 	name      string // of connector, slot and publication
 	connector []byte
 	dir       string
 }
 
-func newScene(t *testing.T, worker map[string]string) *scene {
+func newScene(t *testing.T, distributed bool) *scene {
 	t.Helper()
 	s := &scene{name: harness.Unique(t, "takeover"), dir: t.TempDir()}
 	s.Pipeline = &relaytest.Pipeline{DB: harness.Postgres(t), Brokers: harness.Kafka(t), Slot: s.name}
@@ -62,6 +64,7 @@ func newScene(t *testing.T, worker map[string]string) *scene {
 	aggregate := harness.Unique(t, "order")
 	s.writers = s.NewWorkload(t, "public.outbox", aggregate)
 	s.Brokers.CreateTopic(t, s.writers.Topic(), 4)
+	s.admin = s.Brokers.Admin(t)
 	host, port, err := net.SplitHostPort(s.DB.Server.Addr())
 	if err != nil {
 		t.Fatal(err)
@@ -79,8 +82,8 @@ func newScene(t *testing.T, worker map[string]string) *scene {
 		t.Fatal(err)
 	}
 	s.write(t, "connector.json", s.connector)
-	s.write(t, "worker.properties", fmt.Appendf(nil, "bootstrap.servers=%s\nproducer.compression.type=none\n", strings.Join(s.Brokers.Addrs, ",")))
-	s.debezium = harness.Debezium(t, sandbox.DebeziumOptions{Brokers: s.Brokers.Addrs, Worker: worker})
+	s.write(t, "worker.properties", fmt.Appendf(nil, "bootstrap.servers=%s\nproducer.compression.type=none\noffset.storage.topic=%s-offsets\n", strings.Join(s.Brokers.Addrs, ","), s.name))
+	s.debezium = harness.Debezium(t, sandbox.DebeziumOptions{Brokers: s.Brokers.Addrs, Distributed: distributed, Group: s.name})
 	s.post(t)
 	return s
 }
@@ -123,12 +126,25 @@ func (s *scene) more(t *testing.T, n int) {
 	relaytest.Eventually(t, "more events were written", func() (bool, string) {
 		return s.writers.Ledger.Len() >= goal, fmt.Sprintf("%d of %d", s.writers.Ledger.Len(), goal)
 	})
-	seen := 0
 	relaytest.Eventually(t, "they arrived", func() (bool, string) {
+		if records := s.records(t); records < int64(goal) {
+			return false, fmt.Sprintf("%d records, wanted %d; Debezium says: %s", records, goal, s.debezium.Log())
+		}
 		report := s.writers.Ledger.Check(s.Brokers.Read(t, s.writers.Topic()))
-		seen = report.Delivered
-		return seen >= goal, fmt.Sprintf("%s, wanted %d; Debezium says: %s", report, goal, s.debezium.Log())
+		return report.Delivered >= goal, fmt.Sprintf("%s, wanted %d; Debezium says: %s", report, goal, s.debezium.Log())
 	})
+}
+
+// records counts what the topic holds, without reading it.
+func (s *scene) records(t *testing.T) int64 {
+	t.Helper()
+	ends, err := s.admin.ListEndOffsets(t.Context(), s.writers.Topic())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var n int64
+	ends.Each(func(end kadm.ListedOffset) { n += end.Offset })
+	return n
 }
 
 // giveBack is the way back as the documentation has it: the stopped connector
@@ -236,8 +252,8 @@ func counts(t *testing.T, out string) (skipped, sent int) {
 // Debezium is stopped in order, the relay takes over, and Debezium gets the slot
 // back; then Debezium is killed, and it all happens again. Writers never pause.
 func TestTakeover_BothWaysWhileWritersCommit(t *testing.T) {
-	s := newScene(t, nil)
-	s.writers.Start(t, 4, 400*time.Millisecond)
+	s := newScene(t, false)
+	s.writers.Start(t, 4, 500*time.Millisecond)
 	for round := range rounds(t) {
 		s.more(t, 60)
 		before := s.duplicates(t)
@@ -295,4 +311,34 @@ func TestTakeover_BothWaysWhileWritersCommit(t *testing.T) {
 		return report.Delivered == report.Committed, report.String()
 	})
 	t.Logf("duplicates in all: %d", s.writers.Verify(t))
+}
+
+// A distributed worker keeps positions in a topic.
+func TestTakeover_ReadsTheOffsetTopicOfADistributedWorker(t *testing.T) {
+	if os.Getenv("CDC_RELAY_TAKEOVER_ROUNDS") == "" {
+		t.Skip("the long run only: set CDC_RELAY_TAKEOVER_ROUNDS; a topic with positions is read in cmd/cdc-relay's tests too")
+	}
+	s := newScene(t, true)
+	s.writers.Start(t, 2, 400*time.Millisecond)
+	s.more(t, 40)
+	before := s.duplicates(t)
+	if err := s.debezium.Halt(t.Context(), s.name); err != nil {
+		t.Fatal(err)
+	}
+	s.active(t, false)
+	out := s.command(t, 0, "takeover", "connector.json", "--worker", "worker.properties", "--yes")
+	skipped, sent := counts(t, out)
+	s.run(t, 20)
+	if after := s.duplicates(t); after != before || skipped == 0 || !strings.Contains(out, "(topic "+s.name+"-offsets)") {
+		t.Errorf("%d duplicates; %d rows known to be delivered, %d sent\n%s", after-before, skipped, sent, out)
+	}
+	s.writers.Stop(t)
+	process := s.Exec(t, "run")
+	relaytest.Eventually(t, "everything arrived", func() (bool, string) {
+		report := s.writers.Ledger.Check(s.Brokers.Read(t, s.writers.Topic()))
+		return report.Delivered == report.Committed, report.String()
+	})
+	process.Terminate(t)
+	process.Wait(t)
+	s.writers.Verify(t)
 }

@@ -59,7 +59,7 @@ func run(ctx context.Context) error {
 	if o.log {
 		log = os.Stderr
 	}
-	connect := servers.Lane.NewConnect(log)
+	connect := servers.NewConnect(log)
 	defer connect.Close()
 	return captureAll(ctx, connect, cases, o)
 }

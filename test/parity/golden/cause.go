@@ -23,7 +23,7 @@ var rules = []rule{
 	{regexp.MustCompile(`The '([\w.]+)' value is invalid`), []string{"$1"}},
 	{regexp.MustCompile(`because of field name duplication (.*)`), []string{"$1", "twice|already|duplicat|same"}},
 	{regexp.MustCompile(`Invalid type for (?:STRUCT|ARRAY)`), []string{"expand|expansion", "JSON|json"}},
-	{regexp.MustCompile(`Invalid value: null used for required field: "(.*)"`), []string{"$1", "null|NULL"}},
+	{regexp.MustCompile(`Invalid value: null used for required field: "(.*)"`), []string{"$1", "null|NULL|converted"}},
 	{regexp.MustCompile(`Struct schemas do not match`), []string{"schema|version"}},
 	{regexp.MustCompile(`requires a delegate\.converter\.type`), []string{"delegate.converter.type"}},
 	{regexp.MustCompile(`Invalid schema type for ByteArrayConverter`), []string{"ByteArrayConverter"}},

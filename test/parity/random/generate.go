@@ -53,6 +53,7 @@ func generate(seed uint64, rows int) *made {
 	m.table()
 	m.router()
 	m.placements()
+	m.chain()
 	m.converters()
 	m.modes()
 	m.rows(rows)
@@ -164,6 +165,11 @@ func (m *maker) router() {
 	case 2:
 		set("route.topic.regex", "(?<first>.)(.*)")
 		set("route.topic.replacement", "t.$2.${first}")
+	case 3:
+		if m.chance(2) {
+			set("route.topic.regex", m.one(`(\w+)[.-]?(.*)`, `(?i)(order|sad)(\w*)`, `([a-z]+?)(\W?[^.]*)`, `(?<a>[^.-]*)\b(.*)`, `(.{1,3})(.*)`, `(\p{Alpha}*+)(.*)`))
+			set("route.topic.replacement", m.one("r.$1.$2", "$2x$1", `$1\-$11`, "a$2"))
+		}
 	}
 	if m.stamp != "" {
 		set("table.field.event.timestamp", m.stamp)
@@ -206,6 +212,32 @@ func (m *maker) placements() {
 		m.config[router+"table.fields.additional.placement"] = strings.Join(items, ",")
 		// Some types have no form in Connect; their columns are missing.
 		m.config[router+"table.field.additional.missing"] = m.one("ignore", "ignore", "ignore", "error")
+	}
+}
+
+// chain adds at most one transform behind the router.
+func (m *maker) chain() {
+	step := func(class string, options ...string) {
+		m.config["transforms"] = "outbox,step"
+		m.config["transforms.step.type"] = "org.apache.kafka.connect.transforms." + class
+		for i := 0; i < len(options); i += 2 {
+			m.config["transforms.step."+options[i]] = options[i+1]
+		}
+	}
+	switch m.IntN(24) {
+	case 0, 1:
+		step("InsertHeader", "header", m.one("x", "id"), "value.literal", m.one("text", "7", "300", "-40000", "3000000000", "1.5", "1e10", "true", "null", "", `"q"`))
+	case 2:
+		step("DropHeaders", "headers", m.one("id", "__debezium.context.runId", "id,nope"))
+	case 3:
+		step("RegexRouter", "regex", m.one(`(.*)\.(.*)`, "(.*)"), "replacement", m.one("$1-renamed", "one"))
+	case 4:
+		step("TimestampRouter", "topic.format", "${topic}.${timestamp}", "timestamp.format", m.one("yyyy", "yyyyMM"))
+	case 5:
+		m.config["predicates"] = "has"
+		m.config["predicates.has.type"] = "org.apache.kafka.connect.transforms.predicates.HasHeaderKey"
+		m.config["predicates.has.name"] = m.one("id", "x", "id_alias")
+		step("Filter", "predicate", "has", "negate", m.one("true", "false"))
 	}
 }
 

@@ -55,7 +55,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer servers.Close()
-	connect := servers.Lane.NewConnect(nil)
+	connect := servers.NewConnect(nil)
 	defer connect.Close()
 	return compareAll(ctx, servers.Lane, connect, o)
 }

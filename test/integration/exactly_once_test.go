@@ -1,0 +1,286 @@
+package integration
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/sandbox/ledger"
+	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/test/harness"
+	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
+)
+
+// exactlyOnce is outbox with the guarantee of that name.
+func exactlyOnce(t *testing.T, db *harness.Database, brokers *harness.Brokers, relay string) (*relaytest.Pipeline, *relaytest.Workload) {
+	t.Helper()
+	topic := harness.Unique(t, "checkpoints")
+	p, w := outbox(t, db, brokers, fmt.Sprintf("relay: {guarantee: exactly_once, checkpoint_topic: %s%s}", topic, relay))
+	if _, err := sink.EnsureCheckpointTopic(t.Context(), p.Settings().Kafka, topic, false); err != nil {
+		t.Fatal(err)
+	}
+	return p, w
+}
+
+// readCommitted is what consumers see that read committed records.
+func readCommitted(t *testing.T, p *relaytest.Pipeline, topics ...string) []*kgo.Record {
+	t.Helper()
+	var all []*kgo.Record
+	for _, topic := range topics {
+		err := sink.ReadTopic(t.Context(), p.Settings().Kafka, topic, func(m *sink.Message) error {
+			r := &kgo.Record{Topic: m.Topic, Partition: m.Partition, Offset: m.Offset, Timestamp: m.Timestamp, Key: m.Key, Value: m.Value}
+			for _, h := range m.Headers {
+				r.Headers = append(r.Headers, kgo.RecordHeader(h))
+			}
+			all = append(all, r)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+// verifyOnce fails the test unless everything was delivered once, in order.
+func verifyOnce(t *testing.T, p *relaytest.Pipeline, w *relaytest.Workload) ledger.Report {
+	t.Helper()
+	report := w.Ledger.Check(readCommitted(t, p, w.Topic()))
+	t.Log(report)
+	if err := report.Err(); err != nil {
+		t.Fatal(err)
+	}
+	if report.Committed == 0 || report.Duplicates != 0 {
+		t.Fatalf("%d committed, %d duplicates", report.Committed, report.Duplicates)
+	}
+	return report
+}
+
+// finishOnce has a last run deliver the rest, and stop.
+func finishOnce(t *testing.T, p *relaytest.Pipeline) {
+	t.Helper()
+	running := p.Exec(t, "run")
+	p.AwaitCaughtUp(t)
+	running.Terminate(t)
+	if code := running.Wait(t); code != 0 {
+		t.Errorf("exit code of the last run = %d\n%s", code, running.Output())
+	}
+}
+
+// The relay is killed again and again at work; consumers of committed records see
+// every row once.
+func TestExactlyOnce_KillsDuplicateNothing(t *testing.T) {
+	onEach(t, func(t *testing.T, db *harness.Database, brokers *harness.Brokers) {
+		kills, late := scale(t, "CDC_RELAY_TEST_KILLS", killsFor(brokers)/2), 0
+		p, w := exactlyOnce(t, db, brokers, "")
+		random := rand.New(rand.NewPCG(w.Seed, 1))
+		w.Start(t, 2, 10*time.Millisecond)
+		for done := 0; done < kills; {
+			if killAtWork(t, p, w, random) {
+				done++
+			} else if late++; late > kills {
+				t.Fatalf("%d of %d kills came after the last acknowledgement", late, late+done)
+			}
+		}
+		w.Stop(t)
+		finishOnce(t, p)
+		verifyOnce(t, p, w)
+	})
+}
+
+func TestExactlyOnce_StopsDuplicateNothing(t *testing.T) {
+	db, brokers := harness.Postgres(t), harness.Kfake(t, kfakeDefault)
+	p, w := exactlyOnce(t, db, brokers, "")
+	random := rand.New(rand.NewPCG(w.Seed, 1))
+	w.Start(t, 2, time.Millisecond)
+	for range 5 {
+		running := p.Exec(t, "run")
+		before := p.Confirmed(t)
+		relaytest.Eventually(t, "the relay confirms", func() (bool, string) { return p.Confirmed(t) > before, running.Output() })
+		<-time.After(time.Duration(random.IntN(200)) * time.Millisecond) // the random point
+		running.Terminate(t)
+		if code := running.Wait(t); code != 0 {
+			t.Fatalf("exit code = %d\n%s", code, running.Output())
+		}
+	}
+	w.Stop(t)
+	finishOnce(t, p)
+	verifyOnce(t, p, w)
+}
+
+// A transaction larger than the window is divided, and goes on behind the last row
+// that was committed.
+func TestExactlyOnce_ALargeTransactionIsGoneOnWith(t *testing.T) {
+	db, brokers := harness.Postgres(t), harness.Kfake(t, kfakeDefault)
+	p, w := exactlyOnce(t, db, brokers, ", max_in_flight_bytes: 1MiB")
+	w.Insert(t, 10)
+	w.Insert(t, 20_000)
+	w.Insert(t, 10)
+	parts := 0
+	for range 3 {
+		running := p.Exec(t, "run")
+		seen := len(readCommitted(t, p, w.Topic()))
+		relaytest.Eventually(t, "more is delivered", func() (bool, string) {
+			return len(readCommitted(t, p, w.Topic())) > seen, running.Output()
+		})
+		running.Kill()
+		if got := len(readCommitted(t, p, w.Topic())); got > 10 && got < 20_010 {
+			parts++
+		}
+	}
+	finishOnce(t, p)
+	verifyOnce(t, p, w)
+	if parts == 0 {
+		t.Error("no kill came while the transaction was delivered in part")
+	}
+}
+
+// Positions of keep-alives are confirmed behind a checkpoint.
+func TestExactlyOnce_AnIdleOutboxHoldsNoWALBack(t *testing.T) {
+	db, brokers := harness.Postgres(t), harness.Kfake(t, kfakeDefault)
+	p, _ := exactlyOnce(t, db, brokers, "")
+	db.Exec(t, "CREATE TABLE other (x text)")
+	r := p.Start(t)
+	r.AwaitStreaming(t)
+	for range 3 {
+		db.Exec(t, "INSERT INTO other SELECT repeat('x', 1000) FROM generate_series(1, 100)")
+		p.AwaitCaughtUp(t)
+	}
+	r.Stop(t)
+	p.Start(t).AwaitStreaming(t)
+}
+
+func TestExactlyOnce_ASlotAheadOfItsCheckpointIsAGap(t *testing.T) {
+	db, brokers := harness.Postgres(t), harness.Kfake(t, kfakeDefault)
+	p, w := exactlyOnce(t, db, brokers, "")
+	running := p.Exec(t, "run")
+	w.Insert(t, 5)
+	p.AwaitCaughtUp(t)
+	running.Terminate(t)
+	running.Wait(t)
+	w.Insert(t, 5)
+	db.Exec(t, "SELECT pg_replication_slot_advance($1, pg_current_wal_lsn())", p.Slot)
+	running = p.Exec(t, "run")
+	if code := running.Wait(t); code != 3 {
+		t.Errorf("exit code = %d, want 3", code)
+	}
+	for _, text := range []string{"the slot is at", "checkpoint", "--accept-gap"} {
+		if !strings.Contains(running.Output(), text) {
+			t.Errorf("output does not mention %q:\n%s", text, running.Output())
+		}
+	}
+	setup := p.Exec(t, "setup", "--accept-gap")
+	if code := setup.Wait(t); code != 0 {
+		t.Fatalf("setup --accept-gap: exit code = %d\n%s", code, setup.Output())
+	}
+	w.Insert(t, 5)
+	finishOnce(t, p)
+	if got := len(readCommitted(t, p, w.Topic())); got != 10 {
+		t.Errorf("%d records, want those before and behind the gap", got)
+	}
+}
+
+// Two relays cannot both hold the id, whoever has the slot.
+func TestExactlyOnce_AFencedRelayEnds(t *testing.T) {
+	db, brokers := harness.Postgres(t), harness.Kfake(t, kfakeDefault)
+	p, w := exactlyOnce(t, db, brokers, "")
+	r := p.Start(t)
+	w.Insert(t, 5)
+	p.AwaitCaughtUp(t)
+	system := harness.Query[string](t, db, "SELECT system_identifier::text FROM pg_control_system()")
+	twin, err := kgo.NewClient(kgo.SeedBrokers(brokers.Addrs...), kgo.TransactionalID("cdc-relay-"+system+"-"+p.Slot))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer twin.Close()
+	if _, _, err := twin.ProducerID(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.Insert(t, 5)
+	if err := r.Wait(t); err == nil || !strings.Contains(err.Error(), "another relay") {
+		t.Errorf("ended with %v", err)
+	}
+	finishOnce(t, p) // whoever comes next takes over
+	verifyOnce(t, p, w)
+}
+
+// A row that the topic does not take blocks, and what lies before it is committed.
+func TestExactlyOnce_ARefusedRowBlocksAndHeals(t *testing.T) {
+	onEach(t, func(t *testing.T, db *harness.Database, brokers *harness.Brokers) {
+		p, w := exactlyOnce(t, db, brokers, "")
+		setMaxMessageBytes(t, brokers, w.Topic(), "20000")
+		r := p.Start(t)
+		r.AwaitStreaming(t)
+		w.Insert(t, 5)
+		w.InsertKey(t, uuid.New(), 1, 60_000)
+		w.Insert(t, 5)
+		r.AwaitBlocked(t, "record_too_large")
+		relaytest.Eventually(t, "the rows before it are committed", func() (bool, string) {
+			got := len(readCommitted(t, p, w.Topic()))
+			return got == 5, fmt.Sprint(got)
+		})
+		setMaxMessageBytes(t, brokers, w.Topic(), "200000")
+		p.AwaitCaughtUp(t)
+		r.Await(t, "it streams again", func(s relay.Status) bool { return s.State == relay.Streaming })
+		r.Stop(t)
+		verifyOnce(t, p, w)
+	})
+}
+
+// A dead letter is committed with the rest of its transaction.
+func TestExactlyOnce_DeadLettersAreWrittenOnce(t *testing.T) {
+	db, brokers := harness.Postgres(t), harness.Kfake(t, kfakeDefault)
+	letters := harness.Unique(t, "letters")
+	p, w := exactlyOnce(t, db, brokers, ", on_reject: dead_letter, dead_letter_topic: "+letters)
+	if _, err := sink.EnsureTopic(t.Context(), p.Settings().Kafka, letters, false); err != nil {
+		t.Fatal(err)
+	}
+	setMaxMessageBytes(t, brokers, w.Topic(), "20000")
+	r := p.Start(t)
+	r.AwaitStreaming(t)
+	w.Insert(t, 5)
+	db.Exec(t, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload)
+		SELECT $1, gen_random_uuid(), 'x', jsonb_build_object('fill', repeat('x', CASE WHEN i IN (3, 7) THEN 60000 ELSE 10 END)) FROM generate_series(1, 10) AS i`,
+		strings.TrimSuffix(w.Topic(), "-events"))
+	db.Exec(t, "INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('no topic!', gen_random_uuid(), 'x', '{}')")
+	w.Insert(t, 5)
+	p.AwaitCaughtUp(t)
+	r.Stop(t)
+	if got := len(readCommitted(t, p, letters)); got != 3 {
+		t.Errorf("%d dead letters, want 3", got)
+	}
+	if got := len(readCommitted(t, p, w.Topic())); got != 18 {
+		t.Errorf("%d records, want 18", got)
+	}
+	if status := r.Status(); status.EventsRejected != 3 || status.DeadLetters != 3 || status.Guarantee != "exactly_once" {
+		t.Errorf("status %+v", status)
+	}
+}
+
+func TestExactlyOnce_WantsItsCheckpointTopic(t *testing.T) {
+	db, brokers := harness.Postgres(t), harness.Kfake(t, kfakeDefault)
+	for name, c := range map[string]struct {
+		partitions int32
+		policy     string
+		mentions   string
+	}{
+		"missing": {0, "", "cdc-relay setup"}, "wide": {3, "compact", "3 partitions"}, "deleted": {1, "delete", "cleanup.policy"},
+	} {
+		topic := harness.Unique(t, name)
+		if c.partitions > 0 {
+			brokers.CreateTopic(t, topic, c.partitions, "cleanup.policy", c.policy)
+		}
+		p := relaytest.New(t, db, brokers, []string{"{table: public.outbox}"}, fmt.Sprintf("relay: {guarantee: exactly_once, checkpoint_topic: %s}", topic))
+		p.Setup(t)
+		running := p.Exec(t, "run")
+		if code := running.Wait(t); code != 3 || !strings.Contains(running.Output(), c.mentions) {
+			t.Errorf("%s: exit code %d, want 3 and %q:\n%s", name, code, c.mentions, running.Output())
+		}
+	}
+}
