@@ -49,6 +49,19 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- regexFind "[0-9]+$" .Values.config.http.listen -}}
 {{- end -}}
 
+{{- /* A pod that is killed while it drains sends again what was in flight. */ -}}
+{{- define "cdc-relay.grace" -}}
+{{- $drain := default "30s" (.Values.config.relay).drain_timeout -}}
+{{- $hours := regexFind "^[0-9]+h" $drain | regexFind "[0-9]+" | int -}}
+{{- $minutes := regexFind "(^|h)[0-9]+m([0-9]|$)" $drain | regexFind "[0-9]+" | int -}}
+{{- $seconds := regexFind "(^|h|m)[0-9]+([.][0-9]+)?s$" $drain | regexFind "[0-9]+" | int -}}
+{{- $grace := int .Values.terminationGracePeriodSeconds -}}
+{{- if le $grace (add (mul $hours 3600) (add (mul $minutes 60) $seconds)) -}}
+{{- fail (printf "terminationGracePeriodSeconds is %d, and has to be more than relay.drain_timeout, %s" $grace $drain) -}}
+{{- end -}}
+{{- $grace -}}
+{{- end -}}
+
 {{- /* A secret's file is named by the variable that the relay reads. */ -}}
 {{- define "cdc-relay.secretEnv" -}}
 {{- if .Values.postgres.existingSecret.name }}
