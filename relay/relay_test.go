@@ -407,8 +407,9 @@ func TestRelay_ReconnectsAndReadsUnconfirmedRowsAgain(t *testing.T) {
 		pass(time.Second)
 		b.sink.Ack(1)
 		pass(time.Second)
+		b.sink.Written(true)
 		b.server.cut()
-		pass(time.Second)
+		pass(lossGrace / 2)
 		if got := b.server.opens.Load(); got != 1 {
 			t.Fatalf("%d sessions while a record of the first is outstanding", got)
 		}
@@ -429,6 +430,7 @@ func TestRelay_GivesUpASinkThatKeepsRecordsOfALostSession(t *testing.T) {
 		server := newServer(fixed(110, 120, 1, "order/a/1"))
 		first, second := new(sinktest.Recorder), new(sinktest.Recorder)
 		first.Hold()
+		first.Written(true)
 		sinks := []*sinktest.Recorder{first, second}
 		routes, _ := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
 		r := New(Config{}, Parts{Source: server.open, Router: routes, Sink: func() (sink.Sink, error) {

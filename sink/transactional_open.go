@@ -266,7 +266,16 @@ func EnsureCheckpointTopic(ctx context.Context, cfg KafkaConfig, topic string, d
 	if err != nil {
 		return true, fmt.Errorf("create topic %q: %w; make it by hand with one partition and cleanup.policy=compact, or grant CREATE on it", topic, err)
 	}
-	return true, nil
+	for range 20 { // the brokers tell each other, and our client remembers for a while
+		if err = checkpointTopic(ctx, admin, topic); err == nil || ctx.Err() != nil {
+			break
+		}
+		select {
+		case <-time.After(250 * time.Millisecond):
+		case <-ctx.Done():
+		}
+	}
+	return true, err
 }
 
 // Forget removes the checkpoints of a slot, so that the next start takes the slot's

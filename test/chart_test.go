@@ -194,7 +194,7 @@ func TestChart_SchemaHasThatOfTheConfiguration(t *testing.T) {
 	}
 	before := strings.TrimSuffix(text, rest)
 	text = before + "\n" + strings.Repeat(" ", 10) + want.String() + rest[decoder.InputOffset():]
-	if err := os.WriteFile(filepath.Join(root, chart, "values.schema.json"), []byte(text), 0o644); err != nil { //nolint:gosec // a file of the repository
+	if err := os.WriteFile(filepath.Join(root, chart, "values.schema.json"), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"testing"
 
 	"github.com/cdc-relay/cdc-relay/sandbox"
@@ -9,17 +8,8 @@ import (
 	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
 )
 
-// known skips a test that fails, and why; CDC_RELAY_FAULT_KNOWN=1 runs it.
-func known(t *testing.T, what string) {
-	t.Helper()
-	if os.Getenv("CDC_RELAY_FAULT_KNOWN") == "" {
-		t.Skipf("known: %s; CDC_RELAY_FAULT_KNOWN=1 runs it", what)
-	}
-}
-
 // Code 0 says that nothing will be sent again.
-func TestKnown_StopThatIsCutInMidTransactionIsNotClean(t *testing.T) {
-	known(t, "a relay that is cut short in mid-transaction ends with 0 when all it had sent of it happens to be acknowledged")
+func TestBar_StopThatIsCutInMidTransactionIsNotClean(t *testing.T) {
 	brokers := harness.Kfake(t, sandbox.KafkaOptions{})
 	p, w := outbox(t, harness.Postgres(t), brokers, "relay: {max_in_flight_bytes: 64KiB}")
 	const n = 20_000
