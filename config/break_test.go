@@ -152,6 +152,7 @@ var wrongTexts = map[string][]string{
 	"outbox.cloudevents_source":      {"/shop", "'no uri'"},
 	"outbox.partition":               {"body#/~9"},
 	"relay.dead_letter_topic":        {"'a b'", "a/b"},
+	"relay.checkpoint_topic":         {"'a b'", "a/b"},
 	"outbox.debezium":                {"x", "{topic.prefix: a b}", "{topic.prefx: a}", "{topic.prefix: a, database.hostname: b}", "{topic.prefix: a, key.converter: b}"},
 	"kafka.tls.ca_file":              {"/no/such/file"},
 	"kafka.tls.cert_file":            {"/no/such/file"},

@@ -39,13 +39,11 @@ func (d *document) misindented() (*syntaxError, bool) {
 	line := lines[best]
 	moved := slices.Clone(d.lines)
 	moved[line.at] = strings.Repeat(" ", wanted) + strings.TrimLeft(moved[line.at], " ")
-	if _, err := parseYAML(strings.Join(moved, "\n")); err != nil {
-		return nil, false
-	}
+	_, err := parseYAML(strings.Join(moved, "\n"))
 	return &syntaxError{
 		line: line.at + 1, column: line.indent + 1,
 		message: fmt.Sprintf("this line is indented by %s, its neighbours by %d", spaces(line.indent), wanted),
-	}, true
+	}, err == nil
 }
 
 // bestMove gives the line after whose move to another indentation the fewest lines

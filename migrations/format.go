@@ -54,8 +54,8 @@ func Formats() []string {
 	return names
 }
 
-// Format writes m as the files of a migration tool. plain is for psql or a
-// console: it is the only one with the slot as a statement, behind the COMMIT.
+// Format writes m as the files of a migration tool. plain is for psql, and
+// without its first line for a console: it is the only one with the slot as a statement, behind the COMMIT.
 func Format(format string, m Migration) ([]File, error) {
 	i := slices.IndexFunc(formatters, func(f formatter) bool { return f.name == format })
 	if i < 0 {
@@ -71,8 +71,8 @@ func Format(format string, m Migration) ([]File, error) {
 func plainFile(m Migration) []File {
 	var b strings.Builder
 	comment(&b, m.Notes)
-	comment(&b, []string{"Stops psql at the first error, so that the slot is not made when the rest was rolled back. Leave it out in a console."})
-	b.WriteString("\\set ON_ERROR_STOP on\n\nBEGIN;\n\n")
+	b.WriteString("-- Stops psql at the first error: no slot when the rest was rolled back. Leave this line out in a console.\n" +
+		"\\set ON_ERROR_STOP on\n\nBEGIN;\n\n")
 	b.WriteString(m.up())
 	b.WriteString("\nCOMMIT;\n\n")
 	comment(&b, []string{

@@ -190,6 +190,29 @@ func bubble(t *testing.T, cfg Config, test func(t *testing.T, f *fakeServer)) {
 	synctest.Test(t, func(t *testing.T) { test(t, serve(t, cfg)) })
 }
 
+// A relay that is held up by Kafka does not read, so nothing tells it of the end but
+// what it writes.
+func TestEndOfAConnectionThatIsNotReadIsSeen(t *testing.T) {
+	bubble(t, Config{}, func(t *testing.T, f *fakeServer) {
+		go f.wal(txn(0x200, 7, "1")...) // nobody takes it
+		pass(10*time.Second + feelTick/2)
+		synctest.Wait()
+		select {
+		case err := <-f.ended:
+			t.Fatalf("ended with %v", err)
+		default:
+		}
+		closed := time.Now()
+		_ = f.conn.Close()
+		if err := <-f.ended; err == nil {
+			t.Error("ended without an error")
+		}
+		if took := time.Since(closed); took > 2*feelTick {
+			t.Errorf("after %s", took)
+		}
+	})
+}
+
 func TestConfirmedPositionIsToldSoonAndNothingElse(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, f *fakeServer) {
 		go f.wal(txn(0x200, 7, "1")...)

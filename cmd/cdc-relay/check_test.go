@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -63,7 +64,8 @@ func clinic(t *testing.T, sql string) (*life, []string) {
 	l := newLife(t)
 	l.brokers = harness.Kfake(t, sandbox.KafkaOptions{Brokers: 3})
 	l.db.Exec(t, sql)
-	env := append(l.env, "CDC_RELAY_KAFKA_BROKERS="+strings.Join(l.brokers.Addrs, ","), "CDC_RELAY_KAFKA_CREATE_TOPICS_ENABLED=false")
+	env := slices.DeleteFunc(slices.Clone(l.env), func(v string) bool { return strings.HasPrefix(v, "CDC_RELAY_KAFKA_CREATE_TOPICS_") })
+	env = append(env, "CDC_RELAY_KAFKA_BROKERS="+strings.Join(l.brokers.Addrs, ","))
 	invoke(t, env, "setup").want(t, exitOK, "", "")
 	role := harness.Unique(t, "doctor")
 	l.db.Exec(t, "CREATE ROLE "+role+" LOGIN REPLICATION")

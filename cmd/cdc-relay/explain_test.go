@@ -183,6 +183,7 @@ func TestExplain_TakesTheBodyOfALogicalMessage(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := invoke(t, env, "explain", "--table", "shop", "--sample", file)
+	got.want(t, exitOK, "logical messages with prefix shop", "")
 	got.want(t, exitOK, "order-events", "")
 	got.want(t, exitOK, `{"n": 1}`, "")
 	got.want(t, exitOK, "outbox (default)", "")

@@ -39,19 +39,7 @@ func (c *changeOver) planSlot(line planLine) {
 		owner = c.survey.SlotOwner
 	}
 	line("slot", "%s: plugin %s, confirmed %s, %s behind the log's end %s; %s", c.settings.Replication.Slot, c.survey.SlotPlugin,
-		s.Confirmed, distance(int64(c.survey.WALEnd)-int64(s.Confirmed)), c.survey.WALEnd, owner)
-}
-
-func distance(n int64) string {
-	switch {
-	case n < 0:
-		return "0 B"
-	case n < 10<<10:
-		return fmt.Sprintf("%d B", n)
-	case n < 10<<20:
-		return fmt.Sprintf("%d KiB", n>>10)
-	}
-	return fmt.Sprintf("%d MiB", n>>20)
+		s.Confirmed, size(max(0, int64(c.survey.WALEnd)-int64(s.Confirmed))), c.survey.WALEnd, owner)
 }
 
 func (c *changeOver) planPublication(line planLine) {
