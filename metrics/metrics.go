@@ -113,6 +113,9 @@ func (m *Metrics) defineCounters() {
 	for _, reason := range []string{"network", "timeout", "slot_in_use", "auth", "server_shutdown", "other"} {
 		m.reconnects.WithLabelValues(reason)
 	}
+	for _, outcome := range []string{"commit", "abort", "unknown"} {
+		m.endings.WithLabelValues(outcome)
+	}
 	for _, state := range relay.States {
 		m.changes.WithLabelValues(string(state))
 	}

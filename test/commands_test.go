@@ -189,6 +189,11 @@ func commandsRun(t *testing.T, binary string, commands []shown) {
 		t.Fatalf("the documentation shows run: %t, %d others, %d questions: the test reads the wrong blocks", streams, len(toEnd), len(asked))
 	}
 	for _, args := range toEnd {
+		for i, arg := range args {
+			if strings.HasPrefix(arg, "postgres.url=") {
+				args[i] = "postgres.url=" + db.URL
+			}
+		}
 		place.must(t, args...)
 	}
 	stop := place.start(t)
