@@ -107,10 +107,10 @@ func (s *session) run(ctx, hard context.Context) error {
 	}
 	go func() {
 		if s.srcErr = s.src.Run(intake, s.out, s.confirmed); s.srcErr != nil {
-			if gone(s.srcErr) {
+			close(s.lost)
+			if gone(s.srcErr) { // after lost, or B would take it for a failure and resume
 				s.sink.Halt()
 			}
-			close(s.lost)
 			s.endSending()
 		}
 		close(s.out)
