@@ -91,6 +91,7 @@ func (s *session) recover(ctx, hard context.Context) error {
 		case skipRow:
 			queue = queue[1:]
 			continue
+		case holdOn:
 		}
 		if err := s.guilty(ctx, hard, &queue[0], failure, &wait); err != nil {
 			return err

@@ -76,7 +76,7 @@ func (s *session) setAside(f *flight, row *replication.Row, rejection error) err
 type sentence int
 
 const (
-	wait       sentence = iota // for somebody to change something
+	holdOn     sentence = iota // until somebody changed something
 	sendLetter                 // the record was replaced by its dead letter
 	skipRow                    // the record needs no delivery
 )
@@ -85,7 +85,7 @@ const (
 // itself goes on with less of the record in it.
 func (s *session) convict(u *undelivered, f *sink.Failure) sentence {
 	if f.Class != sink.Rejected || s.r.cfg.OnReject == StopOnReject {
-		return wait
+		return holdOn
 	}
 	rec := &u.p.records[u.index]
 	row := rec.Row
@@ -95,7 +95,7 @@ func (s *session) convict(u *undelivered, f *sink.Failure) sentence {
 	}
 	if rec.Topic == s.r.cfg.DeadLetterTopic {
 		if !deadletter.Strip(rec) {
-			return wait
+			return holdOn
 		}
 		s.r.log.Warn().Err(cause).Str("topic", rec.Topic).Msg("the dead-letter topic refuses the row too; it goes there with less of its record")
 		return sendLetter
@@ -103,7 +103,7 @@ func (s *session) convict(u *undelivered, f *sink.Failure) sentence {
 	if s.r.cfg.OnReject == DeadLetterOnReject {
 		if err := s.park(rec); err != nil {
 			f.Reason, f.Err = ReasonParkedKeysFull, fmt.Errorf("%w; the row: %w", err, f.Err)
-			return wait
+			return holdOn
 		}
 	}
 	s.reject(f.Reason, row.Txn.Commit, row.Ordinal, cause)

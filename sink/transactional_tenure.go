@@ -250,8 +250,11 @@ func (n *tenure) seal() error {
 func (n *tenure) flush() error {
 	ctx, cancel := context.WithCancel(n.life)
 	defer cancel()
-	flushed := make(chan error, 1)
-	go func() { flushed <- n.client.Flush(ctx) }()
+	flushed := make(chan struct{})
+	go func() {
+		defer close(flushed)
+		_ = n.client.Flush(ctx) // fails with ctx alone
+	}()
 	select {
 	case <-flushed:
 		return context.Cause(n.life)
