@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/cdc-relay/cdc-relay/admin"
@@ -37,9 +37,27 @@ type result struct {
 func invoke(t *testing.T, env []string, args ...string) result {
 	t.Helper()
 	t.Chdir(t.TempDir()) // no configuration file lies about
-	var stdout, stderr bytes.Buffer
+	var stdout, stderr output
 	code := run(t.Context(), args, process{stdout: &stdout, stderr: &stderr, env: append([]string{"HOME=/nonexistent"}, env...)})
 	return result{code, stdout.String(), stderr.String()}
+}
+
+// output is a stream that several goroutines write to, as they do to a file.
+type output struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
 }
 
 func (r result) want(t *testing.T, code int, stdout, stderr string) {

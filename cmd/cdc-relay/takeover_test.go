@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -235,7 +234,7 @@ func TestTakeover_StaysWhenToldTo(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Chdir(t.TempDir())
 	ended := make(chan int, 1)
-	var out, problems bytes.Buffer
+	var out, problems output
 	go func() {
 		ended <- run(ctx, []string{"takeover", c.connector, "--worker", c.worker, "--yes", "--stay", "--set", "http.listen=", "--set", "kafka.compression=none"}, process{stdout: &out, stderr: &problems})
 	}()
