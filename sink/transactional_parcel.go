@@ -3,6 +3,7 @@ package sink
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -151,7 +152,7 @@ func (o *outcomes) produce(t *Transactional, client *kgo.Client, p *parcel) {
 func (o *outcomes) failures() map[*kgo.Record]error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.failed
+	return maps.Clone(o.failed) // more may fail while the caller reads
 }
 
 // wish is the context of a record that names its partition. Contexts of records never

@@ -69,6 +69,7 @@ func delivered(brokers *harness.Brokers, topic string) int64 {
 func finish(t *testing.T, p *relaytest.Pipeline, w *relaytest.Workload) int {
 	t.Helper()
 	running := p.Exec(t, "run")
+	relaytest.Eventually(t, "the signals are caught", func() (bool, string) { out := running.Output(); return strings.Contains(out, "cdc-relay starts"), out })
 	p.AwaitCaughtUp(t)
 	running.Terminate(t)
 	if code := running.Wait(t); code != 0 {

@@ -49,7 +49,7 @@ var mutants = []mutant{
 	{name: "stale_relation", about: "a relation that is announced again is taken for the old one", faults: []string{"pg_ddl", "pg_rewrite"},
 		patches: []patch{{"replication/relation.go", "old != nil && old.same(&rel)", "old != nil"}}},
 	{name: "resend_backwards", about: "failed records are sent again in the wrong order", faults: []string{"produce_*", "acl_revoked", "limit_lowered", "record_too_large"},
-		patches: []patch{{"relay/recovery.go", "return cmp.Compare(a.p.seq, b.p.seq)", "return cmp.Compare(b.p.seq, a.p.seq)"}}},
+		patches: []patch{{"relay/exactly_once_rejected.go", "return cmp.Compare(a.p.seq, b.p.seq)", "return cmp.Compare(b.p.seq, a.p.seq)"}}},
 	{name: "no_halt", about: "records go on being sent after one failed", faults: []string{"produce_*", "acl_revoked", "limit_lowered", "record_too_large"},
 		patches: []patch{{"sink/kafka_send.go", "k.halted.Store(true)\n", ""}, {"sink/kafka_send.go", "case lane != nil && lane.brokenIn == k.round.Load():", "case false:"}}},
 	{name: "skip_the_guilty", about: "a record that fails alone is left out", faults: []string{"limit_lowered", "record_too_large", "produce_invalid*", "acl_revoked"},
