@@ -53,28 +53,71 @@ func (f *Proof) Delivered(commit pglogrepl.LSN, xid uint32, lsn pglogrepl.LSN, o
 func (f *Proof) Skipped() int64 { return f.skipped }
 
 // Witness looks in the log for what a position says is there. A position is only
-// numbers: one of another database, or of this one before a restore or a failover
-// that lost something, looks just as good. So nothing is proven before the log
-// showed the stored row at its place: the same transaction's number at the same
-// LSN.
-type Witness struct{ p Position }
-
-// NewWitness is for one position.
-func NewWitness(p Position) *Witness { return &Witness{p} }
-
-// Row tells whether a row of the log is the stored one, or of the transaction that
-// ends where the position of a heartbeat says. past says that no later row can be.
-func (w *Witness) Row(commit, end pglogrepl.LSN, xid uint32, lsn pglogrepl.LSN) (found, past bool) {
-	if w.p.Event == "INSERT" {
-		return xid == w.p.XID && lsn == w.p.LSN, commit > w.p.LSN && xid != w.p.XID
-	}
-	return w.p.Commit != 0 && end == w.p.Commit, commit > w.p.Commit
+// numbers: one of another database, of this one before a restore or a failover that
+// lost something, or one written by hand, looks just as good. So nothing is proven
+// before the log showed the stored row at its place, the same transaction's number
+// at the same LSN, and that its transaction does not end before Position.Commit,
+// which is the end of an earlier one.
+type Witness struct {
+	p           Position
+	ended       bool // a transaction ends at Position.Commit
+	contradicts bool
 }
 
-// Through tells whether the log up to a position holds the end that a heartbeat's
-// position names.
+// NewWitness is for one position.
+func NewWitness(p Position) *Witness {
+	// Only a row or a beginning may lie before the end of another transaction.
+	return &Witness{p: p, contradicts: p.Event == "COMMIT" && p.LSN < p.Commit}
+}
+
+// Row tells whether a row of the log proves the position: it is the stored one, or
+// of the transaction that ends where the position says. past says that no later row
+// can.
+func (w *Witness) Row(commit, end pglogrepl.LSN, xid uint32, lsn pglogrepl.LSN) (found, past bool) {
+	own := xid == w.p.XID && xid != 0
+	switch inside := w.p.Event == "INSERT" || w.inside(); {
+	case w.contradicts:
+	case own && inside && commit < w.p.Commit:
+		w.contradicts = true
+	case w.p.Event == "INSERT":
+		return own && lsn == w.p.LSN, commit > w.p.LSN && !own
+	case w.p.Commit != 0 && end == w.p.Commit:
+		w.ended = true
+		return !inside, false
+	case inside && w.ended:
+		return own, false
+	default:
+		return false, commit > w.p.Commit
+	}
+	return false, true
+}
+
+// inside tells whether the position lies before Position.Commit, so that its own
+// transaction has to end behind it: only then the end alone is no proof.
+func (w *Witness) inside() bool { return w.p.LSN < w.p.Commit }
+
+// Through tells whether the log up to a position, where a transaction ends, proves
+// what no row did.
 func (w *Witness) Through(lsn pglogrepl.LSN) bool {
-	return w.p.Event != "INSERT" && w.p.Commit != 0 && lsn == w.p.Commit
+	if w.contradicts || w.p.Event == "INSERT" || w.p.Commit == 0 || lsn != w.p.Commit {
+		return false
+	}
+	w.ended = true
+	return !w.inside()
+}
+
+// Missing says why nothing was found.
+func (w *Witness) Missing() string {
+	switch {
+	case w.contradicts:
+		return fmt.Sprintf("the position contradicts itself or the slot: %s of transaction %d lies before the end of an earlier transaction, lsn_commit %s, and so does that transaction's own end", w.p.LSN, w.p.XID, w.p.Commit)
+	case w.p.Event == "INSERT" || w.ended:
+		return fmt.Sprintf("the slot has no row at %s in transaction %d", w.p.LSN, w.p.XID)
+	}
+	if w.p.Commit == 0 {
+		return fmt.Sprintf("the position names neither an inserted row nor the end of a transaction (messageType %q, no lsn_commit)", w.p.Event)
+	}
+	return fmt.Sprintf("no transaction of the slot ends at %s", w.p.Commit)
 }
 
 // State is what the server says, as far as a change-over depends on it.

@@ -204,3 +204,58 @@ func TestWitness(t *testing.T) {
 		t.Error("the end of a transaction is a witness for a heartbeat's position, at its own place")
 	}
 }
+
+// lsn_commit is the end of a transaction before the stored row's own. One that lies
+// behind the own transaction's end is damaged, and would hold back the rest of that
+// transaction and what follows it.
+func TestWitness_ACommitBehindTheOwnTransactionProvesNothing(t *testing.T) {
+	type row struct {
+		commit, end, lsn pglogrepl.LSN
+		xid              uint32
+	}
+	slot := []row{
+		{commit: 300, end: 310, xid: 6, lsn: 290},
+		{commit: 600, end: 610, xid: 7, lsn: 400}, {commit: 600, end: 610, xid: 7, lsn: 500}, {commit: 600, end: 610, xid: 7, lsn: 510},
+		{commit: 700, end: 710, xid: 5, lsn: 450}, // began before transaction 7 ended
+		{commit: 800, end: 810, xid: 9, lsn: 790},
+	}
+	find := func(p Position) (bool, *Witness) {
+		w := NewWitness(p)
+		for i, r := range slot {
+			if found, past := w.Row(r.commit, r.end, r.xid, r.lsn); found || past {
+				return found, w
+			}
+			if (i+1 == len(slot) || slot[i+1].end != r.end) && w.Through(r.end) {
+				return true, w
+			}
+		}
+		return false, w
+	}
+	for _, c := range []struct {
+		name    string
+		p       Position
+		found   bool
+		missing string
+	}{
+		{name: "sound", p: Position{LSN: 500, Commit: 310, XID: 7, Event: "INSERT"}, found: true},
+		{name: "sound, the first row of all", p: Position{LSN: 290, XID: 6, Event: "INSERT"}, found: true},
+		{name: "behind, a row", p: Position{LSN: 500, Commit: 810, XID: 7, Event: "INSERT"}, missing: "contradicts"},
+		{name: "its own end, a row", p: Position{LSN: 500, Commit: 610, XID: 7, Event: "INSERT"}, missing: "contradicts"},
+		{name: "behind, an event without a kind", p: Position{LSN: 500, Commit: 810, XID: 7}, missing: "contradicts"},
+		{name: "its own end, an event without a kind", p: Position{LSN: 500, Commit: 610, XID: 7}, missing: "contradicts"},
+		{name: "behind, an update", p: Position{LSN: 505, Commit: 810, XID: 7, Event: "UPDATE"}, missing: "contradicts"},
+		{name: "behind, a beginning", p: Position{LSN: 400, Commit: 810, XID: 7, Event: "BEGIN"}, missing: "contradicts"},
+		{name: "behind, an end", p: Position{LSN: 610, Commit: 810, XID: 7, Event: "COMMIT"}, missing: "contradicts"},
+		{name: "behind, in a transaction without rows here", p: Position{LSN: 500, Commit: 810, XID: 8}, missing: "no row at 0/1F4 in transaction 8"},
+		{name: "nowhere, an event without a kind", p: Position{LSN: 500, Commit: 305, XID: 7}, missing: "ends at 0/131"},
+		{name: "an overlap", p: Position{LSN: 450, Commit: 610, XID: 5}, found: true},
+		{name: "an update in an overlap", p: Position{LSN: 450, Commit: 610, XID: 5, Event: "UPDATE"}, found: true},
+		{name: "sound, an event without a kind", p: Position{LSN: 500, Commit: 310, XID: 7}, found: true},
+		{name: "sound, an end", p: Position{LSN: 610, Commit: 610, XID: 7, Event: "COMMIT"}, found: true},
+	} {
+		found, w := find(c.p)
+		if found != c.found || !found && !strings.Contains(w.Missing(), c.missing) {
+			t.Errorf("%s: found is %v (%s), want %v with %q", c.name, found, w.Missing(), c.found, c.missing)
+		}
+	}
+}

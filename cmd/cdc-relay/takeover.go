@@ -72,6 +72,8 @@ type changeOver struct {
 	survey   *replication.Survey
 	found    *offsets
 	verdict  takeover.Verdict
+	judged   bool   // verdict holds: the position is one of this slot
+	held     string // the slot is streamed from, which only forbids to perform
 	refusals []string
 }
 
@@ -81,7 +83,7 @@ func (a *app) takeover(ctx context.Context, file string, o takeoverOptions) erro
 	if c.imported, err = a.convert(ctx, file, o.importOptions); err != nil {
 		return err
 	}
-	if err := a.strict(c.imported, o.strict); err != nil {
+	if err := c.remarks(); err != nil {
 		return err
 	}
 	if err := c.load(file); err != nil {
@@ -100,21 +102,50 @@ func (a *app) takeover(ctx context.Context, file string, o takeoverOptions) erro
 	}
 	c.judge()
 	c.plan()
-	if len(c.refusals) > 0 && (o.yes || c.survey.SlotOwner == "" || len(c.refusals) > 1) {
+	if len(c.refusals) > 0 || o.yes && c.held != "" {
 		return &refusedError{errors.New("the change-over is refused, for the reasons above; nothing was touched")}
 	}
-	if !o.yes {
+	switch {
+	case o.yes:
+	case c.held != "":
+		fmt.Fprintln(a.stdout, "\nnothing was touched, and as long as the slot is in use --yes is refused: stop the connector, look again, then repeat with --yes")
+		return nil
+	default:
 		fmt.Fprintln(a.stdout, "\nnothing was touched; repeat with --yes")
 		return nil
 	}
 	return c.perform(ctx)
 }
 
+// configured tells whether a configuration was named, so that the import only says
+// what the connector does.
+func (c *changeOver) configured() bool {
+	return c.app.configPath != "" || c.app.getenv("CDC_RELAY_CONFIG") != ""
+}
+
+// remarks says what the import could not carry, and what it left to do unless the
+// configuration that was named has it done.
+func (c *changeOver) remarks() error {
+	a := c.app
+	for _, remark := range c.imported.Remarks {
+		switch {
+		case remark.Fate == importer.NotCarried || remark.Fate == importer.Refused:
+			fmt.Fprintf(a.stderr, "cdc-relay: warning: %s\n", remark)
+		case remark.Fate == importer.ToDo && !c.configured():
+			fmt.Fprintf(a.stderr, "cdc-relay: %s\n", remark)
+		}
+	}
+	if lost := c.imported.Lost(); c.options.strict && len(lost) > 0 {
+		return &usageError{fmt.Errorf("--strict: %d of the warnings above forbid it", len(lost))}
+	}
+	return nil
+}
+
 // load takes the configuration that was named, else what was imported.
 func (c *changeOver) load(file string) error {
 	a := c.app
 	path := a.configPath
-	if path == "" && a.getenv("CDC_RELAY_CONFIG") == "" {
+	if !c.configured() {
 		path = "import of " + file
 	}
 	var err error
@@ -157,7 +188,7 @@ func (c *changeOver) judge() {
 		name = "NAME"
 	}
 	if c.survey.SlotOwner != "" {
-		refuse("%s: stop the connector first, for example with PUT /connectors/%s/stop; a pause is not enough. A killed worker's connection may last a while", c.survey.SlotOwner, name)
+		c.held = fmt.Sprintf("%s: stop the connector first, for example with PUT /connectors/%s/stop; a pause is not enough. A killed worker's connection may last a while", c.survey.SlotOwner, name)
 	}
 	if c.survey.SlotError != nil {
 		refuse("%v", c.survey.SlotError)
@@ -180,6 +211,7 @@ func (c *changeOver) judge() {
 	if err != nil {
 		refuse("%v", err)
 	}
+	c.judged = err == nil
 }
 
 // perform streams from the slot's position, behind a filter of what is proven to
@@ -187,12 +219,12 @@ func (c *changeOver) judge() {
 func (c *changeOver) perform(ctx context.Context) error {
 	a := c.app
 	if c.verdict.Any() {
-		seen, err := c.witness(ctx)
+		seen, missing, err := c.witness(ctx)
 		if err != nil {
 			return refused(err)
 		}
 		if !seen {
-			fmt.Fprintf(a.stdout, "\nthe slot has no row at %s in transaction %d: the position proves nothing about it, so nothing is filtered\n", c.found.position.LSN, c.found.position.XID)
+			fmt.Fprintf(a.stdout, "\n%s: the position proves nothing, so nothing is filtered and every row is sent\n", missing)
 		}
 		c.verdict = takeover.Verdict{Whole: seen && c.verdict.Whole, Part: seen && c.verdict.Part}
 	}

@@ -24,6 +24,13 @@ func (c *changeOver) plan() {
 	c.planPublication(line)
 	c.planPosition(line)
 	c.planRecords(line)
+	if c.held != "" {
+		subject := "first"
+		if c.options.yes {
+			subject = "refused"
+		}
+		line(subject, "%s", c.held)
+	}
 	for _, refusal := range c.refusals {
 		line("refused", "%s", refusal)
 	}
@@ -83,6 +90,9 @@ func (c *changeOver) planPosition(line planLine) {
 	}
 	event := cmp.Or(strings.ToLower(p.Event), "event")
 	line("position", "%s at %s in transaction %d%s; the last whole transaction before it ended at %s (%s)", event, p.LSN, p.XID, at, p.Commit, c.found.where)
+	if !c.judged {
+		return // it proves nothing here; the refusal says why
+	}
 	switch {
 	case c.verdict.Whole:
 		line("filter", "transactions that end at %s or before are not sent again", p.Commit)
@@ -103,7 +113,15 @@ func (c *changeOver) planRepeats(line planLine) {
 func (c *changeOver) planRecords(line planLine) {
 	source := c.imported.Source
 	native := slices.ContainsFunc(c.settings.Router.Mappings, func(m router.Mapping) bool { return len(m.Debezium) == 0 })
+	differences, err := c.differences()
 	switch {
+	case err != nil:
+		line("records", "not compared with the connector's, because its import is no whole configuration: compare keys, values and headers with `cdc-relay explain` first")
+	case len(differences) > 0:
+		line("records", "keys, values, headers or topics change: the configuration differs from the connector in")
+		for _, d := range differences {
+			line("", "%s", d)
+		}
 	case native && source.Context:
 		line("headers", "__debezium.context.* disappear: the configuration has tables without debezium:")
 	case source.Context:
@@ -115,9 +133,10 @@ func (c *changeOver) planRecords(line planLine) {
 		line("records", "the configuration has tables without debezium: compare keys and values with `cdc-relay explain` first; the key's bytes decide the partition")
 	}
 	if source.Heartbeats != "" {
-		if native {
+		switch {
+		case native:
 			line("heartbeats", "%s is not written any more; the slot advances without", source.Heartbeats)
-		} else {
+		case len(differences) == 0 && err == nil:
 			line("heartbeats", "%s goes on", source.Heartbeats)
 		}
 	}

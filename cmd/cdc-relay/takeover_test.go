@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/jackc/pglogrepl"
@@ -192,9 +194,11 @@ func TestTakeover_APositionOfAnotherLogFiltersNothing(t *testing.T) {
 	marks := c.marks(t)
 	last := nth(marks, 'I', 2)
 	for name, position := range map[string]string{
-		"another transaction at the LSN": fmt.Sprintf(`{"messageType":"INSERT","lsn_commit":%d,"lsn":%d,"txId":%d}`, nth(marks, 'C', 0).lsn, last.lsn, last.xid+1),
-		"nothing at the LSN":             fmt.Sprintf(`{"messageType":"INSERT","lsn_commit":%d,"lsn":%d,"txId":%d}`, nth(marks, 'C', 0).lsn, last.lsn-1, last.xid),
-		"a heartbeat where none ends":    fmt.Sprintf(`{"messageType":"COMMIT","lsn_commit":%d,"lsn":%d,"txId":%d}`, last.lsn+1, last.lsn+1, last.xid),
+		"another transaction at the LSN":              fmt.Sprintf(`{"messageType":"INSERT","lsn_commit":%d,"lsn":%d,"txId":%d}`, nth(marks, 'C', 0).lsn, last.lsn, last.xid+1),
+		"nothing at the LSN":                          fmt.Sprintf(`{"messageType":"INSERT","lsn_commit":%d,"lsn":%d,"txId":%d}`, nth(marks, 'C', 0).lsn, last.lsn-1, last.xid),
+		"lsn_commit behind the row's own transaction": fmt.Sprintf(`{"messageType":"INSERT","lsn_commit":%d,"lsn":%d,"txId":%d}`, nth(marks, 'C', 1).lsn, nth(marks, 'I', 0).lsn, nth(marks, 'I', 0).xid),
+		"the same without a kind":                     fmt.Sprintf(`{"lsn":%d,"txId":%d,"lsn_commit":%d}`, nth(marks, 'I', 0).lsn, nth(marks, 'I', 0).xid, nth(marks, 'C', 1).lsn),
+		"a heartbeat where none ends":                 fmt.Sprintf(`{"messageType":"COMMIT","lsn_commit":%d,"lsn":%d,"txId":%d}`, last.lsn+1, last.lsn+1, last.xid),
 	} {
 		t.Run(name, func(t *testing.T) {
 			conn := c.db.Connect(t)
@@ -280,7 +284,11 @@ func TestTakeover_Refusals(t *testing.T) {
 	})
 	t.Run("a position of another server", func(t *testing.T) {
 		c.store(t, "outbox", position(1<<50))
-		c.takeover(t).want(t, 3, "ahead of the server's log", "refused")
+		r := c.takeover(t)
+		r.want(t, 3, "ahead of the server's log", "refused")
+		if strings.Contains(r.stdout, "filter") || strings.Contains(r.stdout, "may come twice") {
+			t.Errorf("a position that is refused is judged:\n%s", r.stdout)
+		}
 	})
 	t.Run("a snapshot that had not finished", func(t *testing.T) {
 		c.store(t, "outbox", fmt.Sprintf(`{"lsn":%d,"snapshot":"INITIAL","snapshot_completed":false}`, end))
@@ -321,9 +329,68 @@ func TestTakeover_AHeldSlotIsPlannedAndNotTaken(t *testing.T) {
 	l.await(t, "the slot is held", func() bool {
 		return harness.Query[bool](t, c.db, "SELECT active FROM pg_replication_slots WHERE slot_name = $1", c.slot)
 	})
-	c.takeover(t, "--no-offsets").want(t, 0, "stop the connector first", "")
+	r := c.takeover(t, "--no-offsets")
+	r.want(t, 0, "stop the connector first", "")
+	r.want(t, 0, "nothing was touched, and as long as the slot is in use --yes is refused", "")
+	if strings.Contains(r.stdout, "refused  ") || strings.Contains(r.stdout, "nothing was touched; repeat with --yes") {
+		t.Errorf("the plan refuses, or says that --yes would do:\n%s", r.stdout)
+	}
 	c.takeover(t, "--no-offsets", "--yes").want(t, 3, "the slot is in use by", "nothing was touched")
 	if code := stop(); code != 0 {
 		t.Errorf("the holder ended with %d", code)
+	}
+}
+
+// A configuration that was edited is compared with the connector, and what import
+// left to do is not said about it.
+func TestTakeover_SaysWhatTheConfigurationHasOtherwise(t *testing.T) {
+	c := newChange(t)
+	c.insert(t, []int{1})
+	c.settings["database.password"] = "not asked for"
+	c.write(t)
+	imported := invoke(t, nil, "import", c.connector, "--worker", c.worker)
+	imported.want(t, 0, "topic.prefix: app", "left to do: ")
+	edited := strings.Replace(imported.stdout, "topic.prefix: app", "topic.prefix: shop\n      extended.headers.enabled: false", 1)
+	edited = strings.Replace(edited, "value.converter: org.apache.kafka.connect.storage.StringConverter", "value.converter: org.apache.kafka.connect.json.JsonConverter", 1)
+	for _, part := range []string{"topic.prefix: shop", "json.JsonConverter"} {
+		if !strings.Contains(edited, part) {
+			t.Fatalf("the import is another:\n%s", imported.stdout)
+		}
+	}
+
+	same := c.takeover(t, "--no-offsets", "--config", fileOf(t, "same.yaml", imported.stdout))
+	same.want(t, 0, "as before", "")
+	other := c.takeover(t, "--no-offsets", "--config", fileOf(t, "edited.yaml", edited))
+	for _, difference := range []string{
+		"the configuration differs from the connector in",
+		`public.outbox: topic.prefix: connector "app", configuration "shop"`,
+		`public.outbox: extended.headers.enabled: connector none, configuration "false"`,
+		`public.outbox: value.converter: connector "org.apache.kafka.connect.storage.StringConverter", configuration "org.apache.kafka.connect.json.JsonConverter"`,
+	} {
+		other.want(t, 0, difference, "")
+	}
+	for _, wrong := range []string{"as before", "goes on", "key.converter"} {
+		if strings.Contains(other.stdout, wrong) {
+			t.Errorf("the plan says %q:\n%s", wrong, other.stdout)
+		}
+	}
+	for _, r := range []result{same, other} {
+		if strings.Contains(r.stderr, "left to do") || strings.Contains(r.stderr, "to do:") {
+			t.Errorf("it says what import left to do:\n%s", r.stderr)
+		}
+	}
+	c.takeover(t, "--no-offsets").want(t, 0, "as before", "to do:")
+}
+
+func TestSettingDifferences(t *testing.T) {
+	theirs := []router.Setting{{Name: "a", Value: "1"}, {Name: "b", Value: "2"}, {Name: "c", Value: "3"}, {Name: "column.mask.hash.SHA-256.with.salt.SALTSECRET", Value: "x"}}
+	ours := []router.Setting{{Name: "c", Value: "3 "}, {Name: "a", Value: "0"}, {Name: "d.password", Value: "SALTSECRET"}}
+	want := []string{
+		`a: connector "1", configuration "0"`, `b: connector "2", configuration none`,
+		"column.mask.hash.SHA-256.with.salt.…: connector a value that is not shown, configuration none",
+		"d.password: connector none, configuration a value that is not shown",
+	}
+	if got := settingDifferences(theirs, ours); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -10,12 +10,13 @@ import (
 )
 
 // witness reads the slot from its position on, confirming nothing, until the row
-// of Debezium's position was seen, or its place is passed.
-func (c *changeOver) witness(ctx context.Context) (bool, error) {
+// of Debezium's position was seen, or its place is passed. missing says why it was
+// not seen.
+func (c *changeOver) witness(ctx context.Context) (seen bool, missing string, err error) {
 	cfg := c.settings.Replication
 	stream, err := replication.Open(ctx, cfg, zerolog.Nop())
 	if err != nil {
-		return false, err
+		return false, "", err
 	}
 	start := stream.Start()
 	out := make(chan *replication.Batch)
@@ -26,7 +27,7 @@ func (c *changeOver) witness(ctx context.Context) (bool, error) {
 		ended <- err
 	}()
 	w := takeover.NewWitness(*c.found.position)
-	seen, over := false, false
+	over := false
 	for b := range out {
 		if !over {
 			if seen, over = look(w, b, c.survey.WALEnd); over {
@@ -42,7 +43,7 @@ func (c *changeOver) witness(ctx context.Context) (bool, error) {
 	if err == nil && !over {
 		err = context.Cause(ctx)
 	}
-	return seen, err
+	return seen, w.Missing(), err
 }
 
 // look tells whether a batch has what is looked for, and whether the search is

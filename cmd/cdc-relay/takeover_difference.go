@@ -1,0 +1,105 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/cdc-relay/cdc-relay/config"
+	"github.com/cdc-relay/cdc-relay/router"
+)
+
+// differences says what the configuration's debezium: blocks have otherwise than
+// the connector. Tables without such a block are not compared.
+func (c *changeOver) differences() ([]string, error) {
+	theirs, err := c.connectorMappings()
+	if err != nil {
+		return nil, err
+	}
+	var list []string
+	for _, their := range theirs {
+		ours := c.settings.Router.Mappings
+		i := slices.IndexFunc(ours, func(m router.Mapping) bool { return m.Table == their.Table })
+		switch {
+		case i >= 0 && len(ours[i].Debezium) > 0:
+			for _, d := range settingDifferences(their.Debezium, ours[i].Debezium) {
+				list = append(list, subjectOf(their)+": "+d)
+			}
+		case i < 0 && their.Table == "":
+			list = append(list, "logical messages: the connector sends them, the configuration has no message_prefix with debezium")
+		}
+	}
+	return list, nil
+}
+
+// connectorMappings are what import makes of the connector, without what the
+// environment or --set say about the relay.
+func (c *changeOver) connectorMappings() ([]router.Mapping, error) {
+	const path = "import"
+	imported, err := config.Load(config.Options{
+		Path:    path,
+		Partial: true, WithoutSecrets: true,
+		Environ: slices.DeleteFunc(slices.Clone(c.app.env), func(v string) bool { return strings.HasPrefix(v, "CDC_RELAY_") }),
+		ReadFile: func(name string) ([]byte, error) {
+			if name != path {
+				return nil, fmt.Errorf("%s is not read", name)
+			}
+			return c.imported.YAML, nil
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return imported.Relay().Router.Mappings, nil
+}
+
+func subjectOf(m router.Mapping) string {
+	if m.Table == "" {
+		return "logical messages"
+	}
+	return m.Table
+}
+
+// settingDifferences compares two blocks. A setting that only one of them writes
+// out is named as well, also when it is the other's default.
+func settingDifferences(theirs, ours []router.Setting) []string {
+	var list []string
+	for _, their := range theirs {
+		our, ok := settingOf(ours, their.Name)
+		if !ok {
+			list = append(list, fmt.Sprintf("%s: connector %s, configuration none", settingName(their.Name), settingValue(their)))
+		} else if strings.TrimSpace(our.Value) != strings.TrimSpace(their.Value) {
+			list = append(list, fmt.Sprintf("%s: connector %s, configuration %s", settingName(their.Name), settingValue(their), settingValue(our)))
+		}
+	}
+	for _, our := range ours {
+		if _, ok := settingOf(theirs, our.Name); !ok {
+			list = append(list, fmt.Sprintf("%s: connector none, configuration %s", settingName(our.Name), settingValue(our)))
+		}
+	}
+	return list
+}
+
+func settingOf(list []router.Setting, name string) (router.Setting, bool) {
+	for _, s := range list {
+		if s.Name == name {
+			return s, true
+		}
+	}
+	return router.Setting{}, false
+}
+
+// salted is a name that holds a secret: column.mask.hash.SHA-256.with.salt.SALT.
+var salted = regexp.MustCompile(`(\.with\.salt\.).*`)
+
+func settingName(name string) string { return salted.ReplaceAllString(name, "$1…") }
+
+var secretive = regexp.MustCompile(`(?i)password|secret|token|credential|auth|jaas|salt|private`)
+
+func settingValue(s router.Setting) string {
+	if secretive.MatchString(s.Name) {
+		return "a value that is not shown"
+	}
+	return fmt.Sprintf("%q", s.Value)
+}
