@@ -28,28 +28,74 @@ type conversion struct {
 
 	tables   []captured
 	debezium []option // of every entry of outbox, in order
+
+	fallback map[string]string // default of a variable, where the input has one
+	unset    map[string]bool   // variables whose default is not copied
 }
 
 // option is one line of outbox[].debezium.
 type option struct{ key, value, comment string }
 
 func newConversion(in, worker *source, o Options) *conversion {
-	c := &conversion{options: o, in: in, worker: worker, byKey: map[string]int{}, done: map[string]bool{}, root: &node{}}
+	c := &conversion{options: o, in: in, worker: worker, byKey: map[string]int{}, done: map[string]bool{}, root: &node{},
+		fallback: map[string]string{}, unset: map[string]bool{}}
 	c.result.Form = in.form
 	c.result.Source = Source{Connector: in.name, Placeholders: map[string]string{}}
 	for _, p := range in.props {
-		it := item{property: p, original: p.key, file: in.file}
+		it := item{property: p, original: shownKey(p.key), file: in.file}
 		if in.server() {
-			it.original = in.originalKey(p.key)
+			it.original = shownKey(in.originalKey(p.key))
 			it.key = serverKey(p.key)
-			it.value = unescapeServer(p.value)
+			it.value = c.expressions(it.key, p.value)
 		}
-		if _, twice := c.byKey[it.key]; !twice {
-			c.byKey[it.key] = len(c.items)
-			c.items = append(c.items, it)
+		if first, twice := c.byKey[it.key]; twice {
+			c.again(it, c.items[first].property)
+			continue
 		}
+		c.byKey[it.key] = len(c.items)
+		c.items = append(c.items, it)
 	}
 	return c
+}
+
+// beside gives remarks to what is not among the keys: the earlier of two equal ones,
+// and members of a wrapper.
+func (c *conversion) beside() {
+	for _, s := range []*source{c.in, c.worker} {
+		if s == nil {
+			continue
+		}
+		for _, p := range s.twice {
+			last, _ := s.get(p.key)
+			c.again(item{property: p, original: shownKey(s.originalKey(p.key)), file: s.file}, last)
+		}
+	}
+	for _, p := range c.in.aside {
+		fate, text := NotCarried, "is no member of a connector's JSON, and left out"
+		switch p.key {
+		case "initial_state":
+			fate, text = NotNeeded, "is the state in which Connect starts a new connector"
+		case "tasks", "type":
+			fate, text = NotNeeded, "is Connect's own answer"
+		case "name":
+			text = "stands twice; the last one counts"
+		}
+		c.tell(item{property: p, original: shownKey(p.key), file: c.in.file}, fate, text)
+	}
+}
+
+// again is the remark of one of two equal keys, the one that does not count.
+func (c *conversion) again(it item, counts property) {
+	fate := NotCarried
+	if it.value == counts.value {
+		fate = NotNeeded
+	}
+	c.tell(it, fate, fmt.Sprintf("stands twice; the one in line %d counts", counts.line))
+}
+
+// tell is a remark that leaves the key to others.
+func (c *conversion) tell(it item, fate Fate, text string) {
+	c.remarks = append(c.remarks, Remark{Key: it.original, Fate: fate, Text: oneLine(text), File: it.file, Line: it.line})
 }
 
 func (s *source) server() bool { return s.form == ServerProperties || s.form == ServerEnvironment }
@@ -71,6 +117,7 @@ func (c *conversion) run() error {
 	c.relay()
 	c.rest()
 	c.workerRest()
+	c.beside()
 	c.writeTables()
 	return nil
 }

@@ -19,6 +19,9 @@ type Options struct {
 
 	// Catalog has the tables of the database, when somebody looked; nil: nobody did.
 	Catalog []Table
+
+	// Check loads the YAML and says what the relay refuses of it; nil: nobody checks.
+	Check func(yaml []byte) []Complaint
 }
 
 // Table is one table of the database as the catalog has it.
@@ -130,9 +133,9 @@ func (e *Error) Error() string {
 	}
 	b.WriteString(": ")
 	if e.Key != "" {
-		b.WriteString(e.Key + ": ")
+		b.WriteString(shownKey(e.Key) + ": ")
 	}
-	b.WriteString(e.Message)
+	b.WriteString(saltWord.ReplaceAllString(e.Message, "$1***"))
 	return b.String()
 }
 
@@ -153,6 +156,7 @@ func Convert(input []byte, o Options) (*Result, error) {
 	if err := c.run(); err != nil {
 		return nil, err
 	}
+	c.check()
 	slices.SortStableFunc(c.remarks, func(a, b Remark) int {
 		return cmp.Or(cmp.Compare(c.rank(a), c.rank(b)), cmp.Compare(a.Line, b.Line), cmp.Compare(c.place(a), c.place(b)))
 	})

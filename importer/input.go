@@ -27,15 +27,19 @@ type source struct {
 	name  string // of the connector, where the form has one beside the keys
 	props []property
 	index map[string]int
+	twice []property        // those that a later one of the same key replaced
+	shown map[string]string // what a key is called in the file, where that is not its name
+	aside []property        // members beside the configuration: of a wrapper
 }
 
 func newSource(file string, form Form) *source {
-	return &source{file: file, form: form, index: map[string]int{}}
+	return &source{file: file, form: form, index: map[string]int{}, shown: map[string]string{}}
 }
 
 // add keeps the last of two equal keys, as Connect and java.util.Properties do.
 func (s *source) add(p property) error {
 	if i, twice := s.index[p.key]; twice {
+		s.twice = append(s.twice, s.props[i])
 		s.props[i] = p
 		return nil
 	}

@@ -20,9 +20,13 @@ func readJSON(file, text string) (*source, error) {
 	err := r.object(func(key string, line, column int) error {
 		switch key {
 		case "config":
+			if wrapped != nil {
+				return r.fail(key, "stands twice")
+			}
 			wrapped = newSource(file, ConnectJSON)
 			return r.flat(wrapped, key)
 		case "tasks", "metadata", "spec", "status", "apiVersion":
+			s.aside = append(s.aside, property{key, "", line, column})
 			return r.skip()
 		}
 		value, err := r.scalar(key)
@@ -45,6 +49,12 @@ func readJSON(file, text string) (*source, error) {
 	}
 	if wrapped == nil {
 		return s, nil
+	}
+	wrapped.aside = append(s.aside, s.twice...)
+	for _, p := range s.props {
+		if p.key != "name" {
+			wrapped.aside = append(wrapped.aside, p)
+		}
 	}
 	if name, ok := s.get("name"); ok {
 		wrapped.name = name.value

@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -85,8 +86,11 @@ func (c *conversion) workerItem(key string) (item, bool) {
 		return item{}, false
 	}
 	c.done[workerMark+key] = true
-	return item{property: property{workerMark + key, p.value, p.line, p.column}, original: key, file: c.worker.file}, true
+	return item{property: property{workerMark + key, p.value, p.line, p.column}, original: c.worker.shownAs(key), file: c.worker.file}, true
 }
+
+// shownAs is what the file calls a key.
+func (s *source) shownAs(key string) string { return cmp.Or(s.shown[key], shownKey(key)) }
 
 // workerMark tells the worker's keys from the connector's where both are counted.
 const workerMark = "worker\x00"
@@ -106,10 +110,7 @@ func (c *conversion) brokers() {
 	var list []string
 	for part := range strings.SplitSeq(value, ",") {
 		if part = strings.TrimSpace(part); part != "" {
-			if i := strings.Index(part, "://"); i >= 0 {
-				part = part[i+3:]
-			}
-			list = append(list, part)
+			list = append(list, listener.ReplaceAllString(part, ""))
 		}
 	}
 	c.root.at("kafka", "brokers").set(scalar(strings.Join(list, ",")))
@@ -118,6 +119,9 @@ func (c *conversion) brokers() {
 	}
 	c.carry(it, "kafka.brokers", todo)
 }
+
+// listener stands before the host of an address, also in a default.
+var listener = regexp.MustCompile(`[A-Za-z0-9_]+://`)
 
 func (c *conversion) security() {
 	protocol, given := c.producer("security.protocol")
@@ -278,14 +282,23 @@ func (c *conversion) stores(tls bool) {
 	if it, ok := c.producer("ssl.keystore.location"); ok {
 		c.store(it, tls && keys == "PEM", []string{"cert_file", "key_file"}, "turn the key store into PEM files and name them as kafka.tls.cert_file and key_file: openssl pkcs12 -in STORE.p12 -nodes")
 	}
-	for name, text := range map[string]string{
-		"ssl.truststore.certificates":    "write the certificates into a file and name it as kafka.tls.ca_file",
-		"ssl.keystore.certificate.chain": "write the certificate into a file and name it as kafka.tls.cert_file",
-		"ssl.keystore.key":               "is not copied: write the key into a file and name it as kafka.tls.key_file",
+	for _, pem := range []struct{ name, text string }{
+		{"ssl.truststore.certificates", "write the certificates into a file and name it as kafka.tls.ca_file"},
+		{"ssl.keystore.certificate.chain", "write the certificate into a file and name it as kafka.tls.cert_file"},
+		{"ssl.keystore.key", "is not copied: write the key into a file and name it as kafka.tls.key_file"},
 	} {
-		if it, ok := c.producer(name); ok {
-			c.remark(it, ToDo, "%s", text)
+		it, ok := c.producer(pem.name)
+		if !ok {
+			continue
 		}
+		var from []string
+		for _, ref := range references(it.value) {
+			from = append(from, describeReference(c.providerKind(ref.provider), ref))
+		}
+		if len(from) > 0 {
+			pem.text += ": " + strings.Join(from, ", ")
+		}
+		c.remark(it, ToDo, "%s", pem.text)
 	}
 	for _, name := range []string{"ssl.truststore.password", "ssl.keystore.password", "ssl.key.password"} {
 		if it, ok := c.producer(name); ok {

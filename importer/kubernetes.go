@@ -44,6 +44,9 @@ func readKubernetes(file, text, kind string) (*source, error) {
 type yamlReader struct {
 	file string
 	out  *source
+
+	hasTLS, sasl  bool
+	tlsAt, authAt ast.Node
 }
 
 func (r *yamlReader) resource(root ast.MapNode, kind string) error {
@@ -73,13 +76,22 @@ func (r *yamlReader) resource(root ast.MapNode, kind string) error {
 			if err := r.add(names[key], value, it.Key()); err != nil {
 				return err
 			}
-		case kind == "KafkaConnector":
+		case kind == "KafkaConnect" && key == "tls":
+			if err := r.tls(it.Value(), it.Key()); err != nil {
+				return err
+			}
+		case kind == "KafkaConnect" && key == "authentication":
+			r.authAt = it.Key()
+			if err := r.authentication(it.Value(), it.Key()); err != nil {
+				return err
+			}
+		default:
 			if err := r.add("spec."+key, "", it.Key()); err != nil {
 				return err
 			}
 		}
 	}
-	return nil
+	return r.protocol()
 }
 
 // config takes nested mappings too: people write `database: {hostname: …}`, and

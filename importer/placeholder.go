@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"cmp"
 	"fmt"
 	"path"
 	"regexp"
@@ -34,6 +35,9 @@ var providerKinds = map[string]string{
 
 // providerKind asks the worker's settings, then takes the usual names.
 func (c *conversion) providerKind(name string) string {
+	if c.in.server() && name == "env" {
+		return name
+	}
 	if class, ok := c.worker.get("config.providers." + name + ".class"); ok {
 		if kind := providerKinds[class.value[strings.LastIndexByte(class.value, '.')+1:]]; kind != "" {
 			return kind
@@ -61,7 +65,9 @@ func (c *conversion) resolve(value, variable string) (ours string, todo []string
 		var replacement string
 		switch kind := c.providerKind(ref.provider); {
 		case kind == "env" && isVariable(ref.key) && ref.path == "":
-			replacement = "${" + ref.key + "}"
+			var unset []string
+			replacement, unset = c.variable(ref.key)
+			todo = append(todo, unset...)
 		case kind == "dir" && ref.path != "" && !strings.ContainsAny(ref.path+ref.key, "{}$"):
 			replacement = "${file:" + path.Join(ref.path, ref.key) + "}"
 		default:
@@ -77,16 +83,46 @@ func (c *conversion) resolve(value, variable string) (ours string, todo []string
 func describeReference(kind string, ref reference) string {
 	switch kind {
 	case "file":
-		return fmt.Sprintf("key %s of the properties file %s", ref.key, ref.path)
+		return fmt.Sprintf("key %s of the properties file %s", bare(ref.key), bare(ref.path))
 	case "secrets":
-		return fmt.Sprintf("key %s of the Kubernetes Secret %s", ref.key, ref.path)
+		return fmt.Sprintf("key %s of the Kubernetes Secret %s", bare(ref.key), bare(ref.path))
 	case "env":
-		return fmt.Sprintf("the worker's variable %s", ref.key)
+		return fmt.Sprintf("the worker's variable %s", bare(cmp.Or(ref.path, ref.key)))
 	case "configmaps":
-		return fmt.Sprintf("key %s of the ConfigMap %s", ref.key, ref.path)
+		return fmt.Sprintf("key %s of the ConfigMap %s", bare(ref.key), bare(ref.path))
 	}
-	return fmt.Sprintf("config provider %s with %s", ref.provider, strings.Trim(ref.path+":"+ref.key, ":"))
+	return fmt.Sprintf("config provider %s with %s", bare(ref.provider), bare(cmp.Or(ref.path, ref.key)))
 }
+
+var bareName = regexp.MustCompile(`^[A-Za-z0-9_./*@ -]*`)
+
+// bare is the name at the head of a reference's part: what stands behind may be a
+// default, and so a secret.
+func bare(part string) string { return bareName.FindString(part) }
+
+// plain is the reference without what may be a default.
+func (r reference) plain() string {
+	if path := bare(r.path); path != r.path || r.path == "" {
+		return "${" + r.provider + ":" + bare(cmp.Or(path, r.key)) + "}"
+	}
+	return "${" + r.provider + ":" + r.path + ":" + bare(r.key) + "}"
+}
+
+// withoutDefaults is the value with its references as they may be shown.
+func withoutDefaults(value string) string {
+	for _, ref := range references(value) {
+		value = strings.Replace(value, ref.text, ref.plain(), 1)
+	}
+	return value
+}
+
+var (
+	saltKey  = regexp.MustCompile(`(?is)(with[._]salt[._]).*`)
+	saltWord = regexp.MustCompile(`(?i)(with[._]salt[._])\S+`)
+)
+
+// shownKey is a key as it may be printed: column.mask.hash has its salt there.
+func shownKey(key string) string { return saltKey.ReplaceAllString(key, "${1}***") }
 
 func isVariable(name string) bool {
 	for i, r := range name {
@@ -111,5 +147,5 @@ func shown(key, value string) string {
 	if runes := []rune(value); len(runes) > 120 {
 		value = string(runes[:120]) + "…"
 	}
-	return fmt.Sprintf("%q", value)
+	return fmt.Sprintf("%q", withoutDefaults(value))
 }

@@ -73,7 +73,11 @@ func (c *conversion) secretKey(it item, section *node, name, variable string, op
 			variable = ref.key
 			section.at(name).set(reference2(variable, optional))
 			c.result.Source.Placeholders[variable] = it.original
-			c.remark(it, Carried, "the environment variable %s", variable)
+			if c.unset[variable] {
+				c.remark(it, ToDo, "set %s in the relay's environment: its default is not copied", variable)
+			} else {
+				c.remark(it, Carried, "the environment variable %s", variable)
+			}
 			return
 		case kind == "dir" && ref.path != "" && !strings.ContainsAny(ref.path+ref.key, "{}$"):
 			section.at(name + "_file").set(scalar(path.Join(ref.path, ref.key)))

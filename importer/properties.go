@@ -167,6 +167,7 @@ func workerVariables(s *source) (*source, error) {
 		"KEY_CONVERTER": "key.converter", "VALUE_CONVERTER": "value.converter", "HEADER_CONVERTER": "header.converter",
 	}
 	out := newSource(s.file, s.form)
+	out.twice = s.twice
 	for _, p := range s.props {
 		if key, ok := bare[p.key]; ok {
 			p.key = key

@@ -63,8 +63,8 @@ func (c *conversion) prefix() {
 	o := option{"topic.prefix", it.value, ""}
 	refs := references(it.value)
 	if len(refs) > 0 { // below debezium: nothing is expanded
-		o.value = invalidPrefix.ReplaceAllString(it.value, "_")
-		o.comment = "To do: the value of " + oneLine(it.value) + "."
+		o.value = invalidPrefix.ReplaceAllString(withoutDefaults(it.value), "_")
+		o.comment = "To do: the value of " + oneLine(withoutDefaults(it.value)) + "."
 	}
 	c.result.Source.TopicPrefix = o.value
 	c.add(o)
@@ -86,7 +86,8 @@ func (c *conversion) add(o option) { c.debezium = append(c.debezium, o) }
 func (c *conversion) option(it item, key string) {
 	o := option{key, it.value, ""}
 	if refs := references(it.value); len(refs) > 0 {
-		o.comment = "To do: the value of " + oneLine(refs[0].text) + "; below debezium: no reference is resolved."
+		o.value = withoutDefaults(it.value)
+		o.comment = "To do: the value of " + oneLine(refs[0].plain()) + "; below debezium: no reference is resolved."
 		c.remark(it, ToDo, "write its value below outbox[].debezium, where no reference is resolved: it is %s", describeReference(c.providerKind(refs[0].provider), refs[0]))
 	}
 	c.add(o)

@@ -3,6 +3,7 @@ package importer
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/cdc-relay/cdc-relay/replication"
@@ -12,7 +13,10 @@ import (
 // relay carries over what decides about failure, and the name.
 func (c *conversion) relay() {
 	name, given := c.take("name")
-	if given {
+	switch {
+	case given && c.in.name != "" && c.in.name != name.value:
+		c.remark(name, Refused, "is not the name beside config, so Connect refuses the connector; pipeline is that name")
+	case given:
 		c.remark(name, Carried, "pipeline")
 	}
 	if c.result.Source.Connector == "" {
@@ -66,6 +70,8 @@ func (c *conversion) fateOf(it item) (Fate, string) {
 		return NotNeeded, "the slot itself is the only offset; `takeover` reads the old one"
 	case strings.HasPrefix(it.key, "debezium.sink."):
 		return NotCarried, "belongs to another sink; the relay writes to Kafka"
+	case strings.HasPrefix(it.key, "debezium.") && !strings.HasPrefix(it.key, "debezium.format."):
+		return NotCarried, "is no key of Debezium Server that is known, and left out"
 	case strings.HasPrefix(it.key, "debezium."), strings.HasPrefix(it.key, "quarkus."), strings.HasPrefix(it.key, "record.processing."):
 		return NotNeeded, "is about Debezium Server itself; see http and log"
 	}
@@ -84,12 +90,17 @@ func (c *conversion) workerRest() {
 		if c.done[mark] {
 			continue
 		}
-		it := item{property: p, original: p.key, file: c.worker.file}
+		it := item{property: p, original: c.worker.shownAs(p.key), file: c.worker.file}
 		it.key = mark
 		fate, text := c.workerFate(p, it)
 		c.remark(it, fate, "%s", text)
 	}
 }
+
+// aboutWorker are the worker's settings that no record depends on.
+var aboutWorker = regexp.MustCompile(`^(?:access\.control|auto\.include\.jmx|client|connect\.protocol|connections\.max|cub|exactly\.once|heartbeat\.interval|inter\.worker|` +
+	`log4j|metadata|metric|metrics|receive\.buffer|rebalance\.timeout|reconnect\.backoff|request\.timeout|response\.http|retry\.backoff|` +
+	`scheduled\.rebalance|send\.buffer|session\.timeout|socket\.connection|topic\.creation|topic\.tracking|worker)\.|^confluent\.`)
 
 func (c *conversion) workerFate(p property, it item) (Fate, string) {
 	if name, ok := strings.CutPrefix(p.key, "producer."); ok {
@@ -104,6 +115,10 @@ func (c *conversion) workerFate(p property, it item) (Fate, string) {
 		}
 	}
 	switch {
+	case strings.HasPrefix(p.key, "spec.authentication."), strings.HasPrefix(p.key, "spec.tls."):
+		return NotCarried, "is not known; see kafka.tls, kafka.sasl and kafka.oauth"
+	case strings.HasPrefix(p.key, "spec."):
+		return NotNeeded, "is about Strimzi's operator"
 	case p.key == "exactly.once.source.support":
 		if strings.EqualFold(strings.TrimSpace(p.value), "enabled") {
 			return NotCarried, "see relay.guarantee; at least once is written, so consumers tell repeats by the header id"
@@ -113,7 +128,10 @@ func (c *conversion) workerFate(p property, it item) (Fate, string) {
 		return NotNeeded, "is about the worker's own clients; records go by producer.*"
 	}
 	if _, ok := router.FindDebeziumOption(router.ScopeWorker, "", p.key); !ok {
-		return NotNeeded, "is about the worker"
+		if !strings.Contains(p.key, ".") || aboutWorker.MatchString(p.key) { // without a dot: a variable of the image
+			return NotNeeded, "is about the worker"
+		}
+		return NotCarried, "is no setting of a Connect worker that is known, and left out"
 	}
 	return c.optionFate(router.ScopeWorker, "", p.key, it)
 }

@@ -27,11 +27,6 @@ func (s *source) originalKey(key string) string {
 	return key
 }
 
-// unescapeServer undoes what keeps ${…} from Quarkus.
-func unescapeServer(value string) string {
-	return strings.NewReplacer("$${", "${", `\${`, "${").Replace(value)
-}
-
 // The classes that debezium.format.* stand for.
 var formats = map[string]string{
 	"json":          jsonConverter,

@@ -1,11 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"regexp"
+	"strings"
 
+	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/importer"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/spf13/cobra"
@@ -67,7 +72,7 @@ func (a *app) convert(ctx context.Context, file string, o importOptions) (*impor
 	if err != nil {
 		return nil, &usageError{err}
 	}
-	options := importer.Options{Name: file}
+	options := importer.Options{Name: file, Check: complaints}
 	if file == "-" {
 		options.Name = "standard input"
 	}
@@ -88,6 +93,38 @@ func (a *app) convert(ctx context.Context, file string, o importOptions) (*impor
 	}
 	return result, nil
 }
+
+// complaints is what our own loader refuses of an import. What depends on a variable
+// or a file is not judged: they are those of the relay's machine.
+func complaints(yaml []byte) []importer.Complaint {
+	const name = "imported"
+	variables := []string{}
+	for _, m := range variable.FindAllSubmatch(yaml, -1) {
+		variables = append(variables, string(m[1])+"=1")
+	}
+	_, err := config.Load(config.Options{Path: name, Environ: variables, WithoutSecrets: true, ReadFile: func(file string) ([]byte, error) {
+		if file == name {
+			return yaml, nil
+		}
+		return []byte("1"), nil
+	}})
+	var list *config.Errors
+	if !errors.As(err, &list) {
+		return nil
+	}
+	lines := bytes.Split(yaml, []byte("\n"))
+	var found []importer.Complaint
+	for _, e := range list.List {
+		at := e.Line > 0 && e.Line <= len(lines) && !strings.HasPrefix(e.Key, "outbox")
+		if at && bytes.Contains(lines[e.Line-1], []byte("${")) || strings.HasSuffix(e.Key, "_file") {
+			continue
+		}
+		found = append(found, importer.Complaint{Key: e.Key, Message: e.Message})
+	}
+	return found
+}
+
+var variable = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)`)
 
 // readInput reads a file of at most a few MiB; - is standard input.
 func readInput(name string) ([]byte, error) {

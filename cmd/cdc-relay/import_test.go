@@ -54,6 +54,30 @@ func TestImport_ExitCodes(t *testing.T) {
 	}
 }
 
+// What our own loader refuses is not called carried, and --strict fails on it.
+func TestImport_StrictFailsOnWhatTheLoaderRefuses(t *testing.T) {
+	whole := strings.Replace(publishedConnector, `{"connector`, `{"topic.prefix":"app","plugin.name":"pgoutput","connector`, 1)
+	worker := fileOf(t, "worker.properties", "bootstrap.servers=b1:9092\nkey.converter=org.apache.kafka.connect.storage.StringConverter\nvalue.converter=org.apache.kafka.connect.storage.StringConverter\n")
+	invoke(t, nil, "import", fileOf(t, "whole.json", whole), "--worker", worker, "--strict").want(t, 0, "", "")
+	for name, c := range map[string]struct{ key, more string }{
+		"a converter":         {"value.converter", `"value.converter":"io.confluent.connect.avro.AvroConverter"`},
+		"a Java pattern":      {"transforms.outbox.route.topic.regex", `"transforms.outbox.route.topic.regex":"(?!x)(.*)"`},
+		"a placement":         {"transforms.outbox.table.fields.additional.placement", `"transforms.outbox.table.fields.additional.placement":"type:headr"`},
+		"an empty placement":  {"transforms.outbox.table.fields.additional.placement", `"transforms.outbox.table.fields.additional.placement":""`},
+		"no predicates":       {"transforms.outbox.predicate", `"transforms.outbox.predicate":"p"`},
+		"decimals":            {"decimal.handling.mode", `"decimal.handling.mode":"bogus"`},
+		"a group's name":      {"transforms.outbox.route.topic.regex", `"transforms.outbox.route.topic.regex":"(?<a_b>.*)"`},
+		"skipped operations":  {"skipped.operations", `"skipped.operations":"c"`},
+		"RegexRouter's group": {"transforms.r.replacement", `"transforms":"outbox,r","transforms.r.type":"org.apache.kafka.connect.transforms.RegexRouter","transforms.r.regex":"(.*)","transforms.r.replacement":"x-$2"`},
+	} {
+		input := fileOf(t, "c.json", strings.TrimSuffix(whole, "}")+","+c.more+"}")
+		r := invoke(t, nil, "import", input, "--worker", worker, "--strict")
+		if r.code != 2 || !strings.Contains(r.stderr, c.key+": not carried") && !strings.Contains(r.stderr, c.key+": refused") {
+			t.Errorf("%s: code %d, %s", name, r.code, r.stderr)
+		}
+	}
+}
+
 func TestImport_LooksAtTheTable(t *testing.T) {
 	db := harness.Postgres(t)
 	db.Exec(t, `CREATE TABLE outbox (id uuid PRIMARY KEY, aggregate_type varchar(100) NOT NULL, aggregate_id uuid NOT NULL, event_type varchar(100) NOT NULL, payload jsonb NOT NULL)`)

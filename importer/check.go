@@ -1,0 +1,54 @@
+package importer
+
+import "strings"
+
+// Complaint is what the relay's own loader has against a line of the YAML.
+type Complaint struct {
+	Key     string // outbox[0].debezium.transforms.outbox.type, kafka.brokers
+	Message string // holds no secret
+}
+
+// check turns what the loader refuses into remarks of the keys that it came from.
+// A key with a louder remark keeps that.
+func (c *conversion) check() {
+	if c.options.Check == nil {
+		return
+	}
+	seen := map[string]bool{}
+	for _, complaint := range c.options.Check(c.render()) {
+		key := complaint.Key
+		if _, option, ok := strings.Cut(key, "].debezium."); ok {
+			key = option
+		} else if _, member, ok := strings.Cut(key, "]."); ok {
+			key = "outbox[]." + member
+		}
+		if !seen[key+"\x00"+complaint.Message] {
+			seen[key+"\x00"+complaint.Message] = true
+			c.complain(key, oneLine(complaint.Message))
+		}
+	}
+}
+
+func (c *conversion) complain(key, message string) {
+	name := key
+	if it, ok := c.get(key); ok {
+		name = it.original
+	}
+	told := false
+	for i := range c.remarks {
+		r := &c.remarks[i]
+		if r.Key != name || r.Line == 0 {
+			continue
+		}
+		switch r.Fate {
+		case Carried:
+			r.Fate, r.Text, told = NotCarried, "the relay refuses it: "+message, true
+		case ToDo, NotCarried, Refused:
+			told = true
+		default:
+		}
+	}
+	if !told {
+		c.missing(key, NotCarried, "the relay refuses it: %s", message)
+	}
+}
