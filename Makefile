@@ -9,7 +9,7 @@ GO ?= go
 CC_FOUND := $(shell command -v $$($(GO) env CC 2>/dev/null) 2>/dev/null)
 RACE := $(if $(CC_FOUND),-race)
 # Two packages at a time: each may start servers of its own.
-TEST_FLAGS ?= -count=1 -p 2 -timeout 9m
+TEST_FLAGS ?= -count=1 -p 2 -timeout 25m
 PKG ?= ./...
 
 FUZZTIME ?= 20s
