@@ -104,9 +104,17 @@ func (p *Process) Kill() {
 	<-p.done
 }
 
-// Terminate is SIGTERM.
+// Terminate is SIGTERM. A process that has not said anything yet may not catch
+// signals either, and would be killed by it: it is given a while.
 func (p *Process) Terminate(t testing.TB) {
 	t.Helper()
+	for patience := time.Now().Add(5 * time.Second); p.Output() == "" && time.Now().Before(patience); {
+		select {
+		case <-p.done:
+			patience = time.Time{}
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
