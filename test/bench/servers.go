@@ -1,13 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -94,7 +97,34 @@ func (b *bench) brokers(ctx context.Context, kind string) (*cluster, error) {
 	}
 	c.admin = kadm.NewClient(c.client)
 	b.cluster[kind] = c
-	return c, nil
+	return c, c.warm(ctx)
+}
+
+const warmRecords = 1_000_000
+
+// warm has the brokers take a million records of somebody else's. A broker that has
+// just started compiles its own code while it works, for a minute or so: whoever came
+// first would pay for that.
+func (c *cluster) warm(ctx context.Context) error {
+	const topic = "warm-up"
+	if err := c.topics(ctx, []string{topic}, 16); err != nil {
+		return err
+	}
+	client, err := kgo.NewClient(kgo.SeedBrokers(c.addrs...), kgo.DefaultProduceTopic(topic), kgo.ProducerBatchMaxBytes(32<<10),
+		kgo.ProducerBatchCompression(kgo.Lz4Compression()), kgo.ProducerLinger(5*time.Millisecond))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	value := bytes.Repeat([]byte("0123456789abcdef"), 16)
+	for i := range warmRecords {
+		client.Produce(ctx, &kgo.Record{Key: strconv.AppendInt(nil, int64(i%10_000), 10), Value: value}, nil)
+	}
+	if err := client.Flush(ctx); err != nil {
+		return err
+	}
+	_, err = c.admin.DeleteTopic(ctx, topic)
+	return err
 }
 
 func (b *bench) startKafka(ctx context.Context) (*cluster, error) {
