@@ -15,6 +15,7 @@ type Error struct {
 	Column  int
 	Key     string // postgres.slot, outbox[0].topic; empty for the file as a whole
 	Message string // what is wrong and what is allowed
+	Err     error  // what the message is the text of, where the router found it; else nil
 
 	excerpt string // the line of the file, secrets hidden; empty when it may not be shown
 }
@@ -30,6 +31,8 @@ func (e *Error) Error() string {
 	}
 	return b.String()
 }
+
+func (e *Error) Unwrap() error { return e.Err }
 
 // Text is Error without the excerpt.
 func (e *Error) Text() string {

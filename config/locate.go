@@ -12,7 +12,9 @@ func (c *Config) Locate(err error) error {
 	}
 	located := &Errors{}
 	for _, m := range mistakes {
-		located.List = append(located.List, c.located(m.Path, m.Err.Error()))
+		one := c.located(m.Path, m.Err.Error())
+		one.Err = m.Err
+		located.List = append(located.List, one)
 	}
 	located.sort()
 	return located

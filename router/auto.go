@@ -85,7 +85,10 @@ func signed(rel *replication.Relation) (*preset, error) {
 	for i, p := range found {
 		names[i] = p.name
 	}
-	return nil, fmt.Errorf("table %s is ambiguous: it has all the columns of %s; say which, for example\n    preset: %s", tableName(rel), strings.Join(names, " and of "), names[0])
+	return nil, &Advised{
+		What: fmt.Errorf("table %s is ambiguous: it has all the columns of %s", tableName(rel), strings.Join(names, " and of ")),
+		Hint: "say which", Block: "    preset: " + names[0],
+	}
 }
 
 // pin keeps what was decided about the table at start: a column that appears in
@@ -264,9 +267,11 @@ func (m *mapping) rivals(s *shape, rel *replication.Relation) error {
 	if len(what) == 0 {
 		return nil
 	}
-	return &columnError{column: first, err: fmt.Errorf(
-		"table %s is ambiguous: it has the columns of preset %s, and %s; say which, for example\noutbox:\n  - table: %s\n    preset: %s\n%s",
-		tableName(rel), s.preset.name, strings.Join(what, "; "), m.Table, s.preset.name, strings.Join(lines, "\n"))}
+	return &columnError{column: first, err: &Advised{
+		What:  fmt.Errorf("table %s is ambiguous: it has the columns of preset %s, and %s", tableName(rel), s.preset.name, strings.Join(what, "; ")),
+		Hint:  "say which",
+		Block: fmt.Sprintf("outbox:\n  - table: %s\n    preset: %s\n%s", m.Table, s.preset.name, strings.Join(lines, "\n")),
+	}}
 }
 
 // others are the columns that might have had role r as well.
@@ -340,15 +345,16 @@ func (m *mapping) missing(p *preset, r role, rel *replication.Relation) error {
 	if found := hidden(p.columns[r], p.exact, rel); len(found) > 0 {
 		return &columnError{column: found[0], err: fmt.Errorf("preset %s: %w", p.name, hiddenColumn(rel, found[0]))}
 	}
-	return &columnError{column: p.columns[r][0], err: fmt.Errorf(
-		"preset %s needs a column for the %s (%s), and table %s has none; it has %s; set %s",
-		p.name, r, strings.Join(p.columns[r], ", "), tableName(rel), columnList(rel), r.key())}
+	return &columnError{column: p.columns[r][0], err: advise(fmt.Errorf(
+		"preset %s needs a column for the %s (%s), and table %s has none; it has %s",
+		p.name, r, strings.Join(p.columns[r], ", "), tableName(rel), columnList(rel)), "set "+r.key())}
 }
 
 func (m *mapping) ambiguous(r role, found []string, rel *replication.Relation) error {
-	return &columnError{column: found[0], err: fmt.Errorf(
-		"table %s is ambiguous: any of %s could be the %s; say which, for example\n%s",
-		tableName(rel), strings.Join(found, ", "), r, m.block(rel))}
+	return &columnError{column: found[0], err: &Advised{
+		What: fmt.Errorf("table %s is ambiguous: any of %s could be the %s", tableName(rel), strings.Join(found, ", "), r),
+		Hint: "say which", Block: m.block(rel),
+	}}
 }
 
 func (m *mapping) unrecognised(rel *replication.Relation) error {
@@ -364,8 +370,10 @@ func (m *mapping) unrecognised(rel *replication.Relation) error {
 	if len(missing) == 0 {
 		missing = append(missing, "nothing to make the topic of")
 	}
-	return fmt.Errorf("auto does not recognise table %s: it sees %s; its columns are %s; say what they mean, for example\n%s",
-		tableName(rel), strings.Join(missing, " and "), columnList(rel), m.block(rel))
+	return &Advised{
+		What: fmt.Errorf("auto does not recognise table %s: it sees %s; it has %s", tableName(rel), strings.Join(missing, " and "), columnList(rel)),
+		Hint: "say what they mean", Block: m.block(rel),
+	}
 }
 
 // block is configuration to paste: the best guess for each role, the other

@@ -125,7 +125,7 @@ func (m *mapping) compile(rel *replication.Relation) (*plan, *Explanation, error
 		}
 	}
 	if p.timestamp != nil && !slices.Contains(timeForms, p.timestamp.typ.form) {
-		c.fail("columns.timestamp", &columnError{column: p.timestamp.column, err: fmt.Errorf("%s, which cannot hold a time; there are timestamptz, timestamp, date, integers since 1970 and ISO 8601 text", p.timestamp.described(rel))})
+		c.fail("columns.timestamp", &columnError{column: p.timestamp.column, err: advise(fmt.Errorf("%s, which cannot hold a time", p.timestamp.described(rel)), "there are timestamptz, timestamp, date, integers since 1970 and ISO 8601 text")})
 	}
 	c.payload(s)
 	c.key(s)
@@ -230,7 +230,7 @@ func (c *compiler) headersColumn(s *shape) {
 		c.plan.headersColumn.values = c.source("columns.headers", s.preset.headerValues)
 	}
 	if !slices.Contains([]form{formText, formJSON, formHstore, formArray}, h.typ.form) {
-		c.fail("columns.headers", &columnError{column: h.column, err: fmt.Errorf("headers are read from json, jsonb, hstore, text[] or text, and %s; map another column", h.described(c.rel))})
+		c.fail("columns.headers", &columnError{column: h.column, err: advise(fmt.Errorf("headers are read from json, jsonb, hstore, text[] or text, and %s", h.described(c.rel)), "map another column")})
 	}
 }
 
@@ -275,7 +275,7 @@ func (c *compiler) fields() {
 		c.use("value field "+f.Name, s, nil)
 		field, err := newValueField(f.Name, s)
 		if err != nil {
-			c.fail("value_fields", errors.New("a field's name is not UTF-8 text; choose another name"))
+			c.fail("value_fields", advise(errors.New("a field's name is not UTF-8 text"), "choose another name"))
 			continue
 		}
 		if c.plan.event != nil {
@@ -292,7 +292,7 @@ func (c *compiler) partition() {
 	}
 	s := c.source("partition", c.Partition)
 	if s != nil && s.pointer == nil && s.typ.form != formInteger {
-		c.fail("partition", &columnError{column: s.column, err: fmt.Errorf("the partition is an integer, and %s; name an integer column, or leave it out for the partition of the key", s.described(c.rel))})
+		c.fail("partition", &columnError{column: s.column, err: advise(fmt.Errorf("the partition is an integer, and %s", s.described(c.rel)), "name an integer column, or leave it out for the partition of the key")})
 	}
 	c.plan.partition = s
 }
@@ -317,6 +317,8 @@ func (c *compiler) explain(s *shape, topic string, headers []string) *Explanatio
 			if other := c.otherwise(s, role(r)); other != "" {
 				e.Roles[roleNames[r]+" where that is empty"] = other
 			}
+		case isMessages(c.rel) && spec == memberOf(role(r)):
+			// where the member would be; nobody has set it
 		case c.Columns.column(role(r)) != "":
 			e.Warnings = append(e.Warnings, fmt.Sprintf("columns.%s is set, and preset %s with this configuration makes nothing of it", role(r), s.preset.name))
 		}

@@ -17,12 +17,12 @@ func (c *compiler) payload(s *shape) {
 	}
 	switch p.typ.form {
 	case formLargeObject:
-		c.fail("columns.payload", &columnError{column: p.column, err: fmt.Errorf("%s, the number of a large object, whose bytes never reach the log; write the payload to a bytea, jsonb or text column", p.described(c.rel))})
+		c.fail("columns.payload", &columnError{column: p.column, err: advise(fmt.Errorf("%s, the number of a large object, whose bytes never reach the log", p.described(c.rel)), "write the payload to a bytea, jsonb or text column")})
 	case formComposite:
-		c.fail("columns.payload", &columnError{column: p.column, err: fmt.Errorf("%s, a composite type, whose text form is PostgreSQL's own; write the payload as jsonb, with to_jsonb(…), or as text", p.described(c.rel))})
+		c.fail("columns.payload", &columnError{column: p.column, err: advise(fmt.Errorf("%s, a composite type, whose text form is PostgreSQL's own", p.described(c.rel)), "write the payload as jsonb, with to_jsonb(…), or as text")})
 	case formBytes:
 		if c.TombstoneOnEmpty && p.pointer == nil {
-			c.fail("tombstone_on_empty", &columnError{column: p.column, err: fmt.Errorf("%s, and bytes are sent as they are, also when there are none; leave this out, and write NULL for a null value", p.described(c.rel))})
+			c.fail("tombstone_on_empty", &columnError{column: p.column, err: advise(fmt.Errorf("%s, and bytes are sent as they are, also when there are none", p.described(c.rel)), "leave this out, and write NULL for a null value")})
 		}
 	default:
 	}
@@ -57,7 +57,7 @@ func (c *compiler) key(s *shape) {
 		way = "map another column, or write the part that orders rows to a column of its own"
 	default:
 	}
-	c.fail("columns.key", &columnError{column: k.column, err: fmt.Errorf("%s, which cannot be the key, by which Kafka keeps rows in order; %s", k.described(c.rel), way)})
+	c.fail("columns.key", &columnError{column: k.column, err: advise(fmt.Errorf("%s, which cannot be the key, by which Kafka keeps rows in order", k.described(c.rel)), way)})
 }
 
 // severalTexts gives an example of equal values of a column whose texts differ, or
@@ -88,7 +88,7 @@ func (c *compiler) event(s *shape) {
 		e.source = []byte("/cdc-relay/" + url.PathEscape(plainName(c.rel)))
 	}
 	if s.columns[roleType] == "" {
-		c.fail("columns.type", fmt.Errorf("value format %s needs the event type, and no column of table %s is mapped to it; set columns.type", c.plan.format, tableName(c.rel)))
+		c.fail("columns.type", advise(fmt.Errorf("value format %s needs the event type, and no column of table %s is mapped to it", c.plan.format, tableName(c.rel)), "set columns.type"))
 		return
 	}
 	e.typ = c.optional(s, roleType)
@@ -106,6 +106,6 @@ func (c *compiler) eventuate() {
 	}
 	h := c.plan.headersColumn
 	if h == nil || h.values != nil || h.source != nil && h.source.typ.form != formJSON && h.source.typ.form != formText {
-		c.fail("columns.headers", fmt.Errorf("value format %s puts a JSON object of headers into the value, and table %s has no json, jsonb or text column for them; set columns.headers", FormatEventuate, tableName(c.rel)))
+		c.fail("columns.headers", advise(fmt.Errorf("value format %s puts a JSON object of headers into the value, and table %s has no json, jsonb or text column for them", FormatEventuate, tableName(c.rel)), "set columns.headers"))
 	}
 }

@@ -48,7 +48,7 @@ func (c *compiler) topicName(s *shape, plan *topicPlan, name string) (src *sourc
 			return nil, 0, errNoGroup
 		}
 		if name = s.columns[roleRoute]; name == "" {
-			return nil, 0, errors.New("${routedByValue} is the value of the route column, and none is mapped; set columns.route")
+			return nil, 0, advise(errors.New("${routedByValue} is the value of the route column, and none is mapped"), "set columns.route")
 		}
 	}
 	src, err = newSource(c.rel, name)
@@ -77,7 +77,7 @@ func (c *compiler) nameable(s *source) error {
 	default:
 		return nil
 	}
-	return &columnError{column: s.column, err: fmt.Errorf("%s, which makes no topic name; %s", s.described(c.rel), way)}
+	return &columnError{column: s.column, err: advise(fmt.Errorf("%s, which makes no topic name", s.described(c.rel)), way)}
 }
 
 // presetTopic is the preset's template, in which the names of roles are replaced
@@ -92,7 +92,7 @@ func (c *compiler) presetTopic(s *shape) *template {
 		if s.preset.named() {
 			block = fmt.Sprintf("outbox:\n  - table: %s\n    preset: %s\n    topic: events", c.Table, s.preset.name)
 		}
-		c.fail("topic", fmt.Errorf("preset %s has no topic of its own; set topic, for example\n%s", s.preset.name, block))
+		c.fail("topic", &Advised{What: fmt.Errorf("preset %s has no topic of its own", s.preset.name), Hint: "set topic", Block: block})
 		return nil
 	}
 	if s.preset.topicElse != "" && s.columns[roleTopic] == "" {
@@ -114,7 +114,7 @@ func (c *compiler) presetTopic(s *shape) *template {
 			r = roleRoute
 		}
 		if p.name = s.columns[r]; p.name == "" {
-			c.fail("topic", fmt.Errorf("preset %s makes the topic of the %s column, and none is mapped; set topic or columns.%s", s.preset.name, r, r))
+			c.fail("topic", advise(fmt.Errorf("preset %s makes the topic of the %s column, and none is mapped", s.preset.name, r), "set topic or columns."+r.String()))
 			return nil
 		}
 	}
@@ -125,11 +125,11 @@ func (c *compiler) presetTopic(s *shape) *template {
 func (c *compiler) tableTopic(p *preset) *template {
 	name, found := strings.CutPrefix(c.rel.Name, p.tablePrefix)
 	if !found {
-		c.fail("topic", fmt.Errorf("preset %s names the topic after the table, which begins with %s, and %s does not; set topic", p.name, p.tablePrefix, tableName(c.rel)))
+		c.fail("topic", advise(fmt.Errorf("preset %s names the topic after the table, which begins with %s, and %s does not", p.name, p.tablePrefix, tableName(c.rel)), "set topic"))
 		return nil
 	}
 	if err := checkTopic([]byte(name)); err != nil {
-		c.fail("topic", fmt.Errorf("preset %s makes topic %s of the table's name, which Kafka does not allow: a name %w; set topic", p.name, shown([]byte(name)), err))
+		c.fail("topic", advise(fmt.Errorf("preset %s makes topic %s of the table's name, which Kafka does not allow: a name %w", p.name, shown([]byte(name)), err), "set topic"))
 		return nil
 	}
 	return &template{parts: []part{{literal: name}}}
@@ -138,7 +138,7 @@ func (c *compiler) tableTopic(p *preset) *template {
 // route is the column that key reads.
 func (c *compiler) route(s *shape, key string) *source {
 	if s.columns[roleRoute] == "" {
-		c.fail(key, errors.New("there is no route column to match against; set columns.route"))
+		c.fail(key, advise(errors.New("there is no route column to match against"), "set columns.route"))
 		return nil
 	}
 	found := c.source("columns.route", s.columns[roleRoute])

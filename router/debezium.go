@@ -46,6 +46,8 @@ type debezium struct {
 
 	transactions *transactions // nil without provide.transaction.metadata
 
+	notices *notices // of the router; nil while options are only looked at
+
 	scratch dbzRecord
 }
 
@@ -97,7 +99,7 @@ func newDebezium(m *mapping, runID string) (*debezium, []error) {
 	switch {
 	case d.prefix == "":
 		c.fail("topic.prefix", "topic.prefix is missing: a value is required; it is in headers, in names of schemas and in heartbeats")
-	case !prefixForm.MatchString(d.prefix):
+	case !prefixForm.MatchString(d.prefix) && !c.blamed("topic.prefix"):
 		c.fail("topic.prefix", "topic.prefix %q has other signs than letters, digits, underscore, hyphen and dot", d.prefix)
 	}
 	c.records(d)
@@ -121,6 +123,10 @@ func newDebezium(m *mapping, runID string) (*debezium, []error) {
 	}
 	return d, c.errs
 }
+
+// unresolved is a reference to a config provider of Connect. What stands behind the
+// provider's name may be a secret: some take a default there.
+var unresolved = regexp.MustCompile(`\$\{([A-Za-z0-9_.-]+):[^}]*\}`)
 
 var prefixForm = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
 
@@ -200,6 +206,9 @@ func (c *debeziumConfig) checkNames() {
 	_, chained := c.options["transforms"]
 	c.bare = !chained
 	for _, name := range slices.Sorted(maps.Keys(c.options)) {
+		if ref := unresolved.FindStringSubmatch(c.options[name]); ref != nil {
+			c.fail(name, "has the reference ${%s:…}, which only a config provider of Connect resolves: write the value", ref[1])
+		}
 		o, known := FindDebeziumOption(ScopeConnector, "", name)
 		if !known && !chained {
 			if _, known = FindDebeziumOption(ScopeEventRouter, "", name); known {
@@ -378,64 +387,6 @@ func (c *debeziumConfig) lists(d *debezium) {
 	}
 }
 
-// converters makes the three of them; their own options are checked there.
-func (c *debeziumConfig) converters(d *debezium) {
-	for i, role := range []struct {
-		name  string
-		into  *connect.Converter
-		class string // without one in the configuration
-	}{{"key.converter", &d.key, ""}, {"value.converter", &d.value, ""}, {"header.converter", &d.header, connect.ClassSimpleHeader}} {
-		class, given := c.options[role.name]
-		if !given {
-			if class = role.class; class == "" {
-				c.fail(role.name, "%s is missing: in Connect the worker's applies, which is not known here; name it, as a rule %s or %s", role.name, connect.ClassJSON, connect.ClassString)
-				continue
-			}
-		}
-		d.classes[i] = class
-		if role.class == "" && class != "" && !connect.IsDataConverter(class) {
-			c.fail(role.name, "%q is not a converter that is carried; there are %s", class, strings.Join(connect.ConverterClasses(), ", "))
-			continue
-		}
-		options := map[string]string{}
-		for name, value := range c.options {
-			if rest, ok := strings.CutPrefix(name, role.name+"."); ok {
-				options[rest] = value
-			}
-		}
-		if len(options) > 0 && !given {
-			c.fail(role.name+"."+slices.Sorted(maps.Keys(options))[0], "%s is not set, so Connect ignores %s.*; name the converter, or leave its options out", role.name, role.name)
-			continue
-		}
-		var err error
-		if *role.into, err = c.converter(class, options); err != nil {
-			name := role.name
-			if e, ok := errors.AsType[*connect.OptionError](err); ok && e.Option != "" {
-				name += "." + e.Option
-			}
-			c.fail(name, "%w", err)
-		}
-	}
-}
-
-// converter drops the options that change no bytes.
-func (c *debeziumConfig) converter(class string, options map[string]string) (connect.Converter, error) {
-	for name := range options {
-		o, known := FindDebeziumOption(ScopeConverter, shortClass(class), name)
-		if known && o.Fate == FateNotNeeded {
-			delete(options, name)
-		}
-	}
-	return connect.NewConverter(class, options)
-}
-
-// shortClass is a class without its package and its $Key or $Value.
-func shortClass(class string) string {
-	class = class[strings.LastIndexByte(class, '.')+1:]
-	class, _, _ = strings.Cut(class, "$")
-	return class
-}
-
 // addContext makes the headers that are the same for every record.
 func (d *debezium) addContext(c *debeziumConfig) {
 	if !c.bool("extended.headers.enabled", true) {
@@ -499,6 +450,7 @@ func (r *Router) connect(m *mapping, runID string) error {
 	if len(errs) > 0 {
 		return errors.Join(errs...)
 	}
+	d.notices = &r.notices
 	m.debezium = d
 	r.connectors = append(r.connectors, d)
 	return nil

@@ -23,7 +23,8 @@ type dbzPlan struct {
 	keySchema, rowSchema *connect.Schema
 	envelope             *connect.Schema // nil until a record needs it
 
-	data []replication.Value // what the key of the record in hand is made of
+	row  *replication.Row    // in hand
+	data []replication.Value // what the key of its record is made of
 }
 
 type dbzColumn struct {
@@ -50,29 +51,30 @@ func isDigitOrLetter(r rune) bool {
 func newDbzPlan(d *debezium, rel *replication.Relation) (*dbzPlan, []string, []shapeError, error) {
 	p := &dbzPlan{d: d, rel: rel, topic: sourceTopic(d.prefix, rel.Namespace, rel.Name)}
 	name := d.modes.SchemaNames.SchemaName
-	p.shape = &dbzShape{valueName: name(p.topic + ".Value"), router: map[*eventRouter]*routedShape{}}
+	p.shape = &dbzShape{valueName: name(p.topic + ".Value"), router: map[*eventRouter]*routedShape{}, beyond: map[string]bool{}}
 	var warnings []string
 	left := map[string]string{}
 	for i, c := range rel.Columns {
+		field := d.modes.FieldNames.FieldName(c.Name)
 		if why := d.leavesOut(rel, c.Name); why != "" {
-			left[c.Name] = why
+			left[field] = why
 			continue
 		}
 		codec, err := connect.NewCodec(d.connectColumn(rel, i), d.modes)
 		switch {
 		case errors.Is(err, connect.ErrAbsent):
-			left[c.Name] = fmt.Sprintf("is of type %s, which Debezium leaves out of the row (include.unknown.datatypes)", typeName(c))
+			left[field] = fmt.Sprintf("is of type %s, which Debezium leaves out of the row (include.unknown.datatypes)", typeName(c))
 			continue
 		case err != nil && d.passes():
 			return nil, nil, nil, err // a record that passes has every column
 		case err != nil:
-			left[c.Name] = fmt.Sprintf("is left out: %v", err)
+			left[field], p.shape.beyond[field] = fmt.Sprintf("is left out: %v", err), true
 			continue
 		}
 		if codec.Warning != "" {
 			warnings = append(warnings, fmt.Sprintf("column %q: %s", c.Name, codec.Warning))
 		}
-		p.shape.fields = append(p.shape.fields, connect.Field{Name: d.modes.FieldNames.FieldName(c.Name), Schema: codec.Schema})
+		p.shape.fields = append(p.shape.fields, connect.Field{Name: field, Schema: codec.Schema})
 		p.cols = append(p.cols, dbzColumn{index: i, codec: codec})
 	}
 	p.shape.missing = func(column string) error {
@@ -86,6 +88,16 @@ func newDbzPlan(d *debezium, rel *replication.Relation) (*dbzPlan, []string, []s
 	p.makeKey(name)
 	p.rowSchema = &connect.Schema{Type: connect.Struct, Optional: true, Name: p.shape.valueName, Fields: p.shape.fields}
 	return p, warnings, p.check(), nil
+}
+
+// renames says that the record's fields are not called like the columns.
+func (p *dbzPlan) renames() bool {
+	for i, c := range p.cols {
+		if p.shape.fields[i].Name != p.rel.Columns[c.index].Name {
+			return true
+		}
+	}
+	return false
 }
 
 // makeKey finds the primary key.
@@ -257,12 +269,13 @@ func (d *debezium) explain(rel *replication.Relation, p *dbzPlan) *Explanation {
 // more where the row passes the EventRouter unrouted.
 func (p *dbzPlan) route(b *Buffer, row *replication.Row) error {
 	records := len(b.Records)
+	p.row = row
 	err := p.send(b, row)
 	if err != nil {
 		clear(b.Records[records:])
 		b.Records = b.Records[:records]
 	}
-	p.data = nil
+	p.row, p.data = nil, nil
 	return err
 }
 
@@ -431,6 +444,9 @@ func (p *dbzPlan) value(values []replication.Value, i int) (connect.Value, error
 	out, err := c.codec.Decode(v.Data)
 	if err != nil {
 		if e, ok := errors.AsType[*connect.ConvertError](err); ok && e.Tolerated {
+			if !c.codec.Quiet() {
+				p.d.notices.add(p.row, p.rel.Columns[c.index].Name, "the value is none that can be converted and is sent as null, as Debezium sends it (event.converting.failure.handling.mode)")
+			}
 			return out, nil
 		}
 		return connect.Null, reject(ReasonEncode, p.rel.Columns[c.index].Name, "%v", err)

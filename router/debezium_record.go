@@ -55,6 +55,7 @@ type dbzShape struct {
 	fields    []connect.Field
 	valueName string                  // of the row's schema: <prefix>.<schema>.<table>.Value
 	missing   func(name string) error // why there is no such column
+	beyond    map[string]bool         // columns that Debezium would have here, and this program cannot write
 	router    map[*eventRouter]*routedShape
 }
 

@@ -177,7 +177,7 @@ func (t *eventRouter) compile(shape *dbzShape) (*routedShape, []shapeError) {
 	for i := range t.placements {
 		p := &t.placements[i]
 		index := shape.index(p.column)
-		if index < 0 && !t.ignore {
+		if index < 0 && (!t.ignore || shape.beyond[p.column]) {
 			fail("table.fields.additional.placement", noField(shape, p.column))
 		}
 		if index < 0 {
@@ -194,7 +194,7 @@ func (t *eventRouter) compile(shape *dbzShape) (*routedShape, []shapeError) {
 	return s, errs
 }
 
-func (t *eventRouter) apply(_ *debezium, r *dbzRecord) (bool, error) {
+func (t *eventRouter) apply(d *debezium, r *dbzRecord) (bool, error) {
 	c := r.source
 	switch {
 	case r.isNull():
@@ -204,7 +204,7 @@ func (t *eventRouter) apply(_ *debezium, r *dbzRecord) (bool, error) {
 	case c.op == 'd':
 		return false, nil
 	case c.op == 'u':
-		return false, t.update()
+		return false, t.update(d, c)
 	case c.after == nil:
 		return false, reject(ReasonMapping, "", "only Struct objects are supported for a row, and a truncate has none; leave t in skipped.operations")
 	}
@@ -220,8 +220,9 @@ func (t *eventRouter) apply(_ *debezium, r *dbzRecord) (bool, error) {
 }
 
 // update is an update that leaves the primary key alone.
-func (t *eventRouter) update() error {
+func (t *eventRouter) update(d *debezium, c *dbzChange) error {
 	if t.invalid != "fatal" {
+		d.notices.add(c.row, "", "the row was updated, and an event must not change: the update is not sent (table.op.invalid.behavior="+t.invalid+")")
 		return nil
 	}
 	return reject(ReasonMapping, "", "unexpected update message received: table.op.invalid.behavior is fatal, and an event must not change")

@@ -102,6 +102,44 @@ func (c *dbzChange) rowStruct() (dbzField, error) {
 	return structOf(s, values...)
 }
 
+// unwrap is ExtractNewRecordState with its defaults.
+type unwrap struct {
+	deletes, tombstones bool // what is kept of a delete: itself as a tombstone, the tombstone behind it
+}
+
+func newUnwrap(o *ownerOptions) transform {
+	switch mode := o.word("delete.tombstone.handling.mode", "tombstone"); mode {
+	case "drop":
+		return &unwrap{}
+	case "tombstone":
+		return &unwrap{tombstones: true}
+	case "delete-to-tombstone":
+		return &unwrap{deletes: true}
+	default:
+		o.fail("delete.tombstone.handling.mode", "%q is not carried; tombstone, drop and delete-to-tombstone are", mode)
+		return nil
+	}
+}
+
+func (t *unwrap) apply(_ *debezium, r *dbzRecord) (bool, error) {
+	if r.source == nil {
+		return !r.isNull() || t.tombstones, nil
+	}
+	switch r.source.op {
+	case 't':
+		return false, nil
+	case 'd':
+		r.source, r.value = nil, dbzField{}
+		return t.deletes, nil
+	}
+	v, err := r.source.rowStruct()
+	if err != nil {
+		return false, err
+	}
+	r.source, r.value = nil, v
+	return true, nil
+}
+
 // envelope is the value that Debezium gives a change of a table.
 func (d *debezium) envelope(c *dbzChange) (dbzField, error) {
 	p := c.table

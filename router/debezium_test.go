@@ -404,6 +404,67 @@ func TestDebezium_TransactionBeginsOnce(t *testing.T) {
 	}
 }
 
+// What Debezium logs a warning about and goes on is counted by row, not by look.
+func TestDebezium_NoticesWhatItDropsAndBlanks(t *testing.T) {
+	blank := eventRow(t, "paid int4:=nothing")
+	for name, c := range map[string]struct {
+		settings []Setting
+		rows     []*replication.Row
+		want     []Notice
+	}{
+		"an insert":          {dbz(), []*replication.Row{eventRow(t)}, nil},
+		"updates":            {dbz(), []*replication.Row{changed(eventRow(t), replication.Update), changed(eventRow(t), replication.Update)}, []Notice{{Rows: 1}}},
+		"updates are fatal":  {dbz("table.op.invalid.behavior=fatal"), nil, nil},
+		"a value":            {dbz(placed("paid:header,paid:header:again")), []*replication.Row{blank}, []Notice{{Column: "paid", Rows: 1}}},
+		"a value, in quiet":  {dbz(placed("paid:header"), "event.converting.failure.handling.mode=skip"), []*replication.Row{blank}, nil},
+		"nobody looks at it": {dbz(), []*replication.Row{blank}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := New(Config{Mappings: []Mapping{{Table: "public.outbox", Debezium: c.settings}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, row := range c.rows {
+				if err := r.Route(new(Buffer), row); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got := r.Notices()
+			if len(got) != len(c.want) {
+				t.Fatalf("%+v, want %+v", got, c.want)
+			}
+			for i, n := range got {
+				if n.Column != c.want[i].Column || n.Rows != c.want[i].Rows || n.Table != "public.outbox" || n.Text == "" || strings.Contains(n.Text, "nothing") {
+					t.Errorf("%+v, want %+v", n, c.want[i])
+				}
+			}
+			if again := r.Notices(); again != nil {
+				t.Errorf("%+v is there twice", again)
+			}
+		})
+	}
+}
+
+// A column that Debezium leaves out may be missing. One that it has and this program
+// cannot write may not: consumers would miss it.
+func TestDebezium_OnlyWhatDebeziumLeavesOutMayBeMissing(t *testing.T) {
+	for name, more := range map[string]struct{ option, want string }{
+		"left out by Debezium": {"include.unknown.datatypes=false", ""},
+		"written by Debezium":  {"include.unknown.datatypes=true", `column "area" of type box cannot be written as Debezium does`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := New(Config{Mappings: []Mapping{{Table: "public.outbox", Debezium: dbz(placed("area:header"), "table.field.additional.missing=ignore", more.option)}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = r.Route(new(Buffer), eventRow(t, "area box:=(1,1),(0,0)"))
+			if got := fmt.Sprint(err); (err != nil) != (more.want != "") || !strings.Contains(got, more.want) {
+				t.Errorf("%v, want %q", err, more.want)
+			}
+		})
+	}
+}
+
 func TestDebezium_SalvageKeepsKeyAndPayload(t *testing.T) {
 	r := mustNew(t, Mapping{Debezium: dbz(placed("p:partition"))})
 	var b Buffer

@@ -2,6 +2,7 @@ package router
 
 import (
 	"encoding/json"
+	"errors"
 	"reflect"
 	"strings"
 	"testing"
@@ -115,6 +116,34 @@ func TestMessages_SayWhatTheBodyLacks(t *testing.T) {
 		_, err := routeOne(t, ForMessages(Mapping{Table: "shop"}), textRow(rel, body))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s gives %v, want %s", body, err, want)
+		}
+	}
+}
+
+func TestMessages_WarnOnlyOfWhatIsSet(t *testing.T) {
+	rel := &replication.Relation{Namespace: "message", Name: "shop", Columns: []replication.Column{{Name: MessageBody, Type: 114, TypeMod: -1, TypeName: "json"}}}
+	for route, warnings := range map[string]int{"": 0, "body#/kind": 1} {
+		e, err := mustNew(t, ForMessages(Mapping{Table: "shop", Topic: "events", Columns: Columns{Route: route}})).Check(rel)
+		if err != nil || len(e.Warnings) != warnings {
+			t.Errorf("route %q: %v, %+v", route, err, e)
+		}
+	}
+}
+
+func TestAdvised_TellsWhatToDoApartFromWhatIsWrong(t *testing.T) {
+	for _, tt := range []struct {
+		columns []string
+		m       Mapping
+		hint    string
+		block   bool
+	}{
+		{[]string{"a text", "b text"}, Mapping{}, "say what they mean", true},
+		{[]string{"id uuid", "kind text", "payload jsonb"}, Mapping{Columns: Columns{Type: "kind", Key: "payload"}, Topic: "t"}, "point into it, as in payload#/customer/id, or map another column", false},
+	} {
+		_, err := mustNew(t, tt.m).Check(table(t, tt.columns...))
+		advised, ok := errors.AsType[*Advised](err)
+		if !ok || advised.Hint != tt.hint || (advised.Block != "") != tt.block || strings.Contains(advised.What.Error(), tt.hint) || !strings.Contains(err.Error(), "; "+tt.hint) {
+			t.Errorf("%v: %v, %+v", tt.columns, err, advised)
 		}
 	}
 }

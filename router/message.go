@@ -29,6 +29,12 @@ func ForMessages(m Mapping) Mapping {
 	return m
 }
 
+// memberOf is where ForMessages looks for a role.
+func memberOf(r role) string {
+	m := ForMessages(Mapping{})
+	return m.Columns.column(r)
+}
+
 // MessageBody is the column of a logical message.
 const MessageBody = "body"
 

@@ -75,8 +75,8 @@ func refused(rel *replication.Relation) error {
 	for i := range refusals {
 		r := &refusals[i]
 		if slices.ContainsFunc(r.columns, func(names []string) bool { return hasAll(rel, names) }) {
-			return fmt.Errorf("table %s is that of %s, and cannot be relayed: %s; %s. If it is another table that only looks like it, name its preset or map its columns with preset: generic",
-				tableName(rel), r.framework, r.why, r.instead)
+			return advise(fmt.Errorf("table %s is that of %s, and cannot be relayed: %s", tableName(rel), r.framework, r.why),
+				r.instead+". If it is another table that only looks like it, name its preset or map its columns with preset: generic")
 		}
 	}
 	return nil

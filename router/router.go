@@ -21,6 +21,8 @@ type Router struct {
 	scratch []byte
 
 	positions bool // records get position headers
+
+	notices notices
 }
 
 // maxPlans bounds the memory for relations that have changed since.

@@ -41,7 +41,7 @@ func newSource(rel *replication.Relation, spec string) (*source, error) {
 		return s, nil
 	}
 	if s.typ.form != formJSON && s.typ.form != formText && s.typ.form != formBytes {
-		return nil, &columnError{column: column, err: fmt.Errorf("a JSON pointer needs JSON, and %s; leave the pointer out, or point into a json, jsonb, text or bytea column", s.described(rel))}
+		return nil, &columnError{column: column, err: advise(fmt.Errorf("a JSON pointer needs JSON, and %s", s.described(rel)), "leave the pointer out, or point into a json, jsonb, text or bytea column")}
 	}
 	var err error
 	if s.pointer, err = parsePointer(rest); err != nil {
@@ -77,7 +77,8 @@ func noColumn(rel *replication.Relation, name string) error {
 
 // hiddenColumn tells why the stream lacks a column that the table has.
 func hiddenColumn(rel *replication.Relation, name string) error {
-	return fmt.Errorf("column %q of table %s %s", name, tableName(rel), rel.Hidden[name])
+	why, way, _ := strings.Cut(rel.Hidden[name], "; ")
+	return advise(fmt.Errorf("column %q of table %s %s", name, tableName(rel), why), way)
 }
 
 // hidden are the columns that would go by one of names, were they published.

@@ -65,7 +65,7 @@ func newMapping(m Mapping, index int) (*mapping, error) {
 	switch {
 	case m.CloudEventsSource == "":
 	case !isCloudEvents(m.Value):
-		fail("cloudevents_source", "only value formats %s and %s have a source; set value to one of them, or leave this out", FormatCloudEvents, FormatCloudEventsBinary)
+		errs = append(errs, p.configError("cloudevents_source", advise(fmt.Errorf("only value formats %s and %s have a source", FormatCloudEvents, FormatCloudEventsBinary), "set value to one of them, or leave this out")))
 	case !isURIReference(m.CloudEventsSource):
 		fail("cloudevents_source", "%q is no URI reference; write one such as /shop/orders", m.CloudEventsSource)
 	}
@@ -125,9 +125,9 @@ func (m *mapping) parseTopic() (errs []error) {
 	return errs
 }
 
-var errNoGroup = errors.New("the topic uses ${routedByValue}, and topic_regex has no group (?<routedByValue>…); name a group so, or leave ${routedByValue} out")
+var errNoGroup = advise(errors.New("the topic uses ${routedByValue}, and topic_regex has no group (?<routedByValue>…)"), "name a group so, or leave ${routedByValue} out")
 
-var errNoGroupForPreset = errors.New("it has no group (?<routedByValue>…), of which the preset's topic is made; name a group so, or set topic")
+var errNoGroupForPreset = advise(errors.New("it has no group (?<routedByValue>…), of which the preset's topic is made"), "name a group so, or set topic")
 
 // anchored makes expr match whole values only, as Java's matches does. The group
 // is there so that an alternation does not escape the anchors.
@@ -149,11 +149,11 @@ func (m *mapping) parseHeaders() (errs []error) {
 		key := "headers." + h.Name
 		switch {
 		case h.Name == "":
-			errs = append(errs, m.configError("headers", errors.New("a header has no name; write name: column")))
+			errs = append(errs, m.configError("headers", advise(errors.New("a header has no name"), "write name: column")))
 		case isCloudEvents(m.Value) && isEventHeader(h.Name):
-			errs = append(errs, m.configError(key, fmt.Errorf("value format %s sets this header itself; leave it out", m.Value)))
+			errs = append(errs, m.configError(key, advise(fmt.Errorf("value format %s sets this header itself", m.Value), "leave it out")))
 		case strings.TrimSpace(h.Source) == "":
-			errs = append(errs, m.configError(key, errors.New("names neither a column nor a template; write one, as in tenant: tenant_id")))
+			errs = append(errs, m.configError(key, advise(errors.New("names neither a column nor a template"), "write one, as in tenant: tenant_id")))
 		case isTemplate(h.Source):
 			var err error
 			if m.headers[i], err = parseTemplate(h.Source); err != nil {
@@ -173,22 +173,22 @@ const payloadField = "payload"
 
 func (m *mapping) checkFields() (errs []error) {
 	if len(m.ValueFields) > 0 && m.Value != FormatEnvelope && m.Value != FormatMerged && !isCloudEvents(m.Value) {
-		return []error{m.configError("value_fields", fmt.Errorf("only value formats %s, %s, %s and %s take up fields; set value to one of them, or leave this out", FormatEnvelope, FormatMerged, FormatCloudEvents, FormatCloudEventsBinary))}
+		return []error{m.configError("value_fields", advise(fmt.Errorf("only value formats %s, %s, %s and %s take up fields", FormatEnvelope, FormatMerged, FormatCloudEvents, FormatCloudEventsBinary), "set value to one of them, or leave this out"))}
 	}
 	seen := map[string]bool{}
 	for _, f := range m.ValueFields {
 		key := "value_fields." + f.Name
 		switch {
 		case f.Name == "":
-			errs = append(errs, m.configError("value_fields", errors.New("a field has no name; write name: column")))
+			errs = append(errs, m.configError("value_fields", advise(errors.New("a field has no name"), "write name: column")))
 		case isCloudEvents(m.Value) && (!extensionName.MatchString(f.Name) || slices.Contains(eventAttributes, f.Name)):
 			errs = append(errs, m.configError(key, fmt.Errorf("an extension attribute is named with 1 to 20 lower-case letters and digits, and not %s", strings.Join(eventAttributes, ", "))))
 		case m.Value == FormatEnvelope && f.Name == payloadField:
-			errs = append(errs, m.configError(key, errors.New("the envelope keeps this member for the payload; choose another name")))
+			errs = append(errs, m.configError(key, advise(errors.New("the envelope keeps this member for the payload"), "choose another name")))
 		case seen[f.Name]:
-			errs = append(errs, m.configError(key, errors.New("is there twice; leave one out")))
+			errs = append(errs, m.configError(key, advise(errors.New("is there twice"), "leave one out")))
 		case f.Column == "":
-			errs = append(errs, m.configError(key, errors.New("names no column; write one, as in type: event_type")))
+			errs = append(errs, m.configError(key, advise(errors.New("names no column"), "write one, as in type: event_type")))
 		default:
 			if err := checkSpec(f.Column); err != nil {
 				errs = append(errs, m.configError(key, err))

@@ -45,8 +45,12 @@ func (e *ConvertError) Error() string {
 type OptionError struct{ Option, Value, Reason string }
 
 func (e *OptionError) Error() string {
-	if e.Value == "" {
-		return fmt.Sprintf("%s: %s", e.Option, e.Reason)
+	text := e.Reason
+	if e.Value != "" {
+		text = fmt.Sprintf("%q: %s", e.Value, e.Reason)
 	}
-	return fmt.Sprintf("%s: %q: %s", e.Option, e.Value, e.Reason)
+	if e.Option != "" {
+		text = e.Option + ": " + text
+	}
+	return text
 }

@@ -1,0 +1,58 @@
+package relay
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/jackc/pglogrepl"
+	"github.com/rs/zerolog"
+)
+
+// Updates of an outbox that marks rows as processed are as many as its rows: the
+// first is logged at once, the others in one line a minute, and no value with them.
+func TestRelay_LogsWhatTheRouterNoticedOnceAMinute(t *testing.T) {
+	const class = "org.apache.kafka.connect.storage.StringConverter"
+	routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Debezium: []router.Setting{
+		{Name: "topic.prefix", Value: "app"}, {Name: "key.converter", Value: class}, {Name: "value.converter", Value: class},
+	}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	rel := &replication.Relation{Namespace: "public", Name: "outbox"}
+	values := make([]replication.Value, 0, 4)
+	for _, name := range []string{"id", "aggregatetype", "aggregateid", "payload"} {
+		rel.Columns = append(rel.Columns, replication.Column{Name: name, Type: 25, TypeMod: -1, TypeName: "text"})
+		values = append(values, replication.Value{Kind: replication.Text, Data: []byte("hidden")})
+	}
+	var log bytes.Buffer
+	r := New(Config{}, Parts{Router: routes}, Events{}, zerolog.New(&log))
+	update := func(commit uint64) {
+		row := &replication.Row{Relation: rel, Values: values, Ordinal: 1, Txn: &replication.Txn{Commit: 0x100}, Change: &replication.Change{Op: replication.Update}}
+		row.Txn.Commit += pglogrepl.LSN(commit)
+		if err := routes.Route(new(router.Buffer), row); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	r.notice(now)
+	update(0)
+	r.notice(now)
+	for n := range uint64(3) {
+		update(1 + n)
+		r.notice(now.Add(time.Second))
+	}
+	r.notice(now.Add(noticeEvery))
+	r.notice(now.Add(2 * noticeEvery))
+	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+	if len(lines) != 2 || !strings.Contains(lines[0], `"rows":1`) || !strings.Contains(lines[1], `"rows":3`) ||
+		!strings.Contains(lines[1], `"lsn":"0/101"`) || !strings.Contains(lines[1], `"table":"public.outbox"`) {
+		t.Errorf("logged:\n%s", &log)
+	}
+	if strings.Contains(log.String(), "hidden") {
+		t.Errorf("a value is logged:\n%s", &log)
+	}
+}

@@ -1,0 +1,52 @@
+package router
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/cdc-relay/cdc-relay/replication"
+)
+
+// Columns are the columns of rel that the mapping reads, in table order: a publication
+// with these alone gives the same records. A mapping by options of Debezium under which
+// rows pass the router reads all of them; so does one that renames fields.
+func (r *Router) Columns(rel *replication.Relation) ([]string, error) {
+	p, e, err := r.compile(rel)
+	if err != nil {
+		return nil, err
+	}
+	all := p.debezium != nil && (p.debezium.d.passes() || p.debezium.renames())
+	rest := *rel
+	rest.Columns, rest.Meta, rest.Hidden = nil, nil, maps.Clone(rel.Hidden)
+	if rest.Hidden == nil {
+		rest.Hidden = make(map[string]string)
+	}
+	var read []string
+	for i, c := range rel.Columns {
+		key := p.debezium != nil && rel.Meta != nil && rel.Meta[i].Key > 0
+		if !all && !key && slices.Contains(e.Ignored, c.Name) {
+			rest.Hidden[c.Name] = "is not published"
+			continue
+		}
+		read = append(read, c.Name)
+		rest.Columns = append(rest.Columns, c)
+		if rel.Meta != nil {
+			rest.Meta = append(rest.Meta, rel.Meta[i])
+		}
+	}
+	return read, r.sameWithout(&rest, e)
+}
+
+// sameWithout makes sure that the mapping is the same where the columns that it does
+// not read are gone: preset auto knows some tables by them.
+func (r *Router) sameWithout(rest *replication.Relation, want *Explanation) error {
+	_, got, err := r.compile(rest)
+	switch {
+	case err != nil:
+		return fmt.Errorf("with the columns alone that the mapping reads it would be another: %w; name the preset (preset: %s) or the columns", err, want.Preset)
+	case got.Preset != want.Preset, got.Topic != want.Topic, got.Value != want.Value, !maps.Equal(got.Roles, want.Roles), !slices.Equal(got.Headers, want.Headers):
+		return fmt.Errorf("table %s would be taken for %s and not for %s with the columns alone that the mapping reads; name the preset (preset: %s) or the columns", want.Table, got.Preset, want.Preset, want.Preset)
+	}
+	return nil
+}

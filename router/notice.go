@@ -1,0 +1,58 @@
+package router
+
+import (
+	"github.com/jackc/pglogrepl"
+
+	"github.com/cdc-relay/cdc-relay/replication"
+)
+
+// Notice is something that was made of rows as Debezium makes it, and that it logs a
+// warning about. It holds no value of a row.
+type Notice struct {
+	Table  string // schema.name
+	Column string // empty: the whole row
+	Text   string
+	Rows   int64
+	Commit pglogrepl.LSN // of the first row's transaction
+}
+
+// maxNotices bounds what is kept between two calls of Notices.
+const maxNotices = 1000
+
+// notices gathers them by table, column and text.
+type notices struct {
+	list []Notice
+	last []rowAt // parallel to list: a row is counted once, however often its column is read
+}
+
+type rowAt struct {
+	commit  pglogrepl.LSN
+	ordinal uint64
+}
+
+func (n *notices) add(row *replication.Row, column, text string) {
+	if n == nil || row == nil || row.Relation == nil || row.Txn == nil {
+		return
+	}
+	at, table := rowAt{row.Txn.Commit, row.Ordinal}, plainName(row.Relation)
+	for i := range n.list {
+		if have := &n.list[i]; have.Table == table && have.Column == column && have.Text == text {
+			if n.last[i] != at {
+				n.last[i] = at
+				have.Rows++
+			}
+			return
+		}
+	}
+	if len(n.list) < maxNotices {
+		n.list = append(n.list, Notice{Table: table, Column: column, Text: text, Rows: 1, Commit: at.commit})
+		n.last = append(n.last, at)
+	}
+}
+
+// Notices gives what was noticed since the last call.
+func (r *Router) Notices() []Notice {
+	list := r.notices.list
+	r.notices = notices{}
+	return list
+}
