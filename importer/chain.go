@@ -1,6 +1,7 @@
 package importer
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -70,7 +71,7 @@ func (c *conversion) noRouter(list item, steps []step) error {
 		if strings.HasSuffix(s.class, "MongoEventRouter") {
 			return &Error{File: list.file, Line: s.at.line, Column: s.at.column, Key: s.at.original, Message: "is the EventRouter for MongoDB, which does not work on PostgreSQL; write " + eventRouter}
 		}
-		classes = append(classes, fmt.Sprintf("%s (%s)", s.name, className(s.class)))
+		classes = append(classes, fmt.Sprintf("%s (%s)", s.name, s.class))
 	}
 	return &Error{File: list.file, Line: list.line, Column: list.column, Key: list.original,
 		Message: "has no EventRouter, so the connector sends raw change events, which the relay does not make; its transforms: " + oneLine(strings.Join(classes, ", "))}
@@ -84,6 +85,43 @@ var packages = map[string]string{
 	"TopicNameMatches":                    "org.apache.kafka.connect.transforms.predicates.",
 	"HasHeaderKey":                        "org.apache.kafka.connect.transforms.predicates.",
 	"RecordIsTombstone":                   "org.apache.kafka.connect.transforms.predicates.",
+}
+
+// fullClass is the class that one of Connect's short names stands for.
+func fullClass(key, value string) string {
+	short, variant, _ := strings.Cut(value, "$")
+	if short == "" || strings.Contains(value, ".") {
+		return value
+	}
+	if strings.HasSuffix(key, ".converter") && !strings.Contains(strings.TrimSuffix(key, ".converter"), ".") {
+		for _, class := range converterClasses {
+			name := className(class)
+			if short == name || short == strings.TrimSuffix(name, "Converter") || short == strings.TrimSuffix(name, "HeaderConverter") {
+				return class
+			}
+		}
+		return value
+	}
+	list, name, _ := strings.Cut(key, ".")
+	if strings.Count(name, ".") != 1 || !strings.HasSuffix(name, ".type") {
+		return value
+	}
+	scope, ok := map[string]string{"transforms": router.ScopeTransform, "predicates": router.ScopePredicate}[list]
+	full := cmp.Or(packages[short], "org.apache.kafka.connect.transforms.") + short
+	if !ok || !known(scope, full) {
+		return value
+	}
+	if variant != "" {
+		full += "$" + variant
+	}
+	return full
+}
+
+// converterClasses are those that have short names.
+var converterClasses = []string{
+	stringConverter, jsonConverter, simpleConverter, binaryDataConverter, "org.apache.kafka.connect.converters.ByteArrayConverter",
+	"org.apache.kafka.connect.converters.BooleanConverter", "org.apache.kafka.connect.converters.ShortConverter", "org.apache.kafka.connect.converters.IntegerConverter",
+	"org.apache.kafka.connect.converters.LongConverter", "org.apache.kafka.connect.converters.FloatConverter", "org.apache.kafka.connect.converters.DoubleConverter",
 }
 
 // known tells whether the relay has the class.

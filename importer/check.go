@@ -34,15 +34,19 @@ func (c *conversion) complain(key, message string) {
 	if it, ok := c.get(key); ok {
 		name = it.original
 	}
+	fate := NotCarried
+	if key == "postgres.slot" || key == "postgres.publication" { // the server takes what the relay takes
+		fate = Refused
+	}
 	told := false
 	for i := range c.remarks {
 		r := &c.remarks[i]
-		if r.Key != name || r.Line == 0 {
+		if r.Line == 0 || r.Key != name && r.Text != key {
 			continue
 		}
 		switch r.Fate {
 		case Carried:
-			r.Fate, r.Text, told = NotCarried, "the relay refuses it: "+message, true
+			r.Fate, r.Text, told = fate, "the relay refuses it: "+message, true
 		case ToDo, NotCarried, Refused:
 			told = true
 		default:

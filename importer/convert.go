@@ -27,7 +27,8 @@ type conversion struct {
 	root    *node
 
 	tables   []captured
-	debezium []option // of every entry of outbox, in order
+	debezium []option   // of every entry of outbox, in order
+	blocks   [][]option // what the entries so far add to them, each once
 
 	fallback map[string]string // default of a variable, where the input has one
 	unset    map[string]bool   // variables whose default is not copied
@@ -45,8 +46,14 @@ func newConversion(in, worker *source, o Options) *conversion {
 		it := item{property: p, original: shownKey(p.key), file: in.file}
 		if in.server() {
 			it.original = shownKey(in.originalKey(p.key))
-			it.key = serverKey(p.key)
+			name, ok := c.profile(it)
+			if !ok {
+				continue
+			}
+			it.key = serverKey(name)
 			it.value = c.expressions(it.key, p.value)
+		} else {
+			it.value = fullClass(it.key, it.value)
 		}
 		if first, twice := c.byKey[it.key]; twice {
 			c.again(it, c.items[first].property)
@@ -90,7 +97,11 @@ func (c *conversion) again(it item, counts property) {
 	if it.value == counts.value {
 		fate = NotNeeded
 	}
-	c.tell(it, fate, fmt.Sprintf("stands twice; the one in line %d counts", counts.line))
+	where := fmt.Sprintf("line %d", counts.line)
+	if it.line == counts.line {
+		where += fmt.Sprintf(", column %d", counts.column)
+	}
+	c.tell(it, fate, fmt.Sprintf("stands twice; the one in %s counts", where))
 }
 
 // tell is a remark that leaves the key to others.
@@ -129,9 +140,14 @@ func (c *conversion) checkClass() error {
 	switch {
 	case !ok:
 		return &Error{File: c.in.file, Line: 1, Message: "connector.class is missing; only " + postgresConnector + " is imported"}
-	case class.value == "PostgresConnector", class.value == "Postgres", class.value == postgresConnector:
+	case class.value == "PostgresConnector", class.value == "Postgres":
+		c.remark(class, Refused, "Debezium looks for a class of this name and fails; it is %s. The relay reads PostgreSQL", postgresConnector)
+		return nil
+	case class.value == postgresConnector:
 		c.remark(class, Implied, "the relay reads PostgreSQL")
 		return nil
+	case class.value == "":
+		return &Error{File: class.file, Line: class.line, Column: class.column, Key: class.original, Message: "is empty; only " + postgresConnector + " is imported"}
 	}
 	message := fmt.Sprintf("%q is another connector; only %s is imported", class.value, postgresConnector)
 	if strings.HasPrefix(class.value, "PostgresCdcSource") {

@@ -145,3 +145,140 @@ func TestConvert_NothingIsDroppedSilently(t *testing.T) {
 	wantRemark(t, result, "slot.name", importer.NotNeeded, "stands twice")
 	wantRemark(t, result, "group.id", importer.NotCarried, "stands twice")
 }
+
+const eventRouterType = "io.debezium.transforms.outbox.EventRouter"
+
+// Connect takes the short names of its plugins; Debezium, of its connector, does not.
+func TestConvert_ShortNamesOfPlugins(t *testing.T) {
+	input := `{"connector.class":"PostgresConnector","table.include.list":"public.outbox","topic.prefix":"app","key.converter":"StringConverter","value.converter":"Json",
+		"header.converter":"String","transforms":"outbox,r,h","transforms.outbox.type":"EventRouter","transforms.r.type":"RegexRouter","transforms.r.regex":"a","transforms.r.replacement":"b",
+		"transforms.h.type":"HoistField$Value","transforms.h.field":"x","transforms.h.predicate":"p","predicates":"p","predicates.p.type":"RecordIsTombstone"}`
+	result := convert(t, input, importer.Options{})
+	for _, want := range []string{
+		"key.converter: org.apache.kafka.connect.storage.StringConverter", "value.converter: org.apache.kafka.connect.json.JsonConverter",
+		"header.converter: org.apache.kafka.connect.storage.StringConverter", "outbox.type: " + eventRouterType, "r.type: org.apache.kafka.connect.transforms.RegexRouter",
+		"h.type: org.apache.kafka.connect.transforms.HoistField$Value", "p.type: org.apache.kafka.connect.transforms.predicates.RecordIsTombstone",
+	} {
+		if !strings.Contains(string(result.YAML), want+"\n") {
+			t.Errorf("no %q in\n%s", want, result.YAML)
+		}
+	}
+	if _, err := load(result); err != nil {
+		t.Errorf("what was imported is refused: %v", err)
+	}
+	wantRemark(t, result, "connector.class", importer.Refused, "io.debezium.connector.postgresql.PostgresConnector")
+	result = convert(t, head+database+tail, importer.Options{Worker: []byte("key.converter=String\n"), WorkerName: "w"})
+	if !strings.Contains(string(result.YAML), "key.converter: org.apache.kafka.connect.storage.StringConverter\n") {
+		t.Errorf("the worker's short name is not resolved:\n%s", result.YAML)
+	}
+}
+
+// What a table lacks is offered to that table, and leaves the others as they work.
+func TestConvert_OffersColumnsByTable(t *testing.T) {
+	columns := []string{"id", "aggregatetype", "aggregateid", "payload"}
+	snake := []string{"id", "aggregate_type", "aggregate_id", "payload"}
+	o := importer.Options{Catalog: []importer.Table{
+		{Schema: "a", Name: "outbox", Columns: columns}, {Schema: "b", Name: "outbox", Columns: snake}, {Schema: "c", Name: "outbox", Columns: snake},
+		{Schema: "d", Name: "outbox", Columns: []string{"id", "aggregatetype", "payload"}},
+	}}
+	result := convert(t, head+`"topic.prefix":"app",`+tail, o)
+	yaml := string(result.YAML)
+	blocks := strings.Split(yaml[strings.Index(yaml, "outbox:\n"):strings.Index(yaml, "\nkafka:")], "  - table: ")
+	if len(blocks) != 5 {
+		t.Fatalf("%d entries in\n%s", len(blocks)-1, yaml)
+	}
+	for i, want := range []struct{ has, hasNot string }{
+		{"debezium: &debezium\n", "field.event.key"}, {"table.field.event.key: aggregate_id", "key: id"}, {"debezium: *debezium2\n", "key"}, {"table.field.event.key: id", "route.by"},
+	} {
+		if entry, _, _ := strings.Cut(blocks[i+1], "message_prefix"); !strings.Contains(entry, want.has) || strings.Contains(entry, want.hasNot) {
+			t.Errorf("entry %d: want %q and no %q in\n%s", i, want.has, want.hasNot, entry)
+		}
+	}
+	wantRemark(t, result, "transforms.outbox.table.field.event.key", importer.Refused, "which b.outbox, c.outbox has not. Debezium fails at the first row: aggregateid is not a valid field name. Column aggregate_id is offered")
+	wantRemark(t, result, "transforms.outbox.table.field.event.key", importer.Refused, "which d.outbox has not")
+	if _, err := load(result); err != nil {
+		t.Errorf("what was imported is refused: %v\n%s", err, yaml)
+	}
+}
+
+func TestConvert_ExactlyOnceIsTheWorkers(t *testing.T) {
+	for name, c := range map[string]struct {
+		worker, more string
+		want         bool
+	}{
+		"enabled":              {"exactly.once.source.support=enabled\n", "", true},
+		"required":             {"group.id=a\n", `"exactly.once.support":"required",`, true},
+		"preparing":            {"exactly.once.source.support=preparing\n", `"exactly.once.support":"requested",`, false},
+		"enabled and required": {"exactly.once.source.support=enabled\n", `"exactly.once.support":"required",`, true},
+	} {
+		result := convert(t, head+database+c.more+tail, importer.Options{Worker: []byte(c.worker), WorkerName: "w"})
+		if got := strings.Count(string(result.YAML), "\n  guarantee: exactly_once\n"); (got == 1) != c.want || got > 1 {
+			t.Errorf("%s: written %d times in\n%s", name, got, result.YAML)
+		}
+	}
+}
+
+func TestConvert_SaysWhatDebeziumRefusesOrIgnores(t *testing.T) {
+	connector := head + database + `"topic.prefix":"app","snapshot.mode":"bogus","database.port":"54x","value.converter":"io.confluent.connect.avro.AvroConverter",
+		"value.converter.schema.registry.url":"http://r","converters":"isbn","isbn.type":"a.B","topic.creation.enable":"true","database.dbname":"app","slot.name":"Bad-Slot",` + tail
+	result := convert(t, connector, importer.Options{Check: func([]byte) []importer.Complaint {
+		return []importer.Complaint{{Key: "postgres.slot", Message: "bad"}}
+	}})
+	wantRemark(t, result, "snapshot.mode", importer.Refused, `"bogus" is not one of always, initial`)
+	wantRemark(t, result, "database.port", importer.Refused, `"54x" is no port`)
+	wantRemark(t, result, "value.converter", importer.NotCarried, "no schema registry")
+	wantRemark(t, result, "value.converter.schema.registry.url", importer.NotNeeded, "belongs to the converter")
+	wantRemark(t, result, "isbn.type", importer.NotCarried, "belongs to isbn of `converters`")
+	wantRemark(t, result, "topic.creation.enable", importer.NotNeeded, "the worker")
+	wantRemark(t, result, "slot.name", importer.Refused, "bad")
+	if !strings.Contains(string(result.YAML), "      database.dbname: app\n") {
+		t.Errorf("the database's name is not among the options:\n%s", result.YAML)
+	}
+
+	server := "debezium.source.connector.class=io.debezium.connector.postgresql.PostgresConnector\ndebezium.source.table.include.list=public.outbox\n" +
+		"debezium.transforms=outbox\ndebezium.transforms.outbox.type=" + eventRouterType + "\ndebezium.format.key=string\n" +
+		"debezium.source.slot.name=dev\n%prod.debezium.source.slot.name=prod\n%dev.debezium.source.slot.name=test\n" +
+		"debezium.source.offset.storage=io.debezium.storage.redis.offset.RedisOffsetBackingStore\n"
+	result = convert(t, server, importer.Options{})
+	wantRemark(t, result, "debezium.format.key", importer.NotCarried, `"string" is not written`)
+	wantRemark(t, result, "debezium.source.slot.name", importer.NotCarried, "stands twice; the one in line 7 counts")
+	wantRemark(t, result, "%prod.debezium.source.slot.name", importer.Carried, "postgres.slot")
+	wantRemark(t, result, "%dev.debezium.source.slot.name", importer.NotNeeded, "profiles")
+	wantRemark(t, result, "debezium.source.offset.storage", importer.NotNeeded, "redis-cli --raw HGETALL")
+	wantRemark(t, result, "debezium.sink.type", importer.Refused, "is missing")
+	if result.Source.Slot != "prod" {
+		t.Errorf("the slot is %s", result.Source.Slot)
+	}
+}
+
+func TestConvert_ErrorsThatSayWhatIsMeant(t *testing.T) {
+	for name, c := range map[string]struct{ input, worker, want string }{
+		"a connector as worker":  {head + database + tail, head + database + tail, "w:1:2: connector.class: this is a connector's configuration"},
+		"an array":               {"[{}]", "", "is a JSON array"},
+		"a list with references": {head + `"table.include.list":"${env:SCHEMA}.outbox",` + tail, "", "only Connect can resolve (${env:SCHEMA})"},
+		"a table alone":          {head + `"table.include.list":"outbox",` + tail, "", "is public.outbox meant?"},
+		"all but one":            {head + `"table.exclude.list":"public.other",` + tail, "", "every table that table.exclude.list leaves"},
+		"an empty class":         {"connector.class=\n", "", "is empty"},
+	} {
+		o := importer.Options{WorkerName: "w"}
+		if c.worker != "" {
+			o.Worker = []byte(c.worker)
+		}
+		if _, err := importer.Convert([]byte(c.input), o); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want an error with %q", name, err, c.want)
+		}
+	}
+}
+
+func TestConvert_TakesTheKafkaConnectOfTheSameFile(t *testing.T) {
+	connector, o := given(t, "testdata/strimzi-secured")
+	apart := convert(t, string(connector), o)
+	together := convert(t, string(connector)+"\n---\n"+string(o.Worker), importer.Options{Name: o.Name})
+	configuration := func(r *importer.Result) string {
+		text := string(r.YAML)
+		return text[strings.Index(text, "\npostgres:"):strings.Index(text, "\n# What became")]
+	}
+	if configuration(apart) != configuration(together) {
+		t.Errorf("apart:\n%s\ntogether:\n%s", apart.YAML, together.YAML)
+	}
+}

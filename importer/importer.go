@@ -151,6 +151,14 @@ func Convert(input []byte, o Options) (*Result, error) {
 		if worker, err = readWorker(cmp.Or(o.WorkerName, "worker"), o.Worker); err != nil {
 			return nil, err
 		}
+		if err := checkWorker(worker); err != nil {
+			return nil, err
+		}
+	}
+	if worker == nil && in.form == Strimzi {
+		if worker, err = besides(o.Name, input); err != nil {
+			return nil, err
+		}
 	}
 	c := newConversion(in, worker, o)
 	if err := c.run(); err != nil {

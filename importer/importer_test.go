@@ -108,8 +108,9 @@ func TestConvert_Golden(t *testing.T) {
 			if !bytes.Equal(result.YAML, want) {
 				t.Errorf("the import changed; look at it, and rewrite it with -update if it is right:\n%s", result.YAML)
 			}
-			if _, err := load(result); err != nil {
-				t.Errorf("what was imported is refused: %v\n%s", err, result.YAML)
+			todo := bytes.Contains(result.YAML, []byte("no reference is resolved")) // it must not start before somebody did that
+			if _, err := load(result); (err != nil) != todo || todo && !strings.Contains(err.Error(), "write the value") {
+				t.Errorf("what was imported: %v\n%s", err, result.YAML)
 			}
 		})
 	}
@@ -269,7 +270,7 @@ func TestConvert_Errors(t *testing.T) {
 		{"no table", head + tail, "input:1", "captures every table"},
 		{"a pattern", head + `"table.include.list":"public.out.*",` + tail, "input:1:", "--postgres-url"},
 		{"no transforms", head + `"table.include.list":"public.outbox"}`, "input:1", "without the EventRouter"},
-		{"no EventRouter", head + `"table.include.list":"public.outbox","transforms":"a","transforms.a.type":"io.debezium.transforms.ExtractNewRecordState"}`, "input:1:", "a (ExtractNewRecordState)"},
+		{"no EventRouter", head + `"table.include.list":"public.outbox","transforms":"a","transforms.a.type":"io.debezium.transforms.ExtractNewRecordState"}`, "input:1:", "a (io.debezium.transforms.ExtractNewRecordState)"},
 		{"MongoDB's router", head + `"table.include.list":"public.outbox","transforms":"a","transforms.a.type":"io.debezium.connector.mongodb.transforms.outbox.MongoEventRouter"}`, "input:1:", "for MongoDB"},
 		{"a foreign predicate", head + `"table.include.list":"public.outbox","predicates":"p","predicates.p.type":"com.acme.P",` + tail, "input:1:", "of a class that the relay does not have"},
 		{"too large", strings.Repeat("#", 1<<20+1), "input", "larger than 1 MiB"},

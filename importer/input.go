@@ -78,6 +78,8 @@ func read(file string, input []byte) (*source, error) {
 	switch {
 	case strings.HasPrefix(strings.TrimLeft(text, " \t\r\n"), "{"):
 		return readJSON(file, text)
+	case strings.HasPrefix(strings.TrimLeft(text, " \t\r\n"), "["):
+		return nil, &Error{File: file, Line: 1, Column: 1, Message: "is a JSON array; one connector's object is wanted, as GET /connectors/NAME answers it"}
 	case kubernetes.MatchString(text):
 		return readKubernetes(file, text, "KafkaConnector")
 	case environment.MatchString(text):
@@ -116,6 +118,16 @@ func readWorker(file string, input []byte) (*source, error) {
 		return nil, err
 	}
 	return workerVariables(s)
+}
+
+// checkWorker refuses a connector's file in the worker's place.
+func checkWorker(s *source) error {
+	for _, key := range []string{"connector.class", "database.hostname", "debezium.source.connector.class"} {
+		if p, ok := s.get(key); ok {
+			return &Error{File: s.file, Line: p.line, Column: p.column, Key: p.key, Message: "this is a connector's configuration, not the settings of a Connect worker"}
+		}
+	}
+	return nil
 }
 
 func decode(file string, input []byte) (string, error) {

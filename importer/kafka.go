@@ -221,6 +221,7 @@ func (c *conversion) login(sasl *node, login item, given bool, options map[strin
 	secret := login
 	secret.value = options["password"]
 	c.secretKey(secret, sasl, "password", "KAFKA_PASSWORD", false)
+	c.partOf(login, "password")
 	if len(todo) > 0 {
 		c.missing("sasl.jaas.config", ToDo, "kafka.sasl.username: %s", strings.Join(todo, "; "))
 	}
@@ -257,6 +258,15 @@ func (c *conversion) oauth(login item, options map[string]string) {
 		return
 	}
 	c.secretKey(secret, oauth, "client_secret", "KAFKA_CLIENT_SECRET", false)
+	c.partOf(login, "clientSecret")
+}
+
+// partOf says that the last remark, about a secret to be set, is about one option of a
+// login.
+func (c *conversion) partOf(login item, name string) {
+	if r := &c.remarks[len(c.remarks)-1]; r.Key == login.original && r.Fate == ToDo {
+		r.Text = strings.Replace(r.Text, "environment to it", "environment to its option "+name, 1)
+	}
 }
 
 // stores turns key stores of PEM into our files and asks for the others to be

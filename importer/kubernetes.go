@@ -3,6 +3,7 @@ package importer
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/goccy/go-yaml/ast"
@@ -39,6 +40,21 @@ func readKubernetes(file, text, kind string) (*source, error) {
 		return nil, &Error{File: file, Line: 1, Message: fmt.Sprintf("holds no %s", kind)}
 	}
 	return found, nil
+}
+
+var kafkaConnect = regexp.MustCompile(`(?m)^["']?kind["']?\s*:\s*["']?KafkaConnect["']?\s*$`)
+
+// besides reads the KafkaConnect that stands in one file with the connector; nil: none
+// does.
+func besides(file string, input []byte) (*source, error) {
+	if !kafkaConnect.Match(input) {
+		return nil, nil
+	}
+	text, err := decode(file, input)
+	if err != nil {
+		return nil, err
+	}
+	return readKubernetes(file, text, "KafkaConnect")
 }
 
 type yamlReader struct {

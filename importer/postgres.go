@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/url"
 	"path"
+	"strconv"
 	"strings"
 )
 
@@ -121,7 +122,11 @@ func (c *conversion) postgresURL() {
 	}
 	user := part("database.user", "POSTGRES_USER", func(s string) string { return url.User(s).String() })
 	port := part("database.port", "POSTGRES_PORT", literal)
+	c.checkPort()
 	name := part("database.dbname", "POSTGRES_DATABASE", url.PathEscape)
+	if db := c.value("database.dbname"); db != "" && len(references(db)) == 0 {
+		c.add(option{"database.dbname", db, ""}) // member source.db of logical messages
+	}
 	hosts := "localhost"
 	if given {
 		value, fill := c.resolve(host.value, "POSTGRES_HOST")
@@ -147,6 +152,14 @@ func (c *conversion) postgresURL() {
 	}
 	text := "postgres://" + user + hosts + "/" + name + c.tls()
 	n.set(scalar(text))
+}
+
+// checkPort says about a port that is none what the loader would say about the URL.
+func (c *conversion) checkPort() {
+	it, ok := c.get("database.port")
+	if _, err := strconv.ParseUint(strings.TrimSpace(it.value), 10, 16); ok && err != nil && len(references(it.value)) == 0 {
+		c.tell(it, Refused, shown(it.key, it.value)+" is no port")
+	}
 }
 
 // hostList writes host:port, and a list of them as libpq wants it.

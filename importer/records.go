@@ -63,7 +63,7 @@ func (c *conversion) prefix() {
 	o := option{"topic.prefix", it.value, ""}
 	refs := references(it.value)
 	if len(refs) > 0 { // below debezium: nothing is expanded
-		o.value = invalidPrefix.ReplaceAllString(withoutDefaults(it.value), "_")
+		o.value = withoutDefaults(it.value) // which the relay refuses until somebody writes the value
 		o.comment = "To do: the value of " + oneLine(withoutDefaults(it.value)) + "."
 	}
 	c.result.Source.TopicPrefix = o.value
@@ -107,6 +107,7 @@ func (c *conversion) converters() {
 		name := kind + ".converter"
 		if it, ok := c.take(name); ok {
 			c.option(it, name)
+			c.registry(it)
 			for _, sub := range c.with(name + ".") {
 				c.converterOption(sub, name, it.value)
 			}
@@ -122,8 +123,10 @@ func (c *conversion) converters() {
 func (c *conversion) workerConverter(kind, name string) {
 	it, ok := c.workerItem(name)
 	if ok {
+		it.value = fullClass(name, it.value)
 		c.add(option{name, it.value, "From the worker."})
 		c.remark(it, Carried, "outbox[].debezium")
+		c.registry(it)
 		for _, p := range c.worker.props {
 			if strings.HasPrefix(p.key, name+".") {
 				sub, _ := c.workerItem(p.key)
@@ -139,7 +142,7 @@ func (c *conversion) workerConverter(kind, name string) {
 	}
 	if c.worker == nil {
 		c.add(option{name, jsonConverter, "To check: the input has none, so the worker's applies; this is what Connect's sample configurations and images have."})
-		c.missing(name, ToDo, "is a setting of the Connect worker: give its file with --worker. JsonConverter with schemas is assumed, as in Connect's sample configurations; the bytes of every record depend on it, and by the key's bytes its partition")
+		c.missing(name, ToDo, "is a setting of the Connect worker: give its file with --worker. JsonConverter with schemas is assumed, as in Connect's sample configurations; %s", map[string]string{"key": "the key's bytes depend on it, and by them the partition", "value": "the bytes of every value depend on it"}[kind])
 		return
 	}
 	c.add(option{name, jsonConverter, "Neither the connector nor the worker has one; Connect does not start so."})
@@ -149,6 +152,8 @@ func (c *conversion) workerConverter(kind, name string) {
 func (c *conversion) converterOption(it item, name, class string) {
 	o, ok := router.FindDebeziumOption(router.ScopeConverter, className(class), strings.TrimPrefix(it.key, name+"."))
 	switch {
+	case !ok && !ours(class):
+		c.remark(it, NotNeeded, "belongs to the converter, which the relay has not")
 	case !ok, strings.TrimSpace(class) == "org.apache.kafka.connect.converters.ByteArrayConverter": // Debezium's of that name has options
 		c.remark(it, NotNeeded, "%s knows no such option", className(class))
 	case o.Fate == router.FateCarried:
@@ -157,6 +162,23 @@ func (c *conversion) converterOption(it item, name, class string) {
 		fate, text := c.optionFate(router.ScopeConverter, className(class), strings.TrimPrefix(it.key, name+"."), it)
 		c.remark(it, fate, "%s", text)
 	}
+}
+
+// ours tells whether a converter is of the packages that the relay knows.
+func ours(class string) bool {
+	return strings.HasPrefix(class, "org.apache.kafka.connect.") || strings.HasPrefix(class, "io.debezium.converters.")
+}
+
+var registered = regexp.MustCompile(`(?i)(?:avro|protobuf|json_?schema|registry|cloudevents)[A-Za-z]*$`)
+
+// registry says in one line what becomes of a converter that asks a schema registry.
+func (c *conversion) registry(it item) {
+	class := className(it.value)
+	if !registered.MatchString(class) {
+		return
+	}
+	c.remarks[len(c.remarks)-1] = Remark{Key: it.original, Fate: NotCarried, File: it.file, Line: it.line,
+		Text: class + " is not written by the relay, which has no schema registry and no CloudEvents of Debezium's: stay with Debezium, or write JSON with consumers that can read it"}
 }
 
 // className is the class without its package and variant.
@@ -177,7 +199,7 @@ func (c *conversion) serverFormats() {
 		class := formats[format]
 		switch {
 		case given && class == "":
-			c.remark(it, NotCarried, "%s is not written by the relay; it has json, simplestring and binary. JSON is offered", shown(it.key, format))
+			c.remark(it, NotCarried, "%s is not written by the relay; it has json, simplestring and binary. JSON is offered", shown("", format))
 			class = jsonConverter
 		case given:
 			c.remark(it, Carried, "outbox[].debezium: %s.converter", kind)
@@ -219,6 +241,9 @@ func (c *conversion) optionFate(scope, of, name string, it item) (Fate, string) 
 	case router.FateImplied:
 		return Implied, cmp.Or(text, "always so")
 	case router.FateNotNeeded:
+		if words := allowedWords(o.Type); words != nil && len(references(it.value)) == 0 && !slices.ContainsFunc(words, func(w string) bool { return strings.EqualFold(w, strings.TrimSpace(it.value)) }) {
+			return Refused, fmt.Sprintf("%s is not one of %s, so Debezium does not start; here it changes nothing", shown(name, it.value), strings.Join(words, ", "))
+		}
 		return NotNeeded, cmp.Or(text, "changes nothing here")
 	case router.FateDefault:
 		if strings.EqualFold(strings.TrimSpace(it.value), o.Default) || slices.ContainsFunc(allowedWords(o.Type), func(w string) bool { return strings.EqualFold(w, strings.TrimSpace(it.value)) }) {

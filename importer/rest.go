@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cdc-relay/cdc-relay/replication"
@@ -25,22 +27,42 @@ func (c *conversion) relay() {
 	if label := cmp.Or(c.in.name, name.value); label != "" && len(label) <= 200 && oneLine(label) == label {
 		c.root.at("pipeline").set(scalar(literal(label)))
 	}
+	if _, ok := c.get("debezium.sink.type"); c.in.server() && !ok {
+		c.missing("debezium.sink.type", Refused, "is missing, and Debezium Server does not start without it; the relay writes to Kafka")
+	}
 	if it, ok := c.take("errors.tolerance"); ok {
 		c.tolerance(it)
 	}
-	if it, ok := c.take("exactly.once.support"); ok {
-		if strings.EqualFold(strings.TrimSpace(it.value), "required") {
-			c.remark(it, NotCarried, "see relay.guarantee; at least once is written, so consumers tell repeats by the header id")
-		} else {
-			c.remark(it, NotNeeded, "see relay.guarantee")
-		}
-	}
+	c.exactlyOnce()
 	if it, ok := c.take("max.queue.size.in.bytes"); ok {
 		if text, ok := bytesOf(strings.TrimSpace(it.value)); ok {
 			c.root.at("relay", "max_in_flight_bytes").set(text)
 			c.remark(it, Carried, "relay.max_in_flight_bytes")
 		} else {
 			c.remark(it, NotNeeded, "relay.max_in_flight_bytes has a limit of its own")
+		}
+	}
+}
+
+// exactlyOnce is what the worker does for every source connector once it is enabled
+// there; a connector can only insist on it.
+func (c *conversion) exactlyOnce() {
+	write := func(it item) {
+		c.root.at("relay", "guarantee").set("exactly_once", "Records are written in Kafka transactions, as Connect wrote them. `cdc-relay setup` makes the topic of the checkpoints.")
+		c.remark(it, Carried, "relay.guarantee: exactly_once; `setup` makes the topic of its checkpoints")
+	}
+	if it, ok := c.workerItem("exactly.once.source.support"); ok {
+		if strings.EqualFold(strings.TrimSpace(it.value), "enabled") {
+			write(it)
+		} else {
+			c.remark(it, NotNeeded, "see relay.guarantee")
+		}
+	}
+	if it, ok := c.take("exactly.once.support"); ok {
+		if strings.EqualFold(strings.TrimSpace(it.value), "required") {
+			write(it)
+		} else {
+			c.remark(it, NotNeeded, "only the worker's exactly.once.source.support decides; see relay.guarantee")
 		}
 	}
 }
@@ -67,6 +89,9 @@ func (c *conversion) fateOf(it item) (Fate, string) {
 	case strings.HasPrefix(it.key, "debezium.sink.kafka."):
 		return NotNeeded, "what can be tried again is tried as long as it takes"
 	case strings.HasPrefix(it.key, "debezium.source.offset."), strings.HasPrefix(it.key, "offset.storage"), strings.HasPrefix(it.key, "offset.flush"):
+		if class := it.value; it.key == "debezium.source.offset.storage" && CopyOffsets(class) != "" {
+			return NotNeeded, "the slot itself is the only offset. `takeover` does not read this store: " + CopyOffsets(class)
+		}
 		return NotNeeded, "the slot itself is the only offset; `takeover` reads the old one"
 	case strings.HasPrefix(it.key, "debezium.sink."):
 		return NotCarried, "belongs to another sink; the relay writes to Kafka"
@@ -75,7 +100,29 @@ func (c *conversion) fateOf(it item) (Fate, string) {
 	case strings.HasPrefix(it.key, "debezium."), strings.HasPrefix(it.key, "quarkus."), strings.HasPrefix(it.key, "record.processing."):
 		return NotNeeded, "is about Debezium Server itself; see http and log"
 	}
+	if _, known := router.FindDebeziumOption(router.ScopeConnector, "", it.key); !known {
+		head, _, dotted := strings.Cut(it.key, ".")
+		for _, list := range []string{"converters", "post.processors"} {
+			if dotted && slices.Contains(splitList(c.value(list)), head) {
+				return NotCarried, fmt.Sprintf("belongs to %s of `%s`, which is Java code", head, list)
+			}
+		}
+	}
 	return c.optionFate(router.ScopeConnector, "", it.key, it)
+}
+
+// CopyOffsets says how to get a position out of a store of Debezium Server that
+// nothing here reads; empty for those that are read.
+func CopyOffsets(store string) string {
+	switch class := className(store); {
+	case class == "", class == "FileOffsetBackingStore", class == "KafkaOffsetBackingStore":
+		return ""
+	case strings.Contains(class, "Redis"):
+		return "`redis-cli --raw HGETALL metadata:debezium:offsets > FILE` (or the key of offset.storage.redis.key) and --offset-file FILE"
+	case strings.Contains(class, "Jdbc"):
+		return "`psql -AtF ' ' -c 'SELECT offset_key, offset_val FROM debezium_offset_storage ORDER BY record_insert_ts, record_insert_seq' > FILE` (or the table of offset.storage.jdbc.offset.table.name) and --offset-file FILE"
+	}
+	return "write what it has into a file, `[\"NAME\",{\"server\":\"PREFIX\"}] {\"lsn\":…}` or the position alone, and name it as --offset-file"
 }
 
 // workerRest gives every setting of the worker its fate, and keeps what the
@@ -119,11 +166,6 @@ func (c *conversion) workerFate(p property, it item) (Fate, string) {
 		return NotCarried, "is not known; see kafka.tls, kafka.sasl and kafka.oauth"
 	case strings.HasPrefix(p.key, "spec."):
 		return NotNeeded, "is about Strimzi's operator"
-	case p.key == "exactly.once.source.support":
-		if strings.EqualFold(strings.TrimSpace(p.value), "enabled") {
-			return NotCarried, "see relay.guarantee; at least once is written, so consumers tell repeats by the header id"
-		}
-		return NotNeeded, "see relay.guarantee"
 	case strings.HasPrefix(p.key, "security."), strings.HasPrefix(p.key, "sasl."), strings.HasPrefix(p.key, "ssl."):
 		return NotNeeded, "is about the worker's own clients; records go by producer.*"
 	}
@@ -173,11 +215,11 @@ func (c *conversion) writeTables() {
 		}
 	}
 	outbox := c.root.at("outbox")
-	for i, t := range c.tables {
+	for _, t := range c.tables {
 		c.result.Source.Tables = append(c.result.Source.Tables, t.table.String())
 		entry := &node{}
 		entry.child("table").set(scalar(t.table.String())).item = true
-		c.writeOptions(entry.child("debezium"), i == 0)
+		c.writeOptions(entry.child("debezium"), t.offered)
 		outbox.children = append(outbox.children, entry)
 	}
 	comment := fmt.Sprintf("Debezium sends logical messages (pg_logical_emit_message) as well, to topic %s.message. Without this entry they are not sent.", c.result.Source.TopicPrefix)
@@ -187,17 +229,28 @@ func (c *conversion) writeTables() {
 	messages := &node{}
 	prefix := messages.child("message_prefix").set(scalar(replication.AnyPrefix), oneLine(comment))
 	prefix.item = true
-	c.writeOptions(messages.child("debezium"), false)
+	c.writeOptions(messages.child("debezium"), c.tables[0].offered)
 	outbox.children = append(outbox.children, messages)
 }
 
-func (c *conversion) writeOptions(options *node, first bool) {
-	if !first {
-		options.set("*debezium")
+// writeOptions writes the options out once for all entries that share them.
+func (c *conversion) writeOptions(options *node, offered []option) {
+	at := slices.IndexFunc(c.blocks, func(block []option) bool { return slices.Equal(block, offered) })
+	name := "debezium"
+	if at < 0 {
+		at = len(c.blocks)
+		c.blocks = append(c.blocks, offered)
+		options.text = "&"
+	}
+	if at > 0 {
+		name += strconv.Itoa(at + 1)
+	}
+	if options.text == "" {
+		options.set("*" + name)
 		return
 	}
-	options.text = "&debezium"
-	for _, o := range c.debezium {
+	options.text += name
+	for _, o := range slices.Concat(c.debezium, offered) {
 		n := options.child(o.key).set(scalar(o.value))
 		if o.comment != "" {
 			n.comments = []string{o.comment}

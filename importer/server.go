@@ -19,6 +19,23 @@ func serverKey(key string) string {
 	return key
 }
 
+// profile is a key without Quarkus' %prod. before it. Keys of other profiles do not
+// count, nor does one that %prod. says otherwise.
+func (c *conversion) profile(it item) (name string, counts bool) {
+	if !strings.HasPrefix(it.key, "%") {
+		over, ok := c.in.get("%prod." + it.key)
+		if ok {
+			c.again(it, over)
+		}
+		return it.key, !ok
+	}
+	name, found := strings.CutPrefix(it.key, "%prod.")
+	if !found {
+		c.tell(it, NotNeeded, "is of another of Quarkus' profiles than prod, in which Debezium Server runs")
+	}
+	return name, found
+}
+
 // originalKey is the name in the file: of a variable, its own.
 func (s *source) originalKey(key string) string {
 	if s.form == ServerEnvironment {

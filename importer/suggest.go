@@ -21,15 +21,15 @@ var columnRoles = []columnRole{
 	{"route.by.field", "aggregatetype", "%s is not a valid field name", []string{"aggregate_type", "aggregateType", "aggregate", "topic", "destination", "event_type", "eventType", "type"}},
 }
 
-// suggest looks at the columns that the EventRouter needs and the tables lack. It
-// offers one only where the input leaves the option to Debezium's default: what
-// somebody wrote is left alone.
+// suggest looks at the columns that the EventRouter needs and a table lacks. It
+// offers one only where the input leaves the option to Debezium's default, and only
+// to the table that lacks it: what somebody wrote, and what works, is left alone.
 func (c *conversion) suggest(prefix string) {
 	tables, known := c.routed(prefix)
 	if !known {
 		return
 	}
-	looked := slices.ContainsFunc(tables, func(t captured) bool { return t.columns != nil })
+	looked := slices.ContainsFunc(tables, func(t *captured) bool { return t.columns != nil })
 	for _, role := range columnRoles {
 		it, given := c.get(prefix + role.option)
 		column := role.def
@@ -47,16 +47,34 @@ func (c *conversion) suggest(prefix string) {
 			continue
 		}
 		cause := fmt.Sprintf("Debezium fails at the first row: "+role.cause, column)
-		offer := candidate(tables, role.candidates)
-		switch {
-		case given:
-			c.missing(prefix+role.option, Refused, "%s has no column %s. %s", strings.Join(without, ", "), shown("", column), cause)
-		case offer == "":
-			c.missing(prefix+role.option, Refused, "is not given, so %s, which %s has not. %s. Name the column", column, strings.Join(without, ", "), cause)
-		default:
-			c.add(option{prefix + role.option, offer, fmt.Sprintf("Offered: the input leaves it at %s, a column that the table has not.", column)})
-			c.missing(prefix+role.option, Refused, "is not given, so %s, which %s has not. %s. Column %s is offered%s", column, strings.Join(without, ", "), cause, offer, withoutOrder(role, offer))
+		if given {
+			c.missing(prefix+role.option, Refused, "%s has no column %s. %s", tableList(without), shown("", column), cause)
+			continue
 		}
+		c.offer(prefix, role, without, cause)
+	}
+}
+
+// offer gives each table the column that is most like the one it lacks.
+func (c *conversion) offer(prefix string, role columnRole, without []*captured, cause string) {
+	by := map[string][]*captured{}
+	var offers []string
+	for _, t := range without {
+		offer := t.first(role.candidates)
+		if by[offer] == nil {
+			offers = append(offers, offer)
+		}
+		by[offer] = append(by[offer], t)
+		if offer != "" {
+			t.offered = append(t.offered, option{prefix + role.option, offer, fmt.Sprintf("Offered: the input leaves it at %s, a column that the table has not.", role.def)})
+		}
+	}
+	for _, offer := range offers {
+		text := "Name the column"
+		if offer != "" {
+			text = fmt.Sprintf("Column %s is offered%s", offer, withoutOrder(role, offer))
+		}
+		c.missing(prefix+role.option, Refused, "is not given, so %s, which %s has not. %s. %s", role.def, tableList(by[offer]), cause, text)
 	}
 }
 
@@ -87,19 +105,17 @@ func (c *conversion) suspect(prefix string, role columnRole) {
 
 // routed are the tables whose rows the EventRouter sees: all of them, or what its
 // predicate leaves. It is not known for a predicate about anything but topics.
-func (c *conversion) routed(prefix string) (tables []captured, known bool) {
-	name, ok := c.get(prefix + "predicate")
-	if !ok {
-		return c.tables, true
-	}
-	class := c.value("predicates." + name.value + ".type")
-	pattern, err := regexp.Compile(`\A(?:` + c.value("predicates."+name.value+".pattern") + `)\z`)
-	if className(class) != "TopicNameMatches" || err != nil {
+func (c *conversion) routed(prefix string) (tables []*captured, known bool) {
+	by, ok := c.get(prefix + "predicate")
+	class := c.value("predicates." + by.value + ".type")
+	pattern, err := regexp.Compile(`\A(?:` + c.value("predicates."+by.value+".pattern") + `)\z`)
+	if ok && (className(class) != "TopicNameMatches" || err != nil) {
 		return nil, false
 	}
-	for _, t := range c.tables {
+	for i := range c.tables {
+		t := &c.tables[i]
 		topic := c.result.Source.TopicPrefix + "." + t.table.Schema + "." + t.table.Name
-		if pattern.MatchString(topic) != c.flag(prefix+"negate") {
+		if !ok || pattern.MatchString(topic) != c.flag(prefix+"negate") {
 			tables = append(tables, t)
 		}
 	}
@@ -107,20 +123,27 @@ func (c *conversion) routed(prefix string) (tables []captured, known bool) {
 }
 
 // lacking are the tables without the column.
-func lacking(tables []captured, column string) []string {
-	var names []string
+func lacking(tables []*captured, column string) (without []*captured) {
 	for _, t := range tables {
 		if t.columns != nil && !t.has(column) {
-			names = append(names, t.table.String())
+			without = append(without, t)
 		}
 	}
-	return names
+	return without
 }
 
-// candidate is the first name that every table has.
-func candidate(tables []captured, names []string) string {
+func tableList(tables []*captured) string {
+	var names []string
+	for _, t := range tables {
+		names = append(names, t.table.String())
+	}
+	return strings.Join(names, ", ")
+}
+
+// first is the first of the names that the table has.
+func (t *captured) first(names []string) string {
 	for _, name := range names {
-		if len(lacking(tables, name)) == 0 {
+		if t.has(name) {
 			return name
 		}
 	}

@@ -13,9 +13,12 @@ import (
 type captured struct {
 	table   replication.Table
 	columns []string // nil: nobody looked
+	offered []option // in place of columns that the EventRouter looks for and the table lacks
 }
 
 var literalTable = regexp.MustCompile(`^([A-Za-z0-9_$]+)(?:\.|\\\.|\[\.\])([A-Za-z0-9_$]+)$`)
+
+var bareTable = regexp.MustCompile(`^[A-Za-z0-9_]+$`)
 
 // readTables resolves the lists of tables, which are patterns, against the catalog
 // or, without one, takes names as they stand there.
@@ -28,12 +31,26 @@ func (c *conversion) readTables() error {
 		if old, ok := c.get("table.whitelist"); ok {
 			list = old
 		} else {
+			text := "the connector captures every table"
+			for _, key := range []string{"table.exclude.list", "table.blacklist", "schema.include.list", "schema.exclude.list"} {
+				if _, ok := c.get(key); ok {
+					text = "the connector captures every table that " + key + " leaves"
+				}
+			}
 			return &Error{File: c.in.file, Line: 1, Key: "table.include.list",
-				Message: "is missing: the connector captures every table; name the outbox table, or give --postgres-url so that import can look"}
+				Message: "is missing: " + text + "; name the outbox table, or give --postgres-url so that import can look"}
 		}
 	}
 	for _, pattern := range splitList(list.value) {
 		m := literalTable.FindStringSubmatch(pattern)
+		if refs := references(pattern); len(refs) > 0 {
+			return &Error{File: list.file, Line: list.line, Column: list.column, Key: list.original,
+				Message: fmt.Sprintf("holds a reference that only Connect can resolve (%s): write the tables' names", refs[0].plain())}
+		}
+		if bareTable.MatchString(pattern) {
+			return &Error{File: list.file, Line: list.line, Column: list.column, Key: list.original,
+				Message: fmt.Sprintf("%s has no schema, and Debezium compares schema.table, so it captures nothing; is public.%s meant?", shown(list.key, pattern), pattern)}
+		}
 		if m == nil {
 			return &Error{File: list.file, Line: list.line, Column: list.column, Key: list.original,
 				Message: fmt.Sprintf("%s is a pattern; give --postgres-url so that import can see which tables it takes", shown(list.key, pattern))}
@@ -92,7 +109,7 @@ func (c *conversion) matchTables() error {
 	}
 	found = c.partitions(found)
 	for _, t := range found {
-		c.tables = append(c.tables, captured{replication.Table{Schema: t.Schema, Name: t.Name}, t.Columns})
+		c.tables = append(c.tables, captured{table: replication.Table{Schema: t.Schema, Name: t.Name}, columns: t.Columns})
 	}
 	list, listed := c.get("table.include.list")
 	if len(c.tables) == 0 {
@@ -101,7 +118,7 @@ func (c *conversion) matchTables() error {
 	if listed {
 		c.remark(list, Carried, "outbox[].table: %s", c.tableNames())
 	} else {
-		c.missing("table.include.list", Offered, "the connector captures every table: %s; leave out those that are no outbox", c.tableNames())
+		c.missing("table.include.list", Offered, "is not given, so the connector captures %s; leave out those that are no outbox", c.tableNames())
 	}
 	c.otherLists()
 	return nil

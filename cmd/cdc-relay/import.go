@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -52,6 +53,9 @@ FILE is - for standard input.`,
   curl -s http://connect:8083/connectors/outbox | cdc-relay import - --postgres-url postgres://relay@db/shop`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if a.configPath != "" || len(a.set) > 0 {
+				return &usageError{errors.New("import reads a connector's configuration and none of ours: --config and --set have no effect on it; change what it prints")}
+			}
 			result, err := a.convert(cmd.Context(), args[0], o)
 			if err != nil {
 				return err
@@ -68,6 +72,9 @@ FILE is - for standard input.`,
 
 // convert reads the files, looks at the database if asked to, and imports.
 func (a *app) convert(ctx context.Context, file string, o importOptions) (*importer.Result, error) {
+	if file == "-" && o.worker == "-" {
+		return nil, &usageError{errors.New("the connector and the worker cannot both be standard input")}
+	}
 	input, err := readInput(file)
 	if err != nil {
 		return nil, &usageError{err}
@@ -98,6 +105,7 @@ func (a *app) convert(ctx context.Context, file string, o importOptions) (*impor
 // or a file is not judged: they are those of the relay's machine.
 func complaints(yaml []byte) []importer.Complaint {
 	const name = "imported"
+	yaml = certificates.ReplaceAll(yaml, nil)
 	variables := []string{}
 	for _, m := range variable.FindAllSubmatch(yaml, -1) {
 		variables = append(variables, string(m[1])+"=1")
@@ -124,7 +132,23 @@ func complaints(yaml []byte) []importer.Complaint {
 	return found
 }
 
-var variable = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)`)
+var (
+	variable     = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)`)
+	certificates = regexp.MustCompile(`&ssl(?:rootcert|cert|key)=[^&"'\s]*`) // in postgres.url
+)
+
+// expand resolves what import wrote in place of a reference; known is false where the
+// relay's environment lacks it.
+func (a *app) expand(value string) (text string, known bool) {
+	known = true
+	text = os.Expand(value, func(name string) string {
+		name, fallback, _ := strings.Cut(name, ":-")
+		found := cmp.Or(a.getenv(name), fallback)
+		known = known && found != ""
+		return found
+	})
+	return text, known
+}
 
 // readInput reads a file of at most a few MiB; - is standard input.
 func readInput(name string) ([]byte, error) {
@@ -140,7 +164,7 @@ func readInput(name string) ([]byte, error) {
 	}
 	content, err := io.ReadAll(io.LimitReader(from, limit+1))
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", name, err)
+		return nil, err // of package os: names the file
 	}
 	if len(content) > limit {
 		return nil, fmt.Errorf("read %s: it is larger than 4 MiB: this is not a connector's configuration", name)
@@ -170,18 +194,24 @@ func catalog(ctx context.Context, cfg replication.Config) ([]importer.Table, err
 func (a *app) strict(result *importer.Result, fail bool) error {
 	todo := 0
 	for _, remark := range result.Remarks {
-		switch remark.Fate {
-		case importer.ToDo:
+		if remark.Fate == importer.ToDo {
 			todo++
-		case importer.NotCarried, importer.Refused:
-			fmt.Fprintf(a.stderr, "cdc-relay: warning: %s\n", remark)
-		default:
 		}
 	}
+	err := a.warnLost(result, fail)
 	if todo > 0 {
 		fmt.Fprintf(a.stderr, "cdc-relay: left to do: %d; they stand at the head of the file\n", todo)
 	}
-	if lost := result.Lost(); fail && len(lost) > 0 {
+	return err
+}
+
+// warnLost names what was lost, which forbids to go on where fail says so.
+func (a *app) warnLost(result *importer.Result, fail bool) error {
+	lost := result.Lost()
+	for _, remark := range lost {
+		fmt.Fprintf(a.stderr, "cdc-relay: warning: %s\n", remark)
+	}
+	if fail && len(lost) > 0 {
 		return &usageError{fmt.Errorf("--strict: %d of the warnings above forbid it", len(lost))}
 	}
 	return nil

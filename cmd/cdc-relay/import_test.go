@@ -93,3 +93,29 @@ func TestImport_LooksAtTheTable(t *testing.T) {
 		t.Error("the partitioned table is there beside its partition, whose rows carry the partition's name")
 	}
 }
+
+func TestImport_TakesNoConfigurationOfOurs(t *testing.T) {
+	connector := fileOf(t, "connector.json", publishedConnector)
+	invoke(t, nil, "import", connector, "--set", "postgres.slot=x").want(t, 2, "", "--config and --set have no effect")
+	invoke(t, nil, "import", "-", "--worker", "-").want(t, 2, "", "cannot both be standard input")
+}
+
+// Files that lie where the relay runs are not looked for where import runs.
+func TestImport_DoesNotLookForCertificates(t *testing.T) {
+	connector := fileOf(t, "connector.json", strings.Replace(publishedConnector, `{"connector`, `{"topic.prefix":"app","plugin.name":"pgoutput","database.sslmode":"verify-full","database.sslrootcert":"/no/such/ca.pem","connector`, 1))
+	worker := fileOf(t, "worker.properties", "bootstrap.servers=b1:9092\nkey.converter=String\nvalue.converter=String\n")
+	invoke(t, nil, "import", connector, "--worker", worker, "--strict").want(t, 0, "sslrootcert=/no/such/ca.pem", "")
+}
+
+func TestExpand_KnowsWhatTheEnvironmentHas(t *testing.T) {
+	a := &app{process: process{env: []string{"SLOT=ours"}}}
+	for value, want := range map[string]string{"plain": "plain", "${SLOT}": "ours", "${SLOT:-other}": "ours", "a_${NONE:-b}": "a_b", "${NONE}": "?", "${file:/slot}": "?"} {
+		got, known := a.expand(value)
+		if !known {
+			got = "?"
+		}
+		if got != want {
+			t.Errorf("%s is %q, want %q", value, got, want)
+		}
+	}
+}
