@@ -8,10 +8,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jackc/pglogrepl"
 )
@@ -136,8 +138,8 @@ func (e *OtherConnectorError) Error() string {
 }
 
 // Choose finds the position of one connector; the last entry of a key counts. An
-// empty name takes the only one with the prefix. It is nil when the position was
-// removed, which is how Connect resets one.
+// empty name takes the only one with the prefix, and an entry without names is
+// anybody's. It is nil when the position was removed, which is how Connect resets one.
 func Choose(entries []Entry, connector, server string) (*Position, error) {
 	latest := map[[2]string]Entry{}
 	for _, e := range entries {
@@ -145,7 +147,7 @@ func Choose(entries []Entry, connector, server string) (*Position, error) {
 	}
 	var matching, others []Entry
 	for _, e := range latest {
-		if (connector == "" || e.Connector == connector) && (server == "" || e.Server == server) {
+		if (connector == "" || e.Connector == "" || e.Connector == connector) && (server == "" || e.Server == "" || e.Server == server) {
 			matching = append(matching, e)
 		} else {
 			others = append(others, e)
@@ -176,11 +178,16 @@ func names(entries []Entry) []string {
 func (p *Position) Last() pglogrepl.LSN { return max(p.LSN, p.Processed, p.Commit) }
 
 // ParseOffsets reads what somebody saved: the file of a standalone worker or of
-// Debezium Server, or the JSON that Connect's REST interface answers about the
-// offsets of a connector. In the last case the connector's name is not in it.
+// Debezium Server; the JSON that Connect's REST interface answers about the offsets
+// of a connector, whose name is not in it; keys and positions as JSON, one after the
+// other, as Redis and SQL print what Debezium Server stores there; or one position
+// alone, `{"lsn": …}`, which names nobody.
 func ParseOffsets(content []byte, connector string) ([]Entry, error) {
-	if trimmed := bytes.TrimSpace(content); len(trimmed) > 0 && trimmed[0] == '{' {
-		return parseREST(trimmed, connector)
+	switch trimmed := bytes.TrimSpace(content); {
+	case len(trimmed) > 0 && trimmed[0] == '{':
+		return parseObject(content, connector)
+	case len(trimmed) > 0 && trimmed[0] == '[':
+		return parsePairs(content)
 	}
 	pairs, err := parseJavaMap(content)
 	if err != nil {
@@ -198,22 +205,35 @@ func ParseOffsets(content []byte, connector string) ([]Entry, error) {
 	return entries, nil
 }
 
-func parseREST(content []byte, connector string) ([]Entry, error) {
+// notJSON says where content stops to be JSON. It quotes nothing of it.
+func notJSON(content []byte, err error) error {
+	at := len(content)
+	if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) {
+		at = min(max(int(syntax.Offset)-1, 0), len(content))
+	}
+	before := content[:at]
+	column := utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:]) + 1
+	return fmt.Errorf("line %d, column %d: cannot be read as JSON", bytes.Count(before, []byte("\n"))+1, column)
+}
+
+// parseObject reads the answer of Connect, or a position alone.
+func parseObject(content []byte, connector string) ([]Entry, error) {
+	if err := json.Unmarshal(content, new(any)); err != nil {
+		return nil, notJSON(content, err)
+	}
 	var answer struct {
 		Offsets *[]struct {
 			Partition struct{ Server *string }
 			Offset    json.RawMessage
 		}
 	}
-	if err := json.Unmarshal(content, &answer); err != nil {
-		line := 1
-		if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) {
-			line += bytes.Count(content[:min(max(int(syntax.Offset), 0), len(content))], []byte("\n"))
-		}
-		return nil, fmt.Errorf("line %d: cannot be read as JSON", line)
+	var members map[string]json.RawMessage
+	_ = json.Unmarshal(content, &members) // an object: it begins with a brace
+	if members["offsets"] == nil && (members["lsn"] != nil || members["lsn_proc"] != nil) {
+		return []Entry{{Value: content}}, nil
 	}
-	if answer.Offsets == nil {
-		return nil, errors.New(`has no member "offsets"; wanted is the answer to GET /connectors/NAME/offsets`)
+	if err := json.Unmarshal(content, &answer); err != nil || answer.Offsets == nil {
+		return nil, errors.New(`has no list "offsets", and no "lsn" either; wanted is the answer to GET /connectors/NAME/offsets, or a position {"lsn": …}`)
 	}
 	var entries []Entry
 	for _, o := range *answer.Offsets {
@@ -225,6 +245,36 @@ func parseREST(content []byte, connector string) ([]Entry, error) {
 			value = nil
 		}
 		entries = append(entries, Entry{cmp.Or(connector, "connector"), *o.Partition.Server, value})
+	}
+	return entries, nil
+}
+
+// parsePairs reads keys and positions in turn, with any white space between them.
+func parsePairs(content []byte) ([]Entry, error) {
+	decoder := json.NewDecoder(bytes.NewReader(content))
+	var entries []Entry
+	read := 0
+	for {
+		var key, value json.RawMessage
+		err := decoder.Decode(&key)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err == nil {
+			err = decoder.Decode(&value)
+		}
+		if err != nil {
+			return nil, notJSON(content, err)
+		}
+		if read++; read > maxPairs {
+			return nil, fmt.Errorf("has more than %d entries", maxPairs)
+		}
+		if e, ok := ParseRecord(key, value); ok {
+			entries = append(entries, e)
+		}
+	}
+	if len(entries) == 0 {
+		return nil, errors.New(`has no key ["connector", {"server": "prefix"}] with a position behind it`)
 	}
 	return entries, nil
 }

@@ -59,12 +59,47 @@ func TestParseOffsets_ReadsTheAnswerOfConnect(t *testing.T) {
 		t.Errorf("got %+v and %v, want %+v", p, err, stored)
 	}
 	for text, want := range map[string]string{
-		"{\n\"offsets\": ]": "line 2", `{"a":1}`: "GET /connectors/NAME/offsets", `{"offsets":[]}`: "",
+		"{\n\"offsets\": ]": "line 2, column 12: cannot be read", `{"a":1}`: "GET /connectors/NAME/offsets", `{"offsets":[]}`: "", `{"offsets":5}`: `no list "offsets"`,
+		"{\"offsets\":[]": "line 1, column 13: cannot be read", `{"lsn":5} {}`: "line 1, column 11: cannot be read",
 		`{"offsets":[{"partition":{"filename":"x"},"offset":{}}]}`: "",
 	} {
 		entries, err := ParseOffsets([]byte(text), "outbox")
 		if want == "" && (err != nil || len(entries) != 0) || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v and %v, want an error with %q", text, entries, err, want)
+		}
+	}
+}
+
+// What Redis and a table hold, as their own programs print it, and a position alone.
+func TestParseOffsets_ReadsWhatIsCopiedFromOtherStores(t *testing.T) {
+	const key, value = `["outbox",{"server":"app"}]`, `{"lsn_proc":24577392,"messageType":"INSERT","lsn_commit":24577200,"lsn":24577392,"txId":745,"ts_usec":1763729000123456}`
+	for name, text := range map[string]string{
+		"redis-cli --raw": `["billing",{"server":"shop"}]` + "\n" + `{"lsn":1}` + "\n" + key + "\n" + value + "\n",
+		"psql, twice":     key + "\t" + `{"lsn":1}` + "\n" + key + "\t" + value + "\n",
+		"other stores":    `["outbox",{"filename":"a"}] {"position":4} ` + key + value,
+	} {
+		entries, err := ParseOffsets([]byte(text), "")
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if p, err := Choose(entries, "outbox", "app"); err != nil || !reflect.DeepEqual(*p, stored) {
+			t.Errorf("%s: got %+v and %v, want %+v", name, p, err, stored)
+		}
+	}
+	entries, err := ParseOffsets([]byte("\n"+value), "outbox")
+	if err != nil {
+		t.Fatal(err)
+	}
+	nameless := stored
+	nameless.Connector, nameless.Server = "", ""
+	if p, err := Choose(entries, "outbox", "app"); err != nil || !reflect.DeepEqual(*p, nameless) {
+		t.Errorf("a position alone: got %+v and %v, want %+v", p, err, nameless)
+	}
+	for text, want := range map[string]string{
+		key: "line 1, column 28: cannot be read as JSON", key + "\n" + `{"lsn":`: "line 2", "[1] [2]": "has no key",
+	} {
+		if _, err := ParseOffsets([]byte(text), ""); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want an error with %q", text, err, want)
 		}
 	}
 }
@@ -157,6 +192,8 @@ func FuzzParseOffsets(f *testing.F) {
 		f.Add(content(f, name))
 	}
 	f.Add([]byte(`{"offsets":[{"partition":{"server":"app"},"offset":{"lsn":1}}]}`))
+	f.Add([]byte(`{"lsn":1}`))
+	f.Add([]byte(`["outbox",{"server":"app"}]` + "\t" + `{"lsn":1}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		entries, err := ParseOffsets(data, "c")
 		if err != nil {

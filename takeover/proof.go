@@ -17,9 +17,9 @@ import (
 //     before the stored row. So did every earlier one.
 //  2. Of the stored row's own transaction, rows that lie before it in the log came
 //     before it.
-//  3. The row itself, when the position is one of an insert. Rows of one COPY share
-//     an LSN, so only the first row at that LSN is taken for it: a second one may
-//     not have been sent, and comes again.
+//  3. The row itself, when the position is one of an insert or a logical message. Rows
+//     of one COPY share an LSN, so only the first row at that LSN is taken for it: a
+//     second one may not have been sent, and comes again.
 //
 // A row's LSN says nothing about other transactions: one that commits later may
 // have begun long before.
@@ -40,7 +40,7 @@ func (f *Proof) Delivered(commit pglogrepl.LSN, xid uint32, lsn pglogrepl.LSN, o
 	case xid != f.p.XID || f.p.XID == 0 || commit < f.p.LSN:
 		return false
 	case lsn < f.p.LSN:
-	case lsn == f.p.LSN && f.p.Event == "INSERT" && (f.ordinal == 0 || f.ordinal == ordinal):
+	case lsn == f.p.LSN && (f.p.Event == "INSERT" || f.p.Event == "MESSAGE") && (f.ordinal == 0 || f.ordinal == ordinal):
 		f.ordinal = ordinal
 	default:
 		return false
@@ -81,13 +81,15 @@ func (w *Witness) Row(commit, end pglogrepl.LSN, xid uint32, lsn pglogrepl.LSN) 
 		w.contradicts = true
 	case w.p.Event == "INSERT":
 		return own && lsn == w.p.LSN, commit > w.p.LSN && !own
+	case own && lsn == w.p.LSN && w.p.change(): // a slot that is confirmed up to Position.Commit shows no more of it
+		return true, false
 	case w.p.Commit != 0 && end == w.p.Commit:
 		w.ended = true
 		return !inside, false
 	case inside && w.ended:
 		return own, false
 	default:
-		return false, commit > w.p.Commit
+		return false, commit > w.p.Commit && (commit > w.p.LSN && !own || !w.p.change())
 	}
 	return false, true
 }
@@ -95,6 +97,13 @@ func (w *Witness) Row(commit, end pglogrepl.LSN, xid uint32, lsn pglogrepl.LSN) 
 // inside tells whether the position lies before Position.Commit, so that its own
 // transaction has to end behind it: only then the end alone is no proof.
 func (w *Witness) inside() bool { return w.p.LSN < w.p.Commit }
+
+// within tells whether the position is one of a row or a message, which lies inside its
+// transaction.
+func (p *Position) within() bool { return p.Event != "BEGIN" && p.Event != "COMMIT" }
+
+// change tells whether the position names what happened there: a change or a message.
+func (p *Position) change() bool { return p.within() && p.Event != "" }
 
 // Through tells whether the log up to a position, where a transaction ends, proves
 // what no row did.
@@ -153,6 +162,5 @@ func Judge(p *Position, s State) (Verdict, error) {
 		return Verdict{}, fmt.Errorf("the slot at %s is ahead of the connector's position %s: either the change-over was done before, and `cdc-relay run` goes on, or somebody moved the slot, and rows in between are gone from it unless Debezium sent them; when the relay moved it before the connector got it back, --no-offsets goes on without the position", s.Confirmed, p.Last())
 	}
 	// A row may begin where the transaction before it, or the slot's position, ends.
-	within := p.Event != "BEGIN" && p.Event != "COMMIT"
-	return Verdict{Whole: p.Commit > s.Confirmed, Part: within && p.LSN >= max(p.Commit, s.Confirmed)}, nil
+	return Verdict{Whole: p.Commit > s.Confirmed, Part: p.within() && p.LSN >= max(p.Commit, s.Confirmed)}, nil
 }

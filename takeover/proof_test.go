@@ -177,6 +177,7 @@ func TestJudge(t *testing.T) {
 func TestWitness(t *testing.T) {
 	insert := Position{LSN: 500, Commit: 400, XID: 7, Event: "INSERT"}
 	heartbeat := Position{LSN: 400, Commit: 400, XID: 7, Event: "COMMIT"}
+	message := Position{LSN: 500, Commit: 400, XID: 7, Event: "MESSAGE"}
 	for _, c := range []struct {
 		name        string
 		p           Position
@@ -194,6 +195,10 @@ func TestWitness(t *testing.T) {
 		{name: "a heartbeat's transaction", p: heartbeat, commit: 390, end: 400, xid: 6, lsn: 350, found: true},
 		{name: "one before it", p: heartbeat, commit: 290, end: 300, xid: 6, lsn: 250},
 		{name: "one after it", p: heartbeat, commit: 490, end: 500, xid: 8, lsn: 450, past: true},
+		{name: "a message of a slot that is confirmed up to lsn_commit", p: message, commit: 600, end: 610, xid: 7, lsn: 500, found: true},
+		{name: "a row before the message", p: message, commit: 600, end: 610, xid: 7, lsn: 450},
+		{name: "a transaction that overlaps the message's", p: message, commit: 450, end: 460, xid: 6, lsn: 390},
+		{name: "behind the message", p: message, commit: 700, end: 710, xid: 8, lsn: 690, past: true},
 	} {
 		found, past := NewWitness(c.p).Row(c.commit, c.end, c.xid, c.lsn)
 		if found != c.found || past != c.past {

@@ -8,10 +8,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/cdc-relay/cdc-relay/test/harness"
 )
 
 // fillDebezium writes what docs/coming-from-debezium.md takes for there: a
-// connector on the relay's slot, its worker, and the worker's file of offsets.
+// connector on the relay's slot, and its worker.
 func (w workplace) fillDebezium(t *testing.T, database string) {
 	t.Helper()
 	slot := ""
@@ -38,11 +40,20 @@ func (w workplace) fillDebezium(t *testing.T, database string) {
 	for name, content := range map[string]string{
 		"outbox.json":       string(connector),
 		"worker.properties": worker,
-		"offsets.json":      `{"offsets":[{"partition":{"server":"shop"},"offset":null}]}`,
 		"cdc-relay.yaml":    fmt.Sprintf("postgres: {slot: %s}\n", slot), // the rest is in the environment
 	} {
 		if err := os.WriteFile(filepath.Join(w.dir, name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// storePosition writes the worker's file of offsets: it stands where the slot stands.
+func (w workplace) storePosition(t *testing.T, db *harness.Database) {
+	t.Helper()
+	lsn := harness.Query[int64](t, db, "SELECT (confirmed_flush_lsn - '0/0')::bigint FROM pg_replication_slots WHERE database = current_database() LIMIT 1")
+	content := fmt.Sprintf(`{"offsets":[{"partition":{"server":"shop"},"offset":{"lsn":%d,"lsn_proc":%d,"messageType":"BEGIN"}}]}`, lsn, lsn)
+	if err := os.WriteFile(filepath.Join(w.dir, "offsets.json"), []byte(content), 0o600); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -168,6 +168,7 @@ func commandsRun(t *testing.T, binary string, commands []shown) {
 	place.fill(t)
 	place.fillDebezium(t, db.URL)
 	place.must(t, "setup", "--create-table")
+	place.storePosition(t, db)
 	db.Exec(t, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('order', gen_random_uuid(), 'OrderPlaced', '{}')`)
 
 	var toEnd, asked, last [][]string

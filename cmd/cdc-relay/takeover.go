@@ -30,13 +30,14 @@ func (a *app) takeoverCommand() *cobra.Command {
 		Use:   "takeover FILE",
 		Short: "Take a Debezium connector's slot over (says only what it would do without --yes)",
 		Long: `takeover changes over from the Debezium connector of FILE to the relay, on the
-connector's own slot and publication. FILE is what import reads; with --config the
-relay's configuration comes from there, else from the import itself.
+connector's own slot and publication. FILE is what import reads. The relay's
+configuration is the one that run would take; where there is none, the import itself.
 
 It reads the position that Debezium stored: in Connect's offset topic (of --worker,
-or --offset-topic), in a file (of a standalone worker or Debezium Server, or the
-saved answer to GET /connectors/NAME/offsets: --offset-file), and compares it with
-the slot. Without --yes it only says what it would do, also while Debezium runs.
+or --offset-topic), in a file (--offset-file: of a standalone worker or Debezium
+Server, the saved answer to GET /connectors/NAME/offsets, or what Redis or a table has
+of it), and compares it with the slot. Without --yes it only says what it would do,
+also while Debezium runs.
 
 With --yes it streams from the slot's position. Rows that the stored position proves
 to be in Kafka are confirmed without being sent again; every other row is sent. Once
@@ -56,9 +57,8 @@ on like run. It refuses while Debezium holds the slot: stop the connector first
 	cmd.Flags().BoolVar(&o.yes, "yes", false, "really take over")
 	cmd.Flags().BoolVar(&o.stay, "stay", false, "with --yes: go on streaming, as run does")
 	cmd.Flags().StringVar(&o.offsetTopic, "offset-topic", "", "`topic` in which Kafka Connect or Debezium Server keeps positions")
-	cmd.Flags().StringVar(&o.offsetFile, "offset-file", "", "`file` with positions: of a standalone worker, of Debezium Server, or JSON of GET /connectors/NAME/offsets")
+	cmd.Flags().StringVar(&o.offsetFile, "offset-file", "", "`file` with positions: of a standalone worker, of Debezium Server, or JSON; - for standard input")
 	cmd.Flags().BoolVar(&o.noOffsets, "no-offsets", false, "do without Debezium's position: what the slot still holds is sent again")
-	cmd.MarkFlagsMutuallyExclusive("offset-topic", "offset-file", "no-offsets")
 	return cmd
 }
 
@@ -78,6 +78,12 @@ type changeOver struct {
 }
 
 func (a *app) takeover(ctx context.Context, file string, o takeoverOptions) error {
+	if o.noOffsets && o.offsetFile+o.offsetTopic != "" || o.offsetFile != "" && o.offsetTopic != "" {
+		return &usageError{errors.New("only one of --offset-topic, --offset-file and --no-offsets says where the position is")}
+	}
+	if file == "-" && o.offsetFile == "-" {
+		return &usageError{errors.New("the connector and its positions cannot both be standard input")}
+	}
 	c := &changeOver{app: a, options: o}
 	var err error
 	if c.imported, err = a.convert(ctx, file, o.importOptions); err != nil {
@@ -91,6 +97,9 @@ func (a *app) takeover(ctx context.Context, file string, o takeoverOptions) erro
 	}
 	a.warn(c.cfg)
 	c.settings = c.cfg.Relay()
+	if n := c.settings.Replication.Shard.Count; n > 1 {
+		return &usageError{fmt.Errorf("postgres.shards: %d: Debezium has one slot; take it over with postgres.shards: 1, then run `cdc-relay setup --reshard-from 1` with more", n)}
+	}
 	if err := c.sameSlot(); err != nil {
 		return &usageError{err}
 	}
@@ -120,25 +129,24 @@ func (a *app) takeover(ctx context.Context, file string, o takeoverOptions) erro
 // configured tells whether a configuration was named, so that the import only says
 // what the connector does.
 func (c *changeOver) configured() bool {
-	return c.app.configPath != "" || c.app.getenv("CDC_RELAY_CONFIG") != ""
+	if c.app.configPath != "" || c.app.getenv("CDC_RELAY_CONFIG") != "" {
+		return true
+	}
+	return config.Found() != ""
 }
 
 // remarks says what the import could not carry, and what it left to do unless the
 // configuration that was named has it done.
 func (c *changeOver) remarks() error {
 	a := c.app
-	for _, remark := range c.imported.Remarks {
-		switch {
-		case remark.Fate == importer.NotCarried || remark.Fate == importer.Refused:
-			fmt.Fprintf(a.stderr, "cdc-relay: warning: %s\n", remark)
-		case remark.Fate == importer.ToDo && !c.configured():
-			fmt.Fprintf(a.stderr, "cdc-relay: %s\n", remark)
+	if !c.configured() {
+		for _, remark := range c.imported.Remarks {
+			if remark.Fate == importer.ToDo {
+				fmt.Fprintf(a.stderr, "cdc-relay: %s\n", remark)
+			}
 		}
 	}
-	if lost := c.imported.Lost(); c.options.strict && len(lost) > 0 {
-		return &usageError{fmt.Errorf("--strict: %d of the warnings above forbid it", len(lost))}
-	}
-	return nil
+	return a.warnLost(c.imported, c.options.strict)
 }
 
 // load takes the configuration that was named, else what was imported.
@@ -161,7 +169,11 @@ func (c *changeOver) load(file string) error {
 // sameSlot keeps a configuration of another pipeline from being taken.
 func (c *changeOver) sameSlot() error {
 	source, ours := c.imported.Source, c.settings.Replication
-	if source.Slot != ours.Slot || source.Publication != ours.Publication {
+	differs := func(theirs, ours string) bool {
+		name, known := c.app.expand(theirs)
+		return known && name != ours
+	}
+	if differs(source.Slot, ours.Slot) || differs(source.Publication, ours.Publication) {
 		return fmt.Errorf("the connector streams from slot %q and publication %q, the configuration from %q and %q; a change-over keeps both: correct postgres.slot and postgres.publication",
 			source.Slot, source.Publication, ours.Slot, ours.Publication)
 	}

@@ -17,14 +17,17 @@ func (c *changeOver) differences() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var list []string
+	var list, told []string
 	for _, their := range theirs {
 		ours := c.settings.Router.Mappings
 		i := slices.IndexFunc(ours, func(m router.Mapping) bool { return m.Table == their.Table })
 		switch {
 		case i >= 0 && len(ours[i].Debezium) > 0:
 			for _, d := range settingDifferences(their.Debezium, ours[i].Debezium) {
-				list = append(list, subjectOf(their)+": "+d)
+				if !slices.Contains(told, d) || their.Table != "" { // messages share the block of a table, as a rule
+					list = append(list, subjectOf(their)+": "+d)
+				}
+				told = append(told, d)
 			}
 		case i < 0 && their.Table == "":
 			list = append(list, "logical messages: the connector sends them, the configuration has no message_prefix with debezium")
@@ -61,24 +64,33 @@ func subjectOf(m router.Mapping) string {
 	return m.Table
 }
 
-// settingDifferences compares two blocks. A setting that only one of them writes
-// out is named as well, also when it is the other's default.
+// settingDifferences compares two blocks. A setting that only one of them writes out
+// is compared with Debezium's default.
 func settingDifferences(theirs, ours []router.Setting) []string {
 	var list []string
 	for _, their := range theirs {
 		our, ok := settingOf(ours, their.Name)
-		if !ok {
+		if !ok && !isDefault(their) {
 			list = append(list, fmt.Sprintf("%s: connector %s, configuration none", settingName(their.Name), settingValue(their)))
-		} else if strings.TrimSpace(our.Value) != strings.TrimSpace(their.Value) {
+		} else if ok && strings.TrimSpace(our.Value) != strings.TrimSpace(their.Value) {
 			list = append(list, fmt.Sprintf("%s: connector %s, configuration %s", settingName(their.Name), settingValue(their), settingValue(our)))
 		}
 	}
 	for _, our := range ours {
-		if _, ok := settingOf(theirs, our.Name); !ok {
+		if _, ok := settingOf(theirs, our.Name); !ok && !isDefault(our) {
 			list = append(list, fmt.Sprintf("%s: connector none, configuration %s", settingName(our.Name), settingValue(our)))
 		}
 	}
 	return list
+}
+
+// isDefault tells whether a setting says what Debezium does without it.
+func isDefault(s router.Setting) bool {
+	o, known := router.FindDebeziumOption(router.ScopeConnector, "", s.Name)
+	if parts := strings.SplitN(s.Name, ".", 3); parts[0] == "transforms" && len(parts) == 3 {
+		o, known = router.FindDebeziumOption(router.ScopeEventRouter, "", parts[2])
+	}
+	return known && o.Default != "" && strings.EqualFold(strings.TrimSpace(s.Value), o.Default)
 }
 
 func settingOf(list []router.Setting, name string) (router.Setting, bool) {

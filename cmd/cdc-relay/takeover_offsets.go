@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/importer"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/takeover"
 )
@@ -38,20 +38,23 @@ func (c *changeOver) position(ctx context.Context) error {
 	case source.OffsetTopic != "":
 		return c.fromTopic(ctx, source.OffsetTopic)
 	case source.OffsetStore != "" && !strings.HasSuffix(source.OffsetStore, "FileOffsetBackingStore") && !strings.HasSuffix(source.OffsetStore, "KafkaOffsetBackingStore"):
-		return &usageError{fmt.Errorf("Debezium keeps its position in %s, which is not read; copy it into a file as {\"offsets\":[{\"partition\":{\"server\":\"%s\"},\"offset\":{…}}]} for --offset-file, or accept with --no-offsets that what the slot still holds is sent again", source.OffsetStore, source.TopicPrefix)} //nolint:staticcheck // a proper name begins it
+		return &usageError{fmt.Errorf("Debezium keeps its position in %s, which is not read: once it is stopped, %s; or accept with --no-offsets that what the slot still holds is sent again", source.OffsetStore, importer.CopyOffsets(source.OffsetStore))} //nolint:staticcheck // a proper name begins it
 	}
 	return &usageError{errors.New("where Debezium keeps its position is not known: give the worker's settings (--worker), --offset-topic or --offset-file; or accept with --no-offsets that what the slot still holds is sent again")}
 }
 
 func (c *changeOver) fromFile(name string) error {
 	c.found.where = "file " + name
-	content, err := os.ReadFile(name)
+	if name == "-" {
+		c.found.where = "standard input"
+	}
+	content, err := readInput(name)
 	if err != nil {
 		return &usageError{fmt.Errorf("offsets: %w; copy the file here, or name another with --offset-file", err)}
 	}
 	entries, err := takeover.ParseOffsets(content, c.imported.Source.Connector)
 	if err != nil {
-		return &usageError{fmt.Errorf("offsets: %s: %w", name, err)}
+		return &usageError{fmt.Errorf("offsets: %s: %w", c.found.where, err)}
 	}
 	return c.choose(entries)
 }
@@ -79,9 +82,16 @@ func (c *changeOver) fromTopic(ctx context.Context, topic string) error {
 
 func (c *changeOver) choose(entries []takeover.Entry) error {
 	source := c.imported.Source
-	p, err := takeover.Choose(entries, source.Connector, source.TopicPrefix)
+	prefix := source.TopicPrefix
+	if strings.Contains(prefix, "${") { // only Connect can tell
+		prefix = ""
+	}
+	p, err := takeover.Choose(entries, source.Connector, prefix)
 	if err != nil {
 		return &refusedError{fmt.Errorf("%s %w; is it the connector's, and did the connector ever run? With --no-offsets what the slot still holds is sent again", c.found.where, err)}
+	}
+	if p == nil {
+		return &refusedError{fmt.Errorf("%s: the connector's position was removed; with --no-offsets what the slot still holds is sent again", c.found.where)}
 	}
 	c.found.position = p
 	return nil

@@ -23,6 +23,7 @@ func (c *changeOver) plan() {
 	c.planSlot(line)
 	c.planPublication(line)
 	c.planPosition(line)
+	c.planBrokers(line)
 	c.planRecords(line)
 	if c.held != "" {
 		subject := "first"
@@ -80,8 +81,8 @@ func (c *changeOver) planPosition(line planLine) {
 	p := c.found.position
 	if p == nil {
 		line("position", "%s", cmp.Or(c.found.where, "none")+": none")
-		line("filter", "nothing: every row from the slot's position on is sent, also what Debezium had sent")
-		c.planRepeats(line)
+		line("filter", "nothing: every row from the slot's position on is sent")
+		line("may come twice", "what Debezium had sent behind the slot's position. Consumers tell it by the header id")
 		return
 	}
 	at := ""
@@ -89,7 +90,11 @@ func (c *changeOver) planPosition(line planLine) {
 		at = " of " + p.Time.Format(time.RFC3339)
 	}
 	event := cmp.Or(strings.ToLower(p.Event), "event")
-	line("position", "%s at %s in transaction %d%s; the last whole transaction before it ended at %s (%s)", event, p.LSN, p.XID, at, p.Commit, c.found.where)
+	before := "no whole transaction came before it"
+	if p.Commit != 0 {
+		before = fmt.Sprintf("the last whole transaction before it ended at %s", p.Commit)
+	}
+	line("position", "%s at %s in transaction %d%s; %s (%s)", event, p.LSN, p.XID, at, before, c.found.where)
 	if !c.judged {
 		return // it proves nothing here; the refusal says why
 	}
@@ -102,12 +107,25 @@ func (c *changeOver) planPosition(line planLine) {
 	if c.verdict.Part {
 		line("filter", "of transaction %d, rows up to %s are not sent again", p.XID, p.LSN)
 	}
+	if c.verdict.Any() {
+		line("", "once the slot has shown that position at its place; if it does not, every row is sent")
+	}
 	c.planRepeats(line)
 }
 
 // planRepeats is honest about what a position cannot prove.
 func (c *changeOver) planRepeats(line planLine) {
 	line("may come twice", "what Debezium sent after it stored its last position: nothing after a clean stop, else at most offset.flush.interval.ms of traffic; and rows of one COPY that share the position's LSN. Consumers tell them by the header id")
+}
+
+// planBrokers says where records go, when that is not where the connector's worker
+// sends them. Addresses may be two names of one cluster, so this is no refusal.
+func (c *changeOver) planBrokers(line planLine) {
+	theirs, ours := strings.Split(c.imported.Source.Brokers, ","), c.settings.Kafka.Brokers
+	if c.imported.Source.Brokers == "" || slices.ContainsFunc(ours, func(b string) bool { return slices.Contains(theirs, b) }) {
+		return
+	}
+	line("brokers", "the connector writes to %s, the configuration to %s: in another cluster consumers do not see the records", strings.Join(theirs, ","), strings.Join(ours, ","))
 }
 
 func (c *changeOver) planRecords(line planLine) {

@@ -279,6 +279,12 @@ func TestTakeover_Refusals(t *testing.T) {
 	t.Run("another connector's position", func(t *testing.T) {
 		c.takeover(t).want(t, 3, "", `only of: "billing" with topic.prefix "app"`)
 	})
+	t.Run("a position that was removed", func(t *testing.T) {
+		c.takeover(t, "--offset-file", fileOf(t, "offsets.json", `{"offsets":[{"partition":{"server":"app"},"offset":null}]}`)).want(t, 3, "", "was removed")
+	})
+	t.Run("two places at once", func(t *testing.T) {
+		c.takeover(t, "--no-offsets", "--offset-file", "x").want(t, 2, "", "only one of")
+	})
 	t.Run("a file that is none", func(t *testing.T) {
 		c.takeover(t, "--offset-file", fileOf(t, "offsets", "lsn=1")).want(t, 2, "", "is neither a file of offsets")
 	})
