@@ -6,8 +6,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cdc-relay/cdc-relay/test/parity/golden"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 func cases(t *testing.T) []*golden.Case {
@@ -153,4 +155,13 @@ func FuzzParseScript(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Infinity is behind what the client's nanoseconds hold.
+func TestFromKafka_SurvivesTheClientsOverflow(t *testing.T) {
+	for _, ms := range []int64{-1, 0, 1704164645000, 9223372036854, 9223372036855, 253402300799999, 9223372036825200} {
+		if got := golden.FromKafka(&kgo.Record{Timestamp: time.Unix(0, ms*1e6)}, 1).Timestamp; got != ms {
+			t.Errorf("%d becomes %d", ms, got)
+		}
+	}
 }

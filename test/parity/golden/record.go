@@ -9,9 +9,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/bits"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -55,7 +57,7 @@ func FromKafka(r *kgo.Record, partitions int) Record {
 	out := Record{
 		Topic: r.Topic, Partitions: partitions, Partition: r.Partition,
 		Key: bytesOf(r.Key), Value: bytesOf(r.Value), Headers: []Header{},
-		Timestamp: r.Timestamp.UnixMilli(), TimestampType: "CreateTime", Volatile: []string{},
+		Timestamp: millis(r.Timestamp), TimestampType: "CreateTime", Volatile: []string{},
 	}
 	if r.Attrs.TimestampType() == 1 {
 		out.TimestampType = "LogAppendTime"
@@ -212,4 +214,20 @@ func quote(s string) string {
 	}
 	b.WriteByte('"')
 	return b.String()
+}
+
+// millis is a record's timestamp as it was sent. The client keeps nanoseconds in 64
+// bits, which overflow behind the year 2262, where Debezium's infinity lies: then whole
+// milliseconds are looked for that leave the rest which is there.
+func millis(at time.Time) int64 {
+	n := at.UnixNano()
+	if n%1_000_000 == 0 {
+		return at.UnixMilli()
+	}
+	for high := range uint64(15_625) { // then rests repeat
+		if quotient, rest := bits.Div64(high, uint64(n), 1_000_000); rest == 0 {
+			return int64(quotient)
+		}
+	}
+	return at.UnixMilli()
 }

@@ -459,14 +459,15 @@ func (r *capture) leave() {
 var (
 	stackFrame = regexp.MustCompile(`^\s+(at |\.\.\. \d+ )`)
 	clockTime  = regexp.MustCompile(`-?\b(1\d{12}|\d{16,})\b`)
+	position   = regexp.MustCompile(`\b(lsn_proc|lsn_commit|lsn|txId)=\d+`)
 )
 
-// causes is a trace without stack frames, and without readings of clocks.
+// causes is a trace without stack frames, readings of clocks and places in the log.
 func causes(trace string) string {
 	var kept []string
 	for line := range strings.Lines(trace) {
 		if line = strings.TrimRight(line, "\r\n"); line != "" && !stackFrame.MatchString(line) {
-			kept = append(kept, clockTime.ReplaceAllString(line, "<N>"))
+			kept = append(kept, position.ReplaceAllString(clockTime.ReplaceAllString(line, "<N>"), "$1=<N>"))
 		}
 	}
 	return strings.Join(kept, "\n")

@@ -97,10 +97,8 @@ func (l *Lane) Connector(c *golden.Case, name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, key := range []string{"database.user", "database.password"} {
-		if _, given := config[key]; !given {
-			delete(set, key)
-		}
+	if _, given := config["database.password"]; !given {
+		delete(set, "database.password")
 	}
 	return c.ConnectorWith(name, set)
 }
