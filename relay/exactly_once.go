@@ -57,6 +57,7 @@ type exactly struct {
 // verdicts are what is remembered of rows that brokers refused, from session to
 // session. They belong to Run's goroutine, but for stuck.
 type verdicts struct {
+	of        place // the history that the positions are of
 	condemned map[deadletter.Row]condemned
 	last      atomic.Pointer[checkpoint.Record] // the newest that this process committed
 	stuck     atomic.Uint64                     // commit of the transaction that blocks; zero: none
@@ -67,6 +68,15 @@ type condemned struct {
 	reason string
 	err    error
 	strips int // how often its letter was refused too
+}
+
+// belong forgets what is known of rows of another history, in which other rows have
+// their positions.
+func (v *verdicts) belong(to place) {
+	if v.of != to {
+		v.of, v.condemned = to, nil
+		v.stuck.Store(0)
+	}
 }
 
 // takeOver opens the sink for the holder of the slot, and finds where to go on.
@@ -91,6 +101,7 @@ func (r *Relay) takeOver(ctx context.Context, s *session) error {
 	x.start, x.at = rec, rec
 	x.covered.Store(uint64(rec.End))
 	s.exactly = x
+	r.verdicts.belong(s.origin())
 	for row := range r.verdicts.condemned {
 		if rec.Covers(row.Commit, row.Seq) {
 			delete(r.verdicts.condemned, row)
@@ -113,6 +124,11 @@ func (r *Relay) resumeFrom(value []byte, src Source) (rec checkpoint.Record, ren
 	case value != nil:
 		if rec, err = checkpoint.ParseRecord(value); err != nil {
 			return rec, false, &sink.Error{Class: sink.Blocked, Reason: reasonCheckpoint, Err: fmt.Errorf("topic %q: %w", r.cfg.CheckpointTopic, err)}
+		}
+		if known != nil && known.System == rec.System && known.Timeline == rec.Timeline && known.End > rec.End {
+			r.log.Error().Str("topic", r.cfg.CheckpointTopic).Stringer("lsn", known.End).Stringer("found", rec.End).
+				Msg("the brokers lost a checkpoint that they had committed; going on from it all the same. Records may be lost with it: look for unclean leader elections")
+			rec, renew = *known, true
 		}
 	case known != nil && known.System == origin.SystemID:
 		r.log.Error().Str("topic", r.cfg.CheckpointTopic).Stringer("lsn", known.End).Msg("the checkpoint is gone from its topic; going on from what this process committed last")
@@ -243,29 +259,36 @@ func (x *exactly) send(f *flight) {
 		s.hand(f, records)
 	}
 	switch {
-	case all && open:
+	case !all || len(s.held) > 0: // rows that wait for their commit are in no mark, whatever came behind them
+	case open:
 		x.advance(f.batch.Through)
-		x.at.Part = checkpoint.Part{Commit: last.Txn.Commit, Rows: x.rowsDone(last), Shape: s.r.shape()}
+		x.divide(last)
 		x.mark(false)
-	case all:
+	default:
 		x.advance(max(f.batch.Through, endBefore(rows, len(rows))))
 		x.mark(false)
 	}
 }
 
-// rowsDone never goes back behind what was committed earlier.
-func (x *exactly) rowsDone(last *replication.Row) uint64 {
-	if x.at.Part.Commit == last.Txn.Commit {
-		return max(x.at.Part.Rows, last.Ordinal)
+// divide moves the position behind a row of a transaction that goes on. It never goes
+// back: a slot that is behind brings transactions again that lie before the position,
+// and before the one that is divided there.
+func (x *exactly) divide(last *replication.Row) {
+	commit, part := last.Txn.Commit, &x.at.Part
+	switch {
+	case commit < max(x.at.End, part.Commit):
+	case commit == part.Commit:
+		part.Rows = max(part.Rows, last.Ordinal)
+	default:
+		*part = checkpoint.Part{Commit: commit, Rows: last.Ordinal, Shape: x.s.r.shape()}
 	}
-	return last.Ordinal
 }
 
 // cut sends the records of the rows before the i-th, which begins a transaction, and
 // marks the position there. It returns the rest.
 func (x *exactly) cut(f *flight, records []router.Record, i int, now bool) []router.Record {
-	n := 0
-	for n < len(records) && before(f.batch.Rows[:i], records[n].Row) {
+	n, commit := 0, f.batch.Rows[i].Txn.Commit
+	for n < len(records) && records[n].Row.Txn.Commit < commit {
 		n++
 	}
 	if n > 0 {
@@ -274,16 +297,6 @@ func (x *exactly) cut(f *flight, records []router.Record, i int, now bool) []rou
 	x.advance(endBefore(f.batch.Rows, i))
 	x.mark(now)
 	return records[n:]
-}
-
-// before says that a row is one of rows.
-func before(rows []replication.Row, row *replication.Row) bool {
-	for i := range rows {
-		if &rows[i] == row {
-			return true
-		}
-	}
-	return false
 }
 
 // rowFrom is the index of the first row that commits there or later.

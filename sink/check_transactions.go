@@ -36,7 +36,7 @@ func CheckTransactions(ctx context.Context, cfg KafkaConfig, topic, idPrefix str
 	}
 	c.ok(check, "topic %s has one partition and is compacted, as far as we may see", topic)
 	c.checkpointRights(topic)
-	c.ok("transactional.id", "its rights cannot be looked at without taking the id over; it begins with %s: kafka-acls.sh --add --allow-principal User:… --operation Write --operation Describe --transactional-id %s --resource-pattern-type prefixed", idPrefix, idPrefix)
+	c.ok("transactional.id", "its rights cannot be looked at without taking the id over; it begins with %s: %s", idPrefix, grantTransactions(idPrefix, "prefixed"))
 	return c.findings
 }
 
@@ -53,9 +53,19 @@ func (c *checker) checkpointRights(topic string) {
 	case allowed == math.MinInt32, !may(kmsg.ACLOperationDescribe):
 		c.ok(check, "topic %s: the brokers do not tell what we may do", topic)
 	case !may(kmsg.ACLOperationRead), !may(kmsg.ACLOperationWrite):
-		c.fail(check, fmt.Sprintf("kafka-acls.sh --add --allow-principal User:… --operation Read --operation Write --operation Describe --topic %s", topic),
+		c.fail(check, grantCheckpoints(topic),
 			"topic %s: we may not both read and write it", topic)
 	default:
 		c.ok(check, "topic %s: we may read and write", topic)
 	}
+}
+
+// grantCheckpoints and grantTransactions are what an administrator runs; the principal
+// is only known to him.
+func grantCheckpoints(topic string) string {
+	return "kafka-acls.sh --add --allow-principal User:… --operation Read --operation Write --operation Describe --topic " + topic
+}
+
+func grantTransactions(id, pattern string) string {
+	return fmt.Sprintf("kafka-acls.sh --add --allow-principal User:… --operation Write --operation Describe --transactional-id %s --resource-pattern-type %s", id, pattern)
 }

@@ -66,6 +66,10 @@ type TransactionalConfig struct {
 	// source transaction open. Defaults to 8 MiB.
 	MaxBytes int
 
+	// DivideBytes ends a transaction at a mark inside a source transaction of which it
+	// holds so much. Zero leaves that to Seal.
+	DivideBytes int
+
 	// Ended, if set, is told how each transaction ended, on a goroutine of the sink.
 	Ended func(Ending)
 }
@@ -90,6 +94,7 @@ const (
 	ReasonCommitUnknown     = "commit_unknown"     // whether the transaction was committed was not answered
 	ReasonCheckpointTopic   = "checkpoint_topic"   // it is missing or not as it must be
 	ReasonCheckpointRefused = "checkpoint_refused" // the brokers do not take our records there
+	ReasonCheckpointHidden  = "checkpoint_hidden"  // somebody else's open transaction lies before the end of the topic
 )
 
 // Mark is a position behind every record that was sent before it.
@@ -151,7 +156,7 @@ func (t *Transactional) Send(_ context.Context, records []router.Record, done fu
 func (t *Transactional) Mark(m Mark) { _ = t.put(step{mark: &m}) }
 
 // Seal ends the transaction at the last mark, even inside a source transaction: the
-// caller cannot go on before something is committed.
+// caller cannot go on before something is committed. DivideBytes spares it that.
 func (t *Transactional) Seal() { _ = t.put(step{press: true}) }
 
 // Finish ends what can be ended: the stream is over. done is called with nil when

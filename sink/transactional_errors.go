@@ -71,7 +71,7 @@ func (t *Transactional) classify(err error, age time.Duration) *Error {
 		e := classify(own.err)
 		switch {
 		case errors.Is(own.err, kerr.TopicAuthorizationFailed):
-			return &Error{Blocked, e.Reason, fmt.Errorf("%w; grant the relay's principal READ, WRITE and DESCRIBE on the checkpoint topic", err)}
+			return &Error{Blocked, e.Reason, fmt.Errorf("%w; grant the relay's principal READ, WRITE and DESCRIBE on the checkpoint topic: %s", err, grantCheckpoints(own.topic))}
 		case errors.Is(own.err, kerr.UnknownTopicOrPartition):
 			return &Error{Blocked, ReasonCheckpointTopic, fmt.Errorf("%w; run `cdc-relay setup`", err)}
 		case e.Class == Rejected:

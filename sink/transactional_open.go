@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -51,7 +52,7 @@ func (t *Transactional) Open(ctx context.Context, h Holder) ([]byte, error) {
 	value, err := t.takeOver(ctx, client, h)
 	if err != nil {
 		client.Close()
-		return nil, t.opening(ctx, err)
+		return nil, t.opening(ctx, h.ID, err)
 	}
 	n := newTenure(t, client, h)
 	t.mu.Lock()
@@ -71,15 +72,22 @@ func (t *Transactional) connect(id string) (*kgo.Client, error) {
 		return nil, err
 	}
 	client, err := kgo.NewClient(append(opts, kgo.RecordPartitioner(wishes{kgo.StickyKeyPartitioner(nil)}),
-		kgo.TransactionalID(id), kgo.TransactionTimeout(t.cfg.Timeout))...)
+		kgo.TransactionalID(id), kgo.TransactionTimeout(t.cfg.Timeout), kgo.RetryBackoffFn(retryPause))...)
 	if err != nil {
 		return nil, fmt.Errorf("configure kafka client: %w", err)
 	}
 	return client, nil
 }
 
+// retryPause is short at first: brokers that are still ending the last transaction
+// refuse the next one's records for some milliseconds.
+func retryPause(tries int) time.Duration {
+	pause := min(20*time.Millisecond<<min(max(tries, 1)-1, 10), 2500*time.Millisecond)
+	return pause/2 + rand.N(pause)
+}
+
 // opening puts a failure of Open into words.
-func (t *Transactional) opening(ctx context.Context, err error) error {
+func (t *Transactional) opening(ctx context.Context, id string, err error) error {
 	if cause := t.plain.reach.cause(); cause != nil && ctx.Err() != nil {
 		err = cause // a deadline says less
 	}
@@ -90,7 +98,11 @@ func (t *Transactional) opening(ctx context.Context, err error) error {
 		return &Error{Blocked, "transaction_timeout_refused", fmt.Errorf("open transactional producer: %w; raise transaction.max.timeout.ms of the brokers to %s or more", err, t.cfg.Timeout)}
 	}
 	e := t.classify(err, 0)
-	return &Error{e.Class, e.Reason, fmt.Errorf("open transactional producer: %w", e.Err)}
+	err = fmt.Errorf("open transactional producer %q: %w", id, e.Err)
+	if errors.Is(err, kerr.TransactionalIDAuthorizationFailed) {
+		err = fmt.Errorf("%w: %s", err, grantTransactions(id, "literal"))
+	}
+	return &Error{e.Class, e.Reason, err}
 }
 
 func (t *Transactional) takeOver(ctx context.Context, client *kgo.Client, h Holder) ([]byte, error) {
@@ -105,14 +117,18 @@ func (t *Transactional) takeOver(ctx context.Context, client *kgo.Client, h Hold
 }
 
 // fence asks for a new epoch until the brokers give one: while they settle the
-// predecessor's transaction they do not.
+// predecessor's transaction they do not. An answer without a meaning ends the try, as
+// the client would keep to it.
 func (t *Transactional) fence(ctx context.Context, client *kgo.Client) error {
 	for {
 		_, _, err := client.ProducerID(ctx)
-		if err == nil || ctx.Err() != nil {
-			return err
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil: // the client then says that it is closed
+			return fmt.Errorf("the brokers gave no producer id: %w", context.Cause(ctx))
 		}
-		if t.classify(err, 0).Class != Retry {
+		if known, answered := errors.AsType[*kerr.Error](err); t.classify(err, 0).Class != Retry || answered && !known.Retriable && known != kerr.ConcurrentTransactions {
 			return err
 		}
 		select {
@@ -172,9 +188,13 @@ func (t *Transactional) scan(ctx context.Context, key string, from, end int64) (
 	for {
 		fetches := client.PollFetches(ctx)
 		if ctx.Err() != nil {
-			return nil, false, context.Cause(ctx)
+			return nil, false, &Error{Retry, ReasonCheckpointHidden, fmt.Errorf("read checkpoint topic %q: %w before offset %d; the open transaction of another relay that died hides what follows, until the brokers end it after %s",
+				t.cfg.CheckpointTopic, context.Cause(ctx), end, t.cfg.Timeout)}
 		}
 		for _, e := range fetches.Errors() {
+			if errors.Is(e.Err, kerr.TopicAuthorizationFailed) {
+				return nil, false, checkpointRefusal(t.cfg.CheckpointTopic, e.Err)
+			}
 			return nil, false, readError(t.cfg.CheckpointTopic, e.Err)
 		}
 		for records := fetches.RecordIter(); !records.Done(); {
@@ -200,7 +220,10 @@ func checkpointTopic(ctx context.Context, admin *kadm.Client, topic string) erro
 		return &Error{Blocked, ReasonCheckpointTopic, fmt.Errorf("checkpoint topic %q "+format, append([]any{topic}, args...)...)}
 	}
 	found, err := admin.ListTopics(ctx, topic)
-	if err != nil {
+	switch {
+	case errors.Is(err, kerr.TopicAuthorizationFailed):
+		return checkpointRefusal(topic, err)
+	case err != nil:
 		return readError(topic, err)
 	}
 	detail := found[topic]
@@ -208,14 +231,17 @@ func checkpointTopic(ctx context.Context, admin *kadm.Client, topic string) erro
 	case errors.Is(detail.Err, kerr.UnknownTopicOrPartition):
 		return refuse("does not exist; run `cdc-relay setup`, or make it by hand with one partition and cleanup.policy=compact")
 	case errors.Is(detail.Err, kerr.TopicAuthorizationFailed):
-		return &Error{Blocked, "topic_authorization_failed", fmt.Errorf("checkpoint topic %q: %w; grant the relay's principal READ, WRITE and DESCRIBE on it", topic, detail.Err)}
+		return checkpointRefusal(topic, detail.Err)
 	case detail.Err != nil:
 		return readError(topic, detail.Err)
 	case len(detail.Partitions) != 1:
 		return refuse("has %d partitions and has to have one; name another in relay.checkpoint_topic and run `cdc-relay setup`, which makes it", len(detail.Partitions))
 	}
 	configs, err := admin.DescribeTopicConfigs(ctx, topic)
-	if err != nil {
+	switch {
+	case errors.Is(err, kerr.TopicAuthorizationFailed):
+		return nil // nobody has to let us read settings
+	case err != nil:
 		return readError(topic, err)
 	}
 	config, err := configs.On(topic, nil)
@@ -228,6 +254,11 @@ func checkpointTopic(ctx context.Context, admin *kadm.Client, topic string) erro
 		}
 	}
 	return nil
+}
+
+// checkpointRefusal is a right on the checkpoint topic that is missing.
+func checkpointRefusal(topic string, err error) *Error {
+	return &Error{Blocked, "topic_authorization_failed", fmt.Errorf("checkpoint topic %q: %w; grant the relay's principal READ, WRITE and DESCRIBE on it: %s", topic, err, grantCheckpoints(topic))}
 }
 
 // EnsureCheckpointTopic makes the checkpoint topic unless there is one that will do,
@@ -406,11 +437,11 @@ func (c *court) try(ctx context.Context, records []router.Record) (*Failure, err
 		}
 		c.client = client
 		if err := c.t.fence(ctx, client); err != nil {
-			return nil, c.t.opening(ctx, err)
+			return nil, c.t.opening(ctx, c.id, err)
 		}
 	}
 	if err := c.client.BeginTransaction(); err != nil {
-		return nil, c.t.opening(ctx, err)
+		return nil, c.t.opening(ctx, c.id, err)
 	}
 	p, answers := newParcel(records, nil), newOutcomes()
 	answers.produce(c.t, c.client, p)
@@ -433,7 +464,7 @@ func (c *court) try(ctx context.Context, records []router.Record) (*Failure, err
 		}
 	}
 	if found == nil && ctx.Err() != nil {
-		return nil, c.t.opening(ctx, context.Cause(ctx))
+		return nil, c.t.opening(ctx, c.id, context.Cause(ctx))
 	}
 	return found, nil
 }

@@ -39,6 +39,7 @@ type tenure struct {
 	mark      *Mark // the last one; nil before the first
 	loose     bool  // records were sent behind the mark
 	bytes     int
+	part      int // of them, those behind the last mark between source transactions
 	pressed   bool
 	finish    func(error)
 	committed time.Time
@@ -131,6 +132,9 @@ func (n *tenure) do(s step) error {
 		return n.produce(s.parcel)
 	case s.mark != nil:
 		n.mark, n.loose = s.mark, false
+		if s.mark.Whole {
+			n.part = 0
+		}
 		if n.due(time.Now(), false) {
 			return n.seal()
 		}
@@ -157,6 +161,7 @@ func (n *tenure) produce(p *parcel) error {
 	n.parcels, n.loose = append(n.parcels, p), true
 	n.answers.produce(n.t, n.client, p)
 	n.bytes += p.size
+	n.part += p.size
 	if n.answers.isBroken() {
 		return ErrHalted
 	}
@@ -183,7 +188,8 @@ func (n *tenure) due(now time.Time, idle bool) bool {
 	case n.mark == nil || n.loose:
 		return false
 	case !n.mark.Whole: // the source transaction is too large, or comes too slowly
-		return n.open && (n.pressed && idle || now.Sub(n.began) >= n.t.cfg.Timeout/3)
+		large := n.t.cfg.DivideBytes > 0 && n.part >= n.t.cfg.DivideBytes
+		return n.open && (large || n.pressed && idle || now.Sub(n.began) >= n.t.cfg.Timeout/3)
 	case n.mark.Now:
 		return true
 	case len(n.parcels) == 0:
@@ -270,6 +276,7 @@ func (n *tenure) sealed() {
 	parcels, m := n.parcels, n.mark
 	n.committed = time.Now()
 	n.open, n.parcels, n.answers, n.mark, n.bytes = false, nil, newOutcomes(), nil, 0
+	n.part = 0
 	if len(parcels) > 0 {
 		n.pressed = false
 		n.mu.Lock()

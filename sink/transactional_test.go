@@ -206,9 +206,39 @@ func TestTransactional_DividesOneWhenItsOwnerCannotGoOn(t *testing.T) {
 		t.Errorf("delivered %q", got)
 	}
 	select {
-	case err := <-open:
-		t.Errorf("unexpected outcome %v", err)
+	case err := <-open: // it may have been on its way still, and was refused then
+		wantFailure(t, &failures(t, err)[0], sink.Blocked, sink.ReasonFenced)
 	default:
+	}
+}
+
+// Only what the open source transaction itself takes counts.
+func TestTransactional_DividesALargeOne(t *testing.T) {
+	t.Parallel()
+	c := eosCluster(t)
+	x := transactional(t, c, func(cfg *sink.TransactionalConfig) { cfg.Interval, cfg.DivideBytes = time.Minute/10, 3000 })
+	x.open()
+	if err := awaitDone(t, x.send(1, true, "a")); err != nil { // an interval has begun
+		t.Fatal(err)
+	}
+	large := strings.Repeat("x", 2000)
+	var waiting []chan error
+	for i, whole := range []bool{true, true, false} {
+		waiting = append(waiting, x.send(2+i, whole, large))
+	}
+	select {
+	case err := <-waiting[2]:
+		t.Fatalf("a small source transaction was divided: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	waiting = append(waiting, x.send(5, false, large))
+	for _, done := range waiting {
+		if err := awaitDone(t, done); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := x.marked.Load(); got != 5 {
+		t.Errorf("mark %d is committed, want 5", got)
 	}
 }
 
