@@ -17,3 +17,16 @@ func Tokens(cfg OAuth, now func() time.Time) (func(context.Context) (string, err
 
 // Classify is classify.
 func Classify(err error) *Error { return classify(err) }
+
+// Filling is cfg with another time for batches to fill in a backlog.
+func Filling(cfg KafkaConfig, fill time.Duration) KafkaConfig {
+	cfg.fill = fill
+	return cfg
+}
+
+// Hastening says that a flush is under way.
+func (k *Kafka) Hastening() bool {
+	k.haste.mu.Lock()
+	defer k.haste.mu.Unlock()
+	return k.haste.cut != nil || len(k.haste.wanted) > 0
+}

@@ -36,6 +36,8 @@ type Kafka struct {
 	awaited atomic.Pointer[mark] // the record that Send waits for
 	placed  chan struct{}        // says that awaited got a partition or failed
 
+	haste haste
+
 	life context.Context // ends with Close
 	end  context.CancelFunc
 
@@ -73,6 +75,10 @@ func NewKafka(cfg KafkaConfig, log zerolog.Logger, hooks ...kgo.Hook) (*Kafka, e
 		return nil, err
 	}
 	k.client.Store(c)
+	if cfg.Linger == 0 {
+		k.haste.wanted = make(chan struct{}, 1)
+		go k.flushAtTip()
+	}
 	return k, nil
 }
 

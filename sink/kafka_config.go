@@ -19,8 +19,10 @@ type KafkaConfig struct {
 	// Insecure permits SASL PLAIN without TLS to a host that is not loopback.
 	Insecure bool
 
+	fill time.Duration // how long a batch waits in a backlog; fillTime but for tests
+
 	Compression     string        // none, gzip, snappy, lz4 (default), zstd
-	Linger          time.Duration // default 0
+	Linger          time.Duration // 0: none at the tip, and batches fill in a backlog
 	MaxMessageBytes int           // largest record, as the broker counts it, and largest batch; default 1 MiB
 
 	// MaxBufferedBytes is at least the relay's window, so that the window is the

@@ -90,7 +90,7 @@ var answers = map[int16]answer{
 	kerr.InvalidTopicException.Code: {Rejected, "invalid_topic", "the broker refuses the topic's name: correct outbox[].topic"},
 
 	kerr.TopicAuthorizationFailed.Code:           {Blocked, "topic_authorization_failed", "grant the relay's principal WRITE and DESCRIBE on the topic"},
-	kerr.ClusterAuthorizationFailed.Code:         {Blocked, "cluster_authorization_failed", "grant the relay's principal WRITE on the topics it sends to; before Kafka 3.0 also IDEMPOTENT_WRITE on the cluster"},
+	kerr.ClusterAuthorizationFailed.Code:         {Blocked, "cluster_authorization_failed", "grant the relay's principal WRITE on the topics it sends to; before Kafka 2.8 also IDEMPOTENT_WRITE on the cluster"},
 	kerr.TransactionalIDAuthorizationFailed.Code: {Blocked, "transactional_id_authorization_failed", "grant the relay's principal WRITE and DESCRIBE on the transactional id"},
 	kerr.UnknownTopicOrPartition.Code:            {Blocked, "unknown_topic", "create the topic, or enable kafka.create_topics"},
 	kerr.PolicyViolation.Code:                    {Blocked, "policy_violation", "a policy of the cluster refuses it; see the broker's log"},

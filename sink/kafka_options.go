@@ -1,6 +1,7 @@
 package sink
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -103,7 +104,7 @@ func (k *Kafka) options() ([]kgo.Opt, error) {
 
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		compression,
-		kgo.ProducerLinger(k.cfg.Linger),
+		kgo.ProducerLinger(cmp.Or(k.cfg.Linger, k.cfg.fill, fillTime)),
 		kgo.UnknownTopicRetries(unknownTries),
 		kgo.MetadataMinAge(metadataMinAge),
 		// RecordRetries and RecordDeliveryTimeout stay unlimited: a record that was

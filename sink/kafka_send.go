@@ -105,6 +105,7 @@ func (k *Kafka) Send(ctx context.Context, records []router.Record, done func(err
 	at := 0
 	if err == nil {
 		at, err = k.produce(ctx, f)
+		k.haste.hasten()
 	}
 	if at < len(records) {
 		if err != nil {

@@ -42,6 +42,11 @@ type Sink interface {
 	Close(ctx context.Context) error
 }
 
+// Filler is a Sink that can let batches fill: fewer and larger ones cost less, and
+// each record waits a little. Backlog says whether that is wanted, which it is not
+// until it was said. The goroutine that calls Send calls it.
+type Filler interface{ Backlog(behind bool) }
+
 // ErrHalted is the failure of a record that was not tried, or not finished,
 // because an earlier one failed. ErrClosed is that of a record the sink held
 // when it was closed.

@@ -1,0 +1,248 @@
+package sink_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/rs/zerolog"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// filling opens a sink whose batches fill for a while in a backlog, and counts what it
+// writes.
+func filling(t testing.TB, fill time.Duration, change func(*sink.KafkaConfig)) (*sink.Kafka, *atomic.Int64) {
+	t.Helper()
+	c := cluster(t, kfake.SeedTopics(1, "orders"))
+	var requests atomic.Int64
+	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		requests.Add(1)
+		return nil, nil, false
+	})
+	return open(t, c, func(cfg *sink.KafkaConfig) {
+		*cfg = sink.Filling(*cfg, fill)
+		if change != nil {
+			change(cfg)
+		}
+	}), &requests
+}
+
+func some(first, n int) []router.Record {
+	records := make([]router.Record, n)
+	for i := range records {
+		records[i] = router.Record{Topic: "orders", Key: fmt.Append(nil, first+i), Value: fmt.Append(nil, "value ", first+i), Partition: router.AutoPartition}
+	}
+	return records
+}
+
+// send gives records to the sink and returns what becomes of them.
+func send(s sink.Sink, records []router.Record) <-chan error {
+	done := make(chan error, 1)
+	s.Send(context.Background(), records, func(err error) { done <- err })
+	return done
+}
+
+func await(t testing.TB, outcomes ...<-chan error) {
+	t.Helper()
+	for _, outcome := range outcomes {
+		select {
+		case err := <-outcome:
+			if err != nil {
+				t.Fatal(err)
+			}
+		case <-time.After(guardTime):
+			t.Fatal("a record was neither delivered nor failed")
+		}
+	}
+}
+
+// unhurried returns when no flush is under way any more: done comes before its end.
+func unhurried(k *sink.Kafka) {
+	for k.Hastening() {
+		runtime.Gosched()
+	}
+}
+
+// A minute to fill shows what leaves by itself.
+func TestHaste_AtTheTipARecordLeavesAtOnce(t *testing.T) {
+	k, _ := filling(t, time.Minute, nil)
+	for n := range 20 {
+		await(t, send(k, some(n, 1)))
+	}
+}
+
+func TestHaste_InABacklogBatchesFill(t *testing.T) {
+	k, requests := filling(t, time.Minute, nil)
+	await(t, send(k, some(0, 1)))
+	unhurried(k)
+	before := requests.Load()
+	k.Backlog(true)
+	var outcomes []<-chan error
+	for n := range 50 {
+		outcomes = append(outcomes, send(k, some(10*n, 10)))
+	}
+	if n := requests.Load() - before; n != 0 {
+		t.Errorf("%d requests while the batch fills", n)
+	}
+	k.Backlog(false) // caught up: nothing waits for its time any more
+	await(t, outcomes...)
+	if n := requests.Load() - before; n != 1 {
+		t.Errorf("%d requests for one batch", n)
+	}
+	await(t, send(k, some(0, 1)))
+}
+
+// A flush that was begun at the tip does not go on through a backlog.
+func TestHaste_ABacklogEndsTheFlushUnderWay(t *testing.T) {
+	c := cluster(t, kfake.SeedTopics(1, "orders"))
+	var held atomic.Bool
+	release := make(chan struct{})
+	held.Store(true)
+	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		if held.Load() {
+			c.SleepControl(func() { <-release })
+		}
+		return nil, nil, false
+	})
+	k := open(t, c, func(cfg *sink.KafkaConfig) { *cfg = sink.Filling(*cfg, time.Minute) })
+	first := send(k, some(0, 1))
+	k.Backlog(true)
+	unhurried(k) // although the record is not acknowledged
+	held.Store(false)
+	close(release)
+	second := send(k, some(1, 1))
+	k.Backlog(false)
+	await(t, first, second)
+}
+
+// A linger that was asked for is the only one there is.
+func TestHaste_LeavesTheUsersLingerAlone(t *testing.T) {
+	k, _ := filling(t, time.Hour, func(cfg *sink.KafkaConfig) { cfg.Linger = 50 * time.Millisecond })
+	k.Backlog(true)
+	await(t, send(k, some(0, 10)))
+	k.Backlog(false)
+	if k.Hastening() {
+		t.Error("it flushes")
+	}
+	await(t, send(k, some(10, 10)))
+	if k.Hastening() {
+		t.Error("it flushes")
+	}
+}
+
+func TestHaste_CloseEndsAFlush(t *testing.T) {
+	k, _ := filling(t, time.Minute, nil)
+	k.Backlog(true)
+	held := send(k, some(0, 1))
+	ctx, cancel := context.WithTimeout(t.Context(), guardTime)
+	defer cancel()
+	if err := k.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-held; err == nil {
+		t.Error("a record that was never written counts as delivered")
+	}
+}
+
+// BenchmarkKafka_Backlog sends what a reader of a backlog has, a piece of its socket's
+// buffer at a time, with batches that fill and without. One operation is one record;
+// what the broker in the same process allocates is included.
+func BenchmarkKafka_Backlog(b *testing.B) {
+	for _, fills := range []bool{true, false} {
+		b.Run(fmt.Sprintf("fill=%t", fills), func(b *testing.B) {
+			c := cluster(b, kfake.SeedTopics(16, "orders"), kfake.BlackholeProduce())
+			var batches batchCount
+			cfg := sink.KafkaConfig{Brokers: c.ListenAddrs(), MaxBufferedBytes: 16 << 20}
+			k, err := sink.NewKafka(cfg, zerolog.Nop(), &batches)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer func() { _ = k.Close(context.Background()) }()
+			k.Backlog(fills)
+			const each, kept = 190, 64 // records of a piece; pieces on their way at most
+			tick := time.NewTicker(time.Millisecond)
+			defer tick.Stop()
+			pieces := make([][]router.Record, kept)
+			for i := range pieces {
+				pieces[i] = orders(i*each, each)
+			}
+			free := make(chan []router.Record, kept)
+			for _, p := range pieces {
+				free <- p
+			}
+			sendPiece := func() {
+				p := <-free
+				k.Send(context.Background(), p, func(err error) {
+					if err != nil {
+						b.Error(err)
+					}
+					free <- p
+				})
+			}
+			settle := func() {
+				for range kept {
+					<-free
+				}
+				for _, p := range pieces {
+					free <- p
+				}
+			}
+			for range 4 * kept {
+				sendPiece()
+			}
+			settle()
+			batches.reset()
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			b.ReportAllocs()
+			b.ResetTimer()
+			for n := 0; n < b.N; n += each {
+				<-tick.C // as fast as a server sends: the brokers are ready for each piece
+				sendPiece()
+			}
+			settle()
+			b.StopTimer()
+			runtime.ReadMemStats(&after)
+			b.ReportMetric(float64(after.Mallocs-before.Mallocs)/float64(b.N), "allocs/record")
+			b.ReportMetric(batches.perBatch(), "records/batch")
+			b.ReportMetric(0, "ns/op") // it is the ticker's
+		})
+	}
+}
+
+// batchCount is how many records a written batch has.
+type batchCount struct{ batches, records atomic.Int64 }
+
+var _ kgo.HookProduceBatchWritten = (*batchCount)(nil)
+
+func (c *batchCount) OnProduceBatchWritten(_ kgo.BrokerMetadata, _ string, _ int32, m kgo.ProduceBatchMetrics) {
+	c.batches.Add(1)
+	c.records.Add(int64(m.NumRecords))
+}
+
+func (c *batchCount) reset() { c.batches.Store(0); c.records.Store(0) }
+
+func (c *batchCount) perBatch() float64 {
+	return float64(c.records.Load()) / float64(max(1, c.batches.Load()))
+}
+
+// orders are records of about 300 bytes.
+func orders(first, n int) []router.Record {
+	records := make([]router.Record, n)
+	for i := range records {
+		records[i] = router.Record{
+			Topic: "orders", Key: fmt.Append(nil, "key-", first+i), Value: fmt.Appendf(nil, `{"n": %d, "pad": "%0280d"}`, i, i), Partition: router.AutoPartition,
+			Headers: []router.Header{{Key: "id", Value: fmt.Append(nil, first+i)}, {Key: "eventType", Value: []byte("created")}},
+		}
+	}
+	return records
+}
