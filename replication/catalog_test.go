@@ -208,7 +208,7 @@ func TestInspect_NamesTheOwnerOfABusySlot(t *testing.T) {
 		wantError(t, err, KindBusy, ReasonSlotInUse, cfg.Slot, fmt.Sprintf("pid %d", conn.PID()), "application_name the-other-one", "client_addr 127.0.0.1")
 
 		_, err = Teardown(t.Context(), cfg, true)
-		wantError(t, err, KindBusy, ReasonSlotInUse, "drop slot", "the-other-one")
+		wantError(t, err, KindBusy, ReasonSlotInUse, "drop slot", "the-other-one", "stop that one first")
 	})
 }
 
@@ -223,7 +223,7 @@ func TestInspect_KnowsALostSlot(t *testing.T) {
 		db.Exec(t, `CHECKPOINT`)
 	}
 	_, err := look(t, cfg)
-	wantError(t, err, KindLost, ReasonSlotLost, cfg.Slot, "invalidated", "backfill")
+	wantError(t, err, KindLost, ReasonSlotLost, cfg.Slot, "invalidated", "teardown --yes")
 
 	probe := NewProbe(cfg)
 	defer probe.Close()

@@ -108,7 +108,7 @@ func (d *Decoder) change(kind byte, f *fields, walStart pglogrepl.LSN) error {
 	deliver := r.Table >= 0 && (kind == 'U' && d.wants[r.Table].Update || kind == 'D' && d.wants[r.Table].Delete)
 	if deliver && r.drift != nil {
 		return &Error{
-			Kind: KindDrift, Op: "decode update or delete", Subject: r.drift.subject,
+			Kind: KindDrift, Reason: ReasonTableChanged, Op: "decode update or delete", Subject: r.drift.subject,
 			LSN: d.position(walStart), Err: r.drift.err, Hint: r.drift.hint,
 		}
 	}

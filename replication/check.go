@@ -64,7 +64,16 @@ func Check(ctx context.Context, cfg Config) *Report {
 	}
 	defer closeQuietly(conn)
 	c.q = querier{ctx: ctx, conn: conn}
-	if err := c.run(); err != nil {
+	err = c.run()
+	if cfg.Shard.Divided() {
+		c.checkFamilies()
+	}
+	for _, shard := range cfg.Shards()[1:] {
+		if err == nil {
+			err = c.checkShard(shard)
+		}
+	}
+	if err != nil {
 		c.fail("postgres.connection", withAdvice(classify("check the server", err), "run the check again"))
 	}
 	return c.report
@@ -133,6 +142,7 @@ func (c *checker) run() error {
 		{"postgres.wal_level", c.checkDecoding},
 		{"postgres.settings", c.readSettings},
 		{"postgres.slots_free", c.checkRoom},
+		{"postgres.shards", c.checkShards},
 		{"postgres.replication", c.checkReplication},
 		{"publication", c.checkPublication},
 		{"slot", c.checkSlot},

@@ -119,7 +119,7 @@ func (c *checker) checkTable(p *publicationRow, table Table) (CheckedTable, erro
 			return checked, err
 		}
 	}
-	return checked, c.checkColumns(shown, relation, &checked)
+	return checked, c.checkColumns(p, published, relation, &checked)
 }
 
 // checkNamesake looks for a table that the application may write to in place of
@@ -143,7 +143,11 @@ func (c *checker) checkNamesake(table Table) error {
 }
 
 // checkColumns compares the table with what the stream will have of it.
-func (c *checker) checkColumns(shown membership, relation *Relation, checked *CheckedTable) error {
+func (c *checker) checkColumns(p *publicationRow, published bool, relation *Relation, checked *CheckedTable) error {
+	var shown membership
+	if p != nil {
+		shown = p.membership(checked.Table)
+	}
 	rows, err := c.q.all(fmt.Sprintf(`SELECT attname, attgenerated <> '' FROM pg_catalog.pg_attribute
 		WHERE attrelid = %d AND attnum > 0 AND NOT attisdropped ORDER BY attnum`, relation.OID))
 	if err != nil {
@@ -159,7 +163,12 @@ func (c *checker) checkColumns(shown membership, relation *Relation, checked *Ch
 			checked.Unlisted = append(checked.Unlisted, name)
 		}
 	}
-	if shown.filter != "" {
+	switch {
+	case c.cfg.Shard.Divided():
+		if published { // else its own finding says so
+			c.checkFilter(p, relation)
+		}
+	case shown.filter != "":
 		c.warn("publication.row_filter", fmt.Sprintf("unless that is meant: ALTER PUBLICATION %s SET TABLE %s", doubleQuoted(c.cfg.Publication), checked.Table.sql()),
 			"%s has a row filter on %s: rows that fail it are never delivered", publicationSubject(c.cfg.Publication), checked.Table)
 	}

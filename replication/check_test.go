@@ -421,7 +421,7 @@ func TestCheck_HeadroomOfALimitedSlot(t *testing.T) {
 	}
 	wantFinding(t, Check(t.Context(), cfg), "slot.wal", LevelFail, "holds more WAL")
 	db.Exec(t, `CHECKPOINT`)
-	wantFinding(t, Check(t.Context(), cfg), "slot", LevelFail, "invalidated", "backfill")
+	wantFinding(t, Check(t.Context(), cfg), "slot", LevelFail, "invalidated", "teardown --yes")
 }
 
 func TestCheck_SlotsThatTimeOut(t *testing.T) {

@@ -47,7 +47,7 @@ func verdictOf(err error) verdict {
 
 const (
 	hintSetup     = "run `cdc-relay setup` to create what is missing"
-	hintRecreate  = "rows in between are gone from the slot: drop it, run `cdc-relay setup`, and backfill them from the table"
+	hintRecreate  = "run `cdc-relay teardown --yes` and `cdc-relay setup`, and send the rows in between again from the table"
 	hintVerify    = "give the server's CA with sslrootcert, connect by a name in its certificate, or choose a weaker sslmode"
 	hintInUse     = "it is taken over when that one lets go of it; if two were not meant, stop one of them or give it a slot of its own (postgres.slot)"
 	hintServerLog = "the server's log may say more"

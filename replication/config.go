@@ -33,6 +33,9 @@ type Config struct {
 	Slot        string
 	Publication string
 
+	// Shard tells of which part of the rows Slot and Publication are.
+	Shard Shard
+
 	// Tables are the configured outbox tables. Relation.Table indexes this slice.
 	Tables []Table
 
@@ -60,6 +63,10 @@ type Config struct {
 	MaxBatchRows  int
 	MaxBatchBytes int
 
+	// MaxRowBytes bounds a row of a configured table, as the server sends it. A larger
+	// one is refused from its length, before it is read. Defaults to 64 MiB.
+	MaxRowBytes int
+
 	// StatusInterval is the most time between two status messages.
 	// Defaults to the lesser of 1s and a quarter of WalSenderTimeout.
 	StatusInterval time.Duration
@@ -72,6 +79,8 @@ type Config struct {
 	// ShutdownGrace bounds how long a stopping server is kept waiting for rows
 	// that Kafka cannot take. Defaults to 20s.
 	ShutdownGrace time.Duration
+
+	pacing pacing // of the socket; benchmarks set it
 
 	// ApplicationName shows in pg_stat_activity. Defaults to "cdc-relay".
 	ApplicationName string

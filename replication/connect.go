@@ -49,7 +49,7 @@ func connect(ctx context.Context, cfg Config, replication bool) (*pgconn.PgConn,
 	dialer := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 3}}
 	d.config.DialFunc = dialer.DialContext
 	if replication {
-		d.config.DialFunc = gathering(dialer.DialContext)
+		d.config.DialFunc = gathering(dialer.DialContext, cfg.pacing)
 	}
 
 	var failures []failure

@@ -269,7 +269,7 @@ func (d *Decoder) insert(msg []byte, walStart pglogrepl.LSN) error {
 	}
 	if r.drift != nil {
 		return &Error{
-			Kind: KindDrift, Op: "decode insert", Subject: r.drift.subject,
+			Kind: KindDrift, Reason: ReasonTableChanged, Op: "decode insert", Subject: r.drift.subject,
 			LSN: d.position(walStart), Err: r.drift.err, Hint: r.drift.hint,
 		}
 	}

@@ -195,7 +195,7 @@ func TestDriftIsRaisedByTheFirstInsertOnly(t *testing.T) {
 			decodeAll(t, d, begin(0x200, 7), c.relation)
 			err := d.Decode(insert(c.oid, "1"), 0x210)
 			var e *Error
-			if !errors.As(err, &e) || e.Kind != KindDrift || e.LSN != 0x210 || e.Hint == "" {
+			if !errors.As(err, &e) || e.Kind != KindDrift || Reason(err) != ReasonTableChanged || e.LSN != 0x210 || e.Hint == "" {
 				t.Fatalf("got %v", err)
 			}
 			for _, want := range c.want {

@@ -54,6 +54,8 @@ const (
 	ReasonServerLimit        = "server_limit"
 	ReasonServerShutdown     = "server_shutdown"
 	ReasonServerVersion      = "server_version"
+	ReasonRowTooLarge        = "row_too_large"
+	ReasonShards             = "shards"
 	ReasonSlotInUse          = "slot_in_use"
 	ReasonSlotLost           = "slot_lost"
 	ReasonSlotMissing        = "slot_missing"

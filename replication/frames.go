@@ -2,6 +2,7 @@ package replication
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 )
@@ -15,22 +16,36 @@ const (
 // frames cuts a byte stream into protocol messages, in place. A body is valid
 // until the next fill. It grows for a message larger than its buffer, as bytes
 // arrive and not on the word of a length field, and shrinks back after it.
+//
+// A message over limit is not read before pass says so: next answers errOversized.
 type frames struct {
-	src  io.Reader
-	buf  []byte
-	r, w int // unread bytes are buf[r:w]
+	src   io.Reader
+	buf   []byte
+	r, w  int // unread bytes are buf[r:w]
+	limit int
+	pass  bool // the message at r is read whatever its size
+	drop  int  // bytes of a message that is left out
 }
 
+var errOversized = errors.New("message is over the limit")
+
 func newFrames(src io.Reader) *frames {
-	return &frames{src: src, buf: make([]byte, frameBuffer)}
+	return &frames{src: src, buf: make([]byte, frameBuffer), limit: frameLimit + 1}
 }
 
 // next gives the next complete message; ok is false when fill is needed.
 func (f *frames) next() (kind byte, body []byte, ok bool, err error) {
+	if f.drop > 0 && !f.dropped() {
+		return 0, nil, false, nil
+	}
 	size, known, err := f.pending()
+	if err == nil && size > f.limit && !f.pass {
+		err = errOversized
+	}
 	if err != nil || !known || f.w-f.r < size {
 		return 0, nil, false, err
 	}
+	f.pass = false
 	kind, body = f.buf[f.r], f.buf[f.r+frameHeader:f.r+size:f.r+size]
 	f.r += size
 	return kind, body, true, nil
@@ -46,6 +61,20 @@ func (f *frames) pending() (size int, known bool, err error) {
 		return 0, false, fmt.Errorf("message %q has length %d", f.buf[f.r], n)
 	}
 	return int(n) + 1, true, nil
+}
+
+// begins shows what is there of the message at r.
+func (f *frames) begins() []byte { return f.buf[f.r:f.w] }
+
+// leaveOut drops the message at r, of which the length is known, as it comes.
+func (f *frames) leaveOut() {
+	f.drop, _, _ = f.pending()
+}
+
+func (f *frames) dropped() bool {
+	n := min(f.drop, f.w-f.r)
+	f.r, f.drop = f.r+n, f.drop-n
+	return f.drop == 0
 }
 
 // fill reads once. It is called when next has nothing more.

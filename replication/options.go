@@ -11,6 +11,7 @@ import (
 const (
 	defaultBatchRows        = 1024
 	defaultBatchBytes       = 512 << 10
+	defaultMaxRowBytes      = 64 << 20
 	defaultWalSenderTimeout = 15 * time.Second
 	defaultStatusInterval   = time.Second
 	defaultDeadAfter        = 30 * time.Second
@@ -29,6 +30,9 @@ func withStreamDefaults(cfg Config, senderTimeout time.Duration) Config {
 	}
 	if cfg.MaxBatchBytes <= 0 {
 		cfg.MaxBatchBytes = defaultBatchBytes
+	}
+	if cfg.MaxRowBytes <= 0 {
+		cfg.MaxRowBytes = defaultMaxRowBytes
 	}
 	if cfg.WalSenderTimeout <= 0 {
 		cfg.WalSenderTimeout = defaultWalSenderTimeout

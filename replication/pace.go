@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"net"
@@ -36,12 +37,24 @@ const (
 // the server half. So in a backlog, and only there, a small read is followed by a
 // short rest. At the tip every row is taken as it comes.
 type pace struct {
+	pacing
 	sent      int64 // when the server sent the last WAL message
 	committed int64 // when the last transaction read was committed
 	size      int   // of the last read
 	backlog   bool
 	off       bool
 }
+
+// pacing is how large the receive buffer is and how long a rest; zero is what the
+// constants say. Benchmarks try others.
+type pacing struct {
+	buffer int
+	rest   time.Duration
+}
+
+func (p pacing) room() int { return cmp.Or(p.buffer, receiveBuffer) }
+
+func (p pacing) pause() time.Duration { return cmp.Or(p.rest, restPause) }
 
 // wanted says that a rest before the next read pays.
 func (p *pace) wanted() bool {
@@ -54,7 +67,7 @@ func (p *pace) wanted() bool {
 	case behind < nearTip:
 		p.backlog = false
 	}
-	return p.backlog && p.size < receiveBuffer
+	return p.backlog && p.size < p.room()
 }
 
 // gather reads a socket in large pieces and rests between them when pace says so.
@@ -69,7 +82,7 @@ type gather struct {
 }
 
 // gathering makes dial give connections that gather.
-func gathering(dial pgconn.DialFunc) pgconn.DialFunc {
+func gathering(dial pgconn.DialFunc, by pacing) pgconn.DialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		began := time.Now()
 		conn, err := dial(ctx, network, addr)
@@ -80,7 +93,7 @@ func gathering(dial pgconn.DialFunc) pgconn.DialFunc {
 			return &gather{Conn: conn, buf: make([]byte, frameBuffer)}, nil
 		}
 		if c, ok := conn.(interface{ SetReadBuffer(int) error }); ok {
-			_ = c.SetReadBuffer(receiveBuffer) // best effort: without it resting pays less
+			_ = c.SetReadBuffer(by.room()) // best effort: without it resting pays less
 		}
 		return &gather{Conn: conn, buf: make([]byte, frameBuffer)}, nil
 	}
@@ -114,7 +127,7 @@ func (g *gather) read(p []byte) (int, error) {
 		return g.Conn.Read(p)
 	}
 	if g.pace.wanted() {
-		time.Sleep(restPause) //nolint:forbidigo // the wait is the point, and shorter than anybody's patience
+		time.Sleep(g.pace.pause()) //nolint:forbidigo // the wait is the point, and shorter than anybody's patience
 	}
 	n, err := g.Conn.Read(p)
 	g.pace.size = n

@@ -199,7 +199,7 @@ func TestGathering_SetsTheBufferOnNearLinksOnly(t *testing.T) {
 				dial := gathering(func(context.Context, string, string) (net.Conn, error) {
 					time.Sleep(took) //nolint:forbidigo // the link's round trip, in virtual time
 					return conn, nil
-				})
+				}, pacing{})
 				if _, err := dial(t.Context(), "tcp", "x"); err != nil {
 					t.Fatal(err)
 				}

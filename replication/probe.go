@@ -140,6 +140,9 @@ func (p *Probe) shapes(q querier) (drift, err error) {
 			errors.As(err, &e)
 			return &Error{Kind: KindDrift, Reason: e.Reason, Op: "watch", Subject: e.Subject, Err: e.Err, Hint: e.Hint}, nil
 		}
+		if drift, err := p.filters(q, publication, table, t.oid); drift != nil || err != nil {
+			return drift, err
+		}
 		now.tables = append(now.tables, tableShape{oid: t.oid, filter: publication.tables[table].filter})
 	}
 	if p.first == nil {
@@ -155,6 +158,23 @@ func (p *Probe) shapes(q querier) (drift, err error) {
 			fmt.Sprintf("the row filter on %s is now %q", p.cfg.Tables[i], now.tables[i].filter), "restore it, or restart to accept it"), nil
 	}
 	return nil, nil
+}
+
+// filters compares a shard's filter with what it has to be, which the first look of a
+// process cannot know from the server.
+func (p *Probe) filters(q querier, publication *publicationRow, table Table, oid uint32) (drift, err error) {
+	if !p.cfg.Shard.Divided() {
+		return nil, nil
+	}
+	columns, err := readColumns(q, p.version, oid, table, publication.membership(table))
+	if err != nil {
+		return nil, err
+	}
+	err = publication.filtered(p.cfg, p.version, columns.relation(oid, table))
+	if e, ok := errors.AsType[*Error](err); ok && e.Reason == ReasonShards {
+		return &Error{Kind: KindDrift, Reason: e.Reason, Op: "watch", Subject: e.Subject, Err: e.Err, Hint: e.Hint}, nil
+	}
+	return nil, err
 }
 
 // vanished tells a renamed table from a dropped one. A rename keeps the OID and

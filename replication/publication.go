@@ -24,11 +24,13 @@ type membership struct {
 	publication string
 	filter      string   // row filter, or empty
 	columns     []string // names; nil when the server is too old to say, which means all
+	alone       bool     // the publication has no other table
+	only        string   // tableRow.only, where that was looked at
 }
 
 func (p *publicationRow) membership(table Table) membership {
 	m := p.tables[table]
-	m.publication = p.name
+	m.publication, m.alone = p.name, len(p.tables) == 1
 	return m
 }
 
@@ -230,18 +232,25 @@ func inspectTable(q querier, version int, cfg Config, p *publicationRow, table T
 	if err := p.publishes(table, t); err != nil {
 		return nil, nil, err
 	}
-	columns, err := readColumns(q, version, t.oid, table, p.membership(table))
+	shown := p.membership(table)
+	shown.only = t.only()
+	columns, err := readColumns(q, version, t.oid, table, shown)
 	if err != nil {
 		return nil, nil, err
 	}
+	relation := columns.relation(t.oid, table)
 	var warnings []string
-	if filter := p.tables[table].filter; filter != "" {
+	if cfg.Shard.Divided() {
+		if err := p.filtered(cfg, version, relation); err != nil {
+			return nil, nil, err
+		}
+	} else if filter := p.tables[table].filter; filter != "" {
 		warnings = append(warnings, fmt.Sprintf("%s has a row filter on %s: rows that fail it are never delivered", publicationSubject(p.name), table))
 	}
 	if len(columns.published) < columns.ordinary {
 		warnings = append(warnings, fmt.Sprintf("%s publishes %d of the %d columns of %s", publicationSubject(p.name), len(columns.published), columns.ordinary, table))
 	}
-	return columns.relation(t.oid, table), warnings, nil
+	return relation, warnings, nil
 }
 
 // columnRows is what the catalog says about the columns of one table.
@@ -310,7 +319,7 @@ func (m membership) hides(version int, table Table, column, generated string) st
 	case generated != "" && (m.columns == nil || !listed):
 		return fmt.Sprintf("is generated, which publication %s does not send; run: ALTER PUBLICATION %s SET (publish_generated_columns = stored); or write it as an ordinary column", m.publication, doubleQuoted(m.publication))
 	case !listed:
-		return fmt.Sprintf("is not in the column list of publication %s; run: ALTER PUBLICATION %s SET TABLE %s", m.publication, doubleQuoted(m.publication), table)
+		return fmt.Sprintf("is not in the column list of publication %s; run: %s", m.publication, m.relist(table, append(slices.Clone(m.columns), column)))
 	}
 	return ""
 }

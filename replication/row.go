@@ -47,8 +47,8 @@ type Relation struct {
 	Columns   []Column
 	Table     int // index into Config.Tables; -1 for a table that the configuration does not name
 
-	// Hidden has the table's columns that the stream lacks: why, and the way out, to
-	// be read behind the column's name. It is known from the catalog alone.
+	// Hidden has the table's columns that the stream lacks: `why; the way out`, to be
+	// read behind the column's name. It is known from the catalog alone.
 	Hidden map[string]string
 
 	// Meta is parallel to Columns, and nil for a table that did not ask for it.
@@ -100,6 +100,7 @@ type Batch struct {
 	Foreign      int       // inserts into tables that the configuration does not name, skipped
 	OtherOps     int       // updates, deletes and truncates, skipped
 	Open         bool      // ends inside a transaction
+	Backlog      bool      // the stream is far behind: more comes at once
 
 	// Closes is the end of the transaction that the batch before left open; zero when
 	// there was none, or it goes on.

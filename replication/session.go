@@ -64,9 +64,11 @@ func newStream(cfg Config, logger zerolog.Logger, conn net.Conn, catalog *Catalo
 		origin: catalog.origin(),
 		abort:  make(chan struct{}),
 	}
+	s.frames.limit = cfg.MaxRowBytes + frameHeader + walHeader
 	s.dec.history = catalog.WALEnd
 	s.dec.through = s.start // the first keep-alive repeats it
 	if g := gathered(conn); g != nil {
+		s.pace.pacing = cfg.pacing
 		g.pace = &s.pace
 	}
 	for _, rel := range catalog.Relations {
@@ -211,6 +213,8 @@ func (s *Stream) discard() error {
 	for {
 		kind, body, ok, err := s.frames.next()
 		switch {
+		case errors.Is(err, errOversized):
+			s.frames.leaveOut()
 		case err != nil:
 			return s.violation(err)
 		case !ok:

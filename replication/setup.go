@@ -26,6 +26,10 @@ type SetupOptions struct {
 	// BEGIN or COMMIT. Nil means that every table must exist.
 	CreateTable func(Table) (sql string, err error)
 
+	// Columns, when set, returns the columns of a table that its mapping reads, and a
+	// publication that is made publishes no others. It needs version 15.
+	Columns func(*Relation) ([]string, error)
+
 	// OnStep, when set, is told of each step once it is durable, or at once in a
 	// dry run and for what exists.
 	OnStep func(Step)
@@ -81,7 +85,7 @@ func Setup(ctx context.Context, cfg Config, opt SetupOptions) (*SetupReport, err
 		return nil, err
 	}
 	defer closeQuietly(conn)
-	s := &setup{cfg: cfg, opt: opt, q: querier{ctx: ctx, conn: conn}, report: &SetupReport{}}
+	s := newSetup(ctx, conn, cfg, opt)
 	if err := s.plan(); err != nil {
 		return s.report, err
 	}
@@ -92,9 +96,19 @@ func Setup(ctx context.Context, cfg Config, opt SetupOptions) (*SetupReport, err
 	return s.report, nil
 }
 
+func newSetup(ctx context.Context, conn *pgconn.PgConn, cfg Config, opt SetupOptions) *setup {
+	s := &setup{cfg: cfg, opt: opt, q: querier{ctx: ctx, conn: conn}, report: &SetupReport{}, filters: map[Table]*Relation{}, lists: map[Table][]string{}}
+	for _, shard := range cfg.Shards() {
+		s.shards = append(s.shards, setupShard{cfg: shard})
+	}
+	return s
+}
+
 func checkNames(cfg Config) error {
-	if err := CheckSlotName(cfg.Slot); err != nil {
-		return err
+	for _, shard := range cfg.Shards() {
+		if err := CheckSlotName(shard.Slot); err != nil {
+			return err
+		}
 	}
 	var cause string
 	switch {
@@ -119,10 +133,20 @@ type setup struct {
 	server Catalog
 	report *SetupReport
 
-	tables      []Step
-	parents     []Table // with children by INHERITS
+	tables  []Step
+	parents []Table             // with children by INHERITS
+	filters map[Table]*Relation // what the rows are divided by, for each table that exists
+	lists   map[Table][]string  // the columns to publish, likewise; empty without SetupOptions.Columns
+	shards  []setupShard        // one when nothing is divided
+	later   bool                // the rest is planned once the tables exist
+}
+
+// setupShard is a publication and the slot that streams by it.
+type setupShard struct {
+	cfg         Config
 	publication Step
 	slot        Step
+	copyOf      string // the slot that this one is made from; empty: none
 }
 
 // plan reads everything and decides every step before anything is touched.
@@ -133,6 +157,32 @@ func (s *setup) plan() error {
 	if err := s.server.decodes(s.q); err != nil {
 		return err
 	}
+	if s.cfg.Shard.Divided() {
+		if err := needsFilters(s.server.ServerVersion); err != nil {
+			return err
+		}
+	}
+	if s.opt.Columns != nil {
+		if err := needsLists(s.server.ServerVersion); err != nil {
+			return err
+		}
+	}
+	if err := onlyGeneration(s.q, s.server.ServerVersion, s.cfg); err != nil {
+		return err
+	}
+	if err := s.planPublications(); err != nil || s.later {
+		return err
+	}
+	for i := range s.shards {
+		if err := s.planSlot(i); err != nil {
+			return err
+		}
+	}
+	return s.planCopies()
+}
+
+// planPublications plans the tables too, which the publications are made for.
+func (s *setup) planPublications() error {
 	viaRoot := false
 	for _, table := range s.cfg.Tables {
 		step, partitioned, err := s.planTable(table)
@@ -141,11 +191,18 @@ func (s *setup) plan() error {
 		}
 		s.tables = append(s.tables, step)
 		viaRoot = viaRoot || partitioned
+		s.later = s.later || (s.cfg.Shard.Divided() || s.opt.Columns != nil) && !step.Exists
 	}
-	if err := s.planPublication(viaRoot); err != nil {
-		return err
+	if s.later {
+		s.report.Warnings = append(s.report.Warnings, "publications and slots are planned once the tables exist: filters and column lists depend on their columns")
+		return nil
 	}
-	return s.planSlot()
+	for i := range s.shards {
+		if err := s.planPublication(i, viaRoot); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *setup) planTable(table Table) (step Step, partitioned bool, err error) {
@@ -181,6 +238,19 @@ func (s *setup) planExisting(table Table, t *tableRow) error {
 	if t.children {
 		s.parents = append(s.parents, table)
 	}
+	if s.cfg.Shard.Divided() || s.opt.Columns != nil {
+		columns, err := readColumns(s.q, s.server.ServerVersion, t.oid, table, membership{publication: s.cfg.Publication})
+		if err != nil {
+			return err
+		}
+		s.filters[table] = columns.relation(t.oid, table)
+	}
+	if s.opt.Columns != nil {
+		var err error
+		if s.lists[table], err = s.listed(table, s.filters[table]); err != nil {
+			return err
+		}
+	}
 	warning, err := t.unsent(s.q, table, s.cfg.Tables)
 	if err == nil && warning != "" {
 		s.report.Warnings = append(s.report.Warnings, warning+"; "+adviceUnsent)
@@ -188,24 +258,49 @@ func (s *setup) planExisting(table Table, t *tableRow) error {
 	return classify("look at table "+table.String(), err)
 }
 
-func (s *setup) planPublication(viaRoot bool) error {
-	s.publication = Step{Object: "publication", Name: s.cfg.Publication}
-	p, err := readPublication(s.q, s.server.ServerVersion, s.cfg.Publication)
+func (s *setup) planPublication(i int, viaRoot bool) error {
+	shard := &s.shards[i]
+	cfg := shard.cfg
+	shard.publication = Step{Object: "publication", Name: cfg.Publication}
+	p, err := readPublication(s.q, s.server.ServerVersion, cfg.Publication)
 	if Reason(err) == ReasonPublicationMissing {
+		filters, err := s.conditions(cfg)
+		if err != nil {
+			return err
+		}
 		published, err := s.identified()
-		s.publication.SQL = createPublication(s.cfg, viaRoot, published, s.parents...)
+		if err == nil {
+			err = s.insertsOnly(published)
+		}
+		shard.publication.SQL = createPublication(cfg, viaRoot, published, s.lists, filters, s.parents...)
 		return err
 	}
 	if err != nil {
 		return err
 	}
-	s.publication.Exists = true
-	s.report.Warnings = append(s.report.Warnings, p.warnings(s.cfg)...)
-	return s.checkPublished(p, false)
+	shard.publication.Exists = true
+	s.report.Warnings = append(s.report.Warnings, p.warnings(cfg)...)
+	return s.checkPublished(p, cfg, false)
+}
+
+// conditions are what a shard's publication filters each table by.
+func (s *setup) conditions(cfg Config) (map[Table]string, error) {
+	if !cfg.Shard.Divided() {
+		return nil, nil
+	}
+	conditions := make(map[Table]string, len(s.filters))
+	for table, relation := range s.filters {
+		f, err := cfg.filterOf(s.server.ServerVersion, relation)
+		if err != nil {
+			return nil, err
+		}
+		conditions[table] = f.sql()
+	}
+	return conditions, nil
 }
 
 // checkPublished looks at the tables that exist by now; created says that all do.
-func (s *setup) checkPublished(p *publicationRow, created bool) error {
+func (s *setup) checkPublished(p *publicationRow, cfg Config, created bool) error {
 	for i, table := range s.cfg.Tables {
 		if !created && !s.tables[i].Exists {
 			continue
@@ -219,6 +314,14 @@ func (s *setup) checkPublished(p *publicationRow, created bool) error {
 		}
 		if err := p.publishes(table, t); err != nil {
 			return err
+		}
+		if err := s.checkList(p, table, t); err != nil {
+			return err
+		}
+		if cfg.Shard.Divided() {
+			if err := p.filtered(cfg, s.server.ServerVersion, s.filters[table]); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -251,11 +354,16 @@ func (s *setup) identified() (string, error) {
 	return s.cfg.published(), nil
 }
 
-// createPublication publishes what published says, of parents without their children.
-func createPublication(cfg Config, viaRoot bool, published string, parents ...Table) string {
+// createPublication publishes what published says, of parents without their children,
+// and of the tables that have a list those columns, that have a condition the rows
+// that meet it.
+func createPublication(cfg Config, viaRoot bool, published string, lists map[Table][]string, conditions map[Table]string, parents ...Table) string {
 	names := make([]string, len(cfg.Tables))
 	for i, table := range cfg.Tables {
-		names[i] = (&tableRow{children: slices.Contains(parents, table)}).only() + table.sql()
+		names[i] = (&tableRow{children: slices.Contains(parents, table)}).only() + table.sql() + columnList(lists[table])
+		if condition := conditions[table]; condition != "" {
+			names[i] += " WHERE (" + condition + ")"
+		}
 	}
 	tables := ""
 	if len(names) > 0 { // a stream of messages alone still needs a publication
@@ -268,35 +376,40 @@ func createPublication(cfg Config, viaRoot bool, published string, parents ...Ta
 	return fmt.Sprintf("CREATE PUBLICATION %s%s WITH (%s)", doubleQuoted(cfg.Publication), tables, options)
 }
 
-func (s *setup) planSlot() error {
-	s.slot = Step{Object: "slot", Name: s.cfg.Slot}
-	row, err := readSlot(s.q, s.server.ServerVersion, s.cfg.Slot)
+func (s *setup) planSlot(i int) error {
+	shard := &s.shards[i]
+	name := shard.cfg.Slot
+	shard.slot = Step{Object: "slot", Name: name}
+	row, err := readSlot(s.q, s.server.ServerVersion, name)
 	if Reason(err) == ReasonSlotMissing {
-		s.slot.SQL = createSlot(s.cfg.Slot, s.server.ServerVersion)
-		return s.foretellSlot()
+		shard.slot.SQL = createSlot(name, s.server.ServerVersion)
+		if i > 0 {
+			return nil
+		}
+		return s.foretellSlot(name)
 	}
 	if err != nil {
 		return err
 	}
-	s.slot.Exists = true
-	if err := row.usable(s.cfg.Slot); err != nil {
+	shard.slot.Exists = true
+	if err := row.usable(name); err != nil {
 		return err
 	}
-	if s.publication.Exists {
+	if s.published() {
 		return nil
 	}
 	// The stream looks a publication up as of each row's WAL position. Up to 17 it
 	// would be stuck at the first row for ever, from 18 on leave rows out.
 	return &Error{
-		Kind: KindRefused, Reason: ReasonSlotUnusable, Op: "create", Subject: publicationSubject(s.cfg.Publication),
-		Err:  fmt.Errorf("%s is older than the publication would be, and cannot stream rows from before it", slotSubject(s.cfg.Slot)),
+		Kind: KindRefused, Reason: ReasonSlotUnusable, Op: "create", Subject: publicationSubject(shard.cfg.Publication),
+		Err:  fmt.Errorf("%s is older than the publication would be, and cannot stream rows from before it", slotSubject(name)),
 		Hint: hintDropSlot,
 	}
 }
 
 // foretellSlot warns in a dry run of the step that the role has no right to take.
 // Managed services have roles of their own in place of the attribute.
-func (s *setup) foretellSlot() error {
+func (s *setup) foretellSlot(name string) error {
 	if !s.opt.DryRun {
 		return nil
 	}
@@ -310,7 +423,7 @@ func (s *setup) foretellSlot() error {
 		role := doubleQuoted(row.text(0))
 		s.report.Warnings = append(s.report.Warnings, fmt.Sprintf(
 			"role %s has no REPLICATION, so creating %s would fail; run setup a second time as the relay's role, which makes the slot, or as a superuser: ALTER ROLE %s REPLICATION (Amazon RDS: GRANT rds_replication TO %s)",
-			role, slotSubject(s.cfg.Slot), role, role))
+			role, slotSubject(name), role, role))
 	}
 	return row.err
 }
@@ -325,23 +438,58 @@ func createSlot(name string, version int) string {
 }
 
 func (s *setup) apply() error {
+	if s.later {
+		return s.applyLater()
+	}
 	if err := s.applyTransaction(); err != nil {
 		return err
 	}
-	if s.slot.Exists {
-		s.done(s.slot)
-		return nil
+	if slices.ContainsFunc(s.shards, func(shard setupShard) bool { return !shard.slot.Exists }) {
+		s.countRows()
 	}
-	s.countRows()
+	for _, shard := range s.shards {
+		if !shard.slot.Exists && !s.opt.DryRun {
+			if err := s.createSlot(shard.slot); err != nil {
+				return err
+			}
+			if shard.copyOf != "" {
+				s.warn(copyFailover(s.q, s.cfg, s.server.ServerVersion, shard.copyOf, shard.slot.Name))
+			}
+		}
+		s.done(shard.slot)
+	}
+	return nil
+}
+
+// applyLater makes the tables, and then plans what depends on them.
+func (s *setup) applyLater() error {
 	if s.opt.DryRun {
-		s.done(s.slot)
+		for _, table := range s.tables {
+			s.done(table)
+		}
 		return nil
 	}
-	if err := s.createSlot(); err != nil {
+	if err := s.inTransaction(s.tables, nil); err != nil {
 		return err
 	}
-	s.done(s.slot)
-	return nil
+	for _, table := range s.tables {
+		s.done(table)
+	}
+	made, opt := s.tables, s.opt
+	rest := newSetup(s.q.ctx, s.q.conn, s.cfg, opt)
+	if err := rest.plan(); err != nil {
+		return err
+	}
+	rest.opt.OnStep = func(step Step) {
+		if step.Object != "table" && opt.OnStep != nil {
+			opt.OnStep(step)
+		}
+	}
+	err := rest.apply()
+	s.report = rest.report
+	s.report.Steps = slices.DeleteFunc(s.report.Steps, func(step Step) bool { return step.Object == "table" })
+	s.report.Steps = append(slices.Clone(made), s.report.Steps...)
+	return err
 }
 
 func (s *setup) done(step Step) {
@@ -353,13 +501,16 @@ func (s *setup) done(step Step) {
 
 // applyTransaction makes tables and publication, or neither.
 func (s *setup) applyTransaction() error {
-	steps := append(append([]Step(nil), s.tables...), s.publication)
+	steps := slices.Clone(s.tables)
+	for _, shard := range s.shards {
+		steps = append(steps, shard.publication)
+	}
 	todo := false
 	for _, step := range steps {
 		todo = todo || step.SQL != ""
 	}
 	if todo && !s.opt.DryRun {
-		if err := s.inTransaction(steps); err != nil {
+		if err := s.inTransaction(steps, s.shards); err != nil {
 			return err
 		}
 	}
@@ -369,11 +520,11 @@ func (s *setup) applyTransaction() error {
 	return nil
 }
 
-func (s *setup) inTransaction(steps []Step) error {
+func (s *setup) inTransaction(steps []Step, shards []setupShard) error {
 	if err := s.q.exec("BEGIN"); err != nil {
 		return classify("begin a transaction", err)
 	}
-	err := s.run(steps)
+	err := s.run(steps, shards)
 	if err == nil {
 		return classify("commit table and publication", s.q.exec("COMMIT"))
 	}
@@ -382,7 +533,7 @@ func (s *setup) inTransaction(steps []Step) error {
 	return err
 }
 
-func (s *setup) run(steps []Step) error {
+func (s *setup) run(steps []Step, shards []setupShard) error {
 	for i, step := range steps {
 		if step.SQL == "" {
 			continue
@@ -396,11 +547,16 @@ func (s *setup) run(steps []Step) error {
 				"run setup as the owner of the tables, with CREATE on the database and the schema: "+asAnother)
 		}
 	}
-	p, err := readPublication(s.q, s.server.ServerVersion, s.cfg.Publication)
-	if err != nil {
-		return err
+	for _, shard := range shards {
+		p, err := readPublication(s.q, s.server.ServerVersion, shard.cfg.Publication)
+		if err != nil {
+			return err
+		}
+		if err := s.checkPublished(p, shard.cfg, true); err != nil {
+			return err
+		}
 	}
-	return s.checkPublished(p, true)
+	return nil
 }
 
 // asAnother is how one run of setup has another role than the relay.
@@ -428,15 +584,15 @@ func (s *setup) countRows() {
 	}
 }
 
-func (s *setup) createSlot() error {
+func (s *setup) createSlot(step Step) error {
 	timeout := s.opt.SlotTimeout
 	if timeout <= 0 {
 		timeout = defaultSlotTimeout
 	}
 	if err := s.q.exec(fmt.Sprintf("SET statement_timeout = %d", max(1, timeout.Milliseconds()))); err != nil {
-		return classify("create "+slotSubject(s.cfg.Slot), err)
+		return classify("create "+slotSubject(step.Name), err)
 	}
-	err := s.q.exec(s.slot.SQL)
+	err := s.q.exec(step.SQL)
 	if err == nil {
 		return nil
 	}
@@ -447,7 +603,7 @@ func (s *setup) createSlot() error {
 			who = "none is open any more"
 		}
 		return &Error{
-			Kind: KindRefused, Reason: ReasonTimeout, Op: "create", Subject: slotSubject(s.cfg.Slot),
+			Kind: KindRefused, Reason: ReasonTimeout, Op: "create", Subject: slotSubject(step.Name),
 			Err:  fmt.Errorf("gave up after %s: it waits for every transaction that was open before it: %s", timeout, who),
 			Hint: "end them, or wait, and run `cdc-relay setup` again",
 		}
@@ -456,7 +612,7 @@ func (s *setup) createSlot() error {
 	if pg != nil && strings.Contains(pg.Message, "output plugin") {
 		hint = "add pgoutput to the server's output_plugin_libraries"
 	}
-	return permissionHint(classify("create "+slotSubject(s.cfg.Slot), err), hint)
+	return permissionHint(classify("create "+slotSubject(step.Name), err), hint)
 }
 
 // permissionHint replaces the hint of an error that is about permissions.

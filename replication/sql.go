@@ -3,7 +3,7 @@ package replication
 // PublicationSQL is the statement by which Setup makes cfg's publication, without
 // its semicolon. viaRoot is for partitioned tables.
 func PublicationSQL(cfg Config, viaRoot bool) string {
-	return createPublication(cfg, viaRoot, cfg.published())
+	return createPublication(cfg, viaRoot, cfg.published(), nil, nil)
 }
 
 // SlotSQL is the statement by which Setup makes a slot on a server of that

@@ -88,7 +88,7 @@ func (s *Stream) Silent() time.Duration {
 	if at == 0 {
 		return 0
 	}
-	return time.Since(time.Unix(0, at))
+	return time.Duration(instant(time.Now()) - at)
 }
 
 // Abort makes Run return at once, also from inside a transaction or while nobody
@@ -112,7 +112,7 @@ func (s *Stream) wake() { _ = s.conn.SetReadDeadline(time.Unix(1, 0)) }
 // Whatever Run returns, the server is kept informed of confirmed until Close.
 func (s *Stream) Run(intake context.Context, out chan<- *Batch, confirmed func() pglogrepl.LSN) error {
 	s.status.confirmed = confirmed
-	s.heard.Store(time.Now().UnixNano())
+	s.heard.Store(instant(time.Now()))
 	woken := make(chan struct{})
 	forget := context.AfterFunc(intake, func() {
 		defer close(woken)
@@ -157,6 +157,12 @@ func (s *Stream) consume(out chan<- *Batch) (done bool, err error) {
 			return true, nil
 		}
 		kind, body, ok, err := s.frames.next()
+		if errors.Is(err, errOversized) {
+			if err := s.oversized(); err != nil || !s.frames.pass {
+				return false, err
+			}
+			continue
+		}
 		if err != nil {
 			return false, s.violation(err)
 		}
@@ -197,7 +203,7 @@ func (s *Stream) receive() error {
 	}
 	n, err := s.frames.fill()
 	if n > 0 {
-		s.heard.Store(time.Now().UnixNano())
+		s.heard.Store(instant(time.Now()))
 		return nil
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -225,7 +231,7 @@ func (s *Stream) silence(now time.Time) error {
 	if err := s.abortedErr(); err != nil {
 		return err
 	}
-	if quiet := now.Sub(time.Unix(0, s.heard.Load())); quiet >= s.cfg.DeadAfter {
+	if quiet := time.Duration(instant(now) - s.heard.Load()); quiet >= s.cfg.DeadAfter {
 		return s.cutOff(&Error{
 			Kind: KindRetry, Reason: ReasonTimeout, Op: "read from server",
 			Err: fmt.Errorf("no answer for %s", quiet.Round(time.Second)),
@@ -279,6 +285,7 @@ func (s *Stream) flush(out chan<- *Batch) error {
 		return nil
 	}
 	b := s.dec.Take()
+	b.Backlog = s.pace.backlog
 	s.status.handed = max(s.status.handed, b.Through)
 	select {
 	case <-s.abort:
@@ -302,7 +309,7 @@ func (s *Stream) offer(out chan<- *Batch, b *Batch) error {
 	for {
 		select {
 		case out <- b:
-			s.heard.Store(time.Now().UnixNano())
+			s.heard.Store(instant(time.Now()))
 			return nil
 		case <-s.abort:
 			b.Release()

@@ -25,16 +25,20 @@ func Teardown(ctx context.Context, cfg Config, apply bool) ([]Step, error) {
 	if err := server.readServer(q); err != nil {
 		return nil, err
 	}
-	slot, err := teardownSlot(q, server.ServerVersion, cfg.Slot)
-	if err != nil {
-		return nil, err
+	// The slots first: without its publication none could stream any more.
+	var steps, publications []Step
+	for _, shard := range cfg.Shards() {
+		slot, err := teardownSlot(q, server.ServerVersion, shard.Slot)
+		if err != nil {
+			return nil, err
+		}
+		publication, err := teardownPublication(q, server.ServerVersion, shard)
+		if err != nil {
+			return nil, err
+		}
+		steps, publications = append(steps, slot), append(publications, publication)
 	}
-	publication, err := teardownPublication(q, server.ServerVersion, cfg)
-	if err != nil {
-		return nil, err
-	}
-	// The slot first: without its publication it could not stream any more.
-	steps := []Step{slot, publication}
+	steps = append(steps, publications...)
 	if !apply {
 		return steps, nil
 	}
@@ -61,7 +65,10 @@ func teardownSlot(q querier, version int, name string) (Step, error) {
 	}
 	if row.Active {
 		err := row.busy(q, name)
-		return step, retitle(err, "drop")
+		if busy, ok := errors.AsType[*Error](err); ok {
+			busy.Op, busy.Hint = "drop", "stop that one first"
+		}
+		return step, err
 	}
 	step.Exists = true
 	step.SQL = fmt.Sprintf("SELECT pg_catalog.pg_drop_replication_slot(%s)", singleQuoted(name))
@@ -93,12 +100,4 @@ func teardownPublication(q querier, version int, cfg Config) (Step, error) {
 	step.Exists = true
 	step.SQL = sql
 	return step, nil
-}
-
-func retitle(err error, op string) error {
-	var e *Error
-	if errors.As(err, &e) {
-		e.Op = op
-	}
-	return err
 }

@@ -1,0 +1,126 @@
+package replication
+
+import (
+	"slices"
+	"strings"
+)
+
+// checkShards looks at the slots of all shards together.
+func (c *checker) checkShards() error {
+	if c.cfg.Shard.Slot == "" {
+		return nil
+	}
+	version := c.server.ServerVersion
+	if err := onlyGeneration(c.q, version, c.cfg); err != nil {
+		if Reason(err) != ReasonShards {
+			return err
+		}
+		c.fail("postgres.shards", err)
+		return nil
+	}
+	if !c.cfg.Shard.Divided() {
+		return nil
+	}
+	if err := needsFilters(version); err != nil {
+		c.fail("postgres.shards", err)
+		return nil
+	}
+	slots, err := shardSlots(c.q, version, c.cfg.Shard.Slot)
+	if err != nil {
+		return err
+	}
+	row, err := c.q.one(`SELECT current_setting('max_replication_slots')::int - (SELECT count(*) FROM pg_catalog.pg_replication_slots)`)
+	if err != nil {
+		return err
+	}
+	free, missing := row.int("max_replication_slots", 0), c.cfg.Shard.Count-len(slots)
+	active := 0
+	for _, s := range slots {
+		if s.Active {
+			active++
+		}
+	}
+	switch {
+	case row.err != nil:
+		return row.err
+	case missing > free:
+		c.add("postgres.shards", LevelFail, "raise max_replication_slots and restart the server, or set postgres.shards lower",
+			"%d of the %d shards have no slot yet, and %d slot(s) are free", missing, c.cfg.Shard.Count, free)
+	case len(slots)-active+missing > c.senders:
+		c.add("postgres.shards", LevelFail, "raise max_wal_senders and restart the server: each shard needs one, and one more should be free for a reconnect",
+			"%d shard(s) are not streamed from now, and %d WAL sender(s) are free", len(slots)-active+missing, max(c.senders, 0))
+	default:
+		c.ok("postgres.shards", "%d of %d slots exist, and %d are streamed from", len(slots), c.cfg.Shard.Count, active)
+	}
+	return nil
+}
+
+// checkShard looks at the slot and the publication of a shard other than the first,
+// with which the tables were looked at.
+func (c *checker) checkShard(cfg Config) error {
+	c.cfg = cfg
+	p, err := readPublication(c.q, c.server.ServerVersion, cfg.Publication)
+	switch {
+	case err == nil:
+		if err := c.shardPublication(p); err != nil {
+			return err
+		}
+	case unansweredError(err):
+		return err
+	default:
+		c.fail("publication", err)
+	}
+	return c.checkSlot()
+}
+
+func (c *checker) shardPublication(p *publicationRow) error {
+	if err := c.publicationShape(p); err != nil {
+		return err
+	}
+	for i, checked := range c.report.Tables {
+		if checked.Relation == nil {
+			continue
+		}
+		t, err := readTable(c.q, checked.Table)
+		if err != nil {
+			return err
+		}
+		if t == nil {
+			continue // dropped meanwhile
+		}
+		if err := p.publishes(c.cfg.Tables[i], t); err != nil {
+			c.fail("publication.tables", err)
+			continue
+		}
+		c.checkFilter(p, checked.Relation)
+	}
+	return nil
+}
+
+// checkFilter compares the filter that makes a shard with what it has to be.
+func (c *checker) checkFilter(p *publicationRow, relation *Relation) {
+	table := Table{Schema: relation.Namespace, Name: relation.Name}
+	if err := p.filtered(c.cfg, c.server.ServerVersion, relation); err != nil {
+		c.fail("publication.row_filter", withAdvice(err, "correct the entry in outbox"))
+		return
+	}
+	c.ok("publication.row_filter", "%s has the rows of shard %d of %d of %s", publicationSubject(p.name), c.cfg.Shard.Index, c.cfg.Shard.Count, table)
+}
+
+// checkFamilies looks for tables whose keys are hashed differently: a key that both
+// have may be in two shards then.
+func (c *checker) checkFamilies() {
+	var families, tables []string
+	for i, checked := range c.report.Tables {
+		if checked.Relation == nil || i >= len(c.cfg.Tables) {
+			continue
+		}
+		if f, err := c.cfg.filterOf(c.server.ServerVersion, checked.Relation); err == nil && !slices.Contains(families, f.family) {
+			families, tables = append(families, f.family), append(tables, checked.Table.String()+" ("+f.family+")")
+		}
+	}
+	if len(families) > 1 {
+		c.warn("postgres.shards", "unless their records share no topic: give the keys' columns one type, or set postgres.shards: 1",
+			"the keys of %s are hashed by their types, so rows with the same key in two of the tables may be in two shards, and their order is not kept between the tables", strings.Join(tables, " and "))
+	}
+}

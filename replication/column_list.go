@@ -1,0 +1,112 @@
+package replication
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// listVersion is the first with column lists in publications.
+const listVersion = 150000
+
+// needsLists refuses a server without column lists.
+func needsLists(version int) error {
+	if version >= listVersion {
+		return nil
+	}
+	return &Error{
+		Kind: KindRefused, Reason: ReasonServerVersion, Op: "publish only the mapped columns",
+		Err: fmt.Errorf("PostgreSQL %d has no column lists in publications; version 15 and later have", version/10000), Hint: "run setup without --column-list, or upgrade the server",
+	}
+}
+
+// listed are the columns of a table that its mapping reads, in table order.
+func (s *setup) listed(table Table, rel *Relation) ([]string, error) {
+	placed := *rel
+	placed.Table = slices.Index(s.cfg.Tables, table)
+	if s.cfg.wants(placed.Table).Meta {
+		var err error
+		if placed.Meta, err = readMeta(s.q, &placed); err != nil {
+			return nil, err
+		}
+	}
+	columns, err := s.opt.Columns(&placed)
+	if err == nil && len(columns) == 0 {
+		err = errNoColumns
+	}
+	if err != nil {
+		return nil, &Error{Kind: KindRefused, Reason: ReasonConfiguration, Op: "list the columns of", Subject: "table " + table.String(), Err: err}
+	}
+	return columns, nil
+}
+
+// insertsOnly refuses a list where updates or deletes are published: those must have
+// the columns of the replica identity, and that is the table's business.
+func (s *setup) insertsOnly(published string) error {
+	if s.opt.Columns == nil || published == "insert" {
+		return nil
+	}
+	return &Error{
+		Kind: KindRefused, Reason: ReasonConfiguration, Op: "create", Subject: publicationSubject(s.cfg.Publication),
+		Err:  fmt.Errorf("the mapping wants %s beside inserts, and a column list would have to hold the replica identity", strings.Join(s.cfg.operations(), " and ")),
+		Hint: "run setup without --column-list",
+	}
+}
+
+// checkList compares what a publication that exists shows of a table with what the
+// mapping reads. Setup alters nothing, so it says how.
+func (s *setup) checkList(p *publicationRow, table Table, t *tableRow) error {
+	want, shown := s.lists[table], p.membership(table)
+	if s.opt.Columns == nil || shown.columns == nil {
+		return nil
+	}
+	shown.only = t.only()
+	var missing []string
+	for _, column := range want {
+		if !slices.Contains(shown.columns, column) {
+			missing = append(missing, column)
+		}
+	}
+	switch {
+	case len(missing) > 0:
+		return &Error{
+			Kind: KindRefused, Reason: ReasonTableUnpublished, Op: "look at", Subject: publicationSubject(p.name),
+			Err: fmt.Errorf("its column list of %s lacks %s, which the mapping reads", table, strings.Join(missing, ", ")), Hint: "run: " + shown.relist(table, want),
+		}
+	case len(shown.columns) > len(want) && p.allTables:
+		s.report.Warnings = append(s.report.Warnings, fmt.Sprintf("%s is for all tables, which have no column lists", publicationSubject(p.name)))
+	case len(shown.columns) > len(want):
+		s.report.Warnings = append(s.report.Warnings, fmt.Sprintf("%s publishes %d columns of %s, and the mapping reads %d; to publish those alone: %s",
+			publicationSubject(p.name), len(shown.columns), table, len(want), shown.relist(table, want)))
+	}
+	return nil
+}
+
+// relist is the statement that publishes a table with these columns and leaves the
+// publication's other tables, and the row filter, as they are.
+func (m membership) relist(table Table, columns []string) string {
+	entry := m.only + table.sql() + columnList(columns)
+	if m.filter != "" {
+		entry += " WHERE (" + m.filter + ")"
+	}
+	name := doubleQuoted(m.publication)
+	if m.alone {
+		return fmt.Sprintf("ALTER PUBLICATION %s SET TABLE %s", name, entry)
+	}
+	return fmt.Sprintf("BEGIN; ALTER PUBLICATION %s DROP TABLE %s%s; ALTER PUBLICATION %s ADD TABLE %s; COMMIT", name, m.only, table.sql(), name, entry)
+}
+
+// columnList goes behind a table's name; empty for all columns.
+func columnList(columns []string) string {
+	if len(columns) == 0 {
+		return ""
+	}
+	quoted := make([]string, len(columns))
+	for i, column := range columns {
+		quoted[i] = doubleQuoted(column)
+	}
+	return " (" + strings.Join(quoted, ", ") + ")"
+}
+
+var errNoColumns = errors.New("the mapping reads no column")

@@ -1,0 +1,165 @@
+package replication
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func outboxRelation() msg { return relationMsg(outboxOID, "public", "outbox", outboxColumns...) }
+
+func logical(prefix, body string) msg {
+	return append(msg{'M'}.u8(1).lsn(0x200).str(prefix).u32(uint32(len(body))), body...)
+}
+
+// announced is the header of a message of n bytes and the first bytes of it.
+func announced(n int, m msg) []byte {
+	body := inWAL(0x200, testMicros, m)
+	head := []byte{'d', 0, 0, 0, 0}
+	binary.BigEndian.PutUint32(head[1:], uint32(4+walHeader+n))
+	return append(head, body...)
+}
+
+func TestOversizedRowIsRefusedByItsLength(t *testing.T) {
+	const declared = 540 << 20
+	synctest.Test(t, func(t *testing.T) {
+		f := serve(t, Config{MaxRowBytes: 1 << 20})
+		f.wal(begin(0x300, 7), outboxRelation(), insert(outboxOID, "1", "payload"))
+		go f.send(append(announced(declared, insert(outboxOID, "2", "payload")), make([]byte, 8<<10)...))
+		b := <-f.out
+		if len(b.Rows) != 1 || b.Through >= 0x300 {
+			t.Errorf("%d rows before the large one, through %s", len(b.Rows), b.Through)
+		}
+		b.Release()
+		err := <-f.ended
+		var e *Error
+		if !errors.As(err, &e) || e.Kind != KindProtocol || Reason(err) != ReasonRowTooLarge || e.LSN != 0x200 {
+			t.Fatalf("error %v", err)
+		}
+		for _, part := range []string{"row 2 of its transaction", "566231040 bytes", "1048576", "relay.max_row_bytes", "public.outbox"} {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("error %q does not say %q", err, part)
+			}
+		}
+		if n := len(f.stream.frames.buf); n != frameBuffer {
+			t.Errorf("the buffer grew to %d", n)
+		}
+	})
+}
+
+// What is no row of ours is read past whatever its size, and a row at the limit passes.
+func TestOversizedMessagesOfOthersArePassed(t *testing.T) {
+	large := strings.Repeat("x", 1<<20)
+	synctest.Test(t, func(t *testing.T) {
+		f := serve(t, Config{MaxRowBytes: 1 << 20, MaxBatchBytes: 1 << 30})
+		go f.wal(begin(0x300, 7), outboxRelation(), relationMsg(otherOID, "public", "other", "body"), insert(otherOID, large),
+			logical("other.prefix", large), insert(outboxOID, "1", large[:1<<20-30]), commit(0x300, 0x310))
+		b := <-f.out
+		rows := len(b.Rows)
+		for b.Through == 0 {
+			b.Release()
+			b = <-f.out
+			rows += len(b.Rows)
+		}
+		if rows != 1 {
+			t.Errorf("%d rows", rows)
+		}
+		b.Release()
+		f.stop()
+		if err := <-f.ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Closing leaves out what is still to come of the row, and confirms what was before.
+func TestOversizedRowIsLeftOutByClose(t *testing.T) {
+	const declared = 8 << 20
+	synctest.Test(t, func(t *testing.T) {
+		f := serve(t, Config{MaxRowBytes: 1 << 20})
+		rest := declared - len(insert(outboxOID, "2", "payload")) - 8<<10
+		f.wal(begin(0x300, 7), outboxRelation())
+		sent := make(chan struct{})
+		go func() {
+			f.send(append(announced(declared, insert(outboxOID, "2", "payload")), make([]byte, 8<<10)...))
+			close(sent)
+		}()
+		takeAny(f)
+		if err := <-f.ended; Reason(err) != ReasonRowTooLarge {
+			t.Fatal(err)
+		}
+		go func() {
+			<-sent
+			<-f.copyDone
+			chunk := make([]byte, 64<<10)
+			for left := rest; left > 0; left -= len(chunk) {
+				f.send(chunk[:min(left, len(chunk))])
+			}
+			f.send([]byte{'c', 0, 0, 0, 4})
+		}()
+		if err := f.stream.Close(t.Context(), testStart); err != nil {
+			t.Error(err)
+		}
+		if n := len(f.stream.frames.buf); n != frameBuffer {
+			t.Errorf("the buffer grew to %d", n)
+		}
+	})
+}
+
+func takeAny(f *fakeServer) {
+	select {
+	case b := <-f.out:
+		b.Release()
+	case <-time.After(time.Second):
+	}
+}
+
+// endless gives zeros for ever.
+type endless struct{ head []byte }
+
+func (e *endless) Read(p []byte) (int, error) {
+	n := copy(p, e.head)
+	e.head = e.head[n:]
+	if n == 0 {
+		n = len(p)
+		clear(p)
+	}
+	return n, nil
+}
+
+func TestFramesLeaveOutWithoutHolding(t *testing.T) {
+	head := []byte{'d', 0, 0, 0, 0}
+	binary.BigEndian.PutUint32(head[1:], 1<<30)
+	f := newFrames(&endless{head: append(head, 'w')})
+	f.limit = 1 << 20
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	passed := 0
+	for {
+		_, _, ok, err := f.next()
+		if errors.Is(err, errOversized) {
+			f.leaveOut()
+			continue
+		}
+		if err != nil { // what follows is no message
+			break
+		}
+		if ok {
+			t.Fatal("a message came out")
+		}
+		n, err := f.fill()
+		if err != nil && !errors.Is(err, io.EOF) {
+			t.Fatal(err)
+		}
+		passed += n
+	}
+	runtime.ReadMemStats(&after)
+	if passed < 1<<30 || after.TotalAlloc-before.TotalAlloc > 1<<20 {
+		t.Errorf("%d bytes passed, %d allocated", passed, after.TotalAlloc-before.TotalAlloc)
+	}
+}

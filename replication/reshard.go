@@ -1,0 +1,328 @@
+package replication
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pglogrepl"
+)
+
+// DroppedSlot is the Object of a Step that took a slot away.
+const DroppedSlot = "dropped slot"
+
+// ReshardOptions says how a change of the number of shards goes on.
+type ReshardOptions struct {
+	// Columns is as in SetupOptions.
+	Columns func(*Relation) ([]string, error)
+
+	// OnStep, when set, is told of each step once it is durable.
+	OnStep func(Step)
+
+	// OnWait, when set, is told once for each thing that somebody else has to do.
+	OnWait func(text string)
+
+	// Wait bounds the waits. Zero waits as long as the context lets it.
+	Wait time.Duration
+}
+
+// Reshard replaces the slots of `from` shards by those that cfg names. It is safe to
+// end it at any moment and to run it again.
+//
+// Why no row is lost, and none overtakes an earlier one of its key:
+//
+//  1. The new publications are made while the old slots are streamed from. The stream
+//     looks a publication up as of each row's WAL position, so the transactions of that
+//     moment have to end, and the old slots have to be confirmed past them.
+//  2. The old relay is stopped. Of the old slots, the least confirmed position is S:
+//     every old shard has delivered every row that committed before S.
+//  3. Each new slot is a copy of the slot at S, so it has every row of its shard that
+//     committed from S on. Rows between S and another old slot's position come twice,
+//     as after a restart: the whole rest of each key from S on, in order.
+//  4. The old slots are dropped, and with them the way back. As long as slots of two
+//     generations exist no relay starts (see onlyGeneration), so no row is sent by both at
+//     the same time.
+//
+// The new slots are not streamed from before step 4 is complete, so a run that was cut
+// short may make them anew.
+func Reshard(ctx context.Context, cfg Config, from int, opt ReshardOptions) (*SetupReport, error) {
+	if err := checkNames(cfg); err != nil {
+		return nil, err
+	}
+	if from < 1 || from > MaxShards || from == max(1, cfg.Shard.Count) {
+		return nil, &Error{Kind: KindRefused, Reason: ReasonConfiguration, Op: "change the number of shards",
+			Err: fmt.Errorf("from %d to %d is no change that can be made; allowed: from 1 to %d, and another number than postgres.shards", from, max(1, cfg.Shard.Count), MaxShards)}
+	}
+	conn, err := connect(ctx, cfg, false)
+	if err != nil {
+		return nil, err
+	}
+	defer closeQuietly(conn)
+	r := &resharding{setup: newSetup(ctx, conn, cfg, SetupOptions{Columns: opt.Columns, OnStep: opt.OnStep}), from: from, wait: opt}
+	if opt.Wait > 0 {
+		r.deadline = time.Now().Add(opt.Wait)
+	}
+	err = r.run()
+	r.report.Warnings = append(r.report.Warnings, r.server.Warnings...)
+	return r.report, err
+}
+
+type resharding struct {
+	*setup
+	from     int
+	wait     ReshardOptions
+	deadline time.Time // zero: none
+
+	old, new []shardSlot
+}
+
+func (r *resharding) run() error {
+	if err := r.server.readServer(r.q); err != nil {
+		return err
+	}
+	if err := r.server.decodes(r.q); err != nil {
+		return err
+	}
+	if r.cfg.Shard.Divided() {
+		if err := needsFilters(r.server.ServerVersion); err != nil {
+			return err
+		}
+	}
+	if err := r.look(); err != nil {
+		return err
+	}
+	if len(r.new) == len(r.shards) {
+		return r.finish()
+	}
+	if len(r.old) != r.from {
+		return r.refuse(fmt.Errorf("%d of the %d slots of %d shard(s) exist, and %d of the %d new ones", len(r.old), r.from, r.from, len(r.new), len(r.shards)),
+			"give the number that the relay ran with until now; if slots were dropped by hand, rows since then have to be backfilled from the table")
+	}
+	// Copies of an earlier run keep the old relay from going on until it is caught up.
+	if err := r.dropAll(r.new); err != nil {
+		return err
+	}
+	if err := r.publish(); err != nil {
+		return err
+	}
+	if err := r.settle(); err != nil {
+		return err
+	}
+	if err := r.replace(); err != nil {
+		return err
+	}
+	return r.finish()
+}
+
+// look reads the slots of both generations, and refuses a third.
+func (r *resharding) look() error {
+	slots, err := shardSlots(r.q, r.server.ServerVersion, r.cfg.Shard.Slot)
+	if err != nil {
+		return err
+	}
+	r.old, r.new = nil, nil
+	for _, s := range slots {
+		switch s.count {
+		case r.from:
+			r.old = append(r.old, s)
+		case max(1, r.cfg.Shard.Count):
+			r.new = append(r.new, s)
+		default:
+			return r.refuse(fmt.Errorf("%s is one of %d shard(s)", slotSubject(s.name), s.count), "find out which slots the relay streams from, and drop the others")
+		}
+	}
+	for _, s := range r.old {
+		if err := s.usable(s.name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *resharding) refuse(cause error, hint string) error {
+	return &Error{Kind: KindRefused, Reason: ReasonShards, Op: "change the number of shards", Err: cause, Hint: hint}
+}
+
+// publish makes the new publications.
+func (r *resharding) publish() error {
+	if err := r.planPublications(); err != nil {
+		return err
+	}
+	if slices.ContainsFunc(r.tables, func(s Step) bool { return !s.Exists }) {
+		return r.refuse(errors.New("a table does not exist"), "correct outbox")
+	}
+	// What is committed asynchronously is not yet on disk, and so not behind the
+	// position that settle takes.
+	if err := r.q.exec("SET synchronous_commit = on"); err != nil {
+		return classify("set synchronous_commit", err)
+	}
+	return r.applyTransaction()
+}
+
+// outlive waits for the transactions that may have written rows before the publications
+// were there: such a row is decoded without them, however late its commit is. The
+// creation of a slot waits for the same.
+func (r *resharding) outlive() error {
+	row, err := r.q.one("SELECT pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())")
+	if err != nil {
+		return classify("look at the open transactions", err)
+	}
+	next := row.text(0)
+	var failed error
+	err = r.await(func() (string, bool) {
+		row, err := r.q.one(fmt.Sprintf("SELECT pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot()) >= %s::xid8", singleQuoted(next)))
+		if err != nil {
+			failed = classify("look at the open transactions", err)
+			return "", true
+		}
+		if row.bool(0) {
+			return "", true
+		}
+		return "transactions that began before the new publications have to end: " + blockers(r.q), false
+	})
+	return errors.Join(err, failed)
+}
+
+// settle waits until the old slots have seen the new publications and are let go of.
+func (r *resharding) settle() error {
+	if err := r.outlive(); err != nil {
+		return err
+	}
+	made, err := walFlushed(r.q)
+	if err != nil {
+		return err
+	}
+	err = r.await(func() (string, bool) {
+		behind := leastConfirmed(r.old)
+		return fmt.Sprintf("the relay with %d shard(s) has to stream until %s is confirmed past %s, where the new publications exist; it is at %s", r.from, slotSubject(behind.name), made, behind.Confirmed),
+			behind.Confirmed >= made
+	})
+	if err != nil {
+		return err
+	}
+	return r.await(func() (string, bool) {
+		i := slices.IndexFunc(r.old, func(s shardSlot) bool { return s.Active })
+		if i < 0 {
+			return "", true
+		}
+		return fmt.Sprintf("stop every relay with %d shard(s): %s is streamed from", r.from, slotSubject(r.old[i].name)), false
+	})
+}
+
+// await looks at the slots until holds says so.
+func (r *resharding) await(holds func() (what string, ok bool)) error {
+	said := false
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		what, ok := holds()
+		if ok {
+			return nil
+		}
+		if !said && r.wait.OnWait != nil {
+			said = true
+			r.wait.OnWait(what)
+		}
+		if !r.deadline.IsZero() && time.Now().After(r.deadline) {
+			return r.refuse(errors.New(what), "then run the command again: nothing is lost, and the relay may go on with the old number until then")
+		}
+		select {
+		case <-tick.C:
+		case <-r.q.ctx.Done():
+			return r.q.ctx.Err()
+		}
+		if err := r.look(); err != nil {
+			return err
+		}
+		if len(r.old) != r.from {
+			return r.refuse(errors.New("a slot was dropped meanwhile"), "find out who did that; rows since then have to be backfilled from the table")
+		}
+	}
+}
+
+// replace makes the new slots. Somebody who streams from an old one meanwhile was not
+// stopped by onlyGeneration, as he looked before the first copy was there: then the
+// copies are of no use.
+func (r *resharding) replace() error {
+	before, source := positions(r.old), leastConfirmed(r.old)
+	for i, shard := range r.shards {
+		step := Step{Object: "slot", Name: shard.cfg.Slot, SQL: copySlot(source.name, shard.cfg.Slot)}
+		if err := r.q.exec(step.SQL); err != nil {
+			return permissionHint(classify("create "+step.subject(), err), "run it as a role with REPLICATION")
+		}
+		r.warn(copyFailover(r.q, r.cfg, r.server.ServerVersion, source.name, step.Name))
+		r.shards[i].slot = step
+		r.done(step)
+	}
+	if err := r.look(); err != nil {
+		return err
+	}
+	if slices.Equal(before, positions(r.old)) && !slices.ContainsFunc(r.old, func(s shardSlot) bool { return s.Active }) {
+		return nil
+	}
+	if err := r.dropAll(r.new); err != nil {
+		return err
+	}
+	return r.refuse(fmt.Errorf("a relay with %d shard(s) was started meanwhile", r.from), "stop it, and run the command again")
+}
+
+func positions(slots []shardSlot) []pglogrepl.LSN {
+	all := make([]pglogrepl.LSN, len(slots))
+	for i, s := range slots {
+		all[i] = s.Confirmed
+	}
+	return all
+}
+
+func (r *resharding) dropAll(slots []shardSlot) error {
+	for _, s := range slots {
+		if err := r.q.exec(dropSlotSQL(s.name)); err != nil {
+			return permissionHint(classify("drop "+slotSubject(s.name), err), "run it as a role with REPLICATION")
+		}
+	}
+	return nil
+}
+
+func dropSlotSQL(name string) string {
+	return fmt.Sprintf("SELECT pg_catalog.pg_drop_replication_slot(%s)", singleQuoted(name))
+}
+
+// finish drops the old slots: all new ones exist. The server refuses to drop one that
+// is streamed from.
+func (r *resharding) finish() error {
+	for _, s := range r.old {
+		if s.Active {
+			return r.refuse(fmt.Errorf("%s is streamed from", slotSubject(s.name)), "stop that relay, and run the command again")
+		}
+	}
+	for _, s := range r.old {
+		if err := r.q.exec(dropSlotSQL(s.name)); err != nil {
+			return permissionHint(classify("drop "+slotSubject(s.name), err), "run it as a role with REPLICATION, once nobody streams from the slot")
+		}
+		r.done(Step{Object: DroppedSlot, Name: s.name, SQL: dropSlotSQL(s.name)})
+	}
+	left, err := r.leftPublications()
+	if err != nil || len(left) == 0 {
+		return err
+	}
+	r.warn(fmt.Sprintf("publications of the former shards are no longer used; their owner may drop them: DROP PUBLICATION %s", strings.Join(left, ", ")))
+	return nil
+}
+
+func (r *resharding) leftPublications() (left []string, err error) {
+	for i := range r.from {
+		name := shardName(r.cfg.Shard.Publication, r.from, i)
+		_, err := readPublication(r.q, r.server.ServerVersion, name)
+		if Reason(err) == ReasonPublicationMissing {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		left = append(left, doubleQuoted(name))
+	}
+	return left, nil
+}

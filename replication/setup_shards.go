@@ -1,0 +1,103 @@
+package replication
+
+import (
+	"fmt"
+
+	"github.com/jackc/pglogrepl"
+)
+
+// planCopies makes all slots but one from one: a copy begins at the very position of
+// what it was made from, so no row is before one shard's slot and behind another's.
+func (s *setup) planCopies() error {
+	if !s.cfg.Shard.Divided() {
+		return nil
+	}
+	existing, err := shardSlots(s.q, s.server.ServerVersion, s.cfg.Shard.Slot)
+	if err != nil {
+		return err
+	}
+	source := s.shards[0].cfg.Slot
+	if len(existing) > 0 { // an earlier run was cut short
+		source = leastConfirmed(existing).name
+	}
+	for i := range s.shards {
+		shard := &s.shards[i]
+		if !shard.slot.Exists && shard.cfg.Slot != source {
+			shard.slot.SQL = copySlot(source, shard.cfg.Slot)
+			shard.copyOf = source
+		}
+	}
+	return nil
+}
+
+// published tells that every publication was there before.
+func (s *setup) published() bool {
+	for _, shard := range s.shards {
+		if !shard.publication.Exists {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *setup) warn(text string) {
+	if text != "" {
+		s.report.Warnings = append(s.report.Warnings, text)
+	}
+}
+
+func leastConfirmed(slots []shardSlot) shardSlot {
+	least := slots[0]
+	for _, s := range slots[1:] {
+		if s.Confirmed < least.Confirmed {
+			least = s
+		}
+	}
+	return least
+}
+
+func copySlot(source, name string) string {
+	return fmt.Sprintf("SELECT pg_catalog.pg_copy_logical_replication_slot(%s, %s)", singleQuoted(source), singleQuoted(name))
+}
+
+// copyFailover gives a copy what it does not take over from its source. It returns a
+// warning when it cannot: the slot streams without.
+func copyFailover(q querier, cfg Config, version int, source, name string) string {
+	if version < failoverVersion {
+		return ""
+	}
+	row, err := q.one("SELECT failover FROM pg_catalog.pg_replication_slots WHERE slot_name = " + singleQuoted(source))
+	if err == nil && !row.bool(0) {
+		return ""
+	}
+	if err == nil {
+		err = alterFailover(q, cfg, name)
+	}
+	if err == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s is gone after a fail-over: %v; run on a replication connection: %s", slotSubject(name), err, failoverCommand(name))
+}
+
+func failoverCommand(name string) string {
+	return fmt.Sprintf("ALTER_REPLICATION_SLOT %s (FAILOVER true)", name)
+}
+
+func alterFailover(q querier, cfg Config, name string) error {
+	conn, err := connect(q.ctx, cfg, true)
+	if err != nil {
+		return err
+	}
+	defer closeQuietly(conn)
+	return (querier{ctx: q.ctx, conn: conn}).exec(failoverCommand(name))
+}
+
+// walFlushed is the end of what the server has on disk.
+func walFlushed(q querier) (pglogrepl.LSN, error) {
+	row, err := q.one("SELECT pg_catalog.pg_current_wal_flush_lsn()")
+	if err != nil {
+		return 0, classify("look at the end of the WAL", err)
+	}
+	lsn := row.lsn("pg_current_wal_flush_lsn", 0)
+	return lsn, row.err
+}

@@ -1,0 +1,375 @@
+package replication
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/test/harness"
+	"github.com/jackc/pglogrepl"
+	"github.com/rs/zerolog"
+)
+
+func shardConfig(t *testing.T, db *harness.Database, count int, key string, tables ...Table) Config {
+	t.Helper()
+	name := harness.Unique(t, "shard")
+	return Config{URL: db.URL, Slot: name, Publication: name, Tables: tables, Shard: Shard{
+		Count: count, Slot: name, Publication: name, Key: func(*Relation) (string, error) { return key, nil },
+	}}.OfShard(0)
+}
+
+// inShards reads what each shard's slot has, as the texts of column n.
+func inShards(t *testing.T, db *harness.Database, cfg Config, n int) [][]string {
+	t.Helper()
+	all := make([][]string, len(cfg.Shards()))
+	for i, shard := range cfg.Shards() {
+		conn := db.Connect(t)
+		rows, err := conn.Query(t.Context(), `SELECT data FROM pg_logical_slot_peek_binary_changes($1, NULL, NULL, 'proto_version', '1', 'publication_names', $2)`, shard.Slot, `"`+shard.Publication+`"`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for rows.Next() {
+			var data []byte
+			if err := rows.Scan(&data); err != nil {
+				t.Fatal(err)
+			}
+			message, err := pglogrepl.Parse(data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if insert, ok := message.(*pglogrepl.InsertMessage); ok {
+				column := insert.Tuple.Columns[n]
+				text := string(column.Data)
+				if column.DataType == 'n' {
+					text = "NULL"
+				}
+				all[i] = append(all[i], text)
+			}
+		}
+		if err := rows.Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+// Every type that may be a key: each row is in one shard, all rows of a key in the
+// same, and the server's text of the filter is known again.
+func TestShards_HaveEachRowOnce(t *testing.T) {
+	keys := map[string]string{
+		"text": "'k' || i % 40", "varchar(50)": "'k' || i % 40", "char(9)": "'k' || i % 40", "name": "('k' || i % 40)::name",
+		"uuid": "md5((i % 40)::text)::uuid", "smallint": "i % 40 - 20", "integer": "i % 40 - 20", "bigint": "(i % 40 - 20) * 10000000000",
+		"numeric": "(i % 40 - 20) / 4.0", "bytea": "decode(md5((i % 40)::text), 'hex')", `text COLLATE "C"`: "'k' || i % 40",
+	}
+	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		for kind, value := range keys {
+			if kind == "bytea" && db.Major() < "18" {
+				continue
+			}
+			table := harness.Unique(t, "keys")
+			db.Exec(t, fmt.Sprintf(`CREATE TABLE %s (id bigserial PRIMARY KEY, "The ""key""" %s)`, table, kind))
+			cfg := shardConfig(t, db, 3, `The "key"`, Table{"public", table})
+			if _, err := Setup(t.Context(), cfg, SetupOptions{}); err != nil {
+				t.Fatalf("%s: %v", kind, err)
+			}
+			if _, err := Setup(t.Context(), cfg, SetupOptions{}); err != nil {
+				t.Fatalf("%s, for the second time: %v", kind, err)
+			}
+			db.Exec(t, fmt.Sprintf(`INSERT INTO %s ("The ""key""") SELECT %s FROM generate_series(1, 400) i`, table, value))
+			db.Exec(t, fmt.Sprintf(`INSERT INTO %s ("The ""key""") SELECT NULL FROM generate_series(1, 5)`, table))
+			seen, rows := map[string]int{}, 0
+			for i, shard := range inShards(t, db, cfg, 1) {
+				if len(shard) == 0 {
+					t.Errorf("%s: shard %d has nothing", kind, i)
+				}
+				for _, key := range shard {
+					if in, known := seen[key]; known && in != i {
+						t.Errorf("%s: key %q is in shards %d and %d", kind, key, in, i)
+					}
+					seen[key] = i
+					rows++
+				}
+			}
+			if rows != 405 || len(seen) != 41 {
+				t.Errorf("%s: %d rows of %d keys, want 405 of 41", kind, rows, len(seen))
+			}
+			if _, err := Teardown(t.Context(), cfg, true); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+func TestShards_OfAPartitionedTable(t *testing.T) {
+	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		db.Exec(t, `CREATE TABLE events (id bigint, key text, day int) PARTITION BY LIST (day);
+			CREATE TABLE events_1 PARTITION OF events FOR VALUES IN (1);
+			CREATE TABLE events_2 (day int, key text, gone int, id bigint);
+			ALTER TABLE events_2 DROP COLUMN gone;
+			ALTER TABLE events ATTACH PARTITION events_2 FOR VALUES IN (2)`)
+		cfg := shardConfig(t, db, 2, "key", Table{"public", "events"})
+		if _, err := Setup(t.Context(), cfg, SetupOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		db.Exec(t, `INSERT INTO events SELECT i, 'k' || i % 30, 1 + i % 2 FROM generate_series(1, 300) i`)
+		var all []string
+		for _, shard := range inShards(t, db, cfg, 0) {
+			all = append(all, shard...)
+		}
+		slices.Sort(all)
+		if rows := len(all); rows != 300 || len(slices.Compact(all)) != 300 {
+			t.Errorf("%d rows of 300, each once", rows)
+		}
+	})
+}
+
+func TestSetup_OfShards(t *testing.T) {
+	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		cfg := shardConfig(t, db, 4, "aggregateType", Table{"public", "outbox"})
+		create := func(Table) (string, error) { return outboxSQL, nil }
+		dry, err := Setup(t.Context(), cfg, SetupOptions{DryRun: true, CreateTable: create})
+		if err != nil || len(dry.Steps) != 1 || !strings.Contains(strings.Join(dry.Warnings, "\n"), "once the tables exist") {
+			t.Fatalf("dry run without the table: %+v, %v", dry, err)
+		}
+		report, err := Setup(t.Context(), cfg, SetupOptions{CreateTable: create})
+		if err != nil || len(report.Steps) != 9 {
+			t.Fatalf("%+v, %v", report, err)
+		}
+		if n := harness.Query[int](t, db, `SELECT count(DISTINCT confirmed_flush_lsn)::int FROM pg_replication_slots WHERE slot_name LIKE $1`, cfg.Shard.Slot+`%`); n != 1 {
+			t.Errorf("the slots begin at %d positions", n)
+		}
+		if db.Major() >= "17" {
+			if n := harness.Query[int](t, db, `SELECT count(*)::int FROM pg_replication_slots WHERE failover AND slot_name LIKE $1`, cfg.Shard.Slot+`%`); n != 4 {
+				t.Errorf("%d of 4 slots survive a failover", n)
+			}
+		}
+
+		// An earlier run was cut short, and the slots that it made have waited.
+		db.Exec(t, `SELECT pg_drop_replication_slot($1)`, cfg.OfShard(2).Slot)
+		db.Exec(t, `INSERT INTO outbox (id, "aggregateType") SELECT gen_random_uuid(), i FROM generate_series(1, 40) i`)
+		if _, err := Setup(t.Context(), cfg, SetupOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		rows := 0
+		for _, shard := range inShards(t, db, cfg, 0) {
+			rows += len(shard)
+		}
+		if rows != 40 {
+			t.Errorf("%d rows of 40", rows)
+		}
+
+		stream, err := Open(t.Context(), cfg.OfShard(3), zerolog.Nop())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := stream.Close(t.Context(), stream.Start()); err != nil {
+			t.Fatal(err)
+		}
+		report1 := Check(t.Context(), cfg)
+		wantFinding(t, report1, "postgres.shards", LevelOK, "4 of 4 slots")
+		wantFinding(t, report1, "publication.row_filter", LevelOK, cfg.OfShard(3).Publication)
+
+		// Each thing that is wrong with a shard.
+		probe := NewProbe(cfg.OfShard(1))
+		defer probe.Close()
+		db.Exec(t, fmt.Sprintf(`ALTER PUBLICATION %s SET TABLE outbox WHERE (1 = 1)`, cfg.OfShard(1).Publication))
+		_, err = Open(t.Context(), cfg.OfShard(1), zerolog.Nop())
+		wantError(t, err, KindRefused, ReasonShards, "row filter on public.outbox", "shard 1 of 4")
+		_, err = Setup(t.Context(), cfg, SetupOptions{})
+		wantError(t, err, KindRefused, ReasonShards, "row filter on public.outbox")
+		look, err := probe.Look(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantError(t, look.Drift, KindDrift, ReasonShards, "shard 1 of 4")
+		wantFinding(t, Check(t.Context(), cfg), "publication.row_filter", LevelFail, "shard 1 of 4")
+		db.Exec(t, fmt.Sprintf(`ALTER PUBLICATION %s SET TABLE outbox`, cfg.OfShard(0).Publication))
+		wantFinding(t, Check(t.Context(), cfg), "publication.row_filter", LevelFail, "no row filter", "shard 0 of 4")
+
+		other := cfg
+		other.Shard.Count = 2
+		other = other.OfShard(0)
+		_, err = Setup(t.Context(), other, SetupOptions{})
+		wantError(t, err, KindRefused, ReasonShards, "one of 4 shard(s), and postgres.shards is 2", "--reshard-from 4")
+		_, err = Open(t.Context(), other, zerolog.Nop())
+		wantError(t, err, KindRefused, ReasonShards, "--reshard-from 4")
+		wantFinding(t, Check(t.Context(), other), "postgres.shards", LevelFail, "postgres.shards is 2")
+
+		steps, err := Teardown(t.Context(), cfg, true)
+		if err != nil || len(steps) != 8 || !steps[3].Exists || steps[3].Object != "slot" || !steps[7].Exists {
+			t.Errorf("%+v, %v", steps, err)
+		}
+		wantFinding(t, Check(t.Context(), cfg), "slot", LevelFail, cfg.OfShard(3).Slot)
+	})
+}
+
+// deliver plays the relay of one shard: it takes what there is and confirms it.
+func deliver(t *testing.T, db *harness.Database, shard Config, into map[string][]int) {
+	t.Helper()
+	conn := db.Connect(t)
+	rows, err := conn.Query(t.Context(), `SELECT data FROM pg_logical_slot_get_binary_changes($1, NULL, NULL, 'proto_version', '1', 'publication_names', $2)`, shard.Slot, `"`+shard.Publication+`"`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rows.Next() {
+		var data []byte
+		if err := rows.Scan(&data); err != nil {
+			t.Fatal(err)
+		}
+		message, err := pglogrepl.Parse(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if insert, ok := message.(*pglogrepl.InsertMessage); ok {
+			var n int
+			if _, err := fmt.Sscan(string(insert.Tuple.Columns[0].Data), &n); err != nil {
+				t.Fatal(err)
+			}
+			key := string(insert.Tuple.Columns[1].Data)
+			into[key] = append(into[key], n)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The change from one number of shards to another is cut short after each of its
+// steps, and run again. Rows are written all along.
+func TestReshard_LosesNothingWhereverItIsCutShort(t *testing.T) {
+	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		table := Table{"public", "moved"}
+		db.Exec(t, `CREATE TABLE moved (n bigserial PRIMARY KEY, key text)`)
+		cfg := shardConfig(t, db, 1, "key", table)
+		if _, err := Setup(t.Context(), cfg, SetupOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		delivered, write := map[string][]int{}, func() { db.Exec(t, `INSERT INTO moved (key) SELECT 'k' || i % 7 FROM generate_series(1, 20) i`) }
+		for _, count := range []int{3, 2, 1, 2} {
+			next, from := cfg, max(1, cfg.Shard.Count)
+			next.Shard.Count = count
+			next.Slot, next.Publication = next.Shard.Slot, next.Shard.Publication
+			next = next.OfShard(0)
+			for steps := 1; ; steps++ {
+				write()
+				if reshardUpTo(t, db, next, cfg, from, steps, delivered) {
+					break
+				}
+				if steps > 30 {
+					t.Fatal("it never ends")
+				}
+			}
+			write()
+			cfg = next
+			for _, shard := range cfg.Shards() {
+				deliver(t, db, shard, delivered)
+			}
+			complete(t, db, delivered)
+		}
+	})
+}
+
+// reshardUpTo cuts the command short after a number of steps, and says whether it
+// came to its end before. The old relay works as long as it may.
+func reshardUpTo(t *testing.T, db *harness.Database, next, old Config, from, steps int, delivered map[string][]int) bool {
+	t.Helper()
+	ctx, cut := context.WithTimeout(t.Context(), time.Minute)
+	defer cut()
+	_, err := Reshard(ctx, next, from, ReshardOptions{
+		OnStep: func(step Step) {
+			if steps--; steps == 0 {
+				cut()
+			}
+		},
+		OnWait: func(string) {
+			for i, shard := range old.Shards() { // of several, one stays behind
+				deliver(t, db, shard, delivered)
+				if i == 0 {
+					db.Exec(t, `INSERT INTO moved (key) SELECT 'k' || i % 7 FROM generate_series(1, 20) i`)
+				}
+			}
+		},
+	})
+	if err != nil && ctx.Err() == nil {
+		t.Fatal(err)
+	}
+	return err == nil
+}
+
+// complete wants each key's rows in order, apart from rows that came again with all
+// that followed them.
+func complete(t *testing.T, db *harness.Database, delivered map[string][]int) {
+	t.Helper()
+	for _, key := range []string{"k0", "k1", "k2", "k3", "k4", "k5", "k6"} {
+		want := harness.Query[[]int](t, db, `SELECT array_agg(n::int ORDER BY n) FROM moved WHERE key = $1`, key)
+		place := map[int]int{}
+		for i, n := range want {
+			place[n] = i
+		}
+		last := -1
+		for _, n := range delivered[key] {
+			at, known := place[n]
+			if !known || at > last+1 {
+				t.Fatalf("key %s: row %d comes behind number %d of %v; delivered %v", key, n, last, want, delivered[key])
+			}
+			last = at
+		}
+		if last != len(want)-1 {
+			t.Fatalf("key %s: %d of %d rows", key, last+1, len(want))
+		}
+	}
+}
+
+func TestReshard_Refuses(t *testing.T) {
+	db := harness.Postgres(t, "18")
+	db.Exec(t, `CREATE TABLE moved (n bigserial PRIMARY KEY, key text)`)
+	cfg := shardConfig(t, db, 2, "key", Table{"public", "moved"})
+	for from, want := range map[int]string{0: "no change", 2: "no change", 65: "no change", 1: "0 of the 1 slots of 1 shard(s) exist"} {
+		if _, err := Reshard(t.Context(), cfg, from, ReshardOptions{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("from %d: %v, want %q", from, err, want)
+		}
+	}
+	one := cfg
+	one.Shard.Count, one.Slot, one.Publication = 1, cfg.Shard.Slot, cfg.Shard.Publication
+	if _, err := Setup(t.Context(), one, SetupOptions{}); err != nil {
+		t.Fatal(err)
+	}
+
+	// A transaction from before the publications, whose rows would be decoded without.
+	open := db.Connect(t)
+	if _, err := open.Exec(t.Context(), `BEGIN; INSERT INTO moved (key) VALUES ('early')`); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Reshard(t.Context(), cfg, 1, ReshardOptions{Wait: time.Millisecond})
+	wantError(t, err, KindRefused, ReasonShards, "transactions that began before", "run the command again")
+	if _, err := open.Exec(t.Context(), `COMMIT`); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Reshard(t.Context(), cfg, 1, ReshardOptions{Wait: time.Millisecond})
+	wantError(t, err, KindRefused, ReasonShards, "confirmed past", one.Slot)
+	deliver(t, db, one, map[string][]int{})
+
+	stream, err := Open(t.Context(), one, zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	batches := make(chan *Batch, 100)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- stream.Run(ctx, batches, stream.Received) }()
+	_, err = Reshard(t.Context(), cfg, 1, ReshardOptions{Wait: 3 * time.Second})
+	wantError(t, err, KindRefused, ReasonShards, "stop every relay with 1 shard(s)")
+	stop()
+	<-ended
+	if err := stream.Close(t.Context(), stream.Received()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Reshard(t.Context(), cfg, 1, ReshardOptions{Wait: time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Open(t.Context(), one, zerolog.Nop())
+	wantError(t, err, KindRefused, ReasonShards, "one of 2 shard(s), and postgres.shards is 1")
+}
