@@ -14,6 +14,7 @@ import (
 	"errors"
 	"net/http"
 	"runtime"
+	"strconv"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/relay"
@@ -38,7 +39,7 @@ type Options struct {
 type Metrics struct {
 	options  Options
 	registry *prometheus.Registry
-	labelled prometheus.Registerer // the registry, with the pipeline's label on everything
+	labelled prometheus.Registerer // the registry, with the labels pipeline and shard on everything
 	kafka    *kprom.Metrics
 	own      []prometheus.Collector // all of ours except kafka's, for the test of the documentation
 
@@ -67,15 +68,41 @@ func New(options Options) *Metrics {
 	if options.Pipeline == "" {
 		options.Pipeline = "default"
 	}
-	m := &Metrics{options: options, registry: prometheus.NewRegistry(), now: time.Now}
-	m.labelled = prometheus.WrapRegistererWith(prometheus.Labels{"pipeline": options.Pipeline}, m.registry)
-	m.defineCounters()
-	m.defineHistograms()
-	m.labelled.MustRegister(m.own...)
-	m.labelled.MustRegister(
+	registry := prometheus.NewRegistry()
+	return newMetrics(options, registry, aboutProcess(options, registry))
+}
+
+// NewShards builds one registry for the numbered shards of a process. Each has
+// everything of its own, with the label `shard`, but for what is about the process.
+func NewShards(options Options, shards []int) []*Metrics {
+	if options.Pipeline == "" {
+		options.Pipeline = "default"
+	}
+	registry := prometheus.NewRegistry()
+	labelled := aboutProcess(options, registry)
+	all := make([]*Metrics, len(shards))
+	for i, shard := range shards {
+		all[i] = newMetrics(options, registry, prometheus.WrapRegistererWith(prometheus.Labels{"shard": strconv.Itoa(shard)}, labelled))
+	}
+	return all
+}
+
+// aboutProcess registers what there is once in a process, and returns the registerer
+// for the rest.
+func aboutProcess(options Options, registry *prometheus.Registry) prometheus.Registerer {
+	labelled := prometheus.WrapRegistererWith(prometheus.Labels{"pipeline": options.Pipeline}, registry)
+	labelled.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
+	return labelled
+}
+
+func newMetrics(options Options, registry *prometheus.Registry, labelled prometheus.Registerer) *Metrics {
+	m := &Metrics{options: options, registry: registry, labelled: labelled, now: time.Now}
+	m.defineCounters()
+	m.defineHistograms()
+	m.labelled.MustRegister(m.own...)
 	m.kafka = kprom.NewMetrics(namespace,
 		kprom.Subsystem("kafka"),
 		kprom.Registry(replacing{m.labelled, m.registry}),
@@ -162,8 +189,18 @@ func (m *Metrics) Hooks() []kgo.Hook { return []kgo.Hook{m.kafka} }
 // Handler serves the metrics; status is called once for each scrape. Call it
 // once: the last status given wins.
 func (m *Metrics) Handler(status func() relay.Status) http.Handler {
+	m.Watch(status)
+	return m.Registry()
+}
+
+// Watch has status asked once for each scrape. The last status given wins.
+func (m *Metrics) Watch(status func() relay.Status) {
 	gauges := newStatusCollector(status, m.options.Version, m.options.Commit, runtime.Version())
 	replacing{m.labelled, m.registry}.MustRegister(gauges)
+}
+
+// Registry serves everything in the registry, of all shards.
+func (m *Metrics) Registry() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
 		// A collector that fails must not take the others' metrics away.
 		ErrorHandling:     promhttp.ContinueOnError,

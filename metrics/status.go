@@ -18,13 +18,13 @@ type statusCollector struct {
 	build  prometheus.Metric
 	all    []*prometheus.Desc
 
-	info, state, reason, since                      *prometheus.Desc
-	sourceConnected, sinkConnected, leader          *prometheus.Desc
-	inFlightEvents, inFlightBytes, inFlightLimit    *prometheus.Desc
-	oldestUnacked, lagSeconds                       *prometheus.Desc
-	slotLag, slotRetained, slotSafe, slotStatus     *prometheus.Desc
-	slotSpilled, slotActive, lsn, lastEvent, lastOK *prometheus.Desc
-	recreated, dataLoss, overtaken, parked          *prometheus.Desc
+	info, state, reason, since                                        *prometheus.Desc
+	sourceConnected, sinkConnected, leader                            *prometheus.Desc
+	inFlightEvents, inFlightBytes, inFlightLimit                      *prometheus.Desc
+	oldestUnacked, lagSeconds                                         *prometheus.Desc
+	slotLag, slotRetained, slotSafe, slotSeconds, walPace, slotStatus *prometheus.Desc
+	slotSpilled, slotActive, lsn, lastEvent, lastOK                   *prometheus.Desc
+	recreated, dataLoss, overtaken, parked                            *prometheus.Desc
 }
 
 func newStatusCollector(status func() relay.Status, version, commit, goVersion string) *statusCollector {
@@ -50,6 +50,8 @@ func newStatusCollector(status func() relay.Status, version, commit, goVersion s
 	c.slotLag = def("slot_lag_bytes", "WAL between the server's position and the confirmed one.")
 	c.slotRetained = def("slot_retained_wal_bytes", "WAL that the server keeps because of the slot; this is what fills the disk.")
 	c.slotSafe = def("slot_safe_wal_bytes", "WAL that may still be written before the slot is lost; absent when unlimited.")
+	c.slotSeconds = def("slot_safe_wal_seconds", "Until the slot is lost if it stood still from now on, at the present pace of writing WAL; absent when unlimited.")
+	c.walPace = def("wal_bytes_per_second", "Pace at which the server writes WAL, averaged over some minutes.")
 	c.slotStatus = def("slot_wal_status", "pg_replication_slots.wal_status; exactly one is 1.", "status")
 	c.slotSpilled = def("slot_spilled_bytes_total", "Bytes that decoding spilled to the server's disk.")
 	c.slotActive = def("slot_active", "1 while some process holds the slot.")
@@ -132,6 +134,10 @@ func (c *statusCollector) collectSlot(s relay.Status, set setter) {
 	if s.SlotState.SafeWALBytes != nil {
 		set(c.slotSafe, float64(*s.SlotState.SafeWALBytes))
 	}
+	if s.SlotState.SafeSeconds != nil {
+		set(c.slotSeconds, *s.SlotState.SafeSeconds)
+	}
+	set(c.walPace, float64(s.SlotState.WALPace))
 	if s.SlotState.WALStatus != "" {
 		for _, status := range walStatuses {
 			set(c.slotStatus, number(s.SlotState.WALStatus == status), status)

@@ -28,6 +28,7 @@ type board struct {
 	sink      sink.Sink
 	incidents incidents // of sinks that were dropped
 	snapshot  *replication.Snapshot
+	budget    budget
 	source    bool // PostgreSQL was good once
 	brokers   bool // Kafka was good once
 	topics    map[string]struct{}
@@ -219,7 +220,7 @@ func (r *Relay) watch(now time.Time) bool {
 			Err: fmt.Errorf("silent for %s while records are not acknowledged; another relay may take the slot at %s", silent.Round(time.Second), r.cfg.Replication.WalSenderTimeout),
 		})
 	}
-	return now.Sub(time.Unix(0, s.asked.Load())) < stuckAfter
+	return time.Duration(instant(now)-s.asked.Load()) < stuckAfter
 }
 
 // stuckAfter is when a loop that should turn every second counts as stuck.
@@ -277,10 +278,13 @@ func (r *Relay) look(hard context.Context) (stops bool) {
 	snapshot, err := r.parts.Probe.Look(ctx)
 	r.board.mu.Lock()
 	s := r.board.session
+	var low *warning
 	if err == nil {
 		r.board.snapshot = snapshot
+		low = r.board.budget.look(time.Now(), snapshot)
 	}
 	r.board.mu.Unlock()
+	r.warn(low)
 	switch {
 	case err != nil:
 		r.log.Debug().Err(err).Msg("look at slot and publication")
@@ -288,6 +292,8 @@ func (r *Relay) look(hard context.Context) (stops bool) {
 			s.serverStops(err, time.Now(), r.cfg.Replication.ShutdownGrace)
 			return !s.stopping.IsZero()
 		}
+	case snapshot.Drift == nil && s != nil && s.taken(snapshot) != nil:
+		s.interrupt(s.taken(snapshot))
 	case snapshot.Drift == nil && s != nil && s.moved(snapshot) != nil:
 		snapshot.Drift = s.moved(snapshot)
 		fallthrough
@@ -336,7 +342,7 @@ func (s *session) blockedFor(now time.Time) time.Duration {
 	if at == 0 {
 		return 0
 	}
-	return now.Sub(time.Unix(0, at))
+	return time.Duration(instant(now) - at)
 }
 
 func (s *session) positions() LSNs {
@@ -426,6 +432,12 @@ func (b *board) showSlot(st *Status) {
 		Active: slot.Active, WALStatus: slot.WALStatus,
 		Confirmed: Position(slot.Confirmed), Restart: Position(slot.Restart),
 		SafeWALBytes: slot.SafeWAL, SpilledBytes: slot.Spilled,
-		RetainedBytes: st.RetainedWALBytes,
+		RetainedBytes: st.RetainedWALBytes, WALPace: int64(b.budget.pace),
+	}
+	if slot.SafeWAL != nil {
+		if lasts, known := b.budget.lasts(*slot.SafeWAL); known {
+			seconds := lasts.Seconds()
+			st.SlotState.SafeSeconds = &seconds
+		}
 	}
 }

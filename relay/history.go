@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/cdc-relay/cdc-relay/replication"
@@ -81,11 +82,23 @@ func (r *Relay) forked(was past, now replication.Origin, fork replication.Fork) 
 	line.Int32("from", was.origin.Timeline).Int32("timeline", now.Timeline).Stringer("fork", fork.At).Stringer("told", was.told).Msg(text)
 }
 
-// moved says that the slot is ahead of everything that its only owner told: somebody
-// moved it under the stream, and rows in between may never come.
+// taken says that another relay streams from the slot: while ours does nobody else can
+// move it. A relay that was suspended finds out by this, too.
+func (s *session) taken(snapshot *replication.Snapshot) error {
+	if told := pglogrepl.LSN(s.told.Load()); !snapshot.Slot.Active || snapshot.Slot.Confirmed <= told {
+		return nil
+	}
+	return &replication.Error{
+		Kind: replication.KindRetry, Reason: replication.ReasonSlotInUse, Op: "watch", Subject: fmt.Sprintf("slot %q", s.r.cfg.Replication.Slot), LSN: snapshot.Slot.Confirmed,
+		Err: errors.New("another consumer has it, and is further on than this relay"),
+	}
+}
+
+// moved says that the slot, which nobody has, is ahead of everything that its only
+// owner told: somebody moved it under the stream, and rows in between may never come.
 func (s *session) moved(snapshot *replication.Snapshot) error {
 	told := pglogrepl.LSN(s.told.Load())
-	if snapshot.Slot.Confirmed <= told {
+	if snapshot.Slot.Active || snapshot.Slot.Confirmed <= told {
 		return nil
 	}
 	return &replication.Error{

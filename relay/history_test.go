@@ -82,3 +82,27 @@ func TestHistory_ASlotThatIsMovedUnderTheStreamBlocks(t *testing.T) {
 		}
 	})
 }
+
+// A relay that was suspended while another took its slot sees that one's position
+// before it sees that its own connection is gone.
+func TestHistory_ASlotThatAnotherRelayTookIsAskedForAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := new(probe)
+		p.snapshot.Store(&replication.Snapshot{WALEnd: 900, Slot: replication.SlotInfo{Confirmed: 100, Active: true}})
+		b := &bench{server: newServer(fixed(110, 120, 1, "order/a/1")), sink: new(sinktest.Recorder), probe: p, result: make(chan error, 1)}
+		b.start(t, Config{})
+		pass(time.Minute)
+		sessions := b.server.opens.Load()
+		p.snapshot.Store(&replication.Snapshot{WALEnd: 900, Slot: replication.SlotInfo{Confirmed: 500, Active: true}})
+		pass(6 * time.Second)
+		p.snapshot.Store(&replication.Snapshot{WALEnd: 900, Slot: replication.SlotInfo{Confirmed: 120, Active: true}})
+		pass(time.Minute)
+		if st := b.relay.Status(); st.State != Streaming || b.server.opens.Load() == sessions {
+			t.Errorf("%d sessions, then %d, status %+v", sessions, b.server.opens.Load(), st)
+		}
+		b.stop(t)
+		if b.server.position() != 120 {
+			t.Errorf("confirmed %s", b.server.position())
+		}
+	})
+}

@@ -65,6 +65,7 @@ func (s *session) recover(ctx, hard context.Context) error {
 		return err
 	}
 	s.sink.Resume()
+	s.fill(false) // what is tried alone has nothing to wait for
 	wait := backoff{min: s.r.cfg.RetryMin, max: s.r.cfg.RetryMax}
 	for run := 1; len(queue) > 0; {
 		s.followAll(queue)

@@ -62,13 +62,15 @@ type Relay struct {
 	ev    Events
 	log   zerolog.Logger
 
-	sink     sink.Sink // owned by Run's goroutine, as are the next six
+	sink     sink.Sink // owned by Run's goroutine, as are the next seven
 	seen     rejects
 	ends     knownEnd
 	verdicts verdicts
 	source   string // for dead letters
 	past     past
+	part     fragment
 	standby  bool // another relay had the slot when it was asked for last
+	noticed  time.Time
 
 	parked *deadletter.Parked // nil without Config.ParkKey
 
@@ -168,10 +170,10 @@ func openSink(cfg Config, ev Events, log zerolog.Logger, hooks []kgo.Hook) (sink
 	}
 	return sink.NewTransactional(sink.TransactionalConfig{
 		KafkaConfig: cfg.Kafka, CheckpointTopic: cfg.CheckpointTopic, Interval: cfg.CommitInterval,
-		// Records that the window holds take several times their size. A source
-		// transaction is divided when the window is full of it, so others end early.
-		MaxBytes: cfg.MaxInFlightBytes / 16,
-		Ended:    ev.TransactionEnded,
+		// A record takes about six times its size of the window. Half of it is room for
+		// what is routed while a transaction is being ended.
+		MaxBytes: cfg.MaxInFlightBytes / 12, DivideBytes: cfg.MaxInFlightBytes / 12,
+		Ended: ev.TransactionEnded,
 	}, log, hooks...)
 }
 
@@ -276,8 +278,8 @@ func (r *Relay) loop(ctx, hard context.Context) error {
 		if v.state == Standby {
 			r.standby = true
 			r.board.reached(true, false) // the server named the slot's holder
-			wait.reset()
-			delay = standbyPoll + delay
+			wait.reset()                 // an outage before it must not delay the first look at the slot
+			delay = standbyPoll + wait.delay()
 		} else {
 			r.reconnects.Add(1)
 			if r.ev.Reconnecting != nil {
@@ -335,6 +337,7 @@ func (r *Relay) once(ctx, hard context.Context) error {
 		return err
 	}
 	s := newSession(r, src)
+	r.part.belong(s.origin())
 	if err := r.takeOver(ctx, s); err != nil {
 		_ = src.Close(hard, src.Start())
 		return err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
@@ -27,6 +28,8 @@ type session struct {
 	srcErr     error                   // written by A before it closes out
 	standby    bool                    // somebody else had the slot just before
 	open       bool                    // the last batch ends inside a transaction; B's
+	last       deadletter.Row          // of the batches that were taken; B's
+	behind     bool                    // the last batch was of a backlog; B's
 	frozen     atomic.Uint64           // not zero: nothing beyond may be confirmed any more
 	told       atomic.Uint64           // what A last reported, or is about to
 	toldAt     atomic.Int64
@@ -84,7 +87,7 @@ func newSession(r *Relay, src Source) *session {
 		interrupts: make(chan error, 1),
 	}
 	s.told.Store(uint64(src.Start()))
-	s.asked.Store(time.Now().UnixNano())
+	s.asked.Store(instant(time.Now()))
 	s.buffers.New = func() any { return new(router.Buffer) }
 	return s
 }
@@ -157,6 +160,7 @@ func (s *session) close(ctx, hard context.Context, cause error) error {
 		s.await(hard, s.r.handover())
 	}
 	cut := s.outstanding.Load() > 0
+	s.rememberPart(cause)
 	if cut {
 		s.r.dropSink()
 	} else {
@@ -252,10 +256,10 @@ func (s *session) confirmed() pglogrepl.LSN {
 		lsn = min(lsn, f)
 	}
 	lsn = s.exactly.limit(lsn)
-	now := time.Now().UnixNano()
-	s.asked.Store(now)
+	now := time.Now()
+	s.asked.Store(instant(now))
 	if s.told.Swap(lsn) != lsn {
-		s.toldAt.Store(now)
+		s.toldAt.Store(now.UnixNano())
 	}
 	return pglogrepl.LSN(lsn)
 }
@@ -266,6 +270,7 @@ func (s *session) deliver(ctx, hard context.Context, endIntake context.CancelCau
 		endIntake(err)
 		return err
 	}
+	s.fill(false) // the sink may have another session's
 	heart, stop := s.heart()
 	defer stop()
 	for {
@@ -331,6 +336,13 @@ func (s *session) take(ctx, hard context.Context, b *replication.Batch) error {
 		s.sendHeld(b.Closes)
 	}
 	s.open = b.Open
+	if b.Backlog != s.behind {
+		s.fill(b.Backlog)
+	}
+	s.r.notice(time.Now())
+	if n := len(b.Rows); n > 0 {
+		s.last = deadletter.Row{Commit: b.Rows[n-1].Txn.Commit, Seq: b.Rows[n-1].Ordinal}
+	}
 	entry := checkpoint.Entry{Rows: len(b.Rows), Through: b.Through, Commit: b.ThroughTime}
 	if len(b.Rows) == 0 {
 		s.tracker.Track(entry)
@@ -368,6 +380,14 @@ func (s *session) take(ctx, hard context.Context, b *replication.Batch) error {
 	return nil
 }
 
+// fill tells the sink when a backlog begins and ends.
+func (s *session) fill(behind bool) {
+	s.behind = behind
+	if f, ok := s.sink.(sink.Filler); ok {
+		f.Backlog(behind)
+	}
+}
+
 // resident is by how much the process grows for size bytes of rows and records in
 // flight: chunks that are partly used, requests that the client is writing, and what
 // the garbage collector has not come to yet take more than as much again.
@@ -378,7 +398,7 @@ func resident(size int) int { return 5 * size / 2 }
 func (s *session) route(f *flight) error {
 	for f.routed < len(f.batch.Rows) {
 		row := &f.batch.Rows[f.routed]
-		if s.covers(row) || s.r.delivered(row) {
+		if s.covers(row) || s.r.delivered(row) || s.r.part.covers(row) {
 			f.routed++
 			continue
 		}
@@ -409,7 +429,7 @@ func (s *session) admit(ctx, hard context.Context, f *flight, e checkpoint.Entry
 			f.ticket = ticket
 			return nil
 		}
-		s.full.CompareAndSwap(0, time.Now().UnixNano())
+		s.full.CompareAndSwap(0, instant(time.Now()))
 		if s.exactly != nil {
 			s.exactly.sink.Seal()
 		}
@@ -458,7 +478,7 @@ func (s *session) hand(f *flight, records []router.Record) {
 	if f.handed.IsZero() {
 		f.handed = now
 	}
-	s.waits.Store(now.UnixNano())
+	s.waits.Store(instant(now))
 	s.sink.Send(s.sending, records, func(err error) { s.done(p, err) })
 	s.waits.Store(0)
 }

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -247,6 +249,13 @@ type simSource struct {
 	aborted  chan struct{}
 	once     sync.Once
 	fail     chan error
+	gone     atomic.Bool // the server has given the slot to somebody else, and hears nothing of this one
+}
+
+func (f *simSource) told(lsn pglogrepl.LSN) {
+	if !f.gone.Load() {
+		f.sim.told(lsn)
+	}
 }
 
 func (f *simSource) Start() pglogrepl.LSN { return f.start }
@@ -273,7 +282,7 @@ func (f *simSource) Close(_ context.Context, confirmed pglogrepl.LSN) error {
 		f.sim.count("close failed")
 		return errors.New("connection reset")
 	}
-	f.sim.told(confirmed)
+	f.told(confirmed)
 	return nil
 }
 
@@ -288,7 +297,7 @@ func (f *simSource) Run(intake context.Context, out chan<- *replication.Batch, c
 			case out <- b:
 				return nil
 			case <-status.C:
-				f.sim.told(confirmed())
+				f.told(confirmed())
 			case err := <-f.fail:
 				return err
 			case <-f.aborted:
@@ -296,7 +305,7 @@ func (f *simSource) Run(intake context.Context, out chan<- *replication.Batch, c
 			}
 		}
 	}
-	next := 0
+	next, open := 0, false
 	pending := &replication.Batch{}
 	for {
 		f.sim.mu.Lock()
@@ -329,7 +338,7 @@ func (f *simSource) Run(intake context.Context, out chan<- *replication.Batch, c
 			select {
 			case <-time.After(time.Duration(1+f.sim.int(30)) * time.Millisecond):
 			case <-status.C:
-				f.sim.told(confirmed())
+				f.told(confirmed())
 			case err := <-f.fail:
 				return err
 			case <-f.aborted:
@@ -345,6 +354,9 @@ func (f *simSource) Run(intake context.Context, out chan<- *replication.Batch, c
 			pending.Rows, pending.Bytes = append(pending.Rows, part.Rows...), pending.Bytes+part.Bytes
 			if at += n; at == len(txn.rows) {
 				pending.Through = txn.end
+				if open {
+					pending.Closes = txn.end
+				}
 				for i := range pending.Rows {
 					if pending.Rows[i].Txn.Commit == txn.commit {
 						pending.Rows[i].Txn.End = txn.end
@@ -353,7 +365,8 @@ func (f *simSource) Run(intake context.Context, out chan<- *replication.Batch, c
 				f.saw(txn.end)
 			}
 			if at < len(txn.rows) || f.sim.int(2) == 0 {
-				pending.Open = at < len(txn.rows)
+				open = at < len(txn.rows)
+				pending.Open = open
 				if err := offer(pending); err != nil {
 					return err
 				}
@@ -414,8 +427,15 @@ func simulate(t *testing.T, seed uint64, trouble map[string]int) {
 		go func() { result <- r.Run(ctx) }()
 		return func() {
 			cancel()
-			if err := <-result; err != nil && !errors.Is(err, ErrDrainCut) {
-				t.Errorf("seed %d: stop: %v", seed, err)
+			select {
+			case err := <-result:
+				if err != nil && !errors.Is(err, ErrDrainCut) {
+					t.Errorf("seed %d: stop: %v", seed, err)
+				}
+			case <-time.After(10 * cfg.DrainTimeout): // time would go on for ever
+				stacks := make([]byte, 1<<20)
+				//nolint:forbidigo // a bubble with a goroutine left in it cannot fail, only hang
+				panic(fmt.Sprintf("seed %d: a stop does not end\n%s", seed, stacks[:runtime.Stack(stacks, true)]))
 			}
 		}
 	}

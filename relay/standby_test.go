@@ -179,3 +179,42 @@ func TestRelay_CutInMidTransactionIsNotClean(t *testing.T) {
 		})
 	}
 }
+
+// An outage makes the pauses between tries long. Once the server answers that another
+// relay has the slot, the slot is asked for as often as ever.
+func TestStandby_AsksForTheSlotSoonAfterAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		var busy, free time.Time
+		server := newServer(fixed(110, 120, 1, "order/a/1"))
+		open := func(ctx context.Context) (Source, error) {
+			switch {
+			case time.Since(began) < 5*time.Minute:
+				return nil, &replication.Error{Kind: replication.KindRetry, Op: "connect", Err: errors.New("connection refused")}
+			case busy.IsZero():
+				busy = time.Now()
+				fallthrough
+			case time.Since(busy) < 100*time.Millisecond:
+				return nil, &replication.Error{Kind: replication.KindBusy, Op: "start", Err: errors.New("slot is in use")}
+			}
+			if free.IsZero() {
+				free = time.Now()
+			}
+			return server.open(ctx)
+		}
+		routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := New(Config{}, Parts{Source: open, Router: routes, Sink: func() (sink.Sink, error) { return new(sinktest.Recorder), nil }}, Events{}, zerolog.Nop())
+		ctx, cancel := context.WithCancel(t.Context())
+		result := make(chan error, 1)
+		go func() { result <- r.Run(ctx) }()
+		pass(6 * time.Minute)
+		cancel()
+		<-result
+		if wait := free.Sub(busy); free.IsZero() || wait > 2*time.Second {
+			t.Errorf("the slot was free after 100ms, and was asked for after %s", wait)
+		}
+	})
+}

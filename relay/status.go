@@ -60,6 +60,8 @@ type Slot struct {
 	Confirmed     Position `json:"confirmed_flush_lsn"`
 	Restart       Position `json:"restart_lsn"`
 	SafeWALBytes  *int64   `json:"safe_wal_bytes"`
+	SafeSeconds   *float64 `json:"safe_wal_seconds"` // until the slot is lost, at WALPace, if it stood still from now on
+	WALPace       int64    `json:"wal_bytes_per_second"`
 	RetainedBytes int64    `json:"retained_wal_bytes"`
 	SpilledBytes  *int64   `json:"spilled_bytes"`
 }
@@ -109,6 +111,10 @@ type Status struct {
 	LastEvent   time.Time `json:"last_event,omitzero"`   // last acknowledgement; zero when none
 	LastConfirm time.Time `json:"last_confirm,omitzero"` // last move of the confirmed position; zero when none
 	LastTick    time.Time `json:"last_tick"`             // when the loops were last seen turning, for /livez
+
+	// Shards are the shards that this process runs, when there are several. What stands
+	// above is then their sum, or that of the worst.
+	Shards []Status `json:"shards,omitempty"`
 }
 
 // Ready says whether the relay does its job: it streams, or stands by for the slot.

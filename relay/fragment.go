@@ -1,0 +1,39 @@
+package relay
+
+import (
+	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/replication"
+)
+
+// fragment is the beginning of a transaction that was delivered before the stream came
+// to a row that cannot be read. The transaction cannot be confirmed, so each try
+// brings its beginning again; without this each would send it again, for as long as
+// nobody mends the cause.
+type fragment struct {
+	of   place
+	last deadletter.Row
+}
+
+// belong forgets what was delivered of another history, in which other rows have its
+// positions.
+func (p *fragment) belong(to place) {
+	if p.of != to {
+		*p = fragment{of: to}
+	}
+}
+
+// covers says that a row was delivered. Ordinals are the same in every session: a
+// change of table or publication ends the relay's work before it reads on.
+func (p *fragment) covers(row *replication.Row) bool {
+	return p.last.Commit != 0 && row.Txn.Commit == p.last.Commit && row.Ordinal <= p.last.Seq
+}
+
+// rememberPart runs at the end of a session, when no answer is waited for any more.
+func (s *session) rememberPart(cause error) {
+	if s.exactly != nil || cause == nil || replication.KindOf(cause) != replication.KindProtocol {
+		return
+	}
+	if s.open && s.outstanding.Load() == 0 && !s.hasFailed() && len(s.held) == 0 {
+		s.r.part.last = s.last
+	}
+}

@@ -1,0 +1,63 @@
+package relay
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/jackc/pglogrepl"
+)
+
+// A row that cannot be read ends every session at the same place. What stands before
+// it in its transaction is delivered by the first one only.
+func TestRelay_DeliversOnceWhatIsBeforeARowThatCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := func(commit pglogrepl.LSN, first int, rows ...string) func() *replication.Batch {
+			return func() *replication.Batch {
+				b := batch(commit, 0, first, rows...)
+				b.Open = true
+				return b
+			}
+		}
+		server := newServer(fixed(110, 120, 1, "order/a/1"), begun(130, 1, "order/a/2", "order/b/3"), begun(130, 3, "order/a/4"))
+		server.origin = replication.Origin{SystemID: "1", Timeline: 1}
+		b := start(t, Config{RetryMin: 10 * time.Millisecond}, server)
+		unreadable := func() {
+			server.mu.Lock()
+			current := server.current
+			server.mu.Unlock()
+			current.fail <- &replication.Error{Kind: replication.KindProtocol, Reason: replication.ReasonRowTooLarge, LSN: 125, Err: errors.New("too large")}
+		}
+		for range 5 {
+			pass(5 * time.Second)
+			unreadable()
+		}
+		pass(5 * time.Millisecond)
+		if st := b.relay.Status(); st.State != Blocked || st.Reason != replication.ReasonRowTooLarge {
+			t.Errorf("status %s %s", st.State, st.Reason)
+		}
+		if got := b.values(); got != "1 2 3 4" || server.position() != 120 {
+			t.Errorf("delivered %q, confirmed %s", got, server.position())
+		}
+
+		b.relay.Abort()
+		b.cancel()
+		<-b.result
+	})
+}
+
+func TestFragment_IsOfOneHistory(t *testing.T) {
+	f := fragment{of: place{"1", 1}, last: deadletter.Row{Commit: 130, Seq: 3}}
+	rows := batch(130, 0, 3, "order/a/1", "order/a/2").Rows
+	f.belong(place{"1", 1})
+	if !f.covers(&rows[0]) || f.covers(&rows[1]) {
+		t.Error("it covers what it should not")
+	}
+	f.belong(place{"1", 2})
+	if f.covers(&rows[0]) {
+		t.Error("it covers a row of another history")
+	}
+}

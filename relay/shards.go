@@ -1,0 +1,220 @@
+package relay
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/rs/zerolog"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// OfShard is the configuration of the i-th of `running` shards that share a process:
+// what bounds the process is divided among them.
+func (c Config) OfShard(i, running int) Config {
+	c = c.WithDefaults()
+	c.Replication = c.Replication.OfShard(i)
+	c.MaxInFlightBytes = max(1, c.MaxInFlightBytes/max(1, running))
+	return c
+}
+
+// ShardKey finds, for a table, the column that the record's key is made of.
+func ShardKey(cfg router.Config) func(*replication.Relation) (string, error) {
+	return func(rel *replication.Relation) (string, error) {
+		routes, err := router.New(cfg) // one of its own: a router is used by one goroutine
+		if err != nil {
+			return "", &ConfigError{err}
+		}
+		found, err := routes.Check(rel)
+		if err != nil {
+			return "", &ConfigError{err}
+		}
+		return found.Roles["key"], nil
+	}
+}
+
+// Shards are the relays of one process, each with a slot, a connection, a tracker and
+// a sink of its own: one that is blocked does not hold up the others.
+type Shards struct {
+	relays []*Relay
+	names  []string // for errors
+	cfg    Config
+}
+
+// OpenShards builds the relays of the shards that are given by number. It touches no
+// server. of gives each one's events and hooks.
+func OpenShards(cfg Config, own []int, log zerolog.Logger, of func(i int) (Events, []kgo.Hook)) (*Shards, error) {
+	s := &Shards{cfg: cfg.WithDefaults()}
+	for n, i := range own {
+		events, hooks := of(n)
+		one := cfg.OfShard(i, len(own))
+		r, err := Open(one, events, log.With().Int("shard", i).Logger(), hooks...)
+		if err != nil {
+			s.drop()
+			return nil, err
+		}
+		s.relays = append(s.relays, r)
+		s.names = append(s.names, fmt.Sprintf("shard %d (slot %q)", i, one.Replication.Slot))
+	}
+	return s, nil
+}
+
+// drop closes what a failed OpenShards made.
+func (s *Shards) drop() {
+	for _, r := range s.relays {
+		if first, err := r.parts.Sink(); err == nil {
+			r.sink = first
+			r.dropSink()
+		}
+	}
+}
+
+// Run streams all shards until ctx ends, then drains them. The first shard that ends
+// by itself has the others drain too: part of an outbox is not what was asked for, and
+// what its error says, a person or a supervisor has to act upon. A shard that is merely
+// blocked or reconnecting does not end.
+func (s *Shards) Run(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var (
+		running sync.WaitGroup
+		mu      sync.Mutex
+		ended   []error // in the order of their ends
+	)
+	for i, r := range s.relays {
+		running.Go(func() {
+			err := r.Run(ctx)
+			stop()
+			if err != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				ended = append(ended, fmt.Errorf("%s: %w", s.names[i], err))
+			}
+		})
+	}
+	running.Wait()
+	return errors.Join(ended...)
+}
+
+// Abort cuts the drain of every shard short.
+func (s *Shards) Abort() {
+	for _, r := range s.relays {
+		r.Abort()
+	}
+}
+
+// Filtered counts as Relay.Filtered does.
+func (s *Shards) Filtered() (n int64) {
+	for _, r := range s.relays {
+		n += r.Filtered()
+	}
+	return n
+}
+
+// StatusOf is the snapshot of the n-th relay alone.
+func (s *Shards) StatusOf(n int) Status { return s.relays[n].Status() }
+
+// Status is the process as a whole: the worst state, the most behind position, and
+// sums of what is counted. Each shard's own is in Shards.
+func (s *Shards) Status() Status {
+	all := make([]Status, len(s.relays))
+	for i, r := range s.relays {
+		all[i] = r.Status()
+	}
+	st := summary(all, s.names)
+	st.Slot, st.Publication = s.cfg.Replication.Shard.Slot, s.cfg.Replication.Shard.Publication
+	st.InFlightLimitBytes = s.cfg.MaxInFlightBytes
+	return st
+}
+
+// gravity orders states: the first of the list that a shard is in is that of all. A
+// process that has some of the slots, and stands by for those of another, streams.
+var gravity = []State{Stopping, Blocked, Reconnecting, Starting, Streaming, Standby}
+
+// summary joins the snapshots of at least one shard.
+func summary(all []Status, names []string) Status {
+	worst := 0
+	grave := func(i int) int {
+		g := 2 * slices.Index(gravity, all[i].State)
+		if all[i].Reason == "" {
+			g++ // of two in the same state, the one that has something to say
+		}
+		return g
+	}
+	for i := range all {
+		if grave(i) < grave(worst) {
+			worst = i
+		}
+	}
+	st := all[worst]
+	st.Shards = all
+	if st.Message != "" {
+		st.Message = names[worst] + ": " + st.Message
+	}
+	st.SlotState = nil
+	st.LSN = LSNs{}
+	st.LagBytes, st.RetainedWALBytes, st.LagSeconds, st.OldestUnacked = 0, 0, 0, 0
+	st.InFlightEvents, st.InFlightBytes, st.ParkedKeys = 0, 0, 0
+	st.EventsPublished, st.EventsRejected, st.DeadLetters, st.Reconnects = 0, 0, 0, 0
+	st.TopicsRecreated, st.DataLoss, st.Overtaken = 0, 0, 0
+	st.SourceConnected, st.SinkConnected, st.SourceReached, st.SinkReached = true, true, true, true
+	st.Topics = []string{}
+	for i := range all {
+		st.add(&all[i])
+	}
+	slices.Sort(st.Topics)
+	st.Topics = slices.Compact(st.Topics)
+	if len(st.Topics) > maxTopics {
+		st.Topics = st.Topics[:maxTopics]
+	}
+	return st
+}
+
+// add takes one shard's numbers into the sum.
+func (s *Status) add(one *Status) {
+	s.LSN.Server = max(s.LSN.Server, one.LSN.Server)
+	s.LSN.Received = behind(s.LSN.Received, one.LSN.Received)
+	s.LSN.Published = behind(s.LSN.Published, one.LSN.Published)
+	s.LSN.Confirmed = behind(s.LSN.Confirmed, one.LSN.Confirmed)
+	s.LagBytes = max(s.LagBytes, one.LagBytes)
+	s.RetainedWALBytes = max(s.RetainedWALBytes, one.RetainedWALBytes)
+	s.LagSeconds = max(s.LagSeconds, one.LagSeconds)
+	s.OldestUnacked = max(s.OldestUnacked, one.OldestUnacked)
+	s.InFlightEvents += one.InFlightEvents
+	s.InFlightBytes += one.InFlightBytes
+	s.ParkedKeys += one.ParkedKeys
+	s.EventsPublished += one.EventsPublished
+	s.EventsRejected += one.EventsRejected
+	s.DeadLetters += one.DeadLetters
+	s.Reconnects += one.Reconnects
+	s.TopicsRecreated += one.TopicsRecreated
+	s.DataLoss += one.DataLoss
+	s.Overtaken += one.Overtaken
+	s.Topics = append(s.Topics, one.Topics...)
+	s.SourceConnected = s.SourceConnected && one.SourceConnected
+	s.SinkConnected = s.SinkConnected && one.SinkConnected
+	s.SourceReached = s.SourceReached && one.SourceReached
+	s.SinkReached = s.SinkReached && one.SinkReached
+	if one.LastEvent.After(s.LastEvent) {
+		s.LastEvent = one.LastEvent
+	}
+	if one.LastConfirm.Before(s.LastConfirm) {
+		s.LastConfirm = one.LastConfirm
+	}
+	if one.LastTick.Before(s.LastTick) {
+		s.LastTick = one.LastTick
+	}
+}
+
+// behind is the lesser of two positions, of which zero is unknown.
+func behind(a, b Position) Position {
+	if a == 0 || b == 0 {
+		return cmp.Or(a, b)
+	}
+	return min(a, b)
+}

@@ -1,0 +1,98 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/sinktest"
+	"github.com/rs/zerolog"
+)
+
+func TestOfShard_DividesTheBudget(t *testing.T) {
+	cfg := Config{MaxInFlightBytes: 32 << 20, Replication: replication.Config{Shard: replication.Shard{Count: 4, Slot: "s", Publication: "p"}}}
+	one := cfg.OfShard(3, 4)
+	if one.MaxInFlightBytes != 8<<20 || one.Replication.Slot != "s_4_3" || one.Replication.Publication != "p_4_3" {
+		t.Errorf("%+v", one)
+	}
+	if some := cfg.OfShard(3, 2); some.MaxInFlightBytes != 16<<20 {
+		t.Errorf("one of two shards of a process may hold %d bytes", some.MaxInFlightBytes)
+	}
+}
+
+func TestSummary_IsTheWorstOfAll(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	good := Status{State: Streaming, Slot: "s_3_0", LSN: LSNs{Server: 90, Received: 80, Published: 70, Confirmed: 60}, LagBytes: 30,
+		EventsPublished: 5, Topics: []string{"b", "a"}, LastEvent: at, LastTick: at, SourceConnected: true, SinkConnected: true, SourceReached: true, SinkReached: true}
+	behind := good
+	behind.LSN = LSNs{Server: 100, Received: 75, Published: 50, Confirmed: 40}
+	behind.LagBytes, behind.LagSeconds, behind.LastTick, behind.Topics = 60, 2, at.Add(-time.Minute), []string{"c", "a"}
+	starting := Status{State: Starting, LastTick: at}
+	blocked := behind
+	blocked.State, blocked.Reason, blocked.Message, blocked.SourceConnected = Blocked, "slot_lost", "the slot is lost", false
+	standby := Status{State: Standby, Reason: "slot_in_use", LastTick: at}
+	late := good
+	late.Reason, late.Message = "kafka_unreachable", "no broker"
+	names := []string{"shard 0", "shard 1", "shard 2"}
+
+	for _, tt := range []struct {
+		all            []Status
+		state          State
+		reason, saying string
+		ready          bool
+	}{
+		{[]Status{good, behind}, Streaming, "", "", true},
+		{[]Status{good, starting}, Starting, "", "", false},
+		{[]Status{good, blocked, starting}, Blocked, "slot_lost", "shard 1: the slot is lost", false},
+		{[]Status{standby, good}, Streaming, "", "", true},
+		{[]Status{standby, standby}, Standby, "slot_in_use", "", true},
+		{[]Status{good, behind, late}, Streaming, "kafka_unreachable", "shard 2: no broker", true},
+	} {
+		st := summary(tt.all, names)
+		if st.State != tt.state || st.Reason != tt.reason || st.Message != tt.saying || st.Ready() != tt.ready || len(st.Shards) != len(tt.all) {
+			t.Errorf("%s (%s) %q, ready %v; want %s (%s) %q", st.State, st.Reason, st.Message, st.Ready(), tt.state, tt.reason, tt.saying)
+		}
+	}
+
+	st := summary([]Status{good, behind}, names)
+	if st.LSN != (LSNs{Server: 100, Received: 75, Published: 50, Confirmed: 40}) || st.LagBytes != 60 || st.LagSeconds != 2 || st.EventsPublished != 10 ||
+		!slices.Equal(st.Topics, []string{"a", "b", "c"}) || !st.LastTick.Equal(at.Add(-time.Minute)) || !st.SourceReached {
+		t.Errorf("%+v", st)
+	}
+	if st := summary([]Status{good, starting}, names); st.LSN.Confirmed != 60 || st.SourceReached {
+		t.Errorf("a shard that knows no position yet: %+v", st)
+	}
+}
+
+// The first shard that ends by itself ends the process; the others drain.
+func TestShards_EndTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		missing := &replication.Error{Kind: replication.KindRefused, Reason: replication.ReasonSlotMissing, Op: "look at", Err: errors.New("there is no slot")}
+		routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		open := func(source func(context.Context) (Source, error)) *Relay {
+			return New(Config{}, Parts{Source: source, Router: routes, Sink: func() (sink.Sink, error) { return new(sinktest.Recorder), nil }}, Events{}, zerolog.Nop())
+		}
+		waits := open(func(context.Context) (Source, error) {
+			return nil, &replication.Error{Kind: replication.KindRetry, Reason: replication.ReasonNetwork, Op: "connect", Err: errors.New("refused")}
+		})
+		fails := open(func(ctx context.Context) (Source, error) {
+			<-time.After(5 * time.Second)
+			return nil, missing
+		})
+		s := &Shards{relays: []*Relay{waits, fails}, names: []string{"shard 0", "shard 1"}, cfg: Config{}.WithDefaults()}
+		err = s.Run(t.Context())
+		var refused *RefusedError
+		if !errors.As(err, &refused) || err.Error()[:7] != "shard 1" {
+			t.Errorf("%v", err)
+		}
+	})
+}
