@@ -11,7 +11,7 @@ import (
 
 // applyDefaults sets every key below v that has a default.
 func (l *loader) applyDefaults(v reflect.Value) {
-	keys, _ := keysOf(v.Type())
+	keys := keysOf(v.Type())
 	for _, k := range keys {
 		if k.section() {
 			l.applyDefaults(v.Field(k.index))
@@ -33,7 +33,7 @@ func (l *loader) bindStruct(n *node, v reflect.Value, path string) {
 		l.fail(l.at(n.line, n.column), path, fmt.Sprintf("is %v; allowed: keys, one a line, indented below it", n.kind))
 		return
 	}
-	keys, later := keysOf(v.Type())
+	keys := keysOf(v.Type())
 	// Values that may not be shown are hidden before the first message about
 	// this mapping, because they may stand on the same line.
 	for _, e := range n.entries {
@@ -52,17 +52,14 @@ func (l *loader) bindStruct(n *node, v reflect.Value, path string) {
 		seen[e.name] = e.line
 		k, ok := findKey(keys, e.name)
 		if !ok {
-			l.fail(at, path, unknownKey(e.name, keys, later))
+			l.fail(at, path, unknownKey(e.name, keys))
 			continue
 		}
 		l.bindKey(e, k, v.Field(k.index), path)
 	}
 }
 
-func unknownKey(name string, keys []key, later []string) string {
-	if slices.Contains(later, name) {
-		return "unknown key; it is not available in this version"
-	}
+func unknownKey(name string, keys []key) string {
 	names := make([]string, len(keys))
 	for i, k := range keys {
 		names[i] = k.name
@@ -249,12 +246,9 @@ func setText(v reflect.Value, k key, text string) error {
 
 func setEnum(v reflect.Value, k key, text string) error {
 	allowed := strings.Join(k.enum, ", ")
-	switch {
-	case text == "" && k.def == "", slices.Contains(k.enum, text):
+	if text == "" && k.def == "" || slices.Contains(k.enum, text) {
 		v.SetString(text)
 		return nil
-	case slices.Contains(k.later, text):
-		return fmt.Errorf("%q is not available in this version; allowed: %s", text, allowed)
 	}
 	return fmt.Errorf("%q is not allowed; allowed: %s", text, allowed)
 }

@@ -134,6 +134,7 @@ var wrongTexts = map[string][]string{
 	"postgres.url":                   {"http://shop", "postgres://relay@localhost:99999/shop", "postgres://relay@localhost/shop?sslmode=maybe", "nonsense"},
 	"postgres.password":              nil,
 	"postgres.password_file":         {"/no/such/file"},
+	"postgres.own_shards":            {"1", "x", "-1"},
 	"postgres.slot":                  {`""`, "Cdc-Relay", "a b"},
 	"postgres.publication":           {`""`, strings.Repeat("p", 64)},
 	"outbox.table":                   {`""`, "a.b.c", `'"half'`},

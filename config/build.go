@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -63,7 +64,22 @@ func (c *Config) replication() replication.Config {
 		Wants:            c.wants(),
 		Messages:         append([]string(nil), c.messages...),
 		WalSenderTimeout: time.Duration(p.WalSenderTimeout),
+		// A row has more columns than become a record, and bytea in hexadecimal.
+		MaxRowBytes: max(int(c.settings.Relay.MaxRowBytes), 4*int(c.settings.Kafka.MaxMessageBytes)),
+		Shard:       replication.Shard{Count: p.Shards, Slot: p.Slot, Publication: p.Publication, Key: relay.ShardKey(c.router())},
+	}.OfShard(0)
+}
+
+// OwnShards are the numbers of the shards that this process runs, in order.
+func (c *Config) OwnShards() []int {
+	p := &c.settings.Postgres
+	var own []int
+	for i := range max(1, p.Shards) {
+		if len(p.OwnShards) == 0 || slices.Contains(p.OwnShards, strconv.Itoa(i)) {
+			own = append(own, i)
+		}
 	}
+	return own
 }
 
 // runID is __debezium.context.runId: a UUID of version 7, new for each process.

@@ -5,6 +5,7 @@ import (
 	"net"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -20,6 +21,7 @@ var slotName = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
 func (l *loader) check() {
 	l.checkPostgres()
 	l.checkTables()
+	l.checkShards()
 	l.checkKafka()
 	l.checkRelay()
 	l.checkHTTP()
@@ -43,6 +45,37 @@ func (l *loader) checkPostgres() {
 	}
 	if d := time.Duration(p.WalSenderTimeout); d < time.Second || d > maxWalSenderTimeout {
 		l.refuse("postgres.wal_sender_timeout", "%v is not allowed; allowed: from 1s to %v", p.WalSenderTimeout, duration(maxWalSenderTimeout))
+	}
+}
+
+// checkShards refuses what the rows of one slot have and those of several have not.
+func (l *loader) checkShards() {
+	s := &l.cfg.settings
+	p := &s.Postgres
+	if p.Shards < 1 || p.Shards > replication.MaxShards {
+		l.refuse("postgres.shards", "%d is not allowed; allowed: 1 to %d", p.Shards, replication.MaxShards)
+		return
+	}
+	for _, text := range p.OwnShards {
+		if n, err := strconv.Atoi(text); err != nil || n < 0 || n >= p.Shards || strconv.Itoa(n) != text {
+			l.refuse("postgres.own_shards", "%q is no shard; allowed: 0 to %d", text, p.Shards-1)
+		}
+	}
+	if p.Shards == 1 {
+		return
+	}
+	for _, name := range []pair{{"slot", p.Slot}, {"publication", p.Publication}} {
+		if longest := replication.LongestShardName(name.Value, p.Shards); len(longest) > 63 {
+			l.refuse("postgres."+name.Name, "%q is too long: with shards there is also %q, and a name has at most 63 bytes", name.Value, longest)
+		}
+	}
+	if s.Relay.PositionHeaders {
+		l.refuse("relay.position_headers", "needs postgres.shards: 1: cdc-relay-seq counts the rows of one slot, so two rows of a transaction could have the same position")
+	}
+	for i, w := range l.cfg.wants() {
+		if w.Update || w.Delete || w.Truncate || w.Commit {
+			l.refuse("postgres.shards", "%d is not possible with %s, whose debezium options deliver more than inserts: an update may move a row from one shard to another; allowed: 1, or skipped.operations: u,d,t without provide.transaction.metadata", p.Shards, l.cfg.tables[i])
+		}
 	}
 }
 
@@ -149,6 +182,9 @@ func (l *loader) checkRelay() {
 	r := &l.cfg.settings.Relay
 	if r.MaxInFlightBytes < 1 {
 		l.refuse("relay.max_in_flight_bytes", "%v is too small; allowed: more than 0B, for example 32MiB", r.MaxInFlightBytes)
+	}
+	if r.MaxRowBytes < 1<<20 || r.MaxRowBytes > 1<<30 {
+		l.refuse("relay.max_row_bytes", "%v is not allowed; allowed: from 1MiB to 1GiB", r.MaxRowBytes)
 	}
 	if r.DrainTimeout <= 0 {
 		l.refuse("relay.drain_timeout", "%v is too short; allowed: more than 0s, for example 30s", r.DrainTimeout)

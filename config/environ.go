@@ -41,15 +41,11 @@ func (l *loader) loadEnvironment() {
 			l.assign(path, text, origin{source: "env " + plain})
 		}
 	})
-	later := map[string]string{}
-	eachLater(reflect.TypeFor[settings](), "", func(path string) { later[variable(path)] = path })
 	for _, name := range l.names {
 		if !strings.HasPrefix(name, envPrefix) || slices.Contains(known, name) {
 			continue
 		}
-		if path, ok := later[name]; ok {
-			l.fail(origin{source: "env " + name}, path, "unknown key; it is not available in this version")
-		} else if !injected.MatchString(name) {
+		if !injected.MatchString(name) {
 			l.warn("environment variable %s is no setting and is ignored; %s", name, didYouMeanVariable(name, known))
 		}
 	}
@@ -127,7 +123,7 @@ var tableNumber = regexp.MustCompile(`^outbox(?:\[(\d+)\]|\.(\d+))(?:\.|$)`)
 func (l *loader) find(path string) (target, error) {
 	v, done, rest := reflect.ValueOf(&l.cfg.settings).Elem(), "", path
 	for {
-		keys, later := keysOf(v.Type())
+		keys := keysOf(v.Type())
 		if m := tableNumber.FindStringSubmatch(rest); m != nil && done == "" {
 			rest = "outbox." + rest[len(m[0]):]
 			element, at, err := l.table(m[1] + m[2])
@@ -140,7 +136,7 @@ func (l *loader) find(path string) (target, error) {
 		name, below, deeper := strings.Cut(rest, ".")
 		k, ok := findKey(keys, name)
 		if !ok {
-			return target{}, errors.New(unknownKey(name, keys, later))
+			return target{}, errors.New(unknownKey(name, keys))
 		}
 		done = join(done, name)
 		switch {

@@ -70,7 +70,7 @@ func renderExample() string {
 }
 
 func exampleSection(b *strings.Builder, t reflect.Type, path, indent, first string) {
-	keys, _ := keysOf(t)
+	keys := keysOf(t)
 	for i, k := range keys {
 		lead := indent
 		if i == 0 {

@@ -273,7 +273,7 @@ func (b *branch) item() *branch {
 
 func branchOf(t reflect.Type) *branch {
 	b := &branch{keys: map[string]*branch{}}
-	keys, _ := keysOf(t)
+	keys := keysOf(t)
 	for _, k := range keys {
 		switch {
 		case k.section():

@@ -52,7 +52,7 @@ func TestKafkaPreset_SetsWhatTheServiceWants(t *testing.T) {
 }
 
 func TestKafkaPreset_IsAnEnumAndABundle(t *testing.T) {
-	keys, _ := keysOf(reflect.TypeFor[kafkaSettings]())
+	keys := keysOf(reflect.TypeFor[kafkaSettings]())
 	k, ok := findKey(keys, "preset")
 	if !ok || len(k.enum) != len(kafkaPresets) {
 		t.Fatalf("%d words, %d bundles", len(k.enum), len(kafkaPresets))

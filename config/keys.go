@@ -14,8 +14,7 @@ type key struct {
 	desc  string
 	def   string
 	enum  []string
-	later []string // values of enum that are not available yet
-	empty bool     // an empty environment variable counts
+	empty bool // an empty environment variable counts
 }
 
 var (
@@ -30,23 +29,18 @@ var (
 	outboxType        = reflect.TypeFor[[]outboxSettings]()
 )
 
-// keysOf lists the keys of a struct in the order of the file, and the names
-// that a later version will know.
-func keysOf(t reflect.Type) (keys []key, later []string) {
+// keysOf lists the keys of a struct in the order of the file.
+func keysOf(t reflect.Type) (keys []key) {
 	for i := range t.NumField() {
 		f := t.Field(i)
-		if f.Name == "_" {
-			later = splitList(f.Tag.Get("later"))
-			continue
-		}
 		keys = append(keys, key{
 			name: f.Tag.Get("yaml"), index: i, typ: f.Type,
 			desc: f.Tag.Get("desc"), def: f.Tag.Get("default"),
-			enum: splitList(f.Tag.Get("enum")), later: splitList(f.Tag.Get("later")),
+			enum:  splitList(f.Tag.Get("enum")),
 			empty: f.Tag.Get("empty") == "ok",
 		})
 	}
-	return keys, later
+	return keys
 }
 
 func (k key) section() bool { return k.typ.Kind() == reflect.Struct }
@@ -65,7 +59,7 @@ func findKey(keys []key, name string) (key, bool) {
 // eachKey visits every key below t that is no section; the path of a table's
 // key is outbox.<key>.
 func eachKey(t reflect.Type, prefix string, visit func(path string, k key)) {
-	keys, _ := keysOf(t)
+	keys := keysOf(t)
 	for _, k := range keys {
 		path := join(prefix, k.name)
 		switch {
@@ -75,21 +69,6 @@ func eachKey(t reflect.Type, prefix string, visit func(path string, k key)) {
 			eachKey(k.typ.Elem(), path, visit)
 		default:
 			visit(path, k)
-		}
-	}
-}
-
-// eachLater visits the paths of the keys that a later version will know.
-func eachLater(t reflect.Type, prefix string, visit func(path string)) {
-	keys, later := keysOf(t)
-	for _, name := range later {
-		visit(join(prefix, name))
-	}
-	for _, k := range keys {
-		if k.section() {
-			eachLater(k.typ, join(prefix, k.name), visit)
-		} else if k.typ == outboxType {
-			eachLater(k.typ.Elem(), join(prefix, k.name), visit)
 		}
 	}
 }

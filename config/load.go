@@ -48,6 +48,16 @@ type Config struct {
 	readFile func(string) ([]byte, error) // also looks at $CREDENTIALS_DIRECTORY
 }
 
+// Found is the file that Load takes when none is named; empty: there is none.
+func Found() string {
+	for _, path := range usualPaths {
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+	}
+	return ""
+}
+
 // usualPaths are tried in order when no file is named.
 var usualPaths = []string{"cdc-relay.yaml", "/etc/cdc-relay/config.yaml"}
 

@@ -178,11 +178,11 @@ func TestLoad_CarriesEveryValue(t *testing.T) {
 	if token, err := h.Token(); token != "token-1" || err != nil || h.Listen != ":8080" {
 		t.Errorf("http %q %q %v", h.Listen, token, err)
 	}
-	r.Replication.Password, r.Kafka.SASL.OAuth.ClientSecret, r.Kafka.TLS = nil, nil, nil
+	r.Replication.Password, r.Kafka.SASL.OAuth.ClientSecret, r.Kafka.TLS, r.Replication.Shard.Key = nil, nil, nil, nil
 	want := relay.Config{
 		Replication: replication.Config{
-			URL: "host=db1,db2 port=5432 user=relay dbname=shop sslmode=verify-full", Slot: "orders", Publication: "Orders",
-			Tables: []replication.Table{{Schema: "public", Name: "outbox"}, {Schema: "public", Name: "OutboxEvent"}}, Places: []string{"f:10", "f:19"}, WalSenderTimeout: 90 * time.Second,
+			URL: "host=db1,db2 port=5432 user=relay dbname=shop sslmode=verify-full", Slot: "orders", Publication: "Orders", Shard: replication.Shard{Count: 1, Slot: "orders", Publication: "Orders"},
+			Tables: []replication.Table{{Schema: "public", Name: "outbox"}, {Schema: "public", Name: "OutboxEvent"}}, Places: []string{"f:10", "f:19"}, WalSenderTimeout: 90 * time.Second, MaxRowBytes: 32 << 20,
 		},
 		Router: router.Config{Mappings: []router.Mapping{
 			{

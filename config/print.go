@@ -28,7 +28,7 @@ type printer struct {
 // of a list.
 func (p *printer) section(v reflect.Value, path, first string) {
 	indent := strings.Repeat(" ", len(first))
-	keys, _ := keysOf(v.Type())
+	keys := keysOf(v.Type())
 	for i, k := range keys {
 		lead := indent
 		if i == 0 {

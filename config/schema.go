@@ -56,7 +56,7 @@ func valueSchema(t reflect.Type) *jsonschema.Schema {
 
 // describe adds what the tags say to the reflected schema.
 func describe(s *jsonschema.Schema, t reflect.Type) {
-	keys, _ := keysOf(t)
+	keys := keysOf(t)
 	for _, k := range keys {
 		property, ok := s.Properties.Get(k.name)
 		if !ok {

@@ -6,8 +6,6 @@ package config
 //	desc     one sentence; comment in the example file and description in the schema
 //	default  text that the key has when nothing sets it
 //	enum     allowed values, comma separated
-//	later    on an enum: values that are refused as not available yet;
-//	         on the blank field: keys that are
 //	empty    "ok": an empty environment variable sets the empty text
 //
 // A key without default is empty, false or zero. Types decide how a value is
@@ -32,8 +30,8 @@ type postgresSettings struct {
 	Slot             string   `yaml:"slot" default:"cdc_relay" desc:"Replication slot; made by setup, never by run."`
 	Publication      string   `yaml:"publication" default:"cdc_relay" desc:"Publication; made by setup, never by run."`
 	WalSenderTimeout duration `yaml:"wal_sender_timeout" default:"15s" desc:"wal_sender_timeout of our own connection: how soon the server notices that we are gone."`
-
-	_ struct{} `later:"shards"`
+	Shards           int      `yaml:"shards" default:"1" desc:"Number of slots and publications that divide the tables' rows by a hash of the record's key (PostgreSQL 15 and later), 1 to 64. Order is kept for each key. Changed by setup --reshard-from alone."`
+	OwnShards        []string `yaml:"own_shards" desc:"With shards: numbers of those that this process runs, from 0 on. Empty: all."`
 }
 
 type outboxSettings struct {
@@ -73,7 +71,7 @@ type kafkaSettings struct {
 	OAuth           oauthSettings        `yaml:"oauth" desc:"Client-credentials grant, for sasl.mechanism oauthbearer."`
 	Region          string               `yaml:"region" desc:"AWS region, for sasl.mechanism aws-msk-iam and postgres.auth aws_rds_iam. Empty: that of the environment."`
 	Compression     string               `yaml:"compression" default:"lz4" enum:"none,gzip,snappy,lz4,zstd" desc:"Compression of record batches."`
-	Linger          duration             `yaml:"linger" default:"0s" desc:"How long a batch waits for more records. Batches fill by themselves under load."`
+	Linger          duration             `yaml:"linger" default:"0s" desc:"How long a batch waits for more records. 0s: not at all, but up to 10 ms in a backlog."`
 	MaxMessageBytes size                 `yaml:"max_message_bytes" default:"1MiB" desc:"Largest record and batch; at most the limit of brokers and topics."`
 	CreateTopics    createTopicsSettings `yaml:"create_topics" desc:"Make missing topics at their first record."`
 }
@@ -120,6 +118,7 @@ type relaySettings struct {
 	PositionHeaders  bool     `yaml:"position_headers" default:"false" desc:"Add the headers cdc-relay-lsn (end of the commit), cdc-relay-seq (ordinal in the transaction) and cdc-relay-commit-time. The rows of a transaction then wait until its commit was read."`
 	OnBlocked        string   `yaml:"on_blocked" default:"wait" enum:"wait,exit" desc:"What a blocked relay does. wait: stay up, not ready, and try again; exit: end with code 4."`
 	MaxInFlightBytes size     `yaml:"max_in_flight_bytes" default:"32MiB" desc:"Memory that rows hold until they are acknowledged: bytes, record and headers."`
+	MaxRowBytes      size     `yaml:"max_row_bytes" default:"64MiB" desc:"Largest row that is read, as PostgreSQL sends it; a larger one blocks without being read, whatever on_reject is. Four times kafka.max_message_bytes are always read."`
 	DrainTimeout     duration `yaml:"drain_timeout" default:"30s" desc:"How long a stop waits for rows in flight."`
 }
 
