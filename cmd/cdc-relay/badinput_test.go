@@ -21,7 +21,7 @@ var badInput = []struct {
 }{
 	{
 		name: "a table that nobody can route", table: `id uuid, a jsonb, b jsonb`,
-		want: "outbox[0].columns: auto does not recognise table public.outbox: it sees no column for the payload; its columns are id, a, b",
+		want: "outbox[0].columns: auto does not recognise table public.outbox: it sees no column for the payload; it has id, a, b",
 		way:  "outbox:\n  - table: public.outbox\n    columns:\n      id: id\n      payload: COLUMN # one of id, a, b\n    topic: events",
 	},
 	{

@@ -16,7 +16,7 @@ func (d *doctor) ownRelay(ctx context.Context) *relay.Status {
 		return nil
 	}
 	s, err := fetchStatus(ctx, c)
-	if err != nil || s.Slot != d.settings.Replication.Slot {
+	if err != nil || s.Slot != d.settings.Replication.Shard.Slot {
 		return nil
 	}
 	return &s.Status

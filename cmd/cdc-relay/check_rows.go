@@ -62,37 +62,27 @@ func (d *doctor) mapping(routes *router.Router, name string, rel *replication.Re
 	return made
 }
 
-// unmapped reports each thing that is wrong with a table's mapping.
+// unmapped reports each thing that is wrong with a table's mapping. A
+// block to paste does not fit on a line; explain prints it.
 func (d *doctor) unmapped(err error) {
-	texts := []string{err.Error()}
-	if list, ok := errors.AsType[*config.Errors](d.cfg.Locate(err)); ok {
-		texts = nil
-		for _, e := range list.List {
-			texts = append(texts, e.Text())
+	fail := func(seen string, err error) {
+		advice := "correct the entry in outbox; `cdc-relay explain` shows what each column is taken for"
+		if advised, ok := errors.AsType[*router.Advised](err); ok && advised.Hint != "" {
+			seen, advice = strings.Replace(seen, advised.Error(), advised.What.Error(), 1), advised.Hint
+			if advised.Block != "" {
+				advice += ": `cdc-relay explain` prints a block to paste"
+			}
 		}
-	}
-	for _, text := range texts {
-		seen, advice := mappingAdvice(text)
 		d.add("table.mapping", levelFail, advice, "%s", seen)
 	}
-}
-
-// mappingAdvice takes what to do off an error of the router. A block to paste
-// does not fit on one line; explain prints it.
-func mappingAdvice(text string) (seen, advice string) {
-	seen, _, block := strings.Cut(text, "\n")
-	if !block {
-		if what, next, ok := strings.Cut(text, "; "); ok {
-			return what, next
-		}
-		return seen, "correct the entry in outbox; `cdc-relay explain` shows what each column is taken for"
+	located, ok := errors.AsType[*config.Errors](d.cfg.Locate(err))
+	if !ok {
+		fail(err.Error(), err)
+		return
 	}
-	seen = strings.TrimRight(seen, ": ")
-	advice = "correct the entry in outbox"
-	if last := strings.LastIndex(seen, "; "); last >= 0 {
-		seen, advice = seen[:last], strings.TrimSuffix(seen[last+2:], ", for example")
+	for _, one := range located.List {
+		fail(one.Text(), one)
 	}
-	return seen, advice + ": `cdc-relay explain` prints a block to paste"
 }
 
 // trial is what routing rows came to.
@@ -146,7 +136,7 @@ func (d *doctor) show(table replication.CheckedTable, record *router.Record) {
 	for _, h := range record.Headers {
 		kept.Headers = append(kept.Headers, router.Header{Key: h.Key, Value: slices.Clone(h.Value)})
 	}
-	d.records = append(d.records, newRecordReport("the newest row of "+table.Table.String(), &kept))
+	d.records = append(d.records, newRecordReport("the newest row of "+table.Table.String(), &kept).withPositions(d.settings.PositionHeaders))
 }
 
 func (d *doctor) outcome(table replication.CheckedTable, t *trial) {

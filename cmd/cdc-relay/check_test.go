@@ -222,7 +222,7 @@ func TestCheck_NamesTheColumnListThatHidesAColumn(t *testing.T) {
 	l, env := clinic(t, ourOutbox)
 	l.db.Exec(t, `ALTER PUBLICATION cdc_relay SET TABLE outbox (id, aggregate_type, aggregate_id, event_type)`)
 	got := checkUp(t, env, "--set", "outbox[0].preset=outbox", "--set", "outbox[0].columns.payload=payload")
-	got.want(t, "table.mapping", levelFail, `"payload"`, "column list", "SET TABLE public.outbox")
+	got.want(t, "table.mapping", levelFail, `"payload"`, "column list", `SET TABLE "public"."outbox"`)
 }
 
 func TestCheck_TopicsAndSizes(t *testing.T) {

@@ -204,7 +204,7 @@ func (e *explainer) record(ctx context.Context, i int, rel *replication.Relation
 		report.Note = from + " would be dropped: a transform or a filter of debezium lets it go"
 		return nil
 	}
-	report.Record = newRecordReport(from, &buf.Records[0])
+	report.Record = newRecordReport(from, &buf.Records[0]).withPositions(e.settings.PositionHeaders)
 	return nil
 }
 

@@ -97,8 +97,9 @@ type recordReport struct {
 	Partition *int32         `json:"partition"` // null: murmur2 of the key
 	Key       *blob          `json:"key"`
 	Headers   []headerReport `json:"headers"`
-	Timestamp *time.Time     `json:"timestamp"`            // null: the time of producing
-	EventTime string         `json:"event_time,omitempty"` // what stands for the CloudEvents time, which a row alone does not have
+	Timestamp *time.Time     `json:"timestamp"`                  // null: the time of producing
+	EventTime string         `json:"event_time,omitempty"`       // what stands for the CloudEvents time, which a row alone does not have
+	Positions []string       `json:"position_headers,omitempty"` // headers that only the stream can fill in
 	Value     valueReport    `json:"value,omitzero"`
 }
 
@@ -132,6 +133,15 @@ func newRecordReport(from string, r *router.Record) *recordReport {
 	return out
 }
 
+// withPositions names the headers of relay.position_headers. A row of the table knows
+// neither its transaction nor its commit.
+func (r *recordReport) withPositions(wanted bool) *recordReport {
+	if wanted {
+		r.Positions = []string{router.HeaderLSN, router.HeaderSeq, router.HeaderCommitTime}
+	}
+	return r
+}
+
 func (r *recordReport) print(w io.Writer) error {
 	fmt.Fprintf(w, "\n  %s would become\n", r.From)
 	lines := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -152,6 +162,9 @@ func (r *recordReport) print(w io.Writer) error {
 			lead = ""
 		}
 		fmt.Fprintf(lines, "    %s\t%s: %v\n", lead, printable(h.Name), h.Value)
+	}
+	if len(r.Positions) > 0 {
+		fmt.Fprintf(lines, "    positions\t%s, behind the other headers; only the stream has their values\n", strings.Join(r.Positions, ", "))
 	}
 	if r.EventTime != "" {
 		fmt.Fprintf(lines, "    event time\t%s\n", r.EventTime)

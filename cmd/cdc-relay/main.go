@@ -28,13 +28,17 @@ type process struct {
 	hurry          <-chan struct{} // closed by the second stop signal; nil never is
 }
 
-// onSignals gives a context that the first SIGTERM or SIGINT ends and a channel
-// that the second one closes. A third one kills, as without us.
+// onSignals gives a context that the first SIGTERM, SIGINT or SIGHUP ends and a
+// channel that the second one closes. A third one kills, as without us. SIGHUP is a
+// terminal that was closed; under nohup it stays ignored.
 func onSignals(parent context.Context) (context.Context, <-chan struct{}, func()) {
 	ctx, stop := context.WithCancel(parent)
 	hurry := make(chan struct{})
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(signals, syscall.SIGHUP)
+	}
 	go func() {
 		<-signals
 		stop()

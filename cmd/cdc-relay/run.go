@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"net/http"
 	"os"
 	"runtime/debug"
 	"sync"
@@ -18,13 +19,14 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 func (a *app) runCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "run",
 		Short: "Stream until stopped",
-		Long: `run streams the outbox tables until SIGTERM or SIGINT, then delivers what it has
+		Long: `run streams the outbox tables until SIGTERM, SIGINT or SIGHUP, then delivers what it has
 read and ends. A second signal cuts that short: what is not confirmed is sent
 again by the next start. Table, publication and slot must exist: see setup.
 
@@ -67,7 +69,7 @@ func (a *app) streamWith(ctx context.Context, cfg *config.Config, settings relay
 		return err
 	}
 	if server != nil {
-		handler := admin.Handler(cfg.HTTP(), d.relay.Status, d.metrics.Handler(d.relay.Status))
+		handler := admin.Handler(cfg.HTTP(), d.relay.Status, d.metrics)
 		d.serve = func(ctx context.Context) error { return server.Serve(ctx, handler) }
 	}
 	return d.run(ctx)
@@ -88,12 +90,35 @@ type pipeline interface {
 	Filtered() int64
 }
 
+// openPipeline makes the relay of the configuration, or those of the shards that this
+// process runs, and what serves their metrics.
+func openPipeline(settings relay.Config, own []int, log zerolog.Logger) (pipeline, http.Handler, error) {
+	options := metrics.Options{Pipeline: settings.Pipeline, Version: settings.Version, Commit: build().Commit}
+	if !settings.Replication.Shard.Divided() {
+		m := metrics.New(options)
+		r, err := relay.Open(settings, m.Events(), log, m.Hooks()...)
+		if err != nil {
+			return nil, nil, err
+		}
+		return r, m.Handler(r.Status), nil
+	}
+	all := metrics.NewShards(options, own)
+	shards, err := relay.OpenShards(settings, own, log, func(i int) (relay.Events, []kgo.Hook) { return all[i].Events(), all[i].Hooks() })
+	if err != nil {
+		return nil, nil, err
+	}
+	for i, m := range all {
+		m.Watch(func() relay.Status { return shards.StatusOf(i) })
+	}
+	return shards, all[0].Registry(), nil
+}
+
 // daemon is the relay and what accompanies it.
 type daemon struct {
 	app     *app
 	cfg     *config.Config
 	relay   pipeline
-	metrics *metrics.Metrics
+	metrics http.Handler
 	serve   func(context.Context) error // nil: no HTTP
 	until   func(relay.Status) bool     // the relay is stopped once that is so; nil: never
 	log     zerolog.Logger
@@ -105,15 +130,14 @@ type daemon struct {
 func (a *app) newDaemon(cfg *config.Config, settings relay.Config) (*daemon, error) {
 	settings.Version = build().Version
 	log := a.newLogger(cfg.Log, settings.Pipeline)
-	limitMemory(log)
-	m := metrics.New(metrics.Options{Pipeline: settings.Pipeline, Version: settings.Version, Commit: build().Commit})
-	r, err := relay.Open(settings, m.Events(), log, m.Hooks()...)
+	limitMemory(log, memlimit.FromCgroup)
+	r, served, err := openPipeline(settings, cfg.OwnShards(), log)
 	if err != nil {
 		return nil, err
 	}
-	log.Info().Str("version", settings.Version).Str("slot", settings.Replication.Slot).
-		Str("publication", settings.Replication.Publication).Strs("brokers", settings.Kafka.Brokers).Msg("cdc-relay starts")
-	return &daemon{app: a, cfg: cfg, relay: r, metrics: m, log: log, notify: a.notifier()}, nil
+	log.Info().Str("version", settings.Version).Str("slot", settings.Replication.Shard.Slot).Int("shards", settings.Replication.Shard.Count).
+		Str("publication", settings.Replication.Shard.Publication).Strs("brokers", settings.Kafka.Brokers).Msg("cdc-relay starts")
+	return &daemon{app: a, cfg: cfg, relay: r, metrics: served, log: log, notify: a.notifier()}, nil
 }
 
 // run gives what the mapping has wrong its place in the file.
@@ -154,7 +178,7 @@ func (d *daemon) stream(ctx context.Context) error {
 	release()
 	group.Wait()
 	if err = errors.Join(err, serveErr); err == nil {
-		d.log.Info().Int64("events_published_total", d.relay.Status().EventsPublished).Msg("stopped; everything that was sent is acknowledged")
+		d.log.Info().Int64("events_published_total", d.relay.Status().EventsPublished).Msg("stopped; what was acknowledged is confirmed, the rest is sent by the next start")
 	}
 	return err
 }
@@ -223,15 +247,18 @@ func (d *daemon) summarise(ctx context.Context) {
 
 // limitMemory tells the garbage collector about the container's limit. GOMEMLIMIT
 // in the environment wins; without any limit nothing changes.
-func limitMemory(log zerolog.Logger) {
+func limitMemory(log zerolog.Logger, container memlimit.Provider) {
 	// Most of the memory is records in flight, which live in reused arrays: there
 	// is little to collect, so collecting it three times as often costs next to
 	// nothing and saves most of the room that garbage may take.
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(30)
 	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		_ = os.Unsetenv("GOMEMLIMIT") // empty is no limit, but would count as one that was set
+	}
 	limit, err := memlimit.Set(
-		memlimit.WithProvider(memlimit.FromCgroup),
+		memlimit.WithProvider(container),
 		memlimit.WithRatio(0.9),
 		memlimit.WithLogger(slog.New(slog.DiscardHandler)),
 	)

@@ -4,7 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 
@@ -94,6 +97,21 @@ func TestDaemon_SecondSignalCutsTheDrainShort(t *testing.T) {
 	stop()
 	if err := d.run(ctx); !errors.Is(err, relay.ErrDrainCut) || d.reached {
 		t.Errorf("%v, reached %t", err, d.reached)
+	}
+}
+
+// A terminal that is closed ends the relay as SIGTERM does, with its drain.
+func TestOnSignals_HangUpIsAStop(t *testing.T) {
+	if signal.Ignored(syscall.SIGHUP) {
+		t.Skip("the tests were started with SIGHUP ignored, as by nohup")
+	}
+	ctx, hurry, release := onSignals(t.Context())
+	defer release()
+	for _, heard := range []<-chan struct{}{ctx.Done(), hurry} {
+		if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+		<-heard
 	}
 }
 

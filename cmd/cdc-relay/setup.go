@@ -6,16 +6,19 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cdc-relay/cdc-relay/migrations"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/spf13/cobra"
 )
 
 func (a *app) setupCommand() *cobra.Command {
-	var dryRun, acceptGap bool
+	var dryRun, acceptGap, columnList bool
+	var reshard reshardFlags
 	var preset string
 	cmd := &cobra.Command{
 		Use:   "setup",
@@ -37,6 +40,11 @@ Rows that are in the table before the slot is made are not sent; setup says how 
 			}
 			a.warn(cfg)
 			options := replication.SetupOptions{DryRun: true}
+			if columnList {
+				if options.Columns, err = mappedColumns(cfg.Relay()); err != nil {
+					return &usageError{err}
+				}
+			}
 			if cmd.Flags().Changed("create-table") {
 				if options.CreateTable, err = tableSQL(cfg.Relay(), preset); err != nil {
 					return &usageError{err}
@@ -44,6 +52,12 @@ Rows that are in the table before the slot is made are not sent; setup says how 
 			}
 			if acceptGap && cfg.Relay().Guarantee != relay.ExactlyOnce {
 				return &usageError{errors.New("--accept-gap is for relay.guarantee: exactly_once, which keeps a checkpoint")}
+			}
+			if reshard.from != 0 {
+				if dryRun || acceptGap || options.CreateTable != nil {
+					return &usageError{errors.New("--reshard-from goes with --column-list alone: it makes publications and slots of tables that exist")}
+				}
+				return a.reshard(cmd, cfg.Relay(), options, reshard)
 			}
 			if err := a.setup(cmd, cfg.Relay(), options, dryRun); err != nil || !acceptGap || dryRun {
 				return err
@@ -53,6 +67,9 @@ Rows that are in the table before the slot is made are not sent; setup says how 
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print the SQL and touch nothing")
 	cmd.Flags().BoolVar(&acceptGap, "accept-gap", false, "with exactly-once: forget the slot's checkpoint, so that the next run begins at the slot's position; what lies between the two is not sent, or sent again")
+	cmd.Flags().IntVar(&reshard.from, "reshard-from", 0, "replace the slots of this many shards by those of postgres.shards, without loss; begin while the relay runs")
+	cmd.Flags().DurationVar(&reshard.wait, "wait", 10*time.Minute, "with --reshard-from: how long to wait for the relay to catch up and to be stopped")
+	cmd.Flags().BoolVar(&columnList, "column-list", false, "make the publication with a column list: the columns that the mapping reads and no others (PostgreSQL 15 and later)")
 	cmd.Flags().StringVar(&preset, "create-table", configuredShape, "also create the outbox table, in the shape of this preset; configured: that of the configuration, else outbox")
 	cmd.Flags().Lookup("create-table").NoOptDefVal = configuredShape
 	return cmd
@@ -60,6 +77,15 @@ Rows that are in the table before the slot is made are not sent; setup says how 
 
 // configuredShape stands for the preset that the configuration names for a table.
 const configuredShape = "configured"
+
+// mappedColumns tells which columns of a table its mapping reads.
+func mappedColumns(cfg relay.Config) (func(*replication.Relation) ([]string, error), error) {
+	routes, err := router.New(cfg.WithDefaults().Router)
+	if err != nil {
+		return nil, err
+	}
+	return routes.Columns, nil
+}
 
 // tableSQL gives the statements that make a table in the shape of a preset.
 func tableSQL(cfg relay.Config, preset string) (func(replication.Table) (string, error), error) {
@@ -108,15 +134,17 @@ func (a *app) setup(cmd *cobra.Command, settings relay.Config, options replicati
 
 // forget removes the slot's checkpoint.
 func (a *app) forget(cmd *cobra.Command, settings relay.Config) error {
-	keys, err := sink.Forget(cmd.Context(), settings.Kafka, settings.CheckpointTopic, settings.Replication.Slot)
-	if err != nil {
-		return &refusedError{err}
-	}
-	for _, key := range keys {
-		fmt.Fprintf(a.stdout, "forgot the checkpoint of %s: the next run begins at the slot's position\n", key)
-	}
-	if len(keys) == 0 {
-		fmt.Fprintf(a.stdout, "-- there is no checkpoint of slot %s\n", settings.Replication.Slot)
+	for _, shard := range settings.Replication.Shards() {
+		keys, err := sink.Forget(cmd.Context(), settings.Kafka, settings.CheckpointTopic, shard.Slot)
+		if err != nil {
+			return &refusedError{err}
+		}
+		for _, key := range keys {
+			fmt.Fprintf(a.stdout, "forgot the checkpoint of %s: the next run begins at the slot's position\n", key)
+		}
+		if len(keys) == 0 {
+			fmt.Fprintf(a.stdout, "-- there is no checkpoint of slot %s\n", shard.Slot)
+		}
 	}
 	return nil
 }

@@ -89,6 +89,9 @@ func (o sqlOptions) render(cfg *config.Config) ([]migrations.File, error) {
 		return nil, fmt.Errorf("--number %d is not allowed; allowed: 1 or more", o.number)
 	}
 	settings := cfg.Relay().Replication
+	if settings.Shard.Divided() {
+		return nil, fmt.Errorf("postgres.shards: %d: the filters of the publications depend on the types of the tables' columns, which only a server could tell; `cdc-relay setup --dry-run` prints their SQL, and with --set postgres.shards=1 this prints the rest", settings.Shard.Count)
+	}
 	if len(settings.Tables) == 0 && len(settings.Messages) == 0 {
 		settings.Tables = []replication.Table{{Schema: "public", Name: "outbox"}}
 	}

@@ -148,6 +148,13 @@ func statusText(s relay.Status, now time.Time) string {
 	}
 	line("relay", "%s, pipeline %s", orDash(s.Version), orDash(s.Pipeline))
 	line("slot", "%s, publication %s%s", s.Slot, s.Publication, slotText(s.SlotState))
+	for _, one := range s.Shards {
+		state := string(one.State)
+		if one.Reason != "" {
+			state += " (" + one.Reason + ")"
+		}
+		line("", "%s %s, lag %s, %d rows in flight%s", one.Slot, state, size(one.LagBytes), one.InFlightEvents, slotText(one.SlotState))
+	}
 	line("connected", "PostgreSQL %s, Kafka %s", yesNo(s.SourceConnected), yesNo(s.SinkConnected))
 	line("LSN", "confirmed %s, published %s, received %s, server %s",
 		lsn(s.LSN.Confirmed), lsn(s.LSN.Published), lsn(s.LSN.Received), lsn(s.LSN.Server))
@@ -166,6 +173,9 @@ func slotText(s *relay.Slot) string {
 	text := ", WAL " + orDash(s.WALStatus)
 	if s.SafeWALBytes != nil {
 		text += ", lost after another " + size(*s.SafeWALBytes)
+		if s.SafeSeconds != nil {
+			text += ", which is " + (time.Duration(*s.SafeSeconds) * time.Second).String() + " of standing still at " + size(s.WALPace) + "/s"
+		}
 	}
 	return text
 }

@@ -1,0 +1,29 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/cdc-relay/cdc-relay/router"
+)
+
+func TestRecordReport_NamesThePositionHeaders(t *testing.T) {
+	record := &router.Record{Topic: "t", Partition: router.AutoPartition, Headers: []router.Header{{Key: "id", Value: []byte("7")}}}
+	for _, wanted := range []bool{false, true} {
+		report := newRecordReport("it", record).withPositions(wanted)
+		var text strings.Builder
+		if err := report.print(&text); err != nil {
+			t.Fatal(err)
+		}
+		asJSON, err := json.Marshal(report)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{router.HeaderLSN, router.HeaderSeq, router.HeaderCommitTime} {
+			if strings.Contains(text.String(), name) != wanted || strings.Contains(string(asJSON), `"`+name+`"`) != wanted {
+				t.Errorf("with position headers %t:\n%s%s", wanted, text.String(), asJSON)
+			}
+		}
+	}
+}

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/spf13/cobra"
+)
+
+type reshardFlags struct {
+	from int // zero: not asked for
+	wait time.Duration
+}
+
+// reshard changes the number of shards to that of the configuration.
+func (a *app) reshard(cmd *cobra.Command, settings relay.Config, options replication.SetupOptions, f reshardFlags) error {
+	switch {
+	case settings.Guarantee == relay.ExactlyOnce:
+		return &usageError{errors.New("--reshard-from is not possible with relay.guarantee: exactly_once: the checkpoints belong to the old slots, and rows from behind the least of them would be sent twice")}
+	case settings.ParkKey:
+		return &usageError{errors.New("--reshard-from is not possible with relay.park_key: the new slots would not know the parked keys; re-drive all of them, set relay.park_key: false, and set it again afterwards")}
+	}
+	report, err := replication.Reshard(cmd.Context(), settings.Replication, f.from, replication.ReshardOptions{
+		Columns: options.Columns,
+		OnStep: func(s replication.Step) {
+			switch {
+			case s.Exists:
+				fmt.Fprintf(a.stdout, "-- %s %s exists\n", s.Object, s.Name)
+			case s.Object == replication.DroppedSlot:
+				fmt.Fprintf(a.stdout, "dropped slot %s\n", s.Name)
+			default:
+				fmt.Fprintf(a.stdout, "created %s %s\n", s.Object, s.Name)
+			}
+		},
+		OnWait: func(text string) { fmt.Fprintf(a.stdout, "waiting: %s\n", text) },
+		Wait:   f.wait,
+	})
+	if report != nil {
+		a.printReport(report)
+	}
+	if err != nil {
+		return refused(err)
+	}
+	fmt.Fprintf(a.stdout, "done: start `cdc-relay run` with postgres.shards: %d\n", max(1, settings.Replication.Shard.Count))
+	return nil
+}
