@@ -77,7 +77,7 @@ func finishOnce(t *testing.T, p *relaytest.Pipeline) {
 // every row once.
 func TestExactlyOnce_KillsDuplicateNothing(t *testing.T) {
 	onEach(t, func(t *testing.T, db *harness.Database, brokers *harness.Brokers) {
-		kills, late := scale(t, "CDC_RELAY_TEST_KILLS", killsFor(brokers)/4), 0
+		kills, late := scale(t, "CDC_RELAY_TEST_KILLS", killsFor(brokers)/3), 0
 		p, w := exactlyOnce(t, db, brokers, "")
 		random := rand.New(rand.NewPCG(w.Seed, 1))
 		w.Start(t, 2, 10*time.Millisecond)

@@ -18,6 +18,7 @@ import (
 func TestHistory_PromotedStandbyIsFollowedAndTheOldPrimaryRefused(t *testing.T) {
 	for _, version := range harness.Versions() {
 		t.Run("postgres"+version, func(t *testing.T) {
+			t.Parallel() // servers of its own, whose stops take their time
 			db := harness.OwnPostgres(t, sandbox.PostgresOptions{Version: version})
 			brokers := harness.Kfake(t, kfakeDefault)
 			p := relaytest.New(t, db, brokers, []string{"{table: public.outbox}"})

@@ -19,7 +19,7 @@ func TestIdle_OutboxFollowsTheWALOfOtherTables(t *testing.T) {
 		db.Exec(t, "CREATE TABLE busy (filler text); ALTER TABLE busy ALTER filler SET STORAGE EXTERNAL")
 		before := p.WALEnd(t)
 		const rowBytes = 1 << 20
-		size := scale(t, "CDC_RELAY_TEST_IDLE_MB", 256)
+		size := scale(t, "CDC_RELAY_TEST_IDLE_MB", 128)
 		for range size / 64 {
 			db.Exec(t, "INSERT INTO busy SELECT repeat('x', $1) FROM generate_series(1, 64)", rowBytes)
 			db.Exec(t, "TRUNCATE busy")
@@ -28,7 +28,7 @@ func TestIdle_OutboxFollowsTheWALOfOtherTables(t *testing.T) {
 		if written := end - before; written < pglogrepl.LSN(size)<<20 {
 			t.Fatalf("only %d bytes of WAL were written", written)
 		}
-		const near = 64 << 20
+		const near = 32 << 20
 		relaytest.Eventually(t, "the confirmed position is near the tip", func() (bool, string) {
 			confirmed := p.Confirmed(t)
 			return confirmed+near >= end, fmt.Sprintf("confirmed %s, tip %s", confirmed, end)

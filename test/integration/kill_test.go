@@ -49,10 +49,10 @@ func killAtWork(t *testing.T, p *relaytest.Pipeline, w *relaytest.Workload, rand
 	return p.Confirmed(t) < end
 }
 
-// killsFor makes the full number of trials on one kind of broker.
+// killsFor makes most of the trials on the brokers that are quick to start.
 func killsFor(brokers *harness.Brokers) int {
 	if brokers.Fake != nil {
-		return 20
+		return 10
 	}
-	return 5
+	return 3
 }

@@ -3,6 +3,7 @@ package integration
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/test/harness"
@@ -19,6 +20,7 @@ func TestLarge_RowBehindManyIsTriedAlone(t *testing.T) {
 		topic := harness.Unique(t, "order")
 		brokers.CreateTopic(t, topic+"-events", 3, "max.message.bytes", "100000")
 		settings := p.Settings()
+		settings.RetryMax = 50 * time.Millisecond
 		settings.Kafka.Compression = "none" // a broker's limit counts compressed bytes
 		tries := make(chan struct{}, 100)
 		r := p.StartWith(t, settings, relay.Events{ProduceRetried: func(string) { tries <- struct{}{} }})

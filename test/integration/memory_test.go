@@ -16,20 +16,20 @@ func TestMemory_StaysBoundedWithABacklog(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the peak of a process's memory is read as Linux gives it")
 	}
-	rows := scale(t, "CDC_RELAY_TEST_BACKLOG_ROWS", 200_000)
-	const perTransaction = 100
+	rows := scale(t, "CDC_RELAY_TEST_BACKLOG_ROWS", 50_000)
+	const perTransaction, fill = 100, 1600 // together more bytes than the limit
 	for name, insert := range map[string]string{
 		"one_transaction": `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload)
-			SELECT '%[1]s', gen_random_uuid(), 'Happened', jsonb_build_object('n', i, 'fill', repeat('x', 280)) FROM generate_series(1, %[2]d) AS i`,
+			SELECT '%[1]s', gen_random_uuid(), 'Happened', jsonb_build_object('n', i, 'fill', repeat('x', %[4]d)) FROM generate_series(1, %[2]d) AS i`,
 		"many_transactions": `DO $$ BEGIN FOR t IN 1..%[2]d/%[3]d LOOP
 			INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload)
-			SELECT '%[1]s', gen_random_uuid(), 'Happened', jsonb_build_object('n', i, 'fill', repeat('x', 280)) FROM generate_series(1, %[3]d) AS i;
+			SELECT '%[1]s', gen_random_uuid(), 'Happened', jsonb_build_object('n', i, 'fill', repeat('x', %[4]d)) FROM generate_series(1, %[3]d) AS i;
 			COMMIT; END LOOP; END $$`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
 				p, w := outbox(t, db, harness.Kfake(t, sandbox.KafkaOptions{Discard: true}))
-				db.Exec(t, fmt.Sprintf(insert, w.Topic()[:len(w.Topic())-len("-events")], rows, perTransaction))
+				db.Exec(t, fmt.Sprintf(insert, w.Topic()[:len(w.Topic())-len("-events")], rows, perTransaction, fill))
 				running := p.Exec(t, "run", "--set", "kafka.compression=lz4")
 				began := time.Now()
 				p.AwaitCaughtUp(t)

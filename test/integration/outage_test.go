@@ -16,15 +16,15 @@ import (
 
 // Brokers that go and come back cost nothing but time.
 func TestOutage_OfTheBrokersLosesNothing(t *testing.T) {
+	apache := harness.OwnKafka(t, nil)
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
 		t.Run("kfake", func(t *testing.T) {
 			brokers := harness.Kfake(t, kfakeDefault)
 			rideOutBrokers(t, db, brokers, func() { brokers.Fake.TakeAway(0) }, brokers.Fake.Return)
 		})
 		t.Run("apache", func(t *testing.T) {
-			brokers := harness.OwnKafka(t, nil)
-			rideOutBrokers(t, another(t, db), brokers, func() {}, func() {
-				if err := brokers.Apache.Restart(t.Context()); err != nil {
+			rideOutBrokers(t, another(t, db), apache, func() {}, func() {
+				if err := apache.Apache.Restart(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 			})

@@ -1,0 +1,216 @@
+package integration
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pglogrepl"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/sandbox"
+	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/test/harness"
+	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
+)
+
+// The relay at work is frozen until another one has its slot, and then wakes up with
+// a transaction that it had begun. Whatever it still tries is refused.
+func TestExactlyOnce_AFrozenLeaderIsShutOut(t *testing.T) {
+	db, brokers := harness.Postgres(t), harness.Kfake(t, kfakeDefault)
+	p, w := exactlyOnce(t, db, brokers, "")
+	p.YAML = strings.Replace(p.YAML, "postgres: {", "postgres: {wal_sender_timeout: 2s, ", 1)
+	relays := []*relaytest.Process{p.Exec(t, "run")}
+	w.Insert(t, 10)
+	p.AwaitCaughtUp(t)
+	relays = append(relays, p.Exec(t, "run"))
+	w.Start(t, 2, time.Millisecond)
+	holder := func() int {
+		return harness.Query[int](t, db, "SELECT coalesce((SELECT active_pid FROM pg_replication_slots WHERE slot_name = $1), 0)", p.Slot)
+	}
+	leader := 0
+	for round := range 2 {
+		frozen, before, from := relays[leader], holder(), p.Confirmed(t)
+		relaytest.Eventually(t, "the leader is at work", func() (bool, string) { return p.Confirmed(t) > from, frozen.Output() })
+		signal(t, frozen, syscall.SIGSTOP)
+		relaytest.Eventually(t, "another one has the slot and confirms", func() (bool, string) {
+			pid := holder()
+			if pid == before || pid == 0 {
+				from = p.Confirmed(t)
+				return false, fmt.Sprint("held by ", pid)
+			}
+			return p.Confirmed(t) > from, relays[1-leader].Output()
+		})
+		signal(t, frozen, syscall.SIGCONT)
+		from = p.Confirmed(t)
+		relaytest.Eventually(t, "the new leader goes on", func() (bool, string) { return p.Confirmed(t) > from, relays[1-leader].Output() })
+		if round == 0 { // shut out, or standing by: another one of it is what a supervisor would start
+			frozen.Kill()
+			relays[leader] = p.Exec(t, "run")
+		}
+		leader = 1 - leader
+	}
+	w.Stop(t)
+	p.AwaitCaughtUp(t)
+	for _, r := range relays {
+		r.Kill()
+	}
+	finishOnce(t, p)
+	verifyOnce(t, p, w)
+}
+
+func signal(t *testing.T, p *relaytest.Process, s syscall.Signal) {
+	t.Helper()
+	if err := syscall.Kill(p.PID(), s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A standby that lags is promoted. What was delivered of the old history is there
+// once, and what the new one has at the same positions is delivered too.
+func TestExactlyOnce_AFailoverLosesNothingOfTheNewHistory(t *testing.T) {
+	db := harness.OwnPostgres(t, sandbox.PostgresOptions{Version: harness.Versions()[0]})
+	brokers := harness.Kfake(t, kfakeDefault)
+	p, w := exactlyOnce(t, db, brokers, "")
+	insert := func(n int) {
+		db.Exec(t, "INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) SELECT $1, gen_random_uuid(), 'x', '{}' FROM generate_series(1, $2)", strings.TrimSuffix(w.Topic(), "-events"), n)
+	}
+	delivered := func() (all, distinct int) {
+		events := map[string]bool{}
+		for _, record := range readCommitted(t, p, w.Topic()) {
+			all++
+			events[header(record, "id")] = true
+		}
+		return all, len(events)
+	}
+	want := func(when string, n int) {
+		t.Helper()
+		if all, distinct := delivered(); all != n || distinct != n {
+			t.Errorf("%s: %d records of %d events, want %d", when, all, distinct, n)
+		}
+	}
+	r := p.Start(t)
+	r.AwaitStreaming(t)
+	insert(10)
+	p.AwaitCaughtUp(t)
+
+	// The standby is the primary's files of this moment; it gets no WAL after it.
+	stop(t, db, sandbox.Fast)
+	data := filepath.Join(db.Server.Dir(), "data")
+	primary, standby := data+".primary", data+".standby"
+	if out, err := exec.CommandContext(t.Context(), "cp", "-a", data, standby).CombinedOutput(); err != nil {
+		t.Fatalf("copy the files: %v\n%s", err, out)
+	}
+	start(t, db)
+	r.AwaitStreaming(t)
+	insert(5)
+	p.AwaitCaughtUp(t)
+	lost := p.Confirmed(t)
+	r.Await(t, "the rows that will be lost are confirmed", func(s relay.Status) bool { return s.LSN.Confirmed >= relay.Position(lost) })
+	stop(t, db, sandbox.Immediate)
+	r.Abort() // the next relay knows of it by the checkpoint alone
+	_ = r.Wait(t)
+
+	rename(t, data, primary)
+	rename(t, standby, data)
+	if err := os.WriteFile(filepath.Join(data, "standby.signal"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	start(t, db)
+	db.Exec(t, "SELECT pg_promote()")
+	r = p.Start(t)
+	r.Await(t, "the lost rows are reported", func(s relay.Status) bool { return s.State == relay.Streaming && s.DataLoss == 1 })
+	insert(7)
+	p.AwaitCaughtUp(t)
+	want("after the failover", 22)
+	r.Stop(t)
+
+	stop(t, db, sandbox.Fast)
+	rename(t, data, standby)
+	rename(t, primary, data)
+	start(t, db)
+	insert(3)
+	r = p.Start(t) // knows of the failover by the checkpoint alone
+	r.Await(t, "the old primary is refused", func(s relay.Status) bool { return s.State == relay.Reconnecting && s.Reason == "stale_primary" })
+	want("with the old primary", 22)
+
+	stop(t, db, sandbox.Immediate)
+	rename(t, data, primary)
+	rename(t, standby, data)
+	start(t, db)
+	insert(2)
+	p.AwaitCaughtUp(t)
+	r.Stop(t)
+	want("in the end", 24)
+}
+
+func header(r *kgo.Record, key string) string {
+	for _, h := range r.Headers {
+		if h.Key == key {
+			return string(h.Value)
+		}
+	}
+	return ""
+}
+
+// Keys with a row that the topic does not take are parked, in transactions that are
+// killed in between; letters and records are there once, with positions that rise.
+func TestExactlyOnce_ParkedKeysAndPositions(t *testing.T) {
+	db, brokers := harness.Postgres(t), harness.Kfake(t, kfakeDefault)
+	letters := harness.Unique(t, "letters")
+	p, w := exactlyOnce(t, db, brokers, ", on_reject: dead_letter, park_key: true, position_headers: true, max_in_flight_bytes: 1MiB, dead_letter_topic: "+letters)
+	if _, err := sink.EnsureTopic(t.Context(), p.Settings().Kafka, letters, false); err != nil {
+		t.Fatal(err)
+	}
+	setMaxMessageBytes(t, brokers, w.Topic(), "200000")
+	good, bad := uuid.New(), uuid.New()
+	insert := func(key uuid.UUID, rows, largest int) {
+		db.Exec(t, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload)
+			SELECT $1, $2, 'x', jsonb_build_object('fill', repeat('x', CASE WHEN i = 2 THEN $4::int ELSE 10 END)) FROM generate_series(1, $3::int) AS i`,
+			strings.TrimSuffix(w.Topic(), "-events"), key, rows, largest)
+	}
+	insert(good, 3, 10)
+	insert(bad, 3, 300_000)
+	insert(good, 1500, 10) // more than the window
+	insert(bad, 2, 10)
+	for range 3 {
+		running := p.Exec(t, "run")
+		seen := len(readCommitted(t, p, w.Topic(), letters))
+		relaytest.Eventually(t, "more is committed", func() (bool, string) {
+			return len(readCommitted(t, p, w.Topic(), letters)) > seen || p.Confirmed(t) >= p.WALEnd(t), running.Output()
+		})
+		running.Kill()
+	}
+	finishOnce(t, p)
+	records, set := readCommitted(t, p, w.Topic()), readCommitted(t, p, letters)
+	if len(records) != 1504 || len(set) != 4 {
+		t.Errorf("%d records and %d letters, want 1504 and 4", len(records), len(set))
+	}
+	positions := map[string]bool{}
+	last := map[string]string{}
+	for _, r := range slices.Concat(records, set) {
+		lsn, err := pglogrepl.ParseLSN(header(r, router.HeaderLSN))
+		if err != nil {
+			t.Fatalf("record at %s/%d/%d: %v", r.Topic, r.Partition, r.Offset, err)
+		}
+		at := fmt.Sprintf("%016X/%08s", uint64(lsn), header(r, router.HeaderSeq))
+		if positions[at] {
+			t.Errorf("position %s is there twice", at)
+		}
+		positions[at] = true
+		if lane := r.Topic + string(r.Key); at <= last[lane] {
+			t.Errorf("%s follows %s", at, last[lane])
+		} else {
+			last[lane] = at
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package integration
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/sandbox"
+	"github.com/cdc-relay/cdc-relay/test/harness"
+	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
+)
+
+// pair is a primary and its hot standby, and one address that leads to whichever
+// takes writes.
+func pair(t *testing.T, version string, primary, standby map[string]string) (old, next, both *harness.Database) {
+	t.Helper()
+	old = harness.OwnPostgres(t, sandbox.PostgresOptions{Version: version, Settings: primary})
+	old.Exec(t, "SELECT pg_create_physical_replication_slot('standby', true)")
+	server, err := old.Server.Standby(t.Context(), "standby", standby)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	next = &harness.Database{Server: server, Name: old.Name, URL: server.URL(old.Name), Version: old.Version}
+	shared := *old
+	shared.URL = fmt.Sprintf("postgres://postgres@%s,%s/%s?target_session_attrs=read-write&sslmode=disable", old.Server.Addr(), server.Addr(), old.Name)
+	return old, next, &shared
+}
+
+// A slot that is synchronised to the standby is gone on with after a failover: nothing
+// is lost, and nothing was delivered that the new primary does not have. The old
+// primary is not streamed from when it comes back.
+func TestFailover_SyncedSlotIsGoneOnWith(t *testing.T) {
+	for _, version := range harness.Versions() {
+		if version < "17" {
+			continue // slots stay behind: see the next test
+		}
+		t.Run("postgres"+version, func(t *testing.T) {
+			old, next, both := pair(t, version, map[string]string{"synchronized_standby_slots": "standby"}, map[string]string{"sync_replication_slots": "on", "synchronized_standby_slots": ""})
+			brokers := harness.Kfake(t, kfakeDefault)
+			p := relaytest.New(t, both, brokers, []string{"{table: public.outbox}"})
+			p.Setup(t)
+			w := p.NewWorkload(t, "outbox", harness.Unique(t, "order"))
+			brokers.CreateTopic(t, w.Topic(), 3)
+			if !harness.Query[bool](t, old, "SELECT failover FROM pg_replication_slots WHERE slot_name = $1", p.Slot) {
+				t.Fatal("setup made a slot that does not fail over")
+			}
+			r := p.Start(t)
+			r.AwaitStreaming(t)
+			w.Start(t, 2, 20*time.Millisecond)
+			relaytest.Eventually(t, "the slot is on the standby", func() (bool, string) {
+				return harness.Query[bool](t, next, "SELECT count(*) = 1 FROM pg_replication_slots WHERE slot_name = $1 AND synced AND NOT temporary AND invalidation_reason IS NULL", p.Slot), next.Server.Log()
+			})
+			w.Stop(t)
+			w.Insert(t, 50)
+			p.AwaitCaughtUp(t)
+
+			if err := old.Server.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			next.Exec(t, "SELECT pg_promote()")
+			p.DB = next
+			began := time.Now()
+			w.Insert(t, 50)
+			p.AwaitCaughtUp(t)
+			t.Logf("delivering again %s after the promotion", time.Since(began).Round(time.Millisecond))
+			if status := r.Status(); status.DataLoss != 0 || status.State != relay.Streaming {
+				t.Errorf("state %s, %d signals of data loss", status.State, status.DataLoss)
+			}
+
+			start(t, old) // and it takes writes
+			old.Exec(t, "INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ($1, gen_random_uuid(), 'Stale', '{}')",
+				strings.TrimSuffix(w.Topic(), "-events"))
+			next.Exec(t, "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = $1", p.Slot)
+			r.Await(t, "the old primary is refused", func(s relay.Status) bool { return s.State == relay.Reconnecting && s.Reason == "stale_primary" })
+			stop(t, old, sandbox.Immediate)
+			w.Insert(t, 10)
+			p.AwaitCaughtUp(t)
+			r.AwaitStreaming(t)
+			r.Stop(t)
+			t.Logf("duplicates: %d", w.Verify(t))
+		})
+	}
+}
+
+// A standby that does not have the slot: the relay says so, and makes none.
+func TestFailover_UnsyncedSlotBlocks(t *testing.T) {
+	for _, version := range harness.Versions() {
+		t.Run("postgres"+version, func(t *testing.T) {
+			old, next, both := pair(t, version, nil, nil)
+			p, w := outbox(t, both, harness.Kfake(t, kfakeDefault))
+			r := p.Start(t)
+			w.Insert(t, 20)
+			p.AwaitCaughtUp(t)
+			end := relaytest.LSN(t, old, "SELECT pg_current_wal_lsn()::text")
+			relaytest.Eventually(t, "the standby has everything", func() (bool, string) {
+				at := relaytest.LSN(t, next, "SELECT pg_last_wal_replay_lsn()::text")
+				return at >= end, at.String()
+			})
+			if err := old.Server.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			next.Exec(t, "SELECT pg_promote()")
+			status := r.AwaitBlocked(t, "slot_missing")
+			for _, part := range []string{p.Slot, "setup", "backfilled"} {
+				if !contains(status.Message, part) {
+					t.Errorf("message %q does not say %q", status.Message, part)
+				}
+			}
+			if status.LSN.Confirmed == 0 {
+				t.Error("the status does not say what was confirmed last")
+			}
+			if n := harness.Query[int](t, next, "SELECT count(*) FROM pg_replication_slots WHERE slot_name = $1", p.Slot); n != 0 {
+				t.Error("the relay made a slot")
+			}
+			w.Verify(t)
+		})
+	}
+}

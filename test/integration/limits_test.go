@@ -1,0 +1,242 @@
+package integration
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"regexp"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pglogrepl"
+
+	"github.com/cdc-relay/cdc-relay/sandbox"
+	"github.com/cdc-relay/cdc-relay/test/harness"
+	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
+)
+
+// A row over the limit blocks by its length. It is not read into memory, what stands
+// before it is delivered once however often the relay tries, and nothing past it is
+// confirmed. CDC_RELAY_FAULT_SCALE=full takes the row of 540 MB.
+func TestRow_TooLargeBlocksWithoutBeingRead(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the peak of a process's memory is read as Linux gives it")
+	}
+	size := 48 << 20
+	if os.Getenv("CDC_RELAY_FAULT_SCALE") == "full" {
+		size = 540_000_000
+	}
+	db := harness.OwnPostgres(t, sandbox.PostgresOptions{})
+	p, w := outbox(t, db, harness.Kfake(t, kfakeDefault))
+	db.Exec(t, "ALTER TABLE outbox ALTER payload TYPE text")
+	running := p.Exec(t, "run", "--set", "relay.max_row_bytes=4MiB")
+	w.Insert(t, 20)
+	p.AwaitCaughtUp(t)
+	aggregate := strings.TrimSuffix(w.Topic(), "-events")
+	small := "INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) SELECT '" + aggregate + "', gen_random_uuid(), 'x', '{}' FROM generate_series(1, 30)"
+	db.Exec(t, fmt.Sprintf("BEGIN; %s; INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) SELECT '%s', gen_random_uuid(), 'x', repeat('x', %d); %[1]s; COMMIT",
+		small, aggregate, size))
+	relaytest.Eventually(t, "it is tried again", func() (bool, string) {
+		sessions := harness.Query[int](t, db, "SELECT count(*) FROM pg_replication_slots WHERE active")
+		return strings.Contains(running.Output(), "row_too_large"), fmt.Sprint(sessions)
+	})
+	<-time.After(3 * time.Second) // some more tries
+	for _, part := range []string{"public.outbox", "row 31 of its transaction", "relay.max_row_bytes", "LSN"} {
+		if !strings.Contains(running.Output(), part) {
+			t.Errorf("the message does not say %q", part)
+		}
+	}
+	at := regexp.MustCompile(`\(LSN ([0-9A-F/]+)\)`).FindStringSubmatch(running.Output())
+	row, err := pglogrepl.ParseLSN(at[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if confirmed := p.Confirmed(t); confirmed > row {
+		t.Errorf("confirmed %s, past the row at %s", confirmed, row)
+	}
+	if n := len(p.Brokers.Read(t, w.Topic())); n != 20+30 {
+		t.Errorf("%d records, want the 20 before the transaction and the 30 of it before the row, once", n)
+	}
+	peak := running.PeakMemory(t) >> 20
+	t.Logf("row of %d MB: peak memory %d MiB", size/1_000_000, peak)
+	if peak > 100 {
+		t.Errorf("peak memory = %d MiB", peak)
+	}
+	running.Terminate(t)
+	if code := running.Wait(t); code != 0 && code != 1 { // 1 in the middle of a try
+		t.Errorf("exit code = %d", code)
+	}
+}
+
+// Outages leave nothing open behind: neither files nor goroutines.
+func TestOutages_LeaveNothingOpenBehind(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("open files are counted as Linux shows them")
+	}
+	db := harness.Postgres(t)
+	brokers := harness.Kfake(t, sandbox.KafkaOptions{Brokers: 3})
+	p, w := outbox(t, db, brokers)
+	address := freeAddress(t)
+	running := p.Exec(t, "run", "--set", "http.listen="+address)
+	settled := func() (files, goroutines int) {
+		t.Helper()
+		w.Insert(t, 20)
+		p.AwaitCaughtUp(t)
+		entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", running.PID()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(entries), int(metric(t, address, "go_goroutines"))
+	}
+	settled()
+	files, goroutines := settled()
+	outages := scale(t, "CDC_RELAY_TEST_OUTAGES", 20)
+	for range outages {
+		db.Exec(t, "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = $1", p.Slot)
+		brokers.Fake.TakeAway(0)
+		w.Insert(t, 20)
+		brokers.Fake.Return()
+	}
+	var nowFiles, nowGoroutines int
+	relaytest.Eventually(t, "files and goroutines are as before", func() (bool, string) {
+		nowFiles, nowGoroutines = settled()
+		return nowFiles <= files+3 && nowGoroutines <= goroutines+8, fmt.Sprintf("files %d, were %d; goroutines %d, were %d", nowFiles, files, nowGoroutines, goroutines)
+	})
+	t.Logf("%d outages of both sides: files %d to %d, goroutines %d to %d", outages, files, nowFiles, goroutines, nowGoroutines)
+	running.Terminate(t)
+	if code := running.Wait(t); code != 0 {
+		t.Errorf("exit code = %d", code)
+	}
+	w.Verify(t)
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	port, err := sandbox.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "127.0.0.1:" + strconv.Itoa(port)
+}
+
+// get asks a relay, with a token unless it is empty.
+func get(t *testing.T, address, path, token string) string {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+func metric(t *testing.T, address, name string) float64 {
+	t.Helper()
+	match := regexp.MustCompile(`(?m)^` + name + `(?:\{[^}]*\})? (\S+)$`).FindStringSubmatch(get(t, address, "/metrics", ""))
+	if match == nil {
+		t.Fatalf("no metric %s", name)
+	}
+	value, err := strconv.ParseFloat(match[1], 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
+
+// Rows that go to very many topics pass in bounded memory. CDC_RELAY_TEST_TOPICS takes
+// thousands: each costs a look-up before its first record.
+func TestTopics_VeryManyPassInBoundedMemory(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the peak of a process's memory is read as Linux gives it")
+	}
+	topics := scale(t, "CDC_RELAY_TEST_TOPICS", 400)
+	seeded := map[string]int32{}
+	for i := range topics {
+		seeded[fmt.Sprintf("many%d-events", i)] = 1
+	}
+	db := harness.Postgres(t)
+	brokers := harness.Kfake(t, sandbox.KafkaOptions{Topics: seeded})
+	p := relaytest.New(t, db, brokers, []string{"{table: public.outbox}"})
+	p.Setup(t)
+	running := p.Exec(t, "run")
+	const rounds = 5
+	db.Exec(t, fmt.Sprintf(`INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload)
+		SELECT 'many' || t, gen_random_uuid(), 'x', jsonb_build_object('n', n) FROM generate_series(1, %d) AS n, generate_series(0, %d) AS t`, rounds, topics-1))
+	began := time.Now()
+	p.AwaitCaughtUp(t)
+	took := time.Since(began)
+	for _, i := range []int{0, topics / 2, topics - 1} {
+		if n := len(brokers.Read(t, fmt.Sprintf("many%d-events", i))); n != rounds {
+			t.Errorf("topic %d has %d records", i, n)
+		}
+	}
+	peak := running.PeakMemory(t) >> 20
+	t.Logf("%d topics, %d rows: %s, peak memory %d MiB", topics, rounds*topics, took.Round(time.Millisecond), peak)
+	if peak > 200 {
+		t.Errorf("peak memory = %d MiB", peak)
+	}
+	running.Terminate(t)
+	if code := running.Wait(t); code != 0 {
+		t.Errorf("exit code = %d", code)
+	}
+}
+
+// A leader that is frozen loses the slot once the server gave it up, and stands by
+// when it is thawed.
+func TestStandby_TakesOverFromAFrozenLeader(t *testing.T) {
+	p, w := outbox(t, harness.Postgres(t), harness.Kfake(t, kfakeDefault))
+	const timeout = 3 * time.Second
+	first := p.Exec(t, "run", "--set", "postgres.wal_sender_timeout=3s")
+	w.Insert(t, 100)
+	p.AwaitCaughtUp(t)
+	second := p.Exec(t, "run", "--set", "postgres.wal_sender_timeout=3s")
+	relaytest.Eventually(t, "it stands by", func() (bool, string) { return strings.Contains(second.Output(), "standby"), second.Output() })
+	owner := harness.Query[int](t, p.DB, "SELECT active_pid FROM pg_replication_slots WHERE slot_name = $1", p.Slot)
+	if err := syscall.Kill(first.PID(), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	frozen := time.Now()
+	w.Insert(t, 100)
+	relaytest.Eventually(t, "the slot changes hands", func() (bool, string) {
+		pid := harness.Query[int](t, p.DB, "SELECT coalesce(active_pid, 0) FROM pg_replication_slots WHERE slot_name = $1", p.Slot)
+		return pid != 0 && pid != owner, second.Output()
+	})
+	took := time.Since(frozen)
+	p.AwaitCaughtUp(t)
+	t.Logf("taken over %s after the leader froze, delivered after %s; wal_sender_timeout is %s", took.Round(10*time.Millisecond), time.Since(frozen).Round(10*time.Millisecond), timeout)
+	if took > timeout+20*time.Second { // 5 s where the machine has nothing else to do
+		t.Errorf("it took %s", took)
+	}
+	if err := syscall.Kill(first.PID(), syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	relaytest.Eventually(t, "the thawed one stands by", func() (bool, string) {
+		out := first.Output()
+		return strings.Contains(out[strings.LastIndex(out, "streaming"):], "standby"), out
+	})
+	w.Insert(t, 100)
+	p.AwaitCaughtUp(t)
+	for _, running := range []*relaytest.Process{first, second} {
+		running.Terminate(t)
+		if code := running.Wait(t); code != 0 {
+			t.Errorf("exit code = %d", code)
+		}
+	}
+	w.Verify(t)
+}
