@@ -88,7 +88,7 @@ func TestPlan_IsDecidedByTheSeed(t *testing.T) {
 
 func TestPlan_SeedsDealEveryKindOut(t *testing.T) {
 	for _, broker := range []string{"kfake", "apache", "apache3"} {
-		deck, err := applicable(nil, broker)
+		deck, err := applicable(nil, broker, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -181,6 +181,52 @@ func TestFigures_AddUp(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "figures.json")
 	if err := errors.Join(f.store(file), func() error { _, err := os.Stat(file); return err }()); err != nil {
 		t.Error(err)
+	}
+}
+
+// A part that runs again replaces what it had; the others stay.
+func TestFigures_OfPartsAreDocumented(t *testing.T) {
+	parts := func(names ...string) []Part {
+		var all []Part
+		for _, name := range names {
+			f := newFigures()
+			f.add(Plan{Postgres: "18", Broker: "kfake", ExactlyOnce: name == "once"}, judge(fine()))
+			all = append(all, Part{Name: name, About: "about " + name, Outcome: "passed", Figures: f})
+		}
+		return all
+	}
+	f := sum(parts("kills", "once"))
+	if f.Seeds != 2 || f.part("once").Seeds != 1 || f.part("none") != nil || f.Servers["PostgreSQL 18, kfake, exactly once"] != 1 {
+		t.Errorf("figures %+v", f)
+	}
+	file, page := filepath.Join(t.TempDir(), "figures.json"), filepath.Join(t.TempDir(), "page.md")
+	if err := errors.Join(f.store(file), os.WriteFile(page, []byte("before\n"+beginMark+"\nold\n"+endMark+"\nafter\n"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	stored, err := load(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stored.document(page); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"before\n" + beginMark, "| `relay_kill` | 2 | 2 | ", "| about once | passed |", endMark + "\nafter\n", "| rows | 12 |"} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	if strings.Contains(string(text), "old") {
+		t.Error("the old figures are still there")
+	}
+	if err := os.WriteFile(page, []byte("no place"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if stored.document(page) == nil {
+		t.Error("a page without a place for figures was written")
 	}
 }
 
@@ -336,6 +382,42 @@ func TestOracle_FindsEveryKindOfViolation(t *testing.T) {
 			v := judge(h)
 			if !slices.ContainsFunc(v.Violations, func(text string) bool { return strings.HasPrefix(text, c.want) }) {
 				t.Errorf("violations %q, want one of %s", v.Violations, c.want)
+			}
+		})
+	}
+}
+
+// With exactly_once nothing comes twice, and a position covers what is there.
+func TestOracle_HoldsExactlyOnceToMore(t *testing.T) {
+	once := func(spoil func(*History)) []string {
+		h := fine()
+		h.Plan.ExactlyOnce = true
+		h.Records = slices.Delete(h.Records, 3, 4) // what was sent twice
+		for _, c := range []struct {
+			at  int
+			end uint64
+		}{{2, 110}, {15, 210}, {17, 310}, {21, 410}, {22, 500}} {
+			h.Checkpoints = append(h.Checkpoints, Checkpoint{tick(c.at), c.end})
+		}
+		spoil(h)
+		return judge(h).Violations
+	}
+	if found := once(func(*History) {}); len(found) > 0 {
+		t.Fatal(found)
+	}
+	for _, c := range []struct {
+		name, want string
+		spoil      func(*History)
+	}{
+		{"a row comes twice", "P10:", func(h *History) { h.deliver("a4", 30) }},
+		{"a record of a lost owner", "P5:", func(h *History) { h.Plan.Relays = 2; h.deliver("a2", 30) }},
+		{"no checkpoint", "P12:", func(h *History) { h.Checkpoints = nil }},
+		{"a checkpoint ahead of its rows", "P12:", func(h *History) { h.Checkpoints[1].End = 310 }},
+		{"a slot ahead of the checkpoints", "P12:", func(h *History) { h.Checkpoints = h.Checkpoints[:2] }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if found := once(c.spoil); !slices.ContainsFunc(found, func(text string) bool { return strings.HasPrefix(text, c.want) }) {
+				t.Errorf("violations %q, want one of %s", found, c.want)
 			}
 		})
 	}

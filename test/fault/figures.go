@@ -11,6 +11,9 @@ import (
 
 // Figures add up the verdicts of many runs.
 type Figures struct {
+	Host        string           `json:"host,omitempty"`
+	Commit      string           `json:"commit,omitempty"` // of what was put to the test
+	Day         string           `json:"day,omitempty"`
 	Seeds       int              `json:"seeds"`
 	Failed      int              `json:"failed"`
 	Servers     map[string]int   `json:"servers"` // seeds by PostgreSQL and brokers
@@ -25,6 +28,7 @@ type Figures struct {
 	Duplicates  int              `json:"duplicates"`
 	Bound       int              `json:"duplicates_bound"`
 	DuplicateBy map[string]int   `json:"duplicates_by_fault"`
+	BoundBy     map[string]int   `json:"duplicates_bound_by_fault"`
 	Recovery    []Span           `json:"recovery"`
 	Takeover    map[string]Spans `json:"takeover"`
 	PgStop      []Span           `json:"postgres_fast_stop"`
@@ -36,48 +40,94 @@ type Figures struct {
 	Took        Span             `json:"took"`
 	Bar         []string         `json:"bar,omitempty"`
 	Mutants     []Kill           `json:"mutants,omitempty"`
-	Parts       []string         `json:"parts,omitempty"`
+	Parts       []Part           `json:"parts,omitempty"`
 	began       time.Time
 }
 
+// Part is one part of the whole programme, with figures of its own.
+type Part struct {
+	Name    string   `json:"name"`
+	About   string   `json:"about"`
+	Outcome string   `json:"outcome"`
+	Figures *Figures `json:"figures"`
+}
+
 func newFigures() *Figures {
-	return &Figures{Servers: map[string]int{}, Faults: map[string]int{}, DuplicateBy: map[string]int{}, Takeover: map[string]Spans{}, began: time.Now()}
+	return &Figures{Servers: map[string]int{}, Faults: map[string]int{}, DuplicateBy: map[string]int{}, BoundBy: map[string]int{}, Takeover: map[string]Spans{}, began: time.Now()}
 }
 
 func (f *Figures) add(plan Plan, v *Verdict) {
-	f.Seeds++
+	brokers := plan.Broker
+	if plan.ExactlyOnce {
+		brokers += ", exactly once"
+	}
+	one := &Figures{
+		Seeds: 1, Servers: map[string]int{"PostgreSQL " + plan.Postgres + ", " + brokers: 1}, Faults: v.Faults, Kills: v.Kills, Sessions: v.Sessions, Rows: v.Rows, Unknown: v.Unknown,
+		Lost: v.Lost, Disordered: v.Disordered, Late: v.Late, Duplicates: v.Duplicates, Bound: v.Bound, DuplicateBy: v.DuplicateBy, BoundBy: v.BoundBy,
+		Recovery: v.Recovery, Takeover: v.Takeover, PgStop: v.PgStop, Drain: v.Drain, Stall: v.Stall, Settled: v.Settled, Peak: v.Peak, Samples: v.Samples,
+	}
 	if len(v.Violations) > 0 {
-		f.Failed++
+		one.Failed = 1
 	}
-	f.Servers["PostgreSQL "+plan.Postgres+", "+plan.Broker]++
-	for name, n := range v.Faults {
-		f.Faults[name] += n
-	}
-	for name, n := range v.DuplicateBy {
-		f.DuplicateBy[name] += n
-	}
-	for name, spans := range v.Takeover {
-		f.Takeover[name] = append(f.Takeover[name], spans...)
-	}
-	f.Kills += v.Kills
-	f.Sessions += v.Sessions
-	f.Rows += v.Rows
-	f.Unknown += v.Unknown
-	f.Lost += v.Lost
-	f.Disordered += v.Disordered
-	f.Late += v.Late
-	f.Duplicates += v.Duplicates
-	f.Bound += v.Bound
-	f.Samples += v.Samples
-	f.Recovery = append(f.Recovery, v.Recovery...)
-	f.PgStop = append(f.PgStop, v.PgStop...)
-	f.Drain = append(f.Drain, v.Drain...)
-	f.Stall, f.Settled, f.Peak = max(f.Stall, v.Stall), max(f.Settled, v.Settled), max(f.Peak, v.Peak)
+	f.join(one)
 }
 
-// finish sorts what quantiles are taken of.
+// join adds other figures to these.
+func (f *Figures) join(o *Figures) {
+	for _, each := range []struct{ to, from *int }{
+		{&f.Seeds, &o.Seeds}, {&f.Failed, &o.Failed}, {&f.Kills, &o.Kills}, {&f.Sessions, &o.Sessions}, {&f.Rows, &o.Rows}, {&f.Lost, &o.Lost},
+		{&f.Disordered, &o.Disordered}, {&f.Late, &o.Late}, {&f.Duplicates, &o.Duplicates}, {&f.Bound, &o.Bound}, {&f.Samples, &o.Samples},
+	} {
+		*each.to += *each.from
+	}
+	for _, each := range []struct{ to, from map[string]int }{{f.Servers, o.Servers}, {f.Faults, o.Faults}, {f.DuplicateBy, o.DuplicateBy}, {f.BoundBy, o.BoundBy}} {
+		for name, n := range each.from {
+			each.to[name] += n
+		}
+	}
+	for name, spans := range o.Takeover {
+		f.Takeover[name] = append(f.Takeover[name], spans...)
+	}
+	f.Unknown += o.Unknown
+	f.Recovery = append(f.Recovery, o.Recovery...)
+	f.PgStop = append(f.PgStop, o.PgStop...)
+	f.Drain = append(f.Drain, o.Drain...)
+	f.Bar, f.Mutants = append(f.Bar, o.Bar...), append(f.Mutants, o.Mutants...)
+	f.Stall, f.Settled, f.Peak = max(f.Stall, o.Stall), max(f.Settled, o.Settled), max(f.Peak, o.Peak)
+}
+
+// sum makes figures of a whole programme out of those of its parts.
+func sum(parts []Part) *Figures {
+	f := newFigures()
+	for _, each := range parts {
+		f.join(each.Figures)
+		f.Took += each.Figures.Took
+	}
+	f.Parts = parts
+	f.sort()
+	return f
+}
+
+// part is the part of a name; nil if it did not run.
+func (f *Figures) part(name string) *Figures {
+	for _, each := range f.Parts {
+		if each.Name == name {
+			return each.Figures
+		}
+	}
+	return nil
+}
+
+// finish ends what is being measured.
 func (f *Figures) finish() {
-	f.Took = Span(time.Since(f.began).Round(time.Second))
+	if f.Parts == nil {
+		f.Took = Span(time.Since(f.began).Round(time.Second))
+	}
+	f.sort()
+}
+
+// sort is for what quantiles are taken of.
+func (f *Figures) sort() {
 	for _, spans := range f.Takeover {
 		slices.Sort(spans)
 	}
@@ -87,7 +137,6 @@ func (f *Figures) finish() {
 }
 
 func (f *Figures) String() string {
-	f.finish()
 	var b strings.Builder
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(&b, "%-34s %s\n", name, fmt.Sprintf(format, args...))
@@ -103,7 +152,7 @@ func (f *Figures) String() string {
 	}
 	line("faults", "%d of %d kinds", total, len(f.Faults))
 	for _, name := range sortedKeys(f.Faults) {
-		line("  "+name, "%d, %d duplicates after it", f.Faults[name], f.DuplicateBy[name])
+		line("  "+name, "%d, %d duplicates after it, bound %d", f.Faults[name], f.DuplicateBy[name], f.BoundBy[name])
 	}
 	line("kill -9 of a relay", "%d", f.Kills)
 	line("sessions", "%d", f.Sessions)
@@ -135,7 +184,7 @@ func (f *Figures) String() string {
 		line("mutant "+m.Name, "seeds %d, %s", m.Seeds, m.By)
 	}
 	for _, part := range f.Parts {
-		line("", "%s", part)
+		line(part.Name, "%s: %s in %s", part.About, part.Outcome, part.Figures.Took)
 	}
 	line("took", "%s", f.Took)
 	return b.String()
@@ -144,10 +193,28 @@ func (f *Figures) String() string {
 func short(s Span) string { return time.Duration(s).Round(time.Millisecond).String() }
 
 func (f *Figures) store(file string) error {
-	f.finish()
 	text, err := json.MarshalIndent(f, "", "  ")
 	if err != nil {
 		return err
 	}
 	return os.WriteFile(file, append(text, '\n'), 0o644)
+}
+
+// load reads figures that an earlier run stored.
+func load(file string) (*Figures, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	f := newFigures()
+	if err := json.Unmarshal(text, f); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	if len(f.Parts) > 0 {
+		whole := sum(f.Parts)
+		whole.Host, whole.Commit, whole.Day = f.Host, f.Commit, f.Day
+		return whole, nil
+	}
+	f.sort()
+	return f, nil
 }

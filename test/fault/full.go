@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -18,54 +19,122 @@ import (
 type part struct {
 	name  string
 	about string
+	share int // of the time that is left once all else is done; 0: as long as it takes
 	run   func(*programme, context.Context) error
 }
 
-// parts stay within an hour on two cores.
+// parts stay within the budget: those that can be of any length come last and
+// divide what the others left of it.
 var parts = []part{
-	{"kinds", "every kind of fault on in-process brokers, PostgreSQL 15 and 18", func(p *programme, ctx context.Context) error {
-		return p.seeds(ctx, 10*time.Minute, "kfake", "")
+	{"kills", "200 kill -9 in one run, real broker", 0, func(p *programme, ctx context.Context) error { return p.kills(ctx, 200, false) }},
+	{"kills_once", "100 kill -9 in one run with exactly_once, real broker", 0, func(p *programme, ctx context.Context) error { return p.kills(ctx, 100, true) }},
+	{"stops", "50 SIGTERM in one run, real broker: no duplicate", 0, (*programme).stops},
+	{"standby", "30 takeovers: clean stop, kill -9, frozen leader", 0, (*programme).takeovers},
+	{"failpoints", "kill -9 at each named step, the 1st, 2nd, 7th time", 0, (*programme).steps},
+	{"bar", "what others lose, at full size", 0, (*programme).bar},
+	{"mutants", "bugs planted into the relay", 0, (*programme).mutate},
+	{"kinds", "every kind of fault on in-process brokers, PostgreSQL 15 and 18", 8, func(p *programme, ctx context.Context) error {
+		return p.seeds(ctx, "kfake", false)
 	}},
-	{"apache", "every kind that one real broker can have", func(p *programme, ctx context.Context) error {
-		return p.seeds(ctx, 6*time.Minute, "apache", "")
+	{"once", "kinds of faults with exactly_once, in-process brokers and a real one", 4, func(p *programme, ctx context.Context) error {
+		return p.seeds(ctx, "kfake,apache", true)
 	}},
-	{"apache3", "every kind that three real brokers can have", func(p *programme, ctx context.Context) error {
-		return p.seeds(ctx, 7*time.Minute, "apache3", "")
+	{"apache", "every kind that one real broker can have", 5, func(p *programme, ctx context.Context) error {
+		return p.seeds(ctx, "apache", false)
 	}},
-	{"kills", "200 kill -9 in one run, real broker", (*programme).kills},
-	{"stops", "50 SIGTERM in one run, real broker: no duplicate", (*programme).stops},
-	{"standby", "30 takeovers: clean stop, kill -9, frozen leader", (*programme).takeovers},
-	{"failpoints", "kill -9 at each named step, the 1st, 2nd, 7th time", (*programme).steps},
-	{"bar", "what others lose, at full size", (*programme).bar},
-	{"mutants", "bugs planted into the relay", (*programme).mutate},
+	{"apache3", "every kind that three real brokers can have", 6, func(p *programme, ctx context.Context) error {
+		return p.seeds(ctx, "apache3", false)
+	}},
 }
 
+// least is what a part with a share gets even if the budget is gone.
+const least = 90 * time.Second
+
 // everything runs all parts, or those that were asked for, and goes on after one
-// that found something.
+// that found something. Parts that an earlier run left in the file of figures stay
+// there until they run again.
 func (p *programme) everything(ctx context.Context) error {
-	var found error
+	began, shares := time.Now(), 0
+	var chosen []part
 	for _, each := range parts {
-		if p.only != "" && !slices.Contains(strings.Split(p.only, ","), each.name) {
-			continue
+		if p.only == "" || slices.Contains(strings.Split(p.only, ","), each.name) {
+			chosen = append(chosen, each)
+			shares += each.share
+		}
+	}
+	if len(chosen) == 0 {
+		return fmt.Errorf("-only %s: no such part", p.only)
+	}
+	done := map[string]Part{}
+	if p.json != "" && p.only != "" {
+		if earlier, err := load(p.json); err == nil {
+			for _, each := range earlier.Parts {
+				done[each.Name] = each
+			}
+		} else if !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	var found error
+	for _, each := range chosen {
+		inner := *p
+		inner.figures, inner.only = newFigures(), ""
+		if each.share > 0 {
+			inner.total = max(least, (p.budget-time.Since(began))*time.Duration(each.share)/time.Duration(shares))
+			shares -= each.share
 		}
 		fmt.Fprintf(p.out, "\n== %s: %s\n", each.name, each.about)
-		began := time.Now()
-		err := each.run(p, ctx)
+		err := each.run(&inner, ctx)
 		outcome := "passed"
 		switch {
 		case errors.Is(err, errFound):
-			outcome, found = "FAILED", err
+			outcome, found = "FAILED", errors.Join(found, fmt.Errorf("%s: %w", each.name, err))
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
 		case err != nil:
-			return fmt.Errorf("%s: %w", each.name, err)
+			fmt.Fprintln(p.out, err)
+			outcome, found = "NOT RUN TO ITS END", errors.Join(found, fmt.Errorf("%s: %w", each.name, err))
 		}
-		p.figures.Parts = append(p.figures.Parts, fmt.Sprintf("%s: %s: %s in %s", each.name, each.about, outcome, time.Since(began).Round(time.Second)))
+		inner.figures.finish()
+		fmt.Fprintf(p.out, "== %s %s in %s\n", each.name, outcome, inner.figures.Took)
+		done[each.name] = Part{each.name, each.about, outcome, inner.figures}
+		var all []Part
+		for _, each := range parts {
+			if d, ran := done[each.name]; ran {
+				all = append(all, d)
+			}
+		}
+		*p.figures = *sum(all)
+		if err := p.store(); err != nil {
+			return err
+		}
+	}
+	if took := time.Since(began); took > p.budget {
+		fmt.Fprintf(p.out, "the budget of %s was not kept: %s\n", p.budget, took.Round(time.Second))
 	}
 	return found
 }
 
-func (p *programme) seeds(ctx context.Context, total time.Duration, broker, faults string) error {
+// store keeps the figures with what they were measured of, after each part, so
+// that a run that is cut short has proven something.
+func (p *programme) store() error {
+	p.figures.Host = fmt.Sprintf("%d cores, %s/%s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
+	p.figures.Day = time.Now().UTC().Format(time.DateOnly)
+	if out, err := exec.Command("git", "describe", "--always", "--dirty").Output(); err == nil {
+		p.figures.Commit = strings.TrimSpace(string(out))
+	}
+	if p.json == "" {
+		return nil
+	}
+	return p.figures.store(p.json)
+}
+
+func (p *programme) seeds(ctx context.Context, brokers string, once bool) error {
 	inner := *p
-	inner.brokers, inner.faults, inner.total, inner.length = broker, faults, total, 30*time.Second
+	inner.brokers, inner.faults, inner.length, inner.guarantee = brokers, "", 30*time.Second, atLeastOnce
+	if once {
+		inner.guarantee = exactlyOnce
+	}
 	return inner.sample(ctx)
 }
 
@@ -87,8 +156,10 @@ func (p *programme) plain(actions []Action, relays int) Plan {
 	}
 }
 
-func (p *programme) kills(ctx context.Context) error {
-	return p.one(ctx, p.plain(row("relay_kill", 200, 1100*time.Millisecond, 0), 1))
+func (p *programme) kills(ctx context.Context, n int, once bool) error {
+	plan := p.plain(row("relay_kill", n, 1100*time.Millisecond, 0), 1)
+	plan.ExactlyOnce = once
+	return p.one(ctx, plan)
 }
 
 // stops repeats nothing: a stop that drained leaves nothing to send again.
@@ -215,7 +286,7 @@ var testOutcome = regexp.MustCompile(`(?m)^\s*--- (PASS|FAIL|SKIP): (\S+) \((\S+
 func (p *programme) bar(ctx context.Context) error {
 	var found error
 	for _, each := range barTests {
-		cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-v", "-timeout", "15m", "-run", each.run, each.pkg)
+		cmd := exec.CommandContext(ctx, "go", "test", "-count=1", "-v", "-timeout", "45m", "-run", each.run, each.pkg)
 		cmd.Env = append(os.Environ(), each.env)
 		out, err := cmd.CombinedOutput()
 		for _, m := range testOutcome.FindAllStringSubmatch(string(out), -1) {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -16,15 +17,16 @@ import (
 // History is everything that is known of a run once it is over. The verdict is a
 // function of it alone.
 type History struct {
-	Plan    Plan
-	Rows    map[string]Row // what the table holds
-	Txns    []Txn          // in the order of their commits, as the witness slot tells
-	Records []*Delivery    // in the order of each partition
-	Samples []Sample
-	Actions []Done
-	Exits   []Exit
-	States  []State
-	Starts  []time.Time
+	Plan        Plan
+	Rows        map[string]Row // what the table holds
+	Txns        []Txn          // in the order of their commits, as the witness slot tells
+	Records     []*Delivery    // in the order of each partition
+	Samples     []Sample
+	Checkpoints []Checkpoint // committed, in their order; with exactly_once
+	Actions     []Done
+	Exits       []Exit
+	States      []State
+	Starts      []time.Time
 
 	Committed, Aborted map[string]bool // what the writers know for certain
 	Unknown            int64
@@ -53,6 +55,12 @@ type Delivery struct {
 	*kgo.Record
 	Part int
 	Pos  int64
+}
+
+// Checkpoint is a position in the checkpoint topic.
+type Checkpoint struct {
+	At  time.Time
+	End uint64
 }
 
 // readTable reads the truth about contents.
@@ -181,7 +189,7 @@ func idOf(msg []byte, ids map[uint32]int) (id string, err error) {
 
 // readSink reads what the brokers have of some topics now.
 func (w *world) readSink(ctx context.Context, topics []string) ([]*Delivery, error) {
-	records, err := sandbox.ReadTopics(ctx, w.kafka.Addrs(), topics, w.kafka.Direct())
+	records, err := sandbox.ReadTopics(ctx, w.kafka.Addrs(), topics, w.reads()...)
 	if err != nil {
 		return nil, err
 	}
@@ -189,6 +197,49 @@ func (w *world) readSink(ctx context.Context, topics []string) ([]*Delivery, err
 	for i, r := range records {
 		part := w.part(r.Topic, r.Partition)
 		all[i] = &Delivery{Record: r, Part: part, Pos: w.samples.base[part] + r.Offset}
+	}
+	return all, nil
+}
+
+// reads are the options of whoever reads what the run delivered: with exactly_once
+// what consumers of committed records see.
+func (w *world) reads() []kgo.Opt {
+	opts := []kgo.Opt{w.kafka.Direct()}
+	if w.plan.ExactlyOnce {
+		opts = append(opts, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	}
+	return opts
+}
+
+// readCheckpoints knows of the topic's records no more than it needs.
+func (w *world) readCheckpoints(ctx context.Context) ([]Checkpoint, error) {
+	if !w.plan.ExactlyOnce {
+		return nil, nil
+	}
+	records, err := sandbox.ReadTopics(ctx, w.kafka.Addrs(), []string{w.checkpointTopic()}, w.reads()...)
+	if err != nil {
+		return nil, fmt.Errorf("read the checkpoint topic: %w", err)
+	}
+	var all []Checkpoint
+	for _, r := range records {
+		if len(r.Value) == 0 { // says nothing of a position
+			continue
+		}
+		var value struct {
+			Slot string `json:"slot"`
+			End  string `json:"end_lsn"`
+		}
+		if err := json.Unmarshal(r.Value, &value); err != nil {
+			return nil, fmt.Errorf("checkpoint at offset %d: %w", r.Offset, err)
+		}
+		if value.Slot != w.slot {
+			continue
+		}
+		end, err := parseLSN(value.End)
+		if err != nil {
+			return nil, fmt.Errorf("checkpoint at offset %d: %w", r.Offset, err)
+		}
+		all = append(all, Checkpoint{r.Timestamp, end})
 	}
 	return all, nil
 }
@@ -216,6 +267,9 @@ func (w *world) collect(ctx context.Context, h *History) error {
 		return err
 	}
 	h.Records = append(append([]*Delivery(nil), w.archived...), late...)
+	if h.Checkpoints, err = w.readCheckpoints(ctx); err != nil {
+		return err
+	}
 	h.Samples = w.samples.all()
 	w.mu.Lock()
 	h.Actions, h.Problems = w.done, append(h.Problems, w.problems...)

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -26,6 +28,7 @@ type kind struct {
 	brokers     string   // where it can be had: kfake, apache (either number), apache3; empty: everywhere
 	relays      int      // how many it needs at least
 	special     bool     // not drawn: only for plans that name it
+	unsettles   bool     // takes records away in the middle of Kafka transactions: what of them was committed cannot be told
 	least, most time.Duration
 	run         func(ctx context.Context, w *world, d *Done) error
 }
@@ -101,8 +104,8 @@ var relayKinds = []*kind{
 	{name: "standby_takes_over_kill", about: "two relays, the leader is killed", takes: onRelay, relays: 2, least: sec, most: 2 * sec, run: takeover(syscall.SIGKILL)},
 	{name: "standby_takes_over_term", about: "two relays, the leader is stopped", takes: onRelay, relays: 2, least: sec, most: 2 * sec, run: takeover(syscall.SIGTERM)},
 	{name: "standby_takes_over_freeze", about: "two relays, the leader is frozen beyond wal_sender_timeout and thawed", takes: onRelay, relays: 2, most: sec, run: func(ctx context.Context, w *world, d *Done) error {
-		n := w.relays.leader()
-		if !w.ready(n) {
+		n, ok := w.ready(ctx)
+		if !ok {
 			d.Detail = "no standby was ready"
 			return nil
 		}
@@ -159,8 +162,8 @@ func freeze(ctx context.Context, w *world, d *Done) error {
 // takeover ends the leader and measures until somebody else's walsender is there.
 func takeover(by syscall.Signal) func(context.Context, *world, *Done) error {
 	return func(ctx context.Context, w *world, d *Done) error {
-		n := w.relays.leader()
-		if !w.ready(n) {
+		n, ok := w.ready(ctx)
+		if !ok {
 			d.Detail = "no standby was ready"
 			return nil
 		}
@@ -174,9 +177,13 @@ func takeover(by syscall.Signal) func(context.Context, *world, *Done) error {
 	}
 }
 
-// ready says that the relay at n streams and the next one stands by.
-func (w *world) ready(n int) bool {
-	return w.relays.state(n) == "streaming" && w.relays.state((n+1)%w.plan.Relays) == "standby"
+// ready waits until a relay streams and the next one stands by, and says which.
+func (w *world) ready(ctx context.Context) (leader int, ok bool) {
+	ok = w.await(ctx, 10*sec, func() bool {
+		leader = w.relays.leader()
+		return w.relays.state(leader) == "streaming" && w.relays.state((leader+1)%w.plan.Relays) == "standby"
+	})
+	return leader, ok
 }
 
 // handover measures from the fault, or from the slot's release after a drain,
@@ -253,11 +260,85 @@ var postgresKinds = []*kind{
 			w.sql(ctx, "INSERT INTO busy SELECT repeat('x', 2000) FROM generate_series(1, 10000)"),
 			w.sql(ctx, "TRUNCATE busy"))
 	}},
+	{name: "slot_taken", about: "another consumer has the slot when the relay starts, and gives it back", takes: []string{"relay", "postgres", "pgnet"}, least: 500 * ms, most: 2 * sec, run: takeSlot},
+	{name: "publication_drift", about: "the table is taken out of the publication while the relay runs, nothing is written, and it is put back", takes: []string{"relay", "postgres", "pgnet", "writers", "kafka", "kafkanet"}, run: drift},
 	{name: "pg_roll_back_large", about: "a large transaction that rolls back, and one prepared savepoint storm", takes: onPostgres, run: func(ctx context.Context, w *world, d *Done) error {
 		return w.sql(ctx, fmt.Sprintf(`DO $$ BEGIN
 			INSERT INTO outbox (id, aggregate_type, aggregate_id, event_type, payload) SELECT gen_random_uuid(), '%s', gen_random_uuid(), 'Never', '{}' FROM generate_series(1, 3000);
 			RAISE 'rolled back' USING ERRCODE = 'P0001'; EXCEPTION WHEN raise_exception THEN NULL; END $$`, w.aggregates[0]))
 	}},
+}
+
+// takeSlot streams from the slot and confirms nothing. Relays wait for it.
+func takeSlot(ctx context.Context, w *world, d *Done) error {
+	for n := range w.plan.Relays {
+		w.relays.hold(n, true)
+		defer w.relays.hold(n, false)
+		w.relays.signal(n, syscall.SIGKILL, true)
+		w.relays.ended(n, 5*sec)
+	}
+	var thief *pgconn.PgConn
+	err := persist(ctx, func(ctx context.Context) (err error) {
+		if thief, err = pgconn.Connect(ctx, w.pg.URL(w.database)+"?replication=database"); err != nil {
+			return err
+		}
+		thief.Frontend().SendQuery(&pgproto3.Query{String: fmt.Sprintf(`START_REPLICATION SLOT %s LOGICAL 0/0 (proto_version '1', publication_names '"%s"')`, w.slot, w.slot)})
+		if err := thief.Frontend().Flush(); err != nil {
+			return errors.Join(err, thief.Close(ctx))
+		}
+		for {
+			switch msg, err := thief.ReceiveMessage(ctx); msg.(type) {
+			case *pgproto3.CopyBothResponse:
+				return nil
+			case *pgproto3.ErrorResponse, nil:
+				return errors.Join(fmt.Errorf("the slot could not be taken: %v", msg), err, thief.Close(ctx))
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	for n := range w.plan.Relays {
+		w.relays.hold(n, false)
+	}
+	d.hold(ctx)
+	for n := range w.plan.Relays {
+		if state := w.relays.state(n); state == "streaming" {
+			w.problem("P11: a relay says %q while somebody else has the slot", state)
+		}
+	}
+	return thief.Conn().Close()
+}
+
+// drift waits until no writer is at work: what is written meanwhile would be in no
+// stream, neither the relay's nor the witness's.
+func drift(ctx context.Context, w *world, d *Done) error {
+	streams := func() bool { return w.relays.state(w.relays.leader()) == "streaming" }
+	if !w.await(ctx, 20*sec, streams) {
+		d.Detail = "no relay streamed"
+		return nil
+	}
+	w.load.gate.Lock()
+	defer w.load.gate.Unlock()
+	if err := w.sql(ctx, "ALTER PUBLICATION "+w.slot+" DROP TABLE outbox"); err != nil {
+		return err
+	}
+	if w.await(ctx, 30*sec, func() bool { return w.relays.state(w.relays.leader()) == "blocked" }) {
+		w.relays.mu.Lock()
+		d.Detail = w.relays.states[len(w.relays.states)-1].Reason
+		w.relays.mu.Unlock()
+	} else if ctx.Err() == nil {
+		w.problem("P11: 30s after the table left the publication the relay is %q, not blocked", w.relays.state(w.relays.leader()))
+	}
+	d.Took = Span(time.Since(d.Began))
+	err := w.sql(context.WithoutCancel(ctx), "ALTER PUBLICATION "+w.slot+" ADD TABLE outbox")
+	for n := range w.plan.Relays { // it blocks until a restart
+		w.relays.signal(n, syscall.SIGTERM, true)
+		if !w.relays.ended(n, 25*sec) {
+			w.problem("P11: a blocked relay went on for 25s after SIGTERM")
+		}
+	}
+	return err
 }
 
 // fastStop holds the server to the relay's promise: it is not held up longer than
@@ -406,8 +487,8 @@ var brokerKinds = []*kind{
 		d.hold(ctx)
 		return nil
 	}},
-	{name: "topic_recreate", about: "a topic is deleted and made again", takes: []string{"kafka", "kafkanet"}, least: 0, most: sec, run: recreateTopic},
-	{name: "topic_away", about: "a topic is deleted and missed for a while", takes: []string{"kafka", "kafkanet"}, least: 2 * sec, most: 4 * sec, run: recreateTopic},
+	{name: "topic_recreate", about: "a topic is deleted and made again", takes: []string{"kafka", "kafkanet"}, unsettles: true, least: 0, most: sec, run: recreateTopic},
+	{name: "topic_away", about: "a topic is deleted and missed for a while", takes: []string{"kafka", "kafkanet"}, unsettles: true, least: 2 * sec, most: 4 * sec, run: recreateTopic},
 	{name: "acl_revoked", about: "the right to write to a topic is taken away and given back", takes: onKafka, least: 500 * ms, most: 2 * sec, run: func(ctx context.Context, w *world, d *Done) error {
 		if k, ok := w.kafka.(*sandbox.Kafka); ok {
 			defer k.DenyTopic(w.topics[d.N%2])()

@@ -48,7 +48,19 @@ type flags struct {
 	full     bool
 	mutants  bool
 	only     string
+	budget   time.Duration
+	huge     int
+
+	guarantee string
+	docs      string
 }
+
+// The guarantees that a run can be told to have.
+const (
+	atLeastOnce = "at_least_once"
+	exactlyOnce = "exactly_once"
+	mixed       = "mixed" // one seed in four has exactly_once
+)
 
 func main() {
 	var f flags
@@ -67,9 +79,13 @@ func main() {
 	flag.BoolVar(&f.race, "race", false, "build the relay with the race detector")
 	flag.StringVar(&f.binary, "binary", "", "relay to put to the test; empty: built from here")
 	flag.BoolVar(&f.list, "list", false, "show the kinds of faults")
-	flag.BoolVar(&f.full, "full", false, "the whole programme, within an hour")
+	flag.BoolVar(&f.full, "full", false, "the whole programme, within -budget")
 	flag.BoolVar(&f.mutants, "mutants", false, "plant faults into the relay and see that each is found")
 	flag.StringVar(&f.only, "only", "", "parts of -full, or names of mutants, comma-separated; empty: all")
+	flag.DurationVar(&f.budget, "budget", time.Hour, "how long -full may take")
+	flag.IntVar(&f.huge, "huge", 300_000, "rows of the transaction that one seed in eight has")
+	flag.StringVar(&f.guarantee, "guarantee", mixed, "at_least_once, exactly_once, mixed")
+	flag.StringVar(&f.docs, "docs", "", "write the figures into this file; with nothing else but -json, those that are stored there")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -94,6 +110,16 @@ func start(ctx context.Context, f flags, out io.Writer) error {
 			fmt.Fprintf(out, "%-44s %-8s %s\n", k.name, where, k.about)
 		}
 		return nil
+	}
+	if f.docs != "" && !f.full {
+		stored, err := load(f.json)
+		if err != nil {
+			return err
+		}
+		return stored.document(f.docs)
+	}
+	if f.guarantee != mixed && f.guarantee != atLeastOnce && f.guarantee != exactlyOnce {
+		return fmt.Errorf("-guarantee %q: it takes %s, %s, %s", f.guarantee, atLeastOnce, exactlyOnce, mixed)
 	}
 	if f.seed == 0 {
 		f.seed = 1 + rand.Uint64N(1_000_000)
@@ -128,14 +154,16 @@ func start(ctx context.Context, f flags, out io.Writer) error {
 	default:
 		err = p.sample(ctx)
 	}
-	if err != nil && !errors.Is(err, errFound) {
+	if err != nil && !errors.Is(err, errFound) && !f.full {
 		return err
 	}
+	p.figures.finish()
 	fmt.Fprint(out, p.figures)
-	if f.json != "" {
-		if stored := p.figures.store(f.json); stored != nil {
-			return stored
-		}
+	if stored := p.store(); stored != nil {
+		return stored
+	}
+	if f.docs != "" && err == nil {
+		return p.figures.document(f.docs)
 	}
 	return err
 }
@@ -154,10 +182,12 @@ func (p *programme) sample(ctx context.Context) error {
 	began := time.Now()
 	versions, brokers := strings.Split(p.postgres, ","), strings.Split(p.brokers, ",")
 	var found error
+	var longest time.Duration // a seed takes its servers' start and the reading of everything, too
 	for i := 0; ; i++ {
+		start := time.Now()
 		plan, err := NewPlan(p.seed+uint64(i), Options{
 			Duration: p.length, Gap: p.gap, Faults: list(p.faults), Large: p.large,
-			Postgres: versions[i%len(versions)], Broker: brokers[i/len(versions)%len(brokers)],
+			Postgres: versions[i%len(versions)], Broker: brokers[i/len(versions)%len(brokers)], Huge: p.huge, Guarantee: p.guarantee,
 		})
 		if err != nil {
 			return err
@@ -167,7 +197,8 @@ func (p *programme) sample(ctx context.Context) error {
 		} else if err != nil {
 			return err
 		}
-		if time.Since(began)+p.length >= p.total {
+		longest = max(longest, time.Since(start))
+		if time.Since(began)+longest >= p.total {
 			return found
 		}
 	}
@@ -188,6 +219,11 @@ func (p *programme) one(ctx context.Context, plan Plan) error {
 	}
 	began := time.Now()
 	v, err := run(ctx, p.servers, plan, p.binary, dir)
+	if err != nil && ctx.Err() == nil { // servers that did not start in time prove nothing
+		p.servers.forget(plan)
+		fmt.Fprintf(p.out, "seed %d once more: %v\n", plan.Seed, err)
+		v, err = run(ctx, p.servers, plan, p.binary, dir)
+	}
 	if err != nil {
 		p.servers.forget(plan)
 		return fmt.Errorf("seed %d: %w", plan.Seed, err)

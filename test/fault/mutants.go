@@ -94,6 +94,9 @@ func (p *programme) mutate(ctx context.Context) error {
 			survived = append(survived, m.name)
 		}
 	}
+	if len(p.figures.Mutants) == 0 {
+		return fmt.Errorf("-only %s: no such mutant", p.only)
+	}
 	if survived != nil {
 		fmt.Fprintln(p.out, "FAILED: not found:", strings.Join(survived, ", "))
 		return errFound

@@ -29,6 +29,7 @@ type Verdict struct {
 	Duplicates  int              `json:"duplicates"`
 	Bound       int              `json:"duplicates_bound"`
 	DuplicateBy map[string]int   `json:"duplicates_by_fault"`
+	BoundBy     map[string]int   `json:"duplicates_bound_by_fault"`
 	Faults      map[string]int   `json:"faults"`
 	Kills       int              `json:"kills"`
 	Sessions    int              `json:"sessions"`
@@ -52,9 +53,9 @@ const (
 	retainLimit = 64 << 20         // P7: a few segments
 )
 
-// judge checks P1 to P11 of a history.
+// judge checks P1 to P12 of a history.
 func judge(h *History) *Verdict {
-	v := &Verdict{DuplicateBy: map[string]int{}, Faults: map[string]int{}, Takeover: map[string]Spans{}, Rows: len(h.Rows), Records: len(h.Records), Unknown: h.Unknown, Samples: len(h.Samples), Peak: h.Peak, Settled: Span(h.Settled)}
+	v := &Verdict{DuplicateBy: map[string]int{}, BoundBy: map[string]int{}, Faults: map[string]int{}, Takeover: map[string]Spans{}, Rows: len(h.Rows), Records: len(h.Records), Unknown: h.Unknown, Samples: len(h.Samples), Peak: h.Peak, Settled: Span(h.Settled)}
 	v.Violations = append(v.Violations, h.Problems...)
 	j := &judgement{History: h, Verdict: v}
 	j.truth()
@@ -63,6 +64,7 @@ func judge(h *History) *Verdict {
 	j.headers()
 	j.positions()
 	j.duplicates()
+	j.checkpoints()
 	j.liveness()
 	j.resources()
 	j.states()
@@ -223,6 +225,9 @@ func (j *judgement) order() {
 // excused says that the slot changed hands lately, between two relays or while
 // something kept records under way to the brokers.
 func (j *judgement) excused(at time.Time) bool {
+	if j.Plan.ExactlyOnce {
+		return false // the brokers shut an owner out that lost the slot
+	}
 	for _, d := range j.Actions {
 		if !changesHands.MatchString(d.Kind) || d.Began.After(at) || d.Healed.Before(at.Add(-10*time.Second)) {
 			continue
@@ -240,7 +245,7 @@ func (j *judgement) excused(at time.Time) bool {
 }
 
 var (
-	changesHands  = regexp.MustCompile(`^(relay|standby|pg|net_pg)_`)
+	changesHands  = regexp.MustCompile(`^(relay|standby|pg|net_pg|slot|publication)_`)
 	delaysRecords = regexp.MustCompile(`^(net_kafka|broker|leader_move|topic|pg_fast_blocked)`)
 )
 
@@ -333,16 +338,20 @@ func (j *judgement) duplicates() {
 			continue
 		}
 		pid = s.PID
-		if j.Sessions++; j.Sessions == 1 {
+		if j.Sessions++; j.Sessions == 1 || j.Plan.ExactlyOnce {
 			continue
 		}
-		j.Bound += j.delivered(j.before(s.Confirmed), j.endsBy(i+1))
+		n := j.delivered(j.before(s.Confirmed), j.endsBy(i+1))
+		j.Bound += n
+		j.BoundBy[j.cause(s.At)] += n
 	}
-	// What the dead session had sent may still arrive, and sessions shorter than a
-	// period are not seen.
-	j.Bound += 200 * (1 + j.Sessions)
-	if j.Plan.Relays > 1 {
-		j.Bound += j.Sessions * j.inFlight()
+	if !j.Plan.ExactlyOnce {
+		// What the dead session had sent may still arrive, and sessions shorter than a
+		// period are not seen.
+		j.Bound += 200 * (1 + j.Sessions)
+		if j.Plan.Relays > 1 {
+			j.Bound += j.Sessions * j.inFlight()
+		}
 	}
 	if j.Duplicates > j.Bound {
 		j.fail("P10: %d duplicates; %d sessions explain at most %d", j.Duplicates, j.Sessions, j.Bound)
@@ -355,6 +364,49 @@ func (j *judgement) duplicates() {
 			j.DuplicateBy[j.cause(d.Timestamp)]++
 		}
 		seen[id] = true
+	}
+}
+
+// checkpoints is P12, of exactly_once: a position in the checkpoint topic covers
+// nothing that was not given to the brokers before it, and no position that the slot
+// confirmed lies beyond the last one in the topic.
+func (j *judgement) checkpoints() {
+	if !j.Plan.ExactlyOnce {
+		return
+	}
+	if len(j.Checkpoints) == 0 {
+		j.fail("P12: no position was committed to the checkpoint topic")
+		return
+	}
+	// latest[i] is when the last of transactions 0 to i-1 was given away.
+	latest := make([]time.Time, len(j.Txns)+1)
+	for i, t := range j.Txns {
+		latest[i+1] = latest[i]
+		for _, id := range t.Rows {
+			if d := j.first[id]; d != nil && d.Timestamp.After(latest[i+1]) {
+				latest[i+1] = d.Timestamp
+			}
+		}
+	}
+	for _, c := range j.Checkpoints {
+		if last := latest[j.before(c.End)]; last.After(c.At) {
+			j.fail("P12: the checkpoint %s of %s covers a row that was given to the brokers at %s", showLSN(c.End), c.At.Format("15:04:05.000"), last.Format("15:04:05.000"))
+			return
+		}
+	}
+	var first uint64
+	next, end := 0, uint64(0)
+	for _, s := range j.History.Samples {
+		if first == 0 {
+			first = s.Confirmed // of the slot when it was made
+		}
+		for ; next < len(j.Checkpoints) && !j.Checkpoints[next].At.After(s.At.Add(2*time.Second)); next++ {
+			end = max(end, j.Checkpoints[next].End)
+		}
+		if s.Confirmed > first && s.Confirmed > end {
+			j.fail("P12: at %s the slot confirmed %s, and the checkpoint topic was at %s", s.At.Format("15:04:05.000"), showLSN(s.Confirmed), showLSN(end))
+			return
+		}
 	}
 }
 
@@ -451,7 +503,7 @@ func (j *judgement) cause(at time.Time) string {
 	return name
 }
 
-var endsSessions = regexp.MustCompile(`^(relay|standby|pg|net_pg)_`)
+var endsSessions = regexp.MustCompile(`^(relay|standby|pg|net_pg|slot|publication)_`)
 
 // liveness is P7.
 func (j *judgement) liveness() {
@@ -580,6 +632,9 @@ func (j *judgement) stall() time.Duration {
 	var longest time.Duration
 	var since time.Time
 	var at uint64
+	if j.Plan.Huge > 0 {
+		return 0
+	}
 	for _, s := range j.History.Samples {
 		if s.Confirmed != at || s.Confirmed >= s.WAL || j.troubled(s.At) {
 			at, since = s.Confirmed, s.At

@@ -19,8 +19,11 @@ type Plan struct {
 	Duration    Span     `json:"duration"`
 	Relays      int      `json:"relays"`
 	Writers     int      `json:"writers"`
-	Pause       Span     `json:"pause"` // at most, between two transactions of a writer
-	Large       int      `json:"large"` // rows of a large transaction
+	Pause       Span     `json:"pause"`          // at most, between two transactions of a writer
+	Large       int      `json:"large"`          // rows of a large transaction
+	Huge        int      `json:"huge,omitempty"` // rows of one transaction; 0: there is none
+	HugeAt      Span     `json:"huge_at,omitempty"`
+	ExactlyOnce bool     `json:"exactly_once,omitempty"`
 	Partitioned bool     `json:"partitioned"`
 	Settings    []string `json:"settings"` // --set of the relay
 	Actions     []Action `json:"actions"`
@@ -51,12 +54,14 @@ func (s Span) String() string { return time.Duration(s).String() }
 
 // Options are what a user chooses; the seed chooses the rest.
 type Options struct {
-	Duration time.Duration
-	Faults   []string // names or prefixes; none is all that the brokers can have
-	Postgres string
-	Broker   string
-	Gap      time.Duration // between actions, on average
-	Large    int
+	Duration  time.Duration
+	Faults    []string // names or prefixes; none is all that the brokers can have
+	Postgres  string
+	Broker    string
+	Gap       time.Duration // between actions, on average
+	Large     int
+	Huge      int    // rows of the transaction that one seed in eight has
+	Guarantee string // empty: at_least_once
 }
 
 // NewPlan draws a plan from a seed. Seeds that follow one another deal the kinds
@@ -74,7 +79,11 @@ func NewPlan(seed uint64, o Options) (Plan, error) {
 			"relay.drain_timeout=15s",
 		},
 	}
-	deck, err := applicable(o.Faults, o.Broker)
+	p.ExactlyOnce = o.Guarantee == exactlyOnce || o.Guarantee == mixed && seed%4 == 3
+	if seed%8 == 5 {
+		p.Huge, p.HugeAt = o.Huge, p.Duration/4
+	}
+	deck, err := applicable(o.Faults, o.Broker, p.ExactlyOnce)
 	if err != nil {
 		return p, err
 	}
@@ -103,7 +112,7 @@ func NewPlan(seed uint64, o Options) (Plan, error) {
 
 // applicable are the kinds that were asked for and that such brokers can have, in
 // a fixed shuffled order.
-func applicable(faults []string, broker string) ([]*kind, error) {
+func applicable(faults []string, broker string, once bool) ([]*kind, error) {
 	var deck []*kind
 	for _, name := range faults {
 		if !slices.ContainsFunc(kinds, func(k *kind) bool { return matches(k.name, name) }) {
@@ -112,7 +121,7 @@ func applicable(faults []string, broker string) ([]*kind, error) {
 	}
 	for _, k := range kinds {
 		wanted := len(faults) == 0 || slices.ContainsFunc(faults, func(name string) bool { return matches(k.name, name) })
-		if wanted && k.fits(broker) {
+		if wanted && k.fits(broker) && (!once || !k.unsettles) {
 			deck = append(deck, k)
 		}
 	}

@@ -27,6 +27,7 @@ type workload struct {
 
 	stop context.CancelFunc
 	work sync.WaitGroup
+	gate sync.RWMutex // held for reading by each transaction
 
 	rows      atomic.Int64
 	unknown   atomic.Int64
@@ -51,6 +52,9 @@ func startWorkload(url string, plan Plan, topics []string) *workload {
 		w.work.Go(func() { w.write(ctx, uint64(i)) })
 	}
 	w.work.Go(func() { w.linger(ctx) })
+	if plan.Huge > 0 {
+		w.work.Go(func() { w.once(ctx) })
+	}
 	return w
 }
 
@@ -179,6 +183,8 @@ func rest(ctx context.Context, d time.Duration) {
 
 // transact writes one transaction to its end, also when ctx ends meanwhile.
 func (w *writer) transact(ctx context.Context, conn *pgx.Conn, write func(*writer, context.Context, pgx.Tx, *outcome) error) error {
+	w.gate.RLock()
+	defer w.gate.RUnlock()
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), 60*time.Second)
 	defer cancel()
 	var o outcome
@@ -312,17 +318,39 @@ func (w *writer) touch(ctx context.Context, tx pgx.Tx, o *outcome) error {
 	return w.few(ctx, tx, o)
 }
 
-// large writes one transaction of many rows of one key. Its rows are not noted one
-// by one: the table has them.
+// once writes the huge transaction, again if the connection breaks.
+func (w *workload) once(ctx context.Context) {
+	rest(ctx, time.Duration(w.plan.HugeAt))
+	random := rand.New(rand.NewPCG(w.plan.Seed, 1<<33))
+	own := &writer{workload: w, random: random, keys: []string{newID(random)}}
+	limit, stop := context.WithCancel(ctx)
+	defer stop()
+	w.connected(limit, func(conn *pgx.Conn) error {
+		err := own.transact(ctx, conn, func(own *writer, ctx context.Context, tx pgx.Tx, _ *outcome) error {
+			return own.many(ctx, tx, w.plan.Huge)
+		})
+		if err == nil {
+			stop()
+		}
+		return err
+	})
+}
+
+// large writes one transaction of many rows.
 func (w *writer) large(ctx context.Context, tx pgx.Tx, _ *outcome) error {
+	return w.many(ctx, tx, w.plan.Large)
+}
+
+// many writes rows of one key. They are not noted one by one: the table has them.
+func (w *writer) many(ctx context.Context, tx pgx.Tx, n int) error {
 	key := w.keys[0]
 	w.mu.Lock()
 	from := w.seqs[key] + 1
-	w.seqs[key] += w.plan.Large
+	w.seqs[key] += n
 	w.mu.Unlock()
 	_, err := tx.Exec(ctx, `INSERT INTO outbox (id, aggregate_type, aggregate_id, event_type, payload)
 		SELECT gen_random_uuid(), $1, $2, 'Large', jsonb_build_object('s', i, 'fill', repeat('y', 60),
 			'h', left(encode(sha256(convert_to(i || '/' || repeat('y', 60), 'UTF8')), 'hex'), 16)) FROM generate_series($3::int, $4::int) AS i`,
-		w.topics[int(key[0])%len(w.topics)], key, from, from+w.plan.Large-1)
+		w.topics[int(key[0])%len(w.topics)], key, from, from+n-1)
 	return err
 }

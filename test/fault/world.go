@@ -219,9 +219,15 @@ func (w *world) build(ctx context.Context, binary string) error {
 }
 
 func (w *world) config() string {
-	return fmt.Sprintf("postgres: {url: %q, slot: %s, publication: %s, wal_sender_timeout: %s}\noutbox:\n  - {table: public.outbox, preset: outbox}\nkafka:\n  brokers: [%s]\nlog: {level: info, format: text}\n",
+	text := fmt.Sprintf("postgres: {url: %q, slot: %s, publication: %s, wal_sender_timeout: %s}\noutbox:\n  - {table: public.outbox, preset: outbox}\nkafka:\n  brokers: [%s]\nlog: {level: info, format: text}\n",
 		proxied(w.pg.URL(w.database), w.pgProxy.Addr()), w.slot, w.slot, senderTimeout, join(w.kafka.Addrs()))
+	if w.plan.ExactlyOnce {
+		text += fmt.Sprintf("relay: {guarantee: exactly_once, checkpoint_topic: %s}\n", w.checkpointTopic())
+	}
+	return text
 }
+
+func (w *world) checkpointTopic() string { return w.slot + "-positions" }
 
 func join(parts []string) string {
 	text := ""
@@ -392,6 +398,6 @@ func (w *world) drop() {
 	}
 	_ = w.exec(ctx, "postgres", "DROP DATABASE IF EXISTS "+w.database+" WITH (FORCE)")
 	if w.admin != nil && w.plan.Broker != "kfake" {
-		_, _ = w.admin.DeleteTopics(ctx, w.topics...)
+		_, _ = w.admin.DeleteTopics(ctx, append(slices.Clone(w.topics), w.checkpointTopic())...)
 	}
 }
