@@ -15,7 +15,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/sandbox"
+	"github.com/cdc-relay/cdc-relay/sink"
 )
 
 // job is what a contestant is told.
@@ -34,6 +38,8 @@ type contestant struct {
 	runs  int  // at most; 0: as many as asked for
 	first bool // its rate counts from its first record on, not from its start
 	large bool // takes part where the point is one transaction or memory
+
+	shards int // not 0: takes part in the suite of that name alone
 
 	// prepare makes ready what the run itself does not count. It says what is
 	// missing when the contestant cannot take part. May be nil.
@@ -58,6 +64,8 @@ const (
 	relayKfake   = "relay-kfake"
 	relayKafka   = "relay-kafka"
 	relayExactly = "relay-exactly-once"
+	relayShards2 = "relay-shards-2"
+	relayShards4 = "relay-shards-4"
 	debezium     = "debezium"
 	debeziumWarm = "debezium-warm"
 	polling      = "polling"
@@ -69,7 +77,9 @@ func contestants() []contestant {
 		{name: relayDiscard, sink: toNothing, start: startDiscard},
 		{name: relayKfake, sink: toKfake, runs: 1, start: startRelay()},
 		{name: relayKafka, sink: toKafka, large: true, start: startRelay()},
-		{name: relayExactly, sink: toKafka, runs: 2, prepare: needExactlyOnce, start: startRelay("CDC_RELAY_RELAY_GUARANTEE=exactly_once")},
+		{name: relayExactly, sink: toKafka, runs: 2, prepare: needExactlyOnce, start: startExactlyOnce},
+		{name: relayShards2, sink: toKafka, shards: 2, start: startShards(2)},
+		{name: relayShards4, sink: toKafka, shards: 4, start: startShards(4)},
 		{name: debezium, sink: toKafka, runs: 1, first: true, large: true, prepare: needDebezium, start: startDebezium(false)},
 		{name: debeziumWarm, sink: toKafka, runs: 1, first: true, prepare: needDebezium, start: startDebezium(true)},
 		{name: polling, sink: toKafka, runs: 1, start: startPolling},
@@ -200,7 +210,39 @@ func startRelay(env ...string) func(context.Context, *bench, job) (*running, err
 	}
 }
 
-// needExactlyOnce asks the binary whether it has that.
+// startShards runs the binary with n slots, all of them copies like the one of others.
+func startShards(n int) func(context.Context, *bench, job) (*running, error) {
+	return func(ctx context.Context, b *bench, j job) (*running, error) {
+		j.slot += "s"
+		var slots []string
+		for i := range n {
+			name := fmt.Sprintf("%s_%d_%d", j.slot, n, i)
+			if _, err := j.w.conn.Exec(ctx, "SELECT pg_copy_logical_replication_slot($1, $2)", baseSlot+"_"+j.w.database, name); err != nil {
+				return nil, err
+			}
+			slots = append(slots, name)
+		}
+		if err := j.begin(ctx); err != nil { // the slots are no part of the run
+			return nil, err
+		}
+		r, err := startRelay("CDC_RELAY_POSTGRES_SHARDS="+strconv.Itoa(n))(ctx, b, j)
+		if err != nil {
+			return nil, err
+		}
+		stop := r.stop
+		r.stop = func() error {
+			failed := stop()
+			for _, name := range slots {
+				failed = errors.Join(failed, j.w.drop(ctx, name))
+			}
+			return failed
+		}
+		return r, nil
+	}
+}
+
+// needExactlyOnce asks the binary whether it has that, and makes the topic that it
+// keeps positions in.
 func needExactlyOnce(ctx context.Context, b *bench) error {
 	cmd := exec.CommandContext(ctx, b.binary, "config", "validate")
 	cmd.Dir = b.dir
@@ -210,7 +252,49 @@ func needExactlyOnce(ctx context.Context, b *bench) error {
 		line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
 		return fmt.Errorf("the relay refuses guarantee exactly_once: %s", line)
 	}
-	return nil
+	to, err := b.brokers(ctx, toKafka)
+	if err != nil {
+		return err
+	}
+	_, err = sink.EnsureCheckpointTopic(ctx, sink.KafkaConfig{Brokers: to.addrs}, relay.Config{}.WithDefaults().CheckpointTopic, false)
+	return err
+}
+
+// startExactlyOnce runs the binary with Kafka transactions. Their markers take offsets
+// too, so that it is through is told by what it confirmed to PostgreSQL.
+func startExactlyOnce(ctx context.Context, b *bench, j job) (*running, error) {
+	r, err := startRelay("CDC_RELAY_RELAY_GUARANTEE=exactly_once")(ctx, b, j)
+	if err == nil && j.w.end != 0 {
+		r.finished = func(ctx context.Context) error { return j.confirmed(ctx, r) }
+	}
+	return r, err
+}
+
+// confirmed returns once the server was told that all rows are delivered.
+func (j job) confirmed(ctx context.Context, r *running) error {
+	conn, err := pgx.Connect(ctx, j.w.url())
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		var through bool
+		if err := conn.QueryRow(ctx, "SELECT confirmed_flush_lsn >= $2::text::pg_lsn FROM pg_replication_slots WHERE slot_name = $1", j.slot, j.w.end.String()).Scan(&through); err != nil {
+			return err
+		}
+		if through {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-r.exited:
+			return fmt.Errorf("it ended before the backlog did: %s", r.log)
+		case <-ctx.Done():
+			return fmt.Errorf("%w; it said: %s", context.Cause(ctx), r.log)
+		}
+	}
 }
 
 // pollInterval is the usual choice; the latency of polling is half of it.

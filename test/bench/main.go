@@ -43,6 +43,7 @@ type options struct {
 	seconds  int
 	outage   time.Duration
 	pollRows int
+	tier     int
 }
 
 func main() {
@@ -64,6 +65,7 @@ func main() {
 	flag.IntVar(&o.seconds, "seconds", 10, "length of each latency measurement")
 	flag.DurationVar(&o.outage, "outage", 20*time.Second, "length of the broker outage; -full makes it 10m")
 	flag.IntVar(&o.pollRows, "poll-rows", 100, "rows that the polling contestant takes at a time")
+	flag.IntVar(&o.tier, "tier", 4, "how far the broker compiles its own code: 1 is ready sooner, 4 faster in the end")
 	list := flag.Bool("list", false, "list suites and contestants")
 	flag.Parse()
 	if *list {

@@ -18,7 +18,7 @@ type suite struct {
 	run         func(context.Context, *bench) error
 }
 
-func everyone(contestant) bool { return true }
+func everyone(c contestant) bool { return c.shards == 0 }
 
 // quick are the contestants of suites that vary one dimension.
 var quick = named(limit, relayDiscard, relayKafka)
@@ -64,6 +64,9 @@ func suites() []suite {
 				failed = errors.Join(failed, b.compare(ctx, fmt.Sprintf("topics_%d", n), s, named(relayKafka)))
 			}
 			return failed
+		}},
+		{"shards", "a backlog through 1, 2 and 4 slots", false, func(ctx context.Context, b *bench) error {
+			return b.compare(ctx, "shards", usual(b.rows), named(relayKafka, relayShards2, relayShards4))
 		}},
 		{"backlog", "backlogs of a tenth to ten times the rows", false, func(ctx context.Context, b *bench) error {
 			var failed error
@@ -181,7 +184,8 @@ func (b *bench) stand(ctx context.Context, w *workload, c contestant) (*standing
 	}
 	s := &standing{c: c, w: w, slot: slot, to: to}
 	s.consumer, err = kgo.NewClient(kgo.SeedBrokers(to.addrs...), kgo.ConsumeTopics(w.topicNames()...),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtEnd()), kgo.FetchMinBytes(1), kgo.FetchMaxWait(500*time.Millisecond))
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtEnd()), kgo.FetchMinBytes(1), kgo.FetchMaxWait(500*time.Millisecond),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()))
 	if err != nil {
 		return nil, err
 	}

@@ -59,11 +59,18 @@ const (
 	publication = "bench"
 )
 
-// schema is our own table, a publication, and a procedure that writes rows. The
+// schema is our own table, a publication, those of 2 and of 4 shards, and a procedure that writes rows. The
 // payload is a small order, filled up to its size with hexadecimal digits that do
 // not repeat.
 const schema = `
 CREATE PUBLICATION bench FOR TABLE outbox WITH (publish = 'insert');
+DO $$ BEGIN
+	IF current_setting('server_version_num')::int >= 150000 THEN
+		FOR n IN 2..4 BY 2 LOOP FOR i IN 0..n - 1 LOOP
+			EXECUTE format('CREATE PUBLICATION bench_%s_%s FOR TABLE outbox WHERE ((COALESCE(uuid_hash(aggregate_id), 0) & 2147483647) %% %s = %s) WITH (publish = ''insert'')', n, i, n, i);
+		END LOOP; END LOOP;
+	END IF;
+END $$;
 CREATE FUNCTION bench_digits(i bigint, size int) RETURNS text LANGUAGE sql AS $$
 	SELECT left(string_agg(md5((i * 7919 + j)::text), ''), size) FROM generate_series(0, size / 32) j $$;
 CREATE FUNCTION bench_payload(i bigint, size int) RETURNS jsonb LANGUAGE sql AS $$
