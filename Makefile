@@ -11,6 +11,8 @@ RACE := $(if $(CC_FOUND),-race)
 # Two packages at a time: each may start servers of its own.
 TEST_FLAGS ?= -count=1 -p 2 -timeout 25m
 PKG ?= ./...
+# Begins first: what runs longest would otherwise run alone at the end.
+LONGEST := ./test/integration
 
 FUZZTIME ?= 20s
 BENCH ?= .
@@ -41,7 +43,7 @@ demo: ## a real PostgreSQL, in-process brokers and the relay between them; DEMO_
 .PHONY: test
 test: ## all tests, with the race detector where there is a C compiler; PKG=./router for one package
 	@$(if $(RACE),:,echo "no C compiler: without the race detector" >&2)
-	$(GO) test $(RACE) $(TEST_FLAGS) $(PKG)
+	$(GO) test $(RACE) $(TEST_FLAGS) $(if $(filter ./...,$(PKG)),$(LONGEST)) $(PKG)
 
 .PHONY: build
 build: ## the static binary, in .bin/cdc-relay

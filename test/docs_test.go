@@ -211,7 +211,9 @@ func TestStates_AreDocumented(t *testing.T) {
 	}
 }
 
-func TestGuarantees_EachNamesATestThatExists(t *testing.T) {
+// testNames are those of all tests of the module.
+func testNames(t *testing.T) map[string]bool {
+	t.Helper()
 	tests := map[string]bool{}
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -232,6 +234,11 @@ func TestGuarantees_EachNamesATestThatExists(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return tests
+}
+
+func TestGuarantees_EachNamesATestThatExists(t *testing.T) {
+	tests := testNames(t)
 	statements := regexp.MustCompile(`(?m)^\d+\. \*\*`).Split(section(t, read(t, "docs/guarantees.md"), "Guaranteed"), -1)[1:]
 	if len(statements) < 10 {
 		t.Fatalf("found %d numbered statements only", len(statements))
