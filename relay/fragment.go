@@ -28,12 +28,14 @@ func (p *fragment) covers(row *replication.Row) bool {
 	return p.last.Commit != 0 && row.Txn.Commit == p.last.Commit && row.Ordinal <= p.last.Seq
 }
 
-// rememberPart runs at the end of a session, when no answer is waited for any more.
+// rememberPart runs at the end of a session, when no answer is waited for any more. The
+// tracker alone knows that nothing which was taken is missing: what failed may be in
+// the hands of a recovery that was cut short.
 func (s *session) rememberPart(cause error) {
 	if s.exactly != nil || cause == nil || replication.KindOf(cause) != replication.KindProtocol {
 		return
 	}
-	if s.open && s.outstanding.Load() == 0 && !s.hasFailed() && len(s.held) == 0 {
+	if s.open && s.tracker.Stats().Rows == 0 {
 		s.r.part.last = s.last
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 	"github.com/jackc/pglogrepl"
 )
 
@@ -60,4 +61,36 @@ func TestFragment_IsOfOneHistory(t *testing.T) {
 	if f.covers(&rows[0]) {
 		t.Error("it covers a row of another history")
 	}
+}
+
+// A row that waits for room when the stream breaks was read, and is not delivered.
+func TestRelay_SendsWhatWaitedForRoomBeforeARowThatCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		open := func(first int, rows ...string) func() *replication.Batch {
+			return func() *replication.Batch {
+				b := batch(130, 0, first, rows...)
+				b.Open, b.Bytes = true, 2<<20
+				return b
+			}
+		}
+		server := newServer(open(1, "order/a/1"), open(2, "order/a/2"))
+		server.origin = replication.Origin{SystemID: "1", Timeline: 1}
+		b := &bench{server: server, sink: new(sinktest.Recorder), result: make(chan error, 1)}
+		b.sink.Hold()
+		b.start(t, Config{RetryMin: 10 * time.Millisecond, MaxInFlightBytes: 1 << 20})
+		pass(time.Second)
+		server.mu.Lock()
+		current := server.current
+		server.mu.Unlock()
+		current.fail <- &replication.Error{Kind: replication.KindProtocol, Reason: replication.ReasonRowTooLarge, LSN: 125, Err: errors.New("too large")}
+		pass(time.Millisecond)
+		b.sink.Release()
+		pass(5 * time.Second)
+		if got := b.values(); got != "1 1 2" && got != "1 2" {
+			t.Errorf("delivered %q", got)
+		}
+		b.relay.Abort()
+		b.cancel()
+		<-b.result
+	})
 }

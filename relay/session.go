@@ -340,9 +340,6 @@ func (s *session) take(ctx, hard context.Context, b *replication.Batch) error {
 		s.fill(b.Backlog)
 	}
 	s.r.notice(time.Now())
-	if n := len(b.Rows); n > 0 {
-		s.last = deadletter.Row{Commit: b.Rows[n-1].Txn.Commit, Seq: b.Rows[n-1].Ordinal}
-	}
 	entry := checkpoint.Entry{Rows: len(b.Rows), Through: b.Through, Commit: b.ThroughTime}
 	if len(b.Rows) == 0 {
 		s.tracker.Track(entry)
@@ -363,6 +360,8 @@ func (s *session) take(ctx, hard context.Context, b *replication.Batch) error {
 	if err := s.admit(ctx, hard, f, entry); err != nil {
 		return err
 	}
+	newest := &b.Rows[len(b.Rows)-1]
+	s.last = deadletter.Row{Commit: newest.Txn.Commit, Seq: newest.Ordinal} // not before the tracker has them
 	if rejection != nil && s.exactly != nil {
 		return s.exactly.hold(ctx, hard, f, rejection)
 	}
