@@ -29,8 +29,9 @@
 //     to the sink, and then is done if the sink has halted. It is never done
 //     otherwise, as one cancelled context would fail innocent neighbours.
 //  3. One at a time where there is no buffer: a record whose topic is not loaded
-//     holds Send until it has a partition or has failed, because franz-go fails
-//     such records one by one and not in the order of the others.
+//     holds back the others of its topic until it has a partition or has failed, and
+//     Send until then, because franz-go fails such records one by one and not in the
+//     order of the others.
 //
 // Should a broker still acknowledge a record behind a failed one of its
 // partition (it may have forgotten the producer, and then takes any sequence),

@@ -33,8 +33,8 @@ type Kafka struct {
 	closed   atomic.Bool
 	round    atomic.Uint64 // counts Resumes, from 1
 
-	awaited atomic.Pointer[mark] // the record that Send waits for
-	placed  chan struct{}        // says that awaited got a partition or failed
+	awaiting atomic.Bool   // Send waits for topics to be loaded
+	placed   chan struct{} // says that a record got a partition or failed
 
 	haste haste
 

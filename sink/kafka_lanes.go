@@ -132,7 +132,7 @@ func (p *partitioner) OnProduceRecordPartitioned(r *kgo.Record, _ int32) {
 	lane.queued++
 	m.seq.Store(lane.queued)
 	m.lane.Store(lane)
-	p.sink.arrived(m)
+	p.sink.arrived()
 }
 
 func (l *lanes) lane(partition int32) *lane {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/cdc-relay/cdc-relay/router"
@@ -154,6 +155,45 @@ func TestKafka_RefusesAPartitionThatDoesNotExist(t *testing.T) {
 			if string(d.Value) == "c" {
 				t.Errorf("topic known %t: the record behind the refused one is durable", known)
 			}
+		}
+	}
+}
+
+// Each topic that is new costs a question to the brokers; those of one Send are asked
+// for together, and the records of each keep their order.
+func TestKafka_LoadsManyNewTopicsTogether(t *testing.T) {
+	const topics, rounds = 200, 3
+	names := make([]string, topics)
+	for i := range names {
+		names[i] = fmt.Sprintf("topic-%d", i)
+	}
+	c := cluster(t, kfake.SeedTopics(1, names...))
+	k := open(t, c, nil)
+	var asked atomic.Int64
+	c.ControlKey(int16(kmsg.Metadata), func(kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		asked.Add(1)
+		return nil, nil, false
+	})
+	var records []router.Record
+	for round := range rounds {
+		for _, name := range names {
+			records = append(records, record(name, "k", fmt.Sprint(round)))
+		}
+	}
+	if left := deliver(t, k, records, len(records)); len(left) != 0 {
+		t.Fatalf("%d records are left", len(left))
+	}
+	if n := asked.Load(); n > topics/4 {
+		t.Errorf("metadata was asked for %d times for %d topics", n, topics)
+	}
+	for _, name := range names[:5] {
+		var got []string
+		for _, d := range read(t, c, name) {
+			got = append(got, string(d.Value))
+		}
+		if !slices.Equal(got, []string{"0", "1", "2"}) {
+			t.Errorf("%s: %v", name, got)
 		}
 	}
 }

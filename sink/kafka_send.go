@@ -21,6 +21,8 @@ type flight struct {
 	size    int // bytes of room it holds
 	fits    int // index of the first record over MaxMessageBytes, or len(records)
 
+	rest []int // records that were not handed over, ascending; Send's alone
+
 	kafka []kgo.Record
 	marks []mark
 
@@ -61,6 +63,10 @@ func (k *Kafka) newFlight(records []router.Record, done func(error)) *flight {
 		f.size += size
 	}
 	f.fill(time.Now())
+	f.rest = slices.Grow(f.rest[:0], len(records))
+	for i := range records {
+		f.rest = append(f.rest, i)
+	}
 	return f
 }
 
@@ -102,68 +108,94 @@ func (k *Kafka) Send(ctx context.Context, records []router.Record, done func(err
 	}
 	f := k.newFlight(records, done)
 	err := k.room.take(ctx, f.size, &k.halted)
-	at := 0
 	if err == nil {
-		at, err = k.produce(ctx, f)
+		err = k.produce(ctx, f)
 		k.haste.hasten()
 	}
-	if at < len(records) {
+	if n := len(f.rest); n > 0 {
+		first := 0
 		if err != nil {
 			k.halt(false)
-			f.fail(at, err)
-			at++
-			k.settle(f, 1)
+			f.fail(f.rest[0], err)
+			first = 1
 		}
-		for i := at; i < len(records); i++ {
+		for _, i := range f.rest[first:] {
 			f.fail(i, k.held())
 		}
-		k.settle(f, len(records)-at)
+		k.settle(f, n)
 	}
 	k.settle(f, 1)
 }
 
-// produce hands over records until one cannot be: it returns that one's index,
-// and the reason if it is the one at fault.
-func (k *Kafka) produce(ctx context.Context, f *flight) (int, error) {
+// produce hands over records until one cannot be. What it leaves it lists in f.rest,
+// with the reason if the first of them is the one at fault.
+//
+// A record whose topic is not loaded holds up those of the same topic alone, so that
+// many new topics are loaded together.
+func (k *Kafka) produce(ctx context.Context, f *flight) error {
 	c := k.client.Load()
-	for i := range f.records[:f.fits] {
-		if k.halted.Load() {
-			return i, nil
-		}
-		m := &f.marks[i]
-		// The client would fail records by this context too, so it is one that
-		// never ends. It need not bound the wait for room: room does that.
-		c.Produce(context.Background(), &f.kafka[i], k.onSettled)
-		if m.lane.Load() == nil {
-			if err := k.await(ctx, m); err != nil {
-				return i + 1, err
+	for len(f.rest) > 0 {
+		todo, loading := f.rest, map[string]*mark(nil)
+		f.rest = f.rest[:0]
+		for n, i := range todo {
+			if k.halted.Load() {
+				f.rest = append(f.rest, todo[n:]...)
+				return nil
+			}
+			if i == f.fits { // it is the last to be tried
+				later := len(f.rest)
+				f.rest = append(f.rest, todo[n:]...)
+				if later == 0 && loading == nil {
+					return k.unfit(&f.records[i])
+				}
+				break
+			}
+			topic := f.records[i].Topic
+			if loading[topic] != nil {
+				f.rest = append(f.rest, i)
+				continue
+			}
+			m := &f.marks[i]
+			// The client would fail records by this context too, so it is one that
+			// never ends. It need not bound the wait for room: room does that.
+			c.Produce(context.Background(), &f.kafka[i], k.onSettled)
+			if m.lane.Load() == nil {
+				if loading == nil {
+					loading = make(map[string]*mark)
+				}
+				loading[topic] = m
 			}
 		}
-	}
-	if f.fits < len(f.records) && !k.halted.Load() {
-		return f.fits, k.unfit(&f.records[f.fits])
-	}
-	return f.fits, nil
-}
-
-// await waits until the record has a partition or an outcome. It has neither
-// while its topic is not loaded.
-func (k *Kafka) await(ctx context.Context, m *mark) error {
-	k.awaited.Store(m)
-	defer k.awaited.Store(nil)
-	for m.lane.Load() == nil && !m.settled.Load() {
-		select {
-		case <-k.placed:
-		case <-ctx.Done():
-			return interrupted(ctx)
+		if err := k.await(ctx, loading); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// arrived wakes Send if it waits for this record.
-func (k *Kafka) arrived(m *mark) {
-	if k.awaited.Load() == m {
+// await waits until each record has a partition or an outcome. It has neither while
+// its topic is not loaded.
+func (k *Kafka) await(ctx context.Context, loading map[string]*mark) error {
+	if loading == nil {
+		return nil
+	}
+	k.awaiting.Store(true)
+	defer k.awaiting.Store(false)
+	for _, m := range loading {
+		for m.lane.Load() == nil && !m.settled.Load() {
+			select {
+			case <-k.placed:
+			case <-ctx.Done():
+				return interrupted(ctx)
+			}
+		}
+	}
+	return nil
+}
+
+// arrived wakes Send if it waits for records.
+func (k *Kafka) arrived() {
+	if k.awaiting.Load() {
 		select {
 		case k.placed <- struct{}{}:
 		default:
@@ -197,7 +229,7 @@ func (k *Kafka) settled(r *kgo.Record, err error) {
 		lane.settled.Store(m.seq.Load()) // after the halt, for the gate
 	} else {
 		m.settled.Store(true)
-		k.arrived(m)
+		k.arrived()
 	}
 	k.settle(f, 1)
 }

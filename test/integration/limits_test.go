@@ -165,7 +165,7 @@ func TestTopics_VeryManyPassInBoundedMemory(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the peak of a process's memory is read as Linux gives it")
 	}
-	topics := scale(t, "CDC_RELAY_TEST_TOPICS", 400)
+	topics := scale(t, "CDC_RELAY_TEST_TOPICS", 2000)
 	seeded := map[string]int32{}
 	for i := range topics {
 		seeded[fmt.Sprintf("many%d-events", i)] = 1
