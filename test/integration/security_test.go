@@ -277,18 +277,27 @@ func TestSecrets_NothingOfThemOrOfRowsShows(t *testing.T) {
 			hidden(what+" "+path+" without the token", get(t, address, path, ""))
 		}
 	}
-	run := func(what, says string, more ...string) {
+	begin := func(what, says string, more []string) *relaytest.Process {
 		t.Helper()
 		running := p.Exec(t, append(append([]string{"run"}, common...), more...)...)
 		relaytest.Eventually(t, what+" says "+says, func() (bool, string) { return strings.Contains(running.Output(), says), running.Output() })
-		if !running.Ended() {
-			pages(what)
-			if err := syscall.Kill(running.PID(), syscall.SIGQUIT); err != nil { // as a panic does, it prints every stack
-				t.Fatal(err)
-			}
+		return running
+	}
+	refused := func(what, says string, more ...string) {
+		t.Helper()
+		running := begin(what, says, more)
+		running.Wait(t)
+		hidden(what, running.Output())
+	}
+	run := func(what, says string, more ...string) {
+		t.Helper()
+		running := begin(what, says, more)
+		pages(what)
+		if err := syscall.Kill(running.PID(), syscall.SIGQUIT); err != nil { // as a panic does, it prints every stack
+			t.Fatal(err)
 		}
 		running.Wait(t)
-		if says == "streaming" && !strings.Contains(running.Output(), "goroutine ") {
+		if !strings.Contains(running.Output(), "goroutine ") {
 			t.Error("no stacks were printed, so nothing is proven about them")
 		}
 		hidden(what, running.Output())
@@ -303,8 +312,8 @@ func TestSecrets_NothingOfThemOrOfRowsShows(t *testing.T) {
 	run("a skipped row", "row skipped", "--set", "relay.on_reject=skip", "--set", "relay.accept_loss=true")
 	run("nothing wrong", "streaming", "--set", "relay.on_reject=skip", "--set", "relay.accept_loss=true")
 	run("a wrong password of Kafka", "sasl", "--set", "kafka.sasl.password="+saslPassword+"wrong")
-	run("a wrong password of PostgreSQL", "password authentication failed", "--set", "postgres.password="+password+"wrong")
-	run("a malformed address", "postgres.url", "--set", "postgres.url=postgres://postgres:"+password+"@[127.0.0.1/x")
+	refused("a wrong password of PostgreSQL", "password authentication failed", "--set", "postgres.password="+password+"wrong")
+	refused("a malformed address", "postgres.url", "--set", "postgres.url=postgres://postgres:"+password+"@[127.0.0.1/x")
 	for _, verb := range [][]string{{"config", "print"}, {"config", "validate"}, {"check"}, {"check", "--json"}, {"sql"}, {"deadletter", "list"}} {
 		command := p.Exec(t, append(verb, common...)...)
 		command.Wait(t)
