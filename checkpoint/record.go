@@ -53,6 +53,17 @@ func (r *Record) Covers(commit pglogrepl.LSN, ordinal uint64) bool {
 	return commit < r.End || r.Part.Commit != 0 && commit == r.Part.Commit && ordinal <= r.Part.Rows
 }
 
+// Behind says that another record of the same history covers more.
+func (r *Record) Behind(other *Record) bool {
+	if r.End != other.End {
+		return r.End < other.End
+	}
+	if r.Part.Commit != other.Part.Commit {
+		return r.Part.Commit < other.Part.Commit
+	}
+	return r.Part.Rows < other.Part.Rows
+}
+
 // Before is what of the record is left on a timeline that forked at a position.
 func (r Record) Before(fork pglogrepl.LSN) Record {
 	r.End = min(r.End, fork)

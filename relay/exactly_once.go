@@ -36,9 +36,10 @@ type TransactionalSink interface {
 }
 
 const (
-	reasonSlotAhead   = "slot_ahead_of_checkpoint"
-	reasonCheckpoint  = "checkpoint_unreadable"
-	reasonPartChanged = "part_of_another_configuration"
+	reasonSlotAhead      = "slot_ahead_of_checkpoint"
+	reasonCheckpoint     = "checkpoint_unreadable"
+	reasonCheckpointLost = "checkpoint_lost"
+	reasonPartChanged    = "part_of_another_configuration"
 )
 
 // exactly is what a session has with exactly-once.
@@ -120,16 +121,13 @@ func (r *Relay) resumeFrom(value []byte, src Source) (rec checkpoint.Record, ren
 	cfg := &r.cfg.Replication
 	rec = checkpoint.Record{System: origin.SystemID, Timeline: origin.Timeline, Slot: cfg.Slot, Publication: cfg.Publication, End: start}
 	known := r.verdicts.last.Load()
+	lost := false
 	switch {
 	case value != nil:
 		if rec, err = checkpoint.ParseRecord(value); err != nil {
 			return rec, false, &sink.Error{Class: sink.Blocked, Reason: reasonCheckpoint, Err: fmt.Errorf("topic %q: %w", r.cfg.CheckpointTopic, err)}
 		}
-		if known != nil && known.System == rec.System && known.Timeline == rec.Timeline && known.End > rec.End {
-			r.log.Error().Str("topic", r.cfg.CheckpointTopic).Stringer("lsn", known.End).Stringer("found", rec.End).
-				Msg("the brokers lost a checkpoint that they had committed; going on from it all the same. Records may be lost with it: look for unclean leader elections")
-			rec, renew = *known, true
-		}
+		lost = known != nil && known.System == rec.System && known.Timeline == rec.Timeline && rec.Behind(known)
 	case known != nil && known.System == origin.SystemID:
 		r.log.Error().Str("topic", r.cfg.CheckpointTopic).Stringer("lsn", known.End).Msg("the checkpoint is gone from its topic; going on from what this process committed last")
 		rec, renew = *known, true
@@ -143,6 +141,10 @@ func (r *Relay) resumeFrom(value []byte, src Source) (rec checkpoint.Record, ren
 		return &replication.Error{Kind: kind, Reason: reason, Op: "compare slot and checkpoint", Subject: fmt.Sprintf("slot %q", cfg.Slot), LSN: start, Err: fmt.Errorf(cause, args...), Hint: hint}
 	}
 	switch {
+	case lost:
+		return rec, false, refuse(replication.KindRefused, reasonCheckpointLost,
+			"records of the same Kafka transactions may be lost with it: look for unclean leader elections. A relay that is started anew goes on from what the topic holds, so what is not lost comes twice",
+			"topic %q is at %s (row %d of a divided transaction), and this relay had committed %s (row %d): the brokers lost that", r.cfg.CheckpointTopic, rec.End, rec.Part.Rows, known.End, known.Part.Rows)
 	case rec.System != origin.SystemID:
 		return rec, false, refuse(replication.KindRefused, ReasonForeignServer, "correct postgres.url, or name another relay.checkpoint_topic",
 			"the checkpoint is of the server with system identifier %s, and this one has %s", rec.System, origin.SystemID)

@@ -147,11 +147,12 @@ func (x *transactional) run(ended, wake chan struct{}) {
 		x.mu.Lock()
 		dead, mark, finish := x.dead, x.mark, x.finish
 		due := mark != nil && (mark.Whole && (mark.Now || x.l.sim.int(3) == 0) || !mark.Whole && x.pressed && len(x.sends) > 0)
+		pending := len(x.sends) > 0
 		x.mu.Unlock()
 		switch {
 		case dead:
 			return
-		case finish != nil && (mark == nil && len(x.sends) > 0 || mark != nil && !mark.Whole):
+		case finish != nil && (mark == nil && pending || mark != nil && !mark.Whole):
 			x.abandon(errors.New("the stream ended inside a transaction"), nil)
 			return
 		case finish != nil && mark == nil:

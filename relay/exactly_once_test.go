@@ -29,7 +29,8 @@ func TestExactly_ResumesFromWhatIsProven(t *testing.T) {
 	whole := checkpoint.Record{System: "7", Timeline: 1, Slot: "s", Publication: "p", End: 300}
 	divided := whole
 	divided.Part = checkpoint.Part{Commit: 320, Rows: 9, Shape: r.shape()}
-	elsewhere, other := whole, divided
+	elsewhere, other, beginning := whole, divided, divided
+	beginning.Part.Rows = 4
 	elsewhere.System = "8"
 	other.Part.Shape = "other"
 	early := divided
@@ -54,7 +55,10 @@ func TestExactly_ResumesFromWhatIsProven(t *testing.T) {
 		"counted otherwise":                             {found: other.Encode(), start: 250, timeline: 1, reason: reasonPartChanged},
 		"the topic was emptied":                         {start: 250, timeline: 1, known: &divided, end: 300, part: 9, renew: true},
 		"the topic was emptied and the slot moved":      {start: 350, timeline: 1, known: &divided, reason: reasonSlotAhead},
-		"the topic lost its end":                        {found: early.Encode(), start: 100, timeline: 1, known: &whole, end: 300, renew: true},
+		"the topic lost its end":                        {found: early.Encode(), start: 100, timeline: 1, known: &whole, reason: reasonCheckpointLost},
+		"the topic lost the end of a part":              {found: beginning.Encode(), start: 300, timeline: 1, known: &divided, reason: reasonCheckpointLost},
+		"the topic lost a part":                         {found: whole.Encode(), start: 300, timeline: 1, known: &divided, reason: reasonCheckpointLost},
+		"the topic is further on in the part":           {found: divided.Encode(), start: 300, timeline: 1, known: &beginning, end: 300, part: 9},
 		"the topic is ahead of this process":            {found: whole.Encode(), start: 100, timeline: 1, known: &early, end: 300},
 		"a failover behind what was delivered":          {found: divided.Encode(), start: 150, timeline: 2, end: 200, renew: true},
 		"a failover before it":                          {found: early.Encode(), start: 100, timeline: 2, end: 150, part: 9, renew: true},

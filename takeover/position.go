@@ -240,13 +240,17 @@ func parseObject(content []byte, connector string) ([]Entry, error) {
 		if o.Partition.Server == nil {
 			continue
 		}
-		value := []byte(o.Offset)
-		if bytes.Equal(bytes.TrimSpace(value), []byte("null")) {
-			value = nil
-		}
-		entries = append(entries, Entry{cmp.Or(connector, "connector"), *o.Partition.Server, value})
+		entries = append(entries, Entry{cmp.Or(connector, "connector"), *o.Partition.Server, present(o.Offset)})
 	}
 	return entries, nil
+}
+
+// present is a position; nil: null, as one that was removed is printed.
+func present(value json.RawMessage) []byte {
+	if bytes.Equal(bytes.TrimSpace(value), []byte("null")) {
+		return nil
+	}
+	return value
 }
 
 // parsePairs reads keys and positions in turn, with any white space between them.
@@ -269,7 +273,7 @@ func parsePairs(content []byte) ([]Entry, error) {
 		if read++; read > maxPairs {
 			return nil, fmt.Errorf("has more than %d entries", maxPairs)
 		}
-		if e, ok := ParseRecord(key, value); ok {
+		if e, ok := ParseRecord(key, present(value)); ok {
 			entries = append(entries, e)
 		}
 	}

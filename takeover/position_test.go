@@ -90,6 +90,11 @@ func TestParseOffsets_ReadsWhatIsCopiedFromOtherStores(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if removed, err := ParseOffsets([]byte(key+" "+value+"\n"+key+" null"), ""); err != nil {
+		t.Error(err)
+	} else if p, err := Choose(removed, "outbox", "app"); p != nil || err != nil {
+		t.Errorf("a removed position: got %+v and %v", p, err)
+	}
 	nameless := stored
 	nameless.Connector, nameless.Server = "", ""
 	if p, err := Choose(entries, "outbox", "app"); err != nil || !reflect.DeepEqual(*p, nameless) {

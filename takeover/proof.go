@@ -80,7 +80,7 @@ func (w *Witness) Row(commit, end pglogrepl.LSN, xid uint32, lsn pglogrepl.LSN) 
 	case own && inside && commit < w.p.Commit:
 		w.contradicts = true
 	case w.p.Event == "INSERT":
-		return own && lsn == w.p.LSN, commit > w.p.LSN && !own
+		return own && lsn == w.p.LSN, commit > w.p.LSN && commit >= w.p.Commit && !own // its own may commit behind others that began later
 	case own && lsn == w.p.LSN && w.p.change(): // a slot that is confirmed up to Position.Commit shows no more of it
 		return true, false
 	case w.p.Commit != 0 && end == w.p.Commit:
@@ -161,6 +161,7 @@ func Judge(p *Position, s State) (Verdict, error) {
 	case s.Confirmed > p.Last() && !s.Ahead:
 		return Verdict{}, fmt.Errorf("the slot at %s is ahead of the connector's position %s: either the change-over was done before, and `cdc-relay run` goes on, or somebody moved the slot, and rows in between are gone from it unless Debezium sent them; when the relay moved it before the connector got it back, --no-offsets goes on without the position", s.Confirmed, p.Last())
 	}
-	// A row may begin where the transaction before it, or the slot's position, ends.
-	return Verdict{Whole: p.Commit > s.Confirmed, Part: p.within() && p.LSN >= max(p.Commit, s.Confirmed)}, nil
+	// The row's transaction ends behind both of its positions, so the slot brings it again
+	// from either: also where the row lies before the end of one that overlaps it.
+	return Verdict{Whole: p.Commit > s.Confirmed, Part: p.within() && s.Confirmed <= max(p.LSN, p.Commit)}, nil
 }

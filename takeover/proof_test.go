@@ -138,6 +138,72 @@ func TestProof_AgainstAModel(t *testing.T) {
 	}
 }
 
+// The same log as a slot shows it, whose confirmed position is where Debezium leaves it:
+// at the end of the transaction before the stored row's own, or not moved at all. Also
+// where transactions overlap the position is found, and proves all it says.
+func TestJudge_AgainstAModel(t *testing.T) {
+	type row struct {
+		commit, end, lsn pglogrepl.LSN
+		xid              uint32
+		ordinal          uint64
+	}
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		var sent []row
+		open := map[uint32][]pglogrepl.LSN{}
+		before := map[uint32]pglogrepl.LSN{}
+		lsn, xid, ended := pglogrepl.LSN(1000), uint32(100), pglogrepl.LSN(0)
+		for range 60 {
+			if random.IntN(5) == 0 || len(open) == 0 {
+				xid++
+				open[xid] = nil
+				continue
+			}
+			lsn += 10
+			x := slices.Sorted(maps.Keys(open))[random.IntN(len(open))]
+			if random.IntN(3) > 0 {
+				open[x] = append(open[x], lsn)
+				continue
+			}
+			before[x], ended = ended, lsn+5
+			for i, at := range open[x] {
+				sent = append(sent, row{commit: lsn, end: ended, lsn: at, xid: x, ordinal: uint64(i + 1)})
+			}
+			delete(open, x)
+		}
+		for last, stored := range sent {
+			for _, event := range []string{"INSERT", "UPDATE", "MESSAGE"} {
+				p := Position{LSN: stored.lsn, Commit: before[stored.xid], XID: stored.xid, Event: event}
+				for _, confirmed := range []pglogrepl.LSN{1, max(1, p.Commit)} {
+					verdict, err := Judge(&p, State{Confirmed: confirmed, WALEnd: lsn + 100})
+					if err != nil || !verdict.Part {
+						t.Fatalf("seed %d: %+v of a slot at %s: %+v, %v", seed, p, confirmed, verdict, err)
+					}
+					w, found := NewWitness(p), false
+					for _, r := range sent {
+						if r.commit < confirmed {
+							continue
+						}
+						var past bool
+						if found, past = w.Row(r.commit, r.end, r.xid, r.lsn); found || past {
+							break
+						}
+					}
+					if !found {
+						t.Fatalf("seed %d: %+v of a slot at %s: %s", seed, p, confirmed, w.Missing())
+					}
+				}
+				f := NewProof(p)
+				for i, r := range sent {
+					if got, want := f.Delivered(r.commit, r.xid, r.lsn, r.ordinal), i < last || i == last && event != "UPDATE"; got != want {
+						t.Fatalf("seed %d: row %d counts as delivered is %v, and Debezium stopped after row %d", seed, i, got, last)
+					}
+				}
+			}
+		}
+	}
+}
+
 func TestJudge(t *testing.T) {
 	position := Position{LSN: 500, Processed: 500, Commit: 400, XID: 7, Event: "INSERT"}
 	for _, c := range []struct {
@@ -151,6 +217,8 @@ func TestJudge(t *testing.T) {
 		{name: "a row where the slot stands", p: Position{LSN: 400, Commit: 400, XID: 7, Event: "INSERT"}, s: State{Confirmed: 400, WALEnd: 900}, want: Verdict{Part: true}},
 		{name: "the first row of a slot", p: Position{LSN: 400, XID: 7, Event: "INSERT"}, s: State{Confirmed: 400, WALEnd: 900}, want: Verdict{Part: true}},
 		{name: "a transaction that began", p: Position{LSN: 400, Commit: 400, XID: 7, Event: "BEGIN"}, s: State{Confirmed: 400, WALEnd: 900}},
+		{name: "clean stop behind a transaction that overlaps the row's", p: Position{LSN: 500, Processed: 610, Commit: 610, XID: 7, Event: "INSERT"}, s: State{Confirmed: 610, WALEnd: 900}, want: Verdict{Part: true}},
+		{name: "killed behind one", p: Position{LSN: 500, Processed: 610, Commit: 610, XID: 7, Event: "INSERT"}, s: State{Confirmed: 400, WALEnd: 900}, want: Verdict{Whole: true, Part: true}},
 		{name: "killed", p: position, s: State{Confirmed: 200, WALEnd: 900}, want: Verdict{Whole: true, Part: true}},
 		{name: "heartbeat", p: Position{LSN: 600, Processed: 600, Commit: 600, Event: "COMMIT"}, s: State{Confirmed: 600, WALEnd: 900}, want: Verdict{}},
 		{name: "another server", p: position, s: State{Confirmed: 200, WALEnd: 450}, cause: "ahead of the server's log"},
@@ -253,6 +321,7 @@ func TestWitness_ACommitBehindTheOwnTransactionProvesNothing(t *testing.T) {
 		{name: "behind, an end", p: Position{LSN: 610, Commit: 810, XID: 7, Event: "COMMIT"}, missing: "contradicts"},
 		{name: "behind, in a transaction without rows here", p: Position{LSN: 500, Commit: 810, XID: 8}, missing: "no row at 0/1F4 in transaction 8"},
 		{name: "nowhere, an event without a kind", p: Position{LSN: 500, Commit: 305, XID: 7}, missing: "ends at 0/131"},
+		{name: "a row in an overlap", p: Position{LSN: 450, Commit: 610, XID: 5, Event: "INSERT"}, found: true},
 		{name: "an overlap", p: Position{LSN: 450, Commit: 610, XID: 5}, found: true},
 		{name: "an update in an overlap", p: Position{LSN: 450, Commit: 610, XID: 5, Event: "UPDATE"}, found: true},
 		{name: "sound, an event without a kind", p: Position{LSN: 500, Commit: 310, XID: 7}, found: true},
