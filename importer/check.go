@@ -1,6 +1,10 @@
 package importer
 
-import "strings"
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
 
 // Complaint is what the relay's own loader has against a line of the YAML.
 type Complaint struct {
@@ -29,7 +33,14 @@ func (c *conversion) check() {
 	}
 }
 
+// listed is the end of a key that names one of a list.
+var listed = regexp.MustCompile(`\[\d+\]$`)
+
 func (c *conversion) complain(key, message string) {
+	key = listed.ReplaceAllString(key, "") // kafka.brokers[1] comes from the one key that holds the list
+	if key == "postgres.url" && c.badAddress {
+		return // a key of it has been told
+	}
 	name := key
 	if it, ok := c.get(key); ok {
 		name = it.original
@@ -39,9 +50,10 @@ func (c *conversion) complain(key, message string) {
 		fate = Refused
 	}
 	told := false
+	parts := c.parts(key, message)
 	for i := range c.remarks {
 		r := &c.remarks[i]
-		if r.Line == 0 || r.Key != name && r.Text != key {
+		if r.Line == 0 || r.Key != name && r.Text != key || len(parts) > 0 && !slices.Contains(parts, r.Key) {
 			continue
 		}
 		switch r.Fate {
@@ -55,4 +67,18 @@ func (c *conversion) complain(key, message string) {
 	if !told {
 		c.missing(key, NotCarried, "the relay refuses it: %s", message)
 	}
+}
+
+// parts are the keys that a message about the URL names; none: it may be about any.
+func (c *conversion) parts(key, message string) []string {
+	var named []string
+	if key != "postgres.url" {
+		return nil
+	}
+	for _, part := range []string{"sslmode", "sslrootcert", "sslcert", "sslkey"} {
+		if it, ok := c.get("database." + part); ok && strings.Contains(message, part+" ") {
+			named = append(named, it.original)
+		}
+	}
+	return named
 }

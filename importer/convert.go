@@ -32,6 +32,8 @@ type conversion struct {
 
 	fallback map[string]string // default of a variable, where the input has one
 	unset    map[string]bool   // variables whose default is not copied
+
+	badAddress bool // a remark refuses a key of postgres.url
 }
 
 // option is one line of outbox[].debezium.

@@ -126,6 +126,25 @@ func TestConvert_CheckTurnsComplaintsIntoRemarks(t *testing.T) {
 	if !strings.Contains(string(result.YAML), "refuses it: no such") {
 		t.Errorf("the file does not say so:\n%s", result.YAML)
 	}
+	o.Worker, o.WorkerName = []byte("group.id=g\nbootstrap.servers=a:1,b\n"), "w"
+	o.Check = func([]byte) []importer.Complaint {
+		return []importer.Complaint{
+			{Key: "kafka.brokers[1]", Message: "no port"}, {Key: "postgres.url", Message: `parse: failed to configure TLS (sslmode is invalid)`},
+		}
+	}
+	result = convert(t, head+database+`"database.dbname":"d","database.sslmode":"bogus",`+tail, o)
+	wantRemark(t, result, "bootstrap.servers", importer.NotCarried, "the relay refuses it: no port")
+	wantRemark(t, result, "database.sslmode", importer.NotCarried, "sslmode is invalid")
+	wantRemark(t, result, "database.dbname", importer.Carried, "postgres.url")
+	for _, r := range result.Remarks {
+		if strings.HasPrefix(r.Key, "kafka.") || strings.HasPrefix(r.Key, "postgres.") {
+			t.Errorf("%+v names no key of the connector", r)
+		}
+		if r.Key == "bootstrap.servers" && (r.File != "w" || r.Line != 2) {
+			t.Errorf("%+v is in line 2 of w", r)
+		}
+	}
+
 }
 
 func TestConvert_NothingIsDroppedSilently(t *testing.T) {
@@ -222,8 +241,13 @@ func TestConvert_SaysWhatDebeziumRefusesOrIgnores(t *testing.T) {
 	connector := head + database + `"topic.prefix":"app","snapshot.mode":"bogus","database.port":"54x","value.converter":"io.confluent.connect.avro.AvroConverter",
 		"value.converter.schema.registry.url":"http://r","converters":"isbn","isbn.type":"a.B","topic.creation.enable":"true","database.dbname":"app","slot.name":"Bad-Slot",` + tail
 	result := convert(t, connector, importer.Options{Check: func([]byte) []importer.Complaint {
-		return []importer.Complaint{{Key: "postgres.slot", Message: "bad"}}
+		return []importer.Complaint{{Key: "postgres.slot", Message: "bad"}, {Key: "postgres.url", Message: "no URL"}}
 	}})
+	for _, r := range result.Remarks {
+		if strings.Contains(r.Text, "no URL") || r.Key == "database.port" && r.Fate == importer.Carried {
+			t.Errorf("what is said of the port is said of the URL as well: %+v", r)
+		}
+	}
 	wantRemark(t, result, "snapshot.mode", importer.Refused, `"bogus" is not one of always, initial`)
 	wantRemark(t, result, "database.port", importer.Refused, `"54x" is no port`)
 	wantRemark(t, result, "value.converter", importer.NotCarried, "no schema registry")

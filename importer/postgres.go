@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/url"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -122,7 +123,6 @@ func (c *conversion) postgresURL() {
 	}
 	user := part("database.user", "POSTGRES_USER", func(s string) string { return url.User(s).String() })
 	port := part("database.port", "POSTGRES_PORT", literal)
-	c.checkPort()
 	name := part("database.dbname", "POSTGRES_DATABASE", url.PathEscape)
 	if db := c.value("database.dbname"); db != "" && len(references(db)) == 0 {
 		c.add(option{"database.dbname", db, ""}) // member source.db of logical messages
@@ -152,14 +152,26 @@ func (c *conversion) postgresURL() {
 	}
 	text := "postgres://" + user + hosts + "/" + name + c.tls()
 	n.set(scalar(text))
+	c.checkAddress()
 }
 
-// checkPort says about a port that is none what the loader would say about the URL.
-func (c *conversion) checkPort() {
-	it, ok := c.get("database.port")
-	if _, err := strconv.ParseUint(strings.TrimSpace(it.value), 10, 16); ok && err != nil && len(references(it.value)) == 0 {
-		c.tell(it, Refused, shown(it.key, it.value)+" is no port")
+// checkAddress says about a host or a port that is none what the loader would say
+// about the URL, and so about each of its parts.
+func (c *conversion) checkAddress() {
+	refuse := func(key, what string, good func(string) bool) {
+		it, ok := c.get(key)
+		if !ok || len(references(it.value)) > 0 || good(strings.TrimSpace(it.value)) {
+			return
+		}
+		c.badAddress = true
+		c.remarks = slices.DeleteFunc(c.remarks, func(r Remark) bool { return r.Key == it.original && r.Fate == Carried })
+		c.tell(it, Refused, shown(it.key, it.value)+" is no "+what)
 	}
+	refuse("database.hostname", "name of a host", func(s string) bool { return !strings.ContainsAny(s, " \t@?#<>\\\"") })
+	refuse("database.port", "port", func(s string) bool {
+		_, err := strconv.ParseUint(s, 10, 16)
+		return err == nil
+	})
 }
 
 // hostList writes host:port, and a list of them as libpq wants it.

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/cdc-relay/cdc-relay/admin"
 	"github.com/cdc-relay/cdc-relay/config"
@@ -24,6 +25,13 @@ type usageError struct{ err error }
 func (e *usageError) Error() string { return e.err.Error() + " (see cdc-relay --help)" }
 func (e *usageError) Unwrap() error { return e.err }
 
+// inputError is a file that cannot be used; it says where and why, and the usage of
+// the command has no more to add.
+type inputError struct{ err error }
+
+func (e *inputError) Error() string { return e.err.Error() }
+func (e *inputError) Unwrap() error { return e.err }
+
 // refusedError is a server that refuses what a verb other than run asks for.
 type refusedError struct{ err error }
 
@@ -39,6 +47,7 @@ func exitCode(err error) int {
 	var (
 		quiet   *quietError
 		usage   *usageError
+		input   *inputError
 		file    *config.Errors
 		mapping *relay.ConfigError
 		refused *relay.RefusedError
@@ -51,7 +60,7 @@ func exitCode(err error) int {
 		return exitOK
 	case errors.As(err, &quiet):
 		return quiet.code
-	case errors.As(err, &usage), errors.As(err, &file), errors.As(err, &mapping):
+	case errors.As(err, &usage), errors.As(err, &input), errors.As(err, &file), errors.As(err, &mapping):
 		return exitUsage
 	case errors.As(err, &refused), errors.As(err, &setup), errors.As(err, &listen):
 		return exitRefused
@@ -65,7 +74,11 @@ func exitCode(err error) int {
 func (a *app) report(err error) int {
 	var quiet *quietError
 	if err != nil && !errors.As(err, &quiet) {
-		fmt.Fprintf(a.stderr, "cdc-relay: %v\n", err)
+		lines := strings.Split(err.Error(), "\n") // some show the line of the file
+		for i := range lines {
+			lines[i] = printable(lines[i])
+		}
+		fmt.Fprintf(a.stderr, "cdc-relay: %s\n", strings.Join(lines, "\n"))
 	}
 	return exitCode(err)
 }

@@ -77,7 +77,7 @@ func (a *app) convert(ctx context.Context, file string, o importOptions) (*impor
 	}
 	input, err := readInput(file)
 	if err != nil {
-		return nil, &usageError{err}
+		return nil, &inputError{err}
 	}
 	options := importer.Options{Name: file, Check: complaints}
 	if file == "-" {
@@ -86,7 +86,7 @@ func (a *app) convert(ctx context.Context, file string, o importOptions) (*impor
 	if o.worker != "" {
 		options.WorkerName = o.worker
 		if options.Worker, err = readInput(o.worker); err != nil {
-			return nil, &usageError{fmt.Errorf("--worker: %w", err)}
+			return nil, &inputError{fmt.Errorf("--worker: %w", err)}
 		}
 	}
 	if o.postgresURL != "" {
@@ -96,7 +96,7 @@ func (a *app) convert(ctx context.Context, file string, o importOptions) (*impor
 	}
 	result, err := importer.Convert(input, options)
 	if err != nil {
-		return nil, &usageError{err}
+		return nil, &inputError{err}
 	}
 	return result, nil
 }
@@ -212,7 +212,7 @@ func (a *app) warnLost(result *importer.Result, fail bool) error {
 		fmt.Fprintf(a.stderr, "cdc-relay: warning: %s\n", remark)
 	}
 	if fail && len(lost) > 0 {
-		return &usageError{fmt.Errorf("--strict: %d of the warnings above forbid it", len(lost))}
+		return &inputError{fmt.Errorf("--strict: %d of the warnings above forbid it", len(lost))}
 	}
 	return nil
 }

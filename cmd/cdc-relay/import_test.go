@@ -119,3 +119,15 @@ func TestExpand_KnowsWhatTheEnvironmentHas(t *testing.T) {
 		}
 	}
 }
+
+// What is wrong with a file is said with its place; the usage has no more to add.
+func TestImport_ErrorsOfFilesDoNotPointToTheUsage(t *testing.T) {
+	for content, want := range map[string]string{"[1]": ":1:1: is a JSON array", "{'a':1}": ":1:1: cannot be read as JSON", "connector.class=io.x\n": `:1:1: connector.class: "io.x" is another connector`} {
+		file := fileOf(t, "connector", content)
+		got := invoke(t, nil, "import", file)
+		got.want(t, exitUsage, "", file+want)
+		if strings.Contains(got.stderr, "--help") {
+			t.Error(got.stderr)
+		}
+	}
+}
