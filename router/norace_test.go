@@ -1,0 +1,6 @@
+//go:build !race
+
+package router
+
+// allocations is what a hundred rows may cost.
+const allocations = 0
