@@ -288,7 +288,7 @@ func (r *Relay) loop(ctx, hard context.Context) error {
 		}
 		r.setState(v.state, v.reason, err.Error())
 		if same == 1 || same%50 == 0 {
-			r.log.Warn().Err(err).Str("state", string(v.state)).Str("reason", v.reason).Dur("retry_in", delay).Int("times", same).Msg("session ended; trying again")
+			r.log.Warn().Err(err).Str("state", string(v.state)).Str("reason", v.reason).Stringer("retry_in", delay.Round(time.Millisecond)).Int("times", same).Msg("session ended; trying again")
 		}
 		if !sleep(ctx, hard, delay) {
 			return nil

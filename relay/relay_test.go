@@ -1,7 +1,9 @@
 package relay
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -421,6 +423,34 @@ func TestRelay_ReconnectsAndReadsUnconfirmedRowsAgain(t *testing.T) {
 		b.stop(t)
 		if got := b.values(); got != "1 2" || b.server.position() != 140 {
 			t.Fatalf("delivered %q, confirmed %s: the acknowledgements that came in time count", got, b.server.position())
+		}
+	})
+}
+
+func TestRelay_LogsTheWaitWithItsUnit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		gone := func(context.Context) (Source, error) {
+			return nil, &replication.Error{Kind: replication.KindRetry, Op: "connect", Err: errors.New("refused")}
+		}
+		routes, _ := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
+		r := New(Config{RetryMin: 1500 * time.Millisecond, RetryMax: 1500 * time.Millisecond}, Parts{Source: gone, Router: routes, Sink: func() (sink.Sink, error) { return new(sinktest.Recorder), nil }}, Events{}, zerolog.New(&log))
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		_ = r.Run(ctx)
+		var line struct {
+			RetryIn string `json:"retry_in"`
+		}
+		first, _, _ := strings.Cut(log.String(), "\n")
+		for l := range strings.Lines(log.String()) {
+			if strings.Contains(l, "retry_in") {
+				first = l
+				break
+			}
+		}
+		err := json.Unmarshal([]byte(first), &line)
+		if wait, perr := time.ParseDuration(line.RetryIn); err != nil || perr != nil || wait <= 0 {
+			t.Errorf("retry_in is %q: %v, %v\n%s", line.RetryIn, err, perr, &log)
 		}
 	})
 }
