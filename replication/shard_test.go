@@ -93,6 +93,18 @@ func FuzzFilterTokens(f *testing.F) {
 	})
 }
 
+func FuzzShardName(f *testing.F) {
+	f.Add("s", "s_4_3")
+	f.Add("s_2", "s_2_2_1")
+	f.Add("", "_02_1")
+	f.Fuzz(func(t *testing.T, base, name string) {
+		count, index, ok := parseShardName(base, name)
+		if ok && (index < 0 || index >= count || count > 1 && shardName(base, count, index) != name || count == 1 && name != base) {
+			t.Errorf("%q of %q is shard %d of %d", name, base, index, count)
+		}
+	})
+}
+
 func TestFilterOf_RefusesWhatNoFilterCanSee(t *testing.T) {
 	rel := &Relation{Namespace: "public", Name: "outbox", Columns: []Column{
 		{Name: "id", Type: 20, TypeName: "int8"}, {Name: "body", Type: 3802, TypeName: "jsonb"}, {Name: "mail", Type: 20001, TypeName: "citext"}, {Name: "raw", Type: 17, TypeName: "bytea"},

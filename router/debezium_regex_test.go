@@ -96,6 +96,18 @@ func FuzzJavaRegex(f *testing.F) {
 	})
 }
 
+func FuzzLiteral(f *testing.F) {
+	for _, seed := range []string{"", " true ", "null", "12", "-129", "1.5", "[1]", "2024-01-02", "x", "\xff"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		schema, _, ok := parseLiteral(text)
+		if (schema == nil) != (!ok || strings.TrimSpace(text) == "null") {
+			t.Errorf("%q: schema %v, %v", text, schema, ok)
+		}
+	})
+}
+
 func FuzzPlacement(f *testing.F) {
 	f.Add("type:header:eventType,a:envelope, b : partition")
 	f.Add("::,:")

@@ -185,6 +185,29 @@ func TestParseTime(t *testing.T) {
 	}
 }
 
+// FuzzBinary feeds the readers of the binary format, which no text form guards.
+func FuzzBinary(f *testing.F) {
+	f.Add([]byte{1})
+	f.Add([]byte{0xff, 0xff, 0xff, 0xff})
+	f.Add([]byte("\x01{}"))
+	f.Add(make([]byte, 16))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for i := range columnTypes {
+			c := &columnTypes[i]
+			if c.read == nil {
+				continue
+			}
+			out, ok := c.read([]byte("before"), data)
+			if string(out[:6]) != "before" {
+				t.Fatalf("%s: overwrote what was there: %q", c.names[0], out)
+			}
+			if again, same := c.read(nil, data); same != ok || ok && string(again) != string(out[6:]) {
+				t.Fatalf("%s: %q, then %q", c.names[0], out[6:], again)
+			}
+		}
+	})
+}
+
 func FuzzParseTime(f *testing.F) {
 	for _, s := range []string{"2024-01-02 03:04:05.678912+00", "0044-03-15 BC", "2024-01-02T03:04:05Z", "1704164645678", "infinity", "2024-01-02 03:04:05+05:53:28 BC"} {
 		f.Add([]byte(s))

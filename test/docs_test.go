@@ -214,19 +214,25 @@ func TestStates_AreDocumented(t *testing.T) {
 // testNames are those of all tests of the module.
 func testNames(t *testing.T) map[string]bool {
 	t.Helper()
+	return declared(t, `(Test\w+)\(t \*testing\.T\)`, "")
+}
+
+// declared are the functions of test files that match, without those below a folder.
+func declared(t *testing.T, function, without string) map[string]bool {
+	t.Helper()
 	tests := map[string]bool{}
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		if entry.IsDir() && strings.HasPrefix(entry.Name(), ".") && path != root {
+		if entry.IsDir() && strings.HasPrefix(entry.Name(), ".") && path != root || without != "" && path == filepath.Join(root, without) {
 			return fs.SkipDir
 		}
 		if !strings.HasSuffix(path, "_test.go") {
 			return nil
 		}
 		text, err := os.ReadFile(path)
-		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\)`).FindAllSubmatch(text, -1) {
+		for _, m := range regexp.MustCompile(`(?m)^func `+function).FindAllSubmatch(text, -1) {
 			tests[string(m[1])] = true
 		}
 		return err
@@ -253,6 +259,25 @@ func TestGuarantees_EachNamesATestThatExists(t *testing.T) {
 				t.Errorf("guarantee %d names %s, which does not exist", i+1, test[1])
 			}
 		}
+	}
+}
+
+// The page says of each parser what feeds it, and of a row's tricks what tries them.
+func TestSecurity_NamesTheTestsAndFuzzTargetsThatThereAre(t *testing.T) {
+	page := read(t, "docs/security.md")
+	tests := testNames(t)
+	for _, m := range regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(page, -1) {
+		if !tests[m[1]] {
+			t.Errorf("it names %s, which does not exist", m[1])
+		}
+	}
+	targets := declared(t, `(Fuzz\w+)\(f \*testing\.F\)`, "test") // those below are the tests' own
+	named := map[string]bool{}
+	for _, m := range regexp.MustCompile("`(Fuzz\\w+)`").FindAllStringSubmatch(page, -1) {
+		named[m[1]] = true
+	}
+	if len(targets) < 20 || !maps.Equal(named, targets) {
+		t.Errorf("it names %q; there are %q", slices.Sorted(maps.Keys(named)), slices.Sorted(maps.Keys(targets)))
 	}
 }
 
