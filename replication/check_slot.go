@@ -33,9 +33,26 @@ func (c *checker) checkSlot() error {
 	if !ok || e.Kind != KindBusy {
 		return owner
 	}
+	if byDebezium, err := c.heldByDebezium(); err != nil {
+		return err
+	} else if byDebezium {
+		c.warn("slot.owner", "before a change-over that is as it has to be: `cdc-relay takeover` takes the slot over once the connector is stopped, see docs/coming-from-debezium.md",
+			"Debezium holds %s: %v", slotSubject(c.cfg.Slot), e.Err)
+		return c.ownerIsAsynchronous()
+	}
 	c.warn("slot.owner", "if that is this relay, all is well: another one started now stands by. If it is somebody else's, they get these rows: choose another postgres.slot and run `cdc-relay setup`",
 		"%s: %v", slotSubject(c.cfg.Slot), e.Err)
 	return c.ownerIsAsynchronous()
+}
+
+// heldByDebezium tells by the application_name that Debezium gives its connections.
+func (c *checker) heldByDebezium() (bool, error) {
+	row, err := c.q.one(`SELECT EXISTS (SELECT FROM pg_catalog.pg_replication_slots s JOIN pg_catalog.pg_stat_activity a ON a.pid = s.active_pid
+		WHERE s.slot_name = ` + singleQuoted(c.cfg.Slot) + ` AND a.application_name LIKE 'Debezium %')`)
+	if err != nil {
+		return false, err
+	}
+	return row.bool(0), row.err
 }
 
 // ownerIsAsynchronous asks whether commits already wait for whoever has the slot.

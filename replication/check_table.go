@@ -43,8 +43,16 @@ func unansweredError(err error) bool {
 
 func (c *checker) publicationShape(p *publicationRow) error {
 	if others := c.cfg.unwanted(p.others); len(others) > 0 {
-		c.warn("publication", fmt.Sprintf("run: ALTER PUBLICATION %s SET (publish = '%s')", doubleQuoted(p.name), c.cfg.published()),
-			"%s also publishes %s, which are read and skipped", publicationSubject(p.name), strings.Join(others, ", "))
+		byDebezium, err := c.heldByDebezium()
+		if err != nil {
+			return err
+		}
+		const seen = "%s also publishes %s, which are read and skipped"
+		if byDebezium {
+			c.ok("publication", seen+"; it stays as it is, for Debezium holds the slot, and the way back to it needs it unaltered", publicationSubject(p.name), strings.Join(others, ", "))
+		} else {
+			c.warn("publication", p.narrow(&c.cfg), seen, publicationSubject(p.name), strings.Join(others, ", "))
+		}
 	} else {
 		c.ok("publication", "%s publishes inserts only", publicationSubject(p.name))
 	}

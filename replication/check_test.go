@@ -215,6 +215,9 @@ func TestCheck_Publication(t *testing.T) {
 	more := check("more")
 	wantFinding(t, more, "publication", LevelWarn, "also publishes update", "SET (publish = 'insert')")
 	wantFinding(t, more, "publication.tables", LevelWarn, "1 more table", "public.other")
+	cfg.Wants = []Wants{{}}
+	wantFinding(t, check("more"), "publication", LevelWarn, "leave it as it is if Debezium made it", "SET (publish = 'insert')")
+	cfg.Wants = nil
 	part := check("Part")
 	wantFinding(t, part, "publication.row_filter", LevelWarn, "public.outbox", "never delivered")
 	wantFinding(t, part, "publication.column_list", LevelWarn, "leaves out 2", "aggregateType, feeling")
@@ -351,6 +354,29 @@ func TestCheck_NamesASecondRelayOnTheSlot(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantFinding(t, Check(t.Context(), cfg), "slot.owner", LevelWarn, "the-other-one", fmt.Sprint(conn.PID()), "postgres.slot")
+}
+
+// As step 1 of a change-over has it: the connector still runs.
+func TestCheck_KnowsDebeziumOnTheSlot(t *testing.T) {
+	db := harness.Postgres(t, "15")
+	cfg := asReader(t, db, outboxDatabase(t, db))
+	db.Exec(t, `ALTER PUBLICATION cdc_relay SET (publish = 'insert, update, delete, truncate')`)
+	owner := cfg
+	owner.ApplicationName = "Debezium Streaming"
+	conn := open(t, owner, true)
+	if err := pglogrepl.StartReplication(t.Context(), conn, cfg.Slot, 0, pglogrepl.StartReplicationOptions{
+		PluginArgs: []string{"proto_version '1'", "publication_names 'cdc_relay'"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	report := Check(t.Context(), cfg)
+	wantFinding(t, report, "slot.owner", LevelWarn, "Debezium holds", "application_name Debezium Streaming", "cdc-relay takeover", "once the connector is stopped")
+	wantFinding(t, report, "publication", LevelOK, "also publishes update, delete, truncate", "stays as it is")
+	for _, f := range report.Findings {
+		if strings.Contains(f.Advice, "ALTER PUBLICATION") || strings.Contains(f.Advice, "choose another postgres.slot") {
+			t.Errorf("advice against the change-over: %+v", f)
+		}
+	}
 }
 
 func TestCheck_ServerWithoutLogicalWALOrRoom(t *testing.T) {

@@ -86,14 +86,24 @@ func (p *publicationRow) warnings(cfg Config) []string {
 	var warnings []string
 	if others := cfg.unwanted(p.others); len(others) > 0 {
 		warnings = append(warnings, fmt.Sprintf(
-			"%s also publishes %s, which are skipped; without a replica identity they make the application's own statements fail; ALTER PUBLICATION %s SET (publish = '%s')",
-			publicationSubject(p.name), strings.Join(others, ", "), doubleQuoted(p.name), cfg.published()))
+			"%s also publishes %s, which are skipped; without a replica identity they make the application's own statements fail; %s",
+			publicationSubject(p.name), strings.Join(others, ", "), p.narrow(&cfg)))
 	}
 	if foreign := p.foreign(cfg.Tables); len(foreign) > 0 {
 		warnings = append(warnings, fmt.Sprintf("%s has %d more table(s) than are configured (%s): their rows are skipped and counted",
 			publicationSubject(p.name), len(foreign), strings.Join(shorten(foreign), ", ")))
 	}
 	return warnings
+}
+
+// narrow is the advice against operations that nobody asked for. With debezium options
+// the publication may be one that Debezium made, which is not for us to alter.
+func (p *publicationRow) narrow(cfg *Config) string {
+	run := fmt.Sprintf("run: ALTER PUBLICATION %s SET (publish = '%s')", doubleQuoted(p.name), cfg.published())
+	if len(cfg.Wants) == 0 {
+		return run
+	}
+	return "leave it as it is if Debezium made it, because the way back needs it; if `cdc-relay setup` made it, " + run
 }
 
 // foreign lists the publication's tables that are not configured. With a root

@@ -212,7 +212,7 @@ func (d *debezium) connectColumn(rel *replication.Relation, i int) connect.Colum
 func (m *mapping) compileDebezium(rel *replication.Relation) (*plan, *Explanation, error) {
 	if isMessages(rel) {
 		p := &dbzPlan{d: m.debezium, rel: rel, topic: m.debezium.prefix + ".message"}
-		return &plan{relation: rel, debezium: p}, m.debezium.explain(rel, nil), nil
+		return &plan{relation: rel, debezium: p}, m.debezium.explainMessages(p), nil
 	}
 	p, warnings, missing, err := newDbzPlan(m.debezium, rel)
 	if err != nil {
@@ -225,7 +225,7 @@ func (m *mapping) compileDebezium(rel *replication.Relation) (*plan, *Explanatio
 		}
 		return nil, nil, errors.Join(errs...)
 	}
-	e := m.debezium.explain(rel, p)
+	e := m.debezium.explain(p)
 	e.Warnings = append(e.Warnings, warnings...)
 	return &plan{relation: rel, debezium: p}, e, nil
 }
@@ -233,10 +233,10 @@ func (m *mapping) compileDebezium(rel *replication.Relation) (*plan, *Explanatio
 // presetDebezium is what an explanation names in the place of a preset.
 const presetDebezium = "debezium options"
 
-func (d *debezium) explain(rel *replication.Relation, p *dbzPlan) *Explanation {
+func (d *debezium) explain(p *dbzPlan) *Explanation {
 	t := d.router
 	e := &Explanation{
-		Table: tableName(rel), Preset: presetDebezium, Key: d.classes[0], Value: d.classes[1],
+		Table: tableName(p.rel), Preset: presetDebezium, Key: d.classes[0], Value: d.classes[1],
 		Roles: map[string]string{"id": t.id, "key": t.key, "route": t.route, "payload": t.payload},
 		Topic: t.with.text,
 	}
@@ -254,16 +254,25 @@ func (d *debezium) explain(rel *replication.Relation, p *dbzPlan) *Explanation {
 			e.Headers = append(e.Headers, placed.alias)
 		}
 	}
-	if p == nil {
-		return e
-	}
-	for _, c := range rel.Columns {
+	for _, c := range p.rel.Columns {
 		if !slices.Contains(used, c.Name) {
 			e.Ignored = append(e.Ignored, c.Name)
 		}
 	}
 	return e
 }
+
+// explainMessages is explain for logical messages. The EventRouter lets them pass:
+// they have neither its topic nor its key nor its headers.
+func (d *debezium) explainMessages(p *dbzPlan) *Explanation {
+	return &Explanation{
+		Table: tableName(p.rel), Preset: presetDebezium, Key: d.classes[0], Value: d.classes[1], Topic: p.topic,
+		Roles: map[string]string{"key": messageKeyMember, "payload": MessageBody},
+	}
+}
+
+// messageKeyMember is what the key of a logical message has: no part of its body.
+const messageKeyMember = "prefix"
 
 // route appends the records that Debezium would write for a row: none, one, or
 // more where the row passes the EventRouter unrouted.

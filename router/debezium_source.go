@@ -330,6 +330,17 @@ func (r *Router) HeartbeatInterval() time.Duration {
 	return least
 }
 
+// HeartbeatTopics are where Heartbeats writes to.
+func (r *Router) HeartbeatTopics() []string {
+	var topics []string
+	for _, d := range r.connectors {
+		if d.heartbeat > 0 {
+			topics = append(topics, d.heartbeatTopic)
+		}
+	}
+	return topics
+}
+
 // Heartbeats appends the heartbeat records that Debezium would write at now. Their
 // Row is nil: no position hangs on them.
 func (r *Router) Heartbeats(b *Buffer, now time.Time) error {

@@ -3,6 +3,7 @@ package router
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -105,6 +106,30 @@ func messageRow(prefix, body string) *replication.Row {
 		{Name: "body", Type: 114, TypeMod: -1, TypeName: "json"}, {Name: "prefix", Type: 25, TypeMod: -1, TypeName: "text"},
 	}}
 	return textRow(rel, body, prefix)
+}
+
+// The EventRouter lets logical messages pass, so nothing of a table's roles is theirs.
+func TestDebezium_ExplainsLogicalMessagesByTheirOwn(t *testing.T) {
+	row := messageRow("shop", `{"a":1}`)
+	r := mustNew(t, Mapping{Debezium: dbz("extended.headers.enabled=true", "table.field.event.key=aggregate_id", placed("type:header:eventType"))})
+	e, err := r.Check(row.Relation)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b Buffer
+	if err := r.Route(&b, row); err != nil {
+		t.Fatal(err)
+	}
+	var sent []string
+	for _, h := range b.Records[0].Headers {
+		sent = append(sent, h.Key)
+	}
+	if e.Topic != b.Records[0].Topic || !slices.Equal(e.Headers, sent) {
+		t.Errorf("explained as topic %s with headers %q; sent to %s with %q", e.Topic, e.Headers, b.Records[0].Topic, sent)
+	}
+	if e.Roles["key"] != "prefix" || e.Roles["payload"] != MessageBody || len(e.Roles) != 2 {
+		t.Errorf("roles %v", e.Roles)
+	}
 }
 
 const decodeType = "transforms.decode.type=" + classDecode

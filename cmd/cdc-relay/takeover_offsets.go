@@ -50,11 +50,11 @@ func (c *changeOver) fromFile(name string) error {
 	}
 	content, err := readInput(name)
 	if err != nil {
-		return &usageError{fmt.Errorf("offsets: %w; copy the file here, or name another with --offset-file", err)}
+		return &inputError{fmt.Errorf("offsets: %w; copy the file here, or name another with --offset-file", err)}
 	}
 	entries, err := takeover.ParseOffsets(content, c.imported.Source.Connector)
 	if err != nil {
-		return &usageError{fmt.Errorf("offsets: %s: %w", c.found.where, err)}
+		return &inputError{fmt.Errorf("offsets: %s: %w", c.found.where, err)}
 	}
 	return c.choose(entries)
 }
@@ -70,6 +70,9 @@ func (c *changeOver) fromTopic(ctx context.Context, topic string) error {
 		}
 		return nil
 	})
+	if failure, ok := errors.AsType[*sink.Error](err); ok && failure.Reason == "unknown_topic" { // its own advice is to create the topic
+		return &inputError{fmt.Errorf("read Debezium's position: there is no topic %s on %s: name the worker's offset.storage.topic with --offset-topic, and its cluster in kafka.brokers", topic, strings.Join(c.settings.Kafka.Brokers, ","))}
+	}
 	if err != nil {
 		return &refusedError{fmt.Errorf("read Debezium's position: %w; the worker's offset.storage.topic is wanted", err)}
 	}

@@ -150,15 +150,29 @@ func (c *changeOver) planRecords(line planLine) {
 	if native {
 		line("records", "the configuration has tables without debezium: compare keys and values with `cdc-relay explain` first; the key's bytes decide the partition")
 	}
-	if source.Heartbeats != "" {
-		switch {
-		case native:
-			line("heartbeats", "%s is not written any more; the slot advances without", source.Heartbeats)
-		case len(differences) == 0 && err == nil:
-			line("heartbeats", "%s goes on", source.Heartbeats)
-		}
-	}
+	c.planHeartbeats(line)
 	for _, remark := range c.imported.Lost() {
 		line("changes", "%s: %s", remark.Key, remark.Text)
+	}
+}
+
+// planHeartbeats compares the topics of heartbeats, for somebody may watch the connector's.
+func (c *changeOver) planHeartbeats(line planLine) {
+	theirs := c.imported.Source.Heartbeats
+	routes, err := router.New(c.settings.Router)
+	if err != nil {
+		return // whoever streams refuses the configuration
+	}
+	ours := routes.HeartbeatTopics()
+	switch {
+	case theirs == "" && len(ours) > 0:
+		line("heartbeats", "%s is new: the connector writes none", strings.Join(ours, ", "))
+	case theirs == "":
+	case len(ours) == 0:
+		line("heartbeats", "%s is not written any more; the slot advances without", theirs)
+	case slices.Contains(ours, theirs):
+		line("heartbeats", "%s goes on", theirs)
+	default:
+		line("heartbeats", "%s is not written any more; %s takes its place", theirs, strings.Join(ours, ", "))
 	}
 }

@@ -273,7 +273,7 @@ func TestTakeover_Refusals(t *testing.T) {
 		c.takeover(t).want(t, 3, "", `has no position of connector "outbox"`)
 	})
 	t.Run("no such topic", func(t *testing.T) {
-		c.takeover(t, "--offset-topic", "nowhere").want(t, 3, "", "read Debezium's position")
+		c.takeover(t, "--offset-topic", "nowhere").want(t, 2, "", "there is no topic nowhere on "+strings.Join(c.brokers.Addrs, ",")+": name the worker's offset.storage.topic")
 	})
 	c.store(t, "billing", position(end))
 	t.Run("another connector's position", func(t *testing.T) {
@@ -370,6 +370,7 @@ func TestTakeover_SaysWhatTheConfigurationHasOtherwise(t *testing.T) {
 	for _, difference := range []string{
 		"the configuration differs from the connector in",
 		`public.outbox: topic.prefix: connector "app", configuration "shop"`,
+		"__debezium-heartbeat.app is not written any more; __debezium-heartbeat.shop takes its place",
 		`public.outbox: extended.headers.enabled: connector none, configuration "false"`,
 		`public.outbox: value.converter: connector "org.apache.kafka.connect.storage.StringConverter", configuration "org.apache.kafka.connect.json.JsonConverter"`,
 	} {
