@@ -30,6 +30,7 @@ const (
 
 // warning is what is to be told, at most one a look.
 type warning struct {
+	limit    bool          // max_slot_wal_keep_size is set
 	lasts    time.Duration // zero without a limit
 	left     int64
 	retained int64
@@ -71,7 +72,7 @@ func (b *budget) look(now time.Time, s *replication.Snapshot) *warning {
 		return nil
 	}
 	b.warned = max(lasts, 1)
-	w.lasts, w.left = lasts, *s.Slot.SafeWAL
+	w.limit, w.lasts, w.left = true, lasts, *s.Slot.SafeWAL
 	return w
 }
 
@@ -94,7 +95,7 @@ func (r *Relay) warn(w *warning) {
 		return
 	}
 	line := r.log.Warn().Str("slot", r.cfg.Replication.Slot).Int64("retained_wal_bytes", w.retained).Int64("wal_bytes_per_second", int64(w.pace))
-	if w.left == 0 && w.lasts == 0 {
+	if !w.limit {
 		line.Msg("the slot stands still and holds back WAL without a limit: it grows until the server's disk is full")
 		return
 	}

@@ -277,6 +277,7 @@ func (r *Relay) loop(ctx, hard context.Context) error {
 		delay := wait.delay()
 		if v.state == Standby {
 			r.standby = true
+			r.part = fragment{}          // whoever has the slot may send its beginning again
 			r.board.reached(true, false) // the server named the slot's holder
 			wait.reset()                 // an outage before it must not delay the first look at the slot
 			delay = standbyPoll + wait.delay()

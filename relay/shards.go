@@ -34,7 +34,7 @@ func ShardKey(cfg router.Config) func(*replication.Relation) (string, error) {
 		if err != nil {
 			return "", &ConfigError{err}
 		}
-		return found.Roles["key"], nil
+		return cmp.Or(found.Rekeyed, found.Roles["key"]), nil
 	}
 }
 

@@ -96,3 +96,39 @@ func TestShards_EndTogether(t *testing.T) {
 		}
 	})
 }
+
+// A transform behind the EventRouter may give rows of several aggregates one key, so
+// that the aggregate's column does not divide them.
+func TestShardKey_IsNoColumnWhereATransformMakesTheKey(t *testing.T) {
+	const kafka = "org.apache.kafka.connect.transforms."
+	rel := &replication.Relation{Namespace: "public", Name: "outbox", Columns: []replication.Column{
+		{Name: "id", Type: 2950, TypeName: "uuid"}, {Name: "aggregatetype", Type: 25, TypeName: "text"}, {Name: "aggregateid", Type: 25, TypeName: "text"},
+		{Name: "type", Type: 25, TypeName: "text"}, {Name: "payload", Type: 25, TypeName: "text"},
+	}}
+	for class, want := range map[string]string{
+		"":                         "aggregateid",
+		kafka + "HoistField$Key":   "aggregateid",
+		kafka + "ReplaceField$Key": "transform ReplaceField$Key",
+		kafka + "ExtractField$Key": "transform ExtractField$Key",
+		kafka + "ValueToKey":       "transform ValueToKey",
+	} {
+		settings := []router.Setting{
+			{Name: "topic.prefix", Value: "p"}, {Name: "transforms", Value: "outbox"},
+			{Name: "key.converter", Value: "org.apache.kafka.connect.storage.StringConverter"}, {Name: "value.converter", Value: "org.apache.kafka.connect.storage.StringConverter"},
+			{Name: "transforms.outbox.type", Value: "io.debezium.transforms.outbox.EventRouter"},
+		}
+		if class != "" {
+			settings[1].Value += ",t"
+			settings = append(settings, router.Setting{Name: "transforms.t.type", Value: class})
+			if class == kafka+"ValueToKey" {
+				settings = append(settings, router.Setting{Name: "transforms.t.fields", Value: "payload"})
+			} else if class != kafka+"ReplaceField$Key" {
+				settings = append(settings, router.Setting{Name: "transforms.t.field", Value: "k"})
+			}
+		}
+		key, err := ShardKey(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Debezium: settings}}})(rel)
+		if err != nil || key != want {
+			t.Errorf("%s: %q, %v; want %q", class, key, err, want)
+		}
+	}
+}

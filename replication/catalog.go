@@ -66,7 +66,7 @@ func inspect(ctx context.Context, conn *pgconn.PgConn, cfg Config) (*Catalog, er
 	if err := c.readSenderTimeout(q); err != nil {
 		return nil, err
 	}
-	if err := onlyGeneration(q, c.ServerVersion, cfg); err != nil {
+	if err := wholeGeneration(q, c.ServerVersion, cfg); err != nil {
 		return nil, err
 	}
 	if err := c.readTables(q, cfg); err != nil {

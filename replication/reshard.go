@@ -105,6 +105,9 @@ func (r *resharding) run() error {
 	if err := r.dropAll(r.new); err != nil {
 		return err
 	}
+	if err := r.hasRoom(); err != nil {
+		return err
+	}
 	if err := r.publish(); err != nil {
 		return err
 	}
@@ -154,11 +157,6 @@ func (r *resharding) publish() error {
 	if slices.ContainsFunc(r.tables, func(s Step) bool { return !s.Exists }) {
 		return r.refuse(errors.New("a table does not exist"), "correct outbox")
 	}
-	// What is committed asynchronously is not yet on disk, and so not behind the
-	// position that settle takes.
-	if err := r.q.exec("SET synchronous_commit = on"); err != nil {
-		return classify("set synchronous_commit", err)
-	}
 	return r.applyTransaction()
 }
 
@@ -166,14 +164,17 @@ func (r *resharding) publish() error {
 // were there: such a row is decoded without them, however late its commit is. The
 // creation of a slot waits for the same.
 func (r *resharding) outlive() error {
-	row, err := r.q.one("SELECT pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())")
+	// A snapshot does not tell them all: xids that were given out since the newest that
+	// ended are beyond its xmax. Each has a lock from before its first row to its end.
+	const open = "FROM pg_catalog.pg_locks WHERE locktype = 'transactionid' AND granted AND mode = 'ExclusiveLock'"
+	row, err := r.q.one("SELECT coalesce(string_agg(transactionid::text, ','), '') " + open)
 	if err != nil {
 		return classify("look at the open transactions", err)
 	}
-	next := row.text(0)
+	began := row.text(0)
 	var failed error
 	err = r.await(func() (string, bool) {
-		row, err := r.q.one(fmt.Sprintf("SELECT pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot()) >= %s::xid8", singleQuoted(next)))
+		row, err := r.q.one(fmt.Sprintf("SELECT count(*) = 0 %s AND transactionid::text = ANY (string_to_array(%s, ','))", open, singleQuoted(began)))
 		if err != nil {
 			failed = classify("look at the open transactions", err)
 			return "", true
@@ -191,7 +192,7 @@ func (r *resharding) settle() error {
 	if err := r.outlive(); err != nil {
 		return err
 	}
-	made, err := walFlushed(r.q)
+	made, err := walInserted(r.q)
 	if err != nil {
 		return err
 	}
@@ -251,7 +252,8 @@ func (r *resharding) replace() error {
 	for i, shard := range r.shards {
 		step := Step{Object: "slot", Name: shard.cfg.Slot, SQL: copySlot(source.name, shard.cfg.Slot)}
 		if err := r.q.exec(step.SQL); err != nil {
-			return permissionHint(classify("create "+step.subject(), err), "run it as a role with REPLICATION")
+			err = permissionHint(classify("create "+step.subject(), err), "run it as a role with REPLICATION")
+			return errors.Join(err, r.undo())
 		}
 		r.warn(copyFailover(r.q, r.cfg, r.server.ServerVersion, source.name, step.Name))
 		r.shards[i].slot = step
@@ -263,10 +265,31 @@ func (r *resharding) replace() error {
 	if slices.Equal(before, positions(r.old)) && !slices.ContainsFunc(r.old, func(s shardSlot) bool { return s.Active }) {
 		return nil
 	}
-	if err := r.dropAll(r.new); err != nil {
+	if err := r.undo(); err != nil {
 		return err
 	}
 	return r.refuse(fmt.Errorf("a relay with %d shard(s) was started meanwhile", r.from), "stop it, and run the command again")
+}
+
+// undo drops the copies, so that the relay with the old number may go on.
+func (r *resharding) undo() error {
+	if err := r.look(); err != nil {
+		return err
+	}
+	return r.dropAll(r.new)
+}
+
+// hasRoom refuses a server without slots for the copies, before anybody stops a relay.
+func (r *resharding) hasRoom() error {
+	row, err := r.q.one(`SELECT current_setting('max_replication_slots')::int - (SELECT count(*) FROM pg_catalog.pg_replication_slots)`)
+	if err != nil {
+		return classify("count the slots", err)
+	}
+	free := row.int("max_replication_slots", 0)
+	if row.err != nil || free >= len(r.shards) {
+		return row.err
+	}
+	return r.refuse(fmt.Errorf("%d slot(s) are free, and %d are needed beside the old ones", free, len(r.shards)), "raise max_replication_slots and restart the server; nothing was changed, and the relay may go on")
 }
 
 func positions(slots []shardSlot) []pglogrepl.LSN {

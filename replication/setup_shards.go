@@ -92,12 +92,17 @@ func alterFailover(q querier, cfg Config, name string) error {
 	return (querier{ctx: q.ctx, conn: conn}).exec(failoverCommand(name))
 }
 
-// walFlushed is the end of what the server has on disk.
-func walFlushed(q querier) (pglogrepl.LSN, error) {
-	row, err := q.one("SELECT pg_catalog.pg_current_wal_flush_lsn()")
+// walInserted is the end of the WAL. What is committed asynchronously is before it,
+// though it may not be on disk yet.
+func walInserted(q querier) (pglogrepl.LSN, error) {
+	row, err := q.one("SELECT pg_catalog.pg_current_wal_insert_lsn()")
 	if err != nil {
 		return 0, classify("look at the end of the WAL", err)
 	}
-	lsn := row.lsn("pg_current_wal_flush_lsn", 0)
+	lsn := row.lsn("pg_current_wal_insert_lsn", 0)
+	const page, header = 8192, 24
+	if lsn%page == header { // nothing is in the page yet, and its header is not written for itself
+		lsn -= header
+	}
 	return lsn, row.err
 }

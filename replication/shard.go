@@ -301,9 +301,26 @@ func onlyGeneration(q querier, version int, cfg Config) error {
 			return &Error{
 				Kind: KindRefused, Reason: ReasonShards, Op: "look at the shards", Subject: slotSubject(s.name),
 				Err:  fmt.Errorf("it is one of %d shard(s), and postgres.shards is %d", s.count, max(1, cfg.Shard.Count)),
-				Hint: fmt.Sprintf("to change the number without loss: `cdc-relay setup --reshard-from %d` with the new configuration, until it says that it is done; or set postgres.shards back to %[1]d where no slot of another number exists", s.count),
+				Hint: fmt.Sprintf("to change the number without loss: `cdc-relay setup --reshard-from %d` with the new configuration, until it says that it is done; or set postgres.shards back to %[1]d where no slot of another number exists; a slot that is none of this relay's shards needs another name, or postgres.slot does", s.count),
 			}
 		}
 	}
 	return nil
+}
+
+// wholeGeneration refuses to stream from some of the shards while the slots of others
+// are not there: setup makes those from where the first one stands, and what that
+// one has confirmed by then would be missing in them.
+func wholeGeneration(q querier, version int, cfg Config) error {
+	if err := onlyGeneration(q, version, cfg); err != nil || cfg.Shard.Count < 2 {
+		return err
+	}
+	slots, err := shardSlots(q, version, cfg.Shard.Slot)
+	if err != nil || len(slots) >= cfg.Shard.Count {
+		return err
+	}
+	return &Error{
+		Kind: KindRefused, Reason: ReasonSlotMissing, Op: "look at the shards", Subject: fmt.Sprintf("the slots of %d shards", cfg.Shard.Count),
+		Err: fmt.Errorf("%d of them exist", len(slots)), Hint: "run `cdc-relay setup` if it was cut short; if slots were dropped, rows since then have to be backfilled from the table",
+	}
 }

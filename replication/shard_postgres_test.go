@@ -3,11 +3,13 @@ package replication
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/jackc/pglogrepl"
 	"github.com/rs/zerolog"
@@ -372,4 +374,80 @@ func TestReshard_Refuses(t *testing.T) {
 	}
 	_, err = Open(t.Context(), one, zerolog.Nop())
 	wantError(t, err, KindRefused, ReasonShards, "one of 2 shard(s), and postgres.shards is 1")
+}
+
+// A transaction that began to write while the publications were being made, which may
+// take as long as a VACUUM or CREATE INDEX CONCURRENTLY of the table does, is waited for too.
+func TestReshard_OutlivesWhoBeganDuringThePublications(t *testing.T) {
+	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		db.Exec(t, `CREATE TABLE moved (n bigserial PRIMARY KEY, key text)`)
+		next := shardConfig(t, db, 2, "key", Table{"public", "moved"})
+		one := next
+		one.Shard.Count, one.Slot, one.Publication = 1, next.Shard.Slot, next.Shard.Publication
+		if _, err := Setup(t.Context(), one, SetupOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		lock, writer := db.Connect(t), db.Connect(t)
+		if _, err := lock.Exec(t.Context(), `BEGIN; LOCK TABLE moved IN SHARE UPDATE EXCLUSIVE MODE`); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() {
+			_, err := Reshard(t.Context(), next, 1, ReshardOptions{Wait: time.Second})
+			ended <- err
+		}()
+		for harness.Query[int](t, db, `SELECT count(*)::int FROM pg_locks WHERE NOT granted AND relation = 'moved'::regclass`) == 0 {
+			runtime.Gosched() // until the publications wait for the lock
+		}
+		if _, err := writer.Exec(t.Context(), `BEGIN; INSERT INTO moved (key) VALUES ('early')`); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := lock.Exec(t.Context(), `COMMIT`); err != nil {
+			t.Fatal(err)
+		}
+		wantError(t, <-ended, KindRefused, ReasonShards, "transactions that began before")
+		if _, err := writer.Exec(t.Context(), `COMMIT`); err != nil {
+			t.Fatal(err)
+		}
+		all := map[string][]int{}
+		if _, err := Reshard(t.Context(), next, 1, ReshardOptions{Wait: time.Minute, OnWait: func(string) { deliver(t, db, one, all) }}); err != nil {
+			t.Fatal(err)
+		}
+		for _, shard := range next.Shards() {
+			deliver(t, db, shard, all)
+		}
+		if len(all["early"]) == 0 {
+			t.Error("the row of the transaction is in neither generation")
+		}
+	})
+}
+
+// A server without room for the new slots is told before the relay is stopped, and
+// copies that were made before the room was gone do not keep it from going on.
+func TestReshard_NeedsRoom(t *testing.T) {
+	db := harness.OwnPostgres(t, sandbox.PostgresOptions{Settings: map[string]string{"max_replication_slots": "6"}})
+	db.Exec(t, `CREATE TABLE moved (n bigserial PRIMARY KEY, key text)`)
+	next := shardConfig(t, db, 3, "key", Table{"public", "moved"})
+	one := next
+	one.Shard.Count, one.Slot, one.Publication = 1, next.Shard.Slot, next.Shard.Publication
+	if _, err := Setup(t.Context(), one, SetupOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	fill := func(leave int) {
+		db.Exec(t, fmt.Sprintf(`SELECT pg_create_physical_replication_slot('other' || n || '_%d') FROM generate_series(1,
+			current_setting('max_replication_slots')::int - (SELECT count(*)::int FROM pg_replication_slots) - %[1]d) n`, leave))
+	}
+	fill(3)
+	_, err := Reshard(t.Context(), next, 1, ReshardOptions{Wait: time.Minute, OnWait: func(string) {
+		deliver(t, db, one, map[string][]int{})
+		fill(2) // somebody else takes one
+	}})
+	if err == nil || !strings.Contains(err.Error(), "slots are in use") {
+		t.Errorf("%v", err)
+	}
+	if n := harness.Query[int](t, db, `SELECT count(*)::int FROM pg_replication_slots WHERE slot_name LIKE $1`, next.Shard.Slot+`%`); n != 1 {
+		t.Errorf("%d slots of the pipeline, want the old one alone", n)
+	}
+	_, err = Reshard(t.Context(), next, 1, ReshardOptions{Wait: time.Minute})
+	wantError(t, err, KindRefused, ReasonShards, "2 slot(s) are free, and 3 are needed", "max_replication_slots")
 }

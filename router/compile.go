@@ -20,6 +20,9 @@ type Explanation struct {
 	Headers []string          // names in order; those of a headers column are not known
 	Ignored []string          // columns that no record shows, in table order
 
+	// Rekeyed is what makes the record's key when that is not the key's column alone.
+	Rekeyed string
+
 	// Uses is what else a column is read for: topic, header NAME and value field NAME,
 	// the latter two as far as they are configured.
 	Uses     map[string][]string

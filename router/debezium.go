@@ -438,6 +438,31 @@ func (d *debezium) passes() bool {
 	return true
 }
 
+// rekeyed names what gives records another key than the EventRouter does: rows with
+// different keys there may have the same one.
+func (d *debezium) rekeyed() string {
+	routed := d.passes() // those rows have their primary key, which none shares
+	for i := range d.chain {
+		switch t := d.chain[i].transform.(type) {
+		case *eventRouter:
+			routed = true
+		case *valueToKey:
+			if routed {
+				return "transform ValueToKey"
+			}
+		case *extractField:
+			if routed && t.side == fieldOf(false) {
+				return "transform ExtractField$Key"
+			}
+		case *replaceField:
+			if routed && t.side == fieldOf(false) {
+				return "transform ReplaceField$Key"
+			}
+		}
+	}
+	return ""
+}
+
 // connect compiles the options of a mapping, or shares those of an earlier one.
 func (r *Router) connect(m *mapping, runID string) error {
 	for _, other := range r.mappings {

@@ -238,7 +238,7 @@ func (d *debezium) explain(p *dbzPlan) *Explanation {
 	e := &Explanation{
 		Table: tableName(p.rel), Preset: presetDebezium, Key: d.classes[0], Value: d.classes[1],
 		Roles: map[string]string{"id": t.id, "key": t.key, "route": t.route, "payload": t.payload},
-		Topic: t.with.text,
+		Topic: t.with.text, Rekeyed: d.rekeyed(),
 	}
 	if t.timestamp != "" {
 		e.Roles["timestamp"] = t.timestamp
