@@ -30,6 +30,8 @@ type bench struct {
 	java    string
 	jars    string
 
+	followed bool // somebody's small records have passed through the broker for a while
+
 	results *Results
 	missing map[string]string // contestant → why
 }
