@@ -223,3 +223,12 @@ func TestMeter_NoFigureWhenARowIsMissingOrRepeated(t *testing.T) {
 		t.Errorf("a row is missing: %v", err)
 	}
 }
+
+// A shard's slot is not the one that the suites of a steady stream look at.
+func TestFollowers_AreWithoutShards(t *testing.T) {
+	for _, c := range contestants() {
+		if followers(c) && c.shards != 0 {
+			t.Errorf("%s takes part", c.name)
+		}
+	}
+}

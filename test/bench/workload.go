@@ -52,6 +52,7 @@ type workload struct {
 	conn     *pgx.Conn
 	end      pglogrepl.LSN // after the last row
 	slots    int
+	probes   int64 // rows that awaitRow wrote
 }
 
 const (
