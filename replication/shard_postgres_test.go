@@ -451,3 +451,48 @@ func TestReshard_NeedsRoom(t *testing.T) {
 	_, err = Reshard(t.Context(), next, 1, ReshardOptions{Wait: time.Minute})
 	wantError(t, err, KindRefused, ReasonShards, "2 slot(s) are free, and 3 are needed", "max_replication_slots")
 }
+
+// A commit that is not flushed yet counts: the old slot has to be past it.
+func TestReshard_WaitsForWhatIsNotFlushed(t *testing.T) {
+	db := harness.OwnPostgres(t, sandbox.PostgresOptions{Settings: map[string]string{"wal_writer_delay": "10s"}})
+	db.Exec(t, `CREATE TABLE moved (n bigserial PRIMARY KEY, key text)`)
+	next := shardConfig(t, db, 2, "key", Table{"public", "moved"})
+	one := next
+	one.Shard.Count, one.Slot, one.Publication = 1, next.Shard.Slot, next.Shard.Publication
+	if _, err := Setup(t.Context(), one, SetupOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	writer := db.Connect(t)
+	if _, err := writer.Exec(t.Context(), `SET synchronous_commit = off; BEGIN; INSERT INTO moved (key) VALUES ('early')`); err != nil {
+		t.Fatal(err)
+	}
+	all := map[string][]int{}
+	committed := false
+	for try := range 10 {
+		_, err := Reshard(t.Context(), next, 1, ReshardOptions{Wait: 2 * time.Second, OnWait: func(what string) {
+			if !committed && strings.Contains(what, "transactions that began before") {
+				committed = true
+				if _, err := writer.Exec(t.Context(), `COMMIT`); err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if try > 0 {
+				db.Exec(t, `SELECT txid_current()`) // its commit flushes what is before it
+			}
+			deliver(t, db, one, all)
+		}})
+		if err == nil {
+			break
+		}
+		if Reason(err) != ReasonShards || try == 9 {
+			t.Fatal(err)
+		}
+	}
+	for _, shard := range next.Shards() {
+		deliver(t, db, shard, all)
+	}
+	if !committed || len(all["early"]) == 0 {
+		t.Errorf("committed %t; the row is in neither generation", committed)
+	}
+}
