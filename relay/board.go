@@ -285,6 +285,12 @@ func (r *Relay) look(hard context.Context) (stops bool) {
 	}
 	r.board.mu.Unlock()
 	r.warn(low)
+	var other error
+	if err == nil && s != nil && snapshot.Drift == nil {
+		if other = s.taken(snapshot); other == nil {
+			snapshot.Drift = s.moved(snapshot)
+		}
+	}
 	switch {
 	case err != nil:
 		r.log.Debug().Err(err).Msg("look at slot and publication")
@@ -292,11 +298,8 @@ func (r *Relay) look(hard context.Context) (stops bool) {
 			s.serverStops(err, time.Now(), r.cfg.Replication.ShutdownGrace)
 			return !s.stopping.IsZero()
 		}
-	case snapshot.Drift == nil && s != nil && s.taken(snapshot) != nil:
-		s.interrupt(s.taken(snapshot))
-	case snapshot.Drift == nil && s != nil && s.moved(snapshot) != nil:
-		snapshot.Drift = s.moved(snapshot)
-		fallthrough
+	case other != nil:
+		s.interrupt(other)
 	case snapshot.Drift != nil && r.began.Load():
 		r.drift.CompareAndSwap(nil, &drift{snapshot.Drift})
 		if s != nil {

@@ -33,7 +33,7 @@ type session struct {
 	frozen     atomic.Uint64           // not zero: nothing beyond may be confirmed any more
 	told       atomic.Uint64           // what A last reported, or is about to
 	toldAt     atomic.Int64
-	asked      atomic.Int64 // when A last asked, unix nanoseconds
+	asked      atomic.Int64 // the instant at which A last asked
 	interrupts chan error   // what the probe saw that ends the session
 
 	sending    context.Context // ends when waiting for room is pointless
@@ -41,7 +41,7 @@ type session struct {
 
 	stopping time.Time // since when the probe is told that the server stops; the probe's alone
 
-	full        atomic.Int64  // since when the window is full, unix nanoseconds; zero: it is not
+	full        atomic.Int64  // the instant since which the window is full; zero: it is not
 	waits       atomic.Int64  // since when Send waits for the brokers, likewise
 	outstanding atomic.Int64  // Sends whose done has not been called
 	wake        chan struct{} // one token: a Send failed, or none is outstanding

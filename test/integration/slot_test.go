@@ -2,7 +2,6 @@ package integration
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -62,9 +61,6 @@ func TestSlot_InvalidatedInAnOutageBlocksAsLost(t *testing.T) {
 // From version 18 on a slot that nobody uses for long enough is lost. The least that
 // the server takes is a minute.
 func TestSlot_IdleForTooLongIsRefusedAsLost(t *testing.T) {
-	if os.Getenv("CDC_RELAY_FAULT_SCALE") != "full" {
-		t.Skip("waits for more than a minute; CDC_RELAY_FAULT_SCALE=full runs it")
-	}
 	db := harness.OwnPostgres(t, sandbox.PostgresOptions{Version: "18"})
 	p, w := outbox(t, db, harness.Kfake(t, kfakeDefault))
 	r := p.Start(t)
