@@ -17,40 +17,75 @@ func needsLists(version int) error {
 	}
 	return &Error{
 		Kind: KindRefused, Reason: ReasonServerVersion, Op: "publish only the mapped columns",
-		Err: fmt.Errorf("PostgreSQL %d has no column lists in publications; version 15 and later have", version/10000), Hint: "run setup without --column-list, or upgrade the server",
+		Err: fmt.Errorf("PostgreSQL %d has no column lists in publications; version 15 and later have", version/10000), Hint: "leave --column-list out, or upgrade the server",
 	}
 }
 
-// listed are the columns of a table that its mapping reads, in table order.
-func (s *setup) listed(table Table, rel *Relation) ([]string, error) {
-	placed := *rel
-	placed.Table = slices.Index(s.cfg.Tables, table)
-	if s.cfg.wants(placed.Table).Meta {
-		var err error
-		if placed.Meta, err = readMeta(s.q, &placed); err != nil {
+// ColumnLists gives the columns to publish of each of cfg's tables without asking a
+// server, by the rules of Setup. shapes are the tables as they will be, by their index;
+// version is a server_version_num, zero when it is not known.
+func ColumnLists(cfg Config, version int, shapes []*Relation, columns func(*Relation) ([]string, error)) (map[Table][]string, error) {
+	if version != 0 {
+		if err := needsLists(version); err != nil {
 			return nil, err
 		}
 	}
-	columns, err := s.opt.Columns(&placed)
-	if err == nil && len(columns) == 0 {
+	if err := cfg.insertsOnly(cfg.published()); err != nil {
+		return nil, err
+	}
+	lists := make(map[Table][]string, len(cfg.Tables))
+	for i, table := range cfg.Tables {
+		if cfg.wants(i).Meta {
+			return nil, unlisted(table, errNeedsCatalog)
+		}
+		var err error
+		if lists[table], err = cfg.listed(table, shapes[i], columns); err != nil {
+			return nil, err
+		}
+	}
+	return lists, nil
+}
+
+// listed are the columns of a table that its mapping reads, in table order.
+func (c *Config) listed(table Table, rel *Relation, columns func(*Relation) ([]string, error)) ([]string, error) {
+	placed := *rel
+	placed.Table = slices.Index(c.Tables, table)
+	read, err := columns(&placed)
+	if err == nil && len(read) == 0 {
 		err = errNoColumns
 	}
 	if err != nil {
-		return nil, &Error{Kind: KindRefused, Reason: ReasonConfiguration, Op: "list the columns of", Subject: "table " + table.String(), Err: err}
+		return nil, unlisted(table, err)
 	}
-	return columns, nil
+	return read, nil
+}
+
+func unlisted(table Table, err error) error {
+	return &Error{Kind: KindRefused, Reason: ReasonConfiguration, Op: "list the columns of", Subject: "table " + table.String(), Err: err}
+}
+
+// listed looks up what the mapping has to know of the table beside its shape.
+func (s *setup) listed(table Table, rel *Relation) ([]string, error) {
+	described := *rel
+	if s.cfg.wants(slices.Index(s.cfg.Tables, table)).Meta {
+		var err error
+		if described.Meta, err = readMeta(s.q, &described); err != nil {
+			return nil, err
+		}
+	}
+	return s.cfg.listed(table, &described, s.opt.Columns)
 }
 
 // insertsOnly refuses a list where updates or deletes are published: those must have
 // the columns of the replica identity, and that is the table's business.
-func (s *setup) insertsOnly(published string) error {
-	if s.opt.Columns == nil || published == "insert" {
+func (c *Config) insertsOnly(published string) error {
+	if published == "insert" {
 		return nil
 	}
 	return &Error{
-		Kind: KindRefused, Reason: ReasonConfiguration, Op: "create", Subject: publicationSubject(s.cfg.Publication),
-		Err:  fmt.Errorf("the mapping wants %s beside inserts, and a column list would have to hold the replica identity", strings.Join(s.cfg.operations(), " and ")),
-		Hint: "run setup without --column-list",
+		Kind: KindRefused, Reason: ReasonConfiguration, Op: "create", Subject: publicationSubject(c.Publication),
+		Err:  fmt.Errorf("the mapping wants %s beside inserts, and a column list would have to hold the replica identity", strings.Join(c.operations(), " and ")),
+		Hint: "leave --column-list out",
 	}
 }
 
@@ -109,4 +144,7 @@ func columnList(columns []string) string {
 	return " (" + strings.Join(quoted, ", ") + ")"
 }
 
-var errNoColumns = errors.New("the mapping reads no column")
+var (
+	errNoColumns    = errors.New("the mapping reads no column")
+	errNeedsCatalog = errors.New("its options of Debezium depend on keys and types that only a server could tell: once the table exists, `cdc-relay setup --column-list --dry-run` prints the statement")
+)

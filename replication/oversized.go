@@ -33,12 +33,16 @@ func (s *Stream) oversized() error {
 		s.frames.pass = true
 		return nil
 	}
+	past := "it"
+	if s.dec.open {
+		past = "the transaction, committing at " + s.dec.txn.Commit.String()
+	}
 	return &Error{
 		Kind: KindProtocol, Reason: ReasonRowTooLarge, Op: "read row of", Subject: subject,
 		LSN: s.dec.position(pglogrepl.LSN(binary.BigEndian.Uint64(head[frameHeader+1:]))),
 		Err: fmt.Errorf("row %d of its transaction takes %d bytes, the limit is %d", s.dec.ordinal+1, size-frameHeader-walHeader, s.cfg.MaxRowBytes),
 		Hint: "it was not read and nothing past it is confirmed; raise relay.max_row_bytes if the relay has four times as much memory, " +
-			"or move the slot past the transaction; a CHECK on the payload's length keeps such rows out",
+			"or move the slot past " + past + "; a CHECK on the payload's length keeps such rows out",
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgproto3"
 )
 
 func outboxRelation() msg { return relationMsg(outboxOID, "public", "outbox", outboxColumns...) }
@@ -41,13 +43,32 @@ func TestOversizedRowIsRefusedByItsLength(t *testing.T) {
 		if !errors.As(err, &e) || e.Kind != KindProtocol || Reason(err) != ReasonRowTooLarge || e.LSN != 0x200 {
 			t.Fatalf("error %v", err)
 		}
-		for _, part := range []string{"row 2 of its transaction", "566231040 bytes", "1048576", "relay.max_row_bytes", "public.outbox"} {
+		for _, part := range []string{"row 2 of its transaction", "committing at 0/300", "566231040 bytes", "1048576", "relay.max_row_bytes", "public.outbox"} {
 			if !strings.Contains(err.Error(), part) {
 				t.Errorf("error %q does not say %q", err, part)
 			}
 		}
 		if n := len(f.stream.frames.buf); n != frameBuffer {
 			t.Errorf("the buffer grew to %d", n)
+		}
+	})
+}
+
+// Of a row that the server cannot decode it names the row; where its transaction commits,
+// which the slot has to be moved past, is known from the transaction's beginning.
+func TestUndecodableRowNamesTheCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := serve(t, Config{})
+		f.wal(begin(0x300, 7), outboxRelation())
+		failure, err := (&pgproto3.ErrorResponse{Severity: "ERROR", SeverityUnlocalized: "ERROR", Code: "XX000", Message: "invalid memory alloc request size 1080000003",
+			Where: `slot "s", output plugin "pgoutput", in the change callback, associated LSN 0/200`}).Encode(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go f.send(failure)
+		takeAny(f)
+		if err := <-f.ended; Reason(err) != ReasonUndecodable || !strings.Contains(err.Error(), "committing at 0/300") {
+			t.Errorf("error %v", err)
 		}
 	})
 }

@@ -20,22 +20,29 @@ const (
 	// rate to a buffer a round trip, so the kernel chooses there.
 	nearLink = 500 * time.Microsecond
 
-	// restPause lets the receive buffer fill up after a small read.
+	// restPause lets the receive buffer fill up after a small read in a backlog,
+	// lateRest gives a server that is only late some rows to send at once.
 	restPause = 5 * time.Millisecond
+	lateRest  = time.Millisecond
 
 	// Behind by more than farBehind, the stream is in a backlog until it is within
-	// nearTip. Both are ages of a transaction when the server sent it, by the
-	// server's clock alone, in the wire's microseconds.
+	// nearTip. Sent by more than late after its commit, a transaction waited, for others
+	// or for its own flush: a commit takes its time before that.
+	// All are ages of a transaction when the server sent it, by the server's clock
+	// alone, in the wire's microseconds.
 	farBehind = 200_000
 	nearTip   = 50_000
+	late      = 3_000
 )
 
 // pace decides when to rest between reads.
 //
 // A walsender sends row by row. A reader that is always ready takes each row with
 // a wake-up and a system call on both sides; one that lets the socket fill costs
-// the server half. So in a backlog, and only there, a small read is followed by a
-// short rest. At the tip every row is taken as it comes.
+// the server half. So in a backlog a small read is followed by a short rest, and by a
+// tiny one where the server is late: a server that was held up, or a machine that is
+// busy, catches up several times sooner with a reader that does not wake it for each
+// row. At the tip every row is taken as it comes.
 type pace struct {
 	pacing
 	sent      int64 // when the server sent the last WAL message
@@ -56,18 +63,27 @@ func (p pacing) room() int { return cmp.Or(p.buffer, receiveBuffer) }
 
 func (p pacing) pause() time.Duration { return cmp.Or(p.rest, restPause) }
 
-// wanted says that a rest before the next read pays.
-func (p *pace) wanted() bool {
+// wait is how long to rest before the next read.
+func (p *pace) wait() time.Duration {
 	if p.off || p.size == 0 || p.committed == 0 {
-		return false // nothing came: whatever comes next is at the tip
+		return 0 // nothing came: whatever comes next is at the tip
 	}
-	switch behind := p.sent - p.committed; {
+	behind := p.sent - p.committed
+	switch {
 	case behind > farBehind:
 		p.backlog = true
 	case behind < nearTip:
 		p.backlog = false
 	}
-	return p.backlog && p.size < p.room()
+	switch {
+	case p.size >= p.room():
+		return 0
+	case p.backlog:
+		return p.pause()
+	case behind > late:
+		return lateRest
+	}
+	return 0
 }
 
 // gather reads a socket in large pieces and rests between them when pace says so.
@@ -126,8 +142,8 @@ func (g *gather) read(p []byte) (int, error) {
 	if g.pace == nil {
 		return g.Conn.Read(p)
 	}
-	if g.pace.wanted() {
-		time.Sleep(g.pace.pause()) //nolint:forbidigo // the wait is the point, and shorter than anybody's patience
+	if d := g.pace.wait(); d > 0 {
+		time.Sleep(d) //nolint:forbidigo // the wait is the point, and shorter than anybody's patience
 	}
 	n, err := g.Conn.Read(p)
 	g.pace.size = n

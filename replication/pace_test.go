@@ -9,39 +9,30 @@ import (
 	"time"
 )
 
-func TestRestingIsForBacklogsAndSmallReads(t *testing.T) {
+func TestPace_RestsAfterSmallReadsOfWhatIsLate(t *testing.T) {
 	const second = 1_000_000
-	p := pace{sent: 100 * second, committed: 100*second - 10_000, size: 500}
-	if p.wanted() {
-		t.Error("rests at the tip")
-	}
-	p.committed = 99 * second
-	if !p.wanted() {
-		t.Error("does not rest one second behind")
-	}
-	p.size = receiveBuffer
-	if p.wanted() {
-		t.Error("rests after a full read")
-	}
-	p.size, p.committed = 500, p.sent-(farBehind+nearTip)/2
-	if !p.wanted() {
-		t.Error("stops resting before the tip is near")
-	}
-	p.committed = p.sent - nearTip + 1
-	if p.wanted() {
-		t.Error("rests near the tip")
-	}
-	p.committed = p.sent - (farBehind+nearTip)/2
-	if p.wanted() {
-		t.Error("starts to rest before it is far behind")
-	}
-	p.committed, p.size = 0, 500
-	if p.wanted() {
-		t.Error("rests before the first transaction")
-	}
-	p.committed, p.size = 99*second, 0
-	if p.wanted() {
-		t.Error("rests although nothing came")
+	p := pace{sent: 100 * second}
+	for _, step := range []struct {
+		name         string
+		behind, size int64
+		want         time.Duration
+	}{
+		{"at the tip", late, 500, 0},
+		{"late", late + 1, 500, lateRest},
+		{"late, a full read", late + 1, receiveBuffer, 0},
+		{"not yet far behind", farBehind, 500, lateRest},
+		{"far behind", second, 500, restPause},
+		{"a full read", second, receiveBuffer, 0},
+		{"before the tip is near", nearTip, 500, restPause},
+		{"near the tip", nearTip - 1, 500, lateRest},
+		{"not far behind again", (farBehind + nearTip) / 2, 500, lateRest},
+		{"before the first transaction", p.sent, 500, 0},
+		{"although nothing came", second, 0, 0},
+	} {
+		p.committed, p.size = p.sent-step.behind, int(step.size)
+		if got := p.wait(); got != step.want {
+			t.Errorf("%s: rests %s, want %s", step.name, got, step.want)
+		}
 	}
 }
 

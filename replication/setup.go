@@ -269,8 +269,8 @@ func (s *setup) planPublication(i int, viaRoot bool) error {
 			return err
 		}
 		published, err := s.identified()
-		if err == nil {
-			err = s.insertsOnly(published)
+		if err == nil && s.opt.Columns != nil {
+			err = s.cfg.insertsOnly(published)
 		}
 		shard.publication.SQL = createPublication(cfg, viaRoot, published, s.lists, filters, s.parents...)
 		return err

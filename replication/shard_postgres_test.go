@@ -334,11 +334,7 @@ func TestReshard_Refuses(t *testing.T) {
 			t.Errorf("from %d: %v, want %q", from, err, want)
 		}
 	}
-	one := cfg
-	one.Shard.Count, one.Slot, one.Publication = 1, cfg.Shard.Slot, cfg.Shard.Publication
-	if _, err := Setup(t.Context(), one, SetupOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	one := undivided(t, cfg)
 
 	// A transaction from before the publications, whose rows would be decoded without.
 	open := db.Connect(t)
@@ -382,11 +378,7 @@ func TestReshard_OutlivesWhoBeganDuringThePublications(t *testing.T) {
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
 		db.Exec(t, `CREATE TABLE moved (n bigserial PRIMARY KEY, key text)`)
 		next := shardConfig(t, db, 2, "key", Table{"public", "moved"})
-		one := next
-		one.Shard.Count, one.Slot, one.Publication = 1, next.Shard.Slot, next.Shard.Publication
-		if _, err := Setup(t.Context(), one, SetupOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		one := undivided(t, next)
 		lock, writer := db.Connect(t), db.Connect(t)
 		if _, err := lock.Exec(t.Context(), `BEGIN; LOCK TABLE moved IN SHARE UPDATE EXCLUSIVE MODE`); err != nil {
 			t.Fatal(err)
@@ -422,17 +414,24 @@ func TestReshard_OutlivesWhoBeganDuringThePublications(t *testing.T) {
 	})
 }
 
+// undivided sets up what a configuration of several shards had before it was divided.
+func undivided(t *testing.T, next Config) Config {
+	t.Helper()
+	one := next
+	one.Shard.Count, one.Slot, one.Publication = 1, next.Shard.Slot, next.Shard.Publication
+	if _, err := Setup(t.Context(), one, SetupOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return one
+}
+
 // A server without room for the new slots is told before the relay is stopped, and
 // copies that were made before the room was gone do not keep it from going on.
 func TestReshard_NeedsRoom(t *testing.T) {
 	db := harness.OwnPostgres(t, sandbox.PostgresOptions{Settings: map[string]string{"max_replication_slots": "6"}})
 	db.Exec(t, `CREATE TABLE moved (n bigserial PRIMARY KEY, key text)`)
 	next := shardConfig(t, db, 3, "key", Table{"public", "moved"})
-	one := next
-	one.Shard.Count, one.Slot, one.Publication = 1, next.Shard.Slot, next.Shard.Publication
-	if _, err := Setup(t.Context(), one, SetupOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	one := undivided(t, next)
 	fill := func(leave int) {
 		db.Exec(t, fmt.Sprintf(`SELECT pg_create_physical_replication_slot('other' || n || '_%d') FROM generate_series(1,
 			current_setting('max_replication_slots')::int - (SELECT count(*)::int FROM pg_replication_slots) - %[1]d) n`, leave))
@@ -457,11 +456,7 @@ func TestReshard_WaitsForWhatIsNotFlushed(t *testing.T) {
 	db := harness.OwnPostgres(t, sandbox.PostgresOptions{Settings: map[string]string{"wal_writer_delay": "10s"}})
 	db.Exec(t, `CREATE TABLE moved (n bigserial PRIMARY KEY, key text)`)
 	next := shardConfig(t, db, 2, "key", Table{"public", "moved"})
-	one := next
-	one.Shard.Count, one.Slot, one.Publication = 1, next.Shard.Slot, next.Shard.Publication
-	if _, err := Setup(t.Context(), one, SetupOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	one := undivided(t, next)
 	writer := db.Connect(t)
 	if _, err := writer.Exec(t.Context(), `SET synchronous_commit = off; BEGIN; INSERT INTO moved (key) VALUES ('early')`); err != nil {
 		t.Fatal(err)

@@ -1,9 +1,10 @@
 package replication
 
 // PublicationSQL is the statement by which Setup makes cfg's publication, without
-// its semicolon. viaRoot is for partitioned tables.
-func PublicationSQL(cfg Config, viaRoot bool) string {
-	return createPublication(cfg, viaRoot, cfg.published(), nil, nil)
+// its semicolon. viaRoot is for partitioned tables; lists are those of ColumnLists, nil
+// for all columns.
+func PublicationSQL(cfg Config, viaRoot bool, lists map[Table][]string) string {
+	return createPublication(cfg, viaRoot, cfg.published(), lists, nil)
 }
 
 // SlotSQL is the statement by which Setup makes a slot on a server of that

@@ -32,6 +32,7 @@ migration; it finds everything else there.`,
 		Example: `  cdc-relay sql --create-table
   cdc-relay sql --format goose --create-table > migrations/00042_cdc_relay.sql
   cdc-relay sql --format golang-migrate --number 42 --out migrations
+  cdc-relay sql --create-table --column-list
   cdc-relay sql --service rds --role relay`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -61,6 +62,7 @@ migration; it finds everything else there.`,
 	f.StringVar(&o.service, "service", o.service, "where PostgreSQL runs, one of "+strings.Join(migrations.Services(), ", "))
 	f.BoolVar(&o.createTable, "create-table", false, "with the table")
 	f.StringVar(&o.preset, "preset", "", "shape of the table (default: the configured preset, else outbox); implies --create-table")
+	f.BoolVar(&o.columnList, "column-list", false, "publish the columns that the mapping reads and no others (PostgreSQL 15 and later); needs --create-table, because which columns a table has that exists only a server could tell")
 	f.BoolVar(&o.partitioned, "partitioned", false, "the table is partitioned: publish its rows under the name of the root")
 	f.StringVar(&o.role, "role", "", "role that the relay connects as (default: the user in postgres.url unless that is postgres, else cdc_relay)")
 	f.BoolVar(&o.withoutRole, "without-role", false, "leave role and grants out, for migrations that may not make roles")
@@ -77,12 +79,14 @@ const administrator = "postgres"
 type sqlOptions struct {
 	format, service, preset, role, out string
 	createTable, partitioned           bool
+	columnList                         bool
 	withoutRole                        bool
 	major, number                      int
 }
 
-// failoverMajor is the first version whose slots can fail over.
-const failoverMajor = 17
+// failoverMajor is the first version whose slots can fail over, listMajor the first
+// with column lists.
+const failoverMajor, listMajor = 17, 15
 
 func (o sqlOptions) render(cfg *config.Config) ([]migrations.File, error) {
 	if o.number < 1 {
@@ -118,7 +122,11 @@ func (o sqlOptions) render(cfg *config.Config) ([]migrations.File, error) {
 			return nil, err
 		}
 	}
-	m.Parts = append(m.Parts, publicationPart(settings, o.partitioned || partitioned(m.Parts)))
+	lists, err := o.lists(settings, cfg.Relay().Router)
+	if err != nil {
+		return nil, err
+	}
+	m.Parts = append(m.Parts, publicationPart(settings, o.partitioned || partitioned(m.Parts), lists))
 	if !o.withoutRole {
 		m.Parts = append(m.Parts, role)
 		if len(names) > 0 {
@@ -132,6 +140,9 @@ func (o sqlOptions) render(cfg *config.Config) ([]migrations.File, error) {
 	m.Slot = replication.SlotSQL(settings.Slot, o.major*10000)
 	if o.major == 0 {
 		m.Notes = append(m.Notes, fmt.Sprintf("From PostgreSQL %d on, the slot is better made with a fifth argument, true, which lets it follow a failover: setup does so.", failoverMajor))
+	}
+	if o.columnList && o.major == 0 {
+		m.Notes = append(m.Notes, fmt.Sprintf("The column list of the publication needs PostgreSQL %d or later.", listMajor))
 	}
 	files, err := migrations.Format(o.format, m)
 	if err != nil {
@@ -196,11 +207,11 @@ func partitioned(parts []migrations.Part) bool {
 	return slices.ContainsFunc(parts, func(p migrations.Part) bool { return strings.Contains(strings.ToUpper(p.Up), "PARTITION BY") })
 }
 
-func publicationPart(settings replication.Config, viaRoot bool) migrations.Part {
+func publicationPart(settings replication.Config, viaRoot bool, lists map[replication.Table][]string) migrations.Part {
 	return migrations.Part{
 		Name: "publication",
 		Up: "-- Inserts only: updates and deletes of an outbox are housekeeping, no events. Run as the owner of the table.\n" +
-			replication.PublicationSQL(settings, viaRoot),
+			replication.PublicationSQL(settings, viaRoot, lists),
 		Down: replication.DropPublicationSQL(settings),
 	}
 }
