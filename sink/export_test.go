@@ -24,9 +24,12 @@ func Filling(cfg KafkaConfig, fill time.Duration) KafkaConfig {
 	return cfg
 }
 
-// Hastening says that a flush is under way.
+// Hastening says that the client is about to be told to hurry, or just is.
 func (k *Kafka) Hastening() bool {
 	k.haste.mu.Lock()
 	defer k.haste.mu.Unlock()
-	return k.haste.cut != nil || len(k.haste.wanted) > 0
+	return k.haste.hurry || len(k.haste.wanted) > 0
 }
+
+// Unanswered is how many Sends have no outcome.
+func (k *Kafka) Unanswered() int64 { return k.haste.sends.Load() }

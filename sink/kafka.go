@@ -76,8 +76,8 @@ func NewKafka(cfg KafkaConfig, log zerolog.Logger, hooks ...kgo.Hook) (*Kafka, e
 	}
 	k.client.Store(c)
 	if cfg.Linger == 0 {
-		k.haste.wanted = make(chan struct{}, 1)
-		go k.flushAtTip()
+		k.haste.wanted, k.haste.calm = make(chan struct{}, 1), make(chan struct{}, 1)
+		go k.leaveAtTip()
 	}
 	return k, nil
 }
@@ -116,8 +116,18 @@ func (k *Kafka) Resume() {
 // Halt closes the gate: nothing that the client has not written is written any more.
 func (k *Kafka) Halt() { k.halt(true) }
 
-// Reachable reports why no broker can be reached at present.
-func (k *Kafka) Reachable() error { return k.reach.err() }
+// Reachable reports why no broker can be reached at present. What only a person can
+// mend, such as a certificate that is refused, is a *Error and says how.
+func (k *Kafka) Reachable() error {
+	err := k.reach.err()
+	if err == nil {
+		return nil
+	}
+	if e := classify(err); e.Class == Blocked && e.Reason != "kafka_error" {
+		return e
+	}
+	return err
+}
 
 // Ready asks a broker for metadata, which connects and authenticates. The error
 // is a *Error.

@@ -2,8 +2,6 @@ package sink
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"strings"
@@ -34,23 +32,6 @@ type noPartitionError struct{ partition int32 }
 func (e *noPartitionError) Error() string {
 	return fmt.Sprintf("partition %d does not exist; add partitions to the topic or correct the row's partition column", e.partition)
 }
-
-// tlsError is a handshake that failed, or, if local, settings that could not be
-// had.
-type tlsError struct {
-	addr  string
-	local bool
-	err   error
-}
-
-func (e *tlsError) Error() string {
-	if e.local {
-		return fmt.Sprintf("load TLS settings for broker %s: %v", e.addr, e.err)
-	}
-	return fmt.Sprintf("TLS handshake with broker %s: %v", e.addr, e.err)
-}
-
-func (e *tlsError) Unwrap() error { return e.err }
 
 // sizeError is a record that is over the limit of the configuration.
 type sizeError struct{ size, limit int }
@@ -180,32 +161,6 @@ func classifyNetwork(err error) *Error {
 func isNetwork(err error) bool {
 	var timeout interface{ Timeout() bool }
 	return errors.As(err, &timeout) // every net.Error, dial errors and unknown hosts among them
-}
-
-func (e *tlsError) classify() *Error {
-	var plain tls.RecordHeaderError
-	var unverified *tls.CertificateVerificationError
-	var name x509.HostnameError
-	var unknown x509.UnknownAuthorityError
-	var alert tls.AlertError
-	var next string
-	switch {
-	case e.local:
-		next = "check the files of kafka.tls"
-	case errors.As(e.err, &plain):
-		next = "the broker does not speak TLS on this port: use its TLS listener, or turn kafka.tls.enabled off"
-	case errors.As(e.err, &name):
-		next = "set kafka.tls.server_name to a name that the certificate has"
-	case errors.As(e.err, &unknown):
-		next = "set kafka.tls.ca_file to the authority that signed it"
-	case errors.As(e.err, &unverified):
-		next = "renew the broker's certificate or correct kafka.tls.ca_file"
-	case errors.As(e.err, &alert), strings.Contains(e.err.Error(), "remote error: tls:"):
-		next = "the broker refuses our certificate: check kafka.tls.cert_file and key_file"
-	default:
-		return &Error{Retry, "tls_handshake", fmt.Errorf("%w; when the broker is up, check that it speaks TLS on this port", e)}
-	}
-	return &Error{Blocked, "tls", fmt.Errorf("%w; %s", e, next)}
 }
 
 // failure puts the cause of one record's failure into words.

@@ -3,25 +3,42 @@ package sink
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// fillTime is how long a batch waits for more records in a backlog.
-const fillTime = 10 * time.Millisecond
+const (
+	// fillTime is how long a batch waits for more records in a backlog.
+	fillTime = 15 * time.Millisecond
+
+	// eager is how many Sends may be without an answer for the next one to leave at
+	// once, and breather how long it waits at most when there are more.
+	eager    = 1
+	breather = 2 * time.Millisecond
+)
 
 // haste decides whether batches fill or leave.
 //
 // The client lingers, which fills batches: the first timer that expires takes what
-// every partition has along. While the client is flushed it does not linger at all. So
-// at the tip every Send is followed by a flush, which lasts until all is acknowledged
-// and has what comes meanwhile leave at once too. In a backlog such a flush would
-// never end, and the batches would stay small for ever; it is cut short.
+// every partition has along. At the tip it is told not to wait: at once as long as
+// little is on its way, and else, for all that came meanwhile together, when the
+// answers are there or a breather is over. So a lone record leaves at once, and many do
+// not become as many requests, which brokers, consumers and this process would all
+// pay for, and which would be later for that.
+//
+// What the client keeps back by itself begins to linger afterwards: the second batch of a
+// partition, what comes for a partition before its first request to that broker is
+// answered, the first record of a topic, which is not in the client's list yet, and what
+// is tried again. So it is told a second time, a breather later, if there is anything
+// then; what is kept back for longer leaves after fillTime at the latest.
 type haste struct {
-	wanted chan struct{} // one token: something is to leave at once; nil: nothing ever is
+	wanted chan struct{} // one token: something is to leave; nil: nothing ever is
+	calm   chan struct{} // one token: little is on its way, or was a moment ago; nil as wanted is
+	sends  atomic.Int64  // without an outcome, those that wait for room included
 
 	mu     sync.Mutex
 	behind bool
-	cut    context.CancelFunc // of the flush under way; nil: there is none
+	hurry  bool // the client is being told
 }
 
 var _ Filler = (*Kafka)(nil)
@@ -33,15 +50,12 @@ func (k *Kafka) Backlog(behind bool) {
 	defer h.mu.Unlock()
 	caughtUp := h.behind && !behind
 	h.behind = behind
-	switch {
-	case behind && h.cut != nil:
-		h.cut()
-	case caughtUp:
+	if caughtUp {
 		h.ask()
 	}
 }
 
-// hasten has what was just sent leave at once, unless there is a backlog.
+// hasten has what was just sent leave, unless there is a backlog.
 func (h *haste) hasten() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -50,7 +64,7 @@ func (h *haste) hasten() {
 	}
 }
 
-// ask wants a flush. Without a channel the user's linger is all there is.
+// ask wants records to leave. Without a channel the user's linger is all there is.
 func (h *haste) ask() {
 	select {
 	case h.wanted <- struct{}{}:
@@ -58,36 +72,67 @@ func (h *haste) ask() {
 	}
 }
 
-// begin gives the context of a flush; false: there is a backlog by now.
-func (h *haste) begin(life context.Context) (context.Context, bool) {
+// settled counts a Send that has its outcome.
+func (h *haste) settled() {
+	if h.sends.Add(-1) <= eager {
+		select {
+		case h.calm <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// begin is false when there is a backlog by now.
+func (h *haste) begin() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.behind {
-		return nil, false
-	}
-	var ctx context.Context
-	ctx, h.cut = context.WithCancel(life)
-	return ctx, true
+	h.hurry = !h.behind
+	return h.hurry
 }
 
 func (h *haste) end() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.cut()
-	h.cut = nil
+	h.hurry = false
 }
 
-// flushAtTip runs until Close.
-func (k *Kafka) flushAtTip() {
+// leaveAtTip runs until Close.
+func (k *Kafka) leaveAtTip() {
+	// A flush whose context is over ends all lingering and waits for nothing.
+	over, cancel := context.WithCancel(k.life)
+	cancel()
+	breath, again := time.NewTimer(0), time.NewTimer(0)
 	for {
+		first := false
 		select {
 		case <-k.haste.wanted:
+			first = true
+		case <-again.C:
 		case <-k.life.Done():
 			return
 		}
-		if ctx, ok := k.haste.begin(k.life); ok {
-			_ = k.client.Load().Flush(ctx) // fails with ctx alone
-			k.haste.end()
+		if !first && k.haste.sends.Load() == 0 || !k.haste.begin() {
+			continue
+		}
+		_ = k.client.Load().Flush(over) // fails with over alone
+		k.haste.end()
+		if first {
+			again.Reset(breather)
+		}
+		breath.Reset(breather)
+		k.breathe(breath.C)
+	}
+}
+
+// breathe waits for answers.
+func (k *Kafka) breathe(limit <-chan time.Time) {
+	for k.haste.sends.Load() > eager {
+		select {
+		case <-k.haste.calm:
+		case <-limit:
+			return
+		case <-k.life.Done():
+			return
 		}
 	}
 }

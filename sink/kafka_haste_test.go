@@ -3,6 +3,7 @@ package sink_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -64,7 +65,7 @@ func await(t testing.TB, outcomes ...<-chan error) {
 	}
 }
 
-// unhurried returns when no flush is under way any more: done comes before its end.
+// unhurried returns when the client is not being told to hurry any more.
 func unhurried(k *sink.Kafka) {
 	for k.Hastening() {
 		runtime.Gosched()
@@ -77,6 +78,16 @@ func TestHaste_AtTheTipARecordLeavesAtOnce(t *testing.T) {
 	for n := range 20 {
 		await(t, send(k, some(n, 1)))
 	}
+}
+
+// Once the client has taken one batch of a partition, it would let the next linger.
+func TestHaste_MoreThanABatchLeavesAtOnce(t *testing.T) {
+	k, _ := filling(t, time.Minute, func(cfg *sink.KafkaConfig) { cfg.MaxMessageBytes = 64 << 10 })
+	records := some(0, 30)
+	for i := range records {
+		records[i].Value = make([]byte, 5000)
+	}
+	await(t, send(k, records))
 }
 
 func TestHaste_InABacklogBatchesFill(t *testing.T) {
@@ -100,8 +111,9 @@ func TestHaste_InABacklogBatchesFill(t *testing.T) {
 	await(t, send(k, some(0, 1)))
 }
 
-// A flush that was begun at the tip does not go on through a backlog.
-func TestHaste_ABacklogEndsTheFlushUnderWay(t *testing.T) {
+// Nothing is told to hurry while a record of the tip waits for its answer and a backlog
+// begins.
+func TestHaste_ABacklogEndsTheHurry(t *testing.T) {
 	c := cluster(t, kfake.SeedTopics(1, "orders"))
 	var held atomic.Bool
 	release := make(chan struct{})
@@ -116,12 +128,15 @@ func TestHaste_ABacklogEndsTheFlushUnderWay(t *testing.T) {
 	k := open(t, c, func(cfg *sink.KafkaConfig) { *cfg = sink.Filling(*cfg, time.Minute) })
 	first := send(k, some(0, 1))
 	k.Backlog(true)
-	unhurried(k) // although the record is not acknowledged
+	unhurried(k)     // although the record is not acknowledged
+	k.Backlog(false) // the first may have been overtaken by the backlog, and linger
 	held.Store(false)
 	close(release)
+	await(t, first) // before its partition's first answer the client would keep the second back
+	k.Backlog(true)
 	second := send(k, some(1, 1))
 	k.Backlog(false)
-	await(t, first, second)
+	await(t, second)
 }
 
 // A linger that was asked for is the only one there is.
@@ -131,15 +146,15 @@ func TestHaste_LeavesTheUsersLingerAlone(t *testing.T) {
 	await(t, send(k, some(0, 10)))
 	k.Backlog(false)
 	if k.Hastening() {
-		t.Error("it flushes")
+		t.Error("it hurries")
 	}
 	await(t, send(k, some(10, 10)))
 	if k.Hastening() {
-		t.Error("it flushes")
+		t.Error("it hurries")
 	}
 }
 
-func TestHaste_CloseEndsAFlush(t *testing.T) {
+func TestHaste_CloseEndsTheWait(t *testing.T) {
 	k, _ := filling(t, time.Minute, nil)
 	k.Backlog(true)
 	held := send(k, some(0, 1))
@@ -150,6 +165,87 @@ func TestHaste_CloseEndsAFlush(t *testing.T) {
 	}
 	if err := <-held; err == nil {
 		t.Error("a record that was never written counts as delivered")
+	}
+}
+
+// However Sends, answers and backlogs fall together, nothing is left to linger once the
+// backlog is over.
+func TestHaste_NothingStaysBehind(t *testing.T) {
+	const partitions = 4
+	c := cluster(t, kfake.SeedTopics(partitions, "orders"))
+	k := open(t, c, func(cfg *sink.KafkaConfig) { *cfg = sink.Filling(*cfg, time.Minute) })
+	n := 0
+	one := func(partition int32) <-chan error {
+		n++
+		records := some(n, 1)
+		records[0].Partition = partition
+		return send(k, records)
+	}
+	for p := range int32(partitions) { // each has its first answer
+		await(t, one(p))
+	}
+	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test's
+	for range 200 {
+		var outcomes []<-chan error
+		for range 1 + r.IntN(20) {
+			k.Backlog(r.IntN(10) == 0)
+			outcomes = append(outcomes, one(int32(r.IntN(partitions))))
+			if r.IntN(3) == 0 {
+				runtime.Gosched()
+			}
+		}
+		k.Backlog(false)
+		await(t, outcomes...)
+		if left := k.Unanswered(); left != 0 {
+			t.Fatalf("%d Sends count as unanswered", left)
+		}
+	}
+}
+
+// Every way a Send ends is counted once.
+func TestHaste_CountsEveryOutcome(t *testing.T) {
+	k, _ := filling(t, time.Minute, func(cfg *sink.KafkaConfig) { cfg.MaxMessageBytes = 4 << 10 })
+	large, nowhere, lost := some(0, 3), some(0, 2), some(0, 1)
+	large[1].Value = make([]byte, 64<<10)
+	nowhere[0].Topic = "nowhere"
+	lost[0].Partition = 77
+	for _, c := range []struct {
+		name    string
+		records []router.Record
+		fails   bool
+	}{
+		{"nothing", nil, false},
+		{"delivered", some(0, 3), false},
+		{"too large", large, true},
+		{"no such partition", lost, true},
+		{"no such topic", nowhere, true},
+	} {
+		if err := <-send(k, c.records); (err != nil) != c.fails {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if c.fails {
+			if err := <-send(k, some(0, 3)); err == nil {
+				t.Errorf("%s: it is not halted", c.name)
+			}
+			k.Resume()
+		}
+		if left := k.Unanswered(); left != 0 {
+			t.Errorf("%s: %d Sends count as unanswered", c.name, left)
+		}
+	}
+	k.Backlog(true)
+	held := send(k, some(0, 1))
+	ctx, cancel := context.WithTimeout(t.Context(), guardTime)
+	defer cancel()
+	if err := k.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	<-held
+	if err := <-send(k, some(0, 1)); err == nil {
+		t.Error("a closed sink delivered")
+	}
+	if left := k.Unanswered(); left != 0 {
+		t.Errorf("closed: %d Sends count as unanswered", left)
 	}
 }
 

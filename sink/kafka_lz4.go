@@ -3,9 +3,9 @@ package sink
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 	"sync"
 
-	"github.com/pierrec/lz4/v4"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -22,35 +22,29 @@ const lz4Raw = 1 << 31
 // lz4Compressor writes lz4 frames straight from the records into the client's
 // buffer. The library's own writer copies them into a block of 4 MiB first, keeps
 // one such block for each batch under way, and checksums everything once more.
-type lz4Compressor struct{ pool sync.Pool }
+// Compression is the largest part of what a row costs, hence the block of our own too.
+type lz4Compressor struct{ tables sync.Pool }
 
 func newLz4Compressor() *lz4Compressor {
-	return &lz4Compressor{sync.Pool{New: func() any { return new(lz4.Compressor) }}}
+	return &lz4Compressor{sync.Pool{New: func() any { return new(lz4Table) }}}
 }
 
 // Compress implements kgo.Compressor.
 func (c *lz4Compressor) Compress(dst *bytes.Buffer, src []byte, _ ...kgo.CompressFlag) ([]byte, kgo.CompressionCodecType) {
 	blocks := (len(src) + lz4Block - 1) / lz4Block
-	dst.Grow(len(lz4Frame) + len(src) + 4*(blocks+1) + lz4Block/255 + 16)
-	block := c.pool.Get().(*lz4.Compressor)
-	defer c.pool.Put(block)
+	dst.Grow(len(lz4Frame) + len(src) + len(src)/255 + blocks*(4+16) + 4)
+	table := c.tables.Get().(*lz4Table)
+	defer c.tables.Put(table)
 	out := append(dst.AvailableBuffer(), lz4Frame[:]...)
-	for len(src) > 0 {
-		part := src[:min(lz4Block, len(src))]
-		src = src[len(part):]
+	for part := range slices.Chunk(src, lz4Block) {
 		at := len(out)
-		out = append(out, 0, 0, 0, 0) // the block's length
-		n, err := block.CompressBlock(part, out[len(out):cap(out)])
-		if err != nil {
-			return nil, kgo.CodecError
+		out = table.appendBlock(append(out, 0, 0, 0, 0), part)
+		size := uint32(len(out) - at - 4)
+		if int(size) >= len(part) { // it does not compress
+			out = append(out[:at+4], part...)
+			size = uint32(len(part)) | lz4Raw
 		}
-		if n == 0 || n >= len(part) { // it does not compress
-			binary.LittleEndian.PutUint32(out[at:], uint32(len(part))|lz4Raw)
-			out = append(out, part...)
-			continue
-		}
-		binary.LittleEndian.PutUint32(out[at:], uint32(n))
-		out = out[:len(out)+n]
+		binary.LittleEndian.PutUint32(out[at:], size)
 	}
 	return append(out, 0, 0, 0, 0), kgo.CodecLz4
 }

@@ -3,7 +3,6 @@ package sink
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"math"
@@ -161,19 +160,10 @@ func (c KafkaConfig) dial(ctx context.Context, network, addr string) (net.Conn, 
 		conn.Close()
 		return nil, &tlsError{addr: addr, local: true, err: err}
 	}
-	settings = settings.Clone()
-	if settings.ServerName == "" {
-		settings.ServerName, _, _ = net.SplitHostPort(addr)
-	}
-	if settings.MinVersion == 0 {
-		settings.MinVersion = tls.VersionTLS12
-	}
-	secured := tls.Client(conn, settings)
-	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
-	defer cancel()
-	if err := secured.HandshakeContext(ctx); err != nil {
+	secured, err := secure(ctx, conn, addr, settings)
+	if err != nil {
 		conn.Close()
-		return nil, &tlsError{addr: addr, err: err}
+		return nil, err
 	}
 	return secured, nil
 }

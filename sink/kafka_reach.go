@@ -3,7 +3,9 @@ package sink
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"strconv"
 	"sync"
 	"time"
 
@@ -39,8 +41,10 @@ func (r *reach) OnBrokerE2E(meta kgo.BrokerMetadata, key int16, e2e kgo.BrokerE2
 			return // answered before the broker knows whether it wants us
 		default:
 		}
-	} else if kmsg.Key(key) == kmsg.SASLAuthenticate {
-		err = &refusedError{fmt.Sprintf("%s:%d", meta.Host, meta.Port), err}
+	} else if broker := net.JoinHostPort(meta.Host, strconv.Itoa(int(meta.Port))); kmsg.Key(key) == kmsg.SASLAuthenticate {
+		err = &refusedError{broker, err}
+	} else if errors.Is(err, io.EOF) {
+		err = fmt.Errorf("broker %s closed the connection: %w", broker, err)
 	}
 	r.set(meta.NodeID, err)
 }

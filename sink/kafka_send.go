@@ -106,6 +106,7 @@ func (k *Kafka) Send(ctx context.Context, records []router.Record, done func(err
 		done(nil)
 		return
 	}
+	k.haste.sends.Add(1)
 	f := k.newFlight(records, done)
 	err := k.room.take(ctx, f.size, &k.halted)
 	if err == nil {
@@ -288,6 +289,7 @@ func (k *Kafka) settle(f *flight, n int) {
 	if cap(f.kafka) <= maxPooled {
 		k.flights.Put(f)
 	}
+	k.haste.settled()
 	done(err)
 	k.room.give(size)
 }

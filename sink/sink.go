@@ -32,7 +32,8 @@ type Sink interface {
 	Resume()
 	Halt()
 
-	// Reachable reports why the brokers cannot be reached at present, or nil.
+	// Reachable reports why the brokers cannot be reached at present, or nil. A
+	// *Error is what only a person can mend.
 	Reachable() error
 
 	// Ready returns once the brokers answered, or with the reason why they do not.

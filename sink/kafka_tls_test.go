@@ -1,0 +1,64 @@
+package sink_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/cdc-relay/cdc-relay/sink"
+)
+
+// A broker says what it thinks of our certificate within the handshake, or with TLS
+// 1.3 after it. Both tell the same.
+func TestKafkaTLS_ARefusedCertificateIsNamed(t *testing.T) {
+	cert, pool := selfSigned(t)
+	stranger, _ := selfSigned(t)
+	for name, version := range map[string]uint16{"TLS 1.2": tls.VersionTLS12, "TLS 1.3": tls.VersionTLS13} {
+		for _, c := range []struct {
+			name string
+			want tls.ClientAuthType
+			ours []tls.Certificate
+			says string
+		}{
+			{"none where one is wanted", tls.RequireAnyClientCert, nil, "set kafka.tls.cert_file and key_file"},
+			{"of somebody else", tls.RequireAndVerifyClientCert, []tls.Certificate{stranger}, "refuses our certificate"},
+		} {
+			t.Run(name+", "+c.name, func(t *testing.T) {
+				brokers := cluster(t, kfake.TLS(&tls.Config{
+					Certificates: []tls.Certificate{cert}, ClientAuth: c.want, ClientCAs: pool, MinVersion: version, MaxVersion: version,
+				}))
+				cfg := sink.KafkaConfig{Brokers: brokers.ListenAddrs(), TLS: settings(pool, c.ours)}
+				wantError(t, ready(t, cfg), sink.Blocked, "tls", brokers.ListenAddrs()[0], c.says)
+				k, err := sink.NewKafka(cfg, zerolog.Nop())
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = k.Close(t.Context()) })
+				var e *sink.Error
+				for deadline := time.Now().Add(guardTime); e == nil; <-time.After(10 * time.Millisecond) {
+					if time.Now().After(deadline) {
+						t.Fatalf("Reachable says %v", k.Reachable())
+					}
+					k.Ping(t.Context())
+					e, _ = errors.AsType[*sink.Error](k.Reachable())
+				}
+				wantError(t, e, sink.Blocked, "tls", brokers.ListenAddrs()[0], c.says)
+			})
+		}
+	}
+}
+
+func TestKafkaTLS_AnOldVersionIsRefused(t *testing.T) {
+	cert, pool := selfSigned(t)
+	brokers := cluster(t, kfake.TLS(&tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}))
+	wantError(t, ready(t, sink.KafkaConfig{Brokers: brokers.ListenAddrs(), TLS: settings(pool, nil)}), sink.Blocked, "tls", brokers.ListenAddrs()[0], "TLS 1.2 or later")
+}
+
+func settings(pool *x509.CertPool, ours []tls.Certificate) func() (*tls.Config, error) {
+	return func() (*tls.Config, error) { return &tls.Config{RootCAs: pool, Certificates: ours}, nil }
+}
