@@ -28,6 +28,7 @@ func (c *Config) Relay() relay.Config {
 		Guarantee:        relay.Guarantee(r.Guarantee),
 		CommitInterval:   time.Duration(r.CommitInterval),
 		CheckpointTopic:  r.CheckpointTopic,
+		DetectMovedSlot:  r.DetectMovedSlot,
 		OnBlocked:        relay.OnBlocked(r.OnBlocked),
 		OnReject:         relay.OnReject(r.OnReject),
 		DeadLetterTopic:  r.DeadLetterTopic,

@@ -204,6 +204,9 @@ func (l *loader) checkGuarantee() {
 	if d := time.Duration(r.CommitInterval); d < time.Millisecond || d > maxCommitInterval {
 		l.refuse("relay.commit_interval", "%v is not allowed; allowed: 1ms to 10s", r.CommitInterval)
 	}
+	if r.DetectMovedSlot && relay.Guarantee(r.Guarantee) == relay.ExactlyOnce {
+		l.noEffect("relay.detect_moved_slot", "relay.guarantee", string(relay.AtLeastOnce))
+	}
 	if err := router.CheckTopic(r.CheckpointTopic); err != nil {
 		l.refuse("relay.checkpoint_topic", "%q is no topic: a name %v", r.CheckpointTopic, err)
 	} else if t := r.CheckpointTopic; t == r.DeadLetterTopic {

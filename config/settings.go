@@ -71,7 +71,7 @@ type kafkaSettings struct {
 	OAuth           oauthSettings        `yaml:"oauth" desc:"Client-credentials grant, for sasl.mechanism oauthbearer."`
 	Region          string               `yaml:"region" desc:"AWS region, for sasl.mechanism aws-msk-iam and postgres.auth aws_rds_iam. Empty: that of the environment."`
 	Compression     string               `yaml:"compression" default:"lz4" enum:"none,gzip,snappy,lz4,zstd" desc:"Compression of record batches."`
-	Linger          duration             `yaml:"linger" default:"0s" desc:"How long a batch waits for more records. 0s: not at all, but up to 10 ms in a backlog."`
+	Linger          duration             `yaml:"linger" default:"0s" desc:"How long a batch waits for more records. 0s: 2 ms at most, and up to 15 ms in a backlog."`
 	MaxMessageBytes size                 `yaml:"max_message_bytes" default:"1MiB" desc:"Largest record and batch; at most the limit of brokers and topics."`
 	CreateTopics    createTopicsSettings `yaml:"create_topics" desc:"Make missing topics at their first record."`
 }
@@ -110,7 +110,8 @@ type createTopicsSettings struct {
 type relaySettings struct {
 	Guarantee        string   `yaml:"guarantee" default:"at_least_once" enum:"at_least_once,exactly_once" desc:"What consumers may rely on. exactly_once: for those that read committed records only; needs checkpoint_topic."`
 	CommitInterval   duration `yaml:"commit_interval" default:"100ms" desc:"With exactly_once: how long a record waits at most before its Kafka transaction is committed."`
-	CheckpointTopic  string   `yaml:"checkpoint_topic" default:"__cdc_relay_checkpoints" desc:"With exactly_once: topic that keeps the position of each slot; one partition, compacted; made by setup."`
+	CheckpointTopic  string   `yaml:"checkpoint_topic" default:"__cdc_relay_checkpoints" desc:"With exactly_once or detect_moved_slot: topic that keeps the position of each slot; one partition, compacted; made by setup."`
+	DetectMovedSlot  bool     `yaml:"detect_moved_slot" default:"false" desc:"With at_least_once: write to checkpoint_topic how far the slot may be confirmed, before it is, so that a start sees that somebody else moved it. All relays on the slot need it. exactly_once always does it."`
 	OnReject         string   `yaml:"on_reject" default:"stop" enum:"stop,dead_letter,skip" desc:"What happens to a row that can never be delivered. stop: block and confirm nothing past it; dead_letter: put it into dead_letter_topic and go on; skip: count it, log it and lose it."`
 	AcceptLoss       bool     `yaml:"accept_loss" default:"false" desc:"Has to be true for on_reject: skip."`
 	DeadLetterTopic  string   `yaml:"dead_letter_topic" default:"cdc-relay.dead-letters" desc:"Topic of on_reject: dead_letter, made by setup and kept for dead letters alone; the deadletter commands read it whatever on_reject is."`

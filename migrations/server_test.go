@@ -123,7 +123,7 @@ func testPublication(t *testing.T, conn *pgx.Conn) {
 			Publication: fmt.Sprintf("Pub %v", viaRoot),
 			Tables:      []replication.Table{{Schema: "public", Name: "outbox"}, {Schema: "public", Name: "parted"}},
 		}
-		exec(t, conn, replication.PublicationSQL(cfg, viaRoot), nil)
+		exec(t, conn, replication.PublicationSQL(cfg, viaRoot, nil), nil)
 	}
 	got := query(t, conn, `SELECT pubname, pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot FROM pg_publication ORDER BY pubname`)
 	if want := "Pub false true false false false false\nPub true true false false false true"; got != want {

@@ -3,6 +3,8 @@ package relay
 import (
 	"math/rand/v2"
 	"time"
+
+	"github.com/jackc/pglogrepl"
 )
 
 // backoff yields delays that double from min to max, each shortened by a random
@@ -20,3 +22,23 @@ func (b *backoff) delay() time.Duration {
 }
 
 func (b *backoff) reset() { b.next = 0 }
+
+// reach tells sessions that get on from those that repeat what an earlier one did,
+// which must come ever more rarely: each sends the same rows again. Owned by one
+// goroutine.
+type reach struct {
+	start pglogrepl.LSN // where the last sessions began
+	rows  int64         // most that one of them delivered from there
+}
+
+// further says that a session delivered rows that none before it did, though it may
+// have confirmed nothing: they are part of a large transaction. With `once` no row is
+// delivered by two sessions.
+func (r *reach) further(start pglogrepl.LSN, rows int64, once bool) bool {
+	if start != r.start {
+		*r = reach{start: start}
+	}
+	more := rows > r.rows || once && rows > 0
+	r.rows = max(r.rows, rows)
+	return more
+}

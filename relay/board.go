@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -144,10 +145,14 @@ func (b *board) view(now time.Time) (State, string, string) {
 	}
 	full := b.session.blockedFor(now)
 	if err := b.sink.Reachable(); err != nil {
-		if full > fullUnreachable {
-			return Blocked, "kafka_unreachable", err.Error()
+		reason := "kafka_unreachable"
+		if refused, ok := errors.AsType[*sink.Error](err); ok {
+			reason = refused.Reason
 		}
-		return Streaming, "kafka_unreachable", err.Error()
+		if full > fullUnreachable {
+			return Blocked, reason, err.Error()
+		}
+		return Streaming, reason, err.Error()
 	}
 	if full > fullSilent {
 		return Blocked, "kafka_not_acknowledging", "the brokers answer but have not acknowledged a record for " + full.Round(time.Second).String() + ": look at min.insync.replicas and the partitions' leaders"
@@ -252,14 +257,23 @@ func (r *Relay) ping(hard context.Context, stopped <-chan struct{}) {
 
 // probe looks at slot and publication from beside the stream. A drift ends the
 // session with the position frozen: rows may be missing from the stream, and
-// confirming past them would lose them for good.
+// confirming past them would lose them for good. A server that is back after it could
+// not be looked at cuts a pause of Run's goroutine short.
 func (r *Relay) probe(hard context.Context, stopped <-chan struct{}) {
 	defer r.parts.Probe.Close()
 	t := time.NewTicker(r.cfg.ProbeInterval)
 	defer t.Stop()
-	for {
+	for away := false; ; {
 		next := r.cfg.ProbeInterval
-		if r.look(hard) {
+		stops, err := r.look(hard)
+		if err == nil && away {
+			select {
+			case r.back <- struct{}{}:
+			default:
+			}
+		}
+		away = err != nil
+		if stops {
 			next = min(next, time.Second) // its grace is soon over
 		}
 		t.Reset(next)
@@ -271,8 +285,8 @@ func (r *Relay) probe(hard context.Context, stopped <-chan struct{}) {
 	}
 }
 
-// look says whether the server of a session is about to stop.
-func (r *Relay) look(hard context.Context) (stops bool) {
+// look says whether the server of a session is about to stop, or why it saw nothing.
+func (r *Relay) look(hard context.Context) (stops bool, err error) {
 	ctx, cancel := context.WithTimeout(hard, r.cfg.ProbeInterval+5*time.Second)
 	defer cancel()
 	snapshot, err := r.parts.Probe.Look(ctx)
@@ -296,7 +310,7 @@ func (r *Relay) look(hard context.Context) (stops bool) {
 		r.log.Debug().Err(err).Msg("look at slot and publication")
 		if s != nil {
 			s.serverStops(err, time.Now(), r.cfg.Replication.ShutdownGrace)
-			return !s.stopping.IsZero()
+			stops = !s.stopping.IsZero()
 		}
 	case other != nil:
 		s.interrupt(other)
@@ -309,7 +323,7 @@ func (r *Relay) look(hard context.Context) (stops bool) {
 	case s != nil:
 		s.stopping = time.Time{}
 	}
-	return false
+	return stops, err
 }
 
 // serverStops lets go of a server that has been shutting down for longer than

@@ -41,10 +41,17 @@ type Config struct {
 
 	Guarantee Guarantee // defaults to AtLeastOnce
 
-	// With ExactlyOnce: how long a record waits for its Kafka transaction at most, and
-	// the compacted topic that keeps the positions.
-	CommitInterval  time.Duration // defaults to 100ms
-	CheckpointTopic string        // defaults to __cdc_relay_checkpoints
+	// With ExactlyOnce: how long a record waits for its Kafka transaction at most.
+	// Defaults to 100ms.
+	CommitInterval time.Duration
+
+	// CheckpointTopic is the compacted topic that keeps positions, with ExactlyOnce or
+	// DetectMovedSlot. Defaults to __cdc_relay_checkpoints.
+	CheckpointTopic string
+
+	// With AtLeastOnce: write how far the slot may be confirmed before it is, so that a
+	// start sees that it was moved.
+	DetectMovedSlot bool
 
 	OnBlocked OnBlocked // defaults to WaitWhenBlocked
 
@@ -82,6 +89,9 @@ type Config struct {
 	Pipeline string // defaults to "default"
 	Version  string
 }
+
+// KeepsPositions says that CheckpointTopic is used.
+func (c *Config) KeepsPositions() bool { return c.Guarantee == ExactlyOnce || c.DetectMovedSlot }
 
 // WithDefaults returns a copy with every zero field set.
 func (c Config) WithDefaults() Config {

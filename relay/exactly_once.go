@@ -140,37 +140,61 @@ func (r *Relay) resumeFrom(value []byte, src Source) (rec checkpoint.Record, ren
 	refuse := func(kind replication.ErrorKind, reason, hint, cause string, args ...any) error {
 		return &replication.Error{Kind: kind, Reason: reason, Op: "compare slot and checkpoint", Subject: fmt.Sprintf("slot %q", cfg.Slot), LSN: start, Err: fmt.Errorf(cause, args...), Hint: hint}
 	}
-	switch {
-	case lost:
+	if lost {
 		return rec, false, refuse(replication.KindRefused, reasonCheckpointLost,
 			"records of the same Kafka transactions may be lost with it: look for unclean leader elections. A relay that is started anew goes on from what the topic holds, so what is not lost comes twice",
 			"topic %q is at %s (row %d of a divided transaction), and this relay had committed %s (row %d): the brokers lost that", r.cfg.CheckpointTopic, rec.End, rec.Part.Rows, known.End, known.Part.Rows)
-	case rec.System != origin.SystemID:
-		return rec, false, refuse(replication.KindRefused, ReasonForeignServer, "correct postgres.url, or name another relay.checkpoint_topic",
-			"the checkpoint is of the server with system identifier %s, and this one has %s", rec.System, origin.SystemID)
-	case origin.Timeline < rec.Timeline:
-		return rec, false, refuse(replication.KindRetry, ReasonStalePrimary, "it is an old primary: shut it down, or rewind it to a standby",
-			"the server is on timeline %d, and the checkpoint was written on timeline %d", origin.Timeline, rec.Timeline)
-	case origin.Timeline > rec.Timeline:
-		fork, ok := origin.Fork(rec.Timeline)
-		if !ok {
-			return rec, false, refuse(replication.KindRefused, ReasonForeignTimeline, "it was restored from elsewhere: see the operations guide before anything is streamed from it",
-				"its timeline %d does not descend from timeline %d of the checkpoint", origin.Timeline, rec.Timeline)
-		}
-		r.forked(past{replication.Origin{SystemID: rec.System, Timeline: rec.Timeline}, rec.End}, origin, fork)
+	}
+	fork, err := descend(&rec, origin)
+	switch {
+	case err != nil:
+		return rec, false, err
+	case fork != nil:
+		r.forked(past{replication.Origin{SystemID: rec.System, Timeline: rec.Timeline}, rec.End}, origin, *fork)
 		rec = rec.Before(fork.At)
 		rec.Timeline, renew = origin.Timeline, true
 	}
 	switch {
 	case start > rec.End:
-		return rec, false, refuse(replication.KindRefused, reasonSlotAhead,
-			"rows that committed in between are not sent. Find out who moved the slot; if they may be left out, stop the relay and run `cdc-relay setup --accept-gap`",
-			"the slot is at %s, and the checkpoint in topic %q at %s", start, r.cfg.CheckpointTopic, rec.End)
+		return rec, false, slotAhead(cfg.Slot, r.cfg.CheckpointTopic, start, rec.End)
 	case rec.Part.Commit != 0 && rec.Part.Shape != r.shape():
 		return rec, false, refuse(replication.KindRefused, reasonPartChanged, "restore outbox and postgres.publication as they were until that transaction is delivered",
 			"the transaction committing at %s is delivered up to row %d, counted under another configuration of tables", rec.Part.Commit, rec.Part.Rows)
 	}
 	return rec, renew, nil
+}
+
+// descend wants a server to continue the history that a record is of. It returns where
+// the server's timeline left the record's, if it is another.
+func descend(rec *checkpoint.Record, origin replication.Origin) (*replication.Fork, error) {
+	refuse := func(kind replication.ErrorKind, reason, hint, cause string, args ...any) error {
+		return &replication.Error{Kind: kind, Reason: reason, Op: "compare slot and checkpoint", Subject: fmt.Sprintf("slot %q", rec.Slot), Err: fmt.Errorf(cause, args...), Hint: hint}
+	}
+	switch {
+	case rec.System != origin.SystemID:
+		return nil, refuse(replication.KindRefused, ReasonForeignServer, "correct postgres.url, or name another relay.checkpoint_topic",
+			"the checkpoint is of the server with system identifier %s, and this one has %s", rec.System, origin.SystemID)
+	case origin.Timeline < rec.Timeline:
+		return nil, refuse(replication.KindRetry, ReasonStalePrimary, "it is an old primary: shut it down, or rewind it to a standby",
+			"the server is on timeline %d, and the checkpoint was written on timeline %d", origin.Timeline, rec.Timeline)
+	case origin.Timeline == rec.Timeline:
+		return nil, nil //nolint:nilnil // the same history, without a fork
+	}
+	fork, ok := origin.Fork(rec.Timeline)
+	if !ok {
+		return nil, refuse(replication.KindRefused, ReasonForeignTimeline, "it was restored from elsewhere: see the operations guide before anything is streamed from it",
+			"its timeline %d does not descend from timeline %d of the checkpoint", origin.Timeline, rec.Timeline)
+	}
+	return &fork, nil
+}
+
+// slotAhead is the refusal to go on from a position that no relay confirmed.
+func slotAhead(slot, topic string, start, end pglogrepl.LSN) error {
+	return &replication.Error{
+		Kind: replication.KindRefused, Reason: reasonSlotAhead, Op: "compare slot and checkpoint", Subject: fmt.Sprintf("slot %q", slot), LSN: start,
+		Err:  fmt.Errorf("the slot is at %s, and the checkpoint in topic %q at %s", start, topic, end),
+		Hint: "rows that committed in between are not sent. Find out who moved the slot; if they may be left out, stop the relay and run `cdc-relay setup --accept-gap`",
+	}
 }
 
 // shape tells configurations apart that count rows of a transaction differently.

@@ -52,6 +52,7 @@ type Parts struct {
 	Probe  Prober                                // optional
 
 	Journal Journal // of the dead-letter topic; needed with Config.ParkKey, else nil
+	Ledger  Ledger  // of intents; nil: none are kept. Run closes it
 }
 
 // Relay streams one slot to one sink. Run is called once; Status and Abort are
@@ -62,11 +63,14 @@ type Relay struct {
 	ev    Events
 	log   zerolog.Logger
 
-	sink     sink.Sink // owned by Run's goroutine, as are the next seven
+	sink     sink.Sink // owned by Run's goroutine, as are the next ten
+	reach    reach
+	gotOn    bool // the last session confirmed or delivered what none before it did
 	seen     rejects
 	ends     knownEnd
 	verdicts verdicts
 	source   string // for dead letters
+	holder   string // this process, among all who ever had the slot
 	past     past
 	part     fragment
 	standby  bool // another relay had the slot when it was asked for last
@@ -76,6 +80,7 @@ type Relay struct {
 
 	aborted chan struct{} // closed by Abort
 	abort   sync.Once
+	back    chan struct{} // one token: the probe reached a server that it had not reached before
 
 	drift      atomic.Pointer[drift] // set once, by the probe or the stream
 	began      atomic.Bool           // streaming began at least once
@@ -105,7 +110,8 @@ func (d *drift) Unwrap() error { return d.error }
 
 // New joins given parts. It starts nothing.
 func New(cfg Config, parts Parts, ev Events, log zerolog.Logger) *Relay {
-	r := &Relay{cfg: cfg.WithDefaults(), parts: parts, ev: ev, log: log, aborted: make(chan struct{})}
+	r := &Relay{cfg: cfg.WithDefaults(), parts: parts, ev: ev, log: log, aborted: make(chan struct{}), back: make(chan struct{}, 1)}
+	r.holder = newHolder()
 	if r.cfg.PositionHeaders {
 		parts.Router.PositionHeaders()
 	}
@@ -157,6 +163,11 @@ func Open(cfg Config, ev Events, log zerolog.Logger, hooks ...kgo.Hook) (*Relay,
 			return build()
 		},
 	}
+	if cfg.Guarantee != ExactlyOnce && cfg.DetectMovedSlot {
+		if parts.Ledger, err = sink.NewLedger(cfg.Kafka, cfg.CheckpointTopic); err != nil {
+			return nil, &ConfigError{err}
+		}
+	}
 	if cfg.OnReject == DeadLetterOnReject && cfg.ParkKey {
 		parts.Journal = sink.NewFollower(cfg.Kafka, cfg.DeadLetterTopic, log.With().Str("component", "sink").Logger())
 	}
@@ -195,6 +206,9 @@ func (r *Relay) Run(ctx context.Context) error {
 		background.Go(func() { r.probe(hard, stopped) })
 	}
 
+	if r.parts.Ledger != nil {
+		defer r.parts.Ledger.Close()
+	}
 	if r.parked != nil {
 		background.Go(func() {
 			defer r.parts.Journal.Close()
@@ -244,6 +258,8 @@ func (r *Relay) loop(ctx, hard context.Context) error {
 	var repeats repetition
 	for {
 		began := time.Now()
+		r.gotOn = false
+		r.forgetSigns()
 		err := r.once(ctx, hard)
 		if ctx.Err() != nil || hard.Err() != nil {
 			return r.stopError(err)
@@ -251,7 +267,7 @@ func (r *Relay) loop(ctx, hard context.Context) error {
 		if err == nil {
 			err = errEnded
 		}
-		if time.Since(began) > r.cfg.RetryMax {
+		if r.gotOn || time.Since(began) > r.cfg.RetryMax {
 			wait.reset()
 		}
 		if errors.Is(err, errReadAgain) && ctx.Err() == nil {
@@ -270,7 +286,7 @@ func (r *Relay) loop(ctx, hard context.Context) error {
 		if v.fatal != nil {
 			if v.reason == sink.ReasonFenced {
 				r.setState(Blocked, v.reason, err.Error())
-				sleep(ctx, hard, r.cfg.RetryMax/2+rand.N(r.cfg.RetryMax/2+1))
+				sleep(ctx, hard, r.cfg.RetryMax/2+rand.N(r.cfg.RetryMax/2+1), nil)
 			}
 			return v.fatal
 		}
@@ -291,9 +307,17 @@ func (r *Relay) loop(ctx, hard context.Context) error {
 		if same == 1 || same%50 == 0 {
 			r.log.Warn().Err(err).Str("state", string(v.state)).Str("reason", v.reason).Stringer("retry_in", delay.Round(time.Millisecond)).Int("times", same).Msg("session ended; trying again")
 		}
-		if !sleep(ctx, hard, delay) {
+		if !sleep(ctx, hard, delay, r.back) {
 			return nil
 		}
+	}
+}
+
+// forgetSigns drops a sign that the server is back which is older than the trouble.
+func (r *Relay) forgetSigns() {
+	select {
+	case <-r.back:
+	default:
 	}
 }
 
@@ -339,12 +363,19 @@ func (r *Relay) once(ctx, hard context.Context) error {
 	}
 	s := newSession(r, src)
 	r.part.belong(s.origin())
-	if err := r.takeOver(ctx, s); err != nil {
+	err = r.takeOver(ctx, s)
+	if err == nil {
+		err = r.recall(ctx, s)
+	}
+	if err != nil {
 		_ = src.Close(hard, src.Start())
 		return err
 	}
+	start, told, published := src.Start(), r.past.told, r.published.Load()
 	err = s.run(ctx, hard)
-	r.past.told = max(r.past.told, pglogrepl.LSN(s.told.Load()))
+	r.forgetSigns()
+	r.past.told = max(told, pglogrepl.LSN(s.told.Load()))
+	r.gotOn = r.reach.further(start, r.published.Load()-published, s.exactly != nil) || r.past.told > told
 	return err
 }
 
@@ -414,12 +445,14 @@ func endReason(err error) string {
 	return "other"
 }
 
-// sleep waits for d and says whether nothing ended the wait.
-func sleep(ctx, hard context.Context, d time.Duration) bool {
+// sleep waits for d, or until early is told, and says whether to go on.
+func sleep(ctx, hard context.Context, d time.Duration, early <-chan struct{}) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
+		return true
+	case <-early:
 		return true
 	case <-ctx.Done():
 		return false

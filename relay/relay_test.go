@@ -187,6 +187,7 @@ type bench struct {
 	cancel context.CancelFunc
 	result chan error
 	probe  Prober
+	ledger *fakeLedger
 	counts struct{ rejected, retried, delivered atomic.Int64 }
 }
 
@@ -208,7 +209,11 @@ func (b *bench) start(t *testing.T, cfg Config) *bench {
 		BatchDelivered: func(_ *replication.Batch, r []router.Record, _ time.Duration) { b.counts.delivered.Add(int64(len(r))) },
 	}
 	cfg.RetryMax = max(cfg.RetryMax, time.Second)
-	b.relay = New(cfg, Parts{Source: b.server.open, Router: routes, Probe: b.probe, Sink: func() (sink.Sink, error) { return b.sink, nil }}, ev, zerolog.Nop())
+	parts := Parts{Source: b.server.open, Router: routes, Probe: b.probe, Sink: func() (sink.Sink, error) { return b.sink, nil }}
+	if b.ledger != nil {
+		parts.Ledger = b.ledger
+	}
+	b.relay = New(cfg, parts, ev, zerolog.Nop())
 	ctx, cancel := context.WithCancel(t.Context())
 	b.cancel = cancel
 	go func() { b.result <- b.relay.Run(ctx) }()
@@ -534,6 +539,10 @@ func TestRelay_FullWindowWithoutKafkaIsBlocked(t *testing.T) {
 		pass(5 * time.Second)
 		if st := b.relay.Status(); st.State != Blocked || st.Reason != "kafka_unreachable" || st.Ready() {
 			t.Fatalf("with a full window: %s %s", st.State, st.Reason)
+		}
+		b.sink.SetReachable(&sink.Error{Class: sink.Blocked, Reason: "tls", Err: errors.New("certificate refused")})
+		if st := b.relay.Status(); st.State != Blocked || st.Reason != "tls" || st.Message != "certificate refused" {
+			t.Fatalf("with a certificate that is refused: %s %s: %s", st.State, st.Reason, st.Message)
 		}
 		b.sink.SetReachable(nil)
 		b.sink.Release()

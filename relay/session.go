@@ -49,6 +49,7 @@ type session struct {
 	mu          sync.Mutex
 	failed      []failedPiece // guarded by mu; in no order
 	exactly     *exactly      // nil with at-least-once
+	intent      *intent       // nil without a ledger
 	pieces      uint64        // count of Sends, the order for failed
 	buffers     sync.Pool     // of *router.Buffer
 }
@@ -118,7 +119,15 @@ func (s *session) run(ctx, hard context.Context) error {
 		}
 		close(s.out)
 	}()
+	keeping, endKeeping := context.WithCancel(hard)
+	defer endKeeping()
+	var keeper sync.WaitGroup
+	if s.intent != nil {
+		keeper.Go(func() { s.intent.keep(keeping, s) })
+	}
 	err := s.deliver(ctx, hard, endIntake)
+	endKeeping()
+	keeper.Wait()
 	s.src.Abort()
 	for b := range s.out { // what A still had is unconfirmed and will be read again
 		b.Release()
@@ -166,6 +175,7 @@ func (s *session) close(ctx, hard context.Context, cause error) error {
 	} else {
 		s.sink.Resume()
 	}
+	s.intent.settle(hard, s, cause)
 	before := s.told.Load()
 	final, cancel := context.WithTimeout(context.WithoutCancel(hard), 5*time.Second)
 	defer cancel()
@@ -255,7 +265,7 @@ func (s *session) confirmed() pglogrepl.LSN {
 	if f := s.frozen.Load(); f != 0 {
 		lsn = min(lsn, f)
 	}
-	lsn = s.exactly.limit(lsn)
+	lsn = s.intent.limit(s.exactly.limit(lsn))
 	now := time.Now()
 	s.asked.Store(instant(now))
 	if s.told.Swap(lsn) != lsn {
@@ -389,8 +399,8 @@ func (s *session) fill(behind bool) {
 
 // resident is by how much the process grows for size bytes of rows and records in
 // flight: chunks that are partly used, requests that the client is writing, and what
-// the garbage collector has not come to yet take more than as much again.
-func resident(size int) int { return 5 * size / 2 }
+// the garbage collector has not come to yet take up to twice as much again.
+func resident(size int) int { return 3 * size }
 
 // route turns rows into records up to the first that cannot be and is not set
 // aside.

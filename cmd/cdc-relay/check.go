@@ -158,8 +158,12 @@ func (d *doctor) kafka(ctx context.Context) {
 	for _, f := range sink.Check(ctx, d.settings.Kafka, d.expected) {
 		d.findings = append(d.findings, finding{f.Check, string(f.Level), f.Seen, f.Advice})
 	}
-	if d.settings.Guarantee == relay.ExactlyOnce {
-		for _, f := range sink.CheckTransactions(ctx, d.settings.Kafka, d.settings.CheckpointTopic, checkpoint.TransactionalPrefix) {
+	if d.settings.KeepsPositions() {
+		prefix := ""
+		if d.settings.Guarantee == relay.ExactlyOnce {
+			prefix = checkpoint.TransactionalPrefix
+		}
+		for _, f := range sink.CheckCheckpoints(ctx, d.settings.Kafka, d.settings.CheckpointTopic, prefix) {
 			d.findings = append(d.findings, finding{f.Check, string(f.Level), f.Seen, f.Advice})
 		}
 	}

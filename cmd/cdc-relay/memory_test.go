@@ -35,8 +35,8 @@ func TestLimitMemory_FollowsTheContainer(t *testing.T) {
 			if got := debug.SetMemoryLimit(-1); got != c.want {
 				t.Errorf("limit %d, want %d", got, c.want)
 			}
-			if got := debug.SetGCPercent(100); got != 30 {
-				t.Errorf("GOGC %d, want 30", got)
+			if got := debug.SetGCPercent(100); got != 20 {
+				t.Errorf("GOGC %d, want 20", got)
 			}
 		})
 	}

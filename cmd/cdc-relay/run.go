@@ -249,10 +249,10 @@ func (d *daemon) summarise(ctx context.Context) {
 // in the environment wins; without any limit nothing changes.
 func limitMemory(log zerolog.Logger, container memlimit.Provider) {
 	// Most of the memory is records in flight, which live in reused arrays: there
-	// is little to collect, so collecting it three times as often costs next to
+	// is little to collect, so collecting it five times as often costs next to
 	// nothing and saves most of the room that garbage may take.
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(30)
+		debug.SetGCPercent(20)
 	}
 	if os.Getenv("GOMEMLIMIT") == "" {
 		_ = os.Unsetenv("GOMEMLIMIT") // empty is no limit, but would count as one that was set

@@ -50,8 +50,8 @@ Rows that are in the table before the slot is made are not sent; setup says how 
 					return &usageError{err}
 				}
 			}
-			if acceptGap && cfg.Relay().Guarantee != relay.ExactlyOnce {
-				return &usageError{errors.New("--accept-gap is for relay.guarantee: exactly_once, which keeps a checkpoint")}
+			if settings := cfg.Relay(); acceptGap && !settings.KeepsPositions() {
+				return &usageError{errors.New("--accept-gap is for configurations that keep positions in Kafka: relay.guarantee: exactly_once, or relay.detect_moved_slot: true")}
 			}
 			if reshard.from != 0 {
 				if dryRun || acceptGap || options.CreateTable != nil {
@@ -66,7 +66,7 @@ Rows that are in the table before the slot is made are not sent; setup says how 
 		},
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print the SQL and touch nothing")
-	cmd.Flags().BoolVar(&acceptGap, "accept-gap", false, "with exactly-once: forget the slot's checkpoint, so that the next run begins at the slot's position; what lies between the two is not sent, or sent again")
+	cmd.Flags().BoolVar(&acceptGap, "accept-gap", false, "forget what relay.checkpoint_topic says of the slot, so that the next run begins at the slot's position; what lies between the two is not sent, or sent again")
 	cmd.Flags().IntVar(&reshard.from, "reshard-from", 0, "replace the slots of this many shards by those of postgres.shards, without loss; begin while the relay runs")
 	cmd.Flags().DurationVar(&reshard.wait, "wait", 10*time.Minute, "with --reshard-from: how long to wait for the relay to catch up and to be stopped")
 	cmd.Flags().BoolVar(&columnList, "column-list", false, "make the publication with a column list: the columns that the mapping reads and no others (PostgreSQL 15 and later)")
@@ -149,9 +149,9 @@ func (a *app) forget(cmd *cobra.Command, settings relay.Config) error {
 	return nil
 }
 
-// setupCheckpoints makes the checkpoint topic of exactly-once.
+// setupCheckpoints makes the checkpoint topic.
 func (a *app) setupCheckpoints(cmd *cobra.Command, settings relay.Config, dryRun bool) error {
-	if settings.Guarantee != relay.ExactlyOnce {
+	if !settings.KeepsPositions() {
 		return nil
 	}
 	topic := settings.CheckpointTopic
