@@ -110,8 +110,8 @@ func TestChooseSuites(t *testing.T) {
 		return strings.Join(all, " ")
 	}
 	for want, o := range map[string]options{
-		"drain single large outage latency start idle":                                        {},
-		"drain single large outage latency start idle thousand payload topics shards backlog": {full: true},
+		"drain single large outage latency start idle":                                                {},
+		"drain single large outage latency start idle thousand payload topics shards columns backlog": {full: true},
 		"single latency":                      {suites: "latency, single"},
 		"there is no suite \"x\"":             {suites: "x"},
 		"there is no contestant \"relay\"":    {only: "relay"},
@@ -146,7 +146,7 @@ func sample() *Results {
 func TestReport_RatiosAndWorstMemory(t *testing.T) {
 	text := sample().markdown()
 	for _, want := range []string{
-		"| relay-kafka | 210000 | 0.0 | 200000–220000 | 2.00 | 0.00 | 0.00 | 47.0 | 2.10 | 4.20 |",
+		"| relay-kafka | 210000 | 0.0 | 200000–220000 | 2.00 | 0.00 | 0.00 | 47.0 | - | 2.10 | 4.20 |",
 		"| pg_recvlogical | 100000 |", "| relay-kafka | 1000 |", "* polling: there is no Apache Kafka here\n",
 	} {
 		if !strings.Contains(text, want) {

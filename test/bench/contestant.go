@@ -41,6 +41,8 @@ type contestant struct {
 
 	shards int // not 0: takes part in the suite of that name alone
 
+	columns bool // takes part in the suite of that name alone
+
 	// prepare makes ready what the run itself does not count. It says what is
 	// missing when the contestant cannot take part. May be nil.
 	prepare func(ctx context.Context, b *bench) error
@@ -53,6 +55,7 @@ type running struct {
 	spent    time.Duration                   // CPU time that does not count
 	exited   <-chan struct{}                 // it ended
 	finished func(ctx context.Context) error // returns when it says that it is through; nil: what it wrote is counted
+	metrics  string                          // address of what it says of itself; empty: nothing
 	stop     func() error
 	log      fmt.Stringer
 }
@@ -66,6 +69,7 @@ const (
 	relayExactly = "relay-exactly-once"
 	relayShards2 = "relay-shards-2"
 	relayShards4 = "relay-shards-4"
+	relayColumns = "relay-column-list"
 	debezium     = "debezium"
 	debeziumWarm = "debezium-warm"
 	polling      = "polling"
@@ -80,6 +84,7 @@ func contestants() []contestant {
 		{name: relayExactly, sink: toKafka, runs: 2, prepare: needExactlyOnce, start: startExactlyOnce},
 		{name: relayShards2, sink: toKafka, shards: 2, start: startShards(2)},
 		{name: relayShards4, sink: toKafka, shards: 4, start: startShards(4)},
+		{name: relayColumns, sink: toKafka, columns: true, prepare: needColumnLists, start: startRelay("CDC_RELAY_POSTGRES_PUBLICATION=" + listed)},
 		{name: debezium, sink: toKafka, runs: 1, first: true, large: true, prepare: needDebezium, start: startDebezium(false)},
 		{name: debeziumWarm, sink: toKafka, runs: 1, first: true, prepare: needDebezium, start: startDebezium(true)},
 		{name: polling, sink: toKafka, runs: 1, start: startPolling},
@@ -200,14 +205,23 @@ func startRelay(env ...string) func(context.Context, *bench, job) (*running, err
 		}
 		cmd := exec.Command(b.binary, "run")
 		cmd.Dir = b.dir
-		cmd.Env = append(os.Environ(), relayEnv(j, append(env, "CDC_RELAY_HTTP_LISTEN="+net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))...)...)
+		listen := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		cmd.Env = append(os.Environ(), relayEnv(j, append(slices.Clone(env), "CDC_RELAY_HTTP_LISTEN="+listen)...)...)
 		p, err := launch(cmd)
 		if err != nil {
 			return nil, err
 		}
 		p.drain()
-		return &running{pid: p.pid(), exited: p.done, stop: p.end, log: p.stderr}, nil
+		return &running{pid: p.pid(), exited: p.done, metrics: "http://" + listen + "/metrics", stop: p.end, log: p.stderr}, nil
 	}
+}
+
+// needColumnLists refuses a server that has none.
+func needColumnLists(_ context.Context, b *bench) error {
+	if major, err := strconv.Atoi(b.version); err == nil && major < 15 {
+		return fmt.Errorf("PostgreSQL %d has no column lists in publications", major)
+	}
+	return nil
 }
 
 // startShards runs the binary with n slots, all of them copies like the one of others.

@@ -150,9 +150,7 @@ func (m *meter) writer(ctx context.Context, w *workload, next time.Time, interva
 		return err
 	}
 	defer conn.Close(lasting)
-	const insert = `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload)
-		VALUES ('bench' || ($1::bigint % 4), ('00000000-0000-4000-8000-' || lpad(to_hex($1::bigint % 10000), 12, '0'))::uuid, 'Changed',
-		        bench_payload($1::bigint, 285))`
+	const insert = "INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ($1, $2, 'Changed', $3)"
 	if _, err := conn.Prepare(lasting, "write", insert); err != nil {
 		return err
 	}
@@ -165,8 +163,9 @@ func (m *meter) writer(ctx context.Context, w *workload, next time.Time, interva
 		if n >= maxLatencyRows {
 			return fmt.Errorf("more than %d rows", maxLatencyRows)
 		}
+		topic, key, payload := fmt.Sprintf("bench%d", n%4), aggregate(n), order(m.base+n)
 		m.sent[n].Store(time.Now().UnixNano())
-		if _, err := conn.Exec(lasting, "write", m.base+n); err != nil {
+		if _, err := conn.Exec(lasting, "write", topic, key, payload); err != nil {
 			return err
 		}
 	}

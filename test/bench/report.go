@@ -26,6 +26,7 @@ type Results struct {
 type Table struct {
 	Name                          string
 	Rows, PerTxn, Payload, Topics int
+	Wide                          int `json:",omitempty"` // bytes of a column that no mapping reads
 	Lines                         []Line
 }
 
@@ -40,6 +41,10 @@ type Run struct {
 	Seconds, RowsPerSecond, MBPerSecond float64
 	CPUPerMillion                       map[string]float64 // seconds a million rows, by group of processes
 	PeakMB                              map[string]float64
+
+	// AllocsPerRow counts what the contestant allocated on its heap; zero where it
+	// does not say.
+	AllocsPerRow float64 `json:",omitempty"`
 }
 
 func (r Run) String() string {
@@ -49,7 +54,11 @@ func (r Run) String() string {
 			s += fmt.Sprintf("  %s %.2f s/M", group, cpu)
 		}
 	}
-	return s + fmt.Sprintf("  peak %.1f MB", r.PeakMB[groupContestant])
+	s += fmt.Sprintf("  peak %.1f MB", r.PeakMB[groupContestant])
+	if r.AllocsPerRow > 0 {
+		s += fmt.Sprintf("  %.3f allocs/row", r.AllocsPerRow)
+	}
+	return s
 }
 
 // Outage is a drain with the broker away.
@@ -123,6 +132,20 @@ func (l Line) peak() float64 {
 	return worst
 }
 
+// allocs is the median of the runs that say it; `-` without one.
+func (l Line) allocs() string {
+	var said []float64
+	for _, r := range l.Runs {
+		if r.AllocsPerRow > 0 {
+			said = append(said, r.AllocsPerRow)
+		}
+	}
+	if len(said) == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.3f", median(said))
+}
+
 func (t Table) rateOf(names ...string) float64 {
 	for _, name := range names {
 		for _, l := range t.Lines {
@@ -156,18 +179,18 @@ func (r *Results) markdown() string {
 	}
 	p("%s.\n", strings.Join(names, " · "))
 	for _, t := range r.Drains {
-		p("### Drain `%s`: %s\n", t.Name, shape{t.Rows, t.PerTxn, t.Payload, t.Topics})
-		p("| contestant | rows/s | MB/s | spread | CPU s per M rows | PostgreSQL | broker | peak MB | ÷ pg_recvlogical | ÷ Debezium |")
-		p("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
+		p("### Drain `%s`: %s\n", t.Name, shape{rows: t.Rows, perTxn: t.PerTxn, payload: t.Payload, topics: t.Topics, wide: t.Wide})
+		p("| contestant | rows/s | MB/s | spread | CPU s per M rows | PostgreSQL | broker | peak MB | allocs/row | ÷ pg_recvlogical | ÷ Debezium |")
+		p("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
 		recv, deb := t.rateOf(limit), t.rateOf(debeziumWarm, debezium)
 		for _, l := range t.Lines {
 			rates := make([]float64, len(l.Runs))
 			for i, run := range l.Runs {
 				rates[i] = run.RowsPerSecond
 			}
-			p("| %s | %.0f | %.1f | %.0f–%.0f | %.2f | %.2f | %.2f | %.1f | %s | %s |", l.Contestant, l.rate(),
+			p("| %s | %.0f | %.1f | %.0f–%.0f | %.2f | %.2f | %.2f | %.1f | %s | %s | %s |", l.Contestant, l.rate(),
 				l.median(func(r Run) float64 { return r.MBPerSecond }), slices.Min(rates), slices.Max(rates),
-				l.cpu(groupContestant), l.cpu(groupServer), l.cpu(groupBroker), l.peak(), ratio(l.rate(), recv), ratio(l.rate(), deb))
+				l.cpu(groupContestant), l.cpu(groupServer), l.cpu(groupBroker), l.peak(), l.allocs(), ratio(l.rate(), recv), ratio(l.rate(), deb))
 		}
 		p("")
 	}

@@ -94,7 +94,7 @@ func (c *checked) Send(ctx context.Context, records []router.Record, done func(e
 
 // discard is the relay with its sink replaced, and nothing else.
 func discard(ctx context.Context) error {
-	debug.SetGCPercent(30) // as the program does
+	debug.SetGCPercent(20) // as the program does
 	rows, err := strconv.Atoi(os.Getenv("BENCH_ROWS"))
 	if err != nil {
 		return err

@@ -18,7 +18,7 @@ type suite struct {
 	run         func(context.Context, *bench) error
 }
 
-func everyone(c contestant) bool { return c.shards == 0 }
+func everyone(c contestant) bool { return c.shards == 0 && !c.columns }
 
 // quick are the contestants of suites that vary one dimension.
 var quick = named(limit, relayDiscard, relayKafka)
@@ -67,6 +67,11 @@ func suites() []suite {
 		}},
 		{"shards", "a backlog through 1, 2 and 4 slots", false, func(ctx context.Context, b *bench) error {
 			return b.compare(ctx, "shards", usual(b.rows), named(relayKafka, relayShards2, relayShards4))
+		}},
+		{"columns", "rows with a wide column that the mapping does not read, with and without a column list", false, func(ctx context.Context, b *bench) error {
+			s := usual(b.rows)
+			s.wide = 2048
+			return b.compare(ctx, "columns", s, named(limit, relayKafka, relayColumns))
 		}},
 		{"backlog", "backlogs of a tenth to ten times the rows", false, func(ctx context.Context, b *bench) error {
 			var failed error
@@ -247,7 +252,7 @@ func (s *standing) end(ctx context.Context) error {
 
 // followers take part where the point is a steady stream.
 var followers = func(c contestant) bool {
-	return c.sink == toKafka && c.name != debeziumWarm && c.shards == 0
+	return c.sink == toKafka && c.name != debeziumWarm && everyone(c)
 }
 
 // coldStart is from the start of the process to a waiting row in a consumer's

@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"crypto/md5" //nolint:gosec // digits that do not repeat
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -19,13 +22,18 @@ type shape struct {
 	perTxn  int
 	payload int // bytes of jsonb text
 	topics  int
+	wide    int // bytes of a further column that no mapping reads; 0: there is none
 }
 
 // usual is the shape that the targets are about.
 func usual(rows int) shape { return shape{rows: rows, perTxn: 10, payload: 285, topics: 4} }
 
 func (s shape) String() string {
-	return fmt.Sprintf("%d rows of %d B, %d a transaction, %d topics", s.rows, s.payload, s.perTxn, s.topics)
+	text := fmt.Sprintf("%d rows of %d B, %d a transaction, %d topics", s.rows, s.payload, s.perTxn, s.topics)
+	if s.wide > 0 {
+		text += fmt.Sprintf(", and a column of %d B that the mapping does not read", s.wide)
+	}
+	return text
 }
 
 func (s shape) megabytes() float64 { return float64(s.rows) * float64(s.payload) / 1e6 }
@@ -58,7 +66,22 @@ type workload struct {
 const (
 	baseSlot    = "bench_base"
 	publication = "bench"
+	listed      = "bench_listed" // with a column list
 )
+
+// widen adds a column that no mapping reads, and a publication of those that
+// `setup --column-list` would name. The column lies in the row as it is, neither
+// compressed nor moved out, so the WAL has all of it for either publication.
+func widen(size int) string {
+	return fmt.Sprintf(`
+		ALTER TABLE outbox ADD COLUMN snapshot text DEFAULT '%s';
+		ALTER TABLE outbox ALTER COLUMN snapshot SET STORAGE PLAIN;
+		DO $$ BEGIN
+			IF current_setting('server_version_num')::int >= 150000 THEN
+				EXECUTE 'CREATE PUBLICATION %s FOR TABLE outbox (id, aggregate_type, aggregate_id, event_type, payload, idempotency_key) WITH (publish = ''insert'')';
+			END IF;
+		END $$`, strings.Repeat("0123456789abcdef", size/16), listed)
+}
 
 // schema is our own table, a publication, those of 2 and of 4 shards, and a procedure that writes rows. The
 // payload is a small order, filled up to its size with hexadecimal digits that do
@@ -140,7 +163,10 @@ func (w *workload) create(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = w.conn.Exec(ctx, ddl+";"+schema)
+	if _, err = w.conn.Exec(ctx, ddl+";"+schema); err != nil || w.wide == 0 {
+		return err
+	}
+	_, err = w.conn.Exec(ctx, widen(w.wide))
 	return err
 }
 
@@ -213,3 +239,19 @@ func pause(ctx context.Context, d time.Duration) bool {
 		return false
 	}
 }
+
+// order is a payload like those of bench_payload, made by the writer as an application
+// does it: to have the server make it would cost more than to insert it.
+func order(n int64) string {
+	head := fmt.Sprintf(`{"n": %d, "state": "placed", "customer": "c-%d", "currency": "EUR", "total": %d, `+
+		`"lines": [{"sku": "sku-%d", "quantity": %d, "price": %d}], "note": "`, n, n%10000, n*37%100000, n*7%5000, 1+n%9, n*13%10000)
+	digits := make([]byte, 0, 128)
+	for i := n * 7919; len(digits) < 125; i++ {
+		sum := md5.Sum(strconv.AppendInt(nil, i, 10)) //nolint:gosec // digits that do not repeat
+		digits = hex.AppendEncode(digits, sum[:])
+	}
+	return head + string(digits[:125]) + `"}`
+}
+
+// aggregate is one of ten thousand keys.
+func aggregate(n int64) string { return fmt.Sprintf("00000000-0000-4000-8000-%012x", n%10000) }
