@@ -79,9 +79,13 @@ func (p *programme) everything(ctx context.Context) error {
 	for _, each := range chosen {
 		inner := *p
 		inner.figures, inner.only = newFigures(), ""
+		inner.flags.out = filepath.Join(p.flags.out, each.name) // parts may run the same seeds
 		if each.share > 0 {
 			inner.total = max(least, (p.budget-time.Since(began))*time.Duration(each.share)/time.Duration(shares))
 			shares -= each.share
+		}
+		if err := os.MkdirAll(inner.flags.out, 0o755); err != nil {
+			return err
 		}
 		fmt.Fprintf(p.out, "\n== %s: %s\n", each.name, each.about)
 		err := each.run(&inner, ctx)
@@ -279,6 +283,7 @@ var barTests = []struct{ pkg, run, env string }{
 	{"./test/fault", "^TestBar_", "CDC_RELAY_FAULT_SCALE=full"},
 	{"./relay", "^TestSim_", "CDC_RELAY_TEST_SIM_SEEDS=10000"},
 	{"./test/integration", "^TestIdle_OutboxFollowsTheWALOfOtherTables$", "CDC_RELAY_TEST_IDLE_MB=1024"},
+	{"./test/integration", "^TestHuge_", "CDC_RELAY_FAULT_SCALE=full"},
 }
 
 var testOutcome = regexp.MustCompile(`(?m)^\s*--- (PASS|FAIL|SKIP): (\S+) \((\S+)\)|^\s+\S+\.go:\d+: (bar: .*)$`)
