@@ -26,6 +26,7 @@ type ApacheOptions struct {
 	Java     string            // the program; at least Java 17
 	Jars     string            // folder with Kafka's jars
 	Settings map[string]string // broker settings beside the sandbox's own
+	TLS      []ApacheTLS       // listeners beside the plain one
 	JVM      []string          // options of the Java machine behind the sandbox's own
 	Log      io.Writer         // the broker's log; may be nil
 }
@@ -37,6 +38,7 @@ type Apache struct {
 	options   ApacheOptions
 	addr      string
 	sasl      string
+	tls       map[string]string // address by name
 	dir       string
 	out       *tail
 	process   *process
@@ -75,7 +77,7 @@ func StartApache(ctx context.Context, options ApacheOptions) (*Apache, error) {
 func (a *Apache) properties() string { return filepath.Join(a.dir, "server.properties") }
 
 func (a *Apache) format(ctx context.Context) error {
-	var ports [3]string
+	ports := make([]string, 3+len(a.options.TLS))
 	for i := range ports {
 		port, err := FreePort()
 		if err != nil {
@@ -83,8 +85,15 @@ func (a *Apache) format(ctx context.Context) error {
 		}
 		ports[i] = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	}
-	a.addr, a.sasl = ports[0], ports[1]
-	if err := os.WriteFile(a.properties(), []byte(a.settings(ports[2])), 0o600); err != nil {
+	a.addr, a.sasl, a.tls = ports[0], ports[1], map[string]string{}
+	for i, listener := range a.options.TLS {
+		a.tls[listener.Name] = ports[3+i]
+	}
+	settings, err := a.settings(ports[2])
+	if err == nil {
+		err = os.WriteFile(a.properties(), []byte(settings), 0o600)
+	}
+	if err != nil {
 		return fmt.Errorf("format Kafka: %w", err)
 	}
 	id := make([]byte, 16)
@@ -101,17 +110,28 @@ func (a *Apache) format(ctx context.Context) error {
 	return nil
 }
 
-func (a *Apache) settings(controller string) string {
+func (a *Apache) settings(controller string) (string, error) {
 	const module = "org.apache.kafka.common.security."
+	clients, protocols := "PLAINTEXT://"+a.addr+",SASL://"+a.sasl, "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT"
+	var secured []string
+	for _, listener := range a.options.TLS {
+		lines, err := listener.settings()
+		if err != nil {
+			return "", err
+		}
+		secured = append(secured, lines...)
+		clients += "," + listener.Name + "://" + a.tls[listener.Name]
+		protocols += "," + listener.Name + ":SSL"
+	}
 	lines := []string{
 		"process.roles=broker,controller",
 		"node.id=1",
 		"controller.quorum.voters=1@" + controller,
-		"listeners=PLAINTEXT://" + a.addr + ",SASL://" + a.sasl + ",CONTROLLER://" + controller,
-		"advertised.listeners=PLAINTEXT://" + a.addr + ",SASL://" + a.sasl,
+		"listeners=" + clients + ",CONTROLLER://" + controller,
+		"advertised.listeners=" + clients,
 		"controller.listener.names=CONTROLLER",
 		"inter.broker.listener.name=PLAINTEXT",
-		"listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+		"listener.security.protocol.map=" + protocols,
 		"sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
 		"listener.name.sasl.plain.sasl.jaas.config=" + module + `plain.PlainLoginModule required user_` + ApacheUser + `="` + ApachePassword + `";`,
 		"listener.name.sasl.scram-sha-256.sasl.jaas.config=" + module + "scram.ScramLoginModule required;",
@@ -125,10 +145,11 @@ func (a *Apache) settings(controller string) string {
 		"transaction.state.log.min.isr=1",
 		"group.initial.rebalance.delay.ms=0",
 	}
+	lines = append(lines, secured...)
 	for name, value := range a.options.Settings {
 		lines = append(lines, name+"="+value)
 	}
-	return strings.Join(lines, "\n") + "\n"
+	return strings.Join(lines, "\n") + "\n", nil
 }
 
 func (a *Apache) start(ctx context.Context) error {
@@ -199,6 +220,9 @@ func StartApacheContainer(ctx context.Context) (*Apache, error) {
 
 // Addr is host:port of the plain listener.
 func (a *Apache) Addr() string { return a.addr }
+
+// TLSAddr is host:port of a listener with TLS.
+func (a *Apache) TLSAddr(name string) string { return a.tls[name] }
 
 // SASLAddr is host:port of the listener with SASL; empty in a container.
 func (a *Apache) SASLAddr() string { return a.sasl }

@@ -87,14 +87,15 @@ func findKafka() (*Brokers, error) {
 }
 
 // OwnKafka starts a real broker for one test alone, which may restart and pause
-// it.
-func OwnKafka(t testing.TB, settings map[string]string) *Brokers {
+// it, and give it listeners with TLS beside the plain one. It is a process on this
+// machine: neither a cluster of the environment nor a container can be had that way.
+func OwnKafka(t testing.TB, settings map[string]string, listeners ...sandbox.ApacheTLS) *Brokers {
 	t.Helper()
 	java, jars, err := apacheProgram(t.Context())
 	if err != nil {
 		missing(t, "Apache Kafka", err, "install Java 17 or newer and Maven")
 	}
-	server, err := sandbox.StartApache(t.Context(), sandbox.ApacheOptions{Java: java, Jars: jars, Settings: settings})
+	server, err := sandbox.StartApache(t.Context(), sandbox.ApacheOptions{Java: java, Jars: jars, Settings: settings, TLS: listeners})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,9 @@ package integration
 import (
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
 )
@@ -29,6 +31,23 @@ func TestPublication_DroppedInMidStreamBlocksAndLosesNothing(t *testing.T) {
 			t.Errorf("confirmed %s, past rows written after %s that nobody received", confirmed, before)
 		}
 	})
+}
+
+// The notice alone is enough: the look from beside the stream may come too late.
+func TestPublication_TheServersNoticeBlocks(t *testing.T) {
+	p, w := outbox(t, harness.Postgres(t, "18"), harness.Kfake(t, kfakeDefault))
+	settings := p.Settings()
+	settings.ProbeInterval = time.Hour
+	r := p.StartWith(t, settings, relay.Events{})
+	w.Insert(t, 10)
+	p.AwaitCaughtUp(t)
+	p.DB.Exec(t, "DROP PUBLICATION "+p.Slot)
+	before := p.WALEnd(t)
+	w.Insert(t, 10)
+	r.AwaitBlocked(t, "publication_missing")
+	if confirmed := p.Confirmed(t); confirmed > before {
+		t.Errorf("confirmed %s, past rows written after %s that nobody received", confirmed, before)
+	}
 }
 
 // Rows written while the table was not published are not in the stream, so the

@@ -33,6 +33,36 @@ func pair(t *testing.T, version string, primary, standby map[string]string) (old
 	return old, next, &shared
 }
 
+// syncedPair is a pair whose standby can keep the slots that are to fail over.
+func syncedPair(t *testing.T, version string) (old, next, both *harness.Database) {
+	t.Helper()
+	return pair(t, version, map[string]string{"synchronized_standby_slots": "standby"}, map[string]string{"synchronized_standby_slots": ""})
+}
+
+// syncSlots begins or ends it. A worker that finds no slot looks again after ever
+// longer pauses, up to half a minute; one that begins late is quick.
+func syncSlots(t *testing.T, next *harness.Database, value string) {
+	t.Helper()
+	next.Exec(t, "ALTER SYSTEM SET sync_replication_slots = "+value)
+	next.Exec(t, "SELECT pg_reload_conf()")
+	relaytest.Eventually(t, "synchronising slots is "+value, func() (bool, string) {
+		workers := harness.Query[int](t, next, "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'slotsync worker'")
+		return (workers > 0) == (value == "on"), next.Server.Log()
+	})
+}
+
+// awaitSynced begins it and waits until the standby could be promoted with the slot.
+// That takes a snapshot of what runs on the primary, which it writes four times a
+// minute of its own accord.
+func awaitSynced(t *testing.T, p *relaytest.Pipeline, old, next *harness.Database) {
+	t.Helper()
+	syncSlots(t, next, "on")
+	relaytest.Eventually(t, "the slot is on the standby", func() (bool, string) {
+		old.Exec(t, "SELECT pg_log_standby_snapshot()")
+		return harness.Query[bool](t, next, "SELECT count(*) = 1 FROM pg_replication_slots WHERE slot_name = $1 AND synced AND NOT temporary AND invalidation_reason IS NULL", p.Slot), next.Server.Log()
+	})
+}
+
 // A slot that is synchronised to the standby is gone on with after a failover: nothing
 // is lost, and nothing was delivered that the new primary does not have. The old
 // primary is not streamed from when it comes back.
@@ -42,7 +72,7 @@ func TestFailover_SyncedSlotIsGoneOnWith(t *testing.T) {
 			continue // slots stay behind: see the next test
 		}
 		t.Run("postgres"+version, func(t *testing.T) {
-			old, next, both := pair(t, version, map[string]string{"synchronized_standby_slots": "standby"}, map[string]string{"sync_replication_slots": "on", "synchronized_standby_slots": ""})
+			old, next, both := syncedPair(t, version)
 			brokers := harness.Kfake(t, kfakeDefault)
 			p := relaytest.New(t, both, brokers, []string{"{table: public.outbox}"})
 			p.Setup(t)
@@ -54,9 +84,7 @@ func TestFailover_SyncedSlotIsGoneOnWith(t *testing.T) {
 			r := p.Start(t)
 			r.AwaitStreaming(t)
 			w.Start(t, 2, 20*time.Millisecond)
-			relaytest.Eventually(t, "the slot is on the standby", func() (bool, string) {
-				return harness.Query[bool](t, next, "SELECT count(*) = 1 FROM pg_replication_slots WHERE slot_name = $1 AND synced AND NOT temporary AND invalidation_reason IS NULL", p.Slot), next.Server.Log()
-			})
+			awaitSynced(t, p, old, next)
 			w.Stop(t)
 			w.Insert(t, 50)
 			p.AwaitCaughtUp(t)

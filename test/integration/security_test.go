@@ -127,12 +127,12 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// issue gives certificate and key for a host, until a time.
+// issue gives certificate and key for a host, or for a client of that name, until a time.
 func (a *authority) issue(t *testing.T, host string, until time.Time) (cert, key string) {
 	t.Helper()
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: host}, NotBefore: time.Now().Add(-2 * time.Hour), NotAfter: until,
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	if ip := net.ParseIP(host); ip != nil {
 		template.IPAddresses = []net.IP{ip}

@@ -35,7 +35,7 @@ func TestSlot_InvalidatedInAnOutageBlocksAsLost(t *testing.T) {
 			p.AwaitCaughtUp(t)
 			brokers.Fake.TakeAway(0)
 			w.Insert(t, 3000)
-			before := p.Confirmed(t)
+			end := p.WALEnd(t) // an idle relay may confirm up to where the commit begins
 			relaytest.Eventually(t, "the server gives the slot up", func() (bool, string) {
 				fillWAL(t, db, 10)
 				db.Exec(t, "SELECT pg_switch_wal()")
@@ -51,8 +51,8 @@ func TestSlot_InvalidatedInAnOutageBlocksAsLost(t *testing.T) {
 			}
 			brokers.Fake.Return()
 			r.AwaitBlocked(t, "slot_lost")
-			if after := harness.Query[string](t, db, "SELECT coalesce(confirmed_flush_lsn::text, '') FROM pg_replication_slots WHERE slot_name = $1", p.Slot); after != before.String() {
-				t.Errorf("the slot's position went from %s to %q", before, after)
+			if confirmed := relaytest.LSN(t, db, "SELECT coalesce(confirmed_flush_lsn, '0/0')::text FROM pg_replication_slots WHERE slot_name = $1", p.Slot); confirmed >= end {
+				t.Errorf("confirmed %s, past the rows written before %s", confirmed, end)
 			}
 		})
 	}
