@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,7 +15,8 @@ const (
 )
 
 // writeDocs replaces the results in folder/benchmarks.md, and its charts and data
-// in folder/benchmarks/.
+// in folder/benchmarks/. Sections that this run did not measure stay where an
+// earlier one on the same machine and servers did.
 func (r *Results) writeDocs(folder string) error {
 	path := filepath.Join(folder, "benchmarks.md")
 	data, err := os.ReadFile(path)
@@ -30,7 +32,15 @@ func (r *Results) writeDocs(folder string) error {
 	if err := os.MkdirAll(charts, 0o755); err != nil {
 		return err
 	}
-	if err := r.writeJSON(filepath.Join(charts, "results.json")); err != nil {
+	results := filepath.Join(charts, "results.json")
+	if old, err := readResults(results); err == nil && old.Started != r.Started {
+		if !r.keep(old) {
+			fmt.Printf("%s was measured on another machine or other servers; it is replaced as a whole\n", results)
+		}
+	} else if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	if err := r.writeJSON(results); err != nil {
 		return err
 	}
 	var pictures strings.Builder

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -12,6 +14,7 @@ import (
 // Results are what one run of the benchmark found. Only verified runs are in it.
 type Results struct {
 	Started   string
+	Earlier   map[string]string `json:",omitempty"` // section → Started of the run that measured it, if not this one
 	Machine   string
 	Versions  map[string]string
 	Drains    []Table
@@ -165,9 +168,71 @@ func ratio(a, b float64) string {
 	return fmt.Sprintf("%.2f", a/b)
 }
 
+// Sections beside the drains, whose names are those of their tables.
+const (
+	sectionOutage  = "outage"
+	sectionLatency = "latency"
+	sectionStart   = "start"
+	sectionIdle    = "idle"
+)
+
+// keep takes over the sections that an earlier run on the same machine, with the
+// same servers, measured and this one did not. It says whether that was the case.
+func (r *Results) keep(old *Results) bool {
+	servers := func(of *Results) map[string]string {
+		rest := maps.Clone(of.Versions)
+		delete(rest, "cdc-relay")
+		delete(rest, "relay binary")
+		return rest
+	}
+	if old.Machine != r.Machine || !maps.Equal(servers(old), servers(r)) {
+		return false
+	}
+	took := func(section string) {
+		if r.Earlier == nil {
+			r.Earlier = map[string]string{}
+		}
+		r.Earlier[section] = cmp.Or(old.Earlier[section], old.Started)
+	}
+	for _, t := range old.Drains {
+		if !slices.ContainsFunc(r.Drains, func(mine Table) bool { return mine.Name == t.Name }) {
+			r.Drains = append(r.Drains, t)
+			took(t.Name)
+		}
+	}
+	if r.Outage == nil && old.Outage != nil {
+		r.Outage = old.Outage
+		took(sectionOutage)
+	}
+	if len(r.Latencies) == 0 && len(old.Latencies) > 0 {
+		r.Latencies = old.Latencies
+		took(sectionLatency)
+	}
+	if len(r.Starts) == 0 && len(old.Starts) > 0 {
+		r.Starts = old.Starts
+		took(sectionStart)
+	}
+	if len(r.Idles) == 0 && len(old.Idles) > 0 {
+		r.Idles = old.Idles
+		took(sectionIdle)
+	}
+	// In the order of the suites, whoever measured what.
+	place := func(t Table) int {
+		return slices.IndexFunc(suites(), func(s suite) bool { return t.Name == s.name || strings.HasPrefix(t.Name, s.name+"_") })
+	}
+	slices.SortStableFunc(r.Drains, func(a, b Table) int { return cmp.Compare(place(a), place(b)) })
+	return true
+}
+
 func (r *Results) markdown() string {
 	var s strings.Builder
 	p := func(format string, args ...any) { fmt.Fprintf(&s, format+"\n", args...) }
+	heading := func(section, format string, args ...any) {
+		p("### "+format+"\n", args...)
+		if when := r.Earlier[section]; when != "" {
+			p("Measured %s, in an earlier run.\n", when)
+		}
+	}
 	p("%s. Measured %s.\n", r.Machine, r.Started)
 	names := make([]string, 0, len(r.Versions))
 	for name := range r.Versions {
@@ -179,7 +244,7 @@ func (r *Results) markdown() string {
 	}
 	p("%s.\n", strings.Join(names, " · "))
 	for _, t := range r.Drains {
-		p("### Drain `%s`: %s\n", t.Name, shape{rows: t.Rows, perTxn: t.PerTxn, payload: t.Payload, topics: t.Topics, wide: t.Wide})
+		heading(t.Name, "Drain `%s`: %s", t.Name, shape{rows: t.Rows, perTxn: t.PerTxn, payload: t.Payload, topics: t.Topics, wide: t.Wide})
 		p("| contestant | rows/s | MB/s | spread | CPU s per M rows | PostgreSQL | broker | peak MB | allocs/row | ÷ pg_recvlogical | ÷ Debezium |")
 		p("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
 		recv, deb := t.rateOf(limit), t.rateOf(debeziumWarm, debezium)
@@ -195,10 +260,11 @@ func (r *Results) markdown() string {
 		p("")
 	}
 	if o := r.Outage; o != nil {
-		p("### Broker away for %.0f s in the middle of %d rows\n\nPeak %.1f MB; every row arrived once.\n", o.Seconds, o.Rows, o.PeakMB)
+		heading(sectionOutage, "Broker away for %.0f s in the middle of %d rows", o.Seconds, o.Rows)
+		p("Peak %.1f MB; every row arrived once.\n", o.PeakMB)
 	}
 	if len(r.Latencies) > 0 {
-		p("### Latency, INSERT to consumer, ms\n")
+		heading(sectionLatency, "Latency, INSERT to consumer, ms")
 		p("| contestant | transactions/s | reached | p50 | p95 | p99 | max | position stood still, s | CPU %% of a core |")
 		p("|---|--:|--:|--:|--:|--:|--:|--:|--:|")
 		for _, l := range r.Latencies {
@@ -207,7 +273,7 @@ func (r *Results) markdown() string {
 		p("")
 	}
 	if len(r.Starts) > 0 {
-		p("### Start of the process to its first record\n")
+		heading(sectionStart, "Start of the process to its first record")
 		p("| contestant | median s | best | worst |")
 		p("|---|--:|--:|--:|")
 		for _, l := range r.Starts {
@@ -216,7 +282,7 @@ func (r *Results) markdown() string {
 		p("")
 	}
 	if len(r.Idles) > 0 {
-		p("### Idle, attached to a quiet slot\n")
+		heading(sectionIdle, "Idle, attached to a quiet slot")
 		p("| contestant | CPU %% of a core | resident MB |")
 		p("|---|--:|--:|")
 		for _, l := range r.Idles {
