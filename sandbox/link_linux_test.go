@@ -1,0 +1,61 @@
+package sandbox
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestLink_CarriesEverythingLater(t *testing.T) {
+	const delay = 20 * time.Millisecond
+	link, err := NewLink(LinkOptions{Delay: delay, Rate: 20 << 20})
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOENT) {
+		t.Skipf("this account cannot make network devices: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer link.Close()
+	listener, err := net.Listen("tcp", net.JoinHostPort(link.Here(), "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	sent := bytes.Repeat([]byte("what goes in comes out "), 1<<17) // 3 MB, more than the queue
+	from := make(chan string, 1)
+	go func() {
+		conn, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		from <- conn.RemoteAddr().String()
+		_, _ = conn.Write(sent) // the reader sees what is missing
+	}()
+
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	began := time.Now()
+	conn, err := net.Dial("tcp", net.JoinHostPort(link.There(), port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if took := time.Since(began); took < 2*delay {
+		t.Errorf("connecting took %s, less than a round trip", took)
+	}
+	got, err := io.ReadAll(conn)
+	if err != nil || !bytes.Equal(got, sent) {
+		t.Errorf("%d of %d bytes arrived as they were sent: %v", len(got), len(sent), err)
+	}
+	if took := time.Since(began); took < time.Duration(len(sent))*time.Second/(20<<20) {
+		t.Errorf("%d bytes came in %s, faster than the link", len(sent), took)
+	}
+	if host, _, _ := net.SplitHostPort(<-from); host != link.There() {
+		t.Errorf("the connection came from %s, want %s", host, link.There())
+	}
+}

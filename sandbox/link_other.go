@@ -1,0 +1,29 @@
+//go:build !linux
+
+package sandbox
+
+import (
+	"errors"
+	"time"
+)
+
+// LinkOptions say what a Link is like.
+type LinkOptions struct {
+	Delay time.Duration
+	Rate  int
+}
+
+// Link is a network between this machine and itself, which is made on Linux alone.
+type Link struct{}
+
+// NewLink fails.
+func NewLink(LinkOptions) (*Link, error) { return nil, errors.ErrUnsupported }
+
+// Here is empty.
+func (*Link) Here() string { return "" }
+
+// There is empty.
+func (*Link) There() string { return "" }
+
+// Close does nothing.
+func (*Link) Close() error { return nil }
