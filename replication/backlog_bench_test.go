@@ -3,6 +3,7 @@ package replication
 import (
 	"flag"
 	"fmt"
+	"net"
 	"net/url"
 	"os"
 	"strconv"
@@ -59,59 +60,73 @@ func BenchmarkBacklog_Pacing(b *testing.B) {
 // rest gains there may be little; it must not cost anything.
 func BenchmarkBacklog_Link(b *testing.B) {
 	rows := backlogRows()
-	db := harness.Postgres(b)
-	direct := backlog(b, db, rows, 10)
-	for _, link := range []struct {
-		name string
-		set  func(*sandbox.Proxy)
+	cert, key := certificate(b, "127.0.0.1")
+	db := harness.OwnPostgres(b, sandbox.PostgresOptions{CertFile: cert, KeyFile: key, Settings: map[string]string{"listen_addresses": "*"}})
+	// For connections that come over a link.
+	db.Exec(b, "COPY (SELECT 'host all all 198.18.0.0/16 trust') TO PROGRAM 'cat >> pg_hba.conf'")
+	db.Exec(b, "SELECT pg_reload_conf()")
+	cfg := backlog(b, db, rows, 10)
+	for _, way := range []struct {
+		name    string
+		address func(testing.TB) (host string, query url.Values)
 	}{
-		{"loopback", nil},
-		{"unix", nil},
-		{"proxy", func(*sandbox.Proxy) {}},
-		{"proxy_10MB_a_second", func(p *sandbox.Proxy) { p.Slow(sandbox.ToClient, 10<<20) }},
-		{"proxy_1ms", func(p *sandbox.Proxy) {
-			p.Delay(sandbox.ToClient, time.Millisecond)
-			p.Delay(sandbox.ToServer, time.Millisecond)
+		{"loopback", func(testing.TB) (string, url.Values) { return "127.0.0.1", nil }},
+		{"tls", func(testing.TB) (string, url.Values) {
+			return "127.0.0.1", url.Values{"sslmode": {"verify-full"}, "sslrootcert": {cert}}
 		}},
+		{"unix", func(testing.TB) (string, url.Values) { return "", url.Values{"host": {db.Server.SocketDir()}} }},
+		{"link", over(sandbox.LinkOptions{})},
+		{"link_round_trip=500us", over(sandbox.LinkOptions{Delay: 250 * time.Microsecond})},
+		{"link_round_trip=2ms", over(sandbox.LinkOptions{Delay: time.Millisecond})},
+		{"link_round_trip=20ms", over(sandbox.LinkOptions{Delay: 10 * time.Millisecond})},
+		{"link_round_trip=2ms_100Mbit", over(sandbox.LinkOptions{Delay: time.Millisecond, Rate: 100_000_000 / 8})},
 	} {
-		cfg := direct
-		if link.name == "unix" {
-			if db.Server.SocketDir() == "" {
-				continue
+		b.Run(way.name, func(b *testing.B) {
+			cfg := cfg
+			cfg.URL = readdressed(b, cfg.URL, way.address)
+			for _, rest := range []bool{false, true} {
+				b.Run(fmt.Sprintf("rest=%t", rest), func(b *testing.B) { drains(b, cfg, rows, rest) })
 			}
-			cfg.URL = elsewhere(b, cfg.URL, db.Server.SocketDir())
-		}
-		if link.set != nil {
-			u, err := url.Parse(cfg.URL)
-			if err != nil {
-				b.Fatal(err)
-			}
-			proxy, err := sandbox.NewProxy(u.Host)
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer proxy.Close()
-			link.set(proxy)
-			u.Host = proxy.Addr()
-			cfg.URL = u.String()
-		}
-		for _, rest := range []bool{false, true} {
-			b.Run(fmt.Sprintf("%s/rest=%t", link.name, rest), func(b *testing.B) { drains(b, cfg, rows, rest) })
-		}
+		})
 	}
 }
 
-// elsewhere is a URL by the server's Unix socket.
-func elsewhere(b testing.TB, address, dir string) string {
+// over is the address of the server behind a link.
+func over(options sandbox.LinkOptions) func(testing.TB) (string, url.Values) {
+	return func(b testing.TB) (string, url.Values) {
+		link, err := sandbox.NewLink(options)
+		if err != nil {
+			b.Skipf("no link: %v", err)
+		}
+		b.Cleanup(func() {
+			if err := link.Close(); err != nil {
+				b.Error(err)
+			}
+		})
+		return link.There(), nil
+	}
+}
+
+// readdressed is a URL of the same server by another way.
+func readdressed(b testing.TB, address string, by func(testing.TB) (string, url.Values)) string {
 	b.Helper()
 	u, err := url.Parse(address)
 	if err != nil {
 		b.Fatal(err)
 	}
+	host, more := by(b)
 	q := u.Query()
-	q.Set("host", dir)
-	q.Set("port", u.Port())
-	u.Host, u.RawQuery = "", q.Encode()
+	q.Set("sslmode", "disable")
+	for name, values := range more {
+		q[name] = values
+	}
+	if host == "" {
+		q.Set("port", u.Port())
+		u.Host = ""
+	} else {
+		u.Host = net.JoinHostPort(host, u.Port())
+	}
+	u.RawQuery = q.Encode()
 	return u.String()
 }
 

@@ -178,7 +178,7 @@ func TestConnect_FindsThePrimaryAmongHosts(t *testing.T) {
 }
 
 // certificate is self-signed for the host, as files.
-func certificate(t *testing.T, host string) (cert, key string) {
+func certificate(t testing.TB, host string) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

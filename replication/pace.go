@@ -25,6 +25,10 @@ const (
 	restPause = 5 * time.Millisecond
 	lateRest  = time.Millisecond
 
+	// socketRest is restPause on a Unix socket, which holds some hundred rows at most,
+	// whatever buffer is asked for: during a longer rest the server would wait.
+	socketRest = 500 * time.Microsecond
+
 	// Behind by more than farBehind, the stream is in a backlog until it is within
 	// nearTip. Sent by more than late after its commit, a transaction waited, for others
 	// or for its own flush: a commit takes its time before that.
@@ -81,7 +85,7 @@ func (p *pace) wait() time.Duration {
 	case p.backlog:
 		return p.pause()
 	case behind > late:
-		return lateRest
+		return min(lateRest, p.pause())
 	}
 	return 0
 }
@@ -122,6 +126,14 @@ func gathered(conn net.Conn) *gather {
 	}
 	g, _ := conn.(*gather)
 	return g
+}
+
+// follow lets the pace decide from now on.
+func (g *gather) follow(p *pace, by pacing) {
+	if _, socket := g.Conn.(*net.UnixConn); socket {
+		by.rest = cmp.Or(by.rest, socketRest)
+	}
+	p.pacing, g.pace = by, p
 }
 
 func (g *gather) Read(p []byte) (int, error) {

@@ -36,6 +36,31 @@ func TestPace_RestsAfterSmallReadsOfWhatIsLate(t *testing.T) {
 	}
 }
 
+func TestPace_RestsAsLongAsTheSocketFills(t *testing.T) {
+	const second = 1_000_000
+	for _, c := range []struct {
+		name       string
+		conn       net.Conn
+		asked      pacing
+		rest, late time.Duration
+	}{
+		{"TCP", &net.TCPConn{}, pacing{}, restPause, lateRest},
+		{"TLS or a dialer of the user's", nil, pacing{}, restPause, lateRest},
+		{"Unix", &net.UnixConn{}, pacing{}, socketRest, socketRest},
+		{"Unix, as asked for", &net.UnixConn{}, pacing{rest: 3 * time.Millisecond}, 3 * time.Millisecond, lateRest},
+	} {
+		p := pace{sent: 100 * second, committed: 98 * second, size: 1}
+		(&gather{Conn: c.conn}).follow(&p, c.asked)
+		if got := p.wait(); got != c.rest {
+			t.Errorf("%s: rests %s in a backlog, want %s", c.name, got, c.rest)
+		}
+		p.committed = p.sent - late - 1
+		if got := p.wait(); got != c.late {
+			t.Errorf("%s: rests %s behind a late server, want %s", c.name, got, c.late)
+		}
+	}
+}
+
 func TestGatherGivesEveryByteInSmallReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()

@@ -68,8 +68,7 @@ func newStream(cfg Config, logger zerolog.Logger, conn net.Conn, catalog *Catalo
 	s.dec.history = catalog.WALEnd
 	s.dec.through = s.start // the first keep-alive repeats it
 	if g := gathered(conn); g != nil {
-		s.pace.pacing = cfg.pacing
-		g.pace = &s.pace
+		g.follow(&s.pace, cfg.pacing)
 	}
 	for _, rel := range catalog.Relations {
 		s.dec.Expect(rel)
