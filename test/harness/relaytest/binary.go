@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -75,11 +76,19 @@ func (o *output) String() string {
 // that ends kills it.
 func (p *Pipeline) Exec(t testing.TB, verb ...string) *Process {
 	t.Helper()
+	return p.ExecUnder(t, nil, verb...)
+}
+
+// ExecUnder is Exec by way of another command, which replaces itself with the one
+// that follows its arguments.
+func (p *Pipeline) ExecUnder(t testing.TB, prefix []string, verb ...string) *Process {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "cdc-relay.yaml")
 	if err := os.WriteFile(file, []byte(p.YAML), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	process := &Process{cmd: exec.Command(Binary(t), append(verb, "--config", file)...), done: make(chan struct{})}
+	command := slices.Concat(prefix, []string{Binary(t)}, verb, []string{"--config", file})
+	process := &Process{cmd: exec.Command(command[0], command[1:]...), done: make(chan struct{})}
 	process.cmd.Stdout, process.cmd.Stderr = &process.out, &process.out
 	process.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}
 	if err := process.cmd.Start(); err != nil {

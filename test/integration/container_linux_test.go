@@ -1,0 +1,86 @@
+package integration
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/sandbox"
+	"github.com/cdc-relay/cdc-relay/test/harness"
+	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
+)
+
+// limitedGroup is a control group with a limit of memory, as a container has one. The
+// prefix starts a command in it. Who may not make one skips the test.
+func limitedGroup(t *testing.T, limit int) (prefix []string, killed func() string) {
+	t.Helper()
+	root, maximum, events := "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.oom_control"
+	if control, err := os.ReadFile("/sys/fs/cgroup/cgroup.controllers"); err == nil && strings.Contains(string(control), "memory") {
+		root, maximum, events = "/sys/fs/cgroup", "memory.max", "memory.events"
+	}
+	dir := filepath.Join(root, fmt.Sprintf("cdc-relay-test-%d", os.Getpid()))
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Skipf("this account cannot make control groups: %v", err)
+	}
+	t.Cleanup(func() {
+		relaytest.Eventually(t, "the control group is empty", func() (bool, string) {
+			err := os.Remove(dir)
+			return err == nil || errors.Is(err, os.ErrNotExist), fmt.Sprint(err)
+		})
+	})
+	if err := os.WriteFile(filepath.Join(dir, maximum), []byte(strconv.Itoa(limit)), 0o644); err != nil {
+		t.Skipf("the control group takes no limit of memory: %v", err)
+	}
+	killed = func() string {
+		data, err := os.ReadFile(filepath.Join(dir, events))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(data)) {
+			if n, ok := strings.CutPrefix(line, "oom_kill "); ok {
+				return strings.TrimSpace(n)
+			}
+		}
+		return "unknown"
+	}
+	return []string{"sh", "-c", `echo $$ > "$0" && exec "$@"`, filepath.Join(dir, "cgroup.procs")}, killed
+}
+
+// A container of 64 MiB is enough, with the settings that nobody touched: for a backlog
+// of many times that, and while the brokers are away.
+func TestMemory_FitsIntoAContainer(t *testing.T) {
+	prefix, killed := limitedGroup(t, 64<<20)
+	brokers := harness.Kfake(t, sandbox.KafkaOptions{Discard: true})
+	p, w := outbox(t, harness.Postgres(t), brokers)
+	insert := fmt.Sprintf(`INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload)
+		SELECT '%s', gen_random_uuid(), 'Happened', jsonb_build_object('n', i, 'fill', repeat('x', 1600)) FROM generate_series(1, 25000) AS i`, // 40 MB, more than the window
+		strings.TrimSuffix(w.Topic(), "-events"))
+	p.DB.Exec(t, insert)
+	running := p.ExecUnder(t, prefix, "run", "--set", "kafka.compression=lz4", "--set", "log.level=debug", "--set", "log.format=json")
+	p.AwaitCaughtUp(t)
+	if !strings.Contains(running.Output(), "memory limit taken from the cgroup") {
+		t.Error("it does not say that it saw the container's limit")
+	}
+	brokers.Fake.TakeAway(0)
+	p.DB.Exec(t, insert)
+	relaytest.Eventually(t, "it misses the brokers", func() (bool, string) {
+		return strings.Contains(running.Output(), "kafka_unreachable"), running.Output()
+	})
+	<-time.After(3 * time.Second) // as much as it takes is read by now
+	peak := running.PeakMemory(t) >> 20
+	brokers.Fake.Return()
+	p.AwaitCaughtUp(t)
+	running.Terminate(t)
+	if code := running.Wait(t); code != 0 {
+		t.Errorf("exit code = %d", code)
+	}
+	if n := killed(); n != "0" {
+		t.Errorf("the kernel ended it %s times for want of memory", n)
+	}
+	t.Logf("peak memory %d MiB in the outage, of 64", peak)
+}
