@@ -82,10 +82,21 @@ var certificateAlerts = map[string]bool{
 	tls.AlertError(116).Error(): true, // certificate_required
 }
 
+// Alerts that are about neither the certificate nor the protocol.
+const (
+	internalError    tls.AlertError = 80 // nothing that we did (RFC 8446, 6.2): it may pass
+	unrecognizedName tls.AlertError = 112
+)
+
 // refusesCertificate compares texts: the library's type of an alert is not exported.
 func refusesCertificate(err error) bool {
 	alert := remoteAlert(err)
 	return alert != nil && certificateAlerts[alert.Error()]
+}
+
+func alerts(err error, what tls.AlertError) bool {
+	alert := remoteAlert(err)
+	return alert != nil && alert.Error() == what.Error()
 }
 
 // remoteAlert is the alert with which the other side ended a connection, or nil.
@@ -113,6 +124,10 @@ func (e *tlsError) classify() *Error {
 		next = "set kafka.tls.ca_file to the authority that signed it"
 	case errors.As(e.err, &unverified):
 		next = "renew the broker's certificate or correct kafka.tls.ca_file"
+	case alerts(e.err, internalError):
+		return &Error{Retry, "tls_handshake", fmt.Errorf("%w; see the broker's log", e)}
+	case alerts(e.err, unrecognizedName):
+		next = "the broker has no certificate for this name: set kafka.tls.server_name to one that it has"
 	case e.lacks && remoteAlert(e.err) != nil:
 		next = "the broker wants a certificate of ours: set kafka.tls.cert_file and key_file"
 	case refusesCertificate(e.err):

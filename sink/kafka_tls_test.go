@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"net"
 	"testing"
 	"time"
 
@@ -57,6 +58,42 @@ func TestKafkaTLS_AnOldVersionIsRefused(t *testing.T) {
 	cert, pool := selfSigned(t)
 	brokers := cluster(t, kfake.TLS(&tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}))
 	wantError(t, ready(t, sink.KafkaConfig{Brokers: brokers.ListenAddrs(), TLS: settings(pool, nil)}), sink.Blocked, "tls", brokers.ListenAddrs()[0], "TLS 1.2 or later")
+}
+
+// Of what a broker answers to a handshake, trouble of its own may pass, and the rest is
+// for a person.
+func TestKafkaTLS_AnAlertSaysWhatIsNext(t *testing.T) {
+	const fatal = 2
+	for _, c := range []struct {
+		alert  byte
+		class  sink.Class
+		reason string
+		says   string
+	}{
+		{40, sink.Blocked, "tls", "with a cipher suite"},               // handshake_failure
+		{70, sink.Blocked, "tls", "TLS 1.2 or later"},                  // protocol_version
+		{80, sink.Retry, "tls_handshake", "see the broker's log"},      // internal_error
+		{112, sink.Blocked, "tls", "set kafka.tls.server_name to one"}, // unrecognized_name
+	} {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { listener.Close() })
+		go func() {
+			for {
+				conn, err := listener.Accept()
+				if err != nil {
+					return
+				}
+				_, _ = conn.Read(make([]byte, 64<<10)) // unread, it would reset the connection
+				_, _ = conn.Write([]byte{21, 3, 3, 0, 2, fatal, c.alert})
+				conn.Close()
+			}
+		}()
+		addr := listener.Addr().String()
+		wantError(t, ready(t, sink.KafkaConfig{Brokers: []string{addr}, TLS: settings(x509.NewCertPool(), nil)}), c.class, c.reason, addr, c.says)
+	}
 }
 
 func settings(pool *x509.CertPool, ours []tls.Certificate) func() (*tls.Config, error) {
