@@ -23,9 +23,9 @@ const lz4Skip = 4
 // looks at three positions where this one looks at one.
 type lz4Table [1 << 13]uint16
 
-// slot is where the next six bytes have their place. Of fewer, more would be found,
-// but short matches take longer to write than they save.
-func slot(eight uint64) uint64 { return (eight << 16) * 227718039650203 >> (64 - 13) }
+// placeOf is where six of the next eight bytes have their place. Of fewer, more would be
+// found, but short matches take longer to write than they save.
+func placeOf(eight uint64) uint64 { return (eight << 16) * 227718039650203 >> (64 - 13) }
 
 // appendBlock appends src, compressed, to dst, which grows by
 // len(src)+len(src)/255+16 bytes at most.
@@ -34,7 +34,7 @@ func (t *lz4Table) appendBlock(dst, src []byte) []byte {
 	anchor, end := 0, len(src)-literalTail
 	for at, tries := 1, 1<<lz4Skip; at <= len(src)-matchMargin; {
 		eight := binary.LittleEndian.Uint64(src[at:])
-		place := slot(eight)
+		place := placeOf(eight)
 		ref := int(t[place])
 		t[place] = uint16(at)
 		if binary.LittleEndian.Uint32(src[ref:]) != uint32(eight) {
@@ -55,7 +55,7 @@ func (t *lz4Table) appendBlock(dst, src []byte) []byte {
 		at += n
 		anchor = at
 		if at <= len(src)-matchMargin {
-			t[slot(binary.LittleEndian.Uint64(src[at-2:]))] = uint16(at - 2)
+			t[placeOf(binary.LittleEndian.Uint64(src[at-2:]))] = uint16(at - 2)
 		}
 	}
 	return appendLiterals(dst, src[anchor:], 0)
