@@ -442,8 +442,8 @@ func (s *Stream) serverError(body []byte) error {
 		return s.violation(err)
 	}
 	s.broken = classify("stream from slot", pgconn.ErrorResponseToPgError(&e))
-	if undecodable := (*Error)(nil); s.dec.open && errors.As(s.broken, &undecodable) && undecodable.Reason == ReasonUndecodable {
-		undecodable.Hint += "; if it cannot be mended, move the slot past its transaction, committing at " + s.dec.txn.Commit.String()
+	if own, ok := errors.AsType[*Error](s.broken); ok && own.Reason == ReasonUndecodable && s.dec.open {
+		own.Hint += "; if it cannot be mended, move the slot past its transaction, committing at " + s.dec.txn.Commit.String()
 	}
 	s.cut = e.SeverityUnlocalized != "ERROR"
 	return s.broken
