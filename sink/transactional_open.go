@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/router"
@@ -309,12 +308,12 @@ func EnsureCheckpointTopic(ctx context.Context, cfg KafkaConfig, topic string, d
 	return true, err
 }
 
-// Forget removes the checkpoints of a slot, so that the next start takes the slot's
-// own position. It returns their keys. Nobody may have the slot meanwhile.
-func Forget(ctx context.Context, cfg KafkaConfig, topic, slot string) ([]string, error) {
+// Forget removes the checkpoints under the keys of a slot, so that the next start takes
+// the slot's own position. It returns those keys. Nobody may have the slot meanwhile.
+func Forget(ctx context.Context, cfg KafkaConfig, topic string, own func(key string) bool) ([]string, error) {
 	found := map[string]bool{}
 	err := ReadTopic(ctx, cfg, topic, func(m *Message) error {
-		if key := string(m.Key); strings.HasSuffix(key, "/"+slot) && !strings.HasPrefix(key, openings) {
+		if key := string(m.Key); own(key) {
 			found[key] = m.Value != nil
 		}
 		return nil

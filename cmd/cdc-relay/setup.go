@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/migrations"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication"
@@ -132,10 +133,18 @@ func (a *app) setup(cmd *cobra.Command, settings relay.Config, options replicati
 	return nil
 }
 
-// forget removes the slot's checkpoint.
+// forget removes the slot's checkpoint. A relay that streams would not write it again
+// before it confirms more, and slots of that name on other servers keep theirs.
 func (a *app) forget(cmd *cobra.Command, settings relay.Config) error {
+	system, err := replication.Unused(cmd.Context(), settings.Replication)
+	if err != nil {
+		return refused(err)
+	}
 	for _, shard := range settings.Replication.Shards() {
-		keys, err := sink.Forget(cmd.Context(), settings.Kafka, settings.CheckpointTopic, shard.Slot)
+		own := func(key string) bool {
+			return key == checkpoint.Key(system, shard.Slot) || strings.HasSuffix(key, checkpoint.IntentSuffix(system, shard.Slot))
+		}
+		keys, err := sink.Forget(cmd.Context(), settings.Kafka, settings.CheckpointTopic, own)
 		if err != nil {
 			return &refusedError{err}
 		}

@@ -34,6 +34,10 @@ func TestIntent_AMovedSlotIsRefused(t *testing.T) {
 	w.Stop(t)
 	running := p.Exec(t, "run")
 	p.AwaitCaughtUp(t)
+	early := p.Exec(t, "setup", "--accept-gap") // would leave an idle relay without what it wrote
+	if code := early.Wait(t); code != 3 || !strings.Contains(early.Output(), "stop that one first") {
+		t.Fatalf("setup --accept-gap beside a relay: exit code %d\n%s", code, early.Output())
+	}
 	p.DB.Exec(t, "SELECT pg_logical_emit_message(false, 'somebody else', repeat('x', 100000))")
 	p.AwaitCaughtUp(t) // the slot follows what is not ours
 	running.Terminate(t)
@@ -43,7 +47,7 @@ func TestIntent_AMovedSlotIsRefused(t *testing.T) {
 	w.Verify(t)
 
 	w.Insert(t, 20) // which nobody will see
-	p.DB.Exec(t, "SELECT pg_replication_slot_advance($1, pg_current_wal_lsn())", p.Slot)
+	moveSlot(t, p)
 	refusal = p.Exec(t, "run")
 	if code := refusal.Wait(t); code != 3 || !strings.Contains(refusal.Output(), "Find out who moved the slot") {
 		t.Fatalf("after somebody moved the slot: exit code %d\n%s", code, refusal.Output())
