@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/jackc/pglogrepl"
@@ -24,7 +25,10 @@ type Probe struct {
 // baseline is what the first Look found, which later ones are held against.
 type baseline struct {
 	publication string // OID
+	version     string // of the publication's line in the catalog
+	sends       string // what the publication shows of itself
 	tables      []tableShape
+	links       map[string]string // of a table's OID: what makes it a member
 }
 
 type tableShape struct {
@@ -145,6 +149,10 @@ func (p *Probe) shapes(q querier) (drift, err error) {
 		}
 		now.tables = append(now.tables, tableShape{oid: t.oid, filter: publication.tables[table].filter})
 	}
+	if now.links, err = p.links(q, now); err != nil {
+		return nil, err
+	}
+	now.version, now.sends = publication.version, fmt.Sprint(publication.owner, publication.insert, publication.viaRoot, publication.others)
 	if p.first == nil {
 		p.first = now
 		return nil, nil
@@ -153,11 +161,47 @@ func (p *Probe) shapes(q querier) (drift, err error) {
 		return p.changed(ReasonPublicationChanged, publicationSubject(p.cfg.Publication), "it was dropped and made again",
 			"backfill the rows that were written in between"), nil
 	}
+	if drift := p.putBack(now); drift != nil {
+		return drift, nil
+	}
 	if i := slices.IndexFunc(now.tables, func(t tableShape) bool { return !slices.Contains(p.first.tables, t) }); i >= 0 {
 		return p.changed(ReasonPublicationChanged, publicationSubject(p.cfg.Publication),
 			fmt.Sprintf("the row filter on %s is now %q", p.cfg.Tables[i], now.tables[i].filter), "restore it, or restart to accept it"), nil
 	}
 	return nil, nil
+}
+
+// links reads what makes each of the tables a member of the publication: another one
+// after it was taken out and put back. It has none where the publication is of all
+// tables or of a schema, or where its root is the member.
+func (p *Probe) links(q querier, now *baseline) (map[string]string, error) {
+	rows, err := q.all("SELECT prrelid, oid FROM pg_catalog.pg_publication_rel WHERE prpubid = " + now.publication)
+	if err != nil {
+		return nil, classify("look at "+publicationSubject(p.cfg.Publication), err)
+	}
+	links := make(map[string]string)
+	for _, row := range rows {
+		if slices.ContainsFunc(now.tables, func(t tableShape) bool { return fmt.Sprint(t.oid) == row[0].text }) {
+			links[row[0].text] = row[1].text
+		}
+	}
+	return links, nil
+}
+
+// putBack sees what was changed between two looks and looks right again: rows of that
+// time may be in no stream.
+func (p *Probe) putBack(now *baseline) error {
+	cause := ""
+	switch {
+	case now.version != p.first.version && now.sends == p.first.sends:
+		cause = "it was altered and put back"
+	case !maps.Equal(now.links, p.first.links) && slices.Equal(now.tables, p.first.tables):
+		cause = "a table was taken out of it and put back"
+	default:
+		p.first.version, p.first.sends = now.version, now.sends
+		return nil
+	}
+	return p.changed(ReasonPublicationChanged, publicationSubject(p.cfg.Publication), cause, "backfill the rows that were written in between")
 }
 
 // filters compares a shard's filter with what it has to be, which the first look of a

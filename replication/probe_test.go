@@ -43,6 +43,15 @@ func TestProbe_SeesDrift(t *testing.T) {
 		{name: "inserts taken out", change: `ALTER PUBLICATION cdc_relay SET (publish = 'truncate')`, kind: KindDrift, reason: ReasonTableUnpublished, text: "does not publish inserts"},
 		{name: "table taken out", change: `ALTER PUBLICATION cdc_relay DROP TABLE outbox`, kind: KindDrift, reason: ReasonTableUnpublished, text: "ADD TABLE"},
 		{name: "row filter", change: `ALTER PUBLICATION cdc_relay SET TABLE outbox WHERE (id IS NULL)`, kind: KindDrift, reason: ReasonPublicationChanged, text: "row filter on public.outbox"},
+		{
+			name: "table taken out and put back", change: `ALTER PUBLICATION cdc_relay DROP TABLE outbox; ALTER PUBLICATION cdc_relay ADD TABLE outbox`,
+			kind: KindDrift, reason: ReasonPublicationChanged, text: "taken out of it and put back",
+		},
+		{
+			name: "inserts taken out and put back", change: `ALTER PUBLICATION cdc_relay SET (publish = 'truncate'); ALTER PUBLICATION cdc_relay SET (publish = 'insert')`,
+			kind: KindDrift, reason: ReasonPublicationChanged, text: "altered and put back",
+		},
+		{name: "updates added", change: `ALTER PUBLICATION cdc_relay SET (publish = 'insert, update')`},
 		{name: "table dropped", change: `DROP TABLE outbox`, kind: KindDrift, reason: ReasonTableMissing, text: "dropped"},
 		{name: "table renamed", change: `ALTER TABLE outbox RENAME TO "Outbox2"`, kind: KindDrift, reason: ReasonTableChanged, text: `renamed to public."Outbox2"`},
 		{name: "table moved", change: `CREATE SCHEMA app; ALTER TABLE outbox SET SCHEMA app`, kind: KindDrift, reason: ReasonTableChanged, text: "renamed to app.outbox"},

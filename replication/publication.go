@@ -12,6 +12,8 @@ import (
 type publicationRow struct {
 	name      string
 	oid       string
+	version   string // another one after each ALTER PUBLICATION but of the tables
+	owner     string // OID
 	insert    bool
 	others    []string // further operations that it publishes
 	viaRoot   bool
@@ -41,7 +43,7 @@ func publicationSubject(name string) string { return fmt.Sprintf("publication %q
 func readPublication(q querier, version int, name string) (*publicationRow, error) {
 	op := "look at " + publicationSubject(name)
 	row, err := q.one(fmt.Sprintf(`SELECT oid, pubinsert, pubviaroot, puballtables,
-			concat_ws(', ', CASE WHEN pubupdate THEN 'update' END, CASE WHEN pubdelete THEN 'delete' END, CASE WHEN pubtruncate THEN 'truncate' END)
+			concat_ws(', ', CASE WHEN pubupdate THEN 'update' END, CASE WHEN pubdelete THEN 'delete' END, CASE WHEN pubtruncate THEN 'truncate' END), xmin, pubowner
 		FROM pg_catalog.pg_publication WHERE pubname = %s`, singleQuoted(name)))
 	if errors.Is(err, errNoRow) {
 		return nil, &Error{
@@ -53,7 +55,7 @@ func readPublication(q querier, version int, name string) (*publicationRow, erro
 		return nil, classify(op, err)
 	}
 	p := &publicationRow{
-		name: name, oid: row.text(0), insert: row.bool(1), viaRoot: row.bool(2), allTables: row.bool(3), tables: make(map[Table]membership),
+		name: name, oid: row.text(0), version: row.text(5), owner: row.text(6), insert: row.bool(1), viaRoot: row.bool(2), allTables: row.bool(3), tables: make(map[Table]membership),
 	}
 	if row.text(4) != "" {
 		p.others = strings.Split(row.text(4), ", ")
