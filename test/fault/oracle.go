@@ -422,6 +422,9 @@ func (j *judgement) cleanStops() {
 				continue
 			}
 			for i, s := range j.History.Samples {
+				if s.At.After(d.Healed) { // another relay may have come and gone unseen
+					break
+				}
 				if s.PID != 0 || s.At.Before(e.At) {
 					continue
 				}
@@ -523,12 +526,18 @@ func (j *judgement) resources() {
 	if j.History.Peak > memoryLimit {
 		j.fail("P9: a relay had %d MiB resident", j.History.Peak>>20)
 	}
-	if j.Base.Files > 0 && j.Last.Files > j.Base.Files+15 {
+	if j.moreFiles() {
 		j.fail("P9: %d open files, %d at the start", j.Last.Files, j.Base.Files)
 	}
-	if j.Base.Goroutines > 0 && j.Last.Goroutines > j.Base.Goroutines+25 {
+	if j.moreGoroutines() {
 		j.fail("P9: %d goroutines, %d at the start", j.Last.Goroutines, j.Base.Goroutines)
 	}
+}
+
+func (h *History) moreFiles() bool { return h.Base.Files > 0 && h.Last.Files > h.Base.Files+15 }
+
+func (h *History) moreGoroutines() bool {
+	return h.Base.Goroutines > 0 && h.Last.Goroutines > h.Base.Goroutines+25
 }
 
 var position = regexp.MustCompile(`[0-9A-F]+/[0-9A-F]+`)

@@ -35,7 +35,7 @@ func run(ctx context.Context, s *servers, plan Plan, binary, dir string) (*Verdi
 	for n := range w.relays.places {
 		w.relays.hold(n, false)
 	}
-	if !w.await(ctx, 30*time.Second, func() bool { return w.relays.state(w.relays.leader()) == "streaming" }) {
+	if !w.await(ctx, 2*time.Minute, func() bool { return w.relays.state(w.relays.leader()) == "streaming" }) {
 		return nil, fmt.Errorf("the relay does not stream: %s", w.relays.logEnd(w.relays.places[0]))
 	}
 	h.Base = w.relays.usage(w.relays.leader())
@@ -85,7 +85,10 @@ func (w *world) settle(ctx context.Context, h *History) error {
 		h.Settled = time.Since(began)
 	}
 	rest(ctx, 300*time.Millisecond)
-	h.Last = w.relays.usage(w.relays.leader())
+	w.await(ctx, 10*time.Second, func() bool { // connections that a fault broke end when they notice
+		h.Last = w.relays.usage(w.relays.leader())
+		return !h.moreFiles() && !h.moreGoroutines()
+	})
 	// The restart position follows at the next record of running transactions.
 	for range 3 {
 		if err := w.exec(ctx, w.database, "CHECKPOINT"); err != nil {
