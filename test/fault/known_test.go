@@ -19,7 +19,7 @@ func TestBar_StopThatIsCutInMidTransactionIsNotClean(t *testing.T) {
 		running := p.Exec(t, "run")
 		relaytest.Eventually(t, "some rows are delivered", func() (bool, string) { return delivered(brokers, w.Topic()) > before, running.Output() })
 		running.Terminate(t)
-		running.Terminate(t)
+		hurry(running)
 		code := running.Wait(t)
 		if sent := delivered(brokers, w.Topic()) - before; code == 0 && sent%n != 0 {
 			t.Fatalf("exit code 0 after %d of the %d rows of a transaction: the next start sends them again", sent, n)
