@@ -72,24 +72,37 @@ func unhurried(k *sink.Kafka) {
 	}
 }
 
-// A minute to fill shows what leaves by itself.
-func TestHaste_AtTheTipARecordLeavesAtOnce(t *testing.T) {
-	k, _ := filling(t, time.Minute, nil)
-	for n := range 20 {
-		await(t, send(k, some(n, 1)))
+// leavesAtOnce sends twenty times, one after another. What the client had not taken in when
+// it was told to hurry lingers, which a busy machine makes happen now and then; when
+// nothing tells it to, all of them do.
+func leavesAtOnce(t *testing.T, change func(*sink.KafkaConfig), records func(n int) []router.Record) {
+	t.Helper()
+	const sends, fill = 20, 4 * time.Second
+	k, _ := filling(t, fill, change)
+	began := time.Now()
+	for n := range sends {
+		await(t, send(k, records(n)))
+		if took := time.Since(began); took > sends/2*fill {
+			t.Fatalf("%d Sends took %s: most lingered", n+1, took)
+		}
 	}
+}
+
+func TestHaste_AtTheTipARecordLeavesAtOnce(t *testing.T) {
+	leavesAtOnce(t, nil, func(n int) []router.Record { return some(n, 1) })
 }
 
 // Once the client has taken one batch of a partition, it would let the next linger.
 func TestHaste_MoreThanABatchLeavesAtOnce(t *testing.T) {
-	k, _ := filling(t, time.Minute, func(cfg *sink.KafkaConfig) { cfg.MaxMessageBytes = 64 << 10 })
 	records := some(0, 30)
 	for i := range records {
 		records[i].Value = make([]byte, 5000)
 	}
-	await(t, send(k, records))
+	leavesAtOnce(t, func(cfg *sink.KafkaConfig) { cfg.MaxMessageBytes = 64 << 10 }, func(int) []router.Record { return records })
 }
 
+// The client may still have to act on what it was told at the tip, and then takes what
+// has come by then with it: one request more.
 func TestHaste_InABacklogBatchesFill(t *testing.T) {
 	k, requests := filling(t, time.Minute, nil)
 	await(t, send(k, some(0, 1)))
@@ -99,13 +112,14 @@ func TestHaste_InABacklogBatchesFill(t *testing.T) {
 	var outcomes []<-chan error
 	for n := range 50 {
 		outcomes = append(outcomes, send(k, some(10*n, 10)))
+		<-time.After(2 * time.Millisecond) // time for a request, were it to leave
 	}
-	if n := requests.Load() - before; n != 0 {
+	if n := requests.Load() - before; n > 1 {
 		t.Errorf("%d requests while the batch fills", n)
 	}
 	k.Backlog(false) // caught up: nothing waits for its time any more
 	await(t, outcomes...)
-	if n := requests.Load() - before; n != 1 {
+	if n := requests.Load() - before; n > 2 {
 		t.Errorf("%d requests for one batch", n)
 	}
 	await(t, send(k, some(0, 1)))
