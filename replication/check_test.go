@@ -69,7 +69,7 @@ func alter(t *testing.T, db *harness.Database, name, value string) {
 	t.Helper()
 	db.Exec(t, fmt.Sprintf(`ALTER SYSTEM SET %s = %s`, name, singleQuoted(value)))
 	db.Exec(t, `SELECT pg_reload_conf()`)
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for harness.Query[string](t, db, `SELECT current_setting($1)`, name) != value {
 		if time.Now().After(deadline) {
 			t.Fatalf("%s never became %q", name, value)
@@ -434,6 +434,10 @@ func TestCheck_HeadroomOfALimitedSlot(t *testing.T) {
 		}
 	}()
 	report := Check(t.Context(), cfg)
+	// On a busy machine nothing may be written in the second that it looks for.
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(findings(report), "at the present") && time.Now().Before(deadline); {
+		report = Check(t.Context(), cfg)
+	}
 	stop()
 	<-writing
 	wantFinding(t, report, "slot.wal", LevelWarn, "400.0 MiB", "at the present", "raise max_slot_wal_keep_size")
@@ -497,7 +501,7 @@ func TestCheck_CommitsThatWouldWaitForUs(t *testing.T) {
 	if err := pglogrepl.SendStandbyStatusUpdate(t.Context(), conn, pglogrepl.StandbyStatusUpdate{WALWritePosition: 1}); err != nil {
 		t.Fatal(err)
 	}
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		report := Check(t.Context(), cfg)
 		if strings.Contains(findings(report), "counts as a synchronous standby") {

@@ -100,6 +100,9 @@ func TestConnect_AsksThePasswordEachTime(t *testing.T) {
 	}
 }
 
+// deadAddr has nobody who listens. A port that is free now could be somebody's soon.
+const deadAddr = "127.0.0.1:1"
+
 func TestConnect_Refusals(t *testing.T) {
 	db := harness.Postgres(t)
 	role := newRole(t, db, "LOGIN")
@@ -117,12 +120,8 @@ func TestConnect_Refusals(t *testing.T) {
 	_, err = connect(t.Context(), Config{URL: db.Server.URL("no_such_database")}, true)
 	wantError(t, err, KindRefused, ReasonDatabaseMissing, `"no_such_database"`, "3D000")
 
-	closed, err := sandbox.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = connect(t.Context(), Config{URL: fmt.Sprintf("postgres://u@127.0.0.1:%d/d", closed)}, true)
-	wantError(t, err, KindRetry, ReasonNetwork, fmt.Sprintf("127.0.0.1:%d", closed), `as "u" to database "d"`, "connection refused")
+	_, err = connect(t.Context(), Config{URL: "postgres://u@" + deadAddr + "/d"}, true)
+	wantError(t, err, KindRetry, ReasonNetwork, deadAddr, `as "u" to database "d"`, "connection refused")
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -149,16 +148,10 @@ func TestConnect_FindsThePrimaryAmongHosts(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	closed, err := sandbox.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
 	hosts := func(params string, addrs ...string) Config {
 		return Config{URL: "postgres://postgres@" + strings.Join(addrs, ",") + "/postgres?sslmode=disable" + params}
 	}
-	down := fmt.Sprintf("127.0.0.1:%d", closed)
-
-	conn := open(t, hosts("", down, standby.Server.Addr(), primary.Server.Addr()), false)
+	conn := open(t, hosts("", deadAddr, standby.Server.Addr(), primary.Server.Addr()), false)
 	if got := remoteAddr(conn); got != primary.Server.Addr() {
 		t.Errorf("connected to %s, not to the primary %s", got, primary.Server.Addr())
 	}
@@ -166,10 +159,10 @@ func TestConnect_FindsThePrimaryAmongHosts(t *testing.T) {
 	if got := remoteAddr(conn); got != standby.Server.Addr() {
 		t.Errorf("target_session_attrs is not honoured: connected to %s", got)
 	}
-	_, err = connect(t.Context(), hosts("", standby.Server.Addr()), true)
+	_, err := connect(t.Context(), hosts("", standby.Server.Addr()), true)
 	wantError(t, err, KindRetry, ReasonInRecovery, standby.Server.Addr(), "primary")
-	_, err = connect(t.Context(), hosts("", down, standby.Server.Addr()), true)
-	wantError(t, err, KindRetry, ReasonInRecovery, down, standby.Server.Addr())
+	_, err = connect(t.Context(), hosts("", deadAddr, standby.Server.Addr()), true)
+	wantError(t, err, KindRetry, ReasonInRecovery, deadAddr, standby.Server.Addr())
 
 	cfg := hosts("&target_session_attrs=standby", standby.Server.Addr())
 	cfg.Slot, cfg.Publication, cfg.Tables = "s", "p", []Table{{"public", "outbox"}}

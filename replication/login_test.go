@@ -84,7 +84,7 @@ func TestConnect_AuthenticatesByClientCertificate(t *testing.T) {
 		}
 		return err
 	}
-	for deadline := time.Now().Add(10 * time.Second); refused() == nil; { // the server reads its files when it gets to it
+	for deadline := time.Now().Add(time.Minute); refused() == nil; { // the server reads its files when it gets to it
 		if time.Now().After(deadline) {
 			t.Fatal("the server takes the role without a certificate")
 		}

@@ -191,7 +191,7 @@ func (p *Probe) links(q querier, now *baseline) (map[string]string, error) {
 // putBack sees what was changed between two looks and looks right again: rows of that
 // time may be in no stream.
 func (p *Probe) putBack(now *baseline) error {
-	cause := ""
+	var cause string
 	switch {
 	case now.version != p.first.version && now.sends == p.first.sends:
 		cause = "it was altered and put back"

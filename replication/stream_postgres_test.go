@@ -47,17 +47,24 @@ type reader struct {
 	confirmed atomic.Uint64
 }
 
-func read(t testing.TB, cfg Config) *reader {
+// opened is a stream from a slot that somebody else may have had a moment ago: a
+// walsender says its last word before it lets go.
+func opened(t testing.TB, cfg Config) *Stream {
 	t.Helper()
 	s, err := Open(t.Context(), cfg, zerolog.Nop())
-	// A walsender says its last word a moment before it lets go of the slot.
-	for began := time.Now(); err != nil && KindOf(err) == KindBusy && time.Since(began) < 20*time.Second; {
+	for began := time.Now(); err != nil && KindOf(err) == KindBusy && time.Since(began) < time.Minute; {
 		<-time.After(20 * time.Millisecond)
 		s, err = Open(t.Context(), cfg, zerolog.Nop())
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	return s
+}
+
+func read(t testing.TB, cfg Config) *reader {
+	t.Helper()
+	s := opened(t, cfg)
 	intake, stop := context.WithCancel(t.Context())
 	r := &reader{t: t, stream: s, out: make(chan *Batch), ended: make(chan error, 1), stop: stop}
 	r.confirmed.Store(uint64(s.Start()))
@@ -84,8 +91,8 @@ func (r *reader) next() (*Batch, error) {
 		return b, nil
 	case err := <-r.ended:
 		return nil, err
-	case <-time.After(30 * time.Second):
-		r.t.Fatal("nothing came for 30 s")
+	case <-time.After(time.Minute):
+		r.t.Fatal("nothing came for a minute")
 		return nil, nil
 	}
 }
@@ -346,6 +353,7 @@ func TestPostgresFastStopIsNotHeldUp(t *testing.T) {
 			db := harness.OwnPostgres(t, sandbox.PostgresOptions{})
 			cfg := orders(t, db)
 			cfg.ShutdownGrace = 2 * time.Second
+			cfg.WalSenderTimeout = 2 * time.Minute // which is not to end it
 			r := read(t, cfg)
 			db.Exec(t, "INSERT INTO outbox (aggregate_id) VALUES ('1')")
 			ended := make(chan error, 1)
@@ -365,8 +373,10 @@ func TestPostgresFastStopIsNotHeldUp(t *testing.T) {
 			if err := db.Server.Stop(t.Context(), sandbox.Fast); err != nil {
 				t.Fatal(err)
 			}
-			if took := time.Since(began); took > 5*time.Second {
-				t.Errorf("stop took %s", took)
+			took := time.Since(began)
+			t.Logf("the stop took %s", took)
+			if took > 30*time.Second {
+				t.Error("it was held up")
 			}
 			if err := <-ended; KindOf(err) != KindRetry || Reason(err) != ReasonServerShutdown {
 				t.Errorf("got %v", err)
@@ -378,11 +388,11 @@ func TestPostgresFastStopIsNotHeldUp(t *testing.T) {
 func TestPostgresSlowConsumerKeepsItsConnection(t *testing.T) {
 	db := harness.Postgres(t)
 	cfg := orders(t, db)
-	cfg.WalSenderTimeout = time.Second
+	cfg.WalSenderTimeout = 4 * time.Second
 	db.Exec(t, "INSERT INTO outbox (aggregate_id, payload) SELECT n, to_jsonb(repeat('x', 500)) FROM generate_series(1, 60000) n")
 	r := read(t, cfg)
 	r.texts(1, "aggregate_id")
-	<-time.After(3 * time.Second) // three times the server's patience
+	<-time.After(9 * time.Second) // more than twice the server's patience
 	if got := r.texts(50_000, "aggregate_id"); len(got) < 50_000 {
 		t.Errorf("%d rows", len(got))
 	}

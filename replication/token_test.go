@@ -3,7 +3,6 @@ package replication
 import (
 	"context"
 	"errors"
-	"net"
 	"strings"
 	"testing"
 
@@ -14,18 +13,12 @@ import (
 // A token is for one server: of several hosts each is asked with its own.
 func TestConnect_AsksATokenForEachServer(t *testing.T) {
 	db := harness.OwnPostgres(t, sandbox.PostgresOptions{Password: "token of the server"})
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dead := closed.Addr().String()
-	closed.Close()
 	_, rest, _ := strings.Cut(db.URL, "@")
 	address, rest, _ := strings.Cut(rest, "/")
 
 	var asked []string
 	cfg := Config{
-		URL:      "postgres://postgres@" + dead + "," + address + "/" + rest + "?sslmode=disable",
+		URL:      "postgres://postgres@" + deadAddr + "," + address + "/" + rest + "?sslmode=disable",
 		Password: func(context.Context) (string, error) { return "not this one", nil },
 		Token: func(_ context.Context, endpoint, user string) (string, error) {
 			asked = append(asked, endpoint+" "+user)
@@ -35,11 +28,11 @@ func TestConnect_AsksATokenForEachServer(t *testing.T) {
 	for _, replication := range []bool{false, true} {
 		asked = nil
 		open(t, cfg, replication)
-		if got, want := strings.Join(asked, ", "), dead+" postgres, "+address+" postgres"; got != want {
+		if got, want := strings.Join(asked, ", "), deadAddr+" postgres, "+address+" postgres"; got != want {
 			t.Errorf("asked for %s, want %s", got, want)
 		}
 	}
 	cfg.Token = func(context.Context, string, string) (string, error) { return "", errors.New("no credentials") }
-	_, err = connect(t.Context(), cfg, true)
+	_, err := connect(t.Context(), cfg, true)
 	wantError(t, err, KindRetry, ReasonAuth, "get a token for PostgreSQL at "+address, "no credentials")
 }

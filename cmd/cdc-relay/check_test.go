@@ -288,6 +288,7 @@ func TestCheck_KnowsItsOwnRelayFromAnother(t *testing.T) {
 	if code := stop(); code != exitOK {
 		t.Errorf("run ended with %d", code)
 	}
+	released(t, l.db)
 	checkUp(t, env).want(t, "slot.owner", levelOK, "nobody")
 }
 

@@ -74,16 +74,25 @@ func (l *life) start(t *testing.T, hurry <-chan struct{}) (url string, stop func
 
 func (l *life) await(t *testing.T, what string, good func() bool) {
 	t.Helper()
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for !good() {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatalf("after 30s still not: %s", what)
+			t.Fatalf("after two minutes still not: %s", what)
 		}
 	}
+}
+
+// released waits until nobody has a slot of the database: a walsender lets go of it a
+// moment after its last word.
+func released(t *testing.T, db *harness.Database) {
+	t.Helper()
+	(&life{}).await(t, "the slot is free", func() bool {
+		return !harness.Query[bool](t, db, "SELECT coalesce(bool_or(active), false) FROM pg_replication_slots WHERE database = current_database()")
+	})
 }
 
 func TestLife_FromSetupToTeardown(t *testing.T) {
@@ -111,6 +120,7 @@ func TestLife_FromSetupToTeardown(t *testing.T) {
 	if code := stop(); code != exitOK {
 		t.Errorf("run ended with %d, want 0", code)
 	}
+	released(t, l.db)
 	if n := len(l.brokers.Read(t, "order-events")); n != 10 {
 		t.Errorf("%d records, want 10", n)
 	}

@@ -196,6 +196,7 @@ func TestSQL_PlainRunsAsItIs(t *testing.T) {
 	if code := stop(); code != exitOK {
 		t.Errorf("run ended with %d", code)
 	}
+	released(t, l.db)
 	invoke(t, l.env, "teardown", "--yes").want(t, exitRefused, "", "") // the role does not own the publication
 	invoke(t, append(l.env, "CDC_RELAY_POSTGRES_URL="+l.db.URL), "teardown", "--yes").want(t, exitOK, "publication", "")
 	l.db.Exec(t, "DROP OWNED BY "+role)
