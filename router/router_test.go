@@ -263,7 +263,7 @@ func TestRoute_DoesNotAllocate(t *testing.T) {
 		for range 8 {
 			fill() // chunks double until one batch fits
 		}
-		if n := testing.AllocsPerRun(10, fill); n > allocations { // one for each row is 100
+		if n := testing.AllocsPerRun(100, fill); n > allocations { // an average: what others allocate is less than one a run
 			t.Errorf("%s: %v allocations for 100 rows", name, n)
 		}
 	}

@@ -161,7 +161,7 @@ func (a *Apache) start(ctx context.Context) error {
 		return fmt.Errorf("start Kafka: %w", err)
 	}
 	a.process = process
-	ctx, cancel := context.WithTimeout(ctx, 90*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 4*time.Minute)
 	defer cancel()
 	for {
 		if err = pingKafka(ctx, a.addr); err == nil {

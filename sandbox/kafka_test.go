@@ -90,8 +90,10 @@ func TestKafka_TakenAwayThenReturnedKeepsRecords(t *testing.T) {
 
 func TestKafka_TakeAwayEndsByItself(t *testing.T) {
 	k := brokers(t, sandbox.KafkaOptions{})
-	k.TakeAway(30 * time.Millisecond)
-	if !k.Away() {
+	const d = 30 * time.Millisecond
+	began := time.Now()
+	k.TakeAway(d)
+	if !k.Away() && time.Since(began) < d {
 		t.Error("not away")
 	}
 	eventually(t, "the brokers are back", func() bool { return !k.Away() })
@@ -157,7 +159,7 @@ func TestTail_ShowsRecordsOfTopicsMadeLater(t *testing.T) {
 	if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: "shop.orders", Value: []byte("hello")}).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	records, err := tail.Next(ctx)
 	if err != nil {

@@ -170,7 +170,7 @@ func address(name string, here netip.Addr) error {
 	if err != nil {
 		return err
 	}
-	defer unix.Close(socket)
+	defer func() { _ = unix.Close(socket) }()
 	set := func(what uint, fill func(*unix.Ifreq) error) error {
 		request, err := unix.NewIfreq(name)
 		if err != nil {

@@ -229,7 +229,7 @@ func (p *Postgres) Start(ctx context.Context) error {
 	}
 	// After a crash the old backends may hold the shared memory for a moment, and
 	// the new postmaster refuses to start until they noticed.
-	for deadline := time.Now().Add(10 * time.Second); ; {
+	for deadline := time.Now().Add(time.Minute); ; {
 		err := p.launch(ctx, args)
 		if err == nil || time.Now().After(deadline) || !strings.Contains(p.out.String(), "pre-existing shared memory") {
 			return err
@@ -246,7 +246,7 @@ func (p *Postgres) launch(ctx context.Context, args []string) error {
 	if err != nil {
 		return fmt.Errorf("start PostgreSQL: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, 60*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
 	for {
 		if err = p.ping(ctx); err == nil {
