@@ -178,7 +178,7 @@ func (d *daemon) stream(ctx context.Context) error {
 	release()
 	group.Wait()
 	if err = errors.Join(err, serveErr); err == nil {
-		d.log.Info().Int64("events_published_total", d.relay.Status().EventsPublished).Msg("stopped; what was acknowledged is confirmed, the rest is sent by the next start")
+		d.log.Info().Int64("events_published_total", d.relay.Status().EventsPublished).Msg("stopped; what was acknowledged is confirmed")
 	}
 	return err
 }
