@@ -24,6 +24,7 @@ type board struct {
 	shown     State // last announced
 	shownWhy  string
 	since     time.Time // of shown
+	obstacle  *obstacle // nil: none is known
 	session   *session  // nil between sessions
 	last      LSNs      // of the last session, kept while there is none
 	sink      sink.Sink
@@ -137,9 +138,12 @@ const (
 	fullSilent      = 10 * time.Second
 )
 
-// view is the state as users see it: the state that Run's goroutine set, and what
-// the window and the brokers make of it. Call it with the lock held.
+// view is the state as users see it: the state that Run's goroutine set, and what an
+// obstacle ahead, the window and the brokers make of it. Call it with the lock held.
 func (b *board) view(now time.Time) (State, string, string) {
+	if o := b.obstacle; b.state == Streaming && o != nil {
+		return Blocked, o.reason, o.message
+	}
 	if b.state != Streaming || b.session == nil || b.sink == nil {
 		return b.state, b.reason, b.message
 	}
@@ -289,12 +293,18 @@ func (r *Relay) probe(hard context.Context, stopped <-chan struct{}) {
 func (r *Relay) look(hard context.Context) (stops bool, err error) {
 	ctx, cancel := context.WithTimeout(hard, r.cfg.ProbeInterval+5*time.Second)
 	defer cancel()
+	r.board.mu.Lock()
+	ahead := r.board.obstacle
+	r.board.mu.Unlock()
 	snapshot, err := r.parts.Probe.Look(ctx)
 	r.board.mu.Lock()
 	s := r.board.session
 	var low *warning
 	if err == nil {
 		r.board.snapshot = snapshot
+		if ahead != nil && ahead == r.board.obstacle && ahead.bound == 0 {
+			ahead.bound = snapshot.WALEnd
+		}
 		low = r.board.budget.look(time.Now(), snapshot)
 	}
 	r.board.mu.Unlock()

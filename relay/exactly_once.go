@@ -56,12 +56,11 @@ type exactly struct {
 }
 
 // verdicts are what is remembered of rows that brokers refused, from session to
-// session. They belong to Run's goroutine, but for stuck.
+// session. They belong to Run's goroutine, but for last.
 type verdicts struct {
 	of        place // the history that the positions are of
 	condemned map[deadletter.Row]condemned
 	last      atomic.Pointer[checkpoint.Record] // the newest that this process committed
-	stuck     atomic.Uint64                     // commit of the transaction that blocks; zero: none
 }
 
 // condemned is a row that goes among the dead letters, or nowhere.
@@ -76,7 +75,6 @@ type condemned struct {
 func (v *verdicts) belong(to place) {
 	if v.of != to {
 		v.of, v.condemned = to, nil
-		v.stuck.Store(0)
 	}
 }
 
@@ -238,17 +236,8 @@ func (x *exactly) mark(now bool) {
 
 // committed runs on a goroutine of the sink.
 func (x *exactly) committed(rec *checkpoint.Record) {
-	r := x.s.r
 	x.covered.Store(uint64(max(rec.End, pglogrepl.LSN(x.covered.Load()))))
-	r.verdicts.last.Store(rec)
-	if stuck := r.verdicts.stuck.Load(); stuck != 0 && uint64(rec.End) > stuck && r.verdicts.stuck.CompareAndSwap(stuck, 0) {
-		r.board.mu.Lock()
-		current := r.board.session == x.s
-		r.board.mu.Unlock()
-		if current {
-			r.setState(Streaming, "", "")
-		}
-	}
+	x.s.r.verdicts.last.Store(rec)
 }
 
 // idle takes the position of a batch without rows.
@@ -266,7 +255,7 @@ func (x *exactly) send(f *flight) {
 	records := s.placed(f.buf.Records[f.sent:])
 	all := f.sent+len(records) == len(f.buf.Records)
 	rows := f.batch.Rows
-	if stuck := pglogrepl.LSN(s.r.verdicts.stuck.Load()); stuck != 0 {
+	if stuck := s.r.board.stuckAt(); stuck != 0 {
 		switch i := rowFrom(rows, stuck); {
 		case i == 0 && rows[0].Txn.Commit == stuck && rows[0].Ordinal == 1:
 			x.mark(true)
@@ -442,8 +431,9 @@ func (x *exactly) judge(hard context.Context, records []router.Record, failures 
 	if x.s.r.ev.ProduceRetried != nil {
 		x.s.r.ev.ProduceRetried(f.Reason)
 	}
-	if f.Class == sink.Blocked && f.Reason != sink.ReasonFenced && records[first].Row != nil {
-		x.s.r.verdicts.stuck.Store(uint64(records[first].Row.Txn.Commit))
+	err := &sink.Error{Class: f.Class, Reason: f.Reason, Err: f.Err}
+	if row := records[first].Row; row != nil && f.Class == sink.Blocked && f.Reason != sink.ReasonFenced {
+		x.s.obstruct(row, f.Reason, err)
 	}
-	return &sink.Error{Class: f.Class, Reason: f.Reason, Err: f.Err}
+	return err
 }

@@ -84,7 +84,7 @@ func (x *exactly) sentence(suspects []router.Record, guilty map[int]sink.Failure
 // held has the session end at a row, and the next one commit what lies before its
 // transaction.
 func (x *exactly) held(row *replication.Row, reason string, cause error) error {
-	x.s.r.verdicts.stuck.Store(uint64(row.Txn.Commit))
+	x.s.obstruct(row, reason, cause)
 	return &heldError{reason, cause}
 }
 

@@ -199,6 +199,9 @@ func (x *transactional) commit() bool {
 	}
 	for _, each := range sends {
 		for i := range each.records {
+			if string(each.records[i].Key) == "nowhere" {
+				counts, failure = false, &sink.Failure{Class: sink.Blocked, Reason: "unknown_topic", Err: errors.New("no such topic")}
+			}
 			if string(each.records[i].Key) == "bad" && !strings.HasPrefix(each.records[i].Topic, "letters") {
 				counts, failure = false, &sink.Failure{Class: sink.Rejected, Reason: "record_too_large", Err: errors.New("too large")}
 			}

@@ -38,9 +38,8 @@ const (
 
 // intent is how far a session may confirm. A nil one limits nothing.
 type intent struct {
-	r      *Relay
-	key    string
-	source Source
+	r   *Relay
+	key string
 
 	mu      sync.Mutex // held while it is raised
 	rec     checkpoint.Record
@@ -64,7 +63,7 @@ func (r *Relay) recall(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	i := &intent{r: r, key: checkpoint.IntentKey(r.holder, origin.SystemID, slot), source: s.src}
+	i := &intent{r: r, key: checkpoint.IntentKey(r.holder, origin.SystemID, slot)}
 	var limit pglogrepl.LSN
 	for key, value := range known {
 		rec, err := checkpoint.ParseRecord(value)
@@ -130,15 +129,12 @@ func (i *intent) keep(ctx context.Context, s *session) {
 		if known, ok := errors.AsType[*sink.Error](err); ok && known.Class == sink.Retry {
 			continue // the slot waits
 		}
-		select {
-		case s.interrupts <- err:
-		default:
-		}
+		s.interrupt(err)
 	}
 }
 
-// raise makes sure that a position may be told. What the server has spoken of will
-// be confirmed soon, so it is included.
+// raise makes sure that a position may be told. It reaches no further, although writes
+// would be fewer: a slot that is moved over rows which nobody has confirmed has to be seen.
 func (i *intent) raise(ctx context.Context, to pglogrepl.LSN) error {
 	if i == nil || uint64(to) <= i.durable.Load() {
 		return nil
@@ -146,7 +142,7 @@ func (i *intent) raise(ctx context.Context, to pglogrepl.LSN) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	next := i.rec
-	next.End = max(to, i.source.Received(), i.source.ServerEnd())
+	next.End = to
 	ctx, cancel := context.WithTimeout(ctx, intentPatience)
 	defer cancel()
 	err := i.write(ctx, next)

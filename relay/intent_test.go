@@ -139,6 +139,35 @@ func TestIntent_ASlotThatWasMovedIsNotStreamedFrom(t *testing.T) {
 	})
 }
 
+// What is read, in flight or known of the server but not acknowledged is not confirmed,
+// so a slot that is moved over it skips rows.
+func TestIntent_ASlotThatWasMovedOverABacklogIsNotStreamedFrom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, server := newLedger(), newServer(fixed(110, 120, 1, "order/a/1"))
+		b := guarded(t, l, server)
+		pass(time.Second)
+		b.sink.Hold()
+		server.more <- fixed(200, 210, 1, "order/a/2")
+		pass(time.Second)
+		b.relay.Abort()
+		if err := <-b.result; !errors.Is(err, ErrDrainCut) {
+			t.Fatalf("cut short: %v", err)
+		}
+		server.report(210) // and the server's WAL ends at 1000
+		b = guarded(t, l, server)
+		pass(time.Second)
+		select {
+		case err := <-b.result:
+			if !strings.Contains(err.Error(), "accept-gap") {
+				t.Errorf("the start ended with: %v", err)
+			}
+		default:
+			t.Errorf("it streams from %s, and what was delivered ends at 0/78", server.position())
+			b.stop(t)
+		}
+	})
+}
+
 // Relays follow each other; each takes back what the one before wrote.
 func TestIntent_IsHandedOnAndKeptSmall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -191,6 +220,32 @@ func TestIntent_IsOfOneHistory(t *testing.T) {
 		pass(time.Minute)
 		if st := b.relay.Status(); st.State != Reconnecting || st.Reason != ReasonStalePrimary {
 			t.Fatalf("with a server on an older timeline: %s %s", st.State, st.Reason)
+		}
+		b.stop(t)
+	})
+}
+
+// A right that is taken away ends the session also where Send waits for the brokers.
+func TestIntent_ARefusalEndsASessionThatWaitsForRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, server := newLedger(), newServer(fixed(110, 120, 1, "order/a/1"))
+		b := guarded(t, l, server)
+		pass(time.Second)
+		l.failing(&sink.Error{Class: sink.Blocked, Reason: "topic_authorization_failed", Err: errors.New("not allowed")})
+		server.more <- fixed(130, 140, 1, "order/a/2")
+		synctest.Wait()
+		b.sink.Room(1)
+		b.sink.Hold()
+		server.more <- fixed(150, 160, 1, "order/a/3", "order/a/4", "order/a/5")
+		pass(30 * time.Second)
+		if st := b.relay.Status(); st.State != Blocked || st.Reason != "topic_authorization_failed" {
+			t.Errorf("%s %s", st.State, st.Reason)
+		}
+		l.failing(nil)
+		b.sink.Release()
+		pass(time.Minute)
+		if got := server.position(); b.relay.Status().State != Streaming || got < 120 {
+			t.Errorf("%s, confirmed %s", b.relay.Status().State, got)
 		}
 		b.stop(t)
 	})

@@ -112,6 +112,7 @@ func (s *session) readThrough(ctx, hard context.Context) error {
 				return s.unfinished()
 			}
 			end := b.Closes
+			s.saw(b)
 			b.Release()
 			if end != 0 {
 				s.r.ends = knownEnd{s.src.Origin(), commit, end}

@@ -217,6 +217,9 @@ func (s *session) guilty(ctx, hard context.Context, u *undelivered, f *sink.Fail
 	if s.r.ev.ProduceRetried != nil {
 		s.r.ev.ProduceRetried(f.Reason)
 	}
+	if row != nil && f.Class != sink.Retry {
+		s.obstruct(row, f.Reason, err)
+	}
 	return s.block(ctx, hard, f.Reason, err, f.Class != sink.Retry, wait.delay())
 }
 
@@ -233,9 +236,10 @@ func (s *session) hold(ctx, hard context.Context, f *flight, rejection error) er
 			guilty := &f.batch.Rows[at]
 			s.reject(reason, guilty.Txn.Commit, guilty.Ordinal, rejection)
 		}
-		shown := rejection
+		shown, row := rejection, &f.batch.Rows[f.routed]
 		if !errors.Is(rejection, router.ErrBinary) {
-			shown = s.wayOut(f.batch.Rows[f.routed].Txn.Commit, rejection)
+			shown = s.wayOut(row.Txn.Commit, rejection)
+			s.obstruct(row, reason, shown)
 		}
 		s.r.setBlocked(reason, shown)
 		if err := s.quiesce(hard); err != nil {

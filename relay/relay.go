@@ -363,6 +363,7 @@ func (r *Relay) once(ctx, hard context.Context) error {
 	}
 	s := newSession(r, src)
 	r.part.belong(s.origin())
+	r.pass(func(o *obstacle) bool { return o.of != s.origin() || o.startsPast(src.Start()) })
 	err = r.takeOver(ctx, s)
 	if err == nil {
 		err = r.recall(ctx, s)
@@ -373,6 +374,7 @@ func (r *Relay) once(ctx, hard context.Context) error {
 	}
 	start, told, published := src.Start(), r.past.told, r.published.Load()
 	err = s.run(ctx, hard)
+	s.remember(err)
 	r.forgetSigns()
 	r.past.told = max(told, pglogrepl.LSN(s.told.Load()))
 	r.gotOn = r.reach.further(start, r.published.Load()-published, s.exactly != nil) || r.past.told > told

@@ -29,6 +29,7 @@ type session struct {
 	standby    bool                    // somebody else had the slot just before
 	open       bool                    // the last batch ends inside a transaction; B's
 	last       deadletter.Row          // of the batches that were taken; B's
+	read       progress                // B's
 	behind     bool                    // the last batch was of a backlog; B's
 	frozen     atomic.Uint64           // not zero: nothing beyond may be confirmed any more
 	told       atomic.Uint64           // what A last reported, or is about to
@@ -86,6 +87,7 @@ func newSession(r *Relay, src Source) *session {
 		lost:       make(chan struct{}),
 		wake:       make(chan struct{}, 1),
 		interrupts: make(chan error, 1),
+		read:       progress{through: src.Start()},
 	}
 	s.told.Store(uint64(src.Start()))
 	s.asked.Store(instant(time.Now()))
@@ -103,9 +105,7 @@ func (s *session) run(ctx, hard context.Context) error {
 	s.r.began.Store(true)
 	s.r.board.setSession(s)
 	defer s.r.board.setSession(nil)
-	if s.r.verdicts.stuck.Load() == 0 { // else blocked until it is past that row
-		s.r.setState(Streaming, "", "")
-	}
+	s.r.setState(Streaming, "", "") // shown as blocked while an obstacle is ahead
 	if s.r.ev.SessionStarted != nil {
 		s.r.ev.SessionStarted(s.src.Start())
 	}
@@ -130,6 +130,7 @@ func (s *session) run(ctx, hard context.Context) error {
 	keeper.Wait()
 	s.src.Abort()
 	for b := range s.out { // what A still had is unconfirmed and will be read again
+		s.saw(b)
 		b.Release()
 	}
 	err = s.close(ctx, hard, s.outcome(err))
@@ -342,6 +343,7 @@ func (s *session) take(ctx, hard context.Context, b *replication.Batch) error {
 	if s.r.ev.BatchReceived != nil {
 		s.r.ev.BatchReceived(b)
 	}
+	s.saw(b)
 	if b.Closes != 0 {
 		s.sendHeld(b.Closes)
 	}
@@ -535,6 +537,7 @@ func (f *flight) finish() {
 			r.ev.DeadLettered(reason)
 		}
 	}
+	r.pass(func(o *obstacle) bool { return o.deliveredWith(f.batch.Rows) })
 	f.ticket.Done()
 	f.batch.Release()
 	f.buf.Reset()

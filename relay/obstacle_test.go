@@ -1,0 +1,504 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/sinktest"
+	"github.com/jackc/pglogrepl"
+	"github.com/rs/zerolog"
+)
+
+func TestObstacle_IsPassedByWhatLiesBehindIt(t *testing.T) {
+	// The row that cannot be read is the third of a transaction that commits at 200.
+	unread := obstacle{unread: true, read: progress{row: deadletter.Row{Commit: 200, Seq: 2}, through: 150}}
+	looked, first := unread, unread
+	looked.bound = 300
+	first.read.row = deadletter.Row{Commit: 120, Seq: 9} // nothing of its transaction was read
+	committed := func(through pglogrepl.LSN) *replication.Batch {
+		return &replication.Batch{Through: through, ThroughTime: time.Unix(1, 0)}
+	}
+	for name, c := range map[string]struct {
+		o    obstacle
+		b    *replication.Batch
+		past bool
+	}{
+		"the rows before it":                         {unread, batch(200, 0, 1, "order/a/1", "order/a/2"), false},
+		"it":                                         {unread, batch(200, 0, 1, "order/a/1", "order/a/2", "order/a/3"), true},
+		"it, in a batch of its own":                  {unread, batch(200, 0, 3, "order/a/3"), true},
+		"a later transaction":                        {unread, batch(260, 270, 1, "order/a/1"), true},
+		"a transaction from long before":             {unread, batch(110, 115, 1, "order/a/1"), false},
+		"a commit that was read":                     {unread, committed(150), false},
+		"a commit that was not":                      {unread, committed(210), true},
+		"a keep-alive, which may lie before it":      {unread, &replication.Batch{Through: 900}, false},
+		"a keep-alive behind a look at the server":   {looked, &replication.Batch{Through: 300}, true},
+		"a keep-alive before what was looked at":     {looked, &replication.Batch{Through: 299}, false},
+		"rows from long before, of another session":  {first, batch(140, 145, 1, "order/a/1"), false},
+		"its transaction, when it was the first row": {first, batch(200, 0, 1, "order/a/1"), true},
+		"rows, when it waits to be delivered":        {obstacle{row: deadletter.Row{Commit: 200, Seq: 3}}, batch(260, 270, 1, "order/a/1"), false},
+	} {
+		if got := c.o.readPast(c.b); got != c.past {
+			t.Errorf("%s: past %t", name, got)
+		}
+	}
+	waits := obstacle{row: deadletter.Row{Commit: 200, Seq: 3}}
+	for _, c := range []struct {
+		o     obstacle
+		start pglogrepl.LSN
+		past  bool
+	}{{unread, 900, false}, {looked, 299, false}, {looked, 300, true}, {waits, 200, false}, {waits, 201, true}} {
+		if got := c.o.startsPast(c.start); got != c.past {
+			t.Errorf("a session from %s, unread %t: past %t", c.start, c.o.unread, got)
+		}
+	}
+	for _, c := range []struct {
+		o      obstacle
+		commit pglogrepl.LSN
+		first  int
+		past   bool
+	}{{waits, 200, 1, false}, {waits, 200, 2, true}, {waits, 200, 3, true}, {waits, 200, 4, false}, {waits, 260, 1, false}, {unread, 200, 2, false}} {
+		if got := c.o.deliveredWith(batch(c.commit, 0, c.first, "order/a/x", "order/a/y").Rows); got != c.past {
+			t.Errorf("with rows %d and %d of %s durable, unread %t: past %t", c.first, c.first+1, c.commit, c.o.unread, got)
+		}
+	}
+}
+
+// watched is a relay of which every change of state is written down.
+type watched struct {
+	*bench
+	mu      sync.Mutex
+	changes []State
+}
+
+func (w *watched) since() []State {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	seen := w.changes
+	w.changes = nil
+	return seen
+}
+
+func watch(t *testing.T, cfg Config, server *fakeServer, to sink.Sink, p Prober) *watched {
+	t.Helper()
+	routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.origin = replication.Origin{SystemID: "7", Timeline: 1}
+	w := &watched{bench: &bench{server: server, result: make(chan error, 1)}}
+	ev := Events{StateChanged: func(_, to State, _ string) {
+		w.mu.Lock()
+		w.changes = append(w.changes, to)
+		w.mu.Unlock()
+	}}
+	cfg.Replication.Slot, cfg.RetryMax = "s", 5*time.Second
+	w.relay = New(cfg, Parts{Source: server.open, Router: routes, Probe: p, Sink: func() (sink.Sink, error) { return to, nil }}, ev, zerolog.Nop())
+	ctx, cancel := context.WithCancel(t.Context())
+	w.cancel = cancel
+	go func() { w.result <- w.relay.Run(ctx) }()
+	return w
+}
+
+// steady wants the relay to be shown as blocked at every moment of a while.
+func (w *watched) steady(t *testing.T, reason string, d time.Duration) {
+	t.Helper()
+	var since time.Time
+	for range int(d / (20 * time.Millisecond)) {
+		pass(20 * time.Millisecond)
+		st := w.relay.Status()
+		if since.IsZero() {
+			since = st.Since
+		}
+		if st.State != Blocked || st.Reason != reason || st.Message == "" || st.Ready() || !st.Since.Equal(since) {
+			t.Fatalf("%s %s since %s: %s", st.State, st.Reason, st.Since, st.Message)
+		}
+	}
+	if changes := w.since(); len(changes) > 0 {
+		t.Fatalf("changes of state: %v", changes)
+	}
+}
+
+var errLarge = &replication.Error{Kind: replication.KindProtocol, Reason: replication.ReasonRowTooLarge, LSN: 125, Err: errors.New("too large")}
+
+// meets ends each session at a row, at most three seconds after it was opened.
+func (w *watched) meets(err error, healed *atomic.Bool, done <-chan struct{}) {
+	for met := int64(0); ; {
+		select {
+		case <-time.After(3 * time.Second):
+		case <-done:
+			return
+		}
+		if n := w.server.opens.Load(); n != met && !healed.Load() {
+			met = n
+			w.server.mu.Lock()
+			current := w.server.current
+			w.server.mu.Unlock()
+			current.fail <- err
+		}
+	}
+}
+
+func TestBlocked_StaysSoUntilASessionReadWhatItCouldNotRead(t *testing.T) {
+	for name, err := range map[string]*replication.Error{
+		replication.ReasonRowTooLarge: errLarge,
+		replication.ReasonUndecodable: {Kind: replication.KindProtocol, Reason: replication.ReasonUndecodable, LSN: 125, Err: errors.New("invalid memory alloc request size")},
+		replication.ReasonProtocol:    {Kind: replication.KindProtocol, Op: "decode insert", LSN: 125, Err: errors.New("tuple kind")},
+		// The publication is younger than the row.
+		replication.ReasonPublicationMissing: {Kind: replication.KindRefused, Reason: replication.ReasonPublicationMissing, LSN: 125, Err: errors.New("does not exist")},
+	} {
+		for _, guarantee := range []Guarantee{AtLeastOnce, ExactlyOnce} {
+			t.Run(name+" "+string(guarantee), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					done := make(chan struct{})
+					defer close(done)
+					server := newServer(fixed(110, 115, 1, "order/a/1"), fixed(0, 118, 1), fixed(120, 0, 1, "order/a/2"))
+					var to sink.Sink = new(sinktest.Recorder)
+					if guarantee == ExactlyOnce {
+						to = &transactional{l: &ledger{sim: calmSim()}}
+					}
+					w := watch(t, Config{Guarantee: guarantee}, server, to, nil)
+					var healed atomic.Bool
+					go w.meets(err, &healed, done)
+					pass(4 * time.Second)
+					w.since()
+					w.steady(t, name, time.Minute)
+					if n := server.opens.Load(); n < 5 {
+						t.Fatalf("%d sessions", n)
+					}
+					server.more <- fixed(0, 119, 1) // a keep-alive
+					w.steady(t, name, time.Minute)
+					healed.Store(true)
+					server.more <- fixed(120, 130, 2, "order/a/3") // in a session that goes on
+					pass(time.Second)
+					if st := w.relay.Status(); st.State != Streaming || st.Reason != "" {
+						t.Errorf("past the row: %s %s", st.State, st.Reason)
+					}
+					if changes := w.since(); !slices.Equal(changes, []State{Streaming}) {
+						t.Errorf("changes of state: %v", changes)
+					}
+					w.stop(t)
+				})
+			})
+		}
+	}
+}
+
+// An outbox in which nothing happens any more is not called blocked for ever.
+func TestBlocked_EndsWhenTheSlotIsPastTheEndOfTheWAL(t *testing.T) {
+	for name, moved := range map[string]bool{"by keep-alives": false, "by its start": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				done := make(chan struct{})
+				defer close(done)
+				p := new(probe)
+				p.snapshot.Store(&replication.Snapshot{WALEnd: 400})
+				server := newServer(fixed(110, 115, 1, "order/a/1"))
+				w := watch(t, Config{}, server, new(sinktest.Recorder), p)
+				var healed atomic.Bool
+				go w.meets(errLarge, &healed, done)
+				pass(4 * time.Second)
+				w.since()
+				w.steady(t, replication.ReasonRowTooLarge, time.Minute)
+				healed.Store(true)
+				if moved {
+					server.report(400)
+					server.cut()
+					pass(6 * time.Second)
+				} else {
+					server.more <- fixed(0, 400, 1)
+					pass(time.Second)
+				}
+				if st := w.relay.Status(); st.State != Streaming {
+					t.Errorf("%s %s", st.State, st.Reason)
+				}
+				w.stop(t)
+			})
+		})
+	}
+}
+
+func calmSim() *sim {
+	s := newSim(1)
+	s.calm = true
+	return s
+}
+
+// The connection is lost while a row waits. Until a session has delivered it, the relay
+// is blocked, or not connected.
+func TestBlocked_OutlivesTheConnection(t *testing.T) {
+	for name, c := range map[string]struct {
+		row    string
+		reason string
+	}{
+		"refused by the router":  {"/a/bad", router.ReasonRoute},
+		"refused by the brokers": {"order/a/bad", "record_too_large"},
+		"nowhere to go":          {"order/a/bad", "unknown_topic"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var healed atomic.Bool
+				row := func() *replication.Batch {
+					if healed.Load() {
+						return batch(130, 140, 1, "order/a/2", "order/a/3", "order/a/4")
+					}
+					return batch(130, 140, 1, "order/a/2", c.row, "order/a/4")
+				}
+				server := newServer(fixed(110, 120, 1, "order/a/1"))
+				to := new(sinktest.Recorder)
+				to.Decide(func(r *router.Record) sinktest.Verdict {
+					class := sink.Rejected
+					if c.reason == "unknown_topic" {
+						class = sink.Blocked
+					}
+					if string(r.Value) == "bad" {
+						return sinktest.Fail(class, c.reason, errors.New("refused"))
+					}
+					return sinktest.Verdict{}
+				})
+				w := watch(t, Config{}, server, to, nil)
+				pass(time.Second)
+				server.more <- row
+				pass(time.Second)
+				w.since()
+				w.steady(t, c.reason, 10*time.Second)
+				for range 3 {
+					server.cut()
+					pass(10 * time.Second) // the new session does not bring the row yet
+					if slices.Contains(w.since(), Streaming) {
+						t.Fatal("was shown as streaming")
+					}
+					w.steady(t, c.reason, time.Second)
+					server.more <- row
+					pass(5 * time.Second)
+					w.steady(t, c.reason, time.Second)
+				}
+				healed.Store(true)
+				server.cut()
+				pass(10 * time.Second)
+				if st := w.relay.Status(); st.State != Blocked {
+					t.Errorf("before the row: %s", st.State)
+				}
+				to.Hold()
+				server.more <- row
+				pass(time.Second)
+				if st := w.relay.Status(); st.State != Blocked {
+					t.Errorf("before it is durable: %s", st.State)
+				}
+				to.Release()
+				pass(time.Second)
+				if st := w.relay.Status(); st.State != Streaming || st.Reason != "" {
+					t.Errorf("past the row: %s %s", st.State, st.Reason)
+				}
+				w.stop(t)
+			})
+		})
+	}
+}
+
+func TestBlocked_OutlivesTheSessionsOfExactlyOnce(t *testing.T) {
+	for row, reason := range map[string]string{"/a/x": router.ReasonRoute, "order/bad/x": "record_too_large", "order/nowhere/x": "unknown_topic"} {
+		t.Run(reason, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var healed atomic.Bool
+				both := func() *replication.Batch {
+					spec := row
+					if healed.Load() {
+						spec = "order/a/x"
+					}
+					return several(fixed(130, 140, 1, "order/a/2"), fixed(150, 160, 1, "order/a/3", spec, "order/a/4"))()
+				}
+				server, l := newServer(fixed(110, 120, 1, "order/a/1")), &ledger{sim: calmSim()}
+				server.skipConfirmed = true
+				w := watch(t, Config{Guarantee: ExactlyOnce}, server, prompt{&transactional{l: l}}, nil)
+				pass(time.Second)
+				server.more <- both
+				pass(2 * time.Second)
+				w.since()
+				for range 3 {
+					w.steady(t, reason, 10*time.Second) // the new session does not bring the rows yet
+					server.more <- both
+				}
+				w.steady(t, reason, 10*time.Second)
+				// Of a topic that is missing the fake says no row.
+				if got := l.rows(); reason != "unknown_topic" && !slices.Equal(got, []string{"a/1", "a/2"}) {
+					t.Errorf("committed %q, want what is before the row's transaction", got)
+				}
+				healed.Store(true)
+				server.more <- both
+				pass(time.Second)
+				if st := w.relay.Status(); st.State != Streaming {
+					t.Errorf("past the row: %s %s", st.State, st.Reason)
+				}
+				w.stop(t)
+				if got := l.rows(); !slices.Equal(got, []string{"a/1", "a/2", "a/3", "a/x", "a/4"}) {
+					t.Errorf("committed %q", got)
+				}
+			})
+		})
+	}
+}
+
+// prompt ends a transaction where it is told to do so at once.
+type prompt struct{ *transactional }
+
+func (p prompt) Mark(m sink.Mark) {
+	p.transactional.Mark(m)
+	if m.Now {
+		pass(50 * time.Millisecond)
+	}
+}
+
+func (l *ledger) rows() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.committed)
+}
+
+// What heals by itself is not remembered.
+func TestBlocked_ByBrokersForAWhileEndsWithTheSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer(fixed(110, 120, 1, "order/a/1"))
+		to := new(sinktest.Recorder)
+		to.Decide(func(r *router.Record) sinktest.Verdict {
+			if string(r.Value) == "2" {
+				return sinktest.Fail(sink.Retry, "not_leader", errors.New("not now"))
+			}
+			return sinktest.Verdict{}
+		})
+		w := watch(t, Config{}, server, to, nil)
+		pass(time.Second)
+		server.more <- fixed(130, 140, 1, "order/a/2")
+		pass(time.Second)
+		if st := w.relay.Status(); st.State != Blocked || st.Reason != "not_leader" {
+			t.Fatalf("%s %s", st.State, st.Reason)
+		}
+		server.cut()
+		pass(10 * time.Second)
+		if st := w.relay.Status(); st.State != Streaming {
+			t.Errorf("in the next session: %s %s", st.State, st.Reason)
+		}
+		w.stop(t)
+	})
+}
+
+// What is sent before a row that waits may have troubles of its own.
+func TestBlocked_StaysSoWhileWhatIsBeforeTheRowIsDelivered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		to := new(sinktest.Recorder)
+		to.Decide(func(*router.Record) sinktest.Verdict {
+			if time.Since(began) < 10*time.Second {
+				return sinktest.Fail(sink.Retry, "not_leader", errors.New("not now"))
+			}
+			return sinktest.Verdict{}
+		})
+		w := watch(t, Config{}, newServer(fixed(110, 120, 1, "order/a/1", "order/a/2", "/a/bad")), to, nil)
+		pass(30 * time.Second)
+		if changes := w.since(); changes[0] != Streaming || slices.Contains(changes[1:], Streaming) {
+			t.Errorf("changes of state: %v", changes)
+		}
+		w.steady(t, router.ReasonRoute, time.Minute)
+		w.stop(t)
+	})
+}
+
+// One session reads more than another before the row ends it.
+func TestBlocked_IsMeasuredByTheSessionThatReadMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer(fixed(110, 120, 1, "order/a/1"))
+		to := new(sinktest.Recorder)
+		w := watch(t, Config{MaxInFlightBytes: 1}, server, to, nil)
+		part := func(n int) func() *replication.Batch { return fixed(200, 0, n, "order/a/x") }
+		pass(time.Second)
+		to.Hold()
+		for n := 1; n <= 4; n++ { // one on its way, one that waits for room, two that nobody took
+			server.more <- part(n)
+		}
+		pass(time.Second)
+		end := func(err error) {
+			server.mu.Lock()
+			current := server.current
+			server.mu.Unlock()
+			current.fail <- err
+			pass(8 * time.Second)
+		}
+		end(errLarge)
+		to.Release()
+		pass(10 * time.Second)
+		w.since()
+		server.more <- part(1)
+		w.steady(t, replication.ReasonRowTooLarge, time.Second)
+		end(errLarge) // before it read as much
+		for n := 1; n <= 4; n++ {
+			server.more <- part(n)
+			w.steady(t, replication.ReasonRowTooLarge, time.Second)
+		}
+		server.more <- part(5)
+		pass(time.Second)
+		if st := w.relay.Status(); st.State != Streaming {
+			t.Errorf("past the row: %s %s", st.State, st.Reason)
+		}
+		w.stop(t)
+	})
+}
+
+// On another timeline other rows have its positions.
+func TestBlocked_IsOfOneHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer(fixed(110, 120, 1, "order/a/1"))
+		w := watch(t, Config{}, server, new(sinktest.Recorder), nil)
+		pass(time.Second)
+		server.more <- fixed(130, 140, 1, "/a/bad")
+		pass(time.Second)
+		w.since()
+		w.steady(t, router.ReasonRoute, 10*time.Second)
+		server.mu.Lock()
+		server.origin = replication.Origin{SystemID: "7", Timeline: 2, Forks: []replication.Fork{{Timeline: 1, At: 125}}}
+		server.mu.Unlock()
+		server.cut()
+		pass(10 * time.Second)
+		if st := w.relay.Status(); st.State != Streaming {
+			t.Errorf("behind a fork before the row: %s %s", st.State, st.Reason)
+		}
+		w.stop(t)
+	})
+}
+
+// With position headers a large transaction is read through without being taken.
+func TestBlocked_CountsWhatIsReadThrough(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer(fixed(110, 120, 1, "order/a/1"))
+		w := watch(t, Config{MaxInFlightBytes: 5000, PositionHeaders: true}, server, new(sinktest.Recorder), nil)
+		part := func(n, bytes int) func() *replication.Batch {
+			return func() *replication.Batch {
+				b := batch(200, 0, n, "order/a/x")
+				b.Bytes, b.Open = bytes, true
+				return b
+			}
+		}
+		pass(time.Second)
+		for n := 1; n <= 3; n++ {
+			server.more <- part(n, 2000)
+		}
+		synctest.Wait()
+		server.current.fail <- errLarge
+		pass(8 * time.Second)
+		w.since()
+		for n := 1; n <= 3; n++ {
+			server.more <- part(n, 100)
+			w.steady(t, replication.ReasonRowTooLarge, time.Second)
+		}
+		w.cancel()
+		<-w.result
+	})
+}
