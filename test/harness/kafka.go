@@ -83,7 +83,29 @@ func findKafka() (*Brokers, error) {
 		}
 	}
 	shared.add(server.Close)
-	return &Brokers{Name: "apache", Addrs: []string{server.Addr()}, Apache: server}, nil
+	brokers := &Brokers{Name: "apache", Addrs: []string{server.Addr()}, Apache: server}
+	return brokers, brokers.awaitMember(ctx)
+}
+
+// awaitMember returns when a broker that has just started is a member of its cluster.
+// It answers before, and until then nobody can make a topic.
+func (b *Brokers) awaitMember(ctx context.Context) error {
+	client, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs...))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	for {
+		members, err := kadm.NewClient(client).ListBrokers(ctx)
+		if err == nil && len(members) > 0 {
+			return nil
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("wait for Kafka's broker to join: %w", errors.Join(context.Cause(ctx), err))
+		}
+	}
 }
 
 // OwnKafka starts a real broker for one test alone, which may restart and pause
@@ -104,7 +126,13 @@ func OwnKafka(t testing.TB, settings map[string]string, listeners ...sandbox.Apa
 			t.Error(err)
 		}
 	})
-	return &Brokers{Name: "apache", Addrs: []string{server.Addr()}, Apache: server}
+	brokers := &Brokers{Name: "apache", Addrs: []string{server.Addr()}, Apache: server}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	if err := brokers.awaitMember(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return brokers
 }
 
 func startApache(ctx context.Context) (*sandbox.Apache, error) {
@@ -196,8 +224,8 @@ func (b *Brokers) Admin(t testing.TB) *kadm.Client {
 	return kadm.NewClient(client)
 }
 
-// CreateTopic makes a topic and removes it when the test ends. Settings are pairs
-// of name and value.
+// CreateTopic makes a topic, waits until its leaders serve it, and removes it when
+// the test ends. Settings are pairs of name and value.
 func (b *Brokers) CreateTopic(t testing.TB, topic string, partitions int32, settings ...string) {
 	t.Helper()
 	configs := map[string]*string{}
@@ -212,6 +240,7 @@ func (b *Brokers) CreateTopic(t testing.TB, topic string, partitions int32, sett
 	if err != nil {
 		t.Fatalf("create topic %s: %v", topic, err)
 	}
+	awaitLeaders(t, admin, topic, int(partitions))
 	t.Cleanup(func() {
 		if b.Fake == nil { // a broker of its own forgets by itself
 			_, _ = admin.DeleteTopic(context.Background(), topic)
@@ -219,10 +248,29 @@ func (b *Brokers) CreateTopic(t testing.TB, topic string, partitions int32, sett
 	})
 }
 
+// awaitLeaders returns when a topic can be written to. Real brokers answer that it is
+// made before they know of it themselves.
+func awaitLeaders(t testing.TB, admin *kadm.Client, topic string, partitions int) {
+	t.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); ; {
+		ends, err := admin.ListEndOffsets(t.Context(), topic)
+		if err == nil {
+			err = ends.Error()
+		}
+		if err == nil && len(ends[topic]) == partitions {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("topic %s has %d of %d partitions: %v", topic, len(ends[topic]), partitions, err)
+		}
+		<-time.After(20 * time.Millisecond)
+	}
+}
+
 // Read returns all records of topics, in the order of offsets in each partition.
 func (b *Brokers) Read(t testing.TB, topics ...string) []*kgo.Record {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	records, err := sandbox.ReadTopics(ctx, b.Addrs, topics)
 	if err != nil {

@@ -172,7 +172,7 @@ func admin(t testing.TB, server *sandbox.Postgres, sql string) {
 // drop ends whoever is connected and drops slots and database. A server that the
 // test stopped for good has nothing to drop.
 func (db *Database) drop() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, db.Server.URL("postgres"))
 	if err != nil {

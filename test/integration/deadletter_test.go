@@ -55,9 +55,7 @@ func TestRejected_RowsGoToTheDeadLettersAndBackInOrder(t *testing.T) {
 		r = p.Start(t)
 		r.AwaitStreaming(t)
 		phase([2]int{0, 0}, [2]int{1, 0}, [2]int{2, 0})
-		if status := r.Status(); status.ParkedKeys != 2 || status.State != relay.Streaming {
-			t.Fatalf("status %+v", status)
-		}
+		r.Await(t, "it streams with two keys parked", func(s relay.Status) bool { return s.ParkedKeys == 2 && s.State == relay.Streaming })
 		if got := numbers(t, brokers, topic); got[keys[0]] != "0" || got[keys[1]] != "1 4 8" || got[keys[2]] != "" {
 			t.Fatalf("before the redrive: %v", got)
 		}

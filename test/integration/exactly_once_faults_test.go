@@ -28,7 +28,7 @@ import (
 func TestExactlyOnce_AFrozenLeaderIsShutOut(t *testing.T) {
 	db, brokers := harness.Postgres(t), harness.Kfake(t, kfakeDefault)
 	p, w := exactlyOnce(t, db, brokers, "")
-	p.YAML = strings.Replace(p.YAML, "postgres: {", "postgres: {wal_sender_timeout: 2s, ", 1)
+	p.YAML = strings.Replace(p.YAML, "postgres: {", "postgres: {wal_sender_timeout: 5s, ", 1)
 	relays := []*relaytest.Process{p.Exec(t, "run")}
 	w.Insert(t, 10)
 	p.AwaitCaughtUp(t)
@@ -182,11 +182,12 @@ func TestExactlyOnce_ParkedKeysAndPositions(t *testing.T) {
 	insert(bad, 3, 300_000)
 	insert(good, 1500, 10) // more than the window
 	insert(bad, 2, 10)
+	end := p.WALEnd(t)
 	for range 3 {
-		running := p.Exec(t, "run")
 		seen := len(readCommitted(t, p, w.Topic(), letters))
+		running := p.Exec(t, "run")
 		relaytest.Eventually(t, "more is committed", func() (bool, string) {
-			return len(readCommitted(t, p, w.Topic(), letters)) > seen || p.Confirmed(t) >= p.WALEnd(t), running.Output()
+			return len(readCommitted(t, p, w.Topic(), letters)) > seen || p.Confirmed(t) >= end, running.Output()
 		})
 		running.Kill()
 	}

@@ -20,7 +20,7 @@ func TestKill_LosesNothingAndKeepsOrder(t *testing.T) {
 		for done := 0; done < kills; {
 			if killAtWork(t, p, w, random) {
 				done++
-			} else if late++; late > kills {
+			} else if late++; late > tooLate(kills) {
 				t.Fatalf("%d of %d kills came after the last acknowledgement", late, late+done)
 			}
 		}
@@ -48,6 +48,10 @@ func killAtWork(t *testing.T, p *relaytest.Pipeline, w *relaytest.Workload, rand
 	running.Kill()
 	return p.Confirmed(t) < end
 }
+
+// tooLate is how many kills may come after everything was confirmed, as those of a
+// machine do that has no time for the test; they are repeated.
+func tooLate(kills int) int { return 20 + kills }
 
 // killsFor makes most of the trials on the brokers that are quick to start.
 func killsFor(brokers *harness.Brokers) int {

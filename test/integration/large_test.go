@@ -23,14 +23,18 @@ func TestLarge_RowBehindManyIsTriedAlone(t *testing.T) {
 		settings.RetryMax = 50 * time.Millisecond
 		settings.Kafka.Compression = "none" // a broker's limit counts compressed bytes
 		tries := make(chan struct{}, 100)
-		r := p.StartWith(t, settings, relay.Events{ProduceRetried: func(string) { tries <- struct{}{} }})
+		r := p.StartWith(t, settings, relay.Events{ProduceRetried: func(string) {
+			select {
+			case tries <- struct{}{}:
+			default: // enough: the relay must not wait for the test
+			}
+		}})
 		r.AwaitStreaming(t)
 
 		const insert = `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload)
 			SELECT '%[1]s', '00000000-0000-4000-8000-000000000001', 'x', jsonb_build_object('n', i) FROM generate_series(1, 10000) i;
 			INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload)
 			SELECT '%[1]s', '00000000-0000-4000-8000-000000000001', 'x', jsonb_build_object('n', 10001, 'fill', repeat('y', 300000));`
-		before := p.WALEnd(t)
 		db.Exec(t, fmt.Sprintf("BEGIN;"+insert+"COMMIT", topic))
 		after := p.WALEnd(t)
 		status := r.AwaitBlocked(t, "record_too_large")
@@ -40,9 +44,7 @@ func TestLarge_RowBehindManyIsTriedAlone(t *testing.T) {
 		if got := len(brokers.Read(t, topic+"-events")); got != 10_000 {
 			t.Errorf("%d records while blocked, want 10000: %s", got, status.Message)
 		}
-		if confirmed := p.Confirmed(t); confirmed >= after {
-			t.Errorf("confirmed %s; the transaction lies between %s and %s", confirmed, before, after)
-		}
+		notPast(t, p, after)
 		setMaxMessageBytes(t, brokers, topic+"-events", "1000000")
 		p.AwaitCaughtUp(t)
 		r.Stop(t)

@@ -45,21 +45,29 @@ func TestRow_TooLargeBlocksWithoutBeingRead(t *testing.T) {
 		sessions := harness.Query[int](t, db, "SELECT count(*) FROM pg_replication_slots WHERE active")
 		return strings.Contains(running.Output(), "row_too_large"), fmt.Sprint(sessions)
 	})
+	delivered := func() int { return len(p.Brokers.Read(t, w.Topic())) }
+	relaytest.Eventually(t, "what is before the row is delivered", func() (bool, string) {
+		n := delivered()
+		return n >= 20+30, fmt.Sprintf("%d records", n)
+	})
 	<-time.After(3 * time.Second) // some more tries
 	for _, part := range []string{"public.outbox", "row 31 of its transaction", "relay.max_row_bytes", "LSN"} {
 		if !strings.Contains(running.Output(), part) {
 			t.Errorf("the message does not say %q", part)
 		}
 	}
-	at := regexp.MustCompile(`\(LSN ([0-9A-F/]+)\)`).FindStringSubmatch(running.Output())
-	row, err := pglogrepl.ParseLSN(at[1])
+	place := committingAt.FindStringSubmatch(running.Output())
+	if place == nil {
+		t.Fatal("the message does not say where the transaction commits")
+	}
+	commit, err := pglogrepl.ParseLSN(place[1])
 	if err != nil {
 		t.Fatal(err)
 	}
-	if confirmed := p.Confirmed(t); confirmed > row {
-		t.Errorf("confirmed %s, past the row at %s", confirmed, row)
+	if confirmed := p.Confirmed(t); confirmed > commit {
+		t.Errorf("confirmed %s, past the transaction committing at %s", confirmed, commit)
 	}
-	if n := len(p.Brokers.Read(t, w.Topic())); n != 20+30 {
+	if n := delivered(); n != 20+30 {
 		t.Errorf("%d records, want the 20 before the transaction and the 30 of it before the row, once", n)
 	}
 	peak := running.PeakMemory(t) >> 20
@@ -81,11 +89,11 @@ func TestOutages_LeaveNothingOpenBehind(t *testing.T) {
 	db := harness.Postgres(t)
 	brokers := harness.Kfake(t, sandbox.KafkaOptions{Brokers: 3})
 	p, w := outbox(t, db, brokers)
-	address := freeAddress(t)
-	running := p.Exec(t, "run", "--set", "http.listen="+address)
+	running := p.Exec(t, "run", "--set", anyAddress)
+	address := served(t, running)
 	settled := func() (files, goroutines int) {
 		t.Helper()
-		w.Insert(t, 20)
+		insertAcross(t, p, w, 32) // or a broker that had nothing to do would be a new connection later
 		p.AwaitCaughtUp(t)
 		entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", running.PID()))
 		if err != nil {
@@ -115,13 +123,22 @@ func TestOutages_LeaveNothingOpenBehind(t *testing.T) {
 	w.Verify(t)
 }
 
-func freeAddress(t *testing.T) string {
+// anyAddress has a relay take a port that is free when it takes it; served is which.
+const anyAddress = "http.listen=127.0.0.1:0"
+
+var isUp = regexp.MustCompile(`"listen":"(127\.0\.0\.1:[0-9]+)"`)
+
+func served(t *testing.T, running *relaytest.Process) (address string) {
 	t.Helper()
-	port, err := sandbox.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return "127.0.0.1:" + strconv.Itoa(port)
+	relaytest.Eventually(t, "it serves its status", func() (bool, string) {
+		out := running.Output()
+		found := isUp.FindStringSubmatch(out)
+		if found != nil {
+			address = found[1]
+		}
+		return found != nil, out
+	})
+	return address
 }
 
 // get asks a relay, with a token unless it is empty.
@@ -201,11 +218,11 @@ func TestTopics_VeryManyPassInBoundedMemory(t *testing.T) {
 // when it is thawed.
 func TestStandby_TakesOverFromAFrozenLeader(t *testing.T) {
 	p, w := outbox(t, harness.Postgres(t), harness.Kfake(t, kfakeDefault))
-	const timeout = 3 * time.Second
-	first := p.Exec(t, "run", "--set", "postgres.wal_sender_timeout=3s")
+	const timeout = 5 * time.Second
+	first := p.Exec(t, "run", "--set", "postgres.wal_sender_timeout=5s")
 	w.Insert(t, 100)
 	p.AwaitCaughtUp(t)
-	second := p.Exec(t, "run", "--set", "postgres.wal_sender_timeout=3s")
+	second := p.Exec(t, "run", "--set", "postgres.wal_sender_timeout=5s")
 	relaytest.Eventually(t, "it stands by", func() (bool, string) { return strings.Contains(second.Output(), "standby"), second.Output() })
 	owner := harness.Query[int](t, p.DB, "SELECT active_pid FROM pg_replication_slots WHERE slot_name = $1", p.Slot)
 	if err := syscall.Kill(first.PID(), syscall.SIGSTOP); err != nil {
@@ -220,7 +237,7 @@ func TestStandby_TakesOverFromAFrozenLeader(t *testing.T) {
 	took := time.Since(frozen)
 	p.AwaitCaughtUp(t)
 	t.Logf("taken over %s after the leader froze, delivered after %s; wal_sender_timeout is %s", took.Round(10*time.Millisecond), time.Since(frozen).Round(10*time.Millisecond), timeout)
-	if took > timeout+20*time.Second { // 5 s where the machine has nothing else to do
+	if took > timeout+time.Minute { // 5 s where the machine has nothing else to do
 		t.Errorf("it took %s", took)
 	}
 	if err := syscall.Kill(first.PID(), syscall.SIGCONT); err != nil {

@@ -59,7 +59,7 @@ func TestOutage_OfPostgresLosesNothing(t *testing.T) {
 			r := p.Start(t)
 			for range 3 {
 				w.Insert(t, 500)
-				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), relaytest.Patience)
 				if err := db.Server.Restart(ctx, sandbox.Fast); err != nil {
 					t.Fatal(err)
 				}
@@ -88,9 +88,11 @@ func TestOutage_FastStopOfPostgresRepeatsNothing(t *testing.T) {
 		t.Run("postgres"+version, func(t *testing.T) {
 			db := harness.OwnPostgres(t, sandbox.PostgresOptions{Version: version})
 			p, w := outbox(t, db, harness.Kfake(t, kfakeDefault))
-			r := p.Start(t)
+			settings := p.Settings()
+			settings.Replication.ShutdownGrace = relaytest.Patience // to the end, however slow the machine is
+			r := p.StartWith(t, settings, relay.Events{})
 			w.Insert(t, 20_000)
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*relaytest.Patience)
 			defer cancel()
 			if err := db.Server.Restart(ctx, sandbox.Fast); err != nil {
 				t.Fatal(err)
@@ -161,9 +163,10 @@ func TestNetwork_SilentServerIsGivenUp(t *testing.T) {
 		r := p.StartWith(t, settings, relay.Events{})
 		w.Insert(t, 100)
 		p.AwaitCaughtUp(t)
+		reconnects := r.Status().Reconnects
 		proxy.Blackhole(sandbox.ToClient)
 		w.Insert(t, 100)
-		r.Await(t, "the silence is noticed", func(s relay.Status) bool { return s.Reconnects > 0 })
+		r.Await(t, "the silence is noticed", func(s relay.Status) bool { return s.Reconnects > reconnects })
 		proxy.Heal()
 		proxy.Cut()
 		p.AwaitCaughtUp(t)

@@ -250,13 +250,12 @@ func TestSecrets_NothingOfThemOrOfRowsShows(t *testing.T) {
 		Users:  []sandbox.KafkaUser{{Mechanism: "SCRAM-SHA-256", Name: "relay", Password: saslPassword, Super: true}},
 		Topics: map[string]int32{"leak-events": 1, "letters": 1},
 	})
-	address := freeAddress(t)
 	p := relaytest.New(t, db, brokers, []string{"{table: public.outbox, columns: {key: event_type, headers: payload}}"})
 	p.YAML += "log: {level: trace}\n"
 	p.Setup(t)
 	common := []string{
 		"--set", "kafka.sasl.mechanism=scram-sha-256", "--set", "kafka.sasl.username=relay", "--set", "kafka.sasl.password=" + saslPassword,
-		"--set", "http.listen=" + address, "--set", "http.token=" + token, "--set", "relay.dead_letter_topic=letters",
+		"--set", anyAddress, "--set", "http.token=" + token, "--set", "relay.dead_letter_topic=letters",
 	}
 	insert := func(route any, payload string) {
 		db.Exec(t, "ALTER TABLE outbox ALTER aggregate_type DROP NOT NULL")
@@ -270,7 +269,7 @@ func TestSecrets_NothingOfThemOrOfRowsShows(t *testing.T) {
 			}
 		}
 	}
-	pages := func(what string) {
+	pages := func(what, address string) {
 		t.Helper()
 		for _, path := range []string{"/metrics", "/api/v1/status", "/readyz?verbose", "/livez", "/"} {
 			hidden(what+" "+path, get(t, address, path, token))
@@ -292,7 +291,7 @@ func TestSecrets_NothingOfThemOrOfRowsShows(t *testing.T) {
 	run := func(what, says string, more ...string) {
 		t.Helper()
 		running := begin(what, says, more)
-		pages(what)
+		pages(what, served(t, running))
 		if err := syscall.Kill(running.PID(), syscall.SIGQUIT); err != nil { // as a panic does, it prints every stack
 			t.Fatal(err)
 		}

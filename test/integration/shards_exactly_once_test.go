@@ -43,14 +43,14 @@ func shardedOnce(t *testing.T, db *harness.Database, brokers *harness.Brokers, s
 func (s *sharded) slot(i int) string { return fmt.Sprintf("%s_2_%d", s.Slot, i) }
 
 // insertAcross commits one transaction whose rows belong to many keys in turn, and so
-// to every shard.
-func insertAcross(t *testing.T, s *sharded, w *relaytest.Workload, rows int) {
+// to every shard, and to every partition.
+func insertAcross(t *testing.T, p *relaytest.Pipeline, w *relaytest.Workload, rows int) {
 	t.Helper()
 	keys := make([]uuid.UUID, 16)
 	for i := range keys {
 		keys[i] = uuid.New()
 	}
-	conn, err := pgx.Connect(t.Context(), s.DB.URL)
+	conn, err := pgx.Connect(t.Context(), p.DB.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,13 +123,13 @@ func TestExactlyOnce_ShardsAreKilledAndDuplicateNothing(t *testing.T) {
 				return strings.Count(other.Output(), `"state":"standby"`) >= 2, other.Output()
 			})
 		}
-		insertAcross(t, s, w, 1000+random.IntN(4000)) // more than a Kafka transaction takes
+		insertAcross(t, s.Pipeline, w, 1000+random.IntN(4000)) // more than a Kafka transaction takes
 		end := s.WALEnd(t)
 		<-time.After(time.Duration(random.IntN(60_000)) * time.Microsecond) // the random moment
 		running.Kill()
 		if s.confirmed(t) < end {
 			done++
-		} else if late++; late > 3*kills {
+		} else if late++; late > tooLate(kills) {
 			t.Fatalf("%d of %d kills came after the last acknowledgement", late, late+done)
 		}
 		for _, rec := range checkpointsOf(t, s, checkpoints) {
@@ -188,7 +188,7 @@ func TestExactlyOnce_AFencedShardEndsTheProcess(t *testing.T) {
 		}
 	}
 	_, ended := start()
-	insertAcross(t, s, w, 100)
+	insertAcross(t, s.Pipeline, w, 100)
 	s.awaitCaughtUp(t)
 	system := harness.Query[string](t, db, "SELECT system_identifier::text FROM pg_control_system()")
 	twin, err := kgo.NewClient(kgo.SeedBrokers(brokers.Addrs...), kgo.TransactionalID(checkpoint.TransactionalID(system, s.slot(1))))
@@ -208,7 +208,7 @@ func TestExactlyOnce_AFencedShardEndsTheProcess(t *testing.T) {
 	if _, _, err := twin.ProducerID(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	insertAcross(t, s, w, 100)
+	insertAcross(t, s.Pipeline, w, 100)
 	switch err := end(ended); {
 	case err == nil:
 		t.Error("the shards ended without an error")

@@ -44,7 +44,7 @@ func TestStop_FinishesTheTransactionInHand(t *testing.T) {
 		brokers := harness.Kfake(t, kfakeDefault)
 		p, w := outbox(t, db, brokers)
 		w.Insert(t, 60_000)
-		running := p.Exec(t, "run")
+		running := p.Exec(t, "run", "--set", "relay.drain_timeout="+(relaytest.Patience/2).String())
 		relaytest.Eventually(t, "the first rows are delivered", func() (bool, string) {
 			return len(brokers.Read(t, w.Topic())) > 0, running.Output()
 		})

@@ -117,7 +117,7 @@ func (p *Process) Kill() {
 // signals either, and would be killed by it: it is given a while.
 func (p *Process) Terminate(t testing.TB) {
 	t.Helper()
-	for patience := time.Now().Add(5 * time.Second); p.Output() == "" && time.Now().Before(patience); {
+	for patience := time.Now().Add(Patience); p.Output() == "" && time.Now().Before(patience); {
 		select {
 		case <-p.done:
 			patience = time.Time{}
