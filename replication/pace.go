@@ -31,7 +31,7 @@ const (
 
 	// Behind by more than farBehind, the stream is in a backlog until it is within
 	// nearTip. Sent by more than late after its commit, a transaction waited, for others
-	// or for its own flush: a commit takes its time before that.
+	// or for its own flush, which alone takes longer on a slow disk.
 	// All are ages of a transaction when the server sent it, by the server's clock
 	// alone, in the wire's microseconds.
 	farBehind = 200_000
@@ -46,12 +46,14 @@ const (
 // the server half. So in a backlog a small read is followed by a short rest, and by a
 // tiny one where the server is late: a server that was held up, or a machine that is
 // busy, catches up several times sooner with a reader that does not wake it for each
-// row. At the tip every row is taken as it comes.
+// row. At the tip every row is taken as it comes, and so is what comes right after the
+// server had nothing to send: its commits take long, but no row waits behind another.
 type pace struct {
 	pacing
-	sent      int64 // when the server sent the last WAL message
-	committed int64 // when the last transaction read was committed
-	size      int   // of the last read
+	sent      int64         // when the server sent the last WAL message
+	committed int64         // when the last transaction read was committed
+	size      int           // of the last read
+	flowing   time.Duration // since a read last had to wait for its bytes
 	backlog   bool
 	off       bool
 }
@@ -84,7 +86,7 @@ func (p *pace) wait() time.Duration {
 		return 0
 	case p.backlog:
 		return p.pause()
-	case behind > late:
+	case behind > late && p.flowing >= lateRest:
 		return min(lateRest, p.pause())
 	}
 	return 0
@@ -95,7 +97,8 @@ func (p *pace) wait() time.Duration {
 // small read from a drained socket.
 type gather struct {
 	net.Conn
-	pace *pace // nil until the copy begins
+	pace *pace     // nil until the copy begins
+	idle time.Time // when a read last had waited, by lateRest at least
 
 	buf  []byte
 	r, w int // not yet given out
@@ -157,7 +160,12 @@ func (g *gather) read(p []byte) (int, error) {
 	if d := g.pace.wait(); d > 0 {
 		time.Sleep(d) //nolint:forbidigo // the wait is the point, and shorter than anybody's patience
 	}
+	began := time.Now()
 	n, err := g.Conn.Read(p)
-	g.pace.size = n
+	now := time.Now()
+	if now.Sub(began) >= lateRest {
+		g.idle = now
+	}
+	g.pace.size, g.pace.flowing = n, now.Sub(g.idle)
 	return n, err
 }

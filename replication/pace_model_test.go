@@ -24,6 +24,7 @@ type walsender struct {
 	at, sent int     // transaction and rows of it that were sent
 	clock    float64 // when it can send the next row
 	perRow   float64
+	flush    float64 // how long a commit takes to be on disk, which is when it can be sent
 
 	queue []sentRow // in the socket
 }
@@ -39,7 +40,7 @@ const (
 func (w *walsender) run(now float64) {
 	for w.at < len(w.log) && len(w.queue)*modelRow < modelSocket {
 		t := w.log[w.at]
-		w.clock = math.Max(w.clock, t.commit)
+		w.clock = math.Max(w.clock, t.commit+w.flush)
 		if w.clock+w.perRow > now {
 			return
 		}
@@ -65,11 +66,14 @@ type outcome struct {
 
 // follow reads a log with the policy. It reads everything that is there, and costs
 // perRow for each row.
-func follow(log []txnAt, perRow float64) outcome {
-	w := &walsender{log: log, perRow: 1 / 220_000.0}
+func follow(log []txnAt, perRow float64) outcome { return followSlow(log, perRow, 0) }
+
+// followSlow reads it from a server whose commits take a while.
+func followSlow(log []txnAt, perRow, flush float64) outcome {
+	w := &walsender{log: log, perRow: 1 / 220_000.0, flush: flush}
 	var p pace
 	var o outcome
-	now := 0.0
+	now, idle := 0.0, -1.0
 	for w.at < len(w.log) || len(w.queue) > 0 {
 		before := p.backlog
 		rest := p.wait()
@@ -88,7 +92,10 @@ func follow(log []txnAt, perRow float64) outcome {
 		now += rest.Seconds()
 		w.run(now)
 		if len(w.queue) == 0 { // the read waits for the next row
-			next := math.Max(w.clock, w.log[w.at].commit) + w.perRow
+			next := math.Max(w.clock, w.log[w.at].commit+flush) + w.perRow
+			if next-now >= lateRest.Seconds() {
+				idle = next
+			}
 			now = math.Max(now, next)
 			w.run(now + 1e-9)
 		}
@@ -102,6 +109,7 @@ func follow(log []txnAt, perRow float64) outcome {
 		w.queue = w.queue[n:]
 		o.reads++
 		p.size, p.sent, p.committed = n*modelRow, wire(last.sent), wire(last.commit)
+		p.flowing = time.Duration((now - idle) * 1e9)
 		now += float64(n) * perRow
 	}
 	o.end = now
@@ -190,6 +198,16 @@ func TestPace_StepsAndBursts(t *testing.T) {
 				t.Errorf("rested %d times at the tip", o.atTip)
 			}
 		})
+	}
+}
+
+// Where a commit takes long every row is late. None waits for the reader all the same,
+// as long as none waits for another.
+func TestPace_ASlowDiskIsNoBacklog(t *testing.T) {
+	for _, rate := range []float64{10, 100, 800} {
+		if o := followSlow(steady(nil, 0, 10, rate, 3), readerCost, 0.006); o.late > 0 || o.rests > 0 || o.worst > 1e-4 {
+			t.Errorf("%.0f rows a second: %d short rests and %d long ones, a row waited %.2f ms", rate, o.late, o.rests, 1000*o.worst)
+		}
 	}
 }
 

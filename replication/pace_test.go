@@ -11,7 +11,7 @@ import (
 
 func TestPace_RestsAfterSmallReadsOfWhatIsLate(t *testing.T) {
 	const second = 1_000_000
-	p := pace{sent: 100 * second}
+	p := pace{sent: 100 * second, flowing: lateRest}
 	for _, step := range []struct {
 		name         string
 		behind, size int64
@@ -34,6 +34,52 @@ func TestPace_RestsAfterSmallReadsOfWhatIsLate(t *testing.T) {
 			t.Errorf("%s: rests %s, want %s", step.name, got, step.want)
 		}
 	}
+	p.committed, p.size, p.flowing = p.sent-late-1, 500, lateRest-1
+	if got := p.wait(); got != 0 {
+		t.Errorf("late, when nothing more had been there a moment ago: rests %s", got)
+	}
+}
+
+// A row whose commit took long is late, but nothing waits behind it: the rest of its
+// transaction is read at once. Where messages go on to come it is not the only one.
+func TestGather_TakesWhatFollowsAWaitAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := net.Pipe()
+		g := &gather{Conn: ours, buf: make([]byte, frameBuffer), pace: &pace{sent: late + 2, committed: 1}}
+		defer ours.Close()
+		write := func(text string) { _, _ = theirs.Write([]byte(text)) }
+		go func() {
+			for range 3 {
+				<-time.After(10 * time.Millisecond)
+				for _, part := range []string{"keep-alive", "begin", "insert", "commit"} {
+					write(part)
+				}
+			}
+			for range 5 {
+				<-time.After(lateRest / 2)
+				write("more")
+			}
+		}()
+		p := make([]byte, frameBuffer)
+		began := time.Now()
+		for n := range 12 {
+			if _, err := g.Read(p); err != nil {
+				t.Fatal(err)
+			}
+			if took, want := time.Since(began), time.Duration(n/4+1)*10*time.Millisecond; took != want {
+				t.Errorf("message %d was read after %s, want %s", n, took, want)
+			}
+		}
+		for n := range 5 {
+			before := time.Now()
+			if _, err := g.Read(p); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(before); (took >= lateRest) != (n > 1) {
+				t.Errorf("read %d of what goes on to come took %s", n, took)
+			}
+		}
+	})
 }
 
 func TestPace_RestsAsLongAsTheSocketFills(t *testing.T) {
@@ -49,7 +95,7 @@ func TestPace_RestsAsLongAsTheSocketFills(t *testing.T) {
 		{"Unix", &net.UnixConn{}, pacing{}, socketRest, socketRest},
 		{"Unix, as asked for", &net.UnixConn{}, pacing{rest: 3 * time.Millisecond}, 3 * time.Millisecond, lateRest},
 	} {
-		p := pace{sent: 100 * second, committed: 98 * second, size: 1}
+		p := pace{sent: 100 * second, committed: 98 * second, size: 1, flowing: time.Second}
 		(&gather{Conn: c.conn}).follow(&p, c.asked)
 		if got := p.wait(); got != c.rest {
 			t.Errorf("%s: rests %s in a backlog, want %s", c.name, got, c.rest)
