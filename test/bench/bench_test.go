@@ -202,19 +202,19 @@ func TestDocs_OnlyTheMarkedPartIsRewritten(t *testing.T) {
 
 // A run of some suites leaves the others' figures where they are, and says whose
 // they are.
-func TestDocs_OtherSuitesStayWhereTheMachineIsTheSame(t *testing.T) {
+func TestDocs_OtherSuitesStay(t *testing.T) {
 	dir := t.TempDir()
 	page := filepath.Join(dir, "benchmarks.md")
 	if err := os.WriteFile(page, []byte(beginMark+"\n"+endMark+"\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	first := sample()
-	first.Versions["cdc-relay"] = "old"
+	first.Machine = "old box"
 	first.Idles = []Idle{{relayKafka, 0.25, 22}}
 	const when = "2026-11-22T10:00:00Z"
-	second := &Results{Started: when, Machine: first.Machine, Versions: map[string]string{"PostgreSQL": "15.20", "cdc-relay": "new"},
+	second := &Results{Started: when, Machine: "new box", Versions: map[string]string{"PostgreSQL": "15.20"},
 		Drains: []Table{{Name: "payload_100", Rows: 7}, {Name: "single", Rows: 8}}, Latencies: []Latency{{Contestant: relayKafka, Rate: 1000, P50: 7.7}}}
-	third := &Results{Started: "2026-11-23T10:00:00Z", Machine: first.Machine, Versions: second.Versions, Drains: []Table{{Name: "single", Rows: 9}}}
+	third := &Results{Started: "2026-11-23T10:00:00Z", Machine: "new box", Versions: second.Versions, Drains: []Table{{Name: "single", Rows: 9}}}
 	for _, r := range []*Results{first, second, third} {
 		if err := r.writeDocs(dir); err != nil {
 			t.Fatal(err)
@@ -223,9 +223,9 @@ func TestDocs_OtherSuitesStayWhereTheMachineIsTheSame(t *testing.T) {
 	text := third.markdown()
 	at := -1
 	for _, want := range []string{
-		"### Drain `drain`: 1000 rows", "Measured " + first.Started + ", in an earlier run.", "| relay-kafka | 210000 |",
-		"### Drain `single`: 9 rows", "### Drain `payload_100`: 7 rows", "Measured " + when + ", in an earlier run.",
-		"### Latency", "Measured " + when + ", in an earlier run.", " 7.7 |", "### Idle", "Measured " + first.Started + ", in an earlier run.",
+		"### Drain `drain`: 1000 rows", "Measured in another run: " + first.Started + " on old box.\n", "| relay-kafka | 210000 |",
+		"### Drain `single`: 9 rows", "### Drain `payload_100`: 7 rows", "Measured in another run: " + when + ".\n",
+		"### Latency", "Measured in another run: " + when + ".\n", " 7.7 |", "### Idle", "Measured in another run: " + first.Started + " on old box.\n",
 	} {
 		next := strings.Index(text[at+1:], want)
 		if next < 0 {
@@ -233,15 +233,8 @@ func TestDocs_OtherSuitesStayWhereTheMachineIsTheSame(t *testing.T) {
 		}
 		at += 1 + next
 	}
-	if n := strings.Count(text, "in an earlier run"); n != 4 {
+	if n := strings.Count(text, "Measured in another run"); n != 4 {
 		t.Errorf("%d sections are said to be from earlier runs, want 4:\n%s", n, text)
-	}
-	other := &Results{Started: when, Machine: "64 cores", Versions: second.Versions, Idles: []Idle{{relayKafka, 0.5, 22}}}
-	if err := other.writeDocs(dir); err != nil {
-		t.Fatal(err)
-	}
-	if len(other.Drains) > 0 || other.Earlier != nil {
-		t.Errorf("figures of another machine stay: %+v", other)
 	}
 }
 

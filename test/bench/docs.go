@@ -15,8 +15,8 @@ const (
 )
 
 // writeDocs replaces the results in folder/benchmarks.md, and its charts and data
-// in folder/benchmarks/. Sections that this run did not measure stay where an
-// earlier one on the same machine and servers did.
+// in folder/benchmarks/. Sections that this run did not measure stay as
+// an earlier one left them.
 func (r *Results) writeDocs(folder string) error {
 	path := filepath.Join(folder, "benchmarks.md")
 	data, err := os.ReadFile(path)
@@ -34,9 +34,7 @@ func (r *Results) writeDocs(folder string) error {
 	}
 	results := filepath.Join(charts, "results.json")
 	if old, err := readResults(results); err == nil && old.Started != r.Started {
-		if !r.keep(old) {
-			fmt.Printf("%s was measured on another machine or other servers; it is replaced as a whole\n", results)
-		}
+		r.keep(old)
 	} else if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -14,7 +13,7 @@ import (
 // Results are what one run of the benchmark found. Only verified runs are in it.
 type Results struct {
 	Started   string
-	Earlier   map[string]string `json:",omitempty"` // section → Started of the run that measured it, if not this one
+	Earlier   map[string]string `json:",omitempty"` // section → when and where it was measured, if not in this run
 	Machine   string
 	Versions  map[string]string
 	Drains    []Table
@@ -176,23 +175,20 @@ const (
 	sectionIdle    = "idle"
 )
 
-// keep takes over the sections that an earlier run on the same machine, with the
-// same servers, measured and this one did not. It says whether that was the case.
-func (r *Results) keep(old *Results) bool {
-	servers := func(of *Results) map[string]string {
-		rest := maps.Clone(of.Versions)
-		delete(rest, "cdc-relay")
-		delete(rest, "relay binary")
-		return rest
-	}
-	if old.Machine != r.Machine || !maps.Equal(servers(old), servers(r)) {
-		return false
+// keep takes over the sections that an earlier run measured and this one did not.
+// Within a section everything is of one run, so its ratios hold on whatever machine.
+func (r *Results) keep(old *Results) {
+	where := ""
+	if old.Machine != r.Machine {
+		where = " on " + old.Machine
 	}
 	took := func(section string) {
 		if r.Earlier == nil {
 			r.Earlier = map[string]string{}
 		}
-		r.Earlier[section] = cmp.Or(old.Earlier[section], old.Started)
+		if r.Earlier[section] = old.Earlier[section]; r.Earlier[section] == "" {
+			r.Earlier[section] = old.Started + where
+		}
 	}
 	for _, t := range old.Drains {
 		if !slices.ContainsFunc(r.Drains, func(mine Table) bool { return mine.Name == t.Name }) {
@@ -221,7 +217,6 @@ func (r *Results) keep(old *Results) bool {
 		return slices.IndexFunc(suites(), func(s suite) bool { return t.Name == s.name || strings.HasPrefix(t.Name, s.name+"_") })
 	}
 	slices.SortStableFunc(r.Drains, func(a, b Table) int { return cmp.Compare(place(a), place(b)) })
-	return true
 }
 
 func (r *Results) markdown() string {
@@ -230,7 +225,7 @@ func (r *Results) markdown() string {
 	heading := func(section, format string, args ...any) {
 		p("### "+format+"\n", args...)
 		if when := r.Earlier[section]; when != "" {
-			p("Measured %s, in an earlier run.\n", when)
+			p("Measured in another run: %s.\n", when)
 		}
 	}
 	p("%s. Measured %s.\n", r.Machine, r.Started)
