@@ -132,11 +132,14 @@ func TestReach_TellsSessionsThatGetOn(t *testing.T) {
 }
 
 // glance is a prober that reaches a server or does not.
-type glance struct{ away atomic.Bool }
+type glance struct{ away, stops atomic.Bool }
 
 func (g *glance) Look(context.Context) (*replication.Snapshot, error) {
 	if g.away.Load() {
 		return nil, errAway
+	}
+	if g.stops.Load() {
+		return nil, &replication.Error{Kind: replication.KindRetry, Reason: replication.ReasonServerShutdown, Op: "look at the slot", Err: errors.New("the database system is shutting down")}
 	}
 	return &replication.Snapshot{WALEnd: 900}, nil
 }
@@ -218,4 +221,42 @@ func TestBackoff_AnOldSignDoesNotCutAPauseShort(t *testing.T) {
 			t.Errorf("tries at %s", fmt.Sprint(refused))
 		}
 	})
+}
+
+// A server that stops is let go of quickly when the brokers are away, and given time
+// for what is under way when they are there.
+func TestProbe_KeepsAStoppingServerWaitingOnlyForBrokersThatAreThere(t *testing.T) {
+	for name, c := range map[string]struct {
+		brokers error
+		atLeast time.Duration
+		atMost  time.Duration
+	}{
+		"brokers there": {nil, 5 * time.Second, 12 * time.Second},
+		"brokers away":  {errors.New("dial tcp: connection refused"), 0, 3 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := new(glance)
+				b := &bench{server: newServer(fixed(110, 120, 1, "order/a/1")), sink: new(sinktest.Recorder), result: make(chan error, 1), probe: p}
+				b.start(t, Config{ProbeInterval: 5 * time.Second})
+				pass(time.Minute)
+				b.sink.Hold()
+				b.server.more <- fixed(130, 140, 1, "order/a/2") // never acknowledged
+				b.sink.SetReachable(c.brokers)
+				pass(10*time.Second + time.Millisecond) // just behind a look
+				began, reconnects := time.Now(), b.relay.Status().Reconnects
+				p.stops.Store(true)
+				for b.relay.Status().Reconnects == reconnects && time.Since(began) < time.Minute {
+					pass(100 * time.Millisecond)
+				}
+				if took := time.Since(began); took < c.atLeast || took > c.atMost {
+					t.Errorf("the session ended %s after the server began to stop", took)
+				}
+				p.stops.Store(false)
+				b.sink.SetReachable(nil)
+				b.sink.Release()
+				b.stop(t)
+			})
+		})
+	}
 }

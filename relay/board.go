@@ -269,7 +269,7 @@ func (r *Relay) probe(hard context.Context, stopped <-chan struct{}) {
 	defer t.Stop()
 	for away := false; ; {
 		next := r.cfg.ProbeInterval
-		stops, err := r.look(hard)
+		soon, err := r.look(hard)
 		if err == nil && away {
 			select {
 			case r.back <- struct{}{}:
@@ -277,8 +277,8 @@ func (r *Relay) probe(hard context.Context, stopped <-chan struct{}) {
 			}
 		}
 		away = err != nil
-		if stops {
-			next = min(next, time.Second) // its grace is soon over
+		if soon {
+			next = min(next, time.Second)
 		}
 		t.Reset(next)
 		select {
@@ -289,8 +289,13 @@ func (r *Relay) probe(hard context.Context, stopped <-chan struct{}) {
 	}
 }
 
-// look says whether the server of a session is about to stop, or why it saw nothing.
-func (r *Relay) look(hard context.Context) (stops bool, err error) {
+// unreachableGrace is all that a stopping server is kept waiting for when the brokers
+// cannot be reached: nothing that it waits for is delivered then.
+const unreachableGrace = time.Second
+
+// look says why it saw nothing, and whether it has to look again soon: the server of a
+// session is about to stop, or may do so unseen because the brokers take nothing.
+func (r *Relay) look(hard context.Context) (soon bool, err error) {
 	ctx, cancel := context.WithTimeout(hard, r.cfg.ProbeInterval+5*time.Second)
 	defer cancel()
 	r.board.mu.Lock()
@@ -299,6 +304,10 @@ func (r *Relay) look(hard context.Context) (stops bool, err error) {
 	snapshot, err := r.parts.Probe.Look(ctx)
 	r.board.mu.Lock()
 	s := r.board.session
+	grace := r.cfg.Replication.ShutdownGrace
+	if s != nil && r.board.sink != nil && r.board.sink.Reachable() != nil {
+		soon, grace = true, min(grace, unreachableGrace)
+	}
 	var low *warning
 	if err == nil {
 		r.board.snapshot = snapshot
@@ -319,8 +328,8 @@ func (r *Relay) look(hard context.Context) (stops bool, err error) {
 	case err != nil:
 		r.log.Debug().Err(err).Msg("look at slot and publication")
 		if s != nil {
-			s.serverStops(err, time.Now(), r.cfg.Replication.ShutdownGrace)
-			stops = !s.stopping.IsZero()
+			s.serverStops(err, time.Now(), grace)
+			soon = soon || !s.stopping.IsZero()
 		}
 	case other != nil:
 		s.interrupt(other)
@@ -333,7 +342,7 @@ func (r *Relay) look(hard context.Context) (stops bool, err error) {
 	case s != nil:
 		s.stopping = time.Time{}
 	}
-	return stops, err
+	return soon, err
 }
 
 // serverStops lets go of a server that has been shutting down for longer than
