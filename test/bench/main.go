@@ -119,8 +119,8 @@ func raced(info *debug.BuildInfo) bool {
 	return slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "-race" && s.Value == "true" })
 }
 
-// measure runs the suites. A suite that fails does not take the others' results
-// away: failed says so at the end.
+// measure runs the suites. A suite that fails, or an interrupt, does not take the
+// others' results away: failed says so at the end.
 func measure(ctx context.Context, o options, chosen []suite) (found *Results, failed, err error) {
 	dir, err := os.MkdirTemp("", "cdc-relay-bench-")
 	if err != nil {
@@ -146,7 +146,8 @@ func measure(ctx context.Context, o options, chosen []suite) (found *Results, fa
 		}
 		fmt.Printf("   (%.0f s)\n", time.Since(began).Seconds())
 		if ctx.Err() != nil {
-			return b.results, failed, context.Cause(ctx)
+			failed = errors.Join(failed, context.Cause(ctx))
+			break
 		}
 	}
 	b.results.Missing = b.missing
