@@ -63,6 +63,7 @@ type pace struct {
 type pacing struct {
 	buffer int
 	rest   time.Duration
+	loud   bool // the kernel tells of every piece during a rest
 }
 
 func (p pacing) room() int { return cmp.Or(p.buffer, receiveBuffer) }
@@ -99,6 +100,7 @@ type gather struct {
 	net.Conn
 	pace *pace     // nil until the copy begins
 	idle time.Time // when a read last had waited, by lateRest at least
+	doze *doze     // nil where the kernel cannot be told to be quiet
 
 	buf  []byte
 	r, w int // not yet given out
@@ -137,6 +139,9 @@ func (g *gather) follow(p *pace, by pacing) {
 		by.rest = cmp.Or(by.rest, socketRest)
 	}
 	p.pacing, g.pace = by, p
+	if !by.loud {
+		g.doze = newDoze(g.Conn)
+	}
 }
 
 func (g *gather) Read(p []byte) (int, error) {
@@ -158,7 +163,9 @@ func (g *gather) read(p []byte) (int, error) {
 		return g.Conn.Read(p)
 	}
 	if d := g.pace.wait(); d > 0 {
-		time.Sleep(d) //nolint:forbidigo // the wait is the point, and shorter than anybody's patience
+		if err := g.rest(d); err != nil {
+			return 0, err
+		}
 	}
 	began := time.Now()
 	n, err := g.Conn.Read(p)
@@ -168,4 +175,15 @@ func (g *gather) read(p []byte) (int, error) {
 	}
 	g.pace.size, g.pace.flowing = n, now.Sub(g.idle)
 	return n, err
+}
+
+// rest lets the socket fill for a while. That nobody reads is not enough: Go's poller
+// is told of every piece that arrives, whether somebody waits for it or not, and wakes
+// up. So the kernel is asked to be quiet.
+func (g *gather) rest(d time.Duration) error {
+	if err := g.doze.until(g.pace.room()); err != nil {
+		return err
+	}
+	time.Sleep(d) //nolint:forbidigo // the wait is the point, and shorter than anybody's patience
+	return g.doze.until(1)
 }

@@ -1,0 +1,80 @@
+package replication
+
+import (
+	"net"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// In a rest the kernel is quiet until the buffer is well filled. After it a read waits
+// for no more than one byte again, and takes what came meanwhile.
+func TestGather_RestsQuietly(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	theirs := make(chan net.Conn, 1)
+	go func() {
+		conn, err := listener.Accept()
+		if err == nil {
+			theirs <- conn
+		}
+	}()
+	ours, err := net.Dial("tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ours.Close()
+	server := <-theirs
+	defer server.Close()
+
+	raw, err := ours.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lowest := func() (n int) {
+		err := raw.Control(func(fd uintptr) { n, err = syscall.GetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVLOWAT) })
+		if err != nil {
+			t.Error(err)
+		}
+		return n
+	}
+	const rest = 300 * time.Millisecond
+	g, p := &gather{Conn: ours, buf: make([]byte, frameBuffer)}, &pace{sent: 1 << 40, committed: 1, size: 1}
+	g.follow(p, pacing{rest: rest})
+	read := func() <-chan int {
+		got := make(chan int, 1)
+		go func() {
+			n, err := g.Read(make([]byte, frameBuffer))
+			if err != nil {
+				n = -1
+			}
+			got <- n
+		}()
+		return got
+	}
+	behind := read()
+	for deadline := time.Now().Add(time.Minute); lowest() < receiveBuffer/2; {
+		if time.Now().After(deadline) {
+			t.Fatal("the kernel is never asked to be quiet")
+		}
+	}
+	for range 3 {
+		if _, err := server.Write([]byte("row")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := <-behind; n != 9 {
+		t.Errorf("%d bytes were read behind the rest, want all 9", n)
+	}
+	p.off = true
+	tip := read()
+	if _, err := server.Write([]byte("at the tip")); err != nil {
+		t.Fatal(err)
+	}
+	if n := <-tip; n != 10 || lowest() != 1 {
+		t.Errorf("%d bytes were read at the tip, where %d wake a reader", n, lowest())
+	}
+}
