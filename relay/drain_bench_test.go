@@ -92,7 +92,7 @@ func (d *drain) OnProduceBatchWritten(_ kgo.BrokerMetadata, _ string, _ int32, m
 // for.
 func startDrain(tb testing.TB, partitions int, cfg Config) *drain {
 	tb.Helper()
-	percent := debug.SetGCPercent(30) // as the program does
+	percent := debug.SetGCPercent(20) // as the program does
 	tb.Cleanup(func() { debug.SetGCPercent(percent) })
 	d := &drain{source: newDrainSource()}
 	cfg = cfg.WithDefaults()
