@@ -26,6 +26,7 @@ import (
 // The relay at work is frozen until another one has its slot, and then wakes up with
 // a transaction that it had begun. Whatever it still tries is refused.
 func TestExactlyOnce_AFrozenLeaderIsShutOut(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	db, brokers := harness.Postgres(t), harness.Kfake(t, kfakeDefault)
 	p, w := exactlyOnce(t, db, brokers, "")
 	p.YAML = strings.Replace(p.YAML, "postgres: {", "postgres: {wal_sender_timeout: 5s, ", 1)

@@ -217,6 +217,7 @@ func TestTopics_VeryManyPassInBoundedMemory(t *testing.T) {
 // A leader that is frozen loses the slot once the server gave it up, and stands by
 // when it is thawed.
 func TestStandby_TakesOverFromAFrozenLeader(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	p, w := outbox(t, harness.Postgres(t), harness.Kfake(t, kfakeDefault))
 	const timeout = 5 * time.Second
 	first := p.Exec(t, "run", "--set", "postgres.wal_sender_timeout=5s")

@@ -77,6 +77,7 @@ func TestSlot_InvalidatedInAnOutageBlocksAsLost(t *testing.T) {
 // From version 18 on a slot that nobody uses for long enough is lost. The least that
 // the server takes is a minute.
 func TestSlot_IdleForTooLongIsRefusedAsLost(t *testing.T) {
+	t.Parallel() // most of it is waiting
 	db := harness.OwnPostgres(t, sandbox.PostgresOptions{Version: "18"})
 	p, w := outbox(t, db, harness.Kfake(t, kfakeDefault))
 	r := p.Start(t)
