@@ -20,10 +20,13 @@ const (
 	// rate to a buffer a round trip, so the kernel chooses there.
 	nearLink = 500 * time.Microsecond
 
-	// restPause lets the receive buffer fill up after a small read in a backlog,
+	// restPause lets the receive buffer fill up after a small read in a backlog. A
+	// server that sends each row by itself fills it in a fraction of that; behind a full
+	// buffer the kernel puts rows together, and sending costs half.
+	restPause = 10 * time.Millisecond
+
 	// lateRest gives a server that is only late some rows to send at once.
-	restPause = 5 * time.Millisecond
-	lateRest  = time.Millisecond
+	lateRest = time.Millisecond
 
 	// socketRest is restPause on a Unix socket, which holds some hundred rows at most,
 	// whatever buffer is asked for: during a longer rest the server would wait.
