@@ -3,9 +3,10 @@ package relay
 import (
 	"errors"
 
+	"github.com/jackc/pglogrepl"
+
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/replication"
-	"github.com/jackc/pglogrepl"
 )
 
 // obstacle is a row at which a session was blocked: one that cannot be read, or that
