@@ -59,7 +59,7 @@ var mutants = []mutant{
 	{name: "commit_start", about: "the start of a commit record is confirmed instead of its end", faults: []string{"relay_term"},
 		patches: []patch{{"replication/decoder.go", "b.Through, b.ThroughTime = end, d.txn.Time", "b.Through, b.ThroughTime = commit, d.txn.Time"}}},
 	{name: "repeat_confirmed_rows", about: "every batch is sent twice", faults: []string{"pg_checkpoint"},
-		patches: []patch{{"relay/session.go", "s.sink.Send(s.sending, records, func(err error) { s.done(p, err) })", "s.sink.Send(s.sending, records, func(error) {})\n\ts.sink.Send(s.sending, records, func(err error) { s.done(p, err) })"}}},
+		patches: []patch{{"relay/session.go", "s.give(records, func(err error) { s.done(p, err) })", "s.give(records, func(error) { s.sent() })\n\ts.give(records, func(err error) { s.done(p, err) })"}}},
 	{name: "ignore_the_notice", about: "version 18's notice of a missing publication is ignored", test: "./test/integration TestPublication_TheServersNoticeBlocks", version: "18",
 		patches: []patch{{"replication/stream.go", "return s.notice(body)", "return nil"}}},
 	{name: "swallow_unknown_relation", about: "rows of a relation that was never announced are left out", test: "./replication TestDecoderRefusesWithThePosition",
