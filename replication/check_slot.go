@@ -112,7 +112,7 @@ func (c *checker) checkRetention() error {
 	if err != nil {
 		segment = 16 << 20
 	}
-	seen := fmt.Sprintf("max_slot_wal_keep_size is %s; %s of WAL may be written until the slot is lost", bytesText(keep<<20), bytesText(room))
+	seen := fmt.Sprintf("max_slot_wal_keep_size is %s; %s of WAL may be written until the slot is lost", BytesText(keep<<20), BytesText(room))
 	tight := room < leastHeadroom*segment
 	if rate > 0 {
 		seconds := float64(room) / rate
@@ -121,10 +121,10 @@ func (c *checker) checkRetention() error {
 		if seconds < 30*24*3600 {
 			left = time.Duration(seconds * float64(time.Second)).Round(time.Second).String()
 		}
-		seen += fmt.Sprintf(", %s at the present %s/s", left, bytesText(int64(rate)))
+		seen += fmt.Sprintf(", %s at the present %s/s", left, BytesText(int64(rate)))
 	}
 	if tight {
-		c.warn("slot.wal", "raise max_slot_wal_keep_size (and reload) to what the longest outage writes; a lost slot means a backfill", "%s", seen)
+		c.warn("slot.wal", "raise max_slot_wal_keep_size (and reload) to what the longest outage writes; the rows of a lost slot have to be inserted again", "%s", seen)
 	} else {
 		c.ok("slot.wal", "%s", seen)
 	}
@@ -151,11 +151,12 @@ func (c *checker) walRate() (float64, error) {
 	return float64(now-c.walFrom) / time.Since(c.started).Seconds(), row.err
 }
 
-func bytesText(n int64) string {
+// BytesText is a number of bytes as people read it.
+func BytesText(n int64) string {
 	for _, unit := range []struct {
 		size int64
 		name string
-	}{{1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
+	}{{1 << 40, "TiB"}, {1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
 		if n >= unit.size || -n >= unit.size {
 			return strconv.FormatFloat(float64(n)/float64(unit.size), 'f', 1, 64) + " " + unit.name
 		}

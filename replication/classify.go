@@ -47,13 +47,31 @@ func verdictOf(err error) verdict {
 
 const (
 	hintSetup     = "run `cdc-relay setup` to create what is missing"
-	hintRecreate  = "run `cdc-relay teardown --yes` and `cdc-relay setup`, and send the rows in between again from the table"
 	hintVerify    = "give the server's CA with sslrootcert, connect by a name in its certificate, or choose a weaker sslmode"
 	hintInUse     = "it is taken over when that one lets go of it; if two were not meant, stop one of them or give it a slot of its own (postgres.slot)"
 	hintServerLog = "the server's log may say more"
 	hintReach     = "check that the server is up and can be reached from here, and host and port in postgres.url"
 	hintServerTLS = "turn on ssl at the server, or say sslmode=disable if the network is trusted"
+
+	seeSendingAgain = "see docs/operations.md#sending-rows-again"
 )
+
+// hintRecreate is the way out of a slot that cannot go on: reason names the entry of
+// the runbook, confirmed is zero where it is not known.
+func hintRecreate(reason string, confirmed pglogrepl.LSN) string {
+	since := "the last confirmed LSN"
+	if confirmed != 0 {
+		since = "LSN " + confirmed.String()
+	}
+	return fmt.Sprintf("stop the relay, then `cdc-relay teardown --yes`, `cdc-relay setup`, `cdc-relay run`, and insert the rows since %s again: see docs/operations.md#%s", since, reason)
+}
+
+// hintUnpublished is for a row from before its publication, of which the server uses the
+// catalog as it was then.
+func hintUnpublished(confirmed pglogrepl.LSN) string {
+	return "the publication did not exist when the row at this position was written, and the slot cannot stream rows from before a new one: " +
+		hintRecreate(ReasonPublicationMissing, confirmed)
+}
 
 // byState is the answer for each SQLSTATE whose meaning does not depend on
 // anything else. The states in switchState do.
@@ -111,7 +129,7 @@ func switchState(pg *pgconn.PgError) verdict {
 		if pg.File == "dfmgr.c" {
 			return verdict{kind: KindRefused, reason: ReasonServerError, hint: "the server has no pgoutput library; install the complete server package"}
 		}
-		return verdict{kind: KindLost, reason: ReasonSlotLost, hint: hintRecreate}
+		return verdict{kind: KindLost, reason: ReasonSlotLost, hint: hintRecreate(ReasonSlotLost, 0)}
 	}
 	switch class := pg.Code[:min(2, len(pg.Code))]; class {
 	case "08":
@@ -139,9 +157,7 @@ func undefinedObject(pg *pgconn.PgError) verdict {
 	case pg.File == "slot.c" || pg.File == "slotfuncs.c":
 		return slot
 	case strings.Contains(pg.File, "publication") || associatedLSN(pg) != 0:
-		// The lookup uses the catalog as of the row's position, so a publication
-		// that exists by now does not help rows from before it.
-		publication.hint = "the publication did not exist when the row at this position was written: the slot has to be moved past it"
+		publication.hint = hintUnpublished(0)
 		return publication
 	case strings.Contains(pg.Message, "replication slot"):
 		return slot
@@ -162,7 +178,7 @@ func wrongState(pg *pgconn.PgError) verdict {
 		return verdict{kind: KindRetry, reason: ReasonInRecovery, hint: "connect to the primary"}
 	case has("cannot read from logical replication slot"), has("can no longer access replication slot"),
 		has("can no longer get changes from replication slot"), has("has been invalidated"):
-		return verdict{kind: KindLost, reason: ReasonSlotLost, hint: hintRecreate}
+		return verdict{kind: KindLost, reason: ReasonSlotLost, hint: hintRecreate(ReasonSlotLost, 0)}
 	case has("was not created in this database"):
 		return verdict{kind: KindRefused, reason: ReasonSlotUnusable, hint: "connect to the slot's database, or choose another slot name"}
 	case has("physical replication slot"):

@@ -184,9 +184,9 @@ func TestDriftIsRaisedByTheFirstInsertOnly(t *testing.T) {
 		oid      uint32
 		want     []string
 	}{
-		"renamed":         {relationMsg(outboxOID, "public", "outbox_old", "id"), outboxOID, []string{"public.outbox", "16400", `"public"."outbox_old"`, "renamed"}},
+		"renamed":         {relationMsg(outboxOID, "public", "outbox_old", "id"), outboxOID, []string{"public.outbox", "16400", `called "public"."outbox_old" at this position, and was "public"."outbox" when the session began`, "renamed"}},
 		"moved":           {relationMsg(outboxOID, "attic", "outbox", "id"), outboxOID, []string{`"attic"."outbox"`, `"public"."outbox"`}},
-		"replaced":        {relationMsg(otherOID, "public", "outbox", "id"), otherOID, []string{"public.outbox", "16600", "16400", "replaced"}},
+		"replaced":        {relationMsg(otherOID, "public", "outbox", "id"), otherOID, []string{"public.outbox", "16600", "was 16400 when the session began", "replaced"}},
 		"names exchanged": {relationMsg(outboxOID, "Odd", "Out\"Box", "id"), outboxOID, []string{"public.outbox", `"Odd"."Out\"Box"`}},
 	} {
 		t.Run(name, func(t *testing.T) {

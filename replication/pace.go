@@ -11,19 +11,16 @@ import (
 )
 
 const (
-	// receiveBuffer is asked of the kernel. It is large enough for a full read and
-	// small enough that the server soon waits for it to drain.
+	// receiveBuffer is asked of the kernel where the server is on the same host. It is
+	// large enough for a full read and small enough that the server soon waits for it to
+	// drain. On any other way it would bound the rate to a buffer a round trip, and a
+	// read would find it partly filled all the time; there the kernel chooses.
 	receiveBuffer = 64 << 10
 
-	// nearLink is how long connecting takes at most where receiveBuffer is enough.
-	// It is one round trip; over a longer one such a small buffer would bound the
-	// rate to a buffer a round trip, so the kernel chooses there.
-	nearLink = 500 * time.Microsecond
-
-	// restPause lets the receive buffer fill up after a small read in a backlog. A
-	// server that sends each row by itself fills it in a fraction of that; behind a full
-	// buffer the kernel puts rows together, and sending costs half.
-	restPause = 10 * time.Millisecond
+	// restPause lets the receive buffer fill up after a small read in a backlog. It is
+	// several times as long as a server takes for that which sends each row by itself;
+	// behind a full buffer the kernel puts rows together, and sending costs half.
+	restPause = 20 * time.Millisecond
 
 	// lateRest gives a server that is only late some rows to send at once.
 	lateRest = time.Millisecond
@@ -112,19 +109,22 @@ type gather struct {
 // gathering makes dial give connections that gather.
 func gathering(dial pgconn.DialFunc, by pacing) pgconn.DialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		began := time.Now()
 		conn, err := dial(ctx, network, addr)
 		if err != nil {
 			return nil, err
 		}
-		if time.Since(began) > nearLink {
-			return &gather{Conn: conn, buf: make([]byte, frameBuffer)}, nil
-		}
-		if c, ok := conn.(interface{ SetReadBuffer(int) error }); ok {
+		if c, ok := conn.(interface{ SetReadBuffer(int) error }); ok && sameHost(conn) {
 			_ = c.SetReadBuffer(by.room()) // best effort: without it resting pays less
 		}
 		return &gather{Conn: conn, buf: make([]byte, frameBuffer)}, nil
 	}
+}
+
+// sameHost tells whether both ends of a TCP connection have one address.
+func sameHost(conn net.Conn) bool {
+	here, tcp := conn.LocalAddr().(*net.TCPAddr)
+	there, _ := conn.RemoteAddr().(*net.TCPAddr)
+	return tcp && there != nil && here.IP.Equal(there.IP)
 }
 
 // gathered finds the gather below conn; nil when there is none.

@@ -6,7 +6,6 @@ import (
 	"math"
 	"net"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
@@ -221,32 +220,43 @@ func TestPace_ALateServerCatchesUp(t *testing.T) {
 	}
 }
 
-// Over a long link the kernel chooses the buffer: a small one would be the limit
-// of the rate. On a near one it is set.
-func TestGathering_SetsTheBufferOnNearLinksOnly(t *testing.T) {
-	for took, want := range map[time.Duration]int{0: receiveBuffer, nearLink: receiveBuffer, nearLink + 1: 0, 20 * time.Millisecond: 0} {
-		t.Run(took.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				conn := &sized{}
-				dial := gathering(func(context.Context, string, string) (net.Conn, error) {
-					time.Sleep(took) //nolint:forbidigo // the link's round trip, in virtual time
-					return conn, nil
-				}, pacing{})
-				if _, err := dial(t.Context(), "tcp", "x"); err != nil {
-					t.Fatal(err)
-				}
-				if conn.buffer != want {
-					t.Errorf("the buffer was set to %d", conn.buffer)
-				}
-			})
+// Over a link the kernel chooses the buffer: a small one would be the limit of the
+// rate. On the server's own host it is set.
+func TestGathering_SetsTheBufferOnTheServersHostOnly(t *testing.T) {
+	tcp := func(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 5432} }
+	for _, c := range []struct {
+		name        string
+		here, there net.Addr
+		want        int
+	}{
+		{"loopback", tcp("127.0.0.1"), tcp("127.0.0.1"), receiveBuffer},
+		{"loopback, IPv6", tcp("::1"), tcp("::1"), receiveBuffer},
+		{"the host's own address", tcp("198.18.0.2"), tcp("198.18.0.2"), receiveBuffer},
+		{"a neighbour", tcp("198.18.0.2"), tcp("198.18.0.3"), 0},
+		{"a Unix socket", &net.UnixAddr{}, &net.UnixAddr{}, 0},
+		{"a dialer of the user's", nil, nil, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			conn := &sized{here: c.here, there: c.there}
+			dial := gathering(func(context.Context, string, string) (net.Conn, error) { return conn, nil }, pacing{})
+			if _, err := dial(t.Context(), "tcp", "x"); err != nil {
+				t.Fatal(err)
+			}
+			if conn.buffer != c.want {
+				t.Errorf("the buffer was set to %d", conn.buffer)
+			}
 		})
 	}
 }
 
 type sized struct {
 	net.Conn
-	buffer int
+	here, there net.Addr
+	buffer      int
 }
+
+func (s *sized) LocalAddr() net.Addr  { return s.here }
+func (s *sized) RemoteAddr() net.Addr { return s.there }
 
 func (s *sized) SetReadBuffer(n int) error {
 	s.buffer = n

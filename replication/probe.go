@@ -20,6 +20,8 @@ type Probe struct {
 	conn    *pgconn.PgConn
 	version int
 	first   *baseline
+
+	confirmed pglogrepl.LSN // by the slot, at the last look that saw it
 }
 
 // baseline is what the first Look found, which later ones are held against.
@@ -45,6 +47,8 @@ type Snapshot struct {
 	// row: the slot, the publication or a table is gone or not the same.
 	Drift error
 }
+
+const hintBetween = "insert the rows that were written in between again: " + seeSendingAgain
 
 // NewProbe connects at the first Look.
 func NewProbe(cfg Config) *Probe { return &Probe{cfg: cfg} }
@@ -90,11 +94,16 @@ func (p *Probe) look(q querier) (*Snapshot, error) {
 		return nil, row.err
 	}
 	slot, err := readSlot(q, p.version, p.cfg.Slot)
-	if err == nil {
-		s.Slot = slot.SlotInfo
+	switch {
+	case err == nil:
+		s.Slot, p.confirmed = slot.SlotInfo, slot.Confirmed
 		s.Drift = slot.lost(p.cfg.Slot)
-	} else if s.Drift = driftOnly(err); s.Drift == nil {
-		return nil, err
+	case Reason(err) == ReasonSlotMissing && p.confirmed != 0:
+		s.Drift = slotGone(p.cfg.Slot, p.confirmed)
+	default:
+		if s.Drift = driftOnly(err); s.Drift == nil {
+			return nil, err
+		}
 	}
 	if s.Drift != nil {
 		return s, nil //nolint:nilerr // err, if any, is the drift
@@ -122,7 +131,7 @@ func (p *Probe) shapes(q querier) (drift, err error) {
 	if err != nil {
 		if drift := driftOnly(err); drift != nil {
 			return p.changed(ReasonPublicationMissing, publicationSubject(p.cfg.Publication), "it was dropped",
-				"create it again, and backfill the rows that were written without it"), nil
+				"the slot cannot stream rows from before a new one: "+hintRecreate(ReasonPublicationMissing, p.confirmed)), nil
 		}
 		return nil, err
 	}
@@ -137,7 +146,7 @@ func (p *Probe) shapes(q querier) (drift, err error) {
 		}
 		if p.first != nil && p.first.tables[i].oid != t.oid {
 			return p.changed(ReasonTableChanged, "table "+table.String(), "it was replaced by another table of that name",
-				"rows of the new one need a restart, and those written before its publication a backfill"), nil
+				"rows of the new one need a restart, and those written before it was published have to be inserted again: "+seeSendingAgain), nil
 		}
 		if err := publication.publishes(table, t); err != nil {
 			var e *Error
@@ -159,7 +168,7 @@ func (p *Probe) shapes(q querier) (drift, err error) {
 	}
 	if now.publication != p.first.publication {
 		return p.changed(ReasonPublicationChanged, publicationSubject(p.cfg.Publication), "it was dropped and made again",
-			"backfill the rows that were written in between"), nil
+			hintBetween), nil
 	}
 	if drift := p.putBack(now); drift != nil {
 		return drift, nil
@@ -188,6 +197,18 @@ func (p *Probe) links(q querier, now *baseline) (map[string]string, error) {
 	return links, nil
 }
 
+// unlinked says that a link is not there any more, though the publication had the table a
+// moment ago: one of them was taken away between the two questions, and the next look
+// says which.
+func unlinked(first, now map[string]string) bool {
+	for table := range first {
+		if _, ok := now[table]; !ok {
+			return true
+		}
+	}
+	return false
+}
+
 // putBack sees what was changed between two looks and looks right again: rows of that
 // time may be in no stream.
 func (p *Probe) putBack(now *baseline) error {
@@ -195,13 +216,13 @@ func (p *Probe) putBack(now *baseline) error {
 	switch {
 	case now.version != p.first.version && now.sends == p.first.sends:
 		cause = "it was altered and put back"
-	case !maps.Equal(now.links, p.first.links) && slices.Equal(now.tables, p.first.tables):
+	case !maps.Equal(now.links, p.first.links) && slices.Equal(now.tables, p.first.tables) && !unlinked(p.first.links, now.links):
 		cause = "a table was taken out of it and put back"
 	default:
 		p.first.version, p.first.sends = now.version, now.sends
 		return nil
 	}
-	return p.changed(ReasonPublicationChanged, publicationSubject(p.cfg.Publication), cause, "backfill the rows that were written in between")
+	return p.changed(ReasonPublicationChanged, publicationSubject(p.cfg.Publication), cause, hintBetween)
 }
 
 // filters compares a shard's filter with what it has to be, which the first look of a

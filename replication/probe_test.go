@@ -35,21 +35,21 @@ func TestProbe_SeesDrift(t *testing.T) {
 		reason string
 		text   string
 	}{
-		{name: "publication dropped", change: `DROP PUBLICATION cdc_relay`, kind: KindDrift, reason: ReasonPublicationMissing, text: "dropped"},
+		{name: "publication dropped", change: `DROP PUBLICATION cdc_relay`, kind: KindDrift, reason: ReasonPublicationMissing, text: "it was dropped; the slot cannot stream rows from before a new one: stop the relay, then"},
 		{
 			name: "publication made again", change: `DROP PUBLICATION cdc_relay; CREATE PUBLICATION cdc_relay FOR TABLE outbox WITH (publish = 'insert')`,
-			kind: KindDrift, reason: ReasonPublicationChanged, text: "made again",
+			kind: KindDrift, reason: ReasonPublicationChanged, text: "made again; " + hintBetween,
 		},
 		{name: "inserts taken out", change: `ALTER PUBLICATION cdc_relay SET (publish = 'truncate')`, kind: KindDrift, reason: ReasonTableUnpublished, text: "does not publish inserts"},
 		{name: "table taken out", change: `ALTER PUBLICATION cdc_relay DROP TABLE outbox`, kind: KindDrift, reason: ReasonTableUnpublished, text: "ADD TABLE"},
 		{name: "row filter", change: `ALTER PUBLICATION cdc_relay SET TABLE outbox WHERE (id IS NULL)`, kind: KindDrift, reason: ReasonPublicationChanged, text: "row filter on public.outbox"},
 		{
 			name: "table taken out and put back", change: `ALTER PUBLICATION cdc_relay DROP TABLE outbox; ALTER PUBLICATION cdc_relay ADD TABLE outbox`,
-			kind: KindDrift, reason: ReasonPublicationChanged, text: "taken out of it and put back",
+			kind: KindDrift, reason: ReasonPublicationChanged, text: "taken out of it and put back; " + hintBetween,
 		},
 		{
 			name: "inserts taken out and put back", change: `ALTER PUBLICATION cdc_relay SET (publish = 'truncate'); ALTER PUBLICATION cdc_relay SET (publish = 'insert')`,
-			kind: KindDrift, reason: ReasonPublicationChanged, text: "altered and put back",
+			kind: KindDrift, reason: ReasonPublicationChanged, text: "altered and put back; " + hintBetween,
 		},
 		{name: "updates added", change: `ALTER PUBLICATION cdc_relay SET (publish = 'insert, update')`},
 		{name: "table dropped", change: `DROP TABLE outbox`, kind: KindDrift, reason: ReasonTableMissing, text: "dropped"},
@@ -57,7 +57,7 @@ func TestProbe_SeesDrift(t *testing.T) {
 		{name: "table moved", change: `CREATE SCHEMA app; ALTER TABLE outbox SET SCHEMA app`, kind: KindDrift, reason: ReasonTableChanged, text: "renamed to app.outbox"},
 		{
 			name: "table replaced", change: `ALTER TABLE outbox RENAME TO old; CREATE TABLE outbox (id uuid); ALTER PUBLICATION cdc_relay ADD TABLE outbox`,
-			kind: KindDrift, reason: ReasonTableChanged, text: "replaced",
+			kind: KindDrift, reason: ReasonTableChanged, text: "have to be inserted again: see docs/operations.md#sending-rows-again",
 		},
 		{name: "column added", change: `ALTER TABLE outbox ADD COLUMN extra text`},
 		{name: "another table added", change: `CREATE TABLE other (id int); ALTER PUBLICATION cdc_relay ADD TABLE other`},
@@ -108,7 +108,7 @@ func TestProbe_SeesAMissingSlot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	wantError(t, s.Drift, KindRefused, ReasonSlotMissing, cfg.Slot)
+	wantError(t, s.Drift, KindRefused, ReasonSlotMissing, cfg.Slot, "for a new relay run `cdc-relay setup`")
 }
 
 func TestProbe_ReconnectsAndRemembers(t *testing.T) {

@@ -74,14 +74,14 @@ func (d *Decoder) judge(rel *Relation) *relation {
 		t := d.tables[known]
 		return &relation{Relation: rel, drift: &drift{
 			subject: t.Schema + "." + t.Name,
-			err: fmt.Errorf("the table with OID %d is called %q.%q at this position, and %q.%q in the catalog",
+			err: fmt.Errorf("the table with OID %d is called %q.%q at this position, and was %q.%q when the session began",
 				rel.OID, rel.Namespace, rel.Name, t.Schema, t.Name),
 			hint: "the table was renamed: configure the name it has now, or rename it back, and restart",
 		}}
 	case isNamed && !isKnown && d.oids[named] != 0:
 		return &relation{Relation: rel, drift: &drift{
 			subject: rel.qualified(),
-			err:     fmt.Errorf("its OID is %d at this position, and %d in the catalog", rel.OID, d.oids[named]),
+			err:     fmt.Errorf("its OID is %d at this position, and was %d when the session began", rel.OID, d.oids[named]),
 			hint:    "the table was replaced by another of that name: decide what becomes of the rows in both before going on",
 		}}
 	case isNamed:

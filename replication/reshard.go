@@ -99,7 +99,7 @@ func (r *resharding) run() error {
 	}
 	if len(r.old) != r.from {
 		return r.refuse(fmt.Errorf("%d of the %d slots of %d shard(s) exist, and %d of the %d new ones", len(r.old), r.from, r.from, len(r.new), len(r.shards)),
-			"give the number that the relay ran with until now; if slots were dropped by hand, rows since then have to be backfilled from the table")
+			"give the number that the relay ran with until now; if slots were dropped by hand, rows since then have to be inserted again: "+seeSendingAgain)
 	}
 	// Copies of an earlier run keep the old relay from going on until it is caught up.
 	if err := r.dropAll(r.new); err != nil {
@@ -239,7 +239,7 @@ func (r *resharding) await(holds func() (what string, ok bool)) error {
 			return err
 		}
 		if len(r.old) != r.from {
-			return r.refuse(errors.New("a slot was dropped meanwhile"), "find out who did that; rows since then have to be backfilled from the table")
+			return r.refuse(errors.New("a slot was dropped meanwhile"), "find out who did that; rows since then have to be inserted again: "+seeSendingAgain)
 		}
 	}
 }

@@ -63,6 +63,7 @@ func newStream(cfg Config, logger zerolog.Logger, conn net.Conn, catalog *Catalo
 		start:  catalog.Confirmed,
 		origin: catalog.origin(),
 		abort:  make(chan struct{}),
+		lost:   make(chan struct{}),
 	}
 	s.frames.limit = cfg.MaxRowBytes + frameHeader + walHeader
 	s.dec.history = catalog.WALEnd
@@ -132,21 +133,21 @@ func (s *Stream) requestCopy() error {
 
 // tendUntilClose tells the server what is confirmed while the consumer settles
 // what it was given. It does not read: the server can wait, and what it still
-// sends belongs to the next session.
+// sends belongs to the next session. So it feels whether anybody is there.
 func (s *Stream) tendUntilClose() {
 	defer close(s.tended)
-	timer := time.NewTimer(time.Until(s.status.due()))
-	defer timer.Stop()
+	ticks := time.NewTicker(feelTick)
+	defer ticks.Stop()
 	for {
 		select {
 		case <-s.tend:
 			return
-		case <-timer.C:
-			if err := s.tick(time.Now()); err != nil {
+		case <-ticks.C:
+			if err := s.hold(time.Now()); err != nil {
 				s.broken = err
+				close(s.lost)
 				return
 			}
-			timer.Reset(time.Until(s.status.due()))
 		}
 	}
 }

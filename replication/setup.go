@@ -403,7 +403,7 @@ func (s *setup) planSlot(i int) error {
 	return &Error{
 		Kind: KindRefused, Reason: ReasonSlotUnusable, Op: "create", Subject: publicationSubject(shard.cfg.Publication),
 		Err:  fmt.Errorf("%s is older than the publication would be, and cannot stream rows from before it", slotSubject(name)),
-		Hint: hintDropSlot,
+		Hint: hintRecreate(ReasonPublicationMissing, row.Confirmed),
 	}
 }
 

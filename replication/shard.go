@@ -321,6 +321,6 @@ func wholeGeneration(q querier, version int, cfg Config) error {
 	}
 	return &Error{
 		Kind: KindRefused, Reason: ReasonSlotMissing, Op: "look at the shards", Subject: fmt.Sprintf("the slots of %d shards", cfg.Shard.Count),
-		Err: fmt.Errorf("%d of them exist", len(slots)), Hint: "run `cdc-relay setup` if it was cut short; if slots were dropped, rows since then have to be backfilled from the table",
+		Err: fmt.Errorf("%d of them exist", len(slots)), Hint: "run `cdc-relay setup` if it was cut short; if slots were dropped, rows since then have to be inserted again: " + seeSendingAgain,
 	}
 }

@@ -74,7 +74,7 @@ func readSlot(q querier, version int, name string) (*slotRow, error) {
 		return nil, &Error{
 			Kind: KindRefused, Reason: ReasonSlotMissing, Op: "look at", Subject: slotSubject(name),
 			Err:  errors.New("the slot does not exist"),
-			Hint: "run `cdc-relay setup` if it never did; if it did, rows since then have to be backfilled from the table",
+			Hint: "for a new relay run `cdc-relay setup`; if the slot was there before, rows since the last confirmed LSN have to be inserted again: see docs/operations.md#slot_missing",
 		}
 	}
 	if err != nil {
@@ -92,6 +92,17 @@ func readSlot(q querier, version int, name string) (*slotRow, error) {
 	return slot, row.err
 }
 
+// slotGone is for a slot that was seen before. It has no Error.LSN: no row of a stream
+// is at fault.
+func slotGone(name string, confirmed pglogrepl.LSN) error {
+	return &Error{
+		Kind: KindRefused, Reason: ReasonSlotMissing, Op: "watch", Subject: slotSubject(name),
+		Err: fmt.Errorf("it is not there any more; it had confirmed LSN %s", confirmed),
+		Hint: "go back to the server that has it, if this is another one since a failover; otherwise stop the relay, then `cdc-relay setup`, `cdc-relay run`, " +
+			"and insert the rows since that LSN again: see docs/operations.md#slot_missing",
+	}
+}
+
 // lost says why the slot's WAL is gone, or nil.
 func (s *slotRow) lost(name string) error {
 	reason := s.InvalidationReason
@@ -104,7 +115,7 @@ func (s *slotRow) lost(name string) error {
 	return &Error{
 		Kind: KindLost, Reason: ReasonSlotLost, Op: "look at", Subject: slotSubject(name), LSN: s.Confirmed,
 		Err:  fmt.Errorf("the server invalidated the slot (%s); rows after the LSN are gone from it", reason),
-		Hint: hintRecreate,
+		Hint: hintRecreate(ReasonSlotLost, s.Confirmed),
 	}
 }
 

@@ -27,8 +27,8 @@ var ErrAborted error = &Error{Kind: KindRetry, Reason: ReasonCancelled, Op: "str
 //     the server informed until Close, then Close's.
 //  2. The server is told no position but those that confirmed returned, and none
 //     beyond what was handed out.
-//  3. Start, Tables, Binary, Received, ServerEnd and Abort may be called from any
-//     goroutine at any time; Run and Close once, in this order.
+//  3. Start, Tables, Binary, Received, ServerEnd, Lost and Abort may be called from
+//     any goroutine at any time; Run and Close once, in this order.
 type Stream struct {
 	cfg    Config
 	log    zerolog.Logger
@@ -58,6 +58,7 @@ type Stream struct {
 	cut      bool  // broken, and what is in hand is left for the next session
 
 	tend, tended chan struct{} // ends, and has ended, what Run left behind; nil without
+	lost         chan struct{} // closed when that found the connection gone
 }
 
 // Start is the slot's confirmed position when the stream was opened, never zero:
@@ -90,6 +91,10 @@ func (s *Stream) Silent() time.Duration {
 	}
 	return time.Duration(instant(time.Now()) - at)
 }
+
+// Lost is closed when the connection is found to be gone after Run returned without
+// an error: somebody else may have the slot, while the consumer settles.
+func (s *Stream) Lost() <-chan struct{} { return s.lost }
 
 // Abort makes Run return at once, also from inside a transaction or while nobody
 // takes its batch. What was not handed out comes again with the next session.
@@ -426,7 +431,7 @@ func (s *Stream) notice(body []byte) error {
 		return &Error{
 			Kind: KindDrift, Reason: ReasonPublicationMissing, Op: "stream from publication", Subject: s.cfg.Publication,
 			LSN: s.Received(), Err: errors.New("the publication did not exist when the next rows were written, so the server leaves them out"),
-			Hint: "nothing after this position is confirmed: create the publication before the slot; to go on, backfill the rows in between from the table and create a new slot",
+			Hint: "nothing after this position is confirmed; " + hintRecreate(ReasonPublicationMissing, s.status.flush),
 		}
 	}
 	s.log.Warn().Str("code", n.Code).Str("severity", n.SeverityUnlocalized).Msg("server notice: " + oneLine(n.Message))
@@ -442,8 +447,13 @@ func (s *Stream) serverError(body []byte) error {
 		return s.violation(err)
 	}
 	s.broken = classify("stream from slot", pgconn.ErrorResponseToPgError(&e))
-	if own, ok := errors.AsType[*Error](s.broken); ok && own.Reason == ReasonUndecodable && s.dec.open {
-		own.Hint += "; if it cannot be mended, move the slot past its transaction, committing at " + s.dec.txn.Commit.String()
+	if own, ok := errors.AsType[*Error](s.broken); ok {
+		switch {
+		case own.Reason == ReasonUndecodable && s.dec.open:
+			own.Hint += "; if it cannot be mended, move the slot past its transaction, committing at " + s.dec.txn.Commit.String()
+		case own.Reason == ReasonPublicationMissing:
+			own.Hint = hintUnpublished(s.status.flush)
+		}
 	}
 	s.cut = e.SeverityUnlocalized != "ERROR"
 	return s.broken

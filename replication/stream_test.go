@@ -213,6 +213,38 @@ func TestEndOfAConnectionThatIsNotReadIsSeen(t *testing.T) {
 	})
 }
 
+// Nor does one that has read to its end and waits for Kafka to take the last rows.
+func TestEndOfAConnectionIsSeenWhileTheLastRowsAreDelivered(t *testing.T) {
+	bubble(t, Config{}, func(t *testing.T, f *fakeServer) {
+		go f.wal(txn(0x200, 7, "1")...)
+		for whole := false; !whole; {
+			b := f.take()
+			whole = b.Through != 0
+			b.Release()
+		}
+		f.stop()
+		if err := <-f.ended; err != nil {
+			t.Fatal(err)
+		}
+		pass(20 * time.Second)
+		synctest.Wait()
+		select {
+		case <-f.stream.Lost():
+			t.Fatal("lost, and the server is there")
+		default:
+		}
+		closed := time.Now()
+		_ = f.conn.Close()
+		<-f.stream.Lost()
+		if took := time.Since(closed); took > 2*feelTick {
+			t.Errorf("after %s", took)
+		}
+		if err := f.stream.Close(t.Context(), 0x100); err == nil {
+			t.Error("closed as if the position had been taken")
+		}
+	})
+}
+
 func TestConfirmedPositionIsToldSoonAndNothingElse(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, f *fakeServer) {
 		go f.wal(txn(0x200, 7, "1")...)

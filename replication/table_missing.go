@@ -67,14 +67,12 @@ func publicationMissing(q querier, version int, cfg Config, err error) error {
 	if Reason(err) != ReasonPublicationMissing || !errors.As(err, &e) {
 		return err
 	}
-	if _, missing := readSlot(q, version, cfg.Slot); missing != nil {
+	slot, missing := readSlot(q, version, cfg.Slot)
+	if missing != nil {
 		return err
 	}
 	with := *e
 	with.Err = fmt.Errorf("the publication does not exist, and %s, which exists, cannot stream rows from before it", slotSubject(cfg.Slot))
-	with.Hint = hintDropSlot
+	with.Hint = hintRecreate(ReasonPublicationMissing, slot.Confirmed)
 	return &with
 }
-
-// hintDropSlot is the way out of a slot that is older than its publication.
-const hintDropSlot = "drop the slot with `cdc-relay teardown --yes`, then run `cdc-relay setup` again"

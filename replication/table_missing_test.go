@@ -56,7 +56,7 @@ func TestPublicationMissing_BesideASlotSaysWhatSetupWouldSay(t *testing.T) {
 	db := harness.Postgres(t, "15")
 	cfg := outboxDatabase(t, db)
 	db.Exec(t, `DROP PUBLICATION cdc_relay`)
-	const want = "drop the slot with `cdc-relay teardown --yes`, then run `cdc-relay setup` again"
+	want := hintRecreate(ReasonPublicationMissing, confirmedBy(t, db, cfg.Slot))
 	wantFinding(t, Check(t.Context(), cfg), "publication", LevelFail, "the publication does not exist, and slot", want)
 	_, err := look(t, cfg)
 	wantError(t, err, KindRefused, ReasonPublicationMissing, want)

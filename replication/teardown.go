@@ -48,10 +48,19 @@ func Teardown(ctx context.Context, cfg Config, apply bool) ([]Step, error) {
 		}
 		if err := q.exec(step.SQL); err != nil {
 			return steps[:i], permissionHint(classify("drop "+step.subject(), err),
-				"a slot is dropped by a role with REPLICATION, a publication by its owner")
+				step.whoDrops())
 		}
 	}
 	return steps, nil
+}
+
+// whoDrops is the next step of a role that may not. No slot is left by the time that
+// publications are dropped, and a new start needs no more than that.
+func (s Step) whoDrops() string {
+	if s.Object == "slot" {
+		return "run it as a role with REPLICATION"
+	}
+	return "the slot is dropped, and a publication that is right may stay: go on with `cdc-relay setup`; to drop it too, run this again as its owner"
 }
 
 func teardownSlot(q querier, version int, name string) (Step, error) {
