@@ -38,6 +38,9 @@ func (e *RowError) Error() string {
 	if e.Column != "" {
 		at += "." + e.Column
 	}
+	if e.Commit == 0 { // read from the table: no transaction is known of it
+		return fmt.Sprintf("route row of table %s: %v", at, e.Err)
+	}
 	return fmt.Sprintf("route row %d of the transaction committing at %s (%s, row LSN %s): %v", e.Ordinal, e.Commit, at, e.LSN, e.Err)
 }
 

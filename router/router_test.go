@@ -145,6 +145,17 @@ func TestRoute_RejectsWithReasonAndColumn(t *testing.T) {
 	}
 }
 
+// A row that a command reads from the table, such as redrive, is of no known
+// transaction: zeros would pass for its position.
+func TestRowError_OfARowFromTheTableNamesNoPosition(t *testing.T) {
+	row := rowWith(t, map[string]string{"extra": "[]"})
+	row.Txn, row.LSN, row.Ordinal = new(replication.Txn), 0, 1
+	_, err := routeOne(t, Mapping{Columns: Columns{Headers: "extra"}}, row)
+	if err == nil || !strings.HasPrefix(err.Error(), "route row of table public.outbox.extra: ") || strings.Contains(err.Error(), "0/0") {
+		t.Errorf("error %v", err)
+	}
+}
+
 func TestRoute_NamesTheColumnThatTheTableLost(t *testing.T) {
 	r := mustNew(t, Mapping{Columns: Columns{Key: "tenant"}})
 	var b Buffer

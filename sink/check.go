@@ -45,6 +45,9 @@ const checkTimeout = 10 * time.Second
 type Expected struct {
 	topics  map[string]*expectedTopic
 	payload int64 // the largest of all tables; zero when it is not known
+
+	fate   string // see Rejected
+	matter Level
 }
 
 type expectedTopic struct {
@@ -83,6 +86,10 @@ func (e *Expected) DeadLetters(name string, read bool) {
 	t := e.topic(name)
 	t.kept, t.read = true, read
 }
+
+// Rejected says in words that continue "such a row" what becomes of a row whose record
+// is refused, and how much that matters. Untold, it blocks the relay.
+func (e *Expected) Rejected(fate string, matter Level) { e.fate, e.matter = fate, matter }
 
 // Record adds a record that would be sent. Nothing of it is kept.
 func (e *Expected) Record(r *router.Record) {
@@ -131,6 +138,9 @@ func (e *Expected) Topics() []string {
 // depends on. It writes nothing; the brokers hand out a producer id, as they do
 // at every start. ctx bounds it all.
 func Check(ctx context.Context, cfg KafkaConfig, expected Expected) []Finding {
+	if expected.fate == "" {
+		expected.Rejected("blocks the relay", LevelFail)
+	}
 	c := &checker{expected: expected}
 	kafka, err := NewKafka(cfg, zerolog.Nop())
 	if err != nil {
@@ -177,6 +187,11 @@ func (c *checker) warn(check, advice, seen string, args ...any) {
 
 func (c *checker) fail(check, advice, seen string, args ...any) {
 	c.add(check, LevelFail, advice, seen, args...)
+}
+
+// rejected is a finding about rows whose records would be refused.
+func (c *checker) rejected(check, advice, seen string, args ...any) {
+	c.add(check, c.expected.matter, advice+": such a row "+c.expected.fate, seen, args...)
 }
 
 func (c *checker) within() (context.Context, context.CancelFunc) {
@@ -309,7 +324,7 @@ func (c *checker) checkSizes() {
 	switch {
 	case largest == 0:
 	case needs > int64(c.cfg.MaxMessageBytes):
-		c.fail("kafka.max_message_bytes", "raise kafka.max_message_bytes, and max.message.bytes of the topics with it, or store less in the row: such a row blocks the relay",
+		c.rejected("kafka.max_message_bytes", "raise kafka.max_message_bytes, and max.message.bytes of the topics with it, or store less in the row",
 			"%s, and kafka.max_message_bytes is %d", seen, c.cfg.MaxMessageBytes)
 	default:
 		c.ok("kafka.max_message_bytes", "%s, and kafka.max_message_bytes is %d", seen, c.cfg.MaxMessageBytes)

@@ -291,6 +291,9 @@ func TestCheck_ReplicasAndLimits(t *testing.T) {
 	wantFinding(t, list, "topic.max_message_bytes", sink.LevelWarn, "topic small:", "kafka.max_message_bytes is 1048576", "takes 1000")
 	wantFinding(t, list, "topic.compaction", sink.LevelFail, "topic compact", "columns.key")
 	wantFinding(t, list, "topic.compaction", sink.LevelOK, "topic keyed")
+	expected.Rejected("goes elsewhere", sink.LevelWarn)
+	list = sink.Check(t.Context(), sink.KafkaConfig{Brokers: addrs}, expected)
+	wantFinding(t, list, "topic.compaction", sink.LevelWarn, "topic compact", "such a row goes elsewhere")
 
 	expected = expecting("small")
 	large := record("small", "k", strings.Repeat("x", 2000))
@@ -341,7 +344,15 @@ func TestCheck_RecordsThatTheTopicDoesNotTake(t *testing.T) {
 	check(sink.LevelWarn, "none", elsewhere, "kafka.max_message_bytes is 1048576")
 
 	list := sink.Check(t.Context(), sink.KafkaConfig{Brokers: addrs, MaxMessageBytes: 3010}, old)
-	wantFinding(t, list, "kafka.max_message_bytes", sink.LevelFail, "3000 bytes", "with its key", "is 3010")
+	wantFinding(t, list, "kafka.max_message_bytes", sink.LevelFail, "3000 bytes", "with its key", "is 3010", "such a row blocks the relay")
+
+	// Rows that are set aside are no reason to page anybody.
+	old.Rejected("goes elsewhere", sink.LevelWarn)
+	check(sink.LevelWarn, "none", old, "largest payload has 3000 bytes", "such a row goes elsewhere")
+	elsewhere.Rejected("goes elsewhere", sink.LevelWarn)
+	check(sink.LevelWarn, "none", elsewhere, "a row in between goes elsewhere")
+	list = sink.Check(t.Context(), sink.KafkaConfig{Brokers: addrs, MaxMessageBytes: 3010}, old)
+	wantFinding(t, list, "kafka.max_message_bytes", sink.LevelWarn, "3000 bytes", "such a row goes elsewhere")
 }
 
 func TestCheck_AnswersThatStandInTheWay(t *testing.T) {

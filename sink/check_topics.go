@@ -252,7 +252,7 @@ func (c *checker) checkLimits(name string, config map[string]string) {
 	}
 	if strings.Contains(config["cleanup.policy"], "compact") {
 		if expected.nullKeys > 0 {
-			c.fail("topic.compaction", "map columns.key to a column that is never NULL, or set cleanup.policy to delete",
+			c.rejected("topic.compaction", "map columns.key to a column that is never NULL, or set cleanup.policy to delete",
 				"topic %s is compacted and takes no record without a key, and %d of the newest rows have none", name, expected.nullKeys)
 		} else {
 			c.ok("topic.compaction", "topic %s is compacted: of each key the last record stays", name)
@@ -275,13 +275,13 @@ func (c *checker) checkTopicSize(name string, expected *expectedTopic, limit int
 		if needs > int64(expected.largest) {
 			what = fmt.Sprintf("the largest payload has %d bytes, and its record takes about %d%s", expected.payload, needs, compressed)
 		}
-		c.fail(check, fmt.Sprintf("raise max.message.bytes of the topic to %d or more, or store less in the row: one that does not fit blocks the relay",
+		c.rejected(check, fmt.Sprintf("raise max.message.bytes of the topic to %d or more, or store less in the row",
 			max(needs, int64(c.cfg.MaxMessageBytes))), "topic %s: %s, and the topic takes %d (max.message.bytes)", name, what, limit)
 	case expected.with(expected.possible) > limit && expected.possible > 0:
 		c.warn(check, "raise max.message.bytes of the topic, unless that row goes to another one",
 			"topic %s: the largest payload of a table whose rows may go there has %d bytes, and the topic takes %d (max.message.bytes)", name, expected.possible, limit)
 	case int64(c.cfg.MaxMessageBytes) > limit:
-		c.warn(check, "raise max.message.bytes of the topic, or lower kafka.max_message_bytes to it: a row in between blocks the relay",
+		c.warn(check, "raise max.message.bytes of the topic, or lower kafka.max_message_bytes to it: a row in between "+c.expected.fate,
 			"topic %s: kafka.max_message_bytes is %d, and the topic takes %d", name, c.cfg.MaxMessageBytes, limit)
 	default:
 		c.ok(check, "topic %s takes %d bytes", name, limit)

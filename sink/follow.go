@@ -248,7 +248,7 @@ func readError(topic string, err error) *Error {
 	e := classify(err)
 	reason := e.Err
 	if errors.Is(err, kerr.TopicAuthorizationFailed) {
-		reason = fmt.Errorf("%w; grant the relay's principal READ and DESCRIBE on the topic", err)
+		reason = advise(err, "grant the relay's principal READ and DESCRIBE on the topic")
 	}
 	return &Error{Class: e.Class, Reason: e.Reason, Err: fmt.Errorf("read topic %q: %w", topic, reason)}
 }
@@ -287,7 +287,7 @@ func EnsureTopic(ctx context.Context, cfg KafkaConfig, topic string, dryRun bool
 		err = fmt.Errorf("%w: %s", err, created.ErrMessage)
 	}
 	if err != nil {
-		return true, fmt.Errorf("create topic %q: %w; make it by hand, or grant CREATE on it", topic, err)
+		return true, advise(fmt.Errorf("create topic %q: %w", topic, err), "make it by hand, or grant CREATE on it")
 	}
 	return true, nil
 }

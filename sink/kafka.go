@@ -41,6 +41,8 @@ type Kafka struct {
 	life context.Context // ends with Close
 	end  context.CancelFunc
 
+	sent topics // that a client of ours had records for
+
 	mu      sync.Mutex
 	aborted chan struct{} // closed when abort and repair are done; nil when none was needed
 	broken  repairs

@@ -48,6 +48,18 @@ func (e *interruptedError) Unwrap() error { return e.err }
 
 func interrupted(ctx context.Context) error { return &interruptedError{context.Cause(ctx)} }
 
+// advised is a failure with what to do about it.
+type advised struct {
+	err  error
+	next string
+}
+
+// Error ends the cause where the advice begins: the brokers' texts end with a full stop.
+func (e *advised) Error() string { return strings.TrimSuffix(e.err.Error(), ".") + "; " + e.next }
+func (e *advised) Unwrap() error { return e.err }
+
+func advise(err error, next string) error { return &advised{err, next} }
+
 // innocent says that a record failed only because the sink halted or closed.
 func innocent(err error) bool {
 	return errors.Is(err, errAborted) || errors.Is(err, context.Canceled) ||
@@ -73,7 +85,7 @@ var answers = map[int16]answer{
 	kerr.TopicAuthorizationFailed.Code:           {Blocked, "topic_authorization_failed", "grant the relay's principal WRITE and DESCRIBE on the topic"},
 	kerr.ClusterAuthorizationFailed.Code:         {Blocked, "cluster_authorization_failed", "grant the relay's principal WRITE on the topics it sends to; before Kafka 2.8 also IDEMPOTENT_WRITE on the cluster"},
 	kerr.TransactionalIDAuthorizationFailed.Code: {Blocked, "transactional_id_authorization_failed", "grant the relay's principal WRITE and DESCRIBE on the transactional id"},
-	kerr.UnknownTopicOrPartition.Code:            {Blocked, "unknown_topic", "create the topic, or enable kafka.create_topics"},
+	kerr.UnknownTopicOrPartition.Code:            {Blocked, "unknown_topic", "create the topic, or set kafka.create_topics.enabled: true"},
 	kerr.PolicyViolation.Code:                    {Blocked, "policy_violation", "a policy of the cluster refuses it; see the broker's log"},
 	kerr.SaslAuthenticationFailed.Code:           {Blocked, "sasl_authentication_failed", "check user, secret and mechanism of kafka.sasl"},
 	kerr.UnsupportedSaslMechanism.Code:           {Blocked, "sasl_mechanism_unsupported", "set kafka.sasl.mechanism to one that the broker offers"},
@@ -133,13 +145,13 @@ func answered(code *kerr.Error, err error) *Error {
 	a, ok := answers[code.Code]
 	switch {
 	case ok && a.next != "":
-		return &Error{a.class, a.reason, fmt.Errorf("%w; %s", err, a.next)}
+		return &Error{a.class, a.reason, advise(err, a.next)}
 	case ok:
 		return &Error{a.class, a.reason, err}
 	case code.Retriable:
 		return &Error{Retry, strings.ToLower(code.Message), err}
 	}
-	return &Error{Blocked, "kafka_error", fmt.Errorf("%w; see the broker's log", err)}
+	return &Error{Blocked, "kafka_error", advise(err, "see the broker's log")}
 }
 
 func classifyNetwork(err error) *Error {

@@ -77,7 +77,7 @@ func TestKafka_BlocksOnAnUnknownTopicUntilItExists(t *testing.T) {
 	k := open(t, c, nil)
 	for range 2 {
 		start := time.Now()
-		wantFailure(t, sendOne(t, k, record("later", "k", "v")), sink.Blocked, "unknown_topic", `"later"`, "UNKNOWN_TOPIC_OR_PARTITION", "create the topic")
+		wantFailure(t, sendOne(t, k, record("later", "k", "v")), sink.Blocked, "unknown_topic", `"later"`, "UNKNOWN_TOPIC_OR_PARTITION", "topic-partition; create the topic, or set kafka.create_topics.enabled")
 		if took := time.Since(start); took > guardTime/2 {
 			t.Errorf("took %s to find out", took)
 		}
@@ -103,6 +103,54 @@ func TestKafka_CreatesMissingTopicsWhenTold(t *testing.T) {
 	if info := c.TopicInfo("made"); info == nil || len(c.PartitionInfos("made")) != 5 {
 		t.Errorf("topic is %+v, want 5 partitions", info)
 	}
+}
+
+// A topic that is made for the first time is nothing to look at; one that had records
+// of ours was deleted by somebody.
+func TestKafka_SaysThatItMadeATopicAgain(t *testing.T) {
+	t.Parallel()
+	c := cluster(t)
+	var log lines
+	k, err := sink.NewKafka(sink.KafkaConfig{
+		Brokers: c.ListenAddrs(), CreateTopics: sink.CreateTopics{Enabled: true, Partitions: 1, ReplicationFactor: 1},
+	}, zerolog.New(&log))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = k.Close(context.Background()) }()
+	const again = `"level":"error","topic":"orders","partitions":1,"message":"topic was deleted after records were sent to it; made it again`
+	heals(t, k, record("orders", "k", "old"))
+	if n := k.TopicsRecreated(); n != 0 || strings.Contains(log.String(), again) {
+		t.Fatalf("at the first time %d topics were made again:\n%s", n, log.String())
+	}
+	if err := c.DeleteTopic("orders"); err != nil {
+		t.Fatal(err)
+	}
+	heals(t, k, record("orders", "k", "new"))
+	if n := k.TopicsRecreated(); n != 1 || strings.Count(log.String(), again) != 1 {
+		t.Fatalf("%d topics were made again:\n%s", n, log.String())
+	}
+	if got := read(t, c, "orders"); len(got) != 1 || string(got[0].Value) != "new" {
+		t.Errorf("the new topic has %v", got)
+	}
+}
+
+// lines is a log that is read while it is written.
+type lines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 func TestKafka_SaysWhyItCannotCreateATopic(t *testing.T) {

@@ -100,29 +100,41 @@ type partitioner struct {
 	sink  *Kafka
 	inner kgo.Partitioner
 
-	mu     sync.Mutex
-	topics map[string]struct{} // that had a partition through this client
+	topics topics // that had a partition through this client
+}
+
+// topics are names of topics. Any goroutine may use them.
+type topics struct {
+	mu    sync.Mutex
+	names map[string]struct{}
+}
+
+func (t *topics) add(name string) {
+	t.mu.Lock()
+	t.names = with(t.names, name)
+	t.mu.Unlock()
+}
+
+func (t *topics) has(name string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, ok := t.names[name]
+	return ok
 }
 
 func newPartitioner(k *Kafka) *partitioner {
-	return &partitioner{sink: k, inner: kgo.StickyKeyPartitioner(nil), topics: make(map[string]struct{})}
+	return &partitioner{sink: k, inner: kgo.StickyKeyPartitioner(nil)}
 }
 
 // ForTopic starts the lanes of a topic, also after the client forgot about it.
 func (p *partitioner) ForTopic(topic string) kgo.TopicPartitioner {
-	p.mu.Lock()
-	p.topics[topic] = struct{}{}
-	p.mu.Unlock()
+	p.topics.add(topic)
+	p.sink.sent.add(topic)
 	return &lanes{sink: p.sink, inner: p.inner.ForTopic(topic)}
 }
 
 // knows says whether the client may have numbered records of the topic.
-func (p *partitioner) knows(topic string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_, ok := p.topics[topic]
-	return ok
-}
+func (p *partitioner) knows(topic string) bool { return p.topics.has(topic) }
 
 // OnProduceRecordPartitioned runs under the partition's lock, before the record
 // can be written.

@@ -63,14 +63,17 @@ func (k *Kafka) repair(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, repairTimeout)
 	defer cancel()
 	c := k.client.Load()
+	deleted := len(broken.recreated) > 0
 	if len(broken.missing) > 0 && k.cfg.CreateTopics.Enabled {
-		k.createTopics(ctx, c, slices.Sorted(maps.Keys(broken.missing)))
+		for _, topic := range k.createTopics(ctx, c, slices.Sorted(maps.Keys(broken.missing))) {
+			delete(broken.recreated, topic) // that is told already
+		}
 	}
 	if len(broken.recreated) > 0 {
 		k.lookAtRecreated(ctx, c, slices.Sorted(maps.Keys(broken.recreated)))
 	}
 	switch {
-	case broken.replace || len(broken.recreated) > 0 || slices.ContainsFunc(slices.Collect(maps.Keys(broken.missing)), c.partitioner.knows):
+	case broken.replace || deleted || slices.ContainsFunc(slices.Collect(maps.Keys(broken.missing)), c.partitioner.knows):
 		k.replace(c)
 	case len(broken.missing) > 0:
 		// Forgotten, the topic is looked up at once by the next record.
@@ -123,14 +126,21 @@ func (k *Kafka) lookAtRecreated(ctx context.Context, c *client, topics []string)
 	}
 }
 
-// createTopics makes the topics and remembers why it could not.
-func (k *Kafka) createTopics(ctx context.Context, c *client, topics []string) {
+// createTopics makes the topics and remembers why it could not. It returns those that
+// it made again: a topic that records went to before was deleted, and whatever deletes
+// topics has to be found.
+func (k *Kafka) createTopics(ctx context.Context, c *client, topics []string) (again []string) {
 	want := k.cfg.CreateTopics
 	refused := make(map[string]error)
 	for _, topic := range topics {
 		created, err := kadm.NewClient(c.Client).CreateTopics(ctx, want.Partitions, want.ReplicationFactor, want.settings(topic == k.cfg.DeadLetterTopic), topic)
 		answer, ok := created[topic]
 		switch {
+		case ok && answer.Err == nil && k.sent.has(topic):
+			again = append(again, topic)
+			k.recreated.Add(1)
+			k.log.Error().Str("topic", topic).Int32("partitions", want.Partitions).
+				Msg("topic was deleted after records were sent to it; made it again, because of kafka.create_topics.enabled. What the old one held is gone")
 		case ok && (answer.Err == nil || errors.Is(answer.Err, kerr.TopicAlreadyExists)):
 			k.log.Info().Str("topic", topic).Int32("partitions", want.Partitions).Msg("created topic")
 		case ok && answer.ErrMessage != "":
@@ -144,6 +154,7 @@ func (k *Kafka) createTopics(ctx context.Context, c *client, topics []string) {
 	k.mu.Lock()
 	k.broken.refused = refused
 	k.mu.Unlock()
+	return again
 }
 
 // missing classifies a missing topic that the sink creates: another try finds
@@ -153,11 +164,11 @@ func (k *Kafka) missing(topic string, err error) *Error {
 	refused := k.broken.refused[topic]
 	k.mu.Unlock()
 	if refused == nil {
-		return &Error{Retry, "unknown_topic", fmt.Errorf("%w; the topic is being created", err)}
+		return &Error{Retry, "unknown_topic", advise(err, "the topic is being created")}
 	}
 	next := "create it by hand"
 	if errors.Is(refused, kerr.TopicAuthorizationFailed) || errors.Is(refused, kerr.ClusterAuthorizationFailed) {
 		next = "grant the relay's principal CREATE on the topic, or create it by hand"
 	}
-	return &Error{Blocked, "unknown_topic", fmt.Errorf("create the missing topic: %w; %s", refused, next)}
+	return &Error{Blocked, "unknown_topic", advise(fmt.Errorf("create the missing topic: %w", refused), next)}
 }

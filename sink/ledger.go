@@ -19,6 +19,7 @@ type Ledger struct {
 	cfg    KafkaConfig
 	topic  string
 	client *kgo.Client
+	turn   chan struct{} // one token, out while a write is not answered
 }
 
 // NewLedger checks the configuration and connects to nothing.
@@ -27,7 +28,9 @@ func NewLedger(cfg KafkaConfig, topic string) (*Ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Ledger{cfg: cfg, topic: topic, client: client}, nil
+	l := &Ledger{cfg: cfg, topic: topic, client: client, turn: make(chan struct{}, 1)}
+	l.turn <- struct{}{}
+	return l, nil
 }
 
 // Close gives the connections up. A Write that waits ends with an error.
@@ -91,9 +94,23 @@ func (l *Ledger) Read(ctx context.Context, suffix string) (map[string][]byte, er
 
 // Write returns once all in-sync replicas have the value, or with a *Error; after
 // one the value may be there all the same. A nil value takes the key back.
+//
+// The client gets no context that ends: it would fail the next write with the one that
+// was given up. So a write waits for the answer to the one before, whoever gave it up.
 func (l *Ledger) Write(ctx context.Context, key string, value []byte) error {
+	if ctx.Err() != nil {
+		return l.failure("write to", context.Cause(ctx))
+	}
+	select {
+	case <-l.turn:
+	case <-ctx.Done():
+		return l.failure("write to", context.Cause(ctx))
+	}
 	outcome := make(chan error, 1)
-	l.client.Produce(ctx, &kgo.Record{Topic: l.topic, Key: []byte(key), Value: value}, func(_ *kgo.Record, err error) { outcome <- err })
+	l.client.Produce(context.Background(), &kgo.Record{Topic: l.topic, Key: []byte(key), Value: value}, func(_ *kgo.Record, err error) {
+		outcome <- err
+		l.turn <- struct{}{}
+	})
 	select {
 	case err := <-outcome:
 		if err == nil {
@@ -121,4 +138,57 @@ func (l *Ledger) failure(what string, err error) error {
 		class = Blocked
 	}
 	return &Error{class, e.Reason, fmt.Errorf("%s checkpoint topic %q: %w", what, l.topic, e.Err)}
+}
+
+// Committed returns the newest value that a transaction, or a write without one, left
+// under a key; nil when there is none, or it was taken back. It waits for transactions
+// that are open: one of them may be about to commit a newer value, which whoever
+// committed it has acted upon before readers see it. The error is a *Error.
+func (l *Ledger) Committed(ctx context.Context, key string) ([]byte, error) {
+	admin := kadm.NewClient(l.client)
+	if err := checkpointTopic(ctx, admin, l.topic); err != nil {
+		return nil, l.failure("read", err)
+	}
+	last, err := admin.ListEndOffsets(ctx, l.topic) // the high watermark: behind what is still open
+	if err != nil {
+		return nil, l.failure("read", err)
+	}
+	end, ok := last.Lookup(l.topic, 0)
+	if !ok || end.Err != nil {
+		return nil, l.failure("read", end.Err)
+	}
+	starts, err := admin.ListStartOffsets(ctx, l.topic)
+	if err != nil {
+		return nil, l.failure("read", err)
+	}
+	from, _ := starts.Lookup(l.topic, 0)
+	if from.Err != nil {
+		return nil, l.failure("read", from.Err)
+	}
+	if from.Offset >= end.Offset {
+		return nil, nil
+	}
+	reader, err := l.cfg.consumer(kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{l.topic: {0: kgo.NewOffset().At(from.Offset)}}))
+	if err != nil {
+		return nil, l.failure("read", err)
+	}
+	defer reader.Close()
+	var value []byte
+	for next := from.Offset; next < end.Offset; {
+		fetches := reader.PollFetches(ctx)
+		if ctx.Err() != nil {
+			return nil, &Error{Retry, ReasonCheckpointHidden, fmt.Errorf("read checkpoint topic %q: %w at offset %d of %d; an open transaction hides what follows until it ends", l.topic, context.Cause(ctx), next, end.Offset)}
+		}
+		for _, e := range fetches.Errors() {
+			return nil, l.failure("read", e.Err)
+		}
+		for records := fetches.RecordIter(); !records.Done(); {
+			r := records.Next()
+			next = r.Offset + 1
+			if !r.Attrs.IsControl() && string(r.Key) == key {
+				value = r.Value
+			}
+		}
+	}
+	return value, nil
 }

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -84,4 +86,85 @@ func TestLedger_WriteEndsWithItsContext(t *testing.T) {
 	if e, _ := errors.AsType[*sink.Error](err); e == nil || e.Class != sink.Retry {
 		t.Fatalf("from a broker that does not answer: %v", err)
 	}
+}
+
+// A session that ends gives up the write under way, and then writes how far it really came.
+func TestLedger_WriteIsNotHitByOneThatWasGivenUp(t *testing.T) {
+	l := openLedger(t, cluster(t))
+	if err := l.Write(t.Context(), "a for s", []byte("0")); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		given, up := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_ = l.Write(given, "a for s", []byte("1"))
+		}()
+		runtime.Gosched()
+		up()
+		<-ended
+		if err := l.Write(t.Context(), "a for s", []byte("2")); err != nil {
+			t.Fatalf("behind one that was given up: %v", err)
+		}
+		found, err := l.Read(t.Context(), " for s")
+		if err != nil || string(found["a for s"]) != "2" {
+			t.Fatalf("found %q, %v", found, err)
+		}
+	}
+}
+
+// What is committed shows behind an open transaction only when that has ended, and what
+// was aborted never.
+func TestLedger_CommittedWaitsForOpenTransactions(t *testing.T) {
+	c := cluster(t)
+	l := openLedger(t, c)
+	if value, err := l.Committed(t.Context(), "k"); value != nil || err != nil {
+		t.Fatalf("of an empty topic %q, %v", value, err)
+	}
+	writer := func(id string) *kgo.Client {
+		client, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.TransactionalID(id))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(client.Close)
+		if err := client.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		return client
+	}
+	write := func(client *kgo.Client, value string) {
+		if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: "positions", Key: []byte("k"), Value: []byte(value)}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	end := func(client *kgo.Client, commit kgo.TransactionEndTry) {
+		if err := client.EndTransaction(t.Context(), commit); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(value string) {
+		t.Helper()
+		if got, err := l.Committed(t.Context(), "k"); string(got) != value || err != nil {
+			t.Errorf("%q, %v; want %q", got, err, value)
+		}
+	}
+	first := writer("first")
+	write(first, "1")
+	end(first, kgo.TryCommit)
+	want("1")
+
+	open, second := writer("open"), writer("second")
+	write(open, "never")
+	write(second, "2")
+	end(second, kgo.TryCommit)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if value, err := l.Committed(ctx, "k"); err == nil {
+		t.Errorf("%q is not the newest that is committed", value)
+	} else if e, ok := errors.AsType[*sink.Error](err); !ok || e.Reason != sink.ReasonCheckpointHidden {
+		t.Errorf("behind an open transaction: %v", err)
+	}
+	end(open, kgo.TryAbort)
+	want("2")
 }

@@ -54,9 +54,9 @@ func isAny(err error, of []error) bool {
 func (t *Transactional) classify(err error, age time.Duration) *Error {
 	switch {
 	case isAny(err, fencing) && age < t.cfg.Timeout:
-		return &Error{Blocked, ReasonFenced, fmt.Errorf("%w; another relay streams from a slot of the same name and cluster: stop one of them, or give them slots of their own", err)}
+		return &Error{Blocked, ReasonFenced, advise(err, "another relay streams from a slot of the same name and cluster: stop one of them, or give them slots of their own")}
 	case isAny(err, fencing), isAny(err, ended):
-		return &Error{Retry, ReasonTransactionEnded, fmt.Errorf("%w; the brokers gave the transaction up", err)}
+		return &Error{Retry, ReasonTransactionEnded, advise(err, "the brokers gave the transaction up")}
 	}
 	if errors.Is(err, errNotSealed) {
 		return &Error{Retry, "held_back", err}
@@ -65,17 +65,17 @@ func (t *Transactional) classify(err error, age time.Duration) *Error {
 		if e := classify(errors.Unwrap(err)); e.Class == Blocked && e.Reason != "kafka_error" {
 			return e
 		}
-		return &Error{Retry, ReasonCommitUnknown, fmt.Errorf("%w; the checkpoint topic says what became of it", err)}
+		return &Error{Retry, ReasonCommitUnknown, advise(err, "the checkpoint topic says what became of it")}
 	}
 	if own, ok := errors.AsType[*checkpointError](err); ok {
 		e := classify(own.err)
 		switch {
 		case errors.Is(own.err, kerr.TopicAuthorizationFailed):
-			return &Error{Blocked, e.Reason, fmt.Errorf("%w; grant the relay's principal READ, WRITE and DESCRIBE on the checkpoint topic: %s", err, grantCheckpoints(own.topic))}
+			return &Error{Blocked, e.Reason, advise(err, "grant the relay's principal READ, WRITE and DESCRIBE on the checkpoint topic: "+grantCheckpoints(own.topic))}
 		case errors.Is(own.err, kerr.UnknownTopicOrPartition):
-			return &Error{Blocked, ReasonCheckpointTopic, fmt.Errorf("%w; run `cdc-relay setup`", err)}
+			return &Error{Blocked, ReasonCheckpointTopic, advise(err, "run `cdc-relay setup`")}
 		case e.Class == Rejected:
-			return &Error{Blocked, ReasonCheckpointRefused, fmt.Errorf("%w; the topic has to take records of 1 KiB", err)}
+			return &Error{Blocked, ReasonCheckpointRefused, advise(err, "the topic has to take records of 1 KiB")}
 		}
 		return &Error{e.Class, e.Reason, err}
 	}

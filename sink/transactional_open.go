@@ -70,7 +70,7 @@ func (t *Transactional) connect(id string) (*kgo.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := kgo.NewClient(append(opts, kgo.RecordPartitioner(wishes{kgo.StickyKeyPartitioner(nil)}),
+	client, err := kgo.NewClient(append(opts, kgo.RecordPartitioner(wishes{kgo.StickyKeyPartitioner(nil), &t.plain.sent}),
 		kgo.TransactionalID(id), kgo.TransactionTimeout(t.cfg.Timeout), kgo.RetryBackoffFn(retryPause))...)
 	if err != nil {
 		return nil, fmt.Errorf("configure kafka client: %w", err)
@@ -94,7 +94,7 @@ func (t *Transactional) opening(ctx context.Context, id string, err error) error
 		return e
 	}
 	if errors.Is(err, kerr.InvalidTransactionTimeout) {
-		return &Error{Blocked, "transaction_timeout_refused", fmt.Errorf("open transactional producer: %w; raise transaction.max.timeout.ms of the brokers to %s or more", err, t.cfg.Timeout)}
+		return &Error{Blocked, "transaction_timeout_refused", advise(fmt.Errorf("open transactional producer: %w", err), fmt.Sprintf("raise transaction.max.timeout.ms of the brokers to %s or more", t.cfg.Timeout))}
 	}
 	e := t.classify(err, 0)
 	err = fmt.Errorf("open transactional producer %q: %w", id, e.Err)
@@ -257,7 +257,7 @@ func checkpointTopic(ctx context.Context, admin *kadm.Client, topic string) erro
 
 // checkpointRefusal is a right on the checkpoint topic that is missing.
 func checkpointRefusal(topic string, err error) *Error {
-	return &Error{Blocked, "topic_authorization_failed", fmt.Errorf("checkpoint topic %q: %w; grant the relay's principal READ, WRITE and DESCRIBE on it: %s", topic, err, grantCheckpoints(topic))}
+	return &Error{Blocked, "topic_authorization_failed", advise(fmt.Errorf("checkpoint topic %q: %w", topic, err), "grant the relay's principal READ, WRITE and DESCRIBE on it: "+grantCheckpoints(topic))}
 }
 
 // EnsureCheckpointTopic makes the checkpoint topic unless there is one that will do,
@@ -294,7 +294,7 @@ func EnsureCheckpointTopic(ctx context.Context, cfg KafkaConfig, topic string, d
 		err = fmt.Errorf("%w: %s", err, created.ErrMessage)
 	}
 	if err != nil {
-		return true, fmt.Errorf("create topic %q: %w; make it by hand with one partition and cleanup.policy=compact, or grant CREATE on it", topic, err)
+		return true, advise(fmt.Errorf("create topic %q: %w", topic, err), "make it by hand with one partition and cleanup.policy=compact, or grant CREATE on it")
 	}
 	for range 20 { // the brokers tell each other, and our client remembers for a while
 		if err = checkpointTopic(ctx, admin, topic); err == nil || ctx.Err() != nil {

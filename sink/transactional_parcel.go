@@ -131,6 +131,7 @@ func (o *outcomes) isBroken() bool {
 // would change it or refuse it in another order.
 func (o *outcomes) produce(t *Transactional, client *kgo.Client, p *parcel) {
 	made := p.fill(time.Now())
+	settled := o.settled // made once: a method value for each record would be an allocation for each
 	batch, unflushed := int(t.batch.Load()), 0
 	for i := range made {
 		r := &p.records[i]
@@ -144,7 +145,7 @@ func (o *outcomes) produce(t *Transactional, client *kgo.Client, p *parcel) {
 			_ = client.Flush(context.Background()) // ends with the client
 		}
 		o.wg.Add(1)
-		client.Produce(context.Background(), &made[i], o.settled)
+		client.Produce(context.Background(), &made[i], settled)
 	}
 }
 
@@ -182,9 +183,13 @@ var noWish = context.Background()
 
 // wishes gives keyed records the Java client's partition, spreads others, and honours
 // explicit partitions.
-type wishes struct{ inner kgo.Partitioner }
+type wishes struct {
+	inner kgo.Partitioner
+	sent  *topics
+}
 
 func (p wishes) ForTopic(topic string) kgo.TopicPartitioner {
+	p.sent.add(topic)
 	return &topicWishes{p.inner.ForTopic(topic)}
 }
 

@@ -382,7 +382,9 @@ func (n *tenure) repair(failed map[*kgo.Record]error) {
 	defer cancel()
 	k := n.t.plain
 	if len(missing) > 0 && n.t.cfg.CreateTopics.Enabled {
-		k.createTopics(ctx, k.client.Load(), slices.Sorted(maps.Keys(missing)))
+		for _, topic := range k.createTopics(ctx, k.client.Load(), slices.Sorted(maps.Keys(missing))) {
+			delete(recreated, topic)
+		}
 	}
 	if len(recreated) > 0 {
 		k.lookAtRecreated(ctx, k.client.Load(), slices.Sorted(maps.Keys(recreated)))

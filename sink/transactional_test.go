@@ -315,15 +315,29 @@ func TestTransactional_MissingTopicsAreCreatedWhenTold(t *testing.T) {
 		x.mark(1, true, false)
 		return awaitDone(t, done)
 	}
+	heals := func() {
+		t.Helper()
+		for deadline := time.Now().Add(guardTime); ; {
+			x.open()
+			if send() == nil {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatal("never healed")
+			}
+		}
+	}
 	wantFailure(t, &failures(t, send())[0], sink.Retry, "unknown_topic")
-	for deadline := time.Now().Add(guardTime); ; {
-		x.open()
-		if send() == nil {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("never healed")
-		}
+	heals()
+	if n := x.TopicsRecreated(); n != 0 {
+		t.Errorf("%d topics were made again, and none was deleted", n)
+	}
+	if err := c.DeleteTopic("made"); err != nil {
+		t.Fatal(err)
+	}
+	heals()
+	if n := x.TopicsRecreated(); n != 1 {
+		t.Errorf("%d topics were made again, want 1", n)
 	}
 }
 
