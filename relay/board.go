@@ -31,8 +31,9 @@ type board struct {
 	incidents incidents // of sinks that were dropped
 	snapshot  *replication.Snapshot
 	budget    budget
-	source    bool // PostgreSQL was good once
-	brokers   bool // Kafka was good once
+	source    bool      // PostgreSQL was good once
+	brokers   bool      // Kafka was good once
+	away      time.Time // when no broker was last seen to answer
 	topics    map[string]struct{}
 }
 
@@ -138,30 +139,80 @@ const (
 	fullSilent      = 10 * time.Second
 )
 
+const (
+	reasonUnreachable = "kafka_unreachable"
+	reasonSilent      = "kafka_not_acknowledging"
+)
+
 // view is the state as users see it: the state that Run's goroutine set, and what an
 // obstacle ahead, the window and the brokers make of it. Call it with the lock held.
+//
+// A connection that comes and goes changes nothing about an obstacle, for which a person
+// is waited for; it is said beside it. That another relay has the slot is said instead:
+// the obstacle is that relay's then.
 func (b *board) view(now time.Time) (State, string, string) {
-	if o := b.obstacle; b.state == Streaming && o != nil {
+	away := b.reachable(now)
+	if o := b.obstacle; o != nil && b.state == Streaming {
 		return Blocked, o.reason, o.message
+	} else if o != nil && b.state == Reconnecting {
+		return Blocked, o.reason, o.message + "; at present also: " + b.advise(b.reason, b.message)
 	}
 	if b.state != Streaming || b.session == nil || b.sink == nil {
-		return b.state, b.reason, b.message
+		return b.state, b.reason, b.advise(b.reason, b.message)
 	}
-	full := b.session.blockedFor(now)
-	if err := b.sink.Reachable(); err != nil {
-		reason := "kafka_unreachable"
-		if refused, ok := errors.AsType[*sink.Error](err); ok {
+	full, loading := b.session.blockedFor(now)
+	if away != nil {
+		state, reason, message := Streaming, reasonUnreachable, away.Error()
+		if refused, ok := errors.AsType[*sink.Error](away); ok {
 			reason = refused.Reason
 		}
 		if full > fullUnreachable {
-			return Blocked, reason, err.Error()
+			state = Blocked
+			if loading {
+				message += "; nothing more is read: a row goes to a topic that the relay has not sent to since it connected, and a broker has to say where its partitions are"
+			}
 		}
-		return Streaming, reason, err.Error()
+		return state, reason, b.advise(reason, message)
 	}
-	if full > fullSilent {
-		return Blocked, "kafka_not_acknowledging", "the brokers answer but have not acknowledged a record for " + full.Round(time.Second).String() + ": look at min.insync.replicas and the partitions' leaders"
+	// The time in which no broker answered is no silence of theirs.
+	if full = min(full, now.Sub(b.away)); full > fullSilent {
+		message := "the brokers answer but have not acknowledged a record for " + full.Round(time.Second).String() + ": look at min.insync.replicas and the partitions' leaders"
+		if loading {
+			message = "the brokers answer but have not said for " + full.Round(time.Second).String() + " where the partitions of a topic are: look at the partitions' leaders"
+		}
+		return Blocked, reasonSilent, message
 	}
 	return b.state, b.reason, b.message
+}
+
+// reachable says why no broker answers, and remembers when. Call it with the lock held.
+func (b *board) reachable(now time.Time) error {
+	if b.sink == nil {
+		return nil
+	}
+	err := b.sink.Reachable()
+	if err != nil {
+		b.away = now
+	}
+	return err
+}
+
+// advise adds the next step to what is said of brokers that do not answer, and how long
+// there is for it. Call it with the lock held.
+func (b *board) advise(reason, message string) string {
+	if reason != reasonUnreachable {
+		return message
+	}
+	message += "; start the brokers, or correct kafka.brokers or the addresses that they advertise"
+	if b.snapshot == nil || b.snapshot.Drift != nil || b.snapshot.Slot.Restart == 0 {
+		return message
+	}
+	slot := b.snapshot.Slot
+	kept := replication.BytesText(max(0, int64(b.snapshot.WALEnd)-int64(slot.Restart)))
+	if slot.SafeWAL == nil {
+		return message + "; nothing is lost: PostgreSQL keeps the WAL, " + kept + " so far"
+	}
+	return message + "; nothing is lost before another " + replication.BytesText(max(0, *slot.SafeWAL)) + " of WAL: PostgreSQL keeps " + kept + " so far"
 }
 
 // announce tells log and events when what users see has changed.
@@ -181,7 +232,7 @@ func (r *Relay) announce() {
 		return
 	}
 	line := r.log.Info()
-	if state == Blocked || reason != "" {
+	if state == Blocked || reason != "" && state != Standby {
 		line = r.log.Warn()
 	}
 	line = line.Str("state", string(state)).Str("from", string(from))
@@ -318,10 +369,13 @@ func (r *Relay) look(hard context.Context) (soon bool, err error) {
 	}
 	r.board.mu.Unlock()
 	r.warn(low)
-	var other error
-	if err == nil && s != nil && snapshot.Drift == nil {
+	var changed, other error // the snapshot is shown by now, and not ours to write to
+	if err == nil {
+		changed = snapshot.Drift
+	}
+	if err == nil && s != nil && changed == nil {
 		if other = s.taken(snapshot); other == nil {
-			snapshot.Drift = s.moved(snapshot)
+			changed = s.moved(snapshot)
 		}
 	}
 	switch {
@@ -333,8 +387,8 @@ func (r *Relay) look(hard context.Context) (soon bool, err error) {
 		}
 	case other != nil:
 		s.interrupt(other)
-	case snapshot.Drift != nil && r.began.Load():
-		r.drift.CompareAndSwap(nil, &drift{snapshot.Drift})
+	case changed != nil && r.began.Load():
+		r.drift.CompareAndSwap(nil, &drift{changed})
 		if s != nil {
 			s.frozen.CompareAndSwap(0, s.told.Load())
 			s.interrupt(r.drift.Load())
@@ -369,16 +423,17 @@ func (s *session) interrupt(err error) {
 }
 
 // blockedFor is how long nothing more can be taken: the window is full, or Send
-// waits and what was read since fills the channel behind it.
-func (s *session) blockedFor(now time.Time) time.Duration {
+// waits, for a topic's partitions to be loaded, and what was read since fills the
+// channel behind it. Then there is room in the window, and no way to use it.
+func (s *session) blockedFor(now time.Time) (full time.Duration, loading bool) {
 	at := s.full.Load()
 	if waits := s.waits.Load(); at == 0 && len(s.out) == cap(s.out) {
-		at = waits
+		at, loading = waits, true
 	}
 	if at == 0 {
-		return 0
+		return 0, false
 	}
-	return time.Duration(instant(now) - at)
+	return time.Duration(instant(now) - at), loading
 }
 
 func (s *session) positions() LSNs {

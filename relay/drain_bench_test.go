@@ -238,6 +238,7 @@ func (s *drainSource) Tables() []*replication.Relation            { return []*re
 func (s *drainSource) Received() pglogrepl.LSN                    { return pglogrepl.LSN(s.through.Load()) }
 func (s *drainSource) ServerEnd() pglogrepl.LSN                   { return s.Received() }
 func (s *drainSource) Silent() time.Duration                      { return 0 }
+func (s *drainSource) Lost() <-chan struct{}                      { return nil }
 func (s *drainSource) Abort()                                     { s.abort.Do(func() { close(s.aborted) }) }
 func (s *drainSource) Close(context.Context, pglogrepl.LSN) error { return nil }
 

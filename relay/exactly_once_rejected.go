@@ -61,7 +61,7 @@ func (x *exactly) sentence(suspects []router.Record, guilty map[int]sink.Failure
 		switch {
 		case r.cfg.OnReject == StopOnReject:
 			s.reject(f.Reason, row.Txn.Commit, row.Ordinal, cause)
-			cause.Err = s.wayOut(row.Txn.Commit, cause.Err)
+			cause.Err = s.letterWay(f.Reason, cause.Err) // what lay before it was aborted with it
 			return x.held(row, f.Reason, cause)
 		case again:
 			letter := *rec
@@ -140,7 +140,7 @@ func (x *exactly) hold(ctx, hard context.Context, f *flight, rejection error) er
 		return rejection // a new session asks for text
 	}
 	s.reject(reason, row.Txn.Commit, row.Ordinal, rejection)
-	return x.held(row, reason, s.wayOut(row.Txn.Commit, rejection))
+	return x.held(row, reason, s.wayOut(row.Txn.Commit, reason, rejection))
 }
 
 // isHeldBack says that nothing failed but what the end of the stream left open.

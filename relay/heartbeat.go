@@ -28,10 +28,10 @@ func (s *session) beat(now time.Time) {
 		s.r.log.Warn().Err(err).Msg("heartbeat not sent")
 		return
 	}
-	s.outstanding.Add(1)
-	s.sink.Send(s.sending, buf.Records, func(err error) {
+	s.give(buf.Records, func(err error) {
 		if err != nil {
 			s.r.log.Warn().Err(err).Msg("heartbeat not sent")
+			s.stumbled.Store(true)
 		}
 		s.sent()
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
+	"github.com/jackc/pglogrepl"
 	"github.com/rs/zerolog"
 )
 
@@ -64,6 +65,46 @@ func TestRelay_RowsGetPastAHeartbeatThatFails(t *testing.T) {
 		if got := b.values(); got != "1" || b.server.position() != 120 {
 			t.Errorf("delivered %q, confirmed %s", got, b.server.position())
 		}
+		b.stop(t)
+	})
+}
+
+// Without a row nothing else would have the sink take records again.
+func TestRelay_HeartbeatsGoOnAfterOneThatFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := startBeating(t, newServer())
+		healed := time.Now().Add(2500 * time.Millisecond)
+		b.sink.Decide(func(*router.Record) sinktest.Verdict {
+			if time.Now().Before(healed) {
+				return sinktest.Fail(sink.Rejected, "topic_missing", errors.New("topic hb.app does not exist"))
+			}
+			return sinktest.Verdict{}
+		})
+		pass(5500 * time.Millisecond)
+		if got := b.beats(); got != 3 {
+			t.Errorf("%d heartbeats in the 3 s after it healed", got)
+		}
+		b.stop(t)
+	})
+}
+
+// A heartbeat whose topic no broker places has rows wait behind it, as a row would.
+func TestRelay_AHeartbeatThatWaitsForItsTopicIsSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := startBeating(t, newServer(fixed(110, 120, 1, "order/a/1")))
+		b.sink.Hold()
+		b.sink.Room(1) // which the row takes
+		pass(1500 * time.Millisecond)
+		for i := range 3 {
+			at := pglogrepl.LSN(130 + 20*i)
+			b.server.more <- fixed(at, at+10, 1, "order/a/2")
+		}
+		pass(20 * time.Second)
+		if st := b.relay.Status(); st.State != Blocked || st.Reason != "kafka_not_acknowledging" {
+			t.Errorf("nothing is read for 20s: %s %s", st.State, st.Reason)
+		}
+		b.sink.Room(0)
+		b.sink.Release()
 		b.stop(t)
 	})
 }

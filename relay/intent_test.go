@@ -123,6 +123,22 @@ func TestIntent_ACleanStopConfirmsAll(t *testing.T) {
 	})
 }
 
+// What could not be written was not confirmed, and comes again.
+func TestIntent_AStopThatCannotWriteIsNotClean(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, server := newLedger(), newServer()
+		b := guarded(t, l, server)
+		pass(time.Second)
+		l.failing(&sink.Error{Class: sink.Retry, Reason: "network", Err: errors.New("no broker")})
+		server.more <- fixed(1110, 1120, 1, "order/a/1")
+		pass(time.Second)
+		b.cancel()
+		if err := <-b.result; !errors.Is(err, ErrDrainCut) || b.values() != "1" || server.position() >= 1120 {
+			t.Fatalf("run: %v, delivered %q, confirmed %s", err, b.values(), server.position())
+		}
+	})
+}
+
 func TestIntent_ASlotThatWasMovedIsNotStreamedFrom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, server := newLedger(), newServer(fixed(110, 120, 1, "order/a/1"))
@@ -230,7 +246,7 @@ func TestIntent_ARefusalEndsASessionThatWaitsForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, server := newLedger(), newServer(fixed(110, 120, 1, "order/a/1"))
 		b := guarded(t, l, server)
-		pass(time.Second)
+		pass(time.Second + intentEvery/2) // both rows come before the next look at what is to be written
 		l.failing(&sink.Error{Class: sink.Blocked, Reason: "topic_authorization_failed", Err: errors.New("not allowed")})
 		server.more <- fixed(130, 140, 1, "order/a/2")
 		synctest.Wait()

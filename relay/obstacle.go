@@ -11,7 +11,8 @@ import (
 
 // obstacle is a row at which a session was blocked: one that cannot be read, or that
 // was read and cannot be delivered. Each session begins before it and may stream for
-// long until it is there again, so the relay is shown as blocked until one is past it.
+// long until it is there again, so the relay is shown as blocked until one is past it,
+// also between sessions, unless another relay has the slot.
 //
 // A row that cannot be read is known by what lies before it. Rows and commits come in
 // the same order in every session, so one that no session brought before lies behind

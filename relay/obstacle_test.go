@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -234,7 +235,7 @@ func calmSim() *sim {
 }
 
 // The connection is lost while a row waits. Until a session has delivered it, the relay
-// is blocked, or not connected.
+// is blocked, and says so when it is not connected either.
 func TestBlocked_OutlivesTheConnection(t *testing.T) {
 	for name, c := range map[string]struct {
 		row    string
@@ -273,10 +274,11 @@ func TestBlocked_OutlivesTheConnection(t *testing.T) {
 				w.steady(t, c.reason, 10*time.Second)
 				for range 3 {
 					server.cut()
-					pass(10 * time.Second) // the new session does not bring the row yet
-					if slices.Contains(w.since(), Streaming) {
-						t.Fatal("was shown as streaming")
+					pass(10 * time.Millisecond)
+					if st := w.relay.Status(); st.SourceConnected || !strings.Contains(st.Message, "refused") && !strings.Contains(st.Message, "route row") || !strings.Contains(st.Message, "connection reset") {
+						t.Fatalf("between sessions: %s", st.Message)
 					}
+					pass(10 * time.Second) // the new session does not bring the row yet
 					w.steady(t, c.reason, time.Second)
 					server.more <- row
 					pass(5 * time.Second)
@@ -303,6 +305,37 @@ func TestBlocked_OutlivesTheConnection(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A relay that stands by is no longer the one that waits at the row.
+func TestBlocked_EndsWithTheSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var busy atomic.Bool
+		server := newServer(fixed(110, 120, 1, "order/a/1"))
+		server.openErr = func(int64) error {
+			if busy.Load() {
+				return &replication.Error{Kind: replication.KindBusy, Reason: replication.ReasonSlotInUse, Err: errors.New("another relay has it")}
+			}
+			return nil
+		}
+		w := watch(t, Config{}, server, new(sinktest.Recorder), nil)
+		pass(time.Second)
+		server.more <- fixed(130, 140, 1, "/a/bad")
+		pass(time.Second)
+		w.since()
+		busy.Store(true)
+		server.cut()
+		pass(10 * time.Second)
+		if st := w.relay.Status(); st.State != Standby || !slices.Equal(w.since(), []State{Standby}) {
+			t.Errorf("while another relay has the slot: %s %s", st.State, st.Reason)
+		}
+		busy.Store(false)
+		pass(10 * time.Second) // the row is still ahead
+		if !slices.Equal(w.since(), []State{Blocked}) {
+			t.Errorf("with the slot again: %s", w.relay.Status().State)
+		}
+		w.stop(t)
+	})
 }
 
 func TestBlocked_OutlivesTheSessionsOfExactlyOnce(t *testing.T) {

@@ -47,7 +47,7 @@ func (s *session) recover(ctx, hard context.Context) error {
 	if s.exactly != nil {
 		return s.exactly.recover(ctx, hard)
 	}
-	if !s.hasFailed() {
+	if !s.hasFailed() && !s.stumbled.Load() {
 		return nil
 	}
 	select {
@@ -60,6 +60,7 @@ func (s *session) recover(ctx, hard context.Context) error {
 	if err := s.quiesce(hard); err != nil {
 		return err
 	}
+	s.stumbled.Store(false)
 	queue, err := s.collect()
 	if err != nil {
 		return err
@@ -151,8 +152,7 @@ func (s *session) resend(hard context.Context, run []undelivered) (*sink.Failure
 		records[i] = u.p.records[u.index]
 	}
 	outcome := make(chan error, 1)
-	s.outstanding.Add(1)
-	s.sink.Send(s.sending, records, func(err error) {
+	s.give(records, func(err error) {
 		outcome <- err
 		s.sent()
 	})
@@ -208,7 +208,7 @@ func (s *session) guilty(ctx, hard context.Context, u *undelivered, f *sink.Fail
 		err.LSN, err.Ordinal, err.Commit = row.LSN, row.Ordinal, row.Txn.Commit
 	}
 	if f.Class == sink.Rejected && s.r.cfg.OnReject == StopOnReject {
-		err.Err = s.wayOut(err.Commit, err.Err)
+		err.Err = s.wayOut(err.Commit, f.Reason, err.Err)
 	}
 	if f.Class == sink.Rejected && !u.counted {
 		u.counted = true
@@ -228,7 +228,7 @@ func (s *session) guilty(ctx, hard context.Context, u *undelivered, f *sink.Fail
 // session ends, or the row and everything behind it in the flight is sent.
 func (s *session) hold(ctx, hard context.Context, f *flight, rejection error) error {
 	wait := backoff{min: s.r.cfg.RetryMin, max: s.r.cfg.RetryMax}
-	for at := -1; rejection != nil; rejection = s.route(f) {
+	for at, reached := -1, -1; rejection != nil; rejection = s.route(f) {
 		reason := rejectionReason(rejection)
 		if at != f.routed && !errors.Is(rejection, router.ErrBinary) {
 			at = f.routed
@@ -237,11 +237,19 @@ func (s *session) hold(ctx, hard context.Context, f *flight, rejection error) er
 			s.reject(reason, guilty.Txn.Commit, guilty.Ordinal, rejection)
 		}
 		shown, row := rejection, &f.batch.Rows[f.routed]
-		if !errors.Is(rejection, router.ErrBinary) {
-			shown = s.wayOut(row.Txn.Commit, rejection)
+		show := func(way error) {
+			shown = way
 			s.obstruct(row, reason, shown)
+			s.r.setBlocked(reason, shown)
 		}
-		s.r.setBlocked(reason, shown)
+		switch {
+		case errors.Is(rejection, router.ErrBinary):
+			s.r.setBlocked(reason, shown)
+		case reached == f.routed:
+			show(s.wayOut(row.Txn.Commit, reason, rejection))
+		default:
+			show(s.letterWay(reason, rejection))
+		}
 		if err := s.quiesce(hard); err != nil {
 			return err
 		}
@@ -252,6 +260,10 @@ func (s *session) hold(ctx, hard context.Context, f *flight, rejection error) er
 		if errors.Is(rejection, router.ErrBinary) {
 			return rejection // a new session asks for text
 		}
+		if reached != f.routed {
+			reached = f.routed
+			show(s.wayOut(row.Txn.Commit, reason, rejection))
+		}
 		if err := s.block(ctx, hard, reason, shown, true, wait.delay()); err != nil {
 			return err
 		}
@@ -261,14 +273,25 @@ func (s *session) hold(ctx, hard context.Context, f *flight, rejection error) er
 	return nil
 }
 
-// wayOut adds how to go on without the row. The server skips what commits before
-// the position, so it has to lie behind the start of the commit record.
-func (s *session) wayOut(commit pglogrepl.LSN, cause error) error {
-	if s.exactly != nil { // a slot that was moved would be ahead of the checkpoint
-		return fmt.Errorf("%w; to go on without it, set relay.on_reject to dead_letter or skip", cause)
+// wayOut adds how to go on without the row, first what loses nothing. The server skips
+// what commits before the position, so it has to lie behind the start of the commit
+// record, and everything before the row has to be delivered.
+func (s *session) wayOut(commit pglogrepl.LSN, reason string, cause error) error {
+	cfg, then := &s.r.cfg, ""
+	if cfg.KeepsPositions() { // else the slot would be ahead of its checkpoint
+		then = ", then `cdc-relay setup --accept-gap`"
 	}
-	return fmt.Errorf("%w; to give up its whole transaction, stop the relay and run: SELECT pg_replication_slot_advance('%s', '%s')",
-		cause, s.r.cfg.Replication.Slot, commit+1)
+	return fmt.Errorf("%w; to give up its whole transaction, stop the relay and run: SELECT pg_replication_slot_advance('%s', '%s')%s",
+		s.letterWay(reason, cause), cfg.Replication.Slot, commit+1, then)
+}
+
+// letterWay adds the part of it that holds also while what lies before the row is not
+// delivered yet.
+func (s *session) letterWay(reason string, cause error) error {
+	if s.r.cfg.OnReject != StopOnReject || reason == router.ReasonSchema { // see setAside
+		return cause
+	}
+	return fmt.Errorf("%w; to have it kept as a dead letter, set relay.on_reject: dead_letter, run `cdc-relay setup` and restart", cause)
 }
 
 // upTo confirms the transactions that lie wholly before a row of the batch, once

@@ -26,6 +26,7 @@ type Source interface {
 	ServerEnd() pglogrepl.LSN
 	Silent() time.Duration // since the server was last heard; zero while nobody listens
 	Run(intake context.Context, out chan<- *replication.Batch, confirmed func() pglogrepl.LSN) error
+	Lost() <-chan struct{} // closed when the connection goes after Run returned nil
 	Abort()
 	Close(ctx context.Context, confirmed pglogrepl.LSN) error
 }
@@ -165,6 +166,7 @@ func Open(cfg Config, ev Events, log zerolog.Logger, hooks ...kgo.Hook) (*Relay,
 	}
 	if cfg.Guarantee != ExactlyOnce && cfg.DetectMovedSlot {
 		if parts.Ledger, err = sink.NewLedger(cfg.Kafka, cfg.CheckpointTopic); err != nil {
+			_ = first.Close(context.Background()) // nothing was sent
 			return nil, &ConfigError{err}
 		}
 	}
@@ -304,7 +306,7 @@ func (r *Relay) loop(ctx, hard context.Context) error {
 			}
 		}
 		r.setState(v.state, v.reason, err.Error())
-		if same == 1 || same%50 == 0 {
+		if v.state != Standby && (same == 1 || same%50 == 0) { // who stands by has said so with its state
 			r.log.Warn().Err(err).Str("state", string(v.state)).Str("reason", v.reason).Stringer("retry_in", delay.Round(time.Millisecond)).Int("times", same).Msg("session ended; trying again")
 		}
 		if !sleep(ctx, hard, delay, r.back) {

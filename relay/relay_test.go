@@ -61,6 +61,7 @@ type fakeServer struct {
 	reports   []pglogrepl.LSN
 	opens     atomic.Int64
 	silent    atomic.Int64
+	lost      chan struct{} // closed by a test whose connection goes during the drain
 	closeErr  error
 	openErr   func(n int64) error
 	current   *fakeSource
@@ -120,6 +121,7 @@ func (f *fakeSource) Tables() []*replication.Relation { return []*replication.Re
 func (f *fakeSource) Received() pglogrepl.LSN         { return 1000 }
 func (f *fakeSource) ServerEnd() pglogrepl.LSN        { return 1000 }
 func (f *fakeSource) Silent() time.Duration           { return time.Duration(f.server.silent.Load()) }
+func (f *fakeSource) Lost() <-chan struct{}           { return f.server.lost }
 func (f *fakeSource) Abort()                          { f.once.Do(func() { close(f.aborted) }) }
 
 func (f *fakeSource) Close(_ context.Context, confirmed pglogrepl.LSN) error {

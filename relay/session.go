@@ -26,6 +26,7 @@ type session struct {
 	out        chan *replication.Batch // A sends, closes at its end
 	lost       chan struct{}           // closed by A before out when the source failed
 	srcErr     error                   // written by A before it closes out
+	settled    chan struct{}           // closed by B when it is done with everything it took
 	standby    bool                    // somebody else had the slot just before
 	open       bool                    // the last batch ends inside a transaction; B's
 	last       deadletter.Row          // of the batches that were taken; B's
@@ -49,6 +50,7 @@ type session struct {
 	held        []*flight     // of the transaction whose commit was not read yet, with position headers; B's
 	mu          sync.Mutex
 	failed      []failedPiece // guarded by mu; in no order
+	stumbled    atomic.Bool   // a heartbeat failed, and the sink halted with it
 	exactly     *exactly      // nil with at-least-once
 	intent      *intent       // nil without a ledger
 	pieces      uint64        // count of Sends, the order for failed
@@ -85,6 +87,7 @@ func newSession(r *Relay, src Source) *session {
 		tracker:    checkpoint.New(src.Start(), r.cfg.MaxInFlightBytes),
 		out:        make(chan *replication.Batch, 2),
 		lost:       make(chan struct{}),
+		settled:    make(chan struct{}),
 		wake:       make(chan struct{}, 1),
 		interrupts: make(chan error, 1),
 		read:       progress{through: src.Start()},
@@ -118,6 +121,9 @@ func (s *session) run(ctx, hard context.Context) error {
 			s.endSending()
 		}
 		close(s.out)
+		if s.srcErr == nil {
+			s.guard()
+		}
 	}()
 	keeping, endKeeping := context.WithCancel(hard)
 	defer endKeeping()
@@ -126,6 +132,7 @@ func (s *session) run(ctx, hard context.Context) error {
 		keeper.Go(func() { s.intent.keep(keeping, s) })
 	}
 	err := s.deliver(ctx, hard, endIntake)
+	close(s.settled)
 	endKeeping()
 	keeper.Wait()
 	s.src.Abort()
@@ -138,6 +145,19 @@ func (s *session) run(ctx, hard context.Context) error {
 		s.r.ev.SessionEnded(err)
 	}
 	return err
+}
+
+// guard interrupts a drain whose connection is lost: who stands by may have the slot
+// already.
+func (s *session) guard() {
+	select {
+	case <-s.src.Lost():
+		s.interrupt(&replication.Error{
+			Kind: replication.KindRetry, Reason: replication.ReasonNetwork, Op: "drain",
+			Err: errors.New("the connection to the server was lost while records were not acknowledged"),
+		})
+	case <-s.settled:
+	}
 }
 
 // errStopped ends a session that was asked to stop while it could not deliver.
@@ -177,6 +197,7 @@ func (s *session) close(ctx, hard context.Context, cause error) error {
 		s.sink.Resume()
 	}
 	s.intent.settle(hard, s, cause)
+	untold := s.intent != nil && s.intent.limit(uint64(s.tracker.Confirmed())) < uint64(s.tracker.Confirmed())
 	before := s.told.Load()
 	final, cancel := context.WithTimeout(context.WithoutCancel(hard), 5*time.Second)
 	defer cancel()
@@ -184,7 +205,7 @@ func (s *session) close(ctx, hard context.Context, cause error) error {
 	if closed != nil && cause == nil {
 		s.r.log.Warn().Err(closed).Msg("close stream; the last transactions may be sent again")
 	}
-	cut = cut || closed != nil && s.told.Load() != before || cause != nil && s.open
+	cut = cut || untold || closed != nil && s.told.Load() != before || cause != nil && s.open || gone(cause) && s.tracker.Stats().Rows > 0
 	if cut && (cause == nil || ctx.Err() != nil) {
 		return ErrDrainCut
 	}
@@ -244,13 +265,19 @@ func (r *Relay) handover() time.Duration {
 	return limit
 }
 
-// await waits until no Send is outstanding.
+// await waits until no Send is outstanding, and for a moment only when the connection
+// goes meanwhile.
 func (s *session) await(hard context.Context, limit time.Duration) {
 	t := time.NewTimer(limit)
 	defer t.Stop()
+	lost := s.src.Lost()
 	for s.outstanding.Load() > 0 {
 		select {
 		case <-s.wake:
+		case <-lost:
+			lost = nil
+			s.sink.Halt()
+			t.Reset(min(limit, lossGrace))
 		case <-t.C:
 			return
 		case <-hard.Done():
@@ -320,6 +347,8 @@ func (s *session) settle(ctx, hard context.Context) error {
 			if err := s.recover(ctx, hard); err != nil {
 				return err
 			}
+		case err := <-s.interrupts: // a drain is no reason to write on without the slot
+			return err
 		case <-hard.Done():
 			return s.cut()
 		}
@@ -484,13 +513,17 @@ func (s *session) hand(f *flight, records []router.Record) {
 	p := &piece{f: f, seq: s.pieces, records: records}
 	s.pieces++
 	f.pending.Add(1)
-	s.outstanding.Add(1)
-	now := time.Now()
 	if f.handed.IsZero() {
-		f.handed = now
+		f.handed = time.Now()
 	}
-	s.waits.Store(instant(now))
-	s.sink.Send(s.sending, records, func(err error) { s.done(p, err) })
+	s.give(records, func(err error) { s.done(p, err) })
+}
+
+// give has the sink send records. Whatever they are, nothing else is done while it waits.
+func (s *session) give(records []router.Record, done func(error)) {
+	s.outstanding.Add(1)
+	s.waits.Store(instant(time.Now()))
+	s.sink.Send(s.sending, records, done)
 	s.waits.Store(0)
 }
 

@@ -71,6 +71,12 @@ func (s *Shards) drop() {
 			r.sink = first
 			r.dropSink()
 		}
+		if r.parts.Ledger != nil {
+			r.parts.Ledger.Close()
+		}
+		if r.parts.Journal != nil {
+			r.parts.Journal.Close()
+		}
 	}
 }
 

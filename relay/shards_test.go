@@ -132,3 +132,47 @@ func TestShardKey_IsNoColumnWhereATransformMakesTheKey(t *testing.T) {
 		}
 	}
 }
+
+type (
+	partingLedger struct {
+		Ledger
+		closed chan<- string
+	}
+	partingJournal struct {
+		Journal
+		closed chan<- string
+	}
+	partingSink struct {
+		sink.Sink
+		closed chan<- string
+	}
+)
+
+func (p partingLedger) Close()  { p.closed <- "ledger" }
+func (p partingJournal) Close() { p.closed <- "journal" }
+func (p partingSink) Close(context.Context) error {
+	p.closed <- "sink"
+	return nil
+}
+
+func TestShards_ThatAreNotAllMadeLeaveNothingOpen(t *testing.T) {
+	routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed := make(chan string, 4)
+	whole := New(Config{}, Parts{
+		Router: routes, Ledger: partingLedger{closed: closed}, Journal: partingJournal{closed: closed},
+		Sink: func() (sink.Sink, error) { return partingSink{closed: closed}, nil },
+	}, Events{}, zerolog.Nop())
+	plain := New(Config{}, Parts{Router: routes, Sink: func() (sink.Sink, error) { return partingSink{closed: closed}, nil }}, Events{}, zerolog.Nop())
+	(&Shards{relays: []*Relay{whole, plain}}).drop()
+	close(closed)
+	var got []string
+	for what := range closed {
+		got = append(got, what)
+	}
+	if slices.Sort(got); !slices.Equal(got, []string{"journal", "ledger", "sink", "sink"}) {
+		t.Errorf("closed: %v", got)
+	}
+}

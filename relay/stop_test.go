@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
@@ -45,6 +46,46 @@ func TestRelay_StopWithoutTheFinalConfirmationIsNotClean(t *testing.T) {
 			t.Fatalf("run: %v", err)
 		}
 	})
+}
+
+// Who stands by gets the slot when the connection goes, also that of a relay which is
+// only delivering its last rows: those would land behind newer ones of their keys.
+func TestRelay_DrainEndsWithTheSlot(t *testing.T) {
+	taken := &replication.Snapshot{Slot: replication.SlotInfo{Active: true, Confirmed: 900}}
+	for name, lose := range map[string]func(*bench, *probe){
+		"the connection is lost": func(b *bench, _ *probe) { close(b.server.lost) },
+		"another relay has it":   func(_ *bench, p *probe) { p.snapshot.Store(taken) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := new(probe)
+				p.snapshot.Store(new(replication.Snapshot))
+				b := &bench{server: newServer(fixed(110, 120, 1, "order/a/1")), sink: new(sinktest.Recorder), result: make(chan error, 1), probe: p}
+				b.server.lost = make(chan struct{})
+				b.sink.Hold()
+				b.start(t, Config{ProbeInterval: time.Second})
+				pass(2500 * time.Millisecond)
+				b.cancel()
+				pass(2500 * time.Millisecond)
+				lose(b, p)
+				pass(2 * time.Second)
+				b.sink.Release()
+				pass(time.Millisecond)
+				if got := b.values(); got != "" {
+					t.Errorf("delivered %q behind whoever has the slot", got)
+				}
+				select {
+				case err := <-b.result:
+					if !errors.Is(err, ErrDrainCut) {
+						t.Errorf("run: %v", err)
+					}
+				default:
+					t.Error("the drain goes on without the slot")
+					<-b.result
+				}
+			})
+		})
+	}
 }
 
 func TestRelay_DrainRetriesWhatMayHeal(t *testing.T) {

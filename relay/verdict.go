@@ -37,7 +37,7 @@ func (r *Relay) judge(err error) verdict {
 		if kafka.Class == sink.Retry {
 			reason := kafka.Reason
 			if reason == "network" {
-				reason = "kafka_unreachable"
+				reason = reasonUnreachable
 			}
 			return verdict{state: Reconnecting, reason: reason}
 		}
@@ -50,7 +50,7 @@ func (r *Relay) judge(err error) verdict {
 		return verdict{state: Reconnecting, reason: router.ReasonSchema}
 	}
 	if errors.Is(err, sink.ErrClosed) {
-		return verdict{state: Reconnecting, reason: "kafka_unreachable"}
+		return verdict{state: Reconnecting, reason: reasonUnreachable}
 	}
 	reason := replication.Reason(err)
 	switch replication.KindOf(err) {
