@@ -56,13 +56,16 @@ func (l *loader) checkShards() {
 		l.refuse("postgres.shards", "%d is not allowed; allowed: 1 to %d", p.Shards, replication.MaxShards)
 		return
 	}
+	if p.Shards == 1 {
+		if len(p.OwnShards) > 0 {
+			l.noEffect("postgres.own_shards", "postgres.shards", "2 or more")
+		}
+		return
+	}
 	for _, text := range p.OwnShards {
 		if n, err := strconv.Atoi(text); err != nil || n < 0 || n >= p.Shards || strconv.Itoa(n) != text {
 			l.refuse("postgres.own_shards", "%q is no shard; allowed: 0 to %d", text, p.Shards-1)
 		}
-	}
-	if p.Shards == 1 {
-		return
 	}
 	for _, name := range []pair{{"slot", p.Slot}, {"publication", p.Publication}} {
 		if longest := replication.LongestShardName(name.Value, p.Shards); len(longest) > 63 {
@@ -204,13 +207,21 @@ func (l *loader) checkGuarantee() {
 	if d := time.Duration(r.CommitInterval); d < time.Millisecond || d > maxCommitInterval {
 		l.refuse("relay.commit_interval", "%v is not allowed; allowed: 1ms to 10s", r.CommitInterval)
 	}
-	if r.DetectMovedSlot && relay.Guarantee(r.Guarantee) == relay.ExactlyOnce {
+	exactlyOnce := relay.Guarantee(r.Guarantee) == relay.ExactlyOnce
+	if r.DetectMovedSlot && exactlyOnce {
 		l.noEffect("relay.detect_moved_slot", "relay.guarantee", string(relay.AtLeastOnce))
 	}
 	if err := router.CheckTopic(r.CheckpointTopic); err != nil {
 		l.refuse("relay.checkpoint_topic", "%q is no topic: a name %v", r.CheckpointTopic, err)
 	} else if t := r.CheckpointTopic; t == r.DeadLetterTopic {
 		l.refuse("relay.checkpoint_topic", "%q is relay.dead_letter_topic too; allowed: a topic of its own", t)
+	}
+	usual := l.usual().Relay
+	if r.CommitInterval != usual.CommitInterval && !exactlyOnce {
+		l.noEffect("relay.commit_interval", "relay.guarantee", string(relay.ExactlyOnce))
+	}
+	if r.CheckpointTopic != usual.CheckpointTopic && !exactlyOnce && !r.DetectMovedSlot {
+		l.noEffect("relay.checkpoint_topic", "relay.guarantee", string(relay.ExactlyOnce)+" (or relay.detect_moved_slot: true)")
 	}
 }
 

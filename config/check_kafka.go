@@ -47,8 +47,7 @@ func (l *loader) checkCreateTopics() {
 	if c.Enabled || relay.OnReject == onRejectDeadLetter {
 		return
 	}
-	var usual settings
-	l.applyDefaults(reflect.ValueOf(&usual).Elem())
+	usual := l.usual()
 	for _, k := range []struct {
 		name    string
 		changed bool
@@ -186,6 +185,14 @@ func (l *loader) checkOAuth() {
 	case u.Scheme == "http" && !isLoopback(u.Hostname()) && !l.cfg.settings.Kafka.Insecure:
 		l.refuse("kafka.oauth.token_endpoint", "http shows the client's secret to the network; allowed: https, or kafka.insecure: true when the network is trusted")
 	}
+}
+
+// usual are the defaults. A file may have all of them, as the example does, and what
+// is as usual is never refused for having no effect.
+func (l *loader) usual() *settings {
+	var usual settings
+	l.applyDefaults(reflect.ValueOf(&usual).Elem())
+	return &usual
 }
 
 func (l *loader) noEffect(path, needs, values string) {

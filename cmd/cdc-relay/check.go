@@ -97,6 +97,7 @@ func (a *app) check(ctx context.Context, cfg *config.Config, o checkOptions) err
 	if !o.offline {
 		d.postgres(ctx)
 		d.kafka(ctx)
+		d.checkpoints(ctx)
 	}
 	if err := d.print(); err != nil {
 		return err

@@ -9,8 +9,10 @@ import (
 	"strings"
 
 	"github.com/cdc-relay/cdc-relay/config"
+	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/sink"
 )
 
 // checkedRows is how many of a table's newest rows are routed on trial.
@@ -23,6 +25,7 @@ func (d *doctor) tables(ctx context.Context, tables []replication.CheckedTable) 
 		d.add("table.mapping", levelFail, "correct the configuration", "%v", err)
 		return
 	}
+	d.expected.Rejected(fate(d.settings.OnReject))
 	for i, table := range tables {
 		if table.Relation == nil {
 			continue
@@ -85,11 +88,29 @@ func (d *doctor) unmapped(err error) {
 	}
 }
 
+// fate is what becomes of a row that is rejected, and how much that matters.
+func fate(on relay.OnReject) (string, sink.Level) {
+	switch on {
+	case relay.DeadLetterOnReject:
+		return "goes to the dead letters", sink.LevelWarn
+	case relay.SkipOnReject:
+		return "is lost, as relay.on_reject is skip", sink.LevelFail
+	case relay.StopOnReject:
+	}
+	return "blocks the relay", sink.LevelFail
+}
+
 // trial is what routing rows came to.
 type trial struct {
 	rows, nullKeys, rejected int
-	rejections               map[string]int // by reason and cause
+	rejections               map[rejectedRows]int
 	topics                   map[string]int
+}
+
+// rejectedRows are those of one cause.
+type rejectedRows struct {
+	cause  string
+	schema bool // the table's fault and not theirs: the relay blocks whatever relay.on_reject is
 }
 
 func (d *doctor) rows(ctx context.Context, i int, table replication.CheckedTable, routes *router.Router, made *router.Explanation) {
@@ -102,13 +123,14 @@ func (d *doctor) rows(ctx context.Context, i int, table replication.CheckedTable
 		d.ok("table.rows", "%s has no rows, which is well when they are deleted at once", table.Table)
 		return
 	}
-	t := &trial{rows: len(rows), rejections: make(map[string]int), topics: make(map[string]int)}
+	t := &trial{rows: len(rows), rejections: make(map[rejectedRows]int), topics: make(map[string]int)}
 	var buf router.Buffer
 	for n, row := range rows {
 		buf.Reset()
 		if err := routes.Route(&buf, row); err != nil {
 			t.rejected++
-			t.rejections[rejection(err)]++
+			refused, ok := errors.AsType[*router.RowError](err)
+			t.rejections[rejectedRows{rejection(err), ok && refused.Reason == router.ReasonSchema}]++
 			continue
 		}
 		if len(buf.Records) == 0 {
@@ -140,9 +162,15 @@ func (d *doctor) show(table replication.CheckedTable, record *router.Record) {
 }
 
 func (d *doctor) outcome(table replication.CheckedTable, t *trial) {
-	for _, cause := range slices.Sorted(maps.Keys(t.rejections)) {
-		d.add("table.rows", levelFail, "correct the mapping, or what writes such rows: each of them blocks the relay",
-			"%s: %d of the %d newest rows would be rejected: %s", table.Table, t.rejections[cause], t.rows, cause)
+	causes := slices.SortedFunc(maps.Keys(t.rejections), func(a, b rejectedRows) int { return strings.Compare(a.cause, b.cause) })
+	for _, r := range causes {
+		on := d.settings.OnReject
+		if r.schema {
+			on = relay.StopOnReject
+		}
+		becomes, level := fate(on)
+		d.add("table.rows", string(level), "correct the mapping, or what writes such rows: each of them "+becomes,
+			"%s: %d of the %d newest rows would be rejected: %s", table.Table, t.rejections[r], t.rows, r.cause)
 	}
 	if t.nullKeys > 0 {
 		d.add("table.keys", levelWarn, "map columns.key to a column that is NOT NULL: without a key a record goes to any partition, and nothing keeps it in order",
@@ -173,6 +201,10 @@ func (d *doctor) measure(ctx context.Context, table replication.CheckedTable, ma
 		d.add("table.payload_size", levelWarn, "run the check again", "%s: the largest payload could not be found: %v", table.Table, err)
 	case !complete:
 		d.ok("table.payload_size", "%s is too large to be measured; of the newest rows the sizes are known", table.Table)
+	case !part && size > int64(d.settings.Replication.MaxRowBytes):
+		d.expected.Payload(size, topics...)
+		d.add("table.payload_size", levelFail, "raise relay.max_row_bytes, or store less in the row: such a row blocks the relay, whatever relay.on_reject is",
+			"%s: the largest payload has %d bytes, and rows over %d are not read (relay.max_row_bytes)", table.Table, size, d.settings.Replication.MaxRowBytes)
 	default:
 		if !part { // else the column is more than the payload, and its size no measure
 			d.expected.Payload(size, topics...)

@@ -175,7 +175,7 @@ func TestCheck_RowsThatCannotBecomeRecords(t *testing.T) {
 		(5, NULL, 'order', 'a', 'x', '{}'), (6, gen_random_uuid(), 'order', 'a', 'x', 'top secret, no JSON')`)
 	got := checkUp(t, env)
 	got.want(t, "table.keys", levelWarn, "1 of the 6", "columns.key")
-	got.want(t, "table.rows", levelFail, "1 of the 6", "no spaces!-events", "reason route")
+	got.want(t, "table.rows", levelFail, "1 of the 6", "no spaces!-events", "reason route", "each of them blocks the relay")
 	got.want(t, "table.rows", levelFail, `"aggregate_type"`, "NULL", "reason route")
 	got.want(t, "table.rows", levelFail, `"id", the event id, is NULL`)
 	got.want(t, "table.rows", levelFail, "no JSON object", "reason encode")
@@ -185,6 +185,8 @@ func TestCheck_RowsThatCannotBecomeRecords(t *testing.T) {
 			t.Errorf("a payload is shown: %+v", f)
 		}
 	}
+	checkUp(t, env, "--set", "relay.on_reject=dead_letter").want(t, "table.rows", levelWarn, "reason route", "each of them goes to the dead letters")
+	checkUp(t, env, "--set", "relay.on_reject=skip", "--set", "relay.accept_loss=true").want(t, "table.rows", levelFail, "reason route", "each of them is lost")
 }
 
 func TestCheck_MappingsThatDoNotFit(t *testing.T) {
@@ -236,11 +238,18 @@ func TestCheck_TopicsAndSizes(t *testing.T) {
 	l.db.Exec(t, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload, created_at)
 		VALUES ('order', gen_random_uuid(), 'Large', to_jsonb(repeat('x', 9000)), now() - interval '1 year')`)
 	got = checkUp(t, env, "--set", "kafka.max_message_bytes=4KiB")
-	got.want(t, "kafka.max_message_bytes", levelFail, "9", "4096")
+	got.want(t, "kafka.max_message_bytes", levelFail, "9", "4096", "such a row blocks the relay")
+	got = checkUp(t, env, "--set", "kafka.max_message_bytes=4KiB", "--set", "relay.on_reject=dead_letter")
+	got.want(t, "kafka.max_message_bytes", levelWarn, "9", "4096", "such a row goes to the dead letters")
 	got = checkUp(t, env)
 	got.want(t, "topic.max_message_bytes", levelFail, "order-events", "5000", "9002 bytes")
 	fixed := checkUp(t, env, "--set", "outbox[0].topic=fixed")
 	fixed.want(t, "topic", levelFail, "topic fixed does not exist")
+
+	// What is too large to be read is no dead letter either.
+	l.db.Exec(t, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('order', gen_random_uuid(), 'Huge', to_jsonb(repeat('x', 1100000)))`)
+	got = checkUp(t, env, "--set", "relay.max_row_bytes=1MiB", "--set", "kafka.max_message_bytes=4KiB", "--set", "relay.on_reject=dead_letter")
+	got.want(t, "table.payload_size", levelFail, "1100002 bytes", "rows over 1048576", "raise relay.max_row_bytes")
 }
 
 // One round shows everything: also rows and topics of a table that is not published.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -25,8 +26,9 @@ func (a *app) deadletterCommand() *cobra.Command {
 		Long: `deadletter works on relay.dead_letter_topic alone; the relay may run meanwhile. What
 has been re-driven or discarded stays there, with a marker behind it.
 
-Exit codes: 0 done, 1 something was not re-driven, 2 usage or configuration, 3 the
-brokers refuse or the topic does not exist.`,
+Exit codes: 0 done, also when nothing matches; 1 something was not re-driven, or there
+is no dead letter at the place that --partition and --offset name; 2 usage or
+configuration; 3 the brokers refuse or the topic does not exist.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			return &usageError{errors.New("deadletter wants one of list, show, redrive")}
@@ -157,6 +159,19 @@ func brokersRefuse(err error) error {
 	return &refusedError{err}
 }
 
+// there says that no letter is at the place that the command line names. Whatever else
+// matches nothing is no failure: what was to be re-driven may have been.
+func (l *letters) there() error {
+	f := &l.filter
+	if f.Offset == nil || slices.ContainsFunc(l.backlog.Entries, func(e *deadletter.Entry) bool {
+		return e.Place() == deadletter.Place{Partition: *f.Partition, Offset: *f.Offset}
+	}) {
+		return nil
+	}
+	return fmt.Errorf("no dead letter at partition %d, offset %d (%d in topic %s); `cdc-relay deadletter list --all` names their places",
+		*f.Partition, *f.Offset, len(l.backlog.Entries), l.settings.DeadLetterTopic)
+}
+
 // letterReport is a letter as JSON; what concerns the record itself is there only
 // when it was asked for.
 type letterReport struct {
@@ -265,6 +280,9 @@ func (a *app) deadletterShow() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := l.there(); err != nil {
+				return err
+			}
 			found := l.matched(true)
 			return l.show(cmd.Context(), limit.newest(found), len(found), payload, asJSON)
 		},
@@ -301,8 +319,16 @@ func (l *letters) show(ctx context.Context, entries []*deadletter.Entry, matched
 			return err
 		}
 	}
-	fmt.Fprintf(l.app.stdout, "\n%d of %d dead letters of topic %s\n", len(reports), matched, l.settings.DeadLetterTopic)
+	fmt.Fprintf(l.app.stdout, "\n%d of %d dead letters of topic %s%s\n", len(reports), matched, l.settings.DeadLetterTopic, unmatched(matched, len(l.backlog.Entries)))
 	return nil
+}
+
+// unmatched tells a filter that matches nothing from a topic that has nothing.
+func unmatched(matched, all int) string {
+	if matched > 0 || all == 0 {
+		return ""
+	}
+	return fmt.Sprintf(": none of the %d there matches", all)
 }
 
 func (l *letters) showOne(r *letterReport, payload bool) error {
@@ -364,6 +390,9 @@ those rows are lost to consumers.`,
 			}
 			l, err := a.readLetters(cmd, &flags)
 			if err != nil {
+				return err
+			}
+			if err := l.there(); err != nil {
 				return err
 			}
 			return l.redrive(cmd.Context(), o)
@@ -473,7 +502,13 @@ func (l *letters) really(ctx context.Context, o redriveOptions, report *redriveR
 func (l *letters) printRedrive(report *redriveReport) error {
 	out := l.app.stdout
 	if report.Letters == 0 {
-		fmt.Fprintf(out, "no dead letter that waits in topic %s matches\n", l.settings.DeadLetterTopic)
+		waiting := 0
+		for _, e := range l.backlog.Entries {
+			if e.Done == "" {
+				waiting++
+			}
+		}
+		fmt.Fprintf(out, "no dead letter that waits in topic %s matches; %d in all wait there\n", l.settings.DeadLetterTopic, waiting)
 		return nil
 	}
 	lines := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)

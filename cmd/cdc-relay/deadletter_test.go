@@ -80,7 +80,11 @@ func TestDeadLetter_FromRejectionToRedrive(t *testing.T) {
 		}
 	}
 	invoke(t, l.env, "deadletter", "show", "--reason", "record_too_large", "--payload").want(t, exitOK, "secret-large", "")
-	invoke(t, l.env, "deadletter", "show", "--reason", "nothing").want(t, exitOK, "0 of 0 dead letters", "")
+	invoke(t, l.env, "deadletter", "show", "--reason", "nothing").want(t, exitOK, "0 of 0 dead letters of topic cdc-relay.dead-letters: none of the 3 there matches", "")
+	invoke(t, l.env, "deadletter", "redrive", "--reason", "nothing", "--yes").want(t, exitOK, "matches; 3 in all wait there", "")
+	for _, verb := range []string{"show", "redrive"} {
+		invoke(t, l.env, "deadletter", verb, "--partition", "99", "--offset", "0").want(t, exitFailed, "", "no dead letter at partition 99, offset 0 (3 in topic cdc-relay.dead-letters)")
+	}
 
 	// The plan takes the follower along, and touches nothing.
 	plan := invoke(t, l.env, "deadletter", "redrive", "--reason", "record_too_large", "--json")

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -29,8 +30,8 @@ type process struct {
 }
 
 // onSignals gives a context that the first SIGTERM, SIGINT or SIGHUP ends and a
-// channel that the second one closes. A third one kills, as without us. SIGHUP is a
-// terminal that was closed; under nohup it stays ignored.
+// channel that the second one closes. A third one kills, as without us. Echoes do not
+// count. SIGHUP is a terminal that was closed; under nohup it stays ignored.
 func onSignals(parent context.Context) (context.Context, <-chan struct{}, func()) {
 	ctx, stop := context.WithCancel(parent)
 	hurry := make(chan struct{})
@@ -40,13 +41,31 @@ func onSignals(parent context.Context) (context.Context, <-chan struct{}, func()
 		signal.Notify(signals, syscall.SIGHUP)
 	}
 	go func() {
-		<-signals
-		stop()
-		<-signals
+		heed(signals, stop, func() { close(hurry) })
 		signal.Stop(signals)
-		close(hurry)
 	}()
 	return ctx, hurry, stop
+}
+
+// echo is how long after a signal another one is taken for the same. timeout(1) signals
+// its child and then the group that both are in, and wrappers hand on a Ctrl-C which the
+// terminal has sent to everybody.
+const echo = 500 * time.Millisecond
+
+// heed calls stop at the first signal and hurry at the second, and returns when the next
+// one would be the third.
+func heed(signals <-chan os.Signal, stop, hurry func()) {
+	for _, act := range []func(){stop, hurry} {
+		<-signals
+		act()
+		for over := time.After(echo); over != nil || len(signals) > 0; { // both at once after the process stood still
+			select {
+			case <-signals:
+			case <-over:
+				over = nil
+			}
+		}
+	}
 }
 
 // app is one invocation.

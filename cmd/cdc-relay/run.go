@@ -27,8 +27,9 @@ func (a *app) runCommand() *cobra.Command {
 		Use:   "run",
 		Short: "Stream until stopped",
 		Long: `run streams the outbox tables until SIGTERM, SIGINT or SIGHUP, then delivers what it has
-read and ends. A second signal cuts that short: what is not confirmed is sent
-again by the next start. Table, publication and slot must exist: see setup.
+read and ends. A second signal, half a second or more after the first, cuts that
+short: what is not confirmed is sent again by the next start. Table, publication
+and slot must exist: see setup.
 
 Exit codes: 0 clean stop, 1 failed or cut short (start again), 2 configuration,
 3 the environment refuses, 4 blocked with relay.on_blocked: exit.`,
@@ -191,7 +192,7 @@ func (d *daemon) followSignals(intake, companions context.Context) {
 	case <-intake.Done():
 	}
 	d.notify.send("STOPPING=1")
-	d.log.Info().Int("rows", d.relay.Status().InFlightEvents).Msg("stopping; a second signal cuts the drain short")
+	d.log.Info().Int("rows", d.relay.Status().InFlightEvents).Msg("stopping; a second signal, half a second or more after the first, cuts the drain short")
 	select {
 	case <-companions.Done():
 	case <-d.app.hurry:

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/relay"
@@ -105,13 +106,63 @@ func TestOnSignals_HangUpIsAStop(t *testing.T) {
 	if signal.Ignored(syscall.SIGHUP) {
 		t.Skip("the tests were started with SIGHUP ignored, as by nohup")
 	}
-	ctx, hurry, release := onSignals(t.Context())
+	ctx, _, release := onSignals(t.Context())
 	defer release()
-	for _, heard := range []<-chan struct{}{ctx.Done(), hurry} {
-		if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
-			t.Fatal(err)
-		}
-		<-heard
+	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	<-ctx.Done()
+}
+
+// timeout(1) and wrappers that hand signals on send the same one twice.
+func TestHeed_TakesSignalsThatComeTogetherForOne(t *testing.T) {
+	for name, tt := range map[string]struct {
+		at   []time.Duration
+		want string
+	}{
+		"one":                           {[]time.Duration{0}, "stop 0s"},
+		"two at once":                   {[]time.Duration{0, 0}, "stop 0s"},
+		"an echo of a Ctrl-C":           {[]time.Duration{0, 0, 499 * time.Millisecond}, "stop 0s"},
+		"somebody in a hurry":           {[]time.Duration{0, 501 * time.Millisecond}, "stop 0s, hurry 501ms"},
+		"an echo is no wish of its own": {[]time.Duration{0, 400 * time.Millisecond, 600 * time.Millisecond}, "stop 0s, hurry 600ms"},
+		"each sent twice":               {[]time.Duration{0, 0, time.Second, time.Second}, "stop 0s, hurry 1s"},
+		"three wishes":                  {[]time.Duration{0, time.Second, 2 * time.Second}, "stop 0s, hurry 1s, over"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				signals, began := make(chan os.Signal, 2), time.Now()
+				var seen []string
+				note := func(what string) func() {
+					return func() { seen = append(seen, what+" "+time.Since(began).String()) }
+				}
+				ended := make(chan struct{})
+				go func() {
+					heed(signals, note("stop"), note("hurry"))
+					close(ended)
+				}()
+				for _, at := range tt.at {
+					<-time.After(at - time.Since(began))
+					select {
+					case <-ended:
+						seen = append(seen, "over")
+					default:
+						signals <- syscall.SIGTERM
+					}
+				}
+				synctest.Wait()
+				if got := strings.Join(seen, ", "); got != tt.want {
+					t.Errorf("%s, want %s", got, tt.want)
+				}
+				for range 2 { // lets heed end
+					<-time.After(time.Second)
+					select {
+					case signals <- syscall.SIGTERM:
+					default:
+					}
+				}
+				<-ended
+			})
+		})
 	}
 }
 

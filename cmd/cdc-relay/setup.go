@@ -30,7 +30,10 @@ there already is left as it is, so it may be run again. It needs the rights of t
 table's owner for the publication and REPLICATION for the slot; where no role has
 both, run it as the owner first (--set postgres.url=…), then as the relay's role.
 
-Rows that are in the table before the slot is made are not sent; setup says how many.`,
+Rows that are in the table before the slot is made are not sent; setup says how many.
+
+With relay.guarantee: exactly_once or relay.detect_moved_slot it also creates the
+checkpoint topic and writes there where a slot that it made begins.`,
 		Example: `  cdc-relay setup --dry-run
   cdc-relay setup --create-table`,
 		Args: cobra.NoArgs,
@@ -60,10 +63,7 @@ Rows that are in the table before the slot is made are not sent; setup says how 
 				}
 				return a.reshard(cmd, cfg.Relay(), options, reshard)
 			}
-			if err := a.setup(cmd, cfg.Relay(), options, dryRun); err != nil || !acceptGap || dryRun {
-				return err
-			}
-			return a.forget(cmd, cfg.Relay())
+			return a.setup(cmd, cfg.Relay(), options, dryRun, acceptGap)
 		},
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print the SQL and touch nothing")
@@ -104,7 +104,7 @@ func tableSQL(cfg relay.Config, preset string) (func(replication.Table) (string,
 }
 
 // setup says what is missing, then makes it.
-func (a *app) setup(cmd *cobra.Command, settings relay.Config, options replication.SetupOptions, dryRun bool) error {
+func (a *app) setup(cmd *cobra.Command, settings relay.Config, options replication.SetupOptions, dryRun, acceptGap bool) error {
 	cfg := settings.Replication
 	plan, err := replication.Setup(cmd.Context(), cfg, options)
 	if err != nil {
@@ -113,23 +113,44 @@ func (a *app) setup(cmd *cobra.Command, settings relay.Config, options replicati
 	a.printPlan(plan.Steps)
 	if dryRun {
 		a.printReport(plan)
-		return a.setupTopic(cmd, settings, true)
+		if err := a.setupTopic(cmd, settings, true); err != nil {
+			return err
+		}
+		for _, s := range plan.Steps {
+			if s.Object == "slot" && !s.Exists && settings.KeepsPositions() {
+				fmt.Fprintf(a.stdout, "-- where slot %s begins would be written to topic %s, unless that has a checkpoint of it\n", s.Name, settings.CheckpointTopic)
+			}
+		}
+		return nil
 	}
+	first := newFirst(a, settings)
 	options.DryRun = false
 	options.OnStep = func(s replication.Step) {
 		if !s.Exists {
 			fmt.Fprintf(a.stdout, "created %s %s\n", s.Object, s.Name)
+			first.made(s)
 		}
 	}
 	report, err := replication.Setup(cmd.Context(), cfg, options)
+	first.look(cmd.Context()) // also when a later slot could not be made
 	if err != nil {
+		first.unwritten(errors.New("setup did not come that far"))
 		return refused(err)
 	}
 	a.printReport(report)
 	if err := a.setupTopic(cmd, settings, false); err != nil {
+		first.unwritten(errors.New("setup did not come that far"))
 		return err
 	}
-	fmt.Fprintln(a.stdout, "ready: start `cdc-relay run`")
+	if acceptGap {
+		if err := a.forget(cmd, settings); err != nil {
+			first.unwritten(errors.New("setup did not come that far"))
+			return err
+		}
+	}
+	if first.write(cmd.Context()) {
+		fmt.Fprintln(a.stdout, "ready: start `cdc-relay run`")
+	}
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/spf13/cobra"
 )
 
@@ -153,17 +154,42 @@ func statusText(s relay.Status, now time.Time) string {
 		if one.Reason != "" {
 			state += " (" + one.Reason + ")"
 		}
-		line("", "%s %s, lag %s, %d rows in flight%s", one.Slot, state, size(one.LagBytes), one.InFlightEvents, slotText(one.SlotState))
+		line("", "%s %s, lag %s, %d rows in flight%s", one.Slot, state, replication.BytesText(one.LagBytes), one.InFlightEvents, slotText(one.SlotState))
 	}
-	line("connected", "PostgreSQL %s, Kafka %s", yesNo(s.SourceConnected), yesNo(s.SinkConnected))
+	line("connected", "PostgreSQL %s, Kafka %s", sourceText(s), yesNo(s.SinkConnected))
 	line("LSN", "confirmed %s, published %s, received %s, server %s",
 		lsn(s.LSN.Confirmed), lsn(s.LSN.Published), lsn(s.LSN.Received), lsn(s.LSN.Server))
-	line("lag", "%s, %s; WAL retained %s", size(s.LagBytes), seconds(s.LagSeconds), size(s.RetainedWALBytes))
+	line("lag", "%s, %s; WAL retained %s", replication.BytesText(s.LagBytes), seconds(s.LagSeconds), replication.BytesText(s.RetainedWALBytes))
 	line("in flight", "%d rows, %s of %s, oldest %s", s.InFlightEvents,
-		size(int64(s.InFlightBytes)), size(int64(s.InFlightLimitBytes)), seconds(s.OldestUnacked))
+		replication.BytesText(int64(s.InFlightBytes)), replication.BytesText(int64(s.InFlightLimitBytes)), seconds(s.OldestUnacked))
 	line("since start", "published %d, rejected %d, reconnects %d", s.EventsPublished, s.EventsRejected, s.Reconnects)
 	line("topics", "%s", topicsText(s.Topics))
 	return b.String()
+}
+
+// sourceText says of who stands by that it has no stream, which is as it should be.
+func sourceText(s relay.Status) string {
+	all, stream, standby := s.Shards, 0, 0
+	if len(all) == 0 {
+		all = []relay.Status{s}
+	}
+	for _, one := range all {
+		switch {
+		case one.SourceConnected:
+			stream++
+		case one.State == relay.Standby:
+			standby++
+		}
+	}
+	switch {
+	case stream+standby < len(all):
+		return "no"
+	case stream == 0:
+		return "no stream (standby)"
+	case standby > 0:
+		return fmt.Sprintf("yes, %d of %d shards stand by", standby, len(all))
+	}
+	return "yes"
 }
 
 func slotText(s *relay.Slot) string {
@@ -172,9 +198,9 @@ func slotText(s *relay.Slot) string {
 	}
 	text := ", WAL " + orDash(s.WALStatus)
 	if s.SafeWALBytes != nil {
-		text += ", lost after another " + size(*s.SafeWALBytes)
+		text += ", lost after another " + replication.BytesText(*s.SafeWALBytes)
 		if s.SafeSeconds != nil {
-			text += ", which is " + (time.Duration(*s.SafeSeconds) * time.Second).String() + " of standing still at " + size(s.WALPace) + "/s"
+			text += ", which is " + (time.Duration(*s.SafeSeconds) * time.Second).String() + " of standing still at " + replication.BytesText(s.WALPace) + "/s"
 		}
 	}
 	return text
@@ -212,18 +238,6 @@ func yesNo(b bool) string {
 
 func seconds(s float64) string {
 	return time.Duration(s * float64(time.Second)).Round(time.Millisecond).String()
-}
-
-func size(n int64) string {
-	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
-	value, unit := float64(n), 0
-	for value >= 1024 && unit < len(units)-1 {
-		value, unit = value/1024, unit+1
-	}
-	if unit == 0 {
-		return fmt.Sprintf("%d B", n)
-	}
-	return fmt.Sprintf("%.1f %s", value, units[unit])
 }
 
 func firstLine(body []byte) string {

@@ -57,6 +57,37 @@ func TestStatus_ShowsWhatMatters(t *testing.T) {
 	}
 }
 
+// Who stands by has no stream, and nothing is wrong with that.
+func TestStatus_TellsAStandbyFromALostConnection(t *testing.T) {
+	of := func(states ...relay.State) relay.Status {
+		all := make([]relay.Status, len(states))
+		for i, state := range states {
+			all[i] = sample(state, "")
+			all[i].SourceConnected = state == relay.Streaming
+		}
+		s := all[0]
+		if len(all) > 1 {
+			s.Shards, s.SourceConnected = all, false
+		}
+		return s
+	}
+	for _, tt := range []struct {
+		status relay.Status
+		want   string
+	}{
+		{of(relay.Streaming), "PostgreSQL yes, Kafka"},
+		{of(relay.Reconnecting), "PostgreSQL no, Kafka"},
+		{of(relay.Standby), "PostgreSQL no stream (standby), Kafka"},
+		{of(relay.Standby, relay.Standby), "PostgreSQL no stream (standby), Kafka"},
+		{of(relay.Streaming, relay.Standby, relay.Standby), "PostgreSQL yes, 2 of 3 shards stand by, Kafka"},
+		{of(relay.Reconnecting, relay.Standby), "PostgreSQL no, Kafka"},
+	} {
+		if got := statusText(tt.status, time.Now()); !strings.Contains(got, tt.want) {
+			t.Errorf("want %q in\n%s", tt.want, got)
+		}
+	}
+}
+
 func TestStatus_JSONIsPassedOn(t *testing.T) {
 	got := invoke(t, nil, "status", "--json", "--url", serve(t, sample(relay.Streaming, ""), ""))
 	var s relay.Status

@@ -8,6 +8,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/router"
 )
 
@@ -47,7 +48,7 @@ func (c *changeOver) planSlot(line planLine) {
 		owner = c.survey.SlotOwner
 	}
 	line("slot", "%s: plugin %s, confirmed %s, %s behind the log's end %s; %s", c.settings.Replication.Slot, c.survey.SlotPlugin,
-		s.Confirmed, size(max(0, int64(c.survey.WALEnd)-int64(s.Confirmed))), c.survey.WALEnd, owner)
+		s.Confirmed, replication.BytesText(max(0, int64(c.survey.WALEnd)-int64(s.Confirmed))), c.survey.WALEnd, owner)
 }
 
 func (c *changeOver) planPublication(line planLine) {

@@ -13,7 +13,11 @@ func (a *app) teardownCommand() *cobra.Command {
 		Use:   "teardown",
 		Short: "Drop slot and publication, never a table or topic (says only what it would do without --yes)",
 		Long: `teardown drops the replication slot and the publication. It refuses while a relay
-streams from the slot. Rows committed from then on are not sent by a later relay.`,
+streams from the slot. Rows committed from then on are not sent by a later relay.
+
+The slot goes first, which takes a role with REPLICATION; the publication takes its
+owner. Run by another role it ends with 3 with the slot dropped, which is enough to
+go on with setup if the publication is right.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := a.load()

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/sink"
+)
+
+// topicPatience is how long the checkpoint topic may take to be read.
+const topicPatience = 15 * time.Second
+
+// checkpoints holds each slot against what the checkpoint topic says of it.
+func (d *doctor) checkpoints(ctx context.Context) {
+	if !d.settings.KeepsPositions() {
+		return
+	}
+	const check = "slot.checkpoint"
+	topic := d.settings.CheckpointTopic
+	for _, f := range d.findings {
+		if f.Level == levelFail && (f.Check == "postgres.connection" || f.Check == "kafka.connection") {
+			d.add(check, levelWarn, "put "+f.Check+" right and run the check again", "slot and checkpoint could not be compared: see %s", f.Check)
+			return
+		}
+	}
+	standing, err := replication.Stand(ctx, d.settings.Replication)
+	if err != nil {
+		seen, advice := told(err)
+		d.add(check, levelWarn, orAdvice(advice, "run the check again"), "where the slot stands could not be read: %s", seen)
+		return
+	}
+	ledger, err := sink.NewLedger(d.settings.Kafka, topic)
+	if err != nil {
+		d.add(check, levelWarn, "correct the configuration", "%v", err)
+		return
+	}
+	defer ledger.Close()
+	ctx, cancel := context.WithTimeout(ctx, topicPatience)
+	defer cancel()
+	for i, slot := range standing.Slots {
+		if slot.Err != nil {
+			continue // the checks of the slot, or of the shards, say so
+		}
+		known, err := written(ctx, ledger, d.settings.Guarantee, standing.Origin.SystemID, slot.Name)
+		if err != nil {
+			seen, advice := told(err)
+			d.add(check, levelWarn, orAdvice(advice, "run the check again, or look at the topic and the relay's rights on it"),
+				"slot %q is at %s, and could not be compared with its checkpoint: %s", slot.Name, slot.Confirmed, seen)
+			return // nor could another
+		}
+		if len(known) == 0 {
+			d.add(check, levelWarn, "start the relay, which writes one; if somebody has moved the slot since it was made, that is not seen",
+				"slot %q is at %s, and topic %s has no checkpoint of it: a relay takes that position as it is", slot.Name, slot.Confirmed, topic)
+			continue
+		}
+		end, err := rehearse(ctx, d.settings.OfShard(i, len(standing.Slots)), standing.Origin, slot.Confirmed, known)
+		if err != nil {
+			seen, advice := told(err)
+			d.add(check, levelFail, orAdvice(advice, "docs/operations.md says by reason what to do"), "a relay would not stream: %s", seen)
+			continue
+		}
+		d.ok(check, "slot %q is at %s, and its checkpoint in topic %s at %s", slot.Name, slot.Confirmed, topic, end)
+	}
+}
+
+// told takes an error apart into what was seen and what to do, which may be empty.
+func told(err error) (seen, advice string) {
+	if e, ok := errors.AsType[*replication.Error](err); ok {
+		bare := *e
+		bare.Hint = ""
+		return bare.Error(), e.Hint
+	}
+	seen, advice, _ = strings.Cut(err.Error(), "; ")
+	return seen, advice
+}
+
+func orAdvice(advice, otherwise string) string {
+	if advice == "" {
+		return otherwise
+	}
+	return advice
+}

@@ -1,0 +1,69 @@
+package main
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/jackc/pglogrepl"
+)
+
+// What a rehearsal says of a slot is what TestExactly_ResumesFromWhatIsProven and the
+// tests of intents want of the relay.
+func TestRehearse_DecidesAsARelayWould(t *testing.T) {
+	rec := checkpoint.Record{System: "7", Timeline: 1, Slot: "s", Publication: "p", End: 300}
+	newer := rec
+	newer.Timeline = 2
+	for name, c := range map[string]struct {
+		value    []byte
+		start    pglogrepl.LSN
+		timeline int32
+		end      pglogrepl.LSN
+		reason   string
+	}{
+		"behind":                        {value: rec.Encode(), start: 250, timeline: 1, end: 300},
+		"level":                         {value: rec.Encode(), start: 300, timeline: 1, end: 300},
+		"ahead":                         {value: rec.Encode(), start: 301, timeline: 1, reason: "slot_ahead_of_checkpoint"},
+		"unreadable":                    {value: []byte("{"), start: 250, timeline: 1, reason: "checkpoint_unreadable"},
+		"a failover before it":          {value: rec.Encode(), start: 150, timeline: 2, end: 200},
+		"ahead of the fork":             {value: rec.Encode(), start: 210, timeline: 2, reason: "slot_ahead_of_checkpoint"},
+		"an old primary":                {value: newer.Encode(), start: 100, timeline: 1, reason: relay.ReasonStalePrimary},
+		"a timeline of another history": {value: newer.Encode(), start: 100, timeline: 3, reason: relay.ReasonForeignTimeline},
+		"nothing is known":              {start: 250, timeline: 1, end: 250},
+	} {
+		for _, guarantee := range []relay.Guarantee{relay.AtLeastOnce, relay.ExactlyOnce} {
+			t.Run(name+", "+string(guarantee), func(t *testing.T) {
+				origin := replication.Origin{SystemID: "7", Timeline: c.timeline}
+				if c.timeline > 1 {
+					origin.Forks = []replication.Fork{{Timeline: 1, At: 200}}
+				}
+				cfg := relay.Config{
+					Guarantee: guarantee, DetectMovedSlot: guarantee == relay.AtLeastOnce,
+					OnReject: relay.DeadLetterOnReject, ParkKey: true, PositionHeaders: true, Router: router.Config{}, Replication: replication.Config{Slot: "s", Publication: "p"},
+				}
+				known := map[string][]byte{}
+				if key := checkpoint.Key("7", "s"); c.value != nil && guarantee == relay.ExactlyOnce {
+					known[key] = c.value
+				} else if c.value != nil {
+					known[checkpoint.IntentKey("somebody", "7", "s")] = c.value
+				}
+				end, err := rehearse(t.Context(), cfg, origin, c.start, known)
+				reason := replication.Reason(err)
+				if kafka, ok := errors.AsType[*sink.Error](err); ok {
+					reason = kafka.Reason
+				}
+				if c.reason == "" && (err != nil || end != c.end) || c.reason != "" && reason != c.reason {
+					t.Errorf("confirmed up to %s, %v; want %s or reason %q", end, err, c.end, c.reason)
+				}
+				if c.reason == "slot_ahead_of_checkpoint" && !strings.Contains(err.Error(), "--accept-gap") {
+					t.Errorf("no next step in %v", err)
+				}
+			})
+		}
+	}
+}
