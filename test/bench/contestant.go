@@ -117,6 +117,9 @@ func (b *bench) taking(ctx context.Context, keep func(contestant) bool) []contes
 		}
 		found = append(found, c)
 	}
+	if len(found) == 0 {
+		fmt.Println("   nobody takes part")
+	}
 	return found
 }
 
@@ -328,7 +331,7 @@ func startPolling(_ context.Context, b *bench, j job) (*running, error) {
 // environment, and is through when its records are there.
 func startCommand(command string) func(context.Context, *bench, job) (*running, error) {
 	return func(_ context.Context, b *bench, j job) (*running, error) {
-		cmd := exec.Command("/bin/sh", "-c", "exec "+command)
+		cmd := exec.Command("/bin/sh", "-c", command)
 		cmd.Env = append(os.Environ(),
 			"BENCH_POSTGRES_URL="+j.w.url(), "BENCH_SLOT="+j.slot, "BENCH_PUBLICATION="+publication, "BENCH_TABLE=public.outbox",
 			"BENCH_KAFKA_BROKERS="+strings.Join(j.to.addrs, ","), "BENCH_TOPICS="+strings.Join(j.topics, ","))
@@ -337,7 +340,8 @@ func startCommand(command string) func(context.Context, *bench, job) (*running, 
 			return nil, err
 		}
 		p.drain()
-		return &running{pid: p.pid(), exited: p.done, stop: p.end, log: p.stderr}, nil
+		// With what status it ends when asked is its own business: a JVM says 143.
+		return &running{pid: p.pid(), exited: p.done, stop: p.halt, log: p.stderr}, nil
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 // The part of benchmarks.md that the program writes.
 const (
+	page      = "benchmarks.md"
 	beginMark = "<!-- results: written by test/bench, do not edit -->"
 	endMark   = "<!-- end of results -->"
 )
@@ -18,21 +19,15 @@ const (
 // in folder/benchmarks/. Sections that this run did not measure stay as
 // an earlier one left them.
 func (r *Results) writeDocs(folder string) error {
-	path := filepath.Join(folder, "benchmarks.md")
-	data, err := os.ReadFile(path)
+	before, after, err := readPage(folder)
 	if err != nil {
 		return err
-	}
-	text := string(data)
-	begin, end := strings.Index(text, beginMark), strings.Index(text, endMark)
-	if begin < 0 || end < begin {
-		return fmt.Errorf("%s lacks the lines %q and %q, between which the results go", path, beginMark, endMark)
 	}
 	charts := filepath.Join(folder, "benchmarks")
 	if err := os.MkdirAll(charts, 0o755); err != nil {
 		return err
 	}
-	results := filepath.Join(charts, "results.json")
+	results := resultsOf(folder)
 	if old, err := readResults(results); err == nil && old.Started != r.Started {
 		r.keep(old)
 	} else if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -48,9 +43,26 @@ func (r *Results) writeDocs(folder string) error {
 		}
 		fmt.Fprintf(&pictures, "![%s](benchmarks/%s)\n", c.title, c.file)
 	}
-	out := text[:begin] + beginMark + "\n\n" + r.markdown() + "\n" + pictures.String() + "\n" + text[end:]
-	return os.WriteFile(path, []byte(out), 0o644)
+	out := before + beginMark + "\n\n" + r.markdown() + "\n" + pictures.String() + "\n" + after
+	return os.WriteFile(filepath.Join(folder, page), []byte(out), 0o644)
 }
+
+// readPage gives what is around the results; after begins with the mark of their end.
+func readPage(folder string) (before, after string, err error) {
+	path := filepath.Join(folder, page)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return "", "", err
+	}
+	text := string(data)
+	begin, end := strings.Index(text, beginMark), strings.Index(text, endMark)
+	if begin < 0 || end < begin {
+		return "", "", fmt.Errorf("%s lacks the lines %q and %q, between which the results go", path, beginMark, endMark)
+	}
+	return text[:begin], text[end:], nil
+}
+
+func resultsOf(folder string) string { return filepath.Join(folder, "benchmarks", "results.json") }
 
 // chart is a picture of horizontal bars.
 type chart struct {

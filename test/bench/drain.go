@@ -75,13 +75,17 @@ func (t *trial) run(ctx context.Context, slot string, watch func(context.Context
 	g := newGauge(r.pid, t.to.pid, t.w.backends(ctx))
 	bounded, cancel := context.WithTimeout(ctx, drainLimit+t.b.outage+time.Duration(t.w.rows)*200*time.Microsecond)
 	defer cancel()
+	bounded, abandon := context.WithCancelCause(bounded)
+	defer abandon(nil)
 	watched := make(chan error, 1)
 	go func() {
+		var err error
 		if watch != nil {
-			watched <- watch(bounded, r)
-			return
+			if err = watch(bounded, r); err != nil {
+				abandon(err)
+			}
 		}
-		watched <- nil
+		watched <- err
 	}()
 	first, err := t.wait(bounded, r)
 	took := time.Since(t.began)
@@ -90,8 +94,11 @@ func (t *trial) run(ctx context.Context, slot string, watch func(context.Context
 	if err == nil && r.metrics != "" {
 		allocs, _ = allocated(ctx, r.metrics) // a column without a figure is no failure
 	}
-	if err == nil {
-		err = <-watched
+	if err != nil {
+		abandon(err)
+	}
+	if seen := <-watched; err == nil {
+		err = seen
 	}
 	if r.stop != nil {
 		err = errors.Join(err, r.stop())
@@ -103,7 +110,7 @@ func (t *trial) run(ctx context.Context, slot string, watch func(context.Context
 		}
 	}
 	if err != nil {
-		return Run{}, fmt.Errorf("%s: %w", t.c.name, err)
+		return Run{}, err
 	}
 	if t.c.first {
 		took -= first
@@ -129,33 +136,49 @@ func (w *workload) backends(ctx context.Context) func() []int {
 	}
 }
 
+// lookEvery spares the broker: each look asks it for every partition, and a hundred looks
+// a second at 16 of them were a fifth of its time.
+func lookEvery(topics int) time.Duration {
+	const few = 50 * time.Millisecond
+	return min(max(few, few*time.Duration(topics)/20), 10*few)
+}
+
 // wait returns when the backlog has arrived, and how long the first record took.
 func (t *trial) wait(ctx context.Context, r *running) (first time.Duration, err error) {
 	if r.finished != nil {
 		return 0, r.finished(ctx)
 	}
-	// Each look costs the broker: a hundred a second were a fifth of its time.
-	tick := time.NewTicker(50 * time.Millisecond)
+	tick := time.NewTicker(lookEvery(len(t.topics)))
 	defer tick.Stop()
-	for {
+	late := func(arrived int64) error {
+		return fmt.Errorf("%w, with %d of %d rows; it said: %s", context.Cause(ctx), arrived, t.w.rows, r.log)
+	}
+	arrived := int64(0)
+	for ended := false; ; {
 		select {
 		case <-tick.C:
-		case <-r.exited:
-			return first, fmt.Errorf("it ended before the backlog did: %s", r.log)
+		case <-r.exited: // it may have been through
+			if ended {
+				return first, fmt.Errorf("it ended with %d of %d rows: %s", arrived, t.w.rows, r.log)
+			}
+			ended = true
 		case <-ctx.Done():
-			return first, fmt.Errorf("%w; it said: %s", context.Cause(ctx), r.log)
+			return first, late(arrived)
 		}
 		_, now, err := t.to.offsets(ctx, t.topics)
 		if err != nil {
-			if t.c.sink == toKafka && ctx.Err() == nil {
+			switch {
+			case ctx.Err() != nil:
+				return first, late(arrived)
+			case t.c.sink == toKafka:
 				continue // an outage is part of one suite
 			}
 			return first, err
 		}
-		if now > t.base && first == 0 {
+		if arrived = now - t.base; arrived > 0 && first == 0 {
 			first = time.Since(t.began)
 		}
-		if now-t.base >= int64(t.w.rows) {
+		if arrived >= int64(t.w.rows) {
 			return first, nil
 		}
 	}
@@ -189,11 +212,17 @@ func (b *bench) warmBy(ctx context.Context, w *workload, taking []contestant) er
 		return nil
 	}
 	b.warmed = true
+	c := taking[at]
 	best := 0.0
 	for round, in := 0, 0; round < warmDrains && in < 2; round++ {
-		run, err := w.drain(ctx, taking[at], nil)
+		run, err := w.drain(ctx, c, nil)
 		if err != nil {
-			return fmt.Errorf("warm the broker: %w", err)
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			err = fmt.Errorf("warm the broker: %w", err)
+			b.refuse(w.database, c, err)
+			return fmt.Errorf("%s: %w", c.name, err)
 		}
 		fmt.Printf("   %-18s %s\n", "(not counted)", run)
 		in++
@@ -217,11 +246,11 @@ func (b *bench) compare(ctx context.Context, name string, s shape, keep func(con
 	}
 	defer w.close(ctx)
 	table := Table{Name: name, Rows: s.rows, PerTxn: s.perTxn, Payload: s.payload, Topics: s.topics, Wide: s.wide}
-	if err := b.warmBy(ctx, w, taking); err != nil {
-		return err
+	failed := b.warmBy(ctx, w, taking)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
 	runs := map[string][]Run{}
-	var failed error
 	for round := range b.repeat {
 		for _, c := range taking {
 			if c.runs > 0 && round >= c.runs || b.missing[c.name] != "" {
@@ -232,11 +261,10 @@ func (b *bench) compare(ctx context.Context, name string, s shape, keep func(con
 				if ctx.Err() != nil {
 					return context.Cause(ctx)
 				}
-				fmt.Printf("   %-18s no figure: %v\n", c.name, err)
-				b.missing[c.name] = err.Error()
+				b.refuse(name, c, err)
 				delete(runs, c.name) // what one run did wrong, the others may have done unseen
 				if c.sink != toKafka || c.name == relayKafka {
-					failed = errors.Join(failed, err)
+					failed = errors.Join(failed, fmt.Errorf("%s: %w", c.name, err))
 				}
 				continue
 			}
@@ -249,6 +277,8 @@ func (b *bench) compare(ctx context.Context, name string, s shape, keep func(con
 			table.Lines = append(table.Lines, Line{Contestant: c.name, Runs: runs[c.name]})
 		}
 	}
-	b.results.Drains = append(b.results.Drains, table)
+	if len(table.Lines) > 0 {
+		b.results.Drains = append(b.results.Drains, table)
+	}
 	return failed
 }

@@ -23,52 +23,23 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 )
-
-type options struct {
-	rows     int
-	repeat   int
-	suites   string
-	only     string
-	without  string
-	version  string
-	relay    string
-	json     string
-	docs     string
-	read     string
-	full     bool
-	seconds  int
-	outage   time.Duration
-	pollRows int
-	tier     int
-}
 
 func main() {
 	if role := os.Getenv(roleVariable); role != "" {
 		os.Exit(play(role))
 	}
-	var o options
-	flag.IntVar(&o.rows, "rows", 1_000_000, "rows of the backlog")
-	flag.IntVar(&o.repeat, "repeat", 3, "runs of each quick contestant; slow ones run once or twice")
-	flag.StringVar(&o.suites, "suites", "", "comma-separated; empty takes the default ones, see -list")
-	flag.StringVar(&o.only, "only", "", "contestants to run, comma-separated")
-	flag.StringVar(&o.without, "without", "", "contestants to leave out, comma-separated")
-	flag.StringVar(&o.version, "postgres", "15", "major version of the server")
-	flag.StringVar(&o.relay, "relay", "", "relay binary; empty builds it")
-	flag.StringVar(&o.json, "json", "", "write the results to this file")
-	flag.StringVar(&o.docs, "docs", "", "write tables and charts into this folder's benchmarks.md")
-	flag.StringVar(&o.read, "read", "", "measure nothing: take the results from this file, for -docs")
-	flag.BoolVar(&o.full, "full", false, "every suite")
-	flag.IntVar(&o.seconds, "seconds", 10, "length of each latency measurement")
-	flag.DurationVar(&o.outage, "outage", 20*time.Second, "length of the broker outage; -full makes it 10m")
-	flag.IntVar(&o.pollRows, "poll-rows", 100, "rows that the polling contestant takes at a time")
-	flag.IntVar(&o.tier, "tier", 4, "how far the broker compiles its own code: 1 is ready sooner, 4 faster in the end")
-	list := flag.Bool("list", false, "list suites and contestants")
-	flag.Parse()
-	if *list {
+	o, err := parse(os.Args[1:])
+	if errors.Is(err, flag.ErrHelp) {
+		return
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(2)
+	}
+	if o.list {
 		printList()
 		return
 	}
@@ -84,11 +55,11 @@ func do(ctx context.Context, o options) error {
 	if info, ok := debug.ReadBuildInfo(); ok && raced(info) {
 		return errors.New("this is a build with the race detector, which measures the detector: build without -race")
 	}
-	if o.full && o.outage == 20*time.Second {
-		o.outage = 10 * time.Minute
-	}
 	chosen, err := chooseSuites(o)
 	if err != nil {
+		return err
+	}
+	if err := o.canWrite(); err != nil {
 		return err
 	}
 	var found *Results
@@ -100,6 +71,9 @@ func do(ctx context.Context, o options) error {
 	}
 	if err != nil {
 		return err
+	}
+	if found.empty() {
+		return errors.Join(failed, errors.New("there is no figure, and nothing is written"))
 	}
 	found.print(os.Stdout)
 	if o.json != "" {
@@ -127,7 +101,7 @@ func measure(ctx context.Context, o options, chosen []suite) (found *Results, fa
 		return nil, nil, err
 	}
 	defer os.RemoveAll(dir)
-	b := &bench{options: o, dir: dir, results: &Results{Started: time.Now().UTC().Format(time.RFC3339)}, missing: map[string]string{}}
+	b := &bench{options: o, dir: dir, results: &Results{Started: time.Now().UTC().Format(time.RFC3339)}, missing: map[string]string{}, lacking: map[string]error{}}
 	if err := b.findRelay(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -150,7 +124,7 @@ func measure(ctx context.Context, o options, chosen []suite) (found *Results, fa
 			break
 		}
 	}
-	b.results.Missing = b.missing
+	b.leave()
 	return b.results, failed, nil
 }
 
@@ -177,14 +151,4 @@ func (b *bench) findRelay(ctx context.Context) error {
 		return fmt.Errorf("%s is a build with the race detector, which measures the detector: build it without -race", b.binary)
 	}
 	return nil
-}
-
-func chosenNames(list string) map[string]bool {
-	names := map[string]bool{}
-	for name := range strings.SplitSeq(list, ",") {
-		if name = strings.TrimSpace(name); name != "" {
-			names[name] = true
-		}
-	}
-	return names
 }

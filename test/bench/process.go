@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -18,7 +17,9 @@ import (
 	"time"
 )
 
-// process is a contestant or one of our own roles. It dies with us.
+// process is a contestant or one of our own roles, in a process group of its own: an
+// interrupt of ours is not one of its own, and what it started ends with it. It dies
+// with us.
 type process struct {
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
@@ -54,6 +55,7 @@ func launch(cmd *exec.Cmd) (*process, error) {
 		return nil, err
 	}
 	cmd.Stdout, p.stdout = write, bufio.NewReader(read)
+	cmd.WaitDelay = stopGrace / 2 // a child of its own may keep its output open
 	dieWithParent(cmd)
 	failed := make(chan error)
 	forks() <- func() { failed <- cmd.Start() }
@@ -65,6 +67,10 @@ func launch(cmd *exec.Cmd) (*process, error) {
 	}
 	go func() {
 		p.err = cmd.Wait()
+		signalGroup(cmd, syscall.SIGKILL)
+		if errors.Is(p.err, exec.ErrWaitDelay) {
+			p.err = nil
+		}
 		close(p.done)
 	}()
 	return p, nil
@@ -84,16 +90,32 @@ func (p *process) line() (string, error) {
 // drain reads output that nobody wants, so that its writer never waits.
 func (p *process) drain() { go func() { _, _ = io.Copy(p.stderr, p.stdout) }() }
 
-// end asks by SIGTERM and kills after a while.
-func (p *process) end() error {
+// stopGrace is how long a process may take to end.
+const stopGrace = 40 * time.Second
+
+// halt asks by SIGTERM and kills after a while.
+func (p *process) halt() error {
 	_ = p.stdin.Close()
-	_ = p.cmd.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.done: // its number may be another's by now
+		return nil
+	default:
+	}
+	signalGroup(p.cmd, syscall.SIGTERM)
 	select {
 	case <-p.done:
-	case <-time.After(40 * time.Second):
-		_ = p.cmd.Process.Kill()
+		return nil
+	case <-time.After(stopGrace):
+		signalGroup(p.cmd, syscall.SIGKILL)
 		<-p.done
 		return errors.New("it did not end when asked and was killed")
+	}
+}
+
+// end halts what has to end well.
+func (p *process) end() error {
+	if err := p.halt(); err != nil {
+		return err
 	}
 	if p.err != nil && p.cmd.ProcessState.ExitCode() >= 0 {
 		return fmt.Errorf("%w: %s", p.err, p.stderr)
@@ -179,8 +201,7 @@ func newGauge(contestant, broker int, backends func() []int) *gauge {
 func (g *gauge) look() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.note(groupContestant, g.contestant)
-	for _, pid := range children(g.contestant) {
+	for _, pid := range family(g.contestant) {
 		g.note(groupContestant, pid)
 	}
 	g.note(groupBroker, g.broker)
@@ -223,21 +244,14 @@ func (g *gauge) usage() map[string]Usage {
 	return found
 }
 
-// cpuTime is what a process has used, from its stat file: user and system time.
-func cpuTime(pid int) (time.Duration, bool) {
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, false
+// cpuTimes is what a process and those that it started have used.
+func cpuTimes(pid int) time.Duration {
+	var sum time.Duration
+	for _, pid := range family(pid) {
+		spent, _ := cpuTime(pid)
+		sum += spent
 	}
-	_, rest, ok := bytes.Cut(data, []byte(") ")) // the name before it may hold blanks
-	fields := strings.Fields(string(rest))
-	if !ok || len(fields) < 13 {
-		return 0, false
-	}
-	user, _ := strconv.ParseInt(fields[11], 10, 64)
-	system, _ := strconv.ParseInt(fields[12], 10, 64)
-	const tick = 10 * time.Millisecond // the kernel's unit towards programs
-	return time.Duration(user+system) * tick, true
+	return sum
 }
 
 // memory is a line of a process's status file, in bytes; 0 where there is none.
@@ -255,21 +269,22 @@ func memory(pid int, name string) int64 {
 	return 0
 }
 
-func children(pid int) []int {
+// family is a process with all those below it.
+func family(pid int) []int {
 	if pid <= 0 {
 		return nil
 	}
+	all := []int{pid}
 	tasks, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
-	var pids []int
 	for _, task := range tasks {
 		data, _ := os.ReadFile(task)
 		for _, field := range strings.Fields(string(data)) {
 			if child, err := strconv.Atoi(field); err == nil {
-				pids = append(pids, child)
+				all = append(all, family(child)...)
 			}
 		}
 	}
-	return pids
+	return all
 }
 
 // machine says what this is.

@@ -13,7 +13,7 @@ import (
 // Results are what one run of the benchmark found. Only verified runs are in it.
 type Results struct {
 	Started   string
-	Earlier   map[string]string `json:",omitempty"` // section → when and where it was measured, if not in this run
+	Earlier   map[string]Origin `json:",omitempty"` // section → where it is from, if not of this run
 	Machine   string
 	Versions  map[string]string
 	Drains    []Table
@@ -22,6 +22,39 @@ type Results struct {
 	Starts    []Start
 	Idles     []Idle
 	Missing   map[string]string // contestant → why
+}
+
+// Origin is the run that a section is of.
+type Origin struct {
+	Started, Machine string
+	Versions         map[string]string
+}
+
+// beside says what is different from the run that r is of.
+func (o Origin) beside(r *Results) string {
+	text := o.Started
+	if o.Machine != r.Machine {
+		text += " on " + o.Machine
+	}
+	var other []string
+	for name, version := range o.Versions {
+		if version != r.Versions[name] {
+			other = append(other, versionOf(name, version))
+		}
+	}
+	if slices.Sort(other); len(other) > 0 {
+		text += ", with " + strings.Join(other, " · ")
+	}
+	return text
+}
+
+func versionOf(name, version string) string {
+	return name + " " + strings.TrimPrefix(version, name+" ")
+}
+
+// empty says that nothing was measured.
+func (r *Results) empty() bool {
+	return len(r.Drains)+len(r.Latencies)+len(r.Starts)+len(r.Idles) == 0 && r.Outage == nil
 }
 
 // Table is one backlog and who drained it.
@@ -79,6 +112,10 @@ type Latency struct {
 	P50, P95, P99, Max float64
 	ConfirmedAge       float64 // seconds that the slot's position stood still at most
 	CPUPercent         float64 // of a core
+
+	// P50s are those of all runs in their order; the line is of one of them, but for
+	// ConfirmedAge, which is the worst.
+	P50s []float64 `json:",omitempty"`
 }
 
 func (l Latency) String() string {
@@ -123,6 +160,17 @@ func (l Line) rate() float64 { return l.median(func(r Run) float64 { return r.Ro
 
 func (l Line) cpu(group string) float64 {
 	return l.median(func(r Run) float64 { return r.CPUPerMillion[group] })
+}
+
+// cpuText is `-` for processes that were not there or that nobody saw: a run may be over
+// before it was looked at.
+func (l Line) cpuText(group string) string {
+	for _, r := range l.Runs {
+		if _, seen := r.CPUPerMillion[group]; !seen {
+			return "-"
+		}
+	}
+	return fmt.Sprintf("%.2f", l.cpu(group))
 }
 
 // peak is the worst of all runs: a limit is not kept on the average.
@@ -178,17 +226,15 @@ const (
 // keep takes over the sections that an earlier run measured and this one did not.
 // Within a section everything is of one run, so its ratios hold on whatever machine.
 func (r *Results) keep(old *Results) {
-	where := ""
-	if old.Machine != r.Machine {
-		where = " on " + old.Machine
-	}
 	took := func(section string) {
 		if r.Earlier == nil {
-			r.Earlier = map[string]string{}
+			r.Earlier = map[string]Origin{}
 		}
-		if r.Earlier[section] = old.Earlier[section]; r.Earlier[section] == "" {
-			r.Earlier[section] = old.Started + where
+		from, ok := old.Earlier[section]
+		if !ok {
+			from = Origin{old.Started, old.Machine, old.Versions}
 		}
+		r.Earlier[section] = from
 	}
 	for _, t := range old.Drains {
 		if !slices.ContainsFunc(r.Drains, func(mine Table) bool { return mine.Name == t.Name }) {
@@ -224,8 +270,8 @@ func (r *Results) markdown() string {
 	p := func(format string, args ...any) { fmt.Fprintf(&s, format+"\n", args...) }
 	heading := func(section, format string, args ...any) {
 		p("### "+format+"\n", args...)
-		if when := r.Earlier[section]; when != "" {
-			p("Measured in another run: %s.\n", when)
+		if from, ok := r.Earlier[section]; ok {
+			p("Measured in another run: %s.\n", from.beside(r))
 		}
 	}
 	p("%s. Measured %s.\n", r.Machine, r.Started)
@@ -235,7 +281,7 @@ func (r *Results) markdown() string {
 	}
 	slices.Sort(names)
 	for i, name := range names {
-		names[i] = name + " " + strings.TrimPrefix(r.Versions[name], name+" ")
+		names[i] = versionOf(name, r.Versions[name])
 	}
 	p("%s.\n", strings.Join(names, " · "))
 	for _, t := range r.Drains {
@@ -248,9 +294,9 @@ func (r *Results) markdown() string {
 			for i, run := range l.Runs {
 				rates[i] = run.RowsPerSecond
 			}
-			p("| %s | %.0f | %.1f | %.0f–%.0f | %.2f | %.2f | %.2f | %.1f | %s | %s | %s |", l.Contestant, l.rate(),
+			p("| %s | %.0f | %.1f | %.0f–%.0f | %s | %s | %s | %.1f | %s | %s | %s |", l.Contestant, l.rate(),
 				l.median(func(r Run) float64 { return r.MBPerSecond }), slices.Min(rates), slices.Max(rates),
-				l.cpu(groupContestant), l.cpu(groupServer), l.cpu(groupBroker), l.peak(), l.allocs(), ratio(l.rate(), recv), ratio(l.rate(), deb))
+				l.cpuText(groupContestant), l.cpuText(groupServer), l.cpuText(groupBroker), l.peak(), l.allocs(), ratio(l.rate(), recv), ratio(l.rate(), deb))
 		}
 		p("")
 	}
@@ -260,10 +306,15 @@ func (r *Results) markdown() string {
 	}
 	if len(r.Latencies) > 0 {
 		heading(sectionLatency, "Latency, INSERT to consumer, ms")
-		p("| contestant | transactions/s | reached | p50 | p95 | p99 | max | position stood still, s | CPU %% of a core |")
-		p("|---|--:|--:|--:|--:|--:|--:|--:|--:|")
+		p("| contestant | transactions/s | reached | p50 | p95 | p99 | max | position stood still, s | CPU %% of a core | runs | their p50 |")
+		p("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
 		for _, l := range r.Latencies {
-			p("| %s | %d | %.0f | %.1f | %.1f | %.1f | %.1f | %.2f | %.1f |", l.Contestant, l.Rate, l.Reached, l.P50, l.P95, l.P99, l.Max, l.ConfirmedAge, l.CPUPercent)
+			p50s := l.P50s
+			if len(p50s) == 0 {
+				p50s = []float64{l.P50}
+			}
+			p("| %s | %d | %.0f | %.1f | %.1f | %.1f | %.1f | %.2f | %.1f | %d | %.1f–%.1f |", l.Contestant, l.Rate, l.Reached, l.P50, l.P95, l.P99, l.Max,
+				l.ConfirmedAge, l.CPUPercent, len(p50s), slices.Min(p50s), slices.Max(p50s))
 		}
 		p("")
 	}
@@ -318,6 +369,9 @@ func readResults(path string) (*Results, error) {
 	r := &Results{}
 	if err := json.Unmarshal(data, r); err != nil {
 		return nil, fmt.Errorf("read %s: %w", path, err)
+	}
+	if r.Started == "" || r.empty() {
+		return nil, fmt.Errorf("read %s: it holds no results", path)
 	}
 	return r, nil
 }

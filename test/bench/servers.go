@@ -27,6 +27,7 @@ type bench struct {
 	cluster map[string]*cluster // by kind of sink
 	apache  *sandbox.Apache
 	java    string
+	major   int // of Java
 	jars    string
 
 	warmed   bool // a drain has warmed the broker
@@ -34,6 +35,7 @@ type bench struct {
 
 	results *Results
 	missing map[string]string // contestant → why
+	lacking map[string]error  // kind of sink → why it did not start
 }
 
 // cluster is somewhere to write to.
@@ -80,6 +82,17 @@ func (b *bench) brokers(ctx context.Context, kind string) (*cluster, error) {
 	if c := b.cluster[kind]; c != nil {
 		return c, nil
 	}
+	if err := b.lacking[kind]; err != nil {
+		return nil, err
+	}
+	c, err := b.startBrokers(ctx, kind)
+	if err != nil && ctx.Err() == nil {
+		b.lacking[kind] = err
+	}
+	return c, err
+}
+
+func (b *bench) startBrokers(ctx context.Context, kind string) (*cluster, error) {
 	var c *cluster
 	var err error
 	switch kind {
@@ -98,8 +111,12 @@ func (b *bench) brokers(ctx context.Context, kind string) (*cluster, error) {
 		return nil, errors.Join(err, c.stop())
 	}
 	c.admin = kadm.NewClient(c.client)
+	if err := c.warm(ctx, min(warmRecords, b.rows)); err != nil {
+		c.client.Close()
+		return nil, errors.Join(fmt.Errorf("warm the brokers: %w", err), c.stop())
+	}
 	b.cluster[kind] = c
-	return c, c.warm(ctx)
+	return c, nil
 }
 
 // The brokers are warmed in rounds, until two of them in succession cost hardly less
@@ -110,9 +127,9 @@ const (
 )
 
 // warm has the brokers take records like those of the workload, over as many
-// partitions. A broker that has just started compiles its own code while it works, for
+// partitions; few where the backlog has few. A broker that has just started compiles its own code while it works, for
 // a minute or so: whoever came first would pay for that, several times over.
-func (c *cluster) warm(ctx context.Context) error {
+func (c *cluster) warm(ctx context.Context, records int) error {
 	topics := []string{"warm-up-0", "warm-up-1", "warm-up-2", "warm-up-3"}
 	if err := c.topics(ctx, topics, 4); err != nil {
 		return err
@@ -128,7 +145,7 @@ func (c *cluster) warm(ctx context.Context) error {
 	}
 	var best time.Duration
 	for round, in := 0, 0; round < warmRounds && in < 2; round++ {
-		spent, err := c.warmOnce(ctx, client, topics, values)
+		spent, err := c.warmOnce(ctx, client, topics, values, records)
 		if err != nil {
 			return err
 		}
@@ -145,9 +162,9 @@ func (c *cluster) warm(ctx context.Context) error {
 }
 
 // warmOnce produces one round and returns the CPU time that it took the brokers.
-func (c *cluster) warmOnce(ctx context.Context, client *kgo.Client, topics []string, values [][]byte) (time.Duration, error) {
+func (c *cluster) warmOnce(ctx context.Context, client *kgo.Client, topics []string, values [][]byte, records int) (time.Duration, error) {
 	began, _ := cpuTime(c.pid)
-	for i := range warmRecords {
+	for i := range records {
 		client.Produce(ctx, &kgo.Record{
 			Topic: topics[i%len(topics)], Key: strconv.AppendInt(nil, int64(i%keys), 10), Value: values[i%keys],
 			Headers: []kgo.RecordHeader{{Key: "id", Value: strconv.AppendInt(nil, int64(i), 10)}, {Key: "eventType", Value: []byte("Changed")}},
@@ -162,7 +179,7 @@ func (c *cluster) warmOnce(ctx context.Context, client *kgo.Client, topics []str
 
 func (b *bench) startKafka(ctx context.Context) (*cluster, error) {
 	var err error
-	if b.java, _, err = sandbox.FindJava(ctx); err != nil {
+	if b.java, b.major, err = sandbox.FindJava(ctx); err != nil {
 		return nil, fmt.Errorf("%w: %w", errNoKafka, err)
 	}
 	if b.jars, err = sandbox.FetchDebezium(ctx, os.Stderr); err != nil {
@@ -192,7 +209,7 @@ func startKfake(context.Context) (*cluster, error) {
 	return &cluster{addrs: strings.Split(line, ","), pid: p.pid(), stop: p.end}, nil
 }
 
-// topics makes those that are missing.
+// topics makes those that are missing, and returns when all are ready.
 func (c *cluster) topics(ctx context.Context, names []string, partitions int32) error {
 	if c.admin == nil {
 		return nil
@@ -206,7 +223,23 @@ func (c *cluster) topics(ctx context.Context, names []string, partitions int32) 
 			return fmt.Errorf("make topic %s: %w", t.Topic, t.Err)
 		}
 	}
-	return nil
+	return c.awaitLeaders(ctx, names)
+}
+
+// awaitLeaders returns once every partition of topics answers: thousands of new ones
+// take a broker seconds, which are no part of a run.
+func (c *cluster) awaitLeaders(ctx context.Context, names []string) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		_, _, err := c.offsets(ctx, names)
+		if err == nil {
+			return nil
+		}
+		if !pause(ctx, 200*time.Millisecond) {
+			return fmt.Errorf("wait for the leaders of %d topics: %w", len(names), err)
+		}
+	}
 }
 
 // offsets are the ends of topics.
@@ -226,7 +259,7 @@ func (c *cluster) offsets(ctx context.Context, names []string) (kadm.ListedOffse
 // enter notes what everything ran on.
 func (b *bench) enter() {
 	b.results.Machine = machine()
-	b.results.Versions = map[string]string{"Go": runtime.Version(), "Apache Kafka": sandbox.ApacheVersion, "Debezium": sandbox.DebeziumVersion}
+	b.results.Versions = map[string]string{"Go": runtime.Version()}
 	if v, err := b.pg.Version(context.Background()); err == nil {
 		b.results.Versions["PostgreSQL"] = v
 	}
@@ -238,4 +271,20 @@ func (b *bench) enter() {
 		b.results.Versions["relay binary"] = fmt.Sprintf("%.1f MB", float64(size.Size())/1e6)
 	}
 	fmt.Printf("%s; PostgreSQL %s\n", b.results.Machine, b.results.Versions["PostgreSQL"])
+}
+
+// leave notes what took part and what did not.
+func (b *bench) leave() {
+	if b.apache != nil {
+		b.results.Versions["Apache Kafka"] = sandbox.ApacheVersion
+		b.results.Versions["Debezium"] = sandbox.DebeziumVersion
+		b.results.Versions["Java"] = strconv.Itoa(b.major)
+	}
+	b.results.Missing = b.missing
+}
+
+// refuse says why a contestant has no figure in a suite; it takes part in none after it.
+func (b *bench) refuse(suite string, c contestant, err error) {
+	fmt.Printf("   %-18s no figure: %v\n", c.name, err)
+	b.missing[c.name] = suite + ": " + err.Error()
 }

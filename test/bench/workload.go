@@ -60,7 +60,7 @@ type workload struct {
 	conn     *pgx.Conn
 	end      pglogrepl.LSN // after the last row
 	slots    int
-	probes   int64 // rows that awaitRow wrote
+	probes   int // rows that were written one by one
 }
 
 const (
