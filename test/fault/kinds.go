@@ -84,9 +84,12 @@ var relayKinds = []*kind{
 		return nil
 	}},
 	{name: "relay_term", about: "SIGTERM under load, then a new start", takes: onRelay, most: 300 * ms, run: terminate},
-	{name: "relay_term_twice", about: "a second SIGTERM cuts the drain", takes: onRelay, most: 30 * ms, run: func(ctx context.Context, w *world, d *Done) error {
+	{name: "relay_term_twice", about: "a second SIGTERM cuts the drain that still goes on", takes: onRelay, most: 30 * ms, run: func(ctx context.Context, w *world, d *Done) error {
 		n := w.relays.leader()
+		w.relays.hold(n, true) // the second one is not for the next relay
+		defer w.relays.hold(n, false)
 		w.relays.signal(n, syscall.SIGTERM, true)
+		rest(ctx, 600*ms) // sooner than 500 ms after the relay has seen the first it would count as that
 		d.hold(ctx)
 		w.relays.signal(n, syscall.SIGTERM, true)
 		if !w.relays.ended(n, 15*sec) {

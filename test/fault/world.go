@@ -295,7 +295,7 @@ func (w *world) sql(ctx context.Context, sql string, args ...any) error {
 
 // exec runs one statement past the proxies.
 func (w *world) exec(ctx context.Context, database, sql string, args ...any) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute) // it may wait for a lock of a large transaction
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute) // it may wait for a large transaction, which takes minutes on a busy machine
 	defer cancel()
 	conn, err := pgx.Connect(ctx, w.pg.URL(database))
 	if err != nil {

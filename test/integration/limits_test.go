@@ -246,7 +246,7 @@ func TestStandby_TakesOverFromAFrozenLeader(t *testing.T) {
 	}
 	relaytest.Eventually(t, "the thawed one stands by", func() (bool, string) {
 		out := first.Output()
-		return strings.Contains(out[strings.LastIndex(out, "streaming"):], "standby"), out
+		return strings.LastIndex(out, `"state":"standby"`) > strings.LastIndex(out, `"state":"streaming"`), out
 	})
 	w.Insert(t, 100)
 	p.AwaitCaughtUp(t)

@@ -106,8 +106,8 @@ func TestExactlyOnce_ShardsAreKilledAndDuplicateNothing(t *testing.T) {
 	db, brokers := harness.Postgres(t), harness.Kfake(t, kfakeDefault)
 	s, w, checkpoints := shardedOnce(t, db, brokers, 2)
 	begun := checkpointsOf(t, s, checkpoints)
-	if len(begun) != 0 {
-		t.Fatalf("checkpoints before the first start: %v", begun)
+	if len(begun) != 2 {
+		t.Fatalf("checkpoints that setup wrote of two shards: %v", begun)
 	}
 	random := rand.New(rand.NewPCG(w.Seed, 9))
 	w.Start(t, 2, 10*time.Millisecond)
