@@ -21,6 +21,7 @@ type kind struct {
 	about       string
 	takes       []string // what no other fault may touch meanwhile
 	brokers     string   // where it can be had: kfake, apache (either number), apache3; empty: everywhere
+	not         string   // where it cannot be had although brokers would allow it
 	relays      int      // how many it needs at least
 	special     bool     // not drawn: only for plans that name it
 	unsettles   bool     // takes records away in the middle of Kafka transactions: what of them was committed cannot be told
@@ -29,7 +30,7 @@ type kind struct {
 }
 
 func (k *kind) fits(broker string) bool {
-	return !k.special && (k.brokers == "" || k.brokers == broker || k.brokers == "apache" && broker == "apache3")
+	return !k.special && k.not != broker && (k.brokers == "" || k.brokers == broker || k.brokers == "apache" && broker == "apache3")
 }
 
 func kindNamed(name string) *kind {

@@ -16,6 +16,12 @@ import (
 	"github.com/cdc-relay/cdc-relay/sandbox"
 )
 
+// keepsTopics are brokers of which no topic may be deleted: once one was, and the
+// controller has changed hands, the new controller refuses a broker that was killed
+// for ever ("existed in isrMembers, but not in the topics map"; seen with Apache
+// Kafka 4.3.1), and nothing that comes later in the run could be judged.
+const keepsTopics = "apache3"
+
 var brokerKinds = []*kind{
 	{name: "broker_kill", about: "kill -9 of a broker, started again with its records", takes: onKafka, brokers: "apache", most: sec, run: func(ctx context.Context, w *world, d *Done) error {
 		k, i := someBroker(w, d)
@@ -64,8 +70,8 @@ var brokerKinds = []*kind{
 		d.hold(ctx)
 		return nil
 	}},
-	{name: "topic_recreate", about: "a topic is deleted and made again", takes: []string{"kafka", "kafkanet"}, unsettles: true, least: 0, most: sec, run: recreateTopic},
-	{name: "topic_away", about: "a topic is deleted and missed for a while", takes: []string{"kafka", "kafkanet"}, unsettles: true, least: 2 * sec, most: 4 * sec, run: recreateTopic},
+	{name: "topic_recreate", about: "a topic is deleted and made again", takes: []string{"kafka", "kafkanet"}, not: keepsTopics, unsettles: true, least: 0, most: sec, run: recreateTopic},
+	{name: "topic_away", about: "a topic is deleted and missed for a while", takes: []string{"kafka", "kafkanet"}, not: keepsTopics, unsettles: true, least: 2 * sec, most: 4 * sec, run: recreateTopic},
 	{name: "acl_revoked", about: "the right to write to a topic is taken away and given back", takes: onKafka, least: 500 * ms, most: 2 * sec, run: func(ctx context.Context, w *world, d *Done) error {
 		if k, ok := w.kafka.(*sandbox.Kafka); ok {
 			defer k.DenyTopic(w.topics[d.N%2])()

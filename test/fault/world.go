@@ -397,7 +397,7 @@ func (w *world) drop() {
 		}
 	}
 	_ = w.exec(ctx, "postgres", "DROP DATABASE IF EXISTS "+w.database+" WITH (FORCE)")
-	if w.admin != nil && w.plan.Broker != "kfake" {
+	if w.admin != nil && w.plan.Broker != "kfake" && w.plan.Broker != keepsTopics {
 		_, _ = w.admin.DeleteTopics(ctx, append(slices.Clone(w.topics), w.checkpointTopic())...)
 	}
 }
