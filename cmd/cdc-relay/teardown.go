@@ -16,8 +16,8 @@ func (a *app) teardownCommand() *cobra.Command {
 streams from the slot. Rows committed from then on are not sent by a later relay.
 
 The slot goes first, which takes a role with REPLICATION; the publication takes its
-owner. Run by another role it ends with 3 with the slot dropped, which is enough to
-go on with setup if the publication is right.`,
+owner. A role that is the one and not the other has the slot dropped and ends with 3,
+which is enough to go on with setup if the publication is right.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := a.load()
