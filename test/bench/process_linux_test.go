@@ -1,10 +1,9 @@
 package main
 
 import (
-	"bytes"
+	"io"
 	"os/exec"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -57,16 +56,16 @@ func TestProcess_WithThoseItStarted(t *testing.T) {
 	if err := p.halt(); err != nil {
 		t.Error(err)
 	}
-	if alive(t, child) {
+	ended := make(chan struct{})
+	go func() { // until nobody has the other end of the pipe any more
+		_, _ = io.Copy(io.Discard, p.stdout)
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second):
 		t.Errorf("%d outlived what started it", child)
 	}
-}
-
-func alive(t *testing.T, pid int) bool {
-	t.Helper()
-	out, _ := exec.Command("ps", "-o", "stat=", "-p", strconv.Itoa(pid)).Output()
-	state := string(bytes.TrimSpace(out))
-	return state != "" && !strings.HasPrefix(state, "Z")
 }
 
 func TestProcess_TheStatusOfWhoIsAskedToEnd(t *testing.T) {
