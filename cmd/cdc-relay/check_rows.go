@@ -199,16 +199,18 @@ func (d *doctor) measure(ctx context.Context, table replication.CheckedTable, ma
 	switch {
 	case err != nil:
 		d.add("table.payload_size", levelWarn, "run the check again", "%s: the largest payload could not be found: %v", table.Table, err)
+		return
 	case !complete:
 		d.ok("table.payload_size", "%s is too large to be measured; of the newest rows the sizes are known", table.Table)
-	case !part && size > int64(d.settings.Replication.MaxRowBytes):
-		d.expected.Payload(size, topics...)
-		d.add("table.payload_size", levelFail, "raise relay.max_row_bytes, or store less in the row: such a row blocks the relay, whatever relay.on_reject is",
-			"%s: the largest payload has %d bytes, and rows over %d are not read (relay.max_row_bytes)", table.Table, size, d.settings.Replication.MaxRowBytes)
-	default:
-		if !part { // else the column is more than the payload, and its size no measure
-			d.expected.Payload(size, topics...)
-		}
-		d.ok("table.payload_size", "%s: the largest payload has %d bytes", table.Table, size)
+		return
 	}
+	if !part { // else the column is more than the payload, and its size no measure of the record
+		d.expected.Payload(size, topics...)
+	}
+	if limit := d.settings.Replication.MaxRowBytes; size > int64(limit) {
+		d.add("table.payload_size", levelFail, "raise relay.max_row_bytes, or store less in the row: such a row blocks the relay, whatever relay.on_reject is",
+			"%s: the largest payload has %d bytes, and rows over %d are not read (relay.max_row_bytes)", table.Table, size, limit)
+		return
+	}
+	d.ok("table.payload_size", "%s: the largest payload has %d bytes", table.Table, size)
 }
