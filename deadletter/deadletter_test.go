@@ -22,7 +22,7 @@ func record(commit pglogrepl.LSN, seq uint64, key, value string) *router.Record 
 		Topic: "orders", Key: []byte(key), Value: []byte(value), Partition: router.AutoPartition,
 		Headers: []router.Header{{Key: "id", Value: []byte("e1")}, {Key: "eventType", Value: []byte("Placed")}},
 		Row: &replication.Row{
-			Txn: &replication.Txn{Commit: commit}, Ordinal: seq,
+			Txn: &replication.Txn{Commit: commit, Time: time.Unix(40, 0)}, Ordinal: seq,
 			Relation: &replication.Relation{Namespace: "public", Name: "outbox"},
 		},
 	}
@@ -321,5 +321,24 @@ func TestChunks_AreBoundedAndKeepOrder(t *testing.T) {
 	}
 	if next != uint64(n+3) {
 		t.Fatalf("%d entries", next-1)
+	}
+}
+
+// A message outside any transaction may end where the next commit record begins. Taken for
+// one row, the second of the two would not be sent.
+func TestWrap_TellsAMessageFromTheTransactionThatCommitsWhereItEnds(t *testing.T) {
+	message, row := record(0x20, 1, "a", "m"), record(0x20, 1, "a", "r")
+	message.Row.Txn.Time = time.Time{}
+	var rows []Row
+	for _, rec := range []*router.Record{record(0x10, 9, "a", "before"), message, row} {
+		wrapped := Wrap(rec, topic, cause)
+		l, _, err := Parse(&sink.Message{Topic: topic, Key: wrapped.Key, Headers: wrapped.Headers})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows = append(rows, l.Row)
+	}
+	if rows[0].Compare(rows[1]) >= 0 || rows[1].Compare(rows[2]) >= 0 {
+		t.Errorf("%v are not in the order of the stream", rows)
 	}
 }

@@ -139,7 +139,8 @@ func (l *Letter) EventID() string {
 // Wrap makes the letter of a record that has a Row. It refers to the record's
 // memory.
 func Wrap(rec *router.Record, topic string, c Cause) router.Record {
-	row := Row{rec.Row.Txn.Commit, rec.Row.Ordinal}
+	var row Row
+	row.Commit, row.Seq = rec.Row.Place()
 	table := rec.Row.Relation.Namespace + "." + rec.Row.Relation.Name
 	headers := make([]router.Header, 0, len(rec.Headers)+12)
 	for _, h := range rec.Headers {

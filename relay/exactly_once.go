@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -205,7 +206,11 @@ func (r *Relay) shape() string {
 
 // covers says that a row was committed before this session.
 func (s *session) covers(row *replication.Row) bool {
-	return s.exactly != nil && s.exactly.start.Covers(row.Txn.Commit, row.Ordinal)
+	if s.exactly == nil {
+		return false
+	}
+	id := rowID(row)
+	return s.exactly.start.Covers(id.Commit, id.Seq)
 }
 
 // limit is how far may be told, whatever is acknowledged.
@@ -255,9 +260,9 @@ func (x *exactly) send(f *flight) {
 	records := s.placed(f.buf.Records[f.sent:])
 	all := f.sent+len(records) == len(f.buf.Records)
 	rows := f.batch.Rows
-	if stuck := s.r.board.stuckAt(); stuck != 0 {
+	if stuck := cmp.Or(s.r.board.stuckAt(), s.r.apart); stuck != 0 {
 		switch i := rowFrom(rows, stuck); {
-		case i == 0 && rows[0].Txn.Commit == stuck && rows[0].Ordinal == 1:
+		case i == 0 && rowID(&rows[0]) == deadletter.Row{Commit: stuck, Seq: 1}:
 			x.mark(true)
 		case i > 0 && i < len(rows):
 			records = x.cut(f, records, i, true)
@@ -302,8 +307,8 @@ func (x *exactly) divide(last *replication.Row) {
 // cut sends the records of the rows before the i-th, which begins a transaction, and
 // marks the position there. It returns the rest.
 func (x *exactly) cut(f *flight, records []router.Record, i int, now bool) []router.Record {
-	n, commit := 0, f.batch.Rows[i].Txn.Commit
-	for n < len(records) && records[n].Row.Txn.Commit < commit {
+	n, commit := 0, rowID(&f.batch.Rows[i]).Commit
+	for n < len(records) && rowID(records[n].Row).Commit < commit {
 		n++
 	}
 	if n > 0 {
@@ -317,7 +322,7 @@ func (x *exactly) cut(f *flight, records []router.Record, i int, now bool) []rou
 // rowFrom is the index of the first row that commits there or later.
 func rowFrom(rows []replication.Row, commit pglogrepl.LSN) int {
 	for i := range rows {
-		if rows[i].Txn.Commit >= commit {
+		if rowID(&rows[i]).Commit >= commit {
 			return i
 		}
 	}
@@ -326,14 +331,14 @@ func rowFrom(rows []replication.Row, commit pglogrepl.LSN) int {
 
 // unended says that a row's transaction does not end in the flight's batch.
 func (f *flight) unended(row *replication.Row) bool {
-	return !row.Txn.Time.IsZero() && (row.Txn.End == 0 || row.Txn.End > f.batch.Through)
+	return !row.Outside() && (row.Txn.End == 0 || row.Txn.End > f.batch.Through)
 }
 
 // endBefore is the end of what precedes a row in its batch.
 func endBefore(rows []replication.Row, i int) pglogrepl.LSN {
 	row := &rows[i-1]
-	if row.Txn.Time.IsZero() {
-		return row.Txn.Commit + 1 // a message outside any transaction has a start only
+	if row.Outside() {
+		return row.Txn.Commit // it has no other
 	}
 	return row.Txn.End
 }

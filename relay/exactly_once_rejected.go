@@ -12,6 +12,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/jackc/pglogrepl"
 )
 
 // With exactly-once a row that can never be delivered is found by trying records in
@@ -25,6 +26,31 @@ const convictTimeout = time.Minute
 // errSentenced ends a session to have rows sent again of which it is known now what
 // becomes of them.
 var errSentenced = errors.New("rows were refused by the brokers; their transaction is sent again without them")
+
+// errTogether ends a session at a transaction that cannot be delivered, to have what
+// commits before it committed without its beginning: whoever gives the transaction up
+// moves the slot over both.
+var errTogether = errors.New("rows were given up with the beginning of a later transaction that cannot be delivered; they are sent again without that")
+
+// takeApart says whether that has happened to a transaction for the first time. No answer
+// is waited for any more.
+func (x *exactly) takeApart(commit pglogrepl.LSN) bool {
+	if x == nil || x.s.r.apart == commit {
+		return false
+	}
+	s := x.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range s.failed {
+		for i := range f.p.records {
+			if row := f.p.records[i].Row; row != nil && rowID(row).Commit < commit {
+				s.r.apart = commit
+				return true
+			}
+		}
+	}
+	return false
+}
 
 // heldError ends a session at a row that waits for somebody.
 type heldError struct {
@@ -52,7 +78,7 @@ func (x *exactly) sentence(suspects []router.Record, guilty map[int]sink.Failure
 			continue
 		}
 		row := rec.Row
-		id := deadletter.Row{Commit: row.Txn.Commit, Seq: row.Ordinal}
+		id := rowID(row)
 		cause := &RowBlockedError{
 			Reason: f.Reason, Err: f.Err, Table: row.Relation.Namespace + "." + row.Relation.Name,
 			LSN: row.LSN, Ordinal: row.Ordinal, Commit: row.Txn.Commit,
@@ -94,7 +120,7 @@ func (s *session) execute(f *flight, n int, row *replication.Row) error {
 	if s.exactly == nil || len(s.r.verdicts.condemned) == 0 {
 		return nil
 	}
-	c, ok := s.r.verdicts.condemned[deadletter.Row{Commit: row.Txn.Commit, Seq: row.Ordinal}]
+	c, ok := s.r.verdicts.condemned[rowID(row)]
 	if !ok || len(f.buf.Records) == n {
 		return nil
 	}
@@ -121,7 +147,7 @@ func (x *exactly) hold(ctx, hard context.Context, f *flight, rejection error) er
 	s := x.s
 	row := &f.batch.Rows[f.routed]
 	reason := rejectionReason(rejection)
-	if i := rowFrom(f.batch.Rows, row.Txn.Commit); i > 0 {
+	if i := rowFrom(f.batch.Rows, rowID(row).Commit); i > 0 {
 		records := s.placed(f.buf.Records[f.sent:])
 		if rest := x.cut(f, records, i, true); len(rest) > 0 {
 			s.r.log.Debug().Int("records", len(rest)).Msg("records of a transaction with a rejected row are not sent")
@@ -131,6 +157,7 @@ func (x *exactly) hold(ctx, hard context.Context, f *flight, rejection error) er
 	if err := s.quiesce(hard); err != nil {
 		return err
 	}
+	together := x.takeApart(rowID(row).Commit)
 	if len(x.lost) > 0 || s.hasFailed() {
 		if err := x.recover(ctx, hard); err != nil && !isHeldBack(err) {
 			return err
@@ -139,8 +166,11 @@ func (x *exactly) hold(ctx, hard context.Context, f *flight, rejection error) er
 	if errors.Is(rejection, router.ErrBinary) {
 		return rejection // a new session asks for text
 	}
+	if together {
+		return errTogether
+	}
 	s.reject(reason, row.Txn.Commit, row.Ordinal, rejection)
-	return x.held(row, reason, s.wayOut(row.Txn.Commit, reason, rejection))
+	return x.held(row, reason, s.wayOut(rowID(row).Commit, reason, rejection))
 }
 
 // isHeldBack says that nothing failed but what the end of the stream left open.

@@ -60,6 +60,7 @@ func (r *Relay) checkHistory(src Source) error {
 		}
 		r.forked(was, now, fork)
 	case start > was.told:
+		r.standby = true // what that one sent last may be on its way still
 		r.log.Warn().Stringer("lsn", start).Stringer("told", was.told).Str("slot", r.cfg.Replication.Slot).
 			Msg("the slot is ahead of what this process confirmed: another relay streamed from it meanwhile, or somebody moved it")
 	}
@@ -68,6 +69,16 @@ func (r *Relay) checkHistory(src Source) error {
 		r.past.told = start
 	}
 	return nil
+}
+
+// missed says of a slot that is gone how far this process had confirmed it. The probe does
+// too, but looks later: a relay that exits when it is blocked has ended by then. Of shards
+// it may be another one's slot that is missing, and the error tells of all of them.
+func (r *Relay) missed(err error) error {
+	if r.past.told == 0 || r.cfg.Replication.Shard.Divided() || replication.Reason(err) != replication.ReasonSlotMissing {
+		return err
+	}
+	return replication.SlotGone(r.cfg.Replication.Slot, r.past.told)
 }
 
 // forked tells of a failover, and of rows that exist in Kafka alone since.

@@ -37,8 +37,10 @@ type progress struct {
 	through pglogrepl.LSN  // everything that commits before it was read
 }
 
+// rowID names a row among those of all sessions.
 func rowID(row *replication.Row) deadletter.Row {
-	return deadletter.Row{Commit: row.Txn.Commit, Seq: row.Ordinal}
+	commit, ordinal := row.Place()
+	return deadletter.Row{Commit: commit, Seq: ordinal}
 }
 
 // before is the order of the stream.

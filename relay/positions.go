@@ -42,7 +42,7 @@ func (s *session) placed(records []router.Record) []router.Record {
 
 func (s *session) place(rec *router.Record) bool {
 	txn := rec.Row.Txn
-	if known := s.r.ends; txn.End == 0 && txn.Commit == known.commit && s.origin() == known.place() {
+	if known := s.r.ends; txn.End == 0 && rowID(rec.Row).Commit == known.commit && s.origin() == known.place() {
 		txn.End = known.end
 	}
 	return router.Place(rec)

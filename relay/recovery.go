@@ -207,8 +207,8 @@ func (s *session) guilty(ctx, hard context.Context, u *undelivered, f *sink.Fail
 		err.Table = row.Relation.Namespace + "." + row.Relation.Name
 		err.LSN, err.Ordinal, err.Commit = row.LSN, row.Ordinal, row.Txn.Commit
 	}
-	if f.Class == sink.Rejected && s.r.cfg.OnReject == StopOnReject {
-		err.Err = s.wayOut(err.Commit, f.Reason, err.Err)
+	if row != nil && f.Class == sink.Rejected && s.r.cfg.OnReject == StopOnReject {
+		err.Err = s.wayOut(rowID(row).Commit, f.Reason, err.Err)
 	}
 	if f.Class == sink.Rejected && !u.counted {
 		u.counted = true
@@ -246,7 +246,7 @@ func (s *session) hold(ctx, hard context.Context, f *flight, rejection error) er
 		case errors.Is(rejection, router.ErrBinary):
 			s.r.setBlocked(reason, shown)
 		case reached == f.routed:
-			show(s.wayOut(row.Txn.Commit, reason, rejection))
+			show(s.wayOut(rowID(row).Commit, reason, rejection))
 		default:
 			show(s.letterWay(reason, rejection))
 		}
@@ -262,7 +262,7 @@ func (s *session) hold(ctx, hard context.Context, f *flight, rejection error) er
 		}
 		if reached != f.routed {
 			reached = f.routed
-			show(s.wayOut(row.Txn.Commit, reason, rejection))
+			show(s.wayOut(rowID(row).Commit, reason, rejection))
 		}
 		if err := s.block(ctx, hard, reason, shown, true, wait.delay()); err != nil {
 			return err

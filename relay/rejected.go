@@ -139,7 +139,7 @@ func (s *session) park(rec *router.Record) error {
 	if s.r.parked == nil || rec.Topic == "" || rec.Key == nil {
 		return nil
 	}
-	return s.r.parked.Park(deadletter.KeyGroup(rec.Topic, rec.Key), deadletter.Row{Commit: rec.Row.Txn.Commit, Seq: rec.Row.Ordinal})
+	return s.r.parked.Park(deadletter.KeyGroup(rec.Topic, rec.Key), rowID(rec.Row))
 }
 
 var errFollows = errors.New("an earlier row of its topic and key is in the dead-letter topic; it goes there behind that one")
@@ -155,7 +155,7 @@ func (s *session) follow(f *flight, records []router.Record) {
 		if rec.Key == nil || rec.Topic == "" || rec.Topic == s.r.cfg.DeadLetterTopic {
 			continue
 		}
-		row := deadletter.Row{Commit: rec.Row.Txn.Commit, Seq: rec.Row.Ordinal}
+		row := rowID(rec.Row)
 		if s.r.parked.Follow(deadletter.KeyGroup(rec.Topic, rec.Key), row) {
 			*rec = s.letter(rec, deadletter.CauseParked, errFollows)
 			f.letters = append(f.letters, deadletter.CauseParked)

@@ -64,7 +64,7 @@ type Relay struct {
 	ev    Events
 	log   zerolog.Logger
 
-	sink     sink.Sink // owned by Run's goroutine, as are the next ten
+	sink     sink.Sink // owned by Run's goroutine, as are the next eleven
 	reach    reach
 	gotOn    bool // the last session confirmed or delivered what none before it did
 	seen     rejects
@@ -74,7 +74,8 @@ type Relay struct {
 	holder   string // this process, among all who ever had the slot
 	past     past
 	part     fragment
-	standby  bool // another relay had the slot when it was asked for last
+	apart    pglogrepl.LSN // of a transaction that shares no Kafka transaction with those before it
+	standby  bool          // another relay had the slot when it was asked for last
 	noticed  time.Time
 
 	parked *deadletter.Parked // nil without Config.ParkKey
@@ -276,7 +277,7 @@ func (r *Relay) loop(ctx, hard context.Context) error {
 			r.log.Info().Err(err).Msg("reading a large transaction for the second time")
 			continue
 		}
-		if errors.Is(err, errSentenced) && ctx.Err() == nil {
+		if (errors.Is(err, errSentenced) || errors.Is(err, errTogether)) && ctx.Err() == nil {
 			r.log.Info().Err(err).Msg("going on from the checkpoint")
 			continue
 		}
@@ -345,7 +346,7 @@ func (r *Relay) once(ctx, hard context.Context) error {
 	}
 	src, err := r.parts.Source(ctx)
 	if err != nil {
-		return err
+		return r.missed(err)
 	}
 	r.board.reached(true, false)
 	err = r.checkHistory(src)
@@ -377,6 +378,9 @@ func (r *Relay) once(ctx, hard context.Context) error {
 	start, told, published := src.Start(), r.past.told, r.published.Load()
 	err = s.run(ctx, hard)
 	s.remember(err)
+	if s.together && unreadable(err) {
+		err = errTogether
+	}
 	r.forgetSigns()
 	r.past.told = max(told, pglogrepl.LSN(s.told.Load()))
 	r.gotOn = r.reach.further(start, r.published.Load()-published, s.exactly != nil) || r.past.told > told

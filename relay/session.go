@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -52,6 +53,7 @@ type session struct {
 	failed      []failedPiece // guarded by mu; in no order
 	stumbled    atomic.Bool   // a heartbeat failed, and the sink halted with it
 	exactly     *exactly      // nil with at-least-once
+	together    bool          // errTogether holds beside the error of the session; B's
 	intent      *intent       // nil without a ledger
 	pieces      uint64        // count of Sends, the order for failed
 	buffers     sync.Pool     // of *router.Buffer
@@ -147,15 +149,15 @@ func (s *session) run(ctx, hard context.Context) error {
 	return err
 }
 
+// errLost ends a drain whose connection is lost. Why it is, the stream says at Close.
+var errLost = errors.New("the connection to the server was lost while records were not acknowledged")
+
 // guard interrupts a drain whose connection is lost: who stands by may have the slot
 // already.
 func (s *session) guard() {
 	select {
 	case <-s.src.Lost():
-		s.interrupt(&replication.Error{
-			Kind: replication.KindRetry, Reason: replication.ReasonNetwork, Op: "drain",
-			Err: errors.New("the connection to the server was lost while records were not acknowledged"),
-		})
+		s.interrupt(&replication.Error{Kind: replication.KindRetry, Reason: replication.ReasonNetwork, Op: "drain", Err: errLost})
 	case <-s.settled:
 	}
 }
@@ -188,6 +190,7 @@ func (s *session) close(ctx, hard context.Context, cause error) error {
 	default:
 		s.exactly.finish()
 		s.await(hard, s.r.handover())
+		s.together = unreadable(cause) && s.exactly.takeApart(s.last.Commit)
 	}
 	cut := s.outstanding.Load() > 0
 	s.rememberPart(cause)
@@ -206,10 +209,17 @@ func (s *session) close(ctx, hard context.Context, cause error) error {
 		s.r.log.Warn().Err(closed).Msg("close stream; the last transactions may be sent again")
 	}
 	cut = cut || untold || closed != nil && s.told.Load() != before || cause != nil && s.open || gone(cause) && s.tracker.Stats().Rows > 0
-	if cut && (cause == nil || ctx.Err() != nil) {
-		return ErrDrainCut
+	lost := errors.Is(cause, errLost)
+	if lost && closed != nil {
+		cause = fmt.Errorf("%w: %w", cause, closed)
 	}
-	return cause
+	switch {
+	case !cut || cause != nil && ctx.Err() == nil:
+		return cause
+	case lost:
+		return fmt.Errorf("%w: %w", ErrDrainCut, cause)
+	}
+	return ErrDrainCut
 }
 
 // silence says that the session ended because the server was not heard: it may
@@ -401,8 +411,7 @@ func (s *session) take(ctx, hard context.Context, b *replication.Batch) error {
 	if err := s.admit(ctx, hard, f, entry); err != nil {
 		return err
 	}
-	newest := &b.Rows[len(b.Rows)-1]
-	s.last = deadletter.Row{Commit: newest.Txn.Commit, Seq: newest.Ordinal} // not before the tracker has them
+	s.last = rowID(&b.Rows[len(b.Rows)-1]) // not before the tracker has them
 	if rejection != nil && s.exactly != nil {
 		return s.exactly.hold(ctx, hard, f, rejection)
 	}

@@ -99,7 +99,7 @@ func (p *Probe) look(q querier) (*Snapshot, error) {
 		s.Slot, p.confirmed = slot.SlotInfo, slot.Confirmed
 		s.Drift = slot.lost(p.cfg.Slot)
 	case Reason(err) == ReasonSlotMissing && p.confirmed != 0:
-		s.Drift = slotGone(p.cfg.Slot, p.confirmed)
+		s.Drift = SlotGone(p.cfg.Slot, p.confirmed)
 	default:
 		if s.Drift = driftOnly(err); s.Drift == nil {
 			return nil, err

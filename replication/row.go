@@ -58,7 +58,7 @@ type Relation struct {
 // Txn is the transaction that a row belongs to.
 type Txn struct {
 	XID    uint32
-	Commit pglogrepl.LSN // start of the commit record; strictly increasing on one timeline
+	Commit pglogrepl.LSN // start of the commit record; strictly increasing on one timeline. Of a message outside any transaction: see Place
 	End    pglogrepl.LSN // end of the commit record; zero when the commit is not in the batch
 	Time   time.Time     // commit time by the server's clock; not monotone, never an order; zero for a message outside any transaction
 }
@@ -73,6 +73,20 @@ type Row struct {
 	Values   []Value // parallel to Relation.Columns
 
 	Change *Change // nil: an insert
+}
+
+// Outside says that the row is a message outside any transaction.
+func (r *Row) Outside() bool { return r.Txn.Time.IsZero() }
+
+// Place names the row, in the order of the stream. The position of a message outside any
+// transaction is the end of its record, and there the next commit record may begin:
+// `BEGIN; INSERT …; SELECT pg_logical_emit_message(false, …); COMMIT`. So it is named by
+// its last byte, where nothing commits.
+func (r *Row) Place() (commit pglogrepl.LSN, ordinal uint64) {
+	if r.Outside() {
+		return r.Txn.Commit - 1, r.Ordinal
+	}
+	return r.Txn.Commit, r.Ordinal
 }
 
 // Batch is a slice of the stream: rows of one or more committed transactions.

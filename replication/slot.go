@@ -92,9 +92,9 @@ func readSlot(q querier, version int, name string) (*slotRow, error) {
 	return slot, row.err
 }
 
-// slotGone is for a slot that was seen before. It has no Error.LSN: no row of a stream
+// SlotGone is for a slot that was seen before. It has no Error.LSN: no row of a stream
 // is at fault.
-func slotGone(name string, confirmed pglogrepl.LSN) error {
+func SlotGone(name string, confirmed pglogrepl.LSN) error {
 	return &Error{
 		Kind: KindRefused, Reason: ReasonSlotMissing, Op: "watch", Subject: slotSubject(name),
 		Err: fmt.Errorf("it is not there any more; it had confirmed LSN %s", confirmed),

@@ -62,6 +62,8 @@ var mutants = []mutant{
 		patches: []patch{{"relay/session.go", "s.give(records, func(err error) { s.done(p, err) })", "s.give(records, func(error) { s.sent() })\n\ts.give(records, func(err error) { s.done(p, err) })"}}},
 	{name: "ignore_the_notice", about: "version 18's notice of a missing publication is ignored", test: "./test/integration TestPublication_TheServersNoticeBlocks", version: "18",
 		patches: []patch{{"replication/stream.go", "return s.notice(body)", "return nil"}}},
+	{name: "message_as_transaction", about: "a message takes the place of the transaction that commits where it ends", test: "./relay TestMessage_CoversNoTransactionThatCommitsWhereItEnds",
+		patches: []patch{{"replication/row.go", "return r.Txn.Commit - 1, r.Ordinal", "return r.Txn.Commit, r.Ordinal"}}},
 	{name: "swallow_unknown_relation", about: "rows of a relation that was never announced are left out", test: "./replication TestDecoderRefusesWithThePosition",
 		patches: []patch{{"replication/decoder.go", "r, err := d.lookup(binary.BigEndian.Uint32(msg[1:]))\n", "r, err := d.lookup(binary.BigEndian.Uint32(msg[1:]))\n\tif err != nil {\n\t\treturn nil\n\t}\n"}}},
 }

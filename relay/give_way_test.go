@@ -1,0 +1,36 @@
+package relay
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/replication"
+)
+
+// Another relay had the slot while this one was without a connection, and let it go
+// before it was asked for: what that one sent last was overtaken.
+func TestStandby_SendsBehindARelayThatItDidNotMeet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer(fixed(110, 120, 1, "order/a/1"))
+		server.origin = replication.Origin{SystemID: "7000", Timeline: 1}
+		b := start(t, Config{}, server)
+		pass(10 * time.Second)
+		sessions := b.server.opens.Load()
+		b.server.report(130) // by the other one
+		b.server.batches = append(b.server.batches, fixed(140, 150, 1, "order/a/3"))
+		b.server.cut()
+		for b.server.opens.Load() == sessions {
+			pass(time.Millisecond)
+		}
+		pass(standbyGrace / 2)
+		if got := b.values(); got != "1" {
+			t.Errorf("delivered %q at once", got)
+		}
+		pass(standbyGrace)
+		b.stop(t)
+		if got := b.values(); got != "1 3" {
+			t.Errorf("delivered %q", got)
+		}
+	})
+}

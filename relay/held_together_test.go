@@ -1,0 +1,60 @@
+package relay
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/replication"
+)
+
+// begun is a transaction, and the beginning of a large one.
+func begun() *replication.Batch {
+	b := several(fixed(110, 120, 1, "order/a/1"), fixed(130, 140, 1, "order/a/2"))()
+	b.Rows[1].Txn.End = 0
+	b.Through, b.Open = 120, true
+	return b
+}
+
+// A row is refused in a later batch of a large transaction, and the beginning of that is
+// in one Kafka transaction with what commits before it. All of it was aborted, at every
+// start again, and who followed the message moved the slot over what was not delivered.
+func TestBlocked_CommitsWhatLiesBeforeALargeTransaction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, l := newServer(begun, fixed(130, 140, 2, "/a/bad")), &ledger{sim: calmSim()}
+		server.skipConfirmed = true
+		w := watch(t, Config{Guarantee: ExactlyOnce, OnBlocked: ExitWhenBlocked}, server, prompt{&transactional{l: l}}, nil)
+		err := <-w.result
+		if !slices.Equal(l.rows(), []string{"a/1"}) || !strings.Contains(err.Error(), "pg_replication_slot_advance('s', '0/83')") {
+			t.Errorf("committed %q, and it says %v", l.rows(), err)
+		}
+	})
+}
+
+// So is what lies before a row that cannot be read: the message says how to give its
+// transaction up.
+func TestBlocked_CommitsWhatLiesBeforeWhatCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, l := newServer(), &ledger{sim: calmSim()}
+		server.skipConfirmed = true
+		w := watch(t, Config{Guarantee: ExactlyOnce, OnBlocked: ExitWhenBlocked}, server, prompt{&transactional{l: l}}, nil)
+		for began := time.Now(); len(w.result) == 0 && time.Since(began) < time.Minute; {
+			b := begun()
+			if l.rows() != nil { // it is confirmed
+				b.Rows = b.Rows[1:]
+			}
+			select {
+			case server.more <- func() *replication.Batch { return b }:
+				synctest.Wait() // rows come before the error behind them
+				server.current.fail <- &replication.Error{Kind: replication.KindProtocol, Reason: replication.ReasonUndecodable, LSN: 125, Op: "stream from slot", Err: errors.New("no")}
+			case <-time.After(time.Second):
+			}
+		}
+		if err := <-w.result; replication.Reason(err) != replication.ReasonUndecodable || !slices.Equal(l.rows(), []string{"a/1"}) {
+			t.Errorf("committed %q, and it says %v", l.rows(), err)
+		}
+	})
+}

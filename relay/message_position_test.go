@@ -1,0 +1,146 @@
+package relay
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/sink/sinktest"
+	"github.com/jackc/pglogrepl"
+)
+
+// `BEGIN; INSERT …; SELECT pg_logical_emit_message(false, …); COMMIT` has the server send
+// a message whose position is the end of its record, and then the transaction, whose
+// commit record starts there. Both were taken for rows of one transaction.
+
+// message is one outside any transaction, which confirms nothing by itself.
+func message(at pglogrepl.LSN, row string) func() *replication.Batch {
+	return func() *replication.Batch {
+		b := batch(at, 0, 1, row)
+		b.Rows[0].Txn.Time = time.Time{}
+		return b
+	}
+}
+
+// together puts a message in front of the transaction behind it.
+func together(at pglogrepl.LSN, text string, rows ...string) func() *replication.Batch {
+	return func() *replication.Batch {
+		b := several(fixed(at, at+10, 1, rows...))()
+		b.Rows = append(message(at, text)().Rows, b.Rows...)
+		return b
+	}
+}
+
+// The position behind the message covered the first bytes of the commit record, and
+// with it the whole transaction: after a restart it was never sent.
+func TestMessage_CoversNoTransactionThatCommitsWhereItEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, l := newServer(fixed(110, 120, 1, "order/a/1"), message(130, "order/a/m")), &ledger{sim: calmSim()}
+		w := watch(t, Config{Guarantee: ExactlyOnce}, server, &transactional{l: l}, nil)
+		pass(5 * time.Second)
+		if got := l.rows(); !slices.Equal(got, []string{"a/1", "a/m"}) {
+			t.Fatalf("committed %q", got)
+		}
+		server.batches = append(server.batches, fixed(130, 140, 1, "order/a/2"))
+		server.cut()
+		pass(5 * time.Second)
+		w.stop(t)
+		if got := l.rows(); !slices.Equal(got, []string{"a/1", "a/m", "a/2"}) {
+			t.Errorf("committed %q", got)
+		}
+	})
+}
+
+// Part of a large transaction is no part of the message before it, which is delivered
+// once as well.
+func TestMessage_BeforeADividedTransactionComesOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := func() *replication.Batch {
+			b := together(130, "order/a/m", "order/a/1", "order/a/2")()
+			b.Through, b.Open = 0, true
+			b.Rows[1].Txn.End = 0
+			return b
+		}
+		server, l := newServer(first), &ledger{sim: calmSim()}
+		w := watch(t, Config{Guarantee: ExactlyOnce}, server, &transactional{l: l}, nil)
+		pass(time.Second)
+		w.relay.board.session.exactly.sink.Seal()
+		pass(5 * time.Second)
+		if got := l.rows(); !slices.Equal(got, []string{"a/m", "a/1", "a/2"}) {
+			t.Fatalf("committed %q", got)
+		}
+		server.batches = append(server.batches, fixed(130, 140, 3, "order/a/3"))
+		server.cut()
+		pass(5 * time.Second)
+		w.stop(t)
+		if got := l.rows(); !slices.Equal(got, []string{"a/m", "a/1", "a/2", "a/3"}) {
+			t.Errorf("committed %q", got)
+		}
+	})
+}
+
+// Nor does the message's verdict fall on the first row of the transaction.
+func TestMessage_IsCondemnedAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, l := newServer(together(130, "order/bad/m", "order/a/1", "order/a/2")), &ledger{sim: calmSim()}
+		w := watch(t, Config{Guarantee: ExactlyOnce, OnReject: SkipOnReject}, server, &transactional{l: l}, nil)
+		pass(10 * time.Second)
+		w.stop(t)
+		if got := l.rows(); !slices.Equal(got, []string{"a/1", "a/2"}) {
+			t.Errorf("committed %q", got)
+		}
+	})
+}
+
+// With at-least-once the message is taken for the beginning of a transaction whose first
+// row cannot be read, and that row was left out once it could.
+func TestMessage_IsNoBeginningOfTheTransactionBehindIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun := func() *replication.Batch {
+			b := message(130, "order/a/m")()
+			b.Open = true
+			return b
+		}
+		b := start(t, Config{}, newServer(begun))
+		pass(time.Second)
+		b.server.batches = append(b.server.batches, fixed(130, 140, 1, "order/a/1"))
+		b.server.current.fail <- &replication.Error{Kind: replication.KindProtocol, Reason: replication.ReasonUndecodable, LSN: 125, Op: "stream from slot", Err: errors.New("no")}
+		pass(5 * time.Second)
+		b.stop(t)
+		if got := b.values(); !strings.HasSuffix(got, "m 1") || b.server.position() != 140 {
+			t.Errorf("delivered %q, confirmed %s", got, b.server.position())
+		}
+	})
+}
+
+// Who gives the message up gives up nothing else.
+func TestMessage_IsLeftOutWithoutTheTransactionBehindIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{server: newServer(together(130, "/a/m", "order/a/1")), sink: new(sinktest.Recorder), result: make(chan error, 1)}
+		b.start(t, Config{})
+		pass(5 * time.Second)
+		if st := b.relay.Status(); st.State != Blocked || !strings.Contains(st.Message, "pg_replication_slot_advance('', '0/82')") {
+			t.Errorf("%s: %s", st.State, st.Message)
+		}
+		b.stop(t)
+	})
+}
+
+// The end of a transaction that was read through is not that of the message before it: a
+// refused row would have confirmed its own transaction as one that lies before.
+func TestMessage_HasNotTheEndOfTheTransactionBehindIt(t *testing.T) {
+	origin := replication.Origin{SystemID: "7", Timeline: 1}
+	s := &session{r: &Relay{ends: knownEnd{origin, 130, 140}}, src: &fakeSource{server: &fakeServer{origin: origin}}}
+	b := together(130, "order/a/m", "order/a/1")()
+	b.Rows[1].Txn.End = 0
+	for i, want := range []pglogrepl.LSN{0, 140} {
+		if s.place(&router.Record{Row: &b.Rows[i]}); b.Rows[i].Txn.End != want {
+			t.Errorf("row %d ends at %s, want %s", i, b.Rows[i].Txn.End, want)
+		}
+	}
+}
