@@ -208,7 +208,8 @@ func (s *Stream) endCopy(confirmed pglogrepl.LSN) error {
 }
 
 // discard reads to the server's CopyDone. What comes before it was not handed out
-// and is sent again to the next session.
+// and is sent again to the next session. It rests between reads as Run does: a server
+// inside a large transaction sees what we said sooner behind a full socket.
 func (s *Stream) discard() error {
 	for {
 		kind, body, ok, err := s.frames.next()
