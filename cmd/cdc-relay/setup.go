@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -14,6 +15,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/jackc/pglogrepl"
 	"github.com/spf13/cobra"
 )
 
@@ -67,7 +69,7 @@ checkpoint topic and writes there where a slot that it made begins.`,
 		},
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print the SQL and touch nothing")
-	cmd.Flags().BoolVar(&acceptGap, "accept-gap", false, "forget what relay.checkpoint_topic says of the slot, so that the next run begins at the slot's position; what lies between the two is not sent, or sent again")
+	cmd.Flags().BoolVar(&acceptGap, "accept-gap", false, "where a relay would refuse a slot for what relay.checkpoint_topic says of it, forget that, so that the next run begins at the slot's position; what lies between the two is not sent, or sent again")
 	cmd.Flags().IntVar(&reshard.from, "reshard-from", 0, "replace the slots of this many shards by those of postgres.shards, without loss; begin while the relay runs")
 	cmd.Flags().DurationVar(&reshard.wait, "wait", 10*time.Minute, "with --reshard-from: how long to wait for the relay to catch up and to be stopped")
 	cmd.Flags().BoolVar(&columnList, "column-list", false, "make the publication with a column list: the columns that the mapping reads and no others (PostgreSQL 15 and later)")
@@ -154,27 +156,79 @@ func (a *app) setup(cmd *cobra.Command, settings relay.Config, options replicati
 	return nil
 }
 
-// forget removes the slot's checkpoint. A relay that streams would not write it again
-// before it confirms more, and slots of that name on other servers keep theirs.
+// gapPatience is how long the checkpoint topic may take to be read where a gap is to be
+// accepted: the transaction of a relay that was killed hides what follows it until the
+// brokers end that.
+const gapPatience = time.Minute
+
+// forget removes the checkpoints of the slots that a relay would not stream from because
+// of them. Those of the other slots stay, or a gap of theirs that comes until the next
+// run would be accepted with this one. A relay that streams would not write its
+// checkpoint again before it confirms more, and slots of that name on other servers keep
+// theirs.
 func (a *app) forget(cmd *cobra.Command, settings relay.Config) error {
-	system, err := replication.Unused(cmd.Context(), settings.Replication)
+	if _, err := replication.Unused(cmd.Context(), settings.Replication); err != nil {
+		return refused(err)
+	}
+	standing, err := replication.Stand(cmd.Context(), settings.Replication)
 	if err != nil {
 		return refused(err)
 	}
-	for _, shard := range settings.Replication.Shards() {
-		own := func(key string) bool {
-			return key == checkpoint.Key(system, shard.Slot) || strings.HasSuffix(key, checkpoint.IntentSuffix(system, shard.Slot))
-		}
-		keys, err := sink.Forget(cmd.Context(), settings.Kafka, settings.CheckpointTopic, own)
+	ledger, err := sink.NewLedger(settings.Kafka, settings.CheckpointTopic)
+	if err != nil {
+		return &refusedError{err}
+	}
+	defer ledger.Close()
+	ctx, cancel := context.WithTimeout(cmd.Context(), gapPatience)
+	defer cancel()
+	for i, slot := range standing.Slots {
+		end, err := connected(ctx, ledger, settings.OfShard(i, len(standing.Slots)), standing.Origin, slot)
 		if err != nil {
 			return &refusedError{err}
 		}
-		for _, key := range keys {
-			fmt.Fprintf(a.stdout, "forgot the checkpoint of %s: the next run begins at the slot's position\n", key)
+		if end != 0 {
+			fmt.Fprintf(a.stdout, "-- slot %s is at %s, and not ahead of its checkpoint at %s, which stays\n", slot.Name, slot.Confirmed, end)
+			continue
 		}
-		if len(keys) == 0 {
-			fmt.Fprintf(a.stdout, "-- there is no checkpoint of slot %s\n", shard.Slot)
+		if err := a.forgetSlot(cmd, settings, standing.Origin.SystemID, slot.Name); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// connected returns the position up to which the checkpoint topic knows of a slot, zero
+// where that is nothing, or what a relay would refuse.
+func connected(ctx context.Context, ledger *sink.Ledger, cfg relay.Config, origin replication.Origin, slot replication.StandingSlot) (pglogrepl.LSN, error) {
+	if slot.Err != nil {
+		return 0, slot.Err
+	}
+	known, err := written(ctx, ledger, cfg.Guarantee, origin.SystemID, slot.Name)
+	if err != nil || len(known) == 0 {
+		return 0, err
+	}
+	end, err := rehearse(ctx, cfg, origin, slot.Confirmed, known)
+	_, slots := errors.AsType[*replication.Error](err)
+	_, topics := errors.AsType[*sink.Error](err)
+	if slots || topics { // what else there is says nothing of the two
+		return 0, nil
+	}
+	return end, err
+}
+
+func (a *app) forgetSlot(cmd *cobra.Command, settings relay.Config, system, slot string) error {
+	own := func(key string) bool {
+		return key == checkpoint.Key(system, slot) || strings.HasSuffix(key, checkpoint.IntentSuffix(system, slot))
+	}
+	keys, err := sink.Forget(cmd.Context(), settings.Kafka, settings.CheckpointTopic, own)
+	if err != nil {
+		return &refusedError{err}
+	}
+	for _, key := range keys {
+		fmt.Fprintf(a.stdout, "forgot the checkpoint of %s: the next run begins at the slot's position\n", key)
+	}
+	if len(keys) == 0 {
+		fmt.Fprintf(a.stdout, "-- there is no checkpoint of slot %s\n", slot)
 	}
 	return nil
 }
