@@ -149,7 +149,11 @@ func (f *first) commit(ctx context.Context, cfg relay.Config, rec *checkpoint.Re
 		return err
 	}
 	for _, slot := range now.Slots {
-		if slot.Name == rec.Slot && (slot.Err != nil || slot.Active) {
+		switch {
+		case slot.Name != rec.Slot:
+		case slot.Err != nil:
+			return slot.Err
+		case slot.Active:
 			return errTaken
 		}
 	}
