@@ -136,17 +136,17 @@ func (a *app) setup(cmd *cobra.Command, settings relay.Config, options replicati
 	report, err := replication.Setup(cmd.Context(), cfg, options)
 	first.look(cmd.Context()) // also when a later slot could not be made
 	if err != nil {
-		first.unwritten(errors.New("setup did not come that far"))
+		first.unwritten(errNotReached)
 		return refused(err)
 	}
 	a.printReport(report)
 	if err := a.setupTopic(cmd, settings, false); err != nil {
-		first.unwritten(errors.New("setup did not come that far"))
+		first.unwritten(errNotReached)
 		return err
 	}
 	if acceptGap {
 		if err := a.forget(cmd, settings); err != nil {
-			first.unwritten(errors.New("setup did not come that far"))
+			first.unwritten(errNotReached)
 			return err
 		}
 	}

@@ -54,6 +54,8 @@ func (f *first) look(ctx context.Context) {
 	}
 }
 
+var errNotReached = errors.New("setup did not come that far")
+
 // unwritten says of every slot that was made that it is not guarded.
 func (f *first) unwritten(cause error) {
 	for _, shard := range f.settings.Replication.Shards() {
