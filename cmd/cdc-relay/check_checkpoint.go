@@ -11,8 +11,9 @@ import (
 	"github.com/cdc-relay/cdc-relay/sink"
 )
 
-// topicPatience is how long the checkpoint topic may take to be read.
-const topicPatience = 15 * time.Second
+// topicPatience is how long the checkpoint topic may take to be read, or written, for so
+// many slots.
+func topicPatience(slots int) time.Duration { return time.Duration(15+slots) * time.Second }
 
 // unreached are the checks without which there is nothing to compare.
 var unreached = []string{"postgres.connection", "kafka.connection", "kafka.authentication"}
@@ -42,7 +43,7 @@ func (d *doctor) checkpoints(ctx context.Context) {
 		return
 	}
 	defer ledger.Close()
-	ctx, cancel := context.WithTimeout(ctx, topicPatience)
+	ctx, cancel := context.WithTimeout(ctx, topicPatience(len(standing.Slots)))
 	defer cancel()
 	for i, slot := range standing.Slots {
 		if slot.Err != nil {

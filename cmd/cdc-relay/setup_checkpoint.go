@@ -87,7 +87,7 @@ func (f *first) write(ctx context.Context) (ready bool) {
 		f.unwritten(f.err)
 		return true
 	}
-	ctx, cancel := context.WithTimeout(ctx, topicPatience)
+	ctx, cancel := context.WithTimeout(ctx, topicPatience(len(f.slots)))
 	defer cancel()
 	ledger, err := sink.NewLedger(f.settings.Kafka, f.settings.CheckpointTopic)
 	if err != nil {
