@@ -15,7 +15,7 @@ func TestPostgres_GivesDatabasesOfTheirOwn(t *testing.T) {
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
 		db.Exec(t, "CREATE TABLE t (id int)")
 		db.Exec(t, "SELECT pg_create_logical_replication_slot($1, 'pgoutput')", harness.Unique(t, "slot"))
-		other := harness.Postgres(t, db.Version[:2])
+		other := harness.Postgres(t, db.Major())
 		if n := harness.Query[int](t, other, "SELECT count(*) FROM pg_class WHERE relname = 't'"); n != 0 {
 			t.Error("the other database has the table too")
 		}
@@ -42,8 +42,23 @@ func TestBrokers_KeepRecords(t *testing.T) {
 	})
 }
 
+// Sessions are used again, and not those that somebody left in the midst of something.
+func TestQuery_NeverSeesAnUnfinishedTransaction(t *testing.T) {
+	db := harness.Postgres(t, harness.Versions()[0])
+	session := func() int { return harness.Query[int](t, db, "SELECT pg_backend_pid()") }
+	first := session()
+	if again := session(); again != first {
+		t.Errorf("sessions %d and %d, want one that is used again", first, again)
+	}
+	db.Exec(t, "BEGIN; CREATE TABLE unfinished (id int)")
+	if harness.Query[bool](t, db, "SELECT to_regclass('unfinished') IS NOT NULL") || session() == first {
+		t.Error("the session was used again inside its transaction")
+	}
+}
+
 func TestOwnPostgres_MayBeKilled(t *testing.T) {
 	db := harness.OwnPostgres(t, sandbox.PostgresOptions{})
+	harness.Query[int](t, db, "SELECT 1") // its session dies with the server
 	if err := db.Server.Kill(); err != nil {
 		t.Fatal(err)
 	}

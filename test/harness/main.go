@@ -11,6 +11,7 @@ package harness
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"sync"
@@ -38,6 +39,17 @@ func Main(m *testing.M) {
 		code = max(code, 1)
 	}
 	os.Exit(code)
+}
+
+// Parallel is how many parallel tests of a package run at a time, unless the command
+// line says it. For TestMain, before Main.
+func Parallel(n string) {
+	flag.Parse()
+	asked := false
+	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "test.parallel" })
+	if !asked {
+		_ = flag.Set("test.parallel", n) // every test binary has it
+	}
 }
 
 // AtExit has Main call a function after the tests.

@@ -159,11 +159,11 @@ func createDatabase(t testing.TB, server *sandbox.Postgres, version string) *Dat
 
 func admin(t testing.TB, server *sandbox.Postgres, sql string) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), server.URL("postgres"))
+	conn, giveBack, err := borrow(t.Context(), server.URL("postgres"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close(context.WithoutCancel(t.Context()))
+	defer giveBack()
 	if _, err := conn.Exec(t.Context(), sql); err != nil {
 		t.Fatalf("%s: %v", sql, err)
 	}
@@ -174,14 +174,15 @@ func admin(t testing.TB, server *sandbox.Postgres, sql string) {
 func (db *Database) drop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, db.Server.URL("postgres"))
+	closeIdle(ctx, db.Name)
+	conn, giveBack, err := borrow(ctx, db.Server.URL("postgres"))
 	if err != nil {
 		if db.Server.Ours() {
 			return nil
 		}
 		return err
 	}
-	defer conn.Close(ctx)
+	defer giveBack()
 	for {
 		_, err := conn.Exec(ctx, `
 			SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE database = $1 AND active_pid IS NOT NULL`, db.Name)
@@ -207,34 +208,6 @@ func (db *Database) Connect(t testing.TB) *pgx.Conn {
 	}
 	t.Cleanup(func() { conn.Close(context.Background()) })
 	return conn
-}
-
-// Exec runs statements on a connection of its own.
-func (db *Database) Exec(t testing.TB, sql string, args ...any) {
-	t.Helper()
-	conn, err := pgx.Connect(t.Context(), db.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(context.WithoutCancel(t.Context()))
-	if _, err := conn.Exec(t.Context(), sql, args...); err != nil {
-		t.Fatalf("%s: %v", firstLine(sql), err)
-	}
-}
-
-// Query returns the one value of a query.
-func Query[T any](t testing.TB, db *Database, sql string, args ...any) T {
-	t.Helper()
-	conn, err := pgx.Connect(t.Context(), db.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(context.WithoutCancel(t.Context()))
-	var value T
-	if err := conn.QueryRow(t.Context(), sql, args...).Scan(&value); err != nil {
-		t.Fatalf("%s: %v", firstLine(sql), err)
-	}
-	return value
 }
 
 func firstLine(sql string) string {

@@ -25,7 +25,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 )
 
-func TestMain(m *testing.M) { harness.Main(m) }
+func TestMain(m *testing.M) {
+	harness.Parallel("2")
+	harness.Main(m)
+}
 
 // rounds is how often the slot changes hands and back; CDC_RELAY_TAKEOVER_ROUNDS
 // asks for more.
@@ -252,6 +255,7 @@ func counts(t *testing.T, out string) (skipped, sent int) {
 // Debezium is stopped in order, the relay takes over, and Debezium gets the slot
 // back; then Debezium is killed, and it all happens again. Writers never pause.
 func TestTakeover_BothWaysWhileWritersCommit(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, false)
 	s.writers.Start(t, 4, 500*time.Millisecond)
 	for round := range rounds(t) {

@@ -1,4 +1,4 @@
-package harness_test
+package takeover_test
 
 import (
 	"errors"
@@ -10,10 +10,12 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/test/harness"
+	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
 )
 
 // A worker that was killed takes up where its offsets say.
 func TestDebezium_StreamsAndIsKilledAndStartedAgain(t *testing.T) {
+	t.Parallel()
 	db, brokers := harness.Postgres(t), harness.Kafka(t)
 	name := harness.Unique(t, "debezium")
 	topic := name + ".event.Order"
@@ -39,13 +41,13 @@ func TestDebezium_StreamsAndIsKilledAndStartedAgain(t *testing.T) {
 		if err := d.AwaitRunning(t.Context(), name); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the slot is active", func() bool {
-			return harness.Query[bool](t, db, "SELECT coalesce(bool_or(active), false) FROM pg_replication_slots WHERE slot_name = $1", name)
+		relaytest.Eventually(t, "the slot is active", func() (bool, string) {
+			return harness.Query[bool](t, db, "SELECT coalesce(bool_or(active), false) FROM pg_replication_slots WHERE slot_name = $1", name), d.Log()
 		})
 	}
 	arrived := func(n int) {
 		t.Helper()
-		eventually(t, "the records arrived", func() bool { return len(brokers.Read(t, topic)) >= n })
+		relaytest.Eventually(t, "the records arrived", func() (bool, string) { return len(brokers.Read(t, topic)) >= n, d.Log() })
 	}
 
 	start()
@@ -72,15 +74,5 @@ func TestDebezium_StreamsAndIsKilledAndStartedAgain(t *testing.T) {
 	}
 	if err := d.Stop(2 * time.Minute); err != nil {
 		t.Fatal(err)
-	}
-}
-
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(3 * time.Minute); !holds(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within three minutes: %s", what)
-		}
-		<-time.After(50 * time.Millisecond)
 	}
 }
