@@ -22,6 +22,7 @@ import (
 // to the dead letters, what follows of their key too, also after a restart, and
 // re-driven every key is complete and in order.
 func TestRejected_RowsGoToTheDeadLettersAndBackInOrder(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, db *harness.Database, brokers *harness.Brokers) {
 		t.Parallel()
 		letters := harness.Unique(t, "letters")
@@ -111,6 +112,7 @@ func numbers(t *testing.T, brokers *harness.Brokers, topic string) map[uuid.UUID
 // The position headers name each row once, in the order of the stream, also those of
 // a transaction that is larger than everything that may be in memory.
 func TestPositionHeaders_NameEveryRowOfTheStream(t *testing.T) {
+	t.Parallel()
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
 		brokers := harness.Kfake(t, kfakeDefault)
 		p := relaytest.New(t, db, brokers, []string{"{table: public.outbox}"}, "relay: {position_headers: true, max_in_flight_bytes: 1MiB}")

@@ -28,6 +28,7 @@ func notPast(t *testing.T, p *relaytest.Pipeline, end pglogrepl.LSN) {
 // Server 18 answers a missing publication with a notice and skips rows in
 // silence; the relay must not confirm past them.
 func TestPublication_DroppedInMidStreamBlocksAndLosesNothing(t *testing.T) {
+	t.Parallel()
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
 		p, w := outbox(t, db, harness.Kfake(t, kfakeDefault))
 		r := p.Start(t)
@@ -46,6 +47,7 @@ func TestPublication_DroppedInMidStreamBlocksAndLosesNothing(t *testing.T) {
 
 // The notice alone is enough: the look from beside the stream may come too late.
 func TestPublication_TheServersNoticeBlocks(t *testing.T) {
+	t.Parallel()
 	p, w := outbox(t, harness.Postgres(t, "18"), harness.Kfake(t, kfakeDefault))
 	settings := p.Settings()
 	settings.ProbeInterval = time.Hour
@@ -63,6 +65,7 @@ func TestPublication_TheServersNoticeBlocks(t *testing.T) {
 // relay does not go on by itself once it is published again: somebody has to
 // look, and starts it anew.
 func TestTable_TakenOutOfThePublicationBlocksUntilARestart(t *testing.T) {
+	t.Parallel()
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
 		p, w := outbox(t, db, harness.Kfake(t, kfakeDefault))
 		r := p.Start(t)
@@ -86,6 +89,7 @@ func TestTable_TakenOutOfThePublicationBlocksUntilARestart(t *testing.T) {
 
 // What the mapping does not use may change under the stream.
 func TestDDL_OnUnmappedColumnsIsFollowed(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, db *harness.Database, brokers *harness.Brokers) {
 		p, w := outbox(t, db, brokers)
 		r := p.Start(t)
@@ -111,6 +115,7 @@ func TestDDL_OnUnmappedColumnsIsFollowed(t *testing.T) {
 }
 
 func TestDDL_OnAMappedColumnBlocksBeforeTheFirstRowOfTheNewShape(t *testing.T) {
+	t.Parallel()
 	for name, ddl := range map[string]string{
 		"renamed": "ALTER TABLE outbox RENAME COLUMN payload TO body",
 		"dropped": "ALTER TABLE outbox DROP COLUMN payload",
@@ -144,6 +149,7 @@ func TestDDL_OnAMappedColumnBlocksBeforeTheFirstRowOfTheNewShape(t *testing.T) {
 // A slot that somebody drops under a blocked or streaming relay is never made
 // anew: what it missed would be lost in silence.
 func TestSlot_DroppedInMidStreamBlocks(t *testing.T) {
+	t.Parallel()
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
 		p, w := outbox(t, db, harness.Kfake(t, kfakeDefault))
 		r := p.Start(t)

@@ -12,6 +12,7 @@ import (
 // the primary, and behind what was delivered. The checkpoint knows better: nothing is
 // there twice, whether the relay lived through the failover or another one begins there.
 func TestExactlyOnce_ASyncedSlotIsGoneOnWithWithoutDuplicates(t *testing.T) {
+	t.Parallel()
 	for _, version := range harness.Versions() {
 		if version < "17" {
 			continue // slots stay behind

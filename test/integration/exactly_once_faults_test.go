@@ -79,6 +79,7 @@ func signal(t *testing.T, p *relaytest.Process, s syscall.Signal) {
 // A standby that lags is promoted. What was delivered of the old history is there
 // once, and what the new one has at the same positions is delivered too.
 func TestExactlyOnce_AFailoverLosesNothingOfTheNewHistory(t *testing.T) {
+	t.Parallel()
 	db := harness.OwnPostgres(t, sandbox.PostgresOptions{Version: harness.Versions()[0]})
 	brokers := harness.Kfake(t, kfakeDefault)
 	p, w := exactlyOnce(t, db, brokers, "")
@@ -166,6 +167,7 @@ func header(r *kgo.Record, key string) string {
 // Keys with a row that the topic does not take are parked, in transactions that are
 // killed in between; letters and records are there once, with positions that rise.
 func TestExactlyOnce_ParkedKeysAndPositions(t *testing.T) {
+	t.Parallel()
 	db, brokers := harness.Postgres(t), harness.Kfake(t, kfakeDefault)
 	letters := harness.Unique(t, "letters")
 	p, w := exactlyOnce(t, db, brokers, ", on_reject: dead_letter, park_key: true, position_headers: true, max_in_flight_bytes: 1MiB, dead_letter_topic: "+letters)

@@ -79,6 +79,7 @@ func finishOnce(t *testing.T, p *relaytest.Pipeline) {
 // The relay is killed again and again at work; consumers of committed records see
 // every row once.
 func TestExactlyOnce_KillsDuplicateNothing(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, db *harness.Database, brokers *harness.Brokers) {
 		kills, late := scale(t, "CDC_RELAY_TEST_KILLS", killsFor(brokers)/3), 0
 		p, w := exactlyOnce(t, db, brokers, "")
@@ -98,6 +99,7 @@ func TestExactlyOnce_KillsDuplicateNothing(t *testing.T) {
 }
 
 func TestExactlyOnce_StopsDuplicateNothing(t *testing.T) {
+	t.Parallel()
 	db, brokers := harness.Postgres(t), harness.Kfake(t, kfakeDefault)
 	p, w := exactlyOnce(t, db, brokers, "")
 	random := rand.New(rand.NewPCG(w.Seed, 1))
@@ -120,6 +122,7 @@ func TestExactlyOnce_StopsDuplicateNothing(t *testing.T) {
 // A transaction larger than the window is divided, and goes on behind the last row
 // that was committed.
 func TestExactlyOnce_ALargeTransactionIsGoneOnWith(t *testing.T) {
+	t.Parallel()
 	db, brokers := harness.Postgres(t), harness.Kfake(t, kfakeDefault)
 	p, w := exactlyOnce(t, db, brokers, ", max_in_flight_bytes: 1MiB")
 	const large = 40_000
@@ -205,6 +208,7 @@ func (g *gate) closeAfter(records int) (open func()) {
 
 // Positions of keep-alives are confirmed behind a checkpoint.
 func TestExactlyOnce_AnIdleOutboxHoldsNoWALBack(t *testing.T) {
+	t.Parallel()
 	db, brokers := harness.Postgres(t), harness.Kfake(t, kfakeDefault)
 	p, _ := exactlyOnce(t, db, brokers, "")
 	db.Exec(t, "CREATE TABLE other (x text)")
@@ -219,6 +223,7 @@ func TestExactlyOnce_AnIdleOutboxHoldsNoWALBack(t *testing.T) {
 }
 
 func TestExactlyOnce_ASlotAheadOfItsCheckpointIsAGap(t *testing.T) {
+	t.Parallel()
 	db, brokers := harness.Postgres(t), harness.Kfake(t, kfakeDefault)
 	p, w := exactlyOnce(t, db, brokers, "")
 	running := p.Exec(t, "run")
@@ -250,6 +255,7 @@ func TestExactlyOnce_ASlotAheadOfItsCheckpointIsAGap(t *testing.T) {
 
 // Two relays cannot both hold the id, whoever has the slot.
 func TestExactlyOnce_AFencedRelayEnds(t *testing.T) {
+	t.Parallel()
 	db, brokers := harness.Postgres(t), harness.Kfake(t, kfakeDefault)
 	p, w := exactlyOnce(t, db, brokers, "")
 	r := p.Start(t)
@@ -274,6 +280,7 @@ func TestExactlyOnce_AFencedRelayEnds(t *testing.T) {
 
 // A row that the topic does not take blocks, and what lies before it is committed.
 func TestExactlyOnce_ARefusedRowBlocksAndHeals(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, db *harness.Database, brokers *harness.Brokers) {
 		p, w := exactlyOnce(t, db, brokers, "")
 		setMaxMessageBytes(t, brokers, w.Topic(), "20000")
@@ -297,6 +304,7 @@ func TestExactlyOnce_ARefusedRowBlocksAndHeals(t *testing.T) {
 
 // A dead letter is committed with the rest of its transaction.
 func TestExactlyOnce_DeadLettersAreWrittenOnce(t *testing.T) {
+	t.Parallel()
 	db, brokers := harness.Postgres(t), harness.Kfake(t, kfakeDefault)
 	letters := harness.Unique(t, "letters")
 	p, w := exactlyOnce(t, db, brokers, ", on_reject: dead_letter, dead_letter_topic: "+letters)
@@ -326,6 +334,7 @@ func TestExactlyOnce_DeadLettersAreWrittenOnce(t *testing.T) {
 }
 
 func TestExactlyOnce_WantsItsCheckpointTopic(t *testing.T) {
+	t.Parallel()
 	db, brokers := harness.Postgres(t), harness.Kfake(t, kfakeDefault)
 	for name, c := range map[string]struct {
 		partitions int32

@@ -67,6 +67,7 @@ func awaitSynced(t *testing.T, p *relaytest.Pipeline, old, next *harness.Databas
 // is lost, and nothing was delivered that the new primary does not have. The old
 // primary is not streamed from when it comes back.
 func TestFailover_SyncedSlotIsGoneOnWith(t *testing.T) {
+	t.Parallel()
 	for _, version := range harness.Versions() {
 		if version < "17" {
 			continue // slots stay behind: see the next test
@@ -120,6 +121,7 @@ func TestFailover_SyncedSlotIsGoneOnWith(t *testing.T) {
 
 // A standby that does not have the slot: the relay says so, and makes none.
 func TestFailover_UnsyncedSlotBlocks(t *testing.T) {
+	t.Parallel()
 	for _, version := range harness.Versions() {
 		t.Run("postgres"+version, func(t *testing.T) {
 			old, next, both := pair(t, version, nil, nil)

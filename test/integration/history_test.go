@@ -16,6 +16,7 @@ import (
 // have. The relay goes on with what it has, says so, and does not take rows from the
 // old primary when that comes back.
 func TestHistory_PromotedStandbyIsFollowedAndTheOldPrimaryRefused(t *testing.T) {
+	t.Parallel()
 	for _, version := range harness.Versions() {
 		t.Run("postgres"+version, func(t *testing.T) {
 			t.Parallel() // servers of its own, whose stops take their time

@@ -13,6 +13,7 @@ import (
 // An outbox that nobody writes to does not hold back the WAL of tables that
 // somebody does, and needs no heartbeat for it.
 func TestIdle_OutboxFollowsTheWALOfOtherTables(t *testing.T) {
+	t.Parallel()
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
 		p, _ := outbox(t, db, harness.Kfake(t, kfakeDefault))
 		p.Start(t).AwaitStreaming(t)

@@ -15,6 +15,7 @@ import (
 // down how far it had confirmed; what is accepted is gone on from. Kills, stops and an
 // idle outbox are no such thing.
 func TestIntent_AMovedSlotIsRefused(t *testing.T) {
+	t.Parallel()
 	db := harness.Postgres(t)
 	topic := harness.Unique(t, "intents")
 	p, w := outbox(t, another(t, db), harness.Kfake(t, kfakeDefault), fmt.Sprintf("relay: {detect_moved_slot: true, checkpoint_topic: %s}", topic))

@@ -95,6 +95,7 @@ func mustSay(t *testing.T, text string, parts ...string) {
 // refused ends the start with 3, names the address and the key to set, and leaves
 // the row where it was.
 func TestKafkaTLS_RealBrokersAreVerified(t *testing.T) {
+	t.Parallel()
 	kafka := newSecureKafka(t)
 	soon := time.Now().Add(time.Hour)
 	cert, key := kafka.clients.issue(t, "relay", soon)

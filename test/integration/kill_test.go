@@ -12,6 +12,7 @@ import (
 // The relay is killed again and again while writers write. A kill counts only if
 // it hit the relay at work: something was committed that was not confirmed.
 func TestKill_LosesNothingAndKeepsOrder(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, db *harness.Database, brokers *harness.Brokers) {
 		kills, late := scale(t, "CDC_RELAY_TEST_KILLS", killsFor(brokers)), 0
 		p, w := outbox(t, db, brokers)

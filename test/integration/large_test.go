@@ -14,6 +14,7 @@ import (
 // of twenty tries sends the large one alone, and nothing of the transaction is
 // confirmed before it is through.
 func TestLarge_RowBehindManyIsTriedAlone(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, db *harness.Database, brokers *harness.Brokers) {
 		p := relaytest.New(t, db, brokers, []string{"{table: public.outbox}"})
 		p.Setup(t)

@@ -83,6 +83,7 @@ func TestRow_TooLargeBlocksWithoutBeingRead(t *testing.T) {
 
 // Outages leave nothing open behind: neither files nor goroutines.
 func TestOutages_LeaveNothingOpenBehind(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("open files are counted as Linux shows them")
 	}

@@ -12,7 +12,12 @@ import (
 	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
 )
 
+// lanes is how many tests run at a time: they mostly wait. What measures memory, or
+// how long something takes, is not parallel and runs alone, before the others.
+const lanes = "4"
+
 func TestMain(m *testing.M) {
+	harness.Parallel(lanes)
 	harness.Main(m)
 }
 

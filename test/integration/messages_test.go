@@ -14,6 +14,7 @@ import (
 // Logical messages come through the same slot as the rows of a table, in the
 // order of the commits, and a message of a transaction that rolled back does not.
 func TestMessages_ComeInOneOrderWithRows(t *testing.T) {
+	t.Parallel()
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
 		brokers := harness.Kfake(t, kfakeDefault)
 		db.Exec(t, "CREATE TABLE outbox (id text PRIMARY KEY, aggregate_type text, aggregate_id text, event_type text, payload json)")
@@ -59,6 +60,7 @@ func TestMessages_ComeInOneOrderWithRows(t *testing.T) {
 }
 
 func TestMessages_WithoutTheRolesBlockWithTheirPosition(t *testing.T) {
+	t.Parallel()
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
 		p := relaytest.New(t, db, harness.Kfake(t, kfakeDefault), []string{"{message_prefix: outbox}"})
 		p.Setup(t) // a publication without tables

@@ -8,6 +8,7 @@ import (
 )
 
 func TestOrder_IsKeptForEachKeyUnderLoad(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, db *harness.Database, brokers *harness.Brokers) {
 		p, w := outbox(t, db, brokers)
 		r := p.Start(t)
@@ -25,6 +26,7 @@ func TestOrder_IsKeptForEachKeyUnderLoad(t *testing.T) {
 // Rows committed between setup and the first run are not lost, however long that
 // takes.
 func TestStart_DeliversWhatWasCommittedSinceSetup(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, db *harness.Database, brokers *harness.Brokers) {
 		p, w := outbox(t, db, brokers)
 		w.Insert(t, 2500)

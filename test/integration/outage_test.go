@@ -52,6 +52,7 @@ func rideOutBrokers(t *testing.T, db *harness.Database, brokers *harness.Brokers
 
 // A server that stops fast is not held up, and a killed one is found again.
 func TestOutage_OfPostgresLosesNothing(t *testing.T) {
+	t.Parallel()
 	for _, version := range harness.Versions() {
 		t.Run("postgres"+version, func(t *testing.T) {
 			db := harness.OwnPostgres(t, sandbox.PostgresOptions{Version: version})
@@ -84,6 +85,7 @@ func TestOutage_OfPostgresLosesNothing(t *testing.T) {
 // 17 the server forgets that position when it stops: a slot's confirmed position
 // alone did not make it write the slot.
 func TestOutage_FastStopOfPostgresRepeatsNothing(t *testing.T) {
+	t.Parallel()
 	for _, version := range harness.Versions() {
 		t.Run("postgres"+version, func(t *testing.T) {
 			db := harness.OwnPostgres(t, sandbox.PostgresOptions{Version: version})
@@ -111,6 +113,7 @@ func TestOutage_FastStopOfPostgresRepeatsNothing(t *testing.T) {
 // The connection to PostgreSQL is cut after a random number of bytes, again and
 // again.
 func TestNetwork_CutAtAnyByteLosesNothing(t *testing.T) {
+	t.Parallel()
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
 		proxy := proxyTo(t, db)
 		through := *db
@@ -147,6 +150,7 @@ func TestNetwork_CutAtAnyByteLosesNothing(t *testing.T) {
 
 // A server that falls silent is given up and found again.
 func TestNetwork_SilentServerIsGivenUp(t *testing.T) {
+	t.Parallel()
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
 		proxy := proxyTo(t, db)
 		through := *db

@@ -192,6 +192,7 @@ func TestPresets_EachHasSQLAndARow(t *testing.T) {
 // The tables of all presets, as their SQL makes them, behind one slot. Where
 // there is no setting, the table's name is the whole configuration.
 func TestPresets_TablesOfFrameworksAreRelayed(t *testing.T) {
+	t.Parallel()
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
 		relayed(t, db, func(shape presetShape, name string) string { return shape.setting })
 	})
@@ -200,6 +201,7 @@ func TestPresets_TablesOfFrameworksAreRelayed(t *testing.T) {
 // The same with the preset named, which is all that a table without a signature
 // needs to be told.
 func TestPresets_NamedTablesAreRelayed(t *testing.T) {
+	t.Parallel()
 	relayed(t, harness.Postgres(t), func(shape presetShape, name string) string {
 		if strings.HasPrefix(shape.setting, "preset:") {
 			return shape.setting
@@ -257,6 +259,7 @@ func (s presetShape) place(preset string) string {
 
 // A framework whose table is no outbox is told so before anything is sent.
 func TestPresets_RefusedTablesNameTheFramework(t *testing.T) {
+	t.Parallel()
 	db := harness.Postgres(t)
 	db.Exec(t, `CREATE TABLE event_publication (id uuid PRIMARY KEY, listener_id text NOT NULL, event_type text NOT NULL,
 		serialized_event text NOT NULL, publication_date timestamptz NOT NULL, completion_date timestamptz)`)
@@ -270,6 +273,7 @@ func TestPresets_RefusedTablesNameTheFramework(t *testing.T) {
 
 // Payloads come out the same whatever type of column holds them.
 func TestPresets_PayloadColumnsOfEveryType(t *testing.T) {
+	t.Parallel()
 	db, brokers := harness.Postgres(t), harness.Kfake(t, kfakeDefault)
 	var tables []string
 	types := []string{"json", "text", "bytea", "varchar(500)"}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -60,8 +61,10 @@ var refusals = []refusal{
 // A refused record blocks the relay: nothing past it is confirmed, nothing before
 // it is sent twice, and it goes on by itself once the brokers take it.
 func TestRefused_BlocksAndHealsWithoutRestart(t *testing.T) {
+	t.Parallel()
 	for _, c := range refusals {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			onEach(t, func(t *testing.T, db *harness.Database, brokers *harness.Brokers) {
 				if c.only != "" && c.only != brokers.Name {
 					return // the other case is for those
@@ -80,7 +83,9 @@ func TestRefused_BlocksAndHealsWithoutRestart(t *testing.T) {
 func proveBlocked(t *testing.T, p *relaytest.Pipeline, w *relaytest.Workload, c refusal, heal func()) {
 	t.Helper()
 	tries := make(chan struct{}, 1)
-	r := p.StartWith(t, p.Settings(), relay.Events{ProduceRetried: func(string) {
+	settings := p.Settings()
+	settings.RetryMax = 50 * time.Millisecond
+	r := p.StartWith(t, settings, relay.Events{ProduceRetried: func(string) {
 		select {
 		case tries <- struct{}{}:
 		default:
@@ -170,6 +175,7 @@ func setMaxMessageBytes(t *testing.T, brokers *harness.Brokers, topic, value str
 // A row that no topic can be made of blocks with its table and position, and
 // nothing past it is confirmed.
 func TestRejected_RowBlocksWithItsPlace(t *testing.T) {
+	t.Parallel()
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
 		p, w := outbox(t, db, harness.Kfake(t, kfakeDefault))
 		r := p.Start(t)

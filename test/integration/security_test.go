@@ -26,6 +26,7 @@ import (
 
 // The relay and its commands do with exactly what `cdc-relay sql` prints.
 func TestRole_PrintedGrantsAreEnough(t *testing.T) {
+	t.Parallel()
 	for _, version := range harness.Versions() {
 		t.Run("postgres"+version, func(t *testing.T) {
 			db := harness.OwnPostgres(t, sandbox.PostgresOptions{Version: version})
@@ -172,6 +173,7 @@ func writePEM(t *testing.T, kind string, der []byte) string {
 // Both sides are verified: by default, as soon as TLS is on. What is wrong with a
 // server ends the start with 3 and says so; nothing is sent to it.
 func TestTLS_IsVerifiedOnBothSides(t *testing.T) {
+	t.Parallel()
 	trusted, other := newAuthority(t), newAuthority(t)
 	soon, past := time.Now().Add(time.Hour), time.Now().Add(-time.Minute)
 	postgres := func(host string, until time.Time) *harness.Database {
@@ -241,6 +243,7 @@ func TestTLS_IsVerifiedOnBothSides(t *testing.T) {
 
 // No secret and nothing of a row shows anywhere, whatever goes wrong.
 func TestSecrets_NothingOfThemOrOfRowsShows(t *testing.T) {
+	t.Parallel()
 	const (
 		password, saslPassword, token = "pgsecret5e1f", "kafkasecret5e1f", "tokensecret5e1f"
 		payload, key                  = "payload5e1f", "key5e1f"

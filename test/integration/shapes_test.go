@@ -67,6 +67,7 @@ var shapes = []shape{
 
 // Every shape is a table of its own schema behind one slot.
 func TestShapes_AreUnderstoodWithoutFurtherKeys(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, db *harness.Database, brokers *harness.Brokers) {
 		var tables []string
 		for _, s := range shapes {

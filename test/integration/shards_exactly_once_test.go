@@ -103,6 +103,7 @@ func checkpointsOf(t *testing.T, s *sharded, topic string) map[string]checkpoint
 // process standing by for both slots: who reads what is committed sees each row once,
 // and each key in order.
 func TestExactlyOnce_ShardsAreKilledAndDuplicateNothing(t *testing.T) {
+	t.Parallel()
 	db, brokers := harness.Postgres(t), harness.Kfake(t, kfakeDefault)
 	s, w, checkpoints := shardedOnce(t, db, brokers, 2)
 	begun := checkpointsOf(t, s, checkpoints)
@@ -162,6 +163,7 @@ func TestExactlyOnce_ShardsAreKilledAndDuplicateNothing(t *testing.T) {
 // Each shard has an id of its own: who takes that of one shuts out that shard alone,
 // the other drains, and the next start goes on with both.
 func TestExactlyOnce_AFencedShardEndsTheProcess(t *testing.T) {
+	t.Parallel()
 	db, brokers := harness.Postgres(t), harness.Kfake(t, kfakeDefault)
 	s, w, _ := shardedOnce(t, db, brokers, 2)
 	start := func() (stop func(), ended chan error) {

@@ -66,6 +66,7 @@ func (s *sharded) stop(t *testing.T, running *relaytest.Process) {
 }
 
 func TestShards_AreKilledAndKeepTheOrderOfEachKey(t *testing.T) {
+	t.Parallel()
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
 		brokers := harness.Kfake(t, kfakeDefault)
 		s, w := newSharded(t, db, brokers, 3)
@@ -90,6 +91,7 @@ func TestShards_AreKilledAndKeepTheOrderOfEachKey(t *testing.T) {
 // The number of shards changes while writers write. Nothing else stops them than the
 // relay itself, which is restarted.
 func TestShards_ChangeInNumberUnderLoad(t *testing.T) {
+	t.Parallel()
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
 		brokers := harness.Kfake(t, kfakeDefault)
 		s, w := newSharded(t, db, brokers, 1)
@@ -123,6 +125,7 @@ func TestShards_ChangeInNumberUnderLoad(t *testing.T) {
 
 // Several processes share the slots: each runs some, and a third stands by for all.
 func TestShards_OfSeveralProcesses(t *testing.T) {
+	t.Parallel()
 	brokers := harness.Kfake(t, kfakeDefault)
 	s, w := newSharded(t, harness.Postgres(t), brokers, 3)
 	w.Start(t, 2, 10*time.Millisecond)
@@ -130,6 +133,10 @@ func TestShards_OfSeveralProcesses(t *testing.T) {
 	first := s.Exec(t, "run")
 	s.divide(3, "1, 2")
 	second := s.Exec(t, "run")
+	relaytest.Eventually(t, "the two have every slot", func() (bool, string) { // which may be caught up before anybody had it
+		n := harness.Query[int](t, s.DB, "SELECT count(*) FROM pg_replication_slots WHERE database = current_database() AND active")
+		return n == 3, fmt.Sprint(n)
+	})
 	s.awaitCaughtUp(t)
 	s.divide(3, "")
 	third := s.Exec(t, "run")

@@ -39,6 +39,7 @@ func awaitFree(t *testing.T, p *relaytest.Pipeline) {
 // A slot that held back more WAL than the server allows is lost while the relay waits
 // for the brokers.
 func TestSlot_InvalidatedInAnOutageBlocksAsLost(t *testing.T) {
+	t.Parallel()
 	for _, version := range harness.Versions() {
 		t.Run("postgres"+version, func(t *testing.T) {
 			db := harness.OwnPostgres(t, sandbox.PostgresOptions{Version: version, Settings: map[string]string{
@@ -77,7 +78,6 @@ func TestSlot_InvalidatedInAnOutageBlocksAsLost(t *testing.T) {
 // From version 18 on a slot that nobody uses for long enough is lost. The least that
 // the server takes is a minute.
 func TestSlot_IdleForTooLongIsRefusedAsLost(t *testing.T) {
-	t.Parallel() // most of it is waiting
 	db := harness.OwnPostgres(t, sandbox.PostgresOptions{Version: "18"})
 	p, w := outbox(t, db, harness.Kfake(t, kfakeDefault))
 	r := p.Start(t)
@@ -86,7 +86,9 @@ func TestSlot_IdleForTooLongIsRefusedAsLost(t *testing.T) {
 	r.Stop(t)
 	db.Exec(t, "ALTER SYSTEM SET idle_replication_slot_timeout = '1min'")
 	db.Exec(t, "SELECT pg_reload_conf()")
-	<-time.After(61 * time.Second)
+	minute := time.After(61 * time.Second)
+	t.Parallel() // it passes while other tests run
+	<-minute
 	relaytest.Eventually(t, "the server gives the slot up", func() (bool, string) {
 		db.Exec(t, "CHECKPOINT")
 		reason := harness.Query[string](t, db, "SELECT coalesce(invalidation_reason, '') FROM pg_replication_slots WHERE slot_name = $1", p.Slot)
@@ -107,6 +109,7 @@ func TestSlot_IdleForTooLongIsRefusedAsLost(t *testing.T) {
 // from one that stood still. That another relay had it is the usual cause, so it is
 // said and gone on.
 func TestSlot_MovedWhileItWasFreeIsSaid(t *testing.T) {
+	t.Parallel()
 	db := harness.Postgres(t)
 	for name, change := range map[string]string{
 		"moved":      "SELECT pg_replication_slot_advance($1, pg_current_wal_lsn())",

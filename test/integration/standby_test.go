@@ -10,6 +10,7 @@ import (
 
 // A second relay on the same slot stands by, is ready, and takes over.
 func TestStandby_TakesOver(t *testing.T) {
+	t.Parallel()
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
 		for name, end := range map[string]string{"stopped": "stop", "killed": "kill"} {
 			t.Run(name, func(t *testing.T) {

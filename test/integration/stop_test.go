@@ -11,6 +11,7 @@ import (
 
 // A stop by SIGTERM confirms all that was sent, so the next start repeats nothing.
 func TestStop_UnderLoadRepeatsNothing(t *testing.T) {
+	t.Parallel()
 	onEach(t, func(t *testing.T, db *harness.Database, brokers *harness.Brokers) {
 		p, w := outbox(t, db, brokers)
 		random := rand.New(rand.NewPCG(w.Seed, 1))
@@ -40,6 +41,7 @@ func TestStop_UnderLoadRepeatsNothing(t *testing.T) {
 
 // A stop in the middle of a large transaction reads on to its commit.
 func TestStop_FinishesTheTransactionInHand(t *testing.T) {
+	t.Parallel()
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
 		brokers := harness.Kfake(t, kfakeDefault)
 		p, w := outbox(t, db, brokers)

@@ -18,6 +18,7 @@ import (
 // out of order. CDC_RELAY_TEST_OLDER_BINARY names a binary of an earlier release;
 // without it both are of this source, under two versions.
 func TestUpgrade_UnderLoadLosesAndRepeatsNothing(t *testing.T) {
+	t.Parallel()
 	p, w := outbox(t, harness.Postgres(t), harness.Kfake(t, kfakeDefault))
 	file := filepath.Join(t.TempDir(), "cdc-relay.yaml")
 	if err := os.WriteFile(file, []byte(p.YAML), 0o600); err != nil {
@@ -91,7 +92,7 @@ func TestUpgrade_UnderLoadLosesAndRepeatsNothing(t *testing.T) {
 func build(t *testing.T, version string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "cdc-relay")
-	cmd := exec.Command("go", "build", "-ldflags", "-X main.version="+version, "-o", path, "github.com/cdc-relay/cdc-relay/cmd/cdc-relay")
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w -X main.version="+version, "-o", path, "github.com/cdc-relay/cdc-relay/cmd/cdc-relay")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
