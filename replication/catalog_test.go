@@ -33,6 +33,7 @@ func columnNames(relation *Relation) string {
 
 func TestInspect_ReadsWhatAStreamDependsOn(t *testing.T) {
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		t.Parallel()
 		cfg := outboxDatabase(t, db)
 		cfg.WalSenderTimeout = 3 * time.Second
 		catalog, err := look(t, asReplicator(t, db, cfg))
@@ -72,6 +73,7 @@ func TestInspect_ReadsWhatAStreamDependsOn(t *testing.T) {
 // A stream announces what inspect promised: same columns, same order.
 func TestInspect_ColumnsAreThoseOfTheStream(t *testing.T) {
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		t.Parallel()
 		cfg := outboxDatabase(t, db)
 		if harness.Query[int](t, db, `SELECT current_setting('server_version_num')::int`) >= 150000 {
 			db.Exec(t, `ALTER PUBLICATION cdc_relay SET TABLE outbox (payload, id)`)
@@ -182,6 +184,7 @@ func dropSlot(t *testing.T, db *harness.Database, name string) {
 }
 
 func TestInspect_RefusesAServerWithoutLogicalWAL(t *testing.T) {
+	t.Parallel()
 	db := harness.OwnPostgres(t, sandbox.PostgresOptions{Settings: map[string]string{"wal_level": "replica"}})
 	cfg := config(t, db)
 	_, err := look(t, cfg)
@@ -195,6 +198,7 @@ func TestInspect_RefusesAServerWithoutLogicalWAL(t *testing.T) {
 
 func TestInspect_NamesTheOwnerOfABusySlot(t *testing.T) {
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		t.Parallel()
 		cfg := asReplicator(t, db, outboxDatabase(t, db))
 		owner := cfg
 		owner.ApplicationName = "the-other-one"
@@ -213,6 +217,7 @@ func TestInspect_NamesTheOwnerOfABusySlot(t *testing.T) {
 }
 
 func TestInspect_KnowsALostSlot(t *testing.T) {
+	t.Parallel()
 	db := harness.OwnPostgres(t, sandbox.PostgresOptions{Settings: map[string]string{
 		"max_slot_wal_keep_size": "1MB", "min_wal_size": "32MB", "max_wal_size": "32MB",
 	}})

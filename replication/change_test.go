@@ -173,6 +173,7 @@ const describedSQL = `
 
 func TestPostgresMetadataComesWithEachAnnouncement(t *testing.T) {
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		t.Parallel()
 		db.Exec(t, describedSQL)
 		cfg := config(t, db)
 		cfg.Tables = []Table{{"public", "described"}}
@@ -240,6 +241,7 @@ plain notnull=false key=0 default= text(-1) b labels= elem= b
 func TestPostgresRowsFromBeforeATableChangedKeepTheirShape(t *testing.T) {
 	for _, wants := range [][]Wants{nil, {{Meta: true}}} {
 		harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+			t.Parallel()
 			db.Exec(t, describedSQL)
 			cfg := config(t, db)
 			cfg.Tables, cfg.Wants = []Table{{"public", "described"}}, wants

@@ -79,6 +79,7 @@ func alter(t *testing.T, db *harness.Database, name, value string) {
 
 func TestCheck_FindsNothingOnAHealthySystem(t *testing.T) {
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		t.Parallel()
 		cfg := asReader(t, db, outboxDatabase(t, db))
 		report := Check(t.Context(), cfg)
 		if bad := worst(report); len(bad) > 0 {
@@ -380,6 +381,7 @@ func TestCheck_KnowsDebeziumOnTheSlot(t *testing.T) {
 }
 
 func TestCheck_ServerWithoutLogicalWALOrRoom(t *testing.T) {
+	t.Parallel()
 	db := harness.OwnPostgres(t, sandbox.PostgresOptions{Settings: map[string]string{
 		"wal_level": "replica", "max_replication_slots": "1", "max_wal_senders": "1",
 	}})
@@ -400,6 +402,7 @@ func TestCheck_ServerWithoutLogicalWALOrRoom(t *testing.T) {
 }
 
 func TestCheck_Standby(t *testing.T) {
+	t.Parallel()
 	db := harness.OwnPostgres(t, sandbox.PostgresOptions{})
 	cfg := config(t, db)
 	db.Exec(t, `COPY (SELECT 1) TO PROGRAM 'touch standby.signal'`)
@@ -417,6 +420,7 @@ func TestCheck_Standby(t *testing.T) {
 }
 
 func TestCheck_HeadroomOfALimitedSlot(t *testing.T) {
+	t.Parallel()
 	db := harness.OwnPostgres(t, sandbox.PostgresOptions{})
 	cfg := outboxDatabase(t, db)
 	wantFinding(t, Check(t.Context(), cfg), "slot.wal", LevelOK, "unlimited")
@@ -455,11 +459,13 @@ func TestCheck_HeadroomOfALimitedSlot(t *testing.T) {
 }
 
 func TestCheck_SlotsThatTimeOut(t *testing.T) {
+	t.Parallel()
 	db := harness.OwnPostgres(t, sandbox.PostgresOptions{Version: "18", Settings: map[string]string{"idle_replication_slot_timeout": "2d"}})
 	wantFinding(t, Check(t.Context(), outboxDatabase(t, db)), "postgres.idle_slot_timeout", LevelWarn, "2d", "loses its slot")
 }
 
 func TestCheck_Failover(t *testing.T) {
+	t.Parallel()
 	old := harness.OwnPostgres(t, sandbox.PostgresOptions{Version: "15"})
 	cfg := outboxDatabase(t, old)
 	old.Exec(t, `SELECT pg_create_physical_replication_slot('standby')`)
@@ -477,6 +483,7 @@ func TestCheck_Failover(t *testing.T) {
 }
 
 func TestCheck_CommitsThatWouldWaitForUs(t *testing.T) {
+	t.Parallel()
 	db := harness.OwnPostgres(t, sandbox.PostgresOptions{Settings: map[string]string{"synchronous_commit": "local"}})
 	cfg := outboxDatabase(t, db)
 	for _, tt := range []struct {

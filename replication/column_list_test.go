@@ -26,6 +26,7 @@ func mapped(columns ...string) func(*Relation) ([]string, error) {
 
 func TestSetup_PublishesTheMappedColumnsAlone(t *testing.T) {
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		t.Parallel()
 		cfg := config(t, db)
 		create := func(Table) (string, error) {
 			return `CREATE TABLE outbox (id uuid PRIMARY KEY, "Key ""1""" text, payload jsonb, wide text, since text)`, nil

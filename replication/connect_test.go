@@ -76,6 +76,7 @@ func TestConnect_PinsWhatShapesAValue(t *testing.T) {
 }
 
 func TestConnect_AsksThePasswordEachTime(t *testing.T) {
+	t.Parallel()
 	db := harness.OwnPostgres(t, sandbox.PostgresOptions{Password: "first"})
 	asked, password := 0, "first"
 	cfg := Config{URL: db.URL, Password: func(context.Context) (string, error) { asked++; return password, nil }}
@@ -131,6 +132,7 @@ func TestConnect_Refusals(t *testing.T) {
 }
 
 func TestConnect_FindsThePrimaryAmongHosts(t *testing.T) {
+	t.Parallel()
 	primary := harness.Postgres(t)
 	// A server with this file recovers for ever: a standby without a primary.
 	standby := harness.OwnPostgres(t, sandbox.PostgresOptions{})
@@ -206,6 +208,7 @@ func certificate(t testing.TB, host string) (cert, key string) {
 }
 
 func TestConnect_ChecksTheServersCertificate(t *testing.T) {
+	t.Parallel()
 	cert, key := certificate(t, "127.0.0.1")
 	other, _ := certificate(t, "127.0.0.1")
 	db := harness.OwnPostgres(t, sandbox.PostgresOptions{CertFile: cert, KeyFile: key})

@@ -13,6 +13,7 @@ import (
 // Rows of a child by INHERITS carry its own name in the stream.
 func TestSetup_PublishesAParentWithoutItsChildren(t *testing.T) {
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		t.Parallel()
 		cfg := config(t, db)
 		cfg.Tables = []Table{{"public", "outbox"}}
 		db.Exec(t, `CREATE TABLE outbox (id uuid PRIMARY KEY, payload jsonb); CREATE TABLE outbox_old (PRIMARY KEY (id)) INHERITS (outbox);
@@ -69,6 +70,7 @@ func TestCheck_LooksAtATableThatIsNotPublished(t *testing.T) {
 
 // outbox.md asks for one WAL sender, and the relay itself has it.
 func TestCheck_TheOnlySenderIsOurOwn(t *testing.T) {
+	t.Parallel()
 	db := harness.OwnPostgres(t, sandbox.PostgresOptions{Settings: map[string]string{"max_wal_senders": "1"}})
 	cfg := outboxDatabase(t, db)
 	if err := pglogrepl.StartReplication(t.Context(), open(t, cfg, true), cfg.Slot, 0, pglogrepl.StartReplicationOptions{

@@ -58,6 +58,7 @@ func TestConnect_FindsThePasswordWhereLibpqDoes(t *testing.T) {
 }
 
 func TestConnect_AuthenticatesByClientCertificate(t *testing.T) {
+	t.Parallel()
 	serverCert, serverKey := certificate(t, "127.0.0.1")
 	db := harness.OwnPostgres(t, sandbox.PostgresOptions{CertFile: serverCert, KeyFile: serverKey})
 	clientCert, clientKey := clientCertificate(t, "relay_by_cert")

@@ -13,7 +13,12 @@ import (
 	"github.com/cdc-relay/cdc-relay/test/harness"
 )
 
-func TestMain(m *testing.M) { harness.Main(m) }
+// Parallel tests have a server of their own, or share one with nobody who looks at all
+// of it; those of two versions of the server have two.
+func TestMain(m *testing.M) {
+	harness.Parallel("3")
+	harness.Main(m)
+}
 
 // outboxSQL is a table with what makes shapes difficult: a dropped column, a
 // generated one, a name that needs quotes, a type of its own.

@@ -8,6 +8,7 @@ import (
 
 func TestProbe_SeesServerAndSlotWithTheLeastRights(t *testing.T) {
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		t.Parallel()
 		cfg := outboxDatabase(t, db)
 		probe := NewProbe(asReplicator(t, db, cfg))
 		defer probe.Close()

@@ -25,6 +25,7 @@ func texts(row *Row) string {
 
 func TestNewestRow_IsWhatTheStreamWouldBring(t *testing.T) {
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		t.Parallel()
 		db.Exec(t, outboxSQL)
 		db.Exec(t, `ALTER TABLE outbox ADD at timestamptz, ADD raw bytea`)
 		cfg := config(t, db)

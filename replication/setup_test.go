@@ -43,6 +43,7 @@ func world(t *testing.T, db *harness.Database, slot string) string {
 
 func TestSetup_MakesWhatIsMissingAndOnlyThat(t *testing.T) {
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		t.Parallel()
 		cfg := config(t, db)
 		cfg.Publication = `Relay's "best"`
 		cfg.Tables = []Table{{"public", "outbox"}, {"public", `we"ird'; DROP TABLE outbox; --`}}
@@ -187,6 +188,7 @@ func TestSetup_RefusesASlotOlderThanItsPublication(t *testing.T) {
 
 func TestSetup_NamesTheTransactionsThatTheSlotWaitsFor(t *testing.T) {
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		t.Parallel()
 		cfg := config(t, db)
 		db.Exec(t, outboxSQL)
 		options, err := pgx.ParseConfig(db.URL)

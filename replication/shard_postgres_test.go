@@ -67,6 +67,7 @@ func TestShards_HaveEachRowOnce(t *testing.T) {
 		"numeric": "(i % 40 - 20) / 4.0", "bytea": "decode(md5((i % 40)::text), 'hex')", `text COLLATE "C"`: "'k' || i % 40",
 	}
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		t.Parallel()
 		for kind, value := range keys {
 			if kind == "bytea" && db.Major() < "18" {
 				continue
@@ -107,6 +108,7 @@ func TestShards_HaveEachRowOnce(t *testing.T) {
 
 func TestShards_OfAPartitionedTable(t *testing.T) {
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		t.Parallel()
 		db.Exec(t, `CREATE TABLE events (id bigint, key text, day int) PARTITION BY LIST (day);
 			CREATE TABLE events_1 PARTITION OF events FOR VALUES IN (1);
 			CREATE TABLE events_2 (day int, key text, gone int, id bigint);
@@ -130,6 +132,7 @@ func TestShards_OfAPartitionedTable(t *testing.T) {
 
 func TestSetup_OfShards(t *testing.T) {
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		t.Parallel()
 		cfg := shardConfig(t, db, 4, "aggregateType", Table{"public", "outbox"})
 		create := func(Table) (string, error) { return outboxSQL, nil }
 		dry, err := Setup(t.Context(), cfg, SetupOptions{DryRun: true, CreateTable: create})
@@ -240,6 +243,7 @@ func deliver(t *testing.T, db *harness.Database, shard Config, into map[string][
 // steps, and run again. Rows are written all along.
 func TestReshard_LosesNothingWhereverItIsCutShort(t *testing.T) {
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		t.Parallel()
 		table := Table{"public", "moved"}
 		db.Exec(t, `CREATE TABLE moved (n bigserial PRIMARY KEY, key text)`)
 		cfg := shardConfig(t, db, 1, "key", table)
@@ -376,6 +380,7 @@ func TestReshard_Refuses(t *testing.T) {
 // take as long as a VACUUM or CREATE INDEX CONCURRENTLY of the table does, is waited for too.
 func TestReshard_OutlivesWhoBeganDuringThePublications(t *testing.T) {
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		t.Parallel()
 		db.Exec(t, `CREATE TABLE moved (n bigserial PRIMARY KEY, key text)`)
 		next := shardConfig(t, db, 2, "key", Table{"public", "moved"})
 		one := undivided(t, next)
@@ -428,6 +433,7 @@ func undivided(t *testing.T, next Config) Config {
 // A server without room for the new slots is told before the relay is stopped, and
 // copies that were made before the room was gone do not keep it from going on.
 func TestReshard_NeedsRoom(t *testing.T) {
+	t.Parallel()
 	db := harness.OwnPostgres(t, sandbox.PostgresOptions{Settings: map[string]string{"max_replication_slots": "6"}})
 	db.Exec(t, `CREATE TABLE moved (n bigserial PRIMARY KEY, key text)`)
 	next := shardConfig(t, db, 3, "key", Table{"public", "moved"})
@@ -453,6 +459,7 @@ func TestReshard_NeedsRoom(t *testing.T) {
 
 // A commit that is not flushed yet counts: the old slot has to be past it.
 func TestReshard_WaitsForWhatIsNotFlushed(t *testing.T) {
+	t.Parallel()
 	db := harness.OwnPostgres(t, sandbox.PostgresOptions{Settings: map[string]string{"wal_writer_delay": "10s"}})
 	db.Exec(t, `CREATE TABLE moved (n bigserial PRIMARY KEY, key text)`)
 	next := shardConfig(t, db, 2, "key", Table{"public", "moved"})

@@ -154,6 +154,7 @@ func same(t *testing.T, got []string, want ...string) {
 
 func TestPostgresRowsComeInCommitOrder(t *testing.T) {
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		t.Parallel()
 		cfg := orders(t, db)
 		slow, err := db.Connect(t).Begin(t.Context())
 		if err != nil {
@@ -225,6 +226,7 @@ func TestPostgresLargeTransactionsAndValuesStayBounded(t *testing.T) {
 
 func TestPostgresOddNamesPartitionsAndForeignTables(t *testing.T) {
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		t.Parallel()
 		db.Exec(t, `CREATE SCHEMA "Odd ""Schema"`)
 		db.Exec(t, `CREATE TABLE "Odd ""Schema"."Out.Box" ("Key" text, mood text)`)
 		db.Exec(t, `CREATE TABLE parts (id int, day date) PARTITION BY RANGE (day);
@@ -307,6 +309,7 @@ func TestPostgresReplacedTableIsDrift(t *testing.T) {
 
 func TestPostgresCloseLeavesTheSlotAtTheConfirmedPosition(t *testing.T) {
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		t.Parallel()
 		cfg := orders(t, db)
 		r := read(t, cfg)
 		db.Exec(t, "INSERT INTO outbox (aggregate_id) SELECT n FROM generate_series(1, 100) n")
@@ -329,6 +332,7 @@ func TestPostgresCloseLeavesTheSlotAtTheConfirmedPosition(t *testing.T) {
 
 func TestPostgresIdleSlotFollowsTheTip(t *testing.T) {
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		t.Parallel()
 		cfg := orders(t, db)
 		db.Exec(t, "CREATE TABLE noise (t text)")
 		r := read(t, cfg)
@@ -348,6 +352,7 @@ func TestPostgresIdleSlotFollowsTheTip(t *testing.T) {
 }
 
 func TestPostgresFastStopIsNotHeldUp(t *testing.T) {
+	t.Parallel()
 	for name, confirm := range map[string]bool{"everything confirmed": true, "kafka is away": false} {
 		t.Run(name, func(t *testing.T) {
 			db := harness.OwnPostgres(t, sandbox.PostgresOptions{})
@@ -386,6 +391,7 @@ func TestPostgresFastStopIsNotHeldUp(t *testing.T) {
 }
 
 func TestPostgresSlowConsumerKeepsItsConnection(t *testing.T) {
+	t.Parallel()
 	db := harness.Postgres(t)
 	cfg := orders(t, db)
 	cfg.WalSenderTimeout = 4 * time.Second
@@ -400,6 +406,7 @@ func TestPostgresSlowConsumerKeepsItsConnection(t *testing.T) {
 
 func TestPostgresMissingPublicationIsNeverPassed(t *testing.T) {
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		t.Parallel()
 		cfg := orders(t, db)
 		name := doubleQuoted(cfg.Publication)
 		db.Exec(t, "DROP PUBLICATION "+name)

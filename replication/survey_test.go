@@ -11,6 +11,7 @@ import (
 
 func TestList_NamesTablesColumnsAndPartitions(t *testing.T) {
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		t.Parallel()
 		db.Exec(t, `CREATE SCHEMA "My Shop"`)
 		db.Exec(t, `CREATE TABLE "My Shop"."Out Box" ("Id" int, gone int, payload text)`)
 		db.Exec(t, `ALTER TABLE "My Shop"."Out Box" DROP COLUMN gone`)
@@ -38,6 +39,7 @@ func TestList_NamesTablesColumnsAndPartitions(t *testing.T) {
 
 func TestLook_ShowsWhoeverHoldsTheSlotAndWhatIsPublished(t *testing.T) {
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		t.Parallel()
 		cfg := config(t, db)
 		cfg.Tables = []Table{{"public", "outbox"}}
 		db.Exec(t, `CREATE TABLE outbox (id int PRIMARY KEY, payload text, secret text); CREATE TABLE other (id int)`)

@@ -73,6 +73,7 @@ func TestPublicationMissing_BesideASlotSaysWhatSetupWouldSay(t *testing.T) {
 
 func TestCast_GivesWhatTheServerWouldSend(t *testing.T) {
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		t.Parallel()
 		db.Exec(t, `CREATE TYPE mood AS ENUM ('good', 'bad'); CREATE DOMAIN positive AS int CHECK (VALUE > 0);
 			CREATE TABLE outbox (id uuid, b jsonb, j json, at timestamptz, f mood, n numeric(10,2), p positive, v varchar(3), c char(3), tags text[], raw bytea, flag bool)`)
 		cfg := config(t, db)

@@ -12,6 +12,7 @@ import (
 
 // A token is for one server: of several hosts each is asked with its own.
 func TestConnect_AsksATokenForEachServer(t *testing.T) {
+	t.Parallel()
 	db := harness.OwnPostgres(t, sandbox.PostgresOptions{Password: "token of the server"})
 	_, rest, _ := strings.Cut(db.URL, "@")
 	address, rest, _ := strings.Cut(rest, "/")

@@ -17,7 +17,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-func TestMain(m *testing.M) { harness.Main(m) }
+// Parallel tests have brokers of their own, and mostly wait.
+func TestMain(m *testing.M) {
+	harness.Parallel("4")
+	harness.Main(m)
+}
 
 func findings(list []sink.Finding) string {
 	var b strings.Builder

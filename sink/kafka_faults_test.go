@@ -256,6 +256,7 @@ func TestKafka_LeavesSendWhileATopicIsLookedFor(t *testing.T) {
 }
 
 func TestKafka_RidesOutWhatHealsByItself(t *testing.T) {
+	t.Parallel()
 	c := cluster(t, kfake.NumBrokers(3), kfake.SeedTopics(4, "orders"))
 	k := open(t, c, nil)
 	for _, code := range []*kerr.Error{kerr.NotEnoughReplicas, kerr.NotEnoughReplicasAfterAppend, kerr.NotLeaderForPartition, kerr.RequestTimedOut, kerr.KafkaStorageError} {

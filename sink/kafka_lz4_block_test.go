@@ -81,7 +81,11 @@ func TestLz4Block_ReadsBack(t *testing.T) {
 		checkBlock(t, table, noise(size))
 	}
 	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test's
-	for range 3000 {
+	trials := 3000
+	if UnderRace {
+		trials = 600
+	}
+	for range trials {
 		// Pieces of what was there and new ones, of an alphabet of any size: matches of
 		// all lengths and distances, runs, and literals of all lengths.
 		src, letters := []byte(nil), 1+r.IntN(256)

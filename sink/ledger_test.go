@@ -30,6 +30,7 @@ func openLedger(t *testing.T, c *kfake.Cluster) *sink.Ledger {
 }
 
 func TestLedger_KeepsTheNewestOfEachKey(t *testing.T) {
+	t.Parallel()
 	l := openLedger(t, cluster(t))
 	for range 2 { // the first time there is nothing
 		found, err := l.Read(t.Context(), " for s")
@@ -71,6 +72,7 @@ func TestLedger_SaysWhatIsMissing(t *testing.T) {
 
 // A broker that does not answer holds nobody longer than he waits.
 func TestLedger_WriteEndsWithItsContext(t *testing.T) {
+	t.Parallel()
 	c := cluster(t)
 	l := openLedger(t, c)
 	release := make(chan struct{})
@@ -90,6 +92,7 @@ func TestLedger_WriteEndsWithItsContext(t *testing.T) {
 
 // A session that ends gives up the write under way, and then writes how far it really came.
 func TestLedger_WriteIsNotHitByOneThatWasGivenUp(t *testing.T) {
+	t.Parallel()
 	l := openLedger(t, cluster(t))
 	if err := l.Write(t.Context(), "a for s", []byte("0")); err != nil {
 		t.Fatal(err)
@@ -117,6 +120,7 @@ func TestLedger_WriteIsNotHitByOneThatWasGivenUp(t *testing.T) {
 // What is committed shows behind an open transaction only when that has ended, and what
 // was aborted never.
 func TestLedger_CommittedWaitsForOpenTransactions(t *testing.T) {
+	t.Parallel()
 	c := cluster(t)
 	l := openLedger(t, c)
 	if value, err := l.Committed(t.Context(), "k"); value != nil || err != nil {

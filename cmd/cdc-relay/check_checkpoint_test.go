@@ -96,8 +96,10 @@ func (c checked) has(check string) bool {
 
 // check says of slot and checkpoint what run would, and writes nothing to say it.
 func TestCheck_ComparesTheSlotWithItsCheckpoint(t *testing.T) {
+	t.Parallel()
 	for name, how := range keeping {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			l, slot, topic := keeper(t, how)
 			invoke(t, l.env, "setup", "--create-table").want(t, exitOK, "", "")
 			l.runs(t, 3)
@@ -128,8 +130,10 @@ func TestCheck_ComparesTheSlotWithItsCheckpoint(t *testing.T) {
 // A relay at work moves its checkpoint before its slot, and check does not take the one
 // for behind the other, nor the relay's open transactions for all there is.
 func TestCheck_OfARelayAtWorkSeesNoGap(t *testing.T) {
+	t.Parallel()
 	for name, how := range keeping {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			l, slot, _ := keeper(t, how)
 			invoke(t, l.env, "setup", "--create-table").want(t, exitOK, "", "")
 			url, stop := l.start(t, nil)
@@ -146,6 +150,7 @@ func TestCheck_OfARelayAtWorkSeesNoGap(t *testing.T) {
 }
 
 func TestCheck_ACheckpointTopicThatCannotBeRead(t *testing.T) {
+	t.Parallel()
 	l, _, topic := keeper(t, keeping["detect_moved_slot"])
 	invoke(t, l.env, "setup", "--create-table").want(t, exitOK, "", "")
 	if _, err := l.brokers.Admin(t).DeleteTopics(t.Context(), topic); err != nil {
@@ -160,6 +165,7 @@ func TestCheck_ACheckpointTopicThatCannotBeRead(t *testing.T) {
 }
 
 func TestCheck_ComparesTheSlotOfEachShard(t *testing.T) {
+	t.Parallel()
 	l, base, topic := keeper(t, keeping["detect_moved_slot"])
 	if harness.Query[int64](t, l.db, "SELECT current_setting('server_version_num')::bigint") < 150000 {
 		t.Skip("row filters in publications came with PostgreSQL 15")
@@ -178,8 +184,10 @@ func TestCheck_ComparesTheSlotOfEachShard(t *testing.T) {
 
 // Between setup and the first run somebody moves the slot.
 func TestSetup_WritesWhereTheSlotBegins(t *testing.T) {
+	t.Parallel()
 	for name, how := range keeping {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			l, slot, topic := keeper(t, how)
 			invoke(t, l.env, "setup", "--create-table", "--dry-run").want(t, exitOK, "would be written to topic "+topic, "")
 			invoke(t, l.env, "setup", "--create-table").want(t, exitOK, "wrote where slot "+slot+" begins", "")
@@ -209,8 +217,10 @@ func TestSetup_WritesWhereTheSlotBegins(t *testing.T) {
 
 // What is written does not keep a relay from the rows behind it.
 func TestSetup_WhereTheSlotBeginsNothingIsLeftOut(t *testing.T) {
+	t.Parallel()
 	for name, how := range keeping {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			l, _, topic := keeper(t, how)
 			invoke(t, l.env, "setup", "--create-table").want(t, exitOK, "wrote where slot", "")
 			l.runs(t, 7)
@@ -227,8 +237,10 @@ func TestSetup_WhereTheSlotBeginsNothingIsLeftOut(t *testing.T) {
 // A slot that was made anew leaves a gap behind the checkpoint of the old one. Setup
 // must not paper that over.
 func TestSetup_ASlotMadeAnewKeepsTheOldCheckpoint(t *testing.T) {
+	t.Parallel()
 	for name, how := range keeping {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			l, slot, topic := keeper(t, how)
 			invoke(t, l.env, "setup", "--create-table").want(t, exitOK, "", "")
 			l.runs(t, 3)
@@ -257,6 +269,7 @@ func TestSetup_ASlotMadeAnewKeepsTheOldCheckpoint(t *testing.T) {
 }
 
 func TestSetup_SaysWhenItCannotWriteWhereTheSlotBegins(t *testing.T) {
+	t.Parallel()
 	l, slot, _ := keeper(t, keeping["detect_moved_slot"])
 	l.brokers.Fake.TakeAway(0)
 	got := invoke(t, l.env, "setup", "--create-table")
@@ -271,6 +284,7 @@ func TestSetup_SaysWhenItCannotWriteWhereTheSlotBegins(t *testing.T) {
 
 // A relay that has the slot already is not shut out, and its checkpoint stands.
 func TestSetup_ARelayThatWasQuickerIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	l, slot, topic := keeper(t, keeping["exactly_once"])
 	invoke(t, l.env, "setup", "--create-table").want(t, exitOK, "", "")
 	l.runs(t, 3)
@@ -312,6 +326,7 @@ func TestSetup_ARelayThatWasQuickerIsLeftAlone(t *testing.T) {
 // An open transaction hides what follows it, also what was committed: that is waited
 // for, and never taken for the newest.
 func TestCheck_AnOpenTransactionIsWaitedFor(t *testing.T) {
+	t.Parallel()
 	l, slot, topic := keeper(t, keeping["exactly_once"])
 	invoke(t, l.env, "setup", "--create-table").want(t, exitOK, "", "")
 	other, err := kgo.NewClient(kgo.SeedBrokers(l.brokers.Addrs...), kgo.TransactionalID("somebody"), kgo.TransactionTimeout(time.Minute))

@@ -36,7 +36,9 @@ type result struct {
 
 func invoke(t *testing.T, env []string, args ...string) result {
 	t.Helper()
-	t.Chdir(t.TempDir()) // no configuration file lies about
+	if _, err := os.Stat("cdc-relay.yaml"); err == nil {
+		t.Fatal("a configuration file lies about, and would be read")
+	}
 	var stdout, stderr output
 	code := run(t.Context(), args, process{stdout: &stdout, stderr: &stderr, env: append([]string{"HOME=/nonexistent"}, env...)})
 	return result{code, stdout.String(), stderr.String()}

@@ -14,7 +14,11 @@ import (
 	"github.com/cdc-relay/cdc-relay/test/harness"
 )
 
-func TestMain(m *testing.M) { harness.Main(m) }
+// Parallel tests have a slot of their own and look at nothing else; they mostly wait.
+func TestMain(m *testing.M) {
+	harness.Parallel("4")
+	harness.Main(m)
+}
 
 // life is one relay's configuration against real servers.
 type life struct {
