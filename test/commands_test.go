@@ -20,6 +20,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/test/harness"
+	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
 )
 
 // shown is a command line of ours as a page shows it.
@@ -79,17 +80,6 @@ func alternatives(args []string) [][]string {
 	return [][]string{args}
 }
 
-func buildBinary(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "cdc-relay")
-	cmd := exec.Command("go", "build", "-o", path, module+"cmd/cdc-relay")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return path
-}
-
 // verbsOf reads the commands that a help text lists.
 func verbsOf(help string) []string {
 	_, list, found := strings.Cut(help, "Available Commands:\n")
@@ -105,7 +95,7 @@ func verbsOf(help string) []string {
 }
 
 func TestCommands_OfTheDocumentationWork(t *testing.T) {
-	binary := buildBinary(t)
+	binary := relaytest.Binary(t)
 	commands := shownCommands(t)
 	t.Run("exist", func(t *testing.T) { commandsExist(t, binary, commands) })
 	t.Run("run", func(t *testing.T) { commandsRun(t, binary, commands) })

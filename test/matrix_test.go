@@ -67,8 +67,9 @@ func named(names map[string]bool, word string) bool {
 // neither.
 func faultKinds(t *testing.T) map[string]bool {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "run", "./test/fault", "-list")
+	cmd := exec.CommandContext(t.Context(), "go", "run", "-trimpath", "-ldflags", "-s -w", "./test/fault", "-list")
 	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0") // as `make build` does, whose packages serve here too
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)

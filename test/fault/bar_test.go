@@ -30,6 +30,15 @@ func scaled(usual, full int) int {
 	return usual
 }
 
+// beside has the sample of a test run beside the same on another version of the server;
+// at full size each has the machine for itself.
+func beside(t *testing.T) {
+	t.Helper()
+	if scaled(0, 1) == 0 {
+		t.Parallel()
+	}
+}
+
 func outbox(t *testing.T, db *harness.Database, brokers *harness.Brokers, more ...string) (*relaytest.Pipeline, *relaytest.Workload) {
 	t.Helper()
 	p := relaytest.New(t, db, brokers, []string{"{table: public.outbox}"}, more...)
@@ -96,6 +105,7 @@ func hurry(running *relaytest.Process) {
 // at once: the rest has the same position as what was delivered.
 func TestBar_CopyInterruptedBySIGTERMLosesNothing(t *testing.T) {
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		beside(t)
 		for _, signals := range []int{1, 2} {
 			brokers := harness.Kfake(t, sandbox.KafkaOptions{})
 			p, w := outbox(t, harness.Postgres(t, db.Major()), brokers, "relay: {max_in_flight_bytes: 64KiB}")
@@ -126,6 +136,7 @@ func TestBar_CopyInterruptedBySIGTERMLosesNothing(t *testing.T) {
 // A COPY of which a part was delivered when the connection broke.
 func TestBar_CopyCutByTheNetworkLosesNothing(t *testing.T) {
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		beside(t)
 		proxy, err := sandbox.NewProxy(db.Server.Addr())
 		if err != nil {
 			t.Fatal(err)
@@ -251,6 +262,7 @@ const stopLimit = 30 * time.Second
 func TestBar_FastShutdownIsNotHeldUp(t *testing.T) {
 	for _, version := range harness.Versions() {
 		t.Run("postgres"+version, func(t *testing.T) {
+			beside(t)
 			db := harness.OwnPostgres(t, sandbox.PostgresOptions{Version: version})
 			brokers := harness.Kfake(t, sandbox.KafkaOptions{})
 			p, w := outbox(t, db, brokers)

@@ -14,18 +14,18 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-relay/cdc-relay/test/harness"
+	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
 )
 
-func TestMain(m *testing.M) { harness.Main(m) }
+func TestMain(m *testing.M) {
+	harness.Parallel("2")
+	harness.Main(m)
+}
 
 // A short sample of the programme: two seeds on real PostgreSQL servers and
 // in-process brokers. `make fault` and `make fault-full` do the rest.
 func TestFault_SampleHoldsEveryProperty(t *testing.T) {
-	dir := t.TempDir()
-	binary, err := build(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := relaytest.Binary(t)
 	s := newServers()
 	t.Cleanup(func() {
 		if err := s.close(); err != nil {

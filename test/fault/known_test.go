@@ -13,7 +13,7 @@ func TestBar_StopThatIsCutInMidTransactionIsNotClean(t *testing.T) {
 	brokers := harness.Kfake(t, sandbox.KafkaOptions{})
 	p, w := outbox(t, harness.Postgres(t), brokers, "relay: {max_in_flight_bytes: 64KiB}")
 	const n = 20_000
-	for range 10 {
+	for range scaled(4, 10) {
 		copyRows(t, p, w, n)
 		before := delivered(brokers, w.Topic())
 		running := p.Exec(t, "run")
