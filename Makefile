@@ -11,8 +11,10 @@ RACE := $(if $(CC_FOUND),-race)
 # Two packages at a time: each may start servers of its own.
 TEST_FLAGS ?= -count=1 -p 2 -timeout 25m
 PKG ?= ./...
-# Begins first: what runs longest would otherwise run alone at the end.
-LONGEST := ./test/integration
+# Begin first, longest first: what runs long would otherwise run alone at the end.
+LONGEST := ./test/integration ./replication ./test/fault ./test/parity ./cmd/cdc-relay ./sink ./test/takeover
+# The race detector has every process wait for a second at its end, for races of what still runs then.
+RACE_OPTIONS := GORACE="atexit_sleep_ms=100 $${GORACE:-}"
 
 FUZZTIME ?= 20s
 BENCH ?= .
@@ -43,7 +45,7 @@ demo: ## a real PostgreSQL, in-process brokers and the relay between them; DEMO_
 .PHONY: test
 test: ## all tests, with the race detector where there is a C compiler; PKG=./router for one package
 	@$(if $(RACE),:,echo "no C compiler: without the race detector" >&2)
-	$(GO) test $(RACE) $(TEST_FLAGS) $(if $(filter ./...,$(PKG)),$(LONGEST)) $(PKG)
+	$(RACE_OPTIONS) $(GO) test $(RACE) $(TEST_FLAGS) $(if $(filter ./...,$(PKG)),$(LONGEST)) $(PKG)
 
 .PHONY: build
 build: ## the static binary, in .bin/cdc-relay
