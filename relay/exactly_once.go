@@ -262,7 +262,7 @@ func (x *exactly) send(f *flight) {
 	rows := f.batch.Rows
 	if stuck := cmp.Or(s.r.board.stuckAt(), s.r.apart); stuck != 0 {
 		switch i := rowFrom(rows, stuck); {
-		case i == 0 && rowID(&rows[0]) == deadletter.Row{Commit: stuck, Seq: 1}:
+		case i == 0 && rowID(&rows[0]).Commit == stuck && x.at.Part.Commit != stuck: // it begins here
 			x.mark(true)
 		case i > 0 && i < len(rows):
 			records = x.cut(f, records, i, true)
