@@ -81,12 +81,12 @@ func (x *exactly) sentence(suspects []router.Record, guilty map[int]sink.Failure
 		id := rowID(row)
 		cause := &RowBlockedError{
 			Reason: f.Reason, Err: f.Err, Table: row.Relation.Namespace + "." + row.Relation.Name,
-			LSN: row.LSN, Ordinal: row.Ordinal, Commit: row.Txn.Commit,
+			LSN: row.LSN, Ordinal: row.Ordinal, Commit: id.Commit,
 		}
 		was, again := r.verdicts.condemned[id]
 		switch {
 		case r.cfg.OnReject == StopOnReject:
-			s.reject(f.Reason, row.Txn.Commit, row.Ordinal, cause)
+			s.reject(f.Reason, id, cause)
 			cause.Err = s.letterWay(f.Reason, cause.Err) // what lay before it was aborted with it
 			return x.held(row, f.Reason, cause)
 		case again:
@@ -124,7 +124,7 @@ func (s *session) execute(f *flight, n int, row *replication.Row) error {
 	if !ok || len(f.buf.Records) == n {
 		return nil
 	}
-	s.reject(c.reason, row.Txn.Commit, row.Ordinal, c.err)
+	s.reject(c.reason, rowID(row), c.err)
 	if s.r.cfg.OnReject == SkipOnReject {
 		f.buf.Records = f.buf.Records[:n]
 		return nil
@@ -169,7 +169,7 @@ func (x *exactly) hold(ctx, hard context.Context, f *flight, rejection error) er
 	if together {
 		return errTogether
 	}
-	s.reject(reason, row.Txn.Commit, row.Ordinal, rejection)
+	s.reject(reason, rowID(row), rejection)
 	return x.held(row, reason, s.wayOut(rowID(row).Commit, reason, rejection))
 }
 

@@ -144,3 +144,16 @@ func TestMessage_HasNotTheEndOfTheTransactionBehindIt(t *testing.T) {
 		}
 	}
 }
+
+// Nor is it counted, or named in the log, as that row.
+func TestMessage_IsCountedAsARowOfItsOwn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{server: newServer(together(130, "/a/m", "/a/1")), sink: new(sinktest.Recorder), result: make(chan error, 1)}
+		b.start(t, Config{OnReject: SkipOnReject})
+		pass(5 * time.Second)
+		b.stop(t)
+		if got := b.counts.rejected.Load(); got != 2 {
+			t.Errorf("counted %d rows of 2", got)
+		}
+	})
+}

@@ -205,14 +205,15 @@ func (s *session) guilty(ctx, hard context.Context, u *undelivered, f *sink.Fail
 	err := &RowBlockedError{Reason: f.Reason, Err: f.Err}
 	if row != nil {
 		err.Table = row.Relation.Namespace + "." + row.Relation.Name
-		err.LSN, err.Ordinal, err.Commit = row.LSN, row.Ordinal, row.Txn.Commit
+		err.LSN = row.LSN
+		err.Commit, err.Ordinal = row.Place()
 	}
 	if row != nil && f.Class == sink.Rejected && s.r.cfg.OnReject == StopOnReject {
-		err.Err = s.wayOut(rowID(row).Commit, f.Reason, err.Err)
+		err.Err = s.wayOut(err.Commit, f.Reason, err.Err)
 	}
 	if f.Class == sink.Rejected && !u.counted {
 		u.counted = true
-		s.reject(f.Reason, err.Commit, err.Ordinal, err)
+		s.reject(f.Reason, deadletter.Row{Commit: err.Commit, Seq: err.Ordinal}, err)
 	}
 	if s.r.ev.ProduceRetried != nil {
 		s.r.ev.ProduceRetried(f.Reason)
@@ -233,8 +234,7 @@ func (s *session) hold(ctx, hard context.Context, f *flight, rejection error) er
 		if at != f.routed && !errors.Is(rejection, router.ErrBinary) {
 			at = f.routed
 			s.send(f)
-			guilty := &f.batch.Rows[at]
-			s.reject(reason, guilty.Txn.Commit, guilty.Ordinal, rejection)
+			s.reject(reason, rowID(&f.batch.Rows[at]), rejection)
 		}
 		shown, row := rejection, &f.batch.Rows[f.routed]
 		show := func(way error) {
@@ -321,8 +321,8 @@ func (f *flight) upToRow(row *replication.Row) {
 }
 
 // reject counts a row once, also when a later session comes to it again.
-func (s *session) reject(reason string, commit pglogrepl.LSN, ordinal uint64, err error) {
-	if s.r.seen.first(deadletter.Row{Commit: commit, Seq: ordinal}) {
+func (s *session) reject(reason string, row deadletter.Row, err error) {
+	if s.r.seen.first(row) {
 		s.r.rejected.Add(1)
 		if s.r.ev.RowRejected != nil {
 			s.r.ev.RowRejected(reason, err)
@@ -363,8 +363,8 @@ type RowBlockedError struct {
 	Reason  string
 	Table   string // schema.name
 	LSN     pglogrepl.LSN
-	Commit  pglogrepl.LSN
-	Ordinal uint64 // in its transaction
+	Commit  pglogrepl.LSN // and Ordinal: replication.Row.Place
+	Ordinal uint64
 	Err     error
 }
 

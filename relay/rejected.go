@@ -43,7 +43,7 @@ func (s *session) keepOut(f *flight, n int) error {
 			f.buf.Records = f.buf.Records[:n]
 			return &router.RowError{
 				Reason: router.ReasonRoute, Table: row.Relation.Namespace + "." + row.Relation.Name,
-				LSN: row.LSN, Commit: row.Txn.Commit, Ordinal: row.Ordinal,
+				LSN: row.LSN, Commit: rowID(row).Commit, Ordinal: row.Ordinal,
 				Err: fmt.Errorf("its topic is %s, which is kept for dead letters; choose another relay.dead_letter_topic, or another topic", s.r.cfg.DeadLetterTopic),
 			}
 		}
@@ -67,7 +67,7 @@ func (s *session) setAside(f *flight, row *replication.Row, rejection error) err
 		f.buf.Records = append(f.buf.Records, s.letter(&rec, refused.Reason, rejection, missing...))
 		f.letters = append(f.letters, refused.Reason)
 	}
-	s.reject(refused.Reason, row.Txn.Commit, row.Ordinal, rejection)
+	s.reject(refused.Reason, rowID(row), rejection)
 	s.tell(refused.Reason, row, rejection)
 	return nil
 }
@@ -91,7 +91,7 @@ func (s *session) convict(u *undelivered, f *sink.Failure) sentence {
 	row := rec.Row
 	cause := &RowBlockedError{
 		Reason: f.Reason, Err: f.Err, Table: row.Relation.Namespace + "." + row.Relation.Name,
-		LSN: row.LSN, Ordinal: row.Ordinal, Commit: row.Txn.Commit,
+		LSN: row.LSN, Ordinal: row.Ordinal, Commit: rowID(row).Commit,
 	}
 	if rec.Topic == s.r.cfg.DeadLetterTopic {
 		if !deadletter.Strip(rec) {
@@ -106,7 +106,7 @@ func (s *session) convict(u *undelivered, f *sink.Failure) sentence {
 			return holdOn
 		}
 	}
-	s.reject(f.Reason, row.Txn.Commit, row.Ordinal, cause)
+	s.reject(f.Reason, rowID(row), cause)
 	s.tell(f.Reason, row, cause)
 	if s.r.cfg.OnReject == SkipOnReject {
 		rec.Topic = ""
@@ -126,7 +126,7 @@ func (s *session) letter(rec *router.Record, reason string, cause error, missing
 // tell logs a row that is set aside.
 func (s *session) tell(reason string, row *replication.Row, cause error) {
 	line := s.r.log.Warn().Err(cause).Str("reason", reason).Str("table", row.Relation.Namespace+"."+row.Relation.Name).
-		Stringer("lsn", row.Txn.Commit).Uint64("seq", row.Ordinal)
+		Stringer("lsn", rowID(row).Commit).Uint64("seq", row.Ordinal)
 	if s.r.cfg.OnReject == SkipOnReject {
 		line.Msg("row skipped: it is not delivered, and will not be")
 		return
