@@ -124,7 +124,7 @@ func TestMessage_IsLeftOutWithoutTheTransactionBehindIt(t *testing.T) {
 		b := &bench{server: newServer(together(130, "/a/m", "order/a/1")), sink: new(sinktest.Recorder), result: make(chan error, 1)}
 		b.start(t, Config{})
 		pass(5 * time.Second)
-		if st := b.relay.Status(); st.State != Blocked || !strings.Contains(st.Message, "pg_replication_slot_advance('', '0/82')") {
+		if st := b.relay.Status(); st.State != Blocked || !strings.Contains(st.Message, "pg_replication_slot_advance('', '0/82')") || !strings.Contains(st.Message, "committing at 0/81 ") {
 			t.Errorf("%s: %s", st.State, st.Message)
 		}
 		b.stop(t)

@@ -131,7 +131,7 @@ func reject(reason, column, format string, args ...any) error {
 func rowError(row *replication.Row, err error) *RowError {
 	e := &RowError{Reason: ReasonMapping, LSN: row.LSN, Ordinal: row.Ordinal, Err: err}
 	if row.Txn != nil {
-		e.Commit = row.Txn.Commit
+		e.Commit, _ = row.Place() // who gives the row up moves the slot behind that
 	}
 	if row.Relation != nil {
 		e.Table = plainName(row.Relation)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cdc-relay/cdc-relay/replication"
 )
@@ -125,7 +126,9 @@ func TestRoute_RejectsWithReasonAndColumn(t *testing.T) {
 		{"headers of text", Mapping{Columns: Columns{Headers: "tenant"}}, nil, ReasonMapping, "tenant", "not JSON"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := routeOne(t, c.m, rowWith(t, c.change))
+			row := rowWith(t, c.change)
+			row.Txn.Time = time.Unix(40, 0) // else it is outside any transaction
+			_, err := routeOne(t, c.m, row)
 			e, ok := errors.AsType[*RowError](err)
 			if !ok {
 				t.Fatalf("error %v", err)
