@@ -52,6 +52,26 @@ func (x *exactly) takeApart(commit pglogrepl.LSN) bool {
 	return false
 }
 
+// instead is why rows before one that cannot be read are not committed, if that has a cause
+// of its own, else the error of the latter: who acts on that gives up all before it. It runs
+// at the end of a session. Who is shut out then lost the slot, which the server lets go with
+// such an error, to whoever stands by.
+func (x *exactly) instead(ctx, within context.Context, unread error) error {
+	if x == nil || x.s.outstanding.Load() > 0 {
+		return unread
+	}
+	together := x.takeApart(x.s.last.Commit)
+	err := x.recover(ctx, within)
+	own, ok := errors.AsType[*sink.Error](err)
+	switch {
+	case err == nil || isHeldBack(err):
+		x.s.together = together
+	case within.Err() == nil && (!ok || own.Reason != sink.ReasonFenced):
+		return err
+	}
+	return unread
+}
+
 // heldError ends a session at a row that waits for somebody.
 type heldError struct {
 	reason string

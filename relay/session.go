@@ -188,9 +188,13 @@ func (s *session) close(ctx, hard context.Context, cause error) error {
 		s.sink.Halt() // again, as B may have resumed it meanwhile
 		s.await(hard, lossGrace)
 	default:
+		within, cancel := context.WithTimeout(hard, s.r.handover()) // the search for the guilty as well
+		defer cancel()
 		s.exactly.finish()
-		s.await(hard, s.r.handover())
-		s.together = unreadable(cause) && s.exactly.takeApart(s.last.Commit)
+		s.await(within, s.r.handover())
+		if unreadable(cause) {
+			cause = s.exactly.instead(ctx, within, cause)
+		}
 	}
 	cut := s.outstanding.Load() > 0
 	s.rememberPart(cause)
