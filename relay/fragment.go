@@ -25,7 +25,8 @@ func (p *fragment) belong(to place) {
 // covers says that a row was delivered. Ordinals are the same in every session: a
 // change of table or publication ends the relay's work before it reads on.
 func (p *fragment) covers(row *replication.Row) bool {
-	return p.last.Commit != 0 && row.Txn.Commit == p.last.Commit && row.Ordinal <= p.last.Seq
+	id := rowID(row)
+	return p.last.Commit != 0 && id.Commit == p.last.Commit && id.Seq <= p.last.Seq
 }
 
 // rememberPart runs at the end of a session, when no answer is waited for any more. The

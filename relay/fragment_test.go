@@ -10,6 +10,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 	"github.com/jackc/pglogrepl"
+	"github.com/rs/zerolog"
 )
 
 // A row that cannot be read ends every session at the same place. What stands before
@@ -93,4 +94,25 @@ func TestRelay_SendsWhatWaitedForRoomBeforeARowThatCannotBeRead(t *testing.T) {
 		b.cancel()
 		<-b.result
 	})
+}
+
+// Another relay had the slot meanwhile, and may have sent the beginning once more: what
+// goes on behind it has to begin there too.
+func TestFragment_IsForgottenWhereAnotherRelayStreamed(t *testing.T) {
+	r := &Relay{cfg: Config{}.WithDefaults(), log: zerolog.Nop()}
+	server := newServer()
+	server.origin = replication.Origin{SystemID: "7", Timeline: 1}
+	for _, c := range []struct {
+		start   pglogrepl.LSN
+		forgets bool
+	}{{100, false}, {100, false}, {120, true}} {
+		r.part = fragment{of: place{"7", 1}, last: deadletter.Row{Commit: 130, Seq: 3}}
+		server.confirmed = c.start
+		if err := r.checkHistory(&fakeSource{server: server}); err != nil {
+			t.Fatal(err)
+		}
+		if got := r.part == (fragment{}); got != c.forgets {
+			t.Errorf("at %s it is forgotten: %t", c.start, got)
+		}
+	}
 }

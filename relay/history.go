@@ -60,7 +60,8 @@ func (r *Relay) checkHistory(src Source) error {
 		}
 		r.forked(was, now, fork)
 	case start > was.told:
-		r.standby = true // what that one sent last may be on its way still
+		r.standby = true    // what that one sent last may be on its way still
+		r.part = fragment{} // and may be the beginning again
 		r.log.Warn().Stringer("lsn", start).Stringer("told", was.told).Str("slot", r.cfg.Replication.Slot).
 			Msg("the slot is ahead of what this process confirmed: another relay streamed from it meanwhile, or somebody moved it")
 	}
