@@ -207,10 +207,14 @@ func connected(ctx context.Context, ledger *sink.Ledger, cfg relay.Config, origi
 	if err != nil || len(known) == 0 {
 		return 0, err
 	}
-	end, err := rehearse(ctx, cfg, origin, slot.Confirmed, known)
-	_, slots := errors.AsType[*replication.Error](err)
+	return compared(ctx, cfg, origin, slot.Confirmed, known)
+}
+
+func compared(ctx context.Context, cfg relay.Config, origin replication.Origin, start pglogrepl.LSN, known map[string][]byte) (pglogrepl.LSN, error) {
+	end, err := rehearse(ctx, cfg, origin, start, known)
+	refused, slots := errors.AsType[*replication.Error](err)
 	_, topics := errors.AsType[*sink.Error](err)
-	if slots || topics { // what else there is says nothing of the two
+	if slots && refused.Kind == replication.KindRefused || topics { // what else there is says nothing of the two, or passes: an old primary
 		return 0, nil
 	}
 	return end, err

@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -65,5 +68,16 @@ func (l *life) writes(t *testing.T, topic, key, value string) {
 	defer client.Close()
 	if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Key: []byte(key), Value: []byte(value)}).FirstErr(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A relay waits for the new primary, and the checkpoint is of that one's slot.
+func TestSetup_AcceptsNoGapOnAnOldPrimary(t *testing.T) {
+	origin := replication.Origin{SystemID: "7", Timeline: 1}
+	rec := checkpoint.Record{System: "7", Timeline: 2, Slot: "s", Publication: "p", End: 300}
+	cfg := relay.Config{DetectMovedSlot: true, Replication: replication.Config{Slot: "s", Publication: "p"}}
+	known := map[string][]byte{checkpoint.IntentKey("somebody", "7", "s"): rec.Encode()}
+	if end, err := compared(t.Context(), cfg, origin, 310, known); replication.Reason(err) != relay.ReasonStalePrimary {
+		t.Errorf("connected up to %s, %v", end, err)
 	}
 }
