@@ -26,7 +26,7 @@ const (
 	HeaderMessage   = prefix + "message"   // the error, nothing of the row in it
 	HeaderTopic     = prefix + "topic"     // where the record was to go; absent when no topic could be made
 	HeaderTable     = prefix + "table"     // schema.name
-	HeaderLSN       = prefix + "lsn"       // commit record of the row's transaction, as logs name it
+	HeaderLSN       = prefix + "lsn"       // commit record of the row's transaction, as logs name it; of a message outside any, its last byte
 	HeaderSeq       = prefix + "seq"       // ordinal in the transaction
 	HeaderSource    = prefix + "source"    // system identifier/slot
 	HeaderGroup     = prefix + "group"     // what keeps order: hash of topic and key
@@ -58,7 +58,7 @@ const (
 	timestampNotation = time.RFC3339Nano
 )
 
-// Row names a row: its transaction's commit record and its ordinal there.
+// Row names a row, as replication.Row.Place does.
 type Row struct {
 	Commit pglogrepl.LSN
 	Seq    uint64

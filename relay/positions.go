@@ -95,8 +95,8 @@ func (s *session) sendHeld(end pglogrepl.LSN) {
 
 // open says that a row's transaction goes on behind its batch.
 func (f *flight) open(row int) bool {
-	txn := f.batch.Rows[row].Txn
-	return txn.End == 0 && !txn.Time.IsZero() // zero: a message outside any transaction
+	r := &f.batch.Rows[row]
+	return r.Txn.End == 0 && !r.Outside()
 }
 
 // readThrough looks for the end of the transaction that fills the window, of which

@@ -31,7 +31,7 @@ func addPositions(b *Buffer, records []Record, row *replication.Row) {
 	}
 	seq := row.Ordinal
 	var at []byte
-	if outside(row.Txn) {
+	if row.Outside() {
 		seq = 0 // its position may be the end of a commit, whose rows count from 1
 	} else {
 		at = b.keep(row.Txn.Time.UTC().AppendFormat(b.tail(40), time.RFC3339Nano))
@@ -48,15 +48,12 @@ func addPositions(b *Buffer, records []Record, row *replication.Row) {
 	}
 }
 
-// outside says that a row is a message outside any transaction.
-func outside(txn *replication.Txn) bool { return txn.Time.IsZero() }
-
 // Place fills in the position of a record that was routed with position headers,
 // and says whether it is known: it is not while the commit has not been read.
 // Placing a record again changes nothing.
 func Place(r *Record) bool {
 	at := r.Row.Txn.End
-	if outside(r.Row.Txn) {
+	if r.Row.Outside() {
 		at = r.Row.Txn.Commit
 	}
 	if at == 0 {

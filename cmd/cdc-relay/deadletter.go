@@ -52,7 +52,7 @@ func (f *letterFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.topic, "topic", "", "only what was to go to this topic")
 	flags.StringVar(&f.key, "key", "", "only of this record key")
 	flags.StringVar(&f.since, "since", "", "only set aside since then: a duration (2h) or a time (2026-01-31T08:00:00Z)")
-	flags.StringVar(&f.lsn, "lsn", "", "only of the transaction with its commit record at this `LSN`")
+	flags.StringVar(&f.lsn, "lsn", "", "only of the transaction with this `LSN`, as the list and the log name it")
 	flags.Int32Var(&f.partition, "partition", 0, "only in this partition of the dead-letter topic")
 	flags.Int64Var(&f.offset, "offset", 0, "only at this offset, with --partition")
 }
