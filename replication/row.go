@@ -81,9 +81,9 @@ func (r *Row) Outside() bool { return r.Txn.Time.IsZero() }
 // Place names the row, in the order of the stream. The position of a message outside any
 // transaction is the end of its record, and there the next commit record may begin:
 // `BEGIN; INSERT …; SELECT pg_logical_emit_message(false, …); COMMIT`. So it is named by
-// its last byte, where nothing commits.
+// its last byte, where nothing commits. A row that was read from its table has none.
 func (r *Row) Place() (commit pglogrepl.LSN, ordinal uint64) {
-	if r.Outside() {
+	if r.Outside() && r.Txn.Commit > 0 {
 		return r.Txn.Commit - 1, r.Ordinal
 	}
 	return r.Txn.Commit, r.Ordinal
