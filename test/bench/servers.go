@@ -34,6 +34,7 @@ type bench struct {
 	followed bool // somebody's small records have passed through the broker for a while
 
 	results *Results
+	slots   int               // that were made so far
 	missing map[string]string // contestant → why
 	lacking map[string]error  // kind of sink → why it did not start
 }

@@ -59,8 +59,7 @@ type workload struct {
 	database string
 	conn     *pgx.Conn
 	end      pglogrepl.LSN // after the last row
-	slots    int
-	probes   int // rows that were written one by one
+	probes   int           // rows that were written one by one
 }
 
 const (
@@ -183,18 +182,23 @@ func (w *workload) mark(ctx context.Context) error {
 
 func (w *workload) url() string { return w.b.pg.URL(w.database) }
 
+// newName is that of a slot that the run has not had: databases are made anew, and what
+// brokers remember of a slot would be of another one.
+func (w *workload) newName() string {
+	w.b.slots++
+	return fmt.Sprintf("%s_%s_%d", publication, w.database, w.b.slots)
+}
+
 // slot gives a copy of the slot as it stood before the first row.
 func (w *workload) slot(ctx context.Context) (string, error) {
-	w.slots++
-	name := fmt.Sprintf("%s_%s_%d", publication, w.database, w.slots)
+	name := w.newName()
 	_, err := w.conn.Exec(ctx, "SELECT pg_copy_logical_replication_slot($1, $2)", baseSlot+"_"+w.database, name)
 	return name, err
 }
 
 // freshSlot gives one that stands at the end.
 func (w *workload) freshSlot(ctx context.Context) (string, error) {
-	w.slots++
-	name := fmt.Sprintf("%s_%s_%d", publication, w.database, w.slots)
+	name := w.newName()
 	_, err := w.conn.Exec(ctx, "SELECT pg_create_logical_replication_slot($1, 'pgoutput')", name)
 	return name, err
 }
