@@ -17,6 +17,14 @@ const (
 	// read would find it partly filled all the time; there the kernel chooses.
 	receiveBuffer = 64 << 10
 
+	// wideBuffer takes its place for the rest of a session when a sample of messages has
+	// more than wideMessage bytes each on average: the small one holds few of them, and the
+	// server would wait for room all the time. It does not go back: what is on its way
+	// into a buffer that shrinks is dropped and sent again.
+	wideBuffer  = 1 << 20
+	wideMessage = 600
+	wideSample  = 1 << 20 // bytes
+
 	// restPause lets the receive buffer fill up after a small read in a backlog. It is
 	// several times as long as a server takes for that which sends each row by itself;
 	// behind a full buffer the kernel puts rows together, and sending costs half.
@@ -56,6 +64,19 @@ type pace struct {
 	flowing   time.Duration // since a read last had to wait for its bytes
 	backlog   bool
 	off       bool
+
+	bytes    int // read, until a sample is complete
+	messages int // in them
+}
+
+// wide says that a sample is complete and of wide messages.
+func (p *pace) wide() bool {
+	if p.bytes < wideSample || p.messages == 0 {
+		return false
+	}
+	mean := p.bytes / p.messages
+	p.bytes, p.messages = 0, 0
+	return mean > wideMessage
 }
 
 // pacing is how large the receive buffer is and how long a rest; zero is what the
@@ -101,10 +122,14 @@ type gather struct {
 	pace *pace     // nil until the copy begins
 	idle time.Time // when a read last had waited, by lateRest at least
 	doze *doze     // nil where the kernel cannot be told to be quiet
+	room buffered  // nil where the kernel chooses, or has been given wideBuffer
 
 	buf  []byte
 	r, w int // not yet given out
 }
+
+// buffered is a connection whose receive buffer can be chosen.
+type buffered interface{ SetReadBuffer(bytes int) error }
 
 // gathering makes dial give connections that gather.
 func gathering(dial pgconn.DialFunc, by pacing) pgconn.DialFunc {
@@ -113,10 +138,14 @@ func gathering(dial pgconn.DialFunc, by pacing) pgconn.DialFunc {
 		if err != nil {
 			return nil, err
 		}
-		if c, ok := conn.(interface{ SetReadBuffer(int) error }); ok && sameHost(conn) {
+		g := &gather{Conn: conn, buf: make([]byte, frameBuffer)}
+		if c, ok := conn.(buffered); ok && sameHost(conn) {
 			_ = c.SetReadBuffer(by.room()) // best effort: without it resting pays less
+			if by.buffer == 0 {
+				g.room = c
+			}
 		}
-		return &gather{Conn: conn, buf: make([]byte, frameBuffer)}, nil
+		return g, nil
 	}
 }
 
@@ -165,6 +194,10 @@ func (g *gather) read(p []byte) (int, error) {
 	if g.pace == nil {
 		return g.Conn.Read(p)
 	}
+	if g.room != nil && g.pace.wide() {
+		_ = g.room.SetReadBuffer(wideBuffer) // or as much as net.core.rmem_max allows
+		g.room = nil
+	}
 	if d := g.pace.wait(); d > 0 {
 		if err := g.rest(d); err != nil {
 			return 0, err
@@ -177,6 +210,7 @@ func (g *gather) read(p []byte) (int, error) {
 		g.idle = now
 	}
 	g.pace.size, g.pace.flowing = n, now.Sub(g.idle)
+	g.pace.bytes += n
 	return n, err
 }
 

@@ -249,16 +249,55 @@ func TestGathering_SetsTheBufferOnTheServersHostOnly(t *testing.T) {
 	}
 }
 
+// Wide messages get a larger buffer, once and for good; small ones never do.
+func TestGather_WidensTheBufferForWideMessages(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		message int
+		by      pacing
+		want    int
+	}{
+		{"small", wideMessage - 10, pacing{}, receiveBuffer},
+		{"wide", wideMessage + 10, pacing{}, wideBuffer},
+		{"wide, a buffer that was chosen", wideMessage + 10, pacing{buffer: 1 << 10}, 1 << 10},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			conn := &sized{here: &net.TCPAddr{IP: net.IPv6loopback}, there: &net.TCPAddr{IP: net.IPv6loopback}}
+			dialed, err := gathering(func(context.Context, string, string) (net.Conn, error) { return conn, nil }, c.by)(t.Context(), "tcp", "x")
+			if err != nil {
+				t.Fatal(err)
+			}
+			g, p := dialed.(*gather), new(pace)
+			g.follow(p, c.by)
+			into := make([]byte, frameBuffer)
+			for range 4 * wideSample / len(into) {
+				n, err := g.Read(into)
+				if err != nil {
+					t.Fatal(err)
+				}
+				p.messages += n / c.message
+			}
+			if conn.buffer != c.want || conn.asked > 2 {
+				t.Errorf("the buffer was set to %d, asked for %d times", conn.buffer, conn.asked)
+			}
+		})
+	}
+}
+
 type sized struct {
 	net.Conn
 	here, there net.Addr
 	buffer      int
+	asked       int
 }
+
+func (s *sized) Read(p []byte) (int, error) { return len(p), nil }
 
 func (s *sized) LocalAddr() net.Addr  { return s.here }
 func (s *sized) RemoteAddr() net.Addr { return s.there }
 
 func (s *sized) SetReadBuffer(n int) error {
 	s.buffer = n
+	s.asked++
 	return nil
 }

@@ -377,6 +377,7 @@ func (s *Stream) wal(body []byte) error {
 	// Both positions are zero on relations and types; max ignores that.
 	start := pglogrepl.LSN(binary.BigEndian.Uint64(body[1:]))
 	s.pace.sent = int64(binary.BigEndian.Uint64(body[17:]))
+	s.pace.messages++
 	s.status.repeats = 0
 	if err := s.dec.Decode(body[walHeader:], start); err != nil {
 		return err
