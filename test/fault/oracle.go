@@ -48,9 +48,10 @@ type Verdict struct {
 type Spans = []Span
 
 const (
-	settleLimit = 75 * time.Second // P7: two of the relay's longest back-offs and some
-	memoryLimit = 200 << 20        // P9
-	retainLimit = 64 << 20         // P7: a few segments
+	settleLimit  = 75 * time.Second // P7: two of the relay's longest back-offs and some
+	memoryLimit  = 200 << 20        // P9
+	retainLimit  = 64 << 20         // P7: a few segments
+	releaseLimit = 20 * time.Second // P7: a few rounds of checkpoint and confirmation
 )
 
 // judge checks P1 to P12 of a history.
@@ -514,7 +515,7 @@ func (j *judgement) liveness() {
 		j.fail("P7: %d bytes of WAL were not confirmed %s after the last fault", j.Behind, settleLimit)
 	}
 	if j.Retained > retainLimit {
-		j.fail("P7: the slot still holds %d bytes of WAL", j.Retained)
+		j.fail("P7: the slot still holds %d bytes of WAL %s after everything was confirmed", j.Retained, releaseLimit)
 	}
 	if j.Code != 0 {
 		j.fail("P7: the last relay ended with code %d instead of a clean stop", j.Code)

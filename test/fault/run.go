@@ -89,19 +89,33 @@ func (w *world) settle(ctx context.Context, h *History) error {
 		h.Last = w.relays.usage(w.relays.leader())
 		return !h.moreFiles() && !h.moreGoroutines()
 	})
-	// The restart position follows at the next record of running transactions.
-	for range 3 {
-		if err := w.exec(ctx, w.database, "CHECKPOINT"); err != nil {
-			return err
-		}
-		rest(ctx, 400*time.Millisecond)
-	}
-	if s, ok := w.samples.latest(); ok {
-		h.Retained = s.WAL - min(s.WAL, s.Restart)
+	if err := w.released(ctx, h); err != nil {
+		return err
 	}
 	h.Code = w.relays.close()
 	w.samples.end()
 	return nil
+}
+
+// released waits until the slot lets go of the WAL. A record of running transactions
+// makes PostgreSQL name a restart position, the confirmation of that record moves the
+// slot there, and no other is named before; the first may be as old as a transaction
+// that a crash of the server left open. So it takes several rounds, each of a
+// checkpoint and the confirmation of an idle slot.
+func (w *world) released(ctx context.Context, h *History) error {
+	var failed error
+	w.await(ctx, releaseLimit, func() bool {
+		if failed = w.exec(ctx, w.database, "CHECKPOINT"); failed != nil {
+			return true
+		}
+		rest(ctx, 400*time.Millisecond)
+		s, ok := w.samples.latest()
+		if ok {
+			h.Retained = s.WAL - min(s.WAL, s.Restart)
+		}
+		return ok && h.Retained <= retainLimit
+	})
+	return failed
 }
 
 // keep stores what a failure is to be understood by.
