@@ -22,28 +22,20 @@ type StandingSlot struct {
 // Stand reads where the slots of cfg stand. It takes none of them, so it may be asked
 // beside a relay, and changes nothing.
 func Stand(ctx context.Context, cfg Config) (*Standing, error) {
-	if err := checkNames(cfg); err != nil {
-		return nil, err
-	}
-	conn, err := connect(ctx, cfg, true)
+	q, server, err := openServer(ctx, cfg, true)
 	if err != nil {
 		return nil, err
 	}
-	defer closeQuietly(conn)
-	q := querier{ctx: ctx, conn: conn}
-	var server Catalog
-	if err := server.readServer(q); err != nil {
-		return nil, err
-	}
+	defer closeQuietly(q.conn)
 	if err := server.decodes(q); err != nil {
 		return nil, err
 	}
-	system, err := pglogrepl.IdentifySystem(ctx, conn)
+	system, err := pglogrepl.IdentifySystem(ctx, q.conn)
 	if err != nil {
 		return nil, classify("identify the server", err)
 	}
 	server.SystemID, server.Timeline = system.SystemID, system.Timeline
-	if err := server.readHistory(ctx, conn); err != nil {
+	if err := server.readHistory(ctx, q.conn); err != nil {
 		return nil, err
 	}
 	s := &Standing{Origin: server.origin()}

@@ -83,22 +83,32 @@ type Member struct {
 	Hidden  []string // columns of the table that are not
 }
 
+// openServer begins what a command asks beside a stream: it checks the names in cfg,
+// connects and reads the server's settings. The caller closes q.conn.
+func openServer(ctx context.Context, cfg Config, replication bool) (q querier, server *Catalog, err error) {
+	if err := checkNames(cfg); err != nil {
+		return q, nil, err
+	}
+	conn, err := connect(ctx, cfg, replication)
+	if err != nil {
+		return q, nil, err
+	}
+	q, server = querier{ctx: ctx, conn: conn}, &Catalog{}
+	if err := server.readServer(q); err != nil {
+		closeQuietly(conn)
+		return q, nil, err
+	}
+	return q, server, nil
+}
+
 // Look reads what a change-over needs to know. It fails when slot or publication
 // is missing, and changes nothing.
 func Look(ctx context.Context, cfg Config) (*Survey, error) {
-	if err := checkNames(cfg); err != nil {
-		return nil, err
-	}
-	conn, err := connect(ctx, cfg, false)
+	q, server, err := openServer(ctx, cfg, false)
 	if err != nil {
 		return nil, err
 	}
-	defer closeQuietly(conn)
-	q := querier{ctx: ctx, conn: conn}
-	var server Catalog
-	if err := server.readServer(q); err != nil {
-		return nil, err
-	}
+	defer closeQuietly(q.conn)
 	s := &Survey{ServerVersion: server.ServerVersion}
 	row, err := q.one("SELECT pg_catalog.pg_current_wal_flush_lsn()")
 	if err != nil {

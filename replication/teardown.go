@@ -12,19 +12,11 @@ import (
 // the slot, and when the publication has more than cfg names: then it serves
 // somebody else too. Steps of what is not there have no SQL.
 func Teardown(ctx context.Context, cfg Config, apply bool) ([]Step, error) {
-	if err := checkNames(cfg); err != nil {
-		return nil, err
-	}
-	conn, err := connect(ctx, cfg, false)
+	q, server, err := openServer(ctx, cfg, false)
 	if err != nil {
 		return nil, err
 	}
-	defer closeQuietly(conn)
-	q := querier{ctx: ctx, conn: conn}
-	var server Catalog
-	if err := server.readServer(q); err != nil {
-		return nil, err
-	}
+	defer closeQuietly(q.conn)
 	// The slots first: without its publication none could stream any more.
 	var steps, publications []Step
 	for _, shard := range cfg.Shards() {

@@ -11,20 +11,12 @@ import (
 // somebody streams from one of cfg's slots. A relay that has lost its connection, or
 // is blocked and lets the slot go between its attempts, is not seen.
 func Unused(ctx context.Context, cfg Config) (system string, err error) {
-	if err := checkNames(cfg); err != nil {
-		return "", err
-	}
-	conn, err := connect(ctx, cfg, true)
+	q, server, err := openServer(ctx, cfg, true)
 	if err != nil {
 		return "", err
 	}
-	defer closeQuietly(conn)
-	q := querier{ctx: ctx, conn: conn}
-	var server Catalog
-	if err := server.readServer(q); err != nil {
-		return "", err
-	}
-	identity, err := pglogrepl.IdentifySystem(ctx, conn)
+	defer closeQuietly(q.conn)
+	identity, err := pglogrepl.IdentifySystem(ctx, q.conn)
 	if err != nil {
 		return "", classify("identify the server", err)
 	}
