@@ -1,0 +1,160 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/test/harness"
+)
+
+// keeping are the two ways to have positions kept in Kafka.
+var keeping = map[string]string{
+	"detect_moved_slot": "CDC_RELAY_RELAY_DETECT_MOVED_SLOT=true",
+	"exactly_once":      "CDC_RELAY_RELAY_GUARANTEE=exactly_once",
+}
+
+// keeper is a life whose relay keeps positions in a topic of its own.
+type keeper struct {
+	*life
+	how         string // the variable that has it do so
+	slot, topic string
+}
+
+func newKeeper(t *testing.T, how string) *keeper {
+	t.Helper()
+	k := &keeper{life: newLife(t), how: how, topic: harness.Unique(t, "positions")}
+	k.env = append(k.env, how, "CDC_RELAY_RELAY_CHECKPOINT_TOPIC="+k.topic)
+	k.slot = strings.TrimPrefix(k.env[1], "CDC_RELAY_POSTGRES_SLOT=")
+	return k
+}
+
+// eachKeeper tests both ways.
+func eachKeeper(t *testing.T, test func(t *testing.T, k *keeper)) {
+	t.Helper()
+	for name, how := range keeping {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, newKeeper(t, how))
+		})
+	}
+}
+
+// divide gives it two slots.
+func (k *keeper) divide(t *testing.T) (first, second string) {
+	t.Helper()
+	if harness.Query[int64](t, k.db, "SELECT current_setting('server_version_num')::bigint") < 150000 {
+		t.Skip("row filters in publications came with PostgreSQL 15")
+	}
+	k.env = append(k.env, "CDC_RELAY_POSTGRES_SHARDS=2")
+	return k.slot + "_2_0", k.slot + "_2_1"
+}
+
+// setUp has `setup` make everything.
+func (k *keeper) setUp(t *testing.T, says string) {
+	t.Helper()
+	invoke(t, k.env, "setup", "--create-table").want(t, exitOK, says, "")
+}
+
+func (k *keeper) acceptsGap(t *testing.T, says string) result {
+	t.Helper()
+	got := invoke(t, k.env, "setup", "--accept-gap")
+	got.want(t, exitOK, says, "")
+	return got
+}
+
+// compares has `check` say of slot and checkpoint what is wanted.
+func (k *keeper) compares(t *testing.T, level string, texts ...string) {
+	t.Helper()
+	checkUp(t, k.env).want(t, "slot.checkpoint", level, texts...)
+}
+
+// streams starts a relay and returns once it streams. stop wants it to end well.
+func (k *keeper) streams(t *testing.T) (url string, stop func()) {
+	t.Helper()
+	url, end := k.start(t, nil)
+	k.await(t, "the relay streams", func() bool { return invoke(t, nil, "status", "--url", url).code == exitOK })
+	return url, func() {
+		t.Helper()
+		if code := end(); code != exitOK {
+			t.Fatalf("run ended with %d", code)
+		}
+	}
+}
+
+func (k *keeper) published(t *testing.T, url string, n int) {
+	t.Helper()
+	k.await(t, "everything is published", func() bool {
+		return strings.Contains(invoke(t, nil, "status", "--url", url).stdout, fmt.Sprintf("published %d,", n))
+	})
+}
+
+// runs writes n rows, and has a relay deliver them and stop.
+func (k *keeper) runs(t *testing.T, n int) {
+	t.Helper()
+	k.insert(t, n)
+	url, stop := k.streams(t)
+	k.published(t, url, n)
+	stop()
+	released(t, k.db)
+}
+
+// refuses has a run end at its start. It is not asked for after something else has
+// failed: a run that does not refuse goes on for ever.
+func (k *keeper) refuses(t *testing.T, says string) {
+	t.Helper()
+	if t.Failed() {
+		t.FailNow()
+	}
+	invoke(t, k.env, "run").want(t, exitRefused, "", says)
+}
+
+func (k *keeper) confirmed(t *testing.T, slot string) string {
+	t.Helper()
+	return harness.Query[string](t, k.db, "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = $1", slot)
+}
+
+// move puts a slot behind a row that nobody has seen.
+func (k *keeper) move(t *testing.T, slot string) {
+	t.Helper()
+	k.insert(t, 1)
+	k.db.Exec(t, "SELECT pg_replication_slot_advance($1, pg_current_wal_lsn())", slot)
+}
+
+// delivered wants so many records in all.
+func (k *keeper) delivered(t *testing.T, want int) {
+	t.Helper()
+	if n := len(k.brokers.Read(t, "order-events")); n != want {
+		t.Errorf("%d records, want %d", n, want)
+	}
+}
+
+// held are the positions in the checkpoint topic, newest last, and where the topic ends.
+func (k *keeper) held(t *testing.T) (ends []string, next int64) {
+	t.Helper()
+	offsets, err := k.brokers.Admin(t).ListEndOffsets(t.Context(), k.topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, _ := offsets.Lookup(k.topic, 0)
+	for _, r := range k.brokers.Read(t, k.topic) {
+		if r.Value == nil {
+			continue
+		}
+		rec, err := checkpoint.ParseRecord(r.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ends = append(ends, rec.End.String())
+	}
+	return ends, at.Offset
+}
+
+// untouched wants the checkpoint topic to end where it did.
+func (k *keeper) untouched(t *testing.T, before int64, otherwise string) {
+	t.Helper()
+	if _, after := k.held(t); after != before {
+		t.Errorf("%s: the checkpoint topic ends at %d, and did at %d", otherwise, after, before)
+	}
+}
