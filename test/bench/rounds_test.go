@@ -2,10 +2,15 @@ package main
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-relay/cdc-relay/sandbox"
+	"github.com/cdc-relay/cdc-relay/test/harness"
 )
 
 func TestLookEvery_IsSeldomerWithManyTopics(t *testing.T) {
@@ -103,6 +108,61 @@ func TestProbes_OtherRecordsAreNoFigure(t *testing.T) {
 	for n, fine := range map[int]bool{firstProbe + 2: true, firstProbe + 3: true, firstProbe + 1: false, firstProbe + 4: false, 7: false} {
 		if err := w.verifyProbes(with(n), firstProbe+2); (err == nil) != fine || err != nil && !errors.Is(err, errUnverified) {
 			t.Errorf("%d: %v", n, err)
+		}
+	}
+}
+
+// Whoever stands by has each record that comes next, and none from before.
+func TestFollow_StandsAtTheEndOfEveryPartition(t *testing.T) {
+	brokers := harness.Kfake(t, sandbox.KafkaOptions{Brokers: 3})
+	client, err := kgo.NewClient(kgo.SeedBrokers(brokers.Addrs...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	c := &cluster{addrs: brokers.Addrs, client: client, admin: kadm.NewClient(client)}
+	topics := []string{"a", "b"}
+	if err := c.topics(t.Context(), topics, 4); err != nil {
+		t.Fatal(err)
+	}
+	write := func(value string) {
+		t.Helper()
+		for _, topic := range topics {
+			for partition := range int32(4) {
+				if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Partition: partition, Value: []byte(value)}).FirstErr(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	write("before")
+	for range 2 { // the next contestant's finds the marks of the first
+		consumer, err := c.follow(t.Context(), topics)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write("behind")
+		for left := 8; left > 0; {
+			got := consumer.PollFetches(t.Context())
+			if err := got.Err(); err != nil {
+				t.Fatal(err)
+			}
+			got.EachRecord(func(r *kgo.Record) {
+				left--
+				if string(r.Value) != "behind" {
+					t.Errorf("%q at %d of %s/%d", r.Value, r.Offset, r.Topic, r.Partition)
+				}
+			})
+		}
+		consumer.Close()
+	}
+}
+
+// Two backlogs of one name would be two databases and two tables of it.
+func TestBacklogs_AreNotTwiceTheSame(t *testing.T) {
+	for rows, want := range map[int][]int{1: {1, 10}, 2: {1, 2, 20}, 10: {1, 10, 100}, 1_000_000: {100_000, 1_000_000, 10_000_000}} {
+		if got := backlogs(rows); !slices.Equal(got, want) {
+			t.Errorf("of %d rows %v, want %v", rows, got, want)
 		}
 	}
 }

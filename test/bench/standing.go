@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -106,14 +107,8 @@ func (b *bench) stand(ctx context.Context, w *workload, c contestant) (*standing
 		return nil, err
 	}
 	s := &standing{c: c, w: w, slot: slot, to: to}
-	s.consumer, err = kgo.NewClient(kgo.SeedBrokers(to.addrs...), kgo.ConsumeTopics(w.topicNames()...),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtEnd()), kgo.FetchMinBytes(1), kgo.FetchMaxWait(500*time.Millisecond),
-		kgo.FetchIsolationLevel(kgo.ReadCommitted()))
-	if err != nil {
-		return nil, err
-	}
-	if err := s.settleConsumer(ctx); err != nil {
-		return nil, errors.Join(err, s.end(ctx))
+	if s.consumer, err = to.follow(ctx, w.topicNames()); err != nil {
+		return nil, errors.Join(err, w.drop(ctx, slot))
 	}
 	s.running, err = c.start(ctx, b, job{w: w, slot: slot, topics: w.topicNames(), to: to, begin: func(context.Context) error { return nil }})
 	if err != nil {
@@ -122,17 +117,66 @@ func (b *bench) stand(ctx context.Context, w *workload, c contestant) (*standing
 	return s, nil
 }
 
-// settleConsumer returns once the consumer stands at the ends that are there.
-func (s *standing) settleConsumer(ctx context.Context) error {
-	_, err := s.to.admin.ListTopics(ctx)
+// follow gives a consumer that stands at the ends of topics and is connected.
+func (c *cluster) follow(ctx context.Context, topics []string) (*kgo.Client, error) {
+	ends, _, err := c.offsets(ctx, topics)
 	if err != nil {
+		return nil, err
+	}
+	from := map[string]map[int32]kgo.Offset{}
+	ends.Each(func(o kadm.ListedOffset) {
+		if from[o.Topic] == nil {
+			from[o.Topic] = map[int32]kgo.Offset{}
+		}
+		from[o.Topic][o.Partition] = kgo.NewOffset().At(o.Offset)
+	})
+	consumer, err := kgo.NewClient(kgo.SeedBrokers(c.addrs...), kgo.ConsumePartitions(from),
+		kgo.FetchMinBytes(1), kgo.FetchMaxWait(500*time.Millisecond), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		return nil, err
+	}
+	if err := settle(ctx, consumer, ends); err != nil {
+		consumer.Close()
+		return nil, fmt.Errorf("follow %d topics: %w", len(topics), err)
+	}
+	return consumer, nil
+}
+
+// settle has a mark come through every partition. A client's first fetch may have a part
+// of them, and the others would wait with it for as long as the broker holds it.
+func settle(ctx context.Context, consumer *kgo.Client, ends kadm.ListedOffsets) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	type place struct {
+		topic     string
+		partition int32
+	}
+	var marks []*kgo.Record
+	missing := map[place]bool{}
+	ends.Each(func(o kadm.ListedOffset) {
+		marks = append(marks, &kgo.Record{Topic: o.Topic, Partition: o.Partition, Value: []byte(mark)})
+		missing[place{o.Topic, o.Partition}] = true
+	})
+	if err := consumer.ProduceSync(ctx, marks...).FirstErr(); err != nil {
 		return err
 	}
-	brief, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	s.consumer.PollFetches(brief)
+	for len(missing) > 0 {
+		got := consumer.PollFetches(ctx)
+		if err := got.Err(); err != nil {
+			return err
+		}
+		got.EachRecord(func(r *kgo.Record) {
+			if string(r.Value) == mark { // and no record that an earlier contestant left
+				delete(missing, place{r.Topic, r.Partition})
+			}
+		})
+	}
 	return nil
 }
+
+// mark is no row's payload.
+const mark = "mark"
 
 // awaitRow writes rows until one of them comes through.
 func (s *standing) awaitRow(ctx context.Context) error {

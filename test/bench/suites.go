@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // suite is one group of measurements.
@@ -70,12 +71,17 @@ func suites() []suite {
 		}},
 		{"backlog", "backlogs of a tenth to ten times the rows", false, func(ctx context.Context, b *bench) error {
 			var failed error
-			for _, n := range []int{max(1, b.rows/10), b.rows, 10 * b.rows} {
+			for _, n := range backlogs(b.rows) {
 				failed = errors.Join(failed, b.once(ctx, fmt.Sprintf("backlog_%d", n), usual(n), named(relayKafka)))
 			}
 			return failed
 		}},
 	}
+}
+
+// backlogs are a tenth, the whole and ten times the rows; of one row there is no tenth.
+func backlogs(rows int) []int {
+	return slices.Compact([]int{max(1, rows/10), rows, 10 * rows})
 }
 
 func chooseSuites(o options) ([]suite, error) {
