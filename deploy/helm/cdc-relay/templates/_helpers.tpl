@@ -49,15 +49,20 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- regexFind "[0-9]+$" .Values.config.http.listen -}}
 {{- end -}}
 
-{{- /* A pod that is killed while it drains sends again what was in flight. */ -}}
+{{- /* A pod that is killed while it drains sends again what was in flight. Behind the
+       drain, brokers and a server that do not answer take 5 s each. A reference to the
+       environment has no length here. */ -}}
 {{- define "cdc-relay.grace" -}}
 {{- $drain := default "30s" (.Values.config.relay).drain_timeout -}}
-{{- $hours := regexFind "^[0-9]+h" $drain | regexFind "[0-9]+" | int -}}
-{{- $minutes := regexFind "(^|h)[0-9]+m([0-9]|$)" $drain | regexFind "[0-9]+" | int -}}
-{{- $seconds := regexFind "(^|h|m)[0-9]+([.][0-9]+)?s$" $drain | regexFind "[0-9]+" | int -}}
+{{- $units := dict "h" 3600.0 "m" 60.0 "s" 1.0 "ms" 0.001 "us" 0.000001 "µs" 0.000001 "ns" 0.000000001 -}}
+{{- $seconds := 10.0 -}}
+{{- range regexFindAll "[0-9.]+(ns|us|µs|ms|s|m|h)" $drain -1 -}}
+{{- $unit := regexFind "[^0-9.]+" . -}}
+{{- $seconds = addf $seconds (mulf (trimSuffix $unit .) (get $units $unit)) -}}
+{{- end -}}
 {{- $grace := int .Values.terminationGracePeriodSeconds -}}
-{{- if le $grace (add (mul $hours 3600) (add (mul $minutes 60) $seconds)) -}}
-{{- fail (printf "terminationGracePeriodSeconds is %d, and has to be more than relay.drain_timeout, %s" $grace $drain) -}}
+{{- if lt (float64 $grace) $seconds -}}
+{{- fail (printf "terminationGracePeriodSeconds is %d, and has to be 10 s more than relay.drain_timeout, which is %s: at least %.0f" $grace $drain (ceil $seconds)) -}}
 {{- end -}}
 {{- $grace -}}
 {{- end -}}
