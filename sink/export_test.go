@@ -24,11 +24,12 @@ func Filling(cfg KafkaConfig, fill time.Duration) KafkaConfig {
 	return cfg
 }
 
-// Hastening says that the client is about to be told to hurry, or just is.
-func (k *Kafka) Hastening() bool {
-	k.haste.mu.Lock()
-	defer k.haste.mu.Unlock()
-	return k.haste.hurry || len(k.haste.wanted) > 0
+// Unhurry returns, in a backlog, when the client is not being told to hurry any more: the
+// first of two wishes is heard once that is over.
+func (k *Kafka) Unhurry() {
+	for range 2 {
+		k.haste.wanted <- struct{}{}
+	}
 }
 
 // Unanswered is how many Sends have no outcome.

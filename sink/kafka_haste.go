@@ -38,7 +38,6 @@ type haste struct {
 
 	mu     sync.Mutex
 	behind bool
-	hurry  bool // the client is being told
 }
 
 var _ Filler = (*Kafka)(nil)
@@ -82,18 +81,11 @@ func (h *haste) settled() {
 	}
 }
 
-// begin is false when there is a backlog by now.
-func (h *haste) begin() bool {
+// atTip is false when there is a backlog by now.
+func (h *haste) atTip() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.hurry = !h.behind
-	return h.hurry
-}
-
-func (h *haste) end() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.hurry = false
+	return !h.behind
 }
 
 // leaveAtTip runs until Close.
@@ -111,11 +103,10 @@ func (k *Kafka) leaveAtTip() {
 		case <-k.life.Done():
 			return
 		}
-		if !first && k.haste.sends.Load() == 0 || !k.haste.begin() {
+		if !first && k.haste.sends.Load() == 0 || !k.haste.atTip() {
 			continue
 		}
 		_ = k.client.Load().Flush(over) // fails with over alone
-		k.haste.end()
 		if first {
 			again.Reset(breather)
 		}

@@ -65,13 +65,6 @@ func await(t testing.TB, outcomes ...<-chan error) {
 	}
 }
 
-// unhurried returns when the client is not being told to hurry any more.
-func unhurried(k *sink.Kafka) {
-	for k.Hastening() {
-		runtime.Gosched()
-	}
-}
-
 // leavesAtOnce sends twenty times, one after another. What the client had not taken in when
 // it was told to hurry lingers, which a busy machine makes happen now and then; when
 // nothing tells it to, all of them do.
@@ -106,13 +99,16 @@ func TestHaste_MoreThanABatchLeavesAtOnce(t *testing.T) {
 func TestHaste_InABacklogBatchesFill(t *testing.T) {
 	k, requests := filling(t, time.Minute, nil)
 	await(t, send(k, some(0, 1)))
-	unhurried(k)
-	before := requests.Load()
 	k.Backlog(true)
+	k.Unhurry()
+	before := requests.Load()
 	var outcomes []<-chan error
 	for n := range 50 {
 		outcomes = append(outcomes, send(k, some(10*n, 10)))
 		<-time.After(2 * time.Millisecond) // time for a request, were it to leave
+		if n%10 == 9 {
+			k.Unhurry() // a wish of the tip that comes late is none any more
+		}
 	}
 	if n := requests.Load() - before; n > 1 {
 		t.Errorf("%d requests while the batch fills", n)
@@ -142,7 +138,7 @@ func TestHaste_ABacklogEndsTheHurry(t *testing.T) {
 	k := open(t, c, func(cfg *sink.KafkaConfig) { *cfg = sink.Filling(*cfg, time.Minute) })
 	first := send(k, some(0, 1))
 	k.Backlog(true)
-	unhurried(k)     // although the record is not acknowledged
+	k.Unhurry()      // although the record is not acknowledged
 	k.Backlog(false) // the first may have been overtaken by the backlog, and linger
 	held.Store(false)
 	close(release)
@@ -155,16 +151,15 @@ func TestHaste_ABacklogEndsTheHurry(t *testing.T) {
 
 // A linger that was asked for is the only one there is.
 func TestHaste_LeavesTheUsersLingerAlone(t *testing.T) {
-	k, _ := filling(t, time.Hour, func(cfg *sink.KafkaConfig) { cfg.Linger = 50 * time.Millisecond })
-	k.Backlog(true)
-	await(t, send(k, some(0, 10)))
-	k.Backlog(false)
-	if k.Hastening() {
-		t.Error("it hurries")
-	}
-	await(t, send(k, some(10, 10)))
-	if k.Hastening() {
-		t.Error("it hurries")
+	const linger = 50 * time.Millisecond
+	k, _ := filling(t, time.Hour, func(cfg *sink.KafkaConfig) { cfg.Linger = linger })
+	for n, behind := range []bool{true, false} {
+		k.Backlog(behind)
+		began := time.Now()
+		await(t, send(k, some(10*n, 10)))
+		if took := time.Since(began); took < linger {
+			t.Errorf("behind %t: after %s it hurries", behind, took)
+		}
 	}
 }
 

@@ -37,59 +37,103 @@ func NewLedger(cfg KafkaConfig, topic string) (*Ledger, error) {
 func (l *Ledger) Close() { l.client.Close() }
 
 // Read returns the newest value of each key with this suffix, without those that were
-// taken back. It reads the whole topic, which compaction keeps small. The error is
+// taken back. Nothing that it looks for is part of a transaction, so none that is open
+// hides anything. It reads the whole topic, which compaction keeps small. The error is
 // a *Error.
 func (l *Ledger) Read(ctx context.Context, suffix string) (map[string][]byte, error) {
-	admin := kadm.NewClient(l.client)
-	if err := checkpointTopic(ctx, admin, l.topic); err != nil {
-		return nil, l.failure("read", err)
-	}
-	first, err := admin.ListStartOffsets(ctx, l.topic)
-	if err != nil {
-		return nil, l.failure("read", err)
-	}
-	// The high watermark: nothing here is part of a transaction, and one that is open
-	// must not hide anything.
-	last, err := admin.ListEndOffsets(ctx, l.topic)
-	if err != nil {
-		return nil, l.failure("read", err)
-	}
-	from, _ := first.Lookup(l.topic, 0)
-	end, ok := last.Lookup(l.topic, 0)
-	if err := errors.Join(from.Err, end.Err); !ok || err != nil {
-		return nil, l.failure("read", err)
-	}
 	values := make(map[string][]byte)
-	if from.Offset >= end.Offset {
-		return values, nil
-	}
-	reader, err := l.cfg.consumer(kgo.FetchIsolationLevel(kgo.ReadUncommitted()),
-		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{l.topic: {0: kgo.NewOffset().At(from.Offset)}}))
+	err := l.replay(ctx, kgo.ReadUncommitted(), func(key string, value []byte) {
+		switch {
+		case !strings.HasSuffix(key, suffix):
+		case value == nil:
+			delete(values, key)
+		default:
+			values[key] = value
+		}
+	})
 	if err != nil {
-		return nil, l.failure("read", err)
+		return nil, err
+	}
+	return values, nil
+}
+
+// Committed returns the newest value that a transaction, or a write without one, left
+// under a key; nil when there is none, or it was taken back. It waits for transactions
+// that are open: one of them may be about to commit a newer value, which whoever
+// committed it has acted upon before readers see it. The error is a *Error.
+func (l *Ledger) Committed(ctx context.Context, key string) (newest []byte, err error) {
+	err = l.replay(ctx, kgo.ReadCommitted(), func(k string, value []byte) {
+		if k == key {
+			newest = value
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return newest, nil
+}
+
+// replay has visit see every record up to where the topic ends now, in order.
+func (l *Ledger) replay(ctx context.Context, isolation kgo.IsolationLevel, visit func(key string, value []byte)) error {
+	next, end, err := l.bounds(ctx)
+	if err != nil {
+		return l.failure("read", err)
+	}
+	if next >= end {
+		return nil
+	}
+	reader, err := l.cfg.consumer(kgo.FetchIsolationLevel(isolation),
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{l.topic: {0: kgo.NewOffset().At(next)}}))
+	if err != nil {
+		return l.failure("read", err)
 	}
 	defer reader.Close()
-	for next := from.Offset; next < end.Offset; {
+	for next < end {
 		fetches := reader.PollFetches(ctx)
+		if ctx.Err() != nil && isolation == kgo.ReadCommitted() {
+			return &Error{Retry, ReasonCheckpointHidden, fmt.Errorf("read checkpoint topic %q: %w at offset %d of %d; an open transaction hides what follows until it ends", l.topic, context.Cause(ctx), next, end)}
+		}
 		if ctx.Err() != nil {
-			return nil, l.failure("read", context.Cause(ctx))
+			return l.failure("read", context.Cause(ctx))
 		}
 		for _, e := range fetches.Errors() {
-			return nil, l.failure("read", e.Err)
+			return l.failure("read", e.Err)
 		}
 		for records := fetches.RecordIter(); !records.Done(); {
 			r := records.Next()
 			next = r.Offset + 1
-			switch {
-			case r.Attrs.IsControl() || !strings.HasSuffix(string(r.Key), suffix):
-			case r.Value == nil:
-				delete(values, string(r.Key))
-			default:
-				values[string(r.Key)] = r.Value
+			if !r.Attrs.IsControl() {
+				visit(string(r.Key), r.Value)
 			}
 		}
 	}
-	return values, nil
+	return nil
+}
+
+// bounds are the first offset of the topic and the one behind its last record, which is
+// the high watermark: also behind what an open transaction has written.
+func (l *Ledger) bounds(ctx context.Context) (first, end int64, err error) {
+	admin := kadm.NewClient(l.client)
+	if err := checkpointTopic(ctx, admin, l.topic); err != nil {
+		return 0, 0, err
+	}
+	starts, err := admin.ListStartOffsets(ctx, l.topic)
+	if err == nil {
+		err = starts.Error()
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	ends, err := admin.ListEndOffsets(ctx, l.topic)
+	if err == nil {
+		err = ends.Error()
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	from, _ := starts.Lookup(l.topic, 0)
+	to, _ := ends.Lookup(l.topic, 0)
+	return from.Offset, to.Offset, nil
 }
 
 // Write returns once all in-sync replicas have the value, or with a *Error; after
@@ -138,57 +182,4 @@ func (l *Ledger) failure(what string, err error) error {
 		class = Blocked
 	}
 	return &Error{class, e.Reason, fmt.Errorf("%s checkpoint topic %q: %w", what, l.topic, e.Err)}
-}
-
-// Committed returns the newest value that a transaction, or a write without one, left
-// under a key; nil when there is none, or it was taken back. It waits for transactions
-// that are open: one of them may be about to commit a newer value, which whoever
-// committed it has acted upon before readers see it. The error is a *Error.
-func (l *Ledger) Committed(ctx context.Context, key string) ([]byte, error) {
-	admin := kadm.NewClient(l.client)
-	if err := checkpointTopic(ctx, admin, l.topic); err != nil {
-		return nil, l.failure("read", err)
-	}
-	last, err := admin.ListEndOffsets(ctx, l.topic) // the high watermark: behind what is still open
-	if err != nil {
-		return nil, l.failure("read", err)
-	}
-	end, ok := last.Lookup(l.topic, 0)
-	if !ok || end.Err != nil {
-		return nil, l.failure("read", end.Err)
-	}
-	starts, err := admin.ListStartOffsets(ctx, l.topic)
-	if err != nil {
-		return nil, l.failure("read", err)
-	}
-	from, _ := starts.Lookup(l.topic, 0)
-	if from.Err != nil {
-		return nil, l.failure("read", from.Err)
-	}
-	if from.Offset >= end.Offset {
-		return nil, nil
-	}
-	reader, err := l.cfg.consumer(kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{l.topic: {0: kgo.NewOffset().At(from.Offset)}}))
-	if err != nil {
-		return nil, l.failure("read", err)
-	}
-	defer reader.Close()
-	var value []byte
-	for next := from.Offset; next < end.Offset; {
-		fetches := reader.PollFetches(ctx)
-		if ctx.Err() != nil {
-			return nil, &Error{Retry, ReasonCheckpointHidden, fmt.Errorf("read checkpoint topic %q: %w at offset %d of %d; an open transaction hides what follows until it ends", l.topic, context.Cause(ctx), next, end.Offset)}
-		}
-		for _, e := range fetches.Errors() {
-			return nil, l.failure("read", e.Err)
-		}
-		for records := fetches.RecordIter(); !records.Done(); {
-			r := records.Next()
-			next = r.Offset + 1
-			if !r.Attrs.IsControl() && string(r.Key) == key {
-				value = r.Value
-			}
-		}
-	}
-	return value, nil
 }
