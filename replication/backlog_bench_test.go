@@ -57,6 +57,20 @@ func BenchmarkBacklog_Pacing(b *testing.B) {
 	}
 }
 
+// BenchmarkBacklog_Wide drains rows of up to 200 KB.
+func BenchmarkBacklog_Wide(b *testing.B) {
+	for _, size := range []int{1_000, 10_000, 50_000, 200_000} {
+		b.Run(fmt.Sprintf("bytes=%d", size), func(b *testing.B) {
+			rows := max(20, backlogRows()*600/size)
+			cfg := backlogOf(b, harness.Postgres(b), rows, 10, size)
+			b.Run("rest=false", func(b *testing.B) { drains(b, cfg, rows, false) })
+			b.Run("rest=true", func(b *testing.B) { drains(b, cfg, rows, true) })
+			cfg.pacing.rest = 20 * time.Millisecond
+			b.Run("rest=20ms", func(b *testing.B) { drains(b, cfg, rows, true) })
+		})
+	}
+}
+
 // BenchmarkBacklog_Link drains over other ways than the loopback device alone. What a
 // rest gains there may be little; it must not cost anything.
 func BenchmarkBacklog_Link(b *testing.B) {
@@ -147,16 +161,23 @@ func drains(b *testing.B, cfg Config, rows int, rest bool) {
 // drained is what reading a backlog took: time, our CPU time and the walsender's.
 type drained struct{ took, cpu, sender time.Duration }
 
+// backlog is one of rows with about 300 bytes of jsonb.
 func backlog(b testing.TB, db *harness.Database, rows, each int) Config {
 	b.Helper()
+	return backlogOf(b, db, rows, each, 300)
+}
+
+// backlogOf has payloads that do not shrink when they are stored.
+func backlogOf(b testing.TB, db *harness.Database, rows, each, size int) Config {
+	b.Helper()
 	cfg := orders(b, db)
-	db.Exec(b, fmt.Sprintf(`DO $$ BEGIN
+	db.Exec(b, fmt.Sprintf(`DO $$ DECLARE pad text := (SELECT string_agg(md5(random()::text), '') FROM generate_series(1, %d)); BEGIN
 		FOR i IN 1..%d LOOP
 			INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload)
-			SELECT 'orders', (i * %d + n)::text, 'OrderPlaced', jsonb_build_object('n', n, 'pad', repeat('x', 270)) FROM generate_series(1, %d) n;
+			SELECT 'orders', (i * %d + n)::text, 'OrderPlaced', jsonb_build_object('n', n, 'pad', pad) FROM generate_series(1, %d) n;
 			COMMIT;
 		END LOOP;
-	END $$`, rows/each, each, each))
+	END $$`, max(1, (size-30)/32), rows/each, each, each))
 	return cfg
 }
 

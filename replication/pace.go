@@ -17,18 +17,29 @@ const (
 	// read would find it partly filled all the time; there the kernel chooses.
 	receiveBuffer = 64 << 10
 
-	// wideBuffer takes its place for the rest of a session when a sample of messages has
-	// more than wideMessage bytes each on average: the small one holds few of them, and the
-	// server would wait for room all the time. It does not go back: what is on its way
-	// into a buffer that shrinks is dropped and sent again.
-	wideBuffer  = 1 << 20
-	wideMessage = 600
-	wideSample  = 1 << 20 // bytes
+	// fullRead is what a read takes from a socket that was filled. It is well below
+	// receiveBuffer: on the loopback device a segment is just as large, less a header,
+	// and the kernel lets one in at a time.
+	fullRead = receiveBuffer / 2
 
 	// restPause lets the receive buffer fill up after a small read in a backlog. It is
 	// several times as long as a server takes for that which sends each row by itself;
-	// behind a full buffer the kernel puts rows together, and sending costs half.
-	restPause = 20 * time.Millisecond
+	// behind a full buffer the kernel puts rows together, and sending costs half. During
+	// a much longer rest the server's send buffer would fill up as well, and it would wait.
+	restPause = 10 * time.Millisecond
+
+	// wideRest takes its place where a message has more than wideMessage bytes on
+	// average: they fill the buffers sooner.
+	wideRest    = 5 * time.Millisecond
+	wideMessage = 600
+
+	// wideBuffer takes the place of receiveBuffer for the rest of a session where a
+	// message has more than fullRead on average, of which the small one holds hardly
+	// one. It does not go back: what is on its way into a buffer that shrinks is dropped
+	// and sent again.
+	wideBuffer = 1 << 20
+
+	meanSample = 1 << 20 // bytes
 
 	// lateRest gives a server that is only late some rows to send at once.
 	lateRest = time.Millisecond
@@ -65,18 +76,17 @@ type pace struct {
 	backlog   bool
 	off       bool
 
-	bytes    int // read, until a sample is complete
+	mean     int // bytes of a message, in the last sample
+	bytes    int // read since
 	messages int // in them
 }
 
-// wide says that a sample is complete and of wide messages.
-func (p *pace) wide() bool {
-	if p.bytes < wideSample || p.messages == 0 {
-		return false
+// took notes what a read gave.
+func (p *pace) took(n int) {
+	p.size = n
+	if p.bytes += n; p.bytes >= meanSample && p.messages > 0 {
+		p.mean, p.bytes, p.messages = p.bytes/p.messages, 0, 0
 	}
-	mean := p.bytes / p.messages
-	p.bytes, p.messages = 0, 0
-	return mean > wideMessage
 }
 
 // pacing is how large the receive buffer is and how long a rest; zero is what the
@@ -89,7 +99,17 @@ type pacing struct {
 
 func (p pacing) room() int { return cmp.Or(p.buffer, receiveBuffer) }
 
-func (p pacing) pause() time.Duration { return cmp.Or(p.rest, restPause) }
+func (p *pace) pause() time.Duration {
+	switch {
+	case p.rest > 0:
+		return p.rest
+	case p.mean > fullRead:
+		return 0 // each fills the socket by itself
+	case p.mean > wideMessage:
+		return wideRest
+	}
+	return restPause
+}
 
 // wait is how long to rest before the next read.
 func (p *pace) wait() time.Duration {
@@ -104,7 +124,7 @@ func (p *pace) wait() time.Duration {
 		p.backlog = false
 	}
 	switch {
-	case p.size >= p.room():
+	case p.size >= fullRead:
 		return 0
 	case p.backlog:
 		return p.pause()
@@ -194,7 +214,7 @@ func (g *gather) read(p []byte) (int, error) {
 	if g.pace == nil {
 		return g.Conn.Read(p)
 	}
-	if g.room != nil && g.pace.wide() {
+	if g.room != nil && g.pace.mean > fullRead {
 		_ = g.room.SetReadBuffer(wideBuffer) // or as much as net.core.rmem_max allows
 		g.room = nil
 	}
@@ -209,8 +229,8 @@ func (g *gather) read(p []byte) (int, error) {
 	if now.Sub(began) >= lateRest {
 		g.idle = now
 	}
-	g.pace.size, g.pace.flowing = n, now.Sub(g.idle)
-	g.pace.bytes += n
+	g.pace.took(n)
+	g.pace.flowing = now.Sub(g.idle)
 	return n, err
 }
 

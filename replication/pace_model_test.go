@@ -80,7 +80,7 @@ func followSlow(log []txnAt, perRow, flush float64) outcome {
 			o.flips++
 		}
 		switch rest {
-		case restPause:
+		case restPause, wideRest:
 			o.rests++
 			if p.sent-p.committed < nearTip {
 				o.atTip++
@@ -249,7 +249,8 @@ func TestGathering_SetsTheBufferOnTheServersHostOnly(t *testing.T) {
 	}
 }
 
-// Wide messages get a larger buffer, once and for good; small ones never do.
+// Messages that hardly fit into the buffer get a larger one, once and for good; others
+// never do.
 func TestGather_WidensTheBufferForWideMessages(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -257,9 +258,10 @@ func TestGather_WidensTheBufferForWideMessages(t *testing.T) {
 		by      pacing
 		want    int
 	}{
-		{"small", wideMessage - 10, pacing{}, receiveBuffer},
-		{"wide", wideMessage + 10, pacing{}, wideBuffer},
-		{"wide, a buffer that was chosen", wideMessage + 10, pacing{buffer: 1 << 10}, 1 << 10},
+		{"small", 300, pacing{}, receiveBuffer},
+		{"wide", fullRead / 2, pacing{}, receiveBuffer},
+		{"very wide", fullRead + 10, pacing{}, wideBuffer},
+		{"very wide, a buffer that was chosen", fullRead + 10, pacing{buffer: 1 << 10}, 1 << 10},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			conn := &sized{here: &net.TCPAddr{IP: net.IPv6loopback}, there: &net.TCPAddr{IP: net.IPv6loopback}}
@@ -270,7 +272,7 @@ func TestGather_WidensTheBufferForWideMessages(t *testing.T) {
 			g, p := dialed.(*gather), new(pace)
 			g.follow(p, c.by)
 			into := make([]byte, frameBuffer)
-			for range 4 * wideSample / len(into) {
+			for range 4 * meanSample / len(into) {
 				n, err := g.Read(into)
 				if err != nil {
 					t.Fatal(err)

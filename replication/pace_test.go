@@ -19,10 +19,11 @@ func TestPace_RestsAfterSmallReadsOfWhatIsLate(t *testing.T) {
 	}{
 		{"at the tip", late, 500, 0},
 		{"late", late + 1, 500, lateRest},
-		{"late, a full read", late + 1, receiveBuffer, 0},
+		{"late, a full read", late + 1, fullRead, 0},
 		{"not yet far behind", farBehind, 500, lateRest},
 		{"far behind", second, 500, restPause},
-		{"a full read", second, receiveBuffer, 0},
+		{"a full read", second, fullRead, 0},
+		{"nearly a full read", second, fullRead - 1, restPause},
 		{"before the tip is near", nearTip, 500, restPause},
 		{"near the tip", nearTip - 1, 500, lateRest},
 		{"not far behind again", (farBehind + nearTip) / 2, 500, lateRest},
@@ -103,6 +104,24 @@ func TestPace_RestsAsLongAsTheSocketFills(t *testing.T) {
 		p.committed = p.sent - late - 1
 		if got := p.wait(); got != c.late {
 			t.Errorf("%s: rests %s behind a late server, want %s", c.name, got, c.late)
+		}
+	}
+}
+
+// Wide messages fill the buffers sooner, and very wide ones at once.
+func TestPace_RestsShorterBetweenWideMessages(t *testing.T) {
+	p := pace{sent: 1 << 40, committed: 1}
+	for _, c := range []struct {
+		message int
+		want    time.Duration
+	}{{300, restPause}, {wideMessage, restPause}, {wideMessage + 1, wideRest}, {fullRead, wideRest}, {200_000, 0}, {300, restPause}} {
+		for read := 0; read < 2*meanSample; read += 1000 * c.message {
+			p.messages += 1000
+			p.took(1000 * c.message)
+		}
+		p.took(1)
+		if got := p.wait(); got != c.want {
+			t.Errorf("messages of %d bytes: rests %s, want %s", c.message, got, c.want)
 		}
 	}
 }
