@@ -1,11 +1,11 @@
 package relay
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"sync/atomic"
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
@@ -260,7 +260,9 @@ func (x *exactly) send(f *flight) {
 	records := s.placed(f.buf.Records[f.sent:])
 	all := f.sent+len(records) == len(f.buf.Records)
 	rows := f.batch.Rows
-	if stuck := cmp.Or(s.r.board.stuckAt(), s.r.apart); stuck != 0 {
+	// What is stuck may lie before the transaction that is kept apart: cut at both.
+	at, apart := s.r.board.stuckAt(), s.r.apart
+	for _, stuck := range slices.Compact([]pglogrepl.LSN{min(at, apart), max(at, apart)}) {
 		switch i := rowFrom(rows, stuck); {
 		case i == 0 && rowID(&rows[0]).Commit == stuck && x.at.Part.Commit != stuck: // it begins here
 			x.mark(true)

@@ -34,6 +34,32 @@ func TestBlocked_CommitsWhatLiesBeforeALargeTransaction(t *testing.T) {
 	})
 }
 
+// So it is where what lies before waits for the brokers: that is what has to be told, and
+// no session may say how to move the slot past both.
+func TestBlocked_OffersNoMoveOverWhatWaitsForTheBrokers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		open := func() *replication.Batch {
+			b := several(fixed(110, 120, 1, "order/nowhere/1"), fixed(130, 140, 1, "order/a/2"))()
+			b.Rows[1].Txn.End = 0
+			b.Through, b.Open = 120, true
+			return b
+		}
+		server, l := newServer(open, fixed(130, 140, 2, "/a/bad")), &ledger{sim: calmSim()}
+		server.skipConfirmed = true
+		w := watch(t, Config{Guarantee: ExactlyOnce}, server, prompt{&transactional{l: l}}, nil)
+		for range 3000 {
+			pass(20 * time.Millisecond)
+			if st := w.relay.Status(); strings.Contains(st.Message, "pg_replication_slot_advance") {
+				t.Fatalf("committed %q, and it says %s", l.rows(), st.Message)
+			}
+		}
+		if st := w.relay.Status(); st.State != Blocked || st.Reason != "unknown_topic" {
+			t.Errorf("%s %s: %s", st.State, st.Reason, st.Message)
+		}
+		w.stop(t)
+	})
+}
+
 // So is what lies before a row that cannot be read: the message says how to give its
 // transaction up.
 func TestBlocked_CommitsWhatLiesBeforeWhatCannotBeRead(t *testing.T) {
