@@ -26,7 +26,7 @@ type Source interface {
 	ServerEnd() pglogrepl.LSN
 	Silent() time.Duration // since the server was last heard; zero while nobody listens
 	Run(intake context.Context, out chan<- *replication.Batch, confirmed func() pglogrepl.LSN) error
-	Lost() <-chan struct{} // closed when the connection goes after Run returned nil
+	Lost() <-chan struct{} // closed when the slot is not held any more after Run returned
 	Abort()
 	Close(ctx context.Context, confirmed pglogrepl.LSN) error
 }

@@ -115,16 +115,17 @@ func (s *session) run(ctx, hard context.Context) error {
 		s.r.ev.SessionStarted(s.src.Start())
 	}
 	go func() {
-		if s.srcErr = s.src.Run(intake, s.out, s.confirmed); s.srcErr != nil {
-			close(s.lost)
-			if gone(s.srcErr) { // after lost, or B would take it for a failure and resume
-				s.sink.Halt()
-			}
-			s.endSending()
+		s.srcErr = s.src.Run(intake, s.out, s.confirmed)
+		lingers := s.lingers()
+		if s.srcErr != nil && !lingers {
+			s.lose(gone(s.srcErr))
 		}
 		close(s.out)
-		if s.srcErr == nil {
+		switch {
+		case s.srcErr == nil:
 			s.guard()
+		case lingers:
+			s.linger()
 		}
 	}()
 	keeping, endKeeping := context.WithCancel(hard)
@@ -160,6 +161,40 @@ func (s *session) guard() {
 		s.interrupt(&replication.Error{Kind: replication.KindRetry, Reason: replication.ReasonNetwork, Op: "drain", Err: errLost})
 	case <-s.settled:
 	}
+}
+
+// lingers says that the stream ended at a row that cannot be read, and the slot is held
+// all the same. Then what was read before it is delivered first: no later session would
+// come further, and who acts on the error gives up all that is not. With exactly-once
+// that is done at the end (instead).
+func (s *session) lingers() bool {
+	if s.exactly != nil || !unreadable(s.srcErr) {
+		return false
+	}
+	select {
+	case <-s.src.Lost():
+		return false
+	default:
+		return true
+	}
+}
+
+// linger lets B settle for as long as the slot is held.
+func (s *session) linger() {
+	select {
+	case <-s.src.Lost():
+		s.lose(true)
+	case <-s.settled:
+	}
+}
+
+// lose tells B that the source failed.
+func (s *session) lose(gone bool) {
+	close(s.lost)
+	if gone { // after lost, or B would take it for a failure and resume
+		s.sink.Halt()
+	}
+	s.endSending()
 }
 
 // errStopped ends a session that was asked to stop while it could not deliver.
@@ -285,6 +320,9 @@ func (s *session) await(hard context.Context, limit time.Duration) {
 	t := time.NewTimer(limit)
 	defer t.Stop()
 	lost := s.src.Lost()
+	if s.exactly != nil { // who shares a transactional id is fenced
+		lost = nil
+	}
 	for s.outstanding.Load() > 0 {
 		select {
 		case <-s.wake:
@@ -351,7 +389,7 @@ func (s *session) deliver(ctx, hard context.Context, endIntake context.CancelCau
 
 // settle waits, after intake ended, for what was handed over.
 func (s *session) settle(ctx, hard context.Context) error {
-	if s.srcErr != nil {
+	if s.srcErr != nil && !s.lingers() {
 		return nil //nolint:nilerr // the connection is gone: outcome reports it, close waits a while
 	}
 	s.exactly.finish()
@@ -363,6 +401,8 @@ func (s *session) settle(ctx, hard context.Context) error {
 			}
 		case err := <-s.interrupts: // a drain is no reason to write on without the slot
 			return err
+		case <-s.lost:
+			return nil
 		case <-hard.Done():
 			return s.cut()
 		}

@@ -8,6 +8,10 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/sinktest"
+	"github.com/jackc/pglogrepl"
 )
 
 // The brokers refuse a row, and their answer comes behind the error of a later row that
@@ -33,6 +37,69 @@ func TestBlocked_SetsAsideWhatIsRefusedBeforeWhatCannotBeRead(t *testing.T) {
 		}
 		if err := <-w.result; replication.Reason(err) != replication.ReasonUndecodable || !slices.Equal(l.rows(), []string{"a/2"}) {
 			t.Errorf("committed %q, and it says %v", l.rows(), err)
+		}
+	})
+}
+
+// So does at-least-once, for as long as it has the slot.
+func TestBlocked_DeliversWhatLiesBeforeWhatCannotBeRead(t *testing.T) {
+	for name, c := range map[string]struct {
+		cfg       Config
+		want      string
+		confirmed pglogrepl.LSN
+		reason    string
+	}{
+		"skip": {Config{OnReject: SkipOnReject}, "2", 140, replication.ReasonRowTooLarge},
+		"stop": {Config{}, "", 100, "record_too_large"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server, to := newServer(), new(sinktest.Recorder)
+				to.Delay(10 * time.Millisecond) // the answers come behind the error
+				to.Decide(func(r *router.Record) sinktest.Verdict {
+					if string(r.Key) == "bad" {
+						return sinktest.Fail(sink.Rejected, "record_too_large", errors.New("too large"))
+					}
+					return sinktest.Verdict{}
+				})
+				b := &bench{server: server, sink: to, result: make(chan error, 1)}
+				b.start(t, c.cfg)
+				for range 5 {
+					select {
+					case server.more <- several(fixed(110, 120, 1, "order/bad/1"), fixed(130, 140, 1, "order/a/2")):
+						synctest.Wait() // rows come before the error behind them
+						server.current.fail <- errLarge
+					case <-time.After(100 * time.Millisecond):
+					}
+					if pass(time.Second); server.position() >= c.confirmed {
+						break
+					}
+				}
+				if st := b.relay.Status(); st.State != Blocked || st.Reason != c.reason || b.values() != c.want || server.position() != c.confirmed {
+					t.Errorf("delivered %q, confirmed %s, and it says %s %s: %s", b.values(), server.position(), st.State, st.Reason, st.Message)
+				}
+				b.stop(t)
+			})
+		})
+	}
+}
+
+// The connection goes while what lies before is delivered: who stands by has the slot.
+func TestStandby_NothingLandsOnceTheSlotOfAnUnreadRowIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{server: newServer(), sink: new(sinktest.Recorder), result: make(chan error, 1)}
+		b.server.lost = make(chan struct{})
+		b.sink.Hold()
+		b.start(t, Config{OnBlocked: ExitWhenBlocked})
+		b.server.more <- fixed(110, 120, 1, "order/a/1")
+		synctest.Wait() // rows come before the error behind them
+		b.server.current.fail <- errLarge
+		pass(time.Second)
+		close(b.server.lost)
+		pass(standbyGrace)
+		b.sink.Release()
+		if err := <-b.result; replication.Reason(err) != replication.ReasonRowTooLarge || b.values() != "" {
+			t.Errorf("delivered %q, and it says %v", b.values(), err)
 		}
 	})
 }

@@ -78,6 +78,16 @@ func TestStream_SaysWhatTakesASlotPastAMissingPublication(t *testing.T) {
 				if Reason(err) != ReasonPublicationMissing {
 					t.Fatalf("got %v", err)
 				}
+				select {
+				case <-f.stream.Lost():
+					if name != "an error" {
+						t.Error("lost, and the copy goes on")
+					}
+				default:
+					if name == "an error" {
+						t.Error("not lost, and the server let go of the slot")
+					}
+				}
 				for _, want := range []string{
 					"did not exist when", "stop the relay, then `cdc-relay teardown --yes`, `cdc-relay setup`, `cdc-relay run`",
 					"insert the rows since LSN 0/230 again", "docs/operations.md#publication_missing",

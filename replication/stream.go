@@ -58,7 +58,7 @@ type Stream struct {
 	cut      bool  // broken, and what is in hand is left for the next session
 
 	tend, tended chan struct{} // ends, and has ended, what Run left behind; nil without
-	lost         chan struct{} // closed when that found the connection gone
+	lost         chan struct{} // closed when that found the connection gone, or Run broke it
 }
 
 // Start is the slot's confirmed position when the stream was opened, never zero:
@@ -92,8 +92,9 @@ func (s *Stream) Silent() time.Duration {
 	return time.Duration(instant(time.Now()) - at)
 }
 
-// Lost is closed when the connection is found to be gone after Run returned without
-// an error: somebody else may have the slot, while the consumer settles.
+// Lost is closed when the slot is no longer held after Run returned, because the
+// connection is found to be gone or the server ended the copy with an error: somebody
+// else may have it, while the consumer settles.
 func (s *Stream) Lost() <-chan struct{} { return s.lost }
 
 // Abort makes Run return at once, also from inside a transaction or while nobody
@@ -129,7 +130,9 @@ func (s *Stream) Run(intake context.Context, out chan<- *Batch, confirmed func()
 	if !forget() {
 		<-woken // its deadline must not hit Close
 	}
-	if s.broken == nil {
+	if s.broken != nil {
+		close(s.lost)
+	} else {
 		s.tend, s.tended = make(chan struct{}), make(chan struct{})
 		go s.tendUntilClose()
 	}
