@@ -239,7 +239,11 @@ func (s *session) close(ctx, hard context.Context, cause error) error {
 		s.sink.Resume()
 	}
 	s.intent.settle(hard, s, cause)
-	untold := s.intent != nil && s.intent.limit(uint64(s.tracker.Confirmed())) < uint64(s.tracker.Confirmed())
+	acked := uint64(s.tracker.Confirmed())
+	untold := s.intent.limit(acked) < acked
+	if f := s.frozen.Load(); f != 0 && s.exactly == nil {
+		untold = untold || f < acked
+	}
 	before := s.told.Load()
 	final, cancel := context.WithTimeout(context.WithoutCancel(hard), 5*time.Second)
 	defer cancel()
@@ -255,7 +259,7 @@ func (s *session) close(ctx, hard context.Context, cause error) error {
 	switch {
 	case !cut || cause != nil && ctx.Err() == nil:
 		return cause
-	case lost:
+	case lost, cause != nil && replication.KindOf(cause) == replication.KindDrift: // which the next start does not see
 		return fmt.Errorf("%w: %w", ErrDrainCut, cause)
 	}
 	return ErrDrainCut

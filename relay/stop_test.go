@@ -48,6 +48,27 @@ func TestRelay_StopWithoutTheFinalConfirmationIsNotClean(t *testing.T) {
 	})
 }
 
+// Rows may be missing from the stream, and the next start, which knows nothing of before,
+// does not see it: a drain that comes upon it is none that went well.
+func TestRelay_ADrainSaysThatThePublicationChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := new(probe)
+		p.snapshot.Store(new(replication.Snapshot))
+		b := &bench{server: newServer(fixed(110, 120, 1, "order/a/1")), sink: new(sinktest.Recorder), result: make(chan error, 1), probe: p}
+		b.sink.Hold()
+		b.start(t, Config{ProbeInterval: time.Second})
+		pass(2500 * time.Millisecond)
+		b.cancel()
+		pass(500 * time.Millisecond)
+		p.snapshot.Store(&replication.Snapshot{Drift: &replication.Error{Kind: replication.KindDrift, Reason: replication.ReasonPublicationChanged, Err: errors.New("altered")}})
+		pass(2 * time.Second)
+		b.sink.Release()
+		if err := <-b.result; !errors.Is(err, ErrDrainCut) || replication.Reason(err) != replication.ReasonPublicationChanged {
+			t.Errorf("run: %v; delivered %q, confirmed %s", err, b.values(), b.server.position())
+		}
+	})
+}
+
 // Who stands by gets the slot when the connection goes, also that of a relay which is
 // only delivering its last rows: those would land behind newer ones of their keys.
 func TestRelay_DrainEndsWithTheSlot(t *testing.T) {
