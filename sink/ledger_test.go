@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"runtime"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -93,18 +94,23 @@ func TestLedger_WriteEndsWithItsContext(t *testing.T) {
 // A session that ends gives up the write under way, and then writes how far it really came.
 func TestLedger_WriteIsNotHitByOneThatWasGivenUp(t *testing.T) {
 	t.Parallel()
-	l := openLedger(t, cluster(t))
-	if err := l.Write(t.Context(), "a for s", []byte("0")); err != nil {
-		t.Fatal(err)
-	}
-	for range 20 {
+	c := cluster(t)
+	l := openLedger(t, c)
+	for range 2 {
+		sent := make(chan struct{})
+		seen := sync.OnceFunc(func() { close(sent) })
+		c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.NotEnoughReplicas, Count: 1})
+		c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+			seen()
+			return nil, nil, false
+		})
 		given, up := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
 			_ = l.Write(given, "a for s", []byte("1"))
 		}()
-		runtime.Gosched()
+		<-sent // and refused: the client tries it again
 		up()
 		<-ended
 		if err := l.Write(t.Context(), "a for s", []byte("2")); err != nil {
