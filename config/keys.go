@@ -96,8 +96,10 @@ func didYouMean(name string, names []string) string {
 	return "allowed: " + strings.Join(names, ", ")
 }
 
+// nearest is a name that differs by a third of the letters at most, and in one that is
+// short by one.
 func nearest(name string, names []string) (string, bool) {
-	best, least := "", len(name)/3+2
+	best, least := "", max(1, len(name)/3)+1
 	for _, n := range names {
 		if d := distance(strings.ToLower(name), n); d < least {
 			best, least = n, d
