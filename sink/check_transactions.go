@@ -30,8 +30,11 @@ func CheckCheckpoints(ctx context.Context, cfg KafkaConfig, topic, idPrefix stri
 			c.fail(check, "run the check again", "%v", err)
 			return c.findings
 		}
-		seen, advice, _ := strings.Cut(err.Error(), "; ")
-		c.fail(check, advice, "%s", seen)
+		seen, next := Told(err)
+		if next == "" {
+			next = "see the broker's log"
+		}
+		c.fail(check, next, "%s", seen)
 		return c.findings
 	}
 	c.ok(check, "topic %s has one partition and is compacted, as far as we may see", topic)
@@ -41,6 +44,18 @@ func CheckCheckpoints(ctx context.Context, cfg KafkaConfig, topic, idPrefix stri
 	}
 	c.ok("transactional.id", "its rights cannot be looked at without taking the id over; it begins with %s: %s", idPrefix, grantTransactions(idPrefix, "prefixed"))
 	return c.findings
+}
+
+// Told takes an error of this package apart into what was seen and what to do about it,
+// which is empty where it does not say.
+func Told(err error) (seen, next string) {
+	if e, ok := errors.AsType[*advised](err); ok {
+		if seen, ok := strings.CutSuffix(err.Error(), "; "+e.next); ok {
+			return seen, e.next // either may have a "; " of its own
+		}
+	}
+	seen, next, _ = strings.Cut(err.Error(), "; ")
+	return seen, next
 }
 
 func (c *checker) checkpointRights(topic string) {

@@ -91,7 +91,9 @@ func (l *Ledger) replay(ctx context.Context, isolation kgo.IsolationLevel, visit
 	for next < end {
 		fetches := reader.PollFetches(ctx)
 		if ctx.Err() != nil && isolation == kgo.ReadCommitted() {
-			return &Error{Retry, ReasonCheckpointHidden, fmt.Errorf("read checkpoint topic %q: %w at offset %d of %d; an open transaction hides what follows until it ends", l.topic, context.Cause(ctx), next, end)}
+			return &Error{Retry, ReasonCheckpointHidden, advise(
+				fmt.Errorf("read checkpoint topic %q: %w at offset %d of %d: an open transaction hides what follows", l.topic, context.Cause(ctx), next, end),
+				"wait until the brokers end it, at its timeout at the latest, and try again")}
 		}
 		if ctx.Err() != nil {
 			return l.failure("read", context.Cause(ctx))

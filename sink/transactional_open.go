@@ -308,41 +308,6 @@ func EnsureCheckpointTopic(ctx context.Context, cfg KafkaConfig, topic string, d
 	return true, err
 }
 
-// Forget removes the checkpoints under the keys of a slot, so that the next start takes
-// the slot's own position. It returns those keys. Nobody may have the slot meanwhile.
-func Forget(ctx context.Context, cfg KafkaConfig, topic string, own func(key string) bool) ([]string, error) {
-	found := map[string]bool{}
-	err := ReadTopic(ctx, cfg, topic, func(m *Message) error {
-		if key := string(m.Key); own(key) {
-			found[key] = m.Value != nil
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	cfg, err = cfg.withDefaults()
-	if err != nil {
-		return nil, err
-	}
-	client, err := cfg.consumer(kgo.RequiredAcks(kgo.AllISRAcks()))
-	if err != nil {
-		return nil, err
-	}
-	defer client.Close()
-	var keys []string
-	for key, there := range found {
-		if !there {
-			continue
-		}
-		if err := client.ProduceSync(ctx, &kgo.Record{Topic: topic, Key: []byte(key)}).FirstErr(); err != nil {
-			return keys, readError(topic, err)
-		}
-		keys = append(keys, key)
-	}
-	return keys, nil
-}
-
 // Convict finds the records that the brokers refuse, by index, in transactions that
 // are aborted. It ends the tenure. The error is that of brokers who would not say.
 func (t *Transactional) Convict(ctx context.Context, id string, records []router.Record) (map[int]Failure, error) {

@@ -570,28 +570,3 @@ func TestTransactional_WantsItsTopicAsItMustBe(t *testing.T) {
 		}
 	}
 }
-
-func TestForget_RemovesTheCheckpointsOfOneSlotAlone(t *testing.T) {
-	t.Parallel()
-	c := eosCluster(t)
-	x := transactional(t, c, nil)
-	x.open()
-	if err := awaitDone(t, x.send(5, true, "a")); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), guardTime)
-	defer cancel()
-	for _, try := range []struct {
-		key  string
-		want []string
-	}{{"2/slot", nil}, {"1/slot", []string{"1/slot"}}, {"1/slot", nil}} {
-		want := try.want
-		got, err := sink.Forget(ctx, sink.KafkaConfig{Brokers: c.ListenAddrs()}, checkpoints, func(key string) bool { return key == try.key })
-		if err != nil || !slices.Equal(got, want) {
-			t.Errorf("forgot %q, %v; want %q", got, err, want)
-		}
-	}
-	if got := x.open(); got != "" {
-		t.Errorf("checkpoint %q is still there", got)
-	}
-}

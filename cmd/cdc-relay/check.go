@@ -35,6 +35,9 @@ Exit codes: 0 nothing failed, 2 the configuration is wrong, 3 something failed.`
   cdc-relay check --json | jq '.findings[] | select(.level != "ok")'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.timeout <= 0 {
+				return notPositive("timeout", o.timeout)
+			}
 			cfg, err := a.load()
 			if err != nil {
 				return err
@@ -84,6 +87,7 @@ type doctor struct {
 	expected sink.Expected // what would be sent, as far as the tables tell
 	mapped   bool          // there is a table whose mapping fits
 	unread   bool          // and one whose rows may not be read
+	inText   bool          // the stream sends values in text, bytea in hexadecimal
 
 	findings []finding
 	records  []*recordReport

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/replication"
@@ -78,8 +77,7 @@ func told(err error) (seen, advice string) {
 		bare.Hint = ""
 		return bare.Error(), e.Hint
 	}
-	seen, advice, _ = strings.Cut(err.Error(), "; ")
-	return seen, advice
+	return sink.Told(err)
 }
 
 func orAdvice(advice, otherwise string) string {

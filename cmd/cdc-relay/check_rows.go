@@ -26,6 +26,7 @@ func (d *doctor) tables(ctx context.Context, tables []replication.CheckedTable) 
 		return
 	}
 	d.expected.Rejected(fate(d.settings.OnReject))
+	d.inText = !inBinary(ctx, d.settings.Replication, routes, tables)
 	for i, table := range tables {
 		if table.Relation == nil {
 			continue
@@ -44,6 +45,22 @@ func (d *doctor) tables(ctx context.Context, tables []replication.CheckedTable) 
 		}
 		d.mapping(routes, "messages "+prefix, body)
 	}
+}
+
+// inBinary tells whether the relay would ask for the binary format, which it does for
+// the whole stream or not at all.
+func inBinary(ctx context.Context, cfg replication.Config, routes *router.Router, tables []replication.CheckedTable) bool {
+	for _, table := range tables {
+		if table.Relation == nil || !routes.BinarySafe(table.Relation) {
+			return false
+		}
+	}
+	for i := range cfg.Messages {
+		if body, _, err := replication.Describe(ctx, cfg, len(cfg.Tables)+i); err != nil || !routes.BinarySafe(body) {
+			return false
+		}
+	}
+	return true
 }
 
 // mapping compiles what is configured for a table, or for a prefix of messages. It
@@ -207,9 +224,14 @@ func (d *doctor) measure(ctx context.Context, table replication.CheckedTable, ma
 	if !part { // else the column is more than the payload, and its size no measure of the record
 		d.expected.Payload(size, topics...)
 	}
-	if limit := d.settings.Replication.MaxRowBytes; size > int64(limit) {
+	sent, as := size, ""
+	if d.inText && slices.ContainsFunc(table.Relation.Columns, func(c replication.Column) bool { return c.Name == column && c.TypeName == "bytea" }) {
+		sent = int64(len(`\x`)) + 2*size
+		as = fmt.Sprintf(", which the server sends as %d hexadecimal ones", sent)
+	}
+	if limit := d.settings.Replication.MaxRowBytes; sent > int64(limit) {
 		d.add("table.payload_size", levelFail, "raise relay.max_row_bytes, or store less in the row: such a row blocks the relay, whatever relay.on_reject is",
-			"%s: the largest payload has %d bytes, and rows over %d are not read (relay.max_row_bytes)", table.Table, size, limit)
+			"%s: the largest payload has %d bytes%s, and rows over %d are not read (relay.max_row_bytes)", table.Table, size, as, limit)
 		return
 	}
 	d.ok("table.payload_size", "%s: the largest payload has %d bytes", table.Table, size)

@@ -252,6 +252,24 @@ func TestCheck_TopicsAndSizes(t *testing.T) {
 	got.want(t, "table.payload_size", levelFail, "1100002 bytes", "rows over 1048576", "raise relay.max_row_bytes")
 }
 
+// The server sends bytea in hexadecimal wherever a column of any table keeps the stream
+// from the binary format, and counts so what it sends.
+func TestCheck_CountsPayloadsAsTheServerSendsThem(t *testing.T) {
+	for _, tt := range []struct {
+		name, sql, route, level, seen string
+	}{
+		{"binary", "", "varchar(100)", levelOK, "600000 bytes"},
+		{"text", "CREATE DOMAIN kind AS varchar(100)", "kind", levelFail, "600000 bytes, which the server sends as 1200002 hexadecimal ones, and rows over 1048576"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l, env := clinic(t, tt.sql+`; CREATE TABLE outbox (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), aggregate_type `+tt.route+` NOT NULL,
+				aggregate_id uuid NOT NULL, event_type varchar(100) NOT NULL, payload bytea NOT NULL)`)
+			l.db.Exec(t, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('order', gen_random_uuid(), 'Scanned', decode(repeat('00', 600000), 'hex'))`)
+			checkUp(t, env, "--set", "relay.max_row_bytes=1MiB", "--set", "kafka.max_message_bytes=4KiB").want(t, "table.payload_size", tt.level, tt.seen)
+		})
+	}
+}
+
 // One round shows everything: also rows and topics of a table that is not published.
 func TestCheck_LooksAtRowsThatNobodyPublishesYet(t *testing.T) {
 	l, env := clinic(t, ourOutbox)

@@ -46,6 +46,9 @@ func newClient(timeout time.Duration) *client {
 }
 
 func (a *app) client(f clientFlags) (*client, error) {
+	if f.timeout <= 0 {
+		return nil, notPositive("timeout", f.timeout)
+	}
 	if f.url != "" {
 		c := newClient(f.timeout)
 		return c, c.address(f)

@@ -26,9 +26,10 @@ func (a *app) deadletterCommand() *cobra.Command {
 		Long: `deadletter works on relay.dead_letter_topic alone; the relay may run meanwhile. What
 has been re-driven or discarded stays there, with a marker behind it.
 
-Exit codes: 0 done, also when nothing matches; 1 something was not re-driven, or there
-is no dead letter at the place that --partition and --offset name; 2 usage or
-configuration; 3 the brokers refuse or the topic does not exist.`,
+Exit codes: 0 done, also when nothing matches; 1 the brokers are away, or something was
+not re-driven, or show and redrive find no dead letter at the place that --partition
+and --offset name; 2 usage or configuration; 3 the brokers refuse or the topic does
+not exist.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			return &usageError{errors.New("deadletter wants one of list, show, redrive")}
@@ -66,6 +67,9 @@ func (f *letterFlags) filter(cmd *cobra.Command) (deadletter.Filter, error) {
 	if f.since != "" {
 		at, err := time.Parse(time.RFC3339, f.since)
 		if d, notDuration := time.ParseDuration(f.since); notDuration == nil {
+			if d <= 0 {
+				return out, notPositive("since", d)
+			}
 			at, err = time.Now().Add(-d), nil
 		}
 		if err != nil {
@@ -81,9 +85,15 @@ func (f *letterFlags) filter(cmd *cobra.Command) (deadletter.Filter, error) {
 		out.Commit = lsn
 	}
 	if given("partition") {
+		if f.partition < 0 {
+			return out, &usageError{fmt.Errorf("--partition %d is not allowed; allowed: 0 or more", f.partition)}
+		}
 		out.Partition = &f.partition
 	}
 	if given("offset") {
+		if f.offset < 0 {
+			return out, &usageError{fmt.Errorf("--offset %d is not allowed; allowed: 0 or more", f.offset)}
+		}
 		if !given("partition") {
 			return out, &usageError{errors.New("--offset counts in one partition; give --partition too")}
 		}
@@ -151,7 +161,7 @@ func (a *app) readLetters(cmd *cobra.Command, flags *letterFlags) (*letters, err
 func brokersRefuse(err error) error {
 	e, ok := errors.AsType[*sink.Error](err)
 	if !ok || e.Class == sink.Retry {
-		return err
+		return whenUp(err)
 	}
 	if e.Reason == "unknown_topic" {
 		return &refusedError{fmt.Errorf("%w; or there is no dead letter yet: `cdc-relay setup` makes the topic with relay.on_reject: dead_letter", err)}

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/cdc-relay/cdc-relay/admin"
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/sink"
 )
 
 // Exit codes. They are part of the interface: supervisors act on them.
@@ -25,6 +27,11 @@ type usageError struct{ err error }
 func (e *usageError) Error() string { return e.err.Error() + " (see cdc-relay --help)" }
 func (e *usageError) Unwrap() error { return e.err }
 
+// notPositive refuses a duration for a flag that has no use for none.
+func notPositive(flag string, given time.Duration) error {
+	return &usageError{fmt.Errorf("--%s %s is not allowed; allowed: more than 0s", flag, given)}
+}
+
 // inputError is a file that cannot be used; it says where and why, and the usage of
 // the command has no more to add.
 type inputError struct{ err error }
@@ -37,6 +44,18 @@ type refusedError struct{ err error }
 
 func (e *refusedError) Error() string { return e.err.Error() }
 func (e *refusedError) Unwrap() error { return e.err }
+
+// whenUp tells what to do about brokers that are away, where nothing else was said.
+func whenUp(err error) error {
+	e, ok := errors.AsType[*sink.Error](err)
+	if !ok || e.Class != sink.Retry || e.Reason != "network" {
+		return err
+	}
+	if _, next := sink.Told(err); next != "" {
+		return err
+	}
+	return fmt.Errorf("%w; start the brokers, or correct kafka.brokers, and repeat it: `cdc-relay check` says which of them answer", err)
+}
 
 // quietError has been told already; only its exit code is left.
 type quietError struct{ code int }

@@ -36,11 +36,17 @@ type result struct {
 
 func invoke(t *testing.T, env []string, args ...string) result {
 	t.Helper()
+	return invokeWithin(t.Context(), t, env, args...)
+}
+
+// invokeWithin has the end of ctx be the first stop signal.
+func invokeWithin(ctx context.Context, t *testing.T, env []string, args ...string) result {
+	t.Helper()
 	if _, err := os.Stat("cdc-relay.yaml"); err == nil {
 		t.Fatal("a configuration file lies about, and would be read")
 	}
 	var stdout, stderr output
-	code := run(t.Context(), args, process{stdout: &stdout, stderr: &stderr, env: append([]string{"HOME=/nonexistent"}, env...)})
+	code := run(ctx, args, process{stdout: &stdout, stderr: &stderr, env: append([]string{"HOME=/nonexistent"}, env...)})
 	return result{code, stdout.String(), stderr.String()}
 }
 
@@ -91,7 +97,16 @@ func TestUsage_MistakesExitWith2AndTouchNothing(t *testing.T) {
 		{"completion", "accepts 1 arg"},
 		{"completion tcsh", `invalid argument "tcsh"`},
 		{"status --interval nonsense", "invalid argument"},
-		{"status --watch --interval 0s", "--interval 0s is not allowed"},
+		{"status --watch --interval 0s", "--interval 0s is not allowed; allowed: more than 0s"},
+		{"status --timeout 0s", "--timeout 0s is not allowed; allowed: more than 0s"},
+		{"status --timeout -1s", "--timeout -1s is not allowed; allowed: more than 0s"},
+		{"check --timeout 0s", "--timeout 0s is not allowed; allowed: more than 0s"},
+		{"check --timeout -1s", "--timeout -1s is not allowed; allowed: more than 0s"},
+		{"setup --wait 5s", "--wait is not allowed by itself; allowed: with --reshard-from"},
+		{"setup --reshard-from 2 --wait -5s", "--wait -5s is not allowed; allowed: more than 0s"},
+		{"setup --reshard-from 0", "--reshard-from 0 is not allowed; allowed: the number of shards so far, from 1 to 64"},
+		{"setup --reshard-from -2", "--reshard-from -2 is not allowed"},
+		{"setup --reshard-from 65", "--reshard-from 65 is not allowed"},
 		{"status --url ftp://x", "not an http address"},
 		{"status --url 127.0.0.1:1 --token-file nowhere", "--token-file"},
 		{"setup --create-table=frobnicate", "no SQL for preset"},
@@ -223,6 +238,17 @@ func TestSetupAndTeardown_SayWhatIsUnreachable(t *testing.T) {
 	for _, args := range []string{"setup", "setup --dry-run", "setup --create-table", "teardown", "teardown --yes"} {
 		invoke(t, closedPorts, strings.Fields(args)...).want(t, exitRefused, "", "127.0.0.1")
 	}
+}
+
+// Docker takes 2 for something else than a container that is not well.
+func TestHealthcheck_AWrongTimeoutIsUnhealthy(t *testing.T) {
+	invoke(t, closedPorts, "healthcheck", "--timeout", "0s").want(t, exitFailed, "", "--timeout 0s is not allowed")
+}
+
+func TestDeadLetter_SaysWhatToDoAboutBrokersThatAreAway(t *testing.T) {
+	got := invoke(t, closedPorts, "deadletter", "list")
+	got.want(t, exitFailed, "", "127.0.0.1:1")
+	got.want(t, exitFailed, "", "start the brokers, or correct kafka.brokers, and repeat it")
 }
 
 func TestExitCode_FollowsTheKindOfError(t *testing.T) {

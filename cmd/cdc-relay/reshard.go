@@ -8,11 +8,24 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 type reshardFlags struct {
-	from int // zero: not asked for
+	from int
 	wait time.Duration
+}
+
+func (f reshardFlags) check(flags *pflag.FlagSet) error {
+	switch given := flags.Changed("reshard-from"); {
+	case given && (f.from < 1 || f.from > replication.MaxShards):
+		return &usageError{fmt.Errorf("--reshard-from %d is not allowed; allowed: the number of shards so far, from 1 to %d", f.from, replication.MaxShards)}
+	case flags.Changed("wait") && !given:
+		return &usageError{errors.New("--wait is not allowed by itself; allowed: with --reshard-from, as nothing else waits")}
+	case f.wait <= 0:
+		return notPositive("wait", f.wait)
+	}
+	return nil
 }
 
 // reshard changes the number of shards to that of the configuration.

@@ -6,7 +6,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -16,9 +21,15 @@ import (
 
 // Parallel tests have a slot of their own and look at nothing else; they mostly wait.
 func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+	}
 	harness.Parallel("4")
 	harness.Main(m)
 }
+
+// asProgram is set where the test's executable is started to be cdc-relay.
+const asProgram = "TEST_AS_PROGRAM"
 
 // life is one relay's configuration against real servers.
 type life struct {
@@ -170,6 +181,61 @@ func TestRun_SecondSignalCutsTheDrainShort(t *testing.T) {
 	}
 	if n := len(l.brokers.Read(t, "order-events")); n != 3 {
 		t.Errorf("%d records, want 3", n)
+	}
+}
+
+var listening = regexp.MustCompile(`"listen":"([^"]+)"`)
+
+// The same with the process itself and real signals.
+func TestProgram_SecondSignalCutsTheDrainShort(t *testing.T) {
+	l := newLife(t)
+	invoke(t, l.env, "setup", "--create-table").want(t, exitOK, "", "")
+	executable, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log output
+	program := exec.CommandContext(t.Context(), executable, "run")
+	program.Env, program.Stderr = append(slices.Clone(l.env), "HOME=/nonexistent", asProgram+"=1"), &log
+	if err := program.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan int, 1)
+	go func() {
+		_ = program.Wait() // the exit code says it
+		ended <- program.ProcessState.ExitCode()
+	}()
+	signal := func() {
+		t.Helper()
+		if err := program.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatalf("%v; log:\n%s", err, log.String())
+		}
+	}
+	status := func() result {
+		if at := listening.FindStringSubmatch(log.String()); at != nil {
+			return invoke(t, nil, "status", "--url", at[1])
+		}
+		return result{code: exitFailed}
+	}
+	l.await(t, "the relay streams", func() bool { return status().code == exitOK })
+	l.brokers.Fake.TakeAway(0)
+	l.insert(t, 3)
+	l.await(t, "rows are in flight", func() bool { s := status().stdout; return s != "" && !strings.Contains(s, " 0 rows") })
+	signal()
+	l.await(t, "it drains", func() bool { return strings.Contains(log.String(), "a second signal") })
+	select {
+	case code := <-ended:
+		t.Fatalf("the first signal ended it with %d; log:\n%s", code, log.String())
+	case <-time.After(echo + 100*time.Millisecond):
+	}
+	signal()
+	select {
+	case code := <-ended:
+		if code != exitFailed || !strings.Contains(log.String(), "drain cut short") {
+			t.Errorf("a drain that was cut short ended with %d, want 1; log:\n%s", code, log.String())
+		}
+	case <-time.After(20 * time.Second): // relay.drain_timeout is 30s
+		t.Errorf("the second signal did not end it; log:\n%s", log.String())
 	}
 }
 

@@ -9,13 +9,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/migrations"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
-	"github.com/jackc/pglogrepl"
 	"github.com/spf13/cobra"
 )
 
@@ -40,6 +38,9 @@ checkpoint topic and writes there where a slot that it made begins.`,
   cdc-relay setup --create-table`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := reshard.check(cmd.Flags()); err != nil {
+				return err
+			}
 			cfg, err := a.load()
 			if err != nil {
 				return err
@@ -59,7 +60,7 @@ checkpoint topic and writes there where a slot that it made begins.`,
 			if settings := cfg.Relay(); acceptGap && !settings.KeepsPositions() {
 				return &usageError{errors.New("--accept-gap is for configurations that keep positions in Kafka: relay.guarantee: exactly_once, or relay.detect_moved_slot: true")}
 			}
-			if reshard.from != 0 {
+			if cmd.Flags().Changed("reshard-from") {
 				if dryRun || acceptGap || options.CreateTable != nil {
 					return &usageError{errors.New("--reshard-from goes with --column-list alone: it makes publications and slots of tables that exist")}
 				}
@@ -115,13 +116,16 @@ func (a *app) setup(cmd *cobra.Command, settings relay.Config, options replicati
 	a.printPlan(plan.Steps)
 	if dryRun {
 		a.printReport(plan)
-		if err := a.setupTopic(cmd, settings, true); err != nil {
+		if err := a.setupTopics(cmd, settings, true); err != nil {
 			return err
 		}
 		for _, s := range plan.Steps {
 			if s.Object == "slot" && !s.Exists && settings.KeepsPositions() {
 				fmt.Fprintf(a.stdout, "-- where slot %s begins would be written to topic %s, unless that has a checkpoint of it\n", s.Name, settings.CheckpointTopic)
 			}
+		}
+		if acceptGap {
+			return a.forget(cmd.Context(), settings, true)
 		}
 		return nil
 	}
@@ -140,12 +144,12 @@ func (a *app) setup(cmd *cobra.Command, settings relay.Config, options replicati
 		return refused(err)
 	}
 	a.printReport(report)
-	if err := a.setupTopic(cmd, settings, false); err != nil {
+	if err := a.setupTopics(cmd, settings, false); err != nil {
 		first.unwritten(errNotReached)
 		return err
 	}
 	if acceptGap {
-		if err := a.forget(cmd, settings); err != nil {
+		if err := a.forget(cmd.Context(), settings, false); err != nil {
 			first.unwritten(errNotReached)
 			return err
 		}
@@ -156,126 +160,37 @@ func (a *app) setup(cmd *cobra.Command, settings relay.Config, options replicati
 	return nil
 }
 
-// gapPatience is how long the checkpoint topic may take to be read where a gap is to be
-// accepted: the transaction of a relay that was killed hides what follows it until the
-// brokers end that.
-const gapPatience = time.Minute
+// ownTopic is a topic of the relay's own.
+type ownTopic struct {
+	name, purpose string
+	ensure        func(ctx context.Context, cfg sink.KafkaConfig, topic string, dryRun bool) (missing bool, err error)
+}
 
-// forget removes the checkpoints of the slots that a relay would not stream from because
-// of them. Those of the other slots stay, or a gap of theirs that comes until the next
-// run would be accepted with this one. A relay that streams would not write its
-// checkpoint again before it confirms more, and slots of that name on other servers keep
-// theirs.
-func (a *app) forget(cmd *cobra.Command, settings relay.Config) error {
-	if _, err := replication.Unused(cmd.Context(), settings.Replication); err != nil {
-		return refused(err)
+// ownTopics are those that the configuration has a use for.
+func ownTopics(settings relay.Config) (topics []ownTopic) {
+	if settings.KeepsPositions() {
+		topics = append(topics, ownTopic{settings.CheckpointTopic, "for checkpoints (one partition, cleanup.policy=compact)", sink.EnsureCheckpointTopic})
 	}
-	standing, err := replication.Stand(cmd.Context(), settings.Replication)
-	if err != nil {
-		return refused(err)
+	if settings.OnReject == relay.DeadLetterOnReject {
+		topics = append(topics, ownTopic{settings.DeadLetterTopic, "for dead letters (cleanup.policy=delete, retention.ms=-1)", sink.EnsureTopic})
 	}
-	ledger, err := sink.NewLedger(settings.Kafka, settings.CheckpointTopic)
-	if err != nil {
-		return &refusedError{err}
-	}
-	defer ledger.Close()
-	ctx, cancel := context.WithTimeout(cmd.Context(), gapPatience)
-	defer cancel()
-	for i, slot := range standing.Slots {
-		end, err := connected(ctx, ledger, settings.OfShard(i, len(standing.Slots)), standing.Origin, slot)
-		if err != nil {
-			return &refusedError{err}
+	return topics
+}
+
+// setupTopics makes the topics of our own.
+func (a *app) setupTopics(cmd *cobra.Command, settings relay.Config, dryRun bool) error {
+	for _, own := range ownTopics(settings) {
+		missing, err := own.ensure(cmd.Context(), settings.Kafka, own.name, dryRun)
+		switch {
+		case err != nil:
+			return &refusedError{whenUp(err)}
+		case !missing:
+			fmt.Fprintf(a.stdout, "-- topic %s exists\n", own.name)
+		case dryRun:
+			fmt.Fprintf(a.stdout, "-- topic %s is missing, %s\n", own.name, own.purpose)
+		default:
+			fmt.Fprintf(a.stdout, "created topic %s\n", own.name)
 		}
-		if end != 0 {
-			fmt.Fprintf(a.stdout, "-- slot %s is at %s, and not ahead of its checkpoint at %s, which stays\n", slot.Name, slot.Confirmed, end)
-			continue
-		}
-		if err := a.forgetSlot(cmd, settings, standing.Origin.SystemID, slot.Name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// connected returns the position up to which the checkpoint topic knows of a slot, zero
-// where that is nothing, or what a relay would refuse.
-func connected(ctx context.Context, ledger *sink.Ledger, cfg relay.Config, origin replication.Origin, slot replication.StandingSlot) (pglogrepl.LSN, error) {
-	if slot.Err != nil {
-		return 0, slot.Err
-	}
-	known, err := written(ctx, ledger, cfg.Guarantee, origin.SystemID, slot.Name)
-	if err != nil || len(known) == 0 {
-		return 0, err
-	}
-	return compared(ctx, cfg, origin, slot.Confirmed, known)
-}
-
-func compared(ctx context.Context, cfg relay.Config, origin replication.Origin, start pglogrepl.LSN, known map[string][]byte) (pglogrepl.LSN, error) {
-	end, err := rehearse(ctx, cfg, origin, start, known)
-	refused, slots := errors.AsType[*replication.Error](err)
-	_, topics := errors.AsType[*sink.Error](err)
-	if slots && refused.Kind == replication.KindRefused || topics { // what else there is says nothing of the two, or passes: an old primary
-		return 0, nil
-	}
-	return end, err
-}
-
-func (a *app) forgetSlot(cmd *cobra.Command, settings relay.Config, system, slot string) error {
-	own := func(key string) bool {
-		return key == checkpoint.Key(system, slot) || strings.HasSuffix(key, checkpoint.IntentSuffix(system, slot))
-	}
-	keys, err := sink.Forget(cmd.Context(), settings.Kafka, settings.CheckpointTopic, own)
-	if err != nil {
-		return &refusedError{err}
-	}
-	for _, key := range keys {
-		fmt.Fprintf(a.stdout, "forgot the checkpoint of %s: the next run begins at the slot's position\n", key)
-	}
-	if len(keys) == 0 {
-		fmt.Fprintf(a.stdout, "-- there is no checkpoint of slot %s\n", slot)
-	}
-	return nil
-}
-
-// setupCheckpoints makes the checkpoint topic.
-func (a *app) setupCheckpoints(cmd *cobra.Command, settings relay.Config, dryRun bool) error {
-	if !settings.KeepsPositions() {
-		return nil
-	}
-	topic := settings.CheckpointTopic
-	missing, err := sink.EnsureCheckpointTopic(cmd.Context(), settings.Kafka, topic, dryRun)
-	switch {
-	case err != nil:
-		return &refusedError{err}
-	case !missing:
-		fmt.Fprintf(a.stdout, "-- topic %s exists\n", topic)
-	case dryRun:
-		fmt.Fprintf(a.stdout, "-- topic %s is missing, for checkpoints (one partition, cleanup.policy=compact)\n", topic)
-	default:
-		fmt.Fprintf(a.stdout, "created topic %s\n", topic)
-	}
-	return nil
-}
-
-// setupTopic makes the topics of our own, where there is a use for them.
-func (a *app) setupTopic(cmd *cobra.Command, settings relay.Config, dryRun bool) error {
-	if err := a.setupCheckpoints(cmd, settings, dryRun); err != nil {
-		return err
-	}
-	if settings.OnReject != relay.DeadLetterOnReject {
-		return nil
-	}
-	topic := settings.DeadLetterTopic
-	missing, err := sink.EnsureTopic(cmd.Context(), settings.Kafka, topic, dryRun)
-	switch {
-	case err != nil:
-		return &refusedError{err}
-	case !missing:
-		fmt.Fprintf(a.stdout, "-- topic %s exists\n", topic)
-	case dryRun:
-		fmt.Fprintf(a.stdout, "-- topic %s is missing, for dead letters (cleanup.policy=delete, retention.ms=-1)\n", topic)
-	default:
-		fmt.Fprintf(a.stdout, "created topic %s\n", topic)
 	}
 	return nil
 }

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/relay"
@@ -47,6 +49,58 @@ func TestSetup_AcceptsASlotWhoseCheckpointCannotBeRead(t *testing.T) {
 	k.refuses(t, "read checkpoint")
 	k.acceptsGap(t, "forgot the checkpoint of intent of somebody")
 	k.runs(t, 1)
+}
+
+// What --dry-run says is what comes of it without, and it touches nothing.
+func TestSetup_SaysWhichCheckpointsItWouldForget(t *testing.T) {
+	t.Parallel()
+	eachKeeper(t, func(t *testing.T, k *keeper) {
+		would := func(says string) {
+			t.Helper()
+			invoke(t, k.env, "setup", "--create-table", "--accept-gap", "--dry-run").want(t, exitOK, says, "")
+		}
+		would("there is no checkpoint of slot " + k.slot) // nor its topic
+		k.setUp(t, "wrote where slot "+k.slot+" begins")
+		would("not ahead of its checkpoint")
+		k.move(t, k.slot)
+		_, before := k.held(t)
+		would("would forget the checkpoint of ")
+		k.untouched(t, before, "a dry run wrote something")
+		k.db.Exec(t, "SELECT pg_drop_replication_slot($1)", k.slot)
+		would("would forget the checkpoint of ") // and make the slot
+		k.untouched(t, before, "a dry run wrote something")
+		k.acceptsGap(t, "forgot the checkpoint of ")
+	})
+}
+
+// Brokers that do not answer any more are not waited for without end.
+func TestSetup_ToForgetACheckpointTakesNoLongerThanItMay(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(t, keeping["detect_moved_slot"])
+	k.setUp(t, "wrote where slot "+k.slot+" begins")
+	k.move(t, k.slot)
+	var out output
+	a := &app{process: process{env: k.env, stdout: &out, stderr: &out}}
+	cfg, err := a.load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	release := k.brokers.Fake.HoldProduce()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	err = a.forget(ctx, cfg.Relay(), false)
+	release()
+	if exitCode(err) != exitRefused || !strings.Contains(err.Error(), "write to checkpoint topic") || !strings.Contains(err.Error(), "repeat it") {
+		t.Errorf("%v, exit code %d; said %q", err, exitCode(err), out.String())
+	}
+	k.acceptsGap(t, "") // what was on its way may have come through
+	k.runs(t, 1)
+}
+
+func TestGapPatience_GrowsWithTheSlots(t *testing.T) {
+	if one, all := gapPatience(1), gapPatience(replication.MaxShards); one < time.Minute || all < one+(replication.MaxShards-1)*time.Second {
+		t.Errorf("%s for one slot, %s for %d", one, all, replication.MaxShards)
+	}
 }
 
 // writes puts a record into the checkpoint topic.

@@ -92,7 +92,7 @@ func (a *app) showStatus(s answer, asJSON bool) error {
 // watchStatus goes on through failures: a relay that restarts is worth watching.
 func (a *app) watchStatus(ctx context.Context, c *client, f statusFlags) error {
 	if f.interval <= 0 {
-		return &usageError{fmt.Errorf("--interval %s is not allowed; allowed: more than 0s", f.interval)}
+		return notPositive("interval", f.interval)
 	}
 	ticker := time.NewTicker(f.interval)
 	defer ticker.Stop()

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/jackc/pglogrepl"
+)
+
+// gapPatience is how long the checkpoint topic may take to be read and written where the
+// gaps of so many slots are to be accepted: the transaction of a relay that was killed
+// hides what follows it until the brokers end that.
+func gapPatience(slots int) time.Duration { return time.Minute + time.Duration(slots)*time.Second }
+
+// forget removes the checkpoints of the slots that a relay would not stream from because
+// of them. Those of the other slots stay, or a gap of theirs that comes until the next
+// run would be accepted with this one. A relay that streams would not write its
+// checkpoint again before it confirms more, and slots of that name on other servers keep
+// theirs. With dryRun it only says what it would remove, also of slots that setup is
+// still to make.
+func (a *app) forget(ctx context.Context, settings relay.Config, dryRun bool) error {
+	if err := replication.Unused(ctx, settings.Replication); err != nil {
+		return refused(err)
+	}
+	standing, err := replication.Stand(ctx, settings.Replication)
+	if err != nil {
+		return refused(err)
+	}
+	ledger, err := sink.NewLedger(settings.Kafka, settings.CheckpointTopic)
+	if err != nil {
+		return &refusedError{err}
+	}
+	defer ledger.Close()
+	ctx, cancel := context.WithTimeout(ctx, gapPatience(len(standing.Slots)))
+	defer cancel()
+	g := &gap{app: a, ledger: ledger, origin: standing.Origin, dryRun: dryRun}
+	for i, slot := range standing.Slots {
+		if err := g.accept(ctx, settings.OfShard(i, len(standing.Slots)), slot); err != nil {
+			return &refusedError{whenUp(err)}
+		}
+	}
+	return nil
+}
+
+// gap is what lies between slots and their checkpoints.
+type gap struct {
+	app    *app
+	ledger *sink.Ledger
+	origin replication.Origin
+	dryRun bool
+}
+
+func (g *gap) accept(ctx context.Context, cfg relay.Config, slot replication.StandingSlot) error {
+	out := g.app.stdout
+	end, err := g.connected(ctx, cfg, slot)
+	if err != nil {
+		return err
+	}
+	if end != 0 {
+		fmt.Fprintf(out, "-- slot %s is at %s, and not ahead of its checkpoint at %s, which stays\n", slot.Name, slot.Confirmed, end)
+		return nil
+	}
+	keys, err := g.keys(ctx, slot.Name)
+	if err != nil {
+		return err
+	}
+	if len(keys) == 0 {
+		fmt.Fprintf(out, "-- there is no checkpoint of slot %s\n", slot.Name)
+	}
+	for _, key := range keys {
+		if g.dryRun {
+			fmt.Fprintf(out, "-- would forget the checkpoint of %s: the next run would begin at the slot's position\n", key)
+			continue
+		}
+		if err := g.ledger.Write(ctx, key, nil); err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "forgot the checkpoint of %s: the next run begins at the slot's position\n", key)
+	}
+	return nil
+}
+
+// connected returns the position up to which the checkpoint topic knows of a slot, zero
+// where that is nothing, or what a relay would refuse.
+func (g *gap) connected(ctx context.Context, cfg relay.Config, slot replication.StandingSlot) (pglogrepl.LSN, error) {
+	switch {
+	case slot.Err == nil:
+	case g.dryRun && replication.Reason(slot.Err) == replication.ReasonSlotMissing:
+		return 0, nil // it will be made, and be ahead of whatever is there
+	default:
+		return 0, slot.Err
+	}
+	known, err := written(ctx, g.ledger, cfg.Guarantee, g.origin.SystemID, slot.Name)
+	if g.unmade(err) || err == nil && len(known) == 0 {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return compared(ctx, cfg, g.origin, slot.Confirmed, known)
+}
+
+// keys are those under which the topic has something of a slot, from a relay with
+// whichever guarantee.
+func (g *gap) keys(ctx context.Context, slot string) (keys []string, err error) {
+	for _, guarantee := range []relay.Guarantee{relay.AtLeastOnce, relay.ExactlyOnce} {
+		known, err := written(ctx, g.ledger, guarantee, g.origin.SystemID, slot)
+		if g.unmade(err) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, slices.Sorted(maps.Keys(known))...)
+	}
+	return keys, nil
+}
+
+// unmade says that nothing is in the topic, as setup is still to make it. What else may
+// be wrong with the topic has been refused before.
+func (g *gap) unmade(err error) bool {
+	e, ok := errors.AsType[*sink.Error](err)
+	return g.dryRun && ok && e.Reason == sink.ReasonCheckpointTopic
+}
+
+func compared(ctx context.Context, cfg relay.Config, origin replication.Origin, start pglogrepl.LSN, known map[string][]byte) (pglogrepl.LSN, error) {
+	end, err := rehearse(ctx, cfg, origin, start, known)
+	refused, slots := errors.AsType[*replication.Error](err)
+	_, topics := errors.AsType[*sink.Error](err)
+	if slots && refused.Kind == replication.KindRefused || topics { // what else there is says nothing of the two, or passes: an old primary
+		return 0, nil
+	}
+	return end, err
+}
