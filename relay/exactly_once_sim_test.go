@@ -176,7 +176,7 @@ func (x *transactional) commit() bool {
 		return false
 	}
 	mark, sends, finish := x.mark, x.sends, x.finish
-	if mark == nil { // more was sent meanwhile
+	if mark == nil || !mark.Whole && !x.pressed { // more was sent meanwhile
 		x.mu.Unlock()
 		return true
 	}
