@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/sandbox/ledger"
@@ -88,48 +89,135 @@ func finish(t *testing.T, p *relaytest.Pipeline, w *relaytest.Workload) int {
 	return w.Verify(t)
 }
 
+// throughProxy is a database by way of a proxy.
+func throughProxy(t *testing.T, db *harness.Database) (*harness.Database, *sandbox.Proxy) {
+	t.Helper()
+	proxy, err := sandbox.NewProxy(db.Server.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { proxy.Close() })
+	at, err := url.Parse(db.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at.Host = proxy.Addr()
+	through := *db
+	through.URL = at.String()
+	return &through, proxy
+}
+
 // runUntilDrained starts a relay that a stop gives as long as the test waits.
 func runUntilDrained(t *testing.T, p *relaytest.Pipeline) *relaytest.Process {
 	t.Helper()
 	return p.Exec(t, "run", "--set", "relay.drain_timeout="+(relaytest.Patience/2).String())
 }
 
-// hurry is the second signal to a process that may have ended of the first.
-func hurry(running *relaytest.Process) {
-	if !running.Ended() {
-		_ = syscall.Kill(running.PID(), syscall.SIGTERM)
-	}
+// runForEver starts a relay whose drain only a second signal cuts short.
+func runForEver(t *testing.T, p *relaytest.Pipeline) *relaytest.Process {
+	t.Helper()
+	return p.Exec(t, "run", "--set", "relay.drain_timeout="+(2*relaytest.Patience).String())
 }
 
-// A COPY of which a part was delivered when the relay was stopped, or told to stop
-// at once: the rest has the same position as what was delivered.
+// hurry stops a relay that something holds in its drain, by two signals, and returns
+// its exit code.
+func hurry(t *testing.T, running *relaytest.Process) int {
+	t.Helper()
+	running.Terminate(t)
+	relaytest.Eventually(t, "it drains", func() (bool, string) {
+		out := running.Output()
+		return running.Ended() || strings.Contains(out, "stopping"), out
+	})
+	<-time.After(notAnEcho + 400*time.Millisecond) // the relay may have been slow to see the first
+	if running.Ended() {
+		t.Fatalf("the drain was over before the second signal, with code %d", running.Wait(t))
+	}
+	if err := syscall.Kill(running.PID(), syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	return running.Wait(t)
+}
+
+// takeAwayAfter takes the brokers away once they were sent that many bytes of records.
+func takeAwayAfter(brokers *harness.Brokers, bytes int) {
+	cluster := brokers.Fake.Cluster()
+	cluster.ControlKey(int16(kmsg.Produce), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		for _, topic := range request.(*kmsg.ProduceRequest).Topics {
+			for _, part := range topic.Partitions {
+				bytes -= len(part.Records)
+			}
+		}
+		if bytes <= 0 {
+			brokers.Fake.TakeAway(0)
+			cluster.DropControl()
+		} else {
+			cluster.KeepControl()
+		}
+		return nil, nil, false
+	})
+}
+
+// A COPY of which a part was delivered when the relay was stopped: the rest has the
+// same position as what was delivered.
 func TestBar_CopyInterruptedBySIGTERMLosesNothing(t *testing.T) {
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
 		beside(t)
-		for _, signals := range []int{1, 2} {
-			brokers := harness.Kfake(t, sandbox.KafkaOptions{})
-			p, w := outbox(t, harness.Postgres(t, db.Major()), brokers, "relay: {max_in_flight_bytes: 64KiB}")
-			cut := 0
-			rounds := scaled(2, 20)
-			for range rounds {
-				before := delivered(brokers, w.Topic())
-				copyRows(t, p, w, 10_000)
-				running := runUntilDrained(t, p)
-				relaytest.Eventually(t, "some rows are delivered", func() (bool, string) { return delivered(brokers, w.Topic()) > before, running.Output() })
-				running.Terminate(t)
-				if signals == 2 {
-					hurry(running)
-				}
-				if code := running.Wait(t); code != 0 {
-					cut++
-				}
+		brokers := harness.Kfake(t, sandbox.KafkaOptions{})
+		p, w := outbox(t, db, brokers, "relay: {max_in_flight_bytes: 64KiB}")
+		cut := 0
+		rounds := scaled(2, 20)
+		for range rounds {
+			before := delivered(brokers, w.Topic())
+			copyRows(t, p, w, 10_000)
+			running := runUntilDrained(t, p)
+			relaytest.Eventually(t, "some rows are delivered", func() (bool, string) { return delivered(brokers, w.Topic()) > before, running.Output() })
+			running.Terminate(t)
+			if code := running.Wait(t); code != 0 {
+				cut++
 			}
-			duplicates := finish(t, p, w)
-			if signals == 1 && duplicates > 0 {
-				t.Errorf("%d duplicates although every stop could drain", duplicates)
-			}
-			t.Logf("bar: COPY of 10000 rows interrupted by %d x SIGTERM, %d rounds, PostgreSQL %s: 0 lost, %d duplicates, %d stops cut short", signals, rounds, db.Major(), duplicates, cut)
 		}
+		duplicates := finish(t, p, w)
+		if duplicates > 0 {
+			t.Errorf("%d duplicates although every stop could drain", duplicates)
+		}
+		t.Logf("bar: COPY of 10000 rows interrupted by 1 x SIGTERM, %d rounds, PostgreSQL %s: 0 lost, %d duplicates, %d stops cut short", rounds, db.Major(), duplicates, cut)
+	})
+}
+
+// A COPY of which a part was delivered when the relay was told to stop at once: the
+// brokers are away, so that its drain lasts until the second signal.
+func TestBar_CopyCutByASecondSIGTERMLosesNothing(t *testing.T) {
+	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		beside(t)
+		const n = 10_000
+		const window, some = 64 << 10, 400 << 10 // n rows are more than twice as much
+		brokers := harness.Kfake(t, sandbox.KafkaOptions{})
+		p, w := outbox(t, db, brokers, "relay: {max_in_flight_bytes: 64KiB}")
+		random := rand.New(rand.NewPCG(w.Seed, 1))
+		cut := 0
+		rounds := scaled(2, 20)
+		for range rounds {
+			running := runForEver(t, p)
+			p.AwaitCaughtUp(t)
+			before := delivered(brokers, w.Topic())
+			takeAwayAfter(brokers, window+random.IntN(some)) // more than a window: a part is acknowledged
+			copyRows(t, p, w, n)
+			relaytest.Eventually(t, "the brokers are away", func() (bool, string) { return brokers.Fake.Away(), running.Output() })
+			if code := hurry(t, running); code == 1 {
+				cut++
+			} else {
+				t.Errorf("a drain that was cut short ended with %d, want 1", code)
+			}
+			brokers.Fake.Return()
+			if sent := delivered(brokers, w.Topic()) - before; sent <= 0 || sent >= n {
+				t.Errorf("%d of %d rows were delivered: the COPY was not interrupted", sent, n)
+			}
+		}
+		duplicates := finish(t, p, w)
+		if duplicates == 0 {
+			t.Error("no duplicate: nothing was cut short")
+		}
+		t.Logf("bar: COPY of %d rows interrupted by 2 x SIGTERM, %d rounds, PostgreSQL %s: 0 lost, %d duplicates, %d stops cut short", n, rounds, db.Major(), duplicates, cut)
 	})
 }
 
@@ -137,20 +225,9 @@ func TestBar_CopyInterruptedBySIGTERMLosesNothing(t *testing.T) {
 func TestBar_CopyCutByTheNetworkLosesNothing(t *testing.T) {
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
 		beside(t)
-		proxy, err := sandbox.NewProxy(db.Server.Addr())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { proxy.Close() })
-		through := *db
-		at, err := url.Parse(db.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
-		at.Host = proxy.Addr()
-		through.URL = at.String()
+		through, proxy := throughProxy(t, db)
 		brokers := harness.Kfake(t, sandbox.KafkaOptions{})
-		p, w := outbox(t, &through, brokers, "relay: {max_in_flight_bytes: 64KiB}")
+		p, w := outbox(t, through, brokers, "relay: {max_in_flight_bytes: 64KiB}")
 		p.DB = db
 		random := rand.New(rand.NewPCG(w.Seed, 1))
 		running := p.Exec(t, "run")
