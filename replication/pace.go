@@ -23,13 +23,14 @@ const (
 	fullRead = receiveBuffer / 2
 
 	// restPause lets the receive buffer fill up after a small read in a backlog. It is
-	// several times as long as a server takes for that which sends each row by itself;
-	// behind a full buffer the kernel puts rows together, and sending costs half. During
-	// a much longer rest the server's send buffer would fill up as well, and it would wait.
-	restPause = 10 * time.Millisecond
+	// several times as long as a server takes for that which sends each row by itself,
+	// also one that waits for a core; behind a full buffer the kernel puts rows together,
+	// and sending costs half.
+	restPause = 20 * time.Millisecond
 
 	// wideRest takes its place where a message has more than wideMessage bytes on
-	// average: they fill the buffers sooner.
+	// average: they fill that buffer sooner, and soon the server's send buffer as well,
+	// for which it would wait.
 	wideRest    = 5 * time.Millisecond
 	wideMessage = 600
 
