@@ -26,7 +26,7 @@ func TestRelay_ADrainThatLostItsConnectionSaysWhy(t *testing.T) {
 		close(b.server.lost)
 		err := <-b.result
 		if !errors.Is(err, ErrDrainCut) || !strings.Contains(err.Error(), "the connection to the server was lost") || !strings.HasSuffix(err.Error(), "send status: broken pipe") {
-			t.Errorf("run: %v", err)
+			t.Fatalf("run: %v", err)
 		}
 		if replication.KindOf(err) != replication.KindRetry || replication.Reason(err) != replication.ReasonNetwork {
 			t.Errorf("%s %s", replication.KindOf(err), replication.Reason(err))

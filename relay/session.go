@@ -394,7 +394,7 @@ func (s *session) deliver(ctx, hard context.Context, endIntake context.CancelCau
 // settle waits, after intake ended, for what was handed over.
 func (s *session) settle(ctx, hard context.Context) error {
 	if s.srcErr != nil && !s.lingers() {
-		return nil //nolint:nilerr // the connection is gone: outcome reports it, close waits a while
+		return nil // the connection is gone: outcome reports it, close waits a while
 	}
 	s.exactly.finish()
 	for s.outstanding.Load() > 0 || s.hasFailed() {
