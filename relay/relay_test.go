@@ -64,6 +64,7 @@ type fakeServer struct {
 	lost      chan struct{} // closed by a test whose connection goes during the drain
 	closeErr  error
 	openErr   func(n int64) error
+	wrap      func(*fakeSource) Source // has sessions end otherwise; nil: they do not
 	current   *fakeSource
 	more      chan func() *replication.Batch
 	origin    replication.Origin
@@ -87,6 +88,9 @@ func (s *fakeServer) open(context.Context) (Source, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.current = &fakeSource{server: s, aborted: make(chan struct{}), fail: make(chan error, 1)}
+	if s.wrap != nil {
+		return s.wrap(s.current), nil
+	}
 	return s.current, nil
 }
 

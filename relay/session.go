@@ -114,20 +114,20 @@ func (s *session) run(ctx, hard context.Context) error {
 	if s.r.ev.SessionStarted != nil {
 		s.r.ev.SessionStarted(s.src.Start())
 	}
-	go func() {
+	var reading sync.WaitGroup
+	reading.Go(func() {
 		s.srcErr = s.src.Run(intake, s.out, s.confirmed)
-		lingers := s.lingers()
-		if s.srcErr != nil && !lingers {
+		if s.srcErr != nil && !s.lingers() {
 			s.lose(gone(s.srcErr))
 		}
 		close(s.out)
 		switch {
 		case s.srcErr == nil:
 			s.guard()
-		case lingers:
+		case s.lingers():
 			s.linger()
 		}
-	}()
+	})
 	keeping, endKeeping := context.WithCancel(hard)
 	defer endKeeping()
 	var keeper sync.WaitGroup
@@ -143,6 +143,7 @@ func (s *session) run(ctx, hard context.Context) error {
 		s.saw(b)
 		b.Release()
 	}
+	reading.Wait() // it may halt the sink, which close resumes
 	err = s.close(ctx, hard, s.outcome(err))
 	if s.r.ev.SessionEnded != nil {
 		s.r.ev.SessionEnded(err)
@@ -163,29 +164,28 @@ func (s *session) guard() {
 	}
 }
 
-// lingers says that the stream ended at a row that cannot be read, and the slot is held
-// all the same. Then what was read before it is delivered first: no later session would
-// come further, and who acts on the error gives up all that is not. With exactly-once
-// that is done at the end (instead).
-func (s *session) lingers() bool {
-	if s.exactly != nil || !unreadable(s.srcErr) {
-		return false
-	}
-	select {
-	case <-s.src.Lost():
-		return false
-	default:
-		return true
-	}
-}
+// lingers says that the stream ended at a row that cannot be read. Then what was read
+// before it is delivered first: no later session would come further, and who acts on the
+// error gives up all that is not. With exactly-once that is done at the end (instead).
+func (s *session) lingers() bool { return s.exactly == nil && unreadable(s.srcErr) }
 
-// linger lets B settle for as long as the slot is held.
+// linger lets B settle for as long as the slot is held, and for endGrace where the server
+// let go of it with the error.
 func (s *session) linger() {
+	lost := s.src.Lost()
+	var over <-chan time.Time
 	select {
-	case <-s.src.Lost():
-		s.lose(true)
-	case <-s.settled:
+	case <-lost:
+		lost, over = nil, time.After(endGrace)
+	default:
 	}
+	select {
+	case <-lost:
+	case <-over:
+	case <-s.settled:
+		return
+	}
+	s.lose(true)
 }
 
 // lose tells B that the source failed.
@@ -281,7 +281,12 @@ func gone(err error) bool { return err != nil && replication.KindOf(err) == repl
 // within lossGrace, or its connections to the brokers are closed. A relay that stood
 // by while another one had the slot sends nothing for standbyGrace after it got it,
 // which is longer than both together. Only a relay that does not run is slower.
+//
+// A server that ends the copy at a row that cannot be read lets go of the slot as well,
+// and every session ends there. What lies before the row comes with it, and is written
+// for endGrace: else no session would deliver it.
 const (
+	endGrace     = 150 * time.Millisecond
 	lossGrace    = 600 * time.Millisecond
 	standbyGrace = time.Second
 )

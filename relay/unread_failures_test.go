@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -102,4 +103,45 @@ func TestStandby_NothingLandsOnceTheSlotOfAnUnreadRowIsGone(t *testing.T) {
 			t.Errorf("delivered %q, and it says %v", b.values(), err)
 		}
 	})
+}
+
+// letsGo is a server that meets a row which it cannot decode right behind two others: it
+// ends the copy with an error, and lets go of the slot.
+type letsGo struct {
+	*fakeSource
+	lost chan struct{}
+}
+
+func (l *letsGo) Lost() <-chan struct{} { return l.lost }
+
+func (l *letsGo) Run(_ context.Context, out chan<- *replication.Batch, _ func() pglogrepl.LSN) error {
+	out <- several(fixed(110, 120, 1, "order/a/1"), fixed(130, 140, 1, "order/a/2"))()
+	close(l.lost)
+	return &replication.Error{Kind: replication.KindProtocol, Reason: replication.ReasonUndecodable, LSN: 150, Op: "stream from slot", Err: errors.New("no")}
+}
+
+func (l *letsGo) Close(context.Context, pglogrepl.LSN) error { return errors.New("the copy is over") }
+
+// Every session ends so, and none waited for the brokers: what lies before the row was
+// delivered by luck, and given up with it by whoever moved the slot.
+func TestBlocked_DeliversWhatLiesBeforeTheErrorOfTheServer(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer time.Duration
+		want   string
+	}{
+		"in time":  {20 * time.Millisecond, "1 2"},
+		"too late": {endGrace + 20*time.Millisecond, ""}, // who stands by may have the slot
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := &bench{server: newServer(), sink: new(sinktest.Recorder), result: make(chan error, 1)}
+				b.sink.Delay(c.answer)
+				b.server.wrap = func(f *fakeSource) Source { return &letsGo{f, make(chan struct{})} }
+				b.start(t, Config{OnBlocked: ExitWhenBlocked})
+				if err := <-b.result; replication.Reason(err) != replication.ReasonUndecodable || b.values() != c.want {
+					t.Errorf("delivered %q, and it says %v", b.values(), err)
+				}
+			})
+		})
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
 )
@@ -59,6 +60,28 @@ func TestPublication_TheServersNoticeBlocks(t *testing.T) {
 	end := p.WALEnd(t)
 	r.AwaitBlocked(t, "publication_missing")
 	notPast(t, p, end)
+}
+
+// Up to version 17 the server ends the copy with an error at a row from before its
+// publication. What lies before that row comes in the same moment.
+func TestPublication_AwayForARowLeavesTheRowsBeforeItDelivered(t *testing.T) {
+	t.Parallel()
+	p, w := outbox(t, harness.Postgres(t, "15"), harness.Kfake(t, kfakeDefault))
+	w.Insert(t, 10)
+	for _, sql := range []string{
+		"DROP PUBLICATION " + p.Slot,
+		"INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('unread', gen_random_uuid(), 'Unread', '{}')",
+		"CREATE PUBLICATION " + p.Slot + " FOR TABLE outbox WITH (publish = 'insert')",
+	} {
+		p.DB.Exec(t, sql)
+	}
+	settings := p.Settings()
+	settings.OnBlocked = relay.ExitWhenBlocked
+	r := p.StartWith(t, settings, relay.Events{})
+	if err := r.Wait(t); replication.Reason(err) != "publication_missing" {
+		t.Errorf("it ended with %v", err)
+	}
+	w.Verify(t)
 }
 
 // Rows written while the table was not published are not in the stream, so the
