@@ -326,7 +326,7 @@ func (r *Relay) forgetSigns() {
 
 // stopError is what Run returns once a stop was asked for.
 func (r *Relay) stopError(err error) error {
-	if errors.Is(err, ErrDrainCut) {
+	if errors.Is(err, ErrDrainCut) || errors.Is(err, errUnseen) {
 		return err
 	}
 	return nil // refused, waiting, or standing by: nothing was in flight

@@ -256,14 +256,21 @@ func (s *session) close(ctx, hard context.Context, cause error) error {
 	if lost && closed != nil {
 		cause = fmt.Errorf("%w: %w", cause, closed)
 	}
+	drifted := cause != nil && replication.KindOf(cause) == replication.KindDrift
 	switch {
-	case !cut || cause != nil && ctx.Err() == nil:
+	case cause != nil && ctx.Err() == nil, !cut && !drifted:
 		return cause
-	case lost, cause != nil && replication.KindOf(cause) == replication.KindDrift: // which the next start does not see
+	case lost, cut && drifted:
 		return fmt.Errorf("%w: %w", ErrDrainCut, cause)
+	case drifted:
+		return fmt.Errorf("%w: %w", errUnseen, cause)
 	}
 	return ErrDrainCut
 }
+
+// errUnseen ends a drain whose rows are all delivered, and which came upon a change that
+// the next start does not see.
+var errUnseen = errors.New("the publication or a table changed during the drain")
 
 // silence says that the session ended because the server was not heard: it may
 // have given the slot to somebody else by now.

@@ -153,3 +153,26 @@ func TestRelay_DropsRecordsInFlightWhenTheServerIsSilent(t *testing.T) {
 		<-b.result
 	})
 }
+
+// slowEnd takes its time to end the last transaction.
+type slowEnd struct{ *transactional }
+
+func (e slowEnd) Finish(done func(error)) {
+	time.AfterFunc(3*time.Second, func() { e.transactional.Finish(done) })
+}
+
+// So with exactly-once, where all that was read is committed and confirmed all the same.
+func TestExactlyOnce_ADrainSaysThatThePublicationChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := new(probe)
+		p.snapshot.Store(new(replication.Snapshot))
+		l := &ledger{sim: calmSim()}
+		w := watch(t, Config{Guarantee: ExactlyOnce, ProbeInterval: time.Second}, newServer(fixed(110, 120, 1, "order/a/1")), slowEnd{&transactional{l: l}}, p)
+		pass(2500 * time.Millisecond)
+		w.cancel()
+		p.snapshot.Store(&replication.Snapshot{Drift: &replication.Error{Kind: replication.KindDrift, Reason: replication.ReasonPublicationChanged, Err: errors.New("altered")}})
+		if err := <-w.result; replication.Reason(err) != replication.ReasonPublicationChanged {
+			t.Errorf("run: %v; committed %q", err, l.rows())
+		}
+	})
+}
