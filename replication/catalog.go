@@ -74,7 +74,7 @@ func inspect(ctx context.Context, conn *pgconn.PgConn, cfg Config) (*Catalog, er
 	}
 	slot, err := readSlot(q, c.ServerVersion, cfg.Slot)
 	if err != nil {
-		return nil, err
+		return nil, slotMissing(q, cfg, err)
 	}
 	c.Slot = slot.SlotInfo
 	c.Confirmed = slot.Confirmed

@@ -15,7 +15,7 @@ func (c *checker) checkSlot() error {
 		if unansweredError(err) {
 			return err
 		}
-		c.fail("slot", err)
+		c.fail("slot", slotMissing(c.q, c.cfg, err))
 		return nil
 	}
 	c.server.Slot = slot.SlotInfo

@@ -386,6 +386,7 @@ func (s *setup) planSlot(i int) error {
 		if i > 0 {
 			return nil
 		}
+		s.noteIdle(shard.cfg)
 		return s.foretellSlot(name)
 	}
 	if err != nil {
@@ -403,8 +404,21 @@ func (s *setup) planSlot(i int) error {
 	return &Error{
 		Kind: KindRefused, Reason: ReasonSlotUnusable, Op: "create", Subject: publicationSubject(shard.cfg.Publication),
 		Err:  fmt.Errorf("%s is older than the publication would be, and cannot stream rows from before it", slotSubject(name)),
-		Hint: hintRecreate(ReasonPublicationMissing, row.Confirmed),
+		Hint: hintNamed(s.q, shard.cfg, row.Confirmed),
 	}
+}
+
+// noteIdle tells of slots whose rows the new one will not have: its name may be wrong.
+func (s *setup) noteIdle(cfg Config) {
+	others := idleSlots(s.q, cfg)
+	if others == "" {
+		return
+	}
+	again := "correct postgres.slot"
+	if !s.opt.DryRun {
+		again += ", and drop " + slotSubject(cfg.Slot)
+	}
+	s.report.Warnings = append(s.report.Warnings, fmt.Sprintf("%s: rows that wait there are not in %s; if it is this relay's, %s", others, slotSubject(cfg.Slot), again))
 }
 
 // foretellSlot warns in a dry run of the step that the role has no right to take.

@@ -3,7 +3,10 @@ package replication
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
+
+	"github.com/jackc/pglogrepl"
 )
 
 // tableMissing is the error for a configured table that is not there. A name that
@@ -67,12 +70,91 @@ func publicationMissing(q querier, version int, cfg Config, err error) error {
 	if Reason(err) != ReasonPublicationMissing || !errors.As(err, &e) {
 		return err
 	}
+	with := *e
 	slot, missing := readSlot(q, version, cfg.Slot)
-	if missing != nil {
+	if missing == nil {
+		with.Err = fmt.Errorf("the publication does not exist, and %s, which exists, cannot stream rows from before a new one", slotSubject(cfg.Slot))
+		with.Hint = hintNamed(q, cfg, slot.Confirmed)
+	} else if others := publicationsOf(q, cfg); others != "" {
+		with.Hint = others + ": if the name is wrong, correct postgres.publication; otherwise " + e.Hint
+	}
+	return &with
+}
+
+// hintNamed is for a publication that is missing beside its slot. A wrong name comes
+// first: the way to another slot throws away one that may be whole, with rows in it.
+func hintNamed(q querier, cfg Config, confirmed pglogrepl.LSN) string {
+	hint := "if the name is wrong, correct postgres.publication; only if it was really dropped: " + hintRecreate(ReasonPublicationMissing, confirmed)
+	if others := publicationsOf(q, cfg); others != "" {
+		hint = others + ": " + hint
+	}
+	return hint
+}
+
+// publicationsOf says which publications have every configured table, and nothing where
+// there is none or the server does not answer: it only adds to what is wrong. Those of
+// shards have names that nobody configured.
+func publicationsOf(q querier, cfg Config) string {
+	if len(cfg.Tables) == 0 || cfg.Shard.Divided() {
+		return ""
+	}
+	var has strings.Builder
+	for _, table := range cfg.Tables {
+		// A partitioned table is a member, and may be shown as its partitions.
+		fmt.Fprintf(&has, ` AND (EXISTS (SELECT FROM pg_catalog.pg_publication_tables t WHERE t.pubname = p.pubname AND t.schemaname = %[1]s AND t.tablename = %[2]s)
+			OR EXISTS (SELECT FROM pg_catalog.pg_publication_rel r JOIN pg_catalog.pg_class c ON c.oid = r.prrelid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+				WHERE r.prpubid = p.oid AND n.nspname = %[1]s AND c.relname = %[2]s))`, singleQuoted(table.Schema), singleQuoted(table.Name))
+	}
+	rows, err := q.all(`SELECT p.pubname FROM pg_catalog.pg_publication p WHERE true` + has.String() + ` ORDER BY p.puballtables, 1`)
+	if err != nil {
+		return ""
+	}
+	return thereIs("publication", rows, " with the configured tables")
+}
+
+// slotMissing completes what readSlot says of a slot that is not there: rows may wait in
+// one of another name, and a slot that setup makes has none of them.
+func slotMissing(q querier, cfg Config, err error) error {
+	var e *Error
+	if Reason(err) != ReasonSlotMissing || !errors.As(err, &e) {
+		return err
+	}
+	others := idleSlots(q, cfg)
+	if others == "" {
 		return err
 	}
 	with := *e
-	with.Err = fmt.Errorf("the publication does not exist, and %s, which exists, cannot stream rows from before it", slotSubject(cfg.Slot))
-	with.Hint = hintRecreate(ReasonPublicationMissing, slot.Confirmed)
+	with.Hint = others + ": correct postgres.slot if that is it; otherwise, " + e.Hint
 	return &with
+}
+
+// idleSlots says which slots a relay of this database could stream from and nobody does,
+// and nothing where publicationsOf would.
+func idleSlots(q querier, cfg Config) string {
+	if cfg.Shard.Divided() {
+		return ""
+	}
+	rows, err := q.all(fmt.Sprintf(`SELECT slot_name FROM pg_catalog.pg_replication_slots
+		WHERE slot_type = 'logical' AND plugin = 'pgoutput' AND database = current_database() AND NOT active AND NOT temporary AND NOT two_phase
+			AND coalesce(wal_status, '') <> 'lost' AND slot_name <> %s ORDER BY 1`, singleQuoted(cfg.Slot)))
+	if err != nil {
+		return ""
+	}
+	return thereIs("slot", rows, ", which nobody reads")
+}
+
+// thereIs names what is there, by the first column of rows.
+func thereIs(object string, rows []cells, what string) string {
+	if len(rows) == 0 {
+		return ""
+	}
+	var list []string
+	for _, row := range rows {
+		list = append(list, strconv.Quote(row[0].text))
+	}
+	verb := "is " + object
+	if len(list) > 1 {
+		verb = "are " + object + "s"
+	}
+	return "there " + verb + " " + strings.Join(shorten(list), ", ") + what
 }

@@ -1,6 +1,7 @@
 package replication
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -57,6 +58,7 @@ func TestPublicationMissing_BesideASlotSaysWhatSetupWouldSay(t *testing.T) {
 	cfg := outboxDatabase(t, db)
 	db.Exec(t, `DROP PUBLICATION cdc_relay`)
 	want := hintRecreate(ReasonPublicationMissing, confirmedBy(t, db, cfg.Slot))
+	want = "; if the name is wrong, correct postgres.publication; only if it was really dropped: " + want
 	wantFinding(t, Check(t.Context(), cfg), "publication", LevelFail, "the publication does not exist, and slot", want)
 	_, err := look(t, cfg)
 	wantError(t, err, KindRefused, ReasonPublicationMissing, want)
@@ -69,6 +71,68 @@ func TestPublicationMissing_BesideASlotSaysWhatSetupWouldSay(t *testing.T) {
 	if _, err := Setup(t.Context(), cfg, SetupOptions{}); err != nil {
 		t.Error(err)
 	}
+}
+
+// A slip in a name is no reason to throw away a slot with rows in it, which is what a
+// new publication would take.
+func TestPublicationMissing_NamesTheOneThatHasTheTables(t *testing.T) {
+	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		t.Parallel()
+		cfg := outboxDatabase(t, db)
+		db.Exec(t, `CREATE TABLE parted (id int) PARTITION BY RANGE (id); CREATE TABLE p1 PARTITION OF parted FOR VALUES FROM (0) TO (9);
+			CREATE TABLE other (id int); CREATE PUBLICATION others FOR TABLE other; CREATE PUBLICATION leaves FOR TABLE parted, other`)
+		const first = "if the name is wrong, correct postgres.publication; only if it was really dropped: stop the relay, then `cdc-relay teardown"
+		for table, has := range map[string]string{"outbox": `"cdc_relay"`, "parted": `"leaves"`} {
+			cfg := cfg
+			cfg.Publication, cfg.Tables = "cdc_rely", []Table{{"public", table}}
+			want := `; there is publication ` + has + ` with the configured tables: ` + first
+			wantFinding(t, Check(t.Context(), cfg), "publication", LevelFail, want)
+			_, err := look(t, cfg)
+			wantError(t, err, KindRefused, ReasonPublicationMissing, want)
+			for _, dry := range []bool{true, false} {
+				_, err = Setup(t.Context(), cfg, SetupOptions{DryRun: dry})
+				wantError(t, err, KindRefused, ReasonSlotUnusable, want)
+			}
+		}
+		cfg.Publication, cfg.Tables = "cdc_rely", []Table{{"public", "outbox"}, {"public", "other"}}
+		wantFinding(t, Check(t.Context(), cfg), "publication", LevelFail, "; "+first)
+		db.Exec(t, `CREATE PUBLICATION "every" FOR ALL TABLES; CREATE PUBLICATION "bo""th" FOR TABLE outbox, other`)
+		wantFinding(t, Check(t.Context(), cfg), "publication", LevelFail, `; there are publications "bo\"th", "every" with the configured tables: `+first)
+		cfg.Slot = "nobody_made_it"
+		wantFinding(t, Check(t.Context(), cfg), "publication", LevelFail, `with the configured tables: if the name is wrong, correct postgres.publication; otherwise `+hintSetup)
+	})
+}
+
+// A slot that setup makes has none of the rows that wait in the one that was meant, which
+// would hold WAL from then on.
+func TestSlotMissing_NamesThoseThatNobodyReads(t *testing.T) {
+	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		t.Parallel()
+		cfg := outboxDatabase(t, db)
+		meant := cfg.Slot
+		other := harness.Unique(t, "slot")
+		db.Exec(t, `SELECT pg_create_logical_replication_slot($1, 'test_decoding')`, other)
+		cfg.Slot = harness.Unique(t, "slot")
+		there := fmt.Sprintf("there is slot %q, which nobody reads: ", meant)
+		want := "the slot does not exist; " + there + "correct postgres.slot if that is it; otherwise, for a new relay run `cdc-relay setup`"
+		wantFinding(t, Check(t.Context(), cfg), "slot", LevelFail, want)
+		_, err := look(t, cfg)
+		wantError(t, err, KindRefused, ReasonSlotMissing, want)
+		for _, dry := range []bool{true, false} {
+			report, err := Setup(t.Context(), cfg, SetupOptions{DryRun: dry})
+			if err != nil {
+				t.Fatal(err)
+			}
+			said := strings.Join(report.Warnings, "\n")
+			if !strings.Contains(said, there+"rows that wait there are not in ") || strings.Contains(said, other) || strings.Contains(said, "and drop slot") == dry {
+				t.Errorf("dry run %t: %q", dry, said)
+			}
+		}
+		db.Exec(t, `SELECT pg_drop_replication_slot($1)`, cfg.Slot)
+		db.Exec(t, `SELECT pg_drop_replication_slot($1)`, meant)
+		_, err = look(t, cfg)
+		wantError(t, err, KindRefused, ReasonSlotMissing, "the slot does not exist; for a new relay")
+	})
 }
 
 func TestCast_GivesWhatTheServerWouldSend(t *testing.T) {
