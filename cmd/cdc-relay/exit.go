@@ -89,6 +89,20 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
+// reasonOf is the word by which the runbook has what ended run.
+func reasonOf(err error) string {
+	var reason string
+	if refused, ok := errors.AsType[*relay.RefusedError](err); ok {
+		reason = refused.Reason
+	} else if blocked, ok := errors.AsType[*relay.BlockedError](err); ok {
+		reason = blocked.Reason
+	}
+	if reason == "" {
+		return ""
+	}
+	return " (reason " + printable(reason) + ")"
+}
+
 // report prints an error once and returns its exit code.
 func (a *app) report(err error) int {
 	var quiet *quietError
@@ -97,6 +111,7 @@ func (a *app) report(err error) int {
 		for i := range lines {
 			lines[i] = printable(lines[i])
 		}
+		lines[len(lines)-1] += reasonOf(err)
 		fmt.Fprintf(a.stderr, "cdc-relay: %s\n", strings.Join(lines, "\n"))
 	}
 	return exitCode(err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 func (a *app) setupCommand() *cobra.Command {
@@ -64,9 +66,9 @@ checkpoint topic and writes there where a slot that it made begins.`,
 				if dryRun || acceptGap || options.CreateTable != nil {
 					return &usageError{errors.New("--reshard-from goes with --column-list alone: it makes publications and slots of tables that exist")}
 				}
-				return a.reshard(cmd, cfg.Relay(), options, reshard)
+				return asGiven(cmd, a.reshard(cmd, cfg.Relay(), options, reshard))
 			}
-			return a.setup(cmd, cfg.Relay(), options, dryRun, acceptGap)
+			return asGiven(cmd, a.setup(cmd, cfg.Relay(), options, dryRun, acceptGap))
 		},
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print the SQL and touch nothing")
@@ -201,6 +203,51 @@ func refused(err error) error {
 		return &usageError{err}
 	}
 	return &refusedError{err}
+}
+
+// asGiven has an error that sends to another role name the command with the flags that it
+// was given: without them that role would make something else.
+func asGiven(cmd *cobra.Command, err error) error {
+	if e, ok := errors.AsType[*replication.Error](err); ok && e.Reason == replication.ReasonPermission {
+		e.Hint = strings.ReplaceAll(e.Hint, cmd.CommandPath(), cmd.CommandPath()+flagsGiven(cmd.Flags()))
+	}
+	return err
+}
+
+// flagsGiven repeats what was set on the command line, as a shell reads it. It leaves out
+// who connects, and shows no value that may be a secret.
+func flagsGiven(flags *pflag.FlagSet) string {
+	var b strings.Builder
+	flags.Visit(func(f *pflag.Flag) {
+		if f.Name != "set" {
+			b.WriteString(" --" + f.Name)
+			if value := f.Value.String(); value != f.NoOptDefVal {
+				b.WriteString("=" + shellQuoted(value))
+			}
+			return
+		}
+		list, _ := f.Value.(pflag.SliceValue)
+		for _, set := range list.GetSlice() {
+			key, value, _ := strings.Cut(set, "=")
+			switch {
+			case key == "postgres.url" || strings.HasPrefix(key, "postgres.password"):
+			case secretive.MatchString(key) || strings.Contains(value, "://"):
+				b.WriteString(" --set " + shellQuoted(key) + "=…")
+			default:
+				b.WriteString(" --set " + shellQuoted(set))
+			}
+		}
+	})
+	return b.String()
+}
+
+var shellSafe = regexp.MustCompile(`^[\w@%+=:,./-]+$`)
+
+func shellQuoted(s string) string {
+	if shellSafe.MatchString(s) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
 func (a *app) printPlan(steps []replication.Step) {
