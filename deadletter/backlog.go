@@ -2,8 +2,10 @@ package deadletter
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/sink"
@@ -48,6 +50,12 @@ type Entry struct {
 	Matched bool   // by the filter; others are here because they share its group
 }
 
+// Older orders entries as they were set aside. Those of one moment are in the order of
+// their rows, then of their places, so that two readings give the same order.
+func Older(a, b *Entry) int {
+	return cmp.Or(a.At.Compare(b.At), a.Compare(b.Row), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
+}
+
 type groupOf struct {
 	source string
 	group  Group
@@ -55,7 +63,7 @@ type groupOf struct {
 
 // Backlog is what a dead-letter topic holds, as one reading found it.
 type Backlog struct {
-	Entries []*Entry // in the order of offsets within each partition
+	Entries []*Entry // in the order of offsets within each partition, the partitions mixed as they came
 	Foreign int      // records that are neither letters nor markers
 
 	names map[string]string // each text once: a million letters share a few
@@ -112,7 +120,7 @@ func (b *Backlog) once(text string) string {
 // Waiting are the groups that the filter selects a waiting letter of, each whole and
 // in the order in which its rows were committed: a letter that overtook one of its
 // key would break the order that it was put aside to keep. Of letters that are there
-// more than once the first is taken.
+// more than once the first is taken. The groups are in the order of their first rows.
 func (b *Backlog) Waiting() [][]*Entry {
 	groups := make(map[groupOf][]*Entry)
 	var order []groupOf
@@ -137,7 +145,29 @@ func (b *Backlog) Waiting() [][]*Entry {
 		slices.SortStableFunc(group, func(a, b *Entry) int { return a.Compare(b.Row) })
 		all = append(all, group)
 	}
+	byFirstRow(all)
 	return all
+}
+
+// byFirstRow orders groups whose rows are in order. Positions compare within one
+// system only; of several the one with the oldest letter comes first.
+func byFirstRow(groups [][]*Entry) {
+	system := func(e *Entry) string {
+		name, _, _ := strings.Cut(e.Source, "/") // see SourceID
+		return name
+	}
+	oldest := make(map[string]time.Time)
+	for _, group := range groups {
+		for _, e := range group {
+			if at, ok := oldest[system(e)]; !ok || e.At.Before(at) {
+				oldest[system(e)] = e.At
+			}
+		}
+	}
+	slices.SortStableFunc(groups, func(a, b []*Entry) int {
+		one, other := system(a[0]), system(b[0])
+		return cmp.Or(oldest[one].Compare(oldest[other]), strings.Compare(one, other), a[0].Compare(b[0].Row), Older(a[0], b[0]))
+	})
 }
 
 // Fill reads the letters at the given places again, whole. One that is gone is

@@ -237,6 +237,12 @@ func TestBacklog_IsWhatNoMarkerCovers(t *testing.T) {
 		{"a letter behind a marker counts again", Filter{}, func(l *logOf) { l.letter(0x10, "a"); l.done("a", 0x10, 0); l.letter(0x10, "a") }, "a: 10", 1},
 		{"there twice", Filter{}, func(l *logOf) { l.letter(0x10, "a"); l.letter(0x20, "a"); l.letter(0x10, "a") }, "a: 10 10 20", 1},
 		{"selected letters bring those of their key", Filter{Commit: 0x20}, func(l *logOf) { l.letter(0x10, "a"); l.letter(0x20, "a"); l.letter(0x30, "b") }, "a: 10 20", 2},
+		{"keys by their first rows, whichever partition came first", Filter{}, func(l *logOf) {
+			l.put(Wrap(record(0x40, 1, "b", "v"), topic, cause), 1)
+			l.put(Wrap(record(0x30, 1, "c", "v"), topic, cause), 1)
+			l.letter(0x50, "a")
+			l.letter(0x20, "a")
+		}, "a: 20 50; c: 30; b: 40", 3},
 		{"of another key", Filter{Key: []byte("b")}, func(l *logOf) { l.letter(0x10, "a"); l.letter(0x30, "b") }, "b: 30", 2},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

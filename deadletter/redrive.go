@@ -21,12 +21,14 @@ type Redriver struct {
 	Restore func(ctx context.Context, l *Letter) (*router.Record, error)
 
 	Discard bool // mark as done with, send nothing
+	DryRun  bool // restore what is missing, send nothing and mark nothing
 }
 
 // Outcome is what became of one group.
 type Outcome struct {
 	Entries []*Entry // the whole group
-	Done    int      // of them, from the first on
+	Topic   string   // that the first record goes to; empty when it could not be made, or with Discard
+	Done    int      // of them, from the first on; with DryRun, as far as is known without sending
 	Err     error    // why not all
 }
 
@@ -46,7 +48,7 @@ func (r *Redriver) Run(ctx context.Context, groups [][]*Entry, each func(Outcome
 		var letters map[Place]*Letter
 		if !r.Discard {
 			var err error
-			if letters, err = Fill(ctx, r.Kafka, r.Topic, slices.Concat(part...)); err != nil {
+			if letters, err = r.fill(ctx, slices.Concat(part...)); err != nil {
 				return err
 			}
 		}
@@ -65,6 +67,17 @@ func (r *Redriver) Run(ctx context.Context, groups [][]*Entry, each func(Outcome
 		}
 	}
 	return nil
+}
+
+// fill reads the entries again. A dry run needs those only that something is made of.
+func (r *Redriver) fill(ctx context.Context, entries []*Entry) (map[Place]*Letter, error) {
+	if r.DryRun {
+		entries = slices.DeleteFunc(entries, func(e *Entry) bool { return e.Complete() })
+	}
+	if len(entries) == 0 {
+		return nil, nil
+	}
+	return Fill(ctx, r.Kafka, r.Topic, entries)
 }
 
 var errBehind = errors.New("an earlier letter of the key was not sent")
@@ -100,9 +113,9 @@ func chunks(groups [][]*Entry) [][][]*Entry {
 func (r *Redriver) group(ctx context.Context, group []*Entry, letters map[Place]*Letter) Outcome {
 	out := Outcome{Entries: group, Done: len(group)}
 	if !r.Discard {
-		out.Done, out.Err = r.deliver(ctx, group, letters)
+		out.Topic, out.Done, out.Err = r.deliver(ctx, group, letters)
 	}
-	if out.Done == 0 {
+	if out.Done == 0 || r.DryRun {
 		return out
 	}
 	if err := r.mark(ctx, group[:out.Done]); err != nil {
@@ -112,9 +125,9 @@ func (r *Redriver) group(ctx context.Context, group []*Entry, letters map[Place]
 	return out
 }
 
-// deliver sends the records of a group and says how many of its letters are done
-// with, from the first on.
-func (r *Redriver) deliver(ctx context.Context, group []*Entry, letters map[Place]*Letter) (int, error) {
+// deliver sends the records of a group and says where the first one goes, and how many
+// of its letters are done with, from the first on.
+func (r *Redriver) deliver(ctx context.Context, group []*Entry, letters map[Place]*Letter) (topic string, done int, err error) {
 	var records []router.Record
 	var upTo []int // letters done with once the record is durable
 	var stopped error
@@ -130,19 +143,26 @@ func (r *Redriver) deliver(ctx context.Context, group []*Entry, letters map[Plac
 		}
 		records, upTo = append(records, *rec), append(upTo, i+1)
 	}
-	n, err := r.send(ctx, records)
-	if err != nil {
-		stopped = err
+	n := len(records)
+	if !r.DryRun {
+		if n, err = r.send(ctx, records); err != nil {
+			stopped = err
+		}
+	}
+	if len(records) > 0 {
+		topic = records[0].Topic
 	}
 	if n == 0 {
-		return 0, stopped
+		return topic, 0, stopped
 	}
-	return upTo[n-1], stopped
+	return topic, upTo[n-1], stopped
 }
 
 func (r *Redriver) record(ctx context.Context, e *Entry, letters map[Place]*Letter) (*router.Record, error) {
 	l, ok := letters[e.Place()]
 	switch {
+	case r.DryRun && e.Complete():
+		return &e.Record, nil // what an entry lacks of it is sent, not looked at
 	case !ok:
 		return nil, fmt.Errorf("the letter at partition %d, offset %d is gone from the topic", e.Partition, e.Offset)
 	case l.Complete():

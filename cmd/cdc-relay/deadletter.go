@@ -122,8 +122,10 @@ func (n *atMost) add(cmd *cobra.Command, usual int) {
 	cmd.Flags().Var(n, "limit", "print at most the newest `n`")
 }
 
-// newest are the last ones.
+// newest are those set aside last, the newest at the end. The topic is in order within
+// each partition only.
 func (n *atMost) newest(found []*deadletter.Entry) []*deadletter.Entry {
+	slices.SortFunc(found, deadletter.Older)
 	return found[max(0, len(found)-int(*n)):]
 }
 
@@ -375,13 +377,16 @@ func (a *app) deadletterRedrive() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "redrive",
 		Short: "Send dead letters to where they were to go; only a plan unless --yes",
-		Long: `redrive sends the selected dead letters to their topics, in the order in which their
-rows were committed, and once they are durable writes a marker behind them, so that no
-later redrive sends them again and a parked key is free. Whatever waits of the same
-topic and key goes along: one that was left behind would be overtaken.
+		Long: `redrive sends the selected dead letters to their topics, key by key: those of a key in
+the order in which their rows were committed, and the key with the oldest row first.
+Once they are durable it writes a marker behind them, so that no later redrive sends
+them again and a parked key is free. Whatever waits of the same topic and key goes
+along: one that was left behind would be overtaken.
 
 What is missing in a letter is read from the table: the row by its event id, routed
-with the present configuration. That needs SELECT on the table.
+with the present configuration. That needs SELECT on the table. The plan does it too,
+so it names the topic, or why there is none; what only the brokers can refuse shows
+with --yes.
 
 A redrive that ends half-way may have sent letters which it could not mark any more;
 the next one sends them again. --discard sends nothing and marks them as done with:
@@ -422,14 +427,14 @@ type redriveReport struct {
 	Discard bool           `json:"discard"`
 	Letters int            `json:"letters"`
 	Done    int            `json:"done"`
-	Failed  int            `json:"failed"`
+	Failed  int            `json:"failed"` // of a plan: what is known to fail
 	Groups  []redriveGroup `json:"groups"`
 	groups  [][]*deadletter.Entry
 }
 
 type redriveGroup struct {
 	Table      string `json:"table"`
-	Topic      string `json:"topic"`
+	Topic      string `json:"topic"` // where it goes, or was to go
 	Letters    int    `json:"letters"`
 	Selected   int    `json:"selected"` // the others share their topic and key
 	Incomplete int    `json:"incomplete"`
@@ -457,12 +462,9 @@ func (l *letters) redrive(ctx context.Context, o redriveOptions) error {
 	report := &redriveReport{Plan: !o.yes, Discard: o.discard, Groups: []redriveGroup{}, groups: l.backlog.Waiting()}
 	for _, group := range report.groups {
 		report.Letters += len(group)
-		if !o.yes {
-			report.Groups = append(report.Groups, newRedriveGroup(group))
-		}
 	}
-	if o.yes && len(report.groups) > 0 {
-		if err := l.really(ctx, o, report); err != nil {
+	if len(report.groups) > 0 {
+		if err := l.run(ctx, o, report); err != nil {
 			return err
 		}
 	}
@@ -473,33 +475,42 @@ func (l *letters) redrive(ctx context.Context, o redriveOptions) error {
 	} else if err := l.printRedrive(report); err != nil {
 		return err
 	}
-	if report.Failed > 0 {
+	if report.Failed > 0 && !report.Plan {
 		return &quietError{exitFailed}
 	}
 	return nil
 }
 
-func (l *letters) really(ctx context.Context, o redriveOptions, report *redriveReport) error {
-	kafka, err := sink.NewKafka(l.settings.Kafka, zerolog.Nop())
-	if err != nil {
-		return err
-	}
-	defer func() {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-		defer cancel()
-		_ = kafka.Close(closing) // every outcome is known
-	}()
+// run re-drives the groups, or finds out what is known of that without sending.
+func (l *letters) run(ctx context.Context, o redriveOptions, report *redriveReport) error {
 	r := &deadletter.Redriver{
-		Kafka: l.settings.Kafka, Topic: l.settings.DeadLetterTopic, Sink: kafka, Discard: o.discard,
+		Kafka: l.settings.Kafka, Topic: l.settings.DeadLetterTopic, Discard: o.discard, DryRun: !o.yes,
 		Restore: newRestorer(l.settings).restore,
 	}
-	err = r.Run(ctx, report.groups, func(out deadletter.Outcome) {
+	if o.yes {
+		kafka, err := sink.NewKafka(l.settings.Kafka, zerolog.Nop())
+		if err != nil {
+			return err
+		}
+		defer func() {
+			closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+			defer cancel()
+			_ = kafka.Close(closing) // every outcome is known
+		}()
+		r.Sink = kafka
+	}
+	err := r.Run(ctx, report.groups, func(out deadletter.Outcome) {
 		g := newRedriveGroup(out.Entries)
-		g.Done = out.Done
+		if out.Topic != "" {
+			g.Topic = out.Topic
+		}
 		if out.Err != nil {
 			g.Error = out.Err.Error()
 		}
-		report.Done += out.Done
+		if o.yes {
+			g.Done = out.Done
+			report.Done += out.Done
+		}
 		report.Failed += len(out.Entries) - out.Done
 		report.Groups = append(report.Groups, g)
 	})
@@ -526,6 +537,8 @@ func (l *letters) printRedrive(report *redriveReport) error {
 	for _, g := range report.Groups {
 		result := "planned"
 		switch {
+		case g.Error != "" && report.Plan:
+			result = "would fail: " + printable(g.Error)
 		case g.Error != "":
 			result = fmt.Sprintf("%d done; %s", g.Done, printable(g.Error))
 		case !report.Plan:
@@ -545,7 +558,11 @@ func (l *letters) printRedrive(report *redriveReport) error {
 		verb = "discarded"
 	}
 	if report.Plan {
-		fmt.Fprintf(out, "%s dead letters would be %s; nothing was touched, repeat with --yes\n", strconv.Itoa(report.Letters), verb)
+		failing := ""
+		if report.Failed > 0 {
+			failing = fmt.Sprintf(", %d would fail", report.Failed)
+		}
+		fmt.Fprintf(out, "%d dead letters would be %s%s; nothing was touched, repeat with --yes\n", report.Letters-report.Failed, verb, failing)
 		return nil
 	}
 	fmt.Fprintf(out, "%d dead letters %s, %d left\n", report.Done, verb, report.Failed)

@@ -2,10 +2,16 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/sandbox"
+	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -30,6 +36,60 @@ func TestDeadLetter_RefusesWhatMakesNoSense(t *testing.T) {
 		{nil, "deadletter wants one of list, show, redrive"},
 	} {
 		invoke(t, env, append([]string{"deadletter"}, tt.args...)...).want(t, exitUsage, "", tt.want)
+	}
+}
+
+// A topic is read partition by partition, in an order that differs from call to call.
+func TestDeadLetter_LimitKeepsTheNewestOfAllPartitions(t *testing.T) {
+	brokers := harness.Kfake(t, sandbox.KafkaOptions{})
+	brokers.CreateTopic(t, "cdc-relay.dead-letters", 3)
+	env := []string{"CDC_RELAY_POSTGRES_URL=postgres://relay@localhost/shop", "CDC_RELAY_KAFKA_BROKERS=" + strings.Join(brokers.Addrs, ","), "CDC_RELAY_OUTBOX_TABLE=outbox"}
+	client, err := kgo.NewClient(kgo.SeedBrokers(brokers.Addrs...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	start := time.Date(2026, 1, 31, 8, 0, 0, 0, time.UTC)
+	for _, n := range []int{5, 2, 6, 1, 4, 3} {
+		at := start.Add(time.Duration(min(n, 5)) * time.Minute) // 5 and 6 at one time
+		lsn := fmt.Sprintf("0/%d", n)
+		group := deadletter.KeyGroup("orders", []byte(lsn))
+		letter := &kgo.Record{Topic: "cdc-relay.dead-letters", Partition: int32(n % 3), Key: []byte(lsn), Timestamp: at}
+		for name, value := range map[string]string{
+			deadletter.HeaderReason: "record_too_large", deadletter.HeaderTopic: "orders", deadletter.HeaderTable: "public.outbox",
+			deadletter.HeaderLSN: lsn, deadletter.HeaderSeq: "1", deadletter.HeaderSource: "7/s", deadletter.HeaderGroup: group.String(),
+		} {
+			letter.Headers = append(letter.Headers, kgo.RecordHeader{Key: name, Value: []byte(value)})
+		}
+		if err := client.ProduceSync(t.Context(), letter).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, verb := range []string{"list", "show"} {
+		var found struct{ Letters []struct{ LSN string } }
+		got := invoke(t, env, "deadletter", verb, "--json", "--limit", "3")
+		if err := json.Unmarshal([]byte(got.stdout), &found); err != nil {
+			t.Fatalf("%v: %s%s", err, got.stdout, got.stderr)
+		}
+		var order []string
+		for _, letter := range found.Letters {
+			order = append(order, letter.LSN)
+		}
+		if got := strings.Join(order, " "); got != "0/4 0/5 0/6" {
+			t.Errorf("%s: %s", verb, got)
+		}
+	}
+	text := invoke(t, env, "deadletter", "list", "--limit", "2").stdout
+	if before, after, _ := strings.Cut(text, "0/5/1"); !strings.Contains(after, "0/6/1") || strings.Contains(before, "0/4") {
+		t.Errorf("list:\n%s", text)
+	}
+	plan := invoke(t, env, "deadletter", "redrive", "--all").stdout
+	for n, at := 1, 0; n <= 6; n++ {
+		next := strings.Index(plan, fmt.Sprintf("0/%d/1", n))
+		if next <= at {
+			t.Fatalf("row %d is not behind the one before it:\n%s", n, plan)
+		}
+		at = next
 	}
 }
 
@@ -132,7 +192,11 @@ func TestDeadLetter_FromRejectionToRedrive(t *testing.T) {
 		t.Fatalf("key a: %s", got)
 	}
 
-	// A row without a topic is made anew from the table, once it can be.
+	// A row without a topic is made anew from the table, once it can be. The plan tells.
+	invoke(t, l.env, "deadletter", "redrive", "--reason", "route").want(t, exitOK, "0 dead letters would be re-driven, 1 would fail; nothing was touched", "")
+	invoke(t, l.env, "deadletter", "redrive", "--reason", "route").want(t, exitOK, "would fail: ", "")
+	invoke(t, l.env, "deadletter", "redrive", "--reason", "route", "--set", "outbox[0].topic=orders-repaired").want(t, exitOK, "orders-repaired", "")
+	invoke(t, l.env, "deadletter", "redrive", "--reason", "route", "--set", "outbox[0].topic=orders-repaired").want(t, exitOK, "1 dead letters would be re-driven; nothing was touched", "")
 	invoke(t, l.env, "deadletter", "redrive", "--reason", "route", "--yes").want(t, exitFailed, "0 dead letters re-driven, 1 left", "")
 	invoke(t, l.env, "deadletter", "redrive", "--reason", "route", "--yes", "--set", "outbox[0].topic=orders-repaired").want(t, exitOK, "1 dead letters re-driven, 0 left", "")
 	if got := l.brokers.Read(t, "orders-repaired"); len(got) != 1 || !strings.Contains(string(got[0].Value), "secret-unrouted") || string(got[0].Key) != b {
