@@ -24,6 +24,7 @@ type board struct {
 	shown     State // last announced
 	shownWhy  string
 	since     time.Time // of shown
+	whySince  time.Time // of shownWhy; zero when that is empty
 	obstacle  *obstacle // nil: none is known
 	session   *session  // nil between sessions
 	last      LSNs      // of the last session, kept while there is none
@@ -197,6 +198,22 @@ func (b *board) reachable(now time.Time) error {
 	return err
 }
 
+// inTheWay says what a drain was waiting for. Its state hides every other.
+func (b *board) inTheWay(now time.Time) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if away := b.reachable(now); away != nil {
+		return "and no broker answered: " + b.advise(reasonUnreachable, away.Error())
+	}
+	if o := b.obstacle; o != nil && o.reason != "" {
+		return "and the relay was blocked (" + o.reason + "): " + o.message
+	}
+	if b.session == nil {
+		return "and there was no session with PostgreSQL"
+	}
+	return fmt.Sprintf("and %d rows were not acknowledged and confirmed by then: look at the brokers, or raise it", b.session.tracker.Stats().Rows)
+}
+
 // advise adds the next step to what is said of brokers that do not answer, and how long
 // there is for it. Call it with the lock held.
 func (b *board) advise(reason, message string) string {
@@ -218,12 +235,19 @@ func (b *board) advise(reason, message string) string {
 // announce tells log and events when what users see has changed.
 func (r *Relay) announce() {
 	r.board.mu.Lock()
-	from := r.board.shown
-	state, reason, message := r.board.view(time.Now())
-	changed := state != from || reason != r.board.shownWhy
+	now := time.Now()
+	from, was := r.board.shown, r.board.shownWhy
+	state, reason, message := r.board.view(now)
+	changed := state != from || reason != was
 	if changed {
 		if state != from {
-			r.board.since = time.Now()
+			r.board.since = now
+		}
+		if reason != was {
+			r.board.whySince = now
+		}
+		if reason == "" {
+			r.board.whySince = time.Time{}
 		}
 		r.board.shown, r.board.shownWhy = state, reason
 	}
@@ -235,11 +259,23 @@ func (r *Relay) announce() {
 	if state == Blocked || reason != "" && state != Standby {
 		line = r.log.Warn()
 	}
-	line = line.Str("state", string(state)).Str("from", string(from))
+	line = line.Str("state", string(state))
+	what := "state changed"
+	switch {
+	case state != from:
+		line = line.Str("from", string(from))
+	case reason == "" && state == Streaming: // what view says of them alone has a reason there
+		what = "the brokers answer again"
+	default:
+		what = "reason changed"
+	}
+	if state == from && was != "" {
+		line = line.Str("was", was)
+	}
 	if reason != "" {
 		line = line.Str("reason", reason).Str("err", message)
 	}
-	line.Msg("state changed")
+	line.Msg(what)
 	if r.ev.StateChanged != nil {
 		r.ev.StateChanged(from, state, reason)
 	}
@@ -469,6 +505,11 @@ func (r *Relay) Status() Status {
 		LastTick:           time.Unix(0, r.lastTick.Load()),
 	}
 	st.State, st.Reason, st.Message = b.view(now)
+	if st.Reason == b.shownWhy {
+		st.ReasonSince = b.whySince
+	} else if st.Reason != "" {
+		st.ReasonSince = now // announced in a moment
+	}
 	seen := b.allIncidents()
 	st.TopicsRecreated, st.DataLoss, st.Overtaken = seen.recreated, seen.dataLoss+r.phantoms.Load(), seen.overtaken
 	for topic := range b.topics {

@@ -134,3 +134,39 @@ func TestBoard_LogsAStandbyOnceAndNotAsAWarning(t *testing.T) {
 		<-result
 	})
 }
+
+// An outage is as old as it is, not as old as the stream that it met.
+func TestBoard_TellsTheAgeOfTheReasonAndItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var log bytes.Buffer
+		b := &bench{server: newServer(), sink: new(sinktest.Recorder), result: make(chan error, 1)}
+		parts := Parts{Source: b.server.open, Router: routes, Sink: func() (sink.Sink, error) { return b.sink, nil }}
+		b.relay = New(Config{RetryMax: time.Second}, parts, Events{}, zerolog.New(zerolog.SyncWriter(&log)))
+		ctx, cancel := context.WithCancel(t.Context())
+		b.cancel = cancel
+		go func() { b.result <- b.relay.Run(ctx) }()
+		pass(22 * time.Second)
+		began := b.relay.Status().Since
+		b.sink.SetReachable(errors.New("dial broker: refused"))
+		pass(14 * time.Second)
+		st := b.relay.Status()
+		if age := time.Since(st.ReasonSince).Round(time.Second); st.State != Streaming || st.Reason != "kafka_unreachable" || age != 14*time.Second || !st.Since.Equal(began) {
+			t.Errorf("away: %s (%s) since %s, the reason for %s", st.State, st.Reason, st.Since, age)
+		}
+		b.sink.SetReachable(nil)
+		pass(time.Second)
+		if st = b.relay.Status(); st.Reason != "" || !st.ReasonSince.IsZero() || !st.Since.Equal(began) {
+			t.Errorf("back: %s (%s) since %s, the reason since %s", st.State, st.Reason, st.Since, st.ReasonSince)
+		}
+		b.stop(t)
+		_, after, _ := strings.Cut(log.String(), `"message":"reason changed"`)
+		if !strings.Contains(log.String(), `"reason":"kafka_unreachable","err":"dial broker: refused`) ||
+			!strings.Contains(after, `{"level":"info","state":"streaming","was":"kafka_unreachable","message":"the brokers answer again"}`) {
+			t.Errorf("log:\n%s", log.String())
+		}
+	})
+}

@@ -211,6 +211,9 @@ func (s *session) guilty(ctx, hard context.Context, u *undelivered, f *sink.Fail
 	if row != nil && f.Class == sink.Rejected && s.r.cfg.OnReject == StopOnReject {
 		err.Err = s.wayOut(err.Commit, f.Reason, err.Err)
 	}
+	if s.r.cfg.OnReject == DeadLetterOnReject && u.p.records[u.index].Topic == s.r.cfg.DeadLetterTopic {
+		err.Err = setupMakes(f.Reason, err.Err)
+	}
 	if f.Class == sink.Rejected && !u.counted {
 		u.counted = true
 		s.reject(f.Reason, deadletter.Row{Commit: err.Commit, Seq: err.Ordinal}, err)

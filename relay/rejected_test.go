@@ -285,7 +285,7 @@ func TestDeadLetter_TopicThatCannotBeWrittenBlocks(t *testing.T) {
 		})
 		r.run(t, Config{OnReject: DeadLetterOnReject})
 		pass(time.Minute)
-		if st := r.relay.Status(); st.State != Blocked || st.Reason != "unknown_topic" || !strings.Contains(st.Message, lettersTopic) {
+		if st := r.relay.Status(); st.State != Blocked || st.Reason != "unknown_topic" || !strings.Contains(st.Message, lettersTopic) || !strings.Contains(st.Message, "`cdc-relay setup` makes") {
 			t.Fatalf("status %+v", st)
 		}
 		if got := r.server.position(); got != 100 || r.direct() != "1" {

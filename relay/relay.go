@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -80,7 +81,8 @@ type Relay struct {
 
 	parked *deadletter.Parked // nil without Config.ParkKey
 
-	aborted chan struct{} // closed by Abort
+	late    atomic.Pointer[string] // what was in the way when DrainTimeout was over; nil: it was not
+	aborted chan struct{}          // closed by Abort
 	abort   sync.Once
 	back    chan struct{} // one token: the probe reached a server that it had not reached before
 
@@ -243,6 +245,8 @@ func (r *Relay) limitDrain(ctx context.Context, cut context.CancelFunc, stopped 
 	defer timeout.Stop()
 	select {
 	case <-timeout.C:
+		late := r.board.inTheWay(time.Now())
+		r.late.Store(&late)
 	case <-r.aborted:
 	case <-stopped:
 	}
@@ -326,6 +330,9 @@ func (r *Relay) forgetSigns() {
 
 // stopError is what Run returns once a stop was asked for.
 func (r *Relay) stopError(err error) error {
+	if late := r.late.Load(); late != nil && errors.Is(err, ErrDrainCut) {
+		return fmt.Errorf("%w: relay.drain_timeout (%s) was over, %s", err, r.cfg.DrainTimeout, *late)
+	}
 	if errors.Is(err, ErrDrainCut) || errors.Is(err, errUnseen) {
 		return err
 	}

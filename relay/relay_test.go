@@ -495,26 +495,6 @@ func TestRelay_GivesUpASinkThatKeepsRecordsOfALostSession(t *testing.T) {
 	})
 }
 
-func TestRelay_DrainTimeoutCutsRowsInFlight(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := &bench{server: newServer(fixed(110, 120, 1, "order/a/1")), sink: new(sinktest.Recorder), result: make(chan error, 1)}
-		b.sink.Hold()
-		b.start(t, Config{DrainTimeout: 7 * time.Second})
-		pass(time.Second)
-		began := time.Now()
-		b.cancel()
-		if err := <-b.result; !errors.Is(err, ErrDrainCut) {
-			t.Fatalf("run: %v", err)
-		}
-		if took := time.Since(began); took < 7*time.Second || took > 8*time.Second {
-			t.Fatalf("drain took %s", took)
-		}
-		if b.server.position() != 100 {
-			t.Fatalf("confirmed %s", b.server.position())
-		}
-	})
-}
-
 func TestRelay_AbortCutsADrainShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{server: newServer(fixed(110, 120, 1, "order/a/1")), sink: new(sinktest.Recorder), result: make(chan error, 1)}

@@ -71,9 +71,11 @@ type Status struct {
 	State    State     `json:"state"`
 	Reason   string    `json:"reason"`  // snake_case; empty when all is well
 	Message  string    `json:"message"` // the error in full, with what to do; never payloads or secrets
-	Since    time.Time `json:"since"`
+	Since    time.Time `json:"since"`   // when State began; Reason may have come, or changed, later
 	Version  string    `json:"version"`
 	Pipeline string    `json:"pipeline"`
+
+	ReasonSince time.Time `json:"reason_since,omitzero"` // when Reason began, maybe in an earlier state
 
 	Guarantee   string `json:"guarantee"`
 	Slot        string `json:"slot"`

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -175,4 +176,37 @@ func TestExactlyOnce_ADrainSaysThatThePublicationChanged(t *testing.T) {
 			t.Errorf("run: %v; committed %q", err, l.rows())
 		}
 	})
+}
+
+func TestRelay_DrainTimeoutCutsRowsInFlight(t *testing.T) {
+	for _, tt := range []struct {
+		away error
+		says string
+	}{
+		{nil, "1 rows were not acknowledged"},
+		{errors.New("dial broker: refused"), "no broker answered: dial broker: refused; start the brokers"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := &bench{server: newServer(fixed(110, 120, 1, "order/a/1")), sink: new(sinktest.Recorder), result: make(chan error, 1)}
+			b.sink.Hold()
+			b.start(t, Config{DrainTimeout: 7 * time.Second})
+			pass(time.Second)
+			began := time.Now()
+			b.sink.SetReachable(tt.away)
+			b.cancel()
+			err := <-b.result
+			if !errors.Is(err, ErrDrainCut) {
+				t.Fatalf("run: %v", err)
+			}
+			if text := err.Error(); !strings.Contains(text, tt.says) || !strings.Contains(text, "relay.drain_timeout (7s) was over") {
+				t.Errorf("run: %v", err)
+			}
+			if took := time.Since(began); took < 7*time.Second || took > 8*time.Second {
+				t.Fatalf("drain took %s", took)
+			}
+			if b.server.position() != 100 {
+				t.Fatalf("confirmed %s", b.server.position())
+			}
+		})
+	}
 }

@@ -140,8 +140,12 @@ func statusText(s relay.Status, now time.Time) string {
 	if s.Reason != "" {
 		state += " (" + s.Reason + ")"
 	}
-	if !s.Since.IsZero() {
-		state += " since " + now.Sub(s.Since).Round(time.Second).String()
+	since := s.Since
+	if s.ReasonSince.After(since) {
+		since = s.ReasonSince // both hold from then on
+	}
+	if !since.IsZero() {
+		state += " since " + now.Sub(since).Round(time.Second).String()
 	}
 	line("state", "%s", state)
 	if s.Message != "" {

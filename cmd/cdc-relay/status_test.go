@@ -57,6 +57,20 @@ func TestStatus_ShowsWhatMatters(t *testing.T) {
 	}
 }
 
+// The reason may be younger than the state, and older.
+func TestStatus_TellsSinceWhenStateAndReasonHold(t *testing.T) {
+	s := sample(relay.Streaming, "kafka_unreachable")
+	for ago, want := range map[time.Duration]string{14 * time.Second: "since 14s\n", 5 * time.Minute: "since 1m0s\n", 0: "since 1m0s\n"} {
+		s.ReasonSince = time.Time{}
+		if ago > 0 {
+			s.ReasonSince = time.Now().Add(-ago)
+		}
+		if got := statusText(s, time.Now()); !strings.Contains(got, "streaming (kafka_unreachable) "+want) {
+			t.Errorf("the reason began %s ago:\n%s", ago, got)
+		}
+	}
+}
+
 // Who stands by has no stream, and nothing is wrong with that.
 func TestStatus_TellsAStandbyFromALostConnection(t *testing.T) {
 	of := func(states ...relay.State) relay.Status {
