@@ -17,6 +17,7 @@ const (
 	defaultApplicationName = "cdc-relay"
 
 	hintPassword = "no server was asked: run postgres.password_command by hand as the relay's user, or look at postgres.password_file"
+	hintSilent   = "is PostgreSQL at this address? Whatever is there took the connection and says nothing: correct postgres.url, or look at the server"
 	hintToken    = "the server was not asked: give the relay's host credentials that may sign in to the database"
 )
 
@@ -101,7 +102,10 @@ func connectOne(ctx context.Context, cfg Config, base *pgconn.Config, t target, 
 	}
 	classified := classify(op, cause)
 	var e *Error
-	if !errors.As(classified, &e) || e.Reason != ReasonPermission {
+	if errors.As(classified, &e) && e.Reason == ReasonTimeout && e.Hint == "" && !answered(cause) {
+		e.Hint = hintSilent // the dial went through: its timeout has a hint
+	}
+	if e == nil || e.Reason != ReasonPermission {
 		return nil, classified
 	}
 	var pg *pgconn.PgError
@@ -113,6 +117,12 @@ func connectOne(ctx context.Context, cfg Config, base *pgconn.Config, t target, 
 			doubleQuoted(config.User), doubleQuoted(config.User))
 	}
 	return nil, classified
+}
+
+// answered says that the error is a server's own.
+func answered(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg)
 }
 
 // withoutCleartext forbids the cleartext method in a require_auth list.

@@ -104,6 +104,17 @@ func TestConnect_AsksThePasswordEachTime(t *testing.T) {
 // deadAddr has nobody who listens. A port that is free now could be somebody's soon.
 const deadAddr = "127.0.0.1:1"
 
+// A port that takes connections and stays silent may be anything.
+func TestConnect_AsksWhetherWhatIsSilentIsPostgreSQL(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close() // the kernel takes the connection
+	_, err = connect(t.Context(), Config{URL: "postgres://u@" + listener.Addr().String() + "/d?sslmode=disable&connect_timeout=1"}, true)
+	wantError(t, err, KindRetry, ReasonTimeout, listener.Addr().String(), "is PostgreSQL at this address?", "correct postgres.url")
+}
+
 func TestConnect_Refusals(t *testing.T) {
 	db := harness.Postgres(t)
 	role := newRole(t, db, "LOGIN")

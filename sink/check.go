@@ -221,9 +221,9 @@ func (c *checker) checkConnection() bool {
 		advice = "correct kafka.sasl and kafka.tls"
 	}
 	if eof := (*kgo.ErrFirstReadEOF)(nil); errors.As(err, &eof) {
-		check, advice = "kafka.authentication", "the port may want SASL or TLS: set kafka.sasl or kafka.tls as the listener needs it"
+		check = "kafka.authentication"
 	}
-	if cause, next, found := strings.Cut(seen, "; "); found { // what to do is part of the error already
+	if cause, next := Told(err); next != "" { // what to do is part of the error already
 		seen, advice = cause, next
 	}
 	c.fail(check, advice, "%s", seen)

@@ -139,7 +139,11 @@ func (f *Follower) CatchUp(ctx context.Context) error {
 	}
 	ends, err := topicEnds(ctx, client, f.topic)
 	if err != nil {
-		return readError(f.topic, err)
+		e := readError(f.topic, err)
+		if e.Reason == "unknown_topic" {
+			e.Err = advise(e.Err, "`cdc-relay setup` makes it, if it is the dead-letter topic")
+		}
+		return e
 	}
 	for {
 		f.mu.Lock()

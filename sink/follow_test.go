@@ -44,6 +44,11 @@ func TestFollower_CatchesUpWithEveryPartition(t *testing.T) {
 	if err := sink.ReadTopic(ctx, cfg, "letters", func(*sink.Message) error { return nil }); !errors.As(err, &missing) || missing.Reason != "unknown_topic" {
 		t.Fatalf("a missing topic: %v", err)
 	}
+	early := sink.NewFollower(cfg, "letters", zerolog.Nop())
+	if err := early.CatchUp(ctx); err == nil || !strings.Contains(err.Error(), "`cdc-relay setup` makes it") {
+		t.Errorf("a missing topic that is followed: %v", err)
+	}
+	early.Close()
 	for i, want := range []bool{true, true, false} {
 		if made, err := sink.EnsureTopic(ctx, cfg, "letters", i == 0); err != nil || made != want {
 			t.Fatalf("step %d: missing %t, %v", i, made, err)

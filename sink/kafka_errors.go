@@ -162,8 +162,10 @@ func classifyNetwork(err error) *Error {
 		return &Error{Retry, "sasl_interrupted", err}
 	case strings.Contains(err.Error(), "tls alert record"): // the client's words, it has no type for it
 		return &Error{Blocked, "tls", fmt.Errorf("%w; the broker speaks TLS on this port: set kafka.tls.enabled", err)}
-	case errors.As(err, &eof):
-		return &Error{Retry, "network", err}
+	case strings.Contains(err.Error(), "invalid large response size"), strings.Contains(err.Error(), "invalid negative response size"): // nor for these
+		return &Error{Blocked, "kafka_error", advise(err, "something other than Kafka answers there: correct kafka.brokers")}
+	case errors.As(err, &eof): // brokers hang up on who does not authenticate, and when they stop
+		return &Error{Retry, "network", advise(err, "if the brokers run, set kafka.sasl or kafka.tls as the listener needs it")}
 	case kgo.IsRetryableBrokerErr(err), errors.Is(err, context.DeadlineExceeded), isNetwork(err):
 		return &Error{Retry, "network", err}
 	}

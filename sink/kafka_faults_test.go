@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -586,4 +587,42 @@ func TestKafka_DeliversOnceTheBrokersAreBack(t *testing.T) {
 	if got := read(t, c, "orders"); len(got) != 2 {
 		t.Errorf("%d records are durable, want 2", len(got))
 	}
+}
+
+func TestKafka_ReadyTellsWhatAnswersInsteadOfKafka(t *testing.T) {
+	for name, tt := range map[string]struct {
+		answer string
+		says   []string
+	}{
+		"PostgreSQL": {"E\x00\x00\x00\x91SFATAL\x00", []string{"something other than Kafka answers there: correct kafka.brokers"}},
+		"a web page": {"HTTP/1.1 400 Bad Request\r\n\r\n", []string{"HTTP response", "something other than Kafka answers there: correct kafka.brokers"}},
+		"noise":      {"\xff\xfe\xfd\xfc", []string{"something other than Kafka answers there: correct kafka.brokers"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer listener.Close()
+			go func() {
+				for {
+					conn, err := listener.Accept()
+					if err != nil {
+						return
+					}
+					_, _ = conn.Read(make([]byte, 1024))
+					_, _ = conn.Write([]byte(tt.answer))
+					_, _ = io.Copy(io.Discard, conn) // until the client hangs up
+					_ = conn.Close()
+				}
+			}()
+			cfg := sink.KafkaConfig{Brokers: []string{listener.Addr().String()}}
+			wantError(t, ready(t, cfg), sink.Blocked, "kafka_error", append(tt.says, cfg.Brokers[0])...)
+		})
+	}
+}
+
+func TestKafka_ReadyNamesTheSASLThatIsNotConfigured(t *testing.T) {
+	c := cluster(t, kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-256", "relay", "right"))
+	wantError(t, ready(t, sink.KafkaConfig{Brokers: c.ListenAddrs()}), sink.Retry, "network", c.ListenAddrs()[0], "set kafka.sasl")
 }
