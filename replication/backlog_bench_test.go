@@ -61,7 +61,7 @@ func BenchmarkBacklog_Pacing(b *testing.B) {
 func BenchmarkBacklog_Wide(b *testing.B) {
 	for _, size := range []int{1_000, 10_000, 50_000, 200_000} {
 		b.Run(fmt.Sprintf("bytes=%d", size), func(b *testing.B) {
-			rows := max(20, backlogRows()*600/size)
+			rows := max(2, backlogRows()*60/size) * 10
 			cfg := backlogOf(b, harness.Postgres(b), rows, 10, size)
 			b.Run("rest=false", func(b *testing.B) { drains(b, cfg, rows, false) })
 			b.Run("rest=true", func(b *testing.B) { drains(b, cfg, rows, true) })
