@@ -100,6 +100,7 @@ type pacing struct {
 
 func (p pacing) room() int { return cmp.Or(p.buffer, receiveBuffer) }
 
+// pause is how long to rest after a small read in a backlog.
 func (p *pace) pause() time.Duration {
 	switch {
 	case p.rest > 0:
