@@ -29,11 +29,11 @@ func (d *doctor) relay(s *relay.Status) {
 		return
 	}
 	seen := fmt.Sprintf("the relay of this configuration is %s", s.State)
-	if !s.Since.IsZero() {
-		seen += fmt.Sprintf(" since %s", s.Since.UTC().Format(time.RFC3339))
-	}
 	if s.Reason != "" {
 		seen += fmt.Sprintf(" (%s)", s.Reason)
+	}
+	if since := since(s); !since.IsZero() {
+		seen += fmt.Sprintf(" since %s", since.UTC().Format(time.RFC3339))
 	}
 	if s.Message != "" {
 		seen += ": " + s.Message

@@ -53,6 +53,9 @@ func (a *app) client(f clientFlags) (*client, error) {
 		c := newClient(f.timeout)
 		return c, c.address(f)
 	}
+	if f.tokenFile != "" {
+		return nil, &usageError{errors.New("--token-file is not allowed by itself; allowed: with --url. Without it the token is http.token or http.token_file of the configuration")}
+	}
 	cfg, err := config.Load(config.Options{Path: a.configPath, Set: a.set, Environ: a.env, WithoutSecrets: true})
 	if err != nil {
 		return nil, err

@@ -98,6 +98,8 @@ func TestUsage_MistakesExitWith2AndTouchNothing(t *testing.T) {
 		{"completion tcsh", `invalid argument "tcsh"`},
 		{"status --interval nonsense", "invalid argument"},
 		{"status --watch --interval 0s", "--interval 0s is not allowed; allowed: more than 0s"},
+		{"status --interval 2s", "--interval is not allowed by itself; allowed: with --watch"},
+		{"status --token-file nowhere", "--token-file is not allowed by itself; allowed: with --url"},
 		{"status --timeout 0s", "--timeout 0s is not allowed; allowed: more than 0s"},
 		{"status --timeout -1s", "--timeout -1s is not allowed; allowed: more than 0s"},
 		{"check --timeout 0s", "--timeout 0s is not allowed; allowed: more than 0s"},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -28,6 +29,9 @@ func (a *app) statusCommand() *cobra.Command {
 		Short: "Ask a running relay how it is (exit 0: streaming, 1: not)",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !f.watch && cmd.Flags().Changed("interval") {
+				return &usageError{errors.New("--interval is not allowed by itself; allowed: with --watch")}
+			}
 			c, err := a.client(f.client)
 			if err != nil {
 				return err
@@ -140,11 +144,7 @@ func statusText(s relay.Status, now time.Time) string {
 	if s.Reason != "" {
 		state += " (" + s.Reason + ")"
 	}
-	since := s.Since
-	if s.ReasonSince.After(since) {
-		since = s.ReasonSince // both hold from then on
-	}
-	if !since.IsZero() {
+	if since := since(&s); !since.IsZero() {
 		state += " since " + now.Sub(since).Round(time.Second).String()
 	}
 	line("state", "%s", state)
@@ -152,13 +152,17 @@ func statusText(s relay.Status, now time.Time) string {
 		line("", "%s", s.Message)
 	}
 	line("relay", "%s, pipeline %s", orDash(s.Version), orDash(s.Pipeline))
-	line("slot", "%s, publication %s%s", s.Slot, s.Publication, slotText(s.SlotState))
+	if len(s.Shards) == 0 {
+		line("slot", "%s, publication %s%s", s.Slot, s.Publication, slotText(s.SlotState))
+	}
+	label := "slots"
 	for _, one := range s.Shards {
 		state := string(one.State)
 		if one.Reason != "" {
 			state += " (" + one.Reason + ")"
 		}
-		line("", "%s %s, lag %s, %d rows in flight%s", one.Slot, state, replication.BytesText(one.LagBytes), one.InFlightEvents, slotText(one.SlotState))
+		line(label, "%s %s, lag %s, %d rows in flight%s", one.Slot, state, replication.BytesText(one.LagBytes), one.InFlightEvents, slotText(one.SlotState))
+		label = ""
 	}
 	line("connected", "PostgreSQL %s, Kafka %s", sourceText(s), yesNo(s.SinkConnected))
 	line("LSN", "confirmed %s, published %s, received %s, server %s",
@@ -169,6 +173,14 @@ func statusText(s relay.Status, now time.Time) string {
 	line("since start", "published %d, rejected %d, reconnects %d", s.EventsPublished, s.EventsRejected, s.Reconnects)
 	line("topics", "%s", topicsText(s.Topics))
 	return b.String()
+}
+
+// since is when state and reason began to hold both.
+func since(s *relay.Status) time.Time {
+	if s.ReasonSince.After(s.Since) {
+		return s.ReasonSince
+	}
+	return s.Since
 }
 
 // sourceText says of who stands by that it has no stream, which is as it should be.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -99,6 +100,22 @@ func TestStatus_TellsAStandbyFromALostConnection(t *testing.T) {
 		if got := statusText(tt.status, time.Now()); !strings.Contains(got, tt.want) {
 			t.Errorf("want %q in\n%s", tt.want, got)
 		}
+	}
+}
+
+// The names that the configuration has for one slot are nobody's with shards.
+func TestStatus_NamesTheSlotsThatThereAre(t *testing.T) {
+	s := sample(relay.Streaming, "")
+	slot := "slot          " + s.Slot + ", publication "
+	if got := statusText(s, time.Now()); !strings.Contains(got, slot) {
+		t.Errorf("want %q in\n%s", slot, got)
+	}
+	for i := range 2 {
+		s.Shards = append(s.Shards, sample(relay.Streaming, ""))
+		s.Shards[i].Slot = fmt.Sprintf("shard_%d", i)
+	}
+	if got := statusText(s, time.Now()); strings.Contains(got, "slot  ") || !strings.Contains(got, "\nslots         shard_0 streaming") || !strings.Contains(got, "\n              shard_1 streaming") {
+		t.Errorf("two shards:\n%s", got)
 	}
 }
 
