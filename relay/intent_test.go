@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"strings"
 	"sync"
@@ -174,7 +175,7 @@ func TestIntent_ASlotThatWasMovedOverABacklogIsNotStreamedFrom(t *testing.T) {
 		pass(time.Second)
 		select {
 		case err := <-b.result:
-			if !strings.Contains(err.Error(), "accept-gap") {
+			if !strings.Contains(fmt.Sprint(err), "accept-gap") {
 				t.Errorf("the start ended with: %v", err)
 			}
 		default:
