@@ -497,10 +497,11 @@ func (s *session) fill(behind bool) {
 	}
 }
 
-// resident is by how much the process grows for size bytes of rows and records in
-// flight: chunks that are partly used, requests that the client is writing, and what
-// the garbage collector has not come to yet take up to twice as much again.
-func resident(size int) int { return 3 * size }
+// resident is by how much the process may grow for size bytes of rows and records in
+// flight: chunks that are partly used, requests that the client is writing, what the
+// garbage collector has not come to yet, and what the runtime keeps for itself. More
+// in flight makes no drain faster, and rows that are no longer in a cache cost more.
+func resident(size int) int { return 4 * size }
 
 // route turns rows into records up to the first that cannot be and is not set
 // aside.
