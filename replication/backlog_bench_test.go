@@ -71,6 +71,30 @@ func BenchmarkBacklog_Wide(b *testing.B) {
 	}
 }
 
+// BenchmarkBacklog_Binary drains the same rows in the text and in the binary format: of
+// our own shape, the same with its payload as bytea, and with no column but numbers,
+// times and identifiers.
+func BenchmarkBacklog_Binary(b *testing.B) {
+	rows := backlogRows()
+	const columns = "id bigserial PRIMARY KEY, aggregate_type text DEFAULT 'orders', aggregate_id text DEFAULT '1', created_at timestamptz DEFAULT now()"
+	for _, shape := range []struct{ name, columns, payload string }{
+		{"jsonb", columns + ", payload jsonb", "jsonb_build_object('n', n, 'pad', pad)"},
+		{"bytea", columns + ", payload bytea", "decode(pad, 'hex')"},
+		{"fixed", "id uuid DEFAULT gen_random_uuid(), a bigint DEFAULT 1234567890123, b uuid DEFAULT gen_random_uuid(), c timestamptz DEFAULT now(), payload double precision", "random()"},
+	} {
+		b.Run(shape.name, func(b *testing.B) {
+			db := harness.Postgres(b)
+			db.Exec(b, "CREATE TABLE outbox ("+shape.columns+")")
+			cfg := publish(b, db, Table{"public", "outbox"})
+			fill(b, db, "payload", shape.payload, rows, 10, 300)
+			for _, binary := range []bool{false, true} {
+				cfg.Binary = func([]*Relation) bool { return binary }
+				b.Run(fmt.Sprintf("binary=%t", binary), func(b *testing.B) { drains(b, cfg, rows, true) })
+			}
+		})
+	}
+}
+
 // BenchmarkBacklog_Link drains over other ways than the loopback device alone. What a
 // rest gains there may be little; it must not cost anything.
 func BenchmarkBacklog_Link(b *testing.B) {
@@ -171,14 +195,20 @@ func backlog(b testing.TB, db *harness.Database, rows, each int) Config {
 func backlogOf(b testing.TB, db *harness.Database, rows, each, size int) Config {
 	b.Helper()
 	cfg := orders(b, db)
+	fill(b, db, "aggregate_id, payload", "(i * 1000 + n)::text, jsonb_build_object('n', n, 'pad', pad)", rows, each, size)
+	return cfg
+}
+
+// fill writes rows, so many a transaction, of what values makes of i, the transaction,
+// n, the row in it, and pad, which makes up most of size.
+func fill(b testing.TB, db *harness.Database, columns, values string, rows, each, size int) {
+	b.Helper()
 	db.Exec(b, fmt.Sprintf(`DO $$ DECLARE pad text := (SELECT string_agg(md5(random()::text), '') FROM generate_series(1, %d)); BEGIN
 		FOR i IN 1..%d LOOP
-			INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload)
-			SELECT 'orders', (i * %d + n)::text, 'OrderPlaced', jsonb_build_object('n', n, 'pad', pad) FROM generate_series(1, %d) n;
+			INSERT INTO outbox (%s) SELECT %s FROM generate_series(1, %d) n;
 			COMMIT;
 		END LOOP;
-	END $$`, max(1, (size-30)/32), rows/each, each, each))
-	return cfg
+	END $$`, max(1, (size-30)/32), rows/each, columns, values, each))
 }
 
 func drain(b testing.TB, cfg Config, rows int, rest bool) drained {
