@@ -454,6 +454,7 @@ func (s *session) interrupt(err error) {
 	select {
 	case s.interrupts <- err:
 		s.endSending()
+		s.endJudging()
 	default:
 	}
 }

@@ -425,8 +425,13 @@ func (x *exactly) judge(hard context.Context, records []router.Record, failures 
 	if len(suspects) > 0 {
 		ctx, cancel := context.WithTimeout(hard, convictTimeout)
 		defer cancel()
+		defer context.AfterFunc(x.s.judging, cancel)()
 		guilty, err := x.sink.Convict(ctx, x.id, suspects)
 		if err != nil {
+			select {
+			case err = <-x.s.interrupts:
+			default:
+			}
 			return err
 		}
 		return x.sentence(suspects, guilty)

@@ -41,6 +41,8 @@ type session struct {
 
 	sending    context.Context // ends when waiting for room is pointless
 	endSending context.CancelFunc
+	judging    context.Context // ends with an interrupt
+	endJudging context.CancelFunc
 
 	stopping time.Time // since when the probe is told that the server stops; the probe's alone
 
@@ -107,6 +109,8 @@ func (s *session) run(ctx, hard context.Context) error {
 	defer endIntake(nil)
 	s.sending, s.endSending = context.WithCancel(hard)
 	defer s.endSending()
+	s.judging, s.endJudging = context.WithCancel(hard)
+	defer s.endJudging()
 	s.r.began.Store(true)
 	s.r.board.setSession(s)
 	defer s.r.board.setSession(nil)
@@ -217,26 +221,35 @@ func (s *session) outcome(err error) error {
 // stop it returns ErrDrainCut if rows that the sink was given are not both durable
 // and confirmed, or are a part of a transaction that will be sent again.
 func (s *session) close(ctx, hard context.Context, cause error) error {
+	// With exactly-once, as else it is gone: the brokers shut out who was before.
+	stopping := s.exactly != nil && cause != nil && replication.Reason(cause) == replication.ReasonServerShutdown
 	switch {
 	case errors.Is(cause, ErrDrainCut), silence(cause):
 	case gone(cause) && s.exactly == nil:
 		s.sink.Halt() // again, as B may have resumed it meanwhile
 		s.await(hard, lossGrace)
 	default:
-		within, cancel := context.WithTimeout(hard, s.r.handover()) // the search for the guilty as well
+		limit := s.r.handover()
+		if stopping {
+			limit = lossGrace
+		}
+		within, cancel := context.WithTimeout(hard, limit) // the search for the guilty as well
 		defer cancel()
 		s.exactly.finish()
-		s.await(within, s.r.handover())
+		s.await(within, limit)
 		if unreadable(cause) {
 			cause = s.exactly.instead(ctx, within, cause)
 		}
 	}
 	cut := s.outstanding.Load() > 0
 	s.rememberPart(cause)
-	if cut {
-		s.r.dropSink()
-	} else {
+	switch {
+	case !cut:
 		s.sink.Resume()
+	case stopping: // the server does not wait for the brokers
+		defer s.r.dropSink()
+	default:
+		s.r.dropSink()
 	}
 	s.intent.settle(hard, s, cause)
 	acked := uint64(s.tracker.Confirmed())
@@ -467,7 +480,7 @@ func (s *session) take(ctx, hard context.Context, b *replication.Batch) error {
 	rejection := s.route(f)
 	s.follow(f, f.buf.Records)
 
-	entry.Bytes, entry.Read = resident(b.Bytes+f.buf.Size()+sink.Memory(f.buf.Records)), f.read
+	entry.Bytes, entry.Read = s.resident(b.Bytes+f.buf.Size()+sink.Memory(f.buf.Records)), f.read
 	if err := s.admit(ctx, hard, f, entry); err != nil {
 		return err
 	}
@@ -501,7 +514,15 @@ func (s *session) fill(behind bool) {
 // flight: chunks that are partly used, requests that the client is writing, what the
 // garbage collector has not come to yet, and what the runtime keeps for itself. More
 // in flight makes no drain faster, and rows that are no longer in a cache cost more.
-func resident(size int) int { return 4 * size }
+//
+// With exactly-once it is less, as a transaction of openSink's size has to fit, and
+// room for the next one.
+func (s *session) resident(size int) int {
+	if s.exactly != nil {
+		return 3 * size
+	}
+	return 4 * size
+}
 
 // route turns rows into records up to the first that cannot be and is not set
 // aside.

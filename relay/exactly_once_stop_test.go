@@ -1,0 +1,114 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/jackc/pglogrepl"
+
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/sink"
+)
+
+// remote is a sink whose brokers may be away. Then nothing ends but by Close, which takes
+// as long as brokers that do not answer make it take, and Convict ends with its context.
+type remote struct {
+	*transactional
+	away   atomic.Bool
+	refuse bool // records, while the brokers are there
+}
+
+func (r *remote) Reachable() error {
+	if r.away.Load() {
+		return errors.New("dial tcp: connection refused")
+	}
+	return nil
+}
+
+func (r *remote) Send(ctx context.Context, records []router.Record, done func(error)) {
+	switch {
+	case r.away.Load() && r.refuse:
+		r.transactional.Send(ctx, records, done)
+		r.abandon(errors.New("refused"), &sink.Failure{Class: sink.Rejected, Reason: "record_too_large", Err: errors.New("too large")})
+	case r.away.Load():
+	default:
+		r.transactional.Send(ctx, records, done)
+	}
+}
+
+func (r *remote) Mark(m sink.Mark) {
+	if !r.away.Load() {
+		r.transactional.Mark(m)
+	}
+}
+
+func (r *remote) Convict(ctx context.Context, _ string, _ []router.Record) (map[int]sink.Failure, error) {
+	<-ctx.Done()
+	return nil, &sink.Error{Class: sink.Retry, Reason: "closed", Err: ctx.Err()}
+}
+
+func (r *remote) Close(ctx context.Context) error {
+	if r.away.Load() {
+		pass(5 * time.Second)
+	}
+	return r.transactional.Close(ctx)
+}
+
+// freed tells when the session lets go of the server.
+type freed struct {
+	*fakeSource
+	at *atomic.Int64
+}
+
+func (f freed) Close(ctx context.Context, confirmed pglogrepl.LSN) error {
+	f.at.Store(time.Now().UnixNano())
+	return f.fakeSource.Close(ctx, confirmed)
+}
+
+// A server that stops is not held up by brokers that are known to be away, nor by a search
+// for the record that they refused before.
+func TestExactly_AStoppingServerIsNotKeptWaitingForBrokersThatAreAway(t *testing.T) {
+	for name, refuse := range map[string]bool{"a row is not acknowledged": false, "a row is judged": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server, p := newServer(fixed(110, 120, 1, "order/a/1")), new(glance)
+				var at atomic.Int64
+				server.skipConfirmed = true
+				server.wrap = func(s *fakeSource) Source { return freed{s, &at} }
+				to := &remote{transactional: &transactional{l: &ledger{sim: calmSim()}}, refuse: refuse}
+				w := watch(t, Config{Guarantee: ExactlyOnce, ProbeInterval: 5 * time.Second}, server, to, p)
+				pass(time.Minute)
+				to.away.Store(true)
+				second := fixed(130, 140, 1, "order/a/2")
+				server.mu.Lock()
+				server.batches = append(server.batches, second) // for the session that comes then
+				server.mu.Unlock()
+				server.more <- second
+				pass(10*time.Second + time.Millisecond)
+				began := time.Now()
+				at.Store(0)
+				p.stops.Store(true)
+				for at.Load() == 0 && time.Since(began) < time.Minute {
+					pass(100 * time.Millisecond)
+				}
+				if took := time.Unix(0, at.Load()).Sub(began); at.Load() == 0 || took > 3*time.Second {
+					t.Errorf("the session let go of the server %s after it began to stop", took)
+				}
+				p.stops.Store(false)
+				to.away.Store(false)
+				pass(time.Minute)
+				if got := to.l.rows(); len(got) != 2 {
+					t.Errorf("committed in the end: %q", got)
+				}
+				w.cancel()
+				if err := <-w.result; err != nil {
+					t.Errorf("clean stop: %v", err)
+				}
+			})
+		})
+	}
+}
