@@ -81,7 +81,7 @@ func TestParcel_AllocatesLessThanOnceInTenRecords(t *testing.T) {
 	}
 	next := 0
 	got := testing.AllocsPerRun(runs, func() {
-		answers.produce(sink, client, parcels[next])
+		answers.produce(t.Context(), sink, client, parcels[next])
 		next++
 	})
 	if got > records/10 {

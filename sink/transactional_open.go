@@ -408,7 +408,7 @@ func (c *court) try(ctx context.Context, records []router.Record) (*Failure, err
 		return nil, c.t.opening(ctx, c.id, err)
 	}
 	p, answers := newParcel(records, nil), newOutcomes()
-	answers.produce(c.t, c.client, p)
+	answers.produce(ctx, c.t, c.client, p)
 	if err := c.client.Flush(ctx); err != nil {
 		c.close()
 	} else if err := c.client.EndTransaction(ctx, kgo.TryAbort); err != nil {

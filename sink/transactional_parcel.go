@@ -129,7 +129,9 @@ func (o *outcomes) isBroken() bool {
 
 // produce gives the client what fits. What does not is refused here, as the client
 // would change it or refuse it in another order.
-func (o *outcomes) produce(t *Transactional, client *kgo.Client, p *parcel) {
+// It waits for answers when brokers refuse large batches; with ctx it gives up, and
+// the rest is not produced.
+func (o *outcomes) produce(ctx context.Context, t *Transactional, client *kgo.Client, p *parcel) {
 	made := p.fill(time.Now())
 	settled := o.settled // made once: a method value for each record would be an allocation for each
 	batch, unflushed := int(t.batch.Load()), 0
@@ -142,7 +144,9 @@ func (o *outcomes) produce(t *Transactional, client *kgo.Client, p *parcel) {
 		}
 		if unflushed += size; batch > 0 && unflushed > batch {
 			unflushed = size
-			_ = client.Flush(context.Background()) // ends with the client
+			if client.Flush(ctx) != nil {
+				return
+			}
 		}
 		o.wg.Add(1)
 		client.Produce(context.Background(), &made[i], settled)

@@ -159,7 +159,7 @@ func (n *tenure) produce(p *parcel) error {
 		return err
 	}
 	n.parcels, n.loose = append(n.parcels, p), true
-	n.answers.produce(n.t, n.client, p)
+	n.answers.produce(n.life, n.t, n.client, p)
 	n.bytes += p.size
 	n.part += p.size
 	if n.answers.isBroken() {
@@ -279,9 +279,6 @@ func (n *tenure) sealed() {
 	n.part = 0
 	if len(parcels) > 0 {
 		n.pressed = false
-		n.mu.Lock()
-		n.seals++
-		n.mu.Unlock()
 	}
 	if n.t.cfg.Ended != nil {
 		n.t.cfg.Ended(Committed)
@@ -289,7 +286,12 @@ func (n *tenure) sealed() {
 	if m.Committed != nil {
 		m.Committed()
 	}
-	for _, p := range parcels {
+	for i, p := range parcels {
+		if i == len(parcels)-1 { // who is let go on by less may press once more, without need
+			n.mu.Lock()
+			n.seals++
+			n.mu.Unlock()
+		}
 		p.free()
 		p.done(nil)
 	}

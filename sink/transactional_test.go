@@ -212,6 +212,34 @@ func TestTransactional_DividesOneWhenItsOwnerCannotGoOn(t *testing.T) {
 	}
 }
 
+// Who was let go on by the first record of a commit may press while its others are still
+// being answered. Then the commit was what it waited for.
+func TestTransactional_APressDuringACommitDividesNothing(t *testing.T) {
+	t.Parallel()
+	c := eosCluster(t)
+	x := transactional(t, c, nil)
+	x.open()
+	part := make(chan error, 1)
+	x.Send(t.Context(), []router.Record{record("orders", "k", "a")}, func(error) {
+		x.Seal()
+		x.Send(context.Background(), []router.Record{record("orders", "k", "c")}, func(err error) { part <- err })
+		x.mark(3, false, false)
+	})
+	x.Send(t.Context(), []router.Record{record("orders", "k", "b")}, func(error) {})
+	x.mark(2, true, true)
+	select {
+	case err := <-part:
+		t.Fatalf("ended inside a source transaction: %v", err)
+	case <-time.After(100 * time.Millisecond): // many intervals
+	}
+	if err := awaitDone(t, x.send(4, true, "d")); err != nil {
+		t.Fatal(err)
+	}
+	if got := x.endings(); len(got) != 2 || x.marked.Load() != 4 {
+		t.Errorf("ended as %v, the last mark is %d", got, x.marked.Load())
+	}
+}
+
 // Only what the open source transaction itself takes counts.
 func TestTransactional_DividesALargeOne(t *testing.T) {
 	t.Parallel()
