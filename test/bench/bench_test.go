@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 func payload(n int) []byte {
@@ -59,6 +61,36 @@ func TestLedger_TakesOnlyWhatWasWritten(t *testing.T) {
 			t.Errorf("%d out of order", l.disordered)
 		}
 	})
+}
+
+func TestLedger_TheHeaderNamesTheRow(t *testing.T) {
+	header := func(key, value string) []kgo.RecordHeader {
+		return []kgo.RecordHeader{{Key: key, Value: []byte(value)}}
+	}
+	const id = idPrefix + "000000000001"
+	for _, c := range []struct {
+		name    string
+		headers []kgo.RecordHeader
+		ids     bool
+		whole   bool
+	}{
+		{"its own", append(header("eventType", "x"), header("id", id)...), true, true},
+		{"none", nil, true, false},
+		{"another row's", header("id", idPrefix+"000000000002"), true, false},
+		{"of another kind", header("id", "1"), true, false},
+		{"with more digits", header("id", id+"1"), true, false},
+		{"of other letters", header("id", idPrefix+"00000000000x"), true, false},
+		{"none of one that is not ours", nil, false, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := newLedger(1)
+			l.ids = c.ids
+			l.take(&kgo.Record{Value: payload(1), Headers: c.headers})
+			if err := l.verdict(); (err == nil) != c.whole || err != nil && !errors.Is(err, errUnverified) {
+				t.Error(err)
+			}
+		})
+	}
 }
 
 func TestNumber(t *testing.T) {
@@ -146,7 +178,7 @@ func sample() *Results {
 func TestReport_RatiosAndWorstMemory(t *testing.T) {
 	text := sample().markdown()
 	for _, want := range []string{
-		"| relay-kafka | 210000 | 0.0 | 200000–220000 | 2.00 | - | - | 47.0 | - | 2.10 | 4.20 |",
+		"| relay-kafka | 210000 | 0.0 | 200000–220000 | 2.00 | - | - | 47.0 | - | - | 2.10 | 4.20 |",
 		"| pg_recvlogical | 100000 |", "| relay-kafka | 1000 |", "* polling: there is no Apache Kafka here\n",
 	} {
 		if !strings.Contains(text, want) {
@@ -242,7 +274,7 @@ func TestMeter_NoFigureWhenARowIsMissingOrRepeated(t *testing.T) {
 	m := newMeter()
 	m.from, m.to = time.Unix(0, 0), time.Unix(1, 0)
 	for n := int64(1); n <= 100; n++ {
-		m.next.Store(n)
+		m.written.Store(n)
 		m.sent[n].Store(n * int64(time.Millisecond))
 		m.arrived[n] = m.sent[n].Load() + n*int64(time.Millisecond)
 		m.got.Add(1)
@@ -256,9 +288,88 @@ func TestMeter_NoFigureWhenARowIsMissingOrRepeated(t *testing.T) {
 		t.Errorf("a row came twice: %v", err)
 	}
 	m.twice = 0
-	m.next.Add(1)
+	m.written.Add(1)
 	if _, err := m.line("x", 100); !errors.Is(err, errUnverified) {
 		t.Errorf("a row is missing: %v", err)
+	}
+}
+
+// Only what was written once and came in its order has a latency.
+func TestMeter_TakesOnlyWhatWasWritten(t *testing.T) {
+	const rows = keys + 20
+	for _, c := range []struct {
+		name    string
+		records func(m *meter) []int64 // beside or instead of what was written
+		whole   bool
+	}{
+		{"every row once", nil, true},
+		{"one again", func(m *meter) []int64 { return []int64{m.base + 7} }, false},
+		{"never written", func(m *meter) []int64 { return []int64{m.base + rows + 1} }, false},
+		{"of no measurement", func(*meter) []int64 { return []int64{7} }, false},
+		{"of a later one", func(m *meter) []int64 { return []int64{m.base + maxLatencyRows + 1} }, false},
+		{"of an earlier one", func(m *meter) []int64 { return []int64{m.base - maxLatencyRows + 7} }, true},
+		{"awaited before", func(*meter) []int64 { return []int64{firstProbe + 1, firstProbe + 2} }, true},
+		{"awaited by nobody", func(*meter) []int64 { return []int64{firstProbe + 3} }, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			newMeter() // an earlier one
+			m := written(rows)
+			m.probes = 2
+			for n := int64(1); n <= rows; n++ {
+				m.take(payload(int(m.base+n)), time.Now().UnixNano())
+			}
+			if c.records != nil {
+				for _, n := range c.records(m) {
+					m.take(payload(int(n)), time.Now().UnixNano())
+				}
+			}
+			if _, err := m.line("x", 1); (err == nil) != c.whole || err != nil && !errors.Is(err, errUnverified) {
+				t.Error(err)
+			}
+		})
+	}
+	t.Run("no row at all", func(t *testing.T) {
+		m := written(1)
+		m.take(payload(int(m.base+1)), time.Now().UnixNano())
+		m.take([]byte(mark), time.Now().UnixNano())
+		if _, err := m.line("x", 1); !errors.Is(err, errUnverified) {
+			t.Error(err)
+		}
+	})
+	t.Run("a key out of order", func(t *testing.T) {
+		m := written(rows)
+		m.take(payload(int(m.base+5+keys)), time.Now().UnixNano())
+		for n := int64(1); n <= rows; n++ {
+			if n != 5+keys {
+				m.take(payload(int(m.base+n)), time.Now().UnixNano())
+			}
+		}
+		if _, err := m.line("x", 1); m.disordered != 1 || !errors.Is(err, errUnverified) {
+			t.Errorf("%d out of order: %v", m.disordered, err)
+		}
+	})
+}
+
+// written is a meter behind whose back rows were written.
+func written(rows int64) *meter {
+	m := newMeter()
+	m.from, m.to = time.Unix(0, 0), time.Unix(1, 0)
+	m.written.Store(rows)
+	for n := int64(1); n <= rows; n++ {
+		m.sent[n].Store(n)
+	}
+	return m
+}
+
+// A key of two writers, or in two topics, has no order.
+func TestWriters_HaveKeysOfTheirOwn(t *testing.T) {
+	if keys%latencyWriters != 0 || keys%usual(0).topics != 0 {
+		t.Errorf("%d keys, %d writers, %d topics", keys, latencyWriters, usual(0).topics)
+	}
+	for _, n := range []int64{1, 7, 9999} {
+		if aggregate(n) != aggregate(n+keys) || aggregate(n) == aggregate(n+latencyWriters) {
+			t.Errorf("%d does not have the key that is checked", n)
+		}
 	}
 }
 

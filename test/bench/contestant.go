@@ -39,9 +39,13 @@ type contestant struct {
 	first bool // its rate counts from its first record on, not from its start
 	large bool // takes part where the point is one transaction or memory
 
+	confirms bool // it is the slot of its job that it reads and confirms, so drains look at its position
+
 	shards int // not 0: takes part in the suite of that name alone
 
 	columns bool // takes part in the suite of that name alone
+
+	foreign bool // what headers it gives is its own business
 
 	// prepare makes ready what the run itself does not count. It says what is
 	// missing when the contestant cannot take part. May be nil.
@@ -78,21 +82,21 @@ const (
 func contestants() []contestant {
 	all := []contestant{
 		{name: limit, sink: toNothing, prepare: needTool, start: startRecv},
-		{name: relayDiscard, sink: toNothing, start: startDiscard},
-		{name: relayKfake, sink: toKfake, runs: 1, start: startRelay()},
-		{name: relayKafka, sink: toKafka, large: true, start: startRelay()},
-		{name: relayExactly, sink: toKafka, runs: 2, prepare: needExactlyOnce, start: startExactlyOnce},
+		{name: relayDiscard, sink: toNothing, confirms: true, start: startDiscard},
+		{name: relayKfake, sink: toKfake, runs: 1, confirms: true, start: startRelay()},
+		{name: relayKafka, sink: toKafka, large: true, confirms: true, start: startRelay()},
+		{name: relayExactly, sink: toKafka, runs: 2, confirms: true, prepare: needExactlyOnce, start: startExactlyOnce},
 		{name: relayShards2, sink: toKafka, shards: 2, start: startShards(2)},
 		{name: relayShards4, sink: toKafka, shards: 4, start: startShards(4)},
-		{name: relayColumns, sink: toKafka, columns: true, prepare: needColumnLists, start: startRelay("CDC_RELAY_POSTGRES_PUBLICATION=" + listed)},
-		{name: debezium, sink: toKafka, runs: 1, first: true, large: true, prepare: needDebezium, start: startDebezium(false)},
-		{name: debeziumWarm, sink: toKafka, runs: 1, first: true, prepare: needDebezium, start: startDebezium(true)},
+		{name: relayColumns, sink: toKafka, columns: true, confirms: true, prepare: needColumnLists, start: startRelay("CDC_RELAY_POSTGRES_PUBLICATION=" + listed)},
+		{name: debezium, sink: toKafka, runs: 1, first: true, large: true, confirms: true, prepare: needDebezium, start: startDebezium(false)},
+		{name: debeziumWarm, sink: toKafka, runs: 2, first: true, confirms: true, prepare: needDebezium, start: startDebezium(true)},
 		{name: polling, sink: toKafka, runs: 1, start: startPolling},
 	}
 	for _, variable := range os.Environ() {
 		name, command, _ := strings.Cut(variable, "=")
 		if name, ok := strings.CutPrefix(name, "CONTESTANT_"); ok && command != "" {
-			all = append(all, contestant{name: name, sink: toKafka, runs: 2, large: true, start: startCommand(command)})
+			all = append(all, contestant{name: name, sink: toKafka, runs: 2, large: true, foreign: true, start: startCommand(command)})
 		}
 	}
 	return all

@@ -65,6 +65,14 @@ func (w *workload) drain(ctx context.Context, c contestant, watch func(ctx conte
 }
 
 func (t *trial) run(ctx context.Context, slot string, watch func(context.Context, *running) error) (Run, error) {
+	stood := func() (time.Duration, error) { return 0, nil }
+	if t.c.confirms {
+		var err error
+		if stood, err = t.w.watchDrain(ctx, slot); err != nil {
+			return Run{}, err
+		}
+		defer func() { _, _ = stood() }()
+	}
 	if err := t.begin(ctx); err != nil {
 		return Run{}, err
 	}
@@ -90,6 +98,10 @@ func (t *trial) run(ctx context.Context, slot string, watch func(context.Context
 	first, err := t.wait(bounded, r)
 	took := time.Since(t.began)
 	use := g.usage()
+	still, unseen := stood()
+	if unseen != nil {
+		still = 0 // no figure, as with the allocations
+	}
 	allocs := 0.0
 	if err == nil && r.metrics != "" {
 		allocs, _ = allocated(ctx, r.metrics) // a column without a figure is no failure
@@ -105,6 +117,7 @@ func (t *trial) run(ctx context.Context, slot string, watch func(context.Context
 	}
 	if err == nil && t.to.admin != nil {
 		account := newLedger(t.w.rows)
+		account.ids = !t.c.foreign
 		if err = t.to.verify(ctx, t.topics, t.before, account); err == nil {
 			err = account.verdict()
 		}
@@ -117,6 +130,7 @@ func (t *trial) run(ctx context.Context, slot string, watch func(context.Context
 	}
 	run := t.w.figures(took, use, r.spent)
 	run.AllocsPerRow = allocs / float64(t.w.rows)
+	run.StoodStill = still.Seconds()
 	return run, nil
 }
 

@@ -122,15 +122,19 @@ func (b *bench) latencyOf(ctx context.Context, c contestant) (lines []Latency, e
 }
 
 // meter pairs the sending of an INSERT with the arrival of its record. A row's
-// number is its index; numbers of later meters go on from there.
+// number is its index; numbers of later meters go on from there. Each writer has
+// its own numbers, and with them its own keys: only the rows of one writer have an
+// order.
 type meter struct {
 	base    int64
-	next    atomic.Int64
-	sent    []atomic.Int64 // unix nanoseconds, by number
-	arrived []int64        // by number; the consumer's alone
+	written atomic.Int64
+	sent    []atomic.Int64 // unix nanoseconds, by number; 0: not written
+	arrived []int64        // by number; the consumer's alone, as all that it counts
 	got     atomic.Int64
-	twice   int
-	strange int
+	last    [keys]int64 // number by key
+	probes  int         // that awaitRow wrote before
+
+	twice, disordered, strange int
 
 	from, to time.Time // what counts
 	stall    time.Duration
@@ -148,20 +152,27 @@ func (m *meter) measure(ctx context.Context, s *standing, rate int, length time.
 	consuming, endConsuming := context.WithCancel(ctx)
 	defer endConsuming()
 	var reader sync.WaitGroup
+	m.probes = s.w.probes
 	reader.Go(func() { m.consume(consuming, s.consumer) })
 	writing, endWriting := context.WithTimeout(ctx, warmUp+length)
 	defer endWriting()
 	began := time.Now()
 	m.from = began.Add(warmUp)
-	stalled := make(chan time.Duration, 1)
-	go func() { stalled <- watchSlot(writing, s.w.conn, s.slot) }()
+	stalled := make(chan error, 1)
+	go func() {
+		var err error
+		m.stall, err = watchSlot(writing, s.w.conn, s.slot)
+		stalled <- err
+	}()
 	before := cpuTimes(s.pid)
 	err := m.write(writing, s.w, rate)
 	after := cpuTimes(s.pid)
 	m.cpu, m.took, m.to = after-before, time.Since(began), time.Now()
 	endWriting()
-	m.stall = <-stalled
-	for end := time.Now().Add(20 * time.Second); m.got.Load() < m.next.Load() && time.Now().Before(end); {
+	if unseen := <-stalled; err == nil {
+		err = unseen
+	}
+	for end := time.Now().Add(20 * time.Second); m.got.Load() < m.written.Load() && time.Now().Before(end); {
 		if !pause(ctx, 10*time.Millisecond) {
 			break
 		}
@@ -181,7 +192,9 @@ func (m *meter) write(ctx context.Context, w *workload, rate int) error {
 	began := time.Now()
 	interval := time.Second * latencyWriters / time.Duration(rate)
 	for i := range latencyWriters {
-		go func() { errs <- m.writer(ctx, w, began.Add(interval*time.Duration(i)/latencyWriters), interval) }()
+		go func() {
+			errs <- m.writer(ctx, w, int64(i), began.Add(interval*time.Duration(i)/latencyWriters), interval)
+		}()
 	}
 	var first error
 	for range latencyWriters {
@@ -192,7 +205,7 @@ func (m *meter) write(ctx context.Context, w *workload, rate int) error {
 	return first
 }
 
-func (m *meter) writer(ctx context.Context, w *workload, next time.Time, interval time.Duration) error {
+func (m *meter) writer(ctx context.Context, w *workload, i int64, next time.Time, interval time.Duration) error {
 	lasting := context.WithoutCancel(ctx)
 	conn, err := pgx.Connect(lasting, w.url())
 	if err != nil {
@@ -203,16 +216,16 @@ func (m *meter) writer(ctx context.Context, w *workload, next time.Time, interva
 	if _, err := conn.Prepare(lasting, "write", insert); err != nil {
 		return err
 	}
-	for {
+	for n := 1 + i; ; n += latencyWriters {
 		if wait := time.Until(next); wait > 0 && !pause(ctx, wait) || ctx.Err() != nil {
 			return nil
 		}
 		next = next.Add(interval)
-		n := m.next.Add(1)
 		if n >= maxLatencyRows {
 			return fmt.Errorf("more than %d rows", maxLatencyRows)
 		}
 		topic, key, payload := fmt.Sprintf("bench%d", n%4), aggregate(n), order(m.base+n)
+		m.written.Add(1)
 		m.sent[n].Store(time.Now().UnixNano())
 		if _, err := conn.Exec(lasting, "write", topic, key, payload); err != nil {
 			return err
@@ -224,54 +237,44 @@ func (m *meter) consume(ctx context.Context, client *kgo.Client) {
 	for ctx.Err() == nil {
 		fetches := client.PollFetches(ctx)
 		now := time.Now().UnixNano()
-		fetches.EachRecord(func(r *kgo.Record) {
-			n, ok := number(r.Value)
-			at := int64(n) - m.base
-			switch {
-			case !ok || at < 1 || at >= maxLatencyRows:
-				m.strange++ // of an earlier measurement, or of awaitRow
-			case m.arrived[at] != 0:
-				m.twice++
-			default:
-				m.arrived[at] = now
-				m.got.Add(1)
-			}
-		})
+		fetches.EachRecord(func(r *kgo.Record) { m.take(r.Value, now) })
 	}
 }
 
-// watchSlot says how long the confirmed position stood still at most.
-func watchSlot(ctx context.Context, conn *pgx.Conn, slot string) time.Duration {
-	var longest time.Duration
-	var last string
-	moved := time.Now().Add(warmUp)
-	for pause(ctx, 25*time.Millisecond) {
-		var position string
-		err := conn.QueryRow(context.WithoutCancel(ctx), "SELECT coalesce(confirmed_flush_lsn, '0/0')::text FROM pg_replication_slots WHERE slot_name = $1", slot).Scan(&position)
-		if err != nil {
-			return longest
+// take passes over the rows of earlier measurements and of awaitRow.
+func (m *meter) take(value []byte, now int64) {
+	n, ok := number(value)
+	at := int64(n) - m.base
+	switch {
+	case !ok:
+		m.strange++
+	case at < 0 && n > maxLatencyRows, n > firstProbe && n <= firstProbe+m.probes:
+	case at < 1 || at >= maxLatencyRows || m.sent[at].Load() == 0:
+		m.strange++
+	case m.arrived[at] != 0:
+		m.twice++
+	default:
+		m.arrived[at] = now
+		if key := at % keys; at < m.last[key] {
+			m.disordered++
+		} else {
+			m.last[key] = at
 		}
-		now := time.Now()
-		if parseLSN(position) != parseLSN(last) {
-			last = position
-			if now.After(moved) {
-				moved = now
-			}
-		}
-		longest = max(longest, now.Sub(moved))
+		m.got.Add(1)
 	}
-	return longest
 }
 
-// line is the figure, unless a row is missing or came twice.
+// line is the figure, unless a row is missing, came twice or out of its key's order, or a
+// record is none of the rows.
 func (m *meter) line(name string, rate int) (Latency, error) {
-	rows := m.next.Load()
-	if lost := rows - m.got.Load(); lost > 0 || m.twice > 0 {
-		return Latency{}, fmt.Errorf("%w: of %d rows %d are missing and %d came twice", errUnverified, rows, lost, m.twice)
+	rows := m.written.Load()
+	if lost := rows - m.got.Load(); lost > 0 || m.twice > 0 || m.disordered > 0 || m.strange > 0 {
+		return Latency{}, fmt.Errorf("%w: of %d rows %d are missing, %d came twice and %d out of their key's order; %d records are none of ours",
+			errUnverified, rows, lost, m.twice, m.disordered, m.strange)
 	}
 	var delays []float64
-	for n := int64(1); n <= rows; n++ {
-		if at := m.sent[n].Load(); at >= m.from.UnixNano() {
+	for n := range m.sent {
+		if at := m.sent[n].Load(); at > 0 && at >= m.from.UnixNano() {
 			delays = append(delays, float64(m.arrived[n]-at)/1e6)
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -19,7 +21,9 @@ type ledger struct {
 	last  [keys]int32
 	count int
 
-	repeated, strange, disordered int
+	ids bool // a record must have its row's id as a header
+
+	repeated, strange, disordered, misnamed int
 }
 
 func newLedger(rows int) *ledger { return &ledger{rows: rows, seen: make([]uint64, rows/64+1)} }
@@ -44,6 +48,31 @@ func (l *ledger) add(value []byte) {
 	} else {
 		l.last[key] = int32(n)
 	}
+}
+
+// take is add for a record, which is also told by its header.
+func (l *ledger) take(r *kgo.Record) {
+	l.add(r.Value)
+	if !l.ids {
+		return
+	}
+	n, _ := number(r.Value)
+	at := slices.IndexFunc(r.Headers, func(h kgo.RecordHeader) bool { return h.Key == "id" })
+	if at < 0 || !isID(r.Headers[at].Value, n) {
+		l.misnamed++
+	}
+}
+
+// idPrefix is that of the ids that bench_rows gives; the row's number follows.
+const idPrefix = "00000000-0000-7000-8000-"
+
+func isID(id []byte, n int) bool {
+	digits, ok := bytes.CutPrefix(id, []byte(idPrefix))
+	if !ok || len(digits) != 12 {
+		return false
+	}
+	v, err := strconv.ParseUint(string(digits), 16, 64)
+	return err == nil && v == uint64(n)
 }
 
 // number finds the row's number in its payload, also in one that was quoted once
@@ -72,11 +101,11 @@ func number(value []byte) (int, bool) {
 var errUnverified = errors.New("not verified")
 
 func (l *ledger) verdict() error {
-	if l.count == l.rows && l.repeated == 0 && l.strange == 0 && l.disordered == 0 {
+	if l.count == l.rows && l.repeated == 0 && l.strange == 0 && l.disordered == 0 && l.misnamed == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: of %d rows %d arrived, %d of them again, %d out of their key's order; %d records are none of ours",
-		errUnverified, l.rows, l.count, l.repeated, l.disordered, l.strange)
+	return fmt.Errorf("%w: of %d rows %d arrived, %d of them again, %d out of their key's order, %d without their id; %d records are none of ours",
+		errUnverified, l.rows, l.count, l.repeated, l.disordered, l.misnamed, l.strange)
 }
 
 // verify reads back what lies behind the offsets that a run began at.
@@ -116,7 +145,7 @@ func (c *cluster) verify(ctx context.Context, topics []string, from kadm.ListedO
 		}
 		fetches.EachRecord(func(r *kgo.Record) {
 			if !r.Attrs.IsControl() {
-				l.add(r.Value)
+				l.take(r)
 			}
 			if end, ok := left[r.Topic][r.Partition]; ok && r.Offset+1 >= end {
 				delete(left[r.Topic], r.Partition) // once, whatever still comes behind it

@@ -80,6 +80,10 @@ type Run struct {
 	// AllocsPerRow counts what the contestant allocated on its heap; zero where it
 	// does not say.
 	AllocsPerRow float64 `json:",omitempty"`
+
+	// StoodStill is how many seconds the slot's position did not move at most, between its
+	// first move and the last record; zero where nobody looked or it did not move before.
+	StoodStill float64 `json:",omitempty"`
 }
 
 func (r Run) String() string {
@@ -92,6 +96,9 @@ func (r Run) String() string {
 	s += fmt.Sprintf("  peak %.1f MB", r.PeakMB[groupContestant])
 	if r.AllocsPerRow > 0 {
 		s += fmt.Sprintf("  %.3f allocs/row", r.AllocsPerRow)
+	}
+	if r.StoodStill > 0 {
+		s += fmt.Sprintf("  position stood still %.2f s", r.StoodStill)
 	}
 	return s
 }
@@ -196,6 +203,18 @@ func (l Line) allocs() string {
 	return fmt.Sprintf("%.3f", median(said))
 }
 
+// still is the worst of the runs that say it; `-` without one.
+func (l Line) still() string {
+	worst := 0.0
+	for _, r := range l.Runs {
+		worst = max(worst, r.StoodStill)
+	}
+	if worst == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f", worst)
+}
+
 func (t Table) rateOf(names ...string) float64 {
 	for _, name := range names {
 		for _, l := range t.Lines {
@@ -286,17 +305,17 @@ func (r *Results) markdown() string {
 	p("%s.\n", strings.Join(names, " · "))
 	for _, t := range r.Drains {
 		heading(t.Name, "Drain `%s`: %s", t.Name, shape{rows: t.Rows, perTxn: t.PerTxn, payload: t.Payload, topics: t.Topics, wide: t.Wide})
-		p("| contestant | rows/s | MB/s | spread | CPU s per M rows | PostgreSQL | broker | peak MB | allocs/row | ÷ pg_recvlogical | ÷ Debezium |")
-		p("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
+		p("| contestant | rows/s | MB/s | spread | CPU s per M rows | PostgreSQL | broker | peak MB | allocs/row | position stood still, s | ÷ pg_recvlogical | ÷ Debezium |")
+		p("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
 		recv, deb := t.rateOf(limit), t.rateOf(debeziumWarm, debezium)
 		for _, l := range t.Lines {
 			rates := make([]float64, len(l.Runs))
 			for i, run := range l.Runs {
 				rates[i] = run.RowsPerSecond
 			}
-			p("| %s | %.0f | %.1f | %.0f–%.0f | %s | %s | %s | %.1f | %s | %s | %s |", l.Contestant, l.rate(),
+			p("| %s | %.0f | %.1f | %.0f–%.0f | %s | %s | %s | %.1f | %s | %s | %s | %s |", l.Contestant, l.rate(),
 				l.median(func(r Run) float64 { return r.MBPerSecond }), slices.Min(rates), slices.Max(rates),
-				l.cpuText(groupContestant), l.cpuText(groupServer), l.cpuText(groupBroker), l.peak(), l.allocs(), ratio(l.rate(), recv), ratio(l.rate(), deb))
+				l.cpuText(groupContestant), l.cpuText(groupServer), l.cpuText(groupBroker), l.peak(), l.allocs(), l.still(), ratio(l.rate(), recv), ratio(l.rate(), deb))
 		}
 		p("")
 	}

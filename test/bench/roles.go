@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -195,12 +194,4 @@ func pollOnce(ctx context.Context, conn *pgx.Conn, client *kgo.Client, limit int
 		return err
 	})
 	return n, err
-}
-
-func parseLSN(text string) pglogrepl.LSN {
-	v, err := pglogrepl.ParseLSN(text)
-	if err != nil {
-		return 0
-	}
-	return v
 }
