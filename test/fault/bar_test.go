@@ -326,14 +326,13 @@ func TestBar_MemoryStaysBoundedInAnOutage(t *testing.T) {
 	}
 	duplicates := w.Verify(t)
 	t.Logf("bar: outage of the brokers with %d rows waiting: peak memory %d MiB, %d MiB until they were all sent, %d duplicates", rows, during, peak, duplicates)
-	if peak >= 120 {
+	if peak >= 64 {
 		t.Errorf("peak memory = %d MiB", peak)
 	}
 }
 
-// stopLimit is how long a fast stop may take: a checkpoint of a busy machine, and the
-// relay's grace of 5 s.
-const stopLimit = 30 * time.Second
+// stopPatience is for a stop that is far beyond its bound.
+const stopPatience = time.Minute
 
 // A fast shutdown of PostgreSQL is not held up, whatever the relay is doing.
 func TestBar_FastShutdownIsNotHeldUp(t *testing.T) {
@@ -349,7 +348,7 @@ func TestBar_FastShutdownIsNotHeldUp(t *testing.T) {
 			p.AwaitCaughtUp(t)
 			stop := func(while string) {
 				t.Helper()
-				ctx, cancel := context.WithTimeout(t.Context(), 2*stopLimit)
+				ctx, cancel := context.WithTimeout(t.Context(), stopPatience)
 				defer cancel()
 				began := time.Now()
 				if err := db.Server.Stop(ctx, sandbox.Fast); err != nil {
@@ -358,7 +357,7 @@ func TestBar_FastShutdownIsNotHeldUp(t *testing.T) {
 				took := time.Since(began)
 				t.Logf("bar: fast stop of PostgreSQL %s, %s: %s", version, while, took.Round(time.Millisecond))
 				if took > stopLimit {
-					t.Errorf("%s: it took %s", while, took)
+					t.Errorf("%s: it took %s; the bound is %s", while, took, stopLimit)
 				}
 				if err := db.Server.Start(t.Context()); err != nil {
 					t.Fatal(err)
@@ -368,18 +367,11 @@ func TestBar_FastShutdownIsNotHeldUp(t *testing.T) {
 			stop("idle")
 			w.Insert(t, 20_000)
 			stop("streaming")
-			if scaled(0, 1) == 0 {
-				running.Terminate(t)
-				if code := running.Wait(t); code != 0 {
-					t.Errorf("exit code = %d", code)
-				}
-				return // the grace is waited out in the full size only
-			}
 			brokers.Fake.TakeAway(0)
 			w.Insert(t, 20_000)
-			timer := time.AfterFunc(2*stopLimit, brokers.Fake.Return)
+			timer := time.AfterFunc(stopPatience, brokers.Fake.Return)
 			defer timer.Stop()
-			ctx, cancel := context.WithTimeout(t.Context(), 3*stopLimit)
+			ctx, cancel := context.WithTimeout(t.Context(), stopPatience+30*time.Second)
 			defer cancel()
 			began := time.Now()
 			if err := db.Server.Stop(ctx, sandbox.Fast); err != nil {
@@ -389,7 +381,7 @@ func TestBar_FastShutdownIsNotHeldUp(t *testing.T) {
 			brokers.Fake.Return()
 			t.Logf("bar: fast stop of PostgreSQL %s, brokers away: %s", version, took.Round(time.Millisecond))
 			if took > stopLimit {
-				t.Errorf("brokers away: it took %s; the relay's grace is 5s, from when it sees the stop", took)
+				t.Errorf("brokers away: it took %s; the bound is %s, and the relay's grace is 5s, from when it sees the stop", took, stopLimit)
 			}
 			if err := db.Server.Start(t.Context()); err != nil {
 				t.Fatal(err)

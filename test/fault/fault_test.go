@@ -308,6 +308,121 @@ func (h *History) remove(id string) {
 	h.Records = slices.DeleteFunc(h.Records, func(d *Delivery) bool { return recordID(d) == id })
 }
 
+// stop adds a fast stop of PostgreSQL, beside brokers that take nothing if it is blocked.
+func (h *History) stop(kind string, took time.Duration, blocked bool) {
+	began := tick(1000)
+	h.Actions = append(h.Actions, Done{Action: Action{Kind: kind, N: 5}, Began: began, Healed: began.Add(took), Took: Span(took)})
+	if blocked {
+		h.Actions = append(h.Actions, Done{Action: Action{Kind: "net_kafka_stall", N: 6}, Began: began, Healed: began.Add(time.Second)})
+	}
+}
+
+// A stop that the brokers hold up has more room, and a huge transaction more still.
+func TestOracle_AllowsAFastStopWhatIsDocumented(t *testing.T) {
+	for _, c := range []struct {
+		took    time.Duration
+		blocked bool
+		huge    int
+	}{{8 * time.Second, false, 0}, {14 * time.Second, true, 0}, {29 * time.Second, true, 1}} {
+		h := fine()
+		h.Plan.Huge = c.huge
+		h.stop("pg_fast", c.took, c.blocked)
+		if v := judge(h); len(v.Violations) > 0 {
+			t.Errorf("%+v: %v", c, v.Violations)
+		}
+	}
+	h := fine()
+	h.stop("pg_fast_blocked", 14*time.Second, false) // it stalls the brokers itself
+	if v := judge(h); len(v.Violations) > 0 {
+		t.Error(v.Violations)
+	}
+}
+
+// The next kill must not take a slow recovery out of the figures.
+func TestOracle_CountsARecoveryThatLastsBeyondTheNextKill(t *testing.T) {
+	next := Done{Action: Action{Kind: "relay_kill", N: 2}, Began: tick(13), Healed: tick(14)}
+	h := fine()
+	h.Actions = append(h.Actions, next)
+	if v := judge(h); len(v.Recovery) != 2 {
+		t.Errorf("%d of 2 recoveries were counted", len(v.Recovery))
+	}
+	h = fine()
+	next.Kind = "net_kafka_stall"
+	h.Actions = append(h.Actions, next)
+	if v := judge(h); len(v.Recovery) != 1 { // the other fault's
+		t.Errorf("recoveries %v", v.Recovery)
+	}
+}
+
+func TestKills_KeepTheirBounds(t *testing.T) {
+	figures := func(kills, recoveries, duplicates int, slow ...time.Duration) *Figures {
+		f := newFigures()
+		f.Kills, f.Duplicates = kills, duplicates
+		for range recoveries - len(slow) {
+			f.Recovery = append(f.Recovery, Span(400*time.Millisecond))
+		}
+		for _, d := range slow {
+			f.Recovery = append(f.Recovery, Span(d))
+		}
+		return f
+	}
+	const n = 200
+	late := killRecovery + time.Second
+	for _, c := range []struct {
+		name string
+		f    *Figures
+		kept bool
+	}{
+		{"usual", figures(n, n, 90*n), true},
+		{"one is slow", figures(n, n, 90*n, late), true},
+		{"some are slow", figures(n, n, 90*n, late, late, late), false},
+		{"recoveries were not seen", figures(n, n/2, 90*n), false},
+		{"kills hit nothing", figures(n/2, n, 90*n), false},
+		{"too many duplicates", figures(n, n, (killRepeats+1)*n), false},
+	} {
+		if beyond := c.f.beyond(n); (beyond == "") != c.kept {
+			t.Errorf("%s: %q", c.name, beyond)
+		}
+	}
+}
+
+// Settings of users are what seeds have most: batching that adapts by itself.
+func TestPlan_MostlyLeavesTheLingerAlone(t *testing.T) {
+	counts := map[string]int{}
+	for seed := range uint64(200) {
+		plan, err := NewPlan(seed, Options{Duration: time.Second, Broker: "kfake"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(plan.Settings, func(s string) bool { return strings.HasPrefix(s, "kafka.linger=") })
+		if i < 0 {
+			counts["unset"]++
+		} else {
+			counts[plan.Settings[i]]++
+		}
+	}
+	if counts["unset"] < 120 || counts["kafka.linger=0s"] == 0 || counts["kafka.linger=5ms"] == 0 {
+		t.Errorf("lingers %v", counts)
+	}
+}
+
+// Every step is killed at with each guarantee that has it.
+func TestSteps_AreOfTheirGuarantee(t *testing.T) {
+	seen := map[string]bool{}
+	for _, guarantee := range []string{atLeastOnce, exactlyOnce} {
+		for _, a := range stepsOf(guarantee) {
+			point := failpoints[a.N/1000]
+			if !point.comes(guarantee) {
+				t.Errorf("%s: step %s", guarantee, point.name)
+			}
+			seen[point.name] = true
+		}
+	}
+	if len(seen) != len(failpoints) {
+		t.Errorf("%d of %d steps, or two of one name", len(seen), len(failpoints))
+	}
+}
+
 func TestOracle_IsContentWithAGoodRun(t *testing.T) {
 	v := judge(fine())
 	if len(v.Violations) > 0 {
@@ -344,7 +459,9 @@ func TestOracle_FindsEveryKindOfViolation(t *testing.T) {
 		{"it never settles", "P7:", func(h *History) { h.Settled = -1 }},
 		{"it holds back WAL", "P7:", func(h *History) { h.Retained = 1 << 30 }},
 		{"the last stop is not clean", "P7:", func(h *History) { h.Code = 1 }},
-		{"the server was held up", "P8:", func(h *History) { h.Problems = []string{"P8: a fast stop took 40s"} }},
+		{"the server was held up", "P8:", func(h *History) { h.stop("pg_fast", 9*time.Second, false) }},
+		{"the server was held up by brokers that took nothing", "P8:", func(h *History) { h.stop("pg_fast", 16*time.Second, true) }},
+		{"the server was held up beside a huge transaction", "P8:", func(h *History) { h.Plan.Huge = 1; h.stop("pg_fast", 31*time.Second, false) }},
 		{"memory", "P9:", func(h *History) { h.Peak = 1 << 30 }},
 		{"open files", "P9:", func(h *History) { h.Base.Files, h.Last.Files = 10, 100 }},
 		{"goroutines", "P9:", func(h *History) { h.Base.Goroutines, h.Last.Goroutines = 20, 200 }},

@@ -366,8 +366,7 @@ func drift(ctx context.Context, w *world, d *Done) error {
 	return err
 }
 
-// fastStop holds the server to the relay's promise: it is not held up longer than
-// the relay's grace of 20s.
+// fastStop measures how long the relay holds the server up; the oracle judges.
 func fastStop(ctx context.Context, w *world, d *Done) error {
 	ctx = context.WithoutCancel(ctx)
 	limit, cancel := context.WithTimeout(ctx, 60*sec)
@@ -375,9 +374,6 @@ func fastStop(ctx context.Context, w *world, d *Done) error {
 	began := time.Now()
 	err := w.pg.Stop(limit, sandbox.Fast)
 	d.Took = Span(time.Since(began))
-	if err == nil && time.Duration(d.Took) > 30*sec {
-		w.problem("P8: a fast stop of PostgreSQL took %s", d.Took)
-	}
 	if err != nil {
 		w.problem("P8: PostgreSQL did not stop within 60s: %v", err)
 		_ = w.pg.Kill()

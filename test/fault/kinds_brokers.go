@@ -147,9 +147,14 @@ func setTopicConfig(ctx context.Context, w *world, topic, name, value string) er
 
 // persist tries for up to half a minute.
 func persist(ctx context.Context, do func(context.Context) error) error {
+	return persistEach(ctx, 5*sec, do)
+}
+
+// persistEach lets each try take as long.
+func persistEach(ctx context.Context, each time.Duration, do func(context.Context) error) error {
 	deadline := time.Now().Add(30 * sec)
 	for {
-		limit, cancel := context.WithTimeout(ctx, 5*sec)
+		limit, cancel := context.WithTimeout(ctx, each)
 		err := do(limit)
 		cancel()
 		if err == nil || time.Now().After(deadline) || ctx.Err() != nil {

@@ -54,6 +54,13 @@ const (
 	releaseLimit = 20 * time.Second // P7: a few rounds of checkpoint and confirmation
 )
 
+// P8: how long a fast stop of PostgreSQL may take. Debezium holds it up for 8.9 s.
+const (
+	stopLimit        = 8500 * time.Millisecond // brokers answer, or are known to be away
+	blockedStopLimit = 15 * time.Second        // they take nothing: 5 s, behind a full window 5 more, and a busy machine
+	hugeStopLimit    = 30 * time.Second        // the server sends the rest of a huge transaction first
+)
+
 // judge checks P1 to P12 of a history.
 func judge(h *History) *Verdict {
 	v := &Verdict{DuplicateBy: map[string]int{}, BoundBy: map[string]int{}, Faults: map[string]int{}, Takeover: map[string]Spans{}, Rows: len(h.Rows), Records: len(h.Records), Unknown: h.Unknown, Samples: len(h.Samples), Peak: h.Peak, Settled: Span(h.Settled)}
@@ -67,6 +74,7 @@ func judge(h *History) *Verdict {
 	j.duplicates()
 	j.checkpoints()
 	j.liveness()
+	j.stops()
 	j.resources()
 	j.states()
 	j.measure()
@@ -522,6 +530,33 @@ func (j *judgement) liveness() {
 	}
 }
 
+// stops is P8.
+func (j *judgement) stops() {
+	for _, d := range j.Actions {
+		if !strings.HasPrefix(d.Kind, "pg_fast") {
+			continue
+		}
+		limit := stopLimit
+		switch {
+		case j.Plan.Huge > 0:
+			limit = hugeStopLimit
+		case j.brokersTroubled(d.Began.Add(-6*time.Second), d.Began.Add(time.Duration(d.Took))):
+			limit = blockedStopLimit
+		}
+		if time.Duration(d.Took) > limit {
+			j.fail("P8: %s: a fast stop of PostgreSQL took %s; the bound is %s", d.Kind, d.Took, limit)
+		}
+	}
+}
+
+// brokersTroubled says that a fault between relay and brokers was about.
+func (j *judgement) brokersTroubled(from, to time.Time) bool {
+	return slices.ContainsFunc(j.Actions, func(d Done) bool {
+		k := kindNamed(d.Kind)
+		return d.Began.Before(to) && d.Healed.After(from) && k != nil && (slices.Contains(k.takes, onKafka[0]) || slices.Contains(k.takes, onKafkaNet[0]))
+	})
+}
+
 // resources is P9.
 func (j *judgement) resources() {
 	if j.History.Peak > memoryLimit {
@@ -585,88 +620,6 @@ func (j *judgement) unasked(from, to time.Time) int {
 		}
 	}
 	return n
-}
-
-// measure takes the figures that are reported and not judged.
-func (j *judgement) measure() {
-	for _, d := range j.Actions {
-		j.Faults[d.Kind]++
-		switch {
-		case strings.HasPrefix(d.Kind, "pg_fast"):
-			j.PgStop = append(j.PgStop, d.Took)
-		case strings.HasPrefix(d.Kind, "standby_takes_over") && d.Took > 0:
-			j.Takeover[d.Kind] = append(j.Takeover[d.Kind], d.Took)
-		case d.Kind == "relay_term" && d.Took > 0:
-			j.Drain = append(j.Drain, d.Took)
-		}
-		if span, alone := j.recovery(d); alone {
-			j.Recovery = append(j.Recovery, Span(span))
-		}
-	}
-	for _, e := range j.Exits {
-		if e.Asked && e.Code == -1 {
-			j.Kills++
-		}
-	}
-	slices.Sort(j.Recovery)
-	j.Stall = Span(j.stall())
-}
-
-// recovery is the time from a fault's end until everything that was written by
-// then is confirmed, for a fault that no other one followed.
-func (j *judgement) recovery(d Done) (time.Duration, bool) {
-	var goal uint64
-	for _, s := range j.History.Samples {
-		if s.At.Before(d.Healed) {
-			continue
-		}
-		if goal == 0 {
-			goal = s.WAL
-		}
-		if s.Confirmed >= goal {
-			for _, other := range j.Actions {
-				if other.Began.Before(s.At) && other.Healed.After(d.Began) && other.N != d.N {
-					return 0, false
-				}
-			}
-			return s.At.Sub(d.Healed), true
-		}
-	}
-	return 0, false
-}
-
-// stall is the longest time that the confirmed position stood still while it was
-// behind and no fault was about, counted from a second after the last one. What
-// commits a large transaction is not a stall: the position moves at its end.
-func (j *judgement) stall() time.Duration {
-	var longest time.Duration
-	var since time.Time
-	var at uint64
-	if j.Plan.Huge > 0 {
-		return 0
-	}
-	for _, s := range j.History.Samples {
-		if s.Confirmed != at || s.Confirmed >= s.WAL || j.troubled(s.At) {
-			at, since = s.Confirmed, s.At
-			continue
-		}
-		longest = max(longest, s.At.Sub(since))
-	}
-	return longest
-}
-
-func (j *judgement) troubled(at time.Time) bool {
-	return slices.ContainsFunc(j.Actions, func(d Done) bool {
-		return at.After(d.Began) && at.Before(d.Healed.Add(6*time.Second))
-	})
-}
-
-// quantile of sorted spans.
-func quantile(sorted []Span, q float64) Span {
-	if len(sorted) == 0 {
-		return 0
-	}
-	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
 }
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {

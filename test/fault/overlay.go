@@ -74,18 +74,30 @@ type failpoint struct {
 	name  string
 	about string
 	patch
+	only string // the guarantee with which the relay comes there; empty: either
+}
+
+// comes says that a relay with a guarantee gets to the step.
+func (f failpoint) comes(guarantee string) bool { return f.only == "" || f.only == guarantee }
+
+// onlyWith marks steps that a relay with the other guarantee does not have.
+func onlyWith(guarantee string, f failpoint) failpoint {
+	f.only = guarantee
+	return f
 }
 
 // at puts the failpoint behind a place of the source, which stays as it is.
 func at(name, about, file, place string) failpoint {
-	return failpoint{name, about, patch{file, place, place + "\n\tfailpoint(\"" + name + "\")\n"}}
+	return failpoint{name: name, about: about, patch: patch{file, place, place + "\n\tfailpoint(\"" + name + "\")\n"}}
 }
 
 func ahead(name, about, file, place string) failpoint {
-	return failpoint{name, about, patch{file, place, "failpoint(\"" + name + "\")\n\t" + place}}
+	return failpoint{name: name, about: about, patch: patch{file, place, "failpoint(\"" + name + "\")\n\t" + place}}
 }
 
-// failpoints are the steps between which a position could be confirmed too early.
+// failpoints are the steps between which a position could be confirmed too early, or
+// a transaction committed twice. Plans name them by their place here: append. Names
+// in start are come to once in a session.
 var failpoints = []failpoint{
 	at("read", "bytes were read from the server", "replication/frames.go", "n, err := f.src.Read(f.buf[f.w:])"),
 	at("begin", "a transaction begins", "replication/decoder.go", "d.txn = Txn{XID: xid, Commit: commit, Time: wireTime(at)}"),
@@ -98,12 +110,22 @@ var failpoints = []failpoint{
 	at("routed", "a batch was routed and is not tracked", "relay/session.go", "rejection := s.route(f)"),
 	ahead("tracked", "an entry is about to join the queue", "checkpoint/tracker.go", "seq := t.next\n"),
 	ahead("before_send", "records are about to go to the sink", "relay/session.go", "s.waits.Store(instant(time.Now()))"),
-	ahead("before_produce", "one record is about to go to the client", "sink/kafka_send.go", "c.Produce(context.Background(), &f.kafka[i], k.onSettled)"),
-	ahead("in_promise", "a broker's answer for one record came", "sink/kafka_send.go", "m := r.Context.(*mark)"),
+	onlyWith(atLeastOnce, ahead("before_produce", "one record is about to go to the client", "sink/kafka_send.go", "c.Produce(context.Background(), &f.kafka[i], k.onSettled)")),
+	onlyWith(atLeastOnce, ahead("in_promise", "a broker's answer for one record came", "sink/kafka_send.go", "m := r.Context.(*mark)")),
 	ahead("before_acknowledged", "all of a batch is durable and not yet counted", "relay/session.go", "f.ticket.Done()"),
 	at("acknowledged", "all of a batch is counted", "relay/session.go", "f.ticket.Done()"),
 	ahead("before_last_word", "a stop is about to tell the last position", "relay/session.go", "closed := s.src.Close(final, s.confirmed())"),
 	at("after_last_word", "a stop told the last position", "relay/session.go", "closed := s.src.Close(final, s.confirmed())"),
+
+	onlyWith(exactlyOnce, ahead("before_transaction", "a Kafka transaction is about to begin", "sink/transactional_tenure.go", "if err := n.client.BeginTransaction(); err != nil {")),
+	onlyWith(exactlyOnce, ahead("records_produced", "the records are with the client, the position is not", "sink/transactional_tenure.go", "rec := &kgo.Record{Topic: n.t.cfg.CheckpointTopic,")),
+	onlyWith(exactlyOnce, ahead("position_produced", "the position is with the client, and not awaited yet", "sink/transactional_tenure.go", "if err := n.flush(); err != nil {")),
+	onlyWith(exactlyOnce, ahead("before_end", "records and position are with the brokers, the transaction is open", "sink/transactional_tenure.go", "if err := n.client.EndTransaction(context.Background(), kgo.TryCommit); err != nil {")),
+	onlyWith(exactlyOnce, ahead("after_end", "the commit was answered, and nobody knows", "sink/transactional_tenure.go", "n.sealed()\n\treturn nil")),
+	onlyWith(exactlyOnce, at("position_known", "the committed position may be told to the server", "relay/exactly_once.go", "x.covered.Store(uint64(max(rec.End, pglogrepl.LSN(x.covered.Load()))))")),
+	onlyWith(exactlyOnce, ahead("start_fence", "the predecessor is about to be shut out", "sink/transactional_open.go", "if err := t.fence(ctx, client); err != nil {")),
+	onlyWith(exactlyOnce, ahead("start_settle", "the predecessor is shut out, the record behind his is not committed", "sink/transactional_open.go", "if err := client.EndTransaction(ctx, kgo.TryCommit); err != nil {")),
+	onlyWith(exactlyOnce, ahead("start_settled", "the outcome of the last transaction is about to be read", "sink/transactional_open.go", "return t.last(ctx, h.Key, at)")),
 }
 
 // failpointVariable is NAME:N; the process kills itself the Nth time it comes there.

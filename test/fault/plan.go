@@ -24,6 +24,7 @@ type Plan struct {
 	Huge        int      `json:"huge,omitempty"` // rows of one transaction; 0: there is none
 	HugeAt      Span     `json:"huge_at,omitempty"`
 	ExactlyOnce bool     `json:"exactly_once,omitempty"`
+	Patience    Span     `json:"patience,omitempty"` // how long a fault waits for the recovery from the one before it; 0: not at all
 	Partitioned bool     `json:"partitioned"`
 	Settings    []string `json:"settings"` // --set of the relay
 	Actions     []Action `json:"actions"`
@@ -72,14 +73,13 @@ func NewPlan(seed uint64, o Options) (Plan, error) {
 		Seed: seed, Postgres: o.Postgres, Broker: o.Broker, Duration: Span(o.Duration),
 		Writers: 2 + random.IntN(3), Pause: Span(time.Duration(10+random.IntN(60)) * time.Millisecond),
 		Partitioned: random.IntN(4) == 0, Large: max(o.Large, 1), Relays: 1 + random.IntN(2),
-		Settings: []string{
-			"kafka.compression=" + []string{"none", "lz4", "zstd"}[random.IntN(3)],
-			"kafka.linger=" + []string{"0s", "5ms"}[random.IntN(2)],
-			"relay.max_in_flight_bytes=" + []string{"256KiB", "2MiB", "32MiB"}[random.IntN(3)],
-			"relay.drain_timeout=15s",
-		},
+		Settings: []string{"kafka.compression=" + []string{"none", "lz4", "zstd"}[random.IntN(3)]},
 	}
-	p.ExactlyOnce = o.Guarantee == exactlyOnce || o.Guarantee == mixed && seed%4 == 3
+	if n := random.IntN(8); n < 2 { // the other seeds have what adapts by itself
+		p.Settings = append(p.Settings, "kafka.linger="+[]string{"0s", "5ms"}[n])
+	}
+	p.Settings = append(p.Settings, "relay.max_in_flight_bytes="+[]string{"256KiB", "2MiB", "32MiB"}[random.IntN(3)], "relay.drain_timeout=15s")
+	p.ExactlyOnce = o.Guarantee == exactlyOnce || o.Guarantee == mixed && mixedIsOnce(seed)
 	if seed%8 == 5 {
 		p.Huge, p.HugeAt = o.Huge, p.Duration/4
 	}
@@ -109,6 +109,8 @@ func NewPlan(seed uint64, o Options) (Plan, error) {
 	}
 	return p, nil
 }
+
+func mixedIsOnce(seed uint64) bool { return seed%4 == 3 }
 
 // applicable are the kinds that were asked for and that such brokers can have, in
 // a fixed shuffled order.

@@ -290,12 +290,16 @@ func (w *world) createTopic(ctx context.Context, topic string) error {
 
 // sql is exec for a fault that finds the server in the middle of another one.
 func (w *world) sql(ctx context.Context, sql string, args ...any) error {
-	return persist(ctx, func(ctx context.Context) error { return w.exec(ctx, w.database, sql, args...) })
+	return persistEach(ctx, statementTime, func(ctx context.Context) error { return w.exec(ctx, w.database, sql, args...) })
 }
+
+// statementTime is the most for one statement: it may wait for a large transaction, which
+// takes minutes on a busy machine.
+const statementTime = 5 * time.Minute
 
 // exec runs one statement past the proxies.
 func (w *world) exec(ctx context.Context, database, sql string, args ...any) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute) // it may wait for a large transaction, which takes minutes on a busy machine
+	ctx, cancel := context.WithTimeout(ctx, statementTime)
 	defer cancel()
 	conn, err := pgx.Connect(ctx, w.pg.URL(database))
 	if err != nil {
@@ -349,6 +353,21 @@ func (w *world) act(ctx context.Context, a Action) {
 	w.mu.Lock()
 	w.done = append(w.done, *d)
 	w.mu.Unlock()
+	if w.plan.Patience > 0 {
+		w.recovered(ctx, d.Healed)
+	}
+}
+
+// recovered waits until what was written by then is confirmed.
+func (w *world) recovered(ctx context.Context, then time.Time) {
+	var goal uint64
+	w.await(ctx, time.Duration(w.plan.Patience), func() bool {
+		s, ok := w.samples.latest()
+		if goal == 0 && ok && s.At.After(then) {
+			goal = s.WAL
+		}
+		return goal > 0 && s.Confirmed >= goal
+	})
 }
 
 // play runs the schedule beside the workload and returns when all is healed.
