@@ -380,8 +380,9 @@ func TestPostgresFastStopIsNotHeldUp(t *testing.T) {
 			}
 			took := time.Since(began)
 			t.Logf("the stop took %s", took)
-			if took > 30*time.Second {
-				t.Error("it was held up")
+			const limit = 8 * time.Second // most of it is for a checkpoint on a busy machine
+			if took >= limit {
+				t.Errorf("it took %s, want less than %s", took, limit)
 			}
 			if err := <-ended; KindOf(err) != KindRetry || Reason(err) != ReasonServerShutdown {
 				t.Errorf("got %v", err)

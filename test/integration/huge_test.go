@@ -28,7 +28,7 @@ import (
 // run; a smaller one proves the same.
 
 // peakLimit is what a relay with the defaults may have resident, in MiB.
-const peakLimit = 80
+const peakLimit = 64
 
 func atFullSize() bool { return os.Getenv("CDC_RELAY_FAULT_SCALE") == "full" }
 
