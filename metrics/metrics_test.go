@@ -237,6 +237,22 @@ func TestGauges_UnknownIsAbsent(t *testing.T) {
 	})
 }
 
+// How long the WAL lasts is shown while a limit and a pace are known, and zero is a value.
+func TestGauges_SayHowLongTheWALLasts(t *testing.T) {
+	for name, c := range map[string]struct {
+		seconds *float64
+		want    float64
+	}{"a while": {new(7200.0), 7200}, "nothing left": {new(0.0), 0}, "no limit": {nil, -1}} {
+		t.Run(name, func(t *testing.T) {
+			m := New(Options{Pipeline: "orders"})
+			s := fullStatus()
+			s.SlotState.SafeSeconds, s.SlotState.WALPace = c.seconds, 1<<20
+			m.Handler(func() relay.Status { return s })
+			gather(t, m).expect(t, map[string]float64{"slot_safe_wal_seconds": c.want, "wal_bytes_per_second": 1 << 20})
+		})
+	}
+}
+
 func TestHandler_ServesGoAndProcessMetrics(t *testing.T) {
 	m := New(Options{})
 	w := httptest.NewRecorder()

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -68,6 +69,7 @@ type fakeServer struct {
 	current   *fakeSource
 	more      chan func() *replication.Batch
 	origin    replication.Origin
+	status    time.Duration // how often it is told a position; zero: ten times a second
 
 	// skipConfirmed has a session begin, as a server does, with the first transaction
 	// that is not confirmed, whatever its batches say.
@@ -137,7 +139,7 @@ func (f *fakeSource) Close(_ context.Context, confirmed pglogrepl.LSN) error {
 }
 
 func (f *fakeSource) Run(intake context.Context, out chan<- *replication.Batch, confirmed func() pglogrepl.LSN) error {
-	status := time.NewTicker(100 * time.Millisecond)
+	status := time.NewTicker(cmp.Or(f.server.status, 100*time.Millisecond))
 	defer status.Stop()
 	offer := func(b *replication.Batch) error {
 		for {
