@@ -52,6 +52,16 @@ func given(t testing.TB, dir string) (input []byte, o importer.Options) {
 	return input, o
 }
 
+// folders are those of testdata that hold a connector: all but the fuzz corpus.
+func folders(t testing.TB) []string {
+	t.Helper()
+	dirs, err := filepath.Glob("testdata/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(dirs, func(dir string) bool { return filepath.Base(dir) == "fuzz" })
+}
+
 func catalog(text string) []importer.Table {
 	var tables []importer.Table
 	for line := range strings.Lines(text) {
@@ -84,9 +94,9 @@ func load(result *importer.Result) (*config.Config, error) {
 }
 
 func TestConvert_Golden(t *testing.T) {
-	dirs, err := filepath.Glob("testdata/*")
-	if err != nil || len(dirs) < 10 {
-		t.Fatalf("%v and %v", dirs, err)
+	dirs := folders(t)
+	if len(dirs) < 10 {
+		t.Fatalf("only %v", dirs)
 	}
 	for _, dir := range dirs {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
@@ -118,7 +128,7 @@ func TestConvert_Golden(t *testing.T) {
 
 // Each key of the input has exactly one remark, under its own name.
 func TestConvert_EveryKeyHasItsRemark(t *testing.T) {
-	dirs, _ := filepath.Glob("testdata/*")
+	dirs := folders(t)
 	for _, dir := range dirs {
 		input, o := given(t, dir)
 		result, err := importer.Convert(input, o)
@@ -181,7 +191,7 @@ func keys(text string, form importer.Form) []string {
 
 // No password of an input reaches the output, whatever key it stands under.
 func TestConvert_SecretsAreNeverPrinted(t *testing.T) {
-	dirs, _ := filepath.Glob("testdata/*")
+	dirs := folders(t)
 	for _, dir := range dirs {
 		input, o := given(t, dir)
 		for i := 1; i <= 6; i++ {
@@ -335,8 +345,7 @@ func TestSource_IsWhatTakeoverNeeds(t *testing.T) {
 }
 
 func FuzzConvert(f *testing.F) {
-	dirs, _ := filepath.Glob("testdata/*")
-	for _, dir := range dirs {
+	for _, dir := range folders(f) {
 		input, o := given(f, dir)
 		f.Add(input, o.Worker)
 	}
