@@ -72,21 +72,25 @@ func BenchmarkBacklog_Wide(b *testing.B) {
 }
 
 // BenchmarkBacklog_Binary drains the same rows in the text and in the binary format: of
-// our own shape, the same with its payload as bytea, and with no column but numbers,
-// times and identifiers.
+// our own shape, the same with its payload as bytea, small and large, and with no column
+// but numbers, times and identifiers.
 func BenchmarkBacklog_Binary(b *testing.B) {
-	rows := backlogRows()
 	const columns = "id bigserial PRIMARY KEY, aggregate_type text DEFAULT 'orders', aggregate_id text DEFAULT '1', created_at timestamptz DEFAULT now()"
-	for _, shape := range []struct{ name, columns, payload string }{
-		{"jsonb", columns + ", payload jsonb", "jsonb_build_object('n', n, 'pad', pad)"},
-		{"bytea", columns + ", payload bytea", "decode(pad, 'hex')"},
-		{"fixed", "id uuid DEFAULT gen_random_uuid(), a bigint DEFAULT 1234567890123, b uuid DEFAULT gen_random_uuid(), c timestamptz DEFAULT now(), payload double precision", "random()"},
+	for _, shape := range []struct {
+		name, columns, payload string
+		size                   int
+	}{
+		{"jsonb", columns + ", payload jsonb", "jsonb_build_object('n', n, 'pad', pad)", 300},
+		{"bytea", columns + ", payload bytea", "decode(pad, 'hex')", 300},
+		{"bytea_large", columns + ", payload bytea", "decode(pad, 'hex')", 20_000},
+		{"fixed", "id uuid DEFAULT gen_random_uuid(), a bigint DEFAULT 1234567890123, b uuid DEFAULT gen_random_uuid(), c timestamptz DEFAULT now(), payload double precision", "random()", 300},
 	} {
 		b.Run(shape.name, func(b *testing.B) {
 			db := harness.Postgres(b)
 			db.Exec(b, "CREATE TABLE outbox ("+shape.columns+")")
 			cfg := publish(b, db, Table{"public", "outbox"})
-			fill(b, db, "payload", shape.payload, rows, 10, 300)
+			rows := max(2, backlogRows()*30/shape.size) * 10
+			fill(b, db, "payload", shape.payload, rows, 10, shape.size)
 			for _, binary := range []bool{false, true} {
 				cfg.Binary = func([]*Relation) bool { return binary }
 				b.Run(fmt.Sprintf("binary=%t", binary), func(b *testing.B) { drains(b, cfg, rows, true) })
