@@ -25,14 +25,18 @@ func TestProduce_EndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	ended := make(chan struct{})
+	answers := newOutcomes()
 	go func() {
-		newOutcomes().produce(ctx, s, client, newParcel(records, func(error) {}))
+		answers.produce(ctx, s, client, newParcel(records, func(error) {}))
 		close(ended)
 	}()
 	select {
 	case <-ended:
 	case <-time.After(10 * time.Second):
 		t.Fatal("it goes on waiting for the brokers")
+	}
+	if !answers.isBroken() {
+		t.Error("the transaction could be committed without the rest")
 	}
 	if n := client.BufferedProduceRecords(); n != 1 {
 		t.Errorf("%d records were produced, want the first batch of one", n)

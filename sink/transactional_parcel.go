@@ -129,8 +129,8 @@ func (o *outcomes) isBroken() bool {
 
 // produce gives the client what fits. What does not is refused here, as the client
 // would change it or refuse it in another order.
-// It waits for answers when brokers refuse large batches; with ctx it gives up, and
-// the rest is not produced.
+// It waits for answers when brokers refuse large batches; with ctx it gives up, which
+// breaks the transaction.
 func (o *outcomes) produce(ctx context.Context, t *Transactional, client *kgo.Client, p *parcel) {
 	made := p.fill(time.Now())
 	settled := o.settled // made once: a method value for each record would be an allocation for each
@@ -144,8 +144,9 @@ func (o *outcomes) produce(ctx context.Context, t *Transactional, client *kgo.Cl
 		}
 		if unflushed += size; batch > 0 && unflushed > batch {
 			unflushed = size
-			if client.Flush(ctx) != nil {
-				return
+			if err := client.Flush(ctx); err != nil {
+				o.fail(&made[i], err)
+				return // as above
 			}
 		}
 		o.wg.Add(1)
