@@ -7,6 +7,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/socket"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
@@ -160,7 +161,7 @@ func gathering(dial pgconn.DialFunc, by pacing) pgconn.DialFunc {
 		if err != nil {
 			return nil, err
 		}
-		g := &gather{Conn: conn, buf: make([]byte, frameBuffer)}
+		g := &gather{Conn: socket.Direct(conn), buf: make([]byte, frameBuffer)}
 		if c, ok := conn.(buffered); ok && sameHost(conn) {
 			_ = c.SetReadBuffer(by.room()) // best effort: without it resting pays less
 			if by.buffer == 0 {
@@ -189,12 +190,13 @@ func gathered(conn net.Conn) *gather {
 
 // follow lets the pace decide from now on.
 func (g *gather) follow(p *pace, by pacing) {
-	if _, socket := g.Conn.(*net.UnixConn); socket {
+	conn := socket.Below(g.Conn)
+	if _, local := conn.(*net.UnixConn); local {
 		by.rest = cmp.Or(by.rest, socketRest)
 	}
 	p.pacing, g.pace = by, p
 	if !by.loud {
-		g.doze = newDoze(g.Conn)
+		g.doze = newDoze(conn)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/socket"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -152,8 +153,12 @@ func (c KafkaConfig) compression() (kgo.Opt, error) {
 // own name.
 func (c KafkaConfig) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	conn, err := (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, network, addr)
-	if err != nil || c.TLS == nil {
-		return conn, err
+	if err != nil {
+		return nil, err
+	}
+	conn = socket.Direct(conn)
+	if c.TLS == nil {
+		return conn, nil
 	}
 	settings, err := c.TLS()
 	if err != nil {

@@ -17,10 +17,11 @@ const module = "github.com/cdc-relay/cdc-relay/"
 // replication → router → sink; imports point the other way, and relay is the one
 // joint.
 var arrows = map[string][]string{
-	"replication":    {},
+	"socket":         {},
+	"replication":    {"socket"},
 	"router":         {"replication", "router/connect"},
 	"router/connect": {},
-	"sink":           {"router"},
+	"sink":           {"router", "socket"},
 	"sink/sinktest":  {"sink", "router"},
 	"checkpoint":     {},
 	"deadletter":     {"router", "sink"},
