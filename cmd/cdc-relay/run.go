@@ -169,6 +169,7 @@ func (d *daemon) stream(ctx context.Context) error {
 	}
 	group.Go(func() { d.notify.feedWatchdog(companions, d.relay.Status) })
 	group.Go(func() { d.summarise(companions) })
+	group.Go(func() { followLoad(companions, d.log) })
 	group.Go(func() { d.followSignals(intake, companions) })
 	if d.until != nil {
 		group.Go(func() { d.await(companions, stop) })
