@@ -5,11 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/socket"
 	"github.com/jackc/pgx/v5"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -26,7 +29,11 @@ var latencyRates = []int{100, 1000, 5000}
 // record in a consumer's hands: the time of INSERT and COMMIT themselves is
 // inside. It also measures how long the slot's confirmed position stood still.
 // Contestants take turns, as in a drain.
+//
+// The harness is the writers and the consumer, on the same cores as everybody else: it
+// keeps to one processor, where its goroutines do not wake each other's threads.
 func latency(ctx context.Context, b *bench) error {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	taking := b.taking(ctx, followers)
 	runs := map[string][][]Latency{}
 	var failed error
@@ -207,7 +214,12 @@ func (m *meter) write(ctx context.Context, w *workload, rate int) error {
 
 func (m *meter) writer(ctx context.Context, w *workload, i int64, next time.Time, interval time.Duration) error {
 	lasting := context.WithoutCancel(ctx)
-	conn, err := pgx.Connect(lasting, w.url())
+	settings, err := pgx.ParseConfig(w.url())
+	if err != nil {
+		return err
+	}
+	settings.DialFunc = dialLightly
+	conn, err := pgx.ConnectConfig(lasting, settings)
 	if err != nil {
 		return err
 	}
@@ -231,6 +243,16 @@ func (m *meter) writer(ctx context.Context, w *workload, i int64, next time.Time
 			return err
 		}
 	}
+}
+
+// dialLightly makes connections that cost the harness little: what it uses itself of two
+// cores, the others wait for.
+func dialLightly(ctx context.Context, network, addr string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	return socket.Direct(conn), nil
 }
 
 func (m *meter) consume(ctx context.Context, client *kgo.Client) {
