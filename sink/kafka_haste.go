@@ -14,7 +14,7 @@ const (
 	// eager is how many Sends may be without an answer for the next one to leave at
 	// once, and breather how long it waits at most when there are more.
 	eager    = 1
-	breather = 2 * time.Millisecond
+	breather = time.Millisecond
 )
 
 // haste decides whether batches fill or leave.
