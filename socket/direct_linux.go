@@ -7,28 +7,28 @@ import (
 	"os"
 	"sync"
 	"syscall"
-	"unsafe"
 )
 
-// Direct makes reads and writes of conn plain system calls, which the scheduler is not told
-// of. All else is conn's: deadlines, closing, waiting, and the shape of errors. What is no
-// socket of the net package is returned as it is.
+// Direct makes reads and writes of conn, a TCP or Unix stream, plain system calls, which the
+// scheduler is not told of. All else is conn's: deadlines, closing, waiting, and the shape
+// of errors. Any other connection is returned as it is.
 //
 // As with any net.Conn, several goroutines may use it at a time.
 func Direct(conn net.Conn) net.Conn {
-	owner, ok := conn.(syscall.Conn)
-	if !ok {
+	var owner syscall.Conn
+	switch c := conn.(type) { // not a type that has one of these inside, and reads of its own
+	case *net.TCPConn:
+		owner = c
+	case *net.UnixConn:
+		owner = c
+	default:
 		return conn
 	}
 	raw, err := owner.SyscallConn()
 	if err != nil {
 		return conn
 	}
-	return &direct{
-		Conn:   conn,
-		reader: newCalls(raw.Read, syscall.SYS_READ),
-		writer: newCalls(raw.Write, syscall.SYS_WRITE),
-	}
+	return &direct{Conn: conn, reader: newCalls(raw.Read, read, false), writer: newCalls(raw.Write, write, true)}
 }
 
 // Below is the connection that Direct was given.
@@ -59,15 +59,17 @@ func (d *direct) Read(p []byte) (int, error) {
 }
 
 func (d *direct) Write(p []byte) (int, error) {
-	written := 0
-	for written < len(p) {
-		n, err := d.writer.do(p[written:])
-		if err != nil {
-			return written, d.named("write", err)
-		}
-		written += n
+	if len(p) == 0 {
+		return 0, nil
 	}
-	return written, nil
+	n, err := d.writer.do(p)
+	if err == nil && n < len(p) {
+		err = io.ErrUnexpectedEOF
+	}
+	if err != nil {
+		return n, d.named("write", err)
+	}
+	return n, nil
 }
 
 // named gives an error the words of the net package.
@@ -76,31 +78,41 @@ func (d *direct) named(op string, err error) error {
 		known.Op = op // raw-read, raw-write
 		return err
 	}
-	return &net.OpError{Op: op, Net: d.LocalAddr().Network(), Source: d.LocalAddr(), Addr: d.RemoteAddr(), Err: os.NewSyscallError(op, err)}
+	if number, ok := errors.AsType[syscall.Errno](err); ok {
+		err = os.NewSyscallError(op, number)
+	}
+	return &net.OpError{Op: op, Net: d.LocalAddr().Network(), Source: d.LocalAddr(), Addr: d.RemoteAddr(), Err: err}
 }
 
-// calls makes one kind of system call, one at a time.
+// calls makes one kind of system call, for one goroutine at a time.
 type calls struct {
 	mu   sync.Mutex
-	wait func(func(fd uintptr) bool) error
-	try  func(fd uintptr) bool // made once: a call allocates nothing
+	wait func(func(fd uintptr) bool) error // until the other returns true
+	call func(fd uintptr, p []byte) (int, syscall.Errno)
+	all  bool // of p, and not just what the first call takes
 
+	try func(fd uintptr) bool // made once: a call allocates nothing
 	p   []byte
 	n   int
 	err syscall.Errno
 }
 
-func newCalls(wait func(func(uintptr) bool) error, number uintptr) *calls {
-	c := &calls{wait: wait}
+func newCalls(wait func(func(uintptr) bool) error, call func(uintptr, []byte) (int, syscall.Errno), all bool) *calls {
+	c := &calls{wait: wait, call: call, all: all}
 	c.try = func(fd uintptr) bool {
 		for {
-			n, _, err := syscall.RawSyscall(number, fd, uintptr(unsafe.Pointer(unsafe.SliceData(c.p))), uintptr(len(c.p)))
+			n, err := c.call(fd, c.p[c.n:])
 			switch err {
+			case 0:
+				c.n += n
+				if n == 0 || !c.all || c.n == len(c.p) {
+					return true
+				}
 			case syscall.EINTR:
 			case syscall.EAGAIN:
 				return false
 			default:
-				c.n, c.err = int(n), err
+				c.err = err
 				return true
 			}
 		}
@@ -108,7 +120,7 @@ func newCalls(wait func(func(uintptr) bool) error, number uintptr) *calls {
 	return c
 }
 
-// do waits until the socket takes the call. p must not be empty.
+// do gives how many bytes were moved, with an error too. p must not be empty.
 func (c *calls) do(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

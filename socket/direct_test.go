@@ -49,6 +49,7 @@ func TestDirect_PassesEveryByte(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {
 		t.Run(network, func(t *testing.T) {
 			near, far := pair(t, network)
+			limit(t, near, far)
 			sent := make([]byte, 8<<20) // more than the sockets hold: writes and reads are partial, and wait
 			for i := range sent {
 				sent[i] = byte(i * i >> 7)
@@ -73,8 +74,43 @@ func TestDirect_PassesEveryByte(t *testing.T) {
 	}
 }
 
+// limit has what hangs fail, and writes be partial.
+func limit(t *testing.T, conns ...net.Conn) {
+	t.Helper()
+	for _, c := range conns {
+		_ = c.SetDeadline(time.Now().Add(time.Minute))
+		if b, ok := socket.Below(c).(interface{ SetWriteBuffer(int) error }); ok {
+			_ = b.SetWriteBuffer(4 << 10)
+		}
+	}
+}
+
+// Two writes at a time leave one after the other, however often each has to wait.
+func TestDirect_WritesDoNotMix(t *testing.T) {
+	near, far := pair(t, "tcp")
+	limit(t, near, far)
+	const size = 2 << 20
+	var group sync.WaitGroup
+	for _, b := range []byte("ab") {
+		group.Go(func() {
+			if _, err := near.Write(bytes.Repeat([]byte{b}, size)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	got := make([]byte, 2*size)
+	if _, err := io.ReadFull(far, got); err != nil {
+		t.Fatal(err)
+	}
+	group.Wait()
+	if changes := bytes.Count(got, []byte("ab")) + bytes.Count(got, []byte("ba")); changes != 1 {
+		t.Errorf("the bytes of two writes changed %d times", changes)
+	}
+}
+
 func TestDirect_UnderTLS(t *testing.T) {
 	near, far := pair(t, "tcp")
+	limit(t, near, far)
 	server := tls.Server(far, &tls.Config{Certificates: []tls.Certificate{certificate(t)}})
 	client := tls.Client(near, &tls.Config{InsecureSkipVerify: true})
 	var group sync.WaitGroup
@@ -155,6 +191,12 @@ func TestDirect_ErrorsAreThoseOfTheNetPackage(t *testing.T) {
 				return
 			}
 			w, _ := errors.AsType[*net.OpError](want)
+			if !known {
+				t.Fatalf("%v is not dressed up as %v", err, want)
+			}
+			if e.Source.String() != near.LocalAddr().String() || e.Addr.String() != near.RemoteAddr().String() {
+				t.Errorf("%v, want both addresses", err)
+			}
 			if e.Op != c.op || e.Op != w.Op || e.Net != w.Net || e.Err.Error() != w.Err.Error() {
 				t.Errorf("%v, want the words of %v", err, want)
 			}
