@@ -144,9 +144,9 @@ func (o *outcomes) produce(ctx context.Context, t *Transactional, client *kgo.Cl
 		}
 		if unflushed += size; batch > 0 && unflushed > batch {
 			unflushed = size
-			if err := client.Flush(ctx); err != nil {
-				o.fail(&made[i], err)
-				return // as above
+			if client.Flush(ctx) != nil {
+				o.fail(&made[i], ErrHalted) // no answer of its own
+				return                      // as above
 			}
 		}
 		o.wg.Add(1)

@@ -162,7 +162,10 @@ func (n *tenure) produce(p *parcel) error {
 	n.answers.produce(n.life, n.t, n.client, p)
 	n.bytes += p.size
 	n.part += p.size
-	if n.answers.isBroken() {
+	switch {
+	case n.life.Err() != nil:
+		return context.Cause(n.life)
+	case n.answers.isBroken():
 		return ErrHalted
 	}
 	return nil
