@@ -4,6 +4,7 @@ import (
 	"context"
 	"runtime"
 	"slices"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,16 +60,40 @@ func TestWatchLoad(t *testing.T) {
 	}
 }
 
-// Whoever names a number gets it; else it is one while nothing goes on, and afterwards
-// what it was.
 func TestFollowLoad_LeavesAChosenNumberAlone(t *testing.T) {
-	before := runtime.GOMAXPROCS(3)
+	chosen := runtime.NumCPU() + 2
+	before := runtime.GOMAXPROCS(chosen)
 	defer runtime.GOMAXPROCS(before)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	t.Setenv("GOMAXPROCS", "3")
+	t.Setenv("GOMAXPROCS", strconv.Itoa(chosen))
 	followLoad(ended, zerolog.Nop())
-	if n := runtime.GOMAXPROCS(0); n != 3 {
-		t.Errorf("GOMAXPROCS %d, want the 3 that was set", n)
+	if n := runtime.GOMAXPROCS(0); n != chosen {
+		t.Errorf("GOMAXPROCS %d, want the %d that was set", n, chosen)
+	}
+}
+
+func TestFollowLoad_IsOneProcessorAndThenAll(t *testing.T) {
+	if runtime.NumCPU() == 1 {
+		t.Skip("one processor is all")
+	}
+	before := runtime.GOMAXPROCS(2)
+	defer runtime.GOMAXPROCS(before)
+	t.Setenv("GOMAXPROCS", "") // as if it were not there
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		followLoad(ctx, zerolog.Nop())
+		close(ended)
+	}()
+	for deadline := time.Now().Add(10 * time.Second); runtime.GOMAXPROCS(0) != 1; runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatalf("GOMAXPROCS stays at %d", runtime.GOMAXPROCS(0))
+		}
+	}
+	cancel()
+	<-ended
+	if n := runtime.GOMAXPROCS(0); n == 1 {
+		t.Error("one processor is left behind")
 	}
 }
