@@ -187,8 +187,9 @@ func (b *bench) startKafka(ctx context.Context) (*cluster, error) {
 		return nil, fmt.Errorf("%w: %w", errNoKafka, err)
 	}
 	// The sandbox's own settings are for quick starts: no second compiler, a small
-	// heap. A benchmark's broker is one that somebody would run, unless -tier says else. Of
-	// 1 GB it collects each 5 s for 12 to 60 ms, which is then everybody's p99.
+	// heap. A benchmark's broker is one that somebody would run, unless -tier says else. With
+	// its default of 1 GB it stands still each 5 s for 12 to 60 ms, to collect, which is
+	// everybody's p99.
 	b.apache, err = sandbox.StartApache(ctx, sandbox.ApacheOptions{Java: b.java, Jars: b.jars,
 		JVM: []string{"-XX:TieredStopAtLevel=" + strconv.Itoa(b.tier), "-Xms4g", "-Xmx4g"}, Settings: map[string]string{"log.retention.check.interval.ms": "3600000"}})
 	if err != nil {
