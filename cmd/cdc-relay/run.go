@@ -175,6 +175,9 @@ func (d *daemon) stream(ctx context.Context) error {
 		group.Go(func() { d.await(companions, stop) })
 	}
 
+	// What the start left behind goes back to the system; by itself it would in some minutes.
+	defer time.AfterFunc(startGarbage, debug.FreeOSMemory).Stop()
+
 	d.notify.send("READY=1")
 	err := d.relay.Run(intake)
 	release()
@@ -219,6 +222,9 @@ func (d *daemon) await(ctx context.Context, stop context.CancelFunc) {
 		}
 	}
 }
+
+// startGarbage is when the start is over, garbage and all.
+const startGarbage = 2 * time.Second
 
 // summaryInterval is how often a busy relay says what it did. An idle one says
 // nothing.
