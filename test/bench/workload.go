@@ -133,7 +133,7 @@ func (b *bench) fill(ctx context.Context, name string, s shape) (*workload, erro
 		fmt.Sprintf("CALL bench_fill(%d, %d, %d, %d)", s.rows, s.perTxn, s.payload, s.topics),
 		"SET synchronous_commit = on", "CHECKPOINT", "VACUUM ANALYZE outbox",
 	} {
-		if sql == "VACUUM ANALYZE outbox" {
+		if sql == "CHECKPOINT" { // whose records come after the last row's commit
 			if err := w.mark(ctx); err != nil {
 				return nil, err
 			}
@@ -169,7 +169,8 @@ func (w *workload) create(ctx context.Context) error {
 	return err
 }
 
-// mark notes the position after the last row.
+// mark notes the end of the last row's commit. A reader that had to get past it would wait for
+// a message behind it, and so for all that others have written meanwhile.
 func (w *workload) mark(ctx context.Context) error {
 	var text string
 	if err := w.conn.QueryRow(ctx, "SELECT pg_current_wal_insert_lsn()::text").Scan(&text); err != nil {
