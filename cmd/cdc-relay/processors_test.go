@@ -79,7 +79,7 @@ func TestFollowLoad_IsOneProcessorAndThenAll(t *testing.T) {
 	runtime.SetDefaultGOMAXPROCS()
 	all := runtime.GOMAXPROCS(0)
 	runtime.GOMAXPROCS(all + 1) // one is fewer, on any machine
-	t.Setenv("GOMAXPROCS", "") // as if it were not there
+	t.Setenv("GOMAXPROCS", "")  // as if it were not there
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
