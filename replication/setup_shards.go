@@ -93,16 +93,36 @@ func alterFailover(q querier, cfg Config, name string) error {
 }
 
 // walInserted is the end of the WAL. What is committed asynchronously is before it,
-// though it may not be on disk yet.
+// though it may not be on disk yet. A server that writes nothing more reaches it.
 func walInserted(q querier) (pglogrepl.LSN, error) {
-	row, err := q.one("SELECT pg_catalog.pg_current_wal_insert_lsn()")
+	row, err := q.one("SELECT pg_catalog.pg_current_wal_insert_lsn(), (SELECT setting FROM pg_catalog.pg_settings WHERE name = 'wal_segment_size')")
 	if err != nil {
 		return 0, classify("look at the end of the WAL", err)
 	}
-	lsn := row.lsn("pg_current_wal_insert_lsn", 0)
-	const page, header = 8192, 24
-	if lsn%page == header { // nothing is in the page yet, and its header is not written for itself
-		lsn -= header
+	lsn, segment := row.lsn("pg_current_wal_insert_lsn", 0), row.int("wal_segment_size", 1)
+	if row.err != nil {
+		return 0, row.err
 	}
-	return lsn, row.err
+	return beforePageHeader(lsn, uint64(segment)), nil
+}
+
+// Sizes in bytes, access/xlog_internal.h: XLOG_BLCKSZ, SizeOfXLogShortPHD and
+// SizeOfXLogLongPHD.
+const (
+	walPage       = 8192
+	walPageHeader = 24 // of a page
+	walLongHeader = 40 // of the first page of a segment
+)
+
+// beforePageHeader is the insert position without the header of a page that holds
+// nothing yet. The header is written with the first record of the page, so on a quiet
+// server the flush position stays before it.
+func beforePageHeader(inserted pglogrepl.LSN, segmentSize uint64) pglogrepl.LSN {
+	switch {
+	case segmentSize > 0 && uint64(inserted)%segmentSize == walLongHeader:
+		return inserted - walLongHeader
+	case inserted%walPage == walPageHeader:
+		return inserted - walPageHeader
+	}
+	return inserted
 }
