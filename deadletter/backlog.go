@@ -22,9 +22,11 @@ type Filter struct {
 	Commit    pglogrepl.LSN
 	Partition *int32
 	Offset    *int64
+
+	Source func(source string) bool // nil selects all
 }
 
-// Empty says that it selects everything.
+// Empty says that it selects everything, whatever the source.
 func (f Filter) Empty() bool {
 	return f.Reason == "" && f.Table == "" && f.Topic == "" && f.Key == nil && f.Since.IsZero() && f.Commit == 0 && f.Partition == nil && f.Offset == nil
 }
@@ -44,16 +46,25 @@ func (f Filter) matches(l *Letter) bool {
 // kept.
 type Entry struct {
 	Letter
-	ID      string // of the event, empty when it is not known
+	Event   string // id of the event, empty when it is not known
 	Size    int    // of the value that the topic has
 	Done    string // Sent or Discarded, empty while it waits
 	Matched bool   // by the filter; others are here because they share its group
+	Other   bool   // the filter selects all of it but its source
+
+	sum digest // of the record
+}
+
+// copies says whether two letters hold the same record. Letters of version 0.1 do not
+// name timeline and number of the record, so of those the content decides.
+func (e *Entry) copies(other *Entry) bool {
+	return e.ID == other.ID && (e.Timeline != 0 || e.sum == other.sum)
 }
 
 // Older orders entries as they were set aside. Those of one moment are in the order of
-// their rows, then of their places, so that two readings give the same order.
+// their records, then of their places, so that two readings give the same order.
 func Older(a, b *Entry) int {
-	return cmp.Or(a.At.Compare(b.At), a.Compare(b.Row), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
+	return cmp.Or(a.At.Compare(b.At), a.Compare(b.ID), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
 }
 
 type groupOf struct {
@@ -66,39 +77,65 @@ type Backlog struct {
 	Entries []*Entry // in the order of offsets within each partition, the partitions mixed as they came
 	Foreign int      // records that are neither letters nor markers
 
-	names map[string]string // each text once: a million letters share a few
+	groups map[groupOf]*letters
+	ends   map[int32]int64   // offset behind what was read, by partition
+	names  map[string]string // each text once: a million letters share a few
+}
+
+// letters are those of one group.
+type letters struct {
+	waiting    []*Entry // no marker covers them yet, in the order of reading
+	partitions []int32  // that hold letters of the group, also such as are done with
+}
+
+func newBacklog() *Backlog {
+	return &Backlog{groups: make(map[groupOf]*letters), ends: make(map[int32]int64), names: make(map[string]string)}
 }
 
 // ReadBacklog reads the topic to its present end.
 func ReadBacklog(ctx context.Context, cfg sink.KafkaConfig, topic string, filter Filter) (*Backlog, error) {
-	b := &Backlog{names: make(map[string]string)}
-	waiting := make(map[groupOf][]*Entry)
+	b := newBacklog()
 	err := sink.ReadTopic(ctx, cfg, topic, func(m *sink.Message) error {
-		b.add(m, filter, waiting)
+		b.add(m, filter)
 		return nil
 	})
 	return b, err
 }
 
-// add takes a record; waiting are the entries by group that no marker covers yet.
-func (b *Backlog) add(m *sink.Message, filter Filter, waiting map[groupOf][]*Entry) {
+// add takes a record of the topic, those of a partition in their order.
+func (b *Backlog) add(m *sink.Message, filter Filter) {
+	b.ends[m.Partition] = m.Offset + 1
 	letter, marker, err := Parse(m)
-	if err != nil {
+	switch {
+	case err != nil:
 		b.Foreign++
-		return
+	case marker != nil:
+		b.mark(marker)
+	default:
+		b.letter(letter, filter)
 	}
-	if marker != nil {
-		of := groupOf{marker.Source, marker.Group}
-		waiting[of] = slices.DeleteFunc(waiting[of], func(e *Entry) bool {
-			covered := e.Partition == m.Partition && e.Compare(marker.Through) <= 0
-			if covered {
-				e.Done = marker.Outcome
-			}
-			return covered
-		})
-		return
+}
+
+func (b *Backlog) mark(m *Marker) {
+	group := b.groups[groupOf{m.Source, m.Group}]
+	if group == nil {
+		return // its letters are past the topic's retention
 	}
-	e := &Entry{Letter: *letter, ID: letter.EventID(), Size: len(letter.Record.Value), Matched: filter.matches(letter)}
+	group.waiting = slices.DeleteFunc(group.waiting, func(e *Entry) bool {
+		covered := m.Covers(&e.Letter)
+		if covered {
+			e.Done = m.Outcome
+		}
+		return covered
+	})
+}
+
+func (b *Backlog) letter(letter *Letter, filter Filter) {
+	e := &Entry{Letter: *letter, Event: letter.EventID(), Size: len(letter.Record.Value), sum: digestOf(&letter.Record)}
+	e.Matched = filter.matches(letter)
+	if e.Matched && filter.Source != nil && !filter.Source(letter.Source) {
+		e.Matched, e.Other = false, true
+	}
 	e.Record.Value, e.Record.Headers, e.Message = nil, nil, ""
 	e.Record.Key = bytes.Clone(e.Record.Key)
 	for _, text := range []*string{&e.Source, &e.Reason, &e.Table, &e.Record.Topic} {
@@ -106,7 +143,15 @@ func (b *Backlog) add(m *sink.Message, filter Filter, waiting map[groupOf][]*Ent
 	}
 	b.Entries = append(b.Entries, e)
 	of := groupOf{e.Source, e.Group}
-	waiting[of] = append(waiting[of], e)
+	group := b.groups[of]
+	if group == nil {
+		group = &letters{}
+		b.groups[of] = group
+	}
+	group.waiting = append(group.waiting, e)
+	if !slices.Contains(group.partitions, e.Partition) {
+		group.partitions = append(group.partitions, e.Partition)
+	}
 }
 
 func (b *Backlog) once(text string) string {
@@ -117,56 +162,71 @@ func (b *Backlog) once(text string) string {
 	return text
 }
 
-// Waiting are the groups that the filter selects a waiting letter of, each whole and
-// in the order in which its rows were committed: a letter that overtook one of its
-// key would break the order that it was put aside to keep. Of letters that are there
-// more than once the first is taken. The groups are in the order of their first rows.
-func (b *Backlog) Waiting() [][]*Entry {
-	groups := make(map[groupOf][]*Entry)
-	var order []groupOf
-	selected := make(map[groupOf]bool)
-	for _, e := range b.Entries {
-		if e.Done != "" {
-			continue
-		}
-		of := groupOf{e.Source, e.Group}
-		if groups[of] == nil {
-			order = append(order, of)
-		}
-		groups[of] = append(groups[of], e)
-		selected[of] = selected[of] || e.Matched
-	}
-	var all [][]*Entry
-	for _, of := range order {
-		if !selected[of] {
-			continue
-		}
-		group := groups[of]
-		slices.SortStableFunc(group, func(a, b *Entry) int { return a.Compare(b.Row) })
-		all = append(all, group)
-	}
-	byFirstRow(all)
-	return all
+// Task is what is to be done with letters of one group.
+type Task struct {
+	Entries []*Entry // in the order in which their rows were committed, copies next to each other
+	Left    int      // letters of the group that wait and are not among Entries
+
+	ends []partitionEnd // how far the partitions that hold letters of the group were read
 }
 
-// byFirstRow orders groups whose rows are in order. Positions compare within one
-// system only; of several the one with the oldest letter comes first.
-func byFirstRow(groups [][]*Entry) {
+type partitionEnd struct {
+	partition int32
+	end       int64
+}
+
+// Whole are the groups that the filter selects a waiting letter of, each with all its
+// waiting letters: one that was left out would be overtaken by those of its key.
+func (b *Backlog) Whole() []Task { return b.tasks(true) }
+
+// Selected are the waiting letters that the filter selects, without the others of their
+// groups.
+func (b *Backlog) Selected() []Task { return b.tasks(false) }
+
+// tasks are in the order of their first rows.
+func (b *Backlog) tasks(whole bool) (tasks []Task) {
+	seen := make(map[groupOf]bool)
+	for _, e := range b.Entries {
+		of := groupOf{e.Source, e.Group}
+		if e.Done != "" || !e.Matched || seen[of] {
+			continue
+		}
+		seen[of] = true
+		group := b.groups[of]
+		task := Task{Entries: slices.Clone(group.waiting)}
+		if !whole {
+			task.Entries = slices.DeleteFunc(task.Entries, func(e *Entry) bool { return !e.Matched })
+		}
+		task.Left = len(group.waiting) - len(task.Entries)
+		slices.SortStableFunc(task.Entries, func(a, b *Entry) int { return a.Compare(b.ID) })
+		for _, partition := range group.partitions {
+			task.ends = append(task.ends, partitionEnd{partition, b.ends[partition]})
+		}
+		tasks = append(tasks, task)
+	}
+	byFirstRow(tasks)
+	return tasks
+}
+
+// byFirstRow orders tasks by their first entries. Positions compare within one system
+// only; of several the one with the oldest letter comes first.
+func byFirstRow(tasks []Task) {
 	system := func(e *Entry) string {
 		name, _, _ := strings.Cut(e.Source, "/") // see SourceID
 		return name
 	}
 	oldest := make(map[string]time.Time)
-	for _, group := range groups {
-		for _, e := range group {
+	for _, task := range tasks {
+		for _, e := range task.Entries {
 			if at, ok := oldest[system(e)]; !ok || e.At.Before(at) {
 				oldest[system(e)] = e.At
 			}
 		}
 	}
-	slices.SortStableFunc(groups, func(a, b []*Entry) int {
-		one, other := system(a[0]), system(b[0])
-		return cmp.Or(oldest[one].Compare(oldest[other]), strings.Compare(one, other), a[0].Compare(b[0].Row), Older(a[0], b[0]))
+	slices.SortStableFunc(tasks, func(a, b Task) int {
+		first, other := a.Entries[0], b.Entries[0]
+		one, two := system(first), system(other)
+		return cmp.Or(oldest[one].Compare(oldest[two]), strings.Compare(one, two), first.Compare(other.ID), Older(first, other))
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -127,10 +128,50 @@ func TestStrip_TakesValueThenHeadersAndKeepsTheKey(t *testing.T) {
 }
 
 func TestMarker_IsReadAsItWasWritten(t *testing.T) {
-	want := Marker{Source: "7000/orders", Group: KeyGroup("orders", []byte("k")), Through: Row{0x1_0000_0010, 4}, Outcome: Discarded}
-	l, got, err := Parse(message(want.Record(topic, []byte("k")), 0, 0))
-	if err != nil || l != nil || *got != want {
-		t.Fatalf("%+v, %v", got, err)
+	group := KeyGroup("orders", []byte("k"))
+	for _, want := range []Marker{
+		{Source: "7000/orders", Group: group, Outcome: Discarded, Partition: 3, Offsets: NewOffsets([]int64{9, 3, 5, 4, 9}), Through: Row{0x1_0000_0010, 4}, Complete: 12},
+		{Source: "7000/orders", Group: group, Outcome: Sent},
+	} {
+		l, got, err := Parse(message(want.Record(topic, []byte("k")), want.Partition, 20))
+		if err != nil || l != nil || !reflect.DeepEqual(*got, want) {
+			t.Fatalf("%+v, %v, want %+v", got, err, want)
+		}
+	}
+}
+
+// markerOfVersion01 covers all letters of its group up to a row.
+func markerOfVersion01(source string, group Group, through Row) router.Record {
+	m := Marker{Source: source, Group: group, Through: through, Outcome: Sent}
+	rec := m.Record(topic, nil)
+	rec.Headers = slices.DeleteFunc(rec.Headers, func(h router.Header) bool { return h.Key == HeaderOffsets })
+	return rec
+}
+
+func TestOffsets_HoldWhatTheirTextSays(t *testing.T) {
+	for _, tt := range []struct {
+		at   []int64
+		text string
+	}{{nil, ""}, {[]int64{7}, "7"}, {[]int64{1, 0, 2}, "0-2"}, {[]int64{5, 3, 9, 4, 5}, "3-5,9"}} {
+		set := NewOffsets(slices.Clone(tt.at))
+		if set.String() != tt.text {
+			t.Errorf("%v is %q, want %q", tt.at, set, tt.text)
+		}
+		read, err := parseOffsets(tt.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for offset := range int64(12) {
+			want := slices.Contains(tt.at, offset)
+			if set.Has(offset) != want || read.Has(offset) != want {
+				t.Errorf("%q has %d: %t and %t, want %t", tt.text, offset, set.Has(offset), read.Has(offset), want)
+			}
+		}
+	}
+	for _, text := range []string{"x", "1,", "2-1", "3,3", "-1", "5,4", "1-4,2", "1--2"} {
+		if set, err := parseOffsets(text); err == nil {
+			t.Errorf("%q is read as %v", text, set)
+		}
 	}
 }
 
@@ -182,14 +223,14 @@ func FuzzParse(f *testing.F) {
 // log builds what a topic holds, and what is to be done of it.
 type logOf struct {
 	backlog *Backlog
-	waiting map[groupOf][]*Entry
 	parked  *Parked
 	offset  map[int32]int64
 	filter  Filter
+	cause   Cause
 }
 
 func newLog(filter Filter) *logOf {
-	l := &logOf{backlog: &Backlog{names: map[string]string{}}, waiting: map[groupOf][]*Entry{}, parked: NewParked(3), offset: map[int32]int64{}, filter: filter}
+	l := &logOf{backlog: newBacklog(), parked: NewParked(3), offset: map[int32]int64{}, filter: filter, cause: cause}
 	l.parked.Source("7000/orders")
 	return l
 }
@@ -197,24 +238,30 @@ func newLog(filter Filter) *logOf {
 func (l *logOf) put(r router.Record, partition int32) {
 	m := message(r, partition, l.offset[partition])
 	l.offset[partition]++
-	l.backlog.add(m, l.filter, l.waiting)
+	l.backlog.add(m, l.filter)
 	l.parked.Read(m)
 }
 
 func (l *logOf) letter(commit pglogrepl.LSN, key string) {
-	l.put(Wrap(record(commit, 1, key, "v"), topic, cause), 0)
+	l.put(Wrap(record(commit, 1, key, "v"), topic, l.cause), 0)
 }
 
+// done writes a marker of version 0.1.
 func (l *logOf) done(key string, through pglogrepl.LSN, partition int32) {
-	m := Marker{Source: "7000/orders", Group: KeyGroup("orders", []byte(key)), Through: Row{through, 1}, Outcome: Sent}
-	l.put(m.Record(topic, []byte(key)), partition)
+	l.put(markerOfVersion01("7000/orders", KeyGroup("orders", []byte(key)), Row{through, 1}), partition)
+}
+
+// marked writes a marker into partition 0.
+func (l *logOf) marked(key string, complete int64, offsets ...int64) {
+	m := Marker{Source: "7000/orders", Group: KeyGroup("orders", []byte(key)), Outcome: Sent, Offsets: NewOffsets(offsets), Complete: complete}
+	l.put(m.Record(topic, []byte(key)), 0)
 }
 
 func (l *logOf) plan() string {
 	var out []string
-	for _, group := range l.backlog.Waiting() {
-		text := string(group[0].Record.Key) + ":"
-		for _, e := range group {
+	for _, task := range l.backlog.Whole() {
+		text := string(task.Entries[0].Record.Key) + ":"
+		for _, e := range task.Entries {
 			text += fmt.Sprintf(" %x", uint64(e.Commit))
 		}
 		out = append(out, text)
@@ -232,6 +279,10 @@ func TestBacklog_IsWhatNoMarkerCovers(t *testing.T) {
 	}{
 		{"nothing", Filter{}, func(*logOf) {}, "", 0},
 		{"whole keys, in the order of commits", Filter{}, func(l *logOf) { l.letter(0x30, "a"); l.letter(0x10, "a"); l.letter(0x20, "b") }, "a: 10 30; b: 20", 2},
+		{"a marker covers the letters that it names", Filter{}, func(l *logOf) { l.letter(0x10, "a"); l.letter(0x20, "a"); l.letter(0x30, "a"); l.marked("a", 0, 0, 2) }, "a: 20", 1},
+		{"a marker of all frees the key", Filter{}, func(l *logOf) { l.letter(0x10, "a"); l.letter(0x20, "a"); l.marked("a", 2, 0, 1) }, "", 0},
+		{"a letter that the redrive did not read keeps the key", Filter{}, func(l *logOf) { l.letter(0x10, "a"); l.letter(0x20, "a"); l.marked("a", 1, 0) }, "a: 20", 1},
+		{"a marker of another key", Filter{}, func(l *logOf) { l.letter(0x10, "a"); l.letter(0x20, "b"); l.marked("b", 2, 0, 1) }, "a: 10", 1},
 		{"a marker covers up to a row", Filter{}, func(l *logOf) { l.letter(0x10, "a"); l.letter(0x20, "a"); l.done("a", 0x10, 0) }, "a: 20", 1},
 		{"all", Filter{}, func(l *logOf) { l.letter(0x10, "a"); l.letter(0x20, "a"); l.done("a", 0x20, 0) }, "", 0},
 		{"a letter behind a marker counts again", Filter{}, func(l *logOf) { l.letter(0x10, "a"); l.done("a", 0x10, 0); l.letter(0x10, "a") }, "a: 10", 1},
@@ -259,32 +310,64 @@ func TestParked_IsBoundedAndByKey(t *testing.T) {
 	p := NewParked(2)
 	p.Source("s")
 	a, b, c := KeyGroup("t", []byte("a")), KeyGroup("t", []byte("b")), KeyGroup("u", []byte("a"))
-	if err := errors.Join(p.Park(a, Row{0x10, 1}), p.Park(b, Row{0x10, 2}), p.Park(a, Row{0x20, 1})); err != nil || p.Len() != 2 {
+	at := func(commit pglogrepl.LSN, seq uint64) ID { return ID{Timeline: 1, Row: Row{commit, seq}} }
+	if err := errors.Join(p.Park(a, at(0x10, 1)), p.Park(b, at(0x10, 2)), p.Park(a, at(0x20, 1))); err != nil || p.Len() != 2 {
 		t.Fatal(err, p.Len())
 	}
-	if err := p.Park(c, Row{0x30, 1}); !errors.Is(err, ErrFull) {
+	if err := p.Park(c, at(0x30, 1)); !errors.Is(err, ErrFull) {
 		t.Fatalf("a third key: %v", err)
 	}
-	if p.Follow(c, Row{0x30, 1}) || !p.Follow(a, Row{0x30, 2}) {
+	if p.Follow(c, at(0x30, 1)) || !p.Follow(a, at(0x30, 2)) {
 		t.Fatal("topic and key make the group, not the key alone")
 	}
 	p.Source("other")
-	if p.Len() != 0 || p.Follow(a, Row{0x40, 1}) {
+	if p.Len() != 0 || p.Follow(a, at(0x40, 1)) {
 		t.Fatal("keys of another source are parked")
 	}
 	p.Source("s")
 	if p.Len() != 2 {
 		t.Fatal("the first source's keys are forgotten")
 	}
-	m := Marker{Source: "s", Group: a, Through: Row{0x30, 1}, Outcome: Sent}
-	p.Read(message(m.Record(topic, nil), 0, 0))
-	if !p.Follow(a, Row{0x50, 1}) {
-		t.Fatal("a marker before the last row freed the key")
+	if p.Follow(b, at(0x10, 1)) {
+		t.Fatal("a row from before the first that was set aside follows: it was delivered, and comes again")
 	}
-	m.Through = Row{0x50, 1}
-	p.Read(message(m.Record(topic, nil), 0, 1))
-	if p.Follow(a, Row{0x60, 1}) || p.Len() != 1 {
-		t.Fatal("a marker of the last row did not free the key")
+}
+
+// A key is parked while a letter of it waits, and while one is on its way.
+func TestParked_IsFreeWhenNothingWaitsAndNothingIsOnItsWay(t *testing.T) {
+	p := NewParked(2)
+	p.Source("s")
+	rec := record(0x10, 1, "a", "v")
+	group := KeyGroup(rec.Topic, rec.Key)
+	c := Cause{Reason: "r", Err: cause.Err, Source: "s", Timeline: 1}
+	at := func(commit pglogrepl.LSN) ID { return ID{Timeline: 1, Row: Row{commit, 1}} }
+	marker := func(complete int64) {
+		m := Marker{Source: "s", Group: group, Outcome: Sent, Complete: complete}
+		p.Read(message(m.Record(topic, rec.Key), 0, 100))
+	}
+	if err := p.Park(group, at(0x10)); err != nil {
+		t.Fatal(err)
+	}
+	marker(50) // of earlier letters
+	if !p.Follow(group, at(0x20)) {
+		t.Fatal("the key is free while its letter is on its way")
+	}
+	p.Read(message(Wrap(rec, topic, c), 0, 0))
+	p.Read(message(Wrap(record(0x20, 1, "a", "v"), topic, c), 0, 1))
+	marker(1)
+	if p.Len() != 1 {
+		t.Fatal("a marker that does not reach the last letter freed the key")
+	}
+	marker(2)
+	if p.Len() != 0 || p.Follow(group, at(0x30)) {
+		t.Fatal("a marker of all letters did not free the key")
+	}
+	if err := p.Park(group, at(0x900)); err != nil {
+		t.Fatal(err)
+	}
+	p.Gone(func(id ID) bool { return id.Commit >= 0x800 })
+	if p.Len() != 0 {
+		t.Fatal("the key waits for a letter of a row that exists no more")
 	}
 }
 
@@ -299,22 +382,25 @@ func TestParked_TopicWithTooManyKeysIsAnError(t *testing.T) {
 }
 
 func TestChunks_AreBoundedAndKeepOrder(t *testing.T) {
-	var groups [][]*Entry
+	var tasks []Task
 	n := 0
 	for _, size := range []int{1, chunkEntries + 5, 3, 2 * chunkEntries} {
 		var g []*Entry
 		for range size {
 			n++
-			g = append(g, &Entry{Letter: Letter{Row: Row{Seq: uint64(n)}}, Size: 10})
+			g = append(g, &Entry{Letter: Letter{ID: ID{Row: Row{Seq: uint64(n)}}}, Size: 10})
 		}
-		groups = append(groups, g)
+		tasks = append(tasks, Task{Entries: g})
 	}
-	groups = append(groups, []*Entry{{Size: 2 * chunkBytes, Letter: Letter{Row: Row{Seq: uint64(n + 1)}}}, {Size: 1, Letter: Letter{Row: Row{Seq: uint64(n + 2)}}}})
+	tasks = append(tasks, Task{Entries: []*Entry{{Size: 2 * chunkBytes, Letter: Letter{ID: ID{Row: Row{Seq: uint64(n + 1)}}}}, {Size: 1, Letter: Letter{ID: ID{Row: Row{Seq: uint64(n + 2)}}}}}})
 	next := uint64(1)
-	for _, part := range chunks(groups) {
+	for _, part := range chunks(tasks) {
 		entries, bytes := 0, 0
-		for _, g := range part {
-			for _, e := range g {
+		for _, p := range part {
+			if p.last != (p.entries[len(p.entries)-1] == p.task.Entries[len(p.task.Entries)-1]) {
+				t.Fatal("a piece is wrong about being its task's last")
+			}
+			for _, e := range p.entries {
 				if e.Seq != next {
 					t.Fatalf("entry %d where %d belongs", e.Seq, next)
 				}
@@ -342,7 +428,7 @@ func TestWrap_TellsAMessageFromTheTransactionThatCommitsWhereItEnds(t *testing.T
 		if err != nil {
 			t.Fatal(err)
 		}
-		rows = append(rows, l.Row)
+		rows = append(rows, l.ID.Row)
 	}
 	if rows[0].Compare(rows[1]) >= 0 || rows[1].Compare(rows[2]) >= 0 {
 		t.Errorf("%v are not in the order of the stream", rows)

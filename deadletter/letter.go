@@ -28,25 +28,14 @@ const (
 	HeaderTable     = prefix + "table"     // schema.name
 	HeaderLSN       = prefix + "lsn"       // commit record of the row's transaction, as logs name it; of a message outside any, its last byte
 	HeaderSeq       = prefix + "seq"       // ordinal in the transaction
+	HeaderNth       = prefix + "record"    // among the records of the row, from 0 on; absent for the first
+	HeaderTimeline  = prefix + "timeline"  // that the row was committed on; letters of version 0.1 have none
 	HeaderSource    = prefix + "source"    // system identifier/slot
 	HeaderGroup     = prefix + "group"     // what keeps order: hash of topic and key
 	HeaderPartition = prefix + "partition" // explicit partition; absent when the key decides
 	HeaderTimestamp = prefix + "timestamp" // mapped timestamp, RFC 3339; absent when there is none
 	HeaderMissing   = prefix + "missing"   // comma list: topic, key, value, headers, timestamp, partition
 	HeaderValueSize = prefix + "value-bytes"
-)
-
-// The headers of a marker, beside HeaderSource and HeaderGroup.
-const (
-	HeaderDone       = "cdc-relay-redrive" // Sent or Discarded
-	HeaderThroughLSN = "cdc-relay-redrive-lsn"
-	HeaderThroughSeq = "cdc-relay-redrive-seq"
-)
-
-// What became of the letters that a marker covers.
-const (
-	Sent      = "sent"
-	Discarded = "discarded"
 )
 
 // CauseParked is the reason of a row that is good itself and follows one of its key.
@@ -71,6 +60,20 @@ func (r Row) Compare(other Row) int {
 
 func (r Row) String() string { return fmt.Sprintf("%s/%d", r.Commit, r.Seq) }
 
+// ID names a record within its source: several records may come from one row, and the
+// position of a row names another row on another timeline.
+type ID struct {
+	Timeline int32 // zero: not known
+	Row
+	Nth int // among the records of the row, from 0 on
+}
+
+// Compare orders records of one source as they were committed. Positions go back where
+// the server's history forks, so the timeline comes first.
+func (i ID) Compare(other ID) int {
+	return cmp.Or(cmp.Compare(i.Timeline, other.Timeline), i.Row.Compare(other.Row), cmp.Compare(i.Nth, other.Nth))
+}
+
 // Group is what keeps order among letters: one key of one topic, or, where there is
 // no key or no topic, one letter.
 type Group [groupSize]byte
@@ -92,10 +95,11 @@ func rowGroup(table string, row Row) Group {
 
 // Cause is why a record becomes a letter.
 type Cause struct {
-	Reason  string
-	Err     error    // never holds anything of the row but an escaped topic name
-	Source  string   // SourceID
-	Missing []string // parts of router.Salvage
+	Reason   string
+	Err      error    // never holds anything of the row but an escaped topic name
+	Source   string   // SourceID
+	Timeline int32    // that the row was committed on
+	Missing  []string // parts of router.Salvage
 }
 
 // SourceID names where rows come from: positions mean nothing elsewhere.
@@ -103,7 +107,7 @@ func SourceID(system, slot string) string { return system + "/" + slot }
 
 // Letter is one dead letter, as the topic has it.
 type Letter struct {
-	Row
+	ID
 	Source  string
 	Group   Group
 	Keyed   bool // Group is a key's: order matters
@@ -142,14 +146,14 @@ func Wrap(rec *router.Record, topic string, c Cause) router.Record {
 	var row Row
 	row.Commit, row.Seq = rec.Row.Place()
 	table := rec.Row.Relation.Namespace + "." + rec.Row.Relation.Name
-	headers := make([]router.Header, 0, len(rec.Headers)+12)
+	headers := make([]router.Header, 0, len(rec.Headers)+14)
 	for _, h := range rec.Headers {
 		if !strings.HasPrefix(h.Key, prefix) {
 			headers = append(headers, h)
 		}
 	}
 	add := func(name, value string) { headers = append(headers, router.Header{Key: name, Value: []byte(value)}) }
-	group := rowGroup(table, row)
+	group := rowGroup(table, row) // several timelines may share it: markers name letters, not groups
 	if rec.Topic != "" && rec.Key != nil {
 		group = KeyGroup(rec.Topic, rec.Key)
 	}
@@ -161,6 +165,12 @@ func Wrap(rec *router.Record, topic string, c Cause) router.Record {
 	add(HeaderTable, table)
 	add(HeaderLSN, row.Commit.String())
 	add(HeaderSeq, strconv.FormatUint(row.Seq, 10))
+	if rec.Nth > 0 {
+		add(HeaderNth, strconv.Itoa(int(rec.Nth)))
+	}
+	if c.Timeline > 0 {
+		add(HeaderTimeline, strconv.Itoa(int(c.Timeline)))
+	}
 	add(HeaderSource, c.Source)
 	add(HeaderGroup, group.String())
 	if rec.Partition != router.AutoPartition {
@@ -172,7 +182,7 @@ func Wrap(rec *router.Record, topic string, c Cause) router.Record {
 	if len(c.Missing) > 0 {
 		add(HeaderMissing, strings.Join(c.Missing, ","))
 	}
-	return router.Record{Topic: topic, Key: rec.Key, Value: rec.Value, Headers: headers, Partition: router.AutoPartition, Row: rec.Row}
+	return router.Record{Topic: topic, Key: rec.Key, Value: rec.Value, Headers: headers, Partition: router.AutoPartition, Nth: rec.Nth, Row: rec.Row}
 }
 
 // short is the text of an error, fit for a header.
@@ -251,26 +261,6 @@ func splitParts(list string) []string {
 	return strings.Split(list, ",")
 }
 
-// Marker says that every letter of a group up to a row is done with.
-type Marker struct {
-	Source  string
-	Group   Group
-	Through Row
-	Outcome string // Sent or Discarded
-}
-
-// Record is the marker as a record of the dead-letter topic. key is that of the
-// letters.
-func (m Marker) Record(topic string, key []byte) router.Record {
-	return router.Record{Topic: topic, Key: key, Partition: router.AutoPartition, Headers: []router.Header{
-		{Key: HeaderDone, Value: []byte(m.Outcome)},
-		{Key: HeaderSource, Value: []byte(m.Source)},
-		{Key: HeaderGroup, Value: []byte(m.Group.String())},
-		{Key: HeaderThroughLSN, Value: []byte(m.Through.Commit.String())},
-		{Key: HeaderThroughSeq, Value: strconv.AppendUint(nil, m.Through.Seq, 10)},
-	}}
-}
-
 // ErrForeign is a record that is neither letter nor marker: somebody else writes to
 // the topic.
 var ErrForeign = errors.New("neither a dead letter nor a marker of cdc-relay")
@@ -296,7 +286,7 @@ func Parse(m *sink.Message) (*Letter, *Marker, error) {
 	case letter == marker:
 		p.err = ErrForeign
 	case marker:
-		mark, l = p.marker(), nil
+		mark, l = p.marker(m.Partition), nil
 	default:
 		p.letter(l)
 	}
@@ -338,25 +328,19 @@ func (p *parser) group() (g Group) {
 	return g
 }
 
-func (p *parser) marker() *Marker {
-	m := &Marker{Source: p.values[HeaderSource], Group: p.group(), Through: p.row(HeaderThroughLSN, HeaderThroughSeq), Outcome: p.values[HeaderDone]}
-	if m.Outcome != Sent && m.Outcome != Discarded {
-		p.fail(HeaderDone)
-	}
-	return m
-}
-
 func (p *parser) letter(l *Letter) {
-	l.Source, l.Group, l.Row = p.values[HeaderSource], p.group(), p.row(HeaderLSN, HeaderSeq)
+	l.Source, l.Group, l.ID.Row = p.values[HeaderSource], p.group(), p.row(HeaderLSN, HeaderSeq)
 	l.Reason, l.Message, l.Table = p.values[HeaderReason], p.values[HeaderMessage], p.values[HeaderTable]
 	l.Missing, l.Record.Topic = splitParts(p.values[HeaderMissing]), p.values[HeaderTopic]
 	l.Keyed = l.Record.Topic != "" && l.Record.Key != nil
-	if text, ok := p.values[HeaderPartition]; ok {
-		n, err := strconv.ParseInt(text, 10, 32)
-		if err != nil || n < 0 {
-			p.fail(HeaderPartition)
-		}
+	if n, ok := p.count(HeaderPartition, 32); ok {
 		l.Record.Partition = int32(n)
+	}
+	if n, ok := p.count(HeaderTimeline, 32); ok {
+		l.Timeline = int32(n)
+	}
+	if n, ok := p.count(HeaderNth, 8); ok {
+		l.Nth = int(n)
 	}
 	if text, ok := p.values[HeaderTimestamp]; ok {
 		at, err := time.Parse(timestampNotation, text)
@@ -365,11 +349,18 @@ func (p *parser) letter(l *Letter) {
 		}
 		l.Record.Timestamp = at
 	}
-	if text, ok := p.values[HeaderValueSize]; ok {
-		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil || n < 0 {
-			p.fail(HeaderValueSize)
-		}
-		l.ValueBytes = n
+	l.ValueBytes, _ = p.count(HeaderValueSize, 64)
+}
+
+// count is a header that holds a number from 0 on, and whether it is there.
+func (p *parser) count(name string, bits int) (int64, bool) {
+	text, ok := p.values[name]
+	if !ok {
+		return 0, false
 	}
+	n, err := strconv.ParseInt(text, 10, bits)
+	if err != nil || n < 0 {
+		p.fail(name)
+	}
+	return n, true
 }

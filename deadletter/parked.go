@@ -3,6 +3,7 @@ package deadletter
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -10,28 +11,43 @@ import (
 )
 
 // MaxParked bounds the keys that are parked at a time, and with them the memory for
-// that: about 10 MiB. Beyond it a rejected row blocks.
+// that: about 20 MiB. Beyond it a rejected row blocks.
 const MaxParked = 100_000
 
 // ErrFull says that no further key can be parked.
 var ErrFull = errors.New("too many keys are parked; look at the dead letters and re-drive them: `cdc-relay deadletter list`")
 
-// Parked is the keys of one source whose rows go to the dead-letter topic, each with
-// the last row that did. Its methods may be called from any goroutine.
+// Parked is the keys of one source whose rows go to the dead-letter topic. Its methods
+// may be called from any goroutine.
+//
+// A key is parked while the topic holds a letter of it that no marker covers, and from
+// Park or Follow until that row's letter was read.
 type Parked struct {
 	limit int
 	count atomic.Int64
 
 	mu     sync.Mutex // guards the following
 	source string
-	keys   map[Group]Row
-	others map[string]map[Group]Row // of sources that are not ours, or not yet
-	full   map[string]error         // by source: what the topic says does not fit
+	keys   parkedKeys
+	others map[string]parkedKeys // of sources that are not ours, or not yet
+	full   map[string]error      // by source: what the topic says does not fit
 }
+
+type parkedKeys map[Group]*parkedKey
+
+// parkedKey is what is known of one key.
+type parkedKey struct {
+	first ID             // lowest record that was set aside: the ones before it were delivered
+	sent  ID             // highest record whose letter was announced and not read yet; zero: none
+	last  Row            // highest row whose letter was read
+	ends  []partitionEnd // offset behind the last letter, by partition with letters that may wait
+}
+
+func (k *parkedKey) free() bool { return k.sent == ID{} && len(k.ends) == 0 }
 
 // NewParked returns an empty set for at most limit keys.
 func NewParked(limit int) *Parked {
-	return &Parked{limit: limit, keys: make(map[Group]Row), others: make(map[string]map[Group]Row), full: make(map[string]error)}
+	return &Parked{limit: limit, keys: make(parkedKeys), others: make(map[string]parkedKeys), full: make(map[string]error)}
 }
 
 // Source says whose rows Park and Follow speak of.
@@ -44,7 +60,7 @@ func (p *Parked) Source(source string) {
 	p.others[p.source] = p.keys
 	p.source = source
 	if p.keys = p.others[source]; p.keys == nil {
-		p.keys = make(map[Group]Row)
+		p.keys = make(parkedKeys)
 	}
 	delete(p.others, source)
 	p.count.Store(int64(len(p.keys)))
@@ -53,35 +69,68 @@ func (p *Parked) Source(source string) {
 // Len is how many keys of the source are parked.
 func (p *Parked) Len() int { return int(p.count.Load()) }
 
-// Park has later rows of the group follow row.
-func (p *Parked) Park(g Group, row Row) error {
+// Park has later records of the group follow a record whose letter is about to be sent.
+func (p *Parked) Park(g Group, id ID) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.park(p.keys, g, row)
+	k, err := p.key(p.keys, g, id)
+	if err == nil && k.sent.Compare(id) < 0 {
+		k.sent = id
+	}
+	return err
 }
 
-func (p *Parked) park(keys map[Group]Row, g Group, row Row) error {
-	last, parked := keys[g]
-	if !parked && len(keys) >= p.limit {
-		return fmt.Errorf("%w (limit: %d)", ErrFull, p.limit)
+// key finds or adds a key that a record of was set aside.
+func (p *Parked) key(keys parkedKeys, g Group, id ID) (*parkedKey, error) {
+	k := keys[g]
+	switch {
+	case k == nil && len(keys) >= p.limit:
+		return nil, fmt.Errorf("%w (limit: %d)", ErrFull, p.limit)
+	case k == nil:
+		k = &parkedKey{first: id}
+		keys[g] = k
+		p.count.Store(int64(len(p.keys)))
+	case id.Compare(k.first) < 0:
+		k.first = id
 	}
-	if !parked || last.Compare(row) < 0 {
-		keys[g] = row
-	}
-	p.count.Store(int64(len(p.keys)))
-	return nil
+	return k, nil
 }
 
-// Follow says whether row has to follow an earlier one of its group, and if so
-// counts it as the last one.
-func (p *Parked) Follow(g Group, row Row) bool {
+// Follow says whether a record has to follow an earlier one of its group. If so its
+// letter is about to be sent. A record before the first that was set aside was delivered
+// before that and comes again: it goes to its topic.
+func (p *Parked) Follow(g Group, id ID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	last, parked := p.keys[g]
-	if parked && last.Compare(row) < 0 {
-		p.keys[g] = row
+	k := p.keys[g]
+	if k == nil || id.Compare(k.first) < 0 {
+		return false
 	}
-	return parked
+	if k.sent.Compare(id) < 0 {
+		k.sent = id
+	}
+	return true
+}
+
+// Gone forgets announced letters that will never come: the server's history left their
+// rows behind a fork. What the topic holds of them stays.
+func (p *Parked) Gone(gone func(ID) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for g, k := range p.keys {
+		if k.sent != (ID{}) && gone(k.sent) {
+			k.sent = ID{}
+			p.release(p.keys, g)
+		}
+	}
+}
+
+// release forgets a key of which nothing waits.
+func (p *Parked) release(keys parkedKeys, g Group) {
+	if keys[g].free() {
+		delete(keys, g)
+		p.count.Store(int64(len(p.keys)))
+	}
 }
 
 // Read takes a record of the dead-letter topic, in the order of its partition. What
@@ -95,24 +144,53 @@ func (p *Parked) Read(m *sink.Message) {
 	defer p.mu.Unlock()
 	switch {
 	case marker != nil:
-		keys := p.of(marker.Source)
-		if last, parked := keys[marker.Group]; parked && last.Compare(marker.Through) <= 0 {
-			delete(keys, marker.Group)
-			p.count.Store(int64(len(p.keys)))
-		}
+		p.mark(marker)
 	case letter.Keyed:
-		if err := p.park(p.of(letter.Source), letter.Group, letter.Row); err != nil {
-			p.full[letter.Source] = err
-		}
+		p.letter(letter)
 	}
 }
 
-func (p *Parked) of(source string) map[Group]Row {
+func (p *Parked) letter(l *Letter) {
+	k, err := p.key(p.of(l.Source), l.Group, l.ID)
+	if err != nil {
+		p.full[l.Source] = err
+		return
+	}
+	if k.sent == l.ID {
+		k.sent = ID{}
+	}
+	if k.last.Compare(l.ID.Row) < 0 {
+		k.last = l.ID.Row
+	}
+	k.ends = slices.DeleteFunc(k.ends, func(e partitionEnd) bool { return e.partition == l.Partition })
+	k.ends = append(k.ends, partitionEnd{l.Partition, l.Offset + 1})
+}
+
+// mark drops the marker's partition from its key when no letter of the key waits there.
+func (p *Parked) mark(m *Marker) {
+	keys := p.of(m.Source)
+	k := keys[m.Group]
+	if k == nil {
+		return
+	}
+	k.ends = slices.DeleteFunc(k.ends, func(e partitionEnd) bool {
+		if e.partition != m.Partition {
+			return false
+		}
+		if m.byRow {
+			return k.last.Compare(m.Through) <= 0
+		}
+		return e.end <= m.Complete
+	})
+	p.release(keys, m.Group)
+}
+
+func (p *Parked) of(source string) parkedKeys {
 	if source == p.source {
 		return p.keys
 	}
 	if p.others[source] == nil {
-		p.others[source] = make(map[Group]Row)
+		p.others[source] = make(parkedKeys)
 	}
 	return p.others[source]
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
+	"github.com/jackc/pglogrepl"
 )
 
 // What fails is found among its neighbours, everything before it is done with, and
@@ -61,29 +62,42 @@ func TestRedriver_SendsInOrderUpToWhatFails(t *testing.T) {
 	}
 }
 
+// whole are letters as the topic has them.
+func whole(task Task, edit func(*Letter)) map[Place]*Letter {
+	found := map[Place]*Letter{}
+	for _, e := range task.Entries {
+		letter := e.Letter
+		edit(&letter)
+		found[e.Place()] = &letter
+	}
+	return found
+}
+
+func deliveredRecord(d sinktest.Delivered) router.Record {
+	return router.Record{Topic: d.Topic, Key: d.Key, Value: d.Value, Headers: d.Headers, Partition: d.Partition}
+}
+
 func TestRedriver_MarksWhatItDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLog(Filter{})
+		l.cause.Timeline = 1
 		l.letter(0x10, "a")
 		l.letter(0x20, "a")
 		l.letter(0x20, "a") // there twice
 		l.letter(0x30, "a")
-		group := l.backlog.Waiting()[0]
-		letters := map[Place]*Letter{}
-		for _, e := range group {
-			whole := e.Letter
-			whole.Record.Value = []byte("v" + e.Commit.String())
-			if e.Commit == 0x30 {
-				whole.Missing = []string{router.PartValue}
+		task := l.backlog.Whole()[0]
+		letters := whole(task, func(letter *Letter) {
+			letter.Record.Value = []byte("v" + letter.Commit.String())
+			if letter.Commit == 0x30 {
+				letter.Missing = []string{router.PartValue}
 			}
-			letters[e.Place()] = &whole
-		}
+		})
 		var out sinktest.Recorder
-		r := &Redriver{Sink: &out, Topic: topic, Restore: func(context.Context, *Letter) (*router.Record, error) {
+		r := &Redriver{Sink: &out, Topic: topic, Own: func(string) bool { return true }, Restore: func(context.Context, *Letter) (*router.Record, error) {
 			return nil, errors.New("the row is gone")
 		}}
-		outcome := r.group(t.Context(), group, letters)
-		if outcome.Done != 3 || outcome.Err == nil || !strings.Contains(outcome.Err.Error(), "gone") {
+		outcome := r.perform(t.Context(), piece{&task, task.Entries, true}, letters)
+		if outcome.Done != 3 || outcome.Records != 2 || outcome.Err == nil || !strings.Contains(outcome.Err.Error(), "gone") {
 			t.Fatalf("outcome %+v", outcome)
 		}
 		all := out.Delivered()
@@ -91,8 +105,177 @@ func TestRedriver_MarksWhatItDelivered(t *testing.T) {
 			t.Fatalf("delivered %+v", all)
 		}
 		_, m, err := Parse(&sink.Message{Topic: topic, Key: all[2].Key, Headers: all[2].Headers})
-		if err != nil || m.Through != (Row{0x20, 1}) || m.Outcome != Sent {
+		if err != nil || m.Offsets.String() != "0-2" || m.Complete != 0 || m.Through != (Row{}) || m.Outcome != Sent {
 			t.Fatalf("marker %+v, %v", m, err)
 		}
 	})
+}
+
+// A delete and its tombstone are two records of one row. The delete is refused, and the
+// tombstone follows it.
+func TestRedriver_SendsEachRecordOfARow(t *testing.T) {
+	for name, number := range map[string]func(c *Cause, r *router.Record){
+		"numbered":            func(c *Cause, r *router.Record) { c.Timeline, r.Nth = 1, 1 },
+		"as version 0.1 does": func(*Cause, *router.Record) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLog(Filter{})
+				deleted, tombstone := record(0x10, 1, "a", `{"op":"d"}`), record(0x10, 1, "a", "")
+				tombstone.Value = nil
+				follow := cause
+				follow.Reason = CauseParked
+				number(&follow, tombstone)
+				first := cause
+				first.Timeline = follow.Timeline
+				l.put(Wrap(deleted, topic, first), 0)
+				l.put(Wrap(tombstone, topic, follow), 0)
+				task := l.backlog.Whole()[0]
+				letters := whole(task, func(letter *Letter) {
+					if letter.Offset == 0 {
+						letter.Record.Value = deleted.Value
+					}
+				})
+				var out sinktest.Recorder
+				r := &Redriver{Sink: &out, Topic: topic}
+				outcome := r.perform(t.Context(), piece{&task, task.Entries, true}, letters)
+				if outcome.Records != 2 || outcome.Done != 2 || outcome.Err != nil {
+					t.Fatalf("outcome %+v", outcome)
+				}
+				sent := out.Delivered()
+				if len(sent) != 3 || string(sent[0].Value) != `{"op":"d"}` || sent[1].Value != nil || sent[1].Topic != "orders" {
+					t.Fatalf("sent %+v", sent)
+				}
+			})
+		})
+	}
+}
+
+// Bytes that change while they are sent are not what was restored: nothing is marked.
+func TestRedriver_MarksNothingThatChangedInMemory(t *testing.T) {
+	for _, when := range []string{"before", "while it is sent"} {
+		t.Run(when, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLog(Filter{})
+				for commit := range 3 {
+					l.letter(pglogrepl.LSN(0x10+commit), "a")
+				}
+				task := l.backlog.Whole()[0]
+				letters := whole(task, func(letter *Letter) { letter.Missing = []string{router.PartValue} })
+				shared := []byte("0000")
+				var out sinktest.Recorder
+				r := &Redriver{Sink: &out, Topic: topic, Own: func(string) bool { return true }, Restore: func(_ context.Context, letter *Letter) (*router.Record, error) {
+					rec := letter.Record
+					rec.Value = shared
+					if when == "before" {
+						copy(shared, letter.Commit.String())
+					}
+					return &rec, nil
+				}}
+				if when != "before" {
+					out.Decide(func(*router.Record) sinktest.Verdict { copy(shared, "1111"); return sinktest.Verdict{} })
+				}
+				outcome := r.perform(t.Context(), piece{&task, task.Entries, true}, letters)
+				if outcome.Done != 0 || outcome.Err == nil || !strings.Contains(outcome.Err.Error(), "changed in memory") {
+					t.Fatalf("outcome %+v", outcome)
+				}
+				for _, d := range out.Delivered() {
+					if d.Topic == topic {
+						t.Error("a marker was written")
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestRedriver_CompletesNoLetterOfAnotherSource(t *testing.T) {
+	l := newLog(Filter{})
+	l.letter(0x10, "a")
+	task := l.backlog.Whole()[0]
+	letters := whole(task, func(letter *Letter) { letter.Missing = []string{router.PartValue} })
+	r := &Redriver{Sink: &sinktest.Recorder{}, Topic: topic, Own: func(source string) bool { return source == "7000/other" }, Restore: func(context.Context, *Letter) (*router.Record, error) {
+		t.Fatal("it was looked for in our table")
+		return nil, nil
+	}}
+	outcome := r.perform(t.Context(), piece{&task, task.Entries, true}, letters)
+	if outcome.Done != 0 || outcome.Err == nil || !strings.Contains(outcome.Err.Error(), "7000/orders") {
+		t.Fatalf("outcome %+v", outcome)
+	}
+}
+
+// A fail-over that lost the tail of the WAL: rows at 900 exist in Kafka alone, and the new
+// timeline begins at 800 and writes other rows to the same positions.
+func TestBacklog_TellsTimelinesApart(t *testing.T) {
+	group := KeyGroup("orders", []byte("a"))
+	follow := func(l *logOf, commit pglogrepl.LSN) {
+		t.Helper()
+		if !l.parked.Follow(group, ID{Timeline: 2, Row: Row{commit, 1}}) {
+			t.Fatalf("%s does not follow", commit)
+		}
+		l.letter(commit, "a")
+	}
+	t.Run("a marker covers what the redrive read", func(t *testing.T) {
+		l := newLog(Filter{})
+		l.cause.Timeline = 1
+		l.letter(0x900, "a")
+		l.cause.Timeline = 2
+		follow(l, 0x810)
+		if got := l.plan(); got != "a: 900 810" {
+			t.Fatalf("plan %q", got)
+		}
+		task := l.backlog.Whole()[0]
+		follow(l, 0x820) // while these are sent
+		var out sinktest.Recorder
+		r := &Redriver{Sink: &out, Topic: topic}
+		if err := r.mark(t.Context(), piece{&task, task.Entries, true}, 2); err != nil {
+			t.Fatal(err)
+		}
+		l.put(deliveredRecord(out.Delivered()[0]), 0)
+		if got := l.plan(); got != "a: 820" || l.parked.Len() != 1 {
+			t.Errorf("plan %q, %d parked: the row of 820 was not sent", got, l.parked.Len())
+		}
+	})
+	t.Run("one position, two rows", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			l := newLog(Filter{})
+			for timeline := range 2 {
+				l.cause.Timeline = int32(timeline + 1)
+				l.letter(0x900, "a")
+			}
+			task := l.backlog.Whole()[0]
+			var out sinktest.Recorder
+			r := &Redriver{Sink: &out, Topic: topic}
+			if outcome := r.perform(t.Context(), piece{&task, task.Entries, true}, whole(task, func(*Letter) {})); outcome.Records != 2 {
+				t.Errorf("outcome %+v", outcome)
+			}
+		})
+	})
+}
+
+// A letter that is discarded takes no other of its key along.
+func TestBacklog_SelectsLettersOrWholeKeys(t *testing.T) {
+	l := newLog(Filter{Commit: 0x10})
+	l.letter(0x10, "a")
+	l.letter(0x20, "a")
+	l.letter(0x30, "b")
+	for _, tt := range []struct {
+		tasks   []Task
+		entries int
+		left    int
+	}{{l.backlog.Selected(), 1, 1}, {l.backlog.Whole(), 2, 0}} {
+		if len(tt.tasks) != 1 || len(tt.tasks[0].Entries) != tt.entries || tt.tasks[0].Left != tt.left {
+			t.Errorf("%+v, want %d entries and %d left", tt.tasks, tt.entries, tt.left)
+		}
+	}
+	var out sinktest.Recorder
+	r := &Redriver{Sink: &out, Topic: topic, Discard: true}
+	task := l.backlog.Selected()[0]
+	if err := r.mark(t.Context(), piece{&task, task.Entries, true}, 1); err != nil {
+		t.Fatal(err)
+	}
+	l.put(deliveredRecord(out.Delivered()[0]), 0)
+	if got := l.parked.Len(); got != 2 {
+		t.Errorf("%d keys are parked, want 2: a letter of the key waits", got)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/jackc/pglogrepl"
 )
@@ -59,6 +60,9 @@ func (r *Relay) checkHistory(src Source) error {
 				"its timeline %d does not descend from timeline %d, on which the relay streamed", now.Timeline, was.origin.Timeline)
 		}
 		r.forked(was, now, fork)
+		if r.parked != nil {
+			r.parked.Gone(func(id deadletter.ID) bool { return id.Commit >= fork.At && id.Timeline <= fork.Timeline })
+		}
 	case start > was.told:
 		r.standby = true    // what that one sent last may be on its way still
 		r.part = fragment{} // and may be the beginning again

@@ -120,7 +120,15 @@ func (s *session) convict(u *undelivered, f *sink.Failure) sentence {
 }
 
 func (s *session) letter(rec *router.Record, reason string, cause error, missing ...string) router.Record {
-	return deadletter.Wrap(rec, s.r.cfg.DeadLetterTopic, deadletter.Cause{Reason: reason, Err: cause, Source: s.r.source, Missing: missing})
+	return deadletter.Wrap(rec, s.r.cfg.DeadLetterTopic, deadletter.Cause{
+		Reason: reason, Err: cause, Source: s.r.source, Timeline: s.letterID(rec).Timeline, Missing: missing,
+	})
+}
+
+// letterID names a record among the letters of all sessions.
+func (s *session) letterID(rec *router.Record) deadletter.ID {
+	row := rowID(rec.Row)
+	return deadletter.ID{Timeline: s.history.TimelineOf(row.Commit), Row: row, Nth: int(rec.Nth)}
 }
 
 // tell logs a row that is set aside.
@@ -139,7 +147,7 @@ func (s *session) park(rec *router.Record) error {
 	if s.r.parked == nil || rec.Topic == "" || rec.Key == nil {
 		return nil
 	}
-	return s.r.parked.Park(deadletter.KeyGroup(rec.Topic, rec.Key), rowID(rec.Row))
+	return s.r.parked.Park(deadletter.KeyGroup(rec.Topic, rec.Key), s.letterID(rec))
 }
 
 var errFollows = errors.New("an earlier row of its topic and key is in the dead-letter topic; it goes there behind that one")
@@ -155,8 +163,7 @@ func (s *session) follow(f *flight, records []router.Record) {
 		if rec.Key == nil || rec.Topic == "" || rec.Topic == s.r.cfg.DeadLetterTopic {
 			continue
 		}
-		row := rowID(rec.Row)
-		if s.r.parked.Follow(deadletter.KeyGroup(rec.Topic, rec.Key), row) {
+		if s.r.parked.Follow(deadletter.KeyGroup(rec.Topic, rec.Key), s.letterID(rec)) {
 			*rec = s.letter(rec, deadletter.CauseParked, errFollows)
 			f.letters = append(f.letters, deadletter.CauseParked)
 		}

@@ -21,6 +21,7 @@ import (
 type session struct {
 	r       *Relay
 	src     Source
+	history replication.Origin // of src
 	sink    sink.Sink
 	tracker *checkpoint.Tracker
 
@@ -87,7 +88,7 @@ type piece struct {
 
 func newSession(r *Relay, src Source) *session {
 	s := &session{
-		r: r, src: src, sink: r.sink, standby: r.standby,
+		r: r, src: src, history: src.Origin(), sink: r.sink, standby: r.standby,
 		tracker:    checkpoint.New(src.Start(), r.cfg.MaxInFlightBytes),
 		out:        make(chan *replication.Batch, 2),
 		lost:       make(chan struct{}),

@@ -49,3 +49,30 @@ func Find(ctx context.Context, cfg Config, table int, column, value string) (*Ro
 	}
 	return sampled(rel, row), nil
 }
+
+// SystemIdentifier asks for the identifier of the database cluster over an ordinary
+// connection: no replication right is needed.
+func SystemIdentifier(ctx context.Context, cfg Config) (string, error) {
+	conn, err := connect(ctx, cfg, false)
+	if err != nil {
+		return "", err
+	}
+	defer closeQuietly(conn)
+	const op = "read the system identifier"
+	row, err := querier{ctx: ctx, conn: conn}.one("SELECT system_identifier FROM pg_catalog.pg_control_system()")
+	if err != nil {
+		return "", classify(op, err)
+	}
+	return row.cells[0].text, nil
+}
+
+// OwnSlot says whether a slot's name is the configuration's or that of one of its shards,
+// whatever their number.
+func (c Config) OwnSlot(name string) bool {
+	base := c.Slot
+	if c.Shard.Divided() {
+		base = c.Shard.Slot
+	}
+	_, _, ok := parseShardName(base, name)
+	return ok
+}

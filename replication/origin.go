@@ -36,6 +36,17 @@ func (o Origin) Fork(timeline int32) (Fork, bool) {
 	return Fork{}, false
 }
 
+// TimelineOf is the timeline that a position was written on, as the server's history has
+// it. A row that was committed before a fork keeps its timeline behind it.
+func (o Origin) TimelineOf(position pglogrepl.LSN) int32 {
+	for _, f := range o.Forks {
+		if position < f.At {
+			return f.Timeline
+		}
+	}
+	return o.Timeline
+}
+
 func (c *Catalog) origin() Origin {
 	return Origin{SystemID: c.SystemID, Timeline: c.Timeline, Forks: c.forks}
 }

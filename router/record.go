@@ -26,6 +26,7 @@ type Record struct {
 	Headers   []Header
 	Timestamp time.Time // zero: the time of producing
 	Partition int32     // AutoPartition: murmur2 of the key, as the Java client does
+	Nth       uint8     // among the records of its row, from 0 on
 
 	// Row is where the record comes from, for errors and positions.
 	Row *replication.Row

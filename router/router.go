@@ -72,6 +72,9 @@ func (r *Router) Route(buf *Buffer, row *replication.Row) error {
 		buf.dropHeaders()
 		return rowError(row, err)
 	}
+	for i := n + 1; i < len(buf.Records); i++ {
+		buf.Records[i].Nth = uint8(i - n) // a row makes a handful
+	}
 	if r.positions {
 		addPositions(buf, buf.Records[n:], row)
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/jackc/pglogrepl"
-	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 )
 
@@ -42,12 +42,21 @@ not exist.`,
 // letterFlags select letters.
 type letterFlags struct {
 	reason, table, topic, key, since, lsn string
+	source                                string // SYSTEM/SLOT, own or all
 	partition                             int32
 	offset                                int64
 }
 
-func (f *letterFlags) add(cmd *cobra.Command) {
+// The values of --source beside SYSTEM/SLOT.
+const (
+	ownSources = "own"
+	allSources = "all"
+)
+
+// add defines the flags; source is the value of --source when it is not given.
+func (f *letterFlags) add(cmd *cobra.Command, source string) {
 	flags := cmd.Flags()
+	flags.StringVar(&f.source, "source", source, "only of rows from this source: own (this configuration's database and slot), all, or `SYSTEM/SLOT` as the list names it")
 	flags.StringVar(&f.reason, "reason", "", "only of this reason, such as record_too_large or parked")
 	flags.StringVar(&f.table, "table", "", "only of this table, as schema.name")
 	flags.StringVar(&f.topic, "topic", "", "only what was to go to this topic")
@@ -83,6 +92,9 @@ func (f *letterFlags) filter(cmd *cobra.Command) (deadletter.Filter, error) {
 			return out, &usageError{fmt.Errorf("--lsn %q is no position like 16/B374D848", f.lsn)}
 		}
 		out.Commit = lsn
+	}
+	if system, slot, ok := strings.Cut(f.source, "/"); f.source != ownSources && f.source != allSources && (!ok || system == "" || slot == "") {
+		return out, &usageError{fmt.Errorf("--source %q is not allowed; allowed: own, all, or SYSTEM/SLOT as `cdc-relay deadletter list` names it", f.source)}
 	}
 	if given("partition") {
 		if f.partition < 0 {
@@ -136,6 +148,37 @@ type letters struct {
 	settings relay.Config
 	backlog  *deadletter.Backlog
 	filter   deadletter.Filter
+	source   string // of --source
+	system   string // identifier of the configured database cluster; empty: not asked for yet
+}
+
+// selectSource is the filter for --source; it is nil for all sources.
+func (l *letters) selectSource(ctx context.Context) (func(string) bool, error) {
+	switch l.source {
+	case allSources:
+		return nil, nil
+	case ownSources:
+		if err := l.identify(ctx); err != nil {
+			return nil, fmt.Errorf("%w; the dead letters of this configuration are told from others by its database's system identifier: without PostgreSQL, name them with --source SYSTEM/SLOT", err)
+		}
+		return l.own, nil
+	}
+	return func(source string) bool { return source == l.source }, nil
+}
+
+// identify asks PostgreSQL which database cluster the configuration reads.
+func (l *letters) identify(ctx context.Context) (err error) {
+	if l.system == "" {
+		l.system, err = replication.SystemIdentifier(ctx, l.settings.Replication)
+	}
+	return err
+}
+
+// own says whether a source is the configured database and slot, or one of the slot's
+// shards. It needs identify.
+func (l *letters) own(source string) bool {
+	system, slot, _ := strings.Cut(source, "/") // see deadletter.SourceID
+	return l.system != "" && system == l.system && l.settings.Replication.OwnSlot(slot)
 }
 
 func (a *app) readLetters(cmd *cobra.Command, flags *letterFlags) (*letters, error) {
@@ -147,7 +190,11 @@ func (a *app) readLetters(cmd *cobra.Command, flags *letterFlags) (*letters, err
 	if err != nil {
 		return nil, err
 	}
-	l := &letters{app: a, cfg: cfg, settings: cfg.Relay(), filter: filter}
+	l := &letters{app: a, cfg: cfg, settings: cfg.Relay(), source: flags.source}
+	if filter.Source, err = l.selectSource(cmd.Context()); err != nil {
+		return nil, err
+	}
+	l.filter = filter
 	l.backlog, err = deadletter.ReadBacklog(cmd.Context(), l.settings.Kafka, l.settings.DeadLetterTopic, filter)
 	if err != nil {
 		return nil, brokersRefuse(err)
@@ -195,6 +242,7 @@ type letterReport struct {
 	Topic     string        `json:"topic"`
 	LSN       string        `json:"lsn"`
 	Seq       uint64        `json:"seq"`
+	Timeline  int32         `json:"timeline,omitempty"`
 	Source    string        `json:"source"`
 	EventID   string        `json:"event_id"`
 	Bytes     int64         `json:"value_bytes"`
@@ -207,7 +255,7 @@ type letterReport struct {
 func newLetterReport(e *deadletter.Entry) *letterReport {
 	r := &letterReport{
 		Partition: e.Partition, Offset: e.Offset, Time: e.At.UTC(), Reason: e.Reason, Table: e.Table, Topic: e.Record.Topic,
-		LSN: e.Commit.String(), Seq: e.Seq, Source: e.Source, EventID: e.ID, Bytes: max(int64(e.Size), e.ValueBytes), Missing: e.Missing, State: e.Done,
+		LSN: e.Commit.String(), Seq: e.Seq, Timeline: e.Timeline, Source: e.Source, EventID: e.Event, Bytes: max(int64(e.Size), e.ValueBytes), Missing: e.Missing, State: e.Done,
 	}
 	if r.State == "" {
 		r.State = "waiting"
@@ -240,7 +288,7 @@ func (a *app) deadletterList() *cobra.Command {
 			return l.list(shown, len(found), all)
 		},
 	}
-	flags.add(cmd)
+	flags.add(cmd, allSources)
 	cmd.Flags().BoolVar(&all, "all", false, "also those that were re-driven or discarded")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	limit.add(cmd, 100)
@@ -261,11 +309,11 @@ func (l *letters) list(shown []*deadletter.Entry, matched int, all bool) error {
 	out := l.app.stdout
 	if len(shown) > 0 {
 		lines := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(lines, "PARTITION\tOFFSET\tTIME\tREASON\tTABLE\tTOPIC\tLSN/SEQ\tEVENT ID\tBYTES\tSTATE")
+		fmt.Fprintln(lines, "PARTITION\tOFFSET\tTIME\tREASON\tTABLE\tTOPIC\tLSN/SEQ\tEVENT ID\tBYTES\tSTATE\tSOURCE")
 		for _, e := range shown {
 			r := newLetterReport(e)
-			fmt.Fprintf(lines, "%d\t%d\t%s\t%s\t%s\t%s\t%s/%d\t%s\t%d\t%s\n", r.Partition, r.Offset, r.Time.Format(time.RFC3339),
-				printable(r.Reason), printable(r.Table), orDash(printable(r.Topic)), r.LSN, r.Seq, orDash(printable(r.EventID)), r.Bytes, r.State)
+			fmt.Fprintf(lines, "%d\t%d\t%s\t%s\t%s\t%s\t%s/%d\t%s\t%d\t%s\t%s\n", r.Partition, r.Offset, r.Time.Format(time.RFC3339),
+				printable(r.Reason), printable(r.Table), orDash(printable(r.Topic)), r.LSN, r.Seq, orDash(printable(r.EventID)), r.Bytes, r.State, printable(r.Source))
 		}
 		if err := lines.Flush(); err != nil {
 			return err
@@ -299,7 +347,7 @@ func (a *app) deadletterShow() *cobra.Command {
 			return l.show(cmd.Context(), limit.newest(found), len(found), payload, asJSON)
 		},
 	}
-	flags.add(cmd)
+	flags.add(cmd, allSources)
 	cmd.Flags().BoolVar(&payload, "payload", false, "print the value too")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	limit.add(cmd, 10)
@@ -365,206 +413,4 @@ func (l *letters) showOne(r *letterReport, payload bool) error {
 		fmt.Fprintf(lines, "  value\t%d bytes; --payload prints it\n", r.Bytes)
 	}
 	return lines.Flush()
-}
-
-type redriveOptions struct {
-	all, yes, discard, asJSON bool
-}
-
-func (a *app) deadletterRedrive() *cobra.Command {
-	var flags letterFlags
-	var o redriveOptions
-	cmd := &cobra.Command{
-		Use:   "redrive",
-		Short: "Send dead letters to where they were to go; only a plan unless --yes",
-		Long: `redrive sends the selected dead letters to their topics, key by key: those of a key in
-the order in which their rows were committed, and the key with the oldest row first.
-Once they are durable it writes a marker behind them, so that no later redrive sends
-them again and a parked key is free. Whatever waits of the same topic and key goes
-along: one that was left behind would be overtaken.
-
-What is missing in a letter is read from the table: the row by its event id, routed
-with the present configuration. That needs SELECT on the table. The plan does it too,
-so it names the topic, or why there is none; what only the brokers can refuse shows
-with --yes.
-
-A redrive that ends half-way may have sent letters which it could not mark any more;
-the next one sends them again. --discard sends nothing and marks them as done with:
-those rows are lost to consumers.`,
-		Example: `  cdc-relay deadletter redrive --reason record_too_large          # what would be sent
-  cdc-relay deadletter redrive --reason record_too_large --yes
-  cdc-relay deadletter redrive --partition 3 --offset 17 --discard --yes`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			filter, err := flags.filter(cmd)
-			if err != nil {
-				return err
-			}
-			if filter.Empty() != o.all {
-				return &usageError{errors.New("say which dead letters to re-drive: filters, or --all")}
-			}
-			l, err := a.readLetters(cmd, &flags)
-			if err != nil {
-				return err
-			}
-			if err := l.there(); err != nil {
-				return err
-			}
-			return l.redrive(cmd.Context(), o)
-		},
-	}
-	flags.add(cmd)
-	cmd.Flags().BoolVar(&o.all, "all", false, "every dead letter that waits")
-	cmd.Flags().BoolVar(&o.yes, "yes", false, "really send them")
-	cmd.Flags().BoolVar(&o.discard, "discard", false, "send nothing, mark them as done with")
-	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON")
-	return cmd
-}
-
-// redriveReport is what happened, or would, to each group.
-type redriveReport struct {
-	Plan    bool           `json:"plan"`
-	Discard bool           `json:"discard"`
-	Letters int            `json:"letters"`
-	Done    int            `json:"done"`
-	Failed  int            `json:"failed"` // of a plan: what is known to fail
-	Groups  []redriveGroup `json:"groups"`
-	groups  [][]*deadletter.Entry
-}
-
-type redriveGroup struct {
-	Table      string `json:"table"`
-	Topic      string `json:"topic"` // where it goes, or was to go
-	Letters    int    `json:"letters"`
-	Selected   int    `json:"selected"` // the others share their topic and key
-	Incomplete int    `json:"incomplete"`
-	From       string `json:"from"` // lsn/seq
-	Through    string `json:"through"`
-	Done       int    `json:"done"`
-	Error      string `json:"error,omitempty"`
-}
-
-func newRedriveGroup(entries []*deadletter.Entry) redriveGroup {
-	first, last := entries[0], entries[len(entries)-1]
-	g := redriveGroup{Table: first.Table, Topic: first.Record.Topic, Letters: len(entries), From: first.String(), Through: last.String()}
-	for _, e := range entries {
-		if e.Matched {
-			g.Selected++
-		}
-		if !e.Complete() {
-			g.Incomplete++
-		}
-	}
-	return g
-}
-
-func (l *letters) redrive(ctx context.Context, o redriveOptions) error {
-	report := &redriveReport{Plan: !o.yes, Discard: o.discard, Groups: []redriveGroup{}, groups: l.backlog.Waiting()}
-	for _, group := range report.groups {
-		report.Letters += len(group)
-	}
-	if len(report.groups) > 0 {
-		if err := l.run(ctx, o, report); err != nil {
-			return err
-		}
-	}
-	if o.asJSON {
-		if err := l.app.printJSON(report); err != nil {
-			return err
-		}
-	} else if err := l.printRedrive(report); err != nil {
-		return err
-	}
-	if report.Failed > 0 && !report.Plan {
-		return &quietError{exitFailed}
-	}
-	return nil
-}
-
-// run re-drives the groups, or finds out what is known of that without sending.
-func (l *letters) run(ctx context.Context, o redriveOptions, report *redriveReport) error {
-	r := &deadletter.Redriver{
-		Kafka: l.settings.Kafka, Topic: l.settings.DeadLetterTopic, Discard: o.discard, DryRun: !o.yes,
-		Restore: newRestorer(l.settings).restore,
-	}
-	if o.yes {
-		kafka, err := sink.NewKafka(l.settings.Kafka, zerolog.Nop())
-		if err != nil {
-			return err
-		}
-		defer func() {
-			closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-			defer cancel()
-			_ = kafka.Close(closing) // every outcome is known
-		}()
-		r.Sink = kafka
-	}
-	err := r.Run(ctx, report.groups, func(out deadletter.Outcome) {
-		g := newRedriveGroup(out.Entries)
-		if out.Topic != "" {
-			g.Topic = out.Topic
-		}
-		if out.Err != nil {
-			g.Error = out.Err.Error()
-		}
-		if o.yes {
-			g.Done = out.Done
-			report.Done += out.Done
-		}
-		report.Failed += len(out.Entries) - out.Done
-		report.Groups = append(report.Groups, g)
-	})
-	if err != nil {
-		return brokersRefuse(err)
-	}
-	return nil
-}
-
-func (l *letters) printRedrive(report *redriveReport) error {
-	out := l.app.stdout
-	if report.Letters == 0 {
-		waiting := 0
-		for _, e := range l.backlog.Entries {
-			if e.Done == "" {
-				waiting++
-			}
-		}
-		fmt.Fprintf(out, "no dead letter that waits in topic %s matches; %d in all wait there\n", l.settings.DeadLetterTopic, waiting)
-		return nil
-	}
-	lines := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(lines, "TABLE\tTOPIC\tLETTERS\tSELECTED\tFROM TABLE\tROWS\tRESULT")
-	for _, g := range report.Groups {
-		result := "planned"
-		switch {
-		case g.Error != "" && report.Plan:
-			result = "would fail: " + printable(g.Error)
-		case g.Error != "":
-			result = fmt.Sprintf("%d done; %s", g.Done, printable(g.Error))
-		case !report.Plan:
-			result = "done"
-		}
-		rows := g.From
-		if g.Letters > 1 {
-			rows += " to " + g.Through
-		}
-		fmt.Fprintf(lines, "%s\t%s\t%d\t%d\t%d\t%s\t%s\n", printable(g.Table), orDash(printable(g.Topic)), g.Letters, g.Selected, g.Incomplete, rows, result)
-	}
-	if err := lines.Flush(); err != nil {
-		return err
-	}
-	verb := "re-driven"
-	if report.Discard {
-		verb = "discarded"
-	}
-	if report.Plan {
-		failing := ""
-		if report.Failed > 0 {
-			failing = fmt.Sprintf(", %d would fail", report.Failed)
-		}
-		fmt.Fprintf(out, "%d dead letters would be %s%s; nothing was touched, repeat with --yes\n", report.Letters-report.Failed, verb, failing)
-		return nil
-	}
-	fmt.Fprintf(out, "%d dead letters %s, %d left\n", report.Done, verb, report.Failed)
-	return nil
 }

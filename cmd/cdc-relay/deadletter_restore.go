@@ -19,7 +19,6 @@ type restorer struct {
 	settings relay.Config
 	routes   *router.Router
 	ids      map[int]string // column of the event id, by table
-	buf      router.Buffer
 }
 
 func newRestorer(settings relay.Config) *restorer {
@@ -46,14 +45,14 @@ func (r *restorer) restore(ctx context.Context, l *deadletter.Letter) (*router.R
 	if row == nil {
 		return nil, fmt.Errorf("the letter has no %s, and the row is not in table %s any more; discard it, and write the event again", strings.Join(l.Missing, ", "), l.Table)
 	}
-	r.buf.Reset()
-	if err := r.routes.Route(&r.buf, row); err != nil {
+	var buf router.Buffer // of its own and never reset: records of a key are sent together
+	if err := r.routes.Route(&buf, row); err != nil {
 		return nil, err
 	}
-	if len(r.buf.Records) != 1 {
-		return nil, fmt.Errorf("the row makes %d records with the present configuration", len(r.buf.Records))
+	if len(buf.Records) != 1 || l.Nth > 0 {
+		return nil, fmt.Errorf("the letter is record %d of its row, and the row as the table has it makes %d; discard the letter, and write the event again", l.Nth+1, len(buf.Records))
 	}
-	return merged(l, &r.buf.Records[0]), nil
+	return merged(l, &buf.Records[0]), nil
 }
 
 // idColumn compiles the table's mapping at its first use.

@@ -1,0 +1,285 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+)
+
+type redriveOptions struct {
+	all, yes, discard, wholeKey, asJSON bool
+}
+
+func (a *app) deadletterRedrive() *cobra.Command {
+	var flags letterFlags
+	var o redriveOptions
+	cmd := &cobra.Command{
+		Use:   "redrive",
+		Short: "Send dead letters to the topics of their records (dry run unless --yes)",
+		Long: `redrive sends the selected dead letters to their topics, key by key: those of a key in
+the order in which their rows were committed, and the key with the oldest row first.
+Once the brokers have acknowledged them it writes a marker behind them, so that no later
+redrive sends them again and a parked key is free. Other waiting letters of the same
+topic and key are sent too: a letter that was left behind would be overtaken.
+
+Several pipelines may share one dead-letter topic. redrive takes the letters of this
+configuration's database and slot; --source selects others. Letters of another source
+are sent only when they are complete.
+
+What is missing in a letter is read from the table: the row by its event id, routed
+with the present configuration. That needs SELECT on the table. The dry run does it too,
+so it shows the topic, or why there is none. What only the brokers can refuse shows
+with --yes.
+
+A redrive that ends half-way may have sent letters without marking them; the next one
+sends them again. --discard sends nothing and marks the selected letters as done with:
+those rows are lost to consumers. Other letters of the same key keep waiting, unless
+--whole-key discards them too.`,
+		Example: `  cdc-relay deadletter redrive --reason record_too_large          # what would be sent
+  cdc-relay deadletter redrive --reason record_too_large --yes
+  cdc-relay deadletter redrive --partition 3 --offset 17 --discard --yes`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			filter, err := flags.filter(cmd)
+			if err != nil {
+				return err
+			}
+			if filter.Empty() != o.all {
+				return &usageError{errors.New("select the dead letters to re-drive: filters, or --all")}
+			}
+			if o.wholeKey && !o.discard {
+				return &usageError{errors.New("--whole-key has an effect with --discard only: a redrive always takes the whole key")}
+			}
+			l, err := a.readLetters(cmd, &flags)
+			if err != nil {
+				return err
+			}
+			if err := l.there(); err != nil {
+				return err
+			}
+			return l.redrive(cmd.Context(), o)
+		},
+	}
+	flags.add(cmd, ownSources)
+	cmd.Flags().BoolVar(&o.all, "all", false, "every dead letter of the source that waits")
+	cmd.Flags().BoolVar(&o.yes, "yes", false, "really send them")
+	cmd.Flags().BoolVar(&o.discard, "discard", false, "send nothing, mark the selected letters as done with")
+	cmd.Flags().BoolVar(&o.wholeKey, "whole-key", false, "with --discard, also the other waiting letters of the same topic and key")
+	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// redriveReport is what happened, or would, to each group.
+type redriveReport struct {
+	Plan    bool           `json:"plan"`
+	Discard bool           `json:"discard"`
+	Letters int            `json:"letters"`
+	Done    int            `json:"done"`
+	Records int            `json:"records"`       // that the brokers acknowledged
+	Failed  int            `json:"failed"`        // of a plan: what is known to fail
+	Others  int            `json:"other_sources"` // letters that the filters select and --source does not
+	Left    int            `json:"left_of_keys"`  // letters of the same keys that a discard leaves waiting
+	Groups  []redriveGroup `json:"groups"`
+	tasks   []deadletter.Task
+}
+
+type redriveGroup struct {
+	Table      string `json:"table"`
+	Topic      string `json:"topic"` // where it goes, or was to go
+	Source     string `json:"source"`
+	Letters    int    `json:"letters"`
+	Selected   int    `json:"selected"` // the others share their topic and key
+	Incomplete int    `json:"incomplete"`
+	From       string `json:"from"` // lsn/seq
+	Through    string `json:"through"`
+	Done       int    `json:"done"`
+	Error      string `json:"error,omitempty"`
+}
+
+func newRedriveGroup(entries []*deadletter.Entry) redriveGroup {
+	first, last := entries[0], entries[len(entries)-1]
+	g := redriveGroup{
+		Table: first.Table, Topic: first.Record.Topic, Source: first.Source, Letters: len(entries),
+		From: first.String(), Through: last.String(),
+	}
+	for _, e := range entries {
+		if e.Matched {
+			g.Selected++
+		}
+		if !e.Complete() {
+			g.Incomplete++
+		}
+	}
+	return g
+}
+
+func (l *letters) redrive(ctx context.Context, o redriveOptions) error {
+	report := &redriveReport{Plan: !o.yes, Discard: o.discard, Groups: []redriveGroup{}}
+	if o.discard && !o.wholeKey {
+		report.tasks = l.backlog.Selected()
+	} else {
+		report.tasks = l.backlog.Whole()
+	}
+	for _, task := range report.tasks {
+		report.Letters += len(task.Entries)
+		report.Left += task.Left
+	}
+	for _, e := range l.backlog.Entries {
+		if e.Other && e.Done == "" {
+			report.Others++
+		}
+	}
+	if len(report.tasks) > 0 {
+		if err := l.run(ctx, o, report); err != nil {
+			return err
+		}
+	}
+	if o.asJSON {
+		if err := l.app.printJSON(report); err != nil {
+			return err
+		}
+	} else if err := l.printRedrive(report); err != nil {
+		return err
+	}
+	if report.Failed > 0 && !report.Plan {
+		return &quietError{exitFailed}
+	}
+	return nil
+}
+
+// needsRows says whether a letter has to be completed from a table.
+func (r *redriveReport) needsRows() bool {
+	for _, task := range r.tasks {
+		for _, e := range task.Entries {
+			if !e.Complete() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// run re-drives the tasks, or finds out what is known of them without sending.
+func (l *letters) run(ctx context.Context, o redriveOptions, report *redriveReport) error {
+	if !o.discard && report.needsRows() {
+		if err := l.identify(ctx); err != nil {
+			return fmt.Errorf("%w; PostgreSQL is needed, because some letters are not complete", err)
+		}
+	}
+	r := &deadletter.Redriver{
+		Topic: l.settings.DeadLetterTopic, Discard: o.discard, DryRun: !o.yes, Own: l.own, Restore: newRestorer(l.settings).restore,
+		Fill: func(ctx context.Context, entries []*deadletter.Entry) (map[deadletter.Place]*deadletter.Letter, error) {
+			return deadletter.Fill(ctx, l.settings.Kafka, l.settings.DeadLetterTopic, entries)
+		},
+	}
+	if o.yes {
+		kafka, err := sink.NewKafka(l.settings.Kafka, zerolog.Nop())
+		if err != nil {
+			return err
+		}
+		defer func() {
+			closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+			defer cancel()
+			_ = kafka.Close(closing) // every outcome is known
+		}()
+		r.Sink = kafka
+	}
+	err := r.Run(ctx, report.tasks, func(out deadletter.Outcome) {
+		g := newRedriveGroup(out.Entries)
+		if out.Topic != "" {
+			g.Topic = out.Topic
+		}
+		if out.Err != nil {
+			g.Error = out.Err.Error()
+		}
+		if o.yes {
+			g.Done = out.Done
+			report.Done += out.Done
+			report.Records += out.Records
+		}
+		report.Failed += len(out.Entries) - out.Done
+		report.Groups = append(report.Groups, g)
+	})
+	if err != nil {
+		return brokersRefuse(err)
+	}
+	return nil
+}
+
+func (l *letters) printRedrive(report *redriveReport) error {
+	if report.Letters == 0 {
+		waiting := 0
+		for _, e := range l.backlog.Entries {
+			if e.Done == "" {
+				waiting++
+			}
+		}
+		fmt.Fprintf(l.app.stdout, "no dead letter that waits in topic %s matches; %d in all wait there\n", l.settings.DeadLetterTopic, waiting)
+		l.printLeftOut(report)
+		return nil
+	}
+	if err := l.printGroups(report); err != nil {
+		return err
+	}
+	verb := "re-driven"
+	if report.Discard {
+		verb = "discarded"
+	}
+	switch {
+	case report.Plan && report.Failed > 0:
+		fmt.Fprintf(l.app.stdout, "%s would be %s, %d would fail; nothing was touched, repeat with --yes\n", deadLetters(report.Letters-report.Failed), verb, report.Failed)
+	case report.Plan:
+		fmt.Fprintf(l.app.stdout, "%s would be %s; nothing was touched, repeat with --yes\n", deadLetters(report.Letters), verb)
+	default:
+		fmt.Fprintf(l.app.stdout, "%s %s, %d left\n", deadLetters(report.Done), verb, report.Failed)
+	}
+	l.printLeftOut(report)
+	return nil
+}
+
+// printLeftOut names the letters that a reader may take for included.
+func (l *letters) printLeftOut(report *redriveReport) {
+	if report.Left > 0 {
+		fmt.Fprintf(l.app.stdout, "%s of the same keys %s; re-drive them, or discard them too with --whole-key\n",
+			deadLetters(report.Left), map[bool]string{true: "would keep waiting", false: "keep waiting"}[report.Plan])
+	}
+	if report.Others > 0 {
+		fmt.Fprintf(l.app.stdout, "%s of other sources match and are left out (--source %s); `cdc-relay deadletter list` names their sources\n", deadLetters(report.Others), l.source)
+	}
+}
+
+func deadLetters(n int) string {
+	if n == 1 {
+		return "1 dead letter"
+	}
+	return fmt.Sprintf("%d dead letters", n)
+}
+
+func (l *letters) printGroups(report *redriveReport) error {
+	lines := tabwriter.NewWriter(l.app.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(lines, "TABLE\tTOPIC\tLETTERS\tSELECTED\tFROM TABLE\tROWS\tRESULT")
+	for _, g := range report.Groups {
+		result := "planned"
+		switch {
+		case g.Error != "" && report.Plan:
+			result = "would fail: " + printable(g.Error)
+		case g.Error != "":
+			result = fmt.Sprintf("%d done; %s", g.Done, printable(g.Error))
+		case !report.Plan:
+			result = "done"
+		}
+		rows := g.From
+		if g.Letters > 1 {
+			rows += " to " + g.Through
+		}
+		fmt.Fprintf(lines, "%s\t%s\t%d\t%d\t%d\t%s\t%s\n", printable(g.Table), orDash(printable(g.Topic)), g.Letters, g.Selected, g.Incomplete, rows, result)
+	}
+	return lines.Flush()
+}

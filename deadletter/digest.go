@@ -1,0 +1,39 @@
+package deadletter
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+
+	"github.com/cdc-relay/cdc-relay/router"
+)
+
+// digest is a hash of all that Kafka stores of a record.
+type digest [sha256.Size]byte
+
+func digestOf(r *router.Record) digest {
+	h := sha256.New()
+	var size [8]byte
+	number := func(n int64) {
+		binary.BigEndian.PutUint64(size[:], uint64(n))
+		h.Write(size[:])
+	}
+	part := func(bytes []byte) {
+		n := int64(len(bytes))
+		if bytes == nil {
+			n = -1
+		}
+		number(n)
+		h.Write(bytes)
+	}
+	part([]byte(r.Topic))
+	number(int64(r.Partition))
+	number(r.Timestamp.UnixNano())
+	part(r.Key)
+	part(r.Value)
+	number(int64(len(r.Headers)))
+	for _, header := range r.Headers {
+		part([]byte(header.Key))
+		part(header.Value)
+	}
+	return digest(h.Sum(nil))
+}

@@ -1,0 +1,161 @@
+package deadletter
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cdc-relay/cdc-relay/router"
+)
+
+// The headers of a marker, beside HeaderSource and HeaderGroup.
+const (
+	HeaderDone     = "cdc-relay-redrive"          // Sent or Discarded
+	HeaderOffsets  = "cdc-relay-redrive-offsets"  // of the letters that are done with, in the marker's partition: 3-5,9
+	HeaderComplete = "cdc-relay-redrive-complete" // offset before which no letter of the group waits in the marker's partition; absent when one does
+
+	// A marker of version 0.1 has no offsets: it covers the letters of its group in its
+	// partition up to this row. Later ones carry a row that makes version 0.1 read them
+	// rightly, or 0/0 where no row does.
+	HeaderThroughLSN = "cdc-relay-redrive-lsn"
+	HeaderThroughSeq = "cdc-relay-redrive-seq"
+)
+
+// What became of the letters that a marker covers.
+const (
+	Sent      = "sent"
+	Discarded = "discarded"
+)
+
+// Marker says which letters of a group are done with. It speaks of its own partition
+// alone and lies behind the letters that it covers.
+type Marker struct {
+	Source  string
+	Group   Group
+	Outcome string // Sent or Discarded
+
+	Partition int32   // where it lies
+	Offsets   Offsets // of the letters that it covers
+	Complete  int64   // no letter of the group before this offset waits; zero: not known
+
+	Through Row
+	byRow   bool // it is of version 0.1: Through is what it covers
+}
+
+// Covers says whether a letter of the marker's partition that lies before it is done
+// with.
+func (m *Marker) Covers(l *Letter) bool {
+	switch {
+	case l.Source != m.Source || l.Group != m.Group || l.Partition != m.Partition:
+		return false
+	case m.byRow:
+		return l.ID.Row.Compare(m.Through) <= 0
+	}
+	return m.Offsets.Has(l.Offset)
+}
+
+// Record is the marker as a record of the dead-letter topic. key is that of the
+// letters.
+func (m *Marker) Record(topic string, key []byte) router.Record {
+	headers := []router.Header{
+		{Key: HeaderDone, Value: []byte(m.Outcome)},
+		{Key: HeaderSource, Value: []byte(m.Source)},
+		{Key: HeaderGroup, Value: []byte(m.Group.String())},
+		{Key: HeaderThroughLSN, Value: []byte(m.Through.Commit.String())},
+		{Key: HeaderThroughSeq, Value: strconv.AppendUint(nil, m.Through.Seq, 10)},
+		{Key: HeaderOffsets, Value: []byte(m.Offsets.String())},
+	}
+	if m.Complete > 0 {
+		headers = append(headers, router.Header{Key: HeaderComplete, Value: strconv.AppendInt(nil, m.Complete, 10)})
+	}
+	return router.Record{Topic: topic, Key: key, Partition: m.Partition, Headers: headers}
+}
+
+func (p *parser) marker(partition int32) *Marker {
+	m := &Marker{
+		Source: p.values[HeaderSource], Group: p.group(), Outcome: p.values[HeaderDone],
+		Partition: partition, Through: p.row(HeaderThroughLSN, HeaderThroughSeq),
+	}
+	if m.Outcome != Sent && m.Outcome != Discarded {
+		p.fail(HeaderDone)
+	}
+	m.Complete, _ = p.count(HeaderComplete, 64)
+	text, exact := p.values[HeaderOffsets]
+	m.byRow = !exact
+	var err error
+	if m.Offsets, err = parseOffsets(text); err != nil {
+		p.fail(HeaderOffsets)
+	}
+	return m
+}
+
+// Offsets is a set of offsets of one partition: ranges in ascending order that do not
+// overlap.
+type Offsets []offsetRange
+
+type offsetRange struct{ first, last int64 }
+
+// NewOffsets is the set of the offsets in at, which it sorts.
+func NewOffsets(at []int64) (set Offsets) {
+	slices.Sort(at)
+	for _, offset := range at {
+		switch n := len(set); {
+		case n > 0 && offset <= set[n-1].last:
+		case n > 0 && offset == set[n-1].last+1:
+			set[n-1].last = offset
+		default:
+			set = append(set, offsetRange{offset, offset})
+		}
+	}
+	return set
+}
+
+// Has says whether an offset is in the set.
+func (o Offsets) Has(offset int64) bool {
+	_, found := slices.BinarySearchFunc(o, offset, func(r offsetRange, offset int64) int {
+		switch {
+		case offset < r.first:
+			return 1
+		case offset > r.last:
+			return -1
+		}
+		return 0
+	})
+	return found
+}
+
+func (o Offsets) String() string {
+	var text []byte
+	for i, r := range o {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = strconv.AppendInt(text, r.first, 10)
+		if r.last > r.first {
+			text = strconv.AppendInt(append(text, '-'), r.last, 10)
+		}
+	}
+	return string(text)
+}
+
+var errOffsets = errors.New("no list of offsets")
+
+func parseOffsets(text string) (set Offsets, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		from, to, ranged := strings.Cut(part, "-")
+		if !ranged {
+			to = from
+		}
+		first, err := strconv.ParseInt(from, 10, 64)
+		last, err2 := strconv.ParseInt(to, 10, 64)
+		if err != nil || err2 != nil || first < 0 || last < first || len(set) > 0 && first <= set[len(set)-1].last {
+			return nil, errOffsets
+		}
+		set = append(set, offsetRange{first, last})
+	}
+	return set, nil
+}
