@@ -83,7 +83,7 @@ func TestDeadLetter_LimitKeepsTheNewestOfAllPartitions(t *testing.T) {
 	if before, after, _ := strings.Cut(text, "0/5/1"); !strings.Contains(after, "0/6/1") || strings.Contains(before, "0/4") {
 		t.Errorf("list:\n%s", text)
 	}
-	plan := invoke(t, env, "deadletter", "redrive", "--all").stdout
+	plan := invoke(t, env, "deadletter", "redrive", "--all", "--source", "all").stdout
 	for n, at := 1, 0; n <= 6; n++ {
 		next := strings.Index(plan, fmt.Sprintf("0/%d/1", n))
 		if next <= at {
@@ -196,9 +196,9 @@ func TestDeadLetter_FromRejectionToRedrive(t *testing.T) {
 	invoke(t, l.env, "deadletter", "redrive", "--reason", "route").want(t, exitOK, "0 dead letters would be re-driven, 1 would fail; nothing was touched", "")
 	invoke(t, l.env, "deadletter", "redrive", "--reason", "route").want(t, exitOK, "would fail: ", "")
 	invoke(t, l.env, "deadletter", "redrive", "--reason", "route", "--set", "outbox[0].topic=orders-repaired").want(t, exitOK, "orders-repaired", "")
-	invoke(t, l.env, "deadletter", "redrive", "--reason", "route", "--set", "outbox[0].topic=orders-repaired").want(t, exitOK, "1 dead letters would be re-driven; nothing was touched", "")
+	invoke(t, l.env, "deadletter", "redrive", "--reason", "route", "--set", "outbox[0].topic=orders-repaired").want(t, exitOK, "1 dead letter would be re-driven; nothing was touched", "")
 	invoke(t, l.env, "deadletter", "redrive", "--reason", "route", "--yes").want(t, exitFailed, "0 dead letters re-driven, 1 left", "")
-	invoke(t, l.env, "deadletter", "redrive", "--reason", "route", "--yes", "--set", "outbox[0].topic=orders-repaired").want(t, exitOK, "1 dead letters re-driven, 0 left", "")
+	invoke(t, l.env, "deadletter", "redrive", "--reason", "route", "--yes", "--set", "outbox[0].topic=orders-repaired").want(t, exitOK, "1 dead letter re-driven, 0 left", "")
 	if got := l.brokers.Read(t, "orders-repaired"); len(got) != 1 || !strings.Contains(string(got[0].Value), "secret-unrouted") || string(got[0].Key) != b {
 		t.Fatalf("repaired: %v", got)
 	}
@@ -207,8 +207,8 @@ func TestDeadLetter_FromRejectionToRedrive(t *testing.T) {
 
 	l.db.Exec(t, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('', $1, 'x', '{}')`, b)
 	settled("7")
-	invoke(t, l.env, "deadletter", "redrive", "--all", "--discard").want(t, exitOK, "1 dead letters would be discarded", "")
-	invoke(t, l.env, "deadletter", "redrive", "--all", "--discard", "--yes").want(t, exitOK, "1 dead letters discarded, 0 left", "")
+	invoke(t, l.env, "deadletter", "redrive", "--all", "--discard").want(t, exitOK, "1 dead letter would be discarded", "")
+	invoke(t, l.env, "deadletter", "redrive", "--all", "--discard", "--yes").want(t, exitOK, "1 dead letter discarded, 0 left", "")
 	invoke(t, l.env, "deadletter", "list", "--all").want(t, exitOK, "discarded", "")
 	if code := stop(); code != exitOK {
 		t.Errorf("run ended with %d", code)

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -85,8 +86,10 @@ func redrive(t *testing.T, p *relaytest.Pipeline, letters string) {
 		t.Fatal(err)
 	}
 	defer func() { _ = kafka.Close(t.Context()) }()
-	driver := deadletter.Redriver{Kafka: cfg, Topic: letters, Sink: kafka}
-	err = driver.Run(t.Context(), backlog.Waiting(), func(out deadletter.Outcome) {
+	driver := deadletter.Redriver{Topic: letters, Sink: kafka, Fill: func(ctx context.Context, entries []*deadletter.Entry) (map[deadletter.Place]*deadletter.Letter, error) {
+		return deadletter.Fill(ctx, cfg, letters, entries)
+	}}
+	err = driver.Run(t.Context(), backlog.Whole(), func(out deadletter.Outcome) {
 		if out.Err != nil {
 			t.Error(out.Err)
 		}
