@@ -137,16 +137,7 @@ func BenchmarkBacklog_Link(b *testing.B) {
 // over is the address of the server behind a link.
 func over(options sandbox.LinkOptions) func(testing.TB) (string, url.Values) {
 	return func(b testing.TB) (string, url.Values) {
-		link, err := sandbox.NewLink(options)
-		if err != nil {
-			b.Skipf("no link: %v", err)
-		}
-		b.Cleanup(func() {
-			if err := link.Close(); err != nil {
-				b.Error(err)
-			}
-		})
-		return link.There(), nil
+		return harness.Link(b, options).There(), nil
 	}
 }
 

@@ -1,26 +1,19 @@
-package sandbox
+package sandbox_test
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"net"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"github.com/cdc-relay/cdc-relay/sandbox"
+	"github.com/cdc-relay/cdc-relay/test/harness"
 )
 
 func TestLink_CarriesEverythingLater(t *testing.T) {
 	const delay = 20 * time.Millisecond
-	link, err := NewLink(LinkOptions{Delay: delay, Rate: 20 << 20})
-	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.ENOENT) {
-		t.Skipf("this account cannot make network devices: %v", err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer link.Close()
+	link := harness.Link(t, sandbox.LinkOptions{Delay: delay, Rate: 20 << 20})
 	listener, err := net.Listen("tcp", net.JoinHostPort(link.Here(), "0"))
 	if err != nil {
 		t.Fatal(err)

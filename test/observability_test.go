@@ -60,7 +60,7 @@ func tool(t *testing.T, program, install string, required bool) string {
 		return path
 	}
 	message := program + " is missing\nto run this test: " + install
-	if required && os.Getenv(harness.RequireVariable) == "all" {
+	if required && harness.Required() {
 		t.Fatal(message)
 	}
 	t.Skip(message)

@@ -4,7 +4,7 @@
 // A server is started once for each test process and shared by its tests; it
 // comes from an address in the environment, else a container engine, else
 // installed programs or a download. What cannot be had is a skip that says what
-// to install, and a failure where CDC_RELAY_REQUIRE is `all`.
+// to install, and a failure where CDC_RELAY_REQUIRE is `all` or `servers`.
 //
 // The package imports no room, so that any package's tests may use it.
 package harness
@@ -14,6 +14,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 )
@@ -23,7 +24,7 @@ const (
 	PostgresURLVariable  = "CDC_RELAY_TEST_POSTGRES_URL"      // a server with wal_level=logical, as a superuser
 	KafkaBrokersVariable = "CDC_RELAY_TEST_KAFKA_BROKERS"     // comma-separated addresses of a real cluster
 	VersionsVariable     = "CDC_RELAY_TEST_POSTGRES_VERSIONS" // majors that the integration tests run on
-	RequireVariable      = "CDC_RELAY_REQUIRE"                // all: a missing server is a failure
+	RequireVariable      = "CDC_RELAY_REQUIRE"                // servers: a missing server is a failure; all: a missing right too
 )
 
 // Main runs a package's tests and stops the servers they shared:
@@ -90,9 +91,23 @@ func Missing(t testing.TB, what string, err error, install string) {
 // missing skips, or fails where everything is required.
 func missing(t testing.TB, what string, err error, install string) {
 	t.Helper()
-	message := fmt.Sprintf("%s is missing: %v\nto run this test: %s", what, err, install)
-	if os.Getenv(RequireVariable) == "all" {
-		t.Fatalf("%s (required by %s=all)", message, RequireVariable)
+	skip(t, fmt.Sprintf("%s is missing: %v\nto run this test: %s", what, err, install), Required())
+}
+
+// Required says that a missing server or program is a failure.
+func Required() bool { return slices.Contains([]string{"all", "servers"}, os.Getenv(RequireVariable)) }
+
+// forbidden skips a test that needs a right which this account does not have, or fails it
+// where that is required too.
+func forbidden(t testing.TB, what string, err error, how string) {
+	t.Helper()
+	skip(t, fmt.Sprintf("this account cannot %s: %v\nto run this test: %s", what, err, how), os.Getenv(RequireVariable) == "all")
+}
+
+func skip(t testing.TB, message string, required bool) {
+	t.Helper()
+	if required {
+		t.Fatalf("%s (required by %s=%s)", message, RequireVariable, os.Getenv(RequireVariable))
 	}
 	t.Skip(message)
 }
