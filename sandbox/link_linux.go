@@ -29,6 +29,7 @@ type Link struct {
 	here, there netip.Addr
 	device      *os.File
 	work        sync.WaitGroup
+	drops       atomic.Bool
 }
 
 const (
@@ -74,6 +75,12 @@ func (l *Link) Here() string { return l.here.String() }
 // to it reaches who listens on Here, and is seen to come from There.
 func (l *Link) There() string { return l.there.String() }
 
+// Drop has packets vanish, both ways, until it is called with false: those that are sent
+// meanwhile. The kernels at both ends know of nothing, hold what they could not deliver,
+// and go on with it afterwards. That is what a Proxy's faults, which acknowledge every byte,
+// cannot show.
+func (l *Link) Drop(on bool) { l.drops.Store(on) }
+
 // Close removes the device and everything that is on its way.
 func (l *Link) Close() error {
 	err := l.device.Close()
@@ -98,6 +105,9 @@ func (l *Link) take(options LinkOptions, lanes [2]chan packet) {
 		p := buf[:n]
 		if n < 24 || p[0] != 0x45 || [4]byte(p[12:16]) != l.here.As4() || [4]byte(p[16:20]) != l.there.As4() {
 			continue // not between the two, or with options that TCP does without
+		}
+		if l.drops.Load() {
+			continue
 		}
 		// Swapped addresses leave the checksums as they are.
 		copy(p[12:16], l.there.AsSlice())

@@ -25,5 +25,8 @@ func (*Link) Here() string { return "" }
 // There is empty.
 func (*Link) There() string { return "" }
 
+// Drop does nothing.
+func (*Link) Drop(bool) {}
+
 // Close does nothing.
 func (*Link) Close() error { return nil }

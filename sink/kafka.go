@@ -169,8 +169,9 @@ func (k *Kafka) DataLoss() int64 { return k.dataLoss.Load() }
 // of their partition, and were therefore reported as failed.
 func (k *Kafka) Overtaken() int64 { return k.overtaken.Load() }
 
-// Close fails everything that is not durable and closes the connections. It
-// waits until every done was called, at most until ctx ends.
+// Close fails everything that is not durable and closes the connections, whose
+// undelivered bytes are discarded (dial). It waits until every done was called, at most
+// until ctx ends.
 func (k *Kafka) Close(ctx context.Context) error {
 	k.mu.Lock()
 	k.closed.Store(true)

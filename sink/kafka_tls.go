@@ -69,6 +69,9 @@ func (c *securedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Close says no farewell: it would wait behind what is not sent, which is discarded.
+func (c *securedConn) Close() error { return c.NetConn().Close() }
+
 // certificateAlerts are what a peer answers to a certificate, or to none, that it
 // does not take (RFC 8446, 6.2).
 var certificateAlerts = map[string]bool{

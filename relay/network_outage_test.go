@@ -1,0 +1,180 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/sandbox"
+	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/test/harness"
+	"github.com/jackc/pglogrepl"
+	"github.com/rs/zerolog"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// distant listens here and gives its address behind the link.
+type distant struct {
+	net.Listener
+	there string
+}
+
+func (l distant) Addr() net.Addr {
+	a := *l.Listener.Addr().(*net.TCPAddr)
+	a.IP = net.ParseIP(l.there)
+	return &a
+}
+
+// longSlot is a slot that outlives its connections.
+type longSlot struct {
+	mu        sync.Mutex
+	rows      []func() *replication.Batch
+	confirmed pglogrepl.LSN
+	down      atomic.Bool
+}
+
+func (s *longSlot) insert(commit, end pglogrepl.LSN, row string) {
+	s.mu.Lock()
+	s.rows = append(s.rows, fixed(commit, end, 1, row))
+	s.mu.Unlock()
+}
+
+func (s *longSlot) open(context.Context) (Source, error) {
+	if s.down.Load() {
+		return nil, &replication.Error{Kind: replication.KindRetry, Op: "connect", Err: errors.New("no route to host")}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &longSource{fakeSource: &fakeSource{server: newServer(), aborted: make(chan struct{}), fail: make(chan error, 1)}, slot: s, start: s.confirmed}, nil
+}
+
+type longSource struct {
+	*fakeSource
+	slot  *longSlot
+	start pglogrepl.LSN
+}
+
+func (s *longSource) Start() pglogrepl.LSN { return s.start }
+
+func (s *longSource) Close(_ context.Context, confirmed pglogrepl.LSN) error {
+	if s.slot.down.Load() {
+		return errors.New("the connection is gone")
+	}
+	s.slot.mu.Lock()
+	s.slot.confirmed = max(s.slot.confirmed, confirmed)
+	s.slot.mu.Unlock()
+	return nil
+}
+
+func (s *longSource) Run(intake context.Context, out chan<- *replication.Batch, confirmed func() pglogrepl.LSN) error {
+	look := time.NewTicker(10 * time.Millisecond)
+	defer look.Stop()
+	for next := 0; ; {
+		if s.slot.down.Load() {
+			return &replication.Error{Kind: replication.KindRetry, Reason: replication.ReasonNetwork, Op: "read from server", Err: errors.New("connection reset")}
+		}
+		var b *replication.Batch
+		s.slot.mu.Lock()
+		s.slot.confirmed = max(s.slot.confirmed, confirmed())
+		for b == nil && next < len(s.slot.rows) {
+			if b = s.slot.rows[next](); b.Through <= s.start {
+				b = nil
+			}
+			next++
+		}
+		s.slot.mu.Unlock()
+		if b != nil {
+			out <- b
+			continue
+		}
+		select {
+		case <-intake.Done():
+			return nil
+		case <-s.aborted:
+			return nil
+		case <-look.C:
+		}
+	}
+}
+
+// One relay whose network goes and comes back. When a connection is closed, the kernel
+// still holds what was written to it and sends it when the network is back: behind what
+// the next session has written by then.
+func TestRelay_KeepsOrderThroughAnOutageOfItsNetwork(t *testing.T) {
+	link := harness.Link(t, sandbox.LinkOptions{Delay: time.Millisecond})
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "order-events"), kfake.ListenFn(func(string, string) (net.Listener, error) {
+		l, err := net.Listen("tcp", net.JoinHostPort(link.Here(), "0"))
+		return distant{l, link.There()}, err
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cluster.Close()
+	routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slot := &longSlot{confirmed: 100}
+	r := New(Config{RetryMax: 100 * time.Millisecond}, Parts{Source: slot.open, Router: routes, Sink: func() (sink.Sink, error) {
+		return sink.NewKafka(sink.KafkaConfig{Brokers: cluster.ListenAddrs()}, zerolog.Nop())
+	}}, Events{}, zerolog.Nop())
+	ctx, cancel := context.WithCancel(t.Context())
+	result := make(chan error, 1)
+	go func() { result <- r.Run(ctx) }()
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	published := func(n int64) {
+		t.Helper()
+		for deadline := time.After(time.Minute); r.Status().EventsPublished < n; {
+			select {
+			case <-look.C:
+			case <-deadline:
+				t.Fatalf("%d of %d published: %+v", r.Status().EventsPublished, n, r.Status())
+			}
+		}
+	}
+	slot.insert(110, 120, "order/a/1")
+	published(1)
+
+	// The kernel sends again after 0.2, 0.6, 1.4, 3 and 6.2 s, about.
+	began := time.Now()
+	link.Drop(true)
+	slot.insert(130, 140, "order/a/2")
+	<-time.After(1500 * time.Millisecond)
+	slot.down.Store(true)
+	<-time.After(2 * time.Second)
+	link.Drop(false)
+	slot.down.Store(false)
+	published(2)
+	slot.insert(150, 160, "order/a/3")
+	slot.insert(170, 180, "order/a/4")
+	published(4)
+	t.Logf("all is acknowledged %s after the network went", time.Since(began).Round(time.Millisecond))
+
+	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.ConsumeTopics("order-events"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	var values []string
+	late, stop := context.WithDeadline(t.Context(), began.Add(9*time.Second))
+	defer stop()
+	for late.Err() == nil {
+		client.PollFetches(late).EachRecord(func(r *kgo.Record) { values = append(values, string(r.Value)) })
+	}
+	cancel()
+	if err := <-result; err != nil {
+		t.Errorf("run: %v", err)
+	}
+	if got := strings.Join(values, " "); !strings.HasSuffix(got, "2 3 4") {
+		t.Errorf("the topic has %s, and 4 was committed last", got)
+	}
+}
