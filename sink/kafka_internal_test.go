@@ -139,3 +139,10 @@ func TestReach_IsAnErrorOnlyWhenEveryBrokerFails(t *testing.T) {
 		}
 	}
 }
+
+// A client with metrics waits for its last push before it closes connections.
+func TestKafka_ClosesWithoutPushingMetrics(t *testing.T) {
+	if off, _ := quiet(t).client.Load().OptValue(kgo.DisableClientMetrics).(bool); !off {
+		t.Error("the client collects metrics for the brokers")
+	}
+}

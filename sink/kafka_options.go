@@ -101,6 +101,9 @@ func (k *Kafka) options() ([]kgo.Opt, error) {
 		kgo.WithLogger(newClientLog(k.log)),
 		kgo.WithHooks(append([]kgo.Hook{&k.reach}, k.hooks...)...),
 		kgo.Dialer(k.cfg.dial),
+		// A client that owes metrics would wait for a second before it closes its
+		// connections, which is longer than a relay that lost the slot has.
+		kgo.DisableClientMetrics(),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		compression,
 		kgo.ProducerLinger(cmp.Or(k.cfg.Linger, k.cfg.fill, fillTime)),
