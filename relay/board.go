@@ -11,6 +11,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/jackc/pglogrepl"
 )
 
 // board is what the relay shows of itself. Every method is safe from any
@@ -93,6 +94,17 @@ func (b *board) setSession(s *session) {
 		b.last = b.session.positions()
 	}
 	b.session = s
+}
+
+// slotAt is how far the probe last saw the slot, zero where that is beyond limit: somebody
+// else moved it then.
+func (b *board) slotAt(limit pglogrepl.LSN) pglogrepl.LSN {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.snapshot == nil || b.snapshot.Drift != nil || b.snapshot.Slot.Confirmed > limit {
+		return 0
+	}
+	return b.snapshot.Slot.Confirmed
 }
 
 func (b *board) sawTopics(records []router.Record) {

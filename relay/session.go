@@ -33,6 +33,7 @@ type session struct {
 	open       bool                    // the last batch ends inside a transaction; B's
 	last       deadletter.Row          // of the batches that were taken; B's
 	read       progress                // B's
+	began      pglogrepl.LSN           // the slot's position when it began
 	behind     bool                    // the last batch was of a backlog; B's
 	frozen     atomic.Uint64           // not zero: nothing beyond may be confirmed any more
 	told       atomic.Uint64           // what A last reported, or is about to
@@ -96,6 +97,7 @@ func newSession(r *Relay, src Source) *session {
 		wake:       make(chan struct{}, 1),
 		interrupts: make(chan error, 1),
 		read:       progress{through: src.Start()},
+		began:      src.Start(),
 	}
 	s.told.Store(uint64(src.Start()))
 	s.asked.Store(instant(time.Now()))
@@ -258,14 +260,13 @@ func (s *session) close(ctx, hard context.Context, cause error) error {
 	if f := s.frozen.Load(); f != 0 && s.exactly == nil {
 		untold = untold || f < acked
 	}
-	before := s.told.Load()
 	final, cancel := context.WithTimeout(context.WithoutCancel(hard), 5*time.Second)
 	defer cancel()
 	closed := s.src.Close(final, s.confirmed())
 	if closed != nil && cause == nil {
 		s.r.log.Warn().Err(closed).Msg("close stream; the last transactions may be sent again")
 	}
-	cut = cut || untold || closed != nil && s.told.Load() != before || cause != nil && s.open || gone(cause) && s.tracker.Stats().Rows > 0
+	cut = cut || untold || closed != nil && s.repeats() || cause != nil && s.open || gone(cause) && s.tracker.Stats().Rows > 0
 	lost := errors.Is(cause, errLost)
 	if lost && closed != nil {
 		cause = fmt.Errorf("%w: %w", cause, closed)
@@ -280,6 +281,12 @@ func (s *session) close(ctx, hard context.Context, cause error) error {
 		return fmt.Errorf("%w: %w", errUnseen, cause)
 	}
 	return ErrDrainCut
+}
+
+// repeats says that the server is not known to have a position behind the last row. What
+// was written to the socket it may never have read.
+func (s *session) repeats() bool {
+	return s.last.Commit >= max(s.began, s.r.board.slotAt(pglogrepl.LSN(s.told.Load())))
 }
 
 // errUnseen ends a drain whose rows are all delivered, and which came upon a change that

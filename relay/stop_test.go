@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/jackc/pglogrepl"
+
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
@@ -46,6 +48,49 @@ func TestRelay_StopWithoutTheFinalConfirmationIsNotClean(t *testing.T) {
 		if err := <-b.result; !errors.Is(err, ErrDrainCut) {
 			t.Fatalf("run: %v", err)
 		}
+	})
+}
+
+// A position that was written to the socket is not taken by the server: it may be away
+// since. What the probe saw in the slot is.
+func TestRelay_StopIsCleanOnlyWithAPositionThatTheServerHas(t *testing.T) {
+	for name, c := range map[string]struct {
+		seen  pglogrepl.LSN
+		clean bool
+	}{
+		"the probe saw nothing":            {0, false},
+		"the probe saw the slot before it": {110, false},
+		"the probe saw the slot behind it": {120, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := new(probe)
+				p.snapshot.Store(&replication.Snapshot{Slot: replication.SlotInfo{Confirmed: 100}})
+				b := &bench{server: newServer(fixed(110, 120, 1, "order/a/1")), sink: new(sinktest.Recorder), result: make(chan error, 1), probe: p}
+				b.start(t, Config{ProbeInterval: 2 * time.Second})
+				pass(time.Second) // delivered, and told
+				p.snapshot.Store(&replication.Snapshot{Slot: replication.SlotInfo{Confirmed: c.seen}})
+				pass(2 * time.Second)
+				b.server.mu.Lock()
+				b.server.closeErr = errors.New("confirm final position: i/o timeout")
+				b.server.mu.Unlock()
+				b.cancel()
+				if err := <-b.result; c.clean && err != nil || !c.clean && !errors.Is(err, ErrDrainCut) {
+					t.Errorf("run: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// A server that is gone at a stop takes nothing from one that read nothing.
+func TestRelay_StopWithoutRowsIsCleanWhateverTheServerTakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{server: newServer(), sink: new(sinktest.Recorder), result: make(chan error, 1)}
+		b.server.closeErr = errors.New("connection reset")
+		b.start(t, Config{})
+		pass(time.Second)
+		b.stop(t)
 	})
 }
 
