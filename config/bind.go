@@ -37,7 +37,7 @@ func (l *loader) bindStruct(n *node, v reflect.Value, path string) {
 	// Values that may not be shown are hidden before the first message about
 	// this mapping, because they may stand on the same line.
 	for _, e := range n.entries {
-		if k, ok := findKey(keys, e.name); !ok || k.hidden() {
+		if k, ok := findKey(keys, e.name); !ok || k.hidden() || hasUserinfo(e.value.text) {
 			l.cfg.doc.hide(e.value)
 		}
 	}
@@ -57,6 +57,12 @@ func (l *loader) bindStruct(n *node, v reflect.Value, path string) {
 		}
 		l.bindKey(e, k, v.Field(k.index), path)
 	}
+}
+
+// hasUserinfo says of a URL that it may have a password in it, where none belongs.
+func hasUserinfo(text string) bool {
+	_, rest, isURL := strings.Cut(text, "://")
+	return isURL && strings.Contains(rest, "@")
 }
 
 func unknownKey(name string, keys []key) string {

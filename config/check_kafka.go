@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"fmt"
 	"net"
-	"net/url"
 	"reflect"
 	"strings"
 	"time"
@@ -81,7 +80,7 @@ func (l *loader) checkBrokers() bool {
 		if err != nil {
 			l.refuse(fmt.Sprintf("kafka.brokers[%d]", i), "%v; allowed: host:port, for example b1:9092", err)
 		}
-		loopback = loopback && isLoopback(host)
+		loopback = loopback && sink.Loopback(host)
 	}
 	return loopback
 }
@@ -178,12 +177,11 @@ func (l *loader) checkOAuth() {
 		l.refuse("kafka.oauth.token_endpoint", "is missing; oauthbearer needs it, for example https://login.example.com/oauth2/token")
 		return
 	}
-	u, err := url.Parse(o.TokenEndpoint)
-	switch {
-	case err != nil || u.Host == "" || u.User != nil || u.Scheme != "https" && u.Scheme != "http":
-		l.refuse("kafka.oauth.token_endpoint", "is no URL without credentials in it; allowed: https://host/path")
-	case u.Scheme == "http" && !isLoopback(u.Hostname()) && !l.cfg.settings.Kafka.Insecure:
-		l.refuse("kafka.oauth.token_endpoint", "http shows the client's secret to the network; allowed: https, or kafka.insecure: true when the network is trusted")
+	insecure := l.cfg.settings.Kafka.Insecure
+	if err := sink.CheckTokenEndpoint(o.TokenEndpoint, insecure); err != nil {
+		l.refuse("kafka.oauth.token_endpoint", "%v", err)
+	} else if insecure && sink.CheckTokenEndpoint(o.TokenEndpoint, false) != nil {
+		l.warn("kafka.insecure: the client's secret goes to the token endpoint in clear text")
 	}
 }
 

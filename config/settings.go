@@ -92,7 +92,7 @@ type saslSettings struct {
 }
 
 type oauthSettings struct {
-	TokenEndpoint    string `yaml:"token_endpoint" desc:"URL that hands out tokens; https unless loopback."`
+	TokenEndpoint    string `yaml:"token_endpoint" desc:"URL that hands out tokens; https unless loopback or kafka.insecure."`
 	ClientID         string `yaml:"client_id" desc:"Client to ask as."`
 	ClientSecret     secret `yaml:"client_secret" desc:"The client's secret. Better kept in client_secret_file or ${NAME}."`
 	ClientSecretFile string `yaml:"client_secret_file" desc:"File that holds the client's secret; read again for every token."`

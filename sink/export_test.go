@@ -7,7 +7,7 @@ import (
 
 // Tokens is the source of OAUTHBEARER tokens with a clock of the test's.
 func Tokens(cfg OAuth, now func() time.Time) (func(context.Context) (string, error), error) {
-	t, err := newTokens(cfg)
+	t, err := newTokens(cfg, false)
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,8 @@ type KafkaConfig struct {
 
 	SASL SASL
 
-	// Insecure permits SASL PLAIN without TLS to a host that is not loopback.
+	// Insecure permits secrets without TLS to a host that is not loopback: those of SASL
+	// to a broker, and the client's to the token endpoint.
 	Insecure bool
 
 	fill time.Duration // how long a batch waits in a backlog; fillTime but for tests

@@ -63,8 +63,8 @@ func TestNewKafka_RefusesWhatCannotWork(t *testing.T) {
 		"plain, allowed":          {sink.KafkaConfig{Brokers: remote, Insecure: true, SASL: sink.SASL{Mechanism: sink.SASLPlain}}, ""},
 		"plain on loopback":       {sink.KafkaConfig{Brokers: []string{"localhost:1", "127.0.0.9:1", "[::1]:1"}, SASL: sink.SASL{Mechanism: sink.SASLPlain}}, ""},
 		"scram in the clear":      {sink.KafkaConfig{Brokers: remote, SASL: sink.SASL{Mechanism: sink.SASLScramSHA256}}, ""},
-		"token endpoint in clear": {sink.KafkaConfig{Brokers: remote, Insecure: true, SASL: sink.SASL{Mechanism: sink.SASLOAuth, OAuth: sink.OAuth{TokenEndpoint: "http://id.example/token"}}}, "must be https"},
-		"no token endpoint":       {sink.KafkaConfig{Brokers: remote, Insecure: true, SASL: sink.SASL{Mechanism: sink.SASLOAuth}}, "not a URL"},
+		"token endpoint in clear": {sink.KafkaConfig{Brokers: remote, TLS: func() (*tls.Config, error) { return new(tls.Config), nil }, SASL: sink.SASL{Mechanism: sink.SASLOAuth, OAuth: sink.OAuth{TokenEndpoint: "http://id.example/token"}}}, "https"},
+		"no token endpoint":       {sink.KafkaConfig{Brokers: remote, Insecure: true, SASL: sink.SASL{Mechanism: sink.SASLOAuth}}, "is no URL"},
 		"tiny messages":           {sink.KafkaConfig{Brokers: remote, MaxMessageBytes: 10}, "10 bytes"},
 		"msk":                     {sink.KafkaConfig{Brokers: remote, SASL: sink.SASL{Mechanism: sink.SASLAWSMSKIAM, Region: "eu-central-1"}}, ""},
 	} {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/socket"
@@ -68,20 +69,20 @@ func (c KafkaConfig) checkCleartext() error {
 		return nil
 	}
 	for _, broker := range c.Brokers {
-		if !loopback(broker) {
+		if !Loopback(broker) {
 			return fmt.Errorf("configure kafka: sasl mechanism %s without TLS would send its secret in the clear to %s; enable TLS, use a scram mechanism, or allow it with insecure", c.SASL.Mechanism, broker)
 		}
 	}
 	return nil
 }
 
-// loopback says whether host, with or without a port, is this machine by name or
+// Loopback says whether host, with or without a port, is this machine by name or
 // address. Names are not looked up: an answer could change.
-func loopback(host string) bool {
+func Loopback(host string) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
 	}
-	if host == "localhost" {
+	if strings.EqualFold(host, "localhost") {
 		return true
 	}
 	ip := net.ParseIP(host)

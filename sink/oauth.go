@@ -26,13 +26,22 @@ type tokens struct {
 	until time.Time
 }
 
-func newTokens(cfg OAuth) (*tokens, error) {
-	endpoint, err := url.Parse(cfg.TokenEndpoint)
+// CheckTokenEndpoint refuses what is no URL of a token endpoint, and one that would have
+// the client's secret cross the network in the clear, unless insecure permits that.
+func CheckTokenEndpoint(endpoint string, insecure bool) error {
+	u, err := url.Parse(endpoint)
 	switch {
-	case err != nil || endpoint.Host == "":
-		return nil, fmt.Errorf("configure kafka: oauth token endpoint %q is not a URL", cfg.TokenEndpoint)
-	case endpoint.Scheme != "https" && (endpoint.Scheme != "http" || !loopback(endpoint.Hostname())):
-		return nil, fmt.Errorf("configure kafka: oauth token endpoint on %s must be https, the client secret goes there", endpoint.Host)
+	case err != nil || u.Host == "" || u.User != nil || u.Scheme != "https" && u.Scheme != "http":
+		return errors.New("is no URL without credentials in it; allowed: https://host/path")
+	case u.Scheme == "http" && !Loopback(u.Hostname()) && !insecure:
+		return errors.New("http shows the client's secret to the network; allowed: https, or kafka.insecure: true when the network is trusted")
+	}
+	return nil
+}
+
+func newTokens(cfg OAuth, insecure bool) (*tokens, error) {
+	if err := CheckTokenEndpoint(cfg.TokenEndpoint, insecure); err != nil {
+		return nil, fmt.Errorf("configure kafka: kafka.oauth.token_endpoint %w", err)
 	}
 	t := &tokens{cfg: cfg, now: time.Now}
 	t.http.Timeout = 10 * time.Second

@@ -49,7 +49,7 @@ func (c KafkaConfig) mechanism() (sasl.Mechanism, error) {
 	case SASLScramSHA512:
 		return scram.Sha512(c.SASL.scram), nil
 	case SASLOAuth:
-		tokens, err := newTokens(c.SASL.OAuth)
+		tokens, err := newTokens(c.SASL.OAuth, c.Insecure)
 		if err != nil {
 			return nil, err
 		}
@@ -93,7 +93,7 @@ func (c KafkaConfig) guard(m sasl.Mechanism) sasl.Mechanism {
 
 // Authenticate starts an authentication with the broker at addr.
 func (g guarded) Authenticate(ctx context.Context, addr string) (sasl.Session, []byte, error) {
-	if !loopback(addr) {
+	if !Loopback(addr) {
 		return nil, nil, &secretError{"sasl secret", true, fmt.Errorf("broker %s would receive it without TLS", addr)}
 	}
 	return g.Mechanism.Authenticate(ctx, addr)
