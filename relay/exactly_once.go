@@ -387,6 +387,21 @@ func (x *exactly) recover(ctx, hard context.Context) error {
 	return err
 }
 
+// why is what ended the search for the guilty, or the error that it ended with.
+func (x *exactly) why(err error) error {
+	if x.s.judging.Err() == nil {
+		return err
+	}
+	select {
+	case cause := <-x.s.interrupts:
+		return cause
+	case <-x.s.lost:
+		return x.s.srcErr
+	default:
+		return err
+	}
+}
+
 // failures lists what failed in the order of the stream, each with its record.
 func (x *exactly) failures() ([]router.Record, []sink.Failure) {
 	s := x.s
@@ -426,13 +441,12 @@ func (x *exactly) judge(hard context.Context, records []router.Record, failures 
 		ctx, cancel := context.WithTimeout(hard, convictTimeout)
 		defer cancel()
 		defer context.AfterFunc(x.s.judging, cancel)()
+		if x.s.judging.Err() != nil {
+			cancel()
+		}
 		guilty, err := x.sink.Convict(ctx, x.id, suspects)
 		if err != nil {
-			select {
-			case err = <-x.s.interrupts:
-			default:
-			}
-			return err
+			return x.why(err)
 		}
 		return x.sentence(suspects, guilty)
 	}

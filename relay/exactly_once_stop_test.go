@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -111,4 +112,37 @@ func TestExactly_AStoppingServerIsNotKeptWaitingForBrokersThatAreAway(t *testing
 			})
 		})
 	}
+}
+
+// Whoever searches for the guilty record shuts out all others. With the connection the
+// slot is lost, and the one to shut out would be its new holder.
+func TestExactly_TheSearchForTheGuiltyEndsWithTheSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer(fixed(110, 120, 1, "order/a/1"))
+		var at atomic.Int64
+		server.wrap = func(s *fakeSource) Source { return freed{s, &at} }
+		to := &remote{transactional: &transactional{l: &ledger{sim: calmSim()}}, refuse: true}
+		to.away.Store(true)
+		w := watch(t, Config{Guarantee: ExactlyOnce}, server, to, new(glance))
+		pass(2 * time.Second) // refused, and being judged
+		if at.Load() != 0 {
+			t.Fatal("the session ended before the connection was lost")
+		}
+		to.refuse = false
+		began := time.Now()
+		server.cut()
+		for at.Load() == 0 && time.Since(began) < 2*time.Minute {
+			pass(100 * time.Millisecond)
+		}
+		if took := time.Unix(0, at.Load()).Sub(began); at.Load() == 0 || took > time.Second {
+			t.Errorf("the search went on for %s without the slot", took)
+		}
+		pass(time.Millisecond)
+		if why := w.relay.Status().Message; !strings.Contains(why, "connection reset") {
+			t.Errorf("the session ended with %q", why)
+		}
+		to.away.Store(false)
+		w.cancel()
+		<-w.result
+	})
 }

@@ -43,7 +43,7 @@ type session struct {
 
 	sending    context.Context // ends when waiting for room is pointless
 	endSending context.CancelFunc
-	judging    context.Context // ends with an interrupt
+	judging    context.Context // ends with an interrupt, and with the slot
 	endJudging context.CancelFunc
 
 	stopping time.Time // since when the probe is told that the server stops; the probe's alone
@@ -200,6 +200,7 @@ func (s *session) lose(gone bool) {
 	close(s.lost)
 	if gone { // after lost, or B would take it for a failure and resume
 		s.sink.Halt()
+		s.endJudging() // it would shut out who has the slot by now
 	}
 	s.endSending()
 }

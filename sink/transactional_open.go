@@ -395,6 +395,9 @@ func (c *court) hear(ctx context.Context, records []router.Record, at int) error
 // brokers, or our own limits, refuse.
 func (c *court) try(ctx context.Context, records []router.Record) (*Failure, error) {
 	if c.client == nil {
+		if ctx.Err() != nil { // nobody is shut out for a trial that is over
+			return nil, c.t.opening(ctx, c.id, context.Cause(ctx))
+		}
 		client, err := c.t.connect(c.id)
 		if err != nil {
 			return nil, &Error{Blocked, "kafka_error", err}
