@@ -26,6 +26,7 @@ type ledger struct {
 	mu        sync.Mutex
 	epoch     int
 	committed []string // key/payload, in order
+	places    []string // topic and payload, in order
 	position  []byte
 	parts     int // commits of a part of a source transaction
 }
@@ -249,6 +250,7 @@ func (l *ledger) append(epoch int, sends []simSend, mark *sink.Mark, counts bool
 			r := &each.records[i]
 			value := string(r.Value)
 			l.committed = append(l.committed, string(r.Key)+"/"+value)
+			l.places = append(l.places, r.Topic+" "+value)
 			l.sim.durable[value] = true
 		}
 	}

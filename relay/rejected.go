@@ -198,9 +198,9 @@ func (f *flight) delivered() []router.Record {
 const readAhead = 30 * time.Second
 
 // awaitDeadLetters makes sure that the parked keys are all that the dead-letter topic
-// knows of. It runs before the slot is taken, and once more when it is, for what
-// another relay parked that held it before: that has to be quick, as nobody answers
-// the server meanwhile.
+// knows of. It runs before the slot is taken, and once more when it is and whoever held
+// it before is shut out, for what that one parked last: that has to be quick, as nobody
+// answers the server meanwhile.
 func (r *Relay) awaitDeadLetters(ctx context.Context, limit time.Duration) error {
 	if r.parked == nil {
 		return nil

@@ -365,7 +365,6 @@ func (r *Relay) once(ctx, hard context.Context) error {
 		if r.parked != nil {
 			r.parked.Source(r.source)
 		}
-		err = r.awaitDeadLetters(ctx, r.handover())
 	}
 	if err != nil {
 		_ = src.Close(hard, src.Start())
@@ -375,6 +374,9 @@ func (r *Relay) once(ctx, hard context.Context) error {
 	r.part.belong(s.origin())
 	r.pass(func(o *obstacle) bool { return o.of != s.origin() || o.startsPast(src.Start()) })
 	err = r.takeOver(ctx, s)
+	if err == nil { // with exactly-once a letter of whoever was before counts no later than that
+		err = r.awaitDeadLetters(ctx, r.handover())
+	}
 	if err == nil {
 		err = r.recall(ctx, s)
 	}
