@@ -14,9 +14,15 @@ type Entry struct {
 	Rows    int           // rows that need an acknowledgement
 	Bytes   int           // memory they hold until then
 	Through pglogrepl.LSN // may be confirmed once this and every earlier entry is done; zero: nothing
-	Commit  time.Time     // commit time of the transaction that ends at Through; zero for a keep-alive
 	Read    time.Time     // when the entry was read
-	First   time.Time     // commit time of its first row; zero without rows
+	First   Commit        // of its first row; zero without rows
+	Last    Commit        // of its last row; zero without rows
+}
+
+// Commit is that of a row's transaction.
+type Commit struct {
+	At   pglogrepl.LSN // start of the commit record: a confirmed position beyond it covers the row
+	Time time.Time
 }
 
 // Tracker knows the greatest position such that everything before it is
@@ -40,13 +46,17 @@ type Tracker struct {
 	next   uint64
 	rows   int
 	bytes  int
-	commit time.Time
+	untold []Commit // of rows that are done and that the server was not told of, in order
 }
+
+// maxUntold bounds untold. More than that share the age of the oldest of them.
+const maxUntold = 256
 
 type slot struct {
 	Entry
 	done    bool
 	partial pglogrepl.LSN // confirmable although the entry is not done; zero: nothing
+	behind  Commit        // of the first row behind partial
 }
 
 // Ticket is one entry in flight.
@@ -106,8 +116,9 @@ func (k Ticket) Done() {
 
 // Partial reports that every row of the entry which commits before through is
 // acknowledged, while a later one may never be. through is the end of a
-// transaction that lies wholly in the entry or before it.
-func (k Ticket) Partial(through pglogrepl.LSN) {
+// transaction that lies wholly in the entry or before it; behind is the commit of the
+// first row that is left.
+func (k Ticket) Partial(through pglogrepl.LSN, behind Commit) {
 	t := k.t
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -115,10 +126,43 @@ func (k Ticket) Partial(through pglogrepl.LSN) {
 	if k.seq < t.first || k.seq >= t.next || s.done {
 		return
 	}
-	s.partial = max(s.partial, through)
-	if k.seq == t.first {
-		t.confirm(s.partial)
+	if through > s.partial {
+		s.partial, s.behind = through, behind
 	}
+	if k.seq == t.first {
+		t.confirmPart(s)
+	}
+}
+
+// confirmPart takes what is done of the oldest pending entry.
+func (t *Tracker) confirmPart(head *slot) {
+	if t.confirm(head.partial) {
+		t.awaitTold(head.First)
+		head.First = head.behind
+	}
+}
+
+// awaitTold remembers a row that is done until the server is told of it.
+func (t *Tracker) awaitTold(c Commit) {
+	n := len(t.untold)
+	switch {
+	case c.At == 0 || n > 0 && c.At <= t.untold[n-1].At:
+	case n == maxUntold:
+		t.untold[n-1].At = c.At
+	default:
+		t.untold = append(t.untold, c)
+	}
+}
+
+// Told says what the server was told.
+func (t *Tracker) Told(lsn pglogrepl.LSN) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := 0
+	for n < len(t.untold) && t.untold[n].At < lsn {
+		n++
+	}
+	t.untold = append(t.untold[:0], t.untold[n:]...)
 }
 
 func (t *Tracker) finish(seq uint64) {
@@ -133,12 +177,12 @@ func (t *Tracker) finish(seq uint64) {
 	for t.first < t.next {
 		head := &t.ring[t.first%uint64(len(t.ring))]
 		if !head.done {
-			t.confirm(head.partial)
+			t.confirmPart(head)
 			return
 		}
-		if t.confirm(head.Through) && !head.Commit.IsZero() {
-			t.commit = head.Commit
-		}
+		t.confirm(head.Through)
+		t.awaitTold(head.First)
+		t.awaitTold(head.Last)
 		t.first++
 	}
 }
@@ -162,12 +206,7 @@ func (t *Tracker) extend(e Entry) bool {
 	if newest.Rows > 0 {
 		return false
 	}
-	if e.Through > newest.Through {
-		newest.Through = e.Through
-		if !e.Commit.IsZero() {
-			newest.Commit = e.Commit
-		}
-	}
+	newest.Through = max(newest.Through, e.Through)
 	return true
 }
 
@@ -188,23 +227,31 @@ func (t *Tracker) Room() <-chan struct{} { return t.room }
 
 // Stats is a snapshot of what is in flight.
 type Stats struct {
-	Entries int
-	Rows    int
-	Bytes   int
-	Limit   int
-	Oldest  time.Time // Read of the oldest pending entry; zero when there is none
-	Commit  time.Time // commit time of the last confirmed transaction; zero before the first
-	Pending time.Time // commit time of the oldest pending row; zero when there is none
+	Entries     int
+	Rows        int // of entries that are not done
+	Done        int // rows of entries that are done, and lie behind one that is not
+	Bytes       int
+	Limit       int
+	Oldest      time.Time // Read of the oldest pending entry; zero when there is none
+	Unconfirmed Commit    // of the oldest row that the server was not told of; zero when there is none
 }
 
 // Stats takes the lock; call it at human pace.
 func (t *Tracker) Stats() Stats {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := Stats{Entries: int(t.next - t.first), Rows: t.rows, Bytes: t.bytes, Limit: t.limit, Commit: t.commit}
+	s := Stats{Entries: int(t.next - t.first), Rows: t.rows, Bytes: t.bytes, Limit: t.limit}
 	if t.first < t.next {
 		head := &t.ring[t.first%uint64(len(t.ring))]
-		s.Oldest, s.Pending = head.Read, head.First
+		s.Oldest, s.Unconfirmed = head.Read, head.First
+	}
+	for seq := t.first; seq < t.next; seq++ {
+		if e := &t.ring[seq%uint64(len(t.ring))]; e.done {
+			s.Done += e.Rows
+		}
+	}
+	if len(t.untold) > 0 {
+		s.Unconfirmed = t.untold[0]
 	}
 	return s
 }

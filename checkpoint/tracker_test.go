@@ -120,15 +120,79 @@ func TestTracker_CannotStartAtZero(t *testing.T) {
 
 func TestTracker_StatsCountWhatIsPending(t *testing.T) {
 	tr := New(100, 1000)
-	read, commit := time.Unix(10, 0), time.Unix(5, 0)
-	a, _ := tr.Track(Entry{Rows: 2, Bytes: 20, Through: 110, Read: read, Commit: commit})
-	track(t, tr, 3, 120)
-	if s := tr.Stats(); s.Entries != 2 || s.Rows != 5 || s.Bytes != 23 || !s.Oldest.Equal(read) || !s.Commit.IsZero() {
+	read := time.Unix(10, 0)
+	a, _ := tr.Track(Entry{Rows: 2, Bytes: 20, Through: 110, Read: read})
+	b := track(t, tr, 3, 120)
+	c := track(t, tr, 4, 130)
+	if s := tr.Stats(); s.Entries != 3 || s.Rows != 9 || s.Done != 0 || s.Bytes != 27 || !s.Oldest.Equal(read) {
 		t.Fatalf("stats %+v", s)
 	}
+	b.Done()
+	if s := tr.Stats(); s.Rows != 6 || s.Done != 3 || !s.Oldest.Equal(read) {
+		t.Fatalf("stats while the second is done %+v", s)
+	}
 	a.Done()
-	if s := tr.Stats(); s.Rows != 3 || !s.Commit.Equal(commit) || !s.Oldest.IsZero() {
-		t.Fatalf("stats after the first is done %+v", s)
+	if s := tr.Stats(); s.Rows != 4 || s.Done != 0 || !s.Oldest.IsZero() {
+		t.Fatalf("stats after the first is done too %+v", s)
+	}
+	c.Done()
+}
+
+// A row is unconfirmed until the server is told a position behind its commit, whatever
+// the brokers said.
+func TestTracker_KnowsTheOldestRowThatTheServerWasNotToldOf(t *testing.T) {
+	tr := New(100, 1000)
+	at := func(lsn pglogrepl.LSN) Commit { return Commit{lsn, time.Unix(int64(lsn), 0)} }
+	want := func(when string, lsn pglogrepl.LSN) {
+		t.Helper()
+		var commit Commit
+		if lsn != 0 {
+			commit = at(lsn)
+		}
+		if got := tr.Stats().Unconfirmed; got != commit {
+			t.Errorf("%s: the oldest is %+v, want %+v", when, got, commit)
+		}
+	}
+	want("empty", 0)
+	// Transactions that commit at 110, 120 and 130; the last goes on in the second entry.
+	a, _ := tr.Track(Entry{Rows: 3, Bytes: 3, Through: 125, First: at(110), Last: at(130)})
+	b, _ := tr.Track(Entry{Rows: 1, Bytes: 1, Through: 135, First: at(130), Last: at(130)})
+	want("in flight", 110)
+	a.Partial(115, at(120))
+	want("partly done", 110)
+	tr.Told(115)
+	want("partly told", 120)
+	b.Done()
+	want("done out of order", 120)
+	a.Done()
+	want("done", 120)
+	tr.Told(125)
+	want("told up to the open transaction", 130)
+	tr.Told(130)
+	want("told up to its commit record", 130)
+	tr.Told(135)
+	want("all told", 0)
+}
+
+// A server that is not told for long, as with a frozen position, costs no memory.
+func TestTracker_RemembersABoundedNumberOfUntoldRows(t *testing.T) {
+	tr := New(100, 1000)
+	for i := range pglogrepl.LSN(10 * maxUntold) {
+		commit := Commit{200 + 2*i, time.Unix(int64(i), 0)}
+		k, _ := tr.Track(Entry{Rows: 1, Bytes: 1, Through: 201 + 2*i, First: commit, Last: commit})
+		k.Done()
+	}
+	if n := len(tr.untold); n != maxUntold {
+		t.Errorf("%d rows are remembered", n)
+	}
+	end := tr.Confirmed()
+	tr.Told(end - 1)
+	if got := tr.Stats().Unconfirmed; got.At == 0 {
+		t.Error("a row that was not told is forgotten")
+	}
+	tr.Told(end)
+	if got := tr.Stats().Unconfirmed; got.At != 0 {
+		t.Errorf("everything was told, and %+v is unconfirmed", got)
 	}
 }
 
@@ -166,15 +230,15 @@ func TestTracker_KeepAlivesBehindPendingRowsCostNoMemory(t *testing.T) {
 func TestTracker_PartialConfirmsOnlyAtTheHead(t *testing.T) {
 	tr := New(100, 1000)
 	a, b := track(t, tr, 5, 200), track(t, tr, 5, 300)
-	b.Partial(250)
+	b.Partial(250, Commit{})
 	wantConfirmed(t, tr, 100)
-	a.Partial(150)
-	a.Partial(120) // less than before says nothing new
+	a.Partial(150, Commit{})
+	a.Partial(120, Commit{}) // less than before says nothing new
 	wantConfirmed(t, tr, 150)
 	a.Done()
 	wantConfirmed(t, tr, 250)
 	b.Done()
 	wantConfirmed(t, tr, 300)
-	b.Partial(400) // too late
+	b.Partial(400, Commit{}) // too late
 	wantConfirmed(t, tr, 300)
 }

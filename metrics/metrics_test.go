@@ -176,8 +176,8 @@ func fullStatus() relay.Status {
 		State: relay.Blocked, Reason: "unknown_topic", Since: at, SourceConnected: true,
 		SlotState: &relay.Slot{Active: true, WALStatus: "extended", SafeWALBytes: &safe, SpilledBytes: &spilled},
 		LSN:       relay.LSNs{Server: 900, Received: 800, Published: 700, Confirmed: 600},
-		LagBytes:  300, RetainedWALBytes: 450, LagSeconds: 12.5,
-		InFlightEvents: 3, InFlightBytes: 4096, InFlightLimitBytes: 32 << 20, OldestUnacked: 1.5,
+		LagBytes:  300, RetainedWALBytes: 450, LagSeconds: new(12.5),
+		InFlightEvents: 3, InFlightBytes: 4096, InFlightLimitBytes: 32 << 20, OldestUnacked: new(1.5),
 		LastEvent: at, LastConfirm: at, LastTick: at,
 	}
 }
@@ -231,7 +231,7 @@ func TestGauges_UnknownIsAbsent(t *testing.T) {
 	m := New(Options{Pipeline: "orders"})
 	m.Handler(func() relay.Status { return relay.Status{State: relay.Starting} })
 	gather(t, m).expect(t, map[string]float64{
-		"slot_lag_bytes": -1, "slot_retained_wal_bytes": -1, "slot_safe_wal_bytes": -1, "lag_seconds": -1,
+		"slot_lag_bytes": -1, "slot_retained_wal_bytes": -1, "slot_safe_wal_bytes": -1, "lag_seconds": -1, "oldest_unacked_seconds": -1,
 		"last_event_timestamp_seconds": -1, `lsn{position="server"}`: -1, `slot_wal_status{status="lost"}`: -1,
 		"leader": 0,
 	})

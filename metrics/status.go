@@ -45,8 +45,8 @@ func newStatusCollector(status func() relay.Status, version, commit, goVersion s
 	c.inFlightEvents = def("in_flight_events", "Rows read and not acknowledged.")
 	c.inFlightBytes = def("in_flight_bytes", "Memory that rows in flight hold.")
 	c.inFlightLimit = def("in_flight_limit_bytes", "Configured limit of in_flight_bytes.")
-	c.oldestUnacked = def("oldest_unacked_seconds", "Age of the oldest row in flight; 0 when there is none.")
-	c.lagSeconds = def("lag_seconds", "0 when everything is confirmed, else the age of the last confirmed commit.")
+	c.oldestUnacked = def("oldest_unacked_seconds", "Since the oldest row in flight was read; 0 when there is none, absent without a session.")
+	c.lagSeconds = def("lag_seconds", "Age of the oldest committed row that is not confirmed; 0 when there is none, absent when not known.")
 	c.slotLag = def("slot_lag_bytes", "WAL between the server's position and the confirmed one.")
 	c.slotRetained = def("slot_retained_wal_bytes", "WAL that the server keeps because of the slot; this is what fills the disk.")
 	c.slotSafe = def("slot_safe_wal_bytes", "WAL that may still be written before the slot is lost; absent when unlimited.")
@@ -110,7 +110,12 @@ func (c *statusCollector) collectFlight(s relay.Status, set setter) {
 	set(c.inFlightEvents, float64(s.InFlightEvents))
 	set(c.inFlightBytes, float64(s.InFlightBytes))
 	set(c.inFlightLimit, float64(s.InFlightLimitBytes))
-	set(c.oldestUnacked, s.OldestUnacked)
+	if s.OldestUnacked != nil {
+		set(c.oldestUnacked, *s.OldestUnacked)
+	}
+	if s.LagSeconds != nil {
+		set(c.lagSeconds, *s.LagSeconds)
+	}
 	set(c.parked, float64(s.ParkedKeys))
 	for _, p := range []struct {
 		name string
@@ -122,7 +127,6 @@ func (c *statusCollector) collectFlight(s relay.Status, set setter) {
 	}
 	if s.LSN.Server != 0 && s.LSN.Confirmed != 0 {
 		set(c.slotLag, float64(s.LagBytes))
-		set(c.lagSeconds, s.LagSeconds)
 	}
 	setTime(set, c.lastEvent, s.LastEvent)
 	setTime(set, c.lastOK, s.LastConfirm)

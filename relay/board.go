@@ -29,6 +29,7 @@ type board struct {
 	obstacle  *obstacle // nil: none is known
 	session   *session  // nil between sessions
 	last      LSNs      // of the last session, kept while there is none
+	waiting   unconfirmed
 	sink      sink.Sink
 	incidents incidents // of sinks that were dropped
 	snapshot  *replication.Snapshot
@@ -90,8 +91,11 @@ func (b *board) allIncidents() incidents {
 func (b *board) setSession(s *session) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if s == nil && b.session != nil {
-		b.last = b.session.positions()
+	switch {
+	case s != nil:
+		b.enter(s)
+	case b.session != nil:
+		b.leave(b.session)
 	}
 	b.session = s
 }
@@ -410,6 +414,11 @@ func (r *Relay) look(hard context.Context) (soon bool, err error) {
 	var low *warning
 	if err == nil {
 		r.board.snapshot = snapshot
+		if s != nil {
+			s.lookedAt(snapshot.WALEnd, time.Now())
+		} else {
+			r.board.done(snapshot.Slot.Confirmed)
+		}
 		if ahead != nil && ahead == r.board.obstacle && ahead.bound == 0 {
 			ahead.bound = snapshot.WALEnd
 		}
@@ -537,8 +546,8 @@ func (r *Relay) Status() Status {
 	}
 	b.showSlot(&st)
 	st.LagBytes = max(0, int64(st.LSN.Server)-int64(st.LSN.Confirmed))
-	if st.LSN.Confirmed >= st.LSN.Server {
-		st.LagSeconds = 0
+	if lag, known := b.lag(now); known {
+		st.LagSeconds = &lag
 	}
 	return st
 }
@@ -548,15 +557,11 @@ func (s *session) show(st *Status, now time.Time) {
 	st.LSN = s.positions()
 	stats := s.tracker.Stats()
 	st.InFlightEvents, st.InFlightBytes = stats.Rows, stats.Bytes
+	oldest := 0.0
 	if !stats.Oldest.IsZero() {
-		st.OldestUnacked = now.Sub(stats.Oldest).Seconds()
+		oldest = now.Sub(stats.Oldest).Seconds()
 	}
-	switch {
-	case !stats.Commit.IsZero():
-		st.LagSeconds = max(0, now.Sub(stats.Commit).Seconds())
-	case !stats.Pending.IsZero():
-		st.LagSeconds = max(0, now.Sub(stats.Pending).Seconds())
-	}
+	st.OldestUnacked = &oldest
 	if at := s.toldAt.Load(); at != 0 {
 		st.LastConfirm = time.Unix(0, at)
 	}

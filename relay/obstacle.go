@@ -120,6 +120,7 @@ func unreadable(err error) bool {
 // saw takes note of a batch that was read.
 func (s *session) saw(b *replication.Batch) {
 	s.r.pass(func(o *obstacle) bool { return o.readPast(b) })
+	s.r.board.sawAgain(b)
 	s.read.add(b)
 }
 

@@ -65,6 +65,11 @@ func (s *session) origin() place {
 // its Through.
 func (s *session) keep(f *flight) {
 	s.held = append(s.held, f)
+	first := len(f.batch.Rows) - 1
+	for first > 0 && f.open(first-1) {
+		first--
+	}
+	f.behind = f.commitOf(first)
 	f.through.Store(uint64(f.batch.Through))
 	f.partial(f.pending.Load())
 }
@@ -74,7 +79,7 @@ func (s *session) keep(f *flight) {
 // the sink; B may have sent the rest and released the flight by then.
 func (f *flight) partial(left int64) {
 	if through := f.through.Load(); left == 1 && through != 0 {
-		f.ticket.Partial(pglogrepl.LSN(through))
+		f.ticket.Partial(pglogrepl.LSN(through), f.behind)
 	}
 }
 

@@ -307,7 +307,7 @@ func (f *flight) upTo(row int) {
 	guilty := f.batch.Rows[row].Txn
 	for i := row - 1; i >= 0; i-- {
 		if t := f.batch.Rows[i].Txn; t != guilty && t.End != 0 {
-			f.ticket.Partial(t.End)
+			f.ticket.Partial(t.End, f.commitOf(i+1))
 			return
 		}
 	}

@@ -39,6 +39,9 @@ type session struct {
 	told       atomic.Uint64           // what A last reported, or is about to
 	toldAt     atomic.Int64
 	asked      atomic.Int64 // the instant at which A last asked
+	newest     atomic.Int64 // commit time of the last row that was taken; zero: none was
+	newestAt   atomic.Int64 // the instant at which it was
+	mark       mark         // guarded by the board's lock
 	interrupts chan error   // what the probe saw that ends the session
 
 	sending    context.Context // ends when waiting for room is pointless
@@ -69,14 +72,15 @@ type flight struct {
 	batch   *replication.Batch
 	buf     *router.Buffer
 	ticket  checkpoint.Ticket
-	read    time.Time     // when B took the batch
-	routed  int           // rows that were routed
-	sent    int           // records that were handed to the sink
-	letters []string      // reasons of the records that became dead letters
-	skipped int           // records without a topic, which are not sent
-	handed  time.Time     // first hand-over to the sink
-	pending atomic.Int64  // pieces not durable, plus one while rows are left to route or held
-	through atomic.Uint64 // while rows are held: what may be confirmed once the others are durable
+	read    time.Time         // when B took the batch
+	routed  int               // rows that were routed
+	sent    int               // records that were handed to the sink
+	letters []string          // reasons of the records that became dead letters
+	skipped int               // records without a topic, which are not sent
+	handed  time.Time         // first hand-over to the sink
+	pending atomic.Int64      // pieces not durable, plus one while rows are left to route or held
+	through atomic.Uint64     // while rows are held: what may be confirmed once the others are durable
+	behind  checkpoint.Commit // of the first held row; written before through
 }
 
 // piece is what one Send got of a flight.
@@ -99,6 +103,7 @@ func newSession(r *Relay, src Source) *session {
 		read:       progress{through: src.Start()},
 		began:      src.Start(),
 	}
+	s.mark.end = src.ServerEnd()
 	s.told.Store(uint64(src.Start()))
 	s.asked.Store(instant(time.Now()))
 	s.buffers.New = func() any { return new(router.Buffer) }
@@ -388,6 +393,7 @@ func (s *session) confirmed() pglogrepl.LSN {
 	s.asked.Store(instant(now))
 	if s.told.Swap(lsn) != lsn {
 		s.toldAt.Store(now.UnixNano())
+		s.tracker.Told(pglogrepl.LSN(lsn))
 	}
 	return pglogrepl.LSN(lsn)
 }
@@ -473,7 +479,7 @@ func (s *session) take(ctx, hard context.Context, b *replication.Batch) error {
 		s.fill(b.Backlog)
 	}
 	s.r.notice(time.Now())
-	entry := checkpoint.Entry{Rows: len(b.Rows), Through: b.Through, Commit: b.ThroughTime}
+	entry := checkpoint.Entry{Rows: len(b.Rows), Through: b.Through}
 	if len(b.Rows) == 0 {
 		s.tracker.Track(entry)
 		if s.exactly != nil {
@@ -482,8 +488,8 @@ func (s *session) take(ctx, hard context.Context, b *replication.Batch) error {
 		b.Release()
 		return nil
 	}
-	entry.First = b.Rows[0].Txn.Time
 	f := &flight{s: s, batch: b, buf: s.buffers.Get().(*router.Buffer), read: time.Now()}
+	entry.First, entry.Last = f.commitOf(0), f.commitOf(len(b.Rows)-1)
 	f.pending.Store(1)
 	f.buf.Reserve(len(b.Rows))
 	rejection := s.route(f)
@@ -494,6 +500,8 @@ func (s *session) take(ctx, hard context.Context, b *replication.Batch) error {
 		return err
 	}
 	s.last = rowID(&b.Rows[len(b.Rows)-1]) // not before the tracker has them
+	s.newest.Store(entry.Last.Time.UnixNano())
+	s.newestAt.Store(instant(f.read))
 	if rejection != nil && s.exactly != nil {
 		return s.exactly.hold(ctx, hard, f, rejection)
 	}

@@ -164,14 +164,19 @@ func summary(all []Status, names []string) Status {
 	}
 	st.SlotState = nil
 	st.LSN = LSNs{}
-	st.LagBytes, st.RetainedWALBytes, st.LagSeconds, st.OldestUnacked = 0, 0, 0, 0
+	st.LagBytes, st.RetainedWALBytes, st.LagSeconds, st.OldestUnacked = 0, 0, nil, nil
 	st.InFlightEvents, st.InFlightBytes, st.ParkedKeys = 0, 0, 0
 	st.EventsPublished, st.EventsRejected, st.DeadLetters, st.Reconnects = 0, 0, 0, 0
 	st.TopicsRecreated, st.DataLoss, st.Overtaken = 0, 0, 0
 	st.SourceConnected, st.SinkConnected, st.SourceReached, st.SinkReached = true, true, true, true
 	st.Topics = []string{}
+	unknown := false
 	for i := range all {
 		st.add(&all[i])
+		unknown = unknown || all[i].LagSeconds == nil && all[i].State != Standby // its rows are another process's
+	}
+	if unknown {
+		st.LagSeconds = nil
 	}
 	slices.Sort(st.Topics)
 	st.Topics = slices.Compact(st.Topics)
@@ -189,8 +194,8 @@ func (s *Status) add(one *Status) {
 	s.LSN.Confirmed = behind(s.LSN.Confirmed, one.LSN.Confirmed)
 	s.LagBytes = max(s.LagBytes, one.LagBytes)
 	s.RetainedWALBytes = max(s.RetainedWALBytes, one.RetainedWALBytes)
-	s.LagSeconds = max(s.LagSeconds, one.LagSeconds)
-	s.OldestUnacked = max(s.OldestUnacked, one.OldestUnacked)
+	s.LagSeconds = longer(s.LagSeconds, one.LagSeconds)
+	s.OldestUnacked = longer(s.OldestUnacked, one.OldestUnacked)
 	s.InFlightEvents += one.InFlightEvents
 	s.InFlightBytes += one.InFlightBytes
 	s.ParkedKeys += one.ParkedKeys
@@ -223,4 +228,12 @@ func behind(a, b Position) Position {
 		return cmp.Or(a, b)
 	}
 	return min(a, b)
+}
+
+// longer is the greater of two durations, of which nil is unknown.
+func longer(a, b *float64) *float64 {
+	if a == nil || b != nil && *b > *a {
+		return b
+	}
+	return a
 }

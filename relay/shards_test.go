@@ -28,11 +28,11 @@ func TestOfShard_DividesTheBudget(t *testing.T) {
 
 func TestSummary_IsTheWorstOfAll(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	good := Status{State: Streaming, Slot: "s_3_0", LSN: LSNs{Server: 90, Received: 80, Published: 70, Confirmed: 60}, LagBytes: 30,
+	good := Status{State: Streaming, Slot: "s_3_0", LSN: LSNs{Server: 90, Received: 80, Published: 70, Confirmed: 60}, LagBytes: 30, LagSeconds: new(0.0),
 		EventsPublished: 5, Topics: []string{"b", "a"}, LastEvent: at, LastTick: at, SourceConnected: true, SinkConnected: true, SourceReached: true, SinkReached: true}
 	behind := good
 	behind.LSN = LSNs{Server: 100, Received: 75, Published: 50, Confirmed: 40}
-	behind.LagBytes, behind.LagSeconds, behind.LastTick, behind.Topics = 60, 2, at.Add(-time.Minute), []string{"c", "a"}
+	behind.LagBytes, behind.LagSeconds, behind.LastTick, behind.Topics = 60, new(2.0), at.Add(-time.Minute), []string{"c", "a"}
 	starting := Status{State: Starting, LastTick: at}
 	blocked := behind
 	blocked.State, blocked.Reason, blocked.Message, blocked.SourceConnected = Blocked, "slot_lost", "the slot is lost", false
@@ -61,12 +61,15 @@ func TestSummary_IsTheWorstOfAll(t *testing.T) {
 	}
 
 	st := summary([]Status{good, behind}, names)
-	if st.LSN != (LSNs{Server: 100, Received: 75, Published: 50, Confirmed: 40}) || st.LagBytes != 60 || st.LagSeconds != 2 || st.EventsPublished != 10 ||
+	if st.LSN != (LSNs{Server: 100, Received: 75, Published: 50, Confirmed: 40}) || st.LagBytes != 60 || st.LagSeconds == nil || *st.LagSeconds != 2 || st.EventsPublished != 10 ||
 		!slices.Equal(st.Topics, []string{"a", "b", "c"}) || !st.LastTick.Equal(at.Add(-time.Minute)) || !st.SourceReached {
 		t.Errorf("%+v", st)
 	}
-	if st := summary([]Status{good, starting}, names); st.LSN.Confirmed != 60 || st.SourceReached {
+	if st := summary([]Status{good, starting}, names); st.LSN.Confirmed != 60 || st.SourceReached || st.LagSeconds != nil {
 		t.Errorf("a shard that knows no position yet: %+v", st)
+	}
+	if st := summary([]Status{behind, standby}, names); st.LagSeconds == nil || *st.LagSeconds != 2 {
+		t.Errorf("a shard that another process streams hides this one's lag: %+v", st)
 	}
 }
 

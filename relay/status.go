@@ -84,13 +84,13 @@ type Status struct {
 
 	LSN LSNs `json:"lsn"`
 
-	LagBytes           int64   `json:"lag_bytes"`          // server - confirmed
-	RetainedWALBytes   int64   `json:"retained_wal_bytes"` // server - restart_lsn
-	LagSeconds         float64 `json:"lag_seconds"`        // 0 when confirmed is at the server's position
-	InFlightEvents     int     `json:"in_flight_events"`   // rows read and not acknowledged
-	InFlightBytes      int     `json:"in_flight_bytes"`    // memory they hold
-	InFlightLimitBytes int     `json:"in_flight_limit_bytes"`
-	OldestUnacked      float64 `json:"oldest_unacked_seconds"`
+	LagBytes           int64    `json:"lag_bytes"`          // server - confirmed
+	RetainedWALBytes   int64    `json:"retained_wal_bytes"` // server - restart_lsn
+	LagSeconds         *float64 `json:"lag_seconds"`        // age of the oldest committed row that is not confirmed; nil: not known, see lag.go
+	InFlightEvents     int      `json:"in_flight_events"`   // rows read and not acknowledged
+	InFlightBytes      int      `json:"in_flight_bytes"`    // memory they hold
+	InFlightLimitBytes int      `json:"in_flight_limit_bytes"`
+	OldestUnacked      *float64 `json:"oldest_unacked_seconds"` // since the oldest row in flight was read; nil without a session
 
 	EventsPublished int64    `json:"events_published_total"`
 	EventsRejected  int64    `json:"events_rejected_total"`

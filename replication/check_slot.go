@@ -151,19 +151,6 @@ func (c *checker) walRate() (float64, error) {
 	return float64(now-c.walFrom) / time.Since(c.started).Seconds(), row.err
 }
 
-// BytesText is a number of bytes as people read it.
-func BytesText(n int64) string {
-	for _, unit := range []struct {
-		size int64
-		name string
-	}{{1 << 40, "TiB"}, {1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
-		if n >= unit.size || -n >= unit.size {
-			return strconv.FormatFloat(float64(n)/float64(unit.size), 'f', 1, 64) + " " + unit.name
-		}
-	}
-	return strconv.FormatInt(n, 10) + " B"
-}
-
 func (c *checker) checkIdleTimeout() error {
 	if value := c.settings["idle_replication_slot_timeout"]; value == "" || value == "0" {
 		return nil

@@ -245,12 +245,24 @@ func (d *daemon) summarise(ctx context.Context) {
 			continue
 		}
 		confirmed, _ := s.LSN.Confirmed.MarshalText()
-		d.log.Info().Int64("published", s.EventsPublished-before).
-			Float64("per_second", float64(s.EventsPublished-before)/summaryInterval.Seconds()).
-			Str("lsn", string(confirmed)).Int64("lag_bytes", s.LagBytes).Float64("lag_seconds", s.LagSeconds).
-			Int("in_flight", s.InFlightEvents).Msg("streaming")
+		line := d.log.Info().Int64("published", s.EventsPublished-before).
+			Float64("per_second", perSecond(s.EventsPublished-before, summaryInterval)).
+			Str("lsn", string(confirmed)).Int64("lag_bytes", s.LagBytes)
+		if s.LagSeconds != nil {
+			line = line.Float64("lag_seconds", math.Round(*s.LagSeconds*1000)/1000)
+		}
+		line.Int("in_flight", s.InFlightEvents).Msg("streaming")
 		before = s.EventsPublished
 	}
+}
+
+// perSecond is a rate with as many digits as it is worth.
+func perSecond(n int64, d time.Duration) float64 {
+	rate := float64(n) / d.Seconds()
+	if rate < 100 {
+		return math.Round(rate*10) / 10
+	}
+	return math.Round(rate)
 }
 
 // limitMemory tells the garbage collector about the container's limit. GOMEMLIMIT

@@ -161,15 +161,19 @@ func statusText(s relay.Status, now time.Time) string {
 		if one.Reason != "" {
 			state += " (" + one.Reason + ")"
 		}
-		line(label, "%s %s, lag %s, %d rows in flight%s", one.Slot, state, replication.BytesText(one.LagBytes), one.InFlightEvents, slotText(one.SlotState))
+		line(label, "%s %s, lag %s, %s in flight%s", one.Slot, state, replication.BytesText(one.LagBytes), replication.CountText(one.InFlightEvents, "row"), slotText(one.SlotState))
 		label = ""
 	}
 	line("connected", "PostgreSQL %s, Kafka %s", sourceText(s), yesNo(s.SinkConnected))
 	line("LSN", "confirmed %s, published %s, received %s, server %s",
 		lsn(s.LSN.Confirmed), lsn(s.LSN.Published), lsn(s.LSN.Received), lsn(s.LSN.Server))
-	line("lag", "%s, %s; WAL retained %s", replication.BytesText(s.LagBytes), seconds(s.LagSeconds), replication.BytesText(s.RetainedWALBytes))
-	line("in flight", "%d rows, %s of %s, oldest %s", s.InFlightEvents,
-		replication.BytesText(int64(s.InFlightBytes)), replication.BytesText(int64(s.InFlightLimitBytes)), seconds(s.OldestUnacked))
+	line("lag", "%s, %s; WAL retained %s", replication.BytesText(s.LagBytes), lagText(s.LagSeconds), replication.BytesText(s.RetainedWALBytes))
+	oldest := ""
+	if s.OldestUnacked != nil && s.InFlightEvents > 0 {
+		oldest = ", oldest " + seconds(*s.OldestUnacked)
+	}
+	line("in flight", "%s, %s of %s%s", replication.CountText(s.InFlightEvents, "row"),
+		replication.BytesText(int64(s.InFlightBytes)), replication.BytesText(int64(s.InFlightLimitBytes)), oldest)
 	line("since start", "published %d, rejected %d, reconnects %d", s.EventsPublished, s.EventsRejected, s.Reconnects)
 	line("topics", "%s", topicsText(s.Topics))
 	return b.String()
@@ -250,6 +254,14 @@ func yesNo(b bool) string {
 		return "yes"
 	}
 	return "no"
+}
+
+// lagText is the age of the oldest row that is not confirmed.
+func lagText(s *float64) string {
+	if s == nil {
+		return "age of the oldest row not known"
+	}
+	return seconds(*s)
 }
 
 func seconds(s float64) string {

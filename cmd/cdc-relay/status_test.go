@@ -200,3 +200,23 @@ func TestReachable_TurnsEveryAddressIntoThisHost(t *testing.T) {
 		}
 	}
 }
+
+// A zero would say that there is no lag.
+func TestStatus_SaysWhenTheLagIsNotKnown(t *testing.T) {
+	s := sample(relay.Blocked, "publication_missing")
+	if got := statusText(s, time.Now()); !strings.Contains(got, "2.0 KiB, age of the oldest row not known;") || strings.Contains(got, "oldest 0s") {
+		t.Errorf("not known:\n%s", got)
+	}
+	s.LagSeconds, s.OldestUnacked, s.InFlightEvents = new(12.5), new(3.0), 1
+	if got := statusText(s, time.Now()); !strings.Contains(got, "2.0 KiB, 12.5s;") || !strings.Contains(got, "1 row, ") || !strings.Contains(got, "oldest 3s") {
+		t.Errorf("known:\n%s", got)
+	}
+}
+
+func TestSummary_RoundsItsRate(t *testing.T) {
+	for n, want := range map[int64]float64{83231: 2774, 100: 3.3, 1: 0} {
+		if got := perSecond(n, 30*time.Second); got != want {
+			t.Errorf("%d in 30s are %v a second, want %v", n, got, want)
+		}
+	}
+}
