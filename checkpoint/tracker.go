@@ -12,6 +12,7 @@ import (
 // Entry is a slice of the stream as the tracker sees it.
 type Entry struct {
 	Rows    int           // rows that need an acknowledgement
+	Open    int           // of them, those at the end whose transaction goes on in the next entry
 	Bytes   int           // memory they hold until then
 	Through pglogrepl.LSN // may be confirmed once this and every earlier entry is done; zero: nothing
 	Read    time.Time     // when the entry was read
@@ -46,6 +47,7 @@ type Tracker struct {
 	next   uint64
 	rows   int
 	bytes  int
+	open   int      // rows of entries before first whose transaction goes on
 	untold []Commit // of rows that are done and that the server was not told of, in order
 }
 
@@ -137,6 +139,7 @@ func (k Ticket) Partial(through pglogrepl.LSN, behind Commit) {
 // confirmPart takes what is done of the oldest pending entry.
 func (t *Tracker) confirmPart(head *slot) {
 	if t.confirm(head.partial) {
+		t.open = 0
 		t.awaitTold(head.First)
 		head.First = head.behind
 	}
@@ -180,7 +183,11 @@ func (t *Tracker) finish(seq uint64) {
 			t.confirmPart(head)
 			return
 		}
-		t.confirm(head.Through)
+		if t.confirm(head.Through) {
+			t.open = head.Open
+		} else {
+			t.open += head.Open
+		}
 		t.awaitTold(head.First)
 		t.awaitTold(head.Last)
 		t.first++
@@ -229,7 +236,7 @@ func (t *Tracker) Room() <-chan struct{} { return t.room }
 type Stats struct {
 	Entries     int
 	Rows        int // of entries that are not done
-	Done        int // rows of entries that are done, and lie behind one that is not
+	Done        int // rows of entries that are done, of a transaction that is not, or behind one
 	Bytes       int
 	Limit       int
 	Oldest      time.Time // Read of the oldest pending entry; zero when there is none
@@ -240,7 +247,7 @@ type Stats struct {
 func (t *Tracker) Stats() Stats {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := Stats{Entries: int(t.next - t.first), Rows: t.rows, Bytes: t.bytes, Limit: t.limit}
+	s := Stats{Entries: int(t.next - t.first), Rows: t.rows, Done: t.open, Bytes: t.bytes, Limit: t.limit}
 	if t.first < t.next {
 		head := &t.ring[t.first%uint64(len(t.ring))]
 		s.Oldest, s.Unconfirmed = head.Read, head.First

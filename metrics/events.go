@@ -12,10 +12,13 @@ import (
 // Events are the calls that feed the counters and histograms.
 func (m *Metrics) Events() relay.Events {
 	return relay.Events{
-		Reconnecting:     func(reason string, _ error) { m.reconnects.WithLabelValues(reason).Inc() },
-		StateChanged:     func(_, to relay.State, _ string) { m.changes.WithLabelValues(string(to)).Inc() },
-		BatchReceived:    m.batchReceived,
-		BatchDelivered:   m.batchDelivered,
+		Reconnecting:   func(reason string, _ error) { m.reconnects.WithLabelValues(reason).Inc() },
+		StateChanged:   func(_, to relay.State, _ string) { m.changes.WithLabelValues(string(to)).Inc() },
+		BatchReceived:  m.batchReceived,
+		BatchDelivered: m.batchDelivered,
+
+		RecordsAcknowledged: m.acknowledged,
+
 		RowRejected:      func(reason string, _ error) { m.rejected.WithLabelValues(reason).Inc() },
 		DeadLettered:     func(reason string) { m.letters.WithLabelValues(reason).Inc() },
 		TransactionEnded: func(e sink.Ending) { m.endings.WithLabelValues(string(e)).Inc() },
@@ -43,13 +46,16 @@ func (m *Metrics) batchReceived(b *replication.Batch) {
 	})
 }
 
+func (m *Metrics) acknowledged(records []router.Record) {
+	m.published.add(func(item func(string)) {
+		for i := range records {
+			item(records[i].Topic)
+		}
+	})
+}
+
 func (m *Metrics) batchDelivered(b *replication.Batch, records []router.Record, took time.Duration) {
 	if len(records) > 0 {
-		m.published.add(func(item func(string)) {
-			for i := range records {
-				item(records[i].Topic)
-			}
-		})
 		m.produceTime.Observe(took.Seconds())
 	}
 	now := m.now()

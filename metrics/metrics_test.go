@@ -96,9 +96,12 @@ func TestEvents_FeedTheCounters(t *testing.T) {
 
 	b, records := batchOf(now.Add(-40*time.Millisecond), "orders", "orders", "payments", "orders")
 	ev.BatchReceived(b)
+	ev.RecordsAcknowledged(records[:3])
+	ev.RecordsAcknowledged(records[3:])
 	ev.BatchDelivered(b, records, 3*time.Millisecond)
 	ahead, records := batchOf(now.Add(time.Second), "orders")
 	ev.BatchReceived(ahead)
+	ev.RecordsAcknowledged(records)
 	ev.BatchDelivered(ahead, records, time.Millisecond)
 	ev.RowRejected(router.ReasonRoute, errors.New("no topic"))
 	ev.DeadLettered(router.ReasonRoute)
@@ -158,6 +161,7 @@ func TestPublished_TopicsBeyondTheCapShareALabel(t *testing.T) {
 	m := New(Options{Pipeline: "orders"})
 	for i := range maxTopics + 20 {
 		b, records := batchOf(time.Now(), fmt.Sprintf("topic-%d", i))
+		m.Events().RecordsAcknowledged(records)
 		m.Events().BatchDelivered(b, records, 0)
 	}
 	got := gather(t, m)

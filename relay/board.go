@@ -26,10 +26,12 @@ type board struct {
 	shownWhy  string
 	since     time.Time // of shown
 	whySince  time.Time // of shownWhy; zero when that is empty
+	said      time.Time // when the log had it last
 	obstacle  *obstacle // nil: none is known
 	session   *session  // nil between sessions
 	last      LSNs      // of the last session, kept while there is none
 	waiting   unconfirmed
+	repeat    int // EventsToRepeat of the last session, kept while there is none
 	sink      sink.Sink
 	incidents incidents // of sinks that were dropped
 	snapshot  *replication.Snapshot
@@ -252,7 +254,7 @@ func (b *board) advise(reason, message string) string {
 func (r *Relay) announce() {
 	r.board.mu.Lock()
 	now := time.Now()
-	from, was := r.board.shown, r.board.shownWhy
+	from, was, blockedSince := r.board.shown, r.board.shownWhy, r.board.since
 	state, reason, message := r.board.view(now)
 	changed := state != from || reason != was
 	if changed {
@@ -266,18 +268,34 @@ func (r *Relay) announce() {
 			r.board.whySince = time.Time{}
 		}
 		r.board.shown, r.board.shownWhy = state, reason
+		r.board.said = now
 	}
 	r.board.mu.Unlock()
 	if !changed {
 		return
 	}
+	if state == Blocked {
+		r.log.Error().Str("state", string(state)).Str("from", string(from)).Str("reason", reason).Msg("blocked: " + reason + ": " + message)
+	} else {
+		r.sayChange(from, state, was, reason, message, now.Sub(blockedSince))
+	}
+	if r.ev.StateChanged != nil {
+		r.ev.StateChanged(from, state, reason)
+	}
+}
+
+// sayChange logs a change to a state that is not Blocked.
+func (r *Relay) sayChange(from, state State, was, reason, message string, held time.Duration) {
 	line := r.log.Info()
-	if state == Blocked || reason != "" && state != Standby {
+	if reason != "" && state != Standby {
 		line = r.log.Warn()
 	}
 	line = line.Str("state", string(state))
 	what := "state changed"
 	switch {
+	case from == Blocked && state == Streaming:
+		what = "no longer blocked, after " + held.Round(time.Second).String()
+		line = line.Str("from", string(from))
 	case state != from:
 		line = line.Str("from", string(from))
 	case reason == "" && state == Streaming: // what view says of them alone has a reason there
@@ -285,16 +303,62 @@ func (r *Relay) announce() {
 	default:
 		what = "reason changed"
 	}
-	if state == from && was != "" {
+	if was != "" && (state == from || from == Blocked) {
 		line = line.Str("was", was)
 	}
 	if reason != "" {
 		line = line.Str("reason", reason).Str("err", message)
 	}
 	line.Msg(what)
-	if r.ev.StateChanged != nil {
-		r.ev.StateChanged(from, state, reason)
+}
+
+// remindEvery is how often the log repeats what stands in the way.
+const remindEvery = time.Minute
+
+// remind repeats in the log what the relay is blocked at, and that no broker answers, with
+// how long that has been so and what it costs PostgreSQL. A log of the last ten minutes has
+// it, and so has an alert on lines.
+func (r *Relay) remind(now time.Time) {
+	b := &r.board
+	b.mu.Lock()
+	state, reason, message := b.view(now)
+	blocked := state == Blocked
+	due := now.Sub(b.said) >= remindEvery && (blocked || reason == reasonUnreachable)
+	since, kept := b.whySince, ""
+	if due {
+		b.said = now
+		if reason != reasonUnreachable { // which has it already
+			kept = b.kept()
+		}
 	}
+	b.mu.Unlock()
+	if !due {
+		return
+	}
+	line := r.log.Warn()
+	if blocked {
+		line = r.log.Error()
+	}
+	line.Str("state", string(state)).Str("reason", reason).
+		Msg(fmt.Sprintf("still %s, for %s: %s: %s%s", state, now.Sub(since).Round(time.Second), reason, message, kept))
+}
+
+// kept says how much WAL PostgreSQL keeps for the slot, and what is left until it is lost.
+// Call it with the lock held.
+func (b *board) kept() string {
+	if b.snapshot == nil || b.snapshot.Drift != nil || b.snapshot.Slot.Restart == 0 {
+		return ""
+	}
+	slot := b.snapshot.Slot
+	text := "; PostgreSQL keeps " + replication.BytesText(max(0, int64(b.snapshot.WALEnd)-int64(slot.Restart))) + " of WAL for the slot"
+	if slot.SafeWAL == nil {
+		return text
+	}
+	text += ", which is lost after another " + replication.BytesText(max(0, *slot.SafeWAL))
+	if lasts, known := b.budget.lasts(*slot.SafeWAL); known {
+		text += ", in about " + lasts.String() + " at the present pace"
+	}
+	return text
 }
 
 // tick keeps the shown state current and proves that the loops turn.
@@ -305,6 +369,7 @@ func (r *Relay) tick(stopped <-chan struct{}) {
 		select {
 		case now := <-t.C:
 			r.announce()
+			r.remind(now)
 			if r.watch(now) {
 				r.lastTick.Store(now.UnixNano())
 			}
@@ -514,6 +579,7 @@ func (r *Relay) Status() Status {
 		Guarantee: string(r.cfg.Guarantee), Slot: r.cfg.Replication.Slot, Publication: r.cfg.Replication.Publication,
 		LSN:                b.last,
 		InFlightLimitBytes: r.cfg.MaxInFlightBytes,
+		EventsToRepeat:     b.repeat,
 		EventsPublished:    r.published.Load(),
 		EventsRejected:     r.rejected.Load(),
 		DeadLetters:        r.letters.Load(),
@@ -556,7 +622,8 @@ func (r *Relay) Status() Status {
 func (s *session) show(st *Status, now time.Time) {
 	st.LSN = s.positions()
 	stats := s.tracker.Stats()
-	st.InFlightEvents, st.InFlightBytes = stats.Rows, stats.Bytes
+	st.InFlightEvents, st.InFlightBytes = max(0, stats.Rows-int(s.acked.Load())), stats.Bytes
+	st.EventsToRepeat = s.toRepeat(stats)
 	oldest := 0.0
 	if !stats.Oldest.IsZero() {
 		oldest = now.Sub(stats.Oldest).Seconds()

@@ -25,6 +25,10 @@ type Events struct {
 	// BatchReceived sees the batch before it is routed.
 	BatchReceived func(b *replication.Batch)
 
+	// RecordsAcknowledged runs once for each record that became durable, for some at a time,
+	// before the BatchDelivered of their batch.
+	RecordsAcknowledged func(records []router.Record)
+
 	// BatchDelivered runs when every record of the batch is durable; took is the
 	// time from the first hand-over to the sink.
 	BatchDelivered func(b *replication.Batch, records []router.Record, took time.Duration)

@@ -134,6 +134,12 @@ func (s *session) collect() ([]undelivered, error) {
 			return nil, f.err
 		}
 		f.p.left = len(partial.Failures)
+		next := 0
+		for _, failure := range partial.Failures {
+			f.p.f.acknowledged(f.p.records[next:failure.Index])
+			next = failure.Index + 1
+		}
+		f.p.f.acknowledged(f.p.records[next:])
 		for _, failure := range partial.Failures {
 			if errors.Is(failure.Err, sink.ErrClosed) {
 				return nil, failure.Err
@@ -175,6 +181,7 @@ func (s *session) resend(hard context.Context, run []undelivered) (*sink.Failure
 	failed := 0
 	for i := range run {
 		if partial == nil || failed == len(partial.Failures) || partial.Failures[failed].Index != i {
+			run[i].p.f.acknowledged(run[i].p.records[run[i].index : run[i].index+1])
 			s.durable(run[i].p)
 			continue
 		}
@@ -308,9 +315,21 @@ func (f *flight) upTo(row int) {
 	for i := row - 1; i >= 0; i-- {
 		if t := f.batch.Rows[i].Txn; t != guilty && t.End != 0 {
 			f.ticket.Partial(t.End, f.commitOf(i+1))
+			f.settle(i)
 			return
 		}
 	}
+}
+
+// settle counts the records of rows up to the i-th as ones that no start repeats.
+func (f *flight) settle(i int) {
+	last, n := rowID(&f.batch.Rows[i]), int64(0)
+	for _, rec := range f.buf.Records {
+		if rec.Topic != "" && !before(last, rowID(rec.Row)) {
+			n++
+		}
+	}
+	f.s.repeats.Add(f.settled.Swap(n) - n)
 }
 
 // upToRow is upTo for the row of the oldest record that is not durable.

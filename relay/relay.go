@@ -88,7 +88,8 @@ type Relay struct {
 
 	drift      atomic.Pointer[drift] // set once, by the probe or the stream
 	began      atomic.Bool           // streaming began at least once
-	published  atomic.Int64
+	published  atomic.Int64          // records that were acknowledged
+	finished   atomic.Int64          // of them, those of batches that are delivered
 	rejected   atomic.Int64
 	letters    atomic.Int64
 	phantoms   atomic.Int64 // forks behind which something was delivered
@@ -384,7 +385,7 @@ func (r *Relay) once(ctx, hard context.Context) error {
 		_ = src.Close(hard, src.Start())
 		return err
 	}
-	start, told, published := src.Start(), r.past.told, r.published.Load()
+	start, told, finished := src.Start(), r.past.told, r.finished.Load()
 	err = s.run(ctx, hard)
 	s.remember(err)
 	if s.together && unreadable(err) {
@@ -392,7 +393,7 @@ func (r *Relay) once(ctx, hard context.Context) error {
 	}
 	r.forgetSigns()
 	r.past.told = max(told, pglogrepl.LSN(s.told.Load()))
-	r.gotOn = r.reach.further(start, r.published.Load()-published, s.exactly != nil) || r.past.told > told
+	r.gotOn = r.reach.further(start, r.finished.Load()-finished, s.exactly != nil) || r.past.told > told
 	return err
 }
 

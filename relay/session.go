@@ -53,6 +53,8 @@ type session struct {
 
 	full        atomic.Int64  // the instant since which the window is full; zero: it is not
 	waits       atomic.Int64  // since when Send waits for the brokers, likewise
+	acked       atomic.Int64  // records of unfinished flights that are durable
+	repeats     atomic.Int64  // of them, those behind what may be confirmed
 	outstanding atomic.Int64  // Sends whose done has not been called
 	wake        chan struct{} // one token: a Send failed, or none is outstanding
 	held        []*flight     // of the transaction whose commit was not read yet, with position headers; B's
@@ -78,6 +80,8 @@ type flight struct {
 	letters []string          // reasons of the records that became dead letters
 	skipped int               // records without a topic, which are not sent
 	handed  time.Time         // first hand-over to the sink
+	acked   atomic.Int64      // records that are durable
+	settled atomic.Int64      // of them, those of transactions that may be confirmed
 	pending atomic.Int64      // pieces not durable, plus one while rows are left to route or held
 	through atomic.Uint64     // while rows are held: what may be confirmed once the others are durable
 	behind  checkpoint.Commit // of the first held row; written before through
@@ -479,7 +483,7 @@ func (s *session) take(ctx, hard context.Context, b *replication.Batch) error {
 		s.fill(b.Backlog)
 	}
 	s.r.notice(time.Now())
-	entry := checkpoint.Entry{Rows: len(b.Rows), Through: b.Through}
+	entry := checkpoint.Entry{Rows: len(b.Rows), Open: openRows(b), Through: b.Through}
 	if len(b.Rows) == 0 {
 		s.tracker.Track(entry)
 		if s.exactly != nil {
@@ -638,6 +642,7 @@ func (s *session) give(records []router.Record, done func(error)) {
 // done runs on a goroutine of the sink, once for each Send.
 func (s *session) done(p *piece, err error) {
 	if err == nil {
+		p.f.acknowledged(p.records)
 		p.f.finish()
 	} else {
 		s.mu.Lock()
@@ -645,6 +650,39 @@ func (s *session) done(p *piece, err error) {
 		s.mu.Unlock()
 	}
 	s.sent()
+}
+
+// acknowledged counts records that became durable. It may run on a goroutine of the sink,
+// before the flight is finished.
+func (f *flight) acknowledged(records []router.Record) {
+	r, n := f.s.r, int64(len(records))
+	if n == 0 {
+		return
+	}
+	f.acked.Add(n)
+	f.s.acked.Add(n)
+	f.s.repeats.Add(n)
+	r.published.Add(n)
+	r.lastEvent.Store(time.Now().UnixNano())
+	r.board.sawTopics(records)
+	if r.ev.RecordsAcknowledged != nil {
+		r.ev.RecordsAcknowledged(records)
+	}
+}
+
+// openRows are the rows at the end of a batch whose transaction goes on behind it.
+func openRows(b *replication.Batch) int {
+	n := len(b.Rows)
+	switch {
+	case !b.Open || n == 0:
+		return 0
+	case b.Rows[0].Txn == b.Rows[n-1].Txn:
+		return n
+	}
+	for b.Rows[n-1].Txn == b.Rows[len(b.Rows)-1].Txn {
+		n--
+	}
+	return len(b.Rows) - n
 }
 
 // sent counts a Send as answered and wakes B to look at what came of it.
@@ -666,9 +704,9 @@ func (f *flight) finish() {
 	r := f.s.r
 	now := time.Now()
 	records := f.delivered()
-	r.published.Add(int64(len(records)))
-	r.lastEvent.Store(now.UnixNano())
-	r.board.sawTopics(records)
+	r.finished.Add(int64(len(records)))
+	f.s.acked.Add(-f.acked.Load())
+	f.s.repeats.Add(f.settled.Load() - f.acked.Load())
 	if r.ev.BatchDelivered != nil {
 		r.ev.BatchDelivered(f.batch, records, now.Sub(f.handed))
 	}

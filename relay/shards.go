@@ -165,7 +165,7 @@ func summary(all []Status, names []string) Status {
 	st.SlotState = nil
 	st.LSN = LSNs{}
 	st.LagBytes, st.RetainedWALBytes, st.LagSeconds, st.OldestUnacked = 0, 0, nil, nil
-	st.InFlightEvents, st.InFlightBytes, st.ParkedKeys = 0, 0, 0
+	st.InFlightEvents, st.InFlightBytes, st.EventsToRepeat, st.ParkedKeys = 0, 0, 0, 0
 	st.EventsPublished, st.EventsRejected, st.DeadLetters, st.Reconnects = 0, 0, 0, 0
 	st.TopicsRecreated, st.DataLoss, st.Overtaken = 0, 0, 0
 	st.SourceConnected, st.SinkConnected, st.SourceReached, st.SinkReached = true, true, true, true
@@ -198,6 +198,7 @@ func (s *Status) add(one *Status) {
 	s.OldestUnacked = longer(s.OldestUnacked, one.OldestUnacked)
 	s.InFlightEvents += one.InFlightEvents
 	s.InFlightBytes += one.InFlightBytes
+	s.EventsToRepeat += one.EventsToRepeat
 	s.ParkedKeys += one.ParkedKeys
 	s.EventsPublished += one.EventsPublished
 	s.EventsRejected += one.EventsRejected

@@ -92,7 +92,11 @@ type Status struct {
 	InFlightLimitBytes int      `json:"in_flight_limit_bytes"`
 	OldestUnacked      *float64 `json:"oldest_unacked_seconds"` // since the oldest row in flight was read; nil without a session
 
-	EventsPublished int64    `json:"events_published_total"`
+	// EventsToRepeat are acknowledged and cannot be confirmed, because an earlier row, or one of
+	// their transaction, is not acknowledged: a start sends them again. Never with exactly-once.
+	EventsToRepeat int `json:"events_to_repeat"`
+
+	EventsPublished int64    `json:"events_published_total"` // records that the brokers acknowledged
 	EventsRejected  int64    `json:"events_rejected_total"`
 	DeadLetters     int64    `json:"dead_letters_total"`
 	ParkedKeys      int      `json:"parked_keys"` // whose rows go to the dead-letter topic until re-driven

@@ -17,6 +17,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/metrics"
 	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -183,9 +184,23 @@ func (d *daemon) stream(ctx context.Context) error {
 	release()
 	group.Wait()
 	if err = errors.Join(err, serveErr); err == nil {
-		d.log.Info().Int64("events_published_total", d.relay.Status().EventsPublished).Msg("stopped; what was acknowledged is confirmed")
+		d.sayStopped(d.relay.Status())
 	}
 	return err
+}
+
+// sayStopped says what a stop that went well leaves to the next start.
+func (d *daemon) sayStopped(s relay.Status) {
+	line, what := d.log.Info(), "stopped; what was acknowledged is confirmed"
+	switch n := s.EventsToRepeat; {
+	case n > 0:
+		line = d.log.Warn().Int("events_to_repeat", n)
+		what = "stopped; " + replication.CountText(n, "row") + " that the brokers acknowledged will be sent again by the next start: " +
+			"an earlier row, or one of the same transaction, is not delivered, so the position stays before it"
+	case s.LagSeconds != nil: // a row is known that waits
+		what = "stopped; the next start goes on at the first row that is not confirmed"
+	}
+	line.Int64("events_published_total", s.EventsPublished).Msg(what)
 }
 
 // followSignals announces the drain and cuts it short at the second signal.

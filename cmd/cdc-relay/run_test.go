@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -196,6 +197,21 @@ func TestShapeOf_OptionsOfDebeziumMeanItsTable(t *testing.T) {
 	for i, want := range []string{"outbox", "outbox", "laravel", "debezium", "debezium", "prisma", "outbox"} {
 		if got := shapeOf(mappings, i); got != want {
 			t.Errorf("table %d: %s, want %s", i, got, want)
+		}
+	}
+}
+
+// The last line of a log is what an operator goes by.
+func TestDaemon_SaysWhatAStopLeaves(t *testing.T) {
+	for want, s := range map[string]relay.Status{
+		`"level":"info","events_published_total":7,"message":"stopped; what was acknowledged is confirmed"`:                              {EventsPublished: 7},
+		`"level":"warn","events_to_repeat":1,"events_published_total":7,"message":"stopped; 1 row that the brokers acknowledged will be`: {EventsPublished: 7, EventsToRepeat: 1},
+		`"message":"stopped; the next start goes on at the first row that is not confirmed"`:                                             {LagSeconds: new(3.0)},
+	} {
+		var log bytes.Buffer
+		(&daemon{log: zerolog.New(&log)}).sayStopped(s)
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("%s, want %s", log.String(), want)
 		}
 	}
 }
