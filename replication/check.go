@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -261,8 +262,12 @@ func (c *checker) checkRoom() error {
 	case slots > 0 || row.bool(1):
 		c.ok("postgres.slots_free", "%d of %s replication slots are free", max(slots, 0), c.settings["max_replication_slots"])
 	default:
-		c.add("postgres.slots_free", LevelFail, "raise max_replication_slots and restart the server, or drop a slot that nobody uses (SELECT * FROM pg_replication_slots)",
-			"all %s replication slots are taken, and ours is not among them", c.settings["max_replication_slots"])
+		limit, _ := strconv.Atoi(c.settings["max_replication_slots"])
+		cause, advice := noSlotsFree(limit)
+		if limit > 0 {
+			cause = fmt.Sprintf("%s allowed by max_replication_slots, none of them free, and ours is not among them", CountText(limit, "slot"))
+		}
+		c.add("postgres.slots_free", LevelFail, advice, "%s", cause)
 	}
 	switch {
 	case senders > 1:

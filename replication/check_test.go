@@ -396,7 +396,7 @@ func TestCheck_ServerWithoutLogicalWALOrRoom(t *testing.T) {
 	busy.ApplicationName = "busy"
 	open(t, busy, true)
 	report = Check(t.Context(), cfg)
-	wantFinding(t, report, "postgres.slots_free", LevelFail, "all 1 replication slots", "max_replication_slots")
+	wantFinding(t, report, "postgres.slots_free", LevelFail, "1 slot allowed by max_replication_slots, none of them free", "max_replication_slots")
 	wantFinding(t, report, "postgres.senders_free", LevelFail, "all 1 WAL senders", "max_wal_senders")
 	wantFinding(t, report, "postgres.replication", LevelFail, "max_wal_senders")
 }

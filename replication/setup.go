@@ -30,6 +30,10 @@ type SetupOptions struct {
 	// publication that is made publishes no others. It needs version 15.
 	Columns func(*Relation) ([]string, error)
 
+	// Check, when set, refuses a table that the mapping cannot be used with. It runs
+	// before anything is touched; for a table that is created, before that is committed.
+	Check func(*Relation) error
+
 	// OnStep, when set, is told of each step once it is durable, or at once in a
 	// dry run and for what exists.
 	OnStep func(Step)
@@ -170,6 +174,9 @@ func (s *setup) plan() error {
 	if err := onlyGeneration(s.q, s.server.ServerVersion, s.cfg); err != nil {
 		return err
 	}
+	if err := s.roomForSlots(); err != nil {
+		return err
+	}
 	if err := s.planPublications(); err != nil || s.later {
 		return err
 	}
@@ -181,11 +188,47 @@ func (s *setup) plan() error {
 	return s.planCopies()
 }
 
+// roomForSlots refuses before anything is made what would end with a publication and no
+// slot.
+func (s *setup) roomForSlots() error {
+	names := make([]string, len(s.shards))
+	for i, shard := range s.shards {
+		names[i] = singleQuoted(shard.cfg.Slot)
+	}
+	row, err := s.q.one(fmt.Sprintf(`SELECT current_setting('max_replication_slots')::int, (SELECT count(*) FROM pg_catalog.pg_replication_slots),
+		(SELECT count(*) FROM pg_catalog.pg_replication_slots WHERE slot_name IN (%s))`, strings.Join(names, ", ")))
+	if err != nil {
+		return classify("count the replication slots", err)
+	}
+	limit, taken, missing := row.int("max_replication_slots", 0), row.int("count", 1), len(names)-row.int("count", 2)
+	if row.err != nil || missing <= max(0, limit-taken) {
+		return row.err
+	}
+	cause, hint := noSlotsFree(limit)
+	if missing > 1 {
+		cause += fmt.Sprintf("; %s are needed", CountText(missing, "slot"))
+	}
+	return &Error{Kind: KindRefused, Reason: ReasonServerLimit, Op: "create", Subject: slotSubject(s.shards[0].cfg.Slot), Err: errors.New(cause), Hint: hint}
+}
+
+// noSlotsFree is why a server makes no further slot, and what to do about it.
+func noSlotsFree(limit int) (cause, hint string) {
+	if limit == 0 {
+		return "the server allows no replication slots (max_replication_slots is 0)",
+			"set it, for one slot and as many as others need, and restart the server: ALTER SYSTEM SET max_replication_slots = 10; managed services have a parameter for it"
+	}
+	return fmt.Sprintf("too few of the server's %s are free (max_replication_slots)", CountText(limit, "replication slot")),
+		"drop a slot that nobody uses (SELECT * FROM pg_replication_slots), or raise max_replication_slots and restart the server"
+}
+
 // planPublications plans the tables too, which the publications are made for.
 func (s *setup) planPublications() error {
 	viaRoot := false
-	for _, table := range s.cfg.Tables {
+	for i, table := range s.cfg.Tables {
 		step, partitioned, err := s.planTable(table)
+		if err == nil && step.Exists {
+			err = s.checkMapping(i)
+		}
 		if err != nil {
 			return err
 		}
@@ -203,6 +246,18 @@ func (s *setup) planPublications() error {
 		}
 	}
 	return nil
+}
+
+// checkMapping has SetupOptions.Check look at the i-th table.
+func (s *setup) checkMapping(i int) error {
+	if s.opt.Check == nil {
+		return nil
+	}
+	relation, _, err := (&sampler{q: s.q, version: s.server.ServerVersion}).describe(s.shards[0].cfg, i)
+	if err != nil {
+		return err
+	}
+	return s.opt.Check(relation)
 }
 
 func (s *setup) planTable(table Table) (step Step, partitioned bool, err error) {
@@ -559,6 +614,11 @@ func (s *setup) run(steps []Step, shards []setupShard) error {
 		if err := s.q.exec(sql); err != nil {
 			return permissionHint(classify("create "+step.subject(), err),
 				"run setup as the owner of the tables, with CREATE on the database and the schema: "+asAnother)
+		}
+		if step.Object == "table" {
+			if err := s.checkMapping(i); err != nil {
+				return err
+			}
 		}
 	}
 	for _, shard := range shards {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/migrations"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication"
@@ -49,6 +50,9 @@ checkpoint topic and writes there where a slot that it made begins.`,
 			}
 			a.warn(cfg)
 			options := replication.SetupOptions{DryRun: true}
+			if options.Check, err = mappable(cfg); err != nil {
+				return err
+			}
 			if columnList {
 				if options.Columns, err = mappedColumns(cfg.Relay()); err != nil {
 					return &usageError{err}
@@ -91,6 +95,21 @@ func mappedColumns(cfg relay.Config) (func(*replication.Relation) ([]string, err
 		return nil, err
 	}
 	return routes.Columns, nil
+}
+
+// mappable refuses a table that run would refuse for its mapping: a slot for it would hold
+// back WAL for rows that nobody can read.
+func mappable(cfg *config.Config) (func(*replication.Relation) error, error) {
+	routes, err := router.New(cfg.Relay().WithDefaults().Router)
+	if err != nil {
+		return nil, &relay.ConfigError{Err: err}
+	}
+	return func(table *replication.Relation) error {
+		if _, err := routes.Check(table); err != nil {
+			return &relay.ConfigError{Err: cfg.Locate(err)}
+		}
+		return nil
+	}, nil
 }
 
 // tableSQL gives the statements that make a table in the shape of a preset.
