@@ -276,7 +276,7 @@ func (s *session) close(ctx, hard context.Context, cause error) error {
 	if closed != nil && cause == nil {
 		s.r.log.Warn().Err(closed).Msg("close stream; the last transactions may be sent again")
 	}
-	cut = cut || untold || closed != nil && s.repeats() || cause != nil && s.open || gone(cause) && s.tracker.Stats().Rows > 0
+	cut = cut || untold || closed != nil && s.mayRepeat() || cause != nil && s.open || gone(cause) && s.tracker.Stats().Rows > 0
 	lost := errors.Is(cause, errLost)
 	if lost && closed != nil {
 		cause = fmt.Errorf("%w: %w", cause, closed)
@@ -293,9 +293,9 @@ func (s *session) close(ctx, hard context.Context, cause error) error {
 	return ErrDrainCut
 }
 
-// repeats says that the server is not known to have a position behind the last row. What
+// mayRepeat reports whether the server is not known to have a position behind the last row. What
 // was written to the socket it may never have read.
-func (s *session) repeats() bool {
+func (s *session) mayRepeat() bool {
 	return s.last.Commit >= max(s.began, s.r.board.slotAt(pglogrepl.LSN(s.told.Load())))
 }
 
