@@ -184,7 +184,7 @@ func (x *exactly) hold(ctx, hard context.Context, f *flight, rejection error) er
 		}
 	}
 	if errors.Is(rejection, router.ErrBinary) {
-		return rejection // a new session asks for text
+		return rejection // the next session reads text
 	}
 	if together {
 		return errTogether

@@ -253,8 +253,7 @@ func (s *session) hold(ctx, hard context.Context, f *flight, rejection error) er
 			s.r.setBlocked(reason, shown)
 		}
 		switch {
-		case errors.Is(rejection, router.ErrBinary):
-			s.r.setBlocked(reason, shown)
+		case errors.Is(rejection, router.ErrBinary): // the next session gets past it
 		case reached == f.routed:
 			show(s.wayOut(rowID(row).Commit, reason, rejection))
 		default:
@@ -268,7 +267,7 @@ func (s *session) hold(ctx, hard context.Context, f *flight, rejection error) er
 		}
 		f.upTo(f.routed)
 		if errors.Is(rejection, router.ErrBinary) {
-			return rejection // a new session asks for text
+			return rejection // the next session reads text
 		}
 		if reached != f.routed {
 			reached = f.routed

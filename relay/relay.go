@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -92,6 +93,7 @@ type Relay struct {
 	finished   atomic.Int64          // of them, those of batches that are delivered
 	rejected   atomic.Int64
 	letters    atomic.Int64
+	olderTypes olderTypes   // Run's goroutine's alone
 	phantoms   atomic.Int64 // forks behind which something was delivered
 	filtered   atomic.Int64 // rows that Config.Delivered took
 	reconnects atomic.Int64
@@ -135,13 +137,9 @@ func Open(cfg Config, ev Events, log zerolog.Logger, hooks ...kgo.Hook) (*Relay,
 	if err != nil {
 		return nil, &ConfigError{err}
 	}
-	cfg.Replication.Binary = func(tables []*replication.Relation) bool {
-		for _, t := range tables {
-			if !routes.BinarySafe(t) {
-				return false
-			}
-		}
-		return true
+	var r *Relay
+	cfg.Replication.Binary = func(tables []*replication.Relation, from, end pglogrepl.LSN) bool {
+		return !r.olderTypes.ahead(from, end) && !slices.ContainsFunc(tables, func(t *replication.Relation) bool { return !routes.BinarySafe(t) })
 	}
 	cfg.Kafka.MaxBufferedBytes = 2 * cfg.MaxInFlightBytes
 	if cfg.OnReject == DeadLetterOnReject {
@@ -177,7 +175,8 @@ func Open(cfg Config, ev Events, log zerolog.Logger, hooks ...kgo.Hook) (*Relay,
 	if cfg.OnReject == DeadLetterOnReject && cfg.ParkKey {
 		parts.Journal = sink.NewFollower(cfg.Kafka, cfg.DeadLetterTopic, log.With().Str("component", "sink").Logger())
 	}
-	return New(cfg, parts, ev, log.With().Str("component", "relay").Logger()), nil
+	r = New(cfg, parts, ev, log.With().Str("component", "relay").Logger())
+	return r, nil
 }
 
 // openSink builds the sink of the guarantee. It connects to nothing.
@@ -284,6 +283,11 @@ func (r *Relay) loop(ctx, hard context.Context) error {
 		}
 		if (errors.Is(err, errSentenced) || errors.Is(err, errTogether)) && ctx.Err() == nil {
 			r.log.Info().Err(err).Msg("going on from the checkpoint")
+			continue
+		}
+		if errors.Is(err, router.ErrBinary) {
+			r.olderTypes.met()
+			r.log.Info().Err(err).Msg("rows from before a column's type changed: reading them as text")
 			continue
 		}
 		if r.began.Load() && replication.KindOf(err) == replication.KindDrift {

@@ -4,7 +4,6 @@ import (
 	"errors"
 
 	"github.com/cdc-relay/cdc-relay/replication"
-	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 )
 
@@ -45,9 +44,6 @@ func (r *Relay) judge(err error) verdict {
 			return verdict{reason: kafka.Reason, fatal: err} // two that fence each other for ever deliver nothing
 		}
 		return r.refused(kafka.Reason, err)
-	}
-	if errors.Is(err, router.ErrBinary) {
-		return verdict{state: Reconnecting, reason: router.ReasonSchema}
 	}
 	if errors.Is(err, sink.ErrClosed) {
 		return verdict{state: Reconnecting, reason: reasonUnreachable}

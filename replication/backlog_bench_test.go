@@ -92,7 +92,7 @@ func BenchmarkBacklog_Binary(b *testing.B) {
 			rows := max(2, backlogRows()*30/shape.size) * 10
 			fill(b, db, "payload", shape.payload, rows, 10, shape.size)
 			for _, binary := range []bool{false, true} {
-				cfg.Binary = func([]*Relation) bool { return binary }
+				cfg.Binary = func([]*Relation, pglogrepl.LSN, pglogrepl.LSN) bool { return binary }
 				b.Run(fmt.Sprintf("binary=%t", binary), func(b *testing.B) { drains(b, cfg, rows, true) })
 			}
 		})

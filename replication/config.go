@@ -3,6 +3,8 @@ package replication
 import (
 	"context"
 	"time"
+
+	"github.com/jackc/pglogrepl"
 )
 
 // Table names one outbox table. Both parts are as the catalog has them: no
@@ -54,9 +56,10 @@ type Config struct {
 	// WalSenderTimeout is set for our own connection. Defaults to 15s.
 	WalSenderTimeout time.Duration
 
-	// Binary decides once per session, from the tables' shape in the catalog,
-	// whether the whole connection uses the binary format. Nil means text.
-	Binary func([]*Relation) bool
+	// Binary decides once per session, from the tables' shape in the catalog, whether the
+	// whole connection uses the binary format. from is where the session starts, end the
+	// end of the WAL: rows of an older shape may lie between the two. Nil means text.
+	Binary func(tables []*Relation, from, end pglogrepl.LSN) bool
 
 	// MaxBatchRows and MaxBatchBytes end a batch inside a transaction, which
 	// bounds memory whatever the transaction's size. Default 1000 and 256 KiB.

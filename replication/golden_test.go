@@ -126,7 +126,7 @@ func capture(t *testing.T) {
 			t.Fatal(err)
 		}
 		for format, binary := range map[string]bool{"text": false, "binary": true} {
-			cfg.Binary = func([]*Relation) bool { return binary }
+			cfg.Binary = func([]*Relation, pglogrepl.LSN, pglogrepl.LSN) bool { return binary }
 			path := filepath.Join("testdata", version, format+".hex")
 			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 				t.Fatal(err)

@@ -79,7 +79,7 @@ func newStream(cfg Config, logger zerolog.Logger, conn net.Conn, catalog *Catalo
 		s.dec.describe = s.catalog.describe
 	}
 	s.tables = append(catalog.Relations, s.dec.messages...)
-	s.binary = cfg.Binary != nil && catalog.ServerVersion >= binaryVersion && cfg.Binary(s.tables)
+	s.binary = cfg.Binary != nil && catalog.ServerVersion >= binaryVersion && cfg.Binary(s.tables, s.start, catalog.WALEnd)
 	s.status = status{
 		conn: conn, interval: cfg.StatusInterval, writeTimeout: cfg.WalSenderTimeout,
 		write: s.start, flush: s.start, handed: s.start, told: time.Now(),

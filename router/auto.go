@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/jackc/pglogrepl"
 )
 
 // shape is what a preset and the configured columns say about one relation: the
@@ -20,9 +21,11 @@ type shape struct {
 
 // shapeOf resolves the mapping's columns against rel. Configured columns win over
 // the preset's; whether they exist is for compile to say.
-func (m *mapping) shapeOf(rel *replication.Relation) (*shape, error) {
+//
+// at is the commit of a row that has the relation's shape.
+func (m *mapping) shapeOf(rel *replication.Relation, at pglogrepl.LSN) (*shape, error) {
 	if m.pin != nil {
-		return m.pinned(rel), nil
+		return m.pinned(rel, at), nil
 	}
 	if m.preset != nil {
 		return m.resolve(m.preset, rel)
@@ -95,17 +98,19 @@ func signed(rel *replication.Relation) (*preset, error) {
 // mid-stream must not turn into the key or the topic.
 type pin struct {
 	shape
-	streamed [roleCount]bool // a relation of the stream had the role's column
+	streamed [roleCount]pglogrepl.LSN // first commit of a row that had the role's column; zero: none was seen
 }
 
-// pinned is the shape decided at start, for another version of the table. Rows
-// from before a column was added lack it, which is no error for a role that the
-// table need not have; once the stream had the column, its absence means that it
-// was dropped or renamed, and compile says so.
-func (m *mapping) pinned(rel *replication.Relation) *shape {
+// pinned is the shape decided at start, for the shape that the table had at a commit.
+// Rows from before a column was added lack it, which is no error for a role that the
+// table need not have. Behind a row that had the column its absence means that the column
+// was dropped or renamed, and compile reports it. A session may go back to rows that an
+// earlier one delivered, so the position decides and not what was seen before.
+func (m *mapping) pinned(rel *replication.Relation, at pglogrepl.LSN) *shape {
 	s := &shape{preset: m.pin.preset, columns: m.pin.columns}
 	for _, r := range dispensable {
-		if m.Columns.column(r) == "" && !m.pin.streamed[r] && !has(rel, s.columns[r]) {
+		seen := m.pin.streamed[r]
+		if m.Columns.column(r) == "" && (seen == 0 || at < seen) && !has(rel, s.columns[r]) {
 			s.columns[r] = ""
 		}
 	}
@@ -115,10 +120,12 @@ func (m *mapping) pinned(rel *replication.Relation) *shape {
 // dispensable roles have a column only if the table happens to have one.
 var dispensable = []role{roleType, roleHeaders, roleTrace}
 
-// note remembers which of the dispensable columns came with the stream.
-func (p *pin) note(rel *replication.Relation) {
+// note remembers from which commit on the dispensable columns came with the stream.
+func (p *pin) note(rel *replication.Relation, at pglogrepl.LSN) {
 	for _, r := range dispensable {
-		p.streamed[r] = p.streamed[r] || p.columns[r] != "" && has(rel, p.columns[r])
+		if p.columns[r] != "" && has(rel, p.columns[r]) && (p.streamed[r] == 0 || at < p.streamed[r]) {
+			p.streamed[r] = at
+		}
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 // with these alone gives the same records. A mapping by options of Debezium under which
 // rows pass the router reads all of them; so does one that renames fields.
 func (r *Router) Columns(rel *replication.Relation) ([]string, error) {
-	p, e, err := r.compile(rel)
+	p, e, err := r.compile(rel, newest)
 	if err != nil {
 		return nil, err
 	}
@@ -41,7 +41,7 @@ func (r *Router) Columns(rel *replication.Relation) ([]string, error) {
 // sameWithout makes sure that the mapping is the same where the columns that it does
 // not read are gone: preset auto knows some tables by them.
 func (r *Router) sameWithout(rest *replication.Relation, want *Explanation) error {
-	_, got, err := r.compile(rest)
+	_, got, err := r.compile(rest, newest)
 	switch {
 	case err != nil:
 		return fmt.Errorf("with the columns alone that the mapping reads it would be another: %w; name the preset (preset: %s) or the columns", err, want.Preset)

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/jackc/pglogrepl"
 )
 
 // Explanation says what the router made of a table.
@@ -88,11 +89,11 @@ func (c *compiler) otherwise(s *shape, r role) string {
 }
 
 // compile turns the mapping into a plan for rel.
-func (m *mapping) compile(rel *replication.Relation) (*plan, *Explanation, error) {
+func (m *mapping) compile(rel *replication.Relation, at pglogrepl.LSN) (*plan, *Explanation, error) {
 	if m.debezium != nil {
 		return m.compileDebezium(rel)
 	}
-	s, err := m.shapeOf(rel)
+	s, err := m.shapeOf(rel, at)
 	if err != nil {
 		key := "columns"
 		if _, ok := errors.AsType[*presetError](err); ok {

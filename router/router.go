@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/jackc/pglogrepl"
 )
 
 // Router routes the rows of the configured tables. It has one owner: no two of
@@ -61,7 +62,7 @@ func New(cfg Config) (*Router, error) {
 func (r *Router) Route(buf *Buffer, row *replication.Row) error {
 	p := r.last
 	if p == nil || p.relation != row.Relation {
-		p = r.planFor(row.Relation)
+		p = r.planFor(row)
 		r.last = p
 	}
 	if p.err != nil {
@@ -84,18 +85,22 @@ func (r *Router) Route(buf *Buffer, row *replication.Row) error {
 	return nil
 }
 
-func (r *Router) planFor(rel *replication.Relation) *plan {
+// planFor is the plan for a row. The rows of one Relation value lie next to each other in
+// the stream, so the first of them stands for all.
+func (r *Router) planFor(row *replication.Row) *plan {
+	rel := row.Relation
 	if p, ok := r.plans[rel]; ok {
 		return p
 	}
 	if len(r.plans) >= maxPlans {
 		clear(r.plans)
 	}
-	p, _, err := r.compile(rel)
+	at, _ := row.Place()
+	p, _, err := r.compile(rel, at)
 	if err != nil {
 		p = &plan{relation: rel, err: asSchema(err)}
 	} else if pin := r.mappings[rel.Table].pin; pin != nil {
-		pin.note(rel)
+		pin.note(rel, at)
 	}
 	r.plans[rel] = p
 	return p
@@ -116,12 +121,12 @@ func asSchema(err error) error {
 // The first Check of a table decides for the router's life which column has which
 // role.
 func (r *Router) Check(rel *replication.Relation) (*Explanation, error) {
-	_, explanation, err := r.compile(rel)
+	_, explanation, err := r.compile(rel, newest)
 	if err != nil {
 		return nil, err
 	}
 	if m := r.mappings[rel.Table]; m.pin == nil && m.debezium == nil {
-		s, err := m.shapeOf(rel)
+		s, err := m.shapeOf(rel, newest)
 		if err != nil {
 			return nil, err
 		}
@@ -130,11 +135,14 @@ func (r *Router) Check(rel *replication.Relation) (*Explanation, error) {
 	return explanation, nil
 }
 
+// newest is the position of a shape that the catalog has now.
+const newest = ^pglogrepl.LSN(0)
+
 // BinarySafe tells whether rows of rel give the same records in the binary
 // format: every mapped column has a type whose text form is known exactly. It is
 // false for a relation that does not compile.
 func (r *Router) BinarySafe(rel *replication.Relation) bool {
-	p, _, err := r.compile(rel)
+	p, _, err := r.compile(rel, newest)
 	if err != nil || p.debezium != nil {
 		return false
 	}
@@ -146,9 +154,9 @@ func (r *Router) BinarySafe(rel *replication.Relation) bool {
 	return true
 }
 
-func (r *Router) compile(rel *replication.Relation) (*plan, *Explanation, error) {
+func (r *Router) compile(rel *replication.Relation, at pglogrepl.LSN) (*plan, *Explanation, error) {
 	if rel.Table < 0 || rel.Table >= len(r.mappings) {
 		return nil, nil, fmt.Errorf("no mapping for table %s", tableName(rel))
 	}
-	return r.mappings[rel.Table].compile(rel)
+	return r.mappings[rel.Table].compile(rel, at)
 }

@@ -19,7 +19,7 @@ const (
 // appends nothing to buf.Records.
 func (r *Router) Salvage(buf *Buffer, row *replication.Row) (Record, []string) {
 	rec := Record{Partition: AutoPartition, Row: row}
-	p := r.planFor(row.Relation)
+	p := r.planFor(row)
 	if p.err == nil && p.debezium != nil {
 		return p.debezium.salvage(buf, row), []string{PartTopic, PartKey, PartValue, PartHeaders}
 	}

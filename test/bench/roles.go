@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -111,7 +112,7 @@ func discard(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	settings.Replication.Binary = func(tables []*replication.Relation) bool {
+	settings.Replication.Binary = func(tables []*replication.Relation, _, _ pglogrepl.LSN) bool {
 		for _, t := range tables {
 			if !routes.BinarySafe(t) {
 				return false
