@@ -251,37 +251,47 @@ func (d *Decoder) Idle(serverEnd pglogrepl.LSN) {
 	b.ThroughTime = Txn{}.Time
 }
 
+const insertHead = 1 + 4 + 1 + 2 // I, relation, N, count
+
 func (d *Decoder) insert(msg []byte, walStart pglogrepl.LSN) error {
-	const head = 1 + 4 + 1 + 2 // I, relation, N, count
-	if len(msg) < head {
-		return d.refuse(walStart, "decode insert", "", errShort)
-	}
-	if msg[5] != 'N' {
-		return d.refuse(walStart, "decode insert", "", fmt.Errorf("tuple kind %q", msg[5]))
-	}
-	r, err := d.lookup(binary.BigEndian.Uint32(msg[1:]))
-	if err = d.inside(err); err != nil {
-		return d.refuse(walStart, "decode insert", "", err)
-	}
-	if n := int(binary.BigEndian.Uint16(msg[6:])); n != len(r.Columns) {
-		err := fmt.Errorf("row has %d columns, its relation %d", n, len(r.Columns))
-		return d.refuse(walStart, "decode insert", r.qualified(), err)
-	}
-	if r.drift != nil {
-		return &Error{
-			Kind: KindDrift, Reason: ReasonTableChanged, Op: "decode insert", Subject: r.drift.subject,
-			LSN: d.position(walStart), Err: r.drift.err, Hint: r.drift.hint,
-		}
+	r, err := d.insertInto(msg, walStart)
+	if err != nil {
+		return err
 	}
 	if r.Table >= 0 {
-		err = d.row(r, msg[head:], walStart)
+		err = d.row(r, msg[insertHead:], walStart)
 	} else {
-		err = d.foreign(msg[head-2:], len(r.Columns))
+		err = d.foreign(msg[insertHead-2:], len(r.Columns))
 	}
 	if err != nil {
 		return d.refuse(walStart, "decode insert", r.qualified(), err)
 	}
 	return nil
+}
+
+// insertInto is the relation of an insert, of which no more than the head is looked at.
+func (d *Decoder) insertInto(msg []byte, walStart pglogrepl.LSN) (*relation, error) {
+	if len(msg) < insertHead {
+		return nil, d.refuse(walStart, "decode insert", "", errShort)
+	}
+	if msg[5] != 'N' {
+		return nil, d.refuse(walStart, "decode insert", "", fmt.Errorf("tuple kind %q", msg[5]))
+	}
+	r, err := d.lookup(binary.BigEndian.Uint32(msg[1:]))
+	if err = d.inside(err); err != nil {
+		return nil, d.refuse(walStart, "decode insert", "", err)
+	}
+	if n := int(binary.BigEndian.Uint16(msg[6:])); n != len(r.Columns) {
+		err := fmt.Errorf("row has %d columns, its relation %d", n, len(r.Columns))
+		return nil, d.refuse(walStart, "decode insert", r.qualified(), err)
+	}
+	if r.drift != nil {
+		return nil, &Error{
+			Kind: KindDrift, Reason: ReasonTableChanged, Op: "decode insert", Subject: r.drift.subject,
+			LSN: d.position(walStart), Err: r.drift.err, Hint: r.drift.hint,
+		}
+	}
+	return r, nil
 }
 
 // row copies data once and appends the row. On error the batch is unchanged.
@@ -326,10 +336,10 @@ func (d *Decoder) message(f *fields, walStart pglogrepl.LSN) error {
 	if err := f.done(); err != nil {
 		return err
 	}
-	transactional := flags&1 != 0
-	if transactional != d.open {
-		return fmt.Errorf("transactional %t, inside a transaction %t", transactional, d.open)
+	if err := d.placed(flags); err != nil {
+		return err
 	}
+	transactional := d.open
 	r := d.byPrefix[prefix]
 	if r == nil {
 		if r = d.byPrefix[AnyPrefix]; r == nil {
@@ -356,15 +366,28 @@ func (d *Decoder) message(f *fields, walStart pglogrepl.LSN) error {
 	return nil
 }
 
+// placed checks that a logical message is where its flags have it.
+func (d *Decoder) placed(flags byte) error {
+	if transactional := flags&1 != 0; transactional != d.open {
+		return fmt.Errorf("transactional %t, inside a transaction %t", transactional, d.open)
+	}
+	return nil
+}
+
 func (d *Decoder) foreign(tuple []byte, columns int) error {
 	f := fields{rest: tuple}
 	f.tuple(columns)
 	if err := f.done(); err != nil {
 		return err
 	}
+	d.passForeign()
+	return nil
+}
+
+// passForeign counts a row of a table that is not delivered: its ordinal is taken.
+func (d *Decoder) passForeign() {
 	d.ordinal++
 	d.current().Foreign++
-	return nil
 }
 
 func (d *Decoder) lookup(oid uint32) (*relation, error) {

@@ -12,38 +12,81 @@ import (
 // row's table, and for a prefix of any reasonable length.
 const aboutMessage = 4 << 10
 
-// oversized refuses the message at hand from its first bytes if it would become a
-// row. What is only read past may be as large as the server likes, as it is kept for
-// no longer than that. Until enough is there to tell, it
-// does nothing.
-func (s *Stream) oversized() error {
+// oversized decides about the message at hand from its first bytes. It refuses one that
+// would become a row. One that is not delivered may be as large as the server likes: it
+// is counted, and its body is dropped as it comes. ok is false until enough is there to
+// decide.
+func (s *Stream) oversized() (ok bool, err error) {
 	size, _, err := s.frames.pending()
 	if err != nil {
-		return s.violation(err)
+		return false, s.violation(err)
 	}
 	head := s.frames.begins()
 	if len(head) < min(size, frameHeader+walHeader+aboutMessage) {
-		return nil
+		return false, nil
 	}
-	var subject string
-	if head[0] == 'd' && size > frameHeader+walHeader && head[frameHeader] == 'w' {
-		subject = s.dec.becomesRow(head[frameHeader+walHeader:])
-	}
-	if subject == "" {
+	if head[0] != 'd' || size <= frameHeader+walHeader || head[frameHeader] != 'w' {
 		s.frames.pass = true
-		return nil
+		return true, nil
+	}
+	wal := head[frameHeader:]
+	subject := s.dec.becomesRow(wal[walHeader:])
+	if subject == "" {
+		counted, err := s.dec.readPast(wal[walHeader:], size-frameHeader-walHeader, pglogrepl.LSN(binary.BigEndian.Uint64(wal[1:])))
+		if err != nil {
+			return false, err
+		}
+		if counted {
+			s.sawWAL(wal)
+			s.frames.leaveOut()
+		} else {
+			s.frames.pass = true
+		}
+		return true, nil
 	}
 	past := "it"
 	if s.dec.open {
 		past = "the transaction, committing at " + s.dec.txn.Commit.String()
 	}
-	return &Error{
+	return false, &Error{
 		Kind: KindProtocol, Reason: ReasonRowTooLarge, Op: "read row of", Subject: subject,
 		LSN: s.dec.position(pglogrepl.LSN(binary.BigEndian.Uint64(head[frameHeader+1:]))),
 		Err: fmt.Errorf("row %d of its transaction takes %d bytes, the limit is %d", s.dec.ordinal+1, size-frameHeader-walHeader, s.cfg.MaxRowBytes),
 		Hint: "it was not read and nothing past it is confirmed; raise relay.max_row_bytes if the relay has four times as much memory, " +
 			"or move the slot past " + past + "; a CHECK on the payload's length keeps such rows out",
 	}
+}
+
+// readPast counts a message that is not delivered, of which the beginning is at hand, as
+// Decode does with the whole of it. It is false for one that has to be decoded, such as a
+// relation; those are small.
+func (d *Decoder) readPast(head []byte, size int, walStart pglogrepl.LSN) (counted bool, err error) {
+	if d.failed != nil {
+		return false, d.failed
+	}
+	switch head[0] {
+	case 'I':
+		if _, err = d.insertInto(head, walStart); err == nil {
+			d.passForeign()
+		}
+	case 'U', 'D':
+		f := fields{rest: head[1:]}
+		_, err = d.lookup(f.uint32())
+		err = d.refuse(walStart, "decode update or delete", "", d.inside(err))
+		d.current().OtherOps++
+	case 'M':
+		f := fields{rest: head[1:]}
+		flags, _ := f.byte(), f.lsn()
+		if !bytes.Contains(f.rest, []byte{0}) { // a prefix this long may be configured
+			return false, nil
+		}
+		err = d.refuse(walStart, "decode logical message", "", d.placed(flags))
+	default:
+		return false, nil
+	}
+	d.current().Received += size
+	d.failed = err
+	return err == nil, err
 }
 
 // becomesRow names the table or the prefix of a message of which the beginning is at

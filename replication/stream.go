@@ -166,7 +166,7 @@ func (s *Stream) consume(out chan<- *Batch) (done bool, err error) {
 		}
 		kind, body, ok, err := s.frames.next()
 		if errors.Is(err, errOversized) {
-			if err := s.oversized(); err != nil || !s.frames.pass {
+			if ok, err := s.oversized(); err != nil || !ok {
 				return false, err
 			}
 			continue
@@ -377,19 +377,25 @@ func (s *Stream) data(body []byte) error {
 }
 
 func (s *Stream) wal(body []byte) error {
+	if err := s.dec.Decode(body[walHeader:], pglogrepl.LSN(binary.BigEndian.Uint64(body[1:]))); err != nil {
+		return err
+	}
+	s.sawWAL(body)
+	return nil
+}
+
+// sawWAL notes what the header of a WAL message tells of the server. Behind the header
+// only the first byte is looked at.
+func (s *Stream) sawWAL(body []byte) {
 	// Both positions are zero on relations and types; max ignores that.
 	start := pglogrepl.LSN(binary.BigEndian.Uint64(body[1:]))
 	s.pace.sent = int64(binary.BigEndian.Uint64(body[17:]))
 	s.pace.messages++
 	s.status.repeats = 0
-	if err := s.dec.Decode(body[walHeader:], start); err != nil {
-		return err
-	}
 	if body[walHeader] == 'C' {
 		start = s.dec.through
 	}
 	s.note(start, pglogrepl.LSN(binary.BigEndian.Uint64(body[9:])))
-	return nil
 }
 
 // note raises what Received and ServerEnd say. There is one writer.

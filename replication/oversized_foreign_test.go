@@ -1,0 +1,100 @@
+package replication
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"runtime"
+	"testing"
+)
+
+// flood is one message: the head, then zeros.
+type flood struct {
+	head []byte
+	left int
+}
+
+func (f *flood) Read(p []byte) (int, error) {
+	if len(f.head) > 0 {
+		n := copy(p, f.head)
+		f.head = f.head[n:]
+		return n, nil
+	}
+	n := min(len(p), f.left)
+	clear(p[:n])
+	f.left -= n
+	return n, nil
+}
+
+// A message that is not delivered takes no memory, however large it is, and counts as one
+// of its kind: an insert into a table that nobody configured (a publication FOR ALL TABLES),
+// an update of an outbox row, a logical message of another prefix.
+func TestOversizedMessagesOfOthersTakeNoMemory(t *testing.T) {
+	const size = 400 << 20
+	update := append(msg{'U'}.u32(outboxOID), 'N', 0, 2)
+	for name, tt := range map[string]struct {
+		m              msg
+		foreign, other int
+		ordinal        uint64
+	}{
+		"insert":  {insert(otherOID, ""), 1, 0, 1},
+		"update":  {update, 0, 1, 0},
+		"delete":  {append(msg{'D'}.u32(outboxOID), 'O', 0, 2), 0, 1, 0},
+		"message": {logical("other.prefix", ""), 0, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dec := NewDecoder(testConfig)
+			for _, m := range []msg{begin(0x300, 7), outboxRelation(), relationMsg(otherOID, "public", "other", "body")} {
+				if err := dec.Decode(m, 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+			head := []byte{'d', 0, 0, 0, 0}
+			binary.BigEndian.PutUint32(head[1:], uint32(4+walHeader+size))
+			head = append(head, inWAL(0x200, testMicros, tt.m)...)
+			s := &Stream{dec: dec, frames: newFrames(&flood{head: head, left: frameHeader + walHeader + size - len(head)})}
+			s.cfg = withStreamDefaults(testConfig, 0)
+			s.frames.limit = s.cfg.MaxRowBytes + frameHeader + walHeader
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			if err := readOne(s); err != nil {
+				t.Fatal(err)
+			}
+			runtime.ReadMemStats(&after)
+			if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 {
+				t.Errorf("reading past it took %d MiB", n>>20)
+			}
+			b := dec.current()
+			if b.Foreign != tt.foreign || b.OtherOps != tt.other || dec.ordinal != tt.ordinal || b.Received < size {
+				t.Errorf("foreign %d, other operations %d, ordinal %d, received %d", b.Foreign, b.OtherOps, dec.ordinal, b.Received)
+			}
+		})
+	}
+}
+
+// readOne reads until the source has nothing more.
+func readOne(s *Stream) error {
+	source := s.frames.src.(*flood)
+	for {
+		kind, body, ok, err := s.frames.next()
+		if errors.Is(err, errOversized) {
+			if ok, err = s.oversized(); err != nil {
+				return err
+			}
+			if ok {
+				continue
+			}
+		}
+		switch {
+		case err != nil && !errors.Is(err, errOversized):
+			return err
+		case ok:
+			return fmt.Errorf("message %q with %d bytes was read whole", kind, len(body))
+		case source.left == 0 && len(source.head) == 0 && s.frames.r == s.frames.w:
+			return nil
+		}
+		if _, err := s.frames.fill(); err != nil {
+			return err
+		}
+	}
+}
