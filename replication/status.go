@@ -14,8 +14,14 @@ const (
 	// not yet confirmed.
 	pendingTick = 100 * time.Millisecond
 
-	// feelTick is how often a connection that is not read is felt. It is lost for two
-	// of these, and the round trip, before the relay stops writing to Kafka.
+	// feelTick is how often something is written while the consumer is slower than the
+	// server, whose end shows in nothing else then. One that closed the connection is
+	// noticed within two of these and the round trip, and a network that is lost by the
+	// kernel (limitSilence), which has something unacknowledged to count from.
+	//
+	// A server that does not read holds these in its receive buffer, 0.4 KB a second, 0.6
+	// with TLS. The least that Linux gives has room for two minutes of it; a server that
+	// does not read for longer is given up like a lost one.
 	feelTick = 100 * time.Millisecond
 
 	// repeatReply is the least time between two equal answers. A stopping server
@@ -41,7 +47,8 @@ type status struct {
 	handed       pglogrepl.LSN // highest Through given out, else where the slot stood
 	frozen       bool          // flush must never move again
 
-	told, asked time.Time // last status sent, last time that confirmed was asked
+	told, asked time.Time // last status that says something new or was due, last time that confirmed was asked
+	wrote       time.Time // last of anything
 	owed        bool      // the server waits for a reply
 
 	repeats  int // equal requests for a reply in a row
@@ -167,6 +174,7 @@ func (s *status) put(now time.Time, msg []byte) error {
 	if err := s.conn.SetWriteDeadline(now.Add(s.writeTimeout)); err != nil {
 		return err
 	}
+	s.wrote = now
 	_, err := s.conn.Write(msg)
 	return err
 }

@@ -312,7 +312,8 @@ func (s *Stream) flush(out chan<- *Batch) error {
 // whoever learns that elsewhere calls Abort.
 func (s *Stream) offer(out chan<- *Batch, b *Batch) error {
 	s.heard.Store(0)
-	timer := time.NewTimer(feelTick)
+	// Counted from the last write and not from here: offers may all be short.
+	timer := time.NewTimer(time.Until(s.status.wrote.Add(feelTick)))
 	defer timer.Stop()
 	for {
 		select {

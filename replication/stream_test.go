@@ -213,6 +213,43 @@ func TestEndOfAConnectionThatIsNotReadIsSeen(t *testing.T) {
 	})
 }
 
+// Neither does what it hands over now and then: while a large transaction goes to a Kafka
+// of middling speed, no single wait is long.
+func TestEndOfAConnectionIsSeenBetweenShortWaits(t *testing.T) {
+	bubble(t, Config{MaxBatchRows: 1}, func(t *testing.T, f *fakeServer) {
+		rows := slices.Repeat([]string{"1"}, 2000)
+		go func() {
+			for _, m := range txn(0x200, 7, rows...) {
+				if _, err := f.conn.Write(frame('d', inWAL(0x200, testMicros, m))); err != nil {
+					return
+				}
+			}
+		}()
+		take := func() bool { // as Kafka does, every 60 ms
+			pass(60 * time.Millisecond)
+			select {
+			case b := <-f.out:
+				b.Release()
+				return true
+			case <-f.ended:
+				return false
+			}
+		}
+		began := time.Now()
+		for time.Since(began) < 10*time.Second {
+			if !take() {
+				t.Fatal("ended")
+			}
+		}
+		said := f.told()
+		for i := 1; i < len(said); i++ {
+			if pause := said[i].at - said[i-1].at; pause > 2*feelTick {
+				t.Fatalf("nothing was written for %s", pause)
+			}
+		}
+	})
+}
+
 // Nor does one that has read to its end and waits for Kafka to take the last rows.
 func TestEndOfAConnectionIsSeenWhileTheLastRowsAreDelivered(t *testing.T) {
 	bubble(t, Config{}, func(t *testing.T, f *fakeServer) {
