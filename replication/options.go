@@ -34,9 +34,7 @@ func withStreamDefaults(cfg Config, senderTimeout time.Duration) Config {
 	if cfg.MaxRowBytes <= 0 {
 		cfg.MaxRowBytes = defaultMaxRowBytes
 	}
-	if cfg.WalSenderTimeout <= 0 {
-		cfg.WalSenderTimeout = defaultWalSenderTimeout
-	}
+	cfg.WalSenderTimeout = cfg.senderTimeout()
 	if cfg.StatusInterval <= 0 {
 		cfg.StatusInterval = defaultStatusInterval
 		if senderTimeout > 0 {
@@ -50,6 +48,14 @@ func withStreamDefaults(cfg Config, senderTimeout time.Duration) Config {
 		cfg.ShutdownGrace = defaultShutdownGrace
 	}
 	return cfg
+}
+
+// senderTimeout is the wal_sender_timeout that the connection asks for.
+func (c Config) senderTimeout() time.Duration {
+	if c.WalSenderTimeout <= 0 {
+		return defaultWalSenderTimeout
+	}
+	return c.WalSenderTimeout
 }
 
 // startCommand is the START_REPLICATION for protocol 1.

@@ -1,0 +1,105 @@
+package replication
+
+import (
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/jackc/pglogrepl"
+	"github.com/rs/zerolog"
+
+	"github.com/cdc-relay/cdc-relay/sandbox"
+	"github.com/cdc-relay/cdc-relay/test/harness"
+)
+
+// distantPostgres is a server of the test's own behind a link.
+func distantPostgres(t *testing.T) (*sandbox.Link, *harness.Database) {
+	t.Helper()
+	link := harness.Link(t, sandbox.LinkOptions{})
+	db := harness.OwnPostgres(t, sandbox.PostgresOptions{Settings: map[string]string{"listen_addresses": "*"}})
+	db.Exec(t, "COPY (SELECT 'host all all 198.18.0.0/16 trust') TO PROGRAM 'cat >> pg_hba.conf'")
+	db.Exec(t, "SELECT pg_reload_conf()")
+	return link, db
+}
+
+// behind is cfg by way of a link.
+func behind(t *testing.T, link *sandbox.Link, cfg Config) Config {
+	t.Helper()
+	cfg.URL = readdressed(t, cfg.URL, func(testing.TB) (string, url.Values) { return link.There(), nil })
+	return cfg
+}
+
+// The network between the relay and PostgreSQL goes without a word while Kafka takes
+// rows slowly, so that nobody reads. The stream has to end before the server gives the
+// slot to somebody else.
+func TestPostgresLostNetworkEndsTheStreamBeforeTheSlotIsFree(t *testing.T) {
+	link, db := distantPostgres(t)
+	cfg := backlog(t, db, 60_000, 10)
+	cfg.WalSenderTimeout = 3 * time.Second
+	s, err := Open(t.Context(), behind(t, link, cfg), zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, ended := make(chan *Batch), make(chan error, 1)
+	go func() { ended <- s.Run(t.Context(), out, func() pglogrepl.LSN { return s.Start() }) }()
+	defer s.Abort()
+	for range 3 {
+		(<-out).Release()
+	}
+	// Nobody takes the next one, for longer than the server waits: that alone ends nothing.
+	select {
+	case err := <-ended:
+		t.Fatalf("a connection that is not read ended: %v", err)
+	case <-time.After(2 * cfg.WalSenderTimeout):
+	}
+	cut := time.Now()
+	link.Drop(true)
+	active := func() bool {
+		return harness.Query[bool](t, db, "SELECT active FROM pg_replication_slots WHERE slot_name = $1", cfg.Slot)
+	}
+	select {
+	case err := <-ended:
+		if !active() {
+			t.Errorf("the slot is free already, %s after the network went: %v", time.Since(cut).Round(time.Millisecond), err)
+		}
+		t.Logf("the stream ended %s after the network went: %v", time.Since(cut).Round(time.Millisecond), err)
+	case <-time.After(4 * cfg.WalSenderTimeout):
+		t.Errorf("the stream goes on %s after the network went; the slot is taken: %t", time.Since(cut).Round(time.Millisecond), active())
+	}
+}
+
+// A server that does not read for longer than it has patience with us, because it
+// computes or its machine is busy, is no lost one: what it is sent meanwhile has room in
+// its receive buffer.
+func TestPostgresServerThatDoesNotReadKeepsItsConnection(t *testing.T) {
+	db := harness.OwnPostgres(t, sandbox.PostgresOptions{})
+	cfg := backlog(t, db, 60_000, 10)
+	cfg.WalSenderTimeout = 2 * time.Second
+	s, err := Open(t.Context(), cfg, zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, ended := make(chan *Batch), make(chan error, 1)
+	go func() { ended <- s.Run(t.Context(), out, func() pglogrepl.LSN { return s.Start() }) }()
+	defer s.Abort()
+	(<-out).Release()
+	defer db.Server.Continue()
+	if err := db.Server.Pause(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-ended:
+		t.Fatalf("a connection to a server that does not read ended: %v", err)
+	case <-time.After(3 * cfg.WalSenderTimeout):
+	}
+	db.Server.Continue()
+	for rows := 0; rows < 50_000; {
+		select {
+		case b := <-out:
+			rows += len(b.Rows)
+			b.Release()
+		case err := <-ended:
+			t.Fatalf("the stream ended after %d rows: %v", rows, err)
+		}
+	}
+}
