@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"slices"
 	"sync/atomic"
 
@@ -56,27 +57,40 @@ type exactly struct {
 	finished bool              // goroutine B's
 }
 
-// verdicts are what is remembered of rows that brokers refused, from session to
+// verdicts are what is remembered of records that brokers refused, from session to
 // session. They belong to Run's goroutine, but for last.
 type verdicts struct {
 	of        place // the history that the positions are of
-	condemned map[deadletter.Row]condemned
+	condemned map[recordID]condemned
+	strips    map[recordID]int                  // how often a record's letter was refused too
 	last      atomic.Pointer[checkpoint.Record] // the newest that this process committed
 }
 
-// condemned is a row that goes among the dead letters, or nowhere.
+// recordID names a record: a row may become several.
+type recordID struct {
+	row deadletter.Row
+	n   int // among those that the router makes of the row, from 0
+}
+
+// condemned is a record that goes among the dead letters, or nowhere.
 type condemned struct {
 	reason string
 	err    error
-	strips int // how often its letter was refused too
 }
 
 // belong forgets what is known of rows of another history, in which other rows have
 // their positions.
 func (v *verdicts) belong(to place) {
 	if v.of != to {
-		v.of, v.condemned = to, nil
+		v.of, v.condemned, v.strips = to, nil, nil
 	}
+}
+
+// forget drops what a record covers: it will not be read again.
+func (v *verdicts) forget(rec *checkpoint.Record) {
+	covered := func(id recordID) bool { return rec.Covers(id.row.Commit, id.row.Seq) }
+	maps.DeleteFunc(v.condemned, func(id recordID, _ condemned) bool { return covered(id) })
+	maps.DeleteFunc(v.strips, func(id recordID, _ int) bool { return covered(id) })
 }
 
 // takeOver opens the sink for the holder of the slot, and finds where to go on.
@@ -102,11 +116,7 @@ func (r *Relay) takeOver(ctx context.Context, s *session) error {
 	x.covered.Store(uint64(rec.End))
 	s.exactly = x
 	r.verdicts.belong(s.origin())
-	for row := range r.verdicts.condemned {
-		if rec.Covers(row.Commit, row.Seq) {
-			delete(r.verdicts.condemned, row)
-		}
-	}
+	r.verdicts.forget(&rec)
 	if renew {
 		x.mark(true)
 	}
@@ -379,8 +389,8 @@ func (x *exactly) recover(ctx, hard context.Context) error {
 	case <-hard.Done():
 		return s.cut()
 	}
-	queue, failures := x.failures()
-	err := x.judge(hard, queue, failures, cause)
+	records, ids, failures := x.failures()
+	err := x.judge(hard, records, ids, failures, cause)
 	if e, ok := errors.AsType[*sink.Error](err); ok && e.Class == sink.Retry && ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", ErrDrainCut, err)
 	}
@@ -403,7 +413,7 @@ func (x *exactly) why(err error) error {
 }
 
 // failures lists what failed in the order of the stream, each with its record.
-func (x *exactly) failures() ([]router.Record, []sink.Failure) {
+func (x *exactly) failures() ([]router.Record, []recordID, []sink.Failure) {
 	s := x.s
 	s.mu.Lock()
 	failed := s.failed
@@ -411,6 +421,7 @@ func (x *exactly) failures() ([]router.Record, []sink.Failure) {
 	s.mu.Unlock()
 	sortPieces(failed)
 	var records []router.Record
+	var ids []recordID
 	var failures []sink.Failure
 	for _, f := range failed {
 		partial, ok := errors.AsType[*sink.FailedError](f.err)
@@ -419,22 +430,24 @@ func (x *exactly) failures() ([]router.Record, []sink.Failure) {
 		}
 		for _, failure := range partial.Failures {
 			records = append(records, f.p.records[failure.Index])
+			ids = append(ids, x.s.recordID(f.p.records, failure.Index))
 			failures = append(failures, failure)
 		}
 	}
-	return records, failures
+	return records, ids, failures
 }
 
 // judge decides what follows from a transaction that was not committed.
-func (x *exactly) judge(hard context.Context, records []router.Record, failures []sink.Failure, cause error) error {
+func (x *exactly) judge(hard context.Context, records []router.Record, ids []recordID, failures []sink.Failure, cause error) error {
 	var suspects []router.Record
+	var named []recordID
 	first := -1
 	for i, f := range failures {
 		if first < 0 && !errors.Is(f.Err, sink.ErrHalted) {
 			first = i
 		}
 		if f.Class == sink.Rejected {
-			suspects = append(suspects, records[i])
+			suspects, named = append(suspects, records[i]), append(named, ids[i])
 		}
 	}
 	if len(suspects) > 0 {
@@ -448,7 +461,7 @@ func (x *exactly) judge(hard context.Context, records []router.Record, failures 
 		if err != nil {
 			return x.why(err)
 		}
-		return x.sentence(suspects, guilty)
+		return x.sentence(suspects, named, guilty)
 	}
 	if first < 0 {
 		return cause

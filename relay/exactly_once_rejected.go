@@ -86,7 +86,7 @@ func sortPieces(failed []failedPiece) {
 }
 
 // sentence remembers what becomes of the guilty records.
-func (x *exactly) sentence(suspects []router.Record, guilty map[int]sink.Failure) error {
+func (x *exactly) sentence(suspects []router.Record, ids []recordID, guilty map[int]sink.Failure) error {
 	s, r := x.s, x.s.r
 	if len(guilty) == 0 {
 		return &sink.Error{Class: sink.Retry, Reason: "refused_together", Err: errors.New("the brokers refused records together that they take alone; trying smaller batches")}
@@ -97,34 +97,58 @@ func (x *exactly) sentence(suspects []router.Record, guilty map[int]sink.Failure
 		if !found || rec.Row == nil {
 			continue
 		}
-		row := rec.Row
-		id := rowID(row)
+		row, id := rec.Row, ids[i]
 		cause := &RowBlockedError{
 			Reason: f.Reason, Err: f.Err, Table: row.Relation.Namespace + "." + row.Relation.Name,
-			LSN: row.LSN, Ordinal: row.Ordinal, Commit: id.Commit,
+			LSN: row.LSN, Ordinal: row.Ordinal, Commit: id.row.Commit,
 		}
-		was, again := r.verdicts.condemned[id]
 		switch {
 		case r.cfg.OnReject == StopOnReject:
-			s.reject(f.Reason, id, cause)
+			s.reject(f.Reason, id.row, cause)
 			cause.Err = s.letterWay(f.Reason, cause.Err) // what lay before it was aborted with it
 			return x.held(row, f.Reason, cause)
-		case again:
+		case r.cfg.OnReject == DeadLetterOnReject && rec.Topic == r.cfg.DeadLetterTopic: // a letter: see keepOut
 			letter := *rec
 			if !deadletter.Strip(&letter) {
 				return x.held(row, f.Reason, cause)
 			}
-			was.strips++
-			r.verdicts.condemned[id] = was
+			put(&r.verdicts.strips, id, r.verdicts.strips[id]+1)
 		default:
 			s.tell(f.Reason, row, cause)
-			if r.verdicts.condemned == nil {
-				r.verdicts.condemned = make(map[deadletter.Row]condemned)
-			}
-			r.verdicts.condemned[id] = condemned{reason: f.Reason, err: cause}
+			put(&r.verdicts.condemned, id, condemned{reason: f.Reason, err: cause})
 		}
 	}
 	return errSentenced
+}
+
+// put makes the map with its first entry.
+func put[V any](m *map[recordID]V, id recordID, v V) {
+	if *m == nil {
+		*m = make(map[recordID]V)
+	}
+	(*m)[id] = v
+}
+
+// recordID names the i-th of records that begin with a row's first: what is handed over
+// together never begins within a row.
+func (s *session) recordID(records []router.Record, i int) recordID {
+	row := records[i].Row
+	if row == nil {
+		return recordID{}
+	}
+	id := recordID{row: rowID(row)}
+	before := 0
+	for i -= 1; i >= 0 && records[i].Row == row; i-- {
+		before++
+	}
+	for ; ; id.n++ { // those that are skipped are not there
+		_, gone := s.r.verdicts.condemned[id]
+		if gone = gone && s.r.cfg.OnReject == SkipOnReject; !gone && before == 0 {
+			return id
+		} else if !gone {
+			before--
+		}
+	}
 }
 
 // held has the session end at a row, and the next one commit what lies before its
@@ -134,31 +158,48 @@ func (x *exactly) held(row *replication.Row, reason string, cause error) error {
 	return &heldError{reason, cause}
 }
 
-// execute replaces the record of a condemned row, which is the n-th, by what becomes
-// of it.
+// execute replaces the condemned records of a row, whose records begin with the n-th, by
+// what becomes of them.
 func (s *session) execute(f *flight, n int, row *replication.Row) error {
 	if s.exactly == nil || len(s.r.verdicts.condemned) == 0 {
 		return nil
 	}
-	c, ok := s.r.verdicts.condemned[rowID(row)]
-	if !ok || len(f.buf.Records) == n {
-		return nil
+	records := f.buf.Records[n:]
+	kept := records[:0]
+	for i := range records {
+		rec := &records[i]
+		c, ok := s.r.verdicts.condemned[recordID{rowID(row), i}]
+		if !ok {
+			kept = append(kept, *rec)
+			continue
+		}
+		s.reject(c.reason, rowID(row), c.err)
+		if s.r.cfg.OnReject == SkipOnReject {
+			continue
+		}
+		if err := s.park(rec); err != nil {
+			return fmt.Errorf("%w; the row: %w", err, c.err)
+		}
+		kept = append(kept, s.letter(rec, c.reason, c.err))
+		f.letters = append(f.letters, c.reason)
 	}
-	s.reject(c.reason, rowID(row), c.err)
-	if s.r.cfg.OnReject == SkipOnReject {
-		f.buf.Records = f.buf.Records[:n]
-		return nil
-	}
-	rec := &f.buf.Records[n]
-	if err := s.park(rec); err != nil {
-		return fmt.Errorf("%w; the row: %w", err, c.err)
-	}
-	*rec = s.letter(rec, c.reason, c.err)
-	for range c.strips {
-		deadletter.Strip(rec)
-	}
-	f.letters = append(f.letters, c.reason)
+	f.buf.Records = f.buf.Records[:n+len(kept)]
 	return nil
+}
+
+// shorten leaves out of letters what the brokers did not take with them.
+func (x *exactly) shorten(records []router.Record) {
+	if x == nil || len(x.s.r.verdicts.strips) == 0 {
+		return
+	}
+	for i := range records {
+		if records[i].Row == nil || records[i].Topic != x.s.r.cfg.DeadLetterTopic {
+			continue
+		}
+		for range x.s.r.verdicts.strips[x.s.recordID(records, i)] {
+			deadletter.Strip(&records[i])
+		}
+	}
 }
 
 // hold ends the session at a row that the router refuses. What commits before its

@@ -29,6 +29,8 @@ type ledger struct {
 	places    []string // topic and payload, in order
 	position  []byte
 	parts     int // commits of a part of a source transaction
+
+	refuses func(*router.Record) bool // nil: what has the key bad, but for letters
 }
 
 // transactional is one process' hold on a ledger. It ends transactions when it likes, at marks
@@ -203,7 +205,7 @@ func (x *transactional) commit() bool {
 			if string(each.records[i].Key) == "nowhere" {
 				counts, failure = false, &sink.Failure{Class: sink.Blocked, Reason: "unknown_topic", Err: errors.New("no such topic")}
 			}
-			if string(each.records[i].Key) == "bad" && !strings.HasPrefix(each.records[i].Topic, "letters") {
+			if x.l.refused(&each.records[i]) {
 				counts, failure = false, &sink.Failure{Class: sink.Rejected, Reason: "record_too_large", Err: errors.New("too large")}
 			}
 		}
@@ -294,11 +296,18 @@ func (x *transactional) Convict(_ context.Context, _ string, records []router.Re
 	x.stop(sink.ErrHalted)
 	guilty := map[int]sink.Failure{}
 	for i := range records {
-		if string(records[i].Key) == "bad" && records[i].Topic != "letters" {
+		if x.l.refused(&records[i]) {
 			guilty[i] = sink.Failure{Class: sink.Rejected, Reason: "record_too_large", Err: errors.New("too large")}
 		}
 	}
 	return guilty, nil
+}
+
+func (l *ledger) refused(r *router.Record) bool {
+	if l.refuses != nil {
+		return l.refuses(r)
+	}
+	return string(r.Key) == "bad" && r.Topic != "letters"
 }
 
 // unseen rows are those for which there is no record.

@@ -121,7 +121,7 @@ func TestExactly_DivideNeverGoesBack(t *testing.T) {
 func TestExactly_VerdictsAreOfOneHistory(t *testing.T) {
 	var v verdicts
 	v.belong(place{"7", 1})
-	v.condemned = map[deadletter.Row]condemned{{Commit: 320, Seq: 1}: {reason: "record_too_large"}}
+	v.condemned = map[recordID]condemned{{row: deadletter.Row{Commit: 320, Seq: 1}}: {reason: "record_too_large"}}
 	if v.belong(place{"7", 1}); len(v.condemned) != 1 {
 		t.Fatalf("forgot %v", v.condemned)
 	}

@@ -621,6 +621,7 @@ func (s *session) send(f *flight) {
 // hand gives the sink the next records of a flight.
 func (s *session) hand(f *flight, records []router.Record) {
 	s.follow(f, records)
+	s.exactly.shorten(records)
 	f.sent += len(records)
 	p := &piece{f: f, seq: s.pieces, records: records}
 	s.pieces++
