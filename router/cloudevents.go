@@ -209,12 +209,12 @@ func isAttribute(text []byte) bool {
 func (p *plan) eventHeaders(b *Buffer, row *replication.Row, value []byte) error {
 	if p.format == FormatCloudEvents {
 		if value != nil {
-			b.header(contentTypeHeader, structuredType)
+			p.given(b, contentTypeHeader, structuredType)
 		}
 		return nil
 	}
 	for _, a := range p.event.attributes {
-		b.header(a.header, a.value)
+		p.given(b, a.header, a.value)
 	}
 	if value == nil {
 		return nil
@@ -223,7 +223,7 @@ func (p *plan) eventHeaders(b *Buffer, row *replication.Row, value []byte) error
 	if err != nil {
 		return err
 	}
-	b.header(contentTypeHeader, b.keep(append(b.tail(len(contentType)), contentType...)))
+	p.given(b, contentTypeHeader, b.keep(append(b.tail(len(contentType)), contentType...)))
 	return nil
 }
 

@@ -138,7 +138,7 @@ func (m *mapping) compile(rel *replication.Relation, at pglogrepl.LSN) (*plan, *
 	names := c.headers(s)
 	c.fields()
 	if c.plan.event != nil {
-		names = slices.Insert(names, 1, c.plan.eventNames()...)
+		names = slices.Insert(names, 1, slices.DeleteFunc(c.plan.eventNames(), c.plan.replaces)...)
 	}
 	c.partition()
 	if len(c.errs) > 0 {
@@ -157,12 +157,17 @@ func orRaw(format string) string {
 	return format
 }
 
-// headers compiles all headers behind id and returns the names that are known.
+// headers compiles all headers behind id and returns the names that are known. What is
+// configured replaces what is given otherwise under the same name, but for the entries
+// of a headers column.
 func (c *compiler) headers(s *shape) []string {
+	for _, h := range c.Headers {
+		c.plan.configured = append(c.plan.configured, h.Name)
+	}
 	names := append([]string{idHeader}, c.presetHeaders(s)...)
-	names = append(names, c.configuredHeaders(s, names)...)
+	names = append(names, c.configuredHeaders(s)...)
 	c.headersColumn(s)
-	if c.plan.trace = c.optional(s, roleTrace); c.plan.trace != nil {
+	if c.plan.trace = c.optional(s, roleTrace); c.plan.trace != nil && !c.plan.replaces(traceParent) {
 		names = append(names, traceParent)
 	}
 	c.eventuate()
@@ -173,6 +178,9 @@ func (c *compiler) presetHeaders(s *shape) (names []string) {
 	for _, h := range s.preset.headers {
 		if c.plan.event != nil && h.name == contentTypeHeader {
 			continue // the format says what the value is
+		}
+		if c.plan.replaces(h.name) {
+			continue
 		}
 		spec := s.columns[h.role]
 		if h.column != "" {
@@ -198,9 +206,9 @@ func (c *compiler) presetHeaders(s *shape) (names []string) {
 	return names
 }
 
-// configuredHeaders also warns of names that a record then has twice; before are
-// those that stand before them.
-func (c *compiler) configuredHeaders(s *shape, before []string) (names []string) {
+// configuredHeaders returns the names but that of the header id, which stands first
+// whoever gives it.
+func (c *compiler) configuredHeaders(s *shape) (names []string) {
 	for i, h := range c.Headers {
 		key := "headers." + h.Name
 		plan := headerPlan{name: h.Name}
@@ -209,16 +217,13 @@ func (c *compiler) configuredHeaders(s *shape, before []string) (names []string)
 		} else {
 			plan.source = c.source(key, h.Source)
 		}
-		switch {
-		case h.Name == idHeader:
-			s.warnings = append(s.warnings, "headers.id adds a second header id behind the event id; columns.id is what the first one holds")
-		case slices.Contains(before, h.Name):
-			s.warnings = append(s.warnings, fmt.Sprintf("%s adds a second header %s behind that of preset %s; choose another name, or map the role's column", key, h.Name, s.preset.name))
-		case h.Name == traceParent && s.columns[roleTrace] != "":
-			s.warnings = append(s.warnings, fmt.Sprintf("%s adds a second header %s before that of the trace column; choose another name, or leave it out", key, h.Name))
+		c.use("header "+h.Name, plan.source, plan.template)
+		if h.Name == idHeader {
+			s.warnings = append(s.warnings, "headers.id replaces the event id in the header id, by which consumers know what comes twice; columns.id sets both")
+			c.plan.idAs = &plan
+			continue
 		}
 		c.plan.headers = append(c.plan.headers, plan)
-		c.use("header "+h.Name, plan.source, plan.template)
 		names = append(names, h.Name)
 	}
 	return names

@@ -265,24 +265,6 @@ func TestCheck_WarnsOfKeysWithSeveralTexts(t *testing.T) {
 	}
 }
 
-func TestCheck_WarnsOfASecondHeaderOfOneName(t *testing.T) {
-	rel := table(t, "id uuid", "aggregate_type text", "aggregate_id text", "event_type text", "payload jsonb", "traceparent text", "tenant text")
-	for name, want := range map[string]string{
-		"id":          "behind the event id",
-		"eventType":   "headers.eventType adds a second header eventType behind that of preset outbox",
-		"traceparent": "headers.traceparent adds a second header traceparent before that of the trace column",
-		"tenant":      "",
-	} {
-		e, err := mustNew(t, Mapping{Headers: []HeaderMapping{{name, "tenant"}}}).Check(rel)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if warnings := strings.Join(e.Warnings, "\n"); want == "" && warnings != "" || !strings.Contains(warnings, want) {
-			t.Errorf("%s: warnings %q", name, warnings)
-		}
-	}
-}
-
 // What a template only quotes it does not read.
 func TestCheck_UsesAreThoseOfTheBoundPlan(t *testing.T) {
 	rel := table(t, "id uuid", "aggregate_type text", "aggregate_id text", "event_type text", "payload jsonb", "tenant text", "meta jsonb", "a|b text")

@@ -3,6 +3,7 @@ package router
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strconv"
 
 	"github.com/cdc-relay/cdc-relay/replication"
@@ -25,6 +26,8 @@ type plan struct {
 
 	topic         *topicPlan
 	headers       []headerPlan // behind id, in order
+	configured    []string     // names of the headers that replace others
+	idAs          *headerPlan  // replaces the event id in the header id; nil: nothing does
 	headersColumn *headersColumn
 	fields        []*valueField
 	sources       []*source // every column that is read
@@ -74,7 +77,9 @@ func (p *plan) route(b *Buffer, row *replication.Row, scratch *[]byte) error {
 	if id == nil {
 		return reject(ReasonMapping, p.id.column, "%s, the event id, is %s; have every writer set it, or map columns.id to what has a value in every row", p.id.called(), p.id.null())
 	}
-	b.header(idHeader, id)
+	if err = p.addID(b, row, id, scratch); err != nil {
+		return err
+	}
 	if rec.Topic, err = p.topic.name(b, row, scratch); err != nil {
 		return err
 	}
@@ -125,17 +130,43 @@ func (p *plan) recordKey(b *Buffer, row *replication.Row, scratch *[]byte) ([]by
 	return b.copy(out), nil
 }
 
+// replaces says of a header that the configuration gives it.
+func (p *plan) replaces(name string) bool { return slices.Contains(p.configured, name) }
+
+// given adds a header that a configured one of its name replaces.
+func (p *plan) given(b *Buffer, name string, value []byte) {
+	if len(p.configured) == 0 || !p.replaces(name) {
+		b.header(name, value)
+	}
+}
+
+// addID adds the header id. What replaces the event id does so where it is not NULL.
+func (p *plan) addID(b *Buffer, row *replication.Row, id []byte, scratch *[]byte) error {
+	if p.idAs != nil {
+		other, err := p.idAs.value(b, row, scratch)
+		if err != nil {
+			return err
+		}
+		if other != nil {
+			id = other
+		}
+	}
+	b.header(idHeader, id)
+	return nil
+}
+
+func (h *headerPlan) value(b *Buffer, row *replication.Row, scratch *[]byte) ([]byte, error) {
+	if h.template != nil {
+		return h.template.header(b, row, scratch)
+	}
+	return h.source.bytes(b, row)
+}
+
 // addHeaders adds everything behind id, in the order of the package's promise.
 func (p *plan) addHeaders(b *Buffer, row *replication.Row, scratch *[]byte) error {
 	for i := range p.headers {
 		h := &p.headers[i]
-		var value []byte
-		var err error
-		if h.template != nil {
-			value, err = h.template.header(b, row, scratch)
-		} else {
-			value, err = h.source.bytes(b, row)
-		}
+		value, err := h.value(b, row, scratch)
 		if err != nil {
 			return err
 		}
@@ -183,10 +214,10 @@ func (p *plan) addTrace(b *Buffer, row *replication.Row) error {
 		return err
 	}
 	if len(parent) > 0 {
-		b.header(traceParent, parent)
+		p.given(b, traceParent, parent)
 	}
 	if len(state) > 0 {
-		b.header(traceState, state)
+		p.given(b, traceState, state)
 	}
 	return nil
 }

@@ -39,9 +39,10 @@ func (r *Router) Salvage(buf *Buffer, row *replication.Row) (Record, []string) {
 func (p *plan) salvage(b *Buffer, row *replication.Row, rec *Record, scratch *[]byte) (missing []string) {
 	whole := true // the headers
 	id, err := p.id.text(b, row)
-	if err == nil && id != nil {
+	if err != nil || id == nil {
+		whole = false
+	} else if p.addID(b, row, id, scratch) != nil {
 		b.header(idHeader, id)
-	} else {
 		whole = false
 	}
 	if rec.Topic, err = p.topic.name(b, row, scratch); err != nil {

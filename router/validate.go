@@ -143,6 +143,9 @@ func regexError(expr string, err error) error {
 	return err
 }
 
+// ownPrefix begins the names of headers that only the relay sets.
+const ownPrefix = "cdc-relay-"
+
 func (m *mapping) parseHeaders() (errs []error) {
 	m.headers = make([]*template, len(m.Headers))
 	for i, h := range m.Headers {
@@ -150,6 +153,8 @@ func (m *mapping) parseHeaders() (errs []error) {
 		switch {
 		case h.Name == "":
 			errs = append(errs, m.configError("headers", advise(errors.New("a header has no name"), "write name: column")))
+		case strings.HasPrefix(h.Name, ownPrefix):
+			errs = append(errs, m.configError(key, advise(errors.New("names that begin with "+ownPrefix+" are those of position headers and dead letters"), "choose another name")))
 		case isCloudEvents(m.Value) && isEventHeader(h.Name):
 			errs = append(errs, m.configError(key, advise(fmt.Errorf("value format %s sets this header itself", m.Value), "leave it out")))
 		case strings.TrimSpace(h.Source) == "":
