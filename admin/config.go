@@ -3,7 +3,9 @@ package admin
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
+	"syscall"
 )
 
 // Config says where to listen and who may ask.
@@ -25,7 +27,16 @@ type ListenError struct {
 }
 
 func (e *ListenError) Error() string {
-	return fmt.Sprintf("listen on http.listen %s: %v: free the address or choose another one (http.listen: \"\" turns HTTP off)", e.Address, rootCause(e.Err))
+	next := "choose another address"
+	switch {
+	case errors.Is(e.Err, syscall.EADDRINUSE):
+		next = "end the program that has the address, or choose another one"
+	case errors.Is(e.Err, fs.ErrPermission):
+		next = "choose a port from 1024 on, or give the program the right to lower ones (CAP_NET_BIND_SERVICE)"
+	case errors.Is(e.Err, syscall.EADDRNOTAVAIL):
+		next = "choose an address of this machine; an empty host means all of them"
+	}
+	return fmt.Sprintf("listen on http.listen %s: %v: %s (http.listen: \"\" turns HTTP off)", e.Address, rootCause(e.Err), next)
 }
 
 func (e *ListenError) Unwrap() error { return e.Err }

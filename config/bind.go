@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/cdc-relay/cdc-relay/replication"
 )
 
 // applyDefaults sets every key below v that has a default.
@@ -70,7 +72,7 @@ func unknownKey(name string, keys []key) string {
 	for i, k := range keys {
 		names[i] = k.name
 	}
-	return "unknown key; " + didYouMean(name, names)
+	return "unknown key; " + replication.DidYouMean(name, names)
 }
 
 func (l *loader) bindKey(e entry, k key, v reflect.Value, path string) {

@@ -34,6 +34,7 @@ const maxWalSenderTimeout = 596 * time.Hour
 
 func (l *loader) checkPostgres() {
 	p := &l.cfg.settings.Postgres
+	l.preferURLOfFlag()
 	l.checkURL()
 	l.checkSecret("postgres.password", p.Password, p.PasswordFile, p.PasswordCommand)
 	l.checkPostgresAuth()
@@ -78,6 +79,26 @@ func (l *loader) checkShards() {
 	for i, w := range l.cfg.wants() {
 		if w.Update || w.Delete || w.Truncate || w.Commit {
 			l.refuse("postgres.shards", "%d is not possible with %s, whose debezium options deliver more than inserts: an update may move a row from one shard to another; allowed: 1, or skipped.operations: u,d,t without provide.transaction.metadata", p.Shards, l.cfg.tables[i])
+		}
+	}
+}
+
+// preferURLOfFlag has a password in a URL on the command line go before one of the file or
+// the environment, as the command line does: it is somebody else's who connects for once.
+func (l *loader) preferURLOfFlag() {
+	p := &l.cfg.settings.Postgres
+	parts, ok := p.URL.parse()
+	if !ok || !parts.hasPassword || l.cfg.origins["postgres.url"].source != "--set" {
+		return
+	}
+	for path, forget := range map[string]func(){
+		"postgres.password":         func() { p.Password = "" },
+		"postgres.password_file":    func() { p.PasswordFile = "" },
+		"postgres.password_command": func() { p.PasswordCommand = nil },
+	} {
+		if l.cfg.origins[path].source != "--set" {
+			forget()
+			delete(l.cfg.origins, path)
 		}
 	}
 }

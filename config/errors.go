@@ -68,7 +68,10 @@ func (e *Error) caret() string {
 
 // Errors is every mistake of one Load: those of the file in its order, then the
 // others.
-type Errors struct{ List []*Error }
+type Errors struct {
+	List     []*Error
+	Warnings []string // as Config.Warnings: they may be why something is missing
+}
 
 func (e *Errors) Error() string {
 	texts := make([]string, len(e.List))

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/cdc-relay/cdc-relay/replication"
@@ -109,6 +110,7 @@ type loader struct {
 	expand  expander
 	read    func(string) ([]byte, error) // as given: the configuration itself is no credential
 	partial bool
+	nowhere bool            // there is no file
 	unread  bool            // WithoutSecrets
 	failed  map[string]bool // keys with a mistake: later checks of them would only confuse
 	errs    Errors
@@ -144,6 +146,11 @@ func (l *loader) failure() error {
 		return nil
 	}
 	l.errs.sort()
+	l.errs.Warnings = l.cfg.Warnings
+	if l.nowhere && slices.ContainsFunc(l.errs.List, func(e *Error) bool { return e.Source == "" }) { // something is missing
+		l.errs.Warnings = append(slices.Clone(l.errs.Warnings), "no configuration file was found: there is no "+strings.Join(usualPaths, " in this directory and no ")+
+			"; name one with --config FILE or CDC_RELAY_CONFIG")
+	}
 	return &l.errs
 }
 
@@ -155,6 +162,7 @@ func (l *loader) loadFile(path string) bool {
 		return false
 	}
 	if path == "" {
+		l.nowhere = true
 		return true
 	}
 	l.cfg.Path = path

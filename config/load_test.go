@@ -289,13 +289,49 @@ func TestLoad_WarnsAndGoesOn(t *testing.T) {
 }
 
 func TestLoad_WarnsAboutTLSAndUnusedPasswords(t *testing.T) {
-	o := Options{Environ: []string{"CDC_RELAY_POSTGRES_PASSWORD=x"}, Set: []string{
-		"postgres.url=postgres://relay:other@db/shop?sslmode=require", "outbox.table=t", "kafka.brokers=b1:1", "kafka.insecure=true", "kafka.sasl.mechanism=plain", "kafka.sasl.username=u", "kafka.sasl.password=p",
+	o := Options{Environ: []string{"CDC_RELAY_POSTGRES_PASSWORD=x", "CDC_RELAY_POSTGRES_URL=postgres://relay:other@db/shop?sslmode=require"}, Set: []string{
+		"outbox.table=t", "kafka.brokers=b1:1", "kafka.insecure=true", "kafka.sasl.mechanism=plain", "kafka.sasl.username=u", "kafka.sasl.password=p",
 	}}
 	got := strings.Join(load(t, o).Warnings, "\n")
 	for _, want := range []string{"postgres.url: sslmode=require", "postgres.url: its password is not used", "kafka.insecure: the credentials of plain go"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is missing in %q", want, got)
 		}
+	}
+}
+
+// A variable with a typo is why a value is missing, and so is a file that is not there.
+func TestLoad_WarnsBesideTheErrors(t *testing.T) {
+	_, err := Load(Options{Environ: []string{"CDC_RELAY_KAFKA_BROKER=b1:1", "CDC_RELAY_POSTGRESS_URL=x"}, ReadFile: testFiles{}.read})
+	errs, ok := errors.AsType[*Errors](err)
+	if !ok {
+		t.Fatal(err)
+	}
+	got := strings.Join(errs.Warnings, "\n")
+	for _, want := range []string{
+		"CDC_RELAY_KAFKA_BROKER is no setting and is ignored; did you mean CDC_RELAY_KAFKA_BROKERS?",
+		"CDC_RELAY_POSTGRESS_URL is no setting and is ignored; did you mean CDC_RELAY_POSTGRES_URL?",
+		"no configuration file was found: there is no cdc-relay.yaml in this directory and no /etc/cdc-relay/config.yaml; name one with --config FILE or CDC_RELAY_CONFIG",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is missing in\n%s", want, got)
+		}
+	}
+	_, err = Load(Options{Environ: append([]string{"CDC_RELAY_POSTGRES_SLOT=Wrong"}, complete...), ReadFile: testFiles{}.read})
+	if errs, ok := errors.AsType[*Errors](err); !ok || len(errs.Warnings) != 0 {
+		t.Errorf("nothing is missing: %v, warnings %q", err, errs.Warnings)
+	}
+}
+
+// The owner runs setup beside the relay's configuration.
+func TestLoad_APasswordInAURLOnTheCommandLineIsUsed(t *testing.T) {
+	files := testFiles{"f": minimal, "secret": "of the relay"}
+	cfg := load(t, Options{Path: "f", ReadFile: files.read, Environ: []string{"CDC_RELAY_POSTGRES_PASSWORD_FILE=secret"}, Set: []string{"postgres.url=postgres://owner:own@localhost/shop"}})
+	if got := cfg.Relay().Replication; got.Password != nil || len(cfg.Warnings) != 0 {
+		t.Errorf("another password is used than that of the URL; warnings %q", cfg.Warnings)
+	}
+	cfg = load(t, Options{Path: "f", ReadFile: files.read, Environ: []string{"CDC_RELAY_POSTGRES_PASSWORD_FILE=secret"}, Set: []string{"postgres.url=postgres://owner@localhost/shop"}})
+	if got := cfg.Relay().Replication; got.Password == nil {
+		t.Error("the configured password is not used with a URL that has none")
 	}
 }

@@ -36,7 +36,7 @@ func (c *checker) checkSlot() error {
 	if byDebezium, err := c.heldByDebezium(); err != nil {
 		return err
 	} else if byDebezium {
-		c.warn("slot.owner", "before a change-over that is as it has to be: `cdc-relay takeover` takes the slot over once the connector is stopped, see docs/coming-from-debezium.md",
+		c.warn("slot.owner", "before a change-over that is as it has to be: `cdc-relay takeover` takes the slot over once the connector is stopped, see "+Docs+"coming-from-debezium.md",
 			"Debezium holds %s: %v", slotSubject(c.cfg.Slot), e.Err)
 		return c.ownerIsAsynchronous()
 	}

@@ -53,7 +53,7 @@ const (
 	hintReach     = "check that the server is up and can be reached from here, and host and port in postgres.url"
 	hintServerTLS = "turn on ssl at the server, or say sslmode=disable if the network is trusted"
 
-	seeSendingAgain = "see docs/operations.md#sending-rows-again"
+	seeSendingAgain = "see " + Docs + "operations.md#sending-rows-again"
 )
 
 // hintRecreate is the way out of a slot that cannot go on: reason names the entry of
@@ -63,7 +63,7 @@ func hintRecreate(reason string, confirmed pglogrepl.LSN) string {
 	if confirmed != 0 {
 		since = "LSN " + confirmed.String()
 	}
-	return fmt.Sprintf("stop the relay, then `cdc-relay teardown --yes`, `cdc-relay setup`, `cdc-relay run`, and insert the rows since %s again: see docs/operations.md#%s", since, reason)
+	return fmt.Sprintf("stop the relay, then `cdc-relay teardown --yes`, `cdc-relay setup`, `cdc-relay run`, and insert the rows since %s again: see %soperations.md#%s", since, Docs, reason)
 }
 
 // hintUnpublished is for a row from before its publication, of which the server uses the

@@ -16,9 +16,10 @@ const (
 	connectTimeout         = 10 * time.Second
 	defaultApplicationName = "cdc-relay"
 
-	hintPassword = "no server was asked: run postgres.password_command by hand as the relay's user, or look at postgres.password_file"
-	hintSilent   = "is PostgreSQL at this address? Whatever is there took the connection and says nothing: correct postgres.url, or look at the server"
-	hintToken    = "the server was not asked: give the relay's host credentials that may sign in to the database"
+	hintNoPassword = "set postgres.password_file (or postgres.password, the URL's password, PGPASSWORD, ~/.pgpass)"
+	hintPassword   = "no server was asked: run postgres.password_command by hand as the relay's user, or look at postgres.password_file"
+	hintSilent     = "is PostgreSQL at this address? Whatever is there took the connection and says nothing: correct postgres.url, or look at the server"
+	hintToken      = "the server was not asked: give the relay's host credentials that may sign in to the database"
 )
 
 // connect opens one session on the first server of cfg.URL that accepts it. With
@@ -122,11 +123,15 @@ func connectOne(ctx context.Context, cfg Config, base *pgconn.Config, t target, 
 	if errors.As(classified, &e) && e.Reason == ReasonTimeout && e.Hint == "" && !answered(cause) {
 		e.Hint = hintSilent // the dial went through: its timeout has a hint
 	}
+	var pg *pgconn.PgError
+	errors.As(cause, &pg)
+	if e != nil && config.Password == "" && pg != nil && pg.Code == "28P01" {
+		e.Err, e.Hint = fmt.Errorf("no password was given, and the server asks for one: %w", e.Err), hintNoPassword
+	}
 	if e == nil || e.Reason != ReasonPermission {
 		return nil, classified
 	}
-	var pg *pgconn.PgError
-	switch errors.As(cause, &pg); {
+	switch {
 	case pg != nil && pg.Routine == "CheckMyDatabase":
 		e.Hint = fmt.Sprintf("run: GRANT CONNECT ON DATABASE %s TO %s", doubleQuoted(config.Database), doubleQuoted(config.User))
 	case replication:

@@ -2,6 +2,7 @@ package replication
 
 import (
 	"errors"
+	"io/fs"
 	"maps"
 	"net"
 	"net/netip"
@@ -52,11 +53,12 @@ type dsn struct {
 func parseDSN(connString string) (*dsn, error) {
 	config, err := pgconn.ParseConfig(connString)
 	if err != nil {
-		return nil, &Error{
-			Kind: KindRefused, Reason: ReasonConfiguration, Op: "read the PostgreSQL URL",
-			Err:  errors.New(parseFailure(err)),
-			Hint: "it is a libpq URL (postgres://user@host:5432/database) or keywords (host=… user=… dbname=…)",
+		failure := parseFailure(err)
+		hint := "it is a libpq URL (postgres://user@host:5432/database) or keywords (host=… user=… dbname=…)"
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || strings.Contains(failure, "no such file") || strings.Contains(failure, "permission denied") {
+			hint = "correct the path, or put the file there, readable for the user that the relay runs as"
 		}
+		return nil, &Error{Kind: KindRefused, Reason: ReasonConfiguration, Op: "read the PostgreSQL URL", Err: errors.New(failure), Hint: hint}
 	}
 	settings := explicitSettings(connString)
 	d := &dsn{config: config, sslmode: settings["sslmode"]}

@@ -119,13 +119,43 @@ func slotMissing(q querier, cfg Config, err error) error {
 	if Reason(err) != ReasonSlotMissing || !errors.As(err, &e) {
 		return err
 	}
+	with := *e
+	if near := similarSlot(q, cfg); near != "" {
+		with.Hint = near + "; otherwise, " + e.Hint
+		return &with
+	}
 	others := idleSlots(q, cfg)
 	if others == "" {
 		return err
 	}
-	with := *e
 	with.Hint = others + ": correct postgres.slot if that is it; otherwise, " + e.Hint
 	return &with
+}
+
+// similarSlot names the slot whose name is much like the configured one, in use or not.
+func similarSlot(q querier, cfg Config) string {
+	if cfg.Shard.Divided() {
+		return ""
+	}
+	rows, err := q.all(`SELECT slot_name, coalesce(active_pid, 0) FROM pg_catalog.pg_replication_slots
+		WHERE slot_type = 'logical' AND plugin = 'pgoutput' AND database = current_database() AND NOT temporary ORDER BY 1`)
+	if err != nil {
+		return ""
+	}
+	used := map[string]string{}
+	var names []string
+	for _, row := range rows {
+		names = append(names, row[0].text)
+		used[row[0].text] = row[1].text
+	}
+	near, ok := Nearest(cfg.Slot, names)
+	switch {
+	case !ok:
+		return ""
+	case used[near] != "0":
+		return fmt.Sprintf("did you mean %q, which pid %s reads? Then correct postgres.slot", near, used[near])
+	}
+	return fmt.Sprintf("did you mean %q, which nobody reads? Then correct postgres.slot", near)
 }
 
 // idleSlots says which slots a relay of this database could stream from and nobody does,

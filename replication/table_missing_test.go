@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cdc-relay/cdc-relay/test/harness"
+	"github.com/rs/zerolog"
 )
 
 // A name without quotes is in lower case, so the table of the application would stand
@@ -103,6 +104,24 @@ func TestPublicationMissing_NamesTheOneThatHasTheTables(t *testing.T) {
 	})
 }
 
+// A relay that reads the slot which was meant is a reason to name it, not to leave it out.
+func TestSlotMissing_NamesTheOneThatWasMeant(t *testing.T) {
+	db := harness.Postgres(t, "15")
+	cfg := outboxDatabase(t, db)
+	meant := cfg.Slot
+	cfg.Slot = meant[:len(meant)-1] + "z"
+	wantFinding(t, Check(t.Context(), cfg), "slot", LevelFail, fmt.Sprintf("did you mean %q, which nobody reads? Then correct postgres.slot; otherwise, for a new relay run", meant))
+	streamed := cfg
+	streamed.Slot = meant
+	s, err := Open(t.Context(), streamed, zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Abort()
+	_, err = look(t, cfg)
+	wantError(t, err, KindRefused, ReasonSlotMissing, fmt.Sprintf("did you mean %q, which pid ", meant))
+}
+
 // A slot that setup makes has none of the rows that wait in the one that was meant, which
 // would hold WAL from then on.
 func TestSlotMissing_NamesThoseThatNobodyReads(t *testing.T) {
@@ -112,7 +131,7 @@ func TestSlotMissing_NamesThoseThatNobodyReads(t *testing.T) {
 		meant := cfg.Slot
 		other := harness.Unique(t, "slot")
 		db.Exec(t, `SELECT pg_create_logical_replication_slot($1, 'test_decoding')`, other)
-		cfg.Slot = harness.Unique(t, "slot")
+		cfg.Slot = "nothing_like_it_" + harness.Unique(t, "slot")
 		there := fmt.Sprintf("there is slot %q, which nobody reads: ", meant)
 		want := "the slot does not exist; " + there + "correct postgres.slot if that is it; otherwise, for a new relay run `cdc-relay setup`"
 		wantFinding(t, Check(t.Context(), cfg), "slot", LevelFail, want)

@@ -62,17 +62,32 @@ func columnIndex(rel *replication.Relation, name string) int {
 	return slices.IndexFunc(rel.Columns, func(c replication.Column) bool { return c.Name == name })
 }
 
+// fewColumns are named also where one of them is likely to be meant.
+const fewColumns = 12
+
 func noColumn(rel *replication.Relation, name string) error {
 	if why := rel.Hidden[name]; why != "" {
 		return &columnError{column: name, err: hiddenColumn(rel, name)}
 	}
-	hint := ""
-	for _, c := range rel.Columns {
+	near := ""
+	names := make([]string, len(rel.Columns))
+	for i, c := range rel.Columns {
+		names[i] = c.Name
 		if c.Name != name && normal(c.Name) == normal(name) {
-			hint = fmt.Sprintf(" (did you mean %q?)", c.Name)
+			near = c.Name
 		}
 	}
-	return &columnError{column: name, err: fmt.Errorf("table %s has no column %q%s; it has %s", tableName(rel), name, hint, columnList(rel))}
+	if near == "" {
+		near, _ = replication.Nearest(name, names)
+	}
+	hint := "; it has " + columnList(rel)
+	if near != "" && near != name {
+		hint = fmt.Sprintf(" (did you mean %q?)", near) + hint
+		if len(names) > fewColumns {
+			hint = fmt.Sprintf(": did you mean %q?", near)
+		}
+	}
+	return &columnError{column: name, err: fmt.Errorf("table %s has no column %q%s", tableName(rel), name, hint)}
 }
 
 // hiddenColumn tells why the stream lacks a column that the table has.

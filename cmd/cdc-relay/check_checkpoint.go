@@ -63,7 +63,7 @@ func (d *doctor) checkpoints(ctx context.Context) {
 		end, err := rehearse(ctx, d.settings.OfShard(i, len(standing.Slots)), standing.Origin, slot.Confirmed, known)
 		if err != nil {
 			seen, advice := told(err)
-			d.add(check, levelFail, orAdvice(advice, "docs/operations.md says by reason what to do"), "a relay would not stream: %s", seen)
+			d.add(check, levelFail, orAdvice(advice, replication.Docs+"operations.md#runbook has what to do for each reason"), "a relay would not stream: %s", seen)
 			continue
 		}
 		d.ok(check, "slot %q is at %s, and its checkpoint in topic %s at %s", slot.Name, slot.Confirmed, topic, end)

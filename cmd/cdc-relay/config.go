@@ -14,8 +14,12 @@ func (a *app) load() (*config.Config, error) {
 }
 
 func (a *app) warn(cfg *config.Config) {
-	for _, warning := range cfg.Warnings {
-		fmt.Fprintf(a.stderr, "cdc-relay: warning: %s\n", warning)
+	a.warnings(cfg.Warnings)
+}
+
+func (a *app) warnings(all []string) {
+	for _, warning := range all {
+		fmt.Fprintf(a.stderr, "cdc-relay: warning: %s\n", printable(warning))
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -24,7 +25,7 @@ const (
 // usageError is a command line that makes no sense.
 type usageError struct{ err error }
 
-func (e *usageError) Error() string { return e.err.Error() + " (see cdc-relay --help)" }
+func (e *usageError) Error() string { return e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
 
 // notPositive refuses a duration for a flag that has no use for none.
@@ -89,29 +90,49 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// reasonOf is the word by which the runbook has what ended run.
-func reasonOf(err error) string {
-	var reason string
+// reasonWord is the word by which the runbook has what ended run; empty: there is none.
+func reasonWord(err error) string {
 	if refused, ok := errors.AsType[*relay.RefusedError](err); ok {
-		reason = refused.Reason
+		return refused.Reason
 	} else if blocked, ok := errors.AsType[*relay.BlockedError](err); ok {
-		reason = blocked.Reason
+		return blocked.Reason
 	}
+	return ""
+}
+
+func reasonOf(err error) string {
+	reason := reasonWord(err)
 	if reason == "" {
 		return ""
 	}
 	return " (reason " + printable(reason) + ")"
 }
 
-// report prints an error once and returns its exit code.
+// helpOf names the help page for a command line that makes no sense.
+func (a *app) helpOf(err error) string {
+	if usage := (*usageError)(nil); !errors.As(err, &usage) {
+		return ""
+	}
+	return " (see " + cmp.Or(a.command, "cdc-relay") + " --help)"
+}
+
+// report prints an error once and returns its exit code. Where the log is JSON its last line
+// is too.
 func (a *app) report(err error) int {
 	var quiet *quietError
+	if file, ok := errors.AsType[*config.Errors](err); ok {
+		a.warnings(file.Warnings)
+	}
 	if err != nil && !errors.As(err, &quiet) {
+		if a.jsonLog != nil {
+			a.jsonLog.Error().Str("reason", reasonWord(err)).Int("exit_code", exitCode(err)).Msg(err.Error())
+			return exitCode(err)
+		}
 		lines := strings.Split(err.Error(), "\n") // some show the line of the file
 		for i := range lines {
 			lines[i] = printable(lines[i])
 		}
-		lines[len(lines)-1] += reasonOf(err)
+		lines[len(lines)-1] += reasonOf(err) + a.helpOf(err)
 		fmt.Fprintf(a.stderr, "cdc-relay: %s\n", strings.Join(lines, "\n"))
 	}
 	return exitCode(err)

@@ -33,13 +33,17 @@ func (a *app) newLogger(settings config.Log, pipeline string) zerolog.Logger {
 		level = zerolog.InfoLevel // the configuration admits known levels only
 	}
 	out := a.stderr
-	if settings.Format == "text" || (settings.Format != "json" && terminal(out)) {
+	if a.textLog(settings) {
 		out = zerolog.ConsoleWriter{
 			Out: out, TimeFormat: "15:04:05.000", TimeLocation: time.Local,
 			NoColor: !terminal(out) || a.getenv("NO_COLOR") != "",
 		}
 	}
 	return zerolog.New(out).Level(level).With().Timestamp().Str("pipeline", pipeline).Logger()
+}
+
+func (a *app) textLog(settings config.Log) bool {
+	return settings.Format == "text" || settings.Format != "json" && terminal(a.stderr)
 }
 
 func terminal(w io.Writer) bool {

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 )
 
@@ -73,7 +74,9 @@ type app struct {
 	process
 	configPath string
 	set        []string
-	began      bool // the verb was reached: what fails from here on is no usage error
+	began      bool            // the verb was reached: what fails from here on is no usage error
+	command    string          // the verb with its parents, as typed; empty: not known
+	jsonLog    *zerolog.Logger // of a daemon whose log is JSON
 }
 
 // run executes one command line and returns its exit code. Ending ctx is the
@@ -84,9 +87,10 @@ func run(ctx context.Context, args []string, p process) int {
 	root.SetArgs(args)
 	root.SetOut(p.stdout)
 	root.SetErr(p.stderr)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
+	a.command = cmd.CommandPath()
 	if err != nil && !a.began {
-		err = &usageError{err}
+		err = &usageError{mistyped(cmd, err)}
 	}
 	return a.report(err)
 }
@@ -106,7 +110,10 @@ environment (CDC_RELAY_POSTGRES_URL, …) override the file.`,
   cdc-relay setup               # publication and slot
   cdc-relay check               # what stands in the way
   cdc-relay run                 # stream until stopped`,
-		SilenceErrors:    true,
+		SilenceErrors: true,
+		// Without this an unknown command is told in cobra's words.
+		Args:             knownCommand,
+		RunE:             func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceUsage:     true,
 		PersistentPreRun: func(*cobra.Command, []string) { a.began = true },
 	}

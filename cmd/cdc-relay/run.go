@@ -132,6 +132,9 @@ type daemon struct {
 func (a *app) newDaemon(cfg *config.Config, settings relay.Config) (*daemon, error) {
 	settings.Version = build().Version
 	log := a.newLogger(cfg.Log, settings.Pipeline)
+	if !a.textLog(cfg.Log) {
+		a.jsonLog = &log
+	}
 	limitMemory(log, memlimit.FromCgroup)
 	r, served, err := openPipeline(settings, cfg.OwnShards(), log)
 	if err != nil {

@@ -274,8 +274,17 @@ func TestRun_RefusesAndSaysTheNextStep(t *testing.T) {
 			for _, want := range tt.stderr {
 				got.want(t, tt.code, "", want)
 			}
-			if last := got.stderr[strings.LastIndex(strings.TrimRight(got.stderr, "\n"), "\n")+1:]; !strings.HasPrefix(last, "cdc-relay: ") {
-				t.Errorf("the last line is no plain error: %q", last)
+			last := got.stderr[strings.LastIndex(strings.TrimRight(got.stderr, "\n"), "\n")+1:]
+			var line struct {
+				Level, Msg string
+				ExitCode   int `json:"exit_code"`
+			}
+			if err := json.Unmarshal([]byte(last), &line); err != nil || line.Level != "error" || line.Msg == "" || line.ExitCode != tt.code {
+				t.Errorf("the last line of a JSON log is %q (%v)", last, err)
+			}
+			args = append(args, "--set", "log.format=text")
+			if plain := invoke(t, l.env, args...).stderr; !strings.Contains(plain, "\ncdc-relay: ") {
+				t.Errorf("the last line of a text log is no plain error: %q", plain)
 			}
 		})
 	}

@@ -121,7 +121,7 @@ func tableSQL(cfg relay.Config, preset string) (func(replication.Table) (string,
 			shapes[t] = shapeOf(cfg.Router.Mappings, i)
 		}
 		if !slices.Contains(migrations.Presets(), shapes[t]) {
-			return nil, fmt.Errorf("--create-table: there is no SQL for preset %q; allowed: %s", shapes[t], strings.Join(migrations.Presets(), ", "))
+			return nil, fmt.Errorf("--create-table: there is no SQL for preset %q: %s", shapes[t], replication.DidYouMean(shapes[t], migrations.Presets()))
 		}
 	}
 	return func(t replication.Table) (string, error) { return migrations.Table(shapes[t], t.Schema, t.Name) }, nil

@@ -168,7 +168,7 @@ func (o sqlOptions) tables(names []migrations.Name, mappings []router.Mapping) (
 	for i, n := range names {
 		preset := cmp.Or(o.preset, shapeOf(mappings, i))
 		if !slices.Contains(migrations.Presets(), preset) {
-			return nil, fmt.Errorf("--preset: there is no SQL for %q; allowed: %s", preset, strings.Join(migrations.Presets(), ", "))
+			return nil, fmt.Errorf("--preset: there is no SQL for %q: %s", preset, replication.DidYouMean(preset, migrations.Presets()))
 		}
 		up, err := migrations.Table(preset, n.Schema, n.Table)
 		if err != nil {

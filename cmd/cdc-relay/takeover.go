@@ -261,8 +261,8 @@ func (c *changeOver) perform(ctx context.Context) error {
 	if !d.reached {
 		return errors.New("stopped before the log's end was confirmed; repeat the command: what is confirmed stays so, and nothing is lost")
 	}
-	fmt.Fprintf(a.stdout, "\ntaken over: %d rows were delivered by Debezium and not sent again, %d were sent; the slot is confirmed beyond %s\nstart `cdc-relay run`, and do not start the connector again: the way back is in docs/coming-from-debezium.md\n",
-		d.relay.Filtered(), d.relay.Status().EventsPublished, c.survey.WALEnd)
+	fmt.Fprintf(a.stdout, "\ntaken over: %s delivered by Debezium and not sent again, %d sent; the slot is confirmed beyond %s\nstart `cdc-relay run`, and do not start the connector again: the way back is in %scoming-from-debezium.md\n",
+		replication.CountText(d.relay.Filtered(), "row"), d.relay.Status().EventsPublished, c.survey.WALEnd, replication.Docs)
 	return nil
 }
 

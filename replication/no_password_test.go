@@ -1,0 +1,22 @@
+package replication
+
+import (
+	"context"
+	"testing"
+
+	"github.com/cdc-relay/cdc-relay/sandbox"
+	"github.com/cdc-relay/cdc-relay/test/harness"
+)
+
+// Who gave no password does not need to look for a mistake in it.
+func TestConnect_SaysThatNoPasswordWasGiven(t *testing.T) {
+	t.Parallel()
+	db := harness.OwnPostgres(t, sandbox.PostgresOptions{Password: "first"})
+	for password, want := range map[string]string{"": "no password was given", "wrong": "check the user name and the password"} {
+		_, err := connect(t.Context(), Config{URL: db.URL, Password: func(context.Context) (string, error) { return password, nil }}, false)
+		wantError(t, err, KindRefused, ReasonAuth, want)
+		if password == "" {
+			wantError(t, err, KindRefused, ReasonAuth, "postgres.password_file")
+		}
+	}
+}
