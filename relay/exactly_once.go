@@ -389,8 +389,8 @@ func (x *exactly) recover(ctx, hard context.Context) error {
 	case <-hard.Done():
 		return s.cut()
 	}
-	records, ids, failures := x.failures()
-	err := x.judge(hard, records, ids, failures, cause)
+	records, failures := x.failures()
+	err := x.judge(hard, records, failures, cause)
 	if e, ok := errors.AsType[*sink.Error](err); ok && e.Class == sink.Retry && ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", ErrDrainCut, err)
 	}
@@ -413,7 +413,7 @@ func (x *exactly) why(err error) error {
 }
 
 // failures lists what failed in the order of the stream, each with its record.
-func (x *exactly) failures() ([]router.Record, []recordID, []sink.Failure) {
+func (x *exactly) failures() ([]router.Record, []sink.Failure) {
 	s := x.s
 	s.mu.Lock()
 	failed := s.failed
@@ -421,7 +421,6 @@ func (x *exactly) failures() ([]router.Record, []recordID, []sink.Failure) {
 	s.mu.Unlock()
 	sortPieces(failed)
 	var records []router.Record
-	var ids []recordID
 	var failures []sink.Failure
 	for _, f := range failed {
 		partial, ok := errors.AsType[*sink.FailedError](f.err)
@@ -430,24 +429,22 @@ func (x *exactly) failures() ([]router.Record, []recordID, []sink.Failure) {
 		}
 		for _, failure := range partial.Failures {
 			records = append(records, f.p.records[failure.Index])
-			ids = append(ids, x.s.recordID(f.p.records, failure.Index))
 			failures = append(failures, failure)
 		}
 	}
-	return records, ids, failures
+	return records, failures
 }
 
 // judge decides what follows from a transaction that was not committed.
-func (x *exactly) judge(hard context.Context, records []router.Record, ids []recordID, failures []sink.Failure, cause error) error {
+func (x *exactly) judge(hard context.Context, records []router.Record, failures []sink.Failure, cause error) error {
 	var suspects []router.Record
-	var named []recordID
 	first := -1
 	for i, f := range failures {
 		if first < 0 && !errors.Is(f.Err, sink.ErrHalted) {
 			first = i
 		}
 		if f.Class == sink.Rejected {
-			suspects, named = append(suspects, records[i]), append(named, ids[i])
+			suspects = append(suspects, records[i])
 		}
 	}
 	if len(suspects) > 0 {
@@ -461,7 +458,7 @@ func (x *exactly) judge(hard context.Context, records []router.Record, ids []rec
 		if err != nil {
 			return x.why(err)
 		}
-		return x.sentence(suspects, named, guilty)
+		return x.sentence(suspects, guilty)
 	}
 	if first < 0 {
 		return cause

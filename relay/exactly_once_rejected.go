@@ -86,7 +86,7 @@ func sortPieces(failed []failedPiece) {
 }
 
 // sentence remembers what becomes of the guilty records.
-func (x *exactly) sentence(suspects []router.Record, ids []recordID, guilty map[int]sink.Failure) error {
+func (x *exactly) sentence(suspects []router.Record, guilty map[int]sink.Failure) error {
 	s, r := x.s, x.s.r
 	if len(guilty) == 0 {
 		return &sink.Error{Class: sink.Retry, Reason: "refused_together", Err: errors.New("the brokers refused records together that they take alone; trying smaller batches")}
@@ -97,7 +97,7 @@ func (x *exactly) sentence(suspects []router.Record, ids []recordID, guilty map[
 		if !found || rec.Row == nil {
 			continue
 		}
-		row, id := rec.Row, ids[i]
+		row, id := rec.Row, recordName(rec)
 		cause := &RowBlockedError{
 			Reason: f.Reason, Err: f.Err, Table: row.Relation.Namespace + "." + row.Relation.Name,
 			LSN: row.LSN, Ordinal: row.Ordinal, Commit: id.row.Commit,
@@ -129,27 +129,8 @@ func put[V any](m *map[recordID]V, id recordID, v V) {
 	(*m)[id] = v
 }
 
-// recordID names the i-th of records that begin with a row's first: what is handed over
-// together never begins within a row.
-func (s *session) recordID(records []router.Record, i int) recordID {
-	row := records[i].Row
-	if row == nil {
-		return recordID{}
-	}
-	id := recordID{row: rowID(row)}
-	before := 0
-	for i -= 1; i >= 0 && records[i].Row == row; i-- {
-		before++
-	}
-	for ; ; id.n++ { // those that are skipped are not there
-		_, gone := s.r.verdicts.condemned[id]
-		if gone = gone && s.r.cfg.OnReject == SkipOnReject; !gone && before == 0 {
-			return id
-		} else if !gone {
-			before--
-		}
-	}
-}
+// recordName is the name of a record that has a row.
+func recordName(rec *router.Record) recordID { return recordID{rowID(rec.Row), int(rec.Nth)} }
 
 // held has the session end at a row, and the next one commit what lies before its
 // transaction.
@@ -168,7 +149,7 @@ func (s *session) execute(f *flight, n int, row *replication.Row) error {
 	kept := records[:0]
 	for i := range records {
 		rec := &records[i]
-		c, ok := s.r.verdicts.condemned[recordID{rowID(row), i}]
+		c, ok := s.r.verdicts.condemned[recordName(rec)]
 		if !ok {
 			kept = append(kept, *rec)
 			continue
@@ -196,7 +177,7 @@ func (x *exactly) shorten(records []router.Record) {
 		if records[i].Row == nil || records[i].Topic != x.s.r.cfg.DeadLetterTopic {
 			continue
 		}
-		for range x.s.r.verdicts.strips[x.s.recordID(records, i)] {
+		for range x.s.r.verdicts.strips[recordName(&records[i])] {
 			deadletter.Strip(&records[i])
 		}
 	}

@@ -21,7 +21,7 @@ import (
 func recordsOf(s *session, row *replication.Row, values ...string) *flight {
 	f := &flight{s: s, buf: new(router.Buffer)}
 	for _, v := range values {
-		f.buf.Records = append(f.buf.Records, router.Record{Topic: "orders", Key: []byte("k"), Value: []byte(v), Row: row})
+		f.buf.Records = append(f.buf.Records, router.Record{Nth: uint8(len(f.buf.Records)), Topic: "orders", Key: []byte("k"), Value: []byte(v), Row: row})
 	}
 	return f
 }
@@ -54,8 +54,7 @@ func TestExactly_CondemnsTheRecordThatIsRefused(t *testing.T) {
 			f := recordsOf(s, &row, "a", "b", "c")
 			for i, refused := range []string{"b", "c", "a"} {
 				at := slices.IndexFunc(f.buf.Records, func(r router.Record) bool { return string(r.Value) == refused })
-				ids := []recordID{s.recordID(f.buf.Records, at)}
-				err := x.sentence(f.buf.Records[at:at+1], ids, map[int]sink.Failure{0: {Class: sink.Rejected, Reason: "record_too_large", Err: errors.New("too large")}})
+				err := x.sentence(f.buf.Records[at:at+1], map[int]sink.Failure{0: {Class: sink.Rejected, Reason: "record_too_large", Err: errors.New("too large")}})
 				if !errors.Is(err, errSentenced) {
 					t.Fatal(err)
 				}
