@@ -115,7 +115,7 @@ func TestSalvage_KeepsWhatIsThere(t *testing.T) {
 		{"partition below zero", Mapping{Table: "public.outbox", Preset: "outbox", Partition: "shard"}, placedRow("-1", "2026-01-02 03:04:05+00"), "order-events", `{"a":1}`, []string{PartPartition}},
 		{"no time", Mapping{Table: "public.outbox", Preset: "outbox", Columns: Columns{Timestamp: "at"}}, placedRow("1", "soon"), "order-events", `{"a":1}`, []string{PartTimestamp}},
 		{"neither", Mapping{Table: "public.outbox", Preset: "outbox", Columns: Columns{Timestamp: "at"}, Partition: "shard"}, placedRow("x", "soon"), "order-events", `{"a":1}`, []string{PartTimestamp, PartPartition}},
-		{"columns went away", Mapping{Table: "public.outbox", Preset: "outbox"}, &replication.Row{Relation: salvageOutbox, Values: []replication.Value{}}, "", "", []string{PartTopic, PartKey, PartValue, PartHeaders}},
+		{"columns went away", Mapping{Table: "public.outbox", Preset: "outbox"}, &replication.Row{Txn: &replication.Txn{}, Relation: salvageOutbox, Values: []replication.Value{}}, "", "", []string{PartTopic, PartKey, PartValue, PartHeaders}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r, err := New(Config{Mappings: []Mapping{tt.mapping}})
