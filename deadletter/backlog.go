@@ -55,10 +55,19 @@ type Entry struct {
 	sum digest // of the record
 }
 
-// copies says whether two letters hold the same record. Letters of version 0.1 do not
-// name timeline and number of the record, so of those the content decides.
-func (e *Entry) copies(other *Entry) bool {
-	return e.ID == other.ID && (e.Timeline != 0 || e.sum == other.sum)
+// sameRecord is equal for letters of a group that hold the same record. Letters of
+// version 0.1 do not name timeline and number of the record, so of those the content
+// decides.
+type sameRecord struct {
+	id  ID
+	sum digest
+}
+
+func (e *Entry) same() sameRecord {
+	if e.Timeline != 0 {
+		return sameRecord{id: e.ID}
+	}
+	return sameRecord{e.ID, e.sum}
 }
 
 // Older orders entries as they were set aside. Those of one moment are in the order of
@@ -78,18 +87,16 @@ type Backlog struct {
 	Foreign int      // records that are neither letters nor markers
 
 	groups map[groupOf]*letters
-	ends   map[int32]int64   // offset behind what was read, by partition
 	names  map[string]string // each text once: a million letters share a few
 }
 
 // letters are those of one group.
 type letters struct {
-	waiting    []*Entry // no marker covers them yet, in the order of reading
-	partitions []int32  // that hold letters of the group, also such as are done with
+	waiting []*Entry // no marker covers them yet, in the order of reading
 }
 
 func newBacklog() *Backlog {
-	return &Backlog{groups: make(map[groupOf]*letters), ends: make(map[int32]int64), names: make(map[string]string)}
+	return &Backlog{groups: make(map[groupOf]*letters), names: make(map[string]string)}
 }
 
 // ReadBacklog reads the topic to its present end.
@@ -104,7 +111,6 @@ func ReadBacklog(ctx context.Context, cfg sink.KafkaConfig, topic string, filter
 
 // add takes a record of the topic, those of a partition in their order.
 func (b *Backlog) add(m *sink.Message, filter Filter) {
-	b.ends[m.Partition] = m.Offset + 1
 	letter, marker, err := Parse(m)
 	switch {
 	case err != nil:
@@ -121,7 +127,12 @@ func (b *Backlog) mark(m *Marker) {
 	if group == nil {
 		return // its letters are past the topic's retention
 	}
-	group.waiting = slices.DeleteFunc(group.waiting, func(e *Entry) bool {
+	group.waiting = m.cover(group.waiting)
+}
+
+// cover gives the letters that the marker covers its outcome, and returns the others.
+func (m *Marker) cover(waiting []*Entry) []*Entry {
+	return slices.DeleteFunc(waiting, func(e *Entry) bool {
 		covered := m.Covers(&e.Letter)
 		if covered {
 			e.Done = m.Outcome
@@ -149,9 +160,6 @@ func (b *Backlog) letter(letter *Letter, filter Filter) {
 		b.groups[of] = group
 	}
 	group.waiting = append(group.waiting, e)
-	if !slices.Contains(group.partitions, e.Partition) {
-		group.partitions = append(group.partitions, e.Partition)
-	}
 }
 
 func (b *Backlog) once(text string) string {
@@ -167,20 +175,15 @@ type Task struct {
 	Entries []*Entry // in the order in which their rows were committed, copies next to each other
 	Left    int      // letters of the group that wait and are not among Entries
 
-	ends []partitionEnd // how far the partitions that hold letters of the group were read
-}
-
-type partitionEnd struct {
-	partition int32
-	end       int64
+	waiting []*Entry // all of the group that no marker covered at the reading, by partition and offset
 }
 
 // Whole are the groups that the filter selects a waiting letter of, each with all its
 // waiting letters: one that was left out would be overtaken by those of its key.
 func (b *Backlog) Whole() []Task { return b.tasks(true) }
 
-// Selected are the waiting letters that the filter selects, without the others of their
-// groups.
+// Selected are the waiting letters that the filter selects and other letters of the same
+// records, without the rest of their groups.
 func (b *Backlog) Selected() []Task { return b.tasks(false) }
 
 // tasks are in the order of their first rows.
@@ -195,13 +198,19 @@ func (b *Backlog) tasks(whole bool) (tasks []Task) {
 		group := b.groups[of]
 		task := Task{Entries: slices.Clone(group.waiting)}
 		if !whole {
-			task.Entries = slices.DeleteFunc(task.Entries, func(e *Entry) bool { return !e.Matched })
+			chosen := make(map[sameRecord]bool)
+			for _, e := range task.Entries {
+				if e.Matched {
+					chosen[e.same()] = true
+				}
+			}
+			task.Entries = slices.DeleteFunc(task.Entries, func(e *Entry) bool { return !chosen[e.same()] })
 		}
 		task.Left = len(group.waiting) - len(task.Entries)
-		slices.SortStableFunc(task.Entries, func(a, b *Entry) int { return a.Compare(b.ID) })
-		for _, partition := range group.partitions {
-			task.ends = append(task.ends, partitionEnd{partition, b.ends[partition]})
-		}
+		slices.SortStableFunc(task.Entries, func(a, b *Entry) int { return cmp.Or(a.Compare(b.ID), a.At.Compare(b.At)) })
+		task.waiting = slices.SortedFunc(slices.Values(group.waiting), func(a, b *Entry) int {
+			return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
+		})
 		tasks = append(tasks, task)
 	}
 	byFirstRow(tasks)
@@ -230,25 +239,48 @@ func byFirstRow(tasks []Task) {
 	})
 }
 
-// Fill reads the letters at the given places again, whole. One that is gone is
-// absent.
+// Fill reads the letters of the given entries again, whole. One that is gone is absent.
+// An entry that a marker covers by now is done with.
 func Fill(ctx context.Context, cfg sink.KafkaConfig, topic string, entries []*Entry) (map[Place]*Letter, error) {
-	want := make(map[Place]bool, len(entries))
+	f := newFilling(entries)
+	err := sink.ReadTopic(ctx, cfg, topic, f.add)
+	return f.found, err
+}
+
+// filling is a second reading, for some entries.
+type filling struct {
+	want  map[Place]*Entry
+	open  map[groupOf][]*Entry
+	found map[Place]*Letter
+}
+
+func newFilling(entries []*Entry) *filling {
+	f := &filling{want: make(map[Place]*Entry, len(entries)), open: make(map[groupOf][]*Entry), found: make(map[Place]*Letter, len(entries))}
 	for _, e := range entries {
-		want[e.Place()] = true
+		f.want[e.Place()] = e
 	}
-	found := make(map[Place]*Letter, len(entries))
-	err := sink.ReadTopic(ctx, cfg, topic, func(m *sink.Message) error {
-		if !want[Place{m.Partition, m.Offset}] {
-			return nil
-		}
-		letter, _, err := Parse(m)
-		if err == nil && letter != nil {
-			found[letter.Place()] = letter
-		}
+	return f
+}
+
+// add takes a record of the topic, those of a partition in their order.
+func (f *filling) add(m *sink.Message) error {
+	e := f.want[Place{m.Partition, m.Offset}]
+	if e == nil && headerAt(m.Headers, HeaderDone) < 0 {
+		return nil
+	}
+	letter, marker, err := Parse(m)
+	switch {
+	case e != nil && err != nil:
 		return err
-	})
-	return found, err
+	case e != nil && letter != nil:
+		f.found[letter.Place()] = letter
+		of := groupOf{e.Source, e.Group}
+		f.open[of] = append(f.open[of], e)
+	case marker != nil:
+		of := groupOf{marker.Source, marker.Group}
+		f.open[of] = marker.cover(f.open[of])
+	}
+	return nil
 }
 
 // Place is where a letter lies in the topic.

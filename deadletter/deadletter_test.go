@@ -130,8 +130,8 @@ func TestStrip_TakesValueThenHeadersAndKeepsTheKey(t *testing.T) {
 func TestMarker_IsReadAsItWasWritten(t *testing.T) {
 	group := KeyGroup("orders", []byte("k"))
 	for _, want := range []Marker{
-		{Source: "7000/orders", Group: group, Outcome: Discarded, Partition: 3, Offsets: NewOffsets([]int64{9, 3, 5, 4, 9}), Through: Row{0x1_0000_0010, 4}, Complete: 12},
-		{Source: "7000/orders", Group: group, Outcome: Sent},
+		{Source: "7000/orders", Group: group, Outcome: Discarded, Partition: 3, Offsets: NewOffsets([]int64{9, 3, 5, 4, 9}), Through: Row{0x1_0000_0010, 4}},
+		{Source: "7000/orders", Group: group, Outcome: Sent, Offsets: NewOffsets([]int64{0})},
 	} {
 		l, got, err := Parse(message(want.Record(topic, []byte("k")), want.Partition, 20))
 		if err != nil || l != nil || !reflect.DeepEqual(*got, want) {
@@ -185,7 +185,6 @@ func TestParse_NamesThePlaceOfWhatItCannotRead(t *testing.T) {
 		{"partition", HeaderPartition, "1e3", HeaderPartition},
 		{"timestamp", HeaderTimestamp, "today", HeaderTimestamp},
 		{"size", HeaderValueSize, "-1", HeaderValueSize},
-		{"letter and marker", HeaderDone, Sent, "neither a dead letter"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			bad := good
@@ -252,8 +251,8 @@ func (l *logOf) done(key string, through pglogrepl.LSN, partition int32) {
 }
 
 // marked writes a marker into partition 0.
-func (l *logOf) marked(key string, complete int64, offsets ...int64) {
-	m := Marker{Source: "7000/orders", Group: KeyGroup("orders", []byte(key)), Outcome: Sent, Offsets: NewOffsets(offsets), Complete: complete}
+func (l *logOf) marked(key string, offsets ...int64) {
+	m := Marker{Source: "7000/orders", Group: KeyGroup("orders", []byte(key)), Outcome: Sent, Offsets: NewOffsets(offsets)}
 	l.put(m.Record(topic, []byte(key)), 0)
 }
 
@@ -279,10 +278,17 @@ func TestBacklog_IsWhatNoMarkerCovers(t *testing.T) {
 	}{
 		{"nothing", Filter{}, func(*logOf) {}, "", 0},
 		{"whole keys, in the order of commits", Filter{}, func(l *logOf) { l.letter(0x30, "a"); l.letter(0x10, "a"); l.letter(0x20, "b") }, "a: 10 30; b: 20", 2},
-		{"a marker covers the letters that it names", Filter{}, func(l *logOf) { l.letter(0x10, "a"); l.letter(0x20, "a"); l.letter(0x30, "a"); l.marked("a", 0, 0, 2) }, "a: 20", 1},
-		{"a marker of all frees the key", Filter{}, func(l *logOf) { l.letter(0x10, "a"); l.letter(0x20, "a"); l.marked("a", 2, 0, 1) }, "", 0},
-		{"a letter that the redrive did not read keeps the key", Filter{}, func(l *logOf) { l.letter(0x10, "a"); l.letter(0x20, "a"); l.marked("a", 1, 0) }, "a: 20", 1},
-		{"a marker of another key", Filter{}, func(l *logOf) { l.letter(0x10, "a"); l.letter(0x20, "b"); l.marked("b", 2, 0, 1) }, "a: 10", 1},
+		{"a marker covers the letters that it names", Filter{}, func(l *logOf) { l.letter(0x10, "a"); l.letter(0x20, "a"); l.letter(0x30, "a"); l.marked("a", 0, 2) }, "a: 20", 1},
+		{"a marker of all frees the key", Filter{}, func(l *logOf) { l.letter(0x10, "a"); l.letter(0x20, "a"); l.marked("a", 0, 1) }, "", 0},
+		{"a letter that the redrive did not read keeps the key", Filter{}, func(l *logOf) { l.letter(0x10, "a"); l.letter(0x20, "a"); l.marked("a", 0) }, "a: 20", 1},
+		{"two markers free the key together", Filter{}, func(l *logOf) {
+			l.letter(0x10, "a")
+			l.letter(0x20, "b")
+			l.letter(0x30, "a")
+			l.marked("a", 1, 2)
+			l.marked("a", 0)
+		}, "b: 20", 1},
+		{"a marker of another key", Filter{}, func(l *logOf) { l.letter(0x10, "a"); l.letter(0x20, "b"); l.marked("b", 0, 1) }, "a: 10", 1},
 		{"a marker covers up to a row", Filter{}, func(l *logOf) { l.letter(0x10, "a"); l.letter(0x20, "a"); l.done("a", 0x10, 0) }, "a: 20", 1},
 		{"all", Filter{}, func(l *logOf) { l.letter(0x10, "a"); l.letter(0x20, "a"); l.done("a", 0x20, 0) }, "", 0},
 		{"a letter behind a marker counts again", Filter{}, func(l *logOf) { l.letter(0x10, "a"); l.done("a", 0x10, 0); l.letter(0x10, "a") }, "a: 10", 1},
@@ -341,24 +347,24 @@ func TestParked_IsFreeWhenNothingWaitsAndNothingIsOnItsWay(t *testing.T) {
 	group := KeyGroup(rec.Topic, rec.Key)
 	c := Cause{Reason: "r", Err: cause.Err, Source: "s", Timeline: 1}
 	at := func(commit pglogrepl.LSN) ID { return ID{Timeline: 1, Row: Row{commit, 1}} }
-	marker := func(complete int64) {
-		m := Marker{Source: "s", Group: group, Outcome: Sent, Complete: complete}
+	marker := func(offsets ...int64) {
+		m := Marker{Source: "s", Group: group, Outcome: Sent, Offsets: NewOffsets(offsets)}
 		p.Read(message(m.Record(topic, rec.Key), 0, 100))
 	}
 	if err := p.Park(group, at(0x10)); err != nil {
 		t.Fatal(err)
 	}
-	marker(50) // of earlier letters
+	marker(50) // of letters that are there no more
 	if !p.Follow(group, at(0x20)) {
 		t.Fatal("the key is free while its letter is on its way")
 	}
 	p.Read(message(Wrap(rec, topic, c), 0, 0))
 	p.Read(message(Wrap(record(0x20, 1, "a", "v"), topic, c), 0, 1))
-	marker(1)
+	marker(0)
 	if p.Len() != 1 {
 		t.Fatal("a marker that does not reach the last letter freed the key")
 	}
-	marker(2)
+	marker(0, 1)
 	if p.Len() != 0 || p.Follow(group, at(0x30)) {
 		t.Fatal("a marker of all letters did not free the key")
 	}
@@ -394,12 +400,9 @@ func TestChunks_AreBoundedAndKeepOrder(t *testing.T) {
 	}
 	tasks = append(tasks, Task{Entries: []*Entry{{Size: 2 * chunkBytes, Letter: Letter{ID: ID{Row: Row{Seq: uint64(n + 1)}}}}, {Size: 1, Letter: Letter{ID: ID{Row: Row{Seq: uint64(n + 2)}}}}}})
 	next := uint64(1)
-	for _, part := range chunks(tasks) {
+	for _, part := range chunks(tasks, chunkEntries) {
 		entries, bytes := 0, 0
 		for _, p := range part {
-			if p.last != (p.entries[len(p.entries)-1] == p.task.Entries[len(p.task.Entries)-1]) {
-				t.Fatal("a piece is wrong about being its task's last")
-			}
 			for _, e := range p.entries {
 				if e.Seq != next {
 					t.Fatalf("entry %d where %d belongs", e.Seq, next)
@@ -432,5 +435,41 @@ func TestWrap_TellsAMessageFromTheTransactionThatCommitsWhereItEnds(t *testing.T
 	}
 	if rows[0].Compare(rows[1]) >= 0 || rows[1].Compare(rows[2]) >= 0 {
 		t.Errorf("%v are not in the order of the stream", rows)
+	}
+}
+
+// A row may have any header. One that is named as a marker's does not hide its letter.
+func TestLetter_HeaderNamedAsAMarkersIsKept(t *testing.T) {
+	rec := record(0x10, 1, "k", "v")
+	rec.Headers = append(rec.Headers, router.Header{Key: HeaderDone, Value: []byte(Sent)})
+	l, m, err := Parse(message(Wrap(rec, topic, cause), 0, 0))
+	if err != nil || m != nil || fmt.Sprint(l.Record.Headers) != fmt.Sprint(rec.Headers) {
+		t.Fatalf("%+v, %v, %v", l, m, err)
+	}
+}
+
+// A marker begins a range behind the letter that waits before it.
+func TestMarker_RangesMeetWhereNothingWaits(t *testing.T) {
+	var waiting []*Entry
+	for _, offset := range []int64{5, 9, 12, 20} {
+		waiting = append(waiting, &Entry{Letter: Letter{Offset: offset}})
+	}
+	for _, tt := range []struct {
+		done []int64
+		want string
+	}{{nil, ""}, {[]int64{5}, "0-5"}, {[]int64{9}, "6-9"}, {[]int64{9, 12}, "6-12"}, {[]int64{5, 20}, "0-5,13-20"}, {[]int64{5, 9, 12, 20}, "0-20"}} {
+		if got := coverage(waiting, func(e *Entry) bool { return slices.Contains(tt.done, e.Offset) }).String(); got != tt.want {
+			t.Errorf("%v: %s, want %s", tt.done, got, tt.want)
+		}
+	}
+}
+
+func TestMarker_OffsetsThatMakeNoSenseAreRefused(t *testing.T) {
+	for _, text := range []string{"", "-", "3-2", "-1-2", "0-30", "30", "0-x", "0-1,", "4,2"} {
+		rec := markerOfVersion01("s", KeyGroup("orders", nil), Row{})
+		rec.Headers = append(rec.Headers, router.Header{Key: HeaderOffsets, Value: []byte(text)})
+		if _, m, err := Parse(message(rec, 0, 30)); err == nil || !strings.Contains(err.Error(), HeaderOffsets) {
+			t.Errorf("%q: %+v, %v", text, m, err)
+		}
 	}
 }

@@ -271,24 +271,23 @@ func Parse(m *sink.Message) (*Letter, *Marker, error) {
 	p := parser{values: make(map[string]string)}
 	l := &Letter{Partition: m.Partition, Offset: m.Offset, At: m.Timestamp}
 	l.Record = router.Record{Key: m.Key, Value: m.Value, Partition: router.AutoPartition}
+	letter, marker := headerAt(m.Headers, HeaderReason) >= 0, headerAt(m.Headers, HeaderDone) >= 0
 	for _, h := range m.Headers {
 		switch {
-		case strings.HasPrefix(h.Key, prefix), strings.HasPrefix(h.Key, HeaderDone):
+		case strings.HasPrefix(h.Key, prefix), !letter && strings.HasPrefix(h.Key, HeaderDone):
 			p.values[h.Key] = string(h.Value)
-		default:
+		default: // of a letter also one that is named as a marker's: the row had it
 			l.Record.Headers = append(l.Record.Headers, h)
 		}
 	}
-	_, letter := p.values[HeaderReason]
-	_, marker := p.values[HeaderDone]
 	var mark *Marker
 	switch {
-	case letter == marker:
-		p.err = ErrForeign
-	case marker:
-		mark, l = p.marker(m.Partition), nil
-	default:
+	case letter:
 		p.letter(l)
+	case marker:
+		mark, l = p.marker(m.Partition, m.Offset), nil
+	default:
+		p.err = ErrForeign
 	}
 	if p.err != nil {
 		return nil, nil, fmt.Errorf("dead-letter topic %s, partition %d, offset %d: %w", m.Topic, m.Partition, m.Offset, p.err)

@@ -1,6 +1,7 @@
 package deadletter
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"strconv"
@@ -11,9 +12,8 @@ import (
 
 // The headers of a marker, beside HeaderSource and HeaderGroup.
 const (
-	HeaderDone     = "cdc-relay-redrive"          // Sent or Discarded
-	HeaderOffsets  = "cdc-relay-redrive-offsets"  // of the letters that are done with, in the marker's partition: 3-5,9
-	HeaderComplete = "cdc-relay-redrive-complete" // offset before which no letter of the group waits in the marker's partition; absent when one does
+	HeaderDone    = "cdc-relay-redrive"         // Sent or Discarded
+	HeaderOffsets = "cdc-relay-redrive-offsets" // where no letter of the group waits in the marker's partition: 0-5,9
 
 	// A marker of version 0.1 has no offsets: it covers the letters of its group in its
 	// partition up to this row. Later ones carry a row that makes version 0.1 read them
@@ -30,14 +30,17 @@ const (
 
 // Marker says which letters of a group are done with. It speaks of its own partition
 // alone and lies behind the letters that it covers.
+//
+// Each of its ranges begins behind the letter that waits before it, and not at the first
+// letter that is done with. So those of several markers meet, whoever wrote them, and a
+// reader who keeps no list of letters knows when nothing waits between two offsets.
 type Marker struct {
 	Source  string
 	Group   Group
 	Outcome string // Sent or Discarded
 
 	Partition int32   // where it lies
-	Offsets   Offsets // of the letters that it covers
-	Complete  int64   // no letter of the group before this offset waits; zero: not known
+	Offsets   Offsets // no letter of the group waits at these
 
 	Through Row
 	byRow   bool // it is of version 0.1: Through is what it covers
@@ -66,13 +69,10 @@ func (m *Marker) Record(topic string, key []byte) router.Record {
 		{Key: HeaderThroughSeq, Value: strconv.AppendUint(nil, m.Through.Seq, 10)},
 		{Key: HeaderOffsets, Value: []byte(m.Offsets.String())},
 	}
-	if m.Complete > 0 {
-		headers = append(headers, router.Header{Key: HeaderComplete, Value: strconv.AppendInt(nil, m.Complete, 10)})
-	}
 	return router.Record{Topic: topic, Key: key, Partition: m.Partition, Headers: headers}
 }
 
-func (p *parser) marker(partition int32) *Marker {
+func (p *parser) marker(partition int32, offset int64) *Marker {
 	m := &Marker{
 		Source: p.values[HeaderSource], Group: p.group(), Outcome: p.values[HeaderDone],
 		Partition: partition, Through: p.row(HeaderThroughLSN, HeaderThroughSeq),
@@ -80,11 +80,10 @@ func (p *parser) marker(partition int32) *Marker {
 	if m.Outcome != Sent && m.Outcome != Discarded {
 		p.fail(HeaderDone)
 	}
-	m.Complete, _ = p.count(HeaderComplete, 64)
 	text, exact := p.values[HeaderOffsets]
 	m.byRow = !exact
 	var err error
-	if m.Offsets, err = parseOffsets(text); err != nil {
+	if m.Offsets, err = parseOffsets(text); err != nil || exact && (len(m.Offsets) == 0 || m.Offsets[len(m.Offsets)-1].last >= offset) {
 		p.fail(HeaderOffsets)
 	}
 	return m
@@ -109,6 +108,50 @@ func NewOffsets(at []int64) (set Offsets) {
 		}
 	}
 	return set
+}
+
+// coverage is what markers may say of one partition: waiting are the letters of a group
+// there that no marker covers, in the order of offsets, and done says of which nothing is
+// to be done any more.
+func coverage(waiting []*Entry, done func(*Entry) bool) (set Offsets) {
+	from, open := int64(0), false
+	for _, e := range waiting {
+		switch {
+		case !done(e):
+			from, open = e.Offset+1, false
+		case open:
+			set[len(set)-1].last = e.Offset
+		default:
+			set, open = append(set, offsetRange{from, e.Offset}), true
+		}
+	}
+	return set
+}
+
+// span is where letters of a key may wait in one partition.
+type span struct {
+	partition   int32
+	first, last int64
+	row         Row     // the highest one
+	done        Offsets // behind first
+}
+
+// cover says whether nothing is left.
+func (s *span) cover(set Offsets) bool {
+	s.done = append(s.done, set...)
+	slices.SortFunc(s.done, func(a, b offsetRange) int { return cmp.Compare(a.first, b.first) })
+	left := s.done[:0]
+	for _, r := range s.done {
+		switch {
+		case r.last < s.first:
+		case r.first <= s.first:
+			s.first = r.last + 1
+		default:
+			left = append(left, r)
+		}
+	}
+	s.done = left
+	return s.first > s.last
 }
 
 // Has says whether an offset is in the set.

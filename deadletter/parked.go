@@ -11,7 +11,7 @@ import (
 )
 
 // MaxParked bounds the keys that are parked at a time, and with them the memory for
-// that: about 20 MiB. Beyond it a rejected row blocks.
+// that: about 25 MiB. Beyond it a rejected row blocks.
 const MaxParked = 100_000
 
 // ErrFull says that no further key can be parked.
@@ -37,13 +37,12 @@ type parkedKeys map[Group]*parkedKey
 
 // parkedKey is what is known of one key.
 type parkedKey struct {
-	first ID             // lowest record that was set aside: the ones before it were delivered
-	sent  ID             // highest record whose letter was announced and not read yet; zero: none
-	last  Row            // highest row whose letter was read
-	ends  []partitionEnd // offset behind the last letter, by partition with letters that may wait
+	first ID     // lowest record that was set aside: the ones before it were delivered
+	sent  ID     // highest record whose letter was announced and not read yet; zero: none
+	spans []span // of the partitions with letters that wait: one as a rule
 }
 
-func (k *parkedKey) free() bool { return k.sent == ID{} && len(k.ends) == 0 }
+func (k *parkedKey) free() bool { return k.sent == ID{} && len(k.spans) == 0 }
 
 // NewParked returns an empty set for at most limit keys.
 func NewParked(limit int) *Parked {
@@ -159,11 +158,15 @@ func (p *Parked) letter(l *Letter) {
 	if k.sent == l.ID {
 		k.sent = ID{}
 	}
-	if k.last.Compare(l.ID.Row) < 0 {
-		k.last = l.ID.Row
+	i := slices.IndexFunc(k.spans, func(s span) bool { return s.partition == l.Partition })
+	if i < 0 {
+		k.spans = append(k.spans, span{partition: l.Partition, first: l.Offset, last: l.Offset, row: l.ID.Row})
+		return
 	}
-	k.ends = slices.DeleteFunc(k.ends, func(e partitionEnd) bool { return e.partition == l.Partition })
-	k.ends = append(k.ends, partitionEnd{l.Partition, l.Offset + 1})
+	s := &k.spans[i]
+	if s.last = l.Offset; s.row.Compare(l.ID.Row) < 0 {
+		s.row = l.ID.Row
+	}
 }
 
 // mark drops the marker's partition from its key when no letter of the key waits there.
@@ -173,15 +176,13 @@ func (p *Parked) mark(m *Marker) {
 	if k == nil {
 		return
 	}
-	k.ends = slices.DeleteFunc(k.ends, func(e partitionEnd) bool {
-		if e.partition != m.Partition {
-			return false
+	for i := range k.spans {
+		s := &k.spans[i]
+		if s.partition == m.Partition && (m.byRow && s.row.Compare(m.Through) <= 0 || s.cover(m.Offsets)) {
+			k.spans = slices.Delete(k.spans, i, i+1)
+			break
 		}
-		if m.byRow {
-			return k.last.Compare(m.Through) <= 0
-		}
-		return e.end <= m.Complete
-	})
+	}
 	p.release(keys, m.Group)
 }
 

@@ -1,6 +1,8 @@
 package deadletter
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,11 +18,15 @@ type Redriver struct {
 	Topic string    // of the dead letters
 	Sink  sink.Sink // owned by the caller
 
-	// Fill reads letters whole; one that is gone from the topic is absent.
+	// Fill reads letters whole; one that is gone from the topic is absent. One that is
+	// done with since the first reading gets its outcome, and is not sent.
 	Fill func(ctx context.Context, entries []*Entry) (map[Place]*Letter, error)
 
-	// Own says whether a source is one whose rows Restore finds.
-	Own func(source string) bool
+	// Own says whether a source is one whose rows Restore finds, and Lost whether the
+	// history of its database has no such record any more: what is in the table under its
+	// event id is another row, then. Nil: nothing is lost.
+	Own  func(source string) bool
+	Lost func(ID) bool
 
 	// Restore gives the whole record of a letter from which something is missing. The
 	// record keeps its bytes until the next Run.
@@ -28,15 +34,17 @@ type Redriver struct {
 
 	Discard bool // mark as done with, send nothing
 	DryRun  bool // restore what is missing, send nothing and mark nothing
+
+	most int // entries at a time, if not chunkEntries
 }
 
 // Outcome is what was done for the letters of one group, or of a piece of it.
 type Outcome struct {
-	Entries []*Entry
-	Topic   string // that the first record goes to; empty when it could not be made, or with Discard
-	Done    int    // of Entries, from the first on; with DryRun, as far as is known without sending
-	Records int    // that the brokers acknowledged: copies are sent once
-	Err     error  // why not all
+	Entries []*Entry // but those that somebody else was done with meanwhile
+	Topic   string   // that the first record goes to; empty when it could not be made, or with Discard
+	Done    int      // of Entries, from the first on; with DryRun, as far as is known without sending
+	Records int      // that the brokers acknowledged: copies are sent once
+	Err     error    // why not all
 }
 
 // chunk bounds what is held in memory at a time.
@@ -51,7 +59,7 @@ const (
 // was sent and not marked because the process ended is sent again by the next Run.
 func (r *Redriver) Run(ctx context.Context, tasks []Task, each func(Outcome)) error {
 	failed := make(map[*Task]bool)
-	for _, part := range chunks(tasks) {
+	for _, part := range chunks(tasks, cmp.Or(r.most, chunkEntries)) {
 		var whole map[Place]*Letter
 		if !r.Discard {
 			var err error
@@ -98,12 +106,14 @@ func (r *Redriver) fill(ctx context.Context, part []piece) (map[Place]*Letter, e
 type piece struct {
 	task    *Task
 	entries []*Entry
-	last    bool // no entry of the task follows
 }
+
+// size is that of the value, also of one that has to be read from its table.
+func (e *Entry) size() int { return max(e.Size, int(min(e.ValueBytes, chunkBytes))) }
 
 // chunks cuts the tasks into parts that fit into memory. A large task is cut too; its
 // pieces stay in order.
-func chunks(tasks []Task) [][]piece {
+func chunks(tasks []Task, most int) [][]piece {
 	var all [][]piece
 	var part []piece
 	bytes, entries := 0, 0
@@ -111,11 +121,11 @@ func chunks(tasks []Task) [][]piece {
 		task := &tasks[i]
 		for left := task.Entries; len(left) > 0; {
 			n := 0
-			for n < len(left) && (entries == 0 || bytes+left[n].Size <= chunkBytes && entries < chunkEntries) {
-				bytes, entries, n = bytes+left[n].Size, entries+1, n+1
+			for n < len(left) && (entries == 0 || bytes+left[n].size() <= chunkBytes && entries < most) {
+				bytes, entries, n = bytes+left[n].size(), entries+1, n+1
 			}
 			if n > 0 {
-				part = append(part, piece{task, left[:n], n == len(left)})
+				part = append(part, piece{task, left[:n]})
 				left = left[n:]
 			}
 			if len(left) > 0 {
@@ -131,6 +141,7 @@ func chunks(tasks []Task) [][]piece {
 
 // perform sends the letters of a piece and marks what was acknowledged.
 func (r *Redriver) perform(ctx context.Context, p piece, whole map[Place]*Letter) Outcome {
+	p.entries = slices.DeleteFunc(slices.Clone(p.entries), func(e *Entry) bool { return e.Done != "" })
 	out := Outcome{Entries: p.entries, Done: len(p.entries)}
 	if !r.Discard {
 		out = r.deliver(ctx, p.entries, whole)
@@ -157,17 +168,15 @@ type outgoing struct {
 func (r *Redriver) deliver(ctx context.Context, entries []*Entry, whole map[Place]*Letter) Outcome {
 	out := Outcome{Entries: entries}
 	var queue []outgoing
-	for i, e := range entries {
-		if i > 0 && e.copies(entries[i-1]) {
-			queue[len(queue)-1].done = i + 1
-			continue
-		}
+	for done := 0; done < len(entries); {
+		e, n := oneOf(entries[done:])
 		rec, err := r.record(ctx, e, whole)
 		if err != nil {
 			out.Err = err
 			break
 		}
-		queue = append(queue, outgoing{*rec, e, digestOf(rec), i + 1})
+		done += n
+		queue = append(queue, outgoing{*rec, e, digestOf(rec), done})
 	}
 	if len(queue) == 0 {
 		return out
@@ -185,6 +194,18 @@ func (r *Redriver) deliver(ctx context.Context, entries []*Entry, whole map[Plac
 		out.Done = queue[n-1].done
 	}
 	return out
+}
+
+// oneOf is which of the letters to send that hold the first one's record, a whole one if
+// there is one, and how many they are.
+func oneOf(entries []*Entry) (e *Entry, n int) {
+	e, n = entries[0], 1
+	for ; n < len(entries) && entries[n].same() == entries[0].same(); n++ {
+		if !e.Complete() && entries[n].Complete() {
+			e = entries[n]
+		}
+	}
+	return e, n
 }
 
 // sendChecked sends the records and says how many the brokers acknowledged, from the
@@ -222,12 +243,20 @@ func (r *Redriver) record(ctx context.Context, e *Entry, whole map[Place]*Letter
 		return &e.Record, nil // what an entry lacks of it is sent, not looked at
 	case !ok:
 		return nil, fmt.Errorf("the letter at partition %d, offset %d is gone from the topic", e.Partition, e.Offset)
+	case l.ID != e.ID || l.Source != e.Source || l.Group != e.Group || digestOf(&l.Record) != e.sum:
+		return nil, fmt.Errorf("partition %d, offset %d holds another letter than it held a moment ago: was the topic deleted and made again? Run the command again", e.Partition, e.Offset)
 	case l.Complete():
 		return &l.Record, nil
 	case !r.Own(l.Source):
 		return nil, fmt.Errorf("the letter at partition %d, offset %d is not complete and comes from %s, whose table this configuration does not read; re-drive it with the configuration of that pipeline, or discard it and write the event again", e.Partition, e.Offset, l.Source)
+	case r.Lost != nil && r.Lost(l.ID):
+		return nil, fmt.Errorf("the letter at partition %d, offset %d is not complete, and its row, of timeline %d, was lost in a failover; discard it, and write the event again if it is to be sent", e.Partition, e.Offset, l.Timeline)
 	}
-	return r.Restore(ctx, l)
+	rec, err := r.Restore(ctx, l)
+	if err == nil && !slices.Contains(l.Missing, router.PartKey) && !bytes.Equal(rec.Key, l.Record.Key) {
+		return nil, fmt.Errorf("the letter at partition %d, offset %d is not complete, and the row that has its event id now makes another key: it may be another row; discard the letter, and write the event again", e.Partition, e.Offset)
+	}
+	return rec, err
 }
 
 // tries is how often a record is sent whose failure may heal by itself, such as that
@@ -298,50 +327,55 @@ func (r *Redriver) try(ctx context.Context, records []router.Record) (int, error
 	return partial.Failures[0].Index, partial
 }
 
-// maxMarked bounds the offsets that one marker names, and with them its size.
-const maxMarked = 1000
+// maxRanges bounds what one marker names, and with it its size.
+const maxRanges = 1000
 
-// mark writes markers for the first done entries of a piece: into each partition that
-// holds one of them, and with the last piece of a task into each that holds a letter of
-// the group, so that a relay knows when the key is free.
+// mark writes markers for the first done entries of a piece into the partitions that hold
+// them: a topic that got more partitions may have a group's in two.
 func (r *Redriver) mark(ctx context.Context, p piece, done int) error {
-	first := p.entries[0]
-	complete := p.last && done == len(p.entries) && p.task.Left == 0
-	for _, read := range p.task.ends {
-		var at []int64
-		for _, e := range p.entries[:done] {
-			if e.Partition == read.partition {
-				at = append(at, e.Offset)
-			}
+	outcome := Sent
+	if r.Discard {
+		outcome = Discarded
+	}
+	now := make(map[*Entry]bool, done)
+	for _, e := range p.entries[:done] {
+		now[e] = true
+	}
+	isDone := func(e *Entry) bool { return now[e] || e.Done != "" }
+	for waiting := p.task.waiting; len(waiting) > 0; {
+		n := 1
+		for n < len(waiting) && waiting[n].Partition == waiting[0].Partition {
+			n++
 		}
-		if len(at) == 0 && !complete {
+		there := waiting[:n]
+		waiting = waiting[n:]
+		if !slices.ContainsFunc(there, func(e *Entry) bool { return now[e] }) {
 			continue
 		}
-		slices.Sort(at)
-		for more := true; more; {
-			n := min(len(at), maxMarked)
-			m := Marker{Source: first.Source, Group: first.Group, Outcome: Sent, Partition: read.partition, Offsets: NewOffsets(at[:n])}
-			at = at[n:]
-			more = len(at) > 0
-			if r.Discard {
-				m.Outcome = Discarded
+		ranges := coverage(there, isDone)
+		for part := range slices.Chunk(ranges, maxRanges) {
+			m := Marker{Source: there[0].Source, Group: there[0].Group, Outcome: outcome, Partition: there[0].Partition, Offsets: part, Through: through(there, isDone)}
+			if len(ranges) > maxRanges {
+				m.Through = Row{}
 			}
-			if complete && !more {
-				m.Complete = read.end
-				m.Through = p.task.through()
-			}
-			if _, err := r.send(ctx, []router.Record{m.Record(r.Topic, first.Record.Key)}); err != nil {
+			if _, err := r.send(ctx, []router.Record{m.Record(r.Topic, there[0].Record.Key)}); err != nil {
 				return err
 			}
 		}
 	}
+	for e := range now {
+		e.Done = outcome
+	}
 	return nil
 }
 
-// through is the highest row of the task, for readers of version 0.1: with a complete
-// task it covers nothing that waits.
-func (t *Task) through() (highest Row) {
-	for _, e := range t.Entries {
+// through is the highest row when everything is done with, for readers of version 0.1: it
+// covers nothing that waits.
+func through(there []*Entry, done func(*Entry) bool) (highest Row) {
+	for _, e := range there {
+		if !done(e) {
+			return Row{}
+		}
 		if e.ID.Row.Compare(highest) > 0 {
 			highest = e.ID.Row
 		}

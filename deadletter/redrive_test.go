@@ -68,7 +68,7 @@ func whole(task Task, edit func(*Letter)) map[Place]*Letter {
 	for _, e := range task.Entries {
 		letter := e.Letter
 		edit(&letter)
-		found[e.Place()] = &letter
+		found[e.Place()], e.sum = &letter, digestOf(&letter.Record)
 	}
 	return found
 }
@@ -96,7 +96,7 @@ func TestRedriver_MarksWhatItDelivered(t *testing.T) {
 		r := &Redriver{Sink: &out, Topic: topic, Own: func(string) bool { return true }, Restore: func(context.Context, *Letter) (*router.Record, error) {
 			return nil, errors.New("the row is gone")
 		}}
-		outcome := r.perform(t.Context(), piece{&task, task.Entries, true}, letters)
+		outcome := r.perform(t.Context(), piece{&task, task.Entries}, letters)
 		if outcome.Done != 3 || outcome.Records != 2 || outcome.Err == nil || !strings.Contains(outcome.Err.Error(), "gone") {
 			t.Fatalf("outcome %+v", outcome)
 		}
@@ -104,8 +104,8 @@ func TestRedriver_MarksWhatItDelivered(t *testing.T) {
 		if len(all) != 3 || all[0].Topic != "orders" || string(all[1].Value) != "v0/20" || all[2].Topic != topic || all[2].Partition != 0 {
 			t.Fatalf("delivered %+v", all)
 		}
-		_, m, err := Parse(&sink.Message{Topic: topic, Key: all[2].Key, Headers: all[2].Headers})
-		if err != nil || m.Offsets.String() != "0-2" || m.Complete != 0 || m.Through != (Row{}) || m.Outcome != Sent {
+		_, m, err := Parse(&sink.Message{Topic: topic, Key: all[2].Key, Headers: all[2].Headers, Offset: 4})
+		if err != nil || m.Offsets.String() != "0-2" || m.Through != (Row{}) || m.Outcome != Sent {
 			t.Fatalf("marker %+v, %v", m, err)
 		}
 	})
@@ -138,7 +138,7 @@ func TestRedriver_SendsEachRecordOfARow(t *testing.T) {
 				})
 				var out sinktest.Recorder
 				r := &Redriver{Sink: &out, Topic: topic}
-				outcome := r.perform(t.Context(), piece{&task, task.Entries, true}, letters)
+				outcome := r.perform(t.Context(), piece{&task, task.Entries}, letters)
 				if outcome.Records != 2 || outcome.Done != 2 || outcome.Err != nil {
 					t.Fatalf("outcome %+v", outcome)
 				}
@@ -175,7 +175,7 @@ func TestRedriver_MarksNothingThatChangedInMemory(t *testing.T) {
 				if when != "before" {
 					out.Decide(func(*router.Record) sinktest.Verdict { copy(shared, "1111"); return sinktest.Verdict{} })
 				}
-				outcome := r.perform(t.Context(), piece{&task, task.Entries, true}, letters)
+				outcome := r.perform(t.Context(), piece{&task, task.Entries}, letters)
 				if outcome.Done != 0 || outcome.Err == nil || !strings.Contains(outcome.Err.Error(), "changed in memory") {
 					t.Fatalf("outcome %+v", outcome)
 				}
@@ -198,7 +198,7 @@ func TestRedriver_CompletesNoLetterOfAnotherSource(t *testing.T) {
 		t.Fatal("it was looked for in our table")
 		return nil, nil
 	}}
-	outcome := r.perform(t.Context(), piece{&task, task.Entries, true}, letters)
+	outcome := r.perform(t.Context(), piece{&task, task.Entries}, letters)
 	if outcome.Done != 0 || outcome.Err == nil || !strings.Contains(outcome.Err.Error(), "7000/orders") {
 		t.Fatalf("outcome %+v", outcome)
 	}
@@ -228,7 +228,7 @@ func TestBacklog_TellsTimelinesApart(t *testing.T) {
 		follow(l, 0x820) // while these are sent
 		var out sinktest.Recorder
 		r := &Redriver{Sink: &out, Topic: topic}
-		if err := r.mark(t.Context(), piece{&task, task.Entries, true}, 2); err != nil {
+		if err := r.mark(t.Context(), piece{&task, task.Entries}, 2); err != nil {
 			t.Fatal(err)
 		}
 		l.put(deliveredRecord(out.Delivered()[0]), 0)
@@ -246,7 +246,7 @@ func TestBacklog_TellsTimelinesApart(t *testing.T) {
 			task := l.backlog.Whole()[0]
 			var out sinktest.Recorder
 			r := &Redriver{Sink: &out, Topic: topic}
-			if outcome := r.perform(t.Context(), piece{&task, task.Entries, true}, whole(task, func(*Letter) {})); outcome.Records != 2 {
+			if outcome := r.perform(t.Context(), piece{&task, task.Entries}, whole(task, func(*Letter) {})); outcome.Records != 2 {
 				t.Errorf("outcome %+v", outcome)
 			}
 		})
@@ -271,11 +271,87 @@ func TestBacklog_SelectsLettersOrWholeKeys(t *testing.T) {
 	var out sinktest.Recorder
 	r := &Redriver{Sink: &out, Topic: topic, Discard: true}
 	task := l.backlog.Selected()[0]
-	if err := r.mark(t.Context(), piece{&task, task.Entries, true}, 1); err != nil {
+	if err := r.mark(t.Context(), piece{&task, task.Entries}, 1); err != nil {
 		t.Fatal(err)
 	}
 	l.put(deliveredRecord(out.Delivered()[0]), 0)
 	if got := l.parked.Len(); got != 2 {
 		t.Errorf("%d keys are parked, want 2: a letter of the key waits", got)
+	}
+}
+
+// What is sent is what was planned, and of a letter that is not complete the row that it
+// came from.
+func TestRedriver_SendsNoOtherRecordThanTheLetters(t *testing.T) {
+	other := record(0x10, 1, "b", "v")
+	for _, tt := range []struct {
+		name  string
+		edit  func(*Letter) // of what the second reading finds
+		part  bool          // is missing
+		found *router.Record
+		want  string
+	}{
+		{"as it was", func(*Letter) {}, false, nil, ""},
+		{"another row", func(l *Letter) { l.Commit++ }, false, nil, "another letter"},
+		{"other bytes", func(l *Letter) { l.Record.Value = []byte("x") }, false, nil, "another letter"},
+		{"of another source", func(l *Letter) { l.Source = "8000/orders" }, false, nil, "another letter"},
+		{"restored", func(*Letter) {}, true, record(0x10, 1, "a", "v"), ""},
+		{"restored of another key", func(*Letter) {}, true, other, "another row"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l := newLog(Filter{})
+			l.cause.Timeline = 1
+			if tt.part {
+				l.cause.Missing = []string{router.PartValue}
+			}
+			l.letter(0x10, "a")
+			task := l.backlog.Whole()[0]
+			letters := whole(task, func(*Letter) {})
+			tt.edit(letters[Place{}])
+			var out sinktest.Recorder
+			r := &Redriver{Sink: &out, Topic: topic, Own: func(string) bool { return true }, Restore: func(context.Context, *Letter) (*router.Record, error) { return tt.found, nil }}
+			outcome := r.perform(t.Context(), piece{&task, task.Entries}, letters)
+			if tt.want == "" && outcome.Done == 1 {
+				return
+			}
+			if tt.want == "" || outcome.Done != 0 || outcome.Err == nil || !strings.Contains(outcome.Err.Error(), tt.want) || len(out.Delivered()) > 0 {
+				t.Errorf("outcome %+v, delivered %v", outcome, out.Delivered())
+			}
+		})
+	}
+}
+
+// The row of a letter may be lost, and another one have its event id.
+func TestRedriver_RestoresNothingThatAFailoverLost(t *testing.T) {
+	l := newLog(Filter{})
+	l.cause.Timeline, l.cause.Missing = 1, []string{router.PartValue}
+	l.letter(0x900, "a")
+	task := l.backlog.Whole()[0]
+	var out sinktest.Recorder
+	r := &Redriver{
+		Sink: &out, Topic: topic, Own: func(string) bool { return true }, Lost: func(id ID) bool { return id.Timeline == 1 && id.Commit >= 0x800 },
+		Restore: func(context.Context, *Letter) (*router.Record, error) { return record(0x810, 1, "a", "v"), nil },
+	}
+	outcome := r.perform(t.Context(), piece{&task, task.Entries}, whole(task, func(*Letter) {}))
+	if outcome.Done != 0 || outcome.Err == nil || !strings.Contains(outcome.Err.Error(), "failover") || len(out.Delivered()) > 0 {
+		t.Errorf("outcome %+v", outcome)
+	}
+}
+
+// One of several letters of a record may have lost its value.
+func TestRedriver_SendsTheWholeOneOfSeveralLetters(t *testing.T) {
+	l := newLog(Filter{})
+	l.cause.Timeline = 1
+	stripped := Wrap(record(0x10, 1, "a", "v"), topic, l.cause)
+	Strip(&stripped)
+	l.put(stripped, 0)
+	l.letter(0x10, "a")
+	task := l.backlog.Whole()[0]
+	letters := whole(task, func(letter *Letter) { letter.Record.Value = []byte("v") })
+	var out sinktest.Recorder
+	r := &Redriver{Sink: &out, Topic: topic, Own: func(string) bool { return true }}
+	outcome := r.perform(t.Context(), piece{&task, task.Entries}, letters)
+	if all := out.Delivered(); outcome.Done != 2 || outcome.Records != 1 || len(all) != 2 || string(all[0].Value) != "v" {
+		t.Errorf("outcome %+v, delivered %v", outcome, all)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/jackc/pglogrepl"
 )
 
 // Find reads the row of cfg.Tables[table] whose column has a value, in the form of
@@ -64,6 +66,24 @@ func SystemIdentifier(ctx context.Context, cfg Config) (string, error) {
 		return "", classify(op, err)
 	}
 	return row.cells[0].text, nil
+}
+
+// History asks for the origin of what the database has, over a replication connection.
+func History(ctx context.Context, cfg Config) (Origin, error) {
+	q, server, err := openServer(ctx, cfg, true)
+	if err != nil {
+		return Origin{}, err
+	}
+	defer closeQuietly(q.conn)
+	system, err := pglogrepl.IdentifySystem(ctx, q.conn)
+	if err != nil {
+		return Origin{}, classify("identify the server", err)
+	}
+	server.SystemID, server.Timeline = system.SystemID, system.Timeline
+	if err := server.readHistory(ctx, q.conn); err != nil {
+		return Origin{}, err
+	}
+	return server.origin(), nil
 }
 
 // OwnSlot says whether a slot's name is the configuration's or that of one of its shards,

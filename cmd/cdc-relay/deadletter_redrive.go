@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
@@ -168,13 +169,20 @@ func (r *redriveReport) needsRows() bool {
 
 // run re-drives the tasks, or finds out what is known of them without sending.
 func (l *letters) run(ctx context.Context, o redriveOptions, report *redriveReport) error {
+	var history replication.Origin
 	if !o.discard && report.needsRows() {
-		if err := l.identify(ctx); err != nil {
+		err := l.identify(ctx)
+		if err == nil {
+			history, err = replication.History(ctx, l.settings.Replication)
+		}
+		if err != nil {
 			return fmt.Errorf("%w; PostgreSQL is needed, because some letters are not complete", err)
 		}
 	}
 	r := &deadletter.Redriver{
-		Topic: l.settings.DeadLetterTopic, Discard: o.discard, DryRun: !o.yes, Own: l.own, Restore: newRestorer(l.settings).restore,
+		Topic: l.settings.DeadLetterTopic, Discard: o.discard, DryRun: !o.yes, Own: l.own,
+		Lost:    func(id deadletter.ID) bool { return id.Timeline > 0 && history.TimelineOf(id.Commit) != id.Timeline },
+		Restore: newRestorer(l.settings).restore,
 		Fill: func(ctx context.Context, entries []*deadletter.Entry) (map[deadletter.Place]*deadletter.Letter, error) {
 			return deadletter.Fill(ctx, l.settings.Kafka, l.settings.DeadLetterTopic, entries)
 		},
