@@ -11,7 +11,7 @@ import (
 )
 
 // MaxParked bounds the keys that are parked at a time, and with them the memory for
-// that: about 25 MiB. Beyond it a rejected row blocks.
+// that: about 20 MiB. Beyond it a rejected row blocks.
 const MaxParked = 100_000
 
 // ErrFull says that no further key can be parked.

@@ -95,7 +95,7 @@ func (w *world) live() {
 
 // operate is somebody with the configuration of one of the relays.
 func (w *world) operate() {
-	o := &operator{w: w, p: w.pipes[w.random.IntN(len(w.pipes))], steps: -1, share: w.chance(10)}
+	o := &operator{w: w, p: w.pipes[w.random.IntN(len(w.pipes))], steps: -1, share: w.chance(20)}
 	if w.chance(60) {
 		o.steps = 1 + w.random.IntN(25)
 	}

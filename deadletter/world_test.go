@@ -63,6 +63,8 @@ const (
 	monster      // bad, and the dead-letter topic refuses its value and headers
 )
 
+var kinds = []kind{good, good, good, good, good, good, bad, bad, unmade, huge, huge, monster}
+
 type change struct {
 	commit pglogrepl.LSN
 	seq    uint64
@@ -194,7 +196,7 @@ func (p *pipe) insert() {
 }
 
 func (p *pipe) event(c *change, key []byte, nth int) *event {
-	e := &event{source: p.source, id: ID{p.origin.Timeline, Row{c.commit, c.seq}, nth}, kind: kind(max(0, p.w.random.IntN(12)-7))}
+	e := &event{source: p.source, id: ID{p.origin.Timeline, Row{c.commit, c.seq}, nth}, kind: kinds[p.w.random.IntN(len(kinds))]}
 	if nth > 0 {
 		e.kind = good // a tombstone
 	}
