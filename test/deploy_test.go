@@ -67,6 +67,7 @@ func TestUnit_FollowsTheExitCodes(t *testing.T) {
 	for key, want := range map[string]string{
 		"Type":                     "notify",
 		"Restart":                  "on-failure",
+		"LimitCORE":                "0",
 		"RestartPreventExitStatus": "2 3 4",
 		"DynamicUser":              "yes",
 		"ProtectSystem":            "strict",
@@ -77,6 +78,45 @@ func TestUnit_FollowsTheExitCodes(t *testing.T) {
 		if !slices.Contains(settings[key], want) {
 			t.Errorf("%s=%s, want %s", key, settings[key], want)
 		}
+	}
+}
+
+// A supervisor starts again what the table of exit codes has it start again, and no other.
+func TestCrash_EverySupervisorRestarts(t *testing.T) {
+	settings := settingsOf(read(t, unit))
+	stays := strings.Fields(strings.Join(settings["RestartPreventExitStatus"], " "))
+	rows := regexp.MustCompile(`(?m)^\| (\d|SIGABRT[^|]*) \| [^|]*\| ([^|]*) \|$`).FindAllStringSubmatch(read(t, "docs/operations.md"), -1)
+	if len(rows) != 6 {
+		t.Fatalf("docs/operations.md has %d rows of exit codes, want 0 to 4 and a crash", len(rows))
+	}
+	for _, row := range rows {
+		code, person := row[1], strings.HasPrefix(row[2], "do not restart") || strings.HasPrefix(row[2], "page a person")
+		if person != slices.Contains(stays, code) {
+			t.Errorf("code %s: the page has the supervisor %q, the unit does not restart %s", code, row[2], stays)
+		}
+		if strings.HasPrefix(code, "SIGABRT") && !strings.HasPrefix(row[2], "restart") {
+			t.Errorf("after a crash the page has the supervisor %q", row[2])
+		}
+	}
+	for _, code := range stays {
+		if _, err := strconv.Atoi(code); err != nil {
+			t.Errorf("the unit does not restart after %s", code)
+		}
+	}
+	for key, want := range map[string]string{"Restart": "on-failure", "StartLimitIntervalSec": "0"} {
+		if got := strings.Join(settings[key], " "); got != want {
+			t.Errorf("the unit has %s=%s, want %s", key, got, want)
+		}
+	}
+	if others := settings["WatchdogSignal"]; len(others) > 0 {
+		t.Errorf("the watchdog sends %s, and not SIGABRT, which prints the stacks", others)
+	}
+	// A crash of a container's first process is code 2.
+	if got := at(t, decode(t, read(t, "compose.yaml")), "services", "relay", "restart"); got != "on-failure" {
+		t.Errorf("compose.yaml has restart: %v", got)
+	}
+	if deployment := read(t, chart+"/templates/deployment.yaml"); strings.Contains(deployment, "restartPolicy") {
+		t.Error("the chart's deployment has a restart policy, and needs the default, Always")
 	}
 }
 

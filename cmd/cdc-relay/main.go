@@ -17,6 +17,7 @@ import (
 )
 
 func main() {
+	prepareForCrashes()
 	ctx, hurry, release := onSignals(context.Background())
 	code := run(ctx, os.Args[1:], process{stdout: os.Stdout, stderr: os.Stderr, env: os.Environ(), hurry: hurry})
 	release()

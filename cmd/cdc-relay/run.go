@@ -33,7 +33,8 @@ short: what is not confirmed is sent again by the next start. Table, publication
 and slot must exist: see setup.
 
 Exit codes: 0 clean stop, 1 failed or cut short (start again), 2 configuration,
-3 the environment refuses, 4 blocked with relay.on_blocked: exit.`,
+3 the environment refuses, 4 blocked with relay.on_blocked: exit. A crash ends by
+SIGABRT (start again).`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := a.load()

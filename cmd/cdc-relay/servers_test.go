@@ -22,6 +22,7 @@ import (
 // Parallel tests have a slot of their own and look at nothing else; they mostly wait.
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
+		crashOnDemand(os.Getenv(asProgram))
 		main()
 	}
 	harness.Parallel("4")
