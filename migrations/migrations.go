@@ -19,8 +19,12 @@ import (
 //go:embed */0001_outbox.up.sql */0001_outbox.down.sql
 var files embed.FS
 
-// DefaultPreset is our own table.
+// DefaultPreset is our own table: what a relay needs and nothing else.
 const DefaultPreset = "outbox"
+
+// Polling is a table that a polling publisher can use beside the relay. It is a
+// shape of DefaultPreset, not a preset of the router.
+const Polling = "polling"
 
 // Name is a table as the catalog has it: no quotes, no folding.
 type Name struct{ Schema, Table string }
@@ -38,7 +42,7 @@ func Presets() []string {
 }
 
 // Table is the SQL that makes an outbox table with its indexes and comments. The
-// empty preset is DefaultPreset.
+// empty preset is DefaultPreset; preset may also be Polling.
 func Table(preset, schema, table string) (string, error) {
 	return migration(preset, "up", Name{schema, table})
 }

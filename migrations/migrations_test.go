@@ -15,6 +15,8 @@ func TestRender_GivesReviewedSQL(t *testing.T) {
 	for name, render := range map[string]func() (string, error){
 		"outbox_up":     func() (string, error) { return Table("", "public", "outbox") },
 		"outbox_down":   func() (string, error) { return DropTable("outbox", "public", "outbox") },
+		"polling_up":    func() (string, error) { return Table(Polling, "public", "outbox") },
+		"polling_down":  func() (string, error) { return DropTable(Polling, "public", "outbox") },
 		"debezium_up":   func() (string, error) { return Table("debezium", "Shop", `out"box`) },
 		"debezium_down": func() (string, error) { return DropTable("debezium", "Shop", `out"box`) },
 	} {

@@ -194,6 +194,18 @@ var shapes = []struct {
 		headers: []string{"id", "eventType", "idempotency_key"},
 	},
 	{
+		name: "lean",
+		columns: []string{
+			"id uuid", "aggregate_type text", "aggregate_id text", "event_type text", "payload jsonb", "headers jsonb", "traceparent text", "idempotency_key text", "created_at timestamptz",
+		},
+		values: []string{
+			"406c07f3-26f0-4eea-a50c-109940064b8f", "order", "o-1", "OrderCreated", `{"id": 1}`, `{"tenant": "acme"}`,
+			"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "idem-1", "2024-01-02 03:04:05.678912+00",
+		},
+		topic: "order-events", key: "o-1",
+		headers: []string{"id", "eventType", "idempotency_key", "tenant", "traceparent"},
+	},
+	{
 		name: "event",
 		columns: []string{
 			"id uuid", "event_type text", "payload jsonb", "aggregate_id text", "created_at timestamptz", "published_at timestamptz", "publish_attempts int4", "error text",
@@ -225,7 +237,7 @@ var shapes = []struct {
 	},
 }
 
-func TestAuto_RecognisesTheFiveShapes(t *testing.T) {
+func TestAuto_RecognisesTheDocumentedShapes(t *testing.T) {
 	for _, s := range shapes {
 		t.Run(s.name, func(t *testing.T) {
 			rel := table(t, s.columns...)

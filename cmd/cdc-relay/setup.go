@@ -80,7 +80,7 @@ checkpoint topic and writes there where a slot that it made begins.`,
 	cmd.Flags().IntVar(&reshard.from, "reshard-from", 0, "replace the slots of this many shards by those of postgres.shards, without loss; begin while the relay runs")
 	cmd.Flags().DurationVar(&reshard.wait, "wait", 10*time.Minute, "with --reshard-from: how long to wait for the relay to catch up and to be stopped")
 	cmd.Flags().BoolVar(&columnList, "column-list", false, "make the publication with a column list: the columns that the mapping reads and no others (PostgreSQL 15 and later)")
-	cmd.Flags().StringVar(&preset, "create-table", configuredShape, "also create the outbox table, in the shape of this preset; configured: that of the configuration, else outbox")
+	cmd.Flags().StringVar(&preset, "create-table", configuredShape, "also create the outbox table, in the shape of this preset, or polling for a table that a polling publisher uses too; configured: that of the configuration, else outbox")
 	cmd.Flags().Lookup("create-table").NoOptDefVal = configuredShape
 	return cmd
 }

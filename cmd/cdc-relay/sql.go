@@ -61,7 +61,7 @@ migration; it finds everything else there.`,
 	f.StringVar(&o.format, "format", o.format, "one of "+strings.Join(migrations.Formats(), ", "))
 	f.StringVar(&o.service, "service", o.service, "where PostgreSQL runs, one of "+strings.Join(migrations.Services(), ", "))
 	f.BoolVar(&o.createTable, "create-table", false, "with the table")
-	f.StringVar(&o.preset, "preset", "", "shape of the table (default: the configured preset, else outbox); implies --create-table")
+	f.StringVar(&o.preset, "preset", "", "shape of the table: a preset, or polling for a table that a polling publisher uses too (default: the configured preset, else outbox); implies --create-table")
 	f.BoolVar(&o.columnList, "column-list", false, "publish the columns that the mapping reads and no others (PostgreSQL 15 and later); needs --create-table, because which columns a table has that exists only a server could tell")
 	f.BoolVar(&o.partitioned, "partitioned", false, "the table is partitioned: publish its rows under the name of the root")
 	f.StringVar(&o.role, "role", "", "role that the relay connects as (default: the user in postgres.url unless that is postgres, else cdc_relay)")

@@ -18,7 +18,7 @@ func TestSQL_PublishesTheMappedColumnsAlone(t *testing.T) {
 	got := invoke(t, closedPorts, "sql", "--create-table", "--column-list")
 	got.want(t, exitOK, "needs PostgreSQL 15 or later", "")
 	compareGolden(t, file, got.stdout)
-	const list = `FOR TABLE "public"."outbox" ("id", "aggregate_type", "aggregate_id", "event_type", "payload", "idempotency_key") WITH (publish = 'insert');`
+	const list = `FOR TABLE "public"."outbox" ("id", "aggregate_type", "aggregate_id", "event_type", "payload", "headers", "traceparent", "idempotency_key") WITH (publish = 'insert');`
 	for _, format := range migrations.Formats() {
 		invoke(t, nil, "sql", "--format", format, "--create-table", "--column-list").want(t, exitOK, list, "")
 	}

@@ -291,3 +291,15 @@ func halves(t *testing.T, format, text string) (up, down string) {
 	}
 	return text, ""
 }
+
+// A relay's own table has nothing to maintain for a poller; a poller's has to be asked for.
+func TestSQL_MakesThePollersTableOnlyWhenAsked(t *testing.T) {
+	lean := invoke(t, nil, "sql", "--create-table")
+	lean.want(t, exitOK, "headers         jsonb,\n    traceparent     text,", "")
+	if strings.Contains(lean.stdout, "published_at") {
+		t.Errorf("the relay's own table has a column of pollers:\n%s", lean.stdout)
+	}
+	polling := invoke(t, nil, "sql", "--preset", "polling")
+	polling.want(t, exitOK, "(created_at) WHERE published_at IS NULL", "")
+	invoke(t, nil, "sql", "--preset", "polling", "--column-list").want(t, exitOK, `"payload", "idempotency_key")`, "")
+}

@@ -82,7 +82,7 @@ func widen(size int) string {
 		END $$`, strings.Repeat("0123456789abcdef", size/16), listed)
 }
 
-// schema is our own table, a publication, those of 2 and of 4 shards, and a procedure that writes rows. The
+// schema goes behind the table that the poller can use too: a publication, those of 2 and of 4 shards, and a procedure that writes rows. The
 // payload is a small order, filled up to its size with hexadecimal digits that do
 // not repeat.
 const schema = `
@@ -158,7 +158,7 @@ func (w *workload) create(ctx context.Context) error {
 	if w.conn, err = pgx.Connect(ctx, w.url()); err != nil {
 		return err
 	}
-	ddl, err := migrations.Table("outbox", "public", "outbox")
+	ddl, err := migrations.Table(migrations.Polling, "public", "outbox") // a polling publisher takes part
 	if err != nil {
 		return err
 	}

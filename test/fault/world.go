@@ -263,7 +263,7 @@ func (w *world) setup(ctx context.Context, binary, config string) error {
 			return err
 		}
 	}
-	cmd := exec.CommandContext(ctx, binary, "setup", "--config", config, "--create-table")
+	cmd := exec.CommandContext(ctx, binary, "setup", "--config", config, "--create-table=polling")
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("cdc-relay setup: %w\n%s", err, out)

@@ -118,10 +118,11 @@ func TestDDL_OnUnmappedColumnsIsFollowed(t *testing.T) {
 		r := p.Start(t)
 		for _, ddl := range []string{
 			"ALTER TABLE outbox ADD COLUMN tenant text DEFAULT 'a'",
-			"ALTER TABLE outbox DROP COLUMN last_error",
-			"ALTER TABLE outbox ALTER retry_count TYPE bigint",
+			"ALTER TABLE outbox ADD COLUMN attempts int",
+			"ALTER TABLE outbox ALTER attempts TYPE bigint",
+			"ALTER TABLE outbox DROP COLUMN attempts",
 			"ALTER TABLE outbox RENAME COLUMN tenant TO customer",
-			"ALTER TABLE outbox ALTER event_type TYPE text",
+			"ALTER TABLE outbox ALTER event_type TYPE varchar(100)",
 			"CREATE INDEX ON outbox (customer)",
 			"VACUUM FULL outbox",
 		} {

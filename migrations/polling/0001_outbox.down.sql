@@ -1,0 +1,2 @@
+-- Deletes the events that the table still holds.
+DROP TABLE :"schema".:"table";
