@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/wording"
 )
 
 // applyDefaults sets every key below v that has a default.
@@ -72,7 +72,7 @@ func unknownKey(name string, keys []key) string {
 	for i, k := range keys {
 		names[i] = k.name
 	}
-	return "unknown key; " + replication.DidYouMean(name, names)
+	return "unknown key; " + wording.DidYouMean(name, names)
 }
 
 func (l *loader) bindKey(e entry, k key, v reflect.Value, path string) {

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/wording"
 )
 
 const envPrefix = "CDC_RELAY_"
@@ -58,7 +58,7 @@ func didYouMeanVariable(name string, known []string) string {
 	for i, k := range known {
 		parts[i] = strings.ToLower(strings.TrimPrefix(k, envPrefix))
 	}
-	if near, ok := replication.Nearest(strings.TrimPrefix(name, envPrefix), parts); ok {
+	if near, ok := wording.Nearest(strings.TrimPrefix(name, envPrefix), parts); ok {
 		return "did you mean " + envPrefix + strings.ToUpper(near) + "?"
 	}
 	return "settings are " + envPrefix + " and the path of a key, as in " + variable("postgres.url")

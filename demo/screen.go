@@ -90,7 +90,7 @@ func (c *screen) paint() {
 		out.WriteString(cut(fmt.Sprintf(format, args...), width) + plain + "\x1b[K\r\n")
 	}
 	row("%scdc-relay demo%s  %s%s", bold, plain, dim, c.show.stage.origin)
-	row("")
+	row("%s", v.note)
 	c.summary(row, v)
 	row("")
 	row("%s%-16s %-16s %4s %8s  %-36s %10s", dim, "event", "topic", "part", "offset", "key", "end to end")
@@ -130,7 +130,7 @@ func (c *screen) summary(row func(string, ...any), v view) {
 	if !v.reachable || v.status.State != relay.Streaming || v.status.Reason != "" {
 		colour = red
 	}
-	row("relay      %s%s%s%s", colour, bold, v.state(), plain+dim+orEmpty("  ", v.note))
+	row("relay      %s%s%s", colour, bold, v.state())
 	row("events     %d committed, %s%d delivered%s, %d/s", v.committed, bold, v.delivered, plain, v.rate)
 	row("latency    p50 %s, p99 %s, from commit to consumer", milliseconds(v.p50), milliseconds(v.p99))
 	row("lag        %s, %d in flight", size(v.status.LagBytes), v.status.InFlightEvents)
@@ -164,13 +164,6 @@ func (a arrival) latency() string {
 		return "again"
 	}
 	return milliseconds(a.took)
-}
-
-func orEmpty(before, text string) string {
-	if text == "" {
-		return ""
-	}
-	return before + text
 }
 
 func size(bytes int64) string {

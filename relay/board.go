@@ -12,6 +12,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/jackc/pglogrepl"
+	"github.com/cdc-relay/cdc-relay/wording"
 )
 
 // board is what the relay shows of itself. Every method is safe from any
@@ -229,7 +230,7 @@ func (b *board) inTheWay(now time.Time) string {
 	if b.session == nil {
 		return "and there was no session with PostgreSQL"
 	}
-	return fmt.Sprintf("and %d rows were not acknowledged and confirmed by then: look at the brokers, or raise it", b.session.tracker.Stats().Rows)
+	return fmt.Sprintf("and %s not acknowledged and confirmed by then: look at the brokers, or raise it", wording.Count(b.session.tracker.Stats().Rows, "row"))
 }
 
 // advise adds the next step to what is said of brokers that do not answer, and how long

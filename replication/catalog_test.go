@@ -255,7 +255,7 @@ func TestInspect_WarnsOfWhatMaySurprise(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := strings.Join(catalog.Warnings, "\n")
-	for _, want := range []string{"row filter on public.outbox", "2 of the 4 columns of public.outbox", "4 more table(s)", "(public.a, public.b, public.c, …)", "also publishes truncate"} {
+	for _, want := range []string{"row filter on public.outbox", "2 of the 4 columns of public.outbox", "4 tables more", "(public.a, public.b, public.c, …)", "also publishes truncate"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("no warning has %q:\n%s", want, all)
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -265,7 +266,7 @@ func (c *checker) checkRoom() error {
 		limit, _ := strconv.Atoi(c.settings["max_replication_slots"])
 		cause, advice := noSlotsFree(limit)
 		if limit > 0 {
-			cause = fmt.Sprintf("%s allowed by max_replication_slots, none of them free, and ours is not among them", CountText(limit, "slot"))
+			cause = fmt.Sprintf("%s allowed by max_replication_slots, none of them free, and ours is not among them", wording.Count(limit, "slot"))
 		}
 		c.add("postgres.slots_free", LevelFail, advice, "%s", cause)
 	}

@@ -3,6 +3,8 @@ package replication
 import (
 	"slices"
 	"strings"
+
+	"github.com/cdc-relay/cdc-relay/wording"
 )
 
 // checkShards looks at the slots of all shards together.
@@ -45,10 +47,10 @@ func (c *checker) checkShards() error {
 		return row.err
 	case missing > free:
 		c.add("postgres.shards", LevelFail, "raise max_replication_slots and restart the server, or set postgres.shards lower",
-			"%d of the %d shards have no slot yet, and %d slot(s) are free", missing, c.cfg.Shard.Count, free)
+			"%d of the %d shards have no slot yet, with %s free", missing, c.cfg.Shard.Count, wording.Count(free, "slot"))
 	case len(slots)-active+missing > c.senders:
 		c.add("postgres.shards", LevelFail, "raise max_wal_senders and restart the server: each shard needs one, and one more should be free for a reconnect",
-			"%d shard(s) are not streamed from now, and %d WAL sender(s) are free", len(slots)-active+missing, max(c.senders, 0))
+			"%s not streamed from now, with %s free", wording.Count(len(slots)-active+missing, "shard"), wording.Count(max(c.senders, 0), "WAL sender"))
 	default:
 		c.ok("postgres.shards", "%d of %d slots exist, and %d are streamed from", len(slots), c.cfg.Shard.Count, active)
 	}

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/cdc-relay/cdc-relay/wording"
 )
 
 // checkSlot looks at the slot, and at who has it.
@@ -36,7 +38,7 @@ func (c *checker) checkSlot() error {
 	if byDebezium, err := c.heldByDebezium(); err != nil {
 		return err
 	} else if byDebezium {
-		c.warn("slot.owner", "before a change-over that is as it has to be: `cdc-relay takeover` takes the slot over once the connector is stopped, see "+Docs+"coming-from-debezium.md",
+		c.warn("slot.owner", "before a change-over that is as it has to be: `cdc-relay takeover` takes the slot over once the connector is stopped, see "+wording.Docs+"coming-from-debezium.md",
 			"Debezium holds %s: %v", slotSubject(c.cfg.Slot), e.Err)
 		return c.ownerIsAsynchronous()
 	}
@@ -151,6 +153,19 @@ func (c *checker) walRate() (float64, error) {
 	return float64(now-c.walFrom) / time.Since(c.started).Seconds(), row.err
 }
 
+// BytesText is a number of bytes as people read it.
+func BytesText(n int64) string {
+	for _, unit := range []struct {
+		size int64
+		name string
+	}{{1 << 40, "TiB"}, {1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
+		if n >= unit.size || -n >= unit.size {
+			return strconv.FormatFloat(float64(n)/float64(unit.size), 'f', 1, 64) + " " + unit.name
+		}
+	}
+	return strconv.FormatInt(n, 10) + " B"
+}
+
 func (c *checker) checkIdleTimeout() error {
 	if value := c.settings["idle_replication_slot_timeout"]; value == "" || value == "0" {
 		return nil
@@ -183,10 +198,10 @@ func (c *checker) checkFailover() error {
 		c.ok("slot.failover", "no standby is attached through a slot")
 	case c.server.ServerVersion < failoverVersion:
 		c.warn("slot.failover", "before a switch-over stop the writers and let the relay catch up, then create the slot on the new primary; or let Patroni keep it as a permanent slot",
-			"%d physical slot(s), so there is a standby, and a logical slot does not survive a fail-over before PostgreSQL 17", standbys)
+			"%s, so there is a standby, and a logical slot does not survive a fail-over before PostgreSQL 17", wording.Count(standbys, "physical slot"))
 	case !survives:
 		c.warn("slot.failover", fmt.Sprintf("while the relay is stopped: ALTER_REPLICATION_SLOT %s (FAILOVER true) on a replication connection, or drop the slot when it has caught up and run `cdc-relay setup`", c.cfg.Slot),
-			"%d physical slot(s), so there is a standby, and %s was made without failover: it is gone after a fail-over", standbys, slotSubject(c.cfg.Slot))
+			"%s, so there is a standby, and %s was made without failover: it is gone after a fail-over", wording.Count(standbys, "physical slot"), slotSubject(c.cfg.Slot))
 	case strings.TrimSpace(c.settings["synchronized_standby_slots"]) == "":
 		c.warn("slot.failover", "set synchronized_standby_slots to the standby's physical slot, and on the standby sync_replication_slots = on",
 			"%s is kept for a fail-over, but synchronized_standby_slots is empty: rows may reach Kafka that the standby never had", slotSubject(c.cfg.Slot))

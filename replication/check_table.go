@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/cdc-relay/cdc-relay/wording"
 )
 
 // checkPublication looks at the publication and, through it, at every table.
@@ -68,10 +70,10 @@ func (c *checker) publicationShape(p *publicationRow) error {
 	switch {
 	case p.allTables:
 		c.warn("publication.tables", "make one with the outbox tables alone: `cdc-relay setup` with another postgres.publication",
-			"%s is FOR ALL TABLES: the rows of %d other table(s) are sent to us and skipped", publicationSubject(p.name), len(foreign))
+			"%s is FOR ALL TABLES: the rows of %s are sent to us and skipped", publicationSubject(p.name), wording.Count(len(foreign), "other table"))
 	case len(foreign) > 0:
 		c.warn("publication.tables", "take them out, or configure them",
-			"%s has %d more table(s) than are configured (%s): their rows are skipped", publicationSubject(p.name), len(foreign), strings.Join(shorten(foreign), ", "))
+			"%s has %s more than are configured (%s): their rows are skipped", publicationSubject(p.name), wording.Count(len(foreign), "table"), strings.Join(shorten(foreign), ", "))
 	}
 	return nil
 }
@@ -182,7 +184,7 @@ func (c *checker) checkColumns(p *publicationRow, published bool, relation *Rela
 	}
 	if len(checked.Unlisted) > 0 {
 		c.warn("publication.column_list", fmt.Sprintf("unless that is meant: ALTER PUBLICATION %s SET TABLE %s", doubleQuoted(c.cfg.Publication), checked.Table.sql()),
-			"%s leaves out %d column(s) of %s: %s", publicationSubject(c.cfg.Publication), len(checked.Unlisted), checked.Table, strings.Join(checked.Unlisted, ", "))
+			"%s leaves out %s of %s: %s", publicationSubject(c.cfg.Publication), wording.Count(len(checked.Unlisted), "column"), checked.Table, strings.Join(checked.Unlisted, ", "))
 	}
 	return nil
 }

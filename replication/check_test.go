@@ -215,7 +215,7 @@ func TestCheck_Publication(t *testing.T) {
 	wantFinding(t, check("nothing"), "publication.tables", LevelFail, `ALTER PUBLICATION "nothing" ADD TABLE "public"."outbox"`)
 	more := check("more")
 	wantFinding(t, more, "publication", LevelWarn, "also publishes update", "SET (publish = 'insert')")
-	wantFinding(t, more, "publication.tables", LevelWarn, "1 more table", "public.other")
+	wantFinding(t, more, "publication.tables", LevelWarn, "1 table more", "public.other")
 	cfg.Wants = []Wants{{}}
 	wantFinding(t, check("more"), "publication", LevelWarn, "leave it as it is if Debezium made it", "SET (publish = 'insert')")
 	cfg.Wants = nil
@@ -245,7 +245,7 @@ func TestCheck_PartitionsUnderTheirOwnNames(t *testing.T) {
 	}
 	db.Exec(t, `CREATE TABLE other (id int, at date) PARTITION BY RANGE (at); CREATE TABLE other_1 PARTITION OF other DEFAULT`)
 	db.Exec(t, `ALTER PUBLICATION leaves ADD TABLE other`)
-	wantFinding(t, Check(t.Context(), cfg), "publication.tables", LevelWarn, "1 more table(s)", "public.other_1")
+	wantFinding(t, Check(t.Context(), cfg), "publication.tables", LevelWarn, "1 table more", "public.other_1")
 	db.Exec(t, `ALTER PUBLICATION leaves DROP TABLE other`)
 	db.Exec(t, `ALTER PUBLICATION leaves SET (publish_via_partition_root = true)`)
 	report = Check(t.Context(), cfg)

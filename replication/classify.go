@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -53,7 +54,7 @@ const (
 	hintReach     = "check that the server is up and can be reached from here, and host and port in postgres.url"
 	hintServerTLS = "turn on ssl at the server, or say sslmode=disable if the network is trusted"
 
-	seeSendingAgain = "see " + Docs + "operations.md#sending-rows-again"
+	seeSendingAgain = "see " + wording.Docs + "operations.md#sending-rows-again"
 )
 
 // hintRecreate is the way out of a slot that cannot go on: reason names the entry of
@@ -63,7 +64,7 @@ func hintRecreate(reason string, confirmed pglogrepl.LSN) string {
 	if confirmed != 0 {
 		since = "LSN " + confirmed.String()
 	}
-	return fmt.Sprintf("stop the relay, then `cdc-relay teardown --yes`, `cdc-relay setup`, `cdc-relay run`, and insert the rows since %s again: see %soperations.md#%s", since, Docs, reason)
+	return fmt.Sprintf("stop the relay, then `cdc-relay teardown --yes`, `cdc-relay setup`, `cdc-relay run`, and insert the rows since %s again: see %soperations.md#%s", since, wording.Docs, reason)
 }
 
 // hintUnpublished is for a row from before its publication, of which the server uses the

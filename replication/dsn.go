@@ -82,6 +82,20 @@ func parseDSN(connString string) (*dsn, error) {
 	return d, nil
 }
 
+// Hosts are the servers that cfg.URL names, without connecting.
+func Hosts(cfg Config) (hosts []string, err error) {
+	d, err := parseDSN(cfg.URL)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range d.targets {
+		if t.first {
+			hosts = append(hosts, t.addr())
+		}
+	}
+	return hosts, nil
+}
+
 // CheckURL parses cfg.URL without connecting. The warnings name explicitly
 // weakened TLS; none of them, nor the error, shows the URL.
 func CheckURL(cfg Config) (warnings []string, err error) {

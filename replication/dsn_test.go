@@ -165,3 +165,10 @@ func FuzzExplicitSettings(f *testing.F) {
 		}
 	})
 }
+
+func TestParseDSN_AsksForTheFileThatIsNotThere(t *testing.T) {
+	_, err := parseDSN("postgres://relay@db/shop?sslmode=verify-full&sslrootcert=/nowhere/ca.pem")
+	wantError(t, err, KindRefused, ReasonConfiguration, "correct the path")
+	_, err = parseDSN("postgres://relay@db:x/shop")
+	wantError(t, err, KindRefused, ReasonConfiguration, "it is a libpq URL")
+}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/cdc-relay/cdc-relay/wording"
 )
 
 // publicationRow is a publication with every table that it names or implies.
@@ -92,8 +94,8 @@ func (p *publicationRow) warnings(cfg Config) []string {
 			publicationSubject(p.name), strings.Join(others, ", "), p.narrow(&cfg)))
 	}
 	if foreign := p.foreign(cfg.Tables); len(foreign) > 0 {
-		warnings = append(warnings, fmt.Sprintf("%s has %d more table(s) than are configured (%s): their rows are skipped and counted",
-			publicationSubject(p.name), len(foreign), strings.Join(shorten(foreign), ", ")))
+		warnings = append(warnings, fmt.Sprintf("%s has %s more than are configured (%s): their rows are skipped and counted",
+			publicationSubject(p.name), wording.Count(len(foreign), "table"), strings.Join(shorten(foreign), ", ")))
 	}
 	return warnings
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/jackc/pglogrepl"
 )
 
@@ -98,7 +99,7 @@ func (r *resharding) run() error {
 		return r.finish()
 	}
 	if len(r.old) != r.from {
-		return r.refuse(fmt.Errorf("%d of the %d slots of %d shard(s) exist, and %d of the %d new ones", len(r.old), r.from, r.from, len(r.new), len(r.shards)),
+		return r.refuse(fmt.Errorf("%d of %s of %s exist, and %d of the %d new ones", len(r.old), wording.Count(r.from, "slot"), wording.Count(r.from, "shard"), len(r.new), len(r.shards)),
 			"give the number that the relay ran with until now; if slots were dropped by hand, rows since then have to be inserted again: "+seeSendingAgain)
 	}
 	// Copies of an earlier run keep the old relay from going on until it is caught up.
@@ -134,7 +135,7 @@ func (r *resharding) look() error {
 		case max(1, r.cfg.Shard.Count):
 			r.new = append(r.new, s)
 		default:
-			return r.refuse(fmt.Errorf("%s is one of %d shard(s)", slotSubject(s.name), s.count), "find out which slots the relay streams from, and drop the others")
+			return r.refuse(fmt.Errorf("%s is one of %s", slotSubject(s.name), wording.Count(s.count, "shard")), "find out which slots the relay streams from, and drop the others")
 		}
 	}
 	for _, s := range r.old {
@@ -198,7 +199,7 @@ func (r *resharding) settle() error {
 	}
 	err = r.await(func() (string, bool) {
 		behind := leastConfirmed(r.old)
-		return fmt.Sprintf("the relay with %d shard(s) has to stream until %s is confirmed past %s, where the new publications exist; it is at %s", r.from, slotSubject(behind.name), made, behind.Confirmed),
+		return fmt.Sprintf("the relay with %s has to stream until %s is confirmed past %s, where the new publications exist; it is at %s", wording.Count(r.from, "shard"), slotSubject(behind.name), made, behind.Confirmed),
 			behind.Confirmed >= made
 	})
 	if err != nil {
@@ -209,7 +210,7 @@ func (r *resharding) settle() error {
 		if i < 0 {
 			return "", true
 		}
-		return fmt.Sprintf("stop every relay with %d shard(s): %s is streamed from", r.from, slotSubject(r.old[i].name)), false
+		return fmt.Sprintf("stop every relay with %s: %s is streamed from", wording.Count(r.from, "shard"), slotSubject(r.old[i].name)), false
 	})
 }
 
@@ -268,7 +269,7 @@ func (r *resharding) replace() error {
 	if err := r.undo(); err != nil {
 		return err
 	}
-	return r.refuse(fmt.Errorf("a relay with %d shard(s) was started meanwhile", r.from), "stop it, and run the command again")
+	return r.refuse(fmt.Errorf("a relay with %s was started meanwhile", wording.Count(r.from, "shard")), "stop it, and run the command again")
 }
 
 // undo drops the copies, so that the relay with the old number may go on.
@@ -289,7 +290,7 @@ func (r *resharding) hasRoom() error {
 	if row.err != nil || free >= len(r.shards) {
 		return row.err
 	}
-	return r.refuse(fmt.Errorf("%d slot(s) are free, and %d are needed beside the old ones", free, len(r.shards)), "raise max_replication_slots and restart the server; nothing was changed, and the relay may go on")
+	return r.refuse(fmt.Errorf("%s free, and %d needed beside the old ones", wording.Count(free, "slot"), len(r.shards)), "raise max_replication_slots and restart the server; nothing was changed, and the relay may go on")
 }
 
 func positions(slots []shardSlot) []pglogrepl.LSN {

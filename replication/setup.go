@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
@@ -206,7 +207,7 @@ func (s *setup) roomForSlots() error {
 	}
 	cause, hint := noSlotsFree(limit)
 	if missing > 1 {
-		cause += fmt.Sprintf("; %s are needed", CountText(missing, "slot"))
+		cause += fmt.Sprintf("; %s are needed", wording.Count(missing, "slot"))
 	}
 	return &Error{Kind: KindRefused, Reason: ReasonServerLimit, Op: "create", Subject: slotSubject(s.shards[0].cfg.Slot), Err: errors.New(cause), Hint: hint}
 }
@@ -217,7 +218,7 @@ func noSlotsFree(limit int) (cause, hint string) {
 		return "the server allows no replication slots (max_replication_slots is 0)",
 			"set it, for one slot and as many as others need, and restart the server: ALTER SYSTEM SET max_replication_slots = 10; managed services have a parameter for it"
 	}
-	return fmt.Sprintf("too few of the server's %s are free (max_replication_slots)", CountText(limit, "replication slot")),
+	return fmt.Sprintf("too few of the server's %s are free (max_replication_slots)", wording.Count(limit, "replication slot")),
 		"drop a slot that nobody uses (SELECT * FROM pg_replication_slots), or raise max_replication_slots and restart the server"
 }
 

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/cdc-relay/cdc-relay/wording"
 )
 
 // MaxShards bounds Shard.Count. Each shard has the server decode all of the WAL once
@@ -300,7 +302,7 @@ func onlyGeneration(q querier, version int, cfg Config) error {
 		if s.count != max(1, cfg.Shard.Count) {
 			return &Error{
 				Kind: KindRefused, Reason: ReasonShards, Op: "look at the shards", Subject: slotSubject(s.name),
-				Err:  fmt.Errorf("it is one of %d shard(s), and postgres.shards is %d", s.count, max(1, cfg.Shard.Count)),
+				Err:  fmt.Errorf("it is one of %s, and postgres.shards is %d", wording.Count(s.count, "shard"), max(1, cfg.Shard.Count)),
 				Hint: fmt.Sprintf("to change the number without loss: `cdc-relay setup --reshard-from %d` with the new configuration, until it says that it is done; or set postgres.shards back to %[1]d where no slot of another number exists; a slot that is none of this relay's shards needs another name, or postgres.slot does", s.count),
 			}
 		}

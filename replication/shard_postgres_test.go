@@ -195,7 +195,7 @@ func TestSetup_OfShards(t *testing.T) {
 		other.Shard.Count = 2
 		other = other.OfShard(0)
 		_, err = Setup(t.Context(), other, SetupOptions{})
-		wantError(t, err, KindRefused, ReasonShards, "one of 4 shard(s), and postgres.shards is 2", "--reshard-from 4")
+		wantError(t, err, KindRefused, ReasonShards, "one of 4 shards, and postgres.shards is 2", "--reshard-from 4")
 		_, err = Open(t.Context(), other, zerolog.Nop())
 		wantError(t, err, KindRefused, ReasonShards, "--reshard-from 4")
 		wantFinding(t, Check(t.Context(), other), "postgres.shards", LevelFail, "postgres.shards is 2")
@@ -330,7 +330,7 @@ func TestReshard_Refuses(t *testing.T) {
 	db := harness.Postgres(t, "18")
 	db.Exec(t, `CREATE TABLE moved (n bigserial PRIMARY KEY, key text)`)
 	cfg := shardConfig(t, db, 2, "key", Table{"public", "moved"})
-	for from, want := range map[int]string{0: "no change", 2: "no change", 65: "no change", 1: "0 of the 1 slots of 1 shard(s) exist"} {
+	for from, want := range map[int]string{0: "no change", 2: "no change", 65: "no change", 1: "0 of 1 slot of 1 shard exist"} {
 		if _, err := Reshard(t.Context(), cfg, from, ReshardOptions{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("from %d: %v, want %q", from, err, want)
 		}
@@ -363,7 +363,7 @@ func TestReshard_Refuses(t *testing.T) {
 			break
 		}
 	}
-	wantError(t, err, KindRefused, ReasonShards, "stop every relay with 1 shard(s)")
+	wantError(t, err, KindRefused, ReasonShards, "stop every relay with 1 shard")
 	stop()
 	<-ended
 	if err := stream.Close(t.Context(), stream.Received()); err != nil {
@@ -373,7 +373,7 @@ func TestReshard_Refuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = Open(t.Context(), one, zerolog.Nop())
-	wantError(t, err, KindRefused, ReasonShards, "one of 2 shard(s), and postgres.shards is 1")
+	wantError(t, err, KindRefused, ReasonShards, "one of 2 shards, and postgres.shards is 1")
 }
 
 // A transaction that began to write while the publications were being made, which may
@@ -454,7 +454,7 @@ func TestReshard_NeedsRoom(t *testing.T) {
 		t.Errorf("%d slots of the pipeline, want the old one alone", n)
 	}
 	_, err = Reshard(t.Context(), next, 1, ReshardOptions{Wait: time.Minute})
-	wantError(t, err, KindRefused, ReasonShards, "2 slot(s) are free, and 3 are needed", "max_replication_slots")
+	wantError(t, err, KindRefused, ReasonShards, "2 slots free, and 3 needed", "max_replication_slots")
 }
 
 // Right after a segment switch the insert position lies behind the header of a page that

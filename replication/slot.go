@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/jackc/pglogrepl"
 )
 
@@ -74,7 +75,7 @@ func readSlot(q querier, version int, name string) (*slotRow, error) {
 		return nil, &Error{
 			Kind: KindRefused, Reason: ReasonSlotMissing, Op: "look at", Subject: slotSubject(name),
 			Err:  errors.New("the slot does not exist"),
-			Hint: "for a new relay run `cdc-relay setup`; if the slot was there before, rows since the last confirmed LSN have to be inserted again: see " + Docs + "operations.md#slot_missing",
+			Hint: "for a new relay run `cdc-relay setup`; if the slot was there before, rows since the last confirmed LSN have to be inserted again: see " + wording.Docs + "operations.md#slot_missing",
 		}
 	}
 	if err != nil {
@@ -99,7 +100,7 @@ func SlotGone(name string, confirmed pglogrepl.LSN) error {
 		Kind: KindRefused, Reason: ReasonSlotMissing, Op: "watch", Subject: slotSubject(name),
 		Err: fmt.Errorf("it is not there any more; it had confirmed LSN %s", confirmed),
 		Hint: "go back to the server that has it, if this is another one since a failover; otherwise stop the relay, then `cdc-relay setup`, `cdc-relay run`, " +
-			"and insert the rows since that LSN again: see " + Docs + "operations.md#slot_missing",
+			"and insert the rows since that LSN again: see " + wording.Docs + "operations.md#slot_missing",
 	}
 }
 

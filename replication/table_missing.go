@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/jackc/pglogrepl"
 )
 
@@ -148,7 +149,7 @@ func similarSlot(q querier, cfg Config) string {
 		names = append(names, row[0].text)
 		used[row[0].text] = row[1].text
 	}
-	near, ok := Nearest(cfg.Slot, names)
+	near, ok := wording.Nearest(cfg.Slot, names)
 	switch {
 	case !ok:
 		return ""

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/wording"
 )
 
 // source is a column of one relation, or what a JSON pointer finds in it.
@@ -78,7 +79,7 @@ func noColumn(rel *replication.Relation, name string) error {
 		}
 	}
 	if near == "" {
-		near, _ = replication.Nearest(name, names)
+		near, _ = wording.Nearest(name, names)
 	}
 	hint := "; it has " + columnList(rel)
 	if near != "" && near != name {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -282,7 +283,7 @@ func (c *checker) checkBrokers() {
 			"broker %d cannot be reached at the address that it advertises, %s: %v", broker.NodeID, net.JoinHostPort(broker.Host, strconv.Itoa(int(broker.Port))), classify(failures[i]))
 	}
 	if reached == len(brokers) {
-		c.ok("kafka.brokers", "%d broker(s) can be reached where they say", reached)
+		c.ok("kafka.brokers", "%s can be reached where they say", wording.Count(reached, "broker"))
 	}
 }
 

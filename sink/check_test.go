@@ -92,11 +92,11 @@ func TestCheck_FindsNothingOnAHealthyCluster(t *testing.T) {
 		}
 	}
 	wantFinding(t, list, "kafka.connection", sink.LevelOK, "without authentication")
-	wantFinding(t, list, "kafka.brokers", sink.LevelOK, "3 broker(s)")
+	wantFinding(t, list, "kafka.brokers", sink.LevelOK, "3 brokers")
 	wantFinding(t, list, "kafka.idempotence", sink.LevelOK)
 	wantFinding(t, list, "kafka.max_message_bytes", sink.LevelOK, "1000 bytes")
 	for _, topic := range []string{"orders", "payments"} {
-		wantFinding(t, list, "topic", sink.LevelOK, topic, "2 partition(s) with 3 replica(s)")
+		wantFinding(t, list, "topic", sink.LevelOK, topic, "2 partitions with 3 replicas")
 		wantFinding(t, list, "topic.acl", sink.LevelOK, topic, "we may write")
 		wantFinding(t, list, "topic.replicas", sink.LevelOK, topic, "2 of 3")
 		wantFinding(t, list, "topic.max_message_bytes", sink.LevelOK, topic)
@@ -207,7 +207,7 @@ func TestCheck_ADeadAddressBesideALiveOne(t *testing.T) {
 	list := sink.Check(t.Context(), sink.KafkaConfig{Brokers: brokers}, sink.Expected{})
 	wantFinding(t, list, "kafka.connection", sink.LevelOK)
 	wantFinding(t, list, "kafka.brokers", sink.LevelWarn, "nobody answers at 127.0.0.1:1", "kafka.brokers")
-	wantFinding(t, list, "kafka.brokers", sink.LevelOK, "2 broker(s)")
+	wantFinding(t, list, "kafka.brokers", sink.LevelOK, "2 brokers")
 	for _, f := range list {
 		if f.Level == sink.LevelWarn && !strings.Contains(f.Seen, "127.0.0.1:1:") {
 			t.Errorf("%+v", f)
@@ -290,7 +290,7 @@ func TestCheck_ReplicasAndLimits(t *testing.T) {
 	wantFinding(t, list, "topic.replicas", sink.LevelWarn, "topic single", "one replica")
 	wantFinding(t, list, "topic.replicas", sink.LevelWarn, "topic one:", "min.insync.replicas is 1")
 	wantFinding(t, list, "topic.replicas", sink.LevelWarn, "topic all:", "3 of 3")
-	wantFinding(t, list, "topic.replicas", sink.LevelFail, "topic never:", "3 with 2 replica(s)")
+	wantFinding(t, list, "topic.replicas", sink.LevelFail, "topic never:", "3 with 2 replicas")
 	wantFinding(t, list, "topic.replicas", sink.LevelWarn, "topic unclean:", "unclean.leader.election.enable")
 	wantFinding(t, list, "topic.max_message_bytes", sink.LevelWarn, "topic small:", "kafka.max_message_bytes is 1048576", "takes 1000")
 	wantFinding(t, list, "topic.compaction", sink.LevelFail, "topic compact", "columns.key")
@@ -389,6 +389,6 @@ func TestCheck_TooFewReplicasInSync(t *testing.T) {
 		return response, nil, true
 	})
 	list := sink.Check(t.Context(), sink.KafkaConfig{Brokers: c.ListenAddrs()}, expecting("orders"))
-	wantFinding(t, list, "topic.replicas", sink.LevelFail, "1 replica(s) in sync")
+	wantFinding(t, list, "topic.replicas", sink.LevelFail, "1 replica in sync")
 	wantFinding(t, list, "topic.acl", sink.LevelOK, "do not tell")
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -217,7 +218,7 @@ func (c *checker) checkPartitions(name string, topic *kmsg.MetadataResponseTopic
 		c.fail("topic", "see the broker's log", "topic %s has no partitions", name)
 		return
 	}
-	c.ok("topic", "topic %s has %d partition(s) with %d replica(s)", name, len(topic.Partitions), replicas)
+	c.ok("topic", "topic %s has %s with %s", name, wording.Count(len(topic.Partitions), "partition"), wording.Count(replicas, "replica"))
 	if config == nil {
 		return
 	}
@@ -227,9 +228,9 @@ func (c *checker) checkPartitions(name string, topic *kmsg.MetadataResponseTopic
 	}
 	switch {
 	case least > replicas:
-		c.fail("topic.replicas", "lower min.insync.replicas, or add replicas", "topic %s: min.insync.replicas is %d with %d replica(s): no record is ever acknowledged", name, least, replicas)
+		c.fail("topic.replicas", "lower min.insync.replicas, or add replicas", "topic %s: min.insync.replicas is %d with %s: no record is ever acknowledged", name, least, wording.Count(replicas, "replica"))
 	case least > inSync:
-		c.fail("topic.replicas", "get the replicas back", "topic %s: a partition has %d replica(s) in sync, and min.insync.replicas is %d: its records are not acknowledged", name, inSync, least)
+		c.fail("topic.replicas", "get the replicas back", "topic %s: a partition has %s in sync, and min.insync.replicas is %d: its records are not acknowledged", name, wording.Count(inSync, "replica"), least)
 	case replicas == 1:
 		c.warn("topic.replicas", "use a replication factor of 3 with min.insync.replicas of 2", "topic %s has one replica: acknowledged records are lost with its disk", name)
 	case least == 1:

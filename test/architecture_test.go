@@ -17,24 +17,25 @@ const module = "github.com/cdc-relay/cdc-relay/"
 // replication → router → sink; imports point the other way, and relay is the one
 // joint.
 var arrows = map[string][]string{
+	"wording":        {},
 	"socket":         {},
-	"replication":    {"socket"},
-	"router":         {"replication", "router/connect"},
+	"replication":    {"socket", "wording"},
+	"router":         {"replication", "router/connect", "wording"},
 	"router/connect": {},
-	"sink":           {"router", "socket"},
+	"sink":           {"router", "socket", "wording"},
 	"sink/sinktest":  {"sink", "router"},
 	"checkpoint":     {},
 	"deadletter":     {"router", "sink"},
-	"relay":          {"replication", "router", "sink", "checkpoint", "deadletter"},
+	"relay":          {"replication", "router", "sink", "checkpoint", "deadletter", "wording"},
 	"admin":          {"relay"},
 	"metrics":        {"relay", "replication", "router", "sink"}, // the types in relay.Events
-	"config":         {"relay", "admin", "replication", "router", "sink"},
+	"config":         {"relay", "admin", "replication", "router", "sink", "wording"},
 	"importer":       {"router", "replication"}, // the list of options; names of tables and positions
 	"migrations":     {},
 	"takeover":       {},
 	"sandbox":        {},
 	"sandbox/ledger": {},
-	"cmd/cdc-relay":  {"checkpoint", "config", "deadletter", "relay", "admin", "metrics", "importer", "migrations", "replication", "router", "sink", "takeover"},
+	"cmd/cdc-relay":  {"checkpoint", "config", "deadletter", "relay", "admin", "metrics", "importer", "migrations", "replication", "router", "sink", "takeover", "wording"},
 	"demo":           {"config", "relay", "admin", "metrics", "migrations", "replication", "router", "sink", "sandbox", "sandbox/ledger"},
 }
 

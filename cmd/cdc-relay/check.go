@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -32,6 +33,7 @@ and sizes; --show-record prints the record that the newest row would become.
 Exit codes: 0 nothing failed, 2 the configuration is wrong, 3 something failed.`,
 		Example: `  cdc-relay check
   cdc-relay check --offline -c relay.yaml   # the file alone, no server
+  cdc-relay check --problems                # warn and fail alone
   cdc-relay check --json | jq '.findings[] | select(.level != "ok")'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -50,6 +52,8 @@ Exit codes: 0 nothing failed, 2 the configuration is wrong, 3 something failed.`
 	}
 	cmd.Flags().BoolVar(&o.offline, "offline", false, "check the configuration alone")
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVarP(&o.problems, "problems", "q", false, "print only what is not ok")
+	cmd.Flags().BoolVar(&o.problems, "quiet", false, "the same as --problems")
 	cmd.Flags().BoolVar(&o.showRecord, "show-record", false, "also print the record, payload and all, that each table's newest row would become")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 2*time.Minute, "how long it may take in all")
 	cmd.MarkFlagsMutuallyExclusive("offline", "show-record")
@@ -59,6 +63,7 @@ Exit codes: 0 nothing failed, 2 the configuration is wrong, 3 something failed.`
 type checkOptions struct {
 	offline    bool
 	asJSON     bool
+	problems   bool // only warn and fail
 	showRecord bool
 	timeout    time.Duration
 }
@@ -99,9 +104,9 @@ func (a *app) check(ctx context.Context, cfg *config.Config, o checkOptions) err
 	d := &doctor{app: a, cfg: cfg, settings: cfg.Relay(), options: o}
 	d.file(cfg)
 	if !o.offline {
-		d.postgres(ctx)
-		d.kafka(ctx)
-		d.checkpoints(ctx)
+		d.slowly("PostgreSQL at "+hosts(d.settings.Replication), func() { d.postgres(ctx) })
+		d.slowly("Kafka at "+strings.Join(d.settings.Kafka.Brokers, ", "), func() { d.kafka(ctx) })
+		d.slowly("the checkpoints", func() { d.checkpoints(ctx) })
 	}
 	if err := d.print(); err != nil {
 		return err
@@ -111,6 +116,69 @@ func (a *app) check(ctx context.Context, cfg *config.Config, o checkOptions) err
 	}
 	return nil
 }
+
+// patience is how long check looks at something before it says so.
+const patience = 2 * time.Second
+
+// slowly runs look, and says what is being looked at if that takes long: everything is
+// printed at the end.
+func (d *doctor) slowly(what string, look func()) {
+	began := time.Now()
+	ticker := time.NewTicker(patience)
+	defer ticker.Stop()
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-ticker.C:
+				fmt.Fprintf(d.app.stderr, "cdc-relay: still looking at %s, for %s\n", what, time.Since(began).Round(time.Second))
+				ticker.Reset(10 * time.Second)
+			case <-done:
+				return
+			}
+		}
+	}()
+	look()
+	close(done)
+	<-ended
+}
+
+// hosts are the servers that the URL names; none of its secrets.
+func hosts(cfg replication.Config) string {
+	if hosts, err := replication.Hosts(cfg); err == nil {
+		return strings.Join(hosts, ", ")
+	}
+	return "postgres.url"
+}
+
+// shown are the findings that are printed.
+func (d *doctor) shown() []finding {
+	if !d.options.problems {
+		return d.findings
+	}
+	shown := []finding{}
+	for _, f := range d.findings {
+		if f.Level != levelOK {
+			shown = append(shown, f)
+		}
+	}
+	return shown
+}
+
+// levelColours take the same number of bytes each, so that columns stay aligned.
+var levelColours = map[string]string{levelOK: "\x1b[32m", levelWarn: "\x1b[33m", levelFail: "\x1b[31m"}
+
+// coloured gives a level its colour.
+func coloured(level string, on bool) string {
+	if !on {
+		return level
+	}
+	return levelColours[level] + level + "\x1b[0m"
+}
+
+// colours says whether a stream gets any.
+func (a *app) colours(out io.Writer) bool { return terminal(out) && a.getenv("NO_COLOR") == "" }
 
 func (d *doctor) add(check, level, advice, seen string, args ...any) {
 	d.findings = append(d.findings, finding{Check: check, Level: level, Seen: fmt.Sprintf(seen, args...), Advice: advice})
@@ -193,15 +261,16 @@ func (d *doctor) print() error {
 			Fail     int             `json:"fail"`
 			Findings []finding       `json:"findings"`
 			Records  []*recordReport `json:"records,omitempty"`
-		}{d.count(levelOK), d.count(levelWarn), d.count(levelFail), d.findings, d.records})
+		}{d.count(levelOK), d.count(levelWarn), d.count(levelFail), d.shown(), d.records})
 	}
 	lines := tabwriter.NewWriter(d.app.stdout, 0, 0, 2, ' ', 0)
-	for _, f := range d.findings {
+	colours := d.app.colours(d.app.stdout)
+	for _, f := range d.shown() {
 		text := f.Seen
 		if f.Advice != "" {
 			text += " → " + f.Advice
 		}
-		fmt.Fprintf(lines, "%s\t%s\t%s\n", f.Level, f.Check, printable(strings.ReplaceAll(text, "\n", " ")))
+		fmt.Fprintf(lines, "%s\t%s\t%s\n", coloured(f.Level, colours), f.Check, printable(strings.ReplaceAll(text, "\n", " ")))
 	}
 	if err := lines.Flush(); err != nil {
 		return err
@@ -211,6 +280,10 @@ func (d *doctor) print() error {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(d.app.stdout, "\n%d ok, %d warn, %d fail\n", d.count(levelOK), d.count(levelWarn), d.count(levelFail))
+	between := "\n"
+	if len(d.shown()) == 0 {
+		between = ""
+	}
+	_, err := fmt.Fprintf(d.app.stdout, between+"%d ok, %d warn, %d fail\n", d.count(levelOK), d.count(levelWarn), d.count(levelFail))
 	return err
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/wording"
 )
 
 // topicPatience is how long the checkpoint topic may take to be read, or written, for so
@@ -63,7 +64,7 @@ func (d *doctor) checkpoints(ctx context.Context) {
 		end, err := rehearse(ctx, d.settings.OfShard(i, len(standing.Slots)), standing.Origin, slot.Confirmed, known)
 		if err != nil {
 			seen, advice := told(err)
-			d.add(check, levelFail, orAdvice(advice, replication.Docs+"operations.md#runbook has what to do for each reason"), "a relay would not stream: %s", seen)
+			d.add(check, levelFail, orAdvice(advice, wording.Docs+"operations.md#runbook has what to do for each reason"), "a relay would not stream: %s", seen)
 			continue
 		}
 		d.ok(check, "slot %q is at %s, and its checkpoint in topic %s at %s", slot.Name, slot.Confirmed, topic, end)

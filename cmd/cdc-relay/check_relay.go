@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/relay"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/wording"
 )
 
 // ownRelay is the status of the relay that answers at http.listen and has this
@@ -42,7 +42,7 @@ func (d *doctor) relay(s *relay.Status) {
 	const check = "relay.state"
 	switch {
 	case s.State == relay.Blocked:
-		d.add(check, levelFail, "put that right, no row is sent until then: "+replication.Docs+"operations.md#runbook has what to do for each reason", "%s", seen)
+		d.add(check, levelFail, "put that right, no row is sent until then: "+wording.Docs+"operations.md#runbook has what to do for each reason", "%s", seen)
 	case s.State == relay.Reconnecting, s.Reason != "" && s.State != relay.Standby:
 		d.add(check, levelWarn, "it tries again by itself; if that goes on, put right what it says", "%s", seen)
 	default:

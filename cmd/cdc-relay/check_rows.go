@@ -187,11 +187,11 @@ func (d *doctor) outcome(table replication.CheckedTable, t *trial) {
 		}
 		becomes, level := fate(on)
 		d.add("table.rows", string(level), "correct the mapping, or what writes such rows: each of them "+becomes,
-			"%s: %d of the %d newest rows would be rejected: %s", table.Table, t.rejections[r], t.rows, r.cause)
+			"%s: %d of %s would be rejected: %s", table.Table, t.rejections[r], newestRows(t.rows), r.cause)
 	}
 	if t.nullKeys > 0 {
 		d.add("table.keys", levelWarn, "map columns.key to a column that is NOT NULL: without a key a record goes to any partition, and nothing keeps it in order",
-			"%s: %d of the %d newest rows have no key", table.Table, t.nullKeys, t.rows)
+			"%s: %d of %s without a key", table.Table, t.nullKeys, newestRows(t.rows))
 	}
 	if t.rejected == t.rows {
 		return
@@ -202,7 +202,14 @@ func (d *doctor) outcome(table replication.CheckedTable, t *trial) {
 	if len(names) > most {
 		shown += fmt.Sprintf(" and %d more", len(names)-most)
 	}
-	d.ok("table.rows", "%s: the %d newest rows were routed on trial, to %s", table.Table, t.rows, shown)
+	d.ok("table.rows", "%s: %s routed on trial, to %s", table.Table, newestRows(t.rows), shown)
+}
+
+func newestRows(n int) string {
+	if n == 1 {
+		return "the newest row"
+	}
+	return fmt.Sprintf("the %d newest rows", n)
 }
 
 // measure finds the largest payload of the whole table, where that is quick. The

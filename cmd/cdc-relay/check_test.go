@@ -117,7 +117,7 @@ func TestCheck_FindsNothingOnAHealthySystem(t *testing.T) {
 	got.want(t, "table.rows", levelOK, "20 newest rows", "order-events")
 	got.want(t, "table.payload_size", levelOK, "9 bytes")
 	got.want(t, "slot", levelOK)
-	got.want(t, "topic", levelOK, "order-events", "3 partition(s) with 3 replica(s)")
+	got.want(t, "topic", levelOK, "order-events", "3 partitions with 3 replicas")
 	if len(got.Records) != 0 {
 		t.Error("records are shown though nobody asked")
 	}

@@ -1,8 +1,39 @@
 package main
 
 import (
+	"io"
+	"strings"
+
+	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/spf13/cobra"
 )
+
+// complete offers the values that a flag allows.
+func complete(cmd *cobra.Command, flag string, values []string) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic("completion of --" + flag + ": " + err.Error()) //nolint:forbidigo // there is no such flag; every test would see it
+	}
+}
+
+// completeKeys offers the keys of the configuration, to be followed by a value.
+func completeKeys(cmd *cobra.Command, flag string) {
+	keys := config.Keys()
+	for i := range keys {
+		keys[i] += "="
+	}
+	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(keys, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace)); err != nil {
+		panic("completion of --" + flag + ": " + err.Error()) //nolint:forbidigo // as above
+	}
+}
+
+// withoutBackticks drops what marks the name of a value in the descriptions of flags: help
+// pages understand it, shells show it.
+type withoutBackticks struct{ out io.Writer }
+
+func (w withoutBackticks) Write(p []byte) (int, error) {
+	_, err := io.WriteString(w.out, strings.ReplaceAll(string(p), "`", ""))
+	return len(p), err
+}
 
 func (a *app) completionCommand() *cobra.Command {
 	return &cobra.Command{

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -34,12 +36,35 @@ func (a *app) newLogger(settings config.Log, pipeline string) zerolog.Logger {
 	}
 	out := a.stderr
 	if a.textLog(settings) {
-		out = zerolog.ConsoleWriter{
-			Out: out, TimeFormat: "15:04:05.000", TimeLocation: time.Local,
-			NoColor: !terminal(out) || a.getenv("NO_COLOR") != "",
-		}
+		out = console(out, a.colours(out))
 	}
 	return zerolog.New(out).Level(level).With().Timestamp().Str("pipeline", pipeline).Logger()
+}
+
+// console writes what a person looks for first: state and reason before the rest, the error,
+// which is long, at the end, and nothing that every line has.
+func console(out io.Writer, colours bool) zerolog.ConsoleWriter {
+	return zerolog.ConsoleWriter{
+		Out: out, TimeFormat: "15:04:05.000", TimeLocation: time.Local, NoColor: !colours,
+		FieldsOrder:   []string{"state", "from", "was", "reason"},
+		FieldsExclude: []string{zerolog.ErrorFieldName},
+		FormatPrepare: func(line map[string]any) error {
+			for field, common := range map[string]string{"pipeline": "default", "component": "relay"} {
+				if line[field] == common {
+					delete(line, field)
+				}
+			}
+			return nil
+		},
+		FormatExtra: func(line map[string]any, b *bytes.Buffer) error {
+			cause, ok := line[zerolog.ErrorFieldName].(string)
+			if !ok {
+				return nil
+			}
+			b.WriteString(" " + zerolog.ErrorFieldName + "=" + strconv.Quote(cause))
+			return nil
+		},
+	}
 }
 
 func (a *app) textLog(settings config.Log) bool {

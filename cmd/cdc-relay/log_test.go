@@ -33,3 +33,20 @@ func wantPrintable(t *testing.T, what, text string) {
 		t.Errorf("%s: control characters as they came: %q", what, text)
 	}
 }
+
+// Who reads along looks for state and reason, not for what every line has.
+func TestLog_TextHasStateAndReasonFirst(t *testing.T) {
+	for pipeline, want := range map[string]string{
+		"default": `WRN state changed state=blocked reason=unknown_topic slot=s err="a long \"text\""` + "\n",
+		"orders":  `WRN state changed state=blocked reason=unknown_topic pipeline=orders slot=s err="a long \"text\""` + "\n",
+	} {
+		var stderr output
+		a := &app{process: process{stderr: &stderr}}
+		log := a.newLogger(config.Log{Level: "info", Format: "text"}, pipeline)
+		relay := log.With().Str("component", "relay").Logger()
+		relay.Warn().Err(errors.New(`a long "text"`)).Str("slot", "s").Str("reason", "unknown_topic").Str("state", "blocked").Msg("state changed")
+		if _, got, _ := strings.Cut(stderr.String(), " "); got != want {
+			t.Errorf("pipeline %s: %q, want %q", pipeline, got, want)
+		}
+	}
+}

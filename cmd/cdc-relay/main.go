@@ -87,6 +87,9 @@ func run(ctx context.Context, args []string, p process) int {
 	root := a.root()
 	root.SetArgs(args)
 	root.SetOut(p.stdout)
+	if len(args) > 0 && args[0] == cobra.ShellCompRequestCmd {
+		root.SetOut(withoutBackticks{p.stdout})
+	}
 	root.SetErr(p.stderr)
 	cmd, err := root.ExecuteContextC(ctx)
 	a.command = cmd.CommandPath()
@@ -120,6 +123,7 @@ environment (CDC_RELAY_POSTGRES_URL, …) override the file.`,
 	}
 	root.PersistentFlags().StringVarP(&a.configPath, "config", "c", "", "configuration file")
 	root.PersistentFlags().StringArrayVar(&a.set, "set", nil, "override one value, `key=value` (postgres.slot=x); may be repeated")
+	completeKeys(root, "set")
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(
 		a.runCommand(), a.setupCommand(), a.teardownCommand(),

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -23,7 +23,7 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 			names = append(names, c.Name())
 		}
 	}
-	return fmt.Errorf("unknown command %q: %s", args[0], replication.DidYouMean(args[0], names))
+	return fmt.Errorf("unknown command %q: %s", args[0], wording.DidYouMean(args[0], names))
 }
 
 // mistyped says it as we do.
@@ -59,7 +59,7 @@ func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
 	}
 	cmd.Flags().VisitAll(add)
 	cmd.InheritedFlags().VisitAll(add)
-	if near, ok := replication.Nearest(err.GetSpecifiedName(), names); ok && len(err.GetSpecifiedName()) > 1 {
+	if near, ok := wording.Nearest(err.GetSpecifiedName(), names); ok && len(err.GetSpecifiedName()) > 1 {
 		return fmt.Errorf("%w: did you mean --%s?", err, near)
 	}
 	return err

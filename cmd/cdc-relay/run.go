@@ -17,7 +17,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/metrics"
 	"github.com/cdc-relay/cdc-relay/relay"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -199,7 +199,7 @@ func (d *daemon) sayStopped(s relay.Status) {
 	switch n := s.EventsToRepeat; {
 	case n > 0:
 		line = d.log.Warn().Int("events_to_repeat", n)
-		what = "stopped; " + replication.CountText(n, "row") + " that the brokers acknowledged will be sent again by the next start: " +
+		what = "stopped; " + wording.Count(n, "row") + " that the brokers acknowledged will be sent again by the next start: " +
 			"an earlier row, or one of the same transaction, is not delivered, so the position stays before it"
 	case s.LagSeconds != nil: // a row is known that waits
 		what = "stopped; the next start goes on at the first row that is not confirmed"

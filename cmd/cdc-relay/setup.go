@@ -16,6 +16,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -82,6 +83,7 @@ checkpoint topic and writes there where a slot that it made begins.`,
 	cmd.Flags().BoolVar(&columnList, "column-list", false, "make the publication with a column list: the columns that the mapping reads and no others (PostgreSQL 15 and later)")
 	cmd.Flags().StringVar(&preset, "create-table", configuredShape, "also create the outbox table, in the shape of this preset, or polling for a table that a polling publisher uses too; configured: that of the configuration, else outbox")
 	cmd.Flags().Lookup("create-table").NoOptDefVal = configuredShape
+	complete(cmd, "create-table", migrations.Presets())
 	return cmd
 }
 
@@ -121,7 +123,7 @@ func tableSQL(cfg relay.Config, preset string) (func(replication.Table) (string,
 			shapes[t] = shapeOf(cfg.Router.Mappings, i)
 		}
 		if !slices.Contains(migrations.Presets(), shapes[t]) {
-			return nil, fmt.Errorf("--create-table: there is no SQL for preset %q: %s", shapes[t], replication.DidYouMean(shapes[t], migrations.Presets()))
+			return nil, fmt.Errorf("--create-table: there is no SQL for preset %q: %s", shapes[t], wording.DidYouMean(shapes[t], migrations.Presets()))
 		}
 	}
 	return func(t replication.Table) (string, error) { return migrations.Table(shapes[t], t.Schema, t.Name) }, nil
@@ -285,7 +287,7 @@ func (a *app) printReport(report *replication.SetupReport) {
 	}
 	for _, table := range slices.Sorted(maps.Keys(report.RowsBefore)) {
 		if n := report.RowsBefore[table]; n > 0 {
-			fmt.Fprintf(a.stdout, "note: %d rows in %s are from before the slot and will not be sent\n", n, table)
+			fmt.Fprintf(a.stdout, "note: %s in %s from before the slot will not be sent\n", wording.Count(n, "row"), table)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/migrations"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/spf13/cobra"
 )
 
@@ -68,6 +69,9 @@ migration; it finds everything else there.`,
 	f.BoolVar(&o.withoutRole, "without-role", false, "leave role and grants out, for migrations that may not make roles")
 	f.IntVar(&o.major, "postgres-version", 0, "major version of the server, such as 17, where the slot's statement depends on it")
 	f.IntVar(&o.number, "number", o.number, "version of the migration")
+	complete(cmd, "format", migrations.Formats())
+	complete(cmd, "service", migrations.Services())
+	complete(cmd, "preset", migrations.Presets())
 	f.StringVar(&o.out, "out", "", "write the files into this `directory` instead of printing them; refuses to overwrite")
 	return cmd
 }
@@ -168,7 +172,7 @@ func (o sqlOptions) tables(names []migrations.Name, mappings []router.Mapping) (
 	for i, n := range names {
 		preset := cmp.Or(o.preset, shapeOf(mappings, i))
 		if !slices.Contains(migrations.Presets(), preset) {
-			return nil, fmt.Errorf("--preset: there is no SQL for %q: %s", preset, replication.DidYouMean(preset, migrations.Presets()))
+			return nil, fmt.Errorf("--preset: there is no SQL for %q: %s", preset, wording.DidYouMean(preset, migrations.Presets()))
 		}
 		up, err := migrations.Table(preset, n.Schema, n.Table)
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/spf13/cobra"
 )
 
@@ -161,7 +162,7 @@ func statusText(s relay.Status, now time.Time) string {
 		if one.Reason != "" {
 			state += " (" + one.Reason + ")"
 		}
-		line(label, "%s %s, lag %s, %s in flight%s", one.Slot, state, replication.BytesText(one.LagBytes), replication.CountText(one.InFlightEvents, "row"), slotText(one.SlotState))
+		line(label, "%s %s, lag %s, %s in flight%s", one.Slot, state, replication.BytesText(one.LagBytes), wording.Count(one.InFlightEvents, "row"), slotText(one.SlotState))
 		label = ""
 	}
 	line("connected", "PostgreSQL %s, Kafka %s", sourceText(s), yesNo(s.SinkConnected))
@@ -172,7 +173,7 @@ func statusText(s relay.Status, now time.Time) string {
 	if s.OldestUnacked != nil && s.InFlightEvents > 0 {
 		oldest = ", oldest " + seconds(*s.OldestUnacked)
 	}
-	line("in flight", "%s, %s of %s%s", replication.CountText(s.InFlightEvents, "row"),
+	line("in flight", "%s, %s of %s%s", wording.Count(s.InFlightEvents, "row"),
 		replication.BytesText(int64(s.InFlightBytes)), replication.BytesText(int64(s.InFlightLimitBytes)), oldest)
 	line("since start", "published %d, rejected %d, reconnects %d", s.EventsPublished, s.EventsRejected, s.Reconnects)
 	line("topics", "%s", topicsText(s.Topics))

@@ -12,6 +12,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/takeover"
+	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/jackc/pglogrepl"
 	"github.com/spf13/cobra"
 )
@@ -262,7 +263,7 @@ func (c *changeOver) perform(ctx context.Context) error {
 		return errors.New("stopped before the log's end was confirmed; repeat the command: what is confirmed stays so, and nothing is lost")
 	}
 	fmt.Fprintf(a.stdout, "\ntaken over: %s delivered by Debezium and not sent again, %d sent; the slot is confirmed beyond %s\nstart `cdc-relay run`, and do not start the connector again: the way back is in %scoming-from-debezium.md\n",
-		replication.CountText(d.relay.Filtered(), "row"), d.relay.Status().EventsPublished, c.survey.WALEnd, replication.Docs)
+		wording.Count(d.relay.Filtered(), "row"), d.relay.Status().EventsPublished, c.survey.WALEnd, wording.Docs)
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/wording"
 )
 
 // plan says what is there and what would happen, before anything does.
@@ -53,7 +54,7 @@ func (c *changeOver) planSlot(line planLine) {
 
 func (c *changeOver) planPublication(line planLine) {
 	p := c.survey.Publication
-	tables := fmt.Sprintf("%d tables", p.Tables)
+	tables := wording.Count(p.Tables, "table")
 	if p.Tables == 1 {
 		tables = "1 table"
 	}
