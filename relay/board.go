@@ -11,8 +11,8 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
-	"github.com/jackc/pglogrepl"
 	"github.com/cdc-relay/cdc-relay/wording"
+	"github.com/jackc/pglogrepl"
 )
 
 // board is what the relay shows of itself. Every method is safe from any

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/jackc/pglogrepl"
 )
 
 // outboxColumns is a table that every role of the tests below finds a column in.
@@ -367,8 +368,10 @@ func TestRouter_ColumnsAddedInMidStreamChangeNothing(t *testing.T) {
 	if _, err := r.Check(start); err != nil {
 		t.Fatal(err)
 	}
+	commit := pglogrepl.LSN(0x100)
 	route := func(rel *replication.Relation) (*Record, error) {
-		row := &replication.Row{Relation: rel}
+		commit += 0x10
+		row := &replication.Row{Txn: &replication.Txn{Commit: commit}, Relation: rel}
 		for _, c := range rel.Columns {
 			row.Values = append(row.Values, replication.Value{Kind: replication.Text, Data: []byte(c.Name)})
 		}
