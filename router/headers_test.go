@@ -59,7 +59,9 @@ func TestRoute_ConfiguredHeadersReplaceOthers(t *testing.T) {
 				}
 				names = append(names, h.Key)
 			}
-			names = slices.DeleteFunc(names, func(name string) bool { return strings.HasSuffix(name, "tracestate") && !strings.Contains(c.name, "state") })
+			names = slices.DeleteFunc(names, func(name string) bool {
+				return strings.HasSuffix(name, "tracestate") && !strings.Contains(c.name, "state")
+			})
 			if c.m.Value == "" && !slices.Equal(e.Headers, names) {
 				t.Errorf("explained as %q, and routed with %q", e.Headers, names)
 			}
