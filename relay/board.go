@@ -492,6 +492,9 @@ func (r *Relay) look(hard context.Context) (soon bool, err error) {
 	}
 	r.board.mu.Unlock()
 	r.warn(low)
+	if err == nil && snapshot.Drift == nil {
+		defer func() { r.unchanged = snapshot.WALEnd }()
+	}
 	var changed, other error // the snapshot is shown by now, and not ours to write to
 	if err == nil {
 		changed = snapshot.Drift
@@ -511,7 +514,7 @@ func (r *Relay) look(hard context.Context) (soon bool, err error) {
 	case other != nil:
 		s.interrupt(other)
 	case changed != nil && r.began.Load():
-		r.drift.CompareAndSwap(nil, &drift{changed})
+		r.drift.CompareAndSwap(nil, &drift{changed, r.unchanged})
 		if s != nil {
 			s.frozen.CompareAndSwap(0, s.told.Load())
 			s.interrupt(r.drift.Load())

@@ -88,6 +88,7 @@ type Relay struct {
 	back    chan struct{} // one token: the probe reached a server that it had not reached before
 
 	drift      atomic.Pointer[drift] // set once, by the probe or the stream
+	unchanged  pglogrepl.LSN         // end of the WAL at the probe's last look that saw no change; the probe's alone
 	began      atomic.Bool           // streaming began at least once
 	published  atomic.Int64          // records that were acknowledged
 	finished   atomic.Int64          // of them, those of batches that are delivered
@@ -107,10 +108,17 @@ type Relay struct {
 // that were written meanwhile may be missing from the stream without a trace, also
 // after everything was put back. So the process confirms nothing more: a restart
 // is the operator's word that the gap was dealt with.
-type drift struct{ error }
+type drift struct {
+	error
+	since pglogrepl.LSN // end of the WAL at the last look that saw no change; zero: not known
+}
 
 func (d *drift) Error() string {
-	return d.error.Error() + "; rows written meanwhile may be missing from the stream: look for them, then restart the relay"
+	when := "meanwhile"
+	if d.since != 0 {
+		when = fmt.Sprintf("after %s", d.since)
+	}
+	return d.error.Error() + "; rows written " + when + " may be missing from the stream: look for them, then restart the relay"
 }
 
 func (d *drift) Unwrap() error { return d.error }
@@ -291,7 +299,7 @@ func (r *Relay) loop(ctx, hard context.Context) error {
 			continue
 		}
 		if r.began.Load() && replication.KindOf(err) == replication.KindDrift {
-			r.drift.CompareAndSwap(nil, &drift{err})
+			r.drift.CompareAndSwap(nil, &drift{error: err})
 		}
 		same := repeats.count(err)
 		v := r.judge(err)

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -198,4 +199,35 @@ func dropSlot(t *testing.T, conn *pgx.Conn, slot string) bool {
 	t.Helper()
 	_, err := conn.Exec(t.Context(), "SELECT pg_drop_replication_slot($1)", slot)
 	return err == nil
+}
+
+// A change is noticed by the next look. What was written since the last one may be missing
+// before the confirmed position, and the message names where to look for it.
+func TestPublication_DriftNamesWhereToLook(t *testing.T) {
+	t.Parallel()
+	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		brokers := harness.Kfake(t, kfakeDefault)
+		p := relaytest.New(t, db, brokers, []string{"{table: public.outbox}"})
+		p.Setup(t)
+		w := p.NewWorkload(t, "outbox", harness.Unique(t, "order"))
+		brokers.CreateTopic(t, w.Topic(), 1)
+		r := p.Start(t)
+		r.AwaitStreaming(t)
+		w.Insert(t, 1)
+		p.AwaitCaughtUp(t)
+		dropped := p.WALEnd(t)
+		db.Exec(t, "ALTER PUBLICATION "+p.Slot+" DROP TABLE outbox")
+		w.Insert(t, 1) // a row that no stream will have
+		missing := p.WALEnd(t)
+		db.Exec(t, "CREATE TABLE other AS SELECT generate_series(1, 1000)")
+		status := r.AwaitBlocked(t, "table_unpublished")
+		found := regexp.MustCompile(`rows written after ([0-9A-F]+/[0-9A-F]+) may be missing`).FindStringSubmatch(status.Message)
+		if found == nil {
+			t.Fatalf("the message %q names no position", status.Message)
+		}
+		if at, err := pglogrepl.ParseLSN(found[1]); err != nil || at > missing {
+			t.Errorf("look behind %s: the row that is missing lies before %s, the publication was changed behind %s", found[1], missing, dropped)
+		}
+		r.Stop(t)
+	})
 }
