@@ -431,7 +431,7 @@ func TestWrap_TellsAMessageFromTheTransactionThatCommitsWhereItEnds(t *testing.T
 		if err != nil {
 			t.Fatal(err)
 		}
-		rows = append(rows, l.ID.Row)
+		rows = append(rows, l.Row)
 	}
 	if rows[0].Compare(rows[1]) >= 0 || rows[1].Compare(rows[2]) >= 0 {
 		t.Errorf("%v are not in the order of the stream", rows)

@@ -328,7 +328,7 @@ func (p *parser) group() (g Group) {
 }
 
 func (p *parser) letter(l *Letter) {
-	l.Source, l.Group, l.ID.Row = p.values[HeaderSource], p.group(), p.row(HeaderLSN, HeaderSeq)
+	l.Source, l.Group, l.Row = p.values[HeaderSource], p.group(), p.row(HeaderLSN, HeaderSeq)
 	l.Reason, l.Message, l.Table = p.values[HeaderReason], p.values[HeaderMessage], p.values[HeaderTable]
 	l.Missing, l.Record.Topic = splitParts(p.values[HeaderMissing]), p.values[HeaderTopic]
 	l.Keyed = l.Record.Topic != "" && l.Record.Key != nil

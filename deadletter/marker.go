@@ -53,7 +53,7 @@ func (m *Marker) Covers(l *Letter) bool {
 	case l.Source != m.Source || l.Group != m.Group || l.Partition != m.Partition:
 		return false
 	case m.byRow:
-		return l.ID.Row.Compare(m.Through) <= 0
+		return l.Row.Compare(m.Through) <= 0
 	}
 	return m.Offsets.Has(l.Offset)
 }

@@ -160,12 +160,12 @@ func (p *Parked) letter(l *Letter) {
 	}
 	i := slices.IndexFunc(k.spans, func(s span) bool { return s.partition == l.Partition })
 	if i < 0 {
-		k.spans = append(k.spans, span{partition: l.Partition, first: l.Offset, last: l.Offset, row: l.ID.Row})
+		k.spans = append(k.spans, span{partition: l.Partition, first: l.Offset, last: l.Offset, row: l.Row})
 		return
 	}
 	s := &k.spans[i]
-	if s.last = l.Offset; s.row.Compare(l.ID.Row) < 0 {
-		s.row = l.ID.Row
+	if s.last = l.Offset; s.row.Compare(l.Row) < 0 {
+		s.row = l.Row
 	}
 }
 

@@ -376,8 +376,8 @@ func through(there []*Entry, done func(*Entry) bool) (highest Row) {
 		if !done(e) {
 			return Row{}
 		}
-		if e.ID.Row.Compare(highest) > 0 {
-			highest = e.ID.Row
+		if e.Row.Compare(highest) > 0 {
+			highest = e.Row
 		}
 	}
 	return highest

@@ -213,7 +213,7 @@ func (p *pipe) checkParked() {
 		}
 	}
 	for g, k := range p.parked.keys {
-		if !p.expired && !p.old && k.sent == (ID{}) && !waiting[g] {
+		if !p.expired && !p.old && (k.sent == (ID{}) || p.lost(k.sent)) && !waiting[g] {
 			p.w.fault("%s: a key stays parked of which nothing waits", p.source)
 		}
 	}

@@ -408,15 +408,6 @@ func (w *world) expire() {
 // eventOf is what a letter is of.
 func (w *world) eventOf(e *Entry) *event { return w.of[e.Place()] }
 
-func (w *world) message(place Place) *sink.Message {
-	for _, m := range w.log[place.Partition] {
-		if m.Offset == place.Offset {
-			return m
-		}
-	}
-	return nil
-}
-
 // errKilled ends a redrive at once.
 var errKilled = errors.New("killed")
 
@@ -432,7 +423,7 @@ type operator struct {
 
 func (o *operator) point() {
 	if o.steps--; o.steps == 0 {
-		panic(errKilled)
+		panic(errKilled) //nolint:forbidigo // it stands for kill -9, which runs nothing more
 	}
 }
 
@@ -531,7 +522,7 @@ func (o *operator) redrive(filter Filter, discard, wholeKey bool) (outcomes []Ou
 	defer func() {
 		if failure := recover(); failure != nil {
 			if failure != any(errKilled) {
-				panic(failure)
+				panic(failure) //nolint:forbidigo // not ours
 			}
 			killed = true
 			o.w.say("redrive is killed")
@@ -542,8 +533,9 @@ func (o *operator) redrive(filter Filter, discard, wholeKey bool) (outcomes []Ou
 	if discard && !wholeKey {
 		tasks = backlog.Selected()
 	}
+	var wanted []*Entry
 	if discard {
-		o.intend(backlog, wholeKey)
+		wanted = o.intend(backlog, wholeKey)
 	}
 	o.meanwhile()
 	r := &Redriver{
@@ -559,24 +551,40 @@ func (o *operator) redrive(filter Filter, discard, wholeKey bool) (outcomes []Ou
 	if err != nil {
 		o.w.fault("redrive: %v", err)
 	}
+	if !slices.ContainsFunc(outcomes, func(out Outcome) bool { return out.Err != nil }) {
+		o.discarded(wanted)
+	}
 	return outcomes, false
 }
 
+// discarded checks that nothing of what somebody gave up is left.
+func (o *operator) discarded(wanted []*Entry) {
+	left := o.w.states(func(string) bool { return true })
+	for _, e := range wanted {
+		if state, there := left[e.Place()]; there && state == "" {
+			o.w.fault("%s was discarded, and its letter at %v waits", o.w.eventOf(e), e.Place())
+		}
+	}
+}
+
 // intend writes down what somebody wants to give up.
-func (o *operator) intend(b *Backlog, wholeKey bool) {
+func (o *operator) intend(b *Backlog, wholeKey bool) (all []*Entry) {
 	for _, e := range b.Entries {
 		if e.Done != "" {
 			continue
 		}
 		wanted := e.Matched
+		found := o.w.eventOf(e)
 		for _, other := range b.Entries {
 			same := other.Source == e.Source && other.Group == e.Group && other.Done == "" && other.Matched
-			wanted = wanted || same && (wholeKey || other.ID == e.ID)
+			wanted = wanted || same && (wholeKey || other.ID == e.ID && (e.Timeline > 0 || other.sum == e.sum))
 		}
-		if found := o.w.eventOf(e); wanted && found != nil {
+		if wanted {
+			all = append(all, e)
 			o.w.dropped[found] = true
 		}
 	}
+	return all
 }
 
 // relays lets something happen to one of the relays.

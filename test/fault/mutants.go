@@ -97,7 +97,7 @@ var mutants = []mutant{
 	{name: "parked_key_freed_on_the_way", about: "a key is freed while a letter of it is on its way to the topic", test: lettersTest,
 		patches: []patch{{"deadletter/parked.go", "return k.sent == ID{} && len(k.spans) == 0", "return len(k.spans) == 0"}}},
 	{name: "parked_key_kept_for_ever", about: "markers that cover a key together do not free it", test: lettersTest,
-		patches: []patch{{"deadletter/marker.go", "append(set, offsetRange{from, e.Offset})", "append(set, offsetRange{e.Offset, e.Offset})"}}},
+		patches: []patch{{"deadletter/marker.go", "append(set, offsetRange{from, e.Offset})", "append(set, offsetRange{max(from, e.Offset), e.Offset})"}}},
 	{name: "parked_key_waits_for_lost_rows", about: "a key waits for the letter of a row that a failover lost", test: lettersTest,
 		patches: []patch{{"deadletter/parked.go", "if k.sent != (ID{}) && gone(k.sent) {", "if false {"}}},
 	{name: "letters_hidden_by_a_header", about: "a header of the row makes its letter unreadable", test: lettersTest,
