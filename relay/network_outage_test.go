@@ -19,6 +19,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // distant listens here and gives its address behind the link.
@@ -39,6 +40,7 @@ type longSlot struct {
 	rows      []func() *replication.Batch
 	confirmed pglogrepl.LSN
 	down      atomic.Bool
+	refused   atomic.Int64 // attempts while it was down
 }
 
 func (s *longSlot) insert(commit, end pglogrepl.LSN, row string) {
@@ -49,6 +51,7 @@ func (s *longSlot) insert(commit, end pglogrepl.LSN, row string) {
 
 func (s *longSlot) open(context.Context) (Source, error) {
 	if s.down.Load() {
+		s.refused.Add(1)
 		return nil, &replication.Error{Kind: replication.KindRetry, Op: "connect", Err: errors.New("no route to host")}
 	}
 	s.mu.Lock()
@@ -105,6 +108,54 @@ func (s *longSource) Run(intake context.Context, out chan<- *replication.Batch, 
 	}
 }
 
+// deliver runs a relay from the slot to the brokers. published waits until so many rows
+// are.
+func deliver(t *testing.T, cluster *kfake.Cluster) (slot *longSlot, published func(int64)) {
+	t.Helper()
+	routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slot = &longSlot{confirmed: 100}
+	r := New(Config{RetryMax: 100 * time.Millisecond}, Parts{Source: slot.open, Router: routes, Sink: func() (sink.Sink, error) {
+		return sink.NewKafka(sink.KafkaConfig{Brokers: cluster.ListenAddrs()}, zerolog.Nop())
+	}}, Events{}, zerolog.Nop())
+	ctx, cancel := context.WithCancel(t.Context())
+	result := make(chan error, 1)
+	go func() { result <- r.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-result; err != nil {
+			t.Errorf("run: %v", err)
+		}
+	})
+	return slot, func(n int64) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); r.Status().EventsPublished < n; <-time.After(5 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%d of %d published: %+v", r.Status().EventsPublished, n, r.Status())
+			}
+		}
+	}
+}
+
+// topic is what the topic has when so much time is over.
+func topic(t *testing.T, cluster *kfake.Cluster, late time.Duration) string {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.ConsumeTopics("order-events"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	var values []string
+	ctx, stop := context.WithTimeout(t.Context(), late)
+	defer stop()
+	for ctx.Err() == nil {
+		client.PollFetches(ctx).EachRecord(func(r *kgo.Record) { values = append(values, string(r.Value)) })
+	}
+	return strings.Join(values, " ")
+}
+
 // One relay whose network goes and comes back. When a connection is closed, the kernel
 // still holds what was written to it and sends it when the network is back: behind what
 // the next session has written by then.
@@ -117,30 +168,8 @@ func TestRelay_KeepsOrderThroughAnOutageOfItsNetwork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer cluster.Close()
-	routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	slot := &longSlot{confirmed: 100}
-	r := New(Config{RetryMax: 100 * time.Millisecond}, Parts{Source: slot.open, Router: routes, Sink: func() (sink.Sink, error) {
-		return sink.NewKafka(sink.KafkaConfig{Brokers: cluster.ListenAddrs()}, zerolog.Nop())
-	}}, Events{}, zerolog.Nop())
-	ctx, cancel := context.WithCancel(t.Context())
-	result := make(chan error, 1)
-	go func() { result <- r.Run(ctx) }()
-	look := time.NewTicker(5 * time.Millisecond)
-	defer look.Stop()
-	published := func(n int64) {
-		t.Helper()
-		for deadline := time.After(time.Minute); r.Status().EventsPublished < n; {
-			select {
-			case <-look.C:
-			case <-deadline:
-				t.Fatalf("%d of %d published: %+v", r.Status().EventsPublished, n, r.Status())
-			}
-		}
-	}
+	t.Cleanup(cluster.Close)
+	slot, published := deliver(t, cluster)
 	slot.insert(110, 120, "order/a/1")
 	published(1)
 
@@ -159,22 +188,45 @@ func TestRelay_KeepsOrderThroughAnOutageOfItsNetwork(t *testing.T) {
 	published(4)
 	t.Logf("all is acknowledged %s after the network went", time.Since(began).Round(time.Millisecond))
 
-	client, err := kgo.NewClient(kgo.SeedBrokers(cluster.ListenAddrs()...), kgo.ConsumeTopics("order-events"))
+	if got := topic(t, cluster, time.Until(began.Add(9*time.Second))); !strings.HasSuffix(got, "2 3 4") {
+		t.Errorf("the topic has %s, and 4 was committed last", got)
+	}
+}
+
+// A request that was written when the connection to PostgreSQL was lost is handled by a
+// slow broker when the next session has sent newer records of its key.
+func TestRelay_KeepsOrderWhenABrokerIsSlowerThanAReconnect(t *testing.T) {
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "order-events"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer client.Close()
-	var values []string
-	late, stop := context.WithDeadline(t.Context(), began.Add(9*time.Second))
-	defer stop()
-	for late.Err() == nil {
-		client.PollFetches(late).EachRecord(func(r *kgo.Record) { values = append(values, string(r.Value)) })
+	t.Cleanup(cluster.Close)
+	slot, published := deliver(t, cluster)
+	slot.insert(110, 120, "order/a/1")
+	published(1)
+	var held atomic.Bool
+	arrived, release := make(chan struct{}), make(chan struct{})
+	cluster.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		if held.CompareAndSwap(false, true) {
+			close(arrived)
+			cluster.SleepControl(func() { <-release })
+		}
+		return nil, nil, false
+	})
+	slot.insert(130, 140, "order/a/2")
+	<-arrived
+	slot.down.Store(true)
+	for slot.refused.Load() == 0 {
+		<-time.After(time.Millisecond)
 	}
-	cancel()
-	if err := <-result; err != nil {
-		t.Errorf("run: %v", err)
-	}
-	if got := strings.Join(values, " "); !strings.HasSuffix(got, "2 3 4") {
-		t.Errorf("the topic has %s, and 4 was committed last", got)
+	slot.down.Store(false)
+	slot.insert(150, 160, "order/a/3")
+	published(3)
+	close(release)
+	slot.insert(170, 180, "order/a/4") // behind what was held
+	published(4)
+	if got := topic(t, cluster, 500*time.Millisecond); got != "1 2 3 4" {
+		t.Errorf("the topic has %s, want 1 2 3 4", got)
 	}
 }

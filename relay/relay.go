@@ -451,6 +451,23 @@ func (r *Relay) readySink(ctx context.Context) error {
 	return nil
 }
 
+// abandon gives up what the sink still holds, and keeps a sink that can go on: brokers
+// refuse what an abandoned request brings them behind the next session's records, where
+// they would take it from a stranger.
+func (r *Relay) abandon() {
+	a, able := r.sink.(sink.Abandoner)
+	if able {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		err := a.Abandon(ctx)
+		if err == nil {
+			return
+		}
+		r.log.Warn().Err(err).Msg("abandon what the brokers did not answer; going on with a new client")
+	}
+	r.dropSink()
+}
+
 // dropSink gives up a sink that still holds records, so that a zombie of this
 // session cannot write behind the back of whoever holds the slot next.
 func (r *Relay) dropSink() {

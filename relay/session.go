@@ -229,8 +229,8 @@ func (s *session) outcome(err error) error {
 	return s.srcErr
 }
 
-// close tells the server the final position and frees the connection. A sink
-// that still holds records is dropped before: two sessions never overlap. After a
+// close tells the server the final position and frees the connection. What the sink
+// still holds is given up before: two sessions never overlap. After a
 // stop it returns ErrDrainCut if rows that the sink was given are not both durable
 // and confirmed, or are a part of a transaction that will be sent again.
 func (s *session) close(ctx, hard context.Context, cause error) error {
@@ -261,6 +261,8 @@ func (s *session) close(ctx, hard context.Context, cause error) error {
 		s.sink.Resume()
 	case stopping: // the server does not wait for the brokers
 		defer s.r.dropSink()
+	case ctx.Err() == nil:
+		s.r.abandon()
 	default:
 		s.r.dropSink()
 	}
@@ -314,11 +316,16 @@ func silence(err error) bool {
 func gone(err error) bool { return err != nil && replication.KindOf(err) == replication.KindRetry }
 
 // Between two relays the order of a key is a matter of time. A relay that lost its
-// connection writes nothing new from the moment it knows, which is at most a quarter
-// of a second after the server let it go. What it had written before is answered
-// within lossGrace, or its connections to the brokers are closed. A relay that stood
+// connection writes nothing new from the moment it knows: a quarter of a second at most
+// after the server closed it, and before the server lets go of the slot where the
+// network is lost without a word (on Linux; elsewhere it knows when it reads). What it
+// had written before is answered within lossGrace, or its connections to the brokers are
+// reset, which takes back what the kernel has not delivered. A relay that stood
 // by while another one had the slot sends nothing for standbyGrace after it got it,
-// which is longer than both together. Only a relay that does not run is slower.
+// which is longer than both together. What is slower than that: a process or a machine
+// that does not run, a broker that has the request and handles it late, and whatever
+// buffers in between. One relay, whose next session has the same producer id, needs no
+// time (abandon).
 //
 // A server that ends the copy at a row that cannot be read lets go of the slot as well,
 // and every session ends there. What lies before the row comes with it, and is written

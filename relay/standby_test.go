@@ -135,6 +135,7 @@ func check(t *testing.T, landed []landing, lost time.Time, when string, lands in
 	}
 }
 
+// What its own earlier session had written cannot come late: the brokers know the producer.
 func TestRelay_AloneReconnectsWithoutGivingWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, Config{}, newServer(fixed(110, 120, 1, "order/a/1")))

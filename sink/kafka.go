@@ -19,6 +19,7 @@ type Kafka struct {
 	hooks []kgo.Hook
 	reach reach
 	room  room
+	conns conns
 
 	flights   sync.Pool
 	onSettled func(*kgo.Record, error) // settled, as a value that is made once

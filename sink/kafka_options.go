@@ -101,7 +101,7 @@ func (k *Kafka) options() ([]kgo.Opt, error) {
 		kgo.SoftwareNameAndVersion("cdc-relay", "1"),
 		kgo.WithLogger(newClientLog(k.log)),
 		kgo.WithHooks(append([]kgo.Hook{&k.reach}, k.hooks...)...),
-		kgo.Dialer(k.cfg.dial),
+		kgo.Dialer(k.dial),
 		// A client that owes metrics would wait for a second before it closes its
 		// connections, which is longer than a relay that lost the slot has.
 		kgo.DisableClientMetrics(),
