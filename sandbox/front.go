@@ -50,13 +50,17 @@ func (f *fronts) add(proxy *Proxy, broker string) {
 
 // front puts a proxy before a listener, which from then on gives the proxy's
 // address as its own.
-func (f *fronts) front(listener net.Listener) (net.Listener, error) {
-	proxy, err := NewProxy(listener.Addr().String())
+func (f *fronts) front(listener net.Listener, behind *Link) (net.Listener, error) {
+	proxy, err := NewProxyBehind(behind, listener.Addr().String())
 	if err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
+	addr, err := net.ResolveTCPAddr("tcp", proxy.Addr())
+	if err != nil {
+		return nil, errors.Join(err, proxy.Close(), listener.Close())
+	}
 	f.add(proxy, listener.Addr().String())
-	return &frontedListener{listener, proxy.listener.Addr()}, nil
+	return &frontedListener{listener, addr}, nil
 }
 
 func (f *fronts) closeFronts() error {

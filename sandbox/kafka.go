@@ -30,6 +30,7 @@ type KafkaOptions struct {
 	Settings   map[string]string // broker settings such as message.max.bytes
 	Discard    bool              // acknowledges records and forgets them, for benchmarks
 	Proxied    bool              // a Proxy stands before each broker, and is what the brokers advertise
+	Link       *Link             // the proxies are behind it; nil is none
 }
 
 // KafkaUser may authenticate.
@@ -111,7 +112,7 @@ func (k *Kafka) listen(network, address string) (net.Listener, error) {
 	}
 	listener = &gatedListener{Listener: listener, gate: k.gate}
 	if k.options.Proxied {
-		if listener, err = k.front(listener); err != nil {
+		if listener, err = k.front(listener, k.options.Link); err != nil {
 			return nil, err
 		}
 	}

@@ -29,7 +29,7 @@ type Link struct {
 	here, there netip.Addr
 	device      *os.File
 	work        sync.WaitGroup
-	drops       atomic.Bool
+	drops       atomic.Pointer[func(source, target uint16) bool]
 }
 
 const (
@@ -79,7 +79,23 @@ func (l *Link) There() string { return l.there.String() }
 // meanwhile. The kernels at both ends know of nothing, hold what they could not deliver,
 // and go on with it afterwards. That is what a Proxy's faults, which acknowledge every byte,
 // cannot show.
-func (l *Link) Drop(on bool) { l.drops.Store(on) }
+func (l *Link) Drop(on bool) {
+	if on {
+		l.DropIf(func(uint16, uint16) bool { return true })
+	} else {
+		l.DropIf(nil)
+	}
+}
+
+// DropIf drops the packets between ports that which names, until it is called with nil.
+// which runs on a goroutine of the link.
+func (l *Link) DropIf(which func(source, target uint16) bool) {
+	if which == nil {
+		l.drops.Store(nil)
+	} else {
+		l.drops.Store(&which)
+	}
+}
 
 // Close removes the device and everything that is on its way.
 func (l *Link) Close() error {
@@ -106,16 +122,16 @@ func (l *Link) take(options LinkOptions, lanes [2]chan packet) {
 		if n < 24 || p[0] != 0x45 || [4]byte(p[12:16]) != l.here.As4() || [4]byte(p[16:20]) != l.there.As4() {
 			continue // not between the two, or with options that TCP does without
 		}
-		if l.drops.Load() {
-			continue
-		}
 		// Swapped addresses leave the checksums as they are.
 		copy(p[12:16], l.there.AsSlice())
 		copy(p[16:20], l.here.AsSlice())
 
-		// A server's port is the lower one.
+		source, target := uint16(p[20])<<8|uint16(p[21]), uint16(p[22])<<8|uint16(p[23])
+		if drop := l.drops.Load(); drop != nil && (*drop)(source, target) {
+			continue
+		}
 		lane := 0
-		if source, target := uint16(p[20])<<8|uint16(p[21]), uint16(p[22])<<8|uint16(p[23]); source < target {
+		if source < target { // a server's port is the lower one
 			lane = 1
 		}
 		now := time.Now()

@@ -28,5 +28,8 @@ func (*Link) There() string { return "" }
 // Drop does nothing.
 func (*Link) Drop(bool) {}
 
+// DropIf does nothing.
+func (*Link) DropIf(func(source, target uint16) bool) {}
+
 // Close does nothing.
 func (*Link) Close() error { return nil }

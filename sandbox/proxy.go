@@ -23,6 +23,7 @@ const (
 // from any goroutine.
 type Proxy struct {
 	listener net.Listener
+	addr     string // as clients have it
 	work     sync.WaitGroup
 	ctx      context.Context
 	stop     context.CancelFunc
@@ -49,12 +50,23 @@ var healthy = fault{left: -1}
 
 // NewProxy listens on a free port of the loopback address. The caller calls
 // Close.
-func NewProxy(target string) (*Proxy, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+func NewProxy(target string) (*Proxy, error) { return NewProxyBehind(nil, target) }
+
+// NewProxyBehind listens behind a link; nil is none.
+func NewProxyBehind(link *Link, target string) (*Proxy, error) {
+	here, there := "127.0.0.1", "127.0.0.1"
+	if link != nil {
+		here, there = link.Here(), link.There()
+	}
+	listener, err := net.Listen("tcp", net.JoinHostPort(here, "0"))
 	if err != nil {
 		return nil, fmt.Errorf("start proxy: %w", err)
 	}
-	p := &Proxy{listener: listener, target: target, changed: make(chan struct{}), conns: map[net.Conn]struct{}{}}
+	_, port, err := net.SplitHostPort(listener.Addr().String())
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start proxy: %w", err), listener.Close())
+	}
+	p := &Proxy{listener: listener, addr: net.JoinHostPort(there, port), target: target, changed: make(chan struct{}), conns: map[net.Conn]struct{}{}}
 	p.faults = [2]fault{healthy, healthy}
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	p.work.Go(p.accept)
@@ -62,7 +74,7 @@ func NewProxy(target string) (*Proxy, error) {
 }
 
 // Addr is host:port to connect to.
-func (p *Proxy) Addr() string { return p.listener.Addr().String() }
+func (p *Proxy) Addr() string { return p.addr }
 
 // Passed is the number of bytes forwarded so far.
 func (p *Proxy) Passed(d Direction) int64 {

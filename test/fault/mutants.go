@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/cdc-relay/cdc-relay/sandbox"
 )
 
 // mutant is a bug that is planted into the relay. A programme that does not find
@@ -21,6 +23,7 @@ type mutant struct {
 	faults  []string // that bring it out; empty: any
 	test    string   // package and test that finds it instead of a seed
 	version string   // of PostgreSQL; empty: 15
+	link    bool     // needs a network device
 }
 
 // unchecked takes away the guard that refuses a position beyond what was handed
@@ -64,6 +67,12 @@ var mutants = []mutant{
 		patches: []patch{{"replication/stream.go", "return s.notice(body)", "return nil"}}},
 	{name: "message_as_transaction", about: "a message takes the place of the transaction that commits where it ends", test: "./relay TestMessage_CoversNoTransactionThatCommitsWhereItEnds",
 		patches: []patch{{"replication/row.go", "return r.Txn.Commit - 1, r.Ordinal", "return r.Txn.Commit, r.Ordinal"}}},
+	{name: "deliver_after_the_end", about: "what a closed connection to a broker has not delivered is sent later", faults: []string{"net_lost_kill"}, link: true,
+		patches: []patch{{"sink/kafka_options.go", "SetLinger(0)", "SetLinger(-1)"}}},
+	{name: "stranger_to_the_brokers", about: "each session that gives records up begins with a new producer id", test: "./relay TestRelay_KeepsOrderWhenABrokerIsSlowerThanAReconnect",
+		patches: []patch{{"relay/relay.go", "a, able := r.sink.(sink.Abandoner)\n", "a, able := r.sink.(sink.Abandoner)\n\table = false\n"}}},
+	{name: "wait_for_the_lost_server", about: "nothing ends a connection whose network is lost while it is not read", test: "./replication TestPostgresLostNetworkEndsTheStreamBeforeTheSlotIsFree", link: true,
+		patches: []patch{{"replication/patience_linux.go", "int(limit.Milliseconds())", "0"}}},
 	{name: "swallow_unknown_relation", about: "rows of a relation that was never announced are left out", test: "./replication TestDecoderRefusesWithThePosition",
 		patches: []patch{{"replication/decoder.go", "r, err := d.lookup(binary.BigEndian.Uint32(msg[1:]))\n", "r, err := d.lookup(binary.BigEndian.Uint32(msg[1:]))\n\tif err != nil {\n\t\treturn nil\n\t}\n"}}},
 	{name: "letters_marked_before_sent", about: "dead letters are marked before their records are sent", test: lettersTest,
@@ -123,6 +132,12 @@ func (p *programme) mutate(ctx context.Context) error {
 	var survived []string
 	for _, m := range mutants {
 		if p.only != "" && !slices.Contains(strings.Split(p.only, ","), m.name) {
+			continue
+		}
+		if link, err := sandbox.NewLink(sandbox.LinkOptions{}); err == nil {
+			_ = link.Close()
+		} else if m.link && forbidden(err) {
+			fmt.Fprintf(p.out, "mutant %-26s LEFT OUT: it needs root's rights and Linux: %v\n", m.name, err)
 			continue
 		}
 		k, err := p.plant(ctx, m)

@@ -238,7 +238,7 @@ func (j *judgement) excused(at time.Time) bool {
 		return false // the brokers shut an owner out that lost the slot
 	}
 	for _, d := range j.Actions {
-		if !changesHands.MatchString(d.Kind) || d.Began.After(at) || d.Healed.Before(at.Add(-10*time.Second)) {
+		if !changesHands.MatchString(d.Kind) || kindNamed(d.Kind).link || d.Began.After(at) || d.Healed.Before(at.Add(-10*time.Second)) {
 			continue
 		}
 		if j.Plan.Relays > 1 {

@@ -79,9 +79,9 @@ func (s *servers) pg(ctx context.Context, version string) (*sandbox.Postgres, er
 	return p, err
 }
 
-func (s *servers) brokers(ctx context.Context, kind string) (cluster, error) {
+func (s *servers) brokers(ctx context.Context, kind string, link *sandbox.Link) (cluster, error) {
 	if kind == "kfake" {
-		return sandbox.StartKafka(sandbox.KafkaOptions{Brokers: 3, Proxied: true})
+		return sandbox.StartKafka(sandbox.KafkaOptions{Brokers: 3, Proxied: true, Link: link})
 	}
 	if k := s.kafka[kind]; k != nil {
 		return k, nil
@@ -116,6 +116,7 @@ type world struct {
 	slot     string
 	pgProxy  *sandbox.Proxy // the relays' way to PostgreSQL
 	inProxy  *sandbox.Proxy // the writers'
+	link     *sandbox.Link  // between the relays and the proxies; nil: none
 	kafka    cluster
 	admin    *kadm.Client
 	closers  []func()
@@ -174,13 +175,18 @@ func (w *world) build(ctx context.Context, binary string) error {
 	if err := w.exec(ctx, "postgres", "CREATE DATABASE "+name); err != nil {
 		return err
 	}
-	for _, p := range []**sandbox.Proxy{&w.pgProxy, &w.inProxy} {
-		if *p, err = sandbox.NewProxy(w.pg.Addr()); err != nil {
+	if w.plan.loses() {
+		if err := w.connect(); err != nil {
+			return err
+		}
+	}
+	for p, link := range map[**sandbox.Proxy]*sandbox.Link{&w.pgProxy: w.link, &w.inProxy: nil} {
+		if *p, err = sandbox.NewProxyBehind(link, w.pg.Addr()); err != nil {
 			return err
 		}
 		w.closers = append(w.closers, func() { _ = (*p).Close() })
 	}
-	if w.kafka, err = w.servers.brokers(ctx, w.plan.Broker); err != nil {
+	if w.kafka, err = w.servers.brokers(ctx, w.plan.Broker, w.link); err != nil {
 		return err
 	}
 	if w.plan.Broker == "kfake" {
@@ -246,6 +252,9 @@ func proxied(address, host string) string {
 		return address
 	}
 	at.Host = host
+	query := at.Query()
+	query.Set("sslmode", "disable") // which is asked for where the address is not loopback
+	at.RawQuery = query.Encode()
 	return at.String()
 }
 
