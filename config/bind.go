@@ -168,9 +168,10 @@ func (l *loader) bindPairs(n *node, k key, v reflect.Value, path string) {
 	}
 	l.cfg.origins[path] = l.at(n.line, n.column)
 	list := make([]pair, 0, len(n.entries))
+	given := make(map[string]bool, len(n.entries))
 	for _, e := range n.entries {
 		path, at := join(path, e.name), l.at(e.line, e.column)
-		if slices.ContainsFunc(list, func(p pair) bool { return p.Name == e.name }) {
+		if given[e.name] {
 			l.fail(at, path, "is given twice")
 			continue
 		}
@@ -180,7 +181,7 @@ func (l *loader) bindPairs(n *node, k key, v reflect.Value, path string) {
 		}
 		l.cfg.origins[path] = l.at(e.value.line, e.value.column)
 		if text, ok := l.text(e.value, k.typ == templatePairsType, path); ok {
-			list = append(list, pair{e.name, text})
+			list, given[e.name] = append(list, pair{e.name, text}), true
 		}
 	}
 	v.Set(reflect.ValueOf(list).Convert(v.Type()))
@@ -208,7 +209,7 @@ func (l *loader) skips(k key, path, text string) bool {
 	if _, err := l.expand.expand(text); err == nil {
 		return false
 	}
-	l.failed[path] = true
+	l.mark(path)
 	return true
 }
 

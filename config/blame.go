@@ -6,8 +6,11 @@ import (
 	"strings"
 )
 
-// maxBlame bounds the attempts: each parses a part of the file.
-const maxBlame = 400
+// maxBlame and blameBytes bound the attempts: each parses a part of the file.
+const (
+	maxBlame   = 400
+	blameBytes = 4 << 20
+)
 
 // blame moves a syntax error to the line that a person has to look at. A parser
 // notices a quote, a bracket or a colon that is missing only further down, often at
@@ -22,11 +25,13 @@ func (d *document) blame(err error) error {
 		return moved
 	}
 	good := min(syntax.line, len(d.lines)) - 1
+	read := 0
 	for last := good; good > 0; good-- {
-		if _, err := parseYAML(strings.Join(d.lines[:good], "\n") + "\n"); err == nil {
+		text := strings.Join(d.lines[:good], "\n") + "\n"
+		if _, err := parseYAML(text); err == nil {
 			break
 		}
-		if last-good > maxBlame {
+		if read += len(text); last-good > maxBlame || read > blameBytes {
 			return err
 		}
 	}

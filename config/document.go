@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"regexp"
 	"strings"
 	"unicode/utf8"
@@ -10,8 +11,6 @@ import (
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 )
-
-const maxDepth = 32
 
 type nodeKind int
 
@@ -63,6 +62,9 @@ func (e *syntaxError) Error() string { return e.message }
 func parseDocument(file string, content []byte) (*document, error) {
 	text := strings.TrimPrefix(string(content), "\ufeff")
 	d := &document{file: file, lines: strings.Split(text, "\n"), hidden: map[int]int{}}
+	if err := checkLimits(text); err != nil {
+		return d, err
+	}
 	root, err := parseYAML(text)
 	d.root = root
 	if err != nil {
@@ -83,7 +85,7 @@ func parseYAML(text string) (root *node, err error) {
 	if err != nil {
 		return nil, parserError(err)
 	}
-	c := converter{anchors: map[string]*node{}}
+	c := &converter{anchors: map[string]anchor{}}
 	root = &node{line: 1, column: 1, lastLine: 1}
 	found := false
 	for _, doc := range file.Docs {
@@ -137,24 +139,38 @@ func at(n ast.Node, message string) error {
 	return e
 }
 
-type converter struct{ anchors map[string]*node }
+type converter struct {
+	anchors map[string]anchor
+	nodes   int // so far, with what aliases stand for
+}
 
-func (c converter) convert(n ast.Node, depth int) (*node, error) {
+// anchor is a value that aliases stand for, with how many nodes it is.
+type anchor struct {
+	value *node
+	nodes int
+}
+
+func (c *converter) convert(n ast.Node, depth int) (*node, error) {
 	if depth > maxDepth {
-		return nil, at(n, "nested too deeply")
+		return nil, at(n, fmt.Sprintf("nested too deeply; allowed: %d levels", maxDepth))
+	}
+	if c.nodes++; c.nodes > maxNodes {
+		return nil, at(n, fmt.Sprintf("aliases make more than %d values of the file; write the values out", maxNodes))
 	}
 	switch n := n.(type) {
 	case nil:
 		return &node{}, nil
 	case *ast.AnchorNode:
+		before := c.nodes
 		value, err := c.convert(n.Value, depth+1)
 		if err == nil {
-			c.anchors[n.Name.GetToken().Value] = value
+			c.anchors[n.Name.GetToken().Value] = anchor{value, c.nodes - before}
 		}
 		return value, err
 	case *ast.AliasNode:
-		if value, ok := c.anchors[n.Value.GetToken().Value]; ok {
-			return value, nil
+		if found, ok := c.anchors[n.Value.GetToken().Value]; ok {
+			c.nodes += found.nodes
+			return found.value, nil
 		}
 		return nil, at(n, "alias without an anchor before it")
 	case *ast.TagNode:
@@ -190,7 +206,7 @@ func unglue(n *node) *node {
 	return &node{kind: textNode, text: e.name + ":" + e.value.text, line: e.line, column: e.column, lastLine: e.value.lastLine}
 }
 
-func (c converter) convertScalar(n ast.Node) (*node, error) {
+func (c *converter) convertScalar(n ast.Node) (*node, error) {
 	out := place(n)
 	out.kind = textNode
 	switch n := n.(type) {
@@ -209,7 +225,7 @@ func (c converter) convertScalar(n ast.Node) (*node, error) {
 	return out, nil
 }
 
-func (c converter) convertMap(n ast.MapNode, depth int) (*node, error) {
+func (c *converter) convertMap(n ast.MapNode, depth int) (*node, error) {
 	out := &node{kind: mapNode}
 	if whole, ok := n.(ast.Node); ok {
 		out = place(whole)

@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // key is one entry of the tree of settings.
@@ -29,8 +30,14 @@ var (
 	outboxType        = reflect.TypeFor[[]outboxSettings]()
 )
 
-// keysOf lists the keys of a struct in the order of the file.
+var knownKeys sync.Map // of a struct's type: its []key
+
+// keysOf lists the keys of a struct in the order of the file. The list is shared.
 func keysOf(t reflect.Type) (keys []key) {
+	if known, ok := knownKeys.Load(t); ok {
+		return known.([]key)
+	}
+	defer func() { knownKeys.Store(t, keys) }()
 	for i := range t.NumField() {
 		f := t.Field(i)
 		keys = append(keys, key{

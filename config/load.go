@@ -113,6 +113,7 @@ type loader struct {
 	nowhere bool            // there is no file
 	unread  bool            // WithoutSecrets
 	failed  map[string]bool // keys with a mistake: later checks of them would only confuse
+	within  map[string]bool // what such keys are a part of
 	errs    Errors
 }
 
@@ -120,13 +121,17 @@ func newLoader(o Options) *loader {
 	if o.Environ == nil {
 		o.Environ = os.Environ()
 	}
+	own := readFile
 	if o.ReadFile == nil {
 		o.ReadFile = os.ReadFile
+	} else {
+		own = o.ReadFile
 	}
 	l := &loader{
 		cfg:    &Config{origins: map[string]origin{}, blank: map[string]origin{}},
 		env:    make(map[string]string, len(o.Environ)),
 		failed: map[string]bool{},
+		within: map[string]bool{},
 	}
 	for _, assignment := range o.Environ {
 		name, value, _ := strings.Cut(assignment, "=")
@@ -135,7 +140,7 @@ func newLoader(o Options) *loader {
 		}
 		l.env[name] = value
 	}
-	l.read, l.partial, l.unread = o.ReadFile, o.Partial, o.WithoutSecrets
+	l.read, l.partial, l.unread = own, o.Partial, o.WithoutSecrets
 	l.cfg.readFile = credentials(o.ReadFile, l.env["CREDENTIALS_DIRECTORY"])
 	l.expand = expander{env: l.env, readFile: l.cfg.readFile}
 	return l
@@ -196,25 +201,31 @@ func (l *loader) findFile(path string) ([]byte, string, error) {
 
 // fail records a mistake at a known place.
 func (l *loader) fail(at origin, key, message string) {
-	l.failed[key] = true
+	l.mark(key)
 	l.errs.List = append(l.errs.List, l.cfg.mistake(at, key, message))
+}
+
+// mark notes that a key has a mistake, and what it is a part of.
+func (l *loader) mark(key string) {
+	l.failed[key] = true
+	for whole := parent(key); whole != "" && !l.within[whole]; whole = parent(whole) {
+		l.within[whole] = true
+	}
 }
 
 // refuse records a mistake in the value of a key, at the place that set it or,
 // when nothing did, at its section. A key that failed already, or a part of
 // which did, is left alone.
 func (l *loader) refuse(path, format string, args ...any) {
-	for key := range l.failed {
-		if strings.HasPrefix(key, path+"[") || strings.HasPrefix(key, path+".") {
-			return
-		}
+	if l.within[path] {
+		return
 	}
 	for key := path; key != ""; key = parent(key) {
 		if l.failed[key] {
 			return
 		}
 	}
-	l.failed[path] = true
+	l.mark(path)
 	l.errs.List = append(l.errs.List, l.cfg.located(path, fmt.Sprintf(format, args...)))
 }
 
