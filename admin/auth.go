@@ -7,13 +7,16 @@ import (
 	"strings"
 )
 
-// private asks for the token. A token that cannot be read lets nobody in.
+// private asks for the token, or, without one, for a host that is ours. A token that
+// cannot be read lets nobody in.
 func (a *api) private(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ok, err := a.allowed(r)
 		switch {
 		case err != nil:
 			http.Error(w, "the token of this server cannot be read; see http.token_file", http.StatusServiceUnavailable)
+		case !ok && a.cfg.Token == nil:
+			http.Error(w, "this is no name of the server on loopback: ask for localhost, add the name to http.hosts, or set http.token_file", http.StatusMisdirectedRequest)
 		case !ok:
 			w.Header().Set("WWW-Authenticate", `Bearer realm="cdc-relay"`)
 			http.Error(w, "send the token as `Authorization: Bearer …`", http.StatusUnauthorized)
@@ -25,7 +28,7 @@ func (a *api) private(next http.Handler) http.Handler {
 
 func (a *api) allowed(r *http.Request) (bool, error) {
 	if a.cfg.Token == nil {
-		return true, nil
+		return a.cfg.ours(r.Host), nil
 	}
 	want, err := a.cfg.Token()
 	if err != nil {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"slices"
+	"strings"
 	"syscall"
 )
 
@@ -18,6 +20,34 @@ type Config struct {
 	// once. All paths but the health checks then want it as a bearer token. Nil:
 	// no token. Never logged.
 	Token func() (string, error)
+
+	// Hosts may be asked for, beside loopback and the address itself, where it listens
+	// on loopback without a token. "*" is any.
+	Hosts []string
+}
+
+// ours says whether a request is for this server. On loopback nobody but this machine can
+// connect, and a browser there does so for any page that has its own name resolve to
+// loopback; the name is in the request. A token keeps such a page out by itself.
+func (c *Config) ours(request string) bool {
+	listen, _, err := net.SplitHostPort(c.Listen)
+	if c.Token != nil || err != nil || !loopback(listen) || request == "" {
+		return true
+	}
+	host := request
+	if h, _, err := net.SplitHostPort(request); err == nil {
+		host = h
+	}
+	host = strings.TrimSuffix(strings.Trim(host, "[]"), ".")
+	return loopback(host) || slices.ContainsFunc(c.Hosts, func(name string) bool {
+		return name == "*" || strings.EqualFold(name, host)
+	})
+}
+
+// loopback takes a name or an address.
+func loopback(host string) bool {
+	ip := net.ParseIP(host)
+	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
 // ListenError is an address that cannot be had: exit code 3.

@@ -171,6 +171,7 @@ var wrongTexts = map[string][]string{
 	"http.listen":                    {"localhost", "127.0.0.1:http", ":99999"},
 	"http.token":                     nil,
 	"http.token_file":                {"/no/such/file"},
+	"http.hosts":                     {"http://relay:8080", "relay:8080"},
 	"pipeline":                       {`""`, `"a\x01b"`},
 	"postgres.password_command":      {"[a b]", "{a: b}"},
 	"kafka.brokers":                  {"[]", "localhost", "[localhost:9092, 'b:x']", "[localhost:9092, 'b:0']", "[[a]]"},

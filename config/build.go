@@ -44,7 +44,7 @@ func (c *Config) Relay() relay.Config {
 // Token is nil when none is configured.
 func (c *Config) HTTP() admin.Config {
 	h := &c.settings.HTTP
-	out := admin.Config{Listen: h.Listen}
+	out := admin.Config{Listen: h.Listen, Hosts: h.Hosts}
 	if ask := c.secretFunc(h.Token, h.TokenFile, nil); ask != nil {
 		out.Token = func() (string, error) { return ask(context.Background()) }
 	}

@@ -284,12 +284,20 @@ func (l *loader) checkHTTP() {
 				l.noEffect("http."+o.Name, "http.listen", "host:port")
 			}
 		}
+		if len(h.Hosts) > 0 {
+			l.noEffect("http.hosts", "http.listen", "host:port")
+		}
 		return
 	}
 	host, err := splitHostPort(h.Listen)
 	if err != nil {
 		l.refuse("http.listen", "%v; allowed: host:port, for example 127.0.0.1:8080 or :8080, or empty to turn it off", err)
 		return
+	}
+	for i, name := range h.Hosts {
+		if name != "*" && (name == "" || strings.ContainsAny(name, " /:*[]") && net.ParseIP(name) == nil) {
+			l.refuse(fmt.Sprintf("http.hosts[%d]", i), "%q is no host; allowed: a name or an address without a port, or *", name)
+		}
 	}
 	if !isLoopback(host) && h.Token == "" && h.TokenFile == "" {
 		l.warn("http.listen: %s can be reached from other machines and http.token_file is not set: anybody there may read metrics and status", h.Listen)

@@ -124,9 +124,10 @@ type relaySettings struct {
 }
 
 type httpSettings struct {
-	Listen    string `yaml:"listen" default:"127.0.0.1:8080" empty:"ok" desc:"Address as host:port; empty turns it off."`
-	Token     secret `yaml:"token" desc:"Bearer token that metrics and status ask for. Better kept in token_file or ${NAME}."`
-	TokenFile string `yaml:"token_file" desc:"File that holds the token; read again at every use."`
+	Listen    string   `yaml:"listen" default:"127.0.0.1:8080" empty:"ok" desc:"Address as host:port; empty turns it off."`
+	Token     secret   `yaml:"token" desc:"Bearer token that metrics and status ask for. Better kept in token_file or ${NAME}."`
+	TokenFile string   `yaml:"token_file" desc:"File that holds the token; read again at every use."`
+	Hosts     []string `yaml:"hosts" desc:"Names that requests may give as Host, beside loopback and the address itself, where it listens on loopback without a token; [*]: any."`
 }
 
 // Log says what is logged and how.
