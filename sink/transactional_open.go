@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/router"
@@ -283,10 +284,14 @@ func EnsureCheckpointTopic(ctx context.Context, cfg KafkaConfig, topic string, d
 	if dryRun {
 		return true, nil
 	}
-	created, err := admin.CreateTopic(ctx, 1, cfg.CreateTopics.ReplicationFactor, map[string]*string{
+	settings := map[string]*string{
 		"cleanup.policy": kadm.StringPtr("compact"),
 		"segment.bytes":  kadm.StringPtr("16777216"), // what a start may have to read through
-	}, topic)
+	}
+	if replicated(ctx, admin, cfg.CreateTopics.ReplicationFactor, settings, topic) {
+		settings[minInsync] = kadm.StringPtr("2")
+	}
+	created, err := admin.CreateTopic(ctx, 1, cfg.CreateTopics.ReplicationFactor, settings, topic)
 	switch {
 	case errors.Is(err, kerr.TopicAlreadyExists):
 		return false, checkpointTopic(ctx, admin, topic)
@@ -306,6 +311,24 @@ func EnsureCheckpointTopic(ctx context.Context, cfg KafkaConfig, topic string, d
 		}
 	}
 	return true, err
+}
+
+const minInsync = "min.insync.replicas"
+
+// replicated says of a topic that is not made yet that it will have three replicas or more,
+// and acknowledge what only one of them has. The positions in it must not be lost with one
+// broker. Brokers that do not say leave it as their default has it.
+func replicated(ctx context.Context, admin *kadm.Client, factor int16, settings map[string]*string, topic string) bool {
+	tried, err := admin.ValidateCreateTopics(ctx, 1, factor, settings, topic)
+	if err != nil || tried[topic].Err != nil {
+		return factor >= 3
+	}
+	for name, c := range tried[topic].Configs {
+		if n, err := strconv.Atoi(c.MaybeValue()); name == minInsync && err == nil && n > 1 {
+			return false
+		}
+	}
+	return max(factor, tried[topic].ReplicationFactor) >= 3
 }
 
 // Convict finds the records that the brokers refuse, by index, in transactions that

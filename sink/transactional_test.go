@@ -598,3 +598,53 @@ func TestTransactional_WantsItsTopicAsItMustBe(t *testing.T) {
 		}
 	}
 }
+
+// Positions must not be lost with one broker, where there are others.
+func TestCheckpointTopic_NeedsTwoReplicasInSyncOfThree(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		brokers int
+		factor  int16
+		own     string // what the brokers say that a topic has by default
+		want    string
+	}{
+		"one broker":                     {1, -1, "", ""},
+		"two replicas":                   {3, 2, "", ""},
+		"three replicas":                 {3, 3, "", "2"},
+		"three replicas by default":      {3, -1, "", "2"},
+		"brokers that ask for two":       {3, 3, "2", ""},
+		"brokers that ask for all three": {3, 3, "3", ""},
+		"brokers that ask for one":       {3, 3, "1", "2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			brokers := cluster(t, kfake.NumBrokers(c.brokers))
+			brokers.ControlKey(int16(kmsg.CreateTopics), func(r kmsg.Request) (kmsg.Response, error, bool) {
+				brokers.KeepControl()
+				req := r.(*kmsg.CreateTopicsRequest)
+				if !req.ValidateOnly || c.own == "" {
+					return nil, nil, false
+				}
+				resp := req.ResponseKind().(*kmsg.CreateTopicsResponse)
+				topic := kmsg.NewCreateTopicsResponseTopic()
+				topic.Topic, topic.ReplicationFactor = req.Topics[0].Topic, req.Topics[0].ReplicationFactor
+				config := kmsg.NewCreateTopicsResponseTopicConfig()
+				config.Name, config.Value = "min.insync.replicas", &c.own
+				topic.Configs = append(topic.Configs, config)
+				resp.Topics = append(resp.Topics, topic)
+				return resp, nil, true
+			})
+			cfg := sink.KafkaConfig{Brokers: brokers.ListenAddrs(), CreateTopics: sink.CreateTopics{ReplicationFactor: c.factor}}
+			if _, err := sink.EnsureCheckpointTopic(t.Context(), cfg, "positions", false); err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			if v := brokers.TopicInfo("positions").Configs["min.insync.replicas"]; v != nil {
+				got = *v
+			}
+			if got != c.want {
+				t.Errorf("min.insync.replicas is %q, want %q", got, c.want)
+			}
+		})
+	}
+}
