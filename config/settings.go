@@ -39,7 +39,7 @@ type outboxSettings struct {
 	MessagePrefix     string          `yaml:"message_prefix" desc:"Instead of a table: prefix of logical messages (pg_logical_emit_message) whose JSON body has the roles, at /id, /aggregateId, /aggregateType, /type, /payload, /headers and /traceparent unless columns says otherwise (body#/pointer)."`
 	Preset            string          `yaml:"preset" default:"auto" desc:"Known table shape. auto looks at the columns; several matches are an error with a block to paste."`
 	Columns           columnsSettings `yaml:"columns" desc:"Role: column, or column#/json/pointer. Only what differs from the preset."`
-	Topic             template        `yaml:"topic" desc:"Topic template: ${column}, ${column|lower}, ${column|default:x}; ${routedByValue} after topic_regex. Empty: the preset's."`
+	Topic             template        `yaml:"topic" desc:"Topic template: ${column}, ${column|lower}, ${column|topic} (cleans the name), ${column|default:x}; ${routedByValue} after topic_regex. Empty: the preset's."`
 	TopicRegex        string          `yaml:"topic_regex" desc:"Must match the whole route value and name the group routedByValue; a value that does not match is the topic itself."`
 	Headers           templatePairs   `yaml:"headers" desc:"Further record headers: name: column or template."`
 	Key               string          `yaml:"key" default:"raw" enum:"raw,json_string" desc:"Format of the key."`

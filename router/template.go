@@ -12,8 +12,9 @@ import (
 
 // template is text with `${name}` in it. A name is a column, `column#/pointer`,
 // or, in a topic, a group of topic_regex; filters follow it in order, each behind
-// a bar: `lower`, `upper`, `default:text` (for NULL and for empty). `$${` stands
-// for `${`; a dollar before anything else stands for itself.
+// a bar: `lower`, `upper`, `topic` (a hyphen for each character that no topic may
+// have), `default:text` (for NULL and for empty). `$${` stands for `${`; a dollar
+// before anything else stands for itself.
 type template struct {
 	parts []part
 }
@@ -30,7 +31,7 @@ type part struct {
 }
 
 type filter struct {
-	name string // lower, upper or default
+	name string // lower, upper, topic or default
 	text string // of default
 }
 
@@ -93,13 +94,13 @@ func parsePart(inner string) (part, error) {
 			f = filter{name: "default", text: value}
 		}
 		switch f.name {
-		case "lower", "upper":
+		case "lower", "upper", "topic":
 		case "default":
 			if f.text == "" {
 				return p, fmt.Errorf("`${%s}`: filter default needs a text, as in default:other", inner)
 			}
 		default:
-			return p, fmt.Errorf("`${%s}`: there is no filter %q; there are lower, upper and default:text", inner, f.name)
+			return p, fmt.Errorf("`${%s}`: there is no filter %q; there are lower, upper, topic and default:text", inner, f.name)
 		}
 		p.filters = append(p.filters, f)
 	}
@@ -161,6 +162,8 @@ func (p *part) appendTo(dst []byte, b *Buffer, row *replication.Row, groups [][]
 			dst = mapTail(dst, start, unicode.ToLower)
 		case "upper":
 			dst = mapTail(dst, start, unicode.ToUpper)
+		case "topic":
+			dst = mapTail(dst, start, topicRune)
 		}
 	}
 	return dst, null, nil
@@ -200,4 +203,13 @@ func (t *template) String() string {
 		s.WriteString("}")
 	}
 	return s.String()
+}
+
+// topicRune is r, or a hyphen where no topic may have r. A byte that is no UTF-8
+// counts as a character.
+func topicRune(r rune) rune {
+	if inTopic(r) {
+		return r
+	}
+	return '-'
 }

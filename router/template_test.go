@@ -19,6 +19,13 @@ func TestTopic_FromTemplateAndRegex(t *testing.T) {
 		{"filters in order", "${aggregate_type|default:Other|lower}", "", null, "other"},
 		{"a default behind a filter", "${aggregate_type|lower|default:Other}", "", null, "Other"},
 		{"a default for empty", "${aggregate_type|default:other}", "", "", "other"},
+		{"cleaned", "rails.${aggregate_type|topic}", "", "Billing::Invoice", "rails.Billing--Invoice"},
+		{"one hyphen for a character", "${aggregate_type|topic}", "", "Käse 😀/x_1.a-B", "K-se---x_1.a-B"},
+		{"one hyphen for a byte that is no text", "${aggregate_type|topic}", "", "a\xffb", "a-b"},
+		{"cleaned and lower", "${aggregate_type|topic|lower}", "", "Billing::Invoice", "billing--invoice"},
+		{"nothing to clean is nothing", "${aggregate_type|topic|default:other}", "", "", "other"},
+		{"a default is cleaned behind it", "${aggregate_type|default:a b|topic}", "", null, "a-b"},
+		{"a cleaned group", "${a|topic}", "(?<a>.*)", "x y", "x-y"},
 		{"spaces around names", "${ aggregate_type | lower }", "", "A", "a"},
 		{"several columns", "${tenant|lower}.${aggregate_type}.${event_type}", "", "order", "acme.order.created"},
 		{"a pointer", "${extra#/k/n/0}.x", "", "order", "10.x"},
@@ -85,6 +92,71 @@ func TestTemplate_Errors(t *testing.T) {
 	}
 }
 
+// The error for an illegal topic ends with what makes it a legal one: its own advice,
+// when followed, has to work.
+func TestTopic_AnIllegalNameComesWithTheFilterThatCleansIt(t *testing.T) {
+	for _, c := range []struct{ topic, regex, route, want string }{
+		{"", "", "Billing::Invoice", "`topic: ${aggregate_type|topic}-events` puts a hyphen in place of every other character, which gives \"Billing--Invoice-events\""},
+		{"rails.${aggregate_type|lower}", "", "Billing::Invoice", "`topic: rails.${aggregate_type|lower|topic}` "},
+		{"${a}.x", "(?<a>.*)", "Billing::Invoice", "`topic: ${a|topic}.x` "},
+		{"x", "(?<a>[a-z]*)", "Billing::Invoice", "topic_regex does not match the value"},
+		{"${aggregate_type}", "", "..", "use topic_regex"},
+		{"${aggregate_type}", "", strings.Repeat("x", 250), "use topic_regex"},
+		{"${aggregate_type}", "", strings.Repeat("ä", 250), "use topic_regex"},
+	} {
+		row := rowWith(t, map[string]string{"aggregate_type": c.route})
+		_, err := routeOne(t, Mapping{Topic: c.topic, TopicRegex: c.regex}, row)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("topic %q, regex %q: %v\nwant %q", c.topic, c.regex, err, c.want)
+			continue
+		}
+		_, advice, _ := strings.Cut(err.Error(), "`topic: ")
+		advice, _, found := strings.Cut(advice, "`")
+		if !found {
+			continue
+		}
+		if rec, err := routeOne(t, Mapping{Topic: advice, TopicRegex: c.regex}, row); err != nil || CheckTopic(rec.Topic) != nil {
+			t.Errorf("%s gives %v, %v", advice, rec, err)
+		}
+	}
+}
+
+func TestNew_RefusesADefaultThatNoTopicCanHave(t *testing.T) {
+	for topic, want := range map[string]string{
+		"${aggregate_type|default:a b}":          `no topic can be named with "a b"`,
+		"${aggregate_type|topic|default:a b}":    `no topic can be named with "a b"`,
+		"${aggregate_type|default:a b|topic}":    "",
+		"${aggregate_type|default:other|upper}x": "",
+	} {
+		_, err := New(Config{Mappings: []Mapping{{Table: "public.outbox", Topic: topic}}})
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", topic, err, want)
+		}
+	}
+}
+
+// FuzzTopicFilter: what is left of any text is a legal name but for its length, and a
+// legal name stays as it is.
+func FuzzTopicFilter(f *testing.F) {
+	for _, s := range []string{"Billing::Invoice", "order", "ü😀\xff", "..", "a b"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		before := "kept ü "
+		got := string(mapTail([]byte(before+text), len(before), topicRune))
+		cleaned, ok := strings.CutPrefix(got, before)
+		if !ok || checkTopicBytes([]byte(cleaned)) != nil {
+			t.Fatalf("%q gives %q", text, got)
+		}
+		if checkTopicBytes([]byte(text)) == nil && cleaned != text {
+			t.Fatalf("%q is legal and becomes %q", text, cleaned)
+		}
+		if n := len([]rune(text)); len(cleaned) != n {
+			t.Fatalf("%q of %d characters becomes %q", text, n, cleaned)
+		}
+	})
+}
+
 func TestTemplate_LiteralDollars(t *testing.T) {
 	for text, want := range map[string]string{
 		"$${a}":        "${a}",
@@ -114,7 +186,7 @@ func TestTemplate_FiltersKnowUnicode(t *testing.T) {
 }
 
 func FuzzTemplate(f *testing.F) {
-	for _, s := range []string{"${a}", "x-${a|lower|default:b}-y", "$${a}", "${a#/b/0}", "${", "$", "${a|default:$${}"} {
+	for _, s := range []string{"${a}", "x-${a|lower|default:b}-y", "${a|topic|lower}", "$${a}", "${a#/b/0}", "${", "$", "${a|default:$${}"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

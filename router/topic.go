@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 
 	"github.com/cdc-relay/cdc-relay/replication"
 )
@@ -55,13 +56,15 @@ func checkTopic(name []byte) error {
 
 func checkTopicBytes(name []byte) error {
 	for _, c := range name {
-		switch {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '.', c == '_', c == '-':
-		default:
+		if !inTopic(rune(c)) {
 			return errTopicBytes
 		}
 	}
 	return nil
+}
+
+func inTopic(c rune) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '.' || c == '_' || c == '-'
 }
 
 // name gives the topic of a row. Scratch is memory that may be overwritten.
@@ -91,7 +94,7 @@ func (t *topicPlan) name(b *Buffer, row *replication.Row, scratch *[]byte) (stri
 		return "", err
 	}
 	if err := checkTopic(name); err != nil {
-		return "", reject(ReasonRoute, t.inputs[0].column, "the row gives topic %s, which Kafka does not allow: a name %v; filter the template or use topic_regex", shown(name), err)
+		return "", reject(ReasonRoute, t.inputs[0].column, "the row gives topic %s, which Kafka does not allow: a name %v; %s", shown(name), err, t.remedy(b, row, err))
 	}
 	topic := string(name)
 	if len(key) <= maxTopicInput {
@@ -132,6 +135,31 @@ func (t *topicPlan) build(b *Buffer, row *replication.Row) ([]byte, error) {
 		}
 	}
 	return dst, nil
+}
+
+// remedy is what to configure so that a row with an illegal name gets a legal one.
+func (t *topicPlan) remedy(b *Buffer, row *replication.Row, illegal error) string {
+	const otherwise = "use topic_regex to give such rows another topic"
+	if !errors.Is(illegal, errTopicBytes) {
+		return otherwise
+	}
+	if t.regex != nil {
+		if value, err := t.route.bytes(b, row); err != nil || !t.regex.Match(value) {
+			return "topic_regex does not match the value, which is the topic then: have it match, and clean the name with filter topic"
+		}
+	}
+	cleaned := &topicPlan{template: &template{}, regex: t.regex, route: t.route}
+	for _, p := range t.template.parts {
+		if p.name != "" && !slices.ContainsFunc(p.filters, func(f filter) bool { return f.name == "topic" }) {
+			p.filters = append(slices.Clone(p.filters), filter{name: "topic"})
+		}
+		cleaned.template.parts = append(cleaned.template.parts, p)
+	}
+	name, err := cleaned.build(b, row)
+	if err != nil || checkTopic(name) != nil {
+		return otherwise
+	}
+	return fmt.Sprintf("`topic: %s` puts a hyphen in place of every other character, which gives %s", cleaned.template, shown(name))
 }
 
 func emptyRoute(s *source, null bool) error {

@@ -110,8 +110,17 @@ func (m *mapping) parseTopic() (errs []error) {
 		return append(errs, m.configError("topic", fmt.Errorf("topic template %w", err)))
 	}
 	for _, p := range m.topic.parts {
-		if err := checkTopicBytes([]byte(p.literal)); err != nil {
-			errs = append(errs, m.configError("topic", fmt.Errorf("no topic can be named with %q: a name %w", p.literal, err)))
+		literal := p.literal
+		for _, f := range p.filters {
+			switch f.name {
+			case "default":
+				literal = f.text
+			case "topic":
+				literal = ""
+			}
+		}
+		if err := checkTopicBytes([]byte(literal)); err != nil {
+			errs = append(errs, m.configError("topic", fmt.Errorf("no topic can be named with %q: a name %w", literal, err)))
 		}
 	}
 	if len(m.topic.names()) == 0 && len(errs) == 0 {
