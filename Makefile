@@ -78,6 +78,10 @@ allocs: ## the bounds on allocations, which the race detector would blur
 test-matrix: ## the integration tests on PostgreSQL 14, 15, 16, 17 and 18, and a table of the outcome
 	@bash test/matrix.sh "$(GO)" "$(RACE)"
 
+.PHONY: systemd
+systemd: ## what a real systemd restarts and what not, with the deb in a container; needs root and dockerd
+	@bash test/systemd.sh
+
 .PHONY: fault
 fault: ## five minutes of seeded faults, real PostgreSQL, in-process and real brokers; FAULT_ARGS="-seed 7 -faults 'net_*'"
 	$(GO) run ./test/fault -for 5m -broker kfake,kfake,apache -json .bin/fault/figures.json $(FAULT_ARGS)
