@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"time"
 
@@ -12,15 +13,13 @@ import (
 	"github.com/ory/dockertest/v3/docker"
 )
 
-// container is a server in a container. The engine removes it by itself after an
-// hour, so it does not outlive a killed process for long.
+// container is a server in a container. It is removed when this process ends, also by
+// kill -9: container_owner.go.
 type container struct {
 	pool     *dockertest.Pool
 	resource *dockertest.Resource
 	url      string // PostgreSQL's, or the broker's address
 }
-
-const containerLife = time.Hour
 
 // engine answers with an error when no container engine does.
 func engine() (*dockertest.Pool, error) {
@@ -40,6 +39,11 @@ func runContainer(ctx context.Context, options *dockertest.RunOptions, ready fun
 	if err != nil {
 		return nil, err
 	}
+	_ = removeContainers(pool, ownerGone) // somebody else may be removing the same
+	if _, err := startReaper(); err != nil {
+		return nil, err
+	}
+	options.Labels = map[string]string{ownerLabel: ownerOf(os.Getpid())}
 	resource, err := pool.RunWithOptions(options, func(host *docker.HostConfig) {
 		host.AutoRemove = true
 		host.RestartPolicy = docker.NeverRestart()
@@ -48,9 +52,6 @@ func runContainer(ctx context.Context, options *dockertest.RunOptions, ready fun
 		return nil, fmt.Errorf("start container %s:%s: %w", options.Repository, options.Tag, err)
 	}
 	c := &container{pool: pool, resource: resource}
-	if err := resource.Expire(uint(containerLife.Seconds())); err != nil {
-		return nil, errors.Join(fmt.Errorf("limit container %s: %w", options.Repository, err), c.close())
-	}
 	for deadline := time.Now().Add(90 * time.Second); ; {
 		if err = ready(c); err == nil {
 			return c, nil

@@ -25,6 +25,11 @@ func TestMain(m *testing.M) {
 	if os.Getenv(owner) == "" {
 		os.Exit(m.Run())
 	}
+	if os.Getenv(owner) == "container" {
+		_, err := sandbox.StartPostgres(context.Background(), sandbox.PostgresOptions{Sources: []sandbox.Source{sandbox.Container}})
+		fmt.Println(err)
+		os.Exit(1)
+	}
 	server, err := sandbox.StartPostgres(context.Background(), sandbox.PostgresOptions{})
 	if err != nil {
 		fmt.Println(err)
