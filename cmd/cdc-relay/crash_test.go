@@ -16,7 +16,7 @@ func crashOnDemand(how string) {
 	var fail func(payload string)
 	switch how {
 	case "panic":
-		fail = func(payload string) { panic("what must never be, of " + payload[:1]) }
+		fail = func(payload string) { panic("what must never be, of " + payload[:1]) } //nolint:forbidigo // this is the crash that is looked at
 	case "fatal":
 		fail = func(payload string) {
 			shared := map[string]int{}
