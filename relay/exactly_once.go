@@ -206,11 +206,20 @@ func slotAhead(slot, topic string, start, end pglogrepl.LSN) error {
 	}
 }
 
-// shape tells configurations apart that count rows of a transaction differently.
-func (r *Relay) shape() string {
+// countingRules is raised with every change of how the decoder numbers the rows of a
+// transaction: a checkpoint inside a transaction names a row by its number.
+const countingRules = 1
+
+// shape tells configurations, and versions of the relay, apart that number rows of a
+// transaction differently.
+func (r *Relay) shape() string { return shapeOf(&r.cfg.Replication, countingRules) }
+
+func shapeOf(c *replication.Config, rules int) string {
 	h := fnv.New64a()
-	c := &r.cfg.Replication
 	fmt.Fprintf(h, "%q %v %v %q", c.Publication, c.Tables, c.Wants, c.Messages)
+	if rules > 1 { // the first checkpoints do not have it
+		fmt.Fprintf(h, " %d", rules)
+	}
 	return fmt.Sprintf("%x", h.Sum64())
 }
 

@@ -129,3 +129,14 @@ func TestExactly_VerdictsAreOfOneHistory(t *testing.T) {
 		t.Errorf("kept %v", v.condemned)
 	}
 }
+
+// A checkpoint inside a transaction names a row by its number, so other rules of numbering
+// are another shape.
+func TestShape_DiffersByConfigurationAndRules(t *testing.T) {
+	one := replication.Config{Publication: "p", Tables: []replication.Table{{Schema: "public", Name: "outbox"}}}
+	two := one
+	two.Publication = "q"
+	if shapeOf(&one, 1) == shapeOf(&two, 1) || shapeOf(&one, 1) == shapeOf(&one, 2) {
+		t.Error("the shapes are equal")
+	}
+}

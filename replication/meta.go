@@ -102,9 +102,13 @@ func (d *Decoder) enrich(rel *Relation) error {
 	return err
 }
 
-// describeTimeout bounds a look at the catalog, during which the stream is not
-// read and the server not answered.
-const describeTimeout = 5 * time.Second
+// maxDescribe bounds a look at the catalog, during which the stream is not read and the
+// server not answered.
+const maxDescribe = 5 * time.Second
+
+// describeTimeout leaves the server a half of its patience: it was last answered up to a
+// quarter of it before the look began.
+func (c *Config) describeTimeout() time.Duration { return min(maxDescribe, c.senderTimeout()/2) }
 
 // describer reads the catalog for a stream, which is not able to while it copies.
 // Its connection is made when it is first needed. The stream's goroutine owns it.
@@ -115,7 +119,7 @@ type describer struct {
 }
 
 func (s *describer) describe(rel *Relation) ([]ColumnMeta, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), describeTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.describeTimeout())
 	defer cancel()
 	if s.conn != nil && s.conn.IsClosed() {
 		s.conn = nil
