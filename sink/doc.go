@@ -39,6 +39,11 @@
 // both again, in order, and the last value of each key is right. Overtaken
 // counts them.
 //
+// What is given up while it is on its way, because the slot is lost, may land later.
+// Abandon keeps the producer id for that: the client raises its epoch, and brokers refuse
+// the batches of the older one behind those of the newer. And a connection that is closed
+// delivers nothing any more (dial).
+//
 // The order that is kept is that of a partition. Records of one key share a
 // partition unless their explicit partitions differ or partitions are added to
 // the topic.

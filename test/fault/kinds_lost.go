@@ -44,7 +44,7 @@ var lostKinds = []*kind{
 		takes: []string{"relay", "pgnet", "kafkanet", "writers"}, least: 4 * sec, most: 5500 * ms, run: lose(true, true, true)},
 	{name: "net_pg_lost_leader", about: "the relay that holds the slot loses PostgreSQL and reaches the brokers, slowly, until the standby has it", link: true, relays: 2, brokers: "kfake",
 		takes: []string{"relay", "pgnet", "kafkanet", "writers"}, least: 4 * sec, most: 5500 * ms, run: func(ctx context.Context, w *world, d *Done) error {
-			each(w.kafka.Proxies(), func(p *sandbox.Proxy) { p.Slow(sandbox.ToServer, 64<<10) })
+			each(w.kafka.Proxies(), func(p *sandbox.Proxy) { p.Slow(sandbox.ToServer, 256<<10) })
 			defer each(w.kafka.Proxies(), (*sandbox.Proxy).Heal)
 			rest(ctx, 500*ms) // a backlog, so that the relay does not read
 			return lose(true, false, true)(ctx, w, d)
