@@ -175,6 +175,9 @@ func statusText(s relay.Status, now time.Time) string {
 	}
 	line("in flight", "%s, %s of %s%s", wording.Count(s.InFlightEvents, "row"),
 		replication.BytesText(int64(s.InFlightBytes)), replication.BytesText(int64(s.InFlightLimitBytes)), oldest)
+	if s.EventsToRepeat > 0 && s.State == relay.Blocked {
+		line("", "a restart sends %s again: acknowledged, and held back by the row that blocks", wording.Count(s.EventsToRepeat, "row"))
+	}
 	line("since start", "published %d, rejected %d, reconnects %d", s.EventsPublished, s.EventsRejected, s.Reconnects)
 	line("topics", "%s", topicsText(s.Topics))
 	return b.String()

@@ -213,6 +213,18 @@ func TestStatus_SaysWhenTheLagIsNotKnown(t *testing.T) {
 	}
 }
 
+// What a restart would repeat is said before it.
+func TestStatus_SaysWhatARestartRepeats(t *testing.T) {
+	s := sample(relay.Blocked, "route")
+	if got := statusText(s, time.Now()); strings.Contains(got, "a restart sends") {
+		t.Errorf("nothing to repeat:\n%s", got)
+	}
+	s.EventsToRepeat = 2
+	if got := statusText(s, time.Now()); !strings.Contains(got, "a restart sends 2 rows again") {
+		t.Errorf("two rows:\n%s", got)
+	}
+}
+
 func TestSummary_RoundsItsRate(t *testing.T) {
 	for n, want := range map[int64]float64{83231: 2774, 100: 3.3, 1: 0} {
 		if got := perSecond(n, 30*time.Second); got != want {
