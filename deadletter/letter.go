@@ -338,7 +338,7 @@ func (p *parser) letter(l *Letter) {
 	if n, ok := p.count(HeaderTimeline, 32); ok {
 		l.Timeline = int32(n)
 	}
-	if n, ok := p.count(HeaderNth, 8); ok {
+	if n, ok := p.count(HeaderNth, 9); ok {
 		l.Nth = int(n)
 	}
 	if text, ok := p.values[HeaderTimestamp]; ok {
