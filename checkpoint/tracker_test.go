@@ -242,3 +242,28 @@ func TestTracker_PartialConfirmsOnlyAtTheHead(t *testing.T) {
 	b.Partial(400, Commit{}) // too late
 	wantConfirmed(t, tr, 300)
 }
+
+// Wherever the ring's beginning is, it grows before an entry would take a pending one's place.
+func TestTracker_GrowsBehindEntriesThatAreDone(t *testing.T) {
+	tr := New(100, 1000)
+	at := pglogrepl.LSN(100)
+	var before, pending []Ticket
+	for range 60 { // less than a ring
+		at += 10
+		before = append(before, track(t, tr, 1, at))
+	}
+	for _, k := range before {
+		k.Done()
+	}
+	done := at
+	for range 200 { // more than two rings
+		at += 10
+		pending = append(pending, track(t, tr, 1, at))
+	}
+	for _, k := range pending[1:] {
+		k.Done()
+		wantConfirmed(t, tr, done)
+	}
+	pending[0].Done()
+	wantConfirmed(t, tr, at)
+}
