@@ -1,4 +1,3 @@
-# syntax=docker/dockerfile:1
 
 # One static binary on an empty image: no shell, no package, no root.
 # Pin both by digest where builds have to be repeatable to the byte.

@@ -336,3 +336,21 @@ func TestDocumentation_MakeTargetsExist(t *testing.T) {
 		t.Errorf("found %d targets only", found)
 	}
 }
+
+// TestDocs_CountTheShapesThatNeedNoMapping holds the number in the README against the table of shapes.
+func TestDocs_CountTheShapesThatNeedNoMapping(t *testing.T) {
+	count := 0
+	for line := range strings.Lines(read(t, "docs/tables.md")) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 6 || !strings.Contains(cells[2], "●") {
+			continue
+		}
+		by, topic := strings.TrimSpace(cells[3]), strings.TrimSpace(cells[4])
+		if !strings.HasPrefix(by, "ours") && !strings.HasPrefix(by, "any table") && !strings.HasPrefix(topic, "none") {
+			count++
+		}
+	}
+	if want := strconv.Itoa(count) + " table shapes of frameworks"; !strings.Contains(read(t, "README.md"), want) {
+		t.Errorf("README.md does not have %q, which docs/tables.md has", want)
+	}
+}
