@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/cdc-relay/cdc-relay/wording"
 )
 
 // mapping is a Mapping whose parts are parsed; it knows no table yet.
@@ -42,7 +44,7 @@ func newMapping(m Mapping, index int) (*mapping, error) {
 		case why != nil:
 			fail("preset", "there is no preset for %w", why)
 		default:
-			fail("preset", "there is no preset %q; there are %s", m.Preset, strings.Join(PresetNames(), ", "))
+			fail("preset", "there is no preset %q; %s", m.Preset, wording.DidYouMean(m.Preset, PresetNames()))
 		}
 	}
 	if !slices.Contains(keyFormats, m.Key) {
