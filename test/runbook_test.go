@@ -33,6 +33,7 @@ func TestRunbook_MovingTheSlotSkipsOneTransaction(t *testing.T) {
 	if at == nil {
 		t.Fatalf("the message %q names no commit", status.Message)
 	}
+	p.AwaitReleased(t)
 	statement := strings.ReplaceAll(block[1], "'cdc_relay'", "'"+p.Slot+"'")
 	db.Exec(t, regexp.MustCompile(`'[0-9A-F]+/[0-9A-F]+'`).ReplaceAllString(statement, "'"+at[1]+"'"))
 

@@ -216,6 +216,15 @@ func (p *Pipeline) AwaitCaughtUp(t testing.TB) {
 	})
 }
 
+// AwaitReleased waits until nobody streams from the slot: a walsender ends a moment after
+// its client.
+func (p *Pipeline) AwaitReleased(t testing.TB) {
+	t.Helper()
+	Eventually(t, "the slot is released", func() (bool, string) {
+		return !harness.Query[bool](t, p.DB, "SELECT active FROM pg_replication_slots WHERE slot_name = $1", p.Slot), "it is active"
+	})
+}
+
 // Eventually waits until a condition holds; it says what it saw last when it does
 // not.
 func Eventually(t testing.TB, what string, holds func() (bool, string)) {
