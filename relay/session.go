@@ -558,6 +558,7 @@ func (s *session) route(f *flight) error {
 	for f.routed < len(f.batch.Rows) {
 		row := &f.batch.Rows[f.routed]
 		if s.covers(row) || s.r.delivered(row) || s.r.part.covers(row) {
+			s.r.parts.Router.Pass(f.buf, row)
 			f.routed++
 			continue
 		}

@@ -2,6 +2,7 @@ package router
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -373,6 +374,17 @@ var (
 		connect.Field{Name: "data_collections", Schema: &connect.Schema{Type: connect.Array, Optional: true, Elem: collectionSchema}},
 		member("ts_ms", connect.Int64, false))
 )
+
+// Pass takes a row that is not delivered, because it was before. It counts towards the
+// transaction that provide.transaction.metadata announces; its records are dropped.
+func (r *Router) Pass(b *Buffer, row *replication.Row) {
+	if !slices.ContainsFunc(r.connectors, func(d *debezium) bool { return d.transactions != nil }) {
+		return
+	}
+	n := len(b.Records)
+	_ = r.Route(b, row) // a row that is refused was judged when it came first
+	b.Records = b.Records[:n]
+}
 
 // begin announces the transaction of its first row.
 func (t *transactions) begin(b *Buffer, d *debezium, row *replication.Row) error {

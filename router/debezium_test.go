@@ -429,6 +429,36 @@ func TestDebezium_TransactionBeginsOnce(t *testing.T) {
 	}
 }
 
+// The first rows of a transaction were delivered by an earlier session.
+func TestDebezium_TransactionGoesOnBehindRowsThatWereDelivered(t *testing.T) {
+	r := mustNew(t, Mapping{Debezium: jsonValues("provide.transaction.metadata=true")})
+	var b Buffer
+	row := eventRow(t)
+	for session := range 2 { // the second goes back in the same process
+		b.Reset()
+		for ordinal := uint64(1); ordinal <= 3; ordinal++ {
+			next := *row
+			next.Ordinal = ordinal
+			if session == 1 && ordinal < 3 {
+				r.Pass(&b, &next)
+			} else if err := r.Route(&b, &next); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if len(b.Records) != 1 || strings.HasSuffix(b.Records[0].Topic, ".transaction") {
+		t.Fatalf("%d records for the third row: the transaction began before", len(b.Records))
+	}
+	if err := r.Route(&b, changed(row, replication.Commit)); err != nil || len(b.Records) != 2 || !strings.Contains(string(b.Records[1].Value), `"event_count":3`) {
+		t.Fatalf("%v, %d records, %s", err, len(b.Records), b.Records[len(b.Records)-1].Value)
+	}
+	plain := mustNew(t, Mapping{Preset: "outbox"})
+	b.Reset()
+	if plain.Pass(&b, row); len(b.Records) != 0 || b.Size() != 0 {
+		t.Error("a row that was delivered is routed")
+	}
+}
+
 // What Debezium logs a warning about and goes on is counted by row, not by look.
 func TestDebezium_NoticesWhatItDropsAndBlanks(t *testing.T) {
 	blank := eventRow(t, "paid int4:=nothing")
