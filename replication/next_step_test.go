@@ -42,7 +42,7 @@ func TestMessagesPointToWhatTheRunbookHas(t *testing.T) {
 			t.Errorf("%s speaks of a backfill", file)
 		}
 	}
-	found := regexp.MustCompile(`docs/operations\.md#([a-z_-]+)`).FindAllStringSubmatch(strings.Join(messages, "\n"), -1)
+	found := regexp.MustCompile(`operations\.md#([a-z_-]+)`).FindAllStringSubmatch(strings.Join(messages, "\n"), -1)
 	if len(found) < 4 {
 		t.Errorf("only %d pointers", len(found))
 	}

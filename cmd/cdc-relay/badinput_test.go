@@ -75,7 +75,7 @@ var badInput = []struct {
 	},
 	{
 		name: "a preset that there is not", table: `id uuid, payload jsonb`, settings: []string{"preset=debezum"}, invalid: true,
-		want: `outbox[0].preset: there is no preset "debezum"`, way: "there are auto, debezium, ",
+		want: `outbox[0].preset: there is no preset "debezum"`, way: "did you mean debezium?",
 	},
 	{
 		name: "a template filter that there is not", table: `id uuid, kind text, payload jsonb`, settings: []string{"topic=${kind|shout}"}, invalid: true,

@@ -75,6 +75,14 @@ func clinic(t *testing.T, sql string) (*life, []string) {
 	return l, append(env, "CDC_RELAY_POSTGRES_URL="+url)
 }
 
+// misfit is a clinic whose table was replaced since setup, which refuses one like it.
+func misfit(t *testing.T, sql string) []string {
+	t.Helper()
+	l, env := clinic(t, ourOutbox)
+	l.db.Exec(t, "DROP TABLE outbox; "+sql+"; ALTER PUBLICATION cdc_relay ADD TABLE outbox")
+	return env
+}
+
 func userOf(url string) string {
 	_, rest, _ := strings.Cut(url, "://")
 	user, _, _ := strings.Cut(rest, "@")
@@ -206,7 +214,7 @@ func TestCheck_MappingsThatDoNotFit(t *testing.T) {
 		"row without a name":  {`CREATE TABLE outbox (id uuid, aggregate_type text, aggregate_id text, event_type text, payload jsonb)`, "outbox[0].preset=frobnicate", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, env := clinic(t, tt.table)
+			env := misfit(t, tt.table)
 			args := []string{}
 			if tt.set != "" {
 				args = []string{"--set", tt.set}
@@ -363,7 +371,7 @@ func TestCheck_TellsHowItsRelayIs(t *testing.T) {
 }
 
 func TestCheck_AdviceIsAWholeSentence(t *testing.T) {
-	_, env := clinic(t, `CREATE TABLE outbox (a int, b int)`)
+	env := misfit(t, `CREATE TABLE outbox (a int, b int)`)
 	got := checkUp(t, env)
 	got.want(t, "table.mapping", levelFail, "auto does not recognise table public.outbox", "say what they mean: `cdc-relay explain` prints")
 	for _, f := range got.Findings {

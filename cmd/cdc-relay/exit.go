@@ -125,7 +125,11 @@ func (a *app) report(err error) int {
 	}
 	if err != nil && !errors.As(err, &quiet) {
 		if a.jsonLog != nil {
-			a.jsonLog.Error().Str("reason", reasonWord(err)).Int("exit_code", exitCode(err)).Msg(err.Error())
+			line := a.jsonLog.Error().Int("exit_code", exitCode(err))
+			if reason := reasonWord(err); reason != "" {
+				line.Str("reason", reason)
+			}
+			line.Msg(err.Error())
 			return exitCode(err)
 		}
 		lines := strings.Split(err.Error(), "\n") // some show the line of the file

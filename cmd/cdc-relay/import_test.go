@@ -42,7 +42,7 @@ func TestImport_ExitCodes(t *testing.T) {
 		stderr string
 		args   []string
 	}{
-		{2, "accepts 1 arg", []string{"import"}},
+		{2, "FILE is missing", []string{"import"}},
 		{2, "no such file", []string{"import", "/no/such/file"}},
 		{2, "broken.json:3:1: cannot be read as JSON", []string{"import", mistaken}},
 		{2, "is another connector", []string{"import", other}},

@@ -33,7 +33,7 @@ func TestMappingMistakes_ShowTheirPlaceInTheFile(t *testing.T) {
 		"\n        headers: {y: \"a-${nope}\"}\n                     ^",
 	}
 	for _, verb := range []string{"explain", "run"} {
-		got := invoke(t, env, verb, "-c", file, "--set", "http.listen=127.0.0.1:0")
+		got := invoke(t, env, verb, "-c", file, "--set", "http.listen=127.0.0.1:0", "--set", "log.format=text")
 		for _, text := range want {
 			got.want(t, exitUsage, "", text)
 		}

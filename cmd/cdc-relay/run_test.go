@@ -203,10 +203,11 @@ func TestShapeOf_OptionsOfDebeziumMeanItsTable(t *testing.T) {
 
 // The last line of a log is what an operator goes by.
 func TestDaemon_SaysWhatAStopLeaves(t *testing.T) {
+	fieldNames()
 	for want, s := range map[string]relay.Status{
-		`"level":"info","events_published_total":7,"message":"stopped; what was acknowledged is confirmed"`:                              {EventsPublished: 7},
-		`"level":"warn","events_to_repeat":1,"events_published_total":7,"message":"stopped; 1 row that the brokers acknowledged will be`: {EventsPublished: 7, EventsToRepeat: 1},
-		`"message":"stopped; the next start goes on at the first row that is not confirmed"`:                                             {LagSeconds: new(3.0)},
+		`"level":"info","events_published_total":7,"msg":"stopped; what was acknowledged is confirmed"`:                              {EventsPublished: 7},
+		`"level":"warn","events_to_repeat":1,"events_published_total":7,"msg":"stopped; 1 row that the brokers acknowledged will be`: {EventsPublished: 7, EventsToRepeat: 1},
+		`"msg":"stopped; the next start goes on at the first row that is not confirmed"`:                                             {LagSeconds: new(3.0)},
 	} {
 		var log bytes.Buffer
 		(&daemon{log: zerolog.New(&log)}).sayStopped(s)

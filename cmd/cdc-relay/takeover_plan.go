@@ -75,7 +75,7 @@ func (c *changeOver) planPublication(line planLine) {
 		}
 	}
 	if n := len(p.Foreign); n > 0 {
-		line("", "%d more tables are published; the relay skips and counts their rows", n)
+		line("", "further tables are published (%d); the relay skips and counts their rows", n)
 	}
 }
 

@@ -239,7 +239,7 @@ func (s *scene) run(t *testing.T, n int) {
 	}
 }
 
-var filtered = regexp.MustCompile(`taken over: (\d+) rows were delivered by Debezium and not sent again, (\d+) were sent`)
+var filtered = regexp.MustCompile(`taken over: (\d+) rows? delivered by Debezium and not sent again, (\d+) sent`)
 
 func counts(t *testing.T, out string) (skipped, sent int) {
 	t.Helper()
