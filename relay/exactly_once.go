@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/deadletter"
@@ -256,6 +257,20 @@ func (x *exactly) mark(now bool) {
 		Value: rec.Encode(), Whole: rec.Part.Commit == 0, Now: now,
 		Committed: func() { x.committed(&rec) },
 	})
+}
+
+// renewEvery is how often the position is committed though nothing moves: brokers forget
+// a transactional id that is not used for a week (transactional.id.expiration.ms), and
+// refuse its next transaction.
+const renewEvery = 12 * time.Hour
+
+// renewal ticks when the position is to be committed again.
+func (x *exactly) renewal() (<-chan time.Time, func()) {
+	if x == nil {
+		return nil, func() {}
+	}
+	t := time.NewTicker(renewEvery)
+	return t.C, t.Stop
 }
 
 // committed runs on a goroutine of the sink.

@@ -146,3 +146,37 @@ func TestExactly_TheSearchForTheGuiltyEndsWithTheSlot(t *testing.T) {
 		<-w.result
 	})
 }
+
+// marked counts the positions that a sink is given.
+type marked struct {
+	*transactional
+	n atomic.Int64
+}
+
+func (m *marked) Mark(mark sink.Mark) {
+	m.n.Add(1)
+	m.transactional.Mark(mark)
+}
+
+// Brokers forget a transactional id that is not used for days.
+func TestExactly_RenewsItsTransactionalIDWhileNothingMoves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer(fixed(110, 120, 1, "order/a/1"))
+		server.status = time.Hour
+		to := &marked{transactional: &transactional{l: &ledger{sim: calmSim()}}}
+		w := watch(t, Config{Guarantee: ExactlyOnce, ProbeInterval: time.Hour}, server, to, new(glance))
+		pass(time.Hour)
+		before := to.n.Load()
+		pass(2 * renewEvery)
+		if n := to.n.Load() - before; n != 2 {
+			t.Errorf("the position was committed %d times in %s", n, 2*renewEvery)
+		}
+		if got := to.l.rows(); len(got) != 1 || server.opens.Load() != 1 {
+			t.Errorf("committed %q in %d sessions", got, server.opens.Load())
+		}
+		w.cancel()
+		if err := <-w.result; err != nil {
+			t.Error(err)
+		}
+	})
+}

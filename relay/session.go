@@ -418,10 +418,14 @@ func (s *session) deliver(ctx, hard context.Context, endIntake context.CancelCau
 	s.fill(false) // the sink may have another session's
 	heart, stop := s.heart()
 	defer stop()
+	renewal, end := s.exactly.renewal()
+	defer end()
 	for {
 		select {
 		case now := <-heart:
 			s.beat(now)
+		case <-renewal:
+			s.exactly.mark(false)
 		case b, open := <-s.out:
 			if !open {
 				return s.settle(ctx, hard)
