@@ -84,7 +84,11 @@ type Config struct {
 	// Delivered, when set, tells that a row is known to be in Kafka already: it is
 	// confirmed without being sent. It is asked in the order of the stream by one
 	// goroutine, and again for rows that a later session shows again.
-	Delivered func(*replication.Row) bool
+	//
+	// DeliveredIn is the history that it speaks of. It is not asked about rows behind a fork
+	// that this history does not have: they may have the positions of others.
+	Delivered   func(*replication.Row) bool
+	DeliveredIn replication.Origin
 
 	Pipeline string // defaults to "default"
 	Version  string

@@ -1,15 +1,32 @@
 package relay
 
-import "github.com/cdc-relay/cdc-relay/replication"
+import (
+	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/jackc/pglogrepl"
+)
 
 // delivered tells that a row needs no record, because Kafka has it from whoever
 // held the slot before. Its place in the stream counts as acknowledged.
-func (r *Relay) delivered(row *replication.Row) bool {
-	if r.cfg.Delivered == nil || !r.cfg.Delivered(row) {
+func (s *session) delivered(row *replication.Row) bool {
+	if s.r.cfg.Delivered == nil || rowID(row).Commit >= s.sameWAL || !s.r.cfg.Delivered(row) {
 		return false
 	}
-	r.filtered.Add(1)
+	s.r.filtered.Add(1)
 	return true
+}
+
+// deliveredBelow is where Config.Delivered ends to hold. Behind a fork that the history it
+// speaks of does not have, other rows have the same positions.
+func (r *Relay) deliveredBelow(now replication.Origin) pglogrepl.LSN {
+	if r.cfg.Delivered == nil {
+		return 0
+	}
+	below := now.Common(r.cfg.DeliveredIn)
+	if was := r.cfg.DeliveredIn; below != ^pglogrepl.LSN(0) {
+		r.log.Warn().Int32("from", was.Timeline).Int32("timeline", now.Timeline).Stringer("lsn", below).
+			Msg("the server's history is not that of the position which says what is delivered: every row behind the position here is sent")
+	}
+	return below
 }
 
 // Filtered is the number of rows that Config.Delivered took.

@@ -19,7 +19,8 @@ func TestRelay_WhatIsDeliveredElsewhereIsConfirmedAndNotSent(t *testing.T) {
 			fixed(150, 160, 1, "order/a/6"),
 		), sink: new(sinktest.Recorder), result: make(chan error, 1)}
 		b.sink.Hold()
-		b.start(t, Config{Delivered: func(row *replication.Row) bool {
+		b.server.origin = replication.Origin{SystemID: "7", Timeline: 1}
+		b.start(t, Config{DeliveredIn: b.server.origin, Delivered: func(row *replication.Row) bool {
 			return row.Txn.Commit == 110 || row.Txn.Commit == 130 && row.Ordinal != 2
 		}})
 		pass(time.Second)
@@ -40,12 +41,41 @@ func TestRelay_WhatIsDeliveredElsewhereIsConfirmedAndNotSent(t *testing.T) {
 // A row that cannot be sent does not block when it was sent already.
 func TestRelay_ADeliveredRowIsNotRouted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := start(t, Config{Delivered: func(row *replication.Row) bool { return row.Ordinal == 1 }},
-			newServer(fixed(110, 120, 1, "/a/bad", "order/a/2")))
+		server := newServer(fixed(110, 120, 1, "/a/bad", "order/a/2"))
+		server.origin = replication.Origin{SystemID: "7", Timeline: 1}
+		b := start(t, Config{DeliveredIn: server.origin, Delivered: func(row *replication.Row) bool { return row.Ordinal == 1 }}, server)
 		pass(time.Second)
 		b.stop(t)
 		if got := b.values(); got != "2" || b.server.position() != 120 {
 			t.Fatalf("delivered %q, confirmed %s", got, b.server.position())
 		}
 	})
+}
+
+// What is delivered is known of one history. A server that left it has other rows at the
+// positions behind the fork, and those are sent.
+func TestRelay_WhatIsDeliveredElsewhereHoldsUpToTheFork(t *testing.T) {
+	here := replication.Origin{SystemID: "7", Timeline: 1}
+	for name, tt := range map[string]struct {
+		now  replication.Origin
+		want string
+	}{
+		"the same":          {here, ""},
+		"a later timeline":  {replication.Origin{SystemID: "7", Timeline: 2, Forks: []replication.Fork{{Timeline: 1, At: 130}}}, "2 3"},
+		"another cluster":   {replication.Origin{SystemID: "8", Timeline: 1}, "1 2 3"},
+		"an earlier branch": {replication.Origin{SystemID: "7", Timeline: 3, Forks: []replication.Fork{{Timeline: 2, At: 130}}}, "1 2 3"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := newServer(fixed(110, 120, 1, "order/a/1"), fixed(130, 140, 1, "order/a/2"), fixed(150, 160, 1, "order/a/3"))
+				server.origin = tt.now
+				b := start(t, Config{DeliveredIn: here, Delivered: func(*replication.Row) bool { return true }}, server)
+				pass(time.Second)
+				b.stop(t)
+				if got := b.values(); got != tt.want || b.server.position() != 160 {
+					t.Fatalf("delivered %q, confirmed %s; want %q and 160", got, b.server.position(), tt.want)
+				}
+			})
+		})
+	}
 }

@@ -34,6 +34,7 @@ type session struct {
 	last       deadletter.Row          // of the batches that were taken; B's
 	read       progress                // B's
 	began      pglogrepl.LSN           // the slot's position when it began
+	sameWAL    pglogrepl.LSN           // Config.Delivered holds before it
 	behind     bool                    // the last batch was of a backlog; B's
 	frozen     atomic.Uint64           // not zero: nothing beyond may be confirmed any more
 	told       atomic.Uint64           // what A last reported, or is about to
@@ -106,6 +107,7 @@ func newSession(r *Relay, src Source) *session {
 		interrupts: make(chan error, 1),
 		read:       progress{through: src.Start()},
 		began:      src.Start(),
+		sameWAL:    r.deliveredBelow(src.Origin()),
 	}
 	s.mark.end = src.ServerEnd()
 	s.told.Store(uint64(src.Start()))
@@ -561,7 +563,7 @@ func (s *session) resident(size int) int {
 func (s *session) route(f *flight) error {
 	for f.routed < len(f.batch.Rows) {
 		row := &f.batch.Rows[f.routed]
-		if s.covers(row) || s.r.delivered(row) || s.r.part.covers(row) {
+		if s.covers(row) || s.delivered(row) || s.r.part.covers(row) {
 			s.r.parts.Router.Pass(f.buf, row)
 			f.routed++
 			continue

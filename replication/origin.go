@@ -3,6 +3,7 @@ package replication
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -45,6 +46,33 @@ func (o Origin) TimelineOf(position pglogrepl.LSN) int32 {
 		}
 	}
 	return o.Timeline
+}
+
+// Common is the position up to which two histories have the same WAL: what commits before it
+// is the same on both. It is zero for different clusters, and the highest position where
+// both are of one timeline. Two servers that were promoted from one history may have given
+// their timelines the same number, so the forks count too.
+func (o Origin) Common(other Origin) pglogrepl.LSN {
+	if o.SystemID == "" || o.SystemID != other.SystemID {
+		return 0
+	}
+	a, b := o.line(), other.line()
+	var common pglogrepl.LSN
+	for i := range min(len(a), len(b)) {
+		if a[i].Timeline != b[i].Timeline {
+			break
+		}
+		common = min(a[i].At, b[i].At)
+		if a[i].At != b[i].At {
+			break
+		}
+	}
+	return common
+}
+
+// line is the history with its present timeline, which has no end yet.
+func (o Origin) line() []Fork {
+	return append(slices.Clip(o.Forks), Fork{Timeline: o.Timeline, At: ^pglogrepl.LSN(0)})
 }
 
 func (c *Catalog) origin() Origin {

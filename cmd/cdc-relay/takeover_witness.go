@@ -11,7 +11,7 @@ import (
 
 // witness reads the slot from its position on, confirming nothing, until the row
 // of Debezium's position was seen, or its place is passed. missing says why it was
-// not seen.
+// not seen. What it proves, it proves of this server's history.
 func (c *changeOver) witness(ctx context.Context) (seen bool, missing string, err error) {
 	cfg := c.settings.Replication
 	stream, err := replication.Open(ctx, cfg, zerolog.Nop())
@@ -19,6 +19,7 @@ func (c *changeOver) witness(ctx context.Context) (seen bool, missing string, er
 		return false, "", err
 	}
 	start := stream.Start()
+	c.settings.DeliveredIn = stream.Origin()
 	out := make(chan *replication.Batch)
 	ended := make(chan error, 1)
 	go func() {
