@@ -418,6 +418,7 @@ func simulateOnce(t *testing.T, seed uint64, trouble map[string]int) {
 		Replication: replication.Config{Slot: "slot", Publication: "slot"},
 	}}
 	if s.int(2) == 0 {
+		w.cfg.DeliveredIn = s.origin
 		w.cfg.Delivered = func(row *replication.Row) bool { return unseen(row.Ordinal) }
 		for _, txn := range s.txns {
 			for i, row := range txn.rows {

@@ -10,15 +10,14 @@ import (
 // brings its beginning again; without this each would send it again, for as long as
 // nobody mends the cause.
 type fragment struct {
-	of   place
 	last deadletter.Row
 }
 
-// belong forgets what was delivered of another history, in which other rows have its
-// positions.
-func (p *fragment) belong(to place) {
-	if p.of != to {
-		*p = fragment{of: to}
+// belong forgets what was delivered, counted and taken apart of another history, in which
+// other rows have those positions.
+func (r *Relay) belong(to place) {
+	if r.of != to {
+		r.of, r.part, r.seen, r.apart = to, fragment{}, rejects{}, 0
 	}
 }
 

@@ -52,15 +52,23 @@ func TestRelay_DeliversOnceWhatIsBeforeARowThatCannotBeRead(t *testing.T) {
 }
 
 func TestFragment_IsOfOneHistory(t *testing.T) {
-	f := fragment{of: place{"1", 1}, last: deadletter.Row{Commit: 130, Seq: 3}}
+	at := deadletter.Row{Commit: 130, Seq: 3}
+	r := &Relay{of: place{"1", 1}, part: fragment{last: at}, apart: 130}
+	r.seen.first(at)
 	rows := batch(130, 0, 3, "order/a/1", "order/a/2").Rows
-	f.belong(place{"1", 1})
-	if !f.covers(&rows[0]) || f.covers(&rows[1]) {
+	r.belong(place{"1", 1})
+	if !r.part.covers(&rows[0]) || r.part.covers(&rows[1]) {
 		t.Error("it covers what it should not")
 	}
-	f.belong(place{"1", 2})
-	if f.covers(&rows[0]) {
+	if r.seen.first(at) || r.apart != 130 {
+		t.Error("a row that was counted, or a transaction that was taken apart, is forgotten")
+	}
+	r.belong(place{"1", 2})
+	if r.part.covers(&rows[0]) {
 		t.Error("it covers a row of another history")
+	}
+	if !r.seen.first(at) || r.apart != 0 {
+		t.Error("a row that was counted, or a transaction that was taken apart, is one of another history")
 	}
 }
 
@@ -106,7 +114,7 @@ func TestFragment_IsForgottenWhereAnotherRelayStreamed(t *testing.T) {
 		start   pglogrepl.LSN
 		forgets bool
 	}{{100, false}, {100, false}, {120, true}} {
-		r.part = fragment{of: place{"7", 1}, last: deadletter.Row{Commit: 130, Seq: 3}}
+		r.part = fragment{last: deadletter.Row{Commit: 130, Seq: 3}}
 		server.confirmed = c.start
 		if err := r.checkHistory(&fakeSource{server: server}); err != nil {
 			t.Fatal(err)

@@ -30,7 +30,8 @@ type past struct {
 //
 //  1. Another cluster: its rows may have been delivered already, or belong elsewhere.
 //  2. An older timeline: the old primary came back, and its slot with it.
-//  3. A timeline that does not descend from ours.
+//  3. A timeline that does not descend from ours, also where it bears the same number:
+//     two standbys were promoted from one history.
 //  4. A fork before what we confirmed: rows behind it were delivered and exist no
 //     more, and new rows take their positions. Nothing can call them back; it is said
 //     loudly and gone on.
@@ -53,13 +54,17 @@ func (r *Relay) checkHistory(src Source) error {
 	case now.Timeline < was.origin.Timeline:
 		return refuse(replication.KindRetry, ReasonStalePrimary, "it is an old primary: shut it down, or rewind it to a standby",
 			"it is on timeline %d, and the relay streamed on timeline %d", now.Timeline, was.origin.Timeline)
+	case now.Timeline == was.origin.Timeline && now.Common(was.origin) != ^pglogrepl.LSN(0):
+		return refuse(replication.KindRefused, ReasonForeignTimeline, "another standby was promoted; if this server is to be streamed from, restart the relay",
+			"it is on timeline %d, as the server that the relay streamed from, and left their common history at %s", now.Timeline, now.Common(was.origin))
 	case now.Timeline > was.origin.Timeline:
 		fork, ok := now.Fork(was.origin.Timeline)
-		if !ok {
+		if !ok || now.Common(was.origin) != fork.At {
 			return refuse(replication.KindRefused, ReasonForeignTimeline, "it was restored from elsewhere; if it is to be streamed from, restart the relay",
 				"its timeline %d does not descend from timeline %d, on which the relay streamed", now.Timeline, was.origin.Timeline)
 		}
 		r.forked(was, now, fork)
+		r.parts.Router.Forked()
 		if r.parked != nil {
 			r.parked.Gone(func(id deadletter.ID) bool { return id.Commit >= fork.At && id.Timeline <= fork.Timeline })
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
+	"github.com/jackc/pglogrepl"
 )
 
 func TestHistory_OtherServersAreRefusedAndFailoversFollowed(t *testing.T) {
@@ -24,6 +25,8 @@ func TestHistory_OtherServersAreRefusedAndFailoversFollowed(t *testing.T) {
 		{"the old primary", replication.Origin{SystemID: "7000", Timeline: 1}, Reconnecting, "stale_primary", 0},
 		{"a failover behind what was confirmed", replication.Origin{SystemID: "7000", Timeline: 3, Forks: []replication.Fork{{Timeline: 1, At: 50}, {Timeline: 2, At: 200}}}, Streaming, "", 0},
 		{"a failover that lost rows", replication.Origin{SystemID: "7000", Timeline: 3, Forks: []replication.Fork{{Timeline: 1, At: 50}, {Timeline: 2, At: 119}}}, Streaming, "", 1},
+		{"another promoted under the same number", replication.Origin{SystemID: "7000", Timeline: 2, Forks: []replication.Fork{{Timeline: 1, At: 60}}}, Blocked, "foreign_timeline", 0},
+		{"a descendant of that one", replication.Origin{SystemID: "7000", Timeline: 3, Forks: []replication.Fork{{Timeline: 1, At: 60}, {Timeline: 2, At: 200}}}, Blocked, "foreign_timeline", 0},
 		{"not a descendant", replication.Origin{SystemID: "7000", Timeline: 4, Forks: []replication.Fork{{Timeline: 1, At: 50}, {Timeline: 3, At: 200}}}, Blocked, "foreign_timeline", 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -59,6 +62,39 @@ func TestHistory_OtherServersAreRefusedAndFailoversFollowed(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A failover lost the transaction that added a column. Rows without it come behind the
+// position at which the relay had seen the column.
+func TestHistory_AFailoverTakesAColumnBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		without := func(commit, through pglogrepl.LSN, spec string) func() *replication.Batch {
+			return func() *replication.Batch {
+				b := batch(commit, through, 1, spec)
+				row := &b.Rows[0]
+				row.Relation = &replication.Relation{OID: 1, Namespace: "public", Name: "outbox", Columns: append(outbox.Columns[:3:3], outbox.Columns[4])}
+				row.Values = append(row.Values[:3:3], row.Values[4])
+				return b
+			}
+		}
+		server := newServer(fixed(110, 120, 1, "order/a/1"))
+		server.origin = replication.Origin{SystemID: "7000", Timeline: 1}
+		b := start(t, Config{}, server)
+		pass(time.Second)
+		server.mu.Lock()
+		server.origin = replication.Origin{SystemID: "7000", Timeline: 2, Forks: []replication.Fork{{Timeline: 1, At: 105}}}
+		server.batches = []func() *replication.Batch{without(130, 140, "order/a/2")}
+		server.mu.Unlock()
+		server.cut()
+		pass(time.Minute)
+		if st := b.relay.Status(); st.State != Streaming {
+			t.Errorf("%s (%s): %s", st.State, st.Reason, st.Message)
+		}
+		b.stop(t)
+		if got := b.values(); got != "1 2" {
+			t.Errorf("delivered %q", got)
+		}
+	})
 }
 
 func TestHistory_ASlotThatIsMovedUnderTheStreamBlocks(t *testing.T) {

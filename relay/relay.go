@@ -66,7 +66,7 @@ type Relay struct {
 	ev    Events
 	log   zerolog.Logger
 
-	sink     sink.Sink // owned by Run's goroutine, as are the next eleven
+	sink     sink.Sink // owned by Run's goroutine, as are the next twelve
 	reach    reach
 	gotOn    bool // the last session confirmed or delivered what none before it did
 	seen     rejects
@@ -77,6 +77,7 @@ type Relay struct {
 	past     past
 	part     fragment
 	apart    pglogrepl.LSN // of a transaction that shares no Kafka transaction with those before it
+	of       place         // the history that part, seen and apart are of
 	standby  bool          // another relay had the slot when it was asked for last
 	noticed  time.Time
 
@@ -384,7 +385,7 @@ func (r *Relay) once(ctx, hard context.Context) error {
 		return err
 	}
 	s := newSession(r, src)
-	r.part.belong(s.origin())
+	r.belong(s.origin())
 	r.pass(func(o *obstacle) bool { return o.of != s.origin() || o.startsPast(src.Start()) })
 	err = r.takeOver(ctx, s)
 	if err == nil { // with exactly-once a letter of whoever was before counts no later than that

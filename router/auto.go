@@ -22,8 +22,8 @@ type shape struct {
 // shapeOf resolves the mapping's columns against rel. Configured columns win over
 // the preset's; whether they exist is for compile to say.
 //
-// at is the commit of a row that has the relation's shape.
-func (m *mapping) shapeOf(rel *replication.Relation, at pglogrepl.LSN) (*shape, error) {
+// at is a row that has the relation's shape.
+func (m *mapping) shapeOf(rel *replication.Relation, at position) (*shape, error) {
 	if m.pin != nil {
 		return m.pinned(rel, at), nil
 	}
@@ -98,19 +98,35 @@ func signed(rel *replication.Relation) (*preset, error) {
 // mid-stream must not turn into the key or the topic.
 type pin struct {
 	shape
-	streamed [roleCount]pglogrepl.LSN // first commit of a row that had the role's column; zero: none was seen
+	streamed [roleCount]position // first row that had the role's column; zero: none was seen
 }
 
-// pinned is the shape decided at start, for the shape that the table had at a commit.
+// position is a row's in the order of the stream. Rows of one transaction, whose table may
+// change inside it, share the commit.
+type position struct {
+	commit  pglogrepl.LSN
+	ordinal uint64
+}
+
+func positionOf(row *replication.Row) position {
+	commit, ordinal := row.Place()
+	return position{commit, ordinal}
+}
+
+func (p position) before(q position) bool {
+	return p.commit < q.commit || p.commit == q.commit && p.ordinal < q.ordinal
+}
+
+// pinned is the shape decided at start, for the shape that the table had at a row.
 // Rows from before a column was added lack it, which is no error for a role that the
 // table need not have. Behind a row that had the column its absence means that the column
 // was dropped or renamed, and compile reports it. A session may go back to rows that an
 // earlier one delivered, so the position decides and not what was seen before.
-func (m *mapping) pinned(rel *replication.Relation, at pglogrepl.LSN) *shape {
+func (m *mapping) pinned(rel *replication.Relation, at position) *shape {
 	s := &shape{preset: m.pin.preset, columns: m.pin.columns}
 	for _, r := range dispensable {
 		seen := m.pin.streamed[r]
-		if m.Columns.column(r) == "" && (seen == 0 || at < seen) && !has(rel, s.columns[r]) {
+		if m.Columns.column(r) == "" && (seen == position{} || at.before(seen)) && !has(rel, s.columns[r]) {
 			s.columns[r] = ""
 		}
 	}
@@ -120,10 +136,10 @@ func (m *mapping) pinned(rel *replication.Relation, at pglogrepl.LSN) *shape {
 // dispensable roles have a column only if the table happens to have one.
 var dispensable = []role{roleType, roleHeaders, roleTrace}
 
-// note remembers from which commit on the dispensable columns came with the stream.
-func (p *pin) note(rel *replication.Relation, at pglogrepl.LSN) {
+// note remembers from which row on the dispensable columns came with the stream.
+func (p *pin) note(rel *replication.Relation, at position) {
 	for _, r := range dispensable {
-		if p.columns[r] != "" && has(rel, p.columns[r]) && (p.streamed[r] == 0 || at < p.streamed[r]) {
+		if p.columns[r] != "" && has(rel, p.columns[r]) && (p.streamed[r] == position{} || at.before(p.streamed[r])) {
 			p.streamed[r] = at
 		}
 	}

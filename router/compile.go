@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/cdc-relay/cdc-relay/replication"
-	"github.com/jackc/pglogrepl"
 )
 
 // Explanation says what the router made of a table.
@@ -89,7 +88,7 @@ func (c *compiler) otherwise(s *shape, r role) string {
 }
 
 // compile turns the mapping into a plan for rel.
-func (m *mapping) compile(rel *replication.Relation, at pglogrepl.LSN) (*plan, *Explanation, error) {
+func (m *mapping) compile(rel *replication.Relation, at position) (*plan, *Explanation, error) {
 	if m.debezium != nil {
 		return m.compileDebezium(rel)
 	}

@@ -95,7 +95,7 @@ func (r *Router) planFor(row *replication.Row) *plan {
 	if len(r.plans) >= maxPlans {
 		clear(r.plans)
 	}
-	at, _ := row.Place()
+	at := positionOf(row)
 	p, _, err := r.compile(rel, at)
 	if err != nil {
 		p = &plan{relation: rel, err: asSchema(err)}
@@ -135,8 +135,18 @@ func (r *Router) Check(rel *replication.Relation) (*Explanation, error) {
 	return explanation, nil
 }
 
+// Forked forgets from which rows on a table had its columns: behind a fork of the server's
+// history other rows have their positions.
+func (r *Router) Forked() {
+	for _, m := range r.mappings {
+		if m.pin != nil {
+			m.pin.streamed = [roleCount]position{}
+		}
+	}
+}
+
 // newest is the position of a shape that the catalog has now.
-const newest = ^pglogrepl.LSN(0)
+var newest = position{commit: ^pglogrepl.LSN(0)}
 
 // BinarySafe tells whether rows of rel give the same records in the binary
 // format: every mapped column has a type whose text form is known exactly. It is
@@ -154,7 +164,7 @@ func (r *Router) BinarySafe(rel *replication.Relation) bool {
 	return true
 }
 
-func (r *Router) compile(rel *replication.Relation, at pglogrepl.LSN) (*plan, *Explanation, error) {
+func (r *Router) compile(rel *replication.Relation, at position) (*plan, *Explanation, error) {
 	if rel.Table < 0 || rel.Table >= len(r.mappings) {
 		return nil, nil, fmt.Errorf("no mapping for table %s", tableName(rel))
 	}
