@@ -1,0 +1,148 @@
+package replication
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/test/harness"
+)
+
+// exclusion opens one for a role that may do nothing but connect and stream.
+func exclusion(t *testing.T, cfg Config) *Exclusion {
+	t.Helper()
+	system, err := SystemIdentifier(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := OpenExclusion(t.Context(), cfg, system)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(x.Close)
+	return x
+}
+
+func take(t *testing.T, x *Exclusion, slots ...string) {
+	t.Helper()
+	for _, slot := range slots {
+		if err := x.Take(t.Context(), slot); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestExclusion_HasOneOwnerAndNamesIt(t *testing.T) {
+	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		cfg := asReplicator(t, db, config(t, db))
+		other := asReplicator(t, db, cfg)
+		other.ApplicationName = strings.Repeat("n", 60)
+		first, second := exclusion(t, cfg), exclusion(t, other)
+		take(t, first, cfg.Slot, "another")
+		take(t, second, "a_third")
+		if !first.Holds(cfg.Slot) || first.Holds("a_third") {
+			t.Errorf("it holds %q", first.slots)
+		}
+		err := second.Take(t.Context(), cfg.Slot)
+		wantError(t, err, KindBusy, ReasonSlotInUse, fmt.Sprintf("%q: another redrive is at them: pid %d, application_name cdc-relay redrive, user role_", cfg.Slot, first.pid),
+			fmt.Sprintf("pg_terminate_backend(%d)", first.pid))
+		// Who may see nothing of the other's session is told its process all the same; the
+		// owner of both sees since when.
+		third := exclusion(t, cfg)
+		wantError(t, third.Take(t.Context(), cfg.Slot), KindBusy, ReasonSlotInUse, ", since 2", " UTC")
+		err = third.Take(t.Context(), "a_third")
+		wantError(t, err, KindBusy, ReasonSlotInUse, "application_name "+strings.Repeat("n", 55)+" redrive")
+
+		// The end of the session is that of its locks, all at once.
+		first.Close()
+		awaitTaken(t, second, cfg.Slot)
+		awaitTaken(t, second, "another")
+	})
+}
+
+// awaitTaken takes what its owner lets go of: the server ends a session a moment after
+// its client.
+func awaitTaken(t *testing.T, x *Exclusion, slot string) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(10 * time.Second); ; <-tick.C {
+		err := x.Take(t.Context(), slot)
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestExclusion_RefusesALockThatKeepsNobodyAway(t *testing.T) {
+	db, elsewhere := harness.Postgres(t), harness.Postgres(t)
+	cfg := outboxDatabase(t, elsewhere)
+	cfg.URL = db.URL
+	x := exclusion(t, cfg)
+	wantError(t, x.Take(t.Context(), cfg.Slot), KindRefused, ReasonConfiguration, "belongs to database", "postgres.url")
+	// As a pooler would give us the session of another one.
+	if err := x.q.exec(fmt.Sprintf("SELECT pg_advisory_lock(%d, %d)", ExclusionClass, int32(x.key("free")))); err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, x.Take(t.Context(), "free"), KindRefused, ReasonConfiguration, "pooler")
+}
+
+func TestExclusion_TellsThatItIsLost(t *testing.T) {
+	for name, lose := range map[string]func(t *testing.T, db *harness.Database, x *Exclusion){
+		"the server ends the session": func(t *testing.T, db *harness.Database, x *Exclusion) {
+			x.look = time.Hour // so it is told at once
+			db.Exec(t, "SELECT pg_terminate_backend($1)", x.pid)
+		},
+		"another session answers": func(t *testing.T, _ *harness.Database, x *Exclusion) {
+			if err := x.q.exec("SELECT pg_advisory_unlock_all()"); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := harness.Postgres(t)
+			x := exclusion(t, config(t, db))
+			x.look = 10 * time.Millisecond
+			take(t, x, "orders")
+			lose(t, db, x)
+			ctx, release := x.Watch(t.Context())
+			defer release()
+			select {
+			case <-ctx.Done():
+			case <-time.After(10 * time.Second):
+				t.Fatal("nobody noticed")
+			}
+			wantError(t, context.Cause(ctx), KindRetry, ReasonNetwork, `keep the lock on the dead letters of slot "orders"`, "another redrive may be at them")
+		})
+	}
+}
+
+func TestExclusion_IsKeptWhileItIsWatched(t *testing.T) {
+	db := harness.Postgres(t)
+	cfg := config(t, db)
+	x, other := exclusion(t, cfg), exclusion(t, cfg)
+	x.look = time.Millisecond
+	take(t, x, "orders")
+	ctx, release := x.Watch(t.Context())
+	looks := func() int64 {
+		return harness.Query[int64](t, db, "SELECT coalesce(sum(calls), 0)::bigint FROM (SELECT 1 AS calls FROM pg_stat_activity WHERE pid = $1 AND query LIKE '%count(*)%') looked", x.pid)
+	}
+	for deadline := time.Now().Add(10 * time.Second); looks() == 0; {
+		if time.Now().After(deadline) {
+			t.Fatal("it never looks")
+		}
+	}
+	if ctx.Err() != nil {
+		t.Fatal(context.Cause(ctx))
+	}
+	if err := other.Take(t.Context(), "orders"); KindOf(err) != KindBusy {
+		t.Errorf("taken beside the one who watches: %v", err)
+	}
+	release()
+	awaitTaken(t, other, "orders")
+}
