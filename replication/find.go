@@ -9,26 +9,78 @@ import (
 	"github.com/jackc/pglogrepl"
 )
 
+// Finder looks for rows by the value of a column, all over one connection, which it makes
+// when it is first asked and again after it was lost. The shape of a table is that at its
+// first look. One goroutine uses it.
+type Finder struct {
+	cfg    Config
+	s      *sampler
+	shapes map[int]*Relation
+}
+
+// NewFinder asks nobody yet.
+func NewFinder(cfg Config) *Finder { return &Finder{cfg: cfg, shapes: make(map[int]*Relation)} }
+
+// Close ends the connection.
+func (f *Finder) Close() {
+	if f.s != nil {
+		closeQuietly(f.s.q.conn)
+		f.s = nil
+	}
+}
+
+// open makes sure of a connection, for statements of ctx.
+func (f *Finder) open(ctx context.Context) error {
+	if f.s != nil && f.s.q.conn.IsClosed() {
+		f.s = nil
+	}
+	if f.s != nil {
+		f.s.q.ctx = ctx
+		return nil
+	}
+	s, err := newSampler(ctx, f.cfg)
+	if err != nil {
+		return err
+	}
+	f.s = s
+	if err := s.q.exec(limitStatements()); err != nil {
+		f.Close()
+		return classify("prepare to look for rows", err)
+	}
+	return nil
+}
+
+// Describe is the shape of cfg.Tables[table], as the package's Describe reads it.
+func (f *Finder) Describe(ctx context.Context, table int) (*Relation, error) {
+	if rel := f.shapes[table]; rel != nil {
+		return rel, nil
+	}
+	if err := f.open(ctx); err != nil {
+		return nil, err
+	}
+	rel, _, err := f.s.describe(f.cfg, table)
+	if err != nil {
+		return nil, err
+	}
+	f.shapes[table] = rel
+	return rel, nil
+}
+
 // Find reads the row of cfg.Tables[table] whose column has a value, in the form of
 // NewestRow and with its needs. It is nil when there is none; of several it takes
 // any.
-func Find(ctx context.Context, cfg Config, table int, column, value string) (*Row, error) {
-	s, err := newSampler(ctx, cfg)
+func (f *Finder) Find(ctx context.Context, table int, column, value string) (*Row, error) {
+	rel, err := f.Describe(ctx, table)
 	if err != nil {
 		return nil, err
 	}
-	defer closeQuietly(s.q.conn)
-	rel, _, err := s.describe(cfg, table)
-	if err != nil {
+	if err := f.open(ctx); err != nil {
 		return nil, err
 	}
-	name := cfg.Tables[table]
+	name := f.cfg.Tables[table]
 	op := "find a row of table " + name.String()
 	if !slices.ContainsFunc(rel.Columns, func(c Column) bool { return c.Name == column }) {
 		return nil, &Error{Op: op, Err: fmt.Errorf("it has no column %q", column)}
-	}
-	if err := s.q.exec(limitStatements()); err != nil {
-		return nil, classify(op, err)
 	}
 	names := make([]string, len(rel.Columns), len(rel.Columns)+1)
 	for i, c := range rel.Columns {
@@ -37,10 +89,10 @@ func Find(ctx context.Context, cfg Config, table int, column, value string) (*Ro
 	fields := strings.Join(append(names, "pg_catalog.now()"), ", ")
 	// The value comes from a row, so it is a parameter; the server gives it the
 	// column's type, and with it the column's index.
-	result := s.q.conn.ExecParams(ctx, fmt.Sprintf("SELECT %s FROM %s WHERE %s = $1 LIMIT 1", fields, name.sql(), doubleQuoted(column)),
+	result := f.s.q.conn.ExecParams(ctx, fmt.Sprintf("SELECT %s FROM %s WHERE %s = $1 LIMIT 1", fields, name.sql(), doubleQuoted(column)),
 		[][]byte{[]byte(value)}, nil, nil, nil).Read()
 	if result.Err != nil {
-		return nil, permissionHint(classify(op, result.Err), s.grant(name))
+		return nil, permissionHint(classify(op, result.Err), f.s.grant(name))
 	}
 	if len(result.Rows) == 0 {
 		return nil, nil

@@ -14,15 +14,16 @@ import (
 )
 
 // restorer gives the whole record of a letter from which something is missing, made
-// of the row in the table with the present configuration.
+// of the row in the table with the present configuration. Its finder is to be closed.
 type restorer struct {
 	settings relay.Config
+	finder   *replication.Finder
 	routes   *router.Router
 	ids      map[int]string // column of the event id, by table
 }
 
 func newRestorer(settings relay.Config) *restorer {
-	return &restorer{settings: settings, ids: make(map[int]string)}
+	return &restorer{settings: settings, finder: replication.NewFinder(settings.Replication), ids: make(map[int]string)}
 }
 
 func (r *restorer) restore(ctx context.Context, l *deadletter.Letter) (*router.Record, error) {
@@ -38,7 +39,7 @@ func (r *restorer) restore(ctx context.Context, l *deadletter.Letter) (*router.R
 	if err != nil {
 		return nil, err
 	}
-	row, err := replication.Find(ctx, r.settings.Replication, table, column, id)
+	row, err := r.finder.Find(ctx, table, column, id)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +68,7 @@ func (r *restorer) idColumn(ctx context.Context, table int) (string, error) {
 		}
 		r.routes = routes
 	}
-	relation, _, err := replication.Describe(ctx, r.settings.Replication, table)
+	relation, err := r.finder.Describe(ctx, table)
 	if err != nil {
 		return "", err
 	}
