@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
@@ -44,8 +43,19 @@ type Outcome struct {
 	Topic   string   // that the first record goes to; empty when it could not be made, or with Discard
 	Done    int      // of Entries, from the first on; with DryRun, as far as is known without sending
 	Records int      // that the brokers acknowledged: copies are sent once
+	Unsure  int      // of Entries, behind those that are done: the brokers may have them, and they are not marked
 	Err     error    // why not all
 }
+
+// Stopped is why a Run ended before its tasks. What was marked until then is done with.
+type Stopped struct {
+	Err    error
+	Entry  *Entry // the first one in hand that is not marked; nil: none was in hand
+	Unsure int    // letters from Entry on that the brokers may have although they are not marked
+}
+
+func (s *Stopped) Error() string { return s.Err.Error() }
+func (s *Stopped) Unwrap() error { return s.Err }
 
 // chunk bounds what is held in memory at a time.
 const (
@@ -55,8 +65,11 @@ const (
 
 // Run performs the tasks one after another: it sends the records in order, and once
 // the brokers have acknowledged them it writes the markers. A task that fails is left
-// where it failed, and the others go on; an error of Run itself ends everything. What
-// was sent and not marked because the process ended is sent again by the next Run.
+// where it failed, and the others go on.
+//
+// When ctx ends, or the brokers stay away, it stops with a *Stopped: nothing more is
+// written, what was written gets a moment for its answer, and what the brokers
+// acknowledged is marked. What they have and is not marked is sent again by the next Run.
 func (r *Redriver) Run(ctx context.Context, tasks []Task, each func(Outcome)) error {
 	failed := make(map[*Task]bool)
 	for _, part := range chunks(tasks, cmp.Or(r.most, chunkEntries)) {
@@ -64,19 +77,25 @@ func (r *Redriver) Run(ctx context.Context, tasks []Task, each func(Outcome)) er
 		if !r.Discard {
 			var err error
 			if whole, err = r.fill(ctx, part); err != nil {
-				return err
+				return &Stopped{Err: cmp.Or(context.Cause(ctx), err)}
 			}
 		}
 		for _, p := range part {
+			if ctx.Err() != nil {
+				return &Stopped{Err: context.Cause(ctx)}
+			}
 			if failed[p.task] {
 				each(Outcome{Entries: p.entries, Err: errBehind})
 				continue
 			}
 			out := r.perform(ctx, p, whole)
+			if len(out.Entries) == 0 {
+				continue // somebody else was done with them
+			}
 			failed[p.task] = out.Err != nil
 			each(out)
-			if out.Err != nil && ctx.Err() != nil {
-				return context.Cause(ctx)
+			if why := stopping(ctx, out.Err); why != nil {
+				return &Stopped{Err: why, Entry: out.Entries[out.Done], Unsure: out.Unsure}
 			}
 		}
 	}
@@ -145,13 +164,17 @@ func (r *Redriver) perform(ctx context.Context, p piece, whole map[Place]*Letter
 	out := Outcome{Entries: p.entries, Done: len(p.entries)}
 	if !r.Discard {
 		out = r.deliver(ctx, p.entries, whole)
+		// That the brokers have a record stays true whoever has the letters by now.
+		outliving, cancel := outlive(ctx)
+		defer cancel()
+		ctx = outliving
 	}
 	if out.Done == 0 || r.DryRun {
 		return out
 	}
 	if err := r.mark(ctx, p, out.Done); err != nil {
-		out.Err = errors.Join(out.Err, fmt.Errorf("mark as done: %w; they will be sent again", err))
-		out.Done = 0
+		out.Err = errors.Join(out.Err, fmt.Errorf("mark as done: %w%s", err, map[bool]string{false: "; they will be sent again"}[r.Discard]))
+		out.Unsure, out.Done = max(out.Unsure+out.Done, 1), 0
 	}
 	return out
 }
@@ -184,14 +207,19 @@ func (r *Redriver) deliver(ctx context.Context, entries []*Entry, whole map[Plac
 	out.Topic = queue[0].record.Topic
 	n := len(queue)
 	if !r.DryRun {
+		begun := ctx.Err() == nil
 		var err error
 		if n, err = r.sendChecked(ctx, queue); err != nil {
 			out.Err = err
+			if begun {
+				out.Unsure = queue[len(queue)-1].done
+			}
 		}
 		out.Records = n
 	}
 	if n > 0 {
 		out.Done = queue[n-1].done
+		out.Unsure = max(0, out.Unsure-out.Done)
 	}
 	return out
 }
@@ -257,74 +285,6 @@ func (r *Redriver) record(ctx context.Context, e *Entry, whole map[Place]*Letter
 		return nil, fmt.Errorf("the letter at partition %d, offset %d is not complete, and the row that has its event id now makes another key: it may be another row; discard the letter, and write the event again", e.Partition, e.Offset)
 	}
 	return rec, err
-}
-
-// tries is how often a record is sent whose failure may heal by itself, such as that
-// of a topic which is just being made.
-const tries = 5
-
-// send says how many of the records are durable, from the first on. The client fails
-// a record together with its neighbours, so what failed is tried again alone.
-func (r *Redriver) send(ctx context.Context, records []router.Record) (int, error) {
-	n, err := r.try(ctx, records)
-	for failed := 0; err != nil && n < len(records); {
-		if alone := len(records) == 1 || failed > 0; alone && (!passing(err) || failed >= tries) {
-			return n, err
-		}
-		if failed > 0 {
-			select {
-			case <-time.After(time.Duration(failed) * 200 * time.Millisecond):
-			case <-ctx.Done():
-				return n, context.Cause(ctx)
-			}
-		}
-		var one int
-		if one, err = r.try(ctx, records[n:n+1]); err != nil {
-			failed++
-			continue
-		}
-		n, failed = n+one, 0
-		if n < len(records) {
-			n, err = r.rest(ctx, records, n)
-		}
-	}
-	return n, err
-}
-
-// rest sends what is behind the n-th record.
-func (r *Redriver) rest(ctx context.Context, records []router.Record, n int) (int, error) {
-	more, err := r.try(ctx, records[n:])
-	return n + more, err
-}
-
-// passing says that nothing was wrong with the record.
-func passing(err error) bool {
-	partial, ok := errors.AsType[*sink.FailedError](err)
-	return ok && partial.Failures[0].Class == sink.Retry
-}
-
-// try sends once and waits for the outcome.
-func (r *Redriver) try(ctx context.Context, records []router.Record) (int, error) {
-	if len(records) == 0 {
-		return 0, nil
-	}
-	outcome := make(chan error, 1)
-	r.Sink.Send(ctx, records, func(err error) { outcome <- err })
-	var err error
-	select {
-	case err = <-outcome:
-	case <-ctx.Done():
-		return 0, context.Cause(ctx)
-	}
-	if err == nil {
-		return len(records), nil
-	}
-	r.Sink.Resume()
-	partial, ok := errors.AsType[*sink.FailedError](err)
-	if !ok {
-		return 0, err
-	}
-	return partial.Failures[0].Index, partial
 }
 
 // maxRanges bounds what one marker names, and with it its size.

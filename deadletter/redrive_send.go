@@ -1,0 +1,156 @@
+package deadletter
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/sink"
+)
+
+// tries is how often a record is sent whose failure may heal by itself, such as that
+// of a topic which is just being made.
+const tries = 5
+
+// send says how many of the records are durable, from the first on. The client fails
+// a record together with its neighbours, so what failed is tried again alone.
+func (r *Redriver) send(ctx context.Context, records []router.Record) (int, error) {
+	n, err := r.try(ctx, records)
+	for failed := 0; err != nil && n < len(records); {
+		if _, halted := errors.AsType[*haltedError](err); halted {
+			return n, err
+		}
+		if alone := len(records) == 1 || failed > 0; alone && (!passing(err) || failed >= tries) {
+			return n, err
+		}
+		if failed > 0 {
+			select {
+			case <-time.After(time.Duration(failed) * 200 * time.Millisecond):
+			case <-ctx.Done():
+				return n, &haltedError{context.Cause(ctx)}
+			}
+		}
+		var one int
+		if one, err = r.try(ctx, records[n:n+1]); err != nil {
+			failed++
+			continue
+		}
+		n, failed = n+one, 0
+		if n < len(records) {
+			n, err = r.rest(ctx, records, n)
+		}
+	}
+	return n, err
+}
+
+// rest sends what is behind the n-th record.
+func (r *Redriver) rest(ctx context.Context, records []router.Record, n int) (int, error) {
+	more, err := r.try(ctx, records[n:])
+	return n + more, err
+}
+
+// passing says that nothing was wrong with the record.
+func passing(err error) bool {
+	partial, ok := errors.AsType[*sink.FailedError](err)
+	return ok && partial.Failures[0].Class == sink.Retry
+}
+
+// haltedError is why sending ended, though nothing was wrong with the record.
+type haltedError struct{ why error }
+
+func (e *haltedError) Error() string { return e.why.Error() }
+func (e *haltedError) Unwrap() error { return e.why }
+
+// How long what was written waits for its answer when it is time to stop, and how long the
+// brokers may be away before it is.
+const (
+	stopGrace = 5 * time.Second
+	mostAway  = time.Minute
+)
+
+// try sends once and waits for the outcome.
+func (r *Redriver) try(ctx context.Context, records []router.Record) (int, error) {
+	if len(records) == 0 {
+		return 0, nil
+	}
+	if ctx.Err() != nil {
+		return 0, &haltedError{context.Cause(ctx)}
+	}
+	outcome := make(chan error, 1)
+	r.Sink.Send(ctx, records, func(err error) { outcome <- err })
+	err, why := r.await(ctx, outcome)
+	if err == nil && why == nil {
+		return len(records), nil
+	}
+	if err == nil {
+		return 0, &haltedError{why}
+	}
+	r.Sink.Resume()
+	n := 0
+	if partial, ok := errors.AsType[*sink.FailedError](err); ok {
+		n = partial.Failures[0].Index
+	}
+	if why != nil {
+		err = &haltedError{why}
+	}
+	return n, err
+}
+
+// await is the outcome of what was handed over, and why it was not waited for to the end.
+// Nothing more is written then; with no outcome at all nobody knows what was.
+func (r *Redriver) await(ctx context.Context, outcome <-chan error) (err, why error) {
+	look := time.NewTicker(time.Second)
+	defer look.Stop()
+	for away := time.Duration(0); why == nil; {
+		select {
+		case err = <-outcome:
+			return err, nil
+		case <-ctx.Done():
+			why = context.Cause(ctx)
+		case <-look.C:
+			away, why = r.away(away + time.Second)
+		}
+	}
+	r.Sink.Halt()
+	select {
+	case err = <-outcome:
+		if err == nil {
+			why = nil
+		}
+	case <-time.After(stopGrace):
+	}
+	return err, why
+}
+
+// away is for how long the brokers are not reachable by now, and why that is too long.
+func (r *Redriver) away(since time.Duration) (time.Duration, error) {
+	err := r.Sink.Reachable()
+	if err == nil {
+		return 0, nil
+	}
+	if _, final := errors.AsType[*sink.Error](err); final || since >= mostAway {
+		return since, err
+	}
+	return since, nil
+}
+
+// outlive gives a context that ends stopGrace after ctx.
+func outlive(ctx context.Context) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		time.AfterFunc(stopGrace, func() { cancel(context.Cause(ctx)) })
+	})
+	return longer, func() { stop(); cancel(nil) }
+}
+
+// stopping is why nothing more is to be sent behind a piece that ended with err, or nil.
+func stopping(ctx context.Context, err error) error {
+	if halted, ok := errors.AsType[*haltedError](err); ok {
+		return halted.why
+	}
+	if err != nil {
+		return context.Cause(ctx)
+	}
+	return nil
+}
