@@ -15,6 +15,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/jackc/pglogrepl"
 	"github.com/spf13/cobra"
 )
@@ -28,8 +29,8 @@ has been re-driven or discarded stays there, with a marker behind it.
 
 Exit codes: 0 done, also when nothing matches; 1 the brokers are away, or something was
 not re-driven, or show and redrive find no dead letter at the place that --partition
-and --offset name; 2 usage or configuration; 3 the brokers refuse or the topic does
-not exist.`,
+and --offset name; 2 usage or configuration; 3 the brokers refuse, or the topic does
+not exist, or another redrive of the source is running.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			return &usageError{errors.New("deadletter wants one of list, show, redrive")}
@@ -67,8 +68,24 @@ func (f *letterFlags) add(cmd *cobra.Command, source string) {
 	flags.Int64Var(&f.offset, "offset", 0, "only at this offset, with --partition")
 }
 
+// given are the filters on the command line, as --name. The source is none: it says whose
+// letters they are filters of.
+func (f *letterFlags) given(cmd *cobra.Command) (names []string) {
+	for _, flag := range []string{"reason", "table", "topic", "key", "since", "lsn", "partition", "offset"} {
+		if cmd.Flags().Changed(flag) {
+			names = append(names, "--"+flag)
+		}
+	}
+	return names
+}
+
 func (f *letterFlags) filter(cmd *cobra.Command) (deadletter.Filter, error) {
 	given := cmd.Flags().Changed
+	for _, flag := range []string{"reason", "table", "topic", "since", "lsn"} {
+		if given(flag) && cmd.Flags().Lookup(flag).Value.String() == "" {
+			return deadletter.Filter{}, &usageError{fmt.Errorf("--%s is empty; leave it out to select all", flag)}
+		}
+	}
 	out := deadletter.Filter{Reason: f.reason, Table: f.table, Topic: f.topic}
 	if given("key") {
 		out.Key = []byte(f.key)
@@ -159,7 +176,7 @@ func (l *letters) selectSource(ctx context.Context) (func(string) bool, error) {
 		return nil, nil
 	case ownSources:
 		if err := l.identify(ctx); err != nil {
-			return nil, fmt.Errorf("%w; the dead letters of this configuration are told from others by its database's system identifier: without PostgreSQL, name them with --source SYSTEM/SLOT", err)
+			return nil, fmt.Errorf("%w; the dead letters of this configuration are told from others by its database's system identifier: without PostgreSQL, name them with --source SYSTEM/SLOT (and --without-lock to re-drive them)", err)
 		}
 		return l.own, nil
 	}
@@ -195,14 +212,26 @@ func (a *app) readLetters(cmd *cobra.Command, flags *letterFlags) (*letters, err
 		return nil, err
 	}
 	l.filter = filter
-	l.backlog, err = deadletter.ReadBacklog(cmd.Context(), l.settings.Kafka, l.settings.DeadLetterTopic, filter)
-	if err != nil {
-		return nil, brokersRefuse(err)
+	if err := l.read(cmd.Context()); err != nil {
+		return nil, err
 	}
 	if n := l.backlog.Foreign; n > 0 {
-		fmt.Fprintf(a.stderr, "cdc-relay: warning: %d records of topic %s are neither dead letters nor markers: somebody else writes to it\n", n, l.settings.DeadLetterTopic)
+		what := wording.Count(n, "record") + map[bool]string{true: " of topic %s is neither dead letter nor marker", false: " of topic %s are neither dead letters nor markers"}[n == 1]
+		fmt.Fprintf(a.stderr, "cdc-relay: warning: "+what+": somebody else writes to it\n", l.settings.DeadLetterTopic)
 	}
 	return l, nil
+}
+
+// read takes the letters as they are in the topic now.
+func (l *letters) read(ctx context.Context) (err error) {
+	l.backlog, err = deadletter.ReadBacklog(ctx, l.settings.Kafka, l.settings.DeadLetterTopic, l.filter)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return fmt.Errorf("read topic %s: %s; nothing was touched", l.settings.DeadLetterTopic, toldWhy(context.Cause(ctx)))
+	case err != nil:
+		return brokersRefuse(err)
+	}
+	return nil
 }
 
 // brokersRefuse sorts what the brokers answered: what is merely away is worth another
@@ -277,6 +306,9 @@ func (a *app) deadletterList() *cobra.Command {
 				return err
 			}
 			found := l.matched(all)
+			if len(found) == 0 {
+				l.hint(all)
+			}
 			shown := limit.newest(found)
 			if asJSON {
 				reports := []*letterReport{}
@@ -323,7 +355,7 @@ func (l *letters) list(shown []*deadletter.Entry, matched int, all bool) error {
 	if all {
 		what = "in all"
 	}
-	fmt.Fprintf(out, "%d of %d dead letters %s in topic %s\n", len(shown), matched, what, l.settings.DeadLetterTopic)
+	fmt.Fprintf(out, "%d of %s %s in topic %s\n", len(shown), wording.Count(matched, "dead letter"), what, l.settings.DeadLetterTopic)
 	return nil
 }
 
@@ -344,6 +376,9 @@ func (a *app) deadletterShow() *cobra.Command {
 				return err
 			}
 			found := l.matched(true)
+			if len(found) == 0 {
+				l.hint(true)
+			}
 			return l.show(cmd.Context(), limit.newest(found), len(found), payload, asJSON)
 		},
 	}
@@ -379,7 +414,7 @@ func (l *letters) show(ctx context.Context, entries []*deadletter.Entry, matched
 			return err
 		}
 	}
-	fmt.Fprintf(l.app.stdout, "\n%d of %d dead letters of topic %s%s\n", len(reports), matched, l.settings.DeadLetterTopic, unmatched(matched, len(l.backlog.Entries)))
+	fmt.Fprintf(l.app.stdout, "\n%d of %s of topic %s%s\n", len(reports), wording.Count(matched, "dead letter"), l.settings.DeadLetterTopic, unmatched(matched, len(l.backlog.Entries)))
 	return nil
 }
 

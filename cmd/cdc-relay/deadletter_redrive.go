@@ -4,18 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 )
 
 type redriveOptions struct {
-	all, yes, discard, wholeKey, asJSON bool
+	all, yes, discard, wholeKey, withoutLock, asJSON bool
 }
 
 func (a *app) deadletterRedrive() *cobra.Command {
@@ -39,8 +41,12 @@ with the present configuration. That needs SELECT on the table. The dry run does
 so it shows the topic, or why there is none. What only the brokers can refuse shows
 with --yes.
 
-A redrive that ends half-way may have sent letters without marking them; the next one
-sends them again. --discard sends nothing and marks the selected letters as done with:
+With --yes it takes a lock at PostgreSQL for each own slot whose letters it sends or
+discards, and is refused while another redrive has it: two at a time may send a record
+behind newer ones of its key. For letters of other databases there is no such lock.
+
+A redrive that is interrupted says how far it came. It may have sent letters without
+marking them; the next one sends them again. --discard sends nothing and marks the selected letters as done with:
 those rows are lost to consumers. Other letters of the same key keep waiting, unless
 --whole-key discards them too.`,
 		Example: `  cdc-relay deadletter redrive --reason record_too_large          # what would be sent
@@ -52,8 +58,8 @@ those rows are lost to consumers. Other letters of the same key keep waiting, un
 			if err != nil {
 				return err
 			}
-			if filter.Empty() != o.all {
-				return &usageError{errors.New("select the dead letters to re-drive: filters, or --all")}
+			if err := o.selects(filter, flags.given(cmd)); err != nil {
+				return err
 			}
 			if o.wholeKey && !o.discard {
 				return &usageError{errors.New("--whole-key has an effect with --discard only: a redrive always takes the whole key")}
@@ -73,8 +79,20 @@ those rows are lost to consumers. Other letters of the same key keep waiting, un
 	cmd.Flags().BoolVar(&o.yes, "yes", false, "really send them")
 	cmd.Flags().BoolVar(&o.discard, "discard", false, "send nothing, mark the selected letters as done with")
 	cmd.Flags().BoolVar(&o.wholeKey, "whole-key", false, "with --discard, also the other waiting letters of the same topic and key")
+	cmd.Flags().BoolVar(&o.withoutLock, "without-lock", false, "do not ask PostgreSQL for the lock that keeps a second redrive away; make sure that there is none")
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// selects makes sure that the command line says what is to be re-driven, and once.
+func (o redriveOptions) selects(filter deadletter.Filter, given []string) error {
+	switch {
+	case o.all && len(given) > 0:
+		return &usageError{fmt.Errorf("--all selects every dead letter of the source, and %s only some; leave out --all, or the others", strings.Join(given, ", "))}
+	case !o.all && filter.Empty():
+		return &usageError{errors.New("select the dead letters to re-drive: filters such as --reason, or --all")}
+	}
+	return nil
 }
 
 // redriveReport is what happened, or would, to each group.
@@ -88,6 +106,7 @@ type redriveReport struct {
 	Others  int            `json:"other_sources"` // letters that the filters select and --source does not
 	Left    int            `json:"left_of_keys"`  // letters of the same keys that a discard leaves waiting
 	Groups  []redriveGroup `json:"groups"`
+	Stopped *stoppedReport `json:"stopped,omitempty"`
 	tasks   []deadletter.Task
 }
 
@@ -122,12 +141,12 @@ func newRedriveGroup(entries []*deadletter.Entry) redriveGroup {
 }
 
 func (l *letters) redrive(ctx context.Context, o redriveOptions) error {
-	report := &redriveReport{Plan: !o.yes, Discard: o.discard, Groups: []redriveGroup{}}
-	if o.discard && !o.wholeKey {
-		report.tasks = l.backlog.Selected()
-	} else {
-		report.tasks = l.backlog.Whole()
+	ctx, release, err := l.claim(ctx, o)
+	if err != nil {
+		return err
 	}
+	defer release()
+	report := &redriveReport{Plan: !o.yes, Discard: o.discard, Groups: []redriveGroup{}, tasks: l.tasks(o)}
 	for _, task := range report.tasks {
 		report.Letters += len(task.Entries)
 		report.Left += task.Left
@@ -141,18 +160,21 @@ func (l *letters) redrive(ctx context.Context, o redriveOptions) error {
 		if err := l.run(ctx, o, report); err != nil {
 			return err
 		}
+	} else {
+		l.hint(false)
 	}
 	if o.asJSON {
-		if err := l.app.printJSON(report); err != nil {
-			return err
-		}
-	} else if err := l.printRedrive(report); err != nil {
-		return err
+		err = l.app.printJSON(report)
+	} else {
+		err = l.printRedrive(report)
 	}
-	if report.Failed > 0 && !report.Plan {
+	switch {
+	case report.Stopped != nil:
+		return errors.Join(err, report.interrupted())
+	case err == nil && report.Failed > 0 && !report.Plan:
 		return &quietError{exitFailed}
 	}
-	return nil
+	return err
 }
 
 // needsRows says whether a letter has to be completed from a table.
@@ -179,10 +201,12 @@ func (l *letters) run(ctx context.Context, o redriveOptions, report *redriveRepo
 			return fmt.Errorf("%w; PostgreSQL is needed, because some letters are not complete", err)
 		}
 	}
+	rows := newRestorer(l.cfg, l.settings)
+	defer rows.finder.Close()
 	r := &deadletter.Redriver{
 		Topic: l.settings.DeadLetterTopic, Discard: o.discard, DryRun: !o.yes, Own: l.own,
 		Lost:    func(id deadletter.ID) bool { return id.Timeline > 0 && history.TimelineOf(id.Commit) != id.Timeline },
-		Restore: newRestorer(l.settings).restore,
+		Restore: rows.restore,
 		Fill: func(ctx context.Context, entries []*deadletter.Entry) (map[deadletter.Place]*deadletter.Letter, error) {
 			return deadletter.Fill(ctx, l.settings.Kafka, l.settings.DeadLetterTopic, entries)
 		},
@@ -199,26 +223,34 @@ func (l *letters) run(ctx context.Context, o redriveOptions, report *redriveRepo
 		}()
 		r.Sink = kafka
 	}
-	err := r.Run(ctx, report.tasks, func(out deadletter.Outcome) {
-		g := newRedriveGroup(out.Entries)
-		if out.Topic != "" {
-			g.Topic = out.Topic
-		}
-		if out.Err != nil {
-			g.Error = out.Err.Error()
-		}
-		if o.yes {
-			g.Done = out.Done
-			report.Done += out.Done
-			report.Records += out.Records
-		}
-		report.Failed += len(out.Entries) - out.Done
-		report.Groups = append(report.Groups, g)
-	})
+	err := r.Run(ctx, report.tasks, report.add)
+	if stopped, ok := errors.AsType[*deadletter.Stopped](err); ok && o.yes {
+		report.Stopped = newStoppedReport(stopped)
+		report.Failed = report.Letters - report.Done
+		return nil
+	}
 	if err != nil {
 		return brokersRefuse(err)
 	}
 	return nil
+}
+
+// add takes up what was done for the letters of a group, or would be.
+func (r *redriveReport) add(out deadletter.Outcome) {
+	g := newRedriveGroup(out.Entries)
+	if out.Topic != "" {
+		g.Topic = out.Topic
+	}
+	if out.Err != nil {
+		g.Error = toldWhy(out.Err)
+	}
+	if !r.Plan {
+		g.Done = out.Done
+		r.Done += out.Done
+		r.Records += out.Records
+	}
+	r.Failed += len(out.Entries) - out.Done
+	r.Groups = append(r.Groups, g)
 }
 
 func (l *letters) printRedrive(report *redriveReport) error {
@@ -233,41 +265,43 @@ func (l *letters) printRedrive(report *redriveReport) error {
 		l.printLeftOut(report)
 		return nil
 	}
-	if err := l.printGroups(report); err != nil {
-		return err
+	if len(report.Groups) > 0 {
+		if err := l.printGroups(report); err != nil {
+			return err
+		}
 	}
-	verb := "re-driven"
-	if report.Discard {
-		verb = "discarded"
-	}
-	switch {
-	case report.Plan && report.Failed > 0:
-		fmt.Fprintf(l.app.stdout, "%s would be %s, %d would fail; nothing was touched, repeat with --yes\n", deadLetters(report.Letters-report.Failed), verb, report.Failed)
-	case report.Plan:
-		fmt.Fprintf(l.app.stdout, "%s would be %s; nothing was touched, repeat with --yes\n", deadLetters(report.Letters), verb)
-	default:
-		fmt.Fprintf(l.app.stdout, "%s %s, %d left\n", deadLetters(report.Done), verb, report.Failed)
-	}
+	fmt.Fprintln(l.app.stdout, report.summary())
 	l.printLeftOut(report)
 	return nil
 }
 
-// printLeftOut names the letters that a reader may take for included.
-func (l *letters) printLeftOut(report *redriveReport) {
-	if report.Left > 0 {
-		fmt.Fprintf(l.app.stdout, "%s of the same keys %s; re-drive them, or discard them too with --whole-key\n",
-			deadLetters(report.Left), map[bool]string{true: "would keep waiting", false: "keep waiting"}[report.Plan])
+// summary counts over all waiting letters of the keys that the redrive is about.
+func (r *redriveReport) summary() string {
+	all := r.Letters + r.Left
+	verb := "re-driven"
+	if r.Discard {
+		verb = "discarded"
 	}
-	if report.Others > 0 {
-		fmt.Fprintf(l.app.stdout, "%s of other sources match and are left out (--source %s); `cdc-relay deadletter list` names their sources\n", deadLetters(report.Others), l.source)
+	left := ""
+	if r.Left > 0 {
+		left = ": re-drive them, or discard them too with --whole-key"
 	}
+	of := wording.Count(all, "dead letter") + " of the selected keys"
+	if r.Plan {
+		if r.Failed > 0 {
+			left = fmt.Sprintf(" (%d would fail)", r.Failed) + left
+		}
+		return fmt.Sprintf("%d of %s would be %s, %d would be left%s; nothing was touched, repeat with --yes", r.Letters-r.Failed, of, verb, r.Failed+r.Left, left)
+	}
+	return fmt.Sprintf("%d of %s %s, %d left%s", r.Done, of, verb, all-r.Done, left)
 }
 
-func deadLetters(n int) string {
-	if n == 1 {
-		return "1 dead letter"
+// printLeftOut names the letters that a reader may take for included.
+func (l *letters) printLeftOut(report *redriveReport) {
+	if n := report.Others; n > 0 {
+		match := map[bool]string{true: "matches and is left out", false: "match and are left out"}[n == 1]
+		fmt.Fprintf(l.app.stdout, "%s of other sources %s (--source %s); `cdc-relay deadletter list` names their sources\n", wording.Count(n, "dead letter"), match, l.source)
 	}
-	return fmt.Sprintf("%d dead letters", n)
 }
 
 func (l *letters) printGroups(report *redriveReport) error {

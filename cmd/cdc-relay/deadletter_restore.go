@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication"
@@ -17,13 +18,14 @@ import (
 // of the row in the table with the present configuration. Its finder is to be closed.
 type restorer struct {
 	settings relay.Config
+	cfg      *config.Config
 	finder   *replication.Finder
 	routes   *router.Router
 	ids      map[int]string // column of the event id, by table
 }
 
-func newRestorer(settings relay.Config) *restorer {
-	return &restorer{settings: settings, finder: replication.NewFinder(settings.Replication), ids: make(map[int]string)}
+func newRestorer(cfg *config.Config, settings relay.Config) *restorer {
+	return &restorer{settings: settings, cfg: cfg, finder: replication.NewFinder(settings.Replication), ids: make(map[int]string)}
 }
 
 func (r *restorer) restore(ctx context.Context, l *deadletter.Letter) (*router.Record, error) {
@@ -33,7 +35,7 @@ func (r *restorer) restore(ctx context.Context, l *deadletter.Letter) (*router.R
 	}
 	table := slices.IndexFunc(r.settings.Replication.Tables, func(t replication.Table) bool { return t.Schema+"."+t.Name == l.Table })
 	if table < 0 {
-		return nil, fmt.Errorf("table %s is not in the configuration, and the letter has no %s", l.Table, strings.Join(l.Missing, ", "))
+		return nil, fmt.Errorf("table %s is not in the configuration (it has %s), and the letter has no %s", l.Table, r.tables(), strings.Join(l.Missing, ", "))
 	}
 	column, err := r.idColumn(ctx, table)
 	if err != nil {
@@ -74,7 +76,7 @@ func (r *restorer) idColumn(ctx context.Context, table int) (string, error) {
 	}
 	found, err := r.routes.Check(relation)
 	if err != nil {
-		return "", err
+		return "", r.located(err)
 	}
 	column := found.Roles["id"]
 	if column == "" || strings.ContainsAny(column, "# ") {
@@ -82,6 +84,28 @@ func (r *restorer) idColumn(ctx context.Context, table int) (string, error) {
 	}
 	r.ids[table] = column
 	return column, nil
+}
+
+// located names the places at which a mapping was configured that does not fit.
+func (r *restorer) located(err error) error {
+	mistakes, ok := errors.AsType[*config.Errors](r.cfg.Locate(err))
+	if !ok {
+		return err
+	}
+	var texts []string
+	for _, one := range mistakes.List {
+		texts = append(texts, one.Text())
+	}
+	return errors.New(strings.Join(texts, "; "))
+}
+
+// tables are those that are configured, and where.
+func (r *restorer) tables() string {
+	var list []string
+	for i, t := range r.settings.Replication.Tables {
+		list = append(list, fmt.Sprintf("%s by %s", t, r.settings.Replication.Places[i]))
+	}
+	return strings.Join(list, ", ")
 }
 
 // merged keeps what the letter has: a value that was too large is missing alone, and

@@ -42,7 +42,7 @@ func TestDeadLetter_RestoredRecordsKeepTheirOwnValues(t *testing.T) {
 				l.db.Exec(t, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('order', $1, 'x', $2::text::jsonb)`, keys[i], payload)
 			}
 			l.published(t, url, 3)
-			invoke(t, l.env, "deadletter", "redrive", "--all", "--yes", "--set", "outbox[0].value=envelope").want(t, exitOK, "3 dead letters re-driven, 0 left", "")
+			invoke(t, l.env, "deadletter", "redrive", "--all", "--yes", "--set", "outbox[0].value=envelope").want(t, exitOK, "3 of 3 dead letters of the selected keys re-driven, 0 left", "")
 			var values []string
 			for _, r := range l.brokers.Read(t, "order-events") {
 				values = append(values, string(r.Value))
@@ -79,13 +79,13 @@ func TestDeadLetter_RedriveLeavesLettersOfOthersAlone(t *testing.T) {
 	a.published(t, urlA, 1)
 	b.published(t, urlB, 1)
 	invoke(t, b.env, "deadletter", "list").want(t, exitOK, "/relay_a", "")
-	invoke(t, b.env, "deadletter", "redrive", "--all").want(t, exitOK, "1 dead letter of other sources match", "")
+	invoke(t, b.env, "deadletter", "redrive", "--all").want(t, exitOK, "1 dead letter of other sources matches and is left out", "")
 	invoke(t, b.env, "deadletter", "redrive", "--all", "--yes").want(t, exitOK, "no dead letter that waits", "")
 	// Named, it is refused all the same: the row that it lacks a topic of is not in our table.
 	refused := invoke(t, b.env, "deadletter", "redrive", "--all", "--yes", "--source", "all")
-	refused.want(t, exitFailed, "0 dead letters re-driven, 1 left", "")
+	refused.want(t, exitFailed, "0 of 1 dead letter of the selected keys re-driven, 1 left", "")
 	refused.want(t, exitFailed, "whose table this configuration does not read", "")
-	invoke(t, a.env, "deadletter", "redrive", "--all", "--yes", "--set", "outbox[0].topic=a-repaired").want(t, exitOK, "1 dead letter re-driven, 0 left", "")
+	invoke(t, a.env, "deadletter", "redrive", "--all", "--yes", "--set", "outbox[0].topic=a-repaired").want(t, exitOK, "1 of 1 dead letter of the selected keys re-driven, 0 left", "")
 	seen := map[string]int{}
 	for _, topic := range []string{"a-placed", "a-repaired", "b-placed", "b-repaired"} {
 		for _, r := range a.brokers.Read(t, topic) {

@@ -28,7 +28,10 @@ func TestDeadLetter_RefusesWhatMakesNoSense(t *testing.T) {
 		{[]string{"show", "--partition", "-1", "--offset", "1"}, "--partition -1 is not allowed; allowed: 0 or more"},
 		{[]string{"redrive", "--partition", "1", "--offset", "-2"}, "--offset -2 is not allowed; allowed: 0 or more"},
 		{[]string{"redrive"}, "--all"},
-		{[]string{"redrive", "--all", "--reason", "route"}, "--all"},
+		{[]string{"redrive", "--all", "--reason", "route"}, "--all selects every dead letter of the source, and --reason only some; leave out --all, or the others"},
+		{[]string{"redrive", "--all", "--partition", "1", "--key", "", "--source", "all"}, "and --key, --partition only some"},
+		{[]string{"redrive", "--reason", "", "--topic", "x"}, "--reason is empty; leave it out to select all"},
+		{[]string{"list", "--lsn", ""}, "--lsn is empty"},
 		{[]string{"redrive", "--what"}, "--what"},
 		{[]string{"list", "--limit", "-1"}, `invalid argument "-1" for "--limit" flag: allowed: 1 or more`},
 		{[]string{"show", "--limit", "0"}, "allowed: 1 or more"},
@@ -160,13 +163,13 @@ func TestDeadLetter_FromRejectionToRedrive(t *testing.T) {
 		t.Fatalf("plan %v:\n%s", err, plan.stdout)
 	}
 	// Nothing has changed, so the brokers refuse again, and the rest of the key waits.
-	invoke(t, l.env, "deadletter", "redrive", "--reason", "record_too_large", "--yes").want(t, exitFailed, "0 dead letters re-driven, 2 left", "")
+	invoke(t, l.env, "deadletter", "redrive", "--reason", "record_too_large", "--yes").want(t, exitFailed, "0 of 2 dead letters of the selected keys re-driven, 2 left", "")
 
 	_, err := l.brokers.Admin(t).AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "max.message.bytes", Value: kmsg.StringPtr("200000")}}, "order-events")
 	if err != nil {
 		t.Fatal(err)
 	}
-	invoke(t, l.env, "deadletter", "redrive", "--reason", "record_too_large", "--yes").want(t, exitOK, "2 dead letters re-driven, 0 left", "")
+	invoke(t, l.env, "deadletter", "redrive", "--reason", "record_too_large", "--yes").want(t, exitOK, "2 of 2 dead letters of the selected keys re-driven, 0 left", "")
 	invoke(t, l.env, "deadletter", "redrive", "--reason", "record_too_large", "--yes").want(t, exitOK, "no dead letter that waits", "")
 	l.await(t, "the key is free", func() bool {
 		return strings.Contains(invoke(t, nil, "status", "--url", url, "--json").stdout, `"parked_keys": 0`)
@@ -193,12 +196,12 @@ func TestDeadLetter_FromRejectionToRedrive(t *testing.T) {
 	}
 
 	// A row without a topic is made anew from the table, once it can be. The plan tells.
-	invoke(t, l.env, "deadletter", "redrive", "--reason", "route").want(t, exitOK, "0 dead letters would be re-driven, 1 would fail; nothing was touched", "")
+	invoke(t, l.env, "deadletter", "redrive", "--reason", "route").want(t, exitOK, "0 of 1 dead letter of the selected keys would be re-driven, 1 would be left (1 would fail); nothing was touched, repeat with --yes", "")
 	invoke(t, l.env, "deadletter", "redrive", "--reason", "route").want(t, exitOK, "would fail: ", "")
 	invoke(t, l.env, "deadletter", "redrive", "--reason", "route", "--set", "outbox[0].topic=orders-repaired").want(t, exitOK, "orders-repaired", "")
-	invoke(t, l.env, "deadletter", "redrive", "--reason", "route", "--set", "outbox[0].topic=orders-repaired").want(t, exitOK, "1 dead letter would be re-driven; nothing was touched", "")
-	invoke(t, l.env, "deadletter", "redrive", "--reason", "route", "--yes").want(t, exitFailed, "0 dead letters re-driven, 1 left", "")
-	invoke(t, l.env, "deadletter", "redrive", "--reason", "route", "--yes", "--set", "outbox[0].topic=orders-repaired").want(t, exitOK, "1 dead letter re-driven, 0 left", "")
+	invoke(t, l.env, "deadletter", "redrive", "--reason", "route", "--set", "outbox[0].topic=orders-repaired").want(t, exitOK, "1 of 1 dead letter of the selected keys would be re-driven, 0 would be left; nothing was touched, repeat with --yes", "")
+	invoke(t, l.env, "deadletter", "redrive", "--reason", "route", "--yes").want(t, exitFailed, "0 of 1 dead letter of the selected keys re-driven, 1 left", "")
+	invoke(t, l.env, "deadletter", "redrive", "--reason", "route", "--yes", "--set", "outbox[0].topic=orders-repaired").want(t, exitOK, "1 of 1 dead letter of the selected keys re-driven, 0 left", "")
 	if got := l.brokers.Read(t, "orders-repaired"); len(got) != 1 || !strings.Contains(string(got[0].Value), "secret-unrouted") || string(got[0].Key) != b {
 		t.Fatalf("repaired: %v", got)
 	}
@@ -207,8 +210,8 @@ func TestDeadLetter_FromRejectionToRedrive(t *testing.T) {
 
 	l.db.Exec(t, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('', $1, 'x', '{}')`, b)
 	settled("7")
-	invoke(t, l.env, "deadletter", "redrive", "--all", "--discard").want(t, exitOK, "1 dead letter would be discarded", "")
-	invoke(t, l.env, "deadletter", "redrive", "--all", "--discard", "--yes").want(t, exitOK, "1 dead letter discarded, 0 left", "")
+	invoke(t, l.env, "deadletter", "redrive", "--all", "--discard").want(t, exitOK, "1 of 1 dead letter of the selected keys would be discarded", "")
+	invoke(t, l.env, "deadletter", "redrive", "--all", "--discard", "--yes").want(t, exitOK, "1 of 1 dead letter of the selected keys discarded, 0 left", "")
 	invoke(t, l.env, "deadletter", "list", "--all").want(t, exitOK, "discarded", "")
 	if code := stop(); code != exitOK {
 		t.Errorf("run ended with %d", code)
