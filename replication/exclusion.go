@@ -147,18 +147,25 @@ func (x *Exclusion) busy(slot string) error {
 }
 
 // Watch gives a context that ends, with an *Error as its cause, when the locks may be
-// lost. release ends the watch and the session; the Exclusion is of no use afterwards.
+// lost, be it since they were taken. release ends the watch and the session; the Exclusion
+// is of no use afterwards.
 func (x *Exclusion) Watch(ctx context.Context) (guarded context.Context, release func()) {
 	guarded, cancel := context.WithCancelCause(ctx)
+	lose := func(err error) {
+		cancel(&Error{
+			Kind: KindRetry, Reason: ReasonNetwork, Op: "keep the lock on", Subject: exclusionSubject(x.slots...),
+			Err: fmt.Errorf("its session is lost: %w", err), Hint: "another redrive may be at them by now",
+		})
+	}
+	if err := x.still(ctx); err != nil {
+		lose(err)
+	}
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		if err := x.watch(watching); err != nil {
-			cancel(&Error{
-				Kind: KindRetry, Reason: ReasonNetwork, Op: "keep the lock on", Subject: exclusionSubject(x.slots...),
-				Err: fmt.Errorf("its session is lost: %w", err), Hint: "another redrive may be at them by now",
-			})
+			lose(err)
 		}
 	}()
 	return guarded, func() {

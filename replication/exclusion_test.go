@@ -93,25 +93,31 @@ func TestExclusion_RefusesALockThatKeepsNobodyAway(t *testing.T) {
 }
 
 func TestExclusion_TellsThatItIsLost(t *testing.T) {
-	for name, lose := range map[string]func(t *testing.T, db *harness.Database, x *Exclusion){
-		"the server ends the session": func(t *testing.T, db *harness.Database, x *Exclusion) {
-			x.look = time.Hour // so it is told at once
-			db.Exec(t, "SELECT pg_terminate_backend($1)", x.pid)
-		},
-		"another session answers": func(t *testing.T, _ *harness.Database, x *Exclusion) {
-			if err := x.q.exec("SELECT pg_advisory_unlock_all()"); err != nil {
-				t.Fatal(err)
-			}
-		},
+	killed := func(t *testing.T, db *harness.Database, x *Exclusion) {
+		db.Exec(t, "SELECT pg_terminate_backend($1)", x.pid)
+	}
+	unlocked := func(t *testing.T, _ *harness.Database, x *Exclusion) {
+		if err := x.q.exec("SELECT pg_advisory_unlock_all()"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	nothing := func(*testing.T, *harness.Database, *Exclusion) {}
+	for name, tt := range map[string]struct {
+		before, meanwhile func(t *testing.T, db *harness.Database, x *Exclusion)
+	}{
+		"before, the session":    {killed, nothing},
+		"before, the locks":      {unlocked, nothing},
+		"meanwhile, the session": {nothing, killed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			db := harness.Postgres(t)
 			x := exclusion(t, config(t, db))
-			x.look = 10 * time.Millisecond
+			x.look = time.Hour // so it is told at once
 			take(t, x, "orders")
-			lose(t, db, x)
+			tt.before(t, db, x)
 			ctx, release := x.Watch(t.Context())
 			defer release()
+			tt.meanwhile(t, db, x)
 			select {
 			case <-ctx.Done():
 			case <-time.After(10 * time.Second):
@@ -119,6 +125,17 @@ func TestExclusion_TellsThatItIsLost(t *testing.T) {
 			}
 			wantError(t, context.Cause(ctx), KindRetry, ReasonNetwork, `keep the lock on the dead letters of slot "orders"`, "another redrive may be at them")
 		})
+	}
+}
+
+// Whatever the server runs our statements in, the next look shows it.
+func TestExclusion_LooksAgainAndAgain(t *testing.T) {
+	db := harness.Postgres(t)
+	x := exclusion(t, config(t, db))
+	take(t, x, "orders")
+	x.look, x.pid = time.Millisecond, x.pid+1
+	if err := x.watch(t.Context()); err == nil || !strings.Contains(err.Error(), "another session") {
+		t.Errorf("watched until %v", err)
 	}
 }
 
