@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -97,7 +98,8 @@ func (c *Config) places() []string {
 	var places []string
 	for i, o := range c.settings.Outbox {
 		if o.MessagePrefix == "" {
-			places = append(places, strings.TrimPrefix(c.Origin(fmt.Sprintf("outbox[%d].table", i)), "from "))
+			at := c.origins[fmt.Sprintf("outbox[%d].table", i)]
+			places = append(places, cmp.Or(at.assigned, strings.TrimPrefix(at.String(), "from ")))
 		}
 	}
 	return places

@@ -88,7 +88,7 @@ func (l *loader) checkShards() {
 func (l *loader) preferURLOfFlag() {
 	p := &l.cfg.settings.Postgres
 	parts, ok := p.URL.parse()
-	if !ok || !parts.hasPassword || l.cfg.origins["postgres.url"].source != "--set" {
+	if !ok || !parts.hasPassword || l.cfg.origins["postgres.url"].source != flagSource {
 		return
 	}
 	for path, forget := range map[string]func(){
@@ -96,7 +96,7 @@ func (l *loader) preferURLOfFlag() {
 		"postgres.password_file":    func() { p.PasswordFile = "" },
 		"postgres.password_command": func() { p.PasswordCommand = nil },
 	} {
-		if l.cfg.origins[path].source != "--set" {
+		if l.cfg.origins[path].source != flagSource {
 			forget()
 			delete(l.cfg.origins, path)
 		}

@@ -64,15 +64,18 @@ func didYouMeanVariable(name string, known []string) string {
 	return "settings are " + envPrefix + " and the path of a key, as in " + variable("postgres.url")
 }
 
+// flagSource is the origin of what a flag sets.
+const flagSource = "--set"
+
 // loadFlag takes up one --set.
 func (l *loader) loadFlag(assignment string) {
 	path, text, found := strings.Cut(assignment, "=")
 	if !found {
 		// The whole may be a secret that lost its key.
-		l.fail(origin{source: "--set"}, "", "has no =; allowed: key=value, for example postgres.slot=orders")
+		l.fail(origin{source: flagSource}, "", "has no =; allowed: key=value, for example postgres.slot=orders")
 		return
 	}
-	l.assign(path, text, origin{source: "--set"})
+	l.assign(path, text, origin{source: flagSource})
 }
 
 // assign sets one key from text outside the file. The path may leave out the
@@ -82,6 +85,9 @@ func (l *loader) assign(path, text string, at origin) {
 	if err != nil {
 		l.fail(at, path, err.Error())
 		return
+	}
+	if at.source == flagSource {
+		at.assigned = t.shown(path, text)
 	}
 	if t.entry == "" {
 		l.clear(t.path)
@@ -120,6 +126,20 @@ type target struct {
 	entry string // name inside a mapping with free names; empty: the whole key
 }
 
+// mostShown bounds the text of a value in its place.
+const mostShown = 60
+
+// shown is the assignment for errors, without a value that is or may be a secret.
+func (t *target) shown(path, text string) string {
+	if t.key.hidden() || slices.Contains([]string{"password_command", "debezium", "extensions"}, t.key.name) || hasUserinfo(text) {
+		text = "***"
+	}
+	if cut := []rune(text); len(cut) > mostShown {
+		text = string(cut[:mostShown]) + "…"
+	}
+	return flagSource + " " + path + "=" + text
+}
+
 var tableNumber = regexp.MustCompile(`^outbox(?:\[(\d+)\]|\.(\d+))(?:\.|$)`)
 
 func (l *loader) find(path string) (target, error) {
@@ -138,7 +158,7 @@ func (l *loader) find(path string) (target, error) {
 		name, below, deeper := strings.Cut(rest, ".")
 		k, ok := findKey(keys, name)
 		if !ok {
-			return target{}, errors.New(unknownKey(name, keys))
+			return target{}, errors.New(unknownPath(done, name, keys))
 		}
 		done = join(done, name)
 		switch {
@@ -160,6 +180,23 @@ func (l *loader) find(path string) (target, error) {
 			return target{}, fmt.Errorf("unknown key; %s has no keys below it", done)
 		}
 	}
+}
+
+// unknownPath says what was meant by a name below done: one that is near, or a key of
+// that name elsewhere.
+func unknownPath(done, name string, keys []key) string {
+	name, _, _ = strings.Cut(name, "[")
+	names := make([]string, len(keys))
+	for i, k := range keys {
+		names[i] = k.name
+	}
+	if near, ok := wording.Nearest(name, names); ok {
+		return "unknown key; did you mean " + join(done, near) + "?"
+	}
+	if paths := Named(name); len(paths) > 0 {
+		return "unknown key; did you mean " + strings.Join(paths, " or ") + "?"
+	}
+	return unknownKey(name, keys)
 }
 
 // table finds a table by its number; the empty number is the only one. The

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -67,7 +68,11 @@ type origin struct {
 	source       string // file, environment variable or flag
 	line, column int    // in a file
 	preset       string // the value comes with this preset, which was set there
+	assigned     string // for errors: the flag with what it sets, as --set postgres.slot=x
 }
+
+// place is the origin in errors.
+func (o origin) place() string { return cmp.Or(o.assigned, o.source) }
 
 func (o origin) String() string {
 	switch {

@@ -42,6 +42,12 @@ func TestDeadLetter_RestoredRecordsKeepTheirOwnValues(t *testing.T) {
 				l.db.Exec(t, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('order', $1, 'x', $2::text::jsonb)`, keys[i], payload)
 			}
 			l.published(t, url, 3)
+			for set, want := range map[string]string{
+				"outbox[0].columns.key=nope":  `would fail: --set outbox[0].columns.key=nope: table public.outbox has no column "nope"`,
+				"outbox[0].table=public.nope": "would fail: table public.outbox is not in the configuration (it has public.nope by --set outbox[0].table=public.nope), and the letter has no",
+			} {
+				invoke(t, l.env, "deadletter", "redrive", "--all", "--set", set).want(t, exitOK, want, "")
+			}
 			invoke(t, l.env, "deadletter", "redrive", "--all", "--yes", "--set", "outbox[0].value=envelope").want(t, exitOK, "3 of 3 dead letters of the selected keys re-driven, 0 left", "")
 			var values []string
 			for _, r := range l.brokers.Read(t, "order-events") {

@@ -45,3 +45,26 @@ func TestMappingMistakes_ShowTheirPlaceInTheFile(t *testing.T) {
 	file = writeFile(t, "outbox:\n  - table: public.outbox\n    preset: generic\n")
 	invoke(t, env, "explain", "-c", file).want(t, exitUsage, "", "topic: ${aggregate_type}-events\n\n      - table: public.outbox\n        ^")
 }
+
+// What a flag sets over the file is at fault itself, and named with its value.
+func TestMappingMistakes_NameTheFlagThatSetsThem(t *testing.T) {
+	_, env := clinic(t, ourOutbox)
+	env = slices.DeleteFunc(slices.Clone(env), func(v string) bool { return strings.HasPrefix(v, "CDC_RELAY_OUTBOX_") })
+	file := writeFile(t, "outbox:\n  - table: public.outbox\n    topic: x.${aggregate_type}\n")
+	for _, tt := range []struct {
+		set  string
+		code int
+		want string
+	}{
+		{"outbox[0].topic=x.${nope}", exitUsage, `cdc-relay: --set outbox[0].topic=x.${nope}: table public.outbox has no column "nope"`},
+		{"outbox.columns.key=nope", exitUsage, `cdc-relay: --set outbox.columns.key=nope: outbox[0].columns.key: table public.outbox has no column "nope"`},
+		{"outbox[0].table=public.nope", exitRefused, "correct the name (--set outbox[0].table=public.nope), or create it"},
+		{"outbox[0].preset=debezium", exitUsage, "cdc-relay: --set outbox[0].preset=debezium, over " + file + ":2:5: outbox[0].columns: preset debezium needs a column for"},
+	} {
+		got := invoke(t, env, "explain", "-c", file, "--set", tt.set)
+		got.want(t, tt.code, "", tt.want)
+		if strings.Contains(got.stderr, "\n    ") {
+			t.Errorf("%s: a line of the file is shown:\n%s", tt.set, got.stderr)
+		}
+	}
+}
