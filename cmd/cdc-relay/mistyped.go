@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -49,9 +50,31 @@ func mistyped(cmd *cobra.Command, err error) error {
 	return err
 }
 
-// unknownFlag says which flag may have been meant.
+// unknownFlag says what may have been meant: a flag of the command, one that another
+// command has, or a key of the configuration.
 func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
-	var names []string
+	name := err.GetSpecifiedName()
+	if letters := err.GetSpecifiedShortnames(); letters != "" {
+		name = letters // -yes is -y, -e and -s to pflag
+	}
+	name, _, _ = strings.Cut(name, "=")
+	if len(name) < 2 {
+		return err
+	}
+	if near, ok := wording.Nearest(name, flagNames(cmd)); ok {
+		return fmt.Errorf("%w: did you mean --%s?", err, near)
+	}
+	if others := commandsWith(cmd.Root(), name); len(others) > 0 {
+		return fmt.Errorf("%w: %s", err, strings.Join(others, ", ")+map[bool]string{true: " has it", false: " have it"}[len(others) == 1])
+	}
+	if keys := nearestKeys(name); len(keys) > 0 {
+		return fmt.Errorf("%w: did you mean --set %s=…?", err, strings.Join(keys, "=… or --set "))
+	}
+	return err
+}
+
+// flagNames are those that the command's help shows.
+func flagNames(cmd *cobra.Command) (names []string) {
 	add := func(f *pflag.Flag) {
 		if !f.Hidden {
 			names = append(names, f.Name)
@@ -59,8 +82,30 @@ func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
 	}
 	cmd.Flags().VisitAll(add)
 	cmd.InheritedFlags().VisitAll(add)
-	if near, ok := wording.Nearest(err.GetSpecifiedName(), names); ok && len(err.GetSpecifiedName()) > 1 {
-		return fmt.Errorf("%w: did you mean --%s?", err, near)
+	return names
+}
+
+// nearestKeys are the keys of the configuration whose last part is near, unless they are
+// many.
+func nearestKeys(name string) []string {
+	var names []string
+	for _, path := range config.Keys() {
+		names = append(names, path[strings.LastIndex(path, ".")+1:])
 	}
-	return err
+	near, _ := wording.Nearest(strings.ReplaceAll(name, "-", "_"), names)
+	if paths := config.Named(near); len(paths) <= 2 {
+		return paths
+	}
+	return nil
+}
+
+// commandsWith are the commands that have a flag of that name.
+func commandsWith(cmd *cobra.Command, name string) (paths []string) {
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() && c.LocalFlags().Lookup(name) != nil {
+			paths = append(paths, c.CommandPath())
+		}
+		paths = append(paths, commandsWith(c, name)...)
+	}
+	return paths
 }
