@@ -134,7 +134,9 @@ func TestExclusion_LooksAgainAndAgain(t *testing.T) {
 	x := exclusion(t, config(t, db))
 	take(t, x, "orders")
 	x.look, x.pid = time.Millisecond, x.pid+1
-	if err := x.watch(t.Context()); err == nil || !strings.Contains(err.Error(), "another session") {
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := x.watch(ctx); err == nil || !strings.Contains(err.Error(), "another session") {
 		t.Errorf("watched until %v", err)
 	}
 }

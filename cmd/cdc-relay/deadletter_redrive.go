@@ -142,7 +142,10 @@ func newRedriveGroup(entries []*deadletter.Entry) redriveGroup {
 
 func (l *letters) redrive(ctx context.Context, o redriveOptions) error {
 	ctx, release, err := l.claim(ctx, o)
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return fmt.Errorf("the redrive stopped: %s; nothing was touched", toldWhy(context.Cause(ctx)))
+	case err != nil:
 		return err
 	}
 	defer release()

@@ -64,7 +64,7 @@ func TestRole_PrintedGrantsAreEnough(t *testing.T) {
 				t.Error("no dead letter")
 			}
 			db.Exec(t, "DELETE FROM outbox WHERE length(payload::text) > 1000000") // check would call it too large
-			for _, verb := range [][]string{{"check"}, {"explain"}, {"deadletter", "list"}} {
+			for _, verb := range [][]string{{"check"}, {"explain"}, {"deadletter", "list"}, {"deadletter", "redrive", "--all"}, {"deadletter", "redrive", "--all", "--discard", "--yes"}} {
 				command := p.Exec(t, verb...)
 				if code := command.Wait(t); code != 0 {
 					t.Errorf("%v: exit code %d\n%s", verb, code, command.Output())
