@@ -16,7 +16,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// setAside is a letter that a test writes.
+// setAside is a letter that a test writes; a source that begins with _ is a shard of the
+// own slot.
 type setAside struct {
 	source, key, reason, table, topic string
 }
@@ -41,6 +42,9 @@ func withLetters(t *testing.T, letters ...setAside) (l *life, source string) {
 		return given
 	}
 	for i, one := range letters {
+		if strings.HasPrefix(one.source, "_") {
+			one.source = source + one.source
+		}
 		topic := or(one.topic, "orders")
 		letter := &kgo.Record{Topic: "cdc-relay.dead-letters", Key: []byte(one.key), Value: fmt.Appendf(nil, "%d", i)}
 		for name, value := range map[string]string{
@@ -102,6 +106,31 @@ func TestRedrive_IsTheOnlyOneOfItsSource(t *testing.T) {
 	invoke(t, l.env, "deadletter", "redrive", "--all", "--yes", "--discard", "--without-lock").want(t, exitOK, "1 of 1 dead letter of the selected keys discarded, 0 left", "")
 	release()
 	invoke(t, l.env, "deadletter", "redrive", "--all", "--yes").want(t, exitOK, "no dead letter that waits in topic cdc-relay.dead-letters matches; 0 in all wait there", "")
+}
+
+func TestRedrive_LocksWhatItSendsWhileItSends(t *testing.T) {
+	t.Parallel()
+	l, source := withLetters(t, setAside{key: "a"}, setAside{key: "b", source: "_2_1"})
+	arrived, letGo := l.holdProduce(1)
+	first := make(chan result, 1)
+	go func() { first <- invoke(t, l.env, "deadletter", "redrive", "--all", "--yes") }()
+	select {
+	case <-arrived:
+	case got := <-first:
+		t.Fatalf("it ended: %+v", got)
+	}
+	for _, of := range []string{source, source + "_2_1"} {
+		invoke(t, l.env, "deadletter", "redrive", "--all", "--yes", "--source", of).want(t, exitRefused, "", "another redrive is at them: pid ")
+	}
+	letGo()
+	got := <-first
+	got.want(t, exitOK, "2 of 2 dead letters of the selected keys re-driven, 0 left", "")
+	if got.stderr != "" {
+		t.Error(got.stderr)
+	}
+	if n := len(l.brokers.Read(t, "orders")); n != 2 {
+		t.Errorf("%d records", n)
+	}
 }
 
 // A slot's name alone says that a letter is of another database; where it could be ours
