@@ -1,0 +1,72 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/sink"
+)
+
+// judging is a sink that takes its time to find the record which the brokers refuse.
+type judging struct {
+	*transactional
+}
+
+func (j judging) Convict(ctx context.Context, id string, records []router.Record) (map[int]sink.Failure, error) {
+	select {
+	case <-time.After(50 * time.Millisecond):
+		return j.transactional.Convict(ctx, id, records)
+	case <-ctx.Done():
+		return nil, &sink.Error{Class: sink.Retry, Reason: "closed", Err: ctx.Err()}
+	}
+}
+
+// A blocked relay tries again now and then. A stop that comes in the middle of a try finds
+// nothing in flight but what the brokers refuse, as one between two tries does.
+func TestExactly_StopsCleanlyInTheMiddleOfATryWhileBlocked(t *testing.T) {
+	for name, rows := range map[string][]func() *replication.Batch{
+		"the row is alone":                    {fixed(110, 120, 1, "order/a/bad")},
+		"others are before it and behind it":  {fixed(110, 120, 1, "order/a/1"), fixed(130, 140, 1, "order/b/2", "order/a/bad", "order/c/3"), fixed(150, 160, 1, "order/a/4")},
+		"its transaction has not ended there": {fixed(110, 120, 1, "order/a/1"), fixed(130, 0, 1, "order/a/bad", "order/c/3"), fixed(130, 140, 3, "order/a/4")},
+		"the router refuses it":               {fixed(110, 120, 1, "order/a/1"), fixed(130, 140, 1, "order/b/2", "/a/5", "order/c/3")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for after := time.Duration(0); after < 300*time.Millisecond; after += 7 * time.Millisecond {
+				synctest.Test(t, func(t *testing.T) {
+					server := newServer(rows...)
+					server.origin = replication.Origin{SystemID: "7000", Timeline: 1}
+					server.skipConfirmed = true
+					l := &ledger{sim: calmSim(), refuses: func(r *router.Record) bool { return string(r.Value) == "bad" }}
+					routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
+					if err != nil {
+						t.Fatal(err)
+					}
+					cfg := Config{Guarantee: ExactlyOnce, RetryMin: 100 * time.Millisecond, RetryMax: 100 * time.Millisecond}
+					cfg.Replication.Slot, cfg.Replication.Publication = "orders", "orders"
+					relay := New(cfg, Parts{Source: server.open, Router: routes, Sink: func() (sink.Sink, error) { return judging{&transactional{l: l}}, nil }}, Events{}, zerolog.Nop())
+					ctx, cancel := context.WithCancel(t.Context())
+					result := make(chan error, 1)
+					go func() { result <- relay.Run(ctx) }()
+					pass(5*time.Second + after)
+					if st := relay.Status(); st.State != Blocked {
+						t.Fatalf("%s (%s)", st.State, st.Reason)
+					}
+					cancel()
+					if err := <-result; err != nil {
+						t.Errorf("stopped %s into the sixth second: %v (drain cut: %t)", after, err, errors.Is(err, ErrDrainCut))
+					}
+				})
+				if t.Failed() {
+					return
+				}
+			}
+		})
+	}
+}
