@@ -31,6 +31,7 @@ type ledger struct {
 	parts     int // commits of a part of a source transaction
 
 	refuses func(*router.Record) bool // nil: what has the key bad, but for letters
+	letters *topicLog                 // what is committed to the dead-letter topic; nil: nobody reads it
 }
 
 // transactional is one process' hold on a ledger. It ends transactions when it likes, at marks
@@ -253,10 +254,24 @@ func (l *ledger) append(epoch int, sends []simSend, mark *sink.Mark, counts bool
 			value := string(r.Value)
 			l.committed = append(l.committed, string(r.Key)+"/"+value)
 			l.places = append(l.places, r.Topic+" "+value)
+			if l.letters != nil && r.Topic == lettersTopic {
+				l.letters.commit(r)
+			}
 			l.sim.durable[value] = true
 		}
 	}
 	return true
+}
+
+// commit adds a record whose memory is used again.
+func (l *topicLog) commit(r *router.Record) {
+	m := sink.Message{Key: slices.Clone(r.Key), Value: slices.Clone(r.Value)}
+	for _, h := range r.Headers {
+		m.Headers = append(m.Headers, router.Header{Key: strings.Clone(h.Key), Value: slices.Clone(h.Value)})
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.put(m)
 }
 
 func (x *transactional) abandon(cause error, own *sink.Failure) {
@@ -307,7 +322,7 @@ func (l *ledger) refused(r *router.Record) bool {
 	if l.refuses != nil {
 		return l.refuses(r)
 	}
-	return string(r.Key) == "bad" && r.Topic != "letters"
+	return string(r.Key) == "bad" && r.Topic != lettersTopic
 }
 
 // unseen rows are those for which there is no record.
@@ -320,7 +335,7 @@ func TestSim_ExactlyOnceIsOnceWhateverHappens(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) { simulateOnce(t, seed, trouble) })
 	}
 	t.Logf("bar: exactly-once simulation: %d seeds; trouble: %v", n, trouble)
-	for _, what := range []string{"crash", "cut", "refused", "stop", "kill", "zombie", "fenced", "aborted", "not opened", "unknown and committed", "unknown and not committed", "divided", "set aside"} {
+	for _, what := range []string{"crash", "cut", "refused", "stop", "kill", "zombie", "fenced", "aborted", "not opened", "unknown and committed", "unknown and not committed", "divided", "set aside", "parked"} {
 		if trouble[what] == 0 && n >= 100 {
 			t.Errorf("no seed had any %q", what)
 		}
@@ -334,6 +349,7 @@ type onceWorld struct {
 	s      *sim
 	l      *ledger
 	cfg    Config
+	bad    map[string]bool // values that the brokers refuse, of keys that are parked then
 	cancel context.CancelFunc
 	relay  *Relay
 	sink   *transactional
@@ -347,7 +363,11 @@ func (w *onceWorld) start() {
 	}
 	x := &transactional{l: w.l}
 	w.sink = x
-	w.relay = New(w.cfg, Parts{Source: w.s.open, Router: routes, Sink: func() (sink.Sink, error) { return x, nil }}, Events{}, zerolog.Nop())
+	parts := Parts{Source: w.s.open, Router: routes, Sink: func() (sink.Sink, error) { return x, nil }}
+	if w.cfg.ParkKey {
+		parts.Journal = w.l.letters.reader()
+	}
+	w.relay = New(w.cfg, parts, Events{}, zerolog.Nop())
 	ctx, cancel := context.WithCancel(w.t.Context())
 	w.cancel, w.result = cancel, make(chan error, 1)
 	go func(r *Relay, result chan error) { result <- r.Run(ctx) }(w.relay, w.result)
@@ -374,6 +394,47 @@ func (w *onceWorld) kill() {
 	w.relay.Abort()
 	w.cancel()
 	<-w.result
+}
+
+// park has the brokers refuse up to three rows, and the relay set aside all that follow
+// one of its key.
+func (w *onceWorld) park() {
+	w.cfg.ParkKey, w.l.letters, w.bad = true, new(topicLog), map[string]bool{}
+	for range 1 + w.s.int(3) {
+		rows := w.s.txns[w.s.int(len(w.s.txns))].rows
+		i := w.s.int(len(rows))
+		if value := rows[i][strings.LastIndexByte(rows[i], '/')+1:]; w.cfg.Delivered == nil || !unseen(uint64(i+1)) {
+			w.bad[value] = true
+		}
+	}
+	w.l.refuses = func(r *router.Record) bool {
+		return r.Topic != lettersTopic && (w.bad[string(r.Value)] || string(r.Key) == "bad")
+	}
+}
+
+// checkParked wants the first refused row of a key and all behind it among the letters, and
+// no other.
+func (w *onceWorld) checkParked(want map[string][]string, trouble map[string]int) {
+	w.t.Helper()
+	topics := map[string]string{}
+	for _, place := range w.l.places {
+		topic, value, _ := strings.Cut(place, " ")
+		topics[value] = topic
+	}
+	for key, values := range want {
+		topic := "order-events"
+		for _, value := range values {
+			if w.bad[value] || key == "bad" {
+				topic = lettersTopic
+			}
+			if topics[value] != topic {
+				w.t.Errorf("seed %d: key %s: row %s is in topic %q, want %s", w.seed, key, value, topics[value], topic)
+			}
+			if topic == lettersTopic && !w.bad[value] {
+				trouble["parked"]++
+			}
+		}
+	}
 }
 
 // zombie leaves the relay at work while the server has given its slot away, and lets
@@ -413,7 +474,7 @@ func simulateOnce(t *testing.T, seed uint64, trouble map[string]int) {
 	go s.happen(done)
 	go s.disturb(done)
 	w := &onceWorld{t: t, seed: seed, s: s, l: l, cfg: Config{
-		Guarantee: ExactlyOnce, PositionHeaders: s.int(2) == 0, OnReject: DeadLetterOnReject, DeadLetterTopic: "letters",
+		Guarantee: ExactlyOnce, PositionHeaders: s.int(2) == 0, OnReject: DeadLetterOnReject, DeadLetterTopic: lettersTopic,
 		MaxInFlightBytes: []int{500, 3000, 10000, 1 << 20}[s.int(4)], RetryMin: 10 * time.Millisecond, RetryMax: 200 * time.Millisecond, DrainTimeout: time.Minute,
 		Replication: replication.Config{Slot: "slot", Publication: "slot"},
 	}}
@@ -427,6 +488,9 @@ func simulateOnce(t *testing.T, seed uint64, trouble map[string]int) {
 				}
 			}
 		}
+	}
+	if s.int(3) == 0 {
+		w.park()
 	}
 	w.start()
 	for range s.int(6) {
@@ -491,6 +555,9 @@ func (w *onceWorld) check(trouble map[string]int) {
 		if !slices.Equal(values, got[key]) {
 			w.t.Errorf("seed %d: key %s: committed\n%q\nwant\n%q", w.seed, key, got[key], values)
 		}
+	}
+	if w.cfg.ParkKey {
+		w.checkParked(want, trouble)
 	}
 	if w.s.early != "" {
 		w.t.Errorf("seed %d: %s", w.seed, w.s.early)
