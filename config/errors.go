@@ -44,7 +44,7 @@ func (e *Error) Text() string {
 		}
 		b.WriteString(": ")
 	}
-	if e.Key != "" && !strings.HasPrefix(e.Source, "--set "+e.Key+"=") {
+	if e.Key != "" {
 		b.WriteString(e.Key + ": ")
 	}
 	b.WriteString(e.Message)

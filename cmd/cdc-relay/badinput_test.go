@@ -103,7 +103,7 @@ func TestBadInput_IsOneMessageWithTheWayOut(t *testing.T) {
 			got := invoke(t, env, append([]string{"explain"}, set...)...)
 			got.want(t, exitUsage, "", c.want)
 			got.want(t, exitUsage, "", c.way)
-			if n := strings.Count(got.stderr, "outbox[0]."); n != 1 {
+			if n := strings.Count(got.stderr, ": outbox[0]."); n != 1 {
 				t.Errorf("%d messages:\n%s", n, got.stderr)
 			}
 			if c.invalid {

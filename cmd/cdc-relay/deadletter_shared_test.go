@@ -43,7 +43,7 @@ func TestDeadLetter_RestoredRecordsKeepTheirOwnValues(t *testing.T) {
 			}
 			l.published(t, url, 3)
 			for set, want := range map[string]string{
-				"outbox[0].columns.key=nope":  `would fail: --set outbox[0].columns.key=nope: table public.outbox has no column "nope"`,
+				"outbox[0].columns.key=nope":  `would fail: --set outbox[0].columns.key=nope: outbox[0].columns.key: table public.outbox has no column "nope"`,
 				"outbox[0].table=public.nope": "would fail: table public.outbox is not in the configuration (it has public.nope by --set outbox[0].table=public.nope), and the letter has no",
 			} {
 				invoke(t, l.env, "deadletter", "redrive", "--all", "--set", set).want(t, exitOK, want, "")

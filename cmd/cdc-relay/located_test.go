@@ -56,7 +56,7 @@ func TestMappingMistakes_NameTheFlagThatSetsThem(t *testing.T) {
 		code int
 		want string
 	}{
-		{"outbox[0].topic=x.${nope}", exitUsage, `cdc-relay: --set outbox[0].topic=x.${nope}: table public.outbox has no column "nope"`},
+		{"outbox[0].topic=x.${nope}", exitUsage, `cdc-relay: --set outbox[0].topic=x.${nope}: outbox[0].topic: table public.outbox has no column "nope"`},
 		{"outbox.columns.key=nope", exitUsage, `cdc-relay: --set outbox.columns.key=nope: outbox[0].columns.key: table public.outbox has no column "nope"`},
 		{"outbox[0].table=public.nope", exitRefused, "correct the name (--set outbox[0].table=public.nope), or create it"},
 		{"outbox[0].preset=debezium", exitUsage, "cdc-relay: --set outbox[0].preset=debezium, over " + file + ":2:5: outbox[0].columns: preset debezium needs a column for"},
