@@ -139,12 +139,15 @@ func terminate(ctx context.Context, w *world, d *Done) error {
 	return nil
 }
 
-// The bounds of a drain that is cut short: a relay that takes the second signal for
-// the first, or ignores it, goes on until its drain_timeout of 15 s.
-const (
-	notAnEcho = 600 * ms // the relay takes a second signal within half a second for the first
-	cutLimit  = 8 * sec
-)
+// notAnEcho is longer than the half second in which the relay takes a second signal for the
+// first.
+const notAnEcho = 600 * ms
+
+// cutLimit is how long a stop may go on after a second SIGTERM. The relay gives up what the
+// brokers did not answer (5 s at most) and then closes the stream (5 s more); a busy machine
+// has the rest. A relay that ignores the signal, or takes it for the first, goes on until its
+// drain_timeout of 15 s.
+const cutLimit = 12 * sec
 
 // terminateTwice holds the way to the brokers, so that rows are in flight and the
 // drain lasts. A relay without rows, or one that just started, may still be gone
