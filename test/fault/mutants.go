@@ -127,9 +127,10 @@ type Kill struct {
 // mutantSeeds is how many seeds a mutant gets.
 const mutantSeeds = 6
 
-// mutate plants each mutant and counts the seeds until it is found.
+// mutate plants each mutant and counts the seeds until it is found. It goes on past one
+// that cannot be planted or is not found, and fails at the end.
 func (p *programme) mutate(ctx context.Context) error {
-	var survived []string
+	var survived, unplanted []string
 	for _, m := range mutants {
 		if p.only != "" && !slices.Contains(strings.Split(p.only, ","), m.name) {
 			continue
@@ -141,23 +142,34 @@ func (p *programme) mutate(ctx context.Context) error {
 			continue
 		}
 		k, err := p.plant(ctx, m)
-		if err != nil {
-			return fmt.Errorf("mutant %s: %w", m.name, err)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
 		p.figures.Mutants = append(p.figures.Mutants, k)
-		fmt.Fprintf(p.out, "mutant %-26s seeds %d  %s\n", m.name, k.Seeds, k.By)
-		if k.By == "" {
+		switch {
+		case err != nil:
+			fmt.Fprintf(p.out, "mutant %-26s NOT PLANTED: %v\n", m.name, err)
+			unplanted = append(unplanted, m.name)
+		case k.By == "":
 			survived = append(survived, m.name)
+			fallthrough
+		default:
+			fmt.Fprintf(p.out, "mutant %-26s seeds %d  %s\n", m.name, k.Seeds, k.By)
 		}
 	}
 	if len(p.figures.Mutants) == 0 {
 		return fmt.Errorf("-only %s: no such mutant", p.only)
 	}
-	if survived != nil {
-		fmt.Fprintln(p.out, "FAILED: not found:", strings.Join(survived, ", "))
-		return errFound
+	return errors.Join(p.failed("not found", survived), p.failed("could not be planted", unplanted))
+}
+
+// failed tells of names, if there are any.
+func (p *programme) failed(what string, names []string) error {
+	if names == nil {
+		return nil
 	}
-	return nil
+	fmt.Fprintf(p.out, "FAILED: %s: %s\n", what, strings.Join(names, ", "))
+	return errFound
 }
 
 func (p *programme) plant(ctx context.Context, m mutant) (Kill, error) {
