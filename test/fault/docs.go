@@ -69,6 +69,7 @@ func (f *Figures) totals(t *table) {
 	t.row("out of order", grouped(f.Disordered))
 	t.row("commits of unknown outcome", grouped(int(f.Unknown)))
 	t.row("late records of an owner that had lost the slot", grouped(f.Late))
+	t.row("dead letters, all of them delivered but those left waiting or discarded on purpose", fmt.Sprintf("%s; %s rows left, %s discarded", grouped(f.Letters), grouped(f.Waiting), grouped(f.Discarded)))
 	t.row("duplicates", fmt.Sprintf("%s; the positions at the beginnings of sessions explain %s", grouped(f.Duplicates), grouped(f.Bound)))
 	t.row("looks at the slot, none ahead of the brokers", grouped(f.Samples))
 	t.row("recovery, from a fault's end until all that was written by then is confirmed", spread(f.Recovery))

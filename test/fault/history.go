@@ -23,12 +23,15 @@ type History struct {
 	Records     []*Delivery    // in the order of each partition
 	Samples     []Sample
 	Checkpoints []Checkpoint // committed, in their order; with exactly_once
+	Letters     []*Letter    // of the relay's own rows, in the order of each partition
+	Redrives    []Redrive
 	Actions     []Done
 	Exits       []Exit
 	States      []State
 	Starts      []time.Time
 
 	Committed, Aborted map[string]bool // what the writers know for certain
+	Discarded          map[string]bool // rows of which a letter was to be discarded
 	Unknown            int64
 
 	Settled    time.Duration // from the last heal to a position at the tip; negative: never
@@ -245,7 +248,7 @@ func (w *world) readCheckpoints(ctx context.Context) ([]Checkpoint, error) {
 }
 
 func (w *world) part(topic string, partition int32) int {
-	for i, each := range w.topics {
+	for i, each := range w.watched() {
 		if each == topic {
 			return i*partitions + int(partition)
 		}
@@ -270,6 +273,10 @@ func (w *world) collect(ctx context.Context, h *History) error {
 	if h.Checkpoints, err = w.readCheckpoints(ctx); err != nil {
 		return err
 	}
+	if h.Letters, err = w.readLetters(ctx, w.slot); err != nil {
+		return err
+	}
+	h.Redrives, h.Discarded = w.box.redrives, w.box.discarded
 	h.Samples = w.samples.all()
 	w.mu.Lock()
 	h.Actions, h.Problems = w.done, append(h.Problems, w.problems...)

@@ -23,6 +23,7 @@ type kind struct {
 	brokers     string   // where it can be had: kfake, apache (either number), apache3; empty: everywhere
 	not         string   // where it cannot be had although brokers would allow it
 	relays      int      // how many it needs at least
+	letters     bool     // rows are rejected and set aside
 	link        bool     // the relays reach their servers over a network device
 	special     bool     // not drawn: only for plans that name it
 	unsettles   bool     // takes records away in the middle of Kafka transactions: what of them was committed cannot be told
@@ -51,7 +52,7 @@ const (
 var kinds []*kind
 
 func init() { // not a literal: kinds are looked up by what they run
-	kinds = slices.Concat(relayKinds, postgresKinds, networkKinds, lostKinds, brokerKinds, codeKinds(),
+	kinds = slices.Concat(relayKinds, postgresKinds, networkKinds, lostKinds, brokerKinds, codeKinds(), letterKinds,
 		[]*kind{{name: "failpoint", about: "kill -9 at a named step of the relay", takes: onRelay, special: true, run: stepFails}})
 }
 

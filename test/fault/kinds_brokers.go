@@ -92,7 +92,7 @@ var brokerKinds = []*kind{
 		return errors.Join(err, k.Start(context.WithoutCancel(ctx), i))
 	}},
 	{name: "limit_lowered", about: "max.message.bytes is lowered below what is written, and raised again", takes: onKafka, least: 500 * ms, most: 2 * sec, run: func(ctx context.Context, w *world, d *Done) error {
-		return withTopicConfig(ctx, w, d, "max.message.bytes", "400", "1048588")
+		return withTopicConfig(ctx, w, d, "max.message.bytes", "400", w.plan.usualLimit())
 	}},
 	{name: "record_too_large", about: "one record that is too large among good ones, until the limit is raised", takes: onKafka, least: 500 * ms, most: 2 * sec, run: func(ctx context.Context, w *world, d *Done) error {
 		topic := int(d.N % 2)
@@ -100,16 +100,16 @@ var brokerKinds = []*kind{
 			return err
 		}
 		row := `INSERT INTO outbox (id, aggregate_type, aggregate_id, event_type, payload) VALUES (gen_random_uuid(), $1, $2, 'TooLarge', jsonb_build_object('large', $3::text))`
-		err := w.sql(ctx, row, w.aggregates[topic], "00000000-0000-4000-8000-000000000001", noise(d.N))
+		err := w.sql(ctx, row, w.aggregates[topic], "00000000-0000-4000-8000-000000000001", noise(d.N, 100_000))
 		d.hold(ctx)
-		return errors.Join(err, setTopicConfig(context.WithoutCancel(ctx), w, w.topics[topic], "max.message.bytes", "1048588"))
+		return errors.Join(err, setTopicConfig(context.WithoutCancel(ctx), w, w.topics[topic], "max.message.bytes", w.plan.usualLimit()))
 	}},
 }
 
-// noise is a text that no compression brings below the limit.
-func noise(n uint64) string {
+// noise is a text of a size that compression halves at most.
+func noise(n uint64, size int) string {
 	var b strings.Builder
-	for b.Len() < 100_000 {
+	for n |= 1; b.Len() < size; {
 		n ^= n << 13
 		n ^= n >> 7
 		n ^= n << 17

@@ -109,6 +109,8 @@ var mutants = []mutant{
 		patches: []patch{{"deadletter/marker.go", "append(set, offsetRange{from, e.Offset})", "append(set, offsetRange{max(from, e.Offset), e.Offset})"}}},
 	{name: "parked_key_waits_for_lost_rows", about: "a key waits for the letter of a row that a failover lost", test: lettersTest,
 		patches: []patch{{"deadletter/parked.go", "if k.sent != (ID{}) && gone(k.sent) {", "if false {"}}},
+	{name: "parked_key_is_overtaken", about: "later rows of a parked key go to their topic", faults: []string{"letters_redrive*", "letters_relay_kill", "letters_discard"},
+		patches: []patch{{"deadletter/parked.go", "if k == nil || id.Compare(k.first) < 0 {", "if k == nil || id.Compare(k.first) != 0 {"}}},
 	{name: "letters_hidden_by_a_header", about: "a header of the row makes its letter unreadable", test: lettersTest,
 		patches: []patch{{"deadletter/letter.go", "case letter:\n", "case letter == marker:\n\t\tp.err = ErrForeign\n\tcase letter:\n"}}},
 }

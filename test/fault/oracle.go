@@ -26,6 +26,9 @@ type Verdict struct {
 	Lost        int              `json:"lost"`
 	Disordered  int              `json:"order_violations"`
 	Late        int              `json:"late_records"` // of an owner that was gone
+	Letters     int              `json:"dead_letters"`
+	Waiting     int              `json:"dead_letters_waiting"`   // rows that were left
+	Discarded   int              `json:"dead_letters_discarded"` // rows, on purpose
 	Duplicates  int              `json:"duplicates"`
 	Bound       int              `json:"duplicates_bound"`
 	DuplicateBy map[string]int   `json:"duplicates_by_fault"`
@@ -61,13 +64,16 @@ const (
 	hugeStopLimit    = 30 * time.Second        // the server sends the rest of a huge transaction first
 )
 
-// judge checks P1 to P12 of a history.
+// judge checks P1 to P13 of a history.
 func judge(h *History) *Verdict {
 	v := &Verdict{DuplicateBy: map[string]int{}, BoundBy: map[string]int{}, Faults: map[string]int{}, Takeover: map[string]Spans{}, Rows: len(h.Rows), Records: len(h.Records), Unknown: h.Unknown, Samples: len(h.Samples), Peak: h.Peak, Settled: Span(h.Settled)}
 	v.Violations = append(v.Violations, h.Problems...)
 	j := &judgement{History: h, Verdict: v}
+	j.sort()
 	j.truth()
 	j.contents()
+	j.letters()
+	j.sessions()
 	j.order()
 	j.headers()
 	j.positions()
@@ -89,6 +95,11 @@ type judgement struct {
 	place  map[string]int // id → place among its key's, from 0
 	stream map[string]string
 	first  map[string]*Delivery
+
+	aside      map[string][]*Letter // by row
+	loose      map[string]bool      // rows that have no place in the order of their key
+	parkedOnce map[string]bool      // keys of which a row was set aside
+	starts     []time.Time          // of sessions
 }
 
 func (j *judgement) fail(format string, args ...any) {
@@ -98,7 +109,7 @@ func (j *judgement) fail(format string, args ...any) {
 // truth joins table and witness, and holds both against what the writers know. A
 // difference is no fault of the relay; nothing is proven then.
 func (j *judgement) truth() {
-	j.commit, j.place, j.stream, j.first = map[string]int{}, map[string]int{}, map[string]string{}, map[string]*Delivery{}
+	j.commit, j.place, j.stream, j.first, j.parkedOnce = map[string]int{}, map[string]int{}, map[string]string{}, map[string]*Delivery{}, map[string]bool{}
 	next := map[string]int{}
 	for i, t := range j.Txns {
 		if i > 0 && t.Commit <= j.Txns[i-1].Commit {
@@ -114,7 +125,14 @@ func (j *judgement) truth() {
 				j.fail("witness: row %s was committed twice", id)
 			}
 			key := row.Topic + " " + row.Key
-			j.commit[id], j.place[id], j.stream[id] = i, next[key], key
+			j.commit[id] = i
+			if len(j.aside[id]) > 0 {
+				j.parkedOnce[key] = true
+			}
+			if j.loose[id] {
+				continue
+			}
+			j.place[id], j.stream[id] = next[key], key
 			next[key]++
 		}
 	}
@@ -151,7 +169,8 @@ func (j *judgement) contents() {
 		}
 	}
 	report := book.Check(records)
-	j.Lost, j.Duplicates = len(report.Missing), report.Duplicates
+	report.Missing = slices.DeleteFunc(report.Missing, j.accounted)
+	j.Lost, j.Duplicates = len(report.Missing), report.Duplicates-j.resent()
 	for _, each := range []struct {
 		name string
 		ids  []string
@@ -164,6 +183,18 @@ func (j *judgement) contents() {
 			j.fail("%s: %d rows, such as %s", each.name, n, j.describe(each.ids[0]))
 		}
 	}
+}
+
+// resent counts the records beyond the first of rows that were set aside. A redrive that
+// is cut short repeats what it could not mark, with exactly_once too.
+func (j *judgement) resent() int {
+	n := 0
+	for _, d := range j.History.Records {
+		if id := ledger.ID(d.Record); len(j.aside[id]) > 0 && j.first[id] != d {
+			n++
+		}
+	}
+	return n
 }
 
 func (j *judgement) describe(id string) string {
@@ -219,7 +250,7 @@ func (j *judgement) order() {
 	}
 	var wrong []*Delivery
 	for _, d := range skips {
-		if j.excused(d.Timestamp) {
+		if j.excused(d.Timestamp) || j.redriven(j.stream[recordID(d)], d.Timestamp) {
 			j.Late++
 		} else {
 			wrong = append(wrong, d)
@@ -297,10 +328,13 @@ func (j *judgement) positions() {
 	}
 	need := make([][]int64, len(j.Txns)+1)
 	need[0] = make([]int64, parts)
+	var aside []string // rows that may be there in two ways, in the order of commits
 	for i, t := range j.Txns {
 		need[i+1] = slices.Clone(need[i])
 		for _, id := range t.Rows {
-			if d := j.first[id]; d != nil && d.Part < parts {
+			if len(j.aside[id]) > 0 {
+				aside = append(aside, id)
+			} else if d := j.first[id]; d != nil && d.Part < parts {
 				need[i+1][d.Part] = max(need[i+1][d.Part], d.Pos+1)
 			}
 		}
@@ -327,14 +361,42 @@ func (j *judgement) positions() {
 			}
 		}
 	}
+	j.asideBefore(aside)
 	if len(j.History.Samples) < 10 {
 		j.fail("P6: only %d samples", len(j.History.Samples))
+	}
+}
+
+// asideBefore is P6 for rows that were set aside: their letter was there, or they were.
+func (j *judgement) asideBefore(rows []string) {
+	for _, s := range j.History.Samples {
+		covered := j.before(s.Confirmed)
+		for _, id := range rows {
+			if s.Ends == nil || j.commit[id] >= covered {
+				break
+			}
+			if !j.there(id, s.Ends) {
+				j.fail("P6: at %s the slot confirmed %s, but the brokers had neither %s nor a letter of it", s.At.Format("15:04:05.000"), showLSN(s.Confirmed), j.describe(id))
+				return
+			}
+		}
 	}
 }
 
 // before is the number of transactions whose commit record starts before a position.
 func (j *judgement) before(lsn uint64) int {
 	return sort.Search(len(j.Txns), func(i int) bool { return j.Txns[i].Commit >= lsn })
+}
+
+// sessions notes when each began.
+func (j *judgement) sessions() {
+	pid := 0
+	for _, s := range j.History.Samples {
+		if s.PID != 0 && s.PID != pid {
+			pid = s.PID
+			j.starts = append(j.starts, s.At)
+		}
+	}
 }
 
 // duplicates is P10. When a session begins, the server sends again what commits
@@ -369,7 +431,7 @@ func (j *judgement) duplicates() {
 	seen := map[string]bool{}
 	for _, d := range j.History.Records {
 		id := ledger.ID(d.Record)
-		if seen[id] {
+		if seen[id] && len(j.aside[id]) == 0 {
 			j.DuplicateBy[j.cause(d.Timestamp)]++
 		}
 		seen[id] = true
@@ -392,8 +454,8 @@ func (j *judgement) checkpoints() {
 	for i, t := range j.Txns {
 		latest[i+1] = latest[i]
 		for _, id := range t.Rows {
-			if d := j.first[id]; d != nil && d.Timestamp.After(latest[i+1]) {
-				latest[i+1] = d.Timestamp
+			if at := j.arrived(id); at.After(latest[i+1]) {
+				latest[i+1] = at
 			}
 		}
 	}
@@ -486,12 +548,13 @@ func (j *judgement) endsBy(i int) []int64 {
 	return nil
 }
 
-// delivered counts rows of transactions from one on that the brokers had.
+// delivered counts rows of transactions from one on that the brokers had. Those that
+// were set aside are left out: a redrive delivers them too.
 func (j *judgement) delivered(from int, ends []int64) int {
 	n := 0
 	for _, t := range j.Txns[from:] {
 		for _, id := range t.Rows {
-			if d := j.first[id]; d != nil && (ends == nil || d.Pos < ends[d.Part]) {
+			if d := j.first[id]; d != nil && len(j.aside[id]) == 0 && (ends == nil || d.Pos < ends[d.Part]) {
 				n++
 			}
 		}

@@ -24,6 +24,7 @@ type Plan struct {
 	Huge        int      `json:"huge,omitempty"` // rows of one transaction; 0: there is none
 	HugeAt      Span     `json:"huge_at,omitempty"`
 	ExactlyOnce bool     `json:"exactly_once,omitempty"`
+	Letters     *Letters `json:"letters,omitempty"`  // nil: rows are not set aside
 	Patience    Span     `json:"patience,omitempty"` // how long a fault waits for the recovery from the one before it; 0: not at all
 	Partitioned bool     `json:"partitioned"`
 	Settings    []string `json:"settings"` // --set of the relay
@@ -92,11 +93,7 @@ func NewPlan(seed uint64, o Options) (Plan, error) {
 		gap = 2 * time.Second
 	}
 	n := max(1, int(o.Duration/gap))
-	at, start := time.Duration(0), int(seed%uint64(len(deck)))*n
-	dealt := make([]*kind, n)
-	for i := range dealt {
-		dealt[i] = deck[(start+i)%len(deck)]
-	}
+	at, dealt := time.Duration(0), p.deal(deck, n, len(o.Faults) > 0)
 	random.Shuffle(n, func(i, j int) { dealt[i], dealt[j] = dealt[j], dealt[i] })
 	for _, k := range dealt {
 		p.Relays = max(p.Relays, k.relays)
@@ -108,6 +105,43 @@ func NewPlan(seed uint64, o Options) (Plan, error) {
 		p.Actions = append(p.Actions, Action{Kind: k.name, At: Span(at.Round(time.Millisecond)), For: Span(lasts.Round(time.Millisecond)), N: random.Uint64()})
 	}
 	return p, nil
+}
+
+// deal takes n kinds from the deck. Rows are set aside in one seed of three, whose cards
+// are dead letters' by a third, or where such kinds were asked for: a relay that blocks
+// at a refused row is another one. Records that were set aside are not taken away.
+func (p *Plan) deal(deck []*kind, n int, chosen bool) []*kind {
+	var letters, others []*kind
+	for _, k := range deck {
+		if k.letters {
+			letters = append(letters, k)
+		}
+	}
+	lettered := len(letters) > 0 && (chosen || p.Seed%3 == 1)
+	for _, k := range deck {
+		if !k.letters && (!lettered || !k.unsettles) {
+			others = append(others, k)
+		}
+	}
+	if lettered {
+		random := rand.New(rand.NewPCG(p.Seed, 0x1e77e5))
+		p.Letters = &Letters{ParkKey: random.IntN(3) > 0, Leave: random.IntN(3) == 0}
+		// A redrive reads and sends all that waits, and every fault here has one or more.
+		p.Writers, p.Pause, p.Large, p.Huge = 2, Span(time.Duration(100+random.IntN(100))*time.Millisecond), min(p.Large, 500), 0
+	}
+	dealt := make([]*kind, n)
+	for i := range dealt {
+		card := int(p.Seed%uint64(len(deck)))*n + i
+		switch {
+		case len(others) == 0:
+			dealt[i] = letters[card%len(letters)]
+		case lettered && i%3 == 0:
+			dealt[i] = letters[(int(p.Seed/3%uint64(len(letters)))*((n+2)/3)+i/3)%len(letters)]
+		default:
+			dealt[i] = others[card%len(others)]
+		}
+	}
+	return dealt
 }
 
 func mixedIsOnce(seed uint64) bool { return seed%4 == 3 }

@@ -68,6 +68,7 @@ type Status struct {
 	Reconnects int64 `json:"reconnects_total"`
 	Overtaken  int64 `json:"overtaken_total"`
 	Published  int64 `json:"events_published_total"`
+	ParkedKeys int   `json:"parked_keys"`
 }
 
 // State is a status that differs from the one before it.

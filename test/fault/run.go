@@ -84,6 +84,9 @@ func (w *world) settle(ctx context.Context, h *History) error {
 	}) {
 		h.Settled = time.Since(began)
 	}
+	if err := w.clear(ctx); err != nil {
+		return fmt.Errorf("re-drive what waits: %w", err)
+	}
 	rest(ctx, 300*time.Millisecond)
 	w.await(ctx, 10*time.Second, func() bool { // connections that a fault broke end when they notice
 		h.Last = w.relays.usage(w.relays.leader())
@@ -121,7 +124,7 @@ func (w *world) released(ctx context.Context, h *History) error {
 // keep stores what a failure is to be understood by.
 func (w *world) keep(h *History, v *Verdict) {
 	_ = h.Plan.store(filepath.Join(w.dir, "plan.json"))
-	for name, what := range map[string]any{"verdict.json": v, "actions.json": h.Actions, "exits.json": h.Exits, "states.json": h.States, "samples.json": h.Samples} {
+	for name, what := range map[string]any{"verdict.json": v, "actions.json": h.Actions, "exits.json": h.Exits, "states.json": h.States, "samples.json": h.Samples, "redrives.json": h.Redrives} {
 		if text, err := json.MarshalIndent(what, "", " "); err == nil {
 			_ = os.WriteFile(filepath.Join(w.dir, name), text, 0o644)
 		}

@@ -36,7 +36,7 @@ type sampler struct {
 }
 
 func startSampler(w *world) *sampler {
-	s := &sampler{w: w, quit: make(chan struct{}), base: make([]int64, len(w.topics)*partitions)}
+	s := &sampler{w: w, quit: make(chan struct{}), base: make([]int64, len(w.watched())*partitions)}
 	s.work.Go(s.run)
 	return s
 }
@@ -106,7 +106,7 @@ func (s *sampler) take(ctx context.Context, conn *pgx.Conn) error {
 func (s *sampler) ends() []int64 {
 	ends := make([]int64, 0, len(s.base))
 	if fake, ok := s.w.kafka.(*sandbox.Kafka); ok {
-		for _, topic := range s.w.topics {
+		for _, topic := range s.w.watched() {
 			for p := range int32(partitions) {
 				info := fake.Cluster().PartitionInfo(topic, p)
 				if info == nil {
@@ -119,11 +119,11 @@ func (s *sampler) ends() []int64 {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
-	listed, err := s.w.admin.ListEndOffsets(ctx, s.w.topics...)
+	listed, err := s.w.admin.ListEndOffsets(ctx, s.w.watched()...)
 	if err != nil {
 		return nil
 	}
-	for _, topic := range s.w.topics {
+	for _, topic := range s.w.watched() {
 		for p := range int32(partitions) {
 			offset, found := listed.Lookup(topic, p)
 			if !found || offset.Err != nil {

@@ -235,16 +235,36 @@ func (w *writer) event() (id, topic, key, kind, payload string) {
 		key = w.shared[w.random.IntN(len(w.shared))]
 	}
 	topic = w.topics[int(key[0])%len(w.topics)]
+	if w.plan.Letters != nil && w.random.IntN(500) == 0 {
+		topic, key = unroutable, newID(w.random)
+	}
 	w.mu.Lock()
 	w.seqs[key]++
 	seq := w.seqs[key]
 	w.mu.Unlock()
-	return newID(w.random), topic, key, fmt.Sprintf("Event%d", w.random.IntN(3)), payloadOf(seq, w.random.IntN(300))
+	return newID(w.random), topic, key, fmt.Sprintf("Event%d", w.random.IntN(3)), payloadWith(seq, w.filler(key))
+}
+
+// filler is that of a payload. Where there are dead letters, some rows of some keys are
+// too large.
+func (w *writer) filler(key string) string {
+	filler := strings.Repeat("x", w.random.IntN(300))
+	if w.plan.Letters == nil || key[1]%4 != 0 {
+		return filler
+	}
+	switch n := w.random.IntN(1000); {
+	case n == 0:
+		return noise(w.random.Uint64(), tooHuge)
+	case n < 20:
+		return noise(w.random.Uint64(), tooLarge)
+	}
+	return filler
 }
 
 // payloadOf is spelled as the server prints a jsonb.
-func payloadOf(seq, fill int) string {
-	filler := strings.Repeat("x", fill)
+func payloadOf(seq, fill int) string { return payloadWith(seq, strings.Repeat("x", fill)) }
+
+func payloadWith(seq int, filler string) string {
 	return fmt.Sprintf(`{"h": "%s", "s": %d, "fill": "%s"}`, hashOf(seq, filler), seq, filler)
 }
 

@@ -129,6 +129,7 @@ type world struct {
 	samples  *sampler
 	locks    map[string]*sync.Mutex
 	archived []*Delivery // records of topics that were deleted
+	box      letterBox
 
 	mu       sync.Mutex
 	done     []Done
@@ -152,7 +153,7 @@ func (w *world) problem(format string, args ...any) {
 }
 
 func newWorld(ctx context.Context, s *servers, plan Plan, binary, dir string) (*world, error) {
-	w := &world{plan: plan, dir: dir, servers: s, locks: map[string]*sync.Mutex{}}
+	w := &world{plan: plan, dir: dir, servers: s, locks: map[string]*sync.Mutex{}, box: letterBox{discarded: map[string]bool{}}}
 	for _, k := range kinds {
 		for _, name := range k.takes {
 			w.locks[name] = &sync.Mutex{}
@@ -202,8 +203,16 @@ func (w *world) build(ctx context.Context, binary string) error {
 		w.aggregates = append(w.aggregates, fmt.Sprintf("%s-%d", name, i))
 		w.topics = append(w.topics, w.aggregates[i]+"-events")
 	}
-	for _, topic := range w.topics {
+	for _, topic := range w.watched() {
 		if err := w.createTopic(ctx, topic); err != nil {
+			return err
+		}
+	}
+	if w.plan.Letters != nil {
+		if err := w.limit(ctx, narrow, w.topics...); err != nil {
+			return err
+		}
+		if err := w.limit(ctx, wide, w.letterTopic()); err != nil {
 			return err
 		}
 	}
@@ -227,8 +236,12 @@ func (w *world) build(ctx context.Context, binary string) error {
 func (w *world) config() string {
 	text := fmt.Sprintf("postgres: {url: %q, slot: %s, publication: %s, wal_sender_timeout: %s}\noutbox:\n  - {table: public.outbox, preset: outbox}\nkafka:\n  brokers: [%s]\nlog: {level: info, format: text}\n",
 		proxied(w.pg.URL(w.database), w.pgProxy.Addr()), w.slot, w.slot, senderTimeout, join(w.kafka.Addrs()))
+	relay := w.lettersConfig()
 	if w.plan.ExactlyOnce {
-		text += fmt.Sprintf("relay: {guarantee: exactly_once, checkpoint_topic: %s}\n", w.checkpointTopic())
+		relay = append(relay, "guarantee: exactly_once", "checkpoint_topic: "+w.checkpointTopic())
+	}
+	if relay != nil {
+		text += "relay: {" + join(relay) + "}\n"
 	}
 	return text
 }
@@ -426,6 +439,6 @@ func (w *world) drop() {
 	}
 	_ = w.exec(ctx, "postgres", "DROP DATABASE IF EXISTS "+w.database+" WITH (FORCE)")
 	if w.admin != nil && w.plan.Broker != "kfake" && w.plan.Broker != keepsTopics {
-		_, _ = w.admin.DeleteTopics(ctx, append(slices.Clone(w.topics), w.checkpointTopic())...)
+		_, _ = w.admin.DeleteTopics(ctx, append(slices.Clone(w.watched()), w.checkpointTopic())...)
 	}
 }
