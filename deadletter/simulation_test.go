@@ -21,6 +21,8 @@ func TestSimulation_LettersAreNeitherLostNorMixed(t *testing.T) {
 	first, last := uint64(1), *seedsFlag
 	if *seedFlag > 0 {
 		first, last = *seedFlag, *seedFlag
+	} else if testing.Short() {
+		last = min(last, 300) // most that goes wrong shows in the first few
 	}
 	var found tallied
 	for seed := first; seed <= last; seed++ {
@@ -32,7 +34,7 @@ func TestSimulation_LettersAreNeitherLostNorMixed(t *testing.T) {
 		found.add(w)
 	}
 	t.Logf("%+v", found)
-	if *seedFlag == 0 && *seedsFlag >= 500 && !found.everything() {
+	if *seedFlag == 0 && last >= 500 && !found.everything() {
 		t.Errorf("the simulation does not come to everything: %+v", found)
 	}
 }

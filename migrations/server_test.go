@@ -21,9 +21,14 @@ func connect(t *testing.T) *pgx.Conn {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
+	value := os.Getenv("CDC_RELAY_REQUIRE")
+	required := value == "all" || value == "servers"
+	if testing.Short() && !required {
+		t.Skip("it needs PostgreSQL, which -short leaves out")
+	}
 	server, err := sandbox.StartPostgres(ctx, sandbox.PostgresOptions{Log: os.Stderr})
 	if err != nil {
-		if value := os.Getenv("CDC_RELAY_REQUIRE"); value == "all" || value == "servers" {
+		if required {
 			t.Fatal(err)
 		}
 		t.Skipf("install PostgreSQL (initdb and postgres) to run this test: %v", err)

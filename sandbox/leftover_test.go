@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/sandbox"
+	"github.com/cdc-relay/cdc-relay/test/harness"
 )
 
 // owner is the variable that turns the test binary into a process which starts a
@@ -44,6 +45,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestPostgres_NothingIsLeftAfterItsOwnerWasKilled(t *testing.T) {
+	harness.NeedsServer(t, "PostgreSQL")
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), owner+"=1")
 	out, err := cmd.StdoutPipe()
@@ -82,6 +84,7 @@ func TestPostgres_NothingIsLeftAfterItsOwnerWasKilled(t *testing.T) {
 }
 
 func TestPostgres_RemovesWhatAnEarlierProcessLeft(t *testing.T) {
+	harness.NeedsServer(t, "PostgreSQL")
 	gone := exec.Command("true")
 	if err := gone.Run(); err != nil {
 		t.Fatal(err)

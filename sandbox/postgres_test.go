@@ -11,10 +11,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-relay/cdc-relay/sandbox"
+	"github.com/cdc-relay/cdc-relay/test/harness"
 )
 
 func start(t *testing.T, options sandbox.PostgresOptions) *sandbox.Postgres {
 	t.Helper()
+	harness.NeedsServer(t, "PostgreSQL")
 	options.Log = testWriter{t}
 	server, err := sandbox.StartPostgres(t.Context(), options)
 	if err != nil {

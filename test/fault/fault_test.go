@@ -25,6 +25,7 @@ func TestMain(m *testing.M) {
 // A short sample of the programme: two seeds on real PostgreSQL servers and
 // in-process brokers. `make fault` and `make fault-full` do the rest.
 func TestFault_SampleHoldsEveryProperty(t *testing.T) {
+	harness.NeedsServer(t, "PostgreSQL")
 	binary := relaytest.Binary(t)
 	s := newServers()
 	t.Cleanup(func() {

@@ -11,6 +11,7 @@ import (
 // Debezium starts a Kafka Connect worker with Debezium for one test.
 func Debezium(t testing.TB, options sandbox.DebeziumOptions) *sandbox.Debezium {
 	t.Helper()
+	NeedsServer(t, "Debezium")
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	var err error

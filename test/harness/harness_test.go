@@ -1,6 +1,7 @@
 package harness_test
 
 import (
+	"flag"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -67,5 +68,28 @@ func TestOwnPostgres_MayBeKilled(t *testing.T) {
 	}
 	if got := harness.Query[int](t, db, "SELECT 1"); got != 1 {
 		t.Errorf("answer = %d", got)
+	}
+}
+
+// What -short leaves out is a skip with a reason, and never what is required.
+func TestNeedsServer_SkipsInShortModeUnlessServersAreRequired(t *testing.T) {
+	kept := flag.Lookup("test.short").Value.String()
+	t.Cleanup(func() { _ = flag.Set("test.short", kept) })
+	for _, c := range []struct {
+		short, require string
+		skipped        bool
+	}{{"true", "", true}, {"true", "servers", false}, {"true", "all", false}, {"false", "", false}} {
+		t.Setenv(harness.RequireVariable, c.require)
+		if err := flag.Set("test.short", c.short); err != nil {
+			t.Fatal(err)
+		}
+		skipped := false
+		t.Run("server", func(t *testing.T) {
+			defer func() { skipped = t.Skipped() }()
+			harness.NeedsServer(t, "a server")
+		})
+		if skipped != c.skipped {
+			t.Errorf("short %s, required %q: skipped %t", c.short, c.require, skipped)
+		}
 	}
 }

@@ -61,6 +61,7 @@ var apache struct {
 // are to be named with Unique.
 func Kafka(t testing.TB) *Brokers {
 	t.Helper()
+	NeedsServer(t, "Apache Kafka")
 	apache.once.Do(func() { apache.brokers, apache.err = findKafka() })
 	if apache.err != nil {
 		missing(t, "Apache Kafka", apache.err,
@@ -113,6 +114,7 @@ func (b *Brokers) awaitMember(ctx context.Context) error {
 // machine: neither a cluster of the environment nor a container can be had that way.
 func OwnKafka(t testing.TB, settings map[string]string, listeners ...sandbox.ApacheTLS) *Brokers {
 	t.Helper()
+	NeedsServer(t, "Apache Kafka")
 	java, jars, err := apacheProgram(t.Context())
 	if err != nil {
 		missing(t, "Apache Kafka", err, "install Java 17 or newer and Maven")

@@ -6,6 +6,9 @@
 // installed programs or a download. What cannot be had is a skip that says what
 // to install, and a failure where CDC_RELAY_REQUIRE is `all` or `servers`.
 //
+// With -short a test that needs a PostgreSQL, a real broker or Debezium is a skip, but
+// where CDC_RELAY_REQUIRE asks for servers: a test that is required is never left out.
+//
 // The package imports no room, so that any package's tests may use it.
 package harness
 
@@ -92,6 +95,15 @@ func Missing(t testing.TB, what string, err error, install string) {
 func missing(t testing.TB, what string, err error, install string) {
 	t.Helper()
 	skip(t, fmt.Sprintf("%s is missing: %v\nto run this test: %s", what, err, install), Required())
+}
+
+// NeedsServer skips a test in -short mode, unless servers are required. What gives
+// servers calls it; a test that starts them by itself does, too.
+func NeedsServer(t testing.TB, kind string) {
+	t.Helper()
+	if testing.Short() && !Required() {
+		t.Skip("it needs " + kind + ", which -short leaves out")
+	}
 }
 
 // Required says that a missing server or program is a failure.

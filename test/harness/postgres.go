@@ -59,6 +59,7 @@ type server struct {
 // the test ends.
 func Postgres(t testing.TB, version ...string) *Database {
 	t.Helper()
+	NeedsServer(t, "PostgreSQL")
 	major := strings.Join(version, "")
 	s, err := sharedServer(major)
 	if err != nil {
@@ -114,6 +115,7 @@ func startServer(major string) (*sandbox.Postgres, string, error) {
 // it. It is a process on this machine, never a container.
 func OwnPostgres(t testing.TB, options sandbox.PostgresOptions) *Database {
 	t.Helper()
+	NeedsServer(t, "PostgreSQL")
 	options.Sources = []sandbox.Source{sandbox.Local, sandbox.Download}
 	options.Log = notice{}
 	server, err := sandbox.StartPostgres(t.Context(), options)

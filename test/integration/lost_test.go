@@ -22,6 +22,7 @@ import (
 // which either of them may lead although it has not all that was acknowledged.
 func uncleanCluster(t *testing.T) (cluster *sandbox.Cluster, brokers *harness.Brokers) {
 	t.Helper()
+	harness.NeedsServer(t, "Apache Kafka")
 	java, jars, err := harness.KafkaProgram(t.Context())
 	if err != nil {
 		harness.Missing(t, "Apache Kafka", err, "install Java 17 or newer and Maven")

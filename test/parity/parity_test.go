@@ -53,6 +53,7 @@ func TestParity(t *testing.T) {
 // openLanes starts the servers, all at once.
 func openLanes(t *testing.T) chan *stage.Lane {
 	t.Helper()
+	harness.NeedsServer(t, "Apache Kafka")
 	java, jars, err := harness.KafkaProgram(t.Context())
 	if err != nil {
 		harness.Missing(t, "Apache Kafka", err, "install Java 17 or newer and Maven")
