@@ -132,7 +132,7 @@ func TestTracker_StatsCountWhatIsPending(t *testing.T) {
 		t.Fatalf("stats while the second is done %+v", s)
 	}
 	a.Done()
-	if s := tr.Stats(); s.Rows != 4 || s.Done != 0 || !s.Oldest.IsZero() {
+	if s := tr.Stats(); s.Entries != 1 || s.Rows != 4 || s.Done != 0 || !s.Oldest.IsZero() {
 		t.Fatalf("stats after the first is done too %+v", s)
 	}
 	c.Done()
@@ -266,4 +266,72 @@ func TestTracker_GrowsBehindEntriesThatAreDone(t *testing.T) {
 	}
 	pending[0].Done()
 	wantConfirmed(t, tr, at)
+}
+
+// What is pending when the ring grows is what it was: done or not, and where it ends.
+func TestTracker_GrowthKeepsWhatIsPending(t *testing.T) {
+	tr := New(100, 10_000)
+	var pending []Ticket
+	ends := func(i int) pglogrepl.LSN { return pglogrepl.LSN(110 + 10*i) }
+	add := func(n int) {
+		for range n {
+			pending = append(pending, track(t, tr, 1, ends(len(pending))))
+		}
+	}
+	const early = 10
+	add(60)
+	pending[early].Done()
+	add(10)
+	for i, k := range pending {
+		if i == early {
+			continue
+		}
+		k.Done()
+		if i+1 == early { // it is done already
+			i++
+		}
+		wantConfirmed(t, tr, ends(i))
+	}
+	if s := tr.Stats(); s.Rows != 0 || s.Entries != 0 || s.Done != 0 {
+		t.Errorf("everything is done: %+v", s)
+	}
+}
+
+// Rows of a transaction that is not over count as done until it is, over several entries,
+// and an entry that took the place of a finished one is not finished.
+func TestTracker_CountsTheDoneRowsOfAnOpenTransaction(t *testing.T) {
+	tr := New(100, 10_000)
+	open := func(rows int, through pglogrepl.LSN, open int) {
+		t.Helper()
+		k, _ := tr.Track(Entry{Rows: rows, Bytes: 1, Through: through, Open: open})
+		k.Done()
+	}
+	for range 64 { // a ring
+		open(1, 110, 0)
+	}
+	open(3, 120, 1)
+	open(4, 120, 4) // begins behind the same commit
+	k := track(t, tr, 2, 130)
+	if s := tr.Stats(); s.Done != 5 || s.Rows != 2 {
+		t.Errorf("five rows of an open transaction are done, two of another are not: %+v", s)
+	}
+	k.Done()
+	if s := tr.Stats(); s.Done != 0 {
+		t.Errorf("the transaction is over: %+v", s)
+	}
+}
+
+// Of two rows that are told of for one position the first is the older one.
+func TestTracker_PartialKeepsTheFirstRowBehindAPosition(t *testing.T) {
+	tr := New(100, 1000)
+	a := track(t, tr, 1, 110)
+	b, _ := tr.Track(Entry{Rows: 3, Bytes: 3, Through: 200, First: Commit{At: 120}, Last: Commit{At: 190}})
+	b.Partial(150, Commit{At: 160})
+	b.Partial(150, Commit{At: 170})
+	a.Done()
+	wantConfirmed(t, tr, 150)
+	tr.Told(150)
+	if got := tr.Stats().Unconfirmed; got.At != 160 {
+		t.Errorf("the oldest row is at %s", got.At)
+	}
 }
