@@ -24,10 +24,14 @@ BENCH_ARGS ?=
 CASES ?=
 CAPTURE_ARGS ?=
 FAULT_ARGS ?=
+MUTANTS ?=
 HOURS ?= 8
 
 GOLANGCI_VERSION := v2.15.0
 GOLANGCI := .bin/golangci-lint-$(GOLANGCI_VERSION)
+
+GREMLINS_VERSION := v0.6.0
+GREMLINS := .bin/gremlins-$(GREMLINS_VERSION)
 
 MAX_BINARY_BYTES := 25000000
 
@@ -93,6 +97,14 @@ fault-full: ## the whole fault programme, at most an hour: every kind, 200 kills
 .PHONY: soak
 soak: ## faults for HOURS (8), on every pair of servers
 	$(GO) run ./test/fault -for $(HOURS)h -duration 5m -gap 20s -broker kfake,apache,apache3 -postgres 15,18 -json .bin/fault/soak.json $(FAULT_ARGS)
+
+.PHONY: mutants
+mutants: $(GREMLINS) ## small changes of the code that a row hangs on, 95 % of which the tests must notice; MUTANTS="checkpoint deadletter" for some
+	$(GO) run ./test/mutation -gremlins $(GREMLINS) $(MUTANTS)
+
+$(GREMLINS):
+	GOBIN=$(CURDIR)/.bin $(GO) install github.com/go-gremlins/gremlins/cmd/gremlins@$(GREMLINS_VERSION)
+	mv .bin/gremlins $@
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (20s)

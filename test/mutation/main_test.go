@@ -1,0 +1,106 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const source = "package p\n\nfunc less(a, b int) bool {\n\treturn a < b\n}\n"
+
+// found is a report of noticed changes and of one with a status.
+func found(t *testing.T, noticed int, status string) *report {
+	t.Helper()
+	one := `{"type":"CONDITIONALS_BOUNDARY","status":"` + status + `","line":4,"column":11}`
+	all := strings.Repeat(`{"type":"CONDITIONALS_NEGATION","status":"KILLED","line":4,"column":11},`, noticed) + one
+	var r report
+	if err := json.Unmarshal([]byte(`{"files":[{"file_name":"p.go","mutations":[`+all+`]}]}`), &r); err != nil {
+		t.Fatal(err)
+	}
+	return &r
+}
+
+func TestJudge_CountsWhatTestsCanNotice(t *testing.T) {
+	read := func(path string) ([]byte, error) {
+		if path != "p/p.go" {
+			return nil, os.ErrNotExist
+		}
+		return []byte(source), nil
+	}
+	const same = "p/p.go CONDITIONALS_BOUNDARY 10 return a < b\n  a reason\n"
+	for _, c := range []struct {
+		name, status, list string
+		noticed            int
+		passed             bool
+		lived, equivalent  int
+	}{
+		{"one of twenty lives", "LIVED", "", 19, true, 1, 0},
+		{"one of nineteen lives", "LIVED", "", 18, false, 1, 0},
+		{"one of two lives and is equivalent", "LIVED", same, 1, true, 0, 1},
+		{"one takes too long", "TIMED OUT", "", 1, true, 0, 0},
+		{"no test comes to one", "NOT COVERED", "", 1, true, 0, 0},
+		{"an equivalent one is noticed after all", "KILLED", same, 1, true, 0, 0},
+		{"the list names a line that is gone", "KILLED", strings.Replace(same, "a < b", "b > a", 1), 1, false, 0, 0},
+		{"the list names another package's", "KILLED", strings.Replace(same, "p/p.go", "q/p.go", 1), 1, true, 0, 0},
+		{"the list names another column", "LIVED", strings.Replace(same, "10", "9", 1), 30, false, 1, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			known, err := readEquivalents(c.list)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o, err := target{name: "p"}.judge(found(t, c.noticed, c.status), known, read)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if o.passed() != c.passed || len(o.lived) != c.lived || o.equivalent != c.equivalent {
+				t.Errorf("passed %t, %+v", o.passed(), o)
+			}
+		})
+	}
+	if _, err := (target{name: "q"}).judge(found(t, 1, "KILLED"), nil, read); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a report of a file that is not there: %v", err)
+	}
+}
+
+func TestEquivalents_HaveReasons(t *testing.T) {
+	if _, err := readEquivalents(equivalents); err != nil {
+		t.Error(err)
+	}
+	for _, text := range []string{"p/p.go KIND 1 text\n", "p/p.go KIND 1 text\np/p.go KIND 2 text\n  reason\n", "p/p.go KIND 1\n  reason\n"} {
+		if _, err := readEquivalents(text); err == nil {
+			t.Errorf("%q was taken", text)
+		}
+	}
+}
+
+// Files that a target names are there, and no other is changed.
+func TestTargets_AreThere(t *testing.T) {
+	t.Chdir("../..")
+	for _, each := range targets {
+		excluded, err := each.excluded()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := filepath.Glob(each.name + "/*.go")
+		if err != nil || len(all) == 0 {
+			t.Errorf("target %s has no files: %v", each.name, err)
+		}
+		for _, name := range each.files {
+			if _, err := os.Stat(filepath.Join(each.name, name)); err != nil {
+				t.Error(err)
+			}
+		}
+		if (each.files == nil) != (len(excluded) == 0) {
+			t.Errorf("target %s leaves out %v", each.name, excluded)
+		}
+	}
+	var out bytes.Buffer
+	if err := start(t.Context(), "gremlins", "1", []string{"nothing"}, &out); err == nil {
+		t.Error("a target that does not exist was taken")
+	}
+}
