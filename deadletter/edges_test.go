@@ -1,0 +1,92 @@
+package deadletter
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/cdc-relay/cdc-relay/router"
+)
+
+// Each filter alone takes what has its value, and nothing else.
+func TestFilter_SelectsByEachOfItsFields(t *testing.T) {
+	l := &Letter{Reason: "parked", Table: "public.outbox", Record: router.Record{Topic: "orders", Key: []byte("k")}}
+	for name, f := range map[string]struct{ same, other Filter }{
+		"reason": {Filter{Reason: "parked"}, Filter{Reason: "route"}},
+		"table":  {Filter{Table: "public.outbox"}, Filter{Table: "public.other"}},
+		"topic":  {Filter{Topic: "orders"}, Filter{Topic: "others"}},
+		"key":    {Filter{Key: []byte("k")}, Filter{Key: []byte("j")}},
+	} {
+		if !f.same.matches(l) || f.other.matches(l) {
+			t.Errorf("by its own %s: %t, by another: %t", name, f.same.matches(l), f.other.matches(l))
+		}
+	}
+}
+
+// The row that parked a key and comes again follows itself: its letter may not be there.
+func TestParked_FollowsTheRowThatParkedItsKey(t *testing.T) {
+	p := NewParked(10)
+	group := KeyGroup("orders", []byte("k"))
+	first := ID{Row: Row{Commit: 100, Seq: 2}}
+	if err := p.Park(group, first); err != nil {
+		t.Fatal(err)
+	}
+	for id, follows := range map[ID]bool{first: true, {Row: Row{Commit: 100, Seq: 1}}: false, {Row: Row{Commit: 100, Seq: 3}}: true} {
+		if p.Follow(group, id) != follows {
+			t.Errorf("row %s follows: %t", id.Row, !follows)
+		}
+	}
+}
+
+// A letter has the headers that say something, and no others.
+func TestWrap_LeavesOutWhatDoesNotApply(t *testing.T) {
+	bare := Wrap(record(0x10, 1, "k", "v"), topic, cause)
+	for _, name := range []string{HeaderNth, HeaderTimeline, HeaderMissing, HeaderPartition, HeaderTimestamp, HeaderValueSize} {
+		if headerAt(bare.Headers, name) >= 0 {
+			t.Errorf("a letter without it has the header %s", name)
+		}
+	}
+	second := record(0x10, 1, "k", "v")
+	second.Nth = 1
+	c := cause
+	c.Timeline, c.Missing = 1, []string{router.PartValue}
+	full := Wrap(second, topic, c)
+	for _, name := range []string{HeaderNth, HeaderTimeline, HeaderMissing} {
+		if headerAt(full.Headers, name) < 0 {
+			t.Errorf("no header %s", name)
+		}
+	}
+}
+
+func TestLetter_NamesItsEvent(t *testing.T) {
+	l, _, err := Parse(message(Wrap(record(0x10, 1, "k", "v"), topic, cause), 0, 0))
+	if err != nil || l.EventID() != "e1" {
+		t.Errorf("event %q: %v", l.EventID(), err)
+	}
+}
+
+// What is as long as allowed is kept as it is.
+func TestLetter_KeepsWhatIsAsLongAsAllowed(t *testing.T) {
+	text := strings.Repeat("x", maxMessage)
+	if short(errors.New(text)) != text {
+		t.Error("a message was cut that is as long as allowed")
+	}
+	rec := record(0x10, 1, "k", "v")
+	rec.Headers[0].Value = []byte(text)
+	letter := Wrap(rec, topic, cause)
+	for Strip(&letter) {
+		continue
+	}
+	if at := headerAt(letter.Headers, "id"); at < 0 || string(letter.Headers[at].Value) != text {
+		t.Error("an event's id was dropped that is as long as allowed")
+	}
+}
+
+// The first record of a row may be counted, although we do not write that.
+func TestParse_CountsFromZero(t *testing.T) {
+	wrapped := Wrap(record(0x10, 1, "k", "v"), topic, cause)
+	wrapped.Headers = append(wrapped.Headers, router.Header{Key: HeaderNth, Value: []byte("0")})
+	if l, _, err := Parse(message(wrapped, 0, 0)); err != nil || l.Nth != 0 {
+		t.Errorf("%+v, %v", l, err)
+	}
+}
