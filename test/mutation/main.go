@@ -196,7 +196,7 @@ type outcome struct {
 }
 
 func (t target) judge(r *report, known map[place]bool, read func(string) ([]byte, error)) (*outcome, error) {
-	o, seen := &outcome{}, map[place]bool{}
+	o, seen, used := &outcome{}, map[place]bool{}, map[place]bool{}
 	for _, f := range r.Files {
 		path := t.name + "/" + filepath.Base(f.Name)
 		source, err := read(path)
@@ -215,7 +215,8 @@ func (t target) judge(r *report, known map[place]bool, read func(string) ([]byte
 			switch {
 			case m.Status == "KILLED" || m.Status == "TIMED OUT":
 				o.noticed++
-			case m.Status == "LIVED" && known[at]:
+			case m.Status == "LIVED" && known[at] && !used[at]: // another line may read the same
+				used[at] = true
 				o.equivalent++
 			case m.Status == "LIVED":
 				o.lived = append(o.lived, fmt.Sprintf("%s  (line %d)", at, m.Line))

@@ -62,6 +62,15 @@ func TestJudge_CountsWhatTestsCanNotice(t *testing.T) {
 			}
 		})
 	}
+	known, err := readEquivalents(same)
+	if err != nil {
+		t.Fatal(err)
+	}
+	twice := found(t, 1, "LIVED")
+	twice.Files = append(twice.Files, twice.Files[0])
+	if o, err := (target{name: "p"}).judge(twice, known, read); err != nil || o.equivalent != 1 || len(o.lived) != 1 {
+		t.Errorf("one line of the list stands for two changes: %+v, %v", o, err)
+	}
 	if _, err := (target{name: "q"}).judge(found(t, 1, "KILLED"), nil, read); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a report of a file that is not there: %v", err)
 	}
