@@ -13,7 +13,7 @@
 // changes: a record that is too large, a topic that is missing, a permission
 // that was taken. franz-go then fails everything buffered for that partition
 // and, left alone, would deliver the records produced a moment later: record
-// N+1 of a key durable, record N not. Three things prevent that.
+// N+1 of a key durable, record N not. Four things prevent that.
 //
 //  1. Halt. The promise of the first failed record stops Send, and the abort of
 //     the client's buffers ends what was not written yet. A batch already on the
@@ -32,6 +32,14 @@
 //     holds back the others of its topic until it has a partition or has failed, and
 //     Send until then, because franz-go fails such records one by one and not in the
 //     order of the others.
+//  4. One at a time after a long idle time. A broker forgets a producer a day after the
+//     latest timestamp it sent (producer.id.expiration.ms), and then takes any sequence: the
+//     batch behind a refused one too. The client fails both, so nothing would tell. The
+//     first record for a partition that had none for idleTime therefore holds back the
+//     others of its topic until it is answered, and with it the broker knows the producer
+//     again. Send waits only when it is given another record of that topic. This costs one
+//     round trip for each such partition, and while the partition has no leader, the
+//     second record of its topic holds up Send, and so every topic.
 //
 // Should a broker still acknowledge a record behind a failed one of its
 // partition (it may have forgotten the producer, and then takes any sequence),

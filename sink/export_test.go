@@ -34,3 +34,12 @@ func (k *Kafka) Unhurry() {
 
 // Unanswered is how many Sends have no outcome.
 func (k *Kafka) Unanswered() int64 { return k.haste.sends.Load() }
+
+// SetClock is for a sink that was sent nothing yet.
+func (k *Kafka) SetClock(now func() time.Time) { k.now = now }
+
+// IdleTime is idleTime.
+const IdleTime = idleTime
+
+// Awaiting says whether Send waits for records it gave to the client.
+func (k *Kafka) Awaiting() bool { return k.awaiting.Load() }

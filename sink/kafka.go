@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -35,7 +36,9 @@ type Kafka struct {
 	round    atomic.Uint64 // counts Resumes, from 1
 
 	awaiting atomic.Bool   // Send waits for topics to be loaded
-	placed   chan struct{} // says that a record got a partition or failed
+	placed   chan struct{} // says that a record got a partition or an outcome
+	waking   waking        // Send's alone
+	now      func() time.Time
 
 	haste haste
 
@@ -66,7 +69,7 @@ func NewKafka(cfg KafkaConfig, log zerolog.Logger, hooks ...kgo.Hook) (*Kafka, e
 	if err != nil {
 		return nil, err
 	}
-	k := &Kafka{cfg: cfg, log: log, hooks: hooks, placed: make(chan struct{}, 1)}
+	k := &Kafka{cfg: cfg, log: log, hooks: hooks, placed: make(chan struct{}, 1), now: time.Now}
 	k.life, k.end = context.WithCancel(context.Background())
 	k.round.Store(1)
 	k.flights.New = func() any { return &flight{sink: k} }

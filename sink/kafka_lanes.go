@@ -21,6 +21,7 @@ type mark struct {
 
 	topic       *lanes // set when the record is partitioned, by the goroutine that holds the topic's lock
 	noPartition bool   // want does not exist; written before the promise can run
+	wakes       bool   // its partition was idle; written before lane is
 
 	lane    atomic.Pointer[lane] // set once the record is in its partition's buffer
 	seq     atomic.Uint64        // its number in the lane, from 1
@@ -30,7 +31,7 @@ type mark struct {
 var _ context.Context = (*mark)(nil)
 
 func (m *mark) reset(want int32) {
-	m.want, m.topic, m.noPartition = want, nil, false
+	m.want, m.topic, m.noPartition, m.wakes = want, nil, false, false
 	m.lane.Store(nil)
 	m.settled.Store(false)
 }
@@ -38,6 +39,7 @@ func (m *mark) reset(want int32) {
 // lane is one partition's sequence of records.
 type lane struct {
 	queued   uint64        // guarded by the client's lock of the partition
+	last     int64         // when that was counted, in Unix nanoseconds; guarded likewise
 	settled  atomic.Uint64 // written by the promises
 	brokenIn uint64        // round in which a record of the lane failed; promises only
 }
@@ -142,6 +144,8 @@ func (p *partitioner) OnProduceRecordPartitioned(r *kgo.Record, _ int32) {
 	m := r.Context.(*mark)
 	lane := m.topic.lane(r.Partition)
 	lane.queued++
+	m.wakes = lane.idle(m.flight.now)
+	lane.last = m.flight.now
 	m.seq.Store(lane.queued)
 	m.lane.Store(lane)
 	p.sink.arrived()

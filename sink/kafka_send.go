@@ -18,8 +18,9 @@ type flight struct {
 	sink    *Kafka // never changes
 	records []router.Record
 	done    func(error)
-	size    int // bytes of room it holds
-	fits    int // index of the first record over MaxMessageBytes, or len(records)
+	size    int   // bytes of room it holds
+	fits    int   // index of the first record over MaxMessageBytes, or len(records)
+	now     int64 // when the client is given records of it, in Unix nanoseconds
 
 	rest []int // records that were not handed over, ascending; Send's alone
 
@@ -132,12 +133,13 @@ func (k *Kafka) Send(ctx context.Context, records []router.Record, done func(err
 // with the reason if the first of them is the one at fault.
 //
 // A record whose topic is not loaded holds up those of the same topic alone, so that
-// many new topics are loaded together.
+// many new topics are loaded together. So does one that wakes a partition, until it is
+// answered.
 func (k *Kafka) produce(ctx context.Context, f *flight) error {
 	c := k.client.Load()
 	for len(f.rest) > 0 {
 		todo, loading := f.rest, map[string]*mark(nil)
-		f.rest = f.rest[:0]
+		f.rest, f.now = f.rest[:0], k.now().UnixNano()
 		for n, i := range todo {
 			if k.halted.Load() {
 				f.rest = append(f.rest, todo[n:]...)
@@ -152,7 +154,7 @@ func (k *Kafka) produce(ctx context.Context, f *flight) error {
 				break
 			}
 			topic := f.records[i].Topic
-			if loading[topic] != nil {
+			if loading[topic] != nil || k.waking.holds(topic) {
 				f.rest = append(f.rest, i)
 				continue
 			}
@@ -160,14 +162,19 @@ func (k *Kafka) produce(ctx context.Context, f *flight) error {
 			// The client would fail records by this context too, so it is one that
 			// never ends. It need not bound the wait for room: room does that.
 			c.Produce(context.Background(), &f.kafka[i], k.onSettled)
-			if m.lane.Load() == nil {
+			if lane := m.lane.Load(); lane == nil {
 				if loading == nil {
 					loading = make(map[string]*mark)
 				}
 				loading[topic] = m
+			} else if m.wakes {
+				k.waking = k.waking.with(topic, lane, m.seq.Load())
 			}
 		}
 		if err := k.await(ctx, loading); err != nil {
+			return err
+		}
+		if err := k.awaitWaking(ctx, f); err != nil {
 			return err
 		}
 	}
@@ -230,8 +237,8 @@ func (k *Kafka) settled(r *kgo.Record, err error) {
 		lane.settled.Store(m.seq.Load()) // after the halt, for the gate
 	} else {
 		m.settled.Store(true)
-		k.arrived()
 	}
+	k.arrived()
 	k.settle(f, 1)
 }
 
