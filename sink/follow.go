@@ -38,12 +38,18 @@ type Follower struct {
 	err   error           // of the last fetch that failed, until one succeeds
 }
 
+// followWait is how long brokers keep a fetch of an idle topic. A fetch that waits keeps
+// others of its broker waiting, so CatchUp may need as long.
+const followWait = 200 * time.Millisecond
+
 // NewFollower connects to nothing yet; Run and CatchUp do. The principal needs READ
 // and DESCRIBE on the topic.
 func NewFollower(cfg KafkaConfig, topic string, log zerolog.Logger) *Follower {
 	return &Follower{
 		topic: topic, log: log, next: make(map[int32]int64), moved: make(chan struct{}),
-		open: sync.OnceValues(func() (*kgo.Client, error) { return cfg.consumer(kgo.ConsumeTopics(topic)) }),
+		open: sync.OnceValues(func() (*kgo.Client, error) {
+			return cfg.consumer(kgo.ConsumeTopics(topic), kgo.FetchMaxWait(followWait))
+		}),
 	}
 }
 
