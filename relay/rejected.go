@@ -131,17 +131,6 @@ func (s *session) letterID(rec *router.Record) deadletter.ID {
 	return deadletter.ID{Timeline: s.history.TimelineOf(row.Commit), Row: row, Nth: int(rec.Nth)}
 }
 
-// tell logs a row that is set aside.
-func (s *session) tell(reason string, row *replication.Row, cause error) {
-	line := s.r.log.Warn().Err(cause).Str("reason", reason).Str("table", row.Relation.Namespace+"."+row.Relation.Name).
-		Stringer("lsn", rowID(row).Commit).Uint64("seq", row.Ordinal)
-	if s.r.cfg.OnReject == SkipOnReject {
-		line.Msg("row skipped: it is not delivered, and will not be")
-		return
-	}
-	line.Str("topic", s.r.cfg.DeadLetterTopic).Msg("row goes to the dead-letter topic")
-}
-
 // park has later rows of the record's key follow it.
 func (s *session) park(rec *router.Record) error {
 	if s.r.parked == nil || rec.Topic == "" || rec.Key == nil {

@@ -80,6 +80,7 @@ type Relay struct {
 	of       place         // the history that part, seen and apart are of
 	standby  bool          // another relay had the slot when it was asked for last
 	noticed  time.Time
+	asides   map[asideKind]*aside
 
 	parked *deadletter.Parked // nil without Config.ParkKey
 
@@ -231,6 +232,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	}
 
 	err := r.loop(ctx, hard)
+	r.tellRest(time.Now(), true)
 	cut() // ends a probe that is under way
 	r.dropSink()
 	return err
