@@ -263,16 +263,24 @@ func (d *daemon) summarise(ctx context.Context) {
 		if s.EventsPublished == before {
 			continue
 		}
-		confirmed, _ := s.LSN.Confirmed.MarshalText()
-		line := d.log.Info().Int64("published", s.EventsPublished-before).
-			Float64("per_second", perSecond(s.EventsPublished-before, summaryInterval)).
-			Str("lsn", string(confirmed)).Int64("lag_bytes", s.LagBytes)
-		if s.LagSeconds != nil {
-			line = line.Float64("lag_seconds", math.Round(*s.LagSeconds*1000)/1000)
-		}
-		line.Int("in_flight", s.InFlightEvents).Msg("streaming")
+		d.summary(s, s.EventsPublished-before)
 		before = s.EventsPublished
 	}
+}
+
+// summary says what was published since the last one, and in which state the relay is now.
+func (d *daemon) summary(s relay.Status, published int64) {
+	confirmed, _ := s.LSN.Confirmed.MarshalText()
+	line := d.log.Info().Str("state", string(s.State))
+	if s.State != relay.Streaming && s.Reason != "" {
+		line = line.Str("reason", s.Reason)
+	}
+	line = line.Int64("published", published).Float64("per_second", perSecond(published, summaryInterval)).
+		Str("lsn", string(confirmed)).Int64("lag_bytes", s.LagBytes)
+	if s.LagSeconds != nil {
+		line = line.Float64("lag_seconds", math.Round(*s.LagSeconds*1000)/1000)
+	}
+	line.Int("in_flight", s.InFlightEvents).Msg("summary")
 }
 
 // perSecond is a rate with as many digits as it is worth.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/admin"
 	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/rs/zerolog"
 )
 
 func sample(state relay.State, reason string) relay.Status {
@@ -229,6 +230,21 @@ func TestSummary_RoundsItsRate(t *testing.T) {
 	for n, want := range map[int64]float64{83231: 2774, 100: 3.3, 1: 0} {
 		if got := perSecond(n, 30*time.Second); got != want {
 			t.Errorf("%d in 30s are %v a second, want %v", n, got, want)
+		}
+	}
+}
+
+// What was published in the last seconds says nothing about now.
+func TestSummary_NamesTheState(t *testing.T) {
+	for want, s := range map[string]relay.Status{
+		`"state":"streaming","published":30,`:                 {State: relay.Streaming},
+		`"state":"blocked","reason":"route","published":30,`:  {State: relay.Blocked, Reason: "route"},
+		`"state":"reconnecting","reason":"x","published":30,`: {State: relay.Reconnecting, Reason: "x"},
+	} {
+		var log bytes.Buffer
+		(&daemon{log: zerolog.New(&log)}).summary(s, 30)
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("want %s in %s", want, &log)
 		}
 	}
 }
