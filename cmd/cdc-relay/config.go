@@ -19,6 +19,10 @@ func (a *app) warn(cfg *config.Config) {
 
 func (a *app) warnings(all []string) {
 	for _, warning := range all {
+		if a.jsonLog != nil {
+			a.jsonLog.Warn().Msg(warning)
+			continue
+		}
 		fmt.Fprintf(a.stderr, "cdc-relay: warning: %s\n", printable(warning))
 	}
 }

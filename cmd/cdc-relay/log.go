@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"io"
 	"os"
 	"slices"
@@ -65,6 +66,25 @@ func console(out io.Writer, colours bool) zerolog.ConsoleWriter {
 			return nil
 		},
 	}
+}
+
+// logAsAsked has the error of a configuration that cannot be loaded written as JSON where
+// the environment or --set asks for that.
+func (a *app) logAsAsked() {
+	asked := func(variable, key, otherwise string) string {
+		value := cmp.Or(a.getenv(variable), otherwise)
+		for _, assignment := range a.set {
+			if v, found := strings.CutPrefix(assignment, key+"="); found {
+				value = v
+			}
+		}
+		return value
+	}
+	if asked("CDC_RELAY_LOG_FORMAT", "log.format", "") != "json" {
+		return
+	}
+	log := a.newLogger(config.Log{Level: "info", Format: "json"}, asked("CDC_RELAY_PIPELINE", "pipeline", "default"))
+	a.jsonLog = &log
 }
 
 func (a *app) textLog(settings config.Log) bool {

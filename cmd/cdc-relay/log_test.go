@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -48,5 +49,32 @@ func TestLog_TextHasStateAndReasonFirst(t *testing.T) {
 		if _, got, _ := strings.Cut(stderr.String(), " "); got != want {
 			t.Errorf("pipeline %s: %q, want %q", pipeline, got, want)
 		}
+	}
+}
+
+// Whoever collects JSON reads also why there is no configuration.
+func TestLog_AConfigurationThatCannotBeReadIsAJSONLine(t *testing.T) {
+	for name, tt := range map[string]struct {
+		env  []string
+		args []string
+		json bool
+	}{
+		"environment":           {[]string{"CDC_RELAY_LOG_FORMAT=json", "CDC_RELAY_PIPELINE=shop"}, nil, true},
+		"flags":                 {nil, []string{"--set", "log.format=json", "--set", "pipeline=shop"}, true},
+		"flag over environment": {[]string{"CDC_RELAY_LOG_FORMAT=json"}, []string{"--set", "log.format=text"}, false},
+		"neither":               {nil, nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := invoke(t, tt.env, append([]string{"run", "-c", "nowhere.yaml"}, tt.args...)...)
+			got.want(t, exitUsage, "", "nowhere.yaml: cannot read the configuration")
+			var line struct {
+				Level, Pipeline, Msg string
+				Code                 int `json:"exit_code"`
+			}
+			err := json.Unmarshal([]byte(got.stderr), &line)
+			if tt.json != (err == nil) || tt.json && (line.Level != "error" || line.Pipeline != "shop" || line.Code != exitUsage || line.Msg == "") {
+				t.Errorf("%v: %s", err, got.stderr)
+			}
+		})
 	}
 }

@@ -39,6 +39,7 @@ SIGABRT (start again).`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := a.load()
 			if err != nil {
+				a.logAsAsked()
 				return err
 			}
 			return a.stream(cmd.Context(), cfg)
