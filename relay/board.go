@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,6 +29,7 @@ type board struct {
 	since     time.Time // of shown
 	whySince  time.Time // of shownWhy; zero when that is empty
 	said      time.Time // when the log had it last
+	saidWay   bool      // the log has how the row is given up, which is known only once those before it are delivered
 	obstacle  *obstacle // nil: none is known
 	session   *session  // nil between sessions
 	last      LSNs      // of the last session, kept while there is none
@@ -258,6 +260,11 @@ func (r *Relay) announce() {
 	from, was, blockedSince := r.board.shown, r.board.shownWhy, r.board.since
 	state, reason, message := r.board.view(now)
 	changed := state != from || reason != was
+	way := state == Blocked && strings.Contains(message, moveSlot)
+	more := !changed && way && !r.board.saidWay
+	if changed || more {
+		r.board.saidWay, r.board.said = way, now
+	}
 	if changed {
 		if state != from {
 			r.board.since = now
@@ -269,10 +276,9 @@ func (r *Relay) announce() {
 			r.board.whySince = time.Time{}
 		}
 		r.board.shown, r.board.shownWhy = state, reason
-		r.board.said = now
 	}
 	r.board.mu.Unlock()
-	if !changed {
+	if !changed && !more {
 		return
 	}
 	if state == Blocked {
@@ -280,7 +286,7 @@ func (r *Relay) announce() {
 	} else {
 		r.sayChange(from, state, was, reason, message, now.Sub(blockedSince))
 	}
-	if r.ev.StateChanged != nil {
+	if changed && r.ev.StateChanged != nil {
 		r.ev.StateChanged(from, state, reason)
 	}
 }

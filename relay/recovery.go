@@ -290,9 +290,11 @@ func (s *session) wayOut(commit pglogrepl.LSN, reason string, cause error) error
 	if cfg.KeepsPositions() { // else the slot would be ahead of its checkpoint
 		then = ", then `cdc-relay setup --accept-gap`"
 	}
-	return fmt.Errorf("%w; to give up its whole transaction, stop the relay and run: SELECT pg_replication_slot_advance('%s', '%s')%s",
-		s.letterWay(reason, cause), cfg.Replication.Slot, commit+1, then)
+	return fmt.Errorf("%w; to give up its whole transaction, stop the relay and run: SELECT %s('%s', '%s')%s",
+		s.letterWay(reason, cause), moveSlot, cfg.Replication.Slot, commit+1, then)
 }
+
+const moveSlot = "pg_replication_slot_advance"
 
 // letterWay adds the part of it that holds also while what lies before the row is not
 // delivered yet.

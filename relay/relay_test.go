@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -196,6 +197,7 @@ type bench struct {
 	result chan error
 	probe  Prober
 	ledger *fakeLedger
+	log    io.Writer // nil: nobody reads it
 	counts struct{ rejected, retried, delivered atomic.Int64 }
 }
 
@@ -221,7 +223,7 @@ func (b *bench) start(t *testing.T, cfg Config) *bench {
 	if b.ledger != nil {
 		parts.Ledger = b.ledger
 	}
-	b.relay = New(cfg, parts, ev, zerolog.Nop())
+	b.relay = New(cfg, parts, ev, zerolog.New(b.log))
 	ctx, cancel := context.WithCancel(t.Context())
 	b.cancel = cancel
 	go func() { b.result <- b.relay.Run(ctx) }()

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
+	"github.com/rs/zerolog"
 )
 
 // Who follows the message must not give up more than the row's transaction: when it
@@ -46,6 +48,24 @@ func TestBlocked_OffersToMoveTheSlotOnlyOverWhatIsDelivered(t *testing.T) {
 		pass(10 * time.Second)
 		if st := b.relay.Status(); st.State != Blocked || !strings.Contains(st.Message, "pg_replication_slot_advance") {
 			t.Errorf("with everything before it delivered: %s: %s", st.State, st.Message)
+		}
+		b.stop(t)
+	})
+}
+
+// The log has the whole way out as soon as the status has it, and once.
+func TestBlocked_LogsTheWayOutWhenItIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{server: newServer(fixed(110, 120, 1, "order/a/1"), fixed(130, 140, 1, "/a/bad")), sink: new(sinktest.Recorder), result: make(chan error, 1)}
+		b.sink.Hold()
+		var log bytes.Buffer
+		b.log = zerolog.SyncWriter(&log)
+		b.start(t, Config{})
+		pass(10 * time.Second)
+		b.sink.Release()
+		pass(20 * time.Second)
+		if n := strings.Count(log.String(), moveSlot); n != 1 {
+			t.Errorf("said %d times:\n%s", n, &log)
 		}
 		b.stop(t)
 	})
