@@ -13,8 +13,15 @@ TEST_FLAGS ?= -count=1 -p 2 -timeout 25m
 PKG ?= ./...
 # Begin first, longest first: what runs long would otherwise run alone at the end.
 LONGEST := ./test/integration ./replication ./test/fault ./test/parity ./cmd/cdc-relay ./sink ./test/takeover
+# What root alone can do; test/root_test.go holds both lists against the source.
+ROOT_PACKAGES := ./sandbox ./relay ./replication ./test/integration
+ROOT_TESTS := TestLink_CarriesEverythingLater TestPostgres_ServerDoesNotRunAsRoot TestRelay_KeepsOrderThroughAnOutageOfItsNetwork \
+	TestPostgresLostNetworkEndsTheStreamBeforeTheSlotIsFree TestMemory_FitsIntoAContainer
 # The race detector has every process wait for a second at its end, for races of what still runs then.
 RACE_OPTIONS := GORACE="atexit_sleep_ms=100 $${GORACE:-}"
+
+EMPTY :=
+SPACE := $(EMPTY) $(EMPTY)
 
 FUZZTIME ?= 20s
 BENCH ?= .
@@ -50,6 +57,10 @@ demo: ## a real PostgreSQL, in-process brokers and the relay between them; DEMO_
 test: ## all tests, with the race detector where there is a C compiler; PKG=./router for one package
 	@$(if $(RACE),:,echo "no C compiler: without the race detector" >&2)
 	$(RACE_OPTIONS) $(GO) test $(RACE) $(TEST_FLAGS) $(if $(filter ./...,$(PKG)),$(LONGEST)) $(PKG)
+
+.PHONY: test-root
+test-root: ## the tests that only root can run, which the others leave out: network devices, control groups, dropping rights
+	$(RACE_OPTIONS) $(GO) test $(RACE) $(TEST_FLAGS) -v -run '^($(subst $(SPACE),|,$(strip $(ROOT_TESTS))))$$' $(ROOT_PACKAGES)
 
 .PHONY: build
 build: ## the static binary, in .bin/cdc-relay
