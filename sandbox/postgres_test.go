@@ -129,7 +129,7 @@ func TestPostgres_DemandsPassword(t *testing.T) {
 
 func TestPostgres_ServerDoesNotRunAsRoot(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("only root has rights to drop")
+		harness.Forbidden(t, "drop root's rights", os.ErrPermission, "run it as root")
 	}
 	server := start(t, sandbox.PostgresOptions{})
 	info, err := os.Stat(server.Dir())

@@ -18,7 +18,7 @@ func Link(t testing.TB, options sandbox.LinkOptions) *sandbox.Link {
 	case errors.Is(err, errors.ErrUnsupported):
 		t.Skip("network devices are made on Linux alone")
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, fs.ErrNotExist):
-		forbidden(t, "make network devices", err, "run it as root, or with CAP_NET_ADMIN and /dev/net/tun")
+		Forbidden(t, "make network devices", err, "run it as root, or with CAP_NET_ADMIN and /dev/net/tun")
 	case err != nil:
 		t.Fatal(err)
 	}

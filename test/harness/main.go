@@ -109,9 +109,9 @@ func NeedsServer(t testing.TB, kind string) {
 // Required says that a missing server or program is a failure.
 func Required() bool { return slices.Contains([]string{"all", "servers"}, os.Getenv(RequireVariable)) }
 
-// forbidden skips a test that needs a right which this account does not have, or fails it
-// where that is required too.
-func forbidden(t testing.TB, what string, err error, how string) {
+// Forbidden skips a test that needs a right which this account does not have, or fails it
+// where that is required too. Who calls it is root's test: `make test-root` has to name it.
+func Forbidden(t testing.TB, what string, err error, how string) {
 	t.Helper()
 	skip(t, fmt.Sprintf("this account cannot %s: %v\nto run this test: %s", what, err, how), os.Getenv(RequireVariable) == "all")
 }

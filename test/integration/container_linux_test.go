@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,17 +16,30 @@ import (
 	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
 )
 
+// memoryGroups is where this machine limits the memory of groups, and the files for the
+// limit and the events of one; root is empty where the kernel does not.
+func memoryGroups() (root, maximum, events string) {
+	if control, err := os.ReadFile("/sys/fs/cgroup/cgroup.subtree_control"); err == nil && slices.Contains(strings.Fields(string(control)), "memory") {
+		return "/sys/fs/cgroup", "memory.max", "memory.events" // version 2
+	}
+	if _, err := os.Stat("/sys/fs/cgroup/memory/memory.limit_in_bytes"); err == nil {
+		return "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.oom_control" // version 1
+	}
+	return "", "", ""
+}
+
 // limitedGroup is a control group with a limit of memory, as a container has one. The
-// prefix starts a command in it. Who may not make one skips the test.
+// prefix starts a command in it. Who may not make one skips the test, or fails it where
+// that is required; a machine without such groups skips it for everybody.
 func limitedGroup(t *testing.T, limit int) (prefix []string, killed func() string) {
 	t.Helper()
-	root, maximum, events := "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.oom_control"
-	if control, err := os.ReadFile("/sys/fs/cgroup/cgroup.controllers"); err == nil && strings.Contains(string(control), "memory") {
-		root, maximum, events = "/sys/fs/cgroup", "memory.max", "memory.events"
+	root, maximum, events := memoryGroups()
+	if root == "" {
+		t.Skip("no control groups of version 1 or 2 limit memory under /sys/fs/cgroup on this machine")
 	}
 	dir := filepath.Join(root, fmt.Sprintf("cdc-relay-test-%d", os.Getpid()))
 	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Skipf("this account cannot make control groups: %v", err)
+		harness.Forbidden(t, "make control groups", err, "run it as root, where "+root+" can be written")
 	}
 	t.Cleanup(func() {
 		relaytest.Eventually(t, "the control group is empty", func() (bool, string) {
@@ -34,7 +48,7 @@ func limitedGroup(t *testing.T, limit int) (prefix []string, killed func() strin
 		})
 	})
 	if err := os.WriteFile(filepath.Join(dir, maximum), []byte(strconv.Itoa(limit)), 0o644); err != nil {
-		t.Skipf("the control group takes no limit of memory: %v", err)
+		harness.Forbidden(t, "limit the memory of a control group", err, "run it as root")
 	}
 	killed = func() string {
 		data, err := os.ReadFile(filepath.Join(dir, events))
