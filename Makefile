@@ -62,6 +62,11 @@ test: ## all tests, with the race detector where there is a C compiler; PKG=./ro
 test-root: ## the tests that only root can run, which the others leave out: network devices, control groups, dropping rights
 	$(RACE_OPTIONS) $(GO) test $(RACE) $(TEST_FLAGS) -v -run '^($(subst $(SPACE),|,$(strip $(ROOT_TESTS))))$$' $(ROOT_PACKAGES)
 
+.PHONY: test-ordinary
+test-ordinary: ## for root: all tests as an ordinary account, which is made, in a copy of the checkout
+	@bash .ci/account
+	.ci/as env CDC_RELAY_REQUIRE=servers $(MAKE) test
+
 .PHONY: build
 build: ## the static binary, in .bin/cdc-relay
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o .bin/cdc-relay ./cmd/cdc-relay
