@@ -190,13 +190,17 @@ const readAhead = 30 * time.Second
 // knows of. It runs before the slot is taken, and once more when it is and whoever held
 // it before is shut out, for what that one parked last: that has to be quick, as nobody
 // answers the server meanwhile.
-func (r *Relay) awaitDeadLetters(ctx context.Context, limit time.Duration) error {
+//
+// A letter of an earlier relay of the slot may lie behind another pipeline's transaction that is
+// not over. It is waited for (all); but with exactly-once not before the slot is taken, as the transaction
+// may be that of the relay which held the slot, and ends when that one is shut out.
+func (r *Relay) awaitDeadLetters(ctx context.Context, limit time.Duration, all bool) error {
 	if r.parked == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	err := r.parts.Journal.CatchUp(ctx)
+	err := r.parts.Journal.CatchUp(ctx, all)
 	if e, ok := errors.AsType[*sink.Error](err); ok && e.Reason == "unknown_topic" && r.cfg.Kafka.CreateTopics.Enabled {
 		return nil // it is made with the first dead letter
 	}

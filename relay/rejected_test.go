@@ -116,7 +116,7 @@ func (r *reader) Run(ctx context.Context, visit func(*sink.Message)) {
 	}
 }
 
-func (r *reader) CatchUp(ctx context.Context) error {
+func (r *reader) CatchUp(ctx context.Context, _ bool) error {
 	end := len(r.log.messages())
 	for {
 		r.mu.Lock()

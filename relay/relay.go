@@ -43,7 +43,9 @@ type Prober interface {
 // *sink.Follower satisfies it.
 type Journal interface {
 	Run(ctx context.Context, visit func(*sink.Message))
-	CatchUp(ctx context.Context) error // returns once everything was visited that is there now
+	// CatchUp returns once everything was visited that is there now. With all that includes
+	// what a Kafka transaction hides that is not over.
+	CatchUp(ctx context.Context, all bool) error
 	Close()
 }
 
@@ -364,7 +366,7 @@ func (r *Relay) once(ctx, hard context.Context) error {
 	if err := r.readySink(ctx); err != nil {
 		return err
 	}
-	if err := r.awaitDeadLetters(ctx, readAhead); err != nil {
+	if err := r.awaitDeadLetters(ctx, readAhead, r.cfg.Guarantee != ExactlyOnce); err != nil {
 		return err
 	}
 	src, err := r.parts.Source(ctx)
@@ -391,7 +393,7 @@ func (r *Relay) once(ctx, hard context.Context) error {
 	r.pass(func(o *obstacle) bool { return o.of != s.origin() || o.startsPast(src.Start()) })
 	err = r.takeOver(ctx, s)
 	if err == nil { // with exactly-once a letter of whoever was before counts no later than that
-		err = r.awaitDeadLetters(ctx, r.handover())
+		err = r.awaitDeadLetters(ctx, r.handover(), true)
 	}
 	if err == nil {
 		err = r.recall(ctx, s)

@@ -136,20 +136,22 @@ func newMessage(r *kgo.Record) *Message {
 	return m
 }
 
-// CatchUp returns once Run has visited everything that the topic holds now. The
-// error is a *Error.
-func (f *Follower) CatchUp(ctx context.Context) error {
+// ReasonLettersHidden is that of a topic which is not read to its end, because what lies
+// there is hidden behind a Kafka transaction that is not over.
+const ReasonLettersHidden = "dead_letters_hidden"
+
+// CatchUp returns once Run has visited everything that the topic holds now. Records behind
+// a Kafka transaction that is not over are not visited before it ends, also those that count
+// already: with all it waits for them too. The error is a *Error; its reason is
+// ReasonLettersHidden where ctx ended in that wait.
+func (f *Follower) CatchUp(ctx context.Context, all bool) error {
 	client, err := f.open()
 	if err != nil {
 		return &Error{Blocked, "kafka_error", err}
 	}
-	ends, err := topicEnds(ctx, client, f.topic)
+	ends, err := topicEnds(ctx, client, f.topic, all)
 	if err != nil {
-		e := readError(f.topic, err)
-		if e.Reason == "unknown_topic" {
-			e.Err = advise(e.Err, "`cdc-relay setup` makes it, if it is the dead-letter topic")
-		}
-		return e
+		return f.missing(ctx, client, err)
 	}
 	for {
 		f.mu.Lock()
@@ -167,10 +169,52 @@ func (f *Follower) CatchUp(ctx context.Context) error {
 		select {
 		case <-moved:
 		case <-ctx.Done():
-			return readError(f.topic, context.Cause(ctx))
+			return f.late(client, ends, context.Cause(ctx))
 		}
 	}
 }
+
+// late is the error of a CatchUp whose time is over. What is committed may have been read.
+func (f *Follower) late(client *kgo.Client, ends map[int32]int64, cause error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), metadataMinAge)
+	defer cancel()
+	committed, err := topicEnds(ctx, client, f.topic, false)
+	if err != nil {
+		return readError(f.topic, cause)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for partition, end := range ends {
+		if next := f.next[partition]; next < end && next >= committed[partition] {
+			return &Error{Retry, ReasonLettersHidden, advise(
+				fmt.Errorf("read topic %q: offsets %d to %d of partition %d lie behind a Kafka transaction that is not over, and may hold letters of this relay", f.topic, next, end-1, partition),
+				"it ends by itself with its transaction.timeout.ms at the latest; `kafka-transactions.sh find-hanging` names one that does not")}
+		}
+	}
+	return readError(f.topic, cause)
+}
+
+// missing is the error of a topic whose ends are not known. A broker that has just started
+// may not know of a topic yet, and what the relay makes of a missing one is that there are no
+// letters; so the controller is asked before.
+func (f *Follower) missing(ctx context.Context, client *kgo.Client, err error) error {
+	e := readError(f.topic, err)
+	if e.Reason != "unknown_topic" {
+		return e
+	}
+	made, refused := kadm.NewClient(client).ValidateCreateTopics(ctx, 1, -1, nil, f.topic)
+	if refused == nil {
+		refused = made[f.topic].Err
+	}
+	if errors.Is(refused, kerr.TopicAlreadyExists) {
+		return &Error{Retry, ReasonMetadataStale, fmt.Errorf("read topic %q: the controller has it, and a broker does not know it yet", f.topic)}
+	}
+	e.Err = advise(e.Err, "`cdc-relay setup` makes it, if it is the dead-letter topic")
+	return e
+}
+
+// ReasonMetadataStale is that of a broker which does not know a topic that is there.
+const ReasonMetadataStale = "metadata_stale"
 
 // Close ends it.
 func (f *Follower) Close() {
@@ -179,11 +223,15 @@ func (f *Follower) Close() {
 	}
 }
 
-// topicEnds are the offsets behind the last committed record, without partitions
-// that hold nothing.
-func topicEnds(ctx context.Context, client *kgo.Client, topic string) (map[int32]int64, error) {
+// topicEnds are the offsets behind the last record that can be read, or with all behind the
+// last one, without partitions that hold nothing.
+func topicEnds(ctx context.Context, client *kgo.Client, topic string, all bool) (map[int32]int64, error) {
 	admin := kadm.NewClient(client)
-	ends, err := admin.ListCommittedOffsets(ctx, topic)
+	list := admin.ListCommittedOffsets
+	if all {
+		list = admin.ListEndOffsets
+	}
+	ends, err := list(ctx, topic)
 	if err == nil {
 		err = ends.Error()
 	}
@@ -215,7 +263,7 @@ func ReadTopic(ctx context.Context, cfg KafkaConfig, topic string, visit func(*M
 		return err
 	}
 	defer client.Close()
-	ends, err := topicEnds(ctx, client, topic)
+	ends, err := topicEnds(ctx, client, topic, false)
 	if err != nil {
 		return readError(topic, err)
 	}

@@ -45,7 +45,7 @@ func TestFollower_CatchesUpWithEveryPartition(t *testing.T) {
 		t.Fatalf("a missing topic: %v", err)
 	}
 	early := sink.NewFollower(cfg, "letters", zerolog.Nop())
-	if err := early.CatchUp(ctx); err == nil || !strings.Contains(err.Error(), "`cdc-relay setup` makes it") {
+	if err := early.CatchUp(ctx, true); err == nil || !strings.Contains(err.Error(), "`cdc-relay setup` makes it") {
 		t.Errorf("a missing topic that is followed: %v", err)
 	}
 	early.Close()
@@ -68,7 +68,7 @@ func TestFollower_CatchesUpWithEveryPartition(t *testing.T) {
 			seen[string(m.Value)] = true
 		})
 	}()
-	if err := f.CatchUp(ctx); err != nil {
+	if err := f.CatchUp(ctx, true); err != nil {
 		t.Fatalf("an empty topic: %v", err)
 	}
 	k, err := sink.NewKafka(cfg, zerolog.Nop())
@@ -82,7 +82,7 @@ func TestFollower_CatchesUpWithEveryPartition(t *testing.T) {
 			values = append(values, fmt.Sprint(round*50+i))
 		}
 		produceAll(t, k, "letters", values...)
-		if err := f.CatchUp(ctx); err != nil {
+		if err := f.CatchUp(ctx, true); err != nil {
 			t.Fatal(err)
 		}
 		if got := count(); got != (round+1)*50 {
@@ -100,7 +100,7 @@ func TestFollower_CatchesUpWithEveryPartition(t *testing.T) {
 	short, end := context.WithTimeout(ctx, time.Millisecond)
 	defer end()
 	<-short.Done()
-	if err := f.CatchUp(short); err == nil || !strings.Contains(err.Error(), `"letters"`) {
+	if err := f.CatchUp(short, true); err == nil || !strings.Contains(err.Error(), `"letters"`) {
 		t.Fatalf("without time: %v", err)
 	}
 	cancel()
