@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"os"
@@ -45,6 +47,9 @@ type contestant struct {
 
 	columns bool // takes part in the suite of that name alone
 
+	drains  bool // takes part where a backlog is drained alone
+	follows bool // takes part where rows are followed as they come alone
+
 	foreign bool // what headers it gives is its own business
 
 	// prepare makes ready what the run itself does not count. It says what is
@@ -76,6 +81,8 @@ const (
 	relayColumns = "relay-column-list"
 	debezium     = "debezium"
 	debeziumWarm = "debezium-warm"
+	debeziumHeap = "debezium-512m"
+	debeziumSoon = "debezium-latency"
 	polling      = "polling"
 )
 
@@ -89,8 +96,10 @@ func contestants() []contestant {
 		{name: relayShards2, sink: toKafka, shards: 2, start: startShards(2)},
 		{name: relayShards4, sink: toKafka, shards: 4, start: startShards(4)},
 		{name: relayColumns, sink: toKafka, columns: true, confirms: true, prepare: needColumnLists, start: startRelay("CDC_RELAY_POSTGRES_PUBLICATION=" + listed)},
-		{name: debezium, sink: toKafka, runs: 1, first: true, large: true, confirms: true, prepare: needDebezium, start: startDebezium(false)},
-		{name: debeziumWarm, sink: toKafka, runs: 2, first: true, confirms: true, prepare: needDebezium, start: startDebezium(true)},
+		{name: debezium, sink: toKafka, runs: 1, first: true, large: true, confirms: true, prepare: needDebezium, start: startDebezium(connect{})},
+		{name: debeziumWarm, sink: toKafka, runs: 2, first: true, confirms: true, prepare: needDebezium, start: startDebezium(connect{warm: true})},
+		{name: debeziumHeap, sink: toKafka, runs: 1, first: true, large: true, confirms: true, drains: true, prepare: needDebezium, start: startDebezium(connect{heap: "512m"})},
+		{name: debeziumSoon, sink: toKafka, runs: 1, first: true, confirms: true, follows: true, prepare: needDebezium, start: startDebezium(connect{linger: "0", poll: "1"})},
 		{name: polling, sink: toKafka, runs: 1, start: startPolling},
 	}
 	for _, variable := range os.Environ() {
@@ -372,10 +381,29 @@ var tuned = map[string]string{
 	"connector.client.config.override.policy": "All",
 }
 
-// tunedJVM overrides what the sandbox sets for quick starts.
-var tunedJVM = []string{"-XX:TieredStopAtLevel=4", "-XX:-UseSerialGC", "-XX:+UseParallelGC", "-Xms2g", "-Xmx2g"}
+// connect is how a worker differs from the tuned one.
+type connect struct {
+	warm   bool   // it has drained a backlog of another database before, so that its code is compiled
+	heap   string // all that it may have; empty: 2g
+	linger string // producer.linger.ms; empty: that of tuned
+	poll   string // poll.interval.ms of the connector; empty: 5
+}
 
-func connector(name string, w *workload, slot string) ([]byte, error) {
+func (c connect) worker() map[string]string {
+	settings := maps.Clone(tuned)
+	if c.linger != "" {
+		settings["producer.linger.ms"] = c.linger
+	}
+	return settings
+}
+
+// jvm overrides what the sandbox sets for quick starts.
+func (c connect) jvm() []string {
+	heap := cmp.Or(c.heap, "2g")
+	return []string{"-XX:TieredStopAtLevel=4", "-XX:-UseSerialGC", "-XX:+UseParallelGC", "-Xms" + heap, "-Xmx" + heap}
+}
+
+func (c connect) connector(name string, w *workload, slot string) ([]byte, error) {
 	at, err := url.Parse(w.url())
 	if err != nil {
 		return nil, err
@@ -386,7 +414,7 @@ func connector(name string, w *workload, slot string) ([]byte, error) {
 		"database.password": "unused", "database.sslmode": "disable",
 		"topic.prefix": name, "slot.name": slot, "publication.name": publication, "publication.autocreate.mode": "disabled",
 		"table.include.list": "public.outbox", "snapshot.mode": "no_data", "skipped.operations": "u,d,t",
-		"poll.interval.ms": "5", "max.batch.size": "8192", "max.queue.size": "32768", "status.update.interval.ms": "1000",
+		"poll.interval.ms": cmp.Or(c.poll, "5"), "max.batch.size": "8192", "max.queue.size": "32768", "status.update.interval.ms": "1000",
 		"tombstones.on.delete": "false",
 		"transforms":           "outbox", "transforms.outbox.type": "io.debezium.transforms.outbox.EventRouter",
 		"transforms.outbox.table.field.event.key": "aggregate_id", "transforms.outbox.table.field.event.type": "event_type",
@@ -395,20 +423,19 @@ func connector(name string, w *workload, slot string) ([]byte, error) {
 	}})
 }
 
-// startDebezium starts a worker with one connector. A warm one has drained a
-// backlog of another database before, so that its code is compiled.
-func startDebezium(warm bool) func(context.Context, *bench, job) (*running, error) {
+// startDebezium starts a worker with one connector.
+func startDebezium(c connect) func(context.Context, *bench, job) (*running, error) {
 	return func(ctx context.Context, b *bench, j job) (*running, error) {
-		d, err := sandbox.StartDebezium(ctx, sandbox.DebeziumOptions{Java: b.java, Jars: b.jars, Brokers: j.to.addrs, Worker: tuned, JVM: tunedJVM})
+		d, err := sandbox.StartDebezium(ctx, sandbox.DebeziumOptions{Java: b.java, Jars: b.jars, Brokers: j.to.addrs, Worker: c.worker(), JVM: c.jvm()})
 		if err != nil {
 			return nil, err
 		}
-		if warm {
+		if c.warm {
 			if err := b.warmUp(ctx, d, j); err != nil {
 				return nil, errors.Join(fmt.Errorf("warm up: %w", err), d.Close())
 			}
 		}
-		text, err := connector("bench", j.w, j.slot)
+		text, err := c.connector("bench", j.w, j.slot)
 		if err == nil {
 			err = j.begin(ctx)
 		}
@@ -442,7 +469,7 @@ func (b *bench) warmUp(ctx context.Context, d *sandbox.Debezium, j job) error {
 	if err != nil {
 		return err
 	}
-	text, err := connector("warm", w, slot)
+	text, err := connect{}.connector("warm", w, slot)
 	if err != nil {
 		return err
 	}

@@ -106,7 +106,7 @@ func (b *bench) latencyOf(ctx context.Context, c contestant) (lines []Latency, e
 	}
 	// Code that a JVM has not compiled yet is slow: Debezium's, and the broker's for
 	// small requests, which whoever comes first would pay for.
-	if c.name == debezium || !b.followed {
+	if c.name == debezium || c.name == debeziumSoon || !b.followed {
 		m := newMeter()
 		if err := m.measure(ctx, s, 1000, 20*time.Second); err != nil {
 			return nil, fmt.Errorf("warm up: %w", err)

@@ -238,7 +238,7 @@ func (s *standing) end(ctx context.Context) error {
 
 // followers take part where the point is a steady stream.
 var followers = func(c contestant) bool {
-	return c.sink == toKafka && c.name != debeziumWarm && everyone(c)
+	return c.sink == toKafka && c.name != debeziumWarm && (c.follows || everyone(c) && !c.drains)
 }
 
 // coldStart is from the start of the process to a waiting row in a consumer's
@@ -250,7 +250,7 @@ func coldStart(ctx context.Context, b *bench) error {
 	}
 	defer w.close(ctx)
 	var failed error
-	for _, c := range b.taking(ctx, func(c contestant) bool { return followers(c) && c.name != polling }) {
+	for _, c := range b.taking(ctx, func(c contestant) bool { return followers(c) && c.name != polling && c.name != debeziumSoon }) {
 		var all []float64
 		for n := range 5 {
 			if c.name == debezium && n > 1 {

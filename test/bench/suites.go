@@ -14,7 +14,8 @@ type suite struct {
 	run         func(context.Context, *bench) error
 }
 
-func everyone(c contestant) bool { return c.shards == 0 && !c.columns }
+// everyone drains a backlog, but those that have a suite of their own.
+func everyone(c contestant) bool { return c.shards == 0 && !c.columns && !c.follows }
 
 // quick are the contestants of suites that vary one dimension.
 var quick = named(limit, relayDiscard, relayKafka)
@@ -32,7 +33,9 @@ func suites() []suite {
 		{"large", "one transaction", true, func(ctx context.Context, b *bench) error {
 			s := usual(b.rows)
 			s.perTxn = s.rows
-			return b.once(ctx, "large", s, func(c contestant) bool { return c.large && (c.name != debezium || b.full) })
+			return b.once(ctx, "large", s, func(c contestant) bool {
+				return c.large && (!slices.Contains([]string{debezium, debeziumHeap}, c.name) || b.full)
+			})
 		}},
 		{"outage", "the broker stops answering in the middle of a drain", true, outage},
 		{"latency", "commit to consumer at a steady rate", true, latency},
