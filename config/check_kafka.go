@@ -205,7 +205,7 @@ func (c *Config) trusted() (*x509.CertPool, error) {
 	}
 	content, err := c.readFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", file, cause(err))
+		return nil, fmt.Errorf("read %s: %w; %s", file, cause(err), readable(err))
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(content) {
@@ -221,7 +221,7 @@ func (c *Config) clientCertificate() (tls.Certificate, error) {
 	for i, file := range []string{t.CertFile, t.KeyFile} {
 		content, err := c.readFile(file)
 		if err != nil {
-			return tls.Certificate{}, fmt.Errorf("read %s: %w", file, cause(err))
+			return tls.Certificate{}, fmt.Errorf("read %s: %w; %s", file, cause(err), readable(err))
 		}
 		parts[i] = content
 	}

@@ -122,7 +122,7 @@ func parserError(err error) error {
 func syntaxHint(message string) string {
 	switch {
 	case strings.Contains(message, "must be specified"):
-		return "; inside { } and [ ] put quotes around values with ${…}"
+		return "; close what is opened there, and inside { } and [ ] put quotes around values with ${…}"
 	case strings.Contains(message, "reserved character"), strings.Contains(message, "directive"), strings.Contains(message, "mapping value is not allowed"):
 		return "; put quotes around the value"
 	case strings.Contains(message, "'tab'"):

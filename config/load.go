@@ -168,7 +168,7 @@ func (l *loader) failure() error {
 func (l *loader) loadFile(path string) bool {
 	content, path, err := l.findFile(path)
 	if err != nil {
-		l.errs.List = append(l.errs.List, &Error{Source: path, Message: fmt.Sprintf("cannot read the configuration: %v", cause(err))})
+		l.errs.List = append(l.errs.List, &Error{Source: path, Message: fmt.Sprintf("cannot read the configuration: %v; %s", cause(err), readable(err))})
 		return false
 	}
 	if path == "" {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"reflect"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -141,7 +142,7 @@ func TestLoad_NamesAMissingOrUnreadableFile(t *testing.T) {
 		{ReadFile: noFiles, Environ: []string{"CDC_RELAY_CONFIG=/no/such"}},
 	} {
 		_, err := Load(o)
-		if want := "/no/such: cannot read the configuration: file does not exist"; err == nil || err.Error() != want {
+		if want := "/no/such: cannot read the configuration: file does not exist; correct the path, or put the file there"; err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
 		}
 		if errs := (*Errors)(nil); !errors.As(err, &errs) {
@@ -153,6 +154,28 @@ func TestLoad_NamesAMissingOrUnreadableFile(t *testing.T) {
 	}
 	if _, err := Load(Options{ReadFile: denied, Environ: complete}); err == nil || !strings.HasPrefix(err.Error(), "cdc-relay.yaml: ") {
 		t.Errorf("a file that may not be read is passed over: %v", err)
+	}
+}
+
+// A directory, a file of somebody else's and one that is not there each have their next step.
+func TestLoad_SaysWhatToDoAboutAFileThatCannotBeRead(t *testing.T) {
+	for cause, want := range map[error]string{
+		os.ErrNotExist: "put the file there", os.ErrPermission: "make it readable", syscall.EISDIR: "name the file in it", syscall.EIO: "name a file",
+	} {
+		failing := func(name string) ([]byte, error) { return nil, &os.PathError{Op: "open", Path: name, Err: cause} }
+		if _, err := Load(Options{Path: "relay.yaml", ReadFile: failing, Environ: complete}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v", cause, err)
+		}
+		ca := "kafka:\n  tls: {enabled: true, ca_file: /ca.pem}\n"
+		reads := func(name string) ([]byte, error) {
+			if name == "relay.yaml" {
+				return []byte(ca), nil
+			}
+			return failing(name)
+		}
+		if _, err := Load(Options{Path: "relay.yaml", ReadFile: reads, Environ: complete}); err == nil || !strings.Contains(err.Error(), "/ca.pem") || !strings.Contains(err.Error(), want) {
+			t.Errorf("an authority's file, %v: %v", cause, err)
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os/exec"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -71,6 +72,19 @@ func cause(err error) error {
 		return p.Err
 	}
 	return err
+}
+
+// readable is what to do about a file that cannot be read.
+func readable(err error) string {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "correct the path, or put the file there"
+	case errors.Is(err, fs.ErrPermission):
+		return "make it readable for the user that cdc-relay runs as"
+	case errors.Is(err, syscall.EISDIR):
+		return "name the file in it"
+	}
+	return "name a file that can be read"
 }
 
 // secretFunc is asked at every use, so that a rotated file or a new token from

@@ -167,6 +167,14 @@ func (c *changeOver) load(file string) error {
 	return err
 }
 
+// from names the file that the configuration is of.
+func (c *changeOver) from() string {
+	if c.cfg.Path == "" {
+		return ""
+	}
+	return " in " + c.cfg.Path
+}
+
 // sameSlot keeps a configuration of another pipeline from being taken.
 func (c *changeOver) sameSlot() error {
 	source, ours := c.imported.Source, c.settings.Replication
@@ -175,8 +183,8 @@ func (c *changeOver) sameSlot() error {
 		return known && name != ours
 	}
 	if differs(source.Slot, ours.Slot) || differs(source.Publication, ours.Publication) {
-		return fmt.Errorf("the connector streams from slot %q and publication %q, the configuration from %q and %q; a change-over keeps both: correct postgres.slot and postgres.publication",
-			source.Slot, source.Publication, ours.Slot, ours.Publication)
+		return fmt.Errorf("the connector streams from slot %q and publication %q, the configuration%s from %q and %q; a change-over keeps both: correct postgres.slot and postgres.publication",
+			source.Slot, source.Publication, c.from(), ours.Slot, ours.Publication)
 	}
 	for _, name := range source.Tables {
 		if !slices.ContainsFunc(ours.Tables, func(t replication.Table) bool { return t.String() == name }) {

@@ -403,3 +403,13 @@ func TestSettingDifferences(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
+
+// A configuration file that lies in the directory is taken without being named, so a refusal
+// names it.
+func TestTakeover_NamesTheFileThatTheSlotIsOf(t *testing.T) {
+	connector := fileOf(t, "connector.json", `{"name":"outbox","config":{"connector.class":"io.debezium.connector.postgresql.PostgresConnector","plugin.name":"pgoutput",
+		"database.hostname":"127.0.0.1","database.user":"a","database.dbname":"x","topic.prefix":"app","slot.name":"theirs","table.include.list":"public.outbox",
+		"transforms":"outbox","transforms.outbox.type":"io.debezium.transforms.outbox.EventRouter"}}`)
+	file := fileOf(t, "cdc-relay.yaml", "postgres: {url: 'postgres://a@127.0.0.1:1/x', slot: ours}\noutbox: [{table: public.outbox}]\nkafka: {brokers: ['127.0.0.1:1']}\n")
+	invoke(t, nil, "takeover", connector, "--config", file).want(t, 2, "", "the configuration in "+file+" from")
+}
