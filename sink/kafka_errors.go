@@ -37,7 +37,7 @@ func (e *noPartitionError) Error() string {
 type sizeError struct{ size, limit int }
 
 func (e *sizeError) Error() string {
-	return fmt.Sprintf("record takes %d bytes in a batch, the limit is %d; raise kafka.max_message_bytes, and max.message.bytes of the topic, or store less in the row", e.size, e.limit)
+	return fmt.Sprintf("record takes %d bytes in a batch, the limit is %d; raise kafka.max_message_bytes and restart the relay, and raise max.message.bytes of the topic, or store less in the row", e.size, e.limit)
 }
 
 // interruptedError is the end of the caller's patience.

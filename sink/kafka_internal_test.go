@@ -146,3 +146,10 @@ func TestKafka_ClosesWithoutPushingMetrics(t *testing.T) {
 		t.Error("the client collects metrics for the brokers")
 	}
 }
+
+// Our own limit is read at the start, unlike the topic's.
+func TestSizeError_SaysThatOurLimitNeedsARestart(t *testing.T) {
+	if got := (&sizeError{2, 1}).Error(); !strings.Contains(got, "raise kafka.max_message_bytes and restart the relay") {
+		t.Error(got)
+	}
+}

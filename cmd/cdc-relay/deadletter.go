@@ -445,7 +445,7 @@ func (l *letters) showOne(r *letterReport, payload bool) error {
 	if payload {
 		fmt.Fprintf(lines, "  value\t%v\n", r.Record.Value)
 	} else {
-		fmt.Fprintf(lines, "  value\t%d bytes; --payload prints it\n", r.Bytes)
+		fmt.Fprintf(lines, "  value\t%s; --payload prints it\n", wording.Count(r.Bytes, "byte"))
 	}
 	return lines.Flush()
 }
