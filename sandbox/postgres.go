@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
+	"maps"
 	"net/url"
 	"os"
 	"os/exec"
@@ -434,17 +434,6 @@ func (p *Postgres) Close() error {
 		p.process = nil
 	}
 	return p.run.removeDir(p.dir)
-}
-
-// FreePort is a TCP port of the loopback address that nobody listens on. Somebody
-// else may take it before the caller does.
-func FreePort() (int, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, fmt.Errorf("find a free port: %w", err)
-	}
-	port := listener.Addr().(*net.TCPAddr).Port
-	return port, listener.Close()
 }
 
 func pause(ctx context.Context, d time.Duration) {
