@@ -178,7 +178,8 @@ func TestRedrive_SaysHowFarItCame(t *testing.T) {
 			got.want(t, exitFailed, "", "; sent and marked: 1 of 4 dead letters; in hand was the one at partition 0, offset 1 (row 0/2/1 of table public.outbox), and of 2 dead letters of its key from there on nobody knows whether the brokers have them. "+
 				"Run it again: what is marked is left alone, and of those 2 there may be two in topic orders then, in their order")
 			invoke(t, l.env, "deadletter", "redrive", "--all", "--yes").want(t, exitOK, "3 of 3 dead letters of the selected keys re-driven, 0 left", "")
-			if order := l.values(t, "orders", "b"); order != "1 2" && order != "1 2 1 2" {
+			// What was on its way had one of them, both, or none.
+			if order := l.values(t, "orders", "b"); order != "1 2" && order != "1 1 2" && order != "1 2 1 2" {
 				t.Errorf("key b: %s", order)
 			}
 			if a, c := l.values(t, "orders", "a"), l.values(t, "orders", "c"); a != "0" || c != "3" {
