@@ -23,11 +23,11 @@ func TestKafkaPreset_SetsWhatTheServiceWants(t *testing.T) {
 	for preset, tt := range map[string]struct {
 		more, mechanism, user, compression string
 	}{
-		"msk-iam":         {"", sink.SASLAWSMSKIAM, "", "lz4"},
-		"confluent-cloud": {"  sasl: {username: key, password_file: pw}\n", sink.SASLPlain, "key", "lz4"},
+		"msk-iam":         {"", sink.SASLAWSMSKIAM, "", "snappy"},
+		"confluent-cloud": {"  sasl: {username: key, password_file: pw}\n", sink.SASLPlain, "key", "snappy"},
 		"event-hubs":      {"  sasl: {password_file: pw}\n", sink.SASLPlain, "$ConnectionString", "none"},
-		"aiven":           {"  tls: {ca_file: ca, cert_file: cert, key_file: key}\n", "", "", "lz4"},
-		"redpanda":        {"  sasl: {username: u, password_file: pw}\n", sink.SASLScramSHA256, "u", "lz4"},
+		"aiven":           {"  tls: {ca_file: ca, cert_file: cert, key_file: key}\n", "", "", "snappy"},
+		"redpanda":        {"  sasl: {username: u, password_file: pw}\n", sink.SASLScramSHA256, "u", "snappy"},
 	} {
 		t.Run(preset, func(t *testing.T) {
 			cfg := withPreset(t, preset, tt.more)

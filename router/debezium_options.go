@@ -441,7 +441,7 @@ var workerOptions = []DebeziumOption{
 
 var producerOptions = []DebeziumOption{
 	elsewhere(ScopeProducer, "bootstrap.servers", "list", "", "kafka.brokers", ""),
-	elsewhere(ScopeProducer, "compression.type", "enum(none,gzip,snappy,lz4,zstd)", "none", "kafka.compression", "lz4 here unless set; not part of a record"),
+	elsewhere(ScopeProducer, "compression.type", "enum(none,gzip,snappy,lz4,zstd)", "none", "kafka.compression", "snappy here unless set; not part of a record"),
 	elsewhere(ScopeProducer, "linger.ms", "int", "0", "kafka.linger", ""),
 	elsewhere(ScopeProducer, "max.request.size", "int", "1048576", "kafka.max_message_bytes", ""),
 	elsewhere(ScopeProducer, "security.protocol", "enum(PLAINTEXT,SSL,SASL_PLAINTEXT,SASL_SSL)", "PLAINTEXT", "kafka.tls.enabled", "and kafka.sasl"),

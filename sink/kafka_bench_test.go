@@ -46,7 +46,7 @@ func benchmarkSend(b *testing.B, s sink.Sink) {
 }
 
 func BenchmarkKafka_Send(b *testing.B) {
-	for _, compression := range []string{"none", "lz4"} {
+	for _, compression := range []string{"none", "snappy", "lz4"} {
 		b.Run(compression, func(b *testing.B) {
 			c := cluster(b, kfake.SeedTopics(6, "orders"), kfake.BlackholeProduce())
 			benchmarkSend(b, open(b, c, func(cfg *sink.KafkaConfig) {

@@ -22,7 +22,7 @@ type KafkaConfig struct {
 
 	fill time.Duration // how long a batch waits in a backlog; fillTime but for tests
 
-	Compression     string        // none, gzip, snappy, lz4 (default), zstd
+	Compression     string        // none, gzip, snappy (default), lz4, zstd
 	Linger          time.Duration // 0: hardly any at the tip, and batches fill in a backlog
 	MaxMessageBytes int           // largest record, as the broker counts it, and largest batch; default 1 MiB
 

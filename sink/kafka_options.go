@@ -137,13 +137,13 @@ func (k *Kafka) options() ([]kgo.Opt, error) {
 func (c KafkaConfig) compression() (kgo.Opt, error) {
 	codec := kgo.NoCompression()
 	switch c.Compression {
-	case "", "lz4":
-		return kgo.WithCompressor(newLz4Compressor()), nil
 	case "none":
 	case "gzip":
 		codec = kgo.GzipCompression()
-	case "snappy":
+	case "", "snappy":
 		codec = kgo.SnappyCompression()
+	case "lz4":
+		codec = kgo.Lz4Compression()
 	case "zstd":
 		codec = kgo.ZstdCompression()
 	default:

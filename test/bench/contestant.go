@@ -376,7 +376,7 @@ var tuned = map[string]string{
 	"producer.linger.ms":                      "5",
 	"producer.batch.size":                     "262144",
 	"producer.buffer.memory":                  "134217728",
-	"producer.compression.type":               "lz4",
+	"producer.compression.type":               "snappy",
 	"producer.max.request.size":               "2097152",
 	"connector.client.config.override.policy": "All",
 }

@@ -75,7 +75,7 @@ func TestMemory_FitsIntoAContainer(t *testing.T) {
 		SELECT '%s', gen_random_uuid(), 'Happened', jsonb_build_object('n', i, 'fill', repeat('x', 1600)) FROM generate_series(1, 25000) AS i`, // 40 MB, more than the window
 		strings.TrimSuffix(w.Topic(), "-events"))
 	p.DB.Exec(t, insert)
-	running := p.ExecUnder(t, prefix, "run", "--set", "kafka.compression=lz4", "--set", "log.level=debug", "--set", "log.format=json")
+	running := p.ExecUnder(t, prefix, "run", "--set", "kafka.compression=snappy", "--set", "log.level=debug", "--set", "log.format=json")
 	p.AwaitCaughtUp(t)
 	if !strings.Contains(running.Output(), "memory limit taken from the cgroup") {
 		t.Error("it does not say that it saw the container's limit")

@@ -82,7 +82,7 @@ func TestShapes_AreUnderstoodWithoutFurtherKeys(t *testing.T) {
 			brokers.CreateTopic(t, strings.ReplaceAll(s.topic, "§", unique[s.name]), 3)
 			db.Exec(t, fmt.Sprintf("INSERT INTO %s.outbox %s", s.name, strings.ReplaceAll(s.insert, "§", unique[s.name])))
 		}
-		running := p.Exec(t, "run", "--set", "kafka.compression=lz4")
+		running := p.Exec(t, "run", "--set", "kafka.compression=snappy")
 		p.AwaitCaughtUp(t)
 		running.Terminate(t)
 		if code := running.Wait(t); code != 0 {
