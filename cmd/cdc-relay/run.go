@@ -175,15 +175,12 @@ func (d *daemon) stream(ctx context.Context) error {
 	}
 	group.Go(func() { d.notify.feedWatchdog(companions, d.relay.Status) })
 	group.Go(func() { d.summarise(companions) })
-	group.Go(func() { followLoad(companions, d.log) })
 	group.Go(func() { d.followSignals(intake, companions) })
 	if d.until != nil {
 		group.Go(func() { d.await(companions, stop) })
 	}
 
-	// What the start left behind goes back to the system; by itself it would in some minutes.
-	defer time.AfterFunc(startGarbage, debug.FreeOSMemory).Stop()
-
+	defer limitProcessors(len(d.cfg.OwnShards()))()
 	d.notify.send("READY=1")
 	err := d.relay.Run(intake)
 	release()
@@ -242,9 +239,6 @@ func (d *daemon) await(ctx context.Context, stop context.CancelFunc) {
 		}
 	}
 }
-
-// startGarbage is when the start is over, garbage and all.
-const startGarbage = 2 * time.Second
 
 // summaryInterval is how often a busy relay says what it did. An idle one says
 // nothing.

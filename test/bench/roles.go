@@ -97,7 +97,7 @@ func (c *checked) Send(ctx context.Context, records []router.Record, done func(e
 func discard(ctx context.Context) error {
 	debug.SetGCPercent(20) // as the program does
 	if os.Getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(1) // as the program does until that is busy, which here it is not
+		runtime.GOMAXPROCS(1) // as the program does with one shard
 	}
 	rows, err := strconv.Atoi(os.Getenv("BENCH_ROWS"))
 	if err != nil {
