@@ -7,7 +7,6 @@ import (
 	"net"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/socket"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
@@ -161,7 +160,7 @@ func gathering(dial pgconn.DialFunc, by pacing) pgconn.DialFunc {
 		if err != nil {
 			return nil, err
 		}
-		g := &gather{Conn: socket.Direct(conn), buf: make([]byte, frameBuffer)}
+		g := &gather{Conn: conn, buf: make([]byte, frameBuffer)}
 		if c, ok := conn.(buffered); ok && sameHost(conn) {
 			_ = c.SetReadBuffer(by.room()) // best effort: without it resting pays less
 			if by.buffer == 0 {
@@ -190,13 +189,12 @@ func gathered(conn net.Conn) *gather {
 
 // follow lets the pace decide from now on.
 func (g *gather) follow(p *pace, by pacing) {
-	conn := socket.Below(g.Conn)
-	if _, local := conn.(*net.UnixConn); local {
+	if _, local := g.Conn.(*net.UnixConn); local {
 		by.rest = cmp.Or(by.rest, socketRest)
 	}
 	p.pacing, g.pace = by, p
 	if !by.loud {
-		g.doze = newDoze(conn)
+		g.doze = newDoze(g.Conn)
 	}
 }
 

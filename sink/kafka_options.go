@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/socket"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -169,18 +168,17 @@ func (c KafkaConfig) dial(ctx context.Context, network, addr string) (net.Conn, 
 		tcp.Close()
 		return nil, err
 	}
-	conn := socket.Direct(tcp)
 	if c.TLS == nil {
-		return conn, nil
+		return tcp, nil
 	}
 	settings, err := c.TLS()
 	if err != nil {
-		conn.Close()
+		tcp.Close()
 		return nil, &tlsError{addr: addr, local: true, err: err}
 	}
-	secured, err := secure(ctx, conn, addr, settings)
+	secured, err := secure(ctx, tcp, addr, settings)
 	if err != nil {
-		conn.Close()
+		tcp.Close()
 		return nil, err
 	}
 	return secured, nil

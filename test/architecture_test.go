@@ -18,11 +18,10 @@ const module = "github.com/cdc-relay/cdc-relay/"
 // joint.
 var arrows = map[string][]string{
 	"wording":        {},
-	"socket":         {},
-	"replication":    {"socket", "wording"},
+	"replication":    {"wording"},
 	"router":         {"replication", "router/connect", "wording"},
 	"router/connect": {},
-	"sink":           {"router", "socket", "wording"},
+	"sink":           {"router", "wording"},
 	"sink/sinktest":  {"sink", "router"},
 	"checkpoint":     {},
 	"deadletter":     {"router", "sink"},

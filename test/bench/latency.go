@@ -5,14 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/socket"
 	"github.com/jackc/pgx/v5"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -218,7 +216,6 @@ func (m *meter) writer(ctx context.Context, w *workload, i int64, next time.Time
 	if err != nil {
 		return err
 	}
-	settings.DialFunc = dialLightly
 	conn, err := pgx.ConnectConfig(lasting, settings)
 	if err != nil {
 		return err
@@ -243,16 +240,6 @@ func (m *meter) writer(ctx context.Context, w *workload, i int64, next time.Time
 			return err
 		}
 	}
-}
-
-// dialLightly makes connections that cost the harness little: what it uses itself of two
-// cores, the others wait for.
-func dialLightly(ctx context.Context, network, addr string) (net.Conn, error) {
-	conn, err := new(net.Dialer).DialContext(ctx, network, addr)
-	if err != nil {
-		return nil, err
-	}
-	return socket.Direct(conn), nil
 }
 
 func (m *meter) consume(ctx context.Context, client *kgo.Client) {

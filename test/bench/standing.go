@@ -130,7 +130,7 @@ func (c *cluster) follow(ctx context.Context, topics []string) (*kgo.Client, err
 		}
 		from[o.Topic][o.Partition] = kgo.NewOffset().At(o.Offset)
 	})
-	consumer, err := kgo.NewClient(kgo.SeedBrokers(c.addrs...), kgo.Dialer(dialLightly), kgo.ConsumePartitions(from),
+	consumer, err := kgo.NewClient(kgo.SeedBrokers(c.addrs...), kgo.ConsumePartitions(from),
 		kgo.FetchMinBytes(1), kgo.FetchMaxWait(500*time.Millisecond), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	if err != nil {
