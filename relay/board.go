@@ -17,7 +17,7 @@ import (
 )
 
 // board is what the relay shows of itself. Every method is safe from any
-// goroutine; the lock is held for copies only.
+// goroutine; nobody waits for a server while the lock is held.
 type board struct {
 	mu sync.Mutex // guards the following
 

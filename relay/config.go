@@ -46,7 +46,7 @@ type Config struct {
 	CommitInterval time.Duration
 
 	// CheckpointTopic is the compacted topic that keeps positions, with ExactlyOnce or
-	// DetectMovedSlot. Defaults to __cdc_relay_checkpoints.
+	// DetectMovedSlot. Defaults to "__cdc_relay_checkpoints".
 	CheckpointTopic string
 
 	// With AtLeastOnce: write how far the slot may be confirmed before it is, so that a
@@ -59,7 +59,7 @@ type Config struct {
 
 	// DeadLetterTopic takes rejected rows with DeadLetterOnReject. With ParkKey later
 	// rows of the same topic and key follow them there until they are re-driven.
-	DeadLetterTopic string // defaults to cdc-relay.dead-letters
+	DeadLetterTopic string // defaults to "cdc-relay.dead-letters"
 	ParkKey         bool
 
 	// PositionHeaders has each record say where its row comes from. The rows of a

@@ -68,7 +68,8 @@ type Relay struct {
 	ev    Events
 	log   zerolog.Logger
 
-	sink     sink.Sink // owned by Run's goroutine, as are the next twelve
+	// Run's goroutine owns the fields from here to asides.
+	sink     sink.Sink
 	reach    reach
 	gotOn    bool // the last session confirmed or delivered what none before it did
 	seen     rejects

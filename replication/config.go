@@ -62,7 +62,7 @@ type Config struct {
 	Binary func(tables []*Relation, from, end pglogrepl.LSN) bool
 
 	// MaxBatchRows and MaxBatchBytes end a batch inside a transaction, which
-	// bounds memory whatever the transaction's size. Default 1000 and 256 KiB.
+	// bounds memory whatever the transaction's size. Default 1024 and 512 KiB.
 	MaxBatchRows  int
 	MaxBatchBytes int
 
@@ -80,7 +80,7 @@ type Config struct {
 	DeadAfter time.Duration
 
 	// ShutdownGrace bounds how long a stopping server is kept waiting for rows
-	// that Kafka cannot take. Defaults to 20s.
+	// that Kafka cannot take. Defaults to 5s.
 	ShutdownGrace time.Duration
 
 	pacing pacing // of the socket; benchmarks set it

@@ -137,7 +137,7 @@ func (t *template) bind(resolve func(name string) (s *source, group int, err err
 	return bound, errors.Join(errs...)
 }
 
-// appendPart appends one part; null when it is a column that is NULL and that no
+// appendTo appends one part; null when it is a column that is NULL and that no
 // filter gives a default.
 func (p *part) appendTo(dst []byte, b *Buffer, row *replication.Row, groups [][]byte) (out []byte, null bool, err error) {
 	if p.name == "" {

@@ -35,7 +35,7 @@ type KafkaConfig struct {
 	// DeadLetterTopic, when it is created, keeps every record.
 	DeadLetterTopic string
 
-	ClientID string // default cdc-relay
+	ClientID string // default "cdc-relay"
 }
 
 // CreateTopics makes missing topics at their first record.
