@@ -633,7 +633,7 @@ func (s *session) show(st *Status, now time.Time) {
 	st.LSN = s.positions()
 	stats := s.tracker.Stats()
 	st.InFlightEvents, st.InFlightBytes = max(0, stats.Rows-int(s.acked.Load())), stats.Bytes
-	st.EventsToRepeat = s.toRepeat(stats)
+	st.EventsToRepeat = s.delivery.toRepeat(stats)
 	oldest := 0.0
 	if !stats.Oldest.IsZero() {
 		oldest = now.Sub(stats.Oldest).Seconds()

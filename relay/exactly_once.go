@@ -45,8 +45,8 @@ const (
 	reasonPartChanged    = "part_of_another_configuration"
 )
 
-// exactly is what a session has with exactly-once.
-type exactly struct {
+// exactlyOnce sends in Kafka transactions, each with the position behind it.
+type exactlyOnce struct {
 	s    *session
 	sink TransactionalSink
 	id   string
@@ -94,17 +94,23 @@ func (v *verdicts) forget(rec *checkpoint.Record) {
 	maps.DeleteFunc(v.strips, func(id recordID, _ int) bool { return covered(id) })
 }
 
+// rules: a Kafka transaction has to fit into the window, and room for the next one, so the
+// growth counts for less.
+func (x *exactlyOnce) rules() rules { return rules{fenced: true, growth: 3} }
+
+func (x *exactlyOnce) makeRoom()                     { x.sink.Seal() }
+func (x *exactlyOnce) renew()                        { x.mark(false) }
+func (x *exactlyOnce) ended(error)                   {}
+func (x *exactlyOnce) toRepeat(checkpoint.Stats) int { return 0 } // the checkpoint has them
+
 // takeOver opens the sink for the holder of the slot, and finds where to go on.
 func (r *Relay) takeOver(ctx context.Context, s *session) error {
-	if r.cfg.Guarantee != ExactlyOnce {
-		return nil
-	}
 	tx := r.sink.(TransactionalSink)
 	ctx, cancel := context.WithTimeout(ctx, r.handover()) // nobody answers the server meanwhile
 	defer cancel()
 	origin := s.src.Origin()
 	slot := r.cfg.Replication.Slot
-	x := &exactly{s: s, sink: tx, id: checkpoint.TransactionalID(origin.SystemID, slot), lost: make(chan error, 1)}
+	x := &exactlyOnce{s: s, sink: tx, id: checkpoint.TransactionalID(origin.SystemID, slot), lost: make(chan error, 1)}
 	value, err := tx.Open(ctx, sink.Holder{ID: x.id, Key: checkpoint.Key(origin.SystemID, slot), Lost: x.onLost})
 	if err != nil {
 		return err
@@ -115,7 +121,7 @@ func (r *Relay) takeOver(ctx context.Context, s *session) error {
 	}
 	x.start, x.at = rec, rec
 	x.covered.Store(uint64(rec.End))
-	s.exactly = x
+	s.delivery = x
 	r.verdicts.belong(s.origin())
 	r.verdicts.forget(&rec)
 	if renew {
@@ -224,26 +230,18 @@ func shapeOf(c *replication.Config, rules int) string {
 	return fmt.Sprintf("%x", h.Sum64())
 }
 
-// covers says that a row was committed before this session.
-func (s *session) covers(row *replication.Row) bool {
-	if s.exactly == nil {
-		return false
-	}
+func (x *exactlyOnce) covers(row *replication.Row) bool {
 	id := rowID(row)
-	return s.exactly.start.Covers(id.Commit, id.Seq)
+	return x.start.Covers(id.Commit, id.Seq)
 }
 
-// limit is how far may be told, whatever is acknowledged.
-func (x *exactly) limit(lsn uint64) uint64 {
-	if x == nil {
-		return lsn
-	}
+func (x *exactlyOnce) limit(lsn uint64) uint64 {
 	return min(lsn, x.covered.Load())
 }
 
 // advance moves the position to the end of a whole transaction, or to that of a
 // keep-alive. One that lies before the divided transaction leaves it as it is.
-func (x *exactly) advance(end pglogrepl.LSN) {
+func (x *exactlyOnce) advance(end pglogrepl.LSN) {
 	x.at.End = max(x.at.End, end)
 	if x.at.Part.Commit < end {
 		x.at.Part = checkpoint.Part{}
@@ -251,7 +249,7 @@ func (x *exactly) advance(end pglogrepl.LSN) {
 }
 
 // mark tells the sink the present position.
-func (x *exactly) mark(now bool) {
+func (x *exactlyOnce) mark(now bool) {
 	rec := x.at
 	x.sink.Mark(sink.Mark{
 		Value: rec.Encode(), Whole: rec.Part.Commit == 0, Now: now,
@@ -264,32 +262,27 @@ func (x *exactly) mark(now bool) {
 // refuse its next transaction.
 const renewEvery = 12 * time.Hour
 
-// renewal ticks when the position is to be committed again.
-func (x *exactly) renewal() (<-chan time.Time, func()) {
-	if x == nil {
-		return nil, func() {}
-	}
+func (x *exactlyOnce) renewal() (<-chan time.Time, func()) {
 	t := time.NewTicker(renewEvery)
 	return t.C, t.Stop
 }
 
 // committed runs on a goroutine of the sink.
-func (x *exactly) committed(rec *checkpoint.Record) {
+func (x *exactlyOnce) committed(rec *checkpoint.Record) {
 	x.covered.Store(uint64(max(rec.End, pglogrepl.LSN(x.covered.Load()))))
 	x.s.r.verdicts.last.Store(rec)
 }
 
-// idle takes the position of a batch without rows.
-func (x *exactly) idle(through pglogrepl.LSN) {
+func (x *exactlyOnce) pass(through pglogrepl.LSN) {
 	if through > x.at.End {
 		x.advance(through)
 		x.mark(false)
 	}
 }
 
-// send hands over what is routed, with the position behind it. Marks lie between
+// send hands over the position behind the records too. Marks lie between
 // source transactions wherever the batch shows where one ends.
-func (x *exactly) send(f *flight) {
+func (x *exactlyOnce) send(f *flight) {
 	s := x.s
 	records := s.placed(f.buf.Records[f.sent:])
 	all := f.sent+len(records) == len(f.buf.Records)
@@ -312,7 +305,7 @@ func (x *exactly) send(f *flight) {
 		}
 	}
 	if len(records) > 0 {
-		s.hand(f, records)
+		x.hand(f, records)
 	}
 	switch {
 	case !all || len(s.held) > 0: // rows that wait for their commit are in no mark, whatever came behind them
@@ -329,7 +322,7 @@ func (x *exactly) send(f *flight) {
 // divide moves the position behind a row of a transaction that goes on. It never goes
 // back: a slot that is behind brings transactions again that lie before the position,
 // and before the one that is divided there.
-func (x *exactly) divide(last *replication.Row) {
+func (x *exactlyOnce) divide(last *replication.Row) {
 	commit, part := last.Txn.Commit, &x.at.Part
 	switch {
 	case commit < max(x.at.End, part.Commit):
@@ -342,13 +335,13 @@ func (x *exactly) divide(last *replication.Row) {
 
 // cut sends the records of the rows before the i-th, which begins a transaction, and
 // marks the position there. It returns the rest.
-func (x *exactly) cut(f *flight, records []router.Record, i int, now bool) []router.Record {
+func (x *exactlyOnce) cut(f *flight, records []router.Record, i int, now bool) []router.Record {
 	n, commit := 0, rowID(&f.batch.Rows[i]).Commit
 	for n < len(records) && rowID(records[n].Row).Commit < commit {
 		n++
 	}
 	if n > 0 {
-		x.s.hand(f, records[:n])
+		x.hand(f, records[:n])
 	}
 	x.advance(endBefore(f.batch.Rows, i))
 	x.mark(now)
@@ -379,9 +372,8 @@ func endBefore(rows []replication.Row, i int) pglogrepl.LSN {
 	return row.Txn.End
 }
 
-// finish has the sink end what it can: nothing more will come.
-func (x *exactly) finish() {
-	if x == nil || x.finished {
+func (x *exactlyOnce) finish() {
+	if x.finished {
 		return
 	}
 	x.finished = true
@@ -390,7 +382,7 @@ func (x *exactly) finish() {
 }
 
 // onLost runs on a goroutine of the sink.
-func (x *exactly) onLost(err error) {
+func (x *exactlyOnce) onLost(err error) {
 	x.lost <- err // room for one, and there is never a second
 	select {
 	case x.s.wake <- struct{}{}:
@@ -398,8 +390,7 @@ func (x *exactly) onLost(err error) {
 	}
 }
 
-// recover ends the session when the sink has given up.
-func (x *exactly) recover(ctx, hard context.Context) error {
+func (x *exactlyOnce) recover(ctx, hard context.Context) error {
 	s := x.s
 	if !s.hasFailed() && len(x.lost) == 0 {
 		return nil
@@ -422,7 +413,7 @@ func (x *exactly) recover(ctx, hard context.Context) error {
 }
 
 // why is what ended the search for the guilty, or the error that it ended with.
-func (x *exactly) why(err error) error {
+func (x *exactlyOnce) why(err error) error {
 	if x.s.judging.Err() == nil {
 		return err
 	}
@@ -437,7 +428,7 @@ func (x *exactly) why(err error) error {
 }
 
 // failures lists what failed in the order of the stream, each with its record.
-func (x *exactly) failures() ([]router.Record, []sink.Failure) {
+func (x *exactlyOnce) failures() ([]router.Record, []sink.Failure) {
 	s := x.s
 	s.mu.Lock()
 	failed := s.failed
@@ -460,7 +451,7 @@ func (x *exactly) failures() ([]router.Record, []sink.Failure) {
 }
 
 // judge decides what follows from a transaction that was not committed.
-func (x *exactly) judge(hard context.Context, records []router.Record, failures []sink.Failure, cause error) error {
+func (x *exactlyOnce) judge(hard context.Context, records []router.Record, failures []sink.Failure, cause error) error {
 	var suspects []router.Record
 	first := -1
 	for i, f := range failures {

@@ -1,11 +1,9 @@
 package relay
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
@@ -34,8 +32,8 @@ var errTogether = errors.New("rows were given up with the beginning of a later t
 
 // takeApart says whether that has happened to a transaction for the first time. No answer
 // is waited for any more.
-func (x *exactly) takeApart(commit pglogrepl.LSN) bool {
-	if x == nil || x.s.r.apart == commit {
+func (x *exactlyOnce) takeApart(commit pglogrepl.LSN) bool {
+	if x.s.r.apart == commit {
 		return false
 	}
 	s := x.s
@@ -52,12 +50,11 @@ func (x *exactly) takeApart(commit pglogrepl.LSN) bool {
 	return false
 }
 
-// instead is why rows before one that cannot be read are not committed, if that has a cause
-// of its own, else the error of the latter: who acts on that gives up all before it. It runs
-// at the end of a session. Who is shut out then lost the slot, which the server lets go with
-// such an error, to whoever stands by.
-func (x *exactly) instead(ctx, within context.Context, unread error) error {
-	if x == nil || x.s.outstanding.Load() > 0 {
+// unreadable reports first what keeps rows before the unreadable one from being committed:
+// skipping that row would give them up too. A relay that is fenced here lost the slot, which
+// the server lets go with such an error, to one that stands by.
+func (x *exactlyOnce) unreadable(ctx, within context.Context, unread error) error {
+	if x.s.outstanding.Load() > 0 {
 		return unread
 	}
 	together := x.takeApart(x.s.last.Commit)
@@ -81,12 +78,8 @@ type heldError struct {
 func (e *heldError) Error() string { return e.err.Error() }
 func (e *heldError) Unwrap() error { return e.err }
 
-func sortPieces(failed []failedPiece) {
-	slices.SortFunc(failed, func(a, b failedPiece) int { return cmp.Compare(a.p.seq, b.p.seq) })
-}
-
 // sentence remembers what becomes of the guilty records.
-func (x *exactly) sentence(suspects []router.Record, guilty map[int]sink.Failure) error {
+func (x *exactlyOnce) sentence(suspects []router.Record, guilty map[int]sink.Failure) error {
 	s, r := x.s, x.s.r
 	if len(guilty) == 0 {
 		return &sink.Error{Class: sink.Retry, Reason: "refused_together", Err: errors.New("the brokers refused records together that they take alone; trying smaller batches")}
@@ -134,15 +127,14 @@ func recordName(rec *router.Record) recordID { return recordID{rowID(rec.Row), i
 
 // held has the session end at a row, and the next one commit what lies before its
 // transaction.
-func (x *exactly) held(row *replication.Row, reason string, cause error) error {
+func (x *exactlyOnce) held(row *replication.Row, reason string, cause error) error {
 	x.s.obstruct(row, reason, cause)
 	return &heldError{reason, cause}
 }
 
-// execute replaces the condemned records of a row, whose records begin with the n-th, by
-// what becomes of them.
-func (s *session) execute(f *flight, n int, row *replication.Row) error {
-	if s.exactly == nil || len(s.r.verdicts.condemned) == 0 {
+func (x *exactlyOnce) replace(f *flight, n int, row *replication.Row) error {
+	s := x.s
+	if len(s.r.verdicts.condemned) == 0 {
 		return nil
 	}
 	records := f.buf.Records[n:]
@@ -168,9 +160,17 @@ func (s *session) execute(f *flight, n int, row *replication.Row) error {
 	return nil
 }
 
+// hand gives the sink records with what earlier sessions found out about their keys and
+// letters.
+func (x *exactlyOnce) hand(f *flight, records []router.Record) {
+	x.s.follow(f, records)
+	x.shorten(records)
+	x.s.hand(f, records)
+}
+
 // shorten leaves out of letters what the brokers did not take with them.
-func (x *exactly) shorten(records []router.Record) {
-	if x == nil || len(x.s.r.verdicts.strips) == 0 {
+func (x *exactlyOnce) shorten(records []router.Record) {
+	if len(x.s.r.verdicts.strips) == 0 {
 		return
 	}
 	for i := range records {
@@ -183,9 +183,8 @@ func (x *exactly) shorten(records []router.Record) {
 	}
 }
 
-// hold ends the session at a row that the router refuses. What commits before its
-// transaction is committed first.
-func (x *exactly) hold(ctx, hard context.Context, f *flight, rejection error) error {
+// rejected ends the session. What commits before the row's transaction is committed first.
+func (x *exactlyOnce) rejected(ctx, hard context.Context, f *flight, rejection error) error {
 	s := x.s
 	row := &f.batch.Rows[f.routed]
 	reason := rejectionReason(rejection)

@@ -48,8 +48,8 @@ func TestExactly_CondemnsTheRecordThatIsRefused(t *testing.T) {
 			r, src := onceAt(100, 1)
 			r.cfg.OnReject, r.cfg.DeadLetterTopic = policy, lettersTopic
 			s := newSession(r, src)
-			x := &exactly{s: s}
-			s.exactly = x
+			x := &exactlyOnce{s: s}
+			s.delivery = x
 			row := batch(110, 120, 1, "order/k/1").Rows[0]
 			f := recordsOf(s, &row, "a", "b", "c")
 			for i, refused := range []string{"b", "c", "a"} {
@@ -59,7 +59,7 @@ func TestExactly_CondemnsTheRecordThatIsRefused(t *testing.T) {
 					t.Fatal(err)
 				}
 				f = recordsOf(s, &row, "a", "b", "c")
-				if err := s.execute(f, 0, &row); err != nil {
+				if err := x.replace(f, 0, &row); err != nil {
 					t.Fatal(err)
 				}
 				if got := valuesOf(f); !slices.Equal(got, want[i]) {

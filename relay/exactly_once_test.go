@@ -98,7 +98,7 @@ func newer(rec checkpoint.Record) []byte {
 func TestExactly_DivideNeverGoesBack(t *testing.T) {
 	r, _ := onceAt(100, 1)
 	part := checkpoint.Part{Commit: 320, Rows: 9, Shape: r.shape()}
-	x := &exactly{s: &session{r: r}, at: checkpoint.Record{End: 300, Part: part}}
+	x := &exactlyOnce{s: &session{r: r}, at: checkpoint.Record{End: 300, Part: part}}
 	row := func(commit pglogrepl.LSN, ordinal uint64) *replication.Row {
 		return &replication.Row{Txn: &replication.Txn{Commit: commit}, Ordinal: ordinal}
 	}

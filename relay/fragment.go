@@ -27,15 +27,3 @@ func (p *fragment) covers(row *replication.Row) bool {
 	id := rowID(row)
 	return p.last.Commit != 0 && id.Commit == p.last.Commit && id.Seq <= p.last.Seq
 }
-
-// rememberPart runs at the end of a session, when no answer is waited for any more. The
-// tracker alone knows that nothing which was taken is missing: what failed may be in
-// the hands of a recovery that was cut short.
-func (s *session) rememberPart(cause error) {
-	if s.exactly != nil || cause == nil || replication.KindOf(cause) != replication.KindProtocol {
-		return
-	}
-	if s.open && s.tracker.Stats().Rows == 0 {
-		s.r.part.last = s.last
-	}
-}

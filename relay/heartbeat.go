@@ -35,7 +35,5 @@ func (s *session) beat(now time.Time) {
 		}
 		s.sent()
 	})
-	if s.exactly != nil {
-		s.exactly.mark(false)
-	}
+	s.delivery.renew()
 }

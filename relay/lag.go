@@ -80,7 +80,7 @@ func (b *board) lag(now time.Time) (seconds float64, known bool) {
 // leave keeps what a session that ends knows. Call it with the lock held.
 func (b *board) leave(s *session) {
 	b.last = s.positions()
-	b.repeat = s.toRepeat(s.tracker.Stats())
+	b.repeat = s.delivery.toRepeat(s.tracker.Stats())
 	if oldest := s.tracker.Stats().Unconfirmed; oldest.At != 0 {
 		b.waiting = unconfirmed{oldest, s.origin()}
 	}
@@ -120,14 +120,4 @@ func (f *flight) commitOf(row int) checkpoint.Commit {
 		return checkpoint.Commit{At: commit, Time: f.read}
 	}
 	return checkpoint.Commit{At: commit, Time: r.Txn.Time}
-}
-
-// toRepeat counts rows that are acknowledged and may not be confirmed, because they belong to
-// a transaction of which a row is not, or lie behind one. With exactly-once the checkpoint
-// has them.
-func (s *session) toRepeat(stats checkpoint.Stats) int {
-	if s.exactly != nil {
-		return 0
-	}
-	return stats.Done + max(0, int(s.repeats.Load()))
 }

@@ -69,7 +69,7 @@ func TestMessage_BeforeADividedTransactionComesOnce(t *testing.T) {
 		server, l := newServer(first), &ledger{sim: calmSim()}
 		w := watch(t, Config{Guarantee: ExactlyOnce}, server, &transactional{l: l}, nil)
 		pass(time.Second)
-		w.relay.board.session.exactly.sink.Seal()
+		w.relay.board.session.delivery.makeRoom()
 		pass(5 * time.Second)
 		if got := l.rows(); !slices.Equal(got, []string{"a/m", "a/1", "a/2"}) {
 			t.Fatalf("committed %q", got)

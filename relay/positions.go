@@ -93,7 +93,7 @@ func (s *session) sendHeld(end pglogrepl.LSN) {
 			rows[i].Txn.End = end
 		}
 		f.through.Store(0)
-		s.send(f)
+		s.delivery.send(f)
 		f.finish()
 	}
 }

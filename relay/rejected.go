@@ -72,53 +72,6 @@ func (s *session) setAside(f *flight, row *replication.Row, rejection error) err
 	return nil
 }
 
-// sentence is what becomes of a record that the brokers refused.
-type sentence int
-
-const (
-	holdOn     sentence = iota // until somebody changed something
-	sendLetter                 // the record was replaced by its dead letter
-	skipRow                    // the record needs no delivery
-)
-
-// convict decides about a record that failed alone. A dead letter that is refused
-// itself goes on with less of the record in it.
-func (s *session) convict(u *undelivered, f *sink.Failure) sentence {
-	if f.Class != sink.Rejected || s.r.cfg.OnReject == StopOnReject {
-		return holdOn
-	}
-	rec := &u.p.records[u.index]
-	row := rec.Row
-	cause := &RowBlockedError{
-		Reason: f.Reason, Err: f.Err, Table: row.Relation.Namespace + "." + row.Relation.Name,
-		LSN: row.LSN, Ordinal: row.Ordinal, Commit: rowID(row).Commit,
-	}
-	if rec.Topic == s.r.cfg.DeadLetterTopic {
-		if !deadletter.Strip(rec) {
-			return holdOn
-		}
-		s.r.log.Warn().Err(cause).Str("topic", rec.Topic).Msg("the dead-letter topic refuses the row too; it goes there with less of its record")
-		return sendLetter
-	}
-	if s.r.cfg.OnReject == DeadLetterOnReject {
-		if err := s.park(rec); err != nil {
-			f.Reason, f.Err = ReasonParkedKeysFull, fmt.Errorf("%w; the row: %w", err, f.Err)
-			return holdOn
-		}
-	}
-	s.reject(f.Reason, rowID(row), cause)
-	s.tell(f.Reason, row, cause)
-	if s.r.cfg.OnReject == SkipOnReject {
-		rec.Topic = ""
-		u.p.f.skipped++
-		s.durable(u.p)
-		return skipRow
-	}
-	*rec = s.letter(rec, f.Reason, cause)
-	u.p.f.letters = append(u.p.f.letters, f.Reason)
-	return sendLetter
-}
-
 func (s *session) letter(rec *router.Record, reason string, cause error, missing ...string) router.Record {
 	return deadletter.Wrap(rec, s.r.cfg.DeadLetterTopic, deadletter.Cause{
 		Reason: reason, Err: cause, Source: s.r.source, Timeline: s.letterID(rec).Timeline, Missing: missing,

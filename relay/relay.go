@@ -392,7 +392,7 @@ func (r *Relay) once(ctx, hard context.Context) error {
 	s := newSession(r, src)
 	r.belong(s.origin())
 	r.pass(func(o *obstacle) bool { return o.of != s.origin() || o.startsPast(src.Start()) })
-	err = r.takeOver(ctx, s)
+	err = r.openDelivery(ctx, s)
 	if err == nil { // with exactly-once a letter of whoever was before counts no later than that
 		err = r.awaitDeadLetters(ctx, r.handover(), true)
 	}
@@ -411,7 +411,7 @@ func (r *Relay) once(ctx, hard context.Context) error {
 	}
 	r.forgetSigns()
 	r.past.told = max(told, pglogrepl.LSN(s.told.Load()))
-	r.gotOn = r.reach.further(start, r.finished.Load()-finished, s.exactly != nil) || r.past.told > told
+	r.gotOn = r.reach.further(start, r.finished.Load()-finished, !s.delivery.rules().repeats) || r.past.told > told
 	return err
 }
 

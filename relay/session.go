@@ -62,38 +62,11 @@ type session struct {
 	mu          sync.Mutex
 	failed      []failedPiece // guarded by mu; in no order
 	stumbled    atomic.Bool   // a heartbeat failed, and the sink halted with it
-	exactly     *exactly      // nil with at-least-once
-	together    bool          // errTogether holds beside the error of the session; B's
-	intent      *intent       // nil without a ledger
-	pieces      uint64        // count of Sends, the order for failed
-	buffers     sync.Pool     // of *router.Buffer
-}
-
-// flight is a batch between the source and its acknowledgement.
-type flight struct {
-	s       *session
-	batch   *replication.Batch
-	buf     *router.Buffer
-	ticket  checkpoint.Ticket
-	read    time.Time         // when B took the batch
-	routed  int               // rows that were routed
-	sent    int               // records that were handed to the sink
-	letters []string          // reasons of the records that became dead letters
-	skipped int               // records without a topic, which are not sent
-	handed  time.Time         // first hand-over to the sink
-	acked   atomic.Int64      // records that are durable
-	settled atomic.Int64      // of them, those of transactions that may be confirmed
-	pending atomic.Int64      // pieces not durable, plus one while rows are left to route or held
-	through atomic.Uint64     // while rows are held: what may be confirmed once the others are durable
-	behind  checkpoint.Commit // of the first held row; written before through
-}
-
-// piece is what one Send got of a flight.
-type piece struct {
-	f       *flight
-	seq     uint64
-	records []router.Record
-	left    int // records not durable; owned by B once the piece failed
+	delivery    delivery
+	together    bool      // errTogether holds beside the error of the session; B's
+	intent      *intent   // nil without a ledger
+	pieces      uint64    // count of Sends, the order for failed
+	buffers     sync.Pool // of *router.Buffer
 }
 
 func newSession(r *Relay, src Source) *session {
@@ -184,8 +157,8 @@ func (s *session) guard() {
 
 // lingers says that the stream ended at a row that cannot be read. Then what was read
 // before it is delivered first: no later session would come further, and who acts on the
-// error gives up all that is not. With exactly-once that is done at the end (instead).
-func (s *session) lingers() bool { return s.exactly == nil && unreadable(s.srcErr) }
+// error gives up all that is not. What is fenced is delivered so at the end (delivery.unreadable).
+func (s *session) lingers() bool { return !s.delivery.rules().fenced && unreadable(s.srcErr) }
 
 // linger lets B settle for as long as the slot is held, and for endGrace where the server
 // let go of it with the error.
@@ -236,11 +209,11 @@ func (s *session) outcome(err error) error {
 // stop it returns ErrDrainCut if rows that the sink was given are not both durable
 // and confirmed, or are a part of a transaction that will be sent again.
 func (s *session) close(ctx, hard context.Context, cause error) error {
-	// With exactly-once, as else it is gone: the brokers shut out who was before.
-	stopping := s.exactly != nil && cause != nil && replication.Reason(cause) == replication.ReasonServerShutdown
+	fenced := s.delivery.rules().fenced
+	stopping := fenced && cause != nil && replication.Reason(cause) == replication.ReasonServerShutdown
 	switch {
 	case errors.Is(cause, ErrDrainCut), silence(cause):
-	case gone(cause) && s.exactly == nil:
+	case gone(cause) && !fenced:
 		s.sink.Halt() // again, as B may have resumed it meanwhile
 		s.await(hard, lossGrace)
 	default:
@@ -250,14 +223,14 @@ func (s *session) close(ctx, hard context.Context, cause error) error {
 		}
 		within, cancel := context.WithTimeout(hard, limit) // the search for the guilty as well
 		defer cancel()
-		s.exactly.finish()
+		s.delivery.finish()
 		s.await(within, limit)
 		if unreadable(cause) {
-			cause = s.exactly.instead(ctx, within, cause)
+			cause = s.delivery.unreadable(ctx, within, cause)
 		}
 	}
 	cut := s.outstanding.Load() > 0
-	s.rememberPart(cause)
+	s.delivery.ended(cause)
 	switch {
 	case !cut:
 		s.sink.Resume()
@@ -271,7 +244,7 @@ func (s *session) close(ctx, hard context.Context, cause error) error {
 	s.intent.settle(hard, s, cause)
 	acked := uint64(s.tracker.Confirmed())
 	untold := s.intent.limit(acked) < acked
-	if f := s.frozen.Load(); f != 0 && s.exactly == nil {
+	if f := s.frozen.Load(); f != 0 && s.delivery.rules().repeats {
 		untold = untold || f < acked
 	}
 	final, cancel := context.WithTimeout(context.WithoutCancel(hard), 5*time.Second)
@@ -341,7 +314,7 @@ const (
 // giveWay waits until nothing of the relay that had the slot before is on its way any
 // more. The server is answered meanwhile.
 func (s *session) giveWay(hard context.Context) error {
-	if !s.standby || s.exactly != nil { // who shares a transactional id is fenced
+	if !s.standby || s.delivery.rules().fenced {
 		return nil
 	}
 	t := time.NewTimer(standbyGrace)
@@ -376,7 +349,7 @@ func (s *session) await(hard context.Context, limit time.Duration) {
 	t := time.NewTimer(limit)
 	defer t.Stop()
 	lost := s.src.Lost()
-	if s.exactly != nil { // who shares a transactional id is fenced
+	if s.delivery.rules().fenced {
 		lost = nil
 	}
 	for s.outstanding.Load() > 0 {
@@ -401,7 +374,7 @@ func (s *session) confirmed() pglogrepl.LSN {
 	if f := s.frozen.Load(); f != 0 {
 		lsn = min(lsn, f)
 	}
-	lsn = s.intent.limit(s.exactly.limit(lsn))
+	lsn = s.intent.limit(s.delivery.limit(lsn))
 	now := time.Now()
 	s.asked.Store(instant(now))
 	if s.told.Swap(lsn) != lsn {
@@ -420,14 +393,14 @@ func (s *session) deliver(ctx, hard context.Context, endIntake context.CancelCau
 	s.fill(false) // the sink may have another session's
 	heart, stop := s.heart()
 	defer stop()
-	renewal, end := s.exactly.renewal()
+	renewal, end := s.delivery.renewal()
 	defer end()
 	for {
 		select {
 		case now := <-heart:
 			s.beat(now)
 		case <-renewal:
-			s.exactly.mark(false)
+			s.delivery.renew()
 		case b, open := <-s.out:
 			if !open {
 				return s.settle(ctx, hard)
@@ -436,7 +409,7 @@ func (s *session) deliver(ctx, hard context.Context, endIntake context.CancelCau
 				return err
 			}
 		case <-s.wake:
-			if err := s.recover(ctx, hard); err != nil {
+			if err := s.delivery.recover(ctx, hard); err != nil {
 				return err
 			}
 		case err := <-s.interrupts:
@@ -453,11 +426,11 @@ func (s *session) settle(ctx, hard context.Context) error {
 	if s.srcErr != nil && !s.lingers() {
 		return nil // the connection is gone: outcome reports it, close waits a while
 	}
-	s.exactly.finish()
+	s.delivery.finish()
 	for s.outstanding.Load() > 0 || s.hasFailed() {
 		select {
 		case <-s.wake:
-			if err := s.recover(ctx, hard); err != nil {
+			if err := s.delivery.recover(ctx, hard); err != nil {
 				return err
 			}
 		case err := <-s.interrupts: // a drain is no reason to write on without the slot
@@ -499,9 +472,7 @@ func (s *session) take(ctx, hard context.Context, b *replication.Batch) error {
 	entry := checkpoint.Entry{Rows: len(b.Rows), Open: openRows(b), Through: b.Through}
 	if len(b.Rows) == 0 {
 		s.tracker.Track(entry)
-		if s.exactly != nil {
-			s.exactly.idle(b.Through)
-		}
+		s.delivery.pass(b.Through)
 		b.Release()
 		return nil
 	}
@@ -512,21 +483,17 @@ func (s *session) take(ctx, hard context.Context, b *replication.Batch) error {
 	rejection := s.route(f)
 	s.follow(f, f.buf.Records)
 
-	entry.Bytes, entry.Read = s.resident(b.Bytes+f.buf.Size()+sink.Memory(f.buf.Records)), f.read
+	entry.Bytes, entry.Read = s.delivery.rules().growth*(b.Bytes+f.buf.Size()+sink.Memory(f.buf.Records)), f.read
 	if err := s.admit(ctx, hard, f, entry); err != nil {
 		return err
 	}
 	s.last = rowID(&b.Rows[len(b.Rows)-1]) // not before the tracker has them
 	s.newest.Store(entry.Last.Time.UnixNano())
 	s.newestAt.Store(instant(f.read))
-	if rejection != nil && s.exactly != nil {
-		return s.exactly.hold(ctx, hard, f, rejection)
-	}
-	s.send(f)
-	if rejection != nil {
-		if err := s.hold(ctx, hard, f, rejection); err != nil {
-			return err
-		}
+	if rejection == nil {
+		s.delivery.send(f)
+	} else if err := s.delivery.rejected(ctx, hard, f, rejection); err != nil {
+		return err
 	}
 	if f.sent < len(f.buf.Records) {
 		s.keep(f)
@@ -544,26 +511,12 @@ func (s *session) fill(behind bool) {
 	}
 }
 
-// resident is by how much the process may grow for size bytes of rows and records in
-// flight: chunks that are partly used, requests that the client is writing, what the
-// garbage collector has not come to yet, and what the runtime keeps for itself. More
-// in flight makes no drain faster, and rows that are no longer in a cache cost more.
-//
-// With exactly-once it is less, as a transaction of openSink's size has to fit, and
-// room for the next one.
-func (s *session) resident(size int) int {
-	if s.exactly != nil {
-		return 3 * size
-	}
-	return 4 * size
-}
-
 // route turns rows into records up to the first that cannot be and is not set
 // aside.
 func (s *session) route(f *flight) error {
 	for f.routed < len(f.batch.Rows) {
 		row := &f.batch.Rows[f.routed]
-		if s.covers(row) || s.delivered(row) || s.r.part.covers(row) {
+		if s.delivery.covers(row) || s.delivered(row) || s.r.part.covers(row) {
 			s.r.parts.Router.Pass(f.buf, row)
 			f.routed++
 			continue
@@ -574,7 +527,7 @@ func (s *session) route(f *flight) error {
 			err = s.keepOut(f, n)
 		}
 		if err == nil {
-			err = s.execute(f, n, row)
+			err = s.delivery.replace(f, n, row)
 		}
 		if err != nil {
 			if err = s.setAside(f, row, err); err != nil {
@@ -596,16 +549,14 @@ func (s *session) admit(ctx, hard context.Context, f *flight, e checkpoint.Entry
 			return nil
 		}
 		s.full.CompareAndSwap(0, instant(time.Now()))
-		if s.exactly != nil {
-			s.exactly.sink.Seal()
-		}
+		s.delivery.makeRoom()
 		if len(s.held) > 0 && s.outstanding.Load() == 0 && !s.hasFailed() {
 			return s.readThrough(ctx, hard)
 		}
 		select {
 		case <-s.tracker.Room():
 		case <-s.wake:
-			if err := s.recover(ctx, hard); err != nil {
+			if err := s.delivery.recover(ctx, hard); err != nil {
 				return err
 			}
 		case err := <-s.interrupts:
@@ -616,124 +567,4 @@ func (s *session) admit(ctx, hard context.Context, f *flight, e checkpoint.Entry
 			return s.cut()
 		}
 	}
-}
-
-// send hands what is routed and not yet sent to the sink.
-//
-// Send waits when the sink has no room, and for the brokers to say where a topic's
-// partitions are.
-func (s *session) send(f *flight) {
-	if s.exactly != nil {
-		s.exactly.send(f)
-		return
-	}
-	if records := s.placed(f.buf.Records[f.sent:]); len(records) > 0 {
-		s.hand(f, records)
-	}
-}
-
-// hand gives the sink the next records of a flight.
-func (s *session) hand(f *flight, records []router.Record) {
-	s.follow(f, records)
-	s.exactly.shorten(records)
-	f.sent += len(records)
-	p := &piece{f: f, seq: s.pieces, records: records}
-	s.pieces++
-	f.pending.Add(1)
-	if f.handed.IsZero() {
-		f.handed = time.Now()
-	}
-	s.give(records, func(err error) { s.done(p, err) })
-}
-
-// give has the sink send records. Whatever they are, nothing else is done while it waits.
-func (s *session) give(records []router.Record, done func(error)) {
-	s.outstanding.Add(1)
-	s.waits.Store(instant(time.Now()))
-	s.sink.Send(s.sending, records, done)
-	s.waits.Store(0)
-}
-
-// done runs on a goroutine of the sink, once for each Send.
-func (s *session) done(p *piece, err error) {
-	if err == nil {
-		p.f.acknowledged(p.records)
-		p.f.finish()
-	} else {
-		s.mu.Lock()
-		s.failed = append(s.failed, failedPiece{p, err})
-		s.mu.Unlock()
-	}
-	s.sent()
-}
-
-// acknowledged counts records that became durable. It may run on a goroutine of the sink,
-// before the flight is finished.
-func (f *flight) acknowledged(records []router.Record) {
-	r, n := f.s.r, int64(len(records))
-	if n == 0 {
-		return
-	}
-	f.acked.Add(n)
-	f.s.acked.Add(n)
-	f.s.repeats.Add(n)
-	r.published.Add(n)
-	r.lastEvent.Store(time.Now().UnixNano())
-	r.board.sawTopics(records)
-	if r.ev.RecordsAcknowledged != nil {
-		r.ev.RecordsAcknowledged(records)
-	}
-}
-
-// openRows are the rows at the end of a batch whose transaction goes on behind it.
-func openRows(b *replication.Batch) int {
-	n := len(b.Rows)
-	switch {
-	case !b.Open || n == 0:
-		return 0
-	case b.Rows[0].Txn == b.Rows[n-1].Txn:
-		return n
-	}
-	for b.Rows[n-1].Txn == b.Rows[len(b.Rows)-1].Txn {
-		n--
-	}
-	return len(b.Rows) - n
-}
-
-// sent counts a Send as answered and wakes B to look at what came of it.
-func (s *session) sent() {
-	s.outstanding.Add(-1)
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
-}
-
-// finish counts one piece, or the routing, as done; the last one acknowledges
-// the batch. It may run on a goroutine of the sink.
-func (f *flight) finish() {
-	if left := f.pending.Add(-1); left > 0 {
-		f.partial(left)
-		return
-	}
-	r := f.s.r
-	now := time.Now()
-	records := f.delivered()
-	r.finished.Add(int64(len(records)))
-	f.s.acked.Add(-f.acked.Load())
-	f.s.repeats.Add(f.settled.Load() - f.acked.Load())
-	if r.ev.BatchDelivered != nil {
-		r.ev.BatchDelivered(f.batch, records, now.Sub(f.handed))
-	}
-	for _, reason := range f.letters {
-		r.letters.Add(1)
-		if r.ev.DeadLettered != nil {
-			r.ev.DeadLettered(reason)
-		}
-	}
-	r.pass(func(o *obstacle) bool { return o.deliveredWith(f.batch.Rows) })
-	f.ticket.Done()
-	f.batch.Release()
-	f.buf.Reset()
-	f.s.buffers.Put(f.buf)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/router"
@@ -13,10 +14,48 @@ import (
 	"github.com/jackc/pglogrepl"
 )
 
-// failedPiece is a Send of which some records are not durable.
-type failedPiece struct {
-	p   *piece
-	err error
+// atLeastOnce retries in memory, inside the session: what is durable is never sent twice,
+// and what failed is sent again in the order of the stream.
+type atLeastOnce struct{ s *session }
+
+func (d *atLeastOnce) rules() rules                                 { return rules{repeats: true, growth: 4} }
+func (d *atLeastOnce) covers(*replication.Row) bool                 { return false }
+func (d *atLeastOnce) replace(*flight, int, *replication.Row) error { return nil }
+func (d *atLeastOnce) pass(pglogrepl.LSN)                           {}
+func (d *atLeastOnce) makeRoom()                                    {}
+func (d *atLeastOnce) renewal() (<-chan time.Time, func())          { return nil, func() {} }
+func (d *atLeastOnce) renew()                                       {}
+func (d *atLeastOnce) finish()                                      {}
+func (d *atLeastOnce) limit(lsn uint64) uint64                      { return lsn }
+
+func (d *atLeastOnce) unreadable(_, _ context.Context, cause error) error { return cause }
+
+// send waits when the sink has no room, and for the brokers to say where a topic's
+// partitions are.
+func (d *atLeastOnce) send(f *flight) {
+	if records := d.s.placed(f.buf.Records[f.sent:]); len(records) > 0 {
+		d.s.follow(f, records)
+		d.s.hand(f, records)
+	}
+}
+
+// ended remembers the part of an open transaction that is delivered (fragment). The
+// tracker alone knows that nothing which was taken is missing: what failed may be in
+// the hands of a recovery that was cut short.
+func (d *atLeastOnce) ended(cause error) {
+	s := d.s
+	if cause == nil || replication.KindOf(cause) != replication.KindProtocol {
+		return
+	}
+	if s.open && s.tracker.Stats().Rows == 0 {
+		s.r.part.last = s.last
+	}
+}
+
+// toRepeat counts rows that are acknowledged and may not be confirmed, because they belong to
+// a transaction of which a row is not, or lie behind one.
+func (d *atLeastOnce) toRepeat(stats checkpoint.Stats) int {
+	return stats.Done + max(0, int(d.s.repeats.Load()))
 }
 
 // undelivered is one record that has to be sent again.
@@ -29,12 +68,6 @@ type undelivered struct {
 // maxResend bounds how many records one resend carries while failures are about.
 const maxResend = 1024
 
-func (s *session) hasFailed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.failed) > 0
-}
-
 // recover brings every failed record to the brokers, in the order of the stream,
 // and only those: what is durable is never sent twice.
 //
@@ -43,10 +76,8 @@ func (s *session) hasFailed() bool {
 // with a single one and double while they succeed; a run that fails starts over
 // with one. The guilty record is thus found when it fails alone, everything
 // before it is delivered, and nothing after it overtakes.
-func (s *session) recover(ctx, hard context.Context) error {
-	if s.exactly != nil {
-		return s.exactly.recover(ctx, hard)
-	}
+func (d *atLeastOnce) recover(ctx, hard context.Context) error {
+	s := d.s
 	if !s.hasFailed() && !s.stumbled.Load() {
 		return nil
 	}
@@ -61,7 +92,7 @@ func (s *session) recover(ctx, hard context.Context) error {
 		return err
 	}
 	s.stumbled.Store(false)
-	queue, err := s.collect()
+	queue, err := d.collect()
 	if err != nil {
 		return err
 	}
@@ -71,7 +102,7 @@ func (s *session) recover(ctx, hard context.Context) error {
 	for run := 1; len(queue) > 0; {
 		s.followAll(queue)
 		n := min(run, len(queue))
-		failure, rest, err := s.resend(hard, queue[:n])
+		failure, rest, err := d.resend(hard, queue[:n])
 		if err != nil {
 			return err
 		}
@@ -87,7 +118,7 @@ func (s *session) recover(ctx, hard context.Context) error {
 		if n > 1 {
 			continue
 		}
-		switch s.convict(&queue[0], failure) {
+		switch d.convict(&queue[0], failure) {
 		case sendLetter:
 			continue
 		case skipRow:
@@ -95,7 +126,7 @@ func (s *session) recover(ctx, hard context.Context) error {
 			continue
 		case holdOn:
 		}
-		if err := s.guilty(ctx, hard, &queue[0], failure, &wait); err != nil {
+		if err := d.guilty(ctx, hard, &queue[0], failure, &wait); err != nil {
 			return err
 		}
 	}
@@ -103,25 +134,9 @@ func (s *session) recover(ctx, hard context.Context) error {
 	return nil
 }
 
-// quiesce waits until every Send has called back: only then is it known what is
-// durable.
-func (s *session) quiesce(hard context.Context) error {
-	for s.outstanding.Load() > 0 {
-		select {
-		case <-s.wake:
-		case err := <-s.interrupts:
-			return err
-		case <-s.lost:
-			return s.srcErr
-		case <-hard.Done():
-			return s.cut()
-		}
-	}
-	return nil
-}
-
 // collect lists the failed records in the order of the stream.
-func (s *session) collect() ([]undelivered, error) {
+func (d *atLeastOnce) collect() ([]undelivered, error) {
+	s := d.s
 	s.mu.Lock()
 	failed := s.failed
 	s.failed = nil
@@ -152,7 +167,8 @@ func (s *session) collect() ([]undelivered, error) {
 
 // resend sends a run and waits for its outcome. It returns the first failure that
 // has a cause of its own, and what of the run is not durable.
-func (s *session) resend(hard context.Context, run []undelivered) (*sink.Failure, []undelivered, error) {
+func (d *atLeastOnce) resend(hard context.Context, run []undelivered) (*sink.Failure, []undelivered, error) {
+	s := d.s
 	records := make([]router.Record, len(run))
 	for i, u := range run {
 		records[i] = u.p.records[u.index]
@@ -182,7 +198,7 @@ func (s *session) resend(hard context.Context, run []undelivered) (*sink.Failure
 	for i := range run {
 		if partial == nil || failed == len(partial.Failures) || partial.Failures[failed].Index != i {
 			run[i].p.f.acknowledged(run[i].p.records[run[i].index : run[i].index+1])
-			s.durable(run[i].p)
+			d.durable(run[i].p)
 			continue
 		}
 		f := &partial.Failures[failed]
@@ -199,14 +215,15 @@ func (s *session) resend(hard context.Context, run []undelivered) (*sink.Failure
 }
 
 // durable counts one record of a failed piece; the last one finishes the piece.
-func (s *session) durable(p *piece) {
+func (d *atLeastOnce) durable(p *piece) {
 	if p.left--; p.left == 0 {
 		p.f.finish()
 	}
 }
 
 // guilty reports a record that failed alone and waits before it is tried again.
-func (s *session) guilty(ctx, hard context.Context, u *undelivered, f *sink.Failure, wait *backoff) error {
+func (d *atLeastOnce) guilty(ctx, hard context.Context, u *undelivered, f *sink.Failure, wait *backoff) error {
+	s := d.s
 	row := u.p.records[u.index].Row
 	u.p.f.upToRow(row)
 	err := &RowBlockedError{Reason: f.Reason, Err: f.Err}
@@ -237,13 +254,15 @@ func (s *session) guilty(ctx, hard context.Context, u *undelivered, f *sink.Fail
 // hold waits at a row that the router cannot turn into a record, trying it again
 // with back-off, while what was sent before it is brought to the brokers. The
 // session ends, or the row and everything behind it in the flight is sent.
-func (s *session) hold(ctx, hard context.Context, f *flight, rejection error) error {
+func (d *atLeastOnce) rejected(ctx, hard context.Context, f *flight, rejection error) error {
+	s := d.s
+	d.send(f)
 	wait := backoff{min: s.r.cfg.RetryMin, max: s.r.cfg.RetryMax}
 	for at, reached := -1, -1; rejection != nil; rejection = s.route(f) {
 		reason := rejectionReason(rejection)
 		if at != f.routed && !errors.Is(rejection, router.ErrBinary) {
 			at = f.routed
-			s.send(f)
+			d.send(f)
 			s.reject(reason, rowID(&f.batch.Rows[at]), rejection)
 		}
 		shown, row := rejection, &f.batch.Rows[f.routed]
@@ -262,7 +281,7 @@ func (s *session) hold(ctx, hard context.Context, f *flight, rejection error) er
 		if err := s.quiesce(hard); err != nil {
 			return err
 		}
-		if err := s.recover(ctx, hard); err != nil {
+		if err := d.recover(ctx, hard); err != nil {
 			return err
 		}
 		f.upTo(f.routed)
@@ -277,122 +296,55 @@ func (s *session) hold(ctx, hard context.Context, f *flight, rejection error) er
 			return err
 		}
 	}
-	s.send(f)
+	d.send(f)
 	s.r.clearBlocked()
 	return nil
 }
 
-// wayOut adds how to go on without the row, first what loses nothing. The server skips
-// what commits before the position, so it has to lie behind the start of the commit
-// record, and everything before the row has to be delivered.
-func (s *session) wayOut(commit pglogrepl.LSN, reason string, cause error) error {
-	cfg, then := &s.r.cfg, ""
-	if cfg.KeepsPositions() { // else the slot would be ahead of its checkpoint
-		then = ", then `cdc-relay setup --accept-gap`"
-	}
-	return fmt.Errorf("%w; to give up its whole transaction, stop the relay and run: SELECT %s('%s', '%s')%s",
-		s.letterWay(reason, cause), moveSlot, cfg.Replication.Slot, commit+1, then)
-}
+// sentence is what becomes of a record that the brokers refused.
+type sentence int
 
-const moveSlot = "pg_replication_slot_advance"
+const (
+	holdOn     sentence = iota // until somebody changed something
+	sendLetter                 // the record was replaced by its dead letter
+	skipRow                    // the record needs no delivery
+)
 
-// letterWay adds the part of it that holds also while what lies before the row is not
-// delivered yet.
-func (s *session) letterWay(reason string, cause error) error {
-	if s.r.cfg.OnReject != StopOnReject || reason == router.ReasonSchema { // see setAside
-		return cause
+// convict decides about a record that failed alone. A dead letter that is refused
+// itself goes on with less of the record in it.
+func (d *atLeastOnce) convict(u *undelivered, f *sink.Failure) sentence {
+	s := d.s
+	if f.Class != sink.Rejected || s.r.cfg.OnReject == StopOnReject {
+		return holdOn
 	}
-	return fmt.Errorf("%w; to have it kept as a dead letter, set relay.on_reject: dead_letter, run `cdc-relay setup` and restart", cause)
-}
-
-// upTo confirms the transactions that lie wholly before a row of the batch, once
-// everything before that row is durable. Without it a row that blocks for long
-// would have its neighbours sent again at every start.
-func (f *flight) upTo(row int) {
-	if row >= len(f.batch.Rows) {
-		return
+	rec := &u.p.records[u.index]
+	row := rec.Row
+	cause := &RowBlockedError{
+		Reason: f.Reason, Err: f.Err, Table: row.Relation.Namespace + "." + row.Relation.Name,
+		LSN: row.LSN, Ordinal: row.Ordinal, Commit: rowID(row).Commit,
 	}
-	guilty := f.batch.Rows[row].Txn
-	for i := row - 1; i >= 0; i-- {
-		if t := f.batch.Rows[i].Txn; t != guilty && t.End != 0 {
-			f.ticket.Partial(t.End, f.commitOf(i+1))
-			f.settle(i)
-			return
+	if rec.Topic == s.r.cfg.DeadLetterTopic {
+		if !deadletter.Strip(rec) {
+			return holdOn
+		}
+		s.r.log.Warn().Err(cause).Str("topic", rec.Topic).Msg("the dead-letter topic refuses the row too; it goes there with less of its record")
+		return sendLetter
+	}
+	if s.r.cfg.OnReject == DeadLetterOnReject {
+		if err := s.park(rec); err != nil {
+			f.Reason, f.Err = ReasonParkedKeysFull, fmt.Errorf("%w; the row: %w", err, f.Err)
+			return holdOn
 		}
 	}
-}
-
-// settle counts the records of rows up to the i-th as ones that no start repeats.
-func (f *flight) settle(i int) {
-	last, n := rowID(&f.batch.Rows[i]), int64(0)
-	for _, rec := range f.buf.Records {
-		if rec.Topic != "" && !before(last, rowID(rec.Row)) {
-			n++
-		}
+	s.reject(f.Reason, rowID(row), cause)
+	s.tell(f.Reason, row, cause)
+	if s.r.cfg.OnReject == SkipOnReject {
+		rec.Topic = ""
+		u.p.f.skipped++
+		d.durable(u.p)
+		return skipRow
 	}
-	f.s.repeats.Add(f.settled.Swap(n) - n)
+	*rec = s.letter(rec, f.Reason, cause)
+	u.p.f.letters = append(u.p.f.letters, f.Reason)
+	return sendLetter
 }
-
-// upToRow is upTo for the row of the oldest record that is not durable.
-func (f *flight) upToRow(row *replication.Row) {
-	for i := range f.batch.Rows {
-		if &f.batch.Rows[i] == row {
-			f.upTo(i)
-			return
-		}
-	}
-}
-
-// reject counts a row once, also when a later session comes to it again.
-func (s *session) reject(reason string, row deadletter.Row, err error) {
-	if s.r.seen.first(row) {
-		s.r.rejected.Add(1)
-		if s.r.ev.RowRejected != nil {
-			s.r.ev.RowRejected(reason, err)
-		}
-	}
-}
-
-// block shows the relay as blocked and waits for d. It ends the session when the
-// source is gone, and where only a person can help, when the operator stops the
-// relay or wants it to exit. A drain goes on trying what may heal by itself.
-func (s *session) block(ctx, hard context.Context, reason string, cause error, person bool, d time.Duration) error {
-	if person && s.r.cfg.OnBlocked == ExitWhenBlocked {
-		return &BlockedError{reason, cause}
-	}
-	s.r.setBlocked(reason, cause)
-	stop := ctx.Done()
-	if !person {
-		stop = nil
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-s.lost:
-		return s.srcErr
-	case err := <-s.interrupts:
-		return err
-	case <-stop:
-		return errStopped
-	case <-hard.Done():
-		return s.cut()
-	}
-}
-
-// RowBlockedError is a record that the brokers refuse, and the row it comes from.
-type RowBlockedError struct {
-	Reason  string
-	Table   string // schema.name
-	LSN     pglogrepl.LSN
-	Commit  pglogrepl.LSN // and Ordinal: replication.Row.Place
-	Ordinal uint64
-	Err     error
-}
-
-func (e *RowBlockedError) Error() string {
-	return fmt.Sprintf("deliver row %d of the transaction committing at %s (%s, row LSN %s): %v", e.Ordinal, e.Commit, e.Table, e.LSN, e.Err)
-}
-
-func (e *RowBlockedError) Unwrap() error { return e.Err }
