@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -37,13 +36,6 @@ type TransactionalSink interface {
 	Finish(done func(error))
 	Convict(ctx context.Context, id string, records []router.Record) (map[int]sink.Failure, error)
 }
-
-const (
-	reasonSlotAhead      = "slot_ahead_of_checkpoint"
-	reasonCheckpoint     = "checkpoint_unreadable"
-	reasonCheckpointLost = "checkpoint_lost"
-	reasonPartChanged    = "part_of_another_configuration"
-)
 
 // exactlyOnce sends in Kafka transactions, each with the position behind it.
 type exactlyOnce struct {
@@ -115,119 +107,21 @@ func (r *Relay) takeOver(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	rec, renew, err := r.resumeFrom(value, s.src)
+	at, err := r.cfg.resume(value, r.verdicts.last.Load(), origin, s.src.Start())
+	r.sayResumed(&at, origin)
 	if err != nil {
 		return err
 	}
+	rec := at.rec
 	x.start, x.at = rec, rec
 	x.covered.Store(uint64(rec.End))
 	s.delivery = x
 	r.verdicts.belong(s.origin())
 	r.verdicts.forget(&rec)
-	if renew {
+	if at.renew {
 		x.mark(true)
 	}
 	return nil
-}
-
-// resumeFrom decides what is delivered already. renew says that the topic has to be
-// told so.
-func (r *Relay) resumeFrom(value []byte, src Source) (rec checkpoint.Record, renew bool, err error) {
-	origin, start := src.Origin(), src.Start()
-	cfg := &r.cfg.Replication
-	rec = checkpoint.Record{System: origin.SystemID, Timeline: origin.Timeline, Slot: cfg.Slot, Publication: cfg.Publication, End: start}
-	known := r.verdicts.last.Load()
-	lost := false
-	switch {
-	case value != nil:
-		if rec, err = checkpoint.ParseRecord(value); err != nil {
-			return rec, false, &sink.Error{Class: sink.Blocked, Reason: reasonCheckpoint, Err: fmt.Errorf("topic %q: %w", r.cfg.CheckpointTopic, err)}
-		}
-		lost = known != nil && known.System == rec.System && known.Timeline == rec.Timeline && rec.Behind(known)
-	case known != nil && known.System == origin.SystemID:
-		r.log.Error().Str("topic", r.cfg.CheckpointTopic).Stringer("lsn", known.End).Msg("the checkpoint is gone from its topic; going on from what this process committed last")
-		rec, renew = *known, true
-	default:
-		r.log.Warn().Str("topic", r.cfg.CheckpointTopic).Str("slot", cfg.Slot).Stringer("lsn", start).
-			Msg("no checkpoint for this slot: exactly once begins at the slot's position. What another relay delivered beyond it comes again")
-		renew = true
-	}
-	rec.Publication, rec.Relay = cfg.Publication, r.cfg.Version
-	refuse := func(kind replication.ErrorKind, reason, hint, cause string, args ...any) error {
-		return &replication.Error{Kind: kind, Reason: reason, Op: "compare slot and checkpoint", Subject: fmt.Sprintf("slot %q", cfg.Slot), LSN: start, Err: fmt.Errorf(cause, args...), Hint: hint}
-	}
-	if lost {
-		return rec, false, refuse(replication.KindRefused, reasonCheckpointLost,
-			"records of the same Kafka transactions may be lost with it: look for unclean leader elections. A relay that is started anew goes on from what the topic holds, so what is not lost comes twice",
-			"topic %q is at %s (row %d of a divided transaction), and this relay had committed %s (row %d): the brokers lost that", r.cfg.CheckpointTopic, rec.End, rec.Part.Rows, known.End, known.Part.Rows)
-	}
-	fork, err := descend(&rec, origin)
-	switch {
-	case err != nil:
-		return rec, false, err
-	case fork != nil:
-		r.forked(past{replication.Origin{SystemID: rec.System, Timeline: rec.Timeline}, rec.End}, origin, *fork)
-		rec = rec.Before(fork.At)
-		rec.Timeline, renew = origin.Timeline, true
-	}
-	switch {
-	case start > rec.End:
-		return rec, false, slotAhead(cfg.Slot, r.cfg.CheckpointTopic, start, rec.End)
-	case rec.Part.Commit != 0 && rec.Part.Shape != r.shape():
-		return rec, false, refuse(replication.KindRefused, reasonPartChanged, "restore outbox and postgres.publication as they were until that transaction is delivered",
-			"the transaction committing at %s is delivered up to row %d, counted under another configuration of tables", rec.Part.Commit, rec.Part.Rows)
-	}
-	return rec, renew, nil
-}
-
-// descend wants a server to continue the history that a record is of. It returns where
-// the server's timeline left the record's, if it is another.
-func descend(rec *checkpoint.Record, origin replication.Origin) (*replication.Fork, error) {
-	refuse := func(kind replication.ErrorKind, reason, hint, cause string, args ...any) error {
-		return &replication.Error{Kind: kind, Reason: reason, Op: "compare slot and checkpoint", Subject: fmt.Sprintf("slot %q", rec.Slot), Err: fmt.Errorf(cause, args...), Hint: hint}
-	}
-	switch {
-	case rec.System != origin.SystemID:
-		return nil, refuse(replication.KindRefused, ReasonForeignServer, "correct postgres.url, or name another relay.checkpoint_topic",
-			"the checkpoint is of the server with system identifier %s, and this one has %s", rec.System, origin.SystemID)
-	case origin.Timeline < rec.Timeline:
-		return nil, refuse(replication.KindRetry, ReasonStalePrimary, "it is an old primary: shut it down, or rewind it to a standby",
-			"the server is on timeline %d, and the checkpoint was written on timeline %d", origin.Timeline, rec.Timeline)
-	case origin.Timeline == rec.Timeline:
-		return nil, nil //nolint:nilnil // the same history, without a fork
-	}
-	fork, ok := origin.Fork(rec.Timeline)
-	if !ok {
-		return nil, refuse(replication.KindRefused, ReasonForeignTimeline, "it was restored from elsewhere: see the operations guide before anything is streamed from it",
-			"its timeline %d does not descend from timeline %d of the checkpoint", origin.Timeline, rec.Timeline)
-	}
-	return &fork, nil
-}
-
-// slotAhead is the refusal to go on from a position that no relay confirmed.
-func slotAhead(slot, topic string, start, end pglogrepl.LSN) error {
-	return &replication.Error{
-		Kind: replication.KindRefused, Reason: reasonSlotAhead, Op: "compare slot and checkpoint", Subject: fmt.Sprintf("slot %q", slot), LSN: start,
-		Err:  fmt.Errorf("the slot is at %s, and the checkpoint in topic %q at %s", start, topic, end),
-		Hint: "rows that committed in between are not sent. Find out who moved the slot; if they may be left out, stop the relay and run `cdc-relay setup --accept-gap`",
-	}
-}
-
-// countingRules is raised with every change of how the decoder numbers the rows of a
-// transaction: a checkpoint inside a transaction names a row by its number.
-const countingRules = 1
-
-// shape tells configurations, and versions of the relay, apart that number rows of a
-// transaction differently.
-func (r *Relay) shape() string { return shapeOf(&r.cfg.Replication, countingRules) }
-
-func shapeOf(c *replication.Config, rules int) string {
-	h := fnv.New64a()
-	fmt.Fprintf(h, "%q %v %v %q", c.Publication, c.Tables, c.Wants, c.Messages)
-	if rules > 1 { // the first checkpoints do not have it
-		fmt.Fprintf(h, " %d", rules)
-	}
-	return fmt.Sprintf("%x", h.Sum64())
 }
 
 func (x *exactlyOnce) covers(row *replication.Row) bool {
@@ -329,7 +223,7 @@ func (x *exactlyOnce) divide(last *replication.Row) {
 	case commit == part.Commit:
 		part.Rows = max(part.Rows, last.Ordinal)
 	default:
-		*part = checkpoint.Part{Commit: commit, Rows: last.Ordinal, Shape: x.s.r.shape()}
+		*part = checkpoint.Part{Commit: commit, Rows: last.Ordinal, Shape: x.s.r.cfg.shape()}
 	}
 }
 

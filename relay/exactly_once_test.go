@@ -28,7 +28,7 @@ func TestExactly_ResumesFromWhatIsProven(t *testing.T) {
 	r, _ := onceAt(0, 1)
 	whole := checkpoint.Record{System: "7", Timeline: 1, Slot: "s", Publication: "p", End: 300}
 	divided := whole
-	divided.Part = checkpoint.Part{Commit: 320, Rows: 9, Shape: r.shape()}
+	divided.Part = checkpoint.Part{Commit: 320, Rows: 9, Shape: r.cfg.shape()}
 	elsewhere, other, beginning := whole, divided, divided
 	beginning.Part.Rows = 4
 	elsewhere.System = "8"
@@ -69,8 +69,8 @@ func TestExactly_ResumesFromWhatIsProven(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, src := onceAt(c.start, c.timeline)
-			r.verdicts.last.Store(c.known)
-			rec, renew, err := r.resumeFrom(c.found, src)
+			at, err := r.cfg.resume(c.found, c.known, src.Origin(), src.Start())
+			rec, renew := at.rec, at.renew
 			if c.reason != "" {
 				own, _ := errors.AsType[*sink.Error](err)
 				if replication.Reason(err) != c.reason && (own == nil || own.Reason != c.reason) {
@@ -97,7 +97,7 @@ func newer(rec checkpoint.Record) []byte {
 // What lies before the position comes again where the slot is behind, in pieces too.
 func TestExactly_DivideNeverGoesBack(t *testing.T) {
 	r, _ := onceAt(100, 1)
-	part := checkpoint.Part{Commit: 320, Rows: 9, Shape: r.shape()}
+	part := checkpoint.Part{Commit: 320, Rows: 9, Shape: r.cfg.shape()}
 	x := &exactlyOnce{s: &session{r: r}, at: checkpoint.Record{End: 300, Part: part}}
 	row := func(commit pglogrepl.LSN, ordinal uint64) *replication.Row {
 		return &replication.Row{Txn: &replication.Txn{Commit: commit}, Ordinal: ordinal}
@@ -112,7 +112,7 @@ func TestExactly_DivideNeverGoesBack(t *testing.T) {
 		t.Errorf("part %+v, want %+v", x.at.Part, part)
 	}
 	x.advance(330)
-	if x.divide(row(330, 2)); x.at.Part != (checkpoint.Part{Commit: 330, Rows: 2, Shape: r.shape()}) {
+	if x.divide(row(330, 2)); x.at.Part != (checkpoint.Part{Commit: 330, Rows: 2, Shape: r.cfg.shape()}) {
 		t.Errorf("part %+v of the next transaction", x.at.Part)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -64,31 +63,17 @@ func (r *Relay) recall(ctx context.Context, s *session) error {
 		return err
 	}
 	i := &intent{r: r, key: checkpoint.IntentKey(r.holder, origin.SystemID, slot)}
-	var limit pglogrepl.LSN
-	for key, value := range known {
-		rec, err := checkpoint.ParseRecord(value)
-		if err != nil {
-			return &sink.Error{Class: sink.Blocked, Reason: reasonCheckpoint, Err: fmt.Errorf("topic %q, key %q: %w", r.cfg.CheckpointTopic, key, err)}
-		}
-		fork, err := descend(&rec, origin)
-		if err != nil {
-			return err
-		}
-		if fork != nil {
-			rec = rec.Before(fork.At)
-		}
-		limit = max(limit, rec.End)
+	limit, err := r.cfg.recall(known, origin, start)
+	if err != nil {
+		return err
 	}
-	switch {
-	case len(known) == 0:
+	if len(known) == 0 {
 		r.log.Warn().Str("topic", r.cfg.CheckpointTopic).Str("slot", slot).Stringer("lsn", start).
-			Msg("nothing is known of this slot: if somebody moved it before, that is not seen")
-	case start > limit:
-		return slotAhead(slot, r.cfg.CheckpointTopic, start, limit)
+			Msg("no recorded position for this slot; a move before now cannot be detected")
 	}
 	i.rec = checkpoint.Record{
 		System: origin.SystemID, Timeline: origin.Timeline, Slot: slot, Publication: r.cfg.Replication.Publication, Relay: r.cfg.Version,
-		End: max(limit, start),
+		End: limit,
 	}
 	if err := i.write(ctx, i.rec); err != nil {
 		return err

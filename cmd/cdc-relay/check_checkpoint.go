@@ -61,7 +61,8 @@ func (d *doctor) checkpoints(ctx context.Context) {
 				"slot %q is at %s, and topic %s has no checkpoint of it: a relay takes that position as it is", slot.Name, slot.Confirmed, topic)
 			continue
 		}
-		end, err := rehearse(ctx, d.settings.OfShard(i, len(standing.Slots)), standing.Origin, slot.Confirmed, known)
+		cfg := d.settings.OfShard(i, len(standing.Slots))
+		end, err := cfg.ConfirmedUpTo(known, standing.Origin, slot.Confirmed)
 		if err != nil {
 			seen, advice := told(err)
 			d.add(check, levelFail, orAdvice(advice, wording.Docs+"operations.md#runbook has what to do for each reason"), "a relay would not stream: %s", seen)

@@ -117,7 +117,7 @@ func (f *first) one(ctx context.Context, ledger *sink.Ledger, cfg relay.Config, 
 		return true
 	}
 	if len(known) > 0 {
-		if _, err := rehearse(ctx, cfg, origin, slot.Confirmed, known); err != nil {
+		if _, err := cfg.ConfirmedUpTo(known, origin, slot.Confirmed); err != nil {
 			fmt.Fprintf(f.app.stderr, "cdc-relay: warning: topic %s has the checkpoint of an earlier slot %s, and the next run would refuse this one: %v\n", topic, slot.Name, err)
 			return false
 		}

@@ -104,7 +104,7 @@ func (g *gap) connected(ctx context.Context, cfg relay.Config, slot replication.
 	if err != nil {
 		return 0, err
 	}
-	return compared(ctx, cfg, g.origin, slot.Confirmed, known)
+	return compared(cfg, g.origin, slot.Confirmed, known)
 }
 
 // keys are those under which the topic has something of a slot, from a relay with
@@ -130,8 +130,8 @@ func (g *gap) unmade(err error) bool {
 	return g.dryRun && ok && e.Reason == sink.ReasonCheckpointTopic
 }
 
-func compared(ctx context.Context, cfg relay.Config, origin replication.Origin, start pglogrepl.LSN, known map[string][]byte) (pglogrepl.LSN, error) {
-	end, err := rehearse(ctx, cfg, origin, start, known)
+func compared(cfg relay.Config, origin replication.Origin, start pglogrepl.LSN, known map[string][]byte) (pglogrepl.LSN, error) {
+	end, err := cfg.ConfirmedUpTo(known, origin, start)
 	refused, slots := errors.AsType[*replication.Error](err)
 	_, topics := errors.AsType[*sink.Error](err)
 	if slots && refused.Kind == replication.KindRefused || topics { // what else there is says nothing of the two, or passes: an old primary

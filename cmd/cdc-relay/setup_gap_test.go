@@ -122,7 +122,7 @@ func TestSetup_AcceptsNoGapOnAnOldPrimary(t *testing.T) {
 	rec := checkpoint.Record{System: "7", Timeline: 2, Slot: "s", Publication: "p", End: 300}
 	cfg := relay.Config{DetectMovedSlot: true, Replication: replication.Config{Slot: "s", Publication: "p"}}
 	known := map[string][]byte{checkpoint.IntentKey("somebody", "7", "s"): rec.Encode()}
-	if end, err := compared(t.Context(), cfg, origin, 310, known); replication.Reason(err) != relay.ReasonStalePrimary {
+	if end, err := compared(cfg, origin, 310, known); replication.Reason(err) != relay.ReasonStalePrimary {
 		t.Errorf("connected up to %s, %v", end, err)
 	}
 }

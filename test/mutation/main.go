@@ -35,7 +35,7 @@ var targets = []target{
 	{name: "deadletter"},
 	{name: "takeover"},
 	{name: "replication", files: []string{"decoder.go", "wire.go", "relation.go", "collect.go"}},
-	{name: "relay", files: []string{"session.go", "recovery.go", "rejected.go", "positions.go", "delivered.go"}},
+	{name: "relay", files: []string{"session.go", "flight.go", "at_least_once.go", "resume.go", "rejected.go", "positions.go", "delivered.go"}},
 }
 
 // target is a package, or some files of it.

@@ -1,4 +1,4 @@
-package main
+package relay_test
 
 import (
 	"errors"
@@ -13,9 +13,9 @@ import (
 	"github.com/jackc/pglogrepl"
 )
 
-// What a rehearsal says of a slot is what TestExactly_ResumesFromWhatIsProven and the
-// tests of intents want of the relay.
-func TestRehearse_DecidesAsARelayWould(t *testing.T) {
+// check and setup ask this; TestExactly_ResumesFromWhatIsProven and the tests of intents
+// have the same of a relay that starts.
+func TestConfig_ConfirmedUpTo(t *testing.T) {
 	rec := checkpoint.Record{System: "7", Timeline: 1, Slot: "s", Publication: "p", End: 300}
 	newer := rec
 	newer.Timeline = 2
@@ -52,7 +52,7 @@ func TestRehearse_DecidesAsARelayWould(t *testing.T) {
 				} else if c.value != nil {
 					known[checkpoint.IntentKey("somebody", "7", "s")] = c.value
 				}
-				end, err := rehearse(t.Context(), cfg, origin, c.start, known)
+				end, err := cfg.ConfirmedUpTo(known, origin, c.start)
 				reason := replication.Reason(err)
 				if kafka, ok := errors.AsType[*sink.Error](err); ok {
 					reason = kafka.Reason
