@@ -47,15 +47,15 @@ func (d *atLeastOnce) ended(cause error) {
 	if cause == nil || replication.KindOf(cause) != replication.KindProtocol {
 		return
 	}
-	if s.open && s.tracker.Stats().Rows == 0 {
-		s.r.part.last = s.last
+	if s.taken.open && s.tracker.Stats().Rows == 0 {
+		s.r.part.last = s.taken.last
 	}
 }
 
 // toRepeat counts rows that are acknowledged and may not be confirmed, because they belong to
 // a transaction of which a row is not, or lie behind one.
 func (d *atLeastOnce) toRepeat(stats checkpoint.Stats) int {
-	return stats.Done + max(0, int(d.s.repeats.Load()))
+	return stats.Done + max(0, int(d.s.shown.repeats.Load()))
 }
 
 // undelivered is one record that has to be sent again.
@@ -78,12 +78,12 @@ const maxResend = 1024
 // before it is delivered, and nothing after it overtakes.
 func (d *atLeastOnce) recover(ctx, hard context.Context) error {
 	s := d.s
-	if !s.hasFailed() && !s.stumbled.Load() {
+	if !s.hasFailed() && !s.sends.stumbled.Load() {
 		return nil
 	}
 	select {
-	case <-s.lost:
-		return s.srcErr
+	case <-s.intake.lost:
+		return s.intake.srcErr
 	case err := <-s.interrupts:
 		return err
 	default:
@@ -91,7 +91,7 @@ func (d *atLeastOnce) recover(ctx, hard context.Context) error {
 	if err := s.quiesce(hard); err != nil {
 		return err
 	}
-	s.stumbled.Store(false)
+	s.sends.stumbled.Store(false)
 	queue, err := d.collect()
 	if err != nil {
 		return err
@@ -137,10 +137,10 @@ func (d *atLeastOnce) recover(ctx, hard context.Context) error {
 // collect lists the failed records in the order of the stream.
 func (d *atLeastOnce) collect() ([]undelivered, error) {
 	s := d.s
-	s.mu.Lock()
-	failed := s.failed
-	s.failed = nil
-	s.mu.Unlock()
+	s.sends.mu.Lock()
+	failed := s.sends.failed
+	s.sends.failed = nil
+	s.sends.mu.Unlock()
 	sortPieces(failed)
 	var queue []undelivered
 	for _, f := range failed {
@@ -183,8 +183,8 @@ func (d *atLeastOnce) resend(hard context.Context, run []undelivered) (*sink.Fai
 	case err = <-outcome:
 	case err := <-s.interrupts:
 		return nil, nil, err
-	case <-s.lost:
-		return nil, nil, s.srcErr
+	case <-s.intake.lost:
+		return nil, nil, s.intake.srcErr
 	case <-hard.Done():
 		return nil, nil, s.cut()
 	}

@@ -60,8 +60,8 @@ func (s *session) block(ctx, hard context.Context, reason string, cause error, p
 	select {
 	case <-t.C:
 		return nil
-	case <-s.lost:
-		return s.srcErr
+	case <-s.intake.lost:
+		return s.intake.srcErr
 	case err := <-s.interrupts:
 		return err
 	case <-stop:

@@ -398,7 +398,7 @@ func (r *Relay) watch(now time.Time) bool {
 		return true
 	}
 	limit := r.cfg.Replication.WalSenderTimeout * 2 / 3
-	if silent := s.src.Silent(); limit > 0 && silent > limit && s.outstanding.Load() > 0 {
+	if silent := s.src.Silent(); limit > 0 && silent > limit && s.sends.outstanding.Load() > 0 {
 		s.interrupt(&replication.Error{
 			Kind: replication.KindRetry, Reason: replication.ReasonTimeout, Op: "read from server",
 			Err: fmt.Errorf("silent for %s while records are not acknowledged; another relay may take the slot at %s", silent.Round(time.Second), r.cfg.Replication.WalSenderTimeout),
@@ -506,8 +506,8 @@ func (r *Relay) look(hard context.Context) (soon bool, err error) {
 		changed = snapshot.Drift
 	}
 	if err == nil && s != nil && changed == nil {
-		if other = s.taken(snapshot); other == nil {
-			changed = s.moved(snapshot)
+		if other = s.slotTaken(snapshot); other == nil {
+			changed = s.slotMoved(snapshot)
 		}
 	}
 	switch {
@@ -549,8 +549,8 @@ func (s *session) serverStops(err error, now time.Time, grace time.Duration) {
 func (s *session) interrupt(err error) {
 	select {
 	case s.interrupts <- err:
-		s.endSending()
-		s.endJudging()
+		s.bounds.endSending()
+		s.bounds.endJudging()
 	default:
 	}
 }
@@ -559,8 +559,8 @@ func (s *session) interrupt(err error) {
 // waits, for a topic's partitions to be loaded, and what was read since fills the
 // channel behind it. Then there is room in the window, and no way to use it.
 func (s *session) blockedFor(now time.Time) (full time.Duration, loading bool) {
-	at := s.full.Load()
-	if waits := s.waits.Load(); at == 0 && len(s.out) == cap(s.out) {
+	at := s.shown.full.Load()
+	if waits := s.shown.waits.Load(); at == 0 && len(s.intake.out) == cap(s.intake.out) {
 		at, loading = waits, true
 	}
 	if at == 0 {
@@ -632,14 +632,14 @@ func (r *Relay) Status() Status {
 func (s *session) show(st *Status, now time.Time) {
 	st.LSN = s.positions()
 	stats := s.tracker.Stats()
-	st.InFlightEvents, st.InFlightBytes = max(0, stats.Rows-int(s.acked.Load())), stats.Bytes
+	st.InFlightEvents, st.InFlightBytes = max(0, stats.Rows-int(s.shown.acked.Load())), stats.Bytes
 	st.EventsToRepeat = s.delivery.toRepeat(stats)
 	oldest := 0.0
 	if !stats.Oldest.IsZero() {
 		oldest = now.Sub(stats.Oldest).Seconds()
 	}
 	st.OldestUnacked = &oldest
-	if at := s.toldAt.Load(); at != 0 {
+	if at := s.shown.toldAt.Load(); at != 0 {
 		st.LastConfirm = time.Unix(0, at)
 	}
 }

@@ -429,7 +429,7 @@ func (d *drain) full() bool {
 	d.relay.board.mu.Lock()
 	defer d.relay.board.mu.Unlock()
 	s := d.relay.board.session
-	return s != nil && s.full.Load() != 0
+	return s != nil && s.shown.full.Load() != 0
 }
 
 // liveHeap collects twice: what lies in a pool outlives the first time.

@@ -202,7 +202,7 @@ func (x *exactlyOnce) send(f *flight) {
 		x.hand(f, records)
 	}
 	switch {
-	case !all || len(s.held) > 0: // rows that wait for their commit are in no mark, whatever came behind them
+	case !all || len(s.taken.held) > 0: // rows that wait for their commit are in no mark, whatever came behind them
 	case open:
 		x.advance(f.batch.Through)
 		x.divide(last)
@@ -271,7 +271,7 @@ func (x *exactlyOnce) finish() {
 		return
 	}
 	x.finished = true
-	x.s.outstanding.Add(1)
+	x.s.sends.outstanding.Add(1)
 	x.sink.Finish(func(error) { x.s.sent() })
 }
 
@@ -279,7 +279,7 @@ func (x *exactlyOnce) finish() {
 func (x *exactlyOnce) onLost(err error) {
 	x.lost <- err // room for one, and there is never a second
 	select {
-	case x.s.wake <- struct{}{}:
+	case x.s.sends.wake <- struct{}{}:
 	default:
 	}
 }
@@ -308,14 +308,14 @@ func (x *exactlyOnce) recover(ctx, hard context.Context) error {
 
 // why is what ended the search for the guilty, or the error that it ended with.
 func (x *exactlyOnce) why(err error) error {
-	if x.s.judging.Err() == nil {
+	if x.s.bounds.judging.Err() == nil {
 		return err
 	}
 	select {
 	case cause := <-x.s.interrupts:
 		return cause
-	case <-x.s.lost:
-		return x.s.srcErr
+	case <-x.s.intake.lost:
+		return x.s.intake.srcErr
 	default:
 		return err
 	}
@@ -324,10 +324,10 @@ func (x *exactlyOnce) why(err error) error {
 // failures lists what failed in the order of the stream, each with its record.
 func (x *exactlyOnce) failures() ([]router.Record, []sink.Failure) {
 	s := x.s
-	s.mu.Lock()
-	failed := s.failed
-	s.failed = nil
-	s.mu.Unlock()
+	s.sends.mu.Lock()
+	failed := s.sends.failed
+	s.sends.failed = nil
+	s.sends.mu.Unlock()
 	sortPieces(failed)
 	var records []router.Record
 	var failures []sink.Failure
@@ -359,8 +359,8 @@ func (x *exactlyOnce) judge(hard context.Context, records []router.Record, failu
 	if len(suspects) > 0 {
 		ctx, cancel := context.WithTimeout(hard, convictTimeout)
 		defer cancel()
-		defer context.AfterFunc(x.s.judging, cancel)()
-		if x.s.judging.Err() != nil {
+		defer context.AfterFunc(x.s.bounds.judging, cancel)()
+		if x.s.bounds.judging.Err() != nil {
 			cancel()
 		}
 		guilty, err := x.sink.Convict(ctx, x.id, suspects)

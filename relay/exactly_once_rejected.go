@@ -37,9 +37,9 @@ func (x *exactlyOnce) takeApart(commit pglogrepl.LSN) bool {
 		return false
 	}
 	s := x.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, f := range s.failed {
+	s.sends.mu.Lock()
+	defer s.sends.mu.Unlock()
+	for _, f := range s.sends.failed {
 		for i := range f.p.records {
 			if row := f.p.records[i].Row; row != nil && rowID(row).Commit < commit {
 				s.r.apart = commit
@@ -54,10 +54,10 @@ func (x *exactlyOnce) takeApart(commit pglogrepl.LSN) bool {
 // skipping that row would give them up too. A relay that is fenced here lost the slot, which
 // the server lets go with such an error, to one that stands by.
 func (x *exactlyOnce) unreadable(ctx, within context.Context, unread error) error {
-	if x.s.outstanding.Load() > 0 {
+	if x.s.sends.outstanding.Load() > 0 {
 		return unread
 	}
-	together := x.takeApart(x.s.last.Commit)
+	together := x.takeApart(x.s.taken.last.Commit)
 	err := x.recover(ctx, within)
 	own, ok := errors.AsType[*sink.Error](err)
 	switch {

@@ -43,8 +43,8 @@ type piece struct {
 // replaced.
 func (s *session) hand(f *flight, records []router.Record) {
 	f.sent += len(records)
-	p := &piece{f: f, seq: s.pieces, records: records}
-	s.pieces++
+	p := &piece{f: f, seq: s.sends.pieces, records: records}
+	s.sends.pieces++
 	f.pending.Add(1)
 	if f.handed.IsZero() {
 		f.handed = time.Now()
@@ -54,10 +54,10 @@ func (s *session) hand(f *flight, records []router.Record) {
 
 // give has the sink send records. Whatever they are, nothing else is done while it waits.
 func (s *session) give(records []router.Record, done func(error)) {
-	s.outstanding.Add(1)
-	s.waits.Store(instant(time.Now()))
-	s.sink.Send(s.sending, records, done)
-	s.waits.Store(0)
+	s.sends.outstanding.Add(1)
+	s.shown.waits.Store(instant(time.Now()))
+	s.sink.Send(s.bounds.sending, records, done)
+	s.shown.waits.Store(0)
 }
 
 // done runs on a goroutine of the sink, once for each Send.
@@ -66,9 +66,9 @@ func (s *session) done(p *piece, err error) {
 		p.f.acknowledged(p.records)
 		p.f.finish()
 	} else {
-		s.mu.Lock()
-		s.failed = append(s.failed, failedPiece{p, err})
-		s.mu.Unlock()
+		s.sends.mu.Lock()
+		s.sends.failed = append(s.sends.failed, failedPiece{p, err})
+		s.sends.mu.Unlock()
 	}
 	s.sent()
 }
@@ -81,8 +81,8 @@ func (f *flight) acknowledged(records []router.Record) {
 		return
 	}
 	f.acked.Add(n)
-	f.s.acked.Add(n)
-	f.s.repeats.Add(n)
+	f.s.shown.acked.Add(n)
+	f.s.shown.repeats.Add(n)
 	r.published.Add(n)
 	r.lastEvent.Store(time.Now().UnixNano())
 	r.board.sawTopics(records)
@@ -108,9 +108,9 @@ func openRows(b *replication.Batch) int {
 
 // sent counts a Send as answered and wakes B to look at what came of it.
 func (s *session) sent() {
-	s.outstanding.Add(-1)
+	s.sends.outstanding.Add(-1)
 	select {
-	case s.wake <- struct{}{}:
+	case s.sends.wake <- struct{}{}:
 	default:
 	}
 }
@@ -126,8 +126,8 @@ func (f *flight) finish() {
 	now := time.Now()
 	records := f.delivered()
 	r.finished.Add(int64(len(records)))
-	f.s.acked.Add(-f.acked.Load())
-	f.s.repeats.Add(f.settled.Load() - f.acked.Load())
+	f.s.shown.acked.Add(-f.acked.Load())
+	f.s.shown.repeats.Add(f.settled.Load() - f.acked.Load())
 	if r.ev.BatchDelivered != nil {
 		r.ev.BatchDelivered(f.batch, records, now.Sub(f.handed))
 	}
@@ -141,7 +141,7 @@ func (f *flight) finish() {
 	f.ticket.Done()
 	f.batch.Release()
 	f.buf.Reset()
-	f.s.buffers.Put(f.buf)
+	f.s.sends.buffers.Put(f.buf)
 }
 
 // failedPiece is a Send of which some records are not durable.
@@ -151,21 +151,21 @@ type failedPiece struct {
 }
 
 func (s *session) hasFailed() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.failed) > 0
+	s.sends.mu.Lock()
+	defer s.sends.mu.Unlock()
+	return len(s.sends.failed) > 0
 }
 
 // quiesce waits until every Send has called back: only then is it known what is
 // durable.
 func (s *session) quiesce(hard context.Context) error {
-	for s.outstanding.Load() > 0 {
+	for s.sends.outstanding.Load() > 0 {
 		select {
-		case <-s.wake:
+		case <-s.sends.wake:
 		case err := <-s.interrupts:
 			return err
-		case <-s.lost:
-			return s.srcErr
+		case <-s.intake.lost:
+			return s.intake.srcErr
 		case <-hard.Done():
 			return s.cut()
 		}
@@ -198,7 +198,7 @@ func (f *flight) settle(i int) {
 			n++
 		}
 	}
-	f.s.repeats.Add(f.settled.Swap(n) - n)
+	f.s.shown.repeats.Add(f.settled.Swap(n) - n)
 }
 
 // upToRow is upTo for the row of the oldest record that is not durable.

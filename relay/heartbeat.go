@@ -31,7 +31,7 @@ func (s *session) beat(now time.Time) {
 	s.give(buf.Records, func(err error) {
 		if err != nil {
 			s.r.log.Warn().Err(err).Msg("heartbeat not sent")
-			s.stumbled.Store(true)
+			s.sends.stumbled.Store(true)
 		}
 		s.sent()
 	})

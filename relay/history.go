@@ -103,9 +103,9 @@ func (r *Relay) forked(was past, now replication.Origin, fork replication.Fork) 
 	line.Int32("from", was.origin.Timeline).Int32("timeline", now.Timeline).Stringer("fork", fork.At).Stringer("told", was.told).Msg(text)
 }
 
-// taken says that another relay streams from the slot: while ours does nobody else can
+// slotTaken reports that another relay streams from the slot: while ours does nobody else can
 // move it. A relay that was suspended finds out by this, too.
-func (s *session) taken(snapshot *replication.Snapshot) error {
+func (s *session) slotTaken(snapshot *replication.Snapshot) error {
 	if told := pglogrepl.LSN(s.told.Load()); !snapshot.Slot.Active || snapshot.Slot.Confirmed <= told {
 		return nil
 	}
@@ -115,9 +115,9 @@ func (s *session) taken(snapshot *replication.Snapshot) error {
 	}
 }
 
-// moved says that the slot, which nobody has, is ahead of everything that its only
+// slotMoved reports that the slot, which nobody has, is ahead of everything that its only
 // owner told: somebody moved it under the stream, and rows in between may never come.
-func (s *session) moved(snapshot *replication.Snapshot) error {
+func (s *session) slotMoved(snapshot *replication.Snapshot) error {
 	told := pglogrepl.LSN(s.told.Load())
 	if snapshot.Slot.Active || snapshot.Slot.Confirmed <= told {
 		return nil

@@ -36,13 +36,13 @@ type mark struct {
 
 // look moves the mark. Call it with the board's lock held.
 func (s *session) lookedAt(end pglogrepl.LSN, now time.Time) {
-	if s.src.Received() >= s.mark.end {
-		s.mark = mark{end, now}
+	if s.src.Received() >= s.shown.mark.end {
+		s.shown.mark = mark{end, now}
 	}
 }
 
 func (s *session) caughtUp(now time.Time) bool {
-	return s.src.Received() >= s.mark.end || !s.mark.at.IsZero() && now.Sub(s.mark.at) < reachedWithin
+	return s.src.Received() >= s.shown.mark.end || !s.shown.mark.at.IsZero() && now.Sub(s.shown.mark.at) < reachedWithin
 }
 
 // unconfirmed is the oldest row that is known to wait for its confirmation, from session
@@ -63,7 +63,7 @@ func (b *board) lag(now time.Time) (seconds float64, known bool) {
 	}
 	s := b.session
 	oldest := s.tracker.Stats().Unconfirmed
-	newest := s.newestAt.Load()
+	newest := s.shown.newestAt.Load()
 	switch {
 	case oldest.At != 0:
 		return age(oldest.Time)
@@ -72,7 +72,7 @@ func (b *board) lag(now time.Time) (seconds float64, known bool) {
 	case s.caughtUp(now):
 		return 0, true
 	case newest != 0 && time.Duration(instant(now)-newest) < flowing:
-		return age(time.Unix(0, s.newest.Load()))
+		return age(time.Unix(0, s.shown.newest.Load()))
 	}
 	return 0, false
 }

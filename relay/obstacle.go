@@ -106,7 +106,7 @@ func (s *session) remember(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.obstacle == nil || !b.obstacle.unread {
-		b.obstacle = &obstacle{of: s.origin(), unread: true, read: s.read}
+		b.obstacle = &obstacle{of: s.origin(), unread: true, read: s.taken.read}
 	}
 	b.obstacle.reason, b.obstacle.message = replication.Reason(err), err.Error()
 }
@@ -121,7 +121,7 @@ func unreadable(err error) bool {
 func (s *session) saw(b *replication.Batch) {
 	s.r.pass(func(o *obstacle) bool { return o.readPast(b) })
 	s.r.board.sawAgain(b)
-	s.read.add(b)
+	s.taken.read.add(b)
 }
 
 // pass forgets the obstacle if a session is past it.

@@ -64,7 +64,7 @@ func (s *session) origin() place {
 // keep holds a flight back of which rows have no position yet. Those are the rows behind
 // its Through.
 func (s *session) keep(f *flight) {
-	s.held = append(s.held, f)
+	s.taken.held = append(s.taken.held, f)
 	first := len(f.batch.Rows) - 1
 	for first > 0 && f.open(first-1) {
 		first--
@@ -85,8 +85,8 @@ func (f *flight) partial(left int64) {
 
 // sendHeld sends what waited for the commit that ends at end.
 func (s *session) sendHeld(end pglogrepl.LSN) {
-	held := s.held
-	s.held = nil
+	held := s.taken.held
+	s.taken.held = nil
 	for _, f := range held {
 		rows := f.batch.Rows
 		for i := len(rows) - 1; i >= 0 && f.open(i); i-- {
@@ -107,12 +107,12 @@ func (f *flight) open(row int) bool {
 // readThrough looks for the end of the transaction that fills the window, of which
 // the next batch did not fit any more. Everything before it is durable and confirmed.
 func (s *session) readThrough(ctx, hard context.Context) error {
-	s.full.Store(0) // it moves
-	rows := s.held[0].batch.Rows
+	s.shown.full.Store(0) // it moves
+	rows := s.taken.held[0].batch.Rows
 	commit := rows[len(rows)-1].Txn.Commit
 	for {
 		select {
-		case b, open := <-s.out:
+		case b, open := <-s.intake.out:
 			if !open {
 				return s.unfinished()
 			}
@@ -127,8 +127,8 @@ func (s *session) readThrough(ctx, hard context.Context) error {
 			return ErrDrainCut
 		case err := <-s.interrupts:
 			return err
-		case <-s.lost:
-			return s.srcErr
+		case <-s.intake.lost:
+			return s.intake.srcErr
 		case <-hard.Done():
 			return s.cut()
 		}
@@ -137,8 +137,8 @@ func (s *session) readThrough(ctx, hard context.Context) error {
 
 // unfinished is the end of a stream that broke off inside a transaction.
 func (s *session) unfinished() error {
-	if s.srcErr != nil {
-		return s.srcErr
+	if s.intake.srcErr != nil {
+		return s.intake.srcErr
 	}
 	return ErrDrainCut
 }

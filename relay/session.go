@@ -16,8 +16,8 @@ import (
 	"github.com/jackc/pglogrepl"
 )
 
-// session is one connection's life. Goroutine A runs the source; goroutine B,
-// the caller of run, owns everything else except what is marked.
+// session is one connection's life. Goroutine A, the reader, runs the source; goroutine B,
+// the deliverer and caller of run, owns everything else except what is marked.
 type session struct {
 	r       *Relay
 	src     Source
@@ -25,67 +25,94 @@ type session struct {
 	sink    sink.Sink
 	tracker *checkpoint.Tracker
 
-	out        chan *replication.Batch // A sends, closes at its end
-	lost       chan struct{}           // closed by A before out when the source failed
-	srcErr     error                   // written by A before it closes out
-	settled    chan struct{}           // closed by B when it is done with everything it took
-	standby    bool                    // somebody else had the slot just before
-	open       bool                    // the last batch ends inside a transaction; B's
-	last       deadletter.Row          // of the batches that were taken; B's
-	read       progress                // B's
-	began      pglogrepl.LSN           // the slot's position when it began
-	sameWAL    pglogrepl.LSN           // Config.Delivered holds before it
-	behind     bool                    // the last batch was of a backlog; B's
-	frozen     atomic.Uint64           // not zero: nothing beyond may be confirmed any more
-	told       atomic.Uint64           // what A last reported, or is about to
-	toldAt     atomic.Int64
-	asked      atomic.Int64 // the instant at which A last asked
-	newest     atomic.Int64 // commit time of the last row that was taken; zero: none was
-	newestAt   atomic.Int64 // the instant at which it was
-	mark       mark         // guarded by the board's lock
-	interrupts chan error   // what the probe saw that ends the session
+	delivery delivery
+	intent   *intent // nil without a ledger
 
+	start  sessionStart
+	intake intake
+	taken  taken
+	sends  sends
+	bounds bounds
+	shown  shown
+
+	interrupts chan error    // why the session has to end, from any goroutine
+	frozen     atomic.Uint64 // not zero: nothing beyond may be confirmed any more
+	told       atomic.Uint64 // what A last reported, or is about to
+	asked      atomic.Int64  // the instant at which A last asked
+	stopping   time.Time     // since when the probe is told that the server stops; the probe's alone
+	together   bool          // errTogether holds beside the error of the session
+}
+
+// sessionStart is what holds where a session begins.
+type sessionStart struct {
+	began   pglogrepl.LSN // the slot's position
+	sameWAL pglogrepl.LSN // Config.Delivered holds before it
+	standby bool          // somebody else had the slot just before
+}
+
+// intake is what A brings.
+type intake struct {
+	out     chan *replication.Batch // A sends, closes at its end
+	lost    chan struct{}           // closed by A before out when the source failed
+	srcErr  error                   // written by A before it closes out
+	settled chan struct{}           // closed by B when it is done with everything it took
+}
+
+// taken is what B knows of the batches that it took.
+type taken struct {
+	open   bool           // the last one ends inside a transaction
+	behind bool           // the last one was of a backlog
+	last   deadletter.Row // of all
+	read   progress
+	held   []*flight // of the transaction whose commit was not read yet, with position headers
+}
+
+// sends are the Sends that are not done with.
+type sends struct {
+	outstanding atomic.Int64  // Sends whose done has not been called
+	wake        chan struct{} // one token: a Send failed, or none is outstanding
+	stumbled    atomic.Bool   // a heartbeat failed, and the sink halted with it
+	pieces      uint64        // count of Sends, the order for failed
+	buffers     sync.Pool     // of *router.Buffer
+
+	mu     sync.Mutex
+	failed []failedPiece // guarded by mu; in no order
+}
+
+// bounds end what waits for the brokers.
+type bounds struct {
 	sending    context.Context // ends when waiting for room is pointless
 	endSending context.CancelFunc
 	judging    context.Context // ends with an interrupt, and with the slot
 	endJudging context.CancelFunc
+}
 
-	stopping time.Time // since when the probe is told that the server stops; the probe's alone
-
-	full        atomic.Int64  // the instant since which the window is full; zero: it is not
-	waits       atomic.Int64  // since when Send waits for the brokers, likewise
-	acked       atomic.Int64  // records of unfinished flights that are durable
-	repeats     atomic.Int64  // of them, those behind what may be confirmed
-	outstanding atomic.Int64  // Sends whose done has not been called
-	wake        chan struct{} // one token: a Send failed, or none is outstanding
-	held        []*flight     // of the transaction whose commit was not read yet, with position headers; B's
-	mu          sync.Mutex
-	failed      []failedPiece // guarded by mu; in no order
-	stumbled    atomic.Bool   // a heartbeat failed, and the sink halted with it
-	delivery    delivery
-	together    bool      // errTogether holds beside the error of the session; B's
-	intent      *intent   // nil without a ledger
-	pieces      uint64    // count of Sends, the order for failed
-	buffers     sync.Pool // of *router.Buffer
+// shown is what Status reads, from any goroutine.
+type shown struct {
+	toldAt   atomic.Int64 // when told moved
+	newest   atomic.Int64 // commit time of the last row that was taken; zero: none was
+	newestAt atomic.Int64 // the instant at which it was
+	full     atomic.Int64 // the instant since which the window is full; zero: it is not
+	waits    atomic.Int64 // since when Send waits for the brokers, likewise
+	acked    atomic.Int64 // records of unfinished flights that are durable
+	repeats  atomic.Int64 // of them, those behind what may be confirmed
+	mark     mark         // guarded by the board's lock
 }
 
 func newSession(r *Relay, src Source) *session {
 	s := &session{
-		r: r, src: src, history: src.Origin(), sink: r.sink, standby: r.standby,
+		r: r, src: src, history: src.Origin(), sink: r.sink,
 		tracker:    checkpoint.New(src.Start(), r.cfg.MaxInFlightBytes),
-		out:        make(chan *replication.Batch, 2),
-		lost:       make(chan struct{}),
-		settled:    make(chan struct{}),
-		wake:       make(chan struct{}, 1),
+		start:      sessionStart{src.Start(), r.deliveredBelow(src.Origin()), r.standby},
+		intake:     intake{out: make(chan *replication.Batch, 2), lost: make(chan struct{}), settled: make(chan struct{})},
+		taken:      taken{read: progress{through: src.Start()}},
 		interrupts: make(chan error, 1),
-		read:       progress{through: src.Start()},
-		began:      src.Start(),
-		sameWAL:    r.deliveredBelow(src.Origin()),
 	}
-	s.mark.end = src.ServerEnd()
+	s.sends.wake = make(chan struct{}, 1)
+	s.shown.mark.end = src.ServerEnd()
 	s.told.Store(uint64(src.Start()))
 	s.asked.Store(instant(time.Now()))
-	s.buffers.New = func() any { return new(router.Buffer) }
+	s.sends.buffers.New = func() any { return new(router.Buffer) }
 	return s
 }
 
@@ -94,10 +121,10 @@ func newSession(r *Relay, src Source) *session {
 func (s *session) run(ctx, hard context.Context) error {
 	intake, endIntake := context.WithCancelCause(ctx)
 	defer endIntake(nil)
-	s.sending, s.endSending = context.WithCancel(hard)
-	defer s.endSending()
-	s.judging, s.endJudging = context.WithCancel(hard)
-	defer s.endJudging()
+	s.bounds.sending, s.bounds.endSending = context.WithCancel(hard)
+	defer s.bounds.endSending()
+	s.bounds.judging, s.bounds.endJudging = context.WithCancel(hard)
+	defer s.bounds.endJudging()
 	s.r.began.Store(true)
 	s.r.board.setSession(s)
 	defer s.r.board.setSession(nil)
@@ -107,13 +134,13 @@ func (s *session) run(ctx, hard context.Context) error {
 	}
 	var reading sync.WaitGroup
 	reading.Go(func() {
-		s.srcErr = s.src.Run(intake, s.out, s.confirmed)
-		if s.srcErr != nil && !s.lingers() {
-			s.lose(gone(s.srcErr))
+		s.intake.srcErr = s.src.Run(intake, s.intake.out, s.confirmed)
+		if s.intake.srcErr != nil && !s.lingers() {
+			s.lose(gone(s.intake.srcErr))
 		}
-		close(s.out)
+		close(s.intake.out)
 		switch {
-		case s.srcErr == nil:
+		case s.intake.srcErr == nil:
 			s.guard()
 		case s.lingers():
 			s.linger()
@@ -126,11 +153,11 @@ func (s *session) run(ctx, hard context.Context) error {
 		keeper.Go(func() { s.intent.keep(keeping, s) })
 	}
 	err := s.deliver(ctx, hard, endIntake)
-	close(s.settled)
+	close(s.intake.settled)
 	endKeeping()
 	keeper.Wait()
 	s.src.Abort()
-	for b := range s.out { // what A still had is unconfirmed and will be read again
+	for b := range s.intake.out { // what A still had is unconfirmed and will be read again
 		s.saw(b)
 		b.Release()
 	}
@@ -151,14 +178,14 @@ func (s *session) guard() {
 	select {
 	case <-s.src.Lost():
 		s.interrupt(&replication.Error{Kind: replication.KindRetry, Reason: replication.ReasonNetwork, Op: "drain", Err: errLost})
-	case <-s.settled:
+	case <-s.intake.settled:
 	}
 }
 
 // lingers says that the stream ended at a row that cannot be read. Then what was read
 // before it is delivered first: no later session would come further, and who acts on the
 // error gives up all that is not. What is fenced is delivered so at the end (delivery.unreadable).
-func (s *session) lingers() bool { return !s.delivery.rules().fenced && unreadable(s.srcErr) }
+func (s *session) lingers() bool { return !s.delivery.rules().fenced && unreadable(s.intake.srcErr) }
 
 // linger lets B settle for as long as the slot is held, and for endGrace where the server
 // let go of it with the error.
@@ -173,7 +200,7 @@ func (s *session) linger() {
 	select {
 	case <-lost:
 	case <-over:
-	case <-s.settled:
+	case <-s.intake.settled:
 		return
 	}
 	s.lose(true)
@@ -181,12 +208,12 @@ func (s *session) linger() {
 
 // lose tells B that the source failed.
 func (s *session) lose(gone bool) {
-	close(s.lost)
+	close(s.intake.lost)
 	if gone { // after lost, or B would take it for a failure and resume
 		s.sink.Halt()
-		s.endJudging() // it would shut out who has the slot by now
+		s.bounds.endJudging() // it would shut out who has the slot by now
 	}
-	s.endSending()
+	s.bounds.endSending()
 }
 
 // errStopped ends a session that was asked to stop while it could not deliver.
@@ -201,7 +228,7 @@ func (s *session) outcome(err error) error {
 	case err != nil:
 		return err
 	}
-	return s.srcErr
+	return s.intake.srcErr
 }
 
 // close tells the server the final position and frees the connection. What the sink
@@ -229,7 +256,7 @@ func (s *session) close(ctx, hard context.Context, cause error) error {
 			cause = s.delivery.unreadable(ctx, within, cause)
 		}
 	}
-	cut := s.outstanding.Load() > 0
+	cut := s.sends.outstanding.Load() > 0
 	s.delivery.ended(cause)
 	switch {
 	case !cut:
@@ -253,7 +280,7 @@ func (s *session) close(ctx, hard context.Context, cause error) error {
 	if closed != nil && cause == nil {
 		s.r.log.Warn().Err(closed).Msg("close stream; the last transactions may be sent again")
 	}
-	cut = cut || untold || closed != nil && s.mayRepeat() || cause != nil && s.open || gone(cause) && s.tracker.Stats().Rows > 0
+	cut = cut || untold || closed != nil && s.mayRepeat() || cause != nil && s.taken.open || gone(cause) && s.tracker.Stats().Rows > 0
 	lost := errors.Is(cause, errLost)
 	if lost && closed != nil {
 		cause = fmt.Errorf("%w: %w", cause, closed)
@@ -273,7 +300,7 @@ func (s *session) close(ctx, hard context.Context, cause error) error {
 // mayRepeat reports whether the server is not known to have a position behind the last row. What
 // was written to the socket it may never have read.
 func (s *session) mayRepeat() bool {
-	return s.last.Commit >= max(s.began, s.r.board.slotAt(pglogrepl.LSN(s.told.Load())))
+	return s.taken.last.Commit >= max(s.start.began, s.r.board.slotAt(pglogrepl.LSN(s.told.Load())))
 }
 
 // errUnseen ends a drain whose rows are all delivered, and which came upon a change that
@@ -314,7 +341,7 @@ const (
 // giveWay waits until nothing of the relay that had the slot before is on its way any
 // more. The server is answered meanwhile.
 func (s *session) giveWay(hard context.Context) error {
-	if !s.standby || s.delivery.rules().fenced {
+	if !s.start.standby || s.delivery.rules().fenced {
 		return nil
 	}
 	t := time.NewTimer(standbyGrace)
@@ -323,8 +350,8 @@ func (s *session) giveWay(hard context.Context) error {
 	case <-t.C:
 		s.r.standby = false
 		return nil
-	case <-s.lost:
-		return s.srcErr
+	case <-s.intake.lost:
+		return s.intake.srcErr
 	case err := <-s.interrupts:
 		return err
 	case <-hard.Done():
@@ -352,9 +379,9 @@ func (s *session) await(hard context.Context, limit time.Duration) {
 	if s.delivery.rules().fenced {
 		lost = nil
 	}
-	for s.outstanding.Load() > 0 {
+	for s.sends.outstanding.Load() > 0 {
 		select {
-		case <-s.wake:
+		case <-s.sends.wake:
 		case <-lost:
 			lost = nil
 			s.sink.Halt()
@@ -378,7 +405,7 @@ func (s *session) confirmed() pglogrepl.LSN {
 	now := time.Now()
 	s.asked.Store(instant(now))
 	if s.told.Swap(lsn) != lsn {
-		s.toldAt.Store(now.UnixNano())
+		s.shown.toldAt.Store(now.UnixNano())
 		s.tracker.Told(pglogrepl.LSN(lsn))
 	}
 	return pglogrepl.LSN(lsn)
@@ -401,14 +428,14 @@ func (s *session) deliver(ctx, hard context.Context, endIntake context.CancelCau
 			s.beat(now)
 		case <-renewal:
 			s.delivery.renew()
-		case b, open := <-s.out:
+		case b, open := <-s.intake.out:
 			if !open {
 				return s.settle(ctx, hard)
 			}
 			if err := s.take(ctx, hard, b); err != nil {
 				return err
 			}
-		case <-s.wake:
+		case <-s.sends.wake:
 			if err := s.delivery.recover(ctx, hard); err != nil {
 				return err
 			}
@@ -423,25 +450,25 @@ func (s *session) deliver(ctx, hard context.Context, endIntake context.CancelCau
 
 // settle waits, after intake ended, for what was handed over.
 func (s *session) settle(ctx, hard context.Context) error {
-	if s.srcErr != nil && !s.lingers() {
+	if s.intake.srcErr != nil && !s.lingers() {
 		return nil // the connection is gone: outcome reports it, close waits a while
 	}
 	s.delivery.finish()
-	for s.outstanding.Load() > 0 || s.hasFailed() {
+	for s.sends.outstanding.Load() > 0 || s.hasFailed() {
 		select {
-		case <-s.wake:
+		case <-s.sends.wake:
 			if err := s.delivery.recover(ctx, hard); err != nil {
 				return err
 			}
 		case err := <-s.interrupts: // a drain is no reason to write on without the slot
 			return err
-		case <-s.lost:
+		case <-s.intake.lost:
 			return nil
 		case <-hard.Done():
 			return s.cut()
 		}
 	}
-	if len(s.held) > 0 {
+	if len(s.taken.held) > 0 {
 		return s.unfinished()
 	}
 	return nil
@@ -449,7 +476,7 @@ func (s *session) settle(ctx, hard context.Context) error {
 
 // cut is the end of a drain that took too long.
 func (s *session) cut() error {
-	if s.outstanding.Load() == 0 && s.tracker.Stats().Rows == 0 && !s.open {
+	if s.sends.outstanding.Load() == 0 && s.tracker.Stats().Rows == 0 && !s.taken.open {
 		return errStopped
 	}
 	return ErrDrainCut
@@ -464,8 +491,8 @@ func (s *session) take(ctx, hard context.Context, b *replication.Batch) error {
 	if b.Closes != 0 {
 		s.sendHeld(b.Closes)
 	}
-	s.open = b.Open
-	if b.Backlog != s.behind {
+	s.taken.open = b.Open
+	if b.Backlog != s.taken.behind {
 		s.fill(b.Backlog)
 	}
 	s.r.notice(time.Now())
@@ -476,7 +503,7 @@ func (s *session) take(ctx, hard context.Context, b *replication.Batch) error {
 		b.Release()
 		return nil
 	}
-	f := &flight{s: s, batch: b, buf: s.buffers.Get().(*router.Buffer), read: time.Now()}
+	f := &flight{s: s, batch: b, buf: s.sends.buffers.Get().(*router.Buffer), read: time.Now()}
 	entry.First, entry.Last = f.commitOf(0), f.commitOf(len(b.Rows)-1)
 	f.pending.Store(1)
 	f.buf.Reserve(len(b.Rows))
@@ -487,9 +514,9 @@ func (s *session) take(ctx, hard context.Context, b *replication.Batch) error {
 	if err := s.admit(ctx, hard, f, entry); err != nil {
 		return err
 	}
-	s.last = rowID(&b.Rows[len(b.Rows)-1]) // not before the tracker has them
-	s.newest.Store(entry.Last.Time.UnixNano())
-	s.newestAt.Store(instant(f.read))
+	s.taken.last = rowID(&b.Rows[len(b.Rows)-1]) // not before the tracker has them
+	s.shown.newest.Store(entry.Last.Time.UnixNano())
+	s.shown.newestAt.Store(instant(f.read))
 	if rejection == nil {
 		s.delivery.send(f)
 	} else if err := s.delivery.rejected(ctx, hard, f, rejection); err != nil {
@@ -505,7 +532,7 @@ func (s *session) take(ctx, hard context.Context, b *replication.Batch) error {
 
 // fill tells the sink when a backlog begins and ends.
 func (s *session) fill(behind bool) {
-	s.behind = behind
+	s.taken.behind = behind
 	if f, ok := s.sink.(sink.Filler); ok {
 		f.Backlog(behind)
 	}
@@ -541,28 +568,28 @@ func (s *session) route(f *flight) error {
 
 // admit waits for room in the window.
 func (s *session) admit(ctx, hard context.Context, f *flight, e checkpoint.Entry) error {
-	defer s.full.Store(0)
+	defer s.shown.full.Store(0)
 	for {
 		ticket, ok := s.tracker.Track(e)
 		if ok {
 			f.ticket = ticket
 			return nil
 		}
-		s.full.CompareAndSwap(0, instant(time.Now()))
+		s.shown.full.CompareAndSwap(0, instant(time.Now()))
 		s.delivery.makeRoom()
-		if len(s.held) > 0 && s.outstanding.Load() == 0 && !s.hasFailed() {
+		if len(s.taken.held) > 0 && s.sends.outstanding.Load() == 0 && !s.hasFailed() {
 			return s.readThrough(ctx, hard)
 		}
 		select {
 		case <-s.tracker.Room():
-		case <-s.wake:
+		case <-s.sends.wake:
 			if err := s.delivery.recover(ctx, hard); err != nil {
 				return err
 			}
 		case err := <-s.interrupts:
 			return err
-		case <-s.lost:
-			return s.srcErr
+		case <-s.intake.lost:
+			return s.intake.srcErr
 		case <-hard.Done():
 			return s.cut()
 		}

@@ -109,7 +109,7 @@ var failpoints = []failpoint{
 	at("after_status", "a position was told to the server", "replication/status.go", "_, err := s.conn.Write(msg)"),
 	at("routed", "a batch was routed and is not tracked", "relay/session.go", "rejection := s.route(f)"),
 	ahead("tracked", "an entry is about to join the queue", "checkpoint/tracker.go", "seq := t.next\n"),
-	ahead("before_send", "records are about to go to the sink", "relay/flight.go", "s.waits.Store(instant(time.Now()))"),
+	ahead("before_send", "records are about to go to the sink", "relay/flight.go", "s.shown.waits.Store(instant(time.Now()))"),
 	onlyWith(atLeastOnce, ahead("before_produce", "one record is about to go to the client", "sink/kafka_send.go", "c.Produce(context.Background(), &f.kafka[i], k.onSettled)")),
 	onlyWith(atLeastOnce, ahead("in_promise", "a broker's answer for one record came", "sink/kafka_send.go", "m := r.Context.(*mark)")),
 	ahead("before_acknowledged", "all of a batch is durable and not yet counted", "relay/flight.go", "f.ticket.Done()"),
