@@ -16,13 +16,13 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/rs/zerolog"
 )
 
 // Handler answers every path. status and metrics are called once for a request
 // and must be safe for concurrent use.
-func Handler(cfg Config, status func() relay.Status, metrics http.Handler) http.Handler {
+func Handler(cfg Config, status func() status.Status, metrics http.Handler) http.Handler {
 	a := &api{cfg: cfg, status: status, born: time.Now(), now: time.Now}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/livez", a.live)
@@ -37,7 +37,7 @@ func Handler(cfg Config, status func() relay.Status, metrics http.Handler) http.
 
 type api struct {
 	cfg    Config
-	status func() relay.Status
+	status func() status.Status
 	born   time.Time
 	now    func() time.Time
 }

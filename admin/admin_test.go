@@ -12,44 +12,44 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/rs/zerolog"
 )
 
-func streaming() relay.Status {
-	return relay.Status{
-		State: relay.Streaming, Version: "1.0.0", Pipeline: "default", Slot: "cdc_relay",
-		LSN:           relay.LSNs{Server: 0x16_B374D848, Confirmed: 0x16_B374D840},
+func streaming() status.Status {
+	return status.Status{
+		State: status.Streaming, Version: "1.0.0", Pipeline: "default", Slot: "cdc_relay",
+		LSN:           status.LSNs{Server: 0x16_B374D848, Confirmed: 0x16_B374D840},
 		SourceReached: true, SinkReached: true, SourceConnected: true, SinkConnected: true, LastTick: time.Now(),
 	}
 }
 
-func blocked() relay.Status {
+func blocked() status.Status {
 	s := streaming()
-	s.State, s.Reason, s.Message = relay.Blocked, "unknown_topic", "produce to orders-events: topic does not exist: create it"
+	s.State, s.Reason, s.Message = status.Blocked, "unknown_topic", "produce to orders-events: topic does not exist: create it"
 	s.SinkConnected = false
 	return s
 }
 
 func metricsStub(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "metrics here") }
 
-func ask(t *testing.T, cfg Config, s relay.Status, method, path string, header ...string) *httptest.ResponseRecorder {
+func ask(t *testing.T, cfg Config, s status.Status, method, path string, header ...string) *httptest.ResponseRecorder {
 	t.Helper()
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(method, path, nil)
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
-	Handler(cfg, func() relay.Status { return s }, http.HandlerFunc(metricsStub)).ServeHTTP(w, r)
+	Handler(cfg, func() status.Status { return s }, http.HandlerFunc(metricsStub)).ServeHTTP(w, r)
 	return w
 }
 
 func TestPaths(t *testing.T) {
-	standby, never := streaming(), relay.Status{State: relay.Reconnecting, Reason: "network"}
-	standby.State, standby.SourceConnected = relay.Standby, false
+	standby, never := streaming(), status.Status{State: status.Reconnecting, Reason: "network"}
+	standby.State, standby.SourceConnected = status.Standby, false
 	for _, tt := range []struct {
 		name   string
-		status relay.Status
+		status status.Status
 		path   string
 		code   int
 		body   string
@@ -79,7 +79,7 @@ func TestPaths(t *testing.T) {
 
 func TestLivez_FailsWhenTheLoopStandsStill(t *testing.T) {
 	tick := time.Now().Add(time.Hour)
-	a := &api{status: func() relay.Status { return relay.Status{LastTick: tick} }, born: tick.Add(-time.Minute)}
+	a := &api{status: func() status.Status { return status.Status{LastTick: tick} }, born: tick.Add(-time.Minute)}
 	for after, code := range map[time.Duration]int{29 * time.Second: 200, 31 * time.Second: 503} {
 		a.now = func() time.Time { return tick.Add(after) }
 		w := httptest.NewRecorder()

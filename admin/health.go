@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/status"
 )
 
 // liveWithin is how long the relay's loop may stand still. Its waits are all
@@ -40,7 +40,7 @@ func (a *api) ready(w http.ResponseWriter, r *http.Request) {
 	}
 	checks := []check{state}
 	if r.URL.Query().Has("verbose") {
-		checks = append(checks, note("postgres", s.SourceConnected || s.State == relay.Standby), note("kafka", s.SinkConnected))
+		checks = append(checks, note("postgres", s.SourceConnected || s.State == status.Standby), note("kafka", s.SinkConnected))
 	}
 	answerBy(w, r, checks, s.Ready())
 }
@@ -67,14 +67,14 @@ func note(name string, good bool) check {
 	return check{name: name, problem: "not connected"}
 }
 
-func reached(name string, good bool, s relay.Status, trusted bool) check {
+func reached(name string, good bool, s status.Status, trusted bool) check {
 	if good {
 		return check{name: name}
 	}
 	return check{name: name, problem: "not reached yet: " + describe(s, trusted)}
 }
 
-func describe(s relay.Status, trusted bool) string {
+func describe(s status.Status, trusted bool) string {
 	text := string(s.State)
 	if s.Reason != "" {
 		text += ": " + s.Reason

@@ -6,13 +6,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/status"
 )
 
 func TestHandler_AnswersNoForeignNameOnLoopback(t *testing.T) {
 	token := func() (string, error) { return "s3cret", nil }
-	status := func() relay.Status {
-		return relay.Status{State: relay.Blocked, Reason: "rejected", Message: "table public.outbox"}
+	status := func() status.Status {
+		return status.Status{State: status.Blocked, Reason: "rejected", Message: "table public.outbox"}
 	}
 	metrics := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("outbox")) })
 	for _, c := range []struct {

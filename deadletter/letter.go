@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/jackc/pglogrepl"
@@ -51,6 +52,12 @@ const (
 type Row struct {
 	Commit pglogrepl.LSN
 	Seq    uint64
+}
+
+// RowOf is the name of a row.
+func RowOf(row *replication.Row) Row {
+	commit, ordinal := row.Place()
+	return Row{Commit: commit, Seq: ordinal}
 }
 
 // Compare orders rows of one source as they were committed.

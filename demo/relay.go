@@ -21,6 +21,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/admin"
 	"github.com/cdc-relay/cdc-relay/metrics"
 	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/status"
 )
 
 // relayVariable holds the configuration and makes this program the relay. The
@@ -151,8 +152,8 @@ func (r *relayProcess) stop() error {
 }
 
 // status asks the relay's page, as anybody may.
-func (r *relayProcess) status(ctx context.Context) (relay.Status, error) {
-	var status relay.Status
+func (r *relayProcess) status(ctx context.Context) (status.Status, error) {
+	var status status.Status
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+r.http+"/api/v1/status", nil)
 	if err != nil {
 		return status, err
@@ -172,15 +173,15 @@ func (r *relayProcess) waitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, 30*time.Second, errors.New("the relay was not ready within 30s"))
 	defer cancel()
 	for {
-		status, err := r.status(ctx)
-		if err == nil && status.State == relay.Streaming {
+		st, err := r.status(ctx)
+		if err == nil && st.State == status.Streaming {
 			return nil
 		}
 		select {
 		case <-r.ended:
 			return fmt.Errorf("start relay: it ended: %w\n%s", r.failure, &r.messages)
 		case <-ctx.Done():
-			return fmt.Errorf("start relay: %w; state %s %s\n%s", context.Cause(ctx), status.State, status.Message, &r.messages)
+			return fmt.Errorf("start relay: %w; state %s %s\n%s", context.Cause(ctx), st.State, st.Message, &r.messages)
 		case <-time.After(20 * time.Millisecond):
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/status"
 )
 
 // screen draws the show: over and over on a terminal, else line by line.
@@ -127,7 +127,7 @@ func rowsOf(lines []string, width int) int {
 
 func (c *screen) summary(row func(string, ...any), v view) {
 	colour := green
-	if !v.reachable || v.status.State != relay.Streaming || v.status.Reason != "" {
+	if !v.reachable || v.status.State != status.Streaming || v.status.Reason != "" {
 		colour = red
 	}
 	row("relay      %s%s%s", colour, bold, v.state())

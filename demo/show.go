@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/sandbox/ledger"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -30,7 +30,7 @@ type show struct {
 	delivered int
 	recent    []moment // the last second's arrivals
 	latencies []time.Duration
-	status    relay.Status
+	status    status.Status
 	reachable bool   // the relay's page answered
 	note      string // what a key just did
 	noted     time.Time
@@ -217,7 +217,7 @@ type view struct {
 	delivered int
 	rate      int // arrivals in the last second
 	p50, p99  time.Duration
-	status    relay.Status
+	status    status.Status
 	reachable bool
 	note      string
 	away      time.Duration

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/sandbox"
 )
 
@@ -63,7 +63,7 @@ func (s *show) caughtUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var last relay.Status
+	var last status.Status
 	for {
 		status, err := s.stage.relay.status(ctx)
 		if err == nil {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
@@ -13,7 +14,7 @@ import (
 func (m *Metrics) Events() relay.Events {
 	return relay.Events{
 		Reconnecting:   func(reason string, _ error) { m.reconnects.WithLabelValues(reason).Inc() },
-		StateChanged:   func(_, to relay.State, _ string) { m.changes.WithLabelValues(string(to)).Inc() },
+		StateChanged:   func(_, to status.State, _ string) { m.changes.WithLabelValues(string(to)).Inc() },
 		BatchReceived:  m.batchReceived,
 		BatchDelivered: m.batchDelivered,
 

@@ -1,4 +1,4 @@
-// Package metrics turns relay.Events and relay.Status into Prometheus metrics.
+// Package metrics turns relay.Events and status.Status into Prometheus metrics.
 //
 // It owns one registry and every name in it; nothing is registered globally, so
 // two relays of one process do not meet. Counters and histograms are fed by the
@@ -17,7 +17,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -143,7 +143,7 @@ func (m *Metrics) defineCounters() {
 	for _, outcome := range []string{"commit", "abort", "unknown"} {
 		m.endings.WithLabelValues(outcome)
 	}
-	for _, state := range relay.States {
+	for _, state := range status.States {
 		m.changes.WithLabelValues(string(state))
 	}
 }
@@ -188,13 +188,13 @@ func (m *Metrics) Hooks() []kgo.Hook { return []kgo.Hook{m.kafka} }
 
 // Handler serves the metrics; status is called once for each scrape. Call it
 // once: the last status given wins.
-func (m *Metrics) Handler(status func() relay.Status) http.Handler {
+func (m *Metrics) Handler(status func() status.Status) http.Handler {
 	m.Watch(status)
 	return m.Registry()
 }
 
 // Watch has status asked once for each scrape. The last status given wins.
-func (m *Metrics) Watch(status func() relay.Status) {
+func (m *Metrics) Watch(status func() status.Status) {
 	gauges := newStatusCollector(status, m.options.Version, m.options.Commit, runtime.Version())
 	replacing{m.labelled, m.registry}.MustRegister(gauges)
 }

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/prometheus/client_golang/prometheus"
@@ -108,7 +108,7 @@ func TestEvents_FeedTheCounters(t *testing.T) {
 	ev.DeadLettered("parked")
 	ev.ProduceRetried("not_leader")
 	ev.Reconnecting("network", io.ErrUnexpectedEOF)
-	ev.StateChanged(relay.Starting, relay.Streaming, "")
+	ev.StateChanged(status.Starting, status.Streaming, "")
 
 	got := gather(t, m)
 	got.expect(t, map[string]float64{
@@ -173,13 +173,13 @@ func TestPublished_TopicsBeyondTheCapShareALabel(t *testing.T) {
 	})
 }
 
-func fullStatus() relay.Status {
+func fullStatus() status.Status {
 	safe, spilled := int64(5000), int64(77)
 	at := time.Unix(1_700_000_000, 0)
-	return relay.Status{
-		State: relay.Blocked, Reason: "unknown_topic", Since: at, SourceConnected: true,
-		SlotState: &relay.Slot{Active: true, WALStatus: "extended", SafeWALBytes: &safe, SpilledBytes: &spilled},
-		LSN:       relay.LSNs{Server: 900, Received: 800, Published: 700, Confirmed: 600},
+	return status.Status{
+		State: status.Blocked, Reason: "unknown_topic", Since: at, SourceConnected: true,
+		SlotState: &status.Slot{Active: true, WALStatus: "extended", SafeWALBytes: &safe, SpilledBytes: &spilled},
+		LSN:       status.LSNs{Server: 900, Received: 800, Published: 700, Confirmed: 600},
 		LagBytes:  300, RetainedWALBytes: 450, LagSeconds: new(12.5),
 		InFlightEvents: 3, InFlightBytes: 4096, InFlightLimitBytes: 32 << 20, OldestUnacked: new(1.5),
 		LastEvent: at, LastConfirm: at, LastTick: at,
@@ -187,12 +187,12 @@ func fullStatus() relay.Status {
 }
 
 func TestState_ExactlyOneIsSet(t *testing.T) {
-	for _, state := range relay.States {
+	for _, state := range status.States {
 		m := New(Options{Pipeline: "orders"})
-		m.Handler(func() relay.Status { return relay.Status{State: state} })
+		m.Handler(func() status.Status { return status.Status{State: state} })
 		got := gather(t, m)
 		sum := 0.0
-		for _, other := range relay.States {
+		for _, other := range status.States {
 			sum += got.value(fmt.Sprintf("state{state=%q}", other))
 		}
 		if sum != 1 || got.value(fmt.Sprintf("state{state=%q}", state)) != 1 {
@@ -204,7 +204,7 @@ func TestState_ExactlyOneIsSet(t *testing.T) {
 func TestGauges_ComeFromOneStatus(t *testing.T) {
 	m := New(Options{Pipeline: "orders", Version: "1.2.3", Commit: "abc"})
 	calls := 0
-	m.Handler(func() relay.Status { calls++; return fullStatus() })
+	m.Handler(func() status.Status { calls++; return fullStatus() })
 	gather(t, m).expect(t, map[string]float64{
 		`state_reason{reason="unknown_topic",state="blocked"}`: 1,
 		`source_connected`:                     1,
@@ -233,7 +233,7 @@ func TestGauges_ComeFromOneStatus(t *testing.T) {
 
 func TestGauges_UnknownIsAbsent(t *testing.T) {
 	m := New(Options{Pipeline: "orders"})
-	m.Handler(func() relay.Status { return relay.Status{State: relay.Starting} })
+	m.Handler(func() status.Status { return status.Status{State: status.Starting} })
 	gather(t, m).expect(t, map[string]float64{
 		"slot_lag_bytes": -1, "slot_retained_wal_bytes": -1, "slot_safe_wal_bytes": -1, "lag_seconds": -1, "oldest_unacked_seconds": -1,
 		"last_event_timestamp_seconds": -1, `lsn{position="server"}`: -1, `slot_wal_status{status="lost"}`: -1,
@@ -251,7 +251,7 @@ func TestGauges_SayHowLongTheWALLasts(t *testing.T) {
 			m := New(Options{Pipeline: "orders"})
 			s := fullStatus()
 			s.SlotState.SafeSeconds, s.SlotState.WALPace = c.seconds, 1<<20
-			m.Handler(func() relay.Status { return s })
+			m.Handler(func() status.Status { return s })
 			gather(t, m).expect(t, map[string]float64{"slot_safe_wal_seconds": c.want, "wal_bytes_per_second": 1 << 20})
 		})
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/status"
 )
 
 // Two shards share a registry, and neither counts for the other.
@@ -14,8 +14,8 @@ func TestNewShards_AreToldApart(t *testing.T) {
 	all := NewShards(Options{Pipeline: "orders"}, []int{0, 3})
 	all[0].Events().Reconnecting("network", nil)
 	all[1].Events().DeadLettered("route")
-	all[0].Watch(func() relay.Status { return relay.Status{State: relay.Streaming} })
-	all[1].Watch(func() relay.Status { return relay.Status{State: relay.Blocked, Reason: "route"} })
+	all[0].Watch(func() status.Status { return status.Status{State: status.Streaming} })
+	all[1].Watch(func() status.Status { return status.Status{State: status.Blocked, Reason: "route"} })
 	w := httptest.NewRecorder()
 	all[0].Registry().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	if w.Code != http.StatusOK {

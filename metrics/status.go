@@ -3,7 +3,7 @@ package metrics
 import (
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -14,7 +14,7 @@ var walStatuses = []string{"reserved", "extended", "unreserved", "lost"}
 // is absent, never 0: an alert on a missing series is possible, on a false zero
 // it is not.
 type statusCollector struct {
-	status func() relay.Status
+	status func() status.Status
 	build  prometheus.Metric
 	all    []*prometheus.Desc
 
@@ -27,7 +27,7 @@ type statusCollector struct {
 	recreated, dataLoss, overtaken, parked                            *prometheus.Desc
 }
 
-func newStatusCollector(status func() relay.Status, version, commit, goVersion string) *statusCollector {
+func newStatusCollector(status func() status.Status, version, commit, goVersion string) *statusCollector {
 	c := &statusCollector{status: status}
 	def := func(name, help string, labels ...string) *prometheus.Desc {
 		d := prometheus.NewDesc(prometheus.BuildFQName(namespace, "", name), help, labels, nil)
@@ -92,8 +92,8 @@ func (c *statusCollector) Collect(out chan<- prometheus.Metric) {
 
 type setter func(d *prometheus.Desc, value float64, labels ...string)
 
-func (c *statusCollector) collectState(s relay.Status, set setter) {
-	for _, state := range relay.States {
+func (c *statusCollector) collectState(s status.Status, set setter) {
+	for _, state := range status.States {
 		set(c.state, number(s.State == state), string(state))
 	}
 	if s.Reason != "" {
@@ -102,11 +102,11 @@ func (c *statusCollector) collectState(s relay.Status, set setter) {
 	setTime(set, c.since, s.Since)
 	set(c.sourceConnected, number(s.SourceConnected))
 	set(c.sinkConnected, number(s.SinkConnected))
-	holds := s.SourceConnected && s.State != relay.Standby && s.State != relay.Starting && s.State != relay.Reconnecting
+	holds := s.SourceConnected && s.State != status.Standby && s.State != status.Starting && s.State != status.Reconnecting
 	set(c.leader, number(holds))
 }
 
-func (c *statusCollector) collectFlight(s relay.Status, set setter) {
+func (c *statusCollector) collectFlight(s status.Status, set setter) {
 	set(c.inFlightEvents, float64(s.InFlightEvents))
 	set(c.inFlightBytes, float64(s.InFlightBytes))
 	set(c.inFlightLimit, float64(s.InFlightLimitBytes))
@@ -119,7 +119,7 @@ func (c *statusCollector) collectFlight(s relay.Status, set setter) {
 	set(c.parked, float64(s.ParkedKeys))
 	for _, p := range []struct {
 		name string
-		at   relay.Position
+		at   status.Position
 	}{{"server", s.LSN.Server}, {"received", s.LSN.Received}, {"published", s.LSN.Published}, {"confirmed", s.LSN.Confirmed}} {
 		if p.at != 0 {
 			set(c.lsn, float64(p.at), p.name)
@@ -132,7 +132,7 @@ func (c *statusCollector) collectFlight(s relay.Status, set setter) {
 	setTime(set, c.lastOK, s.LastConfirm)
 }
 
-func (c *statusCollector) collectSlot(s relay.Status, set setter) {
+func (c *statusCollector) collectSlot(s status.Status, set setter) {
 	set(c.slotRetained, float64(s.RetainedWALBytes))
 	set(c.slotActive, number(s.SlotState.Active))
 	if s.SlotState.SafeWALBytes != nil {

@@ -110,7 +110,7 @@ func (d *atLeastOnce) recover(ctx, hard context.Context) error {
 		if failure == nil {
 			run = min(2*run, maxResend)
 			wait.reset()
-			s.r.clearBlocked()
+			s.r.board.ClearBlocked()
 			continue
 		}
 		run = 1
@@ -130,7 +130,7 @@ func (d *atLeastOnce) recover(ctx, hard context.Context) error {
 			return err
 		}
 	}
-	s.r.clearBlocked()
+	s.r.board.ClearBlocked()
 	return nil
 }
 
@@ -246,7 +246,7 @@ func (d *atLeastOnce) guilty(ctx, hard context.Context, u *undelivered, f *sink.
 		s.r.ev.ProduceRetried(f.Reason)
 	}
 	if row != nil && f.Class != sink.Retry {
-		s.obstruct(row, f.Reason, err)
+		s.r.board.BlockedAt(row, s.Lineage(), f.Reason, err)
 	}
 	return s.block(ctx, hard, f.Reason, err, f.Class != sink.Retry, wait.delay())
 }
@@ -263,18 +263,18 @@ func (d *atLeastOnce) rejected(ctx, hard context.Context, f *flight, rejection e
 		if at != f.routed && !errors.Is(rejection, router.ErrBinary) {
 			at = f.routed
 			d.send(f)
-			s.reject(reason, rowID(&f.batch.Rows[at]), rejection)
+			s.reject(reason, deadletter.RowOf(&f.batch.Rows[at]), rejection)
 		}
 		shown, row := rejection, &f.batch.Rows[f.routed]
 		show := func(way error) {
 			shown = way
-			s.obstruct(row, reason, shown)
-			s.r.setBlocked(reason, shown)
+			s.r.board.BlockedAt(row, s.Lineage(), reason, shown)
+			s.r.board.SetBlocked(reason, shown)
 		}
 		switch {
 		case errors.Is(rejection, router.ErrBinary): // the next session gets past it
 		case reached == f.routed:
-			show(s.wayOut(rowID(row).Commit, reason, rejection))
+			show(s.wayOut(deadletter.RowOf(row).Commit, reason, rejection))
 		default:
 			show(s.letterWay(reason, rejection))
 		}
@@ -290,14 +290,14 @@ func (d *atLeastOnce) rejected(ctx, hard context.Context, f *flight, rejection e
 		}
 		if reached != f.routed {
 			reached = f.routed
-			show(s.wayOut(rowID(row).Commit, reason, rejection))
+			show(s.wayOut(deadletter.RowOf(row).Commit, reason, rejection))
 		}
 		if err := s.block(ctx, hard, reason, shown, true, wait.delay()); err != nil {
 			return err
 		}
 	}
 	d.send(f)
-	s.r.clearBlocked()
+	s.r.board.ClearBlocked()
 	return nil
 }
 
@@ -321,7 +321,7 @@ func (d *atLeastOnce) convict(u *undelivered, f *sink.Failure) sentence {
 	row := rec.Row
 	cause := &RowBlockedError{
 		Reason: f.Reason, Err: f.Err, Table: row.Relation.Namespace + "." + row.Relation.Name,
-		LSN: row.LSN, Ordinal: row.Ordinal, Commit: rowID(row).Commit,
+		LSN: row.LSN, Ordinal: row.Ordinal, Commit: deadletter.RowOf(row).Commit,
 	}
 	if rec.Topic == s.r.cfg.DeadLetterTopic {
 		if !deadletter.Strip(rec) {
@@ -336,7 +336,7 @@ func (d *atLeastOnce) convict(u *undelivered, f *sink.Failure) sentence {
 			return holdOn
 		}
 	}
-	s.reject(f.Reason, rowID(row), cause)
+	s.reject(f.Reason, deadletter.RowOf(row), cause)
 	s.tell(f.Reason, row, cause)
 	if s.r.cfg.OnReject == SkipOnReject {
 		rec.Topic = ""

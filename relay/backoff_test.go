@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 	"github.com/jackc/pglogrepl"
@@ -166,7 +167,7 @@ func TestBackoff_IsCutShortWhenTheServerIsBack(t *testing.T) {
 		pass(6 * time.Second)
 		st := b.relay.Status()
 		b.stop(t)
-		if st.State != Streaming {
+		if st.State != status.Streaming {
 			t.Errorf("%s six seconds after the server was back; tries %v", st.State, tries)
 		}
 		if len(tries) > 20 {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/jackc/pglogrepl"
 )
@@ -19,10 +20,8 @@ func (s *session) wayOut(commit pglogrepl.LSN, reason string, cause error) error
 		then = ", then `cdc-relay setup --accept-gap`"
 	}
 	return fmt.Errorf("%w; to give up its whole transaction, stop the relay and run: SELECT %s('%s', '%s')%s",
-		s.letterWay(reason, cause), moveSlot, cfg.Replication.Slot, commit+1, then)
+		s.letterWay(reason, cause), status.MoveSlot, cfg.Replication.Slot, commit+1, then)
 }
-
-const moveSlot = "pg_replication_slot_advance"
 
 // letterWay adds the part of it that holds also while what lies before the row is not
 // delivered yet.
@@ -36,7 +35,7 @@ func (s *session) letterWay(reason string, cause error) error {
 // reject counts a row once, also when a later session comes to it again.
 func (s *session) reject(reason string, row deadletter.Row, err error) {
 	if s.r.seen.first(row) {
-		s.r.rejected.Add(1)
+		s.r.board.Rejected.Add(1)
 		if s.r.ev.RowRejected != nil {
 			s.r.ev.RowRejected(reason, err)
 		}
@@ -50,7 +49,7 @@ func (s *session) block(ctx, hard context.Context, reason string, cause error, p
 	if person && s.r.cfg.OnBlocked == ExitWhenBlocked {
 		return &BlockedError{reason, cause}
 	}
-	s.r.setBlocked(reason, cause)
+	s.r.board.SetBlocked(reason, cause)
 	stop := ctx.Done()
 	if !person {
 		stop = nil

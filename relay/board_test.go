@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
@@ -44,14 +45,14 @@ func TestBoard_SaysWhatToDoAboutBrokersThatAreAway(t *testing.T) {
 				b.sink.SetReady(&sink.Error{Class: sink.Retry, Reason: "network", Err: errors.New("dial broker: refused")})
 				b.start(t, Config{})
 				pass(time.Minute)
-				if st := b.relay.Status(); st.State != Reconnecting || st.Reason != "kafka_unreachable" || st.Message != tt.want {
+				if st := b.relay.Status(); st.State != status.Reconnecting || st.Reason != "kafka_unreachable" || st.Message != tt.want {
 					t.Errorf("at the start: %s %s: %s", st.State, st.Reason, st.Message)
 				}
 				if tt.seen.Drift == nil { // which would end the session
 					b.sink.SetReady(nil)
 					pass(time.Minute)
 					b.sink.SetReachable(errors.New("dial broker: refused"))
-					if st := b.relay.Status(); st.State != Streaming || st.Reason != "kafka_unreachable" || st.Message != tt.want {
+					if st := b.relay.Status(); st.State != status.Streaming || st.Reason != "kafka_unreachable" || st.Message != tt.want {
 						t.Errorf("while streaming: %s %s: %s", st.State, st.Reason, st.Message)
 					}
 				}
@@ -69,16 +70,16 @@ func TestBoard_CountsSilenceFromWhenBrokersAnsweredAgain(t *testing.T) {
 		b.sink.SetReachable(errors.New("dial broker: refused"))
 		b.start(t, Config{MaxInFlightBytes: 1 << 20})
 		pass(38 * time.Second)
-		if st := b.relay.Status(); st.State != Blocked || st.Reason != "kafka_unreachable" {
+		if st := b.relay.Status(); st.State != status.Blocked || st.Reason != "kafka_unreachable" {
 			t.Fatalf("without brokers: %s %s", st.State, st.Reason)
 		}
 		b.sink.SetReachable(nil)
 		pass(9 * time.Second)
-		if st := b.relay.Status(); st.State != Streaming || st.Reason != "" {
+		if st := b.relay.Status(); st.State != status.Streaming || st.Reason != "" {
 			t.Errorf("9s after they were back: %s %s: %s", st.State, st.Reason, st.Message)
 		}
 		pass(5 * time.Second)
-		if st := b.relay.Status(); st.State != Blocked || st.Reason != "kafka_not_acknowledging" || !strings.Contains(st.Message, " for 14s: ") {
+		if st := b.relay.Status(); st.State != status.Blocked || st.Reason != "kafka_not_acknowledging" || !strings.Contains(st.Message, " for 14s: ") {
 			t.Errorf("14s after they were back: %s %s: %s", st.State, st.Reason, st.Message)
 		}
 		b.sink.Release()
@@ -97,12 +98,12 @@ func TestBoard_SaysWhyNothingIsReadWithRoomInTheWindow(t *testing.T) {
 		b.start(t, Config{})
 		pass(30 * time.Second)
 		st := b.relay.Status()
-		if st.State != Blocked || st.Reason != "kafka_unreachable" || !strings.Contains(st.Message, "has not sent to since it connected") || st.InFlightBytes*2 > st.InFlightLimitBytes {
+		if st.State != status.Blocked || st.Reason != "kafka_unreachable" || !strings.Contains(st.Message, "has not sent to since it connected") || st.InFlightBytes*2 > st.InFlightLimitBytes {
 			t.Errorf("without brokers: %s %s, %d bytes in flight: %s", st.State, st.Reason, st.InFlightBytes, st.Message)
 		}
 		b.sink.SetReachable(nil)
 		pass(12 * time.Second)
-		if st = b.relay.Status(); st.State != Blocked || st.Reason != "kafka_not_acknowledging" || !strings.Contains(st.Message, "have not said for 12s where the partitions of a topic are") {
+		if st = b.relay.Status(); st.State != status.Blocked || st.Reason != "kafka_not_acknowledging" || !strings.Contains(st.Message, "have not said for 12s where the partitions of a topic are") {
 			t.Errorf("with brokers: %s %s: %s", st.State, st.Reason, st.Message)
 		}
 		b.sink.Room(0)
@@ -154,7 +155,7 @@ func TestBoard_TellsTheAgeOfTheReasonAndItsEnd(t *testing.T) {
 		b.sink.SetReachable(errors.New("dial broker: refused"))
 		pass(14 * time.Second)
 		st := b.relay.Status()
-		if age := time.Since(st.ReasonSince).Round(time.Second); st.State != Streaming || st.Reason != "kafka_unreachable" || age != 14*time.Second || !st.Since.Equal(began) {
+		if age := time.Since(st.ReasonSince).Round(time.Second); st.State != status.Streaming || st.Reason != "kafka_unreachable" || age != 14*time.Second || !st.Since.Equal(began) {
 			t.Errorf("away: %s (%s) since %s, the reason for %s", st.State, st.Reason, st.Since, age)
 		}
 		b.sink.SetReachable(nil)

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/jackc/pglogrepl"
 )
@@ -8,7 +9,7 @@ import (
 // delivered tells that a row needs no record, because Kafka has it from whoever
 // held the slot before. Its place in the stream counts as acknowledged.
 func (s *session) delivered(row *replication.Row) bool {
-	if s.r.cfg.Delivered == nil || rowID(row).Commit >= s.start.sameWAL || !s.r.cfg.Delivered(row) {
+	if s.r.cfg.Delivered == nil || deadletter.RowOf(row).Commit >= s.start.sameWAL || !s.r.cfg.Delivered(row) {
 		return false
 	}
 	s.r.filtered.Add(1)

@@ -426,9 +426,7 @@ func TestDrain_HoldsNoMoreThanTheWindow(t *testing.T) {
 
 // full says that a batch waits for room in the window.
 func (d *drain) full() bool {
-	d.relay.board.mu.Lock()
-	defer d.relay.board.mu.Unlock()
-	s := d.relay.board.session
+	s := d.relay.session.Load()
 	return s != nil && s.shown.full.Load() != 0
 }
 

@@ -3,6 +3,7 @@ package relay
 import (
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
@@ -20,7 +21,7 @@ type Events struct {
 	// slot_in_use, auth, server_shutdown, other.
 	Reconnecting func(reason string, err error)
 
-	StateChanged func(from, to State, reason string)
+	StateChanged func(from, to status.State, reason string)
 
 	// BatchReceived sees the batch before it is routed.
 	BatchReceived func(b *replication.Batch)

@@ -53,7 +53,7 @@ type exactlyOnce struct {
 // verdicts are what is remembered of records that brokers refused, from session to
 // session. They belong to Run's goroutine, but for last.
 type verdicts struct {
-	of        place // the history that the positions are of
+	of        replication.Lineage // the history that the positions are of
 	condemned map[recordID]condemned
 	strips    map[recordID]int                  // how often a record's letter was refused too
 	last      atomic.Pointer[checkpoint.Record] // the newest that this process committed
@@ -73,7 +73,7 @@ type condemned struct {
 
 // belong forgets what is known of rows of another history, in which other rows have
 // their positions.
-func (v *verdicts) belong(to place) {
+func (v *verdicts) belong(to replication.Lineage) {
 	if v.of != to {
 		v.of, v.condemned, v.strips = to, nil, nil
 	}
@@ -116,7 +116,7 @@ func (r *Relay) takeOver(ctx context.Context, s *session) error {
 	x.start, x.at = rec, rec
 	x.covered.Store(uint64(rec.End))
 	s.delivery = x
-	r.verdicts.belong(s.origin())
+	r.verdicts.belong(s.Lineage())
 	r.verdicts.forget(&rec)
 	if at.renew {
 		x.mark(true)
@@ -125,7 +125,7 @@ func (r *Relay) takeOver(ctx context.Context, s *session) error {
 }
 
 func (x *exactlyOnce) covers(row *replication.Row) bool {
-	id := rowID(row)
+	id := deadletter.RowOf(row)
 	return x.start.Covers(id.Commit, id.Seq)
 }
 
@@ -182,10 +182,10 @@ func (x *exactlyOnce) send(f *flight) {
 	all := f.sent+len(records) == len(f.buf.Records)
 	rows := f.batch.Rows
 	// What is stuck may lie before the transaction that is kept apart: cut at both.
-	at, apart := s.r.board.stuckAt(), s.r.apart
+	at, apart := s.r.board.StuckAt(), s.r.apart
 	for _, stuck := range slices.Compact([]pglogrepl.LSN{min(at, apart), max(at, apart)}) {
 		switch i := rowFrom(rows, stuck); {
-		case i == 0 && rowID(&rows[0]).Commit == stuck && x.at.Part.Commit != stuck: // it begins here
+		case i == 0 && deadletter.RowOf(&rows[0]).Commit == stuck && x.at.Part.Commit != stuck: // it begins here
 			x.mark(true)
 		case i > 0 && i < len(rows):
 			records = x.cut(f, records, i, true)
@@ -230,8 +230,8 @@ func (x *exactlyOnce) divide(last *replication.Row) {
 // cut sends the records of the rows before the i-th, which begins a transaction, and
 // marks the position there. It returns the rest.
 func (x *exactlyOnce) cut(f *flight, records []router.Record, i int, now bool) []router.Record {
-	n, commit := 0, rowID(&f.batch.Rows[i]).Commit
-	for n < len(records) && rowID(records[n].Row).Commit < commit {
+	n, commit := 0, deadletter.RowOf(&f.batch.Rows[i]).Commit
+	for n < len(records) && deadletter.RowOf(records[n].Row).Commit < commit {
 		n++
 	}
 	if n > 0 {
@@ -245,7 +245,7 @@ func (x *exactlyOnce) cut(f *flight, records []router.Record, i int, now bool) [
 // rowFrom is the index of the first row that commits there or later.
 func rowFrom(rows []replication.Row, commit pglogrepl.LSN) int {
 	for i := range rows {
-		if rowID(&rows[i]).Commit >= commit {
+		if deadletter.RowOf(&rows[i]).Commit >= commit {
 			return i
 		}
 	}
@@ -378,7 +378,7 @@ func (x *exactlyOnce) judge(hard context.Context, records []router.Record, failu
 	}
 	err := &sink.Error{Class: f.Class, Reason: f.Reason, Err: f.Err}
 	if row := records[first].Row; row != nil && f.Class == sink.Blocked && f.Reason != sink.ReasonFenced {
-		x.s.obstruct(row, f.Reason, err)
+		x.s.r.board.BlockedAt(row, x.s.Lineage(), f.Reason, err)
 	}
 	return err
 }

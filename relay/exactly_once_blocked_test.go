@@ -9,6 +9,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
@@ -55,7 +56,7 @@ func TestExactly_StopsCleanlyInTheMiddleOfATryWhileBlocked(t *testing.T) {
 					result := make(chan error, 1)
 					go func() { result <- relay.Run(ctx) }()
 					pass(5*time.Second + after)
-					if st := relay.Status(); st.State != Blocked {
+					if st := relay.Status(); st.State != status.Blocked {
 						t.Fatalf("%s (%s)", st.State, st.Reason)
 					}
 					cancel()

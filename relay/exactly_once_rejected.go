@@ -41,7 +41,7 @@ func (x *exactlyOnce) takeApart(commit pglogrepl.LSN) bool {
 	defer s.sends.mu.Unlock()
 	for _, f := range s.sends.failed {
 		for i := range f.p.records {
-			if row := f.p.records[i].Row; row != nil && rowID(row).Commit < commit {
+			if row := f.p.records[i].Row; row != nil && deadletter.RowOf(row).Commit < commit {
 				s.r.apart = commit
 				return true
 			}
@@ -123,12 +123,14 @@ func put[V any](m *map[recordID]V, id recordID, v V) {
 }
 
 // recordName is the name of a record that has a row.
-func recordName(rec *router.Record) recordID { return recordID{rowID(rec.Row), int(rec.Nth)} }
+func recordName(rec *router.Record) recordID {
+	return recordID{deadletter.RowOf(rec.Row), int(rec.Nth)}
+}
 
 // held has the session end at a row, and the next one commit what lies before its
 // transaction.
 func (x *exactlyOnce) held(row *replication.Row, reason string, cause error) error {
-	x.s.obstruct(row, reason, cause)
+	x.s.r.board.BlockedAt(row, x.s.Lineage(), reason, cause)
 	return &heldError{reason, cause}
 }
 
@@ -146,7 +148,7 @@ func (x *exactlyOnce) replace(f *flight, n int, row *replication.Row) error {
 			kept = append(kept, *rec)
 			continue
 		}
-		s.reject(c.reason, rowID(row), c.err)
+		s.reject(c.reason, deadletter.RowOf(row), c.err)
 		if s.r.cfg.OnReject == SkipOnReject {
 			continue
 		}
@@ -188,7 +190,7 @@ func (x *exactlyOnce) rejected(ctx, hard context.Context, f *flight, rejection e
 	s := x.s
 	row := &f.batch.Rows[f.routed]
 	reason := rejectionReason(rejection)
-	if i := rowFrom(f.batch.Rows, rowID(row).Commit); i > 0 {
+	if i := rowFrom(f.batch.Rows, deadletter.RowOf(row).Commit); i > 0 {
 		records := s.placed(f.buf.Records[f.sent:])
 		if rest := x.cut(f, records, i, true); len(rest) > 0 {
 			s.r.log.Debug().Int("records", len(rest)).Msg("records of a transaction with a rejected row are not sent")
@@ -198,7 +200,7 @@ func (x *exactlyOnce) rejected(ctx, hard context.Context, f *flight, rejection e
 	if err := s.quiesce(hard); err != nil {
 		return err
 	}
-	together := x.takeApart(rowID(row).Commit)
+	together := x.takeApart(deadletter.RowOf(row).Commit)
 	if len(x.lost) > 0 || s.hasFailed() {
 		if err := x.recover(ctx, hard); err != nil && !isHeldBack(err) {
 			return err
@@ -210,8 +212,8 @@ func (x *exactlyOnce) rejected(ctx, hard context.Context, f *flight, rejection e
 	if together {
 		return errTogether
 	}
-	s.reject(reason, rowID(row), rejection)
-	return x.held(row, reason, s.wayOut(rowID(row).Commit, reason, rejection))
+	s.reject(reason, deadletter.RowOf(row), rejection)
+	return x.held(row, reason, s.wayOut(deadletter.RowOf(row).Commit, reason, rejection))
 }
 
 // isHeldBack says that nothing failed but what the end of the stream left open.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/jackc/pglogrepl"
@@ -14,7 +15,7 @@ import (
 
 // onceAt is a relay with exactly-once and a slot at a position of a timeline.
 func onceAt(start pglogrepl.LSN, timeline int32) (*Relay, *fakeSource) {
-	r := &Relay{cfg: Config{Guarantee: ExactlyOnce, Replication: replication.Config{Slot: "s", Publication: "p"}}.WithDefaults(), log: zerolog.Nop()}
+	r := &Relay{cfg: Config{Guarantee: ExactlyOnce, Replication: replication.Config{Slot: "s", Publication: "p"}}.WithDefaults(), log: zerolog.Nop(), board: status.NewBoard(status.Pipeline{}, zerolog.Nop(), nil)}
 	server := newServer()
 	server.confirmed = start
 	server.origin = replication.Origin{SystemID: "7", Timeline: timeline}
@@ -120,12 +121,12 @@ func TestExactly_DivideNeverGoesBack(t *testing.T) {
 // Behind a fork other rows have the positions of those that were condemned.
 func TestExactly_VerdictsAreOfOneHistory(t *testing.T) {
 	var v verdicts
-	v.belong(place{"7", 1})
+	v.belong(replication.Lineage{SystemID: "7", Timeline: 1})
 	v.condemned = map[recordID]condemned{{row: deadletter.Row{Commit: 320, Seq: 1}}: {reason: "record_too_large"}}
-	if v.belong(place{"7", 1}); len(v.condemned) != 1 {
+	if v.belong(replication.Lineage{SystemID: "7", Timeline: 1}); len(v.condemned) != 1 {
 		t.Fatalf("forgot %v", v.condemned)
 	}
-	if v.belong(place{"7", 2}); len(v.condemned) != 0 {
+	if v.belong(replication.Lineage{SystemID: "7", Timeline: 2}); len(v.condemned) != 0 {
 		t.Errorf("kept %v", v.condemned)
 	}
 }

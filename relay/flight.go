@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/router"
 )
@@ -83,9 +84,9 @@ func (f *flight) acknowledged(records []router.Record) {
 	f.acked.Add(n)
 	f.s.shown.acked.Add(n)
 	f.s.shown.repeats.Add(n)
-	r.published.Add(n)
-	r.lastEvent.Store(time.Now().UnixNano())
-	r.board.sawTopics(records)
+	r.board.Published.Add(n)
+	r.board.LastEvent.Store(time.Now().UnixNano())
+	r.board.SawTopics(records)
 	if r.ev.RecordsAcknowledged != nil {
 		r.ev.RecordsAcknowledged(records)
 	}
@@ -132,12 +133,12 @@ func (f *flight) finish() {
 		r.ev.BatchDelivered(f.batch, records, now.Sub(f.handed))
 	}
 	for _, reason := range f.letters {
-		r.letters.Add(1)
+		r.board.DeadLetters.Add(1)
 		if r.ev.DeadLettered != nil {
 			r.ev.DeadLettered(reason)
 		}
 	}
-	r.pass(func(o *obstacle) bool { return o.deliveredWith(f.batch.Rows) })
+	r.board.Delivered(f.batch.Rows)
 	f.ticket.Done()
 	f.batch.Release()
 	f.buf.Reset()
@@ -192,9 +193,9 @@ func (f *flight) upTo(row int) {
 
 // settle counts the records of rows up to the i-th as ones that no start repeats.
 func (f *flight) settle(i int) {
-	last, n := rowID(&f.batch.Rows[i]), int64(0)
+	last, n := deadletter.RowOf(&f.batch.Rows[i]), int64(0)
 	for _, rec := range f.buf.Records {
-		if rec.Topic != "" && !before(last, rowID(rec.Row)) {
+		if rec.Topic != "" && last.Compare(deadletter.RowOf(rec.Row)) >= 0 {
 			n++
 		}
 	}
@@ -213,4 +214,15 @@ func (f *flight) upToRow(row *replication.Row) {
 
 func sortPieces(failed []failedPiece) {
 	slices.SortFunc(failed, func(a, b failedPiece) int { return cmp.Compare(a.p.seq, b.p.seq) })
+}
+
+// commitOf is the commit of a row. A message outside any transaction has none: it counts
+// from when it was read.
+func (f *flight) commitOf(row int) checkpoint.Commit {
+	r := &f.batch.Rows[row]
+	commit, _ := r.Place()
+	if r.Outside() {
+		return checkpoint.Commit{At: commit, Time: f.read}
+	}
+	return checkpoint.Commit{At: commit, Time: r.Txn.Time}
 }

@@ -15,7 +15,7 @@ type fragment struct {
 
 // belong forgets what was delivered, counted and taken apart of another history, in which
 // other rows have those positions.
-func (r *Relay) belong(to place) {
+func (r *Relay) belong(to replication.Lineage) {
 	if r.of != to {
 		r.of, r.part, r.seen, r.apart = to, fragment{}, rejects{}, 0
 	}
@@ -24,6 +24,6 @@ func (r *Relay) belong(to place) {
 // covers says that a row was delivered. Ordinals are the same in every session: a
 // change of table or publication ends the relay's work before it reads on.
 func (p *fragment) covers(row *replication.Row) bool {
-	id := rowID(row)
+	id := deadletter.RowOf(row)
 	return p.last.Commit != 0 && id.Commit == p.last.Commit && id.Seq <= p.last.Seq
 }

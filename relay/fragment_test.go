@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 	"github.com/jackc/pglogrepl"
@@ -38,7 +39,7 @@ func TestRelay_DeliversOnceWhatIsBeforeARowThatCannotBeRead(t *testing.T) {
 			unreadable()
 		}
 		pass(5 * time.Millisecond)
-		if st := b.relay.Status(); st.State != Blocked || st.Reason != replication.ReasonRowTooLarge {
+		if st := b.relay.Status(); st.State != status.Blocked || st.Reason != replication.ReasonRowTooLarge {
 			t.Errorf("status %s %s", st.State, st.Reason)
 		}
 		if got := b.values(); got != "1 2 3 4" || server.position() != 120 {
@@ -53,17 +54,17 @@ func TestRelay_DeliversOnceWhatIsBeforeARowThatCannotBeRead(t *testing.T) {
 
 func TestFragment_IsOfOneHistory(t *testing.T) {
 	at := deadletter.Row{Commit: 130, Seq: 3}
-	r := &Relay{of: place{"1", 1}, part: fragment{last: at}, apart: 130}
+	r := &Relay{of: replication.Lineage{SystemID: "1", Timeline: 1}, part: fragment{last: at}, apart: 130}
 	r.seen.first(at)
 	rows := batch(130, 0, 3, "order/a/1", "order/a/2").Rows
-	r.belong(place{"1", 1})
+	r.belong(replication.Lineage{SystemID: "1", Timeline: 1})
 	if !r.part.covers(&rows[0]) || r.part.covers(&rows[1]) {
 		t.Error("it covers what it should not")
 	}
 	if r.seen.first(at) || r.apart != 130 {
 		t.Error("a row that was counted, or a transaction that was taken apart, is forgotten")
 	}
-	r.belong(place{"1", 2})
+	r.belong(replication.Lineage{SystemID: "1", Timeline: 2})
 	if r.part.covers(&rows[0]) {
 		t.Error("it covers a row of another history")
 	}
@@ -107,7 +108,7 @@ func TestRelay_SendsWhatWaitedForRoomBeforeARowThatCannotBeRead(t *testing.T) {
 // Another relay had the slot meanwhile, and may have sent the beginning once more: what
 // goes on behind it has to begin there too.
 func TestFragment_IsForgottenWhereAnotherRelayStreamed(t *testing.T) {
-	r := &Relay{cfg: Config{}.WithDefaults(), log: zerolog.Nop()}
+	r := &Relay{cfg: Config{}.WithDefaults(), log: zerolog.Nop(), board: status.NewBoard(status.Pipeline{}, zerolog.Nop(), nil)}
 	server := newServer()
 	server.origin = replication.Origin{SystemID: "7", Timeline: 1}
 	for _, c := range []struct {

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
@@ -100,7 +101,7 @@ func TestRelay_AHeartbeatThatWaitsForItsTopicIsSeen(t *testing.T) {
 			b.server.more <- fixed(at, at+10, 1, "order/a/2")
 		}
 		pass(20 * time.Second)
-		if st := b.relay.Status(); st.State != Blocked || st.Reason != "kafka_not_acknowledging" {
+		if st := b.relay.Status(); st.State != status.Blocked || st.Reason != "kafka_not_acknowledging" {
 			t.Errorf("nothing is read for 20s: %s %s", st.State, st.Reason)
 		}
 		b.sink.Room(0)

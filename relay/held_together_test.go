@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication"
 )
 
@@ -54,7 +55,7 @@ func TestBlocked_OffersNoMoveOverWhatWaitsForTheBrokers(t *testing.T) {
 				t.Fatalf("committed %q, and it says %s", l.rows(), st.Message)
 			}
 		}
-		if st := w.relay.Status(); st.State != Blocked || st.Reason != "unknown_topic" {
+		if st := w.relay.Status(); st.State != status.Blocked || st.Reason != "unknown_topic" {
 			t.Errorf("%s %s: %s", st.State, st.Reason, st.Message)
 		}
 		w.stop(t)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
@@ -65,12 +66,12 @@ func TestRelay_WaitsForDeadLettersThatATransactionHides(t *testing.T) {
 				result := make(chan error, 1)
 				go func() { result <- relay.Run(ctx) }()
 				pass(time.Minute)
-				if st := relay.Status(); st.State != Reconnecting || st.Reason != sink.ReasonLettersHidden || st.EventsPublished != 0 {
+				if st := relay.Status(); st.State != status.Reconnecting || st.Reason != sink.ReasonLettersHidden || st.EventsPublished != 0 {
 					t.Errorf("%s (%s) with %d records, while letters are hidden", st.State, st.Reason, st.EventsPublished)
 				}
 				close(letters.freed)
 				pass(time.Minute)
-				if st := relay.Status(); st.State != Streaming || st.EventsPublished != 1 {
+				if st := relay.Status(); st.State != status.Streaming || st.EventsPublished != 1 {
 					t.Errorf("%s (%s) with %d records in the end", st.State, st.Reason, st.EventsPublished)
 				}
 				cancel()

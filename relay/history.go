@@ -96,7 +96,7 @@ func (r *Relay) forked(was past, now replication.Origin, fork replication.Fork) 
 	line := r.log.Info()
 	text := "the server is on a new timeline; everything that was confirmed is part of it"
 	if was.told > fork.At {
-		r.phantoms.Add(1)
+		r.board.LostForks.Add(1)
 		line = r.log.Error()
 		text = "the server is on a new timeline, and rows that were delivered are no part of it: what committed between the two positions exists in Kafka alone"
 	}

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 	"github.com/jackc/pglogrepl"
@@ -16,18 +17,18 @@ func TestHistory_OtherServersAreRefusedAndFailoversFollowed(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		now    replication.Origin
-		state  State
+		state  status.State
 		reason string
 		signal int64
 	}{
-		{"the same", was, Streaming, "", 0},
-		{"another cluster", replication.Origin{SystemID: "8000", Timeline: 2}, Blocked, "foreign_server", 0},
-		{"the old primary", replication.Origin{SystemID: "7000", Timeline: 1}, Reconnecting, "stale_primary", 0},
-		{"a failover behind what was confirmed", replication.Origin{SystemID: "7000", Timeline: 3, Forks: []replication.Fork{{Timeline: 1, At: 50}, {Timeline: 2, At: 200}}}, Streaming, "", 0},
-		{"a failover that lost rows", replication.Origin{SystemID: "7000", Timeline: 3, Forks: []replication.Fork{{Timeline: 1, At: 50}, {Timeline: 2, At: 119}}}, Streaming, "", 1},
-		{"another promoted under the same number", replication.Origin{SystemID: "7000", Timeline: 2, Forks: []replication.Fork{{Timeline: 1, At: 60}}}, Blocked, "foreign_timeline", 0},
-		{"a descendant of that one", replication.Origin{SystemID: "7000", Timeline: 3, Forks: []replication.Fork{{Timeline: 1, At: 60}, {Timeline: 2, At: 200}}}, Blocked, "foreign_timeline", 0},
-		{"not a descendant", replication.Origin{SystemID: "7000", Timeline: 4, Forks: []replication.Fork{{Timeline: 1, At: 50}, {Timeline: 3, At: 200}}}, Blocked, "foreign_timeline", 0},
+		{"the same", was, status.Streaming, "", 0},
+		{"another cluster", replication.Origin{SystemID: "8000", Timeline: 2}, status.Blocked, "foreign_server", 0},
+		{"the old primary", replication.Origin{SystemID: "7000", Timeline: 1}, status.Reconnecting, "stale_primary", 0},
+		{"a failover behind what was confirmed", replication.Origin{SystemID: "7000", Timeline: 3, Forks: []replication.Fork{{Timeline: 1, At: 50}, {Timeline: 2, At: 200}}}, status.Streaming, "", 0},
+		{"a failover that lost rows", replication.Origin{SystemID: "7000", Timeline: 3, Forks: []replication.Fork{{Timeline: 1, At: 50}, {Timeline: 2, At: 119}}}, status.Streaming, "", 1},
+		{"another promoted under the same number", replication.Origin{SystemID: "7000", Timeline: 2, Forks: []replication.Fork{{Timeline: 1, At: 60}}}, status.Blocked, "foreign_timeline", 0},
+		{"a descendant of that one", replication.Origin{SystemID: "7000", Timeline: 3, Forks: []replication.Fork{{Timeline: 1, At: 60}, {Timeline: 2, At: 200}}}, status.Blocked, "foreign_timeline", 0},
+		{"not a descendant", replication.Origin{SystemID: "7000", Timeline: 4, Forks: []replication.Fork{{Timeline: 1, At: 50}, {Timeline: 3, At: 200}}}, status.Blocked, "foreign_timeline", 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -46,7 +47,7 @@ func TestHistory_OtherServersAreRefusedAndFailoversFollowed(t *testing.T) {
 				if st := b.relay.Status(); st.State != tt.state || st.Reason != tt.reason || st.DataLoss != tt.signal {
 					t.Fatalf("status %+v", st)
 				}
-				if tt.state != Streaming {
+				if tt.state != status.Streaming {
 					if opens := server.opens.Load(); opens < 3 {
 						t.Fatalf("%d attempts: it has to heal when the right server is back", opens)
 					}
@@ -55,7 +56,7 @@ func TestHistory_OtherServersAreRefusedAndFailoversFollowed(t *testing.T) {
 					server.mu.Unlock()
 					pass(time.Minute)
 				}
-				if st := b.relay.Status(); st.State != Streaming {
+				if st := b.relay.Status(); st.State != status.Streaming {
 					t.Fatalf("status in the end %+v", st)
 				}
 				b.stop(t)
@@ -87,7 +88,7 @@ func TestHistory_AFailoverTakesAColumnBack(t *testing.T) {
 		server.mu.Unlock()
 		server.cut()
 		pass(time.Minute)
-		if st := b.relay.Status(); st.State != Streaming {
+		if st := b.relay.Status(); st.State != status.Streaming {
 			t.Errorf("%s (%s): %s", st.State, st.Reason, st.Message)
 		}
 		b.stop(t)
@@ -104,12 +105,12 @@ func TestHistory_ASlotThatIsMovedUnderTheStreamBlocks(t *testing.T) {
 		b := &bench{server: newServer(fixed(110, 120, 1, "order/a/1")), sink: new(sinktest.Recorder), probe: p, result: make(chan error, 1)}
 		b.start(t, Config{})
 		pass(time.Minute)
-		if st := b.relay.Status(); st.State != Streaming || b.server.position() != 120 {
+		if st := b.relay.Status(); st.State != status.Streaming || b.server.position() != 120 {
 			t.Fatalf("status %+v", st)
 		}
 		p.snapshot.Store(&replication.Snapshot{WALEnd: 900, Slot: replication.SlotInfo{Confirmed: 500}})
 		pass(time.Minute)
-		if st := b.relay.Status(); st.State != Blocked || st.Reason != "slot_moved" || !strings.Contains(st.Message, "0/1F4") || !strings.Contains(st.Message, "0/78") {
+		if st := b.relay.Status(); st.State != status.Blocked || st.Reason != "slot_moved" || !strings.Contains(st.Message, "0/1F4") || !strings.Contains(st.Message, "0/78") {
 			t.Fatalf("status %+v", st)
 		}
 		b.stop(t)
@@ -133,7 +134,7 @@ func TestHistory_ASlotThatAnotherRelayTookIsAskedForAgain(t *testing.T) {
 		pass(6 * time.Second)
 		p.snapshot.Store(&replication.Snapshot{WALEnd: 900, Slot: replication.SlotInfo{Confirmed: 120, Active: true}})
 		pass(time.Minute)
-		if st := b.relay.Status(); st.State != Streaming || b.server.opens.Load() == sessions {
+		if st := b.relay.Status(); st.State != status.Streaming || b.server.opens.Load() == sessions {
 			t.Errorf("%d sessions, then %d, status %+v", sessions, b.server.opens.Load(), st)
 		}
 		b.stop(t)

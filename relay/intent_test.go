@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
@@ -235,7 +236,7 @@ func TestIntent_IsOfOneHistory(t *testing.T) {
 		}
 		b := guarded(t, l, server)
 		pass(time.Minute)
-		if st := b.relay.Status(); st.State != Reconnecting || st.Reason != ReasonStalePrimary {
+		if st := b.relay.Status(); st.State != status.Reconnecting || st.Reason != ReasonStalePrimary {
 			t.Fatalf("with a server on an older timeline: %s %s", st.State, st.Reason)
 		}
 		b.stop(t)
@@ -255,13 +256,13 @@ func TestIntent_ARefusalEndsASessionThatWaitsForRoom(t *testing.T) {
 		b.sink.Hold()
 		server.more <- fixed(150, 160, 1, "order/a/3", "order/a/4", "order/a/5")
 		pass(30 * time.Second)
-		if st := b.relay.Status(); st.State != Blocked || st.Reason != "topic_authorization_failed" {
+		if st := b.relay.Status(); st.State != status.Blocked || st.Reason != "topic_authorization_failed" {
 			t.Errorf("%s %s", st.State, st.Reason)
 		}
 		l.failing(nil)
 		b.sink.Release()
 		pass(time.Minute)
-		if got := server.position(); b.relay.Status().State != Streaming || got < 120 {
+		if got := server.position(); b.relay.Status().State != status.Streaming || got < 120 {
 			t.Errorf("%s, confirmed %s", b.relay.Status().State, got)
 		}
 		b.stop(t)

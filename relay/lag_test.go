@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
@@ -104,7 +105,7 @@ func TestLag_GrowsAtARowThatBlocks(t *testing.T) {
 		now := time.Now()
 		b := start(t, Config{}, newServer(joined(committed(now.Add(-time.Minute), 110, 120, "order/a/1"), committed(now, 130, 140, "order/a/2", "/a/3"))))
 		pass(30 * time.Second)
-		if st := b.relay.Status(); st.State != Blocked || b.server.position() != 120 {
+		if st := b.relay.Status(); st.State != status.Blocked || b.server.position() != 120 {
 			t.Fatalf("%s, confirmed %s", st.State, b.server.position())
 		}
 		b.wantLag(t, "blocked", new(30*time.Second)) // the transaction of a minute ago is confirmed
@@ -129,7 +130,7 @@ func TestLag_GrowsWhileDisconnected(t *testing.T) {
 		pass(5 * time.Second)
 		b.server.cut()
 		pass(55 * time.Second)
-		if st := b.relay.Status(); st.State != Reconnecting || st.OldestUnacked != nil {
+		if st := b.relay.Status(); st.State != status.Reconnecting || st.OldestUnacked != nil {
 			t.Fatalf("%s, oldest %v", st.State, st.OldestUnacked)
 		}
 		b.wantLag(t, "disconnected", new(time.Minute))
@@ -232,7 +233,7 @@ func TestLag_OfAStandbyIsAnotherRelays(t *testing.T) {
 		pass(time.Second)
 		b.server.cut()
 		pass(10 * time.Second)
-		if st := b.relay.Status(); st.State != Standby {
+		if st := b.relay.Status(); st.State != status.Standby {
 			t.Fatalf("%s", st.State)
 		}
 		b.wantLag(t, "standing by", nil)

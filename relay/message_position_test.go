@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
@@ -69,7 +70,7 @@ func TestMessage_BeforeADividedTransactionComesOnce(t *testing.T) {
 		server, l := newServer(first), &ledger{sim: calmSim()}
 		w := watch(t, Config{Guarantee: ExactlyOnce}, server, &transactional{l: l}, nil)
 		pass(time.Second)
-		w.relay.board.session.delivery.makeRoom()
+		w.relay.session.Load().delivery.makeRoom()
 		pass(5 * time.Second)
 		if got := l.rows(); !slices.Equal(got, []string{"a/m", "a/1", "a/2"}) {
 			t.Fatalf("committed %q", got)
@@ -124,7 +125,7 @@ func TestMessage_IsLeftOutWithoutTheTransactionBehindIt(t *testing.T) {
 		b := &bench{server: newServer(together(130, "/a/m", "order/a/1")), sink: new(sinktest.Recorder), result: make(chan error, 1)}
 		b.start(t, Config{})
 		pass(5 * time.Second)
-		if st := b.relay.Status(); st.State != Blocked || !strings.Contains(st.Message, "pg_replication_slot_advance('', '0/82')") || !strings.Contains(st.Message, "committing at 0/81 ") {
+		if st := b.relay.Status(); st.State != status.Blocked || !strings.Contains(st.Message, "pg_replication_slot_advance('', '0/82')") || !strings.Contains(st.Message, "committing at 0/81 ") {
 			t.Errorf("%s: %s", st.State, st.Message)
 		}
 		b.stop(t)
@@ -135,7 +136,7 @@ func TestMessage_IsLeftOutWithoutTheTransactionBehindIt(t *testing.T) {
 // refused row would have confirmed its own transaction as one that lies before.
 func TestMessage_HasNotTheEndOfTheTransactionBehindIt(t *testing.T) {
 	origin := replication.Origin{SystemID: "7", Timeline: 1}
-	s := &session{r: &Relay{ends: knownEnd{origin, 130, 140}}, src: &fakeSource{server: &fakeServer{origin: origin}}}
+	s := &session{r: &Relay{ends: knownEnd{origin, 130, 140}}, history: origin, src: &fakeSource{server: &fakeServer{origin: origin}}}
 	b := together(130, "order/a/m", "order/a/1")()
 	b.Rows[1].Txn.End = 0
 	for i, want := range []pglogrepl.LSN{0, 140} {

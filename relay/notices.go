@@ -56,7 +56,7 @@ func (s *session) tell(reason string, row *replication.Row, cause error) {
 		r.asides[kind] = a
 	}
 	a.rows++
-	a.last, a.cause = rowID(row), cause
+	a.last, a.cause = deadletter.RowOf(row), cause
 	if now.Sub(a.told) >= noticeEvery {
 		r.tellAside(kind, a, now)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 	"github.com/jackc/pglogrepl"
@@ -17,12 +18,10 @@ import (
 
 // stats are those of the session's tracker; zero without a session.
 func (b *bench) stats() checkpoint.Stats {
-	b.relay.board.mu.Lock()
-	defer b.relay.board.mu.Unlock()
-	if b.relay.board.session == nil {
-		return checkpoint.Stats{}
+	if s := b.relay.session.Load(); s != nil {
+		return s.tracker.Stats()
 	}
-	return b.relay.board.session.tracker.Stats()
+	return checkpoint.Stats{}
 }
 
 // told is how often the server was told a position.
@@ -82,13 +81,13 @@ func TestOutage_OfADayIsBackPressureAndNotMemory(t *testing.T) {
 	for name, c := range map[string]struct {
 		away   bool // no broker answers; else they do, and acknowledge nothing
 		over   bool // a row waits for room; else only keep-alives come
-		state  State
+		state  status.State
 		reason string
 	}{
-		"brokers away, a row waits":      {true, true, Blocked, reasonUnreachable},
-		"brokers away, keep-alives come": {true, false, Streaming, reasonUnreachable},
-		"brokers slow, a row waits":      {false, true, Blocked, reasonSilent},
-		"brokers slow, keep-alives come": {false, false, Streaming, ""},
+		"brokers away, a row waits":      {true, true, status.Blocked, status.ReasonUnreachable},
+		"brokers away, keep-alives come": {true, false, status.Streaming, status.ReasonUnreachable},
+		"brokers slow, a row waits":      {false, true, status.Blocked, status.ReasonSilent},
+		"brokers slow, keep-alives come": {false, false, status.Streaming, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -162,7 +161,7 @@ func TestOutage_OfADayIsBackPressureAndNotMemory(t *testing.T) {
 				o.sink.SetReachable(nil)
 				o.sink.Release()
 				pass(time.Minute)
-				if st := o.relay.Status(); st.State != Streaming || st.Reason != "" || st.InFlightEvents != 0 {
+				if st := o.relay.Status(); st.State != status.Streaming || st.Reason != "" || st.InFlightEvents != 0 {
 					t.Errorf("after it: %s %s, %d rows in flight", st.State, st.Reason, st.InFlightEvents)
 				}
 				end()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/jackc/pglogrepl"
@@ -42,23 +43,10 @@ func (s *session) placed(records []router.Record) []router.Record {
 
 func (s *session) place(rec *router.Record) bool {
 	txn := rec.Row.Txn
-	if known := s.r.ends; txn.End == 0 && rowID(rec.Row).Commit == known.commit && s.origin() == known.place() {
+	if known := s.r.ends; txn.End == 0 && deadletter.RowOf(rec.Row).Commit == known.commit && s.Lineage() == known.origin.Lineage() {
 		txn.End = known.end
 	}
 	return router.Place(rec)
-}
-
-// place is an origin without its history, which is comparable.
-type place struct {
-	system   string
-	timeline int32
-}
-
-func (k knownEnd) place() place { return place{k.origin.SystemID, k.origin.Timeline} }
-
-func (s *session) origin() place {
-	o := s.src.Origin()
-	return place{o.SystemID, o.Timeline}
 }
 
 // keep holds a flight back of which rows have no position yet. Those are the rows behind
@@ -117,7 +105,7 @@ func (s *session) readThrough(ctx, hard context.Context) error {
 				return s.unfinished()
 			}
 			end := b.Closes
-			s.saw(b)
+			s.r.board.Read(b)
 			b.Release()
 			if end != 0 {
 				s.r.ends = knownEnd{s.src.Origin(), commit, end}

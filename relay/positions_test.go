@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
@@ -107,7 +108,7 @@ func TestPositionHeaders_TransactionLargerThanTheWindow(t *testing.T) {
 		if got := b.positions(t); got != strings.Join(want, " ") {
 			t.Fatalf("delivered %q", got)
 		}
-		if opens, st := b.server.opens.Load(), b.relay.Status(); opens != 2 || st.Reconnects != 0 || st.State != Streaming || b.server.position() != 0x920 {
+		if opens, st := b.server.opens.Load(), b.relay.Status(); opens != 2 || st.Reconnects != 0 || st.State != status.Streaming || b.server.position() != 0x920 {
 			t.Fatalf("%d sessions, confirmed %s, status %+v", opens, b.server.position(), st)
 		}
 		b.stop(t)
@@ -123,7 +124,7 @@ func TestPositionHeaders_StopWhileATransactionIsReadThroughIsACutDrain(t *testin
 		b := newPositions(newServer(batches...))
 		b.start(t, Config{PositionHeaders: true, MaxInFlightBytes: 40 << 10})
 		pass(time.Second)
-		if st := b.relay.Status(); st.State != Streaming || st.Reason != "" {
+		if st := b.relay.Status(); st.State != status.Streaming || st.Reason != "" {
 			t.Fatalf("status while it is read through: %+v", st)
 		}
 		b.cancel()

@@ -43,7 +43,7 @@ func (s *session) keepOut(f *flight, n int) error {
 			f.buf.Records = f.buf.Records[:n]
 			return &router.RowError{
 				Reason: router.ReasonRoute, Table: row.Relation.Namespace + "." + row.Relation.Name,
-				LSN: row.LSN, Commit: rowID(row).Commit, Ordinal: row.Ordinal,
+				LSN: row.LSN, Commit: deadletter.RowOf(row).Commit, Ordinal: row.Ordinal,
 				Err: fmt.Errorf("its topic is %s, which is kept for dead letters; choose another relay.dead_letter_topic, or another topic", s.r.cfg.DeadLetterTopic),
 			}
 		}
@@ -67,7 +67,7 @@ func (s *session) setAside(f *flight, row *replication.Row, rejection error) err
 		f.buf.Records = append(f.buf.Records, s.letter(&rec, refused.Reason, rejection, missing...))
 		f.letters = append(f.letters, refused.Reason)
 	}
-	s.reject(refused.Reason, rowID(row), rejection)
+	s.reject(refused.Reason, deadletter.RowOf(row), rejection)
 	s.tell(refused.Reason, row, rejection)
 	return nil
 }
@@ -80,7 +80,7 @@ func (s *session) letter(rec *router.Record, reason string, cause error, missing
 
 // letterID names a record among the letters of all sessions.
 func (s *session) letterID(rec *router.Record) deadletter.ID {
-	row := rowID(rec.Row)
+	row := deadletter.RowOf(rec.Row)
 	return deadletter.ID{Timeline: s.history.TimelineOf(row.Commit), Row: row, Nth: int(rec.Nth)}
 }
 

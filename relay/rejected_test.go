@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
@@ -241,7 +242,7 @@ func TestDeadLetter_RejectedRowGoesThereAndTheStreamGoesOn(t *testing.T) {
 					l.Table != "public.outbox" || l.Commit != 110 || l.Seq != 3 || l.Source != "7000/orders" || l.EventID() != "0/6E-3" {
 					t.Fatalf("letter %+v", l)
 				}
-				if st := r.relay.Status(); st.EventsRejected != 1 || st.DeadLetters != 1 || st.State != Streaming {
+				if st := r.relay.Status(); st.EventsRejected != 1 || st.DeadLetters != 1 || st.State != status.Streaming {
 					t.Fatalf("status %+v", st)
 				}
 				r.stop(t)
@@ -285,7 +286,7 @@ func TestDeadLetter_TopicThatCannotBeWrittenBlocks(t *testing.T) {
 		})
 		r.run(t, Config{OnReject: DeadLetterOnReject})
 		pass(time.Minute)
-		if st := r.relay.Status(); st.State != Blocked || st.Reason != "unknown_topic" || !strings.Contains(st.Message, lettersTopic) || !strings.Contains(st.Message, "`cdc-relay setup` makes") {
+		if st := r.relay.Status(); st.State != status.Blocked || st.Reason != "unknown_topic" || !strings.Contains(st.Message, lettersTopic) || !strings.Contains(st.Message, "`cdc-relay setup` makes") {
 			t.Fatalf("status %+v", st)
 		}
 		if got := r.server.position(); got != 100 || r.direct() != "1" {
@@ -309,7 +310,7 @@ func TestDeadLetter_BlockedIsNotRejected(t *testing.T) {
 		})
 		r.run(t, Config{OnReject: DeadLetterOnReject})
 		pass(time.Minute)
-		if st := r.relay.Status(); st.State != Blocked || st.DeadLetters != 0 || st.EventsRejected != 0 || r.server.position() != 100 {
+		if st := r.relay.Status(); st.State != status.Blocked || st.DeadLetters != 0 || st.EventsRejected != 0 || r.server.position() != 100 {
 			t.Fatalf("confirmed %s, status %+v", r.server.position(), st)
 		}
 		r.stop(t)
@@ -329,7 +330,7 @@ func TestDeadLetter_SchemaBlocks(t *testing.T) {
 				r := newRejecting(newServer(short))
 				r.run(t, Config{OnReject: policy})
 				pass(time.Minute)
-				if st := r.relay.Status(); st.State != Blocked || st.Reason != router.ReasonSchema || r.server.position() != 100 {
+				if st := r.relay.Status(); st.State != status.Blocked || st.Reason != router.ReasonSchema || r.server.position() != 100 {
 					t.Fatalf("confirmed %s, status %+v", r.server.position(), st)
 				}
 				r.stop(t)
@@ -388,7 +389,7 @@ func TestSkip_CountsAndGoesOn(t *testing.T) {
 		r.run(t, Config{OnReject: SkipOnReject})
 		pass(10 * time.Second)
 		st := r.relay.Status()
-		if st.State != Streaming || st.EventsRejected != 4 || st.EventsPublished != 3 || r.server.position() != 180 {
+		if st.State != status.Streaming || st.EventsRejected != 4 || st.EventsPublished != 3 || r.server.position() != 180 {
 			t.Fatalf("confirmed %s, status %+v", r.server.position(), st)
 		}
 		r.stop(t)
@@ -493,7 +494,7 @@ func TestParking_MoreKeysThanFitBlock(t *testing.T) {
 		r.most = 1
 		r.run(t, Config{OnReject: DeadLetterOnReject, ParkKey: true})
 		pass(time.Minute)
-		if st := r.relay.Status(); st.State != Blocked || st.Reason != "parked_keys_full" || !strings.Contains(st.Message, "deadletter list") {
+		if st := r.relay.Status(); st.State != status.Blocked || st.Reason != "parked_keys_full" || !strings.Contains(st.Message, "deadletter list") {
 			t.Fatalf("status %+v", st)
 		}
 		if r.server.position() != 100 || r.told(t) != "record_too_large:bad1" {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
@@ -79,9 +80,9 @@ type Relay struct {
 	holder   string // this process, among all who ever had the slot
 	past     past
 	part     fragment
-	apart    pglogrepl.LSN // of a transaction that shares no Kafka transaction with those before it
-	of       place         // the history that part, seen and apart are of
-	standby  bool          // another relay had the slot when it was asked for last
+	apart    pglogrepl.LSN       // of a transaction that shares no Kafka transaction with those before it
+	of       replication.Lineage // the history that part, seen and apart are of
+	standby  bool                // another relay had the slot when it was asked for last
 	noticed  time.Time
 	asides   map[asideKind]*aside
 
@@ -95,18 +96,12 @@ type Relay struct {
 	drift      atomic.Pointer[drift] // set once, by the probe or the stream
 	unchanged  pglogrepl.LSN         // end of the WAL at the probe's last look that saw no change; the probe's alone
 	began      atomic.Bool           // streaming began at least once
-	published  atomic.Int64          // records that were acknowledged
 	finished   atomic.Int64          // of them, those of batches that are delivered
-	rejected   atomic.Int64
-	letters    atomic.Int64
-	olderTypes olderTypes   // Run's goroutine's alone
-	phantoms   atomic.Int64 // forks behind which something was delivered
-	filtered   atomic.Int64 // rows that Config.Delivered took
-	reconnects atomic.Int64
-	lastEvent  atomic.Int64 // unix nanoseconds of the last acknowledgement
-	lastTick   atomic.Int64
+	olderTypes olderTypes            // Run's goroutine's alone
+	filtered   atomic.Int64          // rows that Config.Delivered took
 
-	board board
+	board   *status.Board
+	session atomic.Pointer[session] // nil between sessions
 }
 
 // drift says that the publication or a table changed while the relay ran. Rows
@@ -138,8 +133,10 @@ func New(cfg Config, parts Parts, ev Events, log zerolog.Logger) *Relay {
 	if r.cfg.OnReject == DeadLetterOnReject && r.cfg.ParkKey {
 		r.parked = deadletter.NewParked(deadletter.MaxParked)
 	}
-	r.board.init(time.Now())
-	r.lastTick.Store(time.Now().UnixNano())
+	r.board = status.NewBoard(status.Pipeline{
+		Name: r.cfg.Pipeline, Version: r.cfg.Version, Guarantee: string(r.cfg.Guarantee),
+		Slot: r.cfg.Replication.Slot, Publication: r.cfg.Replication.Publication, WindowBytes: r.cfg.MaxInFlightBytes,
+	}, log, ev.StateChanged)
 	return r
 }
 
@@ -241,6 +238,13 @@ func (r *Relay) Run(ctx context.Context) error {
 	return err
 }
 
+// Status is a consistent snapshot.
+func (r *Relay) Status() status.Status {
+	st := r.board.Status()
+	st.ParkedKeys = r.parkedKeys()
+	return st
+}
+
 // Abort cuts a drain short. What is unconfirmed is sent again by the next start.
 func (r *Relay) Abort() { r.abort.Do(func() { close(r.aborted) }) }
 
@@ -254,12 +258,12 @@ func (r *Relay) limitDrain(ctx context.Context, cut context.CancelFunc, stopped 
 	case <-stopped:
 		return
 	}
-	r.setState(Stopping, "", "")
+	r.board.SetState(status.Stopping, "", "")
 	timeout := time.NewTimer(r.cfg.DrainTimeout)
 	defer timeout.Stop()
 	select {
 	case <-timeout.C:
-		late := r.board.inTheWay(time.Now())
+		late := r.board.InTheWay(time.Now())
 		r.late.Store(&late)
 	case <-r.aborted:
 	case <-stopped:
@@ -311,26 +315,26 @@ func (r *Relay) loop(ctx, hard context.Context) error {
 		v := r.judge(err)
 		if v.fatal != nil {
 			if v.reason == sink.ReasonFenced {
-				r.setState(Blocked, v.reason, err.Error())
+				r.board.SetState(status.Blocked, v.reason, err.Error())
 				sleep(ctx, hard, r.cfg.RetryMax/2+rand.N(r.cfg.RetryMax/2+1), nil)
 			}
 			return v.fatal
 		}
 		delay := wait.delay()
-		if v.state == Standby {
+		if v.state == status.Standby {
 			r.standby = true
 			r.part = fragment{}          // whoever has the slot may send its beginning again
-			r.board.reached(true, false) // the server named the slot's holder
+			r.board.Reached(true, false) // the server named the slot's holder
 			wait.reset()                 // an outage before it must not delay the first look at the slot
 			delay = standbyPoll + wait.delay()
 		} else {
-			r.reconnects.Add(1)
+			r.board.Reconnects.Add(1)
 			if r.ev.Reconnecting != nil {
 				r.ev.Reconnecting(endReason(err), err)
 			}
 		}
-		r.setState(v.state, v.reason, err.Error())
-		if v.state != Standby && (same == 1 || same%50 == 0) { // who stands by has said so with its state
+		r.board.SetState(v.state, v.reason, err.Error())
+		if v.state != status.Standby && (same == 1 || same%50 == 0) { // who stands by has said so with its state
 			r.log.Warn().Err(err).Str("state", string(v.state)).Str("reason", v.reason).Stringer("retry_in", delay.Round(time.Millisecond)).Int("times", same).Msg("session ended; trying again")
 		}
 		if !sleep(ctx, hard, delay, r.back) {
@@ -374,7 +378,7 @@ func (r *Relay) once(ctx, hard context.Context) error {
 	if err != nil {
 		return r.missed(err)
 	}
-	r.board.reached(true, false)
+	r.board.Reached(true, false)
 	err = r.checkHistory(src)
 	if err == nil {
 		err = r.checkTables(src)
@@ -390,8 +394,8 @@ func (r *Relay) once(ctx, hard context.Context) error {
 		return err
 	}
 	s := newSession(r, src)
-	r.belong(s.origin())
-	r.pass(func(o *obstacle) bool { return o.of != s.origin() || o.startsPast(src.Start()) })
+	r.belong(s.Lineage())
+	r.board.Begins(s.Lineage(), src.Start())
 	err = r.openDelivery(ctx, s)
 	if err == nil { // with exactly-once a letter of whoever was before counts no later than that
 		err = r.awaitDeadLetters(ctx, r.handover(), true)
@@ -405,7 +409,9 @@ func (r *Relay) once(ctx, hard context.Context) error {
 	}
 	start, told, finished := src.Start(), r.past.told, r.finished.Load()
 	err = s.run(ctx, hard)
-	s.remember(err)
+	if unreadable(err) {
+		r.board.Unread(s.Lineage(), err)
+	}
 	if s.together && unreadable(err) {
 		err = errTogether
 	}
@@ -443,9 +449,9 @@ func (r *Relay) readySink(ctx context.Context) error {
 			return &ConfigError{err}
 		}
 		r.sink = s
-		r.board.setSink(s)
+		r.board.SetSink(s)
 	}
-	if r.board.sinkReached() {
+	if r.board.SinkReached() {
 		return nil
 	}
 	ready, cancel := context.WithTimeout(ctx, 10*time.Second)
@@ -453,7 +459,7 @@ func (r *Relay) readySink(ctx context.Context) error {
 	if err := r.sink.Ready(ready); err != nil {
 		return err
 	}
-	r.board.reached(false, true)
+	r.board.Reached(false, true)
 	return nil
 }
 
@@ -486,7 +492,7 @@ func (r *Relay) dropSink() {
 		r.log.Warn().Err(err).Msg("close sink")
 	}
 	r.sink = nil
-	r.board.setSink(nil)
+	r.board.SetSink(nil)
 }
 
 // endReason is an error's label in metrics.

@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
@@ -294,7 +295,7 @@ func TestRelay_RetriesOnlyWhatIsNotDurable(t *testing.T) {
 		for b.counts.retried.Load() < 20 {
 			pass(100 * time.Millisecond)
 		}
-		if st := b.relay.Status(); st.State != Blocked || st.Reason != "record_too_large" || !strings.Contains(st.Message, "0/6E") {
+		if st := b.relay.Status(); st.State != status.Blocked || st.Reason != "record_too_large" || !strings.Contains(st.Message, "0/6E") {
 			t.Fatalf("status while blocked: %+v", st)
 		}
 		if got := len(b.sink.Delivered()); got != 10_000 {
@@ -308,7 +309,7 @@ func TestRelay_RetriesOnlyWhatIsNotDurable(t *testing.T) {
 		}
 		healed.Store(true)
 		pass(5 * time.Second)
-		if st := b.relay.Status(); st.State != Streaming || st.Reason != "" {
+		if st := b.relay.Status(); st.State != status.Streaming || st.Reason != "" {
 			t.Fatalf("status after it healed: %s %s", st.State, st.Reason)
 		}
 		b.stop(t)
@@ -342,7 +343,7 @@ func TestRelay_BlocksAtARowThatCannotBeRouted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, Config{}, newServer(fixed(110, 120, 1, "order/a/1"), fixed(130, 140, 1, "order/a/2", "/a/bad", "order/a/3"), fixed(150, 160, 1, "order/a/4")))
 		pass(time.Minute)
-		if st := b.relay.Status(); st.State != Blocked || st.Reason != router.ReasonRoute || st.EventsRejected != 1 {
+		if st := b.relay.Status(); st.State != status.Blocked || st.Reason != router.ReasonRoute || st.EventsRejected != 1 {
 			t.Fatalf("status %+v", st)
 		}
 		if got := b.values(); got != "1 2" || b.server.position() != 120 {
@@ -393,7 +394,7 @@ func TestRelay_ConfirmsTheTransactionsBeforeABlockedRow(t *testing.T) {
 				if got := b.server.position(); got != 140 {
 					t.Fatalf("confirmed %s, want 140", got)
 				}
-				if st := b.relay.Status(); st.State != Blocked || !strings.Contains(st.Message, "pg_replication_slot_advance('', '0/97')") {
+				if st := b.relay.Status(); st.State != status.Blocked || !strings.Contains(st.Message, "pg_replication_slot_advance('', '0/97')") {
 					t.Fatalf("status %+v", st)
 				}
 				b.stop(t)
@@ -432,7 +433,7 @@ func TestRelay_ReconnectsAndReadsUnconfirmedRowsAgain(t *testing.T) {
 		}
 		b.sink.Release()
 		pass(5 * time.Second)
-		if st := b.relay.Status(); st.State != Streaming || st.Reconnects != 1 {
+		if st := b.relay.Status(); st.State != status.Streaming || st.Reconnects != 1 {
 			t.Fatalf("status %s, %d reconnects", st.State, st.Reconnects)
 		}
 		b.stop(t)
@@ -522,22 +523,22 @@ func TestRelay_FullWindowWithoutKafkaIsBlocked(t *testing.T) {
 		b.start(t, Config{MaxInFlightBytes: 1 << 20})
 		b.sink.SetReachable(errors.New("dial broker: refused"))
 		pass(5 * time.Second)
-		if st := b.relay.Status(); st.State != Streaming || st.Reason != "kafka_unreachable" {
+		if st := b.relay.Status(); st.State != status.Streaming || st.Reason != "kafka_unreachable" {
 			t.Fatalf("with room in the window: %s %s", st.State, st.Reason)
 		}
 		b.server.more <- func() *replication.Batch { x := batch(150, 160, 1, "order/a/3"); x.Bytes = 2 << 20; return x }
 		pass(5 * time.Second)
-		if st := b.relay.Status(); st.State != Blocked || st.Reason != "kafka_unreachable" || st.Ready() {
+		if st := b.relay.Status(); st.State != status.Blocked || st.Reason != "kafka_unreachable" || st.Ready() {
 			t.Fatalf("with a full window: %s %s", st.State, st.Reason)
 		}
 		b.sink.SetReachable(&sink.Error{Class: sink.Blocked, Reason: "tls", Err: errors.New("certificate refused")})
-		if st := b.relay.Status(); st.State != Blocked || st.Reason != "tls" || st.Message != "certificate refused" {
+		if st := b.relay.Status(); st.State != status.Blocked || st.Reason != "tls" || st.Message != "certificate refused" {
 			t.Fatalf("with a certificate that is refused: %s %s: %s", st.State, st.Reason, st.Message)
 		}
 		b.sink.SetReachable(nil)
 		b.sink.Release()
 		pass(5 * time.Second)
-		if st := b.relay.Status(); st.State != Streaming || st.Reason != "" || st.InFlightEvents != 0 {
+		if st := b.relay.Status(); st.State != status.Streaming || st.Reason != "" || st.InFlightEvents != 0 {
 			t.Fatalf("after Kafka came back: %+v", st)
 		}
 		b.stop(t)
@@ -571,7 +572,7 @@ func TestRelay_StartErrorsEndTheProcessAndLaterOnesBlock(t *testing.T) {
 			pass(time.Second)
 			server.cut()
 			pass(time.Minute)
-			if st := b.relay.Status(); st.State != Blocked || !strings.Contains(st.Message, `slot "s"`) {
+			if st := b.relay.Status(); st.State != status.Blocked || !strings.Contains(st.Message, `slot "s"`) {
 				t.Fatalf("status %+v", st)
 			}
 			b.stop(t)
@@ -589,12 +590,12 @@ func TestRelay_StartErrorsEndTheProcessAndLaterOnesBlock(t *testing.T) {
 			}
 			b := start(t, Config{}, server)
 			pass(time.Minute)
-			if st := b.relay.Status(); st.State != Standby || !st.Ready() {
+			if st := b.relay.Status(); st.State != status.Standby || !st.Ready() {
 				t.Fatalf("status %+v", st)
 			}
 			free.Store(true)
 			pass(2 * time.Second)
-			if st := b.relay.Status(); st.State != Streaming {
+			if st := b.relay.Status(); st.State != status.Streaming {
 				t.Fatalf("two seconds after the slot was free: %+v", st)
 			}
 			b.stop(t)
@@ -606,7 +607,7 @@ func TestRelay_StartErrorsEndTheProcessAndLaterOnesBlock(t *testing.T) {
 			b.sink.SetReady(&sink.Error{Class: sink.Retry, Reason: "kafka_unreachable", Err: errors.New("refused")})
 			b.start(t, Config{})
 			pass(time.Minute)
-			if st := b.relay.Status(); st.State != Reconnecting || st.Reason != "kafka_unreachable" || b.server.opens.Load() != 0 {
+			if st := b.relay.Status(); st.State != status.Reconnecting || st.Reason != "kafka_unreachable" || b.server.opens.Load() != 0 {
 				t.Fatalf("status %+v", st)
 			}
 			b.sink.SetReady(nil)
@@ -643,7 +644,7 @@ func TestRelay_DriftOfThePublicationFreezesThePosition(t *testing.T) {
 		}
 		p.snapshot.Store(&replication.Snapshot{WALEnd: 900, Drift: &replication.Error{Kind: replication.KindDrift, Op: "check publication", Err: errors.New("table is gone")}})
 		pass(6 * time.Second)
-		if st := r.Status(); st.State != Blocked || !strings.Contains(st.Message, "restart the relay") {
+		if st := r.Status(); st.State != status.Blocked || !strings.Contains(st.Message, "restart the relay") {
 			t.Fatalf("status %+v", st)
 		}
 		// Putting the publication back does not bring back the rows in between.
@@ -652,7 +653,7 @@ func TestRelay_DriftOfThePublicationFreezesThePosition(t *testing.T) {
 		server.batches = append(server.batches, fixed(130, 140, 1, "order/a/2"))
 		server.mu.Unlock()
 		pass(10 * time.Minute)
-		if st := r.Status(); st.State != Blocked || server.position() != 120 || server.opens.Load() != 1 {
+		if st := r.Status(); st.State != status.Blocked || server.position() != 120 || server.opens.Load() != 1 {
 			t.Fatalf("%s, confirmed %s, %d sessions after the drift", st.State, server.position(), server.opens.Load())
 		}
 		cancel()
@@ -672,7 +673,7 @@ func TestRelay_DriftIsSeenWhileARowBlocksAndKafkaIsAway(t *testing.T) {
 		pass(time.Second)
 		p.snapshot.Store(&replication.Snapshot{WALEnd: 900, Drift: &replication.Error{Kind: replication.KindDrift, Op: "check publication", Err: errors.New("table is gone")}})
 		pass(time.Minute)
-		if st := b.relay.Status(); st.State != Blocked || !strings.Contains(st.Message, "table is gone") {
+		if st := b.relay.Status(); st.State != status.Blocked || !strings.Contains(st.Message, "table is gone") {
 			t.Fatalf("status %+v", st)
 		}
 		b.cancel()

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
@@ -55,7 +56,7 @@ func TestStop_WhileBlockedTellsWhatComesAgain(t *testing.T) {
 				b.start(t, Config{})
 				pass(30 * time.Second)
 				st := b.relay.Status()
-				if durable := len(b.sink.Delivered()); st.State != Blocked || durable != tt.published || int(st.EventsPublished) != durable || st.InFlightEvents != tt.inFlight || st.EventsToRepeat != tt.again {
+				if durable := len(b.sink.Delivered()); st.State != status.Blocked || durable != tt.published || int(st.EventsPublished) != durable || st.InFlightEvents != tt.inFlight || st.EventsToRepeat != tt.again {
 					t.Errorf("blocked: %s, published %d of %d durable, %d in flight, %d to repeat", st.State, st.EventsPublished, durable, st.InFlightEvents, st.EventsToRepeat)
 				}
 				b.stop(t)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
@@ -63,8 +64,7 @@ type taken struct {
 	open   bool           // the last one ends inside a transaction
 	behind bool           // the last one was of a backlog
 	last   deadletter.Row // of all
-	read   progress
-	held   []*flight // of the transaction whose commit was not read yet, with position headers
+	held   []*flight      // of the transaction whose commit was not read yet, with position headers
 }
 
 // sends are the Sends that are not done with.
@@ -96,7 +96,6 @@ type shown struct {
 	waits    atomic.Int64 // since when Send waits for the brokers, likewise
 	acked    atomic.Int64 // records of unfinished flights that are durable
 	repeats  atomic.Int64 // of them, those behind what may be confirmed
-	mark     mark         // guarded by the board's lock
 }
 
 func newSession(r *Relay, src Source) *session {
@@ -105,11 +104,9 @@ func newSession(r *Relay, src Source) *session {
 		tracker:    checkpoint.New(src.Start(), r.cfg.MaxInFlightBytes),
 		start:      sessionStart{src.Start(), r.deliveredBelow(src.Origin()), r.standby},
 		intake:     intake{out: make(chan *replication.Batch, 2), lost: make(chan struct{}), settled: make(chan struct{})},
-		taken:      taken{read: progress{through: src.Start()}},
 		interrupts: make(chan error, 1),
 	}
 	s.sends.wake = make(chan struct{}, 1)
-	s.shown.mark.end = src.ServerEnd()
 	s.told.Store(uint64(src.Start()))
 	s.asked.Store(instant(time.Now()))
 	s.sends.buffers.New = func() any { return new(router.Buffer) }
@@ -126,9 +123,9 @@ func (s *session) run(ctx, hard context.Context) error {
 	s.bounds.judging, s.bounds.endJudging = context.WithCancel(hard)
 	defer s.bounds.endJudging()
 	s.r.began.Store(true)
-	s.r.board.setSession(s)
-	defer s.r.board.setSession(nil)
-	s.r.setState(Streaming, "", "") // shown as blocked while an obstacle is ahead
+	s.r.show(s)
+	defer s.r.show(nil)
+	s.r.board.SetState(status.Streaming, "", "") // shown as blocked while an obstacle is ahead
 	if s.r.ev.SessionStarted != nil {
 		s.r.ev.SessionStarted(s.src.Start())
 	}
@@ -158,7 +155,7 @@ func (s *session) run(ctx, hard context.Context) error {
 	keeper.Wait()
 	s.src.Abort()
 	for b := range s.intake.out { // what A still had is unconfirmed and will be read again
-		s.saw(b)
+		s.r.board.Read(b)
 		b.Release()
 	}
 	reading.Wait() // it may halt the sink, which close resumes
@@ -300,7 +297,7 @@ func (s *session) close(ctx, hard context.Context, cause error) error {
 // mayRepeat reports whether the server is not known to have a position behind the last row. What
 // was written to the socket it may never have read.
 func (s *session) mayRepeat() bool {
-	return s.taken.last.Commit >= max(s.start.began, s.r.board.slotAt(pglogrepl.LSN(s.told.Load())))
+	return s.taken.last.Commit >= max(s.start.began, s.r.board.SlotAt(pglogrepl.LSN(s.told.Load())))
 }
 
 // errUnseen ends a drain whose rows are all delivered, and which came upon a change that
@@ -487,7 +484,7 @@ func (s *session) take(ctx, hard context.Context, b *replication.Batch) error {
 	if s.r.ev.BatchReceived != nil {
 		s.r.ev.BatchReceived(b)
 	}
-	s.saw(b)
+	s.r.board.Read(b)
 	if b.Closes != 0 {
 		s.sendHeld(b.Closes)
 	}
@@ -514,7 +511,7 @@ func (s *session) take(ctx, hard context.Context, b *replication.Batch) error {
 	if err := s.admit(ctx, hard, f, entry); err != nil {
 		return err
 	}
-	s.taken.last = rowID(&b.Rows[len(b.Rows)-1]) // not before the tracker has them
+	s.taken.last = deadletter.RowOf(&b.Rows[len(b.Rows)-1]) // not before the tracker has them
 	s.shown.newest.Store(entry.Last.Time.UnixNano())
 	s.shown.newestAt.Store(instant(f.read))
 	if rejection == nil {

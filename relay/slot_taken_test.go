@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 )
@@ -92,7 +93,7 @@ func TestStandby_NothingLandsOnceTheSlotOfAnEndingSessionIsGone(t *testing.T) {
 				pass(c.answer)
 				b.sink.Release()
 				pass(time.Second)
-				if st := b.relay.Status(); st.State != Blocked || st.Reason != replication.ReasonPublicationChanged {
+				if st := b.relay.Status(); st.State != status.Blocked || st.Reason != replication.ReasonPublicationChanged {
 					t.Errorf("%s %s: %s", st.State, st.Reason, st.Message)
 				}
 				if got := b.values(); got != c.want {
@@ -131,10 +132,10 @@ func TestStandby_WhoIsShutOutAtARowThatCannotBeReadStandsBy(t *testing.T) {
 		if len(w.result) > 0 {
 			t.Fatalf("it ended: %v", <-w.result)
 		}
-		if st := w.relay.Status(); st.State != Standby || l.rows() != nil {
+		if st := w.relay.Status(); st.State != status.Standby || l.rows() != nil {
 			t.Errorf("%s %s: %s; committed %q", st.State, st.Reason, st.Message, l.rows())
 		}
-		if changes := w.since(); !slices.Equal(changes, []State{Streaming, Blocked, Standby}) {
+		if changes := w.since(); !slices.Equal(changes, []status.State{status.Streaming, status.Blocked, status.Standby}) {
 			t.Errorf("changes of state: %v", changes)
 		}
 		pass(time.Minute)

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
@@ -76,7 +77,7 @@ func TestBlocked_DeliversWhatLiesBeforeWhatCannotBeRead(t *testing.T) {
 						break
 					}
 				}
-				if st := b.relay.Status(); st.State != Blocked || st.Reason != c.reason || b.values() != c.want || server.position() != c.confirmed {
+				if st := b.relay.Status(); st.State != status.Blocked || st.Reason != c.reason || b.values() != c.want || server.position() != c.confirmed {
 					t.Errorf("delivered %q, confirmed %s, and it says %s %s: %s", b.values(), server.position(), st.State, st.Reason, st.Message)
 				}
 				b.stop(t)

@@ -3,13 +3,14 @@ package relay
 import (
 	"errors"
 
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/sink"
 )
 
 // verdict is what follows from the end of a session.
 type verdict struct {
-	state  State
+	state  status.State
 	reason string
 	fatal  error // ends Run
 }
@@ -36,9 +37,9 @@ func (r *Relay) judge(err error) verdict {
 		if kafka.Class == sink.Retry {
 			reason := kafka.Reason
 			if reason == "network" {
-				reason = reasonUnreachable
+				reason = status.ReasonUnreachable
 			}
-			return verdict{state: Reconnecting, reason: reason}
+			return verdict{state: status.Reconnecting, reason: reason}
 		}
 		if kafka.Reason == sink.ReasonFenced {
 			return verdict{reason: kafka.Reason, fatal: err} // two that fence each other for ever deliver nothing
@@ -46,14 +47,14 @@ func (r *Relay) judge(err error) verdict {
 		return r.refused(kafka.Reason, err)
 	}
 	if errors.Is(err, sink.ErrClosed) {
-		return verdict{state: Reconnecting, reason: reasonUnreachable}
+		return verdict{state: status.Reconnecting, reason: status.ReasonUnreachable}
 	}
 	reason := replication.Reason(err)
 	switch replication.KindOf(err) {
 	case replication.KindBusy:
-		return verdict{state: Standby, reason: reason}
+		return verdict{state: status.Standby, reason: reason}
 	case replication.KindRetry:
-		return verdict{state: Reconnecting, reason: reason}
+		return verdict{state: status.Reconnecting, reason: reason}
 	case replication.KindRefused, replication.KindLost, replication.KindDrift:
 		return r.refused(reason, err)
 	default: // KindProtocol, and what a later version may add
@@ -74,7 +75,7 @@ func (r *Relay) stuck(reason string, err error) verdict {
 	if r.cfg.OnBlocked == ExitWhenBlocked {
 		return verdict{fatal: &BlockedError{reason, err}}
 	}
-	return verdict{state: Blocked, reason: reason}
+	return verdict{state: status.Blocked, reason: reason}
 }
 
 // repetition counts how often the same error came in a row.
@@ -92,4 +93,10 @@ func (r *repetition) count(err error) int {
 	}
 	r.n++
 	return r.n
+}
+
+// unreadable reports whether the stream ended at a row of it, and will again.
+func unreadable(err error) bool {
+	e, ok := errors.AsType[*replication.Error](err)
+	return ok && (e.Kind == replication.KindProtocol || e.Kind == replication.KindRefused && e.LSN != 0)
 }

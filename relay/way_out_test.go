@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 	"github.com/rs/zerolog"
 )
@@ -41,12 +42,12 @@ func TestBlocked_OffersToMoveTheSlotOnlyOverWhatIsDelivered(t *testing.T) {
 		b.sink.Hold()
 		b.start(t, Config{})
 		pass(10 * time.Second)
-		if st := b.relay.Status(); st.State != Blocked || !strings.Contains(st.Message, "relay.on_reject: dead_letter") || strings.Contains(st.Message, "pg_replication_slot_advance") {
+		if st := b.relay.Status(); st.State != status.Blocked || !strings.Contains(st.Message, "relay.on_reject: dead_letter") || strings.Contains(st.Message, "pg_replication_slot_advance") {
 			t.Errorf("with a row before it in flight: %s: %s", st.State, st.Message)
 		}
 		b.sink.Release()
 		pass(10 * time.Second)
-		if st := b.relay.Status(); st.State != Blocked || !strings.Contains(st.Message, "pg_replication_slot_advance") {
+		if st := b.relay.Status(); st.State != status.Blocked || !strings.Contains(st.Message, "pg_replication_slot_advance") {
 			t.Errorf("with everything before it delivered: %s: %s", st.State, st.Message)
 		}
 		b.stop(t)
@@ -64,7 +65,7 @@ func TestBlocked_LogsTheWayOutWhenItIsKnown(t *testing.T) {
 		pass(10 * time.Second)
 		b.sink.Release()
 		pass(20 * time.Second)
-		if n := strings.Count(log.String(), moveSlot); n != 1 {
+		if n := strings.Count(log.String(), status.MoveSlot); n != 1 {
 			t.Errorf("said %d times:\n%s", n, &log)
 		}
 		b.stop(t)

@@ -19,6 +19,16 @@ type Origin struct {
 	Forks    []Fork // of the timelines before this one, oldest first
 }
 
+// Lineage is what a position belongs to: the same number is another row on another cluster
+// or timeline.
+type Lineage struct {
+	SystemID string
+	Timeline int32
+}
+
+// Lineage is that of positions taken here.
+func (o Origin) Lineage() Lineage { return Lineage{o.SystemID, o.Timeline} }
+
 // Fork is the end of a timeline: what was written behind At is no part of the
 // timelines after it.
 type Fork struct {

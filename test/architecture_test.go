@@ -24,23 +24,24 @@ var arrows = map[string][]string{
 	"sink":           {"router", "wording"},
 	"sink/sinktest":  {"sink", "router"},
 	"checkpoint":     {},
-	"deadletter":     {"router", "sink"},
-	"relay":          {"replication", "router", "sink", "checkpoint", "deadletter", "wording"},
-	"admin":          {"relay"},
-	"metrics":        {"relay", "replication", "router", "sink"}, // the types in relay.Events
+	"deadletter":     {"replication", "router", "sink"},
+	"relay":          {"replication", "router", "sink", "checkpoint", "deadletter", "wording", "relay/status"},
+	"relay/status":   {"replication", "router", "sink", "checkpoint", "deadletter", "wording"},
+	"admin":          {"relay/status"},
+	"metrics":        {"relay", "relay/status", "replication", "router", "sink"}, // the types in relay.Events
 	"config":         {"relay", "admin", "replication", "router", "sink", "wording"},
 	"importer":       {"router", "replication"}, // the list of options; names of tables and positions
 	"migrations":     {},
 	"takeover":       {},
 	"sandbox":        {},
 	"sandbox/ledger": {},
-	"cmd/cdc-relay":  {"checkpoint", "config", "deadletter", "relay", "admin", "metrics", "importer", "migrations", "replication", "router", "sink", "takeover", "wording"},
-	"demo":           {"config", "relay", "admin", "metrics", "migrations", "replication", "router", "sink", "sandbox", "sandbox/ledger"},
+	"cmd/cdc-relay":  {"checkpoint", "config", "deadletter", "relay", "relay/status", "admin", "metrics", "importer", "migrations", "replication", "router", "sink", "takeover", "wording"},
+	"demo":           {"config", "relay", "relay/status", "admin", "metrics", "migrations", "replication", "router", "sink", "sandbox", "sandbox/ledger"},
 }
 
 // owners are the only packages that may import what starts with the given path.
 var owners = map[string][]string{
-	"github.com/jackc/pglogrepl":                 {"replication", "checkpoint", "deadletter", "relay", "metrics", "admin", "router", "sink", "sink/sinktest", "demo", "takeover", "cmd/cdc-relay"}, // all but replication use its position type only
+	"github.com/jackc/pglogrepl":                 {"replication", "checkpoint", "deadletter", "relay", "relay/status", "metrics", "admin", "router", "sink", "sink/sinktest", "demo", "takeover", "cmd/cdc-relay"}, // all but replication use its position type only
 	"github.com/jackc/pgx":                       {"replication", "migrations", "sandbox", "demo", "cmd/cdc-relay"},
 	"github.com/twmb/franz-go/pkg/kfake":         {"sandbox"},
 	"github.com/twmb/franz-go":                   {"sink", "sandbox", "sandbox/ledger", "relay", "metrics", "cmd/cdc-relay", "demo"}, // relay, metrics and the programs pass a kgo.Hook on

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/wording"
 )
 
 // ownRelay is the status of the relay that answers at http.listen and has this
 // configuration's slot, or nil.
-func (d *doctor) ownRelay(ctx context.Context) *relay.Status {
+func (d *doctor) ownRelay(ctx context.Context) *status.Status {
 	c, err := configuredClient(d.cfg, 2*time.Second)
 	if err != nil {
 		return nil
@@ -25,7 +25,7 @@ func (d *doctor) ownRelay(ctx context.Context) *relay.Status {
 
 // relay says how the relay itself is: it may stand still for what no other check
 // sees, such as a row that has long left the newest ones.
-func (d *doctor) relay(s *relay.Status) {
+func (d *doctor) relay(s *status.Status) {
 	if s == nil {
 		return
 	}
@@ -41,9 +41,9 @@ func (d *doctor) relay(s *relay.Status) {
 	}
 	const check = "relay.state"
 	switch {
-	case s.State == relay.Blocked:
+	case s.State == status.Blocked:
 		d.add(check, levelFail, "put that right, no row is sent until then: "+wording.Docs+"operations.md#runbook has what to do for each reason", "%s", seen)
-	case s.State == relay.Reconnecting, s.Reason != "" && s.State != relay.Standby:
+	case s.State == status.Reconnecting, s.Reason != "" && s.State != status.Standby:
 		d.add(check, levelWarn, "it tries again by itself; if that goes on, put right what it says", "%s", seen)
 	default:
 		d.ok(check, "%s", seen)
@@ -51,6 +51,6 @@ func (d *doctor) relay(s *relay.Status) {
 }
 
 // holdsSlot tells whether a relay in that state streams from its slot.
-func holdsSlot(s *relay.Status) bool {
-	return s != nil && (s.State == relay.Streaming || s.State == relay.Blocked || s.State == relay.Stopping)
+func holdsSlot(s *status.Status) bool {
+	return s != nil && (s.State == status.Streaming || s.State == status.Blocked || s.State == status.Stopping)
 }

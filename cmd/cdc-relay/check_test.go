@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/jackc/pgx/v5"
@@ -348,20 +348,20 @@ func TestCheck_FailsWhileItsOwnRelayIsBlocked(t *testing.T) {
 }
 
 func TestCheck_TellsHowItsRelayIs(t *testing.T) {
-	set := func(s relay.Status) string {
+	set := func(s status.Status) string {
 		return "http.listen=" + strings.TrimPrefix(serve(t, s, ""), "http://")
 	}
-	for state, level := range map[relay.State]string{
-		relay.Starting: levelOK, relay.Standby: levelOK, relay.Streaming: levelOK, relay.Blocked: levelFail, relay.Reconnecting: levelWarn, relay.Stopping: levelOK,
+	for state, level := range map[status.State]string{
+		status.Starting: levelOK, status.Standby: levelOK, status.Streaming: levelOK, status.Blocked: levelFail, status.Reconnecting: levelWarn, status.Stopping: levelOK,
 	} {
 		checkUp(t, closedPorts, "--set", set(sample(state, ""))).want(t, "relay.state", level, "is "+string(state))
 	}
-	unreachable := sample(relay.Streaming, "kafka_unreachable")
+	unreachable := sample(status.Streaming, "kafka_unreachable")
 	unreachable.Message = "dial tcp: refused"
 	checkUp(t, closedPorts, "--set", set(unreachable)).want(t, "relay.state", levelWarn, "(kafka_unreachable)", "dial tcp: refused")
-	checkUp(t, closedPorts, "--set", set(sample(relay.Standby, "slot_in_use"))).want(t, "relay.state", levelOK, "(slot_in_use)")
+	checkUp(t, closedPorts, "--set", set(sample(status.Standby, "slot_in_use"))).want(t, "relay.state", levelOK, "(slot_in_use)")
 
-	other := sample(relay.Blocked, "route")
+	other := sample(status.Blocked, "route")
 	other.Slot = "another_one"
 	for _, f := range checkUp(t, closedPorts, "--set", set(other)).Findings {
 		if f.Check == "relay.state" {

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/status"
 )
 
 // notifier speaks systemd's notification protocol. Without a manager that
@@ -38,7 +38,7 @@ func (n notifier) send(message string) {
 
 // feedWatchdog reports life until ctx ends, for as long as the relay's loop
 // turns; a loop that stands still is left to the watchdog.
-func (n notifier) feedWatchdog(ctx context.Context, status func() relay.Status) {
+func (n notifier) feedWatchdog(ctx context.Context, status func() status.Status) {
 	if n.socket == "" || n.watchdog <= 0 {
 		return
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/metrics"
 	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
@@ -90,7 +91,7 @@ func listen(cfg admin.Config, log zerolog.Logger) (*admin.Server, error) {
 type pipeline interface {
 	Run(context.Context) error
 	Abort()
-	Status() relay.Status
+	Status() status.Status
 	Filtered() int64
 }
 
@@ -112,7 +113,7 @@ func openPipeline(settings relay.Config, own []int, log zerolog.Logger) (pipelin
 		return nil, nil, err
 	}
 	for i, m := range all {
-		m.Watch(func() relay.Status { return shards.StatusOf(i) })
+		m.Watch(func() status.Status { return shards.StatusOf(i) })
 	}
 	return shards, all[0].Registry(), nil
 }
@@ -124,7 +125,7 @@ type daemon struct {
 	relay   pipeline
 	metrics http.Handler
 	serve   func(context.Context) error // nil: no HTTP
-	until   func(relay.Status) bool     // the relay is stopped once that is so; nil: never
+	until   func(status.Status) bool    // the relay is stopped once that is so; nil: never
 	log     zerolog.Logger
 	notify  notifier
 
@@ -192,7 +193,7 @@ func (d *daemon) stream(ctx context.Context) error {
 }
 
 // sayStopped says what a stop that went well leaves to the next start.
-func (d *daemon) sayStopped(s relay.Status) {
+func (d *daemon) sayStopped(s status.Status) {
 	line, what := d.log.Info(), "stopped; what was acknowledged is confirmed"
 	switch n := s.EventsToRepeat; {
 	case n > 0:
@@ -264,10 +265,10 @@ func (d *daemon) summarise(ctx context.Context) {
 }
 
 // summary says what was published since the last one, and in which state the relay is now.
-func (d *daemon) summary(s relay.Status, published int64) {
+func (d *daemon) summary(s status.Status, published int64) {
 	confirmed, _ := s.LSN.Confirmed.MarshalText()
 	line := d.log.Info().Str("state", string(s.State))
-	if s.State != relay.Streaming && s.Reason != "" {
+	if s.State != status.Streaming && s.Reason != "" {
 		line = line.Str("reason", s.Reason)
 	}
 	line = line.Int64("published", published).Float64("per_second", perSecond(published, summaryInterval)).

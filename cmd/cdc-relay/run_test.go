@@ -15,6 +15,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/rs/zerolog"
 )
@@ -23,7 +24,7 @@ import (
 type stubRelay struct {
 	err     error
 	aborted chan struct{}
-	status  relay.Status
+	status  status.Status
 }
 
 func (r *stubRelay) Run(ctx context.Context) error {
@@ -35,9 +36,9 @@ func (r *stubRelay) Run(ctx context.Context) error {
 	return r.err
 }
 
-func (r *stubRelay) Abort()               { close(r.aborted) }
-func (r *stubRelay) Status() relay.Status { return r.status }
-func (r *stubRelay) Filtered() int64      { return 0 }
+func (r *stubRelay) Abort()                { close(r.aborted) }
+func (r *stubRelay) Status() status.Status { return r.status }
+func (r *stubRelay) Filtered() int64       { return 0 }
 
 func stubDaemon(t *testing.T, r *stubRelay) *daemon {
 	t.Helper()
@@ -80,9 +81,9 @@ func TestDaemon_GivesMistakesOfTheMappingTheirPlace(t *testing.T) {
 
 func TestDaemon_StopsOnceItIsWhereItWasToGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := stubDaemon(t, &stubRelay{status: relay.Status{State: relay.Streaming}})
+		d := stubDaemon(t, &stubRelay{status: status.Status{State: status.Streaming}})
 		looks := 0
-		d.until = func(s relay.Status) bool { looks++; return looks == 3 && s.State == relay.Streaming }
+		d.until = func(s status.Status) bool { looks++; return looks == 3 && s.State == status.Streaming }
 		if err := d.run(t.Context()); err != nil || !d.reached || looks != 3 {
 			t.Errorf("%v, reached %t after %d looks", err, d.reached, looks)
 		}
@@ -94,7 +95,7 @@ func TestDaemon_SecondSignalCutsTheDrainShort(t *testing.T) {
 	hurry := make(chan struct{})
 	close(hurry)
 	d.app.hurry = hurry
-	d.until = func(relay.Status) bool { return false }
+	d.until = func(status.Status) bool { return false }
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	if err := d.run(ctx); !errors.Is(err, relay.ErrDrainCut) || d.reached {
@@ -204,7 +205,7 @@ func TestShapeOf_OptionsOfDebeziumMeanItsTable(t *testing.T) {
 // The last line of a log is what an operator goes by.
 func TestDaemon_SaysWhatAStopLeaves(t *testing.T) {
 	fieldNames()
-	for want, s := range map[string]relay.Status{
+	for want, s := range map[string]status.Status{
 		`"level":"info","events_published_total":7,"msg":"stopped; what was acknowledged is confirmed"`:                              {EventsPublished: 7},
 		`"level":"warn","events_to_repeat":1,"events_published_total":7,"msg":"stopped; 1 row that the brokers acknowledged will be`: {EventsPublished: 7, EventsToRepeat: 1},
 		`"msg":"stopped; the next start goes on at the first row that is not confirmed"`:                                             {LagSeconds: new(3.0)},

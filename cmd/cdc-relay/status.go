@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/spf13/cobra"
@@ -57,7 +57,7 @@ func (a *app) statusCommand() *cobra.Command {
 // answer is a status as it came, so that --json passes on what this version does
 // not know.
 type answer struct {
-	relay.Status
+	status.Status
 	raw []byte
 }
 
@@ -88,7 +88,7 @@ func (a *app) showStatus(s answer, asJSON bool) error {
 	} else {
 		_, err = fmt.Fprint(a.stdout, statusText(s.Status, time.Now()))
 	}
-	if err == nil && s.State != relay.Streaming {
+	if err == nil && s.State != status.Streaming {
 		return &quietError{exitFailed}
 	}
 	return err
@@ -109,7 +109,7 @@ func (a *app) watchStatus(ctx context.Context, c *client, f statusFlags) error {
 		}
 		a.showFrame(s, err, f.json)
 		last = nil
-		if err != nil || s.State != relay.Streaming {
+		if err != nil || s.State != status.Streaming {
 			last = &quietError{exitFailed}
 		}
 		select {
@@ -136,7 +136,7 @@ func (a *app) showFrame(s answer, err error, asJSON bool) {
 	}
 }
 
-func statusText(s relay.Status, now time.Time) string {
+func statusText(s status.Status, now time.Time) string {
 	var b strings.Builder
 	line := func(label, format string, args ...any) {
 		fmt.Fprintf(&b, "%-13s %s\n", label, fmt.Sprintf(format, args...))
@@ -175,7 +175,7 @@ func statusText(s relay.Status, now time.Time) string {
 	}
 	line("in flight", "%s, %s of %s%s", wording.Count(s.InFlightEvents, "row"),
 		replication.BytesText(int64(s.InFlightBytes)), replication.BytesText(int64(s.InFlightLimitBytes)), oldest)
-	if s.EventsToRepeat > 0 && s.State == relay.Blocked {
+	if s.EventsToRepeat > 0 && s.State == status.Blocked {
 		line("", "a restart sends %s again: acknowledged, and held back by the row that blocks", wording.Count(s.EventsToRepeat, "row"))
 	}
 	line("since start", "published %d, rejected %d, reconnects %d", s.EventsPublished, s.EventsRejected, s.Reconnects)
@@ -184,7 +184,7 @@ func statusText(s relay.Status, now time.Time) string {
 }
 
 // since is when state and reason began to hold both.
-func since(s *relay.Status) time.Time {
+func since(s *status.Status) time.Time {
 	if s.ReasonSince.After(s.Since) {
 		return s.ReasonSince
 	}
@@ -192,16 +192,16 @@ func since(s *relay.Status) time.Time {
 }
 
 // sourceText says of who stands by that it has no stream, which is as it should be.
-func sourceText(s relay.Status) string {
+func sourceText(s status.Status) string {
 	all, stream, standby := s.Shards, 0, 0
 	if len(all) == 0 {
-		all = []relay.Status{s}
+		all = []status.Status{s}
 	}
 	for _, one := range all {
 		switch {
 		case one.SourceConnected:
 			stream++
-		case one.State == relay.Standby:
+		case one.State == status.Standby:
 			standby++
 		}
 	}
@@ -216,7 +216,7 @@ func sourceText(s relay.Status) string {
 	return "yes"
 }
 
-func slotText(s *relay.Slot) string {
+func slotText(s *status.Slot) string {
 	if s == nil {
 		return ""
 	}
@@ -241,7 +241,7 @@ func topicsText(topics []string) string {
 	return strings.Join(topics, ", ")
 }
 
-func lsn(p relay.Position) string {
+func lsn(p status.Position) string {
 	text, _ := p.MarshalText()
 	return orDash(string(text))
 }

@@ -14,34 +14,34 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/admin"
-	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/rs/zerolog"
 )
 
-func sample(state relay.State, reason string) relay.Status {
-	return relay.Status{
+func sample(state status.State, reason string) status.Status {
+	return status.Status{
 		State: state, Reason: reason, Since: time.Now().Add(-time.Minute), Version: "1.2.3", Pipeline: "orders",
-		Slot: "cdc_relay", Publication: "cdc_relay", LSN: relay.LSNs{Confirmed: 0x16_B374D848}, LagBytes: 2048, EventsPublished: 1234,
+		Slot: "cdc_relay", Publication: "cdc_relay", LSN: status.LSNs{Confirmed: 0x16_B374D848}, LagBytes: 2048, EventsPublished: 1234,
 		Topics: []string{"order-events"}, SourceConnected: true, LastTick: time.Now(),
 	}
 }
 
 // serve runs the real handler.
-func serve(t *testing.T, s relay.Status, token string) string {
+func serve(t *testing.T, s status.Status, token string) string {
 	t.Helper()
 	cfg := admin.Config{}
 	if token != "" {
 		cfg.Token = func() (string, error) { return token, nil }
 	}
-	server := httptest.NewServer(admin.Handler(cfg, func() relay.Status { return s }, http.NotFoundHandler()))
+	server := httptest.NewServer(admin.Handler(cfg, func() status.Status { return s }, http.NotFoundHandler()))
 	t.Cleanup(server.Close)
 	return server.URL
 }
 
 func TestStatus_ExitsWith0OnlyWhileStreaming(t *testing.T) {
-	for _, state := range relay.States {
+	for _, state := range status.States {
 		want := exitFailed
-		if state == relay.Streaming {
+		if state == status.Streaming {
 			want = exitOK
 		}
 		got := invoke(t, nil, "status", "--url", serve(t, sample(state, ""), ""))
@@ -53,7 +53,7 @@ func TestStatus_ExitsWith0OnlyWhileStreaming(t *testing.T) {
 }
 
 func TestStatus_ShowsWhatMatters(t *testing.T) {
-	got := invoke(t, nil, "status", "--url", serve(t, sample(relay.Blocked, "unknown_topic"), ""))
+	got := invoke(t, nil, "status", "--url", serve(t, sample(status.Blocked, "unknown_topic"), ""))
 	for _, want := range []string{"blocked (unknown_topic) since 1m0s", "16/B374D848", "2.0 KiB", "1234", "order-events", "PostgreSQL yes, Kafka no"} {
 		got.want(t, exitFailed, want, "")
 	}
@@ -61,7 +61,7 @@ func TestStatus_ShowsWhatMatters(t *testing.T) {
 
 // The reason may be younger than the state, and older.
 func TestStatus_TellsSinceWhenStateAndReasonHold(t *testing.T) {
-	s := sample(relay.Streaming, "kafka_unreachable")
+	s := sample(status.Streaming, "kafka_unreachable")
 	for ago, want := range map[time.Duration]string{14 * time.Second: "since 14s\n", 5 * time.Minute: "since 1m0s\n", 0: "since 1m0s\n"} {
 		s.ReasonSince = time.Time{}
 		if ago > 0 {
@@ -75,11 +75,11 @@ func TestStatus_TellsSinceWhenStateAndReasonHold(t *testing.T) {
 
 // Who stands by has no stream, and nothing is wrong with that.
 func TestStatus_TellsAStandbyFromALostConnection(t *testing.T) {
-	of := func(states ...relay.State) relay.Status {
-		all := make([]relay.Status, len(states))
+	of := func(states ...status.State) status.Status {
+		all := make([]status.Status, len(states))
 		for i, state := range states {
 			all[i] = sample(state, "")
-			all[i].SourceConnected = state == relay.Streaming
+			all[i].SourceConnected = state == status.Streaming
 		}
 		s := all[0]
 		if len(all) > 1 {
@@ -88,15 +88,15 @@ func TestStatus_TellsAStandbyFromALostConnection(t *testing.T) {
 		return s
 	}
 	for _, tt := range []struct {
-		status relay.Status
+		status status.Status
 		want   string
 	}{
-		{of(relay.Streaming), "PostgreSQL yes, Kafka"},
-		{of(relay.Reconnecting), "PostgreSQL no, Kafka"},
-		{of(relay.Standby), "PostgreSQL no stream (standby), Kafka"},
-		{of(relay.Standby, relay.Standby), "PostgreSQL no stream (standby), Kafka"},
-		{of(relay.Streaming, relay.Standby, relay.Standby), "PostgreSQL yes, 2 of 3 shards stand by, Kafka"},
-		{of(relay.Reconnecting, relay.Standby), "PostgreSQL no, Kafka"},
+		{of(status.Streaming), "PostgreSQL yes, Kafka"},
+		{of(status.Reconnecting), "PostgreSQL no, Kafka"},
+		{of(status.Standby), "PostgreSQL no stream (standby), Kafka"},
+		{of(status.Standby, status.Standby), "PostgreSQL no stream (standby), Kafka"},
+		{of(status.Streaming, status.Standby, status.Standby), "PostgreSQL yes, 2 of 3 shards stand by, Kafka"},
+		{of(status.Reconnecting, status.Standby), "PostgreSQL no, Kafka"},
 	} {
 		if got := statusText(tt.status, time.Now()); !strings.Contains(got, tt.want) {
 			t.Errorf("want %q in\n%s", tt.want, got)
@@ -106,13 +106,13 @@ func TestStatus_TellsAStandbyFromALostConnection(t *testing.T) {
 
 // The names that the configuration has for one slot are nobody's with shards.
 func TestStatus_NamesTheSlotsThatThereAre(t *testing.T) {
-	s := sample(relay.Streaming, "")
+	s := sample(status.Streaming, "")
 	slot := "slot          " + s.Slot + ", publication "
 	if got := statusText(s, time.Now()); !strings.Contains(got, slot) {
 		t.Errorf("want %q in\n%s", slot, got)
 	}
 	for i := range 2 {
-		s.Shards = append(s.Shards, sample(relay.Streaming, ""))
+		s.Shards = append(s.Shards, sample(status.Streaming, ""))
 		s.Shards[i].Slot = fmt.Sprintf("shard_%d", i)
 	}
 	if got := statusText(s, time.Now()); strings.Contains(got, "slot  ") || !strings.Contains(got, "\nslots         shard_0 streaming") || !strings.Contains(got, "\n              shard_1 streaming") {
@@ -121,15 +121,15 @@ func TestStatus_NamesTheSlotsThatThereAre(t *testing.T) {
 }
 
 func TestStatus_JSONIsPassedOn(t *testing.T) {
-	got := invoke(t, nil, "status", "--json", "--url", serve(t, sample(relay.Streaming, ""), ""))
-	var s relay.Status
+	got := invoke(t, nil, "status", "--json", "--url", serve(t, sample(status.Streaming, ""), ""))
+	var s status.Status
 	if err := json.Unmarshal([]byte(got.stdout), &s); err != nil || s.EventsPublished != 1234 || got.code != exitOK {
 		t.Errorf("status --json: code %d, %q (%v)", got.code, got.stdout, err)
 	}
 }
 
 func TestStatus_TakesAddressAndTokenFromTheConfiguration(t *testing.T) {
-	address := strings.TrimPrefix(serve(t, sample(relay.Streaming, ""), "sesame"), "http://")
+	address := strings.TrimPrefix(serve(t, sample(status.Streaming, ""), "sesame"), "http://")
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte("sesame\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -168,7 +168,7 @@ func TestStatus_WatchGoesOnUntilStopped(t *testing.T) {
 		if asked++; asked == 3 {
 			stop()
 		}
-		_ = json.NewEncoder(w).Encode(sample(relay.Streaming, ""))
+		_ = json.NewEncoder(w).Encode(sample(status.Streaming, ""))
 	}))
 	defer server.Close()
 	var stdout, stderr bytes.Buffer
@@ -183,9 +183,9 @@ func TestStatus_WatchGoesOnUntilStopped(t *testing.T) {
 }
 
 func TestHealthcheck_IsTheAnswerOfReadyz(t *testing.T) {
-	invoke(t, nil, "healthcheck", "--url", serve(t, sample(relay.Streaming, ""), "sesame")).want(t, exitOK, "ok", "")
-	invoke(t, nil, "healthcheck", "--url", serve(t, sample(relay.Standby, "slot_in_use"), "")).want(t, exitOK, "ok", "")
-	invoke(t, nil, "healthcheck", "--url", serve(t, sample(relay.Blocked, "route"), "")).want(t, exitFailed, "", "blocked: route")
+	invoke(t, nil, "healthcheck", "--url", serve(t, sample(status.Streaming, ""), "sesame")).want(t, exitOK, "ok", "")
+	invoke(t, nil, "healthcheck", "--url", serve(t, sample(status.Standby, "slot_in_use"), "")).want(t, exitOK, "ok", "")
+	invoke(t, nil, "healthcheck", "--url", serve(t, sample(status.Blocked, "route"), "")).want(t, exitFailed, "", "blocked: route")
 	invoke(t, nil, "healthcheck", "--url", "127.0.0.1:1").want(t, exitFailed, "", "connection refused")
 	invoke(t, nil, "healthcheck").want(t, exitFailed, "", "postgres.url") // never 2, which Docker reserves
 	invoke(t, closedPorts, "healthcheck", "--set", "http.listen=").want(t, exitFailed, "", "http.listen")
@@ -204,7 +204,7 @@ func TestReachable_TurnsEveryAddressIntoThisHost(t *testing.T) {
 
 // A zero would say that there is no lag.
 func TestStatus_SaysWhenTheLagIsNotKnown(t *testing.T) {
-	s := sample(relay.Blocked, "publication_missing")
+	s := sample(status.Blocked, "publication_missing")
 	if got := statusText(s, time.Now()); !strings.Contains(got, "2.0 KiB, age of the oldest row not known;") || strings.Contains(got, "oldest 0s") {
 		t.Errorf("not known:\n%s", got)
 	}
@@ -216,7 +216,7 @@ func TestStatus_SaysWhenTheLagIsNotKnown(t *testing.T) {
 
 // What a restart would repeat is said before it.
 func TestStatus_SaysWhatARestartRepeats(t *testing.T) {
-	s := sample(relay.Blocked, "route")
+	s := sample(status.Blocked, "route")
 	if got := statusText(s, time.Now()); strings.Contains(got, "a restart sends") {
 		t.Errorf("nothing to repeat:\n%s", got)
 	}
@@ -236,10 +236,10 @@ func TestSummary_RoundsItsRate(t *testing.T) {
 
 // What was published in the last seconds says nothing about now.
 func TestSummary_NamesTheState(t *testing.T) {
-	for want, s := range map[string]relay.Status{
-		`"state":"streaming","published":30,`:                 {State: relay.Streaming},
-		`"state":"blocked","reason":"route","published":30,`:  {State: relay.Blocked, Reason: "route"},
-		`"state":"reconnecting","reason":"x","published":30,`: {State: relay.Reconnecting, Reason: "x"},
+	for want, s := range map[string]status.Status{
+		`"state":"streaming","published":30,`:                 {State: status.Streaming},
+		`"state":"blocked","reason":"route","published":30,`:  {State: status.Blocked, Reason: "route"},
+		`"state":"reconnecting","reason":"x","published":30,`: {State: status.Reconnecting, Reason: "x"},
 	} {
 		var log bytes.Buffer
 		(&daemon{log: zerolog.New(&log)}).summary(s, 30)

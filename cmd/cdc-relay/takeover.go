@@ -10,6 +10,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/importer"
 	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/takeover"
 	"github.com/cdc-relay/cdc-relay/wording"
@@ -276,6 +277,6 @@ func (c *changeOver) perform(ctx context.Context) error {
 }
 
 // done says that everything up to the log's end of the plan is confirmed.
-func (c *changeOver) done(s relay.Status) bool {
-	return s.State == relay.Streaming && pglogrepl.LSN(s.LSN.Confirmed) >= c.survey.WALEnd
+func (c *changeOver) done(s status.Status) bool {
+	return s.State == status.Streaming && pglogrepl.LSN(s.LSN.Confirmed) >= c.survey.WALEnd
 }

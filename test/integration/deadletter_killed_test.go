@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
@@ -113,7 +113,7 @@ func (s *sharer) finish(t *testing.T) {
 	if again := s.Exec(t, "deadletter", "redrive", "--all"); again.Wait(t) != 0 || !strings.Contains(again.Output(), "no dead letter that waits") {
 		t.Errorf("after the redrive: %s", again.Output())
 	}
-	r.Await(t, "its keys are free", func(st relay.Status) bool { return st.ParkedKeys == 0 })
+	r.Await(t, "its keys are free", func(st status.Status) bool { return st.ParkedKeys == 0 })
 	r.Stop(t)
 }
 

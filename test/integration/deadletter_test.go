@@ -13,7 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
-	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
@@ -57,14 +57,14 @@ func TestRejected_RowsGoToTheDeadLettersAndBackInOrder(t *testing.T) {
 		r = p.Start(t)
 		r.AwaitStreaming(t)
 		phase([2]int{0, 0}, [2]int{1, 0}, [2]int{2, 0})
-		r.Await(t, "it streams with two keys parked", func(s relay.Status) bool { return s.ParkedKeys == 2 && s.State == relay.Streaming })
+		r.Await(t, "it streams with two keys parked", func(s status.Status) bool { return s.ParkedKeys == 2 && s.State == status.Streaming })
 		if got := numbers(t, brokers, topic); got[keys[0]] != "0" || got[keys[1]] != "1 4 8" || got[keys[2]] != "" {
 			t.Fatalf("before the redrive: %v", got)
 		}
 
 		setMaxMessageBytes(t, brokers, topic, "200000")
 		redrive(t, p, letters)
-		r.Await(t, "the keys are free", func(s relay.Status) bool { return s.ParkedKeys == 0 })
+		r.Await(t, "the keys are free", func(s status.Status) bool { return s.ParkedKeys == 0 })
 		phase([2]int{0, 0}, [2]int{2, 0})
 		r.Stop(t)
 		got := numbers(t, brokers, topic)

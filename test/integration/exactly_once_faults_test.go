@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pglogrepl"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/sink"
@@ -117,7 +117,7 @@ func TestExactlyOnce_AFailoverLosesNothingOfTheNewHistory(t *testing.T) {
 	insert(5)
 	p.AwaitCaughtUp(t)
 	lost := p.Confirmed(t)
-	r.Await(t, "the rows that will be lost are confirmed", func(s relay.Status) bool { return s.LSN.Confirmed >= relay.Position(lost) })
+	r.Await(t, "the rows that will be lost are confirmed", func(s status.Status) bool { return s.LSN.Confirmed >= status.Position(lost) })
 	stop(t, db, sandbox.Immediate)
 	r.Abort() // the next relay knows of it by the checkpoint alone
 	_ = r.Wait(t)
@@ -130,7 +130,7 @@ func TestExactlyOnce_AFailoverLosesNothingOfTheNewHistory(t *testing.T) {
 	start(t, db)
 	db.Exec(t, "SELECT pg_promote()")
 	r = p.Start(t)
-	r.Await(t, "the lost rows are reported", func(s relay.Status) bool { return s.State == relay.Streaming && s.DataLoss == 1 })
+	r.Await(t, "the lost rows are reported", func(s status.Status) bool { return s.State == status.Streaming && s.DataLoss == 1 })
 	insert(7)
 	p.AwaitCaughtUp(t)
 	want("after the failover", 22)
@@ -142,7 +142,7 @@ func TestExactlyOnce_AFailoverLosesNothingOfTheNewHistory(t *testing.T) {
 	start(t, db)
 	insert(3)
 	r = p.Start(t) // knows of the failover by the checkpoint alone
-	r.Await(t, "the old primary is refused", func(s relay.Status) bool { return s.State == relay.Reconnecting && s.Reason == "stale_primary" })
+	r.Await(t, "the old primary is refused", func(s status.Status) bool { return s.State == status.Reconnecting && s.Reason == "stale_primary" })
 	want("with the old primary", 22)
 
 	stop(t, db, sandbox.Immediate)

@@ -13,7 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
-	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/sandbox/ledger"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/test/harness"
@@ -296,7 +296,7 @@ func TestExactlyOnce_ARefusedRowBlocksAndHeals(t *testing.T) {
 		})
 		setMaxMessageBytes(t, brokers, w.Topic(), "200000")
 		p.AwaitCaughtUp(t)
-		r.Await(t, "it streams again", func(s relay.Status) bool { return s.State == relay.Streaming })
+		r.Await(t, "it streams again", func(s status.Status) bool { return s.State == status.Streaming })
 		r.Stop(t)
 		verifyOnce(t, p, w)
 	})

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
@@ -108,7 +108,7 @@ func TestFailover_SyncedSlotIsGoneOnWith(t *testing.T) {
 			old.Exec(t, "INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ($1, gen_random_uuid(), 'Stale', '{}')",
 				strings.TrimSuffix(w.Topic(), "-events"))
 			next.Exec(t, "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = $1", p.Slot)
-			r.Await(t, "the old primary is refused", func(s relay.Status) bool { return s.State == relay.Reconnecting && s.Reason == "stale_primary" })
+			r.Await(t, "the old primary is refused", func(s status.Status) bool { return s.State == status.Reconnecting && s.Reason == "stale_primary" })
 			stop(t, old, sandbox.Immediate)
 			w.Insert(t, 10)
 			p.AwaitCaughtUp(t)

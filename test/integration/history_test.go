@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
@@ -53,7 +53,7 @@ func TestHistory_PromotedStandbyIsFollowedAndTheOldPrimaryRefused(t *testing.T) 
 			insert(5)
 			p.AwaitCaughtUp(t)
 			lost := p.Confirmed(t)
-			r.Await(t, "the rows that will be lost are confirmed", func(s relay.Status) bool { return s.LSN.Confirmed >= relay.Position(lost) })
+			r.Await(t, "the rows that will be lost are confirmed", func(s status.Status) bool { return s.LSN.Confirmed >= status.Position(lost) })
 
 			stop(t, db, sandbox.Immediate)
 			rename(t, data, primary)
@@ -63,7 +63,7 @@ func TestHistory_PromotedStandbyIsFollowedAndTheOldPrimaryRefused(t *testing.T) 
 			}
 			start(t, db)
 			db.Exec(t, "SELECT pg_promote()")
-			r.Await(t, "the lost rows are reported", func(s relay.Status) bool { return s.State == relay.Streaming && s.DataLoss == 1 })
+			r.Await(t, "the lost rows are reported", func(s status.Status) bool { return s.State == status.Streaming && s.DataLoss == 1 })
 			insert(3)
 			p.AwaitCaughtUp(t)
 			if n := delivered(); n != 18 {
@@ -75,7 +75,7 @@ func TestHistory_PromotedStandbyIsFollowedAndTheOldPrimaryRefused(t *testing.T) 
 			rename(t, primary, data)
 			start(t, db)
 			insert(7)
-			r.Await(t, "the old primary is refused", func(s relay.Status) bool { return s.State == relay.Reconnecting && s.Reason == "stale_primary" })
+			r.Await(t, "the old primary is refused", func(s status.Status) bool { return s.State == status.Reconnecting && s.Reason == "stale_primary" })
 			if n := delivered(); n != 18 {
 				t.Errorf("%d events after the old primary came back, want 18", n)
 			}

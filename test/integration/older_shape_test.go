@@ -3,7 +3,7 @@ package integration
 import (
 	"testing"
 
-	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
@@ -35,7 +35,7 @@ func TestTypeChange_RowsFromBeforeItAreDelivered(t *testing.T) {
 				db.Exec(t, "ALTER TABLE "+table+" ALTER COLUMN event_type TYPE text USING event_type::text")
 				insert("2")
 				r := p.Start(t)
-				r.Await(t, "all rows", func(s relay.Status) bool { return s.EventsPublished == 20 })
+				r.Await(t, "all rows", func(s status.Status) bool { return s.EventsPublished == 20 })
 				if n := r.Status().Reconnects; n != 0 {
 					t.Errorf("%d reconnects are counted for a session that was to read text", n)
 				}
@@ -72,7 +72,7 @@ func TestCrash_BehindAnAddedColumnIsPassed(t *testing.T) {
 			stop(t, db, sandbox.Immediate)
 			start(t, db)
 			insert()
-			r.Await(t, "all rows", func(s relay.Status) bool { return s.State == relay.Streaming && s.EventsPublished >= 15 }) // 15 where the server had saved the slot
+			r.Await(t, "all rows", func(s status.Status) bool { return s.State == status.Streaming && s.EventsPublished >= 15 }) // 15 where the server had saved the slot
 			p.AwaitCaughtUp(t)
 			r.Stop(t)
 		})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
@@ -37,10 +38,10 @@ func rideOutBrokers(t *testing.T, db *harness.Database, brokers *harness.Brokers
 	p, w := outbox(t, db, brokers)
 	r := p.Start(t)
 	w.Start(t, 2, 5*time.Millisecond)
-	r.Await(t, "events flow", func(s relay.Status) bool { return s.EventsPublished > 100 })
+	r.Await(t, "events flow", func(s status.Status) bool { return s.EventsPublished > 100 })
 	away()
 	if brokers.Fake != nil {
-		r.Await(t, "the outage is seen", func(s relay.Status) bool { return s.Reason == "kafka_unreachable" })
+		r.Await(t, "the outage is seen", func(s status.Status) bool { return s.Reason == "kafka_unreachable" })
 	}
 	back()
 	w.Stop(t)
@@ -136,7 +137,7 @@ func TestNetwork_CutAtAnyByteLosesNothing(t *testing.T) {
 			}
 			reconnects := r.Status().Reconnects
 			proxy.CutAfter(direction, 1+random.Int64N(60_000)>>(4*direction))
-			r.Await(t, "the cut is noticed", func(s relay.Status) bool { return s.Reconnects > reconnects })
+			r.Await(t, "the cut is noticed", func(s status.Status) bool { return s.Reconnects > reconnects })
 			if proxy.Passed(sandbox.ToClient) == passed {
 				t.Logf("cut %d came before the next byte", i)
 			}
@@ -170,7 +171,7 @@ func TestNetwork_SilentServerIsGivenUp(t *testing.T) {
 		reconnects := r.Status().Reconnects
 		proxy.Blackhole(sandbox.ToClient)
 		w.Insert(t, 100)
-		r.Await(t, "the silence is noticed", func(s relay.Status) bool { return s.Reconnects > reconnects })
+		r.Await(t, "the silence is noticed", func(s status.Status) bool { return s.Reconnects > reconnects })
 		proxy.Heal()
 		proxy.Cut()
 		p.AwaitCaughtUp(t)

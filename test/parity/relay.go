@@ -23,6 +23,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/importer"
 	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/test/parity/golden"
 	"github.com/cdc-relay/cdc-relay/test/parity/stage"
@@ -248,7 +249,7 @@ func (p *player) start(ctx context.Context) error {
 		defer close(done)
 		p.ended = r.Run(running)
 	}(p.done)
-	for r.Status().State != relay.Streaming {
+	for r.Status().State != status.Streaming {
 		if p.over() {
 			return nil
 		}

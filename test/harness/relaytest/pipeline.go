@@ -16,6 +16,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/migrations"
 	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 )
@@ -157,9 +158,9 @@ func (r *Running) Wait(t testing.TB) error {
 }
 
 // Await waits until the status is as wanted.
-func (r *Running) Await(t testing.TB, what string, holds func(relay.Status) bool) relay.Status {
+func (r *Running) Await(t testing.TB, what string, holds func(status.Status) bool) status.Status {
 	t.Helper()
-	var status relay.Status
+	var status status.Status
 	Eventually(t, what, func() (bool, string) {
 		select {
 		case <-r.done:
@@ -175,13 +176,13 @@ func (r *Running) Await(t testing.TB, what string, holds func(relay.Status) bool
 // AwaitStreaming waits until the relay streams.
 func (r *Running) AwaitStreaming(t testing.TB) {
 	t.Helper()
-	r.Await(t, "it streams", func(s relay.Status) bool { return s.State == relay.Streaming })
+	r.Await(t, "it streams", func(s status.Status) bool { return s.State == status.Streaming })
 }
 
 // AwaitBlocked waits until the relay is blocked for a reason.
-func (r *Running) AwaitBlocked(t testing.TB, reason string) relay.Status {
+func (r *Running) AwaitBlocked(t testing.TB, reason string) status.Status {
 	t.Helper()
-	return r.Await(t, "it is blocked: "+reason, func(s relay.Status) bool { return s.State == relay.Blocked && s.Reason == reason })
+	return r.Await(t, "it is blocked: "+reason, func(s status.Status) bool { return s.State == status.Blocked && s.Reason == reason })
 }
 
 // Confirmed is the slot's confirmed position in the catalog.

@@ -1,8 +1,6 @@
-package relay
+package status
 
 import (
-	"errors"
-
 	"github.com/jackc/pglogrepl"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
@@ -20,7 +18,7 @@ import (
 //
 // It is guarded by the board's lock.
 type obstacle struct {
-	of      place
+	of      replication.Lineage
 	reason  string
 	message string
 
@@ -37,23 +35,9 @@ type progress struct {
 	through pglogrepl.LSN  // everything that commits before it was read
 }
 
-// rowID names a row among those of all sessions.
-func rowID(row *replication.Row) deadletter.Row {
-	commit, ordinal := row.Place()
-	return deadletter.Row{Commit: commit, Seq: ordinal}
-}
-
-// before is the order of the stream.
-func before(a, b deadletter.Row) bool {
-	if a.Commit != b.Commit {
-		return a.Commit < b.Commit
-	}
-	return a.Seq < b.Seq
-}
-
 func (p *progress) add(b *replication.Batch) {
 	if n := len(b.Rows); n > 0 {
-		p.row = rowID(&b.Rows[n-1])
+		p.row = deadletter.RowOf(&b.Rows[n-1])
 	}
 	p.through = max(p.through, b.Through)
 }
@@ -65,7 +49,7 @@ func (o *obstacle) readPast(b *replication.Batch) bool {
 	}
 	if n := len(b.Rows); n > 0 {
 		// What commits before through lies before it, also where a session begins earlier.
-		if last := rowID(&b.Rows[n-1]); last.Commit >= o.read.through && before(o.read.row, last) {
+		if last := deadletter.RowOf(&b.Rows[n-1]); last.Commit >= o.read.through && o.read.row.Compare(last) < 0 {
 			return true
 		}
 	}
@@ -85,48 +69,48 @@ func (o *obstacle) startsPast(at pglogrepl.LSN) bool {
 
 // deliveredWith says that the row is among rows that are durable.
 func (o *obstacle) deliveredWith(rows []replication.Row) bool {
-	return !o.unread && len(rows) > 0 && !before(o.row, rowID(&rows[0])) && !before(rowID(&rows[len(rows)-1]), o.row)
+	return !o.unread && len(rows) > 0 && o.row.Compare(deadletter.RowOf(&rows[0])) >= 0 && o.row.Compare(deadletter.RowOf(&rows[len(rows)-1])) <= 0
 }
 
-// obstruct remembers that the session is blocked at a row which it read.
-func (s *session) obstruct(at *replication.Row, reason string, cause error) {
-	b := &s.r.board
+// BlockedAt remembers that a session is blocked at a row that it read.
+func (b *Board) BlockedAt(row *replication.Row, of replication.Lineage, reason string, cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.obstacle = &obstacle{of: s.origin(), reason: reason, message: cause.Error(), row: rowID(at)}
+	b.obstacle = &obstacle{of: of, reason: reason, message: cause.Error(), row: deadletter.RowOf(row)}
 }
 
-// remember keeps where a session ended that cannot read on. One that did not get past
+// Unread remembers where a session ended that cannot read on. One that did not get past
 // what an earlier one met has read no more than that.
-func (s *session) remember(err error) {
-	if !unreadable(err) {
-		return
-	}
-	b := &s.r.board
+func (b *Board) Unread(of replication.Lineage, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.obstacle == nil || !b.obstacle.unread {
-		b.obstacle = &obstacle{of: s.origin(), unread: true, read: s.taken.read}
+		b.obstacle = &obstacle{of: of, unread: true, read: b.read}
 	}
 	b.obstacle.reason, b.obstacle.message = replication.Reason(err), err.Error()
 }
 
-// unreadable says that the stream ended at a row of it, and will again.
-func unreadable(err error) bool {
-	e, ok := errors.AsType[*replication.Error](err)
-	return ok && (e.Kind == replication.KindProtocol || e.Kind == replication.KindRefused && e.LSN != 0)
+// Read takes note of a batch that was read.
+func (b *Board) Read(batch *replication.Batch) {
+	b.pass(func(o *obstacle) bool { return o.readPast(batch) })
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.readAgain(batch)
+	b.read.add(batch)
 }
 
-// saw takes note of a batch that was read.
-func (s *session) saw(b *replication.Batch) {
-	s.r.pass(func(o *obstacle) bool { return o.readPast(b) })
-	s.r.board.sawAgain(b)
-	s.taken.read.add(b)
+// Begins takes note of where a session begins.
+func (b *Board) Begins(of replication.Lineage, start pglogrepl.LSN) {
+	b.pass(func(o *obstacle) bool { return o.of != of || o.startsPast(start) })
+}
+
+// Delivered takes note of rows that are durable.
+func (b *Board) Delivered(rows []replication.Row) {
+	b.pass(func(o *obstacle) bool { return o.deliveredWith(rows) })
 }
 
 // pass forgets the obstacle if a session is past it.
-func (r *Relay) pass(past func(*obstacle) bool) {
-	b := &r.board
+func (b *Board) pass(past func(*obstacle) bool) {
 	b.mu.Lock()
 	gone := b.obstacle != nil && past(b.obstacle)
 	if gone {
@@ -134,12 +118,12 @@ func (r *Relay) pass(past func(*obstacle) bool) {
 	}
 	b.mu.Unlock()
 	if gone {
-		r.announce()
+		b.Announce()
 	}
 }
 
-// stuckAt is the commit of the transaction that cannot be delivered; zero: none.
-func (b *board) stuckAt() pglogrepl.LSN {
+// StuckAt is the commit of the transaction that cannot be delivered; zero: none.
+func (b *Board) StuckAt() pglogrepl.LSN {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.obstacle == nil || b.obstacle.unread {

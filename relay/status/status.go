@@ -1,4 +1,7 @@
-package relay
+// Package status is what a relay shows of itself: its state and why, its positions, its lag,
+// the row that it is blocked at, and how long the server keeps the slot's WAL. Nothing that
+// is decided here moves a position.
+package status
 
 import (
 	"time"

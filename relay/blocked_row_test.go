@@ -11,77 +11,22 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
-	"github.com/jackc/pglogrepl"
 	"github.com/rs/zerolog"
 )
-
-func TestObstacle_IsPassedByWhatLiesBehindIt(t *testing.T) {
-	// The row that cannot be read is the third of a transaction that commits at 200.
-	unread := obstacle{unread: true, read: progress{row: deadletter.Row{Commit: 200, Seq: 2}, through: 150}}
-	looked, first := unread, unread
-	looked.bound = 300
-	first.read.row = deadletter.Row{Commit: 120, Seq: 9} // nothing of its transaction was read
-	committed := func(through pglogrepl.LSN) *replication.Batch {
-		return &replication.Batch{Through: through, ThroughTime: time.Unix(1, 0)}
-	}
-	for name, c := range map[string]struct {
-		o    obstacle
-		b    *replication.Batch
-		past bool
-	}{
-		"the rows before it":                         {unread, batch(200, 0, 1, "order/a/1", "order/a/2"), false},
-		"it":                                         {unread, batch(200, 0, 1, "order/a/1", "order/a/2", "order/a/3"), true},
-		"it, in a batch of its own":                  {unread, batch(200, 0, 3, "order/a/3"), true},
-		"a later transaction":                        {unread, batch(260, 270, 1, "order/a/1"), true},
-		"a transaction from long before":             {unread, batch(110, 115, 1, "order/a/1"), false},
-		"a commit that was read":                     {unread, committed(150), false},
-		"a commit that was not":                      {unread, committed(210), true},
-		"a keep-alive, which may lie before it":      {unread, &replication.Batch{Through: 900}, false},
-		"a keep-alive behind a look at the server":   {looked, &replication.Batch{Through: 300}, true},
-		"a keep-alive before what was looked at":     {looked, &replication.Batch{Through: 299}, false},
-		"rows from long before, of another session":  {first, batch(140, 145, 1, "order/a/1"), false},
-		"its transaction, when it was the first row": {first, batch(200, 0, 1, "order/a/1"), true},
-		"rows, when it waits to be delivered":        {obstacle{row: deadletter.Row{Commit: 200, Seq: 3}}, batch(260, 270, 1, "order/a/1"), false},
-	} {
-		if got := c.o.readPast(c.b); got != c.past {
-			t.Errorf("%s: past %t", name, got)
-		}
-	}
-	waits := obstacle{row: deadletter.Row{Commit: 200, Seq: 3}}
-	for _, c := range []struct {
-		o     obstacle
-		start pglogrepl.LSN
-		past  bool
-	}{{unread, 900, false}, {looked, 299, false}, {looked, 300, true}, {waits, 200, false}, {waits, 201, true}} {
-		if got := c.o.startsPast(c.start); got != c.past {
-			t.Errorf("a session from %s, unread %t: past %t", c.start, c.o.unread, got)
-		}
-	}
-	for _, c := range []struct {
-		o      obstacle
-		commit pglogrepl.LSN
-		first  int
-		past   bool
-	}{{waits, 200, 1, false}, {waits, 200, 2, true}, {waits, 200, 3, true}, {waits, 200, 4, false}, {waits, 260, 1, false}, {unread, 200, 2, false}} {
-		if got := c.o.deliveredWith(batch(c.commit, 0, c.first, "order/a/x", "order/a/y").Rows); got != c.past {
-			t.Errorf("with rows %d and %d of %s durable, unread %t: past %t", c.first, c.first+1, c.commit, c.o.unread, got)
-		}
-	}
-}
 
 // watched is a relay of which every change of state is written down.
 type watched struct {
 	*bench
 	mu      sync.Mutex
-	changes []State
+	changes []status.State
 }
 
-func (w *watched) since() []State {
+func (w *watched) since() []status.State {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	seen := w.changes
@@ -97,7 +42,7 @@ func watch(t *testing.T, cfg Config, server *fakeServer, to sink.Sink, p Prober)
 	}
 	server.origin = replication.Origin{SystemID: "7", Timeline: 1}
 	w := &watched{bench: &bench{server: server, result: make(chan error, 1)}}
-	ev := Events{StateChanged: func(_, to State, _ string) {
+	ev := Events{StateChanged: func(_, to status.State, _ string) {
 		w.mu.Lock()
 		w.changes = append(w.changes, to)
 		w.mu.Unlock()
@@ -120,7 +65,7 @@ func (w *watched) steady(t *testing.T, reason string, d time.Duration) {
 		if since.IsZero() {
 			since = st.Since
 		}
-		if st.State != Blocked || st.Reason != reason || st.Message == "" || st.Ready() || !st.Since.Equal(since) {
+		if st.State != status.Blocked || st.Reason != reason || st.Message == "" || st.Ready() || !st.Since.Equal(since) {
 			t.Fatalf("%s %s since %s: %s", st.State, st.Reason, st.Since, st.Message)
 		}
 	}
@@ -181,10 +126,10 @@ func TestBlocked_StaysSoUntilASessionReadWhatItCouldNotRead(t *testing.T) {
 					healed.Store(true)
 					server.more <- fixed(120, 130, 2, "order/a/3") // in a session that goes on
 					pass(time.Second)
-					if st := w.relay.Status(); st.State != Streaming || st.Reason != "" {
+					if st := w.relay.Status(); st.State != status.Streaming || st.Reason != "" {
 						t.Errorf("past the row: %s %s", st.State, st.Reason)
 					}
-					if changes := w.since(); !slices.Equal(changes, []State{Streaming}) {
+					if changes := w.since(); !slices.Equal(changes, []status.State{status.Streaming}) {
 						t.Errorf("changes of state: %v", changes)
 					}
 					w.stop(t)
@@ -219,7 +164,7 @@ func TestBlocked_EndsWhenTheSlotIsPastTheEndOfTheWAL(t *testing.T) {
 					server.more <- fixed(0, 400, 1)
 					pass(time.Second)
 				}
-				if st := w.relay.Status(); st.State != Streaming {
+				if st := w.relay.Status(); st.State != status.Streaming {
 					t.Errorf("%s %s", st.State, st.Reason)
 				}
 				w.stop(t)
@@ -287,18 +232,18 @@ func TestBlocked_OutlivesTheConnection(t *testing.T) {
 				healed.Store(true)
 				server.cut()
 				pass(10 * time.Second)
-				if st := w.relay.Status(); st.State != Blocked {
+				if st := w.relay.Status(); st.State != status.Blocked {
 					t.Errorf("before the row: %s", st.State)
 				}
 				to.Hold()
 				server.more <- row
 				pass(time.Second)
-				if st := w.relay.Status(); st.State != Blocked {
+				if st := w.relay.Status(); st.State != status.Blocked {
 					t.Errorf("before it is durable: %s", st.State)
 				}
 				to.Release()
 				pass(time.Second)
-				if st := w.relay.Status(); st.State != Streaming || st.Reason != "" {
+				if st := w.relay.Status(); st.State != status.Streaming || st.Reason != "" {
 					t.Errorf("past the row: %s %s", st.State, st.Reason)
 				}
 				w.stop(t)
@@ -326,12 +271,12 @@ func TestBlocked_EndsWithTheSlot(t *testing.T) {
 		busy.Store(true)
 		server.cut()
 		pass(10 * time.Second)
-		if st := w.relay.Status(); st.State != Standby || !slices.Equal(w.since(), []State{Standby}) {
+		if st := w.relay.Status(); st.State != status.Standby || !slices.Equal(w.since(), []status.State{status.Standby}) {
 			t.Errorf("while another relay has the slot: %s %s", st.State, st.Reason)
 		}
 		busy.Store(false)
 		pass(10 * time.Second) // the row is still ahead
-		if !slices.Equal(w.since(), []State{Blocked}) {
+		if !slices.Equal(w.since(), []status.State{status.Blocked}) {
 			t.Errorf("with the slot again: %s", w.relay.Status().State)
 		}
 		w.stop(t)
@@ -369,7 +314,7 @@ func TestBlocked_OutlivesTheSessionsOfExactlyOnce(t *testing.T) {
 				healed.Store(true)
 				server.more <- both
 				pass(time.Second)
-				if st := w.relay.Status(); st.State != Streaming {
+				if st := w.relay.Status(); st.State != status.Streaming {
 					t.Errorf("past the row: %s %s", st.State, st.Reason)
 				}
 				w.stop(t)
@@ -412,12 +357,12 @@ func TestBlocked_ByBrokersForAWhileEndsWithTheSession(t *testing.T) {
 		pass(time.Second)
 		server.more <- fixed(130, 140, 1, "order/a/2")
 		pass(time.Second)
-		if st := w.relay.Status(); st.State != Blocked || st.Reason != "not_leader" {
+		if st := w.relay.Status(); st.State != status.Blocked || st.Reason != "not_leader" {
 			t.Fatalf("%s %s", st.State, st.Reason)
 		}
 		server.cut()
 		pass(10 * time.Second)
-		if st := w.relay.Status(); st.State != Streaming {
+		if st := w.relay.Status(); st.State != status.Streaming {
 			t.Errorf("in the next session: %s %s", st.State, st.Reason)
 		}
 		w.stop(t)
@@ -437,7 +382,7 @@ func TestBlocked_StaysSoWhileWhatIsBeforeTheRowIsDelivered(t *testing.T) {
 		})
 		w := watch(t, Config{}, newServer(fixed(110, 120, 1, "order/a/1", "order/a/2", "/a/bad")), to, nil)
 		pass(30 * time.Second)
-		if changes := w.since(); changes[0] != Streaming || slices.Contains(changes[1:], Streaming) {
+		if changes := w.since(); changes[0] != status.Streaming || slices.Contains(changes[1:], status.Streaming) {
 			t.Errorf("changes of state: %v", changes)
 		}
 		w.steady(t, router.ReasonRoute, time.Minute)
@@ -478,7 +423,7 @@ func TestBlocked_IsMeasuredByTheSessionThatReadMost(t *testing.T) {
 		}
 		server.more <- part(5)
 		pass(time.Second)
-		if st := w.relay.Status(); st.State != Streaming {
+		if st := w.relay.Status(); st.State != status.Streaming {
 			t.Errorf("past the row: %s %s", st.State, st.Reason)
 		}
 		w.stop(t)
@@ -500,7 +445,7 @@ func TestBlocked_IsOfOneHistory(t *testing.T) {
 		server.mu.Unlock()
 		server.cut()
 		pass(10 * time.Second)
-		if st := w.relay.Status(); st.State != Streaming {
+		if st := w.relay.Status(); st.State != status.Streaming {
 			t.Errorf("behind a fork before the row: %s %s", st.State, st.Reason)
 		}
 		w.stop(t)

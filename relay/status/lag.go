@@ -1,4 +1,4 @@
-package relay
+package status
 
 import (
 	"time"
@@ -34,26 +34,28 @@ type mark struct {
 	at  time.Time // of the look; zero for where the WAL ended when the session began
 }
 
-// look moves the mark. Call it with the board's lock held.
-func (s *session) lookedAt(end pglogrepl.LSN, now time.Time) {
-	if s.src.Received() >= s.shown.mark.end {
-		s.shown.mark = mark{end, now}
+// looked moves the mark. Call it with the lock held.
+func (b *Board) looked(end pglogrepl.LSN, now time.Time) {
+	if b.received() >= b.mark.end {
+		b.mark = mark{end, now}
 	}
 }
 
-func (s *session) caughtUp(now time.Time) bool {
-	return s.src.Received() >= s.shown.mark.end || !s.shown.mark.at.IsZero() && now.Sub(s.shown.mark.at) < reachedWithin
+func (b *Board) received() pglogrepl.LSN { return pglogrepl.LSN(b.session.Positions().Received) }
+
+func (b *Board) caughtUp(now time.Time) bool {
+	return b.received() >= b.mark.end || !b.mark.at.IsZero() && now.Sub(b.mark.at) < reachedWithin
 }
 
 // unconfirmed is the oldest row that is known to wait for its confirmation, from session
 // to session.
 type unconfirmed struct {
 	checkpoint.Commit // zero: none is known
-	of                place
+	of                replication.Lineage
 }
 
-// lag says how old the oldest unconfirmed row is. Call it with the board's lock held.
-func (b *board) lag(now time.Time) (seconds float64, known bool) {
+// lag is how old the oldest unconfirmed row is. Call it with the lock held.
+func (b *Board) lag(now time.Time) (seconds float64, known bool) {
 	age := func(at time.Time) (float64, bool) { return max(0, now.Sub(at).Seconds()), true }
 	if b.session == nil {
 		if b.waiting.At == 0 || b.state == Standby {
@@ -61,63 +63,53 @@ func (b *board) lag(now time.Time) (seconds float64, known bool) {
 		}
 		return age(b.waiting.Time)
 	}
-	s := b.session
-	oldest := s.tracker.Stats().Unconfirmed
-	newest := s.shown.newestAt.Load()
+	oldest := b.session.Stats().Unconfirmed
+	newest, read := b.session.Newest(now)
 	switch {
 	case oldest.At != 0:
 		return age(oldest.Time)
 	case b.waiting.At != 0:
 		return age(b.waiting.Time)
-	case s.caughtUp(now):
+	case b.caughtUp(now):
 		return 0, true
-	case newest != 0 && time.Duration(instant(now)-newest) < flowing:
-		return age(time.Unix(0, s.shown.newest.Load()))
+	case !newest.IsZero() && read < flowing:
+		return age(newest)
 	}
 	return 0, false
 }
 
 // leave keeps what a session that ends knows. Call it with the lock held.
-func (b *board) leave(s *session) {
-	b.last = s.positions()
-	b.repeat = s.delivery.toRepeat(s.tracker.Stats())
-	if oldest := s.tracker.Stats().Unconfirmed; oldest.At != 0 {
-		b.waiting = unconfirmed{oldest, s.origin()}
+func (b *Board) leave(s Session) {
+	b.ended.positions = s.Positions()
+	stats := s.Stats()
+	b.ended.toRepeat = s.ToRepeat(stats)
+	if stats.Unconfirmed.At != 0 {
+		b.waiting = unconfirmed{stats.Unconfirmed, s.Lineage()}
 	}
 }
 
 // enter drops what is confirmed where a session begins. Call it with the lock held.
-func (b *board) enter(s *session) {
-	if b.waiting.of != s.origin() {
+func (b *Board) enter(s Session) {
+	if b.waiting.of != s.Lineage() {
 		b.waiting = unconfirmed{}
 	}
-	b.done(s.src.Start())
+	start := s.Start()
+	b.confirmed(start)
+	b.read = progress{through: start}
+	b.mark = mark{end: pglogrepl.LSN(s.Positions().Server)}
 }
 
-// done drops the row if a confirmed position covers it. Call it with the lock held.
-func (b *board) done(confirmed pglogrepl.LSN) {
-	if b.waiting.At < confirmed {
+// confirmed drops the row if a confirmed position covers it. Call it with the lock held.
+func (b *Board) confirmed(position pglogrepl.LSN) {
+	if b.waiting.At < position {
 		b.waiting = unconfirmed{}
 	}
 }
 
-// sawAgain drops the row once a session has read it again, from when on the session knows
-// it, or is past it.
-func (b *board) sawAgain(batch *replication.Batch) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+// readAgain drops the row once a session has read it again, from when on the session knows
+// it, or is past it. Call it with the lock held.
+func (b *Board) readAgain(batch *replication.Batch) {
 	if len(batch.Rows) > 0 || batch.Through > b.waiting.At {
 		b.waiting = unconfirmed{}
 	}
-}
-
-// commitOf is the commit of a row. A message outside any transaction has none: it counts
-// from when it was read.
-func (f *flight) commitOf(row int) checkpoint.Commit {
-	r := &f.batch.Rows[row]
-	commit, _ := r.Place()
-	if r.Outside() {
-		return checkpoint.Commit{At: commit, Time: f.read}
-	}
-	return checkpoint.Commit{At: commit, Time: r.Txn.Time}
 }

@@ -1,4 +1,4 @@
-package relay
+package status
 
 import (
 	"math"
@@ -89,12 +89,12 @@ func (b *budget) lasts(safe int64) (time.Duration, bool) {
 	return time.Duration(seconds * float64(time.Second)).Round(time.Second), true
 }
 
-// warn tells a warning.
-func (r *Relay) warn(w *warning) {
+// warn logs a warning. Call it without the lock.
+func (b *Board) warn(w *warning) {
 	if w == nil {
 		return
 	}
-	line := r.log.Warn().Str("slot", r.cfg.Replication.Slot).Int64("retained_wal_bytes", w.retained).Int64("wal_bytes_per_second", int64(w.pace))
+	line := b.log.Warn().Str("slot", b.of.Slot).Int64("retained_wal_bytes", w.retained).Int64("wal_bytes_per_second", int64(w.pace))
 	if !w.limit {
 		line.Msg("the slot stands still and holds back WAL without a limit: it grows until the server's disk is full")
 		return

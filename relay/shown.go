@@ -1,0 +1,77 @@
+package relay
+
+import (
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/relay/status"
+	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/jackc/pglogrepl"
+)
+
+// show has the board and what runs beside the sessions look at a session; nil: it is over.
+func (r *Relay) show(s *session) {
+	r.session.Store(s)
+	if s == nil {
+		r.board.SetSession(nil)
+		return
+	}
+	r.board.SetSession(s)
+}
+
+// BlockedFor is how long nothing more can be taken: the window is full, or Send
+// waits, for a topic's partitions to be loaded, and what was read since fills the
+// channel behind it. Then there is room in the window, and no way to use it.
+func (s *session) BlockedFor(now time.Time) (full time.Duration, loading bool) {
+	at := s.shown.full.Load()
+	if waits := s.shown.waits.Load(); at == 0 && len(s.intake.out) == cap(s.intake.out) {
+		at, loading = waits, true
+	}
+	if at == 0 {
+		return 0, false
+	}
+	return time.Duration(instant(now) - at), loading
+}
+
+// Positions are those that the status shows.
+func (s *session) Positions() status.LSNs {
+	return status.LSNs{
+		Server:    status.Position(s.src.ServerEnd()),
+		Received:  status.Position(s.src.Received()),
+		Published: status.Position(s.tracker.Confirmed()),
+		Confirmed: status.Position(s.told.Load()),
+	}
+}
+
+// Lineage is that of the server.
+func (s *session) Lineage() replication.Lineage { return s.history.Lineage() }
+
+// Start is the slot's position when the session began.
+func (s *session) Start() pglogrepl.LSN { return s.start.began }
+
+// Stats are the tracker's.
+func (s *session) Stats() checkpoint.Stats { return s.tracker.Stats() }
+
+// ToRepeat is the delivery's.
+func (s *session) ToRepeat(stats checkpoint.Stats) int { return s.delivery.toRepeat(stats) }
+
+// Acked counts durable records of unfinished batches.
+func (s *session) Acked() int { return int(s.shown.acked.Load()) }
+
+// Newest is the commit time of the row that was read last.
+func (s *session) Newest(now time.Time) (commit time.Time, ago time.Duration) {
+	at := s.shown.newestAt.Load()
+	if at == 0 {
+		return time.Time{}, 0
+	}
+	return time.Unix(0, s.shown.newest.Load()), time.Duration(instant(now) - at)
+}
+
+// LastConfirm is when the confirmed position moved last.
+func (s *session) LastConfirm() time.Time {
+	at := s.shown.toldAt.Load()
+	if at == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, at)
+}

@@ -1,0 +1,108 @@
+package status
+
+import (
+	"cmp"
+	"slices"
+)
+
+// gravity orders states: the first of the list that a shard is in is that of all. A
+// process that has some of the slots, and stands by for those of another, streams.
+var gravity = []State{Stopping, Blocked, Reconnecting, Starting, Streaming, Standby}
+
+// Sum joins the snapshots of at least one shard: the worst state, the most behind position,
+// and sums of what is counted. names are the shards', for messages.
+func Sum(all []Status, names []string) Status {
+	worst := 0
+	grave := func(i int) int {
+		g := 2 * slices.Index(gravity, all[i].State)
+		if all[i].Reason == "" {
+			g++ // of two in the same state, the one that has something to say
+		}
+		return g
+	}
+	for i := range all {
+		if grave(i) < grave(worst) {
+			worst = i
+		}
+	}
+	st := all[worst]
+	st.Shards = all
+	if st.Message != "" {
+		st.Message = names[worst] + ": " + st.Message
+	}
+	st.SlotState = nil
+	st.LSN = LSNs{}
+	st.LagBytes, st.RetainedWALBytes, st.LagSeconds, st.OldestUnacked = 0, 0, nil, nil
+	st.InFlightEvents, st.InFlightBytes, st.EventsToRepeat, st.ParkedKeys = 0, 0, 0, 0
+	st.EventsPublished, st.EventsRejected, st.DeadLetters, st.Reconnects = 0, 0, 0, 0
+	st.TopicsRecreated, st.DataLoss, st.Overtaken = 0, 0, 0
+	st.SourceConnected, st.SinkConnected, st.SourceReached, st.SinkReached = true, true, true, true
+	st.Topics = []string{}
+	unknown := false
+	for i := range all {
+		st.add(&all[i])
+		unknown = unknown || all[i].LagSeconds == nil && all[i].State != Standby // its rows are another process's
+	}
+	if unknown {
+		st.LagSeconds = nil
+	}
+	slices.Sort(st.Topics)
+	st.Topics = slices.Compact(st.Topics)
+	if len(st.Topics) > maxTopics {
+		st.Topics = st.Topics[:maxTopics]
+	}
+	return st
+}
+
+// add takes one shard's numbers into the sum.
+func (s *Status) add(one *Status) {
+	s.LSN.Server = max(s.LSN.Server, one.LSN.Server)
+	s.LSN.Received = behind(s.LSN.Received, one.LSN.Received)
+	s.LSN.Published = behind(s.LSN.Published, one.LSN.Published)
+	s.LSN.Confirmed = behind(s.LSN.Confirmed, one.LSN.Confirmed)
+	s.LagBytes = max(s.LagBytes, one.LagBytes)
+	s.RetainedWALBytes = max(s.RetainedWALBytes, one.RetainedWALBytes)
+	s.LagSeconds = longer(s.LagSeconds, one.LagSeconds)
+	s.OldestUnacked = longer(s.OldestUnacked, one.OldestUnacked)
+	s.InFlightEvents += one.InFlightEvents
+	s.InFlightBytes += one.InFlightBytes
+	s.EventsToRepeat += one.EventsToRepeat
+	s.ParkedKeys += one.ParkedKeys
+	s.EventsPublished += one.EventsPublished
+	s.EventsRejected += one.EventsRejected
+	s.DeadLetters += one.DeadLetters
+	s.Reconnects += one.Reconnects
+	s.TopicsRecreated += one.TopicsRecreated
+	s.DataLoss += one.DataLoss
+	s.Overtaken += one.Overtaken
+	s.Topics = append(s.Topics, one.Topics...)
+	s.SourceConnected = s.SourceConnected && one.SourceConnected
+	s.SinkConnected = s.SinkConnected && one.SinkConnected
+	s.SourceReached = s.SourceReached && one.SourceReached
+	s.SinkReached = s.SinkReached && one.SinkReached
+	if one.LastEvent.After(s.LastEvent) {
+		s.LastEvent = one.LastEvent
+	}
+	if one.LastConfirm.Before(s.LastConfirm) {
+		s.LastConfirm = one.LastConfirm
+	}
+	if one.LastTick.Before(s.LastTick) {
+		s.LastTick = one.LastTick
+	}
+}
+
+// behind is the lesser of two positions, of which zero is unknown.
+func behind(a, b Position) Position {
+	if a == 0 || b == 0 {
+		return cmp.Or(a, b)
+	}
+	return min(a, b)
+}
+
+// longer is the greater of two durations, of which nil is unknown.
+func longer(a, b *float64) *float64 {
+	if a == nil || b != nil && *b > *a {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,179 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/replication"
+)
+
+// What runs beside the sessions: the tick that keeps what is shown current, the ping of idle
+// brokers, and the probe of slot and publication.
+
+// tick keeps the shown state current and proves that the loops turn.
+func (r *Relay) tick(stopped <-chan struct{}) {
+	t := time.NewTicker(250 * time.Millisecond)
+	defer t.Stop()
+	for {
+		select {
+		case now := <-t.C:
+			r.board.Announce()
+			r.board.Remind(now)
+			if r.watch(now) {
+				r.board.LastTick.Store(now.UnixNano())
+			}
+		case <-stopped:
+			return
+		}
+	}
+}
+
+// watch says whether the session's loop turns: it asks what is confirmed at least
+// once a second. It also ends a session whose server has been silent for so long
+// that somebody else may soon hold the slot, while records are on their way: they
+// would land behind newer ones of their key.
+func (r *Relay) watch(now time.Time) bool {
+	s := r.session.Load()
+	if s == nil {
+		return true
+	}
+	limit := r.cfg.Replication.WalSenderTimeout * 2 / 3
+	if silent := s.src.Silent(); limit > 0 && silent > limit && s.sends.outstanding.Load() > 0 {
+		s.interrupt(&replication.Error{
+			Kind: replication.KindRetry, Reason: replication.ReasonTimeout, Op: "read from server",
+			Err: fmt.Errorf("silent for %s while records are not acknowledged; another relay may take the slot at %s", silent.Round(time.Second), r.cfg.Replication.WalSenderTimeout),
+		})
+	}
+	return time.Duration(instant(now)-s.asked.Load()) < stuckAfter
+}
+
+// stuckAfter is when a loop that should turn every second counts as stuck.
+const stuckAfter = 20 * time.Second
+
+// pingInterval is how often idle brokers are asked whether they are there.
+const pingInterval = 10 * time.Second
+
+// ping keeps what is said about the brokers true while nothing is sent to them.
+func (r *Relay) ping(hard context.Context, stopped <-chan struct{}) {
+	t := time.NewTicker(pingInterval)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+		case <-stopped:
+			return
+		}
+		if p, ok := r.board.Sink().(interface{ Ping(context.Context) }); ok {
+			ctx, cancel := context.WithTimeout(hard, pingInterval/2)
+			p.Ping(ctx)
+			cancel()
+		}
+	}
+}
+
+// probe looks at slot and publication from beside the stream. A drift ends the
+// session with the position frozen: rows may be missing from the stream, and
+// confirming past them would lose them for good. A server that is back after it could
+// not be looked at cuts a pause of Run's goroutine short.
+func (r *Relay) probe(hard context.Context, stopped <-chan struct{}) {
+	defer r.parts.Probe.Close()
+	t := time.NewTicker(r.cfg.ProbeInterval)
+	defer t.Stop()
+	for away := false; ; {
+		next := r.cfg.ProbeInterval
+		soon, err := r.look(hard)
+		if err == nil && away {
+			select {
+			case r.back <- struct{}{}:
+			default:
+			}
+		}
+		away = err != nil
+		if soon {
+			next = min(next, time.Second)
+		}
+		t.Reset(next)
+		select {
+		case <-t.C:
+		case <-stopped:
+			return
+		}
+	}
+}
+
+// unreachableGrace is all that a stopping server is kept waiting for when the brokers
+// cannot be reached: nothing that it waits for is delivered then.
+const unreachableGrace = time.Second
+
+// look says why it saw nothing, and whether it has to look again soon: the server of a
+// session is about to stop, or may do so unseen because the brokers take nothing.
+func (r *Relay) look(hard context.Context) (soon bool, err error) {
+	ctx, cancel := context.WithTimeout(hard, r.cfg.ProbeInterval+5*time.Second)
+	defer cancel()
+	saw := r.board.Look()
+	snapshot, err := r.parts.Probe.Look(ctx)
+	s := r.session.Load()
+	grace := r.cfg.Replication.ShutdownGrace
+	if k := r.board.Sink(); s != nil && k != nil && k.Reachable() != nil {
+		soon, grace = true, min(grace, unreachableGrace)
+	}
+	if err == nil {
+		saw(snapshot)
+	}
+	if err == nil && snapshot.Drift == nil {
+		defer func() { r.unchanged = snapshot.WALEnd }()
+	}
+	var changed, other error // the snapshot is shown by now, and not ours to write to
+	if err == nil {
+		changed = snapshot.Drift
+	}
+	if err == nil && s != nil && changed == nil {
+		if other = s.slotTaken(snapshot); other == nil {
+			changed = s.slotMoved(snapshot)
+		}
+	}
+	switch {
+	case err != nil:
+		r.log.Debug().Err(err).Msg("look at slot and publication")
+		if s != nil {
+			s.serverStops(err, time.Now(), grace)
+			soon = soon || !s.stopping.IsZero()
+		}
+	case other != nil:
+		s.interrupt(other)
+	case changed != nil && r.began.Load():
+		r.drift.CompareAndSwap(nil, &drift{changed, r.unchanged})
+		if s != nil {
+			s.frozen.CompareAndSwap(0, s.told.Load())
+			s.interrupt(r.drift.Load())
+		}
+	case s != nil:
+		s.stopping = time.Time{}
+	}
+	return soon, err
+}
+
+// serverStops lets go of a server that has been shutting down for longer than
+// grace. It waits for rows that Kafka does not take, and behind a full window the
+// stream cannot see that it asks.
+func (s *session) serverStops(err error, now time.Time, grace time.Duration) {
+	switch {
+	case replication.Reason(err) != replication.ReasonServerShutdown:
+		s.stopping = time.Time{}
+	case s.stopping.IsZero():
+		s.stopping = now
+	case now.Sub(s.stopping) >= grace:
+		s.interrupt(err)
+	}
+}
+
+// interrupt asks B to end the session.
+func (s *session) interrupt(err error) {
+	select {
+	case s.interrupts <- err:
+		s.bounds.endSending()
+		s.bounds.endJudging()
+	default:
+	}
+}
