@@ -106,16 +106,20 @@ func TestRunbook_HasEveryReasonAndNoOther(t *testing.T) {
 }
 
 // inspectRoom walks the syntax of a package without its tests.
+// inspectRoom visits the syntax of a folder and of those below it.
 func inspectRoom(t *testing.T, room string, visit func(at string, n ast.Node)) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(root, room, "*.go"))
+	var files []string
+	err := filepath.WalkDir(filepath.Join(root, room), func(path string, _ fs.DirEntry, err error) error {
+		if strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
+			files = append(files, path)
+		}
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, file := range files {
-		if strings.HasSuffix(file, "_test.go") {
-			continue
-		}
 		set := token.NewFileSet()
 		tree, err := parser.ParseFile(set, file, nil, parser.SkipObjectResolution)
 		if err != nil {
