@@ -27,8 +27,8 @@ type Redriver struct {
 	Own  func(source string) bool
 	Lost func(ID) bool
 
-	// Restore gives the whole record of a letter from which something is missing. The
-	// record keeps its bytes until the next Run.
+	// Restore gives the record that the row of a letter makes now, for what is missing in
+	// the letter. The record keeps its bytes until the next Run.
 	Restore func(ctx context.Context, l *Letter) (*router.Record, error)
 
 	Discard bool // mark as done with, send nothing
@@ -280,11 +280,33 @@ func (r *Redriver) record(ctx context.Context, e *Entry, whole map[Place]*Letter
 	case r.Lost != nil && r.Lost(l.ID):
 		return nil, fmt.Errorf("the letter at partition %d, offset %d is not complete, and its row, of timeline %d, was lost in a failover; discard it, and write the event again if it is to be sent", e.Partition, e.Offset, l.Timeline)
 	}
-	rec, err := r.Restore(ctx, l)
-	if err == nil && !slices.Contains(l.Missing, router.PartKey) && !bytes.Equal(rec.Key, l.Record.Key) {
+	made, err := r.Restore(ctx, l)
+	if err != nil {
+		return nil, err
+	}
+	if !slices.Contains(l.Missing, router.PartKey) && !bytes.Equal(made.Key, l.Record.Key) {
 		return nil, fmt.Errorf("the letter at partition %d, offset %d is not complete, and the row that has its event id now makes another key: it may be another row; discard the letter, and write the event again", e.Partition, e.Offset)
 	}
-	return rec, err
+	return l.completed(made), nil
+}
+
+// completed is the letter's record with what is missing from the one that its row makes.
+// Of a value that was too large nothing else is missing. The place of the row is known to
+// the letter alone.
+func (l *Letter) completed(made *router.Record) *router.Record {
+	if slices.Equal(l.Missing, []string{router.PartValue}) && l.ValueBytes > 0 {
+		rec := l.Record
+		rec.Value = made.Value
+		return &rec
+	}
+	rec := *made
+	rec.Headers = slices.Clone(made.Headers)
+	for _, h := range l.Record.Headers {
+		if h.Key == router.HeaderLSN || h.Key == router.HeaderSeq || h.Key == router.HeaderCommitTime {
+			rec.Headers = append(rec.Headers, h)
+		}
+	}
+	return &rec
 }
 
 // maxRanges bounds what one marker names, and with it its size.

@@ -297,6 +297,8 @@ func TestRedriver_SendsNoOtherRecordThanTheLetters(t *testing.T) {
 		{"of another source", func(l *Letter) { l.Source = "8000/orders" }, false, nil, "another letter"},
 		{"restored", func(*Letter) {}, true, record(0x10, 1, "a", "v"), ""},
 		{"restored of another key", func(*Letter) {}, true, other, "another row"},
+		{"its value restored", func(l *Letter) { l.ValueBytes = 1 }, true, record(0x10, 1, "a", "v"), ""},
+		{"its value restored of another key", func(l *Letter) { l.ValueBytes = 1 }, true, other, "another row"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l := newLog(Filter{})
@@ -318,6 +320,27 @@ func TestRedriver_SendsNoOtherRecordThanTheLetters(t *testing.T) {
 				t.Errorf("outcome %+v, delivered %v", outcome, out.Delivered())
 			}
 		})
+	}
+}
+
+// A letter that lost its value alone keeps the rest; any other takes all but the place of
+// its row from the record that the row makes now.
+func TestLetter_CompletedKeepsWhatOnlyItKnows(t *testing.T) {
+	header := func(name string) router.Header { return router.Header{Key: name, Value: []byte("1")} }
+	kept := router.Record{Topic: "was", Key: []byte("k"), Headers: []router.Header{header("old"), header(router.HeaderLSN)}}
+	made := router.Record{Topic: "is", Key: []byte("k"), Value: []byte("v"), Headers: []router.Header{header("new")}}
+	for want, l := range map[string]*Letter{
+		"was v old cdc-relay-lsn": {Missing: []string{router.PartValue}, ValueBytes: 1, Record: kept},
+		"is v new cdc-relay-lsn":  {Missing: []string{router.PartValue, router.PartHeaders}, ValueBytes: 1, Record: kept},
+	} {
+		rec := l.completed(&made)
+		got := rec.Topic + " " + string(rec.Value)
+		for _, h := range rec.Headers {
+			got += " " + h.Key
+		}
+		if got != want {
+			t.Errorf("%v missing: %q, want %q", l.Missing, got, want)
+		}
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/cdc-relay/cdc-relay/router"
 )
 
-// restorer gives the whole record of a letter from which something is missing, made
-// of the row in the table with the present configuration. Its finder is to be closed.
+// restorer gives the record that the row of a letter makes, as the table has it, with the
+// present configuration. Its finder is to be closed.
 type restorer struct {
 	settings relay.Config
 	cfg      *config.Config
@@ -55,7 +55,7 @@ func (r *restorer) restore(ctx context.Context, l *deadletter.Letter) (*router.R
 	if len(buf.Records) != 1 || l.Nth > 0 {
 		return nil, fmt.Errorf("the letter is record %d of its row, and the row as the table has it makes %d; discard the letter, and write the event again", l.Nth+1, len(buf.Records))
 	}
-	return merged(l, &buf.Records[0]), nil
+	return &buf.Records[0], nil
 }
 
 // idColumn compiles the table's mapping at its first use.
@@ -106,22 +106,4 @@ func (r *restorer) tables() string {
 		list = append(list, fmt.Sprintf("%s by %s", t, r.settings.Replication.Places[i]))
 	}
 	return strings.Join(list, ", ")
-}
-
-// merged keeps what the letter has: a value that was too large is missing alone, and
-// the place of the row is known to the letter only.
-func merged(l *deadletter.Letter, routed *router.Record) *router.Record {
-	if slices.Equal(l.Missing, []string{router.PartValue}) && l.ValueBytes > 0 {
-		rec := l.Record
-		rec.Value = routed.Value
-		return &rec
-	}
-	rec := *routed
-	rec.Headers = slices.Clone(routed.Headers)
-	for _, h := range l.Record.Headers {
-		if h.Key == router.HeaderLSN || h.Key == router.HeaderSeq || h.Key == router.HeaderCommitTime {
-			rec.Headers = append(rec.Headers, h)
-		}
-	}
-	return &rec
 }

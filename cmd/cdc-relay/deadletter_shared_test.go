@@ -104,3 +104,23 @@ func TestDeadLetter_RedriveLeavesLettersOfOthersAlone(t *testing.T) {
 	stopA()
 	stopB()
 }
+
+// A letter lacks its value alone. The row that has its event id by now has another key: it
+// is not the letter's, and what it holds is not sent under the letter's key.
+func TestDeadLetter_CompletesNothingFromARowOfAnotherKey(t *testing.T) {
+	l := newLife(t)
+	l.env = append(l.env, "CDC_RELAY_RELAY_ON_REJECT=dead_letter", "CDC_RELAY_KAFKA_COMPRESSION=none", "CDC_RELAY_KAFKA_MAX_MESSAGE_BYTES=20KiB")
+	invoke(t, l.env, "setup", "--create-table").want(t, exitOK, "created slot", "")
+	l.brokers.CreateTopic(t, "order-events", 1)
+	url, stop := l.start(t, nil)
+	l.db.Exec(t, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload)
+		VALUES ('order', '00000000-0000-0000-0000-00000000000a', 'x', jsonb_build_object('fill', repeat('x', 50000)))`)
+	l.published(t, url, 1)
+	stop()
+	l.db.Exec(t, `UPDATE outbox SET aggregate_id = '00000000-0000-0000-0000-00000000000b', payload = '{"of": "b"}'`)
+	invoke(t, l.env, "deadletter", "redrive", "--all").want(t, exitOK, "would fail: ", "")
+	invoke(t, l.env, "deadletter", "redrive", "--all", "--yes").want(t, exitFailed, "makes another key", "")
+	if n := len(l.brokers.Read(t, "order-events")); n != 0 {
+		t.Errorf("%d records in the topic of the letter, want none", n)
+	}
+}
