@@ -35,8 +35,9 @@ type past struct {
 //  4. A fork before what we confirmed: rows behind it were delivered and exist no
 //     more, and new rows take their positions. Nothing can call them back; it is said
 //     loudly and gone on.
-//  5. A slot ahead of what we told: another relay streamed from it meanwhile, or
-//     somebody moved it. Two relays on one slot are usual, so that is only said.
+//  5. A slot ahead of what we told, also behind a fork: another relay streamed from it
+//     meanwhile, or somebody moved or made it. Two relays on one slot are usual, so that is
+//     only said.
 func (r *Relay) checkHistory(src Source) error {
 	now, start := src.Origin(), src.Start()
 	was := r.past
@@ -47,6 +48,7 @@ func (r *Relay) checkHistory(src Source) error {
 	refuse := func(kind replication.ErrorKind, reason, hint, cause string, args ...any) error {
 		return &replication.Error{Kind: kind, Reason: reason, Op: "check the server's history", Err: fmt.Errorf(cause, args...), Hint: hint}
 	}
+	known := was.told // no position of ours on this history lies behind it
 	switch {
 	case now.SystemID != was.origin.SystemID:
 		return refuse(replication.KindRefused, ReasonForeignServer, "correct postgres.url; if the database was moved there on purpose, restart the relay",
@@ -63,16 +65,18 @@ func (r *Relay) checkHistory(src Source) error {
 			return refuse(replication.KindRefused, ReasonForeignTimeline, "it was restored from elsewhere; if it is to be streamed from, restart the relay",
 				"its timeline %d does not descend from timeline %d, on which the relay streamed", now.Timeline, was.origin.Timeline)
 		}
+		known = min(known, fork.At)
 		r.forked(was, now, fork)
 		r.parts.Router.Forked()
 		if r.parked != nil {
 			r.parked.Gone(func(id deadletter.ID) bool { return id.Commit >= fork.At && id.Timeline <= fork.Timeline })
 		}
-	case start > was.told:
+	}
+	if start > known {
 		r.standby = true    // what that one sent last may be on its way still
 		r.part = fragment{} // and may be the beginning again
-		r.log.Warn().Stringer("lsn", start).Stringer("told", was.told).Str("slot", r.cfg.Replication.Slot).
-			Msg("the slot is ahead of what this process confirmed: another relay streamed from it meanwhile, or somebody moved it")
+		r.log.Warn().Stringer("lsn", start).Stringer("told", known).Str("slot", r.cfg.Replication.Slot).
+			Msg("the slot is ahead of what this process confirmed: another relay streamed from it meanwhile, or somebody moved or made it")
 	}
 	r.past = past{now, max(start, was.told)}
 	if now.Timeline != was.origin.Timeline {
