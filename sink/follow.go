@@ -283,15 +283,15 @@ func ReadTopic(ctx context.Context, cfg KafkaConfig, topic string, visit func(*M
 		for records := fetches.RecordIter(); !records.Done(); {
 			r := records.Next()
 			end, open := ends[r.Partition]
-			if !open || r.Offset >= end {
+			if !open {
 				continue
 			}
-			if !r.Attrs.IsControl() {
+			if r.Offset < end && !r.Attrs.IsControl() {
 				if err := visit(newMessage(r)); err != nil {
 					return err
 				}
 			}
-			if r.Offset == end-1 {
+			if r.Offset >= end-1 { // the last one may be of an aborted transaction, and not shown
 				delete(ends, r.Partition)
 			}
 		}
