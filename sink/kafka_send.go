@@ -263,17 +263,26 @@ func (k *Kafka) lost(m *mark, lane *lane, r *kgo.Record, err error) {
 // not needed while everything handed over may still become durable.
 func (k *Kafka) halt(hard bool) {
 	k.halted.Store(true)
-	if hard && k.aborting.CompareAndSwap(false, true) && !k.closed.Load() {
-		k.mu.Lock()
-		aborted := make(chan struct{})
-		k.aborted = aborted
-		k.mu.Unlock()
-		go func() {
-			defer close(aborted)
-			k.abort()
-		}()
+	if hard {
+		k.abortOnce()
 	}
 	k.room.wake()
+}
+
+// abortOnce closes the gate and starts the abort. Whoever finds the gate closed, and takes
+// the lock, finds what to wait for.
+func (k *Kafka) abortOnce() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.aborting.CompareAndSwap(false, true) || k.closed.Load() {
+		return
+	}
+	aborted := make(chan struct{})
+	k.aborted = aborted
+	go func() {
+		defer close(aborted)
+		k.abort()
+	}()
 }
 
 // abort ends what the client has not written, waits for the answers to what it
