@@ -90,3 +90,26 @@ func TestParse_CountsFromZero(t *testing.T) {
 		t.Errorf("%+v, %v", l, err)
 	}
 }
+
+// A letter of a key waits for ever, and those behind it are discarded one after the other.
+// Each marker covers what the one before did.
+func TestSpan_RemembersWhatIsCoveredOnce(t *testing.T) {
+	s := span{first: 0, last: 1000}
+	for last := int64(1); last <= 500; last++ {
+		if s.cover(Offsets{{1, last}}) {
+			t.Fatal("nothing waits although the first letter does")
+		}
+	}
+	if len(s.done) != 1 {
+		t.Errorf("%d ranges are kept, want 1", len(s.done))
+	}
+	if s.cover(Offsets{{700, 800}}); len(s.done) != 2 {
+		t.Errorf("%d ranges are kept, want 2", len(s.done))
+	}
+	if s.cover(Offsets{{501, 699}, {801, 1000}}); len(s.done) != 1 {
+		t.Errorf("%d ranges are kept, want 1", len(s.done))
+	}
+	if !s.cover(Offsets{{0, 0}}) {
+		t.Error("something waits although all is covered")
+	}
+}

@@ -146,6 +146,8 @@ func (s *span) cover(set Offsets) bool {
 		case r.last < s.first:
 		case r.first <= s.first:
 			s.first = r.last + 1
+		case len(left) > 0 && r.first <= left[len(left)-1].last+1:
+			left[len(left)-1].last = max(left[len(left)-1].last, r.last)
 		default:
 			left = append(left, r)
 		}
