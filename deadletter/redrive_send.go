@@ -77,8 +77,10 @@ func (r *Redriver) try(ctx context.Context, records []router.Record) (int, error
 	if ctx.Err() != nil {
 		return 0, &haltedError{context.Cause(ctx)}
 	}
+	ctx, release := r.whileReachable(ctx)
+	defer release()
 	outcome := make(chan error, 1)
-	r.Sink.Send(ctx, records, func(err error) { outcome <- err })
+	r.Sink.Send(ctx, records, func(err error) { outcome <- err }) // it may wait for the brokers too
 	err, why := r.await(ctx, outcome)
 	if err == nil && why == nil {
 		return len(records), nil
@@ -97,30 +99,50 @@ func (r *Redriver) try(ctx context.Context, records []router.Record) (int, error
 	return n, err
 }
 
+// whileReachable gives a context that ends with ctx, or when the brokers were away for too
+// long. release is to be called.
+func (r *Redriver) whileReachable(ctx context.Context) (reachable context.Context, release func()) {
+	reachable, cancel := context.WithCancelCause(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		look := time.NewTicker(time.Second)
+		defer look.Stop()
+		for away := time.Duration(0); ; {
+			select {
+			case <-reachable.Done():
+				return
+			case <-look.C:
+			}
+			var why error
+			if away, why = r.away(away + time.Second); why != nil {
+				cancel(why)
+			}
+		}
+	}()
+	return reachable, func() {
+		cancel(nil)
+		<-ended
+	}
+}
+
 // await is the outcome of what was handed over, and why it was not waited for to the end.
 // Nothing more is written then; with no outcome at all nobody knows what was.
 func (r *Redriver) await(ctx context.Context, outcome <-chan error) (err, why error) {
-	look := time.NewTicker(time.Second)
-	defer look.Stop()
-	for away := time.Duration(0); why == nil; {
-		select {
-		case err = <-outcome:
-			return err, nil
-		case <-ctx.Done():
-			why = context.Cause(ctx)
-		case <-look.C:
-			away, why = r.away(away + time.Second)
-		}
-	}
-	r.Sink.Halt()
 	select {
 	case err = <-outcome:
-		if err == nil {
-			why = nil
+	case <-ctx.Done():
+		r.Sink.Halt()
+		select {
+		case err = <-outcome:
+		case <-time.After(stopGrace):
+			return nil, context.Cause(ctx)
 		}
-	case <-time.After(stopGrace):
 	}
-	return err, why
+	if err == nil {
+		return nil, nil
+	}
+	return err, context.Cause(ctx)
 }
 
 // away is for how long the brokers are not reachable by now, and why that is too long.

@@ -207,3 +207,35 @@ func TestRedriver_PassesOverWhatIsDoneWith(t *testing.T) {
 		}
 	})
 }
+
+// loading is a sink whose Send waits, as Kafka's does while no broker says where the
+// partitions of a topic are.
+type loading struct{ sinktest.Recorder }
+
+func (s *loading) Send(ctx context.Context, _ []router.Record, done func(error)) {
+	<-ctx.Done()
+	done(&sink.FailedError{Failures: []sink.Failure{{Class: sink.Retry, Reason: "interrupted", Err: context.Cause(ctx)}}})
+}
+
+// The brokers went before a topic was sent to for the first time, so Send itself waits.
+func TestRedriver_StopsWhereSendWaitsForBrokersThatAreAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLog(Filter{})
+		l.letter(0x10, "a")
+		task := l.backlog.Whole()[0]
+		letters := whole(task, func(*Letter) {})
+		var out loading
+		out.SetReachable(errors.New("dial: refused"))
+		r := &Redriver{Sink: &out, Topic: topic, Fill: func(context.Context, []*Entry) (map[Place]*Letter, error) { return letters, nil }}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		began := time.Now()
+		stopped, ok := errors.AsType[*Stopped](r.Run(ctx, []Task{task}, func(Outcome) {}))
+		if !ok || stopped.Err.Error() != "dial: refused" || stopped.Entry != task.Entries[0] {
+			t.Errorf("stopped %+v", stopped)
+		}
+		if took := time.Since(began); took > mostAway+stopGrace {
+			t.Errorf("it took %s", took)
+		}
+	})
+}
