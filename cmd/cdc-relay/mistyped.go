@@ -33,6 +33,9 @@ func mistyped(cmd *cobra.Command, err error) error {
 	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
 		return unknownFlag(cmd, unknown)
 	}
+	if _, value := errors.AsType[*pflag.InvalidValueError](err); value {
+		return err
+	}
 	_, names, _ := strings.Cut(cmd.Use, " ")
 	wanted := strings.Fields(names)
 	switch text := err.Error(); {

@@ -55,3 +55,11 @@ func TestUsage_UnknownFlagsThatAreSomethingElse(t *testing.T) {
 		invoke(t, closedPorts, strings.Fields(args)...).want(t, exitUsage, "", want)
 	}
 }
+
+// The values of flags, also of a command whose arguments are of a list.
+func TestUsage_ValuesThatNoFlagTakes(t *testing.T) {
+	for _, args := range []string{"completion --help=x", "completion bash --help=x", "import --help=x"} {
+		invoke(t, closedPorts, strings.Fields(args)...).want(t, exitUsage, "", `invalid argument "x" for "-h, --help" flag`)
+	}
+	invoke(t, closedPorts, "completion", "x").want(t, exitUsage, "", `invalid argument "x"; allowed: bash, zsh`)
+}
