@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // Message is a record as a topic has it.
@@ -258,7 +259,7 @@ func topicEnds(ctx context.Context, client *kgo.Client, topic string, all bool) 
 // topic that does not exist is an error of reason unknown_topic. The error is a
 // *Error unless it is visit's, which ends the reading.
 func ReadTopic(ctx context.Context, cfg KafkaConfig, topic string, visit func(*Message) error) error {
-	client, err := cfg.consumer()
+	client, err := cfg.consumer(kgo.FetchMaxWait(followWait))
 	if err != nil {
 		return err
 	}
@@ -272,13 +273,18 @@ func ReadTopic(ctx context.Context, cfg KafkaConfig, topic string, visit func(*M
 		from[partition] = kgo.NewOffset().AtStart()
 	}
 	client.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: from})
+	next := make(map[int32]int64)
 	for len(ends) > 0 {
-		fetches := client.PollFetches(ctx)
+		fetches := pollFor(ctx, client, readStall)
 		if ctx.Err() != nil {
 			return readError(topic, context.Cause(ctx))
 		}
 		for _, e := range fetches.Errors() {
 			return readError(topic, e.Err)
+		}
+		if fetches.Empty() {
+			dropUnreadable(ctx, client, topic, next, ends)
+			continue
 		}
 		for records := fetches.RecordIter(); !records.Done(); {
 			r := records.Next()
@@ -291,12 +297,78 @@ func ReadTopic(ctx context.Context, cfg KafkaConfig, topic string, visit func(*M
 					return err
 				}
 			}
-			if r.Offset >= end-1 { // the last one may be of an aborted transaction, and not shown
+			next[r.Partition] = r.Offset + 1
+			if r.Offset+1 >= end {
 				delete(ends, r.Partition)
 			}
 		}
 	}
 	return nil
+}
+
+// readStall is for how long nothing comes before ReadTopic asks whether anything can.
+const readStall = 500 * time.Millisecond
+
+// pollFor returns what comes within a time; nothing is no error.
+func pollFor(ctx context.Context, client *kgo.Client, d time.Duration) kgo.Fetches {
+	within, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	fetches := client.PollFetches(within)
+	if within.Err() != nil && fetches.NumRecords() == 0 {
+		return nil
+	}
+	return fetches
+}
+
+// dropUnreadable drops the partitions of which no record between next and end can be read:
+// those there were aborted, and the client passes over them without a word. While somebody's
+// transaction is open behind them, nothing else tells.
+func dropUnreadable(ctx context.Context, client *kgo.Client, topic string, next, ends map[int32]int64) {
+	admin := kadm.NewClient(client)
+	details, err := admin.ListTopics(ctx, topic)
+	if err != nil {
+		return // the client goes on, and says what is wrong
+	}
+	starts, err := admin.ListStartOffsets(ctx, topic)
+	if err != nil {
+		return
+	}
+	for partition, end := range ends {
+		from := next[partition]
+		if start, ok := starts.Lookup(topic, partition); ok && start.Err == nil {
+			from = max(from, start.Offset)
+		}
+		if unreadable(ctx, client, details[topic], partition, from, end) {
+			delete(ends, partition)
+		}
+	}
+}
+
+// unreadable says that what is between two offsets was all aborted. When in doubt it is not.
+func unreadable(ctx context.Context, client *kgo.Client, topic kadm.TopicDetail, partition int32, from, end int64) bool {
+	for from < end {
+		p := kmsg.NewFetchRequestTopicPartition()
+		p.Partition, p.FetchOffset, p.PartitionMaxBytes = partition, from, 2<<20
+		t := kmsg.NewFetchRequestTopic()
+		t.Topic, t.TopicID, t.Partitions = topic.Topic, topic.ID, []kmsg.FetchRequestTopicPartition{p}
+		request := kmsg.NewPtrFetchRequest()
+		request.IsolationLevel, request.Topics = 1, []kmsg.FetchRequestTopic{t}
+		response, err := client.Broker(int(topic.Partitions[partition].Leader)).Request(ctx, request)
+		if err != nil {
+			return false
+		}
+		topics := response.(*kmsg.FetchResponse).Topics
+		if len(topics) != 1 || len(topics[0].Partitions) != 1 {
+			return false
+		}
+		options := kgo.ProcessFetchPartitionOpts{Offset: from, IsolationLevel: kgo.ReadCommitted(), Topic: topic.Topic, Partition: partition}
+		found, behind := kgo.ProcessFetchPartition(options, &topics[0].Partitions[0], kgo.DefaultDecompressor(), nil)
+		if found.Err != nil || behind <= from || len(found.Records) > 0 && found.Records[0].Offset < end {
+			return false
+		}
+		from = behind
+	}
+	return true
 }
 
 func readError(topic string, err error) *Error {
