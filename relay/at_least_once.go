@@ -259,6 +259,12 @@ func (d *atLeastOnce) rejected(ctx, hard context.Context, f *flight, rejection e
 	d.send(f)
 	wait := backoff{min: s.r.cfg.RetryMin, max: s.r.cfg.RetryMax}
 	for at, reached := -1, -1; rejection != nil; rejection = s.route(f) {
+		if errors.Is(rejection, errUnsettled) {
+			if err := d.settleFirst(ctx, hard, f); err != nil {
+				return err
+			}
+			continue
+		}
 		reason := rejectionReason(rejection)
 		if at != f.routed && !errors.Is(rejection, router.ErrBinary) {
 			at = f.routed
@@ -298,6 +304,19 @@ func (d *atLeastOnce) rejected(ctx, hard context.Context, f *flight, rejection e
 	}
 	d.send(f)
 	s.r.board.ClearBlocked()
+	return nil
+}
+
+// settleFirst brings what was routed of a flight, and all before it, to the brokers.
+func (d *atLeastOnce) settleFirst(ctx, hard context.Context, f *flight) error {
+	d.send(f)
+	if err := d.s.quiesce(hard); err != nil {
+		return err
+	}
+	if err := d.recover(ctx, hard); err != nil {
+		return err
+	}
+	f.waited, f.durable = f.routed+1, f.sent
 	return nil
 }
 

@@ -74,6 +74,9 @@ type rules struct {
 	// repeats: what was delivered and not confirmed is sent again.
 	repeats bool
 
+	// ordered: no record is durable for readers before an earlier one of its key.
+	ordered bool
+
 	// growth is by how many times the size of rows and records in flight the process may grow: chunks that
 	// are partly used, requests that the client is writing, what the garbage collector has
 	// not come to yet, and what the runtime keeps for itself.

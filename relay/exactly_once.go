@@ -88,7 +88,7 @@ func (v *verdicts) forget(rec *checkpoint.Record) {
 
 // rules: a Kafka transaction has to fit into the window, and room for the next one, so the
 // growth counts for less.
-func (x *exactlyOnce) rules() rules { return rules{fenced: true, growth: 3} }
+func (x *exactlyOnce) rules() rules { return rules{fenced: true, ordered: true, growth: 3} }
 
 func (x *exactlyOnce) makeRoom()                     { x.sink.Seal() }
 func (x *exactlyOnce) renew()                        { x.mark(false) }

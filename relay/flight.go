@@ -22,6 +22,8 @@ type flight struct {
 	read    time.Time         // when B took the batch
 	routed  int               // rows that were routed
 	sent    int               // records that were handed to the sink
+	durable int               // of them, those that are acknowledged for sure; see overtakes
+	waited  int               // rows up to the one that waited for that last; zero: none did
 	letters []string          // reasons of the records that became dead letters
 	skipped int               // records without a topic, which are not sent
 	handed  time.Time         // first hand-over to the sink

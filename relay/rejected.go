@@ -1,9 +1,11 @@
 package relay
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
@@ -61,6 +63,9 @@ func (s *session) setAside(f *flight, row *replication.Row, rejection error) err
 	}
 	if s.r.cfg.OnReject == DeadLetterOnReject {
 		rec, missing := s.r.parts.Router.Salvage(f.buf, row)
+		if s.overtakes(f, &rec) {
+			return errUnsettled
+		}
 		if err := s.park(&rec); err != nil {
 			return fmt.Errorf("%w; the row: %w", err, rejection)
 		}
@@ -70,6 +75,24 @@ func (s *session) setAside(f *flight, row *replication.Row, rejection error) err
 	s.reject(refused.Reason, deadletter.RowOf(row), rejection)
 	s.tell(refused.Reason, row, rejection)
 	return nil
+}
+
+// errUnsettled stops the routing at a row whose letter would overtake.
+var errUnsettled = errors.New("earlier rows of its key are not acknowledged yet")
+
+// overtakes reports whether the letter of a parked key may be durable before earlier records of
+// the key are. Whoever re-drives it then puts it ahead of them. With position headers it
+// still may, within a transaction that is sent as a whole at its end.
+//
+// What the brokers refuse has nothing before it.
+func (s *session) overtakes(f *flight, letter *router.Record) bool {
+	if s.delivery.rules().ordered || s.r.parked == nil || letter.Topic == "" || letter.Key == nil || f.waited == f.routed+1 {
+		return false
+	}
+	return f.waited == 0 && (s.sends.outstanding.Load() > 0 || s.hasFailed()) ||
+		slices.ContainsFunc(f.buf.Records[f.durable:], func(r router.Record) bool {
+			return r.Topic == letter.Topic && bytes.Equal(r.Key, letter.Key)
+		})
 }
 
 func (s *session) letter(rec *router.Record, reason string, cause error, missing ...string) router.Record {

@@ -487,6 +487,45 @@ func TestParking_RouterRejectionParksWhereTopicAndKeyAreKnown(t *testing.T) {
 	})
 }
 
+// The letter of a row that the router refuses is not there before earlier rows of its key
+// are: whoever re-drives it would put it ahead of them.
+func TestParking_ALetterDoesNotOvertakeEarlierRowsOfItsKey(t *testing.T) {
+	for _, apart := range []bool{false, true} {
+		t.Run(map[bool]string{false: "one batch", true: "two batches"}[apart], func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				noID := func(first int, rows ...string) func() *replication.Batch {
+					return func() *replication.Batch {
+						b := batch(130, 140, 1, rows...)
+						for i := first; i < len(b.Rows); i++ {
+							b.Rows[i].Values[0] = replication.Value{Kind: replication.Null}
+						}
+						return b
+					}
+				}
+				r := newRejecting(newServer(noID(1, "order/a/1", "order/a/2", "order/b/3")))
+				if apart {
+					r = newRejecting(newServer(fixed(110, 120, 1, "order/a/1"), noID(0, "order/a/2", "order/b/3")))
+				}
+				r.sink.Hold()
+				r.run(t, Config{OnReject: DeadLetterOnReject, ParkKey: true})
+				pass(20 * time.Second)
+				if got := r.sink.Counts().Waiting; got != 1 {
+					t.Errorf("%d records were handed over while an earlier row of the key is not acknowledged", got)
+				}
+				r.sink.Release()
+				pass(20 * time.Second)
+				if got := r.direct() + " " + r.told(t); got != "1 mapping:2 mapping:3" {
+					t.Errorf("in the end: %q", got)
+				}
+				r.stop(t)
+				if r.server.position() != 140 {
+					t.Errorf("confirmed %s", r.server.position())
+				}
+			})
+		})
+	}
+}
+
 func TestParking_MoreKeysThanFitBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRejecting(newServer(fixed(110, 120, 1, "order/a/bad1", "order/b/bad2", "order/c/3")))

@@ -279,6 +279,7 @@ type letterReport struct {
 	State     string        `json:"state"` // waiting, sent or discarded
 	Message   string        `json:"message,omitempty"`
 	Record    *recordReport `json:"record,omitempty"`
+	absent    bool          // the value was too large for the letter
 }
 
 func newLetterReport(e *deadletter.Entry) *letterReport {
@@ -355,8 +356,32 @@ func (l *letters) list(shown []*deadletter.Entry, matched int, all bool) error {
 	if all {
 		what = "in all"
 	}
-	fmt.Fprintf(out, "%d of %s %s in topic %s\n", len(shown), wording.Count(matched, "dead letter"), what, l.settings.DeadLetterTopic)
+	fmt.Fprintf(out, "%d of %s %s in topic %s%s\n", len(shown), wording.Count(matched, "dead letter"), what, l.settings.DeadLetterTopic, l.besides(matched, all))
 	return nil
+}
+
+// besides counts the letters that the filter leaves out, so that none reads as none there.
+func (l *letters) besides(matched int, all bool) string {
+	if all {
+		if n := len(l.backlog.Entries); n > matched {
+			return fmt.Sprintf("; %d are there with those that do not match", n)
+		}
+		return ""
+	}
+	if n := l.waiting(); n > matched {
+		return fmt.Sprintf("; %d wait there with those that do not match", n)
+	}
+	return ""
+}
+
+// waiting is how many letters wait, whatever the filter selects.
+func (l *letters) waiting() (n int) {
+	for _, e := range l.backlog.Entries {
+		if e.Done == "" {
+			n++
+		}
+	}
+	return n
 }
 
 func (a *app) deadletterShow() *cobra.Command {
@@ -403,7 +428,8 @@ func (l *letters) show(ctx context.Context, entries []*deadletter.Entry, matched
 		r := newLetterReport(e)
 		r.Message = letter.Message
 		r.Record = newRecordReport("the letter", &letter.Record)
-		r.Record.Value.hidden = !payload
+		r.absent = letter.ValueBytes > 0
+		r.Record.Value.hidden = !payload || r.absent
 		reports = append(reports, r)
 	}
 	if asJSON {
@@ -442,9 +468,12 @@ func (l *letters) showOne(r *letterReport, payload bool) error {
 		}
 		fmt.Fprintf(lines, "  %s\t%s: %v\n", lead, printable(h.Name), h.Value)
 	}
-	if payload {
+	switch {
+	case r.absent:
+		fmt.Fprintf(lines, "  value\tnot here: its %s were too many for the topic; a redrive takes it from the table\n", wording.Count(r.Bytes, "byte"))
+	case payload:
 		fmt.Fprintf(lines, "  value\t%v\n", r.Record.Value)
-	} else {
+	default:
 		fmt.Fprintf(lines, "  value\t%s; --payload prints it\n", wording.Count(r.Bytes, "byte"))
 	}
 	return lines.Flush()

@@ -258,13 +258,7 @@ func (r *redriveReport) add(out deadletter.Outcome) {
 
 func (l *letters) printRedrive(report *redriveReport) error {
 	if report.Letters == 0 {
-		waiting := 0
-		for _, e := range l.backlog.Entries {
-			if e.Done == "" {
-				waiting++
-			}
-		}
-		fmt.Fprintf(l.app.stdout, "no dead letter that waits in topic %s matches; %d in all wait there\n", l.settings.DeadLetterTopic, waiting)
+		fmt.Fprintf(l.app.stdout, "no dead letter that waits in topic %s matches; %d in all wait there\n", l.settings.DeadLetterTopic, l.waiting())
 		l.printLeftOut(report)
 		return nil
 	}
