@@ -473,3 +473,28 @@ func TestMarker_OffsetsThatMakeNoSenseAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// The topic was made again: its letters are gone, and offsets begin anew.
+func TestParked_ForgetsWhatATopicHeldThatWasMadeAgain(t *testing.T) {
+	p := NewParked(10)
+	p.Source("s")
+	c := Cause{Reason: "r", Err: cause.Err, Source: "s", Timeline: 1}
+	read, coming := record(0x10, 1, "a", "v"), record(0x20, 1, "b", "v")
+	for _, rec := range []router.Record{*read, *coming} {
+		if err := p.Park(KeyGroup(rec.Topic, rec.Key), ID{Timeline: 1, Row: Row{rec.Row.Txn.Commit, 1}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.Read(message(Wrap(read, topic, c), 0, 50))
+	p.Read(nil)
+	if p.Len() != 1 || p.Follow(KeyGroup(read.Topic, read.Key), ID{Timeline: 1, Row: Row{0x30, 1}}) {
+		t.Fatalf("%d keys are parked, want the one whose letter is on its way", p.Len())
+	}
+	p.Read(message(Wrap(coming, topic, c), 0, 0))
+	p.Read(message(Wrap(record(0x30, 1, "b", "v"), topic, c), 0, 1))
+	m := Marker{Source: "s", Group: KeyGroup(coming.Topic, coming.Key), Outcome: Sent, Offsets: NewOffsets([]int64{0})}
+	p.Read(message(m.Record(topic, coming.Key), 0, 2))
+	if p.Len() != 1 {
+		t.Fatal("a marker that does not reach the last letter freed the key")
+	}
+}

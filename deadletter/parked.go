@@ -133,8 +133,12 @@ func (p *Parked) release(keys parkedKeys, g Group) {
 }
 
 // Read takes a record of the dead-letter topic, in the order of its partition. What
-// is neither letter nor marker is passed over.
+// is neither letter nor marker is passed over. Nil says that the topic was made again.
 func (p *Parked) Read(m *sink.Message) {
+	if m == nil {
+		p.forget()
+		return
+	}
 	letter, marker, err := Parse(m)
 	if err != nil {
 		return
@@ -146,6 +150,19 @@ func (p *Parked) Read(m *sink.Message) {
 		p.mark(marker)
 	case letter.Keyed:
 		p.letter(letter)
+	}
+}
+
+// forget drops what was read: those letters are gone. A key stays parked while one of it is
+// on its way.
+func (p *Parked) forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	clear(p.others)
+	clear(p.full)
+	for g, k := range p.keys {
+		k.spans = nil
+		p.release(p.keys, g)
 	}
 }
 

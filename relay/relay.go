@@ -43,6 +43,7 @@ type Prober interface {
 // Journal reads the dead-letter topic from its beginning and goes on with it;
 // *sink.Follower satisfies it.
 type Journal interface {
+	// Run gives visit nil when the topic was made again.
 	Run(ctx context.Context, visit func(*sink.Message))
 	// CatchUp returns once everything was visited that is there now. With all that includes
 	// what a Kafka transaction hides that is not over.

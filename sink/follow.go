@@ -33,6 +33,8 @@ type Follower struct {
 	log   zerolog.Logger
 	open  func() (*kgo.Client, error) // connects at its first call
 
+	id [16]byte // of the topic that was read; zero: nothing was. Run's
+
 	mu    sync.Mutex
 	next  map[int32]int64 // offset behind what was visited, by partition
 	moved chan struct{}   // closed when next changes
@@ -82,7 +84,9 @@ func (c KafkaConfig) consumer(more ...kgo.Opt) (*kgo.Client, error) {
 }
 
 // Run visits every record until ctx ends, those of a partition in order. visit must
-// not keep what it is given. Trouble with the brokers is waited out.
+// not keep what it is given. Trouble with the brokers is waited out. A topic that was
+// deleted and made again is read from its beginning: visit is given nil before, as what it
+// was given is gone.
 func (f *Follower) Run(ctx context.Context, visit func(*Message)) {
 	client, err := f.open()
 	if err != nil {
@@ -97,7 +101,16 @@ func (f *Follower) Run(ctx context.Context, visit func(*Message)) {
 		for _, e := range fetches.Errors() {
 			failed = e.Err
 		}
+		fetches.EachTopic(func(t kgo.FetchTopic) {
+			if t.TopicID != [16]byte{} {
+				f.id = t.TopicID
+			}
+		})
 		f.visit(fetches, failed, visit)
+		if errors.Is(failed, kerr.UnknownTopicID) && f.madeAgain(ctx, client) {
+			f.anew(client, visit)
+			continue
+		}
 		if failed != nil {
 			f.log.Debug().Err(failed).Str("topic", f.topic).Msg("read topic")
 			select { // the client reports what does not heal by itself without pause
@@ -107,6 +120,27 @@ func (f *Follower) Run(ctx context.Context, visit func(*Message)) {
 			}
 		}
 	}
+}
+
+// madeAgain says that the topic is another one than that which was read. A broker that does
+// not know a topic's id may merely be behind the controller.
+func (f *Follower) madeAgain(ctx context.Context, client *kgo.Client) bool {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	found, err := kadm.NewClient(client).ListTopics(ctx, f.topic)
+	now := found[f.topic]
+	return err == nil && now.Err == nil && now.ID != [16]byte{} && now.ID != kadm.TopicID(f.id)
+}
+
+// anew begins with the topic that is there now.
+func (f *Follower) anew(client *kgo.Client, visit func(*Message)) {
+	f.log.Error().Str("topic", f.topic).Msg("topic was deleted and made again; reading the new one. What the old one held is gone")
+	client.PurgeTopicsFromConsuming(f.topic)
+	visit(nil)
+	f.mu.Lock()
+	f.next, f.err = make(map[int32]int64), nil
+	f.mu.Unlock()
+	client.AddConsumeTopics(f.topic)
 }
 
 func (f *Follower) visit(fetches kgo.Fetches, failed error, visit func(*Message)) {

@@ -106,3 +106,65 @@ func TestFollower_CatchesUpWithEveryPartition(t *testing.T) {
 	cancel()
 	<-ended
 }
+
+// A topic that was deleted and made again is read from its beginning, and whoever visits is
+// told that what was there is gone.
+func TestFollower_GoesOnWithATopicThatWasMadeAgain(t *testing.T) {
+	brokers, err := sandbox.StartKafka(sandbox.KafkaOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = brokers.Close() })
+	cfg := sink.KafkaConfig{Brokers: brokers.Addrs()}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	f := sink.NewFollower(cfg, "letters", zerolog.Nop())
+	seen, ended := make(chan string, 10), make(chan struct{})
+	go func() {
+		defer close(ended)
+		f.Run(ctx, func(m *sink.Message) {
+			if m == nil {
+				seen <- "gone"
+				return
+			}
+			seen <- fmt.Sprintf("%s at %d", m.Value, m.Offset)
+		})
+	}()
+	defer func() {
+		cancel()
+		<-ended
+		f.Close()
+	}()
+	for i, want := range [][]string{{"old at 0", "older at 1"}, {"gone", "new at 0"}} {
+		if i > 0 {
+			if err := brokers.DeleteTopic(ctx, "letters"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := brokers.CreateTopic(ctx, "letters", 1); err != nil {
+			t.Fatal(err)
+		}
+		k, err := sink.NewKafka(cfg, zerolog.Nop())
+		if err != nil {
+			t.Fatal(err)
+		}
+		produceAll(t, k, "letters", [][]string{{"old", "older"}, {"new"}}[i]...)
+		if err := k.Close(ctx); err != nil {
+			t.Fatal(err)
+		}
+		for _, each := range want {
+			select {
+			case got := <-seen:
+				if got != each {
+					t.Fatalf("visited %q, want %q", got, each)
+				}
+			case <-ctx.Done():
+				t.Fatalf("%q was not visited", each)
+			}
+		}
+		for err := errors.New("not yet"); err != nil; {
+			if err = f.CatchUp(ctx, true); ctx.Err() != nil {
+				t.Fatalf("round %d: %v", i, err)
+			}
+		}
+	}
+}
