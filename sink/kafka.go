@@ -135,15 +135,15 @@ func (k *Kafka) Reachable() error {
 	return err
 }
 
-// Ready asks a broker for metadata, which connects and authenticates. The error
-// is a *Error.
+// Ready asks a broker for metadata, which connects and authenticates, and looks at the
+// dead-letter topic. The error is a *Error.
 func (k *Kafka) Ready(ctx context.Context) error {
 	if k.closed.Load() {
 		return &Error{Class: Retry, Reason: "closed", Err: ErrClosed}
 	}
 	err := k.client.Load().Ping(ctx)
 	if err == nil {
-		return nil
+		return k.checkLetters(ctx)
 	}
 	var refused *refusedError
 	if cause := k.reach.cause(); cause != nil && (ctx.Err() != nil || errors.As(cause, &refused)) {
