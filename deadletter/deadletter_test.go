@@ -229,7 +229,7 @@ type logOf struct {
 }
 
 func newLog(filter Filter) *logOf {
-	l := &logOf{backlog: newBacklog(), parked: NewParked(3), offset: map[int32]int64{}, filter: filter, cause: cause}
+	l := &logOf{backlog: newBacklog(), parked: NewParked(3, "orders"), offset: map[int32]int64{}, filter: filter, cause: cause}
 	l.parked.Source("7000/orders")
 	return l
 }
@@ -313,7 +313,7 @@ func TestBacklog_IsWhatNoMarkerCovers(t *testing.T) {
 }
 
 func TestParked_IsBoundedAndByKey(t *testing.T) {
-	p := NewParked(2)
+	p := NewParked(2, "")
 	p.Source("s")
 	a, b, c := KeyGroup("t", []byte("a")), KeyGroup("t", []byte("b")), KeyGroup("u", []byte("a"))
 	at := func(commit pglogrepl.LSN, seq uint64) ID { return ID{Timeline: 1, Row: Row{commit, seq}} }
@@ -341,7 +341,7 @@ func TestParked_IsBoundedAndByKey(t *testing.T) {
 
 // A key is parked while a letter of it waits, and while one is on its way.
 func TestParked_IsFreeWhenNothingWaitsAndNothingIsOnItsWay(t *testing.T) {
-	p := NewParked(2)
+	p := NewParked(2, "")
 	p.Source("s")
 	rec := record(0x10, 1, "a", "v")
 	group := KeyGroup(rec.Topic, rec.Key)

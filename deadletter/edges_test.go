@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/sink"
 )
 
 // Each filter alone takes what has its value, and nothing else.
@@ -25,7 +26,7 @@ func TestFilter_SelectsByEachOfItsFields(t *testing.T) {
 
 // The row that parked a key and comes again follows itself: its letter may not be there.
 func TestParked_FollowsTheRowThatParkedItsKey(t *testing.T) {
-	p := NewParked(10)
+	p := NewParked(10, "")
 	group := KeyGroup("orders", []byte("k"))
 	first := ID{Row: Row{Commit: 100, Seq: 2}}
 	if err := p.Park(group, first); err != nil {
@@ -111,5 +112,23 @@ func TestSpan_RemembersWhatIsCoveredOnce(t *testing.T) {
 	}
 	if !s.cover(Offsets{{0, 0}}) {
 		t.Error("something waits although all is covered")
+	}
+}
+
+// Many pipelines may share the topic. A relay keeps the keys of its own slot alone, of
+// whichever system: it reads the topic before it knows its database.
+func TestParked_KeepsNoKeysOfOtherSlots(t *testing.T) {
+	p := NewParked(10, "orders")
+	for i, source := range []string{"7000/billing", "7000/orders", "8000/orders", "8000/orders_2"} {
+		rec := Wrap(record(0x10, 1, "k", "v"), topic, Cause{Reason: "route", Err: errors.New("no"), Source: source, Timeline: 1})
+		m := sink.Message{Topic: topic, Offset: int64(i), Key: rec.Key, Value: rec.Value, Headers: rec.Headers}
+		p.Read(&m)
+	}
+	if len(p.others) != 2 || p.others["7000/orders"] == nil || p.others["8000/orders"] == nil {
+		t.Errorf("keeps keys of %d sources: %v", len(p.others), p.others)
+	}
+	p.Source("8000/orders")
+	if p.Len() != 1 {
+		t.Errorf("%d keys of its own, want 1", p.Len())
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -24,12 +25,13 @@ var ErrFull = errors.New("too many keys are parked; look at the dead letters wit
 // Park or Follow until that row's letter was read.
 type Parked struct {
 	limit int
+	slot  string // whose letters count; empty: those of any
 	count atomic.Int64
 
 	mu     sync.Mutex // guards the following
 	source string
 	keys   parkedKeys
-	others map[string]parkedKeys // of sources that are not ours, or not yet
+	others map[string]parkedKeys // of sources that the slot may turn out to be of
 	full   map[string]error      // by source: what the topic says does not fit
 }
 
@@ -44,9 +46,10 @@ type parkedKey struct {
 
 func (k *parkedKey) free() bool { return k.sent == ID{} && len(k.spans) == 0 }
 
-// NewParked returns an empty set for at most limit keys.
-func NewParked(limit int) *Parked {
-	return &Parked{limit: limit, keys: make(parkedKeys), others: make(map[string]parkedKeys), full: make(map[string]error)}
+// NewParked returns an empty set for at most limit keys of rows from a slot, of whichever
+// database system; from any slot where that is empty.
+func NewParked(limit int, slot string) *Parked {
+	return &Parked{limit: limit, slot: slot, keys: make(parkedKeys), others: make(map[string]parkedKeys), full: make(map[string]error)}
 }
 
 // Source says whose rows Park and Follow speak of.
@@ -146,9 +149,9 @@ func (p *Parked) Read(m *sink.Message) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case marker != nil:
+	case marker != nil && p.counts(marker.Source):
 		p.mark(marker)
-	case letter.Keyed:
+	case letter != nil && letter.Keyed && p.counts(letter.Source):
 		p.letter(letter)
 	}
 }
@@ -164,6 +167,12 @@ func (p *Parked) forget() {
 		k.spans = nil
 		p.release(p.keys, g)
 	}
+}
+
+// counts leaves out the letters of other pipelines, which may be many and share the topic.
+func (p *Parked) counts(source string) bool {
+	_, slot, _ := strings.Cut(source, "/") // see SourceID
+	return p.slot == "" || p.slot == slot
 }
 
 func (p *Parked) letter(l *Letter) {

@@ -223,7 +223,7 @@ func (p *pipe) start() {
 	p.parked, p.flight, p.at, p.expired = nil, nil, p.slot, false
 	p.seen = make([]int64, len(p.w.log))
 	if p.park {
-		p.parked = NewParked(MaxParked)
+		p.parked = NewParked(MaxParked, p.source[len("7000/"):])
 		p.parked.Source(p.source)
 		p.follow(1 << 30)
 	}

@@ -176,7 +176,7 @@ func (r *rejecting) run(t *testing.T, cfg Config) {
 	}
 	r.relay = New(cfg, parts, Events{}, zerolog.Nop())
 	if r.most > 0 {
-		r.relay.parked = deadletter.NewParked(r.most)
+		r.relay.parked = deadletter.NewParked(r.most, "")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	r.cancel = cancel

@@ -132,7 +132,7 @@ func New(cfg Config, parts Parts, ev Events, log zerolog.Logger) *Relay {
 		parts.Router.PositionHeaders()
 	}
 	if r.cfg.OnReject == DeadLetterOnReject && r.cfg.ParkKey {
-		r.parked = deadletter.NewParked(deadletter.MaxParked)
+		r.parked = deadletter.NewParked(deadletter.MaxParked, r.cfg.Replication.Slot)
 	}
 	r.board = status.NewBoard(status.Pipeline{
 		Name: r.cfg.Pipeline, Version: r.cfg.Version, Guarantee: string(r.cfg.Guarantee),
