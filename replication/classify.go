@@ -48,7 +48,9 @@ func verdictOf(err error) verdict {
 
 const (
 	hintSetup     = "run `cdc-relay setup` to create what is missing"
-	hintVerify    = "give the server's CA with sslrootcert, connect by a name in its certificate, or choose a weaker sslmode"
+	hintVerify    = "renew the server's certificate, correct the clock, or give the authority that signed it with sslrootcert"
+	hintAuthority = "give the authority that signed the server's certificate with sslrootcert"
+	hintName      = "connect by a name that the server's certificate has; sslmode=verify-ca does not compare it"
 	hintInUse     = "it is taken over when that one lets go of it; if two were not meant, stop one of them or give it a slot of its own (postgres.slot)"
 	hintServerLog = "the server's log may say more"
 	hintReach     = "check that the server is up and can be reached from here, and host and port in postgres.url"
@@ -224,7 +226,11 @@ func verdictOfNetwork(err error) verdict {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return verdict{kind: KindRetry, reason: ReasonCancelled}
-	case errors.As(err, &unknownCA), errors.As(err, &wrongName), errors.As(err, &badCert), errors.As(err, &notVerified):
+	case errors.As(err, &unknownCA):
+		return verdict{kind: KindRefused, reason: ReasonTLS, hint: hintAuthority}
+	case errors.As(err, &wrongName):
+		return verdict{kind: KindRefused, reason: ReasonTLS, hint: hintName}
+	case errors.As(err, &badCert), errors.As(err, &notVerified):
 		return verdict{kind: KindRefused, reason: ReasonTLS, hint: hintVerify}
 	case errors.As(err, &alert):
 		return verdict{kind: KindRetry, reason: ReasonTLS, hint: "the server ended the TLS handshake: check sslcert and sslkey"}

@@ -239,9 +239,14 @@ func TestConnect_ChecksTheServersCertificate(t *testing.T) {
 		t.Error("the connection is not encrypted although the server offers it")
 	}
 	_, err := connect(t.Context(), dsn("127.0.0.1", "sslmode=verify-full sslrootcert="+other), true)
-	wantError(t, err, KindRefused, ReasonTLS, "certificate", "sslrootcert")
+	wantError(t, err, KindRefused, ReasonTLS, "certificate", "give the authority that signed", "sslrootcert")
 	_, err = connect(t.Context(), dsn("localhost", "sslmode=verify-full sslrootcert="+cert), true)
-	wantError(t, err, KindRefused, ReasonTLS, "localhost")
+	wantError(t, err, KindRefused, ReasonTLS, "localhost", "connect by a name that the server's certificate has")
+	if strings.Contains(err.Error(), "sslrootcert") {
+		t.Errorf("the authority is known: %v", err)
+	}
+	_, err = connect(t.Context(), dsn("127.0.0.1", "sslmode=verify-full sslrootcert="+key), true)
+	wantError(t, err, KindRefused, ReasonConfiguration, "CA", "in PEM form")
 
 	// 0.0.0.0 reaches this machine and is no loopback address by its number.
 	_, err = connect(t.Context(), dsn("0.0.0.0", "sslrootcert="+cert), true)

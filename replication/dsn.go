@@ -57,6 +57,8 @@ func parseDSN(connString string) (*dsn, error) {
 		hint := "it is a libpq URL (postgres://user@host:5432/database) or keywords (host=… user=… dbname=…)"
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || strings.Contains(failure, "no such file") || strings.Contains(failure, "permission denied") {
 			hint = "correct the path, or put the file there, readable for the user that the relay runs as"
+		} else if strings.HasPrefix(failure, "failed to configure TLS") && !strings.Contains(failure, "sslmode") {
+			hint = "sslrootcert names certificates, sslcert and sslkey a certificate and its key, all in PEM form"
 		}
 		return nil, &Error{Kind: KindRefused, Reason: ReasonConfiguration, Op: "read the PostgreSQL URL", Err: errors.New(failure), Hint: hint}
 	}
