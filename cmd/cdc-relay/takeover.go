@@ -251,9 +251,9 @@ func (c *changeOver) perform(ctx context.Context) error {
 		c.verdict = takeover.Verdict{Whole: seen && c.verdict.Whole, Part: seen && c.verdict.Part}
 	}
 	if c.verdict.Any() {
-		proof := takeover.NewProof(*c.found.position)
+		proof, captured := takeover.NewProof(*c.found.position), c.captured()
 		c.settings.Delivered = func(row *replication.Row) bool {
-			return proof.Delivered(row.Txn.Commit, row.Txn.XID, row.LSN, row.Ordinal)
+			return captured(row.Relation) && proof.Delivered(row.Txn.Commit, row.Txn.XID, row.LSN, row.Ordinal)
 		}
 	}
 	if c.options.stay {

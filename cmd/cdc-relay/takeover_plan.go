@@ -109,6 +109,9 @@ func (c *changeOver) planPosition(line planLine) {
 	if c.verdict.Part {
 		line("filter", "of transaction %d, rows up to %s are not sent again", p.XID, p.LSN)
 	}
+	if others := c.uncaptured(); c.verdict.Any() && len(others) > 0 {
+		line("", "but all rows of %s, which the connector does not capture", strings.Join(others, ", "))
+	}
 	if c.verdict.Any() {
 		line("", "once the slot has shown that position at its place; if it does not, every row is sent")
 	}

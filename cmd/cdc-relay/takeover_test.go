@@ -220,6 +220,57 @@ func TestTakeover_APositionOfAnotherLogFiltersNothing(t *testing.T) {
 	}
 }
 
+// A position proves nothing about rows and messages that the connector never sends: a
+// configuration may have more of them.
+func TestTakeover_SendsWhatTheConnectorDoesNotCapture(t *testing.T) {
+	c := newChange(t)
+	c.brokers.CreateTopic(t, "outbox.event.Bill", 1)
+	c.brokers.CreateTopic(t, "app.message", 1)
+	c.settings["message.prefix.include.list"] = "theirs"
+	c.write(t)
+	c.db.Exec(t, `CREATE TABLE billing (id int PRIMARY KEY, aggregatetype text NOT NULL, aggregateid text NOT NULL, payload text)`)
+	c.db.Exec(t, `INSERT INTO billing VALUES (1, 'Bill', 'k', 'b1')`)
+	c.db.Exec(t, `SELECT pg_logical_emit_message(true, 'ours', 'm1')`)
+	c.insert(t, []int{1}, []int{2}, []int{3})
+	marks := c.marks(t) // without messages
+	row := nth(marks, 'I', 2)
+	c.store(t, "outbox", fmt.Sprintf(`{"messageType":"INSERT","lsn_commit":%d,"lsn":%d,"txId":%d}`, nth(marks, 'C', 1).lsn, row.lsn, row.xid))
+	imported := invoke(t, nil, "import", c.connector, "--worker", c.worker)
+	if !strings.Contains(imported.stdout, "outbox:\n") || !strings.Contains(imported.stdout, "message.prefix.include.list: theirs\n") {
+		t.Fatalf("the import is another:\n%s", imported.stdout)
+	}
+	edited := strings.Replace(imported.stdout, "outbox:\n", "outbox:\n  - table: public.billing\n    preset: debezium\n", 1)
+	edited = strings.Replace(edited, "include.list: theirs", "include.list: ours", 1)
+
+	for name, yaml := range map[string]string{"more tables and messages": edited, "as imported": imported.stdout} {
+		t.Run(name, func(t *testing.T) {
+			slot := harness.Unique(t, "copy")
+			if _, err := c.db.Connect(t).Exec(t.Context(), "SELECT pg_copy_logical_replication_slot($1, $2)", c.slot, slot); err != nil {
+				t.Fatal(err)
+			}
+			c.settings["slot.name"] = slot
+			c.write(t)
+			bills, messages := len(c.brokers.Read(t, "outbox.event.Bill")), len(c.brokers.Read(t, "app.message"))
+			before := c.values(t)
+			r := c.takeover(t, "--yes", "--config", fileOf(t, "cdc-relay.yaml", strings.Replace(yaml, "slot: "+c.slot, "slot: "+slot, 1)))
+			if r.want(t, 0, "taken over: ", ""); t.Failed() {
+				t.Fatal(r.stderr)
+			}
+			bills, messages = len(c.brokers.Read(t, "outbox.event.Bill"))-bills, len(c.brokers.Read(t, "app.message"))-messages
+			want := 0
+			if yaml == edited {
+				want = 1
+				if line := "but all rows of public.billing, logical messages, which the connector does not capture"; !strings.Contains(r.stdout, line) {
+					t.Errorf("the plan lacks %q:\n%s", line, r.stdout)
+				}
+			}
+			if got := strings.TrimSpace(strings.TrimPrefix(c.values(t), before)); got != "p3" || bills != want || messages != want {
+				t.Errorf("sent %q, %d bills, %d messages; want what Debezium had not, %d and %d", got, bills, messages, want, want)
+			}
+		})
+	}
+}
+
 // A heartbeat's position proves whole transactions.
 func TestTakeover_AHeartbeatsPosition(t *testing.T) {
 	c := newChange(t)
