@@ -112,6 +112,7 @@ func (a *app) takeover(ctx context.Context, file string, o takeoverOptions) erro
 		return err
 	}
 	c.judge()
+	c.checkpoint(ctx)
 	c.plan()
 	if len(c.refusals) > 0 || o.yes && c.held != "" {
 		return &refusedError{errors.New("the change-over is refused, for the reasons above; nothing was touched")}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+
+	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/sink"
+)
+
+// checkpoint says before anything is touched what the relay would refuse at its start:
+// a configuration that keeps positions in a topic goes by what an earlier change-over
+// left there.
+func (c *changeOver) checkpoint(ctx context.Context) {
+	if !c.settings.KeepsPositions() || c.survey.SlotError != nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, topicPatience(1))
+	defer cancel()
+	err := c.compared(ctx)
+	if err == nil {
+		return
+	}
+	text := err.Error()
+	if replication.Reason(err) == reasonSlotAhead {
+		text += ". If that was Debezium, which had the slot since, nothing is left out: stop the connector, then run it"
+	}
+	c.refusals = append(c.refusals, text)
+}
+
+// reasonSlotAhead is the relay's word for a slot that somebody moved beyond its checkpoint.
+const reasonSlotAhead = "slot_ahead_of_checkpoint"
+
+func (c *changeOver) compared(ctx context.Context) error {
+	standing, err := replication.Stand(ctx, c.settings.Replication)
+	if err != nil {
+		return err
+	}
+	slot := standing.Slots[0] // a divided outbox is not taken over
+	if slot.Err != nil {
+		return slot.Err
+	}
+	ledger, err := sink.NewLedger(c.settings.Kafka, c.settings.CheckpointTopic)
+	if err != nil {
+		return err
+	}
+	defer ledger.Close()
+	known, err := written(ctx, ledger, c.settings.Guarantee, standing.Origin.SystemID, slot.Name)
+	if err != nil {
+		return whenUp(err)
+	}
+	if len(known) == 0 {
+		return nil
+	}
+	_, err = rehearse(ctx, c.settings.OfShard(0, 1), standing.Origin, slot.Confirmed, known)
+	return err
+}
