@@ -40,6 +40,15 @@ type inputError struct{ err error }
 func (e *inputError) Error() string { return e.err.Error() }
 func (e *inputError) Unwrap() error { return e.err }
 
+// interruptedError is what a stop signal made of a verb. Nobody refused anything, and the
+// next attempt may succeed.
+type interruptedError struct{ err error }
+
+func (e *interruptedError) Error() string {
+	return fmt.Sprintf("it was told to stop before it was done (%v); run it again", e.err)
+}
+func (e *interruptedError) Unwrap() error { return e.err }
+
 // refusedError is a server that refuses what a verb other than run asks for.
 type refusedError struct{ err error }
 
@@ -74,10 +83,13 @@ func exitCode(err error) int {
 		setup   *refusedError
 		listen  *admin.ListenError
 		blocked *relay.BlockedError
+		stopped *interruptedError
 	)
 	switch {
 	case err == nil:
 		return exitOK
+	case errors.As(err, &stopped):
+		return exitFailed
 	case errors.As(err, &quiet):
 		return quiet.code
 	case errors.As(err, &usage), errors.As(err, &input), errors.As(err, &file), errors.As(err, &mapping):

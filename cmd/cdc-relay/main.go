@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"os/signal"
@@ -95,6 +96,9 @@ func run(ctx context.Context, args []string, p process) int {
 	a.command = cmd.CommandPath()
 	if err != nil && !a.began {
 		err = &usageError{mistyped(cmd, err)}
+	}
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		err = &interruptedError{err}
 	}
 	return a.report(err)
 }

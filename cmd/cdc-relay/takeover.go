@@ -269,7 +269,7 @@ func (c *changeOver) perform(ctx context.Context) error {
 	if err := d.run(ctx); err != nil {
 		return err
 	}
-	if !d.reached {
+	if !d.reached && pglogrepl.LSN(d.relay.Status().LSN.Confirmed) < c.survey.WALEnd {
 		return errors.New("stopped before the log's end was confirmed; repeat the command: what is confirmed stays so, and nothing is lost")
 	}
 	fmt.Fprintf(a.stdout, "\ntaken over: %s delivered by Debezium and not sent again, %d sent; the slot is confirmed beyond %s\nstart `cdc-relay run`, and do not start the connector again: the way back is in %scoming-from-debezium.md\n",

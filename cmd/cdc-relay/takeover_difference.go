@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cdc-relay/cdc-relay/config"
+	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/router"
 )
 
@@ -36,9 +37,15 @@ func (c *changeOver) differences() ([]string, error) {
 	return list, nil
 }
 
-// connectorMappings are what import makes of the connector, without what the
-// environment or --set say about the relay.
+// connectorMappings are what import makes of the connector.
 func (c *changeOver) connectorMappings() ([]router.Mapping, error) {
+	settings, err := c.connectorSettings()
+	return settings.Router.Mappings, err
+}
+
+// connectorSettings are those of the import, without what the environment or --set say
+// about the relay.
+func (c *changeOver) connectorSettings() (relay.Config, error) {
 	const path = "import"
 	imported, err := config.Load(config.Options{
 		Path:    path,
@@ -52,9 +59,9 @@ func (c *changeOver) connectorMappings() ([]router.Mapping, error) {
 		},
 	})
 	if err != nil {
-		return nil, err
+		return relay.Config{}, err
 	}
-	return imported.Relay().Router.Mappings, nil
+	return imported.Relay(), nil
 }
 
 func subjectOf(m router.Mapping) string {

@@ -11,6 +11,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/wording"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // plan says what is there and what would happen, before anything does.
@@ -22,6 +23,7 @@ func (c *changeOver) plan() {
 	source := c.imported.Source
 	line("connector", "%s (%s), topic.prefix %s", cmp.Or(source.Connector, "without a name"), c.imported.Form, source.TopicPrefix)
 	line("configuration", "%s", c.cfg.Path)
+	c.planServer(line)
 	c.planSlot(line)
 	c.planPublication(line)
 	c.planPosition(line)
@@ -41,6 +43,27 @@ func (c *changeOver) plan() {
 }
 
 type planLine func(subject, format string, args ...any)
+
+// planServer says where the slot is looked for, when that is not where the connector has
+// it. Addresses may be two names of one server, so this is no refusal.
+func (c *changeOver) planServer(line planLine) {
+	settings, err := c.connectorSettings()
+	if err != nil {
+		return // planRecords says so
+	}
+	theirs, err := pgconn.ParseConfig(settings.Replication.URL)
+	if err != nil {
+		return
+	}
+	ours, err := pgconn.ParseConfig(c.settings.Replication.URL)
+	if err != nil {
+		return
+	}
+	place := func(p *pgconn.Config) string { return fmt.Sprintf("%s:%d/%s", p.Host, p.Port, p.Database) }
+	if place(theirs) != place(ours) {
+		line("server", "the connector reads %s, the configuration %s: unless that is the same database, this is another slot of that name", place(theirs), place(ours))
+	}
+}
 
 func (c *changeOver) planSlot(line planLine) {
 	s := c.survey.Slot

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sandbox"
@@ -283,6 +284,71 @@ func TestTakeover_AHeartbeatsPosition(t *testing.T) {
 	}
 }
 
+// A stop is nobody's refusal: the command may be repeated, and its end says so.
+func TestTakeover_IsToldToStop(t *testing.T) {
+	c := newChange(t)
+	c.insert(t, []int{1}, []int{2})
+	marks := c.marks(t)
+	row := nth(marks, 'I', 1)
+	c.store(t, "outbox", fmt.Sprintf(`{"messageType":"INSERT","lsn_commit":%d,"lsn":%d,"txId":%d}`, nth(marks, 'C', 0).lsn, row.lsn, row.xid))
+	for patience := time.Duration(0); ; patience += 60 * time.Millisecond {
+		ctx, cancel := context.WithCancel(t.Context())
+		over := time.AfterFunc(patience, cancel)
+		r := invokeWithin(ctx, t, nil, "takeover", c.connector, "--worker", c.worker, "--set", "kafka.compression=none", "--yes")
+		over.Stop()
+		cancel()
+		if r.code == 0 || strings.Contains(r.stdout, "the change-over was done before") {
+			break // what was read before the stop is confirmed by it
+		}
+		if r.want(t, 1, "", "it"); !strings.Contains(r.stderr, "told to stop") && !strings.Contains(r.stderr, "stopped before") || strings.Contains(r.stderr, "correct") {
+			t.Fatalf("after %s: %s", patience, r.stderr)
+		}
+		released(t, c.db)
+	}
+	if got := c.values(t); got != "" {
+		t.Errorf("sent %q, and Debezium had delivered all", got)
+	}
+}
+
+// A configuration that keeps positions in a topic is told before anything is touched what
+// is in the way: the topic is missing, or Debezium had the slot back and moved it.
+func TestTakeover_SaysWhatTheCheckpointForbids(t *testing.T) {
+	for _, keeps := range []string{"relay.guarantee=exactly_once", "relay.detect_moved_slot=true"} {
+		t.Run(keeps, func(t *testing.T) {
+			c := newChange(t)
+			c.insert(t, []int{1}, []int{2})
+			marks := c.marks(t)
+			row := nth(marks, 'I', 1)
+			c.store(t, "outbox", fmt.Sprintf(`{"messageType":"INSERT","lsn_commit":%d,"lsn":%d,"txId":%d}`, nth(marks, 'C', 0).lsn, row.lsn, row.xid))
+			c.takeover(t, "--set", keeps).want(t, 3, "does not exist; run `cdc-relay setup`", "nothing was touched")
+
+			imported := invoke(t, nil, "import", c.connector, "--worker", c.worker)
+			setup := func(more ...string) result {
+				return invoke(t, nil, append([]string{"setup", "--config", fileOf(t, "cdc-relay.yaml", imported.stdout), "--set", keeps}, more...)...)
+			}
+			setup().want(t, 0, "created topic", "")
+			c.takeover(t, "--set", keeps, "--yes").want(t, 0, "taken over: 2 rows delivered by Debezium and not sent again, 0 sent", "")
+
+			// Debezium gets the slot back, delivers a row, and stores that.
+			released(t, c.db)
+			c.insert(t, []int{3}, []int{4})
+			marks = c.marks(t)
+			row = nth(marks, 'I', 0)
+			c.db.Exec(t, "SELECT pg_replication_slot_advance($1, $2)", c.slot, nth(marks, 'C', 0).lsn.String())
+			c.store(t, "outbox", fmt.Sprintf(`{"messageType":"INSERT","lsn_commit":%d,"lsn":%d,"txId":%d}`, nth(marks, 'C', 0).lsn, row.lsn, row.xid))
+			for _, more := range [][]string{nil, {"--yes"}} {
+				r := c.takeover(t, append(more, "--set", keeps)...)
+				r.want(t, 3, "run `cdc-relay setup --accept-gap`. If that was Debezium, which had the slot since, nothing is left out: stop the connector, then run it", "nothing was touched")
+			}
+			setup("--accept-gap").want(t, 0, "forgot the checkpoint", "")
+			c.takeover(t, "--set", keeps, "--yes").want(t, 0, "1 sent", "")
+			if got := c.values(t); got != "p4" {
+				t.Errorf("sent %q, want what Debezium had not", got)
+			}
+		})
+	}
+}
+
 func TestTakeover_StaysWhenToldTo(t *testing.T) {
 	c := newChange(t)
 	c.insert(t, []int{1}, []int{2})
@@ -428,6 +494,12 @@ func TestTakeover_SaysWhatTheConfigurationHasOtherwise(t *testing.T) {
 		`public.outbox: value.converter: connector "org.apache.kafka.connect.storage.StringConverter", configuration "org.apache.kafka.connect.json.JsonConverter"`,
 	} {
 		other.want(t, 0, difference, "")
+	}
+	elsewhere := c.takeover(t, "--no-offsets", "--config", fileOf(t, "elsewhere.yaml", strings.Replace(imported.stdout, "@127.0.0.1:", "@localhost:", 1)))
+	_, port, _ := net.SplitHostPort(c.db.Server.Addr())
+	elsewhere.want(t, 0, fmt.Sprintf("the connector reads 127.0.0.1:%s/%s, the configuration localhost:%s/%s: unless", port, c.db.Name, port, c.db.Name), "")
+	if strings.Contains(same.stdout, "the connector reads") {
+		t.Errorf("the plan names two servers, and there is one:\n%s", same.stdout)
 	}
 	for _, wrong := range []string{"as before", "goes on", "key.converter"} {
 		if strings.Contains(other.stdout, wrong) {

@@ -41,7 +41,7 @@ func (c *changeOver) witness(ctx context.Context) (seen bool, missing string, er
 	if closed := stream.Close(ctx, start); over && err != nil {
 		err = closed // the stream was ended by us
 	}
-	if err == nil && !over {
+	if ctx.Err() != nil { // which fails the rest in words of its own
 		err = context.Cause(ctx)
 	}
 	return seen, w.Missing(), err
