@@ -3,6 +3,7 @@ package takeover
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pglogrepl"
 )
@@ -57,11 +58,13 @@ func (f *Proof) Skipped() int64 { return f.skipped }
 // lost something, or one written by hand, looks just as good. So nothing is proven
 // before the log showed the stored row at its place, the same transaction's number
 // at the same LSN, and that its transaction does not end before Position.Commit,
-// which is the end of an earlier one.
+// which is the end of an earlier one. A primary that lost the end of its log gives the
+// same number again, and may do so at the same place; hence the commit's time too.
 type Witness struct {
 	p           Position
 	ended       bool // a transaction ends at Position.Commit
 	contradicts bool
+	another     time.Time // when the transaction of that number committed, if not when the position says
 }
 
 // NewWitness is for one position.
@@ -70,13 +73,20 @@ func NewWitness(p Position) *Witness {
 	return &Witness{p: p, contradicts: p.Event == "COMMIT" && p.LSN < p.Commit}
 }
 
+// Dated is told when the transaction of a row committed, before Row is asked about it.
+func (w *Witness) Dated(xid uint32, at time.Time) {
+	if xid == w.p.XID && xid != 0 && !w.p.Time.IsZero() && at.UnixMicro() != w.p.Time.UnixMicro() {
+		w.another = at
+	}
+}
+
 // Row tells whether a row of the log proves the position: it is the stored one, or
 // of the transaction that ends where the position says. past says that no later row
 // can.
 func (w *Witness) Row(commit, end pglogrepl.LSN, xid uint32, lsn pglogrepl.LSN) (found, past bool) {
 	own := xid == w.p.XID && xid != 0
 	switch inside := w.p.Event == "INSERT" || w.inside(); {
-	case w.contradicts:
+	case w.contradicts, !w.another.IsZero():
 	case own && inside && commit < w.p.Commit:
 		w.contradicts = true
 	case w.p.Event == "INSERT":
@@ -108,7 +118,7 @@ func (p *Position) change() bool { return p.within() && p.Event != "" }
 // Through tells whether the log up to a position, where a transaction ends, proves
 // what no row did.
 func (w *Witness) Through(lsn pglogrepl.LSN) bool {
-	if w.contradicts || w.p.Event == "INSERT" || w.p.Commit == 0 || lsn != w.p.Commit {
+	if w.contradicts || !w.another.IsZero() || w.p.Event == "INSERT" || w.p.Commit == 0 || lsn != w.p.Commit {
 		return false
 	}
 	w.ended = true
@@ -118,7 +128,9 @@ func (w *Witness) Through(lsn pglogrepl.LSN) bool {
 // Missing says why nothing was found.
 func (w *Witness) Missing() string {
 	switch {
-	case w.contradicts:
+	case !w.another.IsZero():
+		return fmt.Sprintf("transaction %d of the slot committed at %s, and that of the position (ts_usec) at %s", w.p.XID, w.another.UTC().Format(time.RFC3339Nano), w.p.Time.Format(time.RFC3339Nano))
+	case w.contradicts, !w.another.IsZero():
 		return fmt.Sprintf("the position contradicts itself or the slot: %s of transaction %d lies before the end of an earlier transaction, lsn_commit %s, and so does that transaction's own end", w.p.LSN, w.p.XID, w.p.Commit)
 	case w.p.Event == "INSERT" || w.ended:
 		return fmt.Sprintf("the slot has no row at %s in transaction %d", w.p.LSN, w.p.XID)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pglogrepl"
 )
@@ -275,6 +276,37 @@ func TestWitness(t *testing.T) {
 	}
 	if NewWitness(insert).Through(400) || !NewWitness(heartbeat).Through(400) || NewWitness(heartbeat).Through(410) {
 		t.Error("the end of a transaction is a witness for a heartbeat's position, at its own place")
+	}
+}
+
+// After a failover that lost the end of the log another transaction may have the number
+// and the place of the stored one. It has not the time of its commit.
+func TestWitness_ATransactionOfAnotherTimeProvesNothing(t *testing.T) {
+	stored := time.Date(2026, 11, 23, 18, 17, 46, 123456000, time.UTC)
+	for _, c := range []struct {
+		name  string
+		p     Position
+		at    time.Time
+		found bool
+	}{
+		{name: "the same", p: Position{LSN: 500, Commit: 400, XID: 7, Event: "INSERT", Time: stored}, at: stored.In(time.FixedZone("", 3600)), found: true},
+		{name: "a microsecond later", p: Position{LSN: 500, Commit: 400, XID: 7, Event: "INSERT", Time: stored}, at: stored.Add(time.Microsecond)},
+		{name: "no time is stored", p: Position{LSN: 500, Commit: 400, XID: 7, Event: "INSERT"}, at: stored, found: true},
+		{name: "an event without a kind", p: Position{LSN: 500, Commit: 610, XID: 7, Time: stored}, at: stored.Add(time.Hour)},
+	} {
+		w := NewWitness(c.p)
+		w.Dated(6, stored.Add(-time.Hour)) // another transaction
+		if found, past := w.Row(300, 310, 6, 290); found || past {
+			t.Fatalf("%s: an earlier transaction: found %v, past %v", c.name, found, past)
+		}
+		w.Dated(7, c.at)
+		found, past := w.Row(600, 610, 7, 500)
+		if found != c.found || past == c.found {
+			t.Errorf("%s: found %v, past %v; want found %v", c.name, found, past, c.found)
+		}
+		if !c.found && (!strings.Contains(w.Missing(), "committed at 2026-11-23T") || w.Through(c.p.Commit)) {
+			t.Errorf("%s: %s", c.name, w.Missing())
+		}
 	}
 }
 

@@ -88,12 +88,14 @@ type mark struct {
 	lsn  pglogrepl.LSN
 	xid  uint32
 	kind byte
+	at   int64 // of a beginning: microseconds from 1970 to the commit
 }
 
 func (c *change) marks(t *testing.T) []mark {
 	t.Helper()
 	conn := c.db.Connect(t)
-	rows, err := conn.Query(t.Context(), `SELECT lsn::text, xid::text::bigint, get_byte(data, 0)
+	rows, err := conn.Query(t.Context(), `SELECT lsn::text, xid::text::bigint, get_byte(data, 0),
+		CASE WHEN get_byte(data, 0) = ascii('B') THEN ('x' || encode(substring(data FROM 10 FOR 8), 'hex'))::bit(64)::bigint + 946684800000000 ELSE 0 END
 		FROM pg_logical_slot_peek_binary_changes($1, NULL, NULL, 'proto_version', '1', 'publication_names', $2)`, c.slot, c.slot)
 	if err != nil {
 		t.Fatal(err)
@@ -102,11 +104,12 @@ func (c *change) marks(t *testing.T) []mark {
 		var lsn string
 		var xid int64
 		var kind int
-		if err := row.Scan(&lsn, &xid, &kind); err != nil {
+		var micros int64
+		if err := row.Scan(&lsn, &xid, &kind, &micros); err != nil {
 			return mark{}, err
 		}
 		at, err := pglogrepl.ParseLSN(lsn)
-		return mark{at, uint32(xid), byte(kind)}, err
+		return mark{at, uint32(xid), byte(kind), micros}, err
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -149,15 +152,16 @@ func TestTakeover_PlansThenFiltersWhatThePositionProves(t *testing.T) {
 	c.db.Exec(t, "INSERT INTO other VALUES (1)")
 	marks := c.marks(t)
 	row := nth(marks, 'I', 3) // the second row of the second transaction
-	c.store(t, "outbox", fmt.Sprintf(`{"lsn_proc":%d,"messageType":"INSERT","lsn_commit":%d,"lsn":%d,"txId":%d,"ts_usec":1763729000123456}`,
-		row.lsn, nth(marks, 'C', 0).lsn, row.lsn, row.xid))
+	committed := nth(marks, 'B', 1).at
+	c.store(t, "outbox", fmt.Sprintf(`{"lsn_proc":%d,"messageType":"INSERT","lsn_commit":%d,"lsn":%d,"txId":%d,"ts_usec":%d}`,
+		row.lsn, nth(marks, 'C', 0).lsn, row.lsn, row.xid, committed))
 	c.store(t, "stranger", `{"lsn":1}`)
 
 	r := c.takeover(t)
 	r.want(t, 0, "nothing was touched", "")
 	for _, line := range []string{
 		"outbox (Kafka Connect JSON), topic.prefix app", "plugin pgoutput", "of all tables; it stays as it is",
-		"insert at " + row.lsn.String() + " in transaction " + fmt.Sprint(row.xid) + " of 2025-11-21T12:43:20Z", "(topic connect-offsets)",
+		"insert at " + row.lsn.String() + " in transaction " + fmt.Sprint(row.xid) + " of " + time.UnixMicro(committed).UTC().Format(time.RFC3339), "(topic connect-offsets)",
 		"transactions that end at " + nth(marks, 'C', 0).lsn.String() + " or before are not sent again", "rows up to " + row.lsn.String() + " are not sent again",
 		"__debezium-heartbeat.app goes on", "further tables are published (1)",
 	} {
@@ -197,11 +201,12 @@ func TestTakeover_APositionOfAnotherLogFiltersNothing(t *testing.T) {
 	marks := c.marks(t)
 	last := nth(marks, 'I', 2)
 	for name, position := range map[string]string{
-		"another transaction at the LSN":              fmt.Sprintf(`{"messageType":"INSERT","lsn_commit":%d,"lsn":%d,"txId":%d}`, nth(marks, 'C', 0).lsn, last.lsn, last.xid+1),
-		"nothing at the LSN":                          fmt.Sprintf(`{"messageType":"INSERT","lsn_commit":%d,"lsn":%d,"txId":%d}`, nth(marks, 'C', 0).lsn, last.lsn-1, last.xid),
-		"lsn_commit behind the row's own transaction": fmt.Sprintf(`{"messageType":"INSERT","lsn_commit":%d,"lsn":%d,"txId":%d}`, nth(marks, 'C', 1).lsn, nth(marks, 'I', 0).lsn, nth(marks, 'I', 0).xid),
-		"the same without a kind":                     fmt.Sprintf(`{"lsn":%d,"txId":%d,"lsn_commit":%d}`, nth(marks, 'I', 0).lsn, nth(marks, 'I', 0).xid, nth(marks, 'C', 1).lsn),
-		"a heartbeat where none ends":                 fmt.Sprintf(`{"messageType":"COMMIT","lsn_commit":%d,"lsn":%d,"txId":%d}`, last.lsn+1, last.lsn+1, last.xid),
+		"another transaction at the LSN":               fmt.Sprintf(`{"messageType":"INSERT","lsn_commit":%d,"lsn":%d,"txId":%d}`, nth(marks, 'C', 0).lsn, last.lsn, last.xid+1),
+		"nothing at the LSN":                           fmt.Sprintf(`{"messageType":"INSERT","lsn_commit":%d,"lsn":%d,"txId":%d}`, nth(marks, 'C', 0).lsn, last.lsn-1, last.xid),
+		"lsn_commit behind the row's own transaction":  fmt.Sprintf(`{"messageType":"INSERT","lsn_commit":%d,"lsn":%d,"txId":%d}`, nth(marks, 'C', 1).lsn, nth(marks, 'I', 0).lsn, nth(marks, 'I', 0).xid),
+		"the same without a kind":                      fmt.Sprintf(`{"lsn":%d,"txId":%d,"lsn_commit":%d}`, nth(marks, 'I', 0).lsn, nth(marks, 'I', 0).xid, nth(marks, 'C', 1).lsn),
+		"another transaction of that number and place": fmt.Sprintf(`{"messageType":"INSERT","lsn_commit":%d,"lsn":%d,"txId":%d,"ts_usec":%d}`, nth(marks, 'C', 0).lsn, last.lsn, last.xid, nth(marks, 'B', 1).at-1),
+		"a heartbeat where none ends":                  fmt.Sprintf(`{"messageType":"COMMIT","lsn_commit":%d,"lsn":%d,"txId":%d}`, last.lsn+1, last.lsn+1, last.xid),
 	} {
 		t.Run(name, func(t *testing.T) {
 			conn := c.db.Connect(t)

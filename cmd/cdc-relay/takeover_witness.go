@@ -52,6 +52,7 @@ func (c *changeOver) witness(ctx context.Context) (seen bool, missing string, er
 func look(w *takeover.Witness, b *replication.Batch, end pglogrepl.LSN) (found, over bool) {
 	for i := range b.Rows {
 		row := &b.Rows[i]
+		w.Dated(row.Txn.XID, row.Txn.Time)
 		found, past := w.Row(row.Txn.Commit, row.Txn.End, row.Txn.XID, row.LSN)
 		if found || past {
 			return found, true
