@@ -157,7 +157,8 @@ func (d *daemon) run(ctx context.Context) error {
 	return err
 }
 
-// stream ends with the relay: companions outlive it, so that a drain can be watched.
+// stream ends with the relay, or shortly after a second signal without it: companions
+// outlive it, so that a drain can be watched.
 func (d *daemon) stream(ctx context.Context) error {
 	intake, stop := context.WithCancel(ctx)
 	defer stop()
@@ -176,14 +177,15 @@ func (d *daemon) stream(ctx context.Context) error {
 	}
 	group.Go(func() { d.notify.feedWatchdog(companions, d.relay.Status) })
 	group.Go(func() { d.summarise(companions) })
-	group.Go(func() { d.followSignals(intake, companions) })
+	over := make(chan struct{})
+	group.Go(func() { d.followSignals(intake, companions, over) })
 	if d.until != nil {
 		group.Go(func() { d.await(companions, stop) })
 	}
 
 	defer limitProcessors(len(d.cfg.OwnShards()))()
 	d.notify.send("READY=1")
-	err := d.relay.Run(intake)
+	err := d.runUntil(intake, over)
 	release()
 	group.Wait()
 	if err = errors.Join(err, serveErr); err == nil {
@@ -191,6 +193,22 @@ func (d *daemon) stream(ctx context.Context) error {
 	}
 	return err
 }
+
+// runUntil is the relay's run. Once over is closed it is left behind, as a kill would
+// leave it: what it still asks of servers that do not answer changes nothing about
+// rows, and the process ends.
+func (d *daemon) runUntil(intake context.Context, over <-chan struct{}) error {
+	ended := make(chan error, 1)
+	go func() { ended <- d.relay.Run(intake) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-over:
+		return errLeftBehind
+	}
+}
+
+var errLeftBehind = errors.New("ended at the second signal, while PostgreSQL or the brokers did not answer; what is not confirmed will be sent again by the next start")
 
 // sayStopped says what a stop that went well leaves to the next start.
 func (d *daemon) sayStopped(s status.Status) {
@@ -206,8 +224,13 @@ func (d *daemon) sayStopped(s status.Status) {
 	line.Int64("events_published_total", s.EventsPublished).Msg(what)
 }
 
-// followSignals announces the drain and cuts it short at the second signal.
-func (d *daemon) followSignals(intake, companions context.Context) {
+// cutGrace is how long after the second signal the relay may take to tell PostgreSQL
+// what is acknowledged.
+const cutGrace = 500 * time.Millisecond
+
+// followSignals announces the drain and cuts it short at the second signal. It closes
+// over when the relay takes longer than cutGrace from there.
+func (d *daemon) followSignals(intake, companions context.Context, over chan<- struct{}) {
 	select {
 	case <-companions.Done():
 		return
@@ -217,9 +240,15 @@ func (d *daemon) followSignals(intake, companions context.Context) {
 	d.log.Info().Int("rows", d.relay.Status().InFlightEvents).Msg("stopping; a second signal, half a second or more after the first, cuts the drain short")
 	select {
 	case <-companions.Done():
+		return
 	case <-d.app.hurry:
 		d.log.Warn().Msg("drain cut short; what is not confirmed will be sent again by the next start")
 		d.relay.Abort()
+	}
+	select {
+	case <-companions.Done():
+	case <-time.After(cutGrace):
+		close(over)
 	}
 }
 

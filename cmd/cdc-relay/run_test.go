@@ -103,6 +103,46 @@ func TestDaemon_SecondSignalCutsTheDrainShort(t *testing.T) {
 	}
 }
 
+// deafRelay goes on whatever it is told, as one does whose servers do not answer.
+type deafRelay struct {
+	*stubRelay
+	answered chan struct{}
+}
+
+func (r *deafRelay) Run(context.Context) error { <-r.answered; return nil }
+
+// The second signal ends the process soon, also where the relay still waits for servers
+// that do not answer.
+func TestDaemon_IsNotHeldUpByServersThatDoNotAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		deaf := &deafRelay{&stubRelay{aborted: make(chan struct{})}, make(chan struct{})}
+		defer close(deaf.answered)
+		d := stubDaemon(t, deaf.stubRelay)
+		d.relay = deaf
+		hurry := make(chan struct{})
+		d.app.hurry = hurry
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- d.run(ctx) }()
+		stop()
+		select {
+		case err := <-ended:
+			t.Fatalf("it ended before the second signal: %v", err)
+		case <-time.After(9 * time.Second):
+		}
+		close(hurry)
+		select {
+		case err := <-ended:
+			if err == nil || exitCode(err) != exitFailed || !strings.Contains(err.Error(), "will be sent again by the next start") {
+				t.Errorf("exit code %d: %v", exitCode(err), err)
+			}
+		case <-time.After(time.Second):
+			t.Error("it goes on for a second after the second signal")
+		}
+		<-deaf.aborted
+	})
+}
+
 // A terminal that is closed ends the relay as SIGTERM does, with its drain.
 func TestOnSignals_HangUpIsAStop(t *testing.T) {
 	if signal.Ignored(syscall.SIGHUP) {
