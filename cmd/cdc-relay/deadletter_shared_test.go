@@ -62,6 +62,37 @@ func TestDeadLetter_RestoredRecordsKeepTheirOwnValues(t *testing.T) {
 	}
 }
 
+// A table that was emptied and numbers its rows from 1 again has another event under the
+// id of a letter, whose value is missing because of its size.
+func TestDeadLetter_ValueOfAnotherRowIsNotTakenForTheLettersOwn(t *testing.T) {
+	l := newLife(t)
+	l.configure(t, "outbox: [{table: public.outbox, columns: {id: id, key: account, payload: payload}, topic: order-events}]\nrelay: {on_reject: dead_letter}\n")
+	l.env = append(l.env, "CDC_RELAY_KAFKA_MAX_MESSAGE_BYTES=16KiB")
+	l.db.Exec(t, "CREATE TABLE outbox (id bigserial PRIMARY KEY, account text, payload jsonb)")
+	invoke(t, l.env, "setup").want(t, exitOK, "created slot", "")
+	l.brokers.CreateTopic(t, "order-events", 1)
+	url, stop := l.start(t, nil)
+	l.db.Exec(t, `INSERT INTO outbox (account, payload) VALUES ('first', jsonb_build_object('fill', repeat('x', 50000)))`)
+	l.published(t, url, 1)
+	for _, flags := range [][]string{{}, {"--payload"}} {
+		invoke(t, l.env, append([]string{"deadletter", "show"}, flags...)...).want(t, exitOK, "not here: its 50012 bytes were too many for the topic; a redrive takes it from the table", "")
+		if shown := invoke(t, l.env, append([]string{"deadletter", "show", "--json"}, flags...)...).stdout; strings.Contains(shown, `"value": null`) {
+			t.Errorf("a value that the letter does not have reads as a tombstone:\n%s", shown)
+		}
+	}
+	l.db.Exec(t, "TRUNCATE outbox RESTART IDENTITY")
+	l.db.Exec(t, `INSERT INTO outbox (account, payload) VALUES ('second', '{"amount": 999}')`)
+	l.published(t, url, 2)
+	invoke(t, l.env, "deadletter", "redrive", "--all").want(t, exitOK, "would fail: the letter at partition", "")
+	refused := invoke(t, l.env, "deadletter", "redrive", "--all", "--yes")
+	refused.want(t, exitFailed, "the row that has its event id now makes another key", "")
+	refused.want(t, exitFailed, "0 of 1 dead letter of the selected keys re-driven, 1 left", "")
+	if got := l.brokers.Read(t, "order-events"); len(got) != 1 || string(got[0].Key) != "second" {
+		t.Errorf("the topic holds %v, want the second row's record alone", got)
+	}
+	stop()
+}
+
 // Two services on one Kafka cluster, each with its own database and a table of the same
 // name, the ids of which are serial numbers, share the dead-letter topic.
 func TestDeadLetter_RedriveLeavesLettersOfOthersAlone(t *testing.T) {

@@ -134,7 +134,8 @@ func TestDeadLetter_FromRejectionToRedrive(t *testing.T) {
 	for _, want := range []string{"record_too_large", "parked", "route", "order-events", "public.outbox", "3 of 3 dead letters waiting"} {
 		list.want(t, exitOK, want, "")
 	}
-	invoke(t, l.env, "deadletter", "list", "--reason", "parked", "--topic", "order-events", "--key", a, "--since", "1h", "--table", "public.outbox").want(t, exitOK, "1 of 1", "")
+	invoke(t, l.env, "deadletter", "list", "--reason", "parked", "--topic", "order-events", "--key", a, "--since", "1h", "--table", "public.outbox").want(t, exitOK, "1 of 1 dead letter waiting in topic cdc-relay.dead-letters; 3 wait there with those that do not match", "")
+	invoke(t, l.env, "deadletter", "list", "--reason", "encode", "--all").want(t, exitOK, "0 of 0 dead letters in all in topic cdc-relay.dead-letters; 3 are there with those that do not match", "there are: ")
 	shown := invoke(t, l.env, "deadletter", "show", "--reason", "record_too_large")
 	shown.want(t, exitOK, "--payload prints it", "")
 	if asJSON := invoke(t, l.env, "deadletter", "show", "--json").stdout; strings.Contains(asJSON, `"value": null`) {
