@@ -1,8 +1,10 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -33,6 +35,15 @@ func readFile(name string) ([]byte, error) {
 	}
 	defer f.Close()
 	return io.ReadAll(io.LimitReader(f, maxFile+1))
+}
+
+// readWhole reads a secret or a certificate, none of which is larger than a configuration.
+func readWhole(name string) ([]byte, error) {
+	content, err := readFile(name)
+	if len(content) > maxFile {
+		return nil, &fs.PathError{Op: "read", Path: name, Err: errors.New("file is larger than 1MiB")}
+	}
+	return content, err
 }
 
 // checkLimits looks at the text alone, so it may take a line of a long text for a key.

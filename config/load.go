@@ -31,7 +31,7 @@ type Options struct {
 	WithoutSecrets bool
 
 	// ReadFile reads the file, secrets and certificates, also later on, at each
-	// use of a secret. Nil is os.ReadFile.
+	// use of a secret. Nil reads them from disk, up to 1 MiB.
 	ReadFile func(name string) ([]byte, error)
 }
 
@@ -128,7 +128,7 @@ func newLoader(o Options) *loader {
 	}
 	own := readFile
 	if o.ReadFile == nil {
-		o.ReadFile = os.ReadFile
+		o.ReadFile = readWhole
 	} else {
 		own = o.ReadFile
 	}

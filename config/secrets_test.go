@@ -8,6 +8,8 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"math/big"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -29,6 +31,20 @@ func TestRelay_ReadsSecretFilesAtEveryUse(t *testing.T) {
 	delete(files, "pg")
 	if _, err := r.Replication.Password(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "read pg: file does not exist, and $CREDENTIALS_DIRECTORY, where systemd puts credentials, is not set; ") {
 		t.Errorf("a file that went away: %v", err)
+	}
+}
+
+// A device or a log that is taken for a secret must not fill the memory.
+func TestSecrets_AreNotReadWithoutEnd(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "large")
+	if err := os.WriteFile(name, make([]byte, 1<<20+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, set := range []string{"postgres.password_file=" + name, "http.token_file=" + name, "kafka.tls.ca_file=" + name} {
+		_, err := Load(Options{Environ: complete, Set: []string{set, "kafka.tls.enabled=true"}})
+		if err == nil || !strings.Contains(err.Error(), "read "+name+": file is larger than 1MiB") {
+			t.Errorf("%s: %v", set, err)
+		}
 	}
 }
 
