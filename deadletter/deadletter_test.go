@@ -476,7 +476,7 @@ func TestMarker_OffsetsThatMakeNoSenseAreRefused(t *testing.T) {
 
 // The topic was made again: its letters are gone, and offsets begin anew.
 func TestParked_ForgetsWhatATopicHeldThatWasMadeAgain(t *testing.T) {
-	p := NewParked(10)
+	p := NewParked(10, "")
 	p.Source("s")
 	c := Cause{Reason: "r", Err: cause.Err, Source: "s", Timeline: 1}
 	read, coming := record(0x10, 1, "a", "v"), record(0x20, 1, "b", "v")

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -30,7 +31,7 @@ It works as the relay's own role. Looking at rows needs SELECT on the tables as 
 the GRANT is printed where it is missing. No line shows anything of a row but names
 and sizes; --show-record prints the record that the newest row would become.
 
-Exit codes: 0 nothing failed, 2 the configuration is wrong, 3 something failed.`,
+Exit codes: 0 nothing failed, 1 it was told to stop, 2 the configuration is wrong, 3 something failed.`,
 		Example: `  cdc-relay check
   cdc-relay check --offline -c relay.yaml   # the file alone, no server
   cdc-relay check --problems                # warn and fail alone
@@ -99,14 +100,21 @@ type doctor struct {
 }
 
 func (a *app) check(ctx context.Context, cfg *config.Config, o checkOptions) error {
-	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	limited, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	d := &doctor{app: a, cfg: cfg, settings: cfg.Relay(), options: o}
 	d.file(cfg)
 	if !o.offline {
-		d.slowly("PostgreSQL at "+hosts(d.settings.Replication), func() { d.postgres(ctx) })
-		d.slowly("Kafka at "+strings.Join(d.settings.Kafka.Brokers, ", "), func() { d.kafka(ctx) })
-		d.slowly("the checkpoints", func() { d.checkpoints(ctx) })
+		d.slowly("PostgreSQL at "+hosts(d.settings.Replication), func() { d.postgres(limited) })
+		if limited.Err() == nil {
+			d.slowly("Kafka at "+strings.Join(d.settings.Kafka.Brokers, ", "), func() { d.kafka(limited) })
+			d.slowly("the checkpoints", func() { d.checkpoints(limited) })
+		} else {
+			d.add("kafka.connection", levelFail, "put right what failed before it, or give more time with --timeout", "not looked at: the %v of --timeout are over", o.timeout)
+		}
+	}
+	if ctx.Err() != nil {
+		return errors.New("check was told to stop; what it had seen until then is left out")
 	}
 	if err := d.print(); err != nil {
 		return err

@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/sandbox"
@@ -109,6 +111,29 @@ var twoOfThree = map[string]string{"min.insync.replicas": "2"}
 const ourOutbox = `CREATE TABLE outbox (
 	id uuid PRIMARY KEY DEFAULT gen_random_uuid(), aggregate_type varchar(100) NOT NULL, aggregate_id uuid NOT NULL, event_type varchar(100) NOT NULL,
 	payload jsonb NOT NULL, idempotency_key varchar(255) UNIQUE, created_at timestamptz NOT NULL DEFAULT now(), published_at timestamptz, retry_count int DEFAULT 0, last_error text)`
+
+// A server that takes connections and says nothing uses up the time; the brokers are not
+// to blame. A person who stops the check is told no verdict.
+func TestCheck_BlamesNobodyThatItDidNotLookAt(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	env := append(slices.Clone(closedPorts), "CDC_RELAY_POSTGRES_URL=postgres://relay@"+listener.Addr().String()+"/shop?sslmode=disable")
+	got := invoke(t, env, "check", "--timeout", "300ms")
+	got.want(t, exitRefused, "fail  kafka.connection     not looked at: the 300ms of --timeout are over", "")
+	if strings.Contains(got.stdout, "start the brokers") {
+		t.Errorf("the brokers are blamed:\n%s", got.stdout)
+	}
+	stopped, stop := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer stop()
+	got = invokeWithin(stopped, t, env, "check")
+	got.want(t, exitFailed, "", "cdc-relay: check was told to stop; what it had seen until then is left out")
+	if got.stdout != "" {
+		t.Errorf("a verdict:\n%s", got.stdout)
+	}
+}
 
 func TestCheck_FindsNothingOnAHealthySystem(t *testing.T) {
 	l, env := clinic(t, ourOutbox)

@@ -51,6 +51,7 @@ func (c *changeOver) compared(ctx context.Context) error {
 	if len(known) == 0 {
 		return nil
 	}
-	_, err = rehearse(ctx, c.settings.OfShard(0, 1), standing.Origin, slot.Confirmed, known)
+	settings := c.settings.OfShard(0, 1)
+	_, err = settings.ConfirmedUpTo(known, standing.Origin, slot.Confirmed)
 	return err
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
@@ -31,8 +31,8 @@ func TestRejected_LetterIsNotThereBeforeEarlierRowsOfItsKey(t *testing.T) {
 		db.Exec(t, "INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ($1, $2, 'x', $3)", aggregate, key, payload)
 	}
 	r := p.Start(t)
-	r.Await(t, "it waits for the topic", func(s relay.Status) bool {
-		return s.State == relay.Blocked && s.Reason == "unknown_topic" || s.DeadLetters > 0
+	r.Await(t, "it waits for the topic", func(s status.Status) bool {
+		return s.State == status.Blocked && s.Reason == "unknown_topic" || s.DeadLetters > 0
 	})
 	r.Abort()
 	_ = r.Wait(t)
