@@ -64,6 +64,11 @@ func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
 	if len(name) < 2 {
 		return err
 	}
+	for _, c := range cmd.Root().Commands() {
+		if c.Name() == name {
+			return fmt.Errorf("%w: did you mean %s?", err, c.CommandPath())
+		}
+	}
 	if near, ok := wording.Nearest(name, flagNames(cmd)); ok {
 		return fmt.Errorf("%w: did you mean --%s?", err, near)
 	}

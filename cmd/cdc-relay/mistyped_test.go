@@ -47,6 +47,7 @@ func TestUsage_UnknownFlagsThatAreSomethingElse(t *testing.T) {
 		"check --discard":                 "unknown flag: --discard: cdc-relay deadletter redrive has it (see",
 		"deadletter list --payload":       "unknown flag: --payload: cdc-relay deadletter show has it (see",
 		"status --frobnicate":             "unknown flag: --frobnicate (see",
+		"--version":                       "unknown flag: --version: did you mean cdc-relay version? (see cdc-relay --help)",
 		"status -x":                       "unknown shorthand flag: 'x' in -x (see",
 		"deadletter redrive --resaon=x":   "did you mean --reason?",
 		"deadletter redrive --enabled":    "did you mean --set kafka.tls.enabled=… or --set kafka.create_topics.enabled=…?",

@@ -168,7 +168,11 @@ func statusText(s status.Status, now time.Time) string {
 	line("connected", "PostgreSQL %s, Kafka %s", sourceText(s), yesNo(s.SinkConnected))
 	line("LSN", "confirmed %s, published %s, received %s, server %s",
 		lsn(s.LSN.Confirmed), lsn(s.LSN.Published), lsn(s.LSN.Received), lsn(s.LSN.Server))
-	line("lag", "%s, %s; WAL retained %s", replication.BytesText(s.LagBytes), lagText(s.LagSeconds), replication.BytesText(s.RetainedWALBytes))
+	if s.LSN.Server == 0 && s.LagBytes == 0 {
+		line("lag", "not known: PostgreSQL has not been reached")
+	} else {
+		line("lag", "%s, %s; WAL retained %s", replication.BytesText(s.LagBytes), lagText(s.LagSeconds), replication.BytesText(s.RetainedWALBytes))
+	}
 	oldest := ""
 	if s.OldestUnacked != nil && s.InFlightEvents > 0 {
 		oldest = ", oldest " + seconds(*s.OldestUnacked)

@@ -214,6 +214,15 @@ func TestStatus_SaysWhenTheLagIsNotKnown(t *testing.T) {
 	}
 }
 
+// Before the first session nobody knows how much waits in the slot.
+func TestStatus_CallsALagThatNobodyKnowsNotZero(t *testing.T) {
+	s := sample(relay.Reconnecting, "network")
+	s.LSN, s.LagBytes, s.SourceConnected = relay.LSNs{}, 0, false
+	if got := statusText(s, time.Now()); !strings.Contains(got, "lag           not known: PostgreSQL has not been reached\n") || strings.Contains(got, "retained") {
+		t.Errorf("not reached:\n%s", got)
+	}
+}
+
 // What a restart would repeat is said before it.
 func TestStatus_SaysWhatARestartRepeats(t *testing.T) {
 	s := sample(status.Blocked, "route")
