@@ -92,6 +92,9 @@ func (d *drain) OnProduceBatchWritten(_ kgo.BrokerMetadata, _ string, _ int32, m
 // for.
 func startDrain(tb testing.TB, partitions int, cfg Config) *drain {
 	tb.Helper()
+	if testing.Short() {
+		tb.Skip("a drain takes seconds, and shows what memory it takes")
+	}
 	percent := debug.SetGCPercent(20) // as the program does
 	tb.Cleanup(func() { debug.SetGCPercent(percent) })
 	d := &drain{source: newDrainSource()}

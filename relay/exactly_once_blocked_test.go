@@ -32,6 +32,10 @@ func (j judging) Convict(ctx context.Context, id string, records []router.Record
 // A blocked relay tries again now and then. A stop that comes in the middle of a try finds
 // nothing in flight but what the brokers refuse, as one between two tries does.
 func TestExactly_StopsCleanlyInTheMiddleOfATryWhileBlocked(t *testing.T) {
+	step := 7 * time.Millisecond
+	if testing.Short() {
+		step *= 7
+	}
 	for name, rows := range map[string][]func() *replication.Batch{
 		"the row is alone":                    {fixed(110, 120, 1, "order/a/bad")},
 		"others are before it and behind it":  {fixed(110, 120, 1, "order/a/1"), fixed(130, 140, 1, "order/b/2", "order/a/bad", "order/c/3"), fixed(150, 160, 1, "order/a/4")},
@@ -39,7 +43,7 @@ func TestExactly_StopsCleanlyInTheMiddleOfATryWhileBlocked(t *testing.T) {
 		"the router refuses it":               {fixed(110, 120, 1, "order/a/1"), fixed(130, 140, 1, "order/b/2", "/a/5", "order/c/3")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for after := time.Duration(0); after < 300*time.Millisecond; after += 7 * time.Millisecond {
+			for after := time.Duration(0); after < 300*time.Millisecond; after += step {
 				synctest.Test(t, func(t *testing.T) {
 					server := newServer(rows...)
 					server.origin = replication.Origin{SystemID: "7000", Timeline: 1}

@@ -160,6 +160,9 @@ func (m *marked) Mark(mark sink.Mark) {
 
 // Brokers forget a transactional id that is not used for days.
 func TestExactly_RenewsItsTransactionalIDWhileNothingMoves(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a day has many ticks")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(fixed(110, 120, 1, "order/a/1"))
 		server.status = time.Hour

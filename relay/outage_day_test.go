@@ -78,6 +78,10 @@ func (o *outage) overfill() {
 // A window that is full is back-pressure: a day of it takes no more memory than its first
 // minute, the server is answered all the time, and nothing is lost or out of order.
 func TestOutage_OfADayIsBackPressureAndNotMemory(t *testing.T) {
+	hours := 24
+	if testing.Short() {
+		hours = 2
+	}
 	for name, c := range map[string]struct {
 		away   bool // no broker answers; else they do, and acknowledge nothing
 		over   bool // a row waits for room; else only keep-alives come
@@ -131,7 +135,7 @@ func TestOutage_OfADayIsBackPressureAndNotMemory(t *testing.T) {
 				}()
 				pass(time.Minute)
 				entries, waiting, told := o.stats().Entries, o.sink.Counts().Waiting, o.server.told()
-				for hour := 1; hour <= 24; hour++ {
+				for hour := 1; hour <= hours; hour++ {
 					pass(time.Hour)
 					st := o.relay.Status()
 					if st.State != c.state || st.Reason != c.reason || c.away != strings.Contains(st.Message, "nothing is lost before another 3.0 GiB") {

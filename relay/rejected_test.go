@@ -547,7 +547,11 @@ func TestParking_MoreKeysThanFitBlock(t *testing.T) {
 // among the dead letters, no key has a row in its topic behind a rejected one that is
 // still there, and the rest of each key is in order.
 func TestParking_KeepsOrderUnderRandomRefusals(t *testing.T) {
-	for seed := range uint64(25) {
+	seeds := uint64(25)
+	if testing.Short() {
+		seeds = 5
+	}
+	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { randomRefusals(t, rand.New(rand.NewPCG(seed, 1))) })
 		})

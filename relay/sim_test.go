@@ -379,6 +379,9 @@ func (f *simSource) Run(intake context.Context, out chan<- *replication.Batch, c
 // simSeeds is the number of schedules; the environment raises it.
 func simSeeds(t *testing.T, usual uint64) (first, n uint64) {
 	t.Helper()
+	if testing.Short() {
+		usual = min(usual, 60) // most that goes wrong shows in the first few
+	}
 	for name, to := range map[string]*uint64{"CDC_RELAY_TEST_SIM_SEEDS": &usual, "CDC_RELAY_TEST_SIM_FIRST": &first} {
 		if text := os.Getenv(name); text != "" {
 			value, err := strconv.ParseUint(text, 10, 64)
