@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 )
 
 // A file of offsets is a java.util.HashMap<byte[], byte[]> in Java's serialization
@@ -35,7 +34,8 @@ type pair struct{ key, value []byte }
 // ErrNotOffsets says that the content is no file of offsets at all.
 var ErrNotOffsets = errors.New("is neither a file of offsets (of a standalone worker or Debezium Server) nor JSON (of GET /connectors/NAME/offsets, or what Redis or a table has)")
 
-// javaReader reads from bounds-checked bytes; the first mistake sticks.
+// javaReader reads from bounds-checked bytes; the first mistake sticks, and what is read
+// behind it is zero.
 type javaReader struct {
 	data []byte
 	at   int
@@ -72,7 +72,7 @@ func (r *javaReader) take(n int) []byte {
 	if r.err != nil {
 		return nil
 	}
-	if n < 0 || n > len(r.data)-r.at {
+	if n > len(r.data)-r.at {
 		r.fail("it ends too early")
 		return nil
 	}
@@ -109,7 +109,7 @@ func (r *javaReader) u64() uint64 {
 }
 
 func (r *javaReader) want(what string, wanted byte) {
-	if got := r.u8(); r.err == nil && got != wanted {
+	if got := r.u8(); got != wanted {
 		r.at--
 		r.fail("%s is not where it should be", what)
 	}
@@ -126,20 +126,20 @@ func (r *javaReader) text() string { return string(r.take(int(r.u16()))) }
 func (r *javaReader) hashMap() []pair {
 	r.want("an object", tcObject)
 	r.want("its class", tcClassDesc)
-	if name, uid := r.text(), r.u64(); r.err == nil && (name != "java.util.HashMap" || uid != hashMapUID) {
+	if name, uid := r.text(), r.u64(); name != "java.util.HashMap" || uid != hashMapUID {
 		r.fail("the object is no java.util.HashMap")
 	}
 	r.handle() // the class
-	if flags := r.u8(); r.err == nil && flags != scWriteMethod|scSerial {
+	if flags := r.u8(); flags != scWriteMethod|scSerial {
 		r.fail("the class is written in an unknown way")
 	}
 	fields := r.u16()
-	if r.err == nil && fields != 2 {
+	if fields != 2 {
 		r.fail("the map has %d fields, not 2", fields)
 		return nil
 	}
 	for range fields {
-		if kind := r.u8(); r.err == nil && kind != 'F' && kind != 'I' {
+		if kind := r.u8(); kind != 'F' && kind != 'I' {
 			r.fail("the map has a field of an unknown type")
 		}
 		r.text()
@@ -149,12 +149,12 @@ func (r *javaReader) hashMap() []pair {
 	r.handle() // the map
 	r.take(8)  // load factor and threshold
 	r.want("the map's size", tcBlockData)
-	if n := r.u8(); r.err == nil && n != 8 {
+	if n := r.u8(); n != 8 {
 		r.fail("the map's size has %d bytes, not 8", n)
 	}
 	r.u32() // buckets
 	size := r.u32()
-	if r.err == nil && size > maxPairs {
+	if size > maxPairs {
 		r.fail("the map has %d entries", size)
 	}
 	var pairs []pair
@@ -173,7 +173,7 @@ func (r *javaReader) bytes() []byte {
 	case tcReference:
 		handle := r.u32()
 		array, ok := r.arrays[handle]
-		if r.err == nil && !ok {
+		if !ok {
 			r.fail("a reference leads nowhere")
 		}
 		return array
@@ -181,13 +181,10 @@ func (r *javaReader) bytes() []byte {
 		r.bytesDescription()
 		handle := r.handle()
 		n := r.u32()
-		if r.err == nil && (n > maxBytes || n > math.MaxInt32) {
+		if n > maxBytes {
 			r.fail("an entry has %d bytes", n)
 		}
 		array := r.take(int(n))
-		if r.err == nil && array == nil {
-			array = []byte{}
-		}
 		r.arrays[handle] = array
 		return array
 	default:
@@ -201,15 +198,15 @@ func (r *javaReader) bytes() []byte {
 func (r *javaReader) bytesDescription() {
 	switch kind := r.u8(); kind {
 	case tcReference:
-		if handle := r.u32(); r.err == nil && (r.bytesClass == 0 || handle != r.bytesClass) {
+		if handle := r.u32(); r.bytesClass == 0 || handle != r.bytesClass {
 			r.fail("an entry is no byte array")
 		}
 	case tcClassDesc:
-		if name, uid := r.text(), r.u64(); r.err == nil && (name != "[B" || uid != bytesUID) {
+		if name, uid := r.text(), r.u64(); name != "[B" || uid != bytesUID {
 			r.fail("an entry is no byte array")
 		}
 		r.bytesClass = r.handle()
-		if flags, fields := r.u8(), r.u16(); r.err == nil && (flags != scSerial || fields != 0) {
+		if flags, fields := r.u8(), r.u16(); flags != scSerial || fields != 0 {
 			r.fail("byte arrays are written in an unknown way")
 		}
 		r.want("the end of the class", tcEndBlock)

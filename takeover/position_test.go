@@ -1,6 +1,8 @@
 package takeover
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"os"
 	"path/filepath"
@@ -134,6 +136,86 @@ func TestParseOffsets_RefusesEverythingElse(t *testing.T) {
 	}
 }
 
+// Each byte of what surrounds the entries means something, and the message says where one
+// is wrong.
+func TestParseOffsets_NamesTheByteThatIsWrong(t *testing.T) {
+	whole := content(t, "one.offsets")
+	for _, c := range []struct {
+		at   int
+		want string
+	}{
+		{4, "at byte 4: an object is not where it should be"},
+		{5, "at byte 5: its class is not where it should be"},
+		{8, "at byte 33: the object is no java.util.HashMap"},
+		{32, "at byte 33: the object is no java.util.HashMap"},
+		{33, "at byte 34: the class is written in an unknown way"},
+		{35, "at byte 36: the map has 3 fields, not 2"},
+		{36, "at byte 37: the map has a field of an unknown type"},
+		{49, "at byte 50: the map has a field of an unknown type"},
+		{61, "at byte 61: the end of the class is not where it should be"},
+		{62, "at byte 62: the class without a parent is not where it should be"},
+		{71, "at byte 71: the map's size is not where it should be"},
+		{72, "at byte 73: the map's size has 9 bytes, not 8"},
+		{81, "at byte 81: an entry is no byte array"},
+		{82, "at byte 83: an entry is no byte array"},
+		{86, "at byte 95: an entry is no byte array"},
+		{94, "at byte 95: an entry is no byte array"},
+		{95, "at byte 98: byte arrays are written in an unknown way"},
+		{97, "at byte 98: byte arrays are written in an unknown way"},
+		{98, "at byte 98: the end of the class is not where it should be"},
+		{99, "at byte 99: the class without a parent is not where it should be"},
+		{136, "at byte 137: an entry is no byte array"},
+		{260, "at byte 260: the end of the map is not where it should be"},
+	} {
+		wrong := bytes.Clone(whole)
+		wrong[c.at]++
+		if _, err := ParseOffsets(wrong, ""); err == nil || !strings.HasSuffix(err.Error(), c.want) {
+			t.Errorf("byte %d is another: %v, want %s", c.at, err, c.want)
+		}
+	}
+	if _, err := ParseOffsets(whole[:4], ""); err == nil || !strings.HasSuffix(err.Error(), "at byte 4: it ends too early") {
+		t.Errorf("nothing behind the version: %v", err)
+	}
+}
+
+// What is as large as allowed is read.
+func TestParseOffsets_HasLimits(t *testing.T) {
+	whole := content(t, "one.offsets")
+	const size, entry, value = 77, 100, 137 // where the number of entries begins, and the length of a key and a value
+	entries := func(n int) []byte {
+		data := binary.BigEndian.AppendUint32(bytes.Clone(whole[:size]), uint32(n))
+		return append(append(data, bytes.Repeat([]byte{tcNull}, 2*n)...), tcEndBlock)
+	}
+	key := func(n int) []byte {
+		data := binary.BigEndian.AppendUint32(bytes.Clone(whole[:entry]), uint32(n))
+		return append(append(data, make([]byte, n)...), tcNull, tcEndBlock)
+	}
+	for _, c := range []struct {
+		name    string
+		content []byte
+		want    string
+	}{
+		{"as many entries as allowed", entries(100_000), "none of its entries is the position"},
+		{"one more", entries(100_001), "the map has 100001 entries"},
+		{"a key as long as allowed", key(1 << 20), "none of its entries is the position"},
+		{"one byte more", key(1<<20 + 1), "an entry has 1048577 bytes"},
+		{"as many pairs as allowed", bytes.Repeat([]byte("[]0"), 100_000), "has no key"},
+		{"one pair more", bytes.Repeat([]byte("[]0"), 100_001), "has more than 100000 entries"},
+	} {
+		if _, err := ParseOffsets(c.content, ""); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+	}
+	empty := append(binary.BigEndian.AppendUint32(bytes.Clone(whole[:value]), 0), tcEndBlock)
+	found, err := ParseOffsets(empty, "")
+	if err != nil || len(found) != 1 {
+		t.Fatalf("an empty position: %v, %v", found, err)
+	}
+	if _, err := Choose(found, "outbox", "app"); err == nil {
+		t.Error("an empty position counts as one that was removed")
+	}
+}
+
 func TestParsePosition(t *testing.T) {
 	for _, c := range []struct {
 		value string
@@ -145,13 +227,15 @@ func TestParsePosition(t *testing.T) {
 		{value: `{"lsn":10,"snapshot":"INITIAL","snapshot_completed":true}`, want: Position{LSN: 10}},
 		{value: `{"lsn":10,"snapshot":true,"last_snapshot_record":true}`, want: Position{LSN: 10}},
 		{value: `{"lsn":10,"snapshot":"false"}`, want: Position{LSN: 10}},
+		{value: `{"lsn":10,"snapshot":""}`, want: Position{LSN: 10}},
+		{value: `{"lsn":` + strings.Repeat(" ", maxValue-len(`{"lsn":1}`)) + `1}`, want: Position{LSN: 1}},
 		{value: `{"lsn":-1}`, err: "lsn is not a whole number"},
 		{value: `{"lsn":"10"}`, err: "lsn is not a whole number"},
 		{value: `{"lsn":10,"txId":1.5}`, err: "txId is not a whole number"},
 		{value: `{"file":"mysql-bin.1","pos":4}`, err: "has no lsn"},
 		{value: `[1]`, err: "is not a JSON object"},
 		{value: ``, err: "is not a JSON object"},
-		{value: `{"lsn":` + strings.Repeat(" ", maxValue) + `1}`, err: "is larger than"},
+		{value: `{"lsn":` + strings.Repeat(" ", maxValue-len(`{"lsn":1}`)+1) + `1}`, err: "is larger than"},
 	} {
 		got, err := ParsePosition(Entry{Value: []byte(c.value)})
 		if c.err != "" {

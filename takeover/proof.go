@@ -99,7 +99,7 @@ func (w *Witness) Row(commit, end pglogrepl.LSN, xid uint32, lsn pglogrepl.LSN) 
 	case inside && w.ended:
 		return own, false
 	default:
-		return false, commit > w.p.Commit && (commit > w.p.LSN && !own || !w.p.change())
+		return false, commit >= w.p.Commit && (commit > w.p.LSN && !own || !w.p.change())
 	}
 	return false, true
 }

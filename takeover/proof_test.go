@@ -52,6 +52,9 @@ func TestProof_RowsOfOneCopy(t *testing.T) {
 			t.Errorf("delivered %v, want the first row only", got)
 		}
 	}
+	if n := f.Skipped(); n != 2 {
+		t.Errorf("%d rows were proven, want the same one twice", n)
+	}
 }
 
 // A heartbeat may be stored at the beginning of a transaction, whose LSN is that
@@ -261,6 +264,8 @@ func TestWitness(t *testing.T) {
 		{name: "another transaction's row at that LSN", p: insert, commit: 600, end: 610, xid: 8, lsn: 500, past: true},
 		{name: "a later row of the transaction", p: insert, commit: 600, end: 610, xid: 7, lsn: 510},
 		{name: "a later transaction", p: insert, commit: 700, end: 710, xid: 9, lsn: 690, past: true},
+		{name: "a transaction whose end follows where the last one before the row ended", p: Position{LSN: 500, Commit: 610, XID: 7, Event: "INSERT"}, commit: 610, end: 620, xid: 9, lsn: 605, past: true},
+		{name: "one whose end follows the heartbeat's", p: heartbeat, commit: 400, end: 410, xid: 8, lsn: 395, past: true},
 		{name: "a heartbeat's transaction", p: heartbeat, commit: 390, end: 400, xid: 6, lsn: 350, found: true},
 		{name: "one before it", p: heartbeat, commit: 290, end: 300, xid: 6, lsn: 250},
 		{name: "one after it", p: heartbeat, commit: 490, end: 500, xid: 8, lsn: 450, past: true},
