@@ -20,7 +20,7 @@ import (
 //  3. A position becomes a batch's Through only at a Commit, or at a keep-alive
 //     outside a transaction, and never goes back.
 type Decoder struct {
-	rows, bytes int // where a batch ends
+	bytes int // where a batch ends, if its slab is not full before
 
 	tables   []Table
 	byName   map[Table]int
@@ -77,10 +77,9 @@ const jsonOID = 114
 func NewDecoder(cfg Config) *Decoder {
 	cfg = withStreamDefaults(cfg, 0)
 	d := &Decoder{
-		rows:      cfg.MaxBatchRows,
 		bytes:     cfg.MaxBatchBytes,
 		tables:    cfg.Tables,
-		wants:     append(append([]Wants(nil), cfg.Wants...), make([]Wants, max(0, len(cfg.Tables)-len(cfg.Wants)))...),
+		wants:     make([]Wants, len(cfg.Tables)),
 		byName:    make(map[Table]int, len(cfg.Tables)),
 		byPrefix:  make(map[string]*Relation, len(cfg.Messages)),
 		expected:  make(map[uint32]int, len(cfg.Tables)),
@@ -89,6 +88,7 @@ func NewDecoder(cfg Config) *Decoder {
 		relations: make(map[uint32]*relation),
 		pool:      newSlabPool(cfg.MaxBatchRows, cfg.MaxBatchBytes),
 	}
+	copy(d.wants, cfg.Wants)
 	for i, t := range cfg.Tables {
 		d.byName[t] = i
 	}
@@ -323,7 +323,7 @@ func (d *Decoder) keep(r *Relation, own []byte, values []Value, walStart pglogre
 	s.rows = append(s.rows, Row{
 		Txn: d.stamped, LSN: walStart, Ordinal: d.ordinal, Relation: r, Values: values,
 	})
-	d.full = b.Bytes >= d.bytes || len(s.rows)-d.first >= d.rows || s.full()
+	d.full = b.Bytes >= d.bytes || s.full()
 }
 
 // message makes a row of a logical message with a configured prefix; its body is

@@ -246,7 +246,8 @@ func TestDecoderRefusesWithThePosition(t *testing.T) {
 		"insert with a column less":     {open, insert(outboxOID, "1")},
 		"insert with a column more":     {open, insert(outboxOID, "1", "a", "b")},
 		"insert with trailing bytes":    {open, insert(outboxOID, "1", "a").u8(0)},
-		"insert cut in a value":         {open, insert(outboxOID, "1", "abc")[:15]},
+		"insert cut in a value":         {open, insert(outboxOID, "1", "abc")[:21]},
+		"insert cut before a length":    {open, insert(outboxOID, "1", "abc")[:15]},
 		"insert cut in a length":        {open, msg{'I'}.u32(outboxOID).u8('N').u16(2).u8('n').u8('t').u16(0)},
 		"insert cut before a column":    {open, msg{'I'}.u32(outboxOID).u8('N').u16(2).u8('n')},
 		"insert with a negative length": {open, msg{'I'}.u32(outboxOID).u8('N').u16(2).u8('n').u8('t').u32(0xffffffff)},
@@ -291,6 +292,50 @@ func TestDecoderRefusesWithThePosition(t *testing.T) {
 				t.Errorf("payload in %q", err)
 			}
 		})
+	}
+}
+
+func TestAnUnchangedValueIsNamedByItsColumn(t *testing.T) {
+	d := NewDecoder(testConfig)
+	decodeAll(t, d, begin(0x200, 7), relationMsg(outboxOID, "public", "outbox", outboxColumns...))
+	err := d.Decode(msg{'I'}.u32(outboxOID).u8('N').u16(2).u8('n').u8('u'), 0x210)
+	if err == nil || !strings.Contains(err.Error(), "column 2 of an insert") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A table may have no columns at all.
+func TestARowWithoutColumnsIsCounted(t *testing.T) {
+	d := NewDecoder(testConfig)
+	decodeAll(t, d, begin(0x200, 7), relationMsg(otherOID, "public", "ticks"), insert(otherOID), commit(0x200, 0x230))
+	if b := d.Take(); b.Foreign != 1 {
+		t.Errorf("got %s", render(b))
+	}
+}
+
+func TestACommitWhereAKeepAliveWasIsNoNews(t *testing.T) {
+	d := NewDecoder(testConfig)
+	d.Idle(0x230)
+	d.Take().Release()
+	decodeAll(t, d, begin(0x200, 7), commit(0x200, 0x230))
+	if b := d.Take(); b.Through != 0 || !b.ThroughTime.IsZero() {
+		t.Errorf("through %s at %s, which was given before", b.Through, b.ThroughTime)
+	}
+}
+
+func TestABatchIsFullWithTheBytesItMayHave(t *testing.T) {
+	row := func(limit int) *Decoder {
+		cfg := testConfig
+		cfg.MaxBatchBytes = limit
+		d := NewDecoder(cfg)
+		decodeAll(t, d, begin(0x200, 7), relationMsg(outboxOID, "public", "outbox", outboxColumns...), insert(outboxOID, "1", "a"))
+		return d
+	}
+	one := row(1 << 20).Take().Bytes
+	for limit, full := range map[int]bool{one - 1: true, one: true, one + 1: false} {
+		if got := row(limit).Full(); got != full {
+			t.Errorf("a row of %d bytes fills a batch of %d: %t", one, limit, got)
+		}
 	}
 }
 

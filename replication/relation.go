@@ -21,9 +21,7 @@ func (d *Decoder) relate(f *fields) error {
 	if identity != 'd' && identity != 'n' && identity != 'f' && identity != 'i' {
 		return fmt.Errorf("replica identity %q", identity)
 	}
-	// At least ten bytes a column: a false count must not size the slice.
-	rel.Columns = make([]Column, 0, min(n, len(f.rest)/10))
-	for range n {
+	for range n { // a false count sizes nothing
 		_, name := f.byte(), f.string()
 		c := Column{Name: name, Type: f.uint32(), TypeMod: int32(f.uint32())}
 		if f.err != nil {

@@ -87,7 +87,7 @@ func (f *fields) string() string {
 // tuple reads past a TupleData of a change that is not delivered.
 func (f *fields) tuple(columns int) {
 	n := f.uint16()
-	if f.err == nil && n != columns {
+	if n != columns {
 		f.fail(fmt.Errorf("row has %d columns, its relation %d", n, columns))
 	}
 	for range n {
