@@ -419,6 +419,43 @@ func TestChunks_AreBoundedAndKeepOrder(t *testing.T) {
 	}
 }
 
+// A part is as full as it may be, and has no piece of nothing.
+func TestChunks_FillEachPart(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		sizes [][]int // of the entries of each task
+		want  string  // entries of each piece, the parts in brackets
+	}{
+		{"nothing", nil, "[]"},
+		{"small tasks share a part", [][]int{{1}, {1, 1}}, "[[1 2]]"},
+		{"exactly full", [][]int{{chunkBytes - 1, 1}}, "[[2]]"},
+		{"a byte too many", [][]int{{chunkBytes, 1}}, "[[1] [1]]"},
+		{"the second task does not fit", [][]int{{chunkBytes}, {1}}, "[[1] [1]]"},
+		{"as many entries as fit", [][]int{{1, 1, 1}}, "[[3]]"},
+		{"one more", [][]int{{1, 1, 1}, {1}}, "[[3] [1]]"},
+	} {
+		var tasks []Task
+		for _, sizes := range tt.sizes {
+			var task Task
+			for _, size := range sizes {
+				task.Entries = append(task.Entries, &Entry{Size: size})
+			}
+			tasks = append(tasks, task)
+		}
+		var got [][]int
+		for _, part := range chunks(tasks, 3) {
+			var pieces []int
+			for _, p := range part {
+				pieces = append(pieces, len(p.entries))
+			}
+			got = append(got, pieces)
+		}
+		if fmt.Sprint(got) != tt.want {
+			t.Errorf("%s: %v, want %s", tt.name, got, tt.want)
+		}
+	}
+}
+
 // A message outside any transaction may end where the next commit record begins. Taken for
 // one row, the second of the two would not be sent.
 func TestWrap_TellsAMessageFromTheTransactionThatCommitsWhereItEnds(t *testing.T) {

@@ -10,6 +10,9 @@ import (
 // digest is a hash of all that Kafka stores of a record.
 type digest [sha256.Size]byte
 
+// absent is the length of what is not there, as in Kafka's protocol.
+const absent = -1
+
 func digestOf(r *router.Record) digest {
 	h := sha256.New()
 	var size [8]byte
@@ -20,7 +23,7 @@ func digestOf(r *router.Record) digest {
 	part := func(bytes []byte) {
 		n := int64(len(bytes))
 		if bytes == nil {
-			n = -1
+			n = absent
 		}
 		number(n)
 		h.Write(bytes)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
@@ -80,6 +81,54 @@ func TestLetter_KeepsWhatIsAsLongAsAllowed(t *testing.T) {
 	}
 	if at := headerAt(letter.Headers, "id"); at < 0 || string(letter.Headers[at].Value) != text {
 		t.Error("an event's id was dropped that is as long as allowed")
+	}
+}
+
+// Records that Kafka stores alike have one digest, and no others.
+func TestDigest_TellsRecordsApart(t *testing.T) {
+	edge := strings.Repeat("\xff", 8) // between parts, if their lengths were not there
+	seen := map[digest]int{}
+	for i, rec := range []router.Record{
+		{Topic: "t"},
+		{Topic: "t", Key: []byte{}},
+		{Topic: "t", Value: []byte{}},
+		{Topic: "t", Key: []byte("k"), Value: []byte("v")},
+		{Topic: "t", Key: []byte("kv"), Value: []byte{}},
+		{Topic: "t", Key: []byte("k" + edge + "v"), Value: []byte("w")},
+		{Topic: "t", Key: []byte("k"), Value: []byte("v" + edge + "w")},
+		{Topic: "t", Partition: 1},
+		{Topic: "t", Timestamp: time.Unix(1, 0)},
+		{Topic: "t", Headers: []router.Header{{Key: "h"}}},
+		{Topic: "t", Headers: []router.Header{{Key: "h", Value: []byte{}}}},
+	} {
+		if other, ok := seen[digestOf(&rec)]; ok {
+			t.Errorf("records %d and %d have the same digest", other, i)
+		}
+		seen[digestOf(&rec)] = i
+	}
+}
+
+// A second reading finds the letters that are asked for, and what became of them meanwhile.
+func TestFilling_SeesWhatIsDoneWithSinceTheFirstReading(t *testing.T) {
+	l := newLog(Filter{})
+	l.letter(0x10, "a")
+	l.letter(0x20, "a")
+	l.letter(0x30, "b")
+	entries := l.backlog.Entries[:2]
+	f := newFilling(entries)
+	m := Marker{Source: "7000/orders", Group: KeyGroup("orders", []byte("a")), Outcome: Sent, Offsets: NewOffsets([]int64{0})}
+	for offset, rec := range []router.Record{
+		Wrap(record(0x10, 1, "a", "v1"), topic, cause), Wrap(record(0x20, 1, "a", "v2"), topic, cause), Wrap(record(0x30, 1, "b", "v3"), topic, cause), m.Record(topic, []byte("a")),
+	} {
+		if err := f.add(message(rec, 0, int64(offset))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(f.found) != 2 || string(f.found[Place{0, 1}].Record.Value) != "v2" {
+		t.Errorf("found %+v", f.found)
+	}
+	if entries[0].Done != Sent || entries[1].Done != "" {
+		t.Errorf("the first is %q and the second is %q", entries[0].Done, entries[1].Done)
 	}
 }
 

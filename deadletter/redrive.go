@@ -337,9 +337,6 @@ func (r *Redriver) mark(ctx context.Context, p piece, done int) error {
 		ranges := coverage(there, isDone)
 		for part := range slices.Chunk(ranges, maxRanges) {
 			m := Marker{Source: there[0].Source, Group: there[0].Group, Outcome: outcome, Partition: there[0].Partition, Offsets: part, Through: through(there, isDone)}
-			if len(ranges) > maxRanges {
-				m.Through = Row{}
-			}
 			if _, err := r.send(ctx, []router.Record{m.Record(r.Topic, there[0].Record.Key)}); err != nil {
 				return err
 			}
@@ -351,16 +348,11 @@ func (r *Redriver) mark(ctx context.Context, p piece, done int) error {
 	return nil
 }
 
-// through is the highest row when everything is done with, for readers of version 0.1: it
-// covers nothing that waits.
-func through(there []*Entry, done func(*Entry) bool) (highest Row) {
-	for _, e := range there {
-		if !done(e) {
-			return Row{}
-		}
-		if e.Row.Compare(highest) > 0 {
-			highest = e.Row
-		}
+// through is the highest row when everything is done with, which one range says then, for
+// readers of version 0.1: it covers nothing that waits.
+func through(there []*Entry, done func(*Entry) bool) Row {
+	if slices.ContainsFunc(there, func(e *Entry) bool { return !done(e) }) {
+		return Row{}
 	}
-	return highest
+	return slices.MaxFunc(there, func(a, b *Entry) int { return a.Row.Compare(b.Row) }).Row
 }

@@ -17,29 +17,25 @@ const tries = 5
 // a record together with its neighbours, so what failed is tried again alone.
 func (r *Redriver) send(ctx context.Context, records []router.Record) (int, error) {
 	n, err := r.try(ctx, records)
-	for failed := 0; err != nil && n < len(records); {
+	for failed := 0; err != nil; {
 		if _, halted := errors.AsType[*haltedError](err); halted {
 			return n, err
 		}
 		if alone := len(records) == 1 || failed > 0; alone && (!passing(err) || failed >= tries) {
 			return n, err
 		}
-		if failed > 0 {
-			select {
-			case <-time.After(time.Duration(failed) * 200 * time.Millisecond):
-			case <-ctx.Done():
-				return n, &haltedError{context.Cause(ctx)}
-			}
+		select {
+		case <-time.After(time.Duration(failed) * 200 * time.Millisecond):
+		case <-ctx.Done():
+			return n, &haltedError{context.Cause(ctx)}
 		}
 		var one int
 		if one, err = r.try(ctx, records[n:n+1]); err != nil {
 			failed++
 			continue
 		}
-		n, failed = n+one, 0
-		if n < len(records) {
-			n, err = r.rest(ctx, records, n)
-		}
+		failed = 0
+		n, err = r.rest(ctx, records, n+one)
 	}
 	return n, err
 }

@@ -130,7 +130,7 @@ func TestRedriver_StopsInTheMiddleAndTellsWhere(t *testing.T) {
 		}, "the lock is lost at no letter, 0 unsure, 2 pieces", "0/10 marker 0/20 0/30 0/40 marker"},
 		{"the brokers are away", func(r *running) {
 			r.sink.SetReachable(errors.New("dial: refused"))
-			pass(mostAway + time.Second + stopGrace)
+			pass(mostAway + time.Second/2)
 		}, "dial: refused at 0/20, 3 unsure, 2 pieces", "0/10 marker"},
 		{"the brokers are away for a moment", func(r *running) {
 			for range 3 {

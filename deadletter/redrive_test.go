@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
@@ -23,10 +24,13 @@ func TestRedriver_SendsInOrderUpToWhatFails(t *testing.T) {
 		sent   string
 		done   int
 		failed bool
+		tried  int
+		waited time.Duration
 	}{
-		{"refused", sink.Rejected, 0, "1 2", 2, true},
-		{"refused twice, then a neighbour's fault", sink.Retry, 2, "1 2 bad 4 5", 5, false},
-		{"never", sink.Retry, 0, "1 2", 2, true},
+		{"refused", sink.Rejected, 0, "1 2", 2, true, 2, 0},
+		{"refused with its neighbours, and not alone", sink.Rejected, 1, "1 2 bad 4 5", 5, false, 2, 0},
+		{"refused twice, then a neighbour's fault", sink.Retry, 2, "1 2 bad 4 5", 5, false, 3, 200 * time.Millisecond},
+		{"never", sink.Retry, 0, "1 2", 2, true, 1 + tries, 2 * time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -45,10 +49,14 @@ func TestRedriver_SendsInOrderUpToWhatFails(t *testing.T) {
 				for _, value := range []string{"1", "2", "bad", "4", "5"} {
 					records = append(records, router.Record{Topic: "orders", Value: []byte(value)})
 				}
+				began := time.Now()
 				r := &Redriver{Sink: &out}
 				n, err := r.send(t.Context(), records)
 				if n != tt.done || (err != nil) != tt.failed {
 					t.Fatalf("%d done, %v", n, err)
+				}
+				if waited := time.Since(began); tried != tt.tried || waited != tt.waited {
+					t.Errorf("tried %d times and waited %s, want %d and %s", tried, waited, tt.tried, tt.waited)
 				}
 				var sent []string
 				for _, d := range out.Delivered() {
@@ -60,6 +68,41 @@ func TestRedriver_SendsInOrderUpToWhatFails(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A record that is alone from the start is not sent again to find out.
+func TestRedriver_SendsALoneRecordThatIsRefusedOnce(t *testing.T) {
+	var out sinktest.Recorder
+	tried := 0
+	out.Decide(func(*router.Record) sinktest.Verdict {
+		tried++
+		return sinktest.Fail(sink.Rejected, "reason", errors.New("no"))
+	})
+	if n, err := (&Redriver{Sink: &out}).send(t.Context(), []router.Record{{Topic: "orders"}}); n != 0 || err == nil || tried != 1 {
+		t.Errorf("%d done after %d tries, %v", n, tried, err)
+	}
+}
+
+// A marker of all that waits names the highest row too, wherever its letter lies.
+func TestRedriver_NamesTheHighestRowOfAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLog(Filter{})
+		for _, commit := range []pglogrepl.LSN{0x10, 0x30, 0x20} {
+			l.letter(commit, "a")
+		}
+		task := l.backlog.Whole()[0]
+		var out sinktest.Recorder
+		r := &Redriver{Sink: &out, Topic: topic}
+		if outcome := r.perform(t.Context(), piece{&task, task.Entries}, whole(task, func(*Letter) {})); outcome.Done != 3 {
+			t.Fatalf("outcome %+v", outcome)
+		}
+		all := out.Delivered()
+		last := all[len(all)-1]
+		_, m, err := Parse(&sink.Message{Topic: topic, Key: last.Key, Headers: last.Headers, Offset: 3})
+		if err != nil || m.Through != (Row{0x30, 1}) {
+			t.Fatalf("marker %+v, %v", m, err)
+		}
+	})
 }
 
 // whole are letters as the topic has them.
