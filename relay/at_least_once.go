@@ -359,7 +359,7 @@ func (d *atLeastOnce) convict(u *undelivered, f *sink.Failure) sentence {
 	s.tell(f.Reason, row, cause)
 	if s.r.cfg.OnReject == SkipOnReject {
 		rec.Topic = ""
-		u.p.f.skipped++
+		u.p.f.skipped = true
 		d.durable(u.p)
 		return skipRow
 	}

@@ -57,6 +57,12 @@ func (j *journal) Write(p []byte) (int, error) {
 	return j.text.Write(p)
 }
 
+func (j *journal) has(text string) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return strings.Contains(j.text.String(), text)
+}
+
 // budget are the lines about it.
 func (j *journal) budget(t *testing.T) (lines []map[string]any) {
 	t.Helper()

@@ -59,19 +59,25 @@ func TestRelay_WhatIsDeliveredElsewhereHoldsUpToTheFork(t *testing.T) {
 	for name, tt := range map[string]struct {
 		now  replication.Origin
 		want string
+		warn bool
 	}{
-		"the same":          {here, ""},
-		"a later timeline":  {replication.Origin{SystemID: "7", Timeline: 2, Forks: []replication.Fork{{Timeline: 1, At: 130}}}, "2 3"},
-		"another cluster":   {replication.Origin{SystemID: "8", Timeline: 1}, "1 2 3"},
-		"an earlier branch": {replication.Origin{SystemID: "7", Timeline: 3, Forks: []replication.Fork{{Timeline: 2, At: 130}}}, "1 2 3"},
+		"the same":          {here, "", false},
+		"a later timeline":  {replication.Origin{SystemID: "7", Timeline: 2, Forks: []replication.Fork{{Timeline: 1, At: 130}}}, "2 3", true},
+		"another cluster":   {replication.Origin{SystemID: "8", Timeline: 1}, "1 2 3", true},
+		"an earlier branch": {replication.Origin{SystemID: "7", Timeline: 3, Forks: []replication.Fork{{Timeline: 2, At: 130}}}, "1 2 3", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := newServer(fixed(110, 120, 1, "order/a/1"), fixed(130, 140, 1, "order/a/2"), fixed(150, 160, 1, "order/a/3"))
 				server.origin = tt.now
-				b := start(t, Config{DeliveredIn: here, Delivered: func(*replication.Row) bool { return true }}, server)
+				log := new(journal)
+				b := &bench{server: server, sink: new(sinktest.Recorder), result: make(chan error, 1), log: log}
+				b.start(t, Config{DeliveredIn: here, Delivered: func(*replication.Row) bool { return true }})
 				pass(time.Second)
 				b.stop(t)
+				if warned := log.has("every row behind the position here is sent"); warned != tt.warn {
+					t.Errorf("warned is %t, want %t", warned, tt.warn)
+				}
 				if got := b.values(); got != tt.want || b.server.position() != 160 {
 					t.Fatalf("delivered %q, confirmed %s; want %q and 160", got, b.server.position(), tt.want)
 				}

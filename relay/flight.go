@@ -25,7 +25,7 @@ type flight struct {
 	durable int               // of them, those that are acknowledged for sure; see overtakes
 	waited  int               // rows up to the one that waited for that last; zero: none did
 	letters []string          // reasons of the records that became dead letters
-	skipped int               // records without a topic, which are not sent
+	skipped bool              // there are records without a topic, which are not sent
 	handed  time.Time         // first hand-over to the sink
 	acked   atomic.Int64      // records that are durable
 	settled atomic.Int64      // of them, those of transactions that may be confirmed
@@ -180,9 +180,6 @@ func (s *session) quiesce(hard context.Context) error {
 // everything before that row is durable. Without it a row that blocks for long
 // would have its neighbours sent again at every start.
 func (f *flight) upTo(row int) {
-	if row >= len(f.batch.Rows) {
-		return
-	}
 	guilty := f.batch.Rows[row].Txn
 	for i := row - 1; i >= 0; i-- {
 		if t := f.batch.Rows[i].Txn; t != guilty && t.End != 0 {

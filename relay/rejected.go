@@ -146,7 +146,7 @@ func (s *session) followAll(queue []undelivered) {
 
 // delivered are the records of a flight without those that were skipped.
 func (f *flight) delivered() []router.Record {
-	if f.skipped == 0 {
+	if !f.skipped {
 		return f.buf.Records
 	}
 	kept := f.buf.Records[:0]

@@ -228,6 +228,9 @@ func (s *session) outcome(err error) error {
 	return s.intake.srcErr
 }
 
+// farewell is how long the server may take to be told the final position.
+const farewell = 5 * time.Second
+
 // close tells the server the final position and frees the connection. What the sink
 // still holds is given up before: two sessions never overlap. After a
 // stop it returns ErrDrainCut if rows that the sink was given are not both durable
@@ -271,7 +274,7 @@ func (s *session) close(ctx, hard context.Context, cause error) error {
 	if f := s.frozen.Load(); f != 0 && s.delivery.rules().repeats {
 		untold = untold || f < acked
 	}
-	final, cancel := context.WithTimeout(context.WithoutCancel(hard), 5*time.Second)
+	final, cancel := context.WithTimeout(context.WithoutCancel(hard), farewell)
 	defer cancel()
 	closed := s.src.Close(final, s.confirmed())
 	if closed != nil && cause == nil {
@@ -307,7 +310,7 @@ var errUnseen = errors.New("the publication or a table changed during the drain"
 // silence says that the session ended because the server was not heard: it may
 // have given the slot to somebody else by now.
 func silence(err error) bool {
-	return err != nil && replication.Reason(err) == replication.ReasonTimeout
+	return replication.Reason(err) == replication.ReasonTimeout
 }
 
 // gone says that the connection is lost, and with it the slot: a relay that stands by

@@ -1,0 +1,307 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/sinktest"
+	"github.com/jackc/pglogrepl"
+)
+
+func newBench(batches ...func() *replication.Batch) *bench {
+	return &bench{server: newServer(batches...), sink: new(sinktest.Recorder), result: make(chan error, 1)}
+}
+
+// A drain that was acknowledged one Send after another is over with the last one, also
+// when that one failed at first.
+func TestRelay_DrainRetriesWhatFailsBehindAnAcknowledgement(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(fixed(110, 120, 1, "order/a/1"), fixed(130, 140, 1, "order/a/2"))
+		failed := false
+		b.sink.Decide(func(r *router.Record) sinktest.Verdict {
+			if string(r.Value) == "2" && !failed {
+				failed = true
+				return sinktest.Fail(sink.Retry, "kafka_error", errors.New("not now"))
+			}
+			return sinktest.Verdict{}
+		})
+		b.sink.Hold()
+		b.start(t, Config{})
+		pass(time.Second)
+		b.cancel()
+		pass(time.Second)
+		b.sink.Ack(1)
+		pass(time.Second)
+		b.sink.Release()
+		if err := <-b.result; err != nil || b.values() != "1 2" || b.server.position() != 140 {
+			t.Errorf("run: %v; delivered %q, confirmed %s", err, b.values(), b.server.position())
+		}
+	})
+}
+
+// lastWords has a session end with an error as soon as it is to end.
+type lastWords struct {
+	*fakeSource
+	err error
+}
+
+func (l lastWords) Run(intake context.Context, out chan<- *replication.Batch, confirmed func() pglogrepl.LSN) error {
+	_ = l.fakeSource.Run(intake, out, confirmed)
+	return l.err
+}
+
+// A connection that is lost at a stop matters to what is in flight, and to a transaction
+// of which only a part was read.
+func TestRelay_AConnectionLostAtAStop(t *testing.T) {
+	reset := &replication.Error{Kind: replication.KindRetry, Op: "read stream", Err: errors.New("connection reset")}
+	shape := &replication.Error{Kind: replication.KindBusy, Reason: replication.ReasonSlotInUse, Err: errors.New("another relay has it")}
+	part := func() *replication.Batch {
+		b := batch(110, 0, 1, "order/a/1")
+		b.Open = true
+		return b
+	}
+	for name, c := range map[string]struct {
+		rows []func() *replication.Batch
+		err  error
+		cut  bool
+	}{
+		"nothing was read":                    {nil, reset, false},
+		"all is acknowledged":                 {[]func() *replication.Batch{fixed(110, 120, 1, "order/a/1")}, reset, false},
+		"the rest of a transaction is missed": {[]func() *replication.Batch{part}, shape, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(c.rows...)
+				b.server.wrap = func(s *fakeSource) Source { return lastWords{s, c.err} }
+				b.start(t, Config{})
+				pass(time.Second)
+				b.cancel()
+				if err := <-b.result; errors.Is(err, ErrDrainCut) != c.cut || !c.cut && err != nil {
+					t.Errorf("run: %v", err)
+				}
+			})
+		})
+	}
+}
+
+// What the server was told up to where the position is frozen is all that a drain tells.
+func TestRelay_ADriftThatADrainIsBlockedAtIsNoCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := new(probe)
+		p.snapshot.Store(new(replication.Snapshot))
+		b := newBench(fixed(110, 120, 1, "order/a/1"), fixed(130, 140, 1, "order/a/bad"))
+		b.probe = p
+		b.sink.Decide(func(r *router.Record) sinktest.Verdict {
+			if string(r.Value) == "bad" {
+				return sinktest.Fail(sink.Retry, "kafka_error", errors.New("not now"))
+			}
+			return sinktest.Verdict{}
+		})
+		b.start(t, Config{ProbeInterval: time.Second, RetryMin: 10 * time.Second, RetryMax: 10 * time.Second})
+		pass(2500 * time.Millisecond)
+		b.cancel()
+		pass(500 * time.Millisecond)
+		p.snapshot.Store(&replication.Snapshot{Drift: &replication.Error{Kind: replication.KindDrift, Reason: replication.ReasonPublicationChanged, Err: errors.New("altered")}})
+		if err := <-b.result; !errors.Is(err, errUnseen) || errors.Is(err, ErrDrainCut) || b.server.position() != 120 {
+			t.Errorf("run: %v; confirmed %s", err, b.server.position())
+		}
+	})
+}
+
+// A server that does not take the last position is told of, and no other.
+func TestRelay_LogsThatTheLastPositionMayBeMissed(t *testing.T) {
+	for name, closed := range map[string]error{"taken": nil, "not taken": errors.New("connection reset")} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				log := new(journal)
+				b := newBench()
+				b.server.closeErr = closed
+				b.log = log
+				b.start(t, Config{})
+				pass(time.Second)
+				b.stop(t)
+				if got := log.has("the last transactions may be sent again"); got != (closed != nil) {
+					t.Errorf("the log has it: %t", got)
+				}
+			})
+		})
+	}
+}
+
+// What a session that ends waits for its acknowledgements stays below wal_sender_timeout.
+func TestRelay_HandoverIsShorterThanTheServerWaits(t *testing.T) {
+	for timeout, want := range map[time.Duration]time.Duration{0: 10 * time.Second, time.Minute: 10 * time.Second, 8 * time.Second: 4 * time.Second} {
+		r := &Relay{cfg: Config{Replication: replication.Config{WalSenderTimeout: timeout}}}
+		if got := r.handover(); got != want {
+			t.Errorf("with wal_sender_timeout %s it is %s, want %s", timeout, got, want)
+		}
+	}
+}
+
+// The window counts rows and what their records take, four times, and with exactly-once
+// three times.
+func TestWindow_CountsRowsAndRecords(t *testing.T) {
+	rec := router.Record{Topic: "order-events", Key: []byte("a"), Value: []byte("1")}
+	least := 100 + sink.Memory([]router.Record{rec})
+	for guarantee, times := range map[Guarantee]int{AtLeastOnce: 4, ExactlyOnce: 3} {
+		s := &session{}
+		if guarantee == ExactlyOnce {
+			s.exactly = new(exactly)
+		}
+		if got := s.resident(100); got != times*100 {
+			t.Errorf("%s: 100 bytes count as %d", guarantee, got)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(fixed(110, 120, 1, "order/a/1"))
+		b.sink.Hold()
+		b.start(t, Config{})
+		pass(time.Second)
+		if got := b.relay.Status().InFlightBytes; got < 4*least {
+			t.Errorf("%d bytes are in flight, want at least %d", got, 4*least)
+		}
+		b.sink.Release()
+		b.stop(t)
+	})
+}
+
+// A batch without records is nothing to send.
+func TestRelay_SendsNothingForRowsThatAreSkipped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(fixed(110, 120, 1, "/a/1", "/b/2"))
+		b.start(t, Config{OnReject: SkipOnReject})
+		pass(time.Second)
+		b.stop(t)
+		if got := b.sink.Counts().Sends; got != 0 || b.server.position() != 120 {
+			t.Errorf("%d Sends, confirmed %s", got, b.server.position())
+		}
+	})
+}
+
+// A record that the brokers refused and that is skipped is not among those delivered.
+func TestRelay_CountsNoSkippedRecordAsDelivered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(fixed(110, 120, 1, "order/a/1", "order/a/bad", "order/a/3"))
+		b.sink.Decide(refuseBad)
+		b.start(t, Config{OnReject: SkipOnReject})
+		pass(time.Minute)
+		b.stop(t)
+		if n := b.counts.delivered.Load(); n != 2 || b.values() != "1 3" {
+			t.Errorf("%d records count as delivered, and %q are", n, b.values())
+		}
+	})
+}
+
+func TestOpenRows_AreThoseOfTheLastTransaction(t *testing.T) {
+	rows := func(open bool, txns ...int) *replication.Batch {
+		b, all := &replication.Batch{Open: open}, map[int]*replication.Txn{}
+		for _, n := range txns {
+			if all[n] == nil {
+				all[n] = new(replication.Txn)
+			}
+			b.Rows = append(b.Rows, replication.Row{Txn: all[n]})
+		}
+		return b
+	}
+	for _, c := range []struct {
+		batch *replication.Batch
+		want  int
+	}{
+		{rows(false, 1, 1), 0}, {rows(true), 0}, {rows(true, 1, 1), 2}, {rows(true, 1, 2), 1}, {rows(true, 1, 1, 2, 2, 2), 3},
+	} {
+		if got := openRows(c.batch); got != c.want {
+			t.Errorf("%d of %d rows, want %d", got, len(c.batch.Rows), c.want)
+		}
+	}
+}
+
+// Runs of records that failed double while they succeed.
+func TestRelay_RecoversInRunsThatDouble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rows := make([]string, 31)
+		for i := range rows {
+			rows[i] = "order/a/1"
+		}
+		b := newBench(fixed(110, 120, 1, rows...))
+		first := true
+		b.sink.Decide(func(*router.Record) sinktest.Verdict {
+			if first {
+				first = false
+				return sinktest.Fail(sink.Retry, "kafka_error", errors.New("not now"))
+			}
+			return sinktest.Verdict{}
+		})
+		b.start(t, Config{})
+		pass(time.Second)
+		b.stop(t)
+		if got := b.sink.Counts().Sends; got != 1+5 { // of 1, 2, 4, 8 and 16 records
+			t.Errorf("%d Sends for %d records", got, len(rows))
+		}
+	})
+}
+
+// The slot may not be moved over a row while what lies before it is not delivered,
+// whichever row of its batch it is.
+func TestBlocked_OffersNoMoveOverWhatIsNotDelivered(t *testing.T) {
+	for _, rows := range [][]string{{"order/a/1", "/b/bad"}, {"order/a/1", "order/a/2", "/b/bad"}} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(fixed(110, 120, 1, "order/c/0"), fixed(130, 140, 1, rows...))
+			b.sink.Hold()
+			b.start(t, Config{})
+			pass(time.Second)
+			if st := b.relay.Status(); st.State != Blocked || strings.Contains(st.Message, moveSlot) {
+				t.Errorf("before: %s: %s", st.State, st.Message)
+			}
+			b.sink.Release()
+			pass(5 * time.Second)
+			if st := b.relay.Status(); st.State != Blocked || !strings.Contains(st.Message, moveSlot) {
+				t.Errorf("behind: %s: %s", st.State, st.Message)
+			}
+			b.stop(t)
+		})
+	}
+}
+
+// unreadable letters have a topic that cannot be read.
+type unreadableLetters struct{ err error }
+
+func (u unreadableLetters) Run(context.Context, func(*sink.Message)) {}
+func (u unreadableLetters) CatchUp(context.Context, bool) error      { return u.err }
+func (u unreadableLetters) Close()                                   {}
+
+// A dead-letter topic that is not there yet has no letters, where the relay makes it.
+func TestDeadLetters_ATopicThatIsNotThereYetIsEmpty(t *testing.T) {
+	for _, c := range []struct {
+		reason string
+		makes  bool
+		fails  bool
+	}{{"unknown_topic", true, false}, {"unknown_topic", false, true}, {"network", true, true}} {
+		r := &Relay{parked: deadletter.NewParked(1), parts: Parts{Journal: unreadableLetters{&sink.Error{Reason: c.reason, Err: errors.New("no")}}}}
+		r.cfg.Kafka.CreateTopics.Enabled = c.makes
+		if err := r.awaitDeadLetters(t.Context(), time.Second, true); (err != nil) != c.fails {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
+// Rejects are remembered up to a number of them, the last ones.
+func TestRejects_ForgetsTheOldest(t *testing.T) {
+	var r rejects
+	row := func(n int) deadletter.Row { return deadletter.Row{Commit: pglogrepl.LSN(n)} }
+	for n := range maxRejects {
+		if !r.first(row(n)) {
+			t.Fatalf("row %d is known", n)
+		}
+	}
+	if r.first(row(0)) || !r.first(row(maxRejects)) || r.first(row(1)) || !r.first(row(0)) || r.first(row(2)) {
+		t.Error("not the last ones are known")
+	}
+}
