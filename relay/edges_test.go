@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
@@ -151,13 +152,9 @@ func TestRelay_HandoverIsShorterThanTheServerWaits(t *testing.T) {
 func TestWindow_CountsRowsAndRecords(t *testing.T) {
 	rec := router.Record{Topic: "order-events", Key: []byte("a"), Value: []byte("1")}
 	least := 100 + sink.Memory([]router.Record{rec})
-	for guarantee, times := range map[Guarantee]int{AtLeastOnce: 4, ExactlyOnce: 3} {
-		s := &session{}
-		if guarantee == ExactlyOnce {
-			s.exactly = new(exactly)
-		}
-		if got := s.resident(100); got != times*100 {
-			t.Errorf("%s: 100 bytes count as %d", guarantee, got)
+	for d, times := range map[delivery]int{new(atLeastOnce): 4, new(exactlyOnce): 3} {
+		if got := d.rules().growth; got != times {
+			t.Errorf("%T: a byte counts as %d", d, got)
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
@@ -257,12 +254,12 @@ func TestBlocked_OffersNoMoveOverWhatIsNotDelivered(t *testing.T) {
 			b.sink.Hold()
 			b.start(t, Config{})
 			pass(time.Second)
-			if st := b.relay.Status(); st.State != Blocked || strings.Contains(st.Message, moveSlot) {
+			if st := b.relay.Status(); st.State != status.Blocked || strings.Contains(st.Message, status.MoveSlot) {
 				t.Errorf("before: %s: %s", st.State, st.Message)
 			}
 			b.sink.Release()
 			pass(5 * time.Second)
-			if st := b.relay.Status(); st.State != Blocked || !strings.Contains(st.Message, moveSlot) {
+			if st := b.relay.Status(); st.State != status.Blocked || !strings.Contains(st.Message, status.MoveSlot) {
 				t.Errorf("behind: %s: %s", st.State, st.Message)
 			}
 			b.stop(t)
@@ -284,7 +281,7 @@ func TestDeadLetters_ATopicThatIsNotThereYetIsEmpty(t *testing.T) {
 		makes  bool
 		fails  bool
 	}{{"unknown_topic", true, false}, {"unknown_topic", false, true}, {"network", true, true}} {
-		r := &Relay{parked: deadletter.NewParked(1), parts: Parts{Journal: unreadableLetters{&sink.Error{Reason: c.reason, Err: errors.New("no")}}}}
+		r := &Relay{parked: deadletter.NewParked(1, ""), parts: Parts{Journal: unreadableLetters{&sink.Error{Reason: c.reason, Err: errors.New("no")}}}}
 		r.cfg.Kafka.CreateTopics.Enabled = c.makes
 		if err := r.awaitDeadLetters(t.Context(), time.Second, true); (err != nil) != c.fails {
 			t.Errorf("%+v: %v", c, err)

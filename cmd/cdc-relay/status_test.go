@@ -216,8 +216,8 @@ func TestStatus_SaysWhenTheLagIsNotKnown(t *testing.T) {
 
 // Before the first session nobody knows how much waits in the slot.
 func TestStatus_CallsALagThatNobodyKnowsNotZero(t *testing.T) {
-	s := sample(relay.Reconnecting, "network")
-	s.LSN, s.LagBytes, s.SourceConnected = relay.LSNs{}, 0, false
+	s := sample(status.Reconnecting, "network")
+	s.LSN, s.LagBytes, s.SourceConnected = status.LSNs{}, 0, false
 	if got := statusText(s, time.Now()); !strings.Contains(got, "lag           not known: PostgreSQL has not been reached\n") || strings.Contains(got, "retained") {
 		t.Errorf("not reached:\n%s", got)
 	}
