@@ -63,7 +63,7 @@ func (l lastWords) Run(intake context.Context, out chan<- *replication.Batch, co
 // of which only a part was read.
 func TestRelay_AConnectionLostAtAStop(t *testing.T) {
 	reset := &replication.Error{Kind: replication.KindRetry, Op: "read stream", Err: errors.New("connection reset")}
-	shape := &replication.Error{Kind: replication.KindBusy, Reason: replication.ReasonSlotInUse, Err: errors.New("another relay has it")}
+	taken := &replication.Error{Kind: replication.KindBusy, Reason: replication.ReasonSlotInUse, Err: errors.New("another relay has it")}
 	part := func() *replication.Batch {
 		b := batch(110, 0, 1, "order/a/1")
 		b.Open = true
@@ -76,7 +76,7 @@ func TestRelay_AConnectionLostAtAStop(t *testing.T) {
 	}{
 		"nothing was read":                    {nil, reset, false},
 		"all is acknowledged":                 {[]func() *replication.Batch{fixed(110, 120, 1, "order/a/1")}, reset, false},
-		"the rest of a transaction is missed": {[]func() *replication.Batch{part}, shape, true},
+		"the rest of a transaction is missed": {[]func() *replication.Batch{part}, taken, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
