@@ -114,10 +114,7 @@ func (a *app) check(ctx context.Context, cfg *config.Config, o checkOptions) err
 		}
 	}
 	if ctx.Err() != nil {
-		return errors.New("check was told to stop; what it had seen until then is left out")
-	}
-	if err := context.Cause(ctx); errors.Is(err, context.Canceled) { // what follows a stop are no findings
-		return fmt.Errorf("check: %w", err)
+		return errors.New("check: it was told to stop; what it had seen until then is left out")
 	}
 	if err := d.print(); err != nil {
 		return err
