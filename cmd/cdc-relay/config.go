@@ -9,8 +9,23 @@ import (
 )
 
 // load reads the configuration that this invocation means.
+// load gives up at the first stop signal: a file may be a pipe that nobody writes to.
 func (a *app) load() (*config.Config, error) {
-	return config.Load(config.Options{Path: a.configPath, Set: a.set, Environ: a.env})
+	type outcome struct {
+		cfg *config.Config
+		err error
+	}
+	loaded := make(chan outcome, 1)
+	go func() {
+		cfg, err := config.Load(config.Options{Path: a.configPath, Set: a.set, Environ: a.env})
+		loaded <- outcome{cfg, err}
+	}()
+	select {
+	case l := <-loaded:
+		return l.cfg, l.err
+	case <-a.stopped:
+		return nil, errors.New("told to stop while the configuration, or a file that it names, was read; nothing was touched")
+	}
 }
 
 func (a *app) warn(cfg *config.Config) {

@@ -74,6 +74,7 @@ func heed(signals <-chan os.Signal, stop, hurry func()) {
 // app is one invocation.
 type app struct {
 	process
+	stopped    <-chan struct{} // closed by the first stop signal
 	configPath string
 	set        []string
 	began      bool            // the verb was reached: what fails from here on is no usage error
@@ -84,7 +85,7 @@ type app struct {
 // run executes one command line and returns its exit code. Ending ctx is the
 // first stop signal.
 func run(ctx context.Context, args []string, p process) int {
-	a := &app{process: p}
+	a := &app{process: p, stopped: ctx.Done()}
 	root := a.root()
 	root.SetArgs(args)
 	root.SetOut(p.stdout)

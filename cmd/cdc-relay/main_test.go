@@ -11,7 +11,9 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/cdc-relay/cdc-relay/admin"
 	"github.com/cdc-relay/cdc-relay/config"
@@ -307,4 +309,22 @@ func TestNotifier_SpeaksToTheManager(t *testing.T) {
 		t.Errorf("watchdog = %s, want 60s", n.watchdog)
 	}
 	(&app{}).notifier().send("READY=1") // without a manager: nothing happens
+}
+
+// A pipe that nobody writes to stands for a file on a mount that hangs.
+func TestStop_EndsTheReadingOfTheConfiguration(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "secret")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	release := func() {
+		if f, err := os.OpenFile(pipe, os.O_RDWR, 0); err == nil { // a reader of it reads nothing
+			_ = f.Close()
+		}
+	}
+	t.Cleanup(release)
+	defer time.AfterFunc(10*time.Second, release).Stop()
+	ctx, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer stop()
+	invokeWithin(ctx, t, closedPorts, "run", "--set", "postgres.password_file="+pipe).want(t, exitFailed, "", "cdc-relay: told to stop while the configuration, or a file that it names, was read; nothing was touched")
 }
