@@ -145,11 +145,6 @@ func (p *pin) note(rel *replication.Relation, at position) {
 	}
 }
 
-func has(rel *replication.Relation, spec string) bool {
-	name, _ := splitPointer(spec)
-	return columnIndex(rel, name) >= 0
-}
-
 // fits tells whether auto may take p.
 func (m *mapping) fits(p *preset, rel *replication.Relation) bool {
 	if p.topic == "" && m.Topic == "" {

@@ -76,6 +76,11 @@ type attribute struct {
 	bare   bool // a boolean or an integer, which JSON writes without quotes
 }
 
+// extend has the event show a column as an extension attribute.
+func (e *eventPlan) extend(f *valueField) {
+	e.extensions = append(e.extensions, extension{field: f, header: eventHeaderPrefix + f.name})
+}
+
 func (e *eventPlan) add(name, header string, value []byte) {
 	e.attributes = append(e.attributes, attribute{name: name, header: header, value: value})
 }
@@ -83,7 +88,7 @@ func (e *eventPlan) add(name, header string, value []byte) {
 // readEvent collects the row's attributes in the specification's order. What is
 // optional is left out when it is empty or not what the specification allows in
 // a string; what is required rejects the row.
-func (p *plan) readEvent(b *Buffer, row *replication.Row, at time.Time) error {
+func (p *content) readEvent(b *Buffer, row *replication.Row, at time.Time) error {
 	e := p.event
 	e.attributes = e.attributes[:0]
 	id, err := p.id.text(b, row)
@@ -122,7 +127,7 @@ func (p *plan) readEvent(b *Buffer, row *replication.Row, at time.Time) error {
 	return p.readExtensions(b, row)
 }
 
-func (p *plan) readExtensions(b *Buffer, row *replication.Row) error {
+func (p *content) readExtensions(b *Buffer, row *replication.Row) error {
 	if p.trace != nil {
 		parent, state, err := p.traceContext(b, row)
 		if err != nil {
@@ -136,7 +141,7 @@ func (p *plan) readExtensions(b *Buffer, row *replication.Row) error {
 		}
 	}
 	for _, f := range p.event.extensions {
-		value, bare, err := f.field.source.attribute(b, row)
+		value, bare, err := attributeOf(f.field.source, b, row)
 		if err != nil {
 			return err
 		}
@@ -148,9 +153,9 @@ func (p *plan) readExtensions(b *Buffer, row *replication.Row) error {
 	return nil
 }
 
-// attribute gives the value in the specification's canonical string form; bare
+// attributeOf gives the value of s in the specification's canonical string form; bare
 // for its types Boolean and Integer, which has 32 bits.
-func (s *source) attribute(b *Buffer, row *replication.Row) (value []byte, bare bool, err error) {
+func attributeOf(s *source, b *Buffer, row *replication.Row) (value []byte, bare bool, err error) {
 	if s.pointer != nil && !s.base64 {
 		fragment, err := s.fragment(b, row)
 		if err == nil && (string(fragment) == "true" || string(fragment) == "false" || isInt32(fragment)) {
@@ -206,7 +211,7 @@ func isAttribute(text []byte) bool {
 
 // eventHeaders adds the format's headers. An event without data has no type of
 // it, and a null value is no event in structured mode.
-func (p *plan) eventHeaders(b *Buffer, row *replication.Row, value []byte) error {
+func (p *content) eventHeaders(b *Buffer, row *replication.Row, value []byte) error {
 	if p.format == FormatCloudEvents {
 		if value != nil {
 			p.given(b, contentTypeHeader, structuredType)
@@ -230,7 +235,7 @@ func (p *plan) eventHeaders(b *Buffer, row *replication.Row, value []byte) error
 // eventData gives the payload's media type, and, when that is JSON, the JSON. A
 // text is JSON only as an object or an array, so that its type never depends on
 // whether it happens to look like a number.
-func (p *plan) eventData(b *Buffer, row *replication.Row, payload []byte) (json []byte, contentType string, err error) {
+func (p *content) eventData(b *Buffer, row *replication.Row, payload []byte) (json []byte, contentType string, err error) {
 	s := p.payload
 	if s.pointer != nil && !s.base64 {
 		fragment, err := s.fragment(b, row)
@@ -250,7 +255,7 @@ func (p *plan) eventData(b *Buffer, row *replication.Row, payload []byte) (json 
 
 // appendCloudEvent writes the event in JSON. Bytes that are no JSON become
 // data_base64.
-func (p *plan) appendCloudEvent(dst []byte, b *Buffer, row *replication.Row, payload []byte) ([]byte, error) {
+func (p *content) appendCloudEvent(dst []byte, b *Buffer, row *replication.Row, payload []byte) ([]byte, error) {
 	data, contentType, err := p.eventData(b, row, payload)
 	if err != nil {
 		return dst, err
@@ -281,7 +286,7 @@ func (p *plan) appendCloudEvent(dst []byte, b *Buffer, row *replication.Row, pay
 }
 
 // eventNames are the headers of the format, for Explanation.
-func (p *plan) eventNames() []string {
+func (p *content) eventNames() []string {
 	if p.format == FormatCloudEvents {
 		return []string{contentTypeHeader}
 	}
@@ -301,7 +306,7 @@ func (p *plan) eventNames() []string {
 
 // ownHeader tells whether the relay alone sets the header: no headers column can
 // add to it.
-func (p *plan) ownHeader(key []byte) bool {
+func (p *content) ownHeader(key []byte) bool {
 	if string(key) == idHeader {
 		return true
 	}

@@ -100,7 +100,7 @@ func (m *mapping) compile(rel *replication.Relation, at position) (*plan, *Expla
 		}
 		return nil, nil, m.configError(key, err)
 	}
-	c := &compiler{mapping: m, rel: rel, plan: &plan{relation: rel, keys: make(map[string]string)}, regex: m.regex, uses: make(map[string][]string)}
+	c := &compiler{mapping: m, rel: rel, plan: &plan{relation: rel}, regex: m.regex, uses: make(map[string][]string)}
 	if s.preset.regex != "" && m.regex == nil && m.topic == nil {
 		c.regex = regexp.MustCompile(anchored(s.preset.regex))
 	}
@@ -287,7 +287,7 @@ func (c *compiler) fields() {
 			continue
 		}
 		if c.plan.event != nil {
-			c.plan.event.extensions = append(c.plan.event.extensions, extension{field: field, header: eventHeaderPrefix + f.Name})
+			c.plan.event.extend(field)
 			continue
 		}
 		c.plan.fields = append(c.plan.fields, field)

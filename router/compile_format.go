@@ -73,11 +73,6 @@ func severalTexts(k *source, rel *replication.Relation) string {
 	return ""
 }
 
-// keyable tells whether a key may be made of a whole column of type t.
-func keyable(t columnType) bool {
-	return !slices.Contains([]form{formJSON, formComposite, formArray, formList, formHstore, formLargeObject, formOpaque}, t.form)
-}
-
 // event compiles what the cloudevents formats need.
 func (c *compiler) event(s *shape) {
 	if !isCloudEvents(c.plan.format) {

@@ -36,18 +36,6 @@ type HeaderMapping struct {
 	Source string
 }
 
-// Formats of key and value.
-const (
-	FormatRaw        = "raw"
-	FormatJSONString = "json_string"
-	FormatEnvelope   = "envelope"
-	FormatMerged     = "merged"
-
-	FormatCloudEvents       = "cloudevents"        // CloudEvents 1.0.2, structured content mode
-	FormatCloudEventsBinary = "cloudevents_binary" // the same in binary content mode
-	FormatEventuate         = "eventuate"          // the message object of Eventuate Tram
-)
-
 // Mapping says how the rows of one table become records.
 type Mapping struct {
 	Table            string // as written in the configuration, for messages

@@ -447,8 +447,7 @@ func (p *dbzPlan) value(values []replication.Value, i int) (connect.Value, error
 	case replication.Unchanged:
 		return p.placeholder(i)
 	default:
-		name := p.rel.Columns[c.index].Name
-		return connect.Null, &rejection{reason: ReasonSchema, column: name, what: fmt.Sprintf("column %q %v", name, ErrBinary), cause: ErrBinary}
+		return connect.Null, rejectBinary(p.rel.Columns[c.index].Name)
 	}
 	out, err := c.codec.Decode(v.Data)
 	if err != nil {

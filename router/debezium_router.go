@@ -29,6 +29,16 @@ type eventRouter struct {
 	wrapped   map[*connect.Schema]*connect.Schema
 }
 
+// payloadMember is the payload's name beside columns that are placed in the envelope.
+const payloadMember = "payload"
+
+// Topics are remembered by route value. The memory is bounded: a map that is full
+// starts again, and long values are not remembered.
+const (
+	maxRoutes     = 4096
+	maxRouteValue = 1024
+)
+
 // placement is one item of table.fields.additional.placement.
 type placement struct {
 	column, where, alias string
@@ -103,7 +113,7 @@ func (t *eventRouter) parsePlacements(o *ownerOptions, list string) {
 		case placeEnvelope:
 			t.envelope = true
 			switch {
-			case p.alias == payloadField:
+			case p.alias == payloadMember:
 				o.fail(option, "column %q cannot be placed as %s: the payload has that name already; cannot create field because of field name duplication payload", p.column, p.alias)
 			case envelope[p.alias]:
 				o.fail(option, "column %q cannot be placed as %s, which is there twice: cannot create field because of field name duplication %s", p.column, p.alias, p.alias)
@@ -314,7 +324,7 @@ func (t *eventRouter) wrap(r *dbzRecord, c *dbzChange, s *routedShape, payload d
 		values[i] = v
 		return nil
 	}
-	if err := put(payloadField, payload.value); err != nil {
+	if err := put(payloadMember, payload.value); err != nil {
 		return err
 	}
 	for _, p := range s.placements {
@@ -365,7 +375,7 @@ func (t *eventRouter) envelopeSchema(c *dbzChange, s *routedShape, payload *conn
 	if err != nil {
 		return nil, err
 	}
-	fields := []connect.Field{{Name: payloadField, Schema: payload}}
+	fields := []connect.Field{{Name: payloadMember, Schema: payload}}
 	for _, p := range s.placements {
 		if p.where == placeEnvelope {
 			fields = append(fields, connect.Field{Name: p.alias, Schema: s.shape.fields[p.index].Schema})
@@ -446,10 +456,10 @@ func (t *eventRouter) setTopic(r *dbzRecord, c *dbzChange, s *routedShape) error
 	topic, known := t.topics[string(value)]
 	if !known {
 		topic = t.regex.replaceFirst(string(value), t.with)
-		if len(t.topics) >= maxTopics {
+		if len(t.topics) >= maxRoutes {
 			clear(t.topics)
 		}
-		if len(value) <= maxTopicInput {
+		if len(value) <= maxRouteValue {
 			t.topics[string(value)] = topic
 		}
 	}

@@ -9,7 +9,7 @@ import (
 // appendEventuate writes the object that consumers of Eventuate Tram read:
 // {"payload":"…","headers":{…}}, the payload's text as a string and the headers
 // column as it is.
-func (p *plan) appendEventuate(dst []byte, b *Buffer, row *replication.Row, payload []byte) ([]byte, error) {
+func (p *content) appendEventuate(dst []byte, b *Buffer, row *replication.Row, payload []byte) ([]byte, error) {
 	dst, err := p.payload.appendText(append(dst, `{"payload":`...), payload)
 	if err != nil {
 		return dst, err

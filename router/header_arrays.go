@@ -10,7 +10,7 @@ var errUneven = errors.New("and its column of values have different lengths")
 
 // appendArrays adds the headers whose names are in one array and whose values
 // are in another. NULL for both adds nothing.
-func (p *plan) appendArrays(b *Buffer, row *replication.Row, names []byte) error {
+func (p *content) appendArrays(b *Buffer, row *replication.Row, names []byte) error {
 	values, err := p.headersColumn.values.text(b, row)
 	if err != nil {
 		return err

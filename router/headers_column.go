@@ -7,9 +7,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication"
 )
 
-// idHeader carries the event id; no headers column can add to it or replace it.
-const idHeader = "id"
-
 // appendColumnHeaders adds one header for each entry of a headers column:
 //
 //   - json, jsonb, or text holding JSON: an object; strings as they are, null as
@@ -22,7 +19,7 @@ const idHeader = "id"
 //
 // An entry named id is passed over, and so is what a cloudevents format sets.
 // NULL adds nothing. Strings that hold no escapes alias the row; only keys are copied, once for each distinct key.
-func (p *plan) appendColumnHeaders(b *Buffer, row *replication.Row) error {
+func (p *content) appendColumnHeaders(b *Buffer, row *replication.Row) error {
 	s := p.headersColumn
 	text, err := s.source.headerText(b, row)
 	if err != nil || text == nil {
@@ -44,15 +41,7 @@ func (p *plan) appendColumnHeaders(b *Buffer, row *replication.Row) error {
 	return nil
 }
 
-// headerText is the text to read headers from; what a pointer finds stays JSON.
-func (s *source) headerText(b *Buffer, row *replication.Row) ([]byte, error) {
-	if s.pointer != nil {
-		return s.fragment(b, row)
-	}
-	return s.text(b, row)
-}
-
-func (p *plan) appendObject(b *Buffer, text []byte, trusted bool) error {
+func (p *content) appendObject(b *Buffer, text []byte, trusted bool) error {
 	if !trusted && !json.Valid(text) {
 		return errNotJSON
 	}
@@ -111,12 +100,15 @@ func scalar(b *Buffer, value []byte) ([]byte, error) {
 const maxInterned = 1024
 
 // intern gives key as a string, the same one for the same key.
-func (p *plan) intern(key []byte) string {
+func (p *content) intern(key []byte) string {
 	if s, ok := p.keys[string(key)]; ok {
 		return s
 	}
 	if len(p.keys) >= maxInterned {
 		clear(p.keys)
+	}
+	if p.keys == nil {
+		p.keys = make(map[string]string)
 	}
 	s := string(key)
 	p.keys[s] = s
@@ -131,7 +123,7 @@ var (
 )
 
 // appendHstore reads `"key"=>"value", "key"=>NULL` as hstore_out writes it.
-func (p *plan) appendHstore(b *Buffer, text []byte) error {
+func (p *content) appendHstore(b *Buffer, text []byte) error {
 	q := quotedText{text: text}
 	q.space()
 	for q.at < len(q.text) {
@@ -165,7 +157,7 @@ func (p *plan) appendHstore(b *Buffer, text []byte) error {
 }
 
 // appendPairs reads an array as array_out writes it, whatever its dimensions.
-func (p *plan) appendPairs(b *Buffer, text []byte) error {
+func (p *content) appendPairs(b *Buffer, text []byte) error {
 	a := arrayText{quotedText: quotedText{text: text}}
 	if !a.open() {
 		return errArray

@@ -35,12 +35,6 @@ func memberOf(r role) string {
 	return m.Columns.column(r)
 }
 
-// MessageBody is the column of a logical message.
-const MessageBody = "body"
-
-// isMessages tells logical messages from a table, which has an OID.
-func isMessages(rel *replication.Relation) bool { return rel.OID == 0 && rel.Namespace == "message" }
-
 // checkBody looks at a message's body once, so that whatever points into it finds
 // a JSON object.
 func checkBody(row *replication.Row) error {

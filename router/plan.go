@@ -1,9 +1,6 @@
 package router
 
 import (
-	"bytes"
-	"encoding/json"
-	"slices"
 	"strconv"
 
 	"github.com/cdc-relay/cdc-relay/replication"
@@ -17,26 +14,17 @@ type plan struct {
 
 	debezium *dbzPlan // in the place of everything below; nil without options of Debezium
 
-	id        *source
+	content
+
 	key       *source
-	payload   *source
 	timestamp *source // nil: the time of producing
 	partition *source // nil: by the key
-	trace     *source
 
-	topic         *topicPlan
-	headers       []headerPlan // behind id, in order
-	configured    []string     // names of the headers that replace others
-	idAs          *headerPlan  // replaces the event id in the header id; nil: nothing does
-	headersColumn *headersColumn
-	fields        []*valueField
-	sources       []*source // every column that is read
-
-	event     *eventPlan // nil but for the cloudevents formats
-	format    string
-	quoteKey  bool
-	tombstone bool
-	keys      map[string]string // header keys that came from rows
+	topic    *topicPlan
+	headers  []headerPlan // behind id, in order
+	idAs     *headerPlan  // replaces the event id in the header id; nil: nothing does
+	sources  []*source    // every column that is read
+	quoteKey bool
 }
 
 // headerPlan is one header: a column or a template.
@@ -45,11 +33,6 @@ type headerPlan struct {
 	source   *source
 	template *template
 	skipNull bool // no header for NULL, where others get a null value
-}
-
-type headersColumn struct {
-	source *source
-	values *source // the values of source's names; nil where source has both
 }
 
 // route appends the record of row to b. On an error the headers begun in b are
@@ -130,16 +113,6 @@ func (p *plan) recordKey(b *Buffer, row *replication.Row, scratch *[]byte) ([]by
 	return b.copy(out), nil
 }
 
-// replaces says of a header that the configuration gives it.
-func (p *plan) replaces(name string) bool { return slices.Contains(p.configured, name) }
-
-// given adds a header that a configured one of its name replaces.
-func (p *plan) given(b *Buffer, name string, value []byte) {
-	if len(p.configured) == 0 || !p.replaces(name) {
-		b.header(name, value)
-	}
-}
-
 // addID adds the header id. What replaces the event id does so where it is not NULL.
 func (p *plan) addID(b *Buffer, row *replication.Row, id []byte, scratch *[]byte) error {
 	if p.idAs != nil {
@@ -183,90 +156,6 @@ func (p *plan) addHeaders(b *Buffer, row *replication.Row, scratch *[]byte) erro
 		return p.addTrace(b, row)
 	}
 	return nil
-}
-
-// header gives the value of a header template. A column that is NULL and has no
-// default makes the whole value null.
-func (t *template) header(b *Buffer, row *replication.Row, scratch *[]byte) ([]byte, error) {
-	out := (*scratch)[:0]
-	for i := range t.parts {
-		var null bool
-		var err error
-		out, null, err = t.parts[i].appendTo(out, b, row, nil)
-		*scratch = out
-		if err != nil || null {
-			return nil, err
-		}
-	}
-	return b.copy(out), nil
-}
-
-// The W3C trace context's headers.
-const (
-	traceParent = "traceparent"
-	traceState  = "tracestate"
-)
-
-// addTrace adds the trace context as headers.
-func (p *plan) addTrace(b *Buffer, row *replication.Row) error {
-	parent, state, err := p.traceContext(b, row)
-	if err != nil {
-		return err
-	}
-	if len(parent) > 0 {
-		p.given(b, traceParent, parent)
-	}
-	if len(state) > 0 {
-		p.given(b, traceState, state)
-	}
-	return nil
-}
-
-// traceContext reads the trace column: its text is the traceparent; a JSON
-// object, also in a text column, may hold tracestate as well, and so may text of
-// java.util.Properties. NULL and empty give nothing.
-func (p *plan) traceContext(b *Buffer, row *replication.Row) (parent, state []byte, err error) {
-	text, err := p.trace.headerText(b, row)
-	if err != nil {
-		return nil, nil, err
-	}
-	text = trimBlank(text)
-	structured := p.trace.json() || p.trace.pointer != nil
-	switch {
-	case len(text) == 0, structured && (string(text) == "null" || string(text) == `""`):
-		return nil, nil, nil
-	case text[0] == '{':
-	case !structured && bytes.IndexByte(text, '=') >= 0: // which no traceparent has
-		return property(b, text, traceParent), property(b, text, traceState), nil
-	case !structured:
-		return text, nil, nil
-	case text[0] == '"':
-		parent, err = p.trace.unquote(b, text)
-		return parent, nil, err
-	default:
-		return nil, nil, reject(ReasonMapping, p.trace.column, "trace column %q holds neither a string nor an object; "+wayOfTrace, p.trace.column)
-	}
-	if !structured && !json.Valid(text) {
-		return nil, nil, reject(ReasonMapping, p.trace.column, "trace column %q %v; "+wayOfTrace, p.trace.column, errNotJSON)
-	}
-	if parent, err = p.traceMember(b, text, traceParent); err != nil {
-		return nil, nil, err
-	}
-	state, err = p.traceMember(b, text, traceState)
-	return parent, state, err
-}
-
-const wayOfTrace = "write a traceparent, an object that has it, or NULL"
-
-func (p *plan) traceMember(b *Buffer, object []byte, name string) ([]byte, error) {
-	found, err := child(object, name)
-	if err == nil && len(found) > 0 {
-		found, err = scalar(b, found)
-	}
-	if err != nil {
-		return nil, reject(ReasonMapping, p.trace.column, "trace column %q %v; "+wayOfTrace, p.trace.column, err)
-	}
-	return found, nil
 }
 
 func (p *plan) setTimestamp(rec *Record, b *Buffer, row *replication.Row) error {

@@ -2,7 +2,6 @@ package router
 
 import (
 	"slices"
-	"strings"
 )
 
 // role is what a column means to the router.
@@ -80,11 +79,6 @@ var keyLike = []string{"routingkey", "orderingkey", "shardkey", "groupkey", "mes
 // delayed names columns that promise a later delivery, which a relay that
 // follows the log does not give.
 var delayed = []string{"availableat", "scheduledat", "deliverat", "nextattemptat", "enqueuetime"}
-
-// normal makes spellings of one name equal: event_type, eventType, EventType.
-func normal(name string) string {
-	return strings.ToLower(strings.ReplaceAll(name, "_", ""))
-}
 
 // preset is a table shape as data.
 type preset struct {

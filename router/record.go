@@ -169,3 +169,6 @@ func (b *Buffer) keep(p []byte) []byte {
 func (b *Buffer) copy(p []byte) []byte {
 	return b.keep(append(b.tail(len(p)), p...))
 }
+
+// idHeader carries the event id; no headers column can add to it or replace it.
+const idHeader = "id"

@@ -5,12 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	"github.com/cdc-relay/cdc-relay/replication"
-	"github.com/cdc-relay/cdc-relay/wording"
 )
 
 // source is a column of one relation, or what a JSON pointer finds in it.
@@ -49,74 +47,6 @@ func newSource(rel *replication.Relation, spec string) (*source, error) {
 		return nil, &columnError{column: column, err: err}
 	}
 	return s, nil
-}
-
-// splitPointer takes `column#/pointer` apart.
-func splitPointer(spec string) (column, pointer string) {
-	if i := strings.Index(spec, "#/"); i > 0 {
-		return spec[:i], spec[i+1:]
-	}
-	return spec, ""
-}
-
-func columnIndex(rel *replication.Relation, name string) int {
-	return slices.IndexFunc(rel.Columns, func(c replication.Column) bool { return c.Name == name })
-}
-
-// fewColumns are named also where one of them is likely to be meant.
-const fewColumns = 12
-
-func noColumn(rel *replication.Relation, name string) error {
-	if why := rel.Hidden[name]; why != "" {
-		return &columnError{column: name, err: hiddenColumn(rel, name)}
-	}
-	near := ""
-	names := make([]string, len(rel.Columns))
-	for i, c := range rel.Columns {
-		names[i] = c.Name
-		if c.Name != name && normal(c.Name) == normal(name) {
-			near = c.Name
-		}
-	}
-	if near == "" {
-		near, _ = wording.Nearest(name, names)
-	}
-	hint := "; it has " + columnList(rel)
-	if near != "" && near != name {
-		hint = fmt.Sprintf(" (did you mean %q?)", near) + hint
-		if len(names) > fewColumns {
-			hint = fmt.Sprintf(": did you mean %q?", near)
-		}
-	}
-	return &columnError{column: name, err: fmt.Errorf("table %s has no column %q%s", tableName(rel), name, hint)}
-}
-
-// hiddenColumn tells why the stream lacks a column that the table has.
-func hiddenColumn(rel *replication.Relation, name string) error {
-	why, way, _ := strings.Cut(rel.Hidden[name], "; ")
-	return advise(fmt.Errorf("column %q of table %s %s", name, tableName(rel), why), way)
-}
-
-// hidden are the columns that would go by one of names, were they published.
-func hidden(names []string, exact bool, rel *replication.Relation) []string {
-	var found []string
-	for _, column := range slices.Sorted(maps.Keys(rel.Hidden)) {
-		if slices.Contains(names, column) || !exact && slices.Contains(names, normal(column)) {
-			found = append(found, column)
-		}
-	}
-	return found
-}
-
-func columnList(rel *replication.Relation) string {
-	if len(rel.Columns) == 0 {
-		return "no columns"
-	}
-	names := make([]string, len(rel.Columns))
-	for i, c := range rel.Columns {
-		names[i] = c.Name
-	}
-	return strings.Join(names, ", ")
 }
 
 // described names the column with its type.
@@ -172,7 +102,7 @@ func (s *source) text(b *Buffer, row *replication.Row) ([]byte, error) {
 	case v.Kind == replication.Null:
 		return nil, nil
 	case !s.typ.exact:
-		return nil, &rejection{reason: ReasonSchema, column: s.column, what: fmt.Sprintf("column %q %v", s.column, ErrBinary), cause: ErrBinary}
+		return nil, rejectBinary(s.column)
 	case s.typ.read == nil:
 		return v.Data, nil
 	case s.json() && len(v.Data) > 1 && v.Data[0] == 1:
@@ -292,4 +222,21 @@ func (s *source) notText(err error) error {
 		return reject(ReasonEncode, s.column, "column %q is not UTF-8 text, which a JSON string needs; correct what writes it, or set key or value to raw", s.column)
 	}
 	return err
+}
+
+// headerText is the text to read headers from; what a pointer finds stays JSON.
+func (s *source) headerText(b *Buffer, row *replication.Row) ([]byte, error) {
+	if s.pointer != nil {
+		return s.fragment(b, row)
+	}
+	return s.text(b, row)
+}
+
+// appendText appends text, which the source gave, as a JSON string.
+func (s *source) appendText(dst, text []byte) ([]byte, error) {
+	dst, err := appendString(dst, text)
+	if err != nil {
+		return dst, s.notText(err)
+	}
+	return dst, nil
 }

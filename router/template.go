@@ -213,3 +213,19 @@ func topicRune(r rune) rune {
 	}
 	return '-'
 }
+
+// header gives the value of a header template. A column that is NULL and has no
+// default makes the whole value null.
+func (t *template) header(b *Buffer, row *replication.Row, scratch *[]byte) ([]byte, error) {
+	out := (*scratch)[:0]
+	for i := range t.parts {
+		var null bool
+		var err error
+		out, null, err = t.parts[i].appendTo(out, b, row, nil)
+		*scratch = out
+		if err != nil || null {
+			return nil, err
+		}
+	}
+	return b.copy(out), nil
+}

@@ -20,7 +20,6 @@ const routedByValue = "routedByValue"
 const (
 	maxTopics     = 4096
 	maxTopicInput = 1024
-	maxTopicName  = 249
 )
 
 // topicPlan makes topic names for one relation.
@@ -31,40 +30,6 @@ type topicPlan struct {
 	inputs   []*source      // everything that the name depends on
 	constant string         // the whole name, when inputs is empty
 	known    map[string]string
-}
-
-var (
-	errTopicLength = fmt.Errorf("has 1 to %d characters", maxTopicName)
-	errTopicDots   = errors.New("is neither one dot nor two")
-	errTopicBytes  = errors.New("has only letters and digits of ASCII, dot, underscore and hyphen")
-)
-
-// CheckTopic applies Kafka's rules for the name of a topic. Its errors continue "a
-// name …".
-func CheckTopic(name string) error { return checkTopic([]byte(name)) }
-
-// checkTopic applies Kafka's rules for the name of a topic.
-func checkTopic(name []byte) error {
-	if len(name) == 0 || len(name) > maxTopicName {
-		return errTopicLength
-	}
-	if string(name) == "." || string(name) == ".." {
-		return errTopicDots
-	}
-	return checkTopicBytes(name)
-}
-
-func checkTopicBytes(name []byte) error {
-	for _, c := range name {
-		if !inTopic(rune(c)) {
-			return errTopicBytes
-		}
-	}
-	return nil
-}
-
-func inTopic(c rune) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '.' || c == '_' || c == '-'
 }
 
 // name gives the topic of a row. Scratch is memory that may be overwritten.

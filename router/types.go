@@ -3,6 +3,7 @@ package router
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -233,4 +234,9 @@ func unhex(dst, text []byte) ([]byte, bool) {
 		dst = append(dst, high<<4|low)
 	}
 	return dst, true
+}
+
+// keyable tells whether a key may be made of a whole column of type t.
+func keyable(t columnType) bool {
+	return !slices.Contains([]form{formJSON, formComposite, formArray, formList, formHstore, formLargeObject, formOpaque}, t.form)
 }

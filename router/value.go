@@ -23,7 +23,7 @@ func newValueField(name string, s *source) (*valueField, error) {
 }
 
 // value makes the record's value. NULL is a null value in every format.
-func (p *plan) value(b *Buffer, row *replication.Row, scratch *[]byte) ([]byte, error) {
+func (p *content) value(b *Buffer, row *replication.Row, scratch *[]byte) ([]byte, error) {
 	payload, err := p.payload.bytes(b, row)
 	if err != nil || payload == nil {
 		return nil, err
@@ -54,20 +54,11 @@ func (p *plan) value(b *Buffer, row *replication.Row, scratch *[]byte) ([]byte, 
 	return b.copy(out), nil
 }
 
-// appendText appends text, which the source gave, as a JSON string.
-func (s *source) appendText(dst, text []byte) ([]byte, error) {
-	dst, err := appendString(dst, text)
-	if err != nil {
-		return dst, s.notText(err)
-	}
-	return dst, nil
-}
-
 // appendEnvelope writes {"payload":…,"field":…}, EventRouter's shape. A json or
 // jsonb payload stands in it as it is, and so does the text of a JSON object or
 // array; any other text is a string, so that a text's type never depends on
 // whether it happens to look like a number.
-func (p *plan) appendEnvelope(dst []byte, b *Buffer, row *replication.Row, payload []byte) ([]byte, error) {
+func (p *content) appendEnvelope(dst []byte, b *Buffer, row *replication.Row, payload []byte) ([]byte, error) {
 	dst = append(dst, `{"payload":`...)
 	var err error
 	switch {
@@ -98,7 +89,7 @@ func isComposite(text []byte) bool {
 
 // appendMerged writes the chosen columns in front of the payload's members, whose
 // bytes it keeps. On a clash the payload's own member stays and the column goes.
-func (p *plan) appendMerged(dst []byte, b *Buffer, row *replication.Row, payload []byte) ([]byte, error) {
+func (p *content) appendMerged(dst []byte, b *Buffer, row *replication.Row, payload []byte) ([]byte, error) {
 	if !p.payload.whole() && !json.Valid(payload) {
 		return dst, p.notMergeable()
 	}
@@ -140,6 +131,6 @@ func (p *plan) appendMerged(dst []byte, b *Buffer, row *replication.Row, payload
 	return append(append(dst, payload[start:e.at]...), '}'), nil
 }
 
-func (p *plan) notMergeable() error {
+func (p *content) notMergeable() error {
 	return reject(ReasonEncode, p.payload.column, "payload column %q holds no JSON object, and value format %s adds members to one; write an object, or set value: envelope", p.payload.column, FormatMerged)
 }
