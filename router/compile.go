@@ -183,10 +183,7 @@ func (c *compiler) presetHeaders(s *shape) (names []string) {
 		}
 		spec := s.columns[h.role]
 		if h.column != "" {
-			spec = ""
-			if found := candidates([]string{h.column}, false, roleCount, c.rel); len(found) > 0 {
-				spec = found[0]
-			}
+			spec = h.find(c.rel)
 		}
 		if spec == "" {
 			continue
@@ -321,9 +318,9 @@ func (c *compiler) explain(s *shape, topic string, headers []string) *Explanatio
 		switch {
 		case spec == "":
 		case c.reads(spec):
-			e.Roles[roleNames[r]] = spec
+			e.Roles[role(r).String()] = spec
 			if other := c.otherwise(s, role(r)); other != "" {
-				e.Roles[roleNames[r]+" where that is empty"] = other
+				e.Roles[role(r).String()+" where that is empty"] = other
 			}
 		case isMessages(c.rel) && spec == memberOf(role(r)):
 			// where the member would be; nobody has set it

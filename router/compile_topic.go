@@ -3,7 +3,6 @@ package router
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -88,7 +87,7 @@ func (c *compiler) presetTopic(s *shape) *template {
 	}
 	text := s.preset.topic
 	if text == "" {
-		block := c.block(c.rel)
+		block := c.given().block(c.rel)
 		if s.preset.named() {
 			block = fmt.Sprintf("outbox:\n  - table: %s\n    preset: %s\n    topic: events", c.Table, s.preset.name)
 		}
@@ -104,7 +103,7 @@ func (c *compiler) presetTopic(s *shape) *template {
 	}
 	for i := range t.parts {
 		p := &t.parts[i]
-		r := role(slices.Index(roleNames[:], p.name))
+		r := roleNamed(p.name)
 		switch {
 		case p.name == "":
 			continue

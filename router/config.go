@@ -61,3 +61,27 @@ type Mapping struct {
 	// unique among all events that a consumer sees.
 	CloudEventsSource string
 }
+
+// column gives the setting for a role.
+func (c *Columns) column(r role) string {
+	switch r {
+	case roleID:
+		return c.ID
+	case roleKey:
+		return c.Key
+	case roleRoute:
+		return c.Route
+	case roleType:
+		return c.Type
+	case rolePayload:
+		return c.Payload
+	case roleHeaders:
+		return c.Headers
+	case roleTrace:
+		return c.Trace
+	case roleTimestamp:
+		return c.Timestamp
+	default: // roleTopic is for the template to set
+		return ""
+	}
+}

@@ -2,83 +2,9 @@ package router
 
 import (
 	"slices"
+
+	"github.com/cdc-relay/cdc-relay/replication"
 )
-
-// role is what a column means to the router.
-type role int
-
-const (
-	roleID role = iota
-	roleKey
-	roleRoute
-	roleTopic // a column that holds the topic's name; auto only
-	roleType
-	rolePayload
-	roleHeaders
-	roleTrace
-	roleTimestamp
-	roleCount
-)
-
-var roleNames = [roleCount]string{"id", "key", "route", "topic", "type", "payload", "headers", "trace", "timestamp"}
-
-func (r role) String() string { return roleNames[r] }
-
-// key is where the configuration sets the role.
-func (r role) key() string {
-	if r == roleTopic {
-		return "topic"
-	}
-	return "columns." + r.String()
-}
-
-// column gives the setting for a role.
-func (c *Columns) column(r role) string {
-	switch r {
-	case roleID:
-		return c.ID
-	case roleKey:
-		return c.Key
-	case roleRoute:
-		return c.Route
-	case roleType:
-		return c.Type
-	case rolePayload:
-		return c.Payload
-	case roleHeaders:
-		return c.Headers
-	case roleTrace:
-		return c.Trace
-	case roleTimestamp:
-		return c.Timestamp
-	default: // roleTopic is for the template to set
-		return ""
-	}
-}
-
-// recognised lists names by which a column tells its role, normalised. No
-// preset maps the timestamp, so it has none.
-var recognised = [roleCount][]string{
-	roleID:      {"id", "eventid", "messageid", "uuid"},
-	roleKey:     {"partitionkey", "kafkakey", "messagekey", "eventkey", "key", "aggregateid", "streamid", "entityid", "segment"},
-	roleRoute:   {"aggregatetype", "aggregate", "entitytype", "streamtype"},
-	roleTopic:   {"kafkatopic", "topic", "destinationtopic", "destination", "channel"},
-	roleType:    {"eventtype", "messagetype", "eventname", "type", "name"},
-	rolePayload: {"payload", "kafkavalue", "eventdata", "data", "body", "content", "value", "serializedevent", "message"},
-	roleHeaders: {"headers", "metadata", "kafkaheaders", "headerbag", "attributes"},
-	roleTrace:   {"traceparent", "tracecontext"},
-}
-
-// spareKeys are names that mean the key where nothing else does. Beside a topic a
-// routing key is Kafka's key; elsewhere it may be that of another broker.
-var spareKeys = []string{"routingkey"}
-
-// keyLike names columns that are not taken for the key but may well be it.
-var keyLike = []string{"routingkey", "orderingkey", "shardkey", "groupkey", "messagegroupid"}
-
-// delayed names columns that promise a later delivery, which a relay that
-// follows the log does not give.
-var delayed = []string{"availableat", "scheduledat", "deliverat", "nextattemptat", "enqueuetime"}
 
 // preset is a table shape as data.
 type preset struct {
@@ -140,6 +66,14 @@ type presetHeader struct {
 	name   string
 	role   role   // whose column, when column is empty
 	column string // normalised
+}
+
+// find is rel's column for a header that has one of its own; empty: there is none.
+func (h *presetHeader) find(rel *replication.Relation) string {
+	if found := candidates([]string{h.column}, false, roleCount, rel); len(found) > 0 {
+		return found[0]
+	}
+	return ""
 }
 
 const eventTypeHeader = "eventType"
@@ -233,3 +167,7 @@ func PresetNames() []string {
 	}
 	return names
 }
+
+// routedByValue is what a topic template calls the value of the route column
+// after topic_regex; without a regex it is that value itself.
+const routedByValue = "routedByValue"

@@ -10,10 +10,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication"
 )
 
-// routedByValue is what a topic template calls the value of the route column
-// after topic_regex; without a regex it is that value itself.
-const routedByValue = "routedByValue"
-
 // Names are remembered by the values that they are made of, so that a row
 // whose topic has been seen costs one map lookup. The memory is bounded: a map
 // that is full starts again, and long values are not remembered.

@@ -1,0 +1,84 @@
+package router
+
+import (
+	"slices"
+
+	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/jackc/pglogrepl"
+)
+
+// shapeOf resolves the mapping's columns against rel. Configured columns win over
+// the preset's; whether they exist is for compile to say.
+//
+// at is a row that has the relation's shape.
+func (m *mapping) shapeOf(rel *replication.Relation, at position) (*shape, error) {
+	if m.pin != nil {
+		return m.pinned(rel, at), nil
+	}
+	g := m.given()
+	if m.preset != nil {
+		return g.resolve(m.preset, rel)
+	}
+	return g.recognise(rel)
+}
+
+// given is what the mapping says without a preset.
+func (m *mapping) given() *given {
+	g := &given{table: m.Table, topic: m.Topic, value: m.Value}
+	for r := range roleCount {
+		g.columns[r] = m.Columns.column(r)
+	}
+	g.routed = m.regex != nil || m.topic != nil && slices.Contains(m.topic.names(), routedByValue)
+	return g
+}
+
+// pin keeps what was decided about the table at start: a column that appears in
+// mid-stream must not turn into the key or the topic.
+type pin struct {
+	shape
+	streamed [roleCount]position // first row that had the role's column; zero: none was seen
+}
+
+// position is a row's in the order of the stream. Rows of one transaction, whose table may
+// change inside it, share the commit.
+type position struct {
+	commit  pglogrepl.LSN
+	ordinal uint64
+}
+
+func positionOf(row *replication.Row) position {
+	commit, ordinal := row.Place()
+	return position{commit, ordinal}
+}
+
+func (p position) before(q position) bool {
+	return p.commit < q.commit || p.commit == q.commit && p.ordinal < q.ordinal
+}
+
+// pinned is the shape decided at start, for the shape that the table had at a row.
+// Rows from before a column was added lack it, which is no error for a role that the
+// table need not have. Behind a row that had the column its absence means that the column
+// was dropped or renamed, and compile reports it. A session may go back to rows that an
+// earlier one delivered, so the position decides and not what was seen before.
+func (m *mapping) pinned(rel *replication.Relation, at position) *shape {
+	s := &shape{preset: m.pin.preset, columns: m.pin.columns}
+	for _, r := range dispensable {
+		seen := m.pin.streamed[r]
+		if m.Columns.column(r) == "" && (seen == position{} || at.before(seen)) && !has(rel, s.columns[r]) {
+			s.columns[r] = ""
+		}
+	}
+	return s
+}
+
+// dispensable roles have a column only if the table happens to have one.
+var dispensable = []role{roleType, roleHeaders, roleTrace}
+
+// note remembers from which row on the dispensable columns came with the stream.
+func (p *pin) note(rel *replication.Relation, at position) {
+	for _, r := range dispensable {
+		if p.columns[r] != "" && has(rel, p.columns[r]) && (p.streamed[r] == position{} || at.before(p.streamed[r])) {
+			p.streamed[r] = at
+		}
+	}
+}
