@@ -113,7 +113,7 @@ func (c *Config) wants() []replication.Wants {
 		if o.MessagePrefix == "" {
 			m := o.mapping()
 			wants = append(wants, m.Wants())
-			some = some || len(m.Debezium) > 0
+			some = some || m.Connector != nil
 		}
 	}
 	if !some {
@@ -128,7 +128,7 @@ func (c *Config) router() router.Config {
 		m := o.mapping()
 		m.Path = fmt.Sprintf("outbox[%d]", i)
 		if o.MessagePrefix != "" {
-			if len(m.Debezium) == 0 {
+			if m.Connector == nil {
 				m = router.ForMessages(m)
 			}
 			messages = append(messages, m)
@@ -137,7 +137,7 @@ func (c *Config) router() router.Config {
 		}
 	}
 	out := router.Config{Mappings: append(tables, messages...)}
-	if slices.ContainsFunc(out.Mappings, func(m router.Mapping) bool { return len(m.Debezium) > 0 }) {
+	if slices.ContainsFunc(out.Mappings, func(m router.Mapping) bool { return m.Connector != nil }) {
 		out.RunID = runID
 	}
 	return out
@@ -160,13 +160,22 @@ func (o outboxSettings) mapping() router.Mapping {
 	for _, h := range o.Headers {
 		m.Headers = append(m.Headers, router.HeaderMapping{Name: h.Name, Source: h.Value})
 	}
-	for _, s := range o.Debezium {
-		m.Debezium = append(m.Debezium, router.Setting(s))
+	if len(o.Debezium) > 0 {
+		m.Connector = o.connector()
 	}
 	for _, f := range o.ValueFields {
 		m.ValueFields = append(m.ValueFields, router.Field{Name: f.Name, Column: f.Value})
 	}
 	return m
+}
+
+// connector is the block debezium of a table.
+func (o outboxSettings) connector() router.DebeziumSettings {
+	var settings router.DebeziumSettings
+	for _, s := range o.Debezium {
+		settings = append(settings, router.Setting(s))
+	}
+	return settings
 }
 
 func (c *Config) kafka() sink.KafkaConfig {

@@ -20,7 +20,7 @@ import (
 func startBeating(t *testing.T, server *fakeServer) *bench {
 	t.Helper()
 	b := &bench{server: server, sink: new(sinktest.Recorder), result: make(chan error, 1)}
-	routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}, {Table: "public.other", Debezium: []router.Setting{
+	routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}, {Table: "public.other", Connector: router.DebeziumSettings{
 		{Name: "topic.prefix", Value: "app"}, {Name: "heartbeat.interval.ms", Value: "1000"}, {Name: "topic.heartbeat.prefix", Value: "hb"},
 		{Name: "key.converter", Value: "org.apache.kafka.connect.storage.StringConverter"}, {Name: "value.converter", Value: "org.apache.kafka.connect.storage.StringConverter"},
 	}}}})

@@ -18,7 +18,7 @@ import (
 // first is logged at once, the others in one line a minute, and no value with them.
 func TestRelay_LogsWhatTheRouterNoticedOnceAMinute(t *testing.T) {
 	const class = "org.apache.kafka.connect.storage.StringConverter"
-	routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Debezium: []router.Setting{
+	routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Connector: router.DebeziumSettings{
 		{Name: "topic.prefix", Value: "app"}, {Name: "key.converter", Value: class}, {Name: "value.converter", Value: class},
 	}}}})
 	if err != nil {

@@ -68,7 +68,7 @@ func TestShardKey_IsNoColumnWhereATransformMakesTheKey(t *testing.T) {
 		kafka + "ExtractField$Key": "transform ExtractField$Key",
 		kafka + "ValueToKey":       "transform ValueToKey",
 	} {
-		settings := []router.Setting{
+		settings := router.DebeziumSettings{
 			{Name: "topic.prefix", Value: "p"}, {Name: "transforms", Value: "outbox"},
 			{Name: "key.converter", Value: "org.apache.kafka.connect.storage.StringConverter"}, {Name: "value.converter", Value: "org.apache.kafka.connect.storage.StringConverter"},
 			{Name: "transforms.outbox.type", Value: "io.debezium.transforms.outbox.EventRouter"},
@@ -82,7 +82,7 @@ func TestShardKey_IsNoColumnWhereATransformMakesTheKey(t *testing.T) {
 				settings = append(settings, router.Setting{Name: "transforms.t.field", Value: "k"})
 			}
 		}
-		key, err := ShardKey(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Debezium: settings}}})(rel)
+		key, err := ShardKey(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Connector: settings}}})(rel)
 		if err != nil || key != want {
 			t.Errorf("%s: %q, %v; want %q", class, key, err, want)
 		}

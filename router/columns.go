@@ -9,14 +9,14 @@ import (
 )
 
 // Columns are the columns of rel that the mapping reads, in table order: a publication
-// with these alone gives the same records. A mapping by options of Debezium under which
-// rows pass the router reads all of them; so does one that renames fields.
+// with these alone gives the same records. A connector may read
+// all of them.
 func (r *Router) Columns(rel *replication.Relation) ([]string, error) {
 	p, e, err := r.compile(rel, newest)
 	if err != nil {
 		return nil, err
 	}
-	all := p.debezium != nil && (p.debezium.d.passes() || p.debezium.renames())
+	all := p.connector != nil && p.connector.ReadsAll()
 	rest := *rel
 	rest.Columns, rest.Meta, rest.Hidden = nil, nil, maps.Clone(rel.Hidden)
 	if rest.Hidden == nil {
@@ -24,7 +24,7 @@ func (r *Router) Columns(rel *replication.Relation) ([]string, error) {
 	}
 	var read []string
 	for i, c := range rel.Columns {
-		key := p.debezium != nil && rel.Meta != nil && rel.Meta[i].Key > 0
+		key := p.connector != nil && rel.Meta != nil && rel.Meta[i].Key > 0
 		if !all && !key && slices.Contains(e.Ignored, c.Name) {
 			rest.Hidden[c.Name] = "is not published"
 			continue

@@ -89,8 +89,8 @@ func (c *compiler) otherwise(s *shape, r role) string {
 
 // compile turns the mapping into a plan for rel.
 func (m *mapping) compile(rel *replication.Relation, at position) (*plan, *Explanation, error) {
-	if m.debezium != nil {
-		return m.compileDebezium(rel)
+	if m.connector != nil {
+		return m.compileConnector(rel)
 	}
 	s, err := m.shapeOf(rel, at)
 	if err != nil {

@@ -5,7 +5,7 @@ package router
 type Config struct {
 	Mappings []Mapping
 
-	// RunID is the value of the header __debezium.context.runId; empty: no such header.
+	// RunID names this run in the records of connectors; empty: it has no name there.
 	RunID string
 }
 
@@ -51,10 +51,9 @@ type Mapping struct {
 	Partition        string // integer column; empty: murmur2 of the key
 	TombstoneOnEmpty bool
 
-	// Debezium holds options of Debezium's PostgreSQL connector, its transforms and
-	// converters under their own names. With any, they decide what the records are,
-	// and of the fields above only those may be set that say the same as one of them.
-	Debezium []Setting
+	// Connector makes the records in the place of the fields above, of which it may allow
+	// some; nil: the fields above do.
+	Connector ConnectorConfig
 
 	// CloudEventsSource is the attribute source of the cloudevents formats, a URI
 	// reference; empty is /cdc-relay/schema.table. With the event id it has to be

@@ -15,9 +15,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/router/connect"
 )
 
-// Setting is one option of Debezium or Kafka Connect under its own name.
-type Setting struct{ Name, Value string }
-
 // debezium is a connector's configuration, compiled: how a row becomes the
 // records that Debezium, its transforms and Connect's converters make of it.
 // Mappings that say the same share one, because some of what a record holds
@@ -46,14 +43,16 @@ type debezium struct {
 
 	transactions *transactions // nil without provide.transaction.metadata
 
-	notices *notices // of the router; nil while options are only looked at
+	settings DebeziumSettings // as opened
+	mapping  *Mapping
+	notice   func(row *replication.Row, column, text string) // nil while options are only looked at
 
 	scratch dbzRecord
 }
 
 // debeziumConfig collects what is wrong while it is read.
 type debeziumConfig struct {
-	m       *mapping
+	m       *Mapping
 	options map[string]string
 	bare    bool // the EventRouter's options stand without their prefix
 	errs    []error
@@ -66,7 +65,12 @@ func (c *debeziumConfig) fail(name string, format string, args ...any) {
 	if _, given := c.options[name]; given {
 		key += "." + c.written(name)
 	}
-	c.errs = append(c.errs, c.m.configError(key, fmt.Errorf(format, args...)))
+	c.errs = append(c.errs, configError(c.m, key, fmt.Errorf(format, args...)))
+}
+
+// configError names the key of m that is wrong.
+func configError(m *Mapping, key string, err error) error {
+	return &ConfigError{Path: m.Path + "." + key, Err: err}
 }
 
 // written is an option's name as the file has it.
@@ -87,10 +91,10 @@ const (
 	classConnector    = "io.debezium.connector.postgresql.PostgresConnector"
 )
 
-// newDebezium compiles m.Debezium. Every error is a *ConfigError.
-func newDebezium(m *mapping, runID string) (*debezium, []error) {
-	c := &debeziumConfig{m: m, options: make(map[string]string, len(m.Debezium)), runID: runID}
-	for _, s := range m.Debezium {
+// newDebezium compiles the settings that stand in m. Every error is a *ConfigError.
+func newDebezium(m *Mapping, settings DebeziumSettings, runID string) (*debezium, []error) {
+	c := &debeziumConfig{m: m, options: make(map[string]string, len(settings)), runID: runID}
+	for _, s := range settings {
 		c.options[s.Name] = s.Value
 	}
 	c.ordinaryKeys()
@@ -133,19 +137,19 @@ var prefixForm = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
 // ordinaryKeys merges the keys that say the same as an option, and refuses those
 // that debezium decides by itself.
 func (c *debeziumConfig) ordinaryKeys() {
-	m := c.m.Mapping
+	m := c.m
 	router := c.routerPrefix()
 	same := func(key, value, option string) {
 		if value == "" {
 			return
 		}
 		if strings.Contains(value, "#/") {
-			c.errs = append(c.errs, c.m.configError(key, errors.New("names a column beside debezium, which knows no pointers into one")))
+			c.errs = append(c.errs, configError(c.m, key, errors.New("names a column beside debezium, which knows no pointers into one")))
 			return
 		}
 		name := router + option
 		if have, given := c.options[name]; given && have != value {
-			c.errs = append(c.errs, c.m.configError(key, fmt.Errorf("says %q, and debezium.%s says %q; keep one of them", value, name, have)))
+			c.errs = append(c.errs, configError(c.m, key, fmt.Errorf("says %q, and debezium.%s says %q; keep one of them", value, name, have)))
 			return
 		}
 		c.options[name] = value
@@ -169,7 +173,7 @@ func (c *debeziumConfig) ordinaryKeys() {
 	}
 	refuse := func(key string, set bool, instead string) {
 		if set {
-			c.errs = append(c.errs, c.m.configError(key, fmt.Errorf("stands beside debezium, which decides it; %s", instead)))
+			c.errs = append(c.errs, configError(c.m, key, fmt.Errorf("stands beside debezium, which decides it; %s", instead)))
 		}
 	}
 	refuse("preset", m.Preset != "" && m.Preset != presetAuto && !strings.HasPrefix(m.Preset, "debezium"), "leave it out")
@@ -403,25 +407,19 @@ func (d *debezium) addContext(c *debeziumConfig) {
 	}
 }
 
-// Wants is what the mapping has to be given beyond inserts.
-func (m *Mapping) Wants() replication.Wants {
-	if len(m.Debezium) == 0 {
-		return replication.Wants{}
-	}
-	p := &mapping{Mapping: *m, path: m.Path}
-	d, errs := newDebezium(p, "")
-	if len(errs) > 0 {
-		return replication.Wants{} // New reports them
-	}
-	return d.wants()
-}
-
 // wants asks for updates, because one that changes the primary key is routed as
 // an event, and for the rest where something would become of it.
 func (d *debezium) wants() replication.Wants {
 	w := replication.Wants{Update: !d.skipUpdate, Truncate: !d.skipTruncate, Meta: true, Commit: d.transactions != nil}
 	w.Delete = !d.skipDelete && (d.transactions != nil || d.passes())
 	return w
+}
+
+// noticed passes on what Debezium logs a warning about.
+func (d *debezium) noticed(row *replication.Row, column, text string) {
+	if d.notice != nil {
+		d.notice(row, column, text)
+	}
 }
 
 // passes tells whether a delete may be more than dropped: where something in the
@@ -461,28 +459,4 @@ func (d *debezium) rekeyed() string {
 		}
 	}
 	return ""
-}
-
-// connect compiles the options of a mapping, or shares those of an earlier one.
-func (r *Router) connect(m *mapping, runID string) error {
-	for _, other := range r.mappings {
-		if other.debezium != nil && sameConnector(&other.Mapping, &m.Mapping) {
-			m.debezium = other.debezium
-			return nil
-		}
-	}
-	d, errs := newDebezium(m, runID)
-	if len(errs) > 0 {
-		return errors.Join(errs...)
-	}
-	d.notices = &r.notices
-	m.debezium = d
-	r.connectors = append(r.connectors, d)
-	return nil
-}
-
-// sameConnector tells whether two mappings differ in nothing but the table.
-func sameConnector(a, b *Mapping) bool {
-	return slices.Equal(a.Debezium, b.Debezium) && a.Columns == b.Columns && a.TopicRegex == b.TopicRegex &&
-		a.Partition == b.Partition && a.TombstoneOnEmpty == b.TombstoneOnEmpty && a.Topic == b.Topic && a.Value == b.Value && a.Key == b.Key
 }

@@ -208,26 +208,26 @@ func (d *debezium) connectColumn(rel *replication.Relation, i int) connect.Colum
 	return out
 }
 
-// compileDebezium is compile for a mapping with debezium options.
-func (m *mapping) compileDebezium(rel *replication.Relation) (*plan, *Explanation, error) {
+// Compile makes the options ready for rel.
+func (d *debezium) Compile(m *Mapping, rel *replication.Relation) (ConnectorPlan, *Explanation, error) {
 	if isMessages(rel) {
-		p := &dbzPlan{d: m.debezium, rel: rel, topic: m.debezium.prefix + ".message"}
-		return &plan{relation: rel, debezium: p}, m.debezium.explainMessages(p), nil
+		p := &dbzPlan{d: d, rel: rel, topic: d.prefix + ".message"}
+		return p, d.explainMessages(p), nil
 	}
-	p, warnings, missing, err := newDbzPlan(m.debezium, rel)
+	p, warnings, missing, err := newDbzPlan(d, rel)
 	if err != nil {
-		return nil, nil, m.configError("debezium", err)
+		return nil, nil, configError(m, "debezium", err)
 	}
 	if len(missing) > 0 {
 		var errs []error
 		for _, e := range missing {
-			errs = append(errs, m.configError("debezium."+e.option, e.err))
+			errs = append(errs, configError(m, "debezium."+e.option, e.err))
 		}
 		return nil, nil, errors.Join(errs...)
 	}
-	e := m.debezium.explain(p)
+	e := d.explain(p)
 	e.Warnings = append(e.Warnings, warnings...)
-	return &plan{relation: rel, debezium: p}, e, nil
+	return p, e, nil
 }
 
 // presetDebezium is what an explanation names in the place of a preset.
@@ -274,9 +274,9 @@ func (d *debezium) explainMessages(p *dbzPlan) *Explanation {
 // messageKeyMember is what the key of a logical message has: no part of its body.
 const messageKeyMember = "prefix"
 
-// route appends the records that Debezium would write for a row: none, one, or
+// Route appends the records that Debezium would write for a row: none, one, or
 // more where the row passes the EventRouter unrouted.
-func (p *dbzPlan) route(b *Buffer, row *replication.Row) error {
+func (p *dbzPlan) Route(b *Buffer, row *replication.Row) error {
 	records := len(b.Records)
 	p.row = row
 	err := p.send(b, row)
@@ -453,7 +453,7 @@ func (p *dbzPlan) value(values []replication.Value, i int) (connect.Value, error
 	if err != nil {
 		if e, ok := errors.AsType[*connect.ConvertError](err); ok && e.Tolerated {
 			if !c.codec.Quiet() {
-				p.d.notices.add(p.row, p.rel.Columns[c.index].Name, "the value is none that can be converted and is sent as null, as Debezium sends it (event.converting.failure.handling.mode)")
+				p.d.noticed(p.row, p.rel.Columns[c.index].Name, "the value is none that can be converted and is sent as null, as Debezium sends it (event.converting.failure.handling.mode)")
 			}
 			return out, nil
 		}
@@ -484,8 +484,11 @@ func commitMillis(row *replication.Row) (int64, bool) {
 	return row.Txn.Time.UnixMilli(), true
 }
 
-// salvage gives the bytes of key and payload as PostgreSQL prints them.
-func (p *dbzPlan) salvage(b *Buffer, row *replication.Row) Record {
+// ReadsAll tells whether a record may have every column of its row.
+func (p *dbzPlan) ReadsAll() bool { return p.d.passes() || p.renames() }
+
+// Salvage gives the bytes of key and payload as PostgreSQL prints them.
+func (p *dbzPlan) Salvage(b *Buffer, row *replication.Row) Record {
 	rec := Record{Partition: AutoPartition, Row: row}
 	column := func(name string) []byte {
 		i := columnIndex(p.rel, name)

@@ -107,19 +107,3 @@ func FuzzLiteral(f *testing.F) {
 		}
 	})
 }
-
-func FuzzPlacement(f *testing.F) {
-	f.Add("type:header:eventType,a:envelope, b : partition")
-	f.Add("::,:")
-	f.Fuzz(func(t *testing.T, list string) {
-		_, err := New(Config{Mappings: []Mapping{{Debezium: dbz(placed(list))}}})
-		for _, e := range ConfigErrors(err) {
-			if !strings.HasPrefix(e.Path, "outbox[0].debezium") {
-				t.Errorf("%s blames %s", e.Err, e.Path)
-			}
-		}
-		if err != nil && len(ConfigErrors(err)) == 0 {
-			t.Errorf("%v is no ConfigError", err)
-		}
-	})
-}

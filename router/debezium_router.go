@@ -232,7 +232,7 @@ func (t *eventRouter) apply(d *debezium, r *dbzRecord) (bool, error) {
 // update is an update that leaves the primary key alone.
 func (t *eventRouter) update(d *debezium, c *dbzChange) error {
 	if t.invalid != "fatal" {
-		d.notices.add(c.row, "", "the row was updated, and an event must not change: the update is not sent (table.op.invalid.behavior="+t.invalid+")")
+		d.noticed(c.row, "", "the row was updated, and an event must not change: the update is not sent (table.op.invalid.behavior="+t.invalid+")")
 		return nil
 	}
 	return reject(ReasonMapping, "", "unexpected update message received: table.op.invalid.behavior is fatal, and an event must not change")

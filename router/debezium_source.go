@@ -2,7 +2,6 @@ package router
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"time"
 
@@ -290,8 +289,16 @@ var (
 	heartbeatSchema    = namedStruct("io.debezium.connector.common.Heartbeat", 1, false, member("ts_ms", connect.Int64, false))
 )
 
-// beat appends a heartbeat.
-func (d *debezium) beat(b *Buffer, now time.Time) error {
+// Heartbeat is how often Debezium writes a heartbeat, and where to.
+func (d *debezium) Heartbeat() (every time.Duration, topic string) {
+	return d.heartbeat, d.heartbeatTopic
+}
+
+// Counts says that provide.transaction.metadata counts the rows of a transaction.
+func (d *debezium) Counts() bool { return d.transactions != nil }
+
+// Beat appends a heartbeat.
+func (d *debezium) Beat(b *Buffer, now time.Time) error {
 	r := &d.scratch
 	r.reset()
 	r.topic, r.hasPartition = d.heartbeatTopic, true
@@ -317,43 +324,7 @@ func (d *debezium) checkHeartbeat() error {
 	if d.heartbeat == 0 {
 		return nil
 	}
-	return d.beat(new(Buffer), time.UnixMilli(0))
-}
-
-// HeartbeatInterval is how often Heartbeats is to be called; zero: never.
-func (r *Router) HeartbeatInterval() time.Duration {
-	var least time.Duration
-	for _, d := range r.connectors {
-		if d.heartbeat > 0 && (least == 0 || d.heartbeat < least) {
-			least = d.heartbeat
-		}
-	}
-	return least
-}
-
-// HeartbeatTopics are where Heartbeats writes to.
-func (r *Router) HeartbeatTopics() []string {
-	var topics []string
-	for _, d := range r.connectors {
-		if d.heartbeat > 0 {
-			topics = append(topics, d.heartbeatTopic)
-		}
-	}
-	return topics
-}
-
-// Heartbeats appends the heartbeat records that Debezium would write at now. Their
-// Row is nil: no position hangs on them.
-func (r *Router) Heartbeats(b *Buffer, now time.Time) error {
-	for _, d := range r.connectors {
-		if d.heartbeat == 0 {
-			continue
-		}
-		if err := d.beat(b, now); err != nil {
-			return fmt.Errorf("write a heartbeat to %s: %w", d.heartbeatTopic, err)
-		}
-	}
-	return nil
+	return d.Beat(new(Buffer), time.UnixMilli(0))
 }
 
 // transactions is provide.transaction.metadata: what was sent of the transaction
@@ -374,17 +345,6 @@ var (
 		connect.Field{Name: "data_collections", Schema: &connect.Schema{Type: connect.Array, Optional: true, Elem: collectionSchema}},
 		member("ts_ms", connect.Int64, false))
 )
-
-// Pass takes a row that is not delivered, because it was before. It counts towards the
-// transaction that provide.transaction.metadata announces; its records are dropped.
-func (r *Router) Pass(b *Buffer, row *replication.Row) {
-	if !slices.ContainsFunc(r.connectors, func(d *debezium) bool { return d.transactions != nil }) {
-		return
-	}
-	n := len(b.Records)
-	_ = r.Route(b, row) // a row that is refused was judged when it came first
-	b.Records = b.Records[:n]
-}
 
 // begin announces the transaction of its first row.
 func (t *transactions) begin(b *Buffer, d *debezium, row *replication.Row) error {

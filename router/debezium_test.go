@@ -1,4 +1,4 @@
-package router
+package router_test
 
 import (
 	"errors"
@@ -9,14 +9,15 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/connect"
 )
 
 // dbz are the least options, and more as `name=value`.
-func dbz(more ...string) []Setting {
-	settings := []Setting{
-		{"topic.prefix", "app"}, {"key.converter", connect.ClassString}, {"value.converter", connect.ClassString},
-		{"extended.headers.enabled", "false"},
+func dbz(more ...string) router.DebeziumSettings {
+	settings := router.DebeziumSettings{
+		{Name: "topic.prefix", Value: "app"}, {Name: "key.converter", Value: connect.ClassString}, {Name: "value.converter", Value: connect.ClassString},
+		{Name: "extended.headers.enabled", Value: "false"},
 	}
 	for _, m := range more {
 		name, value, _ := strings.Cut(m, "=")
@@ -27,13 +28,13 @@ func dbz(more ...string) []Setting {
 			}
 		}
 		if !replaced {
-			settings = append(settings, Setting{name, value})
+			settings = append(settings, router.Setting{Name: name, Value: value})
 		}
 	}
 	return settings
 }
 
-func jsonValues(more ...string) []Setting {
+func jsonValues(more ...string) router.DebeziumSettings {
 	return dbz(append([]string{"value.converter=" + connect.ClassJSON, "value.converter.schemas.enable=false"}, more...)...)
 }
 
@@ -54,7 +55,7 @@ func described(t testing.TB, columns ...string) *replication.Relation {
 		}
 		plain[i] = strings.TrimRight(c, "#!")
 	}
-	rel := table(t, plain...)
+	rel := table(plain...)
 	for i, c := range rel.Columns {
 		meta[i].Base, meta[i].BaseMod, meta[i].TypeKind = c.Type, c.TypeMod, 'b'
 		_, meta[i].TypeName, _ = strings.Cut(plain[i], " ")
@@ -111,12 +112,12 @@ func messageRow(prefix, body string) *replication.Row {
 // The EventRouter lets logical messages pass, so nothing of a table's roles is theirs.
 func TestDebezium_ExplainsLogicalMessagesByTheirOwn(t *testing.T) {
 	row := messageRow("shop", `{"a":1}`)
-	r := mustNew(t, Mapping{Debezium: dbz("extended.headers.enabled=true", "table.field.event.key=aggregate_id", placed("type:header:eventType"))})
+	r := mustNew(t, router.Mapping{Connector: dbz("extended.headers.enabled=true", "table.field.event.key=aggregate_id", placed("type:header:eventType"))})
 	e, err := r.Check(row.Relation)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var b Buffer
+	var b router.Buffer
 	if err := r.Route(&b, row); err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +128,7 @@ func TestDebezium_ExplainsLogicalMessagesByTheirOwn(t *testing.T) {
 	if e.Topic != b.Records[0].Topic || !slices.Equal(e.Headers, sent) {
 		t.Errorf("explained as topic %s with headers %q; sent to %s with %q", e.Topic, e.Headers, b.Records[0].Topic, sent)
 	}
-	if e.Roles["key"] != "prefix" || e.Roles["payload"] != MessageBody || len(e.Roles) != 2 {
+	if e.Roles["key"] != "prefix" || e.Roles["payload"] != router.MessageBody || len(e.Roles) != 2 {
 		t.Errorf("roles %v", e.Roles)
 	}
 }
@@ -136,7 +137,7 @@ const decodeType = "transforms.decode.type=" + classDecode
 
 var decodeFirst = []string{"transforms=decode,outbox", decodeType, "transforms.outbox.type=" + classEventRouter}
 
-func chained(name, class string, options ...string) []Setting {
+func chained(name, class string, options ...string) router.DebeziumSettings {
 	more := []string{"transforms=outbox," + name, "transforms.outbox.type=" + classEventRouter, "transforms." + name + ".type=" + class}
 	for _, o := range options {
 		if !strings.Contains(o, "predicate") || strings.HasPrefix(o, "predicate=") {
@@ -151,7 +152,7 @@ func TestGolden_Debezium(t *testing.T) {
 	const t8601 = "2024-01-02 03:04:05.678912"
 	cases := []struct {
 		name     string
-		settings []Setting
+		settings router.DebeziumSettings
 		rows     []*replication.Row
 	}{
 		{"default", dbz(), []*replication.Row{eventRow(t)}},
@@ -217,17 +218,17 @@ func TestGolden_Debezium(t *testing.T) {
 	var out strings.Builder
 	for _, c := range cases {
 		fmt.Fprintf(&out, "== %s\n", c.name)
-		r, err := New(Config{Mappings: []Mapping{{Table: "public.outbox", Debezium: c.settings}}, RunID: "run-1"})
+		r, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Connector: c.settings}}, RunID: "run-1"})
 		if err != nil {
 			t.Fatalf("%s: %v", c.name, err)
 		}
 		for _, row := range c.rows {
-			var b Buffer
+			var b router.Buffer
 			if err := r.Route(&b, row); err != nil {
-				if len(b.Records) != 0 || len(b.headers) != b.first {
+				if len(b.Records) != 0 {
 					t.Errorf("%s: a rejected row left %d records", c.name, len(b.Records))
 				}
-				var e *RowError
+				var e *router.RowError
 				errors.As(err, &e)
 				fmt.Fprintf(&out, "rejected  %s: %v\n", e.Reason, e.Err)
 				continue
@@ -262,51 +263,51 @@ func unchangedPayload(row *replication.Row) *replication.Row {
 
 // What is refused before any row, with the option that is to blame.
 func TestGolden_DebeziumRefused(t *testing.T) {
-	const router = "transforms=outbox"
+	const chain = "transforms=outbox"
 	var out strings.Builder
 	for _, c := range []struct {
 		name string
-		m    Mapping
+		m    router.Mapping
 	}{
-		{"nothing required", Mapping{Debezium: []Setting{{"route.by.field", "x"}}}},
-		{"unknown option", Mapping{Debezium: dbz("topic.prefx=a", "table-expand-json-payload=true")}},
-		{"router option beside transforms", Mapping{Debezium: dbz(router, "transforms.outbox.type="+classEventRouter, "route.by.field=x")}},
-		{"our key", Mapping{Debezium: dbz("database.hostname=h", "errors.tolerance=all")}},
-		{"not carried", Mapping{Debezium: dbz("converters=x", "topic.naming.strategy=x", "field.name.adjustment.mode=avro")}},
-		{"bad words", Mapping{Debezium: dbz("table.op.invalid.behavior=ignore", "table.json.payload.null.behavior=keep", "route.tombstone.on.empty.payload=yes", "time.precision.mode=structured", "money.fraction.digits=two")}},
-		{"placements", Mapping{Debezium: dbz(placed("type,a:b:c:d,x:topic,a:envelope:e,b:envelope:e,c:envelope:payload"))}},
-		{"empty placement", Mapping{Debezium: dbz(placed(""))}},
-		{"empty column", Mapping{Debezium: dbz("table.field.event.key=")}},
-		{"regex", Mapping{Debezium: dbz("route.topic.regex=(unclosed")}},
-		{"look-ahead", Mapping{Debezium: dbz("route.topic.regex=(?=x).*")}},
-		{"group with underscore", Mapping{Debezium: dbz("route.topic.replacement=${aggregate_type}-events")}},
-		{"unknown group", Mapping{Debezium: dbz("route.topic.replacement=${x}")}},
-		{"unknown number", Mapping{Debezium: dbz("route.topic.replacement=$2")}},
-		{"lone dollar", Mapping{Debezium: dbz("route.topic.replacement=a$")}},
-		{"converter", Mapping{Debezium: dbz("value.converter=io.confluent.connect.avro.AvroConverter", "key.converter.schemas.enable=perhaps")}},
-		{"options without converter", Mapping{Debezium: dbz("header.converter.schemas.enable=true")}},
-		{"transform", Mapping{Debezium: dbz("transforms=outbox,x", "transforms.outbox.type="+classEventRouter, "transforms.x.type=org.acme.Mine", "transforms.y.type=a")}},
-		{"transform option", Mapping{Debezium: dbz("transforms=outbox,x", "transforms.outbox.type="+classEventRouter, "transforms.outbox.no.such=1",
+		{"nothing required", router.Mapping{Connector: router.DebeziumSettings{{Name: "route.by.field", Value: "x"}}}},
+		{"unknown option", router.Mapping{Connector: dbz("topic.prefx=a", "table-expand-json-payload=true")}},
+		{"router option beside transforms", router.Mapping{Connector: dbz(chain, "transforms.outbox.type="+classEventRouter, "route.by.field=x")}},
+		{"our key", router.Mapping{Connector: dbz("database.hostname=h", "errors.tolerance=all")}},
+		{"not carried", router.Mapping{Connector: dbz("converters=x", "topic.naming.strategy=x", "field.name.adjustment.mode=avro")}},
+		{"bad words", router.Mapping{Connector: dbz("table.op.invalid.behavior=ignore", "table.json.payload.null.behavior=keep", "route.tombstone.on.empty.payload=yes", "time.precision.mode=structured", "money.fraction.digits=two")}},
+		{"placements", router.Mapping{Connector: dbz(placed("type,a:b:c:d,x:topic,a:envelope:e,b:envelope:e,c:envelope:payload"))}},
+		{"empty placement", router.Mapping{Connector: dbz(placed(""))}},
+		{"empty column", router.Mapping{Connector: dbz("table.field.event.key=")}},
+		{"regex", router.Mapping{Connector: dbz("route.topic.regex=(unclosed")}},
+		{"look-ahead", router.Mapping{Connector: dbz("route.topic.regex=(?=x).*")}},
+		{"group with underscore", router.Mapping{Connector: dbz("route.topic.replacement=${aggregate_type}-events")}},
+		{"unknown group", router.Mapping{Connector: dbz("route.topic.replacement=${x}")}},
+		{"unknown number", router.Mapping{Connector: dbz("route.topic.replacement=$2")}},
+		{"lone dollar", router.Mapping{Connector: dbz("route.topic.replacement=a$")}},
+		{"converter", router.Mapping{Connector: dbz("value.converter=io.confluent.connect.avro.AvroConverter", "key.converter.schemas.enable=perhaps")}},
+		{"options without converter", router.Mapping{Connector: dbz("header.converter.schemas.enable=true")}},
+		{"transform", router.Mapping{Connector: dbz("transforms=outbox,x", "transforms.outbox.type="+classEventRouter, "transforms.x.type=org.acme.Mine", "transforms.y.type=a")}},
+		{"transform option", router.Mapping{Connector: dbz("transforms=outbox,x", "transforms.outbox.type="+classEventRouter, "transforms.outbox.no.such=1",
 			"transforms.x.type="+packageTransforms+"InsertHeader", "transforms.x.header=h", "transforms.x.value.literal=[1]")}},
-		{"no router", Mapping{Debezium: dbz("transforms=x", "transforms.x.type="+packageTransforms+"DropHeaders", "transforms.x.headers=id")}},
-		{"predicate", Mapping{Debezium: dbz(router, "transforms.outbox.type="+classEventRouter, "transforms.outbox.predicate=nope")}},
-		{"inserts skipped", Mapping{Debezium: dbz("skipped.operations=c,x")}},
-		{"heartbeat that no converter takes", Mapping{Debezium: dbz("heartbeat.interval.ms=1000", "value.converter="+connect.ClassBinaryData)}},
-		{"contradiction", Mapping{Debezium: dbz("route.by.field=a"), Columns: Columns{Route: "b", Headers: "h"}, Topic: "x", Value: FormatEnvelope, Preset: "outbox"}},
+		{"no router", router.Mapping{Connector: dbz("transforms=x", "transforms.x.type="+packageTransforms+"DropHeaders", "transforms.x.headers=id")}},
+		{"predicate", router.Mapping{Connector: dbz(chain, "transforms.outbox.type="+classEventRouter, "transforms.outbox.predicate=nope")}},
+		{"inserts skipped", router.Mapping{Connector: dbz("skipped.operations=c,x")}},
+		{"heartbeat that no converter takes", router.Mapping{Connector: dbz("heartbeat.interval.ms=1000", "value.converter="+connect.ClassBinaryData)}},
+		{"contradiction", router.Mapping{Connector: dbz("route.by.field=a"), Columns: router.Columns{Route: "b", Headers: "h"}, Topic: "x", Value: router.FormatEnvelope, Preset: "outbox"}},
 	} {
 		fmt.Fprintf(&out, "== %s\n", c.name)
-		_, err := New(Config{Mappings: []Mapping{c.m}})
+		_, err := router.New(router.Config{Mappings: []router.Mapping{c.m}})
 		if err == nil {
 			t.Errorf("%s: accepted", c.name)
 			continue
 		}
-		for _, e := range ConfigErrors(err) {
+		for _, e := range router.ConfigErrors(err) {
 			fmt.Fprintln(&out, e)
 		}
 	}
 	for _, c := range []struct {
 		name     string
-		settings []Setting
+		settings router.DebeziumSettings
 		columns  []string
 	}{
 		{"no such columns", dbz(placed("nope:header,nope:envelope,nope:partition"), "table.field.event.timestamp=nope"), []string{"Id uuid", "payload jsonb"}},
@@ -314,14 +315,14 @@ func TestGolden_DebeziumRefused(t *testing.T) {
 		{"left out", dbz(placed("l:header,type:header"), "column.exclude.list=public.outbox.type"), append([]string{"l pg_lsn"}, debeziumColumns...)},
 	} {
 		fmt.Fprintf(&out, "== %s\n", c.name)
-		r, err := New(Config{Mappings: []Mapping{{Debezium: c.settings}}})
+		r, err := router.New(router.Config{Mappings: []router.Mapping{{Connector: c.settings}}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, err = r.Check(described(t, c.columns...)); err == nil {
 			t.Errorf("%s: accepted", c.name)
 		}
-		for _, e := range ConfigErrors(err) {
+		for _, e := range router.ConfigErrors(err) {
 			fmt.Fprintln(&out, e)
 		}
 	}
@@ -329,8 +330,7 @@ func TestGolden_DebeziumRefused(t *testing.T) {
 }
 
 func TestDebezium_OrdinaryKeysAreOtherWordsForOptions(t *testing.T) {
-	m := Mapping{Debezium: dbz(), Columns: Columns{ID: "type", Key: "type", Route: "type", Payload: "type"}, TombstoneOnEmpty: true, Partition: "p", TopicRegex: "Order(.*)"}
-	m.Debezium = append(m.Debezium, Setting{"route.topic.replacement", "$1"})
+	m := router.Mapping{Connector: append(dbz(), router.Setting{Name: "route.topic.replacement", Value: "$1"}), Columns: router.Columns{ID: "type", Key: "type", Route: "type", Payload: "type"}, TombstoneOnEmpty: true, Partition: "p", TopicRegex: "Order(.*)"}
 	row := eventRow(t, "p int4:=5")
 	rec, err := routeOne(t, m, row)
 	if err != nil {
@@ -342,19 +342,19 @@ func TestDebezium_OrdinaryKeysAreOtherWordsForOptions(t *testing.T) {
 }
 
 func TestDebezium_TablesWithTheSameOptionsAreOneConnector(t *testing.T) {
-	settings := dbz("value.converter="+connect.ClassJSON, placed("type:envelope"))
-	r, err := New(Config{Mappings: []Mapping{{Debezium: settings}, {Debezium: settings}, {Debezium: dbz()}}})
+	settings := dbz("value.converter="+connect.ClassJSON, placed("type:envelope"), "heartbeat.interval.ms=1000")
+	r, err := router.New(router.Config{Mappings: []router.Mapping{{Connector: settings}, {Connector: settings}, {Connector: dbz("heartbeat.interval.ms=1000")}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.connectors) != 2 {
-		t.Fatalf("%d connectors", len(r.connectors))
+	if beating := r.HeartbeatTopics(); len(beating) != 2 {
+		t.Fatalf("%d connectors", len(beating))
 	}
 	first, second := eventRow(t), withRoute(eventRow(t), "Cart")
 	leaf := *second.Relation
 	leaf.Name, leaf.Table = "outbox_2", 1
 	second.Relation = &leaf
-	var b Buffer
+	var b router.Buffer
 	for _, row := range []*replication.Row{first, second} {
 		if err := r.Route(&b, row); err != nil {
 			t.Fatal(err)
@@ -367,7 +367,7 @@ func TestDebezium_TablesWithTheSameOptionsAreOneConnector(t *testing.T) {
 
 func TestDebezium_WantsWhatTheOptionsLookAt(t *testing.T) {
 	for name, c := range map[string]struct {
-		settings []Setting
+		settings router.DebeziumSettings
 		want     replication.Wants
 	}{
 		"none":            {nil, replication.Wants{}},
@@ -378,7 +378,7 @@ func TestDebezium_WantsWhatTheOptionsLookAt(t *testing.T) {
 		"unwrapped":       {dbz("transforms=u,outbox", "transforms.u.type="+classUnwrap, "transforms.outbox.type="+classEventRouter), replication.Wants{Update: true, Delete: true, Meta: true}},
 		"wrong":           {dbz("nope=1"), replication.Wants{}},
 	} {
-		m := Mapping{Debezium: c.settings}
+		m := router.Mapping{Connector: c.settings}
 		if got := m.Wants(); got != c.want {
 			t.Errorf("%s: got %+v, want %+v", name, got, c.want)
 		}
@@ -386,30 +386,30 @@ func TestDebezium_WantsWhatTheOptionsLookAt(t *testing.T) {
 }
 
 func TestDebezium_HeartbeatsPassTheChain(t *testing.T) {
-	r, err := New(Config{Mappings: []Mapping{{Debezium: jsonValues("heartbeat.interval.ms=1000", "topic.heartbeat.prefix=hb")}}})
+	r, err := router.New(router.Config{Mappings: []router.Mapping{{Connector: jsonValues("heartbeat.interval.ms=1000", "topic.heartbeat.prefix=hb")}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if r.HeartbeatInterval() != time.Second {
 		t.Errorf("every %v", r.HeartbeatInterval())
 	}
-	var b Buffer
+	var b router.Buffer
 	if err := r.Heartbeats(&b, time.UnixMilli(1700000000123)); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := show(b.Records[0]), "topic     hb.app\nkey       Struct{serverName=app}\nvalue     {\"ts_ms\":1700000000123}\npartition 0\n"; got != want || b.Records[0].Row != nil {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	if r := mustNew(t, Mapping{Debezium: dbz()}); r.HeartbeatInterval() != 0 {
+	if r := mustNew(t, router.Mapping{Connector: dbz()}); r.HeartbeatInterval() != 0 {
 		t.Error("heartbeats without the option")
 	}
 }
 
 // A row that is refused and tried again must not begin its transaction twice.
 func TestDebezium_TransactionBeginsOnce(t *testing.T) {
-	r := mustNew(t, Mapping{Debezium: jsonValues("provide.transaction.metadata=true", placed("p:partition"))})
+	r := mustNew(t, router.Mapping{Connector: jsonValues("provide.transaction.metadata=true", placed("p:partition"))})
 	row := eventRow(t, "p int4:=-1")
-	var b Buffer
+	var b router.Buffer
 	for range 3 {
 		if err := r.Route(&b, row); err == nil || len(b.Records) != 0 {
 			t.Fatalf("%v, %d records", err, len(b.Records))
@@ -431,8 +431,8 @@ func TestDebezium_TransactionBeginsOnce(t *testing.T) {
 
 // The first rows of a transaction were delivered by an earlier session.
 func TestDebezium_TransactionGoesOnBehindRowsThatWereDelivered(t *testing.T) {
-	r := mustNew(t, Mapping{Debezium: jsonValues("provide.transaction.metadata=true")})
-	var b Buffer
+	r := mustNew(t, router.Mapping{Connector: jsonValues("provide.transaction.metadata=true")})
+	var b router.Buffer
 	row := eventRow(t)
 	for session := range 2 { // the second goes back in the same process
 		b.Reset()
@@ -452,7 +452,7 @@ func TestDebezium_TransactionGoesOnBehindRowsThatWereDelivered(t *testing.T) {
 	if err := r.Route(&b, changed(row, replication.Commit)); err != nil || len(b.Records) != 2 || !strings.Contains(string(b.Records[1].Value), `"event_count":3`) {
 		t.Fatalf("%v, %d records, %s", err, len(b.Records), b.Records[len(b.Records)-1].Value)
 	}
-	plain := mustNew(t, Mapping{Preset: "outbox"})
+	plain := mustNew(t, router.Mapping{Preset: "outbox"})
 	b.Reset()
 	if plain.Pass(&b, row); len(b.Records) != 0 || b.Size() != 0 {
 		t.Error("a row that was delivered is routed")
@@ -463,24 +463,24 @@ func TestDebezium_TransactionGoesOnBehindRowsThatWereDelivered(t *testing.T) {
 func TestDebezium_NoticesWhatItDropsAndBlanks(t *testing.T) {
 	blank := eventRow(t, "paid int4:=nothing")
 	for name, c := range map[string]struct {
-		settings []Setting
+		settings router.DebeziumSettings
 		rows     []*replication.Row
-		want     []Notice
+		want     []router.Notice
 	}{
 		"an insert":          {dbz(), []*replication.Row{eventRow(t)}, nil},
-		"updates":            {dbz(), []*replication.Row{changed(eventRow(t), replication.Update), changed(eventRow(t), replication.Update)}, []Notice{{Rows: 1}}},
+		"updates":            {dbz(), []*replication.Row{changed(eventRow(t), replication.Update), changed(eventRow(t), replication.Update)}, []router.Notice{{Rows: 1}}},
 		"updates are fatal":  {dbz("table.op.invalid.behavior=fatal"), nil, nil},
-		"a value":            {dbz(placed("paid:header,paid:header:again")), []*replication.Row{blank}, []Notice{{Column: "paid", Rows: 1}}},
+		"a value":            {dbz(placed("paid:header,paid:header:again")), []*replication.Row{blank}, []router.Notice{{Column: "paid", Rows: 1}}},
 		"a value, in quiet":  {dbz(placed("paid:header"), "event.converting.failure.handling.mode=skip"), []*replication.Row{blank}, nil},
 		"nobody looks at it": {dbz(), []*replication.Row{blank}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, err := New(Config{Mappings: []Mapping{{Table: "public.outbox", Debezium: c.settings}}})
+			r, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Connector: c.settings}}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			for _, row := range c.rows {
-				if err := r.Route(new(Buffer), row); err != nil {
+				if err := r.Route(new(router.Buffer), row); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -508,11 +508,11 @@ func TestDebezium_OnlyWhatDebeziumLeavesOutMayBeMissing(t *testing.T) {
 		"written by Debezium":  {"include.unknown.datatypes=true", `column "area" of type box cannot be written as Debezium does`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, err := New(Config{Mappings: []Mapping{{Table: "public.outbox", Debezium: dbz(placed("area:header"), "table.field.additional.missing=ignore", more.option)}}})
+			r, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Connector: dbz(placed("area:header"), "table.field.additional.missing=ignore", more.option)}}})
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = r.Route(new(Buffer), eventRow(t, "area box:=(1,1),(0,0)"))
+			err = r.Route(new(router.Buffer), eventRow(t, "area box:=(1,1),(0,0)"))
 			if got := fmt.Sprint(err); (err != nil) != (more.want != "") || !strings.Contains(got, more.want) {
 				t.Errorf("%v, want %q", err, more.want)
 			}
@@ -520,9 +520,79 @@ func TestDebezium_OnlyWhatDebeziumLeavesOutMayBeMissing(t *testing.T) {
 	}
 }
 
+// A publication with these columns alone gives the same records.
+func TestDebezium_ColumnsAreThoseThatRecordsAreMadeOf(t *testing.T) {
+	rel := table("id uuid", "aggregate_type varchar", "aggregate_id uuid", "event_type varchar", "payload jsonb", "created_at timestamptz", "tenant text", "wide text", "extra jsonb")
+	settings := func(more ...string) router.DebeziumSettings {
+		return dbz(append([]string{
+			"transforms=outbox", "transforms.outbox.type=" + classEventRouter,
+			"transforms.outbox.table.field.event.key=aggregate_id", "transforms.outbox.route.by.field=aggregate_type",
+		}, more...)...)
+	}
+	for name, c := range map[string]struct {
+		settings router.DebeziumSettings
+		want     string
+	}{
+		"the router's": {settings(), "id aggregate_type aggregate_id payload"},
+		"a placement": {
+			settings("transforms.outbox." + placed("tenant:header:t,wide:envelope")),
+			"id aggregate_type aggregate_id payload tenant wide",
+		},
+		"rows that pass unrouted": {
+			settings("transforms.outbox.predicate=is", "predicates=is", "predicates.is.type="+packagePredicates+"TopicNameMatches", "predicates.is.pattern=.*outbox"),
+			"id aggregate_type aggregate_id event_type payload created_at tenant wide extra",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := mustNew(t, router.Mapping{Connector: c.settings}).Columns(rel)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(got, strings.Fields(c.want)) {
+				t.Errorf("got %v, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+// nested are documents of a depth.
+func nested(kind string, depth int) string {
+	switch kind {
+	case "arrays":
+		return strings.Repeat("[", depth) + strings.Repeat("]", depth)
+	case "objects":
+		return strings.Repeat(`{"a":`, depth) + "1" + strings.Repeat("}", depth)
+	case "both":
+		return strings.Repeat(`{"a":[`, depth/2) + `"]}"` + strings.Repeat("]}", depth/2)
+	case "beside":
+		return `{"kind":"own","a":` + nested("both", depth) + `,"b":` + nested("arrays", depth) + `}`
+	}
+	return strings.Repeat(`{"a":[`, depth/2) // unclosed
+}
+
+// Debezium's expansion ends, as Jackson does, at 1000 levels: the text goes on as it is.
+func TestDebezium_DeepJSONIsNotExpanded(t *testing.T) {
+	m := router.Mapping{Connector: jsonValues("table.expand.json.payload=true")}
+	for _, kind := range []string{"arrays", "objects", "both", "beside", "unclosed"} {
+		for _, depth := range []int{900, 10_000, 60_000} {
+			began := time.Now()
+			rec, err := routeOne(t, m, withPayload(eventRow(t), nested(kind, depth)))
+			if took := time.Since(began); took > 5*time.Second {
+				t.Fatalf("%s, %d levels: %s", kind, depth, took)
+			}
+			if err == nil && depth > 1000 && rec.Value[0] != '"' && !strings.Contains(string(rec.Value[:40]), `"payload":"`) {
+				t.Errorf("%s, %d levels: %.100s", kind, depth, rec.Value)
+			}
+			if e, ok := errors.AsType[*router.RowError](err); err != nil && (!ok || e.Column == "" && !strings.Contains(err.Error(), "payload")) {
+				t.Errorf("%s, %d levels: %.300v", kind, depth, err)
+			}
+		}
+	}
+}
+
 func TestDebezium_SalvageKeepsKeyAndPayload(t *testing.T) {
-	r := mustNew(t, Mapping{Debezium: dbz(placed("p:partition"))})
-	var b Buffer
+	r := mustNew(t, router.Mapping{Connector: dbz(placed("p:partition"))})
+	var b router.Buffer
 	rec, missing := r.Salvage(&b, eventRow(t, "p int4:=-1"))
 	if string(rec.Key) != "1" || string(rec.Value) != `{"a": 1}` || len(missing) != 4 {
 		t.Errorf("%s %s %v", rec.Key, rec.Value, missing)
@@ -530,13 +600,13 @@ func TestDebezium_SalvageKeepsKeyAndPayload(t *testing.T) {
 }
 
 func BenchmarkDebezium(b *testing.B) {
-	for name, settings := range map[string][]Setting{
+	for name, settings := range map[string]router.DebeziumSettings{
 		"plain": dbz("extended.headers.enabled=true"), "envelope": jsonValues(placed("type:envelope")), "expanded": jsonValues("table.expand.json.payload=true"),
 	} {
 		b.Run(name, func(b *testing.B) {
-			r := mustNew(b, Mapping{Debezium: settings})
+			r := mustNew(b, router.Mapping{Connector: settings})
 			row := eventRow(b)
-			var buf Buffer
+			var buf router.Buffer
 			b.ReportAllocs()
 			for b.Loop() {
 				buf.Reset()
@@ -546,4 +616,20 @@ func BenchmarkDebezium(b *testing.B) {
 			}
 		})
 	}
+}
+
+func FuzzPlacement(f *testing.F) {
+	f.Add("type:header:eventType,a:envelope, b : partition")
+	f.Add("::,:")
+	f.Fuzz(func(t *testing.T, list string) {
+		_, err := router.New(router.Config{Mappings: []router.Mapping{{Connector: dbz(placed(list))}}})
+		for _, e := range router.ConfigErrors(err) {
+			if !strings.HasPrefix(e.Path, "outbox[0].debezium") {
+				t.Errorf("%s blames %s", e.Err, e.Path)
+			}
+		}
+		if err != nil && len(router.ConfigErrors(err)) == 0 {
+			t.Errorf("%v is no ConfigError", err)
+		}
+	})
 }

@@ -109,23 +109,3 @@ func TestRoute_DeepJSONPassesOrNamesItsColumn(t *testing.T) {
 		})
 	}
 }
-
-// Debezium's expansion ends, as Jackson does, at 1000 levels: the text goes on as it is.
-func TestRoute_DeepJSONIsNotExpanded(t *testing.T) {
-	m := Mapping{Debezium: jsonValues("table.expand.json.payload=true")}
-	for _, kind := range []string{"arrays", "objects", "both", "beside", "unclosed"} {
-		for _, depth := range []int{900, 10_000, 60_000} {
-			began := time.Now()
-			rec, err := routeOne(t, m, withPayload(eventRow(t), nested(kind, depth)))
-			if took := time.Since(began); took > deepest {
-				t.Fatalf("%s, %d levels: %s", kind, depth, took)
-			}
-			if err == nil && depth > 1000 && rec.Value[0] != '"' && !strings.Contains(string(rec.Value[:40]), `"payload":"`) {
-				t.Errorf("%s, %d levels: %.100s", kind, depth, rec.Value)
-			}
-			if e, ok := errors.AsType[*RowError](err); err != nil && (!ok || e.Column == "" && !strings.Contains(err.Error(), "payload")) {
-				t.Errorf("%s, %d levels: %.300v", kind, depth, err)
-			}
-		}
-	}
-}

@@ -6,8 +6,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication"
 )
 
-// Notice is something that was made of rows as Debezium makes it, and that it logs a
-// warning about. It holds no value of a row.
+// Notice is something that a connector made of rows and that is worth a warning. It holds no value of a row.
 type Notice struct {
 	Table  string // schema.name
 	Column string // empty: the whole row
@@ -31,7 +30,7 @@ type rowAt struct {
 }
 
 func (n *notices) add(row *replication.Row, column, text string) {
-	if n == nil || row == nil || row.Relation == nil || row.Txn == nil {
+	if row == nil || row.Relation == nil || row.Txn == nil {
 		return
 	}
 	at, table := rowAt{row.Txn.Commit, row.Ordinal}, plainName(row.Relation)

@@ -12,7 +12,7 @@ type plan struct {
 	relation *replication.Relation
 	err      error // why there is no plan; everything below is then empty
 
-	debezium *dbzPlan // in the place of everything below; nil without options of Debezium
+	connector ConnectorPlan // in the place of everything below; nil for a mapping without a connector
 
 	content
 
@@ -38,8 +38,8 @@ type headerPlan struct {
 // route appends the record of row to b. On an error the headers begun in b are
 // still there.
 func (p *plan) route(b *Buffer, row *replication.Row, scratch *[]byte) error {
-	if p.debezium != nil {
-		return p.debezium.route(b, row)
+	if p.connector != nil {
+		return p.connector.Route(b, row)
 	}
 	if row.Change != nil {
 		return reject(ReasonSchema, "", "the change is no insert, and only debezium options make something of others")

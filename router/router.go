@@ -13,7 +13,7 @@ import (
 type Router struct {
 	mappings []*mapping
 
-	connectors []*debezium // of the mappings with debezium options, each once
+	connectors []Connector // of the mappings that have one, each once
 
 	// What has been compiled, the last one beside it: several tables behind one
 	// slot alternate.
@@ -43,8 +43,8 @@ func New(cfg Config) (*Router, error) {
 			errs = append(errs, err)
 			continue
 		}
-		if len(m.Debezium) > 0 {
-			if err := r.connect(parsed, cfg.RunID); err != nil {
+		if m.Connector != nil {
+			if err := r.open(parsed, cfg.RunID); err != nil {
 				errs = append(errs, err)
 			}
 		}
@@ -125,7 +125,7 @@ func (r *Router) Check(rel *replication.Relation) (*Explanation, error) {
 	if err != nil {
 		return nil, err
 	}
-	if m := r.mappings[rel.Table]; m.pin == nil && m.debezium == nil {
+	if m := r.mappings[rel.Table]; m.pin == nil && m.connector == nil {
 		s, err := m.shapeOf(rel, newest)
 		if err != nil {
 			return nil, err
@@ -153,7 +153,7 @@ var newest = position{commit: ^pglogrepl.LSN(0)}
 // false for a relation that does not compile.
 func (r *Router) BinarySafe(rel *replication.Relation) bool {
 	p, _, err := r.compile(rel, newest)
-	if err != nil || p.debezium != nil {
+	if err != nil || p.connector != nil {
 		return false
 	}
 	for _, s := range p.sources {

@@ -20,8 +20,8 @@ const (
 func (r *Router) Salvage(buf *Buffer, row *replication.Row) (Record, []string) {
 	rec := Record{Partition: AutoPartition, Row: row}
 	p := r.planFor(row)
-	if p.err == nil && p.debezium != nil {
-		return p.debezium.salvage(buf, row), []string{PartTopic, PartKey, PartValue, PartHeaders}
+	if p.err == nil && p.connector != nil {
+		return p.connector.Salvage(buf, row), []string{PartTopic, PartKey, PartValue, PartHeaders}
 	}
 	if p.err != nil || len(row.Values) != len(p.relation.Columns) {
 		return rec, []string{PartTopic, PartKey, PartValue, PartHeaders}

@@ -13,24 +13,23 @@ import (
 // mapping is a Mapping whose parts are parsed; it knows no table yet.
 type mapping struct {
 	Mapping
-	path    string         // outbox[0]
 	preset  *preset        // nil looks at the columns
 	topic   *template      // nil takes the preset's
 	regex   *regexp.Regexp // anchored; nil without topic_regex
 	headers []*template    // parallel to Mapping.Headers; nil where the source is a column
 	pin     *pin           // what the first Check decided; nil before it
 
-	debezium *debezium // nil without options of Debezium
+	connector Connector // nil without one
 }
 
 // newMapping parses m and reports everything that is wrong with it whatever the
 // table looks like.
 func newMapping(m Mapping, index int) (*mapping, error) {
-	p := &mapping{Mapping: m, path: m.Path}
-	if p.path == "" {
-		p.path = fmt.Sprintf("outbox[%d]", index)
+	if m.Path == "" {
+		m.Path = fmt.Sprintf("outbox[%d]", index)
 	}
-	if len(m.Debezium) > 0 {
+	p := &mapping{Mapping: m}
+	if m.Connector != nil {
 		return p, nil
 	}
 	var errs []error
@@ -81,7 +80,7 @@ var (
 )
 
 func (m *mapping) configError(key string, err error) error {
-	return &ConfigError{Path: m.path + "." + key, Err: err}
+	return &ConfigError{Path: m.Path + "." + key, Err: err}
 }
 
 // checkSpec looks at the pointer of `column#/pointer`.
@@ -103,7 +102,7 @@ func (m *mapping) parseTopic() (errs []error) {
 		}
 	}
 	if m.Topic == "" {
-		if m.regex != nil && len(m.Debezium) == 0 && m.regex.SubexpIndex(routedByValue) < 0 {
+		if m.regex != nil && m.regex.SubexpIndex(routedByValue) < 0 {
 			errs = append(errs, m.configError("topic_regex", errNoGroupForPreset))
 		}
 		return errs

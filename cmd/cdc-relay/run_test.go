@@ -233,8 +233,8 @@ func TestRecordReport_LeavesOutWhatIsNotToBeShown(t *testing.T) {
 }
 
 func TestShapeOf_OptionsOfDebeziumMeanItsTable(t *testing.T) {
-	options := []router.Setting{{Name: "topic.prefix", Value: "shop"}}
-	mappings := []router.Mapping{{}, {Preset: "auto"}, {Preset: "laravel"}, {Debezium: options}, {Preset: "auto", Debezium: options}, {Preset: "prisma", Debezium: options}}
+	options := router.DebeziumSettings{{Name: "topic.prefix", Value: "shop"}}
+	mappings := []router.Mapping{{}, {Preset: "auto"}, {Preset: "laravel"}, {Connector: options}, {Preset: "auto", Connector: options}, {Preset: "prisma", Connector: options}}
 	for i, want := range []string{"outbox", "outbox", "laravel", "debezium", "debezium", "prisma", "outbox"} {
 		if got := shapeOf(mappings, i); got != want {
 			t.Errorf("table %d: %s, want %s", i, got, want)

@@ -200,7 +200,7 @@ func shapeOf(mappings []router.Mapping, i int) string {
 	switch m := &mappings[i]; {
 	case m.Preset != "" && m.Preset != "auto":
 		return m.Preset
-	case len(m.Debezium) > 0:
+	case m.Connector != nil:
 		return "debezium"
 	}
 	return migrations.DefaultPreset

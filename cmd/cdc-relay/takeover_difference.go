@@ -23,8 +23,8 @@ func (c *changeOver) differences() ([]string, error) {
 		ours := c.settings.Router.Mappings
 		i := slices.IndexFunc(ours, func(m router.Mapping) bool { return m.Table == their.Table })
 		switch {
-		case i >= 0 && len(ours[i].Debezium) > 0:
-			for _, d := range settingDifferences(their.Debezium, ours[i].Debezium) {
+		case i >= 0 && ours[i].Connector != nil:
+			for _, d := range settingDifferences(settingsOf(their), settingsOf(ours[i])) {
 				if !slices.Contains(told, d) || their.Table != "" { // messages share the block of a table, as a rule
 					list = append(list, subjectOf(their)+": "+d)
 				}
@@ -69,6 +69,12 @@ func subjectOf(m router.Mapping) string {
 		return "logical messages"
 	}
 	return m.Table
+}
+
+// settingsOf are the settings in a mapping's block debezium.
+func settingsOf(m router.Mapping) router.DebeziumSettings {
+	settings, _ := m.Connector.(router.DebeziumSettings)
+	return settings
 }
 
 // settingDifferences compares two blocks. A setting that only one of them writes out

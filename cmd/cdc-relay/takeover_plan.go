@@ -158,7 +158,7 @@ func (c *changeOver) planBrokers(line planLine) {
 
 func (c *changeOver) planRecords(line planLine) {
 	source := c.imported.Source
-	native := slices.ContainsFunc(c.settings.Router.Mappings, func(m router.Mapping) bool { return len(m.Debezium) == 0 })
+	native := slices.ContainsFunc(c.settings.Router.Mappings, func(m router.Mapping) bool { return m.Connector == nil })
 	differences, err := c.differences()
 	switch {
 	case err != nil:
