@@ -149,11 +149,11 @@ func (m *mapping) compile(rel *replication.Relation, at position) (*plan, *Expla
 // timeForms are those of which parseTime may make something.
 var timeForms = []form{formText, formScalar, formInteger, formNumber, formJSON}
 
-func orRaw(format string) string {
-	if format == "" {
+func orRaw(name string) string {
+	if name == "" {
 		return FormatRaw
 	}
-	return format
+	return name
 }
 
 // headers compiles all headers behind id and returns the names that are known. What is

@@ -63,9 +63,9 @@ func (c *compiler) key(s *shape) {
 // severalTexts gives an example of equal values of a column whose texts differ, or
 // nothing. A numeric with a scale has one text for each value.
 func severalTexts(k *source, rel *replication.Relation) string {
-	column := rel.Columns[k.index]
-	switch name := typeName(column); {
-	case slices.Contains(k.typ.names, "numeric") && column.TypeMod < 0 && !strings.Contains(name, "("):
+	col := rel.Columns[k.index]
+	switch name := typeName(col); {
+	case slices.Contains(k.typ.names, "numeric") && col.TypeMod < 0 && !strings.Contains(name, "("):
 		return "1.0 and 1.00"
 	case name == "citext" || strings.HasSuffix(name, ".citext"):
 		return "Key and key"

@@ -50,14 +50,14 @@ func (c *debeziumConfig) converters(d *debezium) {
 }
 
 // converter drops the options that change no bytes.
-func (c *debeziumConfig) converter(class string, options map[string]string) (connect.Converter, error) {
-	for name := range options {
+func (c *debeziumConfig) converter(class string, own map[string]string) (connect.Converter, error) {
+	for name := range own {
 		o, known := FindDebeziumOption(ScopeConverter, shortClass(class), name)
 		if known && o.Fate == FateNotNeeded {
-			delete(options, name)
+			delete(own, name)
 		}
 	}
-	return connect.NewConverter(class, options)
+	return connect.NewConverter(class, own)
 }
 
 // shortClass is a class without its package and its $Key or $Value.

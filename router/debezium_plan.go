@@ -77,13 +77,13 @@ func newDbzPlan(d *debezium, rel *replication.Relation) (*dbzPlan, []string, []s
 		p.shape.fields = append(p.shape.fields, connect.Field{Name: field, Schema: codec.Schema})
 		p.cols = append(p.cols, dbzColumn{index: i, codec: codec})
 	}
-	p.shape.missing = func(column string) error {
-		if why := left[column]; why != "" {
-			return &columnError{column: column, err: fmt.Errorf("%s is not a valid field name: column %q of table %s %s", column, column, tableName(rel), why)}
+	p.shape.missing = func(name string) error {
+		if why := left[name]; why != "" {
+			return &columnError{column: name, err: fmt.Errorf("%s is not a valid field name: column %q of table %s %s", name, name, tableName(rel), why)}
 		}
 		var none *columnError
-		errors.As(noColumn(rel, column), &none)
-		return &columnError{column: column, err: fmt.Errorf("%s is not a valid field name: %w", column, none.err)}
+		errors.As(noColumn(rel, name), &none)
+		return &columnError{column: name, err: fmt.Errorf("%s is not a valid field name: %w", name, none.err)}
 	}
 	p.makeKey(name)
 	p.rowSchema = &connect.Schema{Type: connect.Struct, Optional: true, Name: p.shape.valueName, Fields: p.shape.fields}
@@ -490,7 +490,7 @@ func (p *dbzPlan) ReadsAll() bool { return p.d.passes() || p.renames() }
 // Salvage gives the bytes of key and payload as PostgreSQL prints them.
 func (p *dbzPlan) Salvage(b *Buffer, row *replication.Row) Record {
 	rec := Record{Partition: AutoPartition, Row: row}
-	column := func(name string) []byte {
+	text := func(name string) []byte {
 		i := columnIndex(p.rel, name)
 		if i < 0 || i >= len(row.Values) || row.Values[i].Kind != replication.Text {
 			return nil
@@ -498,11 +498,11 @@ func (p *dbzPlan) Salvage(b *Buffer, row *replication.Row) Record {
 		return row.Values[i].Data
 	}
 	if isMessages(p.rel) {
-		rec.Value = column(MessageBody)
+		rec.Value = text(MessageBody)
 		return rec
 	}
-	rec.Key, rec.Value = column(p.d.router.key), column(p.d.router.payload)
-	b.header(idHeader, column(p.d.router.id))
+	rec.Key, rec.Value = text(p.d.router.key), text(p.d.router.payload)
+	b.header(idHeader, text(p.d.router.id))
 	rec.Headers = b.takeHeaders()
 	return rec
 }

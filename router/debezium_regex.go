@@ -91,7 +91,7 @@ func parseReplacement(text string, regex *regexp.Regexp) (*javaReplacement, erro
 		case text[i+1] == '{':
 			name := text[i+2:]
 			end := 0
-			for end < len(name) && (isLetter(name[end]) || end > 0 && isDigit(name[end])) {
+			for end < len(name) && (letter(name[end]) || end > 0 && digit(name[end])) {
 				end++
 			}
 			if end == 0 || end == len(name) || name[end] != '}' {
@@ -103,12 +103,12 @@ func parseReplacement(text string, regex *regexp.Regexp) (*javaReplacement, erro
 			}
 			group(n)
 			i += 2 + end + 1
-		case isDigit(text[i+1]):
+		case digit(text[i+1]):
 			n, used := int(text[i+1]-'0'), 1
 			if n > regex.NumSubexp() {
 				return nil, fmt.Errorf("names a group that the regular expression does not have: no group %d", n)
 			}
-			for i+1+used < len(text) && isDigit(text[i+1+used]) {
+			for i+1+used < len(text) && digit(text[i+1+used]) {
 				next := n*10 + int(text[i+1+used]-'0')
 				if next > regex.NumSubexp() {
 					break
@@ -128,8 +128,8 @@ func parseReplacement(text string, regex *regexp.Regexp) (*javaReplacement, erro
 	return r, nil
 }
 
-func isDigit(c byte) bool  { return '0' <= c && c <= '9' }
-func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
+func digit(c byte) bool  { return '0' <= c && c <= '9' }
+func letter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 
 // translator rewrites a Java pattern for RE2.
 type translator struct {
@@ -322,7 +322,7 @@ func (t *translator) escape(inClass bool) error {
 		t.out.WriteString(t.take(2))
 	case '1' <= c && c <= '9' || c == 'k':
 		return unsupported("a back-reference")
-	case isLetter(c) || c == '0':
+	case letter(c) || c == '0':
 		return unsupported(`\` + string(c))
 	default:
 		_, n := utf8.DecodeRuneInString(t.rest[1:])

@@ -125,3 +125,7 @@ func (t *timestampRouter) apply(_ *debezium, r *dbzRecord) (bool, error) {
 	r.topic = strings.ReplaceAll(topic, "${timestamp}", b.String())
 	return true, nil
 }
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }

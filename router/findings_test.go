@@ -175,9 +175,9 @@ func TestCloudEvents_WriteBooleansAndIntegersAsSuch(t *testing.T) {
 // the headers ce_… for the attributes. It wants these members to be strings.
 func TestCloudEvents_AreWhatDaprReads(t *testing.T) {
 	for payload, c := range map[string]struct{ value, contentType, binaryType string }{
-		"payload jsonb": {`{"n": 1}`, typeJSON, typeJSON},
-		"payload text":  {`plain`, typeText, typeText},
-		"payload bytea": {`\x0001`, typeBytes, typeBytes},
+		"payload jsonb": {`{"n": 1}`, jsonType, jsonType},
+		"payload text":  {`plain`, textType, textType},
+		"payload bytea": {`\x0001`, bytesType, bytesType},
 	} {
 		rel := table(t, "id int8", "event_type text", "aggregate_id int8", payload)
 		row := textRow(rel, "7", "order.placed", "42", c.value)

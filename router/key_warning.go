@@ -15,8 +15,8 @@ func noKey(rel *replication.Relation) string {
 	if like := candidates(keyLike, false, roleKey, rel); len(like) > 0 {
 		warning += ", perhaps to " + strings.Join(like, " or ")
 	}
-	for _, column := range hidden(slices.Concat(recognised[roleKey], keyLike), false, rel) {
-		warning += fmt.Sprintf("; %v", hiddenColumn(rel, column))
+	for _, name := range hidden(slices.Concat(recognised[roleKey], keyLike), false, rel) {
+		warning += fmt.Sprintf("; %v", hiddenColumn(rel, name))
 	}
 	return warning
 }

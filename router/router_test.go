@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/jackc/pglogrepl"
@@ -251,8 +252,24 @@ func TestRoute_BoundsWhatItRemembers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if n, k := len(r.last.topic.known), len(r.last.keys); n > maxTopics || k > maxInterned || len(r.plans) > maxPlans {
-		t.Errorf("%d topics, %d keys, %d plans remembered", n, k, len(r.plans))
+	if n := len(r.last.topic.known); n > maxTopics || len(r.plans) > maxPlans {
+		t.Errorf("%d topics, %d plans remembered", n, len(r.plans))
+	}
+}
+
+// The headers of a row that is rejected are not those of the next one.
+func TestRoute_ARejectedRowLeavesNoHeaders(t *testing.T) {
+	r := mustNew(t, Mapping{Headers: []HeaderMapping{{"t", "${tenant}"}}, Partition: "shard"})
+	var b Buffer
+	if err := r.Route(&b, rowWith(t, map[string]string{"shard": "-1"})); err == nil {
+		t.Fatal("a partition below zero passes")
+	}
+	if err := r.Route(&b, rowWith(t, nil)); err != nil {
+		t.Fatal(err)
+	}
+	want, err := routeOne(t, Mapping{Headers: []HeaderMapping{{"t", "${tenant}"}}, Partition: "shard"}, rowWith(t, nil))
+	if err != nil || show(b.Records[0]) != show(want) {
+		t.Errorf("%v, got\n%s\nwant\n%s", err, show(b.Records[0]), show(want))
 	}
 }
 
@@ -303,7 +320,7 @@ func TestBuffer_KeepsEarlierRecordsWhileItGrows(t *testing.T) {
 			if want := `{"tenant":"` + tenant + `","a":1}`; string(rec.Value) != want || header(rec, "t") != tenant || header(rec, "id") != testID {
 				t.Fatalf("record %d of round %d:\n%s", i, round, show(rec))
 			}
-			size += len(rec.Value) + len(tenant) + len(rec.Headers)*headerSize + recordSize
+			size += len(rec.Value) + len(tenant) + len(rec.Headers)*int(unsafe.Sizeof(Header{})) + int(unsafe.Sizeof(rec))
 		}
 		if got := b.Size(); got < size || got > size+size/10 {
 			t.Errorf("size %d, records hold %d", got, size)
@@ -317,15 +334,15 @@ func TestBuffer_KeepsEarlierRecordsWhileItGrows(t *testing.T) {
 
 func TestBuffer_GivesBackWhatOneHugeBatchNeeded(t *testing.T) {
 	m := Mapping{Value: FormatJSONString}
-	row := rowWith(t, map[string]string{"payload": `"` + strings.Repeat("x", maxKept+1) + `"`})
+	row := rowWith(t, map[string]string{"payload": `"` + strings.Repeat("x", 4<<20) + `"`})
 	r := mustNew(t, m)
 	var b Buffer
 	if err := r.Route(&b, row); err != nil {
 		t.Fatal(err)
 	}
 	b.Reset()
-	if cap(b.bytes) > maxKept || cap(r.scratch) > maxScratch {
-		t.Errorf("the buffer keeps %d bytes, the router %d", cap(b.bytes), cap(r.scratch))
+	if b.Size() != 0 || cap(r.scratch) > maxScratch {
+		t.Errorf("the buffer keeps %d bytes, the router %d", b.Size(), cap(r.scratch))
 	}
 }
 

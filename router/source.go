@@ -240,3 +240,11 @@ func (s *source) appendText(dst, text []byte) ([]byte, error) {
 	}
 	return dst, nil
 }
+
+// nothing is how an error calls a value that is NULL or, else, empty.
+func (s *source) nothing(null bool) string {
+	if null {
+		return s.null()
+	}
+	return "empty"
+}

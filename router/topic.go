@@ -131,11 +131,3 @@ func emptyRoute(s *source, null bool) error {
 func emptyMatch(s *source, null bool) error {
 	return reject(ReasonRoute, s.column, "%s, which topic_regex is matched against, is %s; have every writer set it, or map columns.route to what has a value in every row", s.called(), s.nothing(null))
 }
-
-// nothing is how an error calls a value that is NULL or, else, empty.
-func (s *source) nothing(null bool) string {
-	if null {
-		return s.null()
-	}
-	return "empty"
-}

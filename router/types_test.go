@@ -54,23 +54,6 @@ func TestTypes_BinaryGivesTheServersText(t *testing.T) {
 	}
 }
 
-func typeNamed(name string) columnType {
-	for _, t := range columnTypes {
-		if t.names[0] == name {
-			return t
-		}
-	}
-	return columnType{}
-}
-
-func oidOf(t testing.TB, name string) uint32 {
-	typ := typeNamed(name)
-	if typ.names == nil {
-		t.Fatalf("no type %s", name)
-	}
-	return typ.oid
-}
-
 // TestTypes_TimestampsReadBack writes random instants from binary and parses the
 // text again with an independent reader.
 func TestTypes_TimestampsReadBack(t *testing.T) {
@@ -225,4 +208,13 @@ func FuzzParseTime(f *testing.F) {
 			}
 		}
 	})
+}
+
+func typeNamed(name string) columnType {
+	for _, t := range columnTypes {
+		if t.names[0] == name {
+			return t
+		}
+	}
+	return columnType{}
 }

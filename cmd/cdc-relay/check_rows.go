@@ -86,14 +86,14 @@ func (d *doctor) mapping(routes *router.Router, name string, rel *replication.Re
 // block to paste does not fit on a line; explain prints it.
 func (d *doctor) unmapped(err error) {
 	fail := func(seen string, err error) {
-		advice := "correct the entry in outbox; `cdc-relay explain` shows what each column is taken for"
+		next := "correct the entry in outbox; `cdc-relay explain` shows what each column is taken for"
 		if advised, ok := errors.AsType[*router.Advised](err); ok && advised.Hint != "" {
-			seen, advice = strings.Replace(seen, advised.Error(), advised.What.Error(), 1), advised.Hint
+			seen, next = strings.Replace(seen, advised.Error(), advised.What.Error(), 1), advised.Hint
 			if advised.Block != "" {
-				advice += ": `cdc-relay explain` prints a block to paste"
+				next += ": `cdc-relay explain` prints a block to paste"
 			}
 		}
-		d.add("table.mapping", levelFail, advice, "%s", seen)
+		d.add("table.mapping", levelFail, next, "%s", seen)
 	}
 	located, ok := errors.AsType[*config.Errors](d.cfg.Locate(err))
 	if !ok {
@@ -168,11 +168,11 @@ func (d *doctor) rows(ctx context.Context, i int, table replication.CheckedTable
 }
 
 // show keeps a record beyond the buffer that it was made in.
-func (d *doctor) show(table replication.CheckedTable, record *router.Record) {
-	kept := *record
-	kept.Key, kept.Value = slices.Clone(record.Key), slices.Clone(record.Value)
+func (d *doctor) show(table replication.CheckedTable, rec *router.Record) {
+	kept := *rec
+	kept.Key, kept.Value = slices.Clone(rec.Key), slices.Clone(rec.Value)
 	kept.Headers = nil
-	for _, h := range record.Headers {
+	for _, h := range rec.Headers {
 		kept.Headers = append(kept.Headers, router.Header{Key: h.Key, Value: slices.Clone(h.Value)})
 	}
 	d.records = append(d.records, newRecordReport("the newest row of "+table.Table.String(), &kept).withPositions(d.settings.PositionHeaders))

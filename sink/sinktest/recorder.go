@@ -370,21 +370,21 @@ func (r *Recorder) wake() {
 	}
 }
 
-func (r *Recorder) keep(record *router.Record) {
+func (r *Recorder) keep(rec *router.Record) {
 	d := Delivered{
-		Topic:     record.Topic,
-		Key:       bytes.Clone(record.Key),
-		Value:     bytes.Clone(record.Value),
-		Timestamp: record.Timestamp,
-		Partition: record.Partition,
+		Topic:     rec.Topic,
+		Key:       bytes.Clone(rec.Key),
+		Value:     bytes.Clone(rec.Value),
+		Timestamp: rec.Timestamp,
+		Partition: rec.Partition,
 	}
-	for _, h := range record.Headers {
+	for _, h := range rec.Headers {
 		d.Headers = append(d.Headers, router.Header{Key: h.Key, Value: bytes.Clone(h.Value)})
 	}
-	if record.Row != nil {
-		d.Ordinal = record.Row.Ordinal
-		if record.Row.Txn != nil {
-			d.Commit = record.Row.Txn.Commit
+	if rec.Row != nil {
+		d.Ordinal = rec.Row.Ordinal
+		if rec.Row.Txn != nil {
+			d.Commit = rec.Row.Txn.Commit
 		}
 	}
 	r.delivered = append(r.delivered, d)

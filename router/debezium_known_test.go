@@ -1,0 +1,35 @@
+package router
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cdc-relay/cdc-relay/router/connect"
+)
+
+// What is read has a row in the table of options, which carries it.
+func TestDebeziumOptions_HaveARowForAllThatIsRead(t *testing.T) {
+	for _, option := range connect.ModeOptions {
+		if o, ok := FindDebeziumOption(ScopeConnector, "", option); !ok || !o.accepted() {
+			t.Errorf("%s is read, and the table does not carry it", option)
+		}
+	}
+	for _, class := range connect.ConverterClasses() {
+		options, _ := connect.ConverterOptions(class)
+		for _, option := range options {
+			if o, ok := FindDebeziumOption(ScopeConverter, shortClass(class), option); !ok || !o.accepted() {
+				t.Errorf("option %s of %s is not in the table", option, class)
+			}
+		}
+	}
+	for _, class := range knownClasses {
+		if strings.HasPrefix(class, packagePredicates) || class == classEventRouter {
+			continue
+		}
+		found := slices.ContainsFunc(DebeziumOptions, func(o DebeziumOption) bool { return o.Scope == ScopeTransform && o.Of == shortClass(class) })
+		if !found && shortClass(class) != "Filter" {
+			t.Errorf("no option of transform %s is in the table", class)
+		}
+	}
+}
