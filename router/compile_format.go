@@ -64,7 +64,7 @@ func (c *compiler) key(s *shape) {
 // nothing. A numeric with a scale has one text for each value.
 func severalTexts(k *source, rel *replication.Relation) string {
 	col := rel.Columns[k.index]
-	switch name := typeName(col); {
+	switch name := TypeName(col); {
 	case slices.Contains(k.typ.names, "numeric") && col.TypeMod < 0 && !strings.Contains(name, "("):
 		return "1.0 and 1.00"
 	case name == "citext" || strings.HasSuffix(name, ".citext"):

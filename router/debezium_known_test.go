@@ -16,8 +16,8 @@ func TestDebeziumOptions_HaveARowForAllThatIsRead(t *testing.T) {
 		}
 	}
 	for _, class := range connect.ConverterClasses() {
-		options, _ := connect.ConverterOptions(class)
-		for _, option := range options {
+		read, _ := connect.ConverterOptions(class)
+		for _, option := range read {
 			if o, ok := FindDebeziumOption(ScopeConverter, shortClass(class), option); !ok || !o.accepted() {
 				t.Errorf("option %s of %s is not in the table", option, class)
 			}

@@ -63,7 +63,7 @@ func newDbzPlan(d *debezium, rel *replication.Relation) (*dbzPlan, []string, []s
 		codec, err := connect.NewCodec(d.connectColumn(rel, i), d.modes)
 		switch {
 		case errors.Is(err, connect.ErrAbsent):
-			left[field] = fmt.Sprintf("is of type %s, which Debezium leaves out of the row (include.unknown.datatypes)", typeName(c))
+			left[field] = fmt.Sprintf("is of type %s, which Debezium leaves out of the row (include.unknown.datatypes)", TypeName(c))
 			continue
 		case err != nil && d.passes():
 			return nil, nil, nil, err // a record that passes has every column

@@ -51,7 +51,7 @@ func newSource(rel *replication.Relation, spec string) (*source, error) {
 
 // described names the column with its type.
 func (s *source) described(rel *replication.Relation) string {
-	return fmt.Sprintf("column %q of table %s is of type %s", s.column, tableName(rel), typeName(rel.Columns[s.index]))
+	return fmt.Sprintf("column %q of table %s is of type %s", s.column, tableName(rel), TypeName(rel.Columns[s.index]))
 }
 
 // called is how an error about a row names the source.

@@ -148,10 +148,7 @@ func typeOf(col replication.Column) columnType {
 }
 
 // TypeName is a column's type as SQL writes it.
-func TypeName(col replication.Column) string { return typeName(col) }
-
-// typeName is the type as SQL writes it.
-func typeName(col replication.Column) string {
+func TypeName(col replication.Column) string {
 	name := col.TypeName
 	for _, t := range columnTypes {
 		if name == "" && t.oid == col.Type && t.oid != 0 {
