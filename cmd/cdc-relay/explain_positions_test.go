@@ -9,9 +9,9 @@ import (
 )
 
 func TestRecordReport_NamesThePositionHeaders(t *testing.T) {
-	record := &router.Record{Topic: "t", Partition: router.AutoPartition, Headers: []router.Header{{Key: "id", Value: []byte("7")}}}
+	rec := &router.Record{Topic: "t", Partition: router.AutoPartition, Headers: []router.Header{{Key: "id", Value: []byte("7")}}}
 	for _, wanted := range []bool{false, true} {
-		report := newRecordReport("it", record).withPositions(wanted)
+		report := newRecordReport("it", rec).withPositions(wanted)
 		var text strings.Builder
 		if err := report.print(&text); err != nil {
 			t.Fatal(err)
