@@ -43,8 +43,9 @@ func (c *changeOver) capturesMessages() bool {
 func ofMessages(m router.Mapping) bool { return m.Table == "" }
 
 func prefixLists(m router.Mapping) (lists [2]string) {
+	options, _ := m.Connector.(router.DebeziumSettings)
 	for i, name := range []string{"message.prefix.include.list", "message.prefix.exclude.list"} {
-		setting, _ := settingOf(m.Debezium, name)
+		setting, _ := settingOf(options, name)
 		lists[i] = setting.Value
 	}
 	return lists
