@@ -25,15 +25,15 @@ func Filling(cfg KafkaConfig, fill time.Duration) KafkaConfig {
 }
 
 // Unhurry returns, in a backlog, when the client is not being told to hurry any more: the
-// first of two wishes is heard once that is over.
+// first of two requests is heard once that is over.
 func (k *Kafka) Unhurry() {
 	for range 2 {
-		k.haste.wanted <- struct{}{}
+		k.tip.wanted <- struct{}{}
 	}
 }
 
 // Unanswered is how many Sends have no outcome.
-func (k *Kafka) Unanswered() int64 { return k.haste.sends.Load() }
+func (k *Kafka) Unanswered() int64 { return k.tip.sends.Load() }
 
 // SetClock is for a sink that was sent nothing yet.
 func (k *Kafka) SetClock(now func() time.Time) { k.now = now }

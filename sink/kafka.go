@@ -22,7 +22,7 @@ type Kafka struct {
 	room  room
 	conns conns
 
-	flights   sync.Pool
+	batches   sync.Pool
 	onSettled func(*kgo.Record, error) // settled, as a value that is made once
 
 	// client is replaced by repair alone, at a time when nothing is buffered.
@@ -40,7 +40,7 @@ type Kafka struct {
 	waking   waking        // Send's alone
 	now      func() time.Time
 
-	haste haste
+	tip tipFlusher
 
 	life context.Context // ends with Close
 	end  context.CancelFunc
@@ -72,7 +72,7 @@ func NewKafka(cfg KafkaConfig, log zerolog.Logger, hooks ...kgo.Hook) (*Kafka, e
 	k := &Kafka{cfg: cfg, log: log, hooks: hooks, placed: make(chan struct{}, 1), now: time.Now}
 	k.life, k.end = context.WithCancel(context.Background())
 	k.round.Store(1)
-	k.flights.New = func() any { return &flight{sink: k} }
+	k.batches.New = func() any { return &inFlightBatch{sink: k} }
 	k.room.limit = cfg.MaxBufferedBytes
 	k.onSettled = k.settled
 	c, err := k.connect()
@@ -82,8 +82,8 @@ func NewKafka(cfg KafkaConfig, log zerolog.Logger, hooks ...kgo.Hook) (*Kafka, e
 	}
 	k.client.Store(c)
 	if cfg.Linger == 0 {
-		k.haste.wanted, k.haste.calm = make(chan struct{}, 1), make(chan struct{}, 1)
-		go k.leaveAtTip()
+		k.tip.wanted, k.tip.calm = make(chan struct{}, 1), make(chan struct{}, 1)
+		go k.flushAtTip()
 	}
 	return k, nil
 }

@@ -12,7 +12,7 @@ import (
 
 // What the sink itself does for a record must not allocate; the client's part is
 // one batch for many records.
-func TestFlight_AllocatesLessThanOnceInTenRecords(t *testing.T) {
+func TestInFlightBatch_AllocatesLessThanOnceInTenRecords(t *testing.T) {
 	k, err := NewKafka(KafkaConfig{Brokers: []string{"127.0.0.1:1"}}, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
@@ -29,7 +29,7 @@ func TestFlight_AllocatesLessThanOnceInTenRecords(t *testing.T) {
 	ended := 0
 	done := func(error) { ended++ }
 	got := testing.AllocsPerRun(20, func() {
-		f := k.newFlight(batch, done)
+		f := k.newInFlightBatch(batch, done)
 		if err := k.room.take(t.Context(), f.size, &k.halted); err != nil {
 			t.Fatal(err)
 		}
@@ -39,7 +39,7 @@ func TestFlight_AllocatesLessThanOnceInTenRecords(t *testing.T) {
 		k.settle(f, 1)
 	})
 	if got > records/10 || ended != 21 {
-		t.Errorf("%.0f allocations for %d records; %d flights ended", got, records, ended)
+		t.Errorf("%.0f allocations for %d records; %d batches ended", got, records, ended)
 	}
 }
 
@@ -60,7 +60,7 @@ func TestHeaders_AreTheRecordsOwn(t *testing.T) {
 }
 
 // In a Kafka transaction neither.
-func TestParcel_AllocatesLessThanOnceInTenRecords(t *testing.T) {
+func TestTransactionBatch_AllocatesLessThanOnceInTenRecords(t *testing.T) {
 	const records, runs = 1000, 20
 	client, err := kgo.NewClient(kgo.SeedBrokers("127.0.0.1:1"), kgo.MaxBufferedRecords((runs+2)*records))
 	if err != nil {
@@ -73,15 +73,15 @@ func TestParcel_AllocatesLessThanOnceInTenRecords(t *testing.T) {
 		batch[i] = router.Record{Topic: "orders", Key: fmt.Append(nil, i), Value: []byte(`{"n":1}`), Partition: router.AutoPartition}
 	}
 	answers := newOutcomes()
-	parcels := make([]*parcel, runs+1)
-	for i := range parcels {
-		parcels[i] = newParcel(batch, func(error) {})
-		parcels[i].fill(time.Now())
-		parcels[i].free() // leaves the array in the pool
+	batches := make([]*transactionBatch, runs+1)
+	for i := range batches {
+		batches[i] = newTransactionBatch(batch, func(error) {})
+		batches[i].fill(time.Now())
+		batches[i].free() // leaves the array in the pool
 	}
 	next := 0
 	got := testing.AllocsPerRun(runs, func() {
-		answers.produce(t.Context(), sink, client, parcels[next])
+		answers.produce(t.Context(), sink, client, batches[next])
 		next++
 	})
 	if got > records/10 {

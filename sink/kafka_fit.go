@@ -26,7 +26,7 @@ func (e *timeError) Error() string {
 	return fmt.Sprintf("the record's timestamp, %d ms since 1970, is not between the years 1677 and 2262; correct the column that it comes from", e.millis)
 }
 
-// unfit says why newFlight left a record out.
+// unfit says why newInFlightBatch left a record out.
 func (k *Kafka) unfit(r *router.Record) error {
 	if !sendable(r.Timestamp) {
 		return &timeError{r.Timestamp.UnixMilli()}

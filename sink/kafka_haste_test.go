@@ -107,7 +107,7 @@ func TestHaste_InABacklogBatchesFill(t *testing.T) {
 		outcomes = append(outcomes, send(k, some(10*n, 10)))
 		<-time.After(2 * time.Millisecond) // time for a request, were it to leave
 		if n%10 == 9 {
-			k.Unhurry() // a wish of the tip that comes late is none any more
+			k.Unhurry() // a request of the tip that comes late is void
 		}
 	}
 	if n := requests.Load() - before; n > 1 {

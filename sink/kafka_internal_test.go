@@ -28,12 +28,12 @@ func TestKafka_ReportsARecordThatOvertookAFailedOne(t *testing.T) {
 	k := quiet(t)
 	records := []router.Record{{Topic: "orders"}, {Topic: "orders"}, {Topic: "orders"}}
 	var outcome error
-	f := k.newFlight(records, func(err error) { outcome = err })
-	k.room.flights, k.room.used = 1, f.size
-	partition := new(lane)
-	for i := range f.marks {
-		f.marks[i].seq.Store(uint64(i) + 1)
-		f.marks[i].lane.Store(partition)
+	f := k.newInFlightBatch(records, func(err error) { outcome = err })
+	k.room.sends, k.room.used = 1, f.size
+	partition := new(partitionQueue)
+	for i := range f.contexts {
+		f.contexts[i].seq.Store(uint64(i) + 1)
+		f.contexts[i].queue.Store(partition)
 	}
 	k.settled(&f.kafka[0], nil)
 	k.settled(&f.kafka[1], kerr.InvalidRecord)
@@ -51,10 +51,10 @@ func TestKafka_ReportsARecordThatOvertookAFailedOne(t *testing.T) {
 		t.Errorf("Overtaken is %d, want 1", k.Overtaken())
 	}
 	k.Resume()
-	f = k.newFlight(records[:1], func(err error) { outcome = err })
-	k.room.flights, k.room.used = 1, f.size
-	f.marks[0].seq.Store(4)
-	f.marks[0].lane.Store(partition)
+	f = k.newInFlightBatch(records[:1], func(err error) { outcome = err })
+	k.room.sends, k.room.used = 1, f.size
+	f.contexts[0].seq.Store(4)
+	f.contexts[0].queue.Store(partition)
 	k.settled(&f.kafka[0], nil)
 	k.settle(f, 1)
 	if outcome != nil {
@@ -63,17 +63,17 @@ func TestKafka_ReportsARecordThatOvertookAFailedOne(t *testing.T) {
 }
 
 // The gate waits for the outcome of what was ahead in the partition.
-func TestMark_IsDoneOnlyOnceTheRecordAheadHasFailed(t *testing.T) {
+func TestRecordContext_IsDoneOnlyOnceTheRecordAheadHasFailed(t *testing.T) {
 	k := quiet(t)
-	f := k.newFlight([]router.Record{{Topic: "orders"}, {Topic: "orders"}}, func(error) {})
-	k.room.flights, k.room.used = 1, f.size
-	partition := new(lane)
-	for i := range f.marks {
-		f.marks[i].seq.Store(uint64(i) + 1)
-		f.marks[i].lane.Store(partition)
+	f := k.newInFlightBatch([]router.Record{{Topic: "orders"}, {Topic: "orders"}}, func(error) {})
+	k.room.sends, k.room.used = 1, f.size
+	partition := new(partitionQueue)
+	for i := range f.contexts {
+		f.contexts[i].seq.Store(uint64(i) + 1)
+		f.contexts[i].queue.Store(partition)
 	}
 	open := make(chan bool)
-	go func() { open <- f.marks[1].Done() == nil }()
+	go func() { open <- f.contexts[1].Done() == nil }()
 	select {
 	case <-open:
 		t.Fatal("the gate did not wait")
@@ -83,7 +83,7 @@ func TestMark_IsDoneOnlyOnceTheRecordAheadHasFailed(t *testing.T) {
 	if <-open {
 		t.Error("the gate let a record pass behind a failed one")
 	}
-	k.settled(&f.kafka[1], f.marks[1].Err())
+	k.settled(&f.kafka[1], f.contexts[1].Err())
 	k.settle(f, 1)
 }
 

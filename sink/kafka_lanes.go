@@ -12,43 +12,43 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// mark is the context of one record. It leads the shared promise to the
-// record's flight without a closure or a map, and it is the gate of doc.go.
-type mark struct {
-	flight *flight // this and index never change
-	index  int32
-	want   int32 // explicit partition, or router.AutoPartition
+// recordContext is the context of one record. It leads the shared promise to the
+// record's batch without a closure or a map, and it is the gate of doc.go.
+type recordContext struct {
+	batch *inFlightBatch // this and index never change
+	index int32
+	want  int32 // explicit partition, or router.AutoPartition
 
-	topic       *lanes // set when the record is partitioned, by the goroutine that holds the topic's lock
-	noPartition bool   // want does not exist; written before the promise can run
-	wakes       bool   // its partition was idle; written before lane is
+	topic       *topicQueues // set when the record is partitioned, by the goroutine that holds the topic's lock
+	noPartition bool         // want does not exist; written before the promise can run
+	wakes       bool         // its partition was idle; written before queue is
 
-	lane    atomic.Pointer[lane] // set once the record is in its partition's buffer
-	seq     atomic.Uint64        // its number in the lane, from 1
-	settled atomic.Bool          // has an outcome without ever having had a lane
+	queue   atomic.Pointer[partitionQueue] // set once the record is in its partition's buffer
+	seq     atomic.Uint64                  // its number in the queue, from 1
+	settled atomic.Bool                    // has an outcome without ever having had a queue
 }
 
-var _ context.Context = (*mark)(nil)
+var _ context.Context = (*recordContext)(nil)
 
-func (m *mark) reset(want int32) {
+func (m *recordContext) reset(want int32) {
 	m.want, m.topic, m.noPartition, m.wakes = want, nil, false, false
-	m.lane.Store(nil)
+	m.queue.Store(nil)
 	m.settled.Store(false)
 }
 
-// lane is one partition's sequence of records.
-type lane struct {
+// partitionQueue is one partition's sequence of records.
+type partitionQueue struct {
 	queued   uint64        // guarded by the client's lock of the partition
 	last     int64         // when that was counted, in Unix nanoseconds; guarded likewise
 	settled  atomic.Uint64 // written by the promises
-	brokenIn uint64        // round in which a record of the lane failed; promises only
+	brokenIn uint64        // round in which a record of the queue failed; promises only
 }
 
-// lanes are those of one topic, guarded by the client's lock of the topic.
-type lanes struct {
+// topicQueues are those of one topic, guarded by the client's lock of the topic.
+type topicQueues struct {
 	sink  *Kafka
 	inner kgo.TopicPartitioner
-	all   []*lane
+	all   []*partitionQueue
 }
 
 // Done is closed for a record that must not be written any more. The client
@@ -56,9 +56,9 @@ type lanes struct {
 // its partition, holding the partition's lock. Whatever was ahead of that record
 // has been answered by then, but the promises that tell us may not have run.
 // They need no lock of the client's, so waiting for them here cannot deadlock.
-func (m *mark) Done() <-chan struct{} {
-	if lane := m.lane.Load(); lane != nil {
-		for try := 0; lane.settled.Load()+1 < m.seq.Load(); try++ {
+func (m *recordContext) Done() <-chan struct{} {
+	if queue := m.queue.Load(); queue != nil {
+		for try := 0; queue.settled.Load()+1 < m.seq.Load(); try++ {
 			if try < 100 {
 				runtime.Gosched()
 			} else {
@@ -66,25 +66,25 @@ func (m *mark) Done() <-chan struct{} {
 			}
 		}
 	}
-	if m.flight.sink.aborting.Load() {
+	if m.batch.sink.aborting.Load() {
 		return closedGate
 	}
 	return nil
 }
 
 // Err is the reason for which Done is closed.
-func (m *mark) Err() error {
-	if m.flight.sink.aborting.Load() {
+func (m *recordContext) Err() error {
+	if m.batch.sink.aborting.Load() {
 		return errAborted
 	}
 	return nil
 }
 
 // Deadline says that there is none.
-func (m *mark) Deadline() (time.Time, bool) { return time.Time{}, false }
+func (m *recordContext) Deadline() (time.Time, bool) { return time.Time{}, false }
 
 // Value has nothing.
-func (m *mark) Value(any) any { return nil }
+func (m *recordContext) Value(any) any { return nil }
 
 var closedGate = func() chan struct{} {
 	c := make(chan struct{})
@@ -128,11 +128,11 @@ func newPartitioner(k *Kafka) *partitioner {
 	return &partitioner{sink: k, inner: kgo.StickyKeyPartitioner(nil)}
 }
 
-// ForTopic starts the lanes of a topic, also after the client forgot about it.
+// ForTopic starts the queues of a topic, also after the client forgot about it.
 func (p *partitioner) ForTopic(topic string) kgo.TopicPartitioner {
 	p.topics.add(topic)
 	p.sink.sent.add(topic)
-	return &lanes{sink: p.sink, inner: p.inner.ForTopic(topic)}
+	return &topicQueues{sink: p.sink, inner: p.inner.ForTopic(topic)}
 }
 
 // knows says whether the client may have numbered records of the topic.
@@ -141,38 +141,38 @@ func (p *partitioner) knows(topic string) bool { return p.topics.has(topic) }
 // OnProduceRecordPartitioned runs under the partition's lock, before the record
 // can be written.
 func (p *partitioner) OnProduceRecordPartitioned(r *kgo.Record, _ int32) {
-	m := r.Context.(*mark)
-	lane := m.topic.lane(r.Partition)
-	lane.queued++
-	m.wakes = lane.idle(m.flight.now)
-	lane.last = m.flight.now
-	m.seq.Store(lane.queued)
-	m.lane.Store(lane)
+	m := r.Context.(*recordContext)
+	queue := m.topic.queue(r.Partition)
+	queue.queued++
+	m.wakes = queue.idle(m.batch.now)
+	queue.last = m.batch.now
+	m.seq.Store(queue.queued)
+	m.queue.Store(queue)
 	p.sink.arrived()
 }
 
-func (l *lanes) lane(partition int32) *lane {
-	for int(partition) >= len(l.all) {
-		l.all = append(l.all, new(lane))
+func (q *topicQueues) queue(partition int32) *partitionQueue {
+	for int(partition) >= len(q.all) {
+		q.all = append(q.all, new(partitionQueue))
 	}
-	return l.all[partition]
+	return q.all[partition]
 }
 
 // RequiresConsistency is true where the record decides the partition.
-func (l *lanes) RequiresConsistency(r *kgo.Record) bool {
-	return r.Context.(*mark).want != router.AutoPartition || l.inner.RequiresConsistency(r)
+func (q *topicQueues) RequiresConsistency(r *kgo.Record) bool {
+	return r.Context.(*recordContext).want != router.AutoPartition || q.inner.RequiresConsistency(r)
 }
 
 // Partition may run twice for a record.
-func (l *lanes) Partition(r *kgo.Record, n int) int {
-	m := r.Context.(*mark)
-	m.topic = l
+func (q *topicQueues) Partition(r *kgo.Record, n int) int {
+	m := r.Context.(*recordContext)
+	m.topic = q
 	if m.want == router.AutoPartition {
-		return l.inner.Partition(r, n)
+		return q.inner.Partition(r, n)
 	}
 	if m.want < 0 || int(m.want) >= n {
 		m.noPartition = true
-		l.sink.halt(false) // before the next record can follow
+		q.sink.halt(false) // before the next record can follow
 		return -1
 	}
 	return int(m.want)
@@ -181,4 +181,4 @@ func (l *lanes) Partition(r *kgo.Record, n int) int {
 // OnNewBatch lets records without a key move to another partition. That it is
 // here also makes the client hold the topic's lock until the record is buffered,
 // which OnProduceRecordPartitioned relies on.
-func (l *lanes) OnNewBatch() { l.inner.(kgo.TopicPartitionerOnNewBatch).OnNewBatch() }
+func (q *topicQueues) OnNewBatch() { q.inner.(kgo.TopicPartitionerOnNewBatch).OnNewBatch() }

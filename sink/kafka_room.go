@@ -14,7 +14,7 @@ type room struct {
 
 	mu      sync.Mutex
 	used    int
-	flights int
+	sends   int
 	changed chan struct{} // closed at the next change; nil when nobody waits
 }
 
@@ -35,14 +35,14 @@ func (r *room) take(ctx context.Context, size int, halted *atomic.Bool) (err err
 		r.mu.Lock()
 	}
 	r.used += size
-	r.flights++
+	r.sends++
 	return err
 }
 
 func (r *room) give(size int) {
 	r.mu.Lock()
 	r.used -= size
-	r.flights--
+	r.sends--
 	r.notify()
 	r.mu.Unlock()
 }
@@ -60,7 +60,7 @@ func (r *room) empty() <-chan struct{} {
 		defer close(done)
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		for r.flights > 0 {
+		for r.sends > 0 {
 			changed := r.watch()
 			r.mu.Unlock()
 			<-changed

@@ -12,9 +12,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// flight is one Send on its way. Its arrays are used again, so that sending
+// inFlightBatch is one Send on its way. Its arrays are used again, so that sending
 // allocates nothing for a record.
-type flight struct {
+type inFlightBatch struct {
 	sink    *Kafka // never changes
 	records []router.Record
 	done    func(error)
@@ -24,8 +24,8 @@ type flight struct {
 
 	rest []int // records that were not handed over, ascending; Send's alone
 
-	kafka []kgo.Record
-	marks []mark
+	kafka    []kgo.Record
+	contexts []recordContext
 
 	left atomic.Int32 // records without an outcome, and one for Send itself
 
@@ -39,22 +39,22 @@ type failed struct {
 	err   error
 }
 
-// maxPooled bounds the arrays that are kept for later flights.
+// maxPooled bounds the arrays that are kept for later batches.
 const maxPooled = 16 << 10
 
-// newFlight sizes the arrays and fills them.
-func (k *Kafka) newFlight(records []router.Record, done func(error)) *flight {
-	f := k.flights.Get().(*flight)
+// newInFlightBatch sizes the arrays and fills them.
+func (k *Kafka) newInFlightBatch(records []router.Record, done func(error)) *inFlightBatch {
+	f := k.batches.Get().(*inFlightBatch)
 	f.records, f.done, f.size, f.fits = records, done, 0, len(records)
 	f.left.Store(int32(len(records)) + 1)
 	if cap(f.kafka) < len(records) {
 		n := (len(records) + 63) &^ 63
-		f.kafka, f.marks = make([]kgo.Record, n), make([]mark, n)
-		for i := range f.marks {
-			f.marks[i].flight, f.marks[i].index = f, int32(i)
+		f.kafka, f.contexts = make([]kgo.Record, n), make([]recordContext, n)
+		for i := range f.contexts {
+			f.contexts[i].batch, f.contexts[i].index = f, int32(i)
 		}
 	}
-	f.kafka, f.marks = f.kafka[:len(records)], f.marks[:len(records)]
+	f.kafka, f.contexts = f.kafka[:len(records)], f.contexts[:len(records)]
 	for i := range records {
 		size := batchSize(&records[i])
 		if size > k.cfg.MaxMessageBytes || !sendable(records[i].Timestamp) {
@@ -71,9 +71,9 @@ func (k *Kafka) newFlight(records []router.Record, done func(error)) *flight {
 	return f
 }
 
-func (f *flight) fill(now time.Time) {
+func (f *inFlightBatch) fill(now time.Time) {
 	for i := range f.records[:f.fits] {
-		from, to, m := &f.records[i], &f.kafka[i], &f.marks[i]
+		from, to, m := &f.records[i], &f.kafka[i], &f.contexts[i]
 		*to = kgo.Record{
 			Topic: from.Topic, Key: from.Key, Value: from.Value, Headers: headers(from.Headers),
 			Timestamp: from.Timestamp, Partition: from.Partition, Context: m,
@@ -95,7 +95,7 @@ func headers(own []router.Header) []kgo.RecordHeader {
 	return unsafe.Slice((*kgo.RecordHeader)(unsafe.Pointer(unsafe.SliceData(own))), len(own))
 }
 
-func (f *flight) fail(index int, err error) {
+func (f *inFlightBatch) fail(index int, err error) {
 	f.mu.Lock()
 	f.failed = append(f.failed, failed{index, err})
 	f.mu.Unlock()
@@ -107,12 +107,12 @@ func (k *Kafka) Send(ctx context.Context, records []router.Record, done func(err
 		done(nil)
 		return
 	}
-	k.haste.sends.Add(1)
-	f := k.newFlight(records, done)
+	k.tip.sends.Add(1)
+	f := k.newInFlightBatch(records, done)
 	err := k.room.take(ctx, f.size, &k.halted)
 	if err == nil {
 		err = k.produce(ctx, f)
-		k.haste.hasten()
+		k.tip.flushSoon()
 	}
 	if n := len(f.rest); n > 0 {
 		first := 0
@@ -135,10 +135,10 @@ func (k *Kafka) Send(ctx context.Context, records []router.Record, done func(err
 // A record whose topic is not loaded holds up those of the same topic alone, so that
 // many new topics are loaded together. So does one that wakes a partition, until it is
 // answered.
-func (k *Kafka) produce(ctx context.Context, f *flight) error {
+func (k *Kafka) produce(ctx context.Context, f *inFlightBatch) error {
 	c := k.client.Load()
 	for len(f.rest) > 0 {
-		todo, loading := f.rest, map[string]*mark(nil)
+		todo, loading := f.rest, map[string]*recordContext(nil)
 		f.rest, f.now = f.rest[:0], k.now().UnixNano()
 		for n, i := range todo {
 			if k.halted.Load() {
@@ -158,17 +158,17 @@ func (k *Kafka) produce(ctx context.Context, f *flight) error {
 				f.rest = append(f.rest, i)
 				continue
 			}
-			m := &f.marks[i]
+			m := &f.contexts[i]
 			// The client would fail records by this context too, so it is one that
 			// never ends. It need not bound the wait for room: room does that.
 			c.Produce(context.Background(), &f.kafka[i], k.onSettled)
-			if lane := m.lane.Load(); lane == nil {
+			if queue := m.queue.Load(); queue == nil {
 				if loading == nil {
-					loading = make(map[string]*mark)
+					loading = make(map[string]*recordContext)
 				}
 				loading[topic] = m
 			} else if m.wakes {
-				k.waking = k.waking.with(topic, lane, m.seq.Load())
+				k.waking = k.waking.with(topic, queue, m.seq.Load())
 			}
 		}
 		if err := k.await(ctx, loading); err != nil {
@@ -183,14 +183,14 @@ func (k *Kafka) produce(ctx context.Context, f *flight) error {
 
 // await waits until each record has a partition or an outcome. It has neither while
 // its topic is not loaded.
-func (k *Kafka) await(ctx context.Context, loading map[string]*mark) error {
+func (k *Kafka) await(ctx context.Context, loading map[string]*recordContext) error {
 	if loading == nil {
 		return nil
 	}
 	k.awaiting.Store(true)
 	defer k.awaiting.Store(false)
 	for _, m := range loading {
-		for m.lane.Load() == nil && !m.settled.Load() {
+		for m.queue.Load() == nil && !m.settled.Load() {
 			select {
 			case <-k.placed:
 			case <-ctx.Done():
@@ -222,19 +222,19 @@ func (k *Kafka) held() error {
 // settled is the promise of every record. The client calls it serially, and for
 // one partition in the order of Send.
 func (k *Kafka) settled(r *kgo.Record, err error) {
-	m := r.Context.(*mark)
-	lane := m.lane.Load()
+	m := r.Context.(*recordContext)
+	queue := m.queue.Load()
 	switch {
 	case err != nil:
-		k.lost(m, lane, r, err)
-	case lane != nil && lane.brokenIn == k.round.Load():
+		k.lost(m, queue, r, err)
+	case queue != nil && queue.brokenIn == k.round.Load():
 		k.overtaken.Add(1)
 		k.halt(true)
-		m.flight.fail(int(m.index), errOvertaken)
+		m.batch.fail(int(m.index), errOvertaken)
 	}
-	f := m.flight
-	if lane != nil {
-		lane.settled.Store(m.seq.Load()) // after the halt, for the gate
+	f := m.batch
+	if queue != nil {
+		queue.settled.Store(m.seq.Load()) // after the halt, for the gate
 	} else {
 		m.settled.Store(true)
 	}
@@ -243,10 +243,10 @@ func (k *Kafka) settled(r *kgo.Record, err error) {
 }
 
 // lost notes a record that the client gave up.
-func (k *Kafka) lost(m *mark, lane *lane, r *kgo.Record, err error) {
+func (k *Kafka) lost(m *recordContext, queue *partitionQueue, r *kgo.Record, err error) {
 	k.halt(true)
-	if lane != nil {
-		lane.brokenIn = k.round.Load()
+	if queue != nil {
+		queue.brokenIn = k.round.Load()
 	}
 	if m.noPartition {
 		err = &noPartitionError{partition: m.want}
@@ -256,7 +256,7 @@ func (k *Kafka) lost(m *mark, lane *lane, r *kgo.Record, err error) {
 	} else {
 		k.noteRepair(r.Topic, err)
 	}
-	m.flight.fail(int(m.index), err)
+	m.batch.fail(int(m.index), err)
 }
 
 // halt stops Send. A hard one also ends what the client has not written; it is
@@ -294,8 +294,8 @@ func (k *Kafka) abort() {
 	k.repair(k.life)
 }
 
-// settle counts outcomes; with the last one the flight is over.
-func (k *Kafka) settle(f *flight, n int) {
+// settle counts outcomes; with the last one the batch is over.
+func (k *Kafka) settle(f *inFlightBatch, n int) {
 	if n == 0 || f.left.Add(int32(-n)) != 0 {
 		return
 	}
@@ -303,15 +303,15 @@ func (k *Kafka) settle(f *flight, n int) {
 	f.records, f.done, f.failed = nil, nil, f.failed[:0]
 	clear(f.kafka)
 	if cap(f.kafka) <= maxPooled {
-		k.flights.Put(f)
+		k.batches.Put(f)
 	}
-	k.haste.settled()
+	k.tip.settled()
 	done(err)
 	k.room.give(size)
 }
 
 // outcome puts the failed records into words.
-func (k *Kafka) outcome(f *flight) error {
+func (k *Kafka) outcome(f *inFlightBatch) error {
 	if len(f.failed) == 0 {
 		return nil
 	}

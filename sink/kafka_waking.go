@@ -10,27 +10,27 @@ import (
 // timestamps are the rows' own, so they may be a day old when they are sent.
 const idleTime = 5 * time.Minute
 
-// idle says whether the record that is counted at now wakes the lane. The first one of a lane
+// idle says whether the record that is counted at now wakes the queue. The first one of a queue
 // does not: the client is new to the partition, and sends one batch by itself. A clock that
-// was set back proves nothing, so the lane counts as idle.
-func (l *lane) idle(now int64) bool {
-	return l.last != 0 && uint64(now-l.last) > uint64(idleTime)
+// was set back proves nothing, so the queue counts as idle.
+func (q *partitionQueue) idle(now int64) bool {
+	return q.last != 0 && uint64(now-q.last) > uint64(idleTime)
 }
 
 // waking has, for each topic, the record that woke a partition of it and is not answered.
 type waking map[string]woken
 
-// woken names a record without its mark, which is another record's once this one is answered.
+// woken names a record without its context, which is another record's once this one is answered.
 type woken struct {
-	lane *lane
-	seq  uint64
+	queue *partitionQueue
+	seq   uint64
 }
 
-func (w waking) with(topic string, lane *lane, seq uint64) waking {
+func (w waking) with(topic string, queue *partitionQueue, seq uint64) waking {
 	if w == nil {
 		w = make(waking)
 	}
-	w[topic] = woken{lane, seq}
+	w[topic] = woken{queue, seq}
 	return w
 }
 
@@ -47,11 +47,11 @@ func (w waking) holds(topic string) bool {
 	return ok
 }
 
-func (w woken) answered() bool { return w.lane.settled.Load() >= w.seq }
+func (w woken) answered() bool { return w.queue.settled.Load() >= w.seq }
 
 // awaitWaking waits until the first record that was left can be handed over, if it is held by
 // one that woke its partition. Nothing left, nothing waits: other topics go on.
-func (k *Kafka) awaitWaking(ctx context.Context, f *flight) error {
+func (k *Kafka) awaitWaking(ctx context.Context, f *inFlightBatch) error {
 	if len(f.rest) == 0 || len(k.waking) == 0 {
 		return nil
 	}
@@ -59,7 +59,7 @@ func (k *Kafka) awaitWaking(ctx context.Context, f *flight) error {
 	if !ok {
 		return nil
 	}
-	k.haste.hasten()
+	k.tip.flushSoon()
 	k.awaiting.Store(true)
 	defer k.awaiting.Store(false)
 	for !first.answered() {

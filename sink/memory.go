@@ -13,6 +13,6 @@ import (
 func Memory(records []router.Record) int {
 	// The client wraps each record with its promise and its place in the batch.
 	const client = 64
-	const record = int(unsafe.Sizeof(kgo.Record{})+unsafe.Sizeof(mark{})) + client
+	const record = int(unsafe.Sizeof(kgo.Record{})+unsafe.Sizeof(recordContext{})) + client
 	return len(records) * record
 }

@@ -17,9 +17,9 @@ import (
 // records: both become visible, to consumers that read what is committed, or
 // neither. It promises less than Kafka does about failure, and needs less care for
 // it: a transaction of which anything fails is aborted, and with it ends the
-// tenure. What nobody sees has no order.
+// producer session. What nobody sees has no order.
 //
-//  1. Open begins a tenure: it shuts out whoever had the same transactional id, and
+//  1. Open begins a producer session: it shuts out whoever had the same transactional id, and
 //     reads what the last committed transaction said. Only the holder of the slot may
 //     call it.
 //  2. Send and Mark take records and the positions behind them, in the order of the
@@ -40,9 +40,9 @@ type Transactional struct {
 	batch  atomic.Int64
 	doubts int // how often no record was refused alone; the owner's
 
-	mu     sync.Mutex
-	tenure *tenure // nil before Open
-	closed bool
+	mu      sync.Mutex
+	session *producerSession // nil before Open
+	closed  bool
 }
 
 var _ Sink = (*Transactional)(nil)
@@ -146,14 +146,14 @@ func (t *Transactional) Send(_ context.Context, records []router.Record, done fu
 		done(nil)
 		return
 	}
-	p := newParcel(records, done)
-	if err := t.put(step{parcel: p}); err != nil {
+	p := newTransactionBatch(records, done)
+	if err := t.put(step{batch: p}); err != nil {
 		p.fail(t.plain, nil, err, nil)
 	}
 }
 
 // Mark says where the stream is behind everything that was sent.
-func (t *Transactional) Mark(m Mark) { _ = t.put(step{mark: &m}) }
+func (t *Transactional) Mark(m Mark) { _ = t.put(step{position: &m}) }
 
 // Seal ends the transaction at the last mark, even inside a source transaction: the
 // caller cannot go on before something is committed. DivideBytes spares it that.
@@ -174,10 +174,10 @@ func (t *Transactional) put(s step) error {
 	switch {
 	case t.closed:
 		return ErrClosed
-	case t.tenure == nil:
+	case t.session == nil:
 		return ErrHalted
 	}
-	return t.tenure.put(s)
+	return t.session.put(s)
 }
 
 // Resume does nothing: Open is what a failure needs.
@@ -216,8 +216,8 @@ func (t *Transactional) Overtaken() int64 { return t.plain.Overtaken() }
 func (t *Transactional) Close(ctx context.Context) error {
 	t.mu.Lock()
 	t.closed = true
-	last := t.tenure
-	t.tenure = nil
+	last := t.session
+	t.session = nil
 	t.mu.Unlock()
 	var err error
 	if last != nil {

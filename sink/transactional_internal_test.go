@@ -27,7 +27,7 @@ func TestProduce_EndsWithItsContext(t *testing.T) {
 	ended := make(chan struct{})
 	answers := newOutcomes()
 	go func() {
-		answers.produce(ctx, s, client, newParcel(records, func(error) {}))
+		answers.produce(ctx, s, client, newTransactionBatch(records, func(error) {}))
 		close(ended)
 	}()
 	select {

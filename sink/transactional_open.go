@@ -19,7 +19,7 @@ type Holder struct {
 	ID  string // transactional id
 	Key string // of the checkpoint records
 
-	// Lost runs once when the tenure ends by a failure, after every done. It must not
+	// Lost runs once when the producer session ends by a failure, after every done. It must not
 	// block. The error is a *Error.
 	Lost func(error)
 }
@@ -34,8 +34,8 @@ type Holder struct {
 // lies before that record is settled.
 func (t *Transactional) Open(ctx context.Context, h Holder) ([]byte, error) {
 	t.mu.Lock()
-	last, closed := t.tenure, t.closed
-	t.tenure = nil
+	last, closed := t.session, t.closed
+	t.session = nil
 	t.mu.Unlock()
 	if last != nil {
 		if err := last.end(ctx, ErrHalted); err != nil {
@@ -54,14 +54,14 @@ func (t *Transactional) Open(ctx context.Context, h Holder) ([]byte, error) {
 		client.Close()
 		return nil, t.opening(ctx, h.ID, err)
 	}
-	n := newTenure(t, client, h)
+	n := newProducerSession(t, client, h)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
 		client.Close()
 		return nil, &Error{Retry, "closed", ErrClosed}
 	}
-	t.tenure = n
+	t.session = n
 	go n.run()
 	return value, nil
 }
@@ -139,7 +139,7 @@ func (t *Transactional) fence(ctx context.Context, client *kgo.Client) error {
 	}
 }
 
-// openings are the keys of the records that say where a tenure began.
+// openings are the keys of the records that say where a producer session began.
 const openings = "opened by "
 
 // settle commits a record of its own and returns its offset. It has no value, so that
@@ -332,11 +332,11 @@ func replicated(ctx context.Context, admin *kadm.Client, factor int16, settings 
 }
 
 // Convict finds the records that the brokers refuse, by index, in transactions that
-// are aborted. It ends the tenure. The error is that of brokers who would not say.
+// are aborted. It ends the producer session. The error is that of brokers who would not say.
 func (t *Transactional) Convict(ctx context.Context, id string, records []router.Record) (map[int]Failure, error) {
 	t.mu.Lock()
-	last := t.tenure
-	t.tenure = nil
+	last := t.session
+	t.session = nil
 	t.mu.Unlock()
 	if last != nil {
 		if err := last.end(ctx, ErrHalted); err != nil {
@@ -433,7 +433,7 @@ func (c *court) try(ctx context.Context, records []router.Record) (*Failure, err
 	if err := c.client.BeginTransaction(); err != nil {
 		return nil, c.t.opening(ctx, c.id, err)
 	}
-	p, answers := newParcel(records, nil), newOutcomes()
+	p, answers := newTransactionBatch(records, nil), newOutcomes()
 	answers.produce(ctx, c.t, c.client, p)
 	if err := c.client.Flush(ctx); err != nil {
 		c.close()

@@ -11,8 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// parcel is one Send on its way.
-type parcel struct {
+// transactionBatch is one Send on its way.
+type transactionBatch struct {
 	records []router.Record
 	done    func(error)
 	kafka   *[]kgo.Record // from the pool; nil until it was produced
@@ -21,12 +21,12 @@ type parcel struct {
 
 var kafkaRecords = sync.Pool{New: func() any { return new([]kgo.Record) }}
 
-func newParcel(records []router.Record, done func(error)) *parcel {
-	return &parcel{records: records, done: done}
+func newTransactionBatch(records []router.Record, done func(error)) *transactionBatch {
+	return &transactionBatch{records: records, done: done}
 }
 
 // fill makes the client's records.
-func (p *parcel) fill(now time.Time) []kgo.Record {
+func (p *transactionBatch) fill(now time.Time) []kgo.Record {
 	p.kafka = kafkaRecords.Get().(*[]kgo.Record)
 	if cap(*p.kafka) < len(p.records) {
 		*p.kafka = make([]kgo.Record, (len(p.records)+63)&^63)
@@ -51,7 +51,7 @@ func (p *parcel) fill(now time.Time) []kgo.Record {
 }
 
 // free gives the client's records back. No promise of theirs is outstanding.
-func (p *parcel) free() {
+func (p *transactionBatch) free() {
 	if p.kafka == nil {
 		return
 	}
@@ -64,7 +64,7 @@ func (p *parcel) free() {
 
 // fail reports every record: those that have a cause of their own with it, and the
 // others with the common one.
-func (p *parcel) fail(k *Kafka, own map[*kgo.Record]error, common error, class func(string, error) Failure) {
+func (p *transactionBatch) fail(k *Kafka, own map[*kgo.Record]error, common error, class func(string, error) Failure) {
 	if class == nil {
 		class = k.failure
 	}
@@ -131,7 +131,7 @@ func (o *outcomes) isBroken() bool {
 // would change it or refuse it in another order.
 // It waits for answers when brokers refuse large batches; with ctx it gives up, which
 // breaks the transaction.
-func (o *outcomes) produce(ctx context.Context, t *Transactional, client *kgo.Client, p *parcel) {
+func (o *outcomes) produce(ctx context.Context, t *Transactional, client *kgo.Client, p *transactionBatch) {
 	made := p.fill(time.Now())
 	settled := o.settled // made once: a method value for each record would be an allocation for each
 	batch, unflushed := int(t.batch.Load()), 0

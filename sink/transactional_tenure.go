@@ -13,10 +13,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// tenure is the life of one transactional client, from the fence to its first
+// producerSession is the life of one transactional client, from the fence to its first
 // failure. Its goroutine alone talks to the client; others only put steps into the
 // queue, so that rows are routed while a transaction is being ended.
-type tenure struct {
+type producerSession struct {
 	t      *Transactional
 	client *kgo.Client
 	holder Holder
@@ -34,9 +34,9 @@ type tenure struct {
 	// The following are the goroutine's.
 	open      bool // a transaction is begun
 	began     time.Time
-	parcels   []*parcel
+	batches   []*transactionBatch
 	answers   *outcomes
-	mark      *Mark // the last one; nil before the first
+	position  *Mark // the last one; nil before the first
 	loose     bool  // records were sent behind the mark
 	bytes     int
 	part      int // of them, those behind the last mark between source transactions
@@ -47,20 +47,20 @@ type tenure struct {
 
 // step is one call of the sink's owner.
 type step struct {
-	parcel *parcel
-	mark   *Mark
-	press  bool
-	seals  uint64 // with press: how many there were
-	finish func(error)
+	batch    *transactionBatch
+	position *Mark
+	press    bool
+	seals    uint64 // with press: how many there were
+	finish   func(error)
 }
 
-func newTenure(t *Transactional, client *kgo.Client, h Holder) *tenure {
-	n := &tenure{t: t, client: client, holder: h, over: make(chan struct{}), wake: make(chan struct{}, 1), answers: newOutcomes()}
+func newProducerSession(t *Transactional, client *kgo.Client, h Holder) *producerSession {
+	n := &producerSession{t: t, client: client, holder: h, over: make(chan struct{}), wake: make(chan struct{}, 1), answers: newOutcomes()}
 	n.life, n.stop = context.WithCancelCause(context.Background())
 	return n
 }
 
-func (n *tenure) put(s step) error {
+func (n *producerSession) put(s step) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.dead != nil {
@@ -75,7 +75,7 @@ func (n *tenure) put(s step) error {
 	return nil
 }
 
-func (n *tenure) take() []step {
+func (n *producerSession) take() []step {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	steps := n.queue
@@ -84,7 +84,7 @@ func (n *tenure) take() []step {
 }
 
 // run does what is queued, and ends transactions when they are due.
-func (n *tenure) run() {
+func (n *producerSession) run() {
 	defer close(n.over)
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -96,8 +96,8 @@ func (n *tenure) run() {
 				steps = steps[1:]
 				continue
 			}
-			if steps[0].parcel != nil && !slices.Contains(n.parcels, steps[0].parcel) {
-				n.parcels = append(n.parcels, steps[0].parcel)
+			if steps[0].batch != nil && !slices.Contains(n.batches, steps[0].batch) {
+				n.batches = append(n.batches, steps[0].batch)
 			}
 			n.abandon(err, steps[1:])
 			return
@@ -123,16 +123,16 @@ func (n *tenure) run() {
 	}
 }
 
-func (n *tenure) do(s step) error {
+func (n *producerSession) do(s step) error {
 	if n.life.Err() != nil {
 		return context.Cause(n.life)
 	}
 	switch {
-	case s.parcel != nil:
-		return n.produce(s.parcel)
-	case s.mark != nil:
-		n.mark, n.loose = s.mark, false
-		if s.mark.Whole {
+	case s.batch != nil:
+		return n.produce(s.batch)
+	case s.position != nil:
+		n.position, n.loose = s.position, false
+		if s.position.Whole {
 			n.part = 0
 		}
 		if n.due(time.Now(), false) {
@@ -140,7 +140,7 @@ func (n *tenure) do(s step) error {
 		}
 	case s.finish != nil:
 		n.finish = s.finish
-		if n.loose || n.mark != nil && !n.mark.Whole {
+		if n.loose || n.position != nil && !n.position.Whole {
 			return errNotSealed
 		}
 		return n.seal()
@@ -154,11 +154,11 @@ func (n *tenure) do(s step) error {
 	return nil
 }
 
-func (n *tenure) produce(p *parcel) error {
+func (n *producerSession) produce(p *transactionBatch) error {
 	if err := n.begin(); err != nil {
 		return err
 	}
-	n.parcels, n.loose = append(n.parcels, p), true
+	n.batches, n.loose = append(n.batches, p), true
 	n.answers.produce(n.life, n.t, n.client, p)
 	n.bytes += p.size
 	n.part += p.size
@@ -171,7 +171,7 @@ func (n *tenure) produce(p *parcel) error {
 	return nil
 }
 
-func (n *tenure) begin() error {
+func (n *producerSession) begin() error {
 	if n.open {
 		return nil
 	}
@@ -186,16 +186,16 @@ func (n *tenure) begin() error {
 //
 // At an idle tip a record does not wait, unless the last transaction ended less than
 // an interval ago: what comes together is then committed together.
-func (n *tenure) due(now time.Time, idle bool) bool {
+func (n *producerSession) due(now time.Time, idle bool) bool {
 	switch {
-	case n.mark == nil || n.loose:
+	case n.position == nil || n.loose:
 		return false
-	case !n.mark.Whole: // the source transaction is too large, or comes too slowly
+	case !n.position.Whole: // the source transaction is too large, or comes too slowly
 		large := n.t.cfg.DivideBytes > 0 && n.part >= n.t.cfg.DivideBytes
 		return n.open && (large || n.pressed && idle || now.Sub(n.began) >= n.t.cfg.Timeout/3)
-	case n.mark.Now:
+	case n.position.Now:
 		return true
-	case len(n.parcels) == 0:
+	case len(n.batches) == 0:
 		return now.Sub(n.committed) >= idleMarks
 	case n.pressed, n.bytes >= n.t.cfg.MaxBytes:
 		return true
@@ -204,15 +204,15 @@ func (n *tenure) due(now time.Time, idle bool) bool {
 }
 
 // wait is how long nothing will be due by itself.
-func (n *tenure) wait(now time.Time) time.Duration {
+func (n *producerSession) wait(now time.Time) time.Duration {
 	at := now.Add(time.Hour)
 	switch {
-	case n.mark == nil || n.loose:
-	case !n.mark.Whole:
+	case n.position == nil || n.loose:
+	case !n.position.Whole:
 		if n.open {
 			at = n.began.Add(n.t.cfg.Timeout / 3)
 		}
-	case len(n.parcels) == 0:
+	case len(n.batches) == 0:
 		at = n.committed.Add(idleMarks)
 	default:
 		at = n.committed.Add(n.t.cfg.Interval)
@@ -221,15 +221,15 @@ func (n *tenure) wait(now time.Time) time.Duration {
 }
 
 // seal commits the transaction with the last mark.
-func (n *tenure) seal() error {
-	if n.mark == nil {
+func (n *producerSession) seal() error {
+	if n.position == nil {
 		n.finished(nil)
 		return nil
 	}
 	if err := n.begin(); err != nil {
 		return err
 	}
-	rec := &kgo.Record{Topic: n.t.cfg.CheckpointTopic, Key: []byte(n.holder.Key), Value: n.mark.Value, Context: noWish, Timestamp: time.Now()}
+	rec := &kgo.Record{Topic: n.t.cfg.CheckpointTopic, Key: []byte(n.holder.Key), Value: n.position.Value, Context: noWish, Timestamp: time.Now()}
 	n.answers.wg.Add(1)
 	n.client.Produce(context.Background(), rec, func(r *kgo.Record, err error) {
 		if err != nil && !innocent(err) {
@@ -256,7 +256,7 @@ func (n *tenure) seal() error {
 }
 
 // flush waits until everything is answered, or the first failure is.
-func (n *tenure) flush() error {
+func (n *producerSession) flush() error {
 	ctx, cancel := context.WithCancel(n.life)
 	defer cancel()
 	flushed := make(chan struct{})
@@ -275,12 +275,12 @@ func (n *tenure) flush() error {
 }
 
 // sealed reports a committed transaction and makes room for the next one.
-func (n *tenure) sealed() {
-	parcels, m := n.parcels, n.mark
+func (n *producerSession) sealed() {
+	batches, m := n.batches, n.position
 	n.committed = time.Now()
-	n.open, n.parcels, n.answers, n.mark, n.bytes = false, nil, newOutcomes(), nil, 0
+	n.open, n.batches, n.answers, n.position, n.bytes = false, nil, newOutcomes(), nil, 0
 	n.part = 0
-	if len(parcels) > 0 {
+	if len(batches) > 0 {
 		n.pressed = false
 	}
 	if n.t.cfg.Ended != nil {
@@ -289,8 +289,8 @@ func (n *tenure) sealed() {
 	if m.Committed != nil {
 		m.Committed()
 	}
-	for i, p := range parcels {
-		if i == len(parcels)-1 { // who is let go on by less may press once more, without need
+	for i, p := range batches {
+		if i == len(batches)-1 { // who is let go on by less may press once more, without need
 			n.mu.Lock()
 			n.seals++
 			n.mu.Unlock()
@@ -301,7 +301,7 @@ func (n *tenure) sealed() {
 	n.finished(nil)
 }
 
-func (n *tenure) finished(err error) {
+func (n *producerSession) finished(err error) {
 	if f := n.finish; f != nil {
 		n.finish = nil
 		f(err)
@@ -314,8 +314,8 @@ const (
 	closeTimeout = time.Second
 )
 
-// abandon ends the tenure: it aborts what is open and fails everything.
-func (n *tenure) abandon(cause error, rest []step) {
+// abandon ends the session: it aborts what is open and fails everything.
+func (n *producerSession) abandon(cause error, rest []step) {
 	n.mu.Lock()
 	n.dead = ErrHalted
 	if errors.Is(cause, ErrClosed) {
@@ -352,18 +352,18 @@ func (n *tenure) abandon(cause error, rest []step) {
 			n.t.cfg.Ended(Aborted)
 		}
 	}
-	for _, p := range n.parcels {
+	for _, p := range n.batches {
 		p.fail(n.t.plain, failed, cause, class)
 	}
 	for _, s := range rest {
 		switch {
-		case s.parcel != nil:
-			s.parcel.fail(n.t.plain, nil, n.dead, class)
+		case s.batch != nil:
+			s.batch.fail(n.t.plain, nil, n.dead, class)
 		case s.finish != nil:
 			n.finish = s.finish
 		}
 	}
-	n.parcels = nil
+	n.batches = nil
 	n.finished(cause)
 	if lost := n.holder.Lost; lost != nil && !errors.Is(cause, ErrClosed) && (!errors.Is(cause, ErrHalted) || len(failed) > 0) {
 		lost(n.t.explain(cause, failed, age))
@@ -372,7 +372,7 @@ func (n *tenure) abandon(cause error, rest []step) {
 
 // repair makes the topics that are missing, where that is wanted, and looks at those
 // that were deleted.
-func (n *tenure) repair(failed map[*kgo.Record]error) {
+func (n *producerSession) repair(failed map[*kgo.Record]error) {
 	missing, recreated := map[string]struct{}{}, map[string]struct{}{}
 	for r, err := range failed {
 		switch {
@@ -397,7 +397,7 @@ func (n *tenure) repair(failed map[*kgo.Record]error) {
 }
 
 // end ends the goroutine and waits for that.
-func (n *tenure) end(ctx context.Context, cause error) error {
+func (n *producerSession) end(ctx context.Context, cause error) error {
 	n.stop(cause)
 	select {
 	case <-n.over:

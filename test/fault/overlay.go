@@ -111,7 +111,7 @@ var failpoints = []failpoint{
 	ahead("tracked", "an entry is about to join the queue", "checkpoint/tracker.go", "seq := t.next\n"),
 	ahead("before_send", "records are about to go to the sink", "relay/flight.go", "s.shown.waits.Store(instant(time.Now()))"),
 	onlyWith(atLeastOnce, ahead("before_produce", "one record is about to go to the client", "sink/kafka_send.go", "c.Produce(context.Background(), &f.kafka[i], k.onSettled)")),
-	onlyWith(atLeastOnce, ahead("in_promise", "a broker's answer for one record came", "sink/kafka_send.go", "m := r.Context.(*mark)")),
+	onlyWith(atLeastOnce, ahead("in_promise", "a broker's answer for one record came", "sink/kafka_send.go", "m := r.Context.(*recordContext)")),
 	ahead("before_acknowledged", "all of a batch is durable and not yet counted", "relay/flight.go", "f.ticket.Done()"),
 	at("acknowledged", "all of a batch is counted", "relay/flight.go", "f.ticket.Done()"),
 	ahead("before_last_word", "a stop is about to tell the last position", "relay/session.go", "closed := s.src.Close(final, s.confirmed())"),
