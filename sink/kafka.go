@@ -59,7 +59,7 @@ var _ Sink = (*Kafka)(nil)
 // client is one franz-go client and what was learnt through it.
 type client struct {
 	*kgo.Client
-	partitioner *partitioner
+	partitioner *queuePartitioner
 }
 
 // NewKafka returns a sink for the brokers of cfg. It checks the configuration
@@ -89,7 +89,7 @@ func NewKafka(cfg KafkaConfig, log zerolog.Logger, hooks ...kgo.Hook) (*Kafka, e
 }
 
 func (k *Kafka) connect() (*client, error) {
-	p := newPartitioner(k)
+	p := newQueuePartitioner(k)
 	opts, err := k.options()
 	if err != nil {
 		return nil, err

@@ -28,7 +28,7 @@ type recordContext struct {
 	settled atomic.Bool                    // has an outcome without ever having had a queue
 }
 
-var _ context.Context = (*recordContext)(nil)
+var _ explicitPartition = (*recordContext)(nil)
 
 func (m *recordContext) reset(want int32) {
 	m.want, m.topic, m.noPartition, m.wakes = want, nil, false, false
@@ -46,9 +46,8 @@ type partitionQueue struct {
 
 // topicQueues are those of one topic, guarded by the client's lock of the topic.
 type topicQueues struct {
-	sink  *Kafka
-	inner kgo.TopicPartitioner
-	all   []*partitionQueue
+	*topicPartitioner
+	all []*partitionQueue
 }
 
 // Done is closed for a record that must not be written any more. The client
@@ -83,6 +82,17 @@ func (m *recordContext) Err() error {
 // Deadline says that there is none.
 func (m *recordContext) Deadline() (time.Time, bool) { return time.Time{}, false }
 
+// Explicit is the partition that the record names.
+func (m *recordContext) Explicit() (partition int32, ok bool) {
+	return m.want, m.want != router.AutoPartition
+}
+
+// Missing fails the record, and stops Send before the next one can follow.
+func (m *recordContext) Missing() {
+	m.noPartition = true
+	m.batch.sink.halt(false)
+}
+
 // Value has nothing.
 func (m *recordContext) Value(any) any { return nil }
 
@@ -96,12 +106,10 @@ var closedGate = func() chan struct{} {
 // finds a record's context done.
 var errAborted = fmt.Errorf("%w: %w", ErrHalted, context.Canceled)
 
-// partitioner gives keyed records the Java client's partition, spreads others,
-// and honours explicit partitions. As a hook it sees where records end up.
-type partitioner struct {
-	sink  *Kafka
-	inner kgo.Partitioner
-
+// queuePartitioner is a partitioner that, as a hook, sees where records end up.
+type queuePartitioner struct {
+	*partitioner
+	sink   *Kafka
 	topics topics // that had a partition through this client
 }
 
@@ -124,23 +132,26 @@ func (t *topics) has(name string) bool {
 	return ok
 }
 
-func newPartitioner(k *Kafka) *partitioner {
-	return &partitioner{sink: k, inner: kgo.StickyKeyPartitioner(nil)}
+func newQueuePartitioner(k *Kafka) *queuePartitioner {
+	p := &queuePartitioner{sink: k}
+	p.partitioner = newPartitioner(func(topic string) {
+		p.topics.add(topic)
+		k.sent.add(topic)
+	})
+	return p
 }
 
 // ForTopic starts the queues of a topic, also after the client forgot about it.
-func (p *partitioner) ForTopic(topic string) kgo.TopicPartitioner {
-	p.topics.add(topic)
-	p.sink.sent.add(topic)
-	return &topicQueues{sink: p.sink, inner: p.inner.ForTopic(topic)}
+func (p *queuePartitioner) ForTopic(topic string) kgo.TopicPartitioner {
+	return &topicQueues{topicPartitioner: p.forTopic(topic)}
 }
 
 // knows says whether the client may have numbered records of the topic.
-func (p *partitioner) knows(topic string) bool { return p.topics.has(topic) }
+func (p *queuePartitioner) knows(topic string) bool { return p.topics.has(topic) }
 
 // OnProduceRecordPartitioned runs under the partition's lock, before the record
 // can be written.
-func (p *partitioner) OnProduceRecordPartitioned(r *kgo.Record, _ int32) {
+func (p *queuePartitioner) OnProduceRecordPartitioned(r *kgo.Record, _ int32) {
 	m := r.Context.(*recordContext)
 	queue := m.topic.queue(r.Partition)
 	queue.queued++
@@ -158,27 +169,8 @@ func (q *topicQueues) queue(partition int32) *partitionQueue {
 	return q.all[partition]
 }
 
-// RequiresConsistency is true where the record decides the partition.
-func (q *topicQueues) RequiresConsistency(r *kgo.Record) bool {
-	return r.Context.(*recordContext).want != router.AutoPartition || q.inner.RequiresConsistency(r)
-}
-
 // Partition may run twice for a record.
 func (q *topicQueues) Partition(r *kgo.Record, n int) int {
-	m := r.Context.(*recordContext)
-	m.topic = q
-	if m.want == router.AutoPartition {
-		return q.inner.Partition(r, n)
-	}
-	if m.want < 0 || int(m.want) >= n {
-		m.noPartition = true
-		q.sink.halt(false) // before the next record can follow
-		return -1
-	}
-	return int(m.want)
+	r.Context.(*recordContext).topic = q
+	return q.topicPartitioner.Partition(r, n)
 }
-
-// OnNewBatch lets records without a key move to another partition. That it is
-// here also makes the client hold the topic's lock until the record is buffered,
-// which OnProduceRecordPartitioned relies on.
-func (q *topicQueues) OnNewBatch() { q.inner.(kgo.TopicPartitionerOnNewBatch).OnNewBatch() }

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unsafe"
 
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -73,26 +72,10 @@ func (k *Kafka) newInFlightBatch(records []router.Record, done func(error)) *inF
 
 func (f *inFlightBatch) fill(now time.Time) {
 	for i := range f.records[:f.fits] {
-		from, to, m := &f.records[i], &f.kafka[i], &f.contexts[i]
-		*to = kgo.Record{
-			Topic: from.Topic, Key: from.Key, Value: from.Value, Headers: headers(from.Headers),
-			Timestamp: from.Timestamp, Partition: from.Partition, Context: m,
-		}
-		if to.Timestamp.IsZero() {
-			to.Timestamp = now
-		}
+		from, m := &f.records[i], &f.contexts[i]
 		m.reset(from.Partition)
+		fillRecord(m, &f.kafka[i], from, now)
 	}
-}
-
-// The client's header is ours by another name: this compiles only as long as the
-// two have the same fields in the same order.
-var _ = kgo.RecordHeader(router.Header{})
-
-// headers gives the record's own headers to the client, which only reads them.
-// Copies would cost a tenth of what a row takes in memory.
-func headers(own []router.Header) []kgo.RecordHeader {
-	return unsafe.Slice((*kgo.RecordHeader)(unsafe.Pointer(unsafe.SliceData(own))), len(own))
 }
 
 func (f *inFlightBatch) fail(index int, err error) {

@@ -71,7 +71,7 @@ func (t *Transactional) connect(id string) (*kgo.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := kgo.NewClient(append(opts, kgo.RecordPartitioner(wishes{kgo.StickyKeyPartitioner(nil), &t.plain.sent}),
+	client, err := kgo.NewClient(append(opts, kgo.RecordPartitioner(newPartitioner(t.plain.sent.add)),
 		kgo.TransactionalID(id), kgo.TransactionTimeout(t.cfg.Timeout), kgo.RetryBackoffFn(retryPause))...)
 	if err != nil {
 		return nil, fmt.Errorf("configure kafka client: %w", err)
@@ -148,7 +148,7 @@ func (t *Transactional) settle(ctx context.Context, client *kgo.Client, key stri
 	if err := client.BeginTransaction(); err != nil {
 		return 0, err
 	}
-	rec := &kgo.Record{Topic: t.cfg.CheckpointTopic, Key: []byte(openings + key), Context: noWish}
+	rec := &kgo.Record{Topic: t.cfg.CheckpointTopic, Key: []byte(openings + key), Context: context.Background()}
 	outcome := make(chan error, 1)
 	client.Produce(context.Background(), rec, func(_ *kgo.Record, err error) { outcome <- err })
 	select {

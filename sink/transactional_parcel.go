@@ -35,16 +35,11 @@ func (p *transactionBatch) fill(now time.Time) []kgo.Record {
 	*p.kafka = out
 	for i := range p.records {
 		from := &p.records[i]
-		out[i] = kgo.Record{
-			Topic: from.Topic, Key: from.Key, Value: from.Value, Headers: headers(from.Headers),
-			Timestamp: from.Timestamp, Context: noWish,
-		}
-		if out[i].Timestamp.IsZero() {
-			out[i].Timestamp = now
-		}
+		ctx := context.Background()
 		if from.Partition != router.AutoPartition {
-			out[i].Context = &wish{partition: from.Partition}
+			ctx = &partitionContext{Context: ctx, partition: from.Partition}
 		}
+		fillRecord(ctx, &out[i], from, now)
 		p.size += batchSize(from)
 	}
 	return out
@@ -97,8 +92,8 @@ func newOutcomes() *outcomes { return &outcomes{broken: make(chan struct{})} }
 // settled is the promise of every record.
 func (o *outcomes) settled(r *kgo.Record, err error) {
 	if err != nil {
-		if w, ok := r.Context.(*wish); ok && w.missing {
-			err = &noPartitionError{partition: w.partition}
+		if c, ok := r.Context.(*partitionContext); ok && c.missing {
+			err = &noPartitionError{partition: c.partition}
 		}
 		o.fail(r, err)
 	}
@@ -161,63 +156,20 @@ func (o *outcomes) failures() map[*kgo.Record]error {
 	return maps.Clone(o.failed) // more may fail while the caller reads
 }
 
-// wish is the context of a record that names its partition. Contexts of records never
-// end: one that did would fail its innocent neighbours.
-type wish struct {
+// partitionContext is the context of a record that names its partition. Contexts of
+// records never end: one that did would fail its innocent neighbours.
+type partitionContext struct {
+	context.Context
 	partition int32
 	missing   bool // the topic does not have it; written before the promise runs
 }
 
-var _ context.Context = (*wish)(nil)
+var _ explicitPartition = (*partitionContext)(nil)
 
-// The methods are those of a context that never ends.
+// Explicit is the partition that the record names.
+func (c *partitionContext) Explicit() (partition int32, ok bool) { return c.partition, true }
 
-// Value has nothing.
-func (*wish) Value(any) any { return nil }
-
-// Done never is.
-func (*wish) Done() <-chan struct{} { return nil }
-
-// Err is nil.
-func (*wish) Err() error { return nil }
-
-// Deadline says that there is none.
-func (*wish) Deadline() (time.Time, bool) { return time.Time{}, false }
-
-var noWish = context.Background()
-
-// wishes gives keyed records the Java client's partition, spreads others, and honours
-// explicit partitions.
-type wishes struct {
-	inner kgo.Partitioner
-	sent  *topics
-}
-
-func (p wishes) ForTopic(topic string) kgo.TopicPartitioner {
-	p.sent.add(topic)
-	return &topicWishes{p.inner.ForTopic(topic)}
-}
-
-type topicWishes struct{ inner kgo.TopicPartitioner }
-
-func (t *topicWishes) RequiresConsistency(r *kgo.Record) bool {
-	_, explicit := r.Context.(*wish)
-	return explicit || t.inner.RequiresConsistency(r)
-}
-
-func (t *topicWishes) Partition(r *kgo.Record, n int) int {
-	w, explicit := r.Context.(*wish)
-	if !explicit {
-		return t.inner.Partition(r, n)
-	}
-	if w.partition < 0 || int(w.partition) >= n {
-		w.missing = true
-		return -1
-	}
-	return int(w.partition)
-}
-
-// OnNewBatch lets records without a key move to another partition.
-func (t *topicWishes) OnNewBatch() { t.inner.(kgo.TopicPartitionerOnNewBatch).OnNewBatch() }
+// Missing fails the record.
+func (c *partitionContext) Missing() { c.missing = true }
 
 var errNotSealed = errors.New("the stream ended inside a transaction")

@@ -229,7 +229,7 @@ func (n *producerSession) seal() error {
 	if err := n.begin(); err != nil {
 		return err
 	}
-	rec := &kgo.Record{Topic: n.t.cfg.CheckpointTopic, Key: []byte(n.holder.Key), Value: n.position.Value, Context: noWish, Timestamp: time.Now()}
+	rec := &kgo.Record{Topic: n.t.cfg.CheckpointTopic, Key: []byte(n.holder.Key), Value: n.position.Value, Context: context.Background(), Timestamp: time.Now()}
 	n.answers.wg.Add(1)
 	n.client.Produce(context.Background(), rec, func(r *kgo.Record, err error) {
 		if err != nil && !innocent(err) {
