@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strings"
 
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -44,18 +43,6 @@ func CheckCheckpoints(ctx context.Context, cfg KafkaConfig, topic, idPrefix stri
 	}
 	c.ok("transactional.id", "its rights cannot be looked at without taking the id over; it begins with %s: %s", idPrefix, grantTransactions(idPrefix, "prefixed"))
 	return c.findings
-}
-
-// Told takes an error of this package apart into what was seen and what to do about it,
-// which is empty where it does not say.
-func Told(err error) (seen, next string) {
-	if e, ok := errors.AsType[*advised](err); ok {
-		if seen, ok := strings.CutSuffix(err.Error(), "; "+e.next); ok {
-			return seen, e.next // either may have a "; " of its own
-		}
-	}
-	seen, next, _ = strings.Cut(err.Error(), "; ")
-	return seen, next
 }
 
 func (c *checker) checkpointRights(topic string) {

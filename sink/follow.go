@@ -171,10 +171,6 @@ func newMessage(r *kgo.Record) *Message {
 	return m
 }
 
-// ReasonLettersHidden is that of a topic which is not read to its end, because what lies
-// there is hidden behind a Kafka transaction that is not over.
-const ReasonLettersHidden = "dead_letters_hidden"
-
 // CatchUp returns once Run has visited everything that the topic holds now. Records behind
 // a Kafka transaction that is not over are not visited before it ends, also those that count
 // already: with all it waits for them too. The error is a *Error; its reason is
@@ -182,7 +178,7 @@ const ReasonLettersHidden = "dead_letters_hidden"
 func (f *Follower) CatchUp(ctx context.Context, all bool) error {
 	client, err := f.open()
 	if err != nil {
-		return &Error{Blocked, "kafka_error", err}
+		return &Error{Blocked, ReasonKafkaError, err}
 	}
 	ends, err := topicEnds(ctx, client, f.topic, all)
 	if err != nil {
@@ -234,7 +230,7 @@ func (f *Follower) late(client *kgo.Client, ends map[int32]int64, cause error) e
 // letters; so the controller is asked before.
 func (f *Follower) missing(ctx context.Context, client *kgo.Client, err error) error {
 	e := readError(f.topic, err)
-	if e.Reason != "unknown_topic" {
+	if e.Reason != ReasonUnknownTopic {
 		return e
 	}
 	made, refused := kadm.NewClient(client).ValidateCreateTopics(ctx, 1, -1, nil, f.topic)
@@ -247,9 +243,6 @@ func (f *Follower) missing(ctx context.Context, client *kgo.Client, err error) e
 	e.Err = advise(e.Err, "`cdc-relay setup` makes it, if it is the dead-letter topic")
 	return e
 }
-
-// ReasonMetadataStale is that of a broker which does not know a topic that is there.
-const ReasonMetadataStale = "metadata_stale"
 
 // Close ends it.
 func (f *Follower) Close() {
@@ -407,7 +400,7 @@ func unreadable(ctx context.Context, client *kgo.Client, topic kadm.TopicDetail,
 
 func readError(topic string, err error) *Error {
 	if errors.Is(err, kgo.ErrClientClosed) {
-		return &Error{Retry, "closed", ErrClosed}
+		return &Error{Retry, ReasonClosed, ErrClosed}
 	}
 	e := classify(err)
 	reason := e.Err

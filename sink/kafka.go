@@ -54,7 +54,11 @@ type Kafka struct {
 	recreated, dataLoss, overtaken atomic.Int64
 }
 
-var _ Sink = (*Kafka)(nil)
+var (
+	_ Sink      = (*Kafka)(nil)
+	_ Pinger    = (*Kafka)(nil)
+	_ Incidents = (*Kafka)(nil)
+)
 
 // client is one franz-go client and what was learnt through it.
 type client struct {
@@ -113,10 +117,9 @@ func (k *Kafka) Resume() {
 	}
 	k.round.Add(1)
 	k.aborting.Store(false)
+	k.mu.Lock()
 	k.halted.Store(k.closed.Load())
-	if k.closed.Load() { // Close may have come between the two lines
-		k.halted.Store(true)
-	}
+	k.mu.Unlock()
 }
 
 // Halt closes the gate: nothing that the client has not written is written any more.
@@ -129,7 +132,7 @@ func (k *Kafka) Reachable() error {
 	if err == nil {
 		return nil
 	}
-	if e := classify(err); e.Class == Blocked && e.Reason != "kafka_error" {
+	if e := classify(err); e.Class == Blocked && e.Reason != ReasonKafkaError {
 		return e
 	}
 	return err
@@ -139,7 +142,7 @@ func (k *Kafka) Reachable() error {
 // dead-letter topic. The error is a *Error.
 func (k *Kafka) Ready(ctx context.Context) error {
 	if k.closed.Load() {
-		return &Error{Class: Retry, Reason: "closed", Err: ErrClosed}
+		return &Error{Class: Retry, Reason: ReasonClosed, Err: ErrClosed}
 	}
 	err := k.client.Load().Ping(ctx)
 	if err == nil {

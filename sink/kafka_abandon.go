@@ -7,15 +7,6 @@ import (
 	"sync"
 )
 
-// Abandoner is a Sink that can give up what is not answered and go on: Abandon fails it
-// with ErrHalted at once, and the sink takes records again when Abandon returns nil. What
-// had been written and lands later than the next record of its partition is refused by
-// the brokers. The goroutine that calls Send calls it. After an error the sink is good for
-// Close alone.
-type Abandoner interface {
-	Abandon(ctx context.Context) error
-}
-
 var _ Abandoner = (*Kafka)(nil)
 
 // Abandon keeps the client and with it the producer id. The client raises the epoch when

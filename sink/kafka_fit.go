@@ -26,6 +26,11 @@ func (e *timeError) Error() string {
 	return fmt.Sprintf("the record's timestamp, %d ms since 1970, is not between the years 1677 and 2262; correct the column that it comes from", e.millis)
 }
 
+// Classify rejects the record.
+func (e *timeError) Classify(found error) *Error {
+	return &Error{Rejected, ReasonInvalidTimestamp, found}
+}
+
 // unfit says why newInFlightBatch left a record out.
 func (k *Kafka) unfit(r *router.Record) error {
 	if !sendable(r.Timestamp) {

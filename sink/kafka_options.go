@@ -14,7 +14,6 @@ import (
 )
 
 const (
-	defaultMaxMessageBytes  = 1 << 20
 	defaultMaxBufferedBytes = 64 << 20
 
 	// maxRequestBytes bounds what the client writes at once, and so what it keeps

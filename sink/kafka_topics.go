@@ -37,7 +37,7 @@ func (k *Kafka) noteRepair(topic string, err error) {
 		k.broken.missing = with(k.broken.missing, topic)
 	case errors.Is(err, kerr.UnknownTopicID):
 		k.broken.recreated = with(k.broken.recreated, topic)
-	case errors.Is(err, kerr.ClusterAuthorizationFailed), errors.Is(err, kerr.UnknownServerError), classify(err).Reason == "kafka_error":
+	case errors.Is(err, kerr.ClusterAuthorizationFailed), errors.Is(err, kerr.UnknownServerError), classify(err).Reason == ReasonKafkaError:
 		// A refused InitProducerID stays with the client for ever.
 		k.broken.replace = true
 	default:
@@ -164,11 +164,11 @@ func (k *Kafka) missing(topic string, err error) *Error {
 	refused := k.broken.refused[topic]
 	k.mu.Unlock()
 	if refused == nil {
-		return &Error{Retry, "unknown_topic", advise(err, "the topic is being created")}
+		return &Error{Retry, ReasonUnknownTopic, advise(err, "the topic is being created")}
 	}
 	next := "create it by hand"
 	if errors.Is(refused, kerr.TopicAuthorizationFailed) || errors.Is(refused, kerr.ClusterAuthorizationFailed) {
 		next = "grant the relay's principal CREATE on the topic, or create it by hand"
 	}
-	return &Error{Blocked, "unknown_topic", advise(fmt.Errorf("create the missing topic: %w", refused), next)}
+	return &Error{Blocked, ReasonUnknownTopic, advise(fmt.Errorf("create the missing topic: %w", refused), next)}
 }

@@ -177,7 +177,7 @@ func (l *Ledger) failure(what string, err error) error {
 	}
 	e := classify(err)
 	if errors.Is(err, context.Canceled) {
-		e = &Error{Retry, "interrupted", err}
+		e = &Error{Retry, ReasonInterrupted, err}
 	}
 	class := e.Class
 	if class == Rejected { // there is nobody to set this record aside

@@ -23,11 +23,12 @@ type secretError struct {
 func (e *secretError) Error() string { return fmt.Sprintf("get %s: %v", e.what, e.err) }
 func (e *secretError) Unwrap() error { return e.err }
 
-func (e *secretError) classify() *Error {
+// Classify says who can get the secret.
+func (e *secretError) Classify(error) *Error {
 	if e.refused {
-		return &Error{Blocked, "sasl_secret", fmt.Errorf("%w; check kafka.sasl and kafka.oauth", e)}
+		return &Error{Blocked, ReasonSASLSecret, fmt.Errorf("%w; check kafka.sasl and kafka.oauth", e)}
 	}
-	return &Error{Retry, "sasl_secret", e}
+	return &Error{Retry, ReasonSASLSecret, e}
 }
 
 // sendsSecret says that the mechanism hands the secret itself to the broker.

@@ -48,6 +48,27 @@ type Sink interface {
 // until it was said. The goroutine that calls Send calls it.
 type Filler interface{ Backlog(behind bool) }
 
+// Abandoner is a Sink that can give up what is not answered and go on: Abandon fails it
+// with ErrHalted at once, and the sink takes records again when Abandon returns nil. What
+// had been written and lands later than the next record of its partition is refused by
+// the brokers. The goroutine that calls Send calls it. After an error the sink is good for
+// Close alone.
+type Abandoner interface {
+	Abandon(ctx context.Context) error
+}
+
+// Pinger is a Sink whose Reachable is only as new as the last request. Ping asks a broker,
+// whether or not there is anything to send. Any goroutine may call it.
+type Pinger interface{ Ping(ctx context.Context) }
+
+// Incidents is a Sink that counts what brokers did wrong since it was made. Any goroutine
+// may call it.
+type Incidents interface {
+	TopicsRecreated() int64 // topics that were found deleted and made again
+	DataLoss() int64        // times that a broker had lost or forgotten acknowledged records
+	Overtaken() int64       // records that were durable before an earlier one that failed
+}
+
 // ErrHalted is the failure of a record that was not tried, or not finished,
 // because an earlier one failed. ErrClosed is that of a record the sink held
 // when it was closed.

@@ -45,7 +45,11 @@ type Transactional struct {
 	closed  bool
 }
 
-var _ Sink = (*Transactional)(nil)
+var (
+	_ Sink      = (*Transactional)(nil)
+	_ Pinger    = (*Transactional)(nil)
+	_ Incidents = (*Transactional)(nil)
+)
 
 // TransactionalConfig is what transactions need beside the brokers.
 type TransactionalConfig struct {
@@ -72,37 +76,6 @@ type TransactionalConfig struct {
 
 	// Ended, if set, is told how each transaction ended, on a goroutine of the sink.
 	Ended func(Ending)
-}
-
-// Ending is what became of a transaction.
-type Ending string
-
-// The endings.
-const (
-	Committed Ending = "commit"
-	Aborted   Ending = "abort"
-	Unknown   Ending = "unknown" // the brokers did not say; the checkpoint topic does
-)
-
-// Endings lists all of them.
-var Endings = []Ending{Committed, Aborted, Unknown}
-
-// Reasons of failures that only transactions have.
-const (
-	ReasonFenced            = "fenced"             // somebody else opened the same transactional id
-	ReasonTransactionEnded  = "transaction_ended"  // the brokers gave the transaction up
-	ReasonCommitUnknown     = "commit_unknown"     // whether the transaction was committed was not answered
-	ReasonCheckpointTopic   = "checkpoint_topic"   // it is missing or not as it must be
-	ReasonCheckpointRefused = "checkpoint_refused" // the brokers do not take our records there
-	ReasonCheckpointHidden  = "checkpoint_hidden"  // somebody else's open transaction lies before the end of the topic
-)
-
-// Mark is a position behind every record that was sent before it.
-type Mark struct {
-	Value     []byte // of the checkpoint record
-	Whole     bool   // no source transaction is open here
-	Now       bool   // end the transaction here
-	Committed func() // runs when this mark, or none but a later one, was committed; it must not block
 }
 
 // idleMarks is how often a position is committed that has no records.

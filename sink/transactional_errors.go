@@ -59,10 +59,10 @@ func (t *Transactional) classify(err error, age time.Duration) *Error {
 		return &Error{Retry, ReasonTransactionEnded, advise(err, "the brokers gave the transaction up")}
 	}
 	if errors.Is(err, errNotSealed) {
-		return &Error{Retry, "held_back", err}
+		return &Error{Retry, ReasonHeldBack, err}
 	}
 	if _, ok := errors.AsType[*commitError](err); ok {
-		if e := classify(errors.Unwrap(err)); e.Class == Blocked && e.Reason != "kafka_error" {
+		if e := classify(errors.Unwrap(err)); e.Class == Blocked && e.Reason != ReasonKafkaError {
 			return e
 		}
 		return &Error{Retry, ReasonCommitUnknown, advise(err, "the checkpoint topic says what became of it")}

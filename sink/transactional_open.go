@@ -14,16 +14,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Holder is who opens a Transactional.
-type Holder struct {
-	ID  string // transactional id
-	Key string // of the checkpoint records
-
-	// Lost runs once when the producer session ends by a failure, after every done. It must not
-	// block. The error is a *Error.
-	Lost func(error)
-}
-
 // Open shuts out whoever else has the transactional id, and returns the value of the
 // last checkpoint that was committed under the key, nil when there is none. The error
 // is a *Error.
@@ -39,15 +29,15 @@ func (t *Transactional) Open(ctx context.Context, h Holder) ([]byte, error) {
 	t.mu.Unlock()
 	if last != nil {
 		if err := last.end(ctx, ErrHalted); err != nil {
-			return nil, &Error{Retry, "closed", err}
+			return nil, &Error{Retry, ReasonClosed, err}
 		}
 	}
 	if closed {
-		return nil, &Error{Retry, "closed", ErrClosed}
+		return nil, &Error{Retry, ReasonClosed, ErrClosed}
 	}
 	client, err := t.connect(h.ID)
 	if err != nil {
-		return nil, &Error{Blocked, "kafka_error", err}
+		return nil, &Error{Blocked, ReasonKafkaError, err}
 	}
 	value, err := t.takeOver(ctx, client, h)
 	if err != nil {
@@ -59,7 +49,7 @@ func (t *Transactional) Open(ctx context.Context, h Holder) ([]byte, error) {
 	defer t.mu.Unlock()
 	if t.closed {
 		client.Close()
-		return nil, &Error{Retry, "closed", ErrClosed}
+		return nil, &Error{Retry, ReasonClosed, ErrClosed}
 	}
 	t.session = n
 	go n.run()
@@ -95,7 +85,7 @@ func (t *Transactional) opening(ctx context.Context, id string, err error) error
 		return e
 	}
 	if errors.Is(err, kerr.InvalidTransactionTimeout) {
-		return &Error{Blocked, "transaction_timeout_refused", advise(fmt.Errorf("open transactional producer: %w", err), fmt.Sprintf("raise transaction.max.timeout.ms of the brokers to %s or more", t.cfg.Timeout))}
+		return &Error{Blocked, ReasonTransactionTimeoutRefused, advise(fmt.Errorf("open transactional producer: %w", err), fmt.Sprintf("raise transaction.max.timeout.ms of the brokers to %s or more", t.cfg.Timeout))}
 	}
 	e := t.classify(err, 0)
 	err = fmt.Errorf("open transactional producer %q: %w", id, e.Err)
@@ -258,7 +248,7 @@ func checkpointTopic(ctx context.Context, admin *kadm.Client, topic string) erro
 
 // checkpointRefusal is a right on the checkpoint topic that is missing.
 func checkpointRefusal(topic string, err error) *Error {
-	return &Error{Blocked, "topic_authorization_failed", advise(fmt.Errorf("checkpoint topic %q: %w", topic, err), "grant the relay's principal READ, WRITE and DESCRIBE on it: "+grantCheckpoints(topic))}
+	return &Error{Blocked, ReasonTopicAuthorizationFailed, advise(fmt.Errorf("checkpoint topic %q: %w", topic, err), "grant the relay's principal READ, WRITE and DESCRIBE on it: "+grantCheckpoints(topic))}
 }
 
 // EnsureCheckpointTopic makes the checkpoint topic unless there is one that will do,
@@ -340,7 +330,7 @@ func (t *Transactional) Convict(ctx context.Context, id string, records []router
 	t.mu.Unlock()
 	if last != nil {
 		if err := last.end(ctx, ErrHalted); err != nil {
-			return nil, &Error{Retry, "closed", err}
+			return nil, &Error{Retry, ReasonClosed, err}
 		}
 	}
 	c := &court{t: t, id: id, guilty: make(map[int]Failure)}
@@ -423,7 +413,7 @@ func (c *court) try(ctx context.Context, records []router.Record) (*Failure, err
 		}
 		client, err := c.t.connect(c.id)
 		if err != nil {
-			return nil, &Error{Blocked, "kafka_error", err}
+			return nil, &Error{Blocked, ReasonKafkaError, err}
 		}
 		c.client = client
 		if err := c.t.fence(ctx, client); err != nil {

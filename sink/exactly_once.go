@@ -1,0 +1,32 @@
+package sink
+
+// Mark is a position behind every record that was sent before it.
+type Mark struct {
+	Value     []byte // of the checkpoint record
+	Whole     bool   // no source transaction is open here
+	Now       bool   // end the transaction here
+	Committed func() // runs when this mark, or none but a later one, was committed; it must not block
+}
+
+// Holder is who opens a Transactional.
+type Holder struct {
+	ID  string // transactional id
+	Key string // of the checkpoint records
+
+	// Lost runs once when the producer session ends by a failure, after every done. It must not
+	// block. The error is a *Error.
+	Lost func(error)
+}
+
+// Ending is what became of a transaction.
+type Ending string
+
+// The endings.
+const (
+	Committed Ending = "commit"
+	Aborted   Ending = "abort"
+	Unknown   Ending = "unknown" // the brokers did not say; the checkpoint topic does
+)
+
+// Endings lists all of them.
+var Endings = []Ending{Committed, Aborted, Unknown}

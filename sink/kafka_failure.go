@@ -1,0 +1,79 @@
+package sink
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// errOvertaken is the failure of a record that became durable out of order.
+var errOvertaken = overtakenError{}
+
+type overtakenError struct{}
+
+func (overtakenError) Error() string {
+	return "became durable before a failed record of its partition; it is sent again behind it"
+}
+
+// Classify has the record sent again.
+func (overtakenError) Classify(found error) *Error { return &Error{Retry, ReasonOvertaken, found} }
+
+// noPartitionError is a record whose explicit partition the topic does not have.
+type noPartitionError struct{ partition int32 }
+
+func (e *noPartitionError) Error() string {
+	return fmt.Sprintf("partition %d does not exist; add partitions to the topic or correct the row's partition column", e.partition)
+}
+
+// Classify rejects the record.
+func (e *noPartitionError) Classify(found error) *Error {
+	return &Error{Rejected, ReasonInvalidPartition, found}
+}
+
+// sizeError is a record that is over the limit of the configuration.
+type sizeError struct{ size, limit int }
+
+func (e *sizeError) Error() string {
+	return fmt.Sprintf("record takes %d bytes in a batch, the limit is %d; raise kafka.max_message_bytes and restart the relay, and raise max.message.bytes of the topic, or store less in the row", e.size, e.limit)
+}
+
+// Classify rejects the record.
+func (e *sizeError) Classify(found error) *Error {
+	return &Error{Rejected, ReasonRecordTooLarge, found}
+}
+
+// interruptedError is the end of the caller's patience.
+type interruptedError struct{ err error }
+
+func (e *interruptedError) Error() string { return fmt.Sprintf("wait for room in the sink: %v", e.err) }
+func (e *interruptedError) Unwrap() error { return e.err }
+
+// Classify has the record sent again.
+func (e *interruptedError) Classify(found error) *Error {
+	return &Error{Retry, ReasonInterrupted, found}
+}
+
+func interrupted(ctx context.Context) error { return &interruptedError{context.Cause(ctx)} }
+
+// innocent says that a record failed only because the sink halted or closed.
+func innocent(err error) bool {
+	return errors.Is(err, errAborted) || errors.Is(err, context.Canceled) ||
+		errors.Is(err, kgo.ErrAborting) || errors.Is(err, kgo.ErrClientClosed)
+}
+
+// failure puts the cause of one record's failure into words.
+func (k *Kafka) failure(topic string, err error) Failure {
+	if errors.Is(err, ErrHalted) {
+		return Failure{Class: Retry, Reason: ReasonHeldBack, Err: ErrHalted}
+	}
+	if errors.Is(err, ErrClosed) {
+		return Failure{Class: Retry, Reason: ReasonClosed, Err: ErrClosed}
+	}
+	e := classify(err)
+	if e.Reason == ReasonUnknownTopic && k.cfg.CreateTopics.Enabled {
+		e = k.missing(topic, err)
+	}
+	return Failure{Class: e.Class, Reason: e.Reason, Err: fmt.Errorf("produce to topic %q: %w", topic, e.Err)}
+}
