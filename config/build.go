@@ -181,21 +181,21 @@ func (o outboxSettings) connector() router.DebeziumSettings {
 func (c *Config) kafka() sink.KafkaConfig {
 	k := &c.settings.Kafka
 	out := sink.KafkaConfig{
-		Brokers: append([]string(nil), k.Brokers...),
-		SASL: sink.SASL{
-			Mechanism: k.SASL.Mechanism,
-			Username:  k.SASL.Username,
-			Password:  c.secretFunc(k.SASL.Password, k.SASL.PasswordFile, nil),
-			OAuth: sink.OAuth{
-				TokenEndpoint: k.OAuth.TokenEndpoint,
-				ClientID:      k.OAuth.ClientID,
-				ClientSecret:  c.secretFunc(k.OAuth.ClientSecret, k.OAuth.ClientSecretFile, nil),
-				Scope:         k.OAuth.Scope,
-				Extensions:    k.OAuth.Extensions.mapping(),
+		Connection: sink.Connection{Brokers: append([]string(nil), k.Brokers...),
+			SASL: sink.SASL{
+				Mechanism: k.SASL.Mechanism,
+				Username:  k.SASL.Username,
+				Password:  c.secretFunc(k.SASL.Password, k.SASL.PasswordFile, nil),
+				OAuth: sink.OAuth{
+					TokenEndpoint: k.OAuth.TokenEndpoint,
+					ClientID:      k.OAuth.ClientID,
+					ClientSecret:  c.secretFunc(k.OAuth.ClientSecret, k.OAuth.ClientSecretFile, nil),
+					Scope:         k.OAuth.Scope,
+					Extensions:    k.OAuth.Extensions.mapping(),
+				},
+				Region: k.Region,
 			},
-			Region: k.Region,
-		},
-		Insecure:        k.Insecure,
+			Insecure: k.Insecure},
 		Compression:     k.Compression,
 		Linger:          time.Duration(k.Linger),
 		MaxMessageBytes: int(k.MaxMessageBytes),

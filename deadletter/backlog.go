@@ -100,9 +100,9 @@ func newBacklog() *Backlog {
 }
 
 // ReadBacklog reads the topic to its present end.
-func ReadBacklog(ctx context.Context, cfg sink.KafkaConfig, topic string, filter Filter) (*Backlog, error) {
+func ReadBacklog(ctx context.Context, at sink.Connection, topic string, filter Filter) (*Backlog, error) {
 	b := newBacklog()
-	err := sink.ReadTopic(ctx, cfg, topic, func(m *sink.Message) error {
+	err := sink.ReadTopic(ctx, at, topic, func(m *sink.Message) error {
 		b.add(m, filter)
 		return nil
 	})
@@ -241,9 +241,9 @@ func byFirstRow(tasks []Task) {
 
 // Fill reads the letters of the given entries again, whole. One that is gone is absent.
 // An entry that a marker covers by now is done with.
-func Fill(ctx context.Context, cfg sink.KafkaConfig, topic string, entries []*Entry) (map[Place]*Letter, error) {
+func Fill(ctx context.Context, at sink.Connection, topic string, entries []*Entry) (map[Place]*Letter, error) {
 	f := newFilling(entries)
-	err := sink.ReadTopic(ctx, cfg, topic, f.add)
+	err := sink.ReadTopic(ctx, at, topic, f.add)
 	return f.found, err
 }
 

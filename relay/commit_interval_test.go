@@ -71,7 +71,7 @@ func TestExactlyOnce_ARowWaitsNoLongerThanTheCommitInterval(t *testing.T) {
 		c := &commits{sent: map[pglogrepl.LSN]time.Time{}}
 		server := newServer()
 		server.origin = replication.Origin{SystemID: "7", Timeline: 1}
-		cfg := Config{Guarantee: ExactlyOnce, CheckpointTopic: "checkpoints", Kafka: sink.KafkaConfig{Brokers: brokers, Compression: "none"}}.WithDefaults()
+		cfg := Config{Guarantee: ExactlyOnce, CheckpointTopic: "checkpoints", Kafka: sink.KafkaConfig{Connection: sink.Connection{Brokers: brokers}, Compression: "none"}}.WithDefaults()
 		cfg.Replication.Slot = "slot"
 		ev := Events{BatchDelivered: c.delivered}
 		to, err := openSink(cfg, ev, zerolog.Nop(), []kgo.Hook{slowCommit(commit)})

@@ -118,7 +118,7 @@ func deliver(t *testing.T, cluster *kfake.Cluster) (slot *longSlot, published fu
 	}
 	slot = &longSlot{confirmed: 100}
 	r := New(Config{RetryMax: 100 * time.Millisecond}, Parts{Source: slot.open, Router: routes, Sink: func() (sink.Sink, error) {
-		return sink.NewKafka(sink.KafkaConfig{Brokers: cluster.ListenAddrs()}, zerolog.Nop())
+		return sink.NewKafka(sink.KafkaConfig{Connection: sink.Connection{Brokers: cluster.ListenAddrs()}}, zerolog.Nop())
 	}}, Events{}, zerolog.Nop())
 	ctx, cancel := context.WithCancel(t.Context())
 	result := make(chan error, 1)

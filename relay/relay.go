@@ -178,13 +178,13 @@ func Open(cfg Config, ev Events, log zerolog.Logger, hooks ...kgo.Hook) (*Relay,
 		},
 	}
 	if cfg.Guarantee != ExactlyOnce && cfg.DetectMovedSlot {
-		if parts.Ledger, err = sink.NewLedger(cfg.Kafka, cfg.CheckpointTopic); err != nil {
+		if parts.Ledger, err = sink.NewLedger(cfg.Kafka.Connection, cfg.CheckpointTopic); err != nil {
 			_ = first.Close(context.Background()) // nothing was sent
 			return nil, &ConfigError{err}
 		}
 	}
 	if cfg.OnReject == DeadLetterOnReject && cfg.ParkKey {
-		parts.Journal = sink.NewFollower(cfg.Kafka, cfg.DeadLetterTopic, log.With().Str("component", "sink").Logger())
+		parts.Journal = sink.NewFollower(cfg.Kafka.Connection, cfg.DeadLetterTopic, log.With().Str("component", "sink").Logger())
 	}
 	r = New(cfg, parts, ev, log.With().Str("component", "relay").Logger())
 	return r, nil

@@ -1,6 +1,7 @@
 package sink
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,7 +14,6 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/wording"
-	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -135,26 +135,27 @@ func (e *Expected) Topics() []string {
 	return names
 }
 
+// CheckConfig is what Check needs to know of the configuration.
+type CheckConfig struct {
+	Connection
+	CreateTopics    CreateTopics
+	Compression     string
+	MaxMessageBytes int // default 1 MiB
+}
+
 // Check asks the brokers for everything that delivering the expected records
 // depends on. It writes nothing; the brokers hand out a producer id, as they do
 // at every start. ctx bounds it all.
-func Check(ctx context.Context, cfg KafkaConfig, expected Expected) []Finding {
+func Check(ctx context.Context, cfg CheckConfig, expected Expected) []Finding {
 	if expected.fate == "" {
 		expected.Rejected("blocks the relay", LevelFail)
 	}
-	c := &checker{expected: expected}
-	kafka, err := NewKafka(cfg, zerolog.Nop())
+	c, err := newChecker(ctx, cfg, expected)
 	if err != nil {
 		c.fail("kafka.connection", "correct the configuration", "%v", err)
 		return c.findings
 	}
-	defer func() {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-		defer cancel()
-		_ = kafka.Close(closing) // nothing was sent
-	}()
-	c.ctx, c.kafka, c.cfg = ctx, kafka, kafka.cfg
-	c.admin = kadm.NewClient(kafka.client.Load().Client)
+	defer c.client.Close()
 	if !c.checkConnection() {
 		return c.findings
 	}
@@ -168,11 +169,32 @@ func Check(ctx context.Context, cfg KafkaConfig, expected Expected) []Finding {
 
 type checker struct {
 	ctx      context.Context
-	cfg      KafkaConfig
-	kafka    *Kafka
+	cfg      CheckConfig
+	reach    reach
+	client   *kgo.Client
 	admin    *kadm.Client
 	expected Expected
 	findings []Finding
+}
+
+// newChecker connects to nothing. After an error it can take findings alone.
+func newChecker(ctx context.Context, cfg CheckConfig, expected Expected) (*checker, error) {
+	c := &checker{ctx: ctx, cfg: cfg, expected: expected}
+	var err error
+	if c.cfg.Connection, err = cfg.Connection.withDefaults(); err != nil {
+		return c, err
+	}
+	c.cfg.MaxMessageBytes = cmp.Or(cfg.MaxMessageBytes, defaultMaxMessageBytes)
+	c.cfg.CreateTopics = cfg.CreateTopics.withDefaults()
+	opts, err := c.cfg.clientOptions()
+	if err != nil {
+		return c, err
+	}
+	if c.client, err = kgo.NewClient(append(opts, kgo.WithHooks(&c.reach), kgo.DisableClientMetrics())...); err != nil {
+		return c, fmt.Errorf("configure kafka client: %w", err)
+	}
+	c.admin = kadm.NewClient(c.client)
+	return c, nil
 }
 
 func (c *checker) add(check string, level Level, advice, seen string, args ...any) {
@@ -203,7 +225,7 @@ func (c *checker) within() (context.Context, context.CancelFunc) {
 func (c *checker) checkConnection() bool {
 	ctx, cancel := c.within()
 	defer cancel()
-	err := c.kafka.Ready(ctx)
+	err := c.reach.ready(ctx, c.client, c.cfg.Brokers)
 	if err == nil {
 		with := "without authentication"
 		if c.cfg.SASL.Mechanism != "" {
@@ -234,7 +256,7 @@ func (c *checker) checkConnection() bool {
 // checkSeeds connects to each address of kafka.brokers: one that is dead is not
 // missed until the others are away.
 func (c *checker) checkSeeds() {
-	seeds := c.kafka.client.Load().SeedBrokers()
+	seeds := c.client.SeedBrokers()
 	if len(seeds) != len(c.cfg.Brokers) || len(seeds) == 1 {
 		return // one alone has answered
 	}
@@ -269,7 +291,7 @@ func (c *checker) checkBrokers() {
 	var group sync.WaitGroup
 	for i, broker := range brokers {
 		group.Go(func() {
-			_, failures[i] = c.kafka.client.Load().Broker(int(broker.NodeID)).Request(ctx, kmsg.NewPtrApiVersionsRequest())
+			_, failures[i] = c.client.Broker(int(broker.NodeID)).Request(ctx, kmsg.NewPtrApiVersionsRequest())
 		})
 	}
 	group.Wait()
@@ -293,7 +315,7 @@ func (c *checker) checkIdempotence() {
 	defer cancel()
 	request := kmsg.NewPtrInitProducerIDRequest()
 	request.ProducerID, request.ProducerEpoch = -1, -1
-	response, err := request.RequestWith(ctx, c.kafka.client.Load().Client)
+	response, err := request.RequestWith(ctx, c.client)
 	if err == nil {
 		err = kerr.ErrorForCode(response.ErrorCode)
 	}

@@ -85,7 +85,7 @@ func TestCheck_FindsNothingOnAHealthyCluster(t *testing.T) {
 	r := record("orders", "k", "v")
 	expected.Record(&r)
 	expected.Payload(1000, "payments")
-	list := sink.Check(t.Context(), sink.KafkaConfig{Brokers: c.ListenAddrs()}, expected)
+	list := sink.Check(t.Context(), sink.CheckConfig{Connection: sink.Connection{Brokers: c.ListenAddrs()}}, expected)
 	for _, f := range list {
 		if f.Level != sink.LevelOK {
 			t.Errorf("on a healthy cluster: %+v", f)
@@ -108,7 +108,7 @@ func TestCheck_LeavesNothingBehind(t *testing.T) {
 	topic := harness.Unique(t, "check")
 	brokers.CreateTopic(t, topic, 1)
 	missing := harness.Unique(t, "missing")
-	cfg := sink.KafkaConfig{Brokers: brokers.Addrs, CreateTopics: sink.CreateTopics{Enabled: true, Partitions: 1}}
+	cfg := sink.CheckConfig{Connection: sink.Connection{Brokers: brokers.Addrs}, CreateTopics: sink.CreateTopics{Enabled: true, Partitions: 1}}
 	list := sink.Check(t.Context(), cfg, expecting(topic, missing))
 	wantFinding(t, list, "topic", sink.LevelOK, missing, "will be made")
 	wantFinding(t, list, "topic.replicas", sink.LevelWarn, topic, "one replica")
@@ -130,14 +130,14 @@ func TestCheck_LeavesNothingBehind(t *testing.T) {
 
 func TestCheck_SaysWhyItCannotConnect(t *testing.T) {
 	t.Parallel()
-	list := sink.Check(t.Context(), sink.KafkaConfig{Brokers: []string{"127.0.0.1:1"}}, sink.Expected{})
+	list := sink.Check(t.Context(), sink.CheckConfig{Connection: sink.Connection{Brokers: []string{"127.0.0.1:1"}}}, sink.Expected{})
 	wantFinding(t, list, "kafka.connection", sink.LevelFail, "127.0.0.1:1", "kafka.brokers")
-	wantFinding(t, sink.Check(t.Context(), sink.KafkaConfig{}, sink.Expected{}), "kafka.connection", sink.LevelFail, "no brokers")
+	wantFinding(t, sink.Check(t.Context(), sink.CheckConfig{}, sink.Expected{}), "kafka.connection", sink.LevelFail, "no brokers")
 
 	c := cluster(t, kfake.EnableSASL(), kfake.User("PLAIN", "relay", "right"))
-	cfg := sink.KafkaConfig{Brokers: c.ListenAddrs(), SASL: sink.SASL{
+	cfg := sink.CheckConfig{Connection: sink.Connection{Brokers: c.ListenAddrs(), SASL: sink.SASL{
 		Mechanism: sink.SASLPlain, Username: "relay", Password: func(context.Context) (string, error) { return "wrong-and-secret", nil },
-	}}
+	}}}
 	list = sink.Check(t.Context(), cfg, sink.Expected{})
 	wantFinding(t, list, "kafka.authentication", sink.LevelFail, "kafka.sasl")
 	if strings.Contains(findings(list), "wrong-and-secret") {
@@ -148,7 +148,7 @@ func TestCheck_SaysWhyItCannotConnect(t *testing.T) {
 	wantFinding(t, sink.Check(t.Context(), cfg, sink.Expected{}), "kafka.authentication", sink.LevelFail, "set kafka.sasl or kafka.tls")
 
 	plain := cluster(t)
-	cfg = sink.KafkaConfig{Brokers: plain.ListenAddrs(), TLS: func() (*tls.Config, error) { return &tls.Config{MinVersion: tls.VersionTLS12}, nil }}
+	cfg = sink.CheckConfig{Connection: sink.Connection{Brokers: plain.ListenAddrs(), TLS: func() (*tls.Config, error) { return &tls.Config{MinVersion: tls.VersionTLS12}, nil }}}
 	wantFinding(t, sink.Check(t.Context(), cfg, sink.Expected{}), "kafka.authentication", sink.LevelFail, "TLS")
 }
 
@@ -172,13 +172,13 @@ func TestCheck_BrokersAdvertiseWhatNobodyCanReach(t *testing.T) {
 		}
 		return response, nil, true
 	})
-	list := sink.Check(t.Context(), sink.KafkaConfig{Brokers: seeds}, sink.Expected{})
+	list := sink.Check(t.Context(), sink.CheckConfig{Connection: sink.Connection{Brokers: seeds}}, sink.Expected{})
 	wantFinding(t, list, "kafka.brokers", sink.LevelFail, "broker 1", "127.0.0.1:1", "advertised.listeners")
 }
 
 func TestCheck_MissingTopics(t *testing.T) {
 	c := cluster(t)
-	cfg := sink.KafkaConfig{Brokers: c.ListenAddrs()}
+	cfg := sink.CheckConfig{Connection: sink.Connection{Brokers: c.ListenAddrs()}}
 	wantFinding(t, sink.Check(t.Context(), cfg, expecting("orders")), "topic", sink.LevelFail, "orders", "kafka-topics.sh --bootstrap-server "+c.ListenAddrs()[0]+" --create --topic orders", "create_topics.enabled")
 	cfg.CreateTopics = sink.CreateTopics{Enabled: true, Partitions: 1, ReplicationFactor: 1}
 	wantFinding(t, sink.Check(t.Context(), cfg, expecting("orders")), "topic", sink.LevelOK, "will be made")
@@ -194,7 +194,7 @@ func TestCheck_MissingDeadLetterTopic(t *testing.T) {
 	c := cluster(t)
 	var expected sink.Expected
 	expected.DeadLetters("letters", false)
-	cfg := sink.KafkaConfig{Brokers: c.ListenAddrs()}
+	cfg := sink.CheckConfig{Connection: sink.Connection{Brokers: c.ListenAddrs()}}
 	wantFinding(t, sink.Check(t.Context(), cfg, expected), "topic", sink.LevelFail, "topic letters, for dead letters, does not exist", "cdc-relay setup")
 	cfg.CreateTopics = sink.CreateTopics{Enabled: true, Partitions: 1, ReplicationFactor: 1}
 	wantFinding(t, sink.Check(t.Context(), cfg, expected), "topic", sink.LevelOK, "letters", "will be made")
@@ -204,7 +204,7 @@ func TestCheck_ADeadAddressBesideALiveOne(t *testing.T) {
 	t.Parallel()
 	c := cluster(t, kfake.NumBrokers(2))
 	brokers := append(c.ListenAddrs(), "127.0.0.1:1")
-	list := sink.Check(t.Context(), sink.KafkaConfig{Brokers: brokers}, sink.Expected{})
+	list := sink.Check(t.Context(), sink.CheckConfig{Connection: sink.Connection{Brokers: brokers}}, sink.Expected{})
 	wantFinding(t, list, "kafka.connection", sink.LevelOK)
 	wantFinding(t, list, "kafka.brokers", sink.LevelWarn, "nobody answers at 127.0.0.1:1", "kafka.brokers")
 	wantFinding(t, list, "kafka.brokers", sink.LevelOK, "2 brokers")
@@ -224,9 +224,9 @@ func TestCheck_Rights(t *testing.T) {
 		user("reader", acl("orders", kmsg.ACLOperationDescribe), acl("orders", kmsg.ACLOperationDescribeConfigs)),
 		user("writer", acl("orders", kmsg.ACLOperationDescribe), acl("orders", kmsg.ACLOperationWrite), acl("new", kmsg.ACLOperationDescribe)))
 	as := func(name string, topics ...string) []sink.Finding {
-		return sink.Check(t.Context(), sink.KafkaConfig{
-			Brokers:      c.ListenAddrs(),
-			SASL:         sink.SASL{Mechanism: sink.SASLPlain, Username: name, Password: func(context.Context) (string, error) { return "x", nil }},
+		return sink.Check(t.Context(), sink.CheckConfig{
+			Connection: sink.Connection{Brokers: c.ListenAddrs(),
+				SASL: sink.SASL{Mechanism: sink.SASLPlain, Username: name, Password: func(context.Context) (string, error) { return "x", nil }}},
 			CreateTopics: sink.CreateTopics{Enabled: true, Partitions: 1, ReplicationFactor: 1},
 		}, expecting(topics...))
 	}
@@ -251,9 +251,9 @@ func TestCheck_RightsOfARealBroker(t *testing.T) {
 	}
 	topic := harness.Unique(t, "acl")
 	brokers.CreateTopic(t, topic, 1)
-	cfg := sink.KafkaConfig{Brokers: []string{brokers.Apache.SASLAddr()}, SASL: sink.SASL{
+	cfg := sink.CheckConfig{Connection: sink.Connection{Brokers: []string{brokers.Apache.SASLAddr()}, SASL: sink.SASL{
 		Mechanism: sink.SASLPlain, Username: sandbox.ApacheUser, Password: func(context.Context) (string, error) { return sandbox.ApachePassword, nil },
-	}}
+	}}}
 	wantFinding(t, sink.Check(t.Context(), cfg, expecting(topic)), "topic.acl", sink.LevelOK, "we may write")
 
 	builder := kadm.NewACLs().Topics(topic).ResourcePatternType(kadm.ACLPatternLiteral).
@@ -286,7 +286,7 @@ func TestCheck_ReplicasAndLimits(t *testing.T) {
 	unkeyed := record("compact", "", "v")
 	unkeyed.Key = nil
 	expected.Record(&unkeyed)
-	list := sink.Check(t.Context(), sink.KafkaConfig{Brokers: addrs}, expected)
+	list := sink.Check(t.Context(), sink.CheckConfig{Connection: sink.Connection{Brokers: addrs}}, expected)
 	wantFinding(t, list, "topic.replicas", sink.LevelWarn, "topic single", "one replica")
 	wantFinding(t, list, "topic.replicas", sink.LevelWarn, "topic one:", "min.insync.replicas is 1")
 	wantFinding(t, list, "topic.replicas", sink.LevelWarn, "topic all:", "3 of 3")
@@ -296,17 +296,17 @@ func TestCheck_ReplicasAndLimits(t *testing.T) {
 	wantFinding(t, list, "topic.compaction", sink.LevelFail, "topic compact", "columns.key")
 	wantFinding(t, list, "topic.compaction", sink.LevelOK, "topic keyed")
 	expected.Rejected("goes elsewhere", sink.LevelWarn)
-	list = sink.Check(t.Context(), sink.KafkaConfig{Brokers: addrs}, expected)
+	list = sink.Check(t.Context(), sink.CheckConfig{Connection: sink.Connection{Brokers: addrs}}, expected)
 	wantFinding(t, list, "topic.compaction", sink.LevelWarn, "topic compact", "such a row goes elsewhere")
 
 	expected = expecting("small")
 	large := record("small", "k", strings.Repeat("x", 2000))
 	expected.Record(&large)
-	list = sink.Check(t.Context(), sink.KafkaConfig{Brokers: addrs, MaxMessageBytes: 1024}, expected)
+	list = sink.Check(t.Context(), sink.CheckConfig{Connection: sink.Connection{Brokers: addrs}, MaxMessageBytes: 1024}, expected)
 	wantFinding(t, list, "kafka.max_message_bytes", sink.LevelFail, "newest rows", "raise kafka.max_message_bytes")
 	expected = expecting("small")
 	expected.Payload(1010)
-	list = sink.Check(t.Context(), sink.KafkaConfig{Brokers: addrs, MaxMessageBytes: 1 << 20}, expected)
+	list = sink.Check(t.Context(), sink.CheckConfig{Connection: sink.Connection{Brokers: addrs}, MaxMessageBytes: 1 << 20}, expected)
 	wantFinding(t, list, "kafka.max_message_bytes", sink.LevelOK, "1010 bytes")
 }
 
@@ -317,7 +317,7 @@ func TestCheck_RecordsThatTheTopicDoesNotTake(t *testing.T) {
 	topics(t, addrs, 3, map[string]string{"min.insync.replicas": "2", "max.message.bytes": "2000"}, "small", "other")
 	check := func(level sink.Level, compression string, expected sink.Expected, texts ...string) {
 		t.Helper()
-		list := sink.Check(t.Context(), sink.KafkaConfig{Brokers: addrs, Compression: compression}, expected)
+		list := sink.Check(t.Context(), sink.CheckConfig{Connection: sink.Connection{Brokers: addrs}, Compression: compression}, expected)
 		wantFinding(t, list, "topic.max_message_bytes", level, append(texts, "topic small", "2000")...)
 	}
 
@@ -347,7 +347,7 @@ func TestCheck_RecordsThatTheTopicDoesNotTake(t *testing.T) {
 	elsewhere.Payload(3000, "other")
 	check(sink.LevelWarn, "none", elsewhere, "kafka.max_message_bytes is 1048576")
 
-	list := sink.Check(t.Context(), sink.KafkaConfig{Brokers: addrs, MaxMessageBytes: 3010}, old)
+	list := sink.Check(t.Context(), sink.CheckConfig{Connection: sink.Connection{Brokers: addrs}, MaxMessageBytes: 3010}, old)
 	wantFinding(t, list, "kafka.max_message_bytes", sink.LevelFail, "3000 bytes", "with its key", "is 3010", "such a row blocks the relay")
 
 	// Rows that are set aside are no reason to page anybody.
@@ -355,7 +355,7 @@ func TestCheck_RecordsThatTheTopicDoesNotTake(t *testing.T) {
 	check(sink.LevelWarn, "none", old, "largest payload has 3000 bytes", "such a row goes elsewhere")
 	elsewhere.Rejected("goes elsewhere", sink.LevelWarn)
 	check(sink.LevelWarn, "none", elsewhere, "a row in between goes elsewhere")
-	list = sink.Check(t.Context(), sink.KafkaConfig{Brokers: addrs, MaxMessageBytes: 3010}, old)
+	list = sink.Check(t.Context(), sink.CheckConfig{Connection: sink.Connection{Brokers: addrs}, MaxMessageBytes: 3010}, old)
 	wantFinding(t, list, "kafka.max_message_bytes", sink.LevelWarn, "3000 bytes", "such a row goes elsewhere")
 }
 
@@ -364,7 +364,7 @@ func TestCheck_AnswersThatStandInTheWay(t *testing.T) {
 	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "leaderless", Partitions: []int32{0}, Err: kerr.LeaderNotAvailable, Count: -1})
 	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "odd", Err: kerr.InvalidTopicException, Count: -1})
 	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, Err: kerr.UnsupportedVersion, Count: -1})
-	list := sink.Check(t.Context(), sink.KafkaConfig{Brokers: c.ListenAddrs()}, expecting("leaderless", "odd"))
+	list := sink.Check(t.Context(), sink.CheckConfig{Connection: sink.Connection{Brokers: c.ListenAddrs()}}, expecting("leaderless", "odd"))
 	wantFinding(t, list, "topic", sink.LevelFail, "leaderless", "LEADER_NOT_AVAILABLE")
 	wantFinding(t, list, "topic", sink.LevelFail, "topic odd", "INVALID_TOPIC_EXCEPTION")
 	wantFinding(t, list, "kafka.idempotence", sink.LevelFail, "UNSUPPORTED_VERSION")
@@ -388,7 +388,7 @@ func TestCheck_TooFewReplicasInSync(t *testing.T) {
 		response.Topics = append(response.Topics, topic)
 		return response, nil, true
 	})
-	list := sink.Check(t.Context(), sink.KafkaConfig{Brokers: c.ListenAddrs()}, expecting("orders"))
+	list := sink.Check(t.Context(), sink.CheckConfig{Connection: sink.Connection{Brokers: c.ListenAddrs()}}, expecting("orders"))
 	wantFinding(t, list, "topic.replicas", sink.LevelFail, "1 replica in sync")
 	wantFinding(t, list, "topic.acl", sink.LevelOK, "do not tell")
 }

@@ -67,7 +67,7 @@ func (c *checker) describe(names []string) (map[string]kmsg.MetadataResponseTopi
 		topic.Topic = kmsg.StringPtr(name)
 		request.Topics = append(request.Topics, topic)
 	}
-	response, err := request.RequestWith(ctx, c.kafka.client.Load().Client)
+	response, err := request.RequestWith(ctx, c.client)
 	if err != nil {
 		return nil, err
 	}

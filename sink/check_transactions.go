@@ -3,27 +3,23 @@ package sink
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math"
 
-	"github.com/rs/zerolog"
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // CheckCheckpoints looks at the checkpoint topic. With idPrefix it is for exactly-once;
 // the transactional id is not opened: that would shut out a relay that is running.
-func CheckCheckpoints(ctx context.Context, cfg KafkaConfig, topic, idPrefix string) []Finding {
-	kafka, err := NewKafka(cfg, zerolog.Nop())
+func CheckCheckpoints(ctx context.Context, at Connection, topic, idPrefix string) []Finding {
+	c, err := newChecker(ctx, CheckConfig{Connection: at}, Expected{})
 	if err != nil {
 		return nil // Check has said so
 	}
-	defer func() { _ = kafka.Close(context.WithoutCancel(ctx)) }() // nothing was sent
-	c := &checker{ctx: ctx, kafka: kafka, cfg: kafka.cfg, admin: kadm.NewClient(kafka.client.Load().Client)}
+	defer c.client.Close()
 	within, cancel := c.within()
 	defer cancel()
 	const check = "checkpoint.topic"
-	if err := checkpointTopic(within, c.admin, topic); err != nil {
+	if err := verifyCheckpointTopic(within, c.admin, topic); err != nil {
 		e, _ := errors.AsType[*Error](err)
 		if e == nil || e.Class == Retry {
 			c.fail(check, "run the check again", "%v", err)
@@ -63,14 +59,4 @@ func (c *checker) checkpointRights(topic string) {
 	default:
 		c.ok(check, "topic %s: we may read and write", topic)
 	}
-}
-
-// grantCheckpoints and grantTransactions are what an administrator runs; the principal
-// is only known to him.
-func grantCheckpoints(topic string) string {
-	return "kafka-acls.sh --add --allow-principal User:… --operation Read --operation Write --operation Describe --topic " + topic
-}
-
-func grantTransactions(id, pattern string) string {
-	return fmt.Sprintf("kafka-acls.sh --add --allow-principal User:… --operation Write --operation Describe --transactional-id %s --resource-pattern-type %s", id, pattern)
 }

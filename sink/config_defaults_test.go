@@ -8,7 +8,7 @@ import (
 )
 
 func TestKafkaConfig_CommentsStateTheDefaults(t *testing.T) {
-	filled, err := KafkaConfig{Brokers: []string{"127.0.0.1:1"}}.withDefaults()
+	filled, err := KafkaConfig{Connection: Connection{Brokers: []string{"127.0.0.1:1"}}}.withDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -18,7 +18,7 @@ func TestKafkaConfig_CommentsStateTheDefaults(t *testing.T) {
 }
 
 func TestTransactionalConfig_CommentsStateTheDefaults(t *testing.T) {
-	k, err := NewTransactional(TransactionalConfig{KafkaConfig: KafkaConfig{Brokers: []string{"127.0.0.1:1"}}, CheckpointTopic: "positions"}, zerolog.Nop())
+	k, err := NewTransactional(TransactionalConfig{KafkaConfig: KafkaConfig{Connection: Connection{Brokers: []string{"127.0.0.1:1"}}}, CheckpointTopic: "positions"}, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
 	}

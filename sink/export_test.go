@@ -18,11 +18,12 @@ func Tokens(cfg OAuth, now func() time.Time) (func(context.Context) (string, err
 // Classify is classify.
 func Classify(err error) *Error { return classify(err) }
 
-// Filling is cfg with another time for batches to fill in a backlog.
-func Filling(cfg KafkaConfig, fill time.Duration) KafkaConfig {
-	cfg.fill = fill
-	return cfg
-}
+// NewFilling is NewKafka with another time for batches to fill in a backlog, which is
+// FillTime.
+var NewFilling = newKafka
+
+// FillTime is fillTime.
+const FillTime = fillTime
 
 // Unhurry returns, in a backlog, when the client is not being told to hurry any more: the
 // first of two requests is heard once that is over.

@@ -47,40 +47,13 @@ const followWait = 200 * time.Millisecond
 
 // NewFollower connects to nothing yet; Run and CatchUp do. The principal needs READ
 // and DESCRIBE on the topic.
-func NewFollower(cfg KafkaConfig, topic string, log zerolog.Logger) *Follower {
+func NewFollower(at Connection, topic string, log zerolog.Logger) *Follower {
 	return &Follower{
 		topic: topic, log: log, next: make(map[int32]int64), moved: make(chan struct{}),
 		open: sync.OnceValues(func() (*kgo.Client, error) {
-			return cfg.consumer(kgo.ConsumeTopics(topic), kgo.FetchMaxWait(followWait))
+			return at.consumer(kgo.ConsumeTopics(topic), kgo.FetchMaxWait(followWait))
 		}),
 	}
-}
-
-// consumer is a client that reads what is committed. Control records count as
-// offsets: without them the end of a partition that was written in transactions
-// would never be seen.
-func (c KafkaConfig) consumer(more ...kgo.Opt) (*kgo.Client, error) {
-	c, err := c.withDefaults()
-	if err != nil {
-		return nil, err
-	}
-	opts := append([]kgo.Opt{
-		kgo.SeedBrokers(c.Brokers...), kgo.ClientID(c.ClientID), kgo.Dialer(c.dial), kgo.AlwaysRetryEOF(), kgo.MetadataMinAge(metadataMinAge),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.KeepControlRecords(),
-		kgo.FetchMaxBytes(8 << 20), kgo.FetchMaxPartitionBytes(2 << 20), kgo.MaxConcurrentFetches(1),
-	}, more...)
-	mechanism, err := c.mechanism()
-	if err != nil {
-		return nil, err
-	}
-	if mechanism != nil {
-		opts = append(opts, kgo.SASL(mechanism))
-	}
-	client, err := kgo.NewClient(opts...)
-	if err != nil {
-		return nil, fmt.Errorf("configure kafka client: %w", err)
-	}
-	return client, nil
 }
 
 // Run visits every record until ctx ends, those of a partition in order. visit must
@@ -285,8 +258,8 @@ func topicEnds(ctx context.Context, client *kgo.Client, topic string, all bool) 
 // ReadTopic visits what a topic holds at present, in order within each partition. A
 // topic that does not exist is an error of reason unknown_topic. The error is a
 // *Error unless it is visit's, which ends the reading.
-func ReadTopic(ctx context.Context, cfg KafkaConfig, topic string, visit func(*Message) error) error {
-	client, err := cfg.consumer(kgo.FetchMaxWait(followWait))
+func ReadTopic(ctx context.Context, at Connection, topic string, visit func(*Message) error) error {
+	client, err := at.consumer(kgo.FetchMaxWait(followWait))
 	if err != nil {
 		return err
 	}
@@ -408,57 +381,4 @@ func readError(topic string, err error) *Error {
 		reason = advise(err, "grant the relay's principal READ and DESCRIBE on the topic")
 	}
 	return &Error{Class: e.Class, Reason: e.Reason, Err: fmt.Errorf("read topic %q: %w", topic, reason)}
-}
-
-// EnsureTopic makes a topic that is to keep every record, unless there is one of
-// that name, and says whether it did. It has the partitions and replicas of
-// cfg.CreateTopics, whether or not that is enabled.
-func EnsureTopic(ctx context.Context, cfg KafkaConfig, topic string, dryRun bool) (missing bool, err error) {
-	cfg, err = cfg.withDefaults()
-	if err != nil {
-		return false, err
-	}
-	client, err := cfg.consumer()
-	if err != nil {
-		return false, err
-	}
-	defer client.Close()
-	admin := kadm.NewClient(client)
-	known, err := admin.ListTopics(ctx, topic)
-	if err != nil {
-		return false, readError(topic, err)
-	}
-	if d, ok := known[topic]; ok && d.Err == nil {
-		return false, nil
-	} else if ok && !errors.Is(d.Err, kerr.UnknownTopicOrPartition) {
-		return false, readError(topic, d.Err)
-	}
-	if dryRun {
-		return true, nil
-	}
-	created, err := admin.CreateTopic(ctx, cfg.CreateTopics.Partitions, cfg.CreateTopics.ReplicationFactor, cfg.CreateTopics.settings(true), topic)
-	switch {
-	case errors.Is(err, kerr.TopicAlreadyExists):
-		return false, nil
-	case err != nil && created.ErrMessage != "":
-		err = fmt.Errorf("%w: %s", err, created.ErrMessage)
-	}
-	if err != nil {
-		return true, advise(fmt.Errorf("create topic %q: %w", topic, err), "make it by hand, or grant CREATE on it")
-	}
-	return true, nil
-}
-
-// settings are those of a new topic; one that keeps everything neither expires nor
-// compacts its records.
-func (c CreateTopics) settings(keep bool) map[string]*string {
-	settings := make(map[string]*string, len(c.Config)+2)
-	for name, value := range c.Config {
-		settings[name] = kadm.StringPtr(value)
-	}
-	if keep {
-		settings["cleanup.policy"], settings["retention.ms"] = kadm.StringPtr("delete"), kadm.StringPtr("-1")
-		delete(settings, "retention.bytes")
-	}
-	return settings
 }

@@ -22,7 +22,7 @@ import (
 // that it visited.
 func follow(t *testing.T, c *kfake.Cluster, topic string) (*sink.Follower, func() []string) {
 	t.Helper()
-	f := sink.NewFollower(sink.KafkaConfig{Brokers: c.ListenAddrs()}, topic, zerolog.Nop())
+	f := sink.NewFollower(sink.Connection{Brokers: c.ListenAddrs()}, topic, zerolog.Nop())
 	ctx, cancel := context.WithCancel(t.Context())
 	var mu sync.Mutex
 	var seen []string
@@ -133,7 +133,7 @@ func TestFollower_AsksTheControllerBeforeATopicCountsAsMissing(t *testing.T) {
 		return resp, nil, true
 	})
 	for topic, want := range map[string]string{"letters": sink.ReasonMetadataStale, "others": "unknown_topic"} {
-		f := sink.NewFollower(sink.KafkaConfig{Brokers: c.ListenAddrs()}, topic, zerolog.Nop())
+		f := sink.NewFollower(sink.Connection{Brokers: c.ListenAddrs()}, topic, zerolog.Nop())
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		var found *sink.Error
 		if err := f.CatchUp(ctx, true); !errors.As(err, &found) || found.Reason != want {

@@ -40,7 +40,7 @@ func TestReadTopic_EndsWhereTheLastRecordWasAborted(t *testing.T) {
 	ended := make(chan error, 1)
 	begun := make(chan struct{})
 	go func() {
-		ended <- sink.ReadTopic(ctx, sink.KafkaConfig{Brokers: c.ListenAddrs()}, "letters", func(m *sink.Message) error {
+		ended <- sink.ReadTopic(ctx, sink.Connection{Brokers: c.ListenAddrs()}, "letters", func(m *sink.Message) error {
 			if seen = append(seen, string(m.Value)); len(seen) == 1 {
 				close(begun)
 			}

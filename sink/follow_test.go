@@ -36,25 +36,25 @@ func TestFollower_CatchesUpWithEveryPartition(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = brokers.Close() })
-	cfg := sink.KafkaConfig{Brokers: brokers.Addrs(), CreateTopics: sink.CreateTopics{Partitions: 4, ReplicationFactor: 1}}
+	cfg := sink.KafkaConfig{Connection: sink.Connection{Brokers: brokers.Addrs()}, CreateTopics: sink.CreateTopics{Partitions: 4, ReplicationFactor: 1}}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 
 	var missing *sink.Error
-	if err := sink.ReadTopic(ctx, cfg, "letters", func(*sink.Message) error { return nil }); !errors.As(err, &missing) || missing.Reason != "unknown_topic" {
+	if err := sink.ReadTopic(ctx, cfg.Connection, "letters", func(*sink.Message) error { return nil }); !errors.As(err, &missing) || missing.Reason != "unknown_topic" {
 		t.Fatalf("a missing topic: %v", err)
 	}
-	early := sink.NewFollower(cfg, "letters", zerolog.Nop())
+	early := sink.NewFollower(cfg.Connection, "letters", zerolog.Nop())
 	if err := early.CatchUp(ctx, true); err == nil || !strings.Contains(err.Error(), "`cdc-relay setup` makes it") {
 		t.Errorf("a missing topic that is followed: %v", err)
 	}
 	early.Close()
 	for i, want := range []bool{true, true, false} {
-		if made, err := sink.EnsureTopic(ctx, cfg, "letters", i == 0); err != nil || made != want {
+		if made, err := sink.EnsureTopic(ctx, cfg.Connection, cfg.CreateTopics, "letters", i == 0); err != nil || made != want {
 			t.Fatalf("step %d: missing %t, %v", i, made, err)
 		}
 	}
-	f := sink.NewFollower(cfg, "letters", zerolog.Nop())
+	f := sink.NewFollower(cfg.Connection, "letters", zerolog.Nop())
 	defer f.Close()
 	var mu sync.Mutex
 	seen := map[string]bool{}
@@ -90,11 +90,11 @@ func TestFollower_CatchesUpWithEveryPartition(t *testing.T) {
 		}
 	}
 	read := 0
-	if err := sink.ReadTopic(ctx, cfg, "letters", func(*sink.Message) error { read++; return nil }); err != nil || read != 250 {
+	if err := sink.ReadTopic(ctx, cfg.Connection, "letters", func(*sink.Message) error { read++; return nil }); err != nil || read != 250 {
 		t.Fatalf("%d read, %v", read, err)
 	}
 	enough := errors.New("enough")
-	if err := sink.ReadTopic(ctx, cfg, "letters", func(*sink.Message) error { return enough }); !errors.Is(err, enough) {
+	if err := sink.ReadTopic(ctx, cfg.Connection, "letters", func(*sink.Message) error { return enough }); !errors.Is(err, enough) {
 		t.Fatalf("visit's error: %v", err)
 	}
 	short, end := context.WithTimeout(ctx, time.Millisecond)
@@ -115,7 +115,7 @@ func TestFollower_GoesOnWithATopicThatWasMadeAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = brokers.Close() })
-	cfg := sink.KafkaConfig{Brokers: brokers.Addrs()}
+	cfg := sink.Connection{Brokers: brokers.Addrs()}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	f := sink.NewFollower(cfg, "letters", zerolog.Nop())
 	seen, ended := make(chan string, 10), make(chan struct{})
@@ -143,7 +143,7 @@ func TestFollower_GoesOnWithATopicThatWasMadeAgain(t *testing.T) {
 		if err := brokers.CreateTopic(ctx, "letters", 1); err != nil {
 			t.Fatal(err)
 		}
-		k, err := sink.NewKafka(cfg, zerolog.Nop())
+		k, err := sink.NewKafka(sink.KafkaConfig{Connection: cfg}, zerolog.Nop())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -22,7 +22,7 @@ func TestFollower_AsksBrokersToAnswerSoon(t *testing.T) {
 		}
 		return nil, nil, false
 	})
-	f := sink.NewFollower(sink.KafkaConfig{Brokers: c.ListenAddrs()}, "letters", zerolog.Nop())
+	f := sink.NewFollower(sink.Connection{Brokers: c.ListenAddrs()}, "letters", zerolog.Nop())
 	defer f.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})

@@ -2,7 +2,6 @@ package sink
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -16,6 +15,7 @@ import (
 // Reachable, Ready, Close and the counters may be called from any goroutine.
 type Kafka struct {
 	cfg   KafkaConfig
+	fill  time.Duration // how long a batch waits in a backlog
 	log   zerolog.Logger
 	hooks []kgo.Hook
 	reach reach
@@ -45,13 +45,13 @@ type Kafka struct {
 	life context.Context // ends with Close
 	end  context.CancelFunc
 
-	sent topics // that a client of ours had records for
+	topics *creator
 
 	mu      sync.Mutex
 	aborted chan struct{} // closed when abort and repair are done; nil when none was needed
 	broken  repairs
 
-	recreated, dataLoss, overtaken atomic.Int64
+	dataLoss, overtaken atomic.Int64
 }
 
 var (
@@ -69,12 +69,17 @@ type client struct {
 // NewKafka returns a sink for the brokers of cfg. It checks the configuration
 // and connects to nothing; Ready does. hooks see the client's events.
 func NewKafka(cfg KafkaConfig, log zerolog.Logger, hooks ...kgo.Hook) (*Kafka, error) {
+	return newKafka(cfg, fillTime, log, hooks...)
+}
+
+func newKafka(cfg KafkaConfig, fill time.Duration, log zerolog.Logger, hooks ...kgo.Hook) (*Kafka, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	k := &Kafka{cfg: cfg, log: log, hooks: hooks, placed: make(chan struct{}, 1), now: time.Now}
+	k := &Kafka{cfg: cfg, fill: fill, log: log, hooks: hooks, placed: make(chan struct{}, 1), now: time.Now}
 	k.life, k.end = context.WithCancel(context.Background())
+	k.topics = newCreator(cfg.CreateTopics, cfg.DeadLetterTopic, log)
 	k.round.Store(1)
 	k.batches.New = func() any { return &inFlightBatch{sink: k} }
 	k.room.limit = cfg.MaxBufferedBytes
@@ -144,16 +149,10 @@ func (k *Kafka) Ready(ctx context.Context) error {
 	if k.closed.Load() {
 		return &Error{Class: Retry, Reason: ReasonClosed, Err: ErrClosed}
 	}
-	err := k.client.Load().Ping(ctx)
-	if err == nil {
-		return k.checkLetters(ctx)
+	if err := k.reach.ready(ctx, k.client.Load().Client, k.cfg.Brokers); err != nil {
+		return err
 	}
-	var refused *refusedError
-	if cause := k.reach.cause(); cause != nil && (ctx.Err() != nil || errors.As(cause, &refused)) {
-		err = cause // what a deadline or a hung-up connection leaves says less
-	}
-	e := classify(err)
-	return &Error{Class: e.Class, Reason: e.Reason, Err: fmt.Errorf("connect to kafka %v: %w", k.cfg.Brokers, e.Err)}
+	return k.checkLetters(ctx)
 }
 
 // Ping asks whether a broker is there, for Reachable's sake. Brokers that were
@@ -166,7 +165,7 @@ func (k *Kafka) Ping(ctx context.Context) {
 }
 
 // TopicsRecreated counts topics that were found deleted and made again.
-func (k *Kafka) TopicsRecreated() int64 { return k.recreated.Load() }
+func (k *Kafka) TopicsRecreated() int64 { return k.topics.recreations() }
 
 // DataLoss counts the times that a broker turned out to have lost or forgotten
 // records which it had acknowledged.

@@ -13,7 +13,7 @@ import (
 // What the sink itself does for a record must not allocate; the client's part is
 // one batch for many records.
 func TestInFlightBatch_AllocatesLessThanOnceInTenRecords(t *testing.T) {
-	k, err := NewKafka(KafkaConfig{Brokers: []string{"127.0.0.1:1"}}, zerolog.Nop())
+	k, err := NewKafka(KafkaConfig{Connection: Connection{Brokers: []string{"127.0.0.1:1"}}}, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,7 @@ func TestKafka_ClosingAConnectionDiscardsWhatWasNotDelivered(t *testing.T) {
 				}
 				accepted <- conn
 			}()
-			conn, err := KafkaConfig{TLS: settings}.dial(t.Context(), "tcp", listener.Addr().String())
+			conn, err := Connection{TLS: settings}.dial(t.Context(), "tcp", listener.Addr().String())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,26 +1,15 @@
 package sink
 
 import (
-	"context"
-	"crypto/tls"
+	"errors"
+	"fmt"
+	"math"
 	"time"
 )
 
 // KafkaConfig says how to reach the brokers and how to produce.
 type KafkaConfig struct {
-	Brokers []string
-
-	// TLS is nil for plain connections. It is asked again for every connection,
-	// so renewed certificates apply without a restart.
-	TLS func() (*tls.Config, error)
-
-	SASL SASL
-
-	// Insecure permits secrets without TLS to a host that is not loopback: those of SASL
-	// to a broker, and the client's to the token endpoint.
-	Insecure bool
-
-	fill time.Duration // how long a batch waits in a backlog; fillTime but for tests
+	Connection
 
 	Compression     string        // none, gzip, snappy (default), lz4, zstd
 	Linger          time.Duration // 0: hardly any at the tip, and batches fill in a backlog
@@ -34,42 +23,28 @@ type KafkaConfig struct {
 
 	// DeadLetterTopic, when it is created, keeps every record.
 	DeadLetterTopic string
-
-	ClientID string // default "cdc-relay"
 }
 
-// CreateTopics makes missing topics at their first record.
-type CreateTopics struct {
-	Enabled           bool
-	Partitions        int32
-	ReplicationFactor int16 // -1: the broker's default
-	Config            map[string]string
-}
+const defaultMaxBufferedBytes = 64 << 20
 
-// SASL mechanisms.
-const (
-	SASLPlain       = "plain"
-	SASLScramSHA256 = "scram-sha-256"
-	SASLScramSHA512 = "scram-sha-512"
-	SASLOAuth       = "oauthbearer"
-	SASLAWSMSKIAM   = "aws-msk-iam"
-)
-
-// SASL says how to authenticate. Secrets are functions: they are asked at every
-// authentication, so a rotated secret applies at the next connection.
-type SASL struct {
-	Mechanism string // empty: none
-	Username  string
-	Password  func(context.Context) (string, error)
-	OAuth     OAuth
-	Region    string // aws-msk-iam; empty takes the environment's
-}
-
-// OAuth is the client-credentials grant of OAUTHBEARER.
-type OAuth struct {
-	TokenEndpoint string
-	ClientID      string
-	ClientSecret  func(context.Context) (string, error)
-	Scope         string
-	Extensions    map[string]string
+func (c KafkaConfig) withDefaults() (KafkaConfig, error) {
+	if len(c.Brokers) == 0 {
+		return c, errors.New("configure kafka: no brokers given")
+	}
+	if c.MaxMessageBytes == 0 {
+		c.MaxMessageBytes = defaultMaxMessageBytes
+	}
+	if c.MaxMessageBytes < 1<<10 || c.MaxMessageBytes > math.MaxInt32/2 {
+		return c, fmt.Errorf("configure kafka: max message size of %d bytes is not between 1 KiB and 1 GiB", c.MaxMessageBytes)
+	}
+	if c.MaxBufferedBytes == 0 {
+		c.MaxBufferedBytes = defaultMaxBufferedBytes
+	}
+	if c.Linger < 0 {
+		return c, fmt.Errorf("configure kafka: linger of %s is negative", c.Linger)
+	}
+	c.CreateTopics = c.CreateTopics.withDefaults()
+	var err error
+	c.Connection, err = c.Connection.withDefaults()
+	return c, err
 }

@@ -57,16 +57,16 @@ func TestNewKafka_RefusesWhatCannotWork(t *testing.T) {
 		want string // empty: accepted
 	}{
 		"no brokers":              {sink.KafkaConfig{}, "no brokers"},
-		"unknown compression":     {sink.KafkaConfig{Brokers: remote, Compression: "lzma"}, `"lzma"`},
-		"unknown mechanism":       {sink.KafkaConfig{Brokers: remote, SASL: sink.SASL{Mechanism: "kerberos"}}, `"kerberos"`},
-		"plain in the clear":      {sink.KafkaConfig{Brokers: remote, SASL: sink.SASL{Mechanism: sink.SASLPlain}}, "in the clear to kafka.example:9092"},
-		"plain, allowed":          {sink.KafkaConfig{Brokers: remote, Insecure: true, SASL: sink.SASL{Mechanism: sink.SASLPlain}}, ""},
-		"plain on loopback":       {sink.KafkaConfig{Brokers: []string{"localhost:1", "127.0.0.9:1", "[::1]:1"}, SASL: sink.SASL{Mechanism: sink.SASLPlain}}, ""},
-		"scram in the clear":      {sink.KafkaConfig{Brokers: remote, SASL: sink.SASL{Mechanism: sink.SASLScramSHA256}}, ""},
-		"token endpoint in clear": {sink.KafkaConfig{Brokers: remote, TLS: func() (*tls.Config, error) { return new(tls.Config), nil }, SASL: sink.SASL{Mechanism: sink.SASLOAuth, OAuth: sink.OAuth{TokenEndpoint: "http://id.example/token"}}}, "https"},
-		"no token endpoint":       {sink.KafkaConfig{Brokers: remote, Insecure: true, SASL: sink.SASL{Mechanism: sink.SASLOAuth}}, "is no URL"},
-		"tiny messages":           {sink.KafkaConfig{Brokers: remote, MaxMessageBytes: 10}, "10 bytes"},
-		"msk":                     {sink.KafkaConfig{Brokers: remote, SASL: sink.SASL{Mechanism: sink.SASLAWSMSKIAM, Region: "eu-central-1"}}, ""},
+		"unknown compression":     {sink.KafkaConfig{Connection: sink.Connection{Brokers: remote}, Compression: "lzma"}, `"lzma"`},
+		"unknown mechanism":       {sink.KafkaConfig{Connection: sink.Connection{Brokers: remote, SASL: sink.SASL{Mechanism: "kerberos"}}}, `"kerberos"`},
+		"plain in the clear":      {sink.KafkaConfig{Connection: sink.Connection{Brokers: remote, SASL: sink.SASL{Mechanism: sink.SASLPlain}}}, "in the clear to kafka.example:9092"},
+		"plain, allowed":          {sink.KafkaConfig{Connection: sink.Connection{Brokers: remote, Insecure: true, SASL: sink.SASL{Mechanism: sink.SASLPlain}}}, ""},
+		"plain on loopback":       {sink.KafkaConfig{Connection: sink.Connection{Brokers: []string{"localhost:1", "127.0.0.9:1", "[::1]:1"}, SASL: sink.SASL{Mechanism: sink.SASLPlain}}}, ""},
+		"scram in the clear":      {sink.KafkaConfig{Connection: sink.Connection{Brokers: remote, SASL: sink.SASL{Mechanism: sink.SASLScramSHA256}}}, ""},
+		"token endpoint in clear": {sink.KafkaConfig{Connection: sink.Connection{Brokers: remote, TLS: func() (*tls.Config, error) { return new(tls.Config), nil }, SASL: sink.SASL{Mechanism: sink.SASLOAuth, OAuth: sink.OAuth{TokenEndpoint: "http://id.example/token"}}}}, "https"},
+		"no token endpoint":       {sink.KafkaConfig{Connection: sink.Connection{Brokers: remote, Insecure: true, SASL: sink.SASL{Mechanism: sink.SASLOAuth}}}, "is no URL"},
+		"tiny messages":           {sink.KafkaConfig{Connection: sink.Connection{Brokers: remote}, MaxMessageBytes: 10}, "10 bytes"},
+		"msk":                     {sink.KafkaConfig{Connection: sink.Connection{Brokers: remote, SASL: sink.SASL{Mechanism: sink.SASLAWSMSKIAM, Region: "eu-central-1"}}}, ""},
 	} {
 		k, err := sink.NewKafka(c.cfg, zerolog.Nop())
 		switch {

@@ -72,8 +72,8 @@ func (k *Kafka) failure(topic string, err error) Failure {
 		return Failure{Class: Retry, Reason: ReasonClosed, Err: ErrClosed}
 	}
 	e := classify(err)
-	if e.Reason == ReasonUnknownTopic && k.cfg.CreateTopics.Enabled {
-		e = k.missing(topic, err)
+	if e.Reason == ReasonUnknownTopic && k.topics.isEnabled() {
+		e = k.topics.missing(topic, err)
 	}
 	return Failure{Class: e.Class, Reason: e.Reason, Err: fmt.Errorf("produce to topic %q: %w", topic, e.Err)}
 }

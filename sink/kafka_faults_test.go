@@ -113,7 +113,7 @@ func TestKafka_SaysThatItMadeATopicAgain(t *testing.T) {
 	c := cluster(t)
 	var log lines
 	k, err := sink.NewKafka(sink.KafkaConfig{
-		Brokers: c.ListenAddrs(), CreateTopics: sink.CreateTopics{Enabled: true, Partitions: 1, ReplicationFactor: 1},
+		Connection: sink.Connection{Brokers: c.ListenAddrs()}, CreateTopics: sink.CreateTopics{Enabled: true, Partitions: 1, ReplicationFactor: 1},
 	}, zerolog.New(&log))
 	if err != nil {
 		t.Fatal(err)
@@ -461,7 +461,7 @@ func wantError(t testing.TB, e *sink.Error, class sink.Class, reason string, men
 
 func TestKafka_ReadyTellsAnAuthenticationThatWasRefused(t *testing.T) {
 	c := cluster(t, kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-256", "relay", "right"))
-	cfg := sink.KafkaConfig{Brokers: c.ListenAddrs(), SASL: sink.SASL{Mechanism: sink.SASLScramSHA256, Username: "relay", Password: secret("right")}}
+	cfg := sink.KafkaConfig{Connection: sink.Connection{Brokers: c.ListenAddrs(), SASL: sink.SASL{Mechanism: sink.SASLScramSHA256, Username: "relay", Password: secret("right")}}}
 	if e := ready(t, cfg); e != nil {
 		t.Fatal(e)
 	}
@@ -484,7 +484,7 @@ func TestKafka_ReadyTellsAnAuthenticationThatWasRefused(t *testing.T) {
 
 func TestKafka_ReadyTellsABrokerThatIsNotThere(t *testing.T) {
 	const addr = "127.0.0.1:1" // a free one could be somebody's by now
-	wantError(t, ready(t, sink.KafkaConfig{Brokers: []string{addr}}), sink.Retry, "network", addr, "refused")
+	wantError(t, ready(t, sink.KafkaConfig{Connection: sink.Connection{Brokers: []string{addr}}}), sink.Retry, "network", addr, "refused")
 }
 
 func TestKafka_ReadyTellsATLSMismatch(t *testing.T) {
@@ -494,17 +494,17 @@ func TestKafka_ReadyTellsATLSMismatch(t *testing.T) {
 	with := func(c *tls.Config) func() (*tls.Config, error) {
 		return func() (*tls.Config, error) { return c, nil }
 	}
-	if e := ready(t, sink.KafkaConfig{Brokers: secured.ListenAddrs(), TLS: with(&tls.Config{RootCAs: pool})}); e != nil {
+	if e := ready(t, sink.KafkaConfig{Connection: sink.Connection{Brokers: secured.ListenAddrs(), TLS: with(&tls.Config{RootCAs: pool})}}); e != nil {
 		t.Errorf("good settings: %v", e)
 	}
 	addr := secured.ListenAddrs()[0]
-	wantError(t, ready(t, sink.KafkaConfig{Brokers: secured.ListenAddrs(), TLS: with(&tls.Config{})}), sink.Blocked, "tls", addr, "kafka.tls.ca_file")
-	wantError(t, ready(t, sink.KafkaConfig{Brokers: secured.ListenAddrs(), TLS: with(&tls.Config{RootCAs: pool, ServerName: "other"})}), sink.Blocked, "tls", addr, "kafka.tls.server_name")
-	wantError(t, ready(t, sink.KafkaConfig{Brokers: []string{plain}, TLS: with(&tls.Config{RootCAs: pool})}), sink.Retry, "tls_handshake", plain, "speaks TLS")
+	wantError(t, ready(t, sink.KafkaConfig{Connection: sink.Connection{Brokers: secured.ListenAddrs(), TLS: with(&tls.Config{})}}), sink.Blocked, "tls", addr, "kafka.tls.ca_file")
+	wantError(t, ready(t, sink.KafkaConfig{Connection: sink.Connection{Brokers: secured.ListenAddrs(), TLS: with(&tls.Config{RootCAs: pool, ServerName: "other"})}}), sink.Blocked, "tls", addr, "kafka.tls.server_name")
+	wantError(t, ready(t, sink.KafkaConfig{Connection: sink.Connection{Brokers: []string{plain}, TLS: with(&tls.Config{RootCAs: pool})}}), sink.Retry, "tls_handshake", plain, "speaks TLS")
 	broken := func() (*tls.Config, error) { return nil, errors.New("no such file") }
-	wantError(t, ready(t, sink.KafkaConfig{Brokers: []string{plain}, TLS: broken}), sink.Blocked, "tls", "no such file")
+	wantError(t, ready(t, sink.KafkaConfig{Connection: sink.Connection{Brokers: []string{plain}, TLS: broken}}), sink.Blocked, "tls", "no such file")
 
-	e := ready(t, sink.KafkaConfig{Brokers: secured.ListenAddrs()})
+	e := ready(t, sink.KafkaConfig{Connection: sink.Connection{Brokers: secured.ListenAddrs()}})
 	if e == nil || !strings.Contains(e.Error(), "TLS") && !strings.Contains(e.Error(), "tls") {
 		t.Errorf("clear text to a TLS broker: %v", e)
 	}
@@ -616,7 +616,7 @@ func TestKafka_ReadyTellsWhatAnswersInsteadOfKafka(t *testing.T) {
 					_ = conn.Close()
 				}
 			}()
-			cfg := sink.KafkaConfig{Brokers: []string{listener.Addr().String()}}
+			cfg := sink.KafkaConfig{Connection: sink.Connection{Brokers: []string{listener.Addr().String()}}}
 			wantError(t, ready(t, cfg), sink.Blocked, "kafka_error", append(tt.says, cfg.Brokers[0])...)
 		})
 	}
@@ -624,5 +624,5 @@ func TestKafka_ReadyTellsWhatAnswersInsteadOfKafka(t *testing.T) {
 
 func TestKafka_ReadyNamesTheSASLThatIsNotConfigured(t *testing.T) {
 	c := cluster(t, kfake.EnableSASL(), kfake.Superuser("SCRAM-SHA-256", "relay", "right"))
-	wantError(t, ready(t, sink.KafkaConfig{Brokers: c.ListenAddrs()}), sink.Retry, "network", c.ListenAddrs()[0], "set kafka.sasl")
+	wantError(t, ready(t, sink.KafkaConfig{Connection: sink.Connection{Brokers: c.ListenAddrs()}}), sink.Retry, "network", c.ListenAddrs()[0], "set kafka.sasl")
 }

@@ -28,12 +28,7 @@ func filling(t testing.TB, fill time.Duration, change func(*sink.KafkaConfig)) (
 		requests.Add(1)
 		return nil, nil, false
 	})
-	return open(t, c, func(cfg *sink.KafkaConfig) {
-		*cfg = sink.Filling(*cfg, fill)
-		if change != nil {
-			change(cfg)
-		}
-	}), &requests
+	return openFilling(t, c, fill, change), &requests
 }
 
 func some(first, n int) []router.Record {
@@ -135,7 +130,7 @@ func TestHaste_ABacklogEndsTheHurry(t *testing.T) {
 		}
 		return nil, nil, false
 	})
-	k := open(t, c, func(cfg *sink.KafkaConfig) { *cfg = sink.Filling(*cfg, time.Minute) })
+	k := openFilling(t, c, time.Minute, nil)
 	first := send(k, some(0, 1))
 	k.Backlog(true)
 	k.Unhurry()      // although the record is not acknowledged
@@ -182,7 +177,7 @@ func TestHaste_CloseEndsTheWait(t *testing.T) {
 func TestHaste_NothingStaysBehind(t *testing.T) {
 	const partitions = 4
 	c := cluster(t, kfake.SeedTopics(partitions, "orders"))
-	k := open(t, c, func(cfg *sink.KafkaConfig) { *cfg = sink.Filling(*cfg, time.Minute) })
+	k := openFilling(t, c, time.Minute, nil)
 	n := 0
 	one := func(partition int32) <-chan error {
 		n++
@@ -266,7 +261,7 @@ func BenchmarkKafka_Backlog(b *testing.B) {
 		b.Run(fmt.Sprintf("fill=%t", fills), func(b *testing.B) {
 			c := cluster(b, kfake.SeedTopics(16, "orders"), kfake.BlackholeProduce())
 			var batches batchCount
-			cfg := sink.KafkaConfig{Brokers: c.ListenAddrs(), MaxBufferedBytes: 16 << 20}
+			cfg := sink.KafkaConfig{Connection: sink.Connection{Brokers: c.ListenAddrs()}, MaxBufferedBytes: 16 << 20}
 			k, err := sink.NewKafka(cfg, zerolog.Nop(), &batches)
 			if err != nil {
 				b.Fatal(err)

@@ -14,7 +14,7 @@ import (
 
 func quiet(t *testing.T) *Kafka {
 	t.Helper()
-	k, err := NewKafka(KafkaConfig{Brokers: []string{"127.0.0.1:1"}}, zerolog.Nop())
+	k, err := NewKafka(KafkaConfig{Connection: Connection{Brokers: []string{"127.0.0.1:1"}}}, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -110,33 +109,14 @@ var errAborted = fmt.Errorf("%w: %w", ErrHalted, context.Canceled)
 type queuePartitioner struct {
 	*partitioner
 	sink   *Kafka
-	topics topics // that had a partition through this client
-}
-
-// topics are names of topics. Any goroutine may use them.
-type topics struct {
-	mu    sync.Mutex
-	names map[string]struct{}
-}
-
-func (t *topics) add(name string) {
-	t.mu.Lock()
-	t.names = with(t.names, name)
-	t.mu.Unlock()
-}
-
-func (t *topics) has(name string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	_, ok := t.names[name]
-	return ok
+	topics topicSet // that had a partition through this client
 }
 
 func newQueuePartitioner(k *Kafka) *queuePartitioner {
 	p := &queuePartitioner{sink: k}
 	p.partitioner = newPartitioner(func(topic string) {
 		p.topics.add(topic)
-		k.sent.add(topic)
+		k.topics.use(topic)
 	})
 	return p
 }

@@ -21,7 +21,7 @@ func TestReady_WantsEveryDeadLetterKept(t *testing.T) {
 		}
 	}
 	for topic, want := range map[string]bool{"": false, "missing": false, "keeps": false, "compacts": true, "does-both": true} {
-		k, err := sink.NewKafka(sink.KafkaConfig{Brokers: c.ListenAddrs(), DeadLetterTopic: topic}, zerolog.Nop())
+		k, err := sink.NewKafka(sink.KafkaConfig{Connection: sink.Connection{Brokers: c.ListenAddrs()}, DeadLetterTopic: topic}, zerolog.Nop())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,7 @@
 package sink
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -112,4 +113,19 @@ func (r *reach) cause() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.last
+}
+
+// ready asks a broker for metadata, which connects and authenticates. client has the hook.
+// The error is a *Error.
+func (r *reach) ready(ctx context.Context, client *kgo.Client, brokers []string) error {
+	err := client.Ping(ctx)
+	if err == nil {
+		return nil
+	}
+	var refused *refusedError
+	if cause := r.cause(); cause != nil && (ctx.Err() != nil || errors.As(cause, &refused)) {
+		err = cause // what a deadline or a hung-up connection leaves says less
+	}
+	e := classify(err)
+	return &Error{Class: e.Class, Reason: e.Reason, Err: fmt.Errorf("connect to kafka %v: %w", brokers, e.Err)}
 }

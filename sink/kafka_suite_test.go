@@ -37,11 +37,17 @@ func cluster(t testing.TB, opts ...kfake.Opt) *kfake.Cluster {
 // requests.
 func open(t testing.TB, c *kfake.Cluster, change func(*sink.KafkaConfig)) *sink.Kafka {
 	t.Helper()
-	cfg := sink.KafkaConfig{Brokers: c.ListenAddrs(), Compression: "none"}
+	return openFilling(t, c, sink.FillTime, change)
+}
+
+// openFilling opens a sink whose batches fill for so long in a backlog.
+func openFilling(t testing.TB, c *kfake.Cluster, fill time.Duration, change func(*sink.KafkaConfig)) *sink.Kafka {
+	t.Helper()
+	cfg := sink.KafkaConfig{Connection: sink.Connection{Brokers: c.ListenAddrs()}, Compression: "none"}
 	if change != nil {
 		change(&cfg)
 	}
-	k, err := sink.NewKafka(cfg, zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.Disabled))
+	k, err := sink.NewFilling(cfg, fill, zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.Disabled))
 	if err != nil {
 		t.Fatal(err)
 	}

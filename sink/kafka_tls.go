@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"time"
 )
 
 // tlsError is a handshake that failed, or, if local, settings that could not be
@@ -27,8 +28,14 @@ func (e *tlsError) Error() string {
 
 func (e *tlsError) Unwrap() error { return e.err }
 
-// secure makes a connection one with TLS.
-func secure(ctx context.Context, conn net.Conn, addr string, settings *tls.Config) (net.Conn, error) {
+const handshakeTimeout = 5 * time.Second
+
+// secure makes a connection one with TLS. load is called for each connection.
+func secure(ctx context.Context, conn net.Conn, addr string, load func() (*tls.Config, error)) (net.Conn, error) {
+	settings, err := load()
+	if err != nil {
+		return nil, &tlsError{addr: addr, local: true, err: err}
+	}
 	settings = settings.Clone()
 	if settings.ServerName == "" {
 		settings.ServerName, _, _ = net.SplitHostPort(addr)

@@ -33,7 +33,7 @@ func TestKafkaTLS_ARefusedCertificateIsNamed(t *testing.T) {
 				brokers := cluster(t, kfake.TLS(&tls.Config{
 					Certificates: []tls.Certificate{cert}, ClientAuth: c.want, ClientCAs: pool, MinVersion: version, MaxVersion: version,
 				}))
-				cfg := sink.KafkaConfig{Brokers: brokers.ListenAddrs(), TLS: settings(pool, c.ours)}
+				cfg := sink.KafkaConfig{Connection: sink.Connection{Brokers: brokers.ListenAddrs(), TLS: settings(pool, c.ours)}}
 				wantError(t, ready(t, cfg), sink.Blocked, "tls", brokers.ListenAddrs()[0], c.says)
 				k, err := sink.NewKafka(cfg, zerolog.Nop())
 				if err != nil {
@@ -57,7 +57,7 @@ func TestKafkaTLS_ARefusedCertificateIsNamed(t *testing.T) {
 func TestKafkaTLS_AnOldVersionIsRefused(t *testing.T) {
 	cert, pool := selfSigned(t)
 	brokers := cluster(t, kfake.TLS(&tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}))
-	wantError(t, ready(t, sink.KafkaConfig{Brokers: brokers.ListenAddrs(), TLS: settings(pool, nil)}), sink.Blocked, "tls", brokers.ListenAddrs()[0], "TLS 1.2 or later")
+	wantError(t, ready(t, sink.KafkaConfig{Connection: sink.Connection{Brokers: brokers.ListenAddrs(), TLS: settings(pool, nil)}}), sink.Blocked, "tls", brokers.ListenAddrs()[0], "TLS 1.2 or later")
 }
 
 // Of what a broker answers to a handshake, trouble of its own may pass, and the rest is
@@ -92,7 +92,7 @@ func TestKafkaTLS_AnAlertSaysWhatIsNext(t *testing.T) {
 			}
 		}()
 		addr := listener.Addr().String()
-		wantError(t, ready(t, sink.KafkaConfig{Brokers: []string{addr}, TLS: settings(x509.NewCertPool(), nil)}), c.class, c.reason, addr, c.says)
+		wantError(t, ready(t, sink.KafkaConfig{Connection: sink.Connection{Brokers: []string{addr}, TLS: settings(x509.NewCertPool(), nil)}}), c.class, c.reason, addr, c.says)
 	}
 }
 

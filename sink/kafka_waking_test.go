@@ -74,7 +74,7 @@ func spin(t testing.TB, what string, until func() bool) {
 func TestKafka_NothingOvertakesTheFirstRecordOfAnIdlePartition(t *testing.T) {
 	c := cluster(t, kfake.SeedTopics(1, "orders", "other"))
 	written := new(writes)
-	k, err := sink.NewKafka(sink.KafkaConfig{Brokers: c.ListenAddrs(), Compression: "none"}, zerolog.Nop(), written)
+	k, err := sink.NewKafka(sink.KafkaConfig{Connection: sink.Connection{Brokers: c.ListenAddrs()}, Compression: "none"}, zerolog.Nop(), written)
 	if err != nil {
 		t.Fatal(err)
 	}

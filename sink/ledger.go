@@ -16,19 +16,19 @@ import (
 // own, so that trouble with that topic is no trouble for records. It is safe for
 // concurrent use.
 type Ledger struct {
-	cfg    KafkaConfig
+	at     Connection
 	topic  string
 	client *kgo.Client
 	turn   chan struct{} // one token, out while a write is not answered
 }
 
 // NewLedger checks the configuration and connects to nothing.
-func NewLedger(cfg KafkaConfig, topic string) (*Ledger, error) {
-	client, err := cfg.consumer(kgo.RequiredAcks(kgo.AllISRAcks()), kgo.UnknownTopicRetries(unknownTries))
+func NewLedger(at Connection, topic string) (*Ledger, error) {
+	client, err := at.consumer(kgo.RequiredAcks(kgo.AllISRAcks()), kgo.UnknownTopicRetries(unknownTries))
 	if err != nil {
 		return nil, err
 	}
-	l := &Ledger{cfg: cfg, topic: topic, client: client, turn: make(chan struct{}, 1)}
+	l := &Ledger{at: at, topic: topic, client: client, turn: make(chan struct{}, 1)}
 	l.turn <- struct{}{}
 	return l, nil
 }
@@ -82,7 +82,7 @@ func (l *Ledger) replay(ctx context.Context, isolation kgo.IsolationLevel, visit
 	if next >= end {
 		return nil
 	}
-	reader, err := l.cfg.consumer(kgo.FetchIsolationLevel(isolation),
+	reader, err := l.at.consumer(kgo.FetchIsolationLevel(isolation),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{l.topic: {0: kgo.NewOffset().At(next)}}))
 	if err != nil {
 		return l.failure("read", err)
@@ -116,7 +116,7 @@ func (l *Ledger) replay(ctx context.Context, isolation kgo.IsolationLevel, visit
 // the high watermark: also behind what an open transaction has written.
 func (l *Ledger) bounds(ctx context.Context) (first, end int64, err error) {
 	admin := kadm.NewClient(l.client)
-	if err := checkpointTopic(ctx, admin, l.topic); err != nil {
+	if err := verifyCheckpointTopic(ctx, admin, l.topic); err != nil {
 		return 0, 0, err
 	}
 	starts, err := admin.ListStartOffsets(ctx, l.topic)

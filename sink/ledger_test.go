@@ -18,11 +18,11 @@ import (
 
 func openLedger(t *testing.T, c *kfake.Cluster) *sink.Ledger {
 	t.Helper()
-	cfg := sink.KafkaConfig{Brokers: c.ListenAddrs()}
-	if _, err := sink.EnsureCheckpointTopic(t.Context(), cfg, "positions", false); err != nil {
+	at := sink.Connection{Brokers: c.ListenAddrs()}
+	if _, err := sink.EnsureCheckpointTopic(t.Context(), at, sink.CreateTopics{}, "positions", false); err != nil {
 		t.Fatal(err)
 	}
-	l, err := sink.NewLedger(cfg, "positions")
+	l, err := sink.NewLedger(at, "positions")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func TestLedger_KeepsTheNewestOfEachKey(t *testing.T) {
 
 func TestLedger_SaysWhatIsMissing(t *testing.T) {
 	c := cluster(t)
-	l, err := sink.NewLedger(sink.KafkaConfig{Brokers: c.ListenAddrs()}, "positions")
+	l, err := sink.NewLedger(sink.Connection{Brokers: c.ListenAddrs()}, "positions")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,7 @@ func TestReadTopic_EndsBehindARecordThatWasAborted(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		var seen []string
-		err := sink.ReadTopic(ctx, sink.KafkaConfig{Brokers: c.ListenAddrs()}, "letters", func(m *sink.Message) error {
+		err := sink.ReadTopic(ctx, sink.Connection{Brokers: c.ListenAddrs()}, "letters", func(m *sink.Message) error {
 			seen = append(seen, string(m.Value))
 			return nil
 		})

@@ -34,34 +34,41 @@ func (e *secretError) Classify(error) *Error {
 // sendsSecret says that the mechanism hands the secret itself to the broker.
 func (s SASL) sendsSecret() bool { return s.Mechanism == SASLPlain || s.Mechanism == SASLOAuth }
 
-// mechanism is nil when none is configured. It asks for the secret at each
-// authentication.
-func (c KafkaConfig) mechanism() (sasl.Mechanism, error) {
-	switch c.SASL.Mechanism {
+// newMechanism is nil when none is configured. It asks for the secret at each
+// authentication. Without TLS, and unless insecure permits it, no secret goes to a
+// broker that is not on this machine.
+func newMechanism(s SASL, secured, insecure bool) (sasl.Mechanism, error) {
+	guard := func(m sasl.Mechanism) sasl.Mechanism {
+		if secured || insecure {
+			return m
+		}
+		return guarded{m}
+	}
+	switch s.Mechanism {
 	case "":
 		return nil, nil
 	case SASLPlain:
-		return c.guard(plain.Plain(func(ctx context.Context) (plain.Auth, error) {
-			password, err := c.SASL.password(ctx)
-			return plain.Auth{User: c.SASL.Username, Pass: password}, err
+		return guard(plain.Plain(func(ctx context.Context) (plain.Auth, error) {
+			password, err := s.password(ctx)
+			return plain.Auth{User: s.Username, Pass: password}, err
 		})), nil
 	case SASLScramSHA256:
-		return scram.Sha256(c.SASL.scram), nil
+		return scram.Sha256(s.scram), nil
 	case SASLScramSHA512:
-		return scram.Sha512(c.SASL.scram), nil
+		return scram.Sha512(s.scram), nil
 	case SASLOAuth:
-		tokens, err := newTokens(c.SASL.OAuth, c.Insecure)
+		tokens, err := newTokens(s.OAuth, insecure)
 		if err != nil {
 			return nil, err
 		}
-		return c.guard(oauth.Oauth(func(ctx context.Context) (oauth.Auth, error) {
+		return guard(oauth.Oauth(func(ctx context.Context) (oauth.Auth, error) {
 			token, err := tokens.get(ctx)
-			return oauth.Auth{Token: token, Extensions: c.SASL.OAuth.Extensions}, err
+			return oauth.Auth{Token: token, Extensions: s.OAuth.Extensions}, err
 		})), nil
 	case SASLAWSMSKIAM:
-		return aws.ManagedStreamingIAM(awsCredentials(c.SASL.Region)), nil
+		return aws.ManagedStreamingIAM(awsCredentials(s.Region)), nil
 	}
-	return nil, fmt.Errorf("configure kafka: sasl mechanism %q is none of %s, %s, %s, %s, %s", c.SASL.Mechanism,
+	return nil, fmt.Errorf("configure kafka: sasl mechanism %q is none of %s, %s, %s, %s, %s", s.Mechanism,
 		SASLPlain, SASLScramSHA256, SASLScramSHA512, SASLOAuth, SASLAWSMSKIAM)
 }
 
@@ -84,13 +91,6 @@ func (s SASL) scram(ctx context.Context) (scram.Auth, error) {
 // guarded refuses to hand a secret to a broker in the clear. The configuration
 // was checked for its own addresses; brokers may name others.
 type guarded struct{ sasl.Mechanism }
-
-func (c KafkaConfig) guard(m sasl.Mechanism) sasl.Mechanism {
-	if c.TLS != nil || c.Insecure {
-		return m
-	}
-	return guarded{m}
-}
 
 // Authenticate starts an authentication with the broker at addr.
 func (g guarded) Authenticate(ctx context.Context, addr string) (sasl.Session, []byte, error) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/rs/zerolog"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -169,7 +170,7 @@ func (t *Transactional) Ready(ctx context.Context) error {
 	if err := t.plain.Ready(ctx); err != nil {
 		return err
 	}
-	return t.checkTopic(ctx)
+	return verifyCheckpointTopic(ctx, kadm.NewClient(t.plain.client.Load().Client), t.cfg.CheckpointTopic)
 }
 
 // Ping is that of Kafka.

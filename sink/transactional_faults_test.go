@@ -222,7 +222,7 @@ func TestTransactional_NamesTheRightThatIsMissing(t *testing.T) {
 			if (c.reason == "") != (err == nil) || own != nil && (own.Class != sink.Blocked || own.Reason != c.reason || !mentions(err.Error(), c.mentions)) {
 				t.Errorf("the run says %#v: %v", own, err)
 			}
-			list := sink.CheckCheckpoints(ctx, cfg, checkpoints, "cdc-relay-")
+			list := sink.CheckCheckpoints(ctx, cfg.Connection, checkpoints, "cdc-relay-")
 			for _, f := range list {
 				if (f.Level == sink.LevelFail) != (c.check != "" && f.Check == c.check) {
 					t.Errorf("the check says %+v", f)

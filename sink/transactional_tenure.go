@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -385,15 +384,7 @@ func (n *producerSession) repair(failed map[*kgo.Record]error) {
 	}
 	ctx, cancel := context.WithTimeout(n.life, repairTimeout)
 	defer cancel()
-	k := n.t.plain
-	if len(missing) > 0 && n.t.cfg.CreateTopics.Enabled {
-		for _, topic := range k.createTopics(ctx, k.client.Load(), slices.Sorted(maps.Keys(missing))) {
-			delete(recreated, topic)
-		}
-	}
-	if len(recreated) > 0 {
-		k.lookAtRecreated(ctx, k.client.Load(), slices.Sorted(maps.Keys(recreated)))
-	}
+	n.t.plain.topics.repair(ctx, n.t.plain.client.Load().Client, missing, recreated)
 }
 
 // end ends the goroutine and waits for that.

@@ -37,7 +37,7 @@ func transactional(t *testing.T, c *kfake.Cluster, change func(*sink.Transaction
 	t.Helper()
 	x := &exactly{t: t, lost: make(chan error, 100)}
 	cfg := sink.TransactionalConfig{
-		KafkaConfig:     sink.KafkaConfig{Brokers: c.ListenAddrs(), Compression: "none"},
+		KafkaConfig:     sink.KafkaConfig{Connection: sink.Connection{Brokers: c.ListenAddrs()}, Compression: "none"},
 		CheckpointTopic: checkpoints, Interval: 10 * time.Millisecond,
 		Ended: func(e sink.Ending) {
 			x.mu.Lock()
@@ -122,8 +122,8 @@ func committed(t *testing.T, c *kfake.Cluster, topic string) []string {
 	ctx, cancel := context.WithTimeout(context.Background(), guardTime)
 	defer cancel()
 	var all []string
-	cfg := sink.KafkaConfig{Brokers: c.ListenAddrs()}
-	if err := sink.ReadTopic(ctx, cfg, topic, func(m *sink.Message) error {
+	cfg := sink.KafkaConfig{Connection: sink.Connection{Brokers: c.ListenAddrs()}}
+	if err := sink.ReadTopic(ctx, cfg.Connection, topic, func(m *sink.Message) error {
 		all = append(all, string(m.Value))
 		return nil
 	}); err != nil {
@@ -582,7 +582,7 @@ func TestTransactional_WantsItsTopicAsItMustBe(t *testing.T) {
 		if !errors.As(err, &e) || e.Class != sink.Blocked || e.Reason != sink.ReasonCheckpointTopic || !strings.Contains(err.Error(), c.mentions) {
 			t.Errorf("topic %s: %v", topic, err)
 		}
-		missing, err := sink.EnsureCheckpointTopic(ctx, sink.KafkaConfig{Brokers: brokers.ListenAddrs()}, topic, false)
+		missing, err := sink.EnsureCheckpointTopic(ctx, sink.Connection{Brokers: brokers.ListenAddrs()}, sink.CreateTopics{}, topic, false)
 		if c.partitions > 0 {
 			if err == nil {
 				t.Errorf("topic %s: setup leaves it as it is", topic)
@@ -634,8 +634,8 @@ func TestCheckpointTopic_NeedsTwoReplicasInSyncOfThree(t *testing.T) {
 				resp.Topics = append(resp.Topics, topic)
 				return resp, nil, true
 			})
-			cfg := sink.KafkaConfig{Brokers: brokers.ListenAddrs(), CreateTopics: sink.CreateTopics{ReplicationFactor: c.factor}}
-			if _, err := sink.EnsureCheckpointTopic(t.Context(), cfg, "positions", false); err != nil {
+			cfg := sink.KafkaConfig{Connection: sink.Connection{Brokers: brokers.ListenAddrs()}, CreateTopics: sink.CreateTopics{ReplicationFactor: c.factor}}
+			if _, err := sink.EnsureCheckpointTopic(t.Context(), cfg.Connection, cfg.CreateTopics, "positions", false); err != nil {
 				t.Fatal(err)
 			}
 			got := ""

@@ -236,7 +236,10 @@ func (d *doctor) kafka(ctx context.Context) {
 		d.expected.DeadLetters(d.settings.DeadLetterTopic, d.settings.ParkKey)
 		own++
 	}
-	for _, f := range sink.Check(ctx, d.settings.Kafka, d.expected) {
+	for _, f := range sink.Check(ctx, sink.CheckConfig{
+		Connection: d.settings.Kafka.Connection, CreateTopics: d.settings.Kafka.CreateTopics,
+		Compression: d.settings.Kafka.Compression, MaxMessageBytes: d.settings.Kafka.MaxMessageBytes,
+	}, d.expected) {
 		d.findings = append(d.findings, finding{f.Check, string(f.Level), f.Seen, f.Advice})
 	}
 	if d.settings.KeepsPositions() {
@@ -244,7 +247,7 @@ func (d *doctor) kafka(ctx context.Context) {
 		if d.settings.Guarantee == relay.ExactlyOnce {
 			prefix = checkpoint.TransactionalPrefix
 		}
-		for _, f := range sink.CheckCheckpoints(ctx, d.settings.Kafka, d.settings.CheckpointTopic, prefix) {
+		for _, f := range sink.CheckCheckpoints(ctx, d.settings.Kafka.Connection, d.settings.CheckpointTopic, prefix) {
 			d.findings = append(d.findings, finding{f.Check, string(f.Level), f.Seen, f.Advice})
 		}
 	}

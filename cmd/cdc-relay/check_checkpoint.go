@@ -37,7 +37,7 @@ func (d *doctor) checkpoints(ctx context.Context) {
 		d.add(check, levelWarn, orAdvice(advice, "run the check again"), "where the slot stands could not be read: %s", seen)
 		return
 	}
-	ledger, err := sink.NewLedger(d.settings.Kafka, topic)
+	ledger, err := sink.NewLedger(d.settings.Kafka.Connection, topic)
 	if err != nil {
 		d.add(check, levelWarn, "correct the configuration", "%v", err)
 		return

@@ -224,7 +224,7 @@ func (a *app) readLetters(cmd *cobra.Command, flags *letterFlags) (*letters, err
 
 // read takes the letters as they are in the topic now.
 func (l *letters) read(ctx context.Context) (err error) {
-	l.backlog, err = deadletter.ReadBacklog(ctx, l.settings.Kafka, l.settings.DeadLetterTopic, l.filter)
+	l.backlog, err = deadletter.ReadBacklog(ctx, l.settings.Kafka.Connection, l.settings.DeadLetterTopic, l.filter)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return fmt.Errorf("read topic %s: %s; nothing was touched", l.settings.DeadLetterTopic, toldWhy(context.Cause(ctx)))
@@ -415,7 +415,7 @@ func (a *app) deadletterShow() *cobra.Command {
 }
 
 func (l *letters) show(ctx context.Context, entries []*deadletter.Entry, matched int, payload, asJSON bool) error {
-	whole, err := deadletter.Fill(ctx, l.settings.Kafka, l.settings.DeadLetterTopic, entries)
+	whole, err := deadletter.Fill(ctx, l.settings.Kafka.Connection, l.settings.DeadLetterTopic, entries)
 	if err != nil {
 		return brokersRefuse(err)
 	}

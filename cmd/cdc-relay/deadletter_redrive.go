@@ -211,7 +211,7 @@ func (l *letters) run(ctx context.Context, o redriveOptions, report *redriveRepo
 		Lost:    func(id deadletter.ID) bool { return id.Timeline > 0 && history.TimelineOf(id.Commit) != id.Timeline },
 		Restore: rows.restore,
 		Fill: func(ctx context.Context, entries []*deadletter.Entry) (map[deadletter.Place]*deadletter.Letter, error) {
-			return deadletter.Fill(ctx, l.settings.Kafka, l.settings.DeadLetterTopic, entries)
+			return deadletter.Fill(ctx, l.settings.Kafka.Connection, l.settings.DeadLetterTopic, entries)
 		},
 	}
 	if o.yes {

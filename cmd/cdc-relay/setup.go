@@ -186,7 +186,7 @@ func (a *app) setup(cmd *cobra.Command, settings relay.Config, options replicati
 // ownTopic is a topic of the relay's own.
 type ownTopic struct {
 	name, purpose string
-	ensure        func(ctx context.Context, cfg sink.KafkaConfig, topic string, dryRun bool) (missing bool, err error)
+	ensure        func(ctx context.Context, at sink.Connection, want sink.CreateTopics, topic string, dryRun bool) (missing bool, err error)
 }
 
 // ownTopics are those that the configuration has a use for.
@@ -203,7 +203,7 @@ func ownTopics(settings relay.Config) (topics []ownTopic) {
 // setupTopics makes the topics of our own.
 func (a *app) setupTopics(cmd *cobra.Command, settings relay.Config, dryRun bool) error {
 	for _, own := range ownTopics(settings) {
-		missing, err := own.ensure(cmd.Context(), settings.Kafka, own.name, dryRun)
+		missing, err := own.ensure(cmd.Context(), settings.Kafka.Connection, settings.Kafka.CreateTopics, own.name, dryRun)
 		switch {
 		case err != nil:
 			return &refusedError{whenUp(err)}

@@ -89,7 +89,7 @@ func (f *first) write(ctx context.Context) (ready bool) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, topicPatience(len(f.slots)))
 	defer cancel()
-	ledger, err := sink.NewLedger(f.settings.Kafka, f.settings.CheckpointTopic)
+	ledger, err := sink.NewLedger(f.settings.Kafka.Connection, f.settings.CheckpointTopic)
 	if err != nil {
 		f.unwritten(err)
 		return true

@@ -33,7 +33,7 @@ func (a *app) forget(ctx context.Context, settings relay.Config, dryRun bool) er
 	if err != nil {
 		return refused(err)
 	}
-	ledger, err := sink.NewLedger(settings.Kafka, settings.CheckpointTopic)
+	ledger, err := sink.NewLedger(settings.Kafka.Connection, settings.CheckpointTopic)
 	if err != nil {
 		return &refusedError{err}
 	}

@@ -39,7 +39,7 @@ func (c *changeOver) compared(ctx context.Context) error {
 	if slot.Err != nil {
 		return slot.Err
 	}
-	ledger, err := sink.NewLedger(c.settings.Kafka, c.settings.CheckpointTopic)
+	ledger, err := sink.NewLedger(c.settings.Kafka.Connection, c.settings.CheckpointTopic)
 	if err != nil {
 		return err
 	}

@@ -64,7 +64,7 @@ func (c *changeOver) fromTopic(ctx context.Context, topic string) error {
 	ctx, cancel := context.WithTimeout(ctx, offsetTimeout)
 	defer cancel()
 	latest := map[string]takeover.Entry{}
-	err := sink.ReadTopic(ctx, c.settings.Kafka, topic, func(m *sink.Message) error {
+	err := sink.ReadTopic(ctx, c.settings.Kafka.Connection, topic, func(m *sink.Message) error {
 		if e, ok := takeover.ParseRecord(m.Key, m.Value); ok {
 			latest[string(m.Key)] = e
 		}

@@ -286,7 +286,7 @@ func needExactlyOnce(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	_, err = sink.EnsureCheckpointTopic(ctx, sink.KafkaConfig{Brokers: to.addrs}, relay.Config{}.WithDefaults().CheckpointTopic, false)
+	_, err = sink.EnsureCheckpointTopic(ctx, sink.Connection{Brokers: to.addrs}, sink.CreateTopics{}, relay.Config{}.WithDefaults().CheckpointTopic, false)
 	return err
 }
 

@@ -68,7 +68,7 @@ var mutants = []mutant{
 	{name: "message_as_transaction", about: "a message takes the place of the transaction that commits where it ends", test: "./relay TestMessage_CoversNoTransactionThatCommitsWhereItEnds",
 		patches: []patch{{"replication/row.go", "return r.Txn.Commit - 1, r.Ordinal", "return r.Txn.Commit, r.Ordinal"}}},
 	{name: "deliver_after_the_end", about: "what a closed connection to a broker has not delivered is sent later", faults: []string{"net_lost_kill"}, link: true,
-		patches: []patch{{"sink/kafka_options.go", "SetLinger(0)", "SetLinger(-1)"}}},
+		patches: []patch{{"sink/broker_connection.go", "SetLinger(0)", "SetLinger(-1)"}}},
 	{name: "stranger_to_the_brokers", about: "each session that gives records up begins with a new producer id", test: "./relay TestRelay_KeepsOrderWhenABrokerIsSlowerThanAReconnect",
 		patches: []patch{{"relay/relay.go", "a, able := r.sink.(sink.Abandoner)\n", "a, able := r.sink.(sink.Abandoner)\n\table = false\n"}}},
 	{name: "wait_for_the_lost_server", about: "nothing ends a connection whose network is lost while it is not read", test: "./replication TestPostgresLostNetworkEndsTheStreamBeforeTheSlotIsFree", link: true,

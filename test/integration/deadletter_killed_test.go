@@ -57,7 +57,7 @@ func TestDeadLetters_KilledRelaysAndRedrivesLoseAndMixNothing(t *testing.T) {
 		p := relaytest.New(t, db, brokers, []string{"{table: public.outbox}"},
 			fmt.Sprintf("relay: {on_reject: dead_letter, park_key: true, dead_letter_topic: %s}", letters))
 		p.Setup(t)
-		if _, err := sink.EnsureTopic(t.Context(), p.Settings().Kafka, letters, false); err != nil {
+		if _, err := sink.EnsureTopic(t.Context(), p.Settings().Kafka.Connection, p.Settings().Kafka.CreateTopics, letters, false); err != nil {
 			t.Fatal(err)
 		}
 		s := &sharer{Pipeline: p, db: db, next: map[uuid.UUID]int{}}

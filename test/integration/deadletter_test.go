@@ -30,7 +30,7 @@ func TestRejected_RowsGoToTheDeadLettersAndBackInOrder(t *testing.T) {
 		p := relaytest.New(t, db, brokers, []string{"{table: public.outbox}"},
 			fmt.Sprintf("relay: {on_reject: dead_letter, park_key: true, dead_letter_topic: %s}", letters))
 		p.Setup(t)
-		if _, err := sink.EnsureTopic(t.Context(), p.Settings().Kafka, letters, false); err != nil {
+		if _, err := sink.EnsureTopic(t.Context(), p.Settings().Kafka.Connection, p.Settings().Kafka.CreateTopics, letters, false); err != nil {
 			t.Fatal(err)
 		}
 		aggregate := harness.Unique(t, "order")
@@ -77,7 +77,7 @@ func TestRejected_RowsGoToTheDeadLettersAndBackInOrder(t *testing.T) {
 func redrive(t *testing.T, p *relaytest.Pipeline, letters string) {
 	t.Helper()
 	cfg := p.Settings().Kafka
-	backlog, err := deadletter.ReadBacklog(t.Context(), cfg, letters, deadletter.Filter{})
+	backlog, err := deadletter.ReadBacklog(t.Context(), cfg.Connection, letters, deadletter.Filter{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +87,7 @@ func redrive(t *testing.T, p *relaytest.Pipeline, letters string) {
 	}
 	defer func() { _ = kafka.Close(t.Context()) }()
 	driver := deadletter.Redriver{Topic: letters, Sink: kafka, Fill: func(ctx context.Context, entries []*deadletter.Entry) (map[deadletter.Place]*deadletter.Letter, error) {
-		return deadletter.Fill(ctx, cfg, letters, entries)
+		return deadletter.Fill(ctx, cfg.Connection, letters, entries)
 	}}
 	err = driver.Run(t.Context(), backlog.Whole(), func(out deadletter.Outcome) {
 		if out.Err != nil {

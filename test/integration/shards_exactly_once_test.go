@@ -76,7 +76,7 @@ func checkpointsOf(t *testing.T, s *sharded, topic string) map[string]checkpoint
 	t.Helper()
 	system := harness.Query[string](t, s.DB, "SELECT system_identifier::text FROM pg_control_system()")
 	found := map[string]checkpoint.Record{}
-	err := sink.ReadTopic(t.Context(), s.Settings().Kafka, topic, func(m *sink.Message) error {
+	err := sink.ReadTopic(t.Context(), s.Settings().Kafka.Connection, topic, func(m *sink.Message) error {
 		if m.Value == nil {
 			return nil // where a tenure began
 		}
