@@ -12,7 +12,17 @@ func TestKafkaConfig_CommentsStateTheDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := defaults.Compare(t, "kafka_config.go", "KafkaConfig", filled, nil); n < 2 {
+	if n := defaults.Compare(t, "kafka_config.go", "KafkaConfig", filled, nil); n < 1 {
+		t.Errorf("%d comments name a default", n)
+	}
+}
+
+func TestConnection_CommentsStateTheDefaults(t *testing.T) {
+	filled, err := Connection{Brokers: []string{"127.0.0.1:1"}}.withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := defaults.Compare(t, "broker_connection.go", "Connection", filled, nil); n < 1 {
 		t.Errorf("%d comments name a default", n)
 	}
 }

@@ -40,7 +40,9 @@ type Kafka struct {
 	waking   waking        // Send's alone
 	now      func() time.Time
 
-	tip tipFlusher
+	tip     tipFlusher
+	started bool           // Send's alone
+	running sync.WaitGroup // the tip flusher; added to with mu held
 
 	life context.Context // ends with Close
 	end  context.CancelFunc
@@ -92,7 +94,6 @@ func newKafka(cfg KafkaConfig, fill time.Duration, log zerolog.Logger, hooks ...
 	k.client.Store(c)
 	if cfg.Linger == 0 {
 		k.tip.wanted, k.tip.calm = make(chan struct{}, 1), make(chan struct{}, 1)
-		go k.flushAtTip()
 	}
 	return k, nil
 }
@@ -191,6 +192,7 @@ func (k *Kafka) Close(ctx context.Context) error {
 	go func() {
 		defer close(finished)
 		k.client.Load().Close()
+		k.running.Wait()
 		if aborted != nil {
 			<-aborted
 		}

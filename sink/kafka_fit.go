@@ -15,10 +15,6 @@ var (
 	latest   = time.Unix(0, math.MaxInt64)
 )
 
-// sendable says whether the client keeps a record's timestamp. The zero time
-// stands for the time of sending.
-func sendable(t time.Time) bool { return t.IsZero() || !t.Before(earliest) && !t.After(latest) }
-
 // timeError is a record whose timestamp the client cannot express.
 type timeError struct{ millis int64 }
 
@@ -31,10 +27,16 @@ func (e *timeError) Classify(found error) *Error {
 	return &Error{Rejected, ReasonInvalidTimestamp, found}
 }
 
-// unfit says why newInFlightBatch left a record out.
-func (k *Kafka) unfit(r *router.Record) error {
-	if !sendable(r.Timestamp) {
-		return &timeError{r.Timestamp.UnixMilli()}
+// fit is the size of a record in a batch of its own, or why the client cannot send it: it
+// would change the record, or refuse it in another order. The zero time stands for the
+// time of sending.
+func fit(r *router.Record, limit int) (size int, err error) {
+	t := r.Timestamp
+	if !t.IsZero() && (t.Before(earliest) || t.After(latest)) {
+		return 0, &timeError{t.UnixMilli()}
 	}
-	return &sizeError{batchSize(r), k.cfg.MaxMessageBytes}
+	if size = batchSize(r); size > limit {
+		return 0, &sizeError{size, limit}
+	}
+	return size, nil
 }

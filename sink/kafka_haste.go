@@ -88,6 +88,19 @@ func (t *tipFlusher) atTip() bool {
 	return !t.behind
 }
 
+// start runs the tip flusher until Close.
+func (k *Kafka) start() {
+	if k.started {
+		return
+	}
+	k.started = true
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.tip.wanted != nil && !k.closed.Load() {
+		k.running.Go(k.flushAtTip)
+	}
+}
+
 // flushAtTip runs until Close.
 func (k *Kafka) flushAtTip() {
 	// A flush whose context is over ends all lingering and waits for nothing.

@@ -1,7 +1,9 @@
 package sink
 
 import (
+	"context"
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -137,6 +139,43 @@ func TestReach_IsAnErrorOnlyWhenEveryBrokerFails(t *testing.T) {
 		if got := r.err(); got != step.want { //nolint:errorlint // the very same value
 			t.Errorf("step %d: %v, want %v", i, got, step.want)
 		}
+	}
+}
+
+// Who made a sink and never sent has nothing running, and who closed one neither.
+func TestKafka_FlushesFromTheFirstSendUntilClose(t *testing.T) {
+	flushers := func() int {
+		stacks := make([]byte, 1<<20)
+		return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), ".flushAtTip")
+	}
+	k, err := NewKafka(KafkaConfig{Connection: Connection{Brokers: []string{"127.0.0.1:1"}}}, zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := flushers(); n != 0 {
+		t.Errorf("%d flushers run before there is anything to flush", n)
+	}
+	impatient, cancel := context.WithCancel(t.Context())
+	cancel()
+	k.Send(impatient, []router.Record{{Topic: "orders"}}, func(error) {})
+	k.tip.mu.Lock() // holds the flusher
+	select {
+	case k.tip.wanted <- struct{}{}:
+	default: // the one of Send is not taken yet
+	}
+	closed := make(chan error)
+	go func() { closed <- k.Close(t.Context()) }()
+	select {
+	case <-closed:
+		t.Error("Close did not wait for the flusher")
+	case <-time.After(100 * time.Millisecond):
+	}
+	k.tip.mu.Unlock()
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	if n := flushers(); n != 0 {
+		t.Errorf("%d flushers run after Close", n)
 	}
 }
 

@@ -18,7 +18,8 @@ type inFlightBatch struct {
 	records []router.Record
 	done    func(error)
 	size    int   // bytes of room it holds
-	fits    int   // index of the first record over MaxMessageBytes, or len(records)
+	fits    int   // index of the first record that cannot be sent, or len(records)
+	unfit   error // why it cannot
 	now     int64 // when the client is given records of it, in Unix nanoseconds
 
 	rest []int // records that were not handed over, ascending; Send's alone
@@ -55,9 +56,9 @@ func (k *Kafka) newInFlightBatch(records []router.Record, done func(error)) *inF
 	}
 	f.kafka, f.contexts = f.kafka[:len(records)], f.contexts[:len(records)]
 	for i := range records {
-		size := batchSize(&records[i])
-		if size > k.cfg.MaxMessageBytes || !sendable(records[i].Timestamp) {
-			f.fits = i
+		size, err := fit(&records[i], k.cfg.MaxMessageBytes)
+		if err != nil {
+			f.fits, f.unfit = i, err
 			break
 		}
 		f.size += size
@@ -90,6 +91,7 @@ func (k *Kafka) Send(ctx context.Context, records []router.Record, done func(err
 		done(nil)
 		return
 	}
+	k.start()
 	k.tip.sends.Add(1)
 	f := k.newInFlightBatch(records, done)
 	err := k.room.take(ctx, f.size, &k.halted)
@@ -132,7 +134,7 @@ func (k *Kafka) produce(ctx context.Context, f *inFlightBatch) error {
 				later := len(f.rest)
 				f.rest = append(f.rest, todo[n:]...)
 				if later == 0 && loading == nil {
-					return k.unfit(&f.records[i])
+					return f.unfit
 				}
 				break
 			}
@@ -283,7 +285,7 @@ func (k *Kafka) settle(f *inFlightBatch, n int) {
 		return
 	}
 	done, size, err := f.done, f.size, k.outcome(f)
-	f.records, f.done, f.failed = nil, nil, f.failed[:0]
+	f.records, f.done, f.unfit, f.failed = nil, nil, nil, f.failed[:0]
 	clear(f.kafka)
 	if cap(f.kafka) <= maxPooled {
 		k.batches.Put(f)

@@ -5,14 +5,9 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 )
-
-// repairTimeout bounds what a repair asks of the brokers. The caller waits for
-// it in Resume.
-const repairTimeout = 10 * time.Second
 
 // repairs is what failures showed to be wrong with the client's idea of the
 // cluster. Guarded by Kafka.mu.
@@ -55,8 +50,6 @@ func (k *Kafka) repair(ctx context.Context) {
 	k.broken = repairs{}
 	k.mu.Unlock()
 
-	ctx, cancel := context.WithTimeout(ctx, repairTimeout)
-	defer cancel()
 	c := k.client.Load()
 	deleted := len(broken.recreated) > 0
 	k.topics.repair(ctx, c.Client, broken.missing, broken.recreated)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -74,9 +75,14 @@ func (c *creator) use(topic string) { c.used.add(topic) }
 // recreations counts topics that were found deleted and made again.
 func (c *creator) recreations() int64 { return c.recreated.Load() }
 
+// repairTimeout bounds what a repair asks of the brokers. Senders wait for it.
+const repairTimeout = 10 * time.Second
+
 // repair makes the topics that are missing, where that is wanted, and looks at those that
 // were deleted.
 func (c *creator) repair(ctx context.Context, client *kgo.Client, missing, deleted map[string]struct{}) {
+	ctx, cancel := context.WithTimeout(ctx, repairTimeout)
+	defer cancel()
 	if len(missing) > 0 && c.want.Enabled {
 		for _, topic := range c.create(ctx, client, slices.Sorted(maps.Keys(missing))) {
 			delete(deleted, topic) // that is told already

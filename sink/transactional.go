@@ -106,11 +106,14 @@ func NewTransactional(cfg TransactionalConfig, log zerolog.Logger, hooks ...kgo.
 	case cfg.Interval < 0 || cfg.Interval > cfg.Timeout/3:
 		return nil, fmt.Errorf("configure kafka: commit interval of %s is not between 0 and %s", cfg.Interval, cfg.Timeout/3)
 	}
+	var err error
+	if cfg.KafkaConfig, err = cfg.KafkaConfig.withDefaults(); err != nil {
+		return nil, err
+	}
 	plain, err := NewKafka(cfg.KafkaConfig, log, hooks...)
 	if err != nil {
 		return nil, err
 	}
-	cfg.KafkaConfig = plain.cfg
 	return &Transactional{cfg: cfg, plain: plain, log: log}, nil
 }
 
@@ -170,7 +173,7 @@ func (t *Transactional) Ready(ctx context.Context) error {
 	if err := t.plain.Ready(ctx); err != nil {
 		return err
 	}
-	return verifyCheckpointTopic(ctx, kadm.NewClient(t.plain.client.Load().Client), t.cfg.CheckpointTopic)
+	return verifyCheckpointTopic(ctx, kadm.NewClient(t.plain.kgoClient()), t.cfg.CheckpointTopic)
 }
 
 // Ping is that of Kafka.

@@ -59,7 +59,7 @@ func (t *Transactional) connect(id string) (*kgo.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	client, err := kgo.NewClient(append(opts, kgo.RecordPartitioner(newPartitioner(t.plain.topics.use)),
+	client, err := kgo.NewClient(append(opts, kgo.RecordPartitioner(newPartitioner(t.plain.topicCreator().use)),
 		kgo.TransactionalID(id), kgo.TransactionTimeout(t.cfg.Timeout), kgo.RetryBackoffFn(retryPause))...)
 	if err != nil {
 		return nil, fmt.Errorf("configure kafka client: %w", err)
@@ -76,7 +76,7 @@ func retryPause(tries int) time.Duration {
 
 // opening puts a failure of Open into words.
 func (t *Transactional) opening(ctx context.Context, id string, err error) error {
-	if cause := t.plain.reach.cause(); cause != nil && ctx.Err() != nil {
+	if cause := t.plain.connectionFailure(); cause != nil && ctx.Err() != nil {
 		err = cause // a deadline says less
 	}
 	if e, ok := errors.AsType[*Error](err); ok {

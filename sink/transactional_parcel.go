@@ -19,6 +19,9 @@ type transactionBatch struct {
 	size    int
 }
 
+// maxPooledRecords bounds the arrays that are kept for later batches.
+const maxPooledRecords = 16 << 10
+
 var kafkaRecords = sync.Pool{New: func() any { return new([]kgo.Record) }}
 
 func newTransactionBatch(records []router.Record, done func(error)) *transactionBatch {
@@ -35,11 +38,7 @@ func (p *transactionBatch) fill(now time.Time) []kgo.Record {
 	*p.kafka = out
 	for i := range p.records {
 		from := &p.records[i]
-		ctx := context.Background()
-		if from.Partition != router.AutoPartition {
-			ctx = &partitionContext{Context: ctx, partition: from.Partition}
-		}
-		fillRecord(ctx, &out[i], from, now)
+		newRecord(&out[i], from, now)
 		p.size += batchSize(from)
 	}
 	return out
@@ -51,7 +50,7 @@ func (p *transactionBatch) free() {
 		return
 	}
 	clear(*p.kafka)
-	if cap(*p.kafka) <= maxPooled {
+	if cap(*p.kafka) <= maxPooledRecords {
 		kafkaRecords.Put(p.kafka)
 	}
 	p.kafka = nil
@@ -92,18 +91,12 @@ func newOutcomes() *outcomes { return &outcomes{broken: make(chan struct{})} }
 // settled is the promise of every record.
 func (o *outcomes) settled(r *kgo.Record, err error) {
 	if err != nil {
-		if c, ok := r.Context.(*partitionContext); ok && c.missing {
-			err = &noPartitionError{partition: c.partition}
-		}
-		o.fail(r, err)
+		o.fail(r, ownCause(r, err))
 	}
 	o.wg.Done()
 }
 
 func (o *outcomes) fail(r *kgo.Record, err error) {
-	if innocent(err) {
-		err = ErrHalted
-	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.failed == nil {
@@ -132,9 +125,9 @@ func (o *outcomes) produce(ctx context.Context, t *Transactional, client *kgo.Cl
 	batch, unflushed := int(t.batch.Load()), 0
 	for i := range made {
 		r := &p.records[i]
-		size := batchSize(r)
-		if !sendable(r.Timestamp) || size > t.cfg.MaxMessageBytes {
-			o.fail(&made[i], t.plain.unfit(r))
+		size, err := fit(r, t.cfg.MaxMessageBytes)
+		if err != nil {
+			o.fail(&made[i], err)
 			return // the rest is held back: the transaction cannot be committed any more
 		}
 		if unflushed += size; batch > 0 && unflushed > batch {
@@ -155,21 +148,5 @@ func (o *outcomes) failures() map[*kgo.Record]error {
 	defer o.mu.Unlock()
 	return maps.Clone(o.failed) // more may fail while the caller reads
 }
-
-// partitionContext is the context of a record that names its partition. Contexts of
-// records never end: one that did would fail its innocent neighbours.
-type partitionContext struct {
-	context.Context
-	partition int32
-	missing   bool // the topic does not have it; written before the promise runs
-}
-
-var _ explicitPartition = (*partitionContext)(nil)
-
-// Explicit is the partition that the record names.
-func (c *partitionContext) Explicit() (partition int32, ok bool) { return c.partition, true }
-
-// Missing fails the record.
-func (c *partitionContext) Missing() { c.missing = true }
 
 var errNotSealed = errors.New("the stream ended inside a transaction")

@@ -231,8 +231,10 @@ func (n *producerSession) seal() error {
 	rec := &kgo.Record{Topic: n.t.cfg.CheckpointTopic, Key: []byte(n.holder.Key), Value: n.position.Value, Context: context.Background(), Timestamp: time.Now()}
 	n.answers.wg.Add(1)
 	n.client.Produce(context.Background(), rec, func(r *kgo.Record, err error) {
-		if err != nil && !innocent(err) {
-			err = &checkpointError{n.t.cfg.CheckpointTopic, err}
+		if err != nil {
+			if err = ownCause(r, err); !errors.Is(err, ErrHalted) {
+				err = &checkpointError{n.t.cfg.CheckpointTopic, err}
+			}
 		}
 		n.answers.settled(r, err)
 	})
@@ -382,9 +384,7 @@ func (n *producerSession) repair(failed map[*kgo.Record]error) {
 			recreated[r.Topic] = struct{}{}
 		}
 	}
-	ctx, cancel := context.WithTimeout(n.life, repairTimeout)
-	defer cancel()
-	n.t.plain.topics.repair(ctx, n.t.plain.client.Load().Client, missing, recreated)
+	n.t.plain.topicCreator().repair(n.life, n.t.plain.kgoClient(), missing, recreated)
 }
 
 // end ends the goroutine and waits for that.

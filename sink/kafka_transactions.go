@@ -1,0 +1,60 @@
+package sink
+
+import (
+	"context"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// What a sink that produces in transactions shares with this one. It has a Kafka, to which
+// it gives no records: for whether brokers answer, for topics, incidents and options.
+
+// newRecord makes the client's record of ours, for a client with a partitioner of
+// newPartitioner.
+func newRecord(to *kgo.Record, from *router.Record, now time.Time) {
+	ctx := context.Background()
+	if from.Partition != router.AutoPartition {
+		ctx = &partitionContext{Context: ctx, partition: from.Partition}
+	}
+	fillRecord(ctx, to, from, now)
+}
+
+// ownCause is why a record of newRecord was not acknowledged: ErrHalted where that has
+// nothing to do with the record.
+func ownCause(r *kgo.Record, err error) error {
+	if c, ok := r.Context.(*partitionContext); ok && c.missing {
+		return &noPartitionError{partition: c.partition}
+	}
+	if innocent(err) {
+		return ErrHalted
+	}
+	return err
+}
+
+// partitionContext is the context of a record that names its partition. Contexts of
+// records never end: one that did would fail its innocent neighbours.
+type partitionContext struct {
+	context.Context
+	partition int32
+	missing   bool // the topic does not have it; written before the promise runs
+}
+
+var _ explicitPartition = (*partitionContext)(nil)
+
+// Explicit is the partition that the record names.
+func (c *partitionContext) Explicit() (partition int32, ok bool) { return c.partition, true }
+
+// Missing fails the record.
+func (c *partitionContext) Missing() { c.missing = true }
+
+// kgoClient is the client at present. A failure may replace it.
+func (k *Kafka) kgoClient() *kgo.Client { return k.client.Load().Client }
+
+// topicCreator makes missing topics.
+func (k *Kafka) topicCreator() *creator { return k.topics }
+
+// connectionFailure is why a connection last failed, nil once any broker has answered after
+// it.
+func (k *Kafka) connectionFailure() error { return k.reach.cause() }
