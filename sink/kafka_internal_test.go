@@ -167,7 +167,8 @@ func TestKafka_FlushesFromTheFirstSendUntilClose(t *testing.T) {
 	go func() { closed <- k.Close(t.Context()) }()
 	select {
 	case <-closed:
-		t.Error("Close did not wait for the flusher")
+		k.tip.mu.Unlock()
+		t.Fatal("Close did not wait for the flusher")
 	case <-time.After(100 * time.Millisecond):
 	}
 	k.tip.mu.Unlock()
