@@ -296,13 +296,13 @@ func (c *checker) checkBrokers() {
 	}
 	group.Wait()
 	reached := 0
-	for i, broker := range brokers {
+	for i, found := range brokers {
 		if failures[i] == nil {
 			reached++
 			continue
 		}
 		c.fail("kafka.brokers", "correct advertised.listeners of the broker, name resolution or the firewall: clients connect there, not only to kafka.brokers",
-			"broker %d cannot be reached at the address that it advertises, %s: %v", broker.NodeID, net.JoinHostPort(broker.Host, strconv.Itoa(int(broker.Port))), classify(failures[i]))
+			"broker %d cannot be reached at the address that it advertises, %s: %v", found.NodeID, net.JoinHostPort(found.Host, strconv.Itoa(int(found.Port))), classify(failures[i]))
 	}
 	if reached == len(brokers) {
 		c.ok("kafka.brokers", "%s can be reached where they say", wording.Count(reached, "broker"))

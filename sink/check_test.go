@@ -49,16 +49,16 @@ func wantFinding(t *testing.T, list []sink.Finding, check string, level sink.Lev
 	t.Errorf("no %s of %s has %q:\n%s", level, check, texts, findings(list))
 }
 
-func expecting(topics ...string) sink.Expected {
+func expecting(names ...string) sink.Expected {
 	var e sink.Expected
-	for _, topic := range topics {
+	for _, topic := range names {
 		e.Topic(topic)
 	}
 	return e
 }
 
-// topics makes topics with the settings given as pairs.
-func topics(t *testing.T, addrs []string, replicas int16, settings map[string]string, names ...string) {
+// makeTopics makes topics with the settings given as pairs.
+func makeTopics(t *testing.T, addrs []string, replicas int16, settings map[string]string, names ...string) {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(addrs...))
 	if err != nil {
@@ -80,7 +80,7 @@ func topics(t *testing.T, addrs []string, replicas int16, settings map[string]st
 
 func TestCheck_FindsNothingOnAHealthyCluster(t *testing.T) {
 	c := cluster(t, kfake.NumBrokers(3))
-	topics(t, c.ListenAddrs(), 3, map[string]string{"min.insync.replicas": "2"}, "orders", "payments")
+	makeTopics(t, c.ListenAddrs(), 3, map[string]string{"min.insync.replicas": "2"}, "orders", "payments")
 	expected := expecting("payments")
 	r := record("orders", "k", "v")
 	expected.Record(&r)
@@ -223,12 +223,12 @@ func TestCheck_Rights(t *testing.T) {
 	c := cluster(t, kfake.EnableSASL(), kfake.EnableACLs(), kfake.SeedTopics(1, "orders", "hidden"),
 		user("reader", acl("orders", kmsg.ACLOperationDescribe), acl("orders", kmsg.ACLOperationDescribeConfigs)),
 		user("writer", acl("orders", kmsg.ACLOperationDescribe), acl("orders", kmsg.ACLOperationWrite), acl("new", kmsg.ACLOperationDescribe)))
-	as := func(name string, topics ...string) []sink.Finding {
+	as := func(name string, names ...string) []sink.Finding {
 		return sink.Check(t.Context(), sink.CheckConfig{
 			Connection: sink.Connection{Brokers: c.ListenAddrs(),
 				SASL: sink.SASL{Mechanism: sink.SASLPlain, Username: name, Password: func(context.Context) (string, error) { return "x", nil }}},
 			CreateTopics: sink.CreateTopics{Enabled: true, Partitions: 1, ReplicationFactor: 1},
-		}, expecting(topics...))
+		}, expecting(names...))
 	}
 	list := as("reader", "orders", "hidden")
 	wantFinding(t, list, "kafka.connection", sink.LevelOK, "authenticated with plain")
@@ -274,13 +274,13 @@ func TestCheck_RightsOfARealBroker(t *testing.T) {
 func TestCheck_ReplicasAndLimits(t *testing.T) {
 	c := cluster(t, kfake.NumBrokers(3))
 	addrs := c.ListenAddrs()
-	topics(t, addrs, 1, nil, "single")
-	topics(t, addrs, 3, map[string]string{"min.insync.replicas": "1"}, "one")
-	topics(t, addrs, 3, map[string]string{"min.insync.replicas": "3"}, "all")
-	topics(t, addrs, 2, map[string]string{"min.insync.replicas": "3"}, "never")
-	topics(t, addrs, 3, map[string]string{"min.insync.replicas": "2", "unclean.leader.election.enable": "true"}, "unclean")
-	topics(t, addrs, 3, map[string]string{"min.insync.replicas": "2", "max.message.bytes": "1000"}, "small")
-	topics(t, addrs, 3, map[string]string{"min.insync.replicas": "2", "cleanup.policy": "compact"}, "compact", "keyed")
+	makeTopics(t, addrs, 1, nil, "single")
+	makeTopics(t, addrs, 3, map[string]string{"min.insync.replicas": "1"}, "one")
+	makeTopics(t, addrs, 3, map[string]string{"min.insync.replicas": "3"}, "all")
+	makeTopics(t, addrs, 2, map[string]string{"min.insync.replicas": "3"}, "never")
+	makeTopics(t, addrs, 3, map[string]string{"min.insync.replicas": "2", "unclean.leader.election.enable": "true"}, "unclean")
+	makeTopics(t, addrs, 3, map[string]string{"min.insync.replicas": "2", "max.message.bytes": "1000"}, "small")
+	makeTopics(t, addrs, 3, map[string]string{"min.insync.replicas": "2", "cleanup.policy": "compact"}, "compact", "keyed")
 
 	expected := expecting("single", "one", "all", "never", "unclean", "small", "keyed")
 	unkeyed := record("compact", "", "v")
@@ -314,7 +314,7 @@ func TestCheck_ReplicasAndLimits(t *testing.T) {
 func TestCheck_RecordsThatTheTopicDoesNotTake(t *testing.T) {
 	c := cluster(t, kfake.NumBrokers(3))
 	addrs := c.ListenAddrs()
-	topics(t, addrs, 3, map[string]string{"min.insync.replicas": "2", "max.message.bytes": "2000"}, "small", "other")
+	makeTopics(t, addrs, 3, map[string]string{"min.insync.replicas": "2", "max.message.bytes": "2000"}, "small", "other")
 	check := func(level sink.Level, compression string, expected sink.Expected, texts ...string) {
 		t.Helper()
 		list := sink.Check(t.Context(), sink.CheckConfig{Connection: sink.Connection{Brokers: addrs}, Compression: compression}, expected)
@@ -372,7 +372,7 @@ func TestCheck_AnswersThatStandInTheWay(t *testing.T) {
 
 func TestCheck_TooFewReplicasInSync(t *testing.T) {
 	c := cluster(t, kfake.NumBrokers(3))
-	topics(t, c.ListenAddrs(), 3, map[string]string{"min.insync.replicas": "2"}, "orders")
+	makeTopics(t, c.ListenAddrs(), 3, map[string]string{"min.insync.replicas": "2"}, "orders")
 	c.ControlKey(int16(kmsg.Metadata), func(r kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
 		request := r.(*kmsg.MetadataRequest)

@@ -1,22 +1,8 @@
 package sink
 
 import (
-	"context"
 	"time"
 )
-
-// Tokens is the source of OAUTHBEARER tokens with a clock of the test's.
-func Tokens(cfg OAuth, now func() time.Time) (func(context.Context) (string, error), error) {
-	t, err := newTokens(cfg, false)
-	if err != nil {
-		return nil, err
-	}
-	t.now = now
-	return t.get, nil
-}
-
-// Classify is classify.
-func Classify(err error) *Error { return classify(err) }
 
 // NewFilling is NewKafka with another time for batches to fill in a backlog, which is
 // FillTime.

@@ -3,11 +3,9 @@ package sink
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/rs/zerolog"
-	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // What the sink itself does for a record must not allocate; the client's part is
@@ -56,35 +54,5 @@ func TestHeaders_AreTheRecordsOwn(t *testing.T) {
 	}
 	if headers(nil) != nil {
 		t.Error("no headers became some")
-	}
-}
-
-// In a Kafka transaction neither.
-func TestTransactionBatch_AllocatesLessThanOnceInTenRecords(t *testing.T) {
-	const records, runs = 1000, 20
-	client, err := kgo.NewClient(kgo.SeedBrokers("127.0.0.1:1"), kgo.MaxBufferedRecords((runs+2)*records))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	sink := &Transactional{cfg: TransactionalConfig{KafkaConfig: KafkaConfig{MaxMessageBytes: 1 << 20}}}
-	batch := make([]router.Record, records)
-	for i := range batch {
-		batch[i] = router.Record{Topic: "orders", Key: fmt.Append(nil, i), Value: []byte(`{"n":1}`), Partition: router.AutoPartition}
-	}
-	answers := newOutcomes()
-	batches := make([]*transactionBatch, runs+1)
-	for i := range batches {
-		batches[i] = newTransactionBatch(batch, func(error) {})
-		batches[i].fill(time.Now())
-		batches[i].free() // leaves the array in the pool
-	}
-	next := 0
-	got := testing.AllocsPerRun(runs, func() {
-		answers.produce(t.Context(), sink, client, batches[next])
-		next++
-	})
-	if got > records/10 {
-		t.Errorf("%.0f allocations for %d records", got, records)
 	}
 }

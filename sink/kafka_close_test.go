@@ -49,7 +49,7 @@ func TestKafka_ClosingAConnectionDiscardsWhatWasNotDelivered(t *testing.T) {
 			defer broker.Close()
 
 			below := conn // what fills it does not matter, and TLS would not go on after a deadline
-			if secured, ok := conn.(*securedConn); ok {
+			if secured, ok := conn.(interface{ NetConn() net.Conn }); ok {
 				below = secured.NetConn()
 			}
 			for _, piece := range []int{4 << 20, 1 << 10, 1} { // where a large one does not fit, a small one may

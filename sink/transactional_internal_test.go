@@ -2,10 +2,13 @@ package sink
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/test/defaults"
+	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -40,5 +43,46 @@ func TestProduce_EndsWithItsContext(t *testing.T) {
 	}
 	if n := client.BufferedProduceRecords(); n != 1 {
 		t.Errorf("%d records were produced, want the first batch of one", n)
+	}
+}
+
+// What the sink itself does for a record must not allocate.
+func TestTransactionBatch_AllocatesLessThanOnceInTenRecords(t *testing.T) {
+	const records, runs = 1000, 20
+	client, err := kgo.NewClient(kgo.SeedBrokers("127.0.0.1:1"), kgo.MaxBufferedRecords((runs+2)*records))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	s := &Transactional{cfg: TransactionalConfig{KafkaConfig: KafkaConfig{MaxMessageBytes: 1 << 20}}}
+	batch := make([]router.Record, records)
+	for i := range batch {
+		batch[i] = router.Record{Topic: "orders", Key: fmt.Append(nil, i), Value: []byte(`{"n":1}`), Partition: router.AutoPartition}
+	}
+	answers := newOutcomes()
+	batches := make([]*transactionBatch, runs+1)
+	for i := range batches {
+		batches[i] = newTransactionBatch(batch, func(error) {})
+		batches[i].fill(time.Now())
+		batches[i].free() // leaves the array in the pool
+	}
+	next := 0
+	got := testing.AllocsPerRun(runs, func() {
+		answers.produce(t.Context(), s, client, batches[next])
+		next++
+	})
+	if got > records/10 {
+		t.Errorf("%.0f allocations for %d records", got, records)
+	}
+}
+
+func TestTransactionalConfig_CommentsStateTheDefaults(t *testing.T) {
+	k, err := NewTransactional(TransactionalConfig{KafkaConfig: KafkaConfig{Connection: Connection{Brokers: []string{"127.0.0.1:1"}}}, CheckpointTopic: "positions"}, zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = k.Close(t.Context()) }()
+	if n := defaults.Compare(t, "transactional.go", "TransactionalConfig", k.cfg, nil); n < 3 {
+		t.Errorf("%d comments name a default", n)
 	}
 }

@@ -190,14 +190,14 @@ type ownTopic struct {
 }
 
 // ownTopics are those that the configuration has a use for.
-func ownTopics(settings relay.Config) (topics []ownTopic) {
+func ownTopics(settings relay.Config) (own []ownTopic) {
 	if settings.KeepsPositions() {
-		topics = append(topics, ownTopic{settings.CheckpointTopic, "for checkpoints (one partition, cleanup.policy=compact)", sink.EnsureCheckpointTopic})
+		own = append(own, ownTopic{settings.CheckpointTopic, "for checkpoints (one partition, cleanup.policy=compact)", sink.EnsureCheckpointTopic})
 	}
 	if settings.OnReject == relay.DeadLetterOnReject {
-		topics = append(topics, ownTopic{settings.DeadLetterTopic, "for dead letters (cleanup.policy=delete, retention.ms=-1)", sink.EnsureTopic})
+		own = append(own, ownTopic{settings.DeadLetterTopic, "for dead letters (cleanup.policy=delete, retention.ms=-1)", sink.EnsureTopic})
 	}
-	return topics
+	return own
 }
 
 // setupTopics makes the topics of our own.
