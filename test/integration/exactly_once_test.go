@@ -32,10 +32,10 @@ func exactlyOnce(t *testing.T, db *harness.Database, brokers *harness.Brokers, r
 }
 
 // readCommitted is what consumers see that read committed records.
-func readCommitted(t *testing.T, p *relaytest.Pipeline, topics ...string) []*kgo.Record {
+func readCommitted(t *testing.T, p *relaytest.Pipeline, names ...string) []*kgo.Record {
 	t.Helper()
 	var all []*kgo.Record
-	for _, topic := range topics {
+	for _, topic := range names {
 		err := sink.ReadTopic(t.Context(), p.Settings().Kafka.Connection, topic, func(m *sink.Message) error {
 			r := &kgo.Record{Topic: m.Topic, Partition: m.Partition, Offset: m.Offset, Timestamp: m.Timestamp, Key: m.Key, Value: m.Value}
 			for _, h := range m.Headers {
