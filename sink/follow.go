@@ -151,7 +151,7 @@ func newMessage(r *kgo.Record) *Message {
 func (f *Follower) CatchUp(ctx context.Context, all bool) error {
 	client, err := f.open()
 	if err != nil {
-		return &Error{Blocked, ReasonKafkaError, err}
+		return &Error{Class: Blocked, Reason: ReasonKafkaError, Err: err}
 	}
 	ends, err := topicEnds(ctx, client, f.topic, all)
 	if err != nil {
@@ -190,7 +190,7 @@ func (f *Follower) late(client *kgo.Client, ends map[int32]int64, cause error) e
 	defer f.mu.Unlock()
 	for partition, end := range ends {
 		if next := f.next[partition]; next < end && next >= committed[partition] {
-			return &Error{Retry, ReasonLettersHidden, advise(
+			return &Error{Class: Retry, Reason: ReasonLettersHidden, Err: advise(
 				fmt.Errorf("read topic %q: offsets %d to %d of partition %d lie behind a Kafka transaction that is not over, and may hold letters of this relay", f.topic, next, end-1, partition),
 				"it ends by itself with its transaction.timeout.ms at the latest; `kafka-transactions.sh find-hanging` names one that does not")}
 		}
@@ -211,7 +211,7 @@ func (f *Follower) missing(ctx context.Context, client *kgo.Client, err error) e
 		refused = made[f.topic].Err
 	}
 	if errors.Is(refused, kerr.TopicAlreadyExists) {
-		return &Error{Retry, ReasonMetadataStale, fmt.Errorf("read topic %q: the controller has it, and a broker does not know it yet", f.topic)}
+		return &Error{Class: Retry, Reason: ReasonMetadataStale, Err: fmt.Errorf("read topic %q: the controller has it, and a broker does not know it yet", f.topic)}
 	}
 	e.Err = advise(e.Err, "`cdc-relay setup` makes it, if it is the dead-letter topic")
 	return e
@@ -373,7 +373,7 @@ func unreadable(ctx context.Context, client *kgo.Client, topic kadm.TopicDetail,
 
 func readError(topic string, err error) *Error {
 	if errors.Is(err, kgo.ErrClientClosed) {
-		return &Error{Retry, ReasonClosed, ErrClosed}
+		return &Error{Class: Retry, Reason: ReasonClosed, Err: ErrClosed}
 	}
 	e := classify(err)
 	reason := e.Err

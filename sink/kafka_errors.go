@@ -57,9 +57,9 @@ func classify(err error) *Error {
 	var own Classified
 	switch {
 	case errors.Is(err, ErrClosed), errors.Is(err, kgo.ErrClientClosed):
-		return &Error{Retry, ReasonClosed, err}
+		return &Error{Class: Retry, Reason: ReasonClosed, Err: err}
 	case errors.Is(err, ErrHalted):
-		return &Error{Retry, ReasonHeldBack, err}
+		return &Error{Class: Retry, Reason: ReasonHeldBack, Err: err}
 	case errors.As(err, &own):
 		return own.Classify(err)
 	case errors.As(err, &code):
@@ -72,13 +72,13 @@ func answered(code *kerr.Error, err error) *Error {
 	a, ok := answers[code.Code]
 	switch {
 	case ok && a.next != "":
-		return &Error{a.class, a.reason, advise(err, a.next)}
+		return &Error{Class: a.class, Reason: a.reason, Err: advise(err, a.next)}
 	case ok:
-		return &Error{a.class, a.reason, err}
+		return &Error{Class: a.class, Reason: a.reason, Err: err}
 	case code.Retriable:
-		return &Error{Retry, strings.ToLower(code.Message), err}
+		return &Error{Class: Retry, Reason: strings.ToLower(code.Message), Err: err}
 	}
-	return &Error{Blocked, ReasonKafkaError, advise(err, "see the broker's log")}
+	return &Error{Class: Blocked, Reason: ReasonKafkaError, Err: advise(err, "see the broker's log")}
 }
 
 func classifyNetwork(err error) *Error {
@@ -86,17 +86,17 @@ func classifyNetwork(err error) *Error {
 	var refused *refusedError
 	switch {
 	case errors.As(err, &refused):
-		return &Error{Retry, ReasonSASLInterrupted, err}
+		return &Error{Class: Retry, Reason: ReasonSASLInterrupted, Err: err}
 	case strings.Contains(err.Error(), "tls alert record"): // the client's words, it has no type for it
-		return &Error{Blocked, ReasonTLS, fmt.Errorf("%w; the broker speaks TLS on this port: set kafka.tls.enabled", err)}
+		return &Error{Class: Blocked, Reason: ReasonTLS, Err: fmt.Errorf("%w; the broker speaks TLS on this port: set kafka.tls.enabled", err)}
 	case strings.Contains(err.Error(), "invalid large response size"), strings.Contains(err.Error(), "invalid negative response size"): // nor for these
-		return &Error{Blocked, ReasonKafkaError, advise(err, "something other than Kafka answers there: correct kafka.brokers")}
+		return &Error{Class: Blocked, Reason: ReasonKafkaError, Err: advise(err, "something other than Kafka answers there: correct kafka.brokers")}
 	case errors.As(err, &eof): // brokers hang up on who does not authenticate, and when they stop
-		return &Error{Retry, ReasonNetwork, advise(err, "if the brokers run, set kafka.sasl or kafka.tls as the listener needs it")}
+		return &Error{Class: Retry, Reason: ReasonNetwork, Err: advise(err, "if the brokers run, set kafka.sasl or kafka.tls as the listener needs it")}
 	case kgo.IsRetryableBrokerErr(err), errors.Is(err, context.DeadlineExceeded), isNetwork(err):
-		return &Error{Retry, ReasonNetwork, err}
+		return &Error{Class: Retry, Reason: ReasonNetwork, Err: err}
 	}
-	return &Error{Blocked, ReasonKafkaError, err}
+	return &Error{Class: Blocked, Reason: ReasonKafkaError, Err: err}
 }
 
 func isNetwork(err error) bool {

@@ -18,7 +18,7 @@ func (overtakenError) Error() string {
 }
 
 // Classify has the record sent again.
-func (overtakenError) Classify(found error) *Error { return &Error{Retry, ReasonOvertaken, found} }
+func (overtakenError) Classify(found error) *Error { return &Error{Class: Retry, Reason: ReasonOvertaken, Err: found} }
 
 // noPartitionError is a record whose explicit partition the topic does not have.
 type noPartitionError struct{ partition int32 }
@@ -29,7 +29,7 @@ func (e *noPartitionError) Error() string {
 
 // Classify rejects the record.
 func (e *noPartitionError) Classify(found error) *Error {
-	return &Error{Rejected, ReasonInvalidPartition, found}
+	return &Error{Class: Rejected, Reason: ReasonInvalidPartition, Err: found}
 }
 
 // sizeError is a record that is over the limit of the configuration.
@@ -41,7 +41,7 @@ func (e *sizeError) Error() string {
 
 // Classify rejects the record.
 func (e *sizeError) Classify(found error) *Error {
-	return &Error{Rejected, ReasonRecordTooLarge, found}
+	return &Error{Class: Rejected, Reason: ReasonRecordTooLarge, Err: found}
 }
 
 // interruptedError is the end of the caller's patience.
@@ -52,7 +52,7 @@ func (e *interruptedError) Unwrap() error { return e.err }
 
 // Classify has the record sent again.
 func (e *interruptedError) Classify(found error) *Error {
-	return &Error{Retry, ReasonInterrupted, found}
+	return &Error{Class: Retry, Reason: ReasonInterrupted, Err: found}
 }
 
 func interrupted(ctx context.Context) error { return &interruptedError{context.Cause(ctx)} }

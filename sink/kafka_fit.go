@@ -24,7 +24,7 @@ func (e *timeError) Error() string {
 
 // Classify rejects the record.
 func (e *timeError) Classify(found error) *Error {
-	return &Error{Rejected, ReasonInvalidTimestamp, found}
+	return &Error{Class: Rejected, Reason: ReasonInvalidTimestamp, Err: found}
 }
 
 // fit is the size of a record in a batch of its own, or why the client cannot send it: it

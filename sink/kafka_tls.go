@@ -136,7 +136,7 @@ func (e *tlsError) Classify(error) *Error {
 	case errors.As(e.err, &unverified):
 		next = "renew the broker's certificate or correct kafka.tls.ca_file"
 	case alerts(e.err, internalError):
-		return &Error{Retry, ReasonTLSHandshake, fmt.Errorf("%w; see the broker's log", e)}
+		return &Error{Class: Retry, Reason: ReasonTLSHandshake, Err: fmt.Errorf("%w; see the broker's log", e)}
 	case alerts(e.err, unrecognizedName):
 		next = "the broker has no certificate for this name: set kafka.tls.server_name to one that it has"
 	case e.lacks && remoteAlert(e.err) != nil:
@@ -146,7 +146,7 @@ func (e *tlsError) Classify(error) *Error {
 	case remoteAlert(e.err) != nil:
 		next = "the broker refuses the handshake: it has to speak TLS 1.2 or later, with a cipher suite that is not broken; see its log"
 	default:
-		return &Error{Retry, ReasonTLSHandshake, fmt.Errorf("%w; when the broker is up, check that it speaks TLS on this port", e)}
+		return &Error{Class: Retry, Reason: ReasonTLSHandshake, Err: fmt.Errorf("%w; when the broker is up, check that it speaks TLS on this port", e)}
 	}
-	return &Error{Blocked, ReasonTLS, fmt.Errorf("%w; %s", e, next)}
+	return &Error{Class: Blocked, Reason: ReasonTLS, Err: fmt.Errorf("%w; %s", e, next)}
 }

@@ -91,7 +91,7 @@ func (l *Ledger) replay(ctx context.Context, isolation kgo.IsolationLevel, visit
 	for next < end {
 		fetches := reader.PollFetches(ctx)
 		if ctx.Err() != nil && isolation == kgo.ReadCommitted() {
-			return &Error{Retry, ReasonCheckpointHidden, advise(
+			return &Error{Class: Retry, Reason: ReasonCheckpointHidden, Err: advise(
 				fmt.Errorf("read checkpoint topic %q: %w at offset %d of %d: an open transaction hides what follows", l.topic, context.Cause(ctx), next, end),
 				"wait until the brokers end it, at its timeout at the latest, and try again")}
 		}
@@ -177,11 +177,11 @@ func (l *Ledger) failure(what string, err error) error {
 	}
 	e := classify(err)
 	if errors.Is(err, context.Canceled) {
-		e = &Error{Retry, ReasonInterrupted, err}
+		e = &Error{Class: Retry, Reason: ReasonInterrupted, Err: err}
 	}
 	class := e.Class
 	if class == Rejected { // there is nobody to set this record aside
 		class = Blocked
 	}
-	return &Error{class, e.Reason, fmt.Errorf("%s checkpoint topic %q: %w", what, l.topic, e.Err)}
+	return &Error{Class: class, Reason: e.Reason, Err: fmt.Errorf("%s checkpoint topic %q: %w", what, l.topic, e.Err)}
 }

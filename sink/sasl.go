@@ -26,9 +26,9 @@ func (e *secretError) Unwrap() error { return e.err }
 // Classify says who can get the secret.
 func (e *secretError) Classify(error) *Error {
 	if e.refused {
-		return &Error{Blocked, ReasonSASLSecret, fmt.Errorf("%w; check kafka.sasl and kafka.oauth", e)}
+		return &Error{Class: Blocked, Reason: ReasonSASLSecret, Err: fmt.Errorf("%w; check kafka.sasl and kafka.oauth", e)}
 	}
-	return &Error{Retry, ReasonSASLSecret, e}
+	return &Error{Class: Retry, Reason: ReasonSASLSecret, Err: e}
 }
 
 // sendsSecret says that the mechanism hands the secret itself to the broker.

@@ -16,7 +16,7 @@ import (
 // one order. The error is a *Error.
 func verifyCheckpointTopic(ctx context.Context, admin *kadm.Client, topic string) error {
 	refuse := func(format string, args ...any) error {
-		return &Error{Blocked, ReasonCheckpointTopic, fmt.Errorf("checkpoint topic %q "+format, append([]any{topic}, args...)...)}
+		return &Error{Class: Blocked, Reason: ReasonCheckpointTopic, Err: fmt.Errorf("checkpoint topic %q "+format, append([]any{topic}, args...)...)}
 	}
 	found, err := admin.ListTopics(ctx, topic)
 	switch {
@@ -57,7 +57,7 @@ func verifyCheckpointTopic(ctx context.Context, admin *kadm.Client, topic string
 
 // checkpointRefusal is a right on the checkpoint topic that is missing.
 func checkpointRefusal(topic string, err error) *Error {
-	return &Error{Blocked, ReasonTopicAuthorizationFailed, advise(fmt.Errorf("checkpoint topic %q: %w", topic, err), "grant the relay's principal READ, WRITE and DESCRIBE on it: "+grantCheckpoints(topic))}
+	return &Error{Class: Blocked, Reason: ReasonTopicAuthorizationFailed, Err: advise(fmt.Errorf("checkpoint topic %q: %w", topic, err), "grant the relay's principal READ, WRITE and DESCRIBE on it: "+grantCheckpoints(topic))}
 }
 
 // EnsureCheckpointTopic makes the checkpoint topic unless there is one that will do,
@@ -151,7 +151,7 @@ func scanCheckpoints(ctx context.Context, at Connection, topic, key string, from
 	for {
 		fetches := client.PollFetches(ctx)
 		if ctx.Err() != nil {
-			return nil, false, &Error{Retry, ReasonCheckpointHidden, fmt.Errorf("read checkpoint topic %q: %w before offset %d; the open transaction of another relay that died hides what follows, until the brokers end it after %s",
+			return nil, false, &Error{Class: Retry, Reason: ReasonCheckpointHidden, Err: fmt.Errorf("read checkpoint topic %q: %w before offset %d; the open transaction of another relay that died hides what follows, until the brokers end it after %s",
 				topic, context.Cause(ctx), end, timeout)}
 		}
 		for _, e := range fetches.Errors() {

@@ -149,13 +149,13 @@ func (c *creator) missing(topic string, err error) *Error {
 	refused := c.refused[topic]
 	c.mu.Unlock()
 	if refused == nil {
-		return &Error{Retry, ReasonUnknownTopic, advise(err, "the topic is being created")}
+		return &Error{Class: Retry, Reason: ReasonUnknownTopic, Err: advise(err, "the topic is being created")}
 	}
 	next := "create it by hand"
 	if errors.Is(refused, kerr.TopicAuthorizationFailed) || errors.Is(refused, kerr.ClusterAuthorizationFailed) {
 		next = "grant the relay's principal CREATE on the topic, or create it by hand"
 	}
-	return &Error{Blocked, ReasonUnknownTopic, advise(fmt.Errorf("create the missing topic: %w", refused), next)}
+	return &Error{Class: Blocked, Reason: ReasonUnknownTopic, Err: advise(fmt.Errorf("create the missing topic: %w", refused), next)}
 }
 
 // EnsureTopic makes a topic that is to keep every record, unless there is one of

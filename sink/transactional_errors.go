@@ -54,30 +54,30 @@ func isAny(err error, of []error) bool {
 func (t *Transactional) classify(err error, age time.Duration) *Error {
 	switch {
 	case isAny(err, fencing) && age < t.cfg.Timeout:
-		return &Error{Blocked, ReasonFenced, advise(err, "another relay streams from a slot of the same name and cluster: stop one of them, or give them slots of their own")}
+		return &Error{Class: Blocked, Reason: ReasonFenced, Err: advise(err, "another relay streams from a slot of the same name and cluster: stop one of them, or give them slots of their own")}
 	case isAny(err, fencing), isAny(err, ended):
-		return &Error{Retry, ReasonTransactionEnded, advise(err, "the brokers gave the transaction up")}
+		return &Error{Class: Retry, Reason: ReasonTransactionEnded, Err: advise(err, "the brokers gave the transaction up")}
 	}
 	if errors.Is(err, errNotSealed) {
-		return &Error{Retry, ReasonHeldBack, err}
+		return &Error{Class: Retry, Reason: ReasonHeldBack, Err: err}
 	}
 	if _, ok := errors.AsType[*commitError](err); ok {
 		if e := classify(errors.Unwrap(err)); e.Class == Blocked && e.Reason != ReasonKafkaError {
 			return e
 		}
-		return &Error{Retry, ReasonCommitUnknown, advise(err, "the checkpoint topic says what became of it")}
+		return &Error{Class: Retry, Reason: ReasonCommitUnknown, Err: advise(err, "the checkpoint topic says what became of it")}
 	}
 	if own, ok := errors.AsType[*checkpointError](err); ok {
 		e := classify(own.err)
 		switch {
 		case errors.Is(own.err, kerr.TopicAuthorizationFailed):
-			return &Error{Blocked, e.Reason, advise(err, "grant the relay's principal READ, WRITE and DESCRIBE on the checkpoint topic: "+grantCheckpoints(own.topic))}
+			return &Error{Class: Blocked, Reason: e.Reason, Err: advise(err, "grant the relay's principal READ, WRITE and DESCRIBE on the checkpoint topic: "+grantCheckpoints(own.topic))}
 		case errors.Is(own.err, kerr.UnknownTopicOrPartition):
-			return &Error{Blocked, ReasonCheckpointTopic, advise(err, "run `cdc-relay setup`")}
+			return &Error{Class: Blocked, Reason: ReasonCheckpointTopic, Err: advise(err, "run `cdc-relay setup`")}
 		case e.Class == Rejected:
-			return &Error{Blocked, ReasonCheckpointRefused, advise(err, "the topic has to take records of 1 KiB")}
+			return &Error{Class: Blocked, Reason: ReasonCheckpointRefused, Err: advise(err, "the topic has to take records of 1 KiB")}
 		}
-		return &Error{e.Class, e.Reason, err}
+		return &Error{Class: e.Class, Reason: e.Reason, Err: err}
 	}
 	return classify(err)
 }

@@ -27,15 +27,15 @@ func (t *Transactional) Open(ctx context.Context, h Holder) ([]byte, error) {
 	t.mu.Unlock()
 	if last != nil {
 		if err := last.end(ctx, ErrHalted); err != nil {
-			return nil, &Error{Retry, ReasonClosed, err}
+			return nil, &Error{Class: Retry, Reason: ReasonClosed, Err: err}
 		}
 	}
 	if closed {
-		return nil, &Error{Retry, ReasonClosed, ErrClosed}
+		return nil, &Error{Class: Retry, Reason: ReasonClosed, Err: ErrClosed}
 	}
 	client, err := t.connect(h.ID)
 	if err != nil {
-		return nil, &Error{Blocked, ReasonKafkaError, err}
+		return nil, &Error{Class: Blocked, Reason: ReasonKafkaError, Err: err}
 	}
 	value, err := t.takeOver(ctx, client, h)
 	if err != nil {
@@ -47,7 +47,7 @@ func (t *Transactional) Open(ctx context.Context, h Holder) ([]byte, error) {
 	defer t.mu.Unlock()
 	if t.closed {
 		client.Close()
-		return nil, &Error{Retry, ReasonClosed, ErrClosed}
+		return nil, &Error{Class: Retry, Reason: ReasonClosed, Err: ErrClosed}
 	}
 	t.session = n
 	go n.run()
@@ -83,14 +83,14 @@ func (t *Transactional) opening(ctx context.Context, id string, err error) error
 		return e
 	}
 	if errors.Is(err, kerr.InvalidTransactionTimeout) {
-		return &Error{Blocked, ReasonTransactionTimeoutRefused, advise(fmt.Errorf("open transactional producer: %w", err), fmt.Sprintf("raise transaction.max.timeout.ms of the brokers to %s or more", t.cfg.Timeout))}
+		return &Error{Class: Blocked, Reason: ReasonTransactionTimeoutRefused, Err: advise(fmt.Errorf("open transactional producer: %w", err), fmt.Sprintf("raise transaction.max.timeout.ms of the brokers to %s or more", t.cfg.Timeout))}
 	}
 	e := t.classify(err, 0)
 	err = fmt.Errorf("open transactional producer %q: %w", id, e.Err)
 	if errors.Is(err, kerr.TransactionalIDAuthorizationFailed) {
 		err = fmt.Errorf("%w: %s", err, grantTransactions(id, "literal"))
 	}
-	return &Error{e.Class, e.Reason, err}
+	return &Error{Class: e.Class, Reason: e.Reason, Err: err}
 }
 
 func (t *Transactional) takeOver(ctx context.Context, client *kgo.Client, h Holder) ([]byte, error) {
@@ -167,7 +167,7 @@ func (t *Transactional) Convict(ctx context.Context, id string, records []router
 	t.mu.Unlock()
 	if last != nil {
 		if err := last.end(ctx, ErrHalted); err != nil {
-			return nil, &Error{Retry, ReasonClosed, err}
+			return nil, &Error{Class: Retry, Reason: ReasonClosed, Err: err}
 		}
 	}
 	c := &court{t: t, id: id, guilty: make(map[int]Failure)}
@@ -229,7 +229,7 @@ func (c *court) hear(ctx context.Context, records []router.Record, at int) error
 		c.guilty[at] = *f
 		return nil
 	case f.Class != Rejected:
-		return &Error{f.Class, f.Reason, f.Err}
+		return &Error{Class: f.Class, Reason: f.Reason, Err: f.Err}
 	}
 	half := len(records) / 2
 	if half == 0 {
@@ -250,7 +250,7 @@ func (c *court) try(ctx context.Context, records []router.Record) (*Failure, err
 		}
 		client, err := c.t.connect(c.id)
 		if err != nil {
-			return nil, &Error{Blocked, ReasonKafkaError, err}
+			return nil, &Error{Class: Blocked, Reason: ReasonKafkaError, Err: err}
 		}
 		c.client = client
 		if err := c.t.fence(ctx, client); err != nil {
