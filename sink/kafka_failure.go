@@ -18,7 +18,9 @@ func (overtakenError) Error() string {
 }
 
 // Classify has the record sent again.
-func (overtakenError) Classify(found error) *Error { return &Error{Class: Retry, Reason: ReasonOvertaken, Err: found} }
+func (overtakenError) Classify(found error) *Error {
+	return &Error{Class: Retry, Reason: ReasonOvertaken, Err: found}
+}
 
 // noPartitionError is a record whose explicit partition the topic does not have.
 type noPartitionError struct{ partition int32 }
