@@ -116,10 +116,11 @@ func (w writer) Write(p []byte) (int, error) { w(p); return len(p), nil }
 
 // Who made a sink and never sent has nothing running, and who closed one neither.
 func TestKafka_FlushesFromTheFirstSendUntilClose(t *testing.T) {
-	flushers := func() int {
+	running := func(what string) int {
 		stacks := make([]byte, 1<<20)
-		return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), ".flushAtTip")
+		return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), what)
 	}
+	flushers := func() int { return running(".flushAtTip") }
 	k, err := NewKafka(KafkaConfig{Connection: Connection{Brokers: []string{"127.0.0.1:1"}}}, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
@@ -131,9 +132,12 @@ func TestKafka_FlushesFromTheFirstSendUntilClose(t *testing.T) {
 	cancel()
 	k.Send(impatient, []router.Record{{Topic: "orders"}}, func(error) {})
 	k.tip.mu.Lock() // holds the flusher
-	select {
-	case k.tip.wanted <- struct{}{}:
-	default: // the one of Send is not taken yet
+	for running(").atTip(") == 0 {
+		select {
+		case k.tip.wanted <- struct{}{}:
+		default: // the last one is not taken yet
+		}
+		runtime.Gosched()
 	}
 	closed := make(chan error)
 	go func() { closed <- k.Close(t.Context()) }()
