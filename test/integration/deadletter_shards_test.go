@@ -66,7 +66,7 @@ func TestExactlyOnce_ARedriveOfOneShardLeavesTheOthersKeysParked(t *testing.T) {
 	insert(60_000)
 	insert(0)
 	shows(func(uuid.UUID) string { return "0" })
-	backlog, err := deadletter.ReadBacklog(t.Context(), p.Settings().Kafka, letters, deadletter.Filter{})
+	backlog, err := deadletter.ReadBacklog(t.Context(), p.Settings().Kafka.Connection, letters, deadletter.Filter{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +93,7 @@ func TestExactlyOnce_ARedriveOfOneShardLeavesTheOthersKeysParked(t *testing.T) {
 	insert(0)
 	s.stop(t, running)
 	shows(func(uuid.UUID) string { return "01234" })
-	err = sink.ReadTopic(t.Context(), p.Settings().Kafka, letters, func(m *sink.Message) error {
+	err = sink.ReadTopic(t.Context(), p.Settings().Kafka.Connection, letters, func(m *sink.Message) error {
 		_, _, err := deadletter.Parse(m)
 		return err
 	})
