@@ -23,7 +23,9 @@ import (
 func (c *Config) Relay() relay.Config {
 	r := &c.settings.Relay
 	return relay.Config{
-		Replication:      c.replication(),
+		Replication: c.replication(),
+		// A row has more columns than become a record, and bytea in hexadecimal.
+		Stream:           replication.Options{MaxRowBytes: max(int(c.settings.Relay.MaxRowBytes), 4*int(c.settings.Kafka.MaxMessageBytes))},
 		Router:           c.router(),
 		Kafka:            c.kafka(),
 		Guarantee:        relay.Guarantee(r.Guarantee),
@@ -66,9 +68,7 @@ func (c *Config) replication() replication.Config {
 		Wants:            c.wants(),
 		Messages:         append([]string(nil), c.messages...),
 		WalSenderTimeout: time.Duration(p.WalSenderTimeout),
-		// A row has more columns than become a record, and bytea in hexadecimal.
-		MaxRowBytes: max(int(c.settings.Relay.MaxRowBytes), 4*int(c.settings.Kafka.MaxMessageBytes)),
-		Shard:       replication.Shard{Count: p.Shards, Slot: p.Slot, Publication: p.Publication, Key: relay.ShardKey(c.router())},
+		Shard:            replication.Shard{Count: p.Shards, Slot: p.Slot, Publication: p.Publication, Key: relay.ShardKey(c.router())},
 	}.OfShard(0)
 }
 

@@ -205,8 +205,9 @@ func TestLoad_CarriesEveryValue(t *testing.T) {
 	want := relay.Config{
 		Replication: replication.Config{
 			URL: "host=db1,db2 port=5432 user=relay dbname=shop sslmode=verify-full", Slot: "orders", Publication: "Orders", Shard: replication.Shard{Count: 1, Slot: "orders", Publication: "Orders"},
-			Tables: []replication.Table{{Schema: "public", Name: "outbox"}, {Schema: "public", Name: "OutboxEvent"}}, Places: []string{"f:10", "f:19"}, WalSenderTimeout: 90 * time.Second, MaxRowBytes: 32 << 20,
+			Tables: []replication.Table{{Schema: "public", Name: "outbox"}, {Schema: "public", Name: "OutboxEvent"}}, Places: []string{"f:10", "f:19"}, WalSenderTimeout: 90 * time.Second,
 		},
+		Stream: replication.Options{MaxRowBytes: 32 << 20},
 		Router: router.Config{Mappings: []router.Mapping{
 			{
 				Table: "public.outbox", Path: "outbox[0]", Preset: "outbox", Topic: "shop.${aggregate_type}", Key: "json_string", Value: "envelope",

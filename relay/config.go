@@ -36,6 +36,7 @@ const (
 // Config is the rooms' configurations and what needs two of them.
 type Config struct {
 	Replication replication.Config
+	Stream      replication.Options
 	Router      router.Config
 	Kafka       sink.KafkaConfig
 
@@ -111,7 +112,7 @@ func (c Config) WithDefaults() Config {
 	def(&c.RetryMax, 30*time.Second)
 	def(&c.ProbeInterval, 5*time.Second)
 	def(&c.Pipeline, "default")
-	def(&c.Replication.ShutdownGrace, 5*time.Second)
+	def(&c.Stream.ShutdownGrace, 5*time.Second)
 	return c
 }
 

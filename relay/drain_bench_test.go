@@ -201,7 +201,7 @@ var drainColumns = []replication.Column{
 func newDrainSource() *drainSource {
 	const oid = 16400
 	s := &drainSource{
-		decoder: replication.NewDecoder(replication.Config{Tables: []replication.Table{{Schema: "public", Name: "outbox"}}}),
+		decoder: replication.NewDecoder(replication.DecoderOptions{Tables: []replication.Table{{Schema: "public", Name: "outbox"}}}),
 		want:    make(chan int), done: make(chan struct{}), aborted: make(chan struct{}), at: drainStart,
 		begin:   append([]byte{'B'}, make([]byte, 20)...),
 		commit:  append([]byte{'C'}, make([]byte, 25)...),

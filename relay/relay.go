@@ -149,7 +149,7 @@ func Open(cfg Config, ev Events, log zerolog.Logger, hooks ...kgo.Hook) (*Relay,
 		return nil, &ConfigError{err}
 	}
 	var r *Relay
-	cfg.Replication.Binary = func(tables []*replication.Relation, from, end pglogrepl.LSN) bool {
+	cfg.Stream.Binary = func(tables []*replication.Relation, from, end pglogrepl.LSN) bool {
 		return !r.olderTypes.ahead(from, end) && !slices.ContainsFunc(tables, func(t *replication.Relation) bool { return !routes.BinarySafe(t) })
 	}
 	cfg.Kafka.MaxBufferedBytes = 2 * cfg.MaxInFlightBytes
@@ -167,7 +167,7 @@ func Open(cfg Config, ev Events, log zerolog.Logger, hooks ...kgo.Hook) (*Relay,
 		Router: routes,
 		Probe:  replication.NewProbe(cfg.Replication),
 		Source: func(ctx context.Context) (Source, error) {
-			return replication.Open(ctx, cfg.Replication, log.With().Str("component", "replication").Logger())
+			return replication.Open(ctx, cfg.Replication, cfg.Stream, log.With().Str("component", "replication").Logger())
 		},
 		Sink: func() (sink.Sink, error) {
 			if s := first; s != nil {

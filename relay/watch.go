@@ -114,7 +114,7 @@ func (r *Relay) look(hard context.Context) (soon bool, err error) {
 	saw := r.board.Look()
 	snapshot, err := r.parts.Probe.Look(ctx)
 	s := r.session.Load()
-	grace := r.cfg.Replication.ShutdownGrace
+	grace := r.cfg.Stream.ShutdownGrace
 	if k := r.board.Sink(); s != nil && k != nil && k.Reachable() != nil {
 		soon, grace = true, min(grace, unreachableGrace)
 	}

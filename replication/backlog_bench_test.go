@@ -37,22 +37,22 @@ func backlogRows() int {
 func BenchmarkBacklog(b *testing.B) {
 	rows := backlogRows()
 	for _, each := range []int{1, 10, 1000} {
-		cfg := backlog(b, harness.Postgres(b), rows, each)
-		b.Run(fmt.Sprintf("rows_each=%d/rest=false", each), func(b *testing.B) { drains(b, cfg, rows, false) })
-		b.Run(fmt.Sprintf("rows_each=%d/rest=true", each), func(b *testing.B) { drains(b, cfg, rows, true) })
-		cfg.pacing.loud = true
-		b.Run(fmt.Sprintf("rows_each=%d/rest=loud", each), func(b *testing.B) { drains(b, cfg, rows, true) })
+		cfg, opt := backlog(b, harness.Postgres(b), rows, each), Options{}
+		b.Run(fmt.Sprintf("rows_each=%d/rest=false", each), func(b *testing.B) { drains(b, cfg, opt, rows, false) })
+		b.Run(fmt.Sprintf("rows_each=%d/rest=true", each), func(b *testing.B) { drains(b, cfg, opt, rows, true) })
+		opt.pacing.loud = true
+		b.Run(fmt.Sprintf("rows_each=%d/rest=loud", each), func(b *testing.B) { drains(b, cfg, opt, rows, true) })
 	}
 }
 
 // BenchmarkBacklog_Pacing tries other buffers and rests than the constants.
 func BenchmarkBacklog_Pacing(b *testing.B) {
 	rows := backlogRows()
-	cfg := backlog(b, harness.Postgres(b), rows, 10)
+	cfg, opt := backlog(b, harness.Postgres(b), rows, 10), Options{}
 	for _, buffer := range []int{64 << 10, 128 << 10, 256 << 10} {
 		for _, rest := range []time.Duration{3 * time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond} {
-			cfg.pacing = pacing{buffer: buffer, rest: rest}
-			b.Run(fmt.Sprintf("buffer=%dKiB/rest=%s", buffer>>10, rest), func(b *testing.B) { drains(b, cfg, rows, true) })
+			opt.pacing = pacing{buffer: buffer, rest: rest}
+			b.Run(fmt.Sprintf("buffer=%dKiB/rest=%s", buffer>>10, rest), func(b *testing.B) { drains(b, cfg, opt, rows, true) })
 		}
 	}
 }
@@ -62,11 +62,11 @@ func BenchmarkBacklog_Wide(b *testing.B) {
 	for _, size := range []int{1_000, 10_000, 50_000, 200_000} {
 		b.Run(fmt.Sprintf("bytes=%d", size), func(b *testing.B) {
 			rows := max(2, backlogRows()*60/size) * 10
-			cfg := backlogOf(b, harness.Postgres(b), rows, 10, size)
-			b.Run("rest=false", func(b *testing.B) { drains(b, cfg, rows, false) })
-			b.Run("rest=true", func(b *testing.B) { drains(b, cfg, rows, true) })
-			cfg.pacing.rest = 20 * time.Millisecond
-			b.Run("rest=20ms", func(b *testing.B) { drains(b, cfg, rows, true) })
+			cfg, opt := backlogOf(b, harness.Postgres(b), rows, 10, size), Options{}
+			b.Run("rest=false", func(b *testing.B) { drains(b, cfg, opt, rows, false) })
+			b.Run("rest=true", func(b *testing.B) { drains(b, cfg, opt, rows, true) })
+			opt.pacing.rest = 20 * time.Millisecond
+			b.Run("rest=20ms", func(b *testing.B) { drains(b, cfg, opt, rows, true) })
 		})
 	}
 }
@@ -88,12 +88,12 @@ func BenchmarkBacklog_Binary(b *testing.B) {
 		b.Run(shape.name, func(b *testing.B) {
 			db := harness.Postgres(b)
 			db.Exec(b, "CREATE TABLE outbox ("+shape.columns+")")
-			cfg := publish(b, db, Table{"public", "outbox"})
+			cfg, opt := publish(b, db, Table{"public", "outbox"}), Options{}
 			rows := max(2, backlogRows()*30/shape.size) * 10
 			fill(b, db, "payload", shape.payload, rows, 10, shape.size)
 			for _, binary := range []bool{false, true} {
-				cfg.Binary = func([]*Relation, pglogrepl.LSN, pglogrepl.LSN) bool { return binary }
-				b.Run(fmt.Sprintf("binary=%t", binary), func(b *testing.B) { drains(b, cfg, rows, true) })
+				opt.Binary = func([]*Relation, pglogrepl.LSN, pglogrepl.LSN) bool { return binary }
+				b.Run(fmt.Sprintf("binary=%t", binary), func(b *testing.B) { drains(b, cfg, opt, rows, true) })
 			}
 		})
 	}
@@ -128,7 +128,7 @@ func BenchmarkBacklog_Link(b *testing.B) {
 			cfg := cfg
 			cfg.URL = readdressed(b, cfg.URL, way.address)
 			for _, rest := range []bool{false, true} {
-				b.Run(fmt.Sprintf("rest=%t", rest), func(b *testing.B) { drains(b, cfg, rows, rest) })
+				b.Run(fmt.Sprintf("rest=%t", rest), func(b *testing.B) { drains(b, cfg, Options{}, rows, rest) })
 			}
 		})
 	}
@@ -164,10 +164,10 @@ func readdressed(b testing.TB, address string, by func(testing.TB) (string, url.
 	return u.String()
 }
 
-func drains(b *testing.B, cfg Config, rows int, rest bool) {
+func drains(b *testing.B, cfg Config, opt Options, rows int, rest bool) {
 	var sum drained
 	for range b.N {
-		d := drain(b, cfg, rows, rest)
+		d := drain(b, cfg, opt, rows, rest)
 		sum.took, sum.cpu, sum.sender = sum.took+d.took, sum.cpu+d.cpu, sum.sender+d.sender
 	}
 	total := float64(rows * b.N)
@@ -206,9 +206,9 @@ func fill(b testing.TB, db *harness.Database, columns, values string, rows, each
 	END $$`, max(1, (size-30)/32), rows/each, columns, values, each))
 }
 
-func drain(b testing.TB, cfg Config, rows int, rest bool) drained {
+func drain(b testing.TB, cfg Config, opt Options, rows int, rest bool) drained {
 	b.Helper()
-	s, err := Open(b.Context(), cfg, zerolog.Nop())
+	s, err := Open(b.Context(), cfg, opt, zerolog.Nop())
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -2,44 +2,23 @@ package replication
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-const (
-	oldestVersion = 140000
-	newestVersion = 180000 // the newest major that the tests run on
-
-	failoverVersion = 170000 // slots with failover, invalidation_reason
-
-	hintWALLevel = "set wal_level = logical at the server and restart it (managed services have a parameter for it)"
-)
-
 // Catalog is what the server says about everything that a stream depends on,
 // read in one go before it starts.
 type Catalog struct {
-	ServerVersion int // server_version_num: 150014
-	SystemID      string
-	Timeline      int32
-	WALEnd        pglogrepl.LSN
-	Confirmed     pglogrepl.LSN // the slot's confirmed_flush_lsn, never zero
-	Slot          SlotInfo
-	SenderTimeout time.Duration // wal_sender_timeout of this connection; zero is never
+	Server
+
+	Confirmed pglogrepl.LSN // the slot's confirmed_flush_lsn, never zero
+	Slot      SlotInfo
 
 	// Relations are the configured tables with the columns that the stream will
 	// have; index and Relation.Table are the index in Config.Tables.
 	Relations []*Relation
-
-	// Warnings are one sentence each: what does not stop a stream but may surprise.
-	Warnings []string
-
-	forks      []Fork // of the timelines before this one
-	walLevel   string
-	inRecovery bool
 }
 
 // inspect asks, over a replication connection, for everything that must hold
@@ -55,12 +34,7 @@ func inspect(ctx context.Context, conn *pgconn.PgConn, cfg Config) (*Catalog, er
 	if err := c.decodes(q); err != nil {
 		return nil, err
 	}
-	system, err := pglogrepl.IdentifySystem(ctx, conn)
-	if err != nil {
-		return nil, classify("identify the server", err)
-	}
-	c.SystemID, c.Timeline, c.WALEnd = system.SystemID, system.Timeline, system.XLogPos
-	if err := c.readHistory(ctx, conn); err != nil {
+	if err := c.identify(q); err != nil {
 		return nil, err
 	}
 	if err := c.readSenderTimeout(q); err != nil {
@@ -112,12 +86,12 @@ func (c *Catalog) readTables(q querier, cfg Config) error {
 			return err
 		}
 		relation.Table = i
-		if cfg.wants(i).Meta {
+		if cfg.wantsOf(i).Meta {
 			if relation.Meta, err = readMeta(side, relation); err != nil {
 				return err
 			}
 		}
-		warnings = append(warnings, publication.missing(cfg.wants(i), table)...)
+		warnings = append(warnings, publication.missing(cfg.wantsOf(i), table)...)
 		c.Relations = append(c.Relations, relation)
 		c.Warnings = append(c.Warnings, warnings...)
 	}
@@ -144,71 +118,4 @@ func sameServer(a, b querier) error {
 		}
 	}
 	return nil
-}
-
-// readServer reads the server's settings and refuses a version that is too old.
-func (c *Catalog) readServer(q querier) error {
-	row, err := q.one(`SELECT current_setting('server_version_num'), current_setting('server_version'),
-		current_setting('wal_level'), pg_catalog.pg_is_in_recovery()`)
-	if err != nil {
-		return classify("read the server's settings", err)
-	}
-	version, release := row.int("server_version_num", 0), row.text(1)
-	if row.err != nil {
-		return row.err
-	}
-	c.ServerVersion, c.walLevel, c.inRecovery = version, row.text(2), row.bool(3)
-	switch {
-	case version < oldestVersion:
-		return &Error{
-			Kind: KindRefused, Reason: ReasonServerVersion, Op: "check the server",
-			Err: fmt.Errorf("PostgreSQL %s is not supported", release), Hint: "versions 14 and later are",
-		}
-	case version/10000 > newestVersion/10000:
-		c.Warnings = append(c.Warnings, fmt.Sprintf("PostgreSQL %s is newer than the versions this program was tested with (14 to 18)", release))
-	}
-	if warning := oldMinor(version, release); warning != "" {
-		c.Warnings = append(c.Warnings, warning)
-	}
-	return nil
-}
-
-// decodes tells whether the server can have and feed a logical slot.
-func (c *Catalog) decodes(q querier) error {
-	if c.inRecovery {
-		return &Error{
-			Kind: KindRetry, Reason: ReasonInRecovery, Op: "check the server", Subject: remoteAddr(q.conn),
-			Err: errors.New("it is in recovery: a standby"), Hint: "connect to the primary; with several hosts in the URL it is found by itself",
-		}
-	}
-	if c.walLevel != "logical" {
-		return &Error{
-			Kind: KindRefused, Reason: ReasonWALLevel, Op: "check the server",
-			Err: fmt.Errorf("wal_level is %s", c.walLevel), Hint: hintWALLevel,
-		}
-	}
-	return nil
-}
-
-// oldMinor names releases whose logical decoding is known to lose changes or to
-// leave a slot broken (concurrent DDL on a publication, a restart position moving
-// backwards, WAL removed while a slot advances, slot state lost on a full disk).
-func oldMinor(version int, release string) string {
-	fixed := map[int]int{14: 20, 15: 15, 16: 11, 17: 7, 18: 1}
-	major, minor := version/10000, version%10000
-	if since, ok := fixed[major]; ok && minor < since {
-		return fmt.Sprintf("PostgreSQL %s has known faults in logical decoding that are fixed in %d.%d; update the server", release, major, since)
-	}
-	return ""
-}
-
-// readSenderTimeout takes the value in force, which a proxy or the server may
-// have made another than the one we asked for.
-func (c *Catalog) readSenderTimeout(q querier) error {
-	row, err := q.one(`SELECT setting FROM pg_catalog.pg_settings WHERE name = 'wal_sender_timeout'`)
-	if err != nil {
-		return classify("read wal_sender_timeout", err)
-	}
-	c.SenderTimeout = time.Duration(row.int("wal_sender_timeout", 0)) * time.Millisecond
-	return row.err
 }

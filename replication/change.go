@@ -3,97 +3,9 @@ package replication
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/jackc/pglogrepl"
 )
-
-// AnyPrefix is an entry of Config.Messages that stands for every prefix. Its rows
-// have the prefix as their second column.
-const AnyPrefix = "*"
-
-// textOID is the type of the prefix column.
-const textOID = 25
-
-// Wants is what a table asks for beyond the inserts. The publication has to send it.
-type Wants struct {
-	Update, Delete, Truncate bool
-
-	Commit bool // a row at the end of each transaction with rows, once the table was announced
-	Meta   bool // Relation.Meta
-}
-
-// Op is what a change does.
-type Op byte
-
-// The changes that are no inserts, by their byte in pgoutput.
-const (
-	Update   Op = 'U'
-	Delete   Op = 'D'
-	Truncate Op = 'T'
-	Commit   Op = 'C' // no row, the end of a transaction; it has no values
-)
-
-// Change is what a row is that is no insert.
-type Change struct {
-	Op Op
-
-	// Old is the row before, parallel to Relation.Columns: whole, or the columns of the
-	// replica identity and NULL for the rest; nil for an update that left the identity
-	// alone, and for a truncate. Values of a delete are empty.
-	Old   []Value
-	Whole bool
-}
-
-func (c *Config) wants(table int) Wants {
-	if table < len(c.Wants) {
-		return c.Wants[table]
-	}
-	return Wants{}
-}
-
-// operations names what the tables want beyond inserts, as publish has it.
-func (c *Config) operations() []string {
-	var all Wants
-	for _, w := range c.Wants {
-		all.Update, all.Delete, all.Truncate = all.Update || w.Update, all.Delete || w.Delete, all.Truncate || w.Truncate
-	}
-	return all.operations()
-}
-
-func (w Wants) operations() []string {
-	var ops []string
-	for _, op := range []struct {
-		name string
-		want bool
-	}{{"update", w.Update}, {"delete", w.Delete}, {"truncate", w.Truncate}} {
-		if op.want {
-			ops = append(ops, op.name)
-		}
-	}
-	return ops
-}
-
-// published is the publication's option publish that brings all that is wanted.
-func (c *Config) published() string {
-	return strings.Join(append([]string{"insert"}, c.operations()...), ", ")
-}
-
-// unwanted are the published operations that no table asks for.
-func (c *Config) unwanted(published []string) []string {
-	wanted := c.operations()
-	return slices.DeleteFunc(slices.Clone(published), func(op string) bool { return slices.Contains(wanted, op) })
-}
-
-// missing warns of operations that a table asks for and the publication does not send.
-func (p *publicationRow) missing(w Wants, table Table) []string {
-	lacks := slices.DeleteFunc(w.operations(), func(op string) bool { return slices.Contains(p.others, op) })
-	if len(lacks) == 0 {
-		return nil
-	}
-	return []string{fmt.Sprintf("%s does not publish %s, which the mapping of table %s would look at: such changes are not seen",
-		publicationSubject(p.name), strings.Join(lacks, " and "), table)}
-}
 
 // change takes an update or a delete: a row for a table that asked, read past
 // for the others.
@@ -154,19 +66,14 @@ func (d *Decoder) keepChange(r *Relation, c *Change, values []Value, walStart pg
 		return err
 	}
 	b := d.current()
-	if b.slab == nil {
-		d.place(b)
-	}
-	own := b.slab.columns(len(values))
+	own := d.room(b).Columns(len(values))
 	copy(own, values)
-	d.keep(r, nil, own, walStart)
-	row := &b.slab.rows[len(b.slab.rows)-1]
-	row.Change = c
+	d.keep(r, nil, own, walStart).Change = c
 	size := 0
 	for _, v := range slices.Concat(values, c.Old) {
 		size += len(v.Data)
 	}
-	b.Bytes += size + len(c.Old)*valueSize
+	b.Bytes += size + len(c.Old)*ValueSize
 	return nil
 }
 
@@ -202,12 +109,8 @@ func (d *Decoder) commitRow(commit pglogrepl.LSN) {
 	if d.ender == nil || d.ordinal == 0 {
 		return
 	}
-	b := d.current()
-	if b.slab == nil {
-		d.place(b)
-	}
-	d.keep(d.ender, nil, nil, commit)
-	b.slab.rows[len(b.slab.rows)-1].Change = &Change{Op: Commit}
+	d.room(d.current())
+	d.keep(d.ender, nil, nil, commit).Change = &Change{Op: Commit}
 }
 
 // values reads a TupleData; its bytes are copied when they are to be kept.

@@ -85,7 +85,8 @@ func Check(ctx context.Context, cfg Config) *Report {
 type checker struct {
 	cfg      Config
 	q        querier
-	server   Catalog
+	server   Server
+	slot     SlotInfo
 	settings map[string]string
 	user     string
 	report   *Report

@@ -117,7 +117,7 @@ func (c *checker) checkFamilies() {
 		if checked.Relation == nil || i >= len(c.cfg.Tables) {
 			continue
 		}
-		if f, err := c.cfg.filterOf(c.server.ServerVersion, checked.Relation); err == nil && !slices.Contains(families, f.family) {
+		if f, err := filterOf(c.cfg, c.server.ServerVersion, checked.Relation); err == nil && !slices.Contains(families, f.family) {
 			families, tables = append(families, f.family), append(tables, checked.Table.String()+" ("+f.family+")")
 		}
 	}

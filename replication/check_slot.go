@@ -20,7 +20,7 @@ func (c *checker) checkSlot() error {
 		c.fail("slot", slotMissing(c.q, c.cfg, err))
 		return nil
 	}
-	c.server.Slot = slot.SlotInfo
+	c.slot = slot.SlotInfo
 	if err := slot.usable(c.cfg.Slot); err != nil {
 		c.fail("slot", err)
 		return nil
@@ -59,7 +59,7 @@ func (c *checker) heldByDebezium() (bool, error) {
 
 // ownerIsAsynchronous asks whether commits already wait for whoever has the slot.
 func (c *checker) ownerIsAsynchronous() error {
-	row, err := c.q.one(fmt.Sprintf(`SELECT coalesce(sync_state, 'async') FROM pg_catalog.pg_stat_replication WHERE pid = %d`, c.server.Slot.ActivePID))
+	row, err := c.q.one(fmt.Sprintf(`SELECT coalesce(sync_state, 'async') FROM pg_catalog.pg_stat_replication WHERE pid = %d`, c.slot.ActivePID))
 	if errors.Is(err, errNoRow) {
 		return nil
 	}
@@ -89,7 +89,7 @@ func (c *checker) checkRetention() error {
 	if err != nil {
 		return nil //nolint:nilerr // a server without the setting has no limit
 	}
-	slot := c.server.Slot
+	slot := c.slot
 	switch slot.WALStatus {
 	case "lost":
 		return nil // the slot's own finding says so
@@ -151,19 +151,6 @@ func (c *checker) walRate() (float64, error) {
 	}
 	now := row.lsn("pg_current_wal_lsn", 0)
 	return float64(now-c.walFrom) / time.Since(c.started).Seconds(), row.err
-}
-
-// BytesText is a number of bytes as people read it.
-func BytesText(n int64) string {
-	for _, unit := range []struct {
-		size int64
-		name string
-	}{{1 << 40, "TiB"}, {1 << 30, "GiB"}, {1 << 20, "MiB"}, {1 << 10, "KiB"}} {
-		if n >= unit.size || -n >= unit.size {
-			return strconv.FormatFloat(float64(n)/float64(unit.size), 'f', 1, 64) + " " + unit.name
-		}
-	}
-	return strconv.FormatInt(n, 10) + " B"
 }
 
 func (c *checker) checkIdleTimeout() error {

@@ -115,7 +115,7 @@ func (c *checker) checkTable(p *publicationRow, table Table) (CheckedTable, erro
 	}
 	relation := columns.relation(t.oid, table)
 	relation.Table = len(c.report.Tables)
-	if c.cfg.wants(relation.Table).Meta {
+	if c.cfg.wantsOf(relation.Table).Meta {
 		if relation.Meta, err = readMeta(c.q, relation); err != nil {
 			return checked, err
 		}

@@ -266,3 +266,58 @@ func withDetail(err error) error {
 	}
 	return fmt.Errorf("%w: %s", err, pg.Detail)
 }
+
+// KindOf says what to do about err, which may wrap an *Error or come straight
+// from the driver. It is not to be asked about nil.
+func KindOf(err error) ErrorKind {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Kind
+	}
+	return verdictOf(err).kind
+}
+
+// Reason names err's cause in one snake_case word, or is empty for nil.
+func Reason(err error) string {
+	if err == nil {
+		return ""
+	}
+	var e *Error
+	if !errors.As(err, &e) {
+		return verdictOf(err).reason
+	}
+	if e.Reason != "" {
+		return e.Reason
+	}
+	switch e.Kind {
+	case KindBusy:
+		return ReasonSlotInUse
+	case KindLost:
+		return ReasonSlotLost
+	case KindDrift:
+		return ReasonPublicationChanged
+	case KindProtocol:
+		return ReasonProtocol
+	case KindRefused, KindRetry:
+	}
+	if e.Err != nil {
+		return verdictOf(e.Err).reason
+	}
+	if e.Kind == KindRetry {
+		return ReasonNetwork
+	}
+	return ReasonServerError
+}
+
+// permissionHint replaces the hint of an error that is about permissions.
+func permissionHint(err error, hint string) error {
+	var e *Error
+	if errors.As(err, &e) && e.Reason == ReasonPermission {
+		e.Hint = hint
+	}
+	return err
+}
+
+const (
+	hintWALLevel = "set wal_level = logical at the server and restart it (managed services have a parameter for it)"
+)

@@ -9,7 +9,7 @@ import (
 // A batch says where the transaction ends that the one before left open, whatever
 // else it holds.
 func TestDecoder_BatchNamesTheEndOfTheTransactionItCloses(t *testing.T) {
-	d := NewDecoder(Config{Tables: []Table{{"public", "outbox"}}})
+	d := NewDecoder(DecoderOptions{Tables: []Table{{"public", "outbox"}}})
 	decode := func(messages ...msg) {
 		t.Helper()
 		for _, m := range messages {

@@ -1,26 +1,5 @@
 package replication
 
-import "sync"
-
-// slabPool gives slabs of one size.
-type slabPool struct{ sync.Pool }
-
-func newSlabPool(rows, bytes int) *slabPool {
-	p := new(slabPool)
-	p.New = func() any {
-		s := newSlab(rows, bytes)
-		s.pool = &p.Pool
-		return s
-	}
-	return p
-}
-
-func (p *slabPool) get() *slab {
-	s := p.Get().(*slab)
-	s.refs.Store(1)
-	return s
-}
-
 // InTransaction says that a Begin came and its Commit has not.
 func (d *Decoder) InTransaction() bool { return d.open }
 
@@ -31,7 +10,7 @@ func (d *Decoder) Full() bool { return d.full }
 // Empty says that Take would give nothing worth handing on.
 func (d *Decoder) Empty() bool {
 	b := d.batch
-	return b == nil || b.slab == nil && b.Through == 0
+	return b == nil || !b.Placed() && b.Through == 0
 }
 
 // Take gives the rows and the position collected since the last Take; nil when
@@ -41,9 +20,7 @@ func (d *Decoder) Take() *Batch {
 	if b == nil {
 		return nil
 	}
-	if s := b.slab; s != nil {
-		b.Rows = s.rows[d.first:len(s.rows):len(s.rows)]
-	}
+	b.Seal()
 	b.Open, d.carried = d.open, d.open
 	// The next batch may outlive this one's slab, so it gets its own Txn.
 	d.batch, d.stamped, d.full = nil, nil, false
@@ -52,20 +29,23 @@ func (d *Decoder) Take() *Batch {
 
 func (d *Decoder) current() *Batch {
 	if d.batch == nil {
-		d.batch = newBatch()
+		d.batch = NewBatch()
 	}
 	return d.batch
 }
 
-// place gives b room for rows.
-func (d *Decoder) place(b *Batch) {
-	if d.slab != nil && d.slab.worn() {
-		d.slab.unref()
+// room gives b a slab to put rows into.
+func (d *Decoder) room(b *Batch) *Slab {
+	if b.Placed() {
+		return d.slab
+	}
+	if d.slab != nil && d.slab.Worn() {
+		d.slab.Release()
 		d.slab = nil
 	}
 	if d.slab == nil {
-		d.slab = d.pool.get()
+		d.slab = d.pool.Get()
 	}
-	d.slab.refs.Add(1)
-	b.slab, d.first = d.slab, len(d.slab.rows)
+	b.Place(d.slab)
+	return d.slab
 }

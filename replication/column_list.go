@@ -30,16 +30,16 @@ func ColumnLists(cfg Config, version int, shapes []*Relation, columns func(*Rela
 			return nil, err
 		}
 	}
-	if err := cfg.insertsOnly(cfg.published()); err != nil {
+	if err := insertsOnly(&cfg, cfg.published()); err != nil {
 		return nil, err
 	}
 	lists := make(map[Table][]string, len(cfg.Tables))
 	for i, table := range cfg.Tables {
-		if cfg.wants(i).Meta {
+		if cfg.wantsOf(i).Meta {
 			return nil, unlisted(table, errNeedsCatalog)
 		}
 		var err error
-		if lists[table], err = cfg.listed(table, shapes[i], columns); err != nil {
+		if lists[table], err = listed(&cfg, table, shapes[i], columns); err != nil {
 			return nil, err
 		}
 	}
@@ -47,7 +47,7 @@ func ColumnLists(cfg Config, version int, shapes []*Relation, columns func(*Rela
 }
 
 // listed are the columns of a table that its mapping reads, in table order.
-func (c *Config) listed(table Table, rel *Relation, columns func(*Relation) ([]string, error)) ([]string, error) {
+func listed(c *Config, table Table, rel *Relation, columns func(*Relation) ([]string, error)) ([]string, error) {
 	placed := *rel
 	placed.Table = slices.Index(c.Tables, table)
 	read, err := columns(&placed)
@@ -67,18 +67,18 @@ func unlisted(table Table, err error) error {
 // listed looks up what the mapping has to know of the table beside its shape.
 func (s *setup) listed(table Table, rel *Relation) ([]string, error) {
 	described := *rel
-	if s.cfg.wants(slices.Index(s.cfg.Tables, table)).Meta {
+	if s.cfg.wantsOf(slices.Index(s.cfg.Tables, table)).Meta {
 		var err error
 		if described.Meta, err = readMeta(s.q, &described); err != nil {
 			return nil, err
 		}
 	}
-	return s.cfg.listed(table, &described, s.opt.Columns)
+	return listed(&s.cfg, table, &described, s.opt.Columns)
 }
 
 // insertsOnly refuses a list where updates or deletes are published: those must have
 // the columns of the replica identity, and that is the table's business.
-func (c *Config) insertsOnly(published string) error {
+func insertsOnly(c *Config, published string) error {
 	if published == "insert" {
 		return nil
 	}
@@ -116,32 +116,6 @@ func (s *setup) checkList(p *publicationRow, table Table, t *tableRow) error {
 			publicationSubject(p.name), len(shown.columns), table, len(want), shown.relist(table, want)))
 	}
 	return nil
-}
-
-// relist is the statement that publishes a table with these columns and leaves the
-// publication's other tables, and the row filter, as they are.
-func (m membership) relist(table Table, columns []string) string {
-	entry := m.only + table.sql() + columnList(columns)
-	if m.filter != "" {
-		entry += " WHERE (" + m.filter + ")"
-	}
-	name := doubleQuoted(m.publication)
-	if m.alone {
-		return fmt.Sprintf("ALTER PUBLICATION %s SET TABLE %s", name, entry)
-	}
-	return fmt.Sprintf("BEGIN; ALTER PUBLICATION %s DROP TABLE %s%s; ALTER PUBLICATION %s ADD TABLE %s; COMMIT", name, m.only, table.sql(), name, entry)
-}
-
-// columnList goes behind a table's name; empty for all columns.
-func columnList(columns []string) string {
-	if len(columns) == 0 {
-		return ""
-	}
-	quoted := make([]string, len(columns))
-	for i, column := range columns {
-		quoted[i] = doubleQuoted(column)
-	}
-	return " (" + strings.Join(quoted, ", ") + ")"
 }
 
 var (

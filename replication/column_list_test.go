@@ -50,7 +50,7 @@ func TestSetup_PublishesTheMappedColumnsAlone(t *testing.T) {
 			t.Fatalf("published: %s", got)
 		}
 
-		s, err := Open(t.Context(), cfg, zerolog.Nop())
+		s, err := Open(t.Context(), cfg, Options{}, zerolog.Nop())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,18 +3,9 @@ package replication
 import (
 	"context"
 	"time"
-
-	"github.com/jackc/pglogrepl"
 )
 
-// Table names one outbox table. Both parts are as the catalog has them: no
-// quotes, no folding.
-type Table struct {
-	Schema string
-	Name   string
-}
-
-// Config says what to stream and from where.
+// Config says which server is connected to, and what is followed there.
 type Config struct {
 	// URL is a libpq URL or keyword string; PG* variables, service files and
 	// several hosts apply. Never logged.
@@ -56,35 +47,26 @@ type Config struct {
 	// WalSenderTimeout is set for our own connection. Defaults to 15s.
 	WalSenderTimeout time.Duration
 
-	// Binary decides once per session, from the tables' shape in the catalog, whether the
-	// whole connection uses the binary format. from is where the session starts, end the
-	// end of the WAL: rows of an older shape may lie between the two. Nil means text.
-	Binary func(tables []*Relation, from, end pglogrepl.LSN) bool
-
-	// MaxBatchRows and MaxBatchBytes end a batch inside a transaction, which
-	// bounds memory whatever the transaction's size. Default 1024 and 512 KiB.
-	MaxBatchRows  int
-	MaxBatchBytes int
-
-	// MaxRowBytes bounds a row of a configured table, as the server sends it. A larger
-	// one is refused from its length, before it is read. Defaults to 64 MiB.
-	MaxRowBytes int
-
-	// StatusInterval is the most time between two status messages.
-	// Defaults to the lesser of 1s and a quarter of WalSenderTimeout.
-	StatusInterval time.Duration
-
-	// DeadAfter is the silence after which the server is taken for dead, although
-	// every status message asks for a reply. Defaults to the greater of 30s and
-	// WalSenderTimeout.
-	DeadAfter time.Duration
-
-	// ShutdownGrace bounds how long a stopping server is kept waiting for rows
-	// that Kafka cannot take. Defaults to 5s.
-	ShutdownGrace time.Duration
-
-	pacing pacing // of the socket; benchmarks set it
-
 	// ApplicationName shows in pg_stat_activity. Defaults to "cdc-relay".
 	ApplicationName string
+}
+
+const defaultWalSenderTimeout = 15 * time.Second
+
+// senderTimeout is the wal_sender_timeout that the connection asks for.
+func (c Config) senderTimeout() time.Duration {
+	if c.WalSenderTimeout <= 0 {
+		return defaultWalSenderTimeout
+	}
+	return c.WalSenderTimeout
+}
+
+// placeOf says where a table was configured, to stand behind what is said about it.
+func (c Config) placeOf(table Table) string {
+	for i, t := range c.Tables {
+		if t == table && i < len(c.Places) && c.Places[i] != "" {
+			return " (" + c.Places[i] + ")"
+		}
+	}
+	return ""
 }

@@ -28,6 +28,11 @@ const (
 // closes it. A URL without target_session_attrs gets a server that is not in
 // recovery.
 func connect(ctx context.Context, cfg Config, replication bool) (*pgconn.PgConn, error) {
+	return connectThrough(ctx, cfg, replication, nil)
+}
+
+// connectThrough is connect with a dialer that wrap, if any, makes of the usual one.
+func connectThrough(ctx context.Context, cfg Config, replication bool, wrap func(pgconn.DialFunc) pgconn.DialFunc) (*pgconn.PgConn, error) {
 	d, err := parseDSN(cfg.URL)
 	if err != nil {
 		return nil, err
@@ -51,7 +56,10 @@ func connect(ctx context.Context, cfg Config, replication bool) (*pgconn.PgConn,
 	dialer := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 3}}
 	d.config.DialFunc = dialer.DialContext
 	if replication {
-		d.config.DialFunc = gathering(impatient(dialer.DialContext, cfg.senderTimeout()), cfg.pacing)
+		d.config.DialFunc = impatient(dialer.DialContext, cfg.senderTimeout())
+	}
+	if wrap != nil {
+		d.config.DialFunc = wrap(d.config.DialFunc)
 	}
 
 	var failures []failure
@@ -307,4 +315,10 @@ func sessionParams(cfg Config, given map[string]string, replication bool) map[st
 		params["replication"] = "database"
 	}
 	return params
+}
+
+func closeQuietly(conn *pgconn.PgConn) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = conn.Close(ctx) // the server drops its end in any case
 }

@@ -31,7 +31,7 @@ type Decoder struct {
 	describe func(*Relation) ([]ColumnMeta, error)
 
 	byPrefix map[string]*Relation
-	messages []*Relation // of Config.Messages, in order
+	messages []*Relation // of DecoderOptions.Messages, in order
 
 	history pglogrepl.LSN // end of the WAL when the stream was opened; zero without a catalog
 
@@ -50,10 +50,9 @@ type Decoder struct {
 	through  pglogrepl.LSN // highest ever given out
 
 	batch *Batch // nil when nothing was read since Take
-	first int    // batch's first row in the slab
-	slab  *slab
+	slab  *Slab
 	full  bool
-	pool  *slabPool
+	pool  *SlabPool
 
 	failed error
 }
@@ -69,31 +68,73 @@ type drift struct {
 	err           error
 }
 
-// jsonOID is the type of a logical message's body, as the router shall read it.
-const jsonOID = 114
+// DecoderOptions say which rows are wanted, and where a batch ends.
+type DecoderOptions struct {
+	// Tables are the configured tables. Relation.Table indexes this slice.
+	Tables []Table
+
+	// Wants says, by table, what is delivered beyond the inserts. It may be shorter.
+	Wants []Wants
+
+	// Messages are prefixes of logical messages. Relation.Table of the i-th is
+	// len(Tables)+i.
+	Messages []string
+
+	// MaxRows and MaxBytes end a batch. Default 1024 and 512 KiB.
+	MaxRows  int
+	MaxBytes int
+
+	// Start is the position that was confirmed before: no batch repeats it.
+	Start pglogrepl.LSN
+
+	// History is the end of the WAL when the stream was opened; zero without a catalog.
+	History pglogrepl.LSN
+
+	// Describe reads the metadata of a relation's columns, for tables that want it.
+	Describe func(*Relation) ([]ColumnMeta, error)
+}
+
+// Defaults of DecoderOptions.
+const (
+	defaultMaxRows  = 1024
+	defaultMaxBytes = 512 << 10
+)
+
+func (o DecoderOptions) withDefaults() DecoderOptions {
+	if o.MaxRows <= 0 {
+		o.MaxRows = defaultMaxRows
+	}
+	if o.MaxBytes <= 0 {
+		o.MaxBytes = defaultMaxBytes
+	}
+	return o
+}
 
 // NewDecoder makes a decoder for one connection: the server announces every
-// relation again on the next. It uses Tables, MaxBatchRows and MaxBatchBytes.
-func NewDecoder(cfg Config) *Decoder {
-	cfg = withStreamDefaults(cfg, 0)
+// relation again on the next.
+func NewDecoder(opt DecoderOptions) *Decoder {
+	opt = opt.withDefaults()
 	d := &Decoder{
-		bytes:     cfg.MaxBatchBytes,
-		tables:    cfg.Tables,
-		wants:     make([]Wants, len(cfg.Tables)),
-		byName:    make(map[Table]int, len(cfg.Tables)),
-		byPrefix:  make(map[string]*Relation, len(cfg.Messages)),
-		expected:  make(map[uint32]int, len(cfg.Tables)),
-		oids:      make([]uint32, len(cfg.Tables)),
+		bytes:     opt.MaxBytes,
+		tables:    opt.Tables,
+		wants:     make([]Wants, len(opt.Tables)),
+		describe:  opt.Describe,
+		byName:    make(map[Table]int, len(opt.Tables)),
+		byPrefix:  make(map[string]*Relation, len(opt.Messages)),
+		expected:  make(map[uint32]int, len(opt.Tables)),
+		oids:      make([]uint32, len(opt.Tables)),
+		history:   opt.History,
 		types:     make(map[uint32]string),
 		relations: make(map[uint32]*relation),
-		pool:      newSlabPool(cfg.MaxBatchRows, cfg.MaxBatchBytes),
+		through:   opt.Start,
+		pool:      NewSlabPool(opt.MaxRows, opt.MaxBytes),
 	}
-	copy(d.wants, cfg.Wants)
-	for i, t := range cfg.Tables {
+	copy(d.wants, opt.Wants)
+	for i, t := range opt.Tables {
 		d.byName[t] = i
 	}
-	for i, prefix := range cfg.Messages {
-		r := messageRelation(cfg, i)
+	for i, prefix := range opt.Messages {
+		r := messageRelation(prefix, len(opt.Tables)+i)
 		d.byPrefix[prefix] = r
 		d.messages = append(d.messages, r)
 	}
@@ -238,6 +279,19 @@ func (d *Decoder) commitTxn(f *fields) error {
 	return nil
 }
 
+// Commit is where the transaction in hand commits; it means nothing outside one.
+func (d *Decoder) Commit() pglogrepl.LSN { return d.txn.Commit }
+
+// CommitMicros is the commit time of the last transaction that began, in microseconds of
+// the wire's clock; zero before the first.
+func (d *Decoder) CommitMicros() int64 { return d.commitAt }
+
+// Through is the highest position that a batch was given.
+func (d *Decoder) Through() pglogrepl.LSN { return d.through }
+
+// Messages are the relations of the configured prefixes, in order.
+func (d *Decoder) Messages() []*Relation { return d.messages }
+
 // Idle takes a keep-alive's position: everything before it was sent or is of no
 // interest. Inside a transaction it says nothing about that transaction's rows,
 // so it is dropped; the commit brings a later one.
@@ -296,12 +350,8 @@ func (d *Decoder) insertInto(msg []byte, walStart pglogrepl.LSN) (*relation, err
 
 // row copies data once and appends the row. On error the batch is unchanged.
 func (d *Decoder) row(r *relation, data []byte, walStart pglogrepl.LSN) error {
-	b := d.current()
-	if b.slab == nil {
-		d.place(b)
-	}
-	s := b.slab
-	values, own := s.columns(len(r.Columns)), s.bytes(len(data))
+	s := d.room(d.current())
+	values, own := s.Columns(len(r.Columns)), s.Bytes(len(data))
 	copy(own, data)
 	if err := carve(own, values); err != nil {
 		return err
@@ -311,19 +361,19 @@ func (d *Decoder) row(r *relation, data []byte, walStart pglogrepl.LSN) error {
 }
 
 // keep appends a row whose bytes and values are the slab's.
-func (d *Decoder) keep(r *Relation, own []byte, values []Value, walStart pglogrepl.LSN) {
-	b := d.batch
-	s := b.slab
-	b.Bytes += s.keep(own, values)
+func (d *Decoder) keep(r *Relation, own []byte, values []Value, walStart pglogrepl.LSN) *Row {
+	b, s := d.batch, d.slab
+	b.Bytes += s.Keep(own, values)
 	if d.stamped == nil {
-		d.stamped = s.stamp(d.txn)
-		b.Bytes += txnSize
+		d.stamped = s.Stamp(d.txn)
+		b.Bytes += TxnSize
 	}
 	d.ordinal++
-	s.rows = append(s.rows, Row{
+	row := s.Add(Row{
 		Txn: d.stamped, LSN: walStart, Ordinal: d.ordinal, Relation: r, Values: values,
 	})
-	d.full = b.Bytes >= d.bytes || s.full()
+	d.full = b.Bytes >= d.bytes || s.Full()
+	return row
 }
 
 // message makes a row of a logical message with a configured prefix; its body is
@@ -349,11 +399,8 @@ func (d *Decoder) message(f *fields, walStart pglogrepl.LSN) error {
 	if !transactional {
 		d.txn, d.stamped, d.ordinal = Txn{Commit: at}, nil, 0
 	}
-	b := d.current()
-	if b.slab == nil {
-		d.place(b)
-	}
-	values, own := b.slab.columns(len(r.Columns)), b.slab.bytes(len(body))
+	s := d.room(d.current())
+	values, own := s.Columns(len(r.Columns)), s.Bytes(len(body))
 	copy(own, body)
 	values[0] = Value{Kind: Text, Data: own}
 	if len(values) > 1 {

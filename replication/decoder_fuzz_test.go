@@ -26,7 +26,7 @@ func FuzzDecoder(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, input []byte, rows uint8) {
 		cfg := testConfig
-		cfg.MaxBatchRows, cfg.MaxBatchBytes = int(rows%16)+1, 512
+		cfg.MaxRows, cfg.MaxBytes = int(rows%16)+1, 512
 		d := NewDecoder(cfg)
 		var through pglogrepl.LSN
 		for len(input) >= 2 {

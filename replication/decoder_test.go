@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pglogrepl"
 )
 
-var testConfig = Config{Tables: []Table{{"public", "outbox"}, {"Odd", "Out\"Box"}}}
+var testConfig = DecoderOptions{Tables: []Table{{"public", "outbox"}, {"Odd", "Out\"Box"}}}
 
 const (
 	outboxOID = 16400
@@ -99,7 +99,7 @@ batch through=0/330 transactions=2 foreign=1 other=4 open=false
 
 func TestTransactionThatContinuesKeepsOrdinalsAndHidesItsEnd(t *testing.T) {
 	cfg := testConfig
-	cfg.MaxBatchRows = 2
+	cfg.MaxRows = 2
 	d := NewDecoder(cfg)
 	decodeAll(t, d, begin(0x200, 7), relationMsg(outboxOID, "public", "outbox", outboxColumns...), insert(outboxOID, "1", "a"))
 	if d.Full() {
@@ -326,7 +326,7 @@ func TestACommitWhereAKeepAliveWasIsNoNews(t *testing.T) {
 func TestABatchIsFullWithTheBytesItMayHave(t *testing.T) {
 	row := func(limit int) *Decoder {
 		cfg := testConfig
-		cfg.MaxBatchBytes = limit
+		cfg.MaxBytes = limit
 		d := NewDecoder(cfg)
 		decodeAll(t, d, begin(0x200, 7), relationMsg(outboxOID, "public", "outbox", outboxColumns...), insert(outboxOID, "1", "a"))
 		return d
@@ -350,7 +350,7 @@ func TestErrorWithoutPositionNamesTheTransaction(t *testing.T) {
 
 func TestOversizedRowsAreWholeAndCounted(t *testing.T) {
 	cfg := testConfig
-	cfg.MaxBatchBytes = 1 << 10
+	cfg.MaxBytes = 1 << 10
 	d := NewDecoder(cfg)
 	big := strings.Repeat("x", 5<<20)
 	decodeAll(t, d, begin(0x200, 7), relationMsg(outboxOID, "public", "outbox", outboxColumns...),
@@ -386,7 +386,7 @@ func TestRowsSurviveTheMessageAndTheirNeighbours(t *testing.T) {
 // or get memory that is still in use.
 func TestSlabsAreReusedOnlyWhenEveryBatchLetGo(t *testing.T) {
 	cfg := testConfig
-	cfg.MaxBatchRows, cfg.MaxBatchBytes = 8, 4<<10
+	cfg.MaxRows, cfg.MaxBytes = 8, 4<<10
 	d := NewDecoder(cfg)
 	decodeAll(t, d, begin(0x200, 7), relationMsg(outboxOID, "public", "outbox", outboxColumns...))
 	type held struct {
@@ -427,7 +427,7 @@ func TestSlabsAreReusedOnlyWhenEveryBatchLetGo(t *testing.T) {
 
 func TestTablesWiderThanAChunkDecode(t *testing.T) {
 	cfg := testConfig
-	cfg.MaxBatchRows = 2
+	cfg.MaxRows = 2
 	d := NewDecoder(cfg)
 	names, values := make([]string, 1600), make([]string, 1600)
 	for i := range names {
@@ -444,7 +444,7 @@ func TestTablesWiderThanAChunkDecode(t *testing.T) {
 			t.Errorf("row %d begins with %q and ends with %q", i, first, last)
 		}
 	}
-	if want := 2 * 1600 * valueSize; b.Bytes < want {
+	if want := 2 * 1600 * ValueSize; b.Bytes < want {
 		t.Errorf("%d bytes are counted, the values alone take %d", b.Bytes, want)
 	}
 }
@@ -457,7 +457,7 @@ func TestSlabsHoldLittleMoreThanTheirBatchesCount(t *testing.T) {
 			d := NewDecoder(testConfig)
 			row := insert(outboxOID, "1", "orders", "4711", "OrderPlaced", strings.Repeat("x", payload), "2026-11-21 10:00:00+00", "\x00")
 			decodeAll(t, d, begin(0x200, 7), relationMsg(outboxOID, "public", "outbox", "id", "type", "key", "event", "payload", "created", "published"))
-			charged, held := 0, map[*slab]bool{}
+			charged, held := 0, map[*Slab]bool{}
 			for charged < 8<<20 {
 				decodeAll(t, d, row)
 				if d.Full() {
@@ -468,7 +468,7 @@ func TestSlabsHoldLittleMoreThanTheirBatchesCount(t *testing.T) {
 			}
 			taken := 0
 			for s := range held {
-				taken += cap(s.rows)*rowSize + len(s.byteChunks)*byteChunk + len(s.valueChunks)*valueChunk*valueSize + len(s.txnChunks)*txnChunk*txnSize
+				taken += cap(s.rows)*rowSize + len(s.byteChunks)*byteChunk + len(s.valueChunks)*valueChunk*ValueSize + len(s.txnChunks)*txnChunk*TxnSize
 			}
 			if taken > charged+charged/4 {
 				t.Errorf("%d slabs take %d bytes, their batches are charged with %d", len(held), taken, charged)

@@ -1,7 +1,6 @@
 package replication
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
@@ -107,58 +106,3 @@ func (e *Error) Error() string {
 }
 
 func (e *Error) Unwrap() error { return e.Err }
-
-// KindOf says what to do about err, which may wrap an *Error or come straight
-// from the driver. It is not to be asked about nil.
-func KindOf(err error) ErrorKind {
-	var e *Error
-	if errors.As(err, &e) {
-		return e.Kind
-	}
-	return verdictOf(err).kind
-}
-
-// Reason names err's cause in one snake_case word, or is empty for nil.
-func Reason(err error) string {
-	if err == nil {
-		return ""
-	}
-	var e *Error
-	if !errors.As(err, &e) {
-		return verdictOf(err).reason
-	}
-	if e.Reason != "" {
-		return e.Reason
-	}
-	switch e.Kind {
-	case KindBusy:
-		return ReasonSlotInUse
-	case KindLost:
-		return ReasonSlotLost
-	case KindDrift:
-		return ReasonPublicationChanged
-	case KindProtocol:
-		return ReasonProtocol
-	case KindRefused, KindRetry:
-	}
-	if e.Err != nil {
-		return verdictOf(e.Err).reason
-	}
-	if e.Kind == KindRetry {
-		return ReasonNetwork
-	}
-	return ReasonServerError
-}
-
-// oneLine folds the line breaks that drivers put between the attempts on
-// several hosts: an error is one line of a log.
-func oneLine(s string) string {
-	if !strings.ContainsAny(s, "\r\n\t") {
-		return s
-	}
-	lines := strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' })
-	for i, line := range lines {
-		lines[i] = strings.TrimSpace(strings.ReplaceAll(line, "\t", " "))
-	}
-	return strings.Join(lines, "; ")
-}

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-
-	"github.com/jackc/pglogrepl"
 )
 
 // Finder looks for rows by the value of a column, all over one connection, which it makes
@@ -58,7 +56,7 @@ func (f *Finder) Describe(ctx context.Context, table int) (*Relation, error) {
 	if err := f.open(ctx); err != nil {
 		return nil, err
 	}
-	rel, _, err := f.s.describe(f.cfg, table)
+	rel, _, err := describeTable(f.s.q, f.s.version, f.cfg, table)
 	if err != nil {
 		return nil, err
 	}
@@ -102,49 +100,4 @@ func (f *Finder) Find(ctx context.Context, table int, column, value string) (*Ro
 		row[i] = cell{text: string(field), null: field == nil}
 	}
 	return sampled(rel, row), nil
-}
-
-// SystemIdentifier asks for the identifier of the database cluster over an ordinary
-// connection: no replication right is needed.
-func SystemIdentifier(ctx context.Context, cfg Config) (string, error) {
-	conn, err := connect(ctx, cfg, false)
-	if err != nil {
-		return "", err
-	}
-	defer closeQuietly(conn)
-	const op = "read the system identifier"
-	row, err := querier{ctx: ctx, conn: conn}.one("SELECT system_identifier FROM pg_catalog.pg_control_system()")
-	if err != nil {
-		return "", classify(op, err)
-	}
-	return row.cells[0].text, nil
-}
-
-// History asks for the origin of what the database has, over a replication connection.
-func History(ctx context.Context, cfg Config) (Origin, error) {
-	q, server, err := openServer(ctx, cfg, true)
-	if err != nil {
-		return Origin{}, err
-	}
-	defer closeQuietly(q.conn)
-	system, err := pglogrepl.IdentifySystem(ctx, q.conn)
-	if err != nil {
-		return Origin{}, classify("identify the server", err)
-	}
-	server.SystemID, server.Timeline = system.SystemID, system.Timeline
-	if err := server.readHistory(ctx, q.conn); err != nil {
-		return Origin{}, err
-	}
-	return server.origin(), nil
-}
-
-// OwnSlot says whether a slot's name is the configuration's or that of one of its shards,
-// whatever their number.
-func (c Config) OwnSlot(name string) bool {
-	base := c.Slot
-	if c.Shard.Divided() {
-		base = c.Shard.Slot
-	}
-	_, _, ok := parseShardName(base, name)
-	return ok
 }

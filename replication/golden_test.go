@@ -79,7 +79,7 @@ func captureTables() []Table {
 // decodeCapture takes a batch for each transaction.
 func decodeCapture(t *testing.T, messages []msg) []byte {
 	t.Helper()
-	d := NewDecoder(Config{Tables: captureTables()})
+	d := NewDecoder(DecoderOptions{Tables: captureTables()})
 	var out bytes.Buffer
 	var shape *Relation
 	for _, m := range messages {
@@ -126,12 +126,12 @@ func capture(t *testing.T) {
 			t.Fatal(err)
 		}
 		for format, binary := range map[string]bool{"text": false, "binary": true} {
-			cfg.Binary = func([]*Relation, pglogrepl.LSN, pglogrepl.LSN) bool { return binary }
+			opt := Options{Binary: func([]*Relation, pglogrepl.LSN, pglogrepl.LSN) bool { return binary }}
 			path := filepath.Join("testdata", version, format+".hex")
 			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 				t.Fatal(err)
 			}
-			if err := os.WriteFile(path, listen(t, cfg, end), 0o644); err != nil {
+			if err := os.WriteFile(path, listen(t, cfg, opt, end), 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -139,9 +139,9 @@ func capture(t *testing.T) {
 }
 
 // listen gives the raw messages up to a keep-alive at or after end.
-func listen(t *testing.T, cfg Config, end pglogrepl.LSN) []byte {
+func listen(t *testing.T, cfg Config, opt Options, end pglogrepl.LSN) []byte {
 	t.Helper()
-	s, err := Open(t.Context(), cfg, zerolog.Nop())
+	s, err := Open(t.Context(), cfg, opt, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,32 +1,9 @@
 package replication
 
 import (
-	"context"
 	"fmt"
 	"strings"
-	"time"
-
-	"github.com/jackc/pgx/v5/pgconn"
 )
-
-// ColumnMeta is what only the catalog knows about a column, as it is when the
-// server announces the table: at the first row of a session, and after a change.
-type ColumnMeta struct {
-	NotNull bool
-	Default string // expression, as pg_get_expr prints it; empty: none
-	Key     int    // position in the primary key, or else in a unique index, from 1; 0: none
-
-	// The type, beneath any domains.
-	Base     uint32
-	BaseMod  int32
-	TypeName string
-	TypeKind byte   // pg_type.typtype: b, e (an enum), c, r, m, p
-	Labels   string // of an enum or of an array's, joined with commas, in the order in which they were made
-
-	Elem     uint32 // of an array; zero: none
-	ElemName string
-	ElemKind byte
-}
 
 // readMeta reads the catalog for rel's columns. One that the table no longer has
 // under that name is nullable and has no default; its type is looked up all the same.
@@ -81,81 +58,4 @@ func readMeta(q querier, rel *Relation) ([]ColumnMeta, error) {
 		}
 	}
 	return meta, nil
-}
-
-// enrich adds the metadata that the table of an announced relation asks for.
-func (d *Decoder) enrich(rel *Relation) error {
-	if d.describe == nil {
-		return nil
-	}
-	table, ok := d.expected[rel.OID]
-	if !ok {
-		if table, ok = d.byName[Table{Schema: rel.Namespace, Name: rel.Name}]; !ok {
-			return nil
-		}
-	}
-	if !d.wants[table].Meta {
-		return nil
-	}
-	var err error
-	rel.Meta, err = d.describe(rel)
-	return err
-}
-
-// maxDescribe bounds a look at the catalog, during which the stream is not read and the
-// server not answered.
-const maxDescribe = 5 * time.Second
-
-// describeTimeout leaves the server a half of its patience: it was last answered up to a
-// quarter of it before the look began.
-func (c *Config) describeTimeout() time.Duration { return min(maxDescribe, c.senderTimeout()/2) }
-
-// describer reads the catalog for a stream, which is not able to while it copies.
-// Its connection is made when it is first needed. The stream's goroutine owns it.
-type describer struct {
-	cfg    Config
-	conn   *pgconn.PgConn
-	labels map[uint32]string // of enums, as first seen: later ones are not in the schema of a running stream
-}
-
-func (s *describer) describe(rel *Relation) ([]ColumnMeta, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.describeTimeout())
-	defer cancel()
-	if s.conn != nil && s.conn.IsClosed() {
-		s.conn = nil
-	}
-	if s.conn == nil {
-		conn, err := connect(ctx, s.cfg, false)
-		if err != nil {
-			return nil, err
-		}
-		s.conn = conn
-	}
-	meta, err := readMeta(querier{ctx: ctx, conn: s.conn}, rel)
-	if err != nil {
-		s.close()
-		return nil, err
-	}
-	if s.labels == nil {
-		s.labels = make(map[uint32]string)
-	}
-	for i := range meta {
-		m := &meta[i]
-		if m.Labels == "" {
-			continue
-		}
-		if first, ok := s.labels[m.Base]; ok {
-			m.Labels = first
-		} else {
-			s.labels[m.Base] = m.Labels
-		}
-	}
-	return meta, nil
-}
-
-func (s *describer) close() {
-	if s != nil && s.conn != nil {
-		closeQuietly(s.conn)
-		s.conn = nil
-	}
 }

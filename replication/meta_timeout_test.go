@@ -10,7 +10,7 @@ import (
 func TestDescribeTimeout_StaysBelowTheServersPatience(t *testing.T) {
 	for _, timeout := range []time.Duration{time.Second, 5 * time.Second, 0, time.Hour} {
 		cfg := Config{WalSenderTimeout: timeout}
-		if got, most := cfg.describeTimeout(), cfg.senderTimeout()*3/4; got >= most || got > maxDescribe || got <= 0 {
+		if got, most := describeTimeout(cfg), cfg.senderTimeout()*3/4; got >= most || got > maxDescribe || got <= 0 {
 			t.Errorf("wal_sender_timeout %s: %s", cfg.senderTimeout(), got)
 		}
 	}

@@ -36,7 +36,7 @@ func TestPostgresLostNetworkEndsTheStreamBeforeTheSlotIsFree(t *testing.T) {
 	link, db := distantPostgres(t)
 	cfg := backlog(t, db, 60_000, 10)
 	cfg.WalSenderTimeout = 3 * time.Second
-	s, err := Open(t.Context(), behind(t, link, cfg), zerolog.Nop())
+	s, err := Open(t.Context(), behind(t, link, cfg), Options{}, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func TestPostgresServerThatDoesNotReadKeepsItsConnection(t *testing.T) {
 	db := harness.OwnPostgres(t, sandbox.PostgresOptions{})
 	cfg := backlog(t, db, 60_000, 10)
 	cfg.WalSenderTimeout = 2 * time.Second
-	s, err := Open(t.Context(), cfg, zerolog.Nop())
+	s, err := Open(t.Context(), cfg, Options{}, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
 	}

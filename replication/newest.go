@@ -2,13 +2,10 @@ package replication
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // Newest reads the rows of cfg.Tables[table] that were written last, newest
@@ -19,7 +16,7 @@ func Newest(ctx context.Context, cfg Config, table, limit int) ([]*Row, error) {
 		return nil, err
 	}
 	defer closeQuietly(s.q.conn)
-	rel, _, err := s.describe(cfg, table)
+	rel, _, err := describeTable(s.q, s.version, cfg, table)
 	if err != nil {
 		return nil, err
 	}
@@ -53,15 +50,6 @@ func Newest(ctx context.Context, cfg Config, table, limit int) ([]*Row, error) {
 		}
 	}
 	return nil, nil
-}
-
-func limitStatements() string {
-	return fmt.Sprintf("SET default_transaction_read_only = on; SET statement_timeout = %d", sampleTimeout.Milliseconds())
-}
-
-func timedOut(err error) bool {
-	var pg *pgconn.PgError
-	return errors.As(err, &pg) && pg.Code == "57014"
 }
 
 // Largest is the size in bytes of the largest value of a column of rel, as the

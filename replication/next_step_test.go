@@ -67,7 +67,7 @@ func TestStream_SaysWhatTakesASlotPastAMissingPublication(t *testing.T) {
 		"a notice": frame('N', fields("SWARNING", "VWARNING", "C55000", `Mskipped loading publication "pub"`)),
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, Config{}, func(t *testing.T, f *fakeServer) {
+			bubble(t, Options{}, func(t *testing.T, f *fakeServer) {
 				go f.wal(txn(0x200, 7, "1")...)
 				for b := f.take(); b != nil; b = f.take() {
 				}

@@ -7,55 +7,75 @@ import (
 	"github.com/jackc/pglogrepl"
 )
 
-// Defaults of the sizes and times in Config.
+// Defaults of the sizes and times in Options.
 const (
-	defaultBatchRows        = 1024
-	defaultBatchBytes       = 512 << 10
-	defaultMaxRowBytes      = 64 << 20
-	defaultWalSenderTimeout = 15 * time.Second
-	defaultStatusInterval   = time.Second
-	defaultDeadAfter        = 30 * time.Second
-	defaultShutdownGrace    = 5 * time.Second
+	defaultMaxRowBytes    = 64 << 20
+	defaultStatusInterval = time.Second
+	defaultDeadAfter      = 30 * time.Second
+	defaultShutdownGrace  = 5 * time.Second
 )
 
 // binaryVersion is the first server_version_num whose pgoutput knows the option
 // binary. An option that a server does not know is an error, not ignored.
 const binaryVersion = 140000
 
-// withStreamDefaults fills what the decoder and the stream read. senderTimeout is
-// what the server says about this connection; zero means that it never times out.
-func withStreamDefaults(cfg Config, senderTimeout time.Duration) Config {
-	if cfg.MaxBatchRows <= 0 {
-		cfg.MaxBatchRows = defaultBatchRows
-	}
-	if cfg.MaxBatchBytes <= 0 {
-		cfg.MaxBatchBytes = defaultBatchBytes
-	}
-	if cfg.MaxRowBytes <= 0 {
-		cfg.MaxRowBytes = defaultMaxRowBytes
-	}
-	cfg.WalSenderTimeout = cfg.senderTimeout()
-	if cfg.StatusInterval <= 0 {
-		cfg.StatusInterval = defaultStatusInterval
-		if senderTimeout > 0 {
-			cfg.StatusInterval = min(cfg.StatusInterval, senderTimeout/4)
-		}
-	}
-	if cfg.DeadAfter <= 0 {
-		cfg.DeadAfter = max(defaultDeadAfter, senderTimeout)
-	}
-	if cfg.ShutdownGrace <= 0 {
-		cfg.ShutdownGrace = defaultShutdownGrace
-	}
-	return cfg
+// Options say how a Stream reads. The zero value has the defaults.
+type Options struct {
+	// Binary decides once per session, from the tables' shape in the catalog, whether the
+	// whole connection uses the binary format. from is where the session starts, end the
+	// end of the WAL: rows of an older shape may lie between the two. Nil means text.
+	Binary func(tables []*Relation, from, end pglogrepl.LSN) bool
+
+	// MaxBatchRows and MaxBatchBytes end a batch inside a transaction, which
+	// bounds memory whatever the transaction's size. Default 1024 and 512 KiB.
+	MaxBatchRows  int
+	MaxBatchBytes int
+
+	// MaxRowBytes bounds a row of a configured table, as the server sends it. A larger
+	// one is refused from its length, before it is read. Defaults to 64 MiB.
+	MaxRowBytes int
+
+	// StatusInterval is the most time between two status messages.
+	// Defaults to the lesser of 1s and a quarter of WalSenderTimeout.
+	StatusInterval time.Duration
+
+	// DeadAfter is the silence after which the server is taken for dead, although
+	// every status message asks for a reply. Defaults to the greater of 30s and
+	// WalSenderTimeout.
+	DeadAfter time.Duration
+
+	// ShutdownGrace bounds how long a stopping server is kept waiting for rows
+	// that Kafka cannot take. Defaults to 5s.
+	ShutdownGrace time.Duration
+
+	pacing pacing // of the socket; benchmarks set it
 }
 
-// senderTimeout is the wal_sender_timeout that the connection asks for.
-func (c Config) senderTimeout() time.Duration {
-	if c.WalSenderTimeout <= 0 {
-		return defaultWalSenderTimeout
+// withDefaults fills what is not set. senderTimeout is what the server says about this
+// connection; zero means that it never times out.
+func (o Options) withDefaults(senderTimeout time.Duration) Options {
+	if o.MaxBatchRows <= 0 {
+		o.MaxBatchRows = defaultMaxRows
 	}
-	return c.WalSenderTimeout
+	if o.MaxBatchBytes <= 0 {
+		o.MaxBatchBytes = defaultMaxBytes
+	}
+	if o.MaxRowBytes <= 0 {
+		o.MaxRowBytes = defaultMaxRowBytes
+	}
+	if o.StatusInterval <= 0 {
+		o.StatusInterval = defaultStatusInterval
+		if senderTimeout > 0 {
+			o.StatusInterval = min(o.StatusInterval, senderTimeout/4)
+		}
+	}
+	if o.DeadAfter <= 0 {
+		o.DeadAfter = max(defaultDeadAfter, senderTimeout)
+	}
+	if o.ShutdownGrace <= 0 {
+		o.ShutdownGrace = defaultShutdownGrace
+	}
+	return o
 }
 
 // startCommand is the START_REPLICATION for protocol 1.
@@ -83,12 +103,4 @@ func startCommand(slot, publication string, binary, messages bool) string {
 	}
 	b.WriteString(")")
 	return b.String()
-}
-
-func doubleQuoted(name string) string {
-	return `"` + strings.ReplaceAll(name, `"`, `""`) + `"`
-}
-
-func singleQuoted(text string) string {
-	return `'` + strings.ReplaceAll(text, `'`, `''`) + `'`
 }

@@ -1,14 +1,9 @@
 package replication
 
 import (
-	"context"
-	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/jackc/pglogrepl"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // Origin says where a position was taken: the same number means other rows on
@@ -83,53 +78,4 @@ func (o Origin) Common(other Origin) pglogrepl.LSN {
 // line is the history with its present timeline, which has no end yet.
 func (o Origin) line() []Fork {
 	return append(slices.Clip(o.Forks), Fork{Timeline: o.Timeline, At: ^pglogrepl.LSN(0)})
-}
-
-func (c *Catalog) origin() Origin {
-	return Origin{SystemID: c.SystemID, Timeline: c.Timeline, Forks: c.forks}
-}
-
-// readHistory asks for the forks before the present timeline.
-func (c *Catalog) readHistory(ctx context.Context, conn *pgconn.PgConn) error {
-	if c.Timeline <= 1 {
-		return nil
-	}
-	history, err := pglogrepl.TimelineHistory(ctx, conn, c.Timeline)
-	if err != nil {
-		return classify("read the history of timeline "+strconv.Itoa(int(c.Timeline)), err)
-	}
-	c.forks, err = parseHistory(string(history.Content))
-	if err != nil {
-		return &Error{Kind: KindProtocol, Op: "read the history of timeline", Subject: strconv.Itoa(int(c.Timeline)), Err: err}
-	}
-	return nil
-}
-
-// parseHistory reads a timeline history file: a line for each timeline that was
-// left, with its number, the position of the fork and a reason.
-func parseHistory(content string) ([]Fork, error) {
-	var forks []Fork
-	for i, line := range strings.Split(content, "\n") {
-		line = strings.TrimSpace(line)
-		if line == "" || line[0] == '#' {
-			continue
-		}
-		words := strings.Fields(line)
-		if len(words) < 2 {
-			return nil, fmt.Errorf("line %d has no position", i+1)
-		}
-		timeline, err := strconv.ParseInt(words[0], 10, 32)
-		if err != nil || timeline < 1 {
-			return nil, fmt.Errorf("line %d begins with no timeline", i+1)
-		}
-		at, err := pglogrepl.ParseLSN(words[1])
-		if err != nil {
-			return nil, fmt.Errorf("line %d has no position: %w", i+1, err)
-		}
-		if n := len(forks); n > 0 && (int32(timeline) <= forks[n-1].Timeline || at < forks[n-1].At) {
-			return nil, fmt.Errorf("line %d goes back", i+1)
-		}
-		forks = append(forks, Fork{int32(timeline), at})
-	}
-	return forks, nil
 }

@@ -53,8 +53,8 @@ func TestOversizedMessagesOfOthersTakeNoMemory(t *testing.T) {
 			binary.BigEndian.PutUint32(head[1:], uint32(4+walHeader+size))
 			head = append(head, inWAL(0x200, testMicros, tt.m)...)
 			s := &Stream{dec: dec, frames: newFrames(&flood{head: head, left: frameHeader + walHeader + size - len(head)})}
-			s.cfg = withStreamDefaults(testConfig, 0)
-			s.frames.limit = s.cfg.MaxRowBytes + frameHeader + walHeader
+			s.opt = Options{}.withDefaults(0)
+			s.frames.limit = s.opt.MaxRowBytes + frameHeader + walHeader
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
 			if err := readOne(s); err != nil {

@@ -30,7 +30,7 @@ func announced(n int, m msg) []byte {
 func TestOversizedRowIsRefusedByItsLength(t *testing.T) {
 	const declared = 540 << 20
 	synctest.Test(t, func(t *testing.T) {
-		f := serve(t, Config{MaxRowBytes: 1 << 20})
+		f := serve(t, Options{MaxRowBytes: 1 << 20})
 		f.wal(begin(0x300, 7), outboxRelation(), insert(outboxOID, "1", "payload"))
 		go f.send(append(announced(declared, insert(outboxOID, "2", "payload")), make([]byte, 8<<10)...))
 		b := <-f.out
@@ -58,7 +58,7 @@ func TestOversizedRowIsRefusedByItsLength(t *testing.T) {
 // which the slot has to be moved past, is known from the transaction's beginning.
 func TestUndecodableRowNamesTheCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := serve(t, Config{})
+		f := serve(t, Options{})
 		f.wal(begin(0x300, 7), outboxRelation())
 		failure, err := (&pgproto3.ErrorResponse{Severity: "ERROR", SeverityUnlocalized: "ERROR", Code: "XX000", Message: "invalid memory alloc request size 1080000003",
 			Where: `slot "s", output plugin "pgoutput", in the change callback, associated LSN 0/200`}).Encode(nil)
@@ -77,7 +77,7 @@ func TestUndecodableRowNamesTheCommit(t *testing.T) {
 func TestOversizedMessagesOfOthersArePassed(t *testing.T) {
 	large := strings.Repeat("x", 1<<20)
 	synctest.Test(t, func(t *testing.T) {
-		f := serve(t, Config{MaxRowBytes: 1 << 20, MaxBatchBytes: 1 << 30})
+		f := serve(t, Options{MaxRowBytes: 1 << 20, MaxBatchBytes: 1 << 30})
 		go f.wal(begin(0x300, 7), outboxRelation(), relationMsg(otherOID, "public", "other", "body"), insert(otherOID, large),
 			logical("other.prefix", large), insert(outboxOID, "1", large[:1<<20-30]), commit(0x300, 0x310))
 		b := <-f.out
@@ -102,7 +102,7 @@ func TestOversizedMessagesOfOthersArePassed(t *testing.T) {
 func TestOversizedRowIsLeftOutByClose(t *testing.T) {
 	const declared = 8 << 20
 	synctest.Test(t, func(t *testing.T) {
-		f := serve(t, Config{MaxRowBytes: 1 << 20})
+		f := serve(t, Options{MaxRowBytes: 1 << 20})
 		rest := declared - len(insert(outboxOID, "2", "payload")) - 8<<10
 		f.wal(begin(0x300, 7), outboxRelation())
 		sent := make(chan struct{})

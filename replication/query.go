@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 
 	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -26,8 +27,8 @@ type cells []cell
 
 // catalogRow is one result row; the first value that does not parse is kept in err.
 type catalogRow struct {
-	cells
-	err error
+	cells cells
+	err   error
 }
 
 var errNoRow = errors.New("no row")
@@ -102,3 +103,7 @@ func (r *catalogRow) bigint(name string, i int) *int64 {
 func (r *catalogRow) text(i int) string { return r.cells[i].text }
 
 func (r *catalogRow) bool(i int) bool { return r.cells[i].text == "t" }
+
+func singleQuoted(text string) string {
+	return `'` + strings.ReplaceAll(text, `'`, `''`) + `'`
+}

@@ -5,8 +5,6 @@ import (
 	"slices"
 )
 
-func (r *Relation) qualified() string { return r.Namespace + "." + r.Name }
-
 // relate takes a Relation message. The server repeats it after any change near
 // the table; the pointer stays the same while the shape does.
 func (d *Decoder) relate(f *fields) error {
@@ -36,7 +34,7 @@ func (d *Decoder) relate(f *fields) error {
 	if err := d.enrich(&rel); err != nil {
 		return err
 	}
-	if old := d.relations[rel.OID]; old != nil && old.same(&rel) {
+	if old := d.relations[rel.OID]; old != nil && sameShape(old.Relation, &rel) {
 		return nil
 	}
 	d.latest = nil
@@ -48,9 +46,9 @@ func (d *Decoder) relate(f *fields) error {
 	return nil
 }
 
-func (r *Relation) same(other *Relation) bool {
-	return r.OID == other.OID && r.Namespace == other.Namespace && r.Name == other.Name &&
-		slices.Equal(r.Columns, other.Columns) && slices.Equal(r.Meta, other.Meta)
+func sameShape(a, b *Relation) bool {
+	return a.OID == b.OID && a.Namespace == b.Namespace && a.Name == b.Name &&
+		slices.Equal(a.Columns, b.Columns) && slices.Equal(a.Meta, b.Meta)
 }
 
 // judge decides which configured table rel is. A contradiction between name and
@@ -86,4 +84,23 @@ func (d *Decoder) judge(rel *Relation) *relation {
 		rel.Table = named
 	}
 	return &relation{Relation: rel}
+}
+
+// enrich adds the metadata that the table of an announced relation asks for.
+func (d *Decoder) enrich(rel *Relation) error {
+	if d.describe == nil {
+		return nil
+	}
+	table, ok := d.expected[rel.OID]
+	if !ok {
+		if table, ok = d.byName[Table{Schema: rel.Namespace, Name: rel.Name}]; !ok {
+			return nil
+		}
+	}
+	if !d.wants[table].Meta {
+		return nil
+	}
+	var err error
+	rel.Meta, err = d.describe(rel)
+	return err
 }

@@ -120,7 +120,8 @@ type Batch struct {
 	// there was none, or it goes on.
 	Closes pglogrepl.LSN
 
-	slab    *slab // where the rows live; nil without rows
+	slab    *Slab // where the rows live; nil without rows
+	first   int   // of them, in the slab
 	release func(*Batch)
 }
 
@@ -130,4 +131,26 @@ func (b *Batch) Release() {
 	if b.release != nil {
 		b.release(b)
 	}
+}
+
+// qualified is the table's name without quotes, for messages.
+func (r *Relation) qualified() string { return r.Namespace + "." + r.Name }
+
+// ColumnMeta is what only the catalog knows about a column, as it is when the
+// server announces the table: at the first row of a session, and after a change.
+type ColumnMeta struct {
+	NotNull bool
+	Default string // expression, as pg_get_expr prints it; empty: none
+	Key     int    // position in the primary key, or else in a unique index, from 1; 0: none
+
+	// The type, beneath any domains.
+	Base     uint32
+	BaseMod  int32
+	TypeName string
+	TypeKind byte   // pg_type.typtype: b, e (an enum), c, r, m, p
+	Labels   string // of an enum or of an array's, joined with commas, in the order in which they were made
+
+	Elem     uint32 // of an array; zero: none
+	ElemName string
+	ElemKind byte
 }

@@ -2,8 +2,11 @@ package replication
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 const (
@@ -33,95 +36,17 @@ func NewestRow(ctx context.Context, cfg Config, table int) (*Row, error) {
 	return rows[0], nil
 }
 
-// Describe reads the shape of cfg.Tables[table] from the catalog, which any role
-// may do: the columns that the stream will have, or without a publication that
-// has the table, would have. The numbers behind the tables are cfg.Messages, for
-// which it asks nobody. The warnings are one sentence each.
-func Describe(ctx context.Context, cfg Config, table int) (*Relation, []string, error) {
-	if i := table - len(cfg.Tables); i >= 0 {
-		return messageRelation(cfg, i), nil, nil
-	}
-	s, err := newSampler(ctx, cfg)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer closeQuietly(s.q.conn)
-	return s.describe(cfg, table)
-}
-
-// messageRelation is the shape of logical messages with the i-th prefix.
-func messageRelation(cfg Config, i int) *Relation {
-	rel := &Relation{
-		Namespace: "message", Name: cfg.Messages[i], Table: len(cfg.Tables) + i,
-		Columns: []Column{{Name: "body", Type: jsonOID, TypeMod: -1, TypeName: "json"}},
-	}
-	if rel.Name == AnyPrefix {
-		rel.Columns = append(rel.Columns, Column{Name: "prefix", Type: textOID, TypeMod: -1, TypeName: "text"})
-	}
-	return rel
-}
-
 type sampler struct {
 	q       querier
 	version int
 }
 
 func newSampler(ctx context.Context, cfg Config) (*sampler, error) {
-	conn, err := connect(ctx, cfg, false)
+	q, server, err := openSession(ctx, cfg, false)
 	if err != nil {
 		return nil, err
 	}
-	s := &sampler{q: querier{ctx: ctx, conn: conn}}
-	var server Catalog
-	if err := server.readServer(s.q); err != nil {
-		closeQuietly(conn)
-		return nil, err
-	}
-	s.version = server.ServerVersion
-	return s, nil
-}
-
-func (s *sampler) describe(cfg Config, index int) (*Relation, []string, error) {
-	table := cfg.Tables[index]
-	t, err := readTable(s.q, table)
-	if err != nil {
-		return nil, nil, err
-	}
-	if t == nil {
-		return nil, nil, tableMissing(s.q, cfg, table)
-	}
-	if err := t.decodable(table); err != nil {
-		return nil, nil, err
-	}
-	var warnings []string
-	shown := membership{publication: cfg.Publication}
-	publication, err := readPublication(s.q, s.version, cfg.Publication)
-	switch {
-	case Reason(err) == ReasonPublicationMissing:
-		warnings = append(warnings, publicationSubject(cfg.Publication)+" does not exist yet; "+hintSetup)
-	case err != nil:
-		return nil, nil, err
-	default:
-		if err := publication.publishes(table, t); err != nil {
-			warnings = append(warnings, oneLine(err.Error()))
-		}
-		shown = publication.membership(table)
-	}
-	columns, err := readColumns(s.q, s.version, t.oid, table, shown)
-	if err != nil {
-		return nil, nil, err
-	}
-	if len(columns.published) < columns.ordinary {
-		warnings = append(warnings, fmt.Sprintf("%s publishes %d of the %d columns of %s", publicationSubject(cfg.Publication), len(columns.published), columns.ordinary, table))
-	}
-	relation := columns.relation(t.oid, table)
-	relation.Table = index
-	if cfg.wants(index).Meta {
-		if relation.Meta, err = readMeta(s.q, relation); err != nil {
-			return nil, nil, err
-		}
-	}
-	return relation, warnings, nil
+	return &sampler{q: q, version: server.ServerVersion}, nil
 }
 
 // searches are the ends of the query, to be tried in turn: the last one takes any
@@ -180,4 +105,13 @@ func (s *sampler) grant(table Table) string {
 		return fmt.Sprintf("run: GRANT SELECT ON %s TO %s", table.sql(), role)
 	}
 	return fmt.Sprintf("run: GRANT USAGE ON SCHEMA %s TO %s; GRANT SELECT ON %s TO %s", doubleQuoted(table.Schema), role, table.sql(), role)
+}
+
+func limitStatements() string {
+	return fmt.Sprintf("SET default_transaction_read_only = on; SET statement_timeout = %d", sampleTimeout.Milliseconds())
+}
+
+func timedOut(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == "57014"
 }

@@ -21,8 +21,8 @@ const closeTimeout = 5 * time.Second
 // Open connects, checks that slot, publication and tables are as they must be,
 // and starts the copy at the slot's confirmed position. ctx bounds Open alone.
 // The stream must be closed, whether or not Run was called.
-func Open(ctx context.Context, cfg Config, logger zerolog.Logger) (*Stream, error) {
-	conn, err := connect(ctx, cfg, true)
+func Open(ctx context.Context, cfg Config, opt Options, logger zerolog.Logger) (*Stream, error) {
+	conn, err := connectThrough(ctx, cfg, true, func(dial pgconn.DialFunc) pgconn.DialFunc { return gathering(dial, opt.pacing) })
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func Open(ctx context.Context, cfg Config, logger zerolog.Logger) (*Stream, erro
 	for _, warning := range catalog.Warnings {
 		logger.Warn().Msg(warning)
 	}
-	s := newStream(cfg, logger, hijacked.Conn, catalog)
+	s := newStream(cfg, opt, logger, hijacked.Conn, catalog)
 	if err := s.startCopy(ctx); err != nil {
 		_ = s.conn.Close()
 		return nil, err
@@ -54,34 +54,36 @@ func Open(ctx context.Context, cfg Config, logger zerolog.Logger) (*Stream, erro
 	return s, nil
 }
 
-func newStream(cfg Config, logger zerolog.Logger, conn net.Conn, catalog *Catalog) *Stream {
-	cfg = withStreamDefaults(cfg, catalog.SenderTimeout)
+func newStream(cfg Config, opt Options, logger zerolog.Logger, conn net.Conn, catalog *Catalog) *Stream {
+	opt = opt.withDefaults(catalog.SenderTimeout)
 	s := &Stream{
-		cfg: cfg, log: logger, conn: conn,
+		cfg: cfg, opt: opt, log: logger, conn: conn,
 		frames: newFrames(conn),
-		dec:    NewDecoder(cfg),
 		start:  catalog.Confirmed,
 		origin: catalog.origin(),
 		abort:  make(chan struct{}),
 		lost:   make(chan struct{}),
 	}
-	s.frames.limit = cfg.MaxRowBytes + frameHeader + walHeader
-	s.dec.history = catalog.WALEnd
-	s.dec.through = s.start // the first keep-alive repeats it
+	s.frames.limit = opt.MaxRowBytes + frameHeader + walHeader
 	if g := gathered(conn); g != nil {
-		g.follow(&s.pace, cfg.pacing)
+		g.follow(&s.pace, opt.pacing)
 	}
+	decode := DecoderOptions{
+		Tables: cfg.Tables, Wants: cfg.Wants, Messages: cfg.Messages, MaxRows: opt.MaxBatchRows, MaxBytes: opt.MaxBatchBytes,
+		Start: s.start, History: catalog.WALEnd, // the first keep-alive repeats Start
+	}
+	if slices.ContainsFunc(cfg.Wants, func(w Wants) bool { return w.Meta }) {
+		s.catalog = newDescriber(cfg)
+		decode.Describe = s.catalog.describe
+	}
+	s.dec = NewDecoder(decode)
 	for _, rel := range catalog.Relations {
 		s.dec.Expect(rel)
 	}
-	if slices.ContainsFunc(cfg.Wants, func(w Wants) bool { return w.Meta }) {
-		s.catalog = &describer{cfg: cfg}
-		s.dec.describe = s.catalog.describe
-	}
-	s.tables = append(catalog.Relations, s.dec.messages...)
-	s.binary = cfg.Binary != nil && catalog.ServerVersion >= binaryVersion && cfg.Binary(s.tables, s.start, catalog.WALEnd)
+	s.tables = append(catalog.Relations, s.dec.Messages()...)
+	s.binary = opt.Binary != nil && catalog.ServerVersion >= binaryVersion && opt.Binary(s.tables, s.start, catalog.WALEnd)
 	s.status = status{
-		conn: conn, interval: cfg.StatusInterval, writeTimeout: cfg.WalSenderTimeout,
+		conn: conn, interval: opt.StatusInterval, writeTimeout: cfg.senderTimeout(),
 		write: s.start, flush: s.start, handed: s.start, told: time.Now(),
 	}
 	s.received.Store(uint64(s.start))

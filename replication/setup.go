@@ -109,33 +109,11 @@ func newSetup(ctx context.Context, conn *pgconn.PgConn, cfg Config, opt SetupOpt
 	return s
 }
 
-func checkNames(cfg Config) error {
-	for _, shard := range cfg.Shards() {
-		if err := CheckSlotName(shard.Slot); err != nil {
-			return err
-		}
-	}
-	var cause string
-	switch {
-	case cfg.Publication == "":
-		cause = "no publication is named"
-	case len(cfg.Publication) > 63:
-		cause = "the publication's name is longer than 63 bytes"
-	case strings.ContainsRune(cfg.Publication, 0):
-		cause = "the publication's name has a zero byte"
-	case len(cfg.Tables)+len(cfg.Messages) == 0:
-		cause = "no table and no message prefix is named"
-	default:
-		return nil
-	}
-	return &Error{Kind: KindRefused, Reason: ReasonConfiguration, Op: "check the configuration", Err: errors.New(cause)}
-}
-
 type setup struct {
 	cfg    Config
 	opt    SetupOptions
 	q      querier
-	server Catalog
+	server Server
 	report *SetupReport
 
 	tables  []Step
@@ -212,16 +190,6 @@ func (s *setup) roomForSlots() error {
 	return &Error{Kind: KindRefused, Reason: ReasonServerLimit, Op: "create", Subject: slotSubject(s.shards[0].cfg.Slot), Err: errors.New(cause), Hint: hint}
 }
 
-// noSlotsFree is why a server makes no further slot, and what to do about it.
-func noSlotsFree(limit int) (cause, hint string) {
-	if limit == 0 {
-		return "the server allows no replication slots (max_replication_slots is 0)",
-			"set it, for one slot and as many as others need, and restart the server: ALTER SYSTEM SET max_replication_slots = 10; managed services have a parameter for it"
-	}
-	return fmt.Sprintf("too few of the server's %s are free (max_replication_slots)", wording.Count(limit, "replication slot")),
-		"drop a slot that nobody uses (SELECT * FROM pg_replication_slots), or raise max_replication_slots and restart the server"
-}
-
 // planPublications plans the tables too, which the publications are made for.
 func (s *setup) planPublications() error {
 	viaRoot := false
@@ -254,7 +222,7 @@ func (s *setup) checkMapping(i int) error {
 	if s.opt.Check == nil {
 		return nil
 	}
-	relation, _, err := (&sampler{q: s.q, version: s.server.ServerVersion}).describe(s.shards[0].cfg, i)
+	relation, _, err := describeTable(s.q, s.server.ServerVersion, s.shards[0].cfg, i)
 	if err != nil {
 		return err
 	}
@@ -326,7 +294,7 @@ func (s *setup) planPublication(i int, viaRoot bool) error {
 		}
 		published, err := s.identified()
 		if err == nil && s.opt.Columns != nil {
-			err = s.cfg.insertsOnly(published)
+			err = insertsOnly(&s.cfg, published)
 		}
 		shard.publication.SQL = createPublication(cfg, viaRoot, published, s.lists, filters, s.parents...)
 		return err
@@ -346,7 +314,7 @@ func (s *setup) conditions(cfg Config) (map[Table]string, error) {
 	}
 	conditions := make(map[Table]string, len(s.filters))
 	for table, relation := range s.filters {
-		f, err := cfg.filterOf(s.server.ServerVersion, relation)
+		f, err := filterOf(cfg, s.server.ServerVersion, relation)
 		if err != nil {
 			return nil, err
 		}
@@ -688,19 +656,4 @@ func (s *setup) createSlot(step Step) error {
 		hint = "add pgoutput to the server's output_plugin_libraries"
 	}
 	return permissionHint(classify("create "+slotSubject(step.Name), err), hint)
-}
-
-// permissionHint replaces the hint of an error that is about permissions.
-func permissionHint(err error, hint string) error {
-	var e *Error
-	if errors.As(err, &e) && e.Reason == ReasonPermission {
-		e.Hint = hint
-	}
-	return err
-}
-
-func closeQuietly(conn *pgconn.PgConn) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	_ = conn.Close(ctx) // the server drops its end in any case
 }

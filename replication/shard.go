@@ -2,19 +2,13 @@ package replication
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/cdc-relay/cdc-relay/wording"
 )
 
 // MaxShards bounds Shard.Count. Each shard has the server decode all of the WAL once
 // more, so there is no use for many.
 const MaxShards = 64
-
-// shardVersion is the first with row filters.
-const shardVersion = 150000
 
 // Shard says which part of the rows a slot has. Count slots divide the tables' rows by
 // a hash of the record's key, which each slot's publication computes in its row filter.
@@ -93,236 +87,13 @@ func (c Config) Shards() []Config {
 	return all
 }
 
-// hashes are the functions that a row filter may call, by the OID of the column's type.
-// A filter permits immutable built-in functions alone, and no user-defined type. Equal
-// texts are equal values of each of these types, so one key has one hash.
-var hashes = map[uint32]struct {
-	function string
-	family   string // types of one family give the same key the same hash
-	since    int    // server_version_num
-	cast     string // how the server prints the argument's type
-}{
-	25:   {function: "hashtext", family: "text"},
-	1043: {function: "hashtext", family: "text", cast: "::text"}, // varchar
-	1042: {function: "hashbpchar", family: "char(n)"},
-	19:   {function: "hashname", family: "name"},
-	2950: {function: "uuid_hash", family: "uuid"},
-	21:   {function: "hashint2", family: "integer"},
-	23:   {function: "hashint4", family: "integer"},
-	20:   {function: "hashint8", family: "integer"},
-	1700: {function: "hash_numeric", family: "numeric"},
-	17:   {function: "hashbytea", family: "bytea", since: 180000},
-}
-
-// firstUserOID is that of the first object that is not the server's own.
-const firstUserOID = 16384
-
-// filter is the condition for a row to be in a shard.
-type filter struct {
-	hash, column, cast string
-	family             string
-	count, index       int
-}
-
-// sql computes the condition. The sign is masked, since % keeps it; a NULL counts as
-// the hash 0. Names are qualified where a function of that name could come first.
-func (f filter) sql() string {
-	return fmt.Sprintf("(COALESCE(pg_catalog.%s(%s), 0) & 2147483647) %% %d = %d", f.hash, doubleQuoted(f.column), f.count, f.index)
-}
-
-// printed is how the server shows the condition.
-func (f filter) printed() string {
-	argument := doubleQuoted(f.column)
-	if f.cast != "" {
-		argument = "(" + argument + ")" + f.cast
+// OwnSlot says whether a slot's name is the configuration's or that of one of its shards,
+// whatever their number.
+func (c Config) OwnSlot(name string) bool {
+	base := c.Slot
+	if c.Shard.Divided() {
+		base = c.Shard.Slot
 	}
-	return fmt.Sprintf("(((COALESCE(%s(%s), 0) & 2147483647) %% %d) = %d)", f.hash, argument, f.count, f.index)
-}
-
-// is tells whether the server's text is this condition.
-func (f filter) is(shown string) bool {
-	got, ok := filterTokens(shown)
-	want, _ := filterTokens(f.printed())
-	if !ok || len(got) != len(want) {
-		return false
-	}
-	for i := range got {
-		if got[i] != want[i] {
-			return false
-		}
-	}
-	return true
-}
-
-// filterTokens splits an expression so that quotes which a name does not need, spaces
-// and the qualification of a built-in function make no difference.
-func filterTokens(text string) (tokens []string, ok bool) {
-	for rest := text; rest != ""; {
-		switch c := rest[0]; {
-		case c == ' ' || c == '\n' || c == '\t':
-			rest = rest[1:]
-		case c == '"':
-			name, after, err := identifier(rest)
-			if err != nil {
-				return nil, false
-			}
-			tokens, rest = append(tokens, "name "+name), after
-		case wordByte(c):
-			end := 1
-			for end < len(rest) && wordByte(rest[end]) {
-				end++
-			}
-			word := rest[:end]
-			rest = rest[end:]
-			if qualified := strings.HasPrefix(rest, "."); qualified && word == "pg_catalog" {
-				rest = rest[1:]
-				continue
-			}
-			tokens = append(tokens, "name "+word)
-		default:
-			tokens, rest = append(tokens, rest[:1]), rest[1:]
-		}
-	}
-	return tokens, true
-}
-
-func wordByte(c byte) bool {
-	return c == '_' || c == '$' || c >= 0x80 || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
-}
-
-// filterOf finds the condition for a table's rows to be in the configured shard.
-func (c Config) filterOf(version int, rel *Relation) (filter, error) {
-	table := Table{Schema: rel.Namespace, Name: rel.Name}
-	refuse := func(cause string, args ...any) error {
-		return &Error{
-			Kind: KindRefused, Reason: ReasonConfiguration, Op: "divide the rows of", Subject: "table " + table.String(),
-			Err: fmt.Errorf(cause, args...), Hint: "map columns.key to a column of type text, varchar, char(n), uuid, smallint, integer, bigint or numeric, or set postgres.shards: 1",
-		}
-	}
-	placed := *rel
-	placed.Table = slices.Index(c.Tables, table)
-	column, err := c.Shard.Key(&placed)
-	if err != nil {
-		return filter{}, err
-	}
-	for _, col := range rel.Columns {
-		if col.Name != column {
-			continue
-		}
-		hash, ok := hashes[col.Type]
-		switch {
-		case col.Type >= firstUserOID:
-			return filter{}, refuse("the key's column %q has a type that is not the server's own (a domain, an enum or an extension's), which a publication's filter may not look at", column)
-		case !ok:
-			return filter{}, refuse("the type of the key's column %q (%s) has no hash function that a publication's filter may call", column, col.TypeName)
-		case version < hash.since:
-			return filter{}, refuse("the type of the key's column %q (%s) has no hash function before PostgreSQL %d", column, col.TypeName, hash.since/10000)
-		}
-		return filter{hash: hash.function, column: column, cast: hash.cast, family: hash.family, count: c.Shard.Count, index: c.Shard.Index}, nil
-	}
-	return filter{}, refuse("its record key is made of %q, which is no column of its own, and a publication's filter sees columns only", column)
-}
-
-// filtered compares the publication's filter on a table with what makes the shard.
-func (p *publicationRow) filtered(c Config, version int, rel *Relation) error {
-	want, err := c.filterOf(version, rel)
-	if err != nil {
-		return err
-	}
-	table := Table{Schema: rel.Namespace, Name: rel.Name}
-	shown := p.tables[table].filter
-	if want.is(shown) {
-		return nil
-	}
-	cause := fmt.Errorf("its row filter on %s is %q, and shard %d of %d has the rows with %s", table, shown, want.index, want.count, want.sql())
-	if shown == "" {
-		cause = fmt.Errorf("it has no row filter on %s, and shard %d of %d has the rows with %s", table, want.index, want.count, want.sql())
-	}
-	return &Error{
-		Kind: KindRefused, Reason: ReasonShards, Op: "look at", Subject: publicationSubject(p.name), Err: cause,
-		Hint: "find out who changed it, and which rows were left out or sent twice meanwhile; `cdc-relay teardown` and `cdc-relay setup` make slots and publications anew",
-	}
-}
-
-// needsFilters refuses a server without row filters.
-func needsFilters(version int) error {
-	if version >= shardVersion {
-		return nil
-	}
-	return &Error{
-		Kind: KindRefused, Reason: ReasonServerVersion, Op: "divide the rows",
-		Err: fmt.Errorf("PostgreSQL %d has no row filters in publications; version 15 and later have", version/10000), Hint: "set postgres.shards: 1, or upgrade the server",
-	}
-}
-
-// shardSlot is a slot of any generation.
-type shardSlot struct {
-	name         string
-	count, index int
-	slotRow
-}
-
-// shardSlots are the slots of every generation that exist in this database.
-func shardSlots(q querier, version int, base string) ([]shardSlot, error) {
-	rows, err := q.all(fmt.Sprintf(`SELECT slot_name FROM pg_catalog.pg_replication_slots
-		WHERE slot_type = 'logical' AND database = current_database() AND left(slot_name, %d) = %s ORDER BY length(slot_name), slot_name`, len(base), singleQuoted(base)))
-	if err != nil {
-		return nil, classify("look at the shards' slots", err)
-	}
-	var slots []shardSlot
-	for _, row := range rows {
-		name := row[0].text
-		count, index, ok := parseShardName(base, name)
-		if !ok {
-			continue
-		}
-		slot, err := readSlot(q, version, name)
-		if Reason(err) == ReasonSlotMissing {
-			continue // dropped meanwhile
-		}
-		if err != nil {
-			return nil, err
-		}
-		slots = append(slots, shardSlot{name: name, count: count, index: index, slotRow: *slot})
-	}
-	return slots, nil
-}
-
-// onlyGeneration refuses to go on while there are slots of another number of shards.
-// Two generations send the same rows, each in its own order.
-func onlyGeneration(q querier, version int, cfg Config) error {
-	if cfg.Shard.Slot == "" {
-		return nil
-	}
-	slots, err := shardSlots(q, version, cfg.Shard.Slot)
-	if err != nil {
-		return err
-	}
-	for _, s := range slots {
-		if s.count != max(1, cfg.Shard.Count) {
-			return &Error{
-				Kind: KindRefused, Reason: ReasonShards, Op: "look at the shards", Subject: slotSubject(s.name),
-				Err:  fmt.Errorf("it is one of %s, and postgres.shards is %d", wording.Count(s.count, "shard"), max(1, cfg.Shard.Count)),
-				Hint: fmt.Sprintf("to change the number without loss: `cdc-relay setup --reshard-from %d` with the new configuration, until it says that it is done; or set postgres.shards back to %[1]d where no slot of another number exists; a slot that is none of this relay's shards needs another name, or postgres.slot does", s.count),
-			}
-		}
-	}
-	return nil
-}
-
-// wholeGeneration refuses to stream from some of the shards while the slots of others
-// are not there: setup makes those from where the first one stands, and what that
-// one has confirmed by then would be missing in them.
-func wholeGeneration(q querier, version int, cfg Config) error {
-	if err := onlyGeneration(q, version, cfg); err != nil || cfg.Shard.Count < 2 {
-		return err
-	}
-	slots, err := shardSlots(q, version, cfg.Shard.Slot)
-	if err != nil || len(slots) >= cfg.Shard.Count {
-		return err
-	}
-	return &Error{
-		Kind: KindRefused, Reason: ReasonSlotMissing, Op: "look at the shards", Subject: fmt.Sprintf("the slots of %d shards", cfg.Shard.Count),
-		Err: fmt.Errorf("%d of them exist", len(slots)), Hint: "run `cdc-relay setup` if it was cut short; if slots were dropped, rows since then have to be inserted again: " + seeSendingAgain,
-	}
+	_, _, ok := parseShardName(base, name)
+	return ok
 }

@@ -166,7 +166,7 @@ func TestSetup_OfShards(t *testing.T) {
 			t.Errorf("%d rows of 40", rows)
 		}
 
-		stream := opened(t, cfg.OfShard(3))
+		stream := opened(t, cfg.OfShard(3), Options{})
 		if err := stream.Close(t.Context(), stream.Start()); err != nil {
 			t.Fatal(err)
 		}
@@ -178,7 +178,7 @@ func TestSetup_OfShards(t *testing.T) {
 		probe := NewProbe(cfg.OfShard(1))
 		defer probe.Close()
 		db.Exec(t, fmt.Sprintf(`ALTER PUBLICATION %s SET TABLE outbox WHERE (1 = 1)`, cfg.OfShard(1).Publication))
-		_, err = Open(t.Context(), cfg.OfShard(1), zerolog.Nop())
+		_, err = Open(t.Context(), cfg.OfShard(1), Options{}, zerolog.Nop())
 		wantError(t, err, KindRefused, ReasonShards, "row filter on public.outbox", "shard 1 of 4")
 		_, err = Setup(t.Context(), cfg, SetupOptions{})
 		wantError(t, err, KindRefused, ReasonShards, "row filter on public.outbox")
@@ -196,7 +196,7 @@ func TestSetup_OfShards(t *testing.T) {
 		other = other.OfShard(0)
 		_, err = Setup(t.Context(), other, SetupOptions{})
 		wantError(t, err, KindRefused, ReasonShards, "one of 4 shards, and postgres.shards is 2", "--reshard-from 4")
-		_, err = Open(t.Context(), other, zerolog.Nop())
+		_, err = Open(t.Context(), other, Options{}, zerolog.Nop())
 		wantError(t, err, KindRefused, ReasonShards, "--reshard-from 4")
 		wantFinding(t, Check(t.Context(), other), "postgres.shards", LevelFail, "postgres.shards is 2")
 
@@ -352,7 +352,7 @@ func TestReshard_Refuses(t *testing.T) {
 	wantError(t, err, KindRefused, ReasonShards, "confirmed past", one.Slot)
 	deliver(t, db, one, map[string][]int{})
 
-	stream := opened(t, one)
+	stream := opened(t, one, Options{})
 	batches := make(chan *Batch, 100)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -372,7 +372,7 @@ func TestReshard_Refuses(t *testing.T) {
 	if _, err := Reshard(t.Context(), cfg, 1, ReshardOptions{Wait: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
-	_, err = Open(t.Context(), one, zerolog.Nop())
+	_, err = Open(t.Context(), one, Options{}, zerolog.Nop())
 	wantError(t, err, KindRefused, ReasonShards, "one of 2 shards, and postgres.shards is 1")
 }
 

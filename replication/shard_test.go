@@ -128,7 +128,7 @@ func TestFilterOf_RefusesWhatNoFilterCanSee(t *testing.T) {
 			}
 			return key, nil
 		}}}
-		f, err := cfg.filterOf(150000, rel)
+		f, err := filterOf(cfg, 150000, rel)
 		switch {
 		case want == "" && (err != nil || f.sql() != `(COALESCE(pg_catalog.hashint8("id"), 0) & 2147483647) % 2 = 0`):
 			t.Errorf("%q: %+v, %v", key, f, err)

@@ -9,8 +9,8 @@ import (
 // What one row costs beside its bytes, for Batch.Bytes.
 const (
 	rowSize   = int(unsafe.Sizeof(Row{}))
-	valueSize = int(unsafe.Sizeof(Value{}))
-	txnSize   = int(unsafe.Sizeof(Txn{}))
+	ValueSize = int(unsafe.Sizeof(Value{}))
+	TxnSize   = int(unsafe.Sizeof(Txn{}))
 )
 
 // Rows take their memory from chunks of these sizes: small enough that what is
@@ -28,7 +28,7 @@ var (
 	txnChunks   = sync.Pool{New: func() any { return new([txnChunk]Txn) }}
 )
 
-// slab is the memory of one or more batches: a full batch takes all of it, the
+// Slab is the memory of one or more batches: a full batch takes all of it, the
 // single-row batches of a quiet stream share it. It takes chunks as rows need
 // them, so what a waiting batch pins is near what Batch.Bytes says, whatever the
 // size of rows and transactions.
@@ -38,14 +38,14 @@ var (
 //  2. The decoder appends; batches already handed out read other ranges.
 //  3. It goes back to its pool, and its chunks to theirs, when the decoder and
 //     every batch have let go.
-type slab struct {
+type Slab struct {
 	rows   []Row
 	arena  []byte  // of the last chunk, as far as it is used
 	values []Value // likewise
 	txns   []Txn   // likewise
-	used   int     // bytes that rows were charged with
+	used   int     // Bytes that rows were charged with
 	limit  int     // of used
-	lost   int     // bytes at the end of a chunk that were too few for a row, not yet charged
+	lost   int     // Bytes at the end of a chunk that were too few for a row, not yet charged
 
 	byteChunks  []*[byteChunk]byte
 	valueChunks []*[valueChunk]Value
@@ -55,18 +55,39 @@ type slab struct {
 	pool *sync.Pool
 }
 
-func newSlab(rows, bytes int) *slab { return &slab{rows: make([]Row, 0, rows), limit: bytes} }
+// SlabPool gives slabs of one size.
+type SlabPool struct{ pool sync.Pool }
 
-// worn says that a new batch would soon have to end here.
-func (s *slab) worn() bool {
+// NewSlabPool makes slabs for so many rows, which are worn when rows took bytes.
+func NewSlabPool(rows, bytes int) *SlabPool {
+	p := new(SlabPool)
+	p.pool.New = func() any {
+		s := newSlab(rows, bytes)
+		s.pool = &p.pool
+		return s
+	}
+	return p
+}
+
+// Get gives a slab that nobody else appends to.
+func (p *SlabPool) Get() *Slab {
+	s := p.pool.Get().(*Slab)
+	s.refs.Store(1)
+	return s
+}
+
+func newSlab(rows, bytes int) *Slab { return &Slab{rows: make([]Row, 0, rows), limit: bytes} }
+
+// Worn says that a new batch would soon have to end here.
+func (s *Slab) Worn() bool {
 	return cap(s.rows)-len(s.rows) < max(1, cap(s.rows)/4) || s.used > s.limit-s.limit/4
 }
 
-// full says that no further row fits.
-func (s *slab) full() bool { return len(s.rows) == cap(s.rows) }
+// Full says that no further row fits.
+func (s *Slab) Full() bool { return len(s.rows) == cap(s.rows) }
 
-// bytes gives n bytes that stay put. They count as used only after keep.
-func (s *slab) bytes(n int) []byte {
+// Bytes gives n bytes that stay put. They count as used only after Keep.
+func (s *Slab) Bytes(n int) []byte {
 	if n > byteChunk {
 		return make([]byte, n)
 	}
@@ -79,13 +100,13 @@ func (s *slab) bytes(n int) []byte {
 	return s.arena[len(s.arena) : len(s.arena)+n : len(s.arena)+n]
 }
 
-// columns gives n values that stay put. They count as used only after keep.
-func (s *slab) columns(n int) []Value {
+// Columns gives n values that stay put. They count as used only after Keep.
+func (s *Slab) Columns(n int) []Value {
 	if n > valueChunk {
 		return make([]Value, n)
 	}
 	if n > cap(s.values)-len(s.values) || s.values == nil {
-		s.lost += (cap(s.values) - len(s.values)) * valueSize
+		s.lost += (cap(s.values) - len(s.values)) * ValueSize
 		chunk := valueChunks.Get().(*[valueChunk]Value)
 		s.valueChunks = append(s.valueChunks, chunk)
 		s.values = chunk[:0]
@@ -93,22 +114,22 @@ func (s *slab) columns(n int) []Value {
 	return s.values[len(s.values) : len(s.values)+n : len(s.values)+n]
 }
 
-// keep marks what bytes and columns gave as used, and says what the row takes.
-func (s *slab) keep(data []byte, values []Value) int {
+// Keep marks what Bytes and Columns gave as used, and says what the row takes.
+func (s *Slab) Keep(data []byte, values []Value) int {
 	if n := len(data); n <= byteChunk {
 		s.arena = s.arena[:len(s.arena)+n]
 	}
 	if n := len(values); n <= valueChunk {
 		s.values = s.values[:len(s.values)+n]
 	}
-	size := len(data) + len(values)*valueSize + rowSize + s.lost
+	size := len(data) + len(values)*ValueSize + rowSize + s.lost
 	s.used += size
 	s.lost = 0
 	return size
 }
 
-// stamp gives txn an address that lasts as long as the slab.
-func (s *slab) stamp(txn Txn) *Txn {
+// Stamp gives txn an address that lasts as long as the slab.
+func (s *Slab) Stamp(txn Txn) *Txn {
 	if len(s.txns) == cap(s.txns) {
 		chunk := txnChunks.Get().(*[txnChunk]Txn)
 		s.txnChunks = append(s.txnChunks, chunk)
@@ -118,7 +139,14 @@ func (s *slab) stamp(txn Txn) *Txn {
 	return &s.txns[len(s.txns)-1]
 }
 
-func (s *slab) unref() {
+// Add appends a row, for the batch that was placed last.
+func (s *Slab) Add(row Row) *Row {
+	s.rows = append(s.rows, row)
+	return &s.rows[len(s.rows)-1]
+}
+
+// Release lets go of the slab: whoever got it does so once, and each batch of it.
+func (s *Slab) Release() {
 	if s.refs.Add(-1) > 0 {
 		return
 	}
@@ -143,10 +171,30 @@ func (s *slab) unref() {
 
 var batches = sync.Pool{New: func() any { return new(Batch) }}
 
-func newBatch() *Batch {
+// NewBatch gives an empty batch, for one owner.
+func NewBatch() *Batch {
 	b := batches.Get().(*Batch)
 	b.release = releaseBatch
 	return b
+}
+
+// Place has the rows that are added to s from now on be the batch's.
+func (b *Batch) Place(s *Slab) {
+	s.refs.Add(1)
+	b.slab, b.first = s, len(s.rows)
+}
+
+// Placed says that the batch has room for rows.
+func (b *Batch) Placed() bool { return b.slab != nil }
+
+// Count is the number of rows so far.
+func (b *Batch) Count() int { return len(b.slab.rows) - b.first }
+
+// Seal sets Rows: nothing more is added to the batch.
+func (b *Batch) Seal() {
+	if s := b.slab; s != nil {
+		b.Rows = s.rows[b.first:len(s.rows):len(s.rows)]
+	}
 }
 
 func releaseBatch(b *Batch) {
@@ -154,6 +202,6 @@ func releaseBatch(b *Batch) {
 	*b = Batch{}
 	batches.Put(b)
 	if s != nil {
-		s.unref()
+		s.Release()
 	}
 }

@@ -3,7 +3,6 @@ package replication
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"github.com/cdc-relay/cdc-relay/wording"
@@ -36,22 +35,6 @@ type slotRow struct {
 	twoPhase  bool
 	synced    bool
 }
-
-var slotName = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
-
-// CheckSlotName tells whether the server would take name. It is stricter than
-// quoting: pglogrepl puts slot names into commands as they are.
-func CheckSlotName(name string) error {
-	if slotName.MatchString(name) {
-		return nil
-	}
-	return &Error{
-		Kind: KindRefused, Reason: ReasonConfiguration, Op: "check", Subject: fmt.Sprintf("slot name %q", name),
-		Err: errors.New("not a slot name"), Hint: "1 to 63 of a-z, 0-9 and _",
-	}
-}
-
-func slotSubject(name string) string { return fmt.Sprintf("slot %q", name) }
 
 // readSlot fails with ReasonSlotMissing when there is none.
 func readSlot(q querier, version int, name string) (*slotRow, error) {
@@ -190,4 +173,14 @@ func blockers(q querier) string {
 		list = append(list, row[0].text)
 	}
 	return strings.Join(list, "; ")
+}
+
+// noSlotsFree is why a server makes no further slot, and what to do about it.
+func noSlotsFree(limit int) (cause, hint string) {
+	if limit == 0 {
+		return "the server allows no replication slots (max_replication_slots is 0)",
+			"set it, for one slot and as many as others need, and restart the server: ALTER SYSTEM SET max_replication_slots = 10; managed services have a parameter for it"
+	}
+	return fmt.Sprintf("too few of the server's %s are free (max_replication_slots)", wording.Count(limit, "replication slot")),
+		"drop a slot that nobody uses (SELECT * FROM pg_replication_slots), or raise max_replication_slots and restart the server"
 }

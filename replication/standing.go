@@ -2,8 +2,6 @@ package replication
 
 import (
 	"context"
-
-	"github.com/jackc/pglogrepl"
 )
 
 // Standing is where slots stand, and in which history.
@@ -30,12 +28,7 @@ func Stand(ctx context.Context, cfg Config) (*Standing, error) {
 	if err := server.decodes(q); err != nil {
 		return nil, err
 	}
-	system, err := pglogrepl.IdentifySystem(ctx, q.conn)
-	if err != nil {
-		return nil, classify("identify the server", err)
-	}
-	server.SystemID, server.Timeline = system.SystemID, system.Timeline
-	if err := server.readHistory(ctx, q.conn); err != nil {
+	if err := server.identify(q); err != nil {
 		return nil, err
 	}
 	s := &Standing{Origin: server.origin()}

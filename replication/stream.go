@@ -31,6 +31,7 @@ var ErrAborted error = &Error{Kind: KindRetry, Reason: ReasonCancelled, Op: "str
 //     any goroutine at any time; Run and Close once, in this order.
 type Stream struct {
 	cfg    Config
+	opt    Options
 	log    zerolog.Logger
 	conn   net.Conn
 	frames *frames
@@ -190,7 +191,7 @@ func (s *Stream) consume(out chan<- *Batch) (done bool, err error) {
 
 // receive waits for bytes, telling the server what is due meanwhile.
 func (s *Stream) receive() error {
-	s.pace.committed = s.dec.commitAt
+	s.pace.committed = s.dec.CommitMicros()
 	now := time.Now()
 	if err := s.tick(now); err != nil {
 		return err
@@ -239,7 +240,7 @@ func (s *Stream) silence(now time.Time) error {
 	if err := s.abortedErr(); err != nil {
 		return err
 	}
-	if quiet := time.Duration(instant(now) - s.heard.Load()); quiet >= s.cfg.DeadAfter {
+	if quiet := time.Duration(instant(now) - s.heard.Load()); quiet >= s.opt.DeadAfter {
 		return s.cutOff(&Error{
 			Kind: KindRetry, Reason: ReasonTimeout, Op: "read from server",
 			Err: fmt.Errorf("no answer for %s", quiet.Round(time.Second)),
@@ -394,7 +395,7 @@ func (s *Stream) sawWAL(body []byte) {
 	s.pace.messages++
 	s.status.repeats = 0
 	if body[walHeader] == 'C' {
-		start = s.dec.through
+		start = s.dec.Through()
 	}
 	s.note(start, pglogrepl.LSN(binary.BigEndian.Uint64(body[9:])))
 }
@@ -413,11 +414,11 @@ func (s *Stream) keepAlive(serverEnd pglogrepl.LSN, ask bool) error {
 	s.dec.Idle(serverEnd)
 	s.note(serverEnd, serverEnd)
 	now := time.Now()
-	if s.status.keepAlive(now, serverEnd, ask) >= s.cfg.ShutdownGrace {
+	if s.status.keepAlive(now, serverEnd, ask) >= s.opt.ShutdownGrace {
 		return s.cutOff(&Error{
 			Kind: KindRetry, Reason: ReasonServerShutdown, Op: "wait for delivery",
 			LSN: s.status.flush, Err: fmt.Errorf("the server has been stopping for %s and waits for rows up to %s",
-				s.cfg.ShutdownGrace, s.status.handed),
+				s.opt.ShutdownGrace, s.status.handed),
 			Hint: "the connection is closed so that PostgreSQL can stop; the rows stay in its slot, which a switchover before version 17 loses",
 		})
 	}
@@ -460,8 +461,8 @@ func (s *Stream) serverError(body []byte) error {
 	s.broken = classify("stream from slot", pgconn.ErrorResponseToPgError(&e))
 	if own, ok := errors.AsType[*Error](s.broken); ok {
 		switch {
-		case own.Reason == ReasonUndecodable && s.dec.open:
-			own.Hint += "; if it cannot be mended, move the slot past its transaction, committing at " + s.dec.txn.Commit.String()
+		case own.Reason == ReasonUndecodable && s.dec.InTransaction():
+			own.Hint += "; if it cannot be mended, move the slot past its transaction, committing at " + s.dec.Commit().String()
 		case own.Reason == ReasonPublicationMissing:
 			own.Hint = hintUnpublished(s.status.flush)
 		}

@@ -49,12 +49,12 @@ type reader struct {
 
 // opened is a stream from a slot that somebody else may have had a moment ago: a
 // walsender says its last word before it lets go.
-func opened(t testing.TB, cfg Config) *Stream {
+func opened(t testing.TB, cfg Config, opt Options) *Stream {
 	t.Helper()
-	s, err := Open(t.Context(), cfg, zerolog.Nop())
+	s, err := Open(t.Context(), cfg, opt, zerolog.Nop())
 	for began := time.Now(); err != nil && KindOf(err) == KindBusy && time.Since(began) < time.Minute; {
 		<-time.After(20 * time.Millisecond)
-		s, err = Open(t.Context(), cfg, zerolog.Nop())
+		s, err = Open(t.Context(), cfg, opt, zerolog.Nop())
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +64,12 @@ func opened(t testing.TB, cfg Config) *Stream {
 
 func read(t testing.TB, cfg Config) *reader {
 	t.Helper()
-	s := opened(t, cfg)
+	return readWith(t, cfg, Options{})
+}
+
+func readWith(t testing.TB, cfg Config, opt Options) *reader {
+	t.Helper()
+	s := opened(t, cfg, opt)
 	intake, stop := context.WithCancel(t.Context())
 	r := &reader{t: t, stream: s, out: make(chan *Batch), ended: make(chan error, 1), stop: stop}
 	r.confirmed.Store(uint64(s.Start()))
@@ -197,7 +202,7 @@ func TestPostgresLargeTransactionsAndValuesStayBounded(t *testing.T) {
 		if b == nil {
 			t.Fatal(err)
 		}
-		if batches++; len(b.Rows) > defaultBatchRows {
+		if batches++; len(b.Rows) > defaultMaxRows {
 			t.Fatalf("batch of %d rows", len(b.Rows))
 		}
 		for i := range b.Rows {
@@ -357,9 +362,8 @@ func TestPostgresFastStopIsNotHeldUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			db := harness.OwnPostgres(t, sandbox.PostgresOptions{})
 			cfg := orders(t, db)
-			cfg.ShutdownGrace = 2 * time.Second
 			cfg.WalSenderTimeout = 2 * time.Minute // which is not to end it
-			r := read(t, cfg)
+			r := readWith(t, cfg, Options{ShutdownGrace: 2 * time.Second})
 			db.Exec(t, "INSERT INTO outbox (aggregate_id) VALUES ('1')")
 			ended := make(chan error, 1)
 			go func() {
@@ -430,7 +434,7 @@ func TestPostgresBusySlotIsBusy(t *testing.T) {
 	db := harness.Postgres(t)
 	cfg := orders(t, db)
 	read(t, cfg)
-	_, err := Open(t.Context(), cfg, zerolog.Nop())
+	_, err := Open(t.Context(), cfg, Options{}, zerolog.Nop())
 	var e *Error
 	if !errors.As(err, &e) || e.Kind != KindBusy {
 		t.Errorf("got %v", err)

@@ -45,18 +45,17 @@ type fakeServer struct {
 }
 
 // serve starts a stream against a scripted server.
-func serve(t *testing.T, cfg Config) *fakeServer {
+func serve(t *testing.T, opt Options) *fakeServer {
 	t.Helper()
 	ours, theirs := net.Pipe()
-	cfg.Slot, cfg.Publication = "slot", "pub"
-	cfg.Tables = testConfig.Tables
+	cfg := Config{Slot: "slot", Publication: "pub", Tables: []Table{{"public", "outbox"}, {"Odd", "Out\"Box"}}}
 	f := &fakeServer{
 		t: t, conn: theirs, begun: time.Now(), out: make(chan *Batch),
 		ended: make(chan error, 1), copyDone: make(chan struct{}), hungUp: make(chan struct{}),
 	}
 	f.confirmed.Store(uint64(testStart))
-	f.stream = newStream(cfg, zerolog.New(zerolog.NewTestWriter(t)), ours, &Catalog{
-		ServerVersion: 150000, Confirmed: testStart, SenderTimeout: 15 * time.Second,
+	f.stream = newStream(cfg, opt, zerolog.New(zerolog.NewTestWriter(t)), ours, &Catalog{
+		Server: Server{ServerVersion: 150000, SenderTimeout: 15 * time.Second}, Confirmed: testStart,
 	})
 	go f.listen()
 	intake, stop := context.WithCancel(t.Context())
@@ -185,15 +184,15 @@ func txn(at pglogrepl.LSN, xid uint32, values ...string) []msg {
 // pass lets d pass by the bubble's clock.
 func pass(d time.Duration) { <-time.After(d) }
 
-func bubble(t *testing.T, cfg Config, test func(t *testing.T, f *fakeServer)) {
+func bubble(t *testing.T, opt Options, test func(t *testing.T, f *fakeServer)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { test(t, serve(t, cfg)) })
+	synctest.Test(t, func(t *testing.T) { test(t, serve(t, opt)) })
 }
 
 // A relay that is held up by Kafka does not read, so nothing tells it of the end but
 // what it writes.
 func TestEndOfAConnectionThatIsNotReadIsSeen(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, f *fakeServer) {
+	bubble(t, Options{}, func(t *testing.T, f *fakeServer) {
 		go f.wal(txn(0x200, 7, "1")...) // nobody takes it
 		pass(10*time.Second + feelTick/2)
 		synctest.Wait()
@@ -216,7 +215,7 @@ func TestEndOfAConnectionThatIsNotReadIsSeen(t *testing.T) {
 // Neither does what it hands over now and then: while a large transaction goes to a Kafka
 // of middling speed, no single wait is long.
 func TestEndOfAConnectionIsSeenBetweenShortWaits(t *testing.T) {
-	bubble(t, Config{MaxBatchRows: 1}, func(t *testing.T, f *fakeServer) {
+	bubble(t, Options{MaxBatchRows: 1}, func(t *testing.T, f *fakeServer) {
 		rows := slices.Repeat([]string{"1"}, 2000)
 		go func() {
 			for _, m := range txn(0x200, 7, rows...) {
@@ -252,7 +251,7 @@ func TestEndOfAConnectionIsSeenBetweenShortWaits(t *testing.T) {
 
 // Nor does one that has read to its end and waits for Kafka to take the last rows.
 func TestEndOfAConnectionIsSeenWhileTheLastRowsAreDelivered(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, f *fakeServer) {
+	bubble(t, Options{}, func(t *testing.T, f *fakeServer) {
 		go f.wal(txn(0x200, 7, "1")...)
 		for whole := false; !whole; {
 			b := f.take()
@@ -283,7 +282,7 @@ func TestEndOfAConnectionIsSeenWhileTheLastRowsAreDelivered(t *testing.T) {
 }
 
 func TestConfirmedPositionIsToldSoonAndNothingElse(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, f *fakeServer) {
+	bubble(t, Options{}, func(t *testing.T, f *fakeServer) {
 		go f.wal(txn(0x200, 7, "1")...)
 		for n := 0; n < 1; {
 			b := f.take()
@@ -310,7 +309,7 @@ func TestConfirmedPositionIsToldSoonAndNothingElse(t *testing.T) {
 }
 
 func TestKeepAliveInsideTransactionIsNotHandedOut(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, f *fakeServer) {
+	bubble(t, Options{}, func(t *testing.T, f *fakeServer) {
 		messages := txn(0x200, 7, "1")
 		go func() {
 			f.wal(messages[:3]...)
@@ -338,7 +337,7 @@ func TestKeepAliveInsideTransactionIsNotHandedOut(t *testing.T) {
 }
 
 func TestServerIsAnsweredWhileNobodyTakesTheBatch(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, f *fakeServer) {
+	bubble(t, Options{}, func(t *testing.T, f *fakeServer) {
 		go f.wal(txn(0x200, 7, "1")...)
 		pass(5 * time.Minute)
 		synctest.Wait()
@@ -357,7 +356,7 @@ func TestServerIsAnsweredWhileNobodyTakesTheBatch(t *testing.T) {
 }
 
 func TestEqualRepliesAreHeldBack(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, f *fakeServer) {
+	bubble(t, Options{}, func(t *testing.T, f *fakeServer) {
 		f.keepAlive(testStart, true)
 		n := len(f.told())
 		for range 1000 {
@@ -372,7 +371,7 @@ func TestEqualRepliesAreHeldBack(t *testing.T) {
 }
 
 func TestRequestThatBringsNewsIsAnsweredAtOnce(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, f *fakeServer) {
+	bubble(t, Options{}, func(t *testing.T, f *fakeServer) {
 		pass(time.Second)
 		f.keepAlive(0x500, false)
 		if b := f.take(); b == nil || b.Through != 0x500 {
@@ -398,7 +397,7 @@ func TestSkippedPublicationFreezesThePosition(t *testing.T) {
 		"translated": fields("SWARNUNG", "VWARNING", "C55000", `MPublikation »pub« wurde übersprungen`, "RLoadPublications"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, Config{}, func(t *testing.T, f *fakeServer) {
+			bubble(t, Options{}, func(t *testing.T, f *fakeServer) {
 				go func() {
 					f.wal(txn(0x200, 7, "1")...)
 					var later []byte
@@ -425,7 +424,7 @@ func TestSkippedPublicationFreezesThePosition(t *testing.T) {
 		})
 	}
 	t.Run("another warning", func(t *testing.T) {
-		bubble(t, Config{}, func(t *testing.T, f *fakeServer) {
+		bubble(t, Options{}, func(t *testing.T, f *fakeServer) {
 			f.send(frame('N', fields("SWARNING", "C55000", `Mreplication slot "x" specified in parameter "synchronized_standby_slots" does not have active_pid`)))
 			f.keepAlive(0x900, false)
 			if b := f.take(); b == nil || b.Through != 0x900 {
@@ -450,7 +449,7 @@ func (f *fakeServer) closeOK(confirmed pglogrepl.LSN) {
 }
 
 func TestStopReadsOnToTheCommitInHandAndNoFurther(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, f *fakeServer) {
+	bubble(t, Options{}, func(t *testing.T, f *fakeServer) {
 		first := txn(0x200, 7, "1", "2")
 		f.wal(first[:3]...)
 		synctest.Wait()
@@ -486,7 +485,7 @@ func TestStopReadsOnToTheCommitInHandAndNoFurther(t *testing.T) {
 }
 
 func TestStopBetweenTransactionsReturnsAtOnce(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, f *fakeServer) {
+	bubble(t, Options{}, func(t *testing.T, f *fakeServer) {
 		synctest.Wait()
 		f.stop()
 		synctest.Wait()
@@ -502,7 +501,7 @@ func TestStopBetweenTransactionsReturnsAtOnce(t *testing.T) {
 }
 
 func TestAbortEndsAReadInsideATransaction(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, f *fakeServer) {
+	bubble(t, Options{}, func(t *testing.T, f *fakeServer) {
 		f.wal(begin(0x200, 7))
 		synctest.Wait()
 		f.stop()
@@ -516,7 +515,7 @@ func TestAbortEndsAReadInsideATransaction(t *testing.T) {
 }
 
 func TestAbortEndsAnOffer(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, f *fakeServer) {
+	bubble(t, Options{}, func(t *testing.T, f *fakeServer) {
 		go f.keepAlive(0x900, false)
 		synctest.Wait()
 		f.stream.Abort()
@@ -530,7 +529,7 @@ func TestAbortEndsAnOffer(t *testing.T) {
 }
 
 func TestSilentServerIsTakenForDead(t *testing.T) {
-	bubble(t, Config{DeadAfter: 30 * time.Second}, func(t *testing.T, f *fakeServer) {
+	bubble(t, Options{DeadAfter: 30 * time.Second}, func(t *testing.T, f *fakeServer) {
 		err := <-f.ended
 		if KindOf(err) != KindRetry || Reason(err) != ReasonTimeout {
 			t.Errorf("got %v", err)
@@ -549,7 +548,7 @@ func TestSilentServerIsTakenForDead(t *testing.T) {
 }
 
 func TestStoppingServerIsNotKeptWaitingForKafka(t *testing.T) {
-	bubble(t, Config{ShutdownGrace: 20 * time.Second}, func(t *testing.T, f *fakeServer) {
+	bubble(t, Options{ShutdownGrace: 20 * time.Second}, func(t *testing.T, f *fakeServer) {
 		go f.wal(txn(0x200, 7, "1")...)
 		for b := f.take(); b == nil || b.Through == 0; b = f.take() {
 		}
@@ -576,7 +575,7 @@ func TestStoppingServerIsNotKeptWaitingForKafka(t *testing.T) {
 }
 
 func TestServerThatWaitsForNothingIsNotLeft(t *testing.T) {
-	bubble(t, Config{ShutdownGrace: 20 * time.Second}, func(t *testing.T, f *fakeServer) {
+	bubble(t, Options{ShutdownGrace: 20 * time.Second}, func(t *testing.T, f *fakeServer) {
 		for range 200 {
 			f.keepAlive(testStart, true)
 			pass(repeatReply)
@@ -591,7 +590,7 @@ func TestServerThatWaitsForNothingIsNotLeft(t *testing.T) {
 
 func TestConfirmingMoreThanWasHandedOutEndsTheStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := serve(t, Config{})
+		f := serve(t, Options{})
 		f.confirm(0xffff)
 		var e *Error
 		if err := <-f.ended; !errors.As(err, &e) || e.Kind != KindProtocol || e.LSN != 0xffff {
@@ -606,7 +605,7 @@ func TestConfirmingMoreThanWasHandedOutEndsTheStream(t *testing.T) {
 }
 
 func TestServerShutdownIsARetry(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, f *fakeServer) {
+	bubble(t, Options{}, func(t *testing.T, f *fakeServer) {
 		f.send(frame('C', []byte("COPY 0\x00")))
 		_ = f.conn.Close()
 		if err := <-f.ended; KindOf(err) != KindRetry || Reason(err) != ReasonServerShutdown {
@@ -630,7 +629,7 @@ func TestRowsBeforeAnErrorAreHandedOutWhenTheSessionLives(t *testing.T) {
 		"garbage":     {[]byte{'d', 0, 0, 0, 0}, 0, KindProtocol},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bubble(t, Config{}, func(t *testing.T, f *fakeServer) {
+			bubble(t, Options{}, func(t *testing.T, f *fakeServer) {
 				var all []byte
 				for _, m := range txn(0x200, 7, "1") {
 					all = append(all, frame('d', inWAL(0x200, testMicros, m))...)
@@ -649,7 +648,7 @@ func TestRowsBeforeAnErrorAreHandedOutWhenTheSessionLives(t *testing.T) {
 }
 
 func TestCloseIsBoundedByItsContext(t *testing.T) {
-	bubble(t, Config{}, func(t *testing.T, f *fakeServer) {
+	bubble(t, Options{}, func(t *testing.T, f *fakeServer) {
 		f.stop()
 		<-f.ended
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)

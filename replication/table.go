@@ -104,3 +104,14 @@ func quotedIfNeeded(name string) string {
 // sql is the name for a statement: always quoted, since a plain name may be a
 // reserved word.
 func (t Table) sql() string { return doubleQuoted(t.Schema) + "." + doubleQuoted(t.Name) }
+
+// Table names one outbox table. Both parts are as the catalog has them: no
+// quotes, no folding.
+type Table struct {
+	Schema string
+	Name   string
+}
+
+func doubleQuoted(name string) string {
+	return `"` + strings.ReplaceAll(name, `"`, `""`) + `"`
+}

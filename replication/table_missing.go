@@ -17,7 +17,7 @@ func tableMissing(q querier, cfg Config, table Table) error {
 	e := &Error{
 		Kind: KindRefused, Reason: ReasonTableMissing, Op: "look at", Subject: "table " + table.String(),
 		Err:  errors.New("the table does not exist"),
-		Hint: "correct the name" + cfg.place(table) + ", or create it with `cdc-relay setup --create-table`",
+		Hint: "correct the name" + cfg.placeOf(table) + ", or create it with `cdc-relay setup --create-table`",
 	}
 	similar, err := similarTables(q, table)
 	if err != nil {
@@ -26,7 +26,7 @@ func tableMissing(q querier, cfg Config, table Table) error {
 	if len(similar) > 0 {
 		e.Err = fmt.Errorf("the table does not exist, but %s does", names(similar))
 		e.Hint = fmt.Sprintf("did you mean %s? Parts without double quotes are read in lower case: write table: '%s'%s; if another table is meant, make it with what `cdc-relay sql --create-table` prints",
-			names(similar), similar[0], cfg.place(table))
+			names(similar), similar[0], cfg.placeOf(table))
 	}
 	return e
 }
@@ -52,16 +52,6 @@ func names(tables []Table) string {
 		list[i] = t.String()
 	}
 	return strings.Join(shorten(list), ", ")
-}
-
-// place says where a table was configured, to stand behind what is said about it.
-func (c Config) place(table Table) string {
-	for i, t := range c.Tables {
-		if t == table && i < len(c.Places) && c.Places[i] != "" {
-			return " (" + c.Places[i] + ")"
-		}
-	}
-	return ""
 }
 
 // publicationMissing completes what readPublication says of a publication that is

@@ -113,7 +113,7 @@ func TestSlotMissing_NamesTheOneThatWasMeant(t *testing.T) {
 	wantFinding(t, Check(t.Context(), cfg), "slot", LevelFail, fmt.Sprintf("did you mean %q, which nobody reads? Then correct postgres.slot; otherwise, for a new relay run", meant))
 	streamed := cfg
 	streamed.Slot = meant
-	s, err := Open(t.Context(), streamed, zerolog.Nop())
+	s, err := Open(t.Context(), streamed, Options{}, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
 	}

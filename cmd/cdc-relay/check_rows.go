@@ -236,7 +236,7 @@ func (d *doctor) measure(ctx context.Context, table replication.CheckedTable, ma
 		sent = int64(len(`\x`)) + 2*size
 		as = fmt.Sprintf(", which the server sends as %d hexadecimal ones", sent)
 	}
-	if limit := d.settings.Replication.MaxRowBytes; sent > int64(limit) {
+	if limit := d.settings.Stream.MaxRowBytes; sent > int64(limit) {
 		d.add("table.payload_size", levelFail, "raise relay.max_row_bytes, or store less in the row: such a row blocks the relay, whatever relay.on_reject is",
 			"%s: the largest payload has %d bytes%s, and rows over %d are not read (relay.max_row_bytes)", table.Table, size, as, limit)
 		return

@@ -14,7 +14,7 @@ import (
 // not seen. What it proves, it proves of this server's history.
 func (c *changeOver) witness(ctx context.Context) (seen bool, missing string, err error) {
 	cfg := c.settings.Replication
-	stream, err := replication.Open(ctx, cfg, zerolog.Nop())
+	stream, err := replication.Open(ctx, cfg, c.settings.Stream, zerolog.Nop())
 	if err != nil {
 		return false, "", err
 	}

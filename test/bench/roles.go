@@ -112,7 +112,7 @@ func discard(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	settings.Replication.Binary = func(tables []*replication.Relation, _, _ pglogrepl.LSN) bool {
+	settings.Stream.Binary = func(tables []*replication.Relation, _, _ pglogrepl.LSN) bool {
 		for _, t := range tables {
 			if !routes.BinarySafe(t) {
 				return false
@@ -124,7 +124,7 @@ func discard(ctx context.Context) error {
 	r := relay.New(settings, relay.Parts{
 		Router: routes,
 		Source: func(ctx context.Context) (relay.Source, error) {
-			return replication.Open(ctx, settings.Replication, zerolog.Nop())
+			return replication.Open(ctx, settings.Replication, settings.Stream, zerolog.Nop())
 		},
 		Sink: func() (sink.Sink, error) { return s, nil },
 	}, relay.Events{}, zerolog.New(os.Stderr).Level(zerolog.WarnLevel))

@@ -92,7 +92,7 @@ func TestOutage_FastStopOfPostgresRepeatsNothing(t *testing.T) {
 			db := harness.OwnPostgres(t, sandbox.PostgresOptions{Version: version})
 			p, w := outbox(t, db, harness.Kfake(t, kfakeDefault))
 			settings := p.Settings()
-			settings.Replication.ShutdownGrace = relaytest.Patience // to the end, however slow the machine is
+			settings.Stream.ShutdownGrace = relaytest.Patience // to the end, however slow the machine is
 			r := p.StartWith(t, settings, relay.Events{})
 			w.Insert(t, 20_000)
 			ctx, cancel := context.WithTimeout(t.Context(), 2*relaytest.Patience)
@@ -164,7 +164,7 @@ func TestNetwork_SilentServerIsGivenUp(t *testing.T) {
 		brokers.CreateTopic(t, w.Topic(), 3)
 		settings := p.Settings()
 		settings.Replication.WalSenderTimeout = 2 * time.Second
-		settings.Replication.DeadAfter = 2 * time.Second
+		settings.Stream.DeadAfter = 2 * time.Second
 		r := p.StartWith(t, settings, relay.Events{})
 		w.Insert(t, 100)
 		p.AwaitCaughtUp(t)

@@ -1,0 +1,13 @@
+package replication
+
+import (
+	"testing"
+
+	"github.com/cdc-relay/cdc-relay/test/defaults"
+)
+
+func TestDecoderOptions_CommentsStateTheDefaults(t *testing.T) {
+	if n := defaults.Compare(t, "decoder.go", "DecoderOptions", DecoderOptions{}.withDefaults(), nil); n < 2 {
+		t.Errorf("%d comments name a default", n)
+	}
+}
