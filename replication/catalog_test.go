@@ -7,21 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+
 	"github.com/jackc/pglogrepl"
 
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 )
-
-func look(t *testing.T, cfg Config) (*Catalog, error) {
-	t.Helper()
-	conn, err := connect(t.Context(), cfg, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer closeQuietly(conn)
-	return inspect(t.Context(), conn, cfg)
-}
 
 func columnNames(relation *Relation) string {
 	var names []string
@@ -270,10 +263,31 @@ func TestInspect_WarnsOfWhatMaySurprise(t *testing.T) {
 	}
 }
 
-func TestOldMinor_WarnsOfKnownFaults(t *testing.T) {
-	for version, warns := range map[int]bool{140019: true, 140020: false, 150014: true, 150018: false, 170006: true, 180000: true, 180001: false, 190000: false} {
-		if got := oldMinor(version, "x") != ""; got != warns {
-			t.Errorf("%d: %v", version, got)
+// firstRelation reads a copy up to the first Relation message.
+func firstRelation(t *testing.T, conn *pgconn.PgConn) *pglogrepl.RelationMessage {
+	t.Helper()
+	for {
+		message, err := conn.ReceiveMessage(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, ok := message.(*pgproto3.CopyData)
+		if !ok {
+			t.Fatalf("%T in the copy", message)
+		}
+		if data.Data[0] != pglogrepl.XLogDataByteID {
+			continue
+		}
+		x, err := pglogrepl.ParseXLogData(data.Data[1:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		decoded, err := pglogrepl.Parse(x.WALData)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if relation, ok := decoded.(*pglogrepl.RelationMessage); ok {
+			return relation
 		}
 	}
 }

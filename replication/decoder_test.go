@@ -13,14 +13,6 @@ import (
 
 var testConfig = DecoderOptions{Tables: []Table{{"public", "outbox"}, {"Odd", "Out\"Box"}}}
 
-const (
-	outboxOID = 16400
-	oddOID    = 16500
-	otherOID  = 16600
-)
-
-var outboxColumns = []string{"id", "payload"}
-
 func decodeAll(t *testing.T, d *Decoder, messages ...msg) {
 	t.Helper()
 	for i, m := range messages {
@@ -446,34 +438,6 @@ func TestTablesWiderThanAChunkDecode(t *testing.T) {
 	}
 	if want := 2 * 1600 * ValueSize; b.Bytes < want {
 		t.Errorf("%d bytes are counted, the values alone take %d", b.Bytes, want)
-	}
-}
-
-// What the slabs hold must be near what their batches are charged with: the
-// relay's window counts the latter.
-func TestSlabsHoldLittleMoreThanTheirBatchesCount(t *testing.T) {
-	for _, payload := range []int{20, 300, 3000, 12_000} {
-		t.Run(fmt.Sprint(payload), func(t *testing.T) {
-			d := NewDecoder(testConfig)
-			row := insert(outboxOID, "1", "orders", "4711", "OrderPlaced", strings.Repeat("x", payload), "2026-11-21 10:00:00+00", "\x00")
-			decodeAll(t, d, begin(0x200, 7), relationMsg(outboxOID, "public", "outbox", "id", "type", "key", "event", "payload", "created", "published"))
-			charged, held := 0, map[*Slab]bool{}
-			for charged < 8<<20 {
-				decodeAll(t, d, row)
-				if d.Full() {
-					b := d.Take()
-					charged += b.Bytes
-					held[b.slab] = true
-				}
-			}
-			taken := 0
-			for s := range held {
-				taken += cap(s.rows)*rowSize + len(s.byteChunks)*byteChunk + len(s.valueChunks)*valueChunk*ValueSize + len(s.txnChunks)*txnChunk*TxnSize
-			}
-			if taken > charged+charged/4 {
-				t.Errorf("%d slabs take %d bytes, their batches are charged with %d", len(held), taken, charged)
-			}
-		})
 	}
 }
 

@@ -7,10 +7,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/jackc/pglogrepl"
-
-	"github.com/cdc-relay/cdc-relay/test/harness"
 )
 
 // What messages point to has to be there, and none may send to a backfill, which the
@@ -25,9 +21,13 @@ func TestMessagesPointToWhatTheRunbookHas(t *testing.T) {
 		anchors[strings.ReplaceAll(strings.ToLower(strings.Trim(heading[1], "`")), " ", "-")] = true
 	}
 	messages := []string{hintRecreate(ReasonSlotLost, 0), hintRecreate(ReasonPublicationMissing, 0)}
-	files, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
+	var files []string
+	for _, pattern := range []string{"*.go", "pgoutput/*.go", "../fault/*.go", "../postgres/*.go", "../postgres/*/*.go"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, found...)
 	}
 	for _, file := range files {
 		source, err := os.ReadFile(file)
@@ -99,57 +99,4 @@ func TestStream_SaysWhatTakesASlotPastAMissingPublication(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestProbe_SaysWhatASlotHadConfirmedThatItSawGo(t *testing.T) {
-	db := harness.Postgres(t)
-	cfg := outboxDatabase(t, db)
-	probe := NewProbe(cfg)
-	defer probe.Close()
-	if _, err := probe.Look(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	at := confirmedBy(t, db, cfg.Slot)
-	db.Exec(t, `SELECT pg_drop_replication_slot($1)`, cfg.Slot)
-	s, err := probe.Look(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	wantError(t, s.Drift, KindRefused, ReasonSlotMissing, cfg.Slot, "not there any more", "confirmed LSN "+at.String(), "since that LSN again", "docs/operations.md#slot_missing")
-	if strings.Contains(s.Drift.Error(), "new relay") {
-		t.Errorf("it is no new relay: %v", s.Drift)
-	}
-}
-
-// Half of what it says is done, and the half that is left is not needed.
-func TestTeardown_AsTheRelaysRoleSaysHowToGoOn(t *testing.T) {
-	db := harness.Postgres(t)
-	cfg := outboxDatabase(t, db)
-	replicator := asReplicator(t, db, cfg)
-	steps, err := Teardown(t.Context(), replicator, true)
-	wantError(t, err, KindRefused, ReasonPermission, "42501", "drop publication", "the slot is dropped", "go on with `cdc-relay setup`", "as its owner")
-	if describe(steps) != "slot do" {
-		t.Errorf("done: %s", describe(steps))
-	}
-	report, err := Setup(t.Context(), replicator, SetupOptions{})
-	if err != nil || describe(report.Steps) != "table there, publication there, slot do" {
-		t.Errorf("what was left is not enough: %v, %v", describe(report.Steps), err)
-	}
-
-	ordinary := cfg
-	ordinary.URL = withUser(t, cfg.URL, newRole(t, db, "LOGIN"))
-	steps, err = Teardown(t.Context(), ordinary, true)
-	wantError(t, err, KindRefused, ReasonPermission, "drop slot", "a role with REPLICATION")
-	if len(steps) != 0 || strings.Contains(err.Error(), "is dropped") {
-		t.Errorf("done: %s, %v", describe(steps), err)
-	}
-}
-
-func confirmedBy(t *testing.T, db *harness.Database, slot string) pglogrepl.LSN {
-	t.Helper()
-	at, err := pglogrepl.ParseLSN(harness.Query[string](t, db, `SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = $1`, slot))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return at
 }

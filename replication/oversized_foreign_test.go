@@ -43,7 +43,7 @@ func TestOversizedMessagesOfOthersTakeNoMemory(t *testing.T) {
 		"message": {logical("other.prefix", ""), 0, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dec := NewDecoder(testConfig)
+			dec := NewDecoder(DecoderOptions{Tables: testTables})
 			for _, m := range []msg{begin(0x300, 7), outboxRelation(), relationMsg(otherOID, "public", "other", "body")} {
 				if err := dec.Decode(m, 0); err != nil {
 					t.Fatal(err)
@@ -64,9 +64,12 @@ func TestOversizedMessagesOfOthersTakeNoMemory(t *testing.T) {
 			if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 {
 				t.Errorf("reading past it took %d MiB", n>>20)
 			}
-			b := dec.current()
-			if b.Foreign != tt.foreign || b.OtherOps != tt.other || dec.ordinal != tt.ordinal || b.Received < size {
-				t.Errorf("foreign %d, other operations %d, ordinal %d, received %d", b.Foreign, b.OtherOps, dec.ordinal, b.Received)
+			if err := dec.Decode(insert(outboxOID, "1", "next"), 0); err != nil {
+				t.Fatal(err)
+			}
+			b := dec.Take()
+			if ordinal := b.Rows[0].Ordinal - 1; b.Foreign != tt.foreign || b.OtherOps != tt.other || ordinal != tt.ordinal || b.Received < size {
+				t.Errorf("foreign %d, other operations %d, ordinal %d, received %d", b.Foreign, b.OtherOps, ordinal, b.Received)
 			}
 		})
 	}

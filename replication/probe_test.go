@@ -1,7 +1,10 @@
 package replication
 
 import (
+	"strings"
 	"testing"
+
+	"github.com/jackc/pglogrepl"
 
 	"github.com/cdc-relay/cdc-relay/test/harness"
 )
@@ -129,4 +132,33 @@ func TestProbe_ReconnectsAndRemembers(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantError(t, s.Drift, KindDrift, ReasonTableChanged, "public.moved")
+}
+
+func TestProbe_SaysWhatASlotHadConfirmedThatItSawGo(t *testing.T) {
+	db := harness.Postgres(t)
+	cfg := outboxDatabase(t, db)
+	probe := NewProbe(cfg)
+	defer probe.Close()
+	if _, err := probe.Look(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	at := confirmedBy(t, db, cfg.Slot)
+	db.Exec(t, `SELECT pg_drop_replication_slot($1)`, cfg.Slot)
+	s, err := probe.Look(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantError(t, s.Drift, KindRefused, ReasonSlotMissing, cfg.Slot, "not there any more", "confirmed LSN "+at.String(), "since that LSN again", "docs/operations.md#slot_missing")
+	if strings.Contains(s.Drift.Error(), "new relay") {
+		t.Errorf("it is no new relay: %v", s.Drift)
+	}
+}
+
+func confirmedBy(t *testing.T, db *harness.Database, slot string) pglogrepl.LSN {
+	t.Helper()
+	at, err := pglogrepl.ParseLSN(harness.Query[string](t, db, `SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = $1`, slot))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at
 }

@@ -130,3 +130,81 @@ func TestNewestRow_OfNoTable(t *testing.T) {
 	_, _, err = Describe(t.Context(), config(t, db), 0)
 	wantError(t, err, KindRefused, ReasonTableChanged, "SET LOGGED")
 }
+
+func TestCast_GivesWhatTheServerWouldSend(t *testing.T) {
+	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		t.Parallel()
+		db.Exec(t, `CREATE TYPE mood AS ENUM ('good', 'bad'); CREATE DOMAIN positive AS int CHECK (VALUE > 0);
+			CREATE TABLE outbox (id uuid, b jsonb, j json, at timestamptz, f mood, n numeric(10,2), p positive, v varchar(3), c char(3), tags text[], raw bytea, flag bool)`)
+		cfg := config(t, db)
+		rel, _, err := Describe(t.Context(), cfg, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		row := func(texts ...string) *Row {
+			r := &Row{Relation: rel, Values: make([]Value, len(rel.Columns))}
+			for i := range r.Values {
+				r.Values[i] = Value{Kind: Null}
+				if i < len(texts) && texts[i] != "" {
+					r.Values[i] = Value{Kind: Text, Data: []byte(texts[i])}
+				}
+			}
+			return r
+		}
+		made := row("00000000-0000-0000-0000-00000000000A", `{"bb":1,"a":[1,2e2],"a":{"x":"\u00e4"}}`, `{"bb":1 }`, "2024-02-29 12:00+02", "good", "1.005", "7", "abc", "x", "{a,NULL}", `\x00FF`, "true")
+		if err := Cast(t.Context(), cfg, made); err != nil {
+			t.Fatal(err)
+		}
+		const want = `00000000-0000-0000-0000-00000000000a|{"a": {"x": "ä"}, "bb": 1}|{"bb":1 }|2024-02-29 10:00:00+00|good|1.01|7|abc|x  |{a,NULL}|\x00ff|t`
+		if got := texts(made); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+		for want, wrong := range map[string]*Row{
+			`column "id": invalid input syntax for type uuid`:                        row("x"),
+			`column "b": invalid input syntax for type json`:                         row("", "{"),
+			`column "f": invalid input value for enum public.mood`:                   row("", "", "", "", "fair"),
+			`column "p": value for domain public.positive violates check constraint`: row("", "", "", "", "", "", "-1"),
+			`column "v": the value is longer than the 3 characters`:                  row("", "", "", "", "", "", "", "äbcd"),
+			`column "raw": invalid hexadecimal digit`:                                row("", "", "", "", "", "", "", "", "", "", `\xzz`),
+		} {
+			if err := Cast(t.Context(), cfg, wrong); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want %s", err, want)
+			}
+		}
+	})
+}
+
+func TestNewest_TakesTheYoungestRows(t *testing.T) {
+	db := harness.Postgres(t, "15")
+	cfg := asReader(t, db, outboxDatabase(t, db))
+	db.Exec(t, `CREATE TABLE serial (n bigserial PRIMARY KEY, payload text); INSERT INTO serial (payload) SELECT 'p' || n FROM generate_series(1, 50) n`)
+	db.Exec(t, `CREATE TABLE binaries (n bigserial PRIMARY KEY, payload bytea); INSERT INTO binaries (payload) VALUES ('\x010203'), (NULL)`)
+	db.Exec(t, `CREATE TABLE plain (id uuid, payload text); INSERT INTO plain SELECT gen_random_uuid(), repeat('x', n) FROM generate_series(1, 500) n; INSERT INTO plain VALUES (NULL, 'last')`)
+	for _, tt := range []struct {
+		table, newest string
+		largest       int64
+	}{
+		{"serial", "p50", 3}, {"binaries", "", 3}, {"plain", "last", 500},
+	} {
+		one := cfg
+		one.Tables = []Table{{"public", tt.table}}
+		rows, err := Newest(t.Context(), one, 0, 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(rows) != 2 || string(rows[0].Values[1].Data) != tt.newest {
+			t.Errorf("%s: %d rows, the newest is %q, want %q", tt.table, len(rows), rows[0].Values[1].Data, tt.newest)
+		}
+		size, complete, err := Largest(t.Context(), one, rows[0].Relation, "payload")
+		if err != nil || !complete || size != tt.largest {
+			t.Errorf("%s: largest is %d (%v, %v), want %d", tt.table, size, complete, err, tt.largest)
+		}
+	}
+	if _, _, err := Largest(t.Context(), cfg, &Relation{Namespace: "public", Name: "plain"}, "x; DROP TABLE plain"); err == nil {
+		t.Error("a column that is not there was measured")
+	}
+	other := cfg
+	other.URL = withUser(t, cfg.URL, newRole(t, db, "LOGIN REPLICATION"))
+	_, err := Newest(t.Context(), other, 0, 1)
+	wantError(t, err, KindRefused, ReasonPermission, "GRANT SELECT")
+}

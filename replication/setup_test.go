@@ -271,3 +271,105 @@ func TestSetup_ChecksNamesBeforeItConnects(t *testing.T) {
 		}
 	}
 }
+
+func TestSetupPublishesWhatIsWantedWhereItIsHarmless(t *testing.T) {
+	db := harness.Postgres(t)
+	db.Exec(t, `CREATE TABLE outbox (id int PRIMARY KEY); CREATE TABLE bare (id int)`)
+	for _, c := range []struct {
+		tables  []Table
+		wants   []Wants
+		publish string
+		warns   bool
+	}{
+		{[]Table{{"public", "outbox"}}, nil, "insert", false},
+		{[]Table{{"public", "outbox"}}, []Wants{{Update: true, Meta: true}}, "insert, update", false},
+		{[]Table{{"public", "outbox"}, {"public", "bare"}}, []Wants{{Update: true}}, "insert", true},
+	} {
+		cfg := config(t, db)
+		cfg.Tables, cfg.Wants = c.tables, c.wants
+		report, err := Setup(t.Context(), cfg, SetupOptions{DryRun: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sql string
+		for _, step := range report.Steps {
+			if step.Object == "publication" {
+				sql = step.SQL
+			}
+		}
+		if !strings.Contains(sql, "publish = '"+c.publish+"'") {
+			t.Errorf("%v: %s", c.wants, sql)
+		}
+		if warned := strings.Contains(strings.Join(report.Warnings, "\n"), "no replica identity"); warned != c.warns {
+			t.Errorf("%v: warnings %q", c.wants, report.Warnings)
+		}
+	}
+}
+
+// Half of what it says is done, and the half that is left is not needed.
+func TestTeardown_AsTheRelaysRoleSaysHowToGoOn(t *testing.T) {
+	db := harness.Postgres(t)
+	cfg := outboxDatabase(t, db)
+	replicator := asReplicator(t, db, cfg)
+	steps, err := Teardown(t.Context(), replicator, true)
+	wantError(t, err, KindRefused, ReasonPermission, "42501", "drop publication", "the slot is dropped", "go on with `cdc-relay setup`", "as its owner")
+	if describe(steps) != "slot do" {
+		t.Errorf("done: %s", describe(steps))
+	}
+	report, err := Setup(t.Context(), replicator, SetupOptions{})
+	if err != nil || describe(report.Steps) != "table there, publication there, slot do" {
+		t.Errorf("what was left is not enough: %v, %v", describe(report.Steps), err)
+	}
+
+	ordinary := cfg
+	ordinary.URL = withUser(t, cfg.URL, newRole(t, db, "LOGIN"))
+	steps, err = Teardown(t.Context(), ordinary, true)
+	wantError(t, err, KindRefused, ReasonPermission, "drop slot", "a role with REPLICATION")
+	if len(steps) != 0 || strings.Contains(err.Error(), "is dropped") {
+		t.Errorf("done: %s, %v", describe(steps), err)
+	}
+}
+
+// A name without quotes is in lower case, so the table of the application would stand
+// beside an empty one of ours, and no row would ever come.
+func TestTableMissing_NamesTheOneThatDiffersInCase(t *testing.T) {
+	db := harness.Postgres(t, "15")
+	db.Exec(t, `CREATE TABLE "OutboxMessage" (id uuid PRIMARY KEY, payload jsonb); CREATE SCHEMA "Shop"; CREATE TABLE "Shop".outbox (id int)`)
+	cfg := config(t, db)
+	cfg.Tables, cfg.Places = []Table{{"public", "outboxmessage"}}, []string{"relay.yaml:5"}
+	const want = `did you mean public."OutboxMessage"?`
+	for name, options := range map[string]SetupOptions{"setup": {}, "setup --create-table": {CreateTable: createOutbox}, "a dry run": {DryRun: true, CreateTable: createOutbox}} {
+		_, err := Setup(t.Context(), cfg, options)
+		wantError(t, err, KindRefused, ReasonTableMissing, want, `table: 'public."OutboxMessage"' (relay.yaml:5)`)
+		if got := world(t, db, cfg.Slot); got != "1 0 0" {
+			t.Fatalf("%s made something: %s", name, got)
+		}
+	}
+	wantFinding(t, Check(t.Context(), cfg), "table", LevelFail, "does not exist, but", want, "relay.yaml:5")
+	_, _, err := Describe(t.Context(), cfg, 0)
+	wantError(t, err, KindRefused, ReasonTableMissing, want)
+	db.Exec(t, `CREATE PUBLICATION cdc_relay FOR TABLE "OutboxMessage"`)
+	_, err = look(t, cfg)
+	wantError(t, err, KindRefused, ReasonTableMissing, want)
+
+	cfg.Tables = []Table{{"shop", "outbox"}}
+	_, err = Setup(t.Context(), cfg, SetupOptions{})
+	wantError(t, err, KindRefused, ReasonTableMissing, `did you mean "Shop".outbox?`)
+	cfg.Tables = []Table{{"public", "other"}}
+	_, err = Setup(t.Context(), cfg, SetupOptions{})
+	wantError(t, err, KindRefused, ReasonTableMissing, "correct the name (relay.yaml:5), or create it")
+	cfg.Places = nil
+	_, err = Setup(t.Context(), cfg, SetupOptions{})
+	wantError(t, err, KindRefused, ReasonTableMissing, "correct the name, or create it")
+
+	// Whoever has both, of which one may have been made by mistake.
+	db.Exec(t, `CREATE TABLE outboxmessage (LIKE "OutboxMessage" INCLUDING ALL); ALTER PUBLICATION cdc_relay ADD TABLE outboxmessage`)
+	cfg.Tables = []Table{{"public", "outboxmessage"}}
+	wantFinding(t, Check(t.Context(), cfg), "table", LevelWarn, `beside public.outboxmessage there is public."OutboxMessage"`)
+	cfg.Tables = append(cfg.Tables, Table{"public", "OutboxMessage"})
+	for _, f := range Check(t.Context(), cfg).Findings {
+		if strings.Contains(f.Seen, "beside") {
+			t.Errorf("both are configured: %+v", f)
+		}
+	}
+}

@@ -44,11 +44,13 @@ type fakeServer struct {
 	ended  chan error
 }
 
+var testTables = []Table{{"public", "outbox"}, {"Odd", "Out\"Box"}}
+
 // serve starts a stream against a scripted server.
 func serve(t *testing.T, opt Options) *fakeServer {
 	t.Helper()
 	ours, theirs := net.Pipe()
-	cfg := Config{Slot: "slot", Publication: "pub", Tables: []Table{{"public", "outbox"}, {"Odd", "Out\"Box"}}}
+	cfg := Config{Slot: "slot", Publication: "pub", Tables: testTables}
 	f := &fakeServer{
 		t: t, conn: theirs, begun: time.Now(), out: make(chan *Batch),
 		ended: make(chan error, 1), copyDone: make(chan struct{}), hungUp: make(chan struct{}),

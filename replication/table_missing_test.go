@@ -9,50 +9,6 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// A name without quotes is in lower case, so the table of the application would stand
-// beside an empty one of ours, and no row would ever come.
-func TestTableMissing_NamesTheOneThatDiffersInCase(t *testing.T) {
-	db := harness.Postgres(t, "15")
-	db.Exec(t, `CREATE TABLE "OutboxMessage" (id uuid PRIMARY KEY, payload jsonb); CREATE SCHEMA "Shop"; CREATE TABLE "Shop".outbox (id int)`)
-	cfg := config(t, db)
-	cfg.Tables, cfg.Places = []Table{{"public", "outboxmessage"}}, []string{"relay.yaml:5"}
-	const want = `did you mean public."OutboxMessage"?`
-	for name, options := range map[string]SetupOptions{"setup": {}, "setup --create-table": {CreateTable: createOutbox}, "a dry run": {DryRun: true, CreateTable: createOutbox}} {
-		_, err := Setup(t.Context(), cfg, options)
-		wantError(t, err, KindRefused, ReasonTableMissing, want, `table: 'public."OutboxMessage"' (relay.yaml:5)`)
-		if got := world(t, db, cfg.Slot); got != "1 0 0" {
-			t.Fatalf("%s made something: %s", name, got)
-		}
-	}
-	wantFinding(t, Check(t.Context(), cfg), "table", LevelFail, "does not exist, but", want, "relay.yaml:5")
-	_, _, err := Describe(t.Context(), cfg, 0)
-	wantError(t, err, KindRefused, ReasonTableMissing, want)
-	db.Exec(t, `CREATE PUBLICATION cdc_relay FOR TABLE "OutboxMessage"`)
-	_, err = look(t, cfg)
-	wantError(t, err, KindRefused, ReasonTableMissing, want)
-
-	cfg.Tables = []Table{{"shop", "outbox"}}
-	_, err = Setup(t.Context(), cfg, SetupOptions{})
-	wantError(t, err, KindRefused, ReasonTableMissing, `did you mean "Shop".outbox?`)
-	cfg.Tables = []Table{{"public", "other"}}
-	_, err = Setup(t.Context(), cfg, SetupOptions{})
-	wantError(t, err, KindRefused, ReasonTableMissing, "correct the name (relay.yaml:5), or create it")
-	cfg.Places = nil
-	_, err = Setup(t.Context(), cfg, SetupOptions{})
-	wantError(t, err, KindRefused, ReasonTableMissing, "correct the name, or create it")
-
-	// Whoever has both, of which one may have been made by mistake.
-	db.Exec(t, `CREATE TABLE outboxmessage (LIKE "OutboxMessage" INCLUDING ALL); ALTER PUBLICATION cdc_relay ADD TABLE outboxmessage`)
-	cfg.Tables = []Table{{"public", "outboxmessage"}}
-	wantFinding(t, Check(t.Context(), cfg), "table", LevelWarn, `beside public.outboxmessage there is public."OutboxMessage"`)
-	cfg.Tables = append(cfg.Tables, Table{"public", "OutboxMessage"})
-	for _, f := range Check(t.Context(), cfg).Findings {
-		if strings.Contains(f.Seen, "beside") {
-			t.Errorf("both are configured: %+v", f)
-		}
-	}
-}
-
 // Without its publication a slot is of no use, and setup does not make one behind it.
 func TestPublicationMissing_BesideASlotSaysWhatSetupWouldSay(t *testing.T) {
 	db := harness.Postgres(t, "15")
@@ -151,48 +107,5 @@ func TestSlotMissing_NamesThoseThatNobodyReads(t *testing.T) {
 		db.Exec(t, `SELECT pg_drop_replication_slot($1)`, meant)
 		_, err = look(t, cfg)
 		wantError(t, err, KindRefused, ReasonSlotMissing, "the slot does not exist; for a new relay")
-	})
-}
-
-func TestCast_GivesWhatTheServerWouldSend(t *testing.T) {
-	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
-		t.Parallel()
-		db.Exec(t, `CREATE TYPE mood AS ENUM ('good', 'bad'); CREATE DOMAIN positive AS int CHECK (VALUE > 0);
-			CREATE TABLE outbox (id uuid, b jsonb, j json, at timestamptz, f mood, n numeric(10,2), p positive, v varchar(3), c char(3), tags text[], raw bytea, flag bool)`)
-		cfg := config(t, db)
-		rel, _, err := Describe(t.Context(), cfg, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		row := func(texts ...string) *Row {
-			r := &Row{Relation: rel, Values: make([]Value, len(rel.Columns))}
-			for i := range r.Values {
-				r.Values[i] = Value{Kind: Null}
-				if i < len(texts) && texts[i] != "" {
-					r.Values[i] = Value{Kind: Text, Data: []byte(texts[i])}
-				}
-			}
-			return r
-		}
-		made := row("00000000-0000-0000-0000-00000000000A", `{"bb":1,"a":[1,2e2],"a":{"x":"\u00e4"}}`, `{"bb":1 }`, "2024-02-29 12:00+02", "good", "1.005", "7", "abc", "x", "{a,NULL}", `\x00FF`, "true")
-		if err := Cast(t.Context(), cfg, made); err != nil {
-			t.Fatal(err)
-		}
-		const want = `00000000-0000-0000-0000-00000000000a|{"a": {"x": "ä"}, "bb": 1}|{"bb":1 }|2024-02-29 10:00:00+00|good|1.01|7|abc|x  |{a,NULL}|\x00ff|t`
-		if got := texts(made); got != want {
-			t.Errorf("got  %s\nwant %s", got, want)
-		}
-		for want, wrong := range map[string]*Row{
-			`column "id": invalid input syntax for type uuid`:                        row("x"),
-			`column "b": invalid input syntax for type json`:                         row("", "{"),
-			`column "f": invalid input value for enum public.mood`:                   row("", "", "", "", "fair"),
-			`column "p": value for domain public.positive violates check constraint`: row("", "", "", "", "", "", "-1"),
-			`column "v": the value is longer than the 3 characters`:                  row("", "", "", "", "", "", "", "äbcd"),
-			`column "raw": invalid hexadecimal digit`:                                row("", "", "", "", "", "", "", "", "", "", `\xzz`),
-		} {
-			if err := Cast(t.Context(), cfg, wrong); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("got %v, want %s", err, want)
-			}
-		}
 	})
 }

@@ -73,3 +73,11 @@ func keepAliveMsg(end pglogrepl.LSN, ask bool) []byte {
 func frame(kind byte, body []byte) []byte {
 	return append(msg{kind}.u32(uint32(len(body)+4)), body...)
 }
+
+const (
+	outboxOID = 16400
+	oddOID    = 16500
+	otherOID  = 16600
+)
+
+var outboxColumns = []string{"id", "payload"}

@@ -1,0 +1,104 @@
+package replication
+
+import (
+	"bytes"
+	"encoding/hex"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/cdc-relay/cdc-relay/test/harness"
+	"github.com/jackc/pglogrepl"
+	"github.com/rs/zerolog"
+)
+
+const captureSchema = `
+	CREATE TYPE mood AS ENUM ('calm', 'tense');
+	CREATE DOMAIN email AS text CHECK (VALUE LIKE '%@%');
+	CREATE TABLE outbox (id uuid PRIMARY KEY, aggregate_type varchar(100), n bigint, price numeric(12,2), ratio float8,
+		raw bytea, at timestamptz, span interval, feeling mood, contact email, tags text[], payload jsonb);
+	ALTER TABLE outbox ALTER payload SET STORAGE EXTERNAL;
+	CREATE TABLE "Out""Box" ("Key" text PRIMARY KEY, "Größe" int);
+	CREATE TABLE parts (id int, day date, PRIMARY KEY (id, day)) PARTITION BY RANGE (day);
+	CREATE TABLE parts_25 PARTITION OF parts FOR VALUES FROM ('2025-01-01') TO ('2026-01-01');
+	CREATE TABLE other (id int PRIMARY KEY, t text);`
+
+// captureScript is a statement a line, a transaction a statement unless it says so.
+var captureScript = []string{
+	`INSERT INTO outbox VALUES ('018f2d6e-7c1a-7b43-9d2e-0123456789ab', 'orders', -1, 12.30, 0.1, '\x00ff10', '2025-06-01 12:00:00.123456+02', '1 day 02:03:04', 'tense', 'a@b', '{a,"b c",NULL}', '{"k": "ä€😀"}')`,
+	`INSERT INTO outbox (id) VALUES ('018f2d6e-7c1a-7b43-9d2e-0123456789ac')`,
+	`BEGIN; INSERT INTO "Out""Box" VALUES ('', 7); SAVEPOINT s; INSERT INTO "Out""Box" VALUES ('gone', 8); ROLLBACK TO s; INSERT INTO other VALUES (1, 'x'); INSERT INTO parts VALUES (1, '2025-06-01'); COMMIT`,
+	`BEGIN; UPDATE other SET id = 2; UPDATE other SET t = 'y'; DELETE FROM other; TRUNCATE other; COMMIT`,
+	`INSERT INTO outbox (id, payload) VALUES ('018f2d6e-7c1a-7b43-9d2e-0123456789ad', to_jsonb(repeat('toast', 800)))`,
+	`UPDATE outbox SET n = 5 WHERE payload IS NOT NULL`,
+	`BEGIN; SELECT pg_replication_origin_create('origin of ' || current_database()); SELECT pg_replication_origin_session_setup('origin of ' || current_database()); SELECT pg_replication_origin_xact_setup('0/1234', '2025-01-01'); INSERT INTO "Out""Box" VALUES ('from elsewhere', NULL); COMMIT; SELECT pg_replication_origin_session_reset(); SELECT pg_replication_origin_drop('origin of ' || current_database())`,
+	`ALTER TABLE "Out""Box" ADD more text DEFAULT 'd', ALTER "Größe" TYPE bigint`,
+	`INSERT INTO "Out""Box" VALUES ('after', 9)`,
+}
+
+var recapture = flag.Bool("capture", false, "capture testdata of pgoutput from real servers")
+
+// TestCapture writes, when it is asked to, testdata/<major>/<format>.hex of pgoutput: a
+// message a line, its type first.
+func TestCapture(t *testing.T) {
+	if !*recapture {
+		t.Skip("-capture writes new testdata")
+	}
+	captured := []Table{{"public", "outbox"}, {"public", `Out"Box`}, {"public", "parts"}}
+	for _, version := range harness.Versions() {
+		db := harness.Postgres(t, version)
+		db.Exec(t, captureSchema)
+		cfg := publish(t, db, append(slices.Clone(captured), Table{"public", "other"})...)
+		cfg.Tables = captured
+		db.Exec(t, "ALTER PUBLICATION "+doubleQuoted(cfg.Publication)+" SET (publish = 'insert, update, delete, truncate')")
+		conn := db.Connect(t)
+		for _, sql := range captureScript {
+			if _, err := conn.PgConn().Exec(t.Context(), sql).ReadAll(); err != nil {
+				t.Fatalf("%s: %v", sql, err)
+			}
+		}
+		end, err := pglogrepl.ParseLSN(harness.Query[string](t, db, "SELECT pg_current_wal_flush_lsn()::text"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for format, binary := range map[string]bool{"text": false, "binary": true} {
+			opt := Options{Binary: func([]*Relation, pglogrepl.LSN, pglogrepl.LSN) bool { return binary }}
+			path := filepath.Join("testdata", version, format+".hex")
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, listen(t, cfg, opt, end), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// listen gives the raw messages up to a keep-alive at or after end.
+func listen(t *testing.T, cfg Config, opt Options, end pglogrepl.LSN) []byte {
+	t.Helper()
+	s, err := Open(t.Context(), cfg, opt, zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close(t.Context(), s.Start())
+	var out bytes.Buffer
+	for {
+		kind, body, ok, err := s.frames.next()
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case !ok:
+			if _, err := s.frames.fill(); err != nil {
+				t.Fatal(err)
+			}
+		case kind == 'd' && body[0] == 'w':
+			fmt.Fprintf(&out, "%c %s\n", body[walHeader], hex.EncodeToString(body[walHeader:]))
+		case kind == 'd' && lsnAt(body, 1) >= end:
+			return out.Bytes()
+		}
+	}
+}

@@ -1,0 +1,33 @@
+package replication
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func findings(report *Report) string {
+	var b strings.Builder
+	for _, f := range report.Findings {
+		fmt.Fprintf(&b, "%s\t%s\t%s; %s\n", f.Level, f.Check, f.Seen, f.Advice)
+	}
+	return b.String()
+}
+
+// wantFinding looks for one finding whose text has all of texts.
+func wantFinding(t *testing.T, report *Report, check string, level Level, texts ...string) {
+	t.Helper()
+	for _, f := range report.Findings {
+		if f.Check != check || f.Level != level {
+			continue
+		}
+		all := true
+		for _, text := range texts {
+			all = all && strings.Contains(f.Seen+"; "+f.Advice, text)
+		}
+		if all {
+			return
+		}
+	}
+	t.Errorf("no %s of %s has %q:\n%s", level, check, texts, findings(report))
+}

@@ -1,0 +1,34 @@
+package replication
+
+import (
+	"bytes"
+	"testing"
+)
+
+// FuzzFrames checks that messages come out of the buffer as they went in, however
+// the reads cut them, and that nonsense is an error and not a panic.
+func FuzzFrames(f *testing.F) {
+	f.Add(frame('d', keepAliveMsg(1, true)), uint16(3))
+	f.Add(append(frame('N', []byte("SWARNING\x00\x00")), frame('d', inWAL(1, 2, begin(1, 2)))...), uint16(7))
+	f.Add([]byte{'d', 0xff, 0xff, 0xff, 0xff}, uint16(1))
+	f.Fuzz(func(t *testing.T, input []byte, step uint16) {
+		fr := newFrames(&slowReader{data: input, step: int(step)%4096 + 1})
+		var out []byte
+		for {
+			kind, body, ok, err := fr.next()
+			if err != nil {
+				return
+			}
+			if ok {
+				out = append(out, frame(kind, body)...)
+				continue
+			}
+			if _, err := fr.fill(); err != nil {
+				break
+			}
+		}
+		if !bytes.HasPrefix(input, out) {
+			t.Fatal("messages came out differently")
+		}
+	})
+}

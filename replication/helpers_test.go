@@ -1,0 +1,167 @@
+package replication
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/test/harness"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// asReader rewrites cfg to connect as the role that check is made for.
+func asReader(t *testing.T, db *harness.Database, cfg Config) Config {
+	t.Helper()
+	role := newRole(t, db, "LOGIN REPLICATION")
+	db.Exec(t, "GRANT pg_read_all_data TO "+role)
+	cfg.URL = withUser(t, cfg.URL, role)
+	return cfg
+}
+
+// outboxSQL is a table with what makes shapes difficult: a dropped column, a
+// generated one, a name that needs quotes, a type of its own.
+const outboxSQL = `
+	CREATE TYPE mood AS ENUM ('good', 'bad');
+	CREATE TABLE outbox (gone int, id uuid PRIMARY KEY, "aggregateType" varchar(100) NOT NULL, doubled int GENERATED ALWAYS AS (2 * 2) STORED, feeling mood, payload jsonb);
+	ALTER TABLE outbox DROP COLUMN gone;`
+
+// outboxDatabase is a database with table, publication and slot, and the configuration
+// for them.
+func outboxDatabase(t *testing.T, db *harness.Database) Config {
+	t.Helper()
+	db.Exec(t, outboxSQL)
+	db.Exec(t, `CREATE PUBLICATION cdc_relay FOR TABLE outbox WITH (publish = 'insert')`)
+	cfg := config(t, db)
+	db.Exec(t, `SELECT pg_create_logical_replication_slot($1, 'pgoutput')`, cfg.Slot)
+	return cfg
+}
+
+func config(t *testing.T, db *harness.Database) Config {
+	t.Helper()
+	return Config{URL: db.URL, Slot: harness.Unique(t, "slot"), Publication: "cdc_relay", Tables: []Table{{"public", "outbox"}}}
+}
+
+// asReplicator rewrites cfg to connect as a role with LOGIN and REPLICATION only.
+func asReplicator(t *testing.T, db *harness.Database, cfg Config) Config {
+	t.Helper()
+	cfg.URL = withUser(t, cfg.URL, newRole(t, db, "LOGIN REPLICATION"))
+	return cfg
+}
+
+func newRole(t *testing.T, db *harness.Database, attributes string) string {
+	t.Helper()
+	role := harness.Unique(t, "role")
+	db.Exec(t, `CREATE ROLE `+role+` `+attributes)
+	t.Cleanup(func() {
+		conn, err := connect(context.Background(), Config{URL: db.Server.URL("postgres")}, false)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer closeQuietly(conn)
+		if err := (querier{ctx: context.Background(), conn: conn}).exec(`DROP ROLE ` + role); err != nil {
+			t.Error(err)
+		}
+	})
+	return role
+}
+
+func withUser(t *testing.T, url, user string) string {
+	t.Helper()
+	scheme, rest, ok := strings.Cut(url, "://")
+	_, host, ok2 := strings.Cut(rest, "@")
+	if !ok || !ok2 {
+		t.Fatalf("no user in the test server's URL")
+	}
+	return scheme + "://" + user + "@" + host
+}
+
+func open(t *testing.T, cfg Config, replication bool) *pgconn.PgConn {
+	t.Helper()
+	conn, err := connect(t.Context(), cfg, replication)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeQuietly(conn) })
+	return conn
+}
+
+// wantError checks kind and reason, and that the message has all of the texts.
+func wantError(t *testing.T, err error, kind ErrorKind, reason string, texts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatalf("no error, want %s (%s)", reason, kind)
+	}
+	var e *Error
+	if !errors.As(err, &e) {
+		t.Fatalf("%T is not an *Error: %v", err, err)
+	}
+	if KindOf(err) != kind || Reason(err) != reason {
+		t.Errorf("got %s (%s), want %s (%s): %v", Reason(err), KindOf(err), reason, kind, err)
+	}
+	for _, text := range texts {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("%q is not in the message: %v", text, err)
+		}
+	}
+	if strings.ContainsAny(err.Error(), "\n\r\t") {
+		t.Errorf("the message has more than one line: %q", err)
+	}
+}
+
+func look(t *testing.T, cfg Config) (*Catalog, error) {
+	t.Helper()
+	conn, err := connect(t.Context(), cfg, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeQuietly(conn)
+	return inspect(t.Context(), conn, cfg)
+}
+
+// certificate is self-signed for the host, as files.
+func certificate(t testing.TB, host string) (cert, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: host}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+	}
+	if ip := net.ParseIP(host); ip != nil {
+		template.IPAddresses = []net.IP{ip}
+	} else {
+		template.DNSNames = []string{host}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	write := func(name, kind string, der []byte) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	return write("server.crt", "CERTIFICATE", der), write("server.key", "PRIVATE KEY", keyDER)
+}
