@@ -16,14 +16,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/test/harness"
 )
 
-func columnNames(relation *Relation) string {
-	var names []string
-	for _, column := range relation.Columns {
-		names = append(names, column.Name+" "+column.TypeName)
-	}
-	return strings.Join(names, ", ")
-}
-
 func TestInspect_ReadsWhatAStreamDependsOn(t *testing.T) {
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
 		t.Parallel()

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pglogrepl"
+
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -164,4 +166,21 @@ func certificate(t testing.TB, host string) (cert, key string) {
 		return path
 	}
 	return write("server.crt", "CERTIFICATE", der), write("server.key", "PRIVATE KEY", keyDER)
+}
+
+func columnNames(relation *Relation) string {
+	var names []string
+	for _, column := range relation.Columns {
+		names = append(names, column.Name+" "+column.TypeName)
+	}
+	return strings.Join(names, ", ")
+}
+
+func confirmedBy(t *testing.T, db *harness.Database, slot string) pglogrepl.LSN {
+	t.Helper()
+	at, err := pglogrepl.ParseLSN(harness.Query[string](t, db, `SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = $1`, slot))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at
 }

@@ -4,8 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pglogrepl"
-
 	"github.com/cdc-relay/cdc-relay/test/harness"
 )
 
@@ -152,13 +150,4 @@ func TestProbe_SaysWhatASlotHadConfirmedThatItSawGo(t *testing.T) {
 	if strings.Contains(s.Drift.Error(), "new relay") {
 		t.Errorf("it is no new relay: %v", s.Drift)
 	}
-}
-
-func confirmedBy(t *testing.T, db *harness.Database, slot string) pglogrepl.LSN {
-	t.Helper()
-	at, err := pglogrepl.ParseLSN(harness.Query[string](t, db, `SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = $1`, slot))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return at
 }

@@ -26,7 +26,7 @@ func Open(ctx context.Context, cfg Config, opt Options, logger zerolog.Logger) (
 	if err != nil {
 		return nil, err
 	}
-	catalog, err := inspect(ctx, conn, cfg)
+	known, err := inspect(ctx, conn, cfg)
 	if err == nil {
 		err = conn.SyncConn(ctx)
 	}
@@ -34,7 +34,7 @@ func Open(ctx context.Context, cfg Config, opt Options, logger zerolog.Logger) (
 		_ = conn.Close(ctx)
 		return nil, classify("prepare stream", err)
 	}
-	if catalog.Confirmed == 0 {
+	if known.Confirmed == 0 {
 		_ = conn.Close(ctx)
 		return nil, &Error{Kind: KindRefused, Reason: ReasonSlotUnusable, Op: "start replication", Subject: "slot " + cfg.Slot,
 			Err: errors.New("the slot has no confirmed position"), Hint: "it was not created completely: drop it and run `cdc-relay setup`"}
@@ -43,10 +43,10 @@ func Open(ctx context.Context, cfg Config, opt Options, logger zerolog.Logger) (
 	if err != nil {
 		return nil, classify("take over connection", err)
 	}
-	for _, warning := range catalog.Warnings {
+	for _, warning := range known.Warnings {
 		logger.Warn().Msg(warning)
 	}
-	s := newStream(cfg, opt, logger, hijacked.Conn, catalog)
+	s := newStream(cfg, opt, logger, hijacked.Conn, known)
 	if err := s.startCopy(ctx); err != nil {
 		_ = s.conn.Close()
 		return nil, err
@@ -54,13 +54,13 @@ func Open(ctx context.Context, cfg Config, opt Options, logger zerolog.Logger) (
 	return s, nil
 }
 
-func newStream(cfg Config, opt Options, logger zerolog.Logger, conn net.Conn, catalog *Catalog) *Stream {
-	opt = opt.withDefaults(catalog.SenderTimeout)
+func newStream(cfg Config, opt Options, logger zerolog.Logger, conn net.Conn, known *Catalog) *Stream {
+	opt = opt.withDefaults(known.SenderTimeout)
 	s := &Stream{
 		cfg: cfg, opt: opt, log: logger, conn: conn,
 		frames: newFrames(conn),
-		start:  catalog.Confirmed,
-		origin: catalog.origin(),
+		start:  known.Confirmed,
+		origin: known.origin(),
 		abort:  make(chan struct{}),
 		lost:   make(chan struct{}),
 	}
@@ -70,24 +70,24 @@ func newStream(cfg Config, opt Options, logger zerolog.Logger, conn net.Conn, ca
 	}
 	decode := DecoderOptions{
 		Tables: cfg.Tables, Wants: cfg.Wants, Messages: cfg.Messages, MaxRows: opt.MaxBatchRows, MaxBytes: opt.MaxBatchBytes,
-		Start: s.start, History: catalog.WALEnd, // the first keep-alive repeats Start
+		Start: s.start, History: known.WALEnd, // the first keep-alive repeats Start
 	}
 	if slices.ContainsFunc(cfg.Wants, func(w Wants) bool { return w.Meta }) {
 		s.catalog = newDescriber(cfg)
 		decode.Describe = s.catalog.describe
 	}
 	s.dec = NewDecoder(decode)
-	for _, rel := range catalog.Relations {
+	for _, rel := range known.Relations {
 		s.dec.Expect(rel)
 	}
-	s.tables = append(catalog.Relations, s.dec.Messages()...)
-	s.binary = opt.Binary != nil && catalog.ServerVersion >= binaryVersion && opt.Binary(s.tables, s.start, catalog.WALEnd)
+	s.tables = append(known.Relations, s.dec.Messages()...)
+	s.binary = opt.Binary != nil && known.ServerVersion >= binaryVersion && opt.Binary(s.tables, s.start, known.WALEnd)
 	s.status = status{
 		conn: conn, interval: opt.StatusInterval, writeTimeout: cfg.senderTimeout(),
 		write: s.start, flush: s.start, handed: s.start, told: time.Now(),
 	}
 	s.received.Store(uint64(s.start))
-	s.serverEnd.Store(uint64(max(s.start, catalog.WALEnd)))
+	s.serverEnd.Store(uint64(max(s.start, known.WALEnd)))
 	return s
 }
 

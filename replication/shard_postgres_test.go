@@ -23,6 +23,20 @@ func shardConfig(t *testing.T, db *harness.Database, count int, key string, tabl
 	}}.OfShard(0)
 }
 
+// streamFrom opens a slot that somebody else may have had a moment ago.
+func streamFrom(t *testing.T, cfg Config) *Stream {
+	t.Helper()
+	s, err := Open(t.Context(), cfg, Options{}, zerolog.Nop())
+	for began := time.Now(); err != nil && KindOf(err) == KindBusy && time.Since(began) < time.Minute; {
+		<-time.After(20 * time.Millisecond)
+		s, err = Open(t.Context(), cfg, Options{}, zerolog.Nop())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
 // inShards reads what each shard's slot has, as the texts of column n.
 func inShards(t *testing.T, db *harness.Database, cfg Config, n int) [][]string {
 	t.Helper()
@@ -166,7 +180,7 @@ func TestSetup_OfShards(t *testing.T) {
 			t.Errorf("%d rows of 40", rows)
 		}
 
-		stream := opened(t, cfg.OfShard(3), Options{})
+		stream := streamFrom(t, cfg.OfShard(3))
 		if err := stream.Close(t.Context(), stream.Start()); err != nil {
 			t.Fatal(err)
 		}
@@ -352,7 +366,7 @@ func TestReshard_Refuses(t *testing.T) {
 	wantError(t, err, KindRefused, ReasonShards, "confirmed past", one.Slot)
 	deliver(t, db, one, map[string][]int{})
 
-	stream := opened(t, one, Options{})
+	stream := streamFrom(t, one)
 	batches := make(chan *Batch, 100)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
