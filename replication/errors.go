@@ -106,3 +106,16 @@ func (e *Error) Error() string {
 }
 
 func (e *Error) Unwrap() error { return e.Err }
+
+// oneLine folds the line breaks that drivers put between the attempts on
+// several hosts: an error is one line of a log.
+func oneLine(s string) string {
+	if !strings.ContainsAny(s, "\r\n\t") {
+		return s
+	}
+	lines := strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' })
+	for i, line := range lines {
+		lines[i] = strings.TrimSpace(strings.ReplaceAll(line, "\t", " "))
+	}
+	return strings.Join(lines, "; ")
+}
