@@ -1,13 +1,14 @@
 package replication
 
 import (
+	"reflect"
 	"testing"
 
 	"github.com/cdc-relay/cdc-relay/test/defaults"
 )
 
 func TestDecoderOptions_CommentsStateTheDefaults(t *testing.T) {
-	if n := defaults.Compare(t, "decoder.go", "DecoderOptions", DecoderOptions{}.withDefaults(), nil); n < 2 {
+	if n := defaults.Compare(t, "decoder.go", reflect.TypeFor[DecoderOptions]().Name(), DecoderOptions{}.withDefaults(), nil); n < 2 {
 		t.Errorf("%d comments name a default", n)
 	}
 }
