@@ -13,8 +13,10 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/admin"
+	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 )
@@ -54,21 +56,21 @@ func (c *Config) HTTP() admin.Config {
 	return out
 }
 
-func (c *Config) replication() replication.Config {
+func (c *Config) replication() postgres.Config {
 	p := &c.settings.Postgres
-	return replication.Config{
+	return postgres.Config{
 		URL:              string(p.URL),
 		Password:         c.secretFunc(p.Password, p.PasswordFile, p.PasswordCommand),
 		Token:            c.rdsToken(),
 		Insecure:         p.Insecure,
 		Slot:             p.Slot,
 		Publication:      p.Publication,
-		Tables:           append([]replication.Table(nil), c.tables...),
+		Tables:           append([]wal.Table(nil), c.tables...),
 		Places:           c.places(),
 		Wants:            c.wants(),
 		Messages:         append([]string(nil), c.messages...),
 		WalSenderTimeout: time.Duration(p.WalSenderTimeout),
-		Shard:            replication.Shard{Count: p.Shards, Slot: p.Slot, Publication: p.Publication, Key: relay.ShardKey(c.router())},
+		Shard:            postgres.Shard{Count: p.Shards, Slot: p.Slot, Publication: p.Publication, Key: relay.ShardKey(c.router())},
 	}.OfShard(0)
 }
 
@@ -106,8 +108,8 @@ func (c *Config) places() []string {
 }
 
 // wants is nil when all tables are content with inserts.
-func (c *Config) wants() []replication.Wants {
-	var wants []replication.Wants
+func (c *Config) wants() []wal.Wants {
+	var wants []wal.Wants
 	some := false
 	for _, o := range c.settings.Outbox {
 		if o.MessagePrefix == "" {

@@ -10,8 +10,9 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/relay"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 )
 
@@ -53,8 +54,8 @@ func (l *loader) checkPostgres() {
 func (l *loader) checkShards() {
 	s := &l.cfg.settings
 	p := &s.Postgres
-	if p.Shards < 1 || p.Shards > replication.MaxShards {
-		l.refuse("postgres.shards", "%d is not allowed; allowed: 1 to %d", p.Shards, replication.MaxShards)
+	if p.Shards < 1 || p.Shards > postgres.MaxShards {
+		l.refuse("postgres.shards", "%d is not allowed; allowed: 1 to %d", p.Shards, postgres.MaxShards)
 		return
 	}
 	if p.Shards == 1 {
@@ -69,7 +70,7 @@ func (l *loader) checkShards() {
 		}
 	}
 	for _, name := range []pair{{"slot", p.Slot}, {"publication", p.Publication}} {
-		if longest := replication.LongestShardName(name.Value, p.Shards); len(longest) > 63 {
+		if longest := postgres.LongestShardName(name.Value, p.Shards); len(longest) > 63 {
 			l.refuse("postgres."+name.Name, "%q is too long: with shards there is also %q, and a name has at most 63 bytes", name.Value, longest)
 		}
 	}
@@ -120,7 +121,7 @@ func (l *loader) checkURL() {
 		l.refuse("postgres.url", "sslmode %q is not allowed; allowed: %s", parts.sslmode, strings.Join(sslModes, ", "))
 		return
 	}
-	warnings, err := replication.CheckURL(replication.Config{URL: string(p.URL), Insecure: p.Insecure})
+	warnings, err := postgres.CheckURL(postgres.Config{URL: string(p.URL), Insecure: p.Insecure})
 	if err != nil {
 		l.refuse("postgres.url", "%v", err)
 	}
@@ -161,7 +162,7 @@ func (l *loader) checkTables() {
 	if len(tables) == 0 && !l.partial {
 		l.refuse("outbox", "there is no table; list one in the file as `- table: public.outbox`, or set CDC_RELAY_OUTBOX_TABLE")
 	}
-	seen := map[replication.Table]int{}
+	seen := map[wal.Table]int{}
 	for i, o := range tables {
 		path := fmt.Sprintf("outbox[%d].table", i)
 		if o.MessagePrefix != "" {
@@ -170,10 +171,10 @@ func (l *loader) checkTables() {
 		}
 		if o.Table == "" {
 			l.refuse(path, "is missing; for example public.outbox, or message_prefix for logical messages")
-			l.cfg.tables = append(l.cfg.tables, replication.Table{})
+			l.cfg.tables = append(l.cfg.tables, wal.Table{})
 			continue
 		}
-		table, err := replication.ParseTable(o.Table)
+		table, err := wal.ParseTable(o.Table)
 		if err != nil {
 			l.refuse(path, "%v", err)
 		} else if first, ok := seen[table]; ok {
@@ -191,7 +192,7 @@ func (l *loader) checkMessages(i int, o outboxSettings) {
 	switch {
 	case o.Table != "":
 		l.refuse(path, "stands beside table: an entry is one or the other")
-	case o.MessagePrefix == replication.AnyPrefix && len(o.Debezium) == 0:
+	case o.MessagePrefix == wal.AnyPrefix && len(o.Debezium) == 0:
 		l.refuse(path, "* stands for every prefix, which only an entry with debezium takes; write the prefix, or set debezium and narrow it with message.prefix.include.list")
 	case slices.Contains(l.cfg.messages, o.MessagePrefix):
 		first := slices.IndexFunc(l.cfg.settings.Outbox, func(other outboxSettings) bool { return other.MessagePrefix == o.MessagePrefix })

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // Options say where a configuration comes from. The zero value is the process's
@@ -42,7 +42,7 @@ type Config struct {
 	Warnings []string // what is legal and probably not meant; never holds secrets
 
 	settings settings
-	tables   []replication.Table
+	tables   []wal.Table
 	messages []string // prefixes
 	origins  map[string]origin
 	blank    map[string]origin            // keys of the file without a value, which are as if not there

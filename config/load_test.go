@@ -10,8 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 )
 
@@ -61,7 +63,7 @@ func TestLoad_EnvironmentAloneIsComplete(t *testing.T) {
 	if want := []string{"localhost:9092", "127.0.0.1:9093"}; !reflect.DeepEqual(got.Kafka.Brokers, want) {
 		t.Errorf("brokers %q", got.Kafka.Brokers)
 	}
-	if want := []replication.Table{{Schema: "public", Name: "events"}}; !reflect.DeepEqual(got.Replication.Tables, want) {
+	if want := []wal.Table{{Schema: "public", Name: "events"}}; !reflect.DeepEqual(got.Replication.Tables, want) {
 		t.Errorf("tables %v", got.Replication.Tables)
 	}
 	if got.Router.Mappings[0].Preset != "auto" || got.Replication.Slot != "cdc_relay" {
@@ -203,9 +205,9 @@ func TestLoad_CarriesEveryValue(t *testing.T) {
 	}
 	r.Replication.Password, r.Kafka.SASL.OAuth.ClientSecret, r.Kafka.TLS, r.Replication.Shard.Key = nil, nil, nil, nil
 	want := relay.Config{
-		Replication: replication.Config{
-			URL: "host=db1,db2 port=5432 user=relay dbname=shop sslmode=verify-full", Slot: "orders", Publication: "Orders", Shard: replication.Shard{Count: 1, Slot: "orders", Publication: "Orders"},
-			Tables: []replication.Table{{Schema: "public", Name: "outbox"}, {Schema: "public", Name: "OutboxEvent"}}, Places: []string{"f:10", "f:19"}, WalSenderTimeout: 90 * time.Second,
+		Replication: postgres.Config{
+			URL: "host=db1,db2 port=5432 user=relay dbname=shop sslmode=verify-full", Slot: "orders", Publication: "Orders", Shard: postgres.Shard{Count: 1, Slot: "orders", Publication: "Orders"},
+			Tables: []wal.Table{{Schema: "public", Name: "outbox"}, {Schema: "public", Name: "OutboxEvent"}}, Places: []string{"f:10", "f:19"}, WalSenderTimeout: 90 * time.Second,
 		},
 		Stream: replication.Options{MaxRowBytes: 32 << 20},
 		Router: router.Config{Mappings: []router.Mapping{

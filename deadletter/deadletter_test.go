@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/jackc/pglogrepl"
@@ -22,9 +22,9 @@ func record(commit pglogrepl.LSN, seq uint64, key, value string) *router.Record 
 	return &router.Record{
 		Topic: "orders", Key: []byte(key), Value: []byte(value), Partition: router.AutoPartition,
 		Headers: []router.Header{{Key: "id", Value: []byte("e1")}, {Key: "eventType", Value: []byte("Placed")}},
-		Row: &replication.Row{
-			Txn: &replication.Txn{Commit: commit, Time: time.Unix(40, 0)}, Ordinal: seq,
-			Relation: &replication.Relation{Namespace: "public", Name: "outbox"},
+		Row: &wal.Row{
+			Txn: &wal.Txn{Commit: commit, Time: time.Unix(40, 0)}, Ordinal: seq,
+			Relation: &wal.Relation{Namespace: "public", Name: "outbox"},
 		},
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/jackc/pglogrepl"
@@ -48,14 +48,14 @@ const (
 	timestampNotation = time.RFC3339Nano
 )
 
-// Row names a row, as replication.Row.Place does.
+// Row names a row, as wal.Row.Place does.
 type Row struct {
 	Commit pglogrepl.LSN
 	Seq    uint64
 }
 
 // RowOf is the name of a row.
-func RowOf(row *replication.Row) Row {
+func RowOf(row *wal.Row) Row {
 	commit, ordinal := row.Place()
 	return Row{Commit: commit, Seq: ordinal}
 }

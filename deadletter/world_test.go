@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/jackc/pglogrepl"
@@ -70,7 +70,7 @@ type change struct {
 	seq    uint64
 	serial int // event id, empty for records without one
 	events []*event
-	row    *replication.Row
+	row    *wal.Row
 }
 
 // pipe is a database, its slot and the relay.
@@ -78,7 +78,7 @@ type pipe struct {
 	w      *world
 	source string
 	park   bool
-	origin replication.Origin
+	origin wal.Origin
 	rows   []*change
 	commit pglogrepl.LSN // of the next transaction
 	serial int
@@ -106,7 +106,7 @@ func newWorld(seed uint64) *world {
 	}
 	w.grow()
 	for _, source := range []string{"7000/orders", "7000/billing", "8000/orders"}[:1+w.random.IntN(3)] {
-		p := &pipe{w: w, source: source, park: w.random.IntN(4) > 0, commit: 0x100, origin: replication.Origin{SystemID: source[:4], Timeline: 1}, old: w.random.IntN(4) == 0}
+		p := &pipe{w: w, source: source, park: w.random.IntN(4) > 0, commit: 0x100, origin: wal.Origin{SystemID: source[:4], Timeline: 1}, old: w.random.IntN(4) == 0}
 		p.aged = p.old
 		w.pipes = append(w.pipes, p)
 		p.start()
@@ -174,11 +174,11 @@ func (e *event) String() string {
 // insert commits a transaction of one row or two.
 func (p *pipe) insert() {
 	w := p.w
-	txn := &replication.Txn{Commit: p.commit, Time: time.Unix(40, 0)}
+	txn := &wal.Txn{Commit: p.commit, Time: time.Unix(40, 0)}
 	for seq := range 1 + w.random.IntN(2) {
 		p.serial++
 		c := &change{commit: p.commit, seq: uint64(seq + 1), serial: p.serial}
-		c.row = &replication.Row{Txn: txn, Ordinal: c.seq, Relation: &replication.Relation{Namespace: "public", Name: "outbox"}}
+		c.row = &wal.Row{Txn: txn, Ordinal: c.seq, Relation: &wal.Relation{Namespace: "public", Name: "outbox"}}
 		if w.chance(15) {
 			c.serial = 0
 		}
@@ -345,8 +345,8 @@ func (p *pipe) fork() {
 		}
 	}
 	p.rows, p.commit = p.rows[:keep:keep], at
-	forks := slices.DeleteFunc(slices.Clone(p.origin.Forks), func(f replication.Fork) bool { return f.At > at })
-	p.origin.Forks = append(forks, replication.Fork{Timeline: p.origin.TimelineOf(at), At: at})
+	forks := slices.DeleteFunc(slices.Clone(p.origin.Forks), func(f wal.Fork) bool { return f.At > at })
+	p.origin.Forks = append(forks, wal.Fork{Timeline: p.origin.TimelineOf(at), At: at})
 	p.origin.Timeline++
 	p.slot = min(p.slot, keep)
 	p.w.say("%s forks at %s", p.source, at)

@@ -14,7 +14,8 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/migrations"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/postgres/provision"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sandbox"
 )
 
@@ -134,8 +135,8 @@ func loadConfig(yaml string) (*config.Config, error) {
 
 // setup is `cdc-relay setup --create-table`, and the order service's own table.
 func (s *stage) setup(ctx context.Context, cfg *config.Config) error {
-	_, err := replication.Setup(ctx, cfg.Relay().Replication, replication.SetupOptions{
-		CreateTable: func(t replication.Table) (string, error) {
+	_, err := provision.Setup(ctx, cfg.Relay().Replication, provision.SetupOptions{
+		CreateTable: func(t wal.Table) (string, error) {
 			return migrations.Table(migrations.DefaultPreset, t.Schema, t.Name)
 		},
 	})

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 )
 
@@ -227,7 +227,7 @@ func (c *conversion) writeTables() {
 		comment = "Logical messages (pg_logical_emit_message), which the transform DecodeLogicalDecodingMessageContent makes events of."
 	}
 	messages := &node{}
-	prefix := messages.child("message_prefix").set(scalar(replication.AnyPrefix), oneLine(comment))
+	prefix := messages.child("message_prefix").set(scalar(wal.AnyPrefix), oneLine(comment))
 	prefix.item = true
 	c.writeOptions(messages.child("debezium"), c.tables[0].offered)
 	outbox.children = append(outbox.children, messages)

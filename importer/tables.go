@@ -6,12 +6,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // captured is a table that the connector captures.
 type captured struct {
-	table   replication.Table
+	table   wal.Table
 	columns []string // nil: nobody looked
 	offered []option // in place of columns that the EventRouter looks for and the table lacks
 }
@@ -55,7 +55,7 @@ func (c *conversion) readTables() error {
 			return &Error{File: list.file, Line: list.line, Column: list.column, Key: list.original,
 				Message: fmt.Sprintf("%s is a pattern; give --postgres-url so that import can see which tables it takes", shown(list.key, pattern))}
 		}
-		table := replication.Table{Schema: strings.ToLower(m[1]), Name: strings.ToLower(m[2])}
+		table := wal.Table{Schema: strings.ToLower(m[1]), Name: strings.ToLower(m[2])}
 		if !slices.ContainsFunc(c.tables, func(t captured) bool { return t.table == table }) {
 			c.tables = append(c.tables, captured{table: table})
 		}
@@ -109,7 +109,7 @@ func (c *conversion) matchTables() error {
 	}
 	found = c.partitions(found)
 	for _, t := range found {
-		c.tables = append(c.tables, captured{table: replication.Table{Schema: t.Schema, Name: t.Name}, columns: t.Columns})
+		c.tables = append(c.tables, captured{table: wal.Table{Schema: t.Schema, Name: t.Name}, columns: t.Columns})
 	}
 	list, listed := c.get("table.include.list")
 	if len(c.tables) == 0 {

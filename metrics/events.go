@@ -5,7 +5,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/relay/status"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 )
@@ -27,7 +27,7 @@ func (m *Metrics) Events() relay.Events {
 	}
 }
 
-func (m *Metrics) batchReceived(b *replication.Batch) {
+func (m *Metrics) batchReceived(b *wal.Batch) {
 	m.receivedBytes.Add(float64(b.Received))
 	m.transactions.Add(float64(b.Transactions))
 	m.skippedTable.Add(float64(b.Foreign))
@@ -36,7 +36,7 @@ func (m *Metrics) batchReceived(b *replication.Batch) {
 		return
 	}
 	m.rows.add(func(item func(string)) {
-		var relation *replication.Relation
+		var relation *wal.Relation
 		var table string
 		for i := range b.Rows {
 			if r := b.Rows[i].Relation; r != relation {
@@ -55,12 +55,12 @@ func (m *Metrics) acknowledged(records []router.Record) {
 	})
 }
 
-func (m *Metrics) batchDelivered(b *replication.Batch, records []router.Record, took time.Duration) {
+func (m *Metrics) batchDelivered(b *wal.Batch, records []router.Record, took time.Duration) {
 	if len(records) > 0 {
 		m.produceTime.Observe(took.Seconds())
 	}
 	now := m.now()
-	var txn *replication.Txn
+	var txn *wal.Txn
 	for i := range b.Rows {
 		if b.Rows[i].Txn != txn {
 			txn = b.Rows[i].Txn

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/relay/status"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
@@ -76,13 +76,13 @@ func (s series) expect(t *testing.T, want map[string]float64) {
 	}
 }
 
-func batchOf(at time.Time, topics ...string) (*replication.Batch, []router.Record) {
-	relation := &replication.Relation{Namespace: "public", Name: "outbox"}
-	txn := &replication.Txn{Time: at}
-	b := &replication.Batch{Received: 1000, Transactions: 1, Foreign: 2, OtherOps: 3}
+func batchOf(at time.Time, topics ...string) (*wal.Batch, []router.Record) {
+	relation := &wal.Relation{Namespace: "public", Name: "outbox"}
+	txn := &wal.Txn{Time: at}
+	b := &wal.Batch{Received: 1000, Transactions: 1, Foreign: 2, OtherOps: 3}
 	var records []router.Record
 	for _, topic := range topics {
-		b.Rows = append(b.Rows, replication.Row{Txn: txn, Relation: relation})
+		b.Rows = append(b.Rows, wal.Row{Txn: txn, Relation: relation})
 		records = append(records, router.Record{Topic: topic})
 	}
 	return b, records
@@ -137,7 +137,7 @@ func TestEvents_FeedTheCounters(t *testing.T) {
 
 func TestEvents_ABatchWithoutRowsIsNoDelivery(t *testing.T) {
 	m := New(Options{Pipeline: "orders"})
-	b := &replication.Batch{Received: 18, Through: 7}
+	b := &wal.Batch{Received: 18, Through: 7}
 	m.Events().BatchReceived(b)
 	m.Events().BatchDelivered(b, nil, 0)
 	gather(t, m).expect(t, map[string]float64{

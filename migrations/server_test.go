@@ -11,7 +11,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-relay/cdc-relay/migrations"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/provision"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sandbox"
 )
 
@@ -159,11 +161,11 @@ func testIdempotency(t *testing.T, conn *pgx.Conn) {
 func testPublication(t *testing.T, conn *pgx.Conn) {
 	exec(t, conn, `CREATE TABLE parted (id int) PARTITION BY RANGE (id)`, nil)
 	for _, viaRoot := range []bool{false, true} {
-		cfg := replication.Config{
+		cfg := postgres.Config{
 			Publication: fmt.Sprintf("Pub %v", viaRoot),
-			Tables:      []replication.Table{{Schema: "public", Name: "outbox"}, {Schema: "public", Name: "parted"}},
+			Tables:      []wal.Table{{Schema: "public", Name: "outbox"}, {Schema: "public", Name: "parted"}},
 		}
-		exec(t, conn, replication.PublicationSQL(cfg, viaRoot, nil), nil)
+		exec(t, conn, provision.PublicationSQL(cfg, viaRoot, nil), nil)
 	}
 	got := query(t, conn, `SELECT pubname, pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot FROM pg_publication ORDER BY pubname`)
 	if want := "Pub false true false false false false\nPub true true false false false true"; got != want {

@@ -8,7 +8,9 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/deadletter"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/jackc/pglogrepl"
@@ -18,15 +20,15 @@ import (
 // and what failed is sent again in the order of the stream.
 type atLeastOnce struct{ s *session }
 
-func (d *atLeastOnce) rules() rules                                 { return rules{repeats: true, growth: 4} }
-func (d *atLeastOnce) covers(*replication.Row) bool                 { return false }
-func (d *atLeastOnce) replace(*flight, int, *replication.Row) error { return nil }
-func (d *atLeastOnce) pass(pglogrepl.LSN)                           {}
-func (d *atLeastOnce) makeRoom()                                    {}
-func (d *atLeastOnce) renewal() (<-chan time.Time, func())          { return nil, func() {} }
-func (d *atLeastOnce) renew()                                       {}
-func (d *atLeastOnce) finish()                                      {}
-func (d *atLeastOnce) limit(lsn uint64) uint64                      { return lsn }
+func (d *atLeastOnce) rules() rules                         { return rules{repeats: true, growth: 4} }
+func (d *atLeastOnce) covers(*wal.Row) bool                 { return false }
+func (d *atLeastOnce) replace(*flight, int, *wal.Row) error { return nil }
+func (d *atLeastOnce) pass(pglogrepl.LSN)                   {}
+func (d *atLeastOnce) makeRoom()                            {}
+func (d *atLeastOnce) renewal() (<-chan time.Time, func())  { return nil, func() {} }
+func (d *atLeastOnce) renew()                               {}
+func (d *atLeastOnce) finish()                              {}
+func (d *atLeastOnce) limit(lsn uint64) uint64              { return lsn }
 
 func (d *atLeastOnce) unreadable(_, _ context.Context, cause error) error { return cause }
 
@@ -44,7 +46,7 @@ func (d *atLeastOnce) send(f *flight) {
 // the hands of a recovery that was cut short.
 func (d *atLeastOnce) ended(cause error) {
 	s := d.s
-	if cause == nil || replication.KindOf(cause) != replication.KindProtocol {
+	if cause == nil || postgres.KindOf(cause) != fault.KindProtocol {
 		return
 	}
 	if s.taken.open && s.tracker.Stats().Rows == 0 {

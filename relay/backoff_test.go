@@ -10,38 +10,40 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/relay/status"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 	"github.com/jackc/pglogrepl"
 )
 
-var errAway = &replication.Error{Kind: replication.KindRetry, Op: "connect", Err: errors.New("connection refused")}
+var errAway = &fault.Error{Kind: fault.KindRetry, Op: "connect", Err: errors.New("connection refused")}
 
 func TestBackoff_StartsAnewAfterASessionThatGotOn(t *testing.T) {
 	const sessions = 14
 	for name, c := range map[string]struct {
-		batches func(session int) []func() *replication.Batch // what the session brings
-		dead    bool                                          // the last position does not reach the server
+		batches func(session int) []func() *wal.Batch // what the session brings
+		dead    bool                                  // the last position does not reach the server
 		lasts   time.Duration
 		gotOn   bool
 	}{
 		"a row each": {
-			batches: func(n int) []func() *replication.Batch {
+			batches: func(n int) []func() *wal.Batch {
 				at := pglogrepl.LSN(1000 + 20*n)
-				return []func() *replication.Batch{fixed(at, at+10, 1, "order/a/x")}
+				return []func() *wal.Batch{fixed(at, at+10, 1, "order/a/x")}
 			},
 			gotOn: true,
 		},
 		"a position without rows each": {
-			batches: func(n int) []func() *replication.Batch {
-				return []func() *replication.Batch{fixed(0, pglogrepl.LSN(1000+20*n), 1)}
+			batches: func(n int) []func() *wal.Batch {
+				return []func() *wal.Batch{fixed(0, pglogrepl.LSN(1000+20*n), 1)}
 			},
 			gotOn: true,
 		},
 		"more of one large transaction each": {
-			batches: func(n int) []func() *replication.Batch {
-				var parts []func() *replication.Batch
+			batches: func(n int) []func() *wal.Batch {
+				var parts []func() *wal.Batch
 				for i := range n + 1 {
 					parts = append(parts, fixed(1000, 0, 1+i, "order/a/x"))
 				}
@@ -50,20 +52,20 @@ func TestBackoff_StartsAnewAfterASessionThatGotOn(t *testing.T) {
 			gotOn: true,
 		},
 		"nothing, but for long": {
-			batches: func(int) []func() *replication.Batch { return nil }, lasts: 31 * time.Second,
+			batches: func(int) []func() *wal.Batch { return nil }, lasts: 31 * time.Second,
 			gotOn: true,
 		},
 		"nothing": {
-			batches: func(int) []func() *replication.Batch { return nil },
+			batches: func(int) []func() *wal.Batch { return nil },
 		},
 		"the same part of a large transaction": {
-			batches: func(int) []func() *replication.Batch {
-				return []func() *replication.Batch{fixed(1000, 0, 1, "order/a/x", "order/a/y")}
+			batches: func(int) []func() *wal.Batch {
+				return []func() *wal.Batch{fixed(1000, 0, 1, "order/a/x", "order/a/y")}
 			},
 		},
 		"the same row, which the server is not told": {
-			batches: func(int) []func() *replication.Batch {
-				return []func() *replication.Batch{fixed(1000, 1010, 1, "order/a/x")}
+			batches: func(int) []func() *wal.Batch {
+				return []func() *wal.Batch{fixed(1000, 1010, 1, "order/a/x")}
 			},
 			dead: true,
 		},
@@ -72,7 +74,7 @@ func TestBackoff_StartsAnewAfterASessionThatGotOn(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				opened := make(chan time.Time, 1)
 				b := &bench{server: newServer(), sink: new(sinktest.Recorder), result: make(chan error, 1)}
-				b.server.origin = replication.Origin{SystemID: "7", Timeline: 1}
+				b.server.origin = wal.Origin{SystemID: "7", Timeline: 1}
 				b.server.openErr = func(n int64) error {
 					b.server.batches = c.batches(int(n - 1))
 					opened <- time.Now()
@@ -135,14 +137,14 @@ func TestReach_TellsSessionsThatGetOn(t *testing.T) {
 // glance is a prober that reaches a server or does not.
 type glance struct{ away, stops atomic.Bool }
 
-func (g *glance) Look(context.Context) (*replication.Snapshot, error) {
+func (g *glance) Look(context.Context) (*watch.Snapshot, error) {
 	if g.away.Load() {
 		return nil, errAway
 	}
 	if g.stops.Load() {
-		return nil, &replication.Error{Kind: replication.KindRetry, Reason: replication.ReasonServerShutdown, Op: "look at the slot", Err: errors.New("the database system is shutting down")}
+		return nil, &fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonServerShutdown, Op: "look at the slot", Err: errors.New("the database system is shutting down")}
 	}
-	return &replication.Snapshot{WALEnd: 900}, nil
+	return &watch.Snapshot{WALEnd: 900}, nil
 }
 func (g *glance) Close() {}
 

@@ -75,7 +75,7 @@ type RowBlockedError struct {
 	Reason  string
 	Table   string // schema.name
 	LSN     pglogrepl.LSN
-	Commit  pglogrepl.LSN // and Ordinal: replication.Row.Place
+	Commit  pglogrepl.LSN // and Ordinal: wal.Row.Place
 	Ordinal uint64
 	Err     error
 }

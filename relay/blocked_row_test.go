@@ -11,8 +11,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/relay/status"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
@@ -34,13 +36,13 @@ func (w *watched) since() []status.State {
 	return seen
 }
 
-func watch(t *testing.T, cfg Config, server *fakeServer, to sink.Sink, p Prober) *watched {
+func watchRelay(t *testing.T, cfg Config, server *fakeServer, to sink.Sink, p Prober) *watched {
 	t.Helper()
 	routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	server.origin = replication.Origin{SystemID: "7", Timeline: 1}
+	server.origin = wal.Origin{SystemID: "7", Timeline: 1}
 	w := &watched{bench: &bench{server: server, result: make(chan error, 1)}}
 	ev := Events{StateChanged: func(_, to status.State, _ string) {
 		w.mu.Lock()
@@ -74,7 +76,7 @@ func (w *watched) steady(t *testing.T, reason string, d time.Duration) {
 	}
 }
 
-var errLarge = &replication.Error{Kind: replication.KindProtocol, Reason: replication.ReasonRowTooLarge, LSN: 125, Err: errors.New("too large")}
+var errLarge = &fault.Error{Kind: fault.KindProtocol, Reason: fault.ReasonRowTooLarge, LSN: 125, Err: errors.New("too large")}
 
 // meets ends each session at a row, at most three seconds after it was opened.
 func (w *watched) meets(err error, healed *atomic.Bool, done <-chan struct{}) {
@@ -95,12 +97,12 @@ func (w *watched) meets(err error, healed *atomic.Bool, done <-chan struct{}) {
 }
 
 func TestBlocked_StaysSoUntilASessionReadWhatItCouldNotRead(t *testing.T) {
-	for name, err := range map[string]*replication.Error{
-		replication.ReasonRowTooLarge: errLarge,
-		replication.ReasonUndecodable: {Kind: replication.KindProtocol, Reason: replication.ReasonUndecodable, LSN: 125, Err: errors.New("invalid memory alloc request size")},
-		replication.ReasonProtocol:    {Kind: replication.KindProtocol, Op: "decode insert", LSN: 125, Err: errors.New("tuple kind")},
+	for name, err := range map[string]*fault.Error{
+		fault.ReasonRowTooLarge: errLarge,
+		fault.ReasonUndecodable: {Kind: fault.KindProtocol, Reason: fault.ReasonUndecodable, LSN: 125, Err: errors.New("invalid memory alloc request size")},
+		fault.ReasonProtocol:    {Kind: fault.KindProtocol, Op: "decode insert", LSN: 125, Err: errors.New("tuple kind")},
 		// The publication is younger than the row.
-		replication.ReasonPublicationMissing: {Kind: replication.KindRefused, Reason: replication.ReasonPublicationMissing, LSN: 125, Err: errors.New("does not exist")},
+		fault.ReasonPublicationMissing: {Kind: fault.KindRefused, Reason: fault.ReasonPublicationMissing, LSN: 125, Err: errors.New("does not exist")},
 	} {
 		for _, guarantee := range []Guarantee{AtLeastOnce, ExactlyOnce} {
 			t.Run(name+" "+string(guarantee), func(t *testing.T) {
@@ -112,7 +114,7 @@ func TestBlocked_StaysSoUntilASessionReadWhatItCouldNotRead(t *testing.T) {
 					if guarantee == ExactlyOnce {
 						to = &transactional{l: &ledger{sim: calmSim()}}
 					}
-					w := watch(t, Config{Guarantee: guarantee}, server, to, nil)
+					w := watchRelay(t, Config{Guarantee: guarantee}, server, to, nil)
 					var healed atomic.Bool
 					go w.meets(err, &healed, done)
 					pass(4 * time.Second)
@@ -147,14 +149,14 @@ func TestBlocked_EndsWhenTheSlotIsPastTheEndOfTheWAL(t *testing.T) {
 				done := make(chan struct{})
 				defer close(done)
 				p := new(probe)
-				p.snapshot.Store(&replication.Snapshot{WALEnd: 400})
+				p.snapshot.Store(&watch.Snapshot{WALEnd: 400})
 				server := newServer(fixed(110, 115, 1, "order/a/1"))
-				w := watch(t, Config{}, server, new(sinktest.Recorder), p)
+				w := watchRelay(t, Config{}, server, new(sinktest.Recorder), p)
 				var healed atomic.Bool
 				go w.meets(errLarge, &healed, done)
 				pass(4 * time.Second)
 				w.since()
-				w.steady(t, replication.ReasonRowTooLarge, time.Minute)
+				w.steady(t, fault.ReasonRowTooLarge, time.Minute)
 				healed.Store(true)
 				if moved {
 					server.report(400)
@@ -193,7 +195,7 @@ func TestBlocked_OutlivesTheConnection(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var healed atomic.Bool
-				row := func() *replication.Batch {
+				row := func() *wal.Batch {
 					if healed.Load() {
 						return batch(130, 140, 1, "order/a/2", "order/a/3", "order/a/4")
 					}
@@ -211,7 +213,7 @@ func TestBlocked_OutlivesTheConnection(t *testing.T) {
 					}
 					return sinktest.Verdict{}
 				})
-				w := watch(t, Config{}, server, to, nil)
+				w := watchRelay(t, Config{}, server, to, nil)
 				pass(time.Second)
 				server.more <- row
 				pass(time.Second)
@@ -259,11 +261,11 @@ func TestBlocked_EndsWithTheSlot(t *testing.T) {
 		server := newServer(fixed(110, 120, 1, "order/a/1"))
 		server.openErr = func(int64) error {
 			if busy.Load() {
-				return &replication.Error{Kind: replication.KindBusy, Reason: replication.ReasonSlotInUse, Err: errors.New("another relay has it")}
+				return &fault.Error{Kind: fault.KindBusy, Reason: fault.ReasonSlotInUse, Err: errors.New("another relay has it")}
 			}
 			return nil
 		}
-		w := watch(t, Config{}, server, new(sinktest.Recorder), nil)
+		w := watchRelay(t, Config{}, server, new(sinktest.Recorder), nil)
 		pass(time.Second)
 		server.more <- fixed(130, 140, 1, "/a/bad")
 		pass(time.Second)
@@ -288,7 +290,7 @@ func TestBlocked_OutlivesTheSessionsOfExactlyOnce(t *testing.T) {
 		t.Run(reason, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var healed atomic.Bool
-				both := func() *replication.Batch {
+				both := func() *wal.Batch {
 					spec := row
 					if healed.Load() {
 						spec = "order/a/x"
@@ -297,7 +299,7 @@ func TestBlocked_OutlivesTheSessionsOfExactlyOnce(t *testing.T) {
 				}
 				server, l := newServer(fixed(110, 120, 1, "order/a/1")), &ledger{sim: calmSim()}
 				server.skipConfirmed = true
-				w := watch(t, Config{Guarantee: ExactlyOnce}, server, prompt{&transactional{l: l}}, nil)
+				w := watchRelay(t, Config{Guarantee: ExactlyOnce}, server, prompt{&transactional{l: l}}, nil)
 				pass(time.Second)
 				server.more <- both
 				pass(2 * time.Second)
@@ -353,7 +355,7 @@ func TestBlocked_ByBrokersForAWhileEndsWithTheSession(t *testing.T) {
 			}
 			return sinktest.Verdict{}
 		})
-		w := watch(t, Config{}, server, to, nil)
+		w := watchRelay(t, Config{}, server, to, nil)
 		pass(time.Second)
 		server.more <- fixed(130, 140, 1, "order/a/2")
 		pass(time.Second)
@@ -380,7 +382,7 @@ func TestBlocked_StaysSoWhileWhatIsBeforeTheRowIsDelivered(t *testing.T) {
 			}
 			return sinktest.Verdict{}
 		})
-		w := watch(t, Config{}, newServer(fixed(110, 120, 1, "order/a/1", "order/a/2", "/a/bad")), to, nil)
+		w := watchRelay(t, Config{}, newServer(fixed(110, 120, 1, "order/a/1", "order/a/2", "/a/bad")), to, nil)
 		pass(30 * time.Second)
 		if changes := w.since(); changes[0] != status.Streaming || slices.Contains(changes[1:], status.Streaming) {
 			t.Errorf("changes of state: %v", changes)
@@ -395,8 +397,8 @@ func TestBlocked_IsMeasuredByTheSessionThatReadMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(fixed(110, 120, 1, "order/a/1"))
 		to := new(sinktest.Recorder)
-		w := watch(t, Config{MaxInFlightBytes: 1}, server, to, nil)
-		part := func(n int) func() *replication.Batch { return fixed(200, 0, n, "order/a/x") }
+		w := watchRelay(t, Config{MaxInFlightBytes: 1}, server, to, nil)
+		part := func(n int) func() *wal.Batch { return fixed(200, 0, n, "order/a/x") }
 		pass(time.Second)
 		to.Hold()
 		for n := 1; n <= 4; n++ { // one on its way, one that waits for room, two that nobody took
@@ -415,11 +417,11 @@ func TestBlocked_IsMeasuredByTheSessionThatReadMost(t *testing.T) {
 		pass(10 * time.Second)
 		w.since()
 		server.more <- part(1)
-		w.steady(t, replication.ReasonRowTooLarge, time.Second)
+		w.steady(t, fault.ReasonRowTooLarge, time.Second)
 		end(errLarge) // before it read as much
 		for n := 1; n <= 4; n++ {
 			server.more <- part(n)
-			w.steady(t, replication.ReasonRowTooLarge, time.Second)
+			w.steady(t, fault.ReasonRowTooLarge, time.Second)
 		}
 		server.more <- part(5)
 		pass(time.Second)
@@ -434,14 +436,14 @@ func TestBlocked_IsMeasuredByTheSessionThatReadMost(t *testing.T) {
 func TestBlocked_IsOfOneHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(fixed(110, 120, 1, "order/a/1"))
-		w := watch(t, Config{}, server, new(sinktest.Recorder), nil)
+		w := watchRelay(t, Config{}, server, new(sinktest.Recorder), nil)
 		pass(time.Second)
 		server.more <- fixed(130, 140, 1, "/a/bad")
 		pass(time.Second)
 		w.since()
 		w.steady(t, router.ReasonRoute, 10*time.Second)
 		server.mu.Lock()
-		server.origin = replication.Origin{SystemID: "7", Timeline: 2, Forks: []replication.Fork{{Timeline: 1, At: 125}}}
+		server.origin = wal.Origin{SystemID: "7", Timeline: 2, Forks: []wal.Fork{{Timeline: 1, At: 125}}}
 		server.mu.Unlock()
 		server.cut()
 		pass(10 * time.Second)
@@ -456,9 +458,9 @@ func TestBlocked_IsOfOneHistory(t *testing.T) {
 func TestBlocked_CountsWhatIsReadThrough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(fixed(110, 120, 1, "order/a/1"))
-		w := watch(t, Config{MaxInFlightBytes: 5000, PositionHeaders: true}, server, new(sinktest.Recorder), nil)
-		part := func(n, bytes int) func() *replication.Batch {
-			return func() *replication.Batch {
+		w := watchRelay(t, Config{MaxInFlightBytes: 5000, PositionHeaders: true}, server, new(sinktest.Recorder), nil)
+		part := func(n, bytes int) func() *wal.Batch {
+			return func() *wal.Batch {
 				b := batch(200, 0, n, "order/a/x")
 				b.Bytes, b.Open = bytes, true
 				return b
@@ -474,7 +476,7 @@ func TestBlocked_CountsWhatIsReadThrough(t *testing.T) {
 		w.since()
 		for n := 1; n <= 3; n++ {
 			server.more <- part(n, 100)
-			w.steady(t, replication.ReasonRowTooLarge, time.Second)
+			w.steady(t, fault.ReasonRowTooLarge, time.Second)
 		}
 		w.cancel()
 		<-w.result

@@ -9,8 +9,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres/catalog"
+	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/relay/status"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
@@ -18,7 +21,7 @@ import (
 )
 
 // fills is a row that takes more than the window of a mebibyte.
-func fills() *replication.Batch {
+func fills() *wal.Batch {
 	b := batch(150, 160, 1, "order/a/3")
 	b.Bytes = 2 << 20
 	return b
@@ -29,13 +32,13 @@ func TestBoard_SaysWhatToDoAboutBrokersThatAreAway(t *testing.T) {
 	next := "dial broker: refused; start the brokers, or correct kafka.brokers or the addresses that they advertise"
 	safe := int64(3 << 30)
 	for name, tt := range map[string]struct {
-		seen *replication.Snapshot
+		seen *watch.Snapshot
 		want string
 	}{
-		"slot not seen":   {&replication.Snapshot{}, next},
-		"without a limit": {&replication.Snapshot{WALEnd: 5 << 20, Slot: replication.SlotInfo{Restart: 3 << 20}}, next + "; nothing is lost: PostgreSQL keeps the WAL, 2.0 MiB so far"},
-		"with a limit":    {&replication.Snapshot{WALEnd: 700, Slot: replication.SlotInfo{Restart: 100, SafeWAL: &safe}}, next + "; nothing is lost before another 3.0 GiB of WAL: PostgreSQL keeps 600 B so far"},
-		"slot lost":       {&replication.Snapshot{WALEnd: 700, Slot: replication.SlotInfo{Restart: 100}, Drift: errors.New("lost")}, next},
+		"slot not seen":   {&watch.Snapshot{}, next},
+		"without a limit": {&watch.Snapshot{WALEnd: 5 << 20, Slot: catalog.SlotInfo{Restart: 3 << 20}}, next + "; nothing is lost: PostgreSQL keeps the WAL, 2.0 MiB so far"},
+		"with a limit":    {&watch.Snapshot{WALEnd: 700, Slot: catalog.SlotInfo{Restart: 100, SafeWAL: &safe}}, next + "; nothing is lost before another 3.0 GiB of WAL: PostgreSQL keeps 600 B so far"},
+		"slot lost":       {&watch.Snapshot{WALEnd: 700, Slot: catalog.SlotInfo{Restart: 100}, Drift: errors.New("lost")}, next},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -120,7 +123,7 @@ func TestBoard_LogsAStandbyOnceAndNotAsAWarning(t *testing.T) {
 			t.Fatal(err)
 		}
 		busy := func(context.Context) (Source, error) {
-			return nil, &replication.Error{Kind: replication.KindBusy, Reason: replication.ReasonSlotInUse, Op: "start", Err: errors.New("held by pid 7")}
+			return nil, &fault.Error{Kind: fault.KindBusy, Reason: fault.ReasonSlotInUse, Op: "start", Err: errors.New("held by pid 7")}
 		}
 		var log bytes.Buffer
 		r := New(Config{}, Parts{Source: busy, Router: routes, Sink: func() (sink.Sink, error) { return new(sinktest.Recorder), nil }}, Events{}, zerolog.New(&log))

@@ -11,7 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/postgres/catalog"
+	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
@@ -30,9 +31,9 @@ type writing struct {
 
 func (w *writing) end() int64 { return 1000 + w.pace*int64(time.Since(w.began)/time.Second) }
 
-func (w *writing) Look(context.Context) (*replication.Snapshot, error) {
+func (w *writing) Look(context.Context) (*watch.Snapshot, error) {
 	at := w.server.position()
-	s := &replication.Snapshot{WALEnd: pglogrepl.LSN(w.end()), Slot: replication.SlotInfo{Active: true, WALStatus: "reserved", Confirmed: at, Restart: at}}
+	s := &watch.Snapshot{WALEnd: pglogrepl.LSN(w.end()), Slot: catalog.SlotInfo{Active: true, WALStatus: "reserved", Confirmed: at, Restart: at}}
 	if w.follow {
 		s.Slot.Restart = s.WALEnd
 	}

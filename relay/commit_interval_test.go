@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/jackc/pglogrepl"
@@ -35,7 +35,7 @@ type commits struct {
 	took []time.Duration
 }
 
-func (c *commits) delivered(b *replication.Batch, _ []router.Record, _ time.Duration) {
+func (c *commits) delivered(b *wal.Batch, _ []router.Record, _ time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := range b.Rows {
@@ -70,7 +70,7 @@ func TestExactlyOnce_ARowWaitsNoLongerThanTheCommitInterval(t *testing.T) {
 		}
 		c := &commits{sent: map[pglogrepl.LSN]time.Time{}}
 		server := newServer()
-		server.origin = replication.Origin{SystemID: "7", Timeline: 1}
+		server.origin = wal.Origin{SystemID: "7", Timeline: 1}
 		cfg := Config{Guarantee: ExactlyOnce, CheckpointTopic: "checkpoints", Kafka: sink.KafkaConfig{Connection: sink.Connection{Brokers: brokers}, Compression: "none"}}.WithDefaults()
 		cfg.Replication.Slot = "slot"
 		ev := Events{BatchDelivered: c.delivered}

@@ -3,7 +3,9 @@ package relay
 import (
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 )
@@ -35,7 +37,7 @@ const (
 
 // Config is the rooms' configurations and what needs two of them.
 type Config struct {
-	Replication replication.Config
+	Replication postgres.Config
 	Stream      replication.Options
 	Router      router.Config
 	Kafka       sink.KafkaConfig
@@ -88,8 +90,8 @@ type Config struct {
 	//
 	// DeliveredIn is the history that it speaks of. It is not asked about rows behind a fork
 	// that this history does not have: they may have the positions of others.
-	Delivered   func(*replication.Row) bool
-	DeliveredIn replication.Origin
+	Delivered   func(*wal.Row) bool
+	DeliveredIn wal.Origin
 
 	Pipeline string // defaults to "default"
 	Version  string

@@ -2,13 +2,13 @@ package relay
 
 import (
 	"github.com/cdc-relay/cdc-relay/deadletter"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/jackc/pglogrepl"
 )
 
 // delivered tells that a row needs no record, because Kafka has it from whoever
 // held the slot before. Its place in the stream counts as acknowledged.
-func (s *session) delivered(row *replication.Row) bool {
+func (s *session) delivered(row *wal.Row) bool {
 	if s.r.cfg.Delivered == nil || deadletter.RowOf(row).Commit >= s.start.sameWAL || !s.r.cfg.Delivered(row) {
 		return false
 	}
@@ -18,7 +18,7 @@ func (s *session) delivered(row *replication.Row) bool {
 
 // deliveredBelow is where Config.Delivered ends to hold. Behind a fork that the history it
 // speaks of does not have, other rows have the same positions.
-func (r *Relay) deliveredBelow(now replication.Origin) pglogrepl.LSN {
+func (r *Relay) deliveredBelow(now wal.Origin) pglogrepl.LSN {
 	if r.cfg.Delivered == nil {
 		return 0
 	}

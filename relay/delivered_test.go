@@ -5,7 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 )
 
@@ -19,8 +19,8 @@ func TestRelay_WhatIsDeliveredElsewhereIsConfirmedAndNotSent(t *testing.T) {
 			fixed(150, 160, 1, "order/a/6"),
 		), sink: new(sinktest.Recorder), result: make(chan error, 1)}
 		b.sink.Hold()
-		b.server.origin = replication.Origin{SystemID: "7", Timeline: 1}
-		b.start(t, Config{DeliveredIn: b.server.origin, Delivered: func(row *replication.Row) bool {
+		b.server.origin = wal.Origin{SystemID: "7", Timeline: 1}
+		b.start(t, Config{DeliveredIn: b.server.origin, Delivered: func(row *wal.Row) bool {
 			return row.Txn.Commit == 110 || row.Txn.Commit == 130 && row.Ordinal != 2
 		}})
 		pass(time.Second)
@@ -42,8 +42,8 @@ func TestRelay_WhatIsDeliveredElsewhereIsConfirmedAndNotSent(t *testing.T) {
 func TestRelay_ADeliveredRowIsNotRouted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(fixed(110, 120, 1, "/a/bad", "order/a/2"))
-		server.origin = replication.Origin{SystemID: "7", Timeline: 1}
-		b := start(t, Config{DeliveredIn: server.origin, Delivered: func(row *replication.Row) bool { return row.Ordinal == 1 }}, server)
+		server.origin = wal.Origin{SystemID: "7", Timeline: 1}
+		b := start(t, Config{DeliveredIn: server.origin, Delivered: func(row *wal.Row) bool { return row.Ordinal == 1 }}, server)
 		pass(time.Second)
 		b.stop(t)
 		if got := b.values(); got != "2" || b.server.position() != 120 {
@@ -55,16 +55,16 @@ func TestRelay_ADeliveredRowIsNotRouted(t *testing.T) {
 // What is delivered is known of one history. A server that left it has other rows at the
 // positions behind the fork, and those are sent.
 func TestRelay_WhatIsDeliveredElsewhereHoldsUpToTheFork(t *testing.T) {
-	here := replication.Origin{SystemID: "7", Timeline: 1}
+	here := wal.Origin{SystemID: "7", Timeline: 1}
 	for name, tt := range map[string]struct {
-		now  replication.Origin
+		now  wal.Origin
 		want string
 		warn bool
 	}{
 		"the same":          {here, "", false},
-		"a later timeline":  {replication.Origin{SystemID: "7", Timeline: 2, Forks: []replication.Fork{{Timeline: 1, At: 130}}}, "2 3", true},
-		"another cluster":   {replication.Origin{SystemID: "8", Timeline: 1}, "1 2 3", true},
-		"an earlier branch": {replication.Origin{SystemID: "7", Timeline: 3, Forks: []replication.Fork{{Timeline: 2, At: 130}}}, "1 2 3", true},
+		"a later timeline":  {wal.Origin{SystemID: "7", Timeline: 2, Forks: []wal.Fork{{Timeline: 1, At: 130}}}, "2 3", true},
+		"another cluster":   {wal.Origin{SystemID: "8", Timeline: 1}, "1 2 3", true},
+		"an earlier branch": {wal.Origin{SystemID: "7", Timeline: 3, Forks: []wal.Fork{{Timeline: 2, At: 130}}}, "1 2 3", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -72,7 +72,7 @@ func TestRelay_WhatIsDeliveredElsewhereHoldsUpToTheFork(t *testing.T) {
 				server.origin = tt.now
 				log := new(journal)
 				b := &bench{server: server, sink: new(sinktest.Recorder), result: make(chan error, 1), log: log}
-				b.start(t, Config{DeliveredIn: here, Delivered: func(*replication.Row) bool { return true }})
+				b.start(t, Config{DeliveredIn: here, Delivered: func(*wal.Row) bool { return true }})
 				pass(time.Second)
 				b.stop(t)
 				if warned := log.has("every row behind the position here is sent"); warned != tt.warn {

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/jackc/pglogrepl"
 )
 
@@ -20,11 +20,11 @@ type delivery interface {
 	rules() rules
 
 	// covers reports whether a row was delivered before this session began.
-	covers(row *replication.Row) bool
+	covers(row *wal.Row) bool
 
 	// replace puts what an earlier session decided of a row in the place of its records,
 	// which begin with the n-th of the flight's.
-	replace(f *flight, n int, row *replication.Row) error
+	replace(f *flight, n int, row *wal.Row) error
 
 	// send hands the sink what of a flight is routed and not yet sent.
 	send(f *flight)

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/pgoutput"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/sink"
@@ -170,7 +172,7 @@ func (d *drain) rows(n int) {
 // drainSource decodes the messages of a backlog in transactions of ten rows of some 300
 // bytes, and hands on what a piece of a socket's buffer holds.
 type drainSource struct {
-	decoder *replication.Decoder
+	decoder *pgoutput.Decoder
 	want    chan int
 	done    chan struct{}
 	aborted chan struct{}
@@ -183,7 +185,7 @@ type drainSource struct {
 	relation      []byte
 	inserts       [][]byte
 	next          int
-	catalog       *replication.Relation
+	catalog       *wal.Relation
 }
 
 const (
@@ -192,7 +194,7 @@ const (
 	drainStart  = 1000
 )
 
-var drainColumns = []replication.Column{
+var drainColumns = []wal.Column{
 	{Name: "id", Type: 2950}, {Name: "aggregate_type", Type: 1043}, {Name: "aggregate_id", Type: 2950}, {Name: "event_type", Type: 1043},
 	{Name: "payload", Type: 3802}, {Name: "idempotency_key", Type: 1043}, {Name: "created_at", Type: 1184}, {Name: "published_at", Type: 1184},
 	{Name: "retry_count", Type: 23}, {Name: "last_error", Type: 25},
@@ -201,11 +203,11 @@ var drainColumns = []replication.Column{
 func newDrainSource() *drainSource {
 	const oid = 16400
 	s := &drainSource{
-		decoder: replication.NewDecoder(replication.DecoderOptions{Tables: []replication.Table{{Schema: "public", Name: "outbox"}}}),
+		decoder: pgoutput.NewDecoder(pgoutput.Options{Tables: []wal.Table{{Schema: "public", Name: "outbox"}}}),
 		want:    make(chan int), done: make(chan struct{}), aborted: make(chan struct{}), at: drainStart,
 		begin:   append([]byte{'B'}, make([]byte, 20)...),
 		commit:  append([]byte{'C'}, make([]byte, 25)...),
-		catalog: &replication.Relation{OID: oid, Namespace: "public", Name: "outbox", Columns: drainColumns},
+		catalog: &wal.Relation{OID: oid, Namespace: "public", Name: "outbox", Columns: drainColumns},
 	}
 	s.relation = append(binary.BigEndian.AppendUint32([]byte{'R'}, oid), "public\x00outbox\x00d"...)
 	s.relation = binary.BigEndian.AppendUint16(s.relation, uint16(len(drainColumns)))
@@ -236,8 +238,8 @@ func drainInsert(oid uint32, values ...string) []byte {
 }
 
 func (s *drainSource) Start() pglogrepl.LSN                       { return drainStart }
-func (s *drainSource) Origin() replication.Origin                 { return replication.Origin{} }
-func (s *drainSource) Tables() []*replication.Relation            { return []*replication.Relation{s.catalog} }
+func (s *drainSource) Origin() wal.Origin                         { return wal.Origin{} }
+func (s *drainSource) Tables() []*wal.Relation                    { return []*wal.Relation{s.catalog} }
 func (s *drainSource) Received() pglogrepl.LSN                    { return pglogrepl.LSN(s.through.Load()) }
 func (s *drainSource) ServerEnd() pglogrepl.LSN                   { return s.Received() }
 func (s *drainSource) Silent() time.Duration                      { return 0 }
@@ -245,7 +247,7 @@ func (s *drainSource) Lost() <-chan struct{}                      { return nil }
 func (s *drainSource) Abort()                                     { s.abort.Do(func() { close(s.aborted) }) }
 func (s *drainSource) Close(context.Context, pglogrepl.LSN) error { return nil }
 
-func (s *drainSource) Run(intake context.Context, out chan<- *replication.Batch, confirmed func() pglogrepl.LSN) error {
+func (s *drainSource) Run(intake context.Context, out chan<- *wal.Batch, confirmed func() pglogrepl.LSN) error {
 	for {
 		select {
 		case n := <-s.want:
@@ -265,7 +267,7 @@ func (s *drainSource) Run(intake context.Context, out chan<- *replication.Batch,
 }
 
 // emit hands on n rows.
-func (s *drainSource) emit(n int, out chan<- *replication.Batch) error {
+func (s *drainSource) emit(n int, out chan<- *wal.Batch) error {
 	for txns := 1; n > 0; txns++ {
 		rows := min(n, drainPerTxn)
 		if err := s.transaction(rows); err != nil {

@@ -9,15 +9,18 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/relay/status"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 	"github.com/jackc/pglogrepl"
 )
 
-func newBench(batches ...func() *replication.Batch) *bench {
+func newBench(batches ...func() *wal.Batch) *bench {
 	return &bench{server: newServer(batches...), sink: new(sinktest.Recorder), result: make(chan error, 1)}
 }
 
@@ -54,7 +57,7 @@ type lastWords struct {
 	err error
 }
 
-func (l lastWords) Run(intake context.Context, out chan<- *replication.Batch, confirmed func() pglogrepl.LSN) error {
+func (l lastWords) Run(intake context.Context, out chan<- *wal.Batch, confirmed func() pglogrepl.LSN) error {
 	_ = l.fakeSource.Run(intake, out, confirmed)
 	return l.err
 }
@@ -62,21 +65,21 @@ func (l lastWords) Run(intake context.Context, out chan<- *replication.Batch, co
 // A connection that is lost at a stop matters to what is in flight, and to a transaction
 // of which only a part was read.
 func TestRelay_AConnectionLostAtAStop(t *testing.T) {
-	reset := &replication.Error{Kind: replication.KindRetry, Op: "read stream", Err: errors.New("connection reset")}
-	taken := &replication.Error{Kind: replication.KindBusy, Reason: replication.ReasonSlotInUse, Err: errors.New("another relay has it")}
-	part := func() *replication.Batch {
+	reset := &fault.Error{Kind: fault.KindRetry, Op: "read stream", Err: errors.New("connection reset")}
+	taken := &fault.Error{Kind: fault.KindBusy, Reason: fault.ReasonSlotInUse, Err: errors.New("another relay has it")}
+	part := func() *wal.Batch {
 		b := batch(110, 0, 1, "order/a/1")
 		b.Open = true
 		return b
 	}
 	for name, c := range map[string]struct {
-		rows []func() *replication.Batch
+		rows []func() *wal.Batch
 		err  error
 		cut  bool
 	}{
 		"nothing was read":                    {nil, reset, false},
-		"all is acknowledged":                 {[]func() *replication.Batch{fixed(110, 120, 1, "order/a/1")}, reset, false},
-		"the rest of a transaction is missed": {[]func() *replication.Batch{part}, taken, true},
+		"all is acknowledged":                 {[]func() *wal.Batch{fixed(110, 120, 1, "order/a/1")}, reset, false},
+		"the rest of a transaction is missed": {[]func() *wal.Batch{part}, taken, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -97,7 +100,7 @@ func TestRelay_AConnectionLostAtAStop(t *testing.T) {
 func TestRelay_ADriftThatADrainIsBlockedAtIsNoCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := new(probe)
-		p.snapshot.Store(new(replication.Snapshot))
+		p.snapshot.Store(new(watch.Snapshot))
 		b := newBench(fixed(110, 120, 1, "order/a/1"), fixed(130, 140, 1, "order/a/bad"))
 		b.probe = p
 		b.sink.Decide(func(r *router.Record) sinktest.Verdict {
@@ -110,7 +113,7 @@ func TestRelay_ADriftThatADrainIsBlockedAtIsNoCut(t *testing.T) {
 		pass(2500 * time.Millisecond)
 		b.cancel()
 		pass(500 * time.Millisecond)
-		p.snapshot.Store(&replication.Snapshot{Drift: &replication.Error{Kind: replication.KindDrift, Reason: replication.ReasonPublicationChanged, Err: errors.New("altered")}})
+		p.snapshot.Store(&watch.Snapshot{Drift: &fault.Error{Kind: fault.KindDrift, Reason: fault.ReasonPublicationChanged, Err: errors.New("altered")}})
 		if err := <-b.result; !errors.Is(err, errUnseen) || errors.Is(err, ErrDrainCut) || b.server.position() != 120 {
 			t.Errorf("run: %v; confirmed %s", err, b.server.position())
 		}
@@ -140,7 +143,7 @@ func TestRelay_LogsThatTheLastPositionMayBeMissed(t *testing.T) {
 // What a session that ends waits for its acknowledgements stays below wal_sender_timeout.
 func TestRelay_HandoverIsShorterThanTheServerWaits(t *testing.T) {
 	for timeout, want := range map[time.Duration]time.Duration{0: 10 * time.Second, time.Minute: 10 * time.Second, 8 * time.Second: 4 * time.Second} {
-		r := &Relay{cfg: Config{Replication: replication.Config{WalSenderTimeout: timeout}}}
+		r := &Relay{cfg: Config{Replication: postgres.Config{WalSenderTimeout: timeout}}}
 		if got := r.handover(); got != want {
 			t.Errorf("with wal_sender_timeout %s it is %s, want %s", timeout, got, want)
 		}
@@ -198,18 +201,18 @@ func TestRelay_CountsNoSkippedRecordAsDelivered(t *testing.T) {
 }
 
 func TestOpenRows_AreThoseOfTheLastTransaction(t *testing.T) {
-	rows := func(open bool, txns ...int) *replication.Batch {
-		b, all := &replication.Batch{Open: open}, map[int]*replication.Txn{}
+	rows := func(open bool, txns ...int) *wal.Batch {
+		b, all := &wal.Batch{Open: open}, map[int]*wal.Txn{}
 		for _, n := range txns {
 			if all[n] == nil {
-				all[n] = new(replication.Txn)
+				all[n] = new(wal.Txn)
 			}
-			b.Rows = append(b.Rows, replication.Row{Txn: all[n]})
+			b.Rows = append(b.Rows, wal.Row{Txn: all[n]})
 		}
 		return b
 	}
 	for _, c := range []struct {
-		batch *replication.Batch
+		batch *wal.Batch
 		want  int
 	}{
 		{rows(false, 1, 1), 0}, {rows(true), 0}, {rows(true, 1, 1), 2}, {rows(true, 1, 2), 1}, {rows(true, 1, 1, 2, 2, 2), 3},

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/relay/status"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/jackc/pglogrepl"
@@ -24,7 +24,7 @@ type Events struct {
 	StateChanged func(from, to status.State, reason string)
 
 	// BatchReceived sees the batch before it is routed.
-	BatchReceived func(b *replication.Batch)
+	BatchReceived func(b *wal.Batch)
 
 	// RecordsAcknowledged runs once for each record that became durable, for some at a time,
 	// before the BatchDelivered of their batch.
@@ -32,7 +32,7 @@ type Events struct {
 
 	// BatchDelivered runs when every record of the batch is durable; took is the
 	// time from the first hand-over to the sink.
-	BatchDelivered func(b *replication.Batch, records []router.Record, took time.Duration)
+	BatchDelivered func(b *wal.Batch, records []router.Record, took time.Duration)
 
 	// RowRejected runs once for a row, however often it is tried.
 	RowRejected func(reason string, err error)

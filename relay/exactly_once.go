@@ -11,7 +11,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/deadletter"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/jackc/pglogrepl"
@@ -53,7 +53,7 @@ type exactlyOnce struct {
 // verdicts are what is remembered of records that brokers refused, from session to
 // session. They belong to Run's goroutine, but for last.
 type verdicts struct {
-	of        replication.Lineage // the history that the positions are of
+	of        wal.Lineage // the history that the positions are of
 	condemned map[recordID]condemned
 	strips    map[recordID]int                  // how often a record's letter was refused too
 	last      atomic.Pointer[checkpoint.Record] // the newest that this process committed
@@ -73,7 +73,7 @@ type condemned struct {
 
 // belong forgets what is known of rows of another history, in which other rows have
 // their positions.
-func (v *verdicts) belong(to replication.Lineage) {
+func (v *verdicts) belong(to wal.Lineage) {
 	if v.of != to {
 		v.of, v.condemned, v.strips = to, nil, nil
 	}
@@ -124,7 +124,7 @@ func (r *Relay) takeOver(ctx context.Context, s *session) error {
 	return nil
 }
 
-func (x *exactlyOnce) covers(row *replication.Row) bool {
+func (x *exactlyOnce) covers(row *wal.Row) bool {
 	id := deadletter.RowOf(row)
 	return x.start.Covers(id.Commit, id.Seq)
 }
@@ -216,7 +216,7 @@ func (x *exactlyOnce) send(f *flight) {
 // divide moves the position behind a row of a transaction that goes on. It never goes
 // back: a slot that is behind brings transactions again that lie before the position,
 // and before the one that is divided there.
-func (x *exactlyOnce) divide(last *replication.Row) {
+func (x *exactlyOnce) divide(last *wal.Row) {
 	commit, part := last.Txn.Commit, &x.at.Part
 	switch {
 	case commit < max(x.at.End, part.Commit):
@@ -243,7 +243,7 @@ func (x *exactlyOnce) cut(f *flight, records []router.Record, i int, now bool) [
 }
 
 // rowFrom is the index of the first row that commits there or later.
-func rowFrom(rows []replication.Row, commit pglogrepl.LSN) int {
+func rowFrom(rows []wal.Row, commit pglogrepl.LSN) int {
 	for i := range rows {
 		if deadletter.RowOf(&rows[i]).Commit >= commit {
 			return i
@@ -253,12 +253,12 @@ func rowFrom(rows []replication.Row, commit pglogrepl.LSN) int {
 }
 
 // unended says that a row's transaction does not end in the flight's batch.
-func (f *flight) unended(row *replication.Row) bool {
+func (f *flight) unended(row *wal.Row) bool {
 	return !row.Outside() && (row.Txn.End == 0 || row.Txn.End > f.batch.Through)
 }
 
 // endBefore is the end of what precedes a row in its batch.
-func endBefore(rows []replication.Row, i int) pglogrepl.LSN {
+func endBefore(rows []wal.Row, i int) pglogrepl.LSN {
 	row := &rows[i-1]
 	if row.Outside() {
 		return row.Txn.Commit // it has no other

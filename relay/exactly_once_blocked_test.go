@@ -10,7 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/cdc-relay/cdc-relay/relay/status"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 )
@@ -36,7 +36,7 @@ func TestExactly_StopsCleanlyInTheMiddleOfATryWhileBlocked(t *testing.T) {
 	if testing.Short() {
 		step *= 7
 	}
-	for name, rows := range map[string][]func() *replication.Batch{
+	for name, rows := range map[string][]func() *wal.Batch{
 		"the row is alone":                    {fixed(110, 120, 1, "order/a/bad")},
 		"others are before it and behind it":  {fixed(110, 120, 1, "order/a/1"), fixed(130, 140, 1, "order/b/2", "order/a/bad", "order/c/3"), fixed(150, 160, 1, "order/a/4")},
 		"its transaction has not ended there": {fixed(110, 120, 1, "order/a/1"), fixed(130, 0, 1, "order/a/bad", "order/c/3"), fixed(130, 140, 3, "order/a/4")},
@@ -46,7 +46,7 @@ func TestExactly_StopsCleanlyInTheMiddleOfATryWhileBlocked(t *testing.T) {
 			for after := time.Duration(0); after < 300*time.Millisecond; after += step {
 				synctest.Test(t, func(t *testing.T) {
 					server := newServer(rows...)
-					server.origin = replication.Origin{SystemID: "7000", Timeline: 1}
+					server.origin = wal.Origin{SystemID: "7000", Timeline: 1}
 					server.skipConfirmed = true
 					l := &ledger{sim: calmSim(), refuses: func(r *router.Record) bool { return string(r.Value) == "bad" }}
 					routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/jackc/pglogrepl"
@@ -129,12 +129,12 @@ func recordName(rec *router.Record) recordID {
 
 // held has the session end at a row, and the next one commit what lies before its
 // transaction.
-func (x *exactlyOnce) held(row *replication.Row, reason string, cause error) error {
+func (x *exactlyOnce) held(row *wal.Row, reason string, cause error) error {
 	x.s.r.board.BlockedAt(row, x.s.Lineage(), reason, cause)
 	return &heldError{reason, cause}
 }
 
-func (x *exactlyOnce) replace(f *flight, n int, row *replication.Row) error {
+func (x *exactlyOnce) replace(f *flight, n int, row *wal.Row) error {
 	s := x.s
 	if len(s.r.verdicts.condemned) == 0 {
 		return nil

@@ -12,13 +12,14 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/deadletter"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 )
 
 // recordsOf is a flight with the records that the router makes of one row, by value.
-func recordsOf(s *session, row *replication.Row, values ...string) *flight {
+func recordsOf(s *session, row *wal.Row, values ...string) *flight {
 	f := &flight{s: s, buf: new(router.Buffer)}
 	for _, v := range values {
 		f.buf.Records = append(f.buf.Records, router.Record{Nth: uint8(len(f.buf.Records)), Topic: "orders", Key: []byte("k"), Value: []byte(v), Row: row})
@@ -83,7 +84,7 @@ func TestExactly_ShortensLettersThatAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := newServer(fixed(110, 120, 1, "order/k/bad", c.spec, "order/b/3"))
-				server.origin = replication.Origin{SystemID: "7000", Timeline: 1}
+				server.origin = wal.Origin{SystemID: "7000", Timeline: 1}
 				l := &ledger{sim: calmSim(), refuses: func(r *router.Record) bool {
 					return string(r.Value) == "big" || string(r.Value) == "bad" && r.Topic != lettersTopic
 				}}
@@ -98,7 +99,7 @@ func TestExactly_ShortensLettersThatAreRefused(t *testing.T) {
 				sessions := 0
 				parts := Parts{Source: func(ctx context.Context) (Source, error) {
 					if sessions++; sessions > 10 { // without it a loop would stop the clock
-						return nil, &replication.Error{Kind: replication.KindRetry, Op: "start", Err: errors.New("enough")}
+						return nil, &fault.Error{Kind: fault.KindRetry, Op: "start", Err: errors.New("enough")}
 					}
 					return server.open(ctx)
 				}, Router: routes, Sink: func() (sink.Sink, error) { return to, nil }}

@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/rs/zerolog"
@@ -452,7 +454,7 @@ func (w *onceWorld) zombie() {
 	pass(time.Duration(w.s.int(1000)) * time.Millisecond)
 	cancel()
 	select {
-	case source.fail <- &replication.Error{Kind: replication.KindRetry, Op: "read stream", Err: errors.New("connection reset")}:
+	case source.fail <- &fault.Error{Kind: fault.KindRetry, Op: "read stream", Err: errors.New("connection reset")}:
 	default:
 	}
 	<-old
@@ -461,7 +463,7 @@ func (w *onceWorld) zombie() {
 func simulateOnce(t *testing.T, seed uint64, trouble map[string]int) {
 	t.Helper()
 	s := newSim(seed)
-	s.origin = replication.Origin{SystemID: "7", Timeline: 1}
+	s.origin = wal.Origin{SystemID: "7", Timeline: 1}
 	l := &ledger{sim: s}
 	// A row that the brokers refuse, in every third world.
 	letters := s.int(3) == 0
@@ -476,11 +478,11 @@ func simulateOnce(t *testing.T, seed uint64, trouble map[string]int) {
 	w := &onceWorld{t: t, seed: seed, s: s, l: l, cfg: Config{
 		Guarantee: ExactlyOnce, PositionHeaders: s.int(2) == 0, OnReject: DeadLetterOnReject, DeadLetterTopic: lettersTopic,
 		MaxInFlightBytes: []int{500, 3000, 10000, 1 << 20}[s.int(4)], RetryMin: 10 * time.Millisecond, RetryMax: 200 * time.Millisecond, DrainTimeout: time.Minute,
-		Replication: replication.Config{Slot: "slot", Publication: "slot"},
+		Replication: postgres.Config{Slot: "slot", Publication: "slot"},
 	}}
 	if s.int(2) == 0 {
 		w.cfg.DeliveredIn = s.origin
-		w.cfg.Delivered = func(row *replication.Row) bool { return unseen(row.Ordinal) }
+		w.cfg.Delivered = func(row *wal.Row) bool { return unseen(row.Ordinal) }
 		for _, txn := range s.txns {
 			for i, row := range txn.rows {
 				if unseen(uint64(i + 1)) {

@@ -81,7 +81,7 @@ func TestExactly_AStoppingServerIsNotKeptWaitingForBrokersThatAreAway(t *testing
 				server.skipConfirmed = true
 				server.wrap = func(s *fakeSource) Source { return freed{s, &at} }
 				to := &remote{transactional: &transactional{l: &ledger{sim: calmSim()}}, refuse: refuse}
-				w := watch(t, Config{Guarantee: ExactlyOnce, ProbeInterval: 5 * time.Second}, server, to, p)
+				w := watchRelay(t, Config{Guarantee: ExactlyOnce, ProbeInterval: 5 * time.Second}, server, to, p)
 				pass(time.Minute)
 				to.away.Store(true)
 				second := fixed(130, 140, 1, "order/a/2")
@@ -123,7 +123,7 @@ func TestExactly_TheSearchForTheGuiltyEndsWithTheSlot(t *testing.T) {
 		server.wrap = func(s *fakeSource) Source { return freed{s, &at} }
 		to := &remote{transactional: &transactional{l: &ledger{sim: calmSim()}}, refuse: true}
 		to.away.Store(true)
-		w := watch(t, Config{Guarantee: ExactlyOnce}, server, to, new(glance))
+		w := watchRelay(t, Config{Guarantee: ExactlyOnce}, server, to, new(glance))
 		pass(2 * time.Second) // refused, and being judged
 		if at.Load() != 0 {
 			t.Fatal("the session ended before the connection was lost")
@@ -167,7 +167,7 @@ func TestExactly_RenewsItsTransactionalIDWhileNothingMoves(t *testing.T) {
 		server := newServer(fixed(110, 120, 1, "order/a/1"))
 		server.status = time.Hour
 		to := &marked{transactional: &transactional{l: &ledger{sim: calmSim()}}}
-		w := watch(t, Config{Guarantee: ExactlyOnce, ProbeInterval: time.Hour}, server, to, new(glance))
+		w := watchRelay(t, Config{Guarantee: ExactlyOnce, ProbeInterval: time.Hour}, server, to, new(glance))
 		pass(time.Hour)
 		before := to.n.Load()
 		pass(2 * renewEvery)

@@ -6,8 +6,9 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/relay/status"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/jackc/pglogrepl"
 	"github.com/rs/zerolog"
@@ -15,12 +16,12 @@ import (
 
 // onceAt is a relay with exactly-once and a slot at a position of a timeline.
 func onceAt(start pglogrepl.LSN, timeline int32) (*Relay, *fakeSource) {
-	r := &Relay{cfg: Config{Guarantee: ExactlyOnce, Replication: replication.Config{Slot: "s", Publication: "p"}}.WithDefaults(), log: zerolog.Nop(), board: status.NewBoard(status.Pipeline{}, zerolog.Nop(), nil)}
+	r := &Relay{cfg: Config{Guarantee: ExactlyOnce, Replication: postgres.Config{Slot: "s", Publication: "p"}}.WithDefaults(), log: zerolog.Nop(), board: status.NewBoard(status.Pipeline{}, zerolog.Nop(), nil)}
 	server := newServer()
 	server.confirmed = start
-	server.origin = replication.Origin{SystemID: "7", Timeline: timeline}
+	server.origin = wal.Origin{SystemID: "7", Timeline: timeline}
 	if timeline > 1 {
-		server.origin.Forks = []replication.Fork{{Timeline: 1, At: 200}}
+		server.origin.Forks = []wal.Fork{{Timeline: 1, At: 200}}
 	}
 	return r, &fakeSource{server: server}
 }
@@ -74,7 +75,7 @@ func TestExactly_ResumesFromWhatIsProven(t *testing.T) {
 			rec, renew := at.rec, at.renew
 			if c.reason != "" {
 				own, _ := errors.AsType[*sink.Error](err)
-				if replication.Reason(err) != c.reason && (own == nil || own.Reason != c.reason) {
+				if postgres.Reason(err) != c.reason && (own == nil || own.Reason != c.reason) {
 					t.Fatalf("resumes from %+v, %v; want refusal %s", rec, err, c.reason)
 				}
 				return
@@ -100,10 +101,10 @@ func TestExactly_DivideNeverGoesBack(t *testing.T) {
 	r, _ := onceAt(100, 1)
 	part := checkpoint.Part{Commit: 320, Rows: 9, Shape: r.cfg.shape()}
 	x := &exactlyOnce{s: &session{r: r}, at: checkpoint.Record{End: 300, Part: part}}
-	row := func(commit pglogrepl.LSN, ordinal uint64) *replication.Row {
-		return &replication.Row{Txn: &replication.Txn{Commit: commit}, Ordinal: ordinal}
+	row := func(commit pglogrepl.LSN, ordinal uint64) *wal.Row {
+		return &wal.Row{Txn: &wal.Txn{Commit: commit}, Ordinal: ordinal}
 	}
-	for _, again := range []*replication.Row{row(250, 40), row(299, 1), row(310, 5), row(320, 3), row(320, 9)} {
+	for _, again := range []*wal.Row{row(250, 40), row(299, 1), row(310, 5), row(320, 3), row(320, 9)} {
 		if x.divide(again); x.at.Part != part {
 			t.Fatalf("row %d of the transaction at %s: part %+v, want %+v", again.Ordinal, again.Txn.Commit, x.at.Part, part)
 		}
@@ -121,12 +122,12 @@ func TestExactly_DivideNeverGoesBack(t *testing.T) {
 // Behind a fork other rows have the positions of those that were condemned.
 func TestExactly_VerdictsAreOfOneHistory(t *testing.T) {
 	var v verdicts
-	v.belong(replication.Lineage{SystemID: "7", Timeline: 1})
+	v.belong(wal.Lineage{SystemID: "7", Timeline: 1})
 	v.condemned = map[recordID]condemned{{row: deadletter.Row{Commit: 320, Seq: 1}}: {reason: "record_too_large"}}
-	if v.belong(replication.Lineage{SystemID: "7", Timeline: 1}); len(v.condemned) != 1 {
+	if v.belong(wal.Lineage{SystemID: "7", Timeline: 1}); len(v.condemned) != 1 {
 		t.Fatalf("forgot %v", v.condemned)
 	}
-	if v.belong(replication.Lineage{SystemID: "7", Timeline: 2}); len(v.condemned) != 0 {
+	if v.belong(wal.Lineage{SystemID: "7", Timeline: 2}); len(v.condemned) != 0 {
 		t.Errorf("kept %v", v.condemned)
 	}
 }
@@ -134,7 +135,7 @@ func TestExactly_VerdictsAreOfOneHistory(t *testing.T) {
 // A checkpoint inside a transaction names a row by its number, so other rules of numbering
 // are another shape.
 func TestShape_DiffersByConfigurationAndRules(t *testing.T) {
-	one := replication.Config{Publication: "p", Tables: []replication.Table{{Schema: "public", Name: "outbox"}}}
+	one := postgres.Config{Publication: "p", Tables: []wal.Table{{Schema: "public", Name: "outbox"}}}
 	two := one
 	two.Publication = "q"
 	if shapeOf(&one, 1) == shapeOf(&two, 1) || shapeOf(&one, 1) == shapeOf(&one, 2) {

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
@@ -32,8 +32,8 @@ func (f *filler) Backlog(behind bool) {
 // The sink is told when a backlog begins and ends, and not for each batch.
 func TestRelay_TellsTheSinkOfABacklog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		of := func(commit pglogrepl.LSN, backlog bool, row string) func() *replication.Batch {
-			return func() *replication.Batch {
+		of := func(commit pglogrepl.LSN, backlog bool, row string) func() *wal.Batch {
+			return func() *wal.Batch {
 				b := batch(commit, commit+10, 1, row)
 				b.Backlog = backlog
 				return b

@@ -9,14 +9,14 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/deadletter"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 )
 
 // flight is a batch between the source and its acknowledgement.
 type flight struct {
 	s       *session
-	batch   *replication.Batch
+	batch   *wal.Batch
 	buf     *router.Buffer
 	ticket  checkpoint.Ticket
 	read    time.Time         // when B took the batch
@@ -95,7 +95,7 @@ func (f *flight) acknowledged(records []router.Record) {
 }
 
 // openRows are the rows at the end of a batch whose transaction goes on behind it.
-func openRows(b *replication.Batch) int {
+func openRows(b *wal.Batch) int {
 	n := len(b.Rows)
 	switch {
 	case !b.Open || n == 0:
@@ -202,7 +202,7 @@ func (f *flight) settle(i int) {
 }
 
 // upToRow is upTo for the row of the oldest record that is not durable.
-func (f *flight) upToRow(row *replication.Row) {
+func (f *flight) upToRow(row *wal.Row) {
 	for i := range f.batch.Rows {
 		if &f.batch.Rows[i] == row {
 			f.upTo(i)

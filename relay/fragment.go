@@ -2,7 +2,7 @@ package relay
 
 import (
 	"github.com/cdc-relay/cdc-relay/deadletter"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // fragment is the beginning of a transaction that was delivered before the stream came
@@ -15,7 +15,7 @@ type fragment struct {
 
 // belong forgets what was delivered, counted and taken apart of another history, in which
 // other rows have those positions.
-func (r *Relay) belong(to replication.Lineage) {
+func (r *Relay) belong(to wal.Lineage) {
 	if r.of != to {
 		r.of, r.part, r.seen, r.apart = to, fragment{}, rejects{}, 0
 	}
@@ -23,7 +23,7 @@ func (r *Relay) belong(to replication.Lineage) {
 
 // covers says that a row was delivered. Ordinals are the same in every session: a
 // change of table or publication ends the relay's work before it reads on.
-func (p *fragment) covers(row *replication.Row) bool {
+func (p *fragment) covers(row *wal.Row) bool {
 	id := deadletter.RowOf(row)
 	return p.last.Commit != 0 && id.Commit == p.last.Commit && id.Seq <= p.last.Seq
 }

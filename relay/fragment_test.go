@@ -7,8 +7,9 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/relay/status"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 	"github.com/jackc/pglogrepl"
 	"github.com/rs/zerolog"
@@ -18,28 +19,28 @@ import (
 // it in its transaction is delivered by the first one only.
 func TestRelay_DeliversOnceWhatIsBeforeARowThatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		begun := func(commit pglogrepl.LSN, first int, rows ...string) func() *replication.Batch {
-			return func() *replication.Batch {
+		begun := func(commit pglogrepl.LSN, first int, rows ...string) func() *wal.Batch {
+			return func() *wal.Batch {
 				b := batch(commit, 0, first, rows...)
 				b.Open = true
 				return b
 			}
 		}
 		server := newServer(fixed(110, 120, 1, "order/a/1"), begun(130, 1, "order/a/2", "order/b/3"), begun(130, 3, "order/a/4"))
-		server.origin = replication.Origin{SystemID: "1", Timeline: 1}
+		server.origin = wal.Origin{SystemID: "1", Timeline: 1}
 		b := start(t, Config{RetryMin: 10 * time.Millisecond}, server)
 		unreadable := func() {
 			server.mu.Lock()
 			current := server.current
 			server.mu.Unlock()
-			current.fail <- &replication.Error{Kind: replication.KindProtocol, Reason: replication.ReasonRowTooLarge, LSN: 125, Err: errors.New("too large")}
+			current.fail <- &fault.Error{Kind: fault.KindProtocol, Reason: fault.ReasonRowTooLarge, LSN: 125, Err: errors.New("too large")}
 		}
 		for range 5 {
 			pass(5 * time.Second)
 			unreadable()
 		}
 		pass(5 * time.Millisecond)
-		if st := b.relay.Status(); st.State != status.Blocked || st.Reason != replication.ReasonRowTooLarge {
+		if st := b.relay.Status(); st.State != status.Blocked || st.Reason != fault.ReasonRowTooLarge {
 			t.Errorf("status %s %s", st.State, st.Reason)
 		}
 		if got := b.values(); got != "1 2 3 4" || server.position() != 120 {
@@ -54,17 +55,17 @@ func TestRelay_DeliversOnceWhatIsBeforeARowThatCannotBeRead(t *testing.T) {
 
 func TestFragment_IsOfOneHistory(t *testing.T) {
 	at := deadletter.Row{Commit: 130, Seq: 3}
-	r := &Relay{of: replication.Lineage{SystemID: "1", Timeline: 1}, part: fragment{last: at}, apart: 130}
+	r := &Relay{of: wal.Lineage{SystemID: "1", Timeline: 1}, part: fragment{last: at}, apart: 130}
 	r.seen.first(at)
 	rows := batch(130, 0, 3, "order/a/1", "order/a/2").Rows
-	r.belong(replication.Lineage{SystemID: "1", Timeline: 1})
+	r.belong(wal.Lineage{SystemID: "1", Timeline: 1})
 	if !r.part.covers(&rows[0]) || r.part.covers(&rows[1]) {
 		t.Error("it covers what it should not")
 	}
 	if r.seen.first(at) || r.apart != 130 {
 		t.Error("a row that was counted, or a transaction that was taken apart, is forgotten")
 	}
-	r.belong(replication.Lineage{SystemID: "1", Timeline: 2})
+	r.belong(wal.Lineage{SystemID: "1", Timeline: 2})
 	if r.part.covers(&rows[0]) {
 		t.Error("it covers a row of another history")
 	}
@@ -76,15 +77,15 @@ func TestFragment_IsOfOneHistory(t *testing.T) {
 // A row that waits for room when the stream breaks was read, and is not delivered.
 func TestRelay_SendsWhatWaitedForRoomBeforeARowThatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		open := func(first int, rows ...string) func() *replication.Batch {
-			return func() *replication.Batch {
+		open := func(first int, rows ...string) func() *wal.Batch {
+			return func() *wal.Batch {
 				b := batch(130, 0, first, rows...)
 				b.Open, b.Bytes = true, 2<<20
 				return b
 			}
 		}
 		server := newServer(open(1, "order/a/1"), open(2, "order/a/2"))
-		server.origin = replication.Origin{SystemID: "1", Timeline: 1}
+		server.origin = wal.Origin{SystemID: "1", Timeline: 1}
 		b := &bench{server: server, sink: new(sinktest.Recorder), result: make(chan error, 1)}
 		b.sink.Hold()
 		b.start(t, Config{RetryMin: 10 * time.Millisecond, MaxInFlightBytes: 1 << 20})
@@ -92,7 +93,7 @@ func TestRelay_SendsWhatWaitedForRoomBeforeARowThatCannotBeRead(t *testing.T) {
 		server.mu.Lock()
 		current := server.current
 		server.mu.Unlock()
-		current.fail <- &replication.Error{Kind: replication.KindProtocol, Reason: replication.ReasonRowTooLarge, LSN: 125, Err: errors.New("too large")}
+		current.fail <- &fault.Error{Kind: fault.KindProtocol, Reason: fault.ReasonRowTooLarge, LSN: 125, Err: errors.New("too large")}
 		pass(time.Millisecond)
 		b.sink.Release()
 		pass(5 * time.Second)
@@ -110,7 +111,7 @@ func TestRelay_SendsWhatWaitedForRoomBeforeARowThatCannotBeRead(t *testing.T) {
 func TestFragment_IsForgottenWhereAnotherRelayStreamed(t *testing.T) {
 	r := &Relay{cfg: Config{}.WithDefaults(), log: zerolog.Nop(), board: status.NewBoard(status.Pipeline{}, zerolog.Nop(), nil)}
 	server := newServer()
-	server.origin = replication.Origin{SystemID: "7", Timeline: 1}
+	server.origin = wal.Origin{SystemID: "7", Timeline: 1}
 	for _, c := range []struct {
 		start   pglogrepl.LSN
 		forgets bool

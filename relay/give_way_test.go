@@ -5,21 +5,21 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // Another relay had the slot while this one was without a connection, and let it go
 // before it was asked for: what that one sent last was overtaken.
 func TestStandby_SendsBehindARelayThatItDidNotMeet(t *testing.T) {
-	for name, now := range map[string]replication.Origin{
+	for name, now := range map[string]wal.Origin{
 		"on the same server":            {SystemID: "7000", Timeline: 1},
-		"on a standby that took over":   {SystemID: "7000", Timeline: 2, Forks: []replication.Fork{{Timeline: 1, At: 125}}},
-		"on one that lost transactions": {SystemID: "7000", Timeline: 2, Forks: []replication.Fork{{Timeline: 1, At: 115}}},
+		"on a standby that took over":   {SystemID: "7000", Timeline: 2, Forks: []wal.Fork{{Timeline: 1, At: 125}}},
+		"on one that lost transactions": {SystemID: "7000", Timeline: 2, Forks: []wal.Fork{{Timeline: 1, At: 115}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := newServer(fixed(110, 120, 1, "order/a/1"))
-				server.origin = replication.Origin{SystemID: "7000", Timeline: 1}
+				server.origin = wal.Origin{SystemID: "7000", Timeline: 1}
 				b := start(t, Config{}, server)
 				pass(10 * time.Second)
 				sessions := b.server.opens.Load()

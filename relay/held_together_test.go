@@ -9,12 +9,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/relay/status"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // begun is a transaction, and the beginning of a large one.
-func begun() *replication.Batch {
+func begun() *wal.Batch {
 	b := several(fixed(110, 120, 1, "order/a/1"), fixed(130, 140, 1, "order/a/2"))()
 	b.Rows[1].Txn.End = 0
 	b.Through, b.Open = 120, true
@@ -28,7 +30,7 @@ func TestBlocked_CommitsWhatLiesBeforeALargeTransaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, l := newServer(begun, fixed(130, 140, 2, "/a/bad")), &ledger{sim: calmSim()}
 		server.skipConfirmed = true
-		w := watch(t, Config{Guarantee: ExactlyOnce, OnBlocked: ExitWhenBlocked}, server, prompt{&transactional{l: l}}, nil)
+		w := watchRelay(t, Config{Guarantee: ExactlyOnce, OnBlocked: ExitWhenBlocked}, server, prompt{&transactional{l: l}}, nil)
 		err := <-w.result
 		if !slices.Equal(l.rows(), []string{"a/1"}) || !strings.Contains(fmt.Sprint(err), "pg_replication_slot_advance('s', '0/83')") {
 			t.Errorf("committed %q, and it says %v", l.rows(), err)
@@ -40,7 +42,7 @@ func TestBlocked_CommitsWhatLiesBeforeALargeTransaction(t *testing.T) {
 // no session may say how to move the slot past both.
 func TestBlocked_OffersNoMoveOverWhatWaitsForTheBrokers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		open := func() *replication.Batch {
+		open := func() *wal.Batch {
 			b := several(fixed(110, 120, 1, "order/nowhere/1"), fixed(130, 140, 1, "order/a/2"))()
 			b.Rows[1].Txn.End = 0
 			b.Through, b.Open = 120, true
@@ -48,7 +50,7 @@ func TestBlocked_OffersNoMoveOverWhatWaitsForTheBrokers(t *testing.T) {
 		}
 		server, l := newServer(open, fixed(130, 140, 2, "/a/bad")), &ledger{sim: calmSim()}
 		server.skipConfirmed = true
-		w := watch(t, Config{Guarantee: ExactlyOnce}, server, prompt{&transactional{l: l}}, nil)
+		w := watchRelay(t, Config{Guarantee: ExactlyOnce}, server, prompt{&transactional{l: l}}, nil)
 		for range 3000 {
 			pass(20 * time.Millisecond)
 			if st := w.relay.Status(); strings.Contains(st.Message, "pg_replication_slot_advance") {
@@ -68,20 +70,20 @@ func TestBlocked_CommitsWhatLiesBeforeWhatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, l := newServer(), &ledger{sim: calmSim()}
 		server.skipConfirmed = true
-		w := watch(t, Config{Guarantee: ExactlyOnce, OnBlocked: ExitWhenBlocked}, server, prompt{&transactional{l: l}}, nil)
+		w := watchRelay(t, Config{Guarantee: ExactlyOnce, OnBlocked: ExitWhenBlocked}, server, prompt{&transactional{l: l}}, nil)
 		for began := time.Now(); len(w.result) == 0 && time.Since(began) < time.Minute; {
 			b := begun()
 			if l.rows() != nil { // it is confirmed
 				b.Rows = b.Rows[1:]
 			}
 			select {
-			case server.more <- func() *replication.Batch { return b }:
+			case server.more <- func() *wal.Batch { return b }:
 				synctest.Wait() // rows come before the error behind them
-				server.current.fail <- &replication.Error{Kind: replication.KindProtocol, Reason: replication.ReasonUndecodable, LSN: 125, Op: "stream from slot", Err: errors.New("no")}
+				server.current.fail <- &fault.Error{Kind: fault.KindProtocol, Reason: fault.ReasonUndecodable, LSN: 125, Op: "stream from slot", Err: errors.New("no")}
 			case <-time.After(time.Second):
 			}
 		}
-		if err := <-w.result; replication.Reason(err) != replication.ReasonUndecodable || !slices.Equal(l.rows(), []string{"a/1"}) {
+		if err := <-w.result; postgres.Reason(err) != fault.ReasonUndecodable || !slices.Equal(l.rows(), []string{"a/1"}) {
 			t.Errorf("committed %q, and it says %v", l.rows(), err)
 		}
 	})
@@ -90,14 +92,14 @@ func TestBlocked_CommitsWhatLiesBeforeWhatCannotBeRead(t *testing.T) {
 // The first row of a transaction need not be one of ours: those of other tables count too.
 func TestBlocked_CommitsWhatLiesBeforeATransactionThatBeginsElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		open := func() *replication.Batch {
+		open := func() *wal.Batch {
 			b := batch(130, 120, 2, "order/a/2")
 			b.Open = true
 			return b
 		}
 		server, l := newServer(fixed(110, 120, 1, "order/a/1"), open, fixed(130, 140, 3, "/a/bad")), &ledger{sim: calmSim()}
 		server.skipConfirmed = true
-		w := watch(t, Config{Guarantee: ExactlyOnce, OnBlocked: ExitWhenBlocked}, server, prompt{&transactional{l: l}}, nil)
+		w := watchRelay(t, Config{Guarantee: ExactlyOnce, OnBlocked: ExitWhenBlocked}, server, prompt{&transactional{l: l}}, nil)
 		if err := <-w.result; !slices.Equal(l.rows(), []string{"a/1"}) {
 			t.Errorf("committed %q, and it says %v", l.rows(), err)
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/cdc-relay/cdc-relay/relay/status"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
@@ -49,7 +49,7 @@ func TestRelay_WaitsForDeadLettersThatATransactionHides(t *testing.T) {
 		t.Run(string(guarantee), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := newServer(fixed(110, 120, 1, "order/a/1"))
-				server.origin = replication.Origin{SystemID: "7000", Timeline: 1}
+				server.origin = wal.Origin{SystemID: "7000", Timeline: 1}
 				letters := &hiding{reader: new(topicLog).reader(), freed: make(chan struct{})}
 				routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
 				if err != nil {

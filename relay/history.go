@@ -5,7 +5,11 @@ import (
 	"fmt"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/catalog"
+	"github.com/cdc-relay/cdc-relay/postgres/watch"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/jackc/pglogrepl"
 )
 
@@ -19,7 +23,7 @@ const (
 
 // past is what this process knows from its sessions. It is Run's goroutine's alone.
 type past struct {
-	origin replication.Origin
+	origin wal.Origin
 	told   pglogrepl.LSN // highest position told to a server on that timeline
 }
 
@@ -45,24 +49,24 @@ func (r *Relay) checkHistory(src Source) error {
 		r.past = past{now, start}
 		return nil
 	}
-	refuse := func(kind replication.ErrorKind, reason, hint, cause string, args ...any) error {
-		return &replication.Error{Kind: kind, Reason: reason, Op: "check the server's history", Err: fmt.Errorf(cause, args...), Hint: hint}
+	refuse := func(kind fault.Kind, reason, hint, cause string, args ...any) error {
+		return &fault.Error{Kind: kind, Reason: reason, Op: "check the server's history", Err: fmt.Errorf(cause, args...), Hint: hint}
 	}
 	known := was.told // no position of ours on this history lies behind it
 	switch {
 	case now.SystemID != was.origin.SystemID:
-		return refuse(replication.KindRefused, ReasonForeignServer, "correct postgres.url; if the database was moved there on purpose, restart the relay",
+		return refuse(fault.KindRefused, ReasonForeignServer, "correct postgres.url; if the database was moved there on purpose, restart the relay",
 			"its system identifier is %s, and the relay streamed from %s", now.SystemID, was.origin.SystemID)
 	case now.Timeline < was.origin.Timeline:
-		return refuse(replication.KindRetry, ReasonStalePrimary, "it is an old primary: shut it down, or rewind it to a standby",
+		return refuse(fault.KindRetry, ReasonStalePrimary, "it is an old primary: shut it down, or rewind it to a standby",
 			"it is on timeline %d, and the relay streamed on timeline %d", now.Timeline, was.origin.Timeline)
 	case now.Timeline == was.origin.Timeline && now.Common(was.origin) != ^pglogrepl.LSN(0):
-		return refuse(replication.KindRefused, ReasonForeignTimeline, "another standby was promoted; if this server is to be streamed from, restart the relay",
+		return refuse(fault.KindRefused, ReasonForeignTimeline, "another standby was promoted; if this server is to be streamed from, restart the relay",
 			"it is on timeline %d, as the server that the relay streamed from, and left their common history at %s", now.Timeline, now.Common(was.origin))
 	case now.Timeline > was.origin.Timeline:
 		fork, ok := now.Fork(was.origin.Timeline)
 		if !ok || now.Common(was.origin) != fork.At {
-			return refuse(replication.KindRefused, ReasonForeignTimeline, "it was restored from elsewhere; if it is to be streamed from, restart the relay",
+			return refuse(fault.KindRefused, ReasonForeignTimeline, "it was restored from elsewhere; if it is to be streamed from, restart the relay",
 				"its timeline %d does not descend from timeline %d, on which the relay streamed", now.Timeline, was.origin.Timeline)
 		}
 		known = min(known, fork.At)
@@ -89,14 +93,14 @@ func (r *Relay) checkHistory(src Source) error {
 // too, but looks later: a relay that exits when it is blocked has ended by then. Of shards
 // it may be another one's slot that is missing, and the error tells of all of them.
 func (r *Relay) missed(err error) error {
-	if r.past.told == 0 || r.cfg.Replication.Shard.Divided() || replication.Reason(err) != replication.ReasonSlotMissing {
+	if r.past.told == 0 || r.cfg.Replication.Shard.Divided() || postgres.Reason(err) != fault.ReasonSlotMissing {
 		return err
 	}
-	return replication.SlotGone(r.cfg.Replication.Slot, r.past.told)
+	return catalog.SlotGone(r.cfg.Replication.Slot, r.past.told)
 }
 
 // forked tells of a failover, and of rows that exist in Kafka alone since.
-func (r *Relay) forked(was past, now replication.Origin, fork replication.Fork) {
+func (r *Relay) forked(was past, now wal.Origin, fork wal.Fork) {
 	line := r.log.Info()
 	text := "the server is on a new timeline; everything that was confirmed is part of it"
 	if was.told > fork.At {
@@ -109,25 +113,25 @@ func (r *Relay) forked(was past, now replication.Origin, fork replication.Fork) 
 
 // slotTaken reports that another relay streams from the slot: while ours does nobody else can
 // move it. A relay that was suspended finds out by this, too.
-func (s *session) slotTaken(snapshot *replication.Snapshot) error {
+func (s *session) slotTaken(snapshot *watch.Snapshot) error {
 	if told := pglogrepl.LSN(s.told.Load()); !snapshot.Slot.Active || snapshot.Slot.Confirmed <= told {
 		return nil
 	}
-	return &replication.Error{
-		Kind: replication.KindRetry, Reason: replication.ReasonSlotInUse, Op: "watch", Subject: fmt.Sprintf("slot %q", s.r.cfg.Replication.Slot), LSN: snapshot.Slot.Confirmed,
+	return &fault.Error{
+		Kind: fault.KindRetry, Reason: fault.ReasonSlotInUse, Op: "watch", Subject: fmt.Sprintf("slot %q", s.r.cfg.Replication.Slot), LSN: snapshot.Slot.Confirmed,
 		Err: errors.New("another consumer has it, and is further on than this relay"),
 	}
 }
 
 // slotMoved reports that the slot, which nobody has, is ahead of everything that its only
 // owner told: somebody moved it under the stream, and rows in between may never come.
-func (s *session) slotMoved(snapshot *replication.Snapshot) error {
+func (s *session) slotMoved(snapshot *watch.Snapshot) error {
 	told := pglogrepl.LSN(s.told.Load())
 	if snapshot.Slot.Active || snapshot.Slot.Confirmed <= told {
 		return nil
 	}
-	return &replication.Error{
-		Kind: replication.KindDrift, Reason: ReasonSlotMoved, Op: "watch", Subject: fmt.Sprintf("slot %q", s.r.cfg.Replication.Slot), LSN: snapshot.Slot.Confirmed,
+	return &fault.Error{
+		Kind: fault.KindDrift, Reason: ReasonSlotMoved, Op: "watch", Subject: fmt.Sprintf("slot %q", s.r.cfg.Replication.Slot), LSN: snapshot.Slot.Confirmed,
 		Err:  fmt.Errorf("it was moved to there while the relay had confirmed %s", told),
 		Hint: "find out who moved it: pg_replication_slot_advance, or a second consumer",
 	}

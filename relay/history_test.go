@@ -6,29 +6,31 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/postgres/catalog"
+	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/relay/status"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 	"github.com/jackc/pglogrepl"
 )
 
 func TestHistory_OtherServersAreRefusedAndFailoversFollowed(t *testing.T) {
-	was := replication.Origin{SystemID: "7000", Timeline: 2, Forks: []replication.Fork{{Timeline: 1, At: 50}}}
+	was := wal.Origin{SystemID: "7000", Timeline: 2, Forks: []wal.Fork{{Timeline: 1, At: 50}}}
 	for _, tt := range []struct {
 		name   string
-		now    replication.Origin
+		now    wal.Origin
 		state  status.State
 		reason string
 		signal int64
 	}{
 		{"the same", was, status.Streaming, "", 0},
-		{"another cluster", replication.Origin{SystemID: "8000", Timeline: 2}, status.Blocked, "foreign_server", 0},
-		{"the old primary", replication.Origin{SystemID: "7000", Timeline: 1}, status.Reconnecting, "stale_primary", 0},
-		{"a failover behind what was confirmed", replication.Origin{SystemID: "7000", Timeline: 3, Forks: []replication.Fork{{Timeline: 1, At: 50}, {Timeline: 2, At: 200}}}, status.Streaming, "", 0},
-		{"a failover that lost rows", replication.Origin{SystemID: "7000", Timeline: 3, Forks: []replication.Fork{{Timeline: 1, At: 50}, {Timeline: 2, At: 119}}}, status.Streaming, "", 1},
-		{"another promoted under the same number", replication.Origin{SystemID: "7000", Timeline: 2, Forks: []replication.Fork{{Timeline: 1, At: 60}}}, status.Blocked, "foreign_timeline", 0},
-		{"a descendant of that one", replication.Origin{SystemID: "7000", Timeline: 3, Forks: []replication.Fork{{Timeline: 1, At: 60}, {Timeline: 2, At: 200}}}, status.Blocked, "foreign_timeline", 0},
-		{"not a descendant", replication.Origin{SystemID: "7000", Timeline: 4, Forks: []replication.Fork{{Timeline: 1, At: 50}, {Timeline: 3, At: 200}}}, status.Blocked, "foreign_timeline", 0},
+		{"another cluster", wal.Origin{SystemID: "8000", Timeline: 2}, status.Blocked, "foreign_server", 0},
+		{"the old primary", wal.Origin{SystemID: "7000", Timeline: 1}, status.Reconnecting, "stale_primary", 0},
+		{"a failover behind what was confirmed", wal.Origin{SystemID: "7000", Timeline: 3, Forks: []wal.Fork{{Timeline: 1, At: 50}, {Timeline: 2, At: 200}}}, status.Streaming, "", 0},
+		{"a failover that lost rows", wal.Origin{SystemID: "7000", Timeline: 3, Forks: []wal.Fork{{Timeline: 1, At: 50}, {Timeline: 2, At: 119}}}, status.Streaming, "", 1},
+		{"another promoted under the same number", wal.Origin{SystemID: "7000", Timeline: 2, Forks: []wal.Fork{{Timeline: 1, At: 60}}}, status.Blocked, "foreign_timeline", 0},
+		{"a descendant of that one", wal.Origin{SystemID: "7000", Timeline: 3, Forks: []wal.Fork{{Timeline: 1, At: 60}, {Timeline: 2, At: 200}}}, status.Blocked, "foreign_timeline", 0},
+		{"not a descendant", wal.Origin{SystemID: "7000", Timeline: 4, Forks: []wal.Fork{{Timeline: 1, At: 50}, {Timeline: 3, At: 200}}}, status.Blocked, "foreign_timeline", 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -69,22 +71,22 @@ func TestHistory_OtherServersAreRefusedAndFailoversFollowed(t *testing.T) {
 // position at which the relay had seen the column.
 func TestHistory_AFailoverTakesAColumnBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		without := func(commit, through pglogrepl.LSN, spec string) func() *replication.Batch {
-			return func() *replication.Batch {
+		without := func(commit, through pglogrepl.LSN, spec string) func() *wal.Batch {
+			return func() *wal.Batch {
 				b := batch(commit, through, 1, spec)
 				row := &b.Rows[0]
-				row.Relation = &replication.Relation{OID: 1, Namespace: "public", Name: "outbox", Columns: append(outbox.Columns[:3:3], outbox.Columns[4])}
+				row.Relation = &wal.Relation{OID: 1, Namespace: "public", Name: "outbox", Columns: append(outbox.Columns[:3:3], outbox.Columns[4])}
 				row.Values = append(row.Values[:3:3], row.Values[4])
 				return b
 			}
 		}
 		server := newServer(fixed(110, 120, 1, "order/a/1"))
-		server.origin = replication.Origin{SystemID: "7000", Timeline: 1}
+		server.origin = wal.Origin{SystemID: "7000", Timeline: 1}
 		b := start(t, Config{}, server)
 		pass(time.Second)
 		server.mu.Lock()
-		server.origin = replication.Origin{SystemID: "7000", Timeline: 2, Forks: []replication.Fork{{Timeline: 1, At: 105}}}
-		server.batches = []func() *replication.Batch{without(130, 140, "order/a/2")}
+		server.origin = wal.Origin{SystemID: "7000", Timeline: 2, Forks: []wal.Fork{{Timeline: 1, At: 105}}}
+		server.batches = []func() *wal.Batch{without(130, 140, "order/a/2")}
 		server.mu.Unlock()
 		server.cut()
 		pass(time.Minute)
@@ -101,14 +103,14 @@ func TestHistory_AFailoverTakesAColumnBack(t *testing.T) {
 func TestHistory_ASlotThatIsMovedUnderTheStreamBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := new(probe)
-		p.snapshot.Store(&replication.Snapshot{WALEnd: 900, Slot: replication.SlotInfo{Confirmed: 100}})
+		p.snapshot.Store(&watch.Snapshot{WALEnd: 900, Slot: catalog.SlotInfo{Confirmed: 100}})
 		b := &bench{server: newServer(fixed(110, 120, 1, "order/a/1")), sink: new(sinktest.Recorder), probe: p, result: make(chan error, 1)}
 		b.start(t, Config{})
 		pass(time.Minute)
 		if st := b.relay.Status(); st.State != status.Streaming || b.server.position() != 120 {
 			t.Fatalf("status %+v", st)
 		}
-		p.snapshot.Store(&replication.Snapshot{WALEnd: 900, Slot: replication.SlotInfo{Confirmed: 500}})
+		p.snapshot.Store(&watch.Snapshot{WALEnd: 900, Slot: catalog.SlotInfo{Confirmed: 500}})
 		pass(time.Minute)
 		if st := b.relay.Status(); st.State != status.Blocked || st.Reason != "slot_moved" || !strings.Contains(st.Message, "0/1F4") || !strings.Contains(st.Message, "0/78") {
 			t.Fatalf("status %+v", st)
@@ -125,14 +127,14 @@ func TestHistory_ASlotThatIsMovedUnderTheStreamBlocks(t *testing.T) {
 func TestHistory_ASlotThatAnotherRelayTookIsAskedForAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := new(probe)
-		p.snapshot.Store(&replication.Snapshot{WALEnd: 900, Slot: replication.SlotInfo{Confirmed: 100, Active: true}})
+		p.snapshot.Store(&watch.Snapshot{WALEnd: 900, Slot: catalog.SlotInfo{Confirmed: 100, Active: true}})
 		b := &bench{server: newServer(fixed(110, 120, 1, "order/a/1")), sink: new(sinktest.Recorder), probe: p, result: make(chan error, 1)}
 		b.start(t, Config{})
 		pass(time.Minute)
 		sessions := b.server.opens.Load()
-		p.snapshot.Store(&replication.Snapshot{WALEnd: 900, Slot: replication.SlotInfo{Confirmed: 500, Active: true}})
+		p.snapshot.Store(&watch.Snapshot{WALEnd: 900, Slot: catalog.SlotInfo{Confirmed: 500, Active: true}})
 		pass(6 * time.Second)
-		p.snapshot.Store(&replication.Snapshot{WALEnd: 900, Slot: replication.SlotInfo{Confirmed: 120, Active: true}})
+		p.snapshot.Store(&watch.Snapshot{WALEnd: 900, Slot: catalog.SlotInfo{Confirmed: 120, Active: true}})
 		pass(time.Minute)
 		if st := b.relay.Status(); st.State != status.Streaming || b.server.opens.Load() == sessions {
 			t.Errorf("%d sessions, then %d, status %+v", sessions, b.server.opens.Load(), st)

@@ -12,8 +12,9 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/relay/status"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 	"github.com/jackc/pglogrepl"
@@ -79,10 +80,10 @@ func newLedger() *fakeLedger { return &fakeLedger{values: make(map[string][]byte
 func guarded(t *testing.T, l *fakeLedger, server *fakeServer) *bench {
 	t.Helper()
 	if server.origin.SystemID == "" {
-		server.origin = replication.Origin{SystemID: "7", Timeline: 1}
+		server.origin = wal.Origin{SystemID: "7", Timeline: 1}
 	}
 	b := &bench{server: server, sink: new(sinktest.Recorder), result: make(chan error, 1), ledger: l}
-	return b.start(t, Config{Replication: replication.Config{Slot: "s"}})
+	return b.start(t, Config{Replication: postgres.Config{Slot: "s"}})
 }
 
 func TestIntent_NothingIsConfirmedThatIsNotWritten(t *testing.T) {
@@ -229,7 +230,7 @@ func TestIntent_AQuietStreamWritesNothing(t *testing.T) {
 func TestIntent_IsOfOneHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, server := newLedger(), newServer()
-		server.origin = replication.Origin{SystemID: "7", Timeline: 3}
+		server.origin = wal.Origin{SystemID: "7", Timeline: 3}
 		rec := checkpoint.Record{System: "7", Timeline: 4, Slot: "s", End: 500}
 		if err := l.Write(t.Context(), checkpoint.IntentKey("x", "7", "s"), rec.Encode()); err != nil {
 			t.Fatal(err)

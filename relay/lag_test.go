@@ -7,16 +7,19 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres/catalog"
+	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/relay/status"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 	"github.com/jackc/pglogrepl"
 )
 
 // committed gives the rows of a batch a commit time.
-func committed(at time.Time, commit, through pglogrepl.LSN, rows ...string) func() *replication.Batch {
-	return func() *replication.Batch {
+func committed(at time.Time, commit, through pglogrepl.LSN, rows ...string) func() *wal.Batch {
+	return func() *wal.Batch {
 		b := batch(commit, through, 1, rows...)
 		for i := range b.Rows {
 			b.Rows[i].Txn.Time, b.Rows[i].Txn.End = at, through
@@ -26,8 +29,8 @@ func committed(at time.Time, commit, through pglogrepl.LSN, rows ...string) func
 }
 
 // joined is the batches as one.
-func joined(all ...func() *replication.Batch) func() *replication.Batch {
-	return func() *replication.Batch {
+func joined(all ...func() *wal.Batch) func() *wal.Batch {
+	return func() *wal.Batch {
 		b := all[0]()
 		for _, next := range all[1:] {
 			n := next()
@@ -122,7 +125,7 @@ func TestLag_GrowsWhileDisconnected(t *testing.T) {
 		refuse.Store(true)
 		b.server.openErr = func(n int64) error {
 			if n > 1 && refuse.Load() {
-				return &replication.Error{Kind: replication.KindRetry, Reason: replication.ReasonNetwork, Err: errors.New("refused")}
+				return &fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonNetwork, Err: errors.New("refused")}
 			}
 			return nil
 		}
@@ -150,12 +153,12 @@ func TestLag_GrowsWhileDisconnected(t *testing.T) {
 func TestLag_IsUnknownOnceSomebodyElseConfirmedTheRow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := new(probe)
-		p.snapshot.Store(&replication.Snapshot{WALEnd: 900, Slot: replication.SlotInfo{Confirmed: 100, Restart: 50}})
+		p.snapshot.Store(&watch.Snapshot{WALEnd: 900, Slot: catalog.SlotInfo{Confirmed: 100, Restart: 50}})
 		b := &bench{server: newServer(committed(time.Now(), 110, 120, "order/a/1")), sink: new(sinktest.Recorder), result: make(chan error, 1), probe: p}
 		b.sink.Hold()
 		b.server.openErr = func(n int64) error {
 			if n > 1 {
-				return &replication.Error{Kind: replication.KindRetry, Reason: replication.ReasonNetwork, Err: errors.New("refused")}
+				return &fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonNetwork, Err: errors.New("refused")}
 			}
 			return nil
 		}
@@ -164,7 +167,7 @@ func TestLag_IsUnknownOnceSomebodyElseConfirmedTheRow(t *testing.T) {
 		b.server.cut()
 		pass(5 * time.Second)
 		b.wantLag(t, "disconnected", new(10*time.Second))
-		p.snapshot.Store(&replication.Snapshot{WALEnd: 900, Slot: replication.SlotInfo{Confirmed: 120, Restart: 50}})
+		p.snapshot.Store(&watch.Snapshot{WALEnd: 900, Slot: catalog.SlotInfo{Confirmed: 120, Restart: 50}})
 		pass(2 * time.Second)
 		b.wantLag(t, "confirmed by another relay", nil)
 		b.stop(t)
@@ -174,7 +177,7 @@ func TestLag_IsUnknownOnceSomebodyElseConfirmedTheRow(t *testing.T) {
 func TestLag_IsUnknownBeforeTheFirstSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := new(probe)
-		p.snapshot.Store(&replication.Snapshot{WALEnd: 5 << 20, Slot: replication.SlotInfo{Confirmed: 4 << 20, Restart: 3 << 20}})
+		p.snapshot.Store(&watch.Snapshot{WALEnd: 5 << 20, Slot: catalog.SlotInfo{Confirmed: 4 << 20, Restart: 3 << 20}})
 		b := &bench{server: newServer(), sink: new(sinktest.Recorder), probe: p, result: make(chan error, 1)}
 		b.sink.SetReady(&sink.Error{Class: sink.Retry, Reason: "network", Err: errors.New("dial broker: refused")})
 		b.start(t, Config{})
@@ -194,7 +197,7 @@ func TestLag_IsUnknownWhileTheStreamIsBehindWithoutARow(t *testing.T) {
 		var received atomic.Uint64
 		received.Store(100)
 		p := new(probe)
-		p.snapshot.Store(&replication.Snapshot{WALEnd: 1000, Slot: replication.SlotInfo{Confirmed: 100, Restart: 50}})
+		p.snapshot.Store(&watch.Snapshot{WALEnd: 1000, Slot: catalog.SlotInfo{Confirmed: 100, Restart: 50}})
 		server := newServer()
 		server.wrap = func(f *fakeSource) Source { return behindSource{f, &received} }
 		b := &bench{server: server, sink: new(sinktest.Recorder), result: make(chan error, 1), probe: p}
@@ -210,7 +213,7 @@ func TestLag_IsUnknownWhileTheStreamIsBehindWithoutARow(t *testing.T) {
 		received.Store(1000)
 		pass(2 * time.Second)
 		b.wantLag(t, "where the server was", new(time.Duration))
-		p.snapshot.Store(&replication.Snapshot{WALEnd: 5000, Slot: replication.SlotInfo{Confirmed: 120, Restart: 50}})
+		p.snapshot.Store(&watch.Snapshot{WALEnd: 5000, Slot: catalog.SlotInfo{Confirmed: 120, Restart: 50}})
 		pass(3 * time.Second)
 		b.wantLag(t, "a moment behind", new(time.Duration))
 		pass(10 * time.Second)
@@ -225,7 +228,7 @@ func TestLag_OfAStandbyIsAnotherRelays(t *testing.T) {
 		b.sink.Hold()
 		b.server.openErr = func(n int64) error {
 			if n > 1 {
-				return &replication.Error{Kind: replication.KindBusy, Reason: replication.ReasonSlotInUse, Err: errors.New("held by pid 7")}
+				return &fault.Error{Kind: fault.KindBusy, Reason: fault.ReasonSlotInUse, Err: errors.New("held by pid 7")}
 			}
 			return nil
 		}

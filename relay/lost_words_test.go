@@ -7,7 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 )
 
@@ -17,7 +18,7 @@ func TestRelay_ADrainThatLostItsConnectionSaysWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{server: newServer(fixed(110, 120, 1, "order/a/1")), sink: new(sinktest.Recorder), result: make(chan error, 1)}
 		b.server.lost = make(chan struct{})
-		b.server.closeErr = &replication.Error{Kind: replication.KindRetry, Reason: replication.ReasonNetwork, Op: "send status", Err: errors.New("broken pipe")}
+		b.server.closeErr = &fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonNetwork, Op: "send status", Err: errors.New("broken pipe")}
 		b.sink.Hold()
 		b.start(t, Config{})
 		pass(time.Second)
@@ -28,8 +29,8 @@ func TestRelay_ADrainThatLostItsConnectionSaysWhy(t *testing.T) {
 		if !errors.Is(err, ErrDrainCut) || !strings.Contains(err.Error(), "the connection to the server was lost") || !strings.HasSuffix(err.Error(), "send status: broken pipe") {
 			t.Fatalf("run: %v", err)
 		}
-		if replication.KindOf(err) != replication.KindRetry || replication.Reason(err) != replication.ReasonNetwork {
-			t.Errorf("%s %s", replication.KindOf(err), replication.Reason(err))
+		if postgres.KindOf(err) != fault.KindRetry || postgres.Reason(err) != fault.ReasonNetwork {
+			t.Errorf("%s %s", postgres.KindOf(err), postgres.Reason(err))
 		}
 	})
 }
@@ -37,7 +38,7 @@ func TestRelay_ADrainThatLostItsConnectionSaysWhy(t *testing.T) {
 // Somebody drops the slot while the relay reconnects. It ends before the probe looks,
 // and nobody else knows how far the slot had been confirmed.
 func TestRelay_ASlotThatIsGoneIsNamedWithItsPosition(t *testing.T) {
-	missing := &replication.Error{Kind: replication.KindRefused, Reason: replication.ReasonSlotMissing, Op: "look at", Err: errors.New("of somebody"), Hint: "for a new relay"}
+	missing := &fault.Error{Kind: fault.KindRefused, Reason: fault.ReasonSlotMissing, Op: "look at", Err: errors.New("of somebody"), Hint: "for a new relay"}
 	for name, c := range map[string]struct {
 		shards int
 		says   string
@@ -61,7 +62,7 @@ func TestRelay_ASlotThatIsGoneIsNamedWithItsPosition(t *testing.T) {
 				b.server.cut()
 				err := <-b.result
 				var blocked *BlockedError
-				if !errors.As(err, &blocked) || blocked.Reason != replication.ReasonSlotMissing || !strings.Contains(err.Error(), c.says) {
+				if !errors.As(err, &blocked) || blocked.Reason != fault.ReasonSlotMissing || !strings.Contains(err.Error(), c.says) {
 					t.Errorf("run: %v", err)
 				}
 			})
@@ -74,7 +75,7 @@ func TestRelay_ASlotThatWasNeverThereIsToBeMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{server: newServer(), sink: new(sinktest.Recorder), result: make(chan error, 1)}
 		b.server.openErr = func(int64) error {
-			return &replication.Error{Kind: replication.KindRefused, Reason: replication.ReasonSlotMissing, Op: "look at", Hint: "for a new relay"}
+			return &fault.Error{Kind: fault.KindRefused, Reason: fault.ReasonSlotMissing, Op: "look at", Hint: "for a new relay"}
 		}
 		b.start(t, Config{})
 		if err := <-b.result; err == nil || !strings.Contains(err.Error(), "for a new relay") {

@@ -8,8 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/relay/status"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 	"github.com/jackc/pglogrepl"
@@ -20,8 +21,8 @@ import (
 // commit record starts there. Both were taken for rows of one transaction.
 
 // message is one outside any transaction, which confirms nothing by itself.
-func message(at pglogrepl.LSN, row string) func() *replication.Batch {
-	return func() *replication.Batch {
+func message(at pglogrepl.LSN, row string) func() *wal.Batch {
+	return func() *wal.Batch {
 		b := batch(at, 0, 1, row)
 		b.Rows[0].Txn.Time = time.Time{}
 		return b
@@ -29,8 +30,8 @@ func message(at pglogrepl.LSN, row string) func() *replication.Batch {
 }
 
 // together puts a message in front of the transaction behind it.
-func together(at pglogrepl.LSN, text string, rows ...string) func() *replication.Batch {
-	return func() *replication.Batch {
+func together(at pglogrepl.LSN, text string, rows ...string) func() *wal.Batch {
+	return func() *wal.Batch {
 		b := several(fixed(at, at+10, 1, rows...))()
 		b.Rows = append(message(at, text)().Rows, b.Rows...)
 		return b
@@ -42,7 +43,7 @@ func together(at pglogrepl.LSN, text string, rows ...string) func() *replication
 func TestMessage_CoversNoTransactionThatCommitsWhereItEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, l := newServer(fixed(110, 120, 1, "order/a/1"), message(130, "order/a/m")), &ledger{sim: calmSim()}
-		w := watch(t, Config{Guarantee: ExactlyOnce}, server, &transactional{l: l}, nil)
+		w := watchRelay(t, Config{Guarantee: ExactlyOnce}, server, &transactional{l: l}, nil)
 		pass(5 * time.Second)
 		if got := l.rows(); !slices.Equal(got, []string{"a/1", "a/m"}) {
 			t.Fatalf("committed %q", got)
@@ -61,14 +62,14 @@ func TestMessage_CoversNoTransactionThatCommitsWhereItEnds(t *testing.T) {
 // once as well.
 func TestMessage_BeforeADividedTransactionComesOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		first := func() *replication.Batch {
+		first := func() *wal.Batch {
 			b := together(130, "order/a/m", "order/a/1", "order/a/2")()
 			b.Through, b.Open = 0, true
 			b.Rows[1].Txn.End = 0
 			return b
 		}
 		server, l := newServer(first), &ledger{sim: calmSim()}
-		w := watch(t, Config{Guarantee: ExactlyOnce}, server, &transactional{l: l}, nil)
+		w := watchRelay(t, Config{Guarantee: ExactlyOnce}, server, &transactional{l: l}, nil)
 		pass(time.Second)
 		w.relay.session.Load().delivery.makeRoom()
 		pass(5 * time.Second)
@@ -89,7 +90,7 @@ func TestMessage_BeforeADividedTransactionComesOnce(t *testing.T) {
 func TestMessage_IsCondemnedAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, l := newServer(together(130, "order/bad/m", "order/a/1", "order/a/2")), &ledger{sim: calmSim()}
-		w := watch(t, Config{Guarantee: ExactlyOnce, OnReject: SkipOnReject}, server, &transactional{l: l}, nil)
+		w := watchRelay(t, Config{Guarantee: ExactlyOnce, OnReject: SkipOnReject}, server, &transactional{l: l}, nil)
 		pass(10 * time.Second)
 		w.stop(t)
 		if got := l.rows(); !slices.Equal(got, []string{"a/1", "a/2"}) {
@@ -102,7 +103,7 @@ func TestMessage_IsCondemnedAlone(t *testing.T) {
 // row cannot be read, and that row was left out once it could.
 func TestMessage_IsNoBeginningOfTheTransactionBehindIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		begun := func() *replication.Batch {
+		begun := func() *wal.Batch {
 			b := message(130, "order/a/m")()
 			b.Open = true
 			return b
@@ -110,7 +111,7 @@ func TestMessage_IsNoBeginningOfTheTransactionBehindIt(t *testing.T) {
 		b := start(t, Config{}, newServer(begun))
 		pass(time.Second)
 		b.server.batches = append(b.server.batches, fixed(130, 140, 1, "order/a/1"))
-		b.server.current.fail <- &replication.Error{Kind: replication.KindProtocol, Reason: replication.ReasonUndecodable, LSN: 125, Op: "stream from slot", Err: errors.New("no")}
+		b.server.current.fail <- &fault.Error{Kind: fault.KindProtocol, Reason: fault.ReasonUndecodable, LSN: 125, Op: "stream from slot", Err: errors.New("no")}
 		pass(5 * time.Second)
 		b.stop(t)
 		if got := b.values(); got != "m 1" || b.server.position() != 140 {
@@ -135,7 +136,7 @@ func TestMessage_IsLeftOutWithoutTheTransactionBehindIt(t *testing.T) {
 // The end of a transaction that was read through is not that of the message before it: a
 // refused row would have confirmed its own transaction as one that lies before.
 func TestMessage_HasNotTheEndOfTheTransactionBehindIt(t *testing.T) {
-	origin := replication.Origin{SystemID: "7", Timeline: 1}
+	origin := wal.Origin{SystemID: "7", Timeline: 1}
 	s := &session{r: &Relay{ends: knownEnd{origin, 130, 140}}, history: origin, src: &fakeSource{server: &fakeServer{origin: origin}}}
 	b := together(130, "order/a/m", "order/a/1")()
 	b.Rows[1].Txn.End = 0

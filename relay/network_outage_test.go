@@ -10,7 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/sink"
@@ -37,7 +38,7 @@ func (l distant) Addr() net.Addr {
 // longSlot is a slot that outlives its connections.
 type longSlot struct {
 	mu        sync.Mutex
-	rows      []func() *replication.Batch
+	rows      []func() *wal.Batch
 	confirmed pglogrepl.LSN
 	down      atomic.Bool
 	refused   atomic.Int64 // attempts while it was down
@@ -52,7 +53,7 @@ func (s *longSlot) insert(commit, end pglogrepl.LSN, row string) {
 func (s *longSlot) open(context.Context) (Source, error) {
 	if s.down.Load() {
 		s.refused.Add(1)
-		return nil, &replication.Error{Kind: replication.KindRetry, Op: "connect", Err: errors.New("no route to host")}
+		return nil, &fault.Error{Kind: fault.KindRetry, Op: "connect", Err: errors.New("no route to host")}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,14 +78,14 @@ func (s *longSource) Close(_ context.Context, confirmed pglogrepl.LSN) error {
 	return nil
 }
 
-func (s *longSource) Run(intake context.Context, out chan<- *replication.Batch, confirmed func() pglogrepl.LSN) error {
+func (s *longSource) Run(intake context.Context, out chan<- *wal.Batch, confirmed func() pglogrepl.LSN) error {
 	look := time.NewTicker(10 * time.Millisecond)
 	defer look.Stop()
 	for next := 0; ; {
 		if s.slot.down.Load() {
-			return &replication.Error{Kind: replication.KindRetry, Reason: replication.ReasonNetwork, Op: "read from server", Err: errors.New("connection reset")}
+			return &fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonNetwork, Op: "read from server", Err: errors.New("connection reset")}
 		}
-		var b *replication.Batch
+		var b *wal.Batch
 		s.slot.mu.Lock()
 		s.slot.confirmed = max(s.slot.confirmed, confirmed())
 		for b == nil && next < len(s.slot.rows) {

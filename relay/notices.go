@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // noticeEvery bounds how often what the router noticed is logged: it may be about
@@ -44,7 +44,7 @@ type aside struct {
 
 // tell logs a row that is set aside: the first of its reason and table at once, those of
 // the next minute in one line. Metrics count each.
-func (s *session) tell(reason string, row *replication.Row, cause error) {
+func (s *session) tell(reason string, row *wal.Row, cause error) {
 	r, now := s.r, time.Now()
 	kind := asideKind{reason, row.Relation.Namespace + "." + row.Relation.Name}
 	a := r.asides[kind]

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/jackc/pglogrepl"
 	"github.com/rs/zerolog"
@@ -24,16 +24,16 @@ func TestRelay_LogsWhatTheRouterNoticedOnceAMinute(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rel := &replication.Relation{Namespace: "public", Name: "outbox"}
-	values := make([]replication.Value, 0, 4)
+	rel := &wal.Relation{Namespace: "public", Name: "outbox"}
+	values := make([]wal.Value, 0, 4)
 	for _, name := range []string{"id", "aggregatetype", "aggregateid", "payload"} {
-		rel.Columns = append(rel.Columns, replication.Column{Name: name, Type: 25, TypeMod: -1, TypeName: "text"})
-		values = append(values, replication.Value{Kind: replication.Text, Data: []byte("hidden")})
+		rel.Columns = append(rel.Columns, wal.Column{Name: name, Type: 25, TypeMod: -1, TypeName: "text"})
+		values = append(values, wal.Value{Kind: wal.Text, Data: []byte("hidden")})
 	}
 	var log bytes.Buffer
 	r := New(Config{}, Parts{Router: routes}, Events{}, zerolog.New(&log))
 	update := func(commit uint64) {
-		row := &replication.Row{Relation: rel, Values: values, Ordinal: 1, Txn: &replication.Txn{Commit: 0x100}, Change: &replication.Change{Op: replication.Update}}
+		row := &wal.Row{Relation: rel, Values: values, Ordinal: 1, Txn: &wal.Txn{Commit: 0x100}, Change: &wal.Change{Op: wal.Update}}
 		row.Txn.Commit += pglogrepl.LSN(commit)
 		if err := routes.Route(new(router.Buffer), row); err != nil {
 			t.Fatal(err)
@@ -67,8 +67,8 @@ func TestRelay_LogsRowsThatAreSetAsideOnceAMinute(t *testing.T) {
 		s := &session{r: r}
 		reject := func(table, reason string, n int) {
 			for i := range n {
-				s.tell(reason, &replication.Row{
-					Relation: &replication.Relation{Namespace: "public", Name: table}, Ordinal: uint64(i + 1), Txn: &replication.Txn{Commit: 0x100},
+				s.tell(reason, &wal.Row{
+					Relation: &wal.Relation{Namespace: "public", Name: table}, Ordinal: uint64(i + 1), Txn: &wal.Txn{Commit: 0x100},
 				}, errors.New("refused"))
 			}
 		}

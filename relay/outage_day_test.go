@@ -10,8 +10,11 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/catalog"
+	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/relay/status"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 	"github.com/jackc/pglogrepl"
 )
@@ -39,7 +42,7 @@ type outage struct {
 	next  pglogrepl.LSN
 }
 
-func (o *outage) row() func() *replication.Batch {
+func (o *outage) row() func() *wal.Batch {
 	o.rows = append(o.rows, fmt.Sprint(len(o.rows)))
 	o.next += 10
 	return fixed(o.next-5, o.next, 1, fmt.Sprintf("order/k%d/%s", len(o.rows)%3, o.rows[len(o.rows)-1]))
@@ -98,10 +101,10 @@ func TestOutage_OfADayIsBackPressureAndNotMemory(t *testing.T) {
 				o := &outage{bench: &bench{server: newServer(), sink: new(sinktest.Recorder), result: make(chan error, 1)}, limit: 64 << 10, next: 100}
 				safe := int64(3 << 30)
 				p := new(probe)
-				p.snapshot.Store(&replication.Snapshot{WALEnd: 1 << 30, Slot: replication.SlotInfo{Active: true, Confirmed: 100, Restart: 100, SafeWAL: &safe}})
+				p.snapshot.Store(&watch.Snapshot{WALEnd: 1 << 30, Slot: catalog.SlotInfo{Active: true, Confirmed: 100, Restart: 100, SafeWAL: &safe}})
 				o.probe, o.server.status = p, 10*time.Second
 				o.sink.Hold()
-				o.start(t, Config{MaxInFlightBytes: o.limit, Replication: replication.Config{WalSenderTimeout: time.Minute}})
+				o.start(t, Config{MaxInFlightBytes: o.limit, Replication: postgres.Config{WalSenderTimeout: time.Minute}})
 				if c.away {
 					o.sink.SetReachable(errors.New("dial broker: refused"))
 				}

@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/jackc/pglogrepl"
 )
@@ -19,7 +19,7 @@ import (
 
 // knownEnd is the end of a transaction that was read through.
 type knownEnd struct {
-	origin      replication.Origin
+	origin      wal.Origin
 	commit, end pglogrepl.LSN
 }
 

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/relay/status"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
@@ -31,8 +31,8 @@ type part struct {
 	rows        []string
 }
 
-func (s slice) fresh() *replication.Batch {
-	b := &replication.Batch{Closes: s.closes, Open: s.open, Through: s.closes}
+func (s slice) fresh() *wal.Batch {
+	b := &wal.Batch{Closes: s.closes, Open: s.open, Through: s.closes}
 	for _, p := range s.parts {
 		rows := batch(p.commit, p.end, p.first, p.rows...)
 		rows.Rows[0].Txn.End = p.end
@@ -92,7 +92,7 @@ func TestPositionHeaders_RowsWaitForTheirCommit(t *testing.T) {
 // A transaction larger than the window is read twice and delivered once.
 func TestPositionHeaders_TransactionLargerThanTheWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		batches := []func() *replication.Batch{slice{open: true, parts: []part{{0x110, 0x120, 1, []string{"order/a/first"}}, {0x130, 0, 1, []string{"order/a/1"}}}}.fresh}
+		batches := []func() *wal.Batch{slice{open: true, parts: []part{{0x110, 0x120, 1, []string{"order/a/first"}}, {0x130, 0, 1, []string{"order/a/1"}}}}.fresh}
 		want := []string{"first@0/120/1", "1@0/900/1"}
 		const rows = 400
 		for i := 2; i <= rows; i++ {
@@ -117,7 +117,7 @@ func TestPositionHeaders_TransactionLargerThanTheWindow(t *testing.T) {
 
 func TestPositionHeaders_StopWhileATransactionIsReadThroughIsACutDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var batches []func() *replication.Batch
+		var batches []func() *wal.Batch
 		for i := 1; i <= 400; i++ {
 			batches = append(batches, slice{open: true, parts: []part{{0x130, 0, i, []string{fmt.Sprintf("order/a/%d", i)}}}}.fresh)
 		}
@@ -145,7 +145,7 @@ func TestPositionHeaders_UnderRandomCutsAndFailures(t *testing.T) {
 }
 
 func randomCuts(t *testing.T, random *rand.Rand) {
-	var batches []func() *replication.Batch
+	var batches []func() *wal.Batch
 	var want []string
 	current := slice{}
 	next, last := pglogrepl.LSN(0x110), pglogrepl.LSN(0)

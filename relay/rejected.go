@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 )
@@ -56,7 +56,7 @@ func (s *session) keepOut(f *flight, n int) error {
 // setAside takes a row that the router refuses out of the way, or returns why the
 // session has to wait at it. A table that changed is no fault of the row: every
 // later one would be refused too.
-func (s *session) setAside(f *flight, row *replication.Row, rejection error) error {
+func (s *session) setAside(f *flight, row *wal.Row, rejection error) error {
 	refused, ok := errors.AsType[*router.RowError](rejection)
 	if !ok || s.r.cfg.OnReject == StopOnReject || refused.Reason == router.ReasonSchema || errors.Is(rejection, router.ErrBinary) {
 		return rejection

@@ -15,7 +15,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/relay/status"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
@@ -145,7 +145,7 @@ type rejecting struct {
 
 func newRejecting(server *fakeServer) *rejecting {
 	r := &rejecting{bench: &bench{server: server, sink: new(sinktest.Recorder), result: make(chan error, 1)}}
-	server.origin = replication.Origin{SystemID: "7000", Timeline: 1}
+	server.origin = wal.Origin{SystemID: "7000", Timeline: 1}
 	r.log = &topicLog{sinks: []*sinktest.Recorder{r.sink}}
 	return r
 }
@@ -322,7 +322,7 @@ func TestDeadLetter_SchemaBlocks(t *testing.T) {
 	for _, policy := range []OnReject{DeadLetterOnReject, SkipOnReject} {
 		t.Run(string(policy), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				short := func() *replication.Batch {
+				short := func() *wal.Batch {
 					b := batch(110, 120, 1, "order/a/1")
 					b.Rows[0].Values = b.Rows[0].Values[:2]
 					return b
@@ -473,9 +473,9 @@ func TestParking_RouterRejectionParksWhereTopicAndKeyAreKnown(t *testing.T) {
 		if got := r.direct(); got != "2" {
 			t.Fatalf("delivered %q: without a topic there is no order to keep", got)
 		}
-		noID := func() *replication.Batch {
+		noID := func() *wal.Batch {
 			b := batch(130, 140, 1, "order/a/3", "order/a/4")
-			b.Rows[0].Values[0] = replication.Value{Kind: replication.Null}
+			b.Rows[0].Values[0] = wal.Value{Kind: wal.Null}
 			return b
 		}
 		r.server.more <- noID
@@ -493,11 +493,11 @@ func TestParking_ALetterDoesNotOvertakeEarlierRowsOfItsKey(t *testing.T) {
 	for _, apart := range []bool{false, true} {
 		t.Run(map[bool]string{false: "one batch", true: "two batches"}[apart], func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				noID := func(first int, rows ...string) func() *replication.Batch {
-					return func() *replication.Batch {
+				noID := func(first int, rows ...string) func() *wal.Batch {
+					return func() *wal.Batch {
 						b := batch(130, 140, 1, rows...)
 						for i := first; i < len(b.Rows); i++ {
-							b.Rows[i].Values[0] = replication.Value{Kind: replication.Null}
+							b.Rows[i].Values[0] = wal.Value{Kind: wal.Null}
 						}
 						return b
 					}
@@ -559,7 +559,7 @@ func TestParking_KeepsOrderUnderRandomRefusals(t *testing.T) {
 }
 
 func randomRefusals(t *testing.T, random *rand.Rand) {
-	var batches []func() *replication.Batch
+	var batches []func() *wal.Batch
 	total, last := 0, pglogrepl.LSN(0)
 	for n := range 12 {
 		var rows []string

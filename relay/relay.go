@@ -11,8 +11,12 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/jackc/pglogrepl"
@@ -23,12 +27,12 @@ import (
 // Source is what a session needs of replication; *replication.Stream satisfies it.
 type Source interface {
 	Start() pglogrepl.LSN
-	Origin() replication.Origin
-	Tables() []*replication.Relation
+	Origin() wal.Origin
+	Tables() []*wal.Relation
 	Received() pglogrepl.LSN
 	ServerEnd() pglogrepl.LSN
 	Silent() time.Duration // since the server was last heard; zero while nobody listens
-	Run(intake context.Context, out chan<- *replication.Batch, confirmed func() pglogrepl.LSN) error
+	Run(intake context.Context, out chan<- *wal.Batch, confirmed func() pglogrepl.LSN) error
 	Lost() <-chan struct{} // closed when the slot is not held any more after Run returned
 	Abort()
 	Close(ctx context.Context, confirmed pglogrepl.LSN) error
@@ -36,7 +40,7 @@ type Source interface {
 
 // Prober looks at slot and publication from beside the stream.
 type Prober interface {
-	Look(ctx context.Context) (*replication.Snapshot, error)
+	Look(ctx context.Context) (*watch.Snapshot, error)
 	Close()
 }
 
@@ -81,9 +85,9 @@ type Relay struct {
 	holder   string // this process, among all who ever had the slot
 	past     past
 	part     fragment
-	apart    pglogrepl.LSN       // of a transaction that shares no Kafka transaction with those before it
-	of       replication.Lineage // the history that part, seen and apart are of
-	standby  bool                // another relay had the slot when it was asked for last
+	apart    pglogrepl.LSN // of a transaction that shares no Kafka transaction with those before it
+	of       wal.Lineage   // the history that part, seen and apart are of
+	standby  bool          // another relay had the slot when it was asked for last
 	noticed  time.Time
 	asides   map[asideKind]*aside
 
@@ -149,8 +153,8 @@ func Open(cfg Config, ev Events, log zerolog.Logger, hooks ...kgo.Hook) (*Relay,
 		return nil, &ConfigError{err}
 	}
 	var r *Relay
-	cfg.Stream.Binary = func(tables []*replication.Relation, from, end pglogrepl.LSN) bool {
-		return !r.olderTypes.ahead(from, end) && !slices.ContainsFunc(tables, func(t *replication.Relation) bool { return !routes.BinarySafe(t) })
+	cfg.Stream.Binary = func(tables []*wal.Relation, from, end pglogrepl.LSN) bool {
+		return !r.olderTypes.ahead(from, end) && !slices.ContainsFunc(tables, func(t *wal.Relation) bool { return !routes.BinarySafe(t) })
 	}
 	cfg.Kafka.MaxBufferedBytes = 2 * cfg.MaxInFlightBytes
 	if cfg.OnReject == DeadLetterOnReject {
@@ -165,7 +169,7 @@ func Open(cfg Config, ev Events, log zerolog.Logger, hooks ...kgo.Hook) (*Relay,
 	}
 	parts := Parts{
 		Router: routes,
-		Probe:  replication.NewProbe(cfg.Replication),
+		Probe:  watch.NewProbe(cfg.Replication),
 		Source: func(ctx context.Context) (Source, error) {
 			return replication.Open(ctx, cfg.Replication, cfg.Stream, log.With().Str("component", "replication").Logger())
 		},
@@ -309,7 +313,7 @@ func (r *Relay) loop(ctx, hard context.Context) error {
 			r.log.Info().Err(err).Msg("rows from before a column's type changed: reading them as text")
 			continue
 		}
-		if r.began.Load() && replication.KindOf(err) == replication.KindDrift {
+		if r.began.Load() && postgres.KindOf(err) == fault.KindDrift {
 			r.drift.CompareAndSwap(nil, &drift{error: err})
 		}
 		same := repeats.count(err)
@@ -498,7 +502,7 @@ func (r *Relay) dropSink() {
 
 // endReason is an error's label in metrics.
 func endReason(err error) string {
-	switch reason := replication.Reason(err); reason {
+	switch reason := postgres.Reason(err); reason {
 	case "network", "timeout", "slot_in_use", "auth", "server_shutdown":
 		return reason
 	}

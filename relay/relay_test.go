@@ -16,8 +16,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/relay/status"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
@@ -25,24 +27,24 @@ import (
 	"github.com/rs/zerolog"
 )
 
-var outbox = &replication.Relation{OID: 1, Namespace: "public", Name: "outbox", Columns: []replication.Column{
+var outbox = &wal.Relation{OID: 1, Namespace: "public", Name: "outbox", Columns: []wal.Column{
 	{Name: "id", Type: 25}, {Name: "aggregate_type", Type: 25}, {Name: "aggregate_id", Type: 25}, {Name: "event_type", Type: 25}, {Name: "payload", Type: 25},
 }}
 
 // row is written as "type/key/payload"; an empty type cannot be routed.
-func batch(commit, through pglogrepl.LSN, firstOrdinal int, rows ...string) *replication.Batch {
-	b := &replication.Batch{Through: through, Bytes: 100 * len(rows)}
-	txn := &replication.Txn{XID: 7, Commit: commit, Time: time.Unix(1000, 0)}
+func batch(commit, through pglogrepl.LSN, firstOrdinal int, rows ...string) *wal.Batch {
+	b := &wal.Batch{Through: through, Bytes: 100 * len(rows)}
+	txn := &wal.Txn{XID: 7, Commit: commit, Time: time.Unix(1000, 0)}
 	for i, spec := range rows {
 		parts := strings.SplitN(spec, "/", 3)
-		route := replication.Value{Kind: replication.Text, Data: []byte(parts[0])}
+		route := wal.Value{Kind: wal.Text, Data: []byte(parts[0])}
 		if parts[0] == "" {
-			route = replication.Value{Kind: replication.Null}
+			route = wal.Value{Kind: wal.Null}
 		}
-		text := func(s string) replication.Value { return replication.Value{Kind: replication.Text, Data: []byte(s)} }
-		b.Rows = append(b.Rows, replication.Row{
+		text := func(s string) wal.Value { return wal.Value{Kind: wal.Text, Data: []byte(s)} }
+		b.Rows = append(b.Rows, wal.Row{
 			Txn: txn, LSN: commit - 1, Ordinal: uint64(firstOrdinal + i), Relation: outbox,
-			Values: []replication.Value{text(fmt.Sprintf("%s-%d", commit, firstOrdinal+i)), route, text(parts[1]), text("t"), text(parts[2])},
+			Values: []wal.Value{text(fmt.Sprintf("%s-%d", commit, firstOrdinal+i)), route, text(parts[1]), text("t"), text(parts[2])},
 		})
 	}
 	return b
@@ -59,7 +61,7 @@ type fakeSource struct {
 
 type fakeServer struct {
 	mu        sync.Mutex
-	batches   []func() *replication.Batch // fresh for every session
+	batches   []func() *wal.Batch // fresh for every session
 	confirmed pglogrepl.LSN
 	reports   []pglogrepl.LSN
 	opens     atomic.Int64
@@ -69,8 +71,8 @@ type fakeServer struct {
 	openErr   func(n int64) error
 	wrap      func(*fakeSource) Source // has sessions end otherwise; nil: they do not
 	current   *fakeSource
-	more      chan func() *replication.Batch
-	origin    replication.Origin
+	more      chan func() *wal.Batch
+	origin    wal.Origin
 	status    time.Duration // how often it is told a position; zero: ten times a second
 
 	// skipConfirmed has a session begin, as a server does, with the first transaction
@@ -78,8 +80,8 @@ type fakeServer struct {
 	skipConfirmed bool
 }
 
-func newServer(batches ...func() *replication.Batch) *fakeServer {
-	return &fakeServer{batches: batches, confirmed: 100, more: make(chan func() *replication.Batch)}
+func newServer(batches ...func() *wal.Batch) *fakeServer {
+	return &fakeServer{batches: batches, confirmed: 100, more: make(chan func() *wal.Batch)}
 }
 
 func (s *fakeServer) open(context.Context) (Source, error) {
@@ -110,7 +112,7 @@ func (s *fakeServer) cut() {
 	s.mu.Lock()
 	current := s.current
 	s.mu.Unlock()
-	current.fail <- &replication.Error{Kind: replication.KindRetry, Op: "read stream", Err: errors.New("connection reset")}
+	current.fail <- &fault.Error{Kind: fault.KindRetry, Op: "read stream", Err: errors.New("connection reset")}
 }
 
 func (s *fakeServer) position() pglogrepl.LSN {
@@ -120,17 +122,17 @@ func (s *fakeServer) position() pglogrepl.LSN {
 }
 
 func (f *fakeSource) Start() pglogrepl.LSN { return f.server.position() }
-func (f *fakeSource) Origin() replication.Origin {
+func (f *fakeSource) Origin() wal.Origin {
 	f.server.mu.Lock()
 	defer f.server.mu.Unlock()
 	return f.server.origin
 }
-func (f *fakeSource) Tables() []*replication.Relation { return []*replication.Relation{outbox} }
-func (f *fakeSource) Received() pglogrepl.LSN         { return 1000 }
-func (f *fakeSource) ServerEnd() pglogrepl.LSN        { return 1000 }
-func (f *fakeSource) Silent() time.Duration           { return time.Duration(f.server.silent.Load()) }
-func (f *fakeSource) Lost() <-chan struct{}           { return f.server.lost }
-func (f *fakeSource) Abort()                          { f.once.Do(func() { close(f.aborted) }) }
+func (f *fakeSource) Tables() []*wal.Relation  { return []*wal.Relation{outbox} }
+func (f *fakeSource) Received() pglogrepl.LSN  { return 1000 }
+func (f *fakeSource) ServerEnd() pglogrepl.LSN { return 1000 }
+func (f *fakeSource) Silent() time.Duration    { return time.Duration(f.server.silent.Load()) }
+func (f *fakeSource) Lost() <-chan struct{}    { return f.server.lost }
+func (f *fakeSource) Abort()                   { f.once.Do(func() { close(f.aborted) }) }
 
 func (f *fakeSource) Close(_ context.Context, confirmed pglogrepl.LSN) error {
 	if f.server.closeErr != nil {
@@ -140,10 +142,10 @@ func (f *fakeSource) Close(_ context.Context, confirmed pglogrepl.LSN) error {
 	return nil
 }
 
-func (f *fakeSource) Run(intake context.Context, out chan<- *replication.Batch, confirmed func() pglogrepl.LSN) error {
+func (f *fakeSource) Run(intake context.Context, out chan<- *wal.Batch, confirmed func() pglogrepl.LSN) error {
 	status := time.NewTicker(cmp.Or(f.server.status, 100*time.Millisecond))
 	defer status.Stop()
-	offer := func(b *replication.Batch) error {
+	offer := func(b *wal.Batch) error {
 		for {
 			select {
 			case out <- b:
@@ -161,7 +163,7 @@ func (f *fakeSource) Run(intake context.Context, out chan<- *replication.Batch, 
 	for _, fresh := range f.server.batches {
 		b := fresh()
 		if f.server.skipConfirmed {
-			b.Rows = slices.DeleteFunc(b.Rows, func(r replication.Row) bool { return r.Txn.Commit < start })
+			b.Rows = slices.DeleteFunc(b.Rows, func(r wal.Row) bool { return r.Txn.Commit < start })
 		}
 		if b.Through == 0 || b.Through > start || f.server.skipConfirmed && len(b.Rows) > 0 {
 			if err := offer(b); err != nil {
@@ -217,7 +219,7 @@ func (b *bench) start(t *testing.T, cfg Config) *bench {
 	ev := Events{
 		RowRejected:    func(string, error) { b.counts.rejected.Add(1) },
 		ProduceRetried: func(string) { b.counts.retried.Add(1) },
-		BatchDelivered: func(_ *replication.Batch, r []router.Record, _ time.Duration) { b.counts.delivered.Add(int64(len(r))) },
+		BatchDelivered: func(_ *wal.Batch, r []router.Record, _ time.Duration) { b.counts.delivered.Add(int64(len(r))) },
 	}
 	cfg.RetryMax = max(cfg.RetryMax, time.Second)
 	parts := Parts{Source: b.server.open, Router: routes, Probe: b.probe, Sink: func() (sink.Sink, error) { return b.sink, nil }}
@@ -247,8 +249,8 @@ func (b *bench) values() string {
 	return strings.Join(out, " ")
 }
 
-func fixed(commit, through pglogrepl.LSN, first int, rows ...string) func() *replication.Batch {
-	return func() *replication.Batch { return batch(commit, through, first, rows...) }
+func fixed(commit, through pglogrepl.LSN, first int, rows ...string) func() *wal.Batch {
+	return func() *wal.Batch { return batch(commit, through, first, rows...) }
 }
 
 func TestRelay_ConfirmsOnlyWhatIsDelivered(t *testing.T) {
@@ -357,9 +359,9 @@ func TestRelay_BlocksAtARowThatCannotBeRouted(t *testing.T) {
 }
 
 // several puts transactions of one batch together, each ending at its own position.
-func several(parts ...func() *replication.Batch) func() *replication.Batch {
-	return func() *replication.Batch {
-		all := &replication.Batch{}
+func several(parts ...func() *wal.Batch) func() *wal.Batch {
+	return func() *wal.Batch {
+		all := &wal.Batch{}
 		for _, part := range parts {
 			b := part()
 			for i := range b.Rows {
@@ -447,7 +449,7 @@ func TestRelay_LogsTheWaitWithItsUnit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		gone := func(context.Context) (Source, error) {
-			return nil, &replication.Error{Kind: replication.KindRetry, Op: "connect", Err: errors.New("refused")}
+			return nil, &fault.Error{Kind: fault.KindRetry, Op: "connect", Err: errors.New("refused")}
 		}
 		routes, _ := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
 		r := New(Config{RetryMin: 1500 * time.Millisecond, RetryMax: 1500 * time.Millisecond}, Parts{Source: gone, Router: routes, Sink: func() (sink.Sink, error) { return new(sinktest.Recorder), nil }}, Events{}, zerolog.New(&log))
@@ -526,7 +528,7 @@ func TestRelay_FullWindowWithoutKafkaIsBlocked(t *testing.T) {
 		if st := b.relay.Status(); st.State != status.Streaming || st.Reason != "kafka_unreachable" {
 			t.Fatalf("with room in the window: %s %s", st.State, st.Reason)
 		}
-		b.server.more <- func() *replication.Batch { x := batch(150, 160, 1, "order/a/3"); x.Bytes = 2 << 20; return x }
+		b.server.more <- func() *wal.Batch { x := batch(150, 160, 1, "order/a/3"); x.Bytes = 2 << 20; return x }
 		pass(5 * time.Second)
 		if st := b.relay.Status(); st.State != status.Blocked || st.Reason != "kafka_unreachable" || st.Ready() {
 			t.Fatalf("with a full window: %s %s", st.State, st.Reason)
@@ -546,7 +548,7 @@ func TestRelay_FullWindowWithoutKafkaIsBlocked(t *testing.T) {
 }
 
 func TestRelay_StartErrorsEndTheProcessAndLaterOnesBlock(t *testing.T) {
-	missing := &replication.Error{Kind: replication.KindRefused, Op: "inspect", Subject: `slot "s"`, Err: errors.New("does not exist")}
+	missing := &fault.Error{Kind: fault.KindRefused, Op: "inspect", Subject: `slot "s"`, Err: errors.New("does not exist")}
 	t.Run("at start", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			server := newServer()
@@ -584,7 +586,7 @@ func TestRelay_StartErrorsEndTheProcessAndLaterOnesBlock(t *testing.T) {
 			var free atomic.Bool
 			server.openErr = func(int64) error {
 				if !free.Load() {
-					return &replication.Error{Kind: replication.KindBusy, Op: "open slot", Err: errors.New("held by pid 1")}
+					return &fault.Error{Kind: fault.KindBusy, Op: "open slot", Err: errors.New("held by pid 1")}
 				}
 				return nil
 			}
@@ -622,18 +624,18 @@ func TestRelay_StartErrorsEndTheProcessAndLaterOnesBlock(t *testing.T) {
 
 // probe answers what it is given.
 type probe struct {
-	snapshot atomic.Pointer[replication.Snapshot]
+	snapshot atomic.Pointer[watch.Snapshot]
 }
 
-func (p *probe) Look(context.Context) (*replication.Snapshot, error) { return p.snapshot.Load(), nil }
-func (p *probe) Close()                                              {}
+func (p *probe) Look(context.Context) (*watch.Snapshot, error) { return p.snapshot.Load(), nil }
+func (p *probe) Close()                                        {}
 
 func TestRelay_DriftOfThePublicationFreezesThePosition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(fixed(110, 120, 1, "order/a/1"))
 		routes, _ := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
 		p := new(probe)
-		p.snapshot.Store(&replication.Snapshot{WALEnd: 900})
+		p.snapshot.Store(&watch.Snapshot{WALEnd: 900})
 		r := New(Config{}, Parts{Source: server.open, Router: routes, Probe: p, Sink: func() (sink.Sink, error) { return new(sinktest.Recorder), nil }}, Events{}, zerolog.Nop())
 		ctx, cancel := context.WithCancel(t.Context())
 		result := make(chan error, 1)
@@ -642,13 +644,13 @@ func TestRelay_DriftOfThePublicationFreezesThePosition(t *testing.T) {
 		if server.position() != 120 {
 			t.Fatalf("confirmed %s", server.position())
 		}
-		p.snapshot.Store(&replication.Snapshot{WALEnd: 900, Drift: &replication.Error{Kind: replication.KindDrift, Op: "check publication", Err: errors.New("table is gone")}})
+		p.snapshot.Store(&watch.Snapshot{WALEnd: 900, Drift: &fault.Error{Kind: fault.KindDrift, Op: "check publication", Err: errors.New("table is gone")}})
 		pass(6 * time.Second)
 		if st := r.Status(); st.State != status.Blocked || !strings.Contains(st.Message, "restart the relay") {
 			t.Fatalf("status %+v", st)
 		}
 		// Putting the publication back does not bring back the rows in between.
-		p.snapshot.Store(&replication.Snapshot{WALEnd: 900})
+		p.snapshot.Store(&watch.Snapshot{WALEnd: 900})
 		server.mu.Lock()
 		server.batches = append(server.batches, fixed(130, 140, 1, "order/a/2"))
 		server.mu.Unlock()
@@ -666,12 +668,12 @@ func TestRelay_DriftOfThePublicationFreezesThePosition(t *testing.T) {
 func TestRelay_DriftIsSeenWhileARowBlocksAndKafkaIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := new(probe)
-		p.snapshot.Store(&replication.Snapshot{WALEnd: 900})
+		p.snapshot.Store(&watch.Snapshot{WALEnd: 900})
 		b := &bench{server: newServer(fixed(110, 120, 1, "order/a/1", "/a/bad")), sink: new(sinktest.Recorder), probe: p, result: make(chan error, 1)}
 		b.sink.Hold()
 		b.start(t, Config{})
 		pass(time.Second)
-		p.snapshot.Store(&replication.Snapshot{WALEnd: 900, Drift: &replication.Error{Kind: replication.KindDrift, Op: "check publication", Err: errors.New("table is gone")}})
+		p.snapshot.Store(&watch.Snapshot{WALEnd: 900, Drift: &fault.Error{Kind: fault.KindDrift, Op: "check publication", Err: errors.New("table is gone")}})
 		pass(time.Minute)
 		if st := b.relay.Status(); st.State != status.Blocked || !strings.Contains(st.Message, "table is gone") {
 			t.Fatalf("status %+v", st)

@@ -9,8 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/postgres/catalog"
+	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/relay/status"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
@@ -18,8 +20,8 @@ import (
 )
 
 // open is a batch whose last transaction goes on in the next one.
-func open(b func() *replication.Batch) func() *replication.Batch {
-	return func() *replication.Batch {
+func open(b func() *wal.Batch) func() *wal.Batch {
+	return func() *wal.Batch {
 		b := b()
 		b.Open, b.Through = true, 0
 		for i := range b.Rows {
@@ -34,14 +36,14 @@ func open(b func() *replication.Batch) func() *replication.Batch {
 func TestStop_WhileBlockedTellsWhatComesAgain(t *testing.T) {
 	now := time.Now()
 	for name, tt := range map[string]struct {
-		batches                    []func() *replication.Batch
+		batches                    []func() *wal.Batch
 		published, inFlight, again int
 	}{
-		"a row that cannot be routed":      {[]func() *replication.Batch{committed(now, 110, 120, "order/a/1", "order/a/2", "/a/3")}, 2, 1, 2},
-		"first in its transaction":         {[]func() *replication.Batch{joined(committed(now, 110, 120, "order/a/1"), committed(now, 130, 140, "/a/2"))}, 1, 1, 0},
-		"with whole transactions before":   {[]func() *replication.Batch{joined(committed(now, 110, 120, "order/a/1"), committed(now, 130, 140, "order/a/2", "/a/3"))}, 2, 1, 1},
-		"in a transaction of many batches": {[]func() *replication.Batch{open(committed(now, 130, 140, "order/a/1", "order/a/2")), committed(now, 130, 140, "order/a/3", "/a/4")}, 3, 1, 3},
-		"refused by the brokers":           {[]func() *replication.Batch{committed(now, 110, 120, "order/a/1", "order/a/bad", "order/b/3")}, 2, 1, 2},
+		"a row that cannot be routed":      {[]func() *wal.Batch{committed(now, 110, 120, "order/a/1", "order/a/2", "/a/3")}, 2, 1, 2},
+		"first in its transaction":         {[]func() *wal.Batch{joined(committed(now, 110, 120, "order/a/1"), committed(now, 130, 140, "/a/2"))}, 1, 1, 0},
+		"with whole transactions before":   {[]func() *wal.Batch{joined(committed(now, 110, 120, "order/a/1"), committed(now, 130, 140, "order/a/2", "/a/3"))}, 2, 1, 1},
+		"in a transaction of many batches": {[]func() *wal.Batch{open(committed(now, 130, 140, "order/a/1", "order/a/2")), committed(now, 130, 140, "order/a/3", "/a/4")}, 3, 1, 3},
+		"refused by the brokers":           {[]func() *wal.Batch{committed(now, 110, 120, "order/a/1", "order/a/bad", "order/b/3")}, 2, 1, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -91,7 +93,7 @@ func TestLog_RepeatsThatTheRelayIsBlocked(t *testing.T) {
 		var log bytes.Buffer
 		safe := int64(3 << 30)
 		p := new(probe)
-		p.snapshot.Store(&replication.Snapshot{WALEnd: 5 << 20, Slot: replication.SlotInfo{Restart: 3 << 20, SafeWAL: &safe}})
+		p.snapshot.Store(&watch.Snapshot{WALEnd: 5 << 20, Slot: catalog.SlotInfo{Restart: 3 << 20, SafeWAL: &safe}})
 		b := &bench{server: newServer(fixed(110, 120, 1, "order/a/bad")), sink: new(sinktest.Recorder), result: make(chan error, 1)}
 		healed := time.Now().Add(3*time.Minute + 30*time.Second)
 		b.sink.Decide(func(*router.Record) sinktest.Verdict {

@@ -5,7 +5,9 @@ import (
 	"hash/fnv"
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/jackc/pglogrepl"
 )
@@ -25,7 +27,7 @@ const (
 // values that the checkpoint topic has of the slot, by key: that of checkpoint.Key with
 // ExactlyOnce, else those that end with checkpoint.IntentSuffix. Read the slot before the
 // topic: a relay at work moves the topic first.
-func (c *Config) ConfirmedUpTo(found map[string][]byte, origin replication.Origin, start pglogrepl.LSN) (pglogrepl.LSN, error) {
+func (c *Config) ConfirmedUpTo(found map[string][]byte, origin wal.Origin, start pglogrepl.LSN) (pglogrepl.LSN, error) {
 	cfg := c.WithDefaults()
 	if cfg.Guarantee == ExactlyOnce {
 		at, err := cfg.resume(found[checkpoint.Key(origin.SystemID, cfg.Replication.Slot)], nil, origin, start)
@@ -41,12 +43,12 @@ type resumption struct {
 	gone  bool              // the topic has no checkpoint, but this process committed one
 	first bool              // nobody knows of one
 	was   checkpoint.Record // before the fork
-	fork  *replication.Fork // where the server's timeline left that of was; nil: it did not
+	fork  *wal.Fork         // where the server's timeline left that of was; nil: it did not
 }
 
 // resume decides what is delivered already. value is the checkpoint in the topic, nil if
 // there is none; known is the newest that this process committed, or nil.
-func (c *Config) resume(value []byte, known *checkpoint.Record, origin replication.Origin, start pglogrepl.LSN) (at resumption, err error) {
+func (c *Config) resume(value []byte, known *checkpoint.Record, origin wal.Origin, start pglogrepl.LSN) (at resumption, err error) {
 	slot := c.Replication.Slot
 	lost := false
 	switch {
@@ -63,7 +65,7 @@ func (c *Config) resume(value []byte, known *checkpoint.Record, origin replicati
 	}
 	at.rec.Publication, at.rec.Relay = c.Replication.Publication, c.Version
 	refuse := func(reason, hint, cause string, args ...any) error {
-		return &replication.Error{Kind: replication.KindRefused, Reason: reason, Op: "compare slot and checkpoint", Subject: fmt.Sprintf("slot %q", slot), LSN: start, Err: fmt.Errorf(cause, args...), Hint: hint}
+		return &fault.Error{Kind: fault.KindRefused, Reason: reason, Op: "compare slot and checkpoint", Subject: fmt.Sprintf("slot %q", slot), LSN: start, Err: fmt.Errorf(cause, args...), Hint: hint}
 	}
 	if lost {
 		return at, refuse(reasonCheckpointLost,
@@ -90,7 +92,7 @@ func (c *Config) resume(value []byte, known *checkpoint.Record, origin replicati
 }
 
 // sayResumed logs what an operator has to know of a resumption, refused or not.
-func (r *Relay) sayResumed(at *resumption, origin replication.Origin) {
+func (r *Relay) sayResumed(at *resumption, origin wal.Origin) {
 	switch {
 	case at.gone:
 		r.log.Error().Str("topic", r.cfg.CheckpointTopic).Stringer("lsn", at.rec.End).Msg("the checkpoint is gone from its topic; going on from what this process committed last")
@@ -99,13 +101,13 @@ func (r *Relay) sayResumed(at *resumption, origin replication.Origin) {
 			Msg("no checkpoint for this slot: exactly once begins at the slot's position. What another relay delivered beyond it comes again")
 	}
 	if at.fork != nil {
-		r.forked(past{replication.Origin{SystemID: at.was.System, Timeline: at.was.Timeline}, at.was.End}, origin, *at.fork)
+		r.forked(past{wal.Origin{SystemID: at.was.System, Timeline: at.was.Timeline}, at.was.End}, origin, *at.fork)
 	}
 }
 
 // recall returns how far the holders of a slot, whose intents are found in the checkpoint
 // topic, may have confirmed it. A slot that is further was moved by somebody else.
-func (c *Config) recall(found map[string][]byte, origin replication.Origin, start pglogrepl.LSN) (pglogrepl.LSN, error) {
+func (c *Config) recall(found map[string][]byte, origin wal.Origin, start pglogrepl.LSN) (pglogrepl.LSN, error) {
 	if len(found) == 0 {
 		return start, nil
 	}
@@ -132,23 +134,23 @@ func (c *Config) recall(found map[string][]byte, origin replication.Origin, star
 
 // descend refuses a server that does not continue the history of a record. It returns where
 // the server's timeline left the record's, if it is another.
-func descend(rec *checkpoint.Record, origin replication.Origin) (*replication.Fork, error) {
-	refuse := func(kind replication.ErrorKind, reason, hint, cause string, args ...any) error {
-		return &replication.Error{Kind: kind, Reason: reason, Op: "compare slot and checkpoint", Subject: fmt.Sprintf("slot %q", rec.Slot), Err: fmt.Errorf(cause, args...), Hint: hint}
+func descend(rec *checkpoint.Record, origin wal.Origin) (*wal.Fork, error) {
+	refuse := func(kind fault.Kind, reason, hint, cause string, args ...any) error {
+		return &fault.Error{Kind: kind, Reason: reason, Op: "compare slot and checkpoint", Subject: fmt.Sprintf("slot %q", rec.Slot), Err: fmt.Errorf(cause, args...), Hint: hint}
 	}
 	switch {
 	case rec.System != origin.SystemID:
-		return nil, refuse(replication.KindRefused, ReasonForeignServer, "correct postgres.url, or name another relay.checkpoint_topic",
+		return nil, refuse(fault.KindRefused, ReasonForeignServer, "correct postgres.url, or name another relay.checkpoint_topic",
 			"the checkpoint is of the server with system identifier %s, and this one has %s", rec.System, origin.SystemID)
 	case origin.Timeline < rec.Timeline:
-		return nil, refuse(replication.KindRetry, ReasonStalePrimary, "it is an old primary: shut it down, or rewind it to a standby",
+		return nil, refuse(fault.KindRetry, ReasonStalePrimary, "it is an old primary: shut it down, or rewind it to a standby",
 			"the server is on timeline %d, and the checkpoint was written on timeline %d", origin.Timeline, rec.Timeline)
 	case origin.Timeline == rec.Timeline:
 		return nil, nil //nolint:nilnil // the same history, without a fork
 	}
 	fork, ok := origin.Fork(rec.Timeline)
 	if !ok {
-		return nil, refuse(replication.KindRefused, ReasonForeignTimeline, "it was restored from elsewhere: see the operations guide before anything is streamed from it",
+		return nil, refuse(fault.KindRefused, ReasonForeignTimeline, "it was restored from elsewhere: see the operations guide before anything is streamed from it",
 			"its timeline %d does not descend from timeline %d of the checkpoint", origin.Timeline, rec.Timeline)
 	}
 	return &fork, nil
@@ -156,8 +158,8 @@ func descend(rec *checkpoint.Record, origin replication.Origin) (*replication.Fo
 
 // slotAhead is the refusal to go on from a position that no relay confirmed.
 func slotAhead(slot, topic string, start, end pglogrepl.LSN) error {
-	return &replication.Error{
-		Kind: replication.KindRefused, Reason: reasonSlotAhead, Op: "compare slot and checkpoint", Subject: fmt.Sprintf("slot %q", slot), LSN: start,
+	return &fault.Error{
+		Kind: fault.KindRefused, Reason: reasonSlotAhead, Op: "compare slot and checkpoint", Subject: fmt.Sprintf("slot %q", slot), LSN: start,
 		Err:  fmt.Errorf("the slot is at %s, and the checkpoint in topic %q at %s", start, topic, end),
 		Hint: "rows that committed in between are not sent. Find out who moved the slot; if they may be left out, stop the relay and run `cdc-relay setup --accept-gap`",
 	}
@@ -171,7 +173,7 @@ const countingRules = 1
 // transaction differently.
 func (c *Config) shape() string { return shapeOf(&c.Replication, countingRules) }
 
-func shapeOf(c *replication.Config, rules int) string {
+func shapeOf(c *postgres.Config, rules int) string {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%q %v %v %q", c.Publication, c.Tables, c.Wants, c.Messages)
 	if rules > 1 { // the first checkpoints do not have it

@@ -6,8 +6,9 @@ import (
 	"testing"
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/relay"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/jackc/pglogrepl"
@@ -38,13 +39,13 @@ func TestConfig_ConfirmedUpTo(t *testing.T) {
 	} {
 		for _, guarantee := range []relay.Guarantee{relay.AtLeastOnce, relay.ExactlyOnce} {
 			t.Run(name+", "+string(guarantee), func(t *testing.T) {
-				origin := replication.Origin{SystemID: "7", Timeline: c.timeline}
+				origin := wal.Origin{SystemID: "7", Timeline: c.timeline}
 				if c.timeline > 1 {
-					origin.Forks = []replication.Fork{{Timeline: 1, At: 200}}
+					origin.Forks = []wal.Fork{{Timeline: 1, At: 200}}
 				}
 				cfg := relay.Config{
 					Guarantee: guarantee, DetectMovedSlot: guarantee == relay.AtLeastOnce,
-					OnReject: relay.DeadLetterOnReject, ParkKey: true, PositionHeaders: true, Router: router.Config{}, Replication: replication.Config{Slot: "s", Publication: "p"},
+					OnReject: relay.DeadLetterOnReject, ParkKey: true, PositionHeaders: true, Router: router.Config{}, Replication: postgres.Config{Slot: "s", Publication: "p"},
 				}
 				known := map[string][]byte{}
 				if key := checkpoint.Key("7", "s"); c.value != nil && guarantee == relay.ExactlyOnce {
@@ -53,7 +54,7 @@ func TestConfig_ConfirmedUpTo(t *testing.T) {
 					known[checkpoint.IntentKey("somebody", "7", "s")] = c.value
 				}
 				end, err := cfg.ConfirmedUpTo(known, origin, c.start)
-				reason := replication.Reason(err)
+				reason := postgres.Reason(err)
 				if kafka, ok := errors.AsType[*sink.Error](err); ok {
 					reason = kafka.Reason
 				}

@@ -10,8 +10,10 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/relay/status"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/jackc/pglogrepl"
@@ -22,7 +24,7 @@ import (
 type session struct {
 	r       *Relay
 	src     Source
-	history replication.Origin // of src
+	history wal.Origin // of src
 	sink    sink.Sink
 	tracker *checkpoint.Tracker
 
@@ -53,10 +55,10 @@ type sessionStart struct {
 
 // intake is what A brings.
 type intake struct {
-	out     chan *replication.Batch // A sends, closes at its end
-	lost    chan struct{}           // closed by A before out when the source failed
-	srcErr  error                   // written by A before it closes out
-	settled chan struct{}           // closed by B when it is done with everything it took
+	out     chan *wal.Batch // A sends, closes at its end
+	lost    chan struct{}   // closed by A before out when the source failed
+	srcErr  error           // written by A before it closes out
+	settled chan struct{}   // closed by B when it is done with everything it took
 }
 
 // taken is what B knows of the batches that it took.
@@ -103,7 +105,7 @@ func newSession(r *Relay, src Source) *session {
 		r: r, src: src, history: src.Origin(), sink: r.sink,
 		tracker:    checkpoint.New(src.Start(), r.cfg.MaxInFlightBytes),
 		start:      sessionStart{src.Start(), r.deliveredBelow(src.Origin()), r.standby},
-		intake:     intake{out: make(chan *replication.Batch, 2), lost: make(chan struct{}), settled: make(chan struct{})},
+		intake:     intake{out: make(chan *wal.Batch, 2), lost: make(chan struct{}), settled: make(chan struct{})},
 		interrupts: make(chan error, 1),
 	}
 	s.sends.wake = make(chan struct{}, 1)
@@ -174,7 +176,7 @@ var errLost = errors.New("the connection to the server was lost while records we
 func (s *session) guard() {
 	select {
 	case <-s.src.Lost():
-		s.interrupt(&replication.Error{Kind: replication.KindRetry, Reason: replication.ReasonNetwork, Op: "drain", Err: errLost})
+		s.interrupt(&fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonNetwork, Op: "drain", Err: errLost})
 	case <-s.intake.settled:
 	}
 }
@@ -237,7 +239,7 @@ const farewell = 5 * time.Second
 // and confirmed, or are a part of a transaction that will be sent again.
 func (s *session) close(ctx, hard context.Context, cause error) error {
 	fenced := s.delivery.rules().fenced
-	stopping := fenced && cause != nil && replication.Reason(cause) == replication.ReasonServerShutdown
+	stopping := fenced && cause != nil && postgres.Reason(cause) == fault.ReasonServerShutdown
 	switch {
 	case errors.Is(cause, ErrDrainCut), silence(cause):
 	case gone(cause) && !fenced:
@@ -285,7 +287,7 @@ func (s *session) close(ctx, hard context.Context, cause error) error {
 	if lost && closed != nil {
 		cause = fmt.Errorf("%w: %w", cause, closed)
 	}
-	drifted := cause != nil && replication.KindOf(cause) == replication.KindDrift
+	drifted := cause != nil && postgres.KindOf(cause) == fault.KindDrift
 	switch {
 	case cause != nil && ctx.Err() == nil, !cut && !drifted:
 		return cause
@@ -310,12 +312,12 @@ var errUnseen = errors.New("the publication or a table changed during the drain"
 // silence says that the session ended because the server was not heard: it may
 // have given the slot to somebody else by now.
 func silence(err error) bool {
-	return replication.Reason(err) == replication.ReasonTimeout
+	return postgres.Reason(err) == fault.ReasonTimeout
 }
 
 // gone says that the connection is lost, and with it the slot: a relay that stands by
 // may have it already.
-func gone(err error) bool { return err != nil && replication.KindOf(err) == replication.KindRetry }
+func gone(err error) bool { return err != nil && postgres.KindOf(err) == fault.KindRetry }
 
 // Between two relays the order of a key is a matter of time. A relay that lost its
 // connection writes nothing new from the moment it knows: a quarter of a second at most
@@ -483,7 +485,7 @@ func (s *session) cut() error {
 }
 
 // take routes a batch, waits for room, and hands the records to the sink.
-func (s *session) take(ctx, hard context.Context, b *replication.Batch) error {
+func (s *session) take(ctx, hard context.Context, b *wal.Batch) error {
 	if s.r.ev.BatchReceived != nil {
 		s.r.ev.BatchReceived(b)
 	}

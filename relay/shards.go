@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/cdc-relay/cdc-relay/relay/status"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -24,8 +24,8 @@ func (c Config) OfShard(i, running int) Config {
 }
 
 // ShardKey finds, for a table, the column that the record's key is made of.
-func ShardKey(cfg router.Config) func(*replication.Relation) (string, error) {
-	return func(rel *replication.Relation) (string, error) {
+func ShardKey(cfg router.Config) func(*wal.Relation) (string, error) {
+	return func(rel *wal.Relation) (string, error) {
 		routes, err := router.New(cfg) // one of its own: a router is used by one goroutine
 		if err != nil {
 			return "", &ConfigError{err}

@@ -8,7 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
@@ -16,7 +18,7 @@ import (
 )
 
 func TestOfShard_DividesTheBudget(t *testing.T) {
-	cfg := Config{MaxInFlightBytes: 32 << 20, Replication: replication.Config{Shard: replication.Shard{Count: 4, Slot: "s", Publication: "p"}}}
+	cfg := Config{MaxInFlightBytes: 32 << 20, Replication: postgres.Config{Shard: postgres.Shard{Count: 4, Slot: "s", Publication: "p"}}}
 	one := cfg.OfShard(3, 4)
 	if one.MaxInFlightBytes != 8<<20 || one.Replication.Slot != "s_4_3" || one.Replication.Publication != "p_4_3" {
 		t.Errorf("%+v", one)
@@ -29,7 +31,7 @@ func TestOfShard_DividesTheBudget(t *testing.T) {
 // The first shard that ends by itself ends the process; the others drain.
 func TestShards_EndTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		missing := &replication.Error{Kind: replication.KindRefused, Reason: replication.ReasonSlotMissing, Op: "look at", Err: errors.New("there is no slot")}
+		missing := &fault.Error{Kind: fault.KindRefused, Reason: fault.ReasonSlotMissing, Op: "look at", Err: errors.New("there is no slot")}
 		routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
 		if err != nil {
 			t.Fatal(err)
@@ -38,7 +40,7 @@ func TestShards_EndTogether(t *testing.T) {
 			return New(Config{}, Parts{Source: source, Router: routes, Sink: func() (sink.Sink, error) { return new(sinktest.Recorder), nil }}, Events{}, zerolog.Nop())
 		}
 		waits := open(func(context.Context) (Source, error) {
-			return nil, &replication.Error{Kind: replication.KindRetry, Reason: replication.ReasonNetwork, Op: "connect", Err: errors.New("refused")}
+			return nil, &fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonNetwork, Op: "connect", Err: errors.New("refused")}
 		})
 		fails := open(func(ctx context.Context) (Source, error) {
 			<-time.After(5 * time.Second)
@@ -57,7 +59,7 @@ func TestShards_EndTogether(t *testing.T) {
 // that the aggregate's column does not divide them.
 func TestShardKey_IsNoColumnWhereATransformMakesTheKey(t *testing.T) {
 	const kafka = "org.apache.kafka.connect.transforms."
-	rel := &replication.Relation{Namespace: "public", Name: "outbox", Columns: []replication.Column{
+	rel := &wal.Relation{Namespace: "public", Name: "outbox", Columns: []wal.Column{
 		{Name: "id", Type: 2950, TypeName: "uuid"}, {Name: "aggregatetype", Type: 25, TypeName: "text"}, {Name: "aggregateid", Type: 25, TypeName: "text"},
 		{Name: "type", Type: 25, TypeName: "text"}, {Name: "payload", Type: 25, TypeName: "text"},
 	}}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/relay/status"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/jackc/pglogrepl"
 )
 
@@ -44,7 +44,7 @@ func (s *session) Positions() status.LSNs {
 }
 
 // Lineage is that of the server.
-func (s *session) Lineage() replication.Lineage { return s.history.Lineage() }
+func (s *session) Lineage() wal.Lineage { return s.history.Lineage() }
 
 // Start is the slot's position when the session began.
 func (s *session) Start() pglogrepl.LSN { return s.start.began }

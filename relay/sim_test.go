@@ -15,7 +15,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
@@ -170,7 +172,7 @@ func (s *sim) look() {
 func (s *sim) open(context.Context) (Source, error) {
 	if s.chance(6) {
 		s.count("refused")
-		return nil, &replication.Error{Kind: replication.KindBusy, Op: "start", Err: errors.New("slot is in use")}
+		return nil, &fault.Error{Kind: fault.KindBusy, Op: "start", Err: errors.New("slot is in use")}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -206,7 +208,7 @@ func (s *sim) disturb(done <-chan struct{}) {
 		s.mu.Unlock()
 		if current != nil {
 			select {
-			case current.fail <- &replication.Error{Kind: replication.KindRetry, Op: "read stream", Err: errors.New("connection reset")}:
+			case current.fail <- &fault.Error{Kind: fault.KindRetry, Op: "read stream", Err: errors.New("connection reset")}:
 			default:
 			}
 		}
@@ -288,10 +290,10 @@ func (f *simSource) Close(_ context.Context, confirmed pglogrepl.LSN) error {
 
 // Run sends what commits at or after the start, in batches that span and divide
 // transactions, and keep-alives between them.
-func (f *simSource) Run(intake context.Context, out chan<- *replication.Batch, confirmed func() pglogrepl.LSN) error {
+func (f *simSource) Run(intake context.Context, out chan<- *wal.Batch, confirmed func() pglogrepl.LSN) error {
 	status := time.NewTicker(time.Duration(20+f.sim.int(200)) * time.Millisecond)
 	defer status.Stop()
-	offer := func(b *replication.Batch) error {
+	offer := func(b *wal.Batch) error {
 		for {
 			select {
 			case out <- b:
@@ -306,7 +308,7 @@ func (f *simSource) Run(intake context.Context, out chan<- *replication.Batch, c
 		}
 	}
 	next, open := 0, false
-	pending := &replication.Batch{}
+	pending := &wal.Batch{}
 	for {
 		f.sim.mu.Lock()
 		for next < f.sim.written && f.sim.txns[next].commit < f.start {
@@ -324,14 +326,14 @@ func (f *simSource) Run(intake context.Context, out chan<- *replication.Batch, c
 				if err := offer(pending); err != nil {
 					return err
 				}
-				pending = &replication.Batch{}
+				pending = &wal.Batch{}
 			}
 			if intake.Err() != nil {
 				return nil
 			}
 			if end > f.Received() || f.sim.int(3) == 0 {
 				f.saw(end)
-				if err := offer(&replication.Batch{Through: end}); err != nil {
+				if err := offer(&wal.Batch{Through: end}); err != nil {
 					return err
 				}
 			}
@@ -370,7 +372,7 @@ func (f *simSource) Run(intake context.Context, out chan<- *replication.Batch, c
 				if err := offer(pending); err != nil {
 					return err
 				}
-				pending = &replication.Batch{}
+				pending = &wal.Batch{}
 			}
 		}
 	}

@@ -7,12 +7,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/relay/status"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 )
 
-var errBusy = &replication.Error{Kind: replication.KindBusy, Reason: replication.ReasonSlotInUse, Op: "start", Err: errors.New("another relay has it")}
+var errBusy = &fault.Error{Kind: fault.KindBusy, Reason: fault.ReasonSlotInUse, Op: "start", Err: errors.New("another relay has it")}
 
 // A relay that has the slot meanwhile comes to the same row, and may be gone after it sent
 // only a part of what lies before: who goes on behind what it delivered itself would leave
@@ -27,15 +29,15 @@ func TestStandby_SendsTheBeginningAgainThatAnotherRelayMayHaveSent(t *testing.T)
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				begun := func(first int, rows ...string) func() *replication.Batch {
-					return func() *replication.Batch {
+				begun := func(first int, rows ...string) func() *wal.Batch {
+					return func() *wal.Batch {
 						b := batch(130, 0, first, rows...)
 						b.Open = true
 						return b
 					}
 				}
 				server := newServer(begun(1, "order/a/1", "order/a/2"))
-				server.origin = replication.Origin{SystemID: "7", Timeline: 1}
+				server.origin = wal.Origin{SystemID: "7", Timeline: 1}
 				server.openErr = func(n int64) error {
 					if n > 1 && n <= 1+c.busy {
 						return errBusy
@@ -77,14 +79,14 @@ func TestStandby_NothingLandsOnceTheSlotOfAnEndingSessionIsGone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := new(probe)
-				p.snapshot.Store(new(replication.Snapshot))
+				p.snapshot.Store(new(watch.Snapshot))
 				b := &bench{server: newServer(fixed(110, 120, 1, "order/a/1")), sink: new(sinktest.Recorder), result: make(chan error, 1), probe: p}
 				b.server.lost = make(chan struct{})
 				b.sink.Hold()
 				b.sink.Written(c.written)
 				b.start(t, Config{ProbeInterval: time.Second})
 				pass(2500 * time.Millisecond)
-				p.snapshot.Store(&replication.Snapshot{Drift: &replication.Error{Kind: replication.KindDrift, Reason: replication.ReasonPublicationChanged, Err: errors.New("altered")}})
+				p.snapshot.Store(&watch.Snapshot{Drift: &fault.Error{Kind: fault.KindDrift, Reason: fault.ReasonPublicationChanged, Err: errors.New("altered")}})
 				pass(time.Second)
 				if n := b.sink.Counts().Waiting; n != 1 {
 					t.Errorf("waits for %d answers while it has the slot", n)
@@ -93,7 +95,7 @@ func TestStandby_NothingLandsOnceTheSlotOfAnEndingSessionIsGone(t *testing.T) {
 				pass(c.answer)
 				b.sink.Release()
 				pass(time.Second)
-				if st := b.relay.Status(); st.State != status.Blocked || st.Reason != replication.ReasonPublicationChanged {
+				if st := b.relay.Status(); st.State != status.Blocked || st.Reason != fault.ReasonPublicationChanged {
 					t.Errorf("%s %s: %s", st.State, st.Reason, st.Message)
 				}
 				if got := b.values(); got != c.want {
@@ -120,11 +122,11 @@ func TestStandby_WhoIsShutOutAtARowThatCannotBeReadStandsBy(t *testing.T) {
 			}
 			return nil
 		}
-		w := watch(t, Config{Guarantee: ExactlyOnce}, server, &transactional{l: l}, nil)
+		w := watchRelay(t, Config{Guarantee: ExactlyOnce}, server, &transactional{l: l}, nil)
 		pass(time.Second)
 		server.more <- fixed(110, 120, 1, "order/a/1")
 		synctest.Wait() // rows come before the error behind them
-		server.current.fail <- &replication.Error{Kind: replication.KindProtocol, Reason: replication.ReasonUndecodable, LSN: 150, Op: "stream from slot", Err: errors.New("no")}
+		server.current.fail <- &fault.Error{Kind: fault.KindProtocol, Reason: fault.ReasonUndecodable, LSN: 150, Op: "stream from slot", Err: errors.New("no")}
 		l.mu.Lock()
 		l.epoch++ // the other one opens
 		l.mu.Unlock()

@@ -10,7 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
@@ -41,10 +42,10 @@ func (p *pair) start(t *testing.T, n int) (stop func()) {
 	}
 	open := func(ctx context.Context) (Source, error) {
 		if n == 0 && p.server.opens.Load() > 0 {
-			return nil, &replication.Error{Kind: replication.KindRetry, Op: "connect", Err: errors.New("connection refused")}
+			return nil, &fault.Error{Kind: fault.KindRetry, Op: "connect", Err: errors.New("connection refused")}
 		}
 		if !p.held.CompareAndSwap(0, int64(n+1)) {
-			return nil, &replication.Error{Kind: replication.KindBusy, Op: "start", Err: errors.New("slot is in use")}
+			return nil, &fault.Error{Kind: fault.KindBusy, Op: "start", Err: errors.New("slot is in use")}
 		}
 		return p.server.open(ctx)
 	}
@@ -161,7 +162,7 @@ func TestRelay_CutInMidTransactionIsNotClean(t *testing.T) {
 	for name, open := range map[string]bool{"inside": true, "between": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := start(t, Config{}, newServer(func() *replication.Batch {
+				b := start(t, Config{}, newServer(func() *wal.Batch {
 					part := batch(110, 0, 1, "order/a/1", "order/a/2")
 					if part.Open = open; !open {
 						part.Through = 120
@@ -191,12 +192,12 @@ func TestStandby_AsksForTheSlotSoonAfterAnOutage(t *testing.T) {
 		open := func(ctx context.Context) (Source, error) {
 			switch {
 			case time.Since(began) < 5*time.Minute:
-				return nil, &replication.Error{Kind: replication.KindRetry, Op: "connect", Err: errors.New("connection refused")}
+				return nil, &fault.Error{Kind: fault.KindRetry, Op: "connect", Err: errors.New("connection refused")}
 			case busy.IsZero():
 				busy = time.Now()
 				fallthrough
 			case time.Since(busy) < 100*time.Millisecond:
-				return nil, &replication.Error{Kind: replication.KindBusy, Op: "start", Err: errors.New("slot is in use")}
+				return nil, &fault.Error{Kind: fault.KindBusy, Op: "start", Err: errors.New("slot is in use")}
 			}
 			if free.IsZero() {
 				free = time.Now()

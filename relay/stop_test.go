@@ -9,7 +9,10 @@ import (
 
 	"github.com/jackc/pglogrepl"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/catalog"
+	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
@@ -65,11 +68,11 @@ func TestRelay_StopIsCleanOnlyWithAPositionThatTheServerHas(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := new(probe)
-				p.snapshot.Store(&replication.Snapshot{Slot: replication.SlotInfo{Confirmed: 100}})
+				p.snapshot.Store(&watch.Snapshot{Slot: catalog.SlotInfo{Confirmed: 100}})
 				b := &bench{server: newServer(fixed(110, 120, 1, "order/a/1")), sink: new(sinktest.Recorder), result: make(chan error, 1), probe: p}
 				b.start(t, Config{ProbeInterval: 2 * time.Second})
 				pass(time.Second) // delivered, and told
-				p.snapshot.Store(&replication.Snapshot{Slot: replication.SlotInfo{Confirmed: c.seen}})
+				p.snapshot.Store(&watch.Snapshot{Slot: catalog.SlotInfo{Confirmed: c.seen}})
 				pass(2 * time.Second)
 				b.server.mu.Lock()
 				b.server.closeErr = errors.New("confirm final position: i/o timeout")
@@ -99,17 +102,17 @@ func TestRelay_StopWithoutRowsIsCleanWhateverTheServerTakes(t *testing.T) {
 func TestRelay_ADrainSaysThatThePublicationChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := new(probe)
-		p.snapshot.Store(new(replication.Snapshot))
+		p.snapshot.Store(new(watch.Snapshot))
 		b := &bench{server: newServer(fixed(110, 120, 1, "order/a/1")), sink: new(sinktest.Recorder), result: make(chan error, 1), probe: p}
 		b.sink.Hold()
 		b.start(t, Config{ProbeInterval: time.Second})
 		pass(2500 * time.Millisecond)
 		b.cancel()
 		pass(500 * time.Millisecond)
-		p.snapshot.Store(&replication.Snapshot{Drift: &replication.Error{Kind: replication.KindDrift, Reason: replication.ReasonPublicationChanged, Err: errors.New("altered")}})
+		p.snapshot.Store(&watch.Snapshot{Drift: &fault.Error{Kind: fault.KindDrift, Reason: fault.ReasonPublicationChanged, Err: errors.New("altered")}})
 		pass(2 * time.Second)
 		b.sink.Release()
-		if err := <-b.result; !errors.Is(err, ErrDrainCut) || replication.Reason(err) != replication.ReasonPublicationChanged {
+		if err := <-b.result; !errors.Is(err, ErrDrainCut) || postgres.Reason(err) != fault.ReasonPublicationChanged {
 			t.Errorf("run: %v; delivered %q, confirmed %s", err, b.values(), b.server.position())
 		}
 	})
@@ -118,7 +121,7 @@ func TestRelay_ADrainSaysThatThePublicationChanged(t *testing.T) {
 // Who stands by gets the slot when the connection goes, also that of a relay which is
 // only delivering its last rows: those would land behind newer ones of their keys.
 func TestRelay_DrainEndsWithTheSlot(t *testing.T) {
-	taken := &replication.Snapshot{Slot: replication.SlotInfo{Active: true, Confirmed: 900}}
+	taken := &watch.Snapshot{Slot: catalog.SlotInfo{Active: true, Confirmed: 900}}
 	for name, lose := range map[string]func(*bench, *probe){
 		"the connection is lost": func(b *bench, _ *probe) { close(b.server.lost) },
 		"another relay has it":   func(_ *bench, p *probe) { p.snapshot.Store(taken) },
@@ -126,7 +129,7 @@ func TestRelay_DrainEndsWithTheSlot(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := new(probe)
-				p.snapshot.Store(new(replication.Snapshot))
+				p.snapshot.Store(new(watch.Snapshot))
 				b := &bench{server: newServer(fixed(110, 120, 1, "order/a/1")), sink: new(sinktest.Recorder), result: make(chan error, 1), probe: p}
 				b.server.lost = make(chan struct{})
 				b.sink.Hold()
@@ -211,13 +214,13 @@ func (e slowEnd) Finish(done func(error)) {
 func TestExactlyOnce_ADrainSaysThatThePublicationChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := new(probe)
-		p.snapshot.Store(new(replication.Snapshot))
+		p.snapshot.Store(new(watch.Snapshot))
 		l := &ledger{sim: calmSim()}
-		w := watch(t, Config{Guarantee: ExactlyOnce, ProbeInterval: time.Second}, newServer(fixed(110, 120, 1, "order/a/1")), slowEnd{&transactional{l: l}}, p)
+		w := watchRelay(t, Config{Guarantee: ExactlyOnce, ProbeInterval: time.Second}, newServer(fixed(110, 120, 1, "order/a/1")), slowEnd{&transactional{l: l}}, p)
 		pass(2500 * time.Millisecond)
 		w.cancel()
-		p.snapshot.Store(&replication.Snapshot{Drift: &replication.Error{Kind: replication.KindDrift, Reason: replication.ReasonPublicationChanged, Err: errors.New("altered")}})
-		if err := <-w.result; replication.Reason(err) != replication.ReasonPublicationChanged {
+		p.snapshot.Store(&watch.Snapshot{Drift: &fault.Error{Kind: fault.KindDrift, Reason: fault.ReasonPublicationChanged, Err: errors.New("altered")}})
+		if err := <-w.result; postgres.Reason(err) != fault.ReasonPublicationChanged {
 			t.Errorf("run: %v; committed %q", err, l.rows())
 		}
 	})

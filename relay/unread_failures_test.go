@@ -8,8 +8,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/relay/status"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
@@ -24,20 +26,20 @@ func TestBlocked_SetsAsideWhatIsRefusedBeforeWhatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, l := newServer(), &ledger{sim: calmSim()}
 		server.skipConfirmed = true
-		w := watch(t, Config{Guarantee: ExactlyOnce, OnReject: SkipOnReject, OnBlocked: ExitWhenBlocked}, server, &transactional{l: l}, nil)
+		w := watchRelay(t, Config{Guarantee: ExactlyOnce, OnReject: SkipOnReject, OnBlocked: ExitWhenBlocked}, server, &transactional{l: l}, nil)
 		for began := time.Now(); len(w.result) == 0 && time.Since(began) < time.Minute; {
 			fresh := several(fixed(110, 120, 1, "order/bad/1"), fixed(130, 140, 1, "order/a/2"))
 			if l.rows() != nil { // it is confirmed
-				fresh = func() *replication.Batch { return &replication.Batch{Through: 145} }
+				fresh = func() *wal.Batch { return &wal.Batch{Through: 145} }
 			}
 			select {
 			case server.more <- fresh:
 				synctest.Wait() // rows come before the error behind them
-				server.current.fail <- &replication.Error{Kind: replication.KindProtocol, Reason: replication.ReasonUndecodable, LSN: 150, Op: "stream from slot", Err: errors.New("no")}
+				server.current.fail <- &fault.Error{Kind: fault.KindProtocol, Reason: fault.ReasonUndecodable, LSN: 150, Op: "stream from slot", Err: errors.New("no")}
 			case <-time.After(time.Second):
 			}
 		}
-		if err := <-w.result; replication.Reason(err) != replication.ReasonUndecodable || !slices.Equal(l.rows(), []string{"a/2"}) {
+		if err := <-w.result; postgres.Reason(err) != fault.ReasonUndecodable || !slices.Equal(l.rows(), []string{"a/2"}) {
 			t.Errorf("committed %q, and it says %v", l.rows(), err)
 		}
 	})
@@ -51,7 +53,7 @@ func TestBlocked_DeliversWhatLiesBeforeWhatCannotBeRead(t *testing.T) {
 		confirmed pglogrepl.LSN
 		reason    string
 	}{
-		"skip": {Config{OnReject: SkipOnReject}, "2", 140, replication.ReasonRowTooLarge},
+		"skip": {Config{OnReject: SkipOnReject}, "2", 140, fault.ReasonRowTooLarge},
 		"stop": {Config{}, "", 100, "record_too_large"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -100,7 +102,7 @@ func TestStandby_NothingLandsOnceTheSlotOfAnUnreadRowIsGone(t *testing.T) {
 		close(b.server.lost)
 		pass(standbyGrace)
 		b.sink.Release()
-		if err := <-b.result; replication.Reason(err) != replication.ReasonRowTooLarge || b.values() != "" {
+		if err := <-b.result; postgres.Reason(err) != fault.ReasonRowTooLarge || b.values() != "" {
 			t.Errorf("delivered %q, and it says %v", b.values(), err)
 		}
 	})
@@ -115,10 +117,10 @@ type letsGo struct {
 
 func (l *letsGo) Lost() <-chan struct{} { return l.lost }
 
-func (l *letsGo) Run(_ context.Context, out chan<- *replication.Batch, _ func() pglogrepl.LSN) error {
+func (l *letsGo) Run(_ context.Context, out chan<- *wal.Batch, _ func() pglogrepl.LSN) error {
 	out <- several(fixed(110, 120, 1, "order/a/1"), fixed(130, 140, 1, "order/a/2"))()
 	close(l.lost)
-	return &replication.Error{Kind: replication.KindProtocol, Reason: replication.ReasonUndecodable, LSN: 150, Op: "stream from slot", Err: errors.New("no")}
+	return &fault.Error{Kind: fault.KindProtocol, Reason: fault.ReasonUndecodable, LSN: 150, Op: "stream from slot", Err: errors.New("no")}
 }
 
 func (l *letsGo) Close(context.Context, pglogrepl.LSN) error { return errors.New("the copy is over") }
@@ -139,7 +141,7 @@ func TestBlocked_DeliversWhatLiesBeforeTheErrorOfTheServer(t *testing.T) {
 				b.sink.Delay(c.answer)
 				b.server.wrap = func(f *fakeSource) Source { return &letsGo{f, make(chan struct{})} }
 				b.start(t, Config{OnBlocked: ExitWhenBlocked})
-				if err := <-b.result; replication.Reason(err) != replication.ReasonUndecodable || b.values() != c.want {
+				if err := <-b.result; postgres.Reason(err) != fault.ReasonUndecodable || b.values() != c.want {
 					t.Errorf("delivered %q, and it says %v", b.values(), err)
 				}
 			})

@@ -3,8 +3,9 @@ package relay
 import (
 	"errors"
 
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/relay/status"
-	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/sink"
 )
 
@@ -49,13 +50,13 @@ func (r *Relay) judge(err error) verdict {
 	if errors.Is(err, sink.ErrClosed) {
 		return verdict{state: status.Reconnecting, reason: status.ReasonUnreachable}
 	}
-	reason := replication.Reason(err)
-	switch replication.KindOf(err) {
-	case replication.KindBusy:
+	reason := postgres.Reason(err)
+	switch postgres.KindOf(err) {
+	case fault.KindBusy:
 		return verdict{state: status.Standby, reason: reason}
-	case replication.KindRetry:
+	case fault.KindRetry:
 		return verdict{state: status.Reconnecting, reason: reason}
-	case replication.KindRefused, replication.KindLost, replication.KindDrift:
+	case fault.KindRefused, fault.KindLost, fault.KindDrift:
 		return r.refused(reason, err)
 	default: // KindProtocol, and what a later version may add
 		return r.stuck(reason, err)
@@ -97,6 +98,6 @@ func (r *repetition) count(err error) int {
 
 // unreadable reports whether the stream ended at a row of it, and will again.
 func unreadable(err error) bool {
-	e, ok := errors.AsType[*replication.Error](err)
-	return ok && (e.Kind == replication.KindProtocol || e.Kind == replication.KindRefused && e.LSN != 0)
+	e, ok := errors.AsType[*fault.Error](err)
+	return ok && (e.Kind == fault.KindProtocol || e.Kind == fault.KindRefused && e.LSN != 0)
 }

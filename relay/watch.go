@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres"
 )
 
 // What runs beside the sessions: the tick that keeps what is shown current, the ping of idle
@@ -40,8 +41,8 @@ func (r *Relay) watch(now time.Time) bool {
 	}
 	limit := r.cfg.Replication.WalSenderTimeout * 2 / 3
 	if silent := s.src.Silent(); limit > 0 && silent > limit && s.sends.outstanding.Load() > 0 {
-		s.interrupt(&replication.Error{
-			Kind: replication.KindRetry, Reason: replication.ReasonTimeout, Op: "read from server",
+		s.interrupt(&fault.Error{
+			Kind: fault.KindRetry, Reason: fault.ReasonTimeout, Op: "read from server",
 			Err: fmt.Errorf("silent for %s while records are not acknowledged; another relay may take the slot at %s", silent.Round(time.Second), r.cfg.Replication.WalSenderTimeout),
 		})
 	}
@@ -159,7 +160,7 @@ func (r *Relay) look(hard context.Context) (soon bool, err error) {
 // stream cannot see that it asks.
 func (s *session) serverStops(err error, now time.Time, grace time.Duration) {
 	switch {
-	case replication.Reason(err) != replication.ReasonServerShutdown:
+	case postgres.Reason(err) != fault.ReasonServerShutdown:
 		s.stopping = time.Time{}
 	case s.stopping.IsZero():
 		s.stopping = now

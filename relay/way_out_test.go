@@ -20,7 +20,7 @@ func TestBlocked_OffersToMoveTheSlotOnlyOverTheRowsTransaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, l := newServer(fixed(110, 120, 1, "order/a/1")), &ledger{sim: calmSim()}
 		server.skipConfirmed = true
-		w := watch(t, Config{Guarantee: ExactlyOnce, OnBlocked: ExitWhenBlocked}, server, prompt{&transactional{l: l}}, nil)
+		w := watchRelay(t, Config{Guarantee: ExactlyOnce, OnBlocked: ExitWhenBlocked}, server, prompt{&transactional{l: l}}, nil)
 		pass(time.Second)
 		server.more <- several(fixed(130, 140, 1, "order/a/2"), fixed(150, 160, 1, "order/a/3", "order/bad/x", "order/a/4"))
 		err := <-w.result

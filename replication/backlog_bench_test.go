@@ -15,6 +15,9 @@ import (
 	"github.com/jackc/pglogrepl"
 	"github.com/rs/zerolog"
 
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/postgrestest"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 )
@@ -88,11 +91,11 @@ func BenchmarkBacklog_Binary(b *testing.B) {
 		b.Run(shape.name, func(b *testing.B) {
 			db := harness.Postgres(b)
 			db.Exec(b, "CREATE TABLE outbox ("+shape.columns+")")
-			cfg, opt := publish(b, db, Table{"public", "outbox"}), Options{}
+			cfg, opt := publish(b, db, wal.Table{Schema: "public", Name: "outbox"}), Options{}
 			rows := max(2, backlogRows()*30/shape.size) * 10
 			fill(b, db, "payload", shape.payload, rows, 10, shape.size)
 			for _, binary := range []bool{false, true} {
-				opt.Binary = func([]*Relation, pglogrepl.LSN, pglogrepl.LSN) bool { return binary }
+				opt.Binary = func([]*wal.Relation, pglogrepl.LSN, pglogrepl.LSN) bool { return binary }
 				b.Run(fmt.Sprintf("binary=%t", binary), func(b *testing.B) { drains(b, cfg, opt, rows, true) })
 			}
 		})
@@ -103,7 +106,7 @@ func BenchmarkBacklog_Binary(b *testing.B) {
 // rest gains there may be little; it must not cost anything.
 func BenchmarkBacklog_Link(b *testing.B) {
 	rows := backlogRows()
-	cert, key := certificate(b, "127.0.0.1")
+	cert, key := postgrestest.Certificate(b, "127.0.0.1")
 	db := harness.OwnPostgres(b, sandbox.PostgresOptions{CertFile: cert, KeyFile: key, Settings: map[string]string{"listen_addresses": "*"}})
 	// For connections that come over a link.
 	db.Exec(b, "COPY (SELECT 'host all all 198.18.0.0/16 trust') TO PROGRAM 'cat >> pg_hba.conf'")
@@ -164,7 +167,7 @@ func readdressed(b testing.TB, address string, by func(testing.TB) (string, url.
 	return u.String()
 }
 
-func drains(b *testing.B, cfg Config, opt Options, rows int, rest bool) {
+func drains(b *testing.B, cfg postgres.Config, opt Options, rows int, rest bool) {
 	var sum drained
 	for range b.N {
 		d := drain(b, cfg, opt, rows, rest)
@@ -181,13 +184,13 @@ func drains(b *testing.B, cfg Config, opt Options, rows int, rest bool) {
 type drained struct{ took, cpu, sender time.Duration }
 
 // backlog is one of rows with about 300 bytes of jsonb.
-func backlog(b testing.TB, db *harness.Database, rows, each int) Config {
+func backlog(b testing.TB, db *harness.Database, rows, each int) postgres.Config {
 	b.Helper()
 	return backlogOf(b, db, rows, each, 300)
 }
 
 // backlogOf has payloads that do not shrink when they are stored.
-func backlogOf(b testing.TB, db *harness.Database, rows, each, size int) Config {
+func backlogOf(b testing.TB, db *harness.Database, rows, each, size int) postgres.Config {
 	b.Helper()
 	cfg := orders(b, db)
 	fill(b, db, "aggregate_id, payload", "(i * 1000 + n)::text, jsonb_build_object('n', n, 'pad', pad)", rows, each, size)
@@ -206,14 +209,14 @@ func fill(b testing.TB, db *harness.Database, columns, values string, rows, each
 	END $$`, max(1, (size-30)/32), rows/each, columns, values, each))
 }
 
-func drain(b testing.TB, cfg Config, opt Options, rows int, rest bool) drained {
+func drain(b testing.TB, cfg postgres.Config, opt Options, rows int, rest bool) drained {
 	b.Helper()
 	s, err := Open(b.Context(), cfg, opt, zerolog.Nop())
 	if err != nil {
 		b.Fatal(err)
 	}
 	s.pace.off = !rest
-	out, ended := make(chan *Batch, 1), make(chan error, 1)
+	out, ended := make(chan *wal.Batch, 1), make(chan error, 1)
 	began, used := time.Now(), cpuTime(b)
 	go func() { ended <- s.Run(b.Context(), out, func() pglogrepl.LSN { return s.Start() }) }()
 	for seen := 0; seen < rows; {
@@ -238,18 +241,18 @@ func drain(b testing.TB, cfg Config, opt Options, rows int, rest bool) drained {
 }
 
 // senderTime is the CPU time of the walsender so far; 0 where it does not run here.
-func senderTime(b testing.TB, cfg Config) time.Duration {
+func senderTime(b testing.TB, cfg postgres.Config) time.Duration {
 	b.Helper()
-	conn, err := connect(b.Context(), cfg, false)
+	conn, err := postgres.Connect(b.Context(), cfg, false)
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer closeQuietly(conn)
-	row, err := querier{ctx: b.Context(), conn: conn}.one("SELECT active_pid FROM pg_catalog.pg_replication_slots WHERE slot_name = " + singleQuoted(cfg.Slot))
+	defer postgres.CloseQuietly(conn)
+	row, err := postgres.Querier{Ctx: b.Context(), Conn: conn}.One("SELECT active_pid FROM pg_catalog.pg_replication_slots WHERE slot_name = " + postgres.QuoteLiteral(cfg.Slot))
 	if err != nil {
 		b.Fatal(err)
 	}
-	stat, err := os.ReadFile("/proc/" + row.text(0) + "/stat")
+	stat, err := os.ReadFile("/proc/" + row.Text(0) + "/stat")
 	if err != nil {
 		return 0
 	}

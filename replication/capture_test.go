@@ -10,6 +10,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/jackc/pglogrepl"
 	"github.com/rs/zerolog"
@@ -47,13 +49,13 @@ func TestCapture(t *testing.T) {
 	if !*recapture {
 		t.Skip("-capture writes new testdata")
 	}
-	captured := []Table{{"public", "outbox"}, {"public", `Out"Box`}, {"public", "parts"}}
+	captured := []wal.Table{{Schema: "public", Name: "outbox"}, {Schema: "public", Name: `Out"Box`}, {Schema: "public", Name: "parts"}}
 	for _, version := range harness.Versions() {
 		db := harness.Postgres(t, version)
 		db.Exec(t, captureSchema)
-		cfg := publish(t, db, append(slices.Clone(captured), Table{"public", "other"})...)
+		cfg := publish(t, db, append(slices.Clone(captured), wal.Table{Schema: "public", Name: "other"})...)
 		cfg.Tables = captured
-		db.Exec(t, "ALTER PUBLICATION "+doubleQuoted(cfg.Publication)+" SET (publish = 'insert, update, delete, truncate')")
+		db.Exec(t, "ALTER PUBLICATION "+wal.QuoteIdentifier(cfg.Publication)+" SET (publish = 'insert, update, delete, truncate')")
 		conn := db.Connect(t)
 		for _, sql := range captureScript {
 			if _, err := conn.PgConn().Exec(t.Context(), sql).ReadAll(); err != nil {
@@ -65,7 +67,7 @@ func TestCapture(t *testing.T) {
 			t.Fatal(err)
 		}
 		for format, binary := range map[string]bool{"text": false, "binary": true} {
-			opt := Options{Binary: func([]*Relation, pglogrepl.LSN, pglogrepl.LSN) bool { return binary }}
+			opt := Options{Binary: func([]*wal.Relation, pglogrepl.LSN, pglogrepl.LSN) bool { return binary }}
 			path := filepath.Join("testdata", version, format+".hex")
 			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 				t.Fatal(err)
@@ -78,7 +80,7 @@ func TestCapture(t *testing.T) {
 }
 
 // listen gives the raw messages up to a keep-alive at or after end.
-func listen(t *testing.T, cfg Config, opt Options, end pglogrepl.LSN) []byte {
+func listen(t *testing.T, cfg postgres.Config, opt Options, end pglogrepl.LSN) []byte {
 	t.Helper()
 	s, err := Open(t.Context(), cfg, opt, zerolog.Nop())
 	if err != nil {

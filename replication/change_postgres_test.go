@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cdc-relay/cdc-relay/postgres/postgrestest"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 )
 
@@ -22,13 +24,13 @@ func TestPostgresMetadataComesWithEachAnnouncement(t *testing.T) {
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
 		t.Parallel()
 		db.Exec(t, describedSQL)
-		cfg := config(t, db)
-		cfg.Tables = []Table{{"public", "described"}}
-		cfg.Wants = []Wants{{Update: true, Delete: true, Truncate: true, Meta: true}}
+		cfg := postgrestest.Config(t, db)
+		cfg.Tables = []wal.Table{{Schema: "public", Name: "described"}}
+		cfg.Wants = []wal.Wants{{Update: true, Delete: true, Truncate: true, Meta: true}}
 		db.Exec(t, `SELECT pg_create_logical_replication_slot($1, 'pgoutput')`, cfg.Slot)
 		db.Exec(t, `INSERT INTO described (tenant, sum) VALUES (1, 2.5)`)
 		r := read(t, cfg)
-		show := func(rel *Relation) string {
+		show := func(rel *wal.Relation) string {
 			var s []string
 			for i, m := range rel.Meta {
 				s = append(s, fmt.Sprintf("%s notnull=%t key=%d default=%s %s(%d) %c labels=%s elem=%s %c",
@@ -48,7 +50,7 @@ plain notnull=false key=0 default= text(-1) b labels= elem= b
 		if got := show(r.stream.Tables()[0]); got != strings.TrimPrefix(want, "\n") {
 			t.Errorf("got\n%s\nwant\n%s", got, want)
 		}
-		next := func() Row {
+		next := func() wal.Row {
 			t.Helper()
 			b, err := r.next()
 			for b != nil && len(b.Rows) == 0 {
@@ -69,7 +71,7 @@ plain notnull=false key=0 default= text(-1) b labels= elem= b
 		db.Exec(t, `ALTER TABLE described ALTER plain SET DEFAULT 'x', ALTER note DROP NOT NULL`)
 		db.Exec(t, `UPDATE described SET tenant = 2`)
 		row := next()
-		if row.Change == nil || row.Change.Op != Update || string(row.Change.Old[0].Data) != "1" || row.Change.Old[3].Kind != Null || string(row.Values[0].Data) != "2" {
+		if row.Change == nil || row.Change.Op != wal.Update || string(row.Change.Old[0].Data) != "1" || row.Change.Old[3].Kind != wal.Null || string(row.Values[0].Data) != "2" {
 			t.Errorf("update %+v", row.Change)
 		}
 		want = strings.Replace(want, "plain notnull=false key=0 default=", "plain notnull=false key=0 default='x'::text", 1)
@@ -78,11 +80,11 @@ plain notnull=false key=0 default= text(-1) b labels= elem= b
 			t.Errorf("got\n%s\nwant\n%s", got, want)
 		}
 		db.Exec(t, `DELETE FROM described`)
-		if row := next(); row.Change == nil || row.Change.Op != Delete || string(row.Change.Old[0].Data) != "2" || len(row.Values) != 0 {
+		if row := next(); row.Change == nil || row.Change.Op != wal.Delete || string(row.Change.Old[0].Data) != "2" || len(row.Values) != 0 {
 			t.Errorf("delete %+v", row)
 		}
 		db.Exec(t, `TRUNCATE described`)
-		if row := next(); row.Change == nil || row.Change.Op != Truncate {
+		if row := next(); row.Change == nil || row.Change.Op != wal.Truncate {
 			t.Errorf("truncate %+v", row)
 		}
 	})
@@ -92,12 +94,12 @@ plain notnull=false key=0 default= text(-1) b labels= elem= b
 // catalog was asked about the table before the stream began. A server that had the
 // table in its cache would send the new names, and the old numeric read as text.
 func TestPostgresRowsFromBeforeATableChangedKeepTheirShape(t *testing.T) {
-	for _, wants := range [][]Wants{nil, {{Meta: true}}} {
+	for _, wants := range [][]wal.Wants{nil, {{Meta: true}}} {
 		harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
 			t.Parallel()
 			db.Exec(t, describedSQL)
-			cfg := config(t, db)
-			cfg.Tables, cfg.Wants = []Table{{"public", "described"}}, wants
+			cfg := postgrestest.Config(t, db)
+			cfg.Tables, cfg.Wants = []wal.Table{{Schema: "public", Name: "described"}}, wants
 			db.Exec(t, `SELECT pg_create_logical_replication_slot($1, 'pgoutput')`, cfg.Slot)
 			db.Exec(t, `INSERT INTO described (tenant, sum) VALUES (1, 2.5)`)
 			db.Exec(t, `ALTER TABLE described RENAME feeling TO felt; ALTER TABLE described ALTER sum TYPE text, ALTER plain SET DEFAULT 'x'`)

@@ -2,14 +2,15 @@ package replication
 
 import (
 	"bytes"
+	"github.com/cdc-relay/cdc-relay/replication/pgoutput/pgoutputtest"
 	"testing"
 )
 
 // FuzzFrames checks that messages come out of the buffer as they went in, however
 // the reads cut them, and that nonsense is an error and not a panic.
 func FuzzFrames(f *testing.F) {
-	f.Add(frame('d', keepAliveMsg(1, true)), uint16(3))
-	f.Add(append(frame('N', []byte("SWARNING\x00\x00")), frame('d', inWAL(1, 2, begin(1, 2)))...), uint16(7))
+	f.Add(pgoutputtest.Frame('d', pgoutputtest.KeepAlive(1, true)), uint16(3))
+	f.Add(append(pgoutputtest.Frame('N', []byte("SWARNING\x00\x00")), pgoutputtest.Frame('d', pgoutputtest.InWAL(1, 2, pgoutputtest.Begin(1, 2)))...), uint16(7))
 	f.Add([]byte{'d', 0xff, 0xff, 0xff, 0xff}, uint16(1))
 	f.Fuzz(func(t *testing.T, input []byte, step uint16) {
 		fr := newFrames(&slowReader{data: input, step: int(step)%4096 + 1})
@@ -20,7 +21,7 @@ func FuzzFrames(f *testing.F) {
 				return
 			}
 			if ok {
-				out = append(out, frame(kind, body)...)
+				out = append(out, pgoutputtest.Frame(kind, body)...)
 				continue
 			}
 			if _, err := fr.fill(); err != nil {

@@ -2,6 +2,7 @@ package replication
 
 import (
 	"bytes"
+	"github.com/cdc-relay/cdc-relay/replication/pgoutput/pgoutputtest"
 	"io"
 	"testing"
 )
@@ -23,9 +24,9 @@ func (r *slowReader) Read(p []byte) (int, error) {
 
 func TestFramesGrowForALargeMessageAndShrinkBack(t *testing.T) {
 	large := bytes.Repeat([]byte("large "), 1<<20)
-	input := append(frame('d', []byte("first")), frame('d', large)...)
+	input := append(pgoutputtest.Frame('d', []byte("first")), pgoutputtest.Frame('d', large)...)
 	for range 100 {
-		input = append(input, frame('d', []byte("last"))...)
+		input = append(input, pgoutputtest.Frame('d', []byte("last"))...)
 	}
 	fr := newFrames(&slowReader{data: input, step: 60_000})
 	var sizes []int

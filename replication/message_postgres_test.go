@@ -3,6 +3,7 @@ package replication
 import (
 	"testing"
 
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 )
 
@@ -17,7 +18,7 @@ func TestPostgresAMessageEndsWhereACommitMayBegin(t *testing.T) {
 		db.Exec(t, "BEGIN; INSERT INTO outbox (aggregate_id) VALUES ('a'); SELECT pg_logical_emit_message(false, 'mine', '{}'); COMMIT")
 	}
 	r := read(t, cfg)
-	var rows []Row
+	var rows []wal.Row
 	for len(rows) < 2*each {
 		b, err := r.next()
 		if b == nil {
@@ -25,7 +26,7 @@ func TestPostgresAMessageEndsWhereACommitMayBegin(t *testing.T) {
 		}
 		for _, row := range b.Rows {
 			txn := *row.Txn
-			rows = append(rows, Row{Txn: &txn, Ordinal: row.Ordinal})
+			rows = append(rows, wal.Row{Txn: &txn, Ordinal: row.Ordinal})
 		}
 		r.settle(b)
 	}

@@ -8,6 +8,8 @@ import (
 	"github.com/jackc/pglogrepl"
 	"github.com/rs/zerolog"
 
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 )
@@ -23,7 +25,7 @@ func distantPostgres(t *testing.T) (*sandbox.Link, *harness.Database) {
 }
 
 // behind is cfg by way of a link.
-func behind(t *testing.T, link *sandbox.Link, cfg Config) Config {
+func behind(t *testing.T, link *sandbox.Link, cfg postgres.Config) postgres.Config {
 	t.Helper()
 	cfg.URL = readdressed(t, cfg.URL, func(testing.TB) (string, url.Values) { return link.There(), nil })
 	return cfg
@@ -40,7 +42,7 @@ func TestPostgresLostNetworkEndsTheStreamBeforeTheSlotIsFree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, ended := make(chan *Batch), make(chan error, 1)
+	out, ended := make(chan *wal.Batch), make(chan error, 1)
 	go func() { ended <- s.Run(t.Context(), out, func() pglogrepl.LSN { return s.Start() }) }()
 	defer s.Abort()
 	for range 3 {
@@ -79,7 +81,7 @@ func TestPostgresServerThatDoesNotReadKeepsItsConnection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, ended := make(chan *Batch), make(chan error, 1)
+	out, ended := make(chan *wal.Batch), make(chan error, 1)
 	go func() { ended <- s.Run(t.Context(), out, func() pglogrepl.LSN { return s.Start() }) }()
 	defer s.Abort()
 	(<-out).Release()

@@ -1,6 +1,9 @@
 package replication
 
 import (
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/replication/pgoutput/pgoutputtest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -20,7 +23,7 @@ func TestMessagesPointToWhatTheRunbookHas(t *testing.T) {
 	for _, heading := range regexp.MustCompile("(?m)^##+ (.+)$").FindAllStringSubmatch(string(text), -1) {
 		anchors[strings.ReplaceAll(strings.ToLower(strings.Trim(heading[1], "`")), " ", "-")] = true
 	}
-	messages := []string{hintRecreate(ReasonSlotLost, 0), hintRecreate(ReasonPublicationMissing, 0)}
+	messages := []string{postgres.HintRecreate(fault.ReasonSlotLost, 0), postgres.HintRecreate(fault.ReasonPublicationMissing, 0)}
 	var files []string
 	for _, pattern := range []string{"*.go", "pgoutput/*.go", "../fault/*.go", "../postgres/*.go", "../postgres/*/*.go"} {
 		found, err := filepath.Glob(pattern)
@@ -55,16 +58,16 @@ func TestMessagesPointToWhatTheRunbookHas(t *testing.T) {
 
 // Behind a restart the publication is there again, and the slot is stuck before it.
 func TestStream_SaysWhatTakesASlotPastAMissingPublication(t *testing.T) {
-	fields := func(kv ...string) (b msg) {
+	fields := func(kv ...string) (b pgoutputtest.Message) {
 		for _, s := range kv {
-			b = b.str(s)
+			b = b.Str(s)
 		}
-		return b.u8(0)
+		return b.U8(0)
 	}
 	for name, last := range map[string][]byte{
-		"an error": frame('E', fields("SERROR", "VERROR", "C42704", `Mpublication "pub" does not exist`, "Fpg_publication.c",
+		"an error": pgoutputtest.Frame('E', fields("SERROR", "VERROR", "C42704", `Mpublication "pub" does not exist`, "Fpg_publication.c",
 			`Wslot "s", output plugin "pgoutput", in the change callback, associated LSN 0/300`)),
-		"a notice": frame('N', fields("SWARNING", "VWARNING", "C55000", `Mskipped loading publication "pub"`)),
+		"a notice": pgoutputtest.Frame('N', fields("SWARNING", "VWARNING", "C55000", `Mskipped loading publication "pub"`)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, Options{}, func(t *testing.T, f *fakeServer) {
@@ -75,7 +78,7 @@ func TestStream_SaysWhatTakesASlotPastAMissingPublication(t *testing.T) {
 				pass(5 * time.Second)
 				f.send(last)
 				err := <-f.ended
-				if Reason(err) != ReasonPublicationMissing {
+				if postgres.Reason(err) != fault.ReasonPublicationMissing {
 					t.Fatalf("got %v", err)
 				}
 				select {

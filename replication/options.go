@@ -4,6 +4,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/replication/pgoutput"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/jackc/pglogrepl"
 )
 
@@ -24,7 +27,7 @@ type Options struct {
 	// Binary decides once per session, from the tables' shape in the catalog, whether the
 	// whole connection uses the binary format. from is where the session starts, end the
 	// end of the WAL: rows of an older shape may lie between the two. Nil means text.
-	Binary func(tables []*Relation, from, end pglogrepl.LSN) bool
+	Binary func(tables []*wal.Relation, from, end pglogrepl.LSN) bool
 
 	// MaxBatchRows and MaxBatchBytes end a batch inside a transaction, which
 	// bounds memory whatever the transaction's size. Default 1024 and 512 KiB.
@@ -55,10 +58,10 @@ type Options struct {
 // connection; zero means that it never times out.
 func (o Options) withDefaults(senderTimeout time.Duration) Options {
 	if o.MaxBatchRows <= 0 {
-		o.MaxBatchRows = defaultMaxRows
+		o.MaxBatchRows = pgoutput.DefaultMaxRows
 	}
 	if o.MaxBatchBytes <= 0 {
-		o.MaxBatchBytes = defaultMaxBytes
+		o.MaxBatchBytes = pgoutput.DefaultMaxBytes
 	}
 	if o.MaxRowBytes <= 0 {
 		o.MaxRowBytes = defaultMaxRowBytes
@@ -88,13 +91,13 @@ func (o Options) withDefaults(senderTimeout time.Duration) Options {
 func startCommand(slot, publication string, binary, messages bool) string {
 	var b strings.Builder
 	b.WriteString("START_REPLICATION SLOT ")
-	b.WriteString(doubleQuoted(slot))
+	b.WriteString(wal.QuoteIdentifier(slot))
 	b.WriteString(" LOGICAL ")
 	b.WriteString(pglogrepl.LSN(0).String())
 	b.WriteString(" (proto_version '1', publication_names ")
 	// An identifier list inside a string literal: unquoted names would be folded
 	// to lower case, so quote for the list first and then for the literal.
-	b.WriteString(singleQuoted(doubleQuoted(publication)))
+	b.WriteString(postgres.QuoteLiteral(wal.QuoteIdentifier(publication)))
 	if binary {
 		b.WriteString(", binary 'true'")
 	}

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"github.com/cdc-relay/cdc-relay/replication/pgoutput"
+	"github.com/cdc-relay/cdc-relay/replication/pgoutput/pgoutputtest"
 	"runtime"
 	"testing"
 )
@@ -31,27 +33,27 @@ func (f *flood) Read(p []byte) (int, error) {
 // an update of an outbox row, a logical message of another prefix.
 func TestOversizedMessagesOfOthersTakeNoMemory(t *testing.T) {
 	const size = 400 << 20
-	update := append(msg{'U'}.u32(outboxOID), 'N', 0, 2)
+	update := append(pgoutputtest.Message{'U'}.U32(pgoutputtest.OutboxOID), 'N', 0, 2)
 	for name, tt := range map[string]struct {
-		m              msg
+		m              pgoutputtest.Message
 		foreign, other int
 		ordinal        uint64
 	}{
-		"insert":  {insert(otherOID, ""), 1, 0, 1},
+		"insert":  {pgoutputtest.Insert(pgoutputtest.OtherOID, ""), 1, 0, 1},
 		"update":  {update, 0, 1, 0},
-		"delete":  {append(msg{'D'}.u32(outboxOID), 'O', 0, 2), 0, 1, 0},
+		"delete":  {append(pgoutputtest.Message{'D'}.U32(pgoutputtest.OutboxOID), 'O', 0, 2), 0, 1, 0},
 		"message": {logical("other.prefix", ""), 0, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dec := NewDecoder(DecoderOptions{Tables: testTables})
-			for _, m := range []msg{begin(0x300, 7), outboxRelation(), relationMsg(otherOID, "public", "other", "body")} {
+			dec := pgoutput.NewDecoder(pgoutput.Options{Tables: testTables})
+			for _, m := range []pgoutputtest.Message{pgoutputtest.Begin(0x300, 7), outboxRelation(), pgoutputtest.Relation(pgoutputtest.OtherOID, "public", "other", "body")} {
 				if err := dec.Decode(m, 0); err != nil {
 					t.Fatal(err)
 				}
 			}
 			head := []byte{'d', 0, 0, 0, 0}
 			binary.BigEndian.PutUint32(head[1:], uint32(4+walHeader+size))
-			head = append(head, inWAL(0x200, testMicros, tt.m)...)
+			head = append(head, pgoutputtest.InWAL(0x200, pgoutputtest.Micros, tt.m)...)
 			s := &Stream{dec: dec, frames: newFrames(&flood{head: head, left: frameHeader + walHeader + size - len(head)})}
 			s.opt = Options{}.withDefaults(0)
 			s.frames.limit = s.opt.MaxRowBytes + frameHeader + walHeader
@@ -64,7 +66,7 @@ func TestOversizedMessagesOfOthersTakeNoMemory(t *testing.T) {
 			if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 {
 				t.Errorf("reading past it took %d MiB", n>>20)
 			}
-			if err := dec.Decode(insert(outboxOID, "1", "next"), 0); err != nil {
+			if err := dec.Decode(pgoutputtest.Insert(pgoutputtest.OutboxOID, "1", "next"), 0); err != nil {
 				t.Fatal(err)
 			}
 			b := dec.Take()

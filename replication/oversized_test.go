@@ -10,18 +10,23 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/replication/pgoutput/pgoutputtest"
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
-func outboxRelation() msg { return relationMsg(outboxOID, "public", "outbox", outboxColumns...) }
+func outboxRelation() pgoutputtest.Message {
+	return pgoutputtest.Relation(pgoutputtest.OutboxOID, "public", "outbox", pgoutputtest.OutboxColumns...)
+}
 
-func logical(prefix, body string) msg {
-	return append(msg{'M'}.u8(1).lsn(0x200).str(prefix).u32(uint32(len(body))), body...)
+func logical(prefix, body string) pgoutputtest.Message {
+	return append(pgoutputtest.Message{'M'}.U8(1).LSN(0x200).Str(prefix).U32(uint32(len(body))), body...)
 }
 
 // announced is the header of a message of n bytes and the first bytes of it.
-func announced(n int, m msg) []byte {
-	body := inWAL(0x200, testMicros, m)
+func announced(n int, m pgoutputtest.Message) []byte {
+	body := pgoutputtest.InWAL(0x200, pgoutputtest.Micros, m)
 	head := []byte{'d', 0, 0, 0, 0}
 	binary.BigEndian.PutUint32(head[1:], uint32(4+walHeader+n))
 	return append(head, body...)
@@ -31,16 +36,16 @@ func TestOversizedRowIsRefusedByItsLength(t *testing.T) {
 	const declared = 540 << 20
 	synctest.Test(t, func(t *testing.T) {
 		f := serve(t, Options{MaxRowBytes: 1 << 20})
-		f.wal(begin(0x300, 7), outboxRelation(), insert(outboxOID, "1", "payload"))
-		go f.send(append(announced(declared, insert(outboxOID, "2", "payload")), make([]byte, 8<<10)...))
+		f.wal(pgoutputtest.Begin(0x300, 7), outboxRelation(), pgoutputtest.Insert(pgoutputtest.OutboxOID, "1", "payload"))
+		go f.send(append(announced(declared, pgoutputtest.Insert(pgoutputtest.OutboxOID, "2", "payload")), make([]byte, 8<<10)...))
 		b := <-f.out
 		if len(b.Rows) != 1 || b.Through >= 0x300 {
 			t.Errorf("%d rows before the large one, through %s", len(b.Rows), b.Through)
 		}
 		b.Release()
 		err := <-f.ended
-		var e *Error
-		if !errors.As(err, &e) || e.Kind != KindProtocol || Reason(err) != ReasonRowTooLarge || e.LSN != 0x200 {
+		var e *fault.Error
+		if !errors.As(err, &e) || e.Kind != fault.KindProtocol || postgres.Reason(err) != fault.ReasonRowTooLarge || e.LSN != 0x200 {
 			t.Fatalf("error %v", err)
 		}
 		for _, part := range []string{"row 2 of its transaction", "committing at 0/300", "566231040 bytes", "1048576", "relay.max_row_bytes", "public.outbox"} {
@@ -59,7 +64,7 @@ func TestOversizedRowIsRefusedByItsLength(t *testing.T) {
 func TestUndecodableRowNamesTheCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := serve(t, Options{})
-		f.wal(begin(0x300, 7), outboxRelation())
+		f.wal(pgoutputtest.Begin(0x300, 7), outboxRelation())
 		failure, err := (&pgproto3.ErrorResponse{Severity: "ERROR", SeverityUnlocalized: "ERROR", Code: "XX000", Message: "invalid memory alloc request size 1080000003",
 			Where: `slot "s", output plugin "pgoutput", in the change callback, associated LSN 0/200`}).Encode(nil)
 		if err != nil {
@@ -67,7 +72,7 @@ func TestUndecodableRowNamesTheCommit(t *testing.T) {
 		}
 		go f.send(failure)
 		takeAny(f)
-		if err := <-f.ended; Reason(err) != ReasonUndecodable || !strings.Contains(err.Error(), "committing at 0/300") {
+		if err := <-f.ended; postgres.Reason(err) != fault.ReasonUndecodable || !strings.Contains(err.Error(), "committing at 0/300") {
 			t.Errorf("error %v", err)
 		}
 	})
@@ -78,8 +83,8 @@ func TestOversizedMessagesOfOthersArePassed(t *testing.T) {
 	large := strings.Repeat("x", 1<<20)
 	synctest.Test(t, func(t *testing.T) {
 		f := serve(t, Options{MaxRowBytes: 1 << 20, MaxBatchBytes: 1 << 30})
-		go f.wal(begin(0x300, 7), outboxRelation(), relationMsg(otherOID, "public", "other", "body"), insert(otherOID, large),
-			logical("other.prefix", large), insert(outboxOID, "1", large[:1<<20-30]), commit(0x300, 0x310))
+		go f.wal(pgoutputtest.Begin(0x300, 7), outboxRelation(), pgoutputtest.Relation(pgoutputtest.OtherOID, "public", "other", "body"), pgoutputtest.Insert(pgoutputtest.OtherOID, large),
+			logical("other.prefix", large), pgoutputtest.Insert(pgoutputtest.OutboxOID, "1", large[:1<<20-30]), pgoutputtest.Commit(0x300, 0x310))
 		b := <-f.out
 		rows := len(b.Rows)
 		for b.Through == 0 {
@@ -103,15 +108,15 @@ func TestOversizedRowIsLeftOutByClose(t *testing.T) {
 	const declared = 8 << 20
 	synctest.Test(t, func(t *testing.T) {
 		f := serve(t, Options{MaxRowBytes: 1 << 20})
-		rest := declared - len(insert(outboxOID, "2", "payload")) - 8<<10
-		f.wal(begin(0x300, 7), outboxRelation())
+		rest := declared - len(pgoutputtest.Insert(pgoutputtest.OutboxOID, "2", "payload")) - 8<<10
+		f.wal(pgoutputtest.Begin(0x300, 7), outboxRelation())
 		sent := make(chan struct{})
 		go func() {
-			f.send(append(announced(declared, insert(outboxOID, "2", "payload")), make([]byte, 8<<10)...))
+			f.send(append(announced(declared, pgoutputtest.Insert(pgoutputtest.OutboxOID, "2", "payload")), make([]byte, 8<<10)...))
 			close(sent)
 		}()
 		takeAny(f)
-		if err := <-f.ended; Reason(err) != ReasonRowTooLarge {
+		if err := <-f.ended; postgres.Reason(err) != fault.ReasonRowTooLarge {
 			t.Fatal(err)
 		}
 		go func() {

@@ -9,6 +9,11 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/catalog"
+	"github.com/cdc-relay/cdc-relay/replication/pgoutput"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
@@ -21,27 +26,27 @@ const closeTimeout = 5 * time.Second
 // Open connects, checks that slot, publication and tables are as they must be,
 // and starts the copy at the slot's confirmed position. ctx bounds Open alone.
 // The stream must be closed, whether or not Run was called.
-func Open(ctx context.Context, cfg Config, opt Options, logger zerolog.Logger) (*Stream, error) {
-	conn, err := connectThrough(ctx, cfg, true, func(dial pgconn.DialFunc) pgconn.DialFunc { return gathering(dial, opt.pacing) })
+func Open(ctx context.Context, cfg postgres.Config, opt Options, logger zerolog.Logger) (*Stream, error) {
+	conn, err := postgres.ConnectThrough(ctx, cfg, true, func(dial pgconn.DialFunc) pgconn.DialFunc { return gathering(dial, opt.pacing) })
 	if err != nil {
 		return nil, err
 	}
-	known, err := inspect(ctx, conn, cfg)
+	known, err := catalog.Inspect(ctx, conn, cfg)
 	if err == nil {
 		err = conn.SyncConn(ctx)
 	}
 	if err != nil {
 		_ = conn.Close(ctx)
-		return nil, classify("prepare stream", err)
+		return nil, postgres.Classify("prepare stream", err)
 	}
 	if known.Confirmed == 0 {
 		_ = conn.Close(ctx)
-		return nil, &Error{Kind: KindRefused, Reason: ReasonSlotUnusable, Op: "start replication", Subject: "slot " + cfg.Slot,
+		return nil, &fault.Error{Kind: fault.KindRefused, Reason: fault.ReasonSlotUnusable, Op: "start replication", Subject: "slot " + cfg.Slot,
 			Err: errors.New("the slot has no confirmed position"), Hint: "it was not created completely: drop it and run `cdc-relay setup`"}
 	}
 	hijacked, err := conn.Hijack()
 	if err != nil {
-		return nil, classify("take over connection", err)
+		return nil, postgres.Classify("take over connection", err)
 	}
 	for _, warning := range known.Warnings {
 		logger.Warn().Msg(warning)
@@ -54,13 +59,13 @@ func Open(ctx context.Context, cfg Config, opt Options, logger zerolog.Logger) (
 	return s, nil
 }
 
-func newStream(cfg Config, opt Options, logger zerolog.Logger, conn net.Conn, known *Catalog) *Stream {
+func newStream(cfg postgres.Config, opt Options, logger zerolog.Logger, conn net.Conn, known *catalog.Catalog) *Stream {
 	opt = opt.withDefaults(known.SenderTimeout)
 	s := &Stream{
 		cfg: cfg, opt: opt, log: logger, conn: conn,
 		frames: newFrames(conn),
 		start:  known.Confirmed,
-		origin: known.origin(),
+		origin: known.Origin(),
 		abort:  make(chan struct{}),
 		lost:   make(chan struct{}),
 	}
@@ -68,22 +73,22 @@ func newStream(cfg Config, opt Options, logger zerolog.Logger, conn net.Conn, kn
 	if g := gathered(conn); g != nil {
 		g.follow(&s.pace, opt.pacing)
 	}
-	decode := DecoderOptions{
+	decode := pgoutput.Options{
 		Tables: cfg.Tables, Wants: cfg.Wants, Messages: cfg.Messages, MaxRows: opt.MaxBatchRows, MaxBytes: opt.MaxBatchBytes,
 		Start: s.start, History: known.WALEnd, // the first keep-alive repeats Start
 	}
-	if slices.ContainsFunc(cfg.Wants, func(w Wants) bool { return w.Meta }) {
-		s.catalog = newDescriber(cfg)
-		decode.Describe = s.catalog.describe
+	if slices.ContainsFunc(cfg.Wants, func(w wal.Wants) bool { return w.Meta }) {
+		s.catalog = catalog.NewDescriber(cfg)
+		decode.Describe = s.catalog.Describe
 	}
-	s.dec = NewDecoder(decode)
+	s.dec = pgoutput.NewDecoder(decode)
 	for _, rel := range known.Relations {
 		s.dec.Expect(rel)
 	}
 	s.tables = append(known.Relations, s.dec.Messages()...)
 	s.binary = opt.Binary != nil && known.ServerVersion >= binaryVersion && opt.Binary(s.tables, s.start, known.WALEnd)
 	s.status = status{
-		conn: conn, interval: opt.StatusInterval, writeTimeout: cfg.senderTimeout(),
+		conn: conn, interval: opt.StatusInterval, writeTimeout: cfg.SenderTimeout(),
 		write: s.start, flush: s.start, handed: s.start, told: time.Now(),
 	}
 	s.received.Store(uint64(s.start))
@@ -96,9 +101,9 @@ func (s *Stream) startCopy(ctx context.Context) error {
 	forget := context.AfterFunc(ctx, func() { _ = s.conn.SetDeadline(time.Unix(1, 0)) })
 	err := s.requestCopy()
 	if !forget() {
-		return classify("start replication", context.Cause(ctx))
+		return postgres.Classify("start replication", context.Cause(ctx))
 	}
-	return classify("start replication", err)
+	return postgres.Classify("start replication", err)
 }
 
 func (s *Stream) requestCopy() error {
@@ -168,7 +173,7 @@ func (s *Stream) Close(ctx context.Context, confirmed pglogrepl.LSN) error {
 		<-s.tended
 	}
 	defer s.conn.Close()
-	s.catalog.close()
+	s.catalog.Close()
 	if s.broken != nil {
 		return s.broken
 	}
@@ -177,7 +182,7 @@ func (s *Stream) Close(ctx context.Context, confirmed pglogrepl.LSN) error {
 	_ = s.conn.SetDeadline(time.Time{})
 	defer context.AfterFunc(ctx, func() { _ = s.conn.SetDeadline(time.Unix(1, 0)) })()
 	if err := s.endCopy(confirmed); err != nil {
-		return classify("confirm final position", err)
+		return postgres.Classify("confirm final position", err)
 	}
 	return nil
 }

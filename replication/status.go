@@ -6,6 +6,8 @@ import (
 	"net"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/replication/pgoutput"
 	"github.com/jackc/pglogrepl"
 )
 
@@ -122,8 +124,8 @@ func (s *status) position() (pglogrepl.LSN, error) {
 
 func (s *status) check(confirmed pglogrepl.LSN) (pglogrepl.LSN, error) {
 	if confirmed > s.handed {
-		return 0, &Error{
-			Kind: KindProtocol, Op: "confirm position", LSN: confirmed,
+		return 0, &fault.Error{
+			Kind: fault.KindProtocol, Op: "confirm position", LSN: confirmed,
 			Err:  fmt.Errorf("only %s was handed out", s.handed),
 			Hint: "nothing was told to the server; this is a defect of the relay, please report it",
 		}
@@ -149,7 +151,7 @@ func (s *status) encode(msg *[statusSize]byte, now time.Time, ask bool) {
 	binary.BigEndian.PutUint64(body[1:], uint64(s.write))
 	binary.BigEndian.PutUint64(body[9:], uint64(s.flush))
 	binary.BigEndian.PutUint64(body[17:], uint64(s.flush))
-	binary.BigEndian.PutUint64(body[25:], uint64(now.UnixMicro()-postgresEpoch))
+	binary.BigEndian.PutUint64(body[25:], uint64(now.UnixMicro()-pgoutput.PostgresEpoch))
 	if ask {
 		body[33] = 1
 	}

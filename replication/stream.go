@@ -11,6 +11,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/catalog"
+	"github.com/cdc-relay/cdc-relay/replication/pgoutput"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
@@ -18,7 +23,7 @@ import (
 )
 
 // ErrAborted is what Run returns after Abort.
-var ErrAborted error = &Error{Kind: KindRetry, Reason: ReasonCancelled, Op: "stream from slot", Err: errors.New("aborted")}
+var ErrAborted error = &fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonCancelled, Op: "stream from slot", Err: errors.New("aborted")}
 
 // Stream owns one replication connection: it reads, decodes, hands on batches and
 // tells the server what was confirmed.
@@ -30,19 +35,19 @@ var ErrAborted error = &Error{Kind: KindRetry, Reason: ReasonCancelled, Op: "str
 //  3. Start, Tables, Binary, Received, ServerEnd, Lost and Abort may be called from
 //     any goroutine at any time; Run and Close once, in this order.
 type Stream struct {
-	cfg    Config
+	cfg    postgres.Config
 	opt    Options
 	log    zerolog.Logger
 	conn   net.Conn
 	frames *frames
-	dec    *Decoder
+	dec    *pgoutput.Decoder
 	status status
 	pace   pace
 
 	start   pglogrepl.LSN
-	origin  Origin
-	tables  []*Relation
-	catalog *describer // nil when no table asks for its columns' metadata
+	origin  wal.Origin
+	tables  []*wal.Relation
+	catalog *catalog.Describer // nil when no table asks for its columns' metadata
 	binary  bool
 
 	received, serverEnd atomic.Uint64 // written by the owner, read by anybody
@@ -68,10 +73,10 @@ func (s *Stream) Start() pglogrepl.LSN { return s.start }
 
 // Tables are the configured tables as the catalog had them at Open, indexed like
 // Config.Tables.
-func (s *Stream) Tables() []*Relation { return s.tables }
+func (s *Stream) Tables() []*wal.Relation { return s.tables }
 
 // Origin is where the positions of this stream mean something.
-func (s *Stream) Origin() Origin { return s.origin }
+func (s *Stream) Origin() wal.Origin { return s.origin }
 
 // Binary says that values come in binary format where their type has one.
 func (s *Stream) Binary() bool { return s.binary }
@@ -117,7 +122,7 @@ func (s *Stream) wake() { _ = s.conn.SetReadDeadline(time.Unix(1, 0)) }
 // that, and returns nil. An error that leaves the connection usable (a message
 // that cannot be decoded, a table that changed) comes after the rows before it.
 // Whatever Run returns, the server is kept informed of confirmed until Close.
-func (s *Stream) Run(intake context.Context, out chan<- *Batch, confirmed func() pglogrepl.LSN) error {
+func (s *Stream) Run(intake context.Context, out chan<- *wal.Batch, confirmed func() pglogrepl.LSN) error {
 	s.status.confirmed = confirmed
 	s.heard.Store(instant(time.Now()))
 	woken := make(chan struct{})
@@ -140,7 +145,7 @@ func (s *Stream) Run(intake context.Context, out chan<- *Batch, confirmed func()
 	return err
 }
 
-func (s *Stream) read(out chan<- *Batch) error {
+func (s *Stream) read(out chan<- *wal.Batch) error {
 	for {
 		done, err := s.consume(out)
 		if s.cut || errors.Is(err, ErrAborted) {
@@ -160,7 +165,7 @@ func (s *Stream) read(out chan<- *Batch) error {
 
 // consume handles every complete message in the buffer, or fewer when the stream
 // is to stop: then nothing after the commit in hand is touched.
-func (s *Stream) consume(out chan<- *Batch) (done bool, err error) {
+func (s *Stream) consume(out chan<- *wal.Batch) (done bool, err error) {
 	for {
 		if s.stopping.Load() && !s.dec.InTransaction() {
 			return true, nil
@@ -241,8 +246,8 @@ func (s *Stream) silence(now time.Time) error {
 		return err
 	}
 	if quiet := time.Duration(instant(now) - s.heard.Load()); quiet >= s.opt.DeadAfter {
-		return s.cutOff(&Error{
-			Kind: KindRetry, Reason: ReasonTimeout, Op: "read from server",
+		return s.cutOff(&fault.Error{
+			Kind: fault.KindRetry, Reason: fault.ReasonTimeout, Op: "read from server",
 			Err: fmt.Errorf("no answer for %s", quiet.Round(time.Second)),
 		})
 	}
@@ -255,7 +260,7 @@ func (s *Stream) tick(now time.Time) error {
 
 // spoken sorts an error of the status writer.
 func (s *Stream) spoken(err error) error {
-	var refused *Error
+	var refused *fault.Error
 	if err == nil || errors.As(err, &refused) {
 		return err
 	}
@@ -274,22 +279,22 @@ func (s *Stream) fail(op string, err error) error {
 	if s.ended {
 		return s.cutOff(errShutdown(op))
 	}
-	return s.cutOff(classify(op, err))
+	return s.cutOff(postgres.Classify(op, err))
 }
 
 func errShutdown(op string) error {
-	return &Error{Kind: KindRetry, Reason: ReasonServerShutdown, Op: op, Err: errors.New("the server ended the stream: it is shutting down")}
+	return &fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonServerShutdown, Op: op, Err: errors.New("the server ended the stream: it is shutting down")}
 }
 
 func (s *Stream) violation(err error) error {
-	return s.cutOff(&Error{
-		Kind: KindProtocol, Op: "read from server", LSN: s.Received(), Err: err,
+	return s.cutOff(&fault.Error{
+		Kind: fault.KindProtocol, Op: "read from server", LSN: s.Received(), Err: err,
 		Hint: "something other than PostgreSQL, or a proxy that does not know replication, may be in between",
 	})
 }
 
 // flush hands on what is collected.
-func (s *Stream) flush(out chan<- *Batch) error {
+func (s *Stream) flush(out chan<- *wal.Batch) error {
 	if s.dec.Empty() {
 		return nil
 	}
@@ -311,7 +316,7 @@ func (s *Stream) flush(out chan<- *Batch) error {
 // still reads what we say. Not answering would cost the connection. What it cannot
 // see is that the server wants to stop, which is said behind all that is unread:
 // whoever learns that elsewhere calls Abort.
-func (s *Stream) offer(out chan<- *Batch, b *Batch) error {
+func (s *Stream) offer(out chan<- *wal.Batch, b *wal.Batch) error {
 	s.heard.Store(0)
 	// Counted from the last write and not from here: offers may all be short.
 	timer := time.NewTimer(time.Until(s.status.wrote.Add(feelTick)))
@@ -415,8 +420,8 @@ func (s *Stream) keepAlive(serverEnd pglogrepl.LSN, ask bool) error {
 	s.note(serverEnd, serverEnd)
 	now := time.Now()
 	if s.status.keepAlive(now, serverEnd, ask) >= s.opt.ShutdownGrace {
-		return s.cutOff(&Error{
-			Kind: KindRetry, Reason: ReasonServerShutdown, Op: "wait for delivery",
+		return s.cutOff(&fault.Error{
+			Kind: fault.KindRetry, Reason: fault.ReasonServerShutdown, Op: "wait for delivery",
 			LSN: s.status.flush, Err: fmt.Errorf("the server has been stopping for %s and waits for rows up to %s",
 				s.opt.ShutdownGrace, s.status.handed),
 			Hint: "the connection is closed so that PostgreSQL can stop; the rows stay in its slot, which a switchover before version 17 loses",
@@ -440,13 +445,13 @@ func (s *Stream) notice(body []byte) error {
 	const text = "skipped loading publication"
 	if n.Code == "55000" && (n.Routine == "LoadPublications" || len(n.Message) >= len(text) && n.Message[:len(text)] == text) {
 		s.status.frozen = true
-		return &Error{
-			Kind: KindDrift, Reason: ReasonPublicationMissing, Op: "stream from publication", Subject: s.cfg.Publication,
+		return &fault.Error{
+			Kind: fault.KindDrift, Reason: fault.ReasonPublicationMissing, Op: "stream from publication", Subject: s.cfg.Publication,
 			LSN: s.Received(), Err: errors.New("the publication did not exist when the next rows were written, so the server leaves them out"),
-			Hint: "nothing after this position is confirmed; " + hintRecreate(ReasonPublicationMissing, s.status.flush),
+			Hint: "nothing after this position is confirmed; " + postgres.HintRecreate(fault.ReasonPublicationMissing, s.status.flush),
 		}
 	}
-	s.log.Warn().Str("code", n.Code).Str("severity", n.SeverityUnlocalized).Msg("server notice: " + oneLine(n.Message))
+	s.log.Warn().Str("code", n.Code).Str("severity", n.SeverityUnlocalized).Msg("server notice: " + fault.OneLine(n.Message))
 	return nil
 }
 
@@ -458,13 +463,13 @@ func (s *Stream) serverError(body []byte) error {
 	if err := e.Decode(body); err != nil {
 		return s.violation(err)
 	}
-	s.broken = classify("stream from slot", pgconn.ErrorResponseToPgError(&e))
-	if own, ok := errors.AsType[*Error](s.broken); ok {
+	s.broken = postgres.Classify("stream from slot", pgconn.ErrorResponseToPgError(&e))
+	if own, ok := errors.AsType[*fault.Error](s.broken); ok {
 		switch {
-		case own.Reason == ReasonUndecodable && s.dec.InTransaction():
+		case own.Reason == fault.ReasonUndecodable && s.dec.InTransaction():
 			own.Hint += "; if it cannot be mended, move the slot past its transaction, committing at " + s.dec.Commit().String()
-		case own.Reason == ReasonPublicationMissing:
-			own.Hint = hintUnpublished(s.status.flush)
+		case own.Reason == fault.ReasonPublicationMissing:
+			own.Hint = postgres.HintUnpublished(s.status.flush)
 		}
 	}
 	s.cut = e.SeverityUnlocalized != "ERROR"

@@ -12,26 +12,30 @@ import (
 	"github.com/jackc/pglogrepl"
 	"github.com/rs/zerolog"
 
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/replication/pgoutput"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 )
 
 // orders makes a table, a publication and a slot in db.
-func orders(t testing.TB, db *harness.Database) Config {
+func orders(t testing.TB, db *harness.Database) postgres.Config {
 	t.Helper()
 	db.Exec(t, `CREATE TABLE outbox (id bigserial PRIMARY KEY, aggregate_type text NOT NULL DEFAULT 'orders',
 		aggregate_id text, event_type text NOT NULL DEFAULT 'OrderPlaced', payload jsonb, created_at timestamptz NOT NULL DEFAULT now())`)
-	return publish(t, db, Table{"public", "outbox"})
+	return publish(t, db, wal.Table{Schema: "public", Name: "outbox"})
 }
 
-func publish(t testing.TB, db *harness.Database, tables ...Table) Config {
+func publish(t testing.TB, db *harness.Database, tables ...wal.Table) postgres.Config {
 	t.Helper()
 	var names []string
 	for _, table := range tables {
-		names = append(names, doubleQuoted(table.Schema)+"."+doubleQuoted(table.Name))
+		names = append(names, wal.QuoteIdentifier(table.Schema)+"."+wal.QuoteIdentifier(table.Name))
 	}
-	cfg := Config{URL: db.URL, Slot: harness.Unique(t, "slot"), Publication: "Pub " + db.Name, Tables: tables}
-	db.Exec(t, "CREATE PUBLICATION "+doubleQuoted(cfg.Publication)+" FOR TABLE "+strings.Join(names, ", ")+
+	cfg := postgres.Config{URL: db.URL, Slot: harness.Unique(t, "slot"), Publication: "Pub " + db.Name, Tables: tables}
+	db.Exec(t, "CREATE PUBLICATION "+wal.QuoteIdentifier(cfg.Publication)+" FOR TABLE "+strings.Join(names, ", ")+
 		" WITH (publish = 'insert', publish_via_partition_root = true)")
 	db.Exec(t, "SELECT pg_create_logical_replication_slot($1, 'pgoutput')", cfg.Slot)
 	return cfg
@@ -41,7 +45,7 @@ func publish(t testing.TB, db *harness.Database, tables ...Table) Config {
 type reader struct {
 	t         testing.TB
 	stream    *Stream
-	out       chan *Batch
+	out       chan *wal.Batch
 	ended     chan error
 	stop      context.CancelFunc
 	confirmed atomic.Uint64
@@ -49,10 +53,10 @@ type reader struct {
 
 // opened is a stream from a slot that somebody else may have had a moment ago: a
 // walsender says its last word before it lets go.
-func opened(t testing.TB, cfg Config, opt Options) *Stream {
+func opened(t testing.TB, cfg postgres.Config, opt Options) *Stream {
 	t.Helper()
 	s, err := Open(t.Context(), cfg, opt, zerolog.Nop())
-	for began := time.Now(); err != nil && KindOf(err) == KindBusy && time.Since(began) < time.Minute; {
+	for began := time.Now(); err != nil && postgres.KindOf(err) == fault.KindBusy && time.Since(began) < time.Minute; {
 		<-time.After(20 * time.Millisecond)
 		s, err = Open(t.Context(), cfg, opt, zerolog.Nop())
 	}
@@ -62,16 +66,16 @@ func opened(t testing.TB, cfg Config, opt Options) *Stream {
 	return s
 }
 
-func read(t testing.TB, cfg Config) *reader {
+func read(t testing.TB, cfg postgres.Config) *reader {
 	t.Helper()
 	return readWith(t, cfg, Options{})
 }
 
-func readWith(t testing.TB, cfg Config, opt Options) *reader {
+func readWith(t testing.TB, cfg postgres.Config, opt Options) *reader {
 	t.Helper()
 	s := opened(t, cfg, opt)
 	intake, stop := context.WithCancel(t.Context())
-	r := &reader{t: t, stream: s, out: make(chan *Batch), ended: make(chan error, 1), stop: stop}
+	r := &reader{t: t, stream: s, out: make(chan *wal.Batch), ended: make(chan error, 1), stop: stop}
 	r.confirmed.Store(uint64(s.Start()))
 	over := make(chan struct{})
 	go func() {
@@ -90,7 +94,7 @@ func readWith(t testing.TB, cfg Config, opt Options) *reader {
 func (r *reader) position() pglogrepl.LSN { return pglogrepl.LSN(r.confirmed.Load()) }
 
 // next takes a batch; nil when the stream ended, whose error goes to fail.
-func (r *reader) next() (*Batch, error) {
+func (r *reader) next() (*wal.Batch, error) {
 	select {
 	case b := <-r.out:
 		return b, nil
@@ -119,7 +123,7 @@ func (r *reader) texts(n int, column string) []string {
 	return got
 }
 
-func (r *reader) settle(b *Batch) {
+func (r *reader) settle(b *wal.Batch) {
 	if b.Through != 0 {
 		r.confirmed.Store(uint64(b.Through))
 	}
@@ -138,10 +142,10 @@ func (r *reader) failure() error {
 	}
 }
 
-func columnOf(row *Row, name string) string {
+func columnOf(row *wal.Row, name string) string {
 	for i, c := range row.Relation.Columns {
 		if c.Name == name {
-			if row.Values[i].Kind == Null {
+			if row.Values[i].Kind == wal.Null {
 				return "NULL"
 			}
 			return string(row.Values[i].Data)
@@ -202,7 +206,7 @@ func TestPostgresLargeTransactionsAndValuesStayBounded(t *testing.T) {
 		if b == nil {
 			t.Fatal(err)
 		}
-		if batches++; len(b.Rows) > defaultMaxRows {
+		if batches++; len(b.Rows) > pgoutput.DefaultMaxRows {
 			t.Fatalf("batch of %d rows", len(b.Rows))
 		}
 		for i := range b.Rows {
@@ -238,7 +242,7 @@ func TestPostgresOddNamesPartitionsAndForeignTables(t *testing.T) {
 			CREATE TABLE parts_25 PARTITION OF parts FOR VALUES FROM ('2025-01-01') TO ('2026-01-01');
 			CREATE TABLE parts_26 PARTITION OF parts FOR VALUES FROM ('2026-01-01') TO ('2027-01-01');
 			CREATE TABLE other (id int)`)
-		cfg := publish(t, db, Table{`Odd "Schema`, "Out.Box"}, Table{"public", "parts"}, Table{"public", "other"})
+		cfg := publish(t, db, wal.Table{Schema: `Odd "Schema`, Name: "Out.Box"}, wal.Table{Schema: "public", Name: "parts"}, wal.Table{Schema: "public", Name: "other"})
 		cfg.Tables = cfg.Tables[:2]
 		db.Exec(t, `BEGIN; INSERT INTO "Odd ""Schema"."Out.Box" VALUES ('a', NULL); INSERT INTO other VALUES (1);
 			INSERT INTO parts VALUES (1, '2025-06-01'), (2, '2026-06-01'); COMMIT`)
@@ -276,7 +280,7 @@ func TestPostgresShapeChangesInMidStream(t *testing.T) {
 	db.Exec(t, "ALTER TABLE outbox DROP extra")
 	db.Exec(t, "INSERT INTO outbox (agg) VALUES ('4')")
 	var got []string
-	relations := map[*Relation]bool{}
+	relations := map[*wal.Relation]bool{}
 	for len(got) < 4 {
 		b, err := r.next()
 		if b == nil {
@@ -296,7 +300,7 @@ func TestPostgresShapeChangesInMidStream(t *testing.T) {
 	db.Exec(t, "ALTER TABLE outbox RENAME TO attic")
 	db.Exec(t, "INSERT INTO attic (agg) VALUES ('5')")
 	err := r.failure()
-	if KindOf(err) != KindDrift || !strings.Contains(err.Error(), `"attic"`) || !strings.Contains(err.Error(), "public.outbox") {
+	if postgres.KindOf(err) != fault.KindDrift || !strings.Contains(err.Error(), `"attic"`) || !strings.Contains(err.Error(), "public.outbox") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -306,8 +310,8 @@ func TestPostgresReplacedTableIsDrift(t *testing.T) {
 	cfg := orders(t, db)
 	db.Exec(t, "INSERT INTO outbox (aggregate_id) VALUES ('of the first')")
 	db.Exec(t, "DROP TABLE outbox; CREATE TABLE outbox (id int, aggregate_id text)")
-	db.Exec(t, "ALTER PUBLICATION "+doubleQuoted(cfg.Publication)+" ADD TABLE outbox")
-	if err := read(t, cfg).failure(); KindOf(err) != KindDrift || !strings.Contains(err.Error(), "OID") {
+	db.Exec(t, "ALTER PUBLICATION "+wal.QuoteIdentifier(cfg.Publication)+" ADD TABLE outbox")
+	if err := read(t, cfg).failure(); postgres.KindOf(err) != fault.KindDrift || !strings.Contains(err.Error(), "OID") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -388,7 +392,7 @@ func TestPostgresFastStopIsNotHeldUp(t *testing.T) {
 			if took >= limit {
 				t.Errorf("it took %s, want less than %s", took, limit)
 			}
-			if err := <-ended; KindOf(err) != KindRetry || Reason(err) != ReasonServerShutdown {
+			if err := <-ended; postgres.KindOf(err) != fault.KindRetry || postgres.Reason(err) != fault.ReasonServerShutdown {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -413,14 +417,14 @@ func TestPostgresMissingPublicationIsNeverPassed(t *testing.T) {
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
 		t.Parallel()
 		cfg := orders(t, db)
-		name := doubleQuoted(cfg.Publication)
+		name := wal.QuoteIdentifier(cfg.Publication)
 		db.Exec(t, "DROP PUBLICATION "+name)
 		db.Exec(t, "INSERT INTO outbox (aggregate_id) VALUES ('in between')")
 		db.Exec(t, "CREATE PUBLICATION "+name+" FOR TABLE outbox WITH (publish = 'insert')")
 		db.Exec(t, "INSERT INTO outbox (aggregate_id) VALUES ('after')")
 		r := read(t, cfg)
 		err := r.failure()
-		if Reason(err) != ReasonPublicationMissing {
+		if postgres.Reason(err) != fault.ReasonPublicationMissing {
 			t.Fatalf("got %v", err)
 		}
 		first := harness.Query[string](t, db, "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = $1", cfg.Slot)
@@ -435,8 +439,8 @@ func TestPostgresBusySlotIsBusy(t *testing.T) {
 	cfg := orders(t, db)
 	read(t, cfg)
 	_, err := Open(t.Context(), cfg, Options{}, zerolog.Nop())
-	var e *Error
-	if !errors.As(err, &e) || e.Kind != KindBusy {
+	var e *fault.Error
+	if !errors.As(err, &e) || e.Kind != fault.KindBusy {
 		t.Errorf("got %v", err)
 	}
 }

@@ -14,6 +14,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/catalog"
+	"github.com/cdc-relay/cdc-relay/replication/pgoutput/pgoutputtest"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/jackc/pglogrepl"
 	"github.com/rs/zerolog"
 )
@@ -39,25 +44,25 @@ type fakeServer struct {
 	hungUp    chan struct{}
 
 	stream *Stream
-	out    chan *Batch
+	out    chan *wal.Batch
 	stop   context.CancelFunc
 	ended  chan error
 }
 
-var testTables = []Table{{"public", "outbox"}, {"Odd", "Out\"Box"}}
+var testTables = []wal.Table{{Schema: "public", Name: "outbox"}, {Schema: "Odd", Name: "Out\"Box"}}
 
 // serve starts a stream against a scripted server.
 func serve(t *testing.T, opt Options) *fakeServer {
 	t.Helper()
 	ours, theirs := net.Pipe()
-	cfg := Config{Slot: "slot", Publication: "pub", Tables: testTables}
+	cfg := postgres.Config{Slot: "slot", Publication: "pub", Tables: testTables}
 	f := &fakeServer{
-		t: t, conn: theirs, begun: time.Now(), out: make(chan *Batch),
+		t: t, conn: theirs, begun: time.Now(), out: make(chan *wal.Batch),
 		ended: make(chan error, 1), copyDone: make(chan struct{}), hungUp: make(chan struct{}),
 	}
 	f.confirmed.Store(uint64(testStart))
-	f.stream = newStream(cfg, opt, zerolog.New(zerolog.NewTestWriter(t)), ours, &Catalog{
-		Server: Server{ServerVersion: 150000, SenderTimeout: 15 * time.Second}, Confirmed: testStart,
+	f.stream = newStream(cfg, opt, zerolog.New(zerolog.NewTestWriter(t)), ours, &catalog.Catalog{
+		Server: postgres.Server{ServerVersion: 150000, SenderTimeout: 15 * time.Second}, Confirmed: testStart,
 	})
 	go f.listen()
 	intake, stop := context.WithCancel(t.Context())
@@ -123,19 +128,19 @@ func (f *fakeServer) judge(last, s said) {
 func lsnAt(b []byte, at int) pglogrepl.LSN { return pglogrepl.LSN(binary.BigEndian.Uint64(b[at:])) }
 
 // wal sends messages as the server does; the write returns when they were read.
-func (f *fakeServer) wal(messages ...msg) {
+func (f *fakeServer) wal(messages ...pgoutputtest.Message) {
 	f.t.Helper()
 	for _, m := range messages {
 		start := pglogrepl.LSN(0)
 		if m[0] == 'I' || m[0] == 'C' {
 			start = 0x200
 		}
-		f.send(frame('d', inWAL(start, testMicros, m)))
+		f.send(pgoutputtest.Frame('d', pgoutputtest.InWAL(start, pgoutputtest.Micros, m)))
 	}
 }
 
 func (f *fakeServer) keepAlive(end pglogrepl.LSN, ask bool) {
-	f.send(frame('d', keepAliveMsg(end, ask)))
+	f.send(pgoutputtest.Frame('d', pgoutputtest.KeepAlive(end, ask)))
 }
 
 func (f *fakeServer) send(b []byte) {
@@ -146,7 +151,7 @@ func (f *fakeServer) send(b []byte) {
 }
 
 // take receives a batch; nil when none is there once everything is at rest.
-func (f *fakeServer) take() *Batch {
+func (f *fakeServer) take() *wal.Batch {
 	synctest.Wait()
 	select {
 	case b := <-f.out:
@@ -175,12 +180,12 @@ func (f *fakeServer) lastSaid() said {
 	return all[len(all)-1]
 }
 
-func txn(at pglogrepl.LSN, xid uint32, values ...string) []msg {
-	messages := []msg{begin(at, xid), relationMsg(outboxOID, "public", "outbox", outboxColumns...)}
+func txn(at pglogrepl.LSN, xid uint32, values ...string) []pgoutputtest.Message {
+	messages := []pgoutputtest.Message{pgoutputtest.Begin(at, xid), pgoutputtest.Relation(pgoutputtest.OutboxOID, "public", "outbox", pgoutputtest.OutboxColumns...)}
 	for _, v := range values {
-		messages = append(messages, insert(outboxOID, v, "payload"))
+		messages = append(messages, pgoutputtest.Insert(pgoutputtest.OutboxOID, v, "payload"))
 	}
-	return append(messages, commit(at, at+0x30))
+	return append(messages, pgoutputtest.Commit(at, at+0x30))
 }
 
 // pass lets d pass by the bubble's clock.
@@ -221,7 +226,7 @@ func TestEndOfAConnectionIsSeenBetweenShortWaits(t *testing.T) {
 		rows := slices.Repeat([]string{"1"}, 2000)
 		go func() {
 			for _, m := range txn(0x200, 7, rows...) {
-				if _, err := f.conn.Write(frame('d', inWAL(0x200, testMicros, m))); err != nil {
+				if _, err := f.conn.Write(pgoutputtest.Frame('d', pgoutputtest.InWAL(0x200, pgoutputtest.Micros, m))); err != nil {
 					return
 				}
 			}
@@ -388,13 +393,13 @@ func TestRequestThatBringsNewsIsAnsweredAtOnce(t *testing.T) {
 }
 
 func TestSkippedPublicationFreezesThePosition(t *testing.T) {
-	fields := func(kv ...string) (b msg) {
+	fields := func(kv ...string) (b pgoutputtest.Message) {
 		for _, s := range kv {
-			b = b.str(s)
+			b = b.Str(s)
 		}
-		return b.u8(0)
+		return b.U8(0)
 	}
-	for name, notice := range map[string]msg{
+	for name, notice := range map[string]pgoutputtest.Message{
 		"English":    fields("SWARNING", "VWARNING", "C55000", `Mskipped loading publication "pub"`),
 		"translated": fields("SWARNUNG", "VWARNING", "C55000", `MPublikation »pub« wurde übersprungen`, "RLoadPublications"),
 	} {
@@ -403,8 +408,8 @@ func TestSkippedPublicationFreezesThePosition(t *testing.T) {
 				go func() {
 					f.wal(txn(0x200, 7, "1")...)
 					var later []byte
-					later = append(later, frame('N', notice)...)
-					later = append(later, frame('d', keepAliveMsg(0x900, true))...)
+					later = append(later, pgoutputtest.Frame('N', notice)...)
+					later = append(later, pgoutputtest.Frame('d', pgoutputtest.KeepAlive(0x900, true))...)
 					f.send(later)
 				}()
 				for b := f.take(); b != nil; b = f.take() {
@@ -412,8 +417,8 @@ func TestSkippedPublicationFreezesThePosition(t *testing.T) {
 						t.Errorf("handed out %s after the notice", b.Through)
 					}
 				}
-				var e *Error
-				if err := <-f.ended; !errors.As(err, &e) || e.Kind != KindDrift || Reason(err) != ReasonPublicationMissing || e.LSN != 0x230 {
+				var e *fault.Error
+				if err := <-f.ended; !errors.As(err, &e) || e.Kind != fault.KindDrift || postgres.Reason(err) != fault.ReasonPublicationMissing || e.LSN != 0x230 {
 					t.Fatalf("got %v", err)
 				}
 				f.confirm(0x230)
@@ -427,7 +432,7 @@ func TestSkippedPublicationFreezesThePosition(t *testing.T) {
 	}
 	t.Run("another warning", func(t *testing.T) {
 		bubble(t, Options{}, func(t *testing.T, f *fakeServer) {
-			f.send(frame('N', fields("SWARNING", "C55000", `Mreplication slot "x" specified in parameter "synchronized_standby_slots" does not have active_pid`)))
+			f.send(pgoutputtest.Frame('N', fields("SWARNING", "C55000", `Mreplication slot "x" specified in parameter "synchronized_standby_slots" does not have active_pid`)))
 			f.keepAlive(0x900, false)
 			if b := f.take(); b == nil || b.Through != 0x900 {
 				t.Errorf("stream did not go on: %+v", b)
@@ -441,8 +446,8 @@ func (f *fakeServer) closeOK(confirmed pglogrepl.LSN) {
 	f.t.Helper()
 	go func() {
 		<-f.copyDone
-		f.send(frame('d', keepAliveMsg(0x9999, false)))
-		f.send(frame('c', nil))
+		f.send(pgoutputtest.Frame('d', pgoutputtest.KeepAlive(0x9999, false)))
+		f.send(pgoutputtest.Frame('c', nil))
 	}()
 	if err := f.stream.Close(f.t.Context(), confirmed); err != nil {
 		f.t.Errorf("close: %v", err)
@@ -460,7 +465,7 @@ func TestStopReadsOnToTheCommitInHandAndNoFurther(t *testing.T) {
 		go func() {
 			var rest []byte // in one write, as one read
 			for _, m := range slices.Concat(first[3:], txn(0x300, 8, "3")) {
-				rest = append(rest, frame('d', inWAL(0x200, testMicros, m))...)
+				rest = append(rest, pgoutputtest.Frame('d', pgoutputtest.InWAL(0x200, pgoutputtest.Micros, m))...)
 			}
 			f.send(rest)
 		}()
@@ -504,7 +509,7 @@ func TestStopBetweenTransactionsReturnsAtOnce(t *testing.T) {
 
 func TestAbortEndsAReadInsideATransaction(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, f *fakeServer) {
-		f.wal(begin(0x200, 7))
+		f.wal(pgoutputtest.Begin(0x200, 7))
 		synctest.Wait()
 		f.stop()
 		synctest.Wait()
@@ -533,7 +538,7 @@ func TestAbortEndsAnOffer(t *testing.T) {
 func TestSilentServerIsTakenForDead(t *testing.T) {
 	bubble(t, Options{DeadAfter: 30 * time.Second}, func(t *testing.T, f *fakeServer) {
 		err := <-f.ended
-		if KindOf(err) != KindRetry || Reason(err) != ReasonTimeout {
+		if postgres.KindOf(err) != fault.KindRetry || postgres.Reason(err) != fault.ReasonTimeout {
 			t.Errorf("got %v", err)
 		}
 		if took := time.Since(f.begun); took < 30*time.Second || took > 32*time.Second {
@@ -541,7 +546,7 @@ func TestSilentServerIsTakenForDead(t *testing.T) {
 		}
 		asked := 0
 		for _, s := range f.told() {
-			asked += b2i(s.ask)
+			asked += pgoutputtest.Bit(s.ask)
 		}
 		if asked < 29 {
 			t.Errorf("asked for a sign of life %d times", asked)
@@ -558,14 +563,14 @@ func TestStoppingServerIsNotKeptWaitingForKafka(t *testing.T) {
 		go func() {
 			defer close(left)
 			for {
-				if _, err := f.conn.Write(frame('d', keepAliveMsg(0x230, true))); err != nil {
+				if _, err := f.conn.Write(pgoutputtest.Frame('d', pgoutputtest.KeepAlive(0x230, true))); err != nil {
 					return
 				}
 				pass(repeatReply)
 			}
 		}()
 		err := <-f.ended
-		if KindOf(err) != KindRetry || Reason(err) != ReasonServerShutdown || !strings.Contains(err.Error(), "0/230") {
+		if postgres.KindOf(err) != fault.KindRetry || postgres.Reason(err) != fault.ReasonServerShutdown || !strings.Contains(err.Error(), "0/230") {
 			t.Errorf("got %v", err)
 		}
 		if took := time.Since(stopping); took < 20*time.Second || took > 22*time.Second {
@@ -594,8 +599,8 @@ func TestConfirmingMoreThanWasHandedOutEndsTheStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := serve(t, Options{})
 		f.confirm(0xffff)
-		var e *Error
-		if err := <-f.ended; !errors.As(err, &e) || e.Kind != KindProtocol || e.LSN != 0xffff {
+		var e *fault.Error
+		if err := <-f.ended; !errors.As(err, &e) || e.Kind != fault.KindProtocol || e.LSN != 0xffff {
 			t.Errorf("got %v", err)
 		}
 		for _, s := range f.told() {
@@ -608,40 +613,40 @@ func TestConfirmingMoreThanWasHandedOutEndsTheStream(t *testing.T) {
 
 func TestServerShutdownIsARetry(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, f *fakeServer) {
-		f.send(frame('C', []byte("COPY 0\x00")))
+		f.send(pgoutputtest.Frame('C', []byte("COPY 0\x00")))
 		_ = f.conn.Close()
-		if err := <-f.ended; KindOf(err) != KindRetry || Reason(err) != ReasonServerShutdown {
+		if err := <-f.ended; postgres.KindOf(err) != fault.KindRetry || postgres.Reason(err) != fault.ReasonServerShutdown {
 			t.Errorf("got %v", err)
 		}
 	})
 }
 
 func TestRowsBeforeAnErrorAreHandedOutWhenTheSessionLives(t *testing.T) {
-	fields := func(severity, code, message string) msg {
-		return msg{}.str("S" + severity).str("V" + severity).str("C" + code).str("M" + message).u8(0)
+	fields := func(severity, code, message string) pgoutputtest.Message {
+		return pgoutputtest.Message{}.Str("S" + severity).Str("V" + severity).Str("C" + code).Str("M" + message).U8(0)
 	}
 	for name, c := range map[string]struct {
 		last []byte
 		rows int
-		kind ErrorKind
+		kind fault.Kind
 	}{
-		"drift":       {frame('d', inWAL(0x300, 0, insert(4711, "1"))), 1, KindProtocol},
-		"poison row":  {frame('E', fields("ERROR", "42704", `publication "pub" does not exist`)), 1, KindRefused},
-		"termination": {frame('E', fields("FATAL", "57P01", "terminating connection due to administrator command")), 0, KindRetry},
-		"garbage":     {[]byte{'d', 0, 0, 0, 0}, 0, KindProtocol},
+		"drift":       {pgoutputtest.Frame('d', pgoutputtest.InWAL(0x300, 0, pgoutputtest.Insert(4711, "1"))), 1, fault.KindProtocol},
+		"poison row":  {pgoutputtest.Frame('E', fields("ERROR", "42704", `publication "pub" does not exist`)), 1, fault.KindRefused},
+		"termination": {pgoutputtest.Frame('E', fields("FATAL", "57P01", "terminating connection due to administrator command")), 0, fault.KindRetry},
+		"garbage":     {[]byte{'d', 0, 0, 0, 0}, 0, fault.KindProtocol},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, Options{}, func(t *testing.T, f *fakeServer) {
 				var all []byte
 				for _, m := range txn(0x200, 7, "1") {
-					all = append(all, frame('d', inWAL(0x200, testMicros, m))...)
+					all = append(all, pgoutputtest.Frame('d', pgoutputtest.InWAL(0x200, pgoutputtest.Micros, m))...)
 				}
 				go f.send(append(all, c.last...))
 				rows := 0
 				for b := f.take(); b != nil; b = f.take() {
 					rows += len(b.Rows)
 				}
-				if err := <-f.ended; KindOf(err) != c.kind || rows != c.rows {
+				if err := <-f.ended; postgres.KindOf(err) != c.kind || rows != c.rows {
 					t.Errorf("%d rows, %v", rows, err)
 				}
 			})
@@ -656,7 +661,7 @@ func TestCloseIsBoundedByItsContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
 		began := time.Now()
-		if err := f.stream.Close(ctx, testStart); KindOf(err) != KindRetry {
+		if err := f.stream.Close(ctx, testStart); postgres.KindOf(err) != fault.KindRetry {
 			t.Errorf("got %v", err)
 		}
 		if took := time.Since(began); took != 2*time.Second {

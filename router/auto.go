@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // shape is what a preset and the configured columns say about one relation: the
@@ -28,7 +28,7 @@ type given struct {
 }
 
 // recognise finds the preset by the columns that rel has.
-func (g *given) recognise(rel *replication.Relation) (*shape, error) {
+func (g *given) recognise(rel *wal.Relation) (*shape, error) {
 	if err := refused(rel); err != nil {
 		return nil, &presetError{err}
 	}
@@ -61,7 +61,7 @@ func (e *presetError) Error() string { return e.err.Error() }
 func (e *presetError) Unwrap() error { return e.err }
 
 // signed is the preset whose signature the table bears; nil for none.
-func signed(rel *replication.Relation) (*preset, error) {
+func signed(rel *wal.Relation) (*preset, error) {
 	var found []*preset
 	for i := range presets {
 		p := &presets[i]
@@ -94,7 +94,7 @@ func signed(rel *replication.Relation) (*preset, error) {
 }
 
 // fits tells whether auto may take p.
-func (g *given) fits(p *preset, rel *replication.Relation) bool {
+func (g *given) fits(p *preset, rel *wal.Relation) bool {
 	if p.topic == "" && g.topic == "" {
 		return false
 	}
@@ -111,7 +111,7 @@ func (g *given) fits(p *preset, rel *replication.Relation) bool {
 }
 
 // candidates are rel's columns that p takes for role r, best name first.
-func (p *preset) candidates(r role, rel *replication.Relation) []string {
+func (p *preset) candidates(r role, rel *wal.Relation) []string {
 	suited := r
 	if p.textHeaders && r == roleHeaders {
 		suited = roleCount // any type will do
@@ -123,7 +123,7 @@ func (p *preset) candidates(r role, rel *replication.Relation) []string {
 	return found
 }
 
-func candidates(names []string, exact bool, r role, rel *replication.Relation) []string {
+func candidates(names []string, exact bool, r role, rel *wal.Relation) []string {
 	var found []string
 	for _, name := range names {
 		name, pointer := splitPointer(name)
@@ -156,7 +156,7 @@ func suits(r role, t columnType) bool {
 }
 
 // resolve gives every role its column under p.
-func (g *given) resolve(p *preset, rel *replication.Relation) (*shape, error) {
+func (g *given) resolve(p *preset, rel *wal.Relation) (*shape, error) {
 	s := &shape{preset: p}
 	for r := range roleCount {
 		s.columns[r] = g.columns[r]
@@ -230,7 +230,7 @@ func isID(r role, found []string) bool {
 }
 
 // warn names the columns that might have had role r as well.
-func (s *shape) warn(r role, rel *replication.Relation) {
+func (s *shape) warn(r role, rel *wal.Relation) {
 	names := recognised[r]
 	if r == roleKey {
 		names = slices.Concat(names, s.preset.spareKeys)
@@ -247,7 +247,7 @@ func (g *given) unneeded(r role) bool {
 	return r == roleTopic && g.topic != "" || r == roleRoute && g.topic != "" && !g.routed || r == roleType && g.topic != ""
 }
 
-func (g *given) missing(p *preset, r role, rel *replication.Relation) error {
+func (g *given) missing(p *preset, r role, rel *wal.Relation) error {
 	if found := hidden(p.columns[r], p.exact, rel); len(found) > 0 {
 		return &columnError{column: found[0], err: fmt.Errorf("preset %s: %w", p.name, hiddenColumn(rel, found[0]))}
 	}
@@ -256,14 +256,14 @@ func (g *given) missing(p *preset, r role, rel *replication.Relation) error {
 		p.name, r, strings.Join(p.columns[r], ", "), tableName(rel), columnList(rel)), "set "+r.key())}
 }
 
-func (g *given) ambiguous(r role, found []string, rel *replication.Relation) error {
+func (g *given) ambiguous(r role, found []string, rel *wal.Relation) error {
 	return &columnError{column: found[0], err: &Advised{
 		What: fmt.Errorf("table %s is ambiguous: any of %s could be the %s", tableName(rel), strings.Join(found, ", "), r),
 		Hint: "say which", Block: g.block(rel),
 	}}
 }
 
-func (g *given) unrecognised(rel *replication.Relation) error {
+func (g *given) unrecognised(rel *wal.Relation) error {
 	var missing []string
 	for _, r := range []role{roleID, rolePayload} {
 		if g.columns[r] == "" && len(candidates(recognised[r], false, r, rel)) == 0 {

@@ -6,12 +6,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // rivals fails when columns beside those of a strict shape could have its roles as
 // well: which ones were meant is not for auto to guess.
-func (g *given) rivals(s *shape, rel *replication.Relation) error {
+func (g *given) rivals(s *shape, rel *wal.Relation) error {
 	var first string
 	var what, lines []string
 	for r := range roleCount {
@@ -52,7 +52,7 @@ func (g *given) rivals(s *shape, rel *replication.Relation) error {
 }
 
 // others are the columns that might have had role r as well.
-func (s *shape) others(r role, rel *replication.Relation) []string {
+func (s *shape) others(r role, rel *wal.Relation) []string {
 	names := recognised[r]
 	if r == roleKey {
 		names = slices.Concat(names, s.preset.spareKeys)
@@ -69,7 +69,7 @@ func (s *shape) others(r role, rel *replication.Relation) []string {
 
 // block is configuration to paste: the best guess for each role, the other
 // candidates beside it, and what is still to be filled in.
-func (g *given) block(rel *replication.Relation) string {
+func (g *given) block(rel *wal.Relation) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "outbox:\n  - table: %s\n    columns:\n", g.table)
 	topic := g.topic

@@ -10,7 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // CloudEvents 1.0.2 and its Kafka protocol binding. In structured mode the value
@@ -88,7 +88,7 @@ func (e *eventPlan) add(name, header string, value []byte) {
 // readEvent collects the row's attributes in the specification's order. What is
 // optional is left out when it is empty or not what the specification allows in
 // a string; what is required rejects the row.
-func (p *content) readEvent(b *Buffer, row *replication.Row, at time.Time) error {
+func (p *content) readEvent(b *Buffer, row *wal.Row, at time.Time) error {
 	e := p.event
 	e.attributes = e.attributes[:0]
 	id, err := p.id.text(b, row)
@@ -127,7 +127,7 @@ func (p *content) readEvent(b *Buffer, row *replication.Row, at time.Time) error
 	return p.readExtensions(b, row)
 }
 
-func (p *content) readExtensions(b *Buffer, row *replication.Row) error {
+func (p *content) readExtensions(b *Buffer, row *wal.Row) error {
 	if p.trace != nil {
 		parent, state, err := p.traceContext(b, row)
 		if err != nil {
@@ -155,7 +155,7 @@ func (p *content) readExtensions(b *Buffer, row *replication.Row) error {
 
 // attributeOf gives the value of s in the specification's canonical string form; bare
 // for its types Boolean and Integer, which has 32 bits.
-func attributeOf(s *source, b *Buffer, row *replication.Row) (value []byte, bare bool, err error) {
+func attributeOf(s *source, b *Buffer, row *wal.Row) (value []byte, bare bool, err error) {
 	if s.pointer != nil && !s.base64 {
 		fragment, err := s.fragment(b, row)
 		if err == nil && (string(fragment) == "true" || string(fragment) == "false" || isInt32(fragment)) {
@@ -211,7 +211,7 @@ func isAttribute(text []byte) bool {
 
 // eventHeaders adds the format's headers. An event without data has no type of
 // it, and a null value is no event in structured mode.
-func (p *content) eventHeaders(b *Buffer, row *replication.Row, value []byte) error {
+func (p *content) eventHeaders(b *Buffer, row *wal.Row, value []byte) error {
 	if p.format == FormatCloudEvents {
 		if value != nil {
 			p.given(b, contentTypeHeader, structuredType)
@@ -235,7 +235,7 @@ func (p *content) eventHeaders(b *Buffer, row *replication.Row, value []byte) er
 // eventData gives the payload's media type, and, when that is JSON, the JSON. A
 // text is JSON only as an object or an array, so that its type never depends on
 // whether it happens to look like a number.
-func (p *content) eventData(b *Buffer, row *replication.Row, payload []byte) (json []byte, contentType string, err error) {
+func (p *content) eventData(b *Buffer, row *wal.Row, payload []byte) (json []byte, contentType string, err error) {
 	s := p.payload
 	if s.pointer != nil && !s.base64 {
 		fragment, err := s.fragment(b, row)
@@ -255,7 +255,7 @@ func (p *content) eventData(b *Buffer, row *replication.Row, payload []byte) (js
 
 // appendCloudEvent writes the event in JSON. Bytes that are no JSON become
 // data_base64.
-func (p *content) appendCloudEvent(dst []byte, b *Buffer, row *replication.Row, payload []byte) ([]byte, error) {
+func (p *content) appendCloudEvent(dst []byte, b *Buffer, row *wal.Row, payload []byte) ([]byte, error) {
 	data, contentType, err := p.eventData(b, row, payload)
 	if err != nil {
 		return dst, err

@@ -12,7 +12,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // checkAttributes applies the rules of CloudEvents 1.0.2 §2 and §3 to an event's
@@ -323,7 +323,7 @@ func TestCloudEvents_ConfigurationErrors(t *testing.T) {
 func TestCloudEvents_DoNotAllocate(t *testing.T) {
 	rel := table(t, "id uuid", "aggregate_type text", "aggregate_id text", "event_type text", "payload jsonb")
 	row := textRow(rel, idA, "order", "o-1", "placed", `{"n": 1}`)
-	row.Txn = &replication.Txn{Time: time.Unix(1700000000, 0)}
+	row.Txn = &wal.Txn{Time: time.Unix(1700000000, 0)}
 	for _, name := range []string{FormatCloudEvents, FormatCloudEventsBinary} {
 		r := mustNew(t, Mapping{Value: name})
 		var b Buffer

@@ -5,13 +5,13 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // Columns are the columns of rel that the mapping reads, in table order: a publication
 // with these alone gives the same records. A connector may read
 // all of them.
-func (r *Router) Columns(rel *replication.Relation) ([]string, error) {
+func (r *Router) Columns(rel *wal.Relation) ([]string, error) {
 	p, e, err := r.compile(rel, newest)
 	if err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func (r *Router) Columns(rel *replication.Relation) ([]string, error) {
 
 // sameWithout makes sure that the mapping is the same where the columns that it does
 // not read are gone: preset auto knows some tables by them.
-func (r *Router) sameWithout(rest *replication.Relation, want *Explanation) error {
+func (r *Router) sameWithout(rest *wal.Relation, want *Explanation) error {
 	_, got, err := r.compile(rest, newest)
 	switch {
 	case err != nil:

@@ -6,7 +6,7 @@ import (
 	"regexp"
 	"slices"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // Explanation says what the router made of a table.
@@ -32,7 +32,7 @@ type Explanation struct {
 // compiler collects the sources and errors of one plan.
 type compiler struct {
 	*mapping
-	rel   *replication.Relation
+	rel   *wal.Relation
 	plan  *plan
 	regex *regexp.Regexp // the mapping's, else the preset's
 	uses  map[string][]string
@@ -88,7 +88,7 @@ func (c *compiler) otherwise(s *shape, r role) string {
 }
 
 // compile turns the mapping into a plan for rel.
-func (m *mapping) compile(rel *replication.Relation, at position) (*plan, *Explanation, error) {
+func (m *mapping) compile(rel *wal.Relation, at position) (*plan, *Explanation, error) {
 	if m.connector != nil {
 		return m.compileConnector(rel)
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // payload applies what the preset says about the payload column.
@@ -62,7 +62,7 @@ func (c *compiler) key(s *shape) {
 
 // severalTexts gives an example of equal values of a column whose texts differ, or
 // nothing. A numeric with a scale has one text for each value.
-func severalTexts(k *source, rel *replication.Relation) string {
+func severalTexts(k *source, rel *wal.Relation) string {
 	col := rel.Columns[k.index]
 	switch name := TypeName(col); {
 	case slices.Contains(k.typ.names, "numeric") && col.TypeMod < 0 && !strings.Contains(name, "("):

@@ -1,7 +1,7 @@
 package router
 
 // Config holds one Mapping per configured table, in the order of
-// replication.Config.Tables.
+// postgres.Config.Tables.
 type Config struct {
 	Mappings []Mapping
 

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // ConnectorConfig is the configuration of another program's connector. A mapping that
@@ -16,7 +16,7 @@ type ConnectorConfig interface {
 	Open(o Opening) (Connector, error)
 
 	// Wants is what m has to be given beyond inserts.
-	Wants(m *Mapping) replication.Wants
+	Wants(m *Mapping) wal.Wants
 }
 
 // Opening is what a ConnectorConfig is opened with.
@@ -29,14 +29,14 @@ type Opening struct {
 	Opened []Connector
 
 	// Notice takes what Router.Notices will give; an empty column stands for the row.
-	Notice func(row *replication.Row, column, text string)
+	Notice func(row *wal.Row, column, text string)
 }
 
 // Connector makes the records of the tables whose mapping opened it. It belongs to one
 // Router, with the Router's owner.
 type Connector interface {
 	// Compile makes the connector ready for the rows of rel, a table of the mapping m.
-	Compile(m *Mapping, rel *replication.Relation) (ConnectorPlan, *Explanation, error)
+	Compile(m *Mapping, rel *wal.Relation) (ConnectorPlan, *Explanation, error)
 
 	// Heartbeat is how often a heartbeat is due and the topic that it goes to; zero: never.
 	Heartbeat() (every time.Duration, topic string)
@@ -54,19 +54,19 @@ type Connector interface {
 type ConnectorPlan interface {
 	// Route appends the records of row: none, one or more. An error appends none; headers
 	// that were begun in b may be left there.
-	Route(b *Buffer, row *replication.Row) error
+	Route(b *Buffer, row *wal.Row) error
 
 	// Salvage gives what can be had of a row that Route refuses. It appends nothing.
-	Salvage(b *Buffer, row *replication.Row) Record
+	Salvage(b *Buffer, row *wal.Row) Record
 
 	// ReadsAll tells whether records may show columns that the Explanation ignores.
 	ReadsAll() bool
 }
 
 // Wants is what the mapping has to be given beyond inserts.
-func (m *Mapping) Wants() replication.Wants {
+func (m *Mapping) Wants() wal.Wants {
 	if m.Connector == nil {
-		return replication.Wants{}
+		return wal.Wants{}
 	}
 	return m.Connector.Wants(m)
 }
@@ -85,7 +85,7 @@ func (r *Router) open(m *mapping, runID string) error {
 }
 
 // compileConnector is compile for a mapping that has a connector.
-func (m *mapping) compileConnector(rel *replication.Relation) (*plan, *Explanation, error) {
+func (m *mapping) compileConnector(rel *wal.Relation) (*plan, *Explanation, error) {
 	p, e, err := m.connector.Compile(&m.Mapping, rel)
 	if err != nil {
 		return nil, nil, err
@@ -132,7 +132,7 @@ func (r *Router) Heartbeats(b *Buffer, now time.Time) error {
 
 // Pass takes a row that is not delivered, because it was before. A connector that counts
 // the rows of a transaction counts it; its records are dropped.
-func (r *Router) Pass(b *Buffer, row *replication.Row) {
+func (r *Router) Pass(b *Buffer, row *wal.Row) {
 	if !slices.ContainsFunc(r.connectors, Connector.Counts) {
 		return
 	}

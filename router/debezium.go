@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/connect"
 )
 
@@ -45,7 +45,7 @@ type debezium struct {
 
 	settings DebeziumSettings // as opened
 	mapping  *Mapping
-	notice   func(row *replication.Row, column, text string) // nil while options are only looked at
+	notice   func(row *wal.Row, column, text string) // nil while options are only looked at
 
 	scratch dbzRecord
 }
@@ -409,14 +409,14 @@ func (d *debezium) addContext(c *debeziumConfig) {
 
 // wants asks for updates, because one that changes the primary key is routed as
 // an event, and for the rest where something would become of it.
-func (d *debezium) wants() replication.Wants {
-	w := replication.Wants{Update: !d.skipUpdate, Truncate: !d.skipTruncate, Meta: true, Commit: d.transactions != nil}
+func (d *debezium) wants() wal.Wants {
+	w := wal.Wants{Update: !d.skipUpdate, Truncate: !d.skipTruncate, Meta: true, Commit: d.transactions != nil}
 	w.Delete = !d.skipDelete && (d.transactions != nil || d.passes())
 	return w
 }
 
 // noticed passes on what Debezium logs a warning about.
-func (d *debezium) noticed(row *replication.Row, column, text string) {
+func (d *debezium) noticed(row *wal.Row, column, text string) {
 	if d.notice != nil {
 		d.notice(row, column, text)
 	}

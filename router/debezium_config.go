@@ -4,7 +4,7 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // Setting is one option of Debezium or Kafka Connect under its own name.
@@ -38,10 +38,10 @@ func sameConnector(a, b *Mapping) bool {
 }
 
 // Wants is what the options look at beyond inserts.
-func (s DebeziumSettings) Wants(m *Mapping) replication.Wants {
+func (s DebeziumSettings) Wants(m *Mapping) wal.Wants {
 	d, errs := newDebezium(m, s, "")
 	if len(errs) > 0 {
-		return replication.Wants{} // New reports them
+		return wal.Wants{} // New reports them
 	}
 	return d.wants()
 }

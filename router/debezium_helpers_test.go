@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 )
 
@@ -57,11 +57,11 @@ const (
 var oids = map[string]uint32{"int8": 20, "int4": 23, "box": 603, "varchar": 1043, "date": 1082, "timestamp": 1114, "uuid": 2950, "jsonb": 3802, "text": 25}
 
 // table is a relation in short: `name type` for each column.
-func table(columns ...string) *replication.Relation {
-	rel := &replication.Relation{OID: 16384, Namespace: "public", Name: "outbox"}
+func table(columns ...string) *wal.Relation {
+	rel := &wal.Relation{OID: 16384, Namespace: "public", Name: "outbox"}
 	for _, c := range columns {
 		name, typ, _ := strings.Cut(c, " ")
-		col := replication.Column{Name: name, TypeMod: -1, Type: 99999, TypeName: typ}
+		col := wal.Column{Name: name, TypeMod: -1, Type: 99999, TypeName: typ}
 		if oid, known := oids[typ]; known {
 			col.Type, col.TypeName = oid, ""
 		}
@@ -73,19 +73,19 @@ func table(columns ...string) *replication.Relation {
 // null is NULL in a row of text values.
 const null = "\x00null"
 
-func textRow(rel *replication.Relation, values ...string) *replication.Row {
-	row := &replication.Row{
-		Txn:      &replication.Txn{XID: 7, Commit: 0x1_0000_0028},
+func textRow(rel *wal.Relation, values ...string) *wal.Row {
+	row := &wal.Row{
+		Txn:      &wal.Txn{XID: 7, Commit: 0x1_0000_0028},
 		LSN:      0x1_0000_0010,
 		Ordinal:  3,
 		Relation: rel,
 	}
 	for _, v := range values {
 		if v == null {
-			row.Values = append(row.Values, replication.Value{Kind: replication.Null})
+			row.Values = append(row.Values, wal.Value{Kind: wal.Null})
 			continue
 		}
-		row.Values = append(row.Values, replication.Value{Kind: replication.Text, Data: []byte(v)})
+		row.Values = append(row.Values, wal.Value{Kind: wal.Text, Data: []byte(v)})
 	}
 	return row
 }
@@ -103,7 +103,7 @@ func mustNew(t testing.TB, m router.Mapping) *router.Router {
 }
 
 // routeOne routes one row and returns the record.
-func routeOne(t testing.TB, m router.Mapping, row *replication.Row) (router.Record, error) {
+func routeOne(t testing.TB, m router.Mapping, row *wal.Row) (router.Record, error) {
 	t.Helper()
 	var b router.Buffer
 	if err := mustNew(t, m).Route(&b, row); err != nil {

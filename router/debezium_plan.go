@@ -7,14 +7,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/connect"
 )
 
 // dbzPlan is a debezium configuration made ready for one relation.
 type dbzPlan struct {
 	d     *debezium
-	rel   *replication.Relation
+	rel   *wal.Relation
 	shape *dbzShape
 	cols  []dbzColumn // parallel to shape.fields
 	key   []int       // positions in shape.fields, in the order of the primary key
@@ -23,8 +23,8 @@ type dbzPlan struct {
 	keySchema, rowSchema *connect.Schema
 	envelope             *connect.Schema // nil until a record needs it
 
-	row  *replication.Row    // in hand
-	data []replication.Value // what the key of its record is made of
+	row  *wal.Row    // in hand
+	data []wal.Value // what the key of its record is made of
 }
 
 type dbzColumn struct {
@@ -48,7 +48,7 @@ func isDigitOrLetter(r rune) bool {
 
 // newDbzPlan makes the columns ready. The errors are those of the EventRouters
 // that would be given this table's rows.
-func newDbzPlan(d *debezium, rel *replication.Relation) (*dbzPlan, []string, []shapeError, error) {
+func newDbzPlan(d *debezium, rel *wal.Relation) (*dbzPlan, []string, []shapeError, error) {
 	p := &dbzPlan{d: d, rel: rel, topic: sourceTopic(d.prefix, rel.Namespace, rel.Name)}
 	name := d.modes.SchemaNames.SchemaName
 	p.shape = &dbzShape{valueName: name(p.topic + ".Value"), router: map[*eventRouter]*routedShape{}, beyond: map[string]bool{}}
@@ -159,7 +159,7 @@ func (p *dbzPlan) check() []shapeError {
 }
 
 // leavesOut tells why a column is kept from the records.
-func (d *debezium) leavesOut(rel *replication.Relation, column string) string {
+func (d *debezium) leavesOut(rel *wal.Relation, column string) string {
 	full := rel.Namespace + "." + rel.Name + "." + column
 	switch {
 	case d.columnsIn != nil && !matchesAny(d.columnsIn, full):
@@ -171,7 +171,7 @@ func (d *debezium) leavesOut(rel *replication.Relation, column string) string {
 }
 
 // connectColumn is a column as connect wants to know it.
-func (d *debezium) connectColumn(rel *replication.Relation, i int) connect.Column {
+func (d *debezium) connectColumn(rel *wal.Relation, i int) connect.Column {
 	c := rel.Columns[i]
 	out := connect.Column{
 		Name:   c.Name,
@@ -209,7 +209,7 @@ func (d *debezium) connectColumn(rel *replication.Relation, i int) connect.Colum
 }
 
 // Compile makes the options ready for rel.
-func (d *debezium) Compile(m *Mapping, rel *replication.Relation) (ConnectorPlan, *Explanation, error) {
+func (d *debezium) Compile(m *Mapping, rel *wal.Relation) (ConnectorPlan, *Explanation, error) {
 	if isMessages(rel) {
 		p := &dbzPlan{d: d, rel: rel, topic: d.prefix + ".message"}
 		return p, d.explainMessages(p), nil
@@ -276,7 +276,7 @@ const messageKeyMember = "prefix"
 
 // Route appends the records that Debezium would write for a row: none, one, or
 // more where the row passes the EventRouter unrouted.
-func (p *dbzPlan) Route(b *Buffer, row *replication.Row) error {
+func (p *dbzPlan) Route(b *Buffer, row *wal.Row) error {
 	records := len(b.Records)
 	p.row = row
 	err := p.send(b, row)
@@ -288,12 +288,12 @@ func (p *dbzPlan) Route(b *Buffer, row *replication.Row) error {
 	return err
 }
 
-func (p *dbzPlan) send(b *Buffer, row *replication.Row) error {
+func (p *dbzPlan) send(b *Buffer, row *wal.Row) error {
 	d := p.d
 	if isMessages(p.rel) {
 		return p.message(b, row)
 	}
-	if row.Change != nil && row.Change.Op == replication.Commit {
+	if row.Change != nil && row.Change.Op == wal.Commit {
 		return d.transactions.end(b, d, row)
 	}
 	if row.Change == nil && len(row.Values) != len(p.rel.Columns) {
@@ -306,11 +306,11 @@ func (p *dbzPlan) send(b *Buffer, row *replication.Row) error {
 	switch {
 	case row.Change == nil:
 		err = p.created(b, row, row.Values, nil)
-	case row.Change.Op == replication.Update:
+	case row.Change.Op == wal.Update:
 		err = p.updated(b, row)
-	case row.Change.Op == replication.Delete:
+	case row.Change.Op == wal.Delete:
 		err = p.deleted(b, row, row.Change.Old, nil)
-	case row.Change.Op == replication.Truncate:
+	case row.Change.Op == wal.Truncate:
 		err = p.change(b, row, 't', nil, nil, nil)
 	default:
 		err = reject(ReasonSchema, "", "change %q is not one that Debezium knows", byte(row.Change.Op))
@@ -328,12 +328,12 @@ const (
 	oldKeyHeader = "__debezium.oldkey"
 )
 
-func (p *dbzPlan) created(b *Buffer, row *replication.Row, values []replication.Value, first *dbzHeader) error {
+func (p *dbzPlan) created(b *Buffer, row *wal.Row, values []wal.Value, first *dbzHeader) error {
 	return p.change(b, row, 'c', values, values, first)
 }
 
 // updated is an update, or a delete and an insert when the primary key changed.
-func (p *dbzPlan) updated(b *Buffer, row *replication.Row) error {
+func (p *dbzPlan) updated(b *Buffer, row *wal.Row) error {
 	if old := row.Change.Old; old != nil && p.keyChanged(old, row.Values) {
 		oldKey, err := p.keyOf(old)
 		if err != nil {
@@ -353,10 +353,10 @@ func (p *dbzPlan) updated(b *Buffer, row *replication.Row) error {
 
 // keyChanged compares the columns of the primary key. An identity that does not
 // hold them says nothing about them.
-func (p *dbzPlan) keyChanged(old, values []replication.Value) bool {
+func (p *dbzPlan) keyChanged(old, values []wal.Value) bool {
 	for _, i := range p.key {
 		was, is := old[p.cols[i].index], values[p.cols[i].index]
-		if was.Kind != replication.Null && (was.Kind != is.Kind || string(was.Data) != string(is.Data)) {
+		if was.Kind != wal.Null && (was.Kind != is.Kind || string(was.Data) != string(is.Data)) {
 			return true
 		}
 	}
@@ -364,7 +364,7 @@ func (p *dbzPlan) keyChanged(old, values []replication.Value) bool {
 }
 
 // deleted is a delete with the tombstone behind it.
-func (p *dbzPlan) deleted(b *Buffer, row *replication.Row, old []replication.Value, first *dbzHeader) error {
+func (p *dbzPlan) deleted(b *Buffer, row *wal.Row, old []wal.Value, first *dbzHeader) error {
 	if err := p.change(b, row, 'd', old, nil, first); err != nil {
 		return err
 	}
@@ -372,7 +372,7 @@ func (p *dbzPlan) deleted(b *Buffer, row *replication.Row, old []replication.Val
 }
 
 // begin starts a record of this table, with its key and headers and no value.
-func (p *dbzPlan) begin(key []replication.Value, first *dbzHeader) *dbzRecord {
+func (p *dbzPlan) begin(key []wal.Value, first *dbzHeader) *dbzRecord {
 	r := &p.d.scratch
 	r.reset()
 	r.topic = p.topic
@@ -385,7 +385,7 @@ func (p *dbzPlan) begin(key []replication.Value, first *dbzHeader) *dbzRecord {
 }
 
 // change sends one change record through the chain.
-func (p *dbzPlan) change(b *Buffer, row *replication.Row, op byte, key, after []replication.Value, first *dbzHeader) error {
+func (p *dbzPlan) change(b *Buffer, row *wal.Row, op byte, key, after []wal.Value, first *dbzHeader) error {
 	r := p.begin(key, first)
 	c := &dbzChange{op: op, shape: p.shape, row: row, table: p}
 	if after != nil {
@@ -397,7 +397,7 @@ func (p *dbzPlan) change(b *Buffer, row *replication.Row, op byte, key, after []
 
 // pass runs the chain. The table's own key, which an EventRouter replaces, is made
 // only for a chain that may not reach one.
-func (p *dbzPlan) pass(b *Buffer, r *dbzRecord, row *replication.Row) error {
+func (p *dbzPlan) pass(b *Buffer, r *dbzRecord, row *wal.Row) error {
 	if p.keySchema != nil && p.data != nil && p.d.needsKey() {
 		key, err := p.keyOf(p.data)
 		if err != nil {
@@ -420,7 +420,7 @@ func (d *debezium) needsKey() bool {
 }
 
 // keyOf is the struct of the primary key's columns; nothing for a table without.
-func (p *dbzPlan) keyOf(values []replication.Value) (dbzField, error) {
+func (p *dbzPlan) keyOf(values []wal.Value) (dbzField, error) {
 	if p.keySchema == nil || values == nil {
 		return dbzField{}, nil
 	}
@@ -437,14 +437,14 @@ func (p *dbzPlan) keyOf(values []replication.Value) (dbzField, error) {
 
 // value decodes one column of a row. Debezium writes null for what it cannot
 // convert, as event.converting.failure.handling.mode says.
-func (p *dbzPlan) value(values []replication.Value, i int) (connect.Value, error) {
+func (p *dbzPlan) value(values []wal.Value, i int) (connect.Value, error) {
 	c := &p.cols[i]
 	v := values[c.index]
 	switch v.Kind {
-	case replication.Null:
+	case wal.Null:
 		return connect.Null, nil
-	case replication.Text:
-	case replication.Unchanged:
+	case wal.Text:
+	case wal.Unchanged:
 		return p.placeholder(i)
 	default:
 		return connect.Null, rejectBinary(p.rel.Columns[c.index].Name)
@@ -477,7 +477,7 @@ func (p *dbzPlan) placeholder(i int) (connect.Value, error) {
 func millis(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
 // commitMillis stands for the time at which Debezium processes a row.
-func commitMillis(row *replication.Row) (int64, bool) {
+func commitMillis(row *wal.Row) (int64, bool) {
 	if row == nil || row.Txn == nil || row.Txn.Time.IsZero() {
 		return 0, false
 	}
@@ -488,11 +488,11 @@ func commitMillis(row *replication.Row) (int64, bool) {
 func (p *dbzPlan) ReadsAll() bool { return p.d.passes() || p.renames() }
 
 // Salvage gives the bytes of key and payload as PostgreSQL prints them.
-func (p *dbzPlan) Salvage(b *Buffer, row *replication.Row) Record {
+func (p *dbzPlan) Salvage(b *Buffer, row *wal.Row) Record {
 	rec := Record{Partition: AutoPartition, Row: row}
 	text := func(name string) []byte {
 		i := columnIndex(p.rel, name)
-		if i < 0 || i >= len(row.Values) || row.Values[i].Kind != replication.Text {
+		if i < 0 || i >= len(row.Values) || row.Values[i].Kind != wal.Text {
 			return nil
 		}
 		return row.Values[i].Data

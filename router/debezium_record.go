@@ -3,7 +3,7 @@ package router
 import (
 	"fmt"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/connect"
 )
 
@@ -46,7 +46,7 @@ type dbzChange struct {
 	op    byte // c, u, d, t
 	shape *dbzShape
 	after func(i int) (connect.Value, error) // a column of the row, by shape; nil: there is none
-	row   *replication.Row
+	row   *wal.Row
 	table *dbzPlan // nil for a message
 }
 
@@ -102,7 +102,7 @@ func (r *dbzRecord) reset() {
 
 // emit converts the record and appends it to b. Connect converts headers, key and
 // value in this order, and the first failure counts.
-func (d *debezium) emit(b *Buffer, r *dbzRecord, row *replication.Row) error {
+func (d *debezium) emit(b *Buffer, r *dbzRecord, row *wal.Row) error {
 	if err := r.reveal(d); err != nil {
 		return err
 	}

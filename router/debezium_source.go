@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/connect"
 )
 
@@ -51,7 +51,7 @@ var blockSchema = namedStruct("event.block", 1, true,
 func text(s string) connect.Value { return connect.StringValue(s) }
 
 // sourceBlock says where a change comes from.
-func (d *debezium) sourceBlock(row *replication.Row, schema, table string) connect.Value {
+func (d *debezium) sourceBlock(row *wal.Row, schema, table string) connect.Value {
 	at, xid := time.Time{}, uint32(0)
 	if row.Txn != nil {
 		at, xid = row.Txn.Time, row.Txn.XID
@@ -178,7 +178,7 @@ func (d *debezium) envelope(c *dbzChange) (dbzField, error) {
 
 // oldValue is a column of the row before. The log leaves out what is not in the
 // replica identity; a required column then has the zero of its type.
-func (p *dbzPlan) oldValue(old []replication.Value, i int) (connect.Value, error) {
+func (p *dbzPlan) oldValue(old []wal.Value, i int) (connect.Value, error) {
 	v, err := p.value(old, i)
 	if err != nil || !v.IsNull() || p.shape.fields[i].Schema.Optional {
 		return v, err
@@ -204,7 +204,7 @@ func (p *dbzPlan) oldValue(old []replication.Value, i int) (connect.Value, error
 }
 
 // message sends a logical message on its way.
-func (p *dbzPlan) message(b *Buffer, row *replication.Row) error {
+func (p *dbzPlan) message(b *Buffer, row *wal.Row) error {
 	d := p.d
 	prefix := p.rel.Name
 	if len(row.Values) > 1 {
@@ -261,7 +261,7 @@ var (
 // object goes on as if a row with its members had been inserted.
 type decode struct {
 	expander *expander
-	row      *replication.Row // the message in hand
+	row      *wal.Row // the message in hand
 	content  []byte
 }
 
@@ -347,7 +347,7 @@ var (
 )
 
 // begin announces the transaction of its first row.
-func (t *transactions) begin(b *Buffer, d *debezium, row *replication.Row) error {
+func (t *transactions) begin(b *Buffer, d *debezium, row *wal.Row) error {
 	if t == nil || row.Txn == nil {
 		return nil
 	}
@@ -363,7 +363,7 @@ func (t *transactions) begin(b *Buffer, d *debezium, row *replication.Row) error
 }
 
 // count takes a row that was sent into account.
-func (t *transactions) count(row *replication.Row) {
+func (t *transactions) count(row *wal.Row) {
 	if t == nil || row.Txn == nil {
 		return
 	}
@@ -379,7 +379,7 @@ func (t *transactions) count(row *replication.Row) {
 }
 
 // end closes it.
-func (t *transactions) end(b *Buffer, d *debezium, row *replication.Row) error {
+func (t *transactions) end(b *Buffer, d *debezium, row *wal.Row) error {
 	if t == nil || !t.open || row.Txn == nil || t.txn != uint64(row.Txn.Commit) {
 		return nil
 	}
@@ -390,7 +390,7 @@ func (t *transactions) end(b *Buffer, d *debezium, row *replication.Row) error {
 	return nil
 }
 
-func (t *transactions) send(b *Buffer, d *debezium, row *replication.Row, status string) error {
+func (t *transactions) send(b *Buffer, d *debezium, row *wal.Row, status string) error {
 	r := &d.scratch
 	r.reset()
 	r.topic = d.prefix + ".transaction"

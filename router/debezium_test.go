@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/connect"
 )
@@ -42,9 +42,9 @@ func placed(list string) string { return "table.fields.additional.placement=" + 
 
 // described is a table with metadata: `name type`, and behind it `!` for NOT NULL,
 // `#` for the primary key, `=expression` for a default.
-func described(t testing.TB, columns ...string) *replication.Relation {
+func described(t testing.TB, columns ...string) *wal.Relation {
 	plain := make([]string, len(columns))
-	meta := make([]replication.ColumnMeta, len(columns))
+	meta := make([]wal.ColumnMeta, len(columns))
 	for i, c := range columns {
 		c, meta[i].Default, _ = strings.Cut(c, "=")
 		if strings.HasSuffix(c, "#") {
@@ -68,7 +68,7 @@ var debeziumColumns = []string{"id uuid#", "aggregatetype varchar!", "aggregatei
 
 const eventID = "406c07f3-26f0-4eea-a50c-109940064b8f"
 
-func eventRow(t testing.TB, more ...string) *replication.Row {
+func eventRow(t testing.TB, more ...string) *wal.Row {
 	values := []string{eventID, "Order", "1", "OrderCreated", `{"a": 1}`}
 	columns := debeziumColumns
 	for _, m := range more {
@@ -80,30 +80,30 @@ func eventRow(t testing.TB, more ...string) *replication.Row {
 	return row
 }
 
-func updated(row *replication.Row, column int, old string) *replication.Row {
+func updated(row *wal.Row, column int, old string) *wal.Row {
 	out := *row
-	out.Change = &replication.Change{Op: replication.Update, Old: make([]replication.Value, len(row.Values))}
+	out.Change = &wal.Change{Op: wal.Update, Old: make([]wal.Value, len(row.Values))}
 	for i := range out.Change.Old {
-		out.Change.Old[i].Kind = replication.Null
+		out.Change.Old[i].Kind = wal.Null
 	}
-	out.Change.Old[column] = replication.Value{Kind: replication.Text, Data: []byte(old)}
+	out.Change.Old[column] = wal.Value{Kind: wal.Text, Data: []byte(old)}
 	return &out
 }
 
-func changed(row *replication.Row, op replication.Op) *replication.Row {
+func changed(row *wal.Row, op wal.Op) *wal.Row {
 	out := *row
-	out.Change = &replication.Change{Op: op}
+	out.Change = &wal.Change{Op: op}
 	switch op {
-	case replication.Delete:
+	case wal.Delete:
 		out.Change.Old, out.Values = row.Values, nil
-	case replication.Truncate, replication.Commit:
+	case wal.Truncate, wal.Commit:
 		out.Values = nil
 	}
 	return &out
 }
 
-func messageRow(prefix, body string) *replication.Row {
-	rel := &replication.Relation{Namespace: "message", Name: "*", Columns: []replication.Column{
+func messageRow(prefix, body string) *wal.Row {
+	rel := &wal.Relation{Namespace: "message", Name: "*", Columns: []wal.Column{
 		{Name: "body", Type: 114, TypeMod: -1, TypeName: "json"}, {Name: "prefix", Type: 25, TypeMod: -1, TypeName: "text"},
 	}}
 	return textRow(rel, body, prefix)
@@ -153,67 +153,67 @@ func TestGolden_Debezium(t *testing.T) {
 	cases := []struct {
 		name     string
 		settings router.DebeziumSettings
-		rows     []*replication.Row
+		rows     []*wal.Row
 	}{
-		{"default", dbz(), []*replication.Row{eventRow(t)}},
-		{"context headers", dbz("extended.headers.enabled=true"), []*replication.Row{eventRow(t)}},
-		{"schemas", dbz("key.converter="+connect.ClassJSON, "value.converter="+connect.ClassJSON, "header.converter="+connect.ClassJSON), []*replication.Row{eventRow(t)}},
+		{"default", dbz(), []*wal.Row{eventRow(t)}},
+		{"context headers", dbz("extended.headers.enabled=true"), []*wal.Row{eventRow(t)}},
+		{"schemas", dbz("key.converter="+connect.ClassJSON, "value.converter="+connect.ClassJSON, "header.converter="+connect.ClassJSON), []*wal.Row{eventRow(t)}},
 		{"header, envelope and partition", jsonValues(placed("type:header:eventType, type:envelope:eventType, version:partition")),
-			[]*replication.Row{eventRow(t, "version int4:=3"), eventRow(t, "version int4:="+null)}},
+			[]*wal.Row{eventRow(t, "version int4:=3"), eventRow(t, "version int4:="+null)}},
 		{"envelope schema is named after the first event", dbz("value.converter="+connect.ClassJSON, placed("type:envelope")),
-			[]*replication.Row{eventRow(t), withRoute(eventRow(t), "Cart")}},
+			[]*wal.Row{eventRow(t), withRoute(eventRow(t), "Cart")}},
 		{"schema version", dbz("value.converter="+connect.ClassJSON, placed("type:envelope"), "table.field.event.schema.version=version"),
-			[]*replication.Row{eventRow(t, "version int4:=2"), eventRow(t, "version int4:="+null)}},
-		{"missing column ignored", dbz(placed("nope:header,type:header"), "table.field.additional.missing=ignore"), []*replication.Row{eventRow(t)}},
-		{"null takes the default", jsonValues(placed("n:envelope,at:header")), []*replication.Row{eventRow(t, "n int4='7'::integer:="+null, "at timestamp=now():="+null)}},
-		{"expanded", jsonValues("table.expand.json.payload=true"), []*replication.Row{eventRow(t), withPayload(eventRow(t), `{"b":[1,2.5]}`)}},
-		{"tombstone", dbz("route.tombstone.on.empty.payload=true", "value.converter="+connect.ClassJSON), []*replication.Row{withPayload(eventRow(t), null)}},
-		{"null payload", dbz("value.converter=" + connect.ClassJSON), []*replication.Row{withPayload(eventRow(t), null)}},
-		{"timestamp", dbz("table.field.event.timestamp=at"), []*replication.Row{eventRow(t, "at timestamp:="+t8601), eventRow(t, "at timestamp:=1969-12-31 23:59:59.9995"), eventRow(t, "at timestamp:="+null)}},
-		{"minus one is no timestamp", dbz("table.field.event.timestamp=at"), []*replication.Row{eventRow(t, "at timestamp:=1969-12-31 23:59:59.999")}},
-		{"bigint timestamp is NULL", dbz("table.field.event.timestamp=at"), []*replication.Row{eventRow(t, "at int8:="+null)}},
-		{"negative timestamp", dbz("table.field.event.timestamp=at"), []*replication.Row{eventRow(t, "at timestamp:=1969-12-31 23:59:58")}},
-		{"bigint timestamp", dbz("table.field.event.timestamp=at"), []*replication.Row{eventRow(t, "at int8:=1")}},
-		{"timestamp of Connect", dbz("table.field.event.timestamp=at", "time.precision.mode=connect"), []*replication.Row{eventRow(t, "at timestamp:="+t8601)}},
-		{"negative partition", dbz(placed("p:partition")), []*replication.Row{eventRow(t, "p int4:=-1")}},
-		{"null route", dbz("route.by.field=type"), []*replication.Row{withType(eventRow(t), null)}},
-		{"illegal topic", dbz(), []*replication.Row{withRoute(eventRow(t), "a\nb"), withRoute(eventRow(t), "Verkäufe")}},
-		{"no match", dbz("route.topic.regex=Ord", "route.topic.replacement=x-$0"), []*replication.Row{eventRow(t), withRoute(eventRow(t), "Ord")}},
-		{"update of the primary key", dbz("extended.headers.enabled=true"), []*replication.Row{updated(eventRow(t), 0, "00000000-0000-4000-8000-000000000001")}},
-		{"other update", dbz(), []*replication.Row{changed(eventRow(t), replication.Update)}},
-		{"fatal update", dbz("table.op.invalid.behavior= FATAL "), []*replication.Row{changed(eventRow(t), replication.Update)}},
-		{"delete", dbz("table.op.invalid.behavior=fatal"), []*replication.Row{changed(eventRow(t), replication.Delete)}},
-		{"truncate", dbz("skipped.operations=none"), []*replication.Row{changed(eventRow(t), replication.Truncate)}},
-		{"bytea without delegate", dbz("value.converter=" + connect.ClassBinaryData), []*replication.Row{eventRow(t)}},
-		{"poisoned expansion", jsonValues("table.expand.json.payload=true"), []*replication.Row{withPayload(eventRow(t), `[1,2]`)}},
+			[]*wal.Row{eventRow(t, "version int4:=2"), eventRow(t, "version int4:="+null)}},
+		{"missing column ignored", dbz(placed("nope:header,type:header"), "table.field.additional.missing=ignore"), []*wal.Row{eventRow(t)}},
+		{"null takes the default", jsonValues(placed("n:envelope,at:header")), []*wal.Row{eventRow(t, "n int4='7'::integer:="+null, "at timestamp=now():="+null)}},
+		{"expanded", jsonValues("table.expand.json.payload=true"), []*wal.Row{eventRow(t), withPayload(eventRow(t), `{"b":[1,2.5]}`)}},
+		{"tombstone", dbz("route.tombstone.on.empty.payload=true", "value.converter="+connect.ClassJSON), []*wal.Row{withPayload(eventRow(t), null)}},
+		{"null payload", dbz("value.converter=" + connect.ClassJSON), []*wal.Row{withPayload(eventRow(t), null)}},
+		{"timestamp", dbz("table.field.event.timestamp=at"), []*wal.Row{eventRow(t, "at timestamp:="+t8601), eventRow(t, "at timestamp:=1969-12-31 23:59:59.9995"), eventRow(t, "at timestamp:="+null)}},
+		{"minus one is no timestamp", dbz("table.field.event.timestamp=at"), []*wal.Row{eventRow(t, "at timestamp:=1969-12-31 23:59:59.999")}},
+		{"bigint timestamp is NULL", dbz("table.field.event.timestamp=at"), []*wal.Row{eventRow(t, "at int8:="+null)}},
+		{"negative timestamp", dbz("table.field.event.timestamp=at"), []*wal.Row{eventRow(t, "at timestamp:=1969-12-31 23:59:58")}},
+		{"bigint timestamp", dbz("table.field.event.timestamp=at"), []*wal.Row{eventRow(t, "at int8:=1")}},
+		{"timestamp of Connect", dbz("table.field.event.timestamp=at", "time.precision.mode=connect"), []*wal.Row{eventRow(t, "at timestamp:="+t8601)}},
+		{"negative partition", dbz(placed("p:partition")), []*wal.Row{eventRow(t, "p int4:=-1")}},
+		{"null route", dbz("route.by.field=type"), []*wal.Row{withType(eventRow(t), null)}},
+		{"illegal topic", dbz(), []*wal.Row{withRoute(eventRow(t), "a\nb"), withRoute(eventRow(t), "Verkäufe")}},
+		{"no match", dbz("route.topic.regex=Ord", "route.topic.replacement=x-$0"), []*wal.Row{eventRow(t), withRoute(eventRow(t), "Ord")}},
+		{"update of the primary key", dbz("extended.headers.enabled=true"), []*wal.Row{updated(eventRow(t), 0, "00000000-0000-4000-8000-000000000001")}},
+		{"other update", dbz(), []*wal.Row{changed(eventRow(t), wal.Update)}},
+		{"fatal update", dbz("table.op.invalid.behavior= FATAL "), []*wal.Row{changed(eventRow(t), wal.Update)}},
+		{"delete", dbz("table.op.invalid.behavior=fatal"), []*wal.Row{changed(eventRow(t), wal.Delete)}},
+		{"truncate", dbz("skipped.operations=none"), []*wal.Row{changed(eventRow(t), wal.Truncate)}},
+		{"bytea without delegate", dbz("value.converter=" + connect.ClassBinaryData), []*wal.Row{eventRow(t)}},
+		{"poisoned expansion", jsonValues("table.expand.json.payload=true"), []*wal.Row{withPayload(eventRow(t), `[1,2]`)}},
 		{"message routed", jsonValues(append(decodeFirst, "transforms.outbox."+placed("type:header:eventType"))...),
-			[]*replication.Row{messageRow("outbox", `{"id":"d4","aggregatetype":"User","aggregateid":"99","type":"UserCreated","payload":{"email":"a@b.c","n":null}}`)}},
-		{"message passes", jsonValues(), []*replication.Row{messageRow("outbox", `{"a":1}`)}},
-		{"message of another prefix", jsonValues(append(decodeFirst, "message.prefix.include.list=outbox")...), []*replication.Row{messageRow("other", "hello")}},
-		{"message that is no object", jsonValues(decodeFirst...), []*replication.Row{messageRow("other", "hello"), messageRow("other", `{"id":1}`)}},
-		{"RegexRouter", chained("t", packageTransforms+"RegexRouter", "regex=outbox[.]event[.](.*)", "replacement=prod.$1.v1"), []*replication.Row{eventRow(t)}},
-		{"TimestampRouter", chained("t", packageTransforms+"TimestampRouter", "timestamp.format=yyyy-MM'x'dd", "topic.format=${timestamp}.${topic}"), []*replication.Row{eventRow(t)}},
-		{"InsertHeader", chained("t", packageTransforms+"InsertHeader", "header=n", "value.literal=001"), []*replication.Row{eventRow(t)}},
-		{"DropHeaders", chained("t", packageTransforms+"DropHeaders", "headers=id,x"), []*replication.Row{eventRow(t)}},
+			[]*wal.Row{messageRow("outbox", `{"id":"d4","aggregatetype":"User","aggregateid":"99","type":"UserCreated","payload":{"email":"a@b.c","n":null}}`)}},
+		{"message passes", jsonValues(), []*wal.Row{messageRow("outbox", `{"a":1}`)}},
+		{"message of another prefix", jsonValues(append(decodeFirst, "message.prefix.include.list=outbox")...), []*wal.Row{messageRow("other", "hello")}},
+		{"message that is no object", jsonValues(decodeFirst...), []*wal.Row{messageRow("other", "hello"), messageRow("other", `{"id":1}`)}},
+		{"RegexRouter", chained("t", packageTransforms+"RegexRouter", "regex=outbox[.]event[.](.*)", "replacement=prod.$1.v1"), []*wal.Row{eventRow(t)}},
+		{"TimestampRouter", chained("t", packageTransforms+"TimestampRouter", "timestamp.format=yyyy-MM'x'dd", "topic.format=${timestamp}.${topic}"), []*wal.Row{eventRow(t)}},
+		{"InsertHeader", chained("t", packageTransforms+"InsertHeader", "header=n", "value.literal=001"), []*wal.Row{eventRow(t)}},
+		{"DropHeaders", chained("t", packageTransforms+"DropHeaders", "headers=id,x"), []*wal.Row{eventRow(t)}},
 		{"InsertField", jsonValues("transforms=outbox,t", "transforms.outbox.type="+classEventRouter, "transforms.outbox."+placed("type:envelope"),
-			"transforms.t.type="+packageTransforms+"InsertField$Value", "transforms.t.static.field=origin", "transforms.t.static.value=app", "transforms.t.topic.field=to"), []*replication.Row{eventRow(t)}},
-		{"HoistField", chained("t", packageTransforms+"HoistField$Key", "field=k"), []*replication.Row{eventRow(t)}},
+			"transforms.t.type="+packageTransforms+"InsertField$Value", "transforms.t.static.field=origin", "transforms.t.static.value=app", "transforms.t.topic.field=to"), []*wal.Row{eventRow(t)}},
+		{"HoistField", chained("t", packageTransforms+"HoistField$Key", "field=k"), []*wal.Row{eventRow(t)}},
 		{"ReplaceField and ExtractField", jsonValues("transforms=outbox,a,b", "transforms.outbox.type="+classEventRouter, "transforms.outbox.table.expand.json.payload=true",
 			"transforms.a.type="+packageTransforms+"ReplaceField$Value", "transforms.a.renames=a:n",
-			"transforms.b.type="+packageTransforms+"ExtractField$Value", "transforms.b.field=n"), []*replication.Row{eventRow(t)}},
+			"transforms.b.type="+packageTransforms+"ExtractField$Value", "transforms.b.field=n"), []*wal.Row{eventRow(t)}},
 		{"HeaderFrom and ValueToKey", jsonValues("transforms=outbox,a,b", "transforms.outbox.type="+classEventRouter, "transforms.outbox."+placed("type:envelope:kind"),
 			"transforms.a.type="+packageTransforms+"HeaderFrom$Value", "transforms.a.fields=kind", "transforms.a.headers=k", "transforms.a.operation=move",
-			"transforms.b.type="+packageTransforms+"ValueToKey", "transforms.b.fields=payload"), []*replication.Row{eventRow(t)}},
+			"transforms.b.type="+packageTransforms+"ValueToKey", "transforms.b.fields=payload"), []*wal.Row{eventRow(t)}},
 		{"SetSchemaMetadata", dbz("transforms=outbox,t", "value.converter="+connect.ClassJSON, "transforms.outbox.type="+classEventRouter,
-			"transforms.t.type="+packageTransforms+"SetSchemaMetadata$Value", "transforms.t.schema.name=x.Y", "transforms.t.schema.version=4"), []*replication.Row{eventRow(t)}},
-		{"Filter", chained("t", packageTransforms+"Filter", "predicate=tomb", "predicates=tomb", "predicates.tomb.type="+packagePredicates+"RecordIsTombstone"), []*replication.Row{withPayload(eventRow(t), null), eventRow(t)}},
-		{"unwrapped", jsonValues("transforms=u,outbox", "transforms.u.type="+classUnwrap, "transforms.outbox.type="+classEventRouter), []*replication.Row{eventRow(t), changed(eventRow(t), replication.Delete)}},
+			"transforms.t.type="+packageTransforms+"SetSchemaMetadata$Value", "transforms.t.schema.name=x.Y", "transforms.t.schema.version=4"), []*wal.Row{eventRow(t)}},
+		{"Filter", chained("t", packageTransforms+"Filter", "predicate=tomb", "predicates=tomb", "predicates.tomb.type="+packagePredicates+"RecordIsTombstone"), []*wal.Row{withPayload(eventRow(t), null), eventRow(t)}},
+		{"unwrapped", jsonValues("transforms=u,outbox", "transforms.u.type="+classUnwrap, "transforms.outbox.type="+classEventRouter), []*wal.Row{eventRow(t), changed(eventRow(t), wal.Delete)}},
 		{"kept from the router", jsonValues("database.dbname=shop", "transforms=outbox", "transforms.outbox.type="+classEventRouter, "transforms.outbox.predicate=p", "transforms.outbox.negate=true",
 			"predicates=p", "predicates.p.type="+packagePredicates+"TopicNameMatches", "predicates.p.pattern=.*outbox"),
-			[]*replication.Row{eventRow(t), changed(eventRow(t), replication.Delete), updated(eventRow(t), 3, "Old")}},
-		{"columns left out", dbz("column.exclude.list=public.outbox.TYPE", placed("type:header"), "table.field.additional.missing=ignore"), []*replication.Row{eventRow(t)}},
-		{"transactions", jsonValues("provide.transaction.metadata=true"), []*replication.Row{eventRow(t), changed(eventRow(t), replication.Commit)}},
-		{"TOASTed payload of another key", dbz(), []*replication.Row{unchangedPayload(updated(eventRow(t), 0, "00000000-0000-4000-8000-000000000001"))}},
+			[]*wal.Row{eventRow(t), changed(eventRow(t), wal.Delete), updated(eventRow(t), 3, "Old")}},
+		{"columns left out", dbz("column.exclude.list=public.outbox.TYPE", placed("type:header"), "table.field.additional.missing=ignore"), []*wal.Row{eventRow(t)}},
+		{"transactions", jsonValues("provide.transaction.metadata=true"), []*wal.Row{eventRow(t), changed(eventRow(t), wal.Commit)}},
+		{"TOASTed payload of another key", dbz(), []*wal.Row{unchangedPayload(updated(eventRow(t), 0, "00000000-0000-4000-8000-000000000001"))}},
 	}
 	var out strings.Builder
 	for _, c := range cases {
@@ -244,20 +244,20 @@ func TestGolden_Debezium(t *testing.T) {
 	golden(t, "debezium", out.String())
 }
 
-func withValue(row *replication.Row, column int, value string) *replication.Row {
-	row.Values[column] = replication.Value{Kind: replication.Text, Data: []byte(value)}
+func withValue(row *wal.Row, column int, value string) *wal.Row {
+	row.Values[column] = wal.Value{Kind: wal.Text, Data: []byte(value)}
 	if value == null {
-		row.Values[column] = replication.Value{Kind: replication.Null}
+		row.Values[column] = wal.Value{Kind: wal.Null}
 	}
 	return row
 }
 
-func withRoute(row *replication.Row, v string) *replication.Row   { return withValue(row, 1, v) }
-func withType(row *replication.Row, v string) *replication.Row    { return withValue(row, 3, v) }
-func withPayload(row *replication.Row, v string) *replication.Row { return withValue(row, 4, v) }
+func withRoute(row *wal.Row, v string) *wal.Row   { return withValue(row, 1, v) }
+func withType(row *wal.Row, v string) *wal.Row    { return withValue(row, 3, v) }
+func withPayload(row *wal.Row, v string) *wal.Row { return withValue(row, 4, v) }
 
-func unchangedPayload(row *replication.Row) *replication.Row {
-	row.Values[4] = replication.Value{Kind: replication.Unchanged}
+func unchangedPayload(row *wal.Row) *wal.Row {
+	row.Values[4] = wal.Value{Kind: wal.Unchanged}
 	return row
 }
 
@@ -355,7 +355,7 @@ func TestDebezium_TablesWithTheSameOptionsAreOneConnector(t *testing.T) {
 	leaf.Name, leaf.Table = "outbox_2", 1
 	second.Relation = &leaf
 	var b router.Buffer
-	for _, row := range []*replication.Row{first, second} {
+	for _, row := range []*wal.Row{first, second} {
 		if err := r.Route(&b, row); err != nil {
 			t.Fatal(err)
 		}
@@ -368,15 +368,15 @@ func TestDebezium_TablesWithTheSameOptionsAreOneConnector(t *testing.T) {
 func TestDebezium_WantsWhatTheOptionsLookAt(t *testing.T) {
 	for name, c := range map[string]struct {
 		settings router.DebeziumSettings
-		want     replication.Wants
+		want     wal.Wants
 	}{
-		"none":            {nil, replication.Wants{}},
-		"router":          {dbz(), replication.Wants{Update: true, Meta: true}},
-		"updates skipped": {dbz("skipped.operations=u,t"), replication.Wants{Meta: true}},
-		"truncates":       {dbz("skipped.operations=none"), replication.Wants{Update: true, Truncate: true, Meta: true}},
-		"transactions":    {dbz("provide.transaction.metadata=true"), replication.Wants{Update: true, Delete: true, Commit: true, Meta: true}},
-		"unwrapped":       {dbz("transforms=u,outbox", "transforms.u.type="+classUnwrap, "transforms.outbox.type="+classEventRouter), replication.Wants{Update: true, Delete: true, Meta: true}},
-		"wrong":           {dbz("nope=1"), replication.Wants{}},
+		"none":            {nil, wal.Wants{}},
+		"router":          {dbz(), wal.Wants{Update: true, Meta: true}},
+		"updates skipped": {dbz("skipped.operations=u,t"), wal.Wants{Meta: true}},
+		"truncates":       {dbz("skipped.operations=none"), wal.Wants{Update: true, Truncate: true, Meta: true}},
+		"transactions":    {dbz("provide.transaction.metadata=true"), wal.Wants{Update: true, Delete: true, Commit: true, Meta: true}},
+		"unwrapped":       {dbz("transforms=u,outbox", "transforms.u.type="+classUnwrap, "transforms.outbox.type="+classEventRouter), wal.Wants{Update: true, Delete: true, Meta: true}},
+		"wrong":           {dbz("nope=1"), wal.Wants{}},
 	} {
 		m := router.Mapping{Connector: c.settings}
 		if got := m.Wants(); got != c.want {
@@ -424,7 +424,7 @@ func TestDebezium_TransactionBeginsOnce(t *testing.T) {
 	if err := r.Route(&b, &next); err != nil || len(b.Records) != 3 {
 		t.Fatalf("%v, %d records", err, len(b.Records))
 	}
-	if err := r.Route(&b, changed(row, replication.Commit)); err != nil || !strings.Contains(string(b.Records[3].Value), `"event_count":2`) {
+	if err := r.Route(&b, changed(row, wal.Commit)); err != nil || !strings.Contains(string(b.Records[3].Value), `"event_count":2`) {
 		t.Fatalf("%v, %s", err, b.Records[3].Value)
 	}
 }
@@ -449,7 +449,7 @@ func TestDebezium_TransactionGoesOnBehindRowsThatWereDelivered(t *testing.T) {
 	if len(b.Records) != 1 || strings.HasSuffix(b.Records[0].Topic, ".transaction") {
 		t.Fatalf("%d records for the third row: the transaction began before", len(b.Records))
 	}
-	if err := r.Route(&b, changed(row, replication.Commit)); err != nil || len(b.Records) != 2 || !strings.Contains(string(b.Records[1].Value), `"event_count":3`) {
+	if err := r.Route(&b, changed(row, wal.Commit)); err != nil || len(b.Records) != 2 || !strings.Contains(string(b.Records[1].Value), `"event_count":3`) {
 		t.Fatalf("%v, %d records, %s", err, len(b.Records), b.Records[len(b.Records)-1].Value)
 	}
 	plain := mustNew(t, router.Mapping{Preset: "outbox"})
@@ -464,15 +464,15 @@ func TestDebezium_NoticesWhatItDropsAndBlanks(t *testing.T) {
 	blank := eventRow(t, "paid int4:=nothing")
 	for name, c := range map[string]struct {
 		settings router.DebeziumSettings
-		rows     []*replication.Row
+		rows     []*wal.Row
 		want     []router.Notice
 	}{
-		"an insert":          {dbz(), []*replication.Row{eventRow(t)}, nil},
-		"updates":            {dbz(), []*replication.Row{changed(eventRow(t), replication.Update), changed(eventRow(t), replication.Update)}, []router.Notice{{Rows: 1}}},
+		"an insert":          {dbz(), []*wal.Row{eventRow(t)}, nil},
+		"updates":            {dbz(), []*wal.Row{changed(eventRow(t), wal.Update), changed(eventRow(t), wal.Update)}, []router.Notice{{Rows: 1}}},
 		"updates are fatal":  {dbz("table.op.invalid.behavior=fatal"), nil, nil},
-		"a value":            {dbz(placed("paid:header,paid:header:again")), []*replication.Row{blank}, []router.Notice{{Column: "paid", Rows: 1}}},
-		"a value, in quiet":  {dbz(placed("paid:header"), "event.converting.failure.handling.mode=skip"), []*replication.Row{blank}, nil},
-		"nobody looks at it": {dbz(), []*replication.Row{blank}, nil},
+		"a value":            {dbz(placed("paid:header,paid:header:again")), []*wal.Row{blank}, []router.Notice{{Column: "paid", Rows: 1}}},
+		"a value, in quiet":  {dbz(placed("paid:header"), "event.converting.failure.handling.mode=skip"), []*wal.Row{blank}, nil},
+		"nobody looks at it": {dbz(), []*wal.Row{blank}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Connector: c.settings}}})

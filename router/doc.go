@@ -2,7 +2,7 @@
 // which headers.
 //
 // It is pure: no clock, no socket, no goroutine. A Mapping is compiled once for
-// each *replication.Relation into indices and converters, so routing a row
+// each *wal.Relation into indices and converters, so routing a row
 // looks nothing up by name and, with a Buffer that is used again, allocates
 // nothing in the steady state.
 //

@@ -3,13 +3,13 @@ package router
 import (
 	"encoding/json"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // appendEventuate writes the object that consumers of Eventuate Tram read:
 // {"payload":"…","headers":{…}}, the payload's text as a string and the headers
 // column as it is.
-func (p *content) appendEventuate(dst []byte, b *Buffer, row *replication.Row, payload []byte) ([]byte, error) {
+func (p *content) appendEventuate(dst []byte, b *Buffer, row *wal.Row, payload []byte) ([]byte, error) {
 	dst, err := p.payload.appendText(append(dst, `{"payload":`...), payload)
 	if err != nil {
 		return dst, err

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 func TestAuto_TakesARoutingKeyBesideATopic(t *testing.T) {
@@ -106,7 +106,7 @@ func TestCheck_TellsWhyAColumnIsNotInTheStream(t *testing.T) {
 }
 
 func TestMessages_SayWhatTheBodyLacks(t *testing.T) {
-	rel := &replication.Relation{Namespace: "message", Name: "shop", Columns: []replication.Column{{Name: MessageBody, Type: 114, TypeMod: -1, TypeName: "json"}}}
+	rel := &wal.Relation{Namespace: "message", Name: "shop", Columns: []wal.Column{{Name: MessageBody, Type: 114, TypeMod: -1, TypeName: "json"}}}
 	for body, want := range map[string]string{
 		"hello":     "the message body is not a JSON object; send a JSON object with the members id",
 		`{"id": 1`:  "the message body is not JSON; send a JSON object",
@@ -121,7 +121,7 @@ func TestMessages_SayWhatTheBodyLacks(t *testing.T) {
 }
 
 func TestMessages_WarnOnlyOfWhatIsSet(t *testing.T) {
-	rel := &replication.Relation{Namespace: "message", Name: "shop", Columns: []replication.Column{{Name: MessageBody, Type: 114, TypeMod: -1, TypeName: "json"}}}
+	rel := &wal.Relation{Namespace: "message", Name: "shop", Columns: []wal.Column{{Name: MessageBody, Type: 114, TypeMod: -1, TypeName: "json"}}}
 	for route, warnings := range map[string]int{"": 0, "body#/kind": 1} {
 		e, err := mustNew(t, ForMessages(Mapping{Table: "shop", Topic: "events", Columns: Columns{Route: route}})).Check(rel)
 		if err != nil || len(e.Warnings) != warnings {
@@ -220,7 +220,7 @@ func TestCloudEvents_AreWhatDaprReads(t *testing.T) {
 			}
 		}
 		// A null is no event: Dapr would fail at it for ever.
-		row.Values[3] = replication.Value{Kind: replication.Null}
+		row.Values[3] = wal.Value{Kind: wal.Null}
 		if rec, err = routeOne(t, Mapping{Value: FormatCloudEvents}, row); err != nil || rec.Value != nil {
 			t.Errorf("%s, %v", rec.Value, err)
 		}
@@ -239,17 +239,17 @@ func headerOf(rec Record, name string) string {
 // Equal values of some types are written in several ways, and each is a key.
 func TestCheck_WarnsOfKeysWithSeveralTexts(t *testing.T) {
 	for _, tt := range []struct {
-		column replication.Column
+		column wal.Column
 		want   string
 	}{
-		{replication.Column{Type: 1700, TypeMod: -1}, "1.0 and 1.00 are equal"},
-		{replication.Column{Type: 90001, TypeMod: -1, TypeName: "numeric"}, "1.0 and 1.00 are equal"}, // a domain
-		{replication.Column{Type: 90001, TypeMod: -1, TypeName: "public.citext"}, "Key and key are equal"},
-		{replication.Column{Type: 90001, TypeMod: -1, TypeName: "citext"}, "Key and key are equal"},
-		{replication.Column{Type: 1700, TypeMod: 10<<16 | 2 + 4}, ""},
-		{replication.Column{Type: 90001, TypeMod: -1, TypeName: "numeric(10,2)"}, ""},
-		{replication.Column{Type: 20, TypeMod: -1}, ""},
-		{replication.Column{Type: 25, TypeMod: -1}, ""},
+		{wal.Column{Type: 1700, TypeMod: -1}, "1.0 and 1.00 are equal"},
+		{wal.Column{Type: 90001, TypeMod: -1, TypeName: "numeric"}, "1.0 and 1.00 are equal"}, // a domain
+		{wal.Column{Type: 90001, TypeMod: -1, TypeName: "public.citext"}, "Key and key are equal"},
+		{wal.Column{Type: 90001, TypeMod: -1, TypeName: "citext"}, "Key and key are equal"},
+		{wal.Column{Type: 1700, TypeMod: 10<<16 | 2 + 4}, ""},
+		{wal.Column{Type: 90001, TypeMod: -1, TypeName: "numeric(10,2)"}, ""},
+		{wal.Column{Type: 20, TypeMod: -1}, ""},
+		{wal.Column{Type: 25, TypeMod: -1}, ""},
 	} {
 		rel := table(t, "id uuid", "aggregate_type text", "aggregate_id text", "event_type text", "payload jsonb")
 		tt.column.Name = "aggregate_id"

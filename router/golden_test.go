@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -51,11 +51,11 @@ var oids = map[string]uint32{
 }
 
 // table is a relation in short: `name type` for each column.
-func table(_ testing.TB, columns ...string) *replication.Relation {
-	rel := &replication.Relation{OID: 16384, Namespace: "public", Name: "outbox"}
+func table(_ testing.TB, columns ...string) *wal.Relation {
+	rel := &wal.Relation{OID: 16384, Namespace: "public", Name: "outbox"}
 	for _, c := range columns {
 		name, typ, _ := strings.Cut(c, " ")
-		col := replication.Column{Name: name, TypeMod: -1, Type: 99999, TypeName: typ}
+		col := wal.Column{Name: name, TypeMod: -1, Type: 99999, TypeName: typ}
 		if oid, known := oids[typ]; known {
 			col.Type, col.TypeName = oid, ""
 		}
@@ -67,30 +67,30 @@ func table(_ testing.TB, columns ...string) *replication.Relation {
 // null is NULL in a row of text values.
 const null = "\x00null"
 
-func textRow(rel *replication.Relation, values ...string) *replication.Row {
-	row := &replication.Row{
-		Txn:      &replication.Txn{XID: 7, Commit: 0x1_0000_0028},
+func textRow(rel *wal.Relation, values ...string) *wal.Row {
+	row := &wal.Row{
+		Txn:      &wal.Txn{XID: 7, Commit: 0x1_0000_0028},
 		LSN:      0x1_0000_0010,
 		Ordinal:  3,
 		Relation: rel,
 	}
 	for _, v := range values {
 		if v == null {
-			row.Values = append(row.Values, replication.Value{Kind: replication.Null})
+			row.Values = append(row.Values, wal.Value{Kind: wal.Null})
 			continue
 		}
-		row.Values = append(row.Values, replication.Value{Kind: replication.Text, Data: []byte(v)})
+		row.Values = append(row.Values, wal.Value{Kind: wal.Text, Data: []byte(v)})
 	}
 	return row
 }
 
 // binaryRow turns a row of text values into what the server sends in binary, for
 // the types that need no more than the bytes or hex.
-func binaryRow(t testing.TB, row *replication.Row) *replication.Row {
+func binaryRow(t testing.TB, row *wal.Row) *wal.Row {
 	out := *row
 	out.Values = slices.Clone(row.Values)
 	for i, v := range row.Values {
-		if v.Kind == replication.Null {
+		if v.Kind == wal.Null {
 			continue
 		}
 		data := v.Data
@@ -105,7 +105,7 @@ func binaryRow(t testing.TB, row *replication.Row) *replication.Row {
 		default:
 			continue // stays text: not every column needs to be binary
 		}
-		out.Values[i] = replication.Value{Kind: replication.Binary, Data: data}
+		out.Values[i] = wal.Value{Kind: wal.Binary, Data: data}
 	}
 	return &out
 }
@@ -131,7 +131,7 @@ func mustNew(t testing.TB, m Mapping) *Router {
 }
 
 // routeOne routes one row and returns a copy of the record.
-func routeOne(t testing.TB, m Mapping, row *replication.Row) (Record, error) {
+func routeOne(t testing.TB, m Mapping, row *wal.Row) (Record, error) {
 	t.Helper()
 	var b Buffer
 	if err := mustNew(t, m).Route(&b, row); err != nil {

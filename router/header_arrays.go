@@ -3,14 +3,14 @@ package router
 import (
 	"errors"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 var errUneven = errors.New("and its column of values have different lengths")
 
 // appendArrays adds the headers whose names are in one array and whose values
 // are in another. NULL for both adds nothing.
-func (p *content) appendArrays(b *Buffer, row *replication.Row, names []byte) error {
+func (p *content) appendArrays(b *Buffer, row *wal.Row, names []byte) error {
 	values, err := p.headersColumn.values.text(b, row)
 	if err != nil {
 		return err

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // appendColumnHeaders adds one header for each entry of a headers column:
@@ -19,7 +19,7 @@ import (
 //
 // An entry named id is passed over, and so is what a cloudevents format sets.
 // NULL adds nothing. Strings that hold no escapes alias the row; only keys are copied, once for each distinct key.
-func (p *content) appendColumnHeaders(b *Buffer, row *replication.Row) error {
+func (p *content) appendColumnHeaders(b *Buffer, row *wal.Row) error {
 	s := p.headersColumn
 	text, err := s.source.headerText(b, row)
 	if err != nil || text == nil {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // columnHeaders routes a row whose headers column has the given type and text,
@@ -134,7 +134,7 @@ func fuzzHeaders(f *testing.F, typ string, check func(t *testing.T, text []byte,
 	r := mustNew(f, Mapping{Columns: Columns{Headers: "h"}})
 	f.Fuzz(func(t *testing.T, text []byte) {
 		row := textRow(rel, testID, "order", "{}", "")
-		row.Values[3] = replication.Value{Kind: replication.Text, Data: slices.Clone(text)}
+		row.Values[3] = wal.Value{Kind: wal.Text, Data: slices.Clone(text)}
 		var b Buffer
 		err := r.Route(&b, row)
 		var rec Record

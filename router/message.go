@@ -3,7 +3,7 @@ package router
 import (
 	"encoding/json"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // ForMessages completes the mapping of logical messages, whose only column is
@@ -37,7 +37,7 @@ func memberOf(r role) string {
 
 // checkBody looks at a message's body once, so that whatever points into it finds
 // a JSON object.
-func checkBody(row *replication.Row) error {
+func checkBody(row *wal.Row) error {
 	for _, v := range row.Values {
 		text := trimBlank(v.Data)
 		what := errNotJSON

@@ -3,7 +3,7 @@ package router
 import (
 	"github.com/jackc/pglogrepl"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // Notice is something that a connector made of rows and that is worth a warning. It holds no value of a row.
@@ -29,7 +29,7 @@ type rowAt struct {
 	ordinal uint64
 }
 
-func (n *notices) add(row *replication.Row, column, text string) {
+func (n *notices) add(row *wal.Row, column, text string) {
 	if row == nil || row.Relation == nil || row.Txn == nil {
 		return
 	}

@@ -3,7 +3,7 @@ package router
 import (
 	"slices"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/jackc/pglogrepl"
 )
 
@@ -11,7 +11,7 @@ import (
 // the preset's; whether they exist is for compile to say.
 //
 // at is a row that has the relation's shape.
-func (m *mapping) shapeOf(rel *replication.Relation, at position) (*shape, error) {
+func (m *mapping) shapeOf(rel *wal.Relation, at position) (*shape, error) {
 	if m.pin != nil {
 		return m.pinned(rel, at), nil
 	}
@@ -46,7 +46,7 @@ type position struct {
 	ordinal uint64
 }
 
-func positionOf(row *replication.Row) position {
+func positionOf(row *wal.Row) position {
 	commit, ordinal := row.Place()
 	return position{commit, ordinal}
 }
@@ -60,7 +60,7 @@ func (p position) before(q position) bool {
 // table need not have. Behind a row that had the column its absence means that the column
 // was dropped or renamed, and compile reports it. A session may go back to rows that an
 // earlier one delivered, so the position decides and not what was seen before.
-func (m *mapping) pinned(rel *replication.Relation, at position) *shape {
+func (m *mapping) pinned(rel *wal.Relation, at position) *shape {
 	s := &shape{preset: m.pin.preset, columns: m.pin.columns}
 	for _, r := range dispensable {
 		seen := m.pin.streamed[r]
@@ -75,7 +75,7 @@ func (m *mapping) pinned(rel *replication.Relation, at position) *shape {
 var dispensable = []role{roleType, roleHeaders, roleTrace}
 
 // note remembers from which row on the dispensable columns came with the stream.
-func (p *pin) note(rel *replication.Relation, at position) {
+func (p *pin) note(rel *wal.Relation, at position) {
 	for _, r := range dispensable {
 		if p.columns[r] != "" && has(rel, p.columns[r]) && (p.streamed[r] == position{} || at.before(p.streamed[r])) {
 			p.streamed[r] = at

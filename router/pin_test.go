@@ -3,7 +3,7 @@ package router
 import (
 	"testing"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/jackc/pglogrepl"
 )
 
@@ -16,10 +16,10 @@ var (
 // has only some columns; each call announces the table anew.
 func pinnedRouter(t *testing.T) (*Router, func(commit pglogrepl.LSN, ordinal uint64, columns []string) error) {
 	t.Helper()
-	shape := func(columns ...string) *replication.Relation {
-		rel := &replication.Relation{OID: 1, Namespace: "public", Name: "outbox"}
+	shape := func(columns ...string) *wal.Relation {
+		rel := &wal.Relation{OID: 1, Namespace: "public", Name: "outbox"}
 		for _, c := range columns {
-			rel.Columns = append(rel.Columns, replication.Column{Name: c, Type: 25})
+			rel.Columns = append(rel.Columns, wal.Column{Name: c, Type: 25})
 		}
 		return rel
 	}
@@ -31,9 +31,9 @@ func pinnedRouter(t *testing.T) (*Router, func(commit pglogrepl.LSN, ordinal uin
 		t.Fatalf("%+v, %v", found, err)
 	}
 	return r, func(commit pglogrepl.LSN, ordinal uint64, columns []string) error {
-		row := &replication.Row{Txn: &replication.Txn{Commit: commit}, Ordinal: ordinal, Relation: shape(columns...)}
+		row := &wal.Row{Txn: &wal.Txn{Commit: commit}, Ordinal: ordinal, Relation: shape(columns...)}
 		for range columns {
-			row.Values = append(row.Values, replication.Value{Kind: replication.Text, Data: []byte("x")})
+			row.Values = append(row.Values, wal.Value{Kind: wal.Text, Data: []byte("x")})
 		}
 		return r.Route(new(Buffer), row)
 	}

@@ -3,13 +3,13 @@ package router
 import (
 	"strconv"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // plan is a mapping compiled for one relation: indices and converters, no names
 // to look up. Its maps and fields are scratch of Route, so it has one owner.
 type plan struct {
-	relation *replication.Relation
+	relation *wal.Relation
 	err      error // why there is no plan; everything below is then empty
 
 	connector ConnectorPlan // in the place of everything below; nil for a mapping without a connector
@@ -37,7 +37,7 @@ type headerPlan struct {
 
 // route appends the record of row to b. On an error the headers begun in b are
 // still there.
-func (p *plan) route(b *Buffer, row *replication.Row, scratch *[]byte) error {
+func (p *plan) route(b *Buffer, row *wal.Row, scratch *[]byte) error {
 	if p.connector != nil {
 		return p.connector.Route(b, row)
 	}
@@ -100,7 +100,7 @@ func (p *plan) route(b *Buffer, row *replication.Row, scratch *[]byte) error {
 	return nil
 }
 
-func (p *plan) recordKey(b *Buffer, row *replication.Row, scratch *[]byte) ([]byte, error) {
+func (p *plan) recordKey(b *Buffer, row *wal.Row, scratch *[]byte) ([]byte, error) {
 	key, err := p.key.bytes(b, row)
 	if err != nil || key == nil || !p.quoteKey {
 		return key, err
@@ -114,7 +114,7 @@ func (p *plan) recordKey(b *Buffer, row *replication.Row, scratch *[]byte) ([]by
 }
 
 // addID adds the header id. What replaces the event id does so where it is not NULL.
-func (p *plan) addID(b *Buffer, row *replication.Row, id []byte, scratch *[]byte) error {
+func (p *plan) addID(b *Buffer, row *wal.Row, id []byte, scratch *[]byte) error {
 	if p.idAs != nil {
 		other, err := p.idAs.value(b, row, scratch)
 		if err != nil {
@@ -128,7 +128,7 @@ func (p *plan) addID(b *Buffer, row *replication.Row, id []byte, scratch *[]byte
 	return nil
 }
 
-func (h *headerPlan) value(b *Buffer, row *replication.Row, scratch *[]byte) ([]byte, error) {
+func (h *headerPlan) value(b *Buffer, row *wal.Row, scratch *[]byte) ([]byte, error) {
 	if h.template != nil {
 		return h.template.header(b, row, scratch)
 	}
@@ -136,7 +136,7 @@ func (h *headerPlan) value(b *Buffer, row *replication.Row, scratch *[]byte) ([]
 }
 
 // addHeaders adds everything behind id, in the order of the package's promise.
-func (p *plan) addHeaders(b *Buffer, row *replication.Row, scratch *[]byte) error {
+func (p *plan) addHeaders(b *Buffer, row *wal.Row, scratch *[]byte) error {
 	for i := range p.headers {
 		h := &p.headers[i]
 		value, err := h.value(b, row, scratch)
@@ -158,7 +158,7 @@ func (p *plan) addHeaders(b *Buffer, row *replication.Row, scratch *[]byte) erro
 	return nil
 }
 
-func (p *plan) setTimestamp(rec *Record, b *Buffer, row *replication.Row) error {
+func (p *plan) setTimestamp(rec *Record, b *Buffer, row *wal.Row) error {
 	text, err := p.timestamp.text(b, row)
 	if err != nil || text == nil {
 		return err
@@ -169,7 +169,7 @@ func (p *plan) setTimestamp(rec *Record, b *Buffer, row *replication.Row) error 
 	return nil
 }
 
-func (p *plan) setPartition(rec *Record, b *Buffer, row *replication.Row) error {
+func (p *plan) setPartition(rec *Record, b *Buffer, row *wal.Row) error {
 	text, err := p.partition.text(b, row)
 	if err != nil || text == nil {
 		return err

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/jackc/pglogrepl"
 )
 
@@ -25,13 +25,13 @@ func positioned(r *Record) string {
 func TestPositionHeaders_StandLastAndArePlacedOnce(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		txn  replication.Txn
+		txn  wal.Txn
 		late pglogrepl.LSN // becomes the end after routing
 		want string
 	}{
-		{"commit was read", replication.Txn{Commit: 0x100, End: 0x130, Time: time.Unix(1, 500_000).UTC()}, 0, "cdc-relay-lsn=0/130 cdc-relay-seq=3 cdc-relay-commit-time=1970-01-01T00:00:01.0005Z "},
-		{"commit comes later", replication.Txn{Commit: 0x100, Time: time.Unix(1, 0).UTC()}, 1<<32 | 0x130, "cdc-relay-lsn=1/130 cdc-relay-seq=3 cdc-relay-commit-time=1970-01-01T00:00:01Z "},
-		{"message outside any", replication.Txn{Commit: 0x99}, 0, "cdc-relay-lsn=0/99 cdc-relay-seq=0 cdc-relay-commit-time=null "},
+		{"commit was read", wal.Txn{Commit: 0x100, End: 0x130, Time: time.Unix(1, 500_000).UTC()}, 0, "cdc-relay-lsn=0/130 cdc-relay-seq=3 cdc-relay-commit-time=1970-01-01T00:00:01.0005Z "},
+		{"commit comes later", wal.Txn{Commit: 0x100, Time: time.Unix(1, 0).UTC()}, 1<<32 | 0x130, "cdc-relay-lsn=1/130 cdc-relay-seq=3 cdc-relay-commit-time=1970-01-01T00:00:01Z "},
+		{"message outside any", wal.Txn{Commit: 0x99}, 0, "cdc-relay-lsn=0/99 cdc-relay-seq=0 cdc-relay-commit-time=null "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r, err := New(Config{Mappings: []Mapping{{Table: "public.outbox", Preset: "outbox"}}})
@@ -70,20 +70,20 @@ func TestPositionHeaders_StandLastAndArePlacedOnce(t *testing.T) {
 	}
 }
 
-var salvageOutbox = &replication.Relation{OID: 1, Namespace: "public", Name: "outbox", Columns: []replication.Column{
+var salvageOutbox = &wal.Relation{OID: 1, Namespace: "public", Name: "outbox", Columns: []wal.Column{
 	{Name: "id", Type: 25}, {Name: "aggregate_type", Type: 25}, {Name: "aggregate_id", Type: 25}, {Name: "event_type", Type: 25}, {Name: "payload", Type: 114},
 }}
 
-func salvageRow(route, key, payload string) *replication.Row {
-	value := func(s string) replication.Value {
+func salvageRow(route, key, payload string) *wal.Row {
+	value := func(s string) wal.Value {
 		if s == "" {
-			return replication.Value{Kind: replication.Null}
+			return wal.Value{Kind: wal.Null}
 		}
-		return replication.Value{Kind: replication.Text, Data: []byte(s)}
+		return wal.Value{Kind: wal.Text, Data: []byte(s)}
 	}
-	return &replication.Row{
-		Txn: &replication.Txn{Commit: 0x100, Time: time.Unix(1, 0)}, Ordinal: 1, Relation: salvageOutbox,
-		Values: []replication.Value{value("e1"), value(route), value(key), value("Placed"), value(payload)},
+	return &wal.Row{
+		Txn: &wal.Txn{Commit: 0x100, Time: time.Unix(1, 0)}, Ordinal: 1, Relation: salvageOutbox,
+		Values: []wal.Value{value("e1"), value(route), value(key), value("Placed"), value(payload)},
 	}
 }
 
@@ -93,7 +93,7 @@ func TestSalvage_KeepsWhatIsThere(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		mapping Mapping
-		row     *replication.Row
+		row     *wal.Row
 		topic   string
 		value   string
 		missing []string
@@ -104,7 +104,7 @@ func TestSalvage_KeepsWhatIsThere(t *testing.T) {
 		{"partition below zero", Mapping{Table: "public.outbox", Preset: "outbox", Partition: "shard"}, placedRow("-1", "2026-01-02 03:04:05+00"), "order-events", `{"a":1}`, []string{PartPartition}},
 		{"no time", Mapping{Table: "public.outbox", Preset: "outbox", Columns: Columns{Timestamp: "at"}}, placedRow("1", "soon"), "order-events", `{"a":1}`, []string{PartTimestamp}},
 		{"neither", Mapping{Table: "public.outbox", Preset: "outbox", Columns: Columns{Timestamp: "at"}, Partition: "shard"}, placedRow("x", "soon"), "order-events", `{"a":1}`, []string{PartTimestamp, PartPartition}},
-		{"columns went away", Mapping{Table: "public.outbox", Preset: "outbox"}, &replication.Row{Txn: &replication.Txn{}, Relation: salvageOutbox, Values: []replication.Value{}}, "", "", []string{PartTopic, PartKey, PartValue, PartHeaders}},
+		{"columns went away", Mapping{Table: "public.outbox", Preset: "outbox"}, &wal.Row{Txn: &wal.Txn{}, Relation: salvageOutbox, Values: []wal.Value{}}, "", "", []string{PartTopic, PartKey, PartValue, PartHeaders}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r, err := New(Config{Mappings: []Mapping{tt.mapping}})
@@ -131,7 +131,7 @@ func TestSalvage_KeepsWhatIsThere(t *testing.T) {
 			good := salvageRow("order", "k2", `{"a":2}`)
 			if tt.row.Relation != salvageOutbox {
 				good.Relation = tt.row.Relation
-				good.Values = append(good.Values, replication.Value{Kind: replication.Null}, replication.Value{Kind: replication.Null})
+				good.Values = append(good.Values, wal.Value{Kind: wal.Null}, wal.Value{Kind: wal.Null})
 			}
 			if err := r.Route(&b, good); err != nil {
 				t.Fatal(err)
@@ -144,13 +144,13 @@ func TestSalvage_KeepsWhatIsThere(t *testing.T) {
 }
 
 // placedRow has a partition and a time, each as text.
-func placedRow(shard, at string) *replication.Row {
+func placedRow(shard, at string) *wal.Row {
 	row := salvageRow("order", "k", `{"a":1}`)
 	rel := *salvageOutbox
-	rel.Columns = append(slices.Clone(rel.Columns), replication.Column{Name: "shard", Type: 23}, replication.Column{Name: "at", Type: 25})
+	rel.Columns = append(slices.Clone(rel.Columns), wal.Column{Name: "shard", Type: 23}, wal.Column{Name: "at", Type: 25})
 	row.Relation = &rel
 	for _, text := range []string{shard, at} {
-		row.Values = append(row.Values, replication.Value{Kind: replication.Text, Data: []byte(text)})
+		row.Values = append(row.Values, wal.Value{Kind: wal.Text, Data: []byte(text)})
 	}
 	return row
 }

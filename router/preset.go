@@ -3,7 +3,7 @@ package router
 import (
 	"slices"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // preset is a table shape as data.
@@ -69,7 +69,7 @@ type presetHeader struct {
 }
 
 // find is rel's column for a header that has one of its own; empty: there is none.
-func (h *presetHeader) find(rel *replication.Relation) string {
+func (h *presetHeader) find(rel *wal.Relation) string {
 	if found := candidates([]string{h.column}, false, roleCount, rel); len(found) > 0 {
 		return found[0]
 	}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // refusal is a table that looks like an outbox and must not be relayed.
@@ -71,7 +71,7 @@ var refusals = []refusal{
 }
 
 // refused tells whether the table is one of those, and what to do instead.
-func refused(rel *replication.Relation) error {
+func refused(rel *wal.Relation) error {
 	for i := range refusals {
 		r := &refusals[i]
 		if slices.ContainsFunc(r.columns, func(names []string) bool { return hasAll(rel, names) }) {
@@ -93,9 +93,9 @@ func refusedPreset(name string) error {
 	return nil
 }
 
-func hasAll(rel *replication.Relation, names []string) bool {
+func hasAll(rel *wal.Relation, names []string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool {
-		return !slices.ContainsFunc(rel.Columns, func(c replication.Column) bool { return normal(c.Name) == name })
+		return !slices.ContainsFunc(rel.Columns, func(c wal.Column) bool { return normal(c.Name) == name })
 	})
 }
 

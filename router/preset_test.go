@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // presetCase is a table as the preset's framework makes it, with one row as the
@@ -68,7 +68,7 @@ var presetCases = map[string]presetCase{
 	"generic-aggregate-type":  {auto: "generic-aggregate", columns: []string{"id uuid=" + idA, "aggregate text=order", "event_type text=placed", `payload jsonb={"n": 1}`, "sent_at timestamptz=" + null}},
 }
 
-func (c presetCase) row(t testing.TB) *replication.Row {
+func (c presetCase) row(t testing.TB) *wal.Row {
 	var columns, values []string
 	for _, text := range c.columns {
 		column, value, _ := strings.Cut(text, "=")
@@ -197,7 +197,7 @@ func TestPresets_RowsFallBackToTheOtherColumn(t *testing.T) {
 		{"eventuate-tram", "headers", `{"PARTITION_ID":null}`, idA},
 	} {
 		row := presetCases[c.preset].row(t)
-		row.Values[columnIndex(row.Relation, c.column)] = replication.Value{Kind: replication.Text, Data: []byte(c.value)}
+		row.Values[columnIndex(row.Relation, c.column)] = wal.Value{Kind: wal.Text, Data: []byte(c.value)}
 		rec, err := routeOne(t, Mapping{}, row)
 		if err != nil || string(rec.Key) != c.key {
 			t.Errorf("%s with %s %q: key %q, %v", c.preset, c.column, c.value, rec.Key, err)
@@ -223,7 +223,7 @@ func TestPresets_MalformedRowsAreRejected(t *testing.T) {
 		{"eventuate-tram", "headers", `{"a":`, "JSON"},
 	} {
 		row := presetCases[c.preset].row(t)
-		row.Values[columnIndex(row.Relation, c.column)] = replication.Value{Kind: replication.Text, Data: []byte(c.value)}
+		row.Values[columnIndex(row.Relation, c.column)] = wal.Value{Kind: wal.Text, Data: []byte(c.value)}
 		rec, err := routeOne(t, Mapping{}, row)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s with %s %q: %v does not say %q\n%s", c.preset, c.column, c.value, err, c.want, show(rec))
@@ -235,15 +235,15 @@ func TestPresets_MalformedRowsAreRejected(t *testing.T) {
 
 func TestPresets_GoharvestArrays(t *testing.T) {
 	row := presetCases["goharvest"].row(t)
-	set := func(name string, v replication.Value) { row.Values[columnIndex(row.Relation, name)] = v }
-	set("kafka_header_keys", replication.Value{Kind: replication.Text, Data: []byte(`{a,id,b}`)})
-	set("kafka_header_values", replication.Value{Kind: replication.Text, Data: []byte(`{NULL,fake,""}`)})
+	set := func(name string, v wal.Value) { row.Values[columnIndex(row.Relation, name)] = v }
+	set("kafka_header_keys", wal.Value{Kind: wal.Text, Data: []byte(`{a,id,b}`)})
+	set("kafka_header_values", wal.Value{Kind: wal.Text, Data: []byte(`{NULL,fake,""}`)})
 	rec, err := routeOne(t, Mapping{}, row)
 	if err != nil || len(rec.Headers) != 3 || rec.Headers[1].Key != "a" || rec.Headers[1].Value != nil || rec.Headers[2].Key != "b" || len(rec.Headers[2].Value) != 0 {
 		t.Errorf("%v\n%s", err, show(rec))
 	}
-	set("kafka_header_keys", replication.Value{Kind: replication.Text, Data: []byte(`{}`)})
-	set("kafka_header_values", replication.Value{Kind: replication.Null})
+	set("kafka_header_keys", wal.Value{Kind: wal.Text, Data: []byte(`{}`)})
+	set("kafka_header_values", wal.Value{Kind: wal.Null})
 	if rec, err = routeOne(t, Mapping{}, row); err != nil || len(rec.Headers) != 1 {
 		t.Errorf("%v\n%s", err, show(rec))
 	}

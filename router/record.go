@@ -5,7 +5,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // AutoPartition leaves the choice of partition to the key.
@@ -29,7 +29,7 @@ type Record struct {
 	Nth       uint8     // among the records of its row, from 0 on
 
 	// Row is where the record comes from, for errors and positions.
-	Row *replication.Row
+	Row *wal.Row
 }
 
 // Buffer collects records. It takes memory in chunks from pools and gives it back

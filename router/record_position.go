@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/jackc/pglogrepl"
 )
 
@@ -21,7 +21,7 @@ const maxLSN = 17
 
 // addPositions gives the records of row the position headers, the position itself
 // still open.
-func addPositions(b *Buffer, records []Record, row *replication.Row) {
+func addPositions(b *Buffer, records []Record, row *wal.Row) {
 	if row.Txn == nil {
 		return
 	}

@@ -6,13 +6,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/wording"
 )
 
 // tableName is the table as one would write it in the configuration.
-func tableName(rel *replication.Relation) string {
-	return replication.Table{Schema: rel.Namespace, Name: rel.Name}.String()
+func tableName(rel *wal.Relation) string {
+	return wal.Table{Schema: rel.Namespace, Name: rel.Name}.String()
 }
 
 // splitPointer takes `column#/pointer` apart.
@@ -23,14 +23,14 @@ func splitPointer(spec string) (column, pointer string) {
 	return spec, ""
 }
 
-func columnIndex(rel *replication.Relation, name string) int {
-	return slices.IndexFunc(rel.Columns, func(c replication.Column) bool { return c.Name == name })
+func columnIndex(rel *wal.Relation, name string) int {
+	return slices.IndexFunc(rel.Columns, func(c wal.Column) bool { return c.Name == name })
 }
 
 // fewColumns are named also where one of them is likely to be meant.
 const fewColumns = 12
 
-func noColumn(rel *replication.Relation, name string) error {
+func noColumn(rel *wal.Relation, name string) error {
 	if why := rel.Hidden[name]; why != "" {
 		return &columnError{column: name, err: hiddenColumn(rel, name)}
 	}
@@ -56,13 +56,13 @@ func noColumn(rel *replication.Relation, name string) error {
 }
 
 // hiddenColumn tells why the stream lacks a column that the table has.
-func hiddenColumn(rel *replication.Relation, name string) error {
+func hiddenColumn(rel *wal.Relation, name string) error {
 	why, way, _ := strings.Cut(rel.Hidden[name], "; ")
 	return advise(fmt.Errorf("column %q of table %s %s", name, tableName(rel), why), way)
 }
 
 // hidden are the columns that would go by one of names, were they published.
-func hidden(names []string, exact bool, rel *replication.Relation) []string {
+func hidden(names []string, exact bool, rel *wal.Relation) []string {
 	var found []string
 	for _, column := range slices.Sorted(maps.Keys(rel.Hidden)) {
 		if slices.Contains(names, column) || !exact && slices.Contains(names, normal(column)) {
@@ -72,7 +72,7 @@ func hidden(names []string, exact bool, rel *replication.Relation) []string {
 	return found
 }
 
-func columnList(rel *replication.Relation) string {
+func columnList(rel *wal.Relation) string {
 	if len(rel.Columns) == 0 {
 		return "no columns"
 	}
@@ -87,14 +87,14 @@ func columnList(rel *replication.Relation) string {
 const MessageBody = "body"
 
 // isMessages tells logical messages from a table, which has an OID.
-func isMessages(rel *replication.Relation) bool { return rel.OID == 0 && rel.Namespace == "message" }
+func isMessages(rel *wal.Relation) bool { return rel.OID == 0 && rel.Namespace == "message" }
 
 // normal makes spellings of one name equal: event_type, eventType, EventType.
 func normal(name string) string {
 	return strings.ToLower(strings.ReplaceAll(name, "_", ""))
 }
 
-func has(rel *replication.Relation, spec string) bool {
+func has(rel *wal.Relation, spec string) bool {
 	name, _ := splitPointer(spec)
 	return columnIndex(rel, name) >= 0
 }

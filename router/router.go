@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/jackc/pglogrepl"
 )
 
@@ -18,7 +18,7 @@ type Router struct {
 	// What has been compiled, the last one beside it: several tables behind one
 	// slot alternate.
 	last    *plan
-	plans   map[*replication.Relation]*plan
+	plans   map[*wal.Relation]*plan
 	scratch []byte
 
 	positions bool // records get position headers
@@ -35,7 +35,7 @@ const maxScratch = 1 << 20
 // New parses the configuration. It reports everything that is wrong with it at
 // once, each as a *ConfigError (see ConfigErrors).
 func New(cfg Config) (*Router, error) {
-	r := &Router{plans: make(map[*replication.Relation]*plan)}
+	r := &Router{plans: make(map[*wal.Relation]*plan)}
 	var errs []error
 	for i, m := range cfg.Mappings {
 		parsed, err := newMapping(m, i)
@@ -59,7 +59,7 @@ func New(cfg Config) (*Router, error) {
 // Route appends the record of row to buf.Records. The record refers to row, and
 // its bytes to the row's batch or to buf. A *RowError appends nothing; the same
 // row fails again.
-func (r *Router) Route(buf *Buffer, row *replication.Row) error {
+func (r *Router) Route(buf *Buffer, row *wal.Row) error {
 	p := r.last
 	if p == nil || p.relation != row.Relation {
 		p = r.planFor(row)
@@ -87,7 +87,7 @@ func (r *Router) Route(buf *Buffer, row *replication.Row) error {
 
 // planFor is the plan for a row. The rows of one Relation value lie next to each other in
 // the stream, so the first of them stands for all.
-func (r *Router) planFor(row *replication.Row) *plan {
+func (r *Router) planFor(row *wal.Row) *plan {
 	rel := row.Relation
 	if p, ok := r.plans[rel]; ok {
 		return p
@@ -120,7 +120,7 @@ func asSchema(err error) error {
 //
 // The first Check of a table decides for the router's life which column has which
 // role.
-func (r *Router) Check(rel *replication.Relation) (*Explanation, error) {
+func (r *Router) Check(rel *wal.Relation) (*Explanation, error) {
 	_, explanation, err := r.compile(rel, newest)
 	if err != nil {
 		return nil, err
@@ -151,7 +151,7 @@ var newest = position{commit: ^pglogrepl.LSN(0)}
 // BinarySafe tells whether rows of rel give the same records in the binary
 // format: every mapped column has a type whose text form is known exactly. It is
 // false for a relation that does not compile.
-func (r *Router) BinarySafe(rel *replication.Relation) bool {
+func (r *Router) BinarySafe(rel *wal.Relation) bool {
 	p, _, err := r.compile(rel, newest)
 	if err != nil || p.connector != nil {
 		return false
@@ -164,7 +164,7 @@ func (r *Router) BinarySafe(rel *replication.Relation) bool {
 	return true
 }
 
-func (r *Router) compile(rel *replication.Relation, at position) (*plan, *Explanation, error) {
+func (r *Router) compile(rel *wal.Relation, at position) (*plan, *Explanation, error) {
 	if rel.Table < 0 || rel.Table >= len(r.mappings) {
 		return nil, nil, fmt.Errorf("no mapping for table %s", tableName(rel))
 	}

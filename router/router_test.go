@@ -9,7 +9,7 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/jackc/pglogrepl"
 )
 
@@ -22,7 +22,7 @@ var outboxColumns = []string{
 const testID = "406c07f3-26f0-4eea-a50c-109940064b8f"
 
 // rowWith is a good row of outboxColumns with some columns replaced.
-func rowWith(t testing.TB, change map[string]string) *replication.Row {
+func rowWith(t testing.TB, change map[string]string) *wal.Row {
 	rel := table(t, outboxColumns...)
 	row := textRow(rel, testID, "order", "o-1", "created", `{"a":1}`, `{"k":{"n":[10,"x\ty"]}}`, "Acme", "3", "2024-01-02 03:04:05.678912+00", `\x00ff41`)
 	for name, v := range change {
@@ -154,7 +154,7 @@ func TestRoute_RejectsWithReasonAndColumn(t *testing.T) {
 // transaction: zeros would pass for its position.
 func TestRowError_OfARowFromTheTableNamesNoPosition(t *testing.T) {
 	row := rowWith(t, map[string]string{"extra": "[]"})
-	row.Txn, row.LSN, row.Ordinal = new(replication.Txn), 0, 1
+	row.Txn, row.LSN, row.Ordinal = new(wal.Txn), 0, 1
 	_, err := routeOne(t, Mapping{Columns: Columns{Headers: "extra"}}, row)
 	if err == nil || !strings.HasPrefix(err.Error(), "route row of table public.outbox.extra: ") || strings.Contains(err.Error(), "0/0") {
 		t.Errorf("error %v", err)
@@ -199,7 +199,7 @@ func TestRoute_RefusesBinaryOfUnknownTypes(t *testing.T) {
 	if err := r.Route(&Buffer{}, row); err != nil {
 		t.Fatal(err)
 	}
-	row.Values[2].Kind = replication.Binary
+	row.Values[2].Kind = wal.Binary
 	err := r.Route(&Buffer{}, row)
 	if e, ok := errors.AsType[*RowError](err); !ok || e.Reason != ReasonSchema || e.Column != "aggregate_id" {
 		t.Errorf("error %v", err)
@@ -374,10 +374,10 @@ func TestRouter_ColumnsAddedInMidStreamChangeNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := func(names ...string) *replication.Relation {
-		rel := &replication.Relation{OID: 1, Namespace: "public", Name: "outbox"}
+	text := func(names ...string) *wal.Relation {
+		rel := &wal.Relation{OID: 1, Namespace: "public", Name: "outbox"}
 		for _, n := range names {
-			rel.Columns = append(rel.Columns, replication.Column{Name: n, Type: 25})
+			rel.Columns = append(rel.Columns, wal.Column{Name: n, Type: 25})
 		}
 		return rel
 	}
@@ -386,11 +386,11 @@ func TestRouter_ColumnsAddedInMidStreamChangeNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	commit := pglogrepl.LSN(0x100)
-	route := func(rel *replication.Relation) (*Record, error) {
+	route := func(rel *wal.Relation) (*Record, error) {
 		commit += 0x10
-		row := &replication.Row{Txn: &replication.Txn{Commit: commit}, Relation: rel}
+		row := &wal.Row{Txn: &wal.Txn{Commit: commit}, Relation: rel}
 		for _, c := range rel.Columns {
-			row.Values = append(row.Values, replication.Value{Kind: replication.Text, Data: []byte(c.Name)})
+			row.Values = append(row.Values, wal.Value{Kind: wal.Text, Data: []byte(c.Name)})
 		}
 		var b Buffer
 		if err := r.Route(&b, row); err != nil {
@@ -400,7 +400,7 @@ func TestRouter_ColumnsAddedInMidStreamChangeNothing(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name string
-		rel  *replication.Relation
+		rel  *wal.Relation
 	}{
 		{"older, without an optional column", text("id", "aggregate", "aggregate_id", "event_type", "payload")},
 		{"newer, with tempting columns", text("id", "aggregate", "aggregate_id", "event_type", "payload", "trace_parent", "topic", "partition_key")},

@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pglogrepl"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // Reasons for which a row is rejected; the label of the metric
@@ -83,7 +83,7 @@ func reject(reason, column, format string, args ...any) error {
 }
 
 // rowError names the row that err rejects.
-func rowError(row *replication.Row, err error) *RowError {
+func rowError(row *wal.Row, err error) *RowError {
 	e := &RowError{Reason: ReasonMapping, LSN: row.LSN, Ordinal: row.Ordinal, Err: err}
 	if row.Txn != nil {
 		e.Commit, _ = row.Place() // who gives the row up moves the slot behind that
@@ -100,4 +100,4 @@ func rowError(row *replication.Row, err error) *RowError {
 }
 
 // plainName is the table as records and letters have it.
-func plainName(rel *replication.Relation) string { return rel.Namespace + "." + rel.Name }
+func plainName(rel *wal.Relation) string { return rel.Namespace + "." + rel.Name }

@@ -1,6 +1,8 @@
 package router
 
-import "github.com/cdc-relay/cdc-relay/replication"
+import (
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+)
 
 // The parts of a record, as Salvage names those that it could not make.
 const (
@@ -17,7 +19,7 @@ const (
 // cannot be put into its format is the payload column's own bytes; other parts are
 // empty, a partition AutoPartition. Like that of Route, the record refers to row, its batch and buf. It
 // appends nothing to buf.Records.
-func (r *Router) Salvage(buf *Buffer, row *replication.Row) (Record, []string) {
+func (r *Router) Salvage(buf *Buffer, row *wal.Row) (Record, []string) {
 	rec := Record{Partition: AutoPartition, Row: row}
 	p := r.planFor(row)
 	if p.err == nil && p.connector != nil {
@@ -36,7 +38,7 @@ func (r *Router) Salvage(buf *Buffer, row *replication.Row) (Record, []string) {
 	return rec, missing
 }
 
-func (p *plan) salvage(b *Buffer, row *replication.Row, rec *Record, scratch *[]byte) (missing []string) {
+func (p *plan) salvage(b *Buffer, row *wal.Row, rec *Record, scratch *[]byte) (missing []string) {
 	whole := true // the headers
 	id, err := p.id.text(b, row)
 	if err != nil || id == nil {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // A column less is no table of the framework any more; a column that somebody added
@@ -16,12 +16,12 @@ func TestPresets_SignaturesAreExact(t *testing.T) {
 		if p.signature == nil {
 			continue
 		}
-		rel := &replication.Relation{Namespace: "public", Name: "outbox"}
+		rel := &wal.Relation{Namespace: "public", Name: "outbox"}
 		if p.tables != "" {
 			rel.Name = strings.ReplaceAll(p.tables, "*", "x")
 		}
 		for _, name := range p.signature {
-			rel.Columns = append(rel.Columns, replication.Column{Name: name, Type: 25})
+			rel.Columns = append(rel.Columns, wal.Column{Name: name, Type: 25})
 		}
 		for i := range rel.Columns {
 			less := *rel
@@ -30,7 +30,7 @@ func TestPresets_SignaturesAreExact(t *testing.T) {
 				t.Errorf("%s without %s: %v, %v", p.name, p.signature[i], got, err)
 			}
 		}
-		rel.Columns = append(rel.Columns, replication.Column{Name: "added_by_a_migration", Type: 25})
+		rel.Columns = append(rel.Columns, wal.Column{Name: "added_by_a_migration", Type: 25})
 		if got, err := signed(rel); err != nil || got == nil || got.name != p.name {
 			t.Errorf("%s with a column more: %v, %v", p.name, got, err)
 		}

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // source is a column of one relation, or what a JSON pointer finds in it.
@@ -26,7 +26,7 @@ type source struct {
 
 // newSource finds spec, `column` or `column#/json/pointer`, among rel's columns.
 // A column whose whole name is spec comes first.
-func newSource(rel *replication.Relation, spec string) (*source, error) {
+func newSource(rel *wal.Relation, spec string) (*source, error) {
 	column, rest := spec, ""
 	if columnIndex(rel, spec) < 0 {
 		column, rest = splitPointer(spec)
@@ -50,7 +50,7 @@ func newSource(rel *replication.Relation, spec string) (*source, error) {
 }
 
 // described names the column with its type.
-func (s *source) described(rel *replication.Relation) string {
+func (s *source) described(rel *wal.Relation) string {
 	return fmt.Sprintf("column %q of table %s is of type %s", s.column, tableName(rel), TypeName(rel.Columns[s.index]))
 }
 
@@ -83,7 +83,7 @@ func (s *source) whole() bool { return s.json() && s.pointer == nil }
 
 // text gives the column's text form, nil for NULL. With a pointer it is what
 // lies there: strings without quotes, anything else as its JSON is written.
-func (s *source) text(b *Buffer, row *replication.Row) ([]byte, error) {
+func (s *source) text(b *Buffer, row *wal.Row) ([]byte, error) {
 	if s.pointer != nil {
 		found, err := s.fragment(b, row)
 		if err != nil || len(found) == 0 || found[0] != '"' {
@@ -97,9 +97,9 @@ func (s *source) text(b *Buffer, row *replication.Row) ([]byte, error) {
 	}
 	v := &row.Values[s.index]
 	switch {
-	case v.Kind == replication.Text:
+	case v.Kind == wal.Text:
 		return v.Data, nil
-	case v.Kind == replication.Null:
+	case v.Kind == wal.Null:
 		return nil, nil
 	case !s.typ.exact:
 		return nil, rejectBinary(s.column)
@@ -124,7 +124,7 @@ func (s *source) unbase64(b *Buffer, text []byte) ([]byte, error) {
 }
 
 // bytes is text, but for bytea it gives the bytes themselves.
-func (s *source) bytes(b *Buffer, row *replication.Row) ([]byte, error) {
+func (s *source) bytes(b *Buffer, row *wal.Row) ([]byte, error) {
 	own, err := s.own(b, row)
 	if len(own) > 0 || s.otherwise == nil || err != nil {
 		return own, err
@@ -133,7 +133,7 @@ func (s *source) bytes(b *Buffer, row *replication.Row) ([]byte, error) {
 }
 
 // own is bytes without a look at otherwise.
-func (s *source) own(b *Buffer, row *replication.Row) ([]byte, error) {
+func (s *source) own(b *Buffer, row *wal.Row) ([]byte, error) {
 	if s.typ.form != formBytes || s.pointer != nil {
 		return s.text(b, row)
 	}
@@ -141,9 +141,9 @@ func (s *source) own(b *Buffer, row *replication.Row) ([]byte, error) {
 }
 
 // decoded is bytes without a look at the pointer.
-func (s *source) decoded(b *Buffer, row *replication.Row) ([]byte, error) {
+func (s *source) decoded(b *Buffer, row *wal.Row) ([]byte, error) {
 	v := &row.Values[s.index]
-	if v.Kind != replication.Text {
+	if v.Kind != wal.Text {
 		return v.Data, nil // NULL, or the send format, which is the bytes
 	}
 	out, ok := unhex(b.tail(len(v.Data)/2), v.Data)
@@ -154,7 +154,7 @@ func (s *source) decoded(b *Buffer, row *replication.Row) ([]byte, error) {
 }
 
 // fragment gives what the pointer finds, as JSON; nil for NULL, JSON null or nothing.
-func (s *source) fragment(b *Buffer, row *replication.Row) ([]byte, error) {
+func (s *source) fragment(b *Buffer, row *wal.Row) ([]byte, error) {
 	whole := source{index: s.index, column: s.column, typ: s.typ}
 	text, err := whole.bytes(b, row)
 	if err != nil || text == nil {
@@ -186,7 +186,7 @@ func (s *source) unquote(b *Buffer, quoted []byte) ([]byte, error) {
 // appendJSON appends the column as a member of a JSON value: json and jsonb as
 // they are, numbers and booleans as such, NULL as null, anything else as a
 // string of its text form.
-func (s *source) appendJSON(dst []byte, b *Buffer, row *replication.Row) ([]byte, error) {
+func (s *source) appendJSON(dst []byte, b *Buffer, row *wal.Row) ([]byte, error) {
 	var text []byte
 	var err error
 	if s.pointer != nil {
@@ -225,7 +225,7 @@ func (s *source) notText(err error) error {
 }
 
 // headerText is the text to read headers from; what a pointer finds stays JSON.
-func (s *source) headerText(b *Buffer, row *replication.Row) ([]byte, error) {
+func (s *source) headerText(b *Buffer, row *wal.Row) ([]byte, error) {
 	if s.pointer != nil {
 		return s.fragment(b, row)
 	}

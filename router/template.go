@@ -7,7 +7,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // template is text with `${name}` in it. A name is a column, `column#/pointer`,
@@ -139,7 +139,7 @@ func (t *template) bind(resolve func(name string) (s *source, group int, err err
 
 // appendTo appends one part; null when it is a column that is NULL and that no
 // filter gives a default.
-func (p *part) appendTo(dst []byte, b *Buffer, row *replication.Row, groups [][]byte) (out []byte, null bool, err error) {
+func (p *part) appendTo(dst []byte, b *Buffer, row *wal.Row, groups [][]byte) (out []byte, null bool, err error) {
 	if p.name == "" {
 		return append(dst, p.literal...), false, nil
 	}
@@ -216,7 +216,7 @@ func topicRune(r rune) rune {
 
 // header gives the value of a header template. A column that is NULL and has no
 // default makes the whole value null.
-func (t *template) header(b *Buffer, row *replication.Row, scratch *[]byte) ([]byte, error) {
+func (t *template) header(b *Buffer, row *wal.Row, scratch *[]byte) ([]byte, error) {
 	out := (*scratch)[:0]
 	for i := range t.parts {
 		var null bool

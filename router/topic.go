@@ -7,7 +7,7 @@ import (
 	"regexp"
 	"slices"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // Names are remembered by the values that they are made of, so that a row
@@ -29,7 +29,7 @@ type topicPlan struct {
 }
 
 // name gives the topic of a row. Scratch is memory that may be overwritten.
-func (t *topicPlan) name(b *Buffer, row *replication.Row, scratch *[]byte) (string, error) {
+func (t *topicPlan) name(b *Buffer, row *wal.Row, scratch *[]byte) (string, error) {
 	if len(t.inputs) == 0 {
 		return t.constant, nil
 	}
@@ -68,7 +68,7 @@ func (t *topicPlan) name(b *Buffer, row *replication.Row, scratch *[]byte) (stri
 }
 
 // build makes the name without looking at what is known.
-func (t *topicPlan) build(b *Buffer, row *replication.Row) ([]byte, error) {
+func (t *topicPlan) build(b *Buffer, row *wal.Row) ([]byte, error) {
 	var dst []byte
 	var groups [][]byte
 	if t.regex != nil {
@@ -99,7 +99,7 @@ func (t *topicPlan) build(b *Buffer, row *replication.Row) ([]byte, error) {
 }
 
 // remedy is what to configure so that a row with an illegal name gets a legal one.
-func (t *topicPlan) remedy(b *Buffer, row *replication.Row, illegal error) string {
+func (t *topicPlan) remedy(b *Buffer, row *wal.Row, illegal error) string {
 	const otherwise = "use topic_regex to give such rows another topic"
 	if !errors.Is(illegal, errTopicBytes) {
 		return otherwise

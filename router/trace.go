@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // The W3C trace context's headers.
@@ -14,7 +14,7 @@ const (
 )
 
 // addTrace adds the trace context as headers.
-func (p *content) addTrace(b *Buffer, row *replication.Row) error {
+func (p *content) addTrace(b *Buffer, row *wal.Row) error {
 	parent, state, err := p.traceContext(b, row)
 	if err != nil {
 		return err
@@ -31,7 +31,7 @@ func (p *content) addTrace(b *Buffer, row *replication.Row) error {
 // traceContext reads the trace column: its text is the traceparent; a JSON
 // object, also in a text column, may hold tracestate as well, and so may text of
 // java.util.Properties. NULL and empty give nothing.
-func (p *content) traceContext(b *Buffer, row *replication.Row) (parent, state []byte, err error) {
+func (p *content) traceContext(b *Buffer, row *wal.Row) (parent, state []byte, err error) {
 	text, err := p.trace.headerText(b, row)
 	if err != nil {
 		return nil, nil, err

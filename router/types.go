@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // form is what a column's text is made of, which decides how it is read as a
@@ -113,7 +113,7 @@ var columnTypes = []columnType{
 
 // typeOf finds a column's type by OID, else by name: a domain has an OID of its
 // own and comes with its base type's name. Only built-in OIDs are exact.
-func typeOf(col replication.Column) columnType {
+func typeOf(col wal.Column) columnType {
 	if col.Composite {
 		return columnType{form: formComposite}
 	}
@@ -148,7 +148,7 @@ func typeOf(col replication.Column) columnType {
 }
 
 // TypeName is a column's type as SQL writes it.
-func TypeName(col replication.Column) string {
+func TypeName(col wal.Column) string {
 	name := col.TypeName
 	for _, t := range columnTypes {
 		if name == "" && t.oid == col.Type && t.oid != 0 {

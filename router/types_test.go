@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // TestTypes_BinaryGivesTheServersText compares every exact type with a golden
@@ -40,7 +40,7 @@ func TestTypes_BinaryGivesTheServersText(t *testing.T) {
 			t.Fatalf("type %s is in the golden table and not exact", name)
 		}
 		seen[name]++
-		row := &replication.Row{Values: []replication.Value{{Kind: replication.Binary, Data: data}}}
+		row := &wal.Row{Values: []wal.Value{{Kind: wal.Binary, Data: data}}}
 		s := &source{column: "c", typ: typ}
 		got, err := s.text(&Buffer{}, row)
 		if err != nil || string(got) != want {
@@ -88,21 +88,21 @@ func TestTypes_RefuseMalformedBinary(t *testing.T) {
 
 func TestTypeOf(t *testing.T) {
 	for _, c := range []struct {
-		col   replication.Column
+		col   wal.Column
 		form  form
 		exact bool
 	}{
-		{replication.Column{Type: 2950}, formScalar, true},
-		{replication.Column{Type: 16385, TypeName: "uuid"}, formScalar, false}, // a domain
-		{replication.Column{Type: 16385, TypeName: "int4"}, formInteger, false},
-		{replication.Column{Type: 16390, TypeName: "public.hstore"}, formHstore, false},
-		{replication.Column{Type: 16390, TypeName: "hstore"}, formHstore, false},
-		{replication.Column{Type: 1009}, formArray, false},
-		{replication.Column{Type: 16391, TypeName: "character varying(20)[]"}, formArray, false},
-		{replication.Column{Type: 16391, TypeName: "character varying(20)"}, formText, false},
-		{replication.Column{Type: 16391, TypeName: "timestamp(3) with time zone"}, formScalar, false},
-		{replication.Column{Type: 16391, TypeName: "mood"}, formText, false},
-		{replication.Column{}, formText, false},
+		{wal.Column{Type: 2950}, formScalar, true},
+		{wal.Column{Type: 16385, TypeName: "uuid"}, formScalar, false}, // a domain
+		{wal.Column{Type: 16385, TypeName: "int4"}, formInteger, false},
+		{wal.Column{Type: 16390, TypeName: "public.hstore"}, formHstore, false},
+		{wal.Column{Type: 16390, TypeName: "hstore"}, formHstore, false},
+		{wal.Column{Type: 1009}, formArray, false},
+		{wal.Column{Type: 16391, TypeName: "character varying(20)[]"}, formArray, false},
+		{wal.Column{Type: 16391, TypeName: "character varying(20)"}, formText, false},
+		{wal.Column{Type: 16391, TypeName: "timestamp(3) with time zone"}, formScalar, false},
+		{wal.Column{Type: 16391, TypeName: "mood"}, formText, false},
+		{wal.Column{}, formText, false},
 	} {
 		if got := typeOf(c.col); got.form != c.form || got.exact != c.exact {
 			t.Errorf("%+v: form %d exact %v, want %d %v", c.col, got.form, got.exact, c.form, c.exact)

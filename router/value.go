@@ -3,7 +3,7 @@ package router
 import (
 	"encoding/json"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // valueField is a column that an envelope or merged value takes up.
@@ -23,7 +23,7 @@ func newValueField(name string, s *source) (*valueField, error) {
 }
 
 // value makes the record's value. NULL is a null value in every format.
-func (p *content) value(b *Buffer, row *replication.Row, scratch *[]byte) ([]byte, error) {
+func (p *content) value(b *Buffer, row *wal.Row, scratch *[]byte) ([]byte, error) {
 	payload, err := p.payload.bytes(b, row)
 	if err != nil || payload == nil {
 		return nil, err
@@ -58,7 +58,7 @@ func (p *content) value(b *Buffer, row *replication.Row, scratch *[]byte) ([]byt
 // jsonb payload stands in it as it is, and so does the text of a JSON object or
 // array; any other text is a string, so that a text's type never depends on
 // whether it happens to look like a number.
-func (p *content) appendEnvelope(dst []byte, b *Buffer, row *replication.Row, payload []byte) ([]byte, error) {
+func (p *content) appendEnvelope(dst []byte, b *Buffer, row *wal.Row, payload []byte) ([]byte, error) {
 	dst = append(dst, `{"payload":`...)
 	var err error
 	switch {
@@ -89,7 +89,7 @@ func isComposite(text []byte) bool {
 
 // appendMerged writes the chosen columns in front of the payload's members, whose
 // bytes it keeps. On a clash the payload's own member stays and the column goes.
-func (p *content) appendMerged(dst []byte, b *Buffer, row *replication.Row, payload []byte) ([]byte, error) {
+func (p *content) appendMerged(dst []byte, b *Buffer, row *wal.Row, payload []byte) ([]byte, error) {
 	if !p.payload.whole() && !json.Valid(payload) {
 		return dst, p.notMergeable()
 	}

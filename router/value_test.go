@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 func TestValue_Formats(t *testing.T) {
@@ -99,7 +99,7 @@ func FuzzValue(f *testing.F) {
 	envelope := mustNew(f, Mapping{Value: FormatEnvelope, ValueFields: fields})
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		row := textRow(rel, testID, "order", "created", "")
-		row.Values[3] = replication.Value{Kind: replication.Text, Data: payload}
+		row.Values[3] = wal.Value{Kind: wal.Text, Data: payload}
 		var b Buffer
 		checkMerged(t, merged.Route(&b, row), &b, payload)
 		b.Reset()

@@ -12,8 +12,9 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/config"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/preflight"
 	"github.com/cdc-relay/cdc-relay/relay"
-	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/spf13/cobra"
 )
@@ -153,8 +154,8 @@ func (d *doctor) slowly(what string, look func()) {
 }
 
 // hosts are the servers that the URL names; none of its secrets.
-func hosts(cfg replication.Config) string {
-	if hosts, err := replication.Hosts(cfg); err == nil {
+func hosts(cfg postgres.Config) string {
+	if hosts, err := postgres.Hosts(cfg); err == nil {
 		return strings.Join(hosts, ", ")
 	}
 	return "postgres.url"
@@ -218,10 +219,10 @@ func (d *doctor) file(cfg *config.Config) {
 
 func (d *doctor) postgres(ctx context.Context) {
 	own := d.ownRelay(ctx)
-	report := replication.Check(ctx, d.settings.Replication)
+	report := preflight.Check(ctx, d.settings.Replication)
 	for _, f := range report.Findings {
-		if f.Check == "slot.owner" && f.Level == replication.LevelWarn && holdsSlot(own) {
-			f.Level, f.Advice = replication.LevelOK, ""
+		if f.Check == "slot.owner" && f.Level == preflight.LevelWarn && holdsSlot(own) {
+			f.Level, f.Advice = preflight.LevelOK, ""
 			f.Seen += ", which is the relay of this configuration"
 		}
 		d.findings = append(d.findings, finding{f.Check, string(f.Level), f.Seen, f.Advice})

@@ -6,7 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/wording"
 )
@@ -31,7 +32,7 @@ func (d *doctor) checkpoints(ctx context.Context) {
 			return
 		}
 	}
-	standing, err := replication.Stand(ctx, d.settings.Replication)
+	standing, err := watch.ReadPositions(ctx, d.settings.Replication)
 	if err != nil {
 		seen, advice := told(err)
 		d.add(check, levelWarn, orAdvice(advice, "run the check again"), "where the slot stands could not be read: %s", seen)
@@ -74,7 +75,7 @@ func (d *doctor) checkpoints(ctx context.Context) {
 
 // told takes an error apart into what was seen and what to do, which may be empty.
 func told(err error) (seen, advice string) {
-	if e, ok := errors.AsType[*replication.Error](err); ok {
+	if e, ok := errors.AsType[*fault.Error](err); ok {
 		bare := *e
 		bare.Hint = ""
 		return bare.Error(), e.Hint

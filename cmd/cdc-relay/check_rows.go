@@ -9,8 +9,12 @@ import (
 	"strings"
 
 	"github.com/cdc-relay/cdc-relay/config"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/catalog"
+	"github.com/cdc-relay/cdc-relay/postgres/preflight"
+	"github.com/cdc-relay/cdc-relay/postgres/sample"
 	"github.com/cdc-relay/cdc-relay/relay"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 )
@@ -19,7 +23,7 @@ import (
 const checkedRows = 1000
 
 // tables compiles the mapping of each table and routes its newest rows.
-func (d *doctor) tables(ctx context.Context, tables []replication.CheckedTable) {
+func (d *doctor) tables(ctx context.Context, tables []preflight.CheckedTable) {
 	routes, err := router.New(d.settings.Router)
 	if err != nil { // checkRooms has compiled it already
 		d.add("table.mapping", levelFail, "correct the configuration", "%v", err)
@@ -38,7 +42,7 @@ func (d *doctor) tables(ctx context.Context, tables []replication.CheckedTable) 
 	}
 	// Messages are kept nowhere, so of them there is the mapping alone.
 	for i, prefix := range d.settings.Replication.Messages {
-		body, _, err := replication.Describe(ctx, d.settings.Replication, len(d.settings.Replication.Tables)+i)
+		body, _, err := catalog.Describe(ctx, d.settings.Replication, len(d.settings.Replication.Tables)+i)
 		if err != nil {
 			d.add("table.mapping", levelFail, "correct the configuration", "messages %s: %v", prefix, err)
 			continue
@@ -49,14 +53,14 @@ func (d *doctor) tables(ctx context.Context, tables []replication.CheckedTable) 
 
 // inBinary tells whether the relay would ask for the binary format, which it does for
 // the whole stream or not at all.
-func inBinary(ctx context.Context, cfg replication.Config, routes *router.Router, tables []replication.CheckedTable) bool {
+func inBinary(ctx context.Context, cfg postgres.Config, routes *router.Router, tables []preflight.CheckedTable) bool {
 	for _, table := range tables {
 		if table.Relation == nil || !routes.BinarySafe(table.Relation) {
 			return false
 		}
 	}
 	for i := range cfg.Messages {
-		if body, _, err := replication.Describe(ctx, cfg, len(cfg.Tables)+i); err != nil || !routes.BinarySafe(body) {
+		if body, _, err := catalog.Describe(ctx, cfg, len(cfg.Tables)+i); err != nil || !routes.BinarySafe(body) {
 			return false
 		}
 	}
@@ -65,7 +69,7 @@ func inBinary(ctx context.Context, cfg replication.Config, routes *router.Router
 
 // mapping compiles what is configured for a table, or for a prefix of messages. It
 // gives nil when it does not fit.
-func (d *doctor) mapping(routes *router.Router, name string, rel *replication.Relation) *router.Explanation {
+func (d *doctor) mapping(routes *router.Router, name string, rel *wal.Relation) *router.Explanation {
 	made, err := routes.Check(rel)
 	if err != nil {
 		d.unmapped(err)
@@ -130,8 +134,8 @@ type rejectedRows struct {
 	schema bool // the table's fault and not theirs: the relay blocks whatever relay.on_reject is
 }
 
-func (d *doctor) rows(ctx context.Context, i int, table replication.CheckedTable, routes *router.Router, made *router.Explanation) {
-	rows, err := replication.Newest(ctx, d.settings.Replication, i, checkedRows)
+func (d *doctor) rows(ctx context.Context, i int, table preflight.CheckedTable, routes *router.Router, made *router.Explanation) {
+	rows, err := sample.NewestRows(ctx, d.settings.Replication, i, checkedRows)
 	if err != nil {
 		d.add("table.rows", levelWarn, "run works without; the check needs SELECT and an index that tells new rows from old ones", "%s: its rows could not be read: %v", table.Table, err)
 		return
@@ -168,7 +172,7 @@ func (d *doctor) rows(ctx context.Context, i int, table replication.CheckedTable
 }
 
 // show keeps a record beyond the buffer that it was made in.
-func (d *doctor) show(table replication.CheckedTable, rec *router.Record) {
+func (d *doctor) show(table preflight.CheckedTable, rec *router.Record) {
 	kept := *rec
 	kept.Key, kept.Value = slices.Clone(rec.Key), slices.Clone(rec.Value)
 	kept.Headers = nil
@@ -178,7 +182,7 @@ func (d *doctor) show(table replication.CheckedTable, rec *router.Record) {
 	d.records = append(d.records, newRecordReport("the newest row of "+table.Table.String(), &kept).withPositions(d.settings.PositionHeaders))
 }
 
-func (d *doctor) outcome(table replication.CheckedTable, t *trial) {
+func (d *doctor) outcome(table preflight.CheckedTable, t *trial) {
 	causes := slices.SortedFunc(maps.Keys(t.rejections), func(a, b rejectedRows) int { return strings.Compare(a.cause, b.cause) })
 	for _, r := range causes {
 		on := d.settings.OnReject
@@ -214,12 +218,12 @@ func newestRows(n int) string {
 
 // measure finds the largest payload of the whole table, where that is quick. The
 // topics are those of its newest rows.
-func (d *doctor) measure(ctx context.Context, table replication.CheckedTable, made *router.Explanation, topics []string) {
+func (d *doctor) measure(ctx context.Context, table preflight.CheckedTable, made *router.Explanation, topics []string) {
 	column, _, part := strings.Cut(made.Roles["payload"], "#/")
 	if column == "" {
 		return
 	}
-	size, complete, err := replication.Largest(ctx, d.settings.Replication, table.Relation, column)
+	size, complete, err := sample.LargestValue(ctx, d.settings.Replication, table.Relation, column)
 	switch {
 	case err != nil:
 		d.add("table.payload_size", levelWarn, "run the check again", "%s: the largest payload could not be found: %v", table.Table, err)
@@ -232,7 +236,7 @@ func (d *doctor) measure(ctx context.Context, table replication.CheckedTable, ma
 		d.expected.Payload(size, topics...)
 	}
 	sent, as := size, ""
-	if d.inText && slices.ContainsFunc(table.Relation.Columns, func(c replication.Column) bool { return c.Name == column && c.TypeName == "bytea" }) {
+	if d.inText && slices.ContainsFunc(table.Relation.Columns, func(c wal.Column) bool { return c.Name == column && c.TypeName == "bytea" }) {
 		sent = int64(len(`\x`)) + 2*size
 		as = fmt.Sprintf(", which the server sends as %d hexadecimal ones", sent)
 	}

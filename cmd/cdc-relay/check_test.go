@@ -379,14 +379,14 @@ func TestCheck_TellsHowItsRelayIs(t *testing.T) {
 	for state, level := range map[status.State]string{
 		status.Starting: levelOK, status.Standby: levelOK, status.Streaming: levelOK, status.Blocked: levelFail, status.Reconnecting: levelWarn, status.Stopping: levelOK,
 	} {
-		checkUp(t, closedPorts, "--set", set(sample(state, ""))).want(t, "relay.state", level, "is "+string(state))
+		checkUp(t, closedPorts, "--set", set(sampleStatus(state, ""))).want(t, "relay.state", level, "is "+string(state))
 	}
-	unreachable := sample(status.Streaming, "kafka_unreachable")
+	unreachable := sampleStatus(status.Streaming, "kafka_unreachable")
 	unreachable.Message = "dial tcp: refused"
 	checkUp(t, closedPorts, "--set", set(unreachable)).want(t, "relay.state", levelWarn, "(kafka_unreachable)", "dial tcp: refused")
-	checkUp(t, closedPorts, "--set", set(sample(status.Standby, "slot_in_use"))).want(t, "relay.state", levelOK, "(slot_in_use)")
+	checkUp(t, closedPorts, "--set", set(sampleStatus(status.Standby, "slot_in_use"))).want(t, "relay.state", levelOK, "(slot_in_use)")
 
-	other := sample(status.Blocked, "route")
+	other := sampleStatus(status.Blocked, "route")
 	other.Slot = "another_one"
 	for _, f := range checkUp(t, closedPorts, "--set", set(other)).Findings {
 		if f.Check == "relay.state" {

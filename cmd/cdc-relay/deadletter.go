@@ -12,8 +12,8 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/cdc-relay/cdc-relay/relay"
-	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/jackc/pglogrepl"
@@ -186,7 +186,7 @@ func (l *letters) selectSource(ctx context.Context) (func(string) bool, error) {
 // identify asks PostgreSQL which database cluster the configuration reads.
 func (l *letters) identify(ctx context.Context) (err error) {
 	if l.system == "" {
-		l.system, err = replication.SystemIdentifier(ctx, l.settings.Replication)
+		l.system, err = catalog.SystemIdentifier(ctx, l.settings.Replication)
 	}
 	return err
 }

@@ -8,7 +8,9 @@ import (
 	"strings"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/wording"
 )
 
@@ -24,7 +26,7 @@ func (l *letters) claim(ctx context.Context, o redriveOptions) (context.Context,
 	if err != nil || len(slots) == 0 {
 		return ctx, func() {}, err
 	}
-	x, err := replication.OpenExclusion(ctx, l.settings.Replication, l.system)
+	x, err := watch.OpenExclusion(ctx, l.settings.Replication, l.system)
 	if err != nil {
 		return ctx, nil, unlocked(err)
 	}
@@ -70,7 +72,7 @@ func (l *letters) ownSlots(ctx context.Context, o redriveOptions) (slots []strin
 // unlocked says what a redrive needs PostgreSQL for. That somebody else has the lock, or
 // that it would be none, is for a person.
 func unlocked(err error) error {
-	if replication.KindOf(err) != replication.KindRetry {
+	if postgres.KindOf(err) != fault.KindRetry {
 		return &refusedError{err}
 	}
 	return fmt.Errorf("%w; a redrive takes a lock at PostgreSQL, so that it is the only one of its source; where the server is gone for good, and nobody else re-drives, there are --source SYSTEM/SLOT and --without-lock", err)

@@ -10,7 +10,8 @@ import (
 	"testing"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -71,7 +72,7 @@ func (l *life) slot() string {
 func (l *life) locked(t *testing.T, source string) (release func()) {
 	t.Helper()
 	system, slot, _ := strings.Cut(source, "/")
-	x, err := replication.OpenExclusion(t.Context(), replication.Config{URL: l.db.URL}, system)
+	x, err := watch.OpenExclusion(t.Context(), postgres.Config{URL: l.db.URL}, system)
 	if err != nil {
 		t.Fatal(err)
 	}

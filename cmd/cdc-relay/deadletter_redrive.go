@@ -9,7 +9,8 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/postgres/catalog"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/rs/zerolog"
@@ -194,11 +195,11 @@ func (r *redriveReport) needsRows() bool {
 
 // run re-drives the tasks, or finds out what is known of them without sending.
 func (l *letters) run(ctx context.Context, o redriveOptions, report *redriveReport) error {
-	var history replication.Origin
+	var history wal.Origin
 	if !o.discard && report.needsRows() {
 		err := l.identify(ctx)
 		if err == nil {
-			history, err = replication.History(ctx, l.settings.Replication)
+			history, err = catalog.ReadOrigin(ctx, l.settings.Replication)
 		}
 		if err != nil {
 			return fmt.Errorf("%w; PostgreSQL is needed, because some letters are not complete", err)

@@ -9,8 +9,9 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/postgres/sample"
 	"github.com/cdc-relay/cdc-relay/relay"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 )
 
@@ -19,13 +20,13 @@ import (
 type restorer struct {
 	settings relay.Config
 	cfg      *config.Config
-	finder   *replication.Finder
+	finder   *sample.Finder
 	routes   *router.Router
 	ids      map[int]string // column of the event id, by table
 }
 
 func newRestorer(cfg *config.Config, settings relay.Config) *restorer {
-	return &restorer{settings: settings, cfg: cfg, finder: replication.NewFinder(settings.Replication), ids: make(map[int]string)}
+	return &restorer{settings: settings, cfg: cfg, finder: sample.NewFinder(settings.Replication), ids: make(map[int]string)}
 }
 
 func (r *restorer) restore(ctx context.Context, l *deadletter.Letter) (*router.Record, error) {
@@ -33,7 +34,7 @@ func (r *restorer) restore(ctx context.Context, l *deadletter.Letter) (*router.R
 	if id == "" {
 		return nil, fmt.Errorf("the letter has no %s, and without its event id the row cannot be found; discard it, and write the event again", strings.Join(l.Missing, ", "))
 	}
-	table := slices.IndexFunc(r.settings.Replication.Tables, func(t replication.Table) bool { return t.Schema+"."+t.Name == l.Table })
+	table := slices.IndexFunc(r.settings.Replication.Tables, func(t wal.Table) bool { return t.Schema+"."+t.Name == l.Table })
 	if table < 0 {
 		return nil, fmt.Errorf("table %s is not in the configuration (it has %s), and the letter has no %s", l.Table, r.tables(), strings.Join(l.Missing, ", "))
 	}
@@ -41,7 +42,7 @@ func (r *restorer) restore(ctx context.Context, l *deadletter.Letter) (*router.R
 	if err != nil {
 		return nil, err
 	}
-	row, err := r.finder.Find(ctx, table, column, id)
+	row, err := r.finder.FindRow(ctx, table, column, id)
 	if err != nil {
 		return nil, err
 	}

@@ -11,8 +11,11 @@ import (
 	"strings"
 
 	"github.com/cdc-relay/cdc-relay/config"
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres/catalog"
+	"github.com/cdc-relay/cdc-relay/postgres/sample"
 	"github.com/cdc-relay/cdc-relay/relay"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/spf13/cobra"
 )
@@ -118,7 +121,7 @@ func (e *explainer) names() []string {
 func (e *explainer) choose() ([]int, error) {
 	names := e.names()
 	if wanted := e.options.table; wanted != "" {
-		if t, err := replication.ParseTable(wanted); err == nil && slices.Contains(names, t.String()) {
+		if t, err := wal.ParseTable(wanted); err == nil && slices.Contains(names, t.String()) {
 			wanted = t.String()
 		}
 		if i := slices.Index(names, wanted); i >= 0 {
@@ -140,7 +143,7 @@ func (e *explainer) choose() ([]int, error) {
 // cannot be explained.
 func (e *explainer) table(ctx context.Context, i int) (*tableReport, error) {
 	report := &tableReport{Table: e.names()[i], messages: e.messages(i)}
-	rel, warnings, err := replication.Describe(ctx, e.settings.Replication, i)
+	rel, warnings, err := catalog.Describe(ctx, e.settings.Replication, i)
 	if err != nil {
 		report.Error = err.Error()
 		return report, refused(err)
@@ -161,8 +164,8 @@ func (e *explainer) table(ctx context.Context, i int) (*tableReport, error) {
 
 // record adds the record of the sample or of the newest row. What only keeps it
 // from being shown goes into the report.
-func (e *explainer) record(ctx context.Context, i int, rel *replication.Relation, report *tableReport) error {
-	var row *replication.Row
+func (e *explainer) record(ctx context.Context, i int, rel *wal.Relation, report *tableReport) error {
+	var row *wal.Row
 	var err error
 	from := "the newest row"
 	if e.options.sample != "" {
@@ -173,7 +176,7 @@ func (e *explainer) record(ctx context.Context, i int, rel *replication.Relation
 			return sampleError(e.options.sample, err)
 		}
 		if !e.messages(i) {
-			if err := replication.Cast(ctx, e.settings.Replication, row); err != nil {
+			if err := sample.CastRow(ctx, e.settings.Replication, row); err != nil {
 				report.Error = err.Error()
 				return sampleError(e.options.sample, err)
 			}
@@ -184,9 +187,9 @@ func (e *explainer) record(ctx context.Context, i int, rel *replication.Relation
 	} else if e.messages(i) {
 		report.Note = "logical messages are kept nowhere; show one's body with --sample FILE.json"
 		return nil
-	} else if row, err = replication.NewestRow(ctx, e.settings.Replication, i); err != nil {
+	} else if row, err = sample.NewestRow(ctx, e.settings.Replication, i); err != nil {
 		report.Problem = "the newest row cannot be read: " + err.Error()
-		if refusal, ok := errors.AsType[*replication.Error](err); ok && refusal.Reason == replication.ReasonPermission {
+		if refusal, ok := errors.AsType[*fault.Error](err); ok && refusal.Reason == fault.ReasonPermission {
 			report.Grant = strings.TrimPrefix(refusal.Hint, "run: ")
 		}
 		return nil
@@ -209,7 +212,7 @@ func (e *explainer) record(ctx context.Context, i int, rel *replication.Relation
 }
 
 func sampleError(file string, err error) error {
-	if refusal, ok := errors.AsType[*replication.Error](err); ok {
+	if refusal, ok := errors.AsType[*fault.Error](err); ok {
 		return refused(refusal)
 	}
 	return &usageError{fmt.Errorf("--sample %s: %w", file, err)}

@@ -8,7 +8,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/cdc-relay/cdc-relay/config"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 )
 
@@ -66,7 +66,7 @@ type tableReport struct {
 type tableView struct {
 	cfg     *config.Config
 	mapping router.Mapping
-	rel     *replication.Relation
+	rel     *wal.Relation
 	made    *router.Explanation
 }
 
@@ -114,7 +114,7 @@ func (r *tableReport) fill(v *tableView) {
 var roleOrder = []string{"id", "key", "route", "topic", "type", "payload", "headers", "trace", "timestamp", "partition"}
 
 // column lists everything that a column is used for.
-func (v *tableView) column(c replication.Column) columnReport {
+func (v *tableView) column(c wal.Column) columnReport {
 	out := columnReport{Name: c.Name, Type: router.TypeName(c), Roles: []string{}}
 	add := func(role string, d decision) {
 		if slices.Contains(out.Roles, role) {

@@ -10,18 +10,18 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // sampleRow makes a row of a JSON object of column and value. missing are the
 // columns that it leaves out, which are NULL. The sample of a logical message is
 // its body.
-func sampleRow(rel *replication.Relation, content []byte, message bool) (row *replication.Row, missing []string, err error) {
+func sampleRow(rel *wal.Relation, content []byte, message bool) (row *wal.Row, missing []string, err error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(content, &members); err != nil || members == nil {
 		return nil, nil, notSample(content, err)
 	}
-	row = &replication.Row{Txn: &replication.Txn{Time: time.Now()}, Ordinal: 1, Relation: rel}
+	row = &wal.Row{Txn: &wal.Txn{Time: time.Now()}, Ordinal: 1, Relation: rel}
 	if message {
 		members = map[string]json.RawMessage{rel.Columns[0].Name: bytes.TrimSpace(content)}
 	}
@@ -33,13 +33,13 @@ func sampleRow(rel *replication.Relation, content []byte, message bool) (row *re
 		if !given {
 			missing = append(missing, c.Name)
 		}
-		value := replication.Value{Kind: replication.Null}
+		value := wal.Value{Kind: wal.Null}
 		if given && string(raw) != "null" {
 			text, err := sampleText(c, raw)
 			if err != nil {
 				return nil, nil, fmt.Errorf("column %q: %w", c.Name, err)
 			}
-			value = replication.Value{Kind: replication.Text, Data: text}
+			value = wal.Value{Kind: wal.Text, Data: text}
 		}
 		row.Values = append(row.Values, value)
 	}
@@ -63,7 +63,7 @@ func notSample(content []byte, err error) error {
 }
 
 // sampleText is a value as PostgreSQL would print it in a column of that type.
-func sampleText(c replication.Column, raw json.RawMessage) ([]byte, error) {
+func sampleText(c wal.Column, raw json.RawMessage) ([]byte, error) {
 	structured := raw[0] == '{' || raw[0] == '['
 	switch c.TypeName {
 	case "json", "jsonb":

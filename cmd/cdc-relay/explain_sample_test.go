@@ -3,13 +3,13 @@ package main
 import (
 	"testing"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 func FuzzSample(f *testing.F) {
-	rel := &replication.Relation{Namespace: "public", Name: "outbox"}
+	rel := &wal.Relation{Namespace: "public", Name: "outbox"}
 	for _, typ := range []string{"text", "jsonb", "bool", "bytea", "_text", "int8"} {
-		rel.Columns = append(rel.Columns, replication.Column{Name: typ, TypeName: typ})
+		rel.Columns = append(rel.Columns, wal.Column{Name: typ, TypeName: typ})
 	}
 	f.Add([]byte(`{"text":"a","jsonb":{"a":1},"bool":true,"bytea":"\\x00ff","_text":["a",null,"\"\\"],"int8":1}`), false)
 	f.Add([]byte(`{"bytea":"\\xzz"}`), false)

@@ -13,7 +13,8 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/importer"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/spf13/cobra"
 )
 
@@ -90,7 +91,7 @@ func (a *app) convert(ctx context.Context, file string, o importOptions) (*impor
 		}
 	}
 	if o.postgresURL != "" {
-		if options.Catalog, err = catalog(ctx, replication.Config{URL: o.postgresURL}); err != nil {
+		if options.Catalog, err = readCatalog(ctx, postgres.Config{URL: o.postgresURL}); err != nil {
 			return nil, refused(err)
 		}
 	}
@@ -172,9 +173,9 @@ func readInput(name string) ([]byte, error) {
 	return content, nil
 }
 
-// catalog lists the tables of the database as import wants them.
-func catalog(ctx context.Context, cfg replication.Config) ([]importer.Table, error) {
-	list, err := replication.List(ctx, cfg)
+// readCatalog lists the tables of the database as import wants them.
+func readCatalog(ctx context.Context, cfg postgres.Config) ([]importer.Table, error) {
+	list, err := catalog.ListTables(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -17,8 +17,8 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/admin"
 	"github.com/cdc-relay/cdc-relay/config"
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/relay"
-	"github.com/cdc-relay/cdc-relay/replication"
 )
 
 const secretPassword = "hunter2-never-shown"
@@ -278,8 +278,8 @@ func TestExitCode_FollowsTheKindOfError(t *testing.T) {
 		{&relay.ConfigError{Err: cause}, 2},
 		{&relay.RefusedError{Err: cause}, 3},
 		{&admin.ListenError{Err: cause}, 3},
-		{refused(&replication.Error{Err: cause}), 3},
-		{refused(&replication.Error{Reason: replication.ReasonConfiguration, Err: cause}), 2},
+		{refused(&fault.Error{Err: cause}), 3},
+		{refused(&fault.Error{Reason: fault.ReasonConfiguration, Err: cause}), 2},
 		{&relay.BlockedError{Err: cause}, 4},
 		{fmt.Errorf("wrapped: %w", &relay.BlockedError{Err: cause}), 4},
 		{&unhealthyError{&usageError{cause}}, 1},

@@ -11,9 +11,11 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/config"
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/migrations"
+	"github.com/cdc-relay/cdc-relay/postgres/provision"
 	"github.com/cdc-relay/cdc-relay/relay"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/wording"
@@ -50,7 +52,7 @@ checkpoint topic and writes there where a slot that it made begins.`,
 				return err
 			}
 			a.warn(cfg)
-			options := replication.SetupOptions{DryRun: true}
+			options := provision.SetupOptions{DryRun: true}
 			if options.Check, err = mappable(cfg); err != nil {
 				return err
 			}
@@ -91,7 +93,7 @@ checkpoint topic and writes there where a slot that it made begins.`,
 const configuredShape = "configured"
 
 // mappedColumns tells which columns of a table its mapping reads.
-func mappedColumns(cfg relay.Config) (func(*replication.Relation) ([]string, error), error) {
+func mappedColumns(cfg relay.Config) (func(*wal.Relation) ([]string, error), error) {
 	routes, err := router.New(cfg.WithDefaults().Router)
 	if err != nil {
 		return nil, err
@@ -101,12 +103,12 @@ func mappedColumns(cfg relay.Config) (func(*replication.Relation) ([]string, err
 
 // mappable refuses a table that run would refuse for its mapping: a slot for it would hold
 // back WAL for rows that nobody can read.
-func mappable(cfg *config.Config) (func(*replication.Relation) error, error) {
+func mappable(cfg *config.Config) (func(*wal.Relation) error, error) {
 	routes, err := router.New(cfg.Relay().WithDefaults().Router)
 	if err != nil {
 		return nil, &relay.ConfigError{Err: err}
 	}
-	return func(table *replication.Relation) error {
+	return func(table *wal.Relation) error {
 		if _, err := routes.Check(table); err != nil {
 			return &relay.ConfigError{Err: cfg.Locate(err)}
 		}
@@ -115,8 +117,8 @@ func mappable(cfg *config.Config) (func(*replication.Relation) error, error) {
 }
 
 // tableSQL gives the statements that make a table in the shape of a preset.
-func tableSQL(cfg relay.Config, preset string) (func(replication.Table) (string, error), error) {
-	shapes := make(map[replication.Table]string)
+func tableSQL(cfg relay.Config, preset string) (func(wal.Table) (string, error), error) {
+	shapes := make(map[wal.Table]string)
 	for i, t := range cfg.Replication.Tables {
 		shapes[t] = preset
 		if preset == configuredShape {
@@ -126,13 +128,13 @@ func tableSQL(cfg relay.Config, preset string) (func(replication.Table) (string,
 			return nil, fmt.Errorf("--create-table: there is no SQL for preset %q: %s", shapes[t], wording.DidYouMean(shapes[t], migrations.Presets()))
 		}
 	}
-	return func(t replication.Table) (string, error) { return migrations.Table(shapes[t], t.Schema, t.Name) }, nil
+	return func(t wal.Table) (string, error) { return migrations.Table(shapes[t], t.Schema, t.Name) }, nil
 }
 
 // setup says what is missing, then makes it.
-func (a *app) setup(cmd *cobra.Command, settings relay.Config, options replication.SetupOptions, dryRun, acceptGap bool) error {
+func (a *app) setup(cmd *cobra.Command, settings relay.Config, options provision.SetupOptions, dryRun, acceptGap bool) error {
 	cfg := settings.Replication
-	plan, err := replication.Setup(cmd.Context(), cfg, options)
+	plan, err := provision.Setup(cmd.Context(), cfg, options)
 	if err != nil {
 		return refused(err)
 	}
@@ -154,13 +156,13 @@ func (a *app) setup(cmd *cobra.Command, settings relay.Config, options replicati
 	}
 	first := newFirst(a, settings)
 	options.DryRun = false
-	options.OnStep = func(s replication.Step) {
+	options.OnStep = func(s provision.Step) {
 		if !s.Exists {
 			fmt.Fprintf(a.stdout, "created %s %s\n", s.Object, s.Name)
 			first.made(s)
 		}
 	}
-	report, err := replication.Setup(cmd.Context(), cfg, options)
+	report, err := provision.Setup(cmd.Context(), cfg, options)
 	first.look(cmd.Context()) // also when a later slot could not be made
 	if err != nil {
 		first.unwritten(errNotReached)
@@ -220,7 +222,7 @@ func (a *app) setupTopics(cmd *cobra.Command, settings relay.Config, dryRun bool
 
 // refused gives a server's no the exit code that it has in verbs other than run.
 func refused(err error) error {
-	if e, ok := errors.AsType[*replication.Error](err); ok && e.Reason == replication.ReasonConfiguration {
+	if e, ok := errors.AsType[*fault.Error](err); ok && e.Reason == fault.ReasonConfiguration {
 		return &usageError{err}
 	}
 	return &refusedError{err}
@@ -229,7 +231,7 @@ func refused(err error) error {
 // asGiven has an error that sends to another role name the command with the flags that it
 // was given: without them that role would make something else.
 func asGiven(cmd *cobra.Command, err error) error {
-	if e, ok := errors.AsType[*replication.Error](err); ok && e.Reason == replication.ReasonPermission {
+	if e, ok := errors.AsType[*fault.Error](err); ok && e.Reason == fault.ReasonPermission {
 		e.Hint = strings.ReplaceAll(e.Hint, cmd.CommandPath(), cmd.CommandPath()+flagsGiven(cmd.Flags()))
 	}
 	return err
@@ -271,7 +273,7 @@ func shellQuoted(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-func (a *app) printPlan(steps []replication.Step) {
+func (a *app) printPlan(steps []provision.Step) {
 	for _, s := range steps {
 		if s.Exists {
 			fmt.Fprintf(a.stdout, "-- %s %s exists\n", s.Object, s.Name)
@@ -281,7 +283,7 @@ func (a *app) printPlan(steps []replication.Step) {
 	}
 }
 
-func (a *app) printReport(report *replication.SetupReport) {
+func (a *app) printReport(report *provision.SetupReport) {
 	for _, warning := range report.Warnings {
 		fmt.Fprintf(a.stderr, "cdc-relay: warning: %s\n", warning)
 	}

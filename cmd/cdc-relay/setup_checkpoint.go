@@ -8,8 +8,9 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/postgres/provision"
+	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/relay"
-	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/rs/zerolog"
 )
@@ -30,7 +31,7 @@ type first struct {
 	app      *app
 	settings relay.Config
 	slots    map[string]bool // that were made
-	standing *replication.Standing
+	standing *watch.Positions
 	err      error // why standing is not known
 }
 
@@ -41,7 +42,7 @@ func newFirst(a *app, settings relay.Config) *first {
 	return &first{app: a, settings: settings, slots: make(map[string]bool)}
 }
 
-func (f *first) made(s replication.Step) {
+func (f *first) made(s provision.Step) {
 	if s.Object == "slot" && f.settings.KeepsPositions() {
 		f.slots[s.Name] = true
 	}
@@ -50,7 +51,7 @@ func (f *first) made(s replication.Step) {
 // look is to come right behind the making, before anybody can have moved a slot.
 func (f *first) look(ctx context.Context) {
 	if len(f.slots) > 0 {
-		f.standing, f.err = replication.Stand(ctx, f.settings.Replication)
+		f.standing, f.err = watch.ReadPositions(ctx, f.settings.Replication)
 	}
 }
 
@@ -109,7 +110,7 @@ func (f *first) write(ctx context.Context) (ready bool) {
 	return ready
 }
 
-func (f *first) one(ctx context.Context, ledger *sink.Ledger, cfg relay.Config, slot replication.StandingSlot) (ready bool) {
+func (f *first) one(ctx context.Context, ledger *sink.Ledger, cfg relay.Config, slot watch.SlotPosition) (ready bool) {
 	origin, topic := f.standing.Origin, f.settings.CheckpointTopic
 	known, err := written(ctx, ledger, cfg.Guarantee, origin.SystemID, slot.Name)
 	if err != nil {
@@ -146,7 +147,7 @@ var errTaken = errors.New("a relay has begun with it meanwhile, and writes its o
 // commit writes the record as the holder of the transactional id. Taking that shuts a
 // relay out, so none may have the slot.
 func (f *first) commit(ctx context.Context, cfg relay.Config, rec *checkpoint.Record) error {
-	now, err := replication.Stand(ctx, f.settings.Replication)
+	now, err := watch.ReadPositions(ctx, f.settings.Replication)
 	if err != nil {
 		return err
 	}

@@ -8,8 +8,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/provision"
+	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/relay"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/jackc/pglogrepl"
 )
@@ -26,10 +30,10 @@ func gapPatience(slots int) time.Duration { return time.Minute + time.Duration(s
 // theirs. With dryRun it only says what it would remove, also of slots that setup is
 // still to make.
 func (a *app) forget(ctx context.Context, settings relay.Config, dryRun bool) error {
-	if err := replication.Unused(ctx, settings.Replication); err != nil {
+	if err := provision.CheckIdle(ctx, settings.Replication); err != nil {
 		return refused(err)
 	}
-	standing, err := replication.Stand(ctx, settings.Replication)
+	standing, err := watch.ReadPositions(ctx, settings.Replication)
 	if err != nil {
 		return refused(err)
 	}
@@ -53,11 +57,11 @@ func (a *app) forget(ctx context.Context, settings relay.Config, dryRun bool) er
 type gap struct {
 	app    *app
 	ledger *sink.Ledger
-	origin replication.Origin
+	origin wal.Origin
 	dryRun bool
 }
 
-func (g *gap) accept(ctx context.Context, cfg relay.Config, slot replication.StandingSlot) error {
+func (g *gap) accept(ctx context.Context, cfg relay.Config, slot watch.SlotPosition) error {
 	out := g.app.stdout
 	end, err := g.connected(ctx, cfg, slot)
 	if err != nil {
@@ -89,10 +93,10 @@ func (g *gap) accept(ctx context.Context, cfg relay.Config, slot replication.Sta
 
 // connected returns the position up to which the checkpoint topic knows of a slot, zero
 // where that is nothing, or what a relay would refuse.
-func (g *gap) connected(ctx context.Context, cfg relay.Config, slot replication.StandingSlot) (pglogrepl.LSN, error) {
+func (g *gap) connected(ctx context.Context, cfg relay.Config, slot watch.SlotPosition) (pglogrepl.LSN, error) {
 	switch {
 	case slot.Err == nil:
-	case g.dryRun && replication.Reason(slot.Err) == replication.ReasonSlotMissing:
+	case g.dryRun && postgres.Reason(slot.Err) == fault.ReasonSlotMissing:
 		return 0, nil // it will be made, and be ahead of whatever is there
 	default:
 		return 0, slot.Err
@@ -130,11 +134,11 @@ func (g *gap) unmade(err error) bool {
 	return g.dryRun && ok && e.Reason == sink.ReasonCheckpointTopic
 }
 
-func compared(cfg relay.Config, origin replication.Origin, start pglogrepl.LSN, known map[string][]byte) (pglogrepl.LSN, error) {
+func compared(cfg relay.Config, origin wal.Origin, start pglogrepl.LSN, known map[string][]byte) (pglogrepl.LSN, error) {
 	end, err := cfg.ConfirmedUpTo(known, origin, start)
-	refused, slots := errors.AsType[*replication.Error](err)
+	refused, slots := errors.AsType[*fault.Error](err)
 	_, topics := errors.AsType[*sink.Error](err)
-	if slots && refused.Kind == replication.KindRefused || topics { // what else there is says nothing of the two, or passes: an old primary
+	if slots && refused.Kind == fault.KindRefused || topics { // what else there is says nothing of the two, or passes: an old primary
 		return 0, nil
 	}
 	return end, err

@@ -8,8 +8,9 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/relay"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -98,8 +99,8 @@ func TestSetup_ToForgetACheckpointTakesNoLongerThanItMay(t *testing.T) {
 }
 
 func TestGapPatience_GrowsWithTheSlots(t *testing.T) {
-	if one, all := gapPatience(1), gapPatience(replication.MaxShards); one < time.Minute || all < one+(replication.MaxShards-1)*time.Second {
-		t.Errorf("%s for one slot, %s for %d", one, all, replication.MaxShards)
+	if one, all := gapPatience(1), gapPatience(postgres.MaxShards); one < time.Minute || all < one+(postgres.MaxShards-1)*time.Second {
+		t.Errorf("%s for one slot, %s for %d", one, all, postgres.MaxShards)
 	}
 }
 
@@ -118,11 +119,11 @@ func (k *keeper) writes(t *testing.T, key, value string) {
 
 // A relay waits for the new primary, and the checkpoint is of that one's slot.
 func TestSetup_AcceptsNoGapOnAnOldPrimary(t *testing.T) {
-	origin := replication.Origin{SystemID: "7", Timeline: 1}
+	origin := wal.Origin{SystemID: "7", Timeline: 1}
 	rec := checkpoint.Record{System: "7", Timeline: 2, Slot: "s", Publication: "p", End: 300}
-	cfg := relay.Config{DetectMovedSlot: true, Replication: replication.Config{Slot: "s", Publication: "p"}}
+	cfg := relay.Config{DetectMovedSlot: true, Replication: postgres.Config{Slot: "s", Publication: "p"}}
 	known := map[string][]byte{checkpoint.IntentKey("somebody", "7", "s"): rec.Encode()}
-	if end, err := compared(cfg, origin, 310, known); replication.Reason(err) != relay.ReasonStalePrimary {
+	if end, err := compared(cfg, origin, 310, known); postgres.Reason(err) != relay.ReasonStalePrimary {
 		t.Errorf("connected up to %s, %v", end, err)
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/relay"
-	"github.com/cdc-relay/cdc-relay/replication"
 )
 
 // The role that the hint sends to would make something else without the flags.
@@ -26,11 +26,11 @@ func TestSetup_TheHintToAnotherRoleRepeatsTheFlags(t *testing.T) {
 		if err := cmd.ParseFlags(strings.Fields(given)); err != nil {
 			t.Fatal(err)
 		}
-		err := asGiven(cmd, refused(&replication.Error{Reason: replication.ReasonPermission, Hint: "as the owner: cdc-relay setup --set postgres.url=…"}))
+		err := asGiven(cmd, refused(&fault.Error{Reason: fault.ReasonPermission, Hint: "as the owner: cdc-relay setup --set postgres.url=…"}))
 		if !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret@") || strings.Contains(err.Error(), "=secret") {
 			t.Errorf("%q: got %v, want %s", given, err, want)
 		}
-		other := &replication.Error{Reason: replication.ReasonSlotMissing, Hint: "run `cdc-relay setup`"}
+		other := &fault.Error{Reason: fault.ReasonSlotMissing, Hint: "run `cdc-relay setup`"}
 		if said := other.Error(); asGiven(cmd, other).Error() != said {
 			t.Errorf("%q: %v", given, other)
 		}

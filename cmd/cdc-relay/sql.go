@@ -12,7 +12,9 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/migrations"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/provision"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/spf13/cobra"
@@ -101,7 +103,7 @@ func (o sqlOptions) render(cfg *config.Config) ([]migrations.File, error) {
 		return nil, fmt.Errorf("postgres.shards: %d: the filters of the publications depend on the types of the tables' columns, which only a server could tell; `cdc-relay setup --dry-run` prints their SQL, and with --set postgres.shards=1 this prints the rest", settings.Shard.Count)
 	}
 	if len(settings.Tables) == 0 && len(settings.Messages) == 0 {
-		settings.Tables = []replication.Table{{Schema: "public", Name: "outbox"}}
+		settings.Tables = []wal.Table{{Schema: "public", Name: "outbox"}}
 	}
 	var names []migrations.Name
 	for _, t := range settings.Tables {
@@ -141,7 +143,7 @@ func (o sqlOptions) render(cfg *config.Config) ([]migrations.File, error) {
 			m.Parts = append(m.Parts, read)
 		}
 	}
-	m.Slot = replication.SlotSQL(settings.Slot, o.major*10000)
+	m.Slot = provision.SlotSQL(settings.Slot, o.major*10000)
 	if o.major == 0 {
 		m.Notes = append(m.Notes, fmt.Sprintf("From PostgreSQL %d on, the slot is better made with a fifth argument, true, which lets it follow a failover: setup does so.", failoverMajor))
 	}
@@ -211,12 +213,12 @@ func partitioned(parts []migrations.Part) bool {
 	return slices.ContainsFunc(parts, func(p migrations.Part) bool { return strings.Contains(strings.ToUpper(p.Up), "PARTITION BY") })
 }
 
-func publicationPart(settings replication.Config, viaRoot bool, lists map[replication.Table][]string) migrations.Part {
+func publicationPart(settings postgres.Config, viaRoot bool, lists map[wal.Table][]string) migrations.Part {
 	return migrations.Part{
 		Name: "publication",
 		Up: "-- Inserts only: updates and deletes of an outbox are housekeeping, no events. Run as the owner of the table.\n" +
-			replication.PublicationSQL(settings, viaRoot, lists),
-		Down: replication.DropPublicationSQL(settings),
+			provision.PublicationSQL(settings, viaRoot, lists),
+		Down: provision.DropPublicationSQL(settings),
 	}
 }
 

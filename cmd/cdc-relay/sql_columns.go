@@ -9,12 +9,14 @@ import (
 	"strings"
 
 	"github.com/cdc-relay/cdc-relay/migrations"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/provision"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 )
 
 // lists gives the column lists of --column-list; nil without the flag.
-func (o sqlOptions) lists(settings replication.Config, mappings router.Config) (map[replication.Table][]string, error) {
+func (o sqlOptions) lists(settings postgres.Config, mappings router.Config) (map[wal.Table][]string, error) {
 	if !o.columnList {
 		return nil, nil
 	}
@@ -28,14 +30,14 @@ func (o sqlOptions) lists(settings replication.Config, mappings router.Config) (
 	if err != nil {
 		return nil, err
 	}
-	shapes := make([]*replication.Relation, len(settings.Tables))
+	shapes := make([]*wal.Relation, len(settings.Tables))
 	for i, t := range settings.Tables {
 		if shapes[i], err = madeBy(cmp.Or(o.preset, shapeOf(mappings.Mappings, i))); err != nil {
 			return nil, fmt.Errorf("--column-list: %w", err)
 		}
 		shapes[i].Namespace, shapes[i].Name = t.Schema, t.Name
 	}
-	lists, err := replication.ColumnLists(settings, o.major*10000, shapes, routes.Columns)
+	lists, err := provision.ColumnLists(settings, o.major*10000, shapes, routes.Columns)
 	if err != nil {
 		return nil, fmt.Errorf("--column-list: %w", err)
 	}
@@ -43,7 +45,7 @@ func (o sqlOptions) lists(settings replication.Config, mappings router.Config) (
 }
 
 // madeBy is the table that the SQL of a preset makes, as a stream would announce it.
-func madeBy(preset string) (*replication.Relation, error) {
+func madeBy(preset string) (*wal.Relation, error) {
 	text, err := migrations.Table(preset, "public", "outbox")
 	if err != nil {
 		return nil, err
@@ -52,7 +54,7 @@ func madeBy(preset string) (*replication.Relation, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the SQL of preset %s: %w", preset, err)
 	}
-	return &replication.Relation{Columns: columns}, nil
+	return &wal.Relation{Columns: columns}, nil
 }
 
 var (
@@ -62,12 +64,12 @@ var (
 
 // columnsIn reads the table of a migration of ours: a column or a constraint a line. It
 // is no parser of SQL, and refuses what is not written so.
-func columnsIn(text string) ([]replication.Column, error) {
+func columnsIn(text string) ([]wal.Column, error) {
 	body := tableBody.FindStringSubmatch(text)
 	if body == nil {
 		return nil, errors.New("it makes no table")
 	}
-	var columns []replication.Column
+	var columns []wal.Column
 	for line := range strings.Lines(body[1]) {
 		line = strings.TrimSuffix(strings.TrimSpace(line), ",")
 		if strings.HasPrefix(line, "PRIMARY KEY (") || strings.HasPrefix(line, "UNIQUE (") {
@@ -97,12 +99,12 @@ var sqlTypes = map[string]struct {
 	"uuid": {2950, 2951, "uuid"}, "varchar": {1043, 1015, "varchar"}, "xid8": {5069, 271, "xid8"},
 }
 
-func columnOf(name, typ, size string, array bool) (replication.Column, error) {
+func columnOf(name, typ, size string, array bool) (wal.Column, error) {
 	t, ok := sqlTypes[typ]
 	if !ok {
-		return replication.Column{}, fmt.Errorf("column %q has the type %s, which is not known here", name, typ)
+		return wal.Column{}, fmt.Errorf("column %q has the type %s, which is not known here", name, typ)
 	}
-	c := replication.Column{Name: name, Type: t.oid, TypeName: t.name, TypeMod: -1}
+	c := wal.Column{Name: name, Type: t.oid, TypeName: t.name, TypeMod: -1}
 	if array {
 		c.Type, c.TypeName, c.Array = t.array, "_"+t.name, true
 	}
@@ -111,7 +113,7 @@ func columnOf(name, typ, size string, array bool) (replication.Column, error) {
 	}
 	n, err := strconv.ParseInt(size, 10, 32)
 	if err != nil {
-		return replication.Column{}, fmt.Errorf("column %q: %w", name, err)
+		return wal.Column{}, fmt.Errorf("column %q: %w", name, err)
 	}
 	if c.TypeMod = int32(n); t.name == "varchar" {
 		c.TypeMod += 4 // the catalog counts a header that is no more

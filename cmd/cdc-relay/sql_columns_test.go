@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-relay/cdc-relay/migrations"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 )
 
@@ -82,13 +82,13 @@ func TestColumnsIn_AreThoseThatTheServerMakes(t *testing.T) {
 	}
 }
 
-func catalogued(ctx context.Context, conn *pgx.Conn, table string) ([]replication.Column, error) {
+func catalogued(ctx context.Context, conn *pgx.Conn, table string) ([]wal.Column, error) {
 	rows, err := conn.Query(ctx, `SELECT a.attname::text, a.atttypid, a.atttypmod, t.typname::text, false, t.typcategory = 'A'
 		FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid WHERE a.attrelid = $1::text::regclass AND a.attnum > 0 ORDER BY a.attnum`, table)
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[replication.Column])
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[wal.Column])
 }
 
 func TestColumnsIn_RefusesWhatItDoesNotKnow(t *testing.T) {

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/relay/status"
-	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/spf13/cobra"
 )
@@ -162,7 +161,7 @@ func statusText(s status.Status, now time.Time) string {
 		if one.Reason != "" {
 			state += " (" + one.Reason + ")"
 		}
-		line(label, "%s %s, lag %s, %s in flight%s", one.Slot, state, replication.BytesText(one.LagBytes), wording.Count(one.InFlightEvents, "row"), slotText(one.SlotState))
+		line(label, "%s %s, lag %s, %s in flight%s", one.Slot, state, wording.Bytes(one.LagBytes), wording.Count(one.InFlightEvents, "row"), slotText(one.SlotState))
 		label = ""
 	}
 	line("connected", "PostgreSQL %s, Kafka %s", sourceText(s), yesNo(s.SinkConnected))
@@ -171,14 +170,14 @@ func statusText(s status.Status, now time.Time) string {
 	if s.LSN.Server == 0 && s.LagBytes == 0 {
 		line("lag", "not known: PostgreSQL has not been reached")
 	} else {
-		line("lag", "%s, %s; WAL retained %s", replication.BytesText(s.LagBytes), lagText(s.LagSeconds), replication.BytesText(s.RetainedWALBytes))
+		line("lag", "%s, %s; WAL retained %s", wording.Bytes(s.LagBytes), lagText(s.LagSeconds), wording.Bytes(s.RetainedWALBytes))
 	}
 	oldest := ""
 	if s.OldestUnacked != nil && s.InFlightEvents > 0 {
 		oldest = ", oldest " + seconds(*s.OldestUnacked)
 	}
 	line("in flight", "%s, %s of %s%s", wording.Count(s.InFlightEvents, "row"),
-		replication.BytesText(int64(s.InFlightBytes)), replication.BytesText(int64(s.InFlightLimitBytes)), oldest)
+		wording.Bytes(int64(s.InFlightBytes)), wording.Bytes(int64(s.InFlightLimitBytes)), oldest)
 	if s.EventsToRepeat > 0 && s.State == status.Blocked {
 		line("", "a restart sends %s again: acknowledged, and held back by the row that blocks", wording.Count(s.EventsToRepeat, "row"))
 	}
@@ -226,9 +225,9 @@ func slotText(s *status.Slot) string {
 	}
 	text := ", WAL " + orDash(s.WALStatus)
 	if s.SafeWALBytes != nil {
-		text += ", lost after another " + replication.BytesText(*s.SafeWALBytes)
+		text += ", lost after another " + wording.Bytes(*s.SafeWALBytes)
 		if s.SafeSeconds != nil {
-			text += ", which is " + (time.Duration(*s.SafeSeconds) * time.Second).String() + " of standing still at " + replication.BytesText(s.WALPace) + "/s"
+			text += ", which is " + (time.Duration(*s.SafeSeconds) * time.Second).String() + " of standing still at " + wording.Bytes(s.WALPace) + "/s"
 		}
 	}
 	return text

@@ -18,7 +18,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-func sample(state status.State, reason string) status.Status {
+func sampleStatus(state status.State, reason string) status.Status {
 	return status.Status{
 		State: state, Reason: reason, Since: time.Now().Add(-time.Minute), Version: "1.2.3", Pipeline: "orders",
 		Slot: "cdc_relay", Publication: "cdc_relay", LSN: status.LSNs{Confirmed: 0x16_B374D848}, LagBytes: 2048, EventsPublished: 1234,
@@ -44,7 +44,7 @@ func TestStatus_ExitsWith0OnlyWhileStreaming(t *testing.T) {
 		if state == status.Streaming {
 			want = exitOK
 		}
-		got := invoke(t, nil, "status", "--url", serve(t, sample(state, ""), ""))
+		got := invoke(t, nil, "status", "--url", serve(t, sampleStatus(state, ""), ""))
 		got.want(t, want, string(state), "")
 		if got.stderr != "" {
 			t.Errorf("%s: stderr %q, want none", state, got.stderr)
@@ -53,7 +53,7 @@ func TestStatus_ExitsWith0OnlyWhileStreaming(t *testing.T) {
 }
 
 func TestStatus_ShowsWhatMatters(t *testing.T) {
-	got := invoke(t, nil, "status", "--url", serve(t, sample(status.Blocked, "unknown_topic"), ""))
+	got := invoke(t, nil, "status", "--url", serve(t, sampleStatus(status.Blocked, "unknown_topic"), ""))
 	for _, want := range []string{"blocked (unknown_topic) since 1m0s", "16/B374D848", "2.0 KiB", "1234", "order-events", "PostgreSQL yes, Kafka no"} {
 		got.want(t, exitFailed, want, "")
 	}
@@ -61,7 +61,7 @@ func TestStatus_ShowsWhatMatters(t *testing.T) {
 
 // The reason may be younger than the state, and older.
 func TestStatus_TellsSinceWhenStateAndReasonHold(t *testing.T) {
-	s := sample(status.Streaming, "kafka_unreachable")
+	s := sampleStatus(status.Streaming, "kafka_unreachable")
 	for ago, want := range map[time.Duration]string{14 * time.Second: "since 14s\n", 5 * time.Minute: "since 1m0s\n", 0: "since 1m0s\n"} {
 		s.ReasonSince = time.Time{}
 		if ago > 0 {
@@ -78,7 +78,7 @@ func TestStatus_TellsAStandbyFromALostConnection(t *testing.T) {
 	of := func(states ...status.State) status.Status {
 		all := make([]status.Status, len(states))
 		for i, state := range states {
-			all[i] = sample(state, "")
+			all[i] = sampleStatus(state, "")
 			all[i].SourceConnected = state == status.Streaming
 		}
 		s := all[0]
@@ -106,13 +106,13 @@ func TestStatus_TellsAStandbyFromALostConnection(t *testing.T) {
 
 // The names that the configuration has for one slot are nobody's with shards.
 func TestStatus_NamesTheSlotsThatThereAre(t *testing.T) {
-	s := sample(status.Streaming, "")
+	s := sampleStatus(status.Streaming, "")
 	slot := "slot          " + s.Slot + ", publication "
 	if got := statusText(s, time.Now()); !strings.Contains(got, slot) {
 		t.Errorf("want %q in\n%s", slot, got)
 	}
 	for i := range 2 {
-		s.Shards = append(s.Shards, sample(status.Streaming, ""))
+		s.Shards = append(s.Shards, sampleStatus(status.Streaming, ""))
 		s.Shards[i].Slot = fmt.Sprintf("shard_%d", i)
 	}
 	if got := statusText(s, time.Now()); strings.Contains(got, "slot  ") || !strings.Contains(got, "\nslots         shard_0 streaming") || !strings.Contains(got, "\n              shard_1 streaming") {
@@ -121,7 +121,7 @@ func TestStatus_NamesTheSlotsThatThereAre(t *testing.T) {
 }
 
 func TestStatus_JSONIsPassedOn(t *testing.T) {
-	got := invoke(t, nil, "status", "--json", "--url", serve(t, sample(status.Streaming, ""), ""))
+	got := invoke(t, nil, "status", "--json", "--url", serve(t, sampleStatus(status.Streaming, ""), ""))
 	var s status.Status
 	if err := json.Unmarshal([]byte(got.stdout), &s); err != nil || s.EventsPublished != 1234 || got.code != exitOK {
 		t.Errorf("status --json: code %d, %q (%v)", got.code, got.stdout, err)
@@ -129,7 +129,7 @@ func TestStatus_JSONIsPassedOn(t *testing.T) {
 }
 
 func TestStatus_TakesAddressAndTokenFromTheConfiguration(t *testing.T) {
-	address := strings.TrimPrefix(serve(t, sample(status.Streaming, ""), "sesame"), "http://")
+	address := strings.TrimPrefix(serve(t, sampleStatus(status.Streaming, ""), "sesame"), "http://")
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte("sesame\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -168,7 +168,7 @@ func TestStatus_WatchGoesOnUntilStopped(t *testing.T) {
 		if asked++; asked == 3 {
 			stop()
 		}
-		_ = json.NewEncoder(w).Encode(sample(status.Streaming, ""))
+		_ = json.NewEncoder(w).Encode(sampleStatus(status.Streaming, ""))
 	}))
 	defer server.Close()
 	var stdout, stderr bytes.Buffer
@@ -183,9 +183,9 @@ func TestStatus_WatchGoesOnUntilStopped(t *testing.T) {
 }
 
 func TestHealthcheck_IsTheAnswerOfReadyz(t *testing.T) {
-	invoke(t, nil, "healthcheck", "--url", serve(t, sample(status.Streaming, ""), "sesame")).want(t, exitOK, "ok", "")
-	invoke(t, nil, "healthcheck", "--url", serve(t, sample(status.Standby, "slot_in_use"), "")).want(t, exitOK, "ok", "")
-	invoke(t, nil, "healthcheck", "--url", serve(t, sample(status.Blocked, "route"), "")).want(t, exitFailed, "", "blocked: route")
+	invoke(t, nil, "healthcheck", "--url", serve(t, sampleStatus(status.Streaming, ""), "sesame")).want(t, exitOK, "ok", "")
+	invoke(t, nil, "healthcheck", "--url", serve(t, sampleStatus(status.Standby, "slot_in_use"), "")).want(t, exitOK, "ok", "")
+	invoke(t, nil, "healthcheck", "--url", serve(t, sampleStatus(status.Blocked, "route"), "")).want(t, exitFailed, "", "blocked: route")
 	invoke(t, nil, "healthcheck", "--url", "127.0.0.1:1").want(t, exitFailed, "", "connection refused")
 	invoke(t, nil, "healthcheck").want(t, exitFailed, "", "postgres.url") // never 2, which Docker reserves
 	invoke(t, closedPorts, "healthcheck", "--set", "http.listen=").want(t, exitFailed, "", "http.listen")
@@ -204,7 +204,7 @@ func TestReachable_TurnsEveryAddressIntoThisHost(t *testing.T) {
 
 // A zero would say that there is no lag.
 func TestStatus_SaysWhenTheLagIsNotKnown(t *testing.T) {
-	s := sample(status.Blocked, "publication_missing")
+	s := sampleStatus(status.Blocked, "publication_missing")
 	if got := statusText(s, time.Now()); !strings.Contains(got, "2.0 KiB, age of the oldest row not known;") || strings.Contains(got, "oldest 0s") {
 		t.Errorf("not known:\n%s", got)
 	}
@@ -216,7 +216,7 @@ func TestStatus_SaysWhenTheLagIsNotKnown(t *testing.T) {
 
 // Before the first session nobody knows how much waits in the slot.
 func TestStatus_CallsALagThatNobodyKnowsNotZero(t *testing.T) {
-	s := sample(status.Reconnecting, "network")
+	s := sampleStatus(status.Reconnecting, "network")
 	s.LSN, s.LagBytes, s.SourceConnected = status.LSNs{}, 0, false
 	if got := statusText(s, time.Now()); !strings.Contains(got, "lag           not known: PostgreSQL has not been reached\n") || strings.Contains(got, "retained") {
 		t.Errorf("not reached:\n%s", got)
@@ -225,7 +225,7 @@ func TestStatus_CallsALagThatNobodyKnowsNotZero(t *testing.T) {
 
 // What a restart would repeat is said before it.
 func TestStatus_SaysWhatARestartRepeats(t *testing.T) {
-	s := sample(status.Blocked, "route")
+	s := sampleStatus(status.Blocked, "route")
 	if got := statusText(s, time.Now()); strings.Contains(got, "a restart sends") {
 		t.Errorf("nothing to repeat:\n%s", got)
 	}

@@ -8,10 +8,13 @@ import (
 	"slices"
 
 	"github.com/cdc-relay/cdc-relay/config"
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/importer"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/preflight"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/relay/status"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/takeover"
 	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/jackc/pglogrepl"
@@ -71,7 +74,7 @@ type changeOver struct {
 	imported *importer.Result
 	cfg      *config.Config
 	settings relay.Config
-	survey   *replication.Survey
+	survey   *preflight.Survey
 	found    *offsets
 	verdict  takeover.Verdict
 	judged   bool   // verdict holds: the position is one of this slot
@@ -105,7 +108,7 @@ func (a *app) takeover(ctx context.Context, file string, o takeoverOptions) erro
 	if err := c.sameSlot(); err != nil {
 		return &usageError{err}
 	}
-	if c.survey, err = replication.Look(ctx, c.settings.Replication); err != nil {
+	if c.survey, err = preflight.ReadSurvey(ctx, c.settings.Replication); err != nil {
 		return c.refusedLook(err)
 	}
 	if err := c.position(ctx); err != nil {
@@ -189,7 +192,7 @@ func (c *changeOver) sameSlot() error {
 			source.Slot, source.Publication, c.from(), ours.Slot, ours.Publication)
 	}
 	for _, name := range source.Tables {
-		if !slices.ContainsFunc(ours.Tables, func(t replication.Table) bool { return t.String() == name }) {
+		if !slices.ContainsFunc(ours.Tables, func(t wal.Table) bool { return t.String() == name }) {
 			return fmt.Errorf("the connector captures %s, and the configuration has no such table, so its rows would be skipped for good: add it to outbox", name)
 		}
 	}
@@ -197,7 +200,7 @@ func (c *changeOver) sameSlot() error {
 }
 
 func (c *changeOver) refusedLook(err error) error {
-	if replication.Reason(err) == replication.ReasonSlotMissing && c.imported.Source.DropOnStop {
+	if postgres.Reason(err) == fault.ReasonSlotMissing && c.imported.Source.DropOnStop {
 		return &refusedError{fmt.Errorf("%w; slot.drop.on.stop=true made Debezium drop it when it stopped: what was written since is only in the table", err)}
 	}
 	return refused(err)
@@ -253,7 +256,7 @@ func (c *changeOver) perform(ctx context.Context) error {
 	}
 	if c.verdict.Any() {
 		proof, captured := takeover.NewProof(*c.found.position), c.captured()
-		c.settings.Delivered = func(row *replication.Row) bool {
+		c.settings.Delivered = func(row *wal.Row) bool {
 			return captured(row.Relation) && proof.Delivered(row.Txn.Commit, row.Txn.XID, row.LSN, row.Ordinal)
 		}
 	}

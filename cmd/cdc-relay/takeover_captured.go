@@ -3,19 +3,19 @@ package main
 import (
 	"slices"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 )
 
 // captured tells the tables and messages of the configuration that the connector sends
 // as well. Its position proves nothing about rows of others: it never sent one.
-func (c *changeOver) captured() func(*replication.Relation) bool {
+func (c *changeOver) captured() func(*wal.Relation) bool {
 	tables := make([]bool, len(c.settings.Replication.Tables))
 	for i, t := range c.settings.Replication.Tables {
 		tables[i] = slices.Contains(c.imported.Source.Tables, t.String())
 	}
 	messages := c.capturesMessages()
-	return func(r *replication.Relation) bool {
+	return func(r *wal.Relation) bool {
 		if r.Table >= len(tables) {
 			return messages
 		}

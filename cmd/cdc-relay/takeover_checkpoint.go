@@ -3,7 +3,8 @@ package main
 import (
 	"context"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/sink"
 )
 
@@ -21,7 +22,7 @@ func (c *changeOver) checkpoint(ctx context.Context) {
 		return
 	}
 	text := err.Error()
-	if replication.Reason(err) == reasonSlotAhead {
+	if postgres.Reason(err) == reasonSlotAhead {
 		text += ". If that was Debezium, which had the slot since, nothing is left out: stop the connector, then run it"
 	}
 	c.refusals = append(c.refusals, text)
@@ -31,7 +32,7 @@ func (c *changeOver) checkpoint(ctx context.Context) {
 const reasonSlotAhead = "slot_ahead_of_checkpoint"
 
 func (c *changeOver) compared(ctx context.Context) error {
-	standing, err := replication.Stand(ctx, c.settings.Replication)
+	standing, err := watch.ReadPositions(ctx, c.settings.Replication)
 	if err != nil {
 		return err
 	}

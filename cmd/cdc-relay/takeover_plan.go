@@ -8,7 +8,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -72,7 +71,7 @@ func (c *changeOver) planSlot(line planLine) {
 		owner = c.survey.SlotOwner
 	}
 	line("slot", "%s: plugin %s, confirmed %s, %s behind the log's end %s; %s", c.settings.Replication.Slot, c.survey.SlotPlugin,
-		s.Confirmed, replication.BytesText(max(0, int64(c.survey.WALEnd)-int64(s.Confirmed))), c.survey.WALEnd, owner)
+		s.Confirmed, wording.Bytes(max(0, int64(c.survey.WALEnd)-int64(s.Confirmed))), c.survey.WALEnd, owner)
 }
 
 func (c *changeOver) planPublication(line planLine) {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/takeover"
 	"github.com/jackc/pglogrepl"
 	"github.com/rs/zerolog"
@@ -20,7 +21,7 @@ func (c *changeOver) witness(ctx context.Context) (seen bool, missing string, er
 	}
 	start := stream.Start()
 	c.settings.DeliveredIn = stream.Origin()
-	out := make(chan *replication.Batch)
+	out := make(chan *wal.Batch)
 	ended := make(chan error, 1)
 	go func() {
 		err := stream.Run(ctx, out, func() pglogrepl.LSN { return start })
@@ -49,7 +50,7 @@ func (c *changeOver) witness(ctx context.Context) (seen bool, missing string, er
 
 // look tells whether a batch has what is looked for, and whether the search is
 // over, found or not.
-func look(w *takeover.Witness, b *replication.Batch, end pglogrepl.LSN) (found, over bool) {
+func look(w *takeover.Witness, b *wal.Batch, end pglogrepl.LSN) (found, over bool) {
 	for i := range b.Rows {
 		row := &b.Rows[i]
 		w.Dated(row.Txn.XID, row.Txn.Time)

@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/postgres/provision"
 	"github.com/spf13/cobra"
 )
 
@@ -25,7 +25,7 @@ which is enough to go on with setup if the publication is right.`,
 				return err
 			}
 			a.warn(cfg)
-			steps, err := replication.Teardown(cmd.Context(), cfg.Relay().Replication, yes)
+			steps, err := provision.Teardown(cmd.Context(), cfg.Relay().Replication, yes)
 			a.printTeardown(steps, yes)
 			if err != nil {
 				return refused(err)
@@ -37,7 +37,7 @@ which is enough to go on with setup if the publication is right.`,
 	return cmd
 }
 
-func (a *app) printTeardown(steps []replication.Step, done bool) {
+func (a *app) printTeardown(steps []provision.Step, done bool) {
 	verb, left := "would drop", false
 	if done {
 		verb = "dropped"

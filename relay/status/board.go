@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/postgres/watch"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/wording"
@@ -43,7 +44,7 @@ type Board struct {
 
 	sink     sink.Sink // nil: it was dropped
 	brokers  brokers
-	snapshot *replication.Snapshot // nil: nobody looked yet
+	snapshot *watch.Snapshot // nil: nobody looked yet
 	budget   budget
 	source   bool // PostgreSQL was good once
 }
@@ -71,7 +72,7 @@ type Pipeline struct {
 
 // Session is what the board asks of the session that runs, with its lock held.
 type Session interface {
-	Lineage() replication.Lineage
+	Lineage() wal.Lineage
 	Start() pglogrepl.LSN
 	Positions() LSNs
 	Stats() checkpoint.Stats
@@ -337,11 +338,11 @@ func (b *Board) advise(reason, message string) string {
 		return message
 	}
 	slot := b.snapshot.Slot
-	kept := replication.BytesText(max(0, int64(b.snapshot.WALEnd)-int64(slot.Restart)))
+	kept := wording.Bytes(max(0, int64(b.snapshot.WALEnd)-int64(slot.Restart)))
 	if slot.SafeWAL == nil {
 		return message + "; nothing is lost: PostgreSQL keeps the WAL, " + kept + " so far"
 	}
-	return message + "; nothing is lost before another " + replication.BytesText(max(0, *slot.SafeWAL)) + " of WAL: PostgreSQL keeps " + kept + " so far"
+	return message + "; nothing is lost before another " + wording.Bytes(max(0, *slot.SafeWAL)) + " of WAL: PostgreSQL keeps " + kept + " so far"
 }
 
 // Announce tells log and events when what users see has changed.
@@ -452,11 +453,11 @@ func (b *Board) kept() string {
 		return ""
 	}
 	slot := b.snapshot.Slot
-	text := "; PostgreSQL keeps " + replication.BytesText(max(0, int64(b.snapshot.WALEnd)-int64(slot.Restart))) + " of WAL for the slot"
+	text := "; PostgreSQL keeps " + wording.Bytes(max(0, int64(b.snapshot.WALEnd)-int64(slot.Restart))) + " of WAL for the slot"
 	if slot.SafeWAL == nil {
 		return text
 	}
-	text += ", which is lost after another " + replication.BytesText(max(0, *slot.SafeWAL))
+	text += ", which is lost after another " + wording.Bytes(max(0, *slot.SafeWAL))
 	if lasts, known := b.budget.lasts(*slot.SafeWAL); known {
 		text += ", in about " + lasts.String() + " at the present pace"
 	}
@@ -465,11 +466,11 @@ func (b *Board) kept() string {
 
 // Look begins a look at the slot. The function that it returns takes what was seen, and warns
 // when the slot's WAL runs out.
-func (b *Board) Look() func(*replication.Snapshot) {
+func (b *Board) Look() func(*watch.Snapshot) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	ahead := b.obstacle
-	return func(snapshot *replication.Snapshot) {
+	return func(snapshot *watch.Snapshot) {
 		now := time.Now()
 		b.mu.Lock()
 		b.snapshot = snapshot

@@ -4,7 +4,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/jackc/pglogrepl"
 )
 
@@ -39,7 +39,7 @@ type warning struct {
 
 // look takes a snapshot, and returns a warning when the slot stands still and its
 // WAL runs out.
-func (b *budget) look(now time.Time, s *replication.Snapshot) *warning {
+func (b *budget) look(now time.Time, s *watch.Snapshot) *warning {
 	if s.WALEnd < b.end { // another server
 		*b = budget{}
 	}

@@ -4,14 +4,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/postgres/catalog"
+	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/jackc/pglogrepl"
 )
 
 func TestBudget_TellsHowLongTheWALLasts(t *testing.T) {
 	const mib = 1 << 20
-	snapshot := func(end, confirmed pglogrepl.LSN, safe int64) *replication.Snapshot {
-		s := &replication.Snapshot{WALEnd: end, Slot: replication.SlotInfo{Confirmed: confirmed, Restart: confirmed}}
+	snapshot := func(end, confirmed pglogrepl.LSN, safe int64) *watch.Snapshot {
+		s := &watch.Snapshot{WALEnd: end, Slot: catalog.SlotInfo{Confirmed: confirmed, Restart: confirmed}}
 		if safe >= 0 {
 			s.Slot.SafeWAL = &safe
 		}

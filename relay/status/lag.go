@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/jackc/pglogrepl"
 )
 
@@ -51,7 +51,7 @@ func (b *Board) caughtUp(now time.Time) bool {
 // to session.
 type unconfirmed struct {
 	checkpoint.Commit // zero: none is known
-	of                replication.Lineage
+	of                wal.Lineage
 }
 
 // lag is how old the oldest unconfirmed row is. Call it with the lock held.
@@ -108,7 +108,7 @@ func (b *Board) confirmed(position pglogrepl.LSN) {
 
 // readAgain drops the row once a session has read it again, from when on the session knows
 // it, or is past it. Call it with the lock held.
-func (b *Board) readAgain(batch *replication.Batch) {
+func (b *Board) readAgain(batch *wal.Batch) {
 	if len(batch.Rows) > 0 || batch.Through > b.waiting.At {
 		b.waiting = unconfirmed{}
 	}

@@ -4,7 +4,8 @@ import (
 	"github.com/jackc/pglogrepl"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // obstacle is a row at which a session was blocked: one that cannot be read, or that
@@ -18,7 +19,7 @@ import (
 //
 // It is guarded by the board's lock.
 type obstacle struct {
-	of      replication.Lineage
+	of      wal.Lineage
 	reason  string
 	message string
 
@@ -35,7 +36,7 @@ type progress struct {
 	through pglogrepl.LSN  // everything that commits before it was read
 }
 
-func (p *progress) add(b *replication.Batch) {
+func (p *progress) add(b *wal.Batch) {
 	if n := len(b.Rows); n > 0 {
 		p.row = deadletter.RowOf(&b.Rows[n-1])
 	}
@@ -43,7 +44,7 @@ func (p *progress) add(b *replication.Batch) {
 }
 
 // readPast says that a batch which was read lies at or behind the row.
-func (o *obstacle) readPast(b *replication.Batch) bool {
+func (o *obstacle) readPast(b *wal.Batch) bool {
 	if !o.unread {
 		return false
 	}
@@ -68,12 +69,12 @@ func (o *obstacle) startsPast(at pglogrepl.LSN) bool {
 }
 
 // deliveredWith says that the row is among rows that are durable.
-func (o *obstacle) deliveredWith(rows []replication.Row) bool {
+func (o *obstacle) deliveredWith(rows []wal.Row) bool {
 	return !o.unread && len(rows) > 0 && o.row.Compare(deadletter.RowOf(&rows[0])) >= 0 && o.row.Compare(deadletter.RowOf(&rows[len(rows)-1])) <= 0
 }
 
 // BlockedAt remembers that a session is blocked at a row that it read.
-func (b *Board) BlockedAt(row *replication.Row, of replication.Lineage, reason string, cause error) {
+func (b *Board) BlockedAt(row *wal.Row, of wal.Lineage, reason string, cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.obstacle = &obstacle{of: of, reason: reason, message: cause.Error(), row: deadletter.RowOf(row)}
@@ -81,17 +82,17 @@ func (b *Board) BlockedAt(row *replication.Row, of replication.Lineage, reason s
 
 // Unread remembers where a session ended that cannot read on. One that did not get past
 // what an earlier one met has read no more than that.
-func (b *Board) Unread(of replication.Lineage, err error) {
+func (b *Board) Unread(of wal.Lineage, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.obstacle == nil || !b.obstacle.unread {
 		b.obstacle = &obstacle{of: of, unread: true, read: b.read}
 	}
-	b.obstacle.reason, b.obstacle.message = replication.Reason(err), err.Error()
+	b.obstacle.reason, b.obstacle.message = postgres.Reason(err), err.Error()
 }
 
 // Read takes note of a batch that was read.
-func (b *Board) Read(batch *replication.Batch) {
+func (b *Board) Read(batch *wal.Batch) {
 	b.pass(func(o *obstacle) bool { return o.readPast(batch) })
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -100,12 +101,12 @@ func (b *Board) Read(batch *replication.Batch) {
 }
 
 // Begins takes note of where a session begins.
-func (b *Board) Begins(of replication.Lineage, start pglogrepl.LSN) {
+func (b *Board) Begins(of wal.Lineage, start pglogrepl.LSN) {
 	b.pass(func(o *obstacle) bool { return o.of != of || o.startsPast(start) })
 }
 
 // Delivered takes note of rows that are durable.
-func (b *Board) Delivered(rows []replication.Row) {
+func (b *Board) Delivered(rows []wal.Row) {
 	b.pass(func(o *obstacle) bool { return o.deliveredWith(rows) })
 }
 

@@ -5,15 +5,15 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/jackc/pglogrepl"
 )
 
 // batch has rows of one transaction.
-func batch(commit, through pglogrepl.LSN, firstOrdinal, rows int) *replication.Batch {
-	b, txn := &replication.Batch{Through: through}, &replication.Txn{Commit: commit, Time: time.Unix(1000, 0)}
+func batch(commit, through pglogrepl.LSN, firstOrdinal, rows int) *wal.Batch {
+	b, txn := &wal.Batch{Through: through}, &wal.Txn{Commit: commit, Time: time.Unix(1000, 0)}
 	for i := range rows {
-		b.Rows = append(b.Rows, replication.Row{Txn: txn, Ordinal: uint64(firstOrdinal + i)})
+		b.Rows = append(b.Rows, wal.Row{Txn: txn, Ordinal: uint64(firstOrdinal + i)})
 	}
 	return b
 }
@@ -24,12 +24,12 @@ func TestObstacle_IsPassedByWhatLiesBehindIt(t *testing.T) {
 	looked, first := unread, unread
 	looked.bound = 300
 	first.read.row = deadletter.Row{Commit: 120, Seq: 9} // nothing of its transaction was read
-	committed := func(through pglogrepl.LSN) *replication.Batch {
-		return &replication.Batch{Through: through, ThroughTime: time.Unix(1, 0)}
+	committed := func(through pglogrepl.LSN) *wal.Batch {
+		return &wal.Batch{Through: through, ThroughTime: time.Unix(1, 0)}
 	}
 	for name, c := range map[string]struct {
 		o    obstacle
-		b    *replication.Batch
+		b    *wal.Batch
 		past bool
 	}{
 		"the rows before it":                         {unread, batch(200, 0, 1, 2), false},
@@ -39,9 +39,9 @@ func TestObstacle_IsPassedByWhatLiesBehindIt(t *testing.T) {
 		"a transaction from long before":             {unread, batch(110, 115, 1, 1), false},
 		"a commit that was read":                     {unread, committed(150), false},
 		"a commit that was not":                      {unread, committed(210), true},
-		"a keep-alive, which may lie before it":      {unread, &replication.Batch{Through: 900}, false},
-		"a keep-alive behind a look at the server":   {looked, &replication.Batch{Through: 300}, true},
-		"a keep-alive before what was looked at":     {looked, &replication.Batch{Through: 299}, false},
+		"a keep-alive, which may lie before it":      {unread, &wal.Batch{Through: 900}, false},
+		"a keep-alive behind a look at the server":   {looked, &wal.Batch{Through: 300}, true},
+		"a keep-alive before what was looked at":     {looked, &wal.Batch{Through: 299}, false},
 		"rows from long before, of another session":  {first, batch(140, 145, 1, 1), false},
 		"its transaction, when it was the first row": {first, batch(200, 0, 1, 1), true},
 		"rows, when it waits to be delivered":        {obstacle{row: deadletter.Row{Commit: 200, Seq: 3}}, batch(260, 270, 1, 1), false},

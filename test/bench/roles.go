@@ -20,6 +20,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/sink"
@@ -112,7 +113,7 @@ func discard(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	settings.Stream.Binary = func(tables []*replication.Relation, _, _ pglogrepl.LSN) bool {
+	settings.Stream.Binary = func(tables []*wal.Relation, _, _ pglogrepl.LSN) bool {
 		for _, t := range tables {
 			if !routes.BinarySafe(t) {
 				return false

@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/relay"
-	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
 )
@@ -79,7 +79,7 @@ func TestPublication_AwayForARowLeavesTheRowsBeforeItDelivered(t *testing.T) {
 	settings := p.Settings()
 	settings.OnBlocked = relay.ExitWhenBlocked
 	r := p.StartWith(t, settings, relay.Events{})
-	if err := r.Wait(t); replication.Reason(err) != "publication_missing" {
+	if err := r.Wait(t); postgres.Reason(err) != "publication_missing" {
 		t.Errorf("it ended with %v", err)
 	}
 	w.Verify(t)

@@ -22,9 +22,9 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/importer"
+	"github.com/cdc-relay/cdc-relay/postgres/provision"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/relay/status"
-	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/test/parity/golden"
 	"github.com/cdc-relay/cdc-relay/test/parity/stage"
 )
@@ -216,7 +216,7 @@ func (p *player) setup(ctx context.Context) error {
 	if cfg["publication.autocreate.mode"] == "disabled" {
 		return p.createSlot(ctx)
 	}
-	_, err = replication.Setup(ctx, p.settings.Replication, replication.SetupOptions{})
+	_, err = provision.Setup(ctx, p.settings.Replication, provision.SetupOptions{})
 	return err
 }
 

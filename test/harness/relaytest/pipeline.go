@@ -15,9 +15,10 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/migrations"
+	"github.com/cdc-relay/cdc-relay/postgres/provision"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/relay/status"
-	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 )
 
@@ -71,8 +72,8 @@ func load(t testing.TB, yaml string) *config.Config {
 // Setup creates what is missing; missing tables get our own shape.
 func (p *Pipeline) Setup(t testing.TB) {
 	t.Helper()
-	_, err := replication.Setup(t.Context(), p.Config.Relay().Replication, replication.SetupOptions{
-		CreateTable: func(table replication.Table) (string, error) {
+	_, err := provision.Setup(t.Context(), p.Config.Relay().Replication, provision.SetupOptions{
+		CreateTable: func(table wal.Table) (string, error) {
 			return migrations.Table(migrations.DefaultPreset, table.Schema, table.Name)
 		},
 	})

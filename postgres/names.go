@@ -1,0 +1,49 @@
+package postgres
+
+import (
+	"errors"
+	"fmt"
+	"github.com/cdc-relay/cdc-relay/fault"
+	"regexp"
+	"strings"
+)
+
+func CheckNames(cfg Config) error {
+	for _, shard := range cfg.Shards() {
+		if err := CheckSlotName(shard.Slot); err != nil {
+			return err
+		}
+	}
+	var cause string
+	switch {
+	case cfg.Publication == "":
+		cause = "no publication is named"
+	case len(cfg.Publication) > 63:
+		cause = "the publication's name is longer than 63 bytes"
+	case strings.ContainsRune(cfg.Publication, 0):
+		cause = "the publication's name has a zero byte"
+	case len(cfg.Tables)+len(cfg.Messages) == 0:
+		cause = "no table and no message prefix is named"
+	default:
+		return nil
+	}
+	return &fault.Error{Kind: fault.KindRefused, Reason: fault.ReasonConfiguration, Op: "check the configuration", Err: errors.New(cause)}
+}
+
+var slotName = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
+
+// CheckSlotName tells whether the server would take name. It is stricter than
+// quoting: pglogrepl puts slot names into commands as they are.
+func CheckSlotName(name string) error {
+	if slotName.MatchString(name) {
+		return nil
+	}
+	return &fault.Error{
+		Kind: fault.KindRefused, Reason: fault.ReasonConfiguration, Op: "check", Subject: fmt.Sprintf("slot name %q", name),
+		Err: errors.New("not a slot name"), Hint: "1 to 63 of a-z, 0-9 and _",
+	}
+}
+
+func SlotSubject(name string) string { return fmt.Sprintf("slot %q", name) }
+
+func PublicationSubject(name string) string { return fmt.Sprintf("publication %q", name) }

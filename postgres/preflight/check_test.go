@@ -1,0 +1,575 @@
+package preflight_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pglogrepl"
+
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/postgrestest"
+	"github.com/cdc-relay/cdc-relay/postgres/preflight"
+	"github.com/cdc-relay/cdc-relay/postgres/preflight/preflighttest"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/sandbox"
+	"github.com/cdc-relay/cdc-relay/test/harness"
+)
+
+func worst(report *preflight.Report) (bad []preflight.Finding) {
+	for _, f := range report.Findings {
+		if f.Level != preflight.LevelOK {
+			bad = append(bad, f)
+		}
+	}
+	return bad
+}
+
+// alter changes a setting of a test's own server and waits until new sessions
+// have it.
+func alter(t *testing.T, db *harness.Database, name, value string) {
+	t.Helper()
+	db.Exec(t, fmt.Sprintf(`ALTER SYSTEM SET %s = %s`, name, postgres.QuoteLiteral(value)))
+	db.Exec(t, `SELECT pg_reload_conf()`)
+	deadline := time.Now().Add(time.Minute)
+	for harness.Query[string](t, db, `SELECT current_setting($1)`, name) != value {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s never became %q", name, value)
+		}
+	}
+}
+
+func TestCheck_FindsNothingOnAHealthySystem(t *testing.T) {
+	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
+		t.Parallel()
+		cfg := postgrestest.AsReader(t, db, postgrestest.OutboxDatabase(t, db))
+		report := preflight.Check(t.Context(), cfg)
+		if bad := worst(report); len(bad) > 0 {
+			t.Errorf("findings on a healthy system: %+v", bad)
+		}
+		for _, check := range []string{
+			"postgres.connection", "postgres.pooler", "postgres.version", "postgres.wal_level", "postgres.slots_free", "postgres.senders_free",
+			"postgres.replication", "publication", "publication.tables", "table.replica_identity", "table.triggers", "slot", "slot.owner", "slot.wal",
+			"slot.failover", "postgres.synchronous",
+		} {
+			preflighttest.WantFinding(t, report, check, preflight.LevelOK)
+		}
+		if len(report.Tables) != 1 {
+			t.Fatalf("%d tables", len(report.Tables))
+		}
+		table := report.Tables[0]
+		if table.Relation == nil || !table.Readable || strings.Join(table.Generated, ",") != "doubled" || len(table.Unlisted) != 0 {
+			t.Errorf("table %+v", table)
+		}
+		if got, want := postgrestest.ColumnNames(table.Relation), "id uuid, aggregateType varchar, feeling mood, payload jsonb"; got != want {
+			t.Errorf("columns %s, want %s", got, want)
+		}
+	})
+}
+
+func TestCheck_ChangesNothing(t *testing.T) {
+	db := harness.Postgres(t, "15")
+	cfg := postgrestest.OutboxDatabase(t, db)
+	state := func() string {
+		return harness.Query[string](t, db, `SELECT string_agg(concat_ws(' ', slot_name, confirmed_flush_lsn, active), ',' ORDER BY slot_name) || (SELECT count(*) FROM pg_publication)
+			FROM pg_replication_slots WHERE database = current_database()`)
+	}
+	before := state()
+	preflight.Check(t.Context(), cfg)
+	if after := state(); after != before {
+		t.Errorf("before %s, after %s", before, after)
+	}
+}
+
+func TestCheck_SaysWhyItCannotConnect(t *testing.T) {
+	db := harness.Postgres(t, "15")
+	cfg := postgrestest.OutboxDatabase(t, db)
+	other := cfg
+	other.URL = "postgres://postgres@127.0.0.1:1/x?sslmode=disable"
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), other), "postgres.connection", preflight.LevelFail, "127.0.0.1:1", "postgres.url")
+
+	other = cfg
+	other.URL = postgrestest.WithUser(t, cfg.URL, "nobody_by_that_name")
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), other), "postgres.connection", preflight.LevelFail, "nobody_by_that_name")
+
+	other = cfg
+	other.Password = func(context.Context) (string, error) {
+		return "", errors.New("run password_command pass: exit status 3")
+	}
+	report := preflight.Check(t.Context(), other)
+	preflighttest.WantFinding(t, report, "postgres.connection", preflight.LevelFail, "obtain the PostgreSQL password", "password_command pass: exit status 3", "no server was asked")
+	if text := preflighttest.Findings(report); strings.Contains(text, "start the server") {
+		t.Errorf("the server is blamed for a password that was not obtained:\n%s", text)
+	}
+
+	other = cfg
+	other.Slot = "No"
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), other), "configuration", preflight.LevelFail, "slot name")
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	preflighttest.WantFinding(t, preflight.Check(ctx, cfg), "postgres.connection", preflight.LevelFail)
+}
+
+func TestCheck_RoleNeedsReplication(t *testing.T) {
+	db := harness.Postgres(t, "15")
+	cfg := postgrestest.OutboxDatabase(t, db)
+	cfg.URL = postgrestest.WithUser(t, cfg.URL, postgrestest.NewRole(t, db, "LOGIN"))
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "postgres.replication", preflight.LevelFail, "REPLICATION")
+}
+
+func TestCheck_WarnsOfASuperuser(t *testing.T) {
+	db := harness.Postgres(t, "15")
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), postgrestest.OutboxDatabase(t, db)), "postgres.role", preflight.LevelWarn, "superuser", "LOGIN REPLICATION")
+}
+
+func TestCheck_NamesTheGrantForReadingRows(t *testing.T) {
+	db := harness.Postgres(t, "15")
+	cfg := postgrestest.AsReplicator(t, db, postgrestest.OutboxDatabase(t, db))
+	report := preflight.Check(t.Context(), cfg)
+	preflighttest.WantFinding(t, report, "table.select", preflight.LevelWarn, `GRANT SELECT ON "public"."outbox" TO`, "run works without")
+	if report.Tables[0].Readable {
+		t.Error("a table that may not be read counts as readable")
+	}
+
+	db.Exec(t, `CREATE SCHEMA app; CREATE TABLE app.outbox (id int PRIMARY KEY); ALTER PUBLICATION cdc_relay SET TABLE app.outbox`)
+	cfg.Tables = []wal.Table{{Schema: "app", Name: "outbox"}}
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "table.select", preflight.LevelWarn, `GRANT USAGE ON SCHEMA "app" TO`)
+}
+
+func TestCheck_RowSecurityHidesRowsFromTheCheckAlone(t *testing.T) {
+	db := harness.Postgres(t, "15")
+	cfg := postgrestest.OutboxDatabase(t, db)
+	db.Exec(t, `ALTER TABLE outbox ENABLE ROW LEVEL SECURITY`)
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), postgrestest.AsReader(t, db, cfg)), "table.select", preflight.LevelWarn, "row-level security")
+}
+
+// What one role may not read does not end the checks.
+func TestCheck_GoesOnWithoutRightsOnTheCatalog(t *testing.T) {
+	db := harness.Postgres(t, "15")
+	cfg := postgrestest.AsReplicator(t, db, postgrestest.OutboxDatabase(t, db))
+	db.Exec(t, `REVOKE ALL ON pg_catalog.pg_settings FROM PUBLIC`)
+	report := preflight.Check(t.Context(), cfg)
+	preflighttest.WantFinding(t, report, "postgres.settings", preflight.LevelWarn, "could not be checked", "pg_settings")
+	preflighttest.WantFinding(t, report, "postgres.replication", preflight.LevelWarn, "could not be checked")
+	preflighttest.WantFinding(t, report, "slot", preflight.LevelOK)
+}
+
+func TestCheck_Publication(t *testing.T) {
+	db := harness.Postgres(t, "15")
+	cfg := postgrestest.OutboxDatabase(t, db)
+	db.Exec(t, `CREATE TABLE other (id int PRIMARY KEY); CREATE UNLOGGED TABLE volatile (id int)`)
+	db.Exec(t, `CREATE PUBLICATION more FOR TABLE outbox, other WITH (publish = 'insert, update')`)
+	db.Exec(t, `CREATE PUBLICATION "Part" FOR TABLE outbox (id, payload) WHERE (id IS NOT NULL) WITH (publish = 'insert')`)
+	db.Exec(t, `CREATE PUBLICATION removals FOR TABLE outbox WITH (publish = 'delete')`)
+	db.Exec(t, `CREATE PUBLICATION everything FOR ALL TABLES WITH (publish = 'insert')`)
+	db.Exec(t, `CREATE PUBLICATION nothing WITH (publish = 'insert')`)
+	check := func(publication string, tables ...wal.Table) *preflight.Report {
+		other := cfg
+		other.Publication = publication
+		if tables != nil {
+			other.Tables = tables
+		}
+		return preflight.Check(t.Context(), other)
+	}
+	preflighttest.WantFinding(t, check("missing"), "publication", preflight.LevelFail, "does not exist", "cdc-relay setup")
+	preflighttest.WantFinding(t, check("removals"), "publication.tables", preflight.LevelFail, "does not publish inserts", "SET (publish = 'insert')")
+	preflighttest.WantFinding(t, check("nothing"), "publication.tables", preflight.LevelFail, `ALTER PUBLICATION "nothing" ADD TABLE "public"."outbox"`)
+	more := check("more")
+	preflighttest.WantFinding(t, more, "publication", preflight.LevelWarn, "also publishes update", "SET (publish = 'insert')")
+	preflighttest.WantFinding(t, more, "publication.tables", preflight.LevelWarn, "1 table more", "public.other")
+	cfg.Wants = []wal.Wants{{}}
+	preflighttest.WantFinding(t, check("more"), "publication", preflight.LevelWarn, "leave it as it is if Debezium made it", "SET (publish = 'insert')")
+	cfg.Wants = nil
+	part := check("Part")
+	preflighttest.WantFinding(t, part, "publication.row_filter", preflight.LevelWarn, "public.outbox", "never delivered")
+	preflighttest.WantFinding(t, part, "publication.column_list", preflight.LevelWarn, "leaves out 2", "aggregateType, feeling")
+	if got := part.Tables[0].Unlisted; strings.Join(got, ",") != "aggregateType,feeling" {
+		t.Errorf("unlisted columns %q", got)
+	}
+	preflighttest.WantFinding(t, check("everything"), "publication.tables", preflight.LevelWarn, "FOR ALL TABLES")
+	preflighttest.WantFinding(t, check("everything", wal.Table{Schema: "public", Name: "volatile"}), "table", preflight.LevelFail, "UNLOGGED", "SET LOGGED")
+	preflighttest.WantFinding(t, check("everything", wal.Table{Schema: "public", Name: "Outbox"}), "table", preflight.LevelFail, "does not exist", "--create-table")
+}
+
+func TestCheck_PartitionsUnderTheirOwnNames(t *testing.T) {
+	db := harness.Postgres(t, "15")
+	cfg := postgrestest.OutboxDatabase(t, db)
+	db.Exec(t, `CREATE TABLE parted (id int, at date) PARTITION BY RANGE (at); CREATE TABLE parted_1 PARTITION OF parted DEFAULT`)
+	db.Exec(t, `CREATE PUBLICATION leaves FOR TABLE parted WITH (publish = 'insert')`)
+	cfg.Publication, cfg.Tables = "leaves", []wal.Table{{Schema: "public", Name: "parted"}}
+	report := preflight.Check(t.Context(), cfg)
+	preflighttest.WantFinding(t, report, "publication.tables", preflight.LevelFail, "publish_via_partition_root = true")
+	for _, f := range report.Findings {
+		if f.Check == "publication.tables" && f.Level == preflight.LevelWarn {
+			t.Errorf("the table's own partition counts as a stranger: %+v", f)
+		}
+	}
+	db.Exec(t, `CREATE TABLE other (id int, at date) PARTITION BY RANGE (at); CREATE TABLE other_1 PARTITION OF other DEFAULT`)
+	db.Exec(t, `ALTER PUBLICATION leaves ADD TABLE other`)
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "publication.tables", preflight.LevelWarn, "1 table more", "public.other_1")
+	db.Exec(t, `ALTER PUBLICATION leaves DROP TABLE other`)
+	db.Exec(t, `ALTER PUBLICATION leaves SET (publish_via_partition_root = true)`)
+	report = preflight.Check(t.Context(), cfg)
+	preflighttest.WantFinding(t, report, "publication.tables", preflight.LevelOK, "public.parted")
+	preflighttest.WantFinding(t, report, "table.partition_key", preflight.LevelOK)
+	db.Exec(t, `CREATE UNLOGGED TABLE parted_2 PARTITION OF parted FOR VALUES FROM ('2030-01-01') TO ('2031-01-01')`)
+	db.Exec(t, `CREATE FOREIGN DATA WRAPPER nothing; CREATE SERVER nowhere FOREIGN DATA WRAPPER nothing`)
+	db.Exec(t, `CREATE FOREIGN TABLE parted_3 PARTITION OF parted FOR VALUES FROM ('2031-01-01') TO ('2032-01-01') SERVER nowhere`)
+	report = preflight.Check(t.Context(), cfg)
+	preflighttest.WantFinding(t, report, "table", preflight.LevelFail, "public.parted_2", "UNLOGGED")
+	preflighttest.WantFinding(t, report, "table", preflight.LevelFail, "public.parted_3", "foreign table")
+}
+
+// A row that moves to another partition is published again as an insert.
+func TestCheck_PartitionKeysThatAreUpdated(t *testing.T) {
+	db := harness.Postgres(t, "15")
+	cfg := postgrestest.OutboxDatabase(t, db)
+	db.Exec(t, `CREATE TYPE phase AS ENUM ('new', 'old')`)
+	for _, tt := range []struct {
+		columns, by string
+		level       preflight.Level
+		text        string
+	}{
+		{"done_at date, published boolean", "LIST (published)", preflight.LevelFail, `"published"`},
+		{"flag boolean", "LIST (flag)", preflight.LevelFail, `"flag"`},
+		{"published_at timestamptz", "RANGE (published_at)", preflight.LevelFail, `"published_at"`},
+		{"status text", "LIST (status)", preflight.LevelFail, `"status"`},
+		{"state text", "LIST (lower(state))", preflight.LevelFail, `"state"`},
+		{`"isArchived" int`, `LIST ("isArchived")`, preflight.LevelFail, `"isArchived"`},
+		{"kind phase", "LIST (kind)", preflight.LevelWarn, `"kind"`},
+		{"created_at timestamptz, status text", "RANGE (created_at)", preflight.LevelOK, ""},
+		{"estate text", "LIST (lower(estate))", preflight.LevelOK, ""},
+		{"tenant int", "HASH (tenant)", preflight.LevelOK, ""},
+	} {
+		name := harness.Unique(t, "parted")
+		db.Exec(t, fmt.Sprintf(`CREATE TABLE %s (%s) PARTITION BY %s`, name, tt.columns, tt.by))
+		other := cfg
+		other.Tables = []wal.Table{{Schema: "public", Name: name}}
+		preflighttest.WantFinding(t, preflight.Check(t.Context(), other), "table.partition_key", tt.level, tt.text)
+	}
+	db.Exec(t, `CREATE TABLE deep (at date, status text) PARTITION BY RANGE (at); CREATE TABLE deep_1 PARTITION OF deep DEFAULT PARTITION BY LIST (status)`)
+	cfg.Tables = []wal.Table{{Schema: "public", Name: "deep"}}
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "table.partition_key", preflight.LevelFail, `"status"`)
+}
+
+func TestCheck_ReplicaIdentityTrap(t *testing.T) {
+	db := harness.Postgres(t, "15")
+	cfg := postgrestest.OutboxDatabase(t, db)
+	db.Exec(t, `CREATE TABLE bare (id int, at date); CREATE TABLE parted (id int, at date) PARTITION BY RANGE (at); CREATE TABLE parted_1 PARTITION OF parted DEFAULT`)
+	db.Exec(t, `ALTER PUBLICATION cdc_relay SET TABLE bare, outbox`)
+	bare := cfg
+	bare.Tables = []wal.Table{{Schema: "public", Name: "bare"}}
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), bare), "table.replica_identity", preflight.LevelOK)
+	db.Exec(t, `CREATE PUBLICATION somebody FOR TABLE bare, outbox, parted`)
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), bare), "table.replica_identity", preflight.LevelFail, `publication "somebody" publishes UPDATE and DELETE`, "SET (publish = 'insert')")
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "table.replica_identity", preflight.LevelOK)
+	parted := cfg
+	parted.Tables = []wal.Table{{Schema: "public", Name: "parted"}}
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), parted), "table.replica_identity", preflight.LevelFail, "public.parted")
+	db.Exec(t, `ALTER TABLE bare REPLICA IDENTITY FULL`)
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), bare), "table.replica_identity", preflight.LevelOK)
+}
+
+func TestCheck_TriggersAndRules(t *testing.T) {
+	db := harness.Postgres(t, "15")
+	cfg := postgrestest.OutboxDatabase(t, db)
+	db.Exec(t, `CREATE FUNCTION meddle() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'`)
+	db.Exec(t, `CREATE TRIGGER harmless AFTER INSERT ON outbox FOR EACH ROW EXECUTE FUNCTION meddle()`)
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "table.triggers", preflight.LevelOK)
+	db.Exec(t, `CREATE TRIGGER "Swallow" BEFORE INSERT ON outbox FOR EACH ROW EXECUTE FUNCTION meddle()`)
+	db.Exec(t, `CREATE TABLE elsewhere (id uuid)`)
+	db.Exec(t, `CREATE RULE beside AS ON INSERT TO outbox DO ALSO INSERT INTO elsewhere VALUES (NEW.id)`)
+	db.Exec(t, `CREATE RULE diverted AS ON INSERT TO outbox DO INSTEAD INSERT INTO elsewhere VALUES (NEW.id)`)
+	report := preflight.Check(t.Context(), cfg)
+	preflighttest.WantFinding(t, report, "table.triggers", preflight.LevelWarn, `trigger "Swallow"`)
+	preflighttest.WantFinding(t, report, "table.triggers", preflight.LevelWarn, `rule "beside"`)
+	preflighttest.WantFinding(t, report, "table.triggers", preflight.LevelFail, `rule "diverted"`, `DROP RULE "diverted"`)
+}
+
+func TestCheck_Slot(t *testing.T) {
+	db := harness.Postgres(t, "15")
+	cfg := postgrestest.OutboxDatabase(t, db)
+	other := cfg
+	other.Slot = "nobody_made_it"
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), other), "slot", preflight.LevelFail, "does not exist", "cdc-relay setup")
+
+	for plugin, text := range map[string]string{"'test_decoding'": "test_decoding", "'pgoutput', false, true": "two_phase"} {
+		other.Slot = harness.Unique(t, "slot")
+		db.Exec(t, fmt.Sprintf(`SELECT pg_create_logical_replication_slot('%s', %s)`, other.Slot, plugin))
+		preflighttest.WantFinding(t, preflight.Check(t.Context(), other), "slot", preflight.LevelFail, text)
+	}
+	foreign := harness.Postgres(t, "15")
+	foreign.Exec(t, `SELECT pg_create_logical_replication_slot($1, 'pgoutput')`, foreign.Name)
+	other.Slot = foreign.Name
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), other), "slot", preflight.LevelFail, foreign.Name, db.Name)
+}
+
+func TestCheck_NamesASecondRelayOnTheSlot(t *testing.T) {
+	db := harness.Postgres(t, "15")
+	cfg := postgrestest.AsReader(t, db, postgrestest.OutboxDatabase(t, db))
+	owner := cfg
+	owner.ApplicationName = "the-other-one"
+	conn := postgrestest.Open(t, owner, true)
+	if err := pglogrepl.StartReplication(t.Context(), conn, cfg.Slot, 0, pglogrepl.StartReplicationOptions{
+		PluginArgs: []string{"proto_version '1'", "publication_names 'cdc_relay'"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "slot.owner", preflight.LevelWarn, "the-other-one", fmt.Sprint(conn.PID()), "postgres.slot")
+}
+
+// As step 1 of a change-over has it: the connector still runs.
+func TestCheck_KnowsDebeziumOnTheSlot(t *testing.T) {
+	db := harness.Postgres(t, "15")
+	cfg := postgrestest.AsReader(t, db, postgrestest.OutboxDatabase(t, db))
+	db.Exec(t, `ALTER PUBLICATION cdc_relay SET (publish = 'insert, update, delete, truncate')`)
+	owner := cfg
+	owner.ApplicationName = "Debezium Streaming"
+	conn := postgrestest.Open(t, owner, true)
+	if err := pglogrepl.StartReplication(t.Context(), conn, cfg.Slot, 0, pglogrepl.StartReplicationOptions{
+		PluginArgs: []string{"proto_version '1'", "publication_names 'cdc_relay'"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	report := preflight.Check(t.Context(), cfg)
+	preflighttest.WantFinding(t, report, "slot.owner", preflight.LevelWarn, "Debezium holds", "application_name Debezium Streaming", "cdc-relay takeover", "once the connector is stopped")
+	preflighttest.WantFinding(t, report, "publication", preflight.LevelOK, "also publishes update, delete, truncate", "stays as it is")
+	for _, f := range report.Findings {
+		if strings.Contains(f.Advice, "ALTER PUBLICATION") || strings.Contains(f.Advice, "choose another postgres.slot") {
+			t.Errorf("advice against the change-over: %+v", f)
+		}
+	}
+}
+
+func TestCheck_ServerWithoutLogicalWALOrRoom(t *testing.T) {
+	t.Parallel()
+	db := harness.OwnPostgres(t, sandbox.PostgresOptions{Settings: map[string]string{
+		"wal_level": "replica", "max_replication_slots": "1", "max_wal_senders": "1",
+	}})
+	cfg := postgrestest.Config(t, db)
+	report := preflight.Check(t.Context(), cfg)
+	preflighttest.WantFinding(t, report, "postgres.wal_level", preflight.LevelFail, "replica", "wal_level = logical")
+	preflighttest.WantFinding(t, report, "postgres.slots_free", preflight.LevelOK, "1 of 1")
+	preflighttest.WantFinding(t, report, "postgres.senders_free", preflight.LevelWarn, "1 of 1")
+
+	db.Exec(t, `SELECT pg_create_physical_replication_slot('taken')`)
+	busy := cfg
+	busy.ApplicationName = "busy"
+	postgrestest.Open(t, busy, true)
+	report = preflight.Check(t.Context(), cfg)
+	preflighttest.WantFinding(t, report, "postgres.slots_free", preflight.LevelFail, "1 slot allowed by max_replication_slots, none of them free", "max_replication_slots")
+	preflighttest.WantFinding(t, report, "postgres.senders_free", preflight.LevelFail, "all 1 WAL senders", "max_wal_senders")
+	preflighttest.WantFinding(t, report, "postgres.replication", preflight.LevelFail, "max_wal_senders")
+}
+
+func TestCheck_Standby(t *testing.T) {
+	t.Parallel()
+	db := harness.OwnPostgres(t, sandbox.PostgresOptions{})
+	cfg := postgrestest.Config(t, db)
+	db.Exec(t, `COPY (SELECT 1) TO PROGRAM 'touch standby.signal'`)
+	if err := db.Server.Restart(t.Context(), sandbox.Fast); err != nil {
+		t.Fatal(err)
+	}
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "postgres.connection", preflight.LevelFail, "primary")
+	separator := "?"
+	if strings.Contains(cfg.URL, "?") {
+		separator = "&"
+	}
+	cfg.URL += separator + "target_session_attrs=standby"
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "postgres.primary", preflight.LevelFail, "standby")
+	db.Exec(t, `SELECT pg_promote()`) // so that its database can be dropped
+}
+
+func TestCheck_HeadroomOfALimitedSlot(t *testing.T) {
+	t.Parallel()
+	db := harness.OwnPostgres(t, sandbox.PostgresOptions{})
+	cfg := postgrestest.OutboxDatabase(t, db)
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "slot.wal", preflight.LevelOK, "unlimited")
+	alter(t, db, "max_slot_wal_keep_size", "10GB")
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "slot.wal", preflight.LevelOK, "max_slot_wal_keep_size is 10.0 GiB")
+
+	alter(t, db, "max_slot_wal_keep_size", "400MB")
+	ctx, stop := context.WithCancel(t.Context())
+	writing := make(chan struct{})
+	conn := db.Connect(t)
+	go func() {
+		defer close(writing)
+		for ctx.Err() == nil {
+			_, _ = conn.Exec(ctx, `SELECT pg_logical_emit_message(false, 'x', repeat('x', 300000)), pg_sleep(0.03)`)
+		}
+	}()
+	report := preflight.Check(t.Context(), cfg)
+	// On a busy machine nothing may be written in the second that it looks for.
+	for deadline := time.Now().Add(time.Minute); !strings.Contains(preflighttest.Findings(report), "at the present") && time.Now().Before(deadline); {
+		report = preflight.Check(t.Context(), cfg)
+	}
+	stop()
+	<-writing
+	preflighttest.WantFinding(t, report, "slot.wal", preflight.LevelWarn, "400.0 MiB", "at the present", "raise max_slot_wal_keep_size")
+
+	alter(t, db, "max_slot_wal_keep_size", "60MB")
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "slot.wal", preflight.LevelWarn, "60.0 MiB", "raise max_slot_wal_keep_size")
+	alter(t, db, "max_slot_wal_keep_size", "1MB")
+	for range 3 {
+		db.Exec(t, `SELECT pg_logical_emit_message(true, 'x', repeat('x', 1000000))`)
+		db.Exec(t, `SELECT pg_switch_wal()`)
+	}
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "slot.wal", preflight.LevelFail, "holds more WAL")
+	db.Exec(t, `CHECKPOINT`)
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "slot", preflight.LevelFail, "invalidated", "teardown --yes")
+}
+
+func TestCheck_SlotsThatTimeOut(t *testing.T) {
+	t.Parallel()
+	db := harness.OwnPostgres(t, sandbox.PostgresOptions{Version: "18", Settings: map[string]string{"idle_replication_slot_timeout": "2d"}})
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), postgrestest.OutboxDatabase(t, db)), "postgres.idle_slot_timeout", preflight.LevelWarn, "2d", "loses its slot")
+}
+
+func TestCheck_Failover(t *testing.T) {
+	t.Parallel()
+	old := harness.OwnPostgres(t, sandbox.PostgresOptions{Version: "15"})
+	cfg := postgrestest.OutboxDatabase(t, old)
+	old.Exec(t, `SELECT pg_create_physical_replication_slot('standby')`)
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "slot.failover", preflight.LevelWarn, "before PostgreSQL 17")
+
+	db := harness.OwnPostgres(t, sandbox.PostgresOptions{Version: "18"})
+	cfg = postgrestest.OutboxDatabase(t, db)
+	db.Exec(t, `SELECT pg_create_physical_replication_slot('standby')`)
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "slot.failover", preflight.LevelWarn, "without failover")
+	cfg.Slot = "with_failover"
+	db.Exec(t, `SELECT pg_create_logical_replication_slot('with_failover', 'pgoutput', false, false, true)`)
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "slot.failover", preflight.LevelWarn, "synchronized_standby_slots is empty")
+	alter(t, db, "synchronized_standby_slots", "standby")
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "slot.failover", preflight.LevelOK, "survives")
+}
+
+func TestCheck_CommitsThatWouldWaitForUs(t *testing.T) {
+	t.Parallel()
+	db := harness.OwnPostgres(t, sandbox.PostgresOptions{Settings: map[string]string{"synchronous_commit": "local"}})
+	cfg := postgrestest.OutboxDatabase(t, db)
+	for _, tt := range []struct {
+		names string
+		level preflight.Level
+	}{
+		{"*", preflight.LevelFail}, {"ANY 1 (a, b)", preflight.LevelOK}, {`FIRST 1 (a, "CDC-relay")`, preflight.LevelFail}, {"a,b", preflight.LevelOK},
+	} {
+		alter(t, db, "synchronous_standby_names", tt.names)
+		preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "postgres.synchronous", tt.level)
+	}
+	alter(t, db, "synchronous_standby_names", "sneaky")
+	owner := cfg
+	owner.ApplicationName = "sneaky"
+	conn := postgrestest.Open(t, owner, true)
+	if err := pglogrepl.StartReplication(t.Context(), conn, cfg.Slot, 0, pglogrepl.StartReplicationOptions{
+		PluginArgs: []string{"proto_version '1'", "publication_names 'cdc_relay'"},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	// The server ranks a sender once it has reported a position.
+	if err := pglogrepl.SendStandbyStatusUpdate(t.Context(), conn, pglogrepl.StandbyStatusUpdate{WALWritePosition: 1}); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(time.Minute)
+	for {
+		report := preflight.Check(t.Context(), cfg)
+		if strings.Contains(preflighttest.Findings(report), "counts as a synchronous standby") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("a stream that is a synchronous standby is not noticed:\n%s", preflighttest.Findings(report))
+		}
+	}
+}
+
+func TestCheck_DatabaseWithoutAnEncoding(t *testing.T) {
+	db := harness.Postgres(t, "15")
+	name := harness.Unique(t, "ascii")
+	db.Exec(t, `CREATE DATABASE `+name+` ENCODING 'SQL_ASCII' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'`)
+	cfg := postgrestest.Config(t, db)
+	cfg.URL = db.Server.URL(name)
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "postgres.encoding", preflight.LevelWarn, "SQL_ASCII")
+	db.Exec(t, `DROP DATABASE `+name+` WITH (FORCE)`)
+}
+
+// A pooler answers the login itself, with a process number of its own making.
+func TestCheck_NoticesAPoolerInBetween(t *testing.T) {
+	db := harness.Postgres(t, "15")
+	cfg := postgrestest.OutboxDatabase(t, db)
+	cfg.URL = db.Server.URL(db.Name)
+	server, err := url.Parse(cfg.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if mode := server.Query().Get("sslmode"); mode != "" && mode != "disable" {
+		t.Skip("the server speaks TLS, which cannot be changed on the way")
+	}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	go pool(listener, server.Host)
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	cfg.URL = fmt.Sprintf("postgres://%s@127.0.0.1:%s/%s?sslmode=disable", server.User.Username(), port, db.Name)
+	report := preflight.Check(t.Context(), cfg)
+	preflighttest.WantFinding(t, report, "postgres.pooler", preflight.LevelWarn, "pooler", "connect to the server itself")
+	preflighttest.WantFinding(t, report, "postgres.replication", preflight.LevelWarn, "wal_sender_timeout is off")
+}
+
+// pool passes connections on, changes the process number in each login and takes
+// wal_sender_timeout out of it.
+func pool(listener net.Listener, target string) {
+	for {
+		client, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			defer client.Close()
+			server, err := net.Dial("tcp", target)
+			if err != nil {
+				return
+			}
+			defer server.Close()
+			go func() {
+				defer server.Close()
+				startup := make([]byte, 4096)
+				n, err := client.Read(startup)
+				if err != nil {
+					return
+				}
+				startup = bytes.Replace(startup[:n], []byte("wal_sender_timeout\x0015000"), []byte("wal_sender_timeout\x0000000"), 1)
+				if _, err := server.Write(startup); err != nil {
+					return
+				}
+				_, _ = io.Copy(server, client)
+			}()
+			head := make([]byte, 5)
+			for {
+				if _, err := io.ReadFull(server, head); err != nil {
+					return
+				}
+				body := make([]byte, binary.BigEndian.Uint32(head[1:])-4)
+				if _, err := io.ReadFull(server, body); err != nil {
+					return
+				}
+				if head[0] == 'K' {
+					binary.BigEndian.PutUint32(body, 1<<30)
+				}
+				if _, err := client.Write(slices.Concat(head, body)); err != nil {
+					return
+				}
+			}
+		}()
+	}
+}

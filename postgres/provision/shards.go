@@ -1,0 +1,130 @@
+package provision
+
+import (
+	"fmt"
+
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/catalog"
+	"github.com/jackc/pglogrepl"
+)
+
+// planCopies makes all slots but one from one: a copy begins at the very position of
+// what it was made from, so no row is before one shard's slot and behind another's.
+func (s *setup) planCopies() error {
+	if !s.cfg.Shard.Divided() {
+		return nil
+	}
+	existing, err := catalog.ShardSlots(s.q, s.server.ServerVersion, s.cfg.Shard.Slot)
+	if err != nil {
+		return err
+	}
+	source := s.shards[0].cfg.Slot
+	if len(existing) > 0 { // an earlier run was cut short
+		source = leastConfirmed(existing).Name
+	}
+	for i := range s.shards {
+		shard := &s.shards[i]
+		if !shard.slot.Exists && shard.cfg.Slot != source {
+			shard.slot.SQL = copySlot(source, shard.cfg.Slot)
+			shard.copyOf = source
+		}
+	}
+	return nil
+}
+
+// published tells that every publication was there before.
+func (s *setup) published() bool {
+	for _, shard := range s.shards {
+		if !shard.publication.Exists {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *setup) warn(text string) {
+	if text != "" {
+		s.report.Warnings = append(s.report.Warnings, text)
+	}
+}
+
+func leastConfirmed(slots []catalog.ShardSlot) catalog.ShardSlot {
+	least := slots[0]
+	for _, s := range slots[1:] {
+		if s.Confirmed < least.Confirmed {
+			least = s
+		}
+	}
+	return least
+}
+
+func copySlot(source, name string) string {
+	return fmt.Sprintf("SELECT pg_catalog.pg_copy_logical_replication_slot(%s, %s)", postgres.QuoteLiteral(source), postgres.QuoteLiteral(name))
+}
+
+// copyFailover gives a copy what it does not take over from its source. It returns a
+// warning when it cannot: the slot streams without.
+func copyFailover(q postgres.Querier, cfg postgres.Config, version int, source, name string) string {
+	if version < postgres.FailoverVersion {
+		return ""
+	}
+	row, err := q.One("SELECT failover FROM pg_catalog.pg_replication_slots WHERE slot_name = " + postgres.QuoteLiteral(source))
+	if err == nil && !row.Bool(0) {
+		return ""
+	}
+	if err == nil {
+		err = alterFailover(q, cfg, name)
+	}
+	if err == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s is gone after a fail-over: %v; run on a replication connection: %s", postgres.SlotSubject(name), err, failoverCommand(name))
+}
+
+func failoverCommand(name string) string {
+	return fmt.Sprintf("ALTER_REPLICATION_SLOT %s (FAILOVER true)", name)
+}
+
+func alterFailover(q postgres.Querier, cfg postgres.Config, name string) error {
+	conn, err := postgres.Connect(q.Ctx, cfg, true)
+	if err != nil {
+		return err
+	}
+	defer postgres.CloseQuietly(conn)
+	return (postgres.Querier{Ctx: q.Ctx, Conn: conn}).Exec(failoverCommand(name))
+}
+
+// walInserted is the end of the WAL. What is committed asynchronously is before it,
+// though it may not be on disk yet. A server that writes nothing more reaches it.
+func walInserted(q postgres.Querier) (pglogrepl.LSN, error) {
+	row, err := q.One("SELECT pg_catalog.pg_current_wal_insert_lsn(), (SELECT setting FROM pg_catalog.pg_settings WHERE name = 'wal_segment_size')")
+	if err != nil {
+		return 0, postgres.Classify("look at the end of the WAL", err)
+	}
+	lsn, segment := row.LSN("pg_current_wal_insert_lsn", 0), row.Int("wal_segment_size", 1)
+	if row.Err != nil {
+		return 0, row.Err
+	}
+	return beforePageHeader(lsn, uint64(segment)), nil
+}
+
+// Sizes in bytes, access/xlog_internal.h: XLOG_BLCKSZ, SizeOfXLogShortPHD and
+// SizeOfXLogLongPHD.
+const (
+	walPage       = 8192
+	walPageHeader = 24 // of a page
+	walLongHeader = 40 // of the first page of a segment
+)
+
+// beforePageHeader is the insert position without the header of a page that holds
+// nothing yet. The header is written with the first record of the page, so on a quiet
+// server the flush position stays before it.
+func beforePageHeader(inserted pglogrepl.LSN, segmentSize uint64) pglogrepl.LSN {
+	switch {
+	case segmentSize > 0 && uint64(inserted)%segmentSize == walLongHeader:
+		return inserted - walLongHeader
+	case inserted%walPage == walPageHeader:
+		return inserted - walPageHeader
+	}
+	return inserted
+}

@@ -1,0 +1,110 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/jackc/pglogrepl"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Querier runs SQL in the simple protocol, the only one that a walsender takes.
+// That rules out parameters: every value in the text is a name from the
+// configuration, through QuoteLiteral.
+type Querier struct {
+	Ctx  context.Context
+	Conn *pgconn.PgConn
+}
+
+type Cell struct {
+	Text string
+	Null bool
+}
+
+type Cells []Cell
+
+// Row is one result row; the first value that does not parse is kept in err.
+type Row struct {
+	Cells Cells
+	Err   error
+}
+
+var ErrNoRow = errors.New("no row")
+
+// all returns the rows of the last statement in sql.
+func (q Querier) All(sql string) ([]Cells, error) {
+	results, err := q.Conn.Exec(q.Ctx, sql).ReadAll()
+	if err != nil {
+		return nil, err
+	}
+	if len(results) == 0 {
+		return nil, nil
+	}
+	rows := make([]Cells, 0, len(results[len(results)-1].Rows))
+	for _, values := range results[len(results)-1].Rows {
+		row := make(Cells, len(values))
+		for i, value := range values {
+			row[i] = Cell{Text: string(value), Null: value == nil}
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// one returns the first row, or ErrNoRow.
+func (q Querier) One(sql string) (*Row, error) {
+	rows, err := q.All(sql)
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) == 0 {
+		return nil, ErrNoRow
+	}
+	return &Row{Cells: rows[0]}, nil
+}
+
+func (q Querier) Exec(sql string) error {
+	_, err := q.All(sql)
+	return err
+}
+
+func (r *Row) keep(name string, err error) {
+	if err != nil && r.Err == nil {
+		r.Err = &fault.Error{Kind: fault.KindProtocol, Op: "read " + name + " from the catalog", Err: err}
+	}
+}
+
+func (r *Row) Int(name string, i int) int {
+	n, err := strconv.Atoi(r.Cells[i].Text)
+	r.keep(name, err)
+	return n
+}
+
+func (r *Row) LSN(name string, i int) pglogrepl.LSN {
+	if r.Cells[i].Null {
+		return 0
+	}
+	lsn, err := pglogrepl.ParseLSN(r.Cells[i].Text)
+	r.keep(name, err)
+	return lsn
+}
+
+func (r *Row) Bigint(name string, i int) *int64 {
+	if r.Cells[i].Null {
+		return nil
+	}
+	n, err := strconv.ParseInt(r.Cells[i].Text, 10, 64)
+	r.keep(name, err)
+	return &n
+}
+
+func (r *Row) Text(i int) string { return r.Cells[i].Text }
+
+func (r *Row) Bool(i int) bool { return r.Cells[i].Text == "t" }
+
+func QuoteLiteral(text string) string {
+	return `'` + strings.ReplaceAll(text, `'`, `''`) + `'`
+}

@@ -1,0 +1,81 @@
+package wal
+
+import (
+	"slices"
+
+	"github.com/jackc/pglogrepl"
+)
+
+// Origin says where a position was taken: the same number means other rows on
+// another cluster, and behind a fork on another timeline.
+type Origin struct {
+	SystemID string
+	Timeline int32
+	Forks    []Fork // of the timelines before this one, oldest first
+}
+
+// Lineage is what a position belongs to: the same number is another row on another cluster
+// or timeline.
+type Lineage struct {
+	SystemID string
+	Timeline int32
+}
+
+// Lineage is that of positions taken here.
+func (o Origin) Lineage() Lineage { return Lineage{o.SystemID, o.Timeline} }
+
+// Fork is the end of a timeline: what was written behind At is no part of the
+// timelines after it.
+type Fork struct {
+	Timeline int32
+	At       pglogrepl.LSN
+}
+
+// Fork finds where the history that led to here left a timeline. It is false for
+// one that is no part of it.
+func (o Origin) Fork(timeline int32) (Fork, bool) {
+	for _, f := range o.Forks {
+		if f.Timeline == timeline {
+			return f, true
+		}
+	}
+	return Fork{}, false
+}
+
+// TimelineOf is the timeline that a position was written on, as the server's history has
+// it. A row that was committed before a fork keeps its timeline behind it.
+func (o Origin) TimelineOf(position pglogrepl.LSN) int32 {
+	for _, f := range o.Forks {
+		if position < f.At {
+			return f.Timeline
+		}
+	}
+	return o.Timeline
+}
+
+// Common is the position up to which two histories have the same WAL: what commits before it
+// is the same on both. It is zero for different clusters, and the highest position where
+// both are of one timeline. Two servers that were promoted from one history may have given
+// their timelines the same number, so the forks count too.
+func (o Origin) Common(other Origin) pglogrepl.LSN {
+	if o.SystemID == "" || o.SystemID != other.SystemID {
+		return 0
+	}
+	a, b := o.line(), other.line()
+	var common pglogrepl.LSN
+	for i := range min(len(a), len(b)) {
+		if a[i].Timeline != b[i].Timeline {
+			break
+		}
+		common = min(a[i].At, b[i].At)
+		if a[i].At != b[i].At {
+			break
+		}
+	}
+	return common
+}
+
+// line is the history with its present timeline, which has no end yet.
+func (o Origin) line() []Fork {
+	return append(slices.Clip(o.Forks), Fork{Timeline: o.Timeline, At: ^pglogrepl.LSN(0)})
+}
