@@ -18,31 +18,48 @@ const module = "github.com/cdc-relay/cdc-relay/"
 // joint.
 var arrows = map[string][]string{
 	"wording":        {},
-	"replication":    {"wording"},
-	"router":         {"replication", "router/connect", "wording"},
+	"fault":          {},
+
+	"replication":          {"fault", "postgres", "postgres/catalog", "replication/pgoutput", "replication/wal", "wording"},
+	"replication/wal":      {},
+	"replication/pgoutput": {"fault", "replication/wal"},
+
+	"replication/pgoutput/pgoutputtest": {},
+
+	// replication imports these, not the other way round.
+	"postgres":           {"fault", "replication/wal", "wording"},
+	"postgres/catalog":   {"fault", "postgres", "replication/wal", "wording"},
+	"postgres/provision": {"fault", "postgres", "postgres/catalog", "replication/wal", "wording"},
+	"postgres/sample":    {"fault", "postgres", "postgres/catalog", "replication/wal"},
+	"postgres/preflight": {"fault", "postgres", "postgres/catalog", "replication/wal", "wording"},
+	"postgres/watch":     {"fault", "postgres", "postgres/catalog", "replication/wal"},
+
+	"postgres/postgrestest":            {"fault", "postgres", "postgres/catalog", "replication/wal", "test/harness"},
+	"postgres/preflight/preflighttest": {"postgres/preflight"},
+
+	"router":         {"replication/wal", "router/connect", "wording"},
 	"router/connect": {},
 	"sink":           {"router", "wording"},
 	"sink/sinktest":  {"sink", "router"},
 	"checkpoint":     {},
-	"deadletter":     {"replication", "router", "sink"},
-	"relay":          {"replication", "router", "sink", "checkpoint", "deadletter", "wording", "relay/status"},
-	"relay/status":   {"replication", "router", "sink", "checkpoint", "deadletter", "wording"},
-	"admin":          {"relay/status"},
-	"metrics":        {"relay", "relay/status", "replication", "router", "sink"}, // the types in relay.Events
-	"config":         {"relay", "admin", "replication", "router", "sink", "wording"},
-	"importer":       {"router", "replication"}, // the list of options; names of tables and positions
+	"deadletter":     {"router", "sink"},
+	"relay":          {"fault", "postgres", "postgres/catalog", "postgres/watch", "replication", "replication/wal", "router", "sink", "checkpoint", "deadletter", "wording"},
+	"admin":          {"relay"},
+	"metrics":        {"relay", "replication/wal", "router", "sink"}, // the types in relay.Events
+	"config":         {"relay", "admin", "postgres", "replication", "replication/wal", "router", "sink", "wording"},
+	"importer":       {"router", "replication/wal"}, // the list of options; names of tables and positions
 	"migrations":     {},
 	"takeover":       {},
 	"sandbox":        {},
 	"sandbox/ledger": {},
-	"cmd/cdc-relay":  {"checkpoint", "config", "deadletter", "relay", "relay/status", "admin", "metrics", "importer", "migrations", "replication", "router", "sink", "takeover", "wording"},
-	"demo":           {"config", "relay", "relay/status", "admin", "metrics", "migrations", "replication", "router", "sink", "sandbox", "sandbox/ledger"},
+	"cmd/cdc-relay":  {"checkpoint", "config", "deadletter", "relay", "admin", "metrics", "importer", "migrations", "fault", "postgres", "postgres/catalog", "postgres/preflight", "postgres/provision", "postgres/sample", "postgres/watch", "replication", "replication/wal", "router", "sink", "takeover", "wording"},
+	"demo":           {"config", "relay", "admin", "metrics", "migrations", "postgres/provision", "replication/wal", "router", "sink", "sandbox", "sandbox/ledger"},
 }
 
 // owners are the only packages that may import what starts with the given path.
 var owners = map[string][]string{
-	"github.com/jackc/pglogrepl":                 {"replication", "checkpoint", "deadletter", "relay", "relay/status", "metrics", "admin", "router", "sink", "sink/sinktest", "demo", "takeover", "cmd/cdc-relay"}, // all but replication use its position type only
-	"github.com/jackc/pgx":                       {"replication", "migrations", "sandbox", "demo", "cmd/cdc-relay"},
+	"github.com/jackc/pglogrepl":                 {"fault", "replication", "replication/wal", "replication/pgoutput", "postgres", "postgres/catalog", "postgres/provision", "postgres/preflight", "postgres/watch", "postgres/postgrestest", "replication/pgoutput/pgoutputtest", "checkpoint", "deadletter", "relay", "metrics", "admin", "router", "sink", "sink/sinktest", "demo", "takeover", "cmd/cdc-relay"}, // all but replication and postgres use its position type only
+	"github.com/jackc/pgx":                       {"replication", "postgres", "postgres/catalog", "postgres/provision", "postgres/sample", "postgres/preflight", "postgres/watch", "postgres/postgrestest", "migrations", "sandbox", "demo", "cmd/cdc-relay"},
 	"github.com/twmb/franz-go/pkg/kfake":         {"sandbox"},
 	"github.com/twmb/franz-go":                   {"sink", "sandbox", "sandbox/ledger", "relay", "metrics", "cmd/cdc-relay", "demo"}, // relay, metrics and the programs pass a kgo.Hook on
 	"github.com/prometheus":                      {"metrics"},

@@ -80,7 +80,7 @@ func same(t *testing.T, what string, want, got map[string]string) {
 
 func TestRunbook_HasEveryReasonAndNoOther(t *testing.T) {
 	reasons := map[string]string{}
-	for _, room := range []string{"replication", "router", "sink", "relay"} {
+	for _, room := range []string{"fault", "router", "sink", "relay"} {
 		before := len(reasons)
 		inspectRoom(t, room, func(at string, n ast.Node) {
 			for _, reason := range reasonsIn(room, n) {

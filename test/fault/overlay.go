@@ -100,7 +100,7 @@ func ahead(name, about, file, place string) failpoint {
 // in start are come to once in a session.
 var failpoints = []failpoint{
 	at("read", "bytes were read from the server", "replication/frames.go", "n, err := f.src.Read(f.buf[f.w:])"),
-	at("begin", "a transaction begins", "replication/pgoutput/decoder.go", "d.txn = Txn{XID: xid, Commit: commit, Time: wireTime(at)}"),
+	at("begin", "a transaction begins", "replication/pgoutput/decoder.go", "d.txn = wal.Txn{XID: xid, Commit: commit, Time: wireTime(at)}"),
 	ahead("commit_decoded", "a commit was decoded and is not sealed", "replication/pgoutput/decoder.go", "b.Transactions++"),
 	at("batch_taken_from_decoder", "a batch is about to be handed on", "replication/stream.go", "s.status.handed = max(s.status.handed, b.Through)"),
 	ahead("start_requested", "before START_REPLICATION", "replication/session.go", "err := s.requestCopy()"),

@@ -1,0 +1,2 @@
+// Package preflighttest looks for findings in reports, for tests.
+package preflighttest

@@ -1,0 +1,2 @@
+// Package pgoutputtest makes the messages of a walsender, for tests.
+package pgoutputtest
