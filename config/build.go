@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/admin"
+	"github.com/cdc-relay/cdc-relay/debezium"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication"
@@ -172,10 +173,10 @@ func (o outboxSettings) mapping() router.Mapping {
 }
 
 // connector is the block debezium of a table.
-func (o outboxSettings) connector() router.DebeziumSettings {
-	var settings router.DebeziumSettings
+func (o outboxSettings) connector() debezium.Config {
+	var settings debezium.Config
 	for _, s := range o.Debezium {
-		settings = append(settings, router.Setting(s))
+		settings = append(settings, debezium.Setting(s))
 	}
 	return settings
 }

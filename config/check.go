@@ -14,6 +14,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 )
 
 var slotName = regexp.MustCompile(`^[a-z0-9_]{1,63}$`)
@@ -233,7 +234,7 @@ func (l *loader) checkGuarantee() {
 	if r.DetectMovedSlot && exactlyOnce {
 		l.noEffect("relay.detect_moved_slot", "relay.guarantee", string(relay.AtLeastOnce))
 	}
-	if err := router.CheckTopic(r.CheckpointTopic); err != nil {
+	if err := record.CheckTopic(r.CheckpointTopic); err != nil {
 		l.refuse("relay.checkpoint_topic", "%q is no topic: a name %v", r.CheckpointTopic, err)
 	} else if t := r.CheckpointTopic; t == r.DeadLetterTopic {
 		l.refuse("relay.checkpoint_topic", "%q is relay.dead_letter_topic too; allowed: a topic of its own", t)
@@ -262,7 +263,7 @@ func (l *loader) checkRejects() {
 	if r.ParkKey && !letters {
 		l.noEffect("relay.park_key", "relay.on_reject", onRejectDeadLetter)
 	}
-	if err := router.CheckTopic(r.DeadLetterTopic); err != nil {
+	if err := record.CheckTopic(r.DeadLetterTopic); err != nil {
 		l.refuse("relay.dead_letter_topic", "%q is no topic: a name %v", r.DeadLetterTopic, err)
 	}
 	if !letters {

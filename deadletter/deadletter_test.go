@@ -11,17 +11,17 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/jackc/pglogrepl"
 )
 
 const topic = "letters"
 
-func record(commit pglogrepl.LSN, seq uint64, key, value string) *router.Record {
-	return &router.Record{
-		Topic: "orders", Key: []byte(key), Value: []byte(value), Partition: router.AutoPartition,
-		Headers: []router.Header{{Key: "id", Value: []byte("e1")}, {Key: "eventType", Value: []byte("Placed")}},
+func newRecord(commit pglogrepl.LSN, seq uint64, key, value string) *record.Record {
+	return &record.Record{
+		Topic: "orders", Key: []byte(key), Value: []byte(value), Partition: record.AutoPartition,
+		Headers: []record.Header{{Key: "id", Value: []byte("e1")}, {Key: "eventType", Value: []byte("Placed")}},
 		Row: &wal.Row{
 			Txn: &wal.Txn{Commit: commit, Time: time.Unix(40, 0)}, Ordinal: seq,
 			Relation: &wal.Relation{Namespace: "public", Name: "outbox"},
@@ -29,34 +29,34 @@ func record(commit pglogrepl.LSN, seq uint64, key, value string) *router.Record 
 	}
 }
 
-func message(r router.Record, partition int32, offset int64) *sink.Message {
+func message(r record.Record, partition int32, offset int64) *sink.Message {
 	return &sink.Message{Topic: r.Topic, Partition: partition, Offset: offset, Timestamp: time.Unix(50, 0), Key: r.Key, Value: r.Value, Headers: r.Headers}
 }
 
 var cause = Cause{Reason: "record_too_large", Err: errors.New("too large"), Source: "7000/orders"}
 
 func TestLetter_IsReadAsItWasWritten(t *testing.T) {
-	full := record(0x1_0000_0010, 3, "k", `{"a":1}`)
+	full := newRecord(0x1_0000_0010, 3, "k", `{"a":1}`)
 	full.Partition, full.Timestamp = 7, time.Date(2026, 1, 2, 3, 4, 5, 6_000_000, time.UTC)
-	bare := record(0x10, 1, "", "")
+	bare := newRecord(0x10, 1, "", "")
 	bare.Topic, bare.Key, bare.Value, bare.Headers = "", nil, nil, nil
 	for _, tt := range []struct {
 		name    string
-		rec     *router.Record
+		rec     *record.Record
 		missing []string
 		keyed   bool
 	}{
 		{"whole", full, nil, true},
 		{"nothing could be made", bare, []string{"topic", "key", "value", "headers"}, false},
-		{"null key", func() *router.Record { r := record(0x10, 1, "", "v"); r.Key = nil; return r }(), nil, false},
-		{"empty key", record(0x10, 1, "", "v"), nil, true},
-		{"null value", func() *router.Record { r := record(0x10, 1, "k", ""); r.Value = nil; return r }(), nil, true},
+		{"null key", func() *record.Record { r := newRecord(0x10, 1, "", "v"); r.Key = nil; return r }(), nil, false},
+		{"empty key", newRecord(0x10, 1, "", "v"), nil, true},
+		{"null value", func() *record.Record { r := newRecord(0x10, 1, "k", ""); r.Value = nil; return r }(), nil, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := cause
 			c.Missing = tt.missing
 			wrapped := Wrap(tt.rec, topic, c)
-			if wrapped.Topic != topic || wrapped.Row != tt.rec.Row || !wrapped.Timestamp.IsZero() || wrapped.Partition != router.AutoPartition {
+			if wrapped.Topic != topic || wrapped.Row != tt.rec.Row || !wrapped.Timestamp.IsZero() || wrapped.Partition != record.AutoPartition {
 				t.Fatalf("record %+v", wrapped)
 			}
 			l, m, err := Parse(message(wrapped, 2, 9))
@@ -82,8 +82,8 @@ func TestLetter_IsReadAsItWasWritten(t *testing.T) {
 
 // Headers of a row that look like ours must not lead a redrive anywhere.
 func TestLetter_HeadersOfTheRowCannotPoseAsOurs(t *testing.T) {
-	rec := record(0x10, 1, "k", "v")
-	rec.Headers = append(rec.Headers, router.Header{Key: HeaderTopic, Value: []byte("payments")}, router.Header{Key: HeaderMissing, Value: []byte("value")})
+	rec := newRecord(0x10, 1, "k", "v")
+	rec.Headers = append(rec.Headers, record.Header{Key: HeaderTopic, Value: []byte("payments")}, record.Header{Key: HeaderMissing, Value: []byte("value")})
 	l, _, err := Parse(message(Wrap(rec, topic, cause), 0, 0))
 	if err != nil || l.Record.Topic != "orders" || !l.Complete() {
 		t.Fatalf("%+v, %v", l, err)
@@ -93,15 +93,15 @@ func TestLetter_HeadersOfTheRowCannotPoseAsOurs(t *testing.T) {
 func TestLetter_MessageIsBounded(t *testing.T) {
 	c := cause
 	c.Err = errors.New(strings.Repeat("ü", 5000) + "\xff")
-	l, _, err := Parse(message(Wrap(record(0x10, 1, "k", "v"), topic, c), 0, 0))
+	l, _, err := Parse(message(Wrap(newRecord(0x10, 1, "k", "v"), topic, c), 0, 0))
 	if err != nil || len(l.Message) > maxMessage+4 || !strings.HasSuffix(l.Message, "ü…") {
 		t.Fatalf("%d bytes, %v", len(l.Message), err)
 	}
 }
 
 func TestStrip_TakesValueThenHeadersAndKeepsTheKey(t *testing.T) {
-	rec := record(0x10, 1, "k", "0123456789")
-	rec.Headers = append(rec.Headers, router.Header{Key: router.HeaderLSN, Value: []byte("0/20")})
+	rec := newRecord(0x10, 1, "k", "0123456789")
+	rec.Headers = append(rec.Headers, record.Header{Key: record.HeaderLSN, Value: []byte("0/20")})
 	w := Wrap(rec, topic, cause)
 	var steps []string
 	for Strip(&w) {
@@ -141,10 +141,10 @@ func TestMarker_IsReadAsItWasWritten(t *testing.T) {
 }
 
 // markerOfVersion01 covers all letters of its group up to a row.
-func markerOfVersion01(source string, group Group, through Row) router.Record {
+func markerOfVersion01(source string, group Group, through Row) record.Record {
 	m := Marker{Source: source, Group: group, Through: through, Outcome: Sent}
 	rec := m.Record(topic, nil)
-	rec.Headers = slices.DeleteFunc(rec.Headers, func(h router.Header) bool { return h.Key == HeaderOffsets })
+	rec.Headers = slices.DeleteFunc(rec.Headers, func(h record.Header) bool { return h.Key == HeaderOffsets })
 	return rec
 }
 
@@ -176,7 +176,7 @@ func TestOffsets_HoldWhatTheirTextSays(t *testing.T) {
 }
 
 func TestParse_NamesThePlaceOfWhatItCannotRead(t *testing.T) {
-	good := Wrap(record(0x10, 1, "k", "v"), topic, cause)
+	good := Wrap(newRecord(0x10, 1, "k", "v"), topic, cause)
 	for _, tt := range []struct{ name, header, value, want string }{
 		{"somebody else's", "", "", "neither a dead letter"},
 		{"position", HeaderLSN, "x", HeaderLSN},
@@ -188,7 +188,7 @@ func TestParse_NamesThePlaceOfWhatItCannotRead(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			bad := good
-			bad.Headers = append(slices.Clone(good.Headers), router.Header{Key: tt.header, Value: []byte(tt.value)})
+			bad.Headers = append(slices.Clone(good.Headers), record.Header{Key: tt.header, Value: []byte(tt.value)})
 			if tt.header == "" {
 				bad.Headers = nil
 			}
@@ -205,10 +205,10 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(nil), []byte(nil), HeaderGroup, []byte("00"))
 	f.Add([]byte(""), []byte("{}"), HeaderDone, []byte("sent"))
 	f.Fuzz(func(t *testing.T, key, value []byte, name string, header []byte) {
-		rec := record(0x10, 1, "k", string(value))
+		rec := newRecord(0x10, 1, "k", string(value))
 		rec.Key = key
 		w := Wrap(rec, topic, cause)
-		w.Headers = append(w.Headers, router.Header{Key: name, Value: header})
+		w.Headers = append(w.Headers, record.Header{Key: name, Value: header})
 		l, m, err := Parse(message(w, 0, 0))
 		if (err == nil) != (l != nil || m != nil) {
 			t.Fatal(l, m, err)
@@ -234,7 +234,7 @@ func newLog(filter Filter) *logOf {
 	return l
 }
 
-func (l *logOf) put(r router.Record, partition int32) {
+func (l *logOf) put(r record.Record, partition int32) {
 	m := message(r, partition, l.offset[partition])
 	l.offset[partition]++
 	l.backlog.add(m, l.filter)
@@ -242,7 +242,7 @@ func (l *logOf) put(r router.Record, partition int32) {
 }
 
 func (l *logOf) letter(commit pglogrepl.LSN, key string) {
-	l.put(Wrap(record(commit, 1, key, "v"), topic, l.cause), 0)
+	l.put(Wrap(newRecord(commit, 1, key, "v"), topic, l.cause), 0)
 }
 
 // done writes a marker of version 0.1.
@@ -295,8 +295,8 @@ func TestBacklog_IsWhatNoMarkerCovers(t *testing.T) {
 		{"there twice", Filter{}, func(l *logOf) { l.letter(0x10, "a"); l.letter(0x20, "a"); l.letter(0x10, "a") }, "a: 10 10 20", 1},
 		{"selected letters bring those of their key", Filter{Commit: 0x20}, func(l *logOf) { l.letter(0x10, "a"); l.letter(0x20, "a"); l.letter(0x30, "b") }, "a: 10 20", 2},
 		{"keys by their first rows, whichever partition came first", Filter{}, func(l *logOf) {
-			l.put(Wrap(record(0x40, 1, "b", "v"), topic, cause), 1)
-			l.put(Wrap(record(0x30, 1, "c", "v"), topic, cause), 1)
+			l.put(Wrap(newRecord(0x40, 1, "b", "v"), topic, cause), 1)
+			l.put(Wrap(newRecord(0x30, 1, "c", "v"), topic, cause), 1)
 			l.letter(0x50, "a")
 			l.letter(0x20, "a")
 		}, "a: 20 50; c: 30; b: 40", 3},
@@ -343,7 +343,7 @@ func TestParked_IsBoundedAndByKey(t *testing.T) {
 func TestParked_IsFreeWhenNothingWaitsAndNothingIsOnItsWay(t *testing.T) {
 	p := NewParked(2, "")
 	p.Source("s")
-	rec := record(0x10, 1, "a", "v")
+	rec := newRecord(0x10, 1, "a", "v")
 	group := KeyGroup(rec.Topic, rec.Key)
 	c := Cause{Reason: "r", Err: cause.Err, Source: "s", Timeline: 1}
 	at := func(commit pglogrepl.LSN) ID { return ID{Timeline: 1, Row: Row{commit, 1}} }
@@ -359,7 +359,7 @@ func TestParked_IsFreeWhenNothingWaitsAndNothingIsOnItsWay(t *testing.T) {
 		t.Fatal("the key is free while its letter is on its way")
 	}
 	p.Read(message(Wrap(rec, topic, c), 0, 0))
-	p.Read(message(Wrap(record(0x20, 1, "a", "v"), topic, c), 0, 1))
+	p.Read(message(Wrap(newRecord(0x20, 1, "a", "v"), topic, c), 0, 1))
 	marker(0)
 	if p.Len() != 1 {
 		t.Fatal("a marker that does not reach the last letter freed the key")
@@ -459,10 +459,10 @@ func TestChunks_FillEachPart(t *testing.T) {
 // A message outside any transaction may end where the next commit record begins. Taken for
 // one row, the second of the two would not be sent.
 func TestWrap_TellsAMessageFromTheTransactionThatCommitsWhereItEnds(t *testing.T) {
-	message, row := record(0x20, 1, "a", "m"), record(0x20, 1, "a", "r")
+	message, row := newRecord(0x20, 1, "a", "m"), newRecord(0x20, 1, "a", "r")
 	message.Row.Txn.Time = time.Time{}
 	var rows []Row
-	for _, rec := range []*router.Record{record(0x10, 9, "a", "before"), message, row} {
+	for _, rec := range []*record.Record{newRecord(0x10, 9, "a", "before"), message, row} {
 		wrapped := Wrap(rec, topic, cause)
 		l, _, err := Parse(&sink.Message{Topic: topic, Key: wrapped.Key, Headers: wrapped.Headers})
 		if err != nil {
@@ -477,8 +477,8 @@ func TestWrap_TellsAMessageFromTheTransactionThatCommitsWhereItEnds(t *testing.T
 
 // A row may have any header. One that is named as a marker's does not hide its letter.
 func TestLetter_HeaderNamedAsAMarkersIsKept(t *testing.T) {
-	rec := record(0x10, 1, "k", "v")
-	rec.Headers = append(rec.Headers, router.Header{Key: HeaderDone, Value: []byte(Sent)})
+	rec := newRecord(0x10, 1, "k", "v")
+	rec.Headers = append(rec.Headers, record.Header{Key: HeaderDone, Value: []byte(Sent)})
 	l, m, err := Parse(message(Wrap(rec, topic, cause), 0, 0))
 	if err != nil || m != nil || fmt.Sprint(l.Record.Headers) != fmt.Sprint(rec.Headers) {
 		t.Fatalf("%+v, %v, %v", l, m, err)
@@ -504,7 +504,7 @@ func TestMarker_RangesMeetWhereNothingWaits(t *testing.T) {
 func TestMarker_OffsetsThatMakeNoSenseAreRefused(t *testing.T) {
 	for _, text := range []string{"", "-", "3-2", "-1-2", "0-30", "30", "0-x", "0-1,", "4,2"} {
 		rec := markerOfVersion01("s", KeyGroup("orders", nil), Row{})
-		rec.Headers = append(rec.Headers, router.Header{Key: HeaderOffsets, Value: []byte(text)})
+		rec.Headers = append(rec.Headers, record.Header{Key: HeaderOffsets, Value: []byte(text)})
 		if _, m, err := Parse(message(rec, 0, 30)); err == nil || !strings.Contains(err.Error(), HeaderOffsets) {
 			t.Errorf("%q: %+v, %v", text, m, err)
 		}
@@ -516,8 +516,8 @@ func TestParked_ForgetsWhatATopicHeldThatWasMadeAgain(t *testing.T) {
 	p := NewParked(10, "")
 	p.Source("s")
 	c := Cause{Reason: "r", Err: cause.Err, Source: "s", Timeline: 1}
-	read, coming := record(0x10, 1, "a", "v"), record(0x20, 1, "b", "v")
-	for _, rec := range []router.Record{*read, *coming} {
+	read, coming := newRecord(0x10, 1, "a", "v"), newRecord(0x20, 1, "b", "v")
+	for _, rec := range []record.Record{*read, *coming} {
 		if err := p.Park(KeyGroup(rec.Topic, rec.Key), ID{Timeline: 1, Row: Row{rec.Row.Txn.Commit, 1}}); err != nil {
 			t.Fatal(err)
 		}
@@ -528,7 +528,7 @@ func TestParked_ForgetsWhatATopicHeldThatWasMadeAgain(t *testing.T) {
 		t.Fatalf("%d keys are parked, want the one whose letter is on its way", p.Len())
 	}
 	p.Read(message(Wrap(coming, topic, c), 0, 0))
-	p.Read(message(Wrap(record(0x30, 1, "b", "v"), topic, c), 0, 1))
+	p.Read(message(Wrap(newRecord(0x30, 1, "b", "v"), topic, c), 0, 1))
 	m := Marker{Source: "s", Group: KeyGroup(coming.Topic, coming.Key), Outcome: Sent, Offsets: NewOffsets([]int64{0})}
 	p.Read(message(m.Record(topic, coming.Key), 0, 2))
 	if p.Len() != 1 {

@@ -4,7 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 )
 
 // digest is a hash of all that Kafka stores of a record.
@@ -13,7 +13,7 @@ type digest [sha256.Size]byte
 // absent is the length of what is not there, as in Kafka's protocol.
 const absent = -1
 
-func digestOf(r *router.Record) digest {
+func digestOf(r *record.Record) digest {
 	h := sha256.New()
 	var size [8]byte
 	number := func(n int64) {

@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 )
 
 // Each filter alone takes what has its value, and nothing else.
 func TestFilter_SelectsByEachOfItsFields(t *testing.T) {
-	l := &Letter{Reason: "parked", Table: "public.outbox", Record: router.Record{Topic: "orders", Key: []byte("k")}}
+	l := &Letter{Reason: "parked", Table: "public.outbox", Record: record.Record{Topic: "orders", Key: []byte("k")}}
 	for name, f := range map[string]struct{ same, other Filter }{
 		"reason": {Filter{Reason: "parked"}, Filter{Reason: "route"}},
 		"table":  {Filter{Table: "public.outbox"}, Filter{Table: "public.other"}},
@@ -42,13 +43,13 @@ func TestParked_FollowsTheRowThatParkedItsKey(t *testing.T) {
 
 // A letter has the headers that say something, and no others.
 func TestWrap_LeavesOutWhatDoesNotApply(t *testing.T) {
-	bare := Wrap(record(0x10, 1, "k", "v"), topic, cause)
+	bare := Wrap(newRecord(0x10, 1, "k", "v"), topic, cause)
 	for _, name := range []string{HeaderNth, HeaderTimeline, HeaderMissing, HeaderPartition, HeaderTimestamp, HeaderValueSize} {
 		if headerAt(bare.Headers, name) >= 0 {
 			t.Errorf("a letter without it has the header %s", name)
 		}
 	}
-	second := record(0x10, 1, "k", "v")
+	second := newRecord(0x10, 1, "k", "v")
 	second.Nth = 1
 	c := cause
 	c.Timeline, c.Missing = 1, []string{router.PartValue}
@@ -61,7 +62,7 @@ func TestWrap_LeavesOutWhatDoesNotApply(t *testing.T) {
 }
 
 func TestLetter_NamesItsEvent(t *testing.T) {
-	l, _, err := Parse(message(Wrap(record(0x10, 1, "k", "v"), topic, cause), 0, 0))
+	l, _, err := Parse(message(Wrap(newRecord(0x10, 1, "k", "v"), topic, cause), 0, 0))
 	if err != nil || l.EventID() != "e1" {
 		t.Errorf("event %q: %v", l.EventID(), err)
 	}
@@ -73,7 +74,7 @@ func TestLetter_KeepsWhatIsAsLongAsAllowed(t *testing.T) {
 	if short(errors.New(text)) != text {
 		t.Error("a message was cut that is as long as allowed")
 	}
-	rec := record(0x10, 1, "k", "v")
+	rec := newRecord(0x10, 1, "k", "v")
 	rec.Headers[0].Value = []byte(text)
 	letter := Wrap(rec, topic, cause)
 	for Strip(&letter) {
@@ -88,7 +89,7 @@ func TestLetter_KeepsWhatIsAsLongAsAllowed(t *testing.T) {
 func TestDigest_TellsRecordsApart(t *testing.T) {
 	edge := strings.Repeat("\xff", 8) // between parts, if their lengths were not there
 	seen := map[digest]int{}
-	for i, rec := range []router.Record{
+	for i, rec := range []record.Record{
 		{Topic: "t"},
 		{Topic: "t", Key: []byte{}},
 		{Topic: "t", Value: []byte{}},
@@ -98,8 +99,8 @@ func TestDigest_TellsRecordsApart(t *testing.T) {
 		{Topic: "t", Key: []byte("k"), Value: []byte("v" + edge + "w")},
 		{Topic: "t", Partition: 1},
 		{Topic: "t", Timestamp: time.Unix(1, 0)},
-		{Topic: "t", Headers: []router.Header{{Key: "h"}}},
-		{Topic: "t", Headers: []router.Header{{Key: "h", Value: []byte{}}}},
+		{Topic: "t", Headers: []record.Header{{Key: "h"}}},
+		{Topic: "t", Headers: []record.Header{{Key: "h", Value: []byte{}}}},
 	} {
 		if other, ok := seen[digestOf(&rec)]; ok {
 			t.Errorf("records %d and %d have the same digest", other, i)
@@ -117,8 +118,8 @@ func TestFilling_SeesWhatIsDoneWithSinceTheFirstReading(t *testing.T) {
 	entries := l.backlog.Entries[:2]
 	f := newFilling(entries)
 	m := Marker{Source: "7000/orders", Group: KeyGroup("orders", []byte("a")), Outcome: Sent, Offsets: NewOffsets([]int64{0})}
-	for offset, rec := range []router.Record{
-		Wrap(record(0x10, 1, "a", "v1"), topic, cause), Wrap(record(0x20, 1, "a", "v2"), topic, cause), Wrap(record(0x30, 1, "b", "v3"), topic, cause), m.Record(topic, []byte("a")),
+	for offset, rec := range []record.Record{
+		Wrap(newRecord(0x10, 1, "a", "v1"), topic, cause), Wrap(newRecord(0x20, 1, "a", "v2"), topic, cause), Wrap(newRecord(0x30, 1, "b", "v3"), topic, cause), m.Record(topic, []byte("a")),
 	} {
 		if err := f.add(message(rec, 0, int64(offset))); err != nil {
 			t.Fatal(err)
@@ -134,8 +135,8 @@ func TestFilling_SeesWhatIsDoneWithSinceTheFirstReading(t *testing.T) {
 
 // The first record of a row may be counted, although we do not write that.
 func TestParse_CountsFromZero(t *testing.T) {
-	wrapped := Wrap(record(0x10, 1, "k", "v"), topic, cause)
-	wrapped.Headers = append(wrapped.Headers, router.Header{Key: HeaderNth, Value: []byte("0")})
+	wrapped := Wrap(newRecord(0x10, 1, "k", "v"), topic, cause)
+	wrapped.Headers = append(wrapped.Headers, record.Header{Key: HeaderNth, Value: []byte("0")})
 	if l, _, err := Parse(message(wrapped, 0, 0)); err != nil || l.Nth != 0 {
 		t.Errorf("%+v, %v", l, err)
 	}
@@ -169,7 +170,7 @@ func TestSpan_RemembersWhatIsCoveredOnce(t *testing.T) {
 func TestParked_KeepsNoKeysOfOtherSlots(t *testing.T) {
 	p := NewParked(10, "orders")
 	for i, source := range []string{"7000/billing", "7000/orders", "8000/orders", "8000/orders_2"} {
-		rec := Wrap(record(0x10, 1, "k", "v"), topic, Cause{Reason: "route", Err: errors.New("no"), Source: source, Timeline: 1})
+		rec := Wrap(newRecord(0x10, 1, "k", "v"), topic, Cause{Reason: "route", Err: errors.New("no"), Source: source, Timeline: 1})
 		m := sink.Message{Topic: topic, Offset: int64(i), Key: rec.Key, Value: rec.Value, Headers: rec.Headers}
 		p.Read(&m)
 	}

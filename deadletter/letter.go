@@ -13,6 +13,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/jackc/pglogrepl"
 )
@@ -125,7 +126,7 @@ type Letter struct {
 
 	// Record is what was to be sent: Topic is empty and parts are absent as Missing
 	// says.
-	Record router.Record
+	Record record.Record
 
 	ValueBytes int64 // of a value that is missing because of its size; else zero
 
@@ -149,17 +150,17 @@ func (l *Letter) EventID() string {
 
 // Wrap makes the letter of a record that has a Row. It refers to the record's
 // memory.
-func Wrap(rec *router.Record, topic string, c Cause) router.Record {
+func Wrap(rec *record.Record, topic string, c Cause) record.Record {
 	var row Row
 	row.Commit, row.Seq = rec.Row.Place()
 	table := rec.Row.Relation.Namespace + "." + rec.Row.Relation.Name
-	headers := make([]router.Header, 0, len(rec.Headers)+14)
+	headers := make([]record.Header, 0, len(rec.Headers)+14)
 	for _, h := range rec.Headers {
 		if !strings.HasPrefix(h.Key, prefix) {
 			headers = append(headers, h)
 		}
 	}
-	add := func(name, value string) { headers = append(headers, router.Header{Key: name, Value: []byte(value)}) }
+	add := func(name, value string) { headers = append(headers, record.Header{Key: name, Value: []byte(value)}) }
 	group := rowGroup(table, row) // several timelines may share it: markers name letters, not groups
 	if rec.Topic != "" && rec.Key != nil {
 		group = KeyGroup(rec.Topic, rec.Key)
@@ -180,7 +181,7 @@ func Wrap(rec *router.Record, topic string, c Cause) router.Record {
 	}
 	add(HeaderSource, c.Source)
 	add(HeaderGroup, group.String())
-	if rec.Partition != router.AutoPartition {
+	if rec.Partition != record.AutoPartition {
 		add(HeaderPartition, strconv.Itoa(int(rec.Partition)))
 	}
 	if !rec.Timestamp.IsZero() {
@@ -189,7 +190,7 @@ func Wrap(rec *router.Record, topic string, c Cause) router.Record {
 	if len(c.Missing) > 0 {
 		add(HeaderMissing, strings.Join(c.Missing, ","))
 	}
-	return router.Record{Topic: topic, Key: rec.Key, Value: rec.Value, Headers: headers, Partition: router.AutoPartition, Nth: rec.Nth, Row: rec.Row}
+	return record.Record{Topic: topic, Key: rec.Key, Value: rec.Value, Headers: headers, Partition: record.AutoPartition, Nth: rec.Nth, Row: rec.Row}
 }
 
 // short is the text of an error, fit for a header.
@@ -208,7 +209,7 @@ func short(err error) string {
 // Strip takes the next part off a letter that is itself refused, first the value,
 // then the record's own headers but its id, and says whether there was one. The key
 // stays: without it the letter would lie in another partition.
-func Strip(letter *router.Record) bool {
+func Strip(letter *record.Record) bool {
 	missing := ""
 	if at := headerAt(letter.Headers, HeaderMissing); at >= 0 {
 		missing = string(letter.Headers[at].Value)
@@ -217,14 +218,14 @@ func Strip(letter *router.Record) bool {
 	sized := headerAt(letter.Headers, HeaderValueSize) >= 0
 	switch {
 	case !sized && letter.Value != nil:
-		headers := append([]router.Header(nil), letter.Headers...)
-		headers = append(headers, router.Header{Key: HeaderValueSize, Value: strconv.AppendInt(nil, int64(len(letter.Value)), 10)})
+		headers := append([]record.Header(nil), letter.Headers...)
+		headers = append(headers, record.Header{Key: HeaderValueSize, Value: strconv.AppendInt(nil, int64(len(letter.Value)), 10)})
 		letter.Value, letter.Headers = nil, withMissing(headers, parts, router.PartValue)
 		return true
 	case headerAt(letter.Headers, HeaderReason) > 1:
-		var headers []router.Header
+		var headers []record.Header
 		for _, h := range letter.Headers {
-			position := h.Key == router.HeaderLSN || h.Key == router.HeaderSeq || h.Key == router.HeaderCommitTime
+			position := h.Key == record.HeaderLSN || h.Key == record.HeaderSeq || h.Key == record.HeaderCommitTime
 			if strings.HasPrefix(h.Key, prefix) || position || h.Key == "id" && len(h.Value) <= maxMessage {
 				headers = append(headers, h)
 			}
@@ -238,7 +239,7 @@ func Strip(letter *router.Record) bool {
 	return false
 }
 
-func withMissing(headers []router.Header, parts []string, part string) []router.Header {
+func withMissing(headers []record.Header, parts []string, part string) []record.Header {
 	for _, have := range parts {
 		if have == part {
 			return headers
@@ -249,10 +250,10 @@ func withMissing(headers []router.Header, parts []string, part string) []router.
 		headers[at].Value = value
 		return headers
 	}
-	return append(headers, router.Header{Key: HeaderMissing, Value: value})
+	return append(headers, record.Header{Key: HeaderMissing, Value: value})
 }
 
-func headerAt(headers []router.Header, name string) int {
+func headerAt(headers []record.Header, name string) int {
 	for i := range headers {
 		if headers[i].Key == name {
 			return i
@@ -277,7 +278,7 @@ var ErrForeign = errors.New("neither a dead letter nor a marker of cdc-relay")
 func Parse(m *sink.Message) (*Letter, *Marker, error) {
 	p := parser{values: make(map[string]string)}
 	l := &Letter{Partition: m.Partition, Offset: m.Offset, At: m.Timestamp}
-	l.Record = router.Record{Key: m.Key, Value: m.Value, Partition: router.AutoPartition}
+	l.Record = record.Record{Key: m.Key, Value: m.Value, Partition: record.AutoPartition}
 	letter, marker := headerAt(m.Headers, HeaderReason) >= 0, headerAt(m.Headers, HeaderDone) >= 0
 	for _, h := range m.Headers {
 		switch {

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 )
 
 // The headers of a marker, beside HeaderSource and HeaderGroup.
@@ -60,8 +60,8 @@ func (m *Marker) Covers(l *Letter) bool {
 
 // Record is the marker as a record of the dead-letter topic. key is that of the
 // letters.
-func (m *Marker) Record(topic string, key []byte) router.Record {
-	headers := []router.Header{
+func (m *Marker) Record(topic string, key []byte) record.Record {
+	headers := []record.Header{
 		{Key: HeaderDone, Value: []byte(m.Outcome)},
 		{Key: HeaderSource, Value: []byte(m.Source)},
 		{Key: HeaderGroup, Value: []byte(m.Group.String())},
@@ -69,7 +69,7 @@ func (m *Marker) Record(topic string, key []byte) router.Record {
 		{Key: HeaderThroughSeq, Value: strconv.AppendUint(nil, m.Through.Seq, 10)},
 		{Key: HeaderOffsets, Value: []byte(m.Offsets.String())},
 	}
-	return router.Record{Topic: topic, Key: key, Partition: m.Partition, Headers: headers}
+	return record.Record{Topic: topic, Key: key, Partition: m.Partition, Headers: headers}
 }
 
 func (p *parser) marker(partition int32, offset int64) *Marker {

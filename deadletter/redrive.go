@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 )
 
@@ -29,7 +30,7 @@ type Redriver struct {
 
 	// Restore gives the record that the row of a letter makes now, for what is missing in
 	// the letter. The record keeps its bytes until the next Run.
-	Restore func(ctx context.Context, l *Letter) (*router.Record, error)
+	Restore func(ctx context.Context, l *Letter) (*record.Record, error)
 
 	Discard bool // mark as done with, send nothing
 	DryRun  bool // restore what is missing, send nothing and mark nothing
@@ -181,7 +182,7 @@ func (r *Redriver) perform(ctx context.Context, p piece, whole map[Place]*Letter
 
 // outgoing is a record on its way.
 type outgoing struct {
-	record router.Record
+	record record.Record
 	entry  *Entry // the first that it comes from
 	sum    digest // of the record as it was read or restored
 	done   int    // entries that are done with once it is durable
@@ -243,7 +244,7 @@ func (r *Redriver) sendChecked(ctx context.Context, queue []outgoing) (int, erro
 	if err := unchanged(queue); err != nil {
 		return 0, err
 	}
-	records := make([]router.Record, len(queue))
+	records := make([]record.Record, len(queue))
 	for i := range queue {
 		records[i] = queue[i].record
 	}
@@ -264,7 +265,7 @@ func unchanged(queue []outgoing) error {
 }
 
 // record is what is to be sent for an entry.
-func (r *Redriver) record(ctx context.Context, e *Entry, whole map[Place]*Letter) (*router.Record, error) {
+func (r *Redriver) record(ctx context.Context, e *Entry, whole map[Place]*Letter) (*record.Record, error) {
 	l, ok := whole[e.Place()]
 	switch {
 	case r.DryRun && e.Complete():
@@ -293,7 +294,7 @@ func (r *Redriver) record(ctx context.Context, e *Entry, whole map[Place]*Letter
 // completed is the letter's record with what is missing from the one that its row makes.
 // Of a value that was too large nothing else is missing. The place of the row is known to
 // the letter alone.
-func (l *Letter) completed(made *router.Record) *router.Record {
+func (l *Letter) completed(made *record.Record) *record.Record {
 	if slices.Equal(l.Missing, []string{router.PartValue}) && l.ValueBytes > 0 {
 		rec := l.Record
 		rec.Value = made.Value
@@ -302,7 +303,7 @@ func (l *Letter) completed(made *router.Record) *router.Record {
 	rec := *made
 	rec.Headers = slices.Clone(made.Headers)
 	for _, h := range l.Record.Headers {
-		if h.Key == router.HeaderLSN || h.Key == router.HeaderSeq || h.Key == router.HeaderCommitTime {
+		if h.Key == record.HeaderLSN || h.Key == record.HeaderSeq || h.Key == record.HeaderCommitTime {
 			rec.Headers = append(rec.Headers, h)
 		}
 	}
@@ -337,7 +338,7 @@ func (r *Redriver) mark(ctx context.Context, p piece, done int) error {
 		ranges := coverage(there, isDone)
 		for part := range slices.Chunk(ranges, maxRanges) {
 			m := Marker{Source: there[0].Source, Group: there[0].Group, Outcome: outcome, Partition: there[0].Partition, Offsets: part, Through: through(there, isDone)}
-			if _, err := r.send(ctx, []router.Record{m.Record(r.Topic, there[0].Record.Key)}); err != nil {
+			if _, err := r.send(ctx, []record.Record{m.Record(r.Topic, there[0].Record.Key)}); err != nil {
 				return err
 			}
 		}

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 )
 
@@ -15,7 +15,7 @@ const tries = 5
 
 // send says how many of the records are durable, from the first on. The client fails
 // a record together with its neighbours, so what failed is tried again alone.
-func (r *Redriver) send(ctx context.Context, records []router.Record) (int, error) {
+func (r *Redriver) send(ctx context.Context, records []record.Record) (int, error) {
 	n, err := r.try(ctx, records)
 	for failed := 0; err != nil; {
 		if _, halted := errors.AsType[*haltedError](err); halted {
@@ -41,7 +41,7 @@ func (r *Redriver) send(ctx context.Context, records []router.Record) (int, erro
 }
 
 // rest sends what is behind the n-th record.
-func (r *Redriver) rest(ctx context.Context, records []router.Record, n int) (int, error) {
+func (r *Redriver) rest(ctx context.Context, records []record.Record, n int) (int, error) {
 	more, err := r.try(ctx, records[n:])
 	return n + more, err
 }
@@ -66,7 +66,7 @@ const (
 )
 
 // try sends once and waits for the outcome.
-func (r *Redriver) try(ctx context.Context, records []router.Record) (int, error) {
+func (r *Redriver) try(ctx context.Context, records []record.Record) (int, error) {
 	if len(records) == 0 {
 		return 0, nil
 	}

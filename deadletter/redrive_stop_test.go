@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 	"github.com/jackc/pglogrepl"
@@ -172,7 +172,7 @@ func TestRedriver_SendsNothingOnceItIsToStop(t *testing.T) {
 		task := l.backlog.Whole()[0]
 		ctx, stop := context.WithCancelCause(t.Context())
 		var out sinktest.Recorder
-		r := &Redriver{Sink: &out, Topic: topic, Own: func(string) bool { return true }, Restore: restoring(record(0x10, 1, "a", "v"), stop)}
+		r := &Redriver{Sink: &out, Topic: topic, Own: func(string) bool { return true }, Restore: restoring(newRecord(0x10, 1, "a", "v"), stop)}
 		letters := whole(task, func(*Letter) {})
 		r.Fill = func(context.Context, []*Entry) (map[Place]*Letter, error) { return letters, nil }
 		stopped, ok := errors.AsType[*Stopped](r.Run(ctx, []Task{task}, func(Outcome) {}))
@@ -183,8 +183,8 @@ func TestRedriver_SendsNothingOnceItIsToStop(t *testing.T) {
 }
 
 // restoring gives the record, and has the redrive stopped meanwhile.
-func restoring(rec *router.Record, stop context.CancelCauseFunc) func(context.Context, *Letter) (*router.Record, error) {
-	return func(context.Context, *Letter) (*router.Record, error) {
+func restoring(rec *record.Record, stop context.CancelCauseFunc) func(context.Context, *Letter) (*record.Record, error) {
+	return func(context.Context, *Letter) (*record.Record, error) {
 		stop(errors.New("enough"))
 		return rec, nil
 	}
@@ -212,7 +212,7 @@ func TestRedriver_PassesOverWhatIsDoneWith(t *testing.T) {
 // partitions of a topic are.
 type loading struct{ sinktest.Recorder }
 
-func (s *loading) Send(ctx context.Context, _ []router.Record, done func(error)) {
+func (s *loading) Send(ctx context.Context, _ []record.Record, done func(error)) {
 	<-ctx.Done()
 	done(&sink.FailedError{Failures: []sink.Failure{{Class: sink.Retry, Reason: "interrupted", Err: context.Cause(ctx)}}})
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 	"github.com/jackc/pglogrepl"
@@ -36,7 +37,7 @@ func TestRedriver_SendsInOrderUpToWhatFails(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var out sinktest.Recorder
 				tried := 0
-				out.Decide(func(r *router.Record) sinktest.Verdict {
+				out.Decide(func(r *record.Record) sinktest.Verdict {
 					if string(r.Value) != "bad" {
 						return sinktest.Verdict{}
 					}
@@ -45,9 +46,9 @@ func TestRedriver_SendsInOrderUpToWhatFails(t *testing.T) {
 					}
 					return sinktest.Fail(tt.class, "reason", errors.New("no"))
 				})
-				var records []router.Record
+				var records []record.Record
 				for _, value := range []string{"1", "2", "bad", "4", "5"} {
-					records = append(records, router.Record{Topic: "orders", Value: []byte(value)})
+					records = append(records, record.Record{Topic: "orders", Value: []byte(value)})
 				}
 				began := time.Now()
 				r := &Redriver{Sink: &out}
@@ -74,11 +75,11 @@ func TestRedriver_SendsInOrderUpToWhatFails(t *testing.T) {
 func TestRedriver_SendsALoneRecordThatIsRefusedOnce(t *testing.T) {
 	var out sinktest.Recorder
 	tried := 0
-	out.Decide(func(*router.Record) sinktest.Verdict {
+	out.Decide(func(*record.Record) sinktest.Verdict {
 		tried++
 		return sinktest.Fail(sink.Rejected, "reason", errors.New("no"))
 	})
-	if n, err := (&Redriver{Sink: &out}).send(t.Context(), []router.Record{{Topic: "orders"}}); n != 0 || err == nil || tried != 1 {
+	if n, err := (&Redriver{Sink: &out}).send(t.Context(), []record.Record{{Topic: "orders"}}); n != 0 || err == nil || tried != 1 {
 		t.Errorf("%d done after %d tries, %v", n, tried, err)
 	}
 }
@@ -116,8 +117,8 @@ func whole(task Task, edit func(*Letter)) map[Place]*Letter {
 	return found
 }
 
-func deliveredRecord(d sinktest.Delivered) router.Record {
-	return router.Record{Topic: d.Topic, Key: d.Key, Value: d.Value, Headers: d.Headers, Partition: d.Partition}
+func deliveredRecord(d sinktest.Delivered) record.Record {
+	return record.Record{Topic: d.Topic, Key: d.Key, Value: d.Value, Headers: d.Headers, Partition: d.Partition}
 }
 
 func TestRedriver_MarksWhatItDelivered(t *testing.T) {
@@ -136,7 +137,7 @@ func TestRedriver_MarksWhatItDelivered(t *testing.T) {
 			}
 		})
 		var out sinktest.Recorder
-		r := &Redriver{Sink: &out, Topic: topic, Own: func(string) bool { return true }, Restore: func(context.Context, *Letter) (*router.Record, error) {
+		r := &Redriver{Sink: &out, Topic: topic, Own: func(string) bool { return true }, Restore: func(context.Context, *Letter) (*record.Record, error) {
 			return nil, errors.New("the row is gone")
 		}}
 		outcome := r.perform(t.Context(), piece{&task, task.Entries}, letters)
@@ -157,14 +158,14 @@ func TestRedriver_MarksWhatItDelivered(t *testing.T) {
 // A delete and its tombstone are two records of one row. The delete is refused, and the
 // tombstone follows it.
 func TestRedriver_SendsEachRecordOfARow(t *testing.T) {
-	for name, number := range map[string]func(c *Cause, r *router.Record){
-		"numbered":            func(c *Cause, r *router.Record) { c.Timeline, r.Nth = 1, 1 },
-		"as version 0.1 does": func(*Cause, *router.Record) {},
+	for name, number := range map[string]func(c *Cause, r *record.Record){
+		"numbered":            func(c *Cause, r *record.Record) { c.Timeline, r.Nth = 1, 1 },
+		"as version 0.1 does": func(*Cause, *record.Record) {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := newLog(Filter{})
-				deleted, tombstone := record(0x10, 1, "a", `{"op":"d"}`), record(0x10, 1, "a", "")
+				deleted, tombstone := newRecord(0x10, 1, "a", `{"op":"d"}`), newRecord(0x10, 1, "a", "")
 				tombstone.Value = nil
 				follow := cause
 				follow.Reason = CauseParked
@@ -207,7 +208,7 @@ func TestRedriver_MarksNothingThatChangedInMemory(t *testing.T) {
 				letters := whole(task, func(letter *Letter) { letter.Missing = []string{router.PartValue} })
 				shared := []byte("0000")
 				var out sinktest.Recorder
-				r := &Redriver{Sink: &out, Topic: topic, Own: func(string) bool { return true }, Restore: func(_ context.Context, letter *Letter) (*router.Record, error) {
+				r := &Redriver{Sink: &out, Topic: topic, Own: func(string) bool { return true }, Restore: func(_ context.Context, letter *Letter) (*record.Record, error) {
 					rec := letter.Record
 					rec.Value = shared
 					if when == "before" {
@@ -216,7 +217,7 @@ func TestRedriver_MarksNothingThatChangedInMemory(t *testing.T) {
 					return &rec, nil
 				}}
 				if when != "before" {
-					out.Decide(func(*router.Record) sinktest.Verdict { copy(shared, "1111"); return sinktest.Verdict{} })
+					out.Decide(func(*record.Record) sinktest.Verdict { copy(shared, "1111"); return sinktest.Verdict{} })
 				}
 				outcome := r.perform(t.Context(), piece{&task, task.Entries}, letters)
 				if outcome.Done != 0 || outcome.Err == nil || !strings.Contains(outcome.Err.Error(), "changed in memory") {
@@ -237,7 +238,7 @@ func TestRedriver_CompletesNoLetterOfAnotherSource(t *testing.T) {
 	l.letter(0x10, "a")
 	task := l.backlog.Whole()[0]
 	letters := whole(task, func(letter *Letter) { letter.Missing = []string{router.PartValue} })
-	r := &Redriver{Sink: &sinktest.Recorder{}, Topic: topic, Own: func(source string) bool { return source == "7000/other" }, Restore: func(context.Context, *Letter) (*router.Record, error) {
+	r := &Redriver{Sink: &sinktest.Recorder{}, Topic: topic, Own: func(source string) bool { return source == "7000/other" }, Restore: func(context.Context, *Letter) (*record.Record, error) {
 		t.Fatal("it was looked for in our table")
 		return nil, nil
 	}}
@@ -326,21 +327,21 @@ func TestBacklog_SelectsLettersOrWholeKeys(t *testing.T) {
 // What is sent is what was planned, and of a letter that is not complete the row that it
 // came from.
 func TestRedriver_SendsNoOtherRecordThanTheLetters(t *testing.T) {
-	other := record(0x10, 1, "b", "v")
+	other := newRecord(0x10, 1, "b", "v")
 	for _, tt := range []struct {
 		name  string
 		edit  func(*Letter) // of what the second reading finds
 		part  bool          // is missing
-		found *router.Record
+		found *record.Record
 		want  string
 	}{
 		{"as it was", func(*Letter) {}, false, nil, ""},
 		{"another row", func(l *Letter) { l.Commit++ }, false, nil, "another letter"},
 		{"other bytes", func(l *Letter) { l.Record.Value = []byte("x") }, false, nil, "another letter"},
 		{"of another source", func(l *Letter) { l.Source = "8000/orders" }, false, nil, "another letter"},
-		{"restored", func(*Letter) {}, true, record(0x10, 1, "a", "v"), ""},
+		{"restored", func(*Letter) {}, true, newRecord(0x10, 1, "a", "v"), ""},
 		{"restored of another key", func(*Letter) {}, true, other, "another row"},
-		{"its value restored", func(l *Letter) { l.ValueBytes = 1 }, true, record(0x10, 1, "a", "v"), ""},
+		{"its value restored", func(l *Letter) { l.ValueBytes = 1 }, true, newRecord(0x10, 1, "a", "v"), ""},
 		{"its value restored of another key", func(l *Letter) { l.ValueBytes = 1 }, true, other, "another row"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -354,7 +355,7 @@ func TestRedriver_SendsNoOtherRecordThanTheLetters(t *testing.T) {
 			letters := whole(task, func(*Letter) {})
 			tt.edit(letters[Place{}])
 			var out sinktest.Recorder
-			r := &Redriver{Sink: &out, Topic: topic, Own: func(string) bool { return true }, Restore: func(context.Context, *Letter) (*router.Record, error) { return tt.found, nil }}
+			r := &Redriver{Sink: &out, Topic: topic, Own: func(string) bool { return true }, Restore: func(context.Context, *Letter) (*record.Record, error) { return tt.found, nil }}
 			outcome := r.perform(t.Context(), piece{&task, task.Entries}, letters)
 			if tt.want == "" && outcome.Done == 1 {
 				return
@@ -369,9 +370,9 @@ func TestRedriver_SendsNoOtherRecordThanTheLetters(t *testing.T) {
 // A letter that lost its value alone keeps the rest; any other takes all but the place of
 // its row from the record that the row makes now.
 func TestLetter_CompletedKeepsWhatOnlyItKnows(t *testing.T) {
-	header := func(name string) router.Header { return router.Header{Key: name, Value: []byte("1")} }
-	kept := router.Record{Topic: "was", Key: []byte("k"), Headers: []router.Header{header("old"), header(router.HeaderLSN)}}
-	made := router.Record{Topic: "is", Key: []byte("k"), Value: []byte("v"), Headers: []router.Header{header("new")}}
+	header := func(name string) record.Header { return record.Header{Key: name, Value: []byte("1")} }
+	kept := record.Record{Topic: "was", Key: []byte("k"), Headers: []record.Header{header("old"), header(record.HeaderLSN)}}
+	made := record.Record{Topic: "is", Key: []byte("k"), Value: []byte("v"), Headers: []record.Header{header("new")}}
 	for want, l := range map[string]*Letter{
 		"was v old cdc-relay-lsn": {Missing: []string{router.PartValue}, ValueBytes: 1, Record: kept},
 		"is v new cdc-relay-lsn":  {Missing: []string{router.PartValue, router.PartHeaders}, ValueBytes: 1, Record: kept},
@@ -396,7 +397,7 @@ func TestRedriver_RestoresNothingThatAFailoverLost(t *testing.T) {
 	var out sinktest.Recorder
 	r := &Redriver{
 		Sink: &out, Topic: topic, Own: func(string) bool { return true }, Lost: func(id ID) bool { return id.Timeline == 1 && id.Commit >= 0x800 },
-		Restore: func(context.Context, *Letter) (*router.Record, error) { return record(0x810, 1, "a", "v"), nil },
+		Restore: func(context.Context, *Letter) (*record.Record, error) { return newRecord(0x810, 1, "a", "v"), nil },
 	}
 	outcome := r.perform(t.Context(), piece{&task, task.Entries}, whole(task, func(*Letter) {}))
 	if outcome.Done != 0 || outcome.Err == nil || !strings.Contains(outcome.Err.Error(), "failover") || len(out.Delivered()) > 0 {
@@ -408,7 +409,7 @@ func TestRedriver_RestoresNothingThatAFailoverLost(t *testing.T) {
 func TestRedriver_SendsTheWholeOneOfSeveralLetters(t *testing.T) {
 	l := newLog(Filter{})
 	l.cause.Timeline = 1
-	stripped := Wrap(record(0x10, 1, "a", "v"), topic, l.cause)
+	stripped := Wrap(newRecord(0x10, 1, "a", "v"), topic, l.cause)
 	Strip(&stripped)
 	l.put(stripped, 0)
 	l.letter(0x10, "a")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/jackc/pglogrepl"
 )
@@ -47,7 +48,7 @@ type landed struct {
 type event struct {
 	source string
 	id     ID
-	want   router.Record // what has to arrive
+	want   record.Record // what has to arrive
 	keyed  bool          // its order counts
 	kind   kind
 	made   bool // the topic has, or had, a letter of it
@@ -94,7 +95,7 @@ type pipe struct {
 }
 
 type flying struct {
-	rec  router.Record
+	rec  record.Record
 	e    *event
 	rows int // read when it was sent
 }
@@ -142,14 +143,14 @@ func (w *world) partition(key []byte) int {
 }
 
 // append makes a record of the dead-letter topic durable.
-func (w *world) append(rec *router.Record) Place {
+func (w *world) append(rec *record.Record) Place {
 	partition := int(rec.Partition)
-	if rec.Partition == router.AutoPartition {
+	if rec.Partition == record.AutoPartition {
 		partition = w.partition(rec.Key)
 	}
 	m := &sink.Message{Topic: topic, Partition: int32(partition), Offset: w.next[partition], Timestamp: time.Unix(int64(len(w.story)), 0), Key: bytes.Clone(rec.Key), Value: bytes.Clone(rec.Value)}
 	for _, h := range rec.Headers {
-		m.Headers = append(m.Headers, router.Header{Key: h.Key, Value: bytes.Clone(h.Value)})
+		m.Headers = append(m.Headers, record.Header{Key: h.Key, Value: bytes.Clone(h.Value)})
 	}
 	w.log[partition] = append(w.log[partition], m)
 	w.next[partition] += int64(1 + w.random.IntN(2)) // a transaction's end takes an offset too
@@ -157,7 +158,7 @@ func (w *world) append(rec *router.Record) Place {
 }
 
 // land makes a record of the topic durable.
-func (w *world) land(rec *router.Record, by string) {
+func (w *world) land(rec *record.Record, by string) {
 	sum := digestOf(rec)
 	if e := w.events[sum]; e == nil {
 		w.fault("%s sent bytes that no row makes: key %s, value %q", by, rec.Key, rec.Value)
@@ -201,16 +202,16 @@ func (p *pipe) event(c *change, key []byte, nth int) *event {
 		e.kind = good // a tombstone
 	}
 	text := e.String()
-	e.want = router.Record{Topic: "orders", Key: key, Partition: router.AutoPartition, Row: c.row, Nth: uint8(nth)}
+	e.want = record.Record{Topic: "orders", Key: key, Partition: record.AutoPartition, Row: c.row, Nth: uint8(nth)}
 	if c.serial > 0 {
-		e.want.Headers = append(e.want.Headers, router.Header{Key: "id", Value: fmt.Append(nil, c.serial)})
+		e.want.Headers = append(e.want.Headers, record.Header{Key: "id", Value: fmt.Append(nil, c.serial)})
 	}
-	e.want.Headers = append(e.want.Headers, router.Header{Key: "event", Value: []byte(text)})
+	e.want.Headers = append(e.want.Headers, record.Header{Key: "event", Value: []byte(text)})
 	if nth == 0 {
 		e.want.Value = []byte(text)
 	}
 	if p.w.chance(5) {
-		e.want.Headers = append(e.want.Headers, router.Header{Key: HeaderDone, Value: []byte(Sent)})
+		e.want.Headers = append(e.want.Headers, record.Header{Key: HeaderDone, Value: []byte(Sent)})
 	}
 	e.keyed = p.park && key != nil && e.kind != unmade
 	p.w.events[digestOf(&e.want)] = e
@@ -261,7 +262,7 @@ func (p *pipe) step() {
 	}
 }
 
-func (p *pipe) send(e *event) router.Record {
+func (p *pipe) send(e *event) record.Record {
 	rec := e.want
 	id := ID{p.origin.TimelineOf(e.id.Commit), e.id.Row, e.id.Nth}
 	keyed := p.parked != nil && rec.Key != nil
@@ -282,13 +283,13 @@ func (p *pipe) send(e *event) router.Record {
 	return rec
 }
 
-func (p *pipe) letter(e *event, rec *router.Record, reason string, missing ...string) router.Record {
+func (p *pipe) letter(e *event, rec *record.Record, reason string, missing ...string) record.Record {
 	out := Wrap(rec, topic, Cause{Reason: reason, Err: errors.New("refused"), Source: p.source, Timeline: p.origin.TimelineOf(e.id.Commit), Missing: missing})
 	for range max(0, int(e.kind-huge)+1) {
 		Strip(&out)
 	}
 	if p.old {
-		out.Headers = slices.DeleteFunc(out.Headers, func(h router.Header) bool { return h.Key == HeaderTimeline || h.Key == HeaderNth })
+		out.Headers = slices.DeleteFunc(out.Headers, func(h record.Header) bool { return h.Key == HeaderTimeline || h.Key == HeaderNth })
 	}
 	return out
 }
@@ -452,7 +453,7 @@ func (o *operator) interfere() {
 	}
 }
 
-func (o *operator) Send(_ context.Context, records []router.Record, done func(error)) {
+func (o *operator) Send(_ context.Context, records []record.Record, done func(error)) {
 	o.meanwhile()
 	var failed []sink.Failure
 	for i := range records {
@@ -497,7 +498,7 @@ func (o *operator) Ready(context.Context) error { return nil }
 func (o *operator) Close(context.Context) error { return nil }
 
 // restore reads the row from the operator's table, whoever wrote the letter.
-func (o *operator) restore(_ context.Context, l *Letter) (*router.Record, error) {
+func (o *operator) restore(_ context.Context, l *Letter) (*record.Record, error) {
 	o.point()
 	id := l.EventID()
 	for _, c := range o.p.rows {

@@ -6,7 +6,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 )
 
@@ -47,7 +47,7 @@ func (m *Metrics) batchReceived(b *wal.Batch) {
 	})
 }
 
-func (m *Metrics) acknowledged(records []router.Record) {
+func (m *Metrics) acknowledged(records []record.Record) {
 	m.published.add(func(item func(string)) {
 		for i := range records {
 			item(records[i].Topic)
@@ -55,7 +55,7 @@ func (m *Metrics) acknowledged(records []router.Record) {
 	})
 }
 
-func (m *Metrics) batchDelivered(b *wal.Batch, records []router.Record, took time.Duration) {
+func (m *Metrics) batchDelivered(b *wal.Batch, records []record.Record, took time.Duration) {
 	if len(records) > 0 {
 		m.produceTime.Observe(took.Seconds())
 	}

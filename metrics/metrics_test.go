@@ -14,7 +14,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -76,14 +76,14 @@ func (s series) expect(t *testing.T, want map[string]float64) {
 	}
 }
 
-func batchOf(at time.Time, topics ...string) (*wal.Batch, []router.Record) {
+func batchOf(at time.Time, topics ...string) (*wal.Batch, []record.Record) {
 	relation := &wal.Relation{Namespace: "public", Name: "outbox"}
 	txn := &wal.Txn{Time: at}
 	b := &wal.Batch{Received: 1000, Transactions: 1, Foreign: 2, OtherOps: 3}
-	var records []router.Record
+	var records []record.Record
 	for _, topic := range topics {
 		b.Rows = append(b.Rows, wal.Row{Txn: txn, Relation: relation})
-		records = append(records, router.Record{Topic: topic})
+		records = append(records, record.Record{Topic: topic})
 	}
 	return b, records
 }
@@ -103,8 +103,8 @@ func TestEvents_FeedTheCounters(t *testing.T) {
 	ev.BatchReceived(ahead)
 	ev.RecordsAcknowledged(records)
 	ev.BatchDelivered(ahead, records, time.Millisecond)
-	ev.RowRejected(router.ReasonRoute, errors.New("no topic"))
-	ev.DeadLettered(router.ReasonRoute)
+	ev.RowRejected(record.ReasonRoute, errors.New("no topic"))
+	ev.DeadLettered(record.ReasonRoute)
 	ev.DeadLettered("parked")
 	ev.ProduceRetried("not_leader")
 	ev.Reconnecting("network", io.ErrUnexpectedEOF)

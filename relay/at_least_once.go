@@ -11,7 +11,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/jackc/pglogrepl"
 )
@@ -171,7 +171,7 @@ func (d *atLeastOnce) collect() ([]undelivered, error) {
 // has a cause of its own, and what of the run is not durable.
 func (d *atLeastOnce) resend(hard context.Context, run []undelivered) (*sink.Failure, []undelivered, error) {
 	s := d.s
-	records := make([]router.Record, len(run))
+	records := make([]record.Record, len(run))
 	for i, u := range run {
 		records[i] = u.p.records[u.index]
 	}
@@ -268,7 +268,7 @@ func (d *atLeastOnce) rejected(ctx, hard context.Context, f *flight, rejection e
 			continue
 		}
 		reason := rejectionReason(rejection)
-		if at != f.routed && !errors.Is(rejection, router.ErrBinary) {
+		if at != f.routed && !errors.Is(rejection, record.ErrBinary) {
 			at = f.routed
 			d.send(f)
 			s.reject(reason, deadletter.RowOf(&f.batch.Rows[at]), rejection)
@@ -280,7 +280,7 @@ func (d *atLeastOnce) rejected(ctx, hard context.Context, f *flight, rejection e
 			s.r.board.SetBlocked(reason, shown)
 		}
 		switch {
-		case errors.Is(rejection, router.ErrBinary): // the next session gets past it
+		case errors.Is(rejection, record.ErrBinary): // the next session gets past it
 		case reached == f.routed:
 			show(s.wayOut(deadletter.RowOf(row).Commit, reason, rejection))
 		default:
@@ -293,7 +293,7 @@ func (d *atLeastOnce) rejected(ctx, hard context.Context, f *flight, rejection e
 			return err
 		}
 		f.upTo(f.routed)
-		if errors.Is(rejection, router.ErrBinary) {
+		if errors.Is(rejection, record.ErrBinary) {
 			return rejection // the next session reads text
 		}
 		if reached != f.routed {

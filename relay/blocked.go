@@ -7,7 +7,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/relay/status"
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/jackc/pglogrepl"
 )
 
@@ -26,7 +26,7 @@ func (s *session) wayOut(commit pglogrepl.LSN, reason string, cause error) error
 // letterWay adds the part of it that holds also while what lies before the row is not
 // delivered yet.
 func (s *session) letterWay(reason string, cause error) error {
-	if s.r.cfg.OnReject != StopOnReject || reason == router.ReasonSchema { // see setAside
+	if s.r.cfg.OnReject != StopOnReject || reason == record.ReasonSchema { // see setAside
 		return cause
 	}
 	return fmt.Errorf("%w; to have it kept as a dead letter, set relay.on_reject: dead_letter, run `cdc-relay setup` and restart", cause)

@@ -16,6 +16,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 	"github.com/rs/zerolog"
@@ -188,7 +189,7 @@ func TestBlocked_OutlivesTheConnection(t *testing.T) {
 		row    string
 		reason string
 	}{
-		"refused by the router":  {"/a/bad", router.ReasonRoute},
+		"refused by the router":  {"/a/bad", record.ReasonRoute},
 		"refused by the brokers": {"order/a/bad", "record_too_large"},
 		"nowhere to go":          {"order/a/bad", "unknown_topic"},
 	} {
@@ -203,7 +204,7 @@ func TestBlocked_OutlivesTheConnection(t *testing.T) {
 				}
 				server := newServer(fixed(110, 120, 1, "order/a/1"))
 				to := new(sinktest.Recorder)
-				to.Decide(func(r *router.Record) sinktest.Verdict {
+				to.Decide(func(r *record.Record) sinktest.Verdict {
 					class := sink.Rejected
 					if c.reason == "unknown_topic" {
 						class = sink.Blocked
@@ -286,7 +287,7 @@ func TestBlocked_EndsWithTheSlot(t *testing.T) {
 }
 
 func TestBlocked_OutlivesTheSessionsOfExactlyOnce(t *testing.T) {
-	for row, reason := range map[string]string{"/a/x": router.ReasonRoute, "order/bad/x": "record_too_large", "order/nowhere/x": "unknown_topic"} {
+	for row, reason := range map[string]string{"/a/x": record.ReasonRoute, "order/bad/x": "record_too_large", "order/nowhere/x": "unknown_topic"} {
 		t.Run(reason, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var healed atomic.Bool
@@ -349,7 +350,7 @@ func TestBlocked_ByBrokersForAWhileEndsWithTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(fixed(110, 120, 1, "order/a/1"))
 		to := new(sinktest.Recorder)
-		to.Decide(func(r *router.Record) sinktest.Verdict {
+		to.Decide(func(r *record.Record) sinktest.Verdict {
 			if string(r.Value) == "2" {
 				return sinktest.Fail(sink.Retry, "not_leader", errors.New("not now"))
 			}
@@ -376,7 +377,7 @@ func TestBlocked_StaysSoWhileWhatIsBeforeTheRowIsDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		to := new(sinktest.Recorder)
-		to.Decide(func(*router.Record) sinktest.Verdict {
+		to.Decide(func(*record.Record) sinktest.Verdict {
 			if time.Since(began) < 10*time.Second {
 				return sinktest.Fail(sink.Retry, "not_leader", errors.New("not now"))
 			}
@@ -387,7 +388,7 @@ func TestBlocked_StaysSoWhileWhatIsBeforeTheRowIsDelivered(t *testing.T) {
 		if changes := w.since(); changes[0] != status.Streaming || slices.Contains(changes[1:], status.Streaming) {
 			t.Errorf("changes of state: %v", changes)
 		}
-		w.steady(t, router.ReasonRoute, time.Minute)
+		w.steady(t, record.ReasonRoute, time.Minute)
 		w.stop(t)
 	})
 }
@@ -441,7 +442,7 @@ func TestBlocked_IsOfOneHistory(t *testing.T) {
 		server.more <- fixed(130, 140, 1, "/a/bad")
 		pass(time.Second)
 		w.since()
-		w.steady(t, router.ReasonRoute, 10*time.Second)
+		w.steady(t, record.ReasonRoute, 10*time.Second)
 		server.mu.Lock()
 		server.origin = wal.Origin{SystemID: "7", Timeline: 2, Forks: []wal.Fork{{Timeline: 1, At: 125}}}
 		server.mu.Unlock()

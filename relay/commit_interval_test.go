@@ -10,6 +10,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/jackc/pglogrepl"
 	"github.com/rs/zerolog"
@@ -35,7 +36,7 @@ type commits struct {
 	took []time.Duration
 }
 
-func (c *commits) delivered(b *wal.Batch, _ []router.Record, _ time.Duration) {
+func (c *commits) delivered(b *wal.Batch, _ []record.Record, _ time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i := range b.Rows {

@@ -14,7 +14,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 	"github.com/jackc/pglogrepl"
@@ -30,7 +30,7 @@ func TestRelay_DrainRetriesWhatFailsBehindAnAcknowledgement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(fixed(110, 120, 1, "order/a/1"), fixed(130, 140, 1, "order/a/2"))
 		failed := false
-		b.sink.Decide(func(r *router.Record) sinktest.Verdict {
+		b.sink.Decide(func(r *record.Record) sinktest.Verdict {
 			if string(r.Value) == "2" && !failed {
 				failed = true
 				return sinktest.Fail(sink.Retry, "kafka_error", errors.New("not now"))
@@ -103,7 +103,7 @@ func TestRelay_ADriftThatADrainIsBlockedAtIsNoCut(t *testing.T) {
 		p.snapshot.Store(new(watch.Snapshot))
 		b := newBench(fixed(110, 120, 1, "order/a/1"), fixed(130, 140, 1, "order/a/bad"))
 		b.probe = p
-		b.sink.Decide(func(r *router.Record) sinktest.Verdict {
+		b.sink.Decide(func(r *record.Record) sinktest.Verdict {
 			if string(r.Value) == "bad" {
 				return sinktest.Fail(sink.Retry, "kafka_error", errors.New("not now"))
 			}
@@ -153,8 +153,8 @@ func TestRelay_HandoverIsShorterThanTheServerWaits(t *testing.T) {
 // The window counts rows and what their records take, four times, and with exactly-once
 // three times.
 func TestWindow_CountsRowsAndRecords(t *testing.T) {
-	rec := router.Record{Topic: "order-events", Key: []byte("a"), Value: []byte("1")}
-	least := 100 + sink.Memory([]router.Record{rec})
+	rec := record.Record{Topic: "order-events", Key: []byte("a"), Value: []byte("1")}
+	least := 100 + sink.Memory([]record.Record{rec})
 	for d, times := range map[delivery]int{new(atLeastOnce): 4, new(exactlyOnce): 3} {
 		if got := d.rules().growth; got != times {
 			t.Errorf("%T: a byte counts as %d", d, got)
@@ -232,7 +232,7 @@ func TestRelay_RecoversInRunsThatDouble(t *testing.T) {
 		}
 		b := newBench(fixed(110, 120, 1, rows...))
 		first := true
-		b.sink.Decide(func(*router.Record) sinktest.Verdict {
+		b.sink.Decide(func(*record.Record) sinktest.Verdict {
 			if first {
 				first = false
 				return sinktest.Fail(sink.Retry, "kafka_error", errors.New("not now"))

@@ -5,7 +5,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/jackc/pglogrepl"
 )
@@ -28,11 +28,11 @@ type Events struct {
 
 	// RecordsAcknowledged runs once for each record that became durable, for some at a time,
 	// before the BatchDelivered of their batch.
-	RecordsAcknowledged func(records []router.Record)
+	RecordsAcknowledged func(records []record.Record)
 
 	// BatchDelivered runs when every record of the batch is durable; took is the
 	// time from the first hand-over to the sink.
-	BatchDelivered func(b *wal.Batch, records []router.Record, took time.Duration)
+	BatchDelivered func(b *wal.Batch, records []record.Record, took time.Duration)
 
 	// RowRejected runs once for a row, however often it is tried.
 	RowRejected func(reason string, err error)

@@ -12,7 +12,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/jackc/pglogrepl"
 )
@@ -34,7 +34,7 @@ type TransactionalSink interface {
 	Mark(m sink.Mark)
 	Seal()
 	Finish(done func(error))
-	Convict(ctx context.Context, id string, records []router.Record) (map[int]sink.Failure, error)
+	Convict(ctx context.Context, id string, records []record.Record) (map[int]sink.Failure, error)
 }
 
 // exactlyOnce sends in Kafka transactions, each with the position behind it.
@@ -229,7 +229,7 @@ func (x *exactlyOnce) divide(last *wal.Row) {
 
 // cut sends the records of the rows before the i-th, which begins a transaction, and
 // marks the position there. It returns the rest.
-func (x *exactlyOnce) cut(f *flight, records []router.Record, i int, now bool) []router.Record {
+func (x *exactlyOnce) cut(f *flight, records []record.Record, i int, now bool) []record.Record {
 	n, commit := 0, deadletter.RowOf(&f.batch.Rows[i]).Commit
 	for n < len(records) && deadletter.RowOf(records[n].Row).Commit < commit {
 		n++
@@ -322,14 +322,14 @@ func (x *exactlyOnce) why(err error) error {
 }
 
 // failures lists what failed in the order of the stream, each with its record.
-func (x *exactlyOnce) failures() ([]router.Record, []sink.Failure) {
+func (x *exactlyOnce) failures() ([]record.Record, []sink.Failure) {
 	s := x.s
 	s.sends.mu.Lock()
 	failed := s.sends.failed
 	s.sends.failed = nil
 	s.sends.mu.Unlock()
 	sortPieces(failed)
-	var records []router.Record
+	var records []record.Record
 	var failures []sink.Failure
 	for _, f := range failed {
 		partial, ok := errors.AsType[*sink.FailedError](f.err)
@@ -345,8 +345,8 @@ func (x *exactlyOnce) failures() ([]router.Record, []sink.Failure) {
 }
 
 // judge decides what follows from a transaction that was not committed.
-func (x *exactlyOnce) judge(hard context.Context, records []router.Record, failures []sink.Failure, cause error) error {
-	var suspects []router.Record
+func (x *exactlyOnce) judge(hard context.Context, records []record.Record, failures []sink.Failure, cause error) error {
+	var suspects []record.Record
 	first := -1
 	for i, f := range failures {
 		if first < 0 && !errors.Is(f.Err, sink.ErrHalted) {

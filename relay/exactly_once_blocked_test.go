@@ -12,6 +12,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 )
 
@@ -20,7 +21,7 @@ type judging struct {
 	*transactional
 }
 
-func (j judging) Convict(ctx context.Context, id string, records []router.Record) (map[int]sink.Failure, error) {
+func (j judging) Convict(ctx context.Context, id string, records []record.Record) (map[int]sink.Failure, error) {
 	select {
 	case <-time.After(50 * time.Millisecond):
 		return j.transactional.Convict(ctx, id, records)
@@ -48,7 +49,7 @@ func TestExactly_StopsCleanlyInTheMiddleOfATryWhileBlocked(t *testing.T) {
 					server := newServer(rows...)
 					server.origin = wal.Origin{SystemID: "7000", Timeline: 1}
 					server.skipConfirmed = true
-					l := &ledger{sim: calmSim(), refuses: func(r *router.Record) bool { return string(r.Value) == "bad" }}
+					l := &ledger{sim: calmSim(), refuses: func(r *record.Record) bool { return string(r.Value) == "bad" }}
 					routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
 					if err != nil {
 						t.Fatal(err)

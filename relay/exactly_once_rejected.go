@@ -8,7 +8,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/jackc/pglogrepl"
 )
@@ -79,7 +79,7 @@ func (e *heldError) Error() string { return e.err.Error() }
 func (e *heldError) Unwrap() error { return e.err }
 
 // sentence remembers what becomes of the guilty records.
-func (x *exactlyOnce) sentence(suspects []router.Record, guilty map[int]sink.Failure) error {
+func (x *exactlyOnce) sentence(suspects []record.Record, guilty map[int]sink.Failure) error {
 	s, r := x.s, x.s.r
 	if len(guilty) == 0 {
 		return &sink.Error{Class: sink.Retry, Reason: "refused_together", Err: errors.New("the brokers refused records together that they take alone; trying smaller batches")}
@@ -123,7 +123,7 @@ func put[V any](m *map[recordID]V, id recordID, v V) {
 }
 
 // recordName is the name of a record that has a row.
-func recordName(rec *router.Record) recordID {
+func recordName(rec *record.Record) recordID {
 	return recordID{deadletter.RowOf(rec.Row), int(rec.Nth)}
 }
 
@@ -164,14 +164,14 @@ func (x *exactlyOnce) replace(f *flight, n int, row *wal.Row) error {
 
 // hand gives the sink records with what earlier sessions found out about their keys and
 // letters.
-func (x *exactlyOnce) hand(f *flight, records []router.Record) {
+func (x *exactlyOnce) hand(f *flight, records []record.Record) {
 	x.s.follow(f, records)
 	x.shorten(records)
 	x.s.hand(f, records)
 }
 
 // shorten leaves out of letters what the brokers did not take with them.
-func (x *exactlyOnce) shorten(records []router.Record) {
+func (x *exactlyOnce) shorten(records []record.Record) {
 	if len(x.s.r.verdicts.strips) == 0 {
 		return
 	}
@@ -206,7 +206,7 @@ func (x *exactlyOnce) rejected(ctx, hard context.Context, f *flight, rejection e
 			return err
 		}
 	}
-	if errors.Is(rejection, router.ErrBinary) {
+	if errors.Is(rejection, record.ErrBinary) {
 		return rejection // the next session reads text
 	}
 	if together {

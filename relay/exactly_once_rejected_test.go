@@ -15,14 +15,15 @@ import (
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 )
 
 // recordsOf is a flight with the records that the router makes of one row, by value.
 func recordsOf(s *session, row *wal.Row, values ...string) *flight {
-	f := &flight{s: s, buf: new(router.Buffer)}
+	f := &flight{s: s, buf: new(record.Buffer)}
 	for _, v := range values {
-		f.buf.Records = append(f.buf.Records, router.Record{Nth: uint8(len(f.buf.Records)), Topic: "orders", Key: []byte("k"), Value: []byte(v), Row: row})
+		f.buf.Records = append(f.buf.Records, record.Record{Nth: uint8(len(f.buf.Records)), Topic: "orders", Key: []byte("k"), Value: []byte(v), Row: row})
 	}
 	return f
 }
@@ -54,7 +55,7 @@ func TestExactly_CondemnsTheRecordThatIsRefused(t *testing.T) {
 			row := batch(110, 120, 1, "order/k/1").Rows[0]
 			f := recordsOf(s, &row, "a", "b", "c")
 			for i, refused := range []string{"b", "c", "a"} {
-				at := slices.IndexFunc(f.buf.Records, func(r router.Record) bool { return string(r.Value) == refused })
+				at := slices.IndexFunc(f.buf.Records, func(r record.Record) bool { return string(r.Value) == refused })
 				err := x.sentence(f.buf.Records[at:at+1], map[int]sink.Failure{0: {Class: sink.Rejected, Reason: "record_too_large", Err: errors.New("too large")}})
 				if !errors.Is(err, errSentenced) {
 					t.Fatal(err)
@@ -85,7 +86,7 @@ func TestExactly_ShortensLettersThatAreRefused(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := newServer(fixed(110, 120, 1, "order/k/bad", c.spec, "order/b/3"))
 				server.origin = wal.Origin{SystemID: "7000", Timeline: 1}
-				l := &ledger{sim: calmSim(), refuses: func(r *router.Record) bool {
+				l := &ledger{sim: calmSim(), refuses: func(r *record.Record) bool {
 					return string(r.Value) == "big" || string(r.Value) == "bad" && r.Topic != lettersTopic
 				}}
 				to := &transactional{l: l}

@@ -16,6 +16,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/rs/zerolog"
 )
@@ -32,7 +33,7 @@ type ledger struct {
 	position  []byte
 	parts     int // commits of a part of a source transaction
 
-	refuses func(*router.Record) bool // nil: what has the key bad, but for letters
+	refuses func(*record.Record) bool // nil: what has the key bad, but for letters
 	letters *topicLog                 // what is committed to the dead-letter topic; nil: nobody reads it
 }
 
@@ -55,7 +56,7 @@ type transactional struct {
 }
 
 type simSend struct {
-	records []router.Record
+	records []record.Record
 	done    func(error)
 }
 
@@ -117,7 +118,7 @@ func (x *transactional) put(change func()) bool {
 	return true
 }
 
-func (x *transactional) Send(_ context.Context, records []router.Record, done func(error)) {
+func (x *transactional) Send(_ context.Context, records []record.Record, done func(error)) {
 	send := func() { x.sends, x.mark, x.pressed = append(x.sends, simSend{records, done}), nil, false }
 	if !x.put(send) {
 		done(failedAs(records, sink.Failure{Class: sink.Retry, Reason: "held_back", Err: sink.ErrHalted}))
@@ -133,7 +134,7 @@ func (x *transactional) Finish(done func(error)) {
 	}
 }
 
-func failedAs(records []router.Record, f sink.Failure) error {
+func failedAs(records []record.Record, f sink.Failure) error {
 	all := &sink.FailedError{}
 	for i := range records {
 		f.Index = i
@@ -266,10 +267,10 @@ func (l *ledger) append(epoch int, sends []simSend, mark *sink.Mark, counts bool
 }
 
 // commit adds a record whose memory is used again.
-func (l *topicLog) commit(r *router.Record) {
+func (l *topicLog) commit(r *record.Record) {
 	m := sink.Message{Key: slices.Clone(r.Key), Value: slices.Clone(r.Value)}
 	for _, h := range r.Headers {
-		m.Headers = append(m.Headers, router.Header{Key: strings.Clone(h.Key), Value: slices.Clone(h.Value)})
+		m.Headers = append(m.Headers, record.Header{Key: strings.Clone(h.Key), Value: slices.Clone(h.Value)})
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -309,7 +310,7 @@ func (x *transactional) abandon(cause error, own *sink.Failure) {
 	}
 }
 
-func (x *transactional) Convict(_ context.Context, _ string, records []router.Record) (map[int]sink.Failure, error) {
+func (x *transactional) Convict(_ context.Context, _ string, records []record.Record) (map[int]sink.Failure, error) {
 	x.stop(sink.ErrHalted)
 	guilty := map[int]sink.Failure{}
 	for i := range records {
@@ -320,7 +321,7 @@ func (x *transactional) Convict(_ context.Context, _ string, records []router.Re
 	return guilty, nil
 }
 
-func (l *ledger) refused(r *router.Record) bool {
+func (l *ledger) refused(r *record.Record) bool {
 	if l.refuses != nil {
 		return l.refuses(r)
 	}
@@ -409,7 +410,7 @@ func (w *onceWorld) park() {
 			w.bad[value] = true
 		}
 	}
-	w.l.refuses = func(r *router.Record) bool {
+	w.l.refuses = func(r *record.Record) bool {
 		return r.Topic != lettersTopic && (w.bad[string(r.Value)] || string(r.Key) == "bad")
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/jackc/pglogrepl"
 
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 )
 
@@ -30,7 +30,7 @@ func (r *remote) Reachable() error {
 	return nil
 }
 
-func (r *remote) Send(ctx context.Context, records []router.Record, done func(error)) {
+func (r *remote) Send(ctx context.Context, records []record.Record, done func(error)) {
 	switch {
 	case r.away.Load() && r.refuse:
 		r.transactional.Send(ctx, records, done)
@@ -47,7 +47,7 @@ func (r *remote) Mark(m sink.Mark) {
 	}
 }
 
-func (r *remote) Convict(ctx context.Context, _ string, _ []router.Record) (map[int]sink.Failure, error) {
+func (r *remote) Convict(ctx context.Context, _ string, _ []record.Record) (map[int]sink.Failure, error) {
 	<-ctx.Done()
 	return nil, &sink.Error{Class: sink.Retry, Reason: "closed", Err: ctx.Err()}
 }

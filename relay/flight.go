@@ -10,14 +10,14 @@ import (
 	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 )
 
 // flight is a batch between the source and its acknowledgement.
 type flight struct {
 	s       *session
 	batch   *wal.Batch
-	buf     *router.Buffer
+	buf     *record.Buffer
 	ticket  checkpoint.Ticket
 	read    time.Time         // when B took the batch
 	routed  int               // rows that were routed
@@ -38,13 +38,13 @@ type flight struct {
 type piece struct {
 	f       *flight
 	seq     uint64
-	records []router.Record
+	records []record.Record
 	left    int // records not durable; owned by B once the piece failed
 }
 
 // hand gives the sink the next records of a flight, of which those of parked keys were
 // replaced.
-func (s *session) hand(f *flight, records []router.Record) {
+func (s *session) hand(f *flight, records []record.Record) {
 	f.sent += len(records)
 	p := &piece{f: f, seq: s.sends.pieces, records: records}
 	s.sends.pieces++
@@ -56,7 +56,7 @@ func (s *session) hand(f *flight, records []router.Record) {
 }
 
 // give has the sink send records. Whatever they are, nothing else is done while it waits.
-func (s *session) give(records []router.Record, done func(error)) {
+func (s *session) give(records []record.Record, done func(error)) {
 	s.sends.outstanding.Add(1)
 	s.shown.waits.Store(instant(time.Now()))
 	s.sink.Send(s.bounds.sending, records, done)
@@ -78,7 +78,7 @@ func (s *session) done(p *piece, err error) {
 
 // acknowledged counts records that became durable. It may run on a goroutine of the sink,
 // before the flight is finished.
-func (f *flight) acknowledged(records []router.Record) {
+func (f *flight) acknowledged(records []record.Record) {
 	r, n := f.s.r, int64(len(records))
 	if n == 0 {
 		return

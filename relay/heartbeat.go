@@ -3,7 +3,7 @@ package relay
 import (
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 )
 
 // heart ticks when the configuration asks for heartbeat records, as Debezium's
@@ -23,7 +23,7 @@ func (s *session) beat(now time.Time) {
 	if s.hasFailed() {
 		return
 	}
-	buf := new(router.Buffer)
+	buf := new(record.Buffer)
 	if err := s.r.parts.Router.Heartbeats(buf, now); err != nil {
 		s.r.log.Warn().Err(err).Msg("heartbeat not sent")
 		return

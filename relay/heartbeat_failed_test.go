@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 )
@@ -17,7 +17,7 @@ func TestRelay_AHeartbeatThatFailedHoldsNothingUpLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := startBeating(t, newServer())
 		began := time.Now()
-		b.sink.Decide(func(*router.Record) sinktest.Verdict {
+		b.sink.Decide(func(*record.Record) sinktest.Verdict {
 			if time.Since(began) < 1500*time.Millisecond {
 				return sinktest.Fail(sink.Rejected, "topic_missing", errors.New("topic hb.app does not exist"))
 			}

@@ -8,8 +8,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/debezium"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 	"github.com/jackc/pglogrepl"
@@ -20,7 +22,7 @@ import (
 func startBeating(t *testing.T, server *fakeServer) *bench {
 	t.Helper()
 	b := &bench{server: server, sink: new(sinktest.Recorder), result: make(chan error, 1)}
-	routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}, {Table: "public.other", Connector: router.DebeziumSettings{
+	routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}, {Table: "public.other", Connector: debezium.Config{
 		{Name: "topic.prefix", Value: "app"}, {Name: "heartbeat.interval.ms", Value: "1000"}, {Name: "topic.heartbeat.prefix", Value: "hb"},
 		{Name: "key.converter", Value: "org.apache.kafka.connect.storage.StringConverter"}, {Name: "value.converter", Value: "org.apache.kafka.connect.storage.StringConverter"},
 	}}}})
@@ -54,7 +56,7 @@ func TestRelay_HeartbeatsComeByTheClockAndConfirmNothing(t *testing.T) {
 func TestRelay_RowsGetPastAHeartbeatThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := startBeating(t, newServer())
-		b.sink.Decide(func(r *router.Record) sinktest.Verdict {
+		b.sink.Decide(func(r *record.Record) sinktest.Verdict {
 			if r.Topic == "hb.app" {
 				return sinktest.Fail(sink.Rejected, "topic_missing", errors.New("topic hb.app does not exist"))
 			}
@@ -75,7 +77,7 @@ func TestRelay_HeartbeatsGoOnAfterOneThatFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := startBeating(t, newServer())
 		healed := time.Now().Add(2500 * time.Millisecond)
-		b.sink.Decide(func(*router.Record) sinktest.Verdict {
+		b.sink.Decide(func(*record.Record) sinktest.Verdict {
 			if time.Now().Before(healed) {
 				return sinktest.Fail(sink.Rejected, "topic_missing", errors.New("topic hb.app does not exist"))
 			}

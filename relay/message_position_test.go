@@ -11,7 +11,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 	"github.com/jackc/pglogrepl"
 )
@@ -141,7 +141,7 @@ func TestMessage_HasNotTheEndOfTheTransactionBehindIt(t *testing.T) {
 	b := together(130, "order/a/m", "order/a/1")()
 	b.Rows[1].Txn.End = 0
 	for i, want := range []pglogrepl.LSN{0, 140} {
-		if s.place(&router.Record{Row: &b.Rows[i]}); b.Rows[i].Txn.End != want {
+		if s.place(&record.Record{Row: &b.Rows[i]}); b.Rows[i].Txn.End != want {
 			t.Errorf("row %d ends at %s, want %s", i, b.Rows[i].Txn.End, want)
 		}
 	}

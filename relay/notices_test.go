@@ -8,8 +8,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/debezium"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/jackc/pglogrepl"
 	"github.com/rs/zerolog"
 )
@@ -18,7 +20,7 @@ import (
 // first is logged at once, the others in one line a minute, and no value with them.
 func TestRelay_LogsWhatTheRouterNoticedOnceAMinute(t *testing.T) {
 	const class = "org.apache.kafka.connect.storage.StringConverter"
-	routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Connector: router.DebeziumSettings{
+	routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Connector: debezium.Config{
 		{Name: "topic.prefix", Value: "app"}, {Name: "key.converter", Value: class}, {Name: "value.converter", Value: class},
 	}}}})
 	if err != nil {
@@ -35,7 +37,7 @@ func TestRelay_LogsWhatTheRouterNoticedOnceAMinute(t *testing.T) {
 	update := func(commit uint64) {
 		row := &wal.Row{Relation: rel, Values: values, Ordinal: 1, Txn: &wal.Txn{Commit: 0x100}, Change: &wal.Change{Op: wal.Update}}
 		row.Txn.Commit += pglogrepl.LSN(commit)
-		if err := routes.Route(new(router.Buffer), row); err != nil {
+		if err := routes.Route(new(record.Buffer), row); err != nil {
 			t.Fatal(err)
 		}
 	}

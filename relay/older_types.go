@@ -5,7 +5,7 @@ import "github.com/jackc/pglogrepl"
 // olderTypes decides whether the WAL may hold rows from before a column's type changed.
 // A session chooses text or binary by the types that the catalog has now, and rows of an
 // older type may wait in the slot: in binary, a row whose type has no exact text form ends
-// the session with router.ErrBinary. Such rows lie before the end of the WAL that the next
+// the session with record.ErrBinary. Such rows lie before the end of the WAL that the next
 // session finds, because it reads the catalog with the newer type. So that session and
 // every other one that starts before this end reads text.
 //

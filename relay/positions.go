@@ -6,7 +6,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/jackc/pglogrepl"
 )
 
@@ -28,7 +28,7 @@ var errReadAgain = errors.New("a transaction is larger than relay.max_in_flight_
 
 // placed are the records, from the first on, whose position is known, with it filled
 // in.
-func (s *session) placed(records []router.Record) []router.Record {
+func (s *session) placed(records []record.Record) []record.Record {
 	if !s.r.cfg.PositionHeaders {
 		return records
 	}
@@ -41,12 +41,12 @@ func (s *session) placed(records []router.Record) []router.Record {
 	return records
 }
 
-func (s *session) place(rec *router.Record) bool {
+func (s *session) place(rec *record.Record) bool {
 	txn := rec.Row.Txn
 	if known := s.r.ends; txn.End == 0 && deadletter.RowOf(rec.Row).Commit == known.commit && s.Lineage() == known.origin.Lineage() {
 		txn.End = known.end
 	}
-	return router.Place(rec)
+	return record.Place(rec)
 }
 
 // keep holds a flight back of which rows have no position yet. Those are the rows behind

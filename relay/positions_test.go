@@ -11,7 +11,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 	"github.com/jackc/pglogrepl"
@@ -52,10 +52,10 @@ func (b *bench) positions(t *testing.T) string {
 		for _, h := range d.Headers {
 			found[h.Key] = string(h.Value)
 		}
-		if found[router.HeaderCommitTime] != "1970-01-01T00:16:40Z" {
-			t.Errorf("commit time %q", found[router.HeaderCommitTime])
+		if found[record.HeaderCommitTime] != "1970-01-01T00:16:40Z" {
+			t.Errorf("commit time %q", found[record.HeaderCommitTime])
 		}
-		out = append(out, fmt.Sprintf("%s@%s/%s", d.Value, found[router.HeaderLSN], found[router.HeaderSeq]))
+		out = append(out, fmt.Sprintf("%s@%s/%s", d.Value, found[record.HeaderLSN], found[record.HeaderSeq]))
 	}
 	return strings.Join(out, " ")
 }
@@ -185,7 +185,7 @@ func randomCuts(t *testing.T, random *rand.Rand) {
 	b.server.skipConfirmed = true
 	b.sink.Delay(time.Duration(1+random.IntN(30)) * time.Millisecond)
 	tries := 0
-	b.sink.Decide(func(*router.Record) sinktest.Verdict {
+	b.sink.Decide(func(*record.Record) sinktest.Verdict {
 		if tries++; tries%7 == 0 {
 			return sinktest.Fail(sink.Retry, "not_leader", errors.New("not leader"))
 		}

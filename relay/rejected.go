@@ -10,7 +10,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 )
 
@@ -22,13 +22,13 @@ import (
 
 // rejectionReason is the reason of a row that the router refuses.
 func rejectionReason(rejection error) string {
-	if row, ok := errors.AsType[*router.RowError](rejection); ok {
+	if row, ok := errors.AsType[*record.RowError](rejection); ok {
 		return row.Reason
 	}
 	if errors.Is(rejection, deadletter.ErrFull) {
 		return ReasonParkedKeysFull
 	}
-	return router.ReasonMapping
+	return record.ReasonMapping
 }
 
 // ReasonParkedKeysFull blocks: the row cannot be set aside without its followers.
@@ -43,8 +43,8 @@ func (s *session) keepOut(f *flight, n int) error {
 		if f.buf.Records[i].Topic == s.r.cfg.DeadLetterTopic {
 			row := f.buf.Records[i].Row
 			f.buf.Records = f.buf.Records[:n]
-			return &router.RowError{
-				Reason: router.ReasonRoute, Table: row.Relation.Namespace + "." + row.Relation.Name,
+			return &record.RowError{
+				Reason: record.ReasonRoute, Table: row.Relation.Namespace + "." + row.Relation.Name,
 				LSN: row.LSN, Commit: deadletter.RowOf(row).Commit, Ordinal: row.Ordinal,
 				Err: fmt.Errorf("its topic is %s, which is kept for dead letters; choose another relay.dead_letter_topic, or another topic", s.r.cfg.DeadLetterTopic),
 			}
@@ -57,8 +57,8 @@ func (s *session) keepOut(f *flight, n int) error {
 // session has to wait at it. A table that changed is no fault of the row: every
 // later one would be refused too.
 func (s *session) setAside(f *flight, row *wal.Row, rejection error) error {
-	refused, ok := errors.AsType[*router.RowError](rejection)
-	if !ok || s.r.cfg.OnReject == StopOnReject || refused.Reason == router.ReasonSchema || errors.Is(rejection, router.ErrBinary) {
+	refused, ok := errors.AsType[*record.RowError](rejection)
+	if !ok || s.r.cfg.OnReject == StopOnReject || refused.Reason == record.ReasonSchema || errors.Is(rejection, record.ErrBinary) {
 		return rejection
 	}
 	if s.r.cfg.OnReject == DeadLetterOnReject {
@@ -85,30 +85,30 @@ var errUnsettled = errors.New("earlier rows of its key are not acknowledged yet"
 // still may, within a transaction that is sent as a whole at its end.
 //
 // What the brokers refuse has nothing before it.
-func (s *session) overtakes(f *flight, letter *router.Record) bool {
+func (s *session) overtakes(f *flight, letter *record.Record) bool {
 	if s.delivery.rules().ordered || s.r.parked == nil || letter.Topic == "" || letter.Key == nil || f.waited == f.routed+1 {
 		return false
 	}
 	return f.waited == 0 && (s.sends.outstanding.Load() > 0 || s.hasFailed()) ||
-		slices.ContainsFunc(f.buf.Records[f.durable:], func(r router.Record) bool {
+		slices.ContainsFunc(f.buf.Records[f.durable:], func(r record.Record) bool {
 			return r.Topic == letter.Topic && bytes.Equal(r.Key, letter.Key)
 		})
 }
 
-func (s *session) letter(rec *router.Record, reason string, cause error, missing ...string) router.Record {
+func (s *session) letter(rec *record.Record, reason string, cause error, missing ...string) record.Record {
 	return deadletter.Wrap(rec, s.r.cfg.DeadLetterTopic, deadletter.Cause{
 		Reason: reason, Err: cause, Source: s.r.source, Timeline: s.letterID(rec).Timeline, Missing: missing,
 	})
 }
 
 // letterID names a record among the letters of all sessions.
-func (s *session) letterID(rec *router.Record) deadletter.ID {
+func (s *session) letterID(rec *record.Record) deadletter.ID {
 	row := deadletter.RowOf(rec.Row)
 	return deadletter.ID{Timeline: s.history.TimelineOf(row.Commit), Row: row, Nth: int(rec.Nth)}
 }
 
 // park has later rows of the record's key follow it.
-func (s *session) park(rec *router.Record) error {
+func (s *session) park(rec *record.Record) error {
 	if s.r.parked == nil || rec.Topic == "" || rec.Key == nil {
 		return nil
 	}
@@ -119,7 +119,7 @@ var errFollows = errors.New("an earlier row of its topic and key is in the dead-
 
 // follow replaces the records of parked keys by dead letters. It runs before a
 // record is first handed to the sink, and when a key was parked before it is durable.
-func (s *session) follow(f *flight, records []router.Record) {
+func (s *session) follow(f *flight, records []record.Record) {
 	if s.r.parked == nil || s.r.parked.Len() == 0 {
 		return
 	}
@@ -145,7 +145,7 @@ func (s *session) followAll(queue []undelivered) {
 }
 
 // delivered are the records of a flight without those that were skipped.
-func (f *flight) delivered() []router.Record {
+func (f *flight) delivered() []record.Record {
 	if !f.skipped {
 		return f.buf.Records
 	}

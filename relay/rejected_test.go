@@ -17,6 +17,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 	"github.com/jackc/pglogrepl"
@@ -42,7 +43,7 @@ func (l *topicLog) delivered() (all []sinktest.Delivered) {
 	return all
 }
 
-func (l *topicLog) add(r router.Record) {
+func (l *topicLog) add(r record.Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.drain()
@@ -206,7 +207,7 @@ func (r *rejecting) told(t *testing.T) string {
 
 // refuseBad has the brokers refuse each record whose value begins with bad, in the
 // topics of rows alone.
-func refuseBad(r *router.Record) sinktest.Verdict {
+func refuseBad(r *record.Record) sinktest.Verdict {
 	if strings.HasPrefix(string(r.Value), "bad") && r.Topic != lettersTopic {
 		return sinktest.Fail(sink.Rejected, "record_too_large", errors.New("record of topic order-events is too large"))
 	}
@@ -278,7 +279,7 @@ func TestDeadLetter_TopicThatCannotBeWrittenBlocks(t *testing.T) {
 		r := newRejecting(newServer(fixed(110, 120, 1, "order/a/1", "order/a/bad", "order/a/3")))
 		var missing atomic.Bool
 		missing.Store(true)
-		r.sink.Decide(func(rec *router.Record) sinktest.Verdict {
+		r.sink.Decide(func(rec *record.Record) sinktest.Verdict {
 			if rec.Topic == lettersTopic && missing.Load() {
 				return sinktest.Fail(sink.Blocked, "unknown_topic", errors.New(`produce to topic "cdc-relay.dead-letters": it does not exist`))
 			}
@@ -305,7 +306,7 @@ func TestDeadLetter_TopicThatCannotBeWrittenBlocks(t *testing.T) {
 func TestDeadLetter_BlockedIsNotRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRejecting(newServer(fixed(110, 120, 1, "order/a/1")))
-		r.sink.Decide(func(*router.Record) sinktest.Verdict {
+		r.sink.Decide(func(*record.Record) sinktest.Verdict {
 			return sinktest.Fail(sink.Blocked, "topic_authorization_failed", errors.New("no right"))
 		})
 		r.run(t, Config{OnReject: DeadLetterOnReject})
@@ -330,7 +331,7 @@ func TestDeadLetter_SchemaBlocks(t *testing.T) {
 				r := newRejecting(newServer(short))
 				r.run(t, Config{OnReject: policy})
 				pass(time.Minute)
-				if st := r.relay.Status(); st.State != status.Blocked || st.Reason != router.ReasonSchema || r.server.position() != 100 {
+				if st := r.relay.Status(); st.State != status.Blocked || st.Reason != record.ReasonSchema || r.server.position() != 100 {
 					t.Fatalf("confirmed %s, status %+v", r.server.position(), st)
 				}
 				r.stop(t)
@@ -342,7 +343,7 @@ func TestDeadLetter_SchemaBlocks(t *testing.T) {
 func TestDeadLetter_GoesOnWithLessWhenItIsTooLargeItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRejecting(newServer(fixed(110, 120, 1, "order/a/1", "order/a/bad-and-large", "order/a/3")))
-		r.sink.Decide(func(rec *router.Record) sinktest.Verdict {
+		r.sink.Decide(func(rec *record.Record) sinktest.Verdict {
 			if strings.HasPrefix(string(rec.Value), "bad") {
 				return sinktest.Fail(sink.Rejected, "record_too_large", errors.New("too large"))
 			}
@@ -372,7 +373,7 @@ func TestDeadLetter_TopicIsNoTopicOfRows(t *testing.T) {
 				continue
 			}
 			l, _, err := deadletter.Parse(&sink.Message{Topic: d.Topic, Key: d.Key, Value: d.Value, Headers: d.Headers})
-			if err != nil || l.Reason != router.ReasonRoute {
+			if err != nil || l.Reason != record.ReasonRoute {
 				t.Fatalf("letter %+v, %v", l, err)
 			}
 			return
@@ -634,7 +635,7 @@ func TestBlocked_SaysHowToGoOnWithoutTheRow(t *testing.T) {
 		{Config{}, "record_too_large", letter + move},
 		{Config{DetectMovedSlot: true}, "record_too_large", letter + move + gap},
 		{Config{Guarantee: ExactlyOnce}, "record_too_large", letter + move + gap},
-		{Config{Guarantee: ExactlyOnce}, router.ReasonSchema, move + gap},
+		{Config{Guarantee: ExactlyOnce}, record.ReasonSchema, move + gap},
 		{Config{OnReject: DeadLetterOnReject}, ReasonParkedKeysFull, move},
 	} {
 		tt.cfg.Replication.Slot = "orders"

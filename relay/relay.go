@@ -18,6 +18,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/jackc/pglogrepl"
 	"github.com/rs/zerolog"
@@ -308,7 +309,7 @@ func (r *Relay) loop(ctx, hard context.Context) error {
 			r.log.Info().Err(err).Msg("going on from the checkpoint")
 			continue
 		}
-		if errors.Is(err, router.ErrBinary) {
+		if errors.Is(err, record.ErrBinary) {
 			r.olderTypes.met()
 			r.log.Info().Err(err).Msg("rows from before a column's type changed: reading them as text")
 			continue

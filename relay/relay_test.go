@@ -21,6 +21,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 	"github.com/jackc/pglogrepl"
@@ -219,7 +220,7 @@ func (b *bench) start(t *testing.T, cfg Config) *bench {
 	ev := Events{
 		RowRejected:    func(string, error) { b.counts.rejected.Add(1) },
 		ProduceRetried: func(string) { b.counts.retried.Add(1) },
-		BatchDelivered: func(_ *wal.Batch, r []router.Record, _ time.Duration) { b.counts.delivered.Add(int64(len(r))) },
+		BatchDelivered: func(_ *wal.Batch, r []record.Record, _ time.Duration) { b.counts.delivered.Add(int64(len(r))) },
 	}
 	cfg.RetryMax = max(cfg.RetryMax, time.Second)
 	parts := Parts{Source: b.server.open, Router: routes, Probe: b.probe, Sink: func() (sink.Sink, error) { return b.sink, nil }}
@@ -287,7 +288,7 @@ func TestRelay_RetriesOnlyWhatIsNotDurable(t *testing.T) {
 		rows[10_000] = "order/k0/bad"
 		b := &bench{server: newServer(fixed(110, 120, 1, rows...), fixed(130, 140, 1, "order/k0/after")), sink: new(sinktest.Recorder), result: make(chan error, 1)}
 		var healed atomic.Bool
-		b.sink.Decide(func(r *router.Record) sinktest.Verdict {
+		b.sink.Decide(func(r *record.Record) sinktest.Verdict {
 			if string(r.Value) == "bad" && !healed.Load() {
 				return sinktest.Fail(sink.Rejected, "record_too_large", errors.New("record of topic order-events is too large"))
 			}
@@ -325,7 +326,7 @@ func TestRelay_FindsTheGuiltyRecordAmongInnocents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{server: newServer(fixed(110, 120, 1, "order/a/1", "order/a/2", "order/a/bad", "order/b/4", "order/a/5")), sink: new(sinktest.Recorder), result: make(chan error, 1)}
 		b.sink.Scatter(true)
-		b.sink.Decide(func(r *router.Record) sinktest.Verdict {
+		b.sink.Decide(func(r *record.Record) sinktest.Verdict {
 			if string(r.Value) == "bad" {
 				return sinktest.Fail(sink.Rejected, "invalid_record", errors.New("no"))
 			}
@@ -345,7 +346,7 @@ func TestRelay_BlocksAtARowThatCannotBeRouted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, Config{}, newServer(fixed(110, 120, 1, "order/a/1"), fixed(130, 140, 1, "order/a/2", "/a/bad", "order/a/3"), fixed(150, 160, 1, "order/a/4")))
 		pass(time.Minute)
-		if st := b.relay.Status(); st.State != status.Blocked || st.Reason != router.ReasonRoute || st.EventsRejected != 1 {
+		if st := b.relay.Status(); st.State != status.Blocked || st.Reason != record.ReasonRoute || st.EventsRejected != 1 {
 			t.Fatalf("status %+v", st)
 		}
 		if got := b.values(); got != "1 2" || b.server.position() != 120 {
@@ -385,7 +386,7 @@ func TestRelay_ConfirmsTheTransactionsBeforeABlockedRow(t *testing.T) {
 					fixed(110, 120, 1, "order/a/1"), fixed(130, 140, 1, "order/a/2"),
 					fixed(150, 160, 1, "order/a/3", spec), fixed(170, 180, 1, "order/a/4"),
 				)), sink: new(sinktest.Recorder), result: make(chan error, 1)}
-				b.sink.Decide(func(r *router.Record) sinktest.Verdict {
+				b.sink.Decide(func(r *record.Record) sinktest.Verdict {
 					if string(r.Value) == "bad" {
 						return sinktest.Fail(sink.Rejected, "record_too_large", errors.New("too large"))
 					}
@@ -412,7 +413,7 @@ func TestRelay_ExitsWhenBlockedIfToldSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, Config{OnBlocked: ExitWhenBlocked}, newServer(fixed(130, 140, 1, "/a/bad")))
 		var blocked *BlockedError
-		if err := <-b.result; !errors.As(err, &blocked) || blocked.Reason != router.ReasonRoute {
+		if err := <-b.result; !errors.As(err, &blocked) || blocked.Reason != record.ReasonRoute {
 			t.Fatalf("run: %v", err)
 		}
 		b.cancel()

@@ -14,6 +14,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 	"github.com/rs/zerolog"
@@ -49,7 +50,7 @@ func TestStop_WhileBlockedTellsWhatComesAgain(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := &bench{server: newServer(tt.batches...), sink: new(sinktest.Recorder), result: make(chan error, 1)}
 				b.sink.Scatter(true)
-				b.sink.Decide(func(r *router.Record) sinktest.Verdict {
+				b.sink.Decide(func(r *record.Record) sinktest.Verdict {
 					if string(r.Value) == "bad" {
 						return sinktest.Fail(sink.Rejected, "invalid_record", errors.New("no"))
 					}
@@ -96,7 +97,7 @@ func TestLog_RepeatsThatTheRelayIsBlocked(t *testing.T) {
 		p.snapshot.Store(&watch.Snapshot{WALEnd: 5 << 20, Slot: catalog.SlotInfo{Restart: 3 << 20, SafeWAL: &safe}})
 		b := &bench{server: newServer(fixed(110, 120, 1, "order/a/bad")), sink: new(sinktest.Recorder), result: make(chan error, 1)}
 		healed := time.Now().Add(3*time.Minute + 30*time.Second)
-		b.sink.Decide(func(*router.Record) sinktest.Verdict {
+		b.sink.Decide(func(*record.Record) sinktest.Verdict {
 			if time.Now().Before(healed) {
 				return sinktest.Fail(sink.Blocked, "unknown_topic", errors.New("topic order-events does not exist; create it"))
 			}

@@ -14,7 +14,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/jackc/pglogrepl"
 )
@@ -75,7 +75,7 @@ type sends struct {
 	wake        chan struct{} // one token: a Send failed, or none is outstanding
 	stumbled    atomic.Bool   // a heartbeat failed, and the sink halted with it
 	pieces      uint64        // count of Sends, the order for failed
-	buffers     sync.Pool     // of *router.Buffer
+	buffers     sync.Pool     // of *record.Buffer
 
 	mu     sync.Mutex
 	failed []failedPiece // guarded by mu; in no order
@@ -111,7 +111,7 @@ func newSession(r *Relay, src Source) *session {
 	s.sends.wake = make(chan struct{}, 1)
 	s.told.Store(uint64(src.Start()))
 	s.asked.Store(instant(time.Now()))
-	s.sends.buffers.New = func() any { return new(router.Buffer) }
+	s.sends.buffers.New = func() any { return new(record.Buffer) }
 	return s
 }
 
@@ -505,7 +505,7 @@ func (s *session) take(ctx, hard context.Context, b *wal.Batch) error {
 		b.Release()
 		return nil
 	}
-	f := &flight{s: s, batch: b, buf: s.sends.buffers.Get().(*router.Buffer), read: time.Now()}
+	f := &flight{s: s, batch: b, buf: s.sends.buffers.Get().(*record.Buffer), read: time.Now()}
 	entry.First, entry.Last = f.commitOf(0), f.commitOf(len(b.Rows)-1)
 	f.pending.Store(1)
 	f.buf.Reserve(len(b.Rows))

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/debezium"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
@@ -70,18 +71,18 @@ func TestShardKey_IsNoColumnWhereATransformMakesTheKey(t *testing.T) {
 		kafka + "ExtractField$Key": "transform ExtractField$Key",
 		kafka + "ValueToKey":       "transform ValueToKey",
 	} {
-		settings := router.DebeziumSettings{
+		settings := debezium.Config{
 			{Name: "topic.prefix", Value: "p"}, {Name: "transforms", Value: "outbox"},
 			{Name: "key.converter", Value: "org.apache.kafka.connect.storage.StringConverter"}, {Name: "value.converter", Value: "org.apache.kafka.connect.storage.StringConverter"},
 			{Name: "transforms.outbox.type", Value: "io.debezium.transforms.outbox.EventRouter"},
 		}
 		if class != "" {
 			settings[1].Value += ",t"
-			settings = append(settings, router.Setting{Name: "transforms.t.type", Value: class})
+			settings = append(settings, debezium.Setting{Name: "transforms.t.type", Value: class})
 			if class == kafka+"ValueToKey" {
-				settings = append(settings, router.Setting{Name: "transforms.t.fields", Value: "payload"})
+				settings = append(settings, debezium.Setting{Name: "transforms.t.fields", Value: "payload"})
 			} else if class != kafka+"ReplaceField$Key" {
-				settings = append(settings, router.Setting{Name: "transforms.t.field", Value: "k"})
+				settings = append(settings, debezium.Setting{Name: "transforms.t.field", Value: "k"})
 			}
 		}
 		key, err := ShardKey(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Connector: settings}}})(rel)

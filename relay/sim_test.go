@@ -19,6 +19,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 	"github.com/jackc/pglogrepl"
@@ -223,7 +224,7 @@ func (s *sim) newSink() (sink.Sink, error) {
 		r.Room(1 + s.int(20))
 	}
 	r.Delay(time.Duration(s.int(50)) * time.Millisecond)
-	r.Decide(func(*router.Record) sinktest.Verdict {
+	r.Decide(func(*record.Record) sinktest.Verdict {
 		if !s.chance(25) {
 			return sinktest.Verdict{}
 		}

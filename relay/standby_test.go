@@ -13,6 +13,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 	"github.com/rs/zerolog"
@@ -52,7 +53,7 @@ func (p *pair) start(t *testing.T, n int) (stop func()) {
 	fresh := func() (sink.Sink, error) {
 		r := p.sinks[n]
 		p.sinks[n] = new(sinktest.Recorder)
-		r.Decide(func(*router.Record) sinktest.Verdict {
+		r.Decide(func(*record.Record) sinktest.Verdict {
 			p.mu.Lock()
 			p.landed = append(p.landed, landing{n, time.Now()})
 			p.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 )
@@ -162,7 +162,7 @@ func TestRelay_DrainRetriesWhatMayHeal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{server: newServer(fixed(110, 120, 1, "order/a/1")), sink: new(sinktest.Recorder), result: make(chan error, 1)}
 		healthy := time.Now().Add(10 * time.Second)
-		b.sink.Decide(func(*router.Record) sinktest.Verdict {
+		b.sink.Decide(func(*record.Record) sinktest.Verdict {
 			if time.Now().Before(healthy) {
 				return sinktest.Fail(sink.Retry, "kafka_error", errors.New("not now"))
 			}

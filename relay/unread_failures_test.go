@@ -12,7 +12,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 	"github.com/jackc/pglogrepl"
@@ -60,7 +60,7 @@ func TestBlocked_DeliversWhatLiesBeforeWhatCannotBeRead(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server, to := newServer(), new(sinktest.Recorder)
 				to.Delay(10 * time.Millisecond) // the answers come behind the error
-				to.Decide(func(r *router.Record) sinktest.Verdict {
+				to.Decide(func(r *record.Record) sinktest.Verdict {
 					if string(r.Key) == "bad" {
 						return sinktest.Fail(sink.Rejected, "record_too_large", errors.New("too large"))
 					}

@@ -1,6 +1,10 @@
 package router
 
-import "testing"
+import (
+	"github.com/cdc-relay/cdc-relay/router/format"
+	"github.com/cdc-relay/cdc-relay/router/record"
+	"testing"
+)
 
 // Routing must not allocate for a row: the budget of the whole path is one
 // allocation in ten rows. The race detector makes pools forget, hence no zero.
@@ -10,12 +14,12 @@ func TestRoute_AllocatesLessThanOnceInTenRows(t *testing.T) {
 	for name, m := range map[string]Mapping{
 		"raw":      {},
 		"headers":  {Headers: []HeaderMapping{{"tenant", "tenant"}, {"source", "${tenant|upper}/outbox"}}},
-		"envelope": {Value: FormatEnvelope, ValueFields: []Field{{"type", "event_type"}}},
+		"envelope": {Value: format.Envelope, ValueFields: []Field{{"type", "event_type"}}},
 		"regex":    {TopicRegex: `(?<routedByValue>.*)`, Topic: "x.${routedByValue}"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := mustNew(t, m)
-			var b Buffer
+			var b record.Buffer
 			const rows = 1000
 			got := testing.AllocsPerRun(20, func() {
 				b.Reserve(rows)

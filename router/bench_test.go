@@ -1,6 +1,8 @@
 package router
 
 import (
+	"github.com/cdc-relay/cdc-relay/router/format"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"strings"
 	"testing"
 )
@@ -22,9 +24,9 @@ func BenchmarkRoute(b *testing.B) {
 		{name: "raw/text"},
 		{name: "raw/binary", binary: true},
 		{name: "raw/headers", full: true, m: Mapping{Headers: []HeaderMapping{{"tenant", "tenant"}, {"source", "${tenant|upper}/outbox"}}}},
-		{name: "json_string", m: Mapping{Key: FormatJSONString, Value: FormatJSONString}},
-		{name: "envelope", m: Mapping{Value: FormatEnvelope, ValueFields: []Field{{"type", "event_type"}}}},
-		{name: "merged", m: Mapping{Value: FormatMerged, ValueFields: []Field{{"type", "event_type"}, {"idempotency_key", "idempotency_key"}}}},
+		{name: "json_string", m: Mapping{Key: format.JSONString, Value: format.JSONString}},
+		{name: "envelope", m: Mapping{Value: format.Envelope, ValueFields: []Field{{"type", "event_type"}}}},
+		{name: "merged", m: Mapping{Value: format.Merged, ValueFields: []Field{{"type", "event_type"}, {"idempotency_key", "idempotency_key"}}}},
 		{name: "regex", m: Mapping{TopicRegex: `(?<routedByValue>.*)`, Topic: "x.${routedByValue}"}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
@@ -37,7 +39,7 @@ func BenchmarkRoute(b *testing.B) {
 				row = binaryRow(b, row)
 			}
 			r := mustNew(b, c.m)
-			var buf Buffer
+			var buf record.Buffer
 			b.ReportAllocs()
 			for b.Loop() {
 				if len(buf.Records) == 1000 {

@@ -13,6 +13,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router/format"
+	"github.com/cdc-relay/cdc-relay/router/record"
 )
 
 // checkAttributes applies the rules of CloudEvents 1.0.2 §2 and §3 to an event's
@@ -57,7 +59,7 @@ func checkAttributes(t *testing.T, attributes map[string]string) {
 
 // structured reads a record in structured mode by the rules of the JSON format
 // and of the Kafka binding (§3.3), and gives attributes and data.
-func structured(t *testing.T, rec Record) (attributes map[string]string, data []byte) {
+func structured(t *testing.T, rec record.Record) (attributes map[string]string, data []byte) {
 	t.Helper()
 	typ := ""
 	for _, h := range rec.Headers {
@@ -111,7 +113,7 @@ func structured(t *testing.T, rec Record) (attributes map[string]string, data []
 }
 
 // binaryMode does the same for binary mode (§3.2 of the Kafka binding).
-func binaryMode(t *testing.T, rec Record) (attributes map[string]string, data []byte) {
+func binaryMode(t *testing.T, rec record.Record) (attributes map[string]string, data []byte) {
 	t.Helper()
 	attributes = map[string]string{}
 	for _, h := range rec.Headers {
@@ -162,22 +164,22 @@ func TestCloudEvents_FollowTheSpecification(t *testing.T) {
 				want = ""
 			}
 			for _, m := range []Mapping{
-				{Value: FormatCloudEvents, ValueFields: []Field{{Name: "tenantid", Column: "tenant"}}},
-				{Value: FormatCloudEventsBinary, ValueFields: []Field{{Name: "tenantid", Column: "tenant"}}},
+				{Value: format.CloudEvents, ValueFields: []Field{{Name: "tenantid", Column: "tenant"}}},
+				{Value: format.CloudEventsBinary, ValueFields: []Field{{Name: "tenantid", Column: "tenant"}}},
 			} {
 				rec, err := routeOne(t, m, row)
 				if err != nil {
 					t.Fatal(err)
 				}
 				read := structured
-				if m.Value == FormatCloudEventsBinary {
+				if m.Value == format.CloudEventsBinary {
 					read = binaryMode
 				}
 				attributes, data := read(t, rec)
-				if m.Value == FormatCloudEventsBinary && c.data == `{"n":1}` {
+				if m.Value == format.CloudEventsBinary && c.data == `{"n":1}` {
 					data = bytes.TrimSpace(data)
 				}
-				if string(data) != want && (m.Value != FormatCloudEvents || strings.TrimSpace(string(data)) != want) {
+				if string(data) != want && (m.Value != format.CloudEvents || strings.TrimSpace(string(data)) != want) {
 					t.Errorf("%s: data %q, want %q", m.Value, data, want)
 				}
 				for name, value := range map[string]string{
@@ -199,7 +201,7 @@ func TestCloudEvents_FollowTheSpecification(t *testing.T) {
 func TestCloudEvents_TakeTimeAndSourceFromTheMapping(t *testing.T) {
 	rel := table(t, "id uuid", "event_type text", "aggregate_id text", "payload jsonb", "at timestamptz")
 	row := textRow(rel, idA, "placed", null, `{}`, noon)
-	rec, err := routeOne(t, Mapping{Value: FormatCloudEvents, Columns: Columns{Timestamp: "at"}, CloudEventsSource: "https://shop.example/orders"}, row)
+	rec, err := routeOne(t, Mapping{Value: format.CloudEvents, Columns: Columns{Timestamp: "at"}, CloudEventsSource: "https://shop.example/orders"}, row)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,7 +216,7 @@ func TestCloudEvents_TakeTimeAndSourceFromTheMapping(t *testing.T) {
 
 func TestCloudEvents_PointersAndBase64(t *testing.T) {
 	row := presetCases["watermill-forwarder"].row(t)
-	rec, err := routeOne(t, Mapping{Value: FormatCloudEvents, Columns: Columns{Type: "payload#/metadata/name"}}, row)
+	rec, err := routeOne(t, Mapping{Value: format.CloudEvents, Columns: Columns{Type: "payload#/metadata/name"}}, row)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +225,7 @@ func TestCloudEvents_PointersAndBase64(t *testing.T) {
 	}
 	rel := table(t, "id uuid", "event_type text", "payload jsonb")
 	for payload, want := range map[string]string{`{"inner": {"n": 1}}`: `{"n": 1}`, `{"inner": "te\"xt"}`: `te"xt`, `{"inner": 4.0}`: `4.0`} {
-		rec, err := routeOne(t, Mapping{Value: FormatCloudEvents, Columns: Columns{Payload: "payload#/inner"}}, textRow(rel, idA, "placed", payload))
+		rec, err := routeOne(t, Mapping{Value: format.CloudEvents, Columns: Columns{Payload: "payload#/inner"}}, textRow(rel, idA, "placed", payload))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -235,13 +237,13 @@ func TestCloudEvents_PointersAndBase64(t *testing.T) {
 
 func TestCloudEvents_NullPayloadIsANullValue(t *testing.T) {
 	rel := table(t, "id uuid", "event_type text", "payload jsonb")
-	for _, name := range []string{FormatCloudEvents, FormatCloudEventsBinary} {
+	for _, name := range []string{format.CloudEvents, format.CloudEventsBinary} {
 		rec, err := routeOne(t, Mapping{Value: name}, textRow(rel, idA, "placed", null))
 		if err != nil || rec.Value != nil {
 			t.Errorf("%s: %q, %v", name, rec.Value, err)
 		}
 		for _, h := range rec.Headers {
-			if h.Key == contentTypeHeader {
+			if h.Key == format.ContentTypeHeader {
 				t.Errorf("%s: content-type without content", name)
 			}
 		}
@@ -251,7 +253,7 @@ func TestCloudEvents_NullPayloadIsANullValue(t *testing.T) {
 func TestCloudEvents_HeadersColumnCannotReplaceAttributes(t *testing.T) {
 	rel := table(t, "id uuid", "event_type text", "payload jsonb", "headers jsonb")
 	row := textRow(rel, idA, "placed", `{}`, `{"ce_id": "fake", "Content-Type": "text/html", "ce_more": "x", "tenant": "t1"}`)
-	rec, err := routeOne(t, Mapping{Value: FormatCloudEventsBinary, Headers: []HeaderMapping{{"ce_region", "${event_type}"}}}, row)
+	rec, err := routeOne(t, Mapping{Value: format.CloudEventsBinary, Headers: []HeaderMapping{{"ce_region", "${event_type}"}}}, row)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -273,7 +275,7 @@ func TestCloudEvents_RejectWhatNoAttributeMayHold(t *testing.T) {
 		{"a", "pla\u0085ced", "k", "topic"},
 	} {
 		for _, topic := range []string{"", "orders"} {
-			m := Mapping{Value: FormatCloudEventsBinary, Topic: topic}
+			m := Mapping{Value: format.CloudEventsBinary, Topic: topic}
 			want := c.want
 			if topic != "" && want == "topic" {
 				want = "event type"
@@ -283,7 +285,7 @@ func TestCloudEvents_RejectWhatNoAttributeMayHold(t *testing.T) {
 			}
 		}
 	}
-	rec, err := routeOne(t, Mapping{Value: FormatCloudEvents}, textRow(rel, "a", "placed", "k\x01", `{}`))
+	rec, err := routeOne(t, Mapping{Value: format.CloudEvents}, textRow(rel, "a", "placed", "k\x01", `{}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -298,23 +300,23 @@ func TestCloudEvents_ConfigurationErrors(t *testing.T) {
 		want string
 	}{
 		{Mapping{CloudEventsSource: "/x"}, "outbox[0].cloudevents_source: only value formats"},
-		{Mapping{Value: FormatCloudEvents, CloudEventsSource: "a b"}, "outbox[0].cloudevents_source: "},
-		{Mapping{Value: FormatCloudEvents, CloudEventsSource: "%zz"}, "outbox[0].cloudevents_source: "},
-		{Mapping{Value: FormatCloudEventsBinary, Headers: []HeaderMapping{{"ce_id", "x"}}}, "outbox[0].headers.ce_id: "},
-		{Mapping{Value: FormatCloudEvents, Headers: []HeaderMapping{{"Content-Type", "x"}}}, "outbox[0].headers.Content-Type: "},
-		{Mapping{Value: FormatCloudEvents, ValueFields: []Field{{"Tenant", "x"}}}, "outbox[0].value_fields.Tenant: "},
-		{Mapping{Value: FormatCloudEvents, ValueFields: []Field{{"data", "x"}}}, "outbox[0].value_fields.data: "},
-		{Mapping{Value: FormatCloudEvents, ValueFields: []Field{{"subject", "x"}}}, "outbox[0].value_fields.subject: "},
+		{Mapping{Value: format.CloudEvents, CloudEventsSource: "a b"}, "outbox[0].cloudevents_source: "},
+		{Mapping{Value: format.CloudEvents, CloudEventsSource: "%zz"}, "outbox[0].cloudevents_source: "},
+		{Mapping{Value: format.CloudEventsBinary, Headers: []HeaderMapping{{"ce_id", "x"}}}, "outbox[0].headers.ce_id: "},
+		{Mapping{Value: format.CloudEvents, Headers: []HeaderMapping{{"Content-Type", "x"}}}, "outbox[0].headers.Content-Type: "},
+		{Mapping{Value: format.CloudEvents, ValueFields: []Field{{"Tenant", "x"}}}, "outbox[0].value_fields.Tenant: "},
+		{Mapping{Value: format.CloudEvents, ValueFields: []Field{{"data", "x"}}}, "outbox[0].value_fields.data: "},
+		{Mapping{Value: format.CloudEvents, ValueFields: []Field{{"subject", "x"}}}, "outbox[0].value_fields.subject: "},
 	} {
 		if _, err := New(Config{Mappings: []Mapping{c.m}}); err == nil || !strings.HasPrefix(err.Error(), c.want) {
 			t.Errorf("%v does not begin with %q", err, c.want)
 		}
 	}
-	_, err := mustNew(t, Mapping{Value: FormatCloudEvents, Topic: "t"}).Check(table(t, "id uuid", "payload jsonb"))
+	_, err := mustNew(t, Mapping{Value: format.CloudEvents, Topic: "t"}).Check(table(t, "id uuid", "payload jsonb"))
 	if err == nil || !strings.Contains(err.Error(), "outbox[0].columns.type: ") {
 		t.Errorf("%v", err)
 	}
-	_, err = mustNew(t, Mapping{Value: FormatEventuate, Topic: "t"}).Check(table(t, "id uuid", "payload jsonb", "headers hstore"))
+	_, err = mustNew(t, Mapping{Value: format.Eventuate, Topic: "t"}).Check(table(t, "id uuid", "payload jsonb", "headers hstore"))
 	if err == nil || !strings.Contains(err.Error(), "outbox[0].columns.headers: ") {
 		t.Errorf("%v", err)
 	}
@@ -324,9 +326,9 @@ func TestCloudEvents_DoNotAllocate(t *testing.T) {
 	rel := table(t, "id uuid", "aggregate_type text", "aggregate_id text", "event_type text", "payload jsonb")
 	row := textRow(rel, idA, "order", "o-1", "placed", `{"n": 1}`)
 	row.Txn = &wal.Txn{Time: time.Unix(1700000000, 0)}
-	for _, name := range []string{FormatCloudEvents, FormatCloudEventsBinary} {
+	for _, name := range []string{format.CloudEvents, format.CloudEventsBinary} {
 		r := mustNew(t, Mapping{Value: name})
-		var b Buffer
+		var b record.Buffer
 		if allocated := testing.AllocsPerRun(1000, func() {
 			b.Reset()
 			if err := r.Route(&b, row); err != nil {
@@ -359,10 +361,10 @@ func FuzzCloudEvents(f *testing.F) {
 		f.Add("1", s, "k", "{}")
 	}
 	rel := table(f, "id text", "event_type text", "aggregate_id text", "payload text")
-	both := []*Router{mustNew(f, Mapping{Value: FormatCloudEvents, Topic: "t"}), mustNew(f, Mapping{Value: FormatCloudEventsBinary, Topic: "t"})}
+	both := []*Router{mustNew(f, Mapping{Value: format.CloudEvents, Topic: "t"}), mustNew(f, Mapping{Value: format.CloudEventsBinary, Topic: "t"})}
 	f.Fuzz(func(t *testing.T, id, typ, key, payload string) {
 		for i, r := range both {
-			var b Buffer
+			var b record.Buffer
 			if err := r.Route(&b, textRow(rel, id, typ, key, payload)); err != nil {
 				if allowedAttribute(id) && allowedAttribute(typ) && utf8.ValidString(payload) {
 					t.Fatal(err)
@@ -386,9 +388,9 @@ func FuzzEventuate(f *testing.F) {
 	f.Add("\"\\\n😀", ` {} `)
 	f.Add("", `[`)
 	rel := table(f, "id text", "payload text", "headers text")
-	r := mustNew(f, Mapping{Value: FormatEventuate, Topic: "t", Columns: Columns{Headers: "headers"}})
+	r := mustNew(f, Mapping{Value: format.Eventuate, Topic: "t", Columns: Columns{Headers: "headers"}})
 	f.Fuzz(func(t *testing.T, payload, headers string) {
-		var b Buffer
+		var b record.Buffer
 		if err := r.Route(&b, textRow(rel, "1", payload, headers)); err != nil {
 			return
 		}

@@ -7,6 +7,12 @@ import (
 	"slices"
 
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router/advice"
+	"github.com/cdc-relay/cdc-relay/router/column"
+	"github.com/cdc-relay/cdc-relay/router/format"
+	"github.com/cdc-relay/cdc-relay/router/preset"
+	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/router/template"
 )
 
 // Explanation says what the router made of a table.
@@ -41,8 +47,8 @@ type compiler struct {
 
 // source finds spec for the configuration's key. It returns nil, and remembers
 // the error, when there is no such column.
-func (c *compiler) source(key, spec string) *source {
-	s, err := newSource(c.rel, spec)
+func (c *compiler) source(key, spec string) *column.Source {
+	s, err := column.NewSource(c.rel, spec)
 	if err != nil {
 		c.fail(key, err)
 		return nil
@@ -66,22 +72,22 @@ func (c *compiler) fail(key string, err error) {
 }
 
 // optional is source for a role that may have no column.
-func (c *compiler) optional(s *shape, r role) *source {
-	if s.columns[r] == "" {
+func (c *compiler) optional(s *preset.Shape, r preset.Role) *column.Source {
+	if s.Columns[r] == "" {
 		return nil
 	}
-	found := c.source("columns."+r.String(), s.columns[r])
+	found := c.source("columns."+r.String(), s.Columns[r])
 	if other := c.otherwise(s, r); found != nil && other != "" {
-		found.otherwise = c.source("columns."+r.String(), other)
+		found.Otherwise = c.source("columns."+r.String(), other)
 	}
 	return found
 }
 
 // otherwise is the column that stands in where the role's own is empty; a
 // configured column has none.
-func (c *compiler) otherwise(s *shape, r role) string {
-	other := s.preset.otherwise[r]
-	if other == "" || c.Columns.column(r) != "" || other == s.columns[r] || !has(c.rel, other) {
+func (c *compiler) otherwise(s *preset.Shape, r preset.Role) string {
+	other := s.Preset.Otherwise[r]
+	if other == "" || c.Columns.column(r) != "" || other == s.Columns[r] || !column.Has(c.rel, other) {
 		return ""
 	}
 	return other
@@ -95,40 +101,40 @@ func (m *mapping) compile(rel *wal.Relation, at position) (*plan, *Explanation, 
 	s, err := m.shapeOf(rel, at)
 	if err != nil {
 		key := "columns"
-		if _, ok := errors.AsType[*presetError](err); ok {
+		if _, ok := errors.AsType[*preset.Error](err); ok {
 			key = "preset"
 		}
 		return nil, nil, m.configError(key, err)
 	}
 	c := &compiler{mapping: m, rel: rel, plan: &plan{relation: rel}, regex: m.regex, uses: make(map[string][]string)}
-	if s.preset.regex != "" && m.regex == nil && m.topic == nil {
-		c.regex = regexp.MustCompile(anchored(s.preset.regex))
+	if s.Preset.Regex != "" && m.regex == nil && m.topic == nil {
+		c.regex = regexp.MustCompile(anchored(s.Preset.Regex))
 	}
 	p := c.plan
-	p.tombstone = m.TombstoneOnEmpty
-	if p.format = m.Value; p.format == "" {
-		p.format = orRaw(s.preset.value)
+	p.Tombstone = m.TombstoneOnEmpty
+	if p.Format = m.Value; p.Format == "" {
+		p.Format = orRaw(s.Preset.Value)
 	}
-	p.quoteKey = m.Key == FormatJSONString
+	p.quoteKey = m.Key == format.JSONString
 
-	p.id = c.optional(s, roleID)
-	p.key = c.optional(s, roleKey)
-	p.payload = c.optional(s, rolePayload)
-	p.timestamp = c.optional(s, roleTimestamp)
-	if s.columns[roleKey] == "" {
-		p.key = p.id
-		s.warnings = append(s.warnings, noKey(rel))
+	p.Id = c.optional(s, preset.RoleID)
+	p.key = c.optional(s, preset.RoleKey)
+	p.Payload = c.optional(s, preset.RolePayload)
+	p.timestamp = c.optional(s, preset.RoleTimestamp)
+	if s.Columns[preset.RoleKey] == "" {
+		p.key = p.Id
+		s.Warnings = append(s.Warnings, preset.NoKey(rel))
 	}
-	for _, r := range []role{roleRoute, roleType} {
+	for _, r := range []preset.Role{preset.RoleRoute, preset.RoleType} {
 		// A configured column that this preset has no use for still has to exist.
 		if spec := m.Columns.column(r); spec != "" {
-			if _, err := newSource(rel, spec); err != nil {
-				c.fail(r.key(), err)
+			if _, err := column.NewSource(rel, spec); err != nil {
+				c.fail(r.Key(), err)
 			}
 		}
 	}
-	if p.timestamp != nil && !slices.Contains(timeForms, p.timestamp.typ.form) {
-		c.fail("columns.timestamp", &columnError{column: p.timestamp.column, err: advise(fmt.Errorf("%s, which cannot hold a time", p.timestamp.described(rel)), "there are timestamptz, timestamp, date, integers since 1970 and ISO 8601 text")})
+	if p.timestamp != nil && !slices.Contains(timeForms, p.timestamp.Typ.Form) {
+		c.fail("columns.timestamp", &record.ColumnError{Column: p.timestamp.Column, Err: advice.Give(fmt.Errorf("%s, which cannot hold a time", p.timestamp.Described(rel)), "there are timestamptz, timestamp, date, integers since 1970 and ISO 8601 text")})
 	}
 	c.payload(s)
 	c.key(s)
@@ -136,8 +142,8 @@ func (m *mapping) compile(rel *wal.Relation, at position) (*plan, *Explanation, 
 	c.event(s)
 	names := c.headers(s)
 	c.fields()
-	if c.plan.event != nil {
-		names = slices.Insert(names, 1, slices.DeleteFunc(c.plan.eventNames(), c.plan.replaces)...)
+	if c.plan.Event != nil {
+		names = slices.Insert(names, 1, slices.DeleteFunc(c.plan.EventNames(), c.plan.Replaces)...)
 	}
 	c.partition()
 	if len(c.errs) > 0 {
@@ -146,12 +152,12 @@ func (m *mapping) compile(rel *wal.Relation, at position) (*plan, *Explanation, 
 	return p, c.explain(s, topic, names), nil
 }
 
-// timeForms are those of which parseTime may make something.
-var timeForms = []form{formText, formScalar, formInteger, formNumber, formJSON}
+// timeForms are those of which column.ParseTime may make something.
+var timeForms = []column.Form{column.FormText, column.FormScalar, column.FormInteger, column.FormNumber, column.FormJSON}
 
 func orRaw(name string) string {
 	if name == "" {
-		return FormatRaw
+		return format.Raw
 	}
 	return name
 }
@@ -159,52 +165,52 @@ func orRaw(name string) string {
 // headers compiles all headers behind id and returns the names that are known. What is
 // configured replaces what is given otherwise under the same name, but for the entries
 // of a headers column.
-func (c *compiler) headers(s *shape) []string {
+func (c *compiler) headers(s *preset.Shape) []string {
 	for _, h := range c.Headers {
-		c.plan.configured = append(c.plan.configured, h.Name)
+		c.plan.Configured = append(c.plan.Configured, h.Name)
 	}
-	names := append([]string{idHeader}, c.presetHeaders(s)...)
+	names := append([]string{record.IdHeader}, c.presetHeaders(s)...)
 	names = append(names, c.configuredHeaders(s)...)
 	c.headersColumn(s)
-	if c.plan.trace = c.optional(s, roleTrace); c.plan.trace != nil && !c.plan.replaces(traceParent) {
-		names = append(names, traceParent)
+	if c.plan.Trace = c.optional(s, preset.RoleTrace); c.plan.Trace != nil && !c.plan.Replaces(format.TraceParent) {
+		names = append(names, format.TraceParent)
 	}
 	c.eventuate()
 	return names
 }
 
-func (c *compiler) presetHeaders(s *shape) (names []string) {
-	for _, h := range s.preset.headers {
-		if c.plan.event != nil && h.name == contentTypeHeader {
+func (c *compiler) presetHeaders(s *preset.Shape) (names []string) {
+	for _, h := range s.Preset.Headers {
+		if c.plan.Event != nil && h.Name == format.ContentTypeHeader {
 			continue // the format says what the value is
 		}
-		if c.plan.replaces(h.name) {
+		if c.plan.Replaces(h.Name) {
 			continue
 		}
-		spec := s.columns[h.role]
-		if h.column != "" {
-			spec = h.find(c.rel)
+		spec := s.Columns[h.Role]
+		if h.Column != "" {
+			spec = h.Find(c.rel)
 		}
 		if spec == "" {
 			continue
 		}
 		key := "columns"
-		if h.column == "" {
-			key += "." + h.role.String()
+		if h.Column == "" {
+			key += "." + h.Role.String()
 		}
-		plan := headerPlan{name: h.name, source: c.source(key, spec), skipNull: true}
-		if other := c.otherwise(s, h.role); h.column == "" && other != "" && plan.source != nil {
-			plan.source.otherwise = c.source(key, other)
+		plan := headerPlan{name: h.Name, source: c.source(key, spec), skipNull: true}
+		if other := c.otherwise(s, h.Role); h.Column == "" && other != "" && plan.source != nil {
+			plan.source.Otherwise = c.source(key, other)
 		}
 		c.plan.headers = append(c.plan.headers, plan)
-		names = append(names, h.name)
+		names = append(names, h.Name)
 	}
 	return names
 }
 
 // configuredHeaders returns the names but that of the header id, which stands first
 // whoever gives it.
-func (c *compiler) configuredHeaders(s *shape) (names []string) {
+func (c *compiler) configuredHeaders(s *preset.Shape) (names []string) {
 	for i, h := range c.Headers {
 		key := "headers." + h.Name
 		plan := headerPlan{name: h.Name}
@@ -214,8 +220,8 @@ func (c *compiler) configuredHeaders(s *shape) (names []string) {
 			plan.source = c.source(key, h.Source)
 		}
 		c.use("header "+h.Name, plan.source, plan.template)
-		if h.Name == idHeader {
-			s.warnings = append(s.warnings, "headers.id replaces the event id in the header id, by which consumers know what comes twice; columns.id sets both")
+		if h.Name == record.IdHeader {
+			s.Warnings = append(s.Warnings, "headers.id replaces the event id in the header id, by which consumers know what comes twice; columns.id sets both")
 			c.plan.idAs = &plan
 			continue
 		}
@@ -225,41 +231,41 @@ func (c *compiler) configuredHeaders(s *shape) (names []string) {
 	return names
 }
 
-func (c *compiler) headersColumn(s *shape) {
-	h := c.optional(s, roleHeaders)
+func (c *compiler) headersColumn(s *preset.Shape) {
+	h := c.optional(s, preset.RoleHeaders)
 	if h == nil {
 		return
 	}
-	c.plan.headersColumn = &headersColumn{source: h}
-	if s.preset.headerValues != "" && c.Columns.Headers == "" {
-		c.plan.headersColumn.values = c.source("columns.headers", s.preset.headerValues)
+	c.plan.HeadersColumn = &format.HeadersColumn{Source: h}
+	if s.Preset.HeaderValues != "" && c.Columns.Headers == "" {
+		c.plan.HeadersColumn.Values = c.source("columns.headers", s.Preset.HeaderValues)
 	}
-	if !slices.Contains([]form{formText, formJSON, formHstore, formArray}, h.typ.form) {
-		c.fail("columns.headers", &columnError{column: h.column, err: advise(fmt.Errorf("headers are read from json, jsonb, hstore, text[] or text, and %s", h.described(c.rel)), "map another column")})
+	if !slices.Contains([]column.Form{column.FormText, column.FormJSON, column.FormHstore, column.FormArray}, h.Typ.Form) {
+		c.fail("columns.headers", &record.ColumnError{Column: h.Column, Err: advice.Give(fmt.Errorf("headers are read from json, jsonb, hstore, text[] or text, and %s", h.Described(c.rel)), "map another column")})
 	}
 }
 
 // use notes for Explanation what the configuration reads a column for, beside
 // roles: a source, or all that a template names.
-func (c *compiler) use(what string, s *source, t *template) {
-	var read []*source
+func (c *compiler) use(what string, s *column.Source, t *template.Template) {
+	var read []*column.Source
 	if t != nil {
-		for _, p := range t.parts {
-			read = append(read, p.source)
+		for _, p := range t.Parts {
+			read = append(read, p.Source)
 		}
 	} else {
 		read = append(read, s)
 	}
 	for _, s := range read {
-		if s != nil && !slices.Contains(c.uses[s.column], what) {
-			c.uses[s.column] = append(c.uses[s.column], what)
+		if s != nil && !slices.Contains(c.uses[s.Column], what) {
+			c.uses[s.Column] = append(c.uses[s.Column], what)
 		}
 	}
 }
 
-func (c *compiler) headerTemplate(key string, t *template) *template {
-	bound, err := t.bind(func(name string) (*source, int, error) {
-		s, err := newSource(c.rel, name)
+func (c *compiler) headerTemplate(key string, t *template.Template) *template.Template {
+	bound, err := t.Bind(func(name string) (*column.Source, int, error) {
+		s, err := column.NewSource(c.rel, name)
 		if err == nil {
 			c.plan.sources = append(c.plan.sources, s)
 		}
@@ -278,16 +284,16 @@ func (c *compiler) fields() {
 			continue
 		}
 		c.use("value field "+f.Name, s, nil)
-		field, err := newValueField(f.Name, s)
+		field, err := format.NewField(f.Name, s)
 		if err != nil {
-			c.fail("value_fields", advise(errors.New("a field's name is not UTF-8 text"), "choose another name"))
+			c.fail("value_fields", advice.Give(errors.New("a field's name is not UTF-8 text"), "choose another name"))
 			continue
 		}
-		if c.plan.event != nil {
-			c.plan.event.extend(field)
+		if c.plan.Event != nil {
+			c.plan.Event.Extend(field)
 			continue
 		}
-		c.plan.fields = append(c.plan.fields, field)
+		c.plan.Fields = append(c.plan.Fields, field)
 	}
 }
 
@@ -296,49 +302,49 @@ func (c *compiler) partition() {
 		return
 	}
 	s := c.source("partition", c.Partition)
-	if s != nil && s.pointer == nil && s.typ.form != formInteger {
-		c.fail("partition", &columnError{column: s.column, err: advise(fmt.Errorf("the partition is an integer, and %s", s.described(c.rel)), "name an integer column, or leave it out for the partition of the key")})
+	if s != nil && s.Pointer == nil && s.Typ.Form != column.FormInteger {
+		c.fail("partition", &record.ColumnError{Column: s.Column, Err: advice.Give(fmt.Errorf("the partition is an integer, and %s", s.Described(c.rel)), "name an integer column, or leave it out for the partition of the key")})
 	}
 	c.plan.partition = s
 }
 
-func (c *compiler) explain(s *shape, topic string, headers []string) *Explanation {
+func (c *compiler) explain(s *preset.Shape, topic string, headers []string) *Explanation {
 	e := &Explanation{
-		Table:    tableName(c.rel),
-		Preset:   s.preset.name,
+		Table:    column.TableName(c.rel),
+		Preset:   s.Preset.Name,
 		Roles:    make(map[string]string),
 		Topic:    topic,
 		Key:      orRaw(c.Key),
-		Value:    c.plan.format,
+		Value:    c.plan.Format,
 		Headers:  headers,
 		Uses:     c.uses,
-		Warnings: s.warnings,
+		Warnings: s.Warnings,
 	}
-	for r, spec := range s.columns {
+	for r, spec := range s.Columns {
 		switch {
 		case spec == "":
 		case c.reads(spec):
-			e.Roles[role(r).String()] = spec
-			if other := c.otherwise(s, role(r)); other != "" {
-				e.Roles[role(r).String()+" where that is empty"] = other
+			e.Roles[preset.Role(r).String()] = spec
+			if other := c.otherwise(s, preset.Role(r)); other != "" {
+				e.Roles[preset.Role(r).String()+" where that is empty"] = other
 			}
-		case isMessages(c.rel) && spec == memberOf(role(r)):
+		case column.IsMessages(c.rel) && spec == memberOf(preset.Role(r)):
 			// where the member would be; nobody has set it
-		case c.Columns.column(role(r)) != "":
-			e.Warnings = append(e.Warnings, fmt.Sprintf("columns.%s is set, and preset %s with this configuration makes nothing of it", role(r), s.preset.name))
+		case c.Columns.column(preset.Role(r)) != "":
+			e.Warnings = append(e.Warnings, fmt.Sprintf("columns.%s is set, and preset %s with this configuration makes nothing of it", preset.Role(r), s.Preset.Name))
 		}
 	}
-	if s.columns[roleKey] == "" {
-		e.Roles[roleKey.String()] = s.columns[roleID]
+	if s.Columns[preset.RoleKey] == "" {
+		e.Roles[preset.RoleKey.String()] = s.Columns[preset.RoleID]
 	}
 	if c.Partition != "" {
 		e.Roles["partition"] = c.Partition
 	}
-	if h := c.plan.headersColumn; h != nil && h.values != nil {
-		e.Roles["header values"] = h.values.column
+	if h := c.plan.HeadersColumn; h != nil && h.Values != nil {
+		e.Roles["header values"] = h.Values.Column
 	}
 	for i, col := range c.rel.Columns {
-		if !slices.ContainsFunc(c.plan.sources, func(s *source) bool { return s.index == i }) {
+		if !slices.ContainsFunc(c.plan.sources, func(s *column.Source) bool { return s.Index == i }) {
 			e.Ignored = append(e.Ignored, col.Name)
 		}
 	}
@@ -347,8 +353,8 @@ func (c *compiler) explain(s *shape, topic string, headers []string) *Explanatio
 
 // reads tells whether the plan uses what spec names.
 func (c *compiler) reads(spec string) bool {
-	want, err := newSource(c.rel, spec)
-	return err == nil && slices.ContainsFunc(c.plan.sources, func(s *source) bool {
-		return s.index == want.index && slices.Equal(s.pointer, want.pointer)
+	want, err := column.NewSource(c.rel, spec)
+	return err == nil && slices.ContainsFunc(c.plan.sources, func(s *column.Source) bool {
+		return s.Index == want.Index && slices.Equal(s.Pointer, want.Pointer)
 	})
 }

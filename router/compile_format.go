@@ -7,65 +7,70 @@ import (
 	"strings"
 
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router/advice"
+	"github.com/cdc-relay/cdc-relay/router/column"
+	"github.com/cdc-relay/cdc-relay/router/format"
+	"github.com/cdc-relay/cdc-relay/router/preset"
+	"github.com/cdc-relay/cdc-relay/router/record"
 )
 
 // payload applies what the preset says about the payload column.
-func (c *compiler) payload(s *shape) {
-	p := c.plan.payload
+func (c *compiler) payload(s *preset.Shape) {
+	p := c.plan.Payload
 	if p == nil {
 		return
 	}
-	switch p.typ.form {
-	case formLargeObject:
-		c.fail("columns.payload", &columnError{column: p.column, err: advise(fmt.Errorf("%s, the number of a large object, whose bytes never reach the log", p.described(c.rel)), "write the payload to a bytea, jsonb or text column")})
-	case formComposite:
-		c.fail("columns.payload", &columnError{column: p.column, err: advise(fmt.Errorf("%s, a composite type, whose text form is PostgreSQL's own", p.described(c.rel)), "write the payload as jsonb, with to_jsonb(…), or as text")})
-	case formBytes:
-		if c.TombstoneOnEmpty && p.pointer == nil {
-			c.fail("tombstone_on_empty", &columnError{column: p.column, err: advise(fmt.Errorf("%s, and bytes are sent as they are, also when there are none", p.described(c.rel)), "leave this out, and write NULL for a null value")})
+	switch p.Typ.Form {
+	case column.FormLargeObject:
+		c.fail("columns.payload", &record.ColumnError{Column: p.Column, Err: advice.Give(fmt.Errorf("%s, the number of a large object, whose bytes never reach the log", p.Described(c.rel)), "write the payload to a bytea, jsonb or text column")})
+	case column.FormComposite:
+		c.fail("columns.payload", &record.ColumnError{Column: p.Column, Err: advice.Give(fmt.Errorf("%s, a composite type, whose text form is PostgreSQL's own", p.Described(c.rel)), "write the payload as jsonb, with to_jsonb(…), or as text")})
+	case column.FormBytes:
+		if c.TombstoneOnEmpty && p.Pointer == nil {
+			c.fail("tombstone_on_empty", &record.ColumnError{Column: p.Column, Err: advice.Give(fmt.Errorf("%s, and bytes are sent as they are, also when there are none", p.Described(c.rel)), "leave this out, and write NULL for a null value")})
 		}
 	default:
 	}
 	if c.Columns.Payload != "" {
 		return
 	}
-	p.base64 = s.preset.base64
-	if s.preset.payloadForms != nil && !slices.Contains(s.preset.payloadForms, p.typ.form) {
-		c.fail("columns.payload", &columnError{column: p.column, err: fmt.Errorf("%s, which preset %s cannot send: %s", p.described(c.rel), s.preset.name, s.preset.payloadWhy)})
+	p.Base64 = s.Preset.Base64
+	if s.Preset.PayloadForms != nil && !slices.Contains(s.Preset.PayloadForms, p.Typ.Form) {
+		c.fail("columns.payload", &record.ColumnError{Column: p.Column, Err: fmt.Errorf("%s, which preset %s cannot send: %s", p.Described(c.rel), s.Preset.Name, s.Preset.PayloadWhy)})
 	}
 }
 
 // key refuses types whose text form is no key, and those of which the log has no
 // more than a number. It warns of types in which equal keys may be written
 // differently.
-func (c *compiler) key(s *shape) {
+func (c *compiler) key(s *preset.Shape) {
 	k := c.plan.key
-	if k == nil || k.pointer != nil {
+	if k == nil || k.Pointer != nil {
 		return
 	}
-	if keyable(k.typ) {
+	if column.Keyable(k.Typ) {
 		if why := severalTexts(k, c.rel); why != "" {
-			s.warnings = append(s.warnings, fmt.Sprintf("the key: %s, in which %s are equal and two keys to Kafka, without order among them; have writers write one form, or map another column", k.described(c.rel), why))
+			s.Warnings = append(s.Warnings, fmt.Sprintf("the key: %s, in which %s are equal and two keys to Kafka, without order among them; have writers write one form, or map another column", k.Described(c.rel), why))
 		}
 		return
 	}
 	way := "map another column"
-	switch k.typ.form {
-	case formJSON:
-		way = fmt.Sprintf("point into it, as in %s#/customer/id, or map another column", k.column)
-	case formComposite, formArray, formList, formHstore:
+	switch k.Typ.Form {
+	case column.FormJSON:
+		way = fmt.Sprintf("point into it, as in %s#/customer/id, or map another column", k.Column)
+	case column.FormComposite, column.FormArray, column.FormList, column.FormHstore:
 		way = "map another column, or write the part that orders rows to a column of its own"
 	default:
 	}
-	c.fail("columns.key", &columnError{column: k.column, err: advise(fmt.Errorf("%s, which cannot be the key, by which Kafka keeps rows in order", k.described(c.rel)), way)})
+	c.fail("columns.key", &record.ColumnError{Column: k.Column, Err: advice.Give(fmt.Errorf("%s, which cannot be the key, by which Kafka keeps rows in order", k.Described(c.rel)), way)})
 }
 
 // severalTexts gives an example of equal values of a column whose texts differ, or
 // nothing. A numeric with a scale has one text for each value.
-func severalTexts(k *source, rel *wal.Relation) string {
-	col := rel.Columns[k.index]
-	switch name := TypeName(col); {
-	case slices.Contains(k.typ.names, "numeric") && col.TypeMod < 0 && !strings.Contains(name, "("):
+func severalTexts(k *column.Source, rel *wal.Relation) string {
+	col := rel.Columns[k.Index]
+	switch name := column.TypeName(col); {
+	case slices.Contains(k.Typ.Names, "numeric") && col.TypeMod < 0 && !strings.Contains(name, "("):
 		return "1.0 and 1.00"
 	case name == "citext" || strings.HasSuffix(name, ".citext"):
 		return "Key and key"
@@ -74,33 +79,33 @@ func severalTexts(k *source, rel *wal.Relation) string {
 }
 
 // event compiles what the cloudevents formats need.
-func (c *compiler) event(s *shape) {
-	if !isCloudEvents(c.plan.format) {
+func (c *compiler) event(s *preset.Shape) {
+	if !format.IsCloudEvents(c.plan.Format) {
 		return
 	}
-	e := &eventPlan{source: []byte(c.CloudEventsSource)}
+	e := &format.Event{Source: []byte(c.CloudEventsSource)}
 	if c.CloudEventsSource == "" {
-		e.source = []byte("/cdc-relay/" + url.PathEscape(plainName(c.rel)))
+		e.Source = []byte("/cdc-relay/" + url.PathEscape(record.PlainName(c.rel)))
 	}
-	if s.columns[roleType] == "" {
-		c.fail("columns.type", advise(fmt.Errorf("value format %s needs the event type, and no column of table %s is mapped to it", c.plan.format, tableName(c.rel)), "set columns.type"))
+	if s.Columns[preset.RoleType] == "" {
+		c.fail("columns.type", advice.Give(fmt.Errorf("value format %s needs the event type, and no column of table %s is mapped to it", c.plan.Format, column.TableName(c.rel)), "set columns.type"))
 		return
 	}
-	e.typ = c.optional(s, roleType)
+	e.Typ = c.optional(s, preset.RoleType)
 	// The key of a table without a key column is the id, and says nothing more.
-	if key := c.plan.key; key != nil && s.columns[roleKey] != "" && (key.typ.form != formBytes || key.pointer != nil) {
-		e.subject = key
+	if key := c.plan.key; key != nil && s.Columns[preset.RoleKey] != "" && (key.Typ.Form != column.FormBytes || key.Pointer != nil) {
+		e.Subject = key
 	}
-	c.plan.event = e
+	c.plan.Event = e
 }
 
 // eventuate checks what that value format needs.
 func (c *compiler) eventuate() {
-	if c.plan.format != FormatEventuate {
+	if c.plan.Format != format.Eventuate {
 		return
 	}
-	h := c.plan.headersColumn
-	if h == nil || h.values != nil || h.source != nil && h.source.typ.form != formJSON && h.source.typ.form != formText {
-		c.fail("columns.headers", advise(fmt.Errorf("value format %s puts a JSON object of headers into the value, and table %s has no json, jsonb or text column for them", FormatEventuate, tableName(c.rel)), "set columns.headers"))
+	h := c.plan.HeadersColumn
+	if h == nil || h.Values != nil || h.Source != nil && h.Source.Typ.Form != column.FormJSON && h.Source.Typ.Form != column.FormText {
+		c.fail("columns.headers", advice.Give(fmt.Errorf("value format %s puts a JSON object of headers into the value, and table %s has no json, jsonb or text column for them", format.Eventuate, column.TableName(c.rel)), "set columns.headers"))
 	}
 }

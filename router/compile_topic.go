@@ -3,11 +3,16 @@ package router
 import (
 	"errors"
 	"fmt"
+	"github.com/cdc-relay/cdc-relay/router/advice"
+	"github.com/cdc-relay/cdc-relay/router/column"
+	"github.com/cdc-relay/cdc-relay/router/preset"
+	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/router/template"
 	"strings"
 )
 
 // topic compiles the topic and returns its template with columns' names.
-func (c *compiler) topic(s *shape) string {
+func (c *compiler) topic(s *preset.Shape) string {
 	t := c.mapping.topic
 	if t == nil {
 		if t = c.presetTopic(s); t == nil {
@@ -21,14 +26,14 @@ func (c *compiler) topic(s *shape) string {
 		}
 		plan.inputs = append(plan.inputs, plan.route)
 	}
-	bound, err := t.bind(func(name string) (*source, int, error) { return c.topicName(s, plan, name) })
+	bound, err := t.Bind(func(name string) (*column.Source, int, error) { return c.topicName(s, plan, name) })
 	if err != nil {
 		c.fail("topic", err)
 		return ""
 	}
 	plan.template = bound
 	if len(plan.inputs) == 0 {
-		plan.constant = t.parts[0].literal
+		plan.constant = t.Parts[0].Literal
 	}
 	c.plan.topic = plan
 	c.use("topic", nil, bound)
@@ -36,21 +41,21 @@ func (c *compiler) topic(s *shape) string {
 }
 
 // topicName resolves a name in a topic template: a group, else a column.
-func (c *compiler) topicName(s *shape, plan *topicPlan, name string) (src *source, group int, err error) {
+func (c *compiler) topicName(s *preset.Shape, plan *topicPlan, name string) (src *column.Source, group int, err error) {
 	if c.regex != nil {
 		if group := c.regex.SubexpIndex(name); group > 0 {
 			return nil, group, nil
 		}
 	}
-	if name == routedByValue && columnIndex(c.rel, name) < 0 {
+	if name == preset.RoutedByValue && column.Index(c.rel, name) < 0 {
 		if c.regex != nil {
 			return nil, 0, errNoGroup
 		}
-		if name = s.columns[roleRoute]; name == "" {
-			return nil, 0, advise(errors.New("${routedByValue} is the value of the route column, and none is mapped"), "set columns.route")
+		if name = s.Columns[preset.RoleRoute]; name == "" {
+			return nil, 0, advice.Give(errors.New("${routedByValue} is the value of the route column, and none is mapped"), "set columns.route")
 		}
 	}
-	src, err = newSource(c.rel, name)
+	src, err = column.NewSource(c.rel, name)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -64,56 +69,56 @@ func (c *compiler) topicName(s *shape, plan *topicPlan, name string) (src *sourc
 
 // nameable refuses what is written with characters that no topic has: every row
 // would be rejected.
-func (c *compiler) nameable(s *source) error {
-	if s.pointer != nil {
+func (c *compiler) nameable(s *column.Source) error {
+	if s.Pointer != nil {
 		return nil
 	}
 	way := "use another column"
-	switch s.typ.form {
-	case formJSON:
-		way = fmt.Sprintf("point into it, as in ${%s#/kind}, or use another column", s.column)
-	case formArray, formList, formHstore, formComposite, formOpaque:
+	switch s.Typ.Form {
+	case column.FormJSON:
+		way = fmt.Sprintf("point into it, as in ${%s#/kind}, or use another column", s.Column)
+	case column.FormArray, column.FormList, column.FormHstore, column.FormComposite, column.FormOpaque:
 	default:
 		return nil
 	}
-	return &columnError{column: s.column, err: advise(fmt.Errorf("%s, which makes no topic name", s.described(c.rel)), way)}
+	return &record.ColumnError{Column: s.Column, Err: advice.Give(fmt.Errorf("%s, which makes no topic name", s.Described(c.rel)), way)}
 }
 
 // presetTopic is the preset's template, in which the names of roles are replaced
 // by those of their columns.
-func (c *compiler) presetTopic(s *shape) *template {
-	if s.preset.tablePrefix != "" {
-		return c.tableTopic(s.preset)
+func (c *compiler) presetTopic(s *preset.Shape) *template.Template {
+	if s.Preset.TablePrefix != "" {
+		return c.tableTopic(s.Preset)
 	}
-	text := s.preset.topic
+	text := s.Preset.Topic
 	if text == "" {
-		block := c.given().block(c.rel)
-		if s.preset.named() {
-			block = fmt.Sprintf("outbox:\n  - table: %s\n    preset: %s\n    topic: events", c.Table, s.preset.name)
+		block := c.given().Block(c.rel)
+		if s.Preset.Named() {
+			block = fmt.Sprintf("outbox:\n  - table: %s\n    preset: %s\n    topic: events", c.Table, s.Preset.Name)
 		}
-		c.fail("topic", &Advised{What: fmt.Errorf("preset %s has no topic of its own", s.preset.name), Hint: "set topic", Block: block})
+		c.fail("topic", &advice.Advised{What: fmt.Errorf("preset %s has no topic of its own", s.Preset.Name), Hint: "set topic", Block: block})
 		return nil
 	}
-	if s.preset.topicElse != "" && s.columns[roleTopic] == "" {
-		text = s.preset.topicElse
+	if s.Preset.TopicElse != "" && s.Columns[preset.RoleTopic] == "" {
+		text = s.Preset.TopicElse
 	}
-	t, err := parseTemplate(text)
+	t, err := template.Parse(text)
 	if err != nil {
-		panic(fmt.Sprintf("router: preset %s: %v", s.preset.name, err)) //nolint:forbidigo // presets are ours, and a test compiles each
+		panic(fmt.Sprintf("router: preset %s: %v", s.Preset.Name, err)) //nolint:forbidigo // presets are ours, and a test compiles each
 	}
-	for i := range t.parts {
-		p := &t.parts[i]
-		r := roleNamed(p.name)
+	for i := range t.Parts {
+		p := &t.Parts[i]
+		r := preset.RoleNamed(p.Name)
 		switch {
-		case p.name == "":
+		case p.Name == "":
 			continue
-		case p.name == routedByValue && c.regex != nil:
+		case p.Name == preset.RoutedByValue && c.regex != nil:
 			continue
-		case p.name == routedByValue:
-			r = roleRoute
+		case p.Name == preset.RoutedByValue:
+			r = preset.RoleRoute
 		}
-		if p.name = s.columns[r]; p.name == "" {
-			c.fail("topic", advise(fmt.Errorf("preset %s makes the topic of the %s column, and none is mapped", s.preset.name, r), "set topic or columns."+r.String()))
+		if p.Name = s.Columns[r]; p.Name == "" {
+			c.fail("topic", advice.Give(fmt.Errorf("preset %s makes the topic of the %s column, and none is mapped", s.Preset.Name, r), "set topic or columns."+r.String()))
 			return nil
 		}
 	}
@@ -121,26 +126,26 @@ func (c *compiler) presetTopic(s *shape) *template {
 }
 
 // tableTopic is the topic that the name of the table tells.
-func (c *compiler) tableTopic(p *preset) *template {
-	name, found := strings.CutPrefix(c.rel.Name, p.tablePrefix)
+func (c *compiler) tableTopic(p *preset.Preset) *template.Template {
+	name, found := strings.CutPrefix(c.rel.Name, p.TablePrefix)
 	if !found {
-		c.fail("topic", advise(fmt.Errorf("preset %s names the topic after the table, which begins with %s, and %s does not", p.name, p.tablePrefix, tableName(c.rel)), "set topic"))
+		c.fail("topic", advice.Give(fmt.Errorf("preset %s names the topic after the table, which begins with %s, and %s does not", p.Name, p.TablePrefix, column.TableName(c.rel)), "set topic"))
 		return nil
 	}
-	if err := checkTopic([]byte(name)); err != nil {
-		c.fail("topic", advise(fmt.Errorf("preset %s makes topic %s of the table's name, which Kafka does not allow: a name %w", p.name, shown([]byte(name)), err), "set topic"))
+	if err := record.CheckTopicName([]byte(name)); err != nil {
+		c.fail("topic", advice.Give(fmt.Errorf("preset %s makes topic %s of the table's name, which Kafka does not allow: a name %w", p.Name, record.ShowTopic([]byte(name)), err), "set topic"))
 		return nil
 	}
-	return &template{parts: []part{{literal: name}}}
+	return &template.Template{Parts: []template.Part{{Literal: name}}}
 }
 
 // route is the column that key reads.
-func (c *compiler) route(s *shape, key string) *source {
-	if s.columns[roleRoute] == "" {
-		c.fail(key, advise(errors.New("there is no route column to match against"), "set columns.route"))
+func (c *compiler) route(s *preset.Shape, key string) *column.Source {
+	if s.Columns[preset.RoleRoute] == "" {
+		c.fail(key, advice.Give(errors.New("there is no route column to match against"), "set columns.route"))
 		return nil
 	}
-	found := c.source("columns.route", s.columns[roleRoute])
+	found := c.source("columns.route", s.Columns[preset.RoleRoute])
 	if found == nil {
 		return nil
 	}

@@ -1,5 +1,7 @@
 package router
 
+import "github.com/cdc-relay/cdc-relay/router/preset"
+
 // Config holds one Mapping per configured table, in the order of
 // postgres.Config.Tables.
 type Config struct {
@@ -62,25 +64,25 @@ type Mapping struct {
 }
 
 // column gives the setting for a role.
-func (c *Columns) column(r role) string {
+func (c *Columns) column(r preset.Role) string {
 	switch r {
-	case roleID:
+	case preset.RoleID:
 		return c.ID
-	case roleKey:
+	case preset.RoleKey:
 		return c.Key
-	case roleRoute:
+	case preset.RoleRoute:
 		return c.Route
-	case roleType:
+	case preset.RoleType:
 		return c.Type
-	case rolePayload:
+	case preset.RolePayload:
 		return c.Payload
-	case roleHeaders:
+	case preset.RoleHeaders:
 		return c.Headers
-	case roleTrace:
+	case preset.RoleTrace:
 		return c.Trace
-	case roleTimestamp:
+	case preset.RoleTimestamp:
 		return c.Timestamp
-	default: // roleTopic is for the template to set
+	default: // preset.RoleTopic is for the template to set
 		return ""
 	}
 }

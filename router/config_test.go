@@ -1,6 +1,7 @@
 package router
 
 import (
+	"github.com/cdc-relay/cdc-relay/router/format"
 	"regexp"
 	"strings"
 	"testing"
@@ -23,7 +24,7 @@ func TestNew_ReportsEverythingAtOnceWithItsPlace(t *testing.T) {
 		{Topic: "x.${routedByValue}", TopicRegex: "(?<other>.*)"},
 		{Preset: "generic-event", TopicRegex: ".*"},
 		{TopicRegex: "(?<other>.*)"},
-		{Value: FormatEnvelope, ValueFields: []Field{{"payload", "c"}, {"f", "c"}, {"f", "d"}, {"g", ""}, {"", "x"}, {"h", "c#/~"}}},
+		{Value: format.Envelope, ValueFields: []Field{{"payload", "c"}, {"f", "c"}, {"f", "d"}, {"g", ""}, {"", "x"}, {"h", "c#/~"}}},
 		{Topic: "   "},
 	}})
 	var got strings.Builder
@@ -43,7 +44,7 @@ func TestCheck_NamesTableColumnAndTheColumnsThereAre(t *testing.T) {
 		{
 			Columns: Columns{Key: "aggregat_id", Timestamp: "when", Headers: "nope#/x"}, Partition: "tenant",
 			Topic: "${eventType}.${none}", Headers: []HeaderMapping{{"h", "x"}, {"i", "${y}-${z}"}},
-			Value: FormatMerged, ValueFields: []Field{{"f", "w"}},
+			Value: format.Merged, ValueFields: []Field{{"f", "w"}},
 		},
 		{Columns: Columns{Payload: "blob"}},
 		{Columns: Columns{Key: "extra"}},
@@ -127,7 +128,7 @@ func TestAuto_ARoleThatNoRecordShowsIsNotAmbiguous(t *testing.T) {
 	if _, err := mustNew(t, Mapping{}).Check(rel); err != nil {
 		t.Error(err)
 	}
-	if _, err := mustNew(t, Mapping{Value: FormatCloudEvents}).Check(rel); err == nil || !strings.Contains(err.Error(), "any of type, event_type could be the type") {
+	if _, err := mustNew(t, Mapping{Value: format.CloudEvents}).Check(rel); err == nil || !strings.Contains(err.Error(), "any of type, event_type could be the type") {
 		t.Errorf("%v", err)
 	}
 }

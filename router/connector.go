@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router/record"
 )
 
 // ConnectorConfig is the configuration of another program's connector. A mapping that
@@ -43,7 +44,7 @@ type Connector interface {
 
 	// Beat appends the heartbeat of now, a record without a Row. On an error it appends
 	// nothing.
-	Beat(b *Buffer, now time.Time) error
+	Beat(b *record.Buffer, now time.Time) error
 
 	// Counts tells whether a row's records depend on the rows of its transaction that
 	// were routed before.
@@ -54,10 +55,10 @@ type Connector interface {
 type ConnectorPlan interface {
 	// Route appends the records of row: none, one or more. An error appends none; headers
 	// that were begun in b may be left there.
-	Route(b *Buffer, row *wal.Row) error
+	Route(b *record.Buffer, row *wal.Row) error
 
 	// Salvage gives what can be had of a row that Route refuses. It appends nothing.
-	Salvage(b *Buffer, row *wal.Row) Record
+	Salvage(b *record.Buffer, row *wal.Row) record.Record
 
 	// ReadsAll tells whether records may show columns that the Explanation ignores.
 	ReadsAll() bool
@@ -117,7 +118,7 @@ func (r *Router) HeartbeatTopics() []string {
 
 // Heartbeats appends the heartbeat records that are due at now. Their Row is nil: no
 // position hangs on them.
-func (r *Router) Heartbeats(b *Buffer, now time.Time) error {
+func (r *Router) Heartbeats(b *record.Buffer, now time.Time) error {
 	for _, c := range r.connectors {
 		every, topic := c.Heartbeat()
 		if every == 0 {
@@ -132,7 +133,7 @@ func (r *Router) Heartbeats(b *Buffer, now time.Time) error {
 
 // Pass takes a row that is not delivered, because it was before. A connector that counts
 // the rows of a transaction counts it; its records are dropped.
-func (r *Router) Pass(b *Buffer, row *wal.Row) {
+func (r *Router) Pass(b *record.Buffer, row *wal.Row) {
 	if !slices.ContainsFunc(r.connectors, Connector.Counts) {
 		return
 	}

@@ -3,6 +3,8 @@ package router
 import (
 	"encoding/hex"
 	"errors"
+	"github.com/cdc-relay/cdc-relay/router/format"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"strings"
 	"testing"
 	"time"
@@ -29,26 +31,26 @@ func deepMappings() map[string]Mapping {
 	all := map[string]Mapping{
 		"id":                {Columns: Columns{ID: "doc#/a"}},
 		"key":               {Columns: Columns{Key: "doc#/a"}},
-		"key in json":       {Columns: Columns{Key: "doc#/a/0"}, Key: FormatJSONString},
+		"key in json":       {Columns: Columns{Key: "doc#/a/0"}, Key: format.JSONString},
 		"topic":             {Topic: "t.${doc#/b|default:none}"},
 		"header":            {Headers: []HeaderMapping{{"h", "doc#/a/0/a"}}},
 		"header template":   {Headers: []HeaderMapping{{"h", "x/${doc#/a}"}}},
 		"headers column":    {Columns: Columns{Headers: "doc"}},
 		"headers member":    {Columns: Columns{Headers: "doc#/a"}},
 		"payload member":    {Columns: Columns{Payload: "doc#/a/0"}},
-		"envelope":          {Columns: payload, Value: FormatEnvelope, ValueFields: fields},
-		"envelope member":   {Columns: Columns{Payload: "doc#/a/0"}, Value: FormatEnvelope},
-		"envelope field":    {Value: FormatEnvelope, ValueFields: []Field{{"f", "doc"}}},
-		"merged":            {Columns: payload, Value: FormatMerged, ValueFields: fields},
-		"merged member":     {Columns: Columns{Payload: "doc#/a/0"}, Value: FormatMerged},
-		"merged field":      {Value: FormatMerged, ValueFields: []Field{{"f", "doc#/a"}}},
+		"envelope":          {Columns: payload, Value: format.Envelope, ValueFields: fields},
+		"envelope member":   {Columns: Columns{Payload: "doc#/a/0"}, Value: format.Envelope},
+		"envelope field":    {Value: format.Envelope, ValueFields: []Field{{"f", "doc"}}},
+		"merged":            {Columns: payload, Value: format.Merged, ValueFields: fields},
+		"merged member":     {Columns: Columns{Payload: "doc#/a/0"}, Value: format.Merged},
+		"merged field":      {Value: format.Merged, ValueFields: []Field{{"f", "doc#/a"}}},
 		"tombstone":         {Columns: payload, TombstoneOnEmpty: true},
-		"eventuate":         {Columns: Columns{Payload: "doc", Headers: "extra"}, Value: FormatEventuate},
-		"eventuate headers": {Columns: Columns{Headers: "doc"}, Value: FormatEventuate},
-		"event attribute":   {Value: FormatCloudEvents, ValueFields: []Field{{"ext", "doc#/a"}}},
-		"event member":      {Columns: Columns{Payload: "doc#/a/0"}, Value: FormatCloudEvents},
+		"eventuate":         {Columns: Columns{Payload: "doc", Headers: "extra"}, Value: format.Eventuate},
+		"eventuate headers": {Columns: Columns{Headers: "doc"}, Value: format.Eventuate},
+		"event attribute":   {Value: format.CloudEvents, ValueFields: []Field{{"ext", "doc#/a"}}},
+		"event member":      {Columns: Columns{Payload: "doc#/a/0"}, Value: format.CloudEvents},
 	}
-	for _, format := range []string{FormatRaw, FormatJSONString, FormatCloudEvents, FormatCloudEventsBinary} {
+	for _, format := range []string{format.Raw, format.JSONString, format.CloudEvents, format.CloudEventsBinary} {
 		all[format] = Mapping{Columns: payload, Value: format}
 	}
 	return all
@@ -82,7 +84,7 @@ func TestRoute_DeepJSONPassesOrNamesItsColumn(t *testing.T) {
 					if typ == "bytea" {
 						text = `\x` + hex.EncodeToString([]byte(doc))
 					}
-					var b Buffer
+					var b record.Buffer
 					began := time.Now()
 					err := r.Route(&b, textRow(rel, testID, "order", "o-1", "created", `{"a":1}`, `{"k":"v"}`, text))
 					if took := time.Since(began); took > deepest {
@@ -90,12 +92,12 @@ func TestRoute_DeepJSONPassesOrNamesItsColumn(t *testing.T) {
 					}
 					if err == nil {
 						passed++
-						if whole := m.Columns.Payload == "doc" && m.Value == FormatRaw; whole && string(b.Records[0].Value) != doc {
+						if whole := m.Columns.Payload == "doc" && m.Value == format.Raw; whole && string(b.Records[0].Value) != doc {
 							t.Errorf("%s of %s is changed", typ, kind)
 						}
 						continue
 					}
-					e, ok := errors.AsType[*RowError](err)
+					e, ok := errors.AsType[*record.RowError](err)
 					if !ok || e.Column != "doc" && !strings.HasPrefix(e.Column, "doc#") {
 						t.Errorf("%s of %s: %.300v", typ, kind, err)
 					} else if text := err.Error(); !strings.Contains(text, "doc") || len(text) > 2000 {

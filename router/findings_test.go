@@ -9,6 +9,10 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router/advice"
+	"github.com/cdc-relay/cdc-relay/router/column"
+	"github.com/cdc-relay/cdc-relay/router/format"
+	"github.com/cdc-relay/cdc-relay/router/record"
 )
 
 func TestAuto_TakesARoutingKeyBesideATopic(t *testing.T) {
@@ -106,7 +110,7 @@ func TestCheck_TellsWhyAColumnIsNotInTheStream(t *testing.T) {
 }
 
 func TestMessages_SayWhatTheBodyLacks(t *testing.T) {
-	rel := &wal.Relation{Namespace: "message", Name: "shop", Columns: []wal.Column{{Name: MessageBody, Type: 114, TypeMod: -1, TypeName: "json"}}}
+	rel := &wal.Relation{Namespace: "message", Name: "shop", Columns: []wal.Column{{Name: column.MessageBody, Type: 114, TypeMod: -1, TypeName: "json"}}}
 	for body, want := range map[string]string{
 		"hello":     "the message body is not a JSON object; send a JSON object with the members id",
 		`{"id": 1`:  "the message body is not JSON; send a JSON object",
@@ -121,7 +125,7 @@ func TestMessages_SayWhatTheBodyLacks(t *testing.T) {
 }
 
 func TestMessages_WarnOnlyOfWhatIsSet(t *testing.T) {
-	rel := &wal.Relation{Namespace: "message", Name: "shop", Columns: []wal.Column{{Name: MessageBody, Type: 114, TypeMod: -1, TypeName: "json"}}}
+	rel := &wal.Relation{Namespace: "message", Name: "shop", Columns: []wal.Column{{Name: column.MessageBody, Type: 114, TypeMod: -1, TypeName: "json"}}}
 	for route, warnings := range map[string]int{"": 0, "body#/kind": 1} {
 		e, err := mustNew(t, ForMessages(Mapping{Table: "shop", Topic: "events", Columns: Columns{Route: route}})).Check(rel)
 		if err != nil || len(e.Warnings) != warnings {
@@ -141,7 +145,7 @@ func TestAdvised_TellsWhatToDoApartFromWhatIsWrong(t *testing.T) {
 		{[]string{"id uuid", "kind text", "payload jsonb"}, Mapping{Columns: Columns{Type: "kind", Key: "payload"}, Topic: "t"}, "point into it, as in payload#/customer/id, or map another column", false},
 	} {
 		_, err := mustNew(t, tt.m).Check(table(t, tt.columns...))
-		advised, ok := errors.AsType[*Advised](err)
+		advised, ok := errors.AsType[*advice.Advised](err)
 		if !ok || advised.Hint != tt.hint || (advised.Block != "") != tt.block || strings.Contains(advised.What.Error(), tt.hint) || !strings.Contains(err.Error(), "; "+tt.hint) {
 			t.Errorf("%v: %v, %+v", tt.columns, err, advised)
 		}
@@ -156,11 +160,11 @@ func TestCloudEvents_WriteBooleansAndIntegersAsSuch(t *testing.T) {
 		{"2147483648", `"urgent":true,"tenant":"2147483648","n":1,"s":"1",`},
 	} {
 		row := textRow(rel, idA, "placed", "o-1", `{"n": 1, "s": "1"}`, "t", tt.tenant)
-		rec, err := routeOne(t, Mapping{Value: FormatCloudEvents, ValueFields: fields}, row)
+		rec, err := routeOne(t, Mapping{Value: format.CloudEvents, ValueFields: fields}, row)
 		if err != nil || !strings.Contains(string(rec.Value), tt.members) {
 			t.Errorf("%s, %v; want %s", rec.Value, err, tt.members)
 		}
-		rec, err = routeOne(t, Mapping{Value: FormatCloudEventsBinary, ValueFields: fields}, row)
+		rec, err = routeOne(t, Mapping{Value: format.CloudEventsBinary, ValueFields: fields}, row)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -182,7 +186,7 @@ func TestCloudEvents_AreWhatDaprReads(t *testing.T) {
 		rel := table(t, "id int8", "event_type text", "aggregate_id int8", payload)
 		row := textRow(rel, "7", "order.placed", "42", c.value)
 		row.Txn.Time = time.Date(2024, 5, 6, 7, 8, 9, 0, time.UTC)
-		rec, err := routeOne(t, Mapping{Value: FormatCloudEvents}, row)
+		rec, err := routeOne(t, Mapping{Value: format.CloudEvents}, row)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -207,7 +211,7 @@ func TestCloudEvents_AreWhatDaprReads(t *testing.T) {
 			t.Errorf("structured mode has content-type %q", typ)
 		}
 
-		rec, err = routeOne(t, Mapping{Value: FormatCloudEventsBinary}, row)
+		rec, err = routeOne(t, Mapping{Value: format.CloudEventsBinary}, row)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -221,13 +225,13 @@ func TestCloudEvents_AreWhatDaprReads(t *testing.T) {
 		}
 		// A null is no event: Dapr would fail at it for ever.
 		row.Values[3] = wal.Value{Kind: wal.Null}
-		if rec, err = routeOne(t, Mapping{Value: FormatCloudEvents}, row); err != nil || rec.Value != nil {
+		if rec, err = routeOne(t, Mapping{Value: format.CloudEvents}, row); err != nil || rec.Value != nil {
 			t.Errorf("%s, %v", rec.Value, err)
 		}
 	}
 }
 
-func headerOf(rec Record, name string) string {
+func headerOf(rec record.Record, name string) string {
 	for _, h := range rec.Headers {
 		if h.Key == name {
 			return string(h.Value)
@@ -271,7 +275,7 @@ func TestCheck_UsesAreThoseOfTheBoundPlan(t *testing.T) {
 	e, err := mustNew(t, Mapping{
 		Topic:       "shop.${routedByValue}.${tenant|lower}",
 		Headers:     []HeaderMapping{{"where", "$${payload} of ${meta#/place}${tenant}"}, {"who", "tenant"}},
-		Value:       FormatEnvelope,
+		Value:       format.Envelope,
 		ValueFields: []Field{{"odd", "a|b"}},
 	}).Check(rel)
 	if err != nil {

@@ -14,6 +14,9 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router/column"
+	"github.com/cdc-relay/cdc-relay/router/format"
+	"github.com/cdc-relay/cdc-relay/router/record"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -131,19 +134,19 @@ func mustNew(t testing.TB, m Mapping) *Router {
 }
 
 // routeOne routes one row and returns a copy of the record.
-func routeOne(t testing.TB, m Mapping, row *wal.Row) (Record, error) {
+func routeOne(t testing.TB, m Mapping, row *wal.Row) (record.Record, error) {
 	t.Helper()
-	var b Buffer
+	var b record.Buffer
 	if err := mustNew(t, m).Route(&b, row); err != nil {
 		if len(b.Records) != 0 {
 			t.Errorf("a rejected row left %d records", len(b.Records))
 		}
-		return Record{}, err
+		return record.Record{}, err
 	}
 	return b.Records[0], nil
 }
 
-func show(rec Record) string {
+func show(rec record.Record) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "topic     %s\nkey       %s\nvalue     %s\n", rec.Topic, showBytes(rec.Key), showBytes(rec.Value))
 	for _, h := range rec.Headers {
@@ -152,7 +155,7 @@ func show(rec Record) string {
 	if !rec.Timestamp.IsZero() {
 		fmt.Fprintf(&s, "timestamp %s\n", rec.Timestamp.Format(time.RFC3339Nano))
 	}
-	if rec.Partition != AutoPartition {
+	if rec.Partition != record.AutoPartition {
 		fmt.Fprintf(&s, "partition %d\n", rec.Partition)
 	}
 	return s.String()
@@ -259,7 +262,7 @@ func TestAuto_RecognisesTheDocumentedShapes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if rec.Topic != s.topic || string(rec.Key) != s.key || string(rec.Value) != s.values[columnIndex(rel, "payload")] {
+			if rec.Topic != s.topic || string(rec.Key) != s.key || string(rec.Value) != s.values[column.Index(rel, "payload")] {
 				t.Errorf("topic %q key %q value %q", rec.Topic, rec.Key, rec.Value)
 			}
 			var names []string
@@ -269,7 +272,7 @@ func TestAuto_RecognisesTheDocumentedShapes(t *testing.T) {
 			if !slices.Equal(names, s.headers) {
 				t.Errorf("headers %q, want %q", names, s.headers)
 			}
-			if rec.Row != row || rec.Partition != AutoPartition || !rec.Timestamp.IsZero() {
+			if rec.Row != row || rec.Partition != record.AutoPartition || !rec.Timestamp.IsZero() {
 				t.Errorf("row %p partition %d timestamp %s", rec.Row, rec.Partition, rec.Timestamp)
 			}
 			r := mustNew(t, Mapping{})
@@ -303,12 +306,12 @@ func TestGolden_PresetsAndFormats(t *testing.T) {
 		}
 		out.WriteString("columns   " + strings.Join(s.columns, ", ") + "\n" + showExplanation(e))
 		for _, value := range valueFormats[1:] {
-			if value == FormatEventuate {
+			if value == format.Eventuate {
 				continue // needs a headers column, which none of these has
 			}
 			for _, key := range keyFormats[1:] {
 				m := Mapping{Key: key, Value: value}
-				if value == FormatEnvelope || value == FormatMerged {
+				if value == format.Envelope || value == format.Merged {
 					m.ValueFields = []Field{{Name: "event", Column: "id"}, {Name: "id", Column: rel.Columns[1].Name}}
 				}
 				rec, err := routeOne(t, m, textRow(rel, s.values...))

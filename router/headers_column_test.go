@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router/format"
+	"github.com/cdc-relay/cdc-relay/router/record"
 )
 
 // columnHeaders routes a row whose headers column has the given type and text,
@@ -110,7 +112,7 @@ func TestTrace(t *testing.T) {
 			t.Errorf("%s %s: %v", c.typ, c.text, err)
 			continue
 		}
-		if p, s := header(rec, traceParent), header(rec, traceState); p != c.parent || s != c.state {
+		if p, s := header(rec, format.TraceParent), header(rec, format.TraceState); p != c.parent || s != c.state {
 			t.Errorf("%s %s: traceparent %q tracestate %q", c.typ, c.text, p, s)
 		}
 	}
@@ -126,7 +128,7 @@ func TestTrace(t *testing.T) {
 
 // fuzzHeaders routes text as a headers column of a type; it must not panic, and
 // an error must not quote it.
-func fuzzHeaders(f *testing.F, typ string, check func(t *testing.T, text []byte, rec Record, err error), seeds ...string) {
+func fuzzHeaders(f *testing.F, typ string, check func(t *testing.T, text []byte, rec record.Record, err error), seeds ...string) {
 	for _, s := range seeds {
 		f.Add([]byte(s))
 	}
@@ -135,9 +137,9 @@ func fuzzHeaders(f *testing.F, typ string, check func(t *testing.T, text []byte,
 	f.Fuzz(func(t *testing.T, text []byte) {
 		row := textRow(rel, testID, "order", "{}", "")
 		row.Values[3] = wal.Value{Kind: wal.Text, Data: slices.Clone(text)}
-		var b Buffer
+		var b record.Buffer
 		err := r.Route(&b, row)
-		var rec Record
+		var rec record.Record
 		if err == nil {
 			rec = b.Records[0]
 		}
@@ -146,7 +148,7 @@ func fuzzHeaders(f *testing.F, typ string, check func(t *testing.T, text []byte,
 }
 
 func FuzzHeadersJSON(f *testing.F) {
-	fuzzHeaders(f, "text", func(t *testing.T, text []byte, rec Record, err error) {
+	fuzzHeaders(f, "text", func(t *testing.T, text []byte, rec record.Record, err error) {
 		var want map[string]json.RawMessage
 		if jerr := json.Unmarshal(text, &want); jerr != nil {
 			if err == nil {
@@ -157,7 +159,7 @@ func FuzzHeadersJSON(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%q: %v", text, err)
 		}
-		delete(want, idHeader)
+		delete(want, record.IdHeader)
 		got := map[string]bool{}
 		for _, h := range rec.Headers[1:] {
 			got[strings.ToValidUTF8(h.Key, "\uFFFD")] = true
@@ -169,7 +171,7 @@ func FuzzHeadersJSON(f *testing.F) {
 }
 
 func FuzzHeadersHstore(f *testing.F) {
-	fuzzHeaders(f, "hstore", func(t *testing.T, text []byte, rec Record, err error) {
+	fuzzHeaders(f, "hstore", func(t *testing.T, text []byte, rec record.Record, err error) {
 		if err == nil && len(rec.Headers) > 1 && !strings.Contains(string(text), "=>") {
 			t.Fatalf("%q gives %d headers", text, len(rec.Headers)-1)
 		}
@@ -177,7 +179,7 @@ func FuzzHeadersHstore(f *testing.F) {
 }
 
 func FuzzHeadersArray(f *testing.F) {
-	fuzzHeaders(f, "_text", func(t *testing.T, text []byte, rec Record, err error) {
+	fuzzHeaders(f, "_text", func(t *testing.T, text []byte, rec record.Record, err error) {
 		if err == nil && len(rec.Headers) > 1 && !strings.Contains(string(text), ",") {
 			t.Fatalf("%q gives %d headers", text, len(rec.Headers)-1)
 		}

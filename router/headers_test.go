@@ -1,13 +1,15 @@
 package router
 
 import (
+	"github.com/cdc-relay/cdc-relay/router/format"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"slices"
 	"strings"
 	"testing"
 )
 
 // headersOf shows headers in their order.
-func headersOf(rec Record) string {
+func headersOf(rec record.Record) string {
 	var all []string
 	for _, h := range rec.Headers {
 		all = append(all, h.Key+"="+showBytes(h.Value))
@@ -35,7 +37,7 @@ func TestRoute_ConfiguredHeadersReplaceOthers(t *testing.T) {
 		{"the event id", Mapping{Headers: []HeaderMapping{{"id", "tenant"}}}, "id=acme eventType=created idempotency_key=once traceparent=" + parent + " tracestate=a=b"},
 		{"the event id, by NULL", Mapping{Headers: []HeaderMapping{{"id", "nothing"}}}, id + " eventType=created idempotency_key=once traceparent=" + parent + " tracestate=a=b"},
 		{"an extension's", Mapping{
-			Value: FormatCloudEventsBinary, ValueFields: []Field{{"tenant", "event_type"}}, Headers: []HeaderMapping{{"ce_tenant", "tenant"}},
+			Value: format.CloudEventsBinary, ValueFields: []Field{{"tenant", "event_type"}}, Headers: []HeaderMapping{{"ce_tenant", "tenant"}},
 		}, id + " ce_specversion=1.0 ce_id=" + testID + " ce_source=/cdc-relay/public.outbox ce_type=created ce_subject=k ce_traceparent=" + parent + " ce_tracestate=a=b content-type=application/json eventType=created idempotency_key=once ce_tenant=acme traceparent=" + parent + " tracestate=a=b"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -83,7 +85,7 @@ func TestRoute_AHeadersColumnReplacesNothing(t *testing.T) {
 }
 
 func TestNew_RefusesTheNamesOfOwnHeaders(t *testing.T) {
-	for _, name := range []string{HeaderLSN, HeaderSeq, HeaderCommitTime, "cdc-relay-error-reason"} {
+	for _, name := range []string{record.HeaderLSN, record.HeaderSeq, record.HeaderCommitTime, "cdc-relay-error-reason"} {
 		_, err := New(Config{Mappings: []Mapping{{Table: "public.outbox", Headers: []HeaderMapping{{name, "tenant"}}}}})
 		if list := ConfigErrors(err); len(list) != 1 || list[0].Path != "outbox[0].headers."+name {
 			t.Errorf("%s: %v", name, err)

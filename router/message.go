@@ -4,6 +4,10 @@ import (
 	"encoding/json"
 
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router/column"
+	"github.com/cdc-relay/cdc-relay/router/jsontext"
+	"github.com/cdc-relay/cdc-relay/router/preset"
+	"github.com/cdc-relay/cdc-relay/router/record"
 )
 
 // ForMessages completes the mapping of logical messages, whose only column is
@@ -23,14 +27,14 @@ func ForMessages(m Mapping) Mapping {
 		{&m.Columns.Trace, "/traceparent"},
 	} {
 		if *c.column == "" {
-			*c.column = MessageBody + "#" + c.pointer
+			*c.column = column.MessageBody + "#" + c.pointer
 		}
 	}
 	return m
 }
 
 // memberOf is where ForMessages looks for a role.
-func memberOf(r role) string {
+func memberOf(r preset.Role) string {
 	m := ForMessages(Mapping{})
 	return m.Columns.column(r)
 }
@@ -39,13 +43,13 @@ func memberOf(r role) string {
 // a JSON object.
 func checkBody(row *wal.Row) error {
 	for _, v := range row.Values {
-		text := trimBlank(v.Data)
-		what := errNotJSON
+		text := column.TrimBlank(v.Data)
+		what := jsontext.ErrNotJSON
 		if len(text) > 0 && text[0] != '{' {
-			what = errNotObject
+			what = jsontext.ErrNotObject
 		}
 		if len(text) == 0 || text[0] != '{' || !json.Valid(text) {
-			return reject(ReasonMapping, MessageBody, "the message body %v; send a JSON object with the members id, aggregateType, aggregateId, type and payload, or say in columns where they are", what)
+			return record.Reject(record.ReasonMapping, column.MessageBody, "the message body %v; send a JSON object with the members id, aggregateType, aggregateId, type and payload, or say in columns where they are", what)
 		}
 	}
 	return nil

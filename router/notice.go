@@ -4,6 +4,7 @@ import (
 	"github.com/jackc/pglogrepl"
 
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router/record"
 )
 
 // Notice is something that a connector made of rows and that is worth a warning. It holds no value of a row.
@@ -33,7 +34,7 @@ func (n *notices) add(row *wal.Row, column, text string) {
 	if row == nil || row.Relation == nil || row.Txn == nil {
 		return
 	}
-	at, table := rowAt{row.Txn.Commit, row.Ordinal}, plainName(row.Relation)
+	at, table := rowAt{row.Txn.Commit, row.Ordinal}, record.PlainName(row.Relation)
 	for i := range n.list {
 		if have := &n.list[i]; have.Table == table && have.Column == column && have.Text == text {
 			if n.last[i] != at {

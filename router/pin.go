@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router/column"
+	"github.com/cdc-relay/cdc-relay/router/preset"
 	"github.com/jackc/pglogrepl"
 )
 
@@ -11,32 +13,32 @@ import (
 // the preset's; whether they exist is for compile to say.
 //
 // at is a row that has the relation's shape.
-func (m *mapping) shapeOf(rel *wal.Relation, at position) (*shape, error) {
+func (m *mapping) shapeOf(rel *wal.Relation, at position) (*preset.Shape, error) {
 	if m.pin != nil {
 		return m.pinned(rel, at), nil
 	}
 	g := m.given()
 	if m.preset != nil {
-		return g.resolve(m.preset, rel)
+		return g.Resolve(m.preset, rel)
 	}
-	return g.recognise(rel)
+	return g.Recognise(rel)
 }
 
 // given is what the mapping says without a preset.
-func (m *mapping) given() *given {
-	g := &given{table: m.Table, topic: m.Topic, value: m.Value}
-	for r := range roleCount {
-		g.columns[r] = m.Columns.column(r)
+func (m *mapping) given() *preset.Given {
+	g := &preset.Given{Table: m.Table, Topic: m.Topic, Value: m.Value}
+	for r := range preset.RoleCount {
+		g.Columns[r] = m.Columns.column(r)
 	}
-	g.routed = m.regex != nil || m.topic != nil && slices.Contains(m.topic.names(), routedByValue)
+	g.Routed = m.regex != nil || m.topic != nil && slices.Contains(m.topic.Names(), preset.RoutedByValue)
 	return g
 }
 
 // pin keeps what was decided about the table at start: a column that appears in
 // mid-stream must not turn into the key or the topic.
 type pin struct {
-	shape
-	streamed [roleCount]position // first row that had the role's column; zero: none was seen
+	preset.Shape
+	streamed [preset.RoleCount]position // first row that had the role's column; zero: none was seen
 }
 
 // position is a row's in the order of the stream. Rows of one transaction, whose table may
@@ -60,24 +62,24 @@ func (p position) before(q position) bool {
 // table need not have. Behind a row that had the column its absence means that the column
 // was dropped or renamed, and compile reports it. A session may go back to rows that an
 // earlier one delivered, so the position decides and not what was seen before.
-func (m *mapping) pinned(rel *wal.Relation, at position) *shape {
-	s := &shape{preset: m.pin.preset, columns: m.pin.columns}
+func (m *mapping) pinned(rel *wal.Relation, at position) *preset.Shape {
+	s := &preset.Shape{Preset: m.pin.Preset, Columns: m.pin.Columns}
 	for _, r := range dispensable {
 		seen := m.pin.streamed[r]
-		if m.Columns.column(r) == "" && (seen == position{} || at.before(seen)) && !has(rel, s.columns[r]) {
-			s.columns[r] = ""
+		if m.Columns.column(r) == "" && (seen == position{} || at.before(seen)) && !column.Has(rel, s.Columns[r]) {
+			s.Columns[r] = ""
 		}
 	}
 	return s
 }
 
 // dispensable roles have a column only if the table happens to have one.
-var dispensable = []role{roleType, roleHeaders, roleTrace}
+var dispensable = []preset.Role{preset.RoleType, preset.RoleHeaders, preset.RoleTrace}
 
 // note remembers from which row on the dispensable columns came with the stream.
 func (p *pin) note(rel *wal.Relation, at position) {
 	for _, r := range dispensable {
-		if p.columns[r] != "" && has(rel, p.columns[r]) && (p.streamed[r] == position{} || at.before(p.streamed[r])) {
+		if p.Columns[r] != "" && column.Has(rel, p.Columns[r]) && (p.streamed[r] == position{} || at.before(p.streamed[r])) {
 			p.streamed[r] = at
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/jackc/pglogrepl"
 )
 
@@ -35,7 +36,7 @@ func pinnedRouter(t *testing.T) (*Router, func(commit pglogrepl.LSN, ordinal uin
 		for range columns {
 			row.Values = append(row.Values, wal.Value{Kind: wal.Text, Data: []byte("x")})
 		}
-		return r.Route(new(Buffer), row)
+		return r.Route(new(record.Buffer), row)
 	}
 }
 

@@ -4,6 +4,10 @@ import (
 	"strconv"
 
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router/column"
+	"github.com/cdc-relay/cdc-relay/router/format"
+	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/router/template"
 )
 
 // plan is a mapping compiled for one relation: indices and converters, no names
@@ -14,51 +18,51 @@ type plan struct {
 
 	connector ConnectorPlan // in the place of everything below; nil for a mapping without a connector
 
-	content
+	format.Content
 
-	key       *source
-	timestamp *source // nil: the time of producing
-	partition *source // nil: by the key
+	key       *column.Source
+	timestamp *column.Source // nil: the time of producing
+	partition *column.Source // nil: by the key
 
 	topic    *topicPlan
-	headers  []headerPlan // behind id, in order
-	idAs     *headerPlan  // replaces the event id in the header id; nil: nothing does
-	sources  []*source    // every column that is read
+	headers  []headerPlan     // behind id, in order
+	idAs     *headerPlan      // replaces the event id in the header id; nil: nothing does
+	sources  []*column.Source // every column that is read
 	quoteKey bool
 }
 
 // headerPlan is one header: a column or a template.
 type headerPlan struct {
 	name     string
-	source   *source
-	template *template
+	source   *column.Source
+	template *template.Template
 	skipNull bool // no header for NULL, where others get a null value
 }
 
 // route appends the record of row to b. On an error the headers begun in b are
 // still there.
-func (p *plan) route(b *Buffer, row *wal.Row, scratch *[]byte) error {
+func (p *plan) route(b *record.Buffer, row *wal.Row, scratch *[]byte) error {
 	if p.connector != nil {
 		return p.connector.Route(b, row)
 	}
 	if row.Change != nil {
-		return reject(ReasonSchema, "", "the change is no insert, and only debezium options make something of others")
+		return record.Reject(record.ReasonSchema, "", "the change is no insert, and only debezium options make something of others")
 	}
 	if len(row.Values) != len(p.relation.Columns) {
-		return reject(ReasonSchema, "", "the row has %d values, and its table %d columns; this is a defect of the relay, please report it", len(row.Values), len(p.relation.Columns))
+		return record.Reject(record.ReasonSchema, "", "the row has %d values, and its table %d columns; this is a defect of the relay, please report it", len(row.Values), len(p.relation.Columns))
 	}
-	if isMessages(p.relation) {
+	if column.IsMessages(p.relation) {
 		if err := checkBody(row); err != nil {
 			return err
 		}
 	}
-	rec := Record{Partition: AutoPartition, Row: row}
-	id, err := p.id.text(b, row)
+	rec := record.Record{Partition: record.AutoPartition, Row: row}
+	id, err := p.Id.Text(b, row)
 	if err != nil {
 		return err
 	}
 	if id == nil {
-		return reject(ReasonMapping, p.id.column, "%s, the event id, is %s; have every writer set it, or map columns.id to what has a value in every row", p.id.called(), p.id.null())
+		return record.Reject(record.ReasonMapping, p.Id.Column, "%s, the event id, is %s; have every writer set it, or map columns.id to what has a value in every row", p.Id.Called(), p.Id.Null())
 	}
 	if err = p.addID(b, row, id, scratch); err != nil {
 		return err
@@ -74,16 +78,16 @@ func (p *plan) route(b *Buffer, row *wal.Row, scratch *[]byte) error {
 			return err
 		}
 	}
-	if p.event != nil {
-		if err = p.readEvent(b, row, rec.Timestamp); err != nil {
+	if p.Event != nil {
+		if err = p.ReadEvent(b, row, rec.Timestamp); err != nil {
 			return err
 		}
 	}
-	if rec.Value, err = p.value(b, row, scratch); err != nil {
+	if rec.Value, err = p.Value(b, row, scratch); err != nil {
 		return err
 	}
-	if p.event != nil {
-		if err = p.eventHeaders(b, row, rec.Value); err != nil {
+	if p.Event != nil {
+		if err = p.EventHeaders(b, row, rec.Value); err != nil {
 			return err
 		}
 	}
@@ -95,26 +99,26 @@ func (p *plan) route(b *Buffer, row *wal.Row, scratch *[]byte) error {
 			return err
 		}
 	}
-	rec.Headers = b.takeHeaders()
+	rec.Headers = b.TakeHeaders()
 	b.Records = append(b.Records, rec)
 	return nil
 }
 
-func (p *plan) recordKey(b *Buffer, row *wal.Row, scratch *[]byte) ([]byte, error) {
-	key, err := p.key.bytes(b, row)
+func (p *plan) recordKey(b *record.Buffer, row *wal.Row, scratch *[]byte) ([]byte, error) {
+	key, err := p.key.Bytes(b, row)
 	if err != nil || key == nil || !p.quoteKey {
 		return key, err
 	}
-	out, err := p.key.appendText((*scratch)[:0], key)
+	out, err := p.key.AppendText((*scratch)[:0], key)
 	*scratch = out
 	if err != nil {
 		return nil, err
 	}
-	return b.copy(out), nil
+	return b.Copy(out), nil
 }
 
 // addID adds the header id. What replaces the event id does so where it is not NULL.
-func (p *plan) addID(b *Buffer, row *wal.Row, id []byte, scratch *[]byte) error {
+func (p *plan) addID(b *record.Buffer, row *wal.Row, id []byte, scratch *[]byte) error {
 	if p.idAs != nil {
 		other, err := p.idAs.value(b, row, scratch)
 		if err != nil {
@@ -124,19 +128,19 @@ func (p *plan) addID(b *Buffer, row *wal.Row, id []byte, scratch *[]byte) error 
 			id = other
 		}
 	}
-	b.header(idHeader, id)
+	b.Header(record.IdHeader, id)
 	return nil
 }
 
-func (h *headerPlan) value(b *Buffer, row *wal.Row, scratch *[]byte) ([]byte, error) {
+func (h *headerPlan) value(b *record.Buffer, row *wal.Row, scratch *[]byte) ([]byte, error) {
 	if h.template != nil {
-		return h.template.header(b, row, scratch)
+		return h.template.Header(b, row, scratch)
 	}
-	return h.source.bytes(b, row)
+	return h.source.Bytes(b, row)
 }
 
 // addHeaders adds everything behind id, in the order of the package's promise.
-func (p *plan) addHeaders(b *Buffer, row *wal.Row, scratch *[]byte) error {
+func (p *plan) addHeaders(b *record.Buffer, row *wal.Row, scratch *[]byte) error {
 	for i := range p.headers {
 		h := &p.headers[i]
 		value, err := h.value(b, row, scratch)
@@ -144,39 +148,39 @@ func (p *plan) addHeaders(b *Buffer, row *wal.Row, scratch *[]byte) error {
 			return err
 		}
 		if value != nil || !h.skipNull {
-			b.header(h.name, value)
+			b.Header(h.name, value)
 		}
 	}
-	if p.headersColumn != nil {
-		if err := p.appendColumnHeaders(b, row); err != nil {
+	if p.HeadersColumn != nil {
+		if err := p.AppendColumnHeaders(b, row); err != nil {
 			return err
 		}
 	}
-	if p.trace != nil {
-		return p.addTrace(b, row)
+	if p.Trace != nil {
+		return p.AddTrace(b, row)
 	}
 	return nil
 }
 
-func (p *plan) setTimestamp(rec *Record, b *Buffer, row *wal.Row) error {
-	text, err := p.timestamp.text(b, row)
+func (p *plan) setTimestamp(rec *record.Record, b *record.Buffer, row *wal.Row) error {
+	text, err := p.timestamp.Text(b, row)
 	if err != nil || text == nil {
 		return err
 	}
-	if rec.Timestamp, err = parseTime(text); err != nil {
-		return reject(ReasonMapping, p.timestamp.column, "column %q, the record's timestamp, %v; correct what writes it, or leave columns.timestamp out for the time of producing", p.timestamp.column, err)
+	if rec.Timestamp, err = column.ParseTime(text); err != nil {
+		return record.Reject(record.ReasonMapping, p.timestamp.Column, "column %q, the record's timestamp, %v; correct what writes it, or leave columns.timestamp out for the time of producing", p.timestamp.Column, err)
 	}
 	return nil
 }
 
-func (p *plan) setPartition(rec *Record, b *Buffer, row *wal.Row) error {
-	text, err := p.partition.text(b, row)
+func (p *plan) setPartition(rec *record.Record, b *record.Buffer, row *wal.Row) error {
+	text, err := p.partition.Text(b, row)
 	if err != nil || text == nil {
 		return err
 	}
 	v, err := strconv.ParseInt(string(text), 10, 32)
 	if err != nil || v < 0 {
-		return reject(ReasonMapping, p.partition.column, "column %q, the partition, is not a number from 0 to 2147483647; correct what writes it, or leave partition out for that of the key", p.partition.column)
+		return record.Reject(record.ReasonMapping, p.partition.Column, "column %q, the partition, is not a number from 0 to 2147483647; correct what writes it, or leave partition out for that of the key", p.partition.Column)
 	}
 	rec.Partition = int32(v)
 	return nil

@@ -7,10 +7,12 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router/format"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/jackc/pglogrepl"
 )
 
-func positioned(r *Record) string {
+func positioned(r *record.Record) string {
 	out := ""
 	for _, h := range r.Headers[len(r.Headers)-3:] {
 		value := "null"
@@ -39,7 +41,7 @@ func TestPositionHeaders_StandLastAndArePlacedOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.PositionHeaders()
-			var b Buffer
+			var b record.Buffer
 			row := salvageRow("order", "k", `{"a":1}`)
 			row.Txn, row.Ordinal = &tt.txn, 3
 			for range 100 { // more than a chunk of headers
@@ -51,12 +53,12 @@ func TestPositionHeaders_StandLastAndArePlacedOnce(t *testing.T) {
 				rec := &b.Records[i]
 				if tt.late != 0 {
 					tt.txn.End = 0
-					if Place(rec) {
+					if record.Place(rec) {
 						t.Fatal("placed before the commit was read")
 					}
 					tt.txn.End = tt.late
 				}
-				if again := Place(rec); !again || !Place(rec) {
+				if again := record.Place(rec); !again || !record.Place(rec) {
 					t.Fatal("not placed")
 				}
 				if got := positioned(rec); got != tt.want {
@@ -89,7 +91,7 @@ func salvageRow(route, key, payload string) *wal.Row {
 
 // What Salvage cannot make it names; the rest is what Route would have made.
 func TestSalvage_KeepsWhatIsThere(t *testing.T) {
-	merged := Mapping{Table: "public.outbox", Preset: "outbox", Value: FormatMerged, ValueFields: []Field{{Name: "type", Column: "event_type"}}}
+	merged := Mapping{Table: "public.outbox", Preset: "outbox", Value: format.Merged, ValueFields: []Field{{Name: "type", Column: "event_type"}}}
 	for _, tt := range []struct {
 		name    string
 		mapping Mapping
@@ -111,7 +113,7 @@ func TestSalvage_KeepsWhatIsThere(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var b Buffer
+			var b record.Buffer
 			if err := r.Route(&b, tt.row); err == nil {
 				t.Fatal("the router takes the row")
 			}
@@ -122,7 +124,7 @@ func TestSalvage_KeepsWhatIsThere(t *testing.T) {
 			if len(b.Records) != 0 {
 				t.Fatal("the buffer has a record")
 			}
-			if rec.Partition != AutoPartition || !rec.Timestamp.IsZero() {
+			if rec.Partition != record.AutoPartition || !rec.Timestamp.IsZero() {
 				t.Fatalf("partition %d, timestamp %v", rec.Partition, rec.Timestamp)
 			}
 			if !slices.Contains(missing, PartKey) && (string(rec.Key) != "k" || string(rec.Headers[0].Value) != "e1") {

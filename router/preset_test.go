@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router/column"
+	"github.com/cdc-relay/cdc-relay/router/preset"
 )
 
 // presetCase is a table as the preset's framework makes it, with one row as the
@@ -84,7 +86,7 @@ func (c presetCase) row(t testing.TB) *wal.Row {
 // TestPresets renders what each preset makes of its framework's table: the
 // review copy of what users get.
 func TestPresets(t *testing.T) {
-	for _, name := range PresetNames()[1:] {
+	for _, name := range preset.Names()[1:] {
 		t.Run(name, func(t *testing.T) {
 			c, ok := presetCases[name]
 			if !ok {
@@ -197,7 +199,7 @@ func TestPresets_RowsFallBackToTheOtherColumn(t *testing.T) {
 		{"eventuate-tram", "headers", `{"PARTITION_ID":null}`, idA},
 	} {
 		row := presetCases[c.preset].row(t)
-		row.Values[columnIndex(row.Relation, c.column)] = wal.Value{Kind: wal.Text, Data: []byte(c.value)}
+		row.Values[column.Index(row.Relation, c.column)] = wal.Value{Kind: wal.Text, Data: []byte(c.value)}
 		rec, err := routeOne(t, Mapping{}, row)
 		if err != nil || string(rec.Key) != c.key {
 			t.Errorf("%s with %s %q: key %q, %v", c.preset, c.column, c.value, rec.Key, err)
@@ -223,7 +225,7 @@ func TestPresets_MalformedRowsAreRejected(t *testing.T) {
 		{"eventuate-tram", "headers", `{"a":`, "JSON"},
 	} {
 		row := presetCases[c.preset].row(t)
-		row.Values[columnIndex(row.Relation, c.column)] = wal.Value{Kind: wal.Text, Data: []byte(c.value)}
+		row.Values[column.Index(row.Relation, c.column)] = wal.Value{Kind: wal.Text, Data: []byte(c.value)}
 		rec, err := routeOne(t, Mapping{}, row)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s with %s %q: %v does not say %q\n%s", c.preset, c.column, c.value, err, c.want, show(rec))
@@ -235,7 +237,7 @@ func TestPresets_MalformedRowsAreRejected(t *testing.T) {
 
 func TestPresets_GoharvestArrays(t *testing.T) {
 	row := presetCases["goharvest"].row(t)
-	set := func(name string, v wal.Value) { row.Values[columnIndex(row.Relation, name)] = v }
+	set := func(name string, v wal.Value) { row.Values[column.Index(row.Relation, name)] = v }
 	set("kafka_header_keys", wal.Value{Kind: wal.Text, Data: []byte(`{a,id,b}`)})
 	set("kafka_header_values", wal.Value{Kind: wal.Text, Data: []byte(`{NULL,fake,""}`)})
 	rec, err := routeOne(t, Mapping{}, row)
@@ -295,7 +297,7 @@ func TestTables_AreDocumented(t *testing.T) {
 	for _, l := range lines {
 		documented = append(documented, l[1])
 	}
-	names := slices.Clone(PresetNames()[1:])
+	names := slices.Clone(preset.Names()[1:])
 	slices.Sort(names)
 	slices.Sort(documented)
 	if !slices.Equal(names, documented) {

@@ -5,6 +5,9 @@ import (
 	"fmt"
 
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router/column"
+	"github.com/cdc-relay/cdc-relay/router/preset"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/jackc/pglogrepl"
 )
 
@@ -59,25 +62,25 @@ func New(cfg Config) (*Router, error) {
 // Route appends the record of row to buf.Records. The record refers to row, and
 // its bytes to the row's batch or to buf. A *RowError appends nothing; the same
 // row fails again.
-func (r *Router) Route(buf *Buffer, row *wal.Row) error {
+func (r *Router) Route(buf *record.Buffer, row *wal.Row) error {
 	p := r.last
 	if p == nil || p.relation != row.Relation {
 		p = r.planFor(row)
 		r.last = p
 	}
 	if p.err != nil {
-		return rowError(row, p.err)
+		return record.NewRowError(row, p.err)
 	}
 	n := len(buf.Records)
 	if err := p.route(buf, row, &r.scratch); err != nil {
-		buf.dropHeaders()
-		return rowError(row, err)
+		buf.DropHeaders()
+		return record.NewRowError(row, err)
 	}
 	for i := n + 1; i < len(buf.Records); i++ {
 		buf.Records[i].Nth = uint8(i - n) // a row makes a handful
 	}
 	if r.positions {
-		addPositions(buf, buf.Records[n:], row)
+		record.AddPositions(buf, buf.Records[n:], row)
 	}
 	if cap(r.scratch) > maxScratch {
 		r.scratch = nil
@@ -109,10 +112,10 @@ func (r *Router) planFor(row *wal.Row) *plan {
 // asSchema makes sure that a row of a relation that does not compile says so.
 func asSchema(err error) error {
 	column := ""
-	if c, ok := errors.AsType[*columnError](err); ok {
-		column = c.column
+	if c, ok := errors.AsType[*record.ColumnError](err); ok {
+		column = c.Column
 	}
-	return &columnError{column: column, err: err}
+	return &record.ColumnError{Column: column, Err: err}
 }
 
 // Check compiles the mapping of rel, which comes from the catalog, and says what
@@ -130,7 +133,7 @@ func (r *Router) Check(rel *wal.Relation) (*Explanation, error) {
 		if err != nil {
 			return nil, err
 		}
-		m.pin = &pin{shape: *s}
+		m.pin = &pin{Shape: *s}
 	}
 	return explanation, nil
 }
@@ -140,7 +143,7 @@ func (r *Router) Check(rel *wal.Relation) (*Explanation, error) {
 func (r *Router) Forked() {
 	for _, m := range r.mappings {
 		if m.pin != nil {
-			m.pin.streamed = [roleCount]position{}
+			m.pin.streamed = [preset.RoleCount]position{}
 		}
 	}
 }
@@ -157,7 +160,7 @@ func (r *Router) BinarySafe(rel *wal.Relation) bool {
 		return false
 	}
 	for _, s := range p.sources {
-		if !s.binarySafe() {
+		if !s.BinarySafe() {
 			return false
 		}
 	}
@@ -166,7 +169,7 @@ func (r *Router) BinarySafe(rel *wal.Relation) bool {
 
 func (r *Router) compile(rel *wal.Relation, at position) (*plan, *Explanation, error) {
 	if rel.Table < 0 || rel.Table >= len(r.mappings) {
-		return nil, nil, fmt.Errorf("no mapping for table %s", tableName(rel))
+		return nil, nil, fmt.Errorf("no mapping for table %s", column.TableName(rel))
 	}
 	return r.mappings[rel.Table].compile(rel, at)
 }

@@ -10,6 +10,9 @@ import (
 	"unsafe"
 
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router/column"
+	"github.com/cdc-relay/cdc-relay/router/format"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/jackc/pglogrepl"
 )
 
@@ -26,7 +29,7 @@ func rowWith(t testing.TB, change map[string]string) *wal.Row {
 	rel := table(t, outboxColumns...)
 	row := textRow(rel, testID, "order", "o-1", "created", `{"a":1}`, `{"k":{"n":[10,"x\ty"]}}`, "Acme", "3", "2024-01-02 03:04:05.678912+00", `\x00ff41`)
 	for name, v := range change {
-		i := columnIndex(rel, name)
+		i := column.Index(rel, name)
 		if i < 0 {
 			t.Fatalf("no column %s", name)
 		}
@@ -35,7 +38,7 @@ func rowWith(t testing.TB, change map[string]string) *wal.Row {
 	return row
 }
 
-func header(rec Record, name string) string {
+func header(rec record.Record, name string) string {
 	for _, h := range rec.Headers {
 		if h.Key == name {
 			return showBytes(h.Value)
@@ -53,7 +56,7 @@ func TestRoute_TakesKeysHeadersAndTimesFromColumns(t *testing.T) {
 		want   string // lines that show must contain, `;` between them
 	}{
 		{"NULL key is a null key", Mapping{}, map[string]string{"aggregate_id": null}, "key       null"},
-		{"NULL key is a null key in json_string too", Mapping{Key: FormatJSONString}, map[string]string{"aggregate_id": null}, "key       null"},
+		{"NULL key is a null key in json_string too", Mapping{Key: format.JSONString}, map[string]string{"aggregate_id": null}, "key       null"},
 		{"empty key stays empty", Mapping{}, map[string]string{"aggregate_id": ""}, "key       empty"},
 		{"bytea key is its bytes", Mapping{Columns: Columns{Key: "raw"}}, nil, "key       bytes 00ff41"},
 		{"bytea id is its text", Mapping{Columns: Columns{ID: "raw"}}, nil, `header    id = \x00ff41`},
@@ -86,7 +89,7 @@ func TestRoute_TakesKeysHeadersAndTimesFromColumns(t *testing.T) {
 
 func TestRoute_LeavesOutPresetHeadersThatAreNull(t *testing.T) {
 	rec, err := routeOne(t, Mapping{}, rowWith(t, map[string]string{"event_type": null}))
-	if err != nil || len(rec.Headers) != 1 || rec.Headers[0].Key != idHeader {
+	if err != nil || len(rec.Headers) != 1 || rec.Headers[0].Key != record.IdHeader {
 		t.Errorf("%v\n%s", err, show(rec))
 	}
 }
@@ -94,7 +97,7 @@ func TestRoute_LeavesOutPresetHeadersThatAreNull(t *testing.T) {
 func TestRoute_NullFallsBackForTimestampAndPartition(t *testing.T) {
 	m := Mapping{Columns: Columns{Timestamp: "at"}, Partition: "shard"}
 	rec, err := routeOne(t, m, rowWith(t, map[string]string{"at": null, "shard": null}))
-	if err != nil || !rec.Timestamp.IsZero() || rec.Partition != AutoPartition {
+	if err != nil || !rec.Timestamp.IsZero() || rec.Partition != record.AutoPartition {
 		t.Errorf("timestamp %s, partition %d, %v", rec.Timestamp, rec.Partition, err)
 	}
 }
@@ -108,30 +111,30 @@ func TestRoute_RejectsWithReasonAndColumn(t *testing.T) {
 		column string
 		text   string
 	}{
-		{"NULL id", Mapping{}, map[string]string{"id": null}, ReasonMapping, "id", "is NULL"},
-		{"NULL route", Mapping{}, map[string]string{"aggregate_type": null}, ReasonRoute, "aggregate_type", "is NULL"},
-		{"empty route", Mapping{}, map[string]string{"aggregate_type": ""}, ReasonRoute, "aggregate_type", "is empty"},
-		{"NULL route under a regex", Mapping{TopicRegex: ".*", Topic: "all"}, map[string]string{"aggregate_type": null}, ReasonRoute, "aggregate_type", "which topic_regex is matched against, is NULL; have every writer set it, or map columns.route"},
-		{"empty route under a regex", Mapping{TopicRegex: ".*", Topic: "all"}, map[string]string{"aggregate_type": ""}, ReasonRoute, "aggregate_type", "matched against, is empty"},
-		{"illegal topic", Mapping{}, map[string]string{"aggregate_type": "a b/\n\x1b[31m"}, ReasonRoute, "aggregate_type", `"a b/\n\x1b[31m-events"`},
-		{"dots", Mapping{Topic: "${tenant}"}, map[string]string{"tenant": ".."}, ReasonRoute, "tenant", "neither one dot nor two"},
-		{"long topic is shortened", Mapping{}, map[string]string{"aggregate_type": strings.Repeat("é", 200)}, ReasonRoute, "aggregate_type", "(407 bytes)"},
-		{"malformed timestamp", Mapping{Columns: Columns{Timestamp: "tenant"}}, nil, ReasonMapping, "tenant", "neither a date"},
-		{"infinite timestamp", Mapping{Columns: Columns{Timestamp: "at"}}, map[string]string{"at": "infinity"}, ReasonMapping, "at", "infinite"},
-		{"negative partition", Mapping{Partition: "shard"}, map[string]string{"shard": "-1"}, ReasonMapping, "shard", "partition"},
-		{"merged into an array", Mapping{Value: FormatMerged}, map[string]string{"payload": "[1]"}, ReasonEncode, "payload", "no JSON object"},
-		{"merged into text", Mapping{Value: FormatMerged, Columns: Columns{Payload: "tenant"}}, nil, ReasonEncode, "tenant", "no JSON object"},
-		{"json_string of bytes", Mapping{Value: FormatJSONString, Columns: Columns{Payload: "raw"}}, nil, ReasonEncode, "raw", "not UTF-8"},
-		{"json_string key of bytes", Mapping{Key: FormatJSONString, Columns: Columns{Key: "raw"}}, nil, ReasonEncode, "raw", "not UTF-8"},
-		{"pointer into text", Mapping{Columns: Columns{Key: "tenant#/a"}}, nil, ReasonMapping, "tenant", "is not JSON"},
-		{"headers of an array", Mapping{Columns: Columns{Headers: "extra"}}, map[string]string{"extra": "[]"}, ReasonMapping, "extra", "not a JSON object"},
-		{"headers of text", Mapping{Columns: Columns{Headers: "tenant"}}, nil, ReasonMapping, "tenant", "not JSON"},
+		{"NULL id", Mapping{}, map[string]string{"id": null}, record.ReasonMapping, "id", "is NULL"},
+		{"NULL route", Mapping{}, map[string]string{"aggregate_type": null}, record.ReasonRoute, "aggregate_type", "is NULL"},
+		{"empty route", Mapping{}, map[string]string{"aggregate_type": ""}, record.ReasonRoute, "aggregate_type", "is empty"},
+		{"NULL route under a regex", Mapping{TopicRegex: ".*", Topic: "all"}, map[string]string{"aggregate_type": null}, record.ReasonRoute, "aggregate_type", "which topic_regex is matched against, is NULL; have every writer set it, or map columns.route"},
+		{"empty route under a regex", Mapping{TopicRegex: ".*", Topic: "all"}, map[string]string{"aggregate_type": ""}, record.ReasonRoute, "aggregate_type", "matched against, is empty"},
+		{"illegal topic", Mapping{}, map[string]string{"aggregate_type": "a b/\n\x1b[31m"}, record.ReasonRoute, "aggregate_type", `"a b/\n\x1b[31m-events"`},
+		{"dots", Mapping{Topic: "${tenant}"}, map[string]string{"tenant": ".."}, record.ReasonRoute, "tenant", "neither one dot nor two"},
+		{"long topic is shortened", Mapping{}, map[string]string{"aggregate_type": strings.Repeat("é", 200)}, record.ReasonRoute, "aggregate_type", "(407 bytes)"},
+		{"malformed timestamp", Mapping{Columns: Columns{Timestamp: "tenant"}}, nil, record.ReasonMapping, "tenant", "neither a date"},
+		{"infinite timestamp", Mapping{Columns: Columns{Timestamp: "at"}}, map[string]string{"at": "infinity"}, record.ReasonMapping, "at", "infinite"},
+		{"negative partition", Mapping{Partition: "shard"}, map[string]string{"shard": "-1"}, record.ReasonMapping, "shard", "partition"},
+		{"merged into an array", Mapping{Value: format.Merged}, map[string]string{"payload": "[1]"}, record.ReasonEncode, "payload", "no JSON object"},
+		{"merged into text", Mapping{Value: format.Merged, Columns: Columns{Payload: "tenant"}}, nil, record.ReasonEncode, "tenant", "no JSON object"},
+		{"json_string of bytes", Mapping{Value: format.JSONString, Columns: Columns{Payload: "raw"}}, nil, record.ReasonEncode, "raw", "not UTF-8"},
+		{"json_string key of bytes", Mapping{Key: format.JSONString, Columns: Columns{Key: "raw"}}, nil, record.ReasonEncode, "raw", "not UTF-8"},
+		{"pointer into text", Mapping{Columns: Columns{Key: "tenant#/a"}}, nil, record.ReasonMapping, "tenant", "is not JSON"},
+		{"headers of an array", Mapping{Columns: Columns{Headers: "extra"}}, map[string]string{"extra": "[]"}, record.ReasonMapping, "extra", "not a JSON object"},
+		{"headers of text", Mapping{Columns: Columns{Headers: "tenant"}}, nil, record.ReasonMapping, "tenant", "not JSON"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			row := rowWith(t, c.change)
 			row.Txn.Time = time.Unix(40, 0) // else it is outside any transaction
 			_, err := routeOne(t, c.m, row)
-			e, ok := errors.AsType[*RowError](err)
+			e, ok := errors.AsType[*record.RowError](err)
 			if !ok {
 				t.Fatalf("error %v", err)
 			}
@@ -163,15 +166,15 @@ func TestRowError_OfARowFromTheTableNamesNoPosition(t *testing.T) {
 
 func TestRoute_NamesTheColumnThatTheTableLost(t *testing.T) {
 	r := mustNew(t, Mapping{Columns: Columns{Key: "tenant"}})
-	var b Buffer
+	var b record.Buffer
 	if err := r.Route(&b, rowWith(t, nil)); err != nil {
 		t.Fatal(err)
 	}
 	without := table(t, "id uuid", "aggregate_type text", "aggregate_id text", "event_type text", "payload json")
 	for range 2 { // the second time from what is remembered
 		err := r.Route(&b, textRow(without, testID, "order", "o-1", "created", "{}"))
-		e, ok := errors.AsType[*RowError](err)
-		if !ok || e.Reason != ReasonSchema || e.Column != "tenant" || !strings.Contains(e.Error(), `no column "tenant"; it has id, aggregate_type`) {
+		e, ok := errors.AsType[*record.RowError](err)
+		if !ok || e.Reason != record.ReasonSchema || e.Column != "tenant" || !strings.Contains(e.Error(), `no column "tenant"; it has id, aggregate_type`) {
 			t.Fatalf("error %v", err)
 		}
 	}
@@ -183,8 +186,8 @@ func TestRoute_NamesTheColumnThatTheTableLost(t *testing.T) {
 func TestRoute_RefusesRowsOfOtherTables(t *testing.T) {
 	rel := table(t, outboxColumns...)
 	rel.Table = -1
-	err := mustNew(t, Mapping{}).Route(&Buffer{}, textRow(rel))
-	if e, ok := errors.AsType[*RowError](err); !ok || e.Reason != ReasonSchema {
+	err := mustNew(t, Mapping{}).Route(&record.Buffer{}, textRow(rel))
+	if e, ok := errors.AsType[*record.RowError](err); !ok || e.Reason != record.ReasonSchema {
 		t.Errorf("error %v", err)
 	}
 }
@@ -196,12 +199,12 @@ func TestRoute_RefusesBinaryOfUnknownTypes(t *testing.T) {
 		t.Error("numeric passes for safe in binary")
 	}
 	row := textRow(rel, testID, "order", "1.5", "created", "{}")
-	if err := r.Route(&Buffer{}, row); err != nil {
+	if err := r.Route(&record.Buffer{}, row); err != nil {
 		t.Fatal(err)
 	}
 	row.Values[2].Kind = wal.Binary
-	err := r.Route(&Buffer{}, row)
-	if e, ok := errors.AsType[*RowError](err); !ok || e.Reason != ReasonSchema || e.Column != "aggregate_id" {
+	err := r.Route(&record.Buffer{}, row)
+	if e, ok := errors.AsType[*record.RowError](err); !ok || e.Reason != record.ReasonSchema || e.Column != "aggregate_id" {
 		t.Errorf("error %v", err)
 	}
 	if unmapped := table(t, "id uuid", "aggregate_type text", "aggregate_id text", "event_type text", "payload json", "score numeric"); !r.BinarySafe(unmapped) {
@@ -217,7 +220,7 @@ func TestRoute_TablesKeepTheirMappings(t *testing.T) {
 	}
 	first, second := rowWith(t, nil), rowWith(t, nil)
 	second.Relation.Table = 1
-	var b Buffer
+	var b record.Buffer
 	for range 3 {
 		if err := errors.Join(r.Route(&b, first), r.Route(&b, second)); err != nil {
 			t.Fatal(err)
@@ -233,7 +236,7 @@ func TestRoute_TablesKeepTheirMappings(t *testing.T) {
 func TestRoute_BoundsWhatItRemembers(t *testing.T) {
 	r := mustNew(t, Mapping{Topic: "${tenant}", Columns: Columns{Headers: "extra"}})
 	row := rowWith(t, nil)
-	var b Buffer
+	var b record.Buffer
 	for i := range 3 * maxTopics {
 		row.Values[6].Data = fmt.Appendf(nil, "t%d", i)
 		row.Values[5].Data = fmt.Appendf(nil, `{"h%d": 1}`, i)
@@ -260,7 +263,7 @@ func TestRoute_BoundsWhatItRemembers(t *testing.T) {
 // The headers of a row that is rejected are not those of the next one.
 func TestRoute_ARejectedRowLeavesNoHeaders(t *testing.T) {
 	r := mustNew(t, Mapping{Headers: []HeaderMapping{{"t", "${tenant}"}}, Partition: "shard"})
-	var b Buffer
+	var b record.Buffer
 	if err := r.Route(&b, rowWith(t, map[string]string{"shard": "-1"})); err == nil {
 		t.Fatal("a partition below zero passes")
 	}
@@ -278,12 +281,12 @@ func TestRoute_DoesNotAllocate(t *testing.T) {
 	for name, m := range map[string]Mapping{
 		"raw":      {},
 		"headers":  {Columns: Columns{Headers: "extra", Timestamp: "at"}, Headers: []HeaderMapping{{"t", "${tenant|lower}"}}, Partition: "shard"},
-		"envelope": {Value: FormatEnvelope, Key: FormatJSONString, ValueFields: []Field{{"t", "tenant"}}},
-		"merged":   {Value: FormatMerged, ValueFields: []Field{{"t", "tenant"}}},
+		"envelope": {Value: format.Envelope, Key: format.JSONString, ValueFields: []Field{{"t", "tenant"}}},
+		"merged":   {Value: format.Merged, ValueFields: []Field{{"t", "tenant"}}},
 		"pointer":  {Columns: Columns{Key: "extra#/h"}},
 	} {
 		r := mustNew(t, m)
-		var b Buffer
+		var b record.Buffer
 		fill := func() {
 			for range 100 {
 				if err := r.Route(&b, row); err != nil {
@@ -302,10 +305,10 @@ func TestRoute_DoesNotAllocate(t *testing.T) {
 }
 
 func TestBuffer_KeepsEarlierRecordsWhileItGrows(t *testing.T) {
-	m := Mapping{Value: FormatMerged, ValueFields: []Field{{"tenant", "tenant"}}, Headers: []HeaderMapping{{"t", "${tenant}"}}}
+	m := Mapping{Value: format.Merged, ValueFields: []Field{{"tenant", "tenant"}}, Headers: []HeaderMapping{{"t", "${tenant}"}}}
 	r := mustNew(t, m)
 	row := rowWith(t, nil)
-	var b Buffer
+	var b record.Buffer
 	for round := range 3 {
 		for i := range 2000 {
 			tenant := fmt.Sprintf("%d-%d-%s", round, i, strings.Repeat("x", i%50))
@@ -320,7 +323,7 @@ func TestBuffer_KeepsEarlierRecordsWhileItGrows(t *testing.T) {
 			if want := `{"tenant":"` + tenant + `","a":1}`; string(rec.Value) != want || header(rec, "t") != tenant || header(rec, "id") != testID {
 				t.Fatalf("record %d of round %d:\n%s", i, round, show(rec))
 			}
-			size += len(rec.Value) + len(tenant) + len(rec.Headers)*int(unsafe.Sizeof(Header{})) + int(unsafe.Sizeof(rec))
+			size += len(rec.Value) + len(tenant) + len(rec.Headers)*int(unsafe.Sizeof(record.Header{})) + int(unsafe.Sizeof(rec))
 		}
 		if got := b.Size(); got < size || got > size+size/10 {
 			t.Errorf("size %d, records hold %d", got, size)
@@ -333,10 +336,10 @@ func TestBuffer_KeepsEarlierRecordsWhileItGrows(t *testing.T) {
 }
 
 func TestBuffer_GivesBackWhatOneHugeBatchNeeded(t *testing.T) {
-	m := Mapping{Value: FormatJSONString}
+	m := Mapping{Value: format.JSONString}
 	row := rowWith(t, map[string]string{"payload": `"` + strings.Repeat("x", 4<<20) + `"`})
 	r := mustNew(t, m)
-	var b Buffer
+	var b record.Buffer
 	if err := r.Route(&b, row); err != nil {
 		t.Fatal(err)
 	}
@@ -386,13 +389,13 @@ func TestRouter_ColumnsAddedInMidStreamChangeNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	commit := pglogrepl.LSN(0x100)
-	route := func(rel *wal.Relation) (*Record, error) {
+	route := func(rel *wal.Relation) (*record.Record, error) {
 		commit += 0x10
 		row := &wal.Row{Txn: &wal.Txn{Commit: commit}, Relation: rel}
 		for _, c := range rel.Columns {
 			row.Values = append(row.Values, wal.Value{Kind: wal.Text, Data: []byte(c.Name)})
 		}
-		var b Buffer
+		var b record.Buffer
 		if err := r.Route(&b, row); err != nil {
 			return nil, err
 		}
@@ -416,7 +419,7 @@ func TestRouter_ColumnsAddedInMidStreamChangeNothing(t *testing.T) {
 	if _, err := route(start); err != nil {
 		t.Fatal(err)
 	}
-	var rejected *RowError
+	var rejected *record.RowError
 	if _, err := route(text("id", "aggregate", "aggregate_id", "event_type", "payload", "traces")); !errors.As(err, &rejected) || rejected.Column != "trace_parent" {
 		t.Errorf("a column dropped in mid-stream: %v", err)
 	}

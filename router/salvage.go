@@ -2,6 +2,7 @@ package router
 
 import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router/record"
 )
 
 // The parts of a record, as Salvage names those that it could not make.
@@ -19,8 +20,8 @@ const (
 // cannot be put into its format is the payload column's own bytes; other parts are
 // empty, a partition AutoPartition. Like that of Route, the record refers to row, its batch and buf. It
 // appends nothing to buf.Records.
-func (r *Router) Salvage(buf *Buffer, row *wal.Row) (Record, []string) {
-	rec := Record{Partition: AutoPartition, Row: row}
+func (r *Router) Salvage(buf *record.Buffer, row *wal.Row) (record.Record, []string) {
+	rec := record.Record{Partition: record.AutoPartition, Row: row}
 	p := r.planFor(row)
 	if p.err == nil && p.connector != nil {
 		return p.connector.Salvage(buf, row), []string{PartTopic, PartKey, PartValue, PartHeaders}
@@ -29,22 +30,22 @@ func (r *Router) Salvage(buf *Buffer, row *wal.Row) (Record, []string) {
 		return rec, []string{PartTopic, PartKey, PartValue, PartHeaders}
 	}
 	missing := p.salvage(buf, row, &rec, &r.scratch)
-	rec.Headers = buf.takeHeaders()
+	rec.Headers = buf.TakeHeaders()
 	if r.positions {
-		one := []Record{rec}
-		addPositions(buf, one, row)
+		one := []record.Record{rec}
+		record.AddPositions(buf, one, row)
 		rec = one[0]
 	}
 	return rec, missing
 }
 
-func (p *plan) salvage(b *Buffer, row *wal.Row, rec *Record, scratch *[]byte) (missing []string) {
+func (p *plan) salvage(b *record.Buffer, row *wal.Row, rec *record.Record, scratch *[]byte) (missing []string) {
 	whole := true // the headers
-	id, err := p.id.text(b, row)
+	id, err := p.Id.Text(b, row)
 	if err != nil || id == nil {
 		whole = false
 	} else if p.addID(b, row, id, scratch) != nil {
-		b.header(idHeader, id)
+		b.Header(record.IdHeader, id)
 		whole = false
 	}
 	if rec.Topic, err = p.topic.name(b, row, scratch); err != nil {
@@ -56,21 +57,21 @@ func (p *plan) salvage(b *Buffer, row *wal.Row, rec *Record, scratch *[]byte) (m
 	if p.timestamp != nil && p.setTimestamp(rec, b, row) != nil {
 		missing = append(missing, PartTimestamp)
 	}
-	if p.event != nil {
-		err = p.readEvent(b, row, rec.Timestamp)
+	if p.Event != nil {
+		err = p.ReadEvent(b, row, rec.Timestamp)
 	}
-	if err == nil || p.event == nil {
-		rec.Value, err = p.value(b, row, scratch)
+	if err == nil || p.Event == nil {
+		rec.Value, err = p.Value(b, row, scratch)
 	}
 	if err != nil {
 		missing, rec.Value = append(missing, PartValue), nil
-		if p.payload != nil {
-			if rec.Value, err = p.payload.bytes(b, row); err != nil {
+		if p.Payload != nil {
+			if rec.Value, err = p.Payload.Bytes(b, row); err != nil {
 				rec.Value = nil
 			}
 		}
-	} else if p.event != nil {
-		whole = p.eventHeaders(b, row, rec.Value) == nil && whole
+	} else if p.Event != nil {
+		whole = p.EventHeaders(b, row, rec.Value) == nil && whole
 	}
 	if p.addHeaders(b, row, scratch) != nil || !whole {
 		missing = append(missing, PartHeaders)

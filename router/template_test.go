@@ -1,6 +1,8 @@
 package router
 
 import (
+	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/router/template"
 	"strings"
 	"testing"
 )
@@ -45,7 +47,7 @@ func TestTopic_FromTemplateAndRegex(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			m := Mapping{Topic: c.topic, TopicRegex: c.regex}
 			r := mustNew(t, m)
-			var b Buffer
+			var b record.Buffer
 			for range 2 { // built, then remembered
 				if err := r.Route(&b, rowWith(t, map[string]string{"aggregate_type": c.route})); err != nil {
 					t.Fatal(err)
@@ -61,7 +63,7 @@ func TestTopic_FromTemplateAndRegex(t *testing.T) {
 // TestTopic_TellsSplitsApart has columns that run together to the same text.
 func TestTopic_TellsSplitsApart(t *testing.T) {
 	r := mustNew(t, Mapping{Topic: "${tenant}.${aggregate_type|default:none}"})
-	var b Buffer
+	var b record.Buffer
 	rel := table(t, outboxColumns...)
 	for _, c := range [][3]string{{"ab", "c", "ab.c"}, {"a", "bc", "a.bc"}, {"ab", null, "ab.none"}, {"ab", "", "ab.none"}, {"ab", "c", "ab.c"}} {
 		b.Reset()
@@ -86,7 +88,7 @@ func TestTemplate_Errors(t *testing.T) {
 		"${a#/b~2}":        "~ is written",
 		"${a|lower|UPPER}": `no filter "UPPER"`,
 	} {
-		if _, err := parseTemplate(text); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := template.Parse(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
@@ -115,7 +117,7 @@ func TestTopic_AnIllegalNameComesWithTheFilterThatCleansIt(t *testing.T) {
 		if !found {
 			continue
 		}
-		if rec, err := routeOne(t, Mapping{Topic: advice, TopicRegex: c.regex}, row); err != nil || CheckTopic(rec.Topic) != nil {
+		if rec, err := routeOne(t, Mapping{Topic: advice, TopicRegex: c.regex}, row); err != nil || record.CheckTopic(rec.Topic) != nil {
 			t.Errorf("%s gives %v, %v", advice, rec, err)
 		}
 	}

@@ -8,6 +8,9 @@ import (
 	"slices"
 
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router/column"
+	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/router/template"
 )
 
 // Names are remembered by the values that they are made of, so that a row
@@ -20,22 +23,22 @@ const (
 
 // topicPlan makes topic names for one relation.
 type topicPlan struct {
-	template *template
-	route    *source        // read by regex; nil without one
-	regex    *regexp.Regexp // anchored at both ends
-	inputs   []*source      // everything that the name depends on
-	constant string         // the whole name, when inputs is empty
+	template *template.Template
+	route    *column.Source   // read by regex; nil without one
+	regex    *regexp.Regexp   // anchored at both ends
+	inputs   []*column.Source // everything that the name depends on
+	constant string           // the whole name, when inputs is empty
 	known    map[string]string
 }
 
 // name gives the topic of a row. Scratch is memory that may be overwritten.
-func (t *topicPlan) name(b *Buffer, row *wal.Row, scratch *[]byte) (string, error) {
+func (t *topicPlan) name(b *record.Buffer, row *wal.Row, scratch *[]byte) (string, error) {
 	if len(t.inputs) == 0 {
 		return t.constant, nil
 	}
 	key := (*scratch)[:0]
 	for _, in := range t.inputs {
-		value, err := in.bytes(b, row)
+		value, err := in.Bytes(b, row)
 		if err != nil {
 			return "", err
 		}
@@ -54,8 +57,8 @@ func (t *topicPlan) name(b *Buffer, row *wal.Row, scratch *[]byte) (string, erro
 	if err != nil {
 		return "", err
 	}
-	if err := checkTopic(name); err != nil {
-		return "", reject(ReasonRoute, t.inputs[0].column, "the row gives topic %s, which Kafka does not allow: a name %v; %s", shown(name), err, t.remedy(b, row, err))
+	if err := record.CheckTopicName(name); err != nil {
+		return "", record.Reject(record.ReasonRoute, t.inputs[0].Column, "the row gives topic %s, which Kafka does not allow: a name %v; %s", record.ShowTopic(name), err, t.remedy(b, row, err))
 	}
 	topic := string(name)
 	if len(key) <= maxTopicInput {
@@ -68,11 +71,11 @@ func (t *topicPlan) name(b *Buffer, row *wal.Row, scratch *[]byte) (string, erro
 }
 
 // build makes the name without looking at what is known.
-func (t *topicPlan) build(b *Buffer, row *wal.Row) ([]byte, error) {
+func (t *topicPlan) build(b *record.Buffer, row *wal.Row) ([]byte, error) {
 	var dst []byte
 	var groups [][]byte
 	if t.regex != nil {
-		value, err := t.route.bytes(b, row)
+		value, err := t.route.Bytes(b, row)
 		if err != nil {
 			return nil, err
 		}
@@ -83,51 +86,51 @@ func (t *topicPlan) build(b *Buffer, row *wal.Row) ([]byte, error) {
 			return value, nil // Debezium's rule: the value is the topic
 		}
 	}
-	for i := range t.template.parts {
-		p := &t.template.parts[i]
+	for i := range t.template.Parts {
+		p := &t.template.Parts[i]
 		start := len(dst)
 		var null bool
 		var err error
-		if dst, null, err = p.appendTo(dst, b, row, groups); err != nil {
+		if dst, null, err = p.AppendTo(dst, b, row, groups); err != nil {
 			return nil, err
 		}
-		if p.source != nil && len(dst) == start {
-			return nil, emptyRoute(p.source, null)
+		if p.Source != nil && len(dst) == start {
+			return nil, emptyRoute(p.Source, null)
 		}
 	}
 	return dst, nil
 }
 
 // remedy is what to configure so that a row with an illegal name gets a legal one.
-func (t *topicPlan) remedy(b *Buffer, row *wal.Row, illegal error) string {
+func (t *topicPlan) remedy(b *record.Buffer, row *wal.Row, illegal error) string {
 	const otherwise = "use topic_regex to give such rows another topic"
-	if !errors.Is(illegal, errTopicBytes) {
+	if !errors.Is(illegal, record.ErrTopicBytes) {
 		return otherwise
 	}
 	if t.regex != nil {
-		if value, err := t.route.bytes(b, row); err != nil || !t.regex.Match(value) {
+		if value, err := t.route.Bytes(b, row); err != nil || !t.regex.Match(value) {
 			return "topic_regex does not match the value, which is the topic then: have it match, and clean the name with filter topic"
 		}
 	}
-	cleaned := &topicPlan{template: &template{}, regex: t.regex, route: t.route}
-	for _, p := range t.template.parts {
-		if p.name != "" && !slices.ContainsFunc(p.filters, func(f filter) bool { return f.name == "topic" }) {
-			p.filters = append(slices.Clone(p.filters), filter{name: "topic"})
+	cleaned := &topicPlan{template: &template.Template{}, regex: t.regex, route: t.route}
+	for _, p := range t.template.Parts {
+		if p.Name != "" && !slices.ContainsFunc(p.Filters, func(f template.Filter) bool { return f.Name == "topic" }) {
+			p.Filters = append(slices.Clone(p.Filters), template.Filter{Name: "topic"})
 		}
-		cleaned.template.parts = append(cleaned.template.parts, p)
+		cleaned.template.Parts = append(cleaned.template.Parts, p)
 	}
 	name, err := cleaned.build(b, row)
-	if err != nil || checkTopic(name) != nil {
+	if err != nil || record.CheckTopicName(name) != nil {
 		return otherwise
 	}
-	return fmt.Sprintf("`topic: %s` puts a hyphen in place of every other character, which gives %s", cleaned.template, shown(name))
+	return fmt.Sprintf("`topic: %s` puts a hyphen in place of every other character, which gives %s", cleaned.template, record.ShowTopic(name))
 }
 
-func emptyRoute(s *source, null bool) error {
-	return reject(ReasonRoute, s.column, "%s, which the topic is made of, is %s; `${%s|default:other}` gives such rows a topic", s.called(), s.nothing(null), s.spec)
+func emptyRoute(s *column.Source, null bool) error {
+	return record.Reject(record.ReasonRoute, s.Column, "%s, which the topic is made of, is %s; `${%s|default:other}` gives such rows a topic", s.Called(), s.Nothing(null), s.Spec)
 }
 
 // emptyMatch is emptyRoute for what topic_regex matches, before any template.
-func emptyMatch(s *source, null bool) error {
-	return reject(ReasonRoute, s.column, "%s, which topic_regex is matched against, is %s; have every writer set it, or map columns.route to what has a value in every row", s.called(), s.nothing(null))
+func emptyMatch(s *column.Source, null bool) error {
+	return record.Reject(record.ReasonRoute, s.Column, "%s, which topic_regex is matched against, is %s; have every writer set it, or map columns.route to what has a value in every row", s.Called(), s.Nothing(null))
 }

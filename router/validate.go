@@ -7,17 +7,24 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cdc-relay/cdc-relay/router/advice"
+	"github.com/cdc-relay/cdc-relay/router/column"
+	"github.com/cdc-relay/cdc-relay/router/format"
+	"github.com/cdc-relay/cdc-relay/router/jsontext"
+	"github.com/cdc-relay/cdc-relay/router/preset"
+	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/router/template"
 	"github.com/cdc-relay/cdc-relay/wording"
 )
 
 // mapping is a Mapping whose parts are parsed; it knows no table yet.
 type mapping struct {
 	Mapping
-	preset  *preset        // nil looks at the columns
-	topic   *template      // nil takes the preset's
-	regex   *regexp.Regexp // anchored; nil without topic_regex
-	headers []*template    // parallel to Mapping.Headers; nil where the source is a column
-	pin     *pin           // what the first Check decided; nil before it
+	preset  *preset.Preset       // nil looks at the columns
+	topic   *template.Template   // nil takes the preset's
+	regex   *regexp.Regexp       // anchored; nil without topic_regex
+	headers []*template.Template // parallel to Mapping.Headers; nil where the source is a column
+	pin     *pin                 // what the first Check decided; nil before it
 
 	connector Connector // nil without one
 }
@@ -36,14 +43,14 @@ func newMapping(m Mapping, index int) (*mapping, error) {
 	fail := func(key string, format string, args ...any) {
 		errs = append(errs, p.configError(key, fmt.Errorf(format, args...)))
 	}
-	if m.Preset != "" && m.Preset != presetAuto {
-		p.preset = findPreset(m.Preset)
-		switch why := refusedPreset(m.Preset); {
+	if m.Preset != "" && m.Preset != preset.Auto {
+		p.preset = preset.Find(m.Preset)
+		switch why := preset.RefusedName(m.Preset); {
 		case p.preset != nil:
 		case why != nil:
 			fail("preset", "there is no preset for %w", why)
 		default:
-			fail("preset", "there is no preset %q; %s", m.Preset, wording.DidYouMean(m.Preset, PresetNames()))
+			fail("preset", "there is no preset %q; %s", m.Preset, wording.DidYouMean(m.Preset, preset.Names()))
 		}
 	}
 	if !slices.Contains(keyFormats, m.Key) {
@@ -52,7 +59,7 @@ func newMapping(m Mapping, index int) (*mapping, error) {
 	if !slices.Contains(valueFormats, m.Value) {
 		fail("value", "there is no value format %q; there are %s", m.Value, strings.Join(valueFormats[1:], ", "))
 	}
-	for r := range roleCount {
+	for r := range preset.RoleCount {
 		if err := checkSpec(m.Columns.column(r)); err != nil {
 			fail("columns."+r.String(), "%w", err)
 		}
@@ -65,9 +72,9 @@ func newMapping(m Mapping, index int) (*mapping, error) {
 	errs = append(errs, p.checkFields()...)
 	switch {
 	case m.CloudEventsSource == "":
-	case !isCloudEvents(m.Value):
-		errs = append(errs, p.configError("cloudevents_source", advise(fmt.Errorf("only value formats %s and %s have a source", FormatCloudEvents, FormatCloudEventsBinary), "set value to one of them, or leave this out")))
-	case !isURIReference(m.CloudEventsSource):
+	case !format.IsCloudEvents(m.Value):
+		errs = append(errs, p.configError("cloudevents_source", advice.Give(fmt.Errorf("only value formats %s and %s have a source", format.CloudEvents, format.CloudEventsBinary), "set value to one of them, or leave this out")))
+	case !format.IsURIReference(m.CloudEventsSource):
 		fail("cloudevents_source", "%q is no URI reference; write one such as /shop/orders", m.CloudEventsSource)
 	}
 	return p, errors.Join(errs...)
@@ -75,8 +82,8 @@ func newMapping(m Mapping, index int) (*mapping, error) {
 
 // The first entry of each is the unset key, which means raw.
 var (
-	keyFormats   = []string{"", FormatRaw, FormatJSONString}
-	valueFormats = []string{"", FormatRaw, FormatJSONString, FormatEnvelope, FormatMerged, FormatCloudEvents, FormatCloudEventsBinary, FormatEventuate}
+	keyFormats   = []string{"", format.Raw, format.JSONString}
+	valueFormats = []string{"", format.Raw, format.JSONString, format.Envelope, format.Merged, format.CloudEvents, format.CloudEventsBinary, format.Eventuate}
 )
 
 func (m *mapping) configError(key string, err error) error {
@@ -85,8 +92,8 @@ func (m *mapping) configError(key string, err error) error {
 
 // checkSpec looks at the pointer of `column#/pointer`.
 func checkSpec(spec string) error {
-	if _, pointer := splitPointer(spec); pointer != "" {
-		_, err := parsePointer(pointer)
+	if _, pointer := column.SplitPointer(spec); pointer != "" {
+		_, err := jsontext.ParsePointer(pointer)
 		return err
 	}
 	return nil
@@ -102,42 +109,42 @@ func (m *mapping) parseTopic() (errs []error) {
 		}
 	}
 	if m.Topic == "" {
-		if m.regex != nil && m.regex.SubexpIndex(routedByValue) < 0 {
+		if m.regex != nil && m.regex.SubexpIndex(preset.RoutedByValue) < 0 {
 			errs = append(errs, m.configError("topic_regex", errNoGroupForPreset))
 		}
 		return errs
 	}
-	if m.topic, err = parseTemplate(m.Topic); err != nil {
+	if m.topic, err = template.Parse(m.Topic); err != nil {
 		return append(errs, m.configError("topic", fmt.Errorf("topic template %w", err)))
 	}
-	for _, p := range m.topic.parts {
-		literal := p.literal
-		for _, f := range p.filters {
-			switch f.name {
+	for _, p := range m.topic.Parts {
+		literal := p.Literal
+		for _, f := range p.Filters {
+			switch f.Name {
 			case "default":
-				literal = f.text
+				literal = f.Text
 			case "topic":
 				literal = ""
 			}
 		}
-		if err := checkTopicBytes([]byte(literal)); err != nil {
+		if err := record.CheckTopicCharacters([]byte(literal)); err != nil {
 			errs = append(errs, m.configError("topic", fmt.Errorf("no topic can be named with %q: a name %w", literal, err)))
 		}
 	}
-	if len(m.topic.names()) == 0 && len(errs) == 0 {
-		if err := checkTopic([]byte(m.topic.parts[0].literal)); err != nil {
+	if len(m.topic.Names()) == 0 && len(errs) == 0 {
+		if err := record.CheckTopicName([]byte(m.topic.Parts[0].Literal)); err != nil {
 			errs = append(errs, m.configError("topic", fmt.Errorf("%q is no topic: a name %w", m.Topic, err)))
 		}
 	}
-	if m.regex != nil && slices.Contains(m.topic.names(), routedByValue) && m.regex.SubexpIndex(routedByValue) < 0 {
+	if m.regex != nil && slices.Contains(m.topic.Names(), preset.RoutedByValue) && m.regex.SubexpIndex(preset.RoutedByValue) < 0 {
 		errs = append(errs, m.configError("topic", errNoGroup))
 	}
 	return errs
 }
 
-var errNoGroup = advise(errors.New("the topic uses ${routedByValue}, and topic_regex has no group (?<routedByValue>…)"), "name a group so, or leave ${routedByValue} out")
+var errNoGroup = advice.Give(errors.New("the topic uses ${routedByValue}, and topic_regex has no group (?<routedByValue>…)"), "name a group so, or leave ${routedByValue} out")
 
-var errNoGroupForPreset = advise(errors.New("it has no group (?<routedByValue>…), of which the preset's topic is made"), "name a group so, or set topic")
+var errNoGroupForPreset = advice.Give(errors.New("it has no group (?<routedByValue>…), of which the preset's topic is made"), "name a group so, or set topic")
 
 // anchored makes expr match whole values only, as Java's matches does. The group
 // is there so that an alternation does not escape the anchors.
@@ -157,21 +164,21 @@ func regexError(expr string, err error) error {
 const ownPrefix = "cdc-relay-"
 
 func (m *mapping) parseHeaders() (errs []error) {
-	m.headers = make([]*template, len(m.Headers))
+	m.headers = make([]*template.Template, len(m.Headers))
 	for i, h := range m.Headers {
 		key := "headers." + h.Name
 		switch {
 		case h.Name == "":
-			errs = append(errs, m.configError("headers", advise(errors.New("a header has no name"), "write name: column")))
+			errs = append(errs, m.configError("headers", advice.Give(errors.New("a header has no name"), "write name: column")))
 		case strings.HasPrefix(h.Name, ownPrefix):
-			errs = append(errs, m.configError(key, advise(errors.New("names that begin with "+ownPrefix+" are those of position headers and dead letters"), "choose another name")))
-		case isCloudEvents(m.Value) && isEventHeader(h.Name):
-			errs = append(errs, m.configError(key, advise(fmt.Errorf("value format %s sets this header itself", m.Value), "leave it out")))
+			errs = append(errs, m.configError(key, advice.Give(errors.New("names that begin with "+ownPrefix+" are those of position headers and dead letters"), "choose another name")))
+		case format.IsCloudEvents(m.Value) && format.IsEventHeader(h.Name):
+			errs = append(errs, m.configError(key, advice.Give(fmt.Errorf("value format %s sets this header itself", m.Value), "leave it out")))
 		case strings.TrimSpace(h.Source) == "":
-			errs = append(errs, m.configError(key, advise(errors.New("names neither a column nor a template"), "write one, as in tenant: tenant_id")))
-		case isTemplate(h.Source):
+			errs = append(errs, m.configError(key, advice.Give(errors.New("names neither a column nor a template"), "write one, as in tenant: tenant_id")))
+		case template.Is(h.Source):
 			var err error
-			if m.headers[i], err = parseTemplate(h.Source); err != nil {
+			if m.headers[i], err = template.Parse(h.Source); err != nil {
 				errs = append(errs, m.configError(key, fmt.Errorf("header template %w", err)))
 			}
 		default:
@@ -187,23 +194,23 @@ func (m *mapping) parseHeaders() (errs []error) {
 const payloadField = "payload"
 
 func (m *mapping) checkFields() (errs []error) {
-	if len(m.ValueFields) > 0 && m.Value != FormatEnvelope && m.Value != FormatMerged && !isCloudEvents(m.Value) {
-		return []error{m.configError("value_fields", advise(fmt.Errorf("only value formats %s, %s, %s and %s take up fields", FormatEnvelope, FormatMerged, FormatCloudEvents, FormatCloudEventsBinary), "set value to one of them, or leave this out"))}
+	if len(m.ValueFields) > 0 && m.Value != format.Envelope && m.Value != format.Merged && !format.IsCloudEvents(m.Value) {
+		return []error{m.configError("value_fields", advice.Give(fmt.Errorf("only value formats %s, %s, %s and %s take up fields", format.Envelope, format.Merged, format.CloudEvents, format.CloudEventsBinary), "set value to one of them, or leave this out"))}
 	}
 	seen := map[string]bool{}
 	for _, f := range m.ValueFields {
 		key := "value_fields." + f.Name
 		switch {
 		case f.Name == "":
-			errs = append(errs, m.configError("value_fields", advise(errors.New("a field has no name"), "write name: column")))
-		case isCloudEvents(m.Value) && (!extensionName.MatchString(f.Name) || slices.Contains(eventAttributes, f.Name)):
-			errs = append(errs, m.configError(key, fmt.Errorf("an extension attribute is named with 1 to 20 lower-case letters and digits, and not %s", strings.Join(eventAttributes, ", "))))
-		case m.Value == FormatEnvelope && f.Name == payloadField:
-			errs = append(errs, m.configError(key, advise(errors.New("the envelope keeps this member for the payload"), "choose another name")))
+			errs = append(errs, m.configError("value_fields", advice.Give(errors.New("a field has no name"), "write name: column")))
+		case format.IsCloudEvents(m.Value) && (!format.ExtensionName.MatchString(f.Name) || slices.Contains(format.EventAttributes, f.Name)):
+			errs = append(errs, m.configError(key, fmt.Errorf("an extension attribute is named with 1 to 20 lower-case letters and digits, and not %s", strings.Join(format.EventAttributes, ", "))))
+		case m.Value == format.Envelope && f.Name == payloadField:
+			errs = append(errs, m.configError(key, advice.Give(errors.New("the envelope keeps this member for the payload"), "choose another name")))
 		case seen[f.Name]:
-			errs = append(errs, m.configError(key, advise(errors.New("is there twice"), "leave one out")))
+			errs = append(errs, m.configError(key, advice.Give(errors.New("is there twice"), "leave one out")))
 		case f.Column == "":
-			errs = append(errs, m.configError(key, advise(errors.New("names no column"), "write one, as in type: event_type")))
+			errs = append(errs, m.configError(key, advice.Give(errors.New("names no column"), "write one, as in type: event_type")))
 		default:
 			if err := checkSpec(f.Column); err != nil {
 				errs = append(errs, m.configError(key, err))

@@ -6,6 +6,9 @@ import (
 	"testing"
 
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router/format"
+	"github.com/cdc-relay/cdc-relay/router/jsontext"
+	"github.com/cdc-relay/cdc-relay/router/record"
 )
 
 func TestValue_Formats(t *testing.T) {
@@ -18,27 +21,27 @@ func TestValue_Formats(t *testing.T) {
 		{"raw keeps bytes", "json", "{\"b\": 1,\n \"a\":1.50}", Mapping{}, "bytes 7b2262223a20312c0a202261223a312e35307d"},
 		{"raw keeps an empty text", "text", "", Mapping{}, "empty"},
 		{"json null is no SQL NULL", "jsonb", "null", Mapping{}, "null"},
-		{"json_string escapes as JsonConverter does", "text", "a\"\\/<>&\b\f\n\r\t\x01\x1f\x7fé\u2028😀", Mapping{Value: FormatJSONString}, `"a\"\\/<>&\b\f\n\r\t\u0001\u001F` + "\x7fé\u2028" + `\uD83D\uDE00"`},
-		{"envelope", "jsonb", `{"a": 1}`, Mapping{Value: FormatEnvelope, ValueFields: fields}, `{"payload":{"a": 1},"type":"created","n":3}`},
-		{"envelope without fields", "jsonb", `[1]`, Mapping{Value: FormatEnvelope}, `{"payload":[1]}`},
-		{"envelope of a JSON scalar", "jsonb", `1.50`, Mapping{Value: FormatEnvelope}, `{"payload":1.50}`},
-		{"envelope of JSON in text", "text", ` {"a": 1}`, Mapping{Value: FormatEnvelope}, `{"payload": {"a": 1}}`},
-		{"envelope of JSON in bytea", "bytea", `\x7b7d`, Mapping{Value: FormatEnvelope}, `{"payload":{}}`},
-		{"envelope of text", "text", `say "x"`, Mapping{Value: FormatEnvelope}, `{"payload":"say \"x\""}`},
-		{"envelope of text that looks like a number", "text", `15`, Mapping{Value: FormatEnvelope}, `{"payload":"15"}`},
-		{"envelope of broken JSON", "text", `{"a":`, Mapping{Value: FormatEnvelope}, `{"payload":"{\"a\":"}`},
-		{"envelope at a pointer", "json", `{"a":{"b":"c"}}`, Mapping{Value: FormatEnvelope, Columns: Columns{Payload: "payload#/a/b"}}, `{"payload":"c"}`},
-		{"envelope of NULL", "json", null, Mapping{Value: FormatEnvelope}, "null"},
-		{"merged", "jsonb", `{"a": 1, "b": {"c": [2]}}`, Mapping{Value: FormatMerged, ValueFields: fields}, `{"type":"created","n":3,"a": 1, "b": {"c": [2]}}`},
-		{"merged, clash", "json", `{"n":"own","x":1}`, Mapping{Value: FormatMerged, ValueFields: fields}, `{"type":"created","n":"own","x":1}`},
-		{"merged, clash with an escaped name", "json", `{"\u006e":"own"}`, Mapping{Value: FormatMerged, ValueFields: fields}, `{"type":"created","\u006e":"own"}`},
-		{"merged, no clash in depth", "json", `{"x":{"n":1}}`, Mapping{Value: FormatMerged, ValueFields: fields}, `{"type":"created","n":3,"x":{"n":1}}`},
-		{"merged, all clash", "json", ` { "type" : 1 , "n" : 2 } `, Mapping{Value: FormatMerged, ValueFields: fields}, `{ "type" : 1 , "n" : 2 }`},
-		{"merged, empty object", "json", ` { } `, Mapping{Value: FormatMerged, ValueFields: fields}, `{"type":"created","n":3 }`},
-		{"merged, JSON in text", "text", `{"a":"}"}`, Mapping{Value: FormatMerged, ValueFields: fields}, `{"type":"created","n":3,"a":"}"}`},
-		{"merged, NULL", "json", null, Mapping{Value: FormatMerged, ValueFields: fields}, "null"},
+		{"json_string escapes as JsonConverter does", "text", "a\"\\/<>&\b\f\n\r\t\x01\x1f\x7fé\u2028😀", Mapping{Value: format.JSONString}, `"a\"\\/<>&\b\f\n\r\t\u0001\u001F` + "\x7fé\u2028" + `\uD83D\uDE00"`},
+		{"envelope", "jsonb", `{"a": 1}`, Mapping{Value: format.Envelope, ValueFields: fields}, `{"payload":{"a": 1},"type":"created","n":3}`},
+		{"envelope without fields", "jsonb", `[1]`, Mapping{Value: format.Envelope}, `{"payload":[1]}`},
+		{"envelope of a JSON scalar", "jsonb", `1.50`, Mapping{Value: format.Envelope}, `{"payload":1.50}`},
+		{"envelope of JSON in text", "text", ` {"a": 1}`, Mapping{Value: format.Envelope}, `{"payload": {"a": 1}}`},
+		{"envelope of JSON in bytea", "bytea", `\x7b7d`, Mapping{Value: format.Envelope}, `{"payload":{}}`},
+		{"envelope of text", "text", `say "x"`, Mapping{Value: format.Envelope}, `{"payload":"say \"x\""}`},
+		{"envelope of text that looks like a number", "text", `15`, Mapping{Value: format.Envelope}, `{"payload":"15"}`},
+		{"envelope of broken JSON", "text", `{"a":`, Mapping{Value: format.Envelope}, `{"payload":"{\"a\":"}`},
+		{"envelope at a pointer", "json", `{"a":{"b":"c"}}`, Mapping{Value: format.Envelope, Columns: Columns{Payload: "payload#/a/b"}}, `{"payload":"c"}`},
+		{"envelope of NULL", "json", null, Mapping{Value: format.Envelope}, "null"},
+		{"merged", "jsonb", `{"a": 1, "b": {"c": [2]}}`, Mapping{Value: format.Merged, ValueFields: fields}, `{"type":"created","n":3,"a": 1, "b": {"c": [2]}}`},
+		{"merged, clash", "json", `{"n":"own","x":1}`, Mapping{Value: format.Merged, ValueFields: fields}, `{"type":"created","n":"own","x":1}`},
+		{"merged, clash with an escaped name", "json", `{"\u006e":"own"}`, Mapping{Value: format.Merged, ValueFields: fields}, `{"type":"created","\u006e":"own"}`},
+		{"merged, no clash in depth", "json", `{"x":{"n":1}}`, Mapping{Value: format.Merged, ValueFields: fields}, `{"type":"created","n":3,"x":{"n":1}}`},
+		{"merged, all clash", "json", ` { "type" : 1 , "n" : 2 } `, Mapping{Value: format.Merged, ValueFields: fields}, `{ "type" : 1 , "n" : 2 }`},
+		{"merged, empty object", "json", ` { } `, Mapping{Value: format.Merged, ValueFields: fields}, `{"type":"created","n":3 }`},
+		{"merged, JSON in text", "text", `{"a":"}"}`, Mapping{Value: format.Merged, ValueFields: fields}, `{"type":"created","n":3,"a":"}"}`},
+		{"merged, NULL", "json", null, Mapping{Value: format.Merged, ValueFields: fields}, "null"},
 		{"tombstone for empty", "text", "", Mapping{TombstoneOnEmpty: true}, "null"},
-		{"tombstone for blank", "text", " \t\n", Mapping{TombstoneOnEmpty: true, Value: FormatJSONString}, "null"},
+		{"tombstone for blank", "text", " \t\n", Mapping{TombstoneOnEmpty: true, Value: format.JSONString}, "null"},
 		{"no tombstone for an object", "json", "{}", Mapping{TombstoneOnEmpty: true}, "{}"},
 		{"no tombstone for empty bytea", "bytea", `\x`, Mapping{}, "empty"},
 		{"no tombstone unless asked", "text", " ", Mapping{}, " "},
@@ -79,7 +82,7 @@ func TestValue_FieldsByType(t *testing.T) {
 		{"mood", "sad", `"sad"`},
 	} {
 		rel := table(t, "id uuid", "aggregate_type text", "payload jsonb", "f "+c.typ)
-		m := Mapping{Value: FormatMerged, ValueFields: []Field{{"f", "f"}}}
+		m := Mapping{Value: format.Merged, ValueFields: []Field{{"f", "f"}}}
 		rec, err := routeOne(t, m, textRow(rel, testID, "order", `{}`, c.text))
 		if want := `{"f":` + c.want + `}`; err != nil || string(rec.Value) != want {
 			t.Errorf("%s %s: %s, %v; want %s", c.typ, c.text, rec.Value, err, want)
@@ -95,12 +98,12 @@ func FuzzValue(f *testing.F) {
 	}
 	rel := table(f, "id uuid", "aggregate_type text", "event_type text", "payload text")
 	fields := []Field{{"type", "event_type"}, {"id", "id"}}
-	merged := mustNew(f, Mapping{Value: FormatMerged, ValueFields: fields})
-	envelope := mustNew(f, Mapping{Value: FormatEnvelope, ValueFields: fields})
+	merged := mustNew(f, Mapping{Value: format.Merged, ValueFields: fields})
+	envelope := mustNew(f, Mapping{Value: format.Envelope, ValueFields: fields})
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		row := textRow(rel, testID, "order", "created", "")
 		row.Values[3] = wal.Value{Kind: wal.Text, Data: payload}
-		var b Buffer
+		var b record.Buffer
 		checkMerged(t, merged.Route(&b, row), &b, payload)
 		b.Reset()
 		if err := envelope.Route(&b, row); err != nil {
@@ -130,7 +133,7 @@ func trimJSON(b []byte) []byte {
 	return []byte(strings.Trim(string(b), " \t\r\n"))
 }
 
-func checkMerged(t *testing.T, err error, b *Buffer, payload []byte) {
+func checkMerged(t *testing.T, err error, b *record.Buffer, payload []byte) {
 	t.Helper()
 	var own map[string]json.RawMessage
 	object := json.Unmarshal(payload, &own) == nil && own != nil
@@ -162,17 +165,17 @@ func TestPointer(t *testing.T) {
 		{"/a/b/0", "10"}, {"/a/b/1/d", `"x"`}, {"/a/b/1/c", ""}, {"/a/b/2", ""}, {"/a/b/00", ""}, {"/a/b/-", ""}, {"/a/b/x", ""},
 		{"/a~1b", "1"}, {"/m~0n", "2"}, {"/", "3"}, {"/e", "4"}, {"/dup", "2"}, {"/a/b/0/x", ""}, {"/none/x", ""},
 	} {
-		p, err := parsePointer(c.pointer)
+		p, err := jsontext.ParsePointer(c.pointer)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := lookup([]byte(doc), p)
+		got, err := jsontext.Lookup([]byte(doc), p)
 		if err != nil || string(got) != c.want {
 			t.Errorf("%s: %q, %v; want %q", c.pointer, got, err, c.want)
 		}
 	}
 	for _, bad := range []string{"", "a", "/~", "/~2", "/a~01~"} {
-		if _, err := parsePointer(bad); err == nil {
+		if _, err := jsontext.ParsePointer(bad); err == nil {
 			t.Errorf("pointer %q passes", bad)
 		}
 	}
@@ -183,11 +186,11 @@ func FuzzPointer(f *testing.F) {
 	f.Add([]byte(`{"a":[`), "/a/1")
 	f.Add([]byte(`"`), "/~1")
 	f.Fuzz(func(t *testing.T, doc []byte, pointer string) {
-		p, err := parsePointer(pointer)
+		p, err := jsontext.ParsePointer(pointer)
 		if err != nil {
 			return
 		}
-		got, err := lookup(doc, p)
+		got, err := jsontext.Lookup(doc, p)
 		if err == nil && got != nil && json.Valid(doc) && !json.Valid(got) {
 			t.Fatalf("%q in %q gives %q", pointer, doc, got)
 		}

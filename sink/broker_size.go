@@ -1,7 +1,7 @@
 package sink
 
 import (
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/twmb/franz-go/pkg/kbin"
 )
 
@@ -11,7 +11,7 @@ const defaultMaxMessageBytes = 1 << 20
 
 // batchSize is the size of a batch that holds nothing but the record, as brokers
 // hold it against max.message.bytes, before compression.
-func batchSize(r *router.Record) int {
+func batchSize(r *record.Record) int {
 	const overhead = 61 // base offset to record count, magic 2
 	n := 1 + 1 + 1      // attributes, timestamp delta, offset delta
 	n += fieldSize(len(r.Key)) + fieldSize(len(r.Value)) + kbin.VarintLen(int32(len(r.Headers)))

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -74,7 +74,7 @@ func (t *expectedTopic) needs() int64 {
 // with is the size of a batch with a payload, and around it what records of the
 // topic are known to have.
 func (t *expectedTopic) with(payload int64) int64 {
-	empty := batchSize(&router.Record{})
+	empty := batchSize(&record.Record{})
 	return payload + int64(max(t.around, empty))
 }
 
@@ -93,7 +93,7 @@ func (e *Expected) DeadLetters(name string, read bool) {
 func (e *Expected) Rejected(fate string, matter Level) { e.fate, e.matter = fate, matter }
 
 // Record adds a record that would be sent. Nothing of it is kept.
-func (e *Expected) Record(r *router.Record) {
+func (e *Expected) Record(r *record.Record) {
 	t := e.topic(strings.Clone(r.Topic))
 	size := batchSize(r)
 	t.largest, t.around = max(t.largest, size), max(t.around, size-len(r.Value))

@@ -82,7 +82,7 @@ func TestCheck_FindsNothingOnAHealthyCluster(t *testing.T) {
 	c := cluster(t, kfake.NumBrokers(3))
 	makeTopics(t, c.ListenAddrs(), 3, map[string]string{"min.insync.replicas": "2"}, "orders", "payments")
 	expected := expecting("payments")
-	r := record("orders", "k", "v")
+	r := newRecord("orders", "k", "v")
 	expected.Record(&r)
 	expected.Payload(1000, "payments")
 	list := sink.Check(t.Context(), sink.CheckConfig{Connection: sink.Connection{Brokers: c.ListenAddrs()}}, expected)
@@ -283,7 +283,7 @@ func TestCheck_ReplicasAndLimits(t *testing.T) {
 	makeTopics(t, addrs, 3, map[string]string{"min.insync.replicas": "2", "cleanup.policy": "compact"}, "compact", "keyed")
 
 	expected := expecting("single", "one", "all", "never", "unclean", "small", "keyed")
-	unkeyed := record("compact", "", "v")
+	unkeyed := newRecord("compact", "", "v")
 	unkeyed.Key = nil
 	expected.Record(&unkeyed)
 	list := sink.Check(t.Context(), sink.CheckConfig{Connection: sink.Connection{Brokers: addrs}}, expected)
@@ -300,7 +300,7 @@ func TestCheck_ReplicasAndLimits(t *testing.T) {
 	wantFinding(t, list, "topic.compaction", sink.LevelWarn, "topic compact", "such a row goes elsewhere")
 
 	expected = expecting("small")
-	large := record("small", "k", strings.Repeat("x", 2000))
+	large := newRecord("small", "k", strings.Repeat("x", 2000))
 	expected.Record(&large)
 	list = sink.Check(t.Context(), sink.CheckConfig{Connection: sink.Connection{Brokers: addrs}, MaxMessageBytes: 1024}, expected)
 	wantFinding(t, list, "kafka.max_message_bytes", sink.LevelFail, "newest rows", "raise kafka.max_message_bytes")
@@ -321,13 +321,13 @@ func TestCheck_RecordsThatTheTopicDoesNotTake(t *testing.T) {
 		wantFinding(t, list, "topic.max_message_bytes", level, append(texts, "topic small", "2000")...)
 	}
 
-	row := record("small", "k", strings.Repeat("x", 2500))
+	row := newRecord("small", "k", strings.Repeat("x", 2500))
 	var newest sink.Expected
 	newest.Record(&row)
 	check(sink.LevelFail, "none", newest, "newest rows", "25")
 
 	var old sink.Expected
-	small := record("small", "k", "v")
+	small := newRecord("small", "k", "v")
 	old.Record(&small)
 	old.Payload(3000, "small")
 	check(sink.LevelFail, "none", old, "largest payload has 3000 bytes", "about 30")

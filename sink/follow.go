@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -23,7 +23,7 @@ type Message struct {
 	Timestamp time.Time
 	Key       []byte // nil is a null key
 	Value     []byte // nil is a null value
-	Headers   []router.Header
+	Headers   []record.Header
 }
 
 // Follower reads one topic from its beginning and goes on with what is written to
@@ -139,7 +139,7 @@ func (f *Follower) visit(fetches kgo.Fetches, failed error, visit func(*Message)
 func newMessage(r *kgo.Record) *Message {
 	m := &Message{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Timestamp: r.Timestamp, Key: r.Key, Value: r.Value}
 	for _, h := range r.Headers {
-		m.Headers = append(m.Headers, router.Header(h))
+		m.Headers = append(m.Headers, record.Header(h))
 	}
 	return m
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/rs/zerolog"
@@ -17,9 +17,9 @@ import (
 
 func produceAll(t *testing.T, k *sink.Kafka, topic string, values ...string) {
 	t.Helper()
-	var records []router.Record
+	var records []record.Record
 	for _, value := range values {
-		records = append(records, router.Record{Topic: topic, Key: []byte(value), Value: []byte(value), Partition: router.AutoPartition})
+		records = append(records, record.Record{Topic: topic, Key: []byte(value), Value: []byte(value), Partition: record.AutoPartition})
 	}
 	outcome := make(chan error, 1)
 	k.Send(t.Context(), records, func(err error) { outcome <- err })

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/rs/zerolog"
 )
 
@@ -17,11 +17,11 @@ func TestInFlightBatch_AllocatesLessThanOnceInTenRecords(t *testing.T) {
 	}
 	defer func() { _ = k.Close(t.Context()) }()
 	const records = 1000
-	batch := make([]router.Record, records)
+	batch := make([]record.Record, records)
 	for i := range batch {
-		batch[i] = router.Record{
-			Topic: "orders", Key: fmt.Append(nil, i), Value: []byte(`{"n":1}`), Partition: router.AutoPartition,
-			Headers: []router.Header{{Key: "id", Value: fmt.Append(nil, i)}, {Key: "eventType", Value: []byte("placed")}},
+		batch[i] = record.Record{
+			Topic: "orders", Key: fmt.Append(nil, i), Value: []byte(`{"n":1}`), Partition: record.AutoPartition,
+			Headers: []record.Header{{Key: "id", Value: fmt.Append(nil, i)}, {Key: "eventType", Value: []byte("placed")}},
 		}
 	}
 	ended := 0
@@ -44,7 +44,7 @@ func TestInFlightBatch_AllocatesLessThanOnceInTenRecords(t *testing.T) {
 // The client gets the router's headers, not copies: the same memory, and nothing
 // more of it than the record has.
 func TestHeaders_AreTheRecordsOwn(t *testing.T) {
-	own := []router.Header{{Key: "id", Value: []byte("1")}, {Key: "null"}, {Key: "next"}}
+	own := []record.Header{{Key: "id", Value: []byte("1")}, {Key: "null"}, {Key: "next"}}
 	got := headers(own[:2])
 	if len(got) != 2 || cap(got) != 2 || got[0].Key != "id" || string(got[0].Value) != "1" || got[1].Key != "null" || got[1].Value != nil {
 		t.Errorf("got %v", got)

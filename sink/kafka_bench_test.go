@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -16,11 +16,11 @@ import (
 // under way as the room allows. One operation is one record.
 func benchmarkSend(b *testing.B, s sink.Sink) {
 	const each = 1000
-	records := make([]router.Record, each)
+	records := make([]record.Record, each)
 	for i := range records {
-		records[i] = router.Record{
-			Topic: "orders", Key: fmt.Append(nil, "key-", i), Value: fmt.Appendf(nil, `{"n": %d, "pad": "%0280d"}`, i, i), Partition: router.AutoPartition,
-			Headers: []router.Header{{Key: "id", Value: fmt.Append(nil, i)}, {Key: "eventType", Value: []byte("created")}},
+		records[i] = record.Record{
+			Topic: "orders", Key: fmt.Append(nil, "key-", i), Value: fmt.Appendf(nil, `{"n": %d, "pad": "%0280d"}`, i, i), Partition: record.AutoPartition,
+			Headers: []record.Header{{Key: "id", Value: fmt.Append(nil, i)}, {Key: "eventType", Value: []byte("created")}},
 		}
 	}
 	var wg sync.WaitGroup

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -24,10 +24,10 @@ import (
 )
 
 // sendOne returns the failure of a Send of one record, or nil.
-func sendOne(t testing.TB, s sink.Sink, r router.Record) *sink.Failure {
+func sendOne(t testing.TB, s sink.Sink, r record.Record) *sink.Failure {
 	t.Helper()
 	outcome := make(chan error, 1)
-	s.Send(context.Background(), []router.Record{r}, func(err error) { outcome <- err })
+	s.Send(context.Background(), []record.Record{r}, func(err error) { outcome <- err })
 	select {
 	case err := <-outcome:
 		got := failures(t, err)
@@ -57,7 +57,7 @@ func wantFailure(t testing.TB, f *sink.Failure, class sink.Class, reason string,
 }
 
 // heals tries again as a relay does, until the record is durable.
-func heals(t testing.TB, k *sink.Kafka, r router.Record) {
+func heals(t testing.TB, k *sink.Kafka, r record.Record) {
 	t.Helper()
 	deadline := time.Now().Add(guardTime)
 	for {
@@ -78,7 +78,7 @@ func TestKafka_BlocksOnAnUnknownTopicUntilItExists(t *testing.T) {
 	k := open(t, c, nil)
 	for range 2 {
 		start := time.Now()
-		wantFailure(t, sendOne(t, k, record("later", "k", "v")), sink.Blocked, "unknown_topic", `"later"`, "UNKNOWN_TOPIC_OR_PARTITION", "topic-partition; create the topic, or set kafka.create_topics.enabled")
+		wantFailure(t, sendOne(t, k, newRecord("later", "k", "v")), sink.Blocked, "unknown_topic", `"later"`, "UNKNOWN_TOPIC_OR_PARTITION", "topic-partition; create the topic, or set kafka.create_topics.enabled")
 		if took := time.Since(start); took > guardTime/2 {
 			t.Errorf("took %s to find out", took)
 		}
@@ -87,7 +87,7 @@ func TestKafka_BlocksOnAnUnknownTopicUntilItExists(t *testing.T) {
 	if err := c.CreateTopic("later", 1, nil); err != nil {
 		t.Fatal(err)
 	}
-	heals(t, k, record("later", "k", "v"))
+	heals(t, k, newRecord("later", "k", "v"))
 	if got := read(t, c, "later"); len(got) != 1 {
 		t.Errorf("%d records are durable, want 1", len(got))
 	}
@@ -99,8 +99,8 @@ func TestKafka_CreatesMissingTopicsWhenTold(t *testing.T) {
 	k := open(t, c, func(cfg *sink.KafkaConfig) {
 		cfg.CreateTopics = sink.CreateTopics{Enabled: true, Partitions: 5, ReplicationFactor: 1, Config: map[string]string{"cleanup.policy": "compact"}}
 	})
-	wantFailure(t, sendOne(t, k, record("made", "k", "v")), sink.Retry, "unknown_topic")
-	heals(t, k, record("made", "k", "v"))
+	wantFailure(t, sendOne(t, k, newRecord("made", "k", "v")), sink.Retry, "unknown_topic")
+	heals(t, k, newRecord("made", "k", "v"))
 	if info := c.TopicInfo("made"); info == nil || len(c.PartitionInfos("made")) != 5 {
 		t.Errorf("topic is %+v, want 5 partitions", info)
 	}
@@ -120,14 +120,14 @@ func TestKafka_SaysThatItMadeATopicAgain(t *testing.T) {
 	}
 	defer func() { _ = k.Close(context.Background()) }()
 	const again = `"level":"error","topic":"orders","partitions":1,"message":"topic was deleted after records were sent to it; made it again`
-	heals(t, k, record("orders", "k", "old"))
+	heals(t, k, newRecord("orders", "k", "old"))
 	if n := k.TopicsRecreated(); n != 0 || strings.Contains(log.String(), again) {
 		t.Fatalf("at the first time %d topics were made again:\n%s", n, log.String())
 	}
 	if err := c.DeleteTopic("orders"); err != nil {
 		t.Fatal(err)
 	}
-	heals(t, k, record("orders", "k", "new"))
+	heals(t, k, newRecord("orders", "k", "new"))
 	if n := k.TopicsRecreated(); n != 1 || strings.Count(log.String(), again) != 1 {
 		t.Fatalf("%d topics were made again:\n%s", n, log.String())
 	}
@@ -159,9 +159,9 @@ func TestKafka_SaysWhyItCannotCreateATopic(t *testing.T) {
 	c := cluster(t)
 	k := open(t, c, func(cfg *sink.KafkaConfig) { cfg.CreateTopics = sink.CreateTopics{Enabled: true, Partitions: 1} })
 	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.CreateTopics}, Err: kerr.TopicAuthorizationFailed, Count: -1})
-	sendOne(t, k, record("made", "k", "v"))
+	sendOne(t, k, newRecord("made", "k", "v"))
 	k.Resume()
-	wantFailure(t, sendOne(t, k, record("made", "k", "v")), sink.Blocked, "unknown_topic", "TOPIC_AUTHORIZATION_FAILED", "CREATE")
+	wantFailure(t, sendOne(t, k, newRecord("made", "k", "v")), sink.Blocked, "unknown_topic", "TOPIC_AUTHORIZATION_FAILED", "CREATE")
 }
 
 func TestKafka_GoesOnWithATopicThatWasMadeAgain(t *testing.T) {
@@ -169,18 +169,18 @@ func TestKafka_GoesOnWithATopicThatWasMadeAgain(t *testing.T) {
 	c := cluster(t, kfake.SeedTopics(1, "orders"))
 	k := open(t, c, nil)
 	for i := range 3 {
-		if f := sendOne(t, k, record("orders", "k", fmt.Sprint("old", i))); f != nil {
+		if f := sendOne(t, k, newRecord("orders", "k", fmt.Sprint("old", i))); f != nil {
 			t.Fatal(f.Err)
 		}
 	}
 	if err := errors.Join(c.DeleteTopic("orders"), c.CreateTopic("orders", 1, nil)); err != nil {
 		t.Fatal(err)
 	}
-	if f := sendOne(t, k, record("orders", "k", "new0")); f != nil {
+	if f := sendOne(t, k, newRecord("orders", "k", "new0")); f != nil {
 		wantFailure(t, f, sink.Retry, "topic_recreated", `"orders"`)
-		heals(t, k, record("orders", "k", "new0"))
+		heals(t, k, newRecord("orders", "k", "new0"))
 	}
-	heals(t, k, record("orders", "k", "new1"))
+	heals(t, k, newRecord("orders", "k", "new1"))
 	var got []string
 	for _, d := range read(t, c, "orders") {
 		got = append(got, string(d.Value))
@@ -199,22 +199,22 @@ func TestKafka_BlocksOnADeletedTopic(t *testing.T) {
 	t.Parallel()
 	c := cluster(t, kfake.SeedTopics(1, "orders"))
 	k := open(t, c, nil)
-	if f := sendOne(t, k, record("orders", "k", "old")); f != nil {
+	if f := sendOne(t, k, newRecord("orders", "k", "old")); f != nil {
 		t.Fatal(f.Err)
 	}
 	if err := c.DeleteTopic("orders"); err != nil {
 		t.Fatal(err)
 	}
-	f := sendOne(t, k, record("orders", "k", "new"))
+	f := sendOne(t, k, newRecord("orders", "k", "new"))
 	for deadline := time.Now().Add(guardTime); f != nil && f.Class == sink.Retry && time.Now().Before(deadline); {
 		k.Resume()
-		f = sendOne(t, k, record("orders", "k", "new"))
+		f = sendOne(t, k, newRecord("orders", "k", "new"))
 	}
 	wantFailure(t, f, sink.Blocked, "unknown_topic", "create the topic")
 	if err := c.CreateTopic("orders", 1, nil); err != nil {
 		t.Fatal(err)
 	}
-	heals(t, k, record("orders", "k", "new"))
+	heals(t, k, newRecord("orders", "k", "new"))
 }
 
 // Send may be left although the topic of one of its records is still looked for:
@@ -236,7 +236,7 @@ func TestKafka_LeavesSendWhileATopicIsLookedFor(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	outcome, left := make(chan error, 1), make(chan struct{})
 	go func() {
-		k.Send(ctx, []router.Record{record("later", "k", "0"), record("later", "k", "1")}, func(err error) { outcome <- err })
+		k.Send(ctx, []record.Record{newRecord("later", "k", "0"), newRecord("later", "k", "1")}, func(err error) { outcome <- err })
 		close(left)
 	}()
 	<-looked
@@ -266,9 +266,9 @@ func TestKafka_RidesOutWhatHealsByItself(t *testing.T) {
 	const sends, each = 300, 20
 	outcomes := make(chan error, sends)
 	for i := range sends {
-		var records []router.Record
+		var records []record.Record
 		for j := range each {
-			records = append(records, record("orders", fmt.Sprint("k", j%7), fmt.Sprintf("v%06d", i*each+j)))
+			records = append(records, newRecord("orders", fmt.Sprint("k", j%7), fmt.Sprintf("v%06d", i*each+j)))
 		}
 		k.Send(context.Background(), records, func(err error) { outcomes <- err })
 		if i%50 == 25 {
@@ -290,10 +290,10 @@ func TestKafka_RidesOutWhatHealsByItself(t *testing.T) {
 func TestKafka_RefusesWhatIsOverItsOwnLimit(t *testing.T) {
 	c := cluster(t, kfake.SeedTopics(1, "orders"))
 	k := open(t, c, func(cfg *sink.KafkaConfig) { cfg.MaxMessageBytes = 10_000 })
-	records := []router.Record{
-		record("orders", "k", "before"),
-		record("orders", "k", strings.Repeat("x", 10_000)),
-		record("orders", "k", "after"),
+	records := []record.Record{
+		newRecord("orders", "k", "before"),
+		newRecord("orders", "k", strings.Repeat("x", 10_000)),
+		newRecord("orders", "k", "after"),
 	}
 	outcome := make(chan error, 1)
 	k.Send(context.Background(), records, func(err error) { outcome <- err })
@@ -312,7 +312,7 @@ func TestKafka_RefusesATimestampThatTheClientCannotCount(t *testing.T) {
 	for _, year := range []int{1500, 2263, 292278994} {
 		c := cluster(t, kfake.SeedTopics(1, "orders"))
 		k := open(t, c, nil)
-		records := []router.Record{record("orders", "k", "before"), record("orders", "k", "guilty")}
+		records := []record.Record{newRecord("orders", "k", "before"), newRecord("orders", "k", "guilty")}
 		records[0].Timestamp = time.Date(2262, 4, 11, 0, 0, 0, 0, time.UTC)
 		records[1].Timestamp = time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC)
 		outcome := make(chan error, 1)
@@ -337,9 +337,9 @@ func TestKafka_MeasuresRecordsAsTheBrokerDoes(t *testing.T) {
 	if err := c.CreateTopic("orders", 1, map[string]string{"max.message.bytes": fmt.Sprint(limit)}); err != nil {
 		t.Fatal(err)
 	}
-	exact := record("orders", "key", "")
-	exact.Headers = []router.Header{{Key: "id", Value: []byte("1")}, {Key: "none"}}
-	size := func(n int) router.Record {
+	exact := newRecord("orders", "key", "")
+	exact.Headers = []record.Header{{Key: "id", Value: []byte("1")}, {Key: "none"}}
+	size := func(n int) record.Record {
 		r := exact
 		r.Value = []byte(strings.Repeat("x", n))
 		return r
@@ -371,7 +371,7 @@ func TestKafka_BlocksWithoutPermissionAndHeals(t *testing.T) {
 	k := open(t, c, func(cfg *sink.KafkaConfig) {
 		cfg.SASL = sink.SASL{Mechanism: sink.SASLScramSHA512, Username: user, Password: secret("p")}
 	})
-	r := record("orders", "k", "v")
+	r := newRecord("orders", "k", "v")
 	f := sendOne(t, k, r)
 	for f != nil && f.Reason == "cluster_authorization_failed" { // kfake asks for IDEMPOTENT_WRITE as brokers before 3.0 do
 		grant(t, c, kmsg.ACLResourceTypeCluster, "kafka-cluster", kmsg.ACLOperationIdempotentWrite, user)
@@ -388,9 +388,9 @@ func TestKafka_HealsAfterARefusedProducerID(t *testing.T) {
 	c := cluster(t, kfake.SeedTopics(1, "orders"))
 	fault := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, TopLevel: true, Err: kerr.ClusterAuthorizationFailed, Count: -1})
 	k := open(t, c, nil)
-	wantFailure(t, sendOne(t, k, record("orders", "k", "v")), sink.Blocked, "cluster_authorization_failed", "IDEMPOTENT_WRITE")
+	wantFailure(t, sendOne(t, k, newRecord("orders", "k", "v")), sink.Blocked, "cluster_authorization_failed", "IDEMPOTENT_WRITE")
 	fault.Remove()
-	heals(t, k, record("orders", "k", "v"))
+	heals(t, k, newRecord("orders", "k", "v"))
 }
 
 // A broker in trouble may refuse with a code that says nothing; the client keeps
@@ -399,11 +399,11 @@ func TestKafka_HealsAfterAProducerIDThatCouldNotBeHad(t *testing.T) {
 	c := cluster(t, kfake.SeedTopics(1, "orders"))
 	fault := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, TopLevel: true, Err: kerr.UnknownServerError, Count: -1})
 	k := open(t, c, nil)
-	if err := sendOne(t, k, record("orders", "k", "v")); err == nil {
+	if err := sendOne(t, k, newRecord("orders", "k", "v")); err == nil {
 		t.Fatal("a record was delivered without a producer id")
 	}
 	fault.Remove()
-	heals(t, k, record("orders", "k", "v"))
+	heals(t, k, newRecord("orders", "k", "v"))
 }
 
 func secret(value string) func(context.Context) (string, error) {
@@ -558,12 +558,12 @@ func TestKafka_DeliversOnceTheBrokersAreBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	k := open(t, c, nil)
-	if f := sendOne(t, k, record("orders", "k", "before")); f != nil {
+	if f := sendOne(t, k, newRecord("orders", "k", "before")); f != nil {
 		t.Fatal(f.Err)
 	}
 	c.Close()
 	outcome := make(chan error, 1)
-	k.Send(context.Background(), []router.Record{record("orders", "k", "during")}, func(err error) { outcome <- err })
+	k.Send(context.Background(), []record.Record{newRecord("orders", "k", "during")}, func(err error) { outcome <- err })
 	for deadline := time.Now().Add(guardTime); k.Reachable() == nil; <-time.After(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("still reachable without a broker")

@@ -5,7 +5,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 )
 
 // The client counts nanoseconds since 1970 in 64 bits. A time outside of that
@@ -30,7 +30,7 @@ func (e *timeError) Classify(found error) *Error {
 // fit is the size of a record in a batch of its own, or why the client cannot send it: it
 // would change the record, or refuse it in another order. The zero time stands for the
 // time of sending.
-func fit(r *router.Record, limit int) (size int, err error) {
+func fit(r *record.Record, limit int) (size int, err error) {
 	t := r.Timestamp
 	if !t.IsZero() && (t.Before(earliest) || t.After(latest)) {
 		return 0, &timeError{t.UnixMilli()}

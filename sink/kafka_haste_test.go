@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -31,16 +31,16 @@ func filling(t testing.TB, fill time.Duration, change func(*sink.KafkaConfig)) (
 	return openFilling(t, c, fill, change), &requests
 }
 
-func some(first, n int) []router.Record {
-	records := make([]router.Record, n)
+func some(first, n int) []record.Record {
+	records := make([]record.Record, n)
 	for i := range records {
-		records[i] = router.Record{Topic: "orders", Key: fmt.Append(nil, first+i), Value: fmt.Append(nil, "value ", first+i), Partition: router.AutoPartition}
+		records[i] = record.Record{Topic: "orders", Key: fmt.Append(nil, first+i), Value: fmt.Append(nil, "value ", first+i), Partition: record.AutoPartition}
 	}
 	return records
 }
 
 // send gives records to the sink and returns what becomes of them.
-func send(s sink.Sink, records []router.Record) <-chan error {
+func send(s sink.Sink, records []record.Record) <-chan error {
 	done := make(chan error, 1)
 	s.Send(context.Background(), records, func(err error) { done <- err })
 	return done
@@ -63,7 +63,7 @@ func await(t testing.TB, outcomes ...<-chan error) {
 // leavesAtOnce sends twenty times, one after another. What the client had not taken in when
 // it was told to hurry lingers, which a busy machine makes happen now and then; when
 // nothing tells it to, all of them do.
-func leavesAtOnce(t *testing.T, change func(*sink.KafkaConfig), records func(n int) []router.Record) {
+func leavesAtOnce(t *testing.T, change func(*sink.KafkaConfig), records func(n int) []record.Record) {
 	t.Helper()
 	const sends, fill = 20, 4 * time.Second
 	k, _ := filling(t, fill, change)
@@ -77,7 +77,7 @@ func leavesAtOnce(t *testing.T, change func(*sink.KafkaConfig), records func(n i
 }
 
 func TestHaste_AtTheTipARecordLeavesAtOnce(t *testing.T) {
-	leavesAtOnce(t, nil, func(n int) []router.Record { return some(n, 1) })
+	leavesAtOnce(t, nil, func(n int) []record.Record { return some(n, 1) })
 }
 
 // Once the client has taken one batch of a partition, it would let the next linger.
@@ -86,7 +86,7 @@ func TestHaste_MoreThanABatchLeavesAtOnce(t *testing.T) {
 	for i := range records {
 		records[i].Value = make([]byte, 5000)
 	}
-	leavesAtOnce(t, func(cfg *sink.KafkaConfig) { cfg.MaxMessageBytes = 64 << 10 }, func(int) []router.Record { return records })
+	leavesAtOnce(t, func(cfg *sink.KafkaConfig) { cfg.MaxMessageBytes = 64 << 10 }, func(int) []record.Record { return records })
 }
 
 // The client may still have to act on what it was told at the tip, and then takes what
@@ -215,7 +215,7 @@ func TestHaste_CountsEveryOutcome(t *testing.T) {
 	lost[0].Partition = 77
 	for _, c := range []struct {
 		name    string
-		records []router.Record
+		records []record.Record
 		fails   bool
 	}{
 		{"nothing", nil, false},
@@ -271,11 +271,11 @@ func BenchmarkKafka_Backlog(b *testing.B) {
 			const each, kept = 190, 64 // records of a piece; pieces on their way at most
 			tick := time.NewTicker(time.Millisecond)
 			defer tick.Stop()
-			pieces := make([][]router.Record, kept)
+			pieces := make([][]record.Record, kept)
 			for i := range pieces {
 				pieces[i] = orders(i*each, each)
 			}
-			free := make(chan []router.Record, kept)
+			free := make(chan []record.Record, kept)
 			for _, p := range pieces {
 				free <- p
 			}
@@ -336,12 +336,12 @@ func (c *batchCount) perBatch() float64 {
 }
 
 // orders are records of about 300 bytes.
-func orders(first, n int) []router.Record {
-	records := make([]router.Record, n)
+func orders(first, n int) []record.Record {
+	records := make([]record.Record, n)
 	for i := range records {
-		records[i] = router.Record{
-			Topic: "orders", Key: fmt.Append(nil, "key-", first+i), Value: fmt.Appendf(nil, `{"n": %d, "pad": "%0280d"}`, i, i), Partition: router.AutoPartition,
-			Headers: []router.Header{{Key: "id", Value: fmt.Append(nil, first+i)}, {Key: "eventType", Value: []byte("created")}},
+		records[i] = record.Record{
+			Topic: "orders", Key: fmt.Append(nil, "key-", first+i), Value: fmt.Appendf(nil, `{"n": %d, "pad": "%0280d"}`, i, i), Partition: record.AutoPartition,
+			Headers: []record.Header{{Key: "id", Value: fmt.Append(nil, first+i)}, {Key: "eventType", Value: []byte("created")}},
 		}
 	}
 	return records

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -28,7 +28,7 @@ func quiet(t *testing.T) *Kafka {
 // refused one. The caller has to send both again.
 func TestKafka_ReportsARecordThatOvertookAFailedOne(t *testing.T) {
 	k := quiet(t)
-	records := []router.Record{{Topic: "orders"}, {Topic: "orders"}, {Topic: "orders"}}
+	records := []record.Record{{Topic: "orders"}, {Topic: "orders"}, {Topic: "orders"}}
 	var outcome error
 	f := k.newInFlightBatch(records, func(err error) { outcome = err })
 	k.room.sends, k.room.used = 1, f.size
@@ -67,7 +67,7 @@ func TestKafka_ReportsARecordThatOvertookAFailedOne(t *testing.T) {
 // The gate waits for the outcome of what was ahead in the partition.
 func TestRecordContext_IsDoneOnlyOnceTheRecordAheadHasFailed(t *testing.T) {
 	k := quiet(t)
-	f := k.newInFlightBatch([]router.Record{{Topic: "orders"}, {Topic: "orders"}}, func(error) {})
+	f := k.newInFlightBatch([]record.Record{{Topic: "orders"}, {Topic: "orders"}}, func(error) {})
 	k.room.sends, k.room.used = 1, f.size
 	partition := new(partitionQueue)
 	for i := range f.contexts {
@@ -130,7 +130,7 @@ func TestKafka_FlushesFromTheFirstSendUntilClose(t *testing.T) {
 	}
 	impatient, cancel := context.WithCancel(t.Context())
 	cancel()
-	k.Send(impatient, []router.Record{{Topic: "orders"}}, func(error) {})
+	k.Send(impatient, []record.Record{{Topic: "orders"}}, func(error) {})
 	k.tip.mu.Lock() // holds the flusher
 	for running(").atTip(") == 0 {
 		select {

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -16,7 +16,7 @@ import (
 type recordContext struct {
 	batch *inFlightBatch // this and index never change
 	index int32
-	want  int32 // explicit partition, or router.AutoPartition
+	want  int32 // explicit partition, or record.AutoPartition
 
 	topic       *topicQueues // set when the record is partitioned, by the goroutine that holds the topic's lock
 	noPartition bool         // want does not exist; written before the promise can run
@@ -83,7 +83,7 @@ func (m *recordContext) Deadline() (time.Time, bool) { return time.Time{}, false
 
 // Explicit is the partition that the record names.
 func (m *recordContext) Explicit() (partition int32, ok bool) {
-	return m.want, m.want != router.AutoPartition
+	return m.want, m.want != record.AutoPartition
 }
 
 // Missing fails the record, and stops Send before the next one can follow.

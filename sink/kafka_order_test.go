@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -17,16 +17,16 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-func record(topic, key, value string) router.Record {
-	return router.Record{Topic: topic, Key: []byte(key), Value: []byte(value), Partition: router.AutoPartition}
+func newRecord(topic, key, value string) record.Record {
+	return record.Record{Topic: topic, Key: []byte(key), Value: []byte(value), Partition: record.AutoPartition}
 }
 
 // deliver does what the contract asks of a caller: it waits for every outcome,
 // resumes, and sends what failed again, in order. It returns what is left after
 // one try.
-func deliver(t testing.TB, s sink.Sink, records []router.Record, each int) (left []router.Record) {
+func deliver(t testing.TB, s sink.Sink, records []record.Record, each int) (left []record.Record) {
 	t.Helper()
-	var parts [][]router.Record
+	var parts [][]record.Record
 	var outcomes []chan error
 	for part := range slices.Chunk(records, each) {
 		outcome := make(chan error, 1)
@@ -69,9 +69,9 @@ func TestKafka_NothingOvertakesWhateverIsRefused(t *testing.T) {
 				rounds = 20
 			}
 			for round := range rounds {
-				var todo []router.Record
+				var todo []record.Record
 				for i := range each {
-					todo = append(todo, record("orders", fmt.Sprint("k", i%5), fmt.Sprintf("v%06d", round*each+i)))
+					todo = append(todo, newRecord("orders", fmt.Sprint("k", i%5), fmt.Sprintf("v%06d", round*each+i)))
 				}
 				guilty := string(todo[random.IntN(each/4)].Value)
 				c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Err: kerr.InvalidRecord, Count: 1 + random.IntN(2), When: holds(guilty)})
@@ -118,11 +118,11 @@ func TestKafka_PartitionsLikeTheJavaClient(t *testing.T) {
 	const partitions = 12
 	c := cluster(t, kfake.SeedTopics(partitions, "orders"))
 	k := open(t, c, nil)
-	var records []router.Record
+	var records []record.Record
 	for key := range hashes {
-		records = append(records, record("orders", key, key))
+		records = append(records, newRecord("orders", key, key))
 	}
-	explicit := record("orders", "foobar", "explicit")
+	explicit := newRecord("orders", "foobar", "explicit")
 	explicit.Partition = 11
 	records = append(records, explicit)
 	if left := deliver(t, k, records, len(records)); len(left) > 0 {
@@ -144,9 +144,9 @@ func TestKafka_RefusesAPartitionThatDoesNotExist(t *testing.T) {
 		c := cluster(t, kfake.SeedTopics(2, "orders"))
 		k := open(t, c, nil)
 		if known {
-			deliver(t, k, []router.Record{record("orders", "k", "first")}, 1)
+			deliver(t, k, []record.Record{newRecord("orders", "k", "first")}, 1)
 		}
-		records := []router.Record{record("orders", "k", "a"), record("orders", "k", "b"), record("orders", "k", "c")}
+		records := []record.Record{newRecord("orders", "k", "a"), newRecord("orders", "k", "b"), newRecord("orders", "k", "c")}
 		records[0].Partition, records[1].Partition, records[2].Partition = 0, 2, 0
 		outcome := make(chan error, 1)
 		k.Send(context.Background(), records, func(err error) { outcome <- err })
@@ -179,10 +179,10 @@ func TestKafka_LoadsManyNewTopicsTogether(t *testing.T) {
 		asked.Add(1)
 		return nil, nil, false
 	})
-	var records []router.Record
+	var records []record.Record
 	for round := range rounds {
 		for _, name := range names {
-			records = append(records, record(name, "k", fmt.Sprint(round)))
+			records = append(records, newRecord(name, "k", fmt.Sprint(round)))
 		}
 	}
 	if left := deliver(t, k, records, len(records)); len(left) != 0 {

@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -15,7 +15,7 @@ import (
 // allocates nothing for a record.
 type inFlightBatch struct {
 	sink    *Kafka // never changes
-	records []router.Record
+	records []record.Record
 	done    func(error)
 	size    int   // bytes of room it holds
 	fits    int   // index of the first record that cannot be sent, or len(records)
@@ -43,7 +43,7 @@ type failed struct {
 const maxPooled = 16 << 10
 
 // newInFlightBatch sizes the arrays and fills them.
-func (k *Kafka) newInFlightBatch(records []router.Record, done func(error)) *inFlightBatch {
+func (k *Kafka) newInFlightBatch(records []record.Record, done func(error)) *inFlightBatch {
 	f := k.batches.Get().(*inFlightBatch)
 	f.records, f.done, f.size, f.fits = records, done, 0, len(records)
 	f.left.Store(int32(len(records)) + 1)
@@ -86,7 +86,7 @@ func (f *inFlightBatch) fail(index int, err error) {
 }
 
 // Send gives the records to the client.
-func (k *Kafka) Send(ctx context.Context, records []router.Record, done func(error)) {
+func (k *Kafka) Send(ctx context.Context, records []record.Record, done func(error)) {
 	if len(records) == 0 {
 		done(nil)
 		return

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 	"github.com/rs/zerolog"
@@ -88,7 +88,7 @@ func read(t testing.TB, c *kfake.Cluster, topic string, opts ...kgo.Opt) []sinkt
 		fetches.EachRecord(func(r *kgo.Record) {
 			d := sinktest.Delivered{Topic: r.Topic, Key: r.Key, Value: r.Value, Timestamp: r.Timestamp, Partition: r.Partition}
 			for _, h := range r.Headers {
-				d.Headers = append(d.Headers, router.Header(h))
+				d.Headers = append(d.Headers, record.Header(h))
 			}
 			all = append(all, d)
 		})

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -13,9 +13,9 @@ import (
 
 // newRecord makes the client's record of ours, for a client with a partitioner of
 // newPartitioner.
-func newRecord(to *kgo.Record, from *router.Record, now time.Time) {
+func newRecord(to *kgo.Record, from *record.Record, now time.Time) {
 	ctx := context.Background()
-	if from.Partition != router.AutoPartition {
+	if from.Partition != record.AutoPartition {
 		ctx = &partitionContext{Context: ctx, partition: from.Partition}
 	}
 	fillRecord(ctx, to, from, now)

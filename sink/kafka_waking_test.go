@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -82,7 +82,7 @@ func TestKafka_NothingOvertakesTheFirstRecordOfAnIdlePartition(t *testing.T) {
 	now := time.Now()
 	k.SetClock(func() time.Time { return now })
 	for _, topic := range []string{"orders", "other"} {
-		if left := deliver(t, k, []router.Record{record(topic, "k", "r0")}, 1); len(left) != 0 {
+		if left := deliver(t, k, []record.Record{newRecord(topic, "k", "r0")}, 1); len(left) != 0 {
 			t.Fatal("the first record was not delivered")
 		}
 	}
@@ -108,7 +108,7 @@ func TestKafka_NothingOvertakesTheFirstRecordOfAnIdlePartition(t *testing.T) {
 		}
 		return nil, nil, false
 	})
-	records := []router.Record{record("orders", "k", "r1"), record("orders", "k", "r2")}
+	records := []record.Record{newRecord("orders", "k", "r1"), newRecord("orders", "k", "r2")}
 	before := written.n.Load()
 	outcomes := make(chan error, 2)
 	k.Send(t.Context(), records[:1], func(err error) { outcomes <- err })

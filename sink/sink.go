@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 )
 
 // Sink makes records durable.
@@ -28,7 +28,7 @@ import (
 // ctx bounds only the wait for room. A record that was handed over is delivered
 // or failed by the sink alone; Close ends what is left.
 type Sink interface {
-	Send(ctx context.Context, records []router.Record, done func(error))
+	Send(ctx context.Context, records []record.Record, done func(error))
 	Resume()
 	Halt()
 

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -118,7 +118,7 @@ func NewTransactional(cfg TransactionalConfig, log zerolog.Logger, hooks ...kgo.
 }
 
 // Send gives records to the present transaction.
-func (t *Transactional) Send(_ context.Context, records []router.Record, done func(error)) {
+func (t *Transactional) Send(_ context.Context, records []record.Record, done func(error)) {
 	if len(records) == 0 {
 		done(nil)
 		return

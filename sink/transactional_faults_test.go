@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -156,9 +156,9 @@ func onceWith(t *testing.T, c *kfake.Cluster, x *exactly, fault transactionFault
 // sendKeyed sends the three records of a transaction, all to one partition.
 func sendKeyed(x *exactly, n int) chan error {
 	done := make(chan error, 1)
-	var records []router.Record
+	var records []record.Record
 	for i := range 3 {
-		r := record("orders", "k", strconv.Itoa(3*n+i))
+		r := newRecord("orders", "k", strconv.Itoa(3*n+i))
 		records = append(records, r)
 	}
 	x.Send(context.Background(), records, func(err error) { done <- err })

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/test/defaults"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -21,9 +21,9 @@ func TestProduce_EndsWithItsContext(t *testing.T) {
 	defer client.Close()
 	s := &Transactional{cfg: TransactionalConfig{KafkaConfig: KafkaConfig{MaxMessageBytes: 1 << 20}}}
 	s.batch.Store(1)
-	records := make([]router.Record, 3)
+	records := make([]record.Record, 3)
 	for i := range records {
-		records[i] = router.Record{Topic: "orders", Value: []byte(`{"n":1}`), Partition: router.AutoPartition}
+		records[i] = record.Record{Topic: "orders", Value: []byte(`{"n":1}`), Partition: record.AutoPartition}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
@@ -55,9 +55,9 @@ func TestTransactionBatch_AllocatesLessThanOnceInTenRecords(t *testing.T) {
 	}
 	defer client.Close()
 	s := &Transactional{cfg: TransactionalConfig{KafkaConfig: KafkaConfig{MaxMessageBytes: 1 << 20}}}
-	batch := make([]router.Record, records)
+	batch := make([]record.Record, records)
 	for i := range batch {
-		batch[i] = router.Record{Topic: "orders", Key: fmt.Append(nil, i), Value: []byte(`{"n":1}`), Partition: router.AutoPartition}
+		batch[i] = record.Record{Topic: "orders", Key: fmt.Append(nil, i), Value: []byte(`{"n":1}`), Partition: record.AutoPartition}
 	}
 	answers := newOutcomes()
 	batches := make([]*transactionBatch, runs+1)

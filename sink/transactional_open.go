@@ -7,7 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -160,7 +160,7 @@ func (t *Transactional) last(ctx context.Context, key string, end int64) ([]byte
 
 // Convict finds the records that the brokers refuse, by index, in transactions that
 // are aborted. It ends the producer session. The error is that of brokers who would not say.
-func (t *Transactional) Convict(ctx context.Context, id string, records []router.Record) (map[int]Failure, error) {
+func (t *Transactional) Convict(ctx context.Context, id string, records []record.Record) (map[int]Failure, error) {
 	t.mu.Lock()
 	last := t.session
 	t.session = nil
@@ -215,7 +215,7 @@ func (c *court) close() {
 
 // hear halves what fails until what is left is one record: a record that fails among
 // others is not necessarily the one that was refused.
-func (c *court) hear(ctx context.Context, records []router.Record, at int) error {
+func (c *court) hear(ctx context.Context, records []record.Record, at int) error {
 	if len(records) == 0 {
 		return nil
 	}
@@ -243,7 +243,7 @@ func (c *court) hear(ctx context.Context, records []router.Record, at int) error
 
 // try sends records and takes them back. It returns the failure of one that the
 // brokers, or our own limits, refuse.
-func (c *court) try(ctx context.Context, records []router.Record) (*Failure, error) {
+func (c *court) try(ctx context.Context, records []record.Record) (*Failure, error) {
 	if c.client == nil {
 		if ctx.Err() != nil { // nobody is shut out for a trial that is over
 			return nil, c.t.opening(ctx, c.id, context.Cause(ctx))

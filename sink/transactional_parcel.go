@@ -7,13 +7,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // transactionBatch is one Send on its way.
 type transactionBatch struct {
-	records []router.Record
+	records []record.Record
 	done    func(error)
 	kafka   *[]kgo.Record // from the pool; nil until it was produced
 	size    int
@@ -24,7 +24,7 @@ const maxPooledRecords = 16 << 10
 
 var kafkaRecords = sync.Pool{New: func() any { return new([]kgo.Record) }}
 
-func newTransactionBatch(records []router.Record, done func(error)) *transactionBatch {
+func newTransactionBatch(records []record.Record, done func(error)) *transactionBatch {
 	return &transactionBatch{records: records, done: done}
 }
 

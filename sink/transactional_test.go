@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -83,9 +83,9 @@ func (x *exactly) tryOpen() (string, error) {
 // send hands over records named by values and, unless mark is zero, a mark.
 func (x *exactly) send(mark int, whole bool, values ...string) chan error {
 	done := make(chan error, 1)
-	records := make([]router.Record, len(values))
+	records := make([]record.Record, len(values))
 	for i, v := range values {
-		records[i] = record("orders", "k", v)
+		records[i] = newRecord("orders", "k", v)
 	}
 	x.Send(context.Background(), records, func(err error) { done <- err })
 	if mark != 0 {
@@ -220,12 +220,12 @@ func TestTransactional_APressDuringACommitDividesNothing(t *testing.T) {
 	x := transactional(t, c, nil)
 	x.open()
 	part := make(chan error, 1)
-	x.Send(t.Context(), []router.Record{record("orders", "k", "a")}, func(error) {
+	x.Send(t.Context(), []record.Record{newRecord("orders", "k", "a")}, func(error) {
 		x.Seal()
-		x.Send(context.Background(), []router.Record{record("orders", "k", "c")}, func(err error) { part <- err })
+		x.Send(context.Background(), []record.Record{newRecord("orders", "k", "c")}, func(err error) { part <- err })
 		x.mark(3, false, false)
 	})
-	x.Send(t.Context(), []router.Record{record("orders", "k", "b")}, func(error) {})
+	x.Send(t.Context(), []record.Record{newRecord("orders", "k", "b")}, func(error) {})
 	x.mark(2, true, true)
 	select {
 	case err := <-part:
@@ -311,7 +311,7 @@ func TestTransactional_AFailedRecordCommitsNothing(t *testing.T) {
 	}
 	first := x.send(2, false, "good")
 	done := make(chan error, 1)
-	x.Send(context.Background(), []router.Record{record("nowhere", "k", "bad")}, func(err error) { done <- err })
+	x.Send(context.Background(), []record.Record{newRecord("nowhere", "k", "bad")}, func(err error) { done <- err })
 	x.mark(3, true, false)
 	wantFailure(t, &failures(t, awaitDone(t, first))[0], sink.Retry, "held_back")
 	wantFailure(t, &failures(t, awaitDone(t, done))[0], sink.Blocked, "unknown_topic", "nowhere")
@@ -339,7 +339,7 @@ func TestTransactional_MissingTopicsAreCreatedWhenTold(t *testing.T) {
 	x.open()
 	send := func() error {
 		done := make(chan error, 1)
-		x.Send(context.Background(), []router.Record{record("made", "k", "v")}, func(err error) { done <- err })
+		x.Send(context.Background(), []record.Record{newRecord("made", "k", "v")}, func(err error) { done <- err })
 		x.mark(1, true, false)
 		return awaitDone(t, done)
 	}
@@ -494,15 +494,15 @@ func TestTransactional_FindsTheGuiltyAmongInnocents(t *testing.T) {
 	}
 	x := transactional(t, c, nil)
 	x.open()
-	var records []router.Record
+	var records []record.Record
 	for i := range 20 {
 		value := fmt.Sprint("v", i)
 		if i == 3 || i == 17 {
 			value = strings.Repeat("x", 1000)
 		}
-		records = append(records, record("small", "k", value))
+		records = append(records, newRecord("small", "k", value))
 	}
-	records[9] = record("orders", "k", strings.Repeat("y", 2<<20)) // over our own limit
+	records[9] = newRecord("orders", "k", strings.Repeat("y", 2<<20)) // over our own limit
 	ctx, cancel := context.WithTimeout(context.Background(), guardTime)
 	defer cancel()
 	guilty, err := x.Convict(ctx, x.holder.ID, records)
@@ -536,10 +536,10 @@ func TestTransactional_HonoursPartitions(t *testing.T) {
 	x := transactional(t, c, nil)
 	x.open()
 	send := func(partition int32) error {
-		r := record("wide", "k", fmt.Sprint(partition))
+		r := newRecord("wide", "k", fmt.Sprint(partition))
 		r.Partition = partition
 		done := make(chan error, 1)
-		x.Send(context.Background(), []router.Record{r}, func(err error) { done <- err })
+		x.Send(context.Background(), []record.Record{r}, func(err error) { done <- err })
 		x.mark(1, true, false)
 		return awaitDone(t, done)
 	}

@@ -16,6 +16,8 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/advice"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 )
 
@@ -91,7 +93,7 @@ func (d *doctor) mapping(routes *router.Router, name string, rel *wal.Relation) 
 func (d *doctor) unmapped(err error) {
 	fail := func(seen string, err error) {
 		next := "correct the entry in outbox; `cdc-relay explain` shows what each column is taken for"
-		if advised, ok := errors.AsType[*router.Advised](err); ok && advised.Hint != "" {
+		if advised, ok := errors.AsType[*advice.Advised](err); ok && advised.Hint != "" {
 			seen, next = strings.Replace(seen, advised.Error(), advised.What.Error(), 1), advised.Hint
 			if advised.Block != "" {
 				next += ": `cdc-relay explain` prints a block to paste"
@@ -145,13 +147,13 @@ func (d *doctor) rows(ctx context.Context, i int, table preflight.CheckedTable, 
 		return
 	}
 	t := &trial{rows: len(rows), rejections: make(map[rejectedRows]int), topics: make(map[string]int)}
-	var buf router.Buffer
+	var buf record.Buffer
 	for n, row := range rows {
 		buf.Reset()
 		if err := routes.Route(&buf, row); err != nil {
 			t.rejected++
-			refused, ok := errors.AsType[*router.RowError](err)
-			t.rejections[rejectedRows{rejection(err), ok && refused.Reason == router.ReasonSchema}]++
+			refused, ok := errors.AsType[*record.RowError](err)
+			t.rejections[rejectedRows{rejection(err), ok && refused.Reason == record.ReasonSchema}]++
 			continue
 		}
 		if len(buf.Records) == 0 {
@@ -172,12 +174,12 @@ func (d *doctor) rows(ctx context.Context, i int, table preflight.CheckedTable, 
 }
 
 // show keeps a record beyond the buffer that it was made in.
-func (d *doctor) show(table preflight.CheckedTable, rec *router.Record) {
+func (d *doctor) show(table preflight.CheckedTable, rec *record.Record) {
 	kept := *rec
 	kept.Key, kept.Value = slices.Clone(rec.Key), slices.Clone(rec.Value)
 	kept.Headers = nil
 	for _, h := range rec.Headers {
-		kept.Headers = append(kept.Headers, router.Header{Key: h.Key, Value: slices.Clone(h.Value)})
+		kept.Headers = append(kept.Headers, record.Header{Key: h.Key, Value: slices.Clone(h.Value)})
 	}
 	d.records = append(d.records, newRecordReport("the newest row of "+table.Table.String(), &kept).withPositions(d.settings.PositionHeaders))
 }

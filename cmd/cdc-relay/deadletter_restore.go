@@ -13,6 +13,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 )
 
 // restorer gives the record that the row of a letter makes, as the table has it, with the
@@ -29,7 +30,7 @@ func newRestorer(cfg *config.Config, settings relay.Config) *restorer {
 	return &restorer{settings: settings, cfg: cfg, finder: sample.NewFinder(settings.Replication), ids: make(map[int]string)}
 }
 
-func (r *restorer) restore(ctx context.Context, l *deadletter.Letter) (*router.Record, error) {
+func (r *restorer) restore(ctx context.Context, l *deadletter.Letter) (*record.Record, error) {
 	id := l.EventID()
 	if id == "" {
 		return nil, fmt.Errorf("the letter has no %s, and without its event id the row cannot be found; discard it, and write the event again", strings.Join(l.Missing, ", "))
@@ -49,7 +50,7 @@ func (r *restorer) restore(ctx context.Context, l *deadletter.Letter) (*router.R
 	if row == nil {
 		return nil, fmt.Errorf("the letter has no %s, and the row is not in table %s any more; discard it, and write the event again", strings.Join(l.Missing, ", "), l.Table)
 	}
-	var buf router.Buffer // of its own and never reset: records of a key are sent together
+	var buf record.Buffer // of its own and never reset: records of a key are sent together
 	if err := r.routes.Route(&buf, row); err != nil {
 		return nil, err
 	}

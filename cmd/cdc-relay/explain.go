@@ -17,6 +17,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/spf13/cobra"
 )
 
@@ -198,7 +199,7 @@ func (e *explainer) record(ctx context.Context, i int, rel *wal.Relation, report
 		report.Note = "the table has no rows; show one with --sample FILE.json"
 		return nil
 	}
-	var buf router.Buffer
+	var buf record.Buffer
 	if err := e.routes.Route(&buf, row); err != nil {
 		report.Problem = from + " would be rejected: " + rejection(err)
 		return nil
@@ -223,7 +224,7 @@ func (e *explainer) messages(i int) bool { return i >= len(e.settings.Replicatio
 
 // rejection is a routing error without the position, which the row does not have.
 func rejection(err error) string {
-	rejected, ok := errors.AsType[*router.RowError](err)
+	rejected, ok := errors.AsType[*record.RowError](err)
 	if !ok {
 		return err.Error()
 	}

@@ -5,11 +5,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 )
 
 func TestRecordReport_NamesThePositionHeaders(t *testing.T) {
-	rec := &router.Record{Topic: "t", Partition: router.AutoPartition, Headers: []router.Header{{Key: "id", Value: []byte("7")}}}
+	rec := &record.Record{Topic: "t", Partition: record.AutoPartition, Headers: []record.Header{{Key: "id", Value: []byte("7")}}}
 	for _, wanted := range []bool{false, true} {
 		report := newRecordReport("it", rec).withPositions(wanted)
 		var text strings.Builder
@@ -20,7 +20,7 @@ func TestRecordReport_NamesThePositionHeaders(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range []string{router.HeaderLSN, router.HeaderSeq, router.HeaderCommitTime} {
+		for _, name := range []string{record.HeaderLSN, record.HeaderSeq, record.HeaderCommitTime} {
 			if strings.Contains(text.String(), name) != wanted || strings.Contains(string(asJSON), `"`+name+`"`) != wanted {
 				t.Errorf("with position headers %t:\n%s%s", wanted, text.String(), asJSON)
 			}

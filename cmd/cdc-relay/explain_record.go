@@ -10,7 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 )
 
 // blob is a key, a value or a header's value: text where it is text. A nil blob
@@ -114,9 +114,9 @@ func (v valueReport) IsZero() bool                 { return v.hidden }
 func (v valueReport) MarshalJSON() ([]byte, error) { return json.Marshal(v.data) }
 func (v valueReport) String() string               { return v.data.String() }
 
-func newRecordReport(from string, r *router.Record) *recordReport {
+func newRecordReport(from string, r *record.Record) *recordReport {
 	out := &recordReport{From: from, Topic: r.Topic, Key: newBlob(r.Key), Value: valueReport{data: newBlob(r.Value)}, Headers: []headerReport{}}
-	if r.Partition != router.AutoPartition {
+	if r.Partition != record.AutoPartition {
 		out.Partition = &r.Partition
 	}
 	if !r.Timestamp.IsZero() {
@@ -137,7 +137,7 @@ func newRecordReport(from string, r *router.Record) *recordReport {
 // neither its transaction nor its commit.
 func (r *recordReport) withPositions(wanted bool) *recordReport {
 	if wanted {
-		r.Positions = []string{router.HeaderLSN, router.HeaderSeq, router.HeaderCommitTime}
+		r.Positions = []string{record.HeaderLSN, record.HeaderSeq, record.HeaderCommitTime}
 	}
 	return r
 }

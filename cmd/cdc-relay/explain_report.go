@@ -10,6 +10,8 @@ import (
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/column"
+	"github.com/cdc-relay/cdc-relay/router/format"
 )
 
 // Who decided something about a table.
@@ -87,7 +89,7 @@ func (v *tableView) decided(key, value string, configured bool) decision {
 // format is decided for key and value: a format that is neither configured nor
 // raw is the preset's.
 func (v *tableView) format(key, value, configured string) decision {
-	if value == router.FormatRaw && !v.cfg.Given(v.path(key)) {
+	if value == format.Raw && !v.cfg.Given(v.path(key)) {
 		return decision{value, byDefault, ""}
 	}
 	return v.decided(key, value, value == configured)
@@ -115,7 +117,7 @@ var roleOrder = []string{"id", "key", "route", "topic", "type", "payload", "head
 
 // column lists everything that a column is used for.
 func (v *tableView) column(c wal.Column) columnReport {
-	out := columnReport{Name: c.Name, Type: router.TypeName(c), Roles: []string{}}
+	out := columnReport{Name: c.Name, Type: column.TypeName(c), Roles: []string{}}
 	add := func(role string, d decision) {
 		if slices.Contains(out.Roles, role) {
 			return

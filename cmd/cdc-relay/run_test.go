@@ -14,9 +14,11 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/config"
+	"github.com/cdc-relay/cdc-relay/debezium"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/rs/zerolog"
 )
 
@@ -220,7 +222,7 @@ func TestRecordReport_LeavesOutWhatIsNotToBeShown(t *testing.T) {
 		{[]byte("v"), true, ""},
 		{nil, true, ""},
 	} {
-		r := newRecordReport("it", &router.Record{Topic: "t", Value: tt.value})
+		r := newRecordReport("it", &record.Record{Topic: "t", Value: tt.value})
 		r.Value.hidden = tt.without
 		out, err := json.Marshal(r)
 		if err != nil {
@@ -233,7 +235,7 @@ func TestRecordReport_LeavesOutWhatIsNotToBeShown(t *testing.T) {
 }
 
 func TestShapeOf_OptionsOfDebeziumMeanItsTable(t *testing.T) {
-	options := router.DebeziumSettings{{Name: "topic.prefix", Value: "shop"}}
+	options := debezium.Config{{Name: "topic.prefix", Value: "shop"}}
 	mappings := []router.Mapping{{}, {Preset: "auto"}, {Preset: "laravel"}, {Connector: options}, {Preset: "auto", Connector: options}, {Preset: "prisma", Connector: options}}
 	for i, want := range []string{"outbox", "outbox", "laravel", "debezium", "debezium", "prisma", "outbox"} {
 		if got := shapeOf(mappings, i); got != want {

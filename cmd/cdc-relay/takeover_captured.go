@@ -3,6 +3,7 @@ package main
 import (
 	"slices"
 
+	"github.com/cdc-relay/cdc-relay/debezium"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 )
@@ -43,7 +44,7 @@ func (c *changeOver) capturesMessages() bool {
 func ofMessages(m router.Mapping) bool { return m.Table == "" }
 
 func prefixLists(m router.Mapping) (lists [2]string) {
-	options, _ := m.Connector.(router.DebeziumSettings)
+	options, _ := m.Connector.(debezium.Config)
 	for i, name := range []string{"message.prefix.include.list", "message.prefix.exclude.list"} {
 		setting, _ := settingOf(options, name)
 		lists[i] = setting.Value

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/cdc-relay/cdc-relay/config"
+	"github.com/cdc-relay/cdc-relay/debezium"
+	"github.com/cdc-relay/cdc-relay/debezium/options"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/router"
 )
@@ -72,14 +74,14 @@ func subjectOf(m router.Mapping) string {
 }
 
 // settingsOf are the settings in a mapping's block debezium.
-func settingsOf(m router.Mapping) router.DebeziumSettings {
-	settings, _ := m.Connector.(router.DebeziumSettings)
+func settingsOf(m router.Mapping) debezium.Config {
+	settings, _ := m.Connector.(debezium.Config)
 	return settings
 }
 
 // settingDifferences compares two blocks. A setting that only one of them writes out
 // is compared with Debezium's default.
-func settingDifferences(theirs, ours []router.Setting) []string {
+func settingDifferences(theirs, ours []debezium.Setting) []string {
 	var list []string
 	for _, their := range theirs {
 		our, ok := settingOf(ours, their.Name)
@@ -98,21 +100,21 @@ func settingDifferences(theirs, ours []router.Setting) []string {
 }
 
 // isDefault tells whether a setting says what Debezium does without it.
-func isDefault(s router.Setting) bool {
-	o, known := router.FindDebeziumOption(router.ScopeConnector, "", s.Name)
+func isDefault(s debezium.Setting) bool {
+	o, known := options.Find(options.ScopeConnector, "", s.Name)
 	if parts := strings.SplitN(s.Name, ".", 3); parts[0] == "transforms" && len(parts) == 3 {
-		o, known = router.FindDebeziumOption(router.ScopeEventRouter, "", parts[2])
+		o, known = options.Find(options.ScopeEventRouter, "", parts[2])
 	}
 	return known && o.Default != "" && strings.EqualFold(strings.TrimSpace(s.Value), o.Default)
 }
 
-func settingOf(list []router.Setting, name string) (router.Setting, bool) {
+func settingOf(list []debezium.Setting, name string) (debezium.Setting, bool) {
 	for _, s := range list {
 		if s.Name == name {
 			return s, true
 		}
 	}
-	return router.Setting{}, false
+	return debezium.Setting{}, false
 }
 
 // salted is a name that holds a secret: column.mask.hash.SHA-256.with.salt.SALT.
@@ -122,7 +124,7 @@ func settingName(name string) string { return salted.ReplaceAllString(name, "$1â
 
 var secretive = regexp.MustCompile(`(?i)password|secret|token|credential|auth|jaas|salt|private`)
 
-func settingValue(s router.Setting) string {
+func settingValue(s debezium.Setting) string {
 	if secretive.MatchString(s.Name) {
 		return "a value that is not shown"
 	}

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/importer"
+	"github.com/cdc-relay/cdc-relay/debezium/importer"
+	"github.com/cdc-relay/cdc-relay/debezium/takeover"
 	"github.com/cdc-relay/cdc-relay/sink"
-	"github.com/cdc-relay/cdc-relay/takeover"
 )
 
 // offsets are where Debezium's position was looked for, and what was there.

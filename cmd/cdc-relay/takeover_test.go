@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/debezium"
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/jackc/pglogrepl"
@@ -520,8 +520,8 @@ func TestTakeover_SaysWhatTheConfigurationHasOtherwise(t *testing.T) {
 }
 
 func TestSettingDifferences(t *testing.T) {
-	theirs := []router.Setting{{Name: "a", Value: "1"}, {Name: "b", Value: "2"}, {Name: "c", Value: "3"}, {Name: "column.mask.hash.SHA-256.with.salt.SALTSECRET", Value: "x"}}
-	ours := []router.Setting{{Name: "c", Value: "3 "}, {Name: "a", Value: "0"}, {Name: "d.password", Value: "SALTSECRET"}}
+	theirs := []debezium.Setting{{Name: "a", Value: "1"}, {Name: "b", Value: "2"}, {Name: "c", Value: "3"}, {Name: "column.mask.hash.SHA-256.with.salt.SALTSECRET", Value: "x"}}
+	ours := []debezium.Setting{{Name: "c", Value: "3 "}, {Name: "a", Value: "0"}, {Name: "d.password", Value: "SALTSECRET"}}
 	want := []string{
 		`a: connector "1", configuration "0"`, `b: connector "2", configuration none`,
 		"column.mask.hash.SHA-256.with.salt.…: connector a value that is not shown, configuration none",

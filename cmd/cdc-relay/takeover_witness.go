@@ -3,9 +3,9 @@ package main
 import (
 	"context"
 
+	"github.com/cdc-relay/cdc-relay/debezium/takeover"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/takeover"
 	"github.com/jackc/pglogrepl"
 	"github.com/rs/zerolog"
 )

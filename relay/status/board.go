@@ -12,7 +12,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/jackc/pglogrepl"
@@ -209,7 +209,7 @@ func (b *Board) SlotAt(limit pglogrepl.LSN) pglogrepl.LSN {
 }
 
 // SawTopics remembers the topics of records that are durable.
-func (b *Board) SawTopics(records []router.Record) {
+func (b *Board) SawTopics(records []record.Record) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	last := ""

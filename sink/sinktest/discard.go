@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 )
 
@@ -19,7 +19,7 @@ type Discard struct {
 var _ sink.Sink = (*Discard)(nil)
 
 // Send acknowledges the records.
-func (d *Discard) Send(_ context.Context, records []router.Record, done func(error)) {
+func (d *Discard) Send(_ context.Context, records []record.Record, done func(error)) {
 	if d.closed.Load() {
 		done(failAll(records, sink.ErrClosed, "closed"))
 		return
@@ -60,7 +60,7 @@ func (d *Discard) Close(context.Context) error {
 
 // failAll is the outcome of a Send of which nothing is durable. A Send without
 // records has nothing that could fail.
-func failAll(records []router.Record, err error, reason string) error {
+func failAll(records []record.Record, err error, reason string) error {
 	if len(records) == 0 {
 		return nil
 	}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 )
 
@@ -23,7 +23,7 @@ type Subject struct {
 	Delivered func(t *testing.T) []Delivered
 
 	// Refuse makes the other side refuse, with the class given, what contains a
-	// record with this value, until heal.
+	// newRecord with this value, until heal.
 	Refuse func(t *testing.T, value string, class sink.Class) (heal func())
 
 	// Stall keeps acknowledgements back until release.
@@ -75,7 +75,7 @@ type Outcome struct {
 }
 
 // Deliver sends the records and returns at once; Wait tells the outcome.
-func Deliver(ctx context.Context, s sink.Sink, records []router.Record) *Outcome {
+func Deliver(ctx context.Context, s sink.Sink, records []record.Record) *Outcome {
 	o := &Outcome{done: make(chan struct{}), runs: make(chan struct{}, 1)}
 	s.Send(ctx, records, func(err error) {
 		select {
@@ -124,14 +124,14 @@ func Failures(t *testing.T, err error) []sink.Failure {
 	return failed.Failures
 }
 
-func record(topic, key, value string) router.Record {
-	return router.Record{Topic: topic, Key: []byte(key), Value: []byte(value), Partition: router.AutoPartition}
+func newRecord(topic, key, value string) record.Record {
+	return record.Record{Topic: topic, Key: []byte(key), Value: []byte(value), Partition: record.AutoPartition}
 }
 
-func numbered(topic string, from, to int) []router.Record {
-	var records []router.Record
+func numbered(topic string, from, to int) []record.Record {
+	var records []record.Record
 	for i := from; i < to; i++ {
-		records = append(records, record(topic, "k"+fmt.Sprint(i%3), fmt.Sprintf("v%05d", i)))
+		records = append(records, newRecord(topic, "k"+fmt.Sprint(i%3), fmt.Sprintf("v%05d", i)))
 	}
 	return records
 }
@@ -149,10 +149,10 @@ func deliversRecordsAsTheyAre(t *testing.T, s Subject) {
 		t.Skip("the sink keeps nothing to look at")
 	}
 	when := time.UnixMilli(1_700_000_000_123)
-	records := []router.Record{
-		{Topic: s.Topic, Key: []byte("k"), Value: []byte(`{"a": 1.0}`), Timestamp: when, Partition: router.AutoPartition,
-			Headers: []router.Header{{Key: "id", Value: []byte("1")}, {Key: "null"}, {Key: "id", Value: []byte{}}}},
-		{Topic: s.Topic, Key: nil, Value: []byte("no key"), Timestamp: when, Partition: router.AutoPartition},
+	records := []record.Record{
+		{Topic: s.Topic, Key: []byte("k"), Value: []byte(`{"a": 1.0}`), Timestamp: when, Partition: record.AutoPartition,
+			Headers: []record.Header{{Key: "id", Value: []byte("1")}, {Key: "null"}, {Key: "id", Value: []byte{}}}},
+		{Topic: s.Topic, Key: nil, Value: []byte("no key"), Timestamp: when, Partition: record.AutoPartition},
 		{Topic: s.Topic, Key: []byte{}, Value: nil, Timestamp: when, Partition: 0},
 	}
 	for i := range records { // one by one: a record without a key has no order
@@ -292,10 +292,10 @@ func nothingOvertakesARefusedRecord(t *testing.T, s Subject) {
 }
 
 // sendAll sends the records in slices and returns those that failed, in order.
-func sendAll(t *testing.T, s sink.Sink, records []router.Record, each int) (failed []router.Record) {
+func sendAll(t *testing.T, s sink.Sink, records []record.Record, each int) (failed []record.Record) {
 	t.Helper()
 	var outcomes []*Outcome
-	var slicesSent [][]router.Record
+	var slicesSent [][]record.Record
 	for part := range slices.Chunk(records, each) {
 		slicesSent = append(slicesSent, part)
 		outcomes = append(outcomes, Deliver(context.Background(), s, part))
@@ -314,10 +314,10 @@ func endsTheWaitForRoomWithTheContext(t *testing.T, s Subject) {
 	}
 	release := s.Stall(t)
 	defer release()
-	big := func(n int) []router.Record {
-		var records []router.Record
+	big := func(n int) []record.Record {
+		var records []record.Record
 		for i := range n {
-			records = append(records, record(s.Topic, "k", fmt.Sprintf("%d%01024d", i, i)))
+			records = append(records, newRecord(s.Topic, "k", fmt.Sprintf("%d%01024d", i, i)))
 		}
 		return records
 	}

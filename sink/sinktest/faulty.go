@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 )
 
@@ -16,7 +16,7 @@ type Faults struct {
 	Lost    float64 // durable, but reported as failed
 
 	// Poison says which records can never be delivered.
-	Poison func(*router.Record) bool
+	Poison func(*record.Record) bool
 
 	// MaxDelay bounds the random wait of each Send for its acknowledgement.
 	MaxDelay time.Duration
@@ -33,7 +33,7 @@ func NewFaulty(seed uint64, faults Faults) *Faulty {
 	f := &Faulty{}
 	random := rand.New(rand.NewPCG(seed, 0))
 	f.Scatter(true)
-	f.Decide(func(record *router.Record) Verdict {
+	f.Decide(func(record *record.Record) Verdict {
 		if faults.Poison != nil && faults.Poison(record) {
 			return Fail(sink.Rejected, "invalid_record", errFault)
 		}

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/jackc/pglogrepl"
 )
@@ -16,7 +16,7 @@ type Delivered struct {
 	Topic     string
 	Key       []byte
 	Value     []byte
-	Headers   []router.Header
+	Headers   []record.Header
 	Timestamp time.Time
 	Partition int32
 
@@ -48,7 +48,7 @@ func Fail(class sink.Class, reason string, err error) Verdict {
 // timer's.
 type Recorder struct {
 	mu        sync.Mutex
-	decide    func(*router.Record) Verdict
+	decide    func(*record.Record) Verdict
 	delay     func() time.Duration
 	scatter   bool
 	room      int // records waiting at most; 0: no limit
@@ -71,7 +71,7 @@ type Recorder struct {
 var _ sink.Sink = (*Recorder)(nil)
 
 type flight struct {
-	records  []router.Record
+	records  []record.Record
 	done     func(error)
 	next     int
 	due      bool
@@ -81,7 +81,7 @@ type flight struct {
 // Decide sets what becomes of each record at its turn, nil delivers all. decide
 // runs once for each try of a record that is not held back, under the lock: it
 // must not call the Recorder.
-func (r *Recorder) Decide(decide func(*router.Record) Verdict) {
+func (r *Recorder) Decide(decide func(*record.Record) Verdict) {
 	r.mu.Lock()
 	r.decide = decide
 	r.mu.Unlock()
@@ -194,7 +194,7 @@ func (r *Recorder) Counts() Counts {
 }
 
 // Send queues the records for their verdicts.
-func (r *Recorder) Send(ctx context.Context, records []router.Record, done func(error)) {
+func (r *Recorder) Send(ctx context.Context, records []record.Record, done func(error)) {
 	r.mu.Lock()
 	r.sends++
 	for r.room > 0 && r.waiting > 0 && r.waiting+len(records) > r.room && !r.halted && !r.closed {
@@ -370,7 +370,7 @@ func (r *Recorder) wake() {
 	}
 }
 
-func (r *Recorder) keep(rec *router.Record) {
+func (r *Recorder) keep(rec *record.Record) {
 	d := Delivered{
 		Topic:     rec.Topic,
 		Key:       bytes.Clone(rec.Key),
@@ -379,7 +379,7 @@ func (r *Recorder) keep(rec *router.Record) {
 		Partition: rec.Partition,
 	}
 	for _, h := range rec.Headers {
-		d.Headers = append(d.Headers, router.Header{Key: h.Key, Value: bytes.Clone(h.Value)})
+		d.Headers = append(d.Headers, record.Header{Key: h.Key, Value: bytes.Clone(h.Value)})
 	}
 	if rec.Row != nil {
 		d.Ordinal = rec.Row.Ordinal

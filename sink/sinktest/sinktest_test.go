@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 )
@@ -22,7 +22,7 @@ func TestRecorder_PassesTheSuite(t *testing.T) {
 			Topic:     "orders",
 			Delivered: func(*testing.T) []sinktest.Delivered { return r.Delivered() },
 			Refuse: func(_ *testing.T, value string, class sink.Class) func() {
-				r.Decide(func(record *router.Record) sinktest.Verdict {
+				r.Decide(func(record *record.Record) sinktest.Verdict {
 					if string(record.Value) == value {
 						return sinktest.Fail(class, "refused", errors.New("refused"))
 					}
@@ -47,9 +47,9 @@ func TestDiscard_PassesTheSuite(t *testing.T) {
 }
 
 func send(s sink.Sink, keys ...string) *[]sink.Failure {
-	var records []router.Record
+	var records []record.Record
 	for i, key := range keys {
-		records = append(records, router.Record{Topic: "t", Key: []byte(key), Value: fmt.Append(nil, i), Partition: router.AutoPartition})
+		records = append(records, record.Record{Topic: "t", Key: []byte(key), Value: fmt.Append(nil, i), Partition: record.AutoPartition})
 	}
 	outcome := new([]sink.Failure)
 	s.Send(context.Background(), records, func(err error) {
@@ -83,7 +83,7 @@ func TestRecorder_AcknowledgesHeldRecordsOneByOne(t *testing.T) {
 func TestRecorder_ScattersWhatLiesBehindAFailure(t *testing.T) {
 	r := &sinktest.Recorder{}
 	r.Scatter(true)
-	r.Decide(func(record *router.Record) sinktest.Verdict {
+	r.Decide(func(record *record.Record) sinktest.Verdict {
 		if string(record.Key) == "bad" {
 			return sinktest.Fail(sink.Blocked, "unknown_topic", errors.New("no"))
 		}
@@ -108,7 +108,7 @@ func TestRecorder_DelaysInVirtualTime(t *testing.T) {
 		r.Delay(time.Hour)
 		start := time.Now()
 		done := make(chan error, 1)
-		r.Send(context.Background(), []router.Record{{Topic: "t"}}, func(err error) { done <- err })
+		r.Send(context.Background(), []record.Record{{Topic: "t"}}, func(err error) { done <- err })
 		if err := <-done; err != nil || time.Since(start) != time.Hour {
 			t.Errorf("acknowledged after %s with %v", time.Since(start), err)
 		}
@@ -121,9 +121,9 @@ func TestFaulty_LeavesNothingUndeliverable(t *testing.T) {
 	for seed := range uint64(50) {
 		synctest.Test(t, func(t *testing.T) {
 			f := sinktest.NewFaulty(seed, sinktest.Faults{Fail: 0.02, Blocked: 0.02, Lost: 0.02, MaxDelay: time.Second})
-			var todo []router.Record
+			var todo []record.Record
 			for i := range 300 {
-				todo = append(todo, router.Record{Topic: "t", Key: fmt.Append(nil, i%7), Value: fmt.Appendf(nil, "%04d", i)})
+				todo = append(todo, record.Record{Topic: "t", Key: fmt.Append(nil, i%7), Value: fmt.Appendf(nil, "%04d", i)})
 			}
 			for try := 0; len(todo) > 0; try++ {
 				if try > 1000 {

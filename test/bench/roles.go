@@ -22,6 +22,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
@@ -84,7 +85,7 @@ type checked struct {
 	once    sync.Once
 }
 
-func (c *checked) Send(ctx context.Context, records []router.Record, done func(error)) {
+func (c *checked) Send(ctx context.Context, records []record.Record, done func(error)) {
 	for i := range records {
 		c.account.add(records[i].Value)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-relay/cdc-relay/relay/status"
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/test/harness"
@@ -202,11 +202,11 @@ func TestExactlyOnce_ParkedKeysAndPositions(t *testing.T) {
 	positions := map[string]bool{}
 	last := map[string]string{}
 	for _, r := range slices.Concat(records, set) {
-		lsn, err := pglogrepl.ParseLSN(header(r, router.HeaderLSN))
+		lsn, err := pglogrepl.ParseLSN(header(r, record.HeaderLSN))
 		if err != nil {
 			t.Fatalf("record at %s/%d/%d: %v", r.Topic, r.Partition, r.Offset, err)
 		}
-		at := fmt.Sprintf("%016X/%08s", uint64(lsn), header(r, router.HeaderSeq))
+		at := fmt.Sprintf("%016X/%08s", uint64(lsn), header(r, record.HeaderSeq))
 		if positions[at] {
 			t.Errorf("position %s is there twice", at)
 		}

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/cdc-relay/cdc-relay/migrations"
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/preset"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
 )
@@ -186,7 +186,7 @@ var presetShapes = map[string]presetShape{
 }
 
 func TestPresets_EachHasSQLAndARow(t *testing.T) {
-	names := slices.Sorted(slices.Values(append(router.PresetNames()[1:], migrations.Polling)))
+	names := slices.Sorted(slices.Values(append(preset.Names()[1:], migrations.Polling)))
 	if presets := migrations.Presets(); !slices.Equal(presets, names) {
 		t.Errorf("there is SQL for %q\nand presets are %q", presets, names)
 	}

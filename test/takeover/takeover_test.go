@@ -17,9 +17,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/debezium/takeover"
 	"github.com/cdc-relay/cdc-relay/migrations"
 	"github.com/cdc-relay/cdc-relay/sandbox"
-	"github.com/cdc-relay/cdc-relay/takeover"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
 	"github.com/twmb/franz-go/pkg/kadm"

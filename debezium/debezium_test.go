@@ -1,0 +1,639 @@
+package debezium_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/debezium"
+	"github.com/cdc-relay/cdc-relay/debezium/connect"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/column"
+	"github.com/cdc-relay/cdc-relay/router/format"
+	"github.com/cdc-relay/cdc-relay/router/record"
+)
+
+// dbz are the least options, and more as `name=value`.
+func dbz(more ...string) debezium.Config {
+	settings := debezium.Config{
+		{Name: "topic.prefix", Value: "app"}, {Name: "key.converter", Value: connect.ClassString}, {Name: "value.converter", Value: connect.ClassString},
+		{Name: "extended.headers.enabled", Value: "false"},
+	}
+	for _, m := range more {
+		name, value, _ := strings.Cut(m, "=")
+		replaced := false
+		for i := range settings {
+			if settings[i].Name == name {
+				settings[i].Value, replaced = value, true
+			}
+		}
+		if !replaced {
+			settings = append(settings, debezium.Setting{Name: name, Value: value})
+		}
+	}
+	return settings
+}
+
+func jsonValues(more ...string) debezium.Config {
+	return dbz(append([]string{"value.converter=" + connect.ClassJSON, "value.converter.schemas.enable=false"}, more...)...)
+}
+
+func placed(list string) string { return "table.fields.additional.placement=" + list }
+
+// described is a table with metadata: `name type`, and behind it `!` for NOT NULL,
+// `#` for the primary key, `=expression` for a default.
+func described(t testing.TB, columns ...string) *wal.Relation {
+	plain := make([]string, len(columns))
+	meta := make([]wal.ColumnMeta, len(columns))
+	for i, c := range columns {
+		c, meta[i].Default, _ = strings.Cut(c, "=")
+		if strings.HasSuffix(c, "#") {
+			meta[i].Key, meta[i].NotNull = i+1, true
+		}
+		if strings.HasSuffix(c, "!") {
+			meta[i].NotNull = true
+		}
+		plain[i] = strings.TrimRight(c, "#!")
+	}
+	rel := table(plain...)
+	for i, c := range rel.Columns {
+		meta[i].Base, meta[i].BaseMod, meta[i].TypeKind = c.Type, c.TypeMod, 'b'
+		_, meta[i].TypeName, _ = strings.Cut(plain[i], " ")
+	}
+	rel.Meta = meta
+	return rel
+}
+
+var debeziumColumns = []string{"id uuid#", "aggregatetype varchar!", "aggregateid varchar!", "type varchar", "payload jsonb"}
+
+const eventID = "406c07f3-26f0-4eea-a50c-109940064b8f"
+
+func eventRow(t testing.TB, more ...string) *wal.Row {
+	values := []string{eventID, "Order", "1", "OrderCreated", `{"a": 1}`}
+	columns := debeziumColumns
+	for _, m := range more {
+		column, value, _ := strings.Cut(m, ":=")
+		columns, values = append(columns[:len(columns):len(columns)], column), append(values, value)
+	}
+	row := textRow(described(t, columns...), values...)
+	row.Txn.Time = time.Date(2024, 5, 6, 7, 8, 9, 123456000, time.UTC)
+	return row
+}
+
+func updated(row *wal.Row, column int, old string) *wal.Row {
+	out := *row
+	out.Change = &wal.Change{Op: wal.Update, Old: make([]wal.Value, len(row.Values))}
+	for i := range out.Change.Old {
+		out.Change.Old[i].Kind = wal.Null
+	}
+	out.Change.Old[column] = wal.Value{Kind: wal.Text, Data: []byte(old)}
+	return &out
+}
+
+func changed(row *wal.Row, op wal.Op) *wal.Row {
+	out := *row
+	out.Change = &wal.Change{Op: op}
+	switch op {
+	case wal.Delete:
+		out.Change.Old, out.Values = row.Values, nil
+	case wal.Truncate, wal.Commit:
+		out.Values = nil
+	}
+	return &out
+}
+
+func messageRow(prefix, body string) *wal.Row {
+	rel := &wal.Relation{Namespace: "message", Name: "*", Columns: []wal.Column{
+		{Name: "body", Type: 114, TypeMod: -1, TypeName: "json"}, {Name: "prefix", Type: 25, TypeMod: -1, TypeName: "text"},
+	}}
+	return textRow(rel, body, prefix)
+}
+
+// The EventRouter lets logical messages pass, so nothing of a table's roles is theirs.
+func TestDebezium_ExplainsLogicalMessagesByTheirOwn(t *testing.T) {
+	row := messageRow("shop", `{"a":1}`)
+	r := mustNew(t, router.Mapping{Connector: dbz("extended.headers.enabled=true", "table.field.event.key=aggregate_id", placed("type:header:eventType"))})
+	e, err := r.Check(row.Relation)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b record.Buffer
+	if err := r.Route(&b, row); err != nil {
+		t.Fatal(err)
+	}
+	var sent []string
+	for _, h := range b.Records[0].Headers {
+		sent = append(sent, h.Key)
+	}
+	if e.Topic != b.Records[0].Topic || !slices.Equal(e.Headers, sent) {
+		t.Errorf("explained as topic %s with headers %q; sent to %s with %q", e.Topic, e.Headers, b.Records[0].Topic, sent)
+	}
+	if e.Roles["key"] != "prefix" || e.Roles["payload"] != column.MessageBody || len(e.Roles) != 2 {
+		t.Errorf("roles %v", e.Roles)
+	}
+}
+
+const decodeType = "transforms.decode.type=" + classDecode
+
+var decodeFirst = []string{"transforms=decode,outbox", decodeType, "transforms.outbox.type=" + classEventRouter}
+
+func chained(name, class string, options ...string) debezium.Config {
+	more := []string{"transforms=outbox," + name, "transforms.outbox.type=" + classEventRouter, "transforms." + name + ".type=" + class}
+	for _, o := range options {
+		if !strings.Contains(o, "predicate") || strings.HasPrefix(o, "predicate=") {
+			o = "transforms." + name + "." + o
+		}
+		more = append(more, o)
+	}
+	return dbz(more...)
+}
+
+func TestGolden_Debezium(t *testing.T) {
+	const t8601 = "2024-01-02 03:04:05.678912"
+	cases := []struct {
+		name     string
+		settings debezium.Config
+		rows     []*wal.Row
+	}{
+		{"default", dbz(), []*wal.Row{eventRow(t)}},
+		{"context headers", dbz("extended.headers.enabled=true"), []*wal.Row{eventRow(t)}},
+		{"schemas", dbz("key.converter="+connect.ClassJSON, "value.converter="+connect.ClassJSON, "header.converter="+connect.ClassJSON), []*wal.Row{eventRow(t)}},
+		{"header, envelope and partition", jsonValues(placed("type:header:eventType, type:envelope:eventType, version:partition")),
+			[]*wal.Row{eventRow(t, "version int4:=3"), eventRow(t, "version int4:="+null)}},
+		{"envelope schema is named after the first event", dbz("value.converter="+connect.ClassJSON, placed("type:envelope")),
+			[]*wal.Row{eventRow(t), withRoute(eventRow(t), "Cart")}},
+		{"schema version", dbz("value.converter="+connect.ClassJSON, placed("type:envelope"), "table.field.event.schema.version=version"),
+			[]*wal.Row{eventRow(t, "version int4:=2"), eventRow(t, "version int4:="+null)}},
+		{"missing column ignored", dbz(placed("nope:header,type:header"), "table.field.additional.missing=ignore"), []*wal.Row{eventRow(t)}},
+		{"null takes the default", jsonValues(placed("n:envelope,at:header")), []*wal.Row{eventRow(t, "n int4='7'::integer:="+null, "at timestamp=now():="+null)}},
+		{"expanded", jsonValues("table.expand.json.payload=true"), []*wal.Row{eventRow(t), withPayload(eventRow(t), `{"b":[1,2.5]}`)}},
+		{"tombstone", dbz("route.tombstone.on.empty.payload=true", "value.converter="+connect.ClassJSON), []*wal.Row{withPayload(eventRow(t), null)}},
+		{"null payload", dbz("value.converter=" + connect.ClassJSON), []*wal.Row{withPayload(eventRow(t), null)}},
+		{"timestamp", dbz("table.field.event.timestamp=at"), []*wal.Row{eventRow(t, "at timestamp:="+t8601), eventRow(t, "at timestamp:=1969-12-31 23:59:59.9995"), eventRow(t, "at timestamp:="+null)}},
+		{"minus one is no timestamp", dbz("table.field.event.timestamp=at"), []*wal.Row{eventRow(t, "at timestamp:=1969-12-31 23:59:59.999")}},
+		{"bigint timestamp is NULL", dbz("table.field.event.timestamp=at"), []*wal.Row{eventRow(t, "at int8:="+null)}},
+		{"negative timestamp", dbz("table.field.event.timestamp=at"), []*wal.Row{eventRow(t, "at timestamp:=1969-12-31 23:59:58")}},
+		{"bigint timestamp", dbz("table.field.event.timestamp=at"), []*wal.Row{eventRow(t, "at int8:=1")}},
+		{"timestamp of Connect", dbz("table.field.event.timestamp=at", "time.precision.mode=connect"), []*wal.Row{eventRow(t, "at timestamp:="+t8601)}},
+		{"negative partition", dbz(placed("p:partition")), []*wal.Row{eventRow(t, "p int4:=-1")}},
+		{"null route", dbz("route.by.field=type"), []*wal.Row{withType(eventRow(t), null)}},
+		{"illegal topic", dbz(), []*wal.Row{withRoute(eventRow(t), "a\nb"), withRoute(eventRow(t), "Verkäufe")}},
+		{"no match", dbz("route.topic.regex=Ord", "route.topic.replacement=x-$0"), []*wal.Row{eventRow(t), withRoute(eventRow(t), "Ord")}},
+		{"update of the primary key", dbz("extended.headers.enabled=true"), []*wal.Row{updated(eventRow(t), 0, "00000000-0000-4000-8000-000000000001")}},
+		{"other update", dbz(), []*wal.Row{changed(eventRow(t), wal.Update)}},
+		{"fatal update", dbz("table.op.invalid.behavior= FATAL "), []*wal.Row{changed(eventRow(t), wal.Update)}},
+		{"delete", dbz("table.op.invalid.behavior=fatal"), []*wal.Row{changed(eventRow(t), wal.Delete)}},
+		{"truncate", dbz("skipped.operations=none"), []*wal.Row{changed(eventRow(t), wal.Truncate)}},
+		{"bytea without delegate", dbz("value.converter=" + connect.ClassBinaryData), []*wal.Row{eventRow(t)}},
+		{"poisoned expansion", jsonValues("table.expand.json.payload=true"), []*wal.Row{withPayload(eventRow(t), `[1,2]`)}},
+		{"message routed", jsonValues(append(decodeFirst, "transforms.outbox."+placed("type:header:eventType"))...),
+			[]*wal.Row{messageRow("outbox", `{"id":"d4","aggregatetype":"User","aggregateid":"99","type":"UserCreated","payload":{"email":"a@b.c","n":null}}`)}},
+		{"message passes", jsonValues(), []*wal.Row{messageRow("outbox", `{"a":1}`)}},
+		{"message of another prefix", jsonValues(append(decodeFirst, "message.prefix.include.list=outbox")...), []*wal.Row{messageRow("other", "hello")}},
+		{"message that is no object", jsonValues(decodeFirst...), []*wal.Row{messageRow("other", "hello"), messageRow("other", `{"id":1}`)}},
+		{"RegexRouter", chained("t", packageTransforms+"RegexRouter", "regex=outbox[.]event[.](.*)", "replacement=prod.$1.v1"), []*wal.Row{eventRow(t)}},
+		{"TimestampRouter", chained("t", packageTransforms+"TimestampRouter", "timestamp.format=yyyy-MM'x'dd", "topic.format=${timestamp}.${topic}"), []*wal.Row{eventRow(t)}},
+		{"InsertHeader", chained("t", packageTransforms+"InsertHeader", "header=n", "value.literal=001"), []*wal.Row{eventRow(t)}},
+		{"DropHeaders", chained("t", packageTransforms+"DropHeaders", "headers=id,x"), []*wal.Row{eventRow(t)}},
+		{"InsertField", jsonValues("transforms=outbox,t", "transforms.outbox.type="+classEventRouter, "transforms.outbox."+placed("type:envelope"),
+			"transforms.t.type="+packageTransforms+"InsertField$Value", "transforms.t.static.field=origin", "transforms.t.static.value=app", "transforms.t.topic.field=to"), []*wal.Row{eventRow(t)}},
+		{"HoistField", chained("t", packageTransforms+"HoistField$Key", "field=k"), []*wal.Row{eventRow(t)}},
+		{"ReplaceField and ExtractField", jsonValues("transforms=outbox,a,b", "transforms.outbox.type="+classEventRouter, "transforms.outbox.table.expand.json.payload=true",
+			"transforms.a.type="+packageTransforms+"ReplaceField$Value", "transforms.a.renames=a:n",
+			"transforms.b.type="+packageTransforms+"ExtractField$Value", "transforms.b.field=n"), []*wal.Row{eventRow(t)}},
+		{"HeaderFrom and ValueToKey", jsonValues("transforms=outbox,a,b", "transforms.outbox.type="+classEventRouter, "transforms.outbox."+placed("type:envelope:kind"),
+			"transforms.a.type="+packageTransforms+"HeaderFrom$Value", "transforms.a.fields=kind", "transforms.a.headers=k", "transforms.a.operation=move",
+			"transforms.b.type="+packageTransforms+"ValueToKey", "transforms.b.fields=payload"), []*wal.Row{eventRow(t)}},
+		{"SetSchemaMetadata", dbz("transforms=outbox,t", "value.converter="+connect.ClassJSON, "transforms.outbox.type="+classEventRouter,
+			"transforms.t.type="+packageTransforms+"SetSchemaMetadata$Value", "transforms.t.schema.name=x.Y", "transforms.t.schema.version=4"), []*wal.Row{eventRow(t)}},
+		{"Filter", chained("t", packageTransforms+"Filter", "predicate=tomb", "predicates=tomb", "predicates.tomb.type="+packagePredicates+"RecordIsTombstone"), []*wal.Row{withPayload(eventRow(t), null), eventRow(t)}},
+		{"unwrapped", jsonValues("transforms=u,outbox", "transforms.u.type="+classUnwrap, "transforms.outbox.type="+classEventRouter), []*wal.Row{eventRow(t), changed(eventRow(t), wal.Delete)}},
+		{"kept from the router", jsonValues("database.dbname=shop", "transforms=outbox", "transforms.outbox.type="+classEventRouter, "transforms.outbox.predicate=p", "transforms.outbox.negate=true",
+			"predicates=p", "predicates.p.type="+packagePredicates+"TopicNameMatches", "predicates.p.pattern=.*outbox"),
+			[]*wal.Row{eventRow(t), changed(eventRow(t), wal.Delete), updated(eventRow(t), 3, "Old")}},
+		{"columns left out", dbz("column.exclude.list=public.outbox.TYPE", placed("type:header"), "table.field.additional.missing=ignore"), []*wal.Row{eventRow(t)}},
+		{"transactions", jsonValues("provide.transaction.metadata=true"), []*wal.Row{eventRow(t), changed(eventRow(t), wal.Commit)}},
+		{"TOASTed payload of another key", dbz(), []*wal.Row{unchangedPayload(updated(eventRow(t), 0, "00000000-0000-4000-8000-000000000001"))}},
+	}
+	var out strings.Builder
+	for _, c := range cases {
+		fmt.Fprintf(&out, "== %s\n", c.name)
+		r, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Connector: c.settings}}, RunID: "run-1"})
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		for _, row := range c.rows {
+			var b record.Buffer
+			if err := r.Route(&b, row); err != nil {
+				if len(b.Records) != 0 {
+					t.Errorf("%s: a rejected row left %d records", c.name, len(b.Records))
+				}
+				var e *record.RowError
+				errors.As(err, &e)
+				fmt.Fprintf(&out, "rejected  %s: %v\n", e.Reason, e.Err)
+				continue
+			}
+			if len(b.Records) == 0 {
+				out.WriteString("dropped\n")
+			}
+			for _, rec := range b.Records {
+				out.WriteString(show(rec))
+			}
+		}
+	}
+	golden(t, "debezium", out.String())
+}
+
+func withValue(row *wal.Row, column int, value string) *wal.Row {
+	row.Values[column] = wal.Value{Kind: wal.Text, Data: []byte(value)}
+	if value == null {
+		row.Values[column] = wal.Value{Kind: wal.Null}
+	}
+	return row
+}
+
+func withRoute(row *wal.Row, v string) *wal.Row   { return withValue(row, 1, v) }
+func withType(row *wal.Row, v string) *wal.Row    { return withValue(row, 3, v) }
+func withPayload(row *wal.Row, v string) *wal.Row { return withValue(row, 4, v) }
+
+func unchangedPayload(row *wal.Row) *wal.Row {
+	row.Values[4] = wal.Value{Kind: wal.Unchanged}
+	return row
+}
+
+// What is refused before any row, with the option that is to blame.
+func TestGolden_DebeziumRefused(t *testing.T) {
+	const chain = "transforms=outbox"
+	var out strings.Builder
+	for _, c := range []struct {
+		name string
+		m    router.Mapping
+	}{
+		{"nothing required", router.Mapping{Connector: debezium.Config{{Name: "route.by.field", Value: "x"}}}},
+		{"unknown option", router.Mapping{Connector: dbz("topic.prefx=a", "table-expand-json-payload=true")}},
+		{"router option beside transforms", router.Mapping{Connector: dbz(chain, "transforms.outbox.type="+classEventRouter, "route.by.field=x")}},
+		{"our key", router.Mapping{Connector: dbz("database.hostname=h", "errors.tolerance=all")}},
+		{"not carried", router.Mapping{Connector: dbz("converters=x", "topic.naming.strategy=x", "field.name.adjustment.mode=avro")}},
+		{"bad words", router.Mapping{Connector: dbz("table.op.invalid.behavior=ignore", "table.json.payload.null.behavior=keep", "route.tombstone.on.empty.payload=yes", "time.precision.mode=structured", "money.fraction.digits=two")}},
+		{"placements", router.Mapping{Connector: dbz(placed("type,a:b:c:d,x:topic,a:envelope:e,b:envelope:e,c:envelope:payload"))}},
+		{"empty placement", router.Mapping{Connector: dbz(placed(""))}},
+		{"empty column", router.Mapping{Connector: dbz("table.field.event.key=")}},
+		{"regex", router.Mapping{Connector: dbz("route.topic.regex=(unclosed")}},
+		{"look-ahead", router.Mapping{Connector: dbz("route.topic.regex=(?=x).*")}},
+		{"group with underscore", router.Mapping{Connector: dbz("route.topic.replacement=${aggregate_type}-events")}},
+		{"unknown group", router.Mapping{Connector: dbz("route.topic.replacement=${x}")}},
+		{"unknown number", router.Mapping{Connector: dbz("route.topic.replacement=$2")}},
+		{"lone dollar", router.Mapping{Connector: dbz("route.topic.replacement=a$")}},
+		{"converter", router.Mapping{Connector: dbz("value.converter=io.confluent.connect.avro.AvroConverter", "key.converter.schemas.enable=perhaps")}},
+		{"options without converter", router.Mapping{Connector: dbz("header.converter.schemas.enable=true")}},
+		{"transform", router.Mapping{Connector: dbz("transforms=outbox,x", "transforms.outbox.type="+classEventRouter, "transforms.x.type=org.acme.Mine", "transforms.y.type=a")}},
+		{"transform option", router.Mapping{Connector: dbz("transforms=outbox,x", "transforms.outbox.type="+classEventRouter, "transforms.outbox.no.such=1",
+			"transforms.x.type="+packageTransforms+"InsertHeader", "transforms.x.header=h", "transforms.x.value.literal=[1]")}},
+		{"no router", router.Mapping{Connector: dbz("transforms=x", "transforms.x.type="+packageTransforms+"DropHeaders", "transforms.x.headers=id")}},
+		{"predicate", router.Mapping{Connector: dbz(chain, "transforms.outbox.type="+classEventRouter, "transforms.outbox.predicate=nope")}},
+		{"inserts skipped", router.Mapping{Connector: dbz("skipped.operations=c,x")}},
+		{"heartbeat that no converter takes", router.Mapping{Connector: dbz("heartbeat.interval.ms=1000", "value.converter="+connect.ClassBinaryData)}},
+		{"contradiction", router.Mapping{Connector: dbz("route.by.field=a"), Columns: router.Columns{Route: "b", Headers: "h"}, Topic: "x", Value: format.Envelope, Preset: "outbox"}},
+	} {
+		fmt.Fprintf(&out, "== %s\n", c.name)
+		_, err := router.New(router.Config{Mappings: []router.Mapping{c.m}})
+		if err == nil {
+			t.Errorf("%s: accepted", c.name)
+			continue
+		}
+		for _, e := range router.ConfigErrors(err) {
+			fmt.Fprintln(&out, e)
+		}
+	}
+	for _, c := range []struct {
+		name     string
+		settings debezium.Config
+		columns  []string
+	}{
+		{"no such columns", dbz(placed("nope:header,nope:envelope,nope:partition"), "table.field.event.timestamp=nope"), []string{"Id uuid", "payload jsonb"}},
+		{"types", dbz(placed("n:partition"), "route.by.field=n", "table.field.event.timestamp=d"), append([]string{"n int8", "d date"}, debeziumColumns...)},
+		{"left out", dbz(placed("l:header,type:header"), "column.exclude.list=public.outbox.type"), append([]string{"l pg_lsn"}, debeziumColumns...)},
+	} {
+		fmt.Fprintf(&out, "== %s\n", c.name)
+		r, err := router.New(router.Config{Mappings: []router.Mapping{{Connector: c.settings}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = r.Check(described(t, c.columns...)); err == nil {
+			t.Errorf("%s: accepted", c.name)
+		}
+		for _, e := range router.ConfigErrors(err) {
+			fmt.Fprintln(&out, e)
+		}
+	}
+	golden(t, "debezium_refused", out.String())
+}
+
+func TestDebezium_OrdinaryKeysAreOtherWordsForOptions(t *testing.T) {
+	m := router.Mapping{Connector: append(dbz(), debezium.Setting{Name: "route.topic.replacement", Value: "$1"}), Columns: router.Columns{ID: "type", Key: "type", Route: "type", Payload: "type"}, TombstoneOnEmpty: true, Partition: "p", TopicRegex: "Order(.*)"}
+	row := eventRow(t, "p int4:=5")
+	rec, err := routeOne(t, m, row)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := show(rec), "topic     Created\nkey       OrderCreated\nvalue     OrderCreated\nheader    id = OrderCreated\npartition 5\n"; got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestDebezium_TablesWithTheSameOptionsAreOneConnector(t *testing.T) {
+	settings := dbz("value.converter="+connect.ClassJSON, placed("type:envelope"), "heartbeat.interval.ms=1000")
+	r, err := router.New(router.Config{Mappings: []router.Mapping{{Connector: settings}, {Connector: settings}, {Connector: dbz("heartbeat.interval.ms=1000")}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if beating := r.HeartbeatTopics(); len(beating) != 2 {
+		t.Fatalf("%d connectors", len(beating))
+	}
+	first, second := eventRow(t), withRoute(eventRow(t), "Cart")
+	leaf := *second.Relation
+	leaf.Name, leaf.Table = "outbox_2", 1
+	second.Relation = &leaf
+	var b record.Buffer
+	for _, row := range []*wal.Row{first, second} {
+		if err := r.Route(&b, row); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := string(b.Records[1].Value); !strings.Contains(got, `"app.public.outbox.Order.Value"`) {
+		t.Errorf("the second table's envelope is not the first one's: %s", got)
+	}
+}
+
+func TestDebezium_WantsWhatTheOptionsLookAt(t *testing.T) {
+	for name, c := range map[string]struct {
+		settings debezium.Config
+		want     wal.Wants
+	}{
+		"none":            {nil, wal.Wants{}},
+		"router":          {dbz(), wal.Wants{Update: true, Meta: true}},
+		"updates skipped": {dbz("skipped.operations=u,t"), wal.Wants{Meta: true}},
+		"truncates":       {dbz("skipped.operations=none"), wal.Wants{Update: true, Truncate: true, Meta: true}},
+		"transactions":    {dbz("provide.transaction.metadata=true"), wal.Wants{Update: true, Delete: true, Commit: true, Meta: true}},
+		"unwrapped":       {dbz("transforms=u,outbox", "transforms.u.type="+classUnwrap, "transforms.outbox.type="+classEventRouter), wal.Wants{Update: true, Delete: true, Meta: true}},
+		"wrong":           {dbz("nope=1"), wal.Wants{}},
+	} {
+		m := router.Mapping{Connector: c.settings}
+		if got := m.Wants(); got != c.want {
+			t.Errorf("%s: got %+v, want %+v", name, got, c.want)
+		}
+	}
+}
+
+func TestDebezium_HeartbeatsPassTheChain(t *testing.T) {
+	r, err := router.New(router.Config{Mappings: []router.Mapping{{Connector: jsonValues("heartbeat.interval.ms=1000", "topic.heartbeat.prefix=hb")}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.HeartbeatInterval() != time.Second {
+		t.Errorf("every %v", r.HeartbeatInterval())
+	}
+	var b record.Buffer
+	if err := r.Heartbeats(&b, time.UnixMilli(1700000000123)); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := show(b.Records[0]), "topic     hb.app\nkey       Struct{serverName=app}\nvalue     {\"ts_ms\":1700000000123}\npartition 0\n"; got != want || b.Records[0].Row != nil {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if r := mustNew(t, router.Mapping{Connector: dbz()}); r.HeartbeatInterval() != 0 {
+		t.Error("heartbeats without the option")
+	}
+}
+
+// A row that is refused and tried again must not begin its transaction twice.
+func TestDebezium_TransactionBeginsOnce(t *testing.T) {
+	r := mustNew(t, router.Mapping{Connector: jsonValues("provide.transaction.metadata=true", placed("p:partition"))})
+	row := eventRow(t, "p int4:=-1")
+	var b record.Buffer
+	for range 3 {
+		if err := r.Route(&b, row); err == nil || len(b.Records) != 0 {
+			t.Fatalf("%v, %d records", err, len(b.Records))
+		}
+	}
+	withValue(row, 5, "1")
+	if err := r.Route(&b, row); err != nil || len(b.Records) != 2 {
+		t.Fatalf("%v, %d records", err, len(b.Records))
+	}
+	next := *row
+	next.Ordinal++
+	if err := r.Route(&b, &next); err != nil || len(b.Records) != 3 {
+		t.Fatalf("%v, %d records", err, len(b.Records))
+	}
+	if err := r.Route(&b, changed(row, wal.Commit)); err != nil || !strings.Contains(string(b.Records[3].Value), `"event_count":2`) {
+		t.Fatalf("%v, %s", err, b.Records[3].Value)
+	}
+}
+
+// The first rows of a transaction were delivered by an earlier session.
+func TestDebezium_TransactionGoesOnBehindRowsThatWereDelivered(t *testing.T) {
+	r := mustNew(t, router.Mapping{Connector: jsonValues("provide.transaction.metadata=true")})
+	var b record.Buffer
+	row := eventRow(t)
+	for session := range 2 { // the second goes back in the same process
+		b.Reset()
+		for ordinal := uint64(1); ordinal <= 3; ordinal++ {
+			next := *row
+			next.Ordinal = ordinal
+			if session == 1 && ordinal < 3 {
+				r.Pass(&b, &next)
+			} else if err := r.Route(&b, &next); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if len(b.Records) != 1 || strings.HasSuffix(b.Records[0].Topic, ".transaction") {
+		t.Fatalf("%d records for the third row: the transaction began before", len(b.Records))
+	}
+	if err := r.Route(&b, changed(row, wal.Commit)); err != nil || len(b.Records) != 2 || !strings.Contains(string(b.Records[1].Value), `"event_count":3`) {
+		t.Fatalf("%v, %d records, %s", err, len(b.Records), b.Records[len(b.Records)-1].Value)
+	}
+	plain := mustNew(t, router.Mapping{Preset: "outbox"})
+	b.Reset()
+	if plain.Pass(&b, row); len(b.Records) != 0 || b.Size() != 0 {
+		t.Error("a row that was delivered is routed")
+	}
+}
+
+// What Debezium logs a warning about and goes on is counted by row, not by look.
+func TestDebezium_NoticesWhatItDropsAndBlanks(t *testing.T) {
+	blank := eventRow(t, "paid int4:=nothing")
+	for name, c := range map[string]struct {
+		settings debezium.Config
+		rows     []*wal.Row
+		want     []router.Notice
+	}{
+		"an insert":          {dbz(), []*wal.Row{eventRow(t)}, nil},
+		"updates":            {dbz(), []*wal.Row{changed(eventRow(t), wal.Update), changed(eventRow(t), wal.Update)}, []router.Notice{{Rows: 1}}},
+		"updates are fatal":  {dbz("table.op.invalid.behavior=fatal"), nil, nil},
+		"a value":            {dbz(placed("paid:header,paid:header:again")), []*wal.Row{blank}, []router.Notice{{Column: "paid", Rows: 1}}},
+		"a value, in quiet":  {dbz(placed("paid:header"), "event.converting.failure.handling.mode=skip"), []*wal.Row{blank}, nil},
+		"nobody looks at it": {dbz(), []*wal.Row{blank}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Connector: c.settings}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, row := range c.rows {
+				if err := r.Route(new(record.Buffer), row); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got := r.Notices()
+			if len(got) != len(c.want) {
+				t.Fatalf("%+v, want %+v", got, c.want)
+			}
+			for i, n := range got {
+				if n.Column != c.want[i].Column || n.Rows != c.want[i].Rows || n.Table != "public.outbox" || n.Text == "" || strings.Contains(n.Text, "nothing") {
+					t.Errorf("%+v, want %+v", n, c.want[i])
+				}
+			}
+			if again := r.Notices(); again != nil {
+				t.Errorf("%+v is there twice", again)
+			}
+		})
+	}
+}
+
+// A column that Debezium leaves out may be missing. One that it has and this program
+// cannot write may not: consumers would miss it.
+func TestDebezium_OnlyWhatDebeziumLeavesOutMayBeMissing(t *testing.T) {
+	for name, more := range map[string]struct{ option, want string }{
+		"left out by Debezium": {"include.unknown.datatypes=false", ""},
+		"written by Debezium":  {"include.unknown.datatypes=true", `column "area" of type box cannot be written as Debezium does`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Connector: dbz(placed("area:header"), "table.field.additional.missing=ignore", more.option)}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = r.Route(new(record.Buffer), eventRow(t, "area box:=(1,1),(0,0)"))
+			if got := fmt.Sprint(err); (err != nil) != (more.want != "") || !strings.Contains(got, more.want) {
+				t.Errorf("%v, want %q", err, more.want)
+			}
+		})
+	}
+}
+
+// A publication with these columns alone gives the same records.
+func TestDebezium_ColumnsAreThoseThatRecordsAreMadeOf(t *testing.T) {
+	rel := table("id uuid", "aggregate_type varchar", "aggregate_id uuid", "event_type varchar", "payload jsonb", "created_at timestamptz", "tenant text", "wide text", "extra jsonb")
+	settings := func(more ...string) debezium.Config {
+		return dbz(append([]string{
+			"transforms=outbox", "transforms.outbox.type=" + classEventRouter,
+			"transforms.outbox.table.field.event.key=aggregate_id", "transforms.outbox.route.by.field=aggregate_type",
+		}, more...)...)
+	}
+	for name, c := range map[string]struct {
+		settings debezium.Config
+		want     string
+	}{
+		"the router's": {settings(), "id aggregate_type aggregate_id payload"},
+		"a placement": {
+			settings("transforms.outbox." + placed("tenant:header:t,wide:envelope")),
+			"id aggregate_type aggregate_id payload tenant wide",
+		},
+		"rows that pass unrouted": {
+			settings("transforms.outbox.predicate=is", "predicates=is", "predicates.is.type="+packagePredicates+"TopicNameMatches", "predicates.is.pattern=.*outbox"),
+			"id aggregate_type aggregate_id event_type payload created_at tenant wide extra",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := mustNew(t, router.Mapping{Connector: c.settings}).Columns(rel)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(got, strings.Fields(c.want)) {
+				t.Errorf("got %v, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+// nested are documents of a depth.
+func nested(kind string, depth int) string {
+	switch kind {
+	case "arrays":
+		return strings.Repeat("[", depth) + strings.Repeat("]", depth)
+	case "objects":
+		return strings.Repeat(`{"a":`, depth) + "1" + strings.Repeat("}", depth)
+	case "both":
+		return strings.Repeat(`{"a":[`, depth/2) + `"]}"` + strings.Repeat("]}", depth/2)
+	case "beside":
+		return `{"kind":"own","a":` + nested("both", depth) + `,"b":` + nested("arrays", depth) + `}`
+	}
+	return strings.Repeat(`{"a":[`, depth/2) // unclosed
+}
+
+// Debezium's expansion ends, as Jackson does, at 1000 levels: the text goes on as it is.
+func TestDebezium_DeepJSONIsNotExpanded(t *testing.T) {
+	m := router.Mapping{Connector: jsonValues("table.expand.json.payload=true")}
+	for _, kind := range []string{"arrays", "objects", "both", "beside", "unclosed"} {
+		for _, depth := range []int{900, 10_000, 60_000} {
+			began := time.Now()
+			rec, err := routeOne(t, m, withPayload(eventRow(t), nested(kind, depth)))
+			if took := time.Since(began); took > 5*time.Second {
+				t.Fatalf("%s, %d levels: %s", kind, depth, took)
+			}
+			if err == nil && depth > 1000 && rec.Value[0] != '"' && !strings.Contains(string(rec.Value[:40]), `"payload":"`) {
+				t.Errorf("%s, %d levels: %.100s", kind, depth, rec.Value)
+			}
+			if e, ok := errors.AsType[*record.RowError](err); err != nil && (!ok || e.Column == "" && !strings.Contains(err.Error(), "payload")) {
+				t.Errorf("%s, %d levels: %.300v", kind, depth, err)
+			}
+		}
+	}
+}
+
+func TestDebezium_SalvageKeepsKeyAndPayload(t *testing.T) {
+	r := mustNew(t, router.Mapping{Connector: dbz(placed("p:partition"))})
+	var b record.Buffer
+	rec, missing := r.Salvage(&b, eventRow(t, "p int4:=-1"))
+	if string(rec.Key) != "1" || string(rec.Value) != `{"a": 1}` || len(missing) != 4 {
+		t.Errorf("%s %s %v", rec.Key, rec.Value, missing)
+	}
+}
+
+func BenchmarkDebezium(b *testing.B) {
+	for name, settings := range map[string]debezium.Config{
+		"plain": dbz("extended.headers.enabled=true"), "envelope": jsonValues(placed("type:envelope")), "expanded": jsonValues("table.expand.json.payload=true"),
+	} {
+		b.Run(name, func(b *testing.B) {
+			r := mustNew(b, router.Mapping{Connector: settings})
+			row := eventRow(b)
+			var buf record.Buffer
+			b.ReportAllocs()
+			for b.Loop() {
+				buf.Reset()
+				if err := r.Route(&buf, row); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func FuzzPlacement(f *testing.F) {
+	f.Add("type:header:eventType,a:envelope, b : partition")
+	f.Add("::,:")
+	f.Fuzz(func(t *testing.T, list string) {
+		_, err := router.New(router.Config{Mappings: []router.Mapping{{Connector: dbz(placed(list))}}})
+		for _, e := range router.ConfigErrors(err) {
+			if !strings.HasPrefix(e.Path, "outbox[0].debezium") {
+				t.Errorf("%s blames %s", e.Err, e.Path)
+			}
+		}
+		if err != nil && len(router.ConfigErrors(err)) == 0 {
+			t.Errorf("%v is no ConfigError", err)
+		}
+	})
+}

@@ -1,0 +1,102 @@
+package column
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router/advice"
+	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/wording"
+)
+
+// TableName is the table as one would write it in the configuration.
+func TableName(rel *wal.Relation) string {
+	return wal.Table{Schema: rel.Namespace, Name: rel.Name}.String()
+}
+
+// SplitPointer takes `column#/pointer` apart.
+func SplitPointer(spec string) (column, pointer string) {
+	if i := strings.Index(spec, "#/"); i > 0 {
+		return spec[:i], spec[i+1:]
+	}
+	return spec, ""
+}
+
+func Index(rel *wal.Relation, name string) int {
+	return slices.IndexFunc(rel.Columns, func(c wal.Column) bool { return c.Name == name })
+}
+
+// fewColumns are named also where one of them is likely to be meant.
+const fewColumns = 12
+
+func Missing(rel *wal.Relation, name string) error {
+	if why := rel.Hidden[name]; why != "" {
+		return &record.ColumnError{Column: name, Err: HiddenColumn(rel, name)}
+	}
+	near := ""
+	names := make([]string, len(rel.Columns))
+	for i, c := range rel.Columns {
+		names[i] = c.Name
+		if c.Name != name && Normal(c.Name) == Normal(name) {
+			near = c.Name
+		}
+	}
+	if near == "" {
+		near, _ = wording.Nearest(name, names)
+	}
+	hint := "; it has " + List(rel)
+	if near != "" && near != name {
+		hint = fmt.Sprintf(" (did you mean %q?)", near) + hint
+		if len(names) > fewColumns {
+			hint = fmt.Sprintf(": did you mean %q?", near)
+		}
+	}
+	return &record.ColumnError{Column: name, Err: fmt.Errorf("table %s has no column %q%s", TableName(rel), name, hint)}
+}
+
+// HiddenColumn tells why the stream lacks a column that the table has.
+func HiddenColumn(rel *wal.Relation, name string) error {
+	why, way, _ := strings.Cut(rel.Hidden[name], "; ")
+	return advice.Give(fmt.Errorf("column %q of table %s %s", name, TableName(rel), why), way)
+}
+
+// Hidden are the columns that would go by one of names, were they published.
+func Hidden(names []string, exact bool, rel *wal.Relation) []string {
+	var found []string
+	for _, column := range slices.Sorted(maps.Keys(rel.Hidden)) {
+		if slices.Contains(names, column) || !exact && slices.Contains(names, Normal(column)) {
+			found = append(found, column)
+		}
+	}
+	return found
+}
+
+func List(rel *wal.Relation) string {
+	if len(rel.Columns) == 0 {
+		return "no columns"
+	}
+	names := make([]string, len(rel.Columns))
+	for i, c := range rel.Columns {
+		names[i] = c.Name
+	}
+	return strings.Join(names, ", ")
+}
+
+// MessageBody is the column of a logical message.
+const MessageBody = "body"
+
+// IsMessages tells logical messages from a table, which has an OID.
+func IsMessages(rel *wal.Relation) bool { return rel.OID == 0 && rel.Namespace == "message" }
+
+// Normal makes spellings of one name equal: event_type, eventType, EventType.
+func Normal(name string) string {
+	return strings.ToLower(strings.ReplaceAll(name, "_", ""))
+}
+
+func Has(rel *wal.Relation, spec string) bool {
+	name, _ := SplitPointer(spec)
+	return Index(rel, name) >= 0
+}

@@ -1,0 +1,82 @@
+package record
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/jackc/pglogrepl"
+)
+
+// The position headers, a duplicate key that needs no event id. They stand behind
+// all others.
+const (
+	HeaderLSN        = "cdc-relay-lsn"         // end of the commit record; of a message outside any transaction, its own position
+	HeaderSeq        = "cdc-relay-seq"         // ordinal in the transaction, from 1; 0 outside any
+	HeaderCommitTime = "cdc-relay-commit-time" // RFC 3339, UTC; null outside any transaction
+)
+
+// maxLSN is the length of the longest position: FFFFFFFF/FFFFFFFF.
+const maxLSN = 17
+
+// AddPositions gives the records of row the position headers, the position itself
+// still open.
+func AddPositions(b *Buffer, records []Record, row *wal.Row) {
+	if row.Txn == nil {
+		return
+	}
+	seq := row.Ordinal
+	var at []byte
+	if row.Outside() {
+		seq = 0 // its position may be the end of a commit, whose rows count from 1
+	} else {
+		at = b.Keep(row.Txn.Time.UTC().AppendFormat(b.Tail(40), time.RFC3339Nano))
+	}
+	ordinal := b.Keep(strconv.AppendUint(b.Tail(20), seq, 10))
+	for i := range records {
+		for _, h := range records[i].Headers {
+			b.Header(h.Key, h.Value)
+		}
+		b.Header(HeaderLSN, b.Keep(b.Tail(maxLSN)[:maxLSN]))
+		b.Header(HeaderSeq, ordinal)
+		b.Header(HeaderCommitTime, at)
+		records[i].Headers = b.TakeHeaders()
+	}
+}
+
+// Place fills in the position of a record that was routed with position headers,
+// and says whether it is known: it is not while the commit has not been read.
+// Placing a record again changes nothing.
+func Place(r *Record) bool {
+	at := r.Row.Txn.End
+	if r.Row.Outside() {
+		at = r.Row.Txn.Commit
+	}
+	if at == 0 {
+		return false
+	}
+	for i := len(r.Headers) - 1; i >= 0; i-- {
+		if h := &r.Headers[i]; h.Key == HeaderLSN {
+			h.Value = appendLSN(h.Value[:0], at)
+			return true
+		}
+	}
+	return true
+}
+
+func appendLSN(dst []byte, lsn pglogrepl.LSN) []byte {
+	const digits = "0123456789ABCDEF"
+	hex := func(n uint32) {
+		shift := 28
+		for shift > 0 && n>>shift == 0 {
+			shift -= 4
+		}
+		for ; shift >= 0; shift -= 4 {
+			dst = append(dst, digits[n>>shift&15])
+		}
+	}
+	hex(uint32(lsn >> 32))
+	dst = append(dst, '/')
+	hex(uint32(lsn))
+	return dst
+}

@@ -1,0 +1,174 @@
+package record
+
+import (
+	"sync"
+	"time"
+	"unsafe"
+
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+)
+
+// AutoPartition leaves the choice of partition to the key.
+const AutoPartition int32 = -1
+
+// Header is one record header. The order of headers is part of the record.
+type Header struct {
+	Key   string
+	Value []byte // nil is a null value
+}
+
+// Record is what goes to Kafka for one row. Key, Value and header values may
+// alias the row's batch, so a Record lives no longer than the batch.
+type Record struct {
+	Topic     string
+	Key       []byte // nil is a null key
+	Value     []byte // nil is a null value (a tombstone on a compacted topic)
+	Headers   []Header
+	Timestamp time.Time // zero: the time of producing
+	Partition int32     // AutoPartition: murmur2 of the key, as the Java client does
+	Nth       uint8     // among the records of its row, from 0 on
+
+	// Row is where the record comes from, for errors and positions.
+	Row *wal.Row
+}
+
+// Buffer collects records. It takes memory in chunks from pools and gives it back
+// with Reset, so routing allocates nothing in the steady state, and what a Buffer
+// holds is near what Size says. Owned by one goroutine at a time.
+type Buffer struct {
+	Records []Record
+
+	// headers and bytes are the chunks in use, the last of those below. A chunk that
+	// is full is replaced, never grown in place: records keep pointing into the one
+	// they were made in.
+	headers []Header
+	bytes   []byte
+	first   int // where the headers of the record in the making begin
+
+	headerChunks []*[headerChunk]Header
+	byteChunks   []*[byteChunk]byte
+	used         int // bytes and headers of the records, in bytes
+}
+
+// What a Record and a Header take, for accounting.
+const (
+	recordSize = int(unsafe.Sizeof(Record{}))
+	headerSize = int(unsafe.Sizeof(Header{}))
+)
+
+const (
+	headerChunk = 256
+	byteChunk   = 16 << 10
+
+	// maxKept bounds the memory for records that Reset keeps.
+	maxKept = 4 << 20
+)
+
+var (
+	headerChunks = sync.Pool{New: func() any { return new([headerChunk]Header) }}
+	byteChunks   = sync.Pool{New: func() any { return new([byteChunk]byte) }}
+)
+
+// Size is the memory, in bytes, that the records hold beside their batch.
+func (b *Buffer) Size() int { return len(b.Records)*recordSize + b.used }
+
+// Reserve makes room for n records more, so that Records grows to no more than is
+// needed.
+func (b *Buffer) Reserve(n int) {
+	if cap(b.Records)-len(b.Records) < n {
+		b.Records = append(make([]Record, 0, (len(b.Records)+n+63)&^63), b.Records...)
+	}
+}
+
+// Reset empties the buffer. Records taken from it before become invalid.
+func (b *Buffer) Reset() {
+	clear(b.Records)
+	b.Records = b.Records[:0]
+	if cap(b.Records)*recordSize > maxKept {
+		b.Records = nil
+	}
+	for i, chunk := range b.headerChunks {
+		clear(chunk[:]) // what they point to must not live on in the pool
+		headerChunks.Put(chunk)
+		b.headerChunks[i] = nil
+	}
+	for i, chunk := range b.byteChunks {
+		byteChunks.Put(chunk)
+		b.byteChunks[i] = nil
+	}
+	b.headerChunks, b.byteChunks = b.headerChunks[:0], b.byteChunks[:0]
+	b.headers, b.bytes, b.first, b.used = nil, nil, 0, 0
+}
+
+// header adds one header to the record in the making.
+func (b *Buffer) Header(key string, value []byte) {
+	if len(b.headers) == cap(b.headers) {
+		b.moreHeaders()
+	}
+	b.headers = append(b.headers, Header{Key: key, Value: value})
+	b.used += headerSize
+}
+
+// moreHeaders moves the headers of the record in the making to where there is
+// room.
+func (b *Buffer) moreHeaders() {
+	open := b.headers[b.first:]
+	if len(open) < headerChunk/2 {
+		chunk := headerChunks.Get().(*[headerChunk]Header)
+		b.headerChunks = append(b.headerChunks, chunk)
+		b.headers = append(chunk[:0], open...)
+	} else {
+		b.headers = append(make([]Header, 0, 4*len(open)), open...)
+	}
+	b.first = 0
+}
+
+// takeHeaders ends the record in the making.
+func (b *Buffer) TakeHeaders() []Header {
+	end := len(b.headers)
+	h := b.headers[b.first:end:end]
+	b.first = end
+	return h
+}
+
+// dropHeaders abandons the record in the making.
+func (b *Buffer) DropHeaders() {
+	b.used -= (len(b.headers) - b.first) * headerSize
+	clear(b.headers[b.first:])
+	b.headers = b.headers[:b.first]
+}
+
+// tail returns an empty slice with room for at least n bytes behind the bytes in
+// use. Append to it, then hand it to keep, before the next call of tail or keep.
+func (b *Buffer) Tail(n int) []byte {
+	if n > byteChunk {
+		return make([]byte, 0, n)
+	}
+	if cap(b.bytes)-len(b.bytes) < n || b.bytes == nil {
+		chunk := byteChunks.Get().(*[byteChunk]byte)
+		b.byteChunks = append(b.byteChunks, chunk)
+		b.bytes = chunk[:0]
+	}
+	return b.bytes[len(b.bytes):len(b.bytes):cap(b.bytes)]
+}
+
+// keep takes what was appended to the slice that tail gave. The result is never
+// nil and stays valid until Reset.
+func (b *Buffer) Keep(p []byte) []byte {
+	b.used += len(p)
+	room := cap(b.bytes) - len(b.bytes)
+	if cap(p) != room || (len(p) > 0 && &p[0] != &b.bytes[:len(b.bytes)+1][len(b.bytes)]) {
+		return p[:len(p):len(p)] // memory of its own: too long for a chunk, or append outgrew the tail
+	}
+	start := len(b.bytes)
+	b.bytes = b.bytes[:start+len(p)]
+	return b.bytes[start:len(b.bytes):len(b.bytes)]
+}
+
+// copy keeps a copy of p.
+func (b *Buffer) Copy(p []byte) []byte {
+	return b.Keep(append(b.Tail(len(p)), p...))
+}
+
+// IdHeader carries the event id; no headers column can add to it or replace it.
+const IdHeader = "id"
