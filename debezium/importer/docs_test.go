@@ -12,7 +12,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/debezium/options"
 )
 
-const page = "../docs/coming-from-debezium.md"
+const page = "../../docs/coming-from-debezium.md"
 
 // optionTables are the tables of the page, from the list that the program goes by.
 func optionTables() string {
@@ -73,7 +73,7 @@ func TestDocumentation_HasTheFateOfEveryOption(t *testing.T) {
 		return
 	}
 	if old != want {
-		t.Errorf("the options in %s are not those of the program; rewrite them with go test ./importer -update", page)
+		t.Errorf("the options in %s are not those of the program; rewrite them with go test ./debezium/importer -update", page)
 	}
 }
 
@@ -83,7 +83,7 @@ func TestDocumentation_NamesMetricsThatExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	metrics, err := os.ReadFile("../docs/metrics.md")
+	metrics, err := os.ReadFile("../../docs/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,4 +50,4 @@ func TestRefusals_AreDocumented(t *testing.T) {
 }
 
 // documented is where users read of presets and of what has none.
-const documented = "../docs/tables.md"
+const documented = "../../docs/tables.md"
