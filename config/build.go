@@ -19,7 +19,10 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
-	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/auth"
+	"github.com/cdc-relay/cdc-relay/sink/broker"
+	"github.com/cdc-relay/cdc-relay/sink/kafka"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
 )
 
 // Relay is the configuration of the pipeline. Version is left to the caller.
@@ -181,15 +184,15 @@ func (o outboxSettings) connector() debezium.Config {
 	return settings
 }
 
-func (c *Config) kafka() sink.KafkaConfig {
+func (c *Config) kafka() kafka.Config {
 	k := &c.settings.Kafka
-	out := sink.KafkaConfig{
-		Connection: sink.Connection{Brokers: append([]string(nil), k.Brokers...),
-			SASL: sink.SASL{
+	out := kafka.Config{
+		Connection: broker.Connection{Brokers: append([]string(nil), k.Brokers...),
+			SASL: auth.SASL{
 				Mechanism: k.SASL.Mechanism,
 				Username:  k.SASL.Username,
 				Password:  c.secretFunc(k.SASL.Password, k.SASL.PasswordFile, nil),
-				OAuth: sink.OAuth{
+				OAuth: auth.OAuth{
 					TokenEndpoint: k.OAuth.TokenEndpoint,
 					ClientID:      k.OAuth.ClientID,
 					ClientSecret:  c.secretFunc(k.OAuth.ClientSecret, k.OAuth.ClientSecretFile, nil),
@@ -202,7 +205,7 @@ func (c *Config) kafka() sink.KafkaConfig {
 		Compression:     k.Compression,
 		Linger:          time.Duration(k.Linger),
 		MaxMessageBytes: int(k.MaxMessageBytes),
-		CreateTopics: sink.CreateTopics{
+		CreateTopics: topics.Creation{
 			Enabled:           k.CreateTopics.Enabled,
 			Partitions:        int32(k.CreateTopics.Partitions),
 			ReplicationFactor: int16(k.CreateTopics.ReplicationFactor),

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/auth"
 )
 
 // maxLinger is the client's.
@@ -33,8 +33,8 @@ func (l *loader) checkKafka() {
 		l.refuse("kafka.create_topics.replication_factor", "%d is not allowed; allowed: 1 or more, or -1 for the broker's default", r)
 	}
 	l.checkCreateTopics()
-	if k.Region != "" && k.SASL.Mechanism != sink.SASLAWSMSKIAM && !l.cfg.IAM() {
-		l.noEffect("kafka.region", "kafka.sasl.mechanism", sink.SASLAWSMSKIAM+" (or postgres.auth: "+authRDSIAM+")")
+	if k.Region != "" && k.SASL.Mechanism != auth.AWSMSKIAM && !l.cfg.IAM() {
+		l.noEffect("kafka.region", "kafka.sasl.mechanism", auth.AWSMSKIAM+" (or postgres.auth: "+authRDSIAM+")")
 	}
 	l.checkKafkaPreset()
 }
@@ -80,7 +80,7 @@ func (l *loader) checkBrokers() bool {
 		if err != nil {
 			l.refuse(fmt.Sprintf("kafka.brokers[%d]", i), "%v; allowed: host:port, for example b1:9092", err)
 		}
-		loopback = loopback && sink.Loopback(host)
+		loopback = loopback && auth.Loopback(host)
 	}
 	return loopback
 }
@@ -122,7 +122,7 @@ func (l *loader) checkSASL(loopback bool) {
 	hasPassword := s.Password != "" || s.PasswordFile != ""
 	failed := l.failed["kafka.sasl.password"] || l.failed["kafka.sasl.password_file"] // which says enough
 	switch s.Mechanism {
-	case sink.SASLPlain, sink.SASLScramSHA256, sink.SASLScramSHA512:
+	case auth.Plain, auth.ScramSHA256, auth.ScramSHA512:
 		if s.Username == "" {
 			l.refuse("kafka.sasl.username", "is missing; %s needs it", s.Mechanism)
 		}
@@ -141,7 +141,7 @@ func (l *loader) checkSASL(loopback bool) {
 			l.noEffect(path, "kafka.sasl.mechanism", "plain, scram-sha-256, scram-sha-512")
 		}
 	}
-	inClear := (s.Mechanism == sink.SASLPlain || s.Mechanism == sink.SASLOAuth) && !k.TLS.Enabled && !loopback
+	inClear := (s.Mechanism == auth.Plain || s.Mechanism == auth.OAuthBearer) && !k.TLS.Enabled && !loopback
 	switch {
 	case inClear && k.Insecure:
 		l.warn("kafka.insecure: the credentials of %s go to the brokers in clear text", s.Mechanism)
@@ -153,7 +153,7 @@ func (l *loader) checkSASL(loopback bool) {
 func (l *loader) checkOAuth() {
 	o := &l.cfg.settings.Kafka.OAuth
 	l.checkSecret("kafka.oauth.client_secret", o.ClientSecret, o.ClientSecretFile, nil)
-	if l.cfg.settings.Kafka.SASL.Mechanism != sink.SASLOAuth {
+	if l.cfg.settings.Kafka.SASL.Mechanism != auth.OAuthBearer {
 		for _, k := range []struct {
 			name  string
 			given bool
@@ -162,7 +162,7 @@ func (l *loader) checkOAuth() {
 			{"client_secret_file", o.ClientSecretFile != ""}, {"scope", o.Scope != ""}, {"extensions", len(o.Extensions) > 0},
 		} {
 			if k.given {
-				l.noEffect("kafka.oauth."+k.name, "kafka.sasl.mechanism", sink.SASLOAuth)
+				l.noEffect("kafka.oauth."+k.name, "kafka.sasl.mechanism", auth.OAuthBearer)
 			}
 		}
 		return
@@ -178,9 +178,9 @@ func (l *loader) checkOAuth() {
 		return
 	}
 	insecure := l.cfg.settings.Kafka.Insecure
-	if err := sink.CheckTokenEndpoint(o.TokenEndpoint, insecure); err != nil {
+	if err := auth.CheckTokenEndpoint(o.TokenEndpoint, insecure); err != nil {
 		l.refuse("kafka.oauth.token_endpoint", "%v", err)
-	} else if insecure && sink.CheckTokenEndpoint(o.TokenEndpoint, false) != nil {
+	} else if insecure && auth.CheckTokenEndpoint(o.TokenEndpoint, false) != nil {
 		l.warn("kafka.insecure: the client's secret goes to the token endpoint in clear text")
 	}
 }

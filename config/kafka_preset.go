@@ -5,7 +5,7 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/auth"
 )
 
 // kafkaPresets are defaults by service. What they leave open is what only the
@@ -13,18 +13,18 @@ import (
 var kafkaPresets = map[string][]pair{
 	"msk-iam": {
 		{"kafka.tls.enabled", "true"},
-		{"kafka.sasl.mechanism", sink.SASLAWSMSKIAM},
+		{"kafka.sasl.mechanism", auth.AWSMSKIAM},
 	},
 	"confluent-cloud": {
 		{"kafka.tls.enabled", "true"},
-		{"kafka.sasl.mechanism", sink.SASLPlain},
+		{"kafka.sasl.mechanism", auth.Plain},
 		{"kafka.create_topics.replication_factor", "3"},
 	},
 	// Event Hubs' ordinary tiers refuse compressed batches. The user is that word
 	// for everybody, and the password the connection string.
 	"event-hubs": {
 		{"kafka.tls.enabled", "true"},
-		{"kafka.sasl.mechanism", sink.SASLPlain},
+		{"kafka.sasl.mechanism", auth.Plain},
 		{"kafka.sasl.username", "$ConnectionString"},
 		{"kafka.compression", "none"},
 	},
@@ -33,7 +33,7 @@ var kafkaPresets = map[string][]pair{
 	},
 	"redpanda": {
 		{"kafka.tls.enabled", "true"},
-		{"kafka.sasl.mechanism", sink.SASLScramSHA256},
+		{"kafka.sasl.mechanism", auth.ScramSHA256},
 	},
 }
 
@@ -45,7 +45,7 @@ func (l *loader) applyKafkaPreset() {
 	at.preset = name
 	for _, p := range kafkaPresets[name] {
 		// With another mechanism, the preset's user is not meant.
-		if l.cfg.Given(p.Name) || p.Name == "kafka.sasl.username" && l.cfg.settings.Kafka.SASL.Mechanism != sink.SASLPlain {
+		if l.cfg.Given(p.Name) || p.Name == "kafka.sasl.username" && l.cfg.settings.Kafka.SASL.Mechanism != auth.Plain {
 			l.warnOfPreset(name, p)
 			continue
 		}

@@ -7,7 +7,8 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/auth"
+	"github.com/cdc-relay/cdc-relay/sink/kafka"
 )
 
 // withPreset loads a minimal file with a preset and more lines of kafka.
@@ -23,11 +24,11 @@ func TestKafkaPreset_SetsWhatTheServiceWants(t *testing.T) {
 	for preset, tt := range map[string]struct {
 		more, mechanism, user, compression string
 	}{
-		"msk-iam":         {"", sink.SASLAWSMSKIAM, "", "snappy"},
-		"confluent-cloud": {"  sasl: {username: key, password_file: pw}\n", sink.SASLPlain, "key", "snappy"},
-		"event-hubs":      {"  sasl: {password_file: pw}\n", sink.SASLPlain, "$ConnectionString", "none"},
+		"msk-iam":         {"", auth.AWSMSKIAM, "", "snappy"},
+		"confluent-cloud": {"  sasl: {username: key, password_file: pw}\n", auth.Plain, "key", "snappy"},
+		"event-hubs":      {"  sasl: {password_file: pw}\n", auth.Plain, "$ConnectionString", "none"},
 		"aiven":           {"  tls: {ca_file: ca, cert_file: cert, key_file: key}\n", "", "", "snappy"},
-		"redpanda":        {"  sasl: {username: u, password_file: pw}\n", sink.SASLScramSHA256, "u", "snappy"},
+		"redpanda":        {"  sasl: {username: u, password_file: pw}\n", auth.ScramSHA256, "u", "snappy"},
 	} {
 		t.Run(preset, func(t *testing.T) {
 			cfg := withPreset(t, preset, tt.more)
@@ -35,7 +36,7 @@ func TestKafkaPreset_SetsWhatTheServiceWants(t *testing.T) {
 			if k.TLS == nil || k.SASL.Mechanism != tt.mechanism || k.SASL.Username != tt.user || k.Compression != tt.compression {
 				t.Errorf("TLS %v, mechanism %q, user %q, compression %q", k.TLS != nil, k.SASL.Mechanism, k.SASL.Username, k.Compression)
 			}
-			if _, err := sink.NewKafka(k, zerolog.Nop()); err != nil {
+			if _, err := kafka.New(k, zerolog.Nop()); err != nil {
 				t.Errorf("the sink refuses it: %v", err)
 			}
 			if len(cfg.Warnings) > 0 {
@@ -67,7 +68,7 @@ func TestKafkaPreset_IsAnEnumAndABundle(t *testing.T) {
 func TestKafkaPreset_GivesWayToWhatIsSet(t *testing.T) {
 	cfg := withPreset(t, "event-hubs", "  compression: zstd\n  sasl: {mechanism: oauthbearer}\n  oauth: {token_endpoint: 'https://login/token', client_id: c, client_secret: s}\n")
 	k := cfg.Relay().Kafka
-	if k.Compression != "zstd" || k.SASL.Mechanism != sink.SASLOAuth || k.SASL.Username != "" || k.TLS == nil {
+	if k.Compression != "zstd" || k.SASL.Mechanism != auth.OAuthBearer || k.SASL.Username != "" || k.TLS == nil {
 		t.Errorf("%+v", k)
 	}
 	if len(cfg.Warnings) != 1 || !strings.Contains(cfg.Warnings[0], "kafka.sasl.mechanism: oauthbearer (from f:9) wins over plain of preset event-hubs") {
@@ -75,7 +76,7 @@ func TestKafkaPreset_GivesWayToWhatIsSet(t *testing.T) {
 	}
 	// A preset from the environment fills the file's gaps just the same.
 	cfg = load(t, Options{Path: "f", ReadFile: testFiles{"f": minimal}.read, Environ: []string{"CDC_RELAY_KAFKA_PRESET=msk-iam"}})
-	if cfg.Relay().Kafka.SASL.Mechanism != sink.SASLAWSMSKIAM {
+	if cfg.Relay().Kafka.SASL.Mechanism != auth.AWSMSKIAM {
 		t.Error("the preset of the environment is not applied")
 	}
 	// The full example with a preset added keeps its explicit values, and says so.

@@ -8,7 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/broker"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/jackc/pglogrepl"
 )
 
@@ -100,9 +101,9 @@ func newBacklog() *Backlog {
 }
 
 // ReadBacklog reads the topic to its present end.
-func ReadBacklog(ctx context.Context, at sink.Connection, topic string, filter Filter) (*Backlog, error) {
+func ReadBacklog(ctx context.Context, at broker.Connection, topic string, filter Filter) (*Backlog, error) {
 	b := newBacklog()
-	err := sink.ReadTopic(ctx, at, topic, func(m *sink.Message) error {
+	err := topics.ReadTopic(ctx, at, topic, func(m *topics.Message) error {
 		b.add(m, filter)
 		return nil
 	})
@@ -110,7 +111,7 @@ func ReadBacklog(ctx context.Context, at sink.Connection, topic string, filter F
 }
 
 // add takes a record of the topic, those of a partition in their order.
-func (b *Backlog) add(m *sink.Message, filter Filter) {
+func (b *Backlog) add(m *topics.Message, filter Filter) {
 	letter, marker, err := Parse(m)
 	switch {
 	case err != nil:
@@ -241,9 +242,9 @@ func byFirstRow(tasks []Task) {
 
 // Fill reads the letters of the given entries again, whole. One that is gone is absent.
 // An entry that a marker covers by now is done with.
-func Fill(ctx context.Context, at sink.Connection, topic string, entries []*Entry) (map[Place]*Letter, error) {
+func Fill(ctx context.Context, at broker.Connection, topic string, entries []*Entry) (map[Place]*Letter, error) {
 	f := newFilling(entries)
-	err := sink.ReadTopic(ctx, at, topic, f.add)
+	err := topics.ReadTopic(ctx, at, topic, f.add)
 	return f.found, err
 }
 
@@ -263,7 +264,7 @@ func newFilling(entries []*Entry) *filling {
 }
 
 // add takes a record of the topic, those of a partition in their order.
-func (f *filling) add(m *sink.Message) error {
+func (f *filling) add(m *topics.Message) error {
 	e := f.want[Place{m.Partition, m.Offset}]
 	if e == nil && headerAt(m.Headers, HeaderDone) < 0 {
 		return nil

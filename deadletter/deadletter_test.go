@@ -12,7 +12,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
-	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/jackc/pglogrepl"
 )
 
@@ -29,8 +29,8 @@ func newRecord(commit pglogrepl.LSN, seq uint64, key, value string) *record.Reco
 	}
 }
 
-func message(r record.Record, partition int32, offset int64) *sink.Message {
-	return &sink.Message{Topic: r.Topic, Partition: partition, Offset: offset, Timestamp: time.Unix(50, 0), Key: r.Key, Value: r.Value, Headers: r.Headers}
+func message(r record.Record, partition int32, offset int64) *topics.Message {
+	return &topics.Message{Topic: r.Topic, Partition: partition, Offset: offset, Timestamp: time.Unix(50, 0), Key: r.Key, Value: r.Value, Headers: r.Headers}
 }
 
 var cause = Cause{Reason: "record_too_large", Err: errors.New("too large"), Source: "7000/orders"}
@@ -464,7 +464,7 @@ func TestWrap_TellsAMessageFromTheTransactionThatCommitsWhereItEnds(t *testing.T
 	var rows []Row
 	for _, rec := range []*record.Record{newRecord(0x10, 9, "a", "before"), message, row} {
 		wrapped := Wrap(rec, topic, cause)
-		l, _, err := Parse(&sink.Message{Topic: topic, Key: wrapped.Key, Headers: wrapped.Headers})
+		l, _, err := Parse(&topics.Message{Topic: topic, Key: wrapped.Key, Headers: wrapped.Headers})
 		if err != nil {
 			t.Fatal(err)
 		}

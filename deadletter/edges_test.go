@@ -8,7 +8,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
-	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
 )
 
 // Each filter alone takes what has its value, and nothing else.
@@ -171,7 +171,7 @@ func TestParked_KeepsNoKeysOfOtherSlots(t *testing.T) {
 	p := NewParked(10, "orders")
 	for i, source := range []string{"7000/billing", "7000/orders", "8000/orders", "8000/orders_2"} {
 		rec := Wrap(newRecord(0x10, 1, "k", "v"), topic, Cause{Reason: "route", Err: errors.New("no"), Source: source, Timeline: 1})
-		m := sink.Message{Topic: topic, Offset: int64(i), Key: rec.Key, Value: rec.Value, Headers: rec.Headers}
+		m := topics.Message{Topic: topic, Offset: int64(i), Key: rec.Key, Value: rec.Value, Headers: rec.Headers}
 		p.Read(&m)
 	}
 	if len(p.others) != 2 || p.others["7000/orders"] == nil || p.others["8000/orders"] == nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
-	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/jackc/pglogrepl"
 )
 
@@ -275,7 +275,7 @@ var ErrForeign = errors.New("neither a dead letter nor a marker of cdc-relay")
 
 // Parse reads a record of the dead-letter topic: a letter, or a marker, or an error
 // that names its place. It refers to the message's memory.
-func Parse(m *sink.Message) (*Letter, *Marker, error) {
+func Parse(m *topics.Message) (*Letter, *Marker, error) {
 	p := parser{values: make(map[string]string)}
 	l := &Letter{Partition: m.Partition, Offset: m.Offset, At: m.Timestamp}
 	l.Record = record.Record{Key: m.Key, Value: m.Value, Partition: record.AutoPartition}

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
 )
 
 // MaxParked bounds the keys that are parked at a time, and with them the memory for
@@ -137,7 +137,7 @@ func (p *Parked) release(keys parkedKeys, g Group) {
 
 // Read takes a record of the dead-letter topic, in the order of its partition. What
 // is neither letter nor marker is passed over. Nil says that the topic was made again.
-func (p *Parked) Read(m *sink.Message) {
+func (p *Parked) Read(m *topics.Message) {
 	if m == nil {
 		p.forget()
 		return

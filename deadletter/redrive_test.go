@@ -12,6 +12,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/jackc/pglogrepl"
 )
 
@@ -99,7 +100,7 @@ func TestRedriver_NamesTheHighestRowOfAll(t *testing.T) {
 		}
 		all := out.Delivered()
 		last := all[len(all)-1]
-		_, m, err := Parse(&sink.Message{Topic: topic, Key: last.Key, Headers: last.Headers, Offset: 3})
+		_, m, err := Parse(&topics.Message{Topic: topic, Key: last.Key, Headers: last.Headers, Offset: 3})
 		if err != nil || m.Through != (Row{0x30, 1}) {
 			t.Fatalf("marker %+v, %v", m, err)
 		}
@@ -148,7 +149,7 @@ func TestRedriver_MarksWhatItDelivered(t *testing.T) {
 		if len(all) != 3 || all[0].Topic != "orders" || string(all[1].Value) != "v0/20" || all[2].Topic != topic || all[2].Partition != 0 {
 			t.Fatalf("delivered %+v", all)
 		}
-		_, m, err := Parse(&sink.Message{Topic: topic, Key: all[2].Key, Headers: all[2].Headers, Offset: 4})
+		_, m, err := Parse(&topics.Message{Topic: topic, Key: all[2].Key, Headers: all[2].Headers, Offset: 4})
 		if err != nil || m.Offsets.String() != "0-2" || m.Through != (Row{}) || m.Outcome != Sent {
 			t.Fatalf("marker %+v, %v", m, err)
 		}

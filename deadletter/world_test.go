@@ -14,6 +14,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/jackc/pglogrepl"
 )
 
@@ -24,9 +25,9 @@ import (
 // nothing waits for a clock.
 type world struct {
 	random *rand.Rand
-	log    [][]*sink.Message // the dead-letter topic, by partition, without what expired
-	next   []int64           // offset of the next record, by partition
-	topic  []landed          // orders: what the brokers took, in order
+	log    [][]*topics.Message // the dead-letter topic, by partition, without what expired
+	next   []int64             // offset of the next record, by partition
+	topic  []landed            // orders: what the brokers took, in order
 	pipes  []*pipe
 	strict bool // the brokers refuse what is bad
 
@@ -148,7 +149,7 @@ func (w *world) append(rec *record.Record) Place {
 	if rec.Partition == record.AutoPartition {
 		partition = w.partition(rec.Key)
 	}
-	m := &sink.Message{Topic: topic, Partition: int32(partition), Offset: w.next[partition], Timestamp: time.Unix(int64(len(w.story)), 0), Key: bytes.Clone(rec.Key), Value: bytes.Clone(rec.Value)}
+	m := &topics.Message{Topic: topic, Partition: int32(partition), Offset: w.next[partition], Timestamp: time.Unix(int64(len(w.story)), 0), Key: bytes.Clone(rec.Key), Value: bytes.Clone(rec.Value)}
 	for _, h := range rec.Headers {
 		m.Headers = append(m.Headers, record.Header{Key: h.Key, Value: bytes.Clone(h.Value)})
 	}

@@ -332,7 +332,7 @@ func TestBlocked_OutlivesTheSessionsOfExactlyOnce(t *testing.T) {
 // prompt ends a transaction where it is told to do so at once.
 type prompt struct{ *transactional }
 
-func (p prompt) Mark(m sink.Mark) {
+func (p prompt) Mark(m sink.Position) {
 	p.transactional.Mark(m)
 	if m.Now {
 		pass(50 * time.Millisecond)

@@ -12,6 +12,8 @@ import (
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/broker"
+	"github.com/cdc-relay/cdc-relay/sink/kafka"
 	"github.com/jackc/pglogrepl"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -72,7 +74,7 @@ func TestExactlyOnce_ARowWaitsNoLongerThanTheCommitInterval(t *testing.T) {
 		c := &commits{sent: map[pglogrepl.LSN]time.Time{}}
 		server := newServer()
 		server.origin = wal.Origin{SystemID: "7", Timeline: 1}
-		cfg := Config{Guarantee: ExactlyOnce, CheckpointTopic: "checkpoints", Kafka: sink.KafkaConfig{Connection: sink.Connection{Brokers: brokers}, Compression: "none"}}.WithDefaults()
+		cfg := Config{Guarantee: ExactlyOnce, CheckpointTopic: "checkpoints", Kafka: kafka.Config{Connection: broker.Connection{Brokers: brokers}, Compression: "none"}}.WithDefaults()
 		cfg.Replication.Slot = "slot"
 		ev := Events{BatchDelivered: c.delivered}
 		to, err := openSink(cfg, ev, zerolog.Nop(), []kgo.Hook{slowCommit(commit)})

@@ -7,7 +7,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
-	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/kafka"
 )
 
 // OnBlocked says what a blocked relay does.
@@ -40,7 +40,7 @@ type Config struct {
 	Replication postgres.Config
 	Stream      replication.Options
 	Router      router.Config
-	Kafka       sink.KafkaConfig
+	Kafka       kafka.Config
 
 	Guarantee Guarantee // defaults to AtLeastOnce
 

@@ -22,6 +22,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/kafka"
 	"github.com/jackc/pglogrepl"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -110,7 +111,7 @@ func startDrain(tb testing.TB, partitions int, cfg Config) *drain {
 	d.relay = New(cfg, Parts{
 		Source: func(context.Context) (Source, error) { return d.source, nil },
 		Router: routes,
-		Sink:   func() (sink.Sink, error) { return sink.NewKafka(cfg.Kafka, zerolog.Nop(), d) },
+		Sink:   func() (sink.Sink, error) { return kafka.New(cfg.Kafka, zerolog.Nop(), d) },
 	}, Events{}, zerolog.Nop())
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -374,7 +375,7 @@ func BenchmarkDrain(b *testing.B) {
 // linger; the least of three tries counts, because whatever else the process does only
 // adds.
 func TestDrain_AllocatesLessThanOnceInTenRows(t *testing.T) {
-	d := startDrain(t, 4, Config{Kafka: sink.KafkaConfig{Linger: 200 * time.Millisecond}})
+	d := startDrain(t, 4, Config{Kafka: kafka.Config{Linger: 200 * time.Millisecond}})
 	d.rows(drainRows / 4)
 	best := 0.0
 	for try := range 3 {

@@ -16,7 +16,9 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/kafka"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/jackc/pglogrepl"
 )
 
@@ -154,7 +156,7 @@ func TestRelay_HandoverIsShorterThanTheServerWaits(t *testing.T) {
 // three times.
 func TestWindow_CountsRowsAndRecords(t *testing.T) {
 	rec := record.Record{Topic: "order-events", Key: []byte("a"), Value: []byte("1")}
-	least := 100 + sink.Memory([]record.Record{rec})
+	least := 100 + kafka.Memory([]record.Record{rec})
 	for d, times := range map[delivery]int{new(atLeastOnce): 4, new(exactlyOnce): 3} {
 		if got := d.rules().growth; got != times {
 			t.Errorf("%T: a byte counts as %d", d, got)
@@ -273,9 +275,9 @@ func TestBlocked_OffersNoMoveOverWhatIsNotDelivered(t *testing.T) {
 // unreadable letters have a topic that cannot be read.
 type unreadableLetters struct{ err error }
 
-func (u unreadableLetters) Run(context.Context, func(*sink.Message)) {}
-func (u unreadableLetters) CatchUp(context.Context, bool) error      { return u.err }
-func (u unreadableLetters) Close()                                   {}
+func (u unreadableLetters) Run(context.Context, func(*topics.Message)) {}
+func (u unreadableLetters) CatchUp(context.Context, bool) error        { return u.err }
+func (u unreadableLetters) Close()                                     {}
 
 // A dead-letter topic that is not there yet has no letters, where the relay makes it.
 func TestDeadLetters_ATopicThatIsNotThereYetIsEmpty(t *testing.T) {

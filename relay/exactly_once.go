@@ -27,11 +27,11 @@ import (
 // behind it, and every start takes it.
 
 // TransactionalSink is what a relay needs of a sink for exactly-once;
-// *sink.Transactional satisfies it.
+// *kafkatx.Transactional satisfies it.
 type TransactionalSink interface {
 	sink.Sink
 	Open(ctx context.Context, h sink.Holder) ([]byte, error)
-	Mark(m sink.Mark)
+	Mark(m sink.Position)
 	Seal()
 	Finish(done func(error))
 	Convict(ctx context.Context, id string, records []record.Record) (map[int]sink.Failure, error)
@@ -145,7 +145,7 @@ func (x *exactlyOnce) advance(end pglogrepl.LSN) {
 // mark tells the sink the present position.
 func (x *exactlyOnce) mark(now bool) {
 	rec := x.at
-	x.sink.Mark(sink.Mark{
+	x.sink.Mark(sink.Position{
 		Value: rec.Encode(), Whole: rec.Part.Commit == 0, Now: now,
 		Committed: func() { x.committed(&rec) },
 	})

@@ -18,6 +18,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/rs/zerolog"
 )
 
@@ -48,7 +49,7 @@ type transactional struct {
 	dead    bool
 	lost    func(error)
 	sends   []simSend
-	mark    *sink.Mark
+	mark    *sink.Position
 	pressed bool
 	finish  func(error)
 	ended   chan struct{}
@@ -125,8 +126,8 @@ func (x *transactional) Send(_ context.Context, records []record.Record, done fu
 	}
 }
 
-func (x *transactional) Mark(m sink.Mark) { x.put(func() { x.mark = &m }) }
-func (x *transactional) Seal()            { x.put(func() { x.pressed = true }) }
+func (x *transactional) Mark(m sink.Position) { x.put(func() { x.mark = &m }) }
+func (x *transactional) Seal()                { x.put(func() { x.pressed = true }) }
 
 func (x *transactional) Finish(done func(error)) {
 	if !x.put(func() { x.finish = done }) {
@@ -236,7 +237,7 @@ func (x *transactional) commit() bool {
 }
 
 // append commits, unless somebody else opened since.
-func (l *ledger) append(epoch int, sends []simSend, mark *sink.Mark, counts bool) bool {
+func (l *ledger) append(epoch int, sends []simSend, mark *sink.Position, counts bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if epoch != l.epoch {
@@ -268,7 +269,7 @@ func (l *ledger) append(epoch int, sends []simSend, mark *sink.Mark, counts bool
 
 // commit adds a record whose memory is used again.
 func (l *topicLog) commit(r *record.Record) {
-	m := sink.Message{Key: slices.Clone(r.Key), Value: slices.Clone(r.Value)}
+	m := topics.Message{Key: slices.Clone(r.Key), Value: slices.Clone(r.Value)}
 	for _, h := range r.Headers {
 		m.Headers = append(m.Headers, record.Header{Key: strings.Clone(h.Key), Value: slices.Clone(h.Value)})
 	}

@@ -41,7 +41,7 @@ func (r *remote) Send(ctx context.Context, records []record.Record, done func(er
 	}
 }
 
-func (r *remote) Mark(m sink.Mark) {
+func (r *remote) Mark(m sink.Position) {
 	if !r.away.Load() {
 		r.transactional.Mark(m)
 	}
@@ -153,7 +153,7 @@ type marked struct {
 	n atomic.Int64
 }
 
-func (m *marked) Mark(mark sink.Mark) {
+func (m *marked) Mark(mark sink.Position) {
 	m.n.Add(1)
 	m.transactional.Mark(mark)
 }

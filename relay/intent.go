@@ -18,7 +18,7 @@ import (
 // may confirm before it confirms that, so a slot that is further at a start was moved
 // by somebody else, and what lies in between would never be sent.
 
-// Ledger keeps the intents of all who had the slot; *sink.Ledger satisfies it.
+// Ledger keeps the intents of all who had the slot; *topics.Ledger satisfies it.
 type Ledger interface {
 	Read(ctx context.Context, suffix string) (map[string][]byte, error)
 	Write(ctx context.Context, key string, value []byte) error

@@ -15,6 +15,8 @@ import (
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/broker"
+	"github.com/cdc-relay/cdc-relay/sink/kafka"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/jackc/pglogrepl"
 	"github.com/rs/zerolog"
@@ -119,7 +121,7 @@ func deliver(t *testing.T, cluster *kfake.Cluster) (slot *longSlot, published fu
 	}
 	slot = &longSlot{confirmed: 100}
 	r := New(Config{RetryMax: 100 * time.Millisecond}, Parts{Source: slot.open, Router: routes, Sink: func() (sink.Sink, error) {
-		return sink.NewKafka(sink.KafkaConfig{Connection: sink.Connection{Brokers: cluster.ListenAddrs()}}, zerolog.Nop())
+		return kafka.New(kafka.Config{Connection: broker.Connection{Brokers: cluster.ListenAddrs()}}, zerolog.Nop())
 	}}, Events{}, zerolog.Nop())
 	ctx, cancel := context.WithCancel(t.Context())
 	result := make(chan error, 1)

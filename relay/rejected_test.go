@@ -20,6 +20,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/jackc/pglogrepl"
 	"github.com/rs/zerolog"
 )
@@ -30,7 +31,7 @@ const lettersTopic = "cdc-relay.dead-letters"
 // a test adds, as whoever re-drives does.
 type topicLog struct {
 	mu    sync.Mutex
-	log   []*sink.Message
+	log   []*topics.Message
 	taken int                  // of what the processes delivered
 	sinks []*sinktest.Recorder // one for each process
 }
@@ -47,10 +48,10 @@ func (l *topicLog) add(r record.Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.drain()
-	l.put(sink.Message{Key: r.Key, Value: r.Value, Headers: r.Headers})
+	l.put(topics.Message{Key: r.Key, Value: r.Value, Headers: r.Headers})
 }
 
-func (l *topicLog) put(m sink.Message) {
+func (l *topicLog) put(m topics.Message) {
 	m.Topic, m.Offset = lettersTopic, int64(len(l.log))
 	l.log = append(l.log, &m)
 }
@@ -60,13 +61,13 @@ func (l *topicLog) drain() {
 	all := l.delivered()
 	for _, d := range all[l.taken:] {
 		if d.Topic == lettersTopic {
-			l.put(sink.Message{Key: d.Key, Value: d.Value, Headers: d.Headers})
+			l.put(topics.Message{Key: d.Key, Value: d.Value, Headers: d.Headers})
 		}
 	}
 	l.taken = len(all)
 }
 
-func (l *topicLog) messages() []*sink.Message {
+func (l *topicLog) messages() []*topics.Message {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.drain()
@@ -98,7 +99,7 @@ type reader struct {
 
 func (l *topicLog) reader() *reader { return &reader{log: l, moved: make(chan struct{})} }
 
-func (r *reader) Run(ctx context.Context, visit func(*sink.Message)) {
+func (r *reader) Run(ctx context.Context, visit func(*topics.Message)) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -372,7 +373,7 @@ func TestDeadLetter_TopicIsNoTopicOfRows(t *testing.T) {
 			if d.Topic != "letters-events" {
 				continue
 			}
-			l, _, err := deadletter.Parse(&sink.Message{Topic: d.Topic, Key: d.Key, Value: d.Value, Headers: d.Headers})
+			l, _, err := deadletter.Parse(&topics.Message{Topic: d.Topic, Key: d.Key, Value: d.Value, Headers: d.Headers})
 			if err != nil || l.Reason != record.ReasonRoute {
 				t.Fatalf("letter %+v, %v", l, err)
 			}
@@ -602,7 +603,7 @@ func randomRefusals(t *testing.T, random *rand.Rand) {
 		seen[value] = true
 		switch {
 		case d.Topic == lettersTopic:
-			l, _, err := deadletter.Parse(&sink.Message{Key: d.Key, Value: d.Value, Headers: d.Headers})
+			l, _, err := deadletter.Parse(&topics.Message{Key: d.Key, Value: d.Value, Headers: d.Headers})
 			if err != nil {
 				t.Fatal(err)
 			}

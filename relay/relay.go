@@ -20,6 +20,9 @@ import (
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/kafka"
+	"github.com/cdc-relay/cdc-relay/sink/kafkatx"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/jackc/pglogrepl"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -46,10 +49,10 @@ type Prober interface {
 }
 
 // Journal reads the dead-letter topic from its beginning and goes on with it;
-// *sink.Follower satisfies it.
+// *topics.Follower satisfies it.
 type Journal interface {
 	// Run gives visit nil when the topic was made again.
-	Run(ctx context.Context, visit func(*sink.Message))
+	Run(ctx context.Context, visit func(*topics.Message))
 	// CatchUp returns once everything was visited that is there now. With all that includes
 	// what a Kafka transaction hides that is not over.
 	CatchUp(ctx context.Context, all bool) error
@@ -183,13 +186,13 @@ func Open(cfg Config, ev Events, log zerolog.Logger, hooks ...kgo.Hook) (*Relay,
 		},
 	}
 	if cfg.Guarantee != ExactlyOnce && cfg.DetectMovedSlot {
-		if parts.Ledger, err = sink.NewLedger(cfg.Kafka.Connection, cfg.CheckpointTopic); err != nil {
+		if parts.Ledger, err = topics.NewLedger(cfg.Kafka.Connection, cfg.CheckpointTopic); err != nil {
 			_ = first.Close(context.Background()) // nothing was sent
 			return nil, &ConfigError{err}
 		}
 	}
 	if cfg.OnReject == DeadLetterOnReject && cfg.ParkKey {
-		parts.Journal = sink.NewFollower(cfg.Kafka.Connection, cfg.DeadLetterTopic, log.With().Str("component", "sink").Logger())
+		parts.Journal = topics.NewFollower(cfg.Kafka.Connection, cfg.DeadLetterTopic, log.With().Str("component", "sink").Logger())
 	}
 	r = New(cfg, parts, ev, log.With().Str("component", "relay").Logger())
 	return r, nil
@@ -198,10 +201,10 @@ func Open(cfg Config, ev Events, log zerolog.Logger, hooks ...kgo.Hook) (*Relay,
 // openSink builds the sink of the guarantee. It connects to nothing.
 func openSink(cfg Config, ev Events, log zerolog.Logger, hooks []kgo.Hook) (sink.Sink, error) {
 	if cfg.Guarantee != ExactlyOnce {
-		return sink.NewKafka(cfg.Kafka, log, hooks...)
+		return kafka.New(cfg.Kafka, log, hooks...)
 	}
-	return sink.NewTransactional(sink.TransactionalConfig{
-		KafkaConfig: cfg.Kafka, CheckpointTopic: cfg.CheckpointTopic, Interval: cfg.CommitInterval,
+	return kafkatx.New(kafkatx.Config{
+		Config: cfg.Kafka, CheckpointTopic: cfg.CheckpointTopic, Interval: cfg.CommitInterval,
 		// A record takes about six times its size of the window. Half of it is room for
 		// what is routed while a transaction is being ended.
 		MaxBytes: cfg.MaxInFlightBytes / 12, DivideBytes: cfg.MaxInFlightBytes / 12,

@@ -16,6 +16,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/kafka"
 	"github.com/jackc/pglogrepl"
 )
 
@@ -512,7 +513,7 @@ func (s *session) take(ctx, hard context.Context, b *wal.Batch) error {
 	rejection := s.route(f)
 	s.follow(f, f.buf.Records)
 
-	entry.Bytes, entry.Read = s.delivery.rules().growth*(b.Bytes+f.buf.Size()+sink.Memory(f.buf.Records)), f.read
+	entry.Bytes, entry.Read = s.delivery.rules().growth*(b.Bytes+f.buf.Size()+kafka.Memory(f.buf.Records)), f.read
 	if err := s.admit(ctx, hard, f, entry); err != nil {
 		return err
 	}

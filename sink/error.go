@@ -34,8 +34,8 @@ type advised struct {
 func (e *advised) Error() string { return strings.TrimSuffix(e.err.Error(), ".") + "; " + e.next }
 func (e *advised) Unwrap() error { return e.err }
 
-// advise ends an error with what to do about it.
-func advise(err error, next string) error { return &advised{err, next} }
+// Advise ends an error with what to do about it.
+func Advise(err error, next string) error { return &advised{err, next} }
 
 // Told takes an error of this package apart into what was seen and what to do about it,
 // which is empty where it does not say.

@@ -13,9 +13,9 @@ func TestTold_TakesTheAdviceOffAnError(t *testing.T) {
 	}{
 		{errors.New("it does not answer"), "it does not answer", ""},
 		{errors.New("it does not exist; run setup"), "it does not exist", "run setup"},
-		{advise(errors.New("it says: no; never."), "ask; then go"), "it says: no; never", "ask; then go"},
-		{fmt.Errorf("read topic: %w", advise(errors.New("a; b"), "c")), "read topic: a; b", "c"},
-		{fmt.Errorf("%w (a)", advise(errors.New("b"), "c")), "b", "c (a)"},
+		{Advise(errors.New("it says: no; never."), "ask; then go"), "it says: no; never", "ask; then go"},
+		{fmt.Errorf("read topic: %w", Advise(errors.New("a; b"), "c")), "read topic: a; b", "c"},
+		{fmt.Errorf("%w (a)", Advise(errors.New("b"), "c")), "b", "c (a)"},
 	} {
 		if seen, next := Told(tt.err); seen != tt.seen || next != tt.next {
 			t.Errorf("%v: saw %q and is to do %q, want %q and %q", tt.err, seen, next, tt.seen, tt.next)

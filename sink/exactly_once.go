@@ -1,7 +1,7 @@
 package sink
 
 // Mark is a position behind every record that was sent before it.
-type Mark struct {
+type Position struct {
 	Value     []byte // of the checkpoint record
 	Whole     bool   // no source transaction is open here
 	Now       bool   // end the transaction here

@@ -15,7 +15,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/preflight"
 	"github.com/cdc-relay/cdc-relay/relay"
-	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/spf13/cobra"
 )
 
@@ -91,10 +91,10 @@ type doctor struct {
 	cfg      *config.Config
 	settings relay.Config
 	options  checkOptions
-	expected sink.Expected // what would be sent, as far as the tables tell
-	mapped   bool          // there is a table whose mapping fits
-	unread   bool          // and one whose rows may not be read
-	inText   bool          // the stream sends values in text, bytea in hexadecimal
+	expected topics.Expected // what would be sent, as far as the tables tell
+	mapped   bool            // there is a table whose mapping fits
+	unread   bool            // and one whose rows may not be read
+	inText   bool            // the stream sends values in text, bytea in hexadecimal
 
 	findings []finding
 	records  []*recordReport
@@ -237,7 +237,7 @@ func (d *doctor) kafka(ctx context.Context) {
 		d.expected.DeadLetters(d.settings.DeadLetterTopic, d.settings.ParkKey)
 		own++
 	}
-	for _, f := range sink.Check(ctx, sink.CheckConfig{
+	for _, f := range topics.Check(ctx, topics.CheckConfig{
 		Connection: d.settings.Kafka.Connection, CreateTopics: d.settings.Kafka.CreateTopics,
 		Compression: d.settings.Kafka.Compression, MaxMessageBytes: d.settings.Kafka.MaxMessageBytes,
 	}, d.expected) {
@@ -248,7 +248,7 @@ func (d *doctor) kafka(ctx context.Context) {
 		if d.settings.Guarantee == relay.ExactlyOnce {
 			prefix = checkpoint.TransactionalPrefix
 		}
-		for _, f := range sink.CheckCheckpoints(ctx, d.settings.Kafka.Connection, d.settings.CheckpointTopic, prefix) {
+		for _, f := range topics.CheckCheckpoints(ctx, d.settings.Kafka.Connection, d.settings.CheckpointTopic, prefix) {
 			d.findings = append(d.findings, finding{f.Check, string(f.Level), f.Seen, f.Advice})
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/cdc-relay/cdc-relay/wording"
 )
 
@@ -38,7 +39,7 @@ func (d *doctor) checkpoints(ctx context.Context) {
 		d.add(check, levelWarn, orAdvice(advice, "run the check again"), "where the slot stands could not be read: %s", seen)
 		return
 	}
-	ledger, err := sink.NewLedger(d.settings.Kafka.Connection, topic)
+	ledger, err := topics.NewLedger(d.settings.Kafka.Connection, topic)
 	if err != nil {
 		d.add(check, levelWarn, "correct the configuration", "%v", err)
 		return

@@ -18,7 +18,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/advice"
 	"github.com/cdc-relay/cdc-relay/router/record"
-	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
 )
 
 // checkedRows is how many of a table's newest rows are routed on trial.
@@ -112,15 +112,15 @@ func (d *doctor) unmapped(err error) {
 }
 
 // fate is what becomes of a row that is rejected, and how much that matters.
-func fate(on relay.OnReject) (string, sink.Level) {
+func fate(on relay.OnReject) (string, topics.Level) {
 	switch on {
 	case relay.DeadLetterOnReject:
-		return "goes to the dead letters", sink.LevelWarn
+		return "goes to the dead letters", topics.LevelWarn
 	case relay.SkipOnReject:
-		return "is lost, as relay.on_reject is skip", sink.LevelFail
+		return "is lost, as relay.on_reject is skip", topics.LevelFail
 	case relay.StopOnReject:
 	}
-	return "blocks the relay", sink.LevelFail
+	return "blocks the relay", topics.LevelFail
 }
 
 // trial is what routing rows came to.

@@ -5,13 +5,13 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/relay"
-	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
 )
 
 // written reads what the checkpoint topic says of a slot to a relay with that
 // guarantee: its values by key. Read the slot first, as a relay moves the topic before
 // the slot: the other way round one that is at work looks like a gap.
-func written(ctx context.Context, ledger *sink.Ledger, g relay.Guarantee, system, slot string) (map[string][]byte, error) {
+func written(ctx context.Context, ledger *topics.Ledger, g relay.Guarantee, system, slot string) (map[string][]byte, error) {
 	if g != relay.ExactlyOnce {
 		return ledger.Read(ctx, checkpoint.IntentSuffix(system, slot))
 	}

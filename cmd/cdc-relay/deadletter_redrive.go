@@ -11,7 +11,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/kafka"
 	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
@@ -216,7 +216,7 @@ func (l *letters) run(ctx context.Context, o redriveOptions, report *redriveRepo
 		},
 	}
 	if o.yes {
-		kafka, err := sink.NewKafka(l.settings.Kafka, zerolog.Nop())
+		kafka, err := kafka.New(l.settings.Kafka, zerolog.Nop())
 		if err != nil {
 			return err
 		}

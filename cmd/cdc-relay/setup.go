@@ -17,7 +17,8 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
-	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/broker"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -188,16 +189,16 @@ func (a *app) setup(cmd *cobra.Command, settings relay.Config, options provision
 // ownTopic is a topic of the relay's own.
 type ownTopic struct {
 	name, purpose string
-	ensure        func(ctx context.Context, at sink.Connection, want sink.CreateTopics, topic string, dryRun bool) (missing bool, err error)
+	ensure        func(ctx context.Context, at broker.Connection, want topics.Creation, topic string, dryRun bool) (missing bool, err error)
 }
 
 // ownTopics are those that the configuration has a use for.
 func ownTopics(settings relay.Config) (own []ownTopic) {
 	if settings.KeepsPositions() {
-		own = append(own, ownTopic{settings.CheckpointTopic, "for checkpoints (one partition, cleanup.policy=compact)", sink.EnsureCheckpointTopic})
+		own = append(own, ownTopic{settings.CheckpointTopic, "for checkpoints (one partition, cleanup.policy=compact)", topics.EnsureCheckpointTopic})
 	}
 	if settings.OnReject == relay.DeadLetterOnReject {
-		own = append(own, ownTopic{settings.DeadLetterTopic, "for dead letters (cleanup.policy=delete, retention.ms=-1)", sink.EnsureTopic})
+		own = append(own, ownTopic{settings.DeadLetterTopic, "for dead letters (cleanup.policy=delete, retention.ms=-1)", topics.EnsureTopic})
 	}
 	return own
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/kafkatx"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/rs/zerolog"
 )
 
@@ -90,7 +92,7 @@ func (f *first) write(ctx context.Context) (ready bool) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, topicPatience(len(f.slots)))
 	defer cancel()
-	ledger, err := sink.NewLedger(f.settings.Kafka.Connection, f.settings.CheckpointTopic)
+	ledger, err := topics.NewLedger(f.settings.Kafka.Connection, f.settings.CheckpointTopic)
 	if err != nil {
 		f.unwritten(err)
 		return true
@@ -110,7 +112,7 @@ func (f *first) write(ctx context.Context) (ready bool) {
 	return ready
 }
 
-func (f *first) one(ctx context.Context, ledger *sink.Ledger, cfg relay.Config, slot watch.SlotPosition) (ready bool) {
+func (f *first) one(ctx context.Context, ledger *topics.Ledger, cfg relay.Config, slot watch.SlotPosition) (ready bool) {
 	origin, topic := f.standing.Origin, f.settings.CheckpointTopic
 	known, err := written(ctx, ledger, cfg.Guarantee, origin.SystemID, slot.Name)
 	if err != nil {
@@ -160,7 +162,7 @@ func (f *first) commit(ctx context.Context, cfg relay.Config, rec *checkpoint.Re
 			return errTaken
 		}
 	}
-	tx, err := sink.NewTransactional(sink.TransactionalConfig{KafkaConfig: cfg.Kafka, CheckpointTopic: cfg.CheckpointTopic}, zerolog.Nop())
+	tx, err := kafkatx.New(kafkatx.Config{Config: cfg.Kafka, CheckpointTopic: cfg.CheckpointTopic}, zerolog.Nop())
 	if err != nil {
 		return err
 	}
@@ -180,7 +182,7 @@ func (f *first) commit(ctx context.Context, cfg relay.Config, rec *checkpoint.Re
 	case value != nil:
 		return errTaken
 	}
-	tx.Mark(sink.Mark{Value: rec.Encode(), Whole: true, Now: true, Committed: sync.OnceFunc(func() { close(done) })})
+	tx.Mark(sink.Position{Value: rec.Encode(), Whole: true, Now: true, Committed: sync.OnceFunc(func() { close(done) })})
 	select {
 	case <-done:
 		return nil

@@ -15,6 +15,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/jackc/pglogrepl"
 )
 
@@ -37,7 +38,7 @@ func (a *app) forget(ctx context.Context, settings relay.Config, dryRun bool) er
 	if err != nil {
 		return refused(err)
 	}
-	ledger, err := sink.NewLedger(settings.Kafka.Connection, settings.CheckpointTopic)
+	ledger, err := topics.NewLedger(settings.Kafka.Connection, settings.CheckpointTopic)
 	if err != nil {
 		return &refusedError{err}
 	}
@@ -56,7 +57,7 @@ func (a *app) forget(ctx context.Context, settings relay.Config, dryRun bool) er
 // gap is what lies between slots and their checkpoints.
 type gap struct {
 	app    *app
-	ledger *sink.Ledger
+	ledger *topics.Ledger
 	origin wal.Origin
 	dryRun bool
 }

@@ -5,7 +5,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
-	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
 )
 
 // checkpoint says before anything is touched what the relay would refuse at its start:
@@ -40,7 +40,7 @@ func (c *changeOver) compared(ctx context.Context) error {
 	if slot.Err != nil {
 		return slot.Err
 	}
-	ledger, err := sink.NewLedger(c.settings.Kafka.Connection, c.settings.CheckpointTopic)
+	ledger, err := topics.NewLedger(c.settings.Kafka.Connection, c.settings.CheckpointTopic)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/debezium/importer"
 	"github.com/cdc-relay/cdc-relay/debezium/takeover"
 	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
 )
 
 // offsets are where Debezium's position was looked for, and what was there.
@@ -64,7 +65,7 @@ func (c *changeOver) fromTopic(ctx context.Context, topic string) error {
 	ctx, cancel := context.WithTimeout(ctx, offsetTimeout)
 	defer cancel()
 	latest := map[string]takeover.Entry{}
-	err := sink.ReadTopic(ctx, c.settings.Kafka.Connection, topic, func(m *sink.Message) error {
+	err := topics.ReadTopic(ctx, c.settings.Kafka.Connection, topic, func(m *topics.Message) error {
 		if e, ok := takeover.ParseRecord(m.Key, m.Value); ok {
 			latest[string(m.Key)] = e
 		}

@@ -21,7 +21,8 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/sandbox"
-	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/broker"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
 )
 
 // job is what a contestant is told.
@@ -286,7 +287,7 @@ func needExactlyOnce(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	_, err = sink.EnsureCheckpointTopic(ctx, sink.Connection{Brokers: to.addrs}, sink.CreateTopics{}, relay.Config{}.WithDefaults().CheckpointTopic, false)
+	_, err = topics.EnsureCheckpointTopic(ctx, broker.Connection{Brokers: to.addrs}, topics.Creation{}, relay.Config{}.WithDefaults().CheckpointTopic, false)
 	return err
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cdc-relay/cdc-relay/relay/status"
-	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
 )
@@ -57,7 +57,7 @@ func TestDeadLetters_KilledRelaysAndRedrivesLoseAndMixNothing(t *testing.T) {
 		p := relaytest.New(t, db, brokers, []string{"{table: public.outbox}"},
 			fmt.Sprintf("relay: {on_reject: dead_letter, park_key: true, dead_letter_topic: %s}", letters))
 		p.Setup(t)
-		if _, err := sink.EnsureTopic(t.Context(), p.Settings().Kafka.Connection, p.Settings().Kafka.CreateTopics, letters, false); err != nil {
+		if _, err := topics.EnsureTopic(t.Context(), p.Settings().Kafka.Connection, p.Settings().Kafka.CreateTopics, letters, false); err != nil {
 			t.Fatal(err)
 		}
 		s := &sharer{Pipeline: p, db: db, next: map[uuid.UUID]int{}}

@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cdc-relay/cdc-relay/relay/status"
-	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
 )
@@ -23,7 +23,7 @@ func TestRejected_LetterIsNotThereBeforeEarlierRowsOfItsKey(t *testing.T) {
 	more := fmt.Sprintf("relay: {on_reject: dead_letter, park_key: true, dead_letter_topic: %s}", letters)
 	p := relaytest.New(t, db, brokers, []string{"{table: public.outbox, value: merged}"}, more)
 	p.Setup(t)
-	if _, err := sink.EnsureTopic(t.Context(), p.Settings().Kafka.Connection, p.Settings().Kafka.CreateTopics, letters, false); err != nil {
+	if _, err := topics.EnsureTopic(t.Context(), p.Settings().Kafka.Connection, p.Settings().Kafka.CreateTopics, letters, false); err != nil {
 		t.Fatal(err)
 	}
 	key := uuid.New()

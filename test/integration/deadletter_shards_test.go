@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
-	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
 )
@@ -93,7 +93,7 @@ func TestExactlyOnce_ARedriveOfOneShardLeavesTheOthersKeysParked(t *testing.T) {
 	insert(0)
 	s.stop(t, running)
 	shows(func(uuid.UUID) string { return "01234" })
-	err = sink.ReadTopic(t.Context(), p.Settings().Kafka.Connection, letters, func(m *sink.Message) error {
+	err = topics.ReadTopic(t.Context(), p.Settings().Kafka.Connection, letters, func(m *topics.Message) error {
 		_, _, err := deadletter.Parse(m)
 		return err
 	})

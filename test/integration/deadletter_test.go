@@ -14,7 +14,8 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/relay/status"
-	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/kafka"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
 )
@@ -30,7 +31,7 @@ func TestRejected_RowsGoToTheDeadLettersAndBackInOrder(t *testing.T) {
 		p := relaytest.New(t, db, brokers, []string{"{table: public.outbox}"},
 			fmt.Sprintf("relay: {on_reject: dead_letter, park_key: true, dead_letter_topic: %s}", letters))
 		p.Setup(t)
-		if _, err := sink.EnsureTopic(t.Context(), p.Settings().Kafka.Connection, p.Settings().Kafka.CreateTopics, letters, false); err != nil {
+		if _, err := topics.EnsureTopic(t.Context(), p.Settings().Kafka.Connection, p.Settings().Kafka.CreateTopics, letters, false); err != nil {
 			t.Fatal(err)
 		}
 		aggregate := harness.Unique(t, "order")
@@ -81,7 +82,7 @@ func redrive(t *testing.T, p *relaytest.Pipeline, letters string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kafka, err := sink.NewKafka(cfg, zerolog.Nop())
+	kafka, err := kafka.New(cfg, zerolog.Nop())
 	if err != nil {
 		t.Fatal(err)
 	}

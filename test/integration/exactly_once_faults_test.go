@@ -18,7 +18,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sandbox"
-	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
 )
@@ -171,7 +171,7 @@ func TestExactlyOnce_ParkedKeysAndPositions(t *testing.T) {
 	db, brokers := harness.Postgres(t), harness.Kfake(t, kfakeDefault)
 	letters := harness.Unique(t, "letters")
 	p, w := exactlyOnce(t, db, brokers, ", on_reject: dead_letter, park_key: true, position_headers: true, max_in_flight_bytes: 1MiB, dead_letter_topic: "+letters)
-	if _, err := sink.EnsureTopic(t.Context(), p.Settings().Kafka.Connection, p.Settings().Kafka.CreateTopics, letters, false); err != nil {
+	if _, err := topics.EnsureTopic(t.Context(), p.Settings().Kafka.Connection, p.Settings().Kafka.CreateTopics, letters, false); err != nil {
 		t.Fatal(err)
 	}
 	setMaxMessageBytes(t, brokers, w.Topic(), "200000")

@@ -15,7 +15,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/sandbox/ledger"
-	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
 )
@@ -25,7 +25,7 @@ func exactlyOnce(t *testing.T, db *harness.Database, brokers *harness.Brokers, r
 	t.Helper()
 	topic := harness.Unique(t, "checkpoints")
 	p, w := outbox(t, db, brokers, fmt.Sprintf("relay: {guarantee: exactly_once, checkpoint_topic: %s%s}", topic, relay))
-	if _, err := sink.EnsureCheckpointTopic(t.Context(), p.Settings().Kafka.Connection, p.Settings().Kafka.CreateTopics, topic, false); err != nil {
+	if _, err := topics.EnsureCheckpointTopic(t.Context(), p.Settings().Kafka.Connection, p.Settings().Kafka.CreateTopics, topic, false); err != nil {
 		t.Fatal(err)
 	}
 	return p, w
@@ -36,7 +36,7 @@ func readCommitted(t *testing.T, p *relaytest.Pipeline, names ...string) []*kgo.
 	t.Helper()
 	var all []*kgo.Record
 	for _, topic := range names {
-		err := sink.ReadTopic(t.Context(), p.Settings().Kafka.Connection, topic, func(m *sink.Message) error {
+		err := topics.ReadTopic(t.Context(), p.Settings().Kafka.Connection, topic, func(m *topics.Message) error {
 			r := &kgo.Record{Topic: m.Topic, Partition: m.Partition, Offset: m.Offset, Timestamp: m.Timestamp, Key: m.Key, Value: m.Value}
 			for _, h := range m.Headers {
 				r.Headers = append(r.Headers, kgo.RecordHeader(h))
@@ -308,7 +308,7 @@ func TestExactlyOnce_DeadLettersAreWrittenOnce(t *testing.T) {
 	db, brokers := harness.Postgres(t), harness.Kfake(t, kfakeDefault)
 	letters := harness.Unique(t, "letters")
 	p, w := exactlyOnce(t, db, brokers, ", on_reject: dead_letter, dead_letter_topic: "+letters)
-	if _, err := sink.EnsureTopic(t.Context(), p.Settings().Kafka.Connection, p.Settings().Kafka.CreateTopics, letters, false); err != nil {
+	if _, err := topics.EnsureTopic(t.Context(), p.Settings().Kafka.Connection, p.Settings().Kafka.CreateTopics, letters, false); err != nil {
 		t.Fatal(err)
 	}
 	setMaxMessageBytes(t, brokers, w.Topic(), "20000")

@@ -17,7 +17,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/sandbox/ledger"
-	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
 )
@@ -76,7 +76,7 @@ func checkpointsOf(t *testing.T, s *sharded, topic string) map[string]checkpoint
 	t.Helper()
 	system := harness.Query[string](t, s.DB, "SELECT system_identifier::text FROM pg_control_system()")
 	found := map[string]checkpoint.Record{}
-	err := sink.ReadTopic(t.Context(), s.Settings().Kafka.Connection, topic, func(m *sink.Message) error {
+	err := topics.ReadTopic(t.Context(), s.Settings().Kafka.Connection, topic, func(m *topics.Message) error {
 		if m.Value == nil {
 			return nil // where a tenure began
 		}

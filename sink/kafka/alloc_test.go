@@ -1,0 +1,59 @@
+package kafka
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/sink/broker"
+	"github.com/rs/zerolog"
+)
+
+// What the sink itself does for a record must not allocate; the client's part is
+// one batch for many records.
+func TestInFlightBatch_AllocatesLessThanOnceInTenRecords(t *testing.T) {
+	k, err := New(Config{Connection: broker.Connection{Brokers: []string{"127.0.0.1:1"}}}, zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = k.Close(t.Context()) }()
+	const records = 1000
+	batch := make([]record.Record, records)
+	for i := range batch {
+		batch[i] = record.Record{
+			Topic: "orders", Key: fmt.Append(nil, i), Value: []byte(`{"n":1}`), Partition: record.AutoPartition,
+			Headers: []record.Header{{Key: "id", Value: fmt.Append(nil, i)}, {Key: "eventType", Value: []byte("placed")}},
+		}
+	}
+	ended := 0
+	done := func(error) { ended++ }
+	got := testing.AllocsPerRun(20, func() {
+		f := k.newInFlightBatch(batch, done)
+		if err := k.room.take(t.Context(), f.size, &k.halted); err != nil {
+			t.Fatal(err)
+		}
+		for range records {
+			k.settle(f, 1)
+		}
+		k.settle(f, 1)
+	})
+	if got > records/10 || ended != 21 {
+		t.Errorf("%.0f allocations for %d records; %d batches ended", got, records, ended)
+	}
+}
+
+// The client gets the router's headers, not copies: the same memory, and nothing
+// more of it than the record has.
+func TestHeaders_AreTheRecordsOwn(t *testing.T) {
+	own := []record.Header{{Key: "id", Value: []byte("1")}, {Key: "null"}, {Key: "next"}}
+	got := headers(own[:2])
+	if len(got) != 2 || cap(got) != 2 || got[0].Key != "id" || string(got[0].Value) != "1" || got[1].Key != "null" || got[1].Value != nil {
+		t.Errorf("got %v", got)
+	}
+	if &got[0].Value[0] != &own[0].Value[0] {
+		t.Error("the value was copied")
+	}
+	if headers(nil) != nil {
+		t.Error("no headers became some")
+	}
+}

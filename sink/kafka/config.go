@@ -1,0 +1,52 @@
+package kafka
+
+import (
+	"errors"
+	"fmt"
+	"github.com/cdc-relay/cdc-relay/sink/broker"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
+	"math"
+	"time"
+)
+
+// KafkaConfig says how to reach the brokers and how to produce.
+type Config struct {
+	broker.Connection
+
+	Compression     string        // none, gzip, snappy (default), lz4, zstd
+	Linger          time.Duration // 0: hardly any at the tip, and batches fill in a backlog
+	MaxMessageBytes int           // largest record, as the broker counts it, and largest batch; default 1 MiB
+
+	// MaxBufferedBytes is at least the relay's window, so that the window is the
+	// only valve.
+	MaxBufferedBytes int
+
+	CreateTopics topics.Creation
+
+	// DeadLetterTopic, when it is created, keeps every record.
+	DeadLetterTopic string
+}
+
+const defaultMaxBufferedBytes = 64 << 20
+
+func (c Config) WithDefaults() (Config, error) {
+	if len(c.Brokers) == 0 {
+		return c, errors.New("configure kafka: no brokers given")
+	}
+	if c.MaxMessageBytes == 0 {
+		c.MaxMessageBytes = broker.DefaultMaxMessageBytes
+	}
+	if c.MaxMessageBytes < 1<<10 || c.MaxMessageBytes > math.MaxInt32/2 {
+		return c, fmt.Errorf("configure kafka: max message size of %d bytes is not between 1 KiB and 1 GiB", c.MaxMessageBytes)
+	}
+	if c.MaxBufferedBytes == 0 {
+		c.MaxBufferedBytes = defaultMaxBufferedBytes
+	}
+	if c.Linger < 0 {
+		return c, fmt.Errorf("configure kafka: linger of %s is negative", c.Linger)
+	}
+	c.CreateTopics = c.CreateTopics.WithDefaults()
+	var err error
+	c.Connection, err = c.Connection.WithDefaults()
+	return c, err
+}

@@ -1,0 +1,18 @@
+package kafka
+
+import (
+	"testing"
+
+	"github.com/cdc-relay/cdc-relay/sink/broker"
+	"github.com/cdc-relay/cdc-relay/test/defaults"
+)
+
+func TestKafkaConfig_CommentsStateTheDefaults(t *testing.T) {
+	filled, err := Config{Connection: broker.Connection{Brokers: []string{"127.0.0.1:1"}}}.WithDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := defaults.Compare(t, "kafka_config.go", "KafkaConfig", filled, nil); n < 1 {
+		t.Errorf("%d comments name a default", n)
+	}
+}

@@ -1,0 +1,44 @@
+package kafka
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/broker"
+)
+
+// The client counts nanoseconds since 1970 in 64 bits. A time outside of that
+// would reach the broker as another one, without a word.
+var (
+	earliest = time.Unix(0, math.MinInt64)
+	latest   = time.Unix(0, math.MaxInt64)
+)
+
+// timeError is a record whose timestamp the client cannot express.
+type timeError struct{ millis int64 }
+
+func (e *timeError) Error() string {
+	return fmt.Sprintf("the record's timestamp, %d ms since 1970, is not between the years 1677 and 2262; correct the column that it comes from", e.millis)
+}
+
+// Classify rejects the record.
+func (e *timeError) Classify(found error) *sink.Error {
+	return &sink.Error{Class: sink.Rejected, Reason: sink.ReasonInvalidTimestamp, Err: found}
+}
+
+// Fit is the size of a record in a batch of its own, or why the client cannot send it: it
+// would change the record, or refuse it in another order. The zero time stands for the
+// time of sending.
+func Fit(r *record.Record, limit int) (size int, err error) {
+	t := r.Timestamp
+	if !t.IsZero() && (t.Before(earliest) || t.After(latest)) {
+		return 0, &timeError{t.UnixMilli()}
+	}
+	if size = broker.BatchSize(r); size > limit {
+		return 0, &sizeError{size, limit}
+	}
+	return size, nil
+}

@@ -1,0 +1,173 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/broker"
+	"github.com/rs/zerolog"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+func quiet(t *testing.T) *Sink {
+	t.Helper()
+	k, err := New(Config{Connection: broker.Connection{Brokers: []string{"127.0.0.1:1"}}}, zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { k.Close(t.Context()) })
+	return k
+}
+
+// A broker that forgot the producer takes any sequence, and so a record behind a
+// refused one. The caller has to send both again.
+func TestKafka_ReportsARecordThatOvertookAFailedOne(t *testing.T) {
+	k := quiet(t)
+	records := []record.Record{{Topic: "orders"}, {Topic: "orders"}, {Topic: "orders"}}
+	var outcome error
+	f := k.newInFlightBatch(records, func(err error) { outcome = err })
+	k.room.sends, k.room.used = 1, f.size
+	partition := new(partitionQueue)
+	for i := range f.contexts {
+		f.contexts[i].seq.Store(uint64(i) + 1)
+		f.contexts[i].queue.Store(partition)
+	}
+	k.settled(&f.kafka[0], nil)
+	k.settled(&f.kafka[1], kerr.InvalidRecord)
+	k.settled(&f.kafka[2], nil)
+	k.settle(f, 1)
+
+	var failed *sink.FailedError
+	if !errors.As(outcome, &failed) || len(failed.Failures) != 2 {
+		t.Fatalf("outcome is %v, want records 1 and 2 to have failed", outcome)
+	}
+	if got := failed.Failures[1]; got.Index != 2 || got.Reason != "overtaken" || got.Class != sink.Retry {
+		t.Errorf("record 2: %+v", got)
+	}
+	if k.Overtaken() != 1 {
+		t.Errorf("Overtaken is %d, want 1", k.Overtaken())
+	}
+	k.Resume()
+	f = k.newInFlightBatch(records[:1], func(err error) { outcome = err })
+	k.room.sends, k.room.used = 1, f.size
+	f.contexts[0].seq.Store(4)
+	f.contexts[0].queue.Store(partition)
+	k.settled(&f.kafka[0], nil)
+	k.settle(f, 1)
+	if outcome != nil {
+		t.Errorf("after Resume, a record of the same partition: %v", outcome)
+	}
+}
+
+// The gate waits for the outcome of what was ahead in the partition.
+func TestRecordContext_IsDoneOnlyOnceTheRecordAheadHasFailed(t *testing.T) {
+	k := quiet(t)
+	f := k.newInFlightBatch([]record.Record{{Topic: "orders"}, {Topic: "orders"}}, func(error) {})
+	k.room.sends, k.room.used = 1, f.size
+	partition := new(partitionQueue)
+	for i := range f.contexts {
+		f.contexts[i].seq.Store(uint64(i) + 1)
+		f.contexts[i].queue.Store(partition)
+	}
+	open := make(chan bool)
+	go func() { open <- f.contexts[1].Done() == nil }()
+	select {
+	case <-open:
+		t.Fatal("the gate did not wait")
+	case <-time.After(20 * time.Millisecond):
+	}
+	k.settled(&f.kafka[0], kerr.InvalidRecord)
+	if <-open {
+		t.Error("the gate let a record pass behind a failed one")
+	}
+	k.settled(&f.kafka[1], f.contexts[1].Err())
+	k.settle(f, 1)
+}
+
+func TestClientLog_CollapsesRepeatedLines(t *testing.T) {
+	var lines []string
+	log := zerolog.New(writer(func(p []byte) { lines = append(lines, string(p)) }))
+	l := newClientLog(log)
+	now := time.Unix(0, 0)
+	l.now = func() time.Time { return now }
+	for range 5 {
+		l.Log(kgo.LogLevelWarn, "unable to open connection to broker", "addr", "a:9092", "err", errors.New("refused"))
+	}
+	l.Log(kgo.LogLevelWarn, "unable to open connection to broker", "addr", "b:9092")
+	l.Log(kgo.LogLevelInfo, "never written")
+	if len(lines) != 2 {
+		t.Fatalf("%d lines were written, want one for each address: %q", len(lines), lines)
+	}
+	now = now.Add(repeatAfter)
+	l.Log(kgo.LogLevelWarn, "unable to open connection to broker", "addr", "a:9092")
+	if len(lines) != 3 || !strings.Contains(lines[2], `"left_out":4`) {
+		t.Errorf("the line does not say how many were left out: %q", lines)
+	}
+}
+
+type writer func([]byte)
+
+func (w writer) Write(p []byte) (int, error) { w(p); return len(p), nil }
+
+// Who made a sink and never sent has nothing running, and who closed one neither.
+func TestKafka_FlushesFromTheFirstSendUntilClose(t *testing.T) {
+	running := func(what string) int {
+		stacks := make([]byte, 1<<20)
+		return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), what)
+	}
+	flushers := func() int { return running(".flushAtTip") }
+	k, err := New(Config{Connection: broker.Connection{Brokers: []string{"127.0.0.1:1"}}}, zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := flushers(); n != 0 {
+		t.Errorf("%d flushers run before there is anything to flush", n)
+	}
+	impatient, cancel := context.WithCancel(t.Context())
+	cancel()
+	k.Send(impatient, []record.Record{{Topic: "orders"}}, func(error) {})
+	k.tip.mu.Lock() // holds the flusher
+	for running(").atTip(") == 0 {
+		select {
+		case k.tip.wanted <- struct{}{}:
+		default: // the last one is not taken yet
+		}
+		runtime.Gosched()
+	}
+	closed := make(chan error)
+	go func() { closed <- k.Close(t.Context()) }()
+	select {
+	case <-closed:
+		k.tip.mu.Unlock()
+		t.Fatal("Close did not wait for the flusher")
+	case <-time.After(100 * time.Millisecond):
+	}
+	k.tip.mu.Unlock()
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	if n := flushers(); n != 0 {
+		t.Errorf("%d flushers run after Close", n)
+	}
+}
+
+// A client with metrics waits for its last push before it closes connections.
+func TestKafka_ClosesWithoutPushingMetrics(t *testing.T) {
+	if off, _ := quiet(t).client.Load().OptValue(kgo.DisableClientMetrics).(bool); !off {
+		t.Error("the client collects metrics for the brokers")
+	}
+}
+
+// Our own limit is read at the start, unlike the topic's.
+func TestSizeError_SaysThatOurLimitNeedsARestart(t *testing.T) {
+	if got := (&sizeError{2, 1}).Error(); !strings.Contains(got, "raise kafka.max_message_bytes and restart the relay") {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,76 @@
+package kafka
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+
+	"github.com/cdc-relay/cdc-relay/sink/broker"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// maxRequestBytes bounds what the client writes at once, and so what it keeps
+// in memory beside the records: five such requests may be under way to a broker.
+// Larger ones would not be faster.
+const maxRequestBytes = 1 << 20
+
+// options are those of every client that produces, but for the partitioner.
+func (k *Sink) Options() ([]kgo.Opt, error) {
+	compression, err := k.cfg.compression()
+	if err != nil {
+		return nil, err
+	}
+	opts, err := k.cfg.ClientOptions()
+	if err != nil {
+		return nil, err
+	}
+	return append(opts,
+		kgo.SoftwareNameAndVersion("cdc-relay", "1"),
+		kgo.WithLogger(newClientLog(k.log)),
+		kgo.WithHooks(append([]kgo.Hook{&k.reach}, k.hooks...)...),
+		kgo.Dialer(k.dial),
+		// A client that owes metrics would wait for a second before it closes its
+		// connections, which is longer than a relay that lost the slot has.
+		kgo.DisableClientMetrics(),
+		kgo.RequiredAcks(kgo.AllISRAcks()),
+		compression,
+		kgo.ProducerLinger(cmp.Or(k.cfg.Linger, k.fill)),
+		kgo.UnknownTopicRetries(broker.UnknownTries),
+		// RecordRetries and RecordDeliveryTimeout stay unlimited: a record that was
+		// given up may be durable, and the next one would be out of order.
+
+		// The client counts four bytes more for a batch than the broker does, and
+		// broker.BatchSize has refused what is over the limit.
+		kgo.ProducerBatchMaxBytes(int32(k.cfg.MaxMessageBytes+4)),
+		kgo.BrokerMaxWriteBytes(int32(max(maxRequestBytes, k.cfg.MaxMessageBytes+64<<10))),
+		kgo.MaxBufferedRecords(math.MaxInt32), // room is the bound
+
+		kgo.ProducerOnDataLossDetected(k.onDataLoss),
+	), nil
+}
+
+func (c Config) compression() (kgo.Opt, error) {
+	codec := kgo.NoCompression()
+	switch c.Compression {
+	case "none":
+	case "gzip":
+		codec = kgo.GzipCompression()
+	case "", "snappy":
+		codec = kgo.SnappyCompression()
+	case "lz4":
+		codec = kgo.Lz4Compression()
+	case "zstd":
+		codec = kgo.ZstdCompression()
+	default:
+		return nil, fmt.Errorf("configure kafka: compression %q is none of none, gzip, snappy, lz4, zstd", c.Compression)
+	}
+	return kgo.ProducerBatchCompression(codec, kgo.NoCompression()), nil
+}
+
+// onDataLoss runs when a broker no longer has the producer's last records, or
+// forgot the producer.
+func (k *Sink) onDataLoss(topic string, partition int32) {
+	k.dataLoss.Add(1)
+	k.log.Error().Str("topic", topic).Int32("partition", partition).
+		Msg("broker lost or forgot acknowledged records; going on with the next one. Check for unclean leader elections and for min.insync.replicas of 1")
+}

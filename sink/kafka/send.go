@@ -1,0 +1,319 @@
+package kafka
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// inFlightBatch is one Send on its way. Its arrays are used again, so that sending
+// allocates nothing for a record.
+type inFlightBatch struct {
+	sink    *Sink // never changes
+	records []record.Record
+	done    func(error)
+	size    int   // bytes of room it holds
+	fits    int   // index of the first record that cannot be sent, or len(records)
+	unfit   error // why it cannot
+	now     int64 // when the client is given records of it, in Unix nanoseconds
+
+	rest []int // records that were not handed over, ascending; Send's alone
+
+	kafka    []kgo.Record
+	contexts []recordContext
+
+	left atomic.Int32 // records without an outcome, and one for Send itself
+
+	mu     sync.Mutex
+	failed []failed // guarded by mu until left is 0
+}
+
+// failed is a record that is not durable, before it is put into words.
+type failed struct {
+	index int
+	err   error
+}
+
+// maxPooled bounds the arrays that are kept for later batches.
+const maxPooled = 16 << 10
+
+// newInFlightBatch sizes the arrays and fills them.
+func (k *Sink) newInFlightBatch(records []record.Record, done func(error)) *inFlightBatch {
+	f := k.batches.Get().(*inFlightBatch)
+	f.records, f.done, f.size, f.fits = records, done, 0, len(records)
+	f.left.Store(int32(len(records)) + 1)
+	if cap(f.kafka) < len(records) {
+		n := (len(records) + 63) &^ 63
+		f.kafka, f.contexts = make([]kgo.Record, n), make([]recordContext, n)
+		for i := range f.contexts {
+			f.contexts[i].batch, f.contexts[i].index = f, int32(i)
+		}
+	}
+	f.kafka, f.contexts = f.kafka[:len(records)], f.contexts[:len(records)]
+	for i := range records {
+		size, err := Fit(&records[i], k.cfg.MaxMessageBytes)
+		if err != nil {
+			f.fits, f.unfit = i, err
+			break
+		}
+		f.size += size
+	}
+	f.fill(time.Now())
+	f.rest = slices.Grow(f.rest[:0], len(records))
+	for i := range records {
+		f.rest = append(f.rest, i)
+	}
+	return f
+}
+
+func (f *inFlightBatch) fill(now time.Time) {
+	for i := range f.records[:f.fits] {
+		from, m := &f.records[i], &f.contexts[i]
+		m.reset(from.Partition)
+		fillRecord(m, &f.kafka[i], from, now)
+	}
+}
+
+func (f *inFlightBatch) fail(index int, err error) {
+	f.mu.Lock()
+	f.failed = append(f.failed, failed{index, err})
+	f.mu.Unlock()
+}
+
+// Send gives the records to the client.
+func (k *Sink) Send(ctx context.Context, records []record.Record, done func(error)) {
+	if len(records) == 0 {
+		done(nil)
+		return
+	}
+	k.start()
+	k.tip.sends.Add(1)
+	f := k.newInFlightBatch(records, done)
+	err := k.room.take(ctx, f.size, &k.halted)
+	if err == nil {
+		err = k.produce(ctx, f)
+		k.tip.flushSoon()
+	}
+	if n := len(f.rest); n > 0 {
+		first := 0
+		if err != nil {
+			k.halt(false)
+			f.fail(f.rest[0], err)
+			first = 1
+		}
+		for _, i := range f.rest[first:] {
+			f.fail(i, k.held())
+		}
+		k.settle(f, n)
+	}
+	k.settle(f, 1)
+}
+
+// produce hands over records until one cannot be. What it leaves it lists in f.rest,
+// with the reason if the first of them is the one at fault.
+//
+// A record whose topic is not loaded holds up those of the same topic alone, so that
+// many new topics are loaded together. So does one that wakes a partition, until it is
+// answered.
+func (k *Sink) produce(ctx context.Context, f *inFlightBatch) error {
+	c := k.client.Load()
+	for len(f.rest) > 0 {
+		todo, loading := f.rest, map[string]*recordContext(nil)
+		f.rest, f.now = f.rest[:0], k.now().UnixNano()
+		for n, i := range todo {
+			if k.halted.Load() {
+				f.rest = append(f.rest, todo[n:]...)
+				return nil
+			}
+			if i == f.fits { // it is the last to be tried
+				later := len(f.rest)
+				f.rest = append(f.rest, todo[n:]...)
+				if later == 0 && loading == nil {
+					return f.unfit
+				}
+				break
+			}
+			topic := f.records[i].Topic
+			if loading[topic] != nil || k.waking.holds(topic) {
+				f.rest = append(f.rest, i)
+				continue
+			}
+			m := &f.contexts[i]
+			// The client would fail records by this context too, so it is one that
+			// never ends. It need not bound the wait for room: room does that.
+			c.Produce(context.Background(), &f.kafka[i], k.onSettled)
+			if queue := m.queue.Load(); queue == nil {
+				if loading == nil {
+					loading = make(map[string]*recordContext)
+				}
+				loading[topic] = m
+			} else if m.wakes {
+				k.waking = k.waking.with(topic, queue, m.seq.Load())
+			}
+		}
+		if err := k.await(ctx, loading); err != nil {
+			return err
+		}
+		if err := k.awaitWaking(ctx, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// await waits until each record has a partition or an outcome. It has neither while
+// its topic is not loaded.
+func (k *Sink) await(ctx context.Context, loading map[string]*recordContext) error {
+	if loading == nil {
+		return nil
+	}
+	k.awaiting.Store(true)
+	defer k.awaiting.Store(false)
+	for _, m := range loading {
+		for m.queue.Load() == nil && !m.settled.Load() {
+			select {
+			case <-k.placed:
+			case <-ctx.Done():
+				return interrupted(ctx)
+			}
+		}
+	}
+	return nil
+}
+
+// arrived wakes Send if it waits for records.
+func (k *Sink) arrived() {
+	if k.awaiting.Load() {
+		select {
+		case k.placed <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// held is the failure of an innocent record.
+func (k *Sink) held() error {
+	if k.closed.Load() {
+		return sink.ErrClosed
+	}
+	return sink.ErrHalted
+}
+
+// settled is the promise of every record. The client calls it serially, and for
+// one partition in the order of Send.
+func (k *Sink) settled(r *kgo.Record, err error) {
+	m := r.Context.(*recordContext)
+	queue := m.queue.Load()
+	switch {
+	case err != nil:
+		k.lost(m, queue, r, err)
+	case queue != nil && queue.brokenIn == k.round.Load():
+		k.overtaken.Add(1)
+		k.halt(true)
+		m.batch.fail(int(m.index), errOvertaken)
+	}
+	f := m.batch
+	if queue != nil {
+		queue.settled.Store(m.seq.Load()) // after the halt, for the gate
+	} else {
+		m.settled.Store(true)
+	}
+	k.arrived()
+	k.settle(f, 1)
+}
+
+// lost notes a record that the client gave up.
+func (k *Sink) lost(m *recordContext, queue *partitionQueue, r *kgo.Record, err error) {
+	k.halt(true)
+	if queue != nil {
+		queue.brokenIn = k.round.Load()
+	}
+	if m.noPartition {
+		err = &noPartitionError{partition: m.want}
+	}
+	if innocent(err) {
+		err = k.held()
+	} else {
+		k.noteRepair(r.Topic, err)
+	}
+	m.batch.fail(int(m.index), err)
+}
+
+// halt stops Send. A hard one also ends what the client has not written; it is
+// not needed while everything handed over may still become durable.
+func (k *Sink) halt(hard bool) {
+	k.halted.Store(true)
+	if hard {
+		k.abortOnce()
+	}
+	k.room.wake()
+}
+
+// abortOnce closes the gate and starts the abort. Whoever finds the gate closed, and takes
+// the lock, finds what to wait for.
+func (k *Sink) abortOnce() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.aborting.CompareAndSwap(false, true) || k.closed.Load() {
+		return
+	}
+	aborted := make(chan struct{})
+	k.aborted = aborted
+	go func() {
+		defer close(aborted)
+		k.abort()
+	}()
+}
+
+// abort ends what the client has not written, waits for the answers to what it
+// has, and repairs the client.
+func (k *Sink) abort() {
+	if err := k.client.Load().AbortBufferedRecords(k.life); err != nil {
+		return // closed meanwhile
+	}
+	k.repair(k.life)
+}
+
+// settle counts outcomes; with the last one the batch is over.
+func (k *Sink) settle(f *inFlightBatch, n int) {
+	if n == 0 || f.left.Add(int32(-n)) != 0 {
+		return
+	}
+	done, size, err := f.done, f.size, k.outcome(f)
+	f.records, f.done, f.unfit, f.failed = nil, nil, nil, f.failed[:0]
+	clear(f.kafka)
+	if cap(f.kafka) <= maxPooled {
+		k.batches.Put(f)
+	}
+	k.tip.settled()
+	done(err)
+	k.room.give(size)
+}
+
+// outcome puts the failed records into words.
+func (k *Sink) outcome(f *inFlightBatch) error {
+	if len(f.failed) == 0 {
+		return nil
+	}
+	slices.SortFunc(f.failed, func(a, b failed) int { return a.index - b.index })
+	result := &sink.FailedError{Failures: make([]sink.Failure, 0, len(f.failed))}
+	var last sink.Failure
+	var lastTopic string
+	var lastCause error
+	for _, each := range f.failed {
+		topic := f.records[each.index].Topic
+		if lastCause == nil || each.err != lastCause || topic != lastTopic { //nolint:errorlint // the very same value
+			last, lastTopic, lastCause = k.Failure(topic, each.err), topic, each.err
+		}
+		last.Index = each.index
+		result.Failures = append(result.Failures, last)
+	}
+	clear(f.failed)
+	return result
+}

@@ -1,0 +1,211 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/broker"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
+	"github.com/rs/zerolog"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Kafka is the sink that produces to Kafka. doc.go says how it keeps order.
+// Reachable, Ready, Close and the counters may be called from any goroutine.
+type Sink struct {
+	cfg   Config
+	fill  time.Duration // how long a batch waits in a backlog
+	log   zerolog.Logger
+	hooks []kgo.Hook
+	reach broker.Reach
+	room  room
+	conns conns
+
+	batches   sync.Pool
+	onSettled func(*kgo.Record, error) // settled, as a value that is made once
+
+	// client is replaced by repair alone, at a time when nothing is buffered.
+	client atomic.Pointer[client]
+
+	// halted stops Send; aborting also closes the gate, so that nothing buffered
+	// is written any more. Both end with Resume.
+	halted   atomic.Bool
+	aborting atomic.Bool
+	closed   atomic.Bool
+	round    atomic.Uint64 // counts Resumes, from 1
+
+	awaiting atomic.Bool   // Send waits for topics to be loaded
+	placed   chan struct{} // says that a record got a partition or an outcome
+	waking   waking        // Send's alone
+	now      func() time.Time
+
+	tip     tipFlusher
+	started bool           // Send's alone
+	running sync.WaitGroup // the tip flusher; added to with mu held
+
+	life context.Context // ends with Close
+	end  context.CancelFunc
+
+	topics *topics.Creator
+
+	mu      sync.Mutex
+	aborted chan struct{} // closed when abort and repair are done; nil when none was needed
+	broken  repairs
+
+	dataLoss, overtaken atomic.Int64
+}
+
+var (
+	_ sink.Sink      = (*Sink)(nil)
+	_ sink.Pinger    = (*Sink)(nil)
+	_ sink.Incidents = (*Sink)(nil)
+)
+
+// client is one franz-go client and what was learnt through it.
+type client struct {
+	*kgo.Client
+	partitioner *queuePartitioner
+}
+
+// NewKafka returns a sink for the brokers of cfg. It checks the configuration
+// and connects to nothing; Ready does. hooks see the client's events.
+func New(cfg Config, log zerolog.Logger, hooks ...kgo.Hook) (*Sink, error) {
+	return newKafka(cfg, fillTime, log, hooks...)
+}
+
+func newKafka(cfg Config, fill time.Duration, log zerolog.Logger, hooks ...kgo.Hook) (*Sink, error) {
+	cfg, err := cfg.WithDefaults()
+	if err != nil {
+		return nil, err
+	}
+	k := &Sink{cfg: cfg, fill: fill, log: log, hooks: hooks, placed: make(chan struct{}, 1), now: time.Now}
+	k.life, k.end = context.WithCancel(context.Background())
+	k.topics = topics.NewCreator(cfg.CreateTopics, cfg.DeadLetterTopic, log)
+	k.round.Store(1)
+	k.batches.New = func() any { return &inFlightBatch{sink: k} }
+	k.room.limit = cfg.MaxBufferedBytes
+	k.onSettled = k.settled
+	c, err := k.connect()
+	if err != nil {
+		k.end()
+		return nil, err
+	}
+	k.client.Store(c)
+	if cfg.Linger == 0 {
+		k.tip.wanted, k.tip.calm = make(chan struct{}, 1), make(chan struct{}, 1)
+	}
+	return k, nil
+}
+
+func (k *Sink) connect() (*client, error) {
+	p := newQueuePartitioner(k)
+	opts, err := k.Options()
+	if err != nil {
+		return nil, err
+	}
+	c, err := kgo.NewClient(append(opts, kgo.RecordPartitioner(p), kgo.WithHooks(p))...)
+	if err != nil {
+		return nil, fmt.Errorf("configure kafka client: %w", err)
+	}
+	return &client{c, p}, nil
+}
+
+// Resume takes records again. It waits for the abort of what was buffered when
+// the sink halted, and for the repair that followed; both end with Close.
+func (k *Sink) Resume() {
+	k.mu.Lock()
+	aborted := k.aborted
+	k.aborted = nil
+	k.mu.Unlock()
+	if aborted != nil {
+		<-aborted
+	}
+	k.round.Add(1)
+	k.aborting.Store(false)
+	k.mu.Lock()
+	k.halted.Store(k.closed.Load())
+	k.mu.Unlock()
+}
+
+// Halt closes the gate: nothing that the client has not written is written any more.
+func (k *Sink) Halt() { k.halt(true) }
+
+// Reachable reports why no broker can be reached at present. What only a person can
+// mend, such as a certificate that is refused, is a *Error and says how.
+func (k *Sink) Reachable() error {
+	err := k.reach.Err()
+	if err == nil {
+		return nil
+	}
+	if e := broker.Classify(err); e.Class == sink.Blocked && e.Reason != sink.ReasonKafkaError {
+		return e
+	}
+	return err
+}
+
+// Ready asks a broker for metadata, which connects and authenticates, and looks at the
+// dead-letter topic. The error is a *Error.
+func (k *Sink) Ready(ctx context.Context) error {
+	if k.closed.Load() {
+		return &sink.Error{Class: sink.Retry, Reason: sink.ReasonClosed, Err: sink.ErrClosed}
+	}
+	if err := k.reach.Ready(ctx, k.client.Load().Client, k.cfg.Brokers); err != nil {
+		return err
+	}
+	return k.checkLetters(ctx)
+}
+
+// Ping asks whether a broker is there, for Reachable's sake. Brokers that were
+// away and answer again are asked for metadata, which is what Reachable believes.
+func (k *Sink) Ping(ctx context.Context) {
+	c := k.client.Load()
+	if err := c.Ping(ctx); err == nil && k.reach.Err() != nil {
+		c.ForceMetadataRefresh()
+	}
+}
+
+// TopicsRecreated counts topics that were found deleted and made again.
+func (k *Sink) TopicsRecreated() int64 { return k.topics.Recreations() }
+
+// DataLoss counts the times that a broker turned out to have lost or forgotten
+// records which it had acknowledged.
+func (k *Sink) DataLoss() int64 { return k.dataLoss.Load() }
+
+// Overtaken counts records that became durable before an earlier failed record
+// of their partition, and were therefore reported as failed.
+func (k *Sink) Overtaken() int64 { return k.overtaken.Load() }
+
+// Close fails everything that is not durable and closes the connections, whose
+// undelivered bytes are discarded (dial). It waits until every done was called, at most
+// until ctx ends.
+func (k *Sink) Close(ctx context.Context) error {
+	k.mu.Lock()
+	k.closed.Store(true)
+	k.halted.Store(true)
+	aborted := k.aborted
+	k.mu.Unlock()
+	k.end()
+	k.room.wake()
+
+	finished := make(chan struct{})
+	go func() {
+		defer close(finished)
+		k.client.Load().Close()
+		k.running.Wait()
+		if aborted != nil {
+			<-aborted
+		}
+	}()
+	for _, wait := range []<-chan struct{}{finished, k.room.empty()} {
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return fmt.Errorf("close kafka client: %w", context.Cause(ctx))
+		}
+	}
+	return nil
+}

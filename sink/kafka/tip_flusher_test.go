@@ -1,0 +1,350 @@
+package kafka_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/broker"
+	"github.com/cdc-relay/cdc-relay/sink/kafka"
+	"github.com/rs/zerolog"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// filling opens a sink whose batches fill for a while in a backlog, and counts what it
+// writes.
+func filling(t testing.TB, fill time.Duration, change func(*kafka.Config)) (*kafka.Sink, *atomic.Int64) {
+	t.Helper()
+	c := cluster(t, kfake.SeedTopics(1, "orders"))
+	var requests atomic.Int64
+	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		requests.Add(1)
+		return nil, nil, false
+	})
+	return openFilling(t, c, fill, change), &requests
+}
+
+func some(first, n int) []record.Record {
+	records := make([]record.Record, n)
+	for i := range records {
+		records[i] = record.Record{Topic: "orders", Key: fmt.Append(nil, first+i), Value: fmt.Append(nil, "value ", first+i), Partition: record.AutoPartition}
+	}
+	return records
+}
+
+// send gives records to the sink and returns what becomes of them.
+func send(s sink.Sink, records []record.Record) <-chan error {
+	done := make(chan error, 1)
+	s.Send(context.Background(), records, func(err error) { done <- err })
+	return done
+}
+
+func await(t testing.TB, outcomes ...<-chan error) {
+	t.Helper()
+	for _, outcome := range outcomes {
+		select {
+		case err := <-outcome:
+			if err != nil {
+				t.Fatal(err)
+			}
+		case <-time.After(guardTime):
+			t.Fatal("a record was neither delivered nor failed")
+		}
+	}
+}
+
+// leavesAtOnce sends twenty times, one after another. What the client had not taken in when
+// it was told to hurry lingers, which a busy machine makes happen now and then; when
+// nothing tells it to, all of them do.
+func leavesAtOnce(t *testing.T, change func(*kafka.Config), records func(n int) []record.Record) {
+	t.Helper()
+	const sends, fill = 20, 4 * time.Second
+	k, _ := filling(t, fill, change)
+	began := time.Now()
+	for n := range sends {
+		await(t, send(k, records(n)))
+		if took := time.Since(began); took > sends/2*fill {
+			t.Fatalf("%d Sends took %s: most lingered", n+1, took)
+		}
+	}
+}
+
+func TestHaste_AtTheTipARecordLeavesAtOnce(t *testing.T) {
+	leavesAtOnce(t, nil, func(n int) []record.Record { return some(n, 1) })
+}
+
+// Once the client has taken one batch of a partition, it would let the next linger.
+func TestHaste_MoreThanABatchLeavesAtOnce(t *testing.T) {
+	records := some(0, 30)
+	for i := range records {
+		records[i].Value = make([]byte, 5000)
+	}
+	leavesAtOnce(t, func(cfg *kafka.Config) { cfg.MaxMessageBytes = 64 << 10 }, func(int) []record.Record { return records })
+}
+
+// The client may still have to act on what it was told at the tip, and then takes what
+// has come by then with it: one request more.
+func TestHaste_InABacklogBatchesFill(t *testing.T) {
+	k, requests := filling(t, time.Minute, nil)
+	await(t, send(k, some(0, 1)))
+	k.Backlog(true)
+	k.Unhurry()
+	before := requests.Load()
+	var outcomes []<-chan error
+	for n := range 50 {
+		outcomes = append(outcomes, send(k, some(10*n, 10)))
+		<-time.After(2 * time.Millisecond) // time for a request, were it to leave
+		if n%10 == 9 {
+			k.Unhurry() // a request of the tip that comes late is void
+		}
+	}
+	if n := requests.Load() - before; n > 1 {
+		t.Errorf("%d requests while the batch fills", n)
+	}
+	k.Backlog(false) // caught up: nothing waits for its time any more
+	await(t, outcomes...)
+	if n := requests.Load() - before; n > 2 {
+		t.Errorf("%d requests for one batch", n)
+	}
+	await(t, send(k, some(0, 1)))
+}
+
+// Nothing is told to hurry while a record of the tip waits for its answer and a backlog
+// begins.
+func TestHaste_ABacklogEndsTheHurry(t *testing.T) {
+	c := cluster(t, kfake.SeedTopics(1, "orders"))
+	var held atomic.Bool
+	release := make(chan struct{})
+	held.Store(true)
+	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		if held.Load() {
+			c.SleepControl(func() { <-release })
+		}
+		return nil, nil, false
+	})
+	k := openFilling(t, c, time.Minute, nil)
+	first := send(k, some(0, 1))
+	k.Backlog(true)
+	k.Unhurry()      // although the record is not acknowledged
+	k.Backlog(false) // the first may have been overtaken by the backlog, and linger
+	held.Store(false)
+	close(release)
+	await(t, first) // before its partition's first answer the client would keep the second back
+	k.Backlog(true)
+	second := send(k, some(1, 1))
+	k.Backlog(false)
+	await(t, second)
+}
+
+// A linger that was asked for is the only one there is.
+func TestHaste_LeavesTheUsersLingerAlone(t *testing.T) {
+	const linger = 50 * time.Millisecond
+	k, _ := filling(t, time.Hour, func(cfg *kafka.Config) { cfg.Linger = linger })
+	for n, behind := range []bool{true, false} {
+		k.Backlog(behind)
+		began := time.Now()
+		await(t, send(k, some(10*n, 10)))
+		if took := time.Since(began); took < linger {
+			t.Errorf("behind %t: after %s it hurries", behind, took)
+		}
+	}
+}
+
+func TestHaste_CloseEndsTheWait(t *testing.T) {
+	k, _ := filling(t, time.Minute, nil)
+	k.Backlog(true)
+	held := send(k, some(0, 1))
+	ctx, cancel := context.WithTimeout(t.Context(), guardTime)
+	defer cancel()
+	if err := k.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-held; err == nil {
+		t.Error("a record that was never written counts as delivered")
+	}
+}
+
+// However Sends, answers and backlogs fall together, nothing is left to linger once the
+// backlog is over.
+func TestHaste_NothingStaysBehind(t *testing.T) {
+	const partitions = 4
+	c := cluster(t, kfake.SeedTopics(partitions, "orders"))
+	k := openFilling(t, c, time.Minute, nil)
+	n := 0
+	one := func(partition int32) <-chan error {
+		n++
+		records := some(n, 1)
+		records[0].Partition = partition
+		return send(k, records)
+	}
+	for p := range int32(partitions) { // each has its first answer
+		await(t, one(p))
+	}
+	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a test's
+	for range 200 {
+		var outcomes []<-chan error
+		for range 1 + r.IntN(20) {
+			k.Backlog(r.IntN(10) == 0)
+			outcomes = append(outcomes, one(int32(r.IntN(partitions))))
+			if r.IntN(3) == 0 {
+				runtime.Gosched()
+			}
+		}
+		k.Backlog(false)
+		await(t, outcomes...)
+		if left := k.Unanswered(); left != 0 {
+			t.Fatalf("%d Sends count as unanswered", left)
+		}
+	}
+}
+
+// Every way a Send ends is counted once.
+func TestHaste_CountsEveryOutcome(t *testing.T) {
+	k, _ := filling(t, time.Minute, func(cfg *kafka.Config) { cfg.MaxMessageBytes = 4 << 10 })
+	large, nowhere, lost := some(0, 3), some(0, 2), some(0, 1)
+	large[1].Value = make([]byte, 64<<10)
+	nowhere[0].Topic = "nowhere"
+	lost[0].Partition = 77
+	for _, c := range []struct {
+		name    string
+		records []record.Record
+		fails   bool
+	}{
+		{"nothing", nil, false},
+		{"delivered", some(0, 3), false},
+		{"too large", large, true},
+		{"no such partition", lost, true},
+		{"no such topic", nowhere, true},
+	} {
+		if err := <-send(k, c.records); (err != nil) != c.fails {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if c.fails {
+			if err := <-send(k, some(0, 3)); err == nil {
+				t.Errorf("%s: it is not halted", c.name)
+			}
+			k.Resume()
+		}
+		if left := k.Unanswered(); left != 0 {
+			t.Errorf("%s: %d Sends count as unanswered", c.name, left)
+		}
+	}
+	k.Backlog(true)
+	held := send(k, some(0, 1))
+	ctx, cancel := context.WithTimeout(t.Context(), guardTime)
+	defer cancel()
+	if err := k.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	<-held
+	if err := <-send(k, some(0, 1)); err == nil {
+		t.Error("a closed sink delivered")
+	}
+	if left := k.Unanswered(); left != 0 {
+		t.Errorf("closed: %d Sends count as unanswered", left)
+	}
+}
+
+// BenchmarkKafka_Backlog sends what a reader of a backlog has, a piece of its socket's
+// buffer at a time, with batches that fill and without. One operation is one record;
+// what the broker in the same process allocates is included.
+func BenchmarkKafka_Backlog(b *testing.B) {
+	for _, fills := range []bool{true, false} {
+		b.Run(fmt.Sprintf("fill=%t", fills), func(b *testing.B) {
+			c := cluster(b, kfake.SeedTopics(16, "orders"), kfake.BlackholeProduce())
+			var batches batchCount
+			cfg := kafka.Config{Connection: broker.Connection{Brokers: c.ListenAddrs()}, MaxBufferedBytes: 16 << 20}
+			k, err := kafka.New(cfg, zerolog.Nop(), &batches)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer func() { _ = k.Close(context.Background()) }()
+			k.Backlog(fills)
+			const each, kept = 190, 64 // records of a piece; pieces on their way at most
+			tick := time.NewTicker(time.Millisecond)
+			defer tick.Stop()
+			pieces := make([][]record.Record, kept)
+			for i := range pieces {
+				pieces[i] = orders(i*each, each)
+			}
+			free := make(chan []record.Record, kept)
+			for _, p := range pieces {
+				free <- p
+			}
+			sendPiece := func() {
+				p := <-free
+				k.Send(context.Background(), p, func(err error) {
+					if err != nil {
+						b.Error(err)
+					}
+					free <- p
+				})
+			}
+			settle := func() {
+				for range kept {
+					<-free
+				}
+				for _, p := range pieces {
+					free <- p
+				}
+			}
+			for range 4 * kept {
+				sendPiece()
+			}
+			settle()
+			batches.reset()
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			b.ReportAllocs()
+			b.ResetTimer()
+			for n := 0; n < b.N; n += each {
+				<-tick.C // as fast as a server sends: the brokers are ready for each piece
+				sendPiece()
+			}
+			settle()
+			b.StopTimer()
+			runtime.ReadMemStats(&after)
+			b.ReportMetric(float64(after.Mallocs-before.Mallocs)/float64(b.N), "allocs/record")
+			b.ReportMetric(batches.perBatch(), "records/batch")
+			b.ReportMetric(0, "ns/op") // it is the ticker's
+		})
+	}
+}
+
+// batchCount is how many records a written batch has.
+type batchCount struct{ batches, records atomic.Int64 }
+
+var _ kgo.HookProduceBatchWritten = (*batchCount)(nil)
+
+func (c *batchCount) OnProduceBatchWritten(_ kgo.BrokerMetadata, _ string, _ int32, m kgo.ProduceBatchMetrics) {
+	c.batches.Add(1)
+	c.records.Add(int64(m.NumRecords))
+}
+
+func (c *batchCount) reset() { c.batches.Store(0); c.records.Store(0) }
+
+func (c *batchCount) perBatch() float64 {
+	return float64(c.records.Load()) / float64(max(1, c.batches.Load()))
+}
+
+// orders are records of about 300 bytes.
+func orders(first, n int) []record.Record {
+	records := make([]record.Record, n)
+	for i := range records {
+		records[i] = record.Record{
+			Topic: "orders", Key: fmt.Append(nil, "key-", first+i), Value: fmt.Appendf(nil, `{"n": %d, "pad": "%0280d"}`, i, i), Partition: record.AutoPartition,
+			Headers: []record.Header{{Key: "id", Value: fmt.Append(nil, first+i)}, {Key: "eventType", Value: []byte("created")}},
+		}
+	}
+	return records
+}

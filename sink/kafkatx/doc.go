@@ -1,0 +1,7 @@
+// Package kafkatx makes records durable in Kafka transactions that hold the position behind
+// them, for exactly-once.
+//
+// A Sink opens a producer session, which its first failure ends; a session puts what was
+// sent into transactions, whose last record is the checkpoint. It shares with package kafka
+// how records are made, and topics reads the checkpoints. The relay builds it.
+package kafkatx

@@ -1,0 +1,90 @@
+package kafkatx
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/sink/broker"
+	"github.com/cdc-relay/cdc-relay/sink/kafka"
+	"github.com/cdc-relay/cdc-relay/test/defaults"
+	"github.com/rs/zerolog"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Brokers that refuse large batches and then go away must not hold who produces for them.
+func TestProduce_EndsWithItsContext(t *testing.T) {
+	client, err := kgo.NewClient(kgo.SeedBrokers("127.0.0.1:1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	s := &Sink{cfg: Config{Config: kafka.Config{MaxMessageBytes: 1 << 20}}}
+	s.batch.Store(1)
+	records := make([]record.Record, 3)
+	for i := range records {
+		records[i] = record.Record{Topic: "orders", Value: []byte(`{"n":1}`), Partition: record.AutoPartition}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	ended := make(chan struct{})
+	answers := newOutcomes()
+	go func() {
+		answers.produce(ctx, s, client, newTransactionBatch(records, func(error) {}))
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second):
+		t.Fatal("it goes on waiting for the brokers")
+	}
+	if !answers.isBroken() {
+		t.Error("the transaction could be committed without the rest")
+	}
+	if n := client.BufferedProduceRecords(); n != 1 {
+		t.Errorf("%d records were produced, want the first batch of one", n)
+	}
+}
+
+// What the sink itself does for a record must not allocate.
+func TestTransactionBatch_AllocatesLessThanOnceInTenRecords(t *testing.T) {
+	const records, runs = 1000, 20
+	client, err := kgo.NewClient(kgo.SeedBrokers("127.0.0.1:1"), kgo.MaxBufferedRecords((runs+2)*records))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	s := &Sink{cfg: Config{Config: kafka.Config{MaxMessageBytes: 1 << 20}}}
+	batch := make([]record.Record, records)
+	for i := range batch {
+		batch[i] = record.Record{Topic: "orders", Key: fmt.Append(nil, i), Value: []byte(`{"n":1}`), Partition: record.AutoPartition}
+	}
+	answers := newOutcomes()
+	batches := make([]*transactionBatch, runs+1)
+	for i := range batches {
+		batches[i] = newTransactionBatch(batch, func(error) {})
+		batches[i].fill(time.Now())
+		batches[i].free() // leaves the array in the pool
+	}
+	next := 0
+	got := testing.AllocsPerRun(runs, func() {
+		answers.produce(t.Context(), s, client, batches[next])
+		next++
+	})
+	if got > records/10 {
+		t.Errorf("%.0f allocations for %d records", got, records)
+	}
+}
+
+func TestTransactionalConfig_CommentsStateTheDefaults(t *testing.T) {
+	k, err := New(Config{Config: kafka.Config{Connection: broker.Connection{Brokers: []string{"127.0.0.1:1"}}}, CheckpointTopic: "positions"}, zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = k.Close(t.Context()) }()
+	if n := defaults.Compare(t, "transactional.go", "TransactionalConfig", k.cfg, nil); n < 3 {
+		t.Errorf("%d comments name a default", n)
+	}
+}

@@ -1,0 +1,290 @@
+package kafkatx
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/kafka"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Open shuts out whoever else has the transactional id, and returns the value of the
+// last checkpoint that was committed under the key, nil when there is none. The error
+// is a *Error.
+//
+// The order is the argument. A new epoch aborts what the predecessor left open and
+// refuses what it still tries, but a commit of his that was on its way may have
+// counted. So the topic is read after that, up to a record of our own: whatever
+// lies before that record is settled.
+func (t *Sink) Open(ctx context.Context, h sink.Holder) ([]byte, error) {
+	t.mu.Lock()
+	last, closed := t.session, t.closed
+	t.session = nil
+	t.mu.Unlock()
+	if last != nil {
+		if err := last.end(ctx, sink.ErrHalted); err != nil {
+			return nil, &sink.Error{Class: sink.Retry, Reason: sink.ReasonClosed, Err: err}
+		}
+	}
+	if closed {
+		return nil, &sink.Error{Class: sink.Retry, Reason: sink.ReasonClosed, Err: sink.ErrClosed}
+	}
+	client, err := t.connect(h.ID)
+	if err != nil {
+		return nil, &sink.Error{Class: sink.Blocked, Reason: sink.ReasonKafkaError, Err: err}
+	}
+	value, err := t.takeOver(ctx, client, h)
+	if err != nil {
+		client.Close()
+		return nil, t.opening(ctx, h.ID, err)
+	}
+	n := newProducerSession(t, client, h)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		client.Close()
+		return nil, &sink.Error{Class: sink.Retry, Reason: sink.ReasonClosed, Err: sink.ErrClosed}
+	}
+	t.session = n
+	go n.run()
+	return value, nil
+}
+
+func (t *Sink) connect(id string) (*kgo.Client, error) {
+	opts, err := t.plain.Options()
+	if err != nil {
+		return nil, err
+	}
+	client, err := kgo.NewClient(append(opts, kgo.RecordPartitioner(kafka.NewPartitioner(t.plain.TopicCreator().Use)),
+		kgo.TransactionalID(id), kgo.TransactionTimeout(t.cfg.Timeout), kgo.RetryBackoffFn(retryPause))...)
+	if err != nil {
+		return nil, fmt.Errorf("configure kafka client: %w", err)
+	}
+	return client, nil
+}
+
+// retryPause is short at first: brokers that are still ending the last transaction
+// refuse the next one's records for some milliseconds.
+func retryPause(tries int) time.Duration {
+	pause := min(20*time.Millisecond<<min(max(tries, 1)-1, 10), 2500*time.Millisecond)
+	return pause/2 + rand.N(pause)
+}
+
+// opening puts a failure of Open into words.
+func (t *Sink) opening(ctx context.Context, id string, err error) error {
+	if cause := t.plain.ConnectionFailure(); cause != nil && ctx.Err() != nil {
+		err = cause // a deadline says less
+	}
+	if e, ok := errors.AsType[*sink.Error](err); ok {
+		return e
+	}
+	if errors.Is(err, kerr.InvalidTransactionTimeout) {
+		return &sink.Error{Class: sink.Blocked, Reason: sink.ReasonTransactionTimeoutRefused, Err: sink.Advise(fmt.Errorf("open transactional producer: %w", err), fmt.Sprintf("raise transaction.max.timeout.ms of the brokers to %s or more", t.cfg.Timeout))}
+	}
+	e := t.classify(err, 0)
+	err = fmt.Errorf("open transactional producer %q: %w", id, e.Err)
+	if errors.Is(err, kerr.TransactionalIDAuthorizationFailed) {
+		err = fmt.Errorf("%w: %s", err, topics.GrantTransactions(id, "literal"))
+	}
+	return &sink.Error{Class: e.Class, Reason: e.Reason, Err: err}
+}
+
+func (t *Sink) takeOver(ctx context.Context, client *kgo.Client, h sink.Holder) ([]byte, error) {
+	if err := t.fence(ctx, client); err != nil {
+		return nil, err
+	}
+	at, err := t.settle(ctx, client, h.Key)
+	if err != nil {
+		return nil, err
+	}
+	return t.last(ctx, h.Key, at)
+}
+
+// fence asks for a new epoch until the brokers give one: while they settle the
+// predecessor's transaction they do not. An answer without a meaning ends the try, as
+// the client would keep to it.
+func (t *Sink) fence(ctx context.Context, client *kgo.Client) error {
+	for {
+		_, _, err := client.ProducerID(ctx)
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil: // the client then says that it is closed
+			return fmt.Errorf("the brokers gave no producer id: %w", context.Cause(ctx))
+		}
+		if known, answered := errors.AsType[*kerr.Error](err); t.classify(err, 0).Class != sink.Retry || answered && !known.Retriable && known != kerr.ConcurrentTransactions {
+			return err
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// openings are the keys of the records that say where a producer session began.
+const openings = "opened by "
+
+// settle commits a record of its own and returns its offset. It has no value, so that
+// compaction removes it in time.
+func (t *Sink) settle(ctx context.Context, client *kgo.Client, key string) (int64, error) {
+	if err := client.BeginTransaction(); err != nil {
+		return 0, err
+	}
+	rec := &kgo.Record{Topic: t.cfg.CheckpointTopic, Key: []byte(openings + key), Context: context.Background()}
+	outcome := make(chan error, 1)
+	client.Produce(context.Background(), rec, func(_ *kgo.Record, err error) { outcome <- err })
+	select {
+	case err := <-outcome:
+		if err != nil {
+			return 0, &checkpointError{t.cfg.CheckpointTopic, err}
+		}
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+	if err := client.EndTransaction(ctx, kgo.TryCommit); err != nil {
+		return 0, &commitError{err}
+	}
+	return rec.Offset, nil
+}
+
+// last is the newest value under the key before an offset that is committed.
+func (t *Sink) last(ctx context.Context, key string, end int64) ([]byte, error) {
+	return topics.LastCheckpoint(ctx, t.cfg.Connection, t.cfg.CheckpointTopic, key, end, t.cfg.Timeout)
+}
+
+// Convict finds the records that the brokers refuse, by index, in transactions that
+// are aborted. It ends the producer session. The error is that of brokers who would not say.
+func (t *Sink) Convict(ctx context.Context, id string, records []record.Record) (map[int]sink.Failure, error) {
+	t.mu.Lock()
+	last := t.session
+	t.session = nil
+	t.mu.Unlock()
+	if last != nil {
+		if err := last.end(ctx, sink.ErrHalted); err != nil {
+			return nil, &sink.Error{Class: sink.Retry, Reason: sink.ReasonClosed, Err: err}
+		}
+	}
+	c := &court{t: t, id: id, guilty: make(map[int]sink.Failure)}
+	defer c.close()
+	if err := c.hear(ctx, records, 0); err != nil {
+		return nil, err
+	}
+	if len(c.guilty) == 0 {
+		t.smaller()
+	}
+	return c.guilty, nil
+}
+
+// smaller has less produced at a time. No record is refused alone, so it is the size
+// of what they make together.
+//
+// Once may be chance: somebody raised the limit in between.
+func (t *Sink) smaller() {
+	if t.doubts++; t.doubts < 2 {
+		return
+	}
+	batch := t.batch.Load()
+	if batch == 0 {
+		batch = int64(t.cfg.MaxMessageBytes)
+	}
+	t.batch.Store(max(1, batch/4))
+	t.log.Warn().Int64("bytes", t.batch.Load()).
+		Msg("the brokers refuse records together that they take alone; going on in smaller batches. Lower kafka.max_message_bytes to max.message.bytes of the topics")
+}
+
+// court tries records.
+type court struct {
+	t      *Sink
+	id     string
+	client *kgo.Client
+	guilty map[int]sink.Failure
+}
+
+func (c *court) close() {
+	if c.client != nil {
+		c.client.Close()
+		c.client = nil
+	}
+}
+
+// hear halves what fails until what is left is one record: a record that fails among
+// others is not necessarily the one that was refused.
+func (c *court) hear(ctx context.Context, records []record.Record, at int) error {
+	if len(records) == 0 {
+		return nil
+	}
+	f, err := c.try(ctx, records)
+	switch {
+	case err != nil:
+		return err
+	case f == nil:
+		return nil
+	case len(records) == 1 && f.Class == sink.Rejected:
+		c.guilty[at] = *f
+		return nil
+	case f.Class != sink.Rejected:
+		return &sink.Error{Class: f.Class, Reason: f.Reason, Err: f.Err}
+	}
+	half := len(records) / 2
+	if half == 0 {
+		half = 1
+	}
+	if err := c.hear(ctx, records[:half], at); err != nil {
+		return err
+	}
+	return c.hear(ctx, records[half:], at+half)
+}
+
+// try sends records and takes them back. It returns the failure of one that the
+// brokers, or our own limits, refuse.
+func (c *court) try(ctx context.Context, records []record.Record) (*sink.Failure, error) {
+	if c.client == nil {
+		if ctx.Err() != nil { // nobody is shut out for a trial that is over
+			return nil, c.t.opening(ctx, c.id, context.Cause(ctx))
+		}
+		client, err := c.t.connect(c.id)
+		if err != nil {
+			return nil, &sink.Error{Class: sink.Blocked, Reason: sink.ReasonKafkaError, Err: err}
+		}
+		c.client = client
+		if err := c.t.fence(ctx, client); err != nil {
+			return nil, c.t.opening(ctx, c.id, err)
+		}
+	}
+	if err := c.client.BeginTransaction(); err != nil {
+		return nil, c.t.opening(ctx, c.id, err)
+	}
+	p, answers := newTransactionBatch(records, nil), newOutcomes()
+	answers.produce(ctx, c.t, c.client, p)
+	if err := c.client.Flush(ctx); err != nil {
+		c.close()
+	} else if err := c.client.EndTransaction(ctx, kgo.TryAbort); err != nil {
+		c.close() // the next epoch aborts it
+	}
+	answers.wg.Wait()
+	failed := answers.failures()
+	defer p.free()
+	var found *sink.Failure
+	for i := range records {
+		err := failed[&(*p.kafka)[i]]
+		if err == nil || errors.Is(err, sink.ErrHalted) {
+			continue
+		}
+		if f := c.t.failure(records[i].Topic, err, 0); found == nil || f.Class == sink.Rejected {
+			found = &f
+		}
+	}
+	if found == nil && ctx.Err() != nil {
+		return nil, c.t.opening(ctx, c.id, context.Cause(ctx))
+	}
+	return found, nil
+}

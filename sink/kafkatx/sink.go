@@ -1,0 +1,207 @@
+package kafkatx
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/kafka"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
+	"github.com/rs/zerolog"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Transactional produces in Kafka transactions, each with the position behind its
+// records: both become visible, to consumers that read what is committed, or
+// neither. It promises less than Kafka does about failure, and needs less care for
+// it: a transaction of which anything fails is aborted, and with it ends the
+// producer session. What nobody sees has no order.
+//
+//  1. Open begins a producer session: it shuts out whoever had the same transactional id, and
+//     reads what the last committed transaction said. Only the holder of the slot may
+//     call it.
+//  2. Send and Mark take records and the positions behind them, in the order of the
+//     stream. A transaction ends at a mark and nowhere else.
+//  3. done(nil) means committed. Anything else is a *FailedError with every record of
+//     its Send, and from then on nothing is taken until Open. Some of what failed may
+//     be committed all the same, when the brokers did not say what became of the last
+//     transaction: only Open knows.
+//
+// One goroutine calls Open, Send, Mark, Seal, Finish and Convict.
+type Sink struct {
+	cfg   Config
+	plain *kafka.Sink // for everything but transactions: whether brokers answer, topics, incidents
+	log   zerolog.Logger
+
+	// batch, if not zero, is how many bytes are produced before waiting for their
+	// answers: a topic may take less at once than kafka.max_message_bytes says.
+	batch  atomic.Int64
+	doubts int // how often no record was refused alone; the owner's
+
+	mu      sync.Mutex
+	session *producerSession // nil before Open
+	closed  bool
+}
+
+var (
+	_ sink.Sink      = (*Sink)(nil)
+	_ sink.Pinger    = (*Sink)(nil)
+	_ sink.Incidents = (*Sink)(nil)
+)
+
+// TransactionalConfig is what transactions need beside the brokers.
+type Config struct {
+	kafka.Config
+
+	CheckpointTopic string // compacted, of one partition
+
+	// Interval is the least time between the ends of two transactions, and so the most
+	// that a record waits for its own. After a quiet while it does not wait. Defaults
+	// to 100ms.
+	Interval time.Duration
+
+	// Timeout is after what the brokers abort a transaction that is not ended.
+	// Defaults to 30s.
+	Timeout time.Duration
+
+	// MaxBytes ends a transaction before its interval, at the next mark that leaves no
+	// source transaction open. Defaults to 8 MiB.
+	MaxBytes int
+
+	// DivideBytes ends a transaction at a mark inside a source transaction of which it
+	// holds so much. Zero leaves that to Seal.
+	DivideBytes int
+
+	// Ended, if set, is told how each transaction ended, on a goroutine of the sink.
+	Ended func(sink.Ending)
+}
+
+// idleMarks is how often a position is committed that has no records.
+const idleMarks = time.Second
+
+const (
+	defaultInterval = 100 * time.Millisecond
+	defaultTimeout  = 30 * time.Second
+	defaultMaxBytes = 8 << 20
+)
+
+// NewTransactional returns a sink that is not open. It checks the configuration and
+// connects to nothing; Ready does. hooks see the clients' events.
+func New(cfg Config, log zerolog.Logger, hooks ...kgo.Hook) (*Sink, error) {
+	if cfg.Interval == 0 {
+		cfg.Interval = defaultInterval
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = defaultTimeout
+	}
+	if cfg.MaxBytes == 0 {
+		cfg.MaxBytes = defaultMaxBytes
+	}
+	switch {
+	case cfg.CheckpointTopic == "":
+		return nil, errors.New("configure kafka: no checkpoint topic given")
+	case cfg.Interval < 0 || cfg.Interval > cfg.Timeout/3:
+		return nil, fmt.Errorf("configure kafka: commit interval of %s is not between 0 and %s", cfg.Interval, cfg.Timeout/3)
+	}
+	var err error
+	if cfg.Config, err = cfg.Config.WithDefaults(); err != nil {
+		return nil, err
+	}
+	plain, err := kafka.New(cfg.Config, log, hooks...)
+	if err != nil {
+		return nil, err
+	}
+	return &Sink{cfg: cfg, plain: plain, log: log}, nil
+}
+
+// Send gives records to the present transaction.
+func (t *Sink) Send(_ context.Context, records []record.Record, done func(error)) {
+	if len(records) == 0 {
+		done(nil)
+		return
+	}
+	p := newTransactionBatch(records, done)
+	if err := t.put(step{batch: p}); err != nil {
+		p.fail(t.plain, nil, err, nil)
+	}
+}
+
+// Mark says where the stream is behind everything that was sent.
+func (t *Sink) Mark(m sink.Position) { _ = t.put(step{position: &m}) }
+
+// Seal ends the transaction at the last mark, even inside a source transaction: the
+// caller cannot go on before something is committed. DivideBytes spares it that.
+func (t *Sink) Seal() { _ = t.put(step{press: true}) }
+
+// Finish ends what can be ended: the stream is over. done is called with nil when
+// everything that was sent is committed, and the last mark with it. Records behind
+// the last mark, or of an open source transaction, fail.
+func (t *Sink) Finish(done func(error)) {
+	if err := t.put(step{finish: done}); err != nil {
+		done(err)
+	}
+}
+
+func (t *Sink) put(s step) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.closed:
+		return sink.ErrClosed
+	case t.session == nil:
+		return sink.ErrHalted
+	}
+	return t.session.put(s)
+}
+
+// Resume does nothing: Open is what a failure needs.
+func (t *Sink) Resume() {}
+
+// Halt does nothing: whoever takes over fences this producer, and what it has not
+// committed nobody sees.
+func (t *Sink) Halt() {}
+
+// Reachable reports why no broker can be reached at present.
+func (t *Sink) Reachable() error { return t.plain.Reachable() }
+
+// Ready asks the brokers whether they take us, and for the checkpoint topic. The
+// error is a *Error.
+func (t *Sink) Ready(ctx context.Context) error {
+	if err := t.plain.Ready(ctx); err != nil {
+		return err
+	}
+	return topics.VerifyCheckpointTopic(ctx, kadm.NewClient(t.plain.Client()), t.cfg.CheckpointTopic)
+}
+
+// Ping is that of Kafka.
+func (t *Sink) Ping(ctx context.Context) { t.plain.Ping(ctx) }
+
+// TopicsRecreated, DataLoss and Overtaken are those of Kafka.
+func (t *Sink) TopicsRecreated() int64 { return t.plain.TopicsRecreated() }
+
+// DataLoss is that of Kafka.
+func (t *Sink) DataLoss() int64 { return t.plain.DataLoss() }
+
+// Overtaken is always zero: what is overtaken is not committed.
+func (t *Sink) Overtaken() int64 { return t.plain.Overtaken() }
+
+// Close aborts the open transaction, fails what is not committed and closes the
+// connections, waiting at most until ctx ends.
+func (t *Sink) Close(ctx context.Context) error {
+	t.mu.Lock()
+	t.closed = true
+	last := t.session
+	t.session = nil
+	t.mu.Unlock()
+	var err error
+	if last != nil {
+		err = last.end(ctx, sink.ErrClosed)
+	}
+	return errors.Join(err, t.plain.Close(ctx))
+}

@@ -1,0 +1,197 @@
+package topics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/broker"
+	"github.com/rs/zerolog"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// CreateTopics makes missing topics at their first record.
+type Creation struct {
+	Enabled           bool
+	Partitions        int32
+	ReplicationFactor int16 // -1: the broker's default
+	Config            map[string]string
+}
+
+func (c Creation) WithDefaults() Creation {
+	if c.ReplicationFactor == 0 {
+		c.ReplicationFactor = -1
+	}
+	if c.Partitions == 0 {
+		c.Partitions = -1
+	}
+	return c
+}
+
+// settings are those of a new topic; one that keeps everything neither expires nor
+// compacts its records.
+func (c Creation) settings(keep bool) map[string]*string {
+	settings := make(map[string]*string, len(c.Config)+2)
+	for name, value := range c.Config {
+		settings[name] = kadm.StringPtr(value)
+	}
+	if keep {
+		settings["cleanup.policy"], settings["retention.ms"] = kadm.StringPtr("delete"), kadm.StringPtr("-1")
+		delete(settings, "retention.bytes")
+	}
+	return settings
+}
+
+// Creator makes topics that are missing at their first record, and counts those that were
+// deleted and made again. Any goroutine may use it.
+type Creator struct {
+	want Creation
+	keep string // the topic that keeps every record
+	log  zerolog.Logger
+
+	used      TopicSet // that had records
+	recreated atomic.Int64
+
+	mu      sync.Mutex
+	refused map[string]error // why a missing topic could not be created
+}
+
+func NewCreator(want Creation, keep string, log zerolog.Logger) *Creator {
+	return &Creator{want: want.WithDefaults(), keep: keep, log: log}
+}
+
+// isEnabled says that missing topics are made.
+func (c *Creator) IsEnabled() bool { return c.want.Enabled }
+
+// use notes that a topic has records.
+func (c *Creator) Use(topic string) { c.used.Add(topic) }
+
+// recreations counts topics that were found deleted and made again.
+func (c *Creator) Recreations() int64 { return c.recreated.Load() }
+
+// repairTimeout bounds what a repair asks of the brokers. Senders wait for it.
+const repairTimeout = 10 * time.Second
+
+// repair makes the topics that are missing, where that is wanted, and looks at those that
+// were deleted.
+func (c *Creator) Repair(ctx context.Context, client *kgo.Client, missing, deleted map[string]struct{}) {
+	ctx, cancel := context.WithTimeout(ctx, repairTimeout)
+	defer cancel()
+	if len(missing) > 0 && c.want.Enabled {
+		for _, topic := range c.create(ctx, client, slices.Sorted(maps.Keys(missing))) {
+			delete(deleted, topic) // that is told already
+		}
+	}
+	if len(deleted) > 0 {
+		c.lookAt(ctx, client, slices.Sorted(maps.Keys(deleted)))
+	}
+}
+
+// lookAt tells a topic that was made again from one that is just gone.
+func (c *Creator) lookAt(ctx context.Context, client *kgo.Client, names []string) {
+	found, err := kadm.NewClient(client).ListTopics(ctx, names...)
+	if err != nil {
+		c.log.Warn().Err(err).Strs("topics", names).Msg("topics were deleted; could not ask whether they were made again")
+		return
+	}
+	for _, topic := range names {
+		detail, ok := found[topic]
+		if !ok || detail.Err != nil {
+			c.log.Error().Str("topic", topic).Msg("topic was deleted")
+			continue
+		}
+		c.recreated.Add(1)
+		c.log.Error().Str("topic", topic).Stringer("topic_id", detail.ID).
+			Msg("topic was deleted and made again; going on with the new one. What the old one held is gone")
+	}
+}
+
+// create makes the topics and remembers why it could not. It returns those that
+// it made again: a topic that records went to before was deleted, and whatever deletes
+// topics has to be found.
+func (c *Creator) create(ctx context.Context, client *kgo.Client, names []string) (again []string) {
+	refused := make(map[string]error)
+	for _, topic := range names {
+		created, err := kadm.NewClient(client).CreateTopics(ctx, c.want.Partitions, c.want.ReplicationFactor, c.want.settings(topic == c.keep), topic)
+		answer, ok := created[topic]
+		switch {
+		case ok && answer.Err == nil && c.used.Has(topic):
+			again = append(again, topic)
+			c.recreated.Add(1)
+			c.log.Error().Str("topic", topic).Int32("partitions", c.want.Partitions).
+				Msg("topic was deleted after records were sent to it; made it again, because of kafka.create_topics.enabled. What the old one held is gone")
+		case ok && (answer.Err == nil || errors.Is(answer.Err, kerr.TopicAlreadyExists)):
+			c.log.Info().Str("topic", topic).Int32("partitions", c.want.Partitions).Msg("created topic")
+		case ok && answer.ErrMessage != "":
+			refused[topic] = fmt.Errorf("%w: %s", answer.Err, answer.ErrMessage)
+		case ok:
+			refused[topic] = answer.Err
+		case err != nil:
+			refused[topic] = err
+		}
+	}
+	c.mu.Lock()
+	c.refused = refused
+	c.mu.Unlock()
+	return again
+}
+
+// missing classifies a missing topic that is created: another try finds it, unless
+// creating it was refused the last time.
+func (c *Creator) Missing(topic string, err error) *sink.Error {
+	c.mu.Lock()
+	refused := c.refused[topic]
+	c.mu.Unlock()
+	if refused == nil {
+		return &sink.Error{Class: sink.Retry, Reason: sink.ReasonUnknownTopic, Err: sink.Advise(err, "the topic is being created")}
+	}
+	next := "create it by hand"
+	if errors.Is(refused, kerr.TopicAuthorizationFailed) || errors.Is(refused, kerr.ClusterAuthorizationFailed) {
+		next = "grant the relay's principal CREATE on the topic, or create it by hand"
+	}
+	return &sink.Error{Class: sink.Blocked, Reason: sink.ReasonUnknownTopic, Err: sink.Advise(fmt.Errorf("create the missing topic: %w", refused), next)}
+}
+
+// EnsureTopic makes a topic that is to keep every record, unless there is one of
+// that name, and says whether it did. It has the partitions and replicas of want, whether
+// or not that is enabled.
+func EnsureTopic(ctx context.Context, at broker.Connection, want Creation, topic string, dryRun bool) (missing bool, err error) {
+	want = want.WithDefaults()
+	client, err := at.Consumer()
+	if err != nil {
+		return false, err
+	}
+	defer client.Close()
+	admin := kadm.NewClient(client)
+	known, err := admin.ListTopics(ctx, topic)
+	if err != nil {
+		return false, readError(topic, err)
+	}
+	if d, ok := known[topic]; ok && d.Err == nil {
+		return false, nil
+	} else if ok && !errors.Is(d.Err, kerr.UnknownTopicOrPartition) {
+		return false, readError(topic, d.Err)
+	}
+	if dryRun {
+		return true, nil
+	}
+	created, err := admin.CreateTopic(ctx, want.Partitions, want.ReplicationFactor, want.settings(true), topic)
+	switch {
+	case errors.Is(err, kerr.TopicAlreadyExists):
+		return false, nil
+	case err != nil && created.ErrMessage != "":
+		err = fmt.Errorf("%w: %s", err, created.ErrMessage)
+	}
+	if err != nil {
+		return true, sink.Advise(fmt.Errorf("create topic %q: %w", topic, err), "make it by hand, or grant CREATE on it")
+	}
+	return true, nil
+}

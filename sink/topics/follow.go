@@ -1,0 +1,386 @@
+package topics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/broker"
+	"github.com/rs/zerolog"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// Message is a record as a topic has it.
+type Message struct {
+	Topic     string
+	Partition int32
+	Offset    int64
+	Timestamp time.Time
+	Key       []byte // nil is a null key
+	Value     []byte // nil is a null value
+	Headers   []record.Header
+}
+
+// Follower reads one topic from its beginning and goes on with what is written to
+// it. Run and CatchUp may run at the same time; Close ends both.
+type Follower struct {
+	topic string
+	log   zerolog.Logger
+	open  func() (*kgo.Client, error) // connects at its first call
+
+	id [16]byte // of the topic that was read; zero: nothing was. Run's
+
+	mu    sync.Mutex
+	next  map[int32]int64 // offset behind what was visited, by partition
+	moved chan struct{}   // closed when next changes
+	err   error           // of the last fetch that failed, until one succeeds
+}
+
+// followWait is how long brokers keep a fetch of an idle topic. A fetch that waits keeps
+// others of its broker waiting, so CatchUp may need as long.
+const followWait = 200 * time.Millisecond
+
+// NewFollower connects to nothing yet; Run and CatchUp do. The principal needs READ
+// and DESCRIBE on the topic.
+func NewFollower(at broker.Connection, topic string, log zerolog.Logger) *Follower {
+	return &Follower{
+		topic: topic, log: log, next: make(map[int32]int64), moved: make(chan struct{}),
+		open: sync.OnceValues(func() (*kgo.Client, error) {
+			return at.Consumer(kgo.ConsumeTopics(topic), kgo.FetchMaxWait(followWait))
+		}),
+	}
+}
+
+// Run visits every record until ctx ends, those of a partition in order. visit must
+// not keep what it is given. Trouble with the brokers is waited out. A topic that was
+// deleted and made again is read from its beginning: visit is given nil before, as what it
+// was given is gone.
+func (f *Follower) Run(ctx context.Context, visit func(*Message)) {
+	client, err := f.open()
+	if err != nil {
+		return // CatchUp says so
+	}
+	for {
+		fetches := client.PollFetches(ctx)
+		if ctx.Err() != nil || fetches.IsClientClosed() {
+			return
+		}
+		var failed error
+		for _, e := range fetches.Errors() {
+			failed = e.Err
+		}
+		fetches.EachTopic(func(t kgo.FetchTopic) {
+			if t.TopicID != [16]byte{} {
+				f.id = t.TopicID
+			}
+		})
+		f.visit(fetches, failed, visit)
+		if errors.Is(failed, kerr.UnknownTopicID) && f.madeAgain(ctx, client) {
+			f.anew(client, visit)
+			continue
+		}
+		if failed != nil {
+			f.log.Debug().Err(failed).Str("topic", f.topic).Msg("read topic")
+			select { // the client reports what does not heal by itself without pause
+			case <-time.After(broker.MetadataMinAge):
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// madeAgain says that the topic is another one than that which was read. A broker that does
+// not know a topic's id may merely be behind the controller.
+func (f *Follower) madeAgain(ctx context.Context, client *kgo.Client) bool {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	found, err := kadm.NewClient(client).ListTopics(ctx, f.topic)
+	now := found[f.topic]
+	return err == nil && now.Err == nil && now.ID != [16]byte{} && now.ID != kadm.TopicID(f.id)
+}
+
+// anew begins with the topic that is there now.
+func (f *Follower) anew(client *kgo.Client, visit func(*Message)) {
+	f.log.Error().Str("topic", f.topic).Msg("topic was deleted and made again; reading the new one. What the old one held is gone")
+	client.PurgeTopicsFromConsuming(f.topic)
+	visit(nil)
+	f.mu.Lock()
+	f.next, f.err = make(map[int32]int64), nil
+	f.mu.Unlock()
+	client.AddConsumeTopics(f.topic)
+}
+
+func (f *Follower) visit(fetches kgo.Fetches, failed error, visit func(*Message)) {
+	at := make(map[int32]int64)
+	fetches.EachRecord(func(r *kgo.Record) {
+		if !r.Attrs.IsControl() {
+			visit(newMessage(r))
+		}
+		at[r.Partition] = r.Offset + 1
+	})
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err = failed; len(at) == 0 && failed == nil {
+		return
+	}
+	for partition, next := range at {
+		f.next[partition] = next
+	}
+	close(f.moved)
+	f.moved = make(chan struct{})
+}
+
+func newMessage(r *kgo.Record) *Message {
+	m := &Message{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Timestamp: r.Timestamp, Key: r.Key, Value: r.Value}
+	for _, h := range r.Headers {
+		m.Headers = append(m.Headers, record.Header(h))
+	}
+	return m
+}
+
+// CatchUp returns once Run has visited everything that the topic holds now. Records behind
+// a Kafka transaction that is not over are not visited before it ends, also those that count
+// already: with all it waits for them too. The error is a *Error; its reason is
+// ReasonLettersHidden where ctx ended in that wait.
+func (f *Follower) CatchUp(ctx context.Context, all bool) error {
+	client, err := f.open()
+	if err != nil {
+		return &sink.Error{Class: sink.Blocked, Reason: sink.ReasonKafkaError, Err: err}
+	}
+	ends, err := topicEnds(ctx, client, f.topic, all)
+	if err != nil {
+		return f.missing(ctx, client, err)
+	}
+	for {
+		f.mu.Lock()
+		behind, moved, failed := false, f.moved, f.err
+		for partition, end := range ends {
+			behind = behind || f.next[partition] < end
+		}
+		f.mu.Unlock()
+		switch {
+		case !behind:
+			return nil
+		case failed != nil:
+			return readError(f.topic, failed)
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return f.late(client, ends, context.Cause(ctx))
+		}
+	}
+}
+
+// late is the error of a CatchUp whose time is over. What is committed may have been read.
+func (f *Follower) late(client *kgo.Client, ends map[int32]int64, cause error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), broker.MetadataMinAge)
+	defer cancel()
+	committed, err := topicEnds(ctx, client, f.topic, false)
+	if err != nil {
+		return readError(f.topic, cause)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for partition, end := range ends {
+		if next := f.next[partition]; next < end && next >= committed[partition] {
+			return &sink.Error{Class: sink.Retry, Reason: sink.ReasonLettersHidden, Err: sink.Advise(
+				fmt.Errorf("read topic %q: offsets %d to %d of partition %d lie behind a Kafka transaction that is not over, and may hold letters of this relay", f.topic, next, end-1, partition),
+				"it ends by itself with its transaction.timeout.ms at the latest; `kafka-transactions.sh find-hanging` names one that does not")}
+		}
+	}
+	return readError(f.topic, cause)
+}
+
+// missing is the error of a topic whose ends are not known. A broker that has just started
+// may not know of a topic yet, and what the relay makes of a missing one is that there are no
+// letters; so the controller is asked before.
+func (f *Follower) missing(ctx context.Context, client *kgo.Client, err error) error {
+	e := readError(f.topic, err)
+	if e.Reason != sink.ReasonUnknownTopic {
+		return e
+	}
+	made, refused := kadm.NewClient(client).ValidateCreateTopics(ctx, 1, -1, nil, f.topic)
+	if refused == nil {
+		refused = made[f.topic].Err
+	}
+	if errors.Is(refused, kerr.TopicAlreadyExists) {
+		return &sink.Error{Class: sink.Retry, Reason: sink.ReasonMetadataStale, Err: fmt.Errorf("read topic %q: the controller has it, and a broker does not know it yet", f.topic)}
+	}
+	e.Err = sink.Advise(e.Err, "`cdc-relay setup` makes it, if it is the dead-letter topic")
+	return e
+}
+
+// Close ends it.
+func (f *Follower) Close() {
+	if client, err := f.open(); err == nil {
+		client.Close()
+	}
+}
+
+// topicEnds are the offsets behind the last record that can be read, or with all behind the
+// last one, without partitions that hold nothing.
+func topicEnds(ctx context.Context, client *kgo.Client, topic string, all bool) (map[int32]int64, error) {
+	admin := kadm.NewClient(client)
+	list := admin.ListCommittedOffsets
+	if all {
+		list = admin.ListEndOffsets
+	}
+	ends, err := list(ctx, topic)
+	if err == nil {
+		err = ends.Error()
+	}
+	if err != nil {
+		return nil, err
+	}
+	starts, err := admin.ListStartOffsets(ctx, topic)
+	if err == nil {
+		err = starts.Error()
+	}
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[int32]int64)
+	ends.Each(func(end kadm.ListedOffset) {
+		if start, ok := starts.Lookup(end.Topic, end.Partition); ok && end.Offset > start.Offset {
+			found[end.Partition] = end.Offset
+		}
+	})
+	return found, nil
+}
+
+// ReadTopic visits what a topic holds at present, in order within each partition. A
+// topic that does not exist is an error of reason unknown_topic. The error is a
+// *Error unless it is visit's, which ends the reading.
+func ReadTopic(ctx context.Context, at broker.Connection, topic string, visit func(*Message) error) error {
+	client, err := at.Consumer(kgo.FetchMaxWait(followWait))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	ends, err := topicEnds(ctx, client, topic, false)
+	if err != nil {
+		return readError(topic, err)
+	}
+	from := make(map[int32]kgo.Offset)
+	for partition := range ends {
+		from[partition] = kgo.NewOffset().AtStart()
+	}
+	client.AddConsumePartitions(map[string]map[int32]kgo.Offset{topic: from})
+	next := make(map[int32]int64)
+	for len(ends) > 0 {
+		fetches := pollFor(ctx, client, readStall)
+		if ctx.Err() != nil {
+			return readError(topic, context.Cause(ctx))
+		}
+		for _, e := range fetches.Errors() {
+			return readError(topic, e.Err)
+		}
+		if fetches.Empty() {
+			dropUnreadable(ctx, client, topic, next, ends)
+			continue
+		}
+		for records := fetches.RecordIter(); !records.Done(); {
+			r := records.Next()
+			end, open := ends[r.Partition]
+			if !open {
+				continue
+			}
+			if r.Offset < end && !r.Attrs.IsControl() {
+				if err := visit(newMessage(r)); err != nil {
+					return err
+				}
+			}
+			next[r.Partition] = r.Offset + 1
+			if r.Offset+1 >= end {
+				delete(ends, r.Partition)
+			}
+		}
+	}
+	return nil
+}
+
+// readStall is for how long nothing comes before ReadTopic asks whether anything can.
+const readStall = 500 * time.Millisecond
+
+// pollFor returns what comes within a time; nothing is no error.
+func pollFor(ctx context.Context, client *kgo.Client, d time.Duration) kgo.Fetches {
+	within, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	fetches := client.PollFetches(within)
+	if within.Err() != nil && fetches.NumRecords() == 0 {
+		return nil
+	}
+	return fetches
+}
+
+// dropUnreadable drops the partitions of which no record between next and end can be read:
+// those there were aborted, and the client passes over them without a word. While somebody's
+// transaction is open behind them, nothing else tells.
+func dropUnreadable(ctx context.Context, client *kgo.Client, topic string, next, ends map[int32]int64) {
+	admin := kadm.NewClient(client)
+	details, err := admin.ListTopics(ctx, topic)
+	if err != nil {
+		return // the client goes on, and says what is wrong
+	}
+	starts, err := admin.ListStartOffsets(ctx, topic)
+	if err != nil {
+		return
+	}
+	for partition, end := range ends {
+		from := next[partition]
+		if start, ok := starts.Lookup(topic, partition); ok && start.Err == nil {
+			from = max(from, start.Offset)
+		}
+		if unreadable(ctx, client, details[topic], partition, from, end) {
+			delete(ends, partition)
+		}
+	}
+}
+
+// unreadable says that what is between two offsets was all aborted. When in doubt it is not.
+func unreadable(ctx context.Context, client *kgo.Client, topic kadm.TopicDetail, partition int32, from, end int64) bool {
+	for from < end {
+		p := kmsg.NewFetchRequestTopicPartition()
+		p.Partition, p.FetchOffset, p.PartitionMaxBytes = partition, from, 2<<20
+		t := kmsg.NewFetchRequestTopic()
+		t.Topic, t.TopicID, t.Partitions = topic.Topic, topic.ID, []kmsg.FetchRequestTopicPartition{p}
+		request := kmsg.NewPtrFetchRequest()
+		request.IsolationLevel, request.Topics = 1, []kmsg.FetchRequestTopic{t}
+		response, err := client.Broker(int(topic.Partitions[partition].Leader)).Request(ctx, request)
+		if err != nil {
+			return false
+		}
+		topics := response.(*kmsg.FetchResponse).Topics
+		if len(topics) != 1 || len(topics[0].Partitions) != 1 {
+			return false
+		}
+		options := kgo.ProcessFetchPartitionOpts{Offset: from, IsolationLevel: kgo.ReadCommitted(), Topic: topic.Topic, Partition: partition}
+		found, behind := kgo.ProcessFetchPartition(options, &topics[0].Partitions[0], kgo.DefaultDecompressor(), nil)
+		if found.Err != nil || behind <= from || len(found.Records) > 0 && found.Records[0].Offset < end {
+			return false
+		}
+		from = behind
+	}
+	return true
+}
+
+func readError(topic string, err error) *sink.Error {
+	if errors.Is(err, kgo.ErrClientClosed) {
+		return &sink.Error{Class: sink.Retry, Reason: sink.ReasonClosed, Err: sink.ErrClosed}
+	}
+	e := broker.Classify(err)
+	reason := e.Err
+	if errors.Is(err, kerr.TopicAuthorizationFailed) {
+		reason = sink.Advise(err, "grant the relay's principal READ and DESCRIBE on the topic")
+	}
+	return &sink.Error{Class: e.Class, Reason: e.Reason, Err: fmt.Errorf("read topic %q: %w", topic, reason)}
+}

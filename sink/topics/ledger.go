@@ -1,0 +1,189 @@
+package topics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/broker"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Ledger keeps values under keys in the checkpoint topic, without transactions: a
+// relay writes there how far it may confirm before it does. It has a client of its
+// own, so that trouble with that topic is no trouble for records. It is safe for
+// concurrent use.
+type Ledger struct {
+	at     broker.Connection
+	topic  string
+	client *kgo.Client
+	turn   chan struct{} // one token, out while a write is not answered
+}
+
+// NewLedger checks the configuration and connects to nothing.
+func NewLedger(at broker.Connection, topic string) (*Ledger, error) {
+	client, err := at.Consumer(kgo.RequiredAcks(kgo.AllISRAcks()), kgo.UnknownTopicRetries(broker.UnknownTries))
+	if err != nil {
+		return nil, err
+	}
+	l := &Ledger{at: at, topic: topic, client: client, turn: make(chan struct{}, 1)}
+	l.turn <- struct{}{}
+	return l, nil
+}
+
+// Close gives the connections up. A Write that waits ends with an error.
+func (l *Ledger) Close() { l.client.Close() }
+
+// Read returns the newest value of each key with this suffix, without those that were
+// taken back. Nothing that it looks for is part of a transaction, so none that is open
+// hides anything. It reads the whole topic, which compaction keeps small. The error is
+// a *Error.
+func (l *Ledger) Read(ctx context.Context, suffix string) (map[string][]byte, error) {
+	values := make(map[string][]byte)
+	err := l.replay(ctx, kgo.ReadUncommitted(), func(key string, value []byte) {
+		switch {
+		case !strings.HasSuffix(key, suffix):
+		case value == nil:
+			delete(values, key)
+		default:
+			values[key] = value
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return values, nil
+}
+
+// Committed returns the newest value that a transaction, or a write without one, left
+// under a key; nil when there is none, or it was taken back. It waits for transactions
+// that are open: one of them may be about to commit a newer value, which whoever
+// committed it has acted upon before readers see it. The error is a *Error.
+func (l *Ledger) Committed(ctx context.Context, key string) (newest []byte, err error) {
+	err = l.replay(ctx, kgo.ReadCommitted(), func(k string, value []byte) {
+		if k == key {
+			newest = value
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return newest, nil
+}
+
+// replay has visit see every record up to where the topic ends now, in order.
+func (l *Ledger) replay(ctx context.Context, isolation kgo.IsolationLevel, visit func(key string, value []byte)) error {
+	next, end, err := l.bounds(ctx)
+	if err != nil {
+		return l.failure("read", err)
+	}
+	if next >= end {
+		return nil
+	}
+	reader, err := l.at.Consumer(kgo.FetchIsolationLevel(isolation),
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{l.topic: {0: kgo.NewOffset().At(next)}}))
+	if err != nil {
+		return l.failure("read", err)
+	}
+	defer reader.Close()
+	for next < end {
+		fetches := reader.PollFetches(ctx)
+		if ctx.Err() != nil && isolation == kgo.ReadCommitted() {
+			return &sink.Error{Class: sink.Retry, Reason: sink.ReasonCheckpointHidden, Err: sink.Advise(
+				fmt.Errorf("read checkpoint topic %q: %w at offset %d of %d: an open transaction hides what follows", l.topic, context.Cause(ctx), next, end),
+				"wait until the brokers end it, at its timeout at the latest, and try again")}
+		}
+		if ctx.Err() != nil {
+			return l.failure("read", context.Cause(ctx))
+		}
+		for _, e := range fetches.Errors() {
+			return l.failure("read", e.Err)
+		}
+		for records := fetches.RecordIter(); !records.Done(); {
+			r := records.Next()
+			next = r.Offset + 1
+			if !r.Attrs.IsControl() {
+				visit(string(r.Key), r.Value)
+			}
+		}
+	}
+	return nil
+}
+
+// bounds are the first offset of the topic and the one behind its last record, which is
+// the high watermark: also behind what an open transaction has written.
+func (l *Ledger) bounds(ctx context.Context) (first, end int64, err error) {
+	admin := kadm.NewClient(l.client)
+	if err := VerifyCheckpointTopic(ctx, admin, l.topic); err != nil {
+		return 0, 0, err
+	}
+	starts, err := admin.ListStartOffsets(ctx, l.topic)
+	if err == nil {
+		err = starts.Error()
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	ends, err := admin.ListEndOffsets(ctx, l.topic)
+	if err == nil {
+		err = ends.Error()
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	from, _ := starts.Lookup(l.topic, 0)
+	to, _ := ends.Lookup(l.topic, 0)
+	return from.Offset, to.Offset, nil
+}
+
+// Write returns once all in-sync replicas have the value, or with a *Error; after
+// one the value may be there all the same. A nil value takes the key back.
+//
+// The client gets no context that ends: it would fail the next write with the one that
+// was given up. So a write waits for the answer to the one before, whoever gave it up.
+func (l *Ledger) Write(ctx context.Context, key string, value []byte) error {
+	if ctx.Err() != nil {
+		return l.failure("write to", context.Cause(ctx))
+	}
+	select {
+	case <-l.turn:
+	case <-ctx.Done():
+		return l.failure("write to", context.Cause(ctx))
+	}
+	outcome := make(chan error, 1)
+	l.client.Produce(context.Background(), &kgo.Record{Topic: l.topic, Key: []byte(key), Value: value}, func(_ *kgo.Record, err error) {
+		outcome <- err
+		l.turn <- struct{}{}
+	})
+	select {
+	case err := <-outcome:
+		if err == nil {
+			return nil
+		}
+		return l.failure("write to", err)
+	case <-ctx.Done(): // what is on its way to a broker cannot be called back, and its answer may take long
+		return l.failure("write to", context.Cause(ctx))
+	}
+}
+
+func (l *Ledger) failure(what string, err error) error {
+	if e, ok := errors.AsType[*sink.Error](err); ok {
+		return e
+	}
+	if errors.Is(err, kerr.TopicAuthorizationFailed) {
+		return checkpointRefusal(l.topic, err)
+	}
+	e := broker.Classify(err)
+	if errors.Is(err, context.Canceled) {
+		e = &sink.Error{Class: sink.Retry, Reason: sink.ReasonInterrupted, Err: err}
+	}
+	class := e.Class
+	if class == sink.Rejected { // there is nobody to set this record aside
+		class = sink.Blocked
+	}
+	return &sink.Error{Class: class, Reason: e.Reason, Err: fmt.Errorf("%s checkpoint topic %q: %w", what, l.topic, e.Err)}
+}
