@@ -39,7 +39,12 @@ var arrows = map[string][]string{
 
 	"router":         {"replication/wal", "router/connect", "wording"},
 	"router/connect": {},
-	"sink":           {"router", "wording"},
+	"sink":           {"router"},
+	"sink/auth":      {"sink"},
+	"sink/broker":    {"sink", "sink/auth", "router"},
+	"sink/topics":    {"sink", "sink/broker", "router", "wording"},
+	"sink/kafka":     {"sink", "sink/broker", "sink/topics", "router"},
+	"sink/kafkatx":   {"sink", "sink/broker", "sink/kafka", "sink/topics", "router"},
 	"sink/sinktest":  {"sink", "router"},
 	"checkpoint":     {},
 	"deadletter":     {"router", "sink"},
@@ -60,13 +65,13 @@ var owners = map[string][]string{
 	"github.com/jackc/pglogrepl":                 {"fault", "replication", "replication/wal", "replication/pgoutput", "postgres", "postgres/catalog", "postgres/provision", "postgres/preflight", "postgres/watch", "postgres/postgrestest", "replication/pgoutput/pgoutputtest", "checkpoint", "deadletter", "relay", "metrics", "admin", "router", "sink", "sink/sinktest", "demo", "takeover", "cmd/cdc-relay"}, // all but replication and postgres use its position type only
 	"github.com/jackc/pgx":                       {"replication", "postgres", "postgres/catalog", "postgres/provision", "postgres/sample", "postgres/preflight", "postgres/watch", "postgres/postgrestest", "migrations", "sandbox", "demo", "cmd/cdc-relay"},
 	"github.com/twmb/franz-go/pkg/kfake":         {"sandbox"},
-	"github.com/twmb/franz-go":                   {"sink", "sandbox", "sandbox/ledger", "relay", "metrics", "cmd/cdc-relay", "demo"}, // relay, metrics and the programs pass a kgo.Hook on
+	"github.com/twmb/franz-go":                   {"sink/auth", "sink/broker", "sink/topics", "sink/kafka", "sink/kafkatx", "sandbox", "sandbox/ledger", "relay", "metrics", "cmd/cdc-relay", "demo"}, // relay, metrics and the programs pass a kgo.Hook on
 	"github.com/prometheus":                      {"metrics"},
 	"github.com/goccy/go-yaml":                   {"config", "debezium/importer"},
 	"github.com/spf13/cobra":                     {"cmd/cdc-relay"},
 	"github.com/ory/dockertest":                  {"sandbox"},
 	"github.com/fergusstrange/embedded-postgres": {"sandbox"},
-	"net/http": {"admin", "metrics", "cmd/cdc-relay", "demo", "sandbox", "sink"}, // sink asks a token endpoint
+	"net/http": {"admin", "metrics", "cmd/cdc-relay", "demo", "sandbox", "sink/auth"}, // auth asks a token endpoint
 }
 
 // unshipped is what the binary must not be linked with.

@@ -11,7 +11,7 @@ func TestConnection_CommentsStateTheDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := defaults.Compare(t, "broker_connection.go", "Connection", filled, nil); n < 1 {
+	if n := defaults.Compare(t, "connection.go", "Connection", filled, nil); n < 1 {
 		t.Errorf("%d comments name a default", n)
 	}
 }

@@ -12,7 +12,7 @@ func TestKafkaConfig_CommentsStateTheDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := defaults.Compare(t, "kafka_config.go", "KafkaConfig", filled, nil); n < 1 {
+	if n := defaults.Compare(t, "config.go", "Config", filled, nil); n < 1 {
 		t.Errorf("%d comments name a default", n)
 	}
 }

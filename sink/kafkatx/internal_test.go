@@ -84,7 +84,7 @@ func TestTransactionalConfig_CommentsStateTheDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = k.Close(t.Context()) }()
-	if n := defaults.Compare(t, "transactional.go", "TransactionalConfig", k.cfg, nil); n < 3 {
+	if n := defaults.Compare(t, "sink.go", "Config", k.cfg, nil); n < 3 {
 		t.Errorf("%d comments name a default", n)
 	}
 }

@@ -1,0 +1,118 @@
+package kafkatx_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/sinktest"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// guardTime only ends tests that hang.
+const guardTime = time.Minute
+
+func cluster(t testing.TB, opts ...kfake.Opt) *kfake.Cluster {
+	t.Helper()
+	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1)}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func record(topic, key, value string) router.Record {
+	return router.Record{Topic: topic, Key: []byte(key), Value: []byte(value), Partition: router.AutoPartition}
+}
+
+func secret(value string) func(context.Context) (string, error) {
+	return func(context.Context) (string, error) { return value, nil }
+}
+
+// read returns everything in the topic, partition by partition in log order.
+func read(t testing.TB, c *kfake.Cluster, topic string, opts ...kgo.Opt) []sinktest.Delivered {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), guardTime)
+	defer cancel()
+	client, err := kgo.NewClient(append([]kgo.Opt{
+		kgo.SeedBrokers(c.ListenAddrs()...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+	}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	ends, err := kadm.NewClient(client).ListEndOffsets(ctx, topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := int64(0)
+	ends.Each(func(o kadm.ListedOffset) { want += o.Offset })
+	var all []sinktest.Delivered
+	for int64(len(all)) < want {
+		fetches := client.PollFetches(ctx)
+		if err := fetches.Err0(); err != nil {
+			t.Fatalf("read %d of %d records: %v", len(all), want, err)
+		}
+		fetches.EachRecord(func(r *kgo.Record) {
+			d := sinktest.Delivered{Topic: r.Topic, Key: r.Key, Value: r.Value, Timestamp: r.Timestamp, Partition: r.Partition}
+			for _, h := range r.Headers {
+				d.Headers = append(d.Headers, router.Header(h))
+			}
+			all = append(all, d)
+		})
+	}
+	return all
+}
+
+func failures(t testing.TB, err error) []sink.Failure {
+	t.Helper()
+	if err == nil {
+		return nil
+	}
+	var failed *sink.FailedError
+	if !errors.As(err, &failed) {
+		t.Fatalf("done was given %T: %v", err, err)
+	}
+	return failed.Failures
+}
+
+func wantFailure(t testing.TB, f *sink.Failure, class sink.Class, reason string, mentions ...string) {
+	t.Helper()
+	if f == nil {
+		t.Fatalf("the record was acknowledged, want %s %s", class, reason)
+	}
+	if f.Class != class || f.Reason != reason {
+		t.Errorf("failure is %s %s (%v), want %s %s", f.Class, f.Reason, f.Err, class, reason)
+	}
+	for _, text := range mentions {
+		if !strings.Contains(f.Err.Error(), text) {
+			t.Errorf("message %q does not mention %q", f.Err, text)
+		}
+	}
+}
+
+// wantFinding looks for one finding whose text has all of texts.
+func wantFinding(t *testing.T, list []topics.Finding, check string, level topics.Level, texts ...string) {
+	t.Helper()
+	for _, f := range list {
+		if f.Check != check || f.Level != level {
+			continue
+		}
+		all := true
+		for _, text := range texts {
+			all = all && strings.Contains(f.Seen+"; "+f.Advice, text)
+		}
+		if all {
+			return
+		}
+	}
+	t.Errorf("no %s of %s has %q; found %v", level, check, texts, list)
+}

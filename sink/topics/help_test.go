@@ -1,0 +1,22 @@
+package topics_test
+
+import (
+	"testing"
+
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/twmb/franz-go/pkg/kfake"
+)
+
+func cluster(t testing.TB, opts ...kfake.Opt) *kfake.Cluster {
+	t.Helper()
+	c, err := kfake.NewCluster(append([]kfake.Opt{kfake.NumBrokers(1)}, opts...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func record(topic, key, value string) router.Record {
+	return router.Record{Topic: topic, Key: []byte(key), Value: []byte(value), Partition: router.AutoPartition}
+}
