@@ -17,10 +17,14 @@ const module = "github.com/cdc-relay/cdc-relay/"
 // replication → router → sink; imports point the other way, and relay is the one
 // joint.
 var arrows = map[string][]string{
-	"wording":        {},
-	"fault":          {},
+	// Leaves.
+	"wording":       {},
+	"fault":         {},
+	"checkpoint":    {},
+	"migrations":    {},
+	"router/advice": {},
 
-	"replication":          {"fault", "postgres", "postgres/catalog", "replication/pgoutput", "replication/wal", "wording"},
+	"replication":          {"fault", "postgres", "postgres/catalog", "replication/pgoutput", "replication/wal"},
 	"replication/wal":      {},
 	"replication/pgoutput": {"fault", "replication/wal"},
 
@@ -37,33 +41,52 @@ var arrows = map[string][]string{
 	"postgres/postgrestest":            {"fault", "postgres", "postgres/catalog", "replication/wal", "test/harness"},
 	"postgres/preflight/preflighttest": {"postgres/preflight"},
 
-	"router":         {"replication/wal", "router/connect", "wording"},
-	"router/connect": {},
-	"sink":           {"router"},
-	"sink/auth":      {"sink"},
-	"sink/broker":    {"sink", "sink/auth", "router"},
-	"sink/topics":    {"sink", "sink/broker", "router", "wording"},
-	"sink/kafka":     {"sink", "sink/broker", "sink/topics", "router"},
-	"sink/kafkatx":   {"sink", "sink/broker", "sink/kafka", "sink/topics", "router"},
-	"sink/sinktest":  {"sink", "router"},
-	"checkpoint":     {},
-	"deadletter":     {"router", "sink"},
-	"relay":          {"fault", "postgres", "postgres/catalog", "postgres/watch", "replication", "replication/wal", "router", "sink", "checkpoint", "deadletter", "wording"},
-	"admin":          {"relay"},
-	"metrics":        {"relay", "replication/wal", "router", "sink"}, // the types in relay.Events
-	"config":         {"relay", "admin", "postgres", "replication", "replication/wal", "router", "sink", "wording"},
-	"importer":       {"router", "replication/wal"}, // the list of options; names of tables and positions
-	"migrations":     {},
+	"router":          {"replication/wal", "router/advice", "router/column", "router/format", "router/jsontext", "router/preset", "router/record", "router/template", "wording"},
+	"router/record":   {"replication/wal"},
+	"router/jsontext": {},
+	"router/column":   {"replication/wal", "router/advice", "router/jsontext", "router/record", "wording"},
+	"router/template": {"replication/wal", "router/column", "router/jsontext", "router/record"},
+	"router/format":   {"replication/wal", "router/column", "router/jsontext", "router/record"},
+	"router/preset":   {"replication/wal", "router/advice", "router/column", "router/format", "router/record"},
+
+	// Nothing but config and the program may import these: see TestArchitecture_DebeziumCanBeDeleted.
+	"debezium":           {"debezium/connect", "debezium/javaregex", "debezium/options", "replication/wal", "router", "router/column", "router/format", "router/preset", "router/record"},
+	"debezium/options":   {},
+	"debezium/javaregex": {},
+	"debezium/connect":   {},
+	"debezium/importer":  {"debezium/options", "replication/wal"}, // names of tables and positions
+	"debezium/takeover":  {},
+
+	"sink":          {"router/record"},
+	"sink/auth":     {"sink"},
+	"sink/broker":   {"sink", "sink/auth", "router/record"},
+	"sink/topics":   {"sink", "sink/broker", "router/record", "wording"},
+	"sink/kafka":    {"sink", "sink/broker", "sink/topics", "router/record"},
+	"sink/kafkatx":  {"sink", "sink/broker", "sink/kafka", "sink/topics", "router/record"},
+	"sink/sinktest": {"sink", "router/record"},
+
+	"deadletter":   {"replication/wal", "router", "router/record", "sink", "sink/broker", "sink/topics"},
+	"relay":        {"checkpoint", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/watch", "relay/status", "replication", "replication/wal", "router", "router/record", "sink", "sink/kafka", "sink/kafkatx", "sink/topics"},
+	"relay/status": {"checkpoint", "deadletter", "postgres", "postgres/watch", "replication/wal", "router/record", "sink", "wording"},
+	"admin":        {"relay/status"},
+	"metrics":      {"relay", "relay/status", "replication/wal", "router/record", "sink"}, // the types in relay.Events
+	"config":       {"admin", "debezium", "postgres", "relay", "replication", "replication/wal", "router", "router/record", "sink/auth", "sink/broker", "sink/kafka", "sink/topics", "wording"},
+
+	"cmd/cdc-relay": {
+		"admin", "checkpoint", "config", "deadletter", "debezium", "debezium/importer", "debezium/options", "debezium/takeover", "fault", "metrics", "migrations",
+		"postgres", "postgres/catalog", "postgres/preflight", "postgres/provision", "postgres/sample", "postgres/watch", "relay", "relay/status", "replication", "replication/wal",
+		"router", "router/advice", "router/column", "router/format", "router/record", "sink", "sink/broker", "sink/kafka", "sink/kafkatx", "sink/topics", "wording",
+	},
+
 	"sandbox":        {},
 	"sandbox/ledger": {},
-	"cmd/cdc-relay":  {"checkpoint", "config", "deadletter", "relay", "admin", "metrics", "importer", "migrations", "fault", "postgres", "postgres/catalog", "postgres/preflight", "postgres/provision", "postgres/sample", "postgres/watch", "replication", "replication/wal", "router", "sink", "takeover", "wording"},
-	"demo":           {"config", "relay", "admin", "metrics", "migrations", "postgres/provision", "replication/wal", "router", "sink", "sandbox", "sandbox/ledger"},
+	"demo":           {"admin", "config", "metrics", "migrations", "postgres/provision", "relay", "relay/status", "replication/wal", "sandbox", "sandbox/ledger"},
 }
 
 // owners are the only packages that may import what starts with the given path.
 var owners = map[string][]string{
-	"github.com/jackc/pglogrepl":                 {"fault", "replication", "replication/wal", "replication/pgoutput", "postgres", "postgres/catalog", "postgres/provision", "postgres/preflight", "postgres/watch", "postgres/postgrestest", "replication/pgoutput/pgoutputtest", "checkpoint", "deadletter", "relay", "metrics", "admin", "router", "sink", "sink/sinktest", "demo", "takeover", "cmd/cdc-relay"}, // all but replication and postgres use its position type only
-	"github.com/jackc/pgx":                       {"replication", "postgres", "postgres/catalog", "postgres/provision", "postgres/sample", "postgres/preflight", "postgres/watch", "postgres/postgrestest", "migrations", "sandbox", "demo", "cmd/cdc-relay"},
+	"github.com/jackc/pglogrepl":                 {"checkpoint", "cmd/cdc-relay", "deadletter", "debezium/takeover", "demo", "fault", "postgres", "postgres/catalog", "postgres/postgrestest", "postgres/preflight", "postgres/provision", "postgres/watch", "relay", "relay/status", "replication", "replication/pgoutput", "replication/pgoutput/pgoutputtest", "replication/wal", "router", "router/record", "sink/sinktest"}, // all but replication and postgres use its position type only
+	"github.com/jackc/pgx":                       {"cmd/cdc-relay", "demo", "migrations", "postgres", "postgres/catalog", "postgres/postgrestest", "postgres/preflight", "postgres/provision", "postgres/sample", "postgres/watch", "replication", "sandbox"},
 	"github.com/twmb/franz-go/pkg/kfake":         {"sandbox"},
 	"github.com/twmb/franz-go":                   {"sink/auth", "sink/broker", "sink/topics", "sink/kafka", "sink/kafkatx", "sandbox", "sandbox/ledger", "relay", "metrics", "cmd/cdc-relay", "demo"}, // relay, metrics and the programs pass a kgo.Hook on
 	"github.com/prometheus":                      {"metrics"},

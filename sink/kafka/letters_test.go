@@ -16,7 +16,12 @@ import (
 
 func TestReady_WantsEveryDeadLetterKept(t *testing.T) {
 	c := cluster(t, kfake.NumBrokers(1))
-	admin := kadm.NewClient(client(t, c, kgo.ClientID("admin")))
+	client, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	admin := kadm.NewClient(client)
 	for name, policy := range map[string]string{"keeps": "delete", "compacts": "compact", "does-both": "compact,delete"} {
 		if _, err := admin.CreateTopic(t.Context(), 1, 1, map[string]*string{"cleanup.policy": kadm.StringPtr(policy)}, name); err != nil {
 			t.Fatal(err)

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
@@ -29,8 +29,8 @@ func cluster(t testing.TB, opts ...kfake.Opt) *kfake.Cluster {
 	return c
 }
 
-func record(topic, key, value string) router.Record {
-	return router.Record{Topic: topic, Key: []byte(key), Value: []byte(value), Partition: router.AutoPartition}
+func newRecord(topic, key, value string) record.Record {
+	return record.Record{Topic: topic, Key: []byte(key), Value: []byte(value), Partition: record.AutoPartition}
 }
 
 func secret(value string) func(context.Context) (string, error) {
@@ -64,7 +64,7 @@ func read(t testing.TB, c *kfake.Cluster, topic string, opts ...kgo.Opt) []sinkt
 		fetches.EachRecord(func(r *kgo.Record) {
 			d := sinktest.Delivered{Topic: r.Topic, Key: r.Key, Value: r.Value, Timestamp: r.Timestamp, Partition: r.Partition}
 			for _, h := range r.Headers {
-				d.Headers = append(d.Headers, router.Header(h))
+				d.Headers = append(d.Headers, record.Header(h))
 			}
 			all = append(all, d)
 		})

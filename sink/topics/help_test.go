@@ -3,7 +3,7 @@ package topics_test
 import (
 	"testing"
 
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/twmb/franz-go/pkg/kfake"
 )
 
@@ -17,6 +17,6 @@ func cluster(t testing.TB, opts ...kfake.Opt) *kfake.Cluster {
 	return c
 }
 
-func record(topic, key, value string) router.Record {
-	return router.Record{Topic: topic, Key: []byte(key), Value: []byte(value), Partition: router.AutoPartition}
+func newRecord(topic, key, value string) record.Record {
+	return record.Record{Topic: topic, Key: []byte(key), Value: []byte(value), Partition: record.AutoPartition}
 }
