@@ -12,7 +12,7 @@ RACE := $(if $(CC_FOUND),-race)
 TEST_FLAGS ?= -count=1 -p 2 -timeout 25m
 PKG ?= ./...
 # Begin first, longest first: what runs long would otherwise run alone at the end.
-LONGEST := ./test/integration ./postgres/provision ./replication ./postgres/preflight ./test/fault ./test/parity ./cmd/cdc-relay ./sink ./test/takeover
+LONGEST := ./test/integration ./postgres/provision ./replication ./postgres/preflight ./test/fault ./test/parity ./cmd/cdc-relay ./sink/kafka ./sink/kafkatx ./test/takeover
 # What root alone can do; test/root_test.go holds both lists against the source.
 ROOT_PACKAGES := ./sandbox ./relay ./replication ./test/integration
 ROOT_TESTS := TestLink_CarriesEverythingLater TestPostgres_ServerDoesNotRunAsRoot TestRelay_KeepsOrderThroughAnOutageOfItsNetwork \
@@ -92,7 +92,7 @@ race: ## the race detector on the packages without servers, ten times
 
 .PHONY: allocs
 allocs: ## the bounds on allocations, which the race detector would blur
-	$(GO) test -count=1 -run 'Allocat' ./relay ./router ./replication/pgoutput ./sink
+	$(GO) test -count=1 -run 'Allocat' ./relay ./router/... ./replication/pgoutput ./sink/...
 
 .PHONY: test-matrix
 test-matrix: ## the integration tests on PostgreSQL 14, 15, 16, 17 and 18, and a table of the outcome

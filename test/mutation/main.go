@@ -33,7 +33,7 @@ const threshold = 95
 var targets = []target{
 	{name: "checkpoint"},
 	{name: "deadletter"},
-	{name: "takeover"},
+	{name: "debezium/takeover"},
 	{name: "replication/pgoutput", files: []string{"decoder.go", "wire.go", "relation.go", "collect.go"}},
 	{name: "relay", files: []string{"session.go", "flight.go", "at_least_once.go", "resume.go", "rejected.go", "positions.go", "delivered.go"}},
 }
