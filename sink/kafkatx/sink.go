@@ -110,7 +110,7 @@ func New(cfg Config, log zerolog.Logger, hooks ...kgo.Hook) (*Sink, error) {
 		return nil, fmt.Errorf("configure kafka: commit interval of %s is not between 0 and %s", cfg.Interval, cfg.Timeout/3)
 	}
 	var err error
-	if cfg.Config, err = cfg.Config.WithDefaults(); err != nil {
+	if cfg.Config, err = cfg.WithDefaults(); err != nil {
 		return nil, err
 	}
 	plain, err := kafka.New(cfg.Config, log, hooks...)

@@ -183,7 +183,7 @@ type checker struct {
 func newChecker(ctx context.Context, cfg CheckConfig, expected Expected) (*checker, error) {
 	c := &checker{ctx: ctx, cfg: cfg, expected: expected}
 	var err error
-	if c.cfg.Connection, err = cfg.Connection.WithDefaults(); err != nil {
+	if c.cfg.Connection, err = cfg.WithDefaults(); err != nil {
 		return c, err
 	}
 	c.cfg.MaxMessageBytes = cmp.Or(cfg.MaxMessageBytes, broker.DefaultMaxMessageBytes)
