@@ -74,7 +74,7 @@ var mutants = []mutant{
 	{name: "wait_for_the_lost_server", about: "nothing ends a connection whose network is lost while it is not read", test: "./replication TestPostgresLostNetworkEndsTheStreamBeforeTheSlotIsFree", link: true,
 		patches: []patch{{"postgres/patience_linux.go", "int(limit.Milliseconds())", "0"}}},
 	{name: "swallow_unknown_relation", about: "rows of a relation that was never announced are left out", test: "./replication/pgoutput TestDecoderRefusesWithThePosition",
-		patches: []patch{{"replication/pgoutput/decoder.go", "r, err := d.lookup(binary.BigEndian.Uint32(msg[1:]))\n", "r, err := d.lookup(binary.BigEndian.Uint32(msg[1:]))\n\tif err != nil {\n\t\treturn nil\n\t}\n"}}},
+		patches: []patch{{"replication/pgoutput/decoder.go", "r, err := d.insertInto(msg, walStart)\n\tif err != nil {\n\t\treturn err\n", "r, err := d.insertInto(msg, walStart)\n\tif err != nil {\n\t\treturn nil\n"}}},
 	{name: "letters_marked_before_sent", about: "dead letters are marked before their records are sent", test: lettersTest,
 		patches: []patch{{"deadletter/redrive.go", "		out = r.deliver(ctx, p.entries, whole)\n", "		_ = r.mark(ctx, p, len(p.entries))\n\t\tout = r.deliver(ctx, p.entries, whole)\n"}}},
 	{name: "letters_sharing_memory", about: "records that are restored into the same memory are sent and marked", test: lettersTest,
