@@ -76,7 +76,7 @@ func (r *Relay) tellAside(kind asideKind, a *aside, now time.Time) {
 		Stringer("lsn", a.last.Commit).Uint64("seq", a.last.Seq)
 	a.told, a.rows, a.cause = now, 0, nil
 	if r.cfg.OnReject == SkipOnReject {
-		line.Msg("row skipped: it is not delivered, and will not be")
+		line.Msg("row skipped permanently (relay.on_reject: skip)")
 		return
 	}
 	line.Str("topic", r.cfg.DeadLetterTopic).Msg("row goes to the dead-letter topic")

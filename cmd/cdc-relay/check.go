@@ -23,7 +23,7 @@ func (a *app) checkCommand() *cobra.Command {
 	var o checkOptions
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Look for everything that stands or will stand in the way; reads only",
+		Short: "Check configuration, PostgreSQL and Kafka for problems (read-only)",
 		Long: `check asks PostgreSQL and Kafka for everything that streaming depends on, looks at
 the newest rows of the tables and prints one line a check: ok, warn or fail, what was
 seen, and what to do. It changes nothing and may run beside a relay.

@@ -143,7 +143,7 @@ func (d *doctor) rows(ctx context.Context, i int, table preflight.CheckedTable, 
 		return
 	}
 	if len(rows) == 0 {
-		d.ok("table.rows", "%s has no rows, which is well when they are deleted at once", table.Table)
+		d.ok("table.rows", "%s is empty (normal if rows are deleted right after the insert)", table.Table)
 		return
 	}
 	t := &trial{rows: len(rows), rejections: make(map[rejectedRows]int), topics: make(map[string]int)}

@@ -33,7 +33,7 @@ func (a *app) takeoverCommand() *cobra.Command {
 	var o takeoverOptions
 	cmd := &cobra.Command{
 		Use:   "takeover FILE",
-		Short: "Take a Debezium connector's slot over (says only what it would do without --yes)",
+		Short: "Take a Debezium connector's slot over (dry run unless --yes)",
 		Long: `takeover changes over from the Debezium connector of FILE to the relay, on the
 connector's own slot and publication. FILE is what import reads. The relay's
 configuration is the one that run would take; where there is none, the import itself.

@@ -11,7 +11,7 @@ func (a *app) teardownCommand() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "teardown",
-		Short: "Drop slot and publication, never a table or topic (says only what it would do without --yes)",
+		Short: "Drop slot and publication, never a table or topic (dry run unless --yes)",
 		Long: `teardown drops the replication slot and the publication. It refuses while a relay
 streams from the slot. Rows committed from then on are not sent by a later relay.
 
