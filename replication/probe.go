@@ -130,8 +130,7 @@ func (p *Probe) shapes(q querier) (drift, err error) {
 	publication, err := readPublication(q, p.version, p.cfg.Publication)
 	if err != nil {
 		if drift := driftOnly(err); drift != nil {
-			return p.changed(ReasonPublicationMissing, publicationSubject(p.cfg.Publication), "it was dropped",
-				"the slot cannot stream rows from before a new one: "+hintRecreate(ReasonPublicationMissing, p.confirmed)), nil
+			return p.dropped(), nil
 		}
 		return nil, err
 	}
@@ -149,6 +148,10 @@ func (p *Probe) shapes(q querier) (drift, err error) {
 				"rows of the new one need a restart, and those written before it was published have to be inserted again: "+seeSendingAgain), nil
 		}
 		if err := publication.publishes(table, t); err != nil {
+			// One that was dropped between the questions about it has no tables either.
+			if _, again := readPublication(q, p.version, p.cfg.Publication); driftOnly(again) != nil {
+				return p.dropped(), nil
+			}
 			var e *Error
 			errors.As(err, &e)
 			return &Error{Kind: KindDrift, Reason: e.Reason, Op: "watch", Subject: e.Subject, Err: e.Err, Hint: e.Hint}, nil
@@ -178,6 +181,12 @@ func (p *Probe) shapes(q querier) (drift, err error) {
 			fmt.Sprintf("the row filter on %s is now %q", p.cfg.Tables[i], now.tables[i].filter), "restore it, or restart to accept it"), nil
 	}
 	return nil, nil
+}
+
+// dropped is the drift of a publication that is not there any more.
+func (p *Probe) dropped() error {
+	return p.changed(ReasonPublicationMissing, publicationSubject(p.cfg.Publication), "it was dropped",
+		"the slot cannot stream rows from before a new one: "+hintRecreate(ReasonPublicationMissing, p.confirmed))
 }
 
 // links reads what makes each of the tables a member of the publication: another one

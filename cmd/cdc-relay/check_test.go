@@ -486,13 +486,3 @@ func TestCheck_CompilesTheMappingOfMessages(t *testing.T) {
 	got.want(t, "table.mapping", levelOK, "messages shop: preset outbox, topic shop.events, key body#/aggregateId")
 	got.want(t, "table.mapping", levelFail, file+":5:", "outbox[1].columns.key", `no column "boddy"`)
 }
-
-// What fails because of a stop is no finding about the servers.
-func TestCheck_IsToldToStop(t *testing.T) {
-	ctx, stop := context.WithCancel(t.Context())
-	stop()
-	r := invokeWithin(ctx, t, closedPorts, "check")
-	if r.want(t, exitFailed, "", "it was told to stop"); r.stdout != "" {
-		t.Errorf("it says what it found:\n%s", r.stdout)
-	}
-}
