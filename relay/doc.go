@@ -2,7 +2,7 @@
 // the records to the sink, and lets the tracker decide what is confirmed.
 //
 //	             goroutine A                goroutine B               client's
-//	PostgreSQL ──► Stream.Run ──► Batch ──► session.deliver ──► Sink.Send ──► Kafka
+//	PostgreSQL ──► Stream.Run ──► Batch ──► session.take ──► Sink.Send ──► Kafka
 //	     ▲                                   Router.Route           │
 //	     └── status ◄── Tracker.Confirmed ◄──────────── Ticket.Done ┘
 //
@@ -12,7 +12,7 @@
 //
 // A record that the brokers refuse does not end the session. The sink halts, the
 // rows that are not acknowledged stay in memory, and goroutine B sends exactly
-// them again, in order, until they are durable (recovery.go). PostgreSQL is
+// them again, in order, until they are durable (at_least_once.go). PostgreSQL is
 // answered all the while and sees nothing but a position that does not move.
 //
 // Errors are sorted by what has to happen next. Retry: reconnect after a pause.
