@@ -3,16 +3,15 @@ package checkpoint_test
 import (
 	"fmt"
 
-	"github.com/jackc/pglogrepl"
-
 	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // Acknowledgements come in any order. The position moves over those without a gap.
 func Example() {
 	tracker := checkpoint.New(0x100, 1<<20)
 	var tickets []checkpoint.Ticket
-	for _, through := range []pglogrepl.LSN{0x200, 0x300, 0x400} {
+	for _, through := range []wal.LSN{0x200, 0x300, 0x400} {
 		ticket, ok := tracker.Track(checkpoint.Entry{Rows: 1, Bytes: 100, Through: through})
 		if !ok {
 			panic("no room") // wait for tracker.Room, then try again

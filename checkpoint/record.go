@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/jackc/pglogrepl"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // recordVersion is raised when an older relay could misread a record.
@@ -23,7 +23,7 @@ type Record struct {
 	// End is behind every transaction that is delivered whole. No position beyond
 	// the End of a committed record is told to the server, so a slot that is ahead of
 	// it was moved by somebody else.
-	End pglogrepl.LSN
+	End wal.LSN
 
 	Part Part // of the transaction that was divided; zero when there is none
 }
@@ -31,9 +31,9 @@ type Record struct {
 // Part is how far a transaction is delivered that was too large for one Kafka
 // transaction.
 type Part struct {
-	Commit pglogrepl.LSN // start of its commit record
-	Rows   uint64        // ordinal of the last row that is delivered
-	Shape  string        // of the configuration that counted: another may count other rows
+	Commit wal.LSN // start of its commit record
+	Rows   uint64  // ordinal of the last row that is delivered
+	Shape  string  // of the configuration that counted: another may count other rows
 }
 
 // Key is the key of a slot's records in the checkpoint topic.
@@ -57,7 +57,7 @@ const TransactionalPrefix = "cdc-relay-"
 
 // Covers says that a row is delivered. It may be asked only about rows of the
 // record's own history.
-func (r *Record) Covers(commit pglogrepl.LSN, ordinal uint64) bool {
+func (r *Record) Covers(commit wal.LSN, ordinal uint64) bool {
 	// The end of one transaction may be the start of the next one's commit record.
 	return commit < r.End || r.Part.Commit != 0 && commit == r.Part.Commit && ordinal <= r.Part.Rows
 }
@@ -74,7 +74,7 @@ func (r *Record) Behind(other *Record) bool {
 }
 
 // Before is what of the record is left on a timeline that forked at a position.
-func (r Record) Before(fork pglogrepl.LSN) Record {
+func (r Record) Before(fork wal.LSN) Record {
 	r.End = min(r.End, fork)
 	if r.Part.Commit >= fork {
 		r.Part = Part{}
@@ -128,11 +128,11 @@ func ParseRecord(value []byte) (Record, error) {
 		Part: Part{Rows: w.Rows, Shape: w.Shape},
 	}
 	var err error
-	if r.End, err = pglogrepl.ParseLSN(w.End); err != nil {
+	if r.End, err = wal.ParseLSN(w.End); err != nil {
 		return Record{}, fmt.Errorf("read checkpoint: end_lsn: %w", err)
 	}
 	if w.Commit != "" {
-		if r.Part.Commit, err = pglogrepl.ParseLSN(w.Commit); err != nil {
+		if r.Part.Commit, err = wal.ParseLSN(w.Commit); err != nil {
 			return Record{}, fmt.Errorf("read checkpoint: part_commit_lsn: %w", err)
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pglogrepl"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 var sample = Record{
@@ -57,7 +57,7 @@ func TestRecord_RefusesWhatItCannotRead(t *testing.T) {
 func TestRecord_CoversWhatIsDelivered(t *testing.T) {
 	r := Record{End: 100, Part: Part{Commit: 140, Rows: 3}}
 	for _, c := range []struct {
-		commit  pglogrepl.LSN
+		commit  wal.LSN
 		ordinal uint64
 		want    bool
 	}{
@@ -77,7 +77,7 @@ func TestRecord_CoversWhatIsDelivered(t *testing.T) {
 func TestRecord_LosesWhatLiesBehindAFork(t *testing.T) {
 	r := Record{End: 100, Part: Part{Commit: 140, Rows: 3}}
 	for _, c := range []struct {
-		fork, end pglogrepl.LSN
+		fork, end wal.LSN
 		part      bool
 	}{{90, 90, false}, {100, 100, false}, {140, 100, false}, {141, 100, true}, {500, 100, true}} {
 		got := r.Before(c.fork)

@@ -6,23 +6,23 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/jackc/pglogrepl"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // Entry is a slice of the stream as the tracker sees it.
 type Entry struct {
-	Rows    int           // rows that need an acknowledgement
-	Open    int           // of them, those at the end whose transaction goes on in the next entry
-	Bytes   int           // memory they hold until then
-	Through pglogrepl.LSN // may be confirmed once this and every earlier entry is done; zero: nothing
-	Read    time.Time     // when the entry was read
-	First   Commit        // of its first row; zero without rows
-	Last    Commit        // of its last row; zero without rows
+	Rows    int       // rows that need an acknowledgement
+	Open    int       // of them, those at the end whose transaction goes on in the next entry
+	Bytes   int       // memory they hold until then
+	Through wal.LSN   // may be confirmed once this and every earlier entry is done; zero: nothing
+	Read    time.Time // when the entry was read
+	First   Commit    // of its first row; zero without rows
+	Last    Commit    // of its last row; zero without rows
 }
 
 // Commit is that of a row's transaction.
 type Commit struct {
-	At   pglogrepl.LSN // start of the commit record: a confirmed position beyond it covers the row
+	At   wal.LSN // start of the commit record: a confirmed position beyond it covers the row
 	Time time.Time
 }
 
@@ -57,8 +57,8 @@ const maxUntold = 256
 type slot struct {
 	Entry
 	done    bool
-	partial pglogrepl.LSN // confirmable although the entry is not done; zero: nothing
-	behind  Commit        // of the first row behind partial
+	partial wal.LSN // confirmable although the entry is not done; zero: nothing
+	behind  Commit  // of the first row behind partial
 }
 
 // Ticket is one entry in flight.
@@ -69,7 +69,7 @@ type Ticket struct {
 
 // New returns a tracker that starts at the slot's confirmed position, which is
 // never zero, and admits entries of at most limit bytes at a time.
-func New(start pglogrepl.LSN, limit int) *Tracker {
+func New(start wal.LSN, limit int) *Tracker {
 	if start == 0 {
 		//nolint:forbidigo // a zero flush position would confirm everything
 		panic("checkpoint: a tracker cannot start at 0/0: a status message with flush position zero confirms everything")
@@ -120,7 +120,7 @@ func (k Ticket) Done() {
 // acknowledged, while a later one may never be. through is the end of a
 // transaction that lies wholly in the entry or before it; behind is the commit of the
 // first row that is left.
-func (k Ticket) Partial(through pglogrepl.LSN, behind Commit) {
+func (k Ticket) Partial(through wal.LSN, behind Commit) {
 	t := k.t
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -158,7 +158,7 @@ func (t *Tracker) awaitTold(c Commit) {
 }
 
 // Told says what the server was told.
-func (t *Tracker) Told(lsn pglogrepl.LSN) {
+func (t *Tracker) Told(lsn wal.LSN) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := 0
@@ -194,7 +194,7 @@ func (t *Tracker) finish(seq uint64) {
 	}
 }
 
-func (t *Tracker) confirm(through pglogrepl.LSN) bool {
+func (t *Tracker) confirm(through wal.LSN) bool {
 	if uint64(through) <= t.confirmed.Load() {
 		return false
 	}
@@ -226,7 +226,7 @@ func (t *Tracker) grow() {
 }
 
 // Confirmed is what may be told to the server. It takes no lock.
-func (t *Tracker) Confirmed() pglogrepl.LSN { return pglogrepl.LSN(t.confirmed.Load()) }
+func (t *Tracker) Confirmed() wal.LSN { return wal.LSN(t.confirmed.Load()) }
 
 // Room yields after an entry was done: time to try Track again, or to look
 // whether anything is still pending.

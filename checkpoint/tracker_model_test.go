@@ -5,18 +5,18 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/jackc/pglogrepl"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // model is the rule of the package comment, written without any thought for
 // speed: walk the entries from the start and stop at the first pending one.
 type model struct {
-	start   pglogrepl.LSN
+	start   wal.LSN
 	entries []Entry
 	done    []bool
 }
 
-func (m *model) confirmed() pglogrepl.LSN {
+func (m *model) confirmed() wal.LSN {
 	best := m.start
 	for i, e := range m.entries {
 		if !m.done[i] {
@@ -42,7 +42,7 @@ func schedule(t *testing.T, seed uint64) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 1))
 	limit := 1 + rng.IntN(200)
-	m := &model{start: pglogrepl.LSN(1 + rng.IntN(1000))}
+	m := &model{start: wal.LSN(1 + rng.IntN(1000))}
 	tr := New(m.start, limit)
 	lsn := m.start
 	tickets := map[int]Ticket{}
@@ -76,7 +76,7 @@ func schedule(t *testing.T, seed uint64) {
 			e := Entry{Rows: rng.IntN(4)}
 			e.Bytes = e.Rows * rng.IntN(60)
 			if rng.IntN(3) > 0 {
-				lsn += pglogrepl.LSN(rng.IntN(50))
+				lsn += wal.LSN(rng.IntN(50))
 				e.Through = lsn
 			}
 			rows, bytes := m.pending()

@@ -4,10 +4,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pglogrepl"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
-func track(t *testing.T, tr *Tracker, rows int, through pglogrepl.LSN) Ticket {
+func track(t *testing.T, tr *Tracker, rows int, through wal.LSN) Ticket {
 	t.Helper()
 	k, ok := tr.Track(Entry{Rows: rows, Bytes: rows, Through: through})
 	if !ok {
@@ -16,7 +16,7 @@ func track(t *testing.T, tr *Tracker, rows int, through pglogrepl.LSN) Ticket {
 	return k
 }
 
-func wantConfirmed(t *testing.T, tr *Tracker, want pglogrepl.LSN) {
+func wantConfirmed(t *testing.T, tr *Tracker, want wal.LSN) {
 	t.Helper()
 	if got := tr.Confirmed(); got != want {
 		t.Fatalf("confirmed is %s, want %s", got, want)
@@ -142,8 +142,8 @@ func TestTracker_StatsCountWhatIsPending(t *testing.T) {
 // the brokers said.
 func TestTracker_KnowsTheOldestRowThatTheServerWasNotToldOf(t *testing.T) {
 	tr := New(100, 1000)
-	at := func(lsn pglogrepl.LSN) Commit { return Commit{lsn, time.Unix(int64(lsn), 0)} }
-	want := func(when string, lsn pglogrepl.LSN) {
+	at := func(lsn wal.LSN) Commit { return Commit{lsn, time.Unix(int64(lsn), 0)} }
+	want := func(when string, lsn wal.LSN) {
 		t.Helper()
 		var commit Commit
 		if lsn != 0 {
@@ -177,7 +177,7 @@ func TestTracker_KnowsTheOldestRowThatTheServerWasNotToldOf(t *testing.T) {
 // A server that is not told for long, as with a frozen position, costs no memory.
 func TestTracker_RemembersABoundedNumberOfUntoldRows(t *testing.T) {
 	tr := New(100, 1000)
-	for i := range pglogrepl.LSN(10 * maxUntold) {
+	for i := range wal.LSN(10 * maxUntold) {
 		commit := Commit{200 + 2*i, time.Unix(int64(i), 0)}
 		k, _ := tr.Track(Entry{Rows: 1, Bytes: 1, Through: 201 + 2*i, First: commit, Last: commit})
 		k.Done()
@@ -204,7 +204,7 @@ func BenchmarkTracker_TrackAndDone(b *testing.B) {
 		if i >= len(window) {
 			window[i%len(window)].Done()
 		}
-		window[i%len(window)], _ = tr.Track(Entry{Rows: 1, Bytes: 300, Through: pglogrepl.LSN(i + 2)})
+		window[i%len(window)], _ = tr.Track(Entry{Rows: 1, Bytes: 300, Through: wal.LSN(i + 2)})
 	}
 }
 
@@ -213,7 +213,7 @@ func BenchmarkTracker_TrackAndDone(b *testing.B) {
 func TestTracker_KeepAlivesBehindPendingRowsCostNoMemory(t *testing.T) {
 	tr := New(100, 1000)
 	a := track(t, tr, 1, 110)
-	for lsn := range pglogrepl.LSN(100_000) {
+	for lsn := range wal.LSN(100_000) {
 		track(t, tr, 0, 200+lsn)
 	}
 	if s := tr.Stats(); s.Entries != 2 {
@@ -246,7 +246,7 @@ func TestTracker_PartialConfirmsOnlyAtTheHead(t *testing.T) {
 // Wherever the ring's beginning is, it grows before an entry would take a pending one's place.
 func TestTracker_GrowsBehindEntriesThatAreDone(t *testing.T) {
 	tr := New(100, 1000)
-	at := pglogrepl.LSN(100)
+	at := wal.LSN(100)
 	var before, pending []Ticket
 	for range 60 { // less than a ring
 		at += 10
@@ -272,7 +272,7 @@ func TestTracker_GrowsBehindEntriesThatAreDone(t *testing.T) {
 func TestTracker_GrowthKeepsWhatIsPending(t *testing.T) {
 	tr := New(100, 10_000)
 	var pending []Ticket
-	ends := func(i int) pglogrepl.LSN { return pglogrepl.LSN(110 + 10*i) }
+	ends := func(i int) wal.LSN { return wal.LSN(110 + 10*i) }
 	add := func(n int) {
 		for range n {
 			pending = append(pending, track(t, tr, 1, ends(len(pending))))
@@ -301,7 +301,7 @@ func TestTracker_GrowthKeepsWhatIsPending(t *testing.T) {
 // and an entry that took the place of a finished one is not finished.
 func TestTracker_CountsTheDoneRowsOfAnOpenTransaction(t *testing.T) {
 	tr := New(100, 10_000)
-	open := func(rows int, through pglogrepl.LSN, open int) {
+	open := func(rows int, through wal.LSN, open int) {
 		t.Helper()
 		k, _ := tr.Track(Entry{Rows: rows, Bytes: 1, Through: through, Open: open})
 		k.Done()

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
-	"github.com/jackc/pglogrepl"
 )
 
 // Filter selects letters; a zero field selects all.
@@ -20,7 +20,7 @@ type Filter struct {
 	Topic     string
 	Key       []byte
 	Since     time.Time
-	Commit    pglogrepl.LSN
+	Commit    wal.LSN
 	Partition *int32
 	Offset    *int64
 

@@ -13,12 +13,11 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
-	"github.com/jackc/pglogrepl"
 )
 
 const topic = "letters"
 
-func newRecord(commit pglogrepl.LSN, seq uint64, key, value string) *record.Record {
+func newRecord(commit wal.LSN, seq uint64, key, value string) *record.Record {
 	return &record.Record{
 		Topic: "orders", Key: []byte(key), Value: []byte(value), Partition: record.AutoPartition,
 		Headers: []record.Header{{Key: "id", Value: []byte("e1")}, {Key: "eventType", Value: []byte("Placed")}},
@@ -241,12 +240,12 @@ func (l *logOf) put(r record.Record, partition int32) {
 	l.parked.Read(m)
 }
 
-func (l *logOf) letter(commit pglogrepl.LSN, key string) {
+func (l *logOf) letter(commit wal.LSN, key string) {
 	l.put(Wrap(newRecord(commit, 1, key, "v"), topic, l.cause), 0)
 }
 
 // done writes a marker of version 0.1.
-func (l *logOf) done(key string, through pglogrepl.LSN, partition int32) {
+func (l *logOf) done(key string, through wal.LSN, partition int32) {
 	l.put(markerOfVersion01("7000/orders", KeyGroup("orders", []byte(key)), Row{through, 1}), partition)
 }
 
@@ -316,7 +315,7 @@ func TestParked_IsBoundedAndByKey(t *testing.T) {
 	p := NewParked(2, "")
 	p.Source("s")
 	a, b, c := KeyGroup("t", []byte("a")), KeyGroup("t", []byte("b")), KeyGroup("u", []byte("a"))
-	at := func(commit pglogrepl.LSN, seq uint64) ID { return ID{Timeline: 1, Row: Row{commit, seq}} }
+	at := func(commit wal.LSN, seq uint64) ID { return ID{Timeline: 1, Row: Row{commit, seq}} }
 	if err := errors.Join(p.Park(a, at(0x10, 1)), p.Park(b, at(0x10, 2)), p.Park(a, at(0x20, 1))); err != nil || p.Len() != 2 {
 		t.Fatal(err, p.Len())
 	}
@@ -346,7 +345,7 @@ func TestParked_IsFreeWhenNothingWaitsAndNothingIsOnItsWay(t *testing.T) {
 	rec := newRecord(0x10, 1, "a", "v")
 	group := KeyGroup(rec.Topic, rec.Key)
 	c := Cause{Reason: "r", Err: cause.Err, Source: "s", Timeline: 1}
-	at := func(commit pglogrepl.LSN) ID { return ID{Timeline: 1, Row: Row{commit, 1}} }
+	at := func(commit wal.LSN) ID { return ID{Timeline: 1, Row: Row{commit, 1}} }
 	marker := func(offsets ...int64) {
 		m := Marker{Source: "s", Group: group, Outcome: Sent, Offsets: NewOffsets(offsets)}
 		p.Read(message(m.Record(topic, rec.Key), 0, 100))
@@ -380,7 +379,7 @@ func TestParked_IsFreeWhenNothingWaitsAndNothingIsOnItsWay(t *testing.T) {
 func TestParked_TopicWithTooManyKeysIsAnError(t *testing.T) {
 	l := newLog(Filter{})
 	for i := range 5 {
-		l.letter(pglogrepl.LSN(0x10+i), string(rune('a'+i)))
+		l.letter(wal.LSN(0x10+i), string(rune('a'+i)))
 	}
 	if err := l.parked.Err(); !errors.Is(err, ErrFull) {
 		t.Fatalf("error %v", err)

@@ -15,7 +15,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
-	"github.com/jackc/pglogrepl"
 )
 
 // prefix marks the headers of this package. A record's own headers of that name are
@@ -51,7 +50,7 @@ const (
 
 // Row names a row, as wal.Row.Place does.
 type Row struct {
-	Commit pglogrepl.LSN
+	Commit wal.LSN
 	Seq    uint64
 }
 
@@ -317,7 +316,7 @@ func (p *parser) fail(name string) {
 
 func (p *parser) row(lsn, seq string) (row Row) {
 	var err error
-	if row.Commit, err = pglogrepl.ParseLSN(p.values[lsn]); err != nil {
+	if row.Commit, err = wal.ParseLSN(p.values[lsn]); err != nil {
 		p.fail(lsn)
 	}
 	if row.Seq, err = strconv.ParseUint(p.values[seq], 10, 64); err != nil {

@@ -9,10 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
-	"github.com/jackc/pglogrepl"
 )
 
 // running is a Run of one letter of key a, three of b and one of c, with a sink that
@@ -28,7 +28,7 @@ func newRunning(t *testing.T) *running {
 	log := newLog(Filter{})
 	log.cause.Timeline = 1
 	for i, key := range []string{"a", "b", "b", "b", "c"} {
-		log.letter(pglogrepl.LSN(0x10*(i+1)), key)
+		log.letter(wal.LSN(0x10*(i+1)), key)
 	}
 	tasks := log.backlog.Whole()
 	all := map[Place]*Letter{}

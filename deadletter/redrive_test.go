@@ -8,12 +8,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
-	"github.com/jackc/pglogrepl"
 )
 
 // What fails is found among its neighbours, everything before it is done with, and
@@ -89,7 +89,7 @@ func TestRedriver_SendsALoneRecordThatIsRefusedOnce(t *testing.T) {
 func TestRedriver_NamesTheHighestRowOfAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLog(Filter{})
-		for _, commit := range []pglogrepl.LSN{0x10, 0x30, 0x20} {
+		for _, commit := range []wal.LSN{0x10, 0x30, 0x20} {
 			l.letter(commit, "a")
 		}
 		task := l.backlog.Whole()[0]
@@ -203,7 +203,7 @@ func TestRedriver_MarksNothingThatChangedInMemory(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := newLog(Filter{})
 				for commit := range 3 {
-					l.letter(pglogrepl.LSN(0x10+commit), "a")
+					l.letter(wal.LSN(0x10+commit), "a")
 				}
 				task := l.backlog.Whole()[0]
 				letters := whole(task, func(letter *Letter) { letter.Missing = []string{router.PartValue} })
@@ -253,7 +253,7 @@ func TestRedriver_CompletesNoLetterOfAnotherSource(t *testing.T) {
 // timeline begins at 800 and writes other rows to the same positions.
 func TestBacklog_TellsTimelinesApart(t *testing.T) {
 	group := KeyGroup("orders", []byte("a"))
-	follow := func(l *logOf, commit pglogrepl.LSN) {
+	follow := func(l *logOf, commit wal.LSN) {
 		t.Helper()
 		if !l.parked.Follow(group, ID{Timeline: 2, Row: Row{commit, 1}}) {
 			t.Fatalf("%s does not follow", commit)

@@ -15,7 +15,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
-	"github.com/jackc/pglogrepl"
 )
 
 // world is a model of everything around the dead letters, small enough to be wrong about
@@ -68,7 +67,7 @@ const (
 var kinds = []kind{good, good, good, good, good, good, bad, bad, unmade, huge, huge, monster}
 
 type change struct {
-	commit pglogrepl.LSN
+	commit wal.LSN
 	seq    uint64
 	serial int // event id, empty for records without one
 	events []*event
@@ -82,7 +81,7 @@ type pipe struct {
 	park   bool
 	origin wal.Origin
 	rows   []*change
-	commit pglogrepl.LSN // of the next transaction
+	commit wal.LSN // of the next transaction
 	serial int
 	slot   int // rows that are confirmed
 

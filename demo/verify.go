@@ -7,10 +7,10 @@ import (
 	"os"
 	"time"
 
-	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-relay/cdc-relay/relay/status"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sandbox"
 )
 
@@ -69,7 +69,7 @@ func (s *show) caughtUp(ctx context.Context) error {
 		if err == nil {
 			last = status
 		}
-		if err == nil && pglogrepl.LSN(status.LSN.Confirmed) >= end {
+		if err == nil && wal.LSN(status.LSN.Confirmed) >= end {
 			return nil
 		}
 		select {
@@ -81,7 +81,7 @@ func (s *show) caughtUp(ctx context.Context) error {
 	}
 }
 
-func (s *show) walEnd(ctx context.Context) (pglogrepl.LSN, error) {
+func (s *show) walEnd(ctx context.Context) (wal.LSN, error) {
 	conn, err := pgx.Connect(ctx, s.stage.postgres.URL(s.stage.database))
 	if err != nil {
 		return 0, fmt.Errorf("verify: %w", err)
@@ -91,7 +91,7 @@ func (s *show) walEnd(ctx context.Context) (pglogrepl.LSN, error) {
 	if err := conn.QueryRow(ctx, "SELECT pg_current_wal_insert_lsn()::text").Scan(&text); err != nil {
 		return 0, fmt.Errorf("verify: %w", err)
 	}
-	return pglogrepl.ParseLSN(text)
+	return wal.ParseLSN(text)
 }
 
 func milliseconds(d time.Duration) string {

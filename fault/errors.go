@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/jackc/pglogrepl"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // ErrorKind says what happens next, which is all that the relay decides by.
@@ -72,12 +72,12 @@ const (
 // connection string nor a password, nor anything of a row.
 type Error struct {
 	Kind    Kind
-	Reason  string        // one of the Reason constants; empty means the kind's usual one
-	Op      string        // what was tried: "start replication"
-	Subject string        // on what: `slot "orders"`
-	Hint    string        // what to do next; empty when waiting is the answer
-	LSN     pglogrepl.LSN // where in the stream, or zero
-	Err     error         // the cause
+	Reason  string  // one of the Reason constants; empty means the kind's usual one
+	Op      string  // what was tried: "start replication"
+	Subject string  // on what: `slot "orders"`
+	Hint    string  // what to do next; empty when waiting is the answer
+	LSN     wal.LSN // where in the stream, or zero
+	Err     error   // the cause
 }
 
 // Error prints operation, subject, cause, position and next step on one line.

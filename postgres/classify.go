@@ -13,8 +13,8 @@ import (
 	"syscall"
 
 	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/wording"
-	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
@@ -36,7 +36,7 @@ type verdict struct {
 	kind   fault.Kind
 	reason string
 	hint   string
-	lsn    pglogrepl.LSN
+	lsn    wal.LSN
 }
 
 func verdictOf(err error) verdict {
@@ -62,7 +62,7 @@ const (
 
 // HintRecreate is the way out of a slot that cannot go on: reason names the entry of
 // the runbook, confirmed is zero where it is not known.
-func HintRecreate(reason string, confirmed pglogrepl.LSN) string {
+func HintRecreate(reason string, confirmed wal.LSN) string {
 	since := "the last confirmed LSN"
 	if confirmed != 0 {
 		since = "LSN " + confirmed.String()
@@ -72,7 +72,7 @@ func HintRecreate(reason string, confirmed pglogrepl.LSN) string {
 
 // HintUnpublished is for a row from before its publication, of which the server uses the
 // catalog as it was then.
-func HintUnpublished(confirmed pglogrepl.LSN) string {
+func HintUnpublished(confirmed wal.LSN) string {
 	return "the publication did not exist when the row at this position was written, and the slot cannot stream rows from before a new one: " +
 		HintRecreate(fault.ReasonPublicationMissing, confirmed)
 }
@@ -199,12 +199,12 @@ var lsnInText = regexp.MustCompile(`\b[0-9A-F]{1,8}/[0-9A-F]{1,8}\b`)
 
 // associatedLSN reads "… in the change callback, associated LSN 0/1A2B" out of
 // an error's context, whatever its language.
-func associatedLSN(pg *pgconn.PgError) pglogrepl.LSN {
+func associatedLSN(pg *pgconn.PgError) wal.LSN {
 	all := lsnInText.FindAllString(pg.Where, -1)
 	if len(all) == 0 {
 		return 0
 	}
-	lsn, err := pglogrepl.ParseLSN(all[len(all)-1])
+	lsn, err := wal.ParseLSN(all[len(all)-1])
 	if err != nil {
 		return 0
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/cdc-relay/cdc-relay/fault"
-	"github.com/jackc/pglogrepl"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
@@ -83,11 +83,11 @@ func (r *Row) Int(name string, i int) int {
 	return n
 }
 
-func (r *Row) LSN(name string, i int) pglogrepl.LSN {
+func (r *Row) LSN(name string, i int) wal.LSN {
 	if r.Cells[i].Null {
 		return 0
 	}
-	lsn, err := pglogrepl.ParseLSN(r.Cells[i].Text)
+	lsn, err := wal.ParseLSN(r.Cells[i].Text)
 	r.keep(name, err)
 	return lsn
 }

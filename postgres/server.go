@@ -25,7 +25,7 @@ type Server struct {
 	ServerVersion int // server_version_num: 150014
 	SystemID      string
 	Timeline      int32
-	WALEnd        pglogrepl.LSN
+	WALEnd        wal.LSN
 	SenderTimeout time.Duration // wal_sender_timeout of this connection; zero is never
 
 	// Warnings are one sentence each: what does not stop a stream but may surprise.
@@ -133,7 +133,7 @@ func (s *Server) Identify(q Querier) error {
 	if err != nil {
 		return Classify("identify the server", err)
 	}
-	s.SystemID, s.Timeline, s.WALEnd = system.SystemID, system.Timeline, system.XLogPos
+	s.SystemID, s.Timeline, s.WALEnd = system.SystemID, system.Timeline, wal.LSN(system.XLogPos)
 	return s.readHistory(q.Ctx, q.Conn)
 }
 
@@ -175,7 +175,7 @@ func parseHistory(content string) ([]wal.Fork, error) {
 		if err != nil || timeline < 1 {
 			return nil, fmt.Errorf("line %d begins with no timeline", i+1)
 		}
-		at, err := pglogrepl.ParseLSN(words[1])
+		at, err := wal.ParseLSN(words[1])
 		if err != nil {
 			return nil, fmt.Errorf("line %d has no position: %w", i+1, err)
 		}

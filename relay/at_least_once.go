@@ -13,7 +13,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
-	"github.com/jackc/pglogrepl"
 )
 
 // atLeastOnce retries in memory, inside the session: what is durable is never sent twice,
@@ -23,7 +22,7 @@ type atLeastOnce struct{ s *session }
 func (d *atLeastOnce) rules() rules                         { return rules{repeats: true, growth: 4} }
 func (d *atLeastOnce) covers(*wal.Row) bool                 { return false }
 func (d *atLeastOnce) replace(*flight, int, *wal.Row) error { return nil }
-func (d *atLeastOnce) pass(pglogrepl.LSN)                   {}
+func (d *atLeastOnce) pass(wal.LSN)                         {}
 func (d *atLeastOnce) makeRoom()                            {}
 func (d *atLeastOnce) renewal() (<-chan time.Time, func())  { return nil, func() {} }
 func (d *atLeastOnce) renew()                               {}

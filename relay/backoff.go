@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/jackc/pglogrepl"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // backoff yields delays that double from min to max, each shortened by a random
@@ -27,14 +27,14 @@ func (b *backoff) reset() { b.next = 0 }
 // which must come ever more rarely: each sends the same rows again. Owned by one
 // goroutine.
 type reach struct {
-	start pglogrepl.LSN // where the last sessions began
-	rows  int64         // most that one of them delivered from there
+	start wal.LSN // where the last sessions began
+	rows  int64   // most that one of them delivered from there
 }
 
 // further says that a session delivered rows that none before it did, though it may
 // have confirmed nothing: they are part of a large transaction. With `once` no row is
 // delivered by two sessions.
-func (r *reach) further(start pglogrepl.LSN, rows int64, once bool) bool {
+func (r *reach) further(start wal.LSN, rows int64, once bool) bool {
 	if start != r.start {
 		*r = reach{start: start}
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
-	"github.com/jackc/pglogrepl"
 )
 
 var errAway = &fault.Error{Kind: fault.KindRetry, Op: "connect", Err: errors.New("connection refused")}
@@ -30,14 +29,14 @@ func TestBackoff_StartsAnewAfterASessionThatGotOn(t *testing.T) {
 	}{
 		"a row each": {
 			batches: func(n int) []func() *wal.Batch {
-				at := pglogrepl.LSN(1000 + 20*n)
+				at := wal.LSN(1000 + 20*n)
 				return []func() *wal.Batch{fixed(at, at+10, 1, "order/a/x")}
 			},
 			gotOn: true,
 		},
 		"a position without rows each": {
 			batches: func(n int) []func() *wal.Batch {
-				return []func() *wal.Batch{fixed(0, pglogrepl.LSN(1000+20*n), 1)}
+				return []func() *wal.Batch{fixed(0, wal.LSN(1000+20*n), 1)}
 			},
 			gotOn: true,
 		},
@@ -114,7 +113,7 @@ func TestBackoff_StartsAnewAfterASessionThatGotOn(t *testing.T) {
 
 func TestReach_TellsSessionsThatGetOn(t *testing.T) {
 	type session struct {
-		start pglogrepl.LSN
+		start wal.LSN
 		rows  int64
 		once  bool
 		want  bool

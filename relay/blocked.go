@@ -7,14 +7,14 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/relay/status"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
-	"github.com/jackc/pglogrepl"
 )
 
 // wayOut adds how to go on without the row, first what loses nothing. The server skips
 // what commits before the position, so it has to lie behind the start of the commit
 // record, and everything before the row has to be delivered.
-func (s *session) wayOut(commit pglogrepl.LSN, reason string, cause error) error {
+func (s *session) wayOut(commit wal.LSN, reason string, cause error) error {
 	cfg, then := &s.r.cfg, ""
 	if cfg.KeepsPositions() { // else the slot would be ahead of its checkpoint
 		then = ", then `cdc-relay setup --accept-gap`"
@@ -74,8 +74,8 @@ func (s *session) block(ctx, hard context.Context, reason string, cause error, p
 type RowBlockedError struct {
 	Reason  string
 	Table   string // schema.name
-	LSN     pglogrepl.LSN
-	Commit  pglogrepl.LSN // and Ordinal: wal.Row.Place
+	LSN     wal.LSN
+	Commit  wal.LSN // and Ordinal: wal.Row.Place
 	Ordinal uint64
 	Err     error
 }

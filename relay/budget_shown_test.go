@@ -13,10 +13,10 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
-	"github.com/jackc/pglogrepl"
 	"github.com/rs/zerolog"
 )
 
@@ -33,7 +33,7 @@ func (w *writing) end() int64 { return 1000 + w.pace*int64(time.Since(w.began)/t
 
 func (w *writing) Look(context.Context) (*watch.Snapshot, error) {
 	at := w.server.position()
-	s := &watch.Snapshot{WALEnd: pglogrepl.LSN(w.end()), Slot: catalog.SlotInfo{Active: true, WALStatus: "reserved", Confirmed: at, Restart: at}}
+	s := &watch.Snapshot{WALEnd: wal.LSN(w.end()), Slot: catalog.SlotInfo{Active: true, WALStatus: "reserved", Confirmed: at, Restart: at}}
 	if w.follow {
 		s.Slot.Restart = s.WALEnd
 	}
@@ -125,7 +125,7 @@ func TestBudget_IsShownInStatusAndLogWhileTheSlotStandsStill(t *testing.T) {
 				for range 50 { // not yet a minute
 					pass(time.Second)
 					if c.follows {
-						server.more <- fixed(0, pglogrepl.LSN(w.end()), 1)
+						server.more <- fixed(0, wal.LSN(w.end()), 1)
 					}
 				}
 				if n := len(log.budget(t)); n != 0 {
@@ -134,7 +134,7 @@ func TestBudget_IsShownInStatusAndLogWhileTheSlotStandsStill(t *testing.T) {
 				for range past - 51 {
 					pass(time.Second)
 					if c.follows {
-						server.more <- fixed(0, pglogrepl.LSN(w.end()), 1)
+						server.more <- fixed(0, wal.LSN(w.end()), 1)
 					}
 				}
 				st := r.Status().SlotState

@@ -14,7 +14,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/cdc-relay/cdc-relay/sink/kafka"
-	"github.com/jackc/pglogrepl"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -34,7 +33,7 @@ func (s slowCommit) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, _ t
 // commits is how long each row took from the source to its commit.
 type commits struct {
 	mu   sync.Mutex
-	sent map[pglogrepl.LSN]time.Time
+	sent map[wal.LSN]time.Time
 	took []time.Duration
 }
 
@@ -71,7 +70,7 @@ func TestExactlyOnce_ARowWaitsNoLongerThanTheCommitInterval(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := &commits{sent: map[pglogrepl.LSN]time.Time{}}
+		c := &commits{sent: map[wal.LSN]time.Time{}}
 		server := newServer()
 		server.origin = wal.Origin{SystemID: "7", Timeline: 1}
 		cfg := Config{Guarantee: ExactlyOnce, CheckpointTopic: "checkpoints", Kafka: kafka.Config{Connection: broker.Connection{Brokers: brokers}, Compression: "none"}}.WithDefaults()
@@ -89,7 +88,7 @@ func TestExactlyOnce_ARowWaitsNoLongerThanTheCommitInterval(t *testing.T) {
 			r.Abort()
 			cancel()
 		}()
-		at := pglogrepl.LSN(100)
+		at := wal.LSN(100)
 		row := func() {
 			at += 10
 			c.mu.Lock()

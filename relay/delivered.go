@@ -3,7 +3,6 @@ package relay
 import (
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/jackc/pglogrepl"
 )
 
 // delivered tells that a row needs no record, because Kafka has it from whoever
@@ -18,12 +17,12 @@ func (s *session) delivered(row *wal.Row) bool {
 
 // deliveredBelow is where Config.Delivered ends to hold. Behind a fork that the history it
 // speaks of does not have, other rows have the same positions.
-func (r *Relay) deliveredBelow(now wal.Origin) pglogrepl.LSN {
+func (r *Relay) deliveredBelow(now wal.Origin) wal.LSN {
 	if r.cfg.Delivered == nil {
 		return 0
 	}
 	below := now.Common(r.cfg.DeliveredIn)
-	if was := r.cfg.DeliveredIn; below != ^pglogrepl.LSN(0) {
+	if was := r.cfg.DeliveredIn; below != ^wal.LSN(0) {
 		r.log.Warn().Int32("from", was.Timeline).Int32("timeline", now.Timeline).Stringer("lsn", below).
 			Msg("the server's history is not that of the position which says what is delivered: every row behind the position here is sent")
 	}

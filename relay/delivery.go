@@ -6,7 +6,6 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/jackc/pglogrepl"
 )
 
 // delivery is what a guarantee does with the routed rows of a session: how they reach the
@@ -30,7 +29,7 @@ type delivery interface {
 	send(f *flight)
 
 	// pass takes the position of a batch without rows.
-	pass(through pglogrepl.LSN)
+	pass(through wal.LSN)
 
 	// makeRoom runs while the window is full.
 	makeRoom()

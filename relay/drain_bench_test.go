@@ -23,7 +23,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/kafka"
-	"github.com/jackc/pglogrepl"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -180,7 +179,7 @@ type drainSource struct {
 	abort   sync.Once
 	batch   func() // called behind each batch; may be nil
 
-	at            pglogrepl.LSN
+	at            wal.LSN
 	through       atomic.Uint64
 	begin, commit []byte
 	relation      []byte
@@ -238,17 +237,17 @@ func drainInsert(oid uint32, values ...string) []byte {
 	return m
 }
 
-func (s *drainSource) Start() pglogrepl.LSN                       { return drainStart }
-func (s *drainSource) Origin() wal.Origin                         { return wal.Origin{} }
-func (s *drainSource) Tables() []*wal.Relation                    { return []*wal.Relation{s.catalog} }
-func (s *drainSource) Received() pglogrepl.LSN                    { return pglogrepl.LSN(s.through.Load()) }
-func (s *drainSource) ServerEnd() pglogrepl.LSN                   { return s.Received() }
-func (s *drainSource) Silent() time.Duration                      { return 0 }
-func (s *drainSource) Lost() <-chan struct{}                      { return nil }
-func (s *drainSource) Abort()                                     { s.abort.Do(func() { close(s.aborted) }) }
-func (s *drainSource) Close(context.Context, pglogrepl.LSN) error { return nil }
+func (s *drainSource) Start() wal.LSN                       { return drainStart }
+func (s *drainSource) Origin() wal.Origin                   { return wal.Origin{} }
+func (s *drainSource) Tables() []*wal.Relation              { return []*wal.Relation{s.catalog} }
+func (s *drainSource) Received() wal.LSN                    { return wal.LSN(s.through.Load()) }
+func (s *drainSource) ServerEnd() wal.LSN                   { return s.Received() }
+func (s *drainSource) Silent() time.Duration                { return 0 }
+func (s *drainSource) Lost() <-chan struct{}                { return nil }
+func (s *drainSource) Abort()                               { s.abort.Do(func() { close(s.aborted) }) }
+func (s *drainSource) Close(context.Context, wal.LSN) error { return nil }
 
-func (s *drainSource) Run(intake context.Context, out chan<- *wal.Batch, confirmed func() pglogrepl.LSN) error {
+func (s *drainSource) Run(intake context.Context, out chan<- *wal.Batch, confirmed func() wal.LSN) error {
 	for {
 		select {
 		case n := <-s.want:
@@ -318,7 +317,7 @@ func (s *drainSource) transaction(rows int) error {
 }
 
 // await returns when everything is confirmed, or says that nobody waits any more.
-func (s *drainSource) await(confirmed func() pglogrepl.LSN) bool {
+func (s *drainSource) await(confirmed func() wal.LSN) bool {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for uint64(confirmed()) < s.through.Load() {

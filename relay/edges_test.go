@@ -19,7 +19,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/sink/kafka"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
-	"github.com/jackc/pglogrepl"
 )
 
 func newBench(batches ...func() *wal.Batch) *bench {
@@ -59,7 +58,7 @@ type lastWords struct {
 	err error
 }
 
-func (l lastWords) Run(intake context.Context, out chan<- *wal.Batch, confirmed func() pglogrepl.LSN) error {
+func (l lastWords) Run(intake context.Context, out chan<- *wal.Batch, confirmed func() wal.LSN) error {
 	_ = l.fakeSource.Run(intake, out, confirmed)
 	return l.err
 }
@@ -297,7 +296,7 @@ func TestDeadLetters_ATopicThatIsNotThereYetIsEmpty(t *testing.T) {
 // Rejects are remembered up to a number of them, the last ones.
 func TestRejects_ForgetsTheOldest(t *testing.T) {
 	var r rejects
-	row := func(n int) deadletter.Row { return deadletter.Row{Commit: pglogrepl.LSN(n)} }
+	row := func(n int) deadletter.Row { return deadletter.Row{Commit: wal.LSN(n)} }
 	for n := range maxRejects {
 		if !r.first(row(n)) {
 			t.Fatalf("row %d is known", n)

@@ -7,13 +7,12 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
-	"github.com/jackc/pglogrepl"
 )
 
 // Events are optional calls; nil fields are ignored. They run on the relay's
 // goroutines: they must not block and must not keep what they are given.
 type Events struct {
-	SessionStarted func(start pglogrepl.LSN)
+	SessionStarted func(start wal.LSN)
 	SessionEnded   func(err error) // nil after a clean drain
 
 	// Reconnecting runs for every session that failed and every failed attempt at

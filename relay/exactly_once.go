@@ -14,7 +14,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
-	"github.com/jackc/pglogrepl"
 )
 
 // With exactly-once the sink commits records and the position behind them together.
@@ -135,7 +134,7 @@ func (x *exactlyOnce) limit(lsn uint64) uint64 {
 
 // advance moves the position to the end of a whole transaction, or to that of a
 // keep-alive. One that lies before the divided transaction leaves it as it is.
-func (x *exactlyOnce) advance(end pglogrepl.LSN) {
+func (x *exactlyOnce) advance(end wal.LSN) {
 	x.at.End = max(x.at.End, end)
 	if x.at.Part.Commit < end {
 		x.at.Part = checkpoint.Part{}
@@ -163,11 +162,11 @@ func (x *exactlyOnce) renewal() (<-chan time.Time, func()) {
 
 // committed runs on a goroutine of the sink.
 func (x *exactlyOnce) committed(rec *checkpoint.Record) {
-	x.covered.Store(uint64(max(rec.End, pglogrepl.LSN(x.covered.Load()))))
+	x.covered.Store(uint64(max(rec.End, wal.LSN(x.covered.Load()))))
 	x.s.r.verdicts.last.Store(rec)
 }
 
-func (x *exactlyOnce) pass(through pglogrepl.LSN) {
+func (x *exactlyOnce) pass(through wal.LSN) {
 	if through > x.at.End {
 		x.advance(through)
 		x.mark(false)
@@ -183,7 +182,7 @@ func (x *exactlyOnce) send(f *flight) {
 	rows := f.batch.Rows
 	// What is stuck may lie before the transaction that is kept apart: cut at both.
 	at, apart := s.r.board.StuckAt(), s.r.apart
-	for _, stuck := range slices.Compact([]pglogrepl.LSN{min(at, apart), max(at, apart)}) {
+	for _, stuck := range slices.Compact([]wal.LSN{min(at, apart), max(at, apart)}) {
 		switch i := rowFrom(rows, stuck); {
 		case i == 0 && deadletter.RowOf(&rows[0]).Commit == stuck && x.at.Part.Commit != stuck: // it begins here
 			x.mark(true)
@@ -243,7 +242,7 @@ func (x *exactlyOnce) cut(f *flight, records []record.Record, i int, now bool) [
 }
 
 // rowFrom is the index of the first row that commits there or later.
-func rowFrom(rows []wal.Row, commit pglogrepl.LSN) int {
+func rowFrom(rows []wal.Row, commit wal.LSN) int {
 	for i := range rows {
 		if deadletter.RowOf(&rows[i]).Commit >= commit {
 			return i
@@ -258,7 +257,7 @@ func (f *flight) unended(row *wal.Row) bool {
 }
 
 // endBefore is the end of what precedes a row in its batch.
-func endBefore(rows []wal.Row, i int) pglogrepl.LSN {
+func endBefore(rows []wal.Row, i int) wal.LSN {
 	row := &rows[i-1]
 	if row.Outside() {
 		return row.Txn.Commit // it has no other

@@ -10,7 +10,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
-	"github.com/jackc/pglogrepl"
 )
 
 // With exactly-once a row that can never be delivered is found by trying records in
@@ -32,7 +31,7 @@ var errTogether = errors.New("rows were given up with the beginning of a later t
 
 // takeApart says whether that has happened to a transaction for the first time. No answer
 // is waited for any more.
-func (x *exactlyOnce) takeApart(commit pglogrepl.LSN) bool {
+func (x *exactlyOnce) takeApart(commit wal.LSN) bool {
 	if x.s.r.apart == commit {
 		return false
 	}

@@ -9,8 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/jackc/pglogrepl"
-
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 )
@@ -65,7 +64,7 @@ type freed struct {
 	at *atomic.Int64
 }
 
-func (f freed) Close(ctx context.Context, confirmed pglogrepl.LSN) error {
+func (f freed) Close(ctx context.Context, confirmed wal.LSN) error {
 	f.at.Store(time.Now().UnixNano())
 	return f.fakeSource.Close(ctx, confirmed)
 }

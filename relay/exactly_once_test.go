@@ -10,12 +10,11 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink"
-	"github.com/jackc/pglogrepl"
 	"github.com/rs/zerolog"
 )
 
 // onceAt is a relay with exactly-once and a slot at a position of a timeline.
-func onceAt(start pglogrepl.LSN, timeline int32) (*Relay, *fakeSource) {
+func onceAt(start wal.LSN, timeline int32) (*Relay, *fakeSource) {
 	r := &Relay{cfg: Config{Guarantee: ExactlyOnce, Replication: postgres.Config{Slot: "s", Publication: "p"}}.WithDefaults(), log: zerolog.Nop(), board: status.NewBoard(status.Pipeline{}, zerolog.Nop(), nil)}
 	server := newServer()
 	server.confirmed = start
@@ -39,10 +38,10 @@ func TestExactly_ResumesFromWhatIsProven(t *testing.T) {
 	early.End, early.Part.Commit = 150, 180
 	for name, c := range map[string]struct {
 		found    []byte
-		start    pglogrepl.LSN
+		start    wal.LSN
 		timeline int32
 		known    *checkpoint.Record
-		end      pglogrepl.LSN
+		end      wal.LSN
 		part     uint64
 		renew    bool
 		reason   string
@@ -101,7 +100,7 @@ func TestExactly_DivideNeverGoesBack(t *testing.T) {
 	r, _ := onceAt(100, 1)
 	part := checkpoint.Part{Commit: 320, Rows: 9, Shape: r.cfg.shape()}
 	x := &exactlyOnce{s: &session{r: r}, at: checkpoint.Record{End: 300, Part: part}}
-	row := func(commit pglogrepl.LSN, ordinal uint64) *wal.Row {
+	row := func(commit wal.LSN, ordinal uint64) *wal.Row {
 		return &wal.Row{Txn: &wal.Txn{Commit: commit}, Ordinal: ordinal}
 	}
 	for _, again := range []*wal.Row{row(250, 40), row(299, 1), row(310, 5), row(320, 3), row(320, 9)} {

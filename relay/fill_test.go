@@ -12,7 +12,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
-	"github.com/jackc/pglogrepl"
 	"github.com/rs/zerolog"
 )
 
@@ -32,7 +31,7 @@ func (f *filler) Backlog(behind bool) {
 // The sink is told when a backlog begins and ends, and not for each batch.
 func TestRelay_TellsTheSinkOfABacklog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		of := func(commit pglogrepl.LSN, backlog bool, row string) func() *wal.Batch {
+		of := func(commit wal.LSN, backlog bool, row string) func() *wal.Batch {
 			return func() *wal.Batch {
 				b := batch(commit, commit+10, 1, row)
 				b.Backlog = backlog

@@ -11,7 +11,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
-	"github.com/jackc/pglogrepl"
 	"github.com/rs/zerolog"
 )
 
@@ -19,7 +18,7 @@ import (
 // it in its transaction is delivered by the first one only.
 func TestRelay_DeliversOnceWhatIsBeforeARowThatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		begun := func(commit pglogrepl.LSN, first int, rows ...string) func() *wal.Batch {
+		begun := func(commit wal.LSN, first int, rows ...string) func() *wal.Batch {
 			return func() *wal.Batch {
 				b := batch(commit, 0, first, rows...)
 				b.Open = true
@@ -113,7 +112,7 @@ func TestFragment_IsForgottenWhereAnotherRelayStreamed(t *testing.T) {
 	server := newServer()
 	server.origin = wal.Origin{SystemID: "7", Timeline: 1}
 	for _, c := range []struct {
-		start   pglogrepl.LSN
+		start   wal.LSN
 		forgets bool
 	}{{100, false}, {100, false}, {120, true}} {
 		r.part = fragment{last: deadletter.Row{Commit: 130, Seq: 3}}

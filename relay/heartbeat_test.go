@@ -10,11 +10,11 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/debezium"
 	"github.com/cdc-relay/cdc-relay/relay/status"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
-	"github.com/jackc/pglogrepl"
 	"github.com/rs/zerolog"
 )
 
@@ -99,7 +99,7 @@ func TestRelay_AHeartbeatThatWaitsForItsTopicIsSeen(t *testing.T) {
 		b.sink.Room(1) // which the row takes
 		pass(1500 * time.Millisecond)
 		for i := range 3 {
-			at := pglogrepl.LSN(130 + 20*i)
+			at := wal.LSN(130 + 20*i)
 			b.server.more <- fixed(at, at+10, 1, "order/a/2")
 		}
 		pass(20 * time.Second)

@@ -10,7 +10,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/jackc/pglogrepl"
 )
 
 // The reasons for which a server, or its slot, is not what the relay streamed from.
@@ -24,7 +23,7 @@ const (
 // past is what this process knows from its sessions. It is Run's goroutine's alone.
 type past struct {
 	origin wal.Origin
-	told   pglogrepl.LSN // highest position told to a server on that timeline
+	told   wal.LSN // highest position told to a server on that timeline
 }
 
 // checkHistory decides whether a server continues the history of the one that the
@@ -60,7 +59,7 @@ func (r *Relay) checkHistory(src Source) error {
 	case now.Timeline < was.origin.Timeline:
 		return refuse(fault.KindRetry, ReasonStalePrimary, "it is an old primary: shut it down, or rewind it to a standby",
 			"it is on timeline %d, and the relay streamed on timeline %d", now.Timeline, was.origin.Timeline)
-	case now.Timeline == was.origin.Timeline && now.Common(was.origin) != ^pglogrepl.LSN(0):
+	case now.Timeline == was.origin.Timeline && now.Common(was.origin) != ^wal.LSN(0):
 		return refuse(fault.KindRefused, ReasonForeignTimeline, "another standby was promoted; if this server is to be streamed from, restart the relay",
 			"it is on timeline %d, as the server that the relay streamed from, and left their common history at %s", now.Timeline, now.Common(was.origin))
 	case now.Timeline > was.origin.Timeline:
@@ -114,7 +113,7 @@ func (r *Relay) forked(was past, now wal.Origin, fork wal.Fork) {
 // slotTaken reports that another relay streams from the slot: while ours does nobody else can
 // move it. A relay that was suspended finds out by this, too.
 func (s *session) slotTaken(snapshot *watch.Snapshot) error {
-	if told := pglogrepl.LSN(s.told.Load()); !snapshot.Slot.Active || snapshot.Slot.Confirmed <= told {
+	if told := wal.LSN(s.told.Load()); !snapshot.Slot.Active || snapshot.Slot.Confirmed <= told {
 		return nil
 	}
 	return &fault.Error{
@@ -126,7 +125,7 @@ func (s *session) slotTaken(snapshot *watch.Snapshot) error {
 // slotMoved reports that the slot, which nobody has, is ahead of everything that its only
 // owner told: somebody moved it under the stream, and rows in between may never come.
 func (s *session) slotMoved(snapshot *watch.Snapshot) error {
-	told := pglogrepl.LSN(s.told.Load())
+	told := wal.LSN(s.told.Load())
 	if snapshot.Slot.Active || snapshot.Slot.Confirmed <= told {
 		return nil
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
-	"github.com/jackc/pglogrepl"
 )
 
 func TestHistory_OtherServersAreRefusedAndFailoversFollowed(t *testing.T) {
@@ -71,7 +70,7 @@ func TestHistory_OtherServersAreRefusedAndFailoversFollowed(t *testing.T) {
 // position at which the relay had seen the column.
 func TestHistory_AFailoverTakesAColumnBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		without := func(commit, through pglogrepl.LSN, spec string) func() *wal.Batch {
+		without := func(commit, through wal.LSN, spec string) func() *wal.Batch {
 			return func() *wal.Batch {
 				b := batch(commit, through, 1, spec)
 				row := &b.Rows[0]

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink"
-	"github.com/jackc/pglogrepl"
 )
 
 // With AtLeastOnce the slot's position is all that PostgreSQL keeps, and nothing in it
@@ -120,7 +120,7 @@ func (i *intent) keep(ctx context.Context, s *session) {
 
 // raise makes sure that a position may be told. It reaches no further, although writes
 // would be fewer: a slot that is moved over rows which nobody has confirmed has to be seen.
-func (i *intent) raise(ctx context.Context, to pglogrepl.LSN) error {
+func (i *intent) raise(ctx context.Context, to wal.LSN) error {
 	if i == nil || uint64(to) <= i.durable.Load() {
 		return nil
 	}

@@ -17,7 +17,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
-	"github.com/jackc/pglogrepl"
 )
 
 // fakeLedger is a topic that lasts longer than the relays that write to it.
@@ -60,7 +59,7 @@ func (l *fakeLedger) failing(err error) {
 }
 
 // highest is the highest position of the slot that may have been confirmed.
-func (l *fakeLedger) highest(t *testing.T) (end pglogrepl.LSN) {
+func (l *fakeLedger) highest(t *testing.T) (end wal.LSN) {
 	t.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -14,11 +14,10 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
-	"github.com/jackc/pglogrepl"
 )
 
 // committed gives the rows of a batch a commit time.
-func committed(at time.Time, commit, through pglogrepl.LSN, rows ...string) func() *wal.Batch {
+func committed(at time.Time, commit, through wal.LSN, rows ...string) func() *wal.Batch {
 	return func() *wal.Batch {
 		b := batch(commit, through, 1, rows...)
 		for i := range b.Rows {
@@ -61,7 +60,7 @@ type behindSource struct {
 	received *atomic.Uint64
 }
 
-func (s behindSource) Received() pglogrepl.LSN { return pglogrepl.LSN(s.received.Load()) }
+func (s behindSource) Received() wal.LSN { return wal.LSN(s.received.Load()) }
 
 func TestLag_IsTheAgeOfTheOldestUnconfirmedCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -13,7 +13,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
-	"github.com/jackc/pglogrepl"
 )
 
 // `BEGIN; INSERT …; SELECT pg_logical_emit_message(false, …); COMMIT` has the server send
@@ -21,7 +20,7 @@ import (
 // commit record starts there. Both were taken for rows of one transaction.
 
 // message is one outside any transaction, which confirms nothing by itself.
-func message(at pglogrepl.LSN, row string) func() *wal.Batch {
+func message(at wal.LSN, row string) func() *wal.Batch {
 	return func() *wal.Batch {
 		b := batch(at, 0, 1, row)
 		b.Rows[0].Txn.Time = time.Time{}
@@ -30,7 +29,7 @@ func message(at pglogrepl.LSN, row string) func() *wal.Batch {
 }
 
 // together puts a message in front of the transaction behind it.
-func together(at pglogrepl.LSN, text string, rows ...string) func() *wal.Batch {
+func together(at wal.LSN, text string, rows ...string) func() *wal.Batch {
 	return func() *wal.Batch {
 		b := several(fixed(at, at+10, 1, rows...))()
 		b.Rows = append(message(at, text)().Rows, b.Rows...)
@@ -140,7 +139,7 @@ func TestMessage_HasNotTheEndOfTheTransactionBehindIt(t *testing.T) {
 	s := &session{r: &Relay{ends: knownEnd{origin, 130, 140}}, history: origin, src: &fakeSource{server: &fakeServer{origin: origin}}}
 	b := together(130, "order/a/m", "order/a/1")()
 	b.Rows[1].Txn.End = 0
-	for i, want := range []pglogrepl.LSN{0, 140} {
+	for i, want := range []wal.LSN{0, 140} {
 		if s.place(&record.Record{Row: &b.Rows[i]}); b.Rows[i].Txn.End != want {
 			t.Errorf("row %d ends at %s, want %s", i, b.Rows[i].Txn.End, want)
 		}

@@ -18,7 +18,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/cdc-relay/cdc-relay/sink/kafka"
 	"github.com/cdc-relay/cdc-relay/test/harness"
-	"github.com/jackc/pglogrepl"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -41,12 +40,12 @@ func (l distant) Addr() net.Addr {
 type longSlot struct {
 	mu        sync.Mutex
 	rows      []func() *wal.Batch
-	confirmed pglogrepl.LSN
+	confirmed wal.LSN
 	down      atomic.Bool
 	refused   atomic.Int64 // attempts while it was down
 }
 
-func (s *longSlot) insert(commit, end pglogrepl.LSN, row string) {
+func (s *longSlot) insert(commit, end wal.LSN, row string) {
 	s.mu.Lock()
 	s.rows = append(s.rows, fixed(commit, end, 1, row))
 	s.mu.Unlock()
@@ -65,12 +64,12 @@ func (s *longSlot) open(context.Context) (Source, error) {
 type longSource struct {
 	*fakeSource
 	slot  *longSlot
-	start pglogrepl.LSN
+	start wal.LSN
 }
 
-func (s *longSource) Start() pglogrepl.LSN { return s.start }
+func (s *longSource) Start() wal.LSN { return s.start }
 
-func (s *longSource) Close(_ context.Context, confirmed pglogrepl.LSN) error {
+func (s *longSource) Close(_ context.Context, confirmed wal.LSN) error {
 	if s.slot.down.Load() {
 		return errors.New("the connection is gone")
 	}
@@ -80,7 +79,7 @@ func (s *longSource) Close(_ context.Context, confirmed pglogrepl.LSN) error {
 	return nil
 }
 
-func (s *longSource) Run(intake context.Context, out chan<- *wal.Batch, confirmed func() pglogrepl.LSN) error {
+func (s *longSource) Run(intake context.Context, out chan<- *wal.Batch, confirmed func() wal.LSN) error {
 	look := time.NewTicker(10 * time.Millisecond)
 	defer look.Stop()
 	for next := 0; ; {

@@ -12,7 +12,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
-	"github.com/jackc/pglogrepl"
 	"github.com/rs/zerolog"
 )
 
@@ -36,7 +35,7 @@ func TestRelay_LogsWhatTheRouterNoticedOnceAMinute(t *testing.T) {
 	r := New(Config{}, Parts{Router: routes}, Events{}, zerolog.New(&log))
 	update := func(commit uint64) {
 		row := &wal.Row{Relation: rel, Values: values, Ordinal: 1, Txn: &wal.Txn{Commit: 0x100}, Change: &wal.Change{Op: wal.Update}}
-		row.Txn.Commit += pglogrepl.LSN(commit)
+		row.Txn.Commit += wal.LSN(commit)
 		if err := routes.Route(new(record.Buffer), row); err != nil {
 			t.Fatal(err)
 		}

@@ -1,6 +1,6 @@
 package relay
 
-import "github.com/jackc/pglogrepl"
+import "github.com/cdc-relay/cdc-relay/replication/wal"
 
 // olderTypes decides whether the WAL may hold rows from before a column's type changed.
 // A session chooses text or binary by the types that the catalog has now, and rows of an
@@ -13,7 +13,7 @@ import "github.com/jackc/pglogrepl"
 // more session that ends so.
 type olderTypes struct {
 	seen bool
-	end  pglogrepl.LSN // zero: the next session sets it
+	end  wal.LSN // zero: the next session sets it
 }
 
 // met notes that a session ended at such a row.
@@ -21,7 +21,7 @@ func (o *olderTypes) met() { *o = olderTypes{seen: true} }
 
 // ahead reports whether a session that starts at from may meet such a row. end is the end
 // of the WAL as the session found it.
-func (o *olderTypes) ahead(from, end pglogrepl.LSN) bool {
+func (o *olderTypes) ahead(from, end wal.LSN) bool {
 	if o.seen && o.end == 0 {
 		o.end = end
 		return true

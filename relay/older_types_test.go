@@ -3,12 +3,12 @@ package relay
 import (
 	"testing"
 
-	"github.com/jackc/pglogrepl"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 func TestOlderTypes_AreReadAsTextUntilTheStartIsPastThem(t *testing.T) {
 	var o olderTypes
-	look := func(from, end pglogrepl.LSN, want bool) {
+	look := func(from, end wal.LSN, want bool) {
 		t.Helper()
 		if got := o.ahead(from, end); got != want {
 			t.Fatalf("a session from %s, with WAL up to %s: %t, want %t", from, end, got, want)

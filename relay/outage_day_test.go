@@ -16,7 +16,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
-	"github.com/jackc/pglogrepl"
 )
 
 // stats are those of the session's tracker; zero without a session.
@@ -39,7 +38,7 @@ type outage struct {
 	*bench
 	limit int
 	rows  []string // payloads, in order
-	next  pglogrepl.LSN
+	next  wal.LSN
 }
 
 func (o *outage) row() func() *wal.Batch {

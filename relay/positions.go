@@ -7,7 +7,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
-	"github.com/jackc/pglogrepl"
 )
 
 // With position headers a record names the end of its transaction's commit record,
@@ -20,7 +19,7 @@ import (
 // knownEnd is the end of a transaction that was read through.
 type knownEnd struct {
 	origin      wal.Origin
-	commit, end pglogrepl.LSN
+	commit, end wal.LSN
 }
 
 // errReadAgain ends a session to have a transaction sent again whose end is known now.
@@ -67,12 +66,12 @@ func (s *session) keep(f *flight) {
 // the sink; B may have sent the rest and released the flight by then.
 func (f *flight) partial(left int64) {
 	if through := f.through.Load(); left == 1 && through != 0 {
-		f.ticket.Partial(pglogrepl.LSN(through), f.behind)
+		f.ticket.Partial(wal.LSN(through), f.behind)
 	}
 }
 
 // sendHeld sends what waited for the commit that ends at end.
-func (s *session) sendHeld(end pglogrepl.LSN) {
+func (s *session) sendHeld(end wal.LSN) {
 	held := s.taken.held
 	s.taken.held = nil
 	for _, f := range held {

@@ -14,19 +14,18 @@ import (
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
-	"github.com/jackc/pglogrepl"
 )
 
 // slice is a part of a stream as the decoder cuts it: rows of transactions, each with
 // its commit and, where the batch has it, its end.
 type slice struct {
-	closes pglogrepl.LSN
+	closes wal.LSN
 	open   bool
 	parts  []part
 }
 
 type part struct {
-	commit, end pglogrepl.LSN // end 0: not in this batch
+	commit, end wal.LSN // end 0: not in this batch
 	first       int
 	rows        []string
 }
@@ -148,7 +147,7 @@ func randomCuts(t *testing.T, random *rand.Rand) {
 	var batches []func() *wal.Batch
 	var want []string
 	current := slice{}
-	next, last := pglogrepl.LSN(0x110), pglogrepl.LSN(0)
+	next, last := wal.LSN(0x110), wal.LSN(0)
 	take := func(open bool) {
 		current.open = open
 		batches = append(batches, current.fresh)

@@ -21,7 +21,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
-	"github.com/jackc/pglogrepl"
 	"github.com/rs/zerolog"
 )
 
@@ -562,7 +561,7 @@ func TestParking_KeepsOrderUnderRandomRefusals(t *testing.T) {
 
 func randomRefusals(t *testing.T, random *rand.Rand) {
 	var batches []func() *wal.Batch
-	total, last := 0, pglogrepl.LSN(0)
+	total, last := 0, wal.LSN(0)
 	for n := range 12 {
 		var rows []string
 		for range 1 + random.IntN(6) {
@@ -578,7 +577,7 @@ func randomRefusals(t *testing.T, random *rand.Rand) {
 			rows = append(rows, "order/"+key+"/"+value)
 			total++
 		}
-		commit := pglogrepl.LSN(110 + 20*n)
+		commit := wal.LSN(110 + 20*n)
 		last = commit + 10
 		batches = append(batches, fixed(commit, last, 1, rows...))
 	}

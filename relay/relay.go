@@ -23,23 +23,22 @@ import (
 	"github.com/cdc-relay/cdc-relay/sink/kafka"
 	"github.com/cdc-relay/cdc-relay/sink/kafkatx"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
-	"github.com/jackc/pglogrepl"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // Source is what a session needs of replication; *replication.Stream satisfies it.
 type Source interface {
-	Start() pglogrepl.LSN
+	Start() wal.LSN
 	Origin() wal.Origin
 	Tables() []*wal.Relation
-	Received() pglogrepl.LSN
-	ServerEnd() pglogrepl.LSN
+	Received() wal.LSN
+	ServerEnd() wal.LSN
 	Silent() time.Duration // since the server was last heard; zero while nobody listens
-	Run(intake context.Context, out chan<- *wal.Batch, confirmed func() pglogrepl.LSN) error
+	Run(intake context.Context, out chan<- *wal.Batch, confirmed func() wal.LSN) error
 	Lost() <-chan struct{} // closed when the slot is not held any more after Run returned
 	Abort()
-	Close(ctx context.Context, confirmed pglogrepl.LSN) error
+	Close(ctx context.Context, confirmed wal.LSN) error
 }
 
 // Prober looks at slot and publication from beside the stream.
@@ -89,9 +88,9 @@ type Relay struct {
 	holder   string // this process, among all who ever had the slot
 	past     past
 	part     fragment
-	apart    pglogrepl.LSN // of a transaction that shares no Kafka transaction with those before it
-	of       wal.Lineage   // the history that part, seen and apart are of
-	standby  bool          // another relay had the slot when it was asked for last
+	apart    wal.LSN     // of a transaction that shares no Kafka transaction with those before it
+	of       wal.Lineage // the history that part, seen and apart are of
+	standby  bool        // another relay had the slot when it was asked for last
 	noticed  time.Time
 	asides   map[asideKind]*aside
 
@@ -103,7 +102,7 @@ type Relay struct {
 	back    chan struct{} // one token: the probe reached a server that it had not reached before
 
 	drift      atomic.Pointer[drift] // set once, by the probe or the stream
-	unchanged  pglogrepl.LSN         // end of the WAL at the probe's last look that saw no change; the probe's alone
+	unchanged  wal.LSN               // end of the WAL at the probe's last look that saw no change; the probe's alone
 	began      atomic.Bool           // streaming began at least once
 	finished   atomic.Int64          // of them, those of batches that are delivered
 	olderTypes olderTypes            // Run's goroutine's alone
@@ -119,7 +118,7 @@ type Relay struct {
 // is the operator's word that the gap was dealt with.
 type drift struct {
 	error
-	since pglogrepl.LSN // end of the WAL at the last look that saw no change; zero: not known
+	since wal.LSN // end of the WAL at the last look that saw no change; zero: not known
 }
 
 func (d *drift) Error() string {
@@ -157,7 +156,7 @@ func Open(cfg Config, ev Events, log zerolog.Logger, hooks ...kgo.Hook) (*Relay,
 		return nil, &ConfigError{err}
 	}
 	var r *Relay
-	cfg.Stream.Binary = func(tables []*wal.Relation, from, end pglogrepl.LSN) bool {
+	cfg.Stream.Binary = func(tables []*wal.Relation, from, end wal.LSN) bool {
 		return !r.olderTypes.ahead(from, end) && !slices.ContainsFunc(tables, func(t *wal.Relation) bool { return !routes.BinarySafe(t) })
 	}
 	cfg.Kafka.MaxBufferedBytes = 2 * cfg.MaxInFlightBytes
@@ -425,7 +424,7 @@ func (r *Relay) once(ctx, hard context.Context) error {
 		err = errTogether
 	}
 	r.forgetSigns()
-	r.past.told = max(told, pglogrepl.LSN(s.told.Load()))
+	r.past.told = max(told, wal.LSN(s.told.Load()))
 	r.gotOn = r.reach.further(start, r.finished.Load()-finished, !s.delivery.rules().repeats) || r.past.told > told
 	return err
 }

@@ -24,7 +24,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
-	"github.com/jackc/pglogrepl"
 	"github.com/rs/zerolog"
 )
 
@@ -33,7 +32,7 @@ var outbox = &wal.Relation{OID: 1, Namespace: "public", Name: "outbox", Columns:
 }}
 
 // row is written as "type/key/payload"; an empty type cannot be routed.
-func batch(commit, through pglogrepl.LSN, firstOrdinal int, rows ...string) *wal.Batch {
+func batch(commit, through wal.LSN, firstOrdinal int, rows ...string) *wal.Batch {
 	b := &wal.Batch{Through: through, Bytes: 100 * len(rows)}
 	txn := &wal.Txn{XID: 7, Commit: commit, Time: time.Unix(1000, 0)}
 	for i, spec := range rows {
@@ -63,8 +62,8 @@ type fakeSource struct {
 type fakeServer struct {
 	mu        sync.Mutex
 	batches   []func() *wal.Batch // fresh for every session
-	confirmed pglogrepl.LSN
-	reports   []pglogrepl.LSN
+	confirmed wal.LSN
+	reports   []wal.LSN
 	opens     atomic.Int64
 	silent    atomic.Int64
 	lost      chan struct{} // closed by a test whose connection goes during the drain
@@ -101,7 +100,7 @@ func (s *fakeServer) open(context.Context) (Source, error) {
 	return s.current, nil
 }
 
-func (s *fakeServer) report(lsn pglogrepl.LSN) {
+func (s *fakeServer) report(lsn wal.LSN) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.confirmed = max(s.confirmed, lsn)
@@ -116,26 +115,26 @@ func (s *fakeServer) cut() {
 	current.fail <- &fault.Error{Kind: fault.KindRetry, Op: "read stream", Err: errors.New("connection reset")}
 }
 
-func (s *fakeServer) position() pglogrepl.LSN {
+func (s *fakeServer) position() wal.LSN {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.confirmed
 }
 
-func (f *fakeSource) Start() pglogrepl.LSN { return f.server.position() }
+func (f *fakeSource) Start() wal.LSN { return f.server.position() }
 func (f *fakeSource) Origin() wal.Origin {
 	f.server.mu.Lock()
 	defer f.server.mu.Unlock()
 	return f.server.origin
 }
-func (f *fakeSource) Tables() []*wal.Relation  { return []*wal.Relation{outbox} }
-func (f *fakeSource) Received() pglogrepl.LSN  { return 1000 }
-func (f *fakeSource) ServerEnd() pglogrepl.LSN { return 1000 }
-func (f *fakeSource) Silent() time.Duration    { return time.Duration(f.server.silent.Load()) }
-func (f *fakeSource) Lost() <-chan struct{}    { return f.server.lost }
-func (f *fakeSource) Abort()                   { f.once.Do(func() { close(f.aborted) }) }
+func (f *fakeSource) Tables() []*wal.Relation { return []*wal.Relation{outbox} }
+func (f *fakeSource) Received() wal.LSN       { return 1000 }
+func (f *fakeSource) ServerEnd() wal.LSN      { return 1000 }
+func (f *fakeSource) Silent() time.Duration   { return time.Duration(f.server.silent.Load()) }
+func (f *fakeSource) Lost() <-chan struct{}   { return f.server.lost }
+func (f *fakeSource) Abort()                  { f.once.Do(func() { close(f.aborted) }) }
 
-func (f *fakeSource) Close(_ context.Context, confirmed pglogrepl.LSN) error {
+func (f *fakeSource) Close(_ context.Context, confirmed wal.LSN) error {
 	if f.server.closeErr != nil {
 		return f.server.closeErr
 	}
@@ -143,7 +142,7 @@ func (f *fakeSource) Close(_ context.Context, confirmed pglogrepl.LSN) error {
 	return nil
 }
 
-func (f *fakeSource) Run(intake context.Context, out chan<- *wal.Batch, confirmed func() pglogrepl.LSN) error {
+func (f *fakeSource) Run(intake context.Context, out chan<- *wal.Batch, confirmed func() wal.LSN) error {
 	status := time.NewTicker(cmp.Or(f.server.status, 100*time.Millisecond))
 	defer status.Stop()
 	offer := func(b *wal.Batch) error {
@@ -250,7 +249,7 @@ func (b *bench) values() string {
 	return strings.Join(out, " ")
 }
 
-func fixed(commit, through pglogrepl.LSN, first int, rows ...string) func() *wal.Batch {
+func fixed(commit, through wal.LSN, first int, rows ...string) func() *wal.Batch {
 	return func() *wal.Batch { return batch(commit, through, first, rows...) }
 }
 

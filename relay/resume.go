@@ -9,7 +9,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink"
-	"github.com/jackc/pglogrepl"
 )
 
 // What a start decides from the checkpoint topic and the slot. The functions of Config are
@@ -27,7 +26,7 @@ const (
 // values that the checkpoint topic has of the slot, by key: that of checkpoint.Key with
 // ExactlyOnce, else those that end with checkpoint.IntentSuffix. Read the slot before the
 // topic: a relay at work moves the topic first.
-func (c *Config) ConfirmedUpTo(found map[string][]byte, origin wal.Origin, start pglogrepl.LSN) (pglogrepl.LSN, error) {
+func (c *Config) ConfirmedUpTo(found map[string][]byte, origin wal.Origin, start wal.LSN) (wal.LSN, error) {
 	cfg := c.WithDefaults()
 	if cfg.Guarantee == ExactlyOnce {
 		at, err := cfg.resume(found[checkpoint.Key(origin.SystemID, cfg.Replication.Slot)], nil, origin, start)
@@ -48,7 +47,7 @@ type resumption struct {
 
 // resume decides what is delivered already. value is the checkpoint in the topic, nil if
 // there is none; known is the newest that this process committed, or nil.
-func (c *Config) resume(value []byte, known *checkpoint.Record, origin wal.Origin, start pglogrepl.LSN) (at resumption, err error) {
+func (c *Config) resume(value []byte, known *checkpoint.Record, origin wal.Origin, start wal.LSN) (at resumption, err error) {
 	slot := c.Replication.Slot
 	lost := false
 	switch {
@@ -107,11 +106,11 @@ func (r *Relay) sayResumed(at *resumption, origin wal.Origin) {
 
 // recall returns how far the holders of a slot, whose intents are found in the checkpoint
 // topic, may have confirmed it. A slot that is further was moved by somebody else.
-func (c *Config) recall(found map[string][]byte, origin wal.Origin, start pglogrepl.LSN) (pglogrepl.LSN, error) {
+func (c *Config) recall(found map[string][]byte, origin wal.Origin, start wal.LSN) (wal.LSN, error) {
 	if len(found) == 0 {
 		return start, nil
 	}
-	var limit pglogrepl.LSN
+	var limit wal.LSN
 	for key, value := range found {
 		rec, err := checkpoint.ParseRecord(value)
 		if err != nil {
@@ -157,7 +156,7 @@ func descend(rec *checkpoint.Record, origin wal.Origin) (*wal.Fork, error) {
 }
 
 // slotAhead is the refusal to go on from a position that no relay confirmed.
-func slotAhead(slot, topic string, start, end pglogrepl.LSN) error {
+func slotAhead(slot, topic string, start, end wal.LSN) error {
 	return &fault.Error{
 		Kind: fault.KindRefused, Reason: reasonSlotAhead, Op: "compare slot and checkpoint", Subject: fmt.Sprintf("slot %q", slot), LSN: start,
 		Err:  fmt.Errorf("the slot is at %s, and the checkpoint in topic %q at %s", start, topic, end),

@@ -11,7 +11,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
-	"github.com/jackc/pglogrepl"
 )
 
 // check and setup ask this; TestExactly_ResumesFromWhatIsProven and the tests of intents
@@ -22,9 +21,9 @@ func TestConfig_ConfirmedUpTo(t *testing.T) {
 	newer.Timeline = 2
 	for name, c := range map[string]struct {
 		value    []byte
-		start    pglogrepl.LSN
+		start    wal.LSN
 		timeline int32
-		end      pglogrepl.LSN
+		end      wal.LSN
 		reason   string
 	}{
 		"behind":                        {value: rec.Encode(), start: 250, timeline: 1, end: 300},

@@ -17,7 +17,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/kafka"
-	"github.com/jackc/pglogrepl"
 )
 
 // session is one connection's life. Goroutine A, the reader, runs the source; goroutine B,
@@ -49,9 +48,9 @@ type session struct {
 
 // sessionStart is what holds where a session begins.
 type sessionStart struct {
-	began   pglogrepl.LSN // the slot's position
-	sameWAL pglogrepl.LSN // Config.Delivered holds before it
-	standby bool          // somebody else had the slot just before
+	began   wal.LSN // the slot's position
+	sameWAL wal.LSN // Config.Delivered holds before it
+	standby bool    // somebody else had the slot just before
 }
 
 // intake is what A brings.
@@ -303,7 +302,7 @@ func (s *session) close(ctx, hard context.Context, cause error) error {
 // mayRepeat reports whether the server is not known to have a position behind the last row. What
 // was written to the socket it may never have read.
 func (s *session) mayRepeat() bool {
-	return s.taken.last.Commit >= max(s.start.began, s.r.board.SlotAt(pglogrepl.LSN(s.told.Load())))
+	return s.taken.last.Commit >= max(s.start.began, s.r.board.SlotAt(wal.LSN(s.told.Load())))
 }
 
 // errUnseen ends a drain whose rows are all delivered, and which came upon a change that
@@ -399,7 +398,7 @@ func (s *session) await(hard context.Context, limit time.Duration) {
 
 // confirmed is what A reports. The tracker decides; a frozen session reports
 // nothing new.
-func (s *session) confirmed() pglogrepl.LSN {
+func (s *session) confirmed() wal.LSN {
 	lsn := uint64(s.tracker.Confirmed())
 	if f := s.frozen.Load(); f != 0 {
 		lsn = min(lsn, f)
@@ -409,9 +408,9 @@ func (s *session) confirmed() pglogrepl.LSN {
 	s.asked.Store(instant(now))
 	if s.told.Swap(lsn) != lsn {
 		s.shown.toldAt.Store(now.UnixNano())
-		s.tracker.Told(pglogrepl.LSN(lsn))
+		s.tracker.Told(wal.LSN(lsn))
 	}
-	return pglogrepl.LSN(lsn)
+	return wal.LSN(lsn)
 }
 
 // deliver takes batches until A closes the channel, then settles.

@@ -6,7 +6,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/jackc/pglogrepl"
 )
 
 // show has the board and what runs beside the sessions look at a session; nil: it is over.
@@ -47,7 +46,7 @@ func (s *session) Positions() status.LSNs {
 func (s *session) Lineage() wal.Lineage { return s.history.Lineage() }
 
 // Start is the slot's position when the session began.
-func (s *session) Start() pglogrepl.LSN { return s.start.began }
+func (s *session) Start() wal.LSN { return s.start.began }
 
 // Stats are the tracker's.
 func (s *session) Stats() checkpoint.Stats { return s.tracker.Stats() }

@@ -22,13 +22,12 @@ import (
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
-	"github.com/jackc/pglogrepl"
 	"github.com/rs/zerolog"
 )
 
 // simTxn is a committed transaction of the simulated server.
 type simTxn struct {
-	commit, end pglogrepl.LSN
+	commit, end wal.LSN
 	rows        []string // type/key/payload
 }
 
@@ -41,9 +40,9 @@ type sim struct {
 	mu        sync.Mutex
 	random    *rand.Rand
 	txns      []simTxn
-	written   int           // transactions that have happened so far
-	confirmed pglogrepl.LSN // the slot's
-	stored    pglogrepl.LSN // what of it a crash leaves
+	written   int     // transactions that have happened so far
+	confirmed wal.LSN // the slot's
+	stored    wal.LSN // what of it a crash leaves
 	current   *simSource
 	sinks     []*sinktest.Recorder
 	faults    int // left until all is well
@@ -54,14 +53,14 @@ type sim struct {
 	trouble   map[string]int
 }
 
-const simStart = pglogrepl.LSN(1000)
+const simStart = wal.LSN(1000)
 
 func newSim(seed uint64) *sim {
 	s := &sim{random: rand.New(rand.NewPCG(seed, 2)), confirmed: simStart, stored: simStart, trouble: map[string]int{}, durable: map[string]bool{}}
 	s.faults = 3 + s.random.IntN(12)
 	at := simStart
 	for range 5 + s.random.IntN(40) {
-		txn := simTxn{commit: at + pglogrepl.LSN(s.random.IntN(3)*17), rows: nil}
+		txn := simTxn{commit: at + wal.LSN(s.random.IntN(3)*17), rows: nil}
 		txn.end = txn.commit + 10
 		at = txn.end // the end of one may be where the next one's commit record starts
 		for i := range 1 + s.random.IntN(9)*s.random.IntN(4) {
@@ -90,7 +89,7 @@ func (s *sim) chance(n int) bool {
 }
 
 // wal is the end of what has happened.
-func (s *sim) wal() pglogrepl.LSN {
+func (s *sim) wal() wal.LSN {
 	if s.written == 0 {
 		return simStart
 	}
@@ -121,7 +120,7 @@ func (s *sim) happen(done <-chan struct{}) {
 }
 
 // told takes a position, and holds it against what is durable.
-func (s *sim) told(lsn pglogrepl.LSN) {
+func (s *sim) told(lsn wal.LSN) {
 	s.look()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -246,8 +245,8 @@ func (s *sim) newSink() (sink.Sink, error) {
 type simSource struct {
 	*fakeSource
 	sim      *sim
-	start    pglogrepl.LSN
-	received pglogrepl.LSN
+	start    wal.LSN
+	received wal.LSN
 	mu       sync.Mutex
 	aborted  chan struct{}
 	once     sync.Once
@@ -255,32 +254,32 @@ type simSource struct {
 	gone     atomic.Bool // the server has given the slot to somebody else, and hears nothing of this one
 }
 
-func (f *simSource) told(lsn pglogrepl.LSN) {
+func (f *simSource) told(lsn wal.LSN) {
 	if !f.gone.Load() {
 		f.sim.told(lsn)
 	}
 }
 
-func (f *simSource) Start() pglogrepl.LSN { return f.start }
-func (f *simSource) Abort()               { f.once.Do(func() { close(f.aborted) }) }
+func (f *simSource) Start() wal.LSN { return f.start }
+func (f *simSource) Abort()         { f.once.Do(func() { close(f.aborted) }) }
 
-func (f *simSource) Received() pglogrepl.LSN {
+func (f *simSource) Received() wal.LSN {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.received
 }
 
-func (f *simSource) saw(lsn pglogrepl.LSN) {
+func (f *simSource) saw(lsn wal.LSN) {
 	f.mu.Lock()
 	f.received = max(f.received, lsn)
 	f.mu.Unlock()
 }
 
-func (f *simSource) ServerEnd() pglogrepl.LSN { return f.Received() }
+func (f *simSource) ServerEnd() wal.LSN { return f.Received() }
 
 func (f *simSource) Silent() time.Duration { return 0 }
 
-func (f *simSource) Close(_ context.Context, confirmed pglogrepl.LSN) error {
+func (f *simSource) Close(_ context.Context, confirmed wal.LSN) error {
 	if f.sim.chance(8) {
 		f.sim.count("close failed")
 		return errors.New("connection reset")
@@ -291,7 +290,7 @@ func (f *simSource) Close(_ context.Context, confirmed pglogrepl.LSN) error {
 
 // Run sends what commits at or after the start, in batches that span and divide
 // transactions, and keep-alives between them.
-func (f *simSource) Run(intake context.Context, out chan<- *wal.Batch, confirmed func() pglogrepl.LSN) error {
+func (f *simSource) Run(intake context.Context, out chan<- *wal.Batch, confirmed func() wal.LSN) error {
 	status := time.NewTicker(time.Duration(20+f.sim.int(200)) * time.Millisecond)
 	defer status.Stop()
 	offer := func(b *wal.Batch) error {

@@ -7,12 +7,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/jackc/pglogrepl"
-
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
@@ -58,7 +57,7 @@ func TestRelay_StopWithoutTheFinalConfirmationIsNotClean(t *testing.T) {
 // since. What the probe saw in the slot is.
 func TestRelay_StopIsCleanOnlyWithAPositionThatTheServerHas(t *testing.T) {
 	for name, c := range map[string]struct {
-		seen  pglogrepl.LSN
+		seen  wal.LSN
 		clean bool
 	}{
 		"the probe saw nothing":            {0, false},

@@ -15,7 +15,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
-	"github.com/jackc/pglogrepl"
 )
 
 // The brokers refuse a row, and their answer comes behind the error of a later row that
@@ -50,7 +49,7 @@ func TestBlocked_DeliversWhatLiesBeforeWhatCannotBeRead(t *testing.T) {
 	for name, c := range map[string]struct {
 		cfg       Config
 		want      string
-		confirmed pglogrepl.LSN
+		confirmed wal.LSN
 		reason    string
 	}{
 		"skip": {Config{OnReject: SkipOnReject}, "2", 140, fault.ReasonRowTooLarge},
@@ -117,13 +116,13 @@ type letsGo struct {
 
 func (l *letsGo) Lost() <-chan struct{} { return l.lost }
 
-func (l *letsGo) Run(_ context.Context, out chan<- *wal.Batch, _ func() pglogrepl.LSN) error {
+func (l *letsGo) Run(_ context.Context, out chan<- *wal.Batch, _ func() wal.LSN) error {
 	out <- several(fixed(110, 120, 1, "order/a/1"), fixed(130, 140, 1, "order/a/2"))()
 	close(l.lost)
 	return &fault.Error{Kind: fault.KindProtocol, Reason: fault.ReasonUndecodable, LSN: 150, Op: "stream from slot", Err: errors.New("no")}
 }
 
-func (l *letsGo) Close(context.Context, pglogrepl.LSN) error { return errors.New("the copy is over") }
+func (l *letsGo) Close(context.Context, wal.LSN) error { return errors.New("the copy is over") }
 
 // Every session ends so, and none waited for the brokers: what lies before the row was
 // delivered by luck, and given up with it by whoever moved the slot.

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pglogrepl"
 	"github.com/rs/zerolog"
 
 	"github.com/cdc-relay/cdc-relay/postgres"
@@ -95,7 +94,7 @@ func BenchmarkBacklog_Binary(b *testing.B) {
 			rows := max(2, backlogRows()*30/shape.size) * 10
 			fill(b, db, "payload", shape.payload, rows, 10, shape.size)
 			for _, binary := range []bool{false, true} {
-				opt.Binary = func([]*wal.Relation, pglogrepl.LSN, pglogrepl.LSN) bool { return binary }
+				opt.Binary = func([]*wal.Relation, wal.LSN, wal.LSN) bool { return binary }
 				b.Run(fmt.Sprintf("binary=%t", binary), func(b *testing.B) { drains(b, cfg, opt, rows, true) })
 			}
 		})
@@ -218,7 +217,7 @@ func drain(b testing.TB, cfg postgres.Config, opt Options, rows int, rest bool) 
 	s.pace.off = !rest
 	out, ended := make(chan *wal.Batch, 1), make(chan error, 1)
 	began, used := time.Now(), cpuTime(b)
-	go func() { ended <- s.Run(b.Context(), out, func() pglogrepl.LSN { return s.Start() }) }()
+	go func() { ended <- s.Run(b.Context(), out, func() wal.LSN { return s.Start() }) }()
 	for seen := 0; seen < rows; {
 		select {
 		case batch := <-out:

@@ -13,7 +13,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/test/harness"
-	"github.com/jackc/pglogrepl"
 	"github.com/rs/zerolog"
 )
 
@@ -62,12 +61,12 @@ func TestCapture(t *testing.T) {
 				t.Fatalf("%s: %v", sql, err)
 			}
 		}
-		end, err := pglogrepl.ParseLSN(harness.Query[string](t, db, "SELECT pg_current_wal_flush_lsn()::text"))
+		end, err := wal.ParseLSN(harness.Query[string](t, db, "SELECT pg_current_wal_flush_lsn()::text"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for format, binary := range map[string]bool{"text": false, "binary": true} {
-			opt := Options{Binary: func([]*wal.Relation, pglogrepl.LSN, pglogrepl.LSN) bool { return binary }}
+			opt := Options{Binary: func([]*wal.Relation, wal.LSN, wal.LSN) bool { return binary }}
 			path := filepath.Join("testdata", version, format+".hex")
 			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 				t.Fatal(err)
@@ -80,7 +79,7 @@ func TestCapture(t *testing.T) {
 }
 
 // listen gives the raw messages up to a keep-alive at or after end.
-func listen(t *testing.T, cfg postgres.Config, opt Options, end pglogrepl.LSN) []byte {
+func listen(t *testing.T, cfg postgres.Config, opt Options, end wal.LSN) []byte {
 	t.Helper()
 	s, err := Open(t.Context(), cfg, opt, zerolog.Nop())
 	if err != nil {

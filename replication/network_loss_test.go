@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pglogrepl"
 	"github.com/rs/zerolog"
 
 	"github.com/cdc-relay/cdc-relay/postgres"
@@ -43,7 +42,7 @@ func TestPostgresLostNetworkEndsTheStreamBeforeTheSlotIsFree(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, ended := make(chan *wal.Batch), make(chan error, 1)
-	go func() { ended <- s.Run(t.Context(), out, func() pglogrepl.LSN { return s.Start() }) }()
+	go func() { ended <- s.Run(t.Context(), out, func() wal.LSN { return s.Start() }) }()
 	defer s.Abort()
 	for range 3 {
 		(<-out).Release()
@@ -82,7 +81,7 @@ func TestPostgresServerThatDoesNotReadKeepsItsConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, ended := make(chan *wal.Batch), make(chan error, 1)
-	go func() { ended <- s.Run(t.Context(), out, func() pglogrepl.LSN { return s.Start() }) }()
+	go func() { ended <- s.Run(t.Context(), out, func() wal.LSN { return s.Start() }) }()
 	defer s.Abort()
 	(<-out).Release()
 	defer db.Server.Continue()

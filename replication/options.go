@@ -7,7 +7,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/replication/pgoutput"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/jackc/pglogrepl"
 )
 
 // Defaults of the sizes and times in Options.
@@ -27,7 +26,7 @@ type Options struct {
 	// Binary decides once per session, from the tables' shape in the catalog, whether the
 	// whole connection uses the binary format. from is where the session starts, end the
 	// end of the WAL: rows of an older shape may lie between the two. Nil means text.
-	Binary func(tables []*wal.Relation, from, end pglogrepl.LSN) bool
+	Binary func(tables []*wal.Relation, from, end wal.LSN) bool
 
 	// MaxBatchRows and MaxBatchBytes end a batch inside a transaction, which
 	// bounds memory whatever the transaction's size. Default 1024 and 512 KiB.
@@ -93,7 +92,7 @@ func startCommand(slot, publication string, binary, messages bool) string {
 	b.WriteString("START_REPLICATION SLOT ")
 	b.WriteString(wal.QuoteIdentifier(slot))
 	b.WriteString(" LOGICAL ")
-	b.WriteString(pglogrepl.LSN(0).String())
+	b.WriteString(wal.LSN(0).String())
 	b.WriteString(" (proto_version '1', publication_names ")
 	// An identifier list inside a string literal: unquoted names would be folded
 	// to lower case, so quote for the list first and then for the literal.

@@ -3,7 +3,7 @@ package replication
 import (
 	"encoding/binary"
 
-	"github.com/jackc/pglogrepl"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // aboutMessage is how much of a message over the limit is looked at: enough for a
@@ -27,13 +27,13 @@ func (s *Stream) oversized() (ok bool, err error) {
 		s.frames.pass = true
 		return true, nil
 	}
-	wal := head[frameHeader:]
-	counted, err := s.dec.Oversized(wal[walHeader:], size-frameHeader-walHeader, s.opt.MaxRowBytes, pglogrepl.LSN(binary.BigEndian.Uint64(wal[1:])))
+	data := head[frameHeader:]
+	counted, err := s.dec.Oversized(data[walHeader:], size-frameHeader-walHeader, s.opt.MaxRowBytes, wal.LSN(binary.BigEndian.Uint64(data[1:])))
 	if err != nil {
 		return false, err
 	}
 	if counted {
-		s.sawWAL(wal)
+		s.sawWAL(data)
 		s.frames.leaveOut()
 	} else {
 		s.frames.pass = true

@@ -14,7 +14,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/cdc-relay/cdc-relay/replication/pgoutput"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/rs/zerolog"
@@ -163,7 +162,7 @@ func (s *Stream) tendUntilClose() {
 // the copy and closes the connection. It waits no longer than ctx, and 5s without
 // a deadline. An error means that the server may not know the final position; the
 // connection is closed in any case. Closing again does nothing.
-func (s *Stream) Close(ctx context.Context, confirmed pglogrepl.LSN) error {
+func (s *Stream) Close(ctx context.Context, confirmed wal.LSN) error {
 	if s.closed {
 		return nil
 	}
@@ -187,7 +186,7 @@ func (s *Stream) Close(ctx context.Context, confirmed pglogrepl.LSN) error {
 	return nil
 }
 
-func (s *Stream) endCopy(confirmed pglogrepl.LSN) error {
+func (s *Stream) endCopy(confirmed wal.LSN) error {
 	flush := s.status.flush
 	if !s.status.frozen {
 		var err error

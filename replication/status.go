@@ -8,7 +8,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/replication/pgoutput"
-	"github.com/jackc/pglogrepl"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 const (
@@ -41,20 +41,20 @@ const statusSize = frameHeader + 34
 // to the goroutine that owns the connection.
 type status struct {
 	conn      net.Conn
-	confirmed func() pglogrepl.LSN
+	confirmed func() wal.LSN
 
 	interval, writeTimeout time.Duration
 
-	write, flush pglogrepl.LSN // as last told; neither goes back
-	handed       pglogrepl.LSN // highest Through given out, else where the slot stood
-	frozen       bool          // flush must never move again
+	write, flush wal.LSN // as last told; neither goes back
+	handed       wal.LSN // highest Through given out, else where the slot stood
+	frozen       bool    // flush must never move again
 
 	told, asked time.Time // last status that says something new or was due, last time that confirmed was asked
 	wrote       time.Time // last of anything
 	owed        bool      // the server waits for a reply
 
 	repeats  int // equal requests for a reply in a row
-	repeated pglogrepl.LSN
+	repeated wal.LSN
 	since    time.Time
 }
 
@@ -78,7 +78,7 @@ func earlier(a, b time.Time) time.Time {
 }
 
 // tick tells the server what is due. received is the highest position read.
-func (s *status) tick(now time.Time, received pglogrepl.LSN) error {
+func (s *status) tick(now time.Time, received wal.LSN) error {
 	if now.Before(s.due()) {
 		return nil
 	}
@@ -98,7 +98,7 @@ func (s *status) tick(now time.Time, received pglogrepl.LSN) error {
 }
 
 // reply answers a request at once if that says something new, else soon.
-func (s *status) reply(now time.Time, received pglogrepl.LSN) error {
+func (s *status) reply(now time.Time, received wal.LSN) error {
 	flush, err := s.position()
 	if err != nil {
 		return err
@@ -115,14 +115,14 @@ func (s *status) reply(now time.Time, received pglogrepl.LSN) error {
 // The server checks nothing: a position beyond what it sent would become the
 // slot's, and the rows before it would be gone without a word. So a consumer that
 // claims more than it was given ends the stream.
-func (s *status) position() (pglogrepl.LSN, error) {
+func (s *status) position() (wal.LSN, error) {
 	if s.frozen || s.confirmed == nil {
 		return s.flush, nil
 	}
 	return s.check(s.confirmed())
 }
 
-func (s *status) check(confirmed pglogrepl.LSN) (pglogrepl.LSN, error) {
+func (s *status) check(confirmed wal.LSN) (wal.LSN, error) {
 	if confirmed > s.handed {
 		return 0, &fault.Error{
 			Kind: fault.KindProtocol, Op: "confirm position", LSN: confirmed,
@@ -135,7 +135,7 @@ func (s *status) check(confirmed pglogrepl.LSN) (pglogrepl.LSN, error) {
 
 // send tells all three positions. A zero would not mean "none" everywhere, and
 // the server takes an absent flush for "no news".
-func (s *status) send(now time.Time, received, flush pglogrepl.LSN, ask bool) error {
+func (s *status) send(now time.Time, received, flush wal.LSN, ask bool) error {
 	s.write = max(s.write, received, flush)
 	s.flush = flush
 	var msg [statusSize]byte
@@ -182,7 +182,7 @@ func (s *status) put(now time.Time, msg []byte) error {
 }
 
 // keepAlive counts equal requests for a reply and says how long they last.
-func (s *status) keepAlive(now time.Time, serverEnd pglogrepl.LSN, ask bool) time.Duration {
+func (s *status) keepAlive(now time.Time, serverEnd wal.LSN, ask bool) time.Duration {
 	if serverEnd != s.repeated {
 		s.repeats, s.repeated = 0, serverEnd
 	}

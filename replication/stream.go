@@ -16,7 +16,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/cdc-relay/cdc-relay/replication/pgoutput"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/rs/zerolog"
@@ -44,7 +43,7 @@ type Stream struct {
 	status status
 	pace   pace
 
-	start   pglogrepl.LSN
+	start   wal.LSN
 	origin  wal.Origin
 	tables  []*wal.Relation
 	catalog *catalog.Describer // nil when no table asks for its columns' metadata
@@ -69,7 +68,7 @@ type Stream struct {
 
 // Start is the slot's confirmed position when the stream was opened, never zero:
 // everything that commits at or after it will be sent.
-func (s *Stream) Start() pglogrepl.LSN { return s.start }
+func (s *Stream) Start() wal.LSN { return s.start }
 
 // Tables are the configured tables as the catalog had them at Open, indexed like
 // Config.Tables.
@@ -82,10 +81,10 @@ func (s *Stream) Origin() wal.Origin { return s.origin }
 func (s *Stream) Binary() bool { return s.binary }
 
 // Received is the highest position read so far.
-func (s *Stream) Received() pglogrepl.LSN { return pglogrepl.LSN(s.received.Load()) }
+func (s *Stream) Received() wal.LSN { return wal.LSN(s.received.Load()) }
 
 // ServerEnd is the highest position that the server has spoken of.
-func (s *Stream) ServerEnd() pglogrepl.LSN { return pglogrepl.LSN(s.serverEnd.Load()) }
+func (s *Stream) ServerEnd() wal.LSN { return wal.LSN(s.serverEnd.Load()) }
 
 // Silent is how long the server has said nothing although it is asked for an
 // answer every StatusInterval. It is zero while Run waits for room in out, and
@@ -122,7 +121,7 @@ func (s *Stream) wake() { _ = s.conn.SetReadDeadline(time.Unix(1, 0)) }
 // that, and returns nil. An error that leaves the connection usable (a message
 // that cannot be decoded, a table that changed) comes after the rows before it.
 // Whatever Run returns, the server is kept informed of confirmed until Close.
-func (s *Stream) Run(intake context.Context, out chan<- *wal.Batch, confirmed func() pglogrepl.LSN) error {
+func (s *Stream) Run(intake context.Context, out chan<- *wal.Batch, confirmed func() wal.LSN) error {
 	s.status.confirmed = confirmed
 	s.heard.Store(instant(time.Now()))
 	woken := make(chan struct{})
@@ -378,13 +377,13 @@ func (s *Stream) data(body []byte) error {
 	case len(body) >= walHeader && body[0] == 'w':
 		return s.wal(body)
 	case len(body) == keepAliveSize && body[0] == 'k':
-		return s.keepAlive(pglogrepl.LSN(binary.BigEndian.Uint64(body[1:])), body[17] != 0)
+		return s.keepAlive(wal.LSN(binary.BigEndian.Uint64(body[1:])), body[17] != 0)
 	}
 	return s.violation(fmt.Errorf("copy data of %d bytes", len(body)))
 }
 
 func (s *Stream) wal(body []byte) error {
-	if err := s.dec.Decode(body[walHeader:], pglogrepl.LSN(binary.BigEndian.Uint64(body[1:]))); err != nil {
+	if err := s.dec.Decode(body[walHeader:], wal.LSN(binary.BigEndian.Uint64(body[1:]))); err != nil {
 		return err
 	}
 	s.sawWAL(body)
@@ -395,18 +394,18 @@ func (s *Stream) wal(body []byte) error {
 // only the first byte is looked at.
 func (s *Stream) sawWAL(body []byte) {
 	// Both positions are zero on relations and types; max ignores that.
-	start := pglogrepl.LSN(binary.BigEndian.Uint64(body[1:]))
+	start := wal.LSN(binary.BigEndian.Uint64(body[1:]))
 	s.pace.sent = int64(binary.BigEndian.Uint64(body[17:]))
 	s.pace.messages++
 	s.status.repeats = 0
 	if body[walHeader] == 'C' {
 		start = s.dec.Through()
 	}
-	s.note(start, pglogrepl.LSN(binary.BigEndian.Uint64(body[9:])))
+	s.note(start, wal.LSN(binary.BigEndian.Uint64(body[9:])))
 }
 
 // note raises what Received and ServerEnd say. There is one writer.
-func (s *Stream) note(received, serverEnd pglogrepl.LSN) {
+func (s *Stream) note(received, serverEnd wal.LSN) {
 	if uint64(received) > s.received.Load() {
 		s.received.Store(uint64(received))
 	}
@@ -415,7 +414,7 @@ func (s *Stream) note(received, serverEnd pglogrepl.LSN) {
 	}
 }
 
-func (s *Stream) keepAlive(serverEnd pglogrepl.LSN, ask bool) error {
+func (s *Stream) keepAlive(serverEnd wal.LSN, ask bool) error {
 	s.dec.Idle(serverEnd)
 	s.note(serverEnd, serverEnd)
 	now := time.Now()

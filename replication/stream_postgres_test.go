@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pglogrepl"
 	"github.com/rs/zerolog"
 
 	"github.com/cdc-relay/cdc-relay/fault"
@@ -91,7 +90,7 @@ func readWith(t testing.TB, cfg postgres.Config, opt Options) *reader {
 	return r
 }
 
-func (r *reader) position() pglogrepl.LSN { return pglogrepl.LSN(r.confirmed.Load()) }
+func (r *reader) position() wal.LSN { return wal.LSN(r.confirmed.Load()) }
 
 // next takes a batch; nil when the stream ended, whose error goes to fail.
 func (r *reader) next() (*wal.Batch, error) {
@@ -346,7 +345,7 @@ func TestPostgresIdleSlotFollowsTheTip(t *testing.T) {
 		db.Exec(t, "CREATE TABLE noise (t text)")
 		r := read(t, cfg)
 		db.Exec(t, "INSERT INTO noise SELECT repeat('n', 1000) FROM generate_series(1, 20000)")
-		tip, err := pglogrepl.ParseLSN(harness.Query[string](t, db, "SELECT pg_current_wal_flush_lsn()::text"))
+		tip, err := wal.ParseLSN(harness.Query[string](t, db, "SELECT pg_current_wal_flush_lsn()::text"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,16 +19,15 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/cdc-relay/cdc-relay/replication/pgoutput/pgoutputtest"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/jackc/pglogrepl"
 	"github.com/rs/zerolog"
 )
 
-const testStart = pglogrepl.LSN(0x100)
+const testStart = wal.LSN(0x100)
 
 // said is one status message as the server got it.
 type said struct {
 	at                  time.Duration
-	write, flush, apply pglogrepl.LSN
+	write, flush, apply wal.LSN
 	ask                 bool
 }
 
@@ -70,7 +69,7 @@ func serve(t *testing.T, opt Options) *fakeServer {
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		f.ended <- f.stream.Run(intake, f.out, func() pglogrepl.LSN { return pglogrepl.LSN(f.confirmed.Load()) })
+		f.ended <- f.stream.Run(intake, f.out, func() wal.LSN { return wal.LSN(f.confirmed.Load()) })
 	}()
 	t.Cleanup(func() {
 		stop()
@@ -114,7 +113,7 @@ func (f *fakeServer) listen() {
 
 // judge holds for every status of every test.
 func (f *fakeServer) judge(last, s said) {
-	if s.flush > pglogrepl.LSN(f.confirmed.Load()) {
+	if s.flush > wal.LSN(f.confirmed.Load()) {
 		f.t.Errorf("told %s, confirmed %x", s.flush, f.confirmed.Load())
 	}
 	if s.flush == 0 || s.apply != s.flush || s.write < s.flush {
@@ -125,13 +124,13 @@ func (f *fakeServer) judge(last, s said) {
 	}
 }
 
-func lsnAt(b []byte, at int) pglogrepl.LSN { return pglogrepl.LSN(binary.BigEndian.Uint64(b[at:])) }
+func lsnAt(b []byte, at int) wal.LSN { return wal.LSN(binary.BigEndian.Uint64(b[at:])) }
 
 // wal sends messages as the server does; the write returns when they were read.
 func (f *fakeServer) wal(messages ...pgoutputtest.Message) {
 	f.t.Helper()
 	for _, m := range messages {
-		start := pglogrepl.LSN(0)
+		start := wal.LSN(0)
 		if m[0] == 'I' || m[0] == 'C' {
 			start = 0x200
 		}
@@ -139,7 +138,7 @@ func (f *fakeServer) wal(messages ...pgoutputtest.Message) {
 	}
 }
 
-func (f *fakeServer) keepAlive(end pglogrepl.LSN, ask bool) {
+func (f *fakeServer) keepAlive(end wal.LSN, ask bool) {
 	f.send(pgoutputtest.Frame('d', pgoutputtest.KeepAlive(end, ask)))
 }
 
@@ -162,7 +161,7 @@ func (f *fakeServer) take() *wal.Batch {
 	}
 }
 
-func (f *fakeServer) confirm(l pglogrepl.LSN) { f.confirmed.Store(uint64(l)) }
+func (f *fakeServer) confirm(l wal.LSN) { f.confirmed.Store(uint64(l)) }
 
 // told gives every status so far.
 func (f *fakeServer) told() []said {
@@ -180,7 +179,7 @@ func (f *fakeServer) lastSaid() said {
 	return all[len(all)-1]
 }
 
-func txn(at pglogrepl.LSN, xid uint32, values ...string) []pgoutputtest.Message {
+func txn(at wal.LSN, xid uint32, values ...string) []pgoutputtest.Message {
 	messages := []pgoutputtest.Message{pgoutputtest.Begin(at, xid), pgoutputtest.Relation(pgoutputtest.OutboxOID, "public", "outbox", pgoutputtest.OutboxColumns...)}
 	for _, v := range values {
 		messages = append(messages, pgoutputtest.Insert(pgoutputtest.OutboxOID, v, "payload"))
@@ -442,7 +441,7 @@ func TestSkippedPublicationFreezesThePosition(t *testing.T) {
 }
 
 // closeOK closes the stream against a server that answers CopyDone.
-func (f *fakeServer) closeOK(confirmed pglogrepl.LSN) {
+func (f *fakeServer) closeOK(confirmed wal.LSN) {
 	f.t.Helper()
 	go func() {
 		<-f.copyDone
@@ -469,7 +468,7 @@ func TestStopReadsOnToTheCommitInHandAndNoFurther(t *testing.T) {
 			}
 			f.send(rest)
 		}()
-		rows, through := 0, pglogrepl.LSN(0)
+		rows, through := 0, wal.LSN(0)
 		for b := f.take(); b != nil; b = f.take() {
 			rows += len(b.Rows)
 			through = max(through, b.Through)

@@ -1,8 +1,6 @@
 package router
 
 import (
-	"github.com/jackc/pglogrepl"
-
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
 )
@@ -13,7 +11,7 @@ type Notice struct {
 	Column string // empty: the whole row
 	Text   string
 	Rows   int64
-	Commit pglogrepl.LSN // of the first row's transaction
+	Commit wal.LSN // of the first row's transaction
 }
 
 // maxNotices bounds what is kept between two calls of Notices.
@@ -26,7 +24,7 @@ type notices struct {
 }
 
 type rowAt struct {
-	commit  pglogrepl.LSN
+	commit  wal.LSN
 	ordinal uint64
 }
 

@@ -6,7 +6,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/column"
 	"github.com/cdc-relay/cdc-relay/router/preset"
-	"github.com/jackc/pglogrepl"
 )
 
 // shapeOf resolves the mapping's columns against rel. Configured columns win over
@@ -44,7 +43,7 @@ type pin struct {
 // position is a row's in the order of the stream. Rows of one transaction, whose table may
 // change inside it, share the commit.
 type position struct {
-	commit  pglogrepl.LSN
+	commit  wal.LSN
 	ordinal uint64
 }
 

@@ -5,7 +5,6 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
-	"github.com/jackc/pglogrepl"
 )
 
 var (
@@ -15,7 +14,7 @@ var (
 
 // pinnedRouter has seen the table with its newest column. The function routes a row that
 // has only some columns; each call announces the table anew.
-func pinnedRouter(t *testing.T) (*Router, func(commit pglogrepl.LSN, ordinal uint64, columns []string) error) {
+func pinnedRouter(t *testing.T) (*Router, func(commit wal.LSN, ordinal uint64, columns []string) error) {
 	t.Helper()
 	shape := func(columns ...string) *wal.Relation {
 		rel := &wal.Relation{OID: 1, Namespace: "public", Name: "outbox"}
@@ -31,7 +30,7 @@ func pinnedRouter(t *testing.T) (*Router, func(commit pglogrepl.LSN, ordinal uin
 	if found, err := r.Check(shape(newer...)); err != nil || found.Roles["trace"] != "traceparent" {
 		t.Fatalf("%+v, %v", found, err)
 	}
-	return r, func(commit pglogrepl.LSN, ordinal uint64, columns []string) error {
+	return r, func(commit wal.LSN, ordinal uint64, columns []string) error {
 		row := &wal.Row{Txn: &wal.Txn{Commit: commit}, Ordinal: ordinal, Relation: shape(columns...)}
 		for range columns {
 			row.Values = append(row.Values, wal.Value{Kind: wal.Text, Data: []byte("x")})

@@ -9,7 +9,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/format"
 	"github.com/cdc-relay/cdc-relay/router/record"
-	"github.com/jackc/pglogrepl"
 )
 
 func positioned(r *record.Record) string {
@@ -28,7 +27,7 @@ func TestPositionHeaders_StandLastAndArePlacedOnce(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		txn  wal.Txn
-		late pglogrepl.LSN // becomes the end after routing
+		late wal.LSN // becomes the end after routing
 		want string
 	}{
 		{"commit was read", wal.Txn{Commit: 0x100, End: 0x130, Time: time.Unix(1, 500_000).UTC()}, 0, "cdc-relay-lsn=0/130 cdc-relay-seq=3 cdc-relay-commit-time=1970-01-01T00:00:01.0005Z "},

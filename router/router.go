@@ -8,7 +8,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/router/column"
 	"github.com/cdc-relay/cdc-relay/router/preset"
 	"github.com/cdc-relay/cdc-relay/router/record"
-	"github.com/jackc/pglogrepl"
 )
 
 // Router routes the rows of the configured tables. It has one owner: no two of
@@ -149,7 +148,7 @@ func (r *Router) Forked() {
 }
 
 // newest is the position of a shape that the catalog has now.
-var newest = position{commit: ^pglogrepl.LSN(0)}
+var newest = position{commit: ^wal.LSN(0)}
 
 // BinarySafe tells whether rows of rel give the same records in the binary
 // format: every mapped column has a type whose text form is known exactly. It is

@@ -13,7 +13,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/router/column"
 	"github.com/cdc-relay/cdc-relay/router/format"
 	"github.com/cdc-relay/cdc-relay/router/record"
-	"github.com/jackc/pglogrepl"
 )
 
 // outboxColumns is a table that every role of the tests below finds a column in.
@@ -388,7 +387,7 @@ func TestRouter_ColumnsAddedInMidStreamChangeNothing(t *testing.T) {
 	if _, err := r.Check(start); err != nil {
 		t.Fatal(err)
 	}
-	commit := pglogrepl.LSN(0x100)
+	commit := wal.LSN(0x100)
 	route := func(rel *wal.Relation) (*record.Record, error) {
 		commit += 0x10
 		row := &wal.Row{Txn: &wal.Txn{Commit: commit}, Relation: rel}

@@ -19,8 +19,8 @@ const module = "github.com/cdc-relay/cdc-relay/"
 var arrows = map[string][]string{
 	// Leaves.
 	"wording":       {},
-	"fault":         {},
-	"checkpoint":    {},
+	"fault":         {"replication/wal"}, // positions
+	"checkpoint":    {"replication/wal"},
 	"migrations":    {},
 	"router/advice": {},
 
@@ -28,7 +28,7 @@ var arrows = map[string][]string{
 	"replication/wal":      {},
 	"replication/pgoutput": {"fault", "replication/wal"},
 
-	"replication/pgoutput/pgoutputtest": {},
+	"replication/pgoutput/pgoutputtest": {"replication/wal"},
 
 	// replication imports these, not the other way round.
 	"postgres":           {"fault", "replication/wal", "wording"},
@@ -55,7 +55,7 @@ var arrows = map[string][]string{
 	"debezium/javaregex": {},
 	"debezium/connect":   {},
 	"debezium/importer":  {"debezium/options", "replication/wal"}, // names of tables and positions
-	"debezium/takeover":  {},
+	"debezium/takeover":  {"replication/wal"},
 
 	"sink":          {"router/record"},
 	"sink/auth":     {"sink"},
@@ -63,7 +63,7 @@ var arrows = map[string][]string{
 	"sink/topics":   {"sink", "sink/broker", "router/record", "wording"},
 	"sink/kafka":    {"sink", "sink/broker", "sink/topics", "router/record"},
 	"sink/kafkatx":  {"sink", "sink/broker", "sink/kafka", "sink/topics", "router/record"},
-	"sink/sinktest": {"sink", "router/record"},
+	"sink/sinktest": {"replication/wal", "sink", "router/record"},
 
 	"deadletter":   {"replication/wal", "router", "router/record", "sink", "sink/broker", "sink/topics"},
 	"relay":        {"checkpoint", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/watch", "relay/status", "replication", "replication/wal", "router", "router/record", "sink", "sink/kafka", "sink/kafkatx", "sink/topics"},
@@ -85,7 +85,7 @@ var arrows = map[string][]string{
 
 // owners are the only packages that may import what starts with the given path.
 var owners = map[string][]string{
-	"github.com/jackc/pglogrepl":                 {"checkpoint", "cmd/cdc-relay", "deadletter", "debezium/takeover", "demo", "fault", "postgres", "postgres/catalog", "postgres/postgrestest", "postgres/preflight", "postgres/provision", "postgres/watch", "relay", "relay/status", "replication", "replication/pgoutput", "replication/pgoutput/pgoutputtest", "replication/wal", "router", "router/record", "sink/sinktest"}, // all but replication and postgres use its position type only
+	"github.com/jackc/pglogrepl":                 {"postgres", "postgres/postgrestest", "replication"},
 	"github.com/jackc/pgx":                       {"cmd/cdc-relay", "demo", "migrations", "postgres", "postgres/catalog", "postgres/postgrestest", "postgres/preflight", "postgres/provision", "postgres/sample", "postgres/watch", "replication", "sandbox"},
 	"github.com/twmb/franz-go/pkg/kfake":         {"sandbox"},
 	"github.com/twmb/franz-go":                   {"sink/auth", "sink/broker", "sink/topics", "sink/kafka", "sink/kafkatx", "sandbox", "sandbox/ledger", "relay", "metrics", "cmd/cdc-relay", "demo"}, // relay, metrics and the programs pass a kgo.Hook on
@@ -164,6 +164,22 @@ func TestArchitecture_DebeziumCanBeDeleted(t *testing.T) {
 		for _, path := range allowed {
 			if path == "debezium" || strings.HasPrefix(path, "debezium/") {
 				t.Errorf("%s may import %s", name, path)
+			}
+		}
+	}
+}
+
+// pure are the packages that open no connection: values in, values out. A folder stands
+// for all below it.
+var pure = []string{"checkpoint", "replication/wal", "replication/pgoutput", "router", "debezium/connect", "debezium/options", "debezium/javaregex"}
+
+func TestArchitecture_PurePackagesLinkNoSocket(t *testing.T) {
+	for _, name := range pure {
+		for _, p := range list(t, "-deps", "./"+name+"/...") {
+			for _, path := range []string{"net", "net/http", "github.com/jackc/pgx/v5/pgconn", "github.com/twmb/franz-go/pkg/kgo"} {
+				if p.ImportPath == path {
+					t.Errorf("%s is linked with %s", name, path)
+				}
 			}
 		}
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/wording"
-	"github.com/jackc/pglogrepl"
 	"github.com/spf13/cobra"
 )
 
@@ -104,7 +104,7 @@ func (f *letterFlags) filter(cmd *cobra.Command) (deadletter.Filter, error) {
 		out.Since = at
 	}
 	if f.lsn != "" {
-		lsn, err := pglogrepl.ParseLSN(f.lsn)
+		lsn, err := wal.ParseLSN(f.lsn)
 		if err != nil || lsn == 0 {
 			return out, &usageError{fmt.Errorf("--lsn %q is no position like 16/B374D848", f.lsn)}
 		}

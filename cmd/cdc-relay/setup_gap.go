@@ -16,7 +16,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
-	"github.com/jackc/pglogrepl"
 )
 
 // gapPatience is how long the checkpoint topic may take to be read and written where the
@@ -94,7 +93,7 @@ func (g *gap) accept(ctx context.Context, cfg relay.Config, slot watch.SlotPosit
 
 // connected returns the position up to which the checkpoint topic knows of a slot, zero
 // where that is nothing, or what a relay would refuse.
-func (g *gap) connected(ctx context.Context, cfg relay.Config, slot watch.SlotPosition) (pglogrepl.LSN, error) {
+func (g *gap) connected(ctx context.Context, cfg relay.Config, slot watch.SlotPosition) (wal.LSN, error) {
 	switch {
 	case slot.Err == nil:
 	case g.dryRun && postgres.Reason(slot.Err) == fault.ReasonSlotMissing:
@@ -135,7 +134,7 @@ func (g *gap) unmade(err error) bool {
 	return g.dryRun && ok && e.Reason == sink.ReasonCheckpointTopic
 }
 
-func compared(cfg relay.Config, origin wal.Origin, start pglogrepl.LSN, known map[string][]byte) (pglogrepl.LSN, error) {
+func compared(cfg relay.Config, origin wal.Origin, start wal.LSN, known map[string][]byte) (wal.LSN, error) {
 	end, err := cfg.ConfirmedUpTo(known, origin, start)
 	refused, slots := errors.AsType[*fault.Error](err)
 	_, topics := errors.AsType[*sink.Error](err)

@@ -17,7 +17,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/wording"
-	"github.com/jackc/pglogrepl"
 	"github.com/spf13/cobra"
 )
 
@@ -272,7 +271,7 @@ func (c *changeOver) perform(ctx context.Context) error {
 	if err := d.run(ctx); err != nil {
 		return err
 	}
-	if !d.reached && pglogrepl.LSN(d.relay.Status().LSN.Confirmed) < c.survey.WALEnd {
+	if !d.reached && wal.LSN(d.relay.Status().LSN.Confirmed) < c.survey.WALEnd {
 		return errors.New("stopped before the log's end was confirmed; repeat the command: what is confirmed stays so, and nothing is lost")
 	}
 	fmt.Fprintf(a.stdout, "\ntaken over: %s delivered by Debezium and not sent again, %d sent; the slot is confirmed beyond %s\nstart `cdc-relay run`, and do not start the connector again: the way back is in %scoming-from-debezium.md\n",
@@ -282,5 +281,5 @@ func (c *changeOver) perform(ctx context.Context) error {
 
 // done says that everything up to the log's end of the plan is confirmed.
 func (c *changeOver) done(s status.Status) bool {
-	return s.State == status.Streaming && pglogrepl.LSN(s.LSN.Confirmed) >= c.survey.WALEnd
+	return s.State == status.Streaming && wal.LSN(s.LSN.Confirmed) >= c.survey.WALEnd
 }

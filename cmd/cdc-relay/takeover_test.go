@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/debezium"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/test/harness"
-	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -85,7 +85,7 @@ func (c *change) store(t *testing.T, connector, value string) {
 
 // mark is one message of the slot.
 type mark struct {
-	lsn  pglogrepl.LSN
+	lsn  wal.LSN
 	xid  uint32
 	kind byte
 	at   int64 // of a beginning: microseconds from 1970 to the commit
@@ -108,7 +108,7 @@ func (c *change) marks(t *testing.T) []mark {
 		if err := row.Scan(&lsn, &xid, &kind, &micros); err != nil {
 			return mark{}, err
 		}
-		at, err := pglogrepl.ParseLSN(lsn)
+		at, err := wal.ParseLSN(lsn)
 		return mark{at, uint32(xid), byte(kind), micros}, err
 	})
 	if err != nil {
@@ -385,7 +385,7 @@ func TestTakeover_StaysWhenToldTo(t *testing.T) {
 func TestTakeover_Refusals(t *testing.T) {
 	c := newChange(t)
 	c.insert(t, []int{1})
-	position := func(lsn pglogrepl.LSN) string {
+	position := func(lsn wal.LSN) string {
 		return fmt.Sprintf(`{"lsn_proc":%d,"lsn_commit":%d,"lsn":%d,"txId":7,"messageType":"INSERT"}`, lsn, lsn, lsn)
 	}
 	end := nth(c.marks(t), 'C', 0).lsn

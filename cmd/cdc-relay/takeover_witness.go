@@ -6,7 +6,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/debezium/takeover"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/jackc/pglogrepl"
 	"github.com/rs/zerolog"
 )
 
@@ -24,7 +23,7 @@ func (c *changeOver) witness(ctx context.Context) (seen bool, missing string, er
 	out := make(chan *wal.Batch)
 	ended := make(chan error, 1)
 	go func() {
-		err := stream.Run(ctx, out, func() pglogrepl.LSN { return start })
+		err := stream.Run(ctx, out, func() wal.LSN { return start })
 		close(out)
 		ended <- err
 	}()
@@ -50,7 +49,7 @@ func (c *changeOver) witness(ctx context.Context) (seen bool, missing string, er
 
 // look tells whether a batch has what is looked for, and whether the search is
 // over, found or not.
-func look(w *takeover.Witness, b *wal.Batch, end pglogrepl.LSN) (found, over bool) {
+func look(w *takeover.Witness, b *wal.Batch, end wal.LSN) (found, over bool) {
 	for i := range b.Rows {
 		row := &b.Rows[i]
 		w.Dated(row.Txn.XID, row.Txn.Time)

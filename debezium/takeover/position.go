@@ -15,7 +15,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/jackc/pglogrepl"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // Position is what Debezium stored after the brokers had acknowledged the record
@@ -24,12 +24,12 @@ type Position struct {
 	Connector string // name under which it is stored
 	Server    string // topic.prefix of the connector
 
-	LSN       pglogrepl.LSN // of the row, or of the last event before a heartbeat
-	Processed pglogrepl.LSN // lsn_proc
-	Commit    pglogrepl.LSN // end of the last transaction that came whole before the row; zero: none had
-	XID       uint32        // of the row's transaction
-	Event     string        // messageType: INSERT, UPDATE, BEGIN, COMMIT, …; empty: not stored
-	Time      time.Time     // commit time of the row's transaction; zero: not stored
+	LSN       wal.LSN   // of the row, or of the last event before a heartbeat
+	Processed wal.LSN   // lsn_proc
+	Commit    wal.LSN   // end of the last transaction that came whole before the row; zero: none had
+	XID       uint32    // of the row's transaction
+	Event     string    // messageType: INSERT, UPDATE, BEGIN, COMMIT, …; empty: not stored
+	Time      time.Time // commit time of the row's transaction; zero: not stored
 
 	Snapshot bool // a snapshot was under way
 }
@@ -87,7 +87,7 @@ func ParsePosition(e Entry) (*Position, error) {
 		raw[""] = name
 		return 0
 	}
-	p.LSN, p.Processed, p.Commit = pglogrepl.LSN(number("lsn")), pglogrepl.LSN(number("lsn_proc")), pglogrepl.LSN(number("lsn_commit"))
+	p.LSN, p.Processed, p.Commit = wal.LSN(number("lsn")), wal.LSN(number("lsn_proc")), wal.LSN(number("lsn_commit"))
 	xid := number("txId")
 	if micros := number("ts_usec"); micros > 0 {
 		p.Time = time.UnixMicro(int64(micros)).UTC()
@@ -175,7 +175,7 @@ func names(entries []Entry) []string {
 }
 
 // Last is the furthest position that the record names.
-func (p *Position) Last() pglogrepl.LSN { return max(p.LSN, p.Processed, p.Commit) }
+func (p *Position) Last() wal.LSN { return max(p.LSN, p.Processed, p.Commit) }
 
 // ParseOffsets reads what somebody saved: the file of a standalone worker or of
 // Debezium Server; the JSON that Connect's REST interface answers about the offsets

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pglogrepl"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // Proof tells which rows of the log a position proves to be in Kafka. One
@@ -35,7 +35,7 @@ func NewProof(p Position) *Proof { return &Proof{p: p} }
 
 // Delivered tells whether a row is proven to be in Kafka. commit is where its
 // transaction's commit record begins, ordinal its place in the transaction.
-func (f *Proof) Delivered(commit pglogrepl.LSN, xid uint32, lsn pglogrepl.LSN, ordinal uint64) bool {
+func (f *Proof) Delivered(commit wal.LSN, xid uint32, lsn wal.LSN, ordinal uint64) bool {
 	switch {
 	case f.p.Commit != 0 && commit < f.p.Commit:
 	case xid != f.p.XID || f.p.XID == 0 || commit < f.p.LSN:
@@ -83,7 +83,7 @@ func (w *Witness) Dated(xid uint32, at time.Time) {
 // Row tells whether a row of the log proves the position: it is the stored one, or
 // of the transaction that ends where the position says. past says that no later row
 // can.
-func (w *Witness) Row(commit, end pglogrepl.LSN, xid uint32, lsn pglogrepl.LSN) (found, past bool) {
+func (w *Witness) Row(commit, end wal.LSN, xid uint32, lsn wal.LSN) (found, past bool) {
 	own := xid == w.p.XID && xid != 0
 	switch inside := w.p.Event == "INSERT" || w.inside(); {
 	case w.contradicts, !w.another.IsZero():
@@ -117,7 +117,7 @@ func (p *Position) change() bool { return p.within() && p.Event != "" }
 
 // Through tells whether the log up to a position, where a transaction ends, proves
 // what no row did.
-func (w *Witness) Through(lsn pglogrepl.LSN) bool {
+func (w *Witness) Through(lsn wal.LSN) bool {
 	if w.contradicts || !w.another.IsZero() || w.p.Event == "INSERT" || w.p.Commit == 0 || lsn != w.p.Commit {
 		return false
 	}
@@ -143,8 +143,8 @@ func (w *Witness) Missing() string {
 
 // State is what the server says, as far as a change-over depends on it.
 type State struct {
-	Confirmed pglogrepl.LSN // the slot's
-	WALEnd    pglogrepl.LSN
+	Confirmed wal.LSN // the slot's
+	WALEnd    wal.LSN
 
 	// Ahead says that the connector's driver confirms positions on its own
 	// (lsn.flush.mode=connector_and_driver), so that the slot may be ahead.

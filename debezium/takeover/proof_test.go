@@ -10,13 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pglogrepl"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 func TestProof_ThreeRules(t *testing.T) {
 	position := Position{LSN: 500, Commit: 400, XID: 7, Event: "INSERT"}
 	type row struct {
-		commit, lsn pglogrepl.LSN
+		commit, lsn wal.LSN
 		xid         uint32
 		ordinal     uint64
 	}
@@ -79,16 +79,16 @@ func TestProof_WithoutACommitOnlyTheTransactionCounts(t *testing.T) {
 // stored LSN.
 func TestProof_AgainstAModel(t *testing.T) {
 	type row struct {
-		commit, lsn pglogrepl.LSN
+		commit, lsn wal.LSN
 		xid         uint32
 		ordinal     uint64
 	}
 	for seed := range uint64(500) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		var sent []row
-		open := map[uint32][]pglogrepl.LSN{}
-		ends := map[int]pglogrepl.LSN{} // of the transaction before, by the index of a transaction's first row
-		lsn, xid, before := pglogrepl.LSN(1000), uint32(100), pglogrepl.LSN(0)
+		open := map[uint32][]wal.LSN{}
+		ends := map[int]wal.LSN{} // of the transaction before, by the index of a transaction's first row
+		lsn, xid, before := wal.LSN(1000), uint32(100), wal.LSN(0)
 		for range 60 {
 			switch n := random.IntN(10); {
 			case n < 2:
@@ -120,7 +120,7 @@ func TestProof_AgainstAModel(t *testing.T) {
 			}
 		}
 		for last := range sent {
-			commit := pglogrepl.LSN(0)
+			commit := wal.LSN(0)
 			for at := last; at >= 0; at-- {
 				if end, ok := ends[at]; ok {
 					commit = end
@@ -147,16 +147,16 @@ func TestProof_AgainstAModel(t *testing.T) {
 // where transactions overlap the position is found, and proves all it says.
 func TestJudge_AgainstAModel(t *testing.T) {
 	type row struct {
-		commit, end, lsn pglogrepl.LSN
+		commit, end, lsn wal.LSN
 		xid              uint32
 		ordinal          uint64
 	}
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		var sent []row
-		open := map[uint32][]pglogrepl.LSN{}
-		before := map[uint32]pglogrepl.LSN{}
-		lsn, xid, ended := pglogrepl.LSN(1000), uint32(100), pglogrepl.LSN(0)
+		open := map[uint32][]wal.LSN{}
+		before := map[uint32]wal.LSN{}
+		lsn, xid, ended := wal.LSN(1000), uint32(100), wal.LSN(0)
 		for range 60 {
 			if random.IntN(5) == 0 || len(open) == 0 {
 				xid++
@@ -178,7 +178,7 @@ func TestJudge_AgainstAModel(t *testing.T) {
 		for last, stored := range sent {
 			for _, event := range []string{"INSERT", "UPDATE", "MESSAGE"} {
 				p := Position{LSN: stored.lsn, Commit: before[stored.xid], XID: stored.xid, Event: event}
-				for _, confirmed := range []pglogrepl.LSN{1, max(1, p.Commit)} {
+				for _, confirmed := range []wal.LSN{1, max(1, p.Commit)} {
 					verdict, err := Judge(&p, State{Confirmed: confirmed, WALEnd: lsn + 100})
 					if err != nil || !verdict.Part {
 						t.Fatalf("seed %d: %+v of a slot at %s: %+v, %v", seed, p, confirmed, verdict, err)
@@ -253,9 +253,9 @@ func TestWitness(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		p           Position
-		commit, end pglogrepl.LSN
+		commit, end wal.LSN
 		xid         uint32
-		lsn         pglogrepl.LSN
+		lsn         wal.LSN
 		found, past bool
 	}{
 		{name: "an earlier transaction", p: insert, commit: 300, end: 310, xid: 5, lsn: 290},
@@ -320,7 +320,7 @@ func TestWitness_ATransactionOfAnotherTimeProvesNothing(t *testing.T) {
 // transaction and what follows it.
 func TestWitness_ACommitBehindTheOwnTransactionProvesNothing(t *testing.T) {
 	type row struct {
-		commit, end, lsn pglogrepl.LSN
+		commit, end, lsn wal.LSN
 		xid              uint32
 	}
 	slot := []row{

@@ -7,7 +7,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
@@ -16,7 +15,7 @@ import (
 type Catalog struct {
 	postgres.Server
 
-	Confirmed pglogrepl.LSN // the slot's confirmed_flush_lsn, never zero
+	Confirmed wal.LSN // the slot's confirmed_flush_lsn, never zero
 	Slot      SlotInfo
 
 	// Relations are the configured tables with the columns that the stream will

@@ -10,7 +10,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/wording"
-	"github.com/jackc/pglogrepl"
 )
 
 // TableMissing is the error for a configured table that is not there. A name that
@@ -77,7 +76,7 @@ func PublicationMissing(q postgres.Querier, version int, cfg postgres.Config, er
 
 // HintNamed is for a publication that is missing beside its slot. A wrong name comes
 // first: the way to another slot throws away one that may be whole, with rows in it.
-func HintNamed(q postgres.Querier, cfg postgres.Config, confirmed pglogrepl.LSN) string {
+func HintNamed(q postgres.Querier, cfg postgres.Config, confirmed wal.LSN) string {
 	hint := "if the name is wrong, correct postgres.publication; only if it was really dropped: " + postgres.HintRecreate(fault.ReasonPublicationMissing, confirmed)
 	if others := publicationsOf(q, cfg); others != "" {
 		hint = others + ": " + hint

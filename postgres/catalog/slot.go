@@ -7,8 +7,8 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/wording"
-	"github.com/jackc/pglogrepl"
 )
 
 // SlotInfo is the state of a slot as the server shows it.
@@ -17,8 +17,8 @@ type SlotInfo struct {
 	ActivePID int    // zero unless Active
 	WALStatus string // reserved, extended, unreserved, lost; empty when unknown
 
-	Confirmed pglogrepl.LSN // what we reported and the server has taken
-	Restart   pglogrepl.LSN // the oldest WAL that the slot retains
+	Confirmed wal.LSN // what we reported and the server has taken
+	Restart   wal.LSN // the oldest WAL that the slot retains
 
 	SafeWAL *int64 // bytes that can be written until the slot is in danger; nil without max_slot_wal_keep_size
 	Spilled *int64 // bytes of transactions spilled to disk since the statistics' reset; nil when there are none
@@ -80,7 +80,7 @@ func ReadSlot(q postgres.Querier, version int, name string) (*SlotRow, error) {
 
 // SlotGone is for a slot that was seen before. It has no Error.LSN: no row of a stream
 // is at fault.
-func SlotGone(name string, confirmed pglogrepl.LSN) error {
+func SlotGone(name string, confirmed wal.LSN) error {
 	return &fault.Error{
 		Kind: fault.KindRefused, Reason: fault.ReasonSlotMissing, Op: "watch", Subject: postgres.SlotSubject(name),
 		Err: fmt.Errorf("it is not there any more; it had confirmed LSN %s", confirmed),

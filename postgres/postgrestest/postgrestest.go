@@ -17,8 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pglogrepl"
-
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
@@ -180,9 +178,9 @@ func ColumnNames(relation *wal.Relation) string {
 	return strings.Join(names, ", ")
 }
 
-func ConfirmedBy(t *testing.T, db *harness.Database, slot string) pglogrepl.LSN {
+func ConfirmedBy(t *testing.T, db *harness.Database, slot string) wal.LSN {
 	t.Helper()
-	at, err := pglogrepl.ParseLSN(harness.Query[string](t, db, `SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = $1`, slot))
+	at, err := wal.ParseLSN(harness.Query[string](t, db, `SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = $1`, slot))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/wording"
-	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
@@ -99,7 +98,7 @@ type checker struct {
 	senders   int  // that are free
 
 	started time.Time // when the server's WALEnd was walStart
-	walFrom pglogrepl.LSN
+	walFrom wal.LSN
 }
 
 func (c *checker) add(check string, level Level, advice, seen string, args ...any) {

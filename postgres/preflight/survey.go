@@ -10,13 +10,13 @@ import (
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
-	"github.com/jackc/pglogrepl"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // Survey is a slot and a publication as they are, whoever made and uses them.
 type Survey struct {
 	ServerVersion int
-	WALEnd        pglogrepl.LSN
+	WALEnd        wal.LSN
 
 	Slot       catalog.SlotInfo
 	SlotOwner  string // who streams from it, as far as our rights show; empty: nobody

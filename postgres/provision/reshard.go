@@ -13,7 +13,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/wording"
-	"github.com/jackc/pglogrepl"
 )
 
 // DroppedSlot is the Object of a Step that took a slot away.
@@ -297,8 +296,8 @@ func (r *resharding) hasRoom() error {
 	return r.refuse(fmt.Errorf("%s free, and %d needed beside the old ones", wording.Count(free, "slot"), len(r.shards)), "raise max_replication_slots and restart the server; nothing was changed, and the relay may go on")
 }
 
-func positions(slots []catalog.ShardSlot) []pglogrepl.LSN {
-	all := make([]pglogrepl.LSN, len(slots))
+func positions(slots []catalog.ShardSlot) []wal.LSN {
+	all := make([]wal.LSN, len(slots))
 	for i, s := range slots {
 		all[i] = s.Confirmed
 	}

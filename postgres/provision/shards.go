@@ -5,7 +5,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
-	"github.com/jackc/pglogrepl"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // planCopies makes all slots but one from one: a copy begins at the very position of
@@ -96,7 +96,7 @@ func alterFailover(q postgres.Querier, cfg postgres.Config, name string) error {
 
 // walInserted is the end of the WAL. What is committed asynchronously is before it,
 // though it may not be on disk yet. A server that writes nothing more reaches it.
-func walInserted(q postgres.Querier) (pglogrepl.LSN, error) {
+func walInserted(q postgres.Querier) (wal.LSN, error) {
 	row, err := q.One("SELECT pg_catalog.pg_current_wal_insert_lsn(), (SELECT setting FROM pg_catalog.pg_settings WHERE name = 'wal_segment_size')")
 	if err != nil {
 		return 0, postgres.Classify("look at the end of the WAL", err)
@@ -119,7 +119,7 @@ const (
 // beforePageHeader is the insert position without the header of a page that holds
 // nothing yet. The header is written with the first record of the page, so on a quiet
 // server the flush position stays before it.
-func beforePageHeader(inserted pglogrepl.LSN, segmentSize uint64) pglogrepl.LSN {
+func beforePageHeader(inserted wal.LSN, segmentSize uint64) wal.LSN {
 	switch {
 	case segmentSize > 0 && uint64(inserted)%segmentSize == walLongHeader:
 		return inserted - walLongHeader

@@ -4,9 +4,9 @@ import (
 	"testing"
 
 	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/test/harness"
-	"github.com/jackc/pglogrepl"
 )
 
 // Right after a segment switch the insert position lies behind the header of a page that
@@ -16,7 +16,7 @@ func TestReshard_EndsOnAQuietServerAfterASegmentSwitch(t *testing.T) {
 	db := harness.OwnPostgres(t, sandbox.PostgresOptions{Settings: map[string]string{"checkpoint_timeout": "1d", "autovacuum": "off"}})
 	db.Exec(t, `CREATE TABLE quiet (n bigserial PRIMARY KEY, key text)`)
 	conn := db.Connect(t)
-	position := func(call string) (lsn pglogrepl.LSN) {
+	position := func(call string) (lsn wal.LSN) {
 		t.Helper()
 		if err := conn.QueryRow(t.Context(), `SELECT `+call+`()`).Scan(&lsn); err != nil {
 			t.Fatal(err)
@@ -43,7 +43,7 @@ func TestReshard_EndsOnAQuietServerAfterASegmentSwitch(t *testing.T) {
 func TestBeforePageHeader(t *testing.T) {
 	const segment = 16 << 20
 	for _, tt := range []struct {
-		inserted, want pglogrepl.LSN
+		inserted, want wal.LSN
 		size           uint64
 	}{
 		{segment + 40, segment, segment},

@@ -11,7 +11,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
@@ -25,7 +24,7 @@ type Probe struct {
 	version int
 	first   *baseline
 
-	confirmed pglogrepl.LSN // by the slot, at the last look that saw it
+	confirmed wal.LSN // by the slot, at the last look that saw it
 }
 
 // baseline is what the first Look found, which later ones are held against.
@@ -44,7 +43,7 @@ type tableShape struct {
 
 // Snapshot is one look. WALEnd and Slot are of the same moment.
 type Snapshot struct {
-	WALEnd pglogrepl.LSN
+	WALEnd wal.LSN
 	Slot   catalog.SlotInfo
 
 	// Drift is an *Error when the stream can no longer be trusted to have every

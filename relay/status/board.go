@@ -15,7 +15,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/wording"
-	"github.com/jackc/pglogrepl"
 	"github.com/rs/zerolog"
 )
 
@@ -73,7 +72,7 @@ type Pipeline struct {
 // Session is what the board asks of the session that runs, with its lock held.
 type Session interface {
 	Lineage() wal.Lineage
-	Start() pglogrepl.LSN
+	Start() wal.LSN
 	Positions() LSNs
 	Stats() checkpoint.Stats
 
@@ -199,7 +198,7 @@ func (b *Board) SetSession(s Session) {
 
 // SlotAt is how far the probe last saw the slot, zero where that is beyond limit: somebody
 // else moved it then.
-func (b *Board) SlotAt(limit pglogrepl.LSN) pglogrepl.LSN {
+func (b *Board) SlotAt(limit wal.LSN) wal.LSN {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.snapshot == nil || b.snapshot.Drift != nil || b.snapshot.Slot.Confirmed > limit {

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
-	"github.com/jackc/pglogrepl"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // budget says how long the server will keep the slot's WAL: what
@@ -13,9 +13,9 @@ import (
 // the probe and guarded by the board's lock.
 type budget struct {
 	at        time.Time
-	end       pglogrepl.LSN
+	end       wal.LSN
 	pace      float64 // bytes a second, averaged over paceWindow
-	confirmed pglogrepl.LSN
+	confirmed wal.LSN
 	moved     time.Time // when the confirmed position last moved, or had nowhere to go
 	warned    time.Duration
 	retained  int64 // at the last warning without a limit

@@ -6,12 +6,12 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
-	"github.com/jackc/pglogrepl"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 func TestBudget_TellsHowLongTheWALLasts(t *testing.T) {
 	const mib = 1 << 20
-	snapshot := func(end, confirmed pglogrepl.LSN, safe int64) *watch.Snapshot {
+	snapshot := func(end, confirmed wal.LSN, safe int64) *watch.Snapshot {
 		s := &watch.Snapshot{WALEnd: end, Slot: catalog.SlotInfo{Confirmed: confirmed, Restart: confirmed}}
 		if safe >= 0 {
 			s.Slot.SafeWAL = &safe
@@ -28,7 +28,7 @@ func TestBudget_TellsHowLongTheWALLasts(t *testing.T) {
 	at := func(i int) time.Time { return begun.Add(time.Duration(i) * time.Second) }
 	const room = 100 << 30
 	for i := 0; i < room/mib; i += 60 {
-		if w := b.look(at(i), snapshot(pglogrepl.LSN(i*mib+1), 1, room-int64(i*mib))); w != nil {
+		if w := b.look(at(i), snapshot(wal.LSN(i*mib+1), 1, room-int64(i*mib))); w != nil {
 			told = append(told, w.lasts)
 			if w.pace < 0.9*mib || w.pace > 1.1*mib {
 				t.Fatalf("pace %f", w.pace)
@@ -47,7 +47,7 @@ func TestBudget_TellsHowLongTheWALLasts(t *testing.T) {
 	// A slot that follows is never warned of, however little room the limit gives.
 	b = budget{}
 	for i := range 1000 {
-		if w := b.look(at(i), snapshot(pglogrepl.LSN(i*100*mib+2), pglogrepl.LSN(i*100*mib+1), 64*mib)); w != nil {
+		if w := b.look(at(i), snapshot(wal.LSN(i*100*mib+2), wal.LSN(i*100*mib+1), 64*mib)); w != nil {
 			t.Fatal("a slot that moves is warned of")
 		}
 	}
@@ -59,7 +59,7 @@ func TestBudget_TellsHowLongTheWALLasts(t *testing.T) {
 	b = budget{}
 	n := 0
 	for i := range 40_000 {
-		if b.look(at(i), snapshot(pglogrepl.LSN(i*mib+2), 1, -1)) != nil {
+		if b.look(at(i), snapshot(wal.LSN(i*mib+2), 1, -1)) != nil {
 			n++
 		}
 	}

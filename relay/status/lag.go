@@ -5,7 +5,6 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/jackc/pglogrepl"
 )
 
 // The lag is the age of the oldest row that is committed and not confirmed. It is known
@@ -30,18 +29,18 @@ const (
 
 // mark is an end of the server's WAL. Once the stream is there, the next look moves it.
 type mark struct {
-	end pglogrepl.LSN
+	end wal.LSN
 	at  time.Time // of the look; zero for where the WAL ended when the session began
 }
 
 // looked moves the mark. Call it with the lock held.
-func (b *Board) looked(end pglogrepl.LSN, now time.Time) {
+func (b *Board) looked(end wal.LSN, now time.Time) {
 	if b.received() >= b.mark.end {
 		b.mark = mark{end, now}
 	}
 }
 
-func (b *Board) received() pglogrepl.LSN { return pglogrepl.LSN(b.session.Positions().Received) }
+func (b *Board) received() wal.LSN { return wal.LSN(b.session.Positions().Received) }
 
 func (b *Board) caughtUp(now time.Time) bool {
 	return b.received() >= b.mark.end || !b.mark.at.IsZero() && now.Sub(b.mark.at) < reachedWithin
@@ -96,11 +95,11 @@ func (b *Board) enter(s Session) {
 	start := s.Start()
 	b.confirmed(start)
 	b.read = progress{through: start}
-	b.mark = mark{end: pglogrepl.LSN(s.Positions().Server)}
+	b.mark = mark{end: wal.LSN(s.Positions().Server)}
 }
 
 // confirmed drops the row if a confirmed position covers it. Call it with the lock held.
-func (b *Board) confirmed(position pglogrepl.LSN) {
+func (b *Board) confirmed(position wal.LSN) {
 	if b.waiting.At < position {
 		b.waiting = unconfirmed{}
 	}

@@ -1,8 +1,6 @@
 package status
 
 import (
-	"github.com/jackc/pglogrepl"
-
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
@@ -26,14 +24,14 @@ type obstacle struct {
 	row deadletter.Row // that is not delivered, if it is not unread
 
 	unread bool
-	read   progress      // of the session that met it
-	bound  pglogrepl.LSN // end of the server's WAL, looked at behind the first failure; zero: not looked at
+	read   progress // of the session that met it
+	bound  wal.LSN  // end of the server's WAL, looked at behind the first failure; zero: not looked at
 }
 
 // progress is how far a stream was read.
 type progress struct {
 	row     deadletter.Row // the last one
-	through pglogrepl.LSN  // everything that commits before it was read
+	through wal.LSN        // everything that commits before it was read
 }
 
 func (p *progress) add(b *wal.Batch) {
@@ -61,7 +59,7 @@ func (o *obstacle) readPast(b *wal.Batch) bool {
 }
 
 // startsPast says that everything up to a position, the row included, is done with.
-func (o *obstacle) startsPast(at pglogrepl.LSN) bool {
+func (o *obstacle) startsPast(at wal.LSN) bool {
 	if o.unread {
 		return o.bound != 0 && at >= o.bound
 	}
@@ -101,7 +99,7 @@ func (b *Board) Read(batch *wal.Batch) {
 }
 
 // Begins takes note of where a session begins.
-func (b *Board) Begins(of wal.Lineage, start pglogrepl.LSN) {
+func (b *Board) Begins(of wal.Lineage, start wal.LSN) {
 	b.pass(func(o *obstacle) bool { return o.of != of || o.startsPast(start) })
 }
 
@@ -124,7 +122,7 @@ func (b *Board) pass(past func(*obstacle) bool) {
 }
 
 // StuckAt is the commit of the transaction that cannot be delivered; zero: none.
-func (b *Board) StuckAt() pglogrepl.LSN {
+func (b *Board) StuckAt() wal.LSN {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.obstacle == nil || b.obstacle.unread {

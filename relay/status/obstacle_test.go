@@ -6,11 +6,10 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/jackc/pglogrepl"
 )
 
 // batch has rows of one transaction.
-func batch(commit, through pglogrepl.LSN, firstOrdinal, rows int) *wal.Batch {
+func batch(commit, through wal.LSN, firstOrdinal, rows int) *wal.Batch {
 	b, txn := &wal.Batch{Through: through}, &wal.Txn{Commit: commit, Time: time.Unix(1000, 0)}
 	for i := range rows {
 		b.Rows = append(b.Rows, wal.Row{Txn: txn, Ordinal: uint64(firstOrdinal + i)})
@@ -24,7 +23,7 @@ func TestObstacle_IsPassedByWhatLiesBehindIt(t *testing.T) {
 	looked, first := unread, unread
 	looked.bound = 300
 	first.read.row = deadletter.Row{Commit: 120, Seq: 9} // nothing of its transaction was read
-	committed := func(through pglogrepl.LSN) *wal.Batch {
+	committed := func(through wal.LSN) *wal.Batch {
 		return &wal.Batch{Through: through, ThroughTime: time.Unix(1, 0)}
 	}
 	for name, c := range map[string]struct {
@@ -53,7 +52,7 @@ func TestObstacle_IsPassedByWhatLiesBehindIt(t *testing.T) {
 	waits := obstacle{row: deadletter.Row{Commit: 200, Seq: 3}}
 	for _, c := range []struct {
 		o     obstacle
-		start pglogrepl.LSN
+		start wal.LSN
 		past  bool
 	}{{unread, 900, false}, {looked, 299, false}, {looked, 300, true}, {waits, 200, false}, {waits, 201, true}} {
 		if got := c.o.startsPast(c.start); got != c.past {
@@ -62,7 +61,7 @@ func TestObstacle_IsPassedByWhatLiesBehindIt(t *testing.T) {
 	}
 	for _, c := range []struct {
 		o      obstacle
-		commit pglogrepl.LSN
+		commit wal.LSN
 		first  int
 		past   bool
 	}{{waits, 200, 1, false}, {waits, 200, 2, true}, {waits, 200, 3, true}, {waits, 200, 4, false}, {waits, 260, 1, false}, {unread, 200, 2, false}} {

@@ -6,7 +6,7 @@ package status
 import (
 	"time"
 
-	"github.com/jackc/pglogrepl"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // State is what the relay is doing, as users see it.
@@ -26,14 +26,14 @@ const (
 var States = []State{Starting, Standby, Streaming, Blocked, Reconnecting, Stopping}
 
 // Position is a WAL position that prints as X/Y and is null when unknown.
-type Position pglogrepl.LSN
+type Position wal.LSN
 
 // MarshalText gives PostgreSQL's notation.
 func (p Position) MarshalText() ([]byte, error) {
 	if p == 0 {
 		return []byte(""), nil
 	}
-	return []byte(pglogrepl.LSN(p).String()), nil
+	return []byte(wal.LSN(p).String()), nil
 }
 
 // UnmarshalText reads PostgreSQL's notation; the empty text is unknown.
@@ -42,7 +42,7 @@ func (p *Position) UnmarshalText(text []byte) error {
 		*p = 0
 		return nil
 	}
-	lsn, err := pglogrepl.ParseLSN(string(text))
+	lsn, err := wal.ParseLSN(string(text))
 	*p = Position(lsn)
 	return err
 }

@@ -6,12 +6,11 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/jackc/pglogrepl"
 )
 
 // change takes an update or a delete: a row for a table that asked, read past
 // for the others.
-func (d *Decoder) change(kind byte, f *fields, walStart pglogrepl.LSN) error {
+func (d *Decoder) change(kind byte, f *fields, walStart wal.LSN) error {
 	r, err := d.lookup(f.uint32())
 	if f.err != nil {
 		return f.err
@@ -63,7 +62,7 @@ func (d *Decoder) change(kind byte, f *fields, walStart pglogrepl.LSN) error {
 
 // keepChange appends a row that is no insert. It is inside a transaction, or the
 // message is refused.
-func (d *Decoder) keepChange(r *wal.Relation, c *wal.Change, values []wal.Value, walStart pglogrepl.LSN) error {
+func (d *Decoder) keepChange(r *wal.Relation, c *wal.Change, values []wal.Value, walStart wal.LSN) error {
 	if err := d.inside(nil); err != nil {
 		return err
 	}
@@ -79,7 +78,7 @@ func (d *Decoder) keepChange(r *wal.Relation, c *wal.Change, values []wal.Value,
 	return nil
 }
 
-func (d *Decoder) truncate(f *fields, walStart pglogrepl.LSN) error {
+func (d *Decoder) truncate(f *fields, walStart wal.LSN) error {
 	n, _ := int32(f.uint32()), f.byte()
 	if n < 0 {
 		return errShort
@@ -107,7 +106,7 @@ func (d *Decoder) truncate(f *fields, walStart pglogrepl.LSN) error {
 
 // commitRow ends a transaction for a table that wants to know. It comes before
 // the commit's position is given out, in the batch that carries it.
-func (d *Decoder) commitRow(commit pglogrepl.LSN) {
+func (d *Decoder) commitRow(commit wal.LSN) {
 	if d.ender == nil || d.ordinal == 0 {
 		return
 	}

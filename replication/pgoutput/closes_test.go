@@ -5,7 +5,6 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/replication/pgoutput/pgoutputtest"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/jackc/pglogrepl"
 )
 
 // A batch says where the transaction ends that the one before left open, whatever
@@ -20,7 +19,7 @@ func TestDecoder_BatchNamesTheEndOfTheTransactionItCloses(t *testing.T) {
 			}
 		}
 	}
-	take := func(what string, closes pglogrepl.LSN, open bool) {
+	take := func(what string, closes wal.LSN, open bool) {
 		t.Helper()
 		b := d.Take()
 		if b == nil || b.Closes != closes || b.Open != open {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/jackc/pglogrepl"
 )
 
 // Decoder turns the messages of pgoutput's protocol 1 into batches. It does no
@@ -35,7 +34,7 @@ type Decoder struct {
 	byPrefix map[string]*wal.Relation
 	messages []*wal.Relation // of DecoderOptions.Messages, in order
 
-	history pglogrepl.LSN // end of the WAL when the stream was opened; zero without a catalog
+	history wal.LSN // end of the WAL when the stream was opened; zero without a catalog
 
 	types     map[uint32]string
 	relations map[uint32]*relation
@@ -47,9 +46,9 @@ type Decoder struct {
 	stamped  *wal.Txn // txn's copy for the rows of this batch; nil before the first
 	ordinal  uint64
 	ender    *wal.Relation // of a table that wants a row at each commit; nil: none does, or it was not announced
-	commit   pglogrepl.LSN // of the last Begin
+	commit   wal.LSN       // of the last Begin
 	commitAt int64         // its commit time in the wire's microseconds
-	through  pglogrepl.LSN // highest ever given out
+	through  wal.LSN       // highest ever given out
 
 	batch *wal.Batch // nil when nothing was read since Take
 	slab  *wal.Slab
@@ -87,10 +86,10 @@ type Options struct {
 	MaxBytes int
 
 	// Start is the position that was confirmed before: no batch repeats it.
-	Start pglogrepl.LSN
+	Start wal.LSN
 
 	// History is the end of the WAL when the stream was opened; zero without a catalog.
-	History pglogrepl.LSN
+	History wal.LSN
 
 	// Describe reads the metadata of a relation's columns, for tables that want it.
 	Describe func(*wal.Relation) ([]wal.ColumnMeta, error)
@@ -159,7 +158,7 @@ func (d *Decoder) Expect(rel *wal.Relation) {
 
 // Decode takes one message. It keeps nothing of msg. walStart is what the message
 // came with; it may be zero.
-func (d *Decoder) Decode(msg []byte, walStart pglogrepl.LSN) error {
+func (d *Decoder) Decode(msg []byte, walStart wal.LSN) error {
 	if d.failed != nil {
 		return d.failed
 	}
@@ -168,7 +167,7 @@ func (d *Decoder) Decode(msg []byte, walStart pglogrepl.LSN) error {
 	return d.failed
 }
 
-func (d *Decoder) decode(msg []byte, walStart pglogrepl.LSN) error {
+func (d *Decoder) decode(msg []byte, walStart wal.LSN) error {
 	if len(msg) == 0 {
 		return d.refuse(walStart, "decode message", "", errShort)
 	}
@@ -202,7 +201,7 @@ func (d *Decoder) decode(msg []byte, walStart pglogrepl.LSN) error {
 }
 
 // refuse makes err, if any, the error that ends the stream.
-func (d *Decoder) refuse(at pglogrepl.LSN, op, subject string, err error) error {
+func (d *Decoder) refuse(at wal.LSN, op, subject string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -216,7 +215,7 @@ func (d *Decoder) refuse(at pglogrepl.LSN, op, subject string, err error) error 
 }
 
 // position is at, or for a message that carries none, the nearest known one.
-func (d *Decoder) position(at pglogrepl.LSN) pglogrepl.LSN {
+func (d *Decoder) position(at wal.LSN) wal.LSN {
 	switch {
 	case at != 0:
 		return at
@@ -282,14 +281,14 @@ func (d *Decoder) commitTxn(f *fields) error {
 }
 
 // Commit is where the transaction in hand commits; it means nothing outside one.
-func (d *Decoder) Commit() pglogrepl.LSN { return d.txn.Commit }
+func (d *Decoder) Commit() wal.LSN { return d.txn.Commit }
 
 // CommitMicros is the commit time of the last transaction that began, in microseconds of
 // the wire's clock; zero before the first.
 func (d *Decoder) CommitMicros() int64 { return d.commitAt }
 
 // Through is the highest position that a batch was given.
-func (d *Decoder) Through() pglogrepl.LSN { return d.through }
+func (d *Decoder) Through() wal.LSN { return d.through }
 
 // Messages are the relations of the configured prefixes, in order.
 func (d *Decoder) Messages() []*wal.Relation { return d.messages }
@@ -297,7 +296,7 @@ func (d *Decoder) Messages() []*wal.Relation { return d.messages }
 // Idle takes a keep-alive's position: everything before it was sent or is of no
 // interest. Inside a transaction it says nothing about that transaction's rows,
 // so it is dropped; the commit brings a later one.
-func (d *Decoder) Idle(serverEnd pglogrepl.LSN) {
+func (d *Decoder) Idle(serverEnd wal.LSN) {
 	if d.open || serverEnd <= d.through || d.failed != nil {
 		return
 	}
@@ -309,7 +308,7 @@ func (d *Decoder) Idle(serverEnd pglogrepl.LSN) {
 
 const insertHead = 1 + 4 + 1 + 2 // I, relation, N, count
 
-func (d *Decoder) insert(msg []byte, walStart pglogrepl.LSN) error {
+func (d *Decoder) insert(msg []byte, walStart wal.LSN) error {
 	r, err := d.insertInto(msg, walStart)
 	if err != nil {
 		return err
@@ -326,7 +325,7 @@ func (d *Decoder) insert(msg []byte, walStart pglogrepl.LSN) error {
 }
 
 // insertInto is the relation of an insert, of which no more than the head is looked at.
-func (d *Decoder) insertInto(msg []byte, walStart pglogrepl.LSN) (*relation, error) {
+func (d *Decoder) insertInto(msg []byte, walStart wal.LSN) (*relation, error) {
 	if len(msg) < insertHead {
 		return nil, d.refuse(walStart, "decode insert", "", errShort)
 	}
@@ -351,7 +350,7 @@ func (d *Decoder) insertInto(msg []byte, walStart pglogrepl.LSN) (*relation, err
 }
 
 // row copies data once and appends the row. On error the batch is unchanged.
-func (d *Decoder) row(r *relation, data []byte, walStart pglogrepl.LSN) error {
+func (d *Decoder) row(r *relation, data []byte, walStart wal.LSN) error {
 	s := d.room(d.current())
 	values, own := s.Columns(len(r.Columns)), s.Bytes(len(data))
 	copy(own, data)
@@ -363,7 +362,7 @@ func (d *Decoder) row(r *relation, data []byte, walStart pglogrepl.LSN) error {
 }
 
 // keep appends a row whose bytes and values are the slab's.
-func (d *Decoder) keep(r *wal.Relation, own []byte, values []wal.Value, walStart pglogrepl.LSN) *wal.Row {
+func (d *Decoder) keep(r *wal.Relation, own []byte, values []wal.Value, walStart wal.LSN) *wal.Row {
 	b, s := d.batch, d.slab
 	b.Bytes += s.Keep(own, values)
 	if d.stamped == nil {
@@ -382,7 +381,7 @@ func (d *Decoder) keep(r *wal.Relation, own []byte, values []wal.Value, walStart
 // the only column. One that is not transactional stands where it was written, on
 // its own, whether or not its writer commits: it counts as a transaction of one
 // row, whose end the next position covers.
-func (d *Decoder) message(f *fields, walStart pglogrepl.LSN) error {
+func (d *Decoder) message(f *fields, walStart wal.LSN) error {
 	flags, at, prefix := f.byte(), f.lsn(), f.string()
 	body := f.take(int(int32(f.uint32())))
 	if err := f.done(); err != nil {

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/cdc-relay/cdc-relay/replication/pgoutput/pgoutputtest"
-	"github.com/jackc/pglogrepl"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // BenchmarkDecode decodes transactions of n rows of about 300 bytes, as a consumer
@@ -26,7 +26,7 @@ func BenchmarkDecode(b *testing.B) {
 				b.ReportAllocs()
 				b.SetBytes(int64(len(row)))
 				n := 0
-				at := pglogrepl.LSN(0x1000)
+				at := wal.LSN(0x1000)
 				first, last := pgoutputtest.Begin(at, 1), pgoutputtest.Commit(at, at)
 				for b.Loop() {
 					if n%rows == 0 {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/replication/pgoutput/pgoutputtest"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/jackc/pglogrepl"
 )
 
 // FuzzDecoder feeds a sequence of length-prefixed messages. Whatever they are, the
@@ -30,7 +29,7 @@ func FuzzDecoder(f *testing.F) {
 		cfg := testConfig
 		cfg.MaxRows, cfg.MaxBytes = int(rows%16)+1, 512
 		d := NewDecoder(cfg)
-		var through pglogrepl.LSN
+		var through wal.LSN
 		for len(input) >= 2 {
 			n := min(int(input[0])<<8|int(input[1]), len(input)-2)
 			m := bytes.Clone(input[2 : 2+n])
@@ -38,7 +37,7 @@ func FuzzDecoder(f *testing.F) {
 			err := d.Decode(m[:n:n], 0x100)
 			clear(m)
 			if len(m)%5 == 0 {
-				d.Idle(through + pglogrepl.LSN(n))
+				d.Idle(through + wal.LSN(n))
 			}
 			if b := d.Take(); b != nil {
 				through = checkBatch(t, b, through)
@@ -51,7 +50,7 @@ func FuzzDecoder(f *testing.F) {
 	})
 }
 
-func checkBatch(t *testing.T, b *wal.Batch, through pglogrepl.LSN) pglogrepl.LSN {
+func checkBatch(t *testing.T, b *wal.Batch, through wal.LSN) wal.LSN {
 	t.Helper()
 	size := 0
 	for i := range b.Rows {

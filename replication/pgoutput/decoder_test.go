@@ -12,7 +12,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/replication/pgoutput/pgoutputtest"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/jackc/pglogrepl"
 )
 
 var testConfig = Options{Tables: []wal.Table{{Schema: "public", Name: "outbox"}, {Schema: "Odd", Name: "Out\"Box"}}}
@@ -20,7 +19,7 @@ var testConfig = Options{Tables: []wal.Table{{Schema: "public", Name: "outbox"},
 func decodeAll(t *testing.T, d *Decoder, messages ...pgoutputtest.Message) {
 	t.Helper()
 	for i, m := range messages {
-		if err := d.Decode(m, pglogrepl.LSN(0x100+i)); err != nil {
+		if err := d.Decode(m, wal.LSN(0x100+i)); err != nil {
 			t.Fatalf("message %d (%c): %v", i, m[0], err)
 		}
 	}
@@ -469,7 +468,7 @@ func TestConfiguredMessagesAreRows(t *testing.T) {
 	cfg := testConfig
 	cfg.Messages = []string{"outbox"}
 	d := NewDecoder(cfg)
-	body := func(flags byte, at pglogrepl.LSN, prefix, text string) pgoutputtest.Message {
+	body := func(flags byte, at wal.LSN, prefix, text string) pgoutputtest.Message {
 		return append(pgoutputtest.Message{'M'}.U8(flags).LSN(at).Str(prefix).U32(uint32(len(text))), text...)
 	}
 	decodeAll(t, d,

@@ -7,14 +7,13 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/jackc/pglogrepl"
 )
 
 // Oversized decides about a message over the limit, of which head is the beginning and
 // size the length. It refuses one that would become a row. One that is not delivered is
 // counted as Decode does with the whole of it, and its body need not be read. counted is
 // false for one that has to be decoded, such as a relation; those are small.
-func (d *Decoder) Oversized(head []byte, size, limit int, walStart pglogrepl.LSN) (counted bool, err error) {
+func (d *Decoder) Oversized(head []byte, size, limit int, walStart wal.LSN) (counted bool, err error) {
 	subject := d.becomesRow(head)
 	if subject == "" {
 		return d.readPast(head, size, walStart)
@@ -35,7 +34,7 @@ func (d *Decoder) Oversized(head []byte, size, limit int, walStart pglogrepl.LSN
 // readPast counts a message that is not delivered, of which the beginning is at hand, as
 // Decode does with the whole of it. It is false for one that has to be decoded, such as a
 // relation; those are small.
-func (d *Decoder) readPast(head []byte, size int, walStart pglogrepl.LSN) (counted bool, err error) {
+func (d *Decoder) readPast(head []byte, size int, walStart wal.LSN) (counted bool, err error) {
 	if d.failed != nil {
 		return false, d.failed
 	}

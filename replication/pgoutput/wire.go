@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/jackc/pglogrepl"
 )
 
 var (
@@ -74,7 +73,7 @@ func (f *fields) int64() int64 {
 	return 0
 }
 
-func (f *fields) lsn() pglogrepl.LSN { return pglogrepl.LSN(f.int64()) }
+func (f *fields) lsn() wal.LSN { return wal.LSN(f.int64()) }
 
 func (f *fields) string() string {
 	end := bytes.IndexByte(f.rest, 0)

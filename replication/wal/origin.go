@@ -2,8 +2,6 @@ package wal
 
 import (
 	"slices"
-
-	"github.com/jackc/pglogrepl"
 )
 
 // Origin says where a position was taken: the same number means other rows on
@@ -28,7 +26,7 @@ func (o Origin) Lineage() Lineage { return Lineage{o.SystemID, o.Timeline} }
 // timelines after it.
 type Fork struct {
 	Timeline int32
-	At       pglogrepl.LSN
+	At       LSN
 }
 
 // Fork finds where the history that led to here left a timeline. It is false for
@@ -44,7 +42,7 @@ func (o Origin) Fork(timeline int32) (Fork, bool) {
 
 // TimelineOf is the timeline that a position was written on, as the server's history has
 // it. A row that was committed before a fork keeps its timeline behind it.
-func (o Origin) TimelineOf(position pglogrepl.LSN) int32 {
+func (o Origin) TimelineOf(position LSN) int32 {
 	for _, f := range o.Forks {
 		if position < f.At {
 			return f.Timeline
@@ -57,12 +55,12 @@ func (o Origin) TimelineOf(position pglogrepl.LSN) int32 {
 // is the same on both. It is zero for different clusters, and the highest position where
 // both are of one timeline. Two servers that were promoted from one history may have given
 // their timelines the same number, so the forks count too.
-func (o Origin) Common(other Origin) pglogrepl.LSN {
+func (o Origin) Common(other Origin) LSN {
 	if o.SystemID == "" || o.SystemID != other.SystemID {
 		return 0
 	}
 	a, b := o.line(), other.line()
-	var common pglogrepl.LSN
+	var common LSN
 	for i := range min(len(a), len(b)) {
 		if a[i].Timeline != b[i].Timeline {
 			break
@@ -77,5 +75,5 @@ func (o Origin) Common(other Origin) pglogrepl.LSN {
 
 // line is the history with its present timeline, which has no end yet.
 func (o Origin) line() []Fork {
-	return append(slices.Clip(o.Forks), Fork{Timeline: o.Timeline, At: ^pglogrepl.LSN(0)})
+	return append(slices.Clip(o.Forks), Fork{Timeline: o.Timeline, At: ^LSN(0)})
 }

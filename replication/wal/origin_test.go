@@ -2,8 +2,6 @@ package wal
 
 import (
 	"testing"
-
-	"github.com/jackc/pglogrepl"
 )
 
 func TestOrigin_FindsTheFork(t *testing.T) {
@@ -17,12 +15,12 @@ func TestOrigin_FindsTheFork(t *testing.T) {
 }
 
 func TestOrigin_KnowsHowFarTwoHistoriesAreOne(t *testing.T) {
-	const end = ^pglogrepl.LSN(0)
+	const end = ^LSN(0)
 	of := func(system string, timeline int32, forks ...Fork) Origin { return Origin{system, timeline, forks} }
 	for _, tt := range []struct {
 		name string
 		a, b Origin
-		want pglogrepl.LSN
+		want LSN
 	}{
 		{"one server", of("7", 1), of("7", 1), end},
 		{"one server after forks", of("7", 3, Fork{1, 10}, Fork{2, 20}), of("7", 3, Fork{1, 10}, Fork{2, 20}), end},

@@ -2,8 +2,6 @@ package wal
 
 import (
 	"time"
-
-	"github.com/jackc/pglogrepl"
 )
 
 // Kind says how a Value is represented.
@@ -58,17 +56,17 @@ type Relation struct {
 // Txn is the transaction that a row belongs to.
 type Txn struct {
 	XID    uint32
-	Commit pglogrepl.LSN // start of the commit record; strictly increasing on one timeline. Of a message outside any transaction: see Place
-	End    pglogrepl.LSN // end of the commit record; zero when the commit is not in the batch
-	Time   time.Time     // commit time by the server's clock; not monotone, never an order; zero for a message outside any transaction
+	Commit LSN       // start of the commit record; strictly increasing on one timeline. Of a message outside any transaction: see Place
+	End    LSN       // end of the commit record; zero when the commit is not in the batch
+	Time   time.Time // commit time by the server's clock; not monotone, never an order; zero for a message outside any transaction
 }
 
 // Row is one decoded insert, or another change for which its table asked. It is
 // valid until its Batch is released; nothing in it aliases the receive buffer.
 type Row struct {
 	Txn      *Txn
-	LSN      pglogrepl.LSN // WAL position of the change; not an identity: rows of one COPY share it
-	Ordinal  uint64        // position of the row in its transaction over all tables, counted from 1
+	LSN      LSN    // WAL position of the change; not an identity: rows of one COPY share it
+	Ordinal  uint64 // position of the row in its transaction over all tables, counted from 1
 	Relation *Relation
 	Values   []Value // parallel to Relation.Columns
 
@@ -82,7 +80,7 @@ func (r *Row) Outside() bool { return r.Txn.Time.IsZero() }
 // transaction is the end of its record, and there the next commit record may begin:
 // `BEGIN; INSERT …; SELECT pg_logical_emit_message(false, …); COMMIT`. So it is named by
 // its last byte, where nothing commits. A row that was read from its table has none.
-func (r *Row) Place() (commit pglogrepl.LSN, ordinal uint64) {
+func (r *Row) Place() (commit LSN, ordinal uint64) {
 	if r.Outside() && r.Txn.Commit > 0 {
 		return r.Txn.Commit - 1, r.Ordinal
 	}
@@ -106,7 +104,7 @@ func (r *Row) Place() (commit pglogrepl.LSN, ordinal uint64) {
 type Batch struct {
 	Rows    []Row
 	Bytes   int // memory that the rows hold until Release
-	Through pglogrepl.LSN
+	Through LSN
 
 	ThroughTime  time.Time // commit time of the transaction that ends at Through; zero when that is a keep-alive
 	Transactions int       // commits that ended in this batch
@@ -118,7 +116,7 @@ type Batch struct {
 
 	// Closes is the end of the transaction that the batch before left open; zero when
 	// there was none, or it goes on.
-	Closes pglogrepl.LSN
+	Closes LSN
 
 	slab    *Slab // where the rows live; nil without rows
 	first   int   // of them, in the slab

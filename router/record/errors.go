@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/jackc/pglogrepl"
-
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
@@ -25,8 +23,8 @@ type RowError struct {
 	Reason  string
 	Table   string // schema.name
 	Column  string // empty when no single column is at fault
-	LSN     pglogrepl.LSN
-	Commit  pglogrepl.LSN
+	LSN     wal.LSN
+	Commit  wal.LSN
 	Ordinal uint64
 	Err     error
 }

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/jackc/pglogrepl"
 )
 
 // The position headers, a duplicate key that needs no event id. They stand behind
@@ -64,7 +63,7 @@ func Place(r *Record) bool {
 	return true
 }
 
-func appendLSN(dst []byte, lsn pglogrepl.LSN) []byte {
+func appendLSN(dst []byte, lsn wal.LSN) []byte {
 	const digits = "0123456789ABCDEF"
 	hex := func(n uint32) {
 		shift := 28

@@ -6,9 +6,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
-	"github.com/jackc/pglogrepl"
 )
 
 // Delivered is a copy of one durable record.
@@ -21,7 +21,7 @@ type Delivered struct {
 	Partition int32
 
 	// Commit and Ordinal are the row's, zero for a record without one.
-	Commit  pglogrepl.LSN
+	Commit  wal.LSN
 	Ordinal uint64
 }
 

@@ -6,8 +6,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // How exactly a standstill is known: in a drain, whoever looks takes from the contestant.
@@ -18,13 +19,13 @@ const (
 
 // standstill is how long a position did not move at most, as seen by who looks at it.
 type standstill struct {
-	last    pglogrepl.LSN
+	last    wal.LSN
 	since   time.Time // it last moved, or counting begins; zero: counting begins with its next move
 	longest time.Duration
 }
 
 // look counts up to a move, too: both ends of a standstill are seen equally late.
-func (s *standstill) look(at pglogrepl.LSN, now time.Time) {
+func (s *standstill) look(at wal.LSN, now time.Time) {
 	if !s.since.IsZero() {
 		s.longest = max(s.longest, now.Sub(s.since))
 	}
@@ -48,8 +49,8 @@ func (s *standstill) watch(ctx context.Context, conn *pgx.Conn, slot string, eve
 	return nil
 }
 
-func confirmedAt(ctx context.Context, conn *pgx.Conn, slot string) (pglogrepl.LSN, error) {
-	var at pglogrepl.LSN
+func confirmedAt(ctx context.Context, conn *pgx.Conn, slot string) (wal.LSN, error) {
+	var at wal.LSN
 	err := conn.QueryRow(ctx, "SELECT coalesce(confirmed_flush_lsn, '0/0')::text FROM pg_replication_slots WHERE slot_name = $1", slot).Scan(&at)
 	if err != nil {
 		return 0, fmt.Errorf("position of slot %s: %w", slot, err)

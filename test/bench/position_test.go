@@ -6,14 +6,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pglogrepl"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 func TestStandstill(t *testing.T) {
 	began := time.Unix(100, 0)
 	type glance struct {
 		after float64 // seconds
-		at    pglogrepl.LSN
+		at    wal.LSN
 	}
 	for _, c := range []struct {
 		name  string

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -114,7 +113,7 @@ func discard(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	settings.Stream.Binary = func(tables []*wal.Relation, _, _ pglogrepl.LSN) bool {
+	settings.Stream.Binary = func(tables []*wal.Relation, _, _ wal.LSN) bool {
 		for _, t := range tables {
 			if !routes.BinarySafe(t) {
 				return false

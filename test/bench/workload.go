@@ -10,10 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-relay/cdc-relay/migrations"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // shape says what the rows of a backlog are like.
@@ -58,8 +58,8 @@ type workload struct {
 	b        *bench
 	database string
 	conn     *pgx.Conn
-	end      pglogrepl.LSN // after the last row
-	probes   int           // rows that were written one by one
+	end      wal.LSN // after the last row
+	probes   int     // rows that were written one by one
 }
 
 const (
@@ -177,7 +177,7 @@ func (w *workload) mark(ctx context.Context) error {
 		return err
 	}
 	var err error
-	w.end, err = pglogrepl.ParseLSN(text)
+	w.end, err = wal.ParseLSN(text)
 	return err
 }
 

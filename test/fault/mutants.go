@@ -46,7 +46,7 @@ var mutants = []mutant{
 	{name: "carry_over_a_reconnect", about: "a new session begins with what the old one had received", faults: []string{"net_pg_cut*", "pg_terminate_walsender", "pg_kill"},
 		patches: []patch{unchecked, {"relay/session.go", "checkpoint.New(src.Start(), ", "checkpoint.New(max(src.Start(), carried), "},
 			{"relay/session.go", "s.src.Abort()\n", "s.src.Abort()\n\tcarried = max(carried, s.src.Received())\n"},
-			{"relay/session.go", "func newSession(", "var carried pglogrepl.LSN\n\nfunc newSession("}}},
+			{"relay/session.go", "func newSession(", "var carried wal.LSN\n\nfunc newSession("}}},
 	{name: "alias_column_bytes", about: "rows keep the read buffer instead of a copy",
 		patches: []patch{{"replication/pgoutput/decoder.go", "copy(own, data)\n", "own = data\n"}}},
 	{name: "stale_relation", about: "a relation that is announced again is taken for the old one", test: "./replication/pgoutput TestRelationKeepsItsPointerWhileItsShapeStays",

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/sandbox/ledger"
 	"github.com/cdc-relay/cdc-relay/test/harness"
@@ -118,14 +118,14 @@ func (a *arrivals) news(t *testing.T, known int) (at time.Time) {
 // behind each commit.
 type steady struct {
 	mu     sync.Mutex
-	behind map[string]pglogrepl.LSN // by event id
+	behind map[string]wal.LSN // by event id
 }
 
 const steadyRate = 470
 
 func startSteady(t *testing.T, p *relaytest.Pipeline, w *relaytest.Workload) (s *steady, stop func()) {
 	t.Helper()
-	s = &steady{behind: map[string]pglogrepl.LSN{}}
+	s = &steady{behind: map[string]wal.LSN{}}
 	conn := p.DB.Connect(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	failed := make(chan error, 1)
@@ -172,7 +172,7 @@ func (s *steady) transact(conn *pgx.Conn, w *relaytest.Workload, keys [5]uuid.UU
 	if err := conn.SendBatch(context.Background(), &statements).Close(); err != nil {
 		return err
 	}
-	lsn, err := pglogrepl.ParseLSN(text)
+	lsn, err := wal.ParseLSN(text)
 	if err != nil {
 		return err
 	}
@@ -234,7 +234,7 @@ func TestBar_KillRepeatsLittleAndRecoversAtOnce(t *testing.T) {
 }
 
 // repeated counts what came again since a moment. None of it may have been confirmed.
-func (s *steady) repeated(t *testing.T, seen *arrivals, since time.Time, confirmed pglogrepl.LSN) (n int) {
+func (s *steady) repeated(t *testing.T, seen *arrivals, since time.Time, confirmed wal.LSN) (n int) {
 	t.Helper()
 	seen.mu.Lock()
 	defer seen.mu.Unlock()

@@ -8,12 +8,12 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pglogrepl"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/relay/status"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink/kafka"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/cdc-relay/cdc-relay/test/harness"
@@ -123,7 +123,7 @@ func TestPositionHeaders_NameEveryRowOfTheStream(t *testing.T) {
 		p.Setup(t)
 		aggregate := harness.Unique(t, "order")
 		brokers.CreateTopic(t, aggregate+"-events", 1)
-		var ends []pglogrepl.LSN
+		var ends []wal.LSN
 		write := func(rows int) {
 			db.Exec(t, "INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) SELECT $1, gen_random_uuid(), 'x', '{}' FROM generate_series(1, $2)", aggregate, rows)
 			ends = append(ends, p.WALEnd(t))
@@ -137,7 +137,7 @@ func TestPositionHeaders_NameEveryRowOfTheStream(t *testing.T) {
 		p.AwaitCaughtUp(t)
 		r.Stop(t)
 		records := brokers.Read(t, aggregate+"-events")
-		at, last := 0, pglogrepl.LSN(0)
+		at, last := 0, wal.LSN(0)
 		for txn, size := range sizes {
 			for seq := 1; seq <= size; seq, at = seq+1, at+1 {
 				lsn, n := position(t, records[at])
@@ -153,13 +153,13 @@ func TestPositionHeaders_NameEveryRowOfTheStream(t *testing.T) {
 	})
 }
 
-func position(t *testing.T, r *kgo.Record) (pglogrepl.LSN, int) {
+func position(t *testing.T, r *kgo.Record) (wal.LSN, int) {
 	t.Helper()
 	found := map[string]string{}
 	for _, h := range r.Headers {
 		found[h.Key] = string(h.Value)
 	}
-	lsn, err := pglogrepl.ParseLSN(found["cdc-relay-lsn"])
+	lsn, err := wal.ParseLSN(found["cdc-relay-lsn"])
 	if err != nil {
 		t.Fatalf("headers %v: %v", found, err)
 	}

@@ -6,11 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
 )
@@ -20,7 +20,7 @@ func contains(text, part string) bool { return strings.Contains(text, part) }
 // notPast fails the test if the transaction that ended before a position, and was not
 // delivered, is confirmed. Up to where it commits a relay may confirm what it hears of
 // the server, so a position from before the transaction is no bound.
-func notPast(t *testing.T, p *relaytest.Pipeline, end pglogrepl.LSN) {
+func notPast(t *testing.T, p *relaytest.Pipeline, end wal.LSN) {
 	t.Helper()
 	if confirmed := p.Confirmed(t); confirmed >= end {
 		t.Errorf("confirmed %s, past what was written before %s and not delivered", confirmed, end)
@@ -225,7 +225,7 @@ func TestPublication_DriftNamesWhereToLook(t *testing.T) {
 		if found == nil {
 			t.Fatalf("the message %q names no position", status.Message)
 		}
-		if at, err := pglogrepl.ParseLSN(found[1]); err != nil || at > missing {
+		if at, err := wal.ParseLSN(found[1]); err != nil || at > missing {
 			t.Errorf("look behind %s: the row that is missing lies before %s, the publication was changed behind %s", found[1], missing, dropped)
 		}
 		r.Stop(t)

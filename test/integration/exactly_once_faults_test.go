@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pglogrepl"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-relay/cdc-relay/relay/status"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
@@ -202,7 +202,7 @@ func TestExactlyOnce_ParkedKeysAndPositions(t *testing.T) {
 	positions := map[string]bool{}
 	last := map[string]string{}
 	for _, r := range slices.Concat(records, set) {
-		lsn, err := pglogrepl.ParseLSN(header(r, record.HeaderLSN))
+		lsn, err := wal.ParseLSN(header(r, record.HeaderLSN))
 		if err != nil {
 			t.Fatalf("record at %s/%d/%d: %v", r.Topic, r.Partition, r.Offset, err)
 		}

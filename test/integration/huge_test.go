@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pglogrepl"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
@@ -125,7 +125,7 @@ func TestHuge_RowIsPassedByMovingTheSlot(t *testing.T) {
 	if place == nil {
 		t.Fatalf("the message does not say where the transaction commits: %s", status.Message)
 	}
-	commit, err := pglogrepl.ParseLSN(place[1])
+	commit, err := wal.ParseLSN(place[1])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -372,7 +372,7 @@ func (n *numbered) distinct() (rows int) {
 
 // slotNow is one look at a slot and at its connection.
 type slotNow struct {
-	confirmed pglogrepl.LSN
+	confirmed wal.LSN
 	owner     int
 	retained  int64
 	replied   time.Time // as the relay says it
@@ -411,7 +411,7 @@ func TestHuge_TransactionStreamsInConstantMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 		var err error
-		if now.confirmed, err = pglogrepl.ParseLSN(confirmed); err != nil {
+		if now.confirmed, err = wal.ParseLSN(confirmed); err != nil {
 			t.Fatal(err)
 		}
 		return now
@@ -486,7 +486,7 @@ func TestHuge_TransactionStreamsInConstantMemory(t *testing.T) {
 
 // writeHuge commits rows with payloads {"n": 1} and so on in one transaction, of a
 // thousand keys. It returns a position between the last of them and the commit.
-func writeHuge(t *testing.T, db *harness.Database, aggregate string, rows int) pglogrepl.LSN {
+func writeHuge(t *testing.T, db *harness.Database, aggregate string, rows int) wal.LSN {
 	t.Helper()
 	ctx := t.Context()
 	tx, err := db.Connect(t).Begin(ctx)
@@ -506,7 +506,7 @@ func writeHuge(t *testing.T, db *harness.Database, aggregate string, rows int) p
 	if err := tx.Commit(ctx); err != nil {
 		t.Fatal(err)
 	}
-	at, err := pglogrepl.ParseLSN(inside)
+	at, err := wal.ParseLSN(inside)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,8 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/jackc/pglogrepl"
-
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
 )
@@ -26,7 +25,7 @@ func TestIdle_OutboxFollowsTheWALOfOtherTables(t *testing.T) {
 			db.Exec(t, "TRUNCATE busy")
 		}
 		end := p.WALEnd(t)
-		if written := end - before; written < pglogrepl.LSN(size)<<20 {
+		if written := end - before; written < wal.LSN(size)<<20 {
 			t.Fatalf("only %d bytes of WAL were written", written)
 		}
 		const near = 32 << 20

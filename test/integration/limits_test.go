@@ -13,8 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pglogrepl"
-
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
@@ -60,7 +59,7 @@ func TestRow_TooLargeBlocksWithoutBeingRead(t *testing.T) {
 	if place == nil {
 		t.Fatal("the message does not say where the transaction commits")
 	}
-	commit, err := pglogrepl.ParseLSN(place[1])
+	commit, err := wal.ParseLSN(place[1])
 	if err != nil {
 		t.Fatal(err)
 	}

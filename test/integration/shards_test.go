@@ -7,8 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pglogrepl"
-
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
 )
@@ -43,7 +42,7 @@ func (s *sharded) divide(shards int, own string) {
 }
 
 // confirmed is the position of the slot that is most behind.
-func (s *sharded) confirmed(t *testing.T) pglogrepl.LSN {
+func (s *sharded) confirmed(t *testing.T) wal.LSN {
 	t.Helper()
 	return relaytest.LSN(t, s.DB, "SELECT coalesce(min(confirmed_flush_lsn), '0/0')::text FROM pg_replication_slots WHERE database = current_database()")
 }

@@ -16,7 +16,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pglogrepl"
 	"github.com/jackc/pgx/v5"
 	"github.com/rs/zerolog"
 
@@ -25,6 +24,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres/provision"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/relay/status"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/test/parity/golden"
 	"github.com/cdc-relay/cdc-relay/test/parity/stage"
 )
@@ -303,12 +303,12 @@ func (p *player) Settle(ctx context.Context) error {
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
 	// Inserted, not written: nobody waits for a message outside of a transaction.
-	var end pglogrepl.LSN
+	var end wal.LSN
 	if err := scanLSN(ctx, conn, &end, "SELECT pg_current_wal_insert_lsn()::text"); err != nil {
 		return err
 	}
 	for !p.over() {
-		var confirmed pglogrepl.LSN
+		var confirmed wal.LSN
 		err := scanLSN(ctx, conn, &confirmed, "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = $1", p.settings.Replication.Slot)
 		if err != nil {
 			return err
@@ -323,11 +323,11 @@ func (p *player) Settle(ctx context.Context) error {
 	return nil
 }
 
-func scanLSN(ctx context.Context, conn *pgx.Conn, into *pglogrepl.LSN, sql string, args ...any) error {
+func scanLSN(ctx context.Context, conn *pgx.Conn, into *wal.LSN, sql string, args ...any) error {
 	var text string
 	err := conn.QueryRow(ctx, sql, args...).Scan(&text)
 	if err == nil {
-		*into, err = pglogrepl.ParseLSN(text)
+		*into, err = wal.ParseLSN(text)
 	}
 	return err
 }

@@ -3,30 +3,30 @@ package pgoutputtest
 import (
 	"encoding/binary"
 
-	"github.com/jackc/pglogrepl"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // The builders make messages as PostgreSQL's proto.c writes them.
 
 type Message []byte
 
-func (m Message) U8(v byte) Message           { return append(m, v) }
-func (m Message) U16(v int) Message           { return binary.BigEndian.AppendUint16(m, uint16(v)) }
-func (m Message) U32(v uint32) Message        { return binary.BigEndian.AppendUint32(m, v) }
-func (m Message) U64(v uint64) Message        { return binary.BigEndian.AppendUint64(m, v) }
-func (m Message) Str(s string) Message        { return append(append(m, s...), 0) }
-func (m Message) LSN(l pglogrepl.LSN) Message { return m.U64(uint64(l)) }
+func (m Message) U8(v byte) Message     { return append(m, v) }
+func (m Message) U16(v int) Message     { return binary.BigEndian.AppendUint16(m, uint16(v)) }
+func (m Message) U32(v uint32) Message  { return binary.BigEndian.AppendUint32(m, v) }
+func (m Message) U64(v uint64) Message  { return binary.BigEndian.AppendUint64(m, v) }
+func (m Message) Str(s string) Message  { return append(append(m, s...), 0) }
+func (m Message) LSN(l wal.LSN) Message { return m.U64(uint64(l)) }
 func (m Message) Text(kind byte, s string) Message {
 	return append(m.U8(kind).U32(uint32(len(s))), s...)
 }
 
 const Micros = 817_473_600_000_000 // some time in 2025
 
-func Begin(commit pglogrepl.LSN, xid uint32) Message {
+func Begin(commit wal.LSN, xid uint32) Message {
 	return Message{'B'}.LSN(commit).U64(Micros).U32(xid)
 }
 
-func Commit(at, end pglogrepl.LSN) Message {
+func Commit(at, end wal.LSN) Message {
 	return Message{'C'}.U8(0).LSN(at).LSN(end).U64(Micros)
 }
 
@@ -64,11 +64,11 @@ func Insert(oid uint32, values ...string) Message {
 }
 
 // InWAL and KeepAlive wrap for the replication protocol, frame for the copy.
-func InWAL(start pglogrepl.LSN, sent int64, payload []byte) []byte {
+func InWAL(start wal.LSN, sent int64, payload []byte) []byte {
 	return append(Message{'w'}.LSN(start).LSN(start).U64(uint64(sent)), payload...)
 }
 
-func KeepAlive(end pglogrepl.LSN, ask bool) []byte {
+func KeepAlive(end wal.LSN, ask bool) []byte {
 	return Message{'k'}.LSN(end).U64(Micros).U8(byte(Bit(ask)))
 }
 

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pglogrepl"
 	"github.com/rs/zerolog"
 
 	"github.com/cdc-relay/cdc-relay/config"
@@ -187,21 +186,21 @@ func (r *Running) AwaitBlocked(t testing.TB, reason string) status.Status {
 }
 
 // Confirmed is the slot's confirmed position in the catalog.
-func (p *Pipeline) Confirmed(t testing.TB) pglogrepl.LSN {
+func (p *Pipeline) Confirmed(t testing.TB) wal.LSN {
 	t.Helper()
 	return LSN(t, p.DB, "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = $1", p.Slot)
 }
 
 // WALEnd is the position behind everything that is written so far.
-func (p *Pipeline) WALEnd(t testing.TB) pglogrepl.LSN {
+func (p *Pipeline) WALEnd(t testing.TB) wal.LSN {
 	t.Helper()
 	return LSN(t, p.DB, "SELECT pg_current_wal_insert_lsn()::text")
 }
 
 // LSN is the position that a query returns.
-func LSN(t testing.TB, db *harness.Database, sql string, args ...any) pglogrepl.LSN {
+func LSN(t testing.TB, db *harness.Database, sql string, args ...any) wal.LSN {
 	t.Helper()
-	lsn, err := pglogrepl.ParseLSN(harness.Query[string](t, db, sql, args...))
+	lsn, err := wal.ParseLSN(harness.Query[string](t, db, sql, args...))
 	if err != nil {
 		t.Fatal(err)
 	}
