@@ -1,9 +1,13 @@
 package relay
 
 import (
+	"fmt"
+	"hash/fnv"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/relay/resume"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
@@ -116,6 +120,45 @@ func (c Config) WithDefaults() Config {
 	def(&c.Pipeline, "default")
 	def(&c.Stream.ShutdownGrace, 5*time.Second)
 	return c
+}
+
+// ConfirmedUpTo returns the position up to which a relay that starts now takes everything to
+// be delivered, or why it does not stream. start is the slot's position. found are the
+// values that the checkpoint topic has of the slot, by key: that of checkpoint.Key with
+// ExactlyOnce, else those that end with checkpoint.IntentSuffix. Read the slot before the
+// topic: a relay at work moves the topic first.
+func (c *Config) ConfirmedUpTo(found map[string][]byte, origin wal.Origin, start wal.LSN) (wal.LSN, error) {
+	cfg := c.WithDefaults()
+	from := cfg.resumeConfig()
+	if cfg.Guarantee == ExactlyOnce {
+		at, err := from.ExactlyOnce(found[checkpoint.Key(origin.SystemID, cfg.Replication.Slot)], nil, origin, start)
+		return at.Rec.End, err
+	}
+	return from.Promised(found, origin, start)
+}
+
+// resumeConfig is what a start compares a checkpoint with.
+func (c *Config) resumeConfig() *resume.Config {
+	p := &c.Replication
+	return &resume.Config{
+		Slot: p.Slot, Publication: p.Publication, CheckpointTopic: c.CheckpointTopic, Version: c.Version,
+		Shape: shapeOf(p, countingRules),
+	}
+}
+
+// countingRules is raised with every change of how the decoder numbers the rows of a
+// transaction: a checkpoint inside a transaction names a row by its number.
+const countingRules = 1
+
+// shapeOf tells configurations, and versions of the relay, apart that number rows of a
+// transaction differently.
+func shapeOf(c *postgres.Config, rules int) string {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%q %v %v %q", c.Publication, c.Tables, c.Wants, c.Messages)
+	if rules > 1 { // the first checkpoints do not have it
+		fmt.Fprintf(h, " %d", rules)
+	}
+	return fmt.Sprintf("%x", h.Sum64())
 }
 
 func def[T comparable](field *T, value T) {

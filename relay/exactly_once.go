@@ -106,18 +106,18 @@ func (r *Relay) takeOver(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	at, err := r.cfg.resume(value, r.verdicts.last.Load(), origin, s.src.Start())
+	at, err := r.cfg.resumeConfig().ExactlyOnce(value, r.verdicts.last.Load(), origin, s.src.Start())
 	r.sayResumed(&at, origin)
 	if err != nil {
 		return err
 	}
-	rec := at.rec
+	rec := at.Rec
 	x.start, x.at = rec, rec
 	x.covered.Store(uint64(rec.End))
 	s.delivery = x
 	r.verdicts.belong(s.Lineage())
 	r.verdicts.forget(&rec)
-	if at.renew {
+	if at.Renew {
 		x.mark(true)
 	}
 	return nil
@@ -222,7 +222,7 @@ func (x *exactlyOnce) divide(last *wal.Row) {
 	case commit == part.Commit:
 		part.Rows = max(part.Rows, last.Ordinal)
 	default:
-		*part = checkpoint.Part{Commit: commit, Rows: last.Ordinal, Shape: x.s.r.cfg.shape()}
+		*part = checkpoint.Part{Commit: commit, Rows: last.Ordinal, Shape: x.s.r.cfg.resumeConfig().Shape}
 	}
 }
 

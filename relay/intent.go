@@ -63,7 +63,7 @@ func (r *Relay) recall(ctx context.Context, s *session) error {
 		return err
 	}
 	i := &intent{r: r, key: checkpoint.IntentKey(r.holder, origin.SystemID, slot)}
-	limit, err := r.cfg.recall(known, origin, start)
+	limit, err := r.cfg.resumeConfig().Promised(known, origin, start)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/relay/resume"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink"
@@ -151,7 +152,7 @@ func TestIntent_ASlotThatWasMovedIsNotStreamedFrom(t *testing.T) {
 		b = guarded(t, l, server)
 		err := <-b.result
 		var refused *RefusedError
-		if !errors.As(err, &refused) || refused.Reason != reasonSlotAhead || !strings.Contains(err.Error(), "accept-gap") {
+		if !errors.As(err, &refused) || refused.Reason != resume.ReasonSlotAhead || !strings.Contains(err.Error(), "accept-gap") {
 			t.Fatalf("the start ended with: %v", err)
 		}
 	})

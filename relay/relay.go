@@ -14,6 +14,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
+	"github.com/cdc-relay/cdc-relay/relay/resume"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
@@ -86,7 +87,7 @@ type Relay struct {
 	verdicts verdicts
 	source   string // for dead letters
 	holder   string // this process, among all who ever had the slot
-	past     past
+	past     resume.Known
 	part     fragment
 	apart    wal.LSN     // of a transaction that shares no Kafka transaction with those before it
 	of       wal.Lineage // the history that part, seen and apart are of
@@ -415,7 +416,7 @@ func (r *Relay) once(ctx, hard context.Context) error {
 		_ = src.Close(hard, src.Start())
 		return err
 	}
-	start, told, finished := src.Start(), r.past.told, r.finished.Load()
+	start, told, finished := src.Start(), r.past.Told, r.finished.Load()
 	err = s.run(ctx, hard)
 	if unreadable(err) {
 		r.board.Unread(s.Lineage(), err)
@@ -424,8 +425,8 @@ func (r *Relay) once(ctx, hard context.Context) error {
 		err = errTogether
 	}
 	r.forgetSigns()
-	r.past.told = max(told, wal.LSN(s.told.Load()))
-	r.gotOn = r.reach.further(start, r.finished.Load()-finished, !s.delivery.rules().repeats) || r.past.told > told
+	r.past.Told = max(told, wal.LSN(s.told.Load()))
+	r.gotOn = r.reach.further(start, r.finished.Load()-finished, !s.delivery.rules().repeats) || r.past.Told > told
 	return err
 }
 

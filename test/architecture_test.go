@@ -66,7 +66,8 @@ var arrows = map[string][]string{
 	"sink/sinktest": {"replication/wal", "sink", "router/record"},
 
 	"deadletter":   {"replication/wal", "router", "router/record", "sink", "sink/broker", "sink/topics"},
-	"relay":        {"checkpoint", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/watch", "relay/status", "replication", "replication/wal", "router", "router/record", "sink", "sink/kafka", "sink/kafkatx", "sink/topics"},
+	"relay":        {"checkpoint", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/watch", "relay/resume", "relay/status", "replication", "replication/wal", "router", "router/record", "sink", "sink/kafka", "sink/kafkatx", "sink/topics"},
+	"relay/resume": {"checkpoint", "fault", "replication/wal", "sink"},
 	"relay/status": {"checkpoint", "deadletter", "postgres", "postgres/watch", "replication/wal", "router/record", "sink", "wording"},
 	"admin":        {"relay/status"},
 	"metrics":      {"relay", "relay/status", "replication/wal", "router/record", "sink"}, // the types in relay.Events
@@ -171,7 +172,7 @@ func TestArchitecture_DebeziumCanBeDeleted(t *testing.T) {
 
 // pure are the packages that open no connection: values in, values out. A folder stands
 // for all below it.
-var pure = []string{"checkpoint", "replication/wal", "replication/pgoutput", "router", "debezium/connect", "debezium/options", "debezium/javaregex"}
+var pure = []string{"checkpoint", "relay/resume", "replication/wal", "replication/pgoutput", "router", "debezium/connect", "debezium/options", "debezium/javaregex"}
 
 func TestArchitecture_PurePackagesLinkNoSocket(t *testing.T) {
 	for _, name := range pure {
