@@ -14,6 +14,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
+	"github.com/cdc-relay/cdc-relay/relay/promise"
 	"github.com/cdc-relay/cdc-relay/relay/resume"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication"
@@ -66,8 +67,8 @@ type Parts struct {
 	Sink   func() (sink.Sink, error)             // asked again when a sink had to be dropped
 	Probe  Prober                                // optional
 
-	Journal Journal // of the dead-letter topic; needed with Config.ParkKey, else nil
-	Ledger  Ledger  // of intents; nil: none are kept. Run closes it
+	Journal Journal        // of the dead-letter topic; needed with Config.ParkKey, else nil
+	Ledger  promise.Ledger // of promised positions; nil: none are kept. Run closes it
 }
 
 // Relay streams one slot to one sink. Run is called once; Status and Abort are
@@ -135,7 +136,7 @@ func (d *drift) Unwrap() error { return d.error }
 // New joins given parts. It starts nothing.
 func New(cfg Config, parts Parts, ev Events, log zerolog.Logger) *Relay {
 	r := &Relay{cfg: cfg.WithDefaults(), parts: parts, ev: ev, log: log, aborted: make(chan struct{}), back: make(chan struct{}, 1)}
-	r.holder = newHolder()
+	r.holder = promise.NewHolder()
 	if r.cfg.PositionHeaders {
 		parts.Router.PositionHeaders()
 	}
@@ -409,8 +410,8 @@ func (r *Relay) once(ctx, hard context.Context) error {
 	if err == nil { // with exactly-once a letter of whoever was before counts no later than that
 		err = r.awaitDeadLetters(ctx, r.handover(), true)
 	}
-	if err == nil {
-		err = r.recall(ctx, s)
+	if err == nil && r.parts.Ledger != nil {
+		s.promised, err = promise.Open(ctx, r.handover(), r.parts.Ledger, r.cfg.resumeConfig(), r.holder, src.Origin(), src.Start(), r.log)
 	}
 	if err != nil {
 		_ = src.Close(hard, src.Start())

@@ -12,6 +12,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/relay/promise"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
@@ -29,7 +30,7 @@ type session struct {
 	tracker *checkpoint.Tracker
 
 	delivery delivery
-	intent   *intent // nil without a ledger
+	promised *promise.Position // nil without a ledger
 
 	start  sessionStart
 	intake intake
@@ -148,8 +149,8 @@ func (s *session) run(ctx, hard context.Context) error {
 	keeping, endKeeping := context.WithCancel(hard)
 	defer endKeeping()
 	var keeper sync.WaitGroup
-	if s.intent != nil {
-		keeper.Go(func() { s.intent.keep(keeping, s) })
+	if s.promised != nil {
+		keeper.Go(func() { s.promised.Keep(keeping, s.tracker.Confirmed, s.interrupt) })
 	}
 	err := s.deliver(ctx, hard, endIntake)
 	close(s.intake.settled)
@@ -270,9 +271,11 @@ func (s *session) close(ctx, hard context.Context, cause error) error {
 	default:
 		s.r.dropSink()
 	}
-	s.intent.settle(hard, s, cause)
+	if !gone(cause) { // else the server is not told any more
+		_ = s.promised.Raise(hard, s.tracker.Confirmed()) // it logs why; what is not confirmed comes again
+	}
 	acked := uint64(s.tracker.Confirmed())
-	untold := s.intent.limit(acked) < acked
+	untold := s.promised.Limit(acked) < acked
 	if f := s.frozen.Load(); f != 0 && s.delivery.rules().repeats {
 		untold = untold || f < acked
 	}
@@ -403,7 +406,7 @@ func (s *session) confirmed() wal.LSN {
 	if f := s.frozen.Load(); f != 0 {
 		lsn = min(lsn, f)
 	}
-	lsn = s.intent.limit(s.delivery.limit(lsn))
+	lsn = s.promised.Limit(s.delivery.limit(lsn))
 	now := time.Now()
 	s.asked.Store(instant(now))
 	if s.told.Swap(lsn) != lsn {

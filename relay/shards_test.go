@@ -11,6 +11,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/debezium"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/relay/promise"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
@@ -94,7 +95,7 @@ func TestShardKey_IsNoColumnWhereATransformMakesTheKey(t *testing.T) {
 
 type (
 	partingLedger struct {
-		Ledger
+		promise.Ledger
 		closed chan<- string
 	}
 	partingJournal struct {

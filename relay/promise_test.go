@@ -249,7 +249,7 @@ func TestIntent_ARefusalEndsASessionThatWaitsForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, server := newLedger(), newServer(fixed(110, 120, 1, "order/a/1"))
 		b := guarded(t, l, server)
-		pass(time.Second + intentEvery/2) // both rows come before the next look at what is to be written
+		pass(time.Second + 50*time.Millisecond) // both rows come between two raises of the promise
 		l.failing(&sink.Error{Class: sink.Blocked, Reason: "topic_authorization_failed", Err: errors.New("not allowed")})
 		server.more <- fixed(130, 140, 1, "order/a/2")
 		synctest.Wait()
