@@ -88,11 +88,11 @@ $(GOLANGCI):
 
 .PHONY: race
 race: ## the race detector on the packages without servers, ten times
-	$(GO) test -race -count=10 -timeout 9m ./checkpoint ./relay ./router ./sink/... ./admin ./metrics
+	$(GO) test -race -count=10 -timeout 9m ./checkpoint ./relay/... ./router ./sink/... ./admin ./metrics
 
 .PHONY: allocs
 allocs: ## the bounds on allocations, which the race detector would blur
-	$(GO) test -count=1 -run 'Allocat' ./relay ./router/... ./replication/pgoutput ./sink/...
+	$(GO) test -count=1 -run 'Allocat' ./relay/... ./router/... ./replication/pgoutput ./sink/...
 
 .PHONY: test-matrix
 test-matrix: ## the integration tests on PostgreSQL 14, 15, 16, 17 and 18, and a table of the outcome

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/relay/delivery"
 	"github.com/cdc-relay/cdc-relay/relay/resume"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
@@ -22,21 +23,20 @@ const (
 	ExitWhenBlocked OnBlocked = "exit" // return a *BlockedError: exit code 4
 )
 
-// Guarantee says what consumers may rely on.
-type Guarantee string
-
-const (
-	AtLeastOnce Guarantee = "at_least_once"
-	ExactlyOnce Guarantee = "exactly_once" // for those who read what is committed
+// Guarantee and OnReject are those of package delivery.
+type (
+	Guarantee = delivery.Guarantee
+	OnReject  = delivery.OnReject
 )
 
-// OnReject says what becomes of a row that can never be delivered.
-type OnReject string
-
+// Their values.
 const (
-	StopOnReject       OnReject = "stop"        // block, and confirm nothing past it
-	DeadLetterOnReject OnReject = "dead_letter" // into the dead-letter topic
-	SkipOnReject       OnReject = "skip"        // count it, log it, lose it
+	AtLeastOnce = delivery.AtLeastOnce
+	ExactlyOnce = delivery.ExactlyOnce
+
+	StopOnReject       = delivery.StopOnReject
+	DeadLetterOnReject = delivery.DeadLetterOnReject
+	SkipOnReject       = delivery.SkipOnReject
 )
 
 // Config is the rooms' configurations and what needs two of them.
@@ -144,6 +144,26 @@ func (c *Config) resumeConfig() *resume.Config {
 		Slot: p.Slot, Publication: p.Publication, CheckpointTopic: c.CheckpointTopic, Version: c.Version,
 		Shape: shapeOf(p, countingRules),
 	}
+}
+
+// deliveryConfig is what delivery has to know of it.
+func (c *Config) deliveryConfig() delivery.Config {
+	return delivery.Config{
+		Guarantee: c.Guarantee, OnReject: c.OnReject, DeadLetterTopic: c.DeadLetterTopic, ParkKey: c.ParkKey,
+		CreateTopics: c.Kafka.CreateTopics.Enabled, PositionHeaders: c.PositionHeaders, KeepsPositions: c.KeepsPositions(),
+		RetryMin: c.RetryMin, RetryMax: c.RetryMax, Handover: c.handover(), Resume: c.resumeConfig(),
+	}
+}
+
+// handover is how long a session that ends with its connection intact waits for its
+// acknowledgements before it gives the sink up. It stays below wal_sender_timeout, after which another
+// relay may hold the slot.
+func (c *Config) handover() time.Duration {
+	limit := 10 * time.Second
+	if t := c.Replication.WalSenderTimeout; t > 0 {
+		limit = min(limit, t/2)
+	}
+	return limit
 }
 
 // countingRules is raised with every change of how the decoder numbers the rows of a

@@ -432,7 +432,11 @@ func TestDrain_HoldsNoMoreThanTheWindow(t *testing.T) {
 // full says that a batch waits for room in the window.
 func (d *drain) full() bool {
 	s := d.relay.session.Load()
-	return s != nil && s.shown.full.Load() != 0
+	if s == nil {
+		return false
+	}
+	_, full := s.shown.full.Ago(time.Now())
+	return full
 }
 
 // liveHeap collects twice: what lies in a pool outlives the first time.

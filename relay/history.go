@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
@@ -30,15 +29,11 @@ func (r *Relay) checkHistory(src Source) error {
 		return err
 	}
 	if fork := next.Fork; fork != nil {
-		r.forked(r.past, next.Origin, *fork)
-		r.parts.Router.Forked()
-		if r.parked != nil {
-			r.parked.Gone(func(id deadletter.ID) bool { return id.Commit >= fork.At && id.Timeline <= fork.Timeline })
-		}
+		r.delivery.Forked(r.past, next.Origin, *fork)
 	}
 	if next.Ahead {
-		r.standby = true    // what that one sent last may be on its way still
-		r.part = fragment{} // and may be the beginning again
+		r.standby = true        // what that one sent last may be on its way still
+		r.delivery.ForgetPart() // and may be the beginning again
 		r.log.Warn().Stringer("lsn", start).Stringer("told", next.Limit).Str("slot", r.cfg.Replication.Slot).
 			Msg("the slot is ahead of what this process confirmed: another relay streamed from it meanwhile, or somebody moved or made it")
 	}
@@ -54,18 +49,6 @@ func (r *Relay) missed(err error) error {
 		return err
 	}
 	return catalog.SlotGone(r.cfg.Replication.Slot, r.past.Told)
-}
-
-// forked tells of a failover, and of rows that exist in Kafka alone since.
-func (r *Relay) forked(was resume.Known, now wal.Origin, fork wal.Fork) {
-	line := r.log.Info()
-	text := "the server is on a new timeline; everything that was confirmed is part of it"
-	if was.Told > fork.At {
-		r.board.LostForks.Add(1)
-		line = r.log.Error()
-		text = "the server is on a new timeline, and rows that were delivered are no part of it: what committed between the two positions exists in Kafka alone"
-	}
-	line.Int32("from", was.Origin.Timeline).Int32("timeline", now.Timeline).Stringer("fork", fork.At).Stringer("told", was.Told).Msg(text)
 }
 
 // slotTaken reports that another relay streams from the slot: while ours does nobody else can
@@ -91,19 +74,5 @@ func (s *session) slotMoved(snapshot *watch.Snapshot) error {
 		Kind: fault.KindDrift, Reason: ReasonSlotMoved, Op: "watch", Subject: fmt.Sprintf("slot %q", s.r.cfg.Replication.Slot), LSN: snapshot.Slot.Confirmed,
 		Err:  fmt.Errorf("it was moved to there while the relay had confirmed %s", told),
 		Hint: "find out who moved it: pg_replication_slot_advance, or a second consumer",
-	}
-}
-
-// sayResumed logs what an operator has to know of where a start goes on, refused or not.
-func (r *Relay) sayResumed(at *resume.Point, origin wal.Origin) {
-	switch {
-	case at.Gone:
-		r.log.Error().Str("topic", r.cfg.CheckpointTopic).Stringer("lsn", at.Rec.End).Msg("the checkpoint is gone from its topic; going on from what this process committed last")
-	case at.First:
-		r.log.Warn().Str("topic", r.cfg.CheckpointTopic).Str("slot", r.cfg.Replication.Slot).Stringer("lsn", at.Rec.End).
-			Msg("no checkpoint for this slot: exactly once begins at the slot's position. What another relay delivered beyond it comes again")
-	}
-	if at.Fork != nil {
-		r.forked(resume.Known{Origin: wal.Origin{SystemID: at.Was.System, Timeline: at.Was.Timeline}, Told: at.Was.End}, origin, *at.Fork)
 	}
 }

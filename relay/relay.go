@@ -14,6 +14,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
+	"github.com/cdc-relay/cdc-relay/relay/delivery"
 	"github.com/cdc-relay/cdc-relay/relay/promise"
 	"github.com/cdc-relay/cdc-relay/relay/resume"
 	"github.com/cdc-relay/cdc-relay/relay/status"
@@ -49,17 +50,6 @@ type Prober interface {
 	Close()
 }
 
-// Journal reads the dead-letter topic from its beginning and goes on with it;
-// *topics.Follower satisfies it.
-type Journal interface {
-	// Run gives visit nil when the topic was made again.
-	Run(ctx context.Context, visit func(*topics.Message))
-	// CatchUp returns once everything was visited that is there now. With all that includes
-	// what a Kafka transaction hides that is not over.
-	CatchUp(ctx context.Context, all bool) error
-	Close()
-}
-
 // Parts are what a Relay is made of.
 type Parts struct {
 	Source func(context.Context) (Source, error) // a new session's stream
@@ -67,8 +57,8 @@ type Parts struct {
 	Sink   func() (sink.Sink, error)             // asked again when a sink had to be dropped
 	Probe  Prober                                // optional
 
-	Journal Journal        // of the dead-letter topic; needed with Config.ParkKey, else nil
-	Ledger  promise.Ledger // of promised positions; nil: none are kept. Run closes it
+	Journal delivery.Journal // of the dead-letter topic; needed with Config.ParkKey, else nil
+	Ledger  promise.Ledger   // of promised positions; nil: none are kept. Run closes it
 }
 
 // Relay streams one slot to one sink. Run is called once; Status and Abort are
@@ -79,24 +69,15 @@ type Relay struct {
 	ev    Events
 	log   zerolog.Logger
 
-	// Run's goroutine owns the fields from here to asides.
+	// Run's goroutine owns the fields from here to delivery.
 	sink     sink.Sink
 	reach    reach
-	gotOn    bool // the last session confirmed or delivered what none before it did
-	seen     rejects
-	ends     knownEnd
-	verdicts verdicts
-	source   string // for dead letters
+	gotOn    bool   // the last session confirmed or delivered what none before it did
 	holder   string // this process, among all who ever had the slot
 	past     resume.Known
-	part     fragment
-	apart    wal.LSN     // of a transaction that shares no Kafka transaction with those before it
-	of       wal.Lineage // the history that part, seen and apart are of
-	standby  bool        // another relay had the slot when it was asked for last
+	standby  bool // another relay had the slot when it was asked for last
 	noticed  time.Time
-	asides   map[asideKind]*aside
-
-	parked *deadletter.Parked // nil without Config.ParkKey
+	delivery *delivery.Memory // what sessions leave to each other
 
 	late    atomic.Pointer[string] // what was in the way when DrainTimeout was over; nil: it was not
 	aborted chan struct{}          // closed by Abort
@@ -106,7 +87,6 @@ type Relay struct {
 	drift      atomic.Pointer[drift] // set once, by the probe or the stream
 	unchanged  wal.LSN               // end of the WAL at the probe's last look that saw no change; the probe's alone
 	began      atomic.Bool           // streaming began at least once
-	finished   atomic.Int64          // of them, those of batches that are delivered
 	olderTypes olderTypes            // Run's goroutine's alone
 	filtered   atomic.Int64          // rows that Config.Delivered took
 
@@ -140,13 +120,14 @@ func New(cfg Config, parts Parts, ev Events, log zerolog.Logger) *Relay {
 	if r.cfg.PositionHeaders {
 		parts.Router.PositionHeaders()
 	}
-	if r.cfg.OnReject == DeadLetterOnReject && r.cfg.ParkKey {
-		r.parked = deadletter.NewParked(deadletter.MaxParked, r.cfg.Replication.Slot)
-	}
 	r.board = status.NewBoard(status.Pipeline{
 		Name: r.cfg.Pipeline, Version: r.cfg.Version, Guarantee: string(r.cfg.Guarantee),
 		Slot: r.cfg.Replication.Slot, Publication: r.cfg.Replication.Publication, WindowBytes: r.cfg.MaxInFlightBytes,
 	}, log, ev.StateChanged)
+	r.delivery = delivery.New(r.cfg.deliveryConfig(), parts.Router, parts.Journal, r.board, delivery.Events{
+		RecordsAcknowledged: ev.RecordsAcknowledged, BatchDelivered: ev.BatchDelivered,
+		RowRejected: ev.RowRejected, DeadLettered: ev.DeadLettered, ProduceRetried: ev.ProduceRetried,
+	}, log)
 	return r
 }
 
@@ -234,15 +215,10 @@ func (r *Relay) Run(ctx context.Context) error {
 	if r.parts.Ledger != nil {
 		defer r.parts.Ledger.Close()
 	}
-	if r.parked != nil {
-		background.Go(func() {
-			defer r.parts.Journal.Close()
-			r.parts.Journal.Run(hard, r.parked.Read)
-		})
-	}
+	background.Go(func() { r.delivery.RunJournal(hard) })
 
 	err := r.loop(ctx, hard)
-	r.tellRest(time.Now(), true)
+	r.delivery.TellRest(time.Now(), true)
 	cut() // ends a probe that is under way
 	r.dropSink()
 	return err
@@ -251,7 +227,7 @@ func (r *Relay) Run(ctx context.Context) error {
 // Status is a consistent snapshot.
 func (r *Relay) Status() status.Status {
 	st := r.board.Status()
-	st.ParkedKeys = r.parkedKeys()
+	st.ParkedKeys = r.delivery.ParkedKeys()
 	return st
 }
 
@@ -289,7 +265,7 @@ var errEnded = errors.New("read stream: it ended without an error")
 
 // loop repeats sessions until one says that it is over.
 func (r *Relay) loop(ctx, hard context.Context) error {
-	wait := backoff{min: r.cfg.RetryMin, max: r.cfg.RetryMax}
+	wait := delivery.Backoff{Min: r.cfg.RetryMin, Max: r.cfg.RetryMax}
 	var repeats repetition
 	for {
 		began := time.Now()
@@ -303,14 +279,10 @@ func (r *Relay) loop(ctx, hard context.Context) error {
 			err = errEnded
 		}
 		if r.gotOn || time.Since(began) > r.cfg.RetryMax {
-			wait.reset()
+			wait.Reset()
 		}
-		if errors.Is(err, errReadAgain) && ctx.Err() == nil {
-			r.log.Info().Err(err).Msg("reading a large transaction for the second time")
-			continue
-		}
-		if (errors.Is(err, errSentenced) || errors.Is(err, errTogether)) && ctx.Err() == nil {
-			r.log.Info().Err(err).Msg("going on from the checkpoint")
+		if why, again := delivery.Again(err); again && ctx.Err() == nil {
+			r.log.Info().Err(err).Msg(why)
 			continue
 		}
 		if errors.Is(err, record.ErrBinary) {
@@ -330,13 +302,13 @@ func (r *Relay) loop(ctx, hard context.Context) error {
 			}
 			return v.fatal
 		}
-		delay := wait.delay()
+		delay := wait.Delay()
 		if v.state == status.Standby {
 			r.standby = true
-			r.part = fragment{}          // whoever has the slot may send its beginning again
+			r.delivery.ForgetPart()      // whoever has the slot may send its beginning again
 			r.board.Reached(true, false) // the server named the slot's holder
-			wait.reset()                 // an outage before it must not delay the first look at the slot
-			delay = standbyPoll + wait.delay()
+			wait.Reset()                 // an outage before it must not delay the first look at the slot
+			delay = standbyPoll + wait.Delay()
 		} else {
 			r.board.Reconnects.Add(1)
 			if r.ev.Reconnecting != nil {
@@ -381,7 +353,7 @@ func (r *Relay) once(ctx, hard context.Context) error {
 	if err := r.readySink(ctx); err != nil {
 		return err
 	}
-	if err := r.awaitDeadLetters(ctx, readAhead, r.cfg.Guarantee != ExactlyOnce); err != nil {
+	if err := r.delivery.AwaitDeadLetters(ctx, delivery.ReadAhead, r.cfg.Guarantee != ExactlyOnce); err != nil {
 		return err
 	}
 	src, err := r.parts.Source(ctx)
@@ -394,40 +366,36 @@ func (r *Relay) once(ctx, hard context.Context) error {
 		err = r.checkTables(src)
 	}
 	if err == nil {
-		r.source = deadletter.SourceID(src.Origin().SystemID, r.cfg.Replication.Slot)
-		if r.parked != nil {
-			r.parked.Source(r.source)
-		}
+		r.delivery.Source(deadletter.SourceID(src.Origin().SystemID, r.cfg.Replication.Slot))
 	}
 	if err != nil {
 		_ = src.Close(hard, src.Start())
 		return err
 	}
 	s := newSession(r, src)
-	r.belong(s.Lineage())
 	r.board.Begins(s.Lineage(), src.Start())
-	err = r.openDelivery(ctx, s)
+	err = s.open(ctx)
 	if err == nil { // with exactly-once a letter of whoever was before counts no later than that
-		err = r.awaitDeadLetters(ctx, r.handover(), true)
+		err = r.delivery.AwaitDeadLetters(ctx, r.cfg.handover(), true)
 	}
 	if err == nil && r.parts.Ledger != nil {
-		s.promised, err = promise.Open(ctx, r.handover(), r.parts.Ledger, r.cfg.resumeConfig(), r.holder, src.Origin(), src.Start(), r.log)
+		s.promised, err = promise.Open(ctx, r.cfg.handover(), r.parts.Ledger, r.cfg.resumeConfig(), r.holder, src.Origin(), src.Start(), r.log)
 	}
 	if err != nil {
 		_ = src.Close(hard, src.Start())
 		return err
 	}
-	start, told, finished := src.Start(), r.past.Told, r.finished.Load()
+	start, told, finished := src.Start(), r.past.Told, r.delivery.Finished()
 	err = s.run(ctx, hard)
 	if unreadable(err) {
 		r.board.Unread(s.Lineage(), err)
 	}
-	if s.together && unreadable(err) {
-		err = errTogether
+	if s.delivery.Together() && unreadable(err) {
+		err = delivery.ErrTogether
 	}
 	r.forgetSigns()
 	r.past.Told = max(told, wal.LSN(s.told.Load()))
-	r.gotOn = r.reach.further(start, r.finished.Load()-finished, !s.delivery.rules().repeats) || r.past.Told > told
+	r.gotOn = r.reach.further(start, r.delivery.Finished()-finished, !s.delivery.Rules().Repeats) || r.past.Told > told
 	return err
 }
 

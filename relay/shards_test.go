@@ -11,6 +11,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/debezium"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/relay/delivery"
 	"github.com/cdc-relay/cdc-relay/relay/promise"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
@@ -99,7 +100,7 @@ type (
 		closed chan<- string
 	}
 	partingJournal struct {
-		Journal
+		delivery.Journal
 		closed chan<- string
 	}
 	partingSink struct {

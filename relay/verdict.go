@@ -5,6 +5,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/relay/delivery"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/sink"
 )
@@ -26,8 +27,8 @@ func (r *Relay) judge(err error) verdict {
 		}
 		return r.stuck("schema", err)
 	}
-	if held, ok := errors.AsType[*heldError](err); ok {
-		return r.stuck(held.reason, held.err)
+	if held, ok := errors.AsType[*delivery.HeldError](err); ok {
+		return r.stuck(held.Reason, held.Err)
 	}
 	var blocked *BlockedError
 	if errors.As(err, &blocked) {

@@ -65,14 +65,15 @@ var arrows = map[string][]string{
 	"sink/kafkatx":  {"sink", "sink/broker", "sink/kafka", "sink/topics", "router/record"},
 	"sink/sinktest": {"replication/wal", "sink", "router/record"},
 
-	"deadletter":    {"replication/wal", "router", "router/record", "sink", "sink/broker", "sink/topics"},
-	"relay":         {"checkpoint", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/watch", "relay/promise", "relay/resume", "relay/status", "replication", "replication/wal", "router", "router/record", "sink", "sink/kafka", "sink/kafkatx", "sink/topics"},
-	"relay/promise": {"checkpoint", "relay/resume", "replication/wal", "sink"},
-	"relay/resume":  {"checkpoint", "fault", "replication/wal", "sink"},
-	"relay/status":  {"checkpoint", "deadletter", "postgres", "postgres/watch", "replication/wal", "router/record", "sink", "wording"},
-	"admin":         {"relay/status"},
-	"metrics":       {"relay", "relay/status", "replication/wal", "router/record", "sink"}, // the types in relay.Events
-	"config":        {"admin", "debezium", "postgres", "relay", "replication", "replication/wal", "router", "router/record", "sink/auth", "sink/broker", "sink/kafka", "sink/topics", "wording"},
+	"deadletter":     {"replication/wal", "router", "router/record", "sink", "sink/broker", "sink/topics"},
+	"relay":          {"checkpoint", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/watch", "relay/delivery", "relay/promise", "relay/resume", "relay/status", "replication", "replication/wal", "router", "router/record", "sink", "sink/kafka", "sink/kafkatx", "sink/topics"},
+	"relay/delivery": {"checkpoint", "deadletter", "postgres", "fault", "relay/resume", "relay/status", "replication/wal", "router", "router/record", "sink", "sink/topics"},
+	"relay/promise":  {"checkpoint", "relay/resume", "replication/wal", "sink"},
+	"relay/resume":   {"checkpoint", "fault", "replication/wal", "sink"},
+	"relay/status":   {"checkpoint", "deadletter", "postgres", "postgres/watch", "replication/wal", "router/record", "sink", "wording"},
+	"admin":          {"relay/status"},
+	"metrics":        {"relay", "relay/status", "replication/wal", "router/record", "sink"}, // the types in relay.Events
+	"config":         {"admin", "debezium", "postgres", "relay", "replication", "replication/wal", "router", "router/record", "sink/auth", "sink/broker", "sink/kafka", "sink/topics", "wording"},
 
 	"cmd/cdc-relay": {
 		"admin", "checkpoint", "config", "deadletter", "debezium", "debezium/importer", "debezium/options", "debezium/takeover", "fault", "metrics", "migrations",

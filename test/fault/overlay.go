@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-
 )
 
 // patch replaces one place of the relay's source in a build of its own. The
@@ -108,13 +107,13 @@ var failpoints = []failpoint{
 	at("started", "after START_REPLICATION", "replication/session.go", "err := s.requestCopy()"),
 	ahead("before_status", "a position is about to be told to the server", "replication/status.go", "_, err := s.conn.Write(msg)"),
 	at("after_status", "a position was told to the server", "replication/status.go", "_, err := s.conn.Write(msg)"),
-	at("routed", "a batch was routed and is not tracked", "relay/session.go", "rejection := s.route(f)"),
+	at("routed", "a batch was routed and is not tracked", "relay/session.go", "rejection := s.delivery.Route(f)"),
 	ahead("tracked", "an entry is about to join the queue", "checkpoint/tracker.go", "seq := t.next\n"),
-	ahead("before_send", "records are about to go to the sink", "relay/flight.go", "s.shown.waits.Store(instant(time.Now()))"),
+	ahead("before_send", "records are about to go to the sink", "relay/delivery/in_flight.go", "d.shown.waits.Set(time.Now())"),
 	onlyWith(atLeastOnce, ahead("before_produce", "one record is about to go to the client", "sink/kafka/send.go", "c.Produce(context.Background(), &f.kafka[i], k.onSettled)")),
 	onlyWith(atLeastOnce, ahead("in_promise", "a broker's answer for one record came", "sink/kafka/send.go", "m := r.Context.(*recordContext)")),
-	ahead("before_acknowledged", "all of a batch is durable and not yet counted", "relay/flight.go", "f.ticket.Done()"),
-	at("acknowledged", "all of a batch is counted", "relay/flight.go", "f.ticket.Done()"),
+	ahead("before_acknowledged", "all of a batch is durable and not yet counted", "relay/delivery/in_flight.go", "f.ticket.Done()"),
+	at("acknowledged", "all of a batch is counted", "relay/delivery/in_flight.go", "f.ticket.Done()"),
 	ahead("before_last_word", "a stop is about to tell the last position", "relay/session.go", "closed := s.src.Close(final, s.confirmed())"),
 	at("after_last_word", "a stop told the last position", "relay/session.go", "closed := s.src.Close(final, s.confirmed())"),
 
@@ -123,7 +122,7 @@ var failpoints = []failpoint{
 	onlyWith(exactlyOnce, ahead("position_produced", "the position is with the client, and not awaited yet", "sink/kafkatx/session.go", "if err := n.flush(); err != nil {")),
 	onlyWith(exactlyOnce, ahead("before_end", "records and position are with the brokers, the transaction is open", "sink/kafkatx/session.go", "if err := n.client.EndTransaction(context.Background(), kgo.TryCommit); err != nil {")),
 	onlyWith(exactlyOnce, ahead("after_end", "the commit was answered, and nobody knows", "sink/kafkatx/session.go", "n.sealed()\n\treturn nil")),
-	onlyWith(exactlyOnce, at("position_known", "the committed position may be told to the server", "relay/exactly_once.go", "x.covered.Store(uint64(max(rec.End, wal.LSN(x.covered.Load()))))")),
+	onlyWith(exactlyOnce, at("position_known", "the committed position may be told to the server", "relay/delivery/exactly_once.go", "x.covered.Store(uint64(max(rec.End, wal.LSN(x.covered.Load()))))")),
 	onlyWith(exactlyOnce, ahead("start_fence", "the predecessor is about to be shut out", "sink/kafkatx/open.go", "if err := t.fence(ctx, client); err != nil {")),
 	onlyWith(exactlyOnce, ahead("start_settle", "the predecessor is shut out, the record behind his is not committed", "sink/kafkatx/open.go", "if err := client.EndTransaction(ctx, kgo.TryCommit); err != nil {")),
 	onlyWith(exactlyOnce, ahead("start_settled", "the outcome of the last transaction is about to be read", "sink/kafkatx/open.go", "return t.last(ctx, h.Key, at)")),

@@ -1,4 +1,4 @@
-package relay
+package delivery
 
 import (
 	"context"
@@ -24,24 +24,24 @@ const convictTimeout = time.Minute
 // becomes of them.
 var errSentenced = errors.New("rows were refused by the brokers; their transaction is sent again without them")
 
-// errTogether ends a session at a transaction that cannot be delivered, to have what
+// ErrTogether ends a session at a transaction that cannot be delivered, to have what
 // commits before it committed without its beginning: whoever gives the transaction up
 // moves the slot over both.
-var errTogether = errors.New("rows were given up with the beginning of a later transaction that cannot be delivered; they are sent again without that")
+var ErrTogether = errors.New("rows were given up with the beginning of a later transaction that cannot be delivered; they are sent again without that")
 
 // takeApart says whether that has happened to a transaction for the first time. No answer
 // is waited for any more.
 func (x *exactlyOnce) takeApart(commit wal.LSN) bool {
-	if x.s.r.apart == commit {
+	if x.d.m.apart == commit {
 		return false
 	}
-	s := x.s
-	s.sends.mu.Lock()
-	defer s.sends.mu.Unlock()
-	for _, f := range s.sends.failed {
+	d := x.d
+	d.sends.mu.Lock()
+	defer d.sends.mu.Unlock()
+	for _, f := range d.sends.failed {
 		for i := range f.p.records {
 			if row := f.p.records[i].Row; row != nil && deadletter.RowOf(row).Commit < commit {
-				s.r.apart = commit
+				d.m.apart = commit
 				return true
 			}
 		}
@@ -52,34 +52,35 @@ func (x *exactlyOnce) takeApart(commit wal.LSN) bool {
 // unreadable reports first what keeps rows before the unreadable one from being committed:
 // skipping that row would give them up too. A relay that is fenced here lost the slot, which
 // the server lets go with such an error, to one that stands by.
-func (x *exactlyOnce) unreadable(ctx, within context.Context, unread error) error {
-	if x.s.sends.outstanding.Load() > 0 {
+func (x *exactlyOnce) Unreadable(ctx, within context.Context, unread error) error {
+	if x.d.sends.outstanding.Load() > 0 {
 		return unread
 	}
-	together := x.takeApart(x.s.taken.last.Commit)
-	err := x.recover(ctx, within)
+	last, _ := x.d.s.Last()
+	together := x.takeApart(last.Commit)
+	err := x.Recover(ctx, within)
 	own, ok := errors.AsType[*sink.Error](err)
 	switch {
 	case err == nil || isHeldBack(err):
-		x.s.together = together
+		x.d.together = together
 	case within.Err() == nil && (!ok || own.Reason != sink.ReasonFenced):
 		return err
 	}
 	return unread
 }
 
-// heldError ends a session at a row that waits for somebody.
-type heldError struct {
-	reason string
-	err    error
+// HeldError ends a session at a row that waits for somebody.
+type HeldError struct {
+	Reason string
+	Err    error
 }
 
-func (e *heldError) Error() string { return e.err.Error() }
-func (e *heldError) Unwrap() error { return e.err }
+func (e *HeldError) Error() string { return e.Err.Error() }
+func (e *HeldError) Unwrap() error { return e.Err }
 
 // sentence remembers what becomes of the guilty records.
 func (x *exactlyOnce) sentence(suspects []record.Record, guilty map[int]sink.Failure) error {
-	s, r := x.s, x.s.r
+	d, r := x.d, x.d.m
 	if len(guilty) == 0 {
 		return &sink.Error{Class: sink.Retry, Reason: "refused_together", Err: errors.New("the brokers refused records together that they take alone; trying smaller batches")}
 	}
@@ -96,8 +97,8 @@ func (x *exactlyOnce) sentence(suspects []record.Record, guilty map[int]sink.Fai
 		}
 		switch {
 		case r.cfg.OnReject == StopOnReject:
-			s.reject(f.Reason, id.row, cause)
-			cause.Err = s.letterWay(f.Reason, cause.Err) // what lay before it was aborted with it
+			d.reject(f.Reason, id.row, cause)
+			cause.Err = d.letterWay(f.Reason, cause.Err) // what lay before it was aborted with it
 			return x.held(row, f.Reason, cause)
 		case r.cfg.OnReject == DeadLetterOnReject && rec.Topic == r.cfg.DeadLetterTopic: // a letter: see keepOut
 			letter := *rec
@@ -106,7 +107,7 @@ func (x *exactlyOnce) sentence(suspects []record.Record, guilty map[int]sink.Fai
 			}
 			put(&r.verdicts.strips, id, r.verdicts.strips[id]+1)
 		default:
-			s.tell(f.Reason, row, cause)
+			d.tell(f.Reason, row, cause)
 			put(&r.verdicts.condemned, id, condemned{reason: f.Reason, err: cause})
 		}
 	}
@@ -129,32 +130,32 @@ func recordName(rec *record.Record) recordID {
 // held has the session end at a row, and the next one commit what lies before its
 // transaction.
 func (x *exactlyOnce) held(row *wal.Row, reason string, cause error) error {
-	x.s.r.board.BlockedAt(row, x.s.Lineage(), reason, cause)
-	return &heldError{reason, cause}
+	x.d.m.board.BlockedAt(row, x.d.Lineage(), reason, cause)
+	return &HeldError{reason, cause}
 }
 
-func (x *exactlyOnce) replace(f *flight, n int, row *wal.Row) error {
-	s := x.s
-	if len(s.r.verdicts.condemned) == 0 {
+func (x *exactlyOnce) replace(f *InFlight, n int, row *wal.Row) error {
+	d := x.d
+	if len(d.m.verdicts.condemned) == 0 {
 		return nil
 	}
 	records := f.buf.Records[n:]
 	kept := records[:0]
 	for i := range records {
 		rec := &records[i]
-		c, ok := s.r.verdicts.condemned[recordName(rec)]
+		c, ok := d.m.verdicts.condemned[recordName(rec)]
 		if !ok {
 			kept = append(kept, *rec)
 			continue
 		}
-		s.reject(c.reason, deadletter.RowOf(row), c.err)
-		if s.r.cfg.OnReject == SkipOnReject {
+		d.reject(c.reason, deadletter.RowOf(row), c.err)
+		if d.m.cfg.OnReject == SkipOnReject {
 			continue
 		}
-		if err := s.park(rec); err != nil {
+		if err := d.park(rec); err != nil {
 			return fmt.Errorf("%w; the row: %w", err, c.err)
 		}
-		kept = append(kept, s.letter(rec, c.reason, c.err))
+		kept = append(kept, d.letter(rec, c.reason, c.err))
 		f.letters = append(f.letters, c.reason)
 	}
 	f.buf.Records = f.buf.Records[:n+len(kept)]
@@ -163,45 +164,45 @@ func (x *exactlyOnce) replace(f *flight, n int, row *wal.Row) error {
 
 // hand gives the sink records with what earlier sessions found out about their keys and
 // letters.
-func (x *exactlyOnce) hand(f *flight, records []record.Record) {
-	x.s.follow(f, records)
+func (x *exactlyOnce) hand(f *InFlight, records []record.Record) {
+	x.d.follow(f, records)
 	x.shorten(records)
-	x.s.hand(f, records)
+	x.d.hand(f, records)
 }
 
 // shorten leaves out of letters what the brokers did not take with them.
 func (x *exactlyOnce) shorten(records []record.Record) {
-	if len(x.s.r.verdicts.strips) == 0 {
+	if len(x.d.m.verdicts.strips) == 0 {
 		return
 	}
 	for i := range records {
-		if records[i].Row == nil || records[i].Topic != x.s.r.cfg.DeadLetterTopic {
+		if records[i].Row == nil || records[i].Topic != x.d.m.cfg.DeadLetterTopic {
 			continue
 		}
-		for range x.s.r.verdicts.strips[recordName(&records[i])] {
+		for range x.d.m.verdicts.strips[recordName(&records[i])] {
 			deadletter.Strip(&records[i])
 		}
 	}
 }
 
 // rejected ends the session. What commits before the row's transaction is committed first.
-func (x *exactlyOnce) rejected(ctx, hard context.Context, f *flight, rejection error) error {
-	s := x.s
+func (x *exactlyOnce) rejected(ctx, hard context.Context, f *InFlight, rejection error) error {
+	d := x.d
 	row := &f.batch.Rows[f.routed]
 	reason := rejectionReason(rejection)
 	if i := rowFrom(f.batch.Rows, deadletter.RowOf(row).Commit); i > 0 {
-		records := s.placed(f.buf.Records[f.sent:])
+		records := d.placed(f.buf.Records[f.sent:])
 		if rest := x.cut(f, records, i, true); len(rest) > 0 {
-			s.r.log.Debug().Int("records", len(rest)).Msg("records of a transaction with a rejected row are not sent")
+			d.m.log.Debug().Int("records", len(rest)).Msg("records of a transaction with a rejected row are not sent")
 		}
 	}
-	x.finish()
-	if err := s.quiesce(hard); err != nil {
+	x.Finish()
+	if err := d.quiesce(hard); err != nil {
 		return err
 	}
 	together := x.takeApart(deadletter.RowOf(row).Commit)
-	if len(x.lost) > 0 || s.hasFailed() {
-		if err := x.recover(ctx, hard); err != nil && !isHeldBack(err) {
+	if len(x.lost) > 0 || d.Failed() {
+		if err := x.Recover(ctx, hard); err != nil && !isHeldBack(err) {
 			return err
 		}
 	}
@@ -209,10 +210,10 @@ func (x *exactlyOnce) rejected(ctx, hard context.Context, f *flight, rejection e
 		return rejection // the next session reads text
 	}
 	if together {
-		return errTogether
+		return ErrTogether
 	}
-	s.reject(reason, deadletter.RowOf(row), rejection)
-	return x.held(row, reason, s.wayOut(deadletter.RowOf(row).Commit, reason, rejection))
+	d.reject(reason, deadletter.RowOf(row), rejection)
+	return x.held(row, reason, d.wayOut(deadletter.RowOf(row).Commit, reason, rejection))
 }
 
 // isHeldBack says that nothing failed but what the end of the stream left open.

@@ -1,4 +1,4 @@
-package relay
+package delivery
 
 import (
 	"github.com/cdc-relay/cdc-relay/deadletter"
@@ -15,9 +15,9 @@ type fragment struct {
 
 // belong forgets what was delivered, counted and taken apart of another history, in which
 // other rows have those positions.
-func (r *Relay) belong(to wal.Lineage) {
-	if r.of != to {
-		r.of, r.part, r.seen, r.apart = to, fragment{}, rejects{}, 0
+func (m *Memory) belong(to wal.Lineage) {
+	if m.of != to {
+		m.of, m.part, m.seen, m.apart = to, fragment{}, rejects{}, 0
 	}
 }
 
@@ -27,3 +27,6 @@ func (p *fragment) covers(row *wal.Row) bool {
 	id := deadletter.RowOf(row)
 	return p.last.Commit != 0 && id.Commit == p.last.Commit && id.Seq <= p.last.Seq
 }
+
+// ForgetPart forgets that the beginning of a transaction was delivered: another relay may send it again.
+func (m *Memory) ForgetPart() { m.part = fragment{} }

@@ -1,4 +1,4 @@
-package relay
+package delivery
 
 import (
 	"cmp"
@@ -13,9 +13,9 @@ import (
 	"github.com/cdc-relay/cdc-relay/router/record"
 )
 
-// flight is a batch between the source and its acknowledgement.
-type flight struct {
-	s       *session
+// InFlight is a batch between the source and its acknowledgement.
+type InFlight struct {
+	d       *Delivery
 	batch   *wal.Batch
 	buf     *record.Buffer
 	ticket  checkpoint.Ticket
@@ -36,56 +36,81 @@ type flight struct {
 
 // piece is what one Send got of a flight.
 type piece struct {
-	f       *flight
+	f       *InFlight
 	seq     uint64
 	records []record.Record
 	left    int // records not durable; owned by B once the piece failed
 }
 
+// Take begins with a batch that has rows: it is routed next.
+func (d *Delivery) Take(b *wal.Batch) *InFlight {
+	f := &InFlight{d: d, batch: b, buf: d.sends.buffers.Get().(*record.Buffer), read: time.Now()}
+	f.pending.Store(1)
+	f.buf.Reserve(len(b.Rows))
+	return f
+}
+
+// Entry is what the tracker has to know of a routed batch, but for the size. Records of parked
+// keys are replaced by then.
+func (d *Delivery) Entry(f *InFlight) checkpoint.Entry {
+	d.follow(f, f.buf.Records)
+	rows := f.batch.Rows
+	return checkpoint.Entry{
+		Rows: len(rows), Open: openRows(f.batch), Through: f.batch.Through,
+		First: f.commitOf(0), Last: f.commitOf(len(rows) - 1), Read: f.read,
+	}
+}
+
+// Records are those that the batch's rows became.
+func (f *InFlight) Records() *record.Buffer { return f.buf }
+
+// Admit takes the ticket of a batch that the window has room for.
+func (f *InFlight) Admit(ticket checkpoint.Ticket) { f.ticket = ticket }
+
 // hand gives the sink the next records of a flight, of which those of parked keys were
 // replaced.
-func (s *session) hand(f *flight, records []record.Record) {
+func (d *Delivery) hand(f *InFlight, records []record.Record) {
 	f.sent += len(records)
-	p := &piece{f: f, seq: s.sends.pieces, records: records}
-	s.sends.pieces++
+	p := &piece{f: f, seq: d.sends.pieces, records: records}
+	d.sends.pieces++
 	f.pending.Add(1)
 	if f.handed.IsZero() {
 		f.handed = time.Now()
 	}
-	s.give(records, func(err error) { s.done(p, err) })
+	d.give(records, func(err error) { d.done(p, err) })
 }
 
 // give has the sink send records. Whatever they are, nothing else is done while it waits.
-func (s *session) give(records []record.Record, done func(error)) {
-	s.sends.outstanding.Add(1)
-	s.shown.waits.Store(instant(time.Now()))
-	s.sink.Send(s.bounds.sending, records, done)
-	s.shown.waits.Store(0)
+func (d *Delivery) give(records []record.Record, done func(error)) {
+	d.sends.outstanding.Add(1)
+	d.shown.waits.Set(time.Now())
+	d.sink.Send(d.s.Sending(), records, done)
+	d.shown.waits.Clear()
 }
 
 // done runs on a goroutine of the sink, once for each Send.
-func (s *session) done(p *piece, err error) {
+func (d *Delivery) done(p *piece, err error) {
 	if err == nil {
 		p.f.acknowledged(p.records)
 		p.f.finish()
 	} else {
-		s.sends.mu.Lock()
-		s.sends.failed = append(s.sends.failed, failedPiece{p, err})
-		s.sends.mu.Unlock()
+		d.sends.mu.Lock()
+		d.sends.failed = append(d.sends.failed, failedPiece{p, err})
+		d.sends.mu.Unlock()
 	}
-	s.sent()
+	d.sent()
 }
 
 // acknowledged counts records that became durable. It may run on a goroutine of the sink,
 // before the flight is finished.
-func (f *flight) acknowledged(records []record.Record) {
-	r, n := f.s.r, int64(len(records))
+func (f *InFlight) acknowledged(records []record.Record) {
+	r, n := f.d.m, int64(len(records))
 	if n == 0 {
 		return
 	}
 	f.acked.Add(n)
-	f.s.shown.acked.Add(n)
-	f.s.shown.repeats.Add(n)
+	f.d.shown.acked.Add(n)
+	f.d.shown.repeats.Add(n)
 	r.board.Published.Add(n)
 	r.board.LastEvent.Store(time.Now().UnixNano())
 	r.board.SawTopics(records)
@@ -110,27 +135,27 @@ func openRows(b *wal.Batch) int {
 }
 
 // sent counts a Send as answered and wakes B to look at what came of it.
-func (s *session) sent() {
-	s.sends.outstanding.Add(-1)
+func (d *Delivery) sent() {
+	d.sends.outstanding.Add(-1)
 	select {
-	case s.sends.wake <- struct{}{}:
+	case d.sends.wake <- struct{}{}:
 	default:
 	}
 }
 
 // finish counts one piece, or the routing, as done; the last one acknowledges
 // the batch. It may run on a goroutine of the sink.
-func (f *flight) finish() {
+func (f *InFlight) finish() {
 	if left := f.pending.Add(-1); left > 0 {
 		f.partial(left)
 		return
 	}
-	r := f.s.r
+	r := f.d.m
 	now := time.Now()
 	records := f.delivered()
 	r.finished.Add(int64(len(records)))
-	f.s.shown.acked.Add(-f.acked.Load())
-	f.s.shown.repeats.Add(f.settled.Load() - f.acked.Load())
+	f.d.shown.acked.Add(-f.acked.Load())
+	f.d.shown.repeats.Add(f.settled.Load() - f.acked.Load())
 	if r.ev.BatchDelivered != nil {
 		r.ev.BatchDelivered(f.batch, records, now.Sub(f.handed))
 	}
@@ -144,7 +169,7 @@ func (f *flight) finish() {
 	f.ticket.Done()
 	f.batch.Release()
 	f.buf.Reset()
-	f.s.sends.buffers.Put(f.buf)
+	f.d.sends.buffers.Put(f.buf)
 }
 
 // failedPiece is a Send of which some records are not durable.
@@ -153,24 +178,12 @@ type failedPiece struct {
 	err error
 }
 
-func (s *session) hasFailed() bool {
-	s.sends.mu.Lock()
-	defer s.sends.mu.Unlock()
-	return len(s.sends.failed) > 0
-}
-
 // quiesce waits until every Send has called back: only then is it known what is
 // durable.
-func (s *session) quiesce(hard context.Context) error {
-	for s.sends.outstanding.Load() > 0 {
-		select {
-		case <-s.sends.wake:
-		case err := <-s.interrupts:
+func (d *Delivery) quiesce(hard context.Context) error {
+	for d.Outstanding() {
+		if err := d.s.Wait(hard, d.sends.wake); err != nil {
 			return err
-		case <-s.intake.lost:
-			return s.intake.srcErr
-		case <-hard.Done():
-			return s.cut()
 		}
 	}
 	return nil
@@ -179,7 +192,7 @@ func (s *session) quiesce(hard context.Context) error {
 // upTo confirms the transactions that lie wholly before a row of the batch, once
 // everything before that row is durable. Without it a row that blocks for long
 // would have its neighbours sent again at every start.
-func (f *flight) upTo(row int) {
+func (f *InFlight) upTo(row int) {
 	guilty := f.batch.Rows[row].Txn
 	for i := row - 1; i >= 0; i-- {
 		if t := f.batch.Rows[i].Txn; t != guilty && t.End != 0 {
@@ -191,18 +204,18 @@ func (f *flight) upTo(row int) {
 }
 
 // settle counts the records of rows up to the i-th as ones that no start repeats.
-func (f *flight) settle(i int) {
+func (f *InFlight) settle(i int) {
 	last, n := deadletter.RowOf(&f.batch.Rows[i]), int64(0)
 	for _, rec := range f.buf.Records {
 		if rec.Topic != "" && last.Compare(deadletter.RowOf(rec.Row)) >= 0 {
 			n++
 		}
 	}
-	f.s.shown.repeats.Add(f.settled.Swap(n) - n)
+	f.d.shown.repeats.Add(f.settled.Swap(n) - n)
 }
 
 // upToRow is upTo for the row of the oldest record that is not durable.
-func (f *flight) upToRow(row *wal.Row) {
+func (f *InFlight) upToRow(row *wal.Row) {
 	for i := range f.batch.Rows {
 		if &f.batch.Rows[i] == row {
 			f.upTo(i)
@@ -217,7 +230,7 @@ func sortPieces(failed []failedPiece) {
 
 // commitOf is the commit of a row. A message outside any transaction has none: it counts
 // from when it was read.
-func (f *flight) commitOf(row int) checkpoint.Commit {
+func (f *InFlight) commitOf(row int) checkpoint.Commit {
 	r := &f.batch.Rows[row]
 	commit, _ := r.Place()
 	if r.Outside() {

@@ -1,7 +1,6 @@
-package relay
+package delivery
 
 import (
-	"context"
 	"errors"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
@@ -27,12 +26,12 @@ var errReadAgain = errors.New("a transaction is larger than relay.max_in_flight_
 
 // placed are the records, from the first on, whose position is known, with it filled
 // in.
-func (s *session) placed(records []record.Record) []record.Record {
-	if !s.r.cfg.PositionHeaders {
+func (d *Delivery) placed(records []record.Record) []record.Record {
+	if !d.m.cfg.PositionHeaders {
 		return records
 	}
 	for i := range records {
-		if s.place(&records[i]) {
+		if d.place(&records[i]) {
 			continue
 		}
 		return records[:i]
@@ -40,9 +39,9 @@ func (s *session) placed(records []record.Record) []record.Record {
 	return records
 }
 
-func (s *session) place(rec *record.Record) bool {
+func (d *Delivery) place(rec *record.Record) bool {
 	txn := rec.Row.Txn
-	if known := s.r.ends; txn.End == 0 && deadletter.RowOf(rec.Row).Commit == known.commit && s.Lineage() == known.origin.Lineage() {
+	if known := d.m.ends; txn.End == 0 && deadletter.RowOf(rec.Row).Commit == known.commit && d.Lineage() == known.origin.Lineage() {
 		txn.End = known.end
 	}
 	return record.Place(rec)
@@ -50,8 +49,8 @@ func (s *session) place(rec *record.Record) bool {
 
 // keep holds a flight back of which rows have no position yet. Those are the rows behind
 // its Through.
-func (s *session) keep(f *flight) {
-	s.taken.held = append(s.taken.held, f)
+func (d *Delivery) keep(f *InFlight) {
+	d.held = append(d.held, f)
 	first := len(f.batch.Rows) - 1
 	for first > 0 && f.open(first-1) {
 		first--
@@ -64,68 +63,40 @@ func (s *session) keep(f *flight) {
 // partial confirms the transactions of a flight before the held one, once nothing
 // else of it is left. It runs on B and, once a piece is durable, on a goroutine of
 // the sink; B may have sent the rest and released the flight by then.
-func (f *flight) partial(left int64) {
+func (f *InFlight) partial(left int64) {
 	if through := f.through.Load(); left == 1 && through != 0 {
 		f.ticket.Partial(wal.LSN(through), f.behind)
 	}
 }
 
-// sendHeld sends what waited for the commit that ends at end.
-func (s *session) sendHeld(end wal.LSN) {
-	held := s.taken.held
-	s.taken.held = nil
+// SendHeld sends what waited for the commit that ends at end.
+func (d *Delivery) SendHeld(end wal.LSN) {
+	held := d.held
+	d.held = nil
 	for _, f := range held {
 		rows := f.batch.Rows
 		for i := len(rows) - 1; i >= 0 && f.open(i); i-- {
 			rows[i].Txn.End = end
 		}
 		f.through.Store(0)
-		s.delivery.send(f)
+		d.send(f)
 		f.finish()
 	}
 }
 
 // open says that a row's transaction goes on behind its batch.
-func (f *flight) open(row int) bool {
+func (f *InFlight) open(row int) bool {
 	r := &f.batch.Rows[row]
 	return r.Txn.End == 0 && !r.Outside()
 }
 
-// readThrough looks for the end of the transaction that fills the window, of which
-// the next batch did not fit any more. Everything before it is durable and confirmed.
-func (s *session) readThrough(ctx, hard context.Context) error {
-	s.shown.full.Store(0) // it moves
-	rows := s.taken.held[0].batch.Rows
-	commit := rows[len(rows)-1].Txn.Commit
-	for {
-		select {
-		case b, open := <-s.intake.out:
-			if !open {
-				return s.unfinished()
-			}
-			end := b.Closes
-			s.r.board.Read(b)
-			b.Release()
-			if end != 0 {
-				s.r.ends = knownEnd{s.src.Origin(), commit, end}
-				return errReadAgain
-			}
-		case <-ctx.Done(): // the second reading would be the next start's
-			return ErrDrainCut
-		case err := <-s.interrupts:
-			return err
-		case <-s.intake.lost:
-			return s.intake.srcErr
-		case <-hard.Done():
-			return s.cut()
-		}
-	}
-}
+// Holding reports whether rows wait for the commit of their transaction.
+func (d *Delivery) Holding() bool { return len(d.held) > 0 }
 
-// unfinished is the end of a stream that broke off inside a transaction.
-func (s *session) unfinished() error {
-	if s.intake.srcErr != nil {
-		return s.intake.srcErr
-	}
-	return ErrDrainCut
+// ReadThrough returns the error that ends a session which read the transaction of the held
+// rows to its end: the next one knows where that is.
+func (d *Delivery) ReadThrough(end wal.LSN) error {
+	rows := d.held[0].batch.Rows
+	d.m.ends = knownEnd{d.start.Origin, rows[len(rows)-1].Txn.Commit, end}
+	return errReadAgain
 }

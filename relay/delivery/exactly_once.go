@@ -1,4 +1,4 @@
-package relay
+package delivery
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/relay/resume"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
@@ -38,7 +39,7 @@ type TransactionalSink interface {
 
 // exactlyOnce sends in Kafka transactions, each with the position behind it.
 type exactlyOnce struct {
-	s    *session
+	d    *Delivery
 	sink TransactionalSink
 	id   string
 
@@ -87,36 +88,37 @@ func (v *verdicts) forget(rec *checkpoint.Record) {
 
 // rules: a Kafka transaction has to fit into the window, and room for the next one, so the
 // growth counts for less.
-func (x *exactlyOnce) rules() rules { return rules{fenced: true, ordered: true, growth: 3} }
+func (x *exactlyOnce) Rules() Rules { return Rules{Fenced: true, Ordered: true, Growth: 3} }
 
-func (x *exactlyOnce) makeRoom()                     { x.sink.Seal() }
-func (x *exactlyOnce) renew()                        { x.mark(false) }
-func (x *exactlyOnce) ended(error)                   {}
-func (x *exactlyOnce) toRepeat(checkpoint.Stats) int { return 0 } // the checkpoint has them
+func (x *exactlyOnce) MakeRoom()                     { x.sink.Seal() }
+func (x *exactlyOnce) Renew()                        { x.mark(false) }
+func (x *exactlyOnce) Close(error)                   {}
+func (x *exactlyOnce) ToRepeat(checkpoint.Stats) int { return 0 } // the checkpoint has them
 
 // takeOver opens the sink for the holder of the slot, and finds where to go on.
-func (r *Relay) takeOver(ctx context.Context, s *session) error {
-	tx := r.sink.(TransactionalSink)
-	ctx, cancel := context.WithTimeout(ctx, r.handover()) // nobody answers the server meanwhile
+func (d *Delivery) takeOver(ctx context.Context) error {
+	m := d.m
+	tx := d.sink.(TransactionalSink)
+	ctx, cancel := context.WithTimeout(ctx, m.cfg.Handover) // nobody answers the server meanwhile
 	defer cancel()
-	origin := s.src.Origin()
-	slot := r.cfg.Replication.Slot
-	x := &exactlyOnce{s: s, sink: tx, id: checkpoint.TransactionalID(origin.SystemID, slot), lost: make(chan error, 1)}
+	origin := d.start.Origin
+	slot := m.cfg.Resume.Slot
+	x := &exactlyOnce{d: d, sink: tx, id: checkpoint.TransactionalID(origin.SystemID, slot), lost: make(chan error, 1)}
 	value, err := tx.Open(ctx, sink.Holder{ID: x.id, Key: checkpoint.Key(origin.SystemID, slot), Lost: x.onLost})
 	if err != nil {
 		return err
 	}
-	at, err := r.cfg.resumeConfig().ExactlyOnce(value, r.verdicts.last.Load(), origin, s.src.Start())
-	r.sayResumed(&at, origin)
+	at, err := m.cfg.Resume.ExactlyOnce(value, m.verdicts.last.Load(), origin, d.start.Position)
+	m.sayResumed(&at, origin)
 	if err != nil {
 		return err
 	}
 	rec := at.Rec
 	x.start, x.at = rec, rec
 	x.covered.Store(uint64(rec.End))
-	s.delivery = x
-	r.verdicts.belong(s.Lineage())
-	r.verdicts.forget(&rec)
+	d.guarantee = x
+	m.verdicts.belong(d.Lineage())
+	m.verdicts.forget(&rec)
 	if at.Renew {
 		x.mark(true)
 	}
@@ -128,7 +130,7 @@ func (x *exactlyOnce) covers(row *wal.Row) bool {
 	return x.start.Covers(id.Commit, id.Seq)
 }
 
-func (x *exactlyOnce) limit(lsn uint64) uint64 {
+func (x *exactlyOnce) Limit(lsn uint64) uint64 {
 	return min(lsn, x.covered.Load())
 }
 
@@ -155,7 +157,7 @@ func (x *exactlyOnce) mark(now bool) {
 // refuse its next transaction.
 const renewEvery = 12 * time.Hour
 
-func (x *exactlyOnce) renewal() (<-chan time.Time, func()) {
+func (x *exactlyOnce) Renewal() (<-chan time.Time, func()) {
 	t := time.NewTicker(renewEvery)
 	return t.C, t.Stop
 }
@@ -163,10 +165,10 @@ func (x *exactlyOnce) renewal() (<-chan time.Time, func()) {
 // committed runs on a goroutine of the sink.
 func (x *exactlyOnce) committed(rec *checkpoint.Record) {
 	x.covered.Store(uint64(max(rec.End, wal.LSN(x.covered.Load()))))
-	x.s.r.verdicts.last.Store(rec)
+	x.d.m.verdicts.last.Store(rec)
 }
 
-func (x *exactlyOnce) pass(through wal.LSN) {
+func (x *exactlyOnce) Pass(through wal.LSN) {
 	if through > x.at.End {
 		x.advance(through)
 		x.mark(false)
@@ -175,13 +177,13 @@ func (x *exactlyOnce) pass(through wal.LSN) {
 
 // send hands over the position behind the records too. Marks lie between
 // source transactions wherever the batch shows where one ends.
-func (x *exactlyOnce) send(f *flight) {
-	s := x.s
-	records := s.placed(f.buf.Records[f.sent:])
+func (x *exactlyOnce) send(f *InFlight) {
+	d := x.d
+	records := d.placed(f.buf.Records[f.sent:])
 	all := f.sent+len(records) == len(f.buf.Records)
 	rows := f.batch.Rows
 	// What is stuck may lie before the transaction that is kept apart: cut at both.
-	at, apart := s.r.board.StuckAt(), s.r.apart
+	at, apart := d.m.board.StuckAt(), d.m.apart
 	for _, stuck := range slices.Compact([]wal.LSN{min(at, apart), max(at, apart)}) {
 		switch i := rowFrom(rows, stuck); {
 		case i == 0 && deadletter.RowOf(&rows[0]).Commit == stuck && x.at.Part.Commit != stuck: // it begins here
@@ -201,7 +203,7 @@ func (x *exactlyOnce) send(f *flight) {
 		x.hand(f, records)
 	}
 	switch {
-	case !all || len(s.taken.held) > 0: // rows that wait for their commit are in no mark, whatever came behind them
+	case !all || len(d.held) > 0: // rows that wait for their commit are in no mark, whatever came behind them
 	case open:
 		x.advance(f.batch.Through)
 		x.divide(last)
@@ -222,13 +224,13 @@ func (x *exactlyOnce) divide(last *wal.Row) {
 	case commit == part.Commit:
 		part.Rows = max(part.Rows, last.Ordinal)
 	default:
-		*part = checkpoint.Part{Commit: commit, Rows: last.Ordinal, Shape: x.s.r.cfg.resumeConfig().Shape}
+		*part = checkpoint.Part{Commit: commit, Rows: last.Ordinal, Shape: x.d.m.cfg.Resume.Shape}
 	}
 }
 
 // cut sends the records of the rows before the i-th, which begins a transaction, and
 // marks the position there. It returns the rest.
-func (x *exactlyOnce) cut(f *flight, records []record.Record, i int, now bool) []record.Record {
+func (x *exactlyOnce) cut(f *InFlight, records []record.Record, i int, now bool) []record.Record {
 	n, commit := 0, deadletter.RowOf(&f.batch.Rows[i]).Commit
 	for n < len(records) && deadletter.RowOf(records[n].Row).Commit < commit {
 		n++
@@ -252,7 +254,7 @@ func rowFrom(rows []wal.Row, commit wal.LSN) int {
 }
 
 // unended says that a row's transaction does not end in the flight's batch.
-func (f *flight) unended(row *wal.Row) bool {
+func (f *InFlight) unended(row *wal.Row) bool {
 	return !row.Outside() && (row.Txn.End == 0 || row.Txn.End > f.batch.Through)
 }
 
@@ -265,37 +267,37 @@ func endBefore(rows []wal.Row, i int) wal.LSN {
 	return row.Txn.End
 }
 
-func (x *exactlyOnce) finish() {
+func (x *exactlyOnce) Finish() {
 	if x.finished {
 		return
 	}
 	x.finished = true
-	x.s.sends.outstanding.Add(1)
-	x.sink.Finish(func(error) { x.s.sent() })
+	x.d.sends.outstanding.Add(1)
+	x.sink.Finish(func(error) { x.d.sent() })
 }
 
 // onLost runs on a goroutine of the sink.
 func (x *exactlyOnce) onLost(err error) {
 	x.lost <- err // room for one, and there is never a second
 	select {
-	case x.s.sends.wake <- struct{}{}:
+	case x.d.sends.wake <- struct{}{}:
 	default:
 	}
 }
 
-func (x *exactlyOnce) recover(ctx, hard context.Context) error {
-	s := x.s
-	if !s.hasFailed() && len(x.lost) == 0 {
+func (x *exactlyOnce) Recover(ctx, hard context.Context) error {
+	d := x.d
+	if !d.Failed() && len(x.lost) == 0 {
 		return nil
 	}
-	if err := s.quiesce(hard); err != nil {
+	if err := d.quiesce(hard); err != nil {
 		return err
 	}
 	var cause error
 	select {
 	case cause = <-x.lost: // it comes right behind the failures
 	case <-hard.Done():
-		return s.cut()
+		return d.s.Cut()
 	}
 	records, failures := x.failures()
 	err := x.judge(hard, records, failures, cause)
@@ -307,26 +309,22 @@ func (x *exactlyOnce) recover(ctx, hard context.Context) error {
 
 // why is what ended the search for the guilty, or the error that it ended with.
 func (x *exactlyOnce) why(err error) error {
-	if x.s.bounds.judging.Err() == nil {
+	if x.d.s.Judging().Err() == nil {
 		return err
 	}
-	select {
-	case cause := <-x.s.interrupts:
-		return cause
-	case <-x.s.intake.lost:
-		return x.s.intake.srcErr
-	default:
-		return err
+	if ended := x.d.s.Ended(); ended != nil {
+		return ended
 	}
+	return err
 }
 
 // failures lists what failed in the order of the stream, each with its record.
 func (x *exactlyOnce) failures() ([]record.Record, []sink.Failure) {
-	s := x.s
-	s.sends.mu.Lock()
-	failed := s.sends.failed
-	s.sends.failed = nil
-	s.sends.mu.Unlock()
+	d := x.d
+	d.sends.mu.Lock()
+	failed := d.sends.failed
+	d.sends.failed = nil
+	d.sends.mu.Unlock()
 	sortPieces(failed)
 	var records []record.Record
 	var failures []sink.Failure
@@ -358,8 +356,8 @@ func (x *exactlyOnce) judge(hard context.Context, records []record.Record, failu
 	if len(suspects) > 0 {
 		ctx, cancel := context.WithTimeout(hard, convictTimeout)
 		defer cancel()
-		defer context.AfterFunc(x.s.bounds.judging, cancel)()
-		if x.s.bounds.judging.Err() != nil {
+		defer context.AfterFunc(x.d.s.Judging(), cancel)()
+		if x.d.s.Judging().Err() != nil {
 			cancel()
 		}
 		guilty, err := x.sink.Convict(ctx, x.id, suspects)
@@ -372,12 +370,26 @@ func (x *exactlyOnce) judge(hard context.Context, records []record.Record, failu
 		return cause
 	}
 	f := &failures[first]
-	if x.s.r.ev.ProduceRetried != nil {
-		x.s.r.ev.ProduceRetried(f.Reason)
+	if x.d.m.ev.ProduceRetried != nil {
+		x.d.m.ev.ProduceRetried(f.Reason)
 	}
 	err := &sink.Error{Class: f.Class, Reason: f.Reason, Err: f.Err}
 	if row := records[first].Row; row != nil && f.Class == sink.Blocked && f.Reason != sink.ReasonFenced {
-		x.s.r.board.BlockedAt(row, x.s.Lineage(), f.Reason, err)
+		x.d.m.board.BlockedAt(row, x.d.Lineage(), f.Reason, err)
 	}
 	return err
+}
+
+// sayResumed logs what an operator has to know of where a start goes on, refused or not.
+func (m *Memory) sayResumed(at *resume.Point, origin wal.Origin) {
+	switch {
+	case at.Gone:
+		m.log.Error().Str("topic", m.cfg.Resume.CheckpointTopic).Stringer("lsn", at.Rec.End).Msg("the checkpoint is gone from its topic; going on from what this process committed last")
+	case at.First:
+		m.log.Warn().Str("topic", m.cfg.Resume.CheckpointTopic).Str("slot", m.cfg.Resume.Slot).Stringer("lsn", at.Rec.End).
+			Msg("no checkpoint for this slot: exactly once begins at the slot's position. What another relay delivered beyond it comes again")
+	}
+	if at.Fork != nil {
+		m.sayForked(resume.Known{Origin: wal.Origin{SystemID: at.Was.System, Timeline: at.Was.Timeline}, Told: at.Was.End}, origin, *at.Fork)
+	}
 }

@@ -1,9 +1,7 @@
-package relay
+package delivery
 
 import (
-	"context"
 	"fmt"
-	"time"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/relay/status"
@@ -14,59 +12,31 @@ import (
 // wayOut adds how to go on without the row, first what loses nothing. The server skips
 // what commits before the position, so it has to lie behind the start of the commit
 // record, and everything before the row has to be delivered.
-func (s *session) wayOut(commit wal.LSN, reason string, cause error) error {
-	cfg, then := &s.r.cfg, ""
-	if cfg.KeepsPositions() { // else the slot would be ahead of its checkpoint
+func (d *Delivery) wayOut(commit wal.LSN, reason string, cause error) error {
+	cfg, then := &d.m.cfg, ""
+	if cfg.KeepsPositions { // else the slot would be ahead of its checkpoint
 		then = ", then `cdc-relay setup --accept-gap`"
 	}
 	return fmt.Errorf("%w; to give up its whole transaction, stop the relay and run: SELECT %s('%s', '%s')%s",
-		s.letterWay(reason, cause), status.MoveSlot, cfg.Replication.Slot, commit+1, then)
+		d.letterWay(reason, cause), status.MoveSlot, cfg.Resume.Slot, commit+1, then)
 }
 
 // letterWay adds the part of it that holds also while what lies before the row is not
 // delivered yet.
-func (s *session) letterWay(reason string, cause error) error {
-	if s.r.cfg.OnReject != StopOnReject || reason == record.ReasonSchema { // see setAside
+func (d *Delivery) letterWay(reason string, cause error) error {
+	if d.m.cfg.OnReject != StopOnReject || reason == record.ReasonSchema { // see setAside
 		return cause
 	}
 	return fmt.Errorf("%w; to have it kept as a dead letter, set relay.on_reject: dead_letter, run `cdc-relay setup` and restart", cause)
 }
 
 // reject counts a row once, also when a later session comes to it again.
-func (s *session) reject(reason string, row deadletter.Row, err error) {
-	if s.r.seen.first(row) {
-		s.r.board.Rejected.Add(1)
-		if s.r.ev.RowRejected != nil {
-			s.r.ev.RowRejected(reason, err)
+func (d *Delivery) reject(reason string, row deadletter.Row, err error) {
+	if d.m.seen.first(row) {
+		d.m.board.Rejected.Add(1)
+		if d.m.ev.RowRejected != nil {
+			d.m.ev.RowRejected(reason, err)
 		}
-	}
-}
-
-// block shows the relay as blocked and waits for d. It ends the session when the
-// source is gone, and where only a person can help, when the operator stops the
-// relay or wants it to exit. A drain goes on trying what may heal by itself.
-func (s *session) block(ctx, hard context.Context, reason string, cause error, person bool, d time.Duration) error {
-	if person && s.r.cfg.OnBlocked == ExitWhenBlocked {
-		return &BlockedError{reason, cause}
-	}
-	s.r.board.SetBlocked(reason, cause)
-	stop := ctx.Done()
-	if !person {
-		stop = nil
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-s.intake.lost:
-		return s.intake.srcErr
-	case err := <-s.interrupts:
-		return err
-	case <-stop:
-		return errStopped
-	case <-hard.Done():
-		return s.cut()
 	}
 }
 
@@ -85,3 +55,11 @@ func (e *RowBlockedError) Error() string {
 }
 
 func (e *RowBlockedError) Unwrap() error { return e.Err }
+
+// setupMakes adds, to a dead-letter topic that is missing, what makes it.
+func setupMakes(reason string, err error) error {
+	if reason != "unknown_topic" {
+		return err
+	}
+	return fmt.Errorf("%w; it is the dead-letter topic, which `cdc-relay setup` makes", err)
+}
