@@ -77,6 +77,7 @@ type Error struct {
 	Subject string  // on what: `slot "orders"`
 	Hint    string  // what to do next; empty when waiting is the answer
 	LSN     wal.LSN // where in the stream, or zero
+	Holder  int     // of KindBusy: the server's process that has the slot; zero where it is not known
 	Err     error   // the cause
 }
 

@@ -34,6 +34,7 @@ import (
 type Source interface {
 	Start() wal.LSN
 	Origin() wal.Origin
+	ServerProcess() int // the server's process that has the slot for this stream; zero: not known
 	Tables() []*wal.Relation
 	Received() wal.LSN
 	ServerEnd() wal.LSN
@@ -75,6 +76,7 @@ type Relay struct {
 	gotOn    bool   // the last session confirmed or delivered what none before it did
 	holder   string // this process, among all who ever had the slot
 	past     resume.Known
+	server   int  // process of the server that the last session streamed from
 	standby  bool // another relay had the slot when it was asked for last
 	noticed  time.Time
 	delivery *delivery.Memory // what sessions leave to each other
@@ -303,7 +305,7 @@ func (r *Relay) loop(ctx, hard context.Context) error {
 			return v.fatal
 		}
 		delay := wait.Delay()
-		if v.state == status.Standby {
+		if postgres.KindOf(err) == fault.KindBusy {
 			r.standby = true
 			r.delivery.ForgetPart()      // whoever has the slot may send its beginning again
 			r.board.Reached(true, false) // the server named the slot's holder
@@ -362,6 +364,7 @@ func (r *Relay) once(ctx, hard context.Context) error {
 	}
 	r.board.Reached(true, false)
 	err = r.checkHistory(src)
+	r.server = src.ServerProcess()
 	if err == nil {
 		err = r.checkTables(src)
 	}

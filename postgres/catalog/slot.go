@@ -156,7 +156,7 @@ func (s *SlotRow) Busy(q postgres.Querier, name string) error {
 	return &fault.Error{
 		Kind: fault.KindBusy, Reason: fault.ReasonSlotInUse, Op: "start streaming from", Subject: postgres.SlotSubject(name),
 		Err:  fmt.Errorf("the slot is in use by %s", owner),
-		Hint: postgres.HintInUse,
+		Hint: postgres.HintInUse, Holder: s.ActivePID,
 	}
 }
 
