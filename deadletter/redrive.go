@@ -40,6 +40,7 @@ type Redriver struct {
 
 // Outcome is what was done for the letters of one group, or of a piece of it.
 type Outcome struct {
+	Task    *Task
 	Entries []*Entry // but those that somebody else was done with meanwhile
 	Topic   string   // that the first record goes to; empty when it could not be made, or with Discard
 	Done    int      // of Entries, from the first on; with DryRun, as far as is known without sending
@@ -86,10 +87,11 @@ func (r *Redriver) Run(ctx context.Context, tasks []Task, each func(Outcome)) er
 				return &Stopped{Err: context.Cause(ctx)}
 			}
 			if failed[p.task] {
-				each(Outcome{Entries: p.entries, Err: errBehind})
+				each(Outcome{Task: p.task, Entries: p.entries, Err: errBehind})
 				continue
 			}
 			out := r.perform(ctx, p, whole)
+			out.Task = p.task
 			if len(out.Entries) == 0 {
 				continue // somebody else was done with them
 			}
