@@ -7,7 +7,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
-// ErrorKind says what happens next, which is all that the relay decides by.
+// Kind says what happens next, which is all that the relay decides by.
 type Kind byte
 
 const (

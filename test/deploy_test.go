@@ -1,6 +1,7 @@
 package test
 
 import (
+	"encoding/json"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -316,5 +317,20 @@ func TestGoreleaser_TakesItsConfiguration(t *testing.T) {
 		if !regexp.MustCompile(`(?m)^var .*\b` + variable[1] + `\b`).MatchString(main) {
 			t.Errorf("the linker sets main.%s, which does not exist", variable[1])
 		}
+	}
+}
+
+// The dev container has the Go of the module, and what CI installs.
+func TestDevContainer_HasWhatCIHas(t *testing.T) {
+	var container struct{ Image, OnCreateCommand string }
+	if err := json.Unmarshal([]byte(read(t, ".devcontainer/devcontainer.json")), &container); err != nil {
+		t.Fatal(err)
+	}
+	version := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(read(t, "go.mod"))
+	if version == nil || !strings.HasPrefix(container.Image, "golang:"+version[1]+"-") {
+		t.Errorf("the image is %s, go.mod has %q", container.Image, version)
+	}
+	if !strings.HasSuffix(container.OnCreateCommand, " && .ci/install") {
+		t.Errorf("it does not run .ci/install: %s", container.OnCreateCommand)
 	}
 }
