@@ -139,7 +139,7 @@ func (b *Buffer) DropHeaders() {
 }
 
 // Tail returns an empty slice with room for at least n bytes behind the bytes in
-// use. Append to it, then hand it to keep, before the next call of tail or keep.
+// use. Append to it, then hand it to Keep, before the next call of Tail or Keep.
 func (b *Buffer) Tail(n int) []byte {
 	if n > byteChunk {
 		return make([]byte, 0, n)
@@ -152,7 +152,7 @@ func (b *Buffer) Tail(n int) []byte {
 	return b.bytes[len(b.bytes):len(b.bytes):cap(b.bytes)]
 }
 
-// Keep takes what was appended to the slice that tail gave. The result is never
+// Keep takes what was appended to the slice that Tail gave. The result is never
 // nil and stays valid until Reset.
 func (b *Buffer) Keep(p []byte) []byte {
 	b.used += len(p)

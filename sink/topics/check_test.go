@@ -155,6 +155,7 @@ func TestCheck_SaysWhyItCannotConnect(t *testing.T) {
 }
 
 func TestCheck_BrokersAdvertiseWhatNobodyCanReach(t *testing.T) {
+	t.Parallel()
 	c := cluster(t, kfake.NumBrokers(2))
 	seeds := c.ListenAddrs()
 	c.ControlKey(int16(kmsg.Metadata), func(req kmsg.Request) (kmsg.Response, error, bool) {
