@@ -26,7 +26,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/config"
 )
 
-var update = flag.Bool("update", false, "copy alert rules and dashboard into the chart")
+var update = flag.Bool("update", false, "copy alert rules and dashboard into the chart; drop old words that the source no longer has")
 
 const chart = "deploy/helm/cdc-relay"
 
