@@ -83,6 +83,7 @@ var arrows = map[string][]string{
 
 	"sandbox":        {},
 	"sandbox/ledger": {},
+	"demo/record":    {},
 	"demo":           {"admin", "config", "metrics", "migrations", "postgres/provision", "relay", "relay/status", "replication/wal", "sandbox", "sandbox/ledger"},
 }
 
