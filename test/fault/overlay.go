@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,30 +15,39 @@ import (
 // source itself stays as it is, and carries no hooks for tests.
 type patch struct{ file, old, new string }
 
-// overlay writes the patched files and tells the compiler of them. Files of extra
-// are added, by their path below the module.
-func overlay(ctx context.Context, dir string, patches []patch, extra map[string]string) (flag string, err error) {
-	root, err := moduleDir(ctx)
-	if err != nil {
-		return "", err
-	}
-	texts := map[string]string{}
-	for name, text := range extra {
-		texts[name] = text
+// patched returns the files that patches change, by path below the module. Files of extra
+// are added.
+func patched(root string, patches []patch, extra map[string]string) (map[string]string, error) {
+	texts := maps.Clone(extra)
+	if texts == nil {
+		texts = map[string]string{}
 	}
 	for _, p := range patches {
 		text, known := texts[p.file]
 		if !known {
 			content, err := os.ReadFile(filepath.Join(root, p.file))
 			if err != nil {
-				return "", err
+				return nil, err
 			}
 			text = string(content)
 		}
 		if n := strings.Count(text, p.old); n != 1 {
-			return "", fmt.Errorf("%s has %q %d times, not once: the patch has to follow the source", p.file, p.old, n)
+			return nil, fmt.Errorf("%s has %q %d times, not once: the patch has to follow the source", p.file, p.old, n)
 		}
 		texts[p.file] = strings.Replace(text, p.old, p.new, 1)
+	}
+	return texts, nil
+}
+
+// overlay writes the patched files and returns the flag with which the compiler reads them.
+func overlay(ctx context.Context, dir string, patches []patch, extra map[string]string) (flag string, err error) {
+	root, err := moduleDir(ctx)
+	if err != nil {
+		return "", err
+	}
+	texts, err := patched(root, patches, extra)
+	if err != nil {
+		return "", err
 	}
 	replace := map[string]string{}
 	for name, text := range texts {
@@ -162,14 +172,7 @@ func buildFailpoints(ctx context.Context, dir string) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
-	var patches []patch
-	extra := map[string]string{}
-	for _, f := range failpoints {
-		patches = append(patches, f.patch)
-		folder := filepath.Dir(f.file)
-		extra[folder+"/failpoint.go"] = fmt.Sprintf(failpointSource, filepath.Base(folder))
-	}
-	merged, err := merge(ctx, patches)
+	merged, extra, err := failpointPatches()
 	if err != nil {
 		return "", err
 	}
@@ -180,8 +183,21 @@ func buildFailpoints(ctx context.Context, dir string) (string, error) {
 	return build(ctx, dir, flag)
 }
 
+// failpointPatches put all failpoints into one build.
+func failpointPatches() (merged []patch, extra map[string]string, err error) {
+	var patches []patch
+	extra = map[string]string{}
+	for _, f := range failpoints {
+		patches = append(patches, f.patch)
+		folder := filepath.Dir(f.file)
+		extra[folder+"/failpoint.go"] = fmt.Sprintf(failpointSource, filepath.Base(folder))
+	}
+	merged, err = merge(patches)
+	return merged, extra, err
+}
+
 // merge joins a step's "before" and "after" at one place of the source.
-func merge(_ context.Context, patches []patch) ([]patch, error) {
+func merge(patches []patch) ([]patch, error) {
 	var merged []patch
 	places := map[string]int{}
 	for _, p := range patches {
