@@ -146,10 +146,19 @@ func (c *Config) resumeConfig() *resume.Config {
 	}
 }
 
+// OfShard is the configuration of the i-th of `running` shards that share a process:
+// what bounds the process is divided among them.
+func (c Config) OfShard(i, running int) Config {
+	c = c.WithDefaults()
+	c.Replication = c.Replication.OfShard(i)
+	c.MaxInFlightBytes = max(1, c.MaxInFlightBytes/max(1, running))
+	return c
+}
+
 // deliveryConfig is what delivery has to know of it.
 func (c *Config) deliveryConfig() delivery.Config {
 	return delivery.Config{
-		Guarantee: c.Guarantee, OnReject: c.OnReject, DeadLetterTopic: c.DeadLetterTopic, ParkKey: c.ParkKey,
+		Guarantee: c.Guarantee, OnReject: c.OnReject, DeadLetterTopic: c.DeadLetterTopic,
 		CreateTopics: c.Kafka.CreateTopics.Enabled, PositionHeaders: c.PositionHeaders, KeepsPositions: c.KeepsPositions(),
 		RetryMin: c.RetryMin, RetryMax: c.RetryMax, Handover: c.handover(), Resume: c.resumeConfig(),
 	}

@@ -436,7 +436,7 @@ func (d *drain) full() bool {
 	if s == nil {
 		return false
 	}
-	_, full := s.shown.full.Ago(time.Now())
+	_, full := s.Full.Ago(time.Now())
 	return full
 }
 

@@ -3,14 +3,14 @@ package relay
 import (
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/relay/delivery"
+	"github.com/cdc-relay/cdc-relay/relay/rejected"
 )
 
 // notice logs, by table and column, what was made of rows that an operator would
 // want to know of although none of them is refused.
 func (r *Relay) notice(now time.Time) {
-	r.delivery.TellRest(now, false)
-	if now.Sub(r.noticed) < delivery.NoticeEvery {
+	r.delivery.Rejected.Flush(now, false)
+	if now.Sub(r.noticed) < rejected.Every {
 		return
 	}
 	list := r.parts.Router.Notices()

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/debezium"
-	"github.com/cdc-relay/cdc-relay/relay/delivery"
+	"github.com/cdc-relay/cdc-relay/relay/rejected"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
@@ -47,8 +47,8 @@ func TestRelay_LogsWhatTheRouterNoticedOnceAMinute(t *testing.T) {
 		update(1 + n)
 		r.notice(now.Add(time.Second))
 	}
-	r.notice(now.Add(delivery.NoticeEvery))
-	r.notice(now.Add(2 * delivery.NoticeEvery))
+	r.notice(now.Add(rejected.Every))
+	r.notice(now.Add(2 * rejected.Every))
 	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
 	if len(lines) != 2 || !strings.Contains(lines[0], `"rows":1`) || !strings.Contains(lines[1], `"rows":3`) ||
 		!strings.Contains(lines[1], `"lsn":"0/101"`) || !strings.Contains(lines[1], `"table":"public.outbox"`) {

@@ -16,6 +16,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/relay/delivery"
 	"github.com/cdc-relay/cdc-relay/relay/promise"
+	"github.com/cdc-relay/cdc-relay/relay/rejected"
 	"github.com/cdc-relay/cdc-relay/relay/resume"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication"
@@ -58,7 +59,7 @@ type Parts struct {
 	Sink   func() (sink.Sink, error)             // asked again when a sink had to be dropped
 	Probe  Prober                                // optional
 
-	Journal delivery.Journal // of the dead-letter topic; needed with Config.ParkKey, else nil
+	Journal rejected.Journal // of the dead-letter topic; needed with Config.ParkKey, else nil
 	Ledger  promise.Ledger   // of promised positions; nil: none are kept. Run closes it
 }
 
@@ -126,7 +127,11 @@ func New(cfg Config, parts Parts, ev Events, log zerolog.Logger) *Relay {
 		Name: r.cfg.Pipeline, Version: r.cfg.Version, Guarantee: string(r.cfg.Guarantee),
 		Slot: r.cfg.Replication.Slot, Publication: r.cfg.Replication.Publication, WindowBytes: r.cfg.MaxInFlightBytes,
 	}, log, ev.StateChanged)
-	r.delivery = delivery.New(r.cfg.deliveryConfig(), parts.Router, parts.Journal, r.board, delivery.Events{
+	var journal rejected.Journal
+	if r.cfg.OnReject == DeadLetterOnReject && r.cfg.ParkKey {
+		journal = parts.Journal
+	}
+	r.delivery = delivery.New(r.cfg.deliveryConfig(), parts.Router, journal, r.board, delivery.Events{
 		RecordsAcknowledged: ev.RecordsAcknowledged, BatchDelivered: ev.BatchDelivered,
 		RowRejected: ev.RowRejected, DeadLettered: ev.DeadLettered, ProduceRetried: ev.ProduceRetried,
 	}, log)
@@ -217,19 +222,33 @@ func (r *Relay) Run(ctx context.Context) error {
 	if r.parts.Ledger != nil {
 		defer r.parts.Ledger.Close()
 	}
-	background.Go(func() { r.delivery.RunJournal(hard) })
+	background.Go(func() { r.delivery.Letters.Run(hard) })
 
 	err := r.loop(ctx, hard)
-	r.delivery.TellRest(time.Now(), true)
+	r.delivery.Rejected.Flush(time.Now(), true)
 	cut() // ends a probe that is under way
 	r.dropSink()
 	return err
 }
 
+// Discard closes what Open made, of a relay that is not run.
+func (r *Relay) Discard() {
+	if first, err := r.parts.Sink(); err == nil {
+		r.sink = first
+		r.dropSink()
+	}
+	if r.parts.Ledger != nil {
+		r.parts.Ledger.Close()
+	}
+	if r.parts.Journal != nil {
+		r.parts.Journal.Close()
+	}
+}
+
 // Status is a consistent snapshot.
 func (r *Relay) Status() status.Status {
 	st := r.board.Status()
-	st.ParkedKeys = r.delivery.ParkedKeys()
+	st.ParkedKeys = r.delivery.Letters.Keys()
 	return st
 }
 
@@ -355,7 +374,7 @@ func (r *Relay) once(ctx, hard context.Context) error {
 	if err := r.readySink(ctx); err != nil {
 		return err
 	}
-	if err := r.delivery.AwaitDeadLetters(ctx, delivery.ReadAhead, r.cfg.Guarantee != ExactlyOnce); err != nil {
+	if err := r.delivery.Letters.CatchUp(ctx, rejected.Wait, r.cfg.Guarantee != ExactlyOnce); err != nil {
 		return err
 	}
 	src, err := r.parts.Source(ctx)
@@ -369,7 +388,7 @@ func (r *Relay) once(ctx, hard context.Context) error {
 		err = r.checkTables(src)
 	}
 	if err == nil {
-		r.delivery.Source(deadletter.SourceID(src.Origin().SystemID, r.cfg.Replication.Slot))
+		r.delivery.Letters.Source(deadletter.SourceID(src.Origin().SystemID, r.cfg.Replication.Slot))
 	}
 	if err != nil {
 		_ = src.Close(hard, src.Start())
@@ -379,7 +398,7 @@ func (r *Relay) once(ctx, hard context.Context) error {
 	r.board.Begins(s.Lineage(), src.Start())
 	err = s.open(ctx)
 	if err == nil { // with exactly-once a letter of whoever was before counts no later than that
-		err = r.delivery.AwaitDeadLetters(ctx, r.cfg.handover(), true)
+		err = r.delivery.Letters.CatchUp(ctx, r.cfg.handover(), true)
 	}
 	if err == nil && r.parts.Ledger != nil {
 		s.promised, err = promise.Open(ctx, r.cfg.handover(), r.parts.Ledger, r.cfg.resumeConfig(), r.holder, src.Origin(), src.Start(), r.log)

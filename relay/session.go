@@ -36,7 +36,7 @@ type session struct {
 	intake intake
 	taken  taken
 	bounds bounds
-	shown  shown
+	status.Gauges
 
 	interrupts chan error    // why the session has to end, from any goroutine
 	frozen     atomic.Uint64 // not zero: nothing beyond may be confirmed any more
@@ -72,14 +72,6 @@ type bounds struct {
 	endSending context.CancelFunc
 	judging    context.Context // ends with an interrupt, and with the slot
 	endJudging context.CancelFunc
-}
-
-// shown is what Status reads, from any goroutine.
-type shown struct {
-	toldAt   atomic.Int64  // when told moved
-	newest   atomic.Int64  // commit time of the last row that was taken; zero: none was
-	newestAt status.Moment // when it was
-	full     status.Moment // since when the window is full
 }
 
 func newSession(r *Relay, src Source) *session {
@@ -336,19 +328,13 @@ func (s *session) giveWay(hard context.Context) error {
 	if !s.start.standby || s.delivery.Rules().Fenced {
 		return nil
 	}
-	t := time.NewTimer(standbyGrace)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		s.r.standby = false
-		return nil
-	case <-s.intake.lost:
-		return s.intake.srcErr
-	case err := <-s.interrupts:
+	over := make(chan struct{})
+	defer time.AfterFunc(standbyGrace, func() { close(over) }).Stop()
+	if err := s.Wait(hard, over); err != nil {
 		return err
-	case <-hard.Done():
-		return s.Cut()
 	}
+	s.r.standby = false
+	return nil
 }
 
 // await waits until no Send is outstanding, and for a moment only when the connection
@@ -386,7 +372,7 @@ func (s *session) confirmed() wal.LSN {
 	now := time.Now()
 	s.asked.Set(now)
 	if s.told.Swap(lsn) != lsn {
-		s.shown.toldAt.Store(now.UnixNano())
+		s.Gauges.Confirmed(now)
 		s.tracker.Told(wal.LSN(lsn))
 	}
 	return wal.LSN(lsn)
@@ -491,21 +477,20 @@ func (s *session) take(ctx, hard context.Context, b *wal.Batch) error {
 		return err
 	}
 	s.taken.last = deadletter.RowOf(&b.Rows[len(b.Rows)-1]) // not before the tracker has them
-	s.shown.newest.Store(entry.Last.Time.UnixNano())
-	s.shown.newestAt.Set(entry.Read)
+	s.Took(entry.Last.Time, entry.Read)
 	return s.delivery.Send(ctx, hard, f, rejection)
 }
 
 // admit waits for room in the window.
 func (s *session) admit(ctx, hard context.Context, f *delivery.InFlight, e checkpoint.Entry) error {
-	defer s.shown.full.Clear()
+	defer s.Full.Clear()
 	for {
 		ticket, ok := s.tracker.Track(e)
 		if ok {
 			f.Admit(ticket)
 			return nil
 		}
-		s.shown.full.Begin(time.Now())
+		s.Full.Begin(time.Now())
 		s.delivery.MakeRoom()
 		if s.delivery.Holding() && !s.delivery.Outstanding() && !s.delivery.Failed() {
 			return s.readThrough(ctx, hard)
@@ -529,7 +514,7 @@ func (s *session) admit(ctx, hard context.Context, f *delivery.InFlight, e check
 // readThrough looks for the end of the transaction that fills the window, of which
 // the next batch did not fit any more. Everything before it is durable and confirmed.
 func (s *session) readThrough(ctx, hard context.Context) error {
-	s.shown.full.Clear() // it moves
+	s.Full.Clear() // it moves
 	for {
 		select {
 		case b, open := <-s.intake.out:

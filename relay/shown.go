@@ -22,7 +22,7 @@ func (r *Relay) show(s *session) {
 // waits, for a topic's partitions to be loaded, and what was read since fills the
 // channel behind it. Then there is room in the window, and no way to use it.
 func (s *session) BlockedFor(now time.Time) (full time.Duration, loading bool) {
-	full, is := s.shown.full.Ago(now)
+	full, is := s.Full.Ago(now)
 	if !is && len(s.intake.out) == cap(s.intake.out) {
 		full, loading = s.delivery.Waiting(now)
 	}
@@ -53,21 +53,3 @@ func (s *session) ToRepeat(stats checkpoint.Stats) int { return s.delivery.ToRep
 
 // Acked counts durable records of unfinished batches.
 func (s *session) Acked() int { return s.delivery.Acked() }
-
-// Newest is the commit time of the row that was read last.
-func (s *session) Newest(now time.Time) (commit time.Time, ago time.Duration) {
-	ago, taken := s.shown.newestAt.Ago(now)
-	if !taken {
-		return time.Time{}, 0
-	}
-	return time.Unix(0, s.shown.newest.Load()), ago
-}
-
-// LastConfirm is when the confirmed position moved last.
-func (s *session) LastConfirm() time.Time {
-	at := s.shown.toldAt.Load()
-	if at == 0 {
-		return time.Time{}
-	}
-	return time.Unix(0, at)
-}

@@ -10,6 +10,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/relay/rejected"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
@@ -232,7 +233,7 @@ func (g *atLeastOnce) guilty(ctx, hard context.Context, u *undelivered, f *sink.
 	}
 	if f.Class == sink.Rejected && !u.counted {
 		u.counted = true
-		d.reject(f.Reason, deadletter.Row{Commit: err.Commit, Seq: err.Ordinal}, err)
+		d.m.Rejected.Reject(f.Reason, deadletter.Row{Commit: err.Commit, Seq: err.Ordinal}, err)
 	}
 	if d.m.ev.ProduceRetried != nil {
 		d.m.ev.ProduceRetried(f.Reason)
@@ -261,7 +262,7 @@ func (g *atLeastOnce) rejected(ctx, hard context.Context, f *InFlight, rejection
 		if at != f.routed && !errors.Is(rejection, record.ErrBinary) {
 			at = f.routed
 			g.send(f)
-			d.reject(reason, deadletter.RowOf(&f.batch.Rows[at]), rejection)
+			d.m.Rejected.Reject(reason, deadletter.RowOf(&f.batch.Rows[at]), rejection)
 		}
 		shown, row := rejection, &f.batch.Rows[f.routed]
 		show := func(way error) {
@@ -343,12 +344,12 @@ func (g *atLeastOnce) convict(u *undelivered, f *sink.Failure) sentence {
 	}
 	if d.m.cfg.OnReject == DeadLetterOnReject {
 		if err := d.park(rec); err != nil {
-			f.Reason, f.Err = ReasonParkedKeysFull, fmt.Errorf("%w; the row: %w", err, f.Err)
+			f.Reason, f.Err = rejected.ReasonParkedKeysFull, fmt.Errorf("%w; the row: %w", err, f.Err)
 			return holdOn
 		}
 	}
-	d.reject(f.Reason, deadletter.RowOf(row), cause)
-	d.tell(f.Reason, row, cause)
+	d.m.Rejected.Reject(f.Reason, deadletter.RowOf(row), cause)
+	d.m.Rejected.Aside(f.Reason, row, cause)
 	if d.m.cfg.OnReject == SkipOnReject {
 		rec.Topic = ""
 		u.p.f.skipped = true

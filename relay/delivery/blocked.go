@@ -3,10 +3,10 @@ package delivery
 import (
 	"fmt"
 
-	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/sink"
 )
 
 // wayOut adds how to go on without the row, first what loses nothing. The server skips
@@ -30,16 +30,6 @@ func (d *Delivery) letterWay(reason string, cause error) error {
 	return fmt.Errorf("%w; to have it kept as a dead letter, set relay.on_reject: dead_letter, run `cdc-relay setup` and restart", cause)
 }
 
-// reject counts a row once, also when a later session comes to it again.
-func (d *Delivery) reject(reason string, row deadletter.Row, err error) {
-	if d.m.seen.first(row) {
-		d.m.board.Rejected.Add(1)
-		if d.m.ev.RowRejected != nil {
-			d.m.ev.RowRejected(reason, err)
-		}
-	}
-}
-
 // RowBlockedError is a record that the brokers refuse, and the row it comes from.
 type RowBlockedError struct {
 	Reason  string
@@ -58,7 +48,7 @@ func (e *RowBlockedError) Unwrap() error { return e.Err }
 
 // setupMakes adds, to a dead-letter topic that is missing, what makes it.
 func setupMakes(reason string, err error) error {
-	if reason != "unknown_topic" {
+	if reason != sink.ReasonUnknownTopic {
 		return err
 	}
 	return fmt.Errorf("%w; it is the dead-letter topic, which `cdc-relay setup` makes", err)

@@ -1,14 +1,12 @@
 package delivery
 
 import (
-	"context"
 	"errors"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/relay/resume"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
-	"github.com/cdc-relay/cdc-relay/sink/topics"
 )
 
 // Guarantee says what consumers may rely on.
@@ -35,7 +33,6 @@ type Config struct {
 	Guarantee       Guarantee
 	OnReject        OnReject
 	DeadLetterTopic string
-	ParkKey         bool // later rows of a dead letter's topic and key follow it
 	MaxParked       int  // keys at a time; defaults to deadletter.MaxParked
 	CreateTopics    bool // the dead-letter topic is made with the first dead letter
 	PositionHeaders bool
@@ -56,17 +53,6 @@ type Events struct {
 	RowRejected         func(reason string, err error)
 	DeadLettered        func(reason string)
 	ProduceRetried      func(reason string)
-}
-
-// Journal reads the dead-letter topic from its beginning and goes on with it;
-// *topics.Follower satisfies it.
-type Journal interface {
-	// Run gives visit nil when the topic was made again.
-	Run(ctx context.Context, visit func(*topics.Message))
-	// CatchUp returns once everything was visited that is there now. With all that includes
-	// what a Kafka transaction hides that is not over.
-	CatchUp(ctx context.Context, all bool) error
-	Close()
 }
 
 // ErrDrainCut means that rows were in flight when the drain ended. Nothing is

@@ -1,13 +1,11 @@
 package delivery
 
 import (
-	"bytes"
 	"errors"
-	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/relay/rejected"
 	"github.com/cdc-relay/cdc-relay/relay/resume"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
@@ -79,7 +77,7 @@ func TestBlocked_SaysHowToGoOnWithoutTheRow(t *testing.T) {
 		{Config{OnReject: StopOnReject, KeepsPositions: true}, "record_too_large", letter + move + gap},
 		{Config{Guarantee: ExactlyOnce, OnReject: StopOnReject, KeepsPositions: true}, "record_too_large", letter + move + gap},
 		{Config{Guarantee: ExactlyOnce, OnReject: StopOnReject, KeepsPositions: true}, record.ReasonSchema, move + gap},
-		{Config{OnReject: DeadLetterOnReject}, ReasonParkedKeysFull, move},
+		{Config{OnReject: DeadLetterOnReject}, rejected.ReasonParkedKeysFull, move},
 	} {
 		tt.cfg.Resume = &resume.Config{Slot: "orders"}
 		d := opened(tt.cfg)
@@ -104,42 +102,4 @@ func TestMessage_HasNotTheEndOfTheTransactionBehindIt(t *testing.T) {
 			t.Errorf("row %d ends at %s, want %s", i, rows[i].Txn.End, want)
 		}
 	}
-}
-
-// Thousands of rejected rows are as many counts and two lines a minute.
-func TestRelay_LogsRowsThatAreSetAsideOnceAMinute(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
-		d := opened(Config{OnReject: SkipOnReject})
-		m := d.m
-		m.log = zerolog.New(&log)
-		reject := func(table, reason string, n int) {
-			for i := range n {
-				d.tell(reason, &wal.Row{
-					Relation: &wal.Relation{Namespace: "public", Name: table}, Ordinal: uint64(i + 1), Txn: &wal.Txn{Commit: 0x100},
-				}, errors.New("refused"))
-			}
-		}
-		said := func(want ...string) {
-			t.Helper()
-			lines := strings.Split(strings.TrimSpace(log.String()), "\n")
-			for i, w := range want {
-				if len(lines) != len(want) || !strings.Contains(lines[i], w) {
-					t.Fatalf("want %q in:\n%s", want, &log)
-				}
-			}
-			log.Reset()
-		}
-		reject("a", "route", 30_000)
-		reject("a", "too_large", 1)
-		reject("b", "route", 1)
-		m.TellRest(time.Now(), false)
-		said(`"reason":"route","table":"public.a","rows":1,`, `"reason":"too_large","table":"public.a","rows":1,`, `"table":"public.b","rows":1,`)
-		<-time.After(NoticeEvery)
-		m.TellRest(time.Now(), false)
-		said(`"reason":"route","table":"public.a","rows":29999,"lsn":"0/FF","seq":30000`)
-		reject("a", "route", 2)
-		m.TellRest(time.Now(), true)
-		said(`"rows":2,`)
-	})
 }

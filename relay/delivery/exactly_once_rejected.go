@@ -97,7 +97,7 @@ func (x *exactlyOnce) sentence(suspects []record.Record, guilty map[int]sink.Fai
 		}
 		switch {
 		case r.cfg.OnReject == StopOnReject:
-			d.reject(f.Reason, id.row, cause)
+			d.m.Rejected.Reject(f.Reason, id.row, cause)
 			cause.Err = d.letterWay(f.Reason, cause.Err) // what lay before it was aborted with it
 			return x.held(row, f.Reason, cause)
 		case r.cfg.OnReject == DeadLetterOnReject && rec.Topic == r.cfg.DeadLetterTopic: // a letter: see keepOut
@@ -107,7 +107,7 @@ func (x *exactlyOnce) sentence(suspects []record.Record, guilty map[int]sink.Fai
 			}
 			put(&r.verdicts.strips, id, r.verdicts.strips[id]+1)
 		default:
-			d.tell(f.Reason, row, cause)
+			d.m.Rejected.Aside(f.Reason, row, cause)
 			put(&r.verdicts.condemned, id, condemned{reason: f.Reason, err: cause})
 		}
 	}
@@ -148,7 +148,7 @@ func (x *exactlyOnce) replace(f *InFlight, n int, row *wal.Row) error {
 			kept = append(kept, *rec)
 			continue
 		}
-		d.reject(c.reason, deadletter.RowOf(row), c.err)
+		d.m.Rejected.Reject(c.reason, deadletter.RowOf(row), c.err)
 		if d.m.cfg.OnReject == SkipOnReject {
 			continue
 		}
@@ -212,7 +212,7 @@ func (x *exactlyOnce) rejected(ctx, hard context.Context, f *InFlight, rejection
 	if together {
 		return ErrTogether
 	}
-	d.reject(reason, deadletter.RowOf(row), rejection)
+	d.m.Rejected.Reject(reason, deadletter.RowOf(row), rejection)
 	return x.held(row, reason, d.wayOut(deadletter.RowOf(row).Commit, reason, rejection))
 }
 

@@ -17,7 +17,8 @@ type fragment struct {
 // other rows have those positions.
 func (m *Memory) belong(to wal.Lineage) {
 	if m.of != to {
-		m.of, m.part, m.seen, m.apart = to, fragment{}, rejects{}, 0
+		m.of, m.part, m.apart = to, fragment{}, 0
+		m.Rejected.Forget()
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/relay/rejected"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
 )
@@ -23,13 +24,10 @@ func rejectionReason(rejection error) string {
 		return row.Reason
 	}
 	if errors.Is(rejection, deadletter.ErrFull) {
-		return ReasonParkedKeysFull
+		return rejected.ReasonParkedKeysFull
 	}
 	return record.ReasonMapping
 }
-
-// ReasonParkedKeysFull blocks: the row cannot be set aside without its followers.
-const ReasonParkedKeysFull = "parked_keys_full"
 
 // keepOut refuses a row whose record would go among the dead letters by itself.
 func (d *Delivery) keepOut(f *InFlight, n int) error {
@@ -69,8 +67,8 @@ func (d *Delivery) setAside(f *InFlight, row *wal.Row, rejection error) error {
 		f.buf.Records = append(f.buf.Records, d.letter(&rec, refused.Reason, rejection, missing...))
 		f.letters = append(f.letters, refused.Reason)
 	}
-	d.reject(refused.Reason, deadletter.RowOf(row), rejection)
-	d.tell(refused.Reason, row, rejection)
+	d.m.Rejected.Reject(refused.Reason, deadletter.RowOf(row), rejection)
+	d.m.Rejected.Aside(refused.Reason, row, rejection)
 	return nil
 }
 
@@ -83,7 +81,7 @@ var errUnsettled = errors.New("earlier rows of its key are not acknowledged yet"
 //
 // What the brokers refuse has nothing before it.
 func (d *Delivery) overtakes(f *InFlight, letter *record.Record) bool {
-	if d.Rules().Ordered || d.m.parked == nil || letter.Topic == "" || letter.Key == nil || f.waited == f.routed+1 {
+	if d.Rules().Ordered || !d.m.Letters.Parks() || letter.Topic == "" || letter.Key == nil || f.waited == f.routed+1 {
 		return false
 	}
 	return f.waited == 0 && (d.sends.outstanding.Load() > 0 || d.Failed()) ||
@@ -92,48 +90,24 @@ func (d *Delivery) overtakes(f *InFlight, letter *record.Record) bool {
 		})
 }
 
+// letter makes the dead letter of a record.
 func (d *Delivery) letter(rec *record.Record, reason string, cause error, missing ...string) record.Record {
-	return deadletter.Wrap(rec, d.m.cfg.DeadLetterTopic, deadletter.Cause{
-		Reason: reason, Err: cause, Source: d.m.source, Timeline: d.letterID(rec).Timeline, Missing: missing,
-	})
-}
-
-// letterID names a record among the letters of all sessions.
-func (d *Delivery) letterID(rec *record.Record) deadletter.ID {
-	row := deadletter.RowOf(rec.Row)
-	return deadletter.ID{Timeline: d.start.Origin.TimelineOf(row.Commit), Row: row, Nth: int(rec.Nth)}
+	return d.m.Letters.Wrap(d.start.Origin, rec, reason, cause, missing...)
 }
 
 // park has later rows of the record's key follow it.
-func (d *Delivery) park(rec *record.Record) error {
-	if d.m.parked == nil || rec.Topic == "" || rec.Key == nil {
-		return nil
-	}
-	return d.m.parked.Park(deadletter.KeyGroup(rec.Topic, rec.Key), d.letterID(rec))
-}
-
-var errFollows = errors.New("an earlier row of its topic and key is in the dead-letter topic; it goes there behind that one")
+func (d *Delivery) park(rec *record.Record) error { return d.m.Letters.Park(d.start.Origin, rec) }
 
 // follow replaces the records of parked keys by dead letters. It runs before a
 // record is first handed to the sink, and when a key was parked before it is durable.
 func (d *Delivery) follow(f *InFlight, records []record.Record) {
-	if d.m.parked == nil || d.m.parked.Len() == 0 {
-		return
-	}
-	for i := range records {
-		rec := &records[i]
-		if rec.Key == nil || rec.Topic == "" || rec.Topic == d.m.cfg.DeadLetterTopic {
-			continue
-		}
-		if d.m.parked.Follow(deadletter.KeyGroup(rec.Topic, rec.Key), d.letterID(rec)) {
-			*rec = d.letter(rec, deadletter.CauseParked, errFollows)
-			f.letters = append(f.letters, deadletter.CauseParked)
-		}
+	for range d.m.Letters.Follow(d.start.Origin, records) {
+		f.letters = append(f.letters, deadletter.CauseParked)
 	}
 }
 
 func (d *Delivery) followAll(queue []undelivered) {
-	if d.m.parked == nil || d.m.parked.Len() == 0 {
+	if d.m.Letters.Keys() == 0 {
 		return
 	}
 	for _, u := range queue {

@@ -1,4 +1,4 @@
-package relay
+package shards
 
 import (
 	"context"
@@ -10,26 +10,15 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/debezium"
 	"github.com/cdc-relay/cdc-relay/fault"
-	"github.com/cdc-relay/cdc-relay/postgres"
-	"github.com/cdc-relay/cdc-relay/relay/delivery"
+	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/relay/promise"
+	"github.com/cdc-relay/cdc-relay/relay/rejected"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 	"github.com/rs/zerolog"
 )
-
-func TestOfShard_DividesTheBudget(t *testing.T) {
-	cfg := Config{MaxInFlightBytes: 32 << 20, Replication: postgres.Config{Shard: postgres.Shard{Count: 4, Slot: "s", Publication: "p"}}}
-	one := cfg.OfShard(3, 4)
-	if one.MaxInFlightBytes != 8<<20 || one.Replication.Slot != "s_4_3" || one.Replication.Publication != "p_4_3" {
-		t.Errorf("%+v", one)
-	}
-	if some := cfg.OfShard(3, 2); some.MaxInFlightBytes != 16<<20 {
-		t.Errorf("one of two shards of a process may hold %d bytes", some.MaxInFlightBytes)
-	}
-}
 
 // The first shard that ends by itself ends the process; the others drain.
 func TestShards_EndTogether(t *testing.T) {
@@ -39,19 +28,19 @@ func TestShards_EndTogether(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		open := func(source func(context.Context) (Source, error)) *Relay {
-			return New(Config{}, Parts{Source: source, Router: routes, Sink: func() (sink.Sink, error) { return new(sinktest.Recorder), nil }}, Events{}, zerolog.Nop())
+		open := func(source func(context.Context) (relay.Source, error)) *relay.Relay {
+			return relay.New(relay.Config{}, relay.Parts{Source: source, Router: routes, Sink: func() (sink.Sink, error) { return new(sinktest.Recorder), nil }}, relay.Events{}, zerolog.Nop())
 		}
-		waits := open(func(context.Context) (Source, error) {
+		waits := open(func(context.Context) (relay.Source, error) {
 			return nil, &fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonNetwork, Op: "connect", Err: errors.New("refused")}
 		})
-		fails := open(func(ctx context.Context) (Source, error) {
+		fails := open(func(ctx context.Context) (relay.Source, error) {
 			<-time.After(5 * time.Second)
 			return nil, missing
 		})
-		s := &Shards{relays: []*Relay{waits, fails}, names: []string{"shard 0", "shard 1"}, cfg: Config{}.WithDefaults()}
+		s := &Shards{relays: []*relay.Relay{waits, fails}, names: []string{"shard 0", "shard 1"}, cfg: relay.Config{}.WithDefaults()}
 		err = s.Run(t.Context())
-		var refused *RefusedError
+		var refused *relay.RefusedError
 		if !errors.As(err, &refused) || err.Error()[:7] != "shard 1" {
 			t.Errorf("%v", err)
 		}
@@ -60,7 +49,7 @@ func TestShards_EndTogether(t *testing.T) {
 
 // A transform behind the EventRouter may give rows of several aggregates one key, so
 // that the aggregate's column does not divide them.
-func TestShardKey_IsNoColumnWhereATransformMakesTheKey(t *testing.T) {
+func TestKey_IsNoColumnWhereATransformMakesTheKey(t *testing.T) {
 	const kafka = "org.apache.kafka.connect.transforms."
 	rel := &wal.Relation{Namespace: "public", Name: "outbox", Columns: []wal.Column{
 		{Name: "id", Type: 2950, TypeName: "uuid"}, {Name: "aggregatetype", Type: 25, TypeName: "text"}, {Name: "aggregateid", Type: 25, TypeName: "text"},
@@ -87,7 +76,7 @@ func TestShardKey_IsNoColumnWhereATransformMakesTheKey(t *testing.T) {
 				settings = append(settings, debezium.Setting{Name: "transforms.t.field", Value: "k"})
 			}
 		}
-		key, err := ShardKey(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Connector: settings}}})(rel)
+		key, err := Key(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Connector: settings}}})(rel)
 		if err != nil || key != want {
 			t.Errorf("%s: %q, %v; want %q", class, key, err, want)
 		}
@@ -100,7 +89,7 @@ type (
 		closed chan<- string
 	}
 	partingJournal struct {
-		delivery.Journal
+		rejected.Journal
 		closed chan<- string
 	}
 	partingSink struct {
@@ -122,12 +111,12 @@ func TestShards_ThatAreNotAllMadeLeaveNothingOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	closed := make(chan string, 4)
-	whole := New(Config{}, Parts{
+	whole := relay.New(relay.Config{}, relay.Parts{
 		Router: routes, Ledger: partingLedger{closed: closed}, Journal: partingJournal{closed: closed},
 		Sink: func() (sink.Sink, error) { return partingSink{closed: closed}, nil },
-	}, Events{}, zerolog.Nop())
-	plain := New(Config{}, Parts{Router: routes, Sink: func() (sink.Sink, error) { return partingSink{closed: closed}, nil }}, Events{}, zerolog.Nop())
-	(&Shards{relays: []*Relay{whole, plain}}).drop()
+	}, relay.Events{}, zerolog.Nop())
+	plain := relay.New(relay.Config{}, relay.Parts{Router: routes, Sink: func() (sink.Sink, error) { return partingSink{closed: closed}, nil }}, relay.Events{}, zerolog.Nop())
+	(&Shards{relays: []*relay.Relay{whole, plain}}).drop()
 	close(closed)
 	var got []string
 	for what := range closed {

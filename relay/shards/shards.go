@@ -1,4 +1,6 @@
-package relay
+// Package shards runs the relays of several shards in one process. They share the process and
+// nothing else.
+package shards
 
 import (
 	"cmp"
@@ -7,6 +9,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
@@ -14,25 +17,16 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// OfShard is the configuration of the i-th of `running` shards that share a process:
-// what bounds the process is divided among them.
-func (c Config) OfShard(i, running int) Config {
-	c = c.WithDefaults()
-	c.Replication = c.Replication.OfShard(i)
-	c.MaxInFlightBytes = max(1, c.MaxInFlightBytes/max(1, running))
-	return c
-}
-
-// ShardKey finds, for a table, the column that the record's key is made of.
-func ShardKey(cfg router.Config) func(*wal.Relation) (string, error) {
+// Key finds, for a table, the column that the record's key is made of.
+func Key(cfg router.Config) func(*wal.Relation) (string, error) {
 	return func(rel *wal.Relation) (string, error) {
 		routes, err := router.New(cfg) // one of its own: a router is used by one goroutine
 		if err != nil {
-			return "", &ConfigError{err}
+			return "", &relay.ConfigError{Err: err}
 		}
 		found, err := routes.Check(rel)
 		if err != nil {
-			return "", &ConfigError{err}
+			return "", &relay.ConfigError{Err: err}
 		}
 		return cmp.Or(found.Rekeyed, found.Roles["key"]), nil
 	}
@@ -41,19 +35,19 @@ func ShardKey(cfg router.Config) func(*wal.Relation) (string, error) {
 // Shards are the relays of one process, each with a slot, a connection, a tracker and
 // a sink of its own: one that is blocked does not hold up the others.
 type Shards struct {
-	relays []*Relay
+	relays []*relay.Relay
 	names  []string // for errors
-	cfg    Config
+	cfg    relay.Config
 }
 
-// OpenShards builds the relays of the shards that are given by number. It touches no
+// Open builds the relays of the shards that are given by number. It touches no
 // server. of gives each one's events and hooks.
-func OpenShards(cfg Config, own []int, log zerolog.Logger, of func(i int) (Events, []kgo.Hook)) (*Shards, error) {
+func Open(cfg relay.Config, own []int, log zerolog.Logger, of func(i int) (relay.Events, []kgo.Hook)) (*Shards, error) {
 	s := &Shards{cfg: cfg.WithDefaults()}
 	for n, i := range own {
 		events, hooks := of(n)
 		one := cfg.OfShard(i, len(own))
-		r, err := Open(one, events, log.With().Int("shard", i).Logger(), hooks...)
+		r, err := relay.Open(one, events, log.With().Int("shard", i).Logger(), hooks...)
 		if err != nil {
 			s.drop()
 			return nil, err
@@ -64,19 +58,10 @@ func OpenShards(cfg Config, own []int, log zerolog.Logger, of func(i int) (Event
 	return s, nil
 }
 
-// drop closes what a failed OpenShards made.
+// drop closes what a failed Open made.
 func (s *Shards) drop() {
 	for _, r := range s.relays {
-		if first, err := r.parts.Sink(); err == nil {
-			r.sink = first
-			r.dropSink()
-		}
-		if r.parts.Ledger != nil {
-			r.parts.Ledger.Close()
-		}
-		if r.parts.Journal != nil {
-			r.parts.Journal.Close()
-		}
+		r.Discard()
 	}
 }
 
