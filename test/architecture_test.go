@@ -22,6 +22,7 @@ var arrows = map[string][]string{
 	"fault":         {"replication/wal"}, // positions
 	"checkpoint":    {"replication/wal"},
 	"migrations":    {},
+	"peer":          {},
 	"router/advice": {},
 
 	"replication":          {"fault", "postgres", "postgres/catalog", "replication/pgoutput", "replication/wal"},
@@ -31,7 +32,7 @@ var arrows = map[string][]string{
 	"replication/pgoutput/pgoutputtest": {"replication/wal"},
 
 	// replication imports these, not the other way round.
-	"postgres":           {"fault", "replication/wal", "wording"},
+	"postgres":           {"fault", "peer", "replication/wal", "wording"},
 	"postgres/catalog":   {"fault", "postgres", "replication/wal", "wording"},
 	"postgres/provision": {"fault", "postgres", "postgres/catalog", "replication/wal", "wording"},
 	"postgres/sample":    {"fault", "postgres", "postgres/catalog", "replication/wal"},
@@ -59,7 +60,7 @@ var arrows = map[string][]string{
 
 	"sink":          {"router/record"},
 	"sink/auth":     {"sink"},
-	"sink/broker":   {"sink", "sink/auth", "router/record"},
+	"sink/broker":   {"peer", "sink", "sink/auth", "router/record"},
 	"sink/topics":   {"sink", "sink/broker", "router/record", "wording"},
 	"sink/kafka":    {"sink", "sink/broker", "sink/topics", "router/record"},
 	"sink/kafkatx":  {"sink", "sink/broker", "sink/kafka", "sink/topics", "router/record"},

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/peer"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -119,9 +120,13 @@ func (r *Reach) Cause() error {
 // Ready asks a broker for metadata, which connects and authenticates. client has the hook.
 // The error is a *Error.
 func (r *Reach) Ready(ctx context.Context, client *kgo.Client, brokers []string) error {
-	err := client.Ping(ctx)
+	other, err := peer.While(ctx, brokers, peer.Kafka, client.Ping)
 	if err == nil {
 		return nil
+	}
+	if other != "" {
+		return &sink.Error{Class: sink.Blocked, Reason: sink.ReasonKafkaError,
+			Err: sink.Advise(fmt.Errorf("connect to kafka %v: %s", brokers, other), "a Kafka broker is expected there: correct kafka.brokers")}
 	}
 	var refused *refusedError
 	if cause := r.Cause(); cause != nil && (ctx.Err() != nil || errors.As(cause, &refused)) {
