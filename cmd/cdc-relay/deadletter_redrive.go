@@ -40,7 +40,9 @@ are sent only when they are complete.
 What is missing in a letter is read from the table: the row by its event id, routed
 with the present configuration. That needs SELECT on the table. The dry run does it too,
 so it shows the topic, or why there is none. What only the brokers can refuse shows
-with --yes.
+with --yes. RESULT warns of a row that was changed after its letter was written. A row
+with another key is refused, and so is one without a key that has another value: it may
+be another row with the same event id.
 
 With --yes it takes a lock at PostgreSQL for each own slot whose letters it sends or
 discards, and is refused while another redrive has it: two at a time may send a record
@@ -121,6 +123,8 @@ type redriveGroup struct {
 	From       string `json:"from"` // lsn/seq
 	Through    string `json:"through"`
 	Done       int    `json:"done"`
+	Changed    int    `json:"changed"`  // rows that were changed after their letters were written
+	Unproven   int    `json:"unproven"` // rows of which neither key nor value shows that they are the letters'
 	Error      string `json:"error,omitempty"`
 
 	task    *deadletter.Task
@@ -263,6 +267,8 @@ func (r *redriveReport) add(out deadletter.Outcome) {
 	for _, e := range out.Entries {
 		g.reached[e] = true
 	}
+	g.Changed += out.Changed
+	g.Unproven += out.Unproven
 	g.describe()
 	if !r.Plan {
 		g.Done += out.Done
@@ -324,6 +330,18 @@ func (l *letters) printLeftOut(report *redriveReport) {
 	}
 }
 
+// doubts says which rows are not, or may not be, what they were when their letters were
+// written.
+func (g *redriveGroup) doubts() (text string) {
+	if n := g.Changed; n > 0 {
+		text += fmt.Sprintf("; warning: %s changed after the dead letter was written; the record has the present value", wording.Count(n, "row"))
+	}
+	if n := g.Unproven; n > 0 {
+		text += fmt.Sprintf("; warning: %s found by event id alone: without a key and a known value nothing shows that a reused id is not another row", wording.Count(n, "row"))
+	}
+	return text
+}
+
 func (l *letters) printGroups(report *redriveReport) error {
 	lines := tabwriter.NewWriter(l.app.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(lines, "TABLE\tTOPIC\tLETTERS\tSELECTED\tFROM TABLE\tROWS\tRESULT")
@@ -339,6 +357,7 @@ func (l *letters) printGroups(report *redriveReport) error {
 		case !report.Plan:
 			result = "done"
 		}
+		result += g.doubts()
 		rows := g.From
 		if g.Letters > 1 {
 			rows += " to " + g.Through
