@@ -106,7 +106,7 @@ func TestDaemon_SecondSignalCutsTheDrainShort(t *testing.T) {
 	}
 }
 
-// deafRelay goes on whatever it is told, as one does whose servers do not answer.
+// deafRelay ignores stop and abort, as a relay does whose servers do not answer.
 type deafRelay struct {
 	*stubRelay
 	answered chan struct{}
