@@ -15,7 +15,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/sink/kafka"
 )
 
-// OnBlocked says what a blocked relay does.
+// OnBlocked is what a blocked relay does.
 type OnBlocked string
 
 const (

@@ -7,8 +7,8 @@ import (
 	"github.com/cdc-relay/cdc-relay/deadletter"
 )
 
-// Wait returns nil at a signal, or what ends the session before that.
-func (s *session) Wait(hard context.Context, signal <-chan struct{}) error {
+// Wait returns nil at a signal, or the error that ends the session before it.
+func (s *session) Wait(deliveryCtx context.Context, signal <-chan struct{}) error {
 	select {
 	case <-signal:
 		return nil
@@ -16,12 +16,12 @@ func (s *session) Wait(hard context.Context, signal <-chan struct{}) error {
 		return err
 	case <-s.intake.lost:
 		return s.intake.srcErr
-	case <-hard.Done():
+	case <-deliveryCtx.Done():
 		return s.Cut()
 	}
 }
 
-// Ended is what ends the session by now, but for the drain.
+// Ended is the error that ends the session by now, without the end of the drain; or nil.
 func (s *session) Ended() error {
 	select {
 	case <-s.intake.lost:
@@ -34,9 +34,9 @@ func (s *session) Ended() error {
 }
 
 // Block shows the relay as blocked and waits for d. It ends the session when the
-// source is gone, and where only a person can help, when the operator stops the
-// relay or wants it to exit. A drain goes on trying what may heal by itself.
-func (s *session) Block(ctx, hard context.Context, reason string, cause error, person bool, d time.Duration) error {
+// source is lost; where only a person can help, also when the operator stops the relay, or with
+// relay.on_blocked: exit. A drain goes on trying what may pass by itself.
+func (s *session) Block(ctx, deliveryCtx context.Context, reason string, cause error, person bool, d time.Duration) error {
 	if person && s.r.cfg.OnBlocked == ExitWhenBlocked {
 		return &BlockedError{reason, cause}
 	}
@@ -56,7 +56,7 @@ func (s *session) Block(ctx, hard context.Context, reason string, cause error, p
 		return err
 	case <-stop:
 		return errStopped
-	case <-hard.Done():
+	case <-deliveryCtx.Done():
 		return s.Cut()
 	}
 }
@@ -68,5 +68,5 @@ func (s *session) Last() (deadletter.Row, bool) { return s.taken.last, s.taken.o
 // Sending ends when waiting for room in the sink is pointless.
 func (s *session) Sending() context.Context { return s.bounds.sending }
 
-// Judging also ends when the slot may be somebody else's.
-func (s *session) Judging() context.Context { return s.bounds.judging }
+// Searching also ends when another relay may have the slot.
+func (s *session) Searching() context.Context { return s.bounds.searching }

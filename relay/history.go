@@ -32,8 +32,8 @@ func (r *Relay) checkHistory(src Source) error {
 		r.delivery.Forked(r.past, next.Origin, *fork)
 	}
 	if next.Ahead {
-		r.standby = true        // what that one sent last may be on its way still
-		r.delivery.ForgetPart() // and may be the beginning again
+		r.standby = true           // what that one sent last may be on its way still
+		r.delivery.ForgetPartial() // and may be the beginning again
 		r.log.Warn().Stringer("lsn", start).Stringer("told", next.Limit).Str("slot", r.cfg.Replication.Slot).
 			Msg("the slot is ahead of what this process confirmed: another relay streamed from it meanwhile, or somebody moved or made it")
 	}

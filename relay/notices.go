@@ -6,8 +6,8 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay/rejected"
 )
 
-// notice logs, by table and column, what was made of rows that an operator would
-// want to know of although none of them is refused.
+// notice logs, by table and column, rows that were changed on their way although none of them
+// was refused.
 func (r *Relay) notice(now time.Time) {
 	r.delivery.Rejected.Flush(now, false)
 	if now.Sub(r.noticed) < rejected.Every {

@@ -97,10 +97,10 @@ type Relay struct {
 	session atomic.Pointer[session] // nil between sessions
 }
 
-// drift says that the publication or a table changed while the relay ran. Rows
-// that were written meanwhile may be missing from the stream without a trace, also
-// after everything was put back. So the process confirms nothing more: a restart
-// is the operator's word that the gap was dealt with.
+// drift is a change of the publication or a table while the relay ran. Rows that were written
+// meanwhile may be missing from the stream without a trace, also after the change is undone. So
+// the process confirms nothing more: the operator confirms with a restart that the gap was dealt
+// with.
 type drift struct {
 	error
 	since wal.LSN // end of the WAL at the last look that saw no change; zero: not known
@@ -205,7 +205,7 @@ func openSink(cfg Config, ev Events, log zerolog.Logger, hooks []kgo.Hook) (sink
 // in flight. A *ConfigError, *RefusedError or *BlockedError says that a restart
 // does not help; every other error that it may.
 func (r *Relay) Run(ctx context.Context) error {
-	hard, cut := context.WithCancel(context.Background())
+	deliveryCtx, cut := context.WithCancel(context.Background())
 	defer cut()
 	var background sync.WaitGroup
 	defer background.Wait()
@@ -214,17 +214,17 @@ func (r *Relay) Run(ctx context.Context) error {
 
 	background.Go(func() { r.limitDrain(ctx, cut, stopped) })
 	background.Go(func() { r.tick(stopped) })
-	background.Go(func() { r.ping(hard, stopped) })
+	background.Go(func() { r.ping(deliveryCtx, stopped) })
 	if r.parts.Probe != nil {
-		background.Go(func() { r.probe(hard, stopped) })
+		background.Go(func() { r.probe(deliveryCtx, stopped) })
 	}
 
 	if r.parts.Ledger != nil {
 		defer r.parts.Ledger.Close()
 	}
-	background.Go(func() { r.delivery.Letters.Run(hard) })
+	background.Go(func() { r.delivery.Letters.Run(deliveryCtx) })
 
-	err := r.loop(ctx, hard)
+	err := r.loop(ctx, deliveryCtx)
 	r.delivery.Rejected.Flush(time.Now(), true)
 	cut() // ends a probe that is under way
 	r.dropSink()
@@ -255,7 +255,7 @@ func (r *Relay) Status() status.Status {
 // Abort cuts a drain short. What is unconfirmed is sent again by the next start.
 func (r *Relay) Abort() { r.abort.Do(func() { close(r.aborted) }) }
 
-// limitDrain ends hard DrainTimeout after the stop signal, or at Abort.
+// limitDrain ends deliveryCtx DrainTimeout after the stop signal, or at Abort.
 func (r *Relay) limitDrain(ctx context.Context, cut context.CancelFunc, stopped <-chan struct{}) {
 	select {
 	case <-ctx.Done():
@@ -270,7 +270,7 @@ func (r *Relay) limitDrain(ctx context.Context, cut context.CancelFunc, stopped 
 	defer timeout.Stop()
 	select {
 	case <-timeout.C:
-		late := r.board.InTheWay(time.Now())
+		late := r.board.DrainBlocker(time.Now())
 		r.late.Store(&late)
 	case <-r.aborted:
 	case <-stopped:
@@ -284,16 +284,17 @@ const standbyPoll = 500 * time.Millisecond
 
 var errEnded = errors.New("read stream: it ended without an error")
 
-// loop repeats sessions until one says that it is over.
-func (r *Relay) loop(ctx, hard context.Context) error {
+// loop repeats sessions until the stop, or a fatal error.
+func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
 	wait := delivery.Backoff{Min: r.cfg.RetryMin, Max: r.cfg.RetryMax}
 	var repeats repetition
+	atOnce := 0 // sessions in a row that began at once, and did not get further
 	for {
 		began := time.Now()
 		r.gotOn = false
 		r.forgetSigns()
-		err := r.once(ctx, hard)
-		if ctx.Err() != nil || hard.Err() != nil {
+		err := r.once(ctx, deliveryCtx)
+		if ctx.Err() != nil || deliveryCtx.Err() != nil {
 			return r.stopError(err)
 		}
 		if err == nil {
@@ -302,31 +303,33 @@ func (r *Relay) loop(ctx, hard context.Context) error {
 		if r.gotOn || time.Since(began) > r.cfg.RetryMax {
 			wait.Reset()
 		}
-		if why, again := delivery.Again(err); again && ctx.Err() == nil {
+		if why, again := r.again(err); again {
 			r.log.Info().Err(err).Msg(why)
+			if atOnce++; r.gotOn {
+				atOnce = 1
+			}
+			if atOnce > maxAtOnce && !sleep(ctx, deliveryCtx, wait.Delay(), r.back) {
+				return nil
+			}
 			continue
 		}
-		if errors.Is(err, record.ErrBinary) {
-			r.olderTypes.met()
-			r.log.Info().Err(err).Msg("rows from before a column's type changed: reading them as text")
-			continue
-		}
+		atOnce = 0
 		if r.began.Load() && postgres.KindOf(err) == fault.KindDrift {
 			r.drift.CompareAndSwap(nil, &drift{error: err})
 		}
 		same := repeats.count(err)
-		v := r.judge(err)
+		v := r.classify(err)
 		if v.fatal != nil {
 			if v.reason == sink.ReasonFenced {
 				r.board.SetState(status.Blocked, v.reason, err.Error())
-				sleep(ctx, hard, r.cfg.RetryMax/2+rand.N(r.cfg.RetryMax/2+1), nil)
+				sleep(ctx, deliveryCtx, r.cfg.RetryMax/2+rand.N(r.cfg.RetryMax/2+1), nil)
 			}
 			return v.fatal
 		}
 		delay := wait.Delay()
 		if postgres.KindOf(err) == fault.KindBusy {
 			r.standby = true
-			r.delivery.ForgetPart()      // whoever has the slot may send its beginning again
+			r.delivery.ForgetPartial()   // whoever has the slot may send its beginning again
 			r.board.Reached(true, false) // the server named the slot's holder
 			wait.Reset()                 // an outage before it must not delay the first look at the slot
 			delay = standbyPoll + wait.Delay()
@@ -340,13 +343,29 @@ func (r *Relay) loop(ctx, hard context.Context) error {
 		if v.state != status.Standby && (same == 1 || same%50 == 0) { // who stands by has said so with its state
 			r.log.Warn().Err(err).Str("state", string(v.state)).Str("reason", v.reason).Stringer("retry_in", delay.Round(time.Millisecond)).Int("times", same).Msg("session ended; trying again")
 		}
-		if !sleep(ctx, hard, delay, r.back) {
+		if !sleep(ctx, deliveryCtx, delay, r.back) {
 			return nil
 		}
 	}
 }
 
-// forgetSigns drops a sign that the server is back which is older than the trouble.
+// maxAtOnce bounds sessions in a row that begin without a pause although none of them gets
+// further. Each knows something of its rows that the one before did not: that they come as text,
+// where their transaction ends, or which record is rejected. That ends after a few sessions, but
+// for one case: two transactions that are larger than the window, before a position that the
+// server does not get, take turns in what is known of their ends.
+const maxAtOnce = 16
+
+// again returns why the next session begins at once after an error.
+func (r *Relay) again(err error) (why string, ok bool) {
+	if errors.Is(err, record.ErrBinary) {
+		r.olderTypes.met()
+		return "rows from before a column's type changed: reading them as text", true
+	}
+	return delivery.Again(err)
+}
+
+// forgetSigns drops a token of back that is older than the failure.
 func (r *Relay) forgetSigns() {
 	select {
 	case <-r.back:
@@ -367,7 +386,7 @@ func (r *Relay) stopError(err error) error {
 
 // once makes the sink ready and runs one session. It returns nil only after a
 // clean drain.
-func (r *Relay) once(ctx, hard context.Context) error {
+func (r *Relay) once(ctx, deliveryCtx context.Context) error {
 	if d := r.drift.Load(); d != nil {
 		return d
 	}
@@ -391,7 +410,7 @@ func (r *Relay) once(ctx, hard context.Context) error {
 		r.delivery.Letters.Source(deadletter.SourceID(src.Origin().SystemID, r.cfg.Replication.Slot))
 	}
 	if err != nil {
-		_ = src.Close(hard, src.Start())
+		_ = src.Close(deliveryCtx, src.Start())
 		return err
 	}
 	s := newSession(r, src)
@@ -404,16 +423,16 @@ func (r *Relay) once(ctx, hard context.Context) error {
 		s.promised, err = promise.Open(ctx, r.cfg.handover(), r.parts.Ledger, r.cfg.resumeConfig(), r.holder, src.Origin(), src.Start(), r.log)
 	}
 	if err != nil {
-		_ = src.Close(hard, src.Start())
+		_ = src.Close(deliveryCtx, src.Start())
 		return err
 	}
 	start, told, finished := src.Start(), r.past.Told, r.delivery.Finished()
-	err = s.run(ctx, hard)
+	err = s.run(ctx, deliveryCtx)
 	if unreadable(err) {
 		r.board.Unread(s.Lineage(), err)
 	}
-	if s.delivery.Together() && unreadable(err) {
-		err = delivery.ErrTogether
+	if s.delivery.Isolates() && unreadable(err) {
+		err = delivery.ErrIsolated
 	}
 	r.forgetSigns()
 	r.past.Told = max(told, wal.LSN(s.told.Load()))
@@ -463,9 +482,9 @@ func (r *Relay) readySink(ctx context.Context) error {
 	return nil
 }
 
-// abandon gives up what the sink still holds, and keeps a sink that can go on: brokers
-// refuse what an abandoned request brings them behind the next session's records, where
-// they would take it from a stranger.
+// abandon gives up the records that the sink still holds, and keeps the sink if it can go on:
+// brokers refuse an abandoned request of the same producer id that comes behind the next
+// session's records; of another producer id they would take it.
 func (r *Relay) abandon() {
 	a, able := r.sink.(sink.Abandoner)
 	if able {
@@ -480,8 +499,8 @@ func (r *Relay) abandon() {
 	r.dropSink()
 }
 
-// dropSink gives up a sink that still holds records, so that a zombie of this
-// session cannot write behind the back of whoever holds the slot next.
+// dropSink closes a sink that still holds records, so that none of them is written after the
+// next holder of the slot begins.
 func (r *Relay) dropSink() {
 	if r.sink == nil {
 		return
@@ -498,14 +517,14 @@ func (r *Relay) dropSink() {
 // endReason is an error's label in metrics.
 func endReason(err error) string {
 	switch reason := postgres.Reason(err); reason {
-	case "network", "timeout", "slot_in_use", "auth", "server_shutdown":
+	case fault.ReasonNetwork, fault.ReasonTimeout, fault.ReasonSlotInUse, fault.ReasonAuth, fault.ReasonServerShutdown:
 		return reason
 	}
 	return "other"
 }
 
-// sleep waits for d, or until early is told, and says whether to go on.
-func sleep(ctx, hard context.Context, d time.Duration, early <-chan struct{}) bool {
+// sleep waits for d, or for a token of early, and reports whether to go on.
+func sleep(ctx, deliveryCtx context.Context, d time.Duration, early <-chan struct{}) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -515,7 +534,7 @@ func sleep(ctx, hard context.Context, d time.Duration, early <-chan struct{}) bo
 		return true
 	case <-ctx.Done():
 		return false
-	case <-hard.Done():
+	case <-deliveryCtx.Done():
 		return false
 	}
 }

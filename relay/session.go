@@ -20,8 +20,8 @@ import (
 	"github.com/cdc-relay/cdc-relay/sink/kafka"
 )
 
-// session is one connection's life. Goroutine A, the reader, runs the source; goroutine B,
-// the deliverer and caller of run, owns everything else except what is marked.
+// session is one connection's life. Two goroutines share it: the reader runs the source; the
+// deliverer, which is the caller of run, owns everything else except what is marked.
 type session struct {
 	r       *Relay
 	src     Source
@@ -40,27 +40,27 @@ type session struct {
 
 	interrupts chan error    // why the session has to end, from any goroutine
 	frozen     atomic.Uint64 // not zero: nothing beyond may be confirmed any more
-	told       atomic.Uint64 // what A last reported, or is about to
-	asked      status.Moment // when A last asked
-	stopping   time.Time     // since when the probe is told that the server stops; the probe's alone
+	told       atomic.Uint64 // what the reader last reported, or is about to
+	asked      status.Moment // when the reader last asked
+	stopping   time.Time     // since when the probe sees the server shut down; the probe's alone
 }
 
 // sessionStart is what holds where a session begins.
 type sessionStart struct {
 	began   wal.LSN // the slot's position
 	sameWAL wal.LSN // Config.Delivered holds before it
-	standby bool    // somebody else had the slot just before
+	standby bool    // another relay had the slot just before
 }
 
-// intake is what A brings.
+// intake is what the reader brings.
 type intake struct {
-	out     chan *wal.Batch // A sends, closes at its end
-	lost    chan struct{}   // closed by A before out when the source failed
-	srcErr  error           // written by A before it closes out
-	settled chan struct{}   // closed by B when it is done with everything it took
+	out       chan *wal.Batch // the reader sends, and closes at its end
+	lost      chan struct{}   // closed by the reader before out when the source failed
+	srcErr    error           // written by the reader before it closes out
+	delivered chan struct{}   // closed by the deliverer when it is done with every batch it took
 }
 
-// taken is what B knows of the batches that it took.
+// taken is what the deliverer knows of the batches that it took.
 type taken struct {
 	open bool           // the last one ends inside a transaction
 	last deadletter.Row // of all
@@ -68,10 +68,10 @@ type taken struct {
 
 // bounds end what waits for the brokers.
 type bounds struct {
-	sending    context.Context // ends when waiting for room is pointless
-	endSending context.CancelFunc
-	judging    context.Context // ends with an interrupt, and with the slot
-	endJudging context.CancelFunc
+	sending      context.Context // ends when waiting for room is pointless
+	endSending   context.CancelFunc
+	searching    context.Context // ends with an interrupt, and with the slot
+	endSearching context.CancelFunc
 }
 
 func newSession(r *Relay, src Source) *session {
@@ -79,7 +79,7 @@ func newSession(r *Relay, src Source) *session {
 		r: r, src: src, history: src.Origin(), sink: r.sink,
 		tracker:    checkpoint.New(src.Start(), r.cfg.MaxInFlightBytes),
 		start:      sessionStart{src.Start(), r.deliveredBelow(src.Origin()), r.standby},
-		intake:     intake{out: make(chan *wal.Batch, 2), lost: make(chan struct{}), settled: make(chan struct{})},
+		intake:     intake{out: make(chan *wal.Batch, 2), lost: make(chan struct{}), delivered: make(chan struct{})},
 		interrupts: make(chan error, 1),
 	}
 	s.told.Store(uint64(src.Start()))
@@ -97,78 +97,81 @@ func (s *session) open(ctx context.Context) (err error) {
 
 // run streams until the source ends, and returns nil only when everything that
 // was read is delivered and confirmed.
-func (s *session) run(ctx, hard context.Context) error {
+func (s *session) run(ctx, deliveryCtx context.Context) error {
 	intake, endIntake := context.WithCancelCause(ctx)
 	defer endIntake(nil)
-	s.bounds.sending, s.bounds.endSending = context.WithCancel(hard)
+	s.bounds.sending, s.bounds.endSending = context.WithCancel(deliveryCtx)
 	defer s.bounds.endSending()
-	s.bounds.judging, s.bounds.endJudging = context.WithCancel(hard)
-	defer s.bounds.endJudging()
+	s.bounds.searching, s.bounds.endSearching = context.WithCancel(deliveryCtx)
+	defer s.bounds.endSearching()
 	s.r.began.Store(true)
 	s.r.show(s)
 	defer s.r.show(nil)
-	s.r.board.SetState(status.Streaming, "", "") // shown as blocked while an obstacle is ahead
+	s.r.board.SetState(status.Streaming, "", "") // shown as blocked while a blocked row is ahead
 	if s.r.ev.SessionStarted != nil {
 		s.r.ev.SessionStarted(s.src.Start())
 	}
 	var reading sync.WaitGroup
 	reading.Go(func() {
 		s.intake.srcErr = s.src.Run(intake, s.intake.out, s.confirmed)
-		if s.intake.srcErr != nil && !s.lingers() {
-			s.lose(gone(s.intake.srcErr))
+		if s.intake.srcErr != nil && !s.deliversFirst() {
+			s.sourceLost(lostConnection(s.intake.srcErr))
 		}
 		close(s.intake.out)
 		switch {
 		case s.intake.srcErr == nil:
-			s.guard()
-		case s.lingers():
-			s.linger()
+			s.watchConnection()
+		case s.deliversFirst():
+			s.deliverFirst()
 		}
 	})
-	keeping, endKeeping := context.WithCancel(hard)
+	keeping, endKeeping := context.WithCancel(deliveryCtx)
 	defer endKeeping()
 	var keeper sync.WaitGroup
 	if s.promised != nil {
 		keeper.Go(func() { s.promised.Keep(keeping, s.tracker.Confirmed, s.interrupt) })
 	}
-	err := s.deliver(ctx, hard, endIntake)
-	close(s.intake.settled)
+	err := s.deliver(ctx, deliveryCtx, endIntake)
+	close(s.intake.delivered)
 	endKeeping()
 	keeper.Wait()
 	s.src.Abort()
-	for b := range s.intake.out { // what A still had is unconfirmed and will be read again
+	for b := range s.intake.out { // what the reader still had is unconfirmed and will be read again
 		s.r.board.Read(b)
 		b.Release()
 	}
 	reading.Wait() // it may halt the sink, which close resumes
-	err = s.close(ctx, hard, s.outcome(err))
+	err = s.close(ctx, deliveryCtx, s.outcome(err))
 	if s.r.ev.SessionEnded != nil {
 		s.r.ev.SessionEnded(err)
 	}
 	return err
 }
 
-// errLost ends a drain whose connection is lost. Why it is, the stream says at Close.
+// errLost ends a drain whose connection is lost. The stream returns the cause at Close.
 var errLost = errors.New("the connection to the server was lost while records were not acknowledged")
 
-// guard interrupts a drain whose connection is lost: who stands by may have the slot
+// watchConnection interrupts a drain whose connection is lost: a standby may have the slot
 // already.
-func (s *session) guard() {
+func (s *session) watchConnection() {
 	select {
 	case <-s.src.Lost():
 		s.interrupt(&fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonNetwork, Op: "drain", Err: errLost})
-	case <-s.intake.settled:
+	case <-s.intake.delivered:
 	}
 }
 
-// lingers says that the stream ended at a row that cannot be read. Then what was read
-// before it is delivered first: no later session would come further, and who acts on the
-// error gives up all that is not. What is fenced is delivered so at the end (delivery.unreadable).
-func (s *session) lingers() bool { return !s.delivery.Rules().Fenced && unreadable(s.intake.srcErr) }
+// deliversFirst reports that the stream ended at a row that cannot be read. Then the rows read
+// before it are delivered first: every later session stops at the same row, and skipping it also
+// skips whatever is undelivered before it. With exactly-once Delivery.Unreadable delivers them at
+// the end.
+func (s *session) deliversFirst() bool {
+	return !s.delivery.Rules().Fenced && unreadable(s.intake.srcErr)
+}
 
-// linger lets B settle for as long as the slot is held, and for endGrace where the server
-// let go of it with the error.
-func (s *session) linger() {
+// deliverFirst lets the deliverer finish for as long as the slot is held, and for endGrace where
+// the server released the slot with the error.
+func (s *session) deliverFirst() {
 	lost := s.src.Lost()
 	var over <-chan time.Time
 	select {
@@ -179,18 +182,18 @@ func (s *session) linger() {
 	select {
 	case <-lost:
 	case <-over:
-	case <-s.intake.settled:
+	case <-s.intake.delivered:
 		return
 	}
-	s.lose(true)
+	s.sourceLost(true)
 }
 
-// lose tells B that the source failed.
-func (s *session) lose(gone bool) {
+// sourceLost tells the deliverer that the source failed.
+func (s *session) sourceLost(connection bool) {
 	close(s.intake.lost)
-	if gone { // after lost, or B would take it for a failure and resume
+	if connection { // after lost, or the deliverer would take it for a failure and resume
 		s.sink.Halt()
-		s.bounds.endJudging() // it would shut out who has the slot by now
+		s.bounds.endSearching() // it would fence the relay that has the slot by now
 	}
 	s.bounds.endSending()
 }
@@ -210,27 +213,26 @@ func (s *session) outcome(err error) error {
 	return s.intake.srcErr
 }
 
-// farewell is how long the server may take to be told the final position.
-const farewell = 5 * time.Second
+// closeTimeout is how long the server may take to be told the final position.
+const closeTimeout = 5 * time.Second
 
-// close tells the server the final position and frees the connection. What the sink
-// still holds is given up before: two sessions never overlap. After a
-// stop it returns ErrDrainCut if rows that the sink was given are not both durable
+// close tells the server the final position and frees the connection. Records that the sink
+// still holds are given up before: two sessions never overlap. After a stop it returns ErrDrainCut if rows that the sink was given are not both durable
 // and confirmed, or are a part of a transaction that will be sent again.
-func (s *session) close(ctx, hard context.Context, cause error) error {
+func (s *session) close(ctx, deliveryCtx context.Context, cause error) error {
 	fenced := s.delivery.Rules().Fenced
 	stopping := fenced && cause != nil && postgres.Reason(cause) == fault.ReasonServerShutdown
 	switch {
-	case errors.Is(cause, ErrDrainCut), silence(cause):
-	case gone(cause) && !fenced:
-		s.sink.Halt() // again, as B may have resumed it meanwhile
-		s.await(hard, lossGrace)
+	case errors.Is(cause, ErrDrainCut), serverSilent(cause):
+	case lostConnection(cause) && !fenced:
+		s.sink.Halt() // again, as the deliverer may have resumed it meanwhile
+		s.await(deliveryCtx, lossGrace)
 	default:
 		limit := s.r.cfg.handover()
 		if stopping {
 			limit = lossGrace
 		}
-		within, cancel := context.WithTimeout(hard, limit) // the search for the guilty as well
+		within, cancel := context.WithTimeout(deliveryCtx, limit) // the search for rejected records as well
 		defer cancel()
 		s.delivery.Finish()
 		s.await(within, limit)
@@ -250,21 +252,21 @@ func (s *session) close(ctx, hard context.Context, cause error) error {
 	default:
 		s.r.dropSink()
 	}
-	if !gone(cause) { // else the server is not told any more
-		_ = s.promised.Raise(hard, s.tracker.Confirmed()) // it logs why; what is not confirmed comes again
+	if !lostConnection(cause) { // else the server is not told any more
+		_ = s.promised.Raise(deliveryCtx, s.tracker.Confirmed()) // it logs why; what is not confirmed comes again
 	}
 	acked := uint64(s.tracker.Confirmed())
 	untold := s.promised.Limit(acked) < acked
 	if f := s.frozen.Load(); f != 0 && s.delivery.Rules().Repeats {
 		untold = untold || f < acked
 	}
-	final, cancel := context.WithTimeout(context.WithoutCancel(hard), farewell)
+	final, cancel := context.WithTimeout(context.WithoutCancel(deliveryCtx), closeTimeout)
 	defer cancel()
 	closed := s.src.Close(final, s.confirmed())
 	if closed != nil && cause == nil {
 		s.r.log.Warn().Err(closed).Msg("close stream; the last transactions may be sent again")
 	}
-	cut = cut || untold || closed != nil && s.mayRepeat() || cause != nil && s.taken.open || gone(cause) && s.tracker.Stats().Rows > 0
+	cut = cut || untold || closed != nil && s.mayRepeat() || cause != nil && s.taken.open || lostConnection(cause) && s.tracker.Stats().Rows > 0
 	lost := errors.Is(cause, errLost)
 	if lost && closed != nil {
 		cause = fmt.Errorf("%w: %w", cause, closed)
@@ -287,19 +289,19 @@ func (s *session) mayRepeat() bool {
 	return s.taken.last.Commit >= max(s.start.began, s.r.board.SlotAt(wal.LSN(s.told.Load())))
 }
 
-// errUnseen ends a drain whose rows are all delivered, and which came upon a change that
-// the next start does not see.
+// errUnseen ends a drain whose rows are all delivered, and that met a change which the next
+// start does not see.
 var errUnseen = errors.New("the publication or a table changed during the drain")
 
-// silence says that the session ended because the server was not heard: it may
-// have given the slot to somebody else by now.
-func silence(err error) bool {
+// serverSilent reports that the session ended because the server was silent: it may have given
+// the slot to another relay by now.
+func serverSilent(err error) bool {
 	return postgres.Reason(err) == fault.ReasonTimeout
 }
 
-// gone says that the connection is lost, and with it the slot: a relay that stands by
+// lostConnection says that the connection is lost, and with it the slot: a relay that stands by
 // may have it already.
-func gone(err error) bool { return err != nil && postgres.KindOf(err) == fault.KindRetry }
+func lostConnection(err error) bool { return err != nil && postgres.KindOf(err) == fault.KindRetry }
 
 // Between two relays the order of a key is a matter of time. A relay that lost its
 // connection writes nothing new from the moment it knows: a quarter of a second at most
@@ -322,15 +324,15 @@ const (
 	standbyGrace = time.Second
 )
 
-// giveWay waits until nothing of the relay that had the slot before is on its way any
-// more. The server is answered meanwhile.
-func (s *session) giveWay(hard context.Context) error {
+// awaitPredecessor waits until no record of the relay that had the slot before is on its way.
+// The server is answered meanwhile.
+func (s *session) awaitPredecessor(deliveryCtx context.Context) error {
 	if !s.start.standby || s.delivery.Rules().Fenced {
 		return nil
 	}
 	over := make(chan struct{})
 	defer time.AfterFunc(standbyGrace, func() { close(over) }).Stop()
-	if err := s.Wait(hard, over); err != nil {
+	if err := s.Wait(deliveryCtx, over); err != nil {
 		return err
 	}
 	s.r.standby = false
@@ -339,7 +341,7 @@ func (s *session) giveWay(hard context.Context) error {
 
 // await waits until no Send is outstanding, and for a moment only when the connection
 // goes meanwhile.
-func (s *session) await(hard context.Context, limit time.Duration) {
+func (s *session) await(deliveryCtx context.Context, limit time.Duration) {
 	t := time.NewTimer(limit)
 	defer t.Stop()
 	lost := s.src.Lost()
@@ -355,14 +357,15 @@ func (s *session) await(hard context.Context, limit time.Duration) {
 			t.Reset(min(limit, lossGrace))
 		case <-t.C:
 			return
-		case <-hard.Done():
+		case <-deliveryCtx.Done():
 			return
 		}
 	}
 }
 
-// confirmed is what A reports. The tracker decides; a frozen session reports
-// nothing new.
+// confirmed is the position that the reader reports to the server. It is the one place where the
+// confirmed position moves: the tracker's position, lowered by what is frozen, by the last
+// committed checkpoint (Delivery.Limit) and by the promised position. Each of them only lowers it.
 func (s *session) confirmed() wal.LSN {
 	lsn := uint64(s.tracker.Confirmed())
 	if f := s.frozen.Load(); f != 0 {
@@ -378,9 +381,9 @@ func (s *session) confirmed() wal.LSN {
 	return wal.LSN(lsn)
 }
 
-// deliver takes batches until A closes the channel, then settles.
-func (s *session) deliver(ctx, hard context.Context, endIntake context.CancelCauseFunc) error {
-	if err := s.giveWay(hard); err != nil {
+// deliver takes batches until the reader closes the channel, then drains.
+func (s *session) deliver(ctx, deliveryCtx context.Context, endIntake context.CancelCauseFunc) error {
+	if err := s.awaitPredecessor(deliveryCtx); err != nil {
 		endIntake(err)
 		return err
 	}
@@ -397,41 +400,41 @@ func (s *session) deliver(ctx, hard context.Context, endIntake context.CancelCau
 			s.delivery.Renew()
 		case b, open := <-s.intake.out:
 			if !open {
-				return s.settle(ctx, hard)
+				return s.drain(ctx, deliveryCtx)
 			}
-			if err := s.take(ctx, hard, b); err != nil {
+			if err := s.take(ctx, deliveryCtx, b); err != nil {
 				return err
 			}
 		case <-s.delivery.Wake():
-			if err := s.delivery.Recover(ctx, hard); err != nil {
+			if err := s.delivery.Recover(ctx, deliveryCtx); err != nil {
 				return err
 			}
 		case err := <-s.interrupts:
 			endIntake(err)
 			return err
-		case <-hard.Done():
+		case <-deliveryCtx.Done():
 			return s.Cut()
 		}
 	}
 }
 
-// settle waits, after intake ended, for what was handed over.
-func (s *session) settle(ctx, hard context.Context) error {
-	if s.intake.srcErr != nil && !s.lingers() {
-		return nil // the connection is gone: outcome reports it, close waits a while
+// drain waits, after intake ended, until every batch is durable.
+func (s *session) drain(ctx, deliveryCtx context.Context) error {
+	if s.intake.srcErr != nil && !s.deliversFirst() {
+		return nil // the connection is lost: outcome reports it, close waits a while
 	}
 	s.delivery.Finish()
 	for s.delivery.Outstanding() || s.delivery.Failed() {
 		select {
 		case <-s.delivery.Wake():
-			if err := s.delivery.Recover(ctx, hard); err != nil {
+			if err := s.delivery.Recover(ctx, deliveryCtx); err != nil {
 				return err
 			}
 		case err := <-s.interrupts: // a drain is no reason to write on without the slot
 			return err
 		case <-s.intake.lost:
 			return nil
-		case <-hard.Done():
+		case <-deliveryCtx.Done():
 			return s.Cut()
 		}
 	}
@@ -450,7 +453,7 @@ func (s *session) Cut() error {
 }
 
 // take routes a batch, waits for room, and hands the records to the sink.
-func (s *session) take(ctx, hard context.Context, b *wal.Batch) error {
+func (s *session) take(ctx, deliveryCtx context.Context, b *wal.Batch) error {
 	if s.r.ev.BatchReceived != nil {
 		s.r.ev.BatchReceived(b)
 	}
@@ -473,16 +476,16 @@ func (s *session) take(ctx, hard context.Context, b *wal.Batch) error {
 	rejection := s.delivery.Route(f)
 	entry := s.delivery.Entry(f)
 	entry.Bytes = s.delivery.Rules().Growth * (b.Bytes + f.Records().Size() + kafka.Memory(f.Records().Records))
-	if err := s.admit(ctx, hard, f, entry); err != nil {
+	if err := s.admit(ctx, deliveryCtx, f, entry); err != nil {
 		return err
 	}
 	s.taken.last = deadletter.RowOf(&b.Rows[len(b.Rows)-1]) // not before the tracker has them
 	s.Took(entry.Last.Time, entry.Read)
-	return s.delivery.Send(ctx, hard, f, rejection)
+	return s.delivery.Send(ctx, deliveryCtx, f, rejection)
 }
 
 // admit waits for room in the window.
-func (s *session) admit(ctx, hard context.Context, f *delivery.InFlight, e checkpoint.Entry) error {
+func (s *session) admit(ctx, deliveryCtx context.Context, f *delivery.InFlight, e checkpoint.Entry) error {
 	defer s.Full.Clear()
 	for {
 		ticket, ok := s.tracker.Track(e)
@@ -493,19 +496,19 @@ func (s *session) admit(ctx, hard context.Context, f *delivery.InFlight, e check
 		s.Full.Begin(time.Now())
 		s.delivery.MakeRoom()
 		if s.delivery.Holding() && !s.delivery.Outstanding() && !s.delivery.Failed() {
-			return s.readThrough(ctx, hard)
+			return s.readThrough(ctx, deliveryCtx)
 		}
 		select {
 		case <-s.tracker.Room():
 		case <-s.delivery.Wake():
-			if err := s.delivery.Recover(ctx, hard); err != nil {
+			if err := s.delivery.Recover(ctx, deliveryCtx); err != nil {
 				return err
 			}
 		case err := <-s.interrupts:
 			return err
 		case <-s.intake.lost:
 			return s.intake.srcErr
-		case <-hard.Done():
+		case <-deliveryCtx.Done():
 			return s.Cut()
 		}
 	}
@@ -513,7 +516,7 @@ func (s *session) admit(ctx, hard context.Context, f *delivery.InFlight, e check
 
 // readThrough looks for the end of the transaction that fills the window, of which
 // the next batch did not fit any more. Everything before it is durable and confirmed.
-func (s *session) readThrough(ctx, hard context.Context) error {
+func (s *session) readThrough(ctx, deliveryCtx context.Context) error {
 	s.Full.Clear() // it moves
 	for {
 		select {
@@ -533,7 +536,7 @@ func (s *session) readThrough(ctx, hard context.Context) error {
 			return err
 		case <-s.intake.lost:
 			return s.intake.srcErr
-		case <-hard.Done():
+		case <-deliveryCtx.Done():
 			return s.Cut()
 		}
 	}

@@ -241,7 +241,7 @@ func brokersRefuse(err error) error {
 	if !ok || e.Class == sink.Retry {
 		return whenUp(err)
 	}
-	if e.Reason == "unknown_topic" {
+	if e.Reason == sink.ReasonUnknownTopic {
 		return &refusedError{fmt.Errorf("%w; or there is no dead letter yet: `cdc-relay setup` makes the topic with relay.on_reject: dead_letter", err)}
 	}
 	return &refusedError{err}

@@ -58,7 +58,7 @@ func (e *refusedError) Unwrap() error { return e.err }
 // whenUp tells what to do about brokers that are away, where nothing else was said.
 func whenUp(err error) error {
 	e, ok := errors.AsType[*sink.Error](err)
-	if !ok || e.Class != sink.Retry || e.Reason != "network" {
+	if !ok || e.Class != sink.Retry || e.Reason != sink.ReasonNetwork {
 		return err
 	}
 	if _, next := sink.Told(err); next != "" {

@@ -32,25 +32,24 @@ func (g *atLeastOnce) Limit(lsn uint64) uint64                { return lsn }
 
 func (g *atLeastOnce) Unreadable(_, _ context.Context, cause error) error { return cause }
 
-// send waits when the sink has no room, and for the brokers to say where a topic's
-// partitions are.
+// send waits while the sink has no room, and while the partitions of a topic are not known.
 func (g *atLeastOnce) send(f *InFlight) {
-	if records := g.d.placed(f.buf.Records[f.sent:]); len(records) > 0 {
+	if records := g.d.withPosition(f.buf.Records[f.sent:]); len(records) > 0 {
 		g.d.follow(f, records)
 		g.d.hand(f, records)
 	}
 }
 
-// ended remembers the part of an open transaction that is delivered (fragment). The
-// tracker alone knows that nothing which was taken is missing: what failed may be in
-// the hands of a recovery that was cut short.
+// Close remembers the part of an open transaction that is delivered (partialTransaction). Only
+// the tracker knows that every row which was taken is delivered: a recovery that was cut short
+// may still have failed records.
 func (g *atLeastOnce) Close(cause error) {
 	d := g.d
 	if cause == nil || postgres.KindOf(cause) != fault.KindProtocol {
 		return
 	}
 	if last, open := d.s.Last(); open && d.tracker.Stats().Rows == 0 {
-		d.m.part.last = last
+		d.m.partial.last = last
 	}
 }
 
@@ -62,7 +61,7 @@ func (g *atLeastOnce) ToRepeat(stats checkpoint.Stats) int {
 
 // undelivered is one record that has to be sent again.
 type undelivered struct {
-	p       *piece
+	p       *send
 	index   int
 	counted bool // RowRejected ran for it
 }
@@ -70,15 +69,15 @@ type undelivered struct {
 // maxResend bounds how many records one resend carries while failures are about.
 const maxResend = 1024
 
-// recover brings every failed record to the brokers, in the order of the stream,
+// Recover brings every failed record to the brokers, in the order of the stream,
 // and only those: what is durable is never sent twice.
 //
-// A failed record is not necessarily the guilty one, because the client fails
-// whatever it holds for that partition. So records go again in runs that start
-// with a single one and double while they succeed; a run that fails starts over
-// with one. The guilty record is thus found when it fails alone, everything
-// before it is delivered, and nothing after it overtakes.
-func (g *atLeastOnce) Recover(ctx, hard context.Context) error {
+// A failed record is not necessarily the one that the brokers reject: the client fails
+// every record that it holds for the partition. So records are sent again in runs that start
+// with one record and double while they succeed; a run that fails starts over with one. A
+// rejected record is thus found when it fails alone; every record before it is delivered, and
+// none after it overtakes.
+func (g *atLeastOnce) Recover(ctx, deliveryCtx context.Context) error {
 	d := g.d
 	if !d.Failed() && !d.sends.stumbled.Load() {
 		return nil
@@ -86,7 +85,7 @@ func (g *atLeastOnce) Recover(ctx, hard context.Context) error {
 	if err := d.s.Ended(); err != nil {
 		return err
 	}
-	if err := d.quiesce(hard); err != nil {
+	if err := d.quiesce(deliveryCtx); err != nil {
 		return err
 	}
 	d.sends.stumbled.Store(false)
@@ -100,7 +99,7 @@ func (g *atLeastOnce) Recover(ctx, hard context.Context) error {
 	for run := 1; len(queue) > 0; {
 		d.followAll(queue)
 		n := min(run, len(queue))
-		failure, rest, err := g.resend(hard, queue[:n])
+		failure, rest, err := g.resend(deliveryCtx, queue[:n])
 		if err != nil {
 			return err
 		}
@@ -116,15 +115,15 @@ func (g *atLeastOnce) Recover(ctx, hard context.Context) error {
 		if n > 1 {
 			continue
 		}
-		switch g.convict(&queue[0], failure) {
+		switch g.decide(&queue[0], failure) {
 		case sendLetter:
 			continue
 		case skipRow:
 			queue = queue[1:]
 			continue
-		case holdOn:
+		case keepTrying:
 		}
-		if err := g.guilty(ctx, hard, &queue[0], failure, &wait); err != nil {
+		if err := g.blockedAt(ctx, deliveryCtx, &queue[0], failure, &wait); err != nil {
 			return err
 		}
 	}
@@ -139,7 +138,7 @@ func (g *atLeastOnce) collect() ([]undelivered, error) {
 	failed := d.sends.failed
 	d.sends.failed = nil
 	d.sends.mu.Unlock()
-	sortPieces(failed)
+	sortSends(failed)
 	var queue []undelivered
 	for _, f := range failed {
 		var partial *sink.FailedError
@@ -165,7 +164,7 @@ func (g *atLeastOnce) collect() ([]undelivered, error) {
 
 // resend sends a run and waits for its outcome. It returns the first failure that
 // has a cause of its own, and what of the run is not durable.
-func (g *atLeastOnce) resend(hard context.Context, run []undelivered) (*sink.Failure, []undelivered, error) {
+func (g *atLeastOnce) resend(deliveryCtx context.Context, run []undelivered) (*sink.Failure, []undelivered, error) {
 	d := g.d
 	records := make([]record.Record, len(run))
 	for i, u := range run {
@@ -178,7 +177,7 @@ func (g *atLeastOnce) resend(hard context.Context, run []undelivered) (*sink.Fai
 		close(answered)
 		d.sent()
 	})
-	if ended := d.s.Wait(hard, answered); ended != nil {
+	if ended := d.s.Wait(deliveryCtx, answered); ended != nil {
 		return nil, nil, ended
 	}
 	var partial *sink.FailedError
@@ -207,18 +206,19 @@ func (g *atLeastOnce) resend(hard context.Context, run []undelivered) (*sink.Fai
 	return cause, rest, nil
 }
 
-// durable counts one record of a failed piece; the last one finishes the piece.
-func (g *atLeastOnce) durable(p *piece) {
+// durable counts one record of a failed send; the last one finishes the send.
+func (g *atLeastOnce) durable(p *send) {
 	if p.left--; p.left == 0 {
 		p.f.finish()
 	}
 }
 
-// guilty reports a record that failed alone and waits before it is tried again.
-func (g *atLeastOnce) guilty(ctx, hard context.Context, u *undelivered, f *sink.Failure, wait *Backoff) error {
+// blockedAt shows the relay as blocked at a record that failed alone, and waits before the next
+// try.
+func (g *atLeastOnce) blockedAt(ctx, deliveryCtx context.Context, u *undelivered, f *sink.Failure, wait *Backoff) error {
 	d := g.d
 	row := u.p.records[u.index].Row
-	u.p.f.upToRow(row)
+	u.p.f.confirmBeforeRow(row)
 	err := &RowBlockedError{Reason: f.Reason, Err: f.Err}
 	if row != nil {
 		err.Table = row.Relation.Namespace + "." + row.Relation.Name
@@ -226,7 +226,7 @@ func (g *atLeastOnce) guilty(ctx, hard context.Context, u *undelivered, f *sink.
 		err.Commit, err.Ordinal = row.Place()
 	}
 	if row != nil && f.Class == sink.Rejected && d.m.cfg.OnReject == StopOnReject {
-		err.Err = d.wayOut(err.Commit, f.Reason, err.Err)
+		err.Err = d.skipHint(err.Commit, f.Reason, err.Err)
 	}
 	if d.m.cfg.OnReject == DeadLetterOnReject && u.p.records[u.index].Topic == d.m.cfg.DeadLetterTopic {
 		err.Err = setupMakes(f.Reason, err.Err)
@@ -241,19 +241,19 @@ func (g *atLeastOnce) guilty(ctx, hard context.Context, u *undelivered, f *sink.
 	if row != nil && f.Class != sink.Retry {
 		d.m.board.BlockedAt(row, d.Lineage(), f.Reason, err)
 	}
-	return d.s.Block(ctx, hard, f.Reason, err, f.Class != sink.Retry, wait.Delay())
+	return d.s.Block(ctx, deliveryCtx, f.Reason, err, f.Class != sink.Retry, wait.Delay())
 }
 
-// hold waits at a row that the router cannot turn into a record, trying it again
-// with back-off, while what was sent before it is brought to the brokers. The
-// session ends, or the row and everything behind it in the flight is sent.
-func (g *atLeastOnce) rejected(ctx, hard context.Context, f *InFlight, rejection error) error {
+// rejected blocks at a row that the router cannot turn into a record, and routes it again with
+// back-off. Meanwhile everything before it is made durable. It ends the session, or returns
+// when the row and everything behind it in the batch is sent.
+func (g *atLeastOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, rejection error) error {
 	d := g.d
 	g.send(f)
 	wait := Backoff{Min: d.m.cfg.RetryMin, Max: d.m.cfg.RetryMax}
 	for at, reached := -1, -1; rejection != nil; rejection = d.Route(f) {
-		if errors.Is(rejection, errUnsettled) {
-			if err := g.settleFirst(ctx, hard, f); err != nil {
+		if errors.Is(rejection, errOvertakes) {
+			if err := g.sendFirst(ctx, deliveryCtx, f); err != nil {
 				return err
 			}
 			continue
@@ -273,25 +273,25 @@ func (g *atLeastOnce) rejected(ctx, hard context.Context, f *InFlight, rejection
 		switch {
 		case errors.Is(rejection, record.ErrBinary): // the next session gets past it
 		case reached == f.routed:
-			show(d.wayOut(deadletter.RowOf(row).Commit, reason, rejection))
+			show(d.skipHint(deadletter.RowOf(row).Commit, reason, rejection))
 		default:
-			show(d.letterWay(reason, rejection))
+			show(d.deadLetterHint(reason, rejection))
 		}
-		if err := d.quiesce(hard); err != nil {
+		if err := d.quiesce(deliveryCtx); err != nil {
 			return err
 		}
-		if err := g.Recover(ctx, hard); err != nil {
+		if err := g.Recover(ctx, deliveryCtx); err != nil {
 			return err
 		}
-		f.upTo(f.routed)
+		f.confirmBefore(f.routed)
 		if errors.Is(rejection, record.ErrBinary) {
 			return rejection // the next session reads text
 		}
 		if reached != f.routed {
 			reached = f.routed
-			show(d.wayOut(deadletter.RowOf(row).Commit, reason, rejection))
+			show(d.skipHint(deadletter.RowOf(row).Commit, reason, rejection))
 		}
-		if err := d.s.Block(ctx, hard, reason, shown, true, wait.Delay()); err != nil {
+		if err := d.s.Block(ctx, deliveryCtx, reason, shown, true, wait.Delay()); err != nil {
 			return err
 		}
 	}
@@ -300,34 +300,35 @@ func (g *atLeastOnce) rejected(ctx, hard context.Context, f *InFlight, rejection
 	return nil
 }
 
-// settleFirst brings what was routed of a flight, and all before it, to the brokers.
-func (g *atLeastOnce) settleFirst(ctx, hard context.Context, f *InFlight) error {
+// sendFirst makes everything durable that was routed before a row whose dead letter would
+// overtake it.
+func (g *atLeastOnce) sendFirst(ctx, deliveryCtx context.Context, f *InFlight) error {
 	g.send(f)
-	if err := g.d.quiesce(hard); err != nil {
+	if err := g.d.quiesce(deliveryCtx); err != nil {
 		return err
 	}
-	if err := g.Recover(ctx, hard); err != nil {
+	if err := g.Recover(ctx, deliveryCtx); err != nil {
 		return err
 	}
 	f.waited, f.durable = f.routed+1, f.sent
 	return nil
 }
 
-// sentence is what becomes of a record that the brokers refused.
-type sentence int
+// decision is what happens next to a record that the brokers rejected.
+type decision int
 
 const (
-	holdOn     sentence = iota // until somebody changed something
+	keepTrying decision = iota // later; the relay is blocked until then
 	sendLetter                 // the record was replaced by its dead letter
 	skipRow                    // the record needs no delivery
 )
 
-// convict decides about a record that failed alone. A dead letter that is refused
-// itself goes on with less of the record in it.
-func (g *atLeastOnce) convict(u *undelivered, f *sink.Failure) sentence {
+// decide applies relay.on_reject to a record that failed alone. A dead letter that is rejected
+// itself is sent again with less of the record in it.
+func (g *atLeastOnce) decide(u *undelivered, f *sink.Failure) decision {
 	d := g.d
 	if f.Class != sink.Rejected || d.m.cfg.OnReject == StopOnReject {
-		return holdOn
+		return keepTrying
 	}
 	rec := &u.p.records[u.index]
 	row := rec.Row
@@ -337,7 +338,7 @@ func (g *atLeastOnce) convict(u *undelivered, f *sink.Failure) sentence {
 	}
 	if rec.Topic == d.m.cfg.DeadLetterTopic {
 		if !deadletter.Strip(rec) {
-			return holdOn
+			return keepTrying
 		}
 		d.m.log.Warn().Err(cause).Str("topic", rec.Topic).Msg("the dead-letter topic refuses the row too; it goes there with less of its record")
 		return sendLetter
@@ -345,7 +346,7 @@ func (g *atLeastOnce) convict(u *undelivered, f *sink.Failure) sentence {
 	if d.m.cfg.OnReject == DeadLetterOnReject {
 		if err := d.park(rec); err != nil {
 			f.Reason, f.Err = rejected.ReasonParkedKeysFull, fmt.Errorf("%w; the row: %w", err, f.Err)
-			return holdOn
+			return keepTrying
 		}
 	}
 	d.m.Rejected.Reject(f.Reason, deadletter.RowOf(row), cause)

@@ -17,28 +17,28 @@ import (
 
 // Session is what a delivery asks of the session that it belongs to.
 type Session interface {
-	// Wait returns nil at a signal, or what ends the session before that: an interrupt, the
-	// loss of the source, or the end of the drain.
-	Wait(hard context.Context, signal <-chan struct{}) error
+	// Wait returns nil at a signal, or the error that ends the session before it: an interrupt,
+	// the loss of the source, or the end of the drain (deliveryCtx).
+	Wait(deliveryCtx context.Context, signal <-chan struct{}) error
 
-	// Ended is what ends the session by now, but for the drain; nil: nothing.
+	// Ended is the error that ends the session by now, without the end of the drain; or nil.
 	Ended() error
 
 	// Cut is the end of a drain that took too long.
 	Cut() error
 
-	// Block shows the relay as blocked and waits for d. It returns what ends the session
-	// before that. With person nothing but a person's act can help.
-	Block(ctx, hard context.Context, reason string, cause error, person bool, d time.Duration) error
+	// Block shows the relay as blocked and waits for d, or returns the error that ends the
+	// session before. person: the cause does not pass by itself.
+	Block(ctx, deliveryCtx context.Context, reason string, cause error, person bool, d time.Duration) error
 
 	// Last is the last row that was taken, and whether its transaction goes on behind the
 	// last batch.
 	Last() (row deadletter.Row, open bool)
 
-	// Sending ends when waiting for room in the sink is pointless, Judging also when the slot
-	// may be somebody else's.
+	// Sending ends when waiting for room in the sink is pointless. Searching, for rejected
+	// records, also ends when another relay may have the slot.
 	Sending() context.Context
-	Judging() context.Context
+	Searching() context.Context
 }
 
 // Start is what holds where a session begins.
@@ -70,9 +70,9 @@ type Rules struct {
 	Growth int
 }
 
-// guarantee is what a guarantee does with the routed rows of a session: how they reach the
-// brokers, what follows from a failure, and what may be confirmed beside the tracker's
-// word. There are two: atLeastOnce and exactlyOnce.
+// guarantee is what the two guarantees do differently with the routed rows of a session: how
+// they reach the brokers, what follows from a failure, and up to where the tracker's position
+// may be confirmed. There are two implementations: atLeastOnce and exactlyOnce.
 //
 // The deliverer calls all of it, but for Limit and ToRepeat, which are safe from any
 // goroutine.
@@ -83,16 +83,16 @@ type guarantee interface {
 	// covers reports whether a row was delivered before this session began.
 	covers(row *wal.Row) bool
 
-	// replace puts what an earlier session decided of a row in the place of its records,
-	// which begin with the n-th of the flight's.
+	// replace puts the decision of an earlier session about a row in the place of its records,
+	// which begin with the n-th of the batch.
 	replace(f *InFlight, n int, row *wal.Row) error
 
-	// send hands the sink what of a flight is routed and not yet sent.
+	// send hands the sink the records of a batch that are routed and not yet sent.
 	send(f *InFlight)
 
-	// rejected runs for a flight of which the router refuses a row, once the rows before
-	// that are routed. It ends the session, or returns when all rows are sent.
-	rejected(ctx, hard context.Context, f *InFlight, rejection error) error
+	// rejected runs for a batch with a row that the router refuses; the rows before it are
+	// routed. It ends the session, or returns when all rows are sent.
+	rejected(ctx, deliveryCtx context.Context, f *InFlight, rejection error) error
 
 	// Pass takes the position of a batch without rows.
 	Pass(through wal.LSN)
@@ -101,10 +101,10 @@ type guarantee interface {
 	MakeRoom()
 
 	// Recover runs whenever a Send has failed, or the sink has given up. It ends the
-	// session, or returns when all that failed is durable.
-	Recover(ctx, hard context.Context) error
+	// session, or returns when every failed record is durable.
+	Recover(ctx, deliveryCtx context.Context) error
 
-	// Renewal ticks when Renew has to run though no row comes; stop ends it.
+	// Renewal ticks when Renew has to run without any row; stop ends it.
 	Renewal() (tick <-chan time.Time, stop func())
 	Renew()
 
@@ -112,11 +112,11 @@ type guarantee interface {
 	Finish()
 
 	// Unreadable runs at the end of a session whose stream ended at a row that cannot be
-	// read. It returns the error to report: cause, or what keeps rows before it from being
-	// delivered.
+	// read. It returns the error to report: cause, or the error that keeps rows before the
+	// unreadable one from being delivered.
 	Unreadable(ctx, within context.Context, cause error) error
 
-	// Close runs when no answer is waited for any more.
+	// Close runs when the session waits for no answer any more.
 	Close(cause error)
 
 	// Limit is the highest position that may be told, whatever is acknowledged.
@@ -141,19 +141,19 @@ type Delivery struct {
 
 	sends    sends
 	shown    shown
-	together bool // errTogether holds beside the error of the session
+	isolates bool // ErrIsolated holds beside the error of the session
 }
 
-// sends are the Sends that are not done with.
+// sends are the Sends that are not answered, or failed.
 type sends struct {
 	outstanding atomic.Int64  // Sends whose done has not been called
 	wake        chan struct{} // one token: a Send failed, or none is outstanding
 	stumbled    atomic.Bool   // a heartbeat failed, and the sink halted with it
-	pieces      uint64        // count of Sends, the order for failed
+	count       uint64        // count of Sends, the order for failed
 	buffers     sync.Pool     // of *record.Buffer
 
 	mu     sync.Mutex
-	failed []failedPiece // guarded by mu; in no order
+	failed []failedSend // guarded by mu; in no order
 }
 
 // shown is what the status reads, from any goroutine.
@@ -188,7 +188,7 @@ func (d *Delivery) Backlog(behind bool) {
 	}
 }
 
-// Behind says what Backlog was told last.
+// Behind reports whether the sink was told of a backlog last.
 func (d *Delivery) Behind() bool { return d.behind }
 
 // Route turns the rows of a batch into records up to the first that cannot be and is not set
@@ -196,7 +196,7 @@ func (d *Delivery) Behind() bool { return d.behind }
 func (d *Delivery) Route(f *InFlight) error {
 	for f.routed < len(f.batch.Rows) {
 		row := &f.batch.Rows[f.routed]
-		if d.covers(row) || d.start.Delivered(row) || d.m.part.covers(row) {
+		if d.covers(row) || d.start.Delivered(row) || d.m.partial.covers(row) {
 			d.m.router.Pass(f.buf, row)
 			f.routed++
 			continue
@@ -204,7 +204,7 @@ func (d *Delivery) Route(f *InFlight) error {
 		n := len(f.buf.Records)
 		err := d.m.router.Route(f.buf, row)
 		if err == nil {
-			err = d.keepOut(f, n)
+			err = d.refuseLetterTopic(f, n)
 		}
 		if err == nil {
 			err = d.replace(f, n, row)
@@ -220,22 +220,22 @@ func (d *Delivery) Route(f *InFlight) error {
 }
 
 // Send hands the records of a batch to the sink. rejection is what Route returned of it.
-func (d *Delivery) Send(ctx, hard context.Context, f *InFlight, rejection error) error {
+func (d *Delivery) Send(ctx, deliveryCtx context.Context, f *InFlight, rejection error) error {
 	if rejection == nil {
 		d.send(f)
-	} else if err := d.rejected(ctx, hard, f, rejection); err != nil {
+	} else if err := d.rejected(ctx, deliveryCtx, f, rejection); err != nil {
 		return err
 	}
 	if f.sent < len(f.buf.Records) {
-		d.keep(f)
+		d.hold(f)
 		return nil
 	}
 	f.finish()
 	return nil
 }
 
-// Heartbeat sends the heartbeats of now. No position hangs on them: one that fails is
-// logged, and what it may have done to the rows around it is recovered with them.
+// Heartbeat sends the heartbeats of now. No position depends on them: one that fails is logged,
+// and rows that failed with it are recovered.
 func (d *Delivery) Heartbeat(now time.Time) {
 	if d.Failed() {
 		return
@@ -275,17 +275,17 @@ func (d *Delivery) Acked() int { return int(d.shown.acked.Load()) }
 // goroutine may call it.
 func (d *Delivery) Waiting(now time.Time) (time.Duration, bool) { return d.shown.waits.Ago(now) }
 
-// Together reports that the session's rows have to be sent again, though it ended at a row
+// Isolates reports that the session's rows have to be sent again, though it ended at a row
 // that cannot be read.
-func (d *Delivery) Together() bool { return d.together }
+func (d *Delivery) Isolates() bool { return d.isolates }
 
-// Again says of an error that ends a session why the next one begins at once: this process
-// knows something of the same rows now that it did not.
+// Again returns why the next session begins at once after an error: this process has learned
+// something about the rows that it reads again, and treats them differently.
 func Again(err error) (why string, ok bool) {
 	switch {
 	case errors.Is(err, errReadAgain):
 		return "reading a large transaction for the second time", true
-	case errors.Is(err, errSentenced), errors.Is(err, ErrTogether):
+	case errors.Is(err, errDecided), errors.Is(err, ErrIsolated):
 		return "going on from the checkpoint", true
 	}
 	return "", false

@@ -81,7 +81,7 @@ func TestBlocked_SaysHowToGoOnWithoutTheRow(t *testing.T) {
 	} {
 		tt.cfg.Resume = &resume.Config{Slot: "orders"}
 		d := opened(tt.cfg)
-		if got := d.wayOut(100, tt.reason, errors.New("too large")).Error(); got != "too large"+tt.want {
+		if got := d.skipHint(100, tt.reason, errors.New("too large")).Error(); got != "too large"+tt.want {
 			t.Errorf("%+v, %s:\n%s\nwant\n%s", tt.cfg, tt.reason, got, tt.want)
 		}
 	}
@@ -98,7 +98,7 @@ func TestMessage_HasNotTheEndOfTheTransactionBehindIt(t *testing.T) {
 		{Relation: outbox, Ordinal: 1, Txn: &wal.Txn{Commit: 130, Time: time.Unix(1000, 0)}},
 	}
 	for i, want := range []wal.LSN{0, 140} {
-		if d.place(&record.Record{Row: &rows[i]}); rows[i].Txn.End != want {
+		if d.fillPosition(&record.Record{Row: &rows[i]}); rows[i].Txn.End != want {
 			t.Errorf("row %d ends at %s, want %s", i, rows[i].Txn.End, want)
 		}
 	}

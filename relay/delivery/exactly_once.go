@@ -18,13 +18,13 @@ import (
 )
 
 // With exactly-once the sink commits records and the position behind them together.
-// The slot is told no position beyond a committed one, so it is never ahead of the
-// checkpoint topic, and what the slot brings again the checkpoint says is there.
+// The server is told no position beyond a committed one, so the slot is never ahead of the
+// checkpoint topic. Rows that the slot brings again are covered by the checkpoint.
 //
-// Any failure ends the session. The next one opens the sink anew, which settles what
-// became of the last transaction, and the server sends what was not committed.
-// Nothing is repaired in between: there is one way from a position to the records
-// behind it, and every start takes it.
+// Any failure ends the session. The next one opens the sink anew, which finds out whether the
+// last transaction was committed, and the server sends every row that was not. Nothing is
+// retried in between: there is one way from a position to the records behind it, and every
+// start takes it.
 
 // TransactionalSink is what a relay needs of a sink for exactly-once;
 // *kafkatx.Transactional satisfies it.
@@ -34,7 +34,7 @@ type TransactionalSink interface {
 	Mark(m sink.Position)
 	Seal()
 	Finish(done func(error))
-	Convict(ctx context.Context, id string, records []record.Record) (map[int]sink.Failure, error)
+	FindRejected(ctx context.Context, id string, records []record.Record) (map[int]sink.Failure, error)
 }
 
 // exactlyOnce sends in Kafka transactions, each with the position behind it.
@@ -44,19 +44,19 @@ type exactlyOnce struct {
 	id   string
 
 	start    checkpoint.Record // what was delivered before the session
-	at       checkpoint.Record // behind everything that was sent; goroutine B's
-	covered  atomic.Uint64     // may be told to the server
+	at       checkpoint.Record // behind everything that was sent; the deliverer's
+	covered  atomic.Uint64     // position that may be told to the server
 	lost     chan error        // why the sink gave up
-	finished bool              // goroutine B's
+	finished bool              // the deliverer's
 }
 
-// verdicts are what is remembered of records that brokers refused, from session to
-// session. They belong to Run's goroutine, but for last.
-type verdicts struct {
-	of        wal.Lineage // the history that the positions are of
-	condemned map[recordID]condemned
-	strips    map[recordID]int                  // how often a record's letter was refused too
-	last      atomic.Pointer[checkpoint.Record] // the newest that this process committed
+// refusals are the records that the brokers rejected, from session to session. The deliverer
+// uses them, but for last.
+type refusals struct {
+	of      wal.Lineage // the history that the positions are of
+	refused map[recordID]refusedRecord
+	strips  map[recordID]int                  // how often a record's letter was refused too
+	last    atomic.Pointer[checkpoint.Record] // the newest that this process committed
 }
 
 // recordID names a record: a row may become several.
@@ -65,24 +65,24 @@ type recordID struct {
 	n   int // among those that the router makes of the row, from 0
 }
 
-// condemned is a record that goes among the dead letters, or nowhere.
-type condemned struct {
+// refusedRecord is a rejected record: it becomes a dead letter, or is skipped.
+type refusedRecord struct {
 	reason string
 	err    error
 }
 
 // belong forgets what is known of rows of another history, in which other rows have
 // their positions.
-func (v *verdicts) belong(to wal.Lineage) {
+func (v *refusals) belong(to wal.Lineage) {
 	if v.of != to {
-		v.of, v.condemned, v.strips = to, nil, nil
+		v.of, v.refused, v.strips = to, nil, nil
 	}
 }
 
 // forget drops what a record covers: it will not be read again.
-func (v *verdicts) forget(rec *checkpoint.Record) {
+func (v *refusals) forget(rec *checkpoint.Record) {
 	covered := func(id recordID) bool { return rec.Covers(id.row.Commit, id.row.Seq) }
-	maps.DeleteFunc(v.condemned, func(id recordID, _ condemned) bool { return covered(id) })
+	maps.DeleteFunc(v.refused, func(id recordID, _ refusedRecord) bool { return covered(id) })
 	maps.DeleteFunc(v.strips, func(id recordID, _ int) bool { return covered(id) })
 }
 
@@ -95,7 +95,8 @@ func (x *exactlyOnce) Renew()                        { x.mark(false) }
 func (x *exactlyOnce) Close(error)                   {}
 func (x *exactlyOnce) ToRepeat(checkpoint.Stats) int { return 0 } // the checkpoint has them
 
-// takeOver opens the sink for the holder of the slot, and finds where to go on.
+// takeOver opens the sink for the holder of the slot, which fences every earlier one, and finds
+// where to go on.
 func (d *Delivery) takeOver(ctx context.Context) error {
 	m := d.m
 	tx := d.sink.(TransactionalSink)
@@ -108,8 +109,8 @@ func (d *Delivery) takeOver(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	at, err := m.cfg.Resume.ExactlyOnce(value, m.verdicts.last.Load(), origin, d.start.Position)
-	m.sayResumed(&at, origin)
+	at, err := m.cfg.Resume.ExactlyOnce(value, m.refusals.last.Load(), origin, d.start.Position)
+	m.logResumed(&at, origin)
 	if err != nil {
 		return err
 	}
@@ -117,8 +118,8 @@ func (d *Delivery) takeOver(ctx context.Context) error {
 	x.start, x.at = rec, rec
 	x.covered.Store(uint64(rec.End))
 	d.guarantee = x
-	m.verdicts.belong(d.Lineage())
-	m.verdicts.forget(&rec)
+	m.refusals.belong(d.Lineage())
+	m.refusals.forget(&rec)
 	if at.Renew {
 		x.mark(true)
 	}
@@ -165,7 +166,7 @@ func (x *exactlyOnce) Renewal() (<-chan time.Time, func()) {
 // committed runs on a goroutine of the sink.
 func (x *exactlyOnce) committed(rec *checkpoint.Record) {
 	x.covered.Store(uint64(max(rec.End, wal.LSN(x.covered.Load()))))
-	x.d.m.verdicts.last.Store(rec)
+	x.d.m.refusals.last.Store(rec)
 }
 
 func (x *exactlyOnce) Pass(through wal.LSN) {
@@ -179,11 +180,11 @@ func (x *exactlyOnce) Pass(through wal.LSN) {
 // source transactions wherever the batch shows where one ends.
 func (x *exactlyOnce) send(f *InFlight) {
 	d := x.d
-	records := d.placed(f.buf.Records[f.sent:])
+	records := d.withPosition(f.buf.Records[f.sent:])
 	all := f.sent+len(records) == len(f.buf.Records)
 	rows := f.batch.Rows
-	// What is stuck may lie before the transaction that is kept apart: cut at both.
-	at, apart := d.m.board.StuckAt(), d.m.apart
+	// The blocked row may lie before the isolated transaction: cut at both.
+	at, apart := d.m.board.BlockedCommit(), d.m.isolated
 	for _, stuck := range slices.Compact([]wal.LSN{min(at, apart), max(at, apart)}) {
 		switch i := rowFrom(rows, stuck); {
 		case i == 0 && deadletter.RowOf(&rows[0]).Commit == stuck && x.at.Part.Commit != stuck: // it begins here
@@ -243,7 +244,7 @@ func (x *exactlyOnce) cut(f *InFlight, records []record.Record, i int, now bool)
 	return records[n:]
 }
 
-// rowFrom is the index of the first row that commits there or later.
+// rowFrom is the index of the first row that commits at a position or later.
 func rowFrom(rows []wal.Row, commit wal.LSN) int {
 	for i := range rows {
 		if deadletter.RowOf(&rows[i]).Commit >= commit {
@@ -253,7 +254,7 @@ func rowFrom(rows []wal.Row, commit wal.LSN) int {
 	return len(rows)
 }
 
-// unended says that a row's transaction does not end in the flight's batch.
+// unended reports whether a row's transaction goes on behind the batch.
 func (f *InFlight) unended(row *wal.Row) bool {
 	return !row.Outside() && (row.Txn.End == 0 || row.Txn.End > f.batch.Through)
 }
@@ -285,31 +286,31 @@ func (x *exactlyOnce) onLost(err error) {
 	}
 }
 
-func (x *exactlyOnce) Recover(ctx, hard context.Context) error {
+func (x *exactlyOnce) Recover(ctx, deliveryCtx context.Context) error {
 	d := x.d
 	if !d.Failed() && len(x.lost) == 0 {
 		return nil
 	}
-	if err := d.quiesce(hard); err != nil {
+	if err := d.quiesce(deliveryCtx); err != nil {
 		return err
 	}
 	var cause error
 	select {
-	case cause = <-x.lost: // it comes right behind the failures
-	case <-hard.Done():
+	case cause = <-x.lost: // the sink gives up right behind the failures
+	case <-deliveryCtx.Done():
 		return d.s.Cut()
 	}
 	records, failures := x.failures()
-	err := x.judge(hard, records, failures, cause)
+	err := x.afterAbort(deliveryCtx, records, failures, cause)
 	if e, ok := errors.AsType[*sink.Error](err); ok && e.Class == sink.Retry && ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", ErrDrainCut, err)
 	}
 	return err
 }
 
-// why is what ended the search for the guilty, or the error that it ended with.
+// why is what ended the search for rejected records, or the error that it ended with.
 func (x *exactlyOnce) why(err error) error {
-	if x.d.s.Judging().Err() == nil {
+	if x.d.s.Searching().Err() == nil {
 		return err
 	}
 	if ended := x.d.s.Ended(); ended != nil {
@@ -325,7 +326,7 @@ func (x *exactlyOnce) failures() ([]record.Record, []sink.Failure) {
 	failed := d.sends.failed
 	d.sends.failed = nil
 	d.sends.mu.Unlock()
-	sortPieces(failed)
+	sortSends(failed)
 	var records []record.Record
 	var failures []sink.Failure
 	for _, f := range failed {
@@ -341,30 +342,30 @@ func (x *exactlyOnce) failures() ([]record.Record, []sink.Failure) {
 	return records, failures
 }
 
-// judge decides what follows from a transaction that was not committed.
-func (x *exactlyOnce) judge(hard context.Context, records []record.Record, failures []sink.Failure, cause error) error {
-	var suspects []record.Record
+// afterAbort decides what follows from a transaction that was not committed.
+func (x *exactlyOnce) afterAbort(deliveryCtx context.Context, records []record.Record, failures []sink.Failure, cause error) error {
+	var candidates []record.Record
 	first := -1
 	for i, f := range failures {
 		if first < 0 && !errors.Is(f.Err, sink.ErrHalted) {
 			first = i
 		}
 		if f.Class == sink.Rejected {
-			suspects = append(suspects, records[i])
+			candidates = append(candidates, records[i])
 		}
 	}
-	if len(suspects) > 0 {
-		ctx, cancel := context.WithTimeout(hard, convictTimeout)
+	if len(candidates) > 0 {
+		ctx, cancel := context.WithTimeout(deliveryCtx, searchTimeout)
 		defer cancel()
-		defer context.AfterFunc(x.d.s.Judging(), cancel)()
-		if x.d.s.Judging().Err() != nil {
+		defer context.AfterFunc(x.d.s.Searching(), cancel)()
+		if x.d.s.Searching().Err() != nil {
 			cancel()
 		}
-		guilty, err := x.sink.Convict(ctx, x.id, suspects)
+		found, err := x.sink.FindRejected(ctx, x.id, candidates)
 		if err != nil {
 			return x.why(err)
 		}
-		return x.sentence(suspects, guilty)
+		return x.decide(candidates, found)
 	}
 	if first < 0 {
 		return cause
@@ -380,8 +381,8 @@ func (x *exactlyOnce) judge(hard context.Context, records []record.Record, failu
 	return err
 }
 
-// sayResumed logs what an operator has to know of where a start goes on, refused or not.
-func (m *Memory) sayResumed(at *resume.Point, origin wal.Origin) {
+// logResumed logs what an operator has to know of where a start goes on, refused or not.
+func (m *Memory) logResumed(at *resume.Point, origin wal.Origin) {
 	switch {
 	case at.Gone:
 		m.log.Error().Str("topic", m.cfg.Resume.CheckpointTopic).Stringer("lsn", at.Rec.End).Msg("the checkpoint is gone from its topic; going on from what this process committed last")
@@ -390,6 +391,6 @@ func (m *Memory) sayResumed(at *resume.Point, origin wal.Origin) {
 			Msg("no checkpoint for this slot: exactly once begins at the slot's position. What another relay delivered beyond it comes again")
 	}
 	if at.Fork != nil {
-		m.sayForked(resume.Known{Origin: wal.Origin{SystemID: at.Was.System, Timeline: at.Was.Timeline}, Told: at.Was.End}, origin, *at.Fork)
+		m.logForked(resume.Known{Origin: wal.Origin{SystemID: at.Was.System, Timeline: at.Was.Timeline}, Told: at.Was.End}, origin, *at.Fork)
 	}
 }

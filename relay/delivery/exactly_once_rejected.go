@@ -12,27 +12,27 @@ import (
 	"github.com/cdc-relay/cdc-relay/sink"
 )
 
-// With exactly-once a row that can never be delivered is found by trying records in
-// transactions that are aborted. What becomes of it is remembered, and the session
-// that reads it again puts its dead letter in its place, or nothing, before it is
-// sent: a source transaction is never divided for it.
+// With exactly-once a rejected record is found by bisection: the sink sends the records of the
+// failed transaction again in transactions that it aborts. The decision about the record is
+// remembered (refusals), and the session that reads the row again puts the dead letter in the
+// record's place, or nothing, before it is sent: a source transaction is never divided for it.
 
-// convictTimeout bounds the search for the guilty records.
-const convictTimeout = time.Minute
+// searchTimeout bounds the search for rejected records.
+const searchTimeout = time.Minute
 
-// errSentenced ends a session to have rows sent again of which it is known now what
-// becomes of them.
-var errSentenced = errors.New("rows were refused by the brokers; their transaction is sent again without them")
+// errDecided ends a session whose rejected records are found: the next session sends their
+// transaction again with dead letters in their place, or without them.
+var errDecided = errors.New("rows were refused by the brokers; their transaction is sent again without them")
 
-// ErrTogether ends a session at a transaction that cannot be delivered, to have what
-// commits before it committed without its beginning: whoever gives the transaction up
-// moves the slot over both.
-var ErrTogether = errors.New("rows were given up with the beginning of a later transaction that cannot be delivered; they are sent again without that")
+// ErrIsolated ends a session at a transaction that cannot be delivered, whose beginning shares a
+// Kafka transaction with rows before it. The next session commits these rows by themselves:
+// giving the transaction up moves the slot over everything before it.
+var ErrIsolated = errors.New("rows were given up with the beginning of a later transaction that cannot be delivered; they are sent again without that")
 
-// takeApart says whether that has happened to a transaction for the first time. No answer
-// is waited for any more.
-func (x *exactlyOnce) takeApart(commit wal.LSN) bool {
-	if x.d.m.apart == commit {
+// isolate reports whether a transaction has to be isolated, and was not yet. Every send is
+// answered by then.
+func (x *exactlyOnce) isolate(commit wal.LSN) bool {
+	if x.d.m.isolated == commit {
 		return false
 	}
 	d := x.d
@@ -41,7 +41,7 @@ func (x *exactlyOnce) takeApart(commit wal.LSN) bool {
 	for _, f := range d.sends.failed {
 		for i := range f.p.records {
 			if row := f.p.records[i].Row; row != nil && deadletter.RowOf(row).Commit < commit {
-				d.m.apart = commit
+				d.m.isolated = commit
 				return true
 			}
 		}
@@ -49,45 +49,45 @@ func (x *exactlyOnce) takeApart(commit wal.LSN) bool {
 	return false
 }
 
-// unreadable reports first what keeps rows before the unreadable one from being committed:
-// skipping that row would give them up too. A relay that is fenced here lost the slot, which
-// the server lets go with such an error, to one that stands by.
+// Unreadable reports first what keeps rows before the unreadable row from being committed:
+// skipping that row would give them up too. A relay that is fenced here lost the slot to a
+// standby: the server releases the slot with such an error.
 func (x *exactlyOnce) Unreadable(ctx, within context.Context, unread error) error {
 	if x.d.sends.outstanding.Load() > 0 {
 		return unread
 	}
 	last, _ := x.d.s.Last()
-	together := x.takeApart(last.Commit)
+	isolated := x.isolate(last.Commit)
 	err := x.Recover(ctx, within)
 	own, ok := errors.AsType[*sink.Error](err)
 	switch {
 	case err == nil || isHeldBack(err):
-		x.d.together = together
+		x.d.isolates = isolated
 	case within.Err() == nil && (!ok || own.Reason != sink.ReasonFenced):
 		return err
 	}
 	return unread
 }
 
-// HeldError ends a session at a row that waits for somebody.
-type HeldError struct {
+// BlockedAtRowError ends a session at a row that only a person can get past.
+type BlockedAtRowError struct {
 	Reason string
 	Err    error
 }
 
-func (e *HeldError) Error() string { return e.Err.Error() }
-func (e *HeldError) Unwrap() error { return e.Err }
+func (e *BlockedAtRowError) Error() string { return e.Err.Error() }
+func (e *BlockedAtRowError) Unwrap() error { return e.Err }
 
-// sentence remembers what becomes of the guilty records.
-func (x *exactlyOnce) sentence(suspects []record.Record, guilty map[int]sink.Failure) error {
+// decide applies relay.on_reject to the rejected records among the candidates.
+func (x *exactlyOnce) decide(candidates []record.Record, found map[int]sink.Failure) error {
 	d, r := x.d, x.d.m
-	if len(guilty) == 0 {
-		return &sink.Error{Class: sink.Retry, Reason: "refused_together", Err: errors.New("the brokers refused records together that they take alone; trying smaller batches")}
+	if len(found) == 0 {
+		return &sink.Error{Class: sink.Retry, Reason: sink.ReasonRefusedTogether, Err: errors.New("the brokers refused records together that they take alone; trying smaller batches")}
 	}
-	for i := range suspects {
-		f, found := guilty[i]
-		rec := &suspects[i]
-		if !found || rec.Row == nil {
+	for i := range candidates {
+		f, is := found[i]
+		rec := &candidates[i]
+		if !is || rec.Row == nil {
 			continue
 		}
 		row, id := rec.Row, recordName(rec)
@@ -98,20 +98,20 @@ func (x *exactlyOnce) sentence(suspects []record.Record, guilty map[int]sink.Fai
 		switch {
 		case r.cfg.OnReject == StopOnReject:
 			d.m.Rejected.Reject(f.Reason, id.row, cause)
-			cause.Err = d.letterWay(f.Reason, cause.Err) // what lay before it was aborted with it
-			return x.held(row, f.Reason, cause)
-		case r.cfg.OnReject == DeadLetterOnReject && rec.Topic == r.cfg.DeadLetterTopic: // a letter: see keepOut
+			cause.Err = d.deadLetterHint(f.Reason, cause.Err) // what lies before it was aborted with it
+			return x.blockAt(row, f.Reason, cause)
+		case r.cfg.OnReject == DeadLetterOnReject && rec.Topic == r.cfg.DeadLetterTopic: // a letter: see refuseLetterTopic
 			letter := *rec
 			if !deadletter.Strip(&letter) {
-				return x.held(row, f.Reason, cause)
+				return x.blockAt(row, f.Reason, cause)
 			}
-			put(&r.verdicts.strips, id, r.verdicts.strips[id]+1)
+			put(&r.refusals.strips, id, r.refusals.strips[id]+1)
 		default:
 			d.m.Rejected.Aside(f.Reason, row, cause)
-			put(&r.verdicts.condemned, id, condemned{reason: f.Reason, err: cause})
+			put(&r.refusals.refused, id, refusedRecord{reason: f.Reason, err: cause})
 		}
 	}
-	return errSentenced
+	return errDecided
 }
 
 // put makes the map with its first entry.
@@ -127,23 +127,23 @@ func recordName(rec *record.Record) recordID {
 	return recordID{deadletter.RowOf(rec.Row), int(rec.Nth)}
 }
 
-// held has the session end at a row, and the next one commit what lies before its
+// blockAt ends the session at a row. The next one commits everything before the row's
 // transaction.
-func (x *exactlyOnce) held(row *wal.Row, reason string, cause error) error {
+func (x *exactlyOnce) blockAt(row *wal.Row, reason string, cause error) error {
 	x.d.m.board.BlockedAt(row, x.d.Lineage(), reason, cause)
-	return &HeldError{reason, cause}
+	return &BlockedAtRowError{reason, cause}
 }
 
 func (x *exactlyOnce) replace(f *InFlight, n int, row *wal.Row) error {
 	d := x.d
-	if len(d.m.verdicts.condemned) == 0 {
+	if len(d.m.refusals.refused) == 0 {
 		return nil
 	}
 	records := f.buf.Records[n:]
 	kept := records[:0]
 	for i := range records {
 		rec := &records[i]
-		c, ok := d.m.verdicts.condemned[recordName(rec)]
+		c, ok := d.m.refusals.refused[recordName(rec)]
 		if !ok {
 			kept = append(kept, *rec)
 			continue
@@ -162,62 +162,63 @@ func (x *exactlyOnce) replace(f *InFlight, n int, row *wal.Row) error {
 	return nil
 }
 
-// hand gives the sink records with what earlier sessions found out about their keys and
-// letters.
+// hand gives the sink records, after parked keys and shortened letters are applied.
 func (x *exactlyOnce) hand(f *InFlight, records []record.Record) {
 	x.d.follow(f, records)
 	x.shorten(records)
 	x.d.hand(f, records)
 }
 
-// shorten leaves out of letters what the brokers did not take with them.
+// shorten strips letters that the brokers rejected as often as they did.
 func (x *exactlyOnce) shorten(records []record.Record) {
-	if len(x.d.m.verdicts.strips) == 0 {
+	if len(x.d.m.refusals.strips) == 0 {
 		return
 	}
 	for i := range records {
 		if records[i].Row == nil || records[i].Topic != x.d.m.cfg.DeadLetterTopic {
 			continue
 		}
-		for range x.d.m.verdicts.strips[recordName(&records[i])] {
+		for range x.d.m.refusals.strips[recordName(&records[i])] {
 			deadletter.Strip(&records[i])
 		}
 	}
 }
 
-// rejected ends the session. What commits before the row's transaction is committed first.
-func (x *exactlyOnce) rejected(ctx, hard context.Context, f *InFlight, rejection error) error {
+// rejected ends the session at a row that the router refuses. Everything that commits before
+// the row's transaction is committed first.
+func (x *exactlyOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, rejection error) error {
 	d := x.d
 	row := &f.batch.Rows[f.routed]
 	reason := rejectionReason(rejection)
 	if i := rowFrom(f.batch.Rows, deadletter.RowOf(row).Commit); i > 0 {
-		records := d.placed(f.buf.Records[f.sent:])
+		records := d.withPosition(f.buf.Records[f.sent:])
 		if rest := x.cut(f, records, i, true); len(rest) > 0 {
 			d.m.log.Debug().Int("records", len(rest)).Msg("records of a transaction with a rejected row are not sent")
 		}
 	}
 	x.Finish()
-	if err := d.quiesce(hard); err != nil {
+	if err := d.quiesce(deliveryCtx); err != nil {
 		return err
 	}
-	together := x.takeApart(deadletter.RowOf(row).Commit)
+	isolated := x.isolate(deadletter.RowOf(row).Commit)
 	if len(x.lost) > 0 || d.Failed() {
-		if err := x.Recover(ctx, hard); err != nil && !isHeldBack(err) {
+		if err := x.Recover(ctx, deliveryCtx); err != nil && !isHeldBack(err) {
 			return err
 		}
 	}
 	if errors.Is(rejection, record.ErrBinary) {
 		return rejection // the next session reads text
 	}
-	if together {
-		return ErrTogether
+	if isolated {
+		return ErrIsolated
 	}
 	d.m.Rejected.Reject(reason, deadletter.RowOf(row), rejection)
-	return x.held(row, reason, d.wayOut(deadletter.RowOf(row).Commit, reason, rejection))
+	return x.blockAt(row, reason, d.skipHint(deadletter.RowOf(row).Commit, reason, rejection))
 }
 
-// isHeldBack says that nothing failed but what the end of the stream left open.
+// isHeldBack reports that no record failed by itself: the end of the stream left the
+// transaction open.
 func isHeldBack(err error) bool {
 	e, ok := errors.AsType[*sink.Error](err)
-	return ok && e.Reason == "held_back"
+	return ok && e.Reason == sink.ReasonHeldBack
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/sink"
 )
 
-// What lies before the position comes again where the slot is behind, in pieces too.
+// What lies before the position comes again where the slot is behind, in count too.
 func TestExactly_DivideNeverGoesBack(t *testing.T) {
 	d := opened(Config{Guarantee: ExactlyOnce, Resume: &resume.Config{Shape: "this"}})
 	part := checkpoint.Part{Commit: 320, Rows: 9, Shape: "this"}
@@ -39,14 +39,14 @@ func TestExactly_DivideNeverGoesBack(t *testing.T) {
 
 // Behind a fork other rows have the positions of those that were condemned.
 func TestExactly_VerdictsAreOfOneHistory(t *testing.T) {
-	var v verdicts
+	var v refusals
 	v.belong(wal.Lineage{SystemID: "7", Timeline: 1})
-	v.condemned = map[recordID]condemned{{row: deadletter.Row{Commit: 320, Seq: 1}}: {reason: "record_too_large"}}
-	if v.belong(wal.Lineage{SystemID: "7", Timeline: 1}); len(v.condemned) != 1 {
-		t.Fatalf("forgot %v", v.condemned)
+	v.refused = map[recordID]refusedRecord{{row: deadletter.Row{Commit: 320, Seq: 1}}: {reason: "record_too_large"}}
+	if v.belong(wal.Lineage{SystemID: "7", Timeline: 1}); len(v.refused) != 1 {
+		t.Fatalf("forgot %v", v.refused)
 	}
-	if v.belong(wal.Lineage{SystemID: "7", Timeline: 2}); len(v.condemned) != 0 {
-		t.Errorf("kept %v", v.condemned)
+	if v.belong(wal.Lineage{SystemID: "7", Timeline: 2}); len(v.refused) != 0 {
+		t.Errorf("kept %v", v.refused)
 	}
 }
 
@@ -85,8 +85,8 @@ func TestExactly_CondemnsTheRecordThatIsRefused(t *testing.T) {
 			f := recordsOf(d, &row, "a", "b", "c")
 			for i, refused := range []string{"b", "c", "a"} {
 				at := slices.IndexFunc(f.buf.Records, func(r record.Record) bool { return string(r.Value) == refused })
-				err := x.sentence(f.buf.Records[at:at+1], map[int]sink.Failure{0: {Class: sink.Rejected, Reason: "record_too_large", Err: errors.New("too large")}})
-				if !errors.Is(err, errSentenced) {
+				err := x.decide(f.buf.Records[at:at+1], map[int]sink.Failure{0: {Class: sink.Rejected, Reason: "record_too_large", Err: errors.New("too large")}})
+				if !errors.Is(err, errDecided) {
 					t.Fatal(err)
 				}
 				f = recordsOf(d, &row, "a", "b", "c")
@@ -103,14 +103,14 @@ func TestExactly_CondemnsTheRecordThatIsRefused(t *testing.T) {
 
 // What lies behind the checkpoint is not judged any more.
 func TestExactly_ForgetsVerdictsOfWhatIsCommitted(t *testing.T) {
-	var v verdicts
+	var v refusals
 	early, late := recordID{row: deadletter.Row{Commit: 120, Seq: 1}}, recordID{deadletter.Row{Commit: 320, Seq: 1}, 1}
 	for _, id := range []recordID{early, late} {
-		put(&v.condemned, id, condemned{reason: "record_too_large"})
+		put(&v.refused, id, refusedRecord{reason: "record_too_large"})
 		put(&v.strips, id, 1)
 	}
 	v.forget(&checkpoint.Record{End: 300})
-	if len(v.condemned) != 1 || len(v.strips) != 1 || v.strips[late] != 1 {
-		t.Errorf("kept %v and %v", v.condemned, v.strips)
+	if len(v.refused) != 1 || len(v.strips) != 1 || v.strips[late] != 1 {
+		t.Errorf("kept %v and %v", v.refused, v.strips)
 	}
 }

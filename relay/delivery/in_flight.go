@@ -15,34 +15,34 @@ import (
 
 // InFlight is a batch between the source and its acknowledgement.
 type InFlight struct {
-	d       *Delivery
-	batch   *wal.Batch
-	buf     *record.Buffer
-	ticket  checkpoint.Ticket
-	read    time.Time         // when B took the batch
-	routed  int               // rows that were routed
-	sent    int               // records that were handed to the sink
-	durable int               // of them, those that are acknowledged for sure; see overtakes
-	waited  int               // rows up to the one that waited for that last; zero: none did
-	letters []string          // reasons of the records that became dead letters
-	skipped bool              // there are records without a topic, which are not sent
-	handed  time.Time         // first hand-over to the sink
-	acked   atomic.Int64      // records that are durable
-	settled atomic.Int64      // of them, those of transactions that may be confirmed
-	pending atomic.Int64      // pieces not durable, plus one while rows are left to route or held
-	through atomic.Uint64     // while rows are held: what may be confirmed once the others are durable
-	behind  checkpoint.Commit // of the first held row; written before through
+	d           *Delivery
+	batch       *wal.Batch
+	buf         *record.Buffer
+	ticket      checkpoint.Ticket
+	read        time.Time         // when the deliverer took the batch
+	routed      int               // rows that were routed
+	sent        int               // records that were handed to the sink
+	durable     int               // of them, those that were acknowledged when overtakes asked last
+	waited      int               // rows up to the one that waited for earlier records last (sendFirst); zero: none did
+	letters     []string          // reasons of the records that became dead letters
+	skipped     bool              // there are records without a topic, which are not sent
+	handed      time.Time         // first hand-over to the sink
+	acked       atomic.Int64      // records that are durable
+	confirmable atomic.Int64      // of them, those of transactions that may be confirmed
+	pending     atomic.Int64      // sends that are not durable, plus one while rows are left to route or held
+	through     atomic.Uint64     // while rows are held: what may be confirmed once the others are durable
+	behind      checkpoint.Commit // of the first held row; written before through
 }
 
-// piece is what one Send got of a flight.
-type piece struct {
+// send is what one Send of the sink got of an in-flight batch.
+type send struct {
 	f       *InFlight
 	seq     uint64
 	records []record.Record
-	left    int // records not durable; owned by B once the piece failed
+	left    int // records not durable; the deliverer's once the send failed
 }
 
-// Take begins with a batch that has rows: it is routed next.
+// Take makes an in-flight batch of a batch that has rows. Route is next.
 func (d *Delivery) Take(b *wal.Batch) *InFlight {
 	f := &InFlight{d: d, batch: b, buf: d.sends.buffers.Get().(*record.Buffer), read: time.Now()}
 	f.pending.Store(1)
@@ -50,8 +50,8 @@ func (d *Delivery) Take(b *wal.Batch) *InFlight {
 	return f
 }
 
-// Entry is what the tracker has to know of a routed batch, but for the size. Records of parked
-// keys are replaced by then.
+// Entry is the tracker's entry of a routed batch, without its size. It replaces records of
+// parked keys by dead letters first, which changes the size.
 func (d *Delivery) Entry(f *InFlight) checkpoint.Entry {
 	d.follow(f, f.buf.Records)
 	rows := f.batch.Rows
@@ -67,12 +67,11 @@ func (f *InFlight) Records() *record.Buffer { return f.buf }
 // Admit takes the ticket of a batch that the window has room for.
 func (f *InFlight) Admit(ticket checkpoint.Ticket) { f.ticket = ticket }
 
-// hand gives the sink the next records of a flight, of which those of parked keys were
-// replaced.
+// hand gives the sink the next records of a batch. Records of parked keys were replaced.
 func (d *Delivery) hand(f *InFlight, records []record.Record) {
 	f.sent += len(records)
-	p := &piece{f: f, seq: d.sends.pieces, records: records}
-	d.sends.pieces++
+	p := &send{f: f, seq: d.sends.count, records: records}
+	d.sends.count++
 	f.pending.Add(1)
 	if f.handed.IsZero() {
 		f.handed = time.Now()
@@ -80,7 +79,7 @@ func (d *Delivery) hand(f *InFlight, records []record.Record) {
 	d.give(records, func(err error) { d.done(p, err) })
 }
 
-// give has the sink send records. Whatever they are, nothing else is done while it waits.
+// give has the sink send records. The deliverer does nothing else while Send waits for room.
 func (d *Delivery) give(records []record.Record, done func(error)) {
 	d.sends.outstanding.Add(1)
 	d.shown.waits.Set(time.Now())
@@ -89,20 +88,20 @@ func (d *Delivery) give(records []record.Record, done func(error)) {
 }
 
 // done runs on a goroutine of the sink, once for each Send.
-func (d *Delivery) done(p *piece, err error) {
+func (d *Delivery) done(p *send, err error) {
 	if err == nil {
 		p.f.acknowledged(p.records)
 		p.f.finish()
 	} else {
 		d.sends.mu.Lock()
-		d.sends.failed = append(d.sends.failed, failedPiece{p, err})
+		d.sends.failed = append(d.sends.failed, failedSend{p, err})
 		d.sends.mu.Unlock()
 	}
 	d.sent()
 }
 
 // acknowledged counts records that became durable. It may run on a goroutine of the sink,
-// before the flight is finished.
+// before the batch is finished.
 func (f *InFlight) acknowledged(records []record.Record) {
 	r, n := f.d.m, int64(len(records))
 	if n == 0 {
@@ -134,7 +133,7 @@ func openRows(b *wal.Batch) int {
 	return len(b.Rows) - n
 }
 
-// sent counts a Send as answered and wakes B to look at what came of it.
+// sent counts a Send as answered and wakes the deliverer.
 func (d *Delivery) sent() {
 	d.sends.outstanding.Add(-1)
 	select {
@@ -143,8 +142,8 @@ func (d *Delivery) sent() {
 	}
 }
 
-// finish counts one piece, or the routing, as done; the last one acknowledges
-// the batch. It may run on a goroutine of the sink.
+// finish counts one send, or the routing, as done. The last one acknowledges the batch, and
+// with its ticket the confirmed position may move. It may run on a goroutine of the sink.
 func (f *InFlight) finish() {
 	if left := f.pending.Add(-1); left > 0 {
 		f.partial(left)
@@ -155,7 +154,7 @@ func (f *InFlight) finish() {
 	records := f.delivered()
 	r.finished.Add(int64(len(records)))
 	f.d.shown.acked.Add(-f.acked.Load())
-	f.d.shown.repeats.Add(f.settled.Load() - f.acked.Load())
+	f.d.shown.repeats.Add(f.confirmable.Load() - f.acked.Load())
 	if r.ev.BatchDelivered != nil {
 		r.ev.BatchDelivered(f.batch, records, now.Sub(f.handed))
 	}
@@ -172,60 +171,59 @@ func (f *InFlight) finish() {
 	f.d.sends.buffers.Put(f.buf)
 }
 
-// failedPiece is a Send of which some records are not durable.
-type failedPiece struct {
-	p   *piece
+// failedSend is a Send of which some records are not durable.
+type failedSend struct {
+	p   *send
 	err error
 }
 
-// quiesce waits until every Send has called back: only then is it known what is
-// durable.
-func (d *Delivery) quiesce(hard context.Context) error {
+// quiesce waits until every Send is answered: only then is it known which records are durable.
+func (d *Delivery) quiesce(deliveryCtx context.Context) error {
 	for d.Outstanding() {
-		if err := d.s.Wait(hard, d.sends.wake); err != nil {
+		if err := d.s.Wait(deliveryCtx, d.sends.wake); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// upTo confirms the transactions that lie wholly before a row of the batch, once
-// everything before that row is durable. Without it a row that blocks for long
-// would have its neighbours sent again at every start.
-func (f *InFlight) upTo(row int) {
-	guilty := f.batch.Rows[row].Txn
+// confirmBefore confirms the transactions that lie wholly before a row of the batch, once
+// everything before that row is durable. Without it every start would send
+// the transactions before a row again that blocks for long.
+func (f *InFlight) confirmBefore(row int) {
+	own := f.batch.Rows[row].Txn
 	for i := row - 1; i >= 0; i-- {
-		if t := f.batch.Rows[i].Txn; t != guilty && t.End != 0 {
+		if t := f.batch.Rows[i].Txn; t != own && t.End != 0 {
 			f.ticket.Partial(t.End, f.commitOf(i+1))
-			f.settle(i)
+			f.countConfirmable(i)
 			return
 		}
 	}
 }
 
-// settle counts the records of rows up to the i-th as ones that no start repeats.
-func (f *InFlight) settle(i int) {
+// countConfirmable counts the records of rows up to the i-th as ones that no start repeats.
+func (f *InFlight) countConfirmable(i int) {
 	last, n := deadletter.RowOf(&f.batch.Rows[i]), int64(0)
 	for _, rec := range f.buf.Records {
 		if rec.Topic != "" && last.Compare(deadletter.RowOf(rec.Row)) >= 0 {
 			n++
 		}
 	}
-	f.d.shown.repeats.Add(f.settled.Swap(n) - n)
+	f.d.shown.repeats.Add(f.confirmable.Swap(n) - n)
 }
 
-// upToRow is upTo for the row of the oldest record that is not durable.
-func (f *InFlight) upToRow(row *wal.Row) {
+// confirmBeforeRow is confirmBefore for the row of the oldest record that is not durable.
+func (f *InFlight) confirmBeforeRow(row *wal.Row) {
 	for i := range f.batch.Rows {
 		if &f.batch.Rows[i] == row {
-			f.upTo(i)
+			f.confirmBefore(i)
 			return
 		}
 	}
 }
 
-func sortPieces(failed []failedPiece) {
-	slices.SortFunc(failed, func(a, b failedPiece) int { return cmp.Compare(a.p.seq, b.p.seq) })
+func sortSends(failed []failedSend) {
+	slices.SortFunc(failed, func(a, b failedSend) int { return cmp.Compare(a.p.seq, b.p.seq) })
 }
 
 // commitOf is the commit of a row. A message outside any transaction has none: it counts

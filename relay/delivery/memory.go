@@ -14,8 +14,8 @@ import (
 )
 
 // Memory is what the deliveries of one relay leave to each other. One goroutine uses it, but
-// for Finished. What is named by a position is of one history only, and is
-// forgotten on another one.
+// for Finished. Everything in it that names a position belongs to one history, and is forgotten
+// on another one.
 type Memory struct {
 	cfg    Config
 	router *router.Router
@@ -27,10 +27,10 @@ type Memory struct {
 	Letters  *rejected.Letters
 
 	ends     knownEnd
-	verdicts verdicts
-	part     fragment
-	apart    wal.LSN      // of a transaction that shares no Kafka transaction with those before it
-	of       wal.Lineage  // the history that part, apart and the counts of Rejected are of
+	refusals refusals
+	partial  partialTransaction
+	isolated wal.LSN      // commit of the transaction that shares no Kafka transaction with earlier rows
+	of       wal.Lineage  // the history that partial, isolated and the counts of Rejected are of
 	finished atomic.Int64 // records of batches that are delivered
 }
 
@@ -56,13 +56,13 @@ func (m *Memory) Finished() int64 { return m.finished.Load() }
 
 // Forked takes note of a failover between two sessions.
 func (m *Memory) Forked(was resume.Known, now wal.Origin, fork wal.Fork) {
-	m.sayForked(was, now, fork)
+	m.logForked(was, now, fork)
 	m.router.Forked()
 	m.Letters.Forked(fork)
 }
 
-// sayForked tells of a failover, and of rows that exist in Kafka alone since.
-func (m *Memory) sayForked(was resume.Known, now wal.Origin, fork wal.Fork) {
+// logForked logs a failover, and whether it left rows that exist in Kafka alone.
+func (m *Memory) logForked(was resume.Known, now wal.Origin, fork wal.Fork) {
 	line := m.log.Info()
 	text := "the server is on a new timeline; everything that was confirmed is part of it"
 	if was.Told > fork.At {

@@ -24,14 +24,14 @@ type knownEnd struct {
 // errReadAgain ends a session to have a transaction sent again whose end is known now.
 var errReadAgain = errors.New("a transaction is larger than relay.max_in_flight_bytes, and relay.position_headers needs the end of its commit")
 
-// placed are the records, from the first on, whose position is known, with it filled
-// in.
-func (d *Delivery) placed(records []record.Record) []record.Record {
+// withPosition fills in positions, and returns the records before the first one whose position
+// is not known.
+func (d *Delivery) withPosition(records []record.Record) []record.Record {
 	if !d.m.cfg.PositionHeaders {
 		return records
 	}
 	for i := range records {
-		if d.place(&records[i]) {
+		if d.fillPosition(&records[i]) {
 			continue
 		}
 		return records[:i]
@@ -39,7 +39,7 @@ func (d *Delivery) placed(records []record.Record) []record.Record {
 	return records
 }
 
-func (d *Delivery) place(rec *record.Record) bool {
+func (d *Delivery) fillPosition(rec *record.Record) bool {
 	txn := rec.Row.Txn
 	if known := d.m.ends; txn.End == 0 && deadletter.RowOf(rec.Row).Commit == known.commit && d.Lineage() == known.origin.Lineage() {
 		txn.End = known.end
@@ -47,9 +47,8 @@ func (d *Delivery) place(rec *record.Record) bool {
 	return record.Place(rec)
 }
 
-// keep holds a flight back of which rows have no position yet. Those are the rows behind
-// its Through.
-func (d *Delivery) keep(f *InFlight) {
+// hold holds back a batch whose last rows, those behind its Through, have no position yet.
+func (d *Delivery) hold(f *InFlight) {
 	d.held = append(d.held, f)
 	first := len(f.batch.Rows) - 1
 	for first > 0 && f.open(first-1) {
@@ -60,16 +59,16 @@ func (d *Delivery) keep(f *InFlight) {
 	f.partial(f.pending.Load())
 }
 
-// partial confirms the transactions of a flight before the held one, once nothing
-// else of it is left. It runs on B and, once a piece is durable, on a goroutine of
-// the sink; B may have sent the rest and released the flight by then.
+// partial confirms the transactions of a batch before the held one, once every other record of
+// the batch is durable. It runs on the deliverer and on goroutines of the sink; the deliverer
+// may have sent the rest and released the batch by then.
 func (f *InFlight) partial(left int64) {
 	if through := f.through.Load(); left == 1 && through != 0 {
 		f.ticket.Partial(wal.LSN(through), f.behind)
 	}
 }
 
-// SendHeld sends what waited for the commit that ends at end.
+// SendHeld sends the rows that waited for the commit that ends at end.
 func (d *Delivery) SendHeld(end wal.LSN) {
 	held := d.held
 	d.held = nil
@@ -84,7 +83,7 @@ func (d *Delivery) SendHeld(end wal.LSN) {
 	}
 }
 
-// open says that a row's transaction goes on behind its batch.
+// open reports whether a row's transaction goes on behind its batch.
 func (f *InFlight) open(row int) bool {
 	r := &f.batch.Rows[row]
 	return r.Txn.End == 0 && !r.Outside()

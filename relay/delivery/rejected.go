@@ -12,11 +12,14 @@ import (
 	"github.com/cdc-relay/cdc-relay/router/record"
 )
 
-// A row that can never be delivered is one that the router refuses, or whose record
-// the brokers refused when it was sent alone. With StopOnReject the session waits at
-// it (hold, guilty). Otherwise this file decides what becomes of it, and the flight
-// goes on: a dead letter takes the place of the record, so that it is acknowledged
-// before the position moves like any other, in the order of the stream.
+// A row can never be delivered if the router refuses it, or if the brokers reject its record
+// when the record is sent alone. relay.on_reject decides:
+//
+//   - stop: the relay blocks at the row (atLeastOnce.rejected and blockedAt,
+//     exactlyOnce.blockAt), and the position stays before it.
+//   - dead_letter: a dead letter takes the place of the record in the batch. It is sent,
+//     acknowledged and confirmed like any other record, in the order of the stream.
+//   - skip: the row is counted and logged, and confirmed without a record.
 
 // rejectionReason is the reason of a row that the router refuses.
 func rejectionReason(rejection error) string {
@@ -29,8 +32,8 @@ func rejectionReason(rejection error) string {
 	return record.ReasonMapping
 }
 
-// keepOut refuses a row whose record would go among the dead letters by itself.
-func (d *Delivery) keepOut(f *InFlight, n int) error {
+// refuseLetterTopic refuses a row that the mapping routes to the dead-letter topic.
+func (d *Delivery) refuseLetterTopic(f *InFlight, n int) error {
 	if d.m.cfg.OnReject != DeadLetterOnReject {
 		return nil
 	}
@@ -48,9 +51,9 @@ func (d *Delivery) keepOut(f *InFlight, n int) error {
 	return nil
 }
 
-// setAside takes a row that the router refuses out of the way, or returns why the
-// session has to wait at it. A table that changed is no fault of the row: every
-// later one would be refused too.
+// setAside skips a row that the router refuses, or replaces it by a dead letter, or returns why
+// the relay blocks at it. A row of a table that changed is not set aside: every later row would
+// be refused too.
 func (d *Delivery) setAside(f *InFlight, row *wal.Row, rejection error) error {
 	refused, ok := errors.AsType[*record.RowError](rejection)
 	if !ok || d.m.cfg.OnReject == StopOnReject || refused.Reason == record.ReasonSchema || errors.Is(rejection, record.ErrBinary) {
@@ -59,7 +62,7 @@ func (d *Delivery) setAside(f *InFlight, row *wal.Row, rejection error) error {
 	if d.m.cfg.OnReject == DeadLetterOnReject {
 		rec, missing := d.m.router.Salvage(f.buf, row)
 		if d.overtakes(f, &rec) {
-			return errUnsettled
+			return errOvertakes
 		}
 		if err := d.park(&rec); err != nil {
 			return fmt.Errorf("%w; the row: %w", err, rejection)
@@ -72,8 +75,9 @@ func (d *Delivery) setAside(f *InFlight, row *wal.Row, rejection error) error {
 	return nil
 }
 
-// errUnsettled stops the routing at a row whose letter would overtake.
-var errUnsettled = errors.New("earlier rows of its key are not acknowledged yet")
+// errOvertakes stops the routing at a row whose dead letter would overtake earlier records of
+// its key.
+var errOvertakes = errors.New("earlier rows of its key are not acknowledged yet")
 
 // overtakes reports whether the letter of a parked key may be durable before earlier records of
 // the key are. Whoever re-drives it then puts it ahead of them. With position headers it
@@ -95,7 +99,7 @@ func (d *Delivery) letter(rec *record.Record, reason string, cause error, missin
 	return d.m.Letters.Wrap(d.start.Origin, rec, reason, cause, missing...)
 }
 
-// park has later rows of the record's key follow it.
+// park parks the record's key: later rows of the key follow the dead letter.
 func (d *Delivery) park(rec *record.Record) error { return d.m.Letters.Park(d.start.Origin, rec) }
 
 // follow replaces the records of parked keys by dead letters. It runs before a
@@ -115,7 +119,7 @@ func (d *Delivery) followAll(queue []undelivered) {
 	}
 }
 
-// delivered are the records of a flight without those that were skipped.
+// delivered are the records of a batch without skipped ones.
 func (f *InFlight) delivered() []record.Record {
 	if !f.skipped {
 		return f.buf.Records

@@ -33,7 +33,7 @@ import (
 //     be committed all the same, when the brokers did not say what became of the last
 //     transaction: only Open knows.
 //
-// One goroutine calls Open, Send, Mark, Seal, Finish and Convict.
+// One goroutine calls Open, Send, Mark, Seal, Finish and FindRejected.
 type Sink struct {
 	cfg   Config
 	plain *kafka.Sink // for everything but transactions: whether brokers answer, topics, incidents

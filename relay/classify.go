@@ -10,56 +10,56 @@ import (
 	"github.com/cdc-relay/cdc-relay/sink"
 )
 
-// verdict is what follows from the end of a session.
-type verdict struct {
+// ending is what follows from the end of a session.
+type ending struct {
 	state  status.State
 	reason string
 	fatal  error // ends Run
 }
 
-// judge sorts an error by what has to happen next. What it does not know counts
+// classify sorts an error by what has to happen next. An unknown error counts
 // as blocked.
-func (r *Relay) judge(err error) verdict {
+func (r *Relay) classify(err error) ending {
 	var config *ConfigError
 	if errors.As(err, &config) {
 		if !r.began.Load() {
-			return verdict{fatal: err}
+			return ending{fatal: err}
 		}
 		return r.stuck("schema", err)
 	}
-	if held, ok := errors.AsType[*delivery.HeldError](err); ok {
+	if held, ok := errors.AsType[*delivery.BlockedAtRowError](err); ok {
 		return r.stuck(held.Reason, held.Err)
 	}
 	var blocked *BlockedError
 	if errors.As(err, &blocked) {
-		return verdict{fatal: err}
+		return ending{fatal: err}
 	}
-	var kafka *sink.Error
-	if errors.As(err, &kafka) {
-		if kafka.Class == sink.Retry {
-			reason := kafka.Reason
-			if reason == "network" {
+	var failed *sink.Error
+	if errors.As(err, &failed) {
+		if failed.Class == sink.Retry {
+			reason := failed.Reason
+			if reason == sink.ReasonNetwork {
 				reason = status.ReasonUnreachable
 			}
-			return verdict{state: status.Reconnecting, reason: reason}
+			return ending{state: status.Reconnecting, reason: reason}
 		}
-		if kafka.Reason == sink.ReasonFenced {
-			return verdict{reason: kafka.Reason, fatal: err} // two that fence each other for ever deliver nothing
+		if failed.Reason == sink.ReasonFenced {
+			return ending{reason: failed.Reason, fatal: err} // two that fence each other for ever deliver nothing
 		}
-		return r.refused(kafka.Reason, err)
+		return r.refused(failed.Reason, err)
 	}
 	if errors.Is(err, sink.ErrClosed) {
-		return verdict{state: status.Reconnecting, reason: status.ReasonUnreachable}
+		return ending{state: status.Reconnecting, reason: status.ReasonUnreachable}
 	}
 	reason := postgres.Reason(err)
 	switch postgres.KindOf(err) {
 	case fault.KindBusy:
 		if r.ownHolder(err) { // nobody else streams, so what the relay was blocked by is still shown
-			return verdict{state: status.Reconnecting, reason: reason}
+			return ending{state: status.Reconnecting, reason: reason}
 		}
-		return verdict{state: status.Standby, reason: reason}
+		return ending{state: status.Standby, reason: reason}
 	case fault.KindRetry:
-		return verdict{state: status.Reconnecting, reason: reason}
+		return ending{state: status.Reconnecting, reason: reason}
 	case fault.KindRefused, fault.KindLost, fault.KindDrift:
 		return r.refused(reason, err)
 	default: // KindProtocol, and what a later version may add
@@ -68,19 +68,19 @@ func (r *Relay) judge(err error) verdict {
 }
 
 // refused ends a start, and blocks a relay that was streaming.
-func (r *Relay) refused(reason string, err error) verdict {
+func (r *Relay) refused(reason string, err error) ending {
 	if !r.began.Load() {
-		return verdict{fatal: &RefusedError{reason, err}}
+		return ending{fatal: &RefusedError{reason, err}}
 	}
 	return r.stuck(reason, err)
 }
 
-// stuck is for what only a person can resolve.
-func (r *Relay) stuck(reason string, err error) verdict {
+// stuck is the ending that only a person can resolve.
+func (r *Relay) stuck(reason string, err error) ending {
 	if r.cfg.OnBlocked == ExitWhenBlocked {
-		return verdict{fatal: &BlockedError{reason, err}}
+		return ending{fatal: &BlockedError{reason, err}}
 	}
-	return verdict{state: status.Blocked, reason: reason}
+	return ending{state: status.Blocked, reason: reason}
 }
 
 // repetition counts how often the same error came in a row.
@@ -100,7 +100,7 @@ func (r *repetition) count(err error) int {
 	return r.n
 }
 
-// unreadable reports whether the stream ended at a row of it, and will again.
+// unreadable reports whether the stream ended at one of its rows, where every later one ends too.
 func unreadable(err error) bool {
 	e, ok := errors.AsType[*fault.Error](err)
 	return ok && (e.Kind == fault.KindProtocol || e.Kind == fault.KindRefused && e.LSN != 0)

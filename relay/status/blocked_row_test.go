@@ -19,7 +19,7 @@ func batch(commit, through wal.LSN, firstOrdinal, rows int) *wal.Batch {
 
 func TestObstacle_IsPassedByWhatLiesBehindIt(t *testing.T) {
 	// The row that cannot be read is the third of a transaction that commits at 200.
-	unread := obstacle{unread: true, read: progress{row: deadletter.Row{Commit: 200, Seq: 2}, through: 150}}
+	unread := blockedRow{unread: true, read: progress{row: deadletter.Row{Commit: 200, Seq: 2}, through: 150}}
 	looked, first := unread, unread
 	looked.bound = 300
 	first.read.row = deadletter.Row{Commit: 120, Seq: 9} // nothing of its transaction was read
@@ -27,7 +27,7 @@ func TestObstacle_IsPassedByWhatLiesBehindIt(t *testing.T) {
 		return &wal.Batch{Through: through, ThroughTime: time.Unix(1, 0)}
 	}
 	for name, c := range map[string]struct {
-		o    obstacle
+		o    blockedRow
 		b    *wal.Batch
 		past bool
 	}{
@@ -43,15 +43,15 @@ func TestObstacle_IsPassedByWhatLiesBehindIt(t *testing.T) {
 		"a keep-alive before what was looked at":     {looked, &wal.Batch{Through: 299}, false},
 		"rows from long before, of another session":  {first, batch(140, 145, 1, 1), false},
 		"its transaction, when it was the first row": {first, batch(200, 0, 1, 1), true},
-		"rows, when it waits to be delivered":        {obstacle{row: deadletter.Row{Commit: 200, Seq: 3}}, batch(260, 270, 1, 1), false},
+		"rows, when it waits to be delivered":        {blockedRow{row: deadletter.Row{Commit: 200, Seq: 3}}, batch(260, 270, 1, 1), false},
 	} {
 		if got := c.o.readPast(c.b); got != c.past {
 			t.Errorf("%s: past %t", name, got)
 		}
 	}
-	waits := obstacle{row: deadletter.Row{Commit: 200, Seq: 3}}
+	waits := blockedRow{row: deadletter.Row{Commit: 200, Seq: 3}}
 	for _, c := range []struct {
-		o     obstacle
+		o     blockedRow
 		start wal.LSN
 		past  bool
 	}{{unread, 900, false}, {looked, 299, false}, {looked, 300, true}, {waits, 200, false}, {waits, 201, true}} {
@@ -60,7 +60,7 @@ func TestObstacle_IsPassedByWhatLiesBehindIt(t *testing.T) {
 		}
 	}
 	for _, c := range []struct {
-		o      obstacle
+		o      blockedRow
 		commit wal.LSN
 		first  int
 		past   bool

@@ -6,7 +6,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
-// obstacle is a row at which a session was blocked: one that cannot be read, or that
+// blockedRow is a row at which a session was blocked: one that cannot be read, or that
 // was read and cannot be delivered. Each session begins before it and may stream for
 // long until it is there again, so the relay is shown as blocked until one is past it,
 // also between sessions, unless another relay has the slot.
@@ -16,7 +16,7 @@ import (
 // it. A keep-alive of any position may lie before it, unless it reaches bound.
 //
 // It is guarded by the board's lock.
-type obstacle struct {
+type blockedRow struct {
 	of      wal.Lineage
 	reason  string
 	message string
@@ -41,8 +41,8 @@ func (p *progress) add(b *wal.Batch) {
 	p.through = max(p.through, b.Through)
 }
 
-// readPast says that a batch which was read lies at or behind the row.
-func (o *obstacle) readPast(b *wal.Batch) bool {
+// readPast reports whether a batch that was read lies at or behind the row.
+func (o *blockedRow) readPast(b *wal.Batch) bool {
 	if !o.unread {
 		return false
 	}
@@ -58,16 +58,16 @@ func (o *obstacle) readPast(b *wal.Batch) bool {
 	return o.startsPast(b.Through)
 }
 
-// startsPast says that everything up to a position, the row included, is done with.
-func (o *obstacle) startsPast(at wal.LSN) bool {
+// startsPast reports whether a session that starts at a position starts behind the row.
+func (o *blockedRow) startsPast(at wal.LSN) bool {
 	if o.unread {
 		return o.bound != 0 && at >= o.bound
 	}
 	return at > o.row.Commit
 }
 
-// deliveredWith says that the row is among rows that are durable.
-func (o *obstacle) deliveredWith(rows []wal.Row) bool {
+// deliveredWith reports whether the row is among rows that are durable.
+func (o *blockedRow) deliveredWith(rows []wal.Row) bool {
 	return !o.unread && len(rows) > 0 && o.row.Compare(deadletter.RowOf(&rows[0])) >= 0 && o.row.Compare(deadletter.RowOf(&rows[len(rows)-1])) <= 0
 }
 
@@ -75,7 +75,7 @@ func (o *obstacle) deliveredWith(rows []wal.Row) bool {
 func (b *Board) BlockedAt(row *wal.Row, of wal.Lineage, reason string, cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.obstacle = &obstacle{of: of, reason: reason, message: cause.Error(), row: deadletter.RowOf(row)}
+	b.blockedRow = &blockedRow{of: of, reason: reason, message: cause.Error(), row: deadletter.RowOf(row)}
 }
 
 // Unread remembers where a session ended that cannot read on. One that did not get past
@@ -83,15 +83,15 @@ func (b *Board) BlockedAt(row *wal.Row, of wal.Lineage, reason string, cause err
 func (b *Board) Unread(of wal.Lineage, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.obstacle == nil || !b.obstacle.unread {
-		b.obstacle = &obstacle{of: of, unread: true, read: b.read}
+	if b.blockedRow == nil || !b.blockedRow.unread {
+		b.blockedRow = &blockedRow{of: of, unread: true, read: b.read}
 	}
-	b.obstacle.reason, b.obstacle.message = postgres.Reason(err), err.Error()
+	b.blockedRow.reason, b.blockedRow.message = postgres.Reason(err), err.Error()
 }
 
 // Read takes note of a batch that was read.
 func (b *Board) Read(batch *wal.Batch) {
-	b.pass(func(o *obstacle) bool { return o.readPast(batch) })
+	b.forgetIf(func(o *blockedRow) bool { return o.readPast(batch) })
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.readAgain(batch)
@@ -100,20 +100,20 @@ func (b *Board) Read(batch *wal.Batch) {
 
 // Begins takes note of where a session begins.
 func (b *Board) Begins(of wal.Lineage, start wal.LSN) {
-	b.pass(func(o *obstacle) bool { return o.of != of || o.startsPast(start) })
+	b.forgetIf(func(o *blockedRow) bool { return o.of != of || o.startsPast(start) })
 }
 
 // Delivered takes note of rows that are durable.
 func (b *Board) Delivered(rows []wal.Row) {
-	b.pass(func(o *obstacle) bool { return o.deliveredWith(rows) })
+	b.forgetIf(func(o *blockedRow) bool { return o.deliveredWith(rows) })
 }
 
-// pass forgets the obstacle if a session is past it.
-func (b *Board) pass(past func(*obstacle) bool) {
+// forgetIf forgets the blocked row once a session is past it.
+func (b *Board) forgetIf(past func(*blockedRow) bool) {
 	b.mu.Lock()
-	gone := b.obstacle != nil && past(b.obstacle)
+	gone := b.blockedRow != nil && past(b.blockedRow)
 	if gone {
-		b.obstacle = nil
+		b.blockedRow = nil
 	}
 	b.mu.Unlock()
 	if gone {
@@ -121,12 +121,12 @@ func (b *Board) pass(past func(*obstacle) bool) {
 	}
 }
 
-// StuckAt is the commit of the transaction that cannot be delivered; zero: none.
-func (b *Board) StuckAt() wal.LSN {
+// BlockedCommit is the commit of the transaction that cannot be delivered; zero: none.
+func (b *Board) BlockedCommit() wal.LSN {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.obstacle == nil || b.obstacle.unread {
+	if b.blockedRow == nil || b.blockedRow.unread {
 		return 0
 	}
-	return b.obstacle.row.Commit
+	return b.blockedRow.row.Commit
 }
