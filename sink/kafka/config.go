@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// KafkaConfig says how to reach the brokers and how to produce.
+// Config says how to reach the brokers and how to produce.
 type Config struct {
 	broker.Connection
 
