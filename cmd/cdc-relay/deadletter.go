@@ -33,7 +33,7 @@ letter at the place that --partition and --offset name; 2 usage or configuration
 brokers refuse, or the topic does not exist, or another redrive of the source is running.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			return &usageError{errors.New("deadletter wants one of list, show, redrive")}
+			return &usageError{errors.New("deadletter needs a subcommand: list, show or redrive")}
 		},
 	}
 	cmd.AddCommand(a.deadletterList(), a.deadletterShow(), a.deadletterRedrive())
@@ -176,7 +176,7 @@ func (l *letters) selectSource(ctx context.Context) (func(string) bool, error) {
 		return nil, nil
 	case ownSources:
 		if err := l.identify(ctx); err != nil {
-			return nil, fmt.Errorf("%w; the dead letters of this configuration are told from others by its database's system identifier: without PostgreSQL, name them with --source SYSTEM/SLOT (and --without-lock to re-drive them)", err)
+			return nil, fmt.Errorf("%w; PostgreSQL's system identifier selects the dead letters of this configuration; without PostgreSQL, name their source with --source SYSTEM/SLOT (and --without-lock to re-drive them)", err)
 		}
 		return l.own, nil
 	}

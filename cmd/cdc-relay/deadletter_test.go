@@ -36,7 +36,7 @@ func TestDeadLetter_RefusesWhatMakesNoSense(t *testing.T) {
 		{[]string{"list", "--limit", "-1"}, `invalid argument "-1" for "--limit" flag: allowed: 1 or more`},
 		{[]string{"show", "--limit", "0"}, "allowed: 1 or more"},
 		{[]string{"show", "--limit", "ten"}, "allowed: 1 or more"},
-		{nil, "deadletter wants one of list, show, redrive"},
+		{nil, "deadletter needs a subcommand: list, show or redrive"},
 	} {
 		invoke(t, env, append([]string{"deadletter"}, tt.args...)...).want(t, exitUsage, "", tt.want)
 	}

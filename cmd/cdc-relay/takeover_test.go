@@ -305,7 +305,7 @@ func TestTakeover_IsToldToStop(t *testing.T) {
 		if r.code == 0 || strings.Contains(r.stdout, "the change-over was done before") {
 			break // what was read before the stop is confirmed by it
 		}
-		if r.want(t, 1, "", "it"); !strings.Contains(r.stderr, "told to stop") && !strings.Contains(r.stderr, "stopped before") || strings.Contains(r.stderr, "correct") {
+		if r.want(t, 1, "", ""); !strings.Contains(r.stderr, "interrupted by a signal") && !strings.Contains(r.stderr, "stopped before") || strings.Contains(r.stderr, "correct") {
 			t.Fatalf("after %s: %s", patience, r.stderr)
 		}
 		released(t, c.db)
