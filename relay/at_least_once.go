@@ -19,7 +19,7 @@ import (
 // and what failed is sent again in the order of the stream.
 type atLeastOnce struct{ s *session }
 
-func (d *atLeastOnce) rules() rules                         { return rules{repeats: true, growth: 4} }
+func (d *atLeastOnce) rules() rules                         { return rules{repeats: true} }
 func (d *atLeastOnce) covers(*wal.Row) bool                 { return false }
 func (d *atLeastOnce) replace(*flight, int, *wal.Row) error { return nil }
 func (d *atLeastOnce) pass(wal.LSN)                         {}

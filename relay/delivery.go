@@ -75,11 +75,6 @@ type rules struct {
 
 	// ordered: no record is durable for readers before an earlier one of its key.
 	ordered bool
-
-	// growth is by how many times the size of rows and records in flight the process may grow: chunks that
-	// are partly used, requests that the client is writing, what the garbage collector has
-	// not come to yet, and what the runtime keeps for itself.
-	growth int
 }
 
 // openDelivery makes the session's delivery, which with exactly-once shuts out whoever had

@@ -85,9 +85,8 @@ func (v *verdicts) forget(rec *checkpoint.Record) {
 	maps.DeleteFunc(v.strips, func(id recordID, _ int) bool { return covered(id) })
 }
 
-// rules: a Kafka transaction has to fit into the window, and room for the next one, so the
-// growth counts for less.
-func (x *exactlyOnce) rules() rules { return rules{fenced: true, ordered: true, growth: 3} }
+// rules: brokers fence, and nothing that is committed is sent again.
+func (x *exactlyOnce) rules() rules { return rules{fenced: true, ordered: true} }
 
 func (x *exactlyOnce) makeRoom()                     { x.sink.Seal() }
 func (x *exactlyOnce) renew()                        { x.mark(false) }

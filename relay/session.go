@@ -74,6 +74,7 @@ type sends struct {
 	outstanding atomic.Int64  // Sends whose done has not been called
 	wake        chan struct{} // one token: a Send failed, or none is outstanding
 	stumbled    atomic.Bool   // a heartbeat failed, and the sink halted with it
+	beating     atomic.Bool   // heartbeats are not answered
 	pieces      uint64        // count of Sends, the order for failed
 	buffers     sync.Pool     // of *record.Buffer
 
@@ -512,7 +513,7 @@ func (s *session) take(ctx, hard context.Context, b *wal.Batch) error {
 	rejection := s.route(f)
 	s.follow(f, f.buf.Records)
 
-	entry.Bytes, entry.Read = s.delivery.rules().growth*(b.Bytes+f.buf.Size()+kafka.Memory(f.buf.Records)), f.read
+	entry.Bytes, entry.Read = b.Bytes+f.buf.Size()+kafka.Memory(f.buf.Records), f.read
 	if err := s.admit(ctx, hard, f, entry); err != nil {
 		return err
 	}
@@ -568,7 +569,16 @@ func (s *session) route(f *flight) error {
 	return nil
 }
 
-// admit waits for room in the window.
+// admit waits for room in the window, which is the only limit of what is in flight, and so
+// the only place that waits because of memory:
+//
+//   - before it, the reader hands over one batch and the channel holds two, each of
+//     MaxBatchBytes and a row at most;
+//   - behind it, the sink takes whatever it is sent. The client has no limit in bytes, and
+//     one in records that no memory reaches (kgo.MaxBufferedRecords in sink/kafka). Send
+//     waits for a topic to be loaded or a partition to be woken, whatever is in flight;
+//   - what is sent without an entry of its own takes the place of records that have one
+//     (tries, dead letters), or is one set of heartbeats at a time.
 func (s *session) admit(ctx, hard context.Context, f *flight, e checkpoint.Entry) error {
 	defer s.shown.full.Store(0)
 	for {
