@@ -20,7 +20,7 @@ func (s *session) heart() (<-chan time.Time, func()) {
 // beat sends the heartbeats of now. No position hangs on them: one that fails is
 // logged, and what it may have done to the rows around it is recovered with them.
 func (s *session) beat(now time.Time) {
-	if s.hasFailed() {
+	if s.hasFailed() || s.sends.beating.Load() { // brokers that are away for days get one
 		return
 	}
 	buf := new(record.Buffer)
@@ -28,7 +28,9 @@ func (s *session) beat(now time.Time) {
 		s.r.log.Warn().Err(err).Msg("heartbeat not sent")
 		return
 	}
+	s.sends.beating.Store(true)
 	s.give(buf.Records, func(err error) {
+		s.sends.beating.Store(false)
 		if err != nil {
 			s.r.log.Warn().Err(err).Msg("heartbeat not sent")
 			s.sends.stumbled.Store(true)

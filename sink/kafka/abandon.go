@@ -22,7 +22,7 @@ func (k *Sink) Abandon(ctx context.Context) error {
 	k.mu.Lock()
 	aborted := k.aborted
 	k.mu.Unlock()
-	for _, wait := range []<-chan struct{}{k.room.empty(), aborted} {
+	for _, wait := range []<-chan struct{}{k.sends.empty(), aborted} {
 		select {
 		case <-wait:
 		case <-ctx.Done():

@@ -33,7 +33,7 @@ func TestKafka_ReportsARecordThatOvertookAFailedOne(t *testing.T) {
 	records := []record.Record{{Topic: "orders"}, {Topic: "orders"}, {Topic: "orders"}}
 	var outcome error
 	f := k.newInFlightBatch(records, func(err error) { outcome = err })
-	k.room.sends, k.room.used = 1, f.size
+	k.sends.add()
 	partition := new(partitionQueue)
 	for i := range f.contexts {
 		f.contexts[i].seq.Store(uint64(i) + 1)
@@ -56,7 +56,7 @@ func TestKafka_ReportsARecordThatOvertookAFailedOne(t *testing.T) {
 	}
 	k.Resume()
 	f = k.newInFlightBatch(records[:1], func(err error) { outcome = err })
-	k.room.sends, k.room.used = 1, f.size
+	k.sends.add()
 	f.contexts[0].seq.Store(4)
 	f.contexts[0].queue.Store(partition)
 	k.settled(&f.kafka[0], nil)
@@ -70,7 +70,7 @@ func TestKafka_ReportsARecordThatOvertookAFailedOne(t *testing.T) {
 func TestRecordContext_IsDoneOnlyOnceTheRecordAheadHasFailed(t *testing.T) {
 	k := quiet(t)
 	f := k.newInFlightBatch([]record.Record{{Topic: "orders"}, {Topic: "orders"}}, func(error) {})
-	k.room.sends, k.room.used = 1, f.size
+	k.sends.add()
 	partition := new(partitionQueue)
 	for i := range f.contexts {
 		f.contexts[i].seq.Store(uint64(i) + 1)

@@ -43,7 +43,7 @@ func (k *Sink) Options() ([]kgo.Opt, error) {
 		// broker.BatchSize has refused what is over the limit.
 		kgo.ProducerBatchMaxBytes(int32(k.cfg.MaxMessageBytes+4)),
 		kgo.BrokerMaxWriteBytes(int32(max(maxRequestBytes, k.cfg.MaxMessageBytes+64<<10))),
-		kgo.MaxBufferedRecords(math.MaxInt32), // room is the bound
+		kgo.MaxBufferedRecords(math.MaxInt32), // whoever sends is the bound; bytes have none by default
 
 		kgo.ProducerOnDataLossDetected(k.onDataLoss),
 	), nil

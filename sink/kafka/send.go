@@ -18,7 +18,6 @@ type inFlightBatch struct {
 	sink    *Sink // never changes
 	records []record.Record
 	done    func(error)
-	size    int   // bytes of room it holds
 	fits    int   // index of the first record that cannot be sent, or len(records)
 	unfit   error // why it cannot
 	now     int64 // when the client is given records of it, in Unix nanoseconds
@@ -46,7 +45,7 @@ const maxPooled = 16 << 10
 // newInFlightBatch sizes the arrays and fills them.
 func (k *Sink) newInFlightBatch(records []record.Record, done func(error)) *inFlightBatch {
 	f := k.batches.Get().(*inFlightBatch)
-	f.records, f.done, f.size, f.fits = records, done, 0, len(records)
+	f.records, f.done, f.fits = records, done, len(records)
 	f.left.Store(int32(len(records)) + 1)
 	if cap(f.kafka) < len(records) {
 		n := (len(records) + 63) &^ 63
@@ -57,12 +56,10 @@ func (k *Sink) newInFlightBatch(records []record.Record, done func(error)) *inFl
 	}
 	f.kafka, f.contexts = f.kafka[:len(records)], f.contexts[:len(records)]
 	for i := range records {
-		size, err := Fit(&records[i], k.cfg.MaxMessageBytes)
-		if err != nil {
+		if _, err := Fit(&records[i], k.cfg.MaxMessageBytes); err != nil {
 			f.fits, f.unfit = i, err
 			break
 		}
-		f.size += size
 	}
 	f.fill(time.Now())
 	f.rest = slices.Grow(f.rest[:0], len(records))
@@ -93,13 +90,11 @@ func (k *Sink) Send(ctx context.Context, records []record.Record, done func(erro
 		return
 	}
 	k.start()
+	k.sends.add()
 	k.tip.sends.Add(1)
 	f := k.newInFlightBatch(records, done)
-	err := k.room.take(ctx, f.size, &k.halted)
-	if err == nil {
-		err = k.produce(ctx, f)
-		k.tip.flushSoon()
-	}
+	err := k.produce(ctx, f)
+	k.tip.flushSoon()
 	if n := len(f.rest); n > 0 {
 		first := 0
 		if err != nil {
@@ -146,7 +141,7 @@ func (k *Sink) produce(ctx context.Context, f *inFlightBatch) error {
 			}
 			m := &f.contexts[i]
 			// The client would fail records by this context too, so it is one that
-			// never ends. It need not bound the wait for room: room does that.
+			// never ends. The client has no limit that Produce would wait for.
 			c.Produce(context.Background(), &f.kafka[i], k.onSettled)
 			if queue := m.queue.Load(); queue == nil {
 				if loading == nil {
@@ -252,7 +247,6 @@ func (k *Sink) halt(hard bool) {
 	if hard {
 		k.abortOnce()
 	}
-	k.room.wake()
 }
 
 // abortOnce closes the gate and starts the abort. Whoever finds the gate closed, and takes
@@ -285,7 +279,7 @@ func (k *Sink) settle(f *inFlightBatch, n int) {
 	if n == 0 || f.left.Add(int32(-n)) != 0 {
 		return
 	}
-	done, size, err := f.done, f.size, k.outcome(f)
+	done, err := f.done, k.outcome(f)
 	f.records, f.done, f.unfit, f.failed = nil, nil, nil, f.failed[:0]
 	clear(f.kafka)
 	if cap(f.kafka) <= maxPooled {
@@ -293,7 +287,7 @@ func (k *Sink) settle(f *inFlightBatch, n int) {
 	}
 	k.tip.settled()
 	done(err)
-	k.room.give(size)
+	k.sends.end()
 }
 
 // outcome puts the failed records into words.

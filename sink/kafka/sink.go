@@ -22,7 +22,7 @@ type Sink struct {
 	log   zerolog.Logger
 	hooks []kgo.Hook
 	reach broker.Reach
-	room  room
+	sends outstanding
 	conns conns
 
 	batches   sync.Pool
@@ -87,7 +87,6 @@ func newKafka(cfg Config, fill time.Duration, log zerolog.Logger, hooks ...kgo.H
 	k.topics = topics.NewCreator(cfg.CreateTopics, cfg.DeadLetterTopic, log)
 	k.round.Store(1)
 	k.batches.New = func() any { return &inFlightBatch{sink: k} }
-	k.room.limit = cfg.MaxBufferedBytes
 	k.onSettled = k.settled
 	c, err := k.connect()
 	if err != nil {
@@ -189,7 +188,6 @@ func (k *Sink) Close(ctx context.Context) error {
 	aborted := k.aborted
 	k.mu.Unlock()
 	k.end()
-	k.room.wake()
 
 	finished := make(chan struct{})
 	go func() {
@@ -200,7 +198,7 @@ func (k *Sink) Close(ctx context.Context) error {
 			<-aborted
 		}
 	}()
-	for _, wait := range []<-chan struct{}{finished, k.room.empty()} {
+	for _, wait := range []<-chan struct{}{finished, k.sends.empty()} {
 		select {
 		case <-wait:
 		case <-ctx.Done():

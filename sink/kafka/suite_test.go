@@ -148,7 +148,6 @@ func suite(change func(*kafka.Config)) func(t *testing.T) sinktest.Subject {
 			return wire{listener, &cut}, err
 		}))
 		k := open(t, c, func(cfg *kafka.Config) {
-			cfg.MaxBufferedBytes = 9 << 10
 			if change != nil {
 				change(cfg)
 			}
@@ -173,7 +172,6 @@ func suite(change func(*kafka.Config)) func(t *testing.T) sinktest.Subject {
 					return nil, nil, false
 				})
 			},
-			Room: 8,
 		}
 	}
 }

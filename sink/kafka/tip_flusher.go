@@ -35,7 +35,7 @@ const (
 type tipFlusher struct {
 	wanted chan struct{} // one token: something is to leave; nil: nothing ever is
 	calm   chan struct{} // one token: little is on its way, or was a moment ago; nil as wanted is
-	sends  atomic.Int64  // without an outcome, those that wait for room included
+	sends  atomic.Int64  // without an outcome
 
 	mu     sync.Mutex
 	behind bool

@@ -263,7 +263,7 @@ func BenchmarkKafka_Backlog(b *testing.B) {
 		b.Run(fmt.Sprintf("fill=%t", fills), func(b *testing.B) {
 			c := cluster(b, kfake.SeedTopics(16, "orders"), kfake.BlackholeProduce())
 			var batches batchCount
-			cfg := kafka.Config{Connection: broker.Connection{Brokers: c.ListenAddrs()}, MaxBufferedBytes: 16 << 20}
+			cfg := kafka.Config{Connection: broker.Connection{Brokers: c.ListenAddrs()}}
 			k, err := kafka.New(cfg, zerolog.Nop(), &batches)
 			if err != nil {
 				b.Fatal(err)
