@@ -71,7 +71,7 @@ type kafkaSettings struct {
 	OAuth           oauthSettings        `yaml:"oauth" desc:"Client-credentials grant, for sasl.mechanism oauthbearer."`
 	Region          string               `yaml:"region" desc:"AWS region, for sasl.mechanism aws-msk-iam and postgres.auth aws_rds_iam. Empty: that of the environment."`
 	Compression     string               `yaml:"compression" default:"snappy" enum:"none,gzip,snappy,lz4,zstd" desc:"Compression of record batches."`
-	Linger          duration             `yaml:"linger" default:"0s" desc:"How long a batch waits for more records. 0s: 1 ms at most, and up to 15 ms in a backlog."`
+	Linger          duration             `yaml:"linger" default:"0s" desc:"How long a batch waits for more records. 0s: not at all, but for up to 15 ms in a backlog."`
 	MaxMessageBytes size                 `yaml:"max_message_bytes" default:"1MiB" desc:"Largest record and batch; at most the limit of brokers and topics."`
 	CreateTopics    createTopicsSettings `yaml:"create_topics" desc:"Make missing topics at their first record."`
 }

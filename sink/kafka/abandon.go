@@ -19,6 +19,7 @@ func (k *Sink) Abandon(ctx context.Context) error {
 	k.halt(true)
 	k.client.Load().UnsafeAbortBufferedRecords()
 	k.conns.reset()
+	k.releaseGathered() // which fails
 	k.mu.Lock()
 	aborted := k.aborted
 	k.mu.Unlock()

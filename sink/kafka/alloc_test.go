@@ -28,7 +28,7 @@ func TestInFlightBatch_AllocatesLessThanOnceInTenRecords(t *testing.T) {
 	ended := 0
 	done := func(error) { ended++ }
 	got := testing.AllocsPerRun(20, func() {
-		f := k.newInFlightBatch(batch, done)
+		f := k.newInFlightBatch(t.Context(), batch, done)
 		k.sends.add()
 		for range records {
 			k.settle(f, 1)

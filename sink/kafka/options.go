@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 
@@ -34,7 +33,7 @@ func (k *Sink) Options() ([]kgo.Opt, error) {
 		kgo.DisableClientMetrics(),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		compression,
-		kgo.ProducerLinger(cmp.Or(k.cfg.Linger, k.fill)),
+		kgo.ProducerLinger(k.cfg.Linger),
 		kgo.UnknownTopicRetries(broker.UnknownTries),
 		// RecordRetries and RecordDeliveryTimeout stay unlimited: a record that was
 		// given up may be durable, and the next one would be out of order.

@@ -18,7 +18,6 @@ import (
 // Reachable, Ready, Close and the counters may be called from any goroutine.
 type Sink struct {
 	cfg   Config
-	fill  time.Duration // how long a batch waits in a backlog
 	log   zerolog.Logger
 	hooks []kgo.Hook
 	reach broker.Reach
@@ -38,14 +37,13 @@ type Sink struct {
 	closed   atomic.Bool
 	round    atomic.Uint64 // counts Resumes, from 1
 
-	awaiting atomic.Bool   // Send waits for topics to be loaded
-	placed   chan struct{} // says that a record got a partition or an outcome
-	waking   waking        // Send's alone
-	now      func() time.Time
+	gathered   gathered
+	gatherTime time.Duration
 
-	tip     tipFlusher
-	started bool           // Send's alone
-	running sync.WaitGroup // the tip flusher; added to with mu held
+	awaiting atomic.Bool   // produce waits for topics to be loaded
+	placed   chan struct{} // one token: a record got a partition or an outcome
+	waking   waking        // guarded by gathered.mu
+	now      func() time.Time
 
 	life context.Context // ends with Close
 	end  context.CancelFunc
@@ -74,15 +72,15 @@ type client struct {
 // NewKafka returns a sink for the brokers of cfg. It checks the configuration
 // and connects to nothing; Ready does. hooks see the client's events.
 func New(cfg Config, log zerolog.Logger, hooks ...kgo.Hook) (*Sink, error) {
-	return newKafka(cfg, fillTime, log, hooks...)
+	return newSink(cfg, gatherTime, log, hooks...)
 }
 
-func newKafka(cfg Config, fill time.Duration, log zerolog.Logger, hooks ...kgo.Hook) (*Sink, error) {
+func newSink(cfg Config, gatherTime time.Duration, log zerolog.Logger, hooks ...kgo.Hook) (*Sink, error) {
 	cfg, err := cfg.WithDefaults()
 	if err != nil {
 		return nil, err
 	}
-	k := &Sink{cfg: cfg, fill: fill, log: log, hooks: hooks, placed: make(chan struct{}, 1), now: time.Now}
+	k := &Sink{cfg: cfg, gatherTime: gatherTime, log: log, hooks: hooks, placed: make(chan struct{}, 1), now: time.Now}
 	k.life, k.end = context.WithCancel(context.Background())
 	k.topics = topics.NewCreator(cfg.CreateTopics, cfg.DeadLetterTopic, log)
 	k.round.Store(1)
@@ -94,9 +92,6 @@ func newKafka(cfg Config, fill time.Duration, log zerolog.Logger, hooks ...kgo.H
 		return nil, err
 	}
 	k.client.Store(c)
-	if cfg.Linger == 0 {
-		k.tip.wanted, k.tip.calm = make(chan struct{}, 1), make(chan struct{}, 1)
-	}
 	return k, nil
 }
 
@@ -193,7 +188,7 @@ func (k *Sink) Close(ctx context.Context) error {
 	go func() {
 		defer close(finished)
 		k.client.Load().Close()
-		k.running.Wait()
+		k.releaseGathered() // which fails
 		if aborted != nil {
 			<-aborted
 		}
