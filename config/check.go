@@ -207,7 +207,7 @@ func (l *loader) checkMessages(i int, o outboxSettings) {
 func (l *loader) checkRelay() {
 	r := &l.cfg.settings.Relay
 	if r.MaxInFlightBytes < 1 {
-		l.refuse("relay.max_in_flight_bytes", "%v is too small; allowed: more than 0B, for example 32MiB", r.MaxInFlightBytes)
+		l.refuse("relay.max_in_flight_bytes", "%v is too small; allowed: more than 0B, for example 8MiB", r.MaxInFlightBytes)
 	}
 	if r.MaxRowBytes < 1<<20 || r.MaxRowBytes > 1<<30 {
 		l.refuse("relay.max_row_bytes", "%v is not allowed; allowed: from 1MiB to 1GiB", r.MaxRowBytes)

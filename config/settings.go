@@ -71,7 +71,7 @@ type kafkaSettings struct {
 	OAuth           oauthSettings        `yaml:"oauth" desc:"Client-credentials grant, for sasl.mechanism oauthbearer."`
 	Region          string               `yaml:"region" desc:"AWS region, for sasl.mechanism aws-msk-iam and postgres.auth aws_rds_iam. Empty: that of the environment."`
 	Compression     string               `yaml:"compression" default:"snappy" enum:"none,gzip,snappy,lz4,zstd" desc:"Compression of record batches."`
-	Linger          duration             `yaml:"linger" default:"0s" desc:"How long a batch waits for more records. 0s: 1 ms at most, and up to 15 ms in a backlog."`
+	Linger          duration             `yaml:"linger" default:"0s" desc:"How long a batch waits for more records. 0s: not at all, but for up to 15 ms in a backlog."`
 	MaxMessageBytes size                 `yaml:"max_message_bytes" default:"1MiB" desc:"Largest record and batch; at most the limit of brokers and topics."`
 	CreateTopics    createTopicsSettings `yaml:"create_topics" desc:"Make missing topics at their first record."`
 }
@@ -118,7 +118,7 @@ type relaySettings struct {
 	ParkKey          bool     `yaml:"park_key" default:"false" desc:"With on_reject: dead_letter: later rows of the same topic and key follow a rejected one there, in order, until they are re-driven. The relay then reads the topic at its start."`
 	PositionHeaders  bool     `yaml:"position_headers" default:"false" desc:"Add the headers cdc-relay-lsn (end of the commit), cdc-relay-seq (ordinal in the transaction) and cdc-relay-commit-time. The rows of a transaction then wait until its commit was read."`
 	OnBlocked        string   `yaml:"on_blocked" default:"wait" enum:"wait,exit" desc:"What a blocked relay does. wait: stay up, not ready, and try again; exit: end with code 4."`
-	MaxInFlightBytes size     `yaml:"max_in_flight_bytes" default:"32MiB" desc:"Memory that rows hold until they are acknowledged: bytes, record and headers."`
+	MaxInFlightBytes size     `yaml:"max_in_flight_bytes" default:"8MiB" desc:"Bytes of rows and their records until they are acknowledged. The process grows by two to three times as much."`
 	MaxRowBytes      size     `yaml:"max_row_bytes" default:"64MiB" desc:"Largest row that is read, as PostgreSQL sends it; a larger one blocks without being read, whatever on_reject is. Four times kafka.max_message_bytes are always read."`
 	DrainTimeout     duration `yaml:"drain_timeout" default:"30s" desc:"How long a stop waits for rows in flight."`
 }

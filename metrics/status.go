@@ -43,7 +43,7 @@ func newStatusCollector(status func() status.Status, version, commit, goVersion 
 	c.sinkConnected = def("sink_connected", "1 while the brokers answer.")
 	c.leader = def("leader", "1 while this process holds the slot.")
 	c.inFlightEvents = def("in_flight_events", "Rows read and not acknowledged.")
-	c.inFlightBytes = def("in_flight_bytes", "Memory that rows in flight hold.")
+	c.inFlightBytes = def("in_flight_bytes", "Bytes that rows in flight and their records hold.")
 	c.inFlightLimit = def("in_flight_limit_bytes", "Configured limit of in_flight_bytes.")
 	c.oldestUnacked = def("oldest_unacked_seconds", "Since the oldest row in flight was read; 0 when there is none, absent without a session.")
 	c.lagSeconds = def("lag_seconds", "Age of the oldest committed row that is not confirmed; 0 when there is none, absent when not known.")

@@ -459,7 +459,7 @@ func TestBlocked_IsOfOneHistory(t *testing.T) {
 func TestBlocked_CountsWhatIsReadThrough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(fixed(110, 120, 1, "order/a/1"))
-		w := watchRelay(t, Config{MaxInFlightBytes: 5000, PositionHeaders: true}, server, new(sinktest.Recorder), nil)
+		w := watchRelay(t, Config{MaxInFlightBytes: 1250, PositionHeaders: true}, server, new(sinktest.Recorder), nil)
 		part := func(n, bytes int) func() *wal.Batch {
 			return func() *wal.Batch {
 				b := batch(200, 0, n, "order/a/x")

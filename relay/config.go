@@ -73,9 +73,11 @@ type Config struct {
 	// transaction then wait until its commit was read.
 	PositionHeaders bool
 
-	// MaxInFlightBytes bounds everything that rows hold between the socket and
-	// their acknowledgement. A row larger than all of it is admitted alone.
-	// Defaults to 32 MiB.
+	// MaxInFlightBytes bounds the bytes that rows hold between the socket and their
+	// acknowledgement: the row, its record with headers, and the client's record. The
+	// process grows by two to three times as much in a backlog: chunks that are partly
+	// used, requests that the client writes, and garbage. A row larger than all of it is
+	// admitted alone. Defaults to 8 MiB.
 	MaxInFlightBytes int
 
 	// DrainTimeout is counted from the stop signal. Defaults to 30s.
@@ -112,7 +114,7 @@ func (c Config) WithDefaults() Config {
 	def(&c.OnBlocked, WaitWhenBlocked)
 	def(&c.OnReject, StopOnReject)
 	def(&c.DeadLetterTopic, "cdc-relay.dead-letters")
-	def(&c.MaxInFlightBytes, 32<<20)
+	def(&c.MaxInFlightBytes, 8<<20)
 	def(&c.DrainTimeout, 30*time.Second)
 	def(&c.RetryMin, 200*time.Millisecond)
 	def(&c.RetryMax, 30*time.Second)

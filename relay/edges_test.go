@@ -149,8 +149,7 @@ func TestRelay_HandoverIsShorterThanTheServerWaits(t *testing.T) {
 	}
 }
 
-// The window counts rows and what their records take, four times, and with exactly-once
-// three times.
+// The window counts the bytes of rows and of their records, once.
 func TestWindow_CountsRowsAndRecords(t *testing.T) {
 	rec := record.Record{Topic: "order-events", Key: []byte("a"), Value: []byte("1")}
 	least := 100 + kafka.Memory([]record.Record{rec})
@@ -159,8 +158,8 @@ func TestWindow_CountsRowsAndRecords(t *testing.T) {
 		b.sink.Hold()
 		b.start(t, Config{})
 		pass(time.Second)
-		if got := b.relay.Status().InFlightBytes; got < 4*least {
-			t.Errorf("%d bytes are in flight, want at least %d", got, 4*least)
+		if got := b.relay.Status().InFlightBytes; got < least || got > 2*least {
+			t.Errorf("%d bytes are in flight, want at least %d and less than twice as much", got, least)
 		}
 		b.sink.Release()
 		b.stop(t)

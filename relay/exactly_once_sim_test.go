@@ -479,7 +479,7 @@ func simulateOnce(t *testing.T, seed uint64, trouble map[string]int) {
 	go s.disturb(done)
 	w := &onceWorld{t: t, seed: seed, s: s, l: l, cfg: Config{
 		Guarantee: ExactlyOnce, PositionHeaders: s.int(2) == 0, OnReject: DeadLetterOnReject, DeadLetterTopic: lettersTopic,
-		MaxInFlightBytes: []int{500, 3000, 10000, 1 << 20}[s.int(4)], RetryMin: 10 * time.Millisecond, RetryMax: 200 * time.Millisecond, DrainTimeout: time.Minute,
+		MaxInFlightBytes: []int{170, 1000, 3300, 340 << 10}[s.int(4)], RetryMin: 10 * time.Millisecond, RetryMax: 200 * time.Millisecond, DrainTimeout: time.Minute,
 		Replication: postgres.Config{Slot: "slot", Publication: "slot"},
 	}}
 	if s.int(2) == 0 {

@@ -111,3 +111,21 @@ func TestRelay_AHeartbeatThatWaitsForItsTopicIsSeen(t *testing.T) {
 		b.stop(t)
 	})
 }
+
+// Heartbeats that no broker answers do not pile up.
+func TestRelay_HeartbeatsWaitForTheAnswerToTheLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := startBeating(t, newServer())
+		b.sink.Hold()
+		pass(time.Hour + time.Second/2)
+		if got := b.sink.Counts().Sends; got != 1 {
+			t.Errorf("%d sets of heartbeats wait for an answer", got)
+		}
+		b.sink.Release()
+		pass(2 * time.Second)
+		if got := b.beats(); got != 3 {
+			t.Errorf("%d heartbeats 2 s after the brokers answered again, want 3", got)
+		}
+		b.stop(t)
+	})
+}

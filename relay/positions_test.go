@@ -102,7 +102,7 @@ func TestPositionHeaders_TransactionLargerThanTheWindow(t *testing.T) {
 		want = append(want, "last@0/920/1")
 		b := newPositions(newServer(batches...))
 		b.server.skipConfirmed = true
-		b.start(t, Config{PositionHeaders: true, MaxInFlightBytes: 40 << 10})
+		b.start(t, Config{PositionHeaders: true, MaxInFlightBytes: 10 << 10})
 		pass(5 * time.Second)
 		if got := b.positions(t); got != strings.Join(want, " ") {
 			t.Fatalf("delivered %q", got)
@@ -121,7 +121,7 @@ func TestPositionHeaders_StopWhileATransactionIsReadThroughIsACutDrain(t *testin
 			batches = append(batches, slice{open: true, parts: []part{{0x130, 0, i, []string{fmt.Sprintf("order/a/%d", i)}}}}.fresh)
 		}
 		b := newPositions(newServer(batches...))
-		b.start(t, Config{PositionHeaders: true, MaxInFlightBytes: 40 << 10})
+		b.start(t, Config{PositionHeaders: true, MaxInFlightBytes: 10 << 10})
 		pass(time.Second)
 		if st := b.relay.Status(); st.State != status.Streaming || st.Reason != "" {
 			t.Fatalf("status while it is read through: %+v", st)
@@ -190,7 +190,7 @@ func randomCuts(t *testing.T, random *rand.Rand) {
 		}
 		return sinktest.Verdict{}
 	})
-	b.start(t, Config{PositionHeaders: true, RetryMin: 10 * time.Millisecond, MaxInFlightBytes: 10<<10 + random.IntN(40<<10)})
+	b.start(t, Config{PositionHeaders: true, RetryMin: 10 * time.Millisecond, MaxInFlightBytes: 2560 + random.IntN(10<<10)})
 	pass(time.Minute)
 	if got := b.positions(t); got != strings.Join(want, " ") {
 		t.Fatalf("delivered\n%s\nwant\n%s", got, strings.Join(want, " "))

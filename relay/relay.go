@@ -149,7 +149,6 @@ func Open(cfg Config, ev Events, log zerolog.Logger, hooks ...kgo.Hook) (*Relay,
 	cfg.Stream.Binary = func(tables []*wal.Relation, from, end wal.LSN) bool {
 		return !r.olderTypes.ahead(from, end) && !slices.ContainsFunc(tables, func(t *wal.Relation) bool { return !routes.BinarySafe(t) })
 	}
-	cfg.Kafka.MaxBufferedBytes = 2 * cfg.MaxInFlightBytes
 	if cfg.OnReject == DeadLetterOnReject {
 		cfg.Kafka.DeadLetterTopic = cfg.DeadLetterTopic
 	}
@@ -194,9 +193,9 @@ func openSink(cfg Config, ev Events, log zerolog.Logger, hooks []kgo.Hook) (sink
 	}
 	return kafkatx.New(kafkatx.Config{
 		Config: cfg.Kafka, CheckpointTopic: cfg.CheckpointTopic, Interval: cfg.CommitInterval,
-		// A record takes about six times its size of the window. Half of it is room for
+		// A row takes about twice its record's size of the window. Half of the window is for
 		// what is routed while a transaction is being ended.
-		MaxBytes: cfg.MaxInFlightBytes / 12, DivideBytes: cfg.MaxInFlightBytes / 12,
+		MaxBytes: cfg.MaxInFlightBytes / 4, DivideBytes: cfg.MaxInFlightBytes / 4,
 		Ended: ev.TransactionEnded,
 	}, log, hooks...)
 }

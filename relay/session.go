@@ -475,7 +475,7 @@ func (s *session) take(ctx, deliveryCtx context.Context, b *wal.Batch) error {
 	f := s.delivery.Take(b)
 	rejection := s.delivery.Route(f)
 	entry := s.delivery.Entry(f)
-	entry.Bytes = s.delivery.Rules().Growth * (b.Bytes + f.Records().Size() + kafka.Memory(f.Records().Records))
+	entry.Bytes = b.Bytes + f.Records().Size() + kafka.Memory(f.Records().Records)
 	if err := s.admit(ctx, deliveryCtx, f, entry); err != nil {
 		return err
 	}
@@ -484,7 +484,16 @@ func (s *session) take(ctx, deliveryCtx context.Context, b *wal.Batch) error {
 	return s.delivery.Send(ctx, deliveryCtx, f, rejection)
 }
 
-// admit waits for room in the window.
+// admit waits for room in the window, which is the only limit of what is in flight, and so
+// the only place that waits because of memory:
+//
+//   - before it, the reader hands over one batch and the channel holds two, each of
+//     MaxBatchBytes and a row at most;
+//   - behind it, the sink takes whatever it is sent. The client has no limit in bytes, and
+//     one in records that no memory reaches (kgo.MaxBufferedRecords in sink/kafka). Send
+//     waits for a topic to be loaded or a partition to be woken, whatever is in flight;
+//   - what is sent without an entry of its own takes the place of records that have one
+//     (tries, dead letters), or is one set of heartbeats at a time.
 func (s *session) admit(ctx, deliveryCtx context.Context, f *delivery.InFlight, e checkpoint.Entry) error {
 	defer s.Full.Clear()
 	for {

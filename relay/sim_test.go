@@ -420,7 +420,7 @@ func simulate(t *testing.T, seed uint64, trouble map[string]int) {
 	go s.happen(done)
 	go s.disturb(done)
 
-	cfg := Config{MaxInFlightBytes: []int{500, 3000, 1 << 20}[s.int(3)], RetryMin: 10 * time.Millisecond, RetryMax: 200 * time.Millisecond, DrainTimeout: time.Minute}
+	cfg := Config{MaxInFlightBytes: []int{125, 750, 256 << 10}[s.int(3)], RetryMin: 10 * time.Millisecond, RetryMax: 200 * time.Millisecond, DrainTimeout: time.Minute}
 	start := func() (stop func()) {
 		routes, err := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
 		if err != nil {

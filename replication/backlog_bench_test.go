@@ -34,27 +34,27 @@ func backlogRows() int {
 }
 
 // BenchmarkBacklog drains a backlog of rows with about 300 bytes of jsonb from a
-// real server, with and without resting between small reads, and with rests in which
-// the kernel tells of every piece. CDC_RELAY_BENCH_ROWS sets its size.
+// real server, with and without pausing between small reads, and with pauses in which
+// SO_RCVLOWAT stays 1. CDC_RELAY_BENCH_ROWS sets its size.
 func BenchmarkBacklog(b *testing.B) {
 	rows := backlogRows()
 	for _, each := range []int{1, 10, 1000} {
 		cfg, opt := backlog(b, harness.Postgres(b), rows, each), Options{}
-		b.Run(fmt.Sprintf("rows_each=%d/rest=false", each), func(b *testing.B) { drains(b, cfg, opt, rows, false) })
-		b.Run(fmt.Sprintf("rows_each=%d/rest=true", each), func(b *testing.B) { drains(b, cfg, opt, rows, true) })
-		opt.pacing.loud = true
-		b.Run(fmt.Sprintf("rows_each=%d/rest=loud", each), func(b *testing.B) { drains(b, cfg, opt, rows, true) })
+		b.Run(fmt.Sprintf("rows_each=%d/pause=false", each), func(b *testing.B) { drains(b, cfg, opt, rows, false) })
+		b.Run(fmt.Sprintf("rows_each=%d/pause=true", each), func(b *testing.B) { drains(b, cfg, opt, rows, true) })
+		opt.pacing.noLowWater = true
+		b.Run(fmt.Sprintf("rows_each=%d/pause=noisy", each), func(b *testing.B) { drains(b, cfg, opt, rows, true) })
 	}
 }
 
-// BenchmarkBacklog_Pacing tries other buffers and rests than the constants.
+// BenchmarkBacklog_Pacing tries other buffers and pauses than the constants.
 func BenchmarkBacklog_Pacing(b *testing.B) {
 	rows := backlogRows()
 	cfg, opt := backlog(b, harness.Postgres(b), rows, 10), Options{}
 	for _, buffer := range []int{64 << 10, 128 << 10, 256 << 10} {
-		for _, rest := range []time.Duration{3 * time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond} {
-			opt.pacing = pacing{buffer: buffer, rest: rest}
-			b.Run(fmt.Sprintf("buffer=%dKiB/rest=%s", buffer>>10, rest), func(b *testing.B) { drains(b, cfg, opt, rows, true) })
+		for _, pause := range []time.Duration{3 * time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond} {
+			opt.pacing = pacing{buffer: buffer, pause: pause}
+			b.Run(fmt.Sprintf("buffer=%dKiB/pause=%s", buffer>>10, pause), func(b *testing.B) { drains(b, cfg, opt, rows, true) })
 		}
 	}
 }
@@ -65,10 +65,10 @@ func BenchmarkBacklog_Wide(b *testing.B) {
 		b.Run(fmt.Sprintf("bytes=%d", size), func(b *testing.B) {
 			rows := max(2, backlogRows()*60/size) * 10
 			cfg, opt := backlogOf(b, harness.Postgres(b), rows, 10, size), Options{}
-			b.Run("rest=false", func(b *testing.B) { drains(b, cfg, opt, rows, false) })
-			b.Run("rest=true", func(b *testing.B) { drains(b, cfg, opt, rows, true) })
-			opt.pacing.rest = 20 * time.Millisecond
-			b.Run("rest=20ms", func(b *testing.B) { drains(b, cfg, opt, rows, true) })
+			b.Run("pause=false", func(b *testing.B) { drains(b, cfg, opt, rows, false) })
+			b.Run("pause=true", func(b *testing.B) { drains(b, cfg, opt, rows, true) })
+			opt.pacing.pause = 20 * time.Millisecond
+			b.Run("pause=20ms", func(b *testing.B) { drains(b, cfg, opt, rows, true) })
 		})
 	}
 }
@@ -102,7 +102,7 @@ func BenchmarkBacklog_Binary(b *testing.B) {
 }
 
 // BenchmarkBacklog_Link drains over other ways than the loopback device alone. What a
-// rest gains there may be little; it must not cost anything.
+// pause gains there may be little; it must not cost anything.
 func BenchmarkBacklog_Link(b *testing.B) {
 	rows := backlogRows()
 	cert, key := postgrestest.Certificate(b, "127.0.0.1")
@@ -129,8 +129,8 @@ func BenchmarkBacklog_Link(b *testing.B) {
 		b.Run(way.name, func(b *testing.B) {
 			cfg := cfg
 			cfg.URL = readdressed(b, cfg.URL, way.address)
-			for _, rest := range []bool{false, true} {
-				b.Run(fmt.Sprintf("rest=%t", rest), func(b *testing.B) { drains(b, cfg, Options{}, rows, rest) })
+			for _, pause := range []bool{false, true} {
+				b.Run(fmt.Sprintf("pause=%t", pause), func(b *testing.B) { drains(b, cfg, Options{}, rows, pause) })
 			}
 		})
 	}
@@ -166,10 +166,10 @@ func readdressed(b testing.TB, address string, by func(testing.TB) (string, url.
 	return u.String()
 }
 
-func drains(b *testing.B, cfg postgres.Config, opt Options, rows int, rest bool) {
+func drains(b *testing.B, cfg postgres.Config, opt Options, rows int, pause bool) {
 	var sum drained
 	for range b.N {
-		d := drain(b, cfg, opt, rows, rest)
+		d := drain(b, cfg, opt, rows, pause)
 		sum.took, sum.cpu, sum.sender = sum.took+d.took, sum.cpu+d.cpu, sum.sender+d.sender
 	}
 	total := float64(rows * b.N)
@@ -208,13 +208,13 @@ func fill(b testing.TB, db *harness.Database, columns, values string, rows, each
 	END $$`, max(1, (size-30)/32), rows/each, columns, values, each))
 }
 
-func drain(b testing.TB, cfg postgres.Config, opt Options, rows int, rest bool) drained {
+func drain(b testing.TB, cfg postgres.Config, opt Options, rows int, pause bool) drained {
 	b.Helper()
 	s, err := Open(b.Context(), cfg, opt, zerolog.Nop())
 	if err != nil {
 		b.Fatal(err)
 	}
-	s.pace.off = !rest
+	s.pace.off = !pause
 	out, ended := make(chan *wal.Batch, 1), make(chan error, 1)
 	began, used := time.Now(), cpuTime(b)
 	go func() { ended <- s.Run(b.Context(), out, func() wal.LSN { return s.Start() }) }()

@@ -22,16 +22,16 @@ const (
 	// and the kernel lets one in at a time.
 	fullRead = receiveBuffer / 2
 
-	// restPause lets the receive buffer fill up after a small read in a backlog. It is
+	// readPause lets the receive buffer fill up after a small read in a backlog. It is
 	// several times as long as a server takes for that which sends each row by itself,
 	// also one that waits for a core; behind a full buffer the kernel puts rows together,
 	// and sending costs half.
-	restPause = 20 * time.Millisecond
+	readPause = 20 * time.Millisecond
 
-	// wideRest takes its place where a message has more than wideMessage bytes on
+	// widePause takes its place where a message has more than wideMessage bytes on
 	// average: they fill that buffer sooner, and soon the server's send buffer as well,
 	// for which it would wait.
-	wideRest    = 5 * time.Millisecond
+	widePause   = 5 * time.Millisecond
 	wideMessage = 600
 
 	// wideBuffer takes the place of receiveBuffer for the rest of a session where a
@@ -42,12 +42,12 @@ const (
 
 	meanSample = 1 << 20 // bytes
 
-	// lateRest gives a server that is only late some rows to send at once.
-	lateRest = time.Millisecond
+	// latePause gives a server that is only late some rows to send at once.
+	latePause = time.Millisecond
 
-	// socketRest is restPause on a Unix socket, which holds some hundred rows at most,
-	// whatever buffer is asked for: during a longer rest the server would wait.
-	socketRest = 500 * time.Microsecond
+	// unixPause is readPause on a Unix socket, which holds some hundred rows at most,
+	// whatever buffer is asked for: during a longer pause the server would wait.
+	unixPause = 500 * time.Microsecond
 
 	// Behind by more than farBehind, the stream is in a backlog until it is within
 	// nearTip. Sent by more than late after its commit, a transaction waited, for others
@@ -59,11 +59,11 @@ const (
 	late      = 3_000
 )
 
-// pace decides when to rest between reads.
+// pace decides when to pause between reads.
 //
 // A walsender sends row by row. A reader that is always ready takes each row with
 // a wake-up and a system call on both sides; one that lets the socket fill costs
-// the server half. So in a backlog a small read is followed by a short rest, and by a
+// the server half. So in a backlog a small read is followed by a short pause, and by a
 // tiny one where the server is late: a server that was held up, or a machine that is
 // busy, catches up several times sooner with a reader that does not wake it for each
 // row. At the tip every row is taken as it comes, and so is what comes right after the
@@ -90,31 +90,31 @@ func (p *pace) took(n int) {
 	}
 }
 
-// pacing is how large the receive buffer is and how long a rest; zero is what the
+// pacing is how large the receive buffer is and how long a pause; zero is what the
 // constants say. Benchmarks try others.
 type pacing struct {
-	buffer int
-	rest   time.Duration
-	loud   bool // the kernel tells of every piece during a rest
+	buffer     int
+	pause      time.Duration
+	noLowWater bool // SO_RCVLOWAT stays 1 during a pause
 }
 
 func (p pacing) room() int { return cmp.Or(p.buffer, receiveBuffer) }
 
-// pause is how long to rest after a small read in a backlog.
-func (p *pace) pause() time.Duration {
+// backlogPause is how long to pause after a small read in a backlog.
+func (p *pace) backlogPause() time.Duration {
 	switch {
-	case p.rest > 0:
-		return p.rest
+	case p.pacing.pause > 0:
+		return p.pacing.pause
 	case p.mean > fullRead:
 		return 0 // each fills the socket by itself
 	case p.mean > wideMessage:
-		return wideRest
+		return widePause
 	}
-	return restPause
+	return readPause
 }
 
-// wait is how long to rest before the next read.
-func (p *pace) wait() time.Duration {
+// nextPause is how long to pause before the next read.
+func (p *pace) nextPause() time.Duration {
 	if p.off || p.size == 0 || p.committed == 0 {
 		return 0 // nothing came: whatever comes next is at the tip
 	}
@@ -129,22 +129,22 @@ func (p *pace) wait() time.Duration {
 	case p.size >= fullRead:
 		return 0
 	case p.backlog:
-		return p.pause()
-	case behind > late && p.flowing >= lateRest:
-		return min(lateRest, p.pause())
+		return p.backlogPause()
+	case behind > late && p.flowing >= latePause:
+		return min(latePause, p.backlogPause())
 	}
 	return 0
 }
 
-// gather reads a socket in large pieces and rests between them when pace says so.
+// pacedConn reads a socket in large pieces and pauses between them when pace says so.
 // It lies under TLS, which by itself reads a record at a time, and cannot tell a
 // small read from a drained socket.
-type gather struct {
+type pacedConn struct {
 	net.Conn
-	pace *pace     // nil until the copy begins
-	idle time.Time // when a read last had waited, by lateRest at least
-	doze *doze     // nil where the kernel cannot be told to be quiet
-	room buffered  // nil where the kernel chooses, or has been given wideBuffer
+	pace     *pace     // nil until the copy begins
+	idle     time.Time // when a read last had waited, by latePause at least
+	lowWater *lowWater // nil where SO_RCVLOWAT cannot be set
+	room     buffered  // nil where the kernel chooses, or has been given wideBuffer
 
 	buf  []byte
 	r, w int // not yet given out
@@ -153,16 +153,16 @@ type gather struct {
 // buffered is a connection whose receive buffer can be chosen.
 type buffered interface{ SetReadBuffer(bytes int) error }
 
-// gathering makes dial give connections that gather.
-func gathering(dial pgconn.DialFunc, by pacing) pgconn.DialFunc {
+// pacedDial makes dial give connections that are paced.
+func pacedDial(dial pgconn.DialFunc, by pacing) pgconn.DialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := dial(ctx, network, addr)
 		if err != nil {
 			return nil, err
 		}
-		g := &gather{Conn: conn, buf: make([]byte, frameBuffer)}
+		g := &pacedConn{Conn: conn, buf: make([]byte, frameBuffer)}
 		if c, ok := conn.(buffered); ok && sameHost(conn) {
-			_ = c.SetReadBuffer(by.room()) // best effort: without it resting pays less
+			_ = c.SetReadBuffer(by.room()) // best effort: without it pausing pays less
 			if by.buffer == 0 {
 				g.room = c
 			}
@@ -178,27 +178,27 @@ func sameHost(conn net.Conn) bool {
 	return tcp && there != nil && here.IP.Equal(there.IP)
 }
 
-// gathered finds the gather below conn; nil when there is none.
-func gathered(conn net.Conn) *gather {
+// pacedOf is the pacedConn below conn; nil when there is none.
+func pacedOf(conn net.Conn) *pacedConn {
 	if t, ok := conn.(*tls.Conn); ok {
 		conn = t.NetConn()
 	}
-	g, _ := conn.(*gather)
+	g, _ := conn.(*pacedConn)
 	return g
 }
 
 // follow lets the pace decide from now on.
-func (g *gather) follow(p *pace, by pacing) {
+func (g *pacedConn) follow(p *pace, by pacing) {
 	if _, local := g.Conn.(*net.UnixConn); local {
-		by.rest = cmp.Or(by.rest, socketRest)
+		by.pause = cmp.Or(by.pause, unixPause)
 	}
 	p.pacing, g.pace = by, p
-	if !by.loud {
-		g.doze = newDoze(g.Conn)
+	if !by.noLowWater {
+		g.lowWater = newLowWater(g.Conn)
 	}
 }
 
-func (g *gather) Read(p []byte) (int, error) {
+func (g *pacedConn) Read(p []byte) (int, error) {
 	if g.r < g.w {
 		n := copy(p, g.buf[g.r:g.w])
 		g.r += n
@@ -212,7 +212,7 @@ func (g *gather) Read(p []byte) (int, error) {
 	return g.r, err
 }
 
-func (g *gather) read(p []byte) (int, error) {
+func (g *pacedConn) read(p []byte) (int, error) {
 	if g.pace == nil {
 		return g.Conn.Read(p)
 	}
@@ -220,15 +220,15 @@ func (g *gather) read(p []byte) (int, error) {
 		_ = g.room.SetReadBuffer(wideBuffer) // or as much as net.core.rmem_max allows
 		g.room = nil
 	}
-	if d := g.pace.wait(); d > 0 {
-		if err := g.rest(d); err != nil {
+	if d := g.pace.nextPause(); d > 0 {
+		if err := g.pauseFor(d); err != nil {
 			return 0, err
 		}
 	}
 	began := time.Now()
 	n, err := g.Conn.Read(p)
 	now := time.Now()
-	if now.Sub(began) >= lateRest {
+	if now.Sub(began) >= latePause {
 		g.idle = now
 	}
 	g.pace.took(n)
@@ -236,13 +236,13 @@ func (g *gather) read(p []byte) (int, error) {
 	return n, err
 }
 
-// rest lets the socket fill for a while. That nobody reads is not enough: Go's poller
-// is told of every piece that arrives, whether somebody waits for it or not, and wakes
-// up. So the kernel is asked to be quiet.
-func (g *gather) rest(d time.Duration) error {
-	if err := g.doze.until(g.pace.room()); err != nil {
+// pauseFor lets the socket fill for a while. Not reading is not enough: Go's poller
+// gets an event for every segment, whether a read waits or not, and wakes
+// up. SO_RCVLOWAT stops these events until the buffer is full.
+func (g *pacedConn) pauseFor(d time.Duration) error {
+	if err := g.lowWater.until(g.pace.room()); err != nil {
 		return err
 	}
 	time.Sleep(d) //nolint:forbidigo // the wait is the point, and shorter than anybody's patience
-	return g.doze.until(1)
+	return g.lowWater.until(1)
 }

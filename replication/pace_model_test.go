@@ -56,11 +56,11 @@ func (w *walsender) run(now float64) {
 
 // outcome of a simulated reader.
 type outcome struct {
-	rests, reads, flips int
-	late                int     // short rests
-	atTip               int     // rests while less than nearTip behind
-	worst               float64 // delay that the reader itself added to a row at the tip, seconds
-	end                 float64
+	pauses, reads, flips int
+	late                 int     // short pauses
+	atTip                int     // pauses while less than nearTip behind
+	worst                float64 // delay that the reader itself added to a row at the tip, seconds
+	end                  float64
 }
 
 // follow reads a log with the policy. It reads everything that is there, and costs
@@ -75,24 +75,24 @@ func followSlow(log []txnAt, perRow, flush float64) outcome {
 	now, idle := 0.0, -1.0
 	for w.at < len(w.log) || len(w.queue) > 0 {
 		before := p.backlog
-		rest := p.wait()
+		pause := p.nextPause()
 		if p.backlog != before {
 			o.flips++
 		}
-		switch rest {
-		case restPause, wideRest:
-			o.rests++
+		switch pause {
+		case readPause, widePause:
+			o.pauses++
 			if p.sent-p.committed < nearTip {
 				o.atTip++
 			}
-		case lateRest:
+		case latePause:
 			o.late++
 		}
-		now += rest.Seconds()
+		now += pause.Seconds()
 		w.run(now)
 		if len(w.queue) == 0 { // the read waits for the next row
 			next := math.Max(w.clock, w.log[w.at].commit+flush) + w.perRow
-			if next-now >= lateRest.Seconds() {
+			if next-now >= latePause.Seconds() {
 				idle = next
 			}
 			now = math.Max(now, next)
@@ -134,8 +134,8 @@ func TestPace_AtTheTipItNeverRests(t *testing.T) {
 		for _, rows := range []int{1, 10, 1000} {
 			t.Run(fmt.Sprintf("%.0f rows a second, %d a transaction", rate, rows), func(t *testing.T) {
 				o := follow(steady(nil, 0, 10, rate, rows), readerCost)
-				if o.rests > 0 || o.late > 0 && rows < 1000 { // the last of many rows are late
-					t.Errorf("rested %d times, shortly %d times, in %d reads", o.rests, o.late, o.reads)
+				if o.pauses > 0 || o.late > 0 && rows < 1000 { // the last of many rows are late
+					t.Errorf("paused %d times, shortly %d times, in %d reads", o.pauses, o.late, o.reads)
 				}
 			})
 		}
@@ -151,7 +151,7 @@ func TestPace_ABacklogIsReadInLargePieces(t *testing.T) {
 			}
 			o := follow(log, readerCost)
 			if perRead := 500_000 / o.reads; perRead*modelRow < receiveBuffer/2 {
-				t.Errorf("%d rows a read in %d reads, %d rests", perRead, o.reads, o.rests)
+				t.Errorf("%d rows a read in %d reads, %d pauses", perRead, o.reads, o.pauses)
 			}
 			if o.flips > 2 {
 				t.Errorf("changed its mind %d times", o.flips)
@@ -161,7 +161,7 @@ func TestPace_ABacklogIsReadInLargePieces(t *testing.T) {
 }
 
 // A load that steps up beyond what the server can send and down again: one change
-// for each step, and no row waits for a rest once the reader has caught up.
+// for each step, and no row waits for a pause once the reader has caught up.
 func TestPace_StepsAndBursts(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -190,11 +190,11 @@ func TestPace_StepsAndBursts(t *testing.T) {
 			if o.flips > c.flips {
 				t.Errorf("changed its mind %d times in %d reads, at most %d was expected", o.flips, o.reads, c.flips)
 			}
-			if o.worst > restPause.Seconds()+0.005 {
+			if o.worst > readPause.Seconds()+0.005 {
 				t.Errorf("a row at the tip waited %.1f ms for the reader", 1000*o.worst)
 			}
 			if o.atTip > c.flips+1 {
-				t.Errorf("rested %d times at the tip", o.atTip)
+				t.Errorf("paused %d times at the tip", o.atTip)
 			}
 		})
 	}
@@ -204,25 +204,25 @@ func TestPace_StepsAndBursts(t *testing.T) {
 // as long as none waits for another.
 func TestPace_ASlowDiskIsNoBacklog(t *testing.T) {
 	for _, rate := range []float64{10, 100, 800} {
-		if o := followSlow(steady(nil, 0, 10, rate, 3), readerCost, 0.006); o.late > 0 || o.rests > 0 || o.worst > 1e-4 {
-			t.Errorf("%.0f rows a second: %d short rests and %d long ones, a row waited %.2f ms", rate, o.late, o.rests, 1000*o.worst)
+		if o := followSlow(steady(nil, 0, 10, rate, 3), readerCost, 0.006); o.late > 0 || o.pauses > 0 || o.worst > 1e-4 {
+			t.Errorf("%.0f rows a second: %d short pauses and %d long ones, a row waited %.2f ms", rate, o.late, o.pauses, 1000*o.worst)
 		}
 	}
 }
 
 // A server that sends nothing for a while has a queue then. Behind a reader that it
-// has to wake for each row it sends slowly, on a machine that is busy; one that rests
+// has to wake for each row it sends slowly, on a machine that is busy; one that pauses
 // lets it send quickly, and the queue is gone soon.
 func TestPace_ALateServerCatchesUp(t *testing.T) {
 	log := append(steady(nil, 0, 1, 5000, 1), txnAt{1, 5000})
-	if o := follow(steady(log, 1.001, 1, 5000, 1), readerCost); o.late == 0 || o.late > 40 || o.rests > 0 {
-		t.Errorf("%d short rests and %d long ones while 5 000 rows are late", o.late, o.rests)
+	if o := follow(steady(log, 1.001, 1, 5000, 1), readerCost); o.late == 0 || o.late > 40 || o.pauses > 0 {
+		t.Errorf("%d short pauses and %d long ones while 5 000 rows are late", o.late, o.pauses)
 	}
 }
 
 // Over a link the kernel chooses the buffer: a small one would be the limit of the
 // rate. On the server's own host it is set.
-func TestGathering_SetsTheBufferOnTheServersHostOnly(t *testing.T) {
+func TestPacedDial_SetsTheBufferOnTheServersHostOnly(t *testing.T) {
 	tcp := func(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 5432} }
 	for _, c := range []struct {
 		name        string
@@ -238,7 +238,7 @@ func TestGathering_SetsTheBufferOnTheServersHostOnly(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			conn := &sized{here: c.here, there: c.there}
-			dial := gathering(func(context.Context, string, string) (net.Conn, error) { return conn, nil }, pacing{})
+			dial := pacedDial(func(context.Context, string, string) (net.Conn, error) { return conn, nil }, pacing{})
 			if _, err := dial(t.Context(), "tcp", "x"); err != nil {
 				t.Fatal(err)
 			}
@@ -251,7 +251,7 @@ func TestGathering_SetsTheBufferOnTheServersHostOnly(t *testing.T) {
 
 // Messages that hardly fit into the buffer get a larger one, once and for good; others
 // never do.
-func TestGather_WidensTheBufferForWideMessages(t *testing.T) {
+func TestPacedConn_WidensTheBufferForWideMessages(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		message int
@@ -265,11 +265,11 @@ func TestGather_WidensTheBufferForWideMessages(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			conn := &sized{here: &net.TCPAddr{IP: net.IPv6loopback}, there: &net.TCPAddr{IP: net.IPv6loopback}}
-			dialed, err := gathering(func(context.Context, string, string) (net.Conn, error) { return conn, nil }, c.by)(t.Context(), "tcp", "x")
+			dialed, err := pacedDial(func(context.Context, string, string) (net.Conn, error) { return conn, nil }, c.by)(t.Context(), "tcp", "x")
 			if err != nil {
 				t.Fatal(err)
 			}
-			g, p := dialed.(*gather), new(pace)
+			g, p := dialed.(*pacedConn), new(pace)
 			g.follow(p, c.by)
 			into := make([]byte, frameBuffer)
 			for range 4 * meanSample / len(into) {

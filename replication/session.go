@@ -26,7 +26,7 @@ const closeTimeout = 5 * time.Second
 // and starts the copy at the slot's confirmed position. ctx bounds Open alone.
 // The stream must be closed, whether or not Run was called.
 func Open(ctx context.Context, cfg postgres.Config, opt Options, logger zerolog.Logger) (*Stream, error) {
-	conn, err := postgres.ConnectThrough(ctx, cfg, true, func(dial pgconn.DialFunc) pgconn.DialFunc { return gathering(dial, opt.pacing) })
+	conn, err := postgres.ConnectThrough(ctx, cfg, true, func(dial pgconn.DialFunc) pgconn.DialFunc { return pacedDial(dial, opt.pacing) })
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func newStream(cfg postgres.Config, opt Options, logger zerolog.Logger, conn net
 		lost:   make(chan struct{}),
 	}
 	s.frames.limit = opt.MaxRowBytes + frameHeader + walHeader
-	if g := gathered(conn); g != nil {
+	if g := pacedOf(conn); g != nil {
 		g.follow(&s.pace, opt.pacing)
 	}
 	decode := pgoutput.Options{

@@ -10,7 +10,8 @@ import (
 
 // Sink makes records durable.
 //
-// Send hands over records in order. It may block for room until ctx ends. It
+// Send hands over records in order. It may block until ctx ends; it bounds no memory, its
+// caller does. It
 // calls done exactly once, from any goroutine, possibly before it returns: with
 // nil when every record is durable, else with a *FailedError that names each
 // record that is not. The sink never touches a record after done. done must not
@@ -25,7 +26,7 @@ import (
 // Halt makes that happen without a failure: what is not written yet fails with
 // ErrHalted, and what is gets its answer. Any goroutine may call it.
 //
-// ctx bounds only the wait for room. A record that was handed over is delivered
+// ctx bounds only how long Send blocks. A record that was handed over is delivered
 // or failed by the sink alone; Close ends what is left.
 type Sink interface {
 	Send(ctx context.Context, records []record.Record, done func(error))

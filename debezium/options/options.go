@@ -275,7 +275,7 @@ var snapshotOptions = []Option{
 }
 
 var flowOptions = []Option{
-	elsewhere(ScopeConnector, "max.queue.size.in.bytes", "int", "0", "relay.max_in_flight_bytes", "a memory limit; the default is 32MiB"),
+	elsewhere(ScopeConnector, "max.queue.size.in.bytes", "int", "0", "relay.max_in_flight_bytes", "a memory limit; the default is 8MiB"),
 	option(ScopeConnector, "max.batch.size", "int", "2048", FateNotNeeded, "rows are sent as they come; relay.max_in_flight_bytes bounds the memory"),
 	option(ScopeConnector, "max.queue.size", "int", "8192", FateNotNeeded, "as max.batch.size"),
 	option(ScopeConnector, "poll.interval.ms", "int", "500", FateNotNeeded, "rows are sent as they come"),

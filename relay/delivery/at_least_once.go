@@ -20,7 +20,7 @@ import (
 // and what failed is sent again in the order of the stream.
 type atLeastOnce struct{ d *Delivery }
 
-func (g *atLeastOnce) Rules() Rules                           { return Rules{Repeats: true, Growth: 4} }
+func (g *atLeastOnce) Rules() Rules                           { return Rules{Repeats: true} }
 func (g *atLeastOnce) covers(*wal.Row) bool                   { return false }
 func (g *atLeastOnce) replace(*InFlight, int, *wal.Row) error { return nil }
 func (g *atLeastOnce) Pass(wal.LSN)                           {}

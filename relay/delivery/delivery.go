@@ -63,11 +63,6 @@ type Rules struct {
 
 	// Ordered: no record is durable for readers before an earlier one of its key.
 	Ordered bool
-
-	// Growth is by how many times the size of rows and records in flight the process may grow: chunks that
-	// are partly used, requests that the client is writing, what the garbage collector has
-	// not come to yet, and what the runtime keeps for itself.
-	Growth int
 }
 
 // guarantee is what the two guarantees do differently with the routed rows of a session: how
@@ -149,6 +144,7 @@ type sends struct {
 	outstanding atomic.Int64  // Sends whose done has not been called
 	wake        chan struct{} // one token: a Send failed, or none is outstanding
 	stumbled    atomic.Bool   // a heartbeat failed, and the sink halted with it
+	beating     atomic.Bool   // heartbeats are not answered
 	count       uint64        // count of Sends, the order for failed
 	buffers     sync.Pool     // of *record.Buffer
 
@@ -237,7 +233,7 @@ func (d *Delivery) Send(ctx, deliveryCtx context.Context, f *InFlight, rejection
 // Heartbeat sends the heartbeats of now. No position depends on them: one that fails is logged,
 // and rows that failed with it are recovered.
 func (d *Delivery) Heartbeat(now time.Time) {
-	if d.Failed() {
+	if d.Failed() || d.sends.beating.Load() { // brokers that are away for days get one
 		return
 	}
 	buf := new(record.Buffer)
@@ -245,7 +241,9 @@ func (d *Delivery) Heartbeat(now time.Time) {
 		d.m.log.Warn().Err(err).Msg("heartbeat not sent")
 		return
 	}
+	d.sends.beating.Store(true)
 	d.give(buf.Records, func(err error) {
+		d.sends.beating.Store(false)
 		if err != nil {
 			d.m.log.Warn().Err(err).Msg("heartbeat not sent")
 			d.sends.stumbled.Store(true)

@@ -28,16 +28,6 @@ func memory(cfg Config) *Memory {
 // opened is a delivery of its first session.
 func opened(cfg Config) *Delivery { return &Delivery{m: memory(cfg)} }
 
-// The window counts rows and what their records take, four times, and with exactly-once
-// three times.
-func TestRules_GrowthOfEachGuarantee(t *testing.T) {
-	for g, times := range map[guarantee]int{new(atLeastOnce): 4, new(exactlyOnce): 3} {
-		if got := g.Rules().Growth; got != times {
-			t.Errorf("%T: a byte counts as %d", g, got)
-		}
-	}
-}
-
 func TestOpenRows_AreThoseOfTheLastTransaction(t *testing.T) {
 	rows := func(open bool, txns ...int) *wal.Batch {
 		b, all := &wal.Batch{Open: open}, map[int]*wal.Txn{}

@@ -86,9 +86,8 @@ func (v *refusals) forget(rec *checkpoint.Record) {
 	maps.DeleteFunc(v.strips, func(id recordID, _ int) bool { return covered(id) })
 }
 
-// rules: a Kafka transaction has to fit into the window, and room for the next one, so the
-// growth counts for less.
-func (x *exactlyOnce) Rules() Rules { return Rules{Fenced: true, Ordered: true, Growth: 3} }
+// Rules: the brokers fence, and nothing that is committed is sent again.
+func (x *exactlyOnce) Rules() Rules { return Rules{Fenced: true, Ordered: true} }
 
 func (x *exactlyOnce) MakeRoom()                     { x.sink.Seal() }
 func (x *exactlyOnce) Renew()                        { x.mark(false) }

@@ -19,10 +19,11 @@ func (k *Sink) Abandon(ctx context.Context) error {
 	k.halt(true)
 	k.client.Load().UnsafeAbortBufferedRecords()
 	k.conns.reset()
+	k.releaseGathered() // which fails
 	k.mu.Lock()
 	aborted := k.aborted
 	k.mu.Unlock()
-	for _, wait := range []<-chan struct{}{k.room.empty(), aborted} {
+	for _, wait := range []<-chan struct{}{k.sends.empty(), aborted} {
 		select {
 		case <-wait:
 		case <-ctx.Done():

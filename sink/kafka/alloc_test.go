@@ -28,10 +28,8 @@ func TestInFlightBatch_AllocatesLessThanOnceInTenRecords(t *testing.T) {
 	ended := 0
 	done := func(error) { ended++ }
 	got := testing.AllocsPerRun(20, func() {
-		f := k.newInFlightBatch(batch, done)
-		if err := k.room.take(t.Context(), f.size, &k.halted); err != nil {
-			t.Fatal(err)
-		}
+		f := k.newInFlightBatch(t.Context(), batch, done)
+		k.sends.add()
 		for range records {
 			k.settle(f, 1)
 		}

@@ -17,17 +17,11 @@ type Config struct {
 	Linger          time.Duration // 0: hardly any at the tip, and batches fill in a backlog
 	MaxMessageBytes int           // largest record, as the broker counts it, and largest batch; default 1 MiB
 
-	// MaxBufferedBytes is at least the relay's window, so that the window is the
-	// only valve.
-	MaxBufferedBytes int
-
 	CreateTopics topics.Creation
 
 	// DeadLetterTopic, when it is created, keeps every record.
 	DeadLetterTopic string
 }
-
-const defaultMaxBufferedBytes = 64 << 20
 
 func (c Config) WithDefaults() (Config, error) {
 	if len(c.Brokers) == 0 {
@@ -38,9 +32,6 @@ func (c Config) WithDefaults() (Config, error) {
 	}
 	if c.MaxMessageBytes < 1<<10 || c.MaxMessageBytes > math.MaxInt32/2 {
 		return c, fmt.Errorf("configure kafka: max message size of %d bytes is not between 1 KiB and 1 GiB", c.MaxMessageBytes)
-	}
-	if c.MaxBufferedBytes == 0 {
-		c.MaxBufferedBytes = defaultMaxBufferedBytes
 	}
 	if c.Linger < 0 {
 		return c, fmt.Errorf("configure kafka: linger of %s is negative", c.Linger)

@@ -4,23 +4,21 @@ import (
 	"time"
 )
 
-// NewFilling is NewKafka with another time for batches to fill in a backlog, which is
-// FillTime.
-var NewFilling = newKafka
+// NewGathering is New with another time for Sends of a backlog to be gathered.
+var NewGathering = newSink
 
-// FillTime is fillTime.
-const FillTime = fillTime
+// GatherTime is gatherTime.
+const GatherTime = gatherTime
 
-// Unhurry returns, in a backlog, when the client is not being told to hurry any more: the
-// first of two requests is heard once that is over.
-func (k *Sink) Unhurry() {
-	for range 2 {
-		k.tip.wanted <- struct{}{}
-	}
+// Outstanding is how many Sends have no outcome.
+func (k *Sink) Outstanding() int {
+	k.sends.mu.Lock()
+	defer k.sends.mu.Unlock()
+	return k.sends.sends
 }
 
-// Unanswered is how many Sends have no outcome.
-func (k *Sink) Unanswered() int64 { return k.tip.sends.Load() }
+// Settled is closed once no Send is outstanding.
+func (k *Sink) Settled() <-chan struct{} { return k.sends.empty() }
 
 // SetClock is for a sink that was sent nothing yet.
 func (k *Sink) SetClock(now func() time.Time) { k.now = now }

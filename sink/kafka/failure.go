@@ -51,7 +51,9 @@ func (e *sizeError) Classify(found error) *sink.Error {
 // interruptedError is the end of the caller's patience.
 type interruptedError struct{ err error }
 
-func (e *interruptedError) Error() string { return fmt.Sprintf("wait for room in the sink: %v", e.err) }
+func (e *interruptedError) Error() string {
+	return fmt.Sprintf("wait for a topic or a partition: %v", e.err)
+}
 func (e *interruptedError) Unwrap() error { return e.err }
 
 // Classify has the record sent again.

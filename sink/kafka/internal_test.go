@@ -1,9 +1,7 @@
 package kafka
 
 import (
-	"context"
 	"errors"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -32,8 +30,8 @@ func TestKafka_ReportsARecordThatOvertookAFailedOne(t *testing.T) {
 	k := quiet(t)
 	records := []record.Record{{Topic: "orders"}, {Topic: "orders"}, {Topic: "orders"}}
 	var outcome error
-	f := k.newInFlightBatch(records, func(err error) { outcome = err })
-	k.room.sends, k.room.used = 1, f.size
+	f := k.newInFlightBatch(t.Context(), records, func(err error) { outcome = err })
+	k.sends.add()
 	partition := new(partitionQueue)
 	for i := range f.contexts {
 		f.contexts[i].seq.Store(uint64(i) + 1)
@@ -55,8 +53,8 @@ func TestKafka_ReportsARecordThatOvertookAFailedOne(t *testing.T) {
 		t.Errorf("Overtaken is %d, want 1", k.Overtaken())
 	}
 	k.Resume()
-	f = k.newInFlightBatch(records[:1], func(err error) { outcome = err })
-	k.room.sends, k.room.used = 1, f.size
+	f = k.newInFlightBatch(t.Context(), records[:1], func(err error) { outcome = err })
+	k.sends.add()
 	f.contexts[0].seq.Store(4)
 	f.contexts[0].queue.Store(partition)
 	k.settled(&f.kafka[0], nil)
@@ -69,8 +67,8 @@ func TestKafka_ReportsARecordThatOvertookAFailedOne(t *testing.T) {
 // The gate waits for the outcome of what was ahead in the partition.
 func TestRecordContext_IsDoneOnlyOnceTheRecordAheadHasFailed(t *testing.T) {
 	k := quiet(t)
-	f := k.newInFlightBatch([]record.Record{{Topic: "orders"}, {Topic: "orders"}}, func(error) {})
-	k.room.sends, k.room.used = 1, f.size
+	f := k.newInFlightBatch(t.Context(), []record.Record{{Topic: "orders"}, {Topic: "orders"}}, func(error) {})
+	k.sends.add()
 	partition := new(partitionQueue)
 	for i := range f.contexts {
 		f.contexts[i].seq.Store(uint64(i) + 1)
@@ -115,48 +113,6 @@ func TestClientLog_CollapsesRepeatedLines(t *testing.T) {
 type writer func([]byte)
 
 func (w writer) Write(p []byte) (int, error) { w(p); return len(p), nil }
-
-// Who made a sink and never sent has nothing running, and who closed one neither.
-func TestKafka_FlushesFromTheFirstSendUntilClose(t *testing.T) {
-	running := func(what string) int {
-		stacks := make([]byte, 1<<20)
-		return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), what)
-	}
-	flushers := func() int { return running(".flushAtTip") }
-	k, err := New(Config{Connection: broker.Connection{Brokers: []string{"127.0.0.1:1"}}}, zerolog.Nop())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := flushers(); n != 0 {
-		t.Errorf("%d flushers run before there is anything to flush", n)
-	}
-	impatient, cancel := context.WithCancel(t.Context())
-	cancel()
-	k.Send(impatient, []record.Record{{Topic: "orders"}}, func(error) {})
-	k.tip.mu.Lock() // holds the flusher
-	for running(").atTip(") == 0 {
-		select {
-		case k.tip.wanted <- struct{}{}:
-		default: // the last one is not taken yet
-		}
-		runtime.Gosched()
-	}
-	closed := make(chan error)
-	go func() { closed <- k.Close(t.Context()) }()
-	select {
-	case <-closed:
-		k.tip.mu.Unlock()
-		t.Fatal("Close did not wait for the flusher")
-	case <-time.After(100 * time.Millisecond):
-	}
-	k.tip.mu.Unlock()
-	if err := <-closed; err != nil {
-		t.Error(err)
-	}
-	if n := flushers(); n != 0 {
-		t.Errorf("%d flushers run after Close", n)
-	}
-}
 
 // A client with metrics waits for its last push before it closes connections.
 func TestKafka_ClosesWithoutPushingMetrics(t *testing.T) {

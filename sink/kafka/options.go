@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 
@@ -34,7 +33,7 @@ func (k *Sink) Options() ([]kgo.Opt, error) {
 		kgo.DisableClientMetrics(),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		compression,
-		kgo.ProducerLinger(cmp.Or(k.cfg.Linger, k.fill)),
+		kgo.ProducerLinger(k.cfg.Linger),
 		kgo.UnknownTopicRetries(broker.UnknownTries),
 		// RecordRetries and RecordDeliveryTimeout stay unlimited: a record that was
 		// given up may be durable, and the next one would be out of order.
@@ -43,7 +42,7 @@ func (k *Sink) Options() ([]kgo.Opt, error) {
 		// broker.BatchSize has refused what is over the limit.
 		kgo.ProducerBatchMaxBytes(int32(k.cfg.MaxMessageBytes+4)),
 		kgo.BrokerMaxWriteBytes(int32(max(maxRequestBytes, k.cfg.MaxMessageBytes+64<<10))),
-		kgo.MaxBufferedRecords(math.MaxInt32), // room is the bound
+		kgo.MaxBufferedRecords(math.MaxInt32), // whoever sends is the bound; bytes have none by default
 
 		kgo.ProducerOnDataLossDetected(k.onDataLoss),
 	), nil

@@ -67,7 +67,7 @@ func (m *recordContext) Done() <-chan struct{} {
 		}
 	}
 	if m.batch.sink.aborting.Load() {
-		return closedGate
+		return closedChannel
 	}
 	return nil
 }
@@ -96,12 +96,6 @@ func (m *recordContext) Missing() {
 
 // Value has nothing.
 func (m *recordContext) Value(any) any { return nil }
-
-var closedGate = func() chan struct{} {
-	c := make(chan struct{})
-	close(c)
-	return c
-}()
 
 // errAborted is also a cancellation, which is what the client looks for when it
 // finds a record's context done.

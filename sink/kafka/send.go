@@ -15,15 +15,16 @@ import (
 // inFlightBatch is one Send on its way. Its arrays are used again, so that sending
 // allocates nothing for a record.
 type inFlightBatch struct {
-	sink    *Sink // never changes
+	sink    *Sink           // never changes
+	ctx     context.Context // of Send; bounds what produce waits for
 	records []record.Record
 	done    func(error)
-	size    int   // bytes of room it holds
+	size    int   // bytes of the records in batches of their own
 	fits    int   // index of the first record that cannot be sent, or len(records)
 	unfit   error // why it cannot
 	now     int64 // when the client is given records of it, in Unix nanoseconds
 
-	rest []int // records that were not handed over, ascending; Send's alone
+	rest []int // records that were not handed over, ascending; guarded by the sink's gathered.mu
 
 	kafka    []kgo.Record
 	contexts []recordContext
@@ -44,9 +45,9 @@ type failed struct {
 const maxPooled = 16 << 10
 
 // newInFlightBatch sizes the arrays and fills them.
-func (k *Sink) newInFlightBatch(records []record.Record, done func(error)) *inFlightBatch {
+func (k *Sink) newInFlightBatch(ctx context.Context, records []record.Record, done func(error)) *inFlightBatch {
 	f := k.batches.Get().(*inFlightBatch)
-	f.records, f.done, f.size, f.fits = records, done, 0, len(records)
+	f.ctx, f.records, f.done, f.size, f.fits = ctx, records, done, 0, len(records)
 	f.left.Store(int32(len(records)) + 1)
 	if cap(f.kafka) < len(records) {
 		n := (len(records) + 63) &^ 63
@@ -86,33 +87,14 @@ func (f *inFlightBatch) fail(index int, err error) {
 	f.mu.Unlock()
 }
 
-// Send gives the records to the client.
+// Send gives the records to the client, in a backlog together with those of other Sends.
 func (k *Sink) Send(ctx context.Context, records []record.Record, done func(error)) {
 	if len(records) == 0 {
 		done(nil)
 		return
 	}
-	k.start()
-	k.tip.sends.Add(1)
-	f := k.newInFlightBatch(records, done)
-	err := k.room.take(ctx, f.size, &k.halted)
-	if err == nil {
-		err = k.produce(ctx, f)
-		k.tip.flushSoon()
-	}
-	if n := len(f.rest); n > 0 {
-		first := 0
-		if err != nil {
-			k.halt(false)
-			f.fail(f.rest[0], err)
-			first = 1
-		}
-		for _, i := range f.rest[first:] {
-			f.fail(i, k.held())
-		}
-		k.settle(f, n)
-	}
-	k.settle(f, 1)
+	k.sends.add()
+	k.gather(k.newInFlightBatch(ctx, records, done))
 }
 
 // produce hands over records until one cannot be. What it leaves it lists in f.rest,
@@ -121,7 +103,7 @@ func (k *Sink) Send(ctx context.Context, records []record.Record, done func(erro
 // A record whose topic is not loaded holds up those of the same topic alone, so that
 // many new topics are loaded together. So does one that wakes a partition, until it is
 // answered.
-func (k *Sink) produce(ctx context.Context, f *inFlightBatch) error {
+func (k *Sink) produce(f *inFlightBatch) error {
 	c := k.client.Load()
 	for len(f.rest) > 0 {
 		todo, loading := f.rest, map[string]*recordContext(nil)
@@ -146,7 +128,7 @@ func (k *Sink) produce(ctx context.Context, f *inFlightBatch) error {
 			}
 			m := &f.contexts[i]
 			// The client would fail records by this context too, so it is one that
-			// never ends. It need not bound the wait for room: room does that.
+			// never ends. The client has no limit that Produce would wait for.
 			c.Produce(context.Background(), &f.kafka[i], k.onSettled)
 			if queue := m.queue.Load(); queue == nil {
 				if loading == nil {
@@ -157,10 +139,10 @@ func (k *Sink) produce(ctx context.Context, f *inFlightBatch) error {
 				k.waking = k.waking.with(topic, queue, m.seq.Load())
 			}
 		}
-		if err := k.await(ctx, loading); err != nil {
+		if err := k.await(f.ctx, loading); err != nil {
 			return err
 		}
-		if err := k.awaitWaking(ctx, f); err != nil {
+		if err := k.awaitWaking(f); err != nil {
 			return err
 		}
 	}
@@ -252,7 +234,6 @@ func (k *Sink) halt(hard bool) {
 	if hard {
 		k.abortOnce()
 	}
-	k.room.wake()
 }
 
 // abortOnce closes the gate and starts the abort. Whoever finds the gate closed, and takes
@@ -285,15 +266,14 @@ func (k *Sink) settle(f *inFlightBatch, n int) {
 	if n == 0 || f.left.Add(int32(-n)) != 0 {
 		return
 	}
-	done, size, err := f.done, f.size, k.outcome(f)
-	f.records, f.done, f.unfit, f.failed = nil, nil, nil, f.failed[:0]
+	done, err := f.done, k.outcome(f)
+	f.ctx, f.records, f.done, f.unfit, f.failed = nil, nil, nil, nil, f.failed[:0]
 	clear(f.kafka)
 	if cap(f.kafka) <= maxPooled {
 		k.batches.Put(f)
 	}
-	k.tip.settled()
 	done(err)
-	k.room.give(size)
+	k.sends.end()
 }
 
 // outcome puts the failed records into words.

@@ -18,11 +18,10 @@ import (
 // Reachable, Ready, Close and the counters may be called from any goroutine.
 type Sink struct {
 	cfg   Config
-	fill  time.Duration // how long a batch waits in a backlog
 	log   zerolog.Logger
 	hooks []kgo.Hook
 	reach broker.Reach
-	room  room
+	sends outstanding
 	conns conns
 
 	batches   sync.Pool
@@ -38,14 +37,13 @@ type Sink struct {
 	closed   atomic.Bool
 	round    atomic.Uint64 // counts Resumes, from 1
 
-	awaiting atomic.Bool   // Send waits for topics to be loaded
-	placed   chan struct{} // says that a record got a partition or an outcome
-	waking   waking        // Send's alone
-	now      func() time.Time
+	gathered   gathered
+	gatherTime time.Duration
 
-	tip     tipFlusher
-	started bool           // Send's alone
-	running sync.WaitGroup // the tip flusher; added to with mu held
+	awaiting atomic.Bool   // produce waits for topics to be loaded
+	placed   chan struct{} // one token: a record got a partition or an outcome
+	waking   waking        // guarded by gathered.mu
+	now      func() time.Time
 
 	life context.Context // ends with Close
 	end  context.CancelFunc
@@ -74,20 +72,19 @@ type client struct {
 // New returns a sink for the brokers of cfg. It checks the configuration
 // and connects to nothing; Ready does. hooks see the client's events.
 func New(cfg Config, log zerolog.Logger, hooks ...kgo.Hook) (*Sink, error) {
-	return newKafka(cfg, fillTime, log, hooks...)
+	return newSink(cfg, gatherTime, log, hooks...)
 }
 
-func newKafka(cfg Config, fill time.Duration, log zerolog.Logger, hooks ...kgo.Hook) (*Sink, error) {
+func newSink(cfg Config, gatherTime time.Duration, log zerolog.Logger, hooks ...kgo.Hook) (*Sink, error) {
 	cfg, err := cfg.WithDefaults()
 	if err != nil {
 		return nil, err
 	}
-	k := &Sink{cfg: cfg, fill: fill, log: log, hooks: hooks, placed: make(chan struct{}, 1), now: time.Now}
+	k := &Sink{cfg: cfg, gatherTime: gatherTime, log: log, hooks: hooks, placed: make(chan struct{}, 1), now: time.Now}
 	k.life, k.end = context.WithCancel(context.Background())
 	k.topics = topics.NewCreator(cfg.CreateTopics, cfg.DeadLetterTopic, log)
 	k.round.Store(1)
 	k.batches.New = func() any { return &inFlightBatch{sink: k} }
-	k.room.limit = cfg.MaxBufferedBytes
 	k.onSettled = k.settled
 	c, err := k.connect()
 	if err != nil {
@@ -95,9 +92,6 @@ func newKafka(cfg Config, fill time.Duration, log zerolog.Logger, hooks ...kgo.H
 		return nil, err
 	}
 	k.client.Store(c)
-	if cfg.Linger == 0 {
-		k.tip.wanted, k.tip.calm = make(chan struct{}, 1), make(chan struct{}, 1)
-	}
 	return k, nil
 }
 
@@ -189,18 +183,17 @@ func (k *Sink) Close(ctx context.Context) error {
 	aborted := k.aborted
 	k.mu.Unlock()
 	k.end()
-	k.room.wake()
 
 	finished := make(chan struct{})
 	go func() {
 		defer close(finished)
 		k.client.Load().Close()
-		k.running.Wait()
+		k.releaseGathered() // which fails
 		if aborted != nil {
 			<-aborted
 		}
 	}()
-	for _, wait := range []<-chan struct{}{finished, k.room.empty()} {
+	for _, wait := range []<-chan struct{}{finished, k.sends.empty()} {
 		select {
 		case <-wait:
 		case <-ctx.Done():

@@ -39,17 +39,17 @@ func cluster(t testing.TB, opts ...kfake.Opt) *kfake.Cluster {
 // requests.
 func open(t testing.TB, c *kfake.Cluster, change func(*kafka.Config)) *kafka.Sink {
 	t.Helper()
-	return openFilling(t, c, kafka.FillTime, change)
+	return openGathering(t, c, kafka.GatherTime, change)
 }
 
-// openFilling opens a sink whose batches fill for so long in a backlog.
-func openFilling(t testing.TB, c *kfake.Cluster, fill time.Duration, change func(*kafka.Config)) *kafka.Sink {
+// openGathering opens a sink that gathers Sends for so long in a backlog.
+func openGathering(t testing.TB, c *kfake.Cluster, gather time.Duration, change func(*kafka.Config)) *kafka.Sink {
 	t.Helper()
 	cfg := kafka.Config{Connection: broker.Connection{Brokers: c.ListenAddrs()}, Compression: "none"}
 	if change != nil {
 		change(&cfg)
 	}
-	k, err := kafka.NewFilling(cfg, fill, zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.Disabled))
+	k, err := kafka.NewGathering(cfg, gather, zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.Disabled))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,6 @@ func suite(change func(*kafka.Config)) func(t *testing.T) sinktest.Subject {
 			return wire{listener, &cut}, err
 		}))
 		k := open(t, c, func(cfg *kafka.Config) {
-			cfg.MaxBufferedBytes = 9 << 10
 			if change != nil {
 				change(cfg)
 			}
@@ -173,7 +172,6 @@ func suite(change func(*kafka.Config)) func(t *testing.T) sinktest.Subject {
 					return nil, nil, false
 				})
 			},
-			Room: 8,
 		}
 	}
 }

@@ -1,9 +1,6 @@
 package kafka
 
-import (
-	"context"
-	"time"
-)
+import "time"
 
 // idleTime is how long nothing was sent to a partition when its broker may have forgotten
 // the producer. It does so a day after the latest timestamp, and looks every ten minutes;
@@ -51,7 +48,7 @@ func (w woken) answered() bool { return w.queue.settled.Load() >= w.seq }
 
 // awaitWaking waits until the first record that was left can be handed over, if it is held by
 // one that woke its partition. Nothing left, nothing waits: other topics go on.
-func (k *Sink) awaitWaking(ctx context.Context, f *inFlightBatch) error {
+func (k *Sink) awaitWaking(f *inFlightBatch) error {
 	if len(f.rest) == 0 || len(k.waking) == 0 {
 		return nil
 	}
@@ -59,14 +56,13 @@ func (k *Sink) awaitWaking(ctx context.Context, f *inFlightBatch) error {
 	if !ok {
 		return nil
 	}
-	k.tip.flushSoon()
 	k.awaiting.Store(true)
 	defer k.awaiting.Store(false)
 	for !first.answered() {
 		select {
 		case <-k.placed:
-		case <-ctx.Done():
-			return interrupted(ctx)
+		case <-f.ctx.Done():
+			return interrupted(f.ctx)
 		}
 	}
 	return nil

@@ -1,6 +1,7 @@
 package kafkatx
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,13 +58,17 @@ func (t *Sink) Open(ctx context.Context, h sink.Holder) ([]byte, error) {
 	return value, nil
 }
 
+// fillTime is how long a batch waits for more records. The end of a transaction does not
+// wait: it is flushed.
+const fillTime = 15 * time.Millisecond
+
 func (t *Sink) connect(id string) (*kgo.Client, error) {
 	opts, err := t.plain.Options()
 	if err != nil {
 		return nil, err
 	}
 	client, err := kgo.NewClient(append(opts, kgo.RecordPartitioner(kafka.NewPartitioner(t.plain.TopicCreator().Use)),
-		kgo.TransactionalID(id), kgo.TransactionTimeout(t.cfg.Timeout), kgo.RetryBackoffFn(retryPause))...)
+		kgo.ProducerLinger(cmp.Or(t.cfg.Linger, fillTime)), kgo.TransactionalID(id), kgo.TransactionTimeout(t.cfg.Timeout), kgo.RetryBackoffFn(retryPause))...)
 	if err != nil {
 		return nil, fmt.Errorf("configure kafka client: %w", err)
 	}

@@ -163,7 +163,7 @@ func TestBar_CopyInterruptedBySIGTERMLosesNothing(t *testing.T) {
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
 		beside(t)
 		brokers := harness.Kfake(t, sandbox.KafkaOptions{})
-		p, w := outbox(t, db, brokers, "relay: {max_in_flight_bytes: 64KiB}")
+		p, w := outbox(t, db, brokers, "relay: {max_in_flight_bytes: 16KiB}")
 		cut := 0
 		rounds := scaled(2, 20)
 		for range rounds {
@@ -190,9 +190,9 @@ func TestBar_CopyCutByASecondSIGTERMLosesNothing(t *testing.T) {
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
 		beside(t)
 		const n = 10_000
-		const window, some = 64 << 10, 400 << 10 // n rows are more than twice as much
+		const window, some = 16 << 10, 400 << 10 // n rows are more than twice as much
 		brokers := harness.Kfake(t, sandbox.KafkaOptions{})
-		p, w := outbox(t, db, brokers, "relay: {max_in_flight_bytes: 64KiB}")
+		p, w := outbox(t, db, brokers, "relay: {max_in_flight_bytes: 16KiB}")
 		random := rand.New(rand.NewPCG(w.Seed, 1))
 		cut := 0
 		rounds := scaled(2, 20)
@@ -227,7 +227,7 @@ func TestBar_CopyCutByTheNetworkLosesNothing(t *testing.T) {
 		beside(t)
 		through, proxy := throughProxy(t, db)
 		brokers := harness.Kfake(t, sandbox.KafkaOptions{})
-		p, w := outbox(t, through, brokers, "relay: {max_in_flight_bytes: 64KiB}")
+		p, w := outbox(t, through, brokers, "relay: {max_in_flight_bytes: 16KiB}")
 		p.DB = db
 		random := rand.New(rand.NewPCG(w.Seed, 1))
 		running := p.Exec(t, "run")

@@ -164,7 +164,7 @@ func (p *programme) plain(actions []Action, relays int) Plan {
 	last := actions[len(actions)-1]
 	return Plan{
 		Seed: p.seed, Postgres: "18", Broker: "apache", Relays: relays, Writers: 2, Pause: Span(30 * time.Millisecond), Large: 500,
-		Duration: last.At + Span(2*time.Second), Actions: actions, Settings: []string{"relay.max_in_flight_bytes=2MiB", "relay.drain_timeout=15s"},
+		Duration: last.At + Span(2*time.Second), Actions: actions, Settings: []string{"relay.max_in_flight_bytes=512KiB", "relay.drain_timeout=15s"},
 	}
 }
 

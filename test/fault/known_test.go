@@ -14,7 +14,7 @@ func TestBar_StopThatIsCutInMidTransactionIsNotClean(t *testing.T) {
 	brokers := harness.Kfake(t, sandbox.KafkaOptions{})
 	db := harness.Postgres(t)
 	through, proxy := throughProxy(t, db)
-	p, w := outbox(t, through, brokers, "relay: {max_in_flight_bytes: 64KiB}")
+	p, w := outbox(t, through, brokers, "relay: {max_in_flight_bytes: 16KiB}")
 	p.DB = db
 	const n, rate = 20_000, 64 << 10 // at this rate n rows take half a minute
 	cut := 0

@@ -518,7 +518,7 @@ func (j *judgement) disturbed(d Done) bool {
 // inFlight is about how many rows the window of the relay holds: what a relay that
 // lost the slot may still bring to the brokers beside its successor.
 func (j *judgement) inFlight() int {
-	bytes := 32 << 20
+	bytes := 8 << 20
 	for _, setting := range j.Plan.Settings {
 		if text, found := strings.CutPrefix(setting, "relay.max_in_flight_bytes="); found {
 			switch {

@@ -79,7 +79,7 @@ func NewPlan(seed uint64, o Options) (Plan, error) {
 	if n := random.IntN(8); n < 2 { // the other seeds have what adapts by itself
 		p.Settings = append(p.Settings, "kafka.linger="+[]string{"0s", "5ms"}[n])
 	}
-	p.Settings = append(p.Settings, "relay.max_in_flight_bytes="+[]string{"256KiB", "2MiB", "32MiB"}[random.IntN(3)], "relay.drain_timeout=15s")
+	p.Settings = append(p.Settings, "relay.max_in_flight_bytes="+[]string{"64KiB", "512KiB", "8MiB"}[random.IntN(3)], "relay.drain_timeout=15s")
 	p.ExactlyOnce = o.Guarantee == exactlyOnce || o.Guarantee == mixed && mixedIsOnce(seed)
 	if seed%8 == 5 {
 		p.Huge, p.HugeAt = o.Huge, p.Duration/4

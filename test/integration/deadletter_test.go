@@ -119,7 +119,7 @@ func TestPositionHeaders_NameEveryRowOfTheStream(t *testing.T) {
 	t.Parallel()
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
 		brokers := harness.Kfake(t, kfakeDefault)
-		p := relaytest.New(t, db, brokers, []string{"{table: public.outbox}"}, "relay: {position_headers: true, max_in_flight_bytes: 1MiB}")
+		p := relaytest.New(t, db, brokers, []string{"{table: public.outbox}"}, "relay: {position_headers: true, max_in_flight_bytes: 256KiB}")
 		p.Setup(t)
 		aggregate := harness.Unique(t, "order")
 		brokers.CreateTopic(t, aggregate+"-events", 1)

@@ -150,7 +150,7 @@ func TestExactlyOnce_ParkedKeysAndPositions(t *testing.T) {
 	t.Parallel()
 	db, brokers := harness.Postgres(t), harness.Kfake(t, kfakeDefault)
 	letters := harness.Unique(t, "letters")
-	p, w := exactlyOnce(t, db, brokers, ", on_reject: dead_letter, park_key: true, position_headers: true, max_in_flight_bytes: 1MiB, dead_letter_topic: "+letters)
+	p, w := exactlyOnce(t, db, brokers, ", on_reject: dead_letter, park_key: true, position_headers: true, max_in_flight_bytes: 256KiB, dead_letter_topic: "+letters)
 	if _, err := topics.EnsureTopic(t.Context(), p.Settings().Kafka.Connection, p.Settings().Kafka.CreateTopics, letters, false); err != nil {
 		t.Fatal(err)
 	}

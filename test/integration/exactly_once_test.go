@@ -124,7 +124,7 @@ func TestExactlyOnce_StopsDuplicateNothing(t *testing.T) {
 func TestExactlyOnce_ALargeTransactionIsGoneOnWith(t *testing.T) {
 	t.Parallel()
 	db, brokers := harness.Postgres(t), harness.Kfake(t, kfakeDefault)
-	p, w := exactlyOnce(t, db, brokers, ", max_in_flight_bytes: 1MiB")
+	p, w := exactlyOnce(t, db, brokers, ", max_in_flight_bytes: 256KiB")
 	const large = 40_000
 	w.Insert(t, 10)
 	w.Insert(t, large)

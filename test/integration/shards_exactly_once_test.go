@@ -28,7 +28,7 @@ func shardedOnce(t *testing.T, db *harness.Database, brokers *harness.Brokers, s
 	t.Helper()
 	checkpoints := harness.Unique(t, "checkpoints")
 	p := relaytest.New(t, db, brokers, []string{"{table: public.outbox}"},
-		fmt.Sprintf("relay: {guarantee: exactly_once, checkpoint_topic: %s, max_in_flight_bytes: 2MiB}", checkpoints))
+		fmt.Sprintf("relay: {guarantee: exactly_once, checkpoint_topic: %s, max_in_flight_bytes: 512KiB}", checkpoints))
 	s := &sharded{Pipeline: p, plain: p.YAML}
 	s.divide(shards, "")
 	setup := s.Exec(t, "setup", "--create-table")

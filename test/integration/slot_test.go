@@ -46,7 +46,7 @@ func TestSlot_InvalidatedInAnOutageBlocksAsLost(t *testing.T) {
 				"max_slot_wal_keep_size": "8MB", "min_wal_size": "32MB", "max_wal_size": "32MB", "wal_keep_size": "0",
 			}})
 			brokers := harness.Kfake(t, kfakeDefault)
-			p, w := outbox(t, db, brokers, "relay: {max_in_flight_bytes: 64KiB}")
+			p, w := outbox(t, db, brokers, "relay: {max_in_flight_bytes: 16KiB}")
 			r := p.Start(t)
 			w.Insert(t, 20)
 			p.AwaitCaughtUp(t)

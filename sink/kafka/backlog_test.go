@@ -2,6 +2,7 @@ package kafka_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime"
@@ -19,9 +20,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// filling opens a sink whose batches fill for a while in a backlog, and counts what it
-// writes.
-func filling(t testing.TB, fill time.Duration, change func(*kafka.Config)) (*kafka.Sink, *atomic.Int64) {
+// counting opens a sink that gathers for so long in a backlog, and counts what it writes.
+func counting(t testing.TB, gather time.Duration, change func(*kafka.Config)) (*kafka.Sink, *atomic.Int64) {
 	t.Helper()
 	c := cluster(t, kfake.SeedTopics(1, "orders"))
 	var requests atomic.Int64
@@ -30,7 +30,7 @@ func filling(t testing.TB, fill time.Duration, change func(*kafka.Config)) (*kaf
 		requests.Add(1)
 		return nil, nil, false
 	})
-	return openFilling(t, c, fill, change), &requests
+	return openGathering(t, c, gather, change), &requests
 }
 
 func some(first, n int) []record.Record {
@@ -62,106 +62,101 @@ func await(t testing.TB, outcomes ...<-chan error) {
 	}
 }
 
-// leavesAtOnce sends twenty times, one after another. What the client had not taken in when
-// it was told to hurry lingers, which a busy machine makes happen now and then; when
-// nothing tells it to, all of them do.
-func leavesAtOnce(t *testing.T, change func(*kafka.Config), records func(n int) []record.Record) {
-	t.Helper()
-	const sends, fill = 20, 4 * time.Second
-	k, _ := filling(t, fill, change)
-	began := time.Now()
-	for n := range sends {
-		await(t, send(k, records(n)))
-		if took := time.Since(began); took > sends/2*fill {
-			t.Fatalf("%d Sends took %s: most lingered", n+1, took)
-		}
-	}
-}
-
-func TestHaste_AtTheTipARecordLeavesAtOnce(t *testing.T) {
-	leavesAtOnce(t, nil, func(n int) []record.Record { return some(n, 1) })
-}
-
-// Once the client has taken one batch of a partition, it would let the next linger.
-func TestHaste_MoreThanABatchLeavesAtOnce(t *testing.T) {
-	records := some(0, 30)
-	for i := range records {
-		records[i].Value = make([]byte, 5000)
-	}
-	leavesAtOnce(t, func(cfg *kafka.Config) { cfg.MaxMessageBytes = 64 << 10 }, func(int) []record.Record { return records })
-}
-
-// The client may still have to act on what it was told at the tip, and then takes what
-// has come by then with it: one request more.
-func TestHaste_InABacklogBatchesFill(t *testing.T) {
-	k, requests := filling(t, time.Minute, nil)
-	await(t, send(k, some(0, 1)))
+func TestBacklog_InOneSendsAreGathered(t *testing.T) {
+	k, requests := counting(t, time.Hour, nil)
+	await(t, send(k, some(0, 1))) // at the tip
+	settled(t, k)
 	k.Backlog(true)
-	k.Unhurry()
 	before := requests.Load()
 	var outcomes []<-chan error
 	for n := range 50 {
 		outcomes = append(outcomes, send(k, some(10*n, 10)))
-		<-time.After(2 * time.Millisecond) // time for a request, were it to leave
-		if n%10 == 9 {
-			k.Unhurry() // a request of the tip that comes late is void
-		}
 	}
-	if n := requests.Load() - before; n > 1 {
-		t.Errorf("%d requests while the batch fills", n)
+	if n := requests.Load() - before; n != 0 || k.Outstanding() != 50 {
+		t.Errorf("%d requests, and %d Sends without an outcome, while 50 are gathered", n, k.Outstanding())
 	}
 	k.Backlog(false) // caught up: nothing waits for its time any more
 	await(t, outcomes...)
-	if n := requests.Load() - before; n > 2 {
-		t.Errorf("%d requests for one batch", n)
-	}
 	await(t, send(k, some(0, 1)))
 }
 
-// Nothing is told to hurry while a record of the tip waits for its answer and a backlog
-// begins.
-func TestHaste_ABacklogEndsTheHurry(t *testing.T) {
-	c := cluster(t, kfake.SeedTopics(1, "orders"))
-	var held atomic.Bool
-	release := make(chan struct{})
-	held.Store(true)
-	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
-		c.KeepControl()
-		if held.Load() {
-			c.SleepControl(func() { <-release })
+func TestBacklog_WhatIsGatheredLeavesInTime(t *testing.T) {
+	k, _ := counting(t, 5*time.Millisecond, nil)
+	k.Backlog(true)
+	for n := range 3 {
+		await(t, send(k, some(2*n, 1)), send(k, some(2*n+1, 1)))
+	}
+}
+
+func TestBacklog_EnoughLeavesAtOnce(t *testing.T) {
+	k, _ := counting(t, time.Hour, nil)
+	k.Backlog(true)
+	records := some(0, 30)
+	for i := range records {
+		records[i].Value = make([]byte, 30<<10)
+	}
+	await(t, send(k, records[:10]), send(k, records[10:20]), send(k, records))
+}
+
+// A Send behind a failure has its outcome without a wait, and so has what is gathered when
+// nothing is written any more.
+func TestBacklog_AHaltLeavesNothingWaiting(t *testing.T) {
+	k, _ := counting(t, time.Hour, nil)
+	k.Backlog(true)
+	gathered := send(k, some(0, 1))
+	k.Halt()
+	behind := send(k, some(1, 1))
+	for _, outcome := range []<-chan error{gathered, behind} {
+		var failed *sink.FailedError
+		if err := <-outcome; !errors.As(err, &failed) || !errors.Is(failed.Failures[0].Err, sink.ErrHalted) {
+			t.Errorf("outcome %v, want that it was held back", err)
 		}
-		return nil, nil, false
-	})
-	k := openFilling(t, c, time.Minute, nil)
-	first := send(k, some(0, 1))
-	k.Backlog(true)
-	k.Unhurry()      // although the record is not acknowledged
-	k.Backlog(false) // the first may have been overtaken by the backlog, and linger
-	held.Store(false)
-	close(release)
-	await(t, first) // before its partition's first answer the client would keep the second back
-	k.Backlog(true)
-	second := send(k, some(1, 1))
+	}
+	k.Resume()
 	k.Backlog(false)
-	await(t, second)
+	await(t, send(k, some(0, 1)))
+}
+
+func TestBacklog_AbandonGivesUpWhatIsGathered(t *testing.T) {
+	k, _ := counting(t, time.Hour, nil)
+	k.Backlog(true)
+	gathered := send(k, some(0, 1))
+	ctx, cancel := context.WithTimeout(t.Context(), guardTime)
+	defer cancel()
+	if err := k.Abandon(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-gathered; err == nil {
+		t.Error("a record that was never written counts as delivered")
+	}
+}
+
+// settled waits until no Send is outstanding: one ends right after its done.
+func settled(t testing.TB, k *kafka.Sink) {
+	t.Helper()
+	select {
+	case <-k.Settled():
+	case <-time.After(guardTime):
+		t.Fatalf("%d Sends are still outstanding", k.Outstanding())
+	}
 }
 
 // A linger that was asked for is the only one there is.
-func TestHaste_LeavesTheUsersLingerAlone(t *testing.T) {
+func TestBacklog_LeavesTheUsersLingerAlone(t *testing.T) {
 	const linger = 50 * time.Millisecond
-	k, _ := filling(t, time.Hour, func(cfg *kafka.Config) { cfg.Linger = linger })
+	k, _ := counting(t, time.Hour, func(cfg *kafka.Config) { cfg.Linger = linger })
 	for n, behind := range []bool{true, false} {
 		k.Backlog(behind)
 		began := time.Now()
 		await(t, send(k, some(10*n, 10)))
 		if took := time.Since(began); took < linger {
-			t.Errorf("behind %t: after %s it hurries", behind, took)
+			t.Errorf("behind %t: it leaves after %s", behind, took)
 		}
 	}
 }
 
-func TestHaste_CloseEndsTheWait(t *testing.T) {
-	k, _ := filling(t, time.Minute, nil)
+func TestBacklog_CloseEndsTheWait(t *testing.T) {
+	k, _ := counting(t, time.Minute, nil)
 	k.Backlog(true)
 	held := send(k, some(0, 1))
 	ctx, cancel := context.WithTimeout(t.Context(), guardTime)
@@ -174,12 +169,12 @@ func TestHaste_CloseEndsTheWait(t *testing.T) {
 	}
 }
 
-// However Sends, answers and backlogs fall together, nothing is left to linger once the
+// However Sends, answers and backlogs fall together, nothing is left gathered once the
 // backlog is over.
-func TestHaste_NothingStaysBehind(t *testing.T) {
+func TestBacklog_NothingStaysBehind(t *testing.T) {
 	const partitions = 4
 	c := cluster(t, kfake.SeedTopics(partitions, "orders"))
-	k := openFilling(t, c, time.Minute, nil)
+	k := openGathering(t, c, time.Hour, nil)
 	n := 0
 	one := func(partition int32) <-chan error {
 		n++
@@ -202,15 +197,13 @@ func TestHaste_NothingStaysBehind(t *testing.T) {
 		}
 		k.Backlog(false)
 		await(t, outcomes...)
-		if left := k.Unanswered(); left != 0 {
-			t.Fatalf("%d Sends count as unanswered", left)
-		}
+		settled(t, k)
 	}
 }
 
 // Every way a Send ends is counted once.
-func TestHaste_CountsEveryOutcome(t *testing.T) {
-	k, _ := filling(t, time.Minute, func(cfg *kafka.Config) { cfg.MaxMessageBytes = 4 << 10 })
+func TestBacklog_CountsEveryOutcome(t *testing.T) {
+	k, _ := counting(t, time.Minute, func(cfg *kafka.Config) { cfg.MaxMessageBytes = 4 << 10 })
 	large, nowhere, lost := some(0, 3), some(0, 2), some(0, 1)
 	large[1].Value = make([]byte, 64<<10)
 	nowhere[0].Topic = "nowhere"
@@ -235,9 +228,7 @@ func TestHaste_CountsEveryOutcome(t *testing.T) {
 			}
 			k.Resume()
 		}
-		if left := k.Unanswered(); left != 0 {
-			t.Errorf("%s: %d Sends count as unanswered", c.name, left)
-		}
+		settled(t, k)
 	}
 	k.Backlog(true)
 	held := send(k, some(0, 1))
@@ -250,9 +241,7 @@ func TestHaste_CountsEveryOutcome(t *testing.T) {
 	if err := <-send(k, some(0, 1)); err == nil {
 		t.Error("a closed sink delivered")
 	}
-	if left := k.Unanswered(); left != 0 {
-		t.Errorf("closed: %d Sends count as unanswered", left)
-	}
+	settled(t, k)
 }
 
 // BenchmarkKafka_Backlog sends what a reader of a backlog has, a piece of its socket's
@@ -263,7 +252,7 @@ func BenchmarkKafka_Backlog(b *testing.B) {
 		b.Run(fmt.Sprintf("fill=%t", fills), func(b *testing.B) {
 			c := cluster(b, kfake.SeedTopics(16, "orders"), kfake.BlackholeProduce())
 			var batches batchCount
-			cfg := kafka.Config{Connection: broker.Connection{Brokers: c.ListenAddrs()}, MaxBufferedBytes: 16 << 20}
+			cfg := kafka.Config{Connection: broker.Connection{Brokers: c.ListenAddrs()}}
 			k, err := kafka.New(cfg, zerolog.Nop(), &batches)
 			if err != nil {
 				b.Fatal(err)

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// In a rest the kernel is quiet until the buffer is well filled. After it a read waits
+// In a pause the kernel is quiet until the buffer is well filled. After it a read waits
 // for no more than one byte again, and takes what came meanwhile.
-func TestGather_RestsQuietly(t *testing.T) {
+func TestPacedConn_PausesQuietly(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -41,9 +41,9 @@ func TestGather_RestsQuietly(t *testing.T) {
 		}
 		return n
 	}
-	const rest = 300 * time.Millisecond
-	g, p := &gather{Conn: ours, buf: make([]byte, frameBuffer)}, &pace{sent: 1 << 40, committed: 1, size: 1}
-	g.follow(p, pacing{rest: rest})
+	const pause = 300 * time.Millisecond
+	g, p := &pacedConn{Conn: ours, buf: make([]byte, frameBuffer)}, &pace{sent: 1 << 40, committed: 1, size: 1}
+	g.follow(p, pacing{pause: pause})
 	read := func() <-chan int {
 		got := make(chan int, 1)
 		go func() {
@@ -67,7 +67,7 @@ func TestGather_RestsQuietly(t *testing.T) {
 		}
 	}
 	if n := <-behind; n != 9 {
-		t.Errorf("%d bytes were read behind the rest, want all 9", n)
+		t.Errorf("%d bytes were read behind the pause, want all 9", n)
 	}
 	p.off = true
 	tip := read()

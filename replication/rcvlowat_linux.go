@@ -6,17 +6,17 @@ import (
 	"syscall"
 )
 
-// doze sets how many bytes a TCP socket has to hold before anybody is told of them
+// lowWater sets how many bytes a TCP socket has to hold before the kernel reports them
 // (SO_RCVLOWAT). A read that does not wait takes what is there, however little.
-type doze struct {
+type lowWater struct {
 	conn  syscall.RawConn
 	bytes int
 	err   error
-	set   func(fd uintptr) // made once, so that a rest allocates nothing
+	set   func(fd uintptr) // made once, so that a pause allocates nothing
 }
 
-// newDoze is nil where conn is no TCP connection: the other sockets tell of everything.
-func newDoze(conn net.Conn) *doze {
+// newLowWater is nil where conn is no TCP connection: other sockets have no such option.
+func newLowWater(conn net.Conn) *lowWater {
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {
 		return nil
@@ -25,14 +25,14 @@ func newDoze(conn net.Conn) *doze {
 	if err != nil {
 		return nil
 	}
-	d := &doze{conn: raw}
+	d := &lowWater{conn: raw}
 	d.set = func(fd uintptr) {
 		d.err = os.NewSyscallError("setsockopt", syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVLOWAT, d.bytes))
 	}
 	return d
 }
 
-func (d *doze) until(bytes int) error {
+func (d *lowWater) until(bytes int) error {
 	if d == nil {
 		return nil
 	}
