@@ -28,6 +28,12 @@ type setAside struct {
 func withLetters(t *testing.T, letters ...setAside) (l *life, source string) {
 	t.Helper()
 	l = newLife(t)
+	return l, l.setAside(t, letters...)
+}
+
+// setAside makes the dead-letter topic and writes the letters to it.
+func (l *life) setAside(t *testing.T, letters ...setAside) (source string) {
+	t.Helper()
 	l.brokers.CreateTopic(t, "cdc-relay.dead-letters", 1)
 	system := harness.Query[string](t, l.db, "SELECT system_identifier::text FROM pg_control_system()")
 	source = system + "/" + l.slot()
@@ -59,7 +65,7 @@ func withLetters(t *testing.T, letters ...setAside) (l *life, source string) {
 			t.Fatal(err)
 		}
 	}
-	return l, source
+	return source
 }
 
 func (l *life) slot() string {

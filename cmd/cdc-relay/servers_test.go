@@ -39,8 +39,10 @@ type life struct {
 	brokers *harness.Brokers
 }
 
-func newLife(t *testing.T) *life {
-	l := &life{db: harness.Postgres(t), brokers: harness.Kfake(t, sandbox.KafkaOptions{})}
+func newLife(t *testing.T) *life { return newLifeWith(t, sandbox.KafkaOptions{}) }
+
+func newLifeWith(t *testing.T, options sandbox.KafkaOptions) *life {
+	l := &life{db: harness.Postgres(t), brokers: harness.Kfake(t, options)}
 	slot := harness.Unique(t, "cmd")
 	l.env = []string{
 		"CDC_RELAY_POSTGRES_URL=" + l.db.URL,
