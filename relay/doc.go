@@ -1,23 +1,23 @@
-// Package relay joins the four rooms: it opens the stream, routes its rows, hands
-// the records to the sink, and lets the tracker decide what is confirmed.
+// Package relay joins the rooms: it takes batches from the stream, has them routed, waits for
+// room in the window, has their records sent, and confirms what the tracker returns.
 //
-//	             goroutine A                goroutine B               client's
+//	                reader                  deliverer               client's
 //	PostgreSQL ──► Stream.Run ──► Batch ──► session.take ──► Sink.Send ──► Kafka
-//	     ▲                                   Router.Route           │
-//	     └── status ◄── Tracker.Confirmed ◄──────────── Ticket.Done ┘
+//	     ▲                              delivery.Route/Send         │
+//	     └── session.confirmed ◄── Tracker.Confirmed ◄── Ticket.Done ┘
 //
-// A session is one connection's life. Its intake ends first, by the operator's
-// signal or by a failure; its delivery ends later, when what was handed to the
-// sink is acknowledged or the drain is over. Two sessions never overlap.
+// A session is one connection's life, with two goroutines: the reader and the deliverer. Its
+// intake ends first, by the operator's signal or by a failure (ctx); its delivery ends later,
+// when every sent record is acknowledged or the drain is over (deliveryCtx). Two sessions never
+// overlap.
 //
-// A record that the brokers refuse does not end the session. The sink halts, the
-// rows that are not acknowledged stay in memory, and goroutine B sends exactly
-// them again, in order, until they are durable (at_least_once.go). PostgreSQL is
-// answered all the while and sees nothing but a position that does not move.
+// A record that the brokers reject does not end a session with at-least-once. The sink halts, the
+// rows that are not acknowledged stay in memory, and the deliverer sends exactly these again, in
+// order, until they are durable (package delivery). PostgreSQL is answered meanwhile, and its
+// slot's position does not move.
 //
-// Errors are sorted by what has to happen next. Retry: reconnect after a pause.
-// Refused: what PostgreSQL or Kafka will not do for this configuration; the
-// process ends if streaming never began. Blocked: the same later, or a row that
-// cannot be delivered; the relay stays up, confirms nothing past it, and tries
-// again. What is in none of these classes is treated as blocked.
+// Errors are sorted by what has to happen next (classify.go). Retry: reconnect after a pause.
+// Refused: PostgreSQL or Kafka refuses this configuration; the process ends if streaming never
+// began. Blocked: the same later, or a row that cannot be delivered; the relay stays up,
+// confirms nothing past it, and tries again. An unknown error counts as blocked.
 package relay

@@ -90,7 +90,7 @@ type Relay struct {
 	drift      atomic.Pointer[drift] // set once, by the probe or the stream
 	unchanged  wal.LSN               // end of the WAL at the probe's last look that saw no change; the probe's alone
 	began      atomic.Bool           // streaming began at least once
-	olderTypes olderTypes            // Run's goroutine's alone
+	olderTypes resume.OlderTypes     // Run's goroutine's alone
 	filtered   atomic.Int64          // rows that Config.Delivered took
 
 	board   *status.Board
@@ -147,7 +147,7 @@ func Open(cfg Config, ev Events, log zerolog.Logger, hooks ...kgo.Hook) (*Relay,
 	}
 	var r *Relay
 	cfg.Stream.Binary = func(tables []*wal.Relation, from, end wal.LSN) bool {
-		return !r.olderTypes.ahead(from, end) && !slices.ContainsFunc(tables, func(t *wal.Relation) bool { return !routes.BinarySafe(t) })
+		return !r.olderTypes.Ahead(from, end) && !slices.ContainsFunc(tables, func(t *wal.Relation) bool { return !routes.BinarySafe(t) })
 	}
 	if cfg.OnReject == DeadLetterOnReject {
 		cfg.Kafka.DeadLetterTopic = cfg.DeadLetterTopic
@@ -358,7 +358,7 @@ const maxAtOnce = 16
 // again returns why the next session begins at once after an error.
 func (r *Relay) again(err error) (why string, ok bool) {
 	if errors.Is(err, record.ErrBinary) {
-		r.olderTypes.met()
+		r.olderTypes.Met()
 		return "rows from before a column's type changed: reading them as text", true
 	}
 	return delivery.Again(err)

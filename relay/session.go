@@ -375,7 +375,7 @@ func (s *session) confirmed() wal.LSN {
 	now := time.Now()
 	s.asked.Set(now)
 	if s.told.Swap(lsn) != lsn {
-		s.Gauges.Confirmed(now)
+		s.ConfirmMoved(now)
 		s.tracker.Told(wal.LSN(lsn))
 	}
 	return wal.LSN(lsn)

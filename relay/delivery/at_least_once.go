@@ -219,7 +219,7 @@ func (g *atLeastOnce) blockedAt(ctx, deliveryCtx context.Context, u *undelivered
 	d := g.d
 	row := u.p.records[u.index].Row
 	u.p.f.confirmBeforeRow(row)
-	err := &RowBlockedError{Reason: f.Reason, Err: f.Err}
+	err := &rejected.RowBlockedError{Reason: f.Reason, Err: f.Err}
 	if row != nil {
 		err.Table = row.Relation.Namespace + "." + row.Relation.Name
 		err.LSN = row.LSN
@@ -229,7 +229,7 @@ func (g *atLeastOnce) blockedAt(ctx, deliveryCtx context.Context, u *undelivered
 		err.Err = d.skipHint(err.Commit, f.Reason, err.Err)
 	}
 	if d.m.cfg.OnReject == DeadLetterOnReject && u.p.records[u.index].Topic == d.m.cfg.DeadLetterTopic {
-		err.Err = setupMakes(f.Reason, err.Err)
+		err.Err = rejected.SetupMakes(f.Reason, err.Err)
 	}
 	if f.Class == sink.Rejected && !u.counted {
 		u.counted = true
@@ -332,7 +332,7 @@ func (g *atLeastOnce) decide(u *undelivered, f *sink.Failure) decision {
 	}
 	rec := &u.p.records[u.index]
 	row := rec.Row
-	cause := &RowBlockedError{
+	cause := &rejected.RowBlockedError{
 		Reason: f.Reason, Err: f.Err, Table: row.Relation.Namespace + "." + row.Relation.Name,
 		LSN: row.LSN, Ordinal: row.Ordinal, Commit: deadletter.RowOf(row).Commit,
 	}

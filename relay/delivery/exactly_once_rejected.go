@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/relay/rejected"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
@@ -91,7 +92,7 @@ func (x *exactlyOnce) decide(candidates []record.Record, found map[int]sink.Fail
 			continue
 		}
 		row, id := rec.Row, recordName(rec)
-		cause := &RowBlockedError{
+		cause := &rejected.RowBlockedError{
 			Reason: f.Reason, Err: f.Err, Table: row.Relation.Namespace + "." + row.Relation.Name,
 			LSN: row.LSN, Ordinal: row.Ordinal, Commit: id.row.Commit,
 		}

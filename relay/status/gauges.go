@@ -14,8 +14,8 @@ type Gauges struct {
 	newestAt    Moment       // when it was taken
 }
 
-// Confirmed takes note of a confirmed position that moved.
-func (g *Gauges) Confirmed(now time.Time) { g.confirmedAt.Store(now.UnixNano()) }
+// ConfirmMoved takes note of a confirmed position that moved.
+func (g *Gauges) ConfirmMoved(now time.Time) { g.confirmedAt.Store(now.UnixNano()) }
 
 // LastConfirm is when the confirmed position moved last; the zero time: it did not.
 func (g *Gauges) LastConfirm() time.Time {

@@ -9,34 +9,12 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/fault"
-	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 	"github.com/rs/zerolog"
 )
-
-func TestOlderTypes_AreReadAsTextUntilTheStartIsPastThem(t *testing.T) {
-	var o olderTypes
-	look := func(from, end wal.LSN, want bool) {
-		t.Helper()
-		if got := o.ahead(from, end); got != want {
-			t.Fatalf("a session from %s, with WAL up to %s: %t, want %t", from, end, got, want)
-		}
-	}
-	look(0x10, 0x90, false)
-	o.met()
-	look(0x20, 0x90, true)
-	look(0x80, 0x200, true) // the end is that of the first session behind it
-	look(0x90, 0x300, false)
-	look(0x20, 0x300, false) // the slot went back: the row is met again
-	o.met()
-	look(0x20, 0x300, true)
-	look(0x300, 0x300, false)
-	o.met()
-	look(0x300, 0x300, true) // the first session behind it in any case
-}
 
 // A session that ends to have its rows read in another way begins at once, but not for ever.
 func TestRelay_PausesAfterSessionsThatBeganAtOnceInVain(t *testing.T) {

@@ -1,0 +1,24 @@
+// Package delivery is what a relay does with a routed batch, until its last record is durable.
+// A session owns the connection and the window; it hands each batch to its Delivery, which has
+// one interface for two guarantees (delivery.go): atLeastOnce and exactlyOnce.
+//
+// Where a row goes that Kafka rejects. Recover (at_least_once.go) waits until every send is
+// answered, and sends the failed records again, alone at first: a record that fails alone is the
+// rejected one. decide applies relay.on_reject to it: the relay blocks (blockedAt), or a dead
+// letter takes the record's place, or the row is skipped. With exactly-once the sink finds the
+// record by bisection, and the next session sends the transaction with the dead letter in place
+// (exactly_once_rejected.go). A row that the router refuses takes the same three ways
+// (rejected.go). Package rejected counts and logs these rows, and makes their letters.
+//
+// What moves the confirmed position. InFlight.finish: the last acknowledged record of a batch
+// calls Ticket.Done, and the tracker moves the position when every earlier batch is done too. A
+// dead letter is acknowledged like a record; a skipped row counts as done. Nothing else here
+// raises the position; Limit only lowers it. The argument is in package checkpoint.
+//
+// What exactly-once does differently (exactly_once.go). Records and the position behind them are
+// committed in one Kafka transaction. Nothing is retried inside a session: any failure aborts the
+// transaction and ends the session, and the next one starts from the committed position. The
+// server is told no position beyond that (Limit), and a session's start fences every earlier one.
+package delivery
+
+import ()

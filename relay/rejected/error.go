@@ -1,0 +1,32 @@
+package rejected
+
+import (
+	"fmt"
+
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/sink"
+)
+
+// RowBlockedError is a record that the brokers reject, and its row.
+type RowBlockedError struct {
+	Reason  string
+	Table   string // schema.name
+	LSN     wal.LSN
+	Commit  wal.LSN // and Ordinal: wal.Row.Place
+	Ordinal uint64
+	Err     error
+}
+
+func (e *RowBlockedError) Error() string {
+	return fmt.Sprintf("deliver row %d of the transaction committing at %s (%s, row LSN %s): %v", e.Ordinal, e.Commit, e.Table, e.LSN, e.Err)
+}
+
+func (e *RowBlockedError) Unwrap() error { return e.Err }
+
+// SetupMakes adds to the error of a missing dead-letter topic which command makes it.
+func SetupMakes(reason string, err error) error {
+	if reason != sink.ReasonUnknownTopic {
+		return err
+	}
+	return fmt.Errorf("%w; it is the dead-letter topic, which `cdc-relay setup` makes", err)
+}
