@@ -20,5 +20,3 @@
 // transaction and ends the session, and the next one starts from the committed position. The
 // server is told no position beyond that (Limit), and a session's start fences every earlier one.
 package delivery
-
-import ()
