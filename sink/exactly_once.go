@@ -1,11 +1,11 @@
 package sink
 
-// Position is a position behind every record that was sent before it.
+// Position is a place in the stream behind every record that was sent before it.
 type Position struct {
 	Value     []byte // of the checkpoint record
 	Whole     bool   // no source transaction is open here
 	Now       bool   // end the transaction here
-	Committed func() // runs when this mark, or none but a later one, was committed; it must not block
+	Committed func() // runs when this position, or none but a later one, was committed; it must not block
 }
 
 // Holder is who opens a Transactional.

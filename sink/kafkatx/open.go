@@ -180,7 +180,7 @@ func (t *Sink) FindRejected(ctx context.Context, id string, records []record.Rec
 	}
 	c := &bisection{t: t, id: id, rejected: make(map[int]sink.Failure)}
 	defer c.close()
-	if err := c.search(ctx, records, 0); err != nil {
+	if err := c.bisect(ctx, records, 0); err != nil {
 		return nil, err
 	}
 	if len(c.rejected) == 0 {
@@ -206,7 +206,7 @@ func (t *Sink) smaller() {
 		Msg("the brokers refuse records together that they take alone; going on in smaller batches. Lower kafka.max_message_bytes to max.message.bytes of the topics")
 }
 
-// bisection finds rejected records among others.
+// bisection finds the records that brokers refuse, in transactions that are aborted.
 type bisection struct {
 	t        *Sink
 	id       string
@@ -221,9 +221,9 @@ func (c *bisection) close() {
 	}
 }
 
-// search halves what fails until what is left is one record: a record that fails among
+// bisect halves what fails until what is left is one record: a record that fails among
 // others is not necessarily the one that was refused.
-func (c *bisection) search(ctx context.Context, records []record.Record, at int) error {
+func (c *bisection) bisect(ctx context.Context, records []record.Record, at int) error {
 	if len(records) == 0 {
 		return nil
 	}
@@ -243,17 +243,17 @@ func (c *bisection) search(ctx context.Context, records []record.Record, at int)
 	if half == 0 {
 		half = 1
 	}
-	if err := c.search(ctx, records[:half], at); err != nil {
+	if err := c.bisect(ctx, records[:half], at); err != nil {
 		return err
 	}
-	return c.search(ctx, records[half:], at+half)
+	return c.bisect(ctx, records[half:], at+half)
 }
 
 // try sends records and takes them back. It returns the failure of one that the
 // brokers, or our own limits, refuse.
 func (c *bisection) try(ctx context.Context, records []record.Record) (*sink.Failure, error) {
 	if c.client == nil {
-		if ctx.Err() != nil { // nobody is shut out for a search that is over
+		if ctx.Err() != nil { // nobody is fenced for a search that is over
 			return nil, c.t.opening(ctx, c.id, context.Cause(ctx))
 		}
 		client, err := c.t.connect(c.id)

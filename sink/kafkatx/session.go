@@ -33,25 +33,25 @@ type producerSession struct {
 	wake  chan struct{}
 
 	// The following are the goroutine's.
-	open      bool // a transaction is begun
-	began     time.Time
-	batches   []*transactionBatch
-	answers   *outcomes
-	position  *sink.Position // the last one; nil before the first
-	loose     bool           // records were sent behind the mark
-	bytes     int
-	part      int // of them, those behind the last mark between source transactions
-	pressed   bool
-	finish    func(error)
-	committed time.Time
+	open        bool // a transaction is begun
+	began       time.Time
+	batches     []*transactionBatch
+	answers     *outcomes
+	position    *sink.Position // the last one; nil before the first
+	uncovered   bool           // records were sent behind position
+	bytes       int
+	sourceBytes int  // of them, those of the source transaction that is not read to its end
+	sealAsked   bool // Seal was called, and nothing was committed since
+	finish      func(error)
+	committed   time.Time
 }
 
 // step is one call of the sink's owner.
 type step struct {
 	batch    *transactionBatch
 	position *sink.Position
-	press    bool
-	seals    uint64 // with press: how many there were
+	seal     bool
+	seals    uint64 // with seal: how many transactions were committed before it
 	finish   func(error)
 }
 
@@ -132,24 +132,24 @@ func (n *producerSession) do(s step) error {
 	case s.batch != nil:
 		return n.produce(s.batch)
 	case s.position != nil:
-		n.position, n.loose = s.position, false
+		n.position, n.uncovered = s.position, false
 		if s.position.Whole {
-			n.part = 0
+			n.sourceBytes = 0
 		}
 		if n.due(time.Now(), false) {
 			return n.seal()
 		}
 	case s.finish != nil:
 		n.finish = s.finish
-		if n.loose || n.position != nil && !n.position.Whole {
+		if n.uncovered || n.position != nil && !n.position.Whole {
 			return errNotSealed
 		}
 		return n.seal()
 	default:
-		// What was committed since may have been enough; who still cannot go on presses
+		// What was committed since may have been enough; a caller that still cannot go on asks
 		// again.
 		n.mu.Lock()
-		n.pressed = n.seals == s.seals
+		n.sealAsked = n.seals == s.seals
 		n.mu.Unlock()
 	}
 	return nil
@@ -159,10 +159,10 @@ func (n *producerSession) produce(p *transactionBatch) error {
 	if err := n.begin(); err != nil {
 		return err
 	}
-	n.batches, n.loose = append(n.batches, p), true
+	n.batches, n.uncovered = append(n.batches, p), true
 	n.answers.produce(n.life, n.t, n.client, p)
 	n.bytes += p.size
-	n.part += p.size
+	n.sourceBytes += p.size
 	switch {
 	case n.life.Err() != nil:
 		return context.Cause(n.life)
@@ -189,16 +189,16 @@ func (n *producerSession) begin() error {
 // an interval ago: what comes together is then committed together.
 func (n *producerSession) due(now time.Time, idle bool) bool {
 	switch {
-	case n.position == nil || n.loose:
+	case n.position == nil || n.uncovered:
 		return false
 	case !n.position.Whole: // the source transaction is too large, or comes too slowly
-		large := n.t.cfg.DivideBytes > 0 && n.part >= n.t.cfg.DivideBytes
-		return n.open && (large || n.pressed && idle || now.Sub(n.began) >= n.t.cfg.Timeout/3)
+		large := n.t.cfg.DivideBytes > 0 && n.sourceBytes >= n.t.cfg.DivideBytes
+		return n.open && (large || n.sealAsked && idle || now.Sub(n.began) >= n.t.cfg.Timeout/3)
 	case n.position.Now:
 		return true
 	case len(n.batches) == 0:
 		return now.Sub(n.committed) >= idleMarks
-	case n.pressed, n.bytes >= n.t.cfg.MaxBytes:
+	case n.sealAsked, n.bytes >= n.t.cfg.MaxBytes:
 		return true
 	}
 	return now.Sub(n.committed) >= n.t.cfg.Interval && (idle || now.Sub(n.began) >= n.t.cfg.Interval)
@@ -208,7 +208,7 @@ func (n *producerSession) due(now time.Time, idle bool) bool {
 func (n *producerSession) wait(now time.Time) time.Duration {
 	at := now.Add(time.Hour)
 	switch {
-	case n.position == nil || n.loose:
+	case n.position == nil || n.uncovered:
 	case !n.position.Whole:
 		if n.open {
 			at = n.began.Add(n.t.cfg.Timeout / 3)
@@ -221,7 +221,7 @@ func (n *producerSession) wait(now time.Time) time.Duration {
 	return max(at.Sub(now), time.Millisecond)
 }
 
-// seal commits the transaction with the last mark.
+// seal commits the transaction with the last position.
 func (n *producerSession) seal() error {
 	if n.position == nil {
 		n.finished(nil)
@@ -282,9 +282,9 @@ func (n *producerSession) sealed() {
 	batches, m := n.batches, n.position
 	n.committed = time.Now()
 	n.open, n.batches, n.answers, n.position, n.bytes = false, nil, newOutcomes(), nil, 0
-	n.part = 0
+	n.sourceBytes = 0
 	if len(batches) > 0 {
-		n.pressed = false
+		n.sealAsked = false
 	}
 	if n.t.cfg.Ended != nil {
 		n.t.cfg.Ended(sink.Committed)
@@ -293,7 +293,7 @@ func (n *producerSession) sealed() {
 		m.Committed()
 	}
 	for i, p := range batches {
-		if i == len(batches)-1 { // who is let go on by less may press once more, without need
+		if i == len(batches)-1 { // a caller that less lets go on may ask for a seal once more, without need
 			n.mu.Lock()
 			n.seals++
 			n.mu.Unlock()

@@ -27,7 +27,7 @@ import (
 //     reads what the last committed transaction said. Only the holder of the slot may
 //     call it.
 //  2. Send and Mark take records and the positions behind them, in the order of the
-//     stream. A transaction ends at a mark and nowhere else.
+//     stream. A transaction ends at such a position and nowhere else.
 //  3. done(nil) means committed. Anything else is a *FailedError with every record of
 //     its Send, and from then on nothing is taken until Open. Some of what failed may
 //     be committed all the same, when the brokers did not say what became of the last
@@ -61,20 +61,19 @@ type Config struct {
 
 	CheckpointTopic string // compacted, of one partition
 
-	// Interval is the least time between the ends of two transactions, and so the most
-	// that a record waits for its own. After a quiet while it does not wait. Defaults
-	// to 100ms.
+	// Interval is the minimum time between commits; a record waits at most that long, and
+	// not at all after a quiet while. Defaults to 100ms.
 	Interval time.Duration
 
-	// Timeout is after what the brokers abort a transaction that is not ended.
+	// Timeout is the age at which brokers abort an open transaction.
 	// Defaults to 30s.
 	Timeout time.Duration
 
-	// MaxBytes ends a transaction before its interval, at the next mark that leaves no
+	// MaxBytes ends a transaction before its interval, at the next position that leaves no
 	// source transaction open. Defaults to 8 MiB.
 	MaxBytes int
 
-	// DivideBytes ends a transaction at a mark inside a source transaction of which it
+	// DivideBytes ends a transaction at a position inside a source transaction of which it
 	// holds so much. Zero leaves that to Seal.
 	DivideBytes int
 
@@ -135,13 +134,13 @@ func (t *Sink) Send(_ context.Context, records []record.Record, done func(error)
 // Mark says where the stream is behind everything that was sent.
 func (t *Sink) Mark(m sink.Position) { _ = t.put(step{position: &m}) }
 
-// Seal ends the transaction at the last mark, even inside a source transaction: the
+// Seal ends the transaction at the last position, even inside a source transaction: the
 // caller cannot go on before something is committed. DivideBytes spares it that.
-func (t *Sink) Seal() { _ = t.put(step{press: true}) }
+func (t *Sink) Seal() { _ = t.put(step{seal: true}) }
 
 // Finish ends what can be ended: the stream is over. done is called with nil when
-// everything that was sent is committed, and the last mark with it. Records behind
-// the last mark, or of an open source transaction, fail.
+// everything that was sent is committed, and the last position with it. Records behind
+// the last position, or of an open source transaction, fail.
 func (t *Sink) Finish(done func(error)) {
 	if err := t.put(step{finish: done}); err != nil {
 		done(err)
