@@ -41,7 +41,7 @@ func BenchmarkTip(b *testing.B) {
 			for range b.N {
 				next := time.Now()
 				for range n {
-					time.Sleep(time.Until(next))
+					time.Sleep(time.Until(next)) //nolint:forbidigo // the rate is the point
 					next = next.Add(every)
 					t.send(b, rand.IntN(c.topics))
 				}

@@ -103,8 +103,8 @@ func (p pacing) room() int { return cmp.Or(p.buffer, receiveBuffer) }
 // backlogPause is how long to pause after a small read in a backlog.
 func (p *pace) backlogPause() time.Duration {
 	switch {
-	case p.pacing.pause > 0:
-		return p.pacing.pause
+	case p.pause > 0:
+		return p.pause
 	case p.mean > fullRead:
 		return 0 // each fills the socket by itself
 	case p.mean > wideMessage:
