@@ -18,11 +18,11 @@ const module = "github.com/cdc-relay/cdc-relay/"
 // joint.
 var arrows = map[string][]string{
 	// Leaves.
-	"wording":       {},
-	"fault":         {"replication/wal"}, // positions
-	"checkpoint":    {"replication/wal"},
-	"migrations":    {},
-	"router/advice": {},
+	"wording":    {},
+	"fault":      {"replication/wal"}, // positions
+	"checkpoint": {"replication/wal"},
+	"migrations": {},
+	"advice":     {},
 
 	"replication":          {"fault", "postgres", "postgres/catalog", "replication/pgoutput", "replication/wal"},
 	"replication/wal":      {},
@@ -35,19 +35,19 @@ var arrows = map[string][]string{
 	"postgres/catalog":   {"fault", "postgres", "replication/wal", "wording"},
 	"postgres/provision": {"fault", "postgres", "postgres/catalog", "replication/wal", "wording"},
 	"postgres/sample":    {"fault", "postgres", "postgres/catalog", "replication/wal"},
-	"postgres/preflight": {"fault", "postgres", "postgres/catalog", "replication/wal", "wording"},
+	"postgres/preflight": {"advice", "fault", "postgres", "postgres/catalog", "replication/wal", "wording"},
 	"postgres/watch":     {"fault", "postgres", "postgres/catalog", "replication/wal"},
 
 	"postgres/postgrestest":            {"fault", "postgres", "postgres/catalog", "replication/wal", "test/harness"},
-	"postgres/preflight/preflighttest": {"postgres/preflight"},
+	"postgres/preflight/preflighttest": {"advice", "postgres/preflight"},
 
-	"router":          {"replication/wal", "router/advice", "router/column", "router/format", "router/jsontext", "router/preset", "router/record", "router/template", "wording"},
+	"router":          {"advice", "replication/wal", "router/column", "router/format", "router/jsontext", "router/preset", "router/record", "router/template", "wording"},
 	"router/record":   {"replication/wal"},
 	"router/jsontext": {},
-	"router/column":   {"replication/wal", "router/advice", "router/jsontext", "router/record", "wording"},
+	"router/column":   {"advice", "replication/wal", "router/jsontext", "router/record", "wording"},
 	"router/template": {"replication/wal", "router/column", "router/jsontext", "router/record"},
 	"router/format":   {"replication/wal", "router/column", "router/jsontext", "router/record"},
-	"router/preset":   {"replication/wal", "router/advice", "router/column", "router/format", "router/record"},
+	"router/preset":   {"advice", "replication/wal", "router/column", "router/format", "router/record"},
 
 	// Nothing but config and the program may import these: see TestArchitecture_DebeziumCanBeDeleted.
 	"debezium":           {"debezium/connect", "debezium/javaregex", "debezium/options", "replication/wal", "router", "router/column", "router/format", "router/preset", "router/record"},
@@ -59,10 +59,10 @@ var arrows = map[string][]string{
 
 	"sink":          {"router/record"},
 	"sink/auth":     {"sink"},
-	"sink/broker":   {"sink", "sink/auth", "router/record"},
-	"sink/topics":   {"sink", "sink/broker", "router/record", "wording"},
-	"sink/kafka":    {"sink", "sink/broker", "sink/topics", "router/record"},
-	"sink/kafkatx":  {"sink", "sink/broker", "sink/kafka", "sink/topics", "router/record"},
+	"sink/broker":   {"advice", "router/record", "sink", "sink/auth"},
+	"sink/topics":   {"advice", "router/record", "sink", "sink/broker", "wording"},
+	"sink/kafka":    {"advice", "router/record", "sink", "sink/broker", "sink/topics"},
+	"sink/kafkatx":  {"advice", "router/record", "sink", "sink/broker", "sink/kafka", "sink/topics"},
 	"sink/sinktest": {"replication/wal", "sink", "router/record"},
 
 	"deadletter":   {"replication/wal", "router", "router/record", "sink", "sink/broker", "sink/topics"},
@@ -72,11 +72,7 @@ var arrows = map[string][]string{
 	"metrics":      {"relay", "relay/status", "replication/wal", "router/record", "sink"}, // the types in relay.Events
 	"config":       {"admin", "debezium", "postgres", "relay", "replication", "replication/wal", "router", "router/record", "sink/auth", "sink/broker", "sink/kafka", "sink/topics", "wording"},
 
-	"cmd/cdc-relay": {
-		"admin", "checkpoint", "config", "deadletter", "debezium", "debezium/importer", "debezium/options", "debezium/takeover", "fault", "metrics", "migrations",
-		"postgres", "postgres/catalog", "postgres/preflight", "postgres/provision", "postgres/sample", "postgres/watch", "relay", "relay/status", "replication", "replication/wal",
-		"router", "router/advice", "router/column", "router/format", "router/record", "sink", "sink/broker", "sink/kafka", "sink/kafkatx", "sink/topics", "wording",
-	},
+	"cmd/cdc-relay": {"admin", "advice", "checkpoint", "config", "deadletter", "debezium", "debezium/importer", "debezium/options", "debezium/takeover", "fault", "metrics", "migrations", "postgres", "postgres/catalog", "postgres/preflight", "postgres/provision", "postgres/sample", "postgres/watch", "relay", "relay/status", "replication", "replication/wal", "router", "router/column", "router/format", "router/record", "sink", "sink/broker", "sink/kafka", "sink/kafkatx", "sink/topics", "wording"},
 
 	"sandbox":        {},
 	"sandbox/ledger": {},

@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/postgres"
@@ -70,21 +71,6 @@ type checkOptions struct {
 	timeout    time.Duration
 }
 
-// finding is the outcome of one check, from whichever room.
-type finding struct {
-	Check  string `json:"check"`
-	Level  string `json:"level"` // ok, warn or fail
-	Seen   string `json:"seen"`
-	Advice string `json:"advice,omitempty"`
-}
-
-// The levels of a finding.
-const (
-	levelOK   = "ok"
-	levelWarn = "warn"
-	levelFail = "fail"
-)
-
 // doctor is one invocation of check.
 type doctor struct {
 	app      *app
@@ -96,7 +82,7 @@ type doctor struct {
 	unread   bool            // and one whose rows may not be read
 	inText   bool            // the stream sends values in text, bytea in hexadecimal
 
-	findings []finding
+	findings advice.Findings
 	records  []*recordReport
 }
 
@@ -111,7 +97,7 @@ func (a *app) check(ctx context.Context, cfg *config.Config, o checkOptions) err
 			d.slowly("Kafka at "+strings.Join(d.settings.Kafka.Brokers, ", "), func() { d.kafka(limited) })
 			d.slowly("the checkpoints", func() { d.checkpoints(limited) })
 		} else {
-			d.add("kafka.connection", levelFail, "put right what failed before it, or give more time with --timeout", "not looked at: the %v of --timeout are over", o.timeout)
+			d.add("kafka.connection", advice.Fail, "put right what failed before it, or give more time with --timeout", "not looked at: the %v of --timeout are over", o.timeout)
 		}
 	}
 	if ctx.Err() != nil {
@@ -120,7 +106,7 @@ func (a *app) check(ctx context.Context, cfg *config.Config, o checkOptions) err
 	if err := d.print(); err != nil {
 		return err
 	}
-	if d.count(levelFail) > 0 {
+	if d.findings.Count(advice.Fail) > 0 {
 		return &quietError{exitRefused}
 	}
 	return nil
@@ -162,13 +148,13 @@ func hosts(cfg postgres.Config) string {
 }
 
 // shown are the findings that are printed.
-func (d *doctor) shown() []finding {
+func (d *doctor) shown() advice.Findings {
 	if !d.options.problems {
 		return d.findings
 	}
-	shown := []finding{}
+	shown := advice.Findings{}
 	for _, f := range d.findings {
-		if f.Level != levelOK {
+		if f.Level != advice.OK {
 			shown = append(shown, f)
 		}
 	}
@@ -176,33 +162,24 @@ func (d *doctor) shown() []finding {
 }
 
 // levelColours take the same number of bytes each, so that columns stay aligned.
-var levelColours = map[string]string{levelOK: "\x1b[32m", levelWarn: "\x1b[33m", levelFail: "\x1b[31m"}
+var levelColours = map[advice.Level]string{advice.OK: "\x1b[32m", advice.Warn: "\x1b[33m", advice.Fail: "\x1b[31m"}
 
 // coloured gives a level its colour.
-func coloured(level string, on bool) string {
+func coloured(level advice.Level, on bool) string {
 	if !on {
-		return level
+		return string(level)
 	}
-	return levelColours[level] + level + "\x1b[0m"
+	return levelColours[level] + string(level) + "\x1b[0m"
 }
 
 // colours says whether a stream gets any.
 func (a *app) colours(out io.Writer) bool { return terminal(out) && a.getenv("NO_COLOR") == "" }
 
-func (d *doctor) add(check, level, advice, seen string, args ...any) {
-	d.findings = append(d.findings, finding{Check: check, Level: level, Seen: fmt.Sprintf(seen, args...), Advice: advice})
+func (d *doctor) add(check string, level advice.Level, next, seen string, args ...any) {
+	d.findings.Add(check, level, next, seen, args...)
 }
 
-func (d *doctor) ok(check, seen string, args ...any) { d.add(check, levelOK, "", seen, args...) }
-
-func (d *doctor) count(level string) (n int) {
-	for _, f := range d.findings {
-		if f.Level == level {
-			n++
-		}
-	}
-	return n
-}
+func (d *doctor) ok(check, seen string, args ...any) { d.findings.OK(check, seen, args...) }
 
 // file tells what loading the configuration found; had it found an error, there
 // would be no checks.
@@ -213,7 +190,7 @@ func (d *doctor) file(cfg *config.Config) {
 	}
 	d.ok("configuration", "read from %s", from)
 	for _, warning := range cfg.Warnings {
-		d.add("configuration", levelWarn, "unless that is meant, correct it", "%s", warning)
+		d.add("configuration", advice.Warn, "unless that is meant, correct it", "%s", warning)
 	}
 }
 
@@ -221,11 +198,11 @@ func (d *doctor) postgres(ctx context.Context) {
 	own := d.ownRelay(ctx)
 	report := preflight.Check(ctx, d.settings.Replication)
 	for _, f := range report.Findings {
-		if f.Check == "slot.owner" && f.Level == preflight.LevelWarn && holdsSlot(own) {
-			f.Level, f.Advice = preflight.LevelOK, ""
+		if f.Check == "slot.owner" && f.Level == advice.Warn && holdsSlot(own) {
+			f.Level, f.Advice = advice.OK, ""
 			f.Seen += ", which is the relay of this configuration"
 		}
-		d.findings = append(d.findings, finding{f.Check, string(f.Level), f.Seen, f.Advice})
+		d.findings = append(d.findings, f)
 	}
 	d.relay(own)
 	d.tables(ctx, report.Tables)
@@ -241,7 +218,7 @@ func (d *doctor) kafka(ctx context.Context) {
 		Connection: d.settings.Kafka.Connection, CreateTopics: d.settings.Kafka.CreateTopics,
 		Compression: d.settings.Kafka.Compression, MaxMessageBytes: d.settings.Kafka.MaxMessageBytes,
 	}, d.expected) {
-		d.findings = append(d.findings, finding{f.Check, string(f.Level), f.Seen, f.Advice})
+		d.findings = append(d.findings, f)
 	}
 	if d.settings.KeepsPositions() {
 		prefix := ""
@@ -249,13 +226,13 @@ func (d *doctor) kafka(ctx context.Context) {
 			prefix = checkpoint.TransactionalPrefix
 		}
 		for _, f := range topics.CheckCheckpoints(ctx, d.settings.Kafka.Connection, d.settings.CheckpointTopic, prefix) {
-			d.findings = append(d.findings, finding{f.Check, string(f.Level), f.Seen, f.Advice})
+			d.findings = append(d.findings, f)
 		}
 	}
 	if d.mapped && len(d.expected.Topics()) == own {
 		const next = "create what will be needed, or set kafka.create_topics.enabled"
 		if d.unread {
-			d.add("topic", levelWarn, next+"; with SELECT on the tables (table.select) this check sees which", "no topic is known: their names are made of rows, which may not be read")
+			d.add("topic", advice.Warn, next+"; with SELECT on the tables (table.select) this check sees which", "no topic is known: their names are made of rows, which may not be read")
 		} else {
 			d.ok("topic", "no topic is known: their names are made of rows, and there is none to look at; %s", next)
 		}
@@ -271,9 +248,9 @@ func (d *doctor) print() error {
 			OK       int             `json:"ok"`
 			Warn     int             `json:"warn"`
 			Fail     int             `json:"fail"`
-			Findings []finding       `json:"findings"`
+			Findings advice.Findings `json:"findings"`
 			Records  []*recordReport `json:"records,omitempty"`
-		}{d.count(levelOK), d.count(levelWarn), d.count(levelFail), d.shown(), d.records})
+		}{d.findings.Count(advice.OK), d.findings.Count(advice.Warn), d.findings.Count(advice.Fail), d.shown(), d.records})
 	}
 	lines := tabwriter.NewWriter(d.app.stdout, 0, 0, 2, ' ', 0)
 	colours := d.app.colours(d.app.stdout)
@@ -296,6 +273,6 @@ func (d *doctor) print() error {
 	if len(d.shown()) == 0 {
 		between = ""
 	}
-	_, err := fmt.Fprintf(d.app.stdout, between+"%d ok, %d warn, %d fail\n", d.count(levelOK), d.count(levelWarn), d.count(levelFail))
+	_, err := fmt.Fprintf(d.app.stdout, between+"%d ok, %d warn, %d fail\n", d.findings.Count(advice.OK), d.findings.Count(advice.Warn), d.findings.Count(advice.Fail))
 	return err
 }

@@ -1,14 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
-	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/cdc-relay/cdc-relay/wording"
 )
@@ -28,20 +27,20 @@ func (d *doctor) checkpoints(ctx context.Context) {
 	const check = "slot.checkpoint"
 	topic := d.settings.CheckpointTopic
 	for _, f := range d.findings {
-		if f.Level == levelFail && slices.Contains(unreached, f.Check) {
-			d.add(check, levelWarn, "put "+f.Check+" right and run the check again", "slot and checkpoint could not be compared: see %s", f.Check)
+		if f.Level == advice.Fail && slices.Contains(unreached, f.Check) {
+			d.add(check, advice.Warn, "put "+f.Check+" right and run the check again", "slot and checkpoint could not be compared: see %s", f.Check)
 			return
 		}
 	}
 	standing, err := watch.ReadPositions(ctx, d.settings.Replication)
 	if err != nil {
-		seen, advice := told(err)
-		d.add(check, levelWarn, orAdvice(advice, "run the check again"), "where the slot stands could not be read: %s", seen)
+		seen, next := advice.Split(err)
+		d.add(check, advice.Warn, cmp.Or(next, "run the check again"), "where the slot stands could not be read: %s", seen)
 		return
 	}
 	ledger, err := topics.NewLedger(d.settings.Kafka.Connection, topic)
 	if err != nil {
-		d.add(check, levelWarn, "correct the configuration", "%v", err)
+		d.add(check, advice.Warn, "correct the configuration", "%v", err)
 		return
 	}
 	defer ledger.Close()
@@ -53,40 +52,23 @@ func (d *doctor) checkpoints(ctx context.Context) {
 		}
 		known, err := written(ctx, ledger, d.settings.Guarantee, standing.Origin.SystemID, slot.Name)
 		if err != nil {
-			seen, advice := told(err)
-			d.add(check, levelWarn, orAdvice(advice, "run the check again, or look at the topic and the relay's rights on it"),
+			seen, next := advice.Split(err)
+			d.add(check, advice.Warn, cmp.Or(next, "run the check again, or look at the topic and the relay's rights on it"),
 				"slot %q is at %s, and could not be compared with its checkpoint: %s", slot.Name, slot.Confirmed, seen)
 			return // nor could another
 		}
 		if len(known) == 0 {
-			d.add(check, levelWarn, "start the relay, which writes one; if somebody has moved the slot since it was made, that is not seen",
+			d.add(check, advice.Warn, "start the relay, which writes one; if somebody has moved the slot since it was made, that is not seen",
 				"slot %q is at %s, and topic %s has no checkpoint of it: a relay takes that position as it is", slot.Name, slot.Confirmed, topic)
 			continue
 		}
 		cfg := d.settings.OfShard(i, len(standing.Slots))
 		end, err := cfg.ConfirmedUpTo(known, standing.Origin, slot.Confirmed)
 		if err != nil {
-			seen, advice := told(err)
-			d.add(check, levelFail, orAdvice(advice, wording.Docs+"operations.md#runbook has what to do for each reason"), "a relay would not stream: %s", seen)
+			seen, next := advice.Split(err)
+			d.add(check, advice.Fail, cmp.Or(next, wording.Docs+"operations.md#runbook has what to do for each reason"), "a relay would not stream: %s", seen)
 			continue
 		}
 		d.ok(check, "slot %q is at %s, and its checkpoint in topic %s at %s", slot.Name, slot.Confirmed, topic, end)
 	}
-}
-
-// told takes an error apart into what was seen and what to do, which may be empty.
-func told(err error) (seen, advice string) {
-	if e, ok := errors.AsType[*fault.Error](err); ok {
-		bare := *e
-		bare.Hint = ""
-		return bare.Error(), e.Hint
-	}
-	return sink.Told(err)
-}
-
-func orAdvice(advice, otherwise string) string {
-	if advice == "" {
-		return otherwise
-	}
-	return advice
 }

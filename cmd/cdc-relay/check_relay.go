@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/wording"
 )
@@ -42,9 +43,9 @@ func (d *doctor) relay(s *status.Status) {
 	const check = "relay.state"
 	switch {
 	case s.State == status.Blocked:
-		d.add(check, levelFail, "put that right, no row is sent until then: "+wording.Docs+"operations.md#runbook has what to do for each reason", "%s", seen)
+		d.add(check, advice.Fail, "put that right, no row is sent until then: "+wording.Docs+"operations.md#runbook has what to do for each reason", "%s", seen)
 	case s.State == status.Reconnecting, s.Reason != "" && s.State != status.Standby:
-		d.add(check, levelWarn, "it tries again by itself; if that goes on, put right what it says", "%s", seen)
+		d.add(check, advice.Warn, "it tries again by itself; if that goes on, put right what it says", "%s", seen)
 	default:
 		d.ok(check, "%s", seen)
 	}

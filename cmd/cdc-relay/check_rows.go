@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
@@ -16,9 +17,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
-	"github.com/cdc-relay/cdc-relay/router/advice"
 	"github.com/cdc-relay/cdc-relay/router/record"
-	"github.com/cdc-relay/cdc-relay/sink/topics"
 )
 
 // checkedRows is how many of a table's newest rows are routed on trial.
@@ -28,7 +27,7 @@ const checkedRows = 1000
 func (d *doctor) tables(ctx context.Context, tables []preflight.CheckedTable) {
 	routes, err := router.New(d.settings.Router)
 	if err != nil { // checkRooms has compiled it already
-		d.add("table.mapping", levelFail, "correct the configuration", "%v", err)
+		d.add("table.mapping", advice.Fail, "correct the configuration", "%v", err)
 		return
 	}
 	d.expected.Rejected(fate(d.settings.OnReject))
@@ -46,7 +45,7 @@ func (d *doctor) tables(ctx context.Context, tables []preflight.CheckedTable) {
 	for i, prefix := range d.settings.Replication.Messages {
 		body, _, err := catalog.Describe(ctx, d.settings.Replication, len(d.settings.Replication.Tables)+i)
 		if err != nil {
-			d.add("table.mapping", levelFail, "correct the configuration", "messages %s: %v", prefix, err)
+			d.add("table.mapping", advice.Fail, "correct the configuration", "messages %s: %v", prefix, err)
 			continue
 		}
 		d.mapping(routes, "messages "+prefix, body)
@@ -80,7 +79,7 @@ func (d *doctor) mapping(routes *router.Router, name string, rel *wal.Relation) 
 	d.mapped = true
 	d.ok("table.mapping", "%s: preset %s, topic %s, key %s", name, made.Preset, made.Topic, made.Roles["key"])
 	for _, warning := range made.Warnings {
-		d.add("table.mapping", levelWarn, "`cdc-relay explain` shows every column's role", "%s: %s", name, warning)
+		d.add("table.mapping", advice.Warn, "`cdc-relay explain` shows every column's role", "%s: %s", name, warning)
 	}
 	if !strings.Contains(made.Topic, "${") {
 		d.expected.Topic(made.Topic)
@@ -93,13 +92,13 @@ func (d *doctor) mapping(routes *router.Router, name string, rel *wal.Relation) 
 func (d *doctor) unmapped(err error) {
 	fail := func(seen string, err error) {
 		next := "correct the entry in outbox; `cdc-relay explain` shows what each column is taken for"
-		if advised, ok := errors.AsType[*advice.Advised](err); ok && advised.Hint != "" {
-			seen, next = strings.Replace(seen, advised.Error(), advised.What.Error(), 1), advised.Hint
+		if advised, ok := errors.AsType[*advice.Error](err); ok && advised.Next != "" {
+			seen, next = strings.Replace(seen, advised.Error(), advised.Cause.Error(), 1), advised.Next
 			if advised.Block != "" {
 				next += ": `cdc-relay explain` prints a block to paste"
 			}
 		}
-		d.add("table.mapping", levelFail, next, "%s", seen)
+		d.add("table.mapping", advice.Fail, next, "%s", seen)
 	}
 	located, ok := errors.AsType[*config.Errors](d.cfg.Locate(err))
 	if !ok {
@@ -112,15 +111,15 @@ func (d *doctor) unmapped(err error) {
 }
 
 // fate is what becomes of a row that is rejected, and how much that matters.
-func fate(on relay.OnReject) (string, topics.Level) {
+func fate(on relay.OnReject) (string, advice.Level) {
 	switch on {
 	case relay.DeadLetterOnReject:
-		return "goes to the dead letters", topics.LevelWarn
+		return "goes to the dead letters", advice.Warn
 	case relay.SkipOnReject:
-		return "is lost, as relay.on_reject is skip", topics.LevelFail
+		return "is lost, as relay.on_reject is skip", advice.Fail
 	case relay.StopOnReject:
 	}
-	return "blocks the relay", topics.LevelFail
+	return "blocks the relay", advice.Fail
 }
 
 // trial is what routing rows came to.
@@ -139,7 +138,7 @@ type rejectedRows struct {
 func (d *doctor) rows(ctx context.Context, i int, table preflight.CheckedTable, routes *router.Router, made *router.Explanation) {
 	rows, err := sample.NewestRows(ctx, d.settings.Replication, i, checkedRows)
 	if err != nil {
-		d.add("table.rows", levelWarn, "run works without; the check needs SELECT and an index that tells new rows from old ones", "%s: its rows could not be read: %v", table.Table, err)
+		d.add("table.rows", advice.Warn, "run works without; the check needs SELECT and an index that tells new rows from old ones", "%s: its rows could not be read: %v", table.Table, err)
 		return
 	}
 	if len(rows) == 0 {
@@ -192,11 +191,11 @@ func (d *doctor) outcome(table preflight.CheckedTable, t *trial) {
 			on = relay.StopOnReject
 		}
 		becomes, level := fate(on)
-		d.add("table.rows", string(level), "correct the mapping, or what writes such rows: each of them "+becomes,
+		d.add("table.rows", level, "correct the mapping, or what writes such rows: each of them "+becomes,
 			"%s: %d of %s would be rejected: %s", table.Table, t.rejections[r], newestRows(t.rows), r.cause)
 	}
 	if t.nullKeys > 0 {
-		d.add("table.keys", levelWarn, "map columns.key to a column that is NOT NULL: without a key a record goes to any partition, and nothing keeps it in order",
+		d.add("table.keys", advice.Warn, "map columns.key to a column that is NOT NULL: without a key a record goes to any partition, and nothing keeps it in order",
 			"%s: %d of %s without a key", table.Table, t.nullKeys, newestRows(t.rows))
 	}
 	if t.rejected == t.rows {
@@ -228,7 +227,7 @@ func (d *doctor) measure(ctx context.Context, table preflight.CheckedTable, made
 	size, complete, err := sample.LargestValue(ctx, d.settings.Replication, table.Relation, column)
 	switch {
 	case err != nil:
-		d.add("table.payload_size", levelWarn, "run the check again", "%s: the largest payload could not be found: %v", table.Table, err)
+		d.add("table.payload_size", advice.Warn, "run the check again", "%s: the largest payload could not be found: %v", table.Table, err)
 		return
 	case !complete:
 		d.ok("table.payload_size", "%s is too large to be measured; of the newest rows the sizes are known", table.Table)
@@ -243,7 +242,7 @@ func (d *doctor) measure(ctx context.Context, table preflight.CheckedTable, made
 		as = fmt.Sprintf(", which the server sends as %d hexadecimal ones", sent)
 	}
 	if limit := d.settings.Stream.MaxRowBytes; sent > int64(limit) {
-		d.add("table.payload_size", levelFail, "raise relay.max_row_bytes, or store less in the row: such a row blocks the relay, whatever relay.on_reject is",
+		d.add("table.payload_size", advice.Fail, "raise relay.max_row_bytes, or store less in the row: such a row blocks the relay, whatever relay.on_reject is",
 			"%s: the largest payload has %d bytes%s, and rows over %d are not read (relay.max_row_bytes)", table.Table, size, as, limit)
 		return
 	}

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/cdc-relay/cdc-relay/advice"
 )
 
 // Twenty lines of ok hide the one that matters.
@@ -26,11 +28,11 @@ func TestCheck_ShowsOnlyProblemsOnRequest(t *testing.T) {
 }
 
 func TestCheck_ColoursKeepTheColumnsAligned(t *testing.T) {
-	for _, level := range []string{levelOK, levelWarn, levelFail} {
-		if got := coloured(level, false); got != level {
+	for _, level := range []advice.Level{advice.OK, advice.Warn, advice.Fail} {
+		if got := coloured(level, false); got != string(level) {
 			t.Errorf("without colour: %q", got)
 		}
-		if got := coloured(level, true); len(got)-len(level) != len(coloured(levelOK, true))-len(levelOK) || !strings.Contains(got, level) {
+		if got := coloured(level, true); len(got)-len(level) != len(coloured(advice.OK, true))-len(advice.OK) || !strings.Contains(got, string(level)) {
 			t.Errorf("%q has another length than ok's", got)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/admin"
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/sink"
@@ -61,7 +62,7 @@ func whenUp(err error) error {
 	if !ok || e.Class != sink.Retry || e.Reason != "network" {
 		return err
 	}
-	if _, next := sink.Told(err); next != "" {
+	if _, next := advice.Split(err); next != "" {
 		return err
 	}
 	return fmt.Errorf("%w; start the brokers, or correct kafka.brokers, and repeat it: `cdc-relay check` says which of them answer", err)

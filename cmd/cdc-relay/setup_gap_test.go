@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/relay"
@@ -31,11 +32,11 @@ func TestSetup_AcceptsTheGapOfTheSlotThatHasOne(t *testing.T) {
 			}
 		}
 		got := checkUp(t, k.env)
-		got.want(t, "slot.checkpoint", levelOK, fmt.Sprintf("slot %q", first))
-		got.want(t, "slot.checkpoint", levelWarn, second, "has no checkpoint of it")
+		got.want(t, "slot.checkpoint", advice.OK, fmt.Sprintf("slot %q", first))
+		got.want(t, "slot.checkpoint", advice.Warn, second, "has no checkpoint of it")
 
 		k.move(t, first)
-		k.compares(t, levelFail, first, "--accept-gap")
+		k.compares(t, advice.Fail, first, "--accept-gap")
 		k.refuses(t, fmt.Sprintf("slot %q", first))
 	})
 }

@@ -6,11 +6,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/cdc-relay/cdc-relay/migrations"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/test/harness"
+	"github.com/jackc/pgx/v5"
 )
 
 func TestSQL_PublishesTheMappedColumnsAlone(t *testing.T) {

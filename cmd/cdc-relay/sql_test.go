@@ -8,10 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/cdc-relay/cdc-relay/migrations"
 	"github.com/cdc-relay/cdc-relay/test/harness"
+	"github.com/jackc/pgx/v5"
 )
 
 func TestSQL_GivesReviewedFilesForEachTool(t *testing.T) {
