@@ -1,5 +1,12 @@
 package sink
 
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cdc-relay/cdc-relay/advice"
+)
+
 // Error is a failure that concerns the brokers, with what has to happen next.
 type Error struct {
 	Class  Class
@@ -17,4 +24,16 @@ func (e *Error) Unwrap() error { return e.Err }
 type Classified interface {
 	error
 	Classify(found error) *Error
+}
+
+// WhenUp tells what to do about brokers that are away, where nothing else was said.
+func WhenUp(err error) error {
+	e, ok := errors.AsType[*Error](err)
+	if !ok || e.Class != Retry || e.Reason != ReasonNetwork {
+		return err
+	}
+	if _, next := advice.Split(err); next != "" {
+		return err
+	}
+	return fmt.Errorf("%w; start the brokers, or correct kafka.brokers, and repeat it: `cdc-relay check` says which of them answer", err)
 }

@@ -19,7 +19,7 @@ const module = "github.com/cdc-relay/cdc-relay/"
 var arrows = map[string][]string{
 	// Leaves.
 	"wording":    {},
-	"fault":      {"replication/wal"}, // positions
+	"fault":      {"advice", "replication/wal"}, // positions
 	"checkpoint": {"replication/wal"},
 	"migrations": {},
 	"advice":     {},
@@ -57,7 +57,7 @@ var arrows = map[string][]string{
 	"debezium/importer":  {"debezium/options", "replication/wal"}, // names of tables and positions
 	"debezium/takeover":  {"replication/wal"},
 
-	"sink":          {"router/record"},
+	"sink":          {"advice", "router/record"},
 	"sink/auth":     {"sink"},
 	"sink/broker":   {"advice", "router/record", "sink", "sink/auth"},
 	"sink/topics":   {"advice", "router/record", "sink", "sink/broker", "wording"},

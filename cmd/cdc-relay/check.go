@@ -17,6 +17,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres/preflight"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
+	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/spf13/cobra"
 )
 
@@ -259,7 +260,7 @@ func (d *doctor) print() error {
 		if f.Advice != "" {
 			text += " → " + f.Advice
 		}
-		fmt.Fprintf(lines, "%s\t%s\t%s\n", coloured(f.Level, colours), f.Check, printable(strings.ReplaceAll(text, "\n", " ")))
+		fmt.Fprintf(lines, "%s\t%s\t%s\n", coloured(f.Level, colours), f.Check, wording.Printable(strings.ReplaceAll(text, "\n", " ")))
 	}
 	if err := lines.Flush(); err != nil {
 		return err

@@ -62,7 +62,7 @@ func (l *letters) hint(done bool) {
 			continue
 		}
 		alone = true
-		fmt.Fprintf(l.app.stderr, "cdc-relay: hint: %s matches %s; %s\n", which, printable(strings.TrimSpace("--"+c.flag+" "+c.value)), l.others(&c, there))
+		fmt.Fprintf(l.app.stderr, "cdc-relay: hint: %s matches %s; %s\n", which, wording.Printable(strings.TrimSpace("--"+c.flag+" "+c.value)), l.others(&c, there))
 	}
 	if !alone && len(given) > 1 {
 		fmt.Fprintf(l.app.stderr, "cdc-relay: hint: each of %s matches some, and none of them matches all\n", strings.Join(given, ", "))
@@ -87,7 +87,7 @@ func (l *letters) others(c *criterion, there []*deadletter.Entry) string {
 	var values []string
 	for _, e := range there {
 		if v := c.of(e); v != "" {
-			values = append(values, printable(v))
+			values = append(values, wording.Printable(v))
 		}
 	}
 	slices.Sort(values)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
@@ -63,7 +65,7 @@ those rows are lost to consumers. Other letters of the same key keep waiting, un
 				return err
 			}
 			if o.wholeKey && !o.discard {
-				return &usageError{errors.New("--whole-key has an effect with --discard only: a redrive always takes the whole key")}
+				return &advice.Usage{Err: errors.New("--whole-key has an effect with --discard only: a redrive always takes the whole key")}
 			}
 			l, err := a.readLetters(cmd, &flags)
 			if err != nil {
@@ -89,9 +91,9 @@ those rows are lost to consumers. Other letters of the same key keep waiting, un
 func (o redriveOptions) selects(filter deadletter.Filter, given []string) error {
 	switch {
 	case o.all && len(given) > 0:
-		return &usageError{fmt.Errorf("--all selects every dead letter of the source, and %s only some; leave out --all, or the others", strings.Join(given, ", "))}
+		return &advice.Usage{Err: fmt.Errorf("--all selects every dead letter of the source, and %s only some; leave out --all, or the others", strings.Join(given, ", "))}
 	case !o.all && filter.Empty():
-		return &usageError{errors.New("select the dead letters to re-drive: filters such as --reason, or --all")}
+		return &advice.Usage{Err: errors.New("select the dead letters to re-drive: filters such as --reason, or --all")}
 	}
 	return nil
 }
@@ -309,9 +311,9 @@ func (l *letters) printGroups(report *redriveReport) error {
 		result := "planned"
 		switch {
 		case g.Error != "" && report.Plan:
-			result = "would fail: " + printable(g.Error)
+			result = "would fail: " + wording.Printable(g.Error)
 		case g.Error != "":
-			result = fmt.Sprintf("%d done; %s", g.Done, printable(g.Error))
+			result = fmt.Sprintf("%d done; %s", g.Done, wording.Printable(g.Error))
 		case !report.Plan:
 			result = "done"
 		}
@@ -319,7 +321,7 @@ func (l *letters) printGroups(report *redriveReport) error {
 		if g.Letters > 1 {
 			rows += " to " + g.Through
 		}
-		fmt.Fprintf(lines, "%s\t%s\t%d\t%d\t%d\t%s\t%s\n", printable(g.Table), orDash(printable(g.Topic)), g.Letters, g.Selected, g.Incomplete, rows, result)
+		fmt.Fprintf(lines, "%s\t%s\t%d\t%d\t%d\t%s\t%s\n", wording.Printable(g.Table), cmp.Or(wording.Printable(g.Topic), "-"), g.Letters, g.Selected, g.Incomplete, rows, result)
 	}
 	return lines.Flush()
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
@@ -79,11 +80,11 @@ func (a *app) explain(ctx context.Context, cfg *config.Config, o explainOptions)
 	e := &explainer{cfg: cfg, settings: cfg.Relay(), options: o}
 	chosen, err := e.choose()
 	if err != nil {
-		return &usageError{err}
+		return &advice.Usage{Err: err}
 	}
 	if o.sample != "" {
 		if e.sample, err = readSample(o.sample); err != nil {
-			return &usageError{err}
+			return &advice.Usage{Err: err}
 		}
 	}
 	if e.routes, err = router.New(e.settings.Router); err != nil {
@@ -147,7 +148,7 @@ func (e *explainer) table(ctx context.Context, i int) (*tableReport, error) {
 	rel, warnings, err := catalog.Describe(ctx, e.settings.Replication, i)
 	if err != nil {
 		report.Error = err.Error()
-		return report, refused(err)
+		return report, fault.Refuse(err)
 	}
 	made, err := e.routes.Check(rel)
 	if err != nil {
@@ -214,9 +215,9 @@ func (e *explainer) record(ctx context.Context, i int, rel *wal.Relation, report
 
 func sampleError(file string, err error) error {
 	if refusal, ok := errors.AsType[*fault.Error](err); ok {
-		return refused(refusal)
+		return fault.Refuse(refusal)
 	}
-	return &usageError{fmt.Errorf("--sample %s: %w", file, err)}
+	return &advice.Usage{Err: fmt.Errorf("--sample %s: %w", file, err)}
 }
 
 // messages says that the i-th source is a prefix of logical messages.

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/wording"
 )
 
 // blob is a key, a value or a header's value: text where it is text. A nil blob
@@ -34,48 +35,7 @@ func (b *blob) String() string {
 	if !utf8.Valid(*b) {
 		return fmt.Sprintf("\\x%s (%d bytes)", hex.EncodeToString(*b), len(*b))
 	}
-	return visible(string(*b))
-}
-
-// printable keeps a line a line.
-func printable(text string) string {
-	return replaceControls(text, func(r rune) string {
-		switch r {
-		case '\n':
-			return `\n`
-		case '\t':
-			return `\t`
-		}
-		return fmt.Sprintf(`\u%04x`, r)
-	})
-}
-
-// visible shows text as it is sent: nothing is escaped, so that a backslash is one,
-// and control characters show as the signs that Unicode has for them.
-func visible(text string) string {
-	return replaceControls(text, func(r rune) string {
-		switch {
-		case r < ' ':
-			return string(r + '\u2400')
-		case r == 0x7f:
-			return "\u2421"
-		}
-		return fmt.Sprintf("<U+%04X>", r)
-	})
-}
-
-// replaceControls replaces what a terminal would act upon.
-func replaceControls(text string, show func(rune) string) string {
-	var out strings.Builder
-	for _, r := range text {
-		switch {
-		case r < ' ', r >= 0x7f && r < 0xa0, r == '\u2028', r == '\u2029', r >= '\u202a' && r <= '\u202e', r >= '\u2066' && r <= '\u2069':
-			out.WriteString(show(r))
-		default:
-			out.WriteRune(r)
-		}
-	}
-	return out.String()
+	return wording.Visible(string(*b))
 }
 
 func newBlob(data []byte) *blob {
@@ -161,7 +121,7 @@ func (r *recordReport) print(w io.Writer) error {
 		if i > 0 {
 			lead = ""
 		}
-		fmt.Fprintf(lines, "    %s\t%s: %v\n", lead, printable(h.Name), h.Value)
+		fmt.Fprintf(lines, "    %s\t%s: %v\n", lead, wording.Printable(h.Name), h.Value)
 	}
 	if len(r.Positions) > 0 {
 		fmt.Fprintf(lines, "    positions\t%s, behind the other headers; only the stream has their values\n", strings.Join(r.Positions, ", "))

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/migrations"
@@ -17,6 +18,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/cdc-relay/cdc-relay/wording"
@@ -59,20 +61,20 @@ checkpoint topic and writes there where a slot that it made begins.`,
 			}
 			if columnList {
 				if options.Columns, err = mappedColumns(cfg.Relay()); err != nil {
-					return &usageError{err}
+					return &advice.Usage{Err: err}
 				}
 			}
 			if cmd.Flags().Changed("create-table") {
 				if options.CreateTable, err = tableSQL(cfg.Relay(), preset); err != nil {
-					return &usageError{err}
+					return &advice.Usage{Err: err}
 				}
 			}
 			if settings := cfg.Relay(); acceptGap && !settings.KeepsPositions() {
-				return &usageError{errors.New("--accept-gap is for configurations that keep positions in Kafka: relay.guarantee: exactly_once, or relay.detect_moved_slot: true")}
+				return &advice.Usage{Err: errors.New("--accept-gap is for configurations that keep positions in Kafka: relay.guarantee: exactly_once, or relay.detect_moved_slot: true")}
 			}
 			if cmd.Flags().Changed("reshard-from") {
 				if dryRun || acceptGap || options.CreateTable != nil {
-					return &usageError{errors.New("--reshard-from goes with --column-list alone: it makes publications and slots of tables that exist")}
+					return &advice.Usage{Err: errors.New("--reshard-from goes with --column-list alone: it makes publications and slots of tables that exist")}
 				}
 				return asGiven(cmd, a.reshard(cmd, cfg.Relay(), options, reshard))
 			}
@@ -137,7 +139,7 @@ func (a *app) setup(cmd *cobra.Command, settings relay.Config, options provision
 	cfg := settings.Replication
 	plan, err := provision.Setup(cmd.Context(), cfg, options)
 	if err != nil {
-		return refused(err)
+		return fault.Refuse(err)
 	}
 	a.printPlan(plan.Steps)
 	if dryRun {
@@ -167,7 +169,7 @@ func (a *app) setup(cmd *cobra.Command, settings relay.Config, options provision
 	first.look(cmd.Context()) // also when a later slot could not be made
 	if err != nil {
 		first.unwritten(errNotReached)
-		return refused(err)
+		return fault.Refuse(err)
 	}
 	a.printReport(report)
 	if err := a.setupTopics(cmd, settings, false); err != nil {
@@ -209,7 +211,7 @@ func (a *app) setupTopics(cmd *cobra.Command, settings relay.Config, dryRun bool
 		missing, err := own.ensure(cmd.Context(), settings.Kafka.Connection, settings.Kafka.CreateTopics, own.name, dryRun)
 		switch {
 		case err != nil:
-			return &refusedError{whenUp(err)}
+			return &advice.Refused{Err: sink.WhenUp(err)}
 		case !missing:
 			fmt.Fprintf(a.stdout, "-- topic %s exists\n", own.name)
 		case dryRun:
@@ -219,14 +221,6 @@ func (a *app) setupTopics(cmd *cobra.Command, settings relay.Config, dryRun bool
 		}
 	}
 	return nil
-}
-
-// refused gives a server's no the exit code that it has in verbs other than run.
-func refused(err error) error {
-	if e, ok := errors.AsType[*fault.Error](err); ok && e.Reason == fault.ReasonConfiguration {
-		return &usageError{err}
-	}
-	return &refusedError{err}
 }
 
 // asGiven has an error that sends to another role name the command with the flags that it

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/provision"
@@ -31,15 +32,15 @@ func gapPatience(slots int) time.Duration { return time.Minute + time.Duration(s
 // still to make.
 func (a *app) forget(ctx context.Context, settings relay.Config, dryRun bool) error {
 	if err := provision.CheckIdle(ctx, settings.Replication); err != nil {
-		return refused(err)
+		return fault.Refuse(err)
 	}
 	standing, err := watch.ReadPositions(ctx, settings.Replication)
 	if err != nil {
-		return refused(err)
+		return fault.Refuse(err)
 	}
 	ledger, err := topics.NewLedger(settings.Kafka.Connection, settings.CheckpointTopic)
 	if err != nil {
-		return &refusedError{err}
+		return &advice.Refused{Err: err}
 	}
 	defer ledger.Close()
 	ctx, cancel := context.WithTimeout(ctx, gapPatience(len(standing.Slots)))
@@ -47,7 +48,7 @@ func (a *app) forget(ctx context.Context, settings relay.Config, dryRun bool) er
 	g := &gap{app: a, ledger: ledger, origin: standing.Origin, dryRun: dryRun}
 	for i, slot := range standing.Slots {
 		if err := g.accept(ctx, settings.OfShard(i, len(standing.Slots)), slot); err != nil {
-			return &refusedError{whenUp(err)}
+			return &advice.Refused{Err: sink.WhenUp(err)}
 		}
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/migrations"
 	"github.com/cdc-relay/cdc-relay/postgres"
@@ -46,7 +47,7 @@ migration; it finds everything else there.`,
 			o.createTable = o.createTable || cmd.Flags().Changed("preset")
 			files, err := o.render(cfg)
 			if err != nil {
-				return &usageError{err}
+				return &advice.Usage{Err: err}
 			}
 			if o.out != "" {
 				return a.writeFiles(o.out, files)
@@ -225,7 +226,7 @@ func publicationPart(settings postgres.Config, viaRoot bool, lists map[wal.Table
 // writeFiles never replaces a migration that may have been applied.
 func (a *app) writeFiles(dir string, files []migrations.File) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // SQL for review, without secrets
-		return &usageError{fmt.Errorf("--out: %w", err)}
+		return &advice.Usage{Err: fmt.Errorf("--out: %w", err)}
 	}
 	for _, f := range files {
 		name := filepath.Join(dir, f.Name)
@@ -234,7 +235,7 @@ func (a *app) writeFiles(dir string, files []migrations.File) error {
 			if errors.Is(err, fs.ErrExist) {
 				err = fmt.Errorf("%s exists and may have been applied; choose another --number or --out, or remove it", name)
 			}
-			return &usageError{fmt.Errorf("--out: %w", err)}
+			return &advice.Usage{Err: fmt.Errorf("--out: %w", err)}
 		}
 		_, err = file.WriteString(f.Content)
 		if err = errors.Join(err, file.Close()); err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/spf13/cobra"
@@ -30,7 +32,7 @@ func (a *app) statusCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !f.watch && cmd.Flags().Changed("interval") {
-				return &usageError{errors.New("--interval is not allowed by itself; allowed: with --watch")}
+				return &advice.Usage{Err: errors.New("--interval is not allowed by itself; allowed: with --watch")}
 			}
 			c, err := a.client(f.client)
 			if err != nil {
@@ -151,7 +153,7 @@ func statusText(s status.Status, now time.Time) string {
 	if s.Message != "" {
 		line("", "%s", s.Message)
 	}
-	line("relay", "%s, pipeline %s", orDash(s.Version), orDash(s.Pipeline))
+	line("relay", "%s, pipeline %s", cmp.Or(s.Version, "-"), cmp.Or(s.Pipeline, "-"))
 	if len(s.Shards) == 0 {
 		line("slot", "%s, publication %s%s", s.Slot, s.Publication, slotText(s.SlotState))
 	}
@@ -223,7 +225,7 @@ func slotText(s *status.Slot) string {
 	if s == nil {
 		return ""
 	}
-	text := ", WAL " + orDash(s.WALStatus)
+	text := ", WAL " + cmp.Or(s.WALStatus, "-")
 	if s.SafeWALBytes != nil {
 		text += ", lost after another " + wording.Bytes(*s.SafeWALBytes)
 		if s.SafeSeconds != nil {
@@ -246,14 +248,7 @@ func topicsText(topics []string) string {
 
 func lsn(p status.Position) string {
 	text, _ := p.MarshalText()
-	return orDash(string(text))
-}
-
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
+	return cmp.Or(string(text), "-")
 }
 
 func yesNo(b bool) string {

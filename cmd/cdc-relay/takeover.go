@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/debezium/importer"
 	"github.com/cdc-relay/cdc-relay/debezium/takeover"
@@ -83,10 +84,10 @@ type changeOver struct {
 
 func (a *app) takeover(ctx context.Context, file string, o takeoverOptions) error {
 	if o.noOffsets && o.offsetFile+o.offsetTopic != "" || o.offsetFile != "" && o.offsetTopic != "" {
-		return &usageError{errors.New("only one of --offset-topic, --offset-file and --no-offsets says where the position is")}
+		return &advice.Usage{Err: errors.New("only one of --offset-topic, --offset-file and --no-offsets says where the position is")}
 	}
 	if file == "-" && o.offsetFile == "-" {
-		return &usageError{errors.New("the connector and its positions cannot both be standard input")}
+		return &advice.Usage{Err: errors.New("the connector and its positions cannot both be standard input")}
 	}
 	c := &changeOver{app: a, options: o}
 	var err error
@@ -102,10 +103,10 @@ func (a *app) takeover(ctx context.Context, file string, o takeoverOptions) erro
 	a.warn(c.cfg)
 	c.settings = c.cfg.Relay()
 	if n := c.settings.Replication.Shard.Count; n > 1 {
-		return &usageError{fmt.Errorf("postgres.shards: %d: Debezium has one slot; take it over with postgres.shards: 1, then run `cdc-relay setup --reshard-from 1` with more", n)}
+		return &advice.Usage{Err: fmt.Errorf("postgres.shards: %d: Debezium has one slot; take it over with postgres.shards: 1, then run `cdc-relay setup --reshard-from 1` with more", n)}
 	}
 	if err := c.sameSlot(); err != nil {
-		return &usageError{err}
+		return &advice.Usage{Err: err}
 	}
 	if c.survey, err = preflight.ReadSurvey(ctx, c.settings.Replication); err != nil {
 		return c.refusedLook(err)
@@ -117,7 +118,7 @@ func (a *app) takeover(ctx context.Context, file string, o takeoverOptions) erro
 	c.checkpoint(ctx)
 	c.plan()
 	if len(c.refusals) > 0 || o.yes && c.held != "" {
-		return &refusedError{errors.New("the change-over is refused, for the reasons above; nothing was touched")}
+		return &advice.Refused{Err: errors.New("the change-over is refused, for the reasons above; nothing was touched")}
 	}
 	switch {
 	case o.yes:
@@ -200,9 +201,9 @@ func (c *changeOver) sameSlot() error {
 
 func (c *changeOver) refusedLook(err error) error {
 	if postgres.Reason(err) == fault.ReasonSlotMissing && c.imported.Source.DropOnStop {
-		return &refusedError{fmt.Errorf("%w; slot.drop.on.stop=true made Debezium drop it when it stopped: what was written since is only in the table", err)}
+		return &advice.Refused{Err: fmt.Errorf("%w; slot.drop.on.stop=true made Debezium drop it when it stopped: what was written since is only in the table", err)}
 	}
-	return refused(err)
+	return fault.Refuse(err)
 }
 
 // judge gathers what forbids the change-over.
@@ -246,7 +247,7 @@ func (c *changeOver) perform(ctx context.Context) error {
 	if c.verdict.Any() {
 		seen, missing, err := c.witness(ctx)
 		if err != nil {
-			return refused(err)
+			return fault.Refuse(err)
 		}
 		if !seen {
 			fmt.Fprintf(a.stdout, "\n%s: the position proves nothing, so nothing is filtered and every row is sent\n", missing)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
+	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 )
 
@@ -47,7 +48,7 @@ func (c *changeOver) compared(ctx context.Context) error {
 	defer ledger.Close()
 	known, err := written(ctx, ledger, c.settings.Guarantee, standing.Origin.SystemID, slot.Name)
 	if err != nil {
-		return whenUp(err)
+		return sink.WhenUp(err)
 	}
 	if len(known) == 0 {
 		return nil

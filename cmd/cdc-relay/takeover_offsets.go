@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/debezium/importer"
 	"github.com/cdc-relay/cdc-relay/debezium/takeover"
 	"github.com/cdc-relay/cdc-relay/sink"
@@ -39,9 +40,9 @@ func (c *changeOver) position(ctx context.Context) error {
 	case source.OffsetTopic != "":
 		return c.fromTopic(ctx, source.OffsetTopic)
 	case source.OffsetStore != "" && !strings.HasSuffix(source.OffsetStore, "FileOffsetBackingStore") && !strings.HasSuffix(source.OffsetStore, "KafkaOffsetBackingStore"):
-		return &usageError{fmt.Errorf("Debezium keeps its position in %s, which is not read: once it is stopped, %s; or accept with --no-offsets that what the slot still holds is sent again", source.OffsetStore, importer.CopyOffsets(source.OffsetStore))} //nolint:staticcheck // a proper name begins it
+		return &advice.Usage{Err: fmt.Errorf("Debezium keeps its position in %s, which is not read: once it is stopped, %s; or accept with --no-offsets that what the slot still holds is sent again", source.OffsetStore, importer.CopyOffsets(source.OffsetStore))} //nolint:staticcheck // a proper name begins it
 	}
-	return &usageError{errors.New("where Debezium keeps its position is not known: give the worker's settings (--worker), --offset-topic or --offset-file; or accept with --no-offsets that what the slot still holds is sent again")}
+	return &advice.Usage{Err: errors.New("where Debezium keeps its position is not known: give the worker's settings (--worker), --offset-topic or --offset-file; or accept with --no-offsets that what the slot still holds is sent again")}
 }
 
 func (c *changeOver) fromFile(name string) error {
@@ -51,11 +52,11 @@ func (c *changeOver) fromFile(name string) error {
 	}
 	content, err := readInput(name)
 	if err != nil {
-		return &inputError{fmt.Errorf("offsets: %w; copy the file here, or name another with --offset-file", err)}
+		return &advice.Input{Err: fmt.Errorf("offsets: %w; copy the file here, or name another with --offset-file", err)}
 	}
 	entries, err := takeover.ParseOffsets(content, c.imported.Source.Connector)
 	if err != nil {
-		return &inputError{fmt.Errorf("offsets: %s: %w", c.found.where, err)}
+		return &advice.Input{Err: fmt.Errorf("offsets: %s: %w", c.found.where, err)}
 	}
 	return c.choose(entries)
 }
@@ -72,10 +73,10 @@ func (c *changeOver) fromTopic(ctx context.Context, topic string) error {
 		return nil
 	})
 	if failure, ok := errors.AsType[*sink.Error](err); ok && failure.Reason == "unknown_topic" { // its own advice is to create the topic
-		return &inputError{fmt.Errorf("read Debezium's position: there is no topic %s on %s: name the worker's offset.storage.topic with --offset-topic, and its cluster in kafka.brokers", topic, strings.Join(c.settings.Kafka.Brokers, ","))}
+		return &advice.Input{Err: fmt.Errorf("read Debezium's position: there is no topic %s on %s: name the worker's offset.storage.topic with --offset-topic, and its cluster in kafka.brokers", topic, strings.Join(c.settings.Kafka.Brokers, ","))}
 	}
 	if err != nil {
-		return &refusedError{fmt.Errorf("read Debezium's position: %w; the worker's offset.storage.topic is wanted", err)}
+		return &advice.Refused{Err: fmt.Errorf("read Debezium's position: %w; the worker's offset.storage.topic is wanted", err)}
 	}
 	entries := make([]takeover.Entry, 0, len(latest))
 	for _, e := range latest {
@@ -92,10 +93,10 @@ func (c *changeOver) choose(entries []takeover.Entry) error {
 	}
 	p, err := takeover.Choose(entries, source.Connector, prefix)
 	if err != nil {
-		return &refusedError{fmt.Errorf("%s %w; is it the connector's, and did the connector ever run? With --no-offsets what the slot still holds is sent again", c.found.where, err)}
+		return &advice.Refused{Err: fmt.Errorf("%s %w; is it the connector's, and did the connector ever run? With --no-offsets what the slot still holds is sent again", c.found.where, err)}
 	}
 	if p == nil {
-		return &refusedError{fmt.Errorf("%s: the connector's position was removed; with --no-offsets what the slot still holds is sent again", c.found.where)}
+		return &advice.Refused{Err: fmt.Errorf("%s: the connector's position was removed; with --no-offsets what the slot still holds is sent again", c.found.where)}
 	}
 	c.found.position = p
 	return nil
