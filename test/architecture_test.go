@@ -65,14 +65,19 @@ var arrows = map[string][]string{
 	"sink/kafkatx":  {"advice", "router/record", "sink", "sink/broker", "sink/kafka", "sink/topics"},
 	"sink/sinktest": {"replication/wal", "sink", "router/record"},
 
-	"deadletter":   {"replication/wal", "router", "router/record", "sink", "sink/broker", "sink/topics"},
-	"relay":        {"checkpoint", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/watch", "relay/status", "replication", "replication/wal", "router", "router/record", "sink", "sink/kafka", "sink/kafkatx", "sink/topics"},
-	"relay/status": {"checkpoint", "deadletter", "postgres", "postgres/watch", "replication/wal", "router/record", "sink", "wording"},
-	"admin":        {"relay/status"},
-	"metrics":      {"relay", "relay/status", "replication/wal", "router/record", "sink"}, // the types in relay.Events
-	"config":       {"admin", "debezium", "postgres", "relay", "replication", "replication/wal", "router", "router/record", "sink/auth", "sink/broker", "sink/kafka", "sink/topics", "wording"},
+	"deadletter":        {"replication/wal", "router", "router/record", "sink", "sink/broker", "sink/topics"},
+	"relay":             {"checkpoint", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/watch", "relay/status", "replication", "replication/wal", "router", "router/record", "sink", "sink/kafka", "sink/kafkatx", "sink/topics"},
+	"relay/checkpoints": {"checkpoint", "relay", "sink/topics"},
+	"relay/status":      {"checkpoint", "deadletter", "postgres", "postgres/watch", "replication/wal", "router/record", "sink", "wording"},
+	"admin":             {"relay/status"},
+	"metrics":           {"relay", "relay/status", "replication/wal", "router/record", "sink"}, // the types in relay.Events
+	"config":            {"admin", "debezium", "postgres", "relay", "replication", "replication/wal", "router", "router/record", "sink/auth", "sink/broker", "sink/kafka", "sink/topics", "wording"},
 
-	"cmd/cdc-relay": {"admin", "advice", "checkpoint", "config", "deadletter", "debezium", "debezium/importer", "debezium/options", "debezium/takeover", "fault", "metrics", "migrations", "postgres", "postgres/catalog", "postgres/preflight", "postgres/provision", "postgres/sample", "postgres/watch", "relay", "relay/status", "replication", "replication/wal", "router", "router/column", "router/format", "router/record", "sink", "sink/broker", "sink/kafka", "sink/kafkatx", "sink/topics", "wording"},
+	"check": {},
+
+	"explain": {"advice", "config", "fault", "postgres/catalog", "postgres/sample", "relay", "replication/wal", "router", "router/column", "router/format", "router/record", "wording"},
+
+	"cmd/cdc-relay": {"admin", "advice", "checkpoint", "config", "deadletter", "debezium", "debezium/importer", "debezium/options", "debezium/takeover", "explain", "fault", "metrics", "migrations", "postgres", "postgres/catalog", "postgres/preflight", "postgres/provision", "postgres/sample", "postgres/watch", "relay", "relay/checkpoints", "relay/status", "replication", "replication/wal", "router", "router/record", "sink", "sink/broker", "sink/kafka", "sink/kafkatx", "sink/topics", "wording"},
 
 	"sandbox":        {},
 	"sandbox/ledger": {},

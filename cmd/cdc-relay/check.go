@@ -13,6 +13,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/config"
+	"github.com/cdc-relay/cdc-relay/explain"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/preflight"
 	"github.com/cdc-relay/cdc-relay/relay"
@@ -84,7 +85,7 @@ type doctor struct {
 	inText   bool            // the stream sends values in text, bytea in hexadecimal
 
 	findings advice.Findings
-	records  []*recordReport
+	records  []*explain.Record
 }
 
 func (a *app) check(ctx context.Context, cfg *config.Config, o checkOptions) error {
@@ -246,11 +247,11 @@ func (d *doctor) print() error {
 		out.SetEscapeHTML(false)
 		out.SetIndent("", "  ")
 		return out.Encode(struct {
-			OK       int             `json:"ok"`
-			Warn     int             `json:"warn"`
-			Fail     int             `json:"fail"`
-			Findings advice.Findings `json:"findings"`
-			Records  []*recordReport `json:"records,omitempty"`
+			OK       int               `json:"ok"`
+			Warn     int               `json:"warn"`
+			Fail     int               `json:"fail"`
+			Findings advice.Findings   `json:"findings"`
+			Records  []*explain.Record `json:"records,omitempty"`
 		}{d.findings.Count(advice.OK), d.findings.Count(advice.Warn), d.findings.Count(advice.Fail), d.shown(), d.records})
 	}
 	lines := tabwriter.NewWriter(d.app.stdout, 0, 0, 2, ' ', 0)
@@ -266,7 +267,7 @@ func (d *doctor) print() error {
 		return err
 	}
 	for _, r := range d.records {
-		if err := r.print(d.app.stdout); err != nil {
+		if err := r.Print(d.app.stdout); err != nil {
 			return err
 		}
 	}

@@ -4,17 +4,13 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"time"
 
 	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
+	"github.com/cdc-relay/cdc-relay/relay/checkpoints"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/cdc-relay/cdc-relay/wording"
 )
-
-// topicPatience is how long the checkpoint topic may take to be read, or written, for so
-// many slots.
-func topicPatience(slots int) time.Duration { return time.Duration(15+slots) * time.Second }
 
 // unreached are the checks without which there is nothing to compare.
 var unreached = []string{"postgres.connection", "kafka.connection", "kafka.authentication"}
@@ -44,13 +40,13 @@ func (d *doctor) checkpoints(ctx context.Context) {
 		return
 	}
 	defer ledger.Close()
-	ctx, cancel := context.WithTimeout(ctx, topicPatience(len(standing.Slots)))
+	ctx, cancel := context.WithTimeout(ctx, checkpoints.Patience(len(standing.Slots)))
 	defer cancel()
 	for i, slot := range standing.Slots {
 		if slot.Err != nil {
 			continue // the checks of the slot, or of the shards, say so
 		}
-		known, err := written(ctx, ledger, d.settings.Guarantee, standing.Origin.SystemID, slot.Name)
+		known, err := checkpoints.Read(ctx, ledger, d.settings.Guarantee, standing.Origin.SystemID, slot.Name)
 		if err != nil {
 			seen, next := advice.Split(err)
 			d.add(check, advice.Warn, cmp.Or(next, "run the check again, or look at the topic and the relay's rights on it"),

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/explain"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -32,7 +33,7 @@ func TestCheck_ComparesTheSlotWithItsCheckpoint(t *testing.T) {
 		moved := k.confirmed(t, k.slot)
 		said := fmt.Sprintf("the slot is at %s, and the checkpoint in topic %q at %s", moved, k.topic, last)
 		k.compares(t, advice.Fail, said, "setup --accept-gap")
-		if checkUp(t, without(k.env, []string{k.how, "CDC_RELAY_RELAY_CHECKPOINT_TOPIC=" + k.topic})).has("slot.checkpoint") {
+		if checkUp(t, explain.Without(k.env, []string{k.how, "CDC_RELAY_RELAY_CHECKPOINT_TOPIC=" + k.topic})).has("slot.checkpoint") {
 			t.Error("a configuration that keeps no positions is told of them")
 		}
 		k.untouched(t, before, "check wrote something")

@@ -34,7 +34,7 @@ func (d *doctor) relay(s *status.Status) {
 	if s.Reason != "" {
 		seen += fmt.Sprintf(" (%s)", s.Reason)
 	}
-	if since := since(s); !since.IsZero() {
+	if since := status.Since(s); !since.IsZero() {
 		seen += fmt.Sprintf(" since %s", since.UTC().Format(time.RFC3339))
 	}
 	if s.Message != "" {

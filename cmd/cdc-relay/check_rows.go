@@ -10,6 +10,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/config"
+	"github.com/cdc-relay/cdc-relay/explain"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/cdc-relay/cdc-relay/postgres/preflight"
@@ -152,7 +153,7 @@ func (d *doctor) rows(ctx context.Context, i int, table preflight.CheckedTable, 
 		if err := routes.Route(&buf, row); err != nil {
 			t.rejected++
 			refused, ok := errors.AsType[*record.RowError](err)
-			t.rejections[rejectedRows{rejection(err), ok && refused.Reason == record.ReasonSchema}]++
+			t.rejections[rejectedRows{explain.Rejection(err), ok && refused.Reason == record.ReasonSchema}]++
 			continue
 		}
 		if len(buf.Records) == 0 {
@@ -180,7 +181,7 @@ func (d *doctor) show(table preflight.CheckedTable, rec *record.Record) {
 	for _, h := range rec.Headers {
 		kept.Headers = append(kept.Headers, record.Header{Key: h.Key, Value: slices.Clone(h.Value)})
 	}
-	d.records = append(d.records, newRecordReport("the newest row of "+table.Table.String(), &kept).withPositions(d.settings.PositionHeaders))
+	d.records = append(d.records, explain.NewRecord("the newest row of "+table.Table.String(), &kept).WithPositions(d.settings.PositionHeaders))
 }
 
 func (d *doctor) outcome(table preflight.CheckedTable, t *trial) {

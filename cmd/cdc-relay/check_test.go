@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/advice"
+	"github.com/cdc-relay/cdc-relay/explain"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/test/harness"
@@ -201,7 +202,7 @@ func TestCheck_RowsThatCannotBecomeRecords(t *testing.T) {
     value: merged
     value_fields: {type: event_type}
 `))
-	env = without(env, []string{"CDC_RELAY_OUTBOX_TABLE=public.outbox"})
+	env = explain.Without(env, []string{"CDC_RELAY_OUTBOX_TABLE=public.outbox"})
 	l.topics(t, twoOfThree, "order-events")
 	l.db.Exec(t, `INSERT INTO outbox VALUES
 		(1, gen_random_uuid(), 'order', 'a', 'x', '{}'), (2, gen_random_uuid(), 'order', NULL, 'x', '{}'),
@@ -410,7 +411,7 @@ func TestCheck_AdviceIsAWholeSentence(t *testing.T) {
 }
 
 func TestCheck_DoesNotBlameTheServerForThePassword(t *testing.T) {
-	env := append(without(closedPorts, nil), "CDC_RELAY_POSTGRES_PASSWORD_COMMAND=[sh, -c, echo s3cret; exit 3]")
+	env := append(explain.Without(closedPorts, nil), "CDC_RELAY_POSTGRES_PASSWORD_COMMAND=[sh, -c, echo s3cret; exit 3]")
 	got := checkUp(t, env)
 	got.want(t, "postgres.connection", advice.Fail, "password_command sh: exit status 3", "no server was asked")
 	for _, f := range got.Findings {
@@ -455,7 +456,7 @@ func TestCheck_MessagesWithoutATable(t *testing.T) {
 	l := newLife(t)
 	l.brokers = harness.Kfake(t, sandbox.KafkaOptions{Brokers: 3})
 	l.topics(t, twoOfThree, "orders")
-	env := append(without(l.env, []string{"CDC_RELAY_OUTBOX_TABLE=public.outbox"}),
+	env := append(explain.Without(l.env, []string{"CDC_RELAY_OUTBOX_TABLE=public.outbox"}),
 		"CDC_RELAY_KAFKA_BROKERS="+strings.Join(l.brokers.Addrs, ","),
 		"CDC_RELAY_CONFIG="+writeFile(t, "outbox:\n  - message_prefix: outbox\n    topic: orders\n"))
 	invoke(t, env, "setup").want(t, exitOK, "", "")
@@ -484,7 +485,7 @@ func TestCheck_GivesUpOnATableThatIsLocked(t *testing.T) {
 // also where there is none.
 func TestCheck_CompilesTheMappingOfMessages(t *testing.T) {
 	file := writeFile(t, "outbox:\n  - message_prefix: shop\n    topic: shop.events\n  - message_prefix: audit\n    columns: {key: 'boddy#/k'}\n")
-	env := append([]string{"CDC_RELAY_CONFIG=" + file}, without(closedPorts, []string{"CDC_RELAY_OUTBOX_TABLE=public.outbox"})...)
+	env := append([]string{"CDC_RELAY_CONFIG=" + file}, explain.Without(closedPorts, []string{"CDC_RELAY_OUTBOX_TABLE=public.outbox"})...)
 	got := checkUp(t, env)
 	got.want(t, "table.mapping", advice.OK, "messages shop: preset outbox, topic shop.events, key body#/aggregateId")
 	got.want(t, "table.mapping", advice.Fail, file+":5:", "outbox[1].columns.key", `no column "boddy"`)

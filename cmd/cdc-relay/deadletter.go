@@ -14,6 +14,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/explain"
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
@@ -265,23 +266,23 @@ func (l *letters) there() error {
 // letterReport is a letter as JSON; what concerns the record itself is there only
 // when it was asked for.
 type letterReport struct {
-	Partition int32         `json:"partition"`
-	Offset    int64         `json:"offset"`
-	Time      time.Time     `json:"time"`
-	Reason    string        `json:"reason"`
-	Table     string        `json:"table"`
-	Topic     string        `json:"topic"`
-	LSN       string        `json:"lsn"`
-	Seq       uint64        `json:"seq"`
-	Timeline  int32         `json:"timeline,omitempty"`
-	Source    string        `json:"source"`
-	EventID   string        `json:"event_id"`
-	Bytes     int64         `json:"value_bytes"`
-	Missing   []string      `json:"missing,omitempty"`
-	State     string        `json:"state"` // waiting, sent or discarded
-	Message   string        `json:"message,omitempty"`
-	Record    *recordReport `json:"record,omitempty"`
-	absent    bool          // the value was too large for the letter
+	Partition int32           `json:"partition"`
+	Offset    int64           `json:"offset"`
+	Time      time.Time       `json:"time"`
+	Reason    string          `json:"reason"`
+	Table     string          `json:"table"`
+	Topic     string          `json:"topic"`
+	LSN       string          `json:"lsn"`
+	Seq       uint64          `json:"seq"`
+	Timeline  int32           `json:"timeline,omitempty"`
+	Source    string          `json:"source"`
+	EventID   string          `json:"event_id"`
+	Bytes     int64           `json:"value_bytes"`
+	Missing   []string        `json:"missing,omitempty"`
+	State     string          `json:"state"` // waiting, sent or discarded
+	Message   string          `json:"message,omitempty"`
+	Record    *explain.Record `json:"record,omitempty"`
+	absent    bool            // the value was too large for the letter
 }
 
 func newLetterReport(e *deadletter.Entry) *letterReport {
@@ -429,9 +430,9 @@ func (l *letters) show(ctx context.Context, entries []*deadletter.Entry, matched
 		}
 		r := newLetterReport(e)
 		r.Message = letter.Message
-		r.Record = newRecordReport("the letter", &letter.Record)
+		r.Record = explain.NewRecord("the letter", &letter.Record)
 		r.absent = letter.ValueBytes > 0
-		r.Record.Value.hidden = !payload || r.absent
+		r.Record.Value.Hidden = !payload || r.absent
 		reports = append(reports, r)
 	}
 	if asJSON {

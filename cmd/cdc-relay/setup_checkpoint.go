@@ -11,6 +11,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres/provision"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/checkpoints"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/kafkatx"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
@@ -90,7 +91,7 @@ func (f *first) write(ctx context.Context) (ready bool) {
 		f.unwritten(f.err)
 		return true
 	}
-	ctx, cancel := context.WithTimeout(ctx, topicPatience(len(f.slots)))
+	ctx, cancel := context.WithTimeout(ctx, checkpoints.Patience(len(f.slots)))
 	defer cancel()
 	ledger, err := topics.NewLedger(f.settings.Kafka.Connection, f.settings.CheckpointTopic)
 	if err != nil {
@@ -114,7 +115,7 @@ func (f *first) write(ctx context.Context) (ready bool) {
 
 func (f *first) one(ctx context.Context, ledger *topics.Ledger, cfg relay.Config, slot watch.SlotPosition) (ready bool) {
 	origin, topic := f.standing.Origin, f.settings.CheckpointTopic
-	known, err := written(ctx, ledger, cfg.Guarantee, origin.SystemID, slot.Name)
+	known, err := checkpoints.Read(ctx, ledger, cfg.Guarantee, origin.SystemID, slot.Name)
 	if err != nil {
 		f.warn(slot.Name, err)
 		return true

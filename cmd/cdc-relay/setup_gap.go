@@ -14,6 +14,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres/provision"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/checkpoints"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
@@ -102,7 +103,7 @@ func (g *gap) connected(ctx context.Context, cfg relay.Config, slot watch.SlotPo
 	default:
 		return 0, slot.Err
 	}
-	known, err := written(ctx, g.ledger, cfg.Guarantee, g.origin.SystemID, slot.Name)
+	known, err := checkpoints.Read(ctx, g.ledger, cfg.Guarantee, g.origin.SystemID, slot.Name)
 	if g.unmade(err) || err == nil && len(known) == 0 {
 		return 0, nil
 	}
@@ -116,7 +117,7 @@ func (g *gap) connected(ctx context.Context, cfg relay.Config, slot watch.SlotPo
 // whichever guarantee.
 func (g *gap) keys(ctx context.Context, slot string) (keys []string, err error) {
 	for _, guarantee := range []relay.Guarantee{relay.AtLeastOnce, relay.ExactlyOnce} {
-		known, err := written(ctx, g.ledger, guarantee, g.origin.SystemID, slot)
+		known, err := checkpoints.Read(ctx, g.ledger, guarantee, g.origin.SystemID, slot)
 		if g.unmade(err) {
 			return nil, nil
 		}

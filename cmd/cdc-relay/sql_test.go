@@ -97,20 +97,6 @@ func TestSQL_SaysWhatItCannotKnowAboutTheRole(t *testing.T) {
 	}
 }
 
-func TestBlob_ShowsWhatIsSent(t *testing.T) {
-	for text, want := range map[string]string{
-		`{"p": "C:\\d", "q": "\u00e4\n"}`: `{"p": "C:\\d", "q": "\u00e4\n"}`,
-		"a\nb\tc\x00\x1b[0m\x7f":          "a␊b␉c␀␛[0m␡",
-		"\u202egpj.\u0085":                "<U+202E>gpj.<U+0085>",
-		"\xff":                            `\xff (1 bytes)`,
-	} {
-		b := blob(text)
-		if got := b.String(); got != want {
-			t.Errorf("%q shows as %s, want %s", text, got, want)
-		}
-	}
-}
-
 // psql goes on behind an error, and would make the slot although the rest was rolled
 // back.
 func TestSQL_PlainStopsPsqlAtTheFirstError(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
+	"github.com/cdc-relay/cdc-relay/relay/checkpoints"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 )
@@ -16,7 +17,7 @@ func (c *changeOver) checkpoint(ctx context.Context) {
 	if !c.settings.KeepsPositions() || c.survey.SlotError != nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, topicPatience(1))
+	ctx, cancel := context.WithTimeout(ctx, checkpoints.Patience(1))
 	defer cancel()
 	err := c.compared(ctx)
 	if err == nil {
@@ -46,7 +47,7 @@ func (c *changeOver) compared(ctx context.Context) error {
 		return err
 	}
 	defer ledger.Close()
-	known, err := written(ctx, ledger, c.settings.Guarantee, standing.Origin.SystemID, slot.Name)
+	known, err := checkpoints.Read(ctx, ledger, c.settings.Guarantee, standing.Origin.SystemID, slot.Name)
 	if err != nil {
 		return sink.WhenUp(err)
 	}

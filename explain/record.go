@@ -1,4 +1,4 @@
-package main
+package explain
 
 import (
 	"encoding/hex"
@@ -45,37 +45,38 @@ func newBlob(data []byte) *blob {
 	return (*blob)(&data)
 }
 
-type headerReport struct {
+// Header is a header of a record.
+type Header struct {
 	Name  string `json:"name"`
 	Value *blob  `json:"value"`
 }
 
-// recordReport is a record as Kafka would get it.
-type recordReport struct {
-	From      string         `json:"from"`
-	Topic     string         `json:"topic"`
-	Partition *int32         `json:"partition"` // null: murmur2 of the key
-	Key       *blob          `json:"key"`
-	Headers   []headerReport `json:"headers"`
-	Timestamp *time.Time     `json:"timestamp"`                  // null: the time of producing
-	EventTime string         `json:"event_time,omitempty"`       // what stands for the CloudEvents time, which a row alone does not have
-	Positions []string       `json:"position_headers,omitempty"` // headers that only the stream can fill in
-	Value     valueReport    `json:"value,omitzero"`
+// Record is a record as Kafka would get it.
+type Record struct {
+	From      string     `json:"from"`
+	Topic     string     `json:"topic"`
+	Partition *int32     `json:"partition"` // null: murmur2 of the key
+	Key       *blob      `json:"key"`
+	Headers   []Header   `json:"headers"`
+	Timestamp *time.Time `json:"timestamp"`                  // null: the time of producing
+	EventTime string     `json:"event_time,omitempty"`       // what stands for the CloudEvents time, which a row alone does not have
+	Positions []string   `json:"position_headers,omitempty"` // headers that only the stream can fill in
+	Value     Value      `json:"value,omitzero"`
 }
 
-// valueReport is the value of a record. One that is not to be shown is left out of
+// Value is the value of a record. One that is not to be shown is left out of
 // JSON: null would say that it is a tombstone.
-type valueReport struct {
+type Value struct {
 	data   *blob
-	hidden bool
+	Hidden bool
 }
 
-func (v valueReport) IsZero() bool                 { return v.hidden }
-func (v valueReport) MarshalJSON() ([]byte, error) { return json.Marshal(v.data) }
-func (v valueReport) String() string               { return v.data.String() }
+func (v Value) IsZero() bool                 { return v.Hidden }
+func (v Value) MarshalJSON() ([]byte, error) { return json.Marshal(v.data) }
+func (v Value) String() string               { return v.data.String() }
 
-func newRecordReport(from string, r *record.Record) *recordReport {
-	out := &recordReport{From: from, Topic: r.Topic, Key: newBlob(r.Key), Value: valueReport{data: newBlob(r.Value)}, Headers: []headerReport{}}
+func NewRecord(from string, r *record.Record) *Record {
+	out := &Record{From: from, Topic: r.Topic, Key: newBlob(r.Key), Value: Value{data: newBlob(r.Value)}, Headers: []Header{}}
 	if r.Partition != record.AutoPartition {
 		out.Partition = &r.Partition
 	}
@@ -84,7 +85,7 @@ func newRecordReport(from string, r *record.Record) *recordReport {
 		out.Timestamp = &at
 	}
 	for _, h := range r.Headers {
-		out.Headers = append(out.Headers, headerReport{h.Key, newBlob(h.Value)})
+		out.Headers = append(out.Headers, Header{h.Key, newBlob(h.Value)})
 		event := h.Key == "ce_time" || h.Key == "content-type" && strings.HasPrefix(string(h.Value), "application/cloudevents")
 		if event && r.Timestamp.IsZero() {
 			out.EventTime = "the time of the commit; shown is the present"
@@ -93,16 +94,16 @@ func newRecordReport(from string, r *record.Record) *recordReport {
 	return out
 }
 
-// withPositions names the headers of relay.position_headers. A row of the table knows
+// WithPositions names the headers of relay.position_headers. A row of the table knows
 // neither its transaction nor its commit.
-func (r *recordReport) withPositions(wanted bool) *recordReport {
+func (r *Record) WithPositions(wanted bool) *Record {
 	if wanted {
 		r.Positions = []string{record.HeaderLSN, record.HeaderSeq, record.HeaderCommitTime}
 	}
 	return r
 }
 
-func (r *recordReport) print(w io.Writer) error {
+func (r *Record) Print(w io.Writer) error {
 	fmt.Fprintf(w, "\n  %s would become\n", r.From)
 	lines := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	partition, at := "by the key", "the time of producing"

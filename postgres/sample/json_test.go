@@ -1,4 +1,4 @@
-package main
+package sample
 
 import (
 	"testing"
@@ -15,7 +15,7 @@ func FuzzSample(f *testing.F) {
 	f.Add([]byte(`{"bytea":"\\xzz"}`), false)
 	f.Add([]byte(` {"id":1}`), true)
 	f.Fuzz(func(t *testing.T, content []byte, message bool) {
-		row, missing, err := sampleRow(rel, content, message)
+		row, missing, err := ParseRow(rel, content, message)
 		switch {
 		case err != nil && err.Error() == "":
 			t.Error("an error without words")

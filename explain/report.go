@@ -1,4 +1,4 @@
-package main
+package explain
 
 import (
 	"fmt"
@@ -36,7 +36,8 @@ func (d decision) String() string {
 	return fmt.Sprintf("%s (%s)", d.Value, d.Origin)
 }
 
-type columnReport struct {
+// Column is what a column is used for, and who decided so.
+type Column struct {
 	Name   string   `json:"name"`
 	Type   string   `json:"type"`
 	Roles  []string `json:"roles"` // empty: no record shows the column
@@ -44,22 +45,22 @@ type columnReport struct {
 	At     string   `json:"at,omitempty"`
 }
 
-// tableReport is what explain has to say about one table.
-type tableReport struct {
-	Table       string         `json:"table"`
-	Error       string         `json:"error,omitempty"` // why it cannot be explained; the rest is then empty
-	Preset      *decision      `json:"preset,omitempty"`
-	Topic       *decision      `json:"topic,omitempty"`
-	KeyFormat   *decision      `json:"key_format,omitempty"`
-	ValueFormat *decision      `json:"value_format,omitempty"`
-	Headers     []string       `json:"headers,omitempty"`
-	Columns     []columnReport `json:"columns,omitempty"`
-	Ignored     []string       `json:"ignored,omitempty"`
-	Warnings    []string       `json:"warnings,omitempty"`
-	Record      *recordReport  `json:"record,omitempty"`
-	Note        string         `json:"note,omitempty"`    // why there is no record, and nothing is wrong
-	Problem     string         `json:"problem,omitempty"` // why there is no record
-	Grant       string         `json:"grant,omitempty"`   // SQL that lets explain read the table
+// Table is what explain has to say about one table.
+type Table struct {
+	Table       string    `json:"table"`
+	Error       string    `json:"error,omitempty"` // why it cannot be explained; the rest is then empty
+	Preset      *decision `json:"preset,omitempty"`
+	Topic       *decision `json:"topic,omitempty"`
+	KeyFormat   *decision `json:"key_format,omitempty"`
+	ValueFormat *decision `json:"value_format,omitempty"`
+	Headers     []string  `json:"headers,omitempty"`
+	Columns     []Column  `json:"columns,omitempty"`
+	Ignored     []string  `json:"ignored,omitempty"`
+	Warnings    []string  `json:"warnings,omitempty"`
+	Record      *Record   `json:"record,omitempty"`
+	Note        string    `json:"note,omitempty"`    // why there is no record, and nothing is wrong
+	Problem     string    `json:"problem,omitempty"` // why there is no record
+	Grant       string    `json:"grant,omitempty"`   // SQL that lets explain read the table
 
 	messages bool // Table is the prefix of logical messages
 }
@@ -98,7 +99,7 @@ func (v *tableView) format(key, value, configured string) decision {
 // named says that the configuration names the preset.
 func (v *tableView) named() bool { return v.mapping.Preset != "" && v.mapping.Preset != "auto" }
 
-func (r *tableReport) fill(v *tableView) {
+func (r *Table) fill(v *tableView) {
 	preset := v.decided("preset", v.made.Preset, v.named())
 	if preset.Origin == byPreset { // it is not named in the file, so it is that of logical messages
 		preset.Origin = byDefault
@@ -116,8 +117,8 @@ func (r *tableReport) fill(v *tableView) {
 var roleOrder = []string{"id", "key", "route", "topic", "type", "payload", "headers", "trace", "timestamp", "partition"}
 
 // column lists everything that a column is used for.
-func (v *tableView) column(c wal.Column) columnReport {
-	out := columnReport{Name: c.Name, Type: column.TypeName(c), Roles: []string{}}
+func (v *tableView) column(c wal.Column) Column {
+	out := Column{Name: c.Name, Type: column.TypeName(c), Roles: []string{}}
 	add := func(role string, d decision) {
 		if slices.Contains(out.Roles, role) {
 			return
@@ -169,7 +170,7 @@ func (v *tableView) column(c wal.Column) columnReport {
 	return out
 }
 
-func (r *tableReport) print(w io.Writer) error {
+func (r *Table) Print(w io.Writer) error {
 	what := "table"
 	if r.messages {
 		what = "logical messages with prefix"
@@ -205,7 +206,7 @@ func (r *tableReport) print(w io.Writer) error {
 	case r.Note != "":
 		fmt.Fprintf(w, "\n  no record: %s\n", r.Note)
 	case r.Record != nil:
-		return r.Record.print(w)
+		return r.Record.Print(w)
 	}
 	return nil
 }

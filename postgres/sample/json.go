@@ -1,4 +1,4 @@
-package main
+package sample
 
 import (
 	"bytes"
@@ -13,10 +13,10 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
-// sampleRow makes a row of a JSON object of column and value. missing are the
+// ParseRow makes a row of a JSON object of column and value. missing are the
 // columns that it leaves out, which are NULL. The sample of a logical message is
 // its body.
-func sampleRow(rel *wal.Relation, content []byte, message bool) (row *wal.Row, missing []string, err error) {
+func ParseRow(rel *wal.Relation, content []byte, message bool) (row *wal.Row, missing []string, err error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(content, &members); err != nil || members == nil {
 		return nil, nil, notSample(content, err)

@@ -1,4 +1,4 @@
-package main
+package explain
 
 import (
 	"encoding/json"
@@ -11,9 +11,9 @@ import (
 func TestRecordReport_NamesThePositionHeaders(t *testing.T) {
 	rec := &record.Record{Topic: "t", Partition: record.AutoPartition, Headers: []record.Header{{Key: "id", Value: []byte("7")}}}
 	for _, wanted := range []bool{false, true} {
-		report := newRecordReport("it", rec).withPositions(wanted)
+		report := NewRecord("it", rec).WithPositions(wanted)
 		var text strings.Builder
-		if err := report.print(&text); err != nil {
+		if err := report.Print(&text); err != nil {
 			t.Fatal(err)
 		}
 		asJSON, err := json.Marshal(report)
