@@ -73,11 +73,11 @@ var arrows = map[string][]string{
 	"metrics":           {"relay", "relay/status", "replication/wal", "router/record", "sink"}, // the types in relay.Events
 	"config":            {"admin", "debezium", "postgres", "relay", "replication", "replication/wal", "router", "router/record", "sink/auth", "sink/broker", "sink/kafka", "sink/topics", "wording"},
 
-	"check": {},
+	"check": {"advice", "checkpoint", "config", "explain", "postgres", "postgres/catalog", "postgres/preflight", "postgres/sample", "postgres/watch", "relay", "relay/checkpoints", "relay/status", "replication/wal", "router", "router/record", "sink/topics", "wording"},
 
 	"explain": {"advice", "config", "fault", "postgres/catalog", "postgres/sample", "relay", "replication/wal", "router", "router/column", "router/format", "router/record", "wording"},
 
-	"cmd/cdc-relay": {"admin", "advice", "checkpoint", "config", "deadletter", "debezium", "debezium/importer", "debezium/options", "debezium/takeover", "explain", "fault", "metrics", "migrations", "postgres", "postgres/catalog", "postgres/preflight", "postgres/provision", "postgres/sample", "postgres/watch", "relay", "relay/checkpoints", "relay/status", "replication", "replication/wal", "router", "router/record", "sink", "sink/broker", "sink/kafka", "sink/kafkatx", "sink/topics", "wording"},
+	"cmd/cdc-relay": {"admin", "advice", "check", "checkpoint", "config", "deadletter", "debezium", "debezium/importer", "debezium/options", "debezium/takeover", "explain", "fault", "metrics", "migrations", "postgres", "postgres/catalog", "postgres/preflight", "postgres/provision", "postgres/sample", "postgres/watch", "relay", "relay/checkpoints", "relay/status", "replication", "replication/wal", "router", "router/record", "sink", "sink/broker", "sink/kafka", "sink/kafkatx", "sink/topics", "wording"},
 
 	"sandbox":        {},
 	"sandbox/ledger": {},

@@ -42,12 +42,12 @@ func TestCheck_ColoursKeepTheColumnsAligned(t *testing.T) {
 func TestCheck_SaysWhatTakesLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var stderr output
-		d := &doctor{app: &app{process: process{stderr: &stderr}}}
-		d.slowly("PostgreSQL at db:9092", func() { <-time.After(time.Second) })
+		a := &app{process: process{stderr: &stderr}}
+		a.slowly("PostgreSQL at db:9092", func() { <-time.After(time.Second) })
 		if got := stderr.String(); got != "" {
 			t.Errorf("after a second: %q", got)
 		}
-		d.slowly("PostgreSQL at db:9092", func() { <-time.After(20 * time.Second) })
+		a.slowly("PostgreSQL at db:9092", func() { <-time.After(20 * time.Second) })
 		if got := stderr.String(); got != "cdc-relay: still looking at PostgreSQL at db:9092, for 2s\ncdc-relay: still looking at PostgreSQL at db:9092, for 12s\n" {
 			t.Errorf("after 20 seconds: %q", got)
 		}

@@ -1,4 +1,4 @@
-package main
+package check
 
 import (
 	"context"
@@ -23,6 +23,54 @@ import (
 
 // checkedRows is how many of a table's newest rows are routed on trial.
 const checkedRows = 1000
+
+// inBinary tells whether the relay would ask for the binary format, which it does for
+// the whole stream or not at all.
+func inBinary(ctx context.Context, cfg postgres.Config, routes *router.Router, tables []preflight.CheckedTable) bool {
+	for _, table := range tables {
+		if table.Relation == nil || !routes.BinarySafe(table.Relation) {
+			return false
+		}
+	}
+	for i := range cfg.Messages {
+		if body, _, err := catalog.Describe(ctx, cfg, len(cfg.Tables)+i); err != nil || !routes.BinarySafe(body) {
+			return false
+		}
+	}
+	return true
+}
+
+// fate is what becomes of a row that is rejected, and how much that matters.
+func fate(on relay.OnReject) (string, advice.Level) {
+	switch on {
+	case relay.DeadLetterOnReject:
+		return "goes to the dead letters", advice.Warn
+	case relay.SkipOnReject:
+		return "is lost, as relay.on_reject is skip", advice.Fail
+	case relay.StopOnReject:
+	}
+	return "blocks the relay", advice.Fail
+}
+
+// trial is what routing rows came to.
+type trial struct {
+	rows, nullKeys, rejected int
+	rejections               map[rejectedRows]int
+	topics                   map[string]int
+}
+
+// rejectedRows are those of one cause.
+type rejectedRows struct {
+	cause  string
+	schema bool // the table's fault and not theirs: the relay blocks whatever relay.on_reject is
+}
+
+func newestRows(n int) string {
+	if n == 1 {
+		return "the newest row"
+	}
+	return fmt.Sprintf("the %d newest rows", n)
+}
 
 // tables compiles the mapping of each table and routes its newest rows.
 func (d *doctor) tables(ctx context.Context, tables []preflight.CheckedTable) {
@@ -51,22 +99,6 @@ func (d *doctor) tables(ctx context.Context, tables []preflight.CheckedTable) {
 		}
 		d.mapping(routes, "messages "+prefix, body)
 	}
-}
-
-// inBinary tells whether the relay would ask for the binary format, which it does for
-// the whole stream or not at all.
-func inBinary(ctx context.Context, cfg postgres.Config, routes *router.Router, tables []preflight.CheckedTable) bool {
-	for _, table := range tables {
-		if table.Relation == nil || !routes.BinarySafe(table.Relation) {
-			return false
-		}
-	}
-	for i := range cfg.Messages {
-		if body, _, err := catalog.Describe(ctx, cfg, len(cfg.Tables)+i); err != nil || !routes.BinarySafe(body) {
-			return false
-		}
-	}
-	return true
 }
 
 // mapping compiles what is configured for a table, or for a prefix of messages. It
@@ -111,31 +143,6 @@ func (d *doctor) unmapped(err error) {
 	}
 }
 
-// fate is what becomes of a row that is rejected, and how much that matters.
-func fate(on relay.OnReject) (string, advice.Level) {
-	switch on {
-	case relay.DeadLetterOnReject:
-		return "goes to the dead letters", advice.Warn
-	case relay.SkipOnReject:
-		return "is lost, as relay.on_reject is skip", advice.Fail
-	case relay.StopOnReject:
-	}
-	return "blocks the relay", advice.Fail
-}
-
-// trial is what routing rows came to.
-type trial struct {
-	rows, nullKeys, rejected int
-	rejections               map[rejectedRows]int
-	topics                   map[string]int
-}
-
-// rejectedRows are those of one cause.
-type rejectedRows struct {
-	cause  string
-	schema bool // the table's fault and not theirs: the relay blocks whatever relay.on_reject is
-}
-
 func (d *doctor) rows(ctx context.Context, i int, table preflight.CheckedTable, routes *router.Router, made *router.Explanation) {
 	rows, err := sample.NewestRows(ctx, d.settings.Replication, i, checkedRows)
 	if err != nil {
@@ -165,7 +172,7 @@ func (d *doctor) rows(ctx context.Context, i int, table preflight.CheckedTable, 
 		if record.Key == nil {
 			t.nullKeys++
 		}
-		if n == 0 && d.options.showRecord {
+		if n == 0 && d.options.ShowRecords {
 			d.show(table, record)
 		}
 	}
@@ -209,13 +216,6 @@ func (d *doctor) outcome(table preflight.CheckedTable, t *trial) {
 		shown += fmt.Sprintf(" and %d more", len(names)-most)
 	}
 	d.ok("table.rows", "%s: %s routed on trial, to %s", table.Table, newestRows(t.rows), shown)
-}
-
-func newestRows(n int) string {
-	if n == 1 {
-		return "the newest row"
-	}
-	return fmt.Sprintf("the %d newest rows", n)
 }
 
 // measure finds the largest payload of the whole table, where that is quick. The

@@ -1,7 +1,6 @@
-package main
+package check
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -10,18 +9,9 @@ import (
 	"github.com/cdc-relay/cdc-relay/wording"
 )
 
-// ownRelay is the status of the relay that answers at http.listen and has this
-// configuration's slot, or nil.
-func (d *doctor) ownRelay(ctx context.Context) *status.Status {
-	c, err := configuredClient(d.cfg, 2*time.Second)
-	if err != nil {
-		return nil
-	}
-	s, err := fetchStatus(ctx, c)
-	if err != nil || s.Slot != d.settings.Replication.Shard.Slot {
-		return nil
-	}
-	return &s.Status
+// holdsSlot tells whether a relay in that state streams from its slot.
+func holdsSlot(s *status.Status) bool {
+	return s != nil && (s.State == status.Streaming || s.State == status.Blocked || s.State == status.Stopping)
 }
 
 // relay says how the relay itself is: it may stand still for what no other check
@@ -49,9 +39,4 @@ func (d *doctor) relay(s *status.Status) {
 	default:
 		d.ok(check, "%s", seen)
 	}
-}
-
-// holdsSlot tells whether a relay in that state streams from its slot.
-func holdsSlot(s *status.Status) bool {
-	return s != nil && (s.State == status.Streaming || s.State == status.Blocked || s.State == status.Stopping)
 }
