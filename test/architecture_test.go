@@ -67,7 +67,7 @@ var arrows = map[string][]string{
 
 	"deadletter":        {"replication/wal", "router", "router/record", "sink", "sink/broker", "sink/topics"},
 	"relay":             {"checkpoint", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/watch", "relay/status", "replication", "replication/wal", "router", "router/record", "sink", "sink/kafka", "sink/kafkatx", "sink/topics"},
-	"relay/checkpoints": {"checkpoint", "relay", "sink/topics"},
+	"relay/checkpoints": {"checkpoint", "postgres", "postgres/watch", "relay", "sink", "sink/kafkatx", "sink/topics"},
 	"relay/status":      {"checkpoint", "deadletter", "postgres", "postgres/watch", "replication/wal", "router/record", "sink", "wording"},
 	"admin":             {"relay/status"},
 	"metrics":           {"relay", "relay/status", "replication/wal", "router/record", "sink"}, // the types in relay.Events
@@ -77,7 +77,9 @@ var arrows = map[string][]string{
 
 	"explain": {"advice", "config", "fault", "postgres/catalog", "postgres/sample", "relay", "replication/wal", "router", "router/column", "router/format", "router/record", "wording"},
 
-	"cmd/cdc-relay": {"admin", "advice", "check", "checkpoint", "config", "deadletter", "debezium", "debezium/importer", "debezium/options", "debezium/takeover", "explain", "fault", "metrics", "migrations", "postgres", "postgres/catalog", "postgres/preflight", "postgres/provision", "postgres/sample", "postgres/watch", "relay", "relay/checkpoints", "relay/status", "replication", "replication/wal", "router", "router/record", "sink", "sink/broker", "sink/kafka", "sink/kafkatx", "sink/topics", "wording"},
+	"setup": {"advice", "checkpoint", "config", "fault", "migrations", "postgres", "postgres/provision", "postgres/watch", "relay", "relay/checkpoints", "replication/wal", "router", "sink", "sink/broker", "sink/topics", "wording"},
+
+	"cmd/cdc-relay": {"admin", "advice", "check", "config", "deadletter", "debezium", "debezium/importer", "debezium/options", "debezium/takeover", "explain", "fault", "metrics", "migrations", "postgres", "postgres/catalog", "postgres/preflight", "postgres/provision", "postgres/sample", "postgres/watch", "relay", "relay/checkpoints", "relay/status", "replication", "replication/wal", "router", "router/record", "setup", "sink", "sink/kafka", "sink/topics", "wording"},
 
 	"sandbox":        {},
 	"sandbox/ledger": {},

@@ -12,6 +12,8 @@ import (
 	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/explain"
+	"github.com/cdc-relay/cdc-relay/postgres/watch"
+	"github.com/cdc-relay/cdc-relay/relay/checkpoints"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -179,17 +181,18 @@ func TestSetup_ARelayThatWasQuickerIsLeftAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out output
-	f := newFirst(&app{process: process{stdout: &out, stderr: &out}}, cfg.Relay())
-	f.slots[k.slot] = true
-	f.look(t.Context())
-	rec := checkpoint.Record{System: f.standing.Origin.SystemID, Timeline: 1, Slot: k.slot, End: 1}
-	if err := f.commit(t.Context(), cfg.Relay(), &rec); !errors.Is(err, errTaken) {
+	standing, err := watch.ReadPositions(t.Context(), cfg.Relay().Replication)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec := checkpoint.Record{System: standing.Origin.SystemID, Timeline: 1, Slot: k.slot, End: 1}
+	commit := func() error { return checkpoints.WriteFirst(t.Context(), cfg.Relay().Replication, cfg.Relay(), &rec) }
+	if err := commit(); !errors.Is(err, checkpoints.ErrTaken) {
 		t.Errorf("over the checkpoint of a relay: %v", err)
 	}
 
 	url, stop := k.streams(t)
-	if err := f.commit(t.Context(), cfg.Relay(), &rec); !errors.Is(err, errTaken) {
+	if err := commit(); !errors.Is(err, checkpoints.ErrTaken) {
 		t.Errorf("beside a relay: %v", err)
 	}
 	k.insert(t, 2)

@@ -1,21 +1,15 @@
-package main
+package setup
 
 import (
 	"context"
 	"errors"
-	"fmt"
-	"sync"
-	"time"
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/postgres/provision"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/relay/checkpoints"
-	"github.com/cdc-relay/cdc-relay/sink"
-	"github.com/cdc-relay/cdc-relay/sink/kafkatx"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
-	"github.com/rs/zerolog"
 )
 
 // first writes the first checkpoint of each slot that setup made, so that the first run
@@ -31,8 +25,7 @@ import (
 //     transactional id, behind everything that was committed: never over a relay's own
 //     checkpoint, and not at all once a relay has taken over.
 type first struct {
-	app      *app
-	settings relay.Config
+	setup    *Setup
 	slots    map[string]bool // that were made
 	standing *watch.Positions
 	err      error // why standing is not known
@@ -41,12 +34,12 @@ type first struct {
 // setupHolder is who setup is among the holders of a slot.
 const setupHolder = "setup"
 
-func newFirst(a *app, settings relay.Config) *first {
-	return &first{app: a, settings: settings, slots: make(map[string]bool)}
+func newFirst(s *Setup) *first {
+	return &first{setup: s, slots: make(map[string]bool)}
 }
 
 func (f *first) made(s provision.Step) {
-	if s.Object == "slot" && f.settings.KeepsPositions() {
+	if s.Object == "slot" && f.setup.settings.KeepsPositions() {
 		f.slots[s.Name] = true
 	}
 }
@@ -54,7 +47,7 @@ func (f *first) made(s provision.Step) {
 // look is to come right behind the making, before anybody can have moved a slot.
 func (f *first) look(ctx context.Context) {
 	if len(f.slots) > 0 {
-		f.standing, f.err = watch.ReadPositions(ctx, f.settings.Replication)
+		f.standing, f.err = watch.ReadPositions(ctx, f.setup.settings.Replication)
 	}
 }
 
@@ -62,7 +55,7 @@ var errNotReached = errors.New("setup did not come that far")
 
 // unwritten says of every slot that was made that it is not guarded.
 func (f *first) unwritten(cause error) {
-	for _, shard := range f.settings.Replication.Shards() {
+	for _, shard := range f.setup.settings.Replication.Shards() {
 		if f.slots[shard.Slot] {
 			f.warn(shard.Slot, cause)
 		}
@@ -78,8 +71,8 @@ func (f *first) warn(slot string, cause error) {
 			}
 		}
 	}
-	fmt.Fprintf(f.app.stderr, "cdc-relay: warning: slot %s is made, and where it begins (%s) is not written to topic %s: %v. If somebody moves the slot before the first run, that is not seen; start the relay, which writes it\n",
-		slot, at, f.settings.CheckpointTopic, cause)
+	f.setup.warn("slot %s is made, and where it begins (%s) is not written to topic %s: %v. If somebody moves the slot before the first run, that is not seen; start the relay, which writes it",
+		slot, at, f.setup.settings.CheckpointTopic, cause)
 }
 
 // write says whether a relay would stream from the slots that were made.
@@ -93,7 +86,7 @@ func (f *first) write(ctx context.Context) (ready bool) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkpoints.Patience(len(f.slots)))
 	defer cancel()
-	ledger, err := topics.NewLedger(f.settings.Kafka.Connection, f.settings.CheckpointTopic)
+	ledger, err := topics.NewLedger(f.setup.settings.Kafka.Connection, f.setup.settings.CheckpointTopic)
 	if err != nil {
 		f.unwritten(err)
 		return true
@@ -108,13 +101,13 @@ func (f *first) write(ctx context.Context) (ready bool) {
 			f.warn(slot.Name, slot.Err)
 			continue
 		}
-		ready = f.one(ctx, ledger, f.settings.OfShard(i, len(f.standing.Slots)), slot) && ready
+		ready = f.one(ctx, ledger, f.setup.settings.OfShard(i, len(f.standing.Slots)), slot) && ready
 	}
 	return ready
 }
 
 func (f *first) one(ctx context.Context, ledger *topics.Ledger, cfg relay.Config, slot watch.SlotPosition) (ready bool) {
-	origin, topic := f.standing.Origin, f.settings.CheckpointTopic
+	origin, topic := f.standing.Origin, f.setup.settings.CheckpointTopic
 	known, err := checkpoints.Read(ctx, ledger, cfg.Guarantee, origin.SystemID, slot.Name)
 	if err != nil {
 		f.warn(slot.Name, err)
@@ -122,18 +115,18 @@ func (f *first) one(ctx context.Context, ledger *topics.Ledger, cfg relay.Config
 	}
 	if len(known) > 0 {
 		if _, err := cfg.ConfirmedUpTo(known, origin, slot.Confirmed); err != nil {
-			fmt.Fprintf(f.app.stderr, "cdc-relay: warning: topic %s has the checkpoint of an earlier slot %s, and the next run would refuse this one: %v\n", topic, slot.Name, err)
+			f.setup.warn("topic %s has the checkpoint of an earlier slot %s, and the next run would refuse this one: %v", topic, slot.Name, err)
 			return false
 		}
-		fmt.Fprintf(f.app.stdout, "-- topic %s has a checkpoint of slot %s\n", topic, slot.Name)
+		f.setup.say("-- topic %s has a checkpoint of slot %s", topic, slot.Name)
 		return true
 	}
 	rec := checkpoint.Record{
-		System: origin.SystemID, Timeline: origin.Timeline, Slot: slot.Name, Publication: cfg.Replication.Publication, Relay: build().Version,
+		System: origin.SystemID, Timeline: origin.Timeline, Slot: slot.Name, Publication: cfg.Replication.Publication, Relay: f.setup.version,
 		End: slot.Confirmed,
 	}
 	if cfg.Guarantee == relay.ExactlyOnce {
-		err = f.commit(ctx, cfg, &rec)
+		err = checkpoints.WriteFirst(ctx, f.setup.settings.Replication, cfg, &rec)
 	} else {
 		err = ledger.Write(ctx, checkpoint.IntentKey(setupHolder, origin.SystemID, slot.Name), rec.Encode())
 	}
@@ -141,55 +134,6 @@ func (f *first) one(ctx context.Context, ledger *topics.Ledger, cfg relay.Config
 		f.warn(slot.Name, err)
 		return true
 	}
-	fmt.Fprintf(f.app.stdout, "wrote where slot %s begins (%s) to topic %s\n", slot.Name, slot.Confirmed, topic)
+	f.setup.say("wrote where slot %s begins (%s) to topic %s", slot.Name, slot.Confirmed, topic)
 	return true
-}
-
-var errTaken = errors.New("a relay has begun with it meanwhile, and writes its own")
-
-// commit writes the record as the holder of the transactional id. Taking that shuts a
-// relay out, so none may have the slot.
-func (f *first) commit(ctx context.Context, cfg relay.Config, rec *checkpoint.Record) error {
-	now, err := watch.ReadPositions(ctx, f.settings.Replication)
-	if err != nil {
-		return err
-	}
-	for _, slot := range now.Slots {
-		switch {
-		case slot.Name != rec.Slot:
-		case slot.Err != nil:
-			return slot.Err
-		case slot.Active:
-			return errTaken
-		}
-	}
-	tx, err := kafkatx.New(kafkatx.Config{Config: cfg.Kafka, CheckpointTopic: cfg.CheckpointTopic}, zerolog.Nop())
-	if err != nil {
-		return err
-	}
-	defer func() {
-		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-		defer cancel()
-		_ = tx.Close(ending)
-	}()
-	lost, done := make(chan error, 1), make(chan struct{})
-	value, err := tx.Open(ctx, sink.Holder{
-		ID: checkpoint.TransactionalID(rec.System, rec.Slot), Key: checkpoint.Key(rec.System, rec.Slot),
-		Lost: func(err error) { lost <- err }, // called once at most
-	})
-	switch {
-	case err != nil:
-		return err
-	case value != nil:
-		return errTaken
-	}
-	tx.Mark(sink.Position{Value: rec.Encode(), Whole: true, Now: true, Committed: sync.OnceFunc(func() { close(done) })})
-	select {
-	case <-done:
-		return nil
-	case err := <-lost:
-		return err
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

@@ -1,4 +1,4 @@
-package main
+package setup
 
 import (
 	"cmp"
@@ -16,11 +16,11 @@ import (
 )
 
 // lists gives the column lists of --column-list; nil without the flag.
-func (o sqlOptions) lists(settings postgres.Config, mappings router.Config) (map[wal.Table][]string, error) {
-	if !o.columnList {
+func (o Script) lists(settings postgres.Config, mappings router.Config) (map[wal.Table][]string, error) {
+	if !o.ColumnList {
 		return nil, nil
 	}
-	if !o.createTable && len(settings.Tables) > 0 {
+	if !o.CreateTable && len(settings.Tables) > 0 {
 		return nil, errors.New("--column-list: which columns a table has that exists only a server could tell; `cdc-relay setup --column-list --dry-run` prints the statement, and with --create-table this knows them")
 	}
 	if len(mappings.Mappings) == 0 { // nothing is configured: as if the table alone were
@@ -32,12 +32,12 @@ func (o sqlOptions) lists(settings postgres.Config, mappings router.Config) (map
 	}
 	shapes := make([]*wal.Relation, len(settings.Tables))
 	for i, t := range settings.Tables {
-		if shapes[i], err = madeBy(cmp.Or(o.preset, shapeOf(mappings.Mappings, i))); err != nil {
+		if shapes[i], err = madeBy(cmp.Or(o.Preset, shapeOf(mappings.Mappings, i))); err != nil {
 			return nil, fmt.Errorf("--column-list: %w", err)
 		}
 		shapes[i].Namespace, shapes[i].Name = t.Schema, t.Name
 	}
-	lists, err := provision.ColumnLists(settings, o.major*10000, shapes, routes.Columns)
+	lists, err := provision.ColumnLists(settings, o.Major*10000, shapes, routes.Columns)
 	if err != nil {
 		return nil, fmt.Errorf("--column-list: %w", err)
 	}

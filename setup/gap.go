@@ -1,9 +1,8 @@
-package main
+package setup
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -25,30 +24,30 @@ import (
 // hides what follows it until the brokers end that.
 func gapPatience(slots int) time.Duration { return time.Minute + time.Duration(slots)*time.Second }
 
-// forget removes the checkpoints of the slots that a relay would not stream from because
+// AcceptGap removes the checkpoints of the slots that a relay would not stream from because
 // of them. Those of the other slots stay, or a gap of theirs that comes until the next
 // run would be accepted with this one. A relay that streams would not write its
 // checkpoint again before it confirms more, and slots of that name on other servers keep
 // theirs. With dryRun it only says what it would remove, also of slots that setup is
 // still to make.
-func (a *app) forget(ctx context.Context, settings relay.Config, dryRun bool) error {
-	if err := provision.CheckIdle(ctx, settings.Replication); err != nil {
+func (s *Setup) AcceptGap(ctx context.Context, dryRun bool) error {
+	if err := provision.CheckIdle(ctx, s.settings.Replication); err != nil {
 		return fault.Refuse(err)
 	}
-	standing, err := watch.ReadPositions(ctx, settings.Replication)
+	standing, err := watch.ReadPositions(ctx, s.settings.Replication)
 	if err != nil {
 		return fault.Refuse(err)
 	}
-	ledger, err := topics.NewLedger(settings.Kafka.Connection, settings.CheckpointTopic)
+	ledger, err := topics.NewLedger(s.settings.Kafka.Connection, s.settings.CheckpointTopic)
 	if err != nil {
 		return &advice.Refused{Err: err}
 	}
 	defer ledger.Close()
 	ctx, cancel := context.WithTimeout(ctx, gapPatience(len(standing.Slots)))
 	defer cancel()
-	g := &gap{app: a, ledger: ledger, origin: standing.Origin, dryRun: dryRun}
+	g := &gap{setup: s, ledger: ledger, origin: standing.Origin, dryRun: dryRun}
 	for i, slot := range standing.Slots {
-		if err := g.accept(ctx, settings.OfShard(i, len(standing.Slots)), slot); err != nil {
+		if err := g.accept(ctx, s.settings.OfShard(i, len(standing.Slots)), slot); err != nil {
 			return &advice.Refused{Err: sink.WhenUp(err)}
 		}
 	}
@@ -57,20 +56,19 @@ func (a *app) forget(ctx context.Context, settings relay.Config, dryRun bool) er
 
 // gap is what lies between slots and their checkpoints.
 type gap struct {
-	app    *app
+	setup  *Setup
 	ledger *topics.Ledger
 	origin wal.Origin
 	dryRun bool
 }
 
 func (g *gap) accept(ctx context.Context, cfg relay.Config, slot watch.SlotPosition) error {
-	out := g.app.stdout
 	end, err := g.connected(ctx, cfg, slot)
 	if err != nil {
 		return err
 	}
 	if end != 0 {
-		fmt.Fprintf(out, "-- slot %s is at %s, and not ahead of its checkpoint at %s, which stays\n", slot.Name, slot.Confirmed, end)
+		g.setup.say("-- slot %s is at %s, and not ahead of its checkpoint at %s, which stays", slot.Name, slot.Confirmed, end)
 		return nil
 	}
 	keys, err := g.keys(ctx, slot.Name)
@@ -78,17 +76,17 @@ func (g *gap) accept(ctx context.Context, cfg relay.Config, slot watch.SlotPosit
 		return err
 	}
 	if len(keys) == 0 {
-		fmt.Fprintf(out, "-- there is no checkpoint of slot %s\n", slot.Name)
+		g.setup.say("-- there is no checkpoint of slot %s", slot.Name)
 	}
 	for _, key := range keys {
 		if g.dryRun {
-			fmt.Fprintf(out, "-- would forget the checkpoint of %s: the next run would begin at the slot's position\n", key)
+			g.setup.say("-- would forget the checkpoint of %s: the next run would begin at the slot's position", key)
 			continue
 		}
 		if err := g.ledger.Write(ctx, key, nil); err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "forgot the checkpoint of %s: the next run begins at the slot's position\n", key)
+		g.setup.say("forgot the checkpoint of %s: the next run begins at the slot's position", key)
 	}
 	return nil
 }
@@ -110,7 +108,7 @@ func (g *gap) connected(ctx context.Context, cfg relay.Config, slot watch.SlotPo
 	if err != nil {
 		return 0, err
 	}
-	return compared(cfg, g.origin, slot.Confirmed, known)
+	return Compared(cfg, g.origin, slot.Confirmed, known)
 }
 
 // keys are those under which the topic has something of a slot, from a relay with
@@ -136,7 +134,7 @@ func (g *gap) unmade(err error) bool {
 	return g.dryRun && ok && e.Reason == sink.ReasonCheckpointTopic
 }
 
-func compared(cfg relay.Config, origin wal.Origin, start wal.LSN, known map[string][]byte) (wal.LSN, error) {
+func Compared(cfg relay.Config, origin wal.Origin, start wal.LSN, known map[string][]byte) (wal.LSN, error) {
 	end, err := cfg.ConfirmedUpTo(known, origin, start)
 	refused, slots := errors.AsType[*fault.Error](err)
 	_, topics := errors.AsType[*sink.Error](err)
