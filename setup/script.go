@@ -18,10 +18,10 @@ import (
 // Script is the SQL of what setup would make, and of the role to connect as.
 type Script struct {
 	Format, Service, Preset, Role string
-	CreateTable, Partitioned           bool
-	ColumnList                         bool
-	WithoutRole                        bool
-	Major, Number                      int
+	CreateTable, Partitioned      bool
+	ColumnList                    bool
+	WithoutRole                   bool
+	Major, Number                 int
 }
 
 // Render gives the files of the format. It touches no server.

@@ -55,7 +55,7 @@ var arrows = map[string][]string{
 	"debezium/javaregex": {},
 	"debezium/connect":   {},
 	"debezium/importer":  {"debezium/options", "replication/wal"}, // names of tables and positions
-	"debezium/takeover":  {"replication/wal"},
+	"debezium/takeover":  {"advice", "config", "debezium", "debezium/importer", "debezium/options", "fault", "postgres", "postgres/preflight", "postgres/watch", "relay", "relay/checkpoints", "relay/status", "replication", "replication/wal", "router", "sink", "sink/topics", "wording"},
 
 	"sink":          {"advice", "router/record"},
 	"sink/auth":     {"sink"},
@@ -79,7 +79,7 @@ var arrows = map[string][]string{
 
 	"setup": {"advice", "checkpoint", "config", "fault", "migrations", "postgres", "postgres/provision", "postgres/watch", "relay", "relay/checkpoints", "replication/wal", "router", "sink", "sink/broker", "sink/topics", "wording"},
 
-	"cmd/cdc-relay": {"admin", "advice", "check", "config", "deadletter", "debezium", "debezium/importer", "debezium/options", "debezium/takeover", "explain", "fault", "metrics", "migrations", "postgres", "postgres/catalog", "postgres/preflight", "postgres/provision", "postgres/sample", "postgres/watch", "relay", "relay/checkpoints", "relay/status", "replication", "replication/wal", "router", "router/record", "setup", "sink", "sink/kafka", "sink/topics", "wording"},
+	"cmd/cdc-relay": {"admin", "advice", "check", "config", "deadletter", "debezium/importer", "debezium/takeover", "explain", "fault", "metrics", "migrations", "postgres", "postgres/catalog", "postgres/provision", "postgres/sample", "postgres/watch", "relay", "relay/status", "replication/wal", "router", "router/record", "setup", "sink", "sink/kafka", "wording"},
 
 	"sandbox":        {},
 	"sandbox/ledger": {},

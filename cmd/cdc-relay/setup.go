@@ -13,6 +13,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres/provision"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/setup"
+	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -115,7 +116,7 @@ func flagsGiven(flags *pflag.FlagSet) string {
 			key, value, _ := strings.Cut(set, "=")
 			switch {
 			case key == "postgres.url" || strings.HasPrefix(key, "postgres.password"):
-			case secretive.MatchString(key) || strings.Contains(value, "://"):
+			case wording.Secretive.MatchString(key) || strings.Contains(value, "://"):
 				b.WriteString(" --set " + shellQuoted(key) + "=…")
 			default:
 				b.WriteString(" --set " + shellQuoted(set))

@@ -1,4 +1,4 @@
-package main
+package takeover
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/debezium/importer"
-	"github.com/cdc-relay/cdc-relay/debezium/takeover"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 )
@@ -17,24 +16,24 @@ import (
 // offsets are where Debezium's position was looked for, and what was there.
 type offsets struct {
 	where    string
-	position *takeover.Position // nil: none
+	position *Position // nil: none
 }
 
 const offsetTimeout = time.Minute
 
 // position reads Debezium's position from wherever it is kept.
-func (c *changeOver) position(ctx context.Context) error {
+func (c *ChangeOver) position(ctx context.Context) error {
 	source := c.imported.Source
 	o := c.options
 	c.found = &offsets{}
 	switch {
-	case o.noOffsets:
+	case o.NoOffsets:
 		c.found.where = "not read (--no-offsets)"
 		return nil
-	case o.offsetFile != "":
-		return c.fromFile(o.offsetFile)
-	case o.offsetTopic != "":
-		return c.fromTopic(ctx, o.offsetTopic)
+	case o.OffsetFile != "":
+		return c.fromFile(o.OffsetFile)
+	case o.OffsetTopic != "":
+		return c.fromTopic(ctx, o.OffsetTopic)
 	case source.OffsetFile != "" && !strings.Contains(source.OffsetStore, "Kafka"):
 		return c.fromFile(source.OffsetFile)
 	case source.OffsetTopic != "":
@@ -45,29 +44,29 @@ func (c *changeOver) position(ctx context.Context) error {
 	return &advice.Usage{Err: errors.New("where Debezium keeps its position is not known: give the worker's settings (--worker), --offset-topic or --offset-file; or accept with --no-offsets that what the slot still holds is sent again")}
 }
 
-func (c *changeOver) fromFile(name string) error {
+func (c *ChangeOver) fromFile(name string) error {
 	c.found.where = "file " + name
 	if name == "-" {
 		c.found.where = "standard input"
 	}
-	content, err := readInput(name)
+	content, err := c.options.ReadFile(name)
 	if err != nil {
 		return &advice.Input{Err: fmt.Errorf("offsets: %w; copy the file here, or name another with --offset-file", err)}
 	}
-	entries, err := takeover.ParseOffsets(content, c.imported.Source.Connector)
+	entries, err := ParseOffsets(content, c.imported.Source.Connector)
 	if err != nil {
 		return &advice.Input{Err: fmt.Errorf("offsets: %s: %w", c.found.where, err)}
 	}
 	return c.choose(entries)
 }
 
-func (c *changeOver) fromTopic(ctx context.Context, topic string) error {
+func (c *ChangeOver) fromTopic(ctx context.Context, topic string) error {
 	c.found.where = "topic " + topic
 	ctx, cancel := context.WithTimeout(ctx, offsetTimeout)
 	defer cancel()
-	latest := map[string]takeover.Entry{}
+	latest := map[string]Entry{}
 	err := topics.ReadTopic(ctx, c.settings.Kafka.Connection, topic, func(m *topics.Message) error {
-		if e, ok := takeover.ParseRecord(m.Key, m.Value); ok {
+		if e, ok := ParseRecord(m.Key, m.Value); ok {
 			latest[string(m.Key)] = e
 		}
 		return nil
@@ -78,20 +77,20 @@ func (c *changeOver) fromTopic(ctx context.Context, topic string) error {
 	if err != nil {
 		return &advice.Refused{Err: fmt.Errorf("read Debezium's position: %w; the worker's offset.storage.topic is wanted", err)}
 	}
-	entries := make([]takeover.Entry, 0, len(latest))
+	entries := make([]Entry, 0, len(latest))
 	for _, e := range latest {
 		entries = append(entries, e)
 	}
 	return c.choose(entries)
 }
 
-func (c *changeOver) choose(entries []takeover.Entry) error {
+func (c *ChangeOver) choose(entries []Entry) error {
 	source := c.imported.Source
 	prefix := source.TopicPrefix
 	if strings.Contains(prefix, "${") { // only Connect can tell
 		prefix = ""
 	}
-	p, err := takeover.Choose(entries, source.Connector, prefix)
+	p, err := Choose(entries, source.Connector, prefix)
 	if err != nil {
 		return &advice.Refused{Err: fmt.Errorf("%s %w; is it the connector's, and did the connector ever run? With --no-offsets what the slot still holds is sent again", c.found.where, err)}
 	}

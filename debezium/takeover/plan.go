@@ -1,11 +1,10 @@
-package main
+package takeover
 
 import (
 	"cmp"
 	"fmt"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/router"
@@ -13,12 +12,10 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// plan says what is there and what would happen, before anything does.
-func (c *changeOver) plan() {
-	w := tabwriter.NewWriter(c.app.stdout, 0, 0, 2, ' ', 0)
-	line := func(subject, format string, args ...any) {
-		fmt.Fprintf(w, "%s\t%s\n", subject, fmt.Sprintf(format, args...))
-	}
+// Plan says what is there and what would happen, before anything does. A line without a
+// subject belongs to the one before it.
+func (c *ChangeOver) Plan(show func(subject, text string)) {
+	line := func(subject, format string, args ...any) { show(subject, fmt.Sprintf(format, args...)) }
 	source := c.imported.Source
 	line("connector", "%s (%s), topic.prefix %s", cmp.Or(source.Connector, "without a name"), c.imported.Form, source.TopicPrefix)
 	line("configuration", "%s", c.cfg.Path)
@@ -30,7 +27,7 @@ func (c *changeOver) plan() {
 	c.planRecords(line)
 	if c.held != "" {
 		subject := "first"
-		if c.options.yes {
+		if c.options.Perform {
 			subject = "refused"
 		}
 		line(subject, "%s", c.held)
@@ -38,14 +35,13 @@ func (c *changeOver) plan() {
 	for _, refusal := range c.refusals {
 		line("refused", "%s", refusal)
 	}
-	_ = w.Flush() // what the terminal does not take is its own affair
 }
 
 type planLine func(subject, format string, args ...any)
 
 // planServer says where the slot is looked for, when that is not where the connector has
 // it. Addresses may be two names of one server, so this is no refusal.
-func (c *changeOver) planServer(line planLine) {
+func (c *ChangeOver) planServer(line planLine) {
 	settings, err := c.connectorSettings()
 	if err != nil {
 		return // planRecords says so
@@ -64,7 +60,7 @@ func (c *changeOver) planServer(line planLine) {
 	}
 }
 
-func (c *changeOver) planSlot(line planLine) {
+func (c *ChangeOver) planSlot(line planLine) {
 	s := c.survey.Slot
 	owner := "nobody streams from it"
 	if c.survey.SlotOwner != "" {
@@ -74,7 +70,7 @@ func (c *changeOver) planSlot(line planLine) {
 		s.Confirmed, wording.Bytes(max(0, int64(c.survey.WALEnd)-int64(s.Confirmed))), c.survey.WALEnd, owner)
 }
 
-func (c *changeOver) planPublication(line planLine) {
+func (c *ChangeOver) planPublication(line planLine) {
 	p := c.survey.Publication
 	tables := wording.Count(p.Tables, "table")
 	if p.Tables == 1 {
@@ -101,7 +97,7 @@ func (c *changeOver) planPublication(line planLine) {
 	}
 }
 
-func (c *changeOver) planPosition(line planLine) {
+func (c *ChangeOver) planPosition(line planLine) {
 	p := c.found.position
 	if p == nil {
 		line("position", "%s", cmp.Or(c.found.where, "none")+": none")
@@ -141,13 +137,13 @@ func (c *changeOver) planPosition(line planLine) {
 }
 
 // planRepeats is honest about what a position cannot prove.
-func (c *changeOver) planRepeats(line planLine) {
+func (c *ChangeOver) planRepeats(line planLine) {
 	line("may come twice", "what Debezium sent after it stored its last position: nothing after a clean stop, else at most offset.flush.interval.ms of traffic; and rows of one COPY that share the position's LSN. Consumers tell them by the header id")
 }
 
 // planBrokers says where records go, when that is not where the connector's worker
 // sends them. Addresses may be two names of one cluster, so this is no refusal.
-func (c *changeOver) planBrokers(line planLine) {
+func (c *ChangeOver) planBrokers(line planLine) {
 	theirs, ours := strings.Split(c.imported.Source.Brokers, ","), c.settings.Kafka.Brokers
 	if c.imported.Source.Brokers == "" || slices.ContainsFunc(ours, func(b string) bool { return slices.Contains(theirs, b) }) {
 		return
@@ -155,7 +151,7 @@ func (c *changeOver) planBrokers(line planLine) {
 	line("brokers", "the connector writes to %s, the configuration to %s: in another cluster consumers do not see the records", strings.Join(theirs, ","), strings.Join(ours, ","))
 }
 
-func (c *changeOver) planRecords(line planLine) {
+func (c *ChangeOver) planRecords(line planLine) {
 	source := c.imported.Source
 	native := slices.ContainsFunc(c.settings.Router.Mappings, func(m router.Mapping) bool { return m.Connector == nil })
 	differences, err := c.differences()
@@ -184,7 +180,7 @@ func (c *changeOver) planRecords(line planLine) {
 }
 
 // planHeartbeats compares the topics of heartbeats, for somebody may watch the connector's.
-func (c *changeOver) planHeartbeats(line planLine) {
+func (c *ChangeOver) planHeartbeats(line planLine) {
 	theirs := c.imported.Source.Heartbeats
 	routes, err := router.New(c.settings.Router)
 	if err != nil {

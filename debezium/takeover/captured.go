@@ -1,4 +1,4 @@
-package main
+package takeover
 
 import (
 	"slices"
@@ -10,7 +10,7 @@ import (
 
 // captured tells the tables and messages of the configuration that the connector sends
 // as well. Its position proves nothing about rows of others: it never sent one.
-func (c *changeOver) captured() func(*wal.Relation) bool {
+func (c *ChangeOver) captured() func(*wal.Relation) bool {
 	tables := make([]bool, len(c.settings.Replication.Tables))
 	for i, t := range c.settings.Replication.Tables {
 		tables[i] = slices.Contains(c.imported.Source.Tables, t.String())
@@ -26,7 +26,7 @@ func (c *changeOver) captured() func(*wal.Relation) bool {
 
 // capturesMessages tells whether the connector sends every logical message that the
 // configuration takes. Where it names prefixes, the configuration has to name the same.
-func (c *changeOver) capturesMessages() bool {
+func (c *ChangeOver) capturesMessages() bool {
 	theirs, err := c.connectorMappings()
 	if err != nil {
 		return false
@@ -53,7 +53,7 @@ func prefixLists(m router.Mapping) (lists [2]string) {
 }
 
 // uncaptured names what the configuration takes and the connector does not send.
-func (c *changeOver) uncaptured() []string {
+func (c *ChangeOver) uncaptured() []string {
 	var list []string
 	for _, t := range c.settings.Replication.Tables {
 		if !slices.Contains(c.imported.Source.Tables, t.String()) {

@@ -1,9 +1,8 @@
-package main
+package takeover
 
 import (
 	"context"
 
-	"github.com/cdc-relay/cdc-relay/debezium/takeover"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/rs/zerolog"
@@ -12,7 +11,7 @@ import (
 // witness reads the slot from its position on, confirming nothing, until the row
 // of Debezium's position was seen, or its place is passed. missing says why it was
 // not seen. What it proves, it proves of this server's history.
-func (c *changeOver) witness(ctx context.Context) (seen bool, missing string, err error) {
+func (c *ChangeOver) witness(ctx context.Context) (seen bool, missing string, err error) {
 	cfg := c.settings.Replication
 	stream, err := replication.Open(ctx, cfg, c.settings.Stream, zerolog.Nop())
 	if err != nil {
@@ -27,7 +26,7 @@ func (c *changeOver) witness(ctx context.Context) (seen bool, missing string, er
 		close(out)
 		ended <- err
 	}()
-	w := takeover.NewWitness(*c.found.position)
+	w := NewWitness(*c.found.position)
 	over := false
 	for b := range out {
 		if !over {
@@ -49,7 +48,7 @@ func (c *changeOver) witness(ctx context.Context) (seen bool, missing string, er
 
 // look tells whether a batch has what is looked for, and whether the search is
 // over, found or not.
-func look(w *takeover.Witness, b *wal.Batch, end wal.LSN) (found, over bool) {
+func look(w *Witness, b *wal.Batch, end wal.LSN) (found, over bool) {
 	for i := range b.Rows {
 		row := &b.Rows[i]
 		w.Dated(row.Txn.XID, row.Txn.Time)

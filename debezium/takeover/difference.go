@@ -1,4 +1,4 @@
-package main
+package takeover
 
 import (
 	"fmt"
@@ -11,11 +11,12 @@ import (
 	"github.com/cdc-relay/cdc-relay/debezium/options"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/wording"
 )
 
 // differences says what the configuration's debezium: blocks have otherwise than
 // the connector. Tables without such a block are not compared.
-func (c *changeOver) differences() ([]string, error) {
+func (c *ChangeOver) differences() ([]string, error) {
 	theirs, err := c.connectorMappings()
 	if err != nil {
 		return nil, err
@@ -40,19 +41,19 @@ func (c *changeOver) differences() ([]string, error) {
 }
 
 // connectorMappings are what import makes of the connector.
-func (c *changeOver) connectorMappings() ([]router.Mapping, error) {
+func (c *ChangeOver) connectorMappings() ([]router.Mapping, error) {
 	settings, err := c.connectorSettings()
 	return settings.Router.Mappings, err
 }
 
 // connectorSettings are those of the import, without what the environment or --set say
 // about the relay.
-func (c *changeOver) connectorSettings() (relay.Config, error) {
+func (c *ChangeOver) connectorSettings() (relay.Config, error) {
 	const path = "import"
 	imported, err := config.Load(config.Options{
 		Path:    path,
 		Partial: true, WithoutSecrets: true,
-		Environ: slices.DeleteFunc(slices.Clone(c.app.env), func(v string) bool { return strings.HasPrefix(v, "CDC_RELAY_") }),
+		Environ: slices.DeleteFunc(slices.Clone(c.options.Environ), func(v string) bool { return strings.HasPrefix(v, "CDC_RELAY_") }),
 		ReadFile: func(name string) ([]byte, error) {
 			if name != path {
 				return nil, fmt.Errorf("%s is not read", name)
@@ -122,10 +123,8 @@ var salted = regexp.MustCompile(`(\.with\.salt\.).*`)
 
 func settingName(name string) string { return salted.ReplaceAllString(name, "$1…") }
 
-var secretive = regexp.MustCompile(`(?i)password|secret|token|credential|auth|jaas|salt|private`)
-
 func settingValue(s debezium.Setting) string {
-	if secretive.MatchString(s.Name) {
+	if wording.Secretive.MatchString(s.Name) {
 		return "a value that is not shown"
 	}
 	return fmt.Sprintf("%q", s.Value)

@@ -1,4 +1,4 @@
-package main
+package takeover
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 // checkpoint says before anything is touched what the relay would refuse at its start:
 // a configuration that keeps positions in a topic goes by what an earlier change-over
 // left there.
-func (c *changeOver) checkpoint(ctx context.Context) {
+func (c *ChangeOver) checkpoint(ctx context.Context) {
 	if !c.settings.KeepsPositions() || c.survey.SlotError != nil {
 		return
 	}
@@ -33,7 +33,7 @@ func (c *changeOver) checkpoint(ctx context.Context) {
 // reasonSlotAhead is the relay's word for a slot that somebody moved beyond its checkpoint.
 const reasonSlotAhead = "slot_ahead_of_checkpoint"
 
-func (c *changeOver) compared(ctx context.Context) error {
+func (c *ChangeOver) compared(ctx context.Context) error {
 	standing, err := watch.ReadPositions(ctx, c.settings.Replication)
 	if err != nil {
 		return err
