@@ -65,13 +65,14 @@ var arrows = map[string][]string{
 	"sink/kafkatx":  {"advice", "router/record", "sink", "sink/broker", "sink/kafka", "sink/topics"},
 	"sink/sinktest": {"replication/wal", "sink", "router/record"},
 
-	"deadletter":        {"replication/wal", "router", "router/record", "sink", "sink/broker", "sink/topics"},
-	"relay":             {"checkpoint", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/watch", "relay/status", "replication", "replication/wal", "router", "router/record", "sink", "sink/kafka", "sink/kafkatx", "sink/topics"},
-	"relay/checkpoints": {"checkpoint", "postgres", "postgres/watch", "relay", "sink", "sink/kafkatx", "sink/topics"},
-	"relay/status":      {"checkpoint", "deadletter", "postgres", "postgres/watch", "replication/wal", "router/record", "sink", "wording"},
-	"admin":             {"relay/status"},
-	"metrics":           {"relay", "relay/status", "replication/wal", "router/record", "sink"}, // the types in relay.Events
-	"config":            {"admin", "debezium", "postgres", "relay", "replication", "replication/wal", "router", "router/record", "sink/auth", "sink/broker", "sink/kafka", "sink/topics", "wording"},
+	"deadletter":         {"replication/wal", "router", "router/record", "sink", "sink/broker", "sink/topics", "wording"},
+	"deadletter/restore": {"config", "deadletter", "postgres/sample", "relay", "replication/wal", "router", "router/record"},
+	"relay":              {"checkpoint", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/watch", "relay/status", "replication", "replication/wal", "router", "router/record", "sink", "sink/kafka", "sink/kafkatx", "sink/topics"},
+	"relay/checkpoints":  {"checkpoint", "postgres", "postgres/watch", "relay", "sink", "sink/kafkatx", "sink/topics"},
+	"relay/status":       {"checkpoint", "deadletter", "postgres", "postgres/watch", "replication/wal", "router/record", "sink", "wording"},
+	"admin":              {"relay/status"},
+	"metrics":            {"relay", "relay/status", "replication/wal", "router/record", "sink"}, // the types in relay.Events
+	"config":             {"admin", "debezium", "postgres", "relay", "replication", "replication/wal", "router", "router/record", "sink/auth", "sink/broker", "sink/kafka", "sink/topics", "wording"},
 
 	"check": {"advice", "checkpoint", "config", "explain", "postgres", "postgres/catalog", "postgres/preflight", "postgres/sample", "postgres/watch", "relay", "relay/checkpoints", "relay/status", "replication/wal", "router", "router/record", "sink/topics", "wording"},
 
@@ -79,7 +80,7 @@ var arrows = map[string][]string{
 
 	"setup": {"advice", "checkpoint", "config", "fault", "migrations", "postgres", "postgres/provision", "postgres/watch", "relay", "relay/checkpoints", "replication/wal", "router", "sink", "sink/broker", "sink/topics", "wording"},
 
-	"cmd/cdc-relay": {"admin", "advice", "check", "config", "deadletter", "debezium/importer", "debezium/takeover", "explain", "fault", "metrics", "migrations", "postgres", "postgres/catalog", "postgres/provision", "postgres/sample", "postgres/watch", "relay", "relay/status", "replication/wal", "router", "router/record", "setup", "sink", "sink/kafka", "wording"},
+	"cmd/cdc-relay": {"admin", "advice", "check", "config", "deadletter", "deadletter/restore", "debezium/importer", "debezium/takeover", "explain", "fault", "metrics", "migrations", "postgres", "postgres/catalog", "postgres/provision", "postgres/watch", "relay", "relay/status", "replication/wal", "setup", "sink", "sink/kafka", "wording"},
 
 	"sandbox":        {},
 	"sandbox/ledger": {},

@@ -377,6 +377,17 @@ func (l *letters) besides(matched int, all bool) string {
 	return ""
 }
 
+// hint says on standard error why nothing is selected.
+func (l *letters) hint(done bool) {
+	named := l.source
+	if named == ownSources || named == allSources {
+		named = ""
+	}
+	for _, hint := range deadletter.Hints(l.backlog, &l.filter, named, done) {
+		fmt.Fprintf(l.app.stderr, "cdc-relay: hint: %s\n", hint)
+	}
+}
+
 // waiting is how many letters wait, whatever the filter selects.
 func (l *letters) waiting() (n int) {
 	for _, e := range l.backlog.Entries {

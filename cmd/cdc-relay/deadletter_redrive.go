@@ -11,6 +11,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/deadletter/restore"
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink/kafka"
@@ -207,12 +208,12 @@ func (l *letters) run(ctx context.Context, o redriveOptions, report *redriveRepo
 			return fmt.Errorf("%w; PostgreSQL is needed, because some letters are not complete", err)
 		}
 	}
-	rows := newRestorer(l.cfg, l.settings)
-	defer rows.finder.Close()
+	rows := restore.New(l.cfg, l.settings)
+	defer rows.Close()
 	r := &deadletter.Redriver{
 		Topic: l.settings.DeadLetterTopic, Discard: o.discard, DryRun: !o.yes, Own: l.own,
 		Lost:    func(id deadletter.ID) bool { return id.Timeline > 0 && history.TimelineOf(id.Commit) != id.Timeline },
-		Restore: rows.restore,
+		Restore: rows.Restore,
 		Fill: func(ctx context.Context, entries []*deadletter.Entry) (map[deadletter.Place]*deadletter.Letter, error) {
 			return deadletter.Fill(ctx, l.settings.Kafka.Connection, l.settings.DeadLetterTopic, entries)
 		},

@@ -1,4 +1,4 @@
-package main
+package restore
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 )
 
 // restorer gives the record that the row of a letter makes, as the table has it, with the
-// present configuration. Its finder is to be closed.
+// present configuration. It is to be closed.
 type restorer struct {
 	settings relay.Config
 	cfg      *config.Config
@@ -26,11 +26,15 @@ type restorer struct {
 	ids      map[int]string // column of the event id, by table
 }
 
-func newRestorer(cfg *config.Config, settings relay.Config) *restorer {
+func New(cfg *config.Config, settings relay.Config) *restorer {
 	return &restorer{settings: settings, cfg: cfg, finder: sample.NewFinder(settings.Replication), ids: make(map[int]string)}
 }
 
-func (r *restorer) restore(ctx context.Context, l *deadletter.Letter) (*record.Record, error) {
+// Close frees the connection.
+func (r *restorer) Close() { r.finder.Close() }
+
+// Restore looks the row up by the event id and routes it.
+func (r *restorer) Restore(ctx context.Context, l *deadletter.Letter) (*record.Record, error) {
 	id := l.EventID()
 	if id == "" {
 		return nil, fmt.Errorf("the letter has no %s, and without its event id the row cannot be found; discard it, and write the event again", strings.Join(l.Missing, ", "))
