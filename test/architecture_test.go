@@ -22,6 +22,7 @@ var arrows = map[string][]string{
 	"fault":      {"advice", "replication/wal"}, // positions
 	"checkpoint": {"replication/wal"},
 	"migrations": {},
+	"loopback":   {},
 	"advice":     {},
 
 	"replication":          {"fault", "postgres", "postgres/catalog", "replication/pgoutput", "replication/wal"},
@@ -54,11 +55,11 @@ var arrows = map[string][]string{
 	"debezium/options":   {},
 	"debezium/javaregex": {},
 	"debezium/connect":   {},
-	"debezium/importer":  {"debezium/options", "replication/wal"}, // names of tables and positions
+	"debezium/importer":  {"debezium/javaregex", "debezium/options", "replication/wal"}, // names of tables and positions
 	"debezium/takeover":  {"advice", "config", "debezium", "debezium/importer", "debezium/options", "fault", "postgres", "postgres/preflight", "postgres/watch", "relay", "relay/checkpoints", "relay/status", "replication", "replication/wal", "router", "sink", "sink/topics", "wording"},
 
 	"sink":          {"advice", "router/record"},
-	"sink/auth":     {"sink"},
+	"sink/auth":     {"loopback", "sink"},
 	"sink/broker":   {"advice", "router/record", "sink", "sink/auth"},
 	"sink/topics":   {"advice", "router/record", "sink", "sink/broker", "wording"},
 	"sink/kafka":    {"advice", "router/record", "sink", "sink/broker", "sink/topics"},
@@ -70,9 +71,9 @@ var arrows = map[string][]string{
 	"relay":              {"checkpoint", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/watch", "relay/status", "replication", "replication/wal", "router", "router/record", "sink", "sink/kafka", "sink/kafkatx", "sink/topics"},
 	"relay/checkpoints":  {"checkpoint", "postgres", "postgres/watch", "relay", "sink", "sink/kafkatx", "sink/topics"},
 	"relay/status":       {"checkpoint", "deadletter", "postgres", "postgres/watch", "replication/wal", "router/record", "sink", "wording"},
-	"admin":              {"relay/status"},
+	"admin":              {"loopback", "relay/status"},
 	"metrics":            {"relay", "relay/status", "replication/wal", "router/record", "sink"}, // the types in relay.Events
-	"config":             {"admin", "debezium", "postgres", "relay", "replication", "replication/wal", "router", "router/record", "sink/auth", "sink/broker", "sink/kafka", "sink/topics", "wording"},
+	"config":             {"admin", "debezium", "loopback", "postgres", "relay", "replication", "replication/wal", "router", "router/record", "sink/auth", "sink/broker", "sink/kafka", "sink/topics", "wording"},
 
 	"check": {"advice", "checkpoint", "config", "explain", "postgres", "postgres/catalog", "postgres/preflight", "postgres/sample", "postgres/watch", "relay", "relay/checkpoints", "relay/status", "replication/wal", "router", "router/record", "sink/topics", "wording"},
 
