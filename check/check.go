@@ -85,20 +85,16 @@ func (d *doctor) kafka(ctx context.Context) {
 		d.expected.DeadLetters(d.settings.DeadLetterTopic, d.settings.ParkKey)
 		own++
 	}
-	for _, f := range topics.Check(ctx, topics.CheckConfig{
+	d.findings = append(d.findings, topics.Check(ctx, topics.CheckConfig{
 		Connection: d.settings.Kafka.Connection, CreateTopics: d.settings.Kafka.CreateTopics,
 		Compression: d.settings.Kafka.Compression, MaxMessageBytes: d.settings.Kafka.MaxMessageBytes,
-	}, d.expected) {
-		d.findings = append(d.findings, f)
-	}
+	}, d.expected)...)
 	if d.settings.KeepsPositions() {
 		prefix := ""
 		if d.settings.Guarantee == relay.ExactlyOnce {
 			prefix = checkpoint.TransactionalPrefix
 		}
-		for _, f := range topics.CheckCheckpoints(ctx, d.settings.Kafka.Connection, d.settings.CheckpointTopic, prefix) {
-			d.findings = append(d.findings, f)
-		}
+		d.findings = append(d.findings, topics.CheckCheckpoints(ctx, d.settings.Kafka.Connection, d.settings.CheckpointTopic, prefix)...)
 	}
 	if d.mapped && len(d.expected.Topics()) == own {
 		const next = "create what will be needed, or set kafka.create_topics.enabled"
