@@ -11,7 +11,7 @@ import (
 // Setting is one option of Debezium or Kafka Connect under its own name.
 type Setting struct{ Name, Value string }
 
-// DebeziumSettings are options of Debezium's PostgreSQL connector, its transforms and
+// Config holds options of Debezium's PostgreSQL connector, its transforms and
 // converters under their own names. They decide what the records are, and of the fields
 // of a Mapping only those may be set beside them that say the same as one of them.
 type Config []Setting

@@ -5,8 +5,8 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
-// delivered tells that a row needs no record, because Kafka has it from whoever
-// held the slot before. Its place in the stream counts as acknowledged.
+// delivered reports that a row needs no record, because the last holder of the slot delivered it.
+// The row counts as acknowledged.
 func (s *session) delivered(row *wal.Row) bool {
 	if s.r.cfg.Delivered == nil || deadletter.RowOf(row).Commit >= s.start.sameWAL || !s.r.cfg.Delivered(row) {
 		return false
@@ -15,8 +15,8 @@ func (s *session) delivered(row *wal.Row) bool {
 	return true
 }
 
-// deliveredBelow is where Config.Delivered ends to hold. Behind a fork that the history it
-// speaks of does not have, other rows have the same positions.
+// deliveredBelow is the position at which Config.Delivered ends to hold. Behind a fork that its
+// history does not have, other rows have the same positions.
 func (r *Relay) deliveredBelow(now wal.Origin) wal.LSN {
 	if r.cfg.Delivered == nil {
 		return 0

@@ -7,24 +7,23 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/rs/zerolog"
-
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/rs/zerolog"
 )
 
-// judging is a sink that takes its time to find the record which the brokers refuse.
-type judging struct {
+// searching is a sink that takes its time to find the record which the brokers refuse.
+type searching struct {
 	*transactional
 }
 
-func (j judging) Convict(ctx context.Context, id string, records []record.Record) (map[int]sink.Failure, error) {
+func (j searching) FindRejected(ctx context.Context, id string, records []record.Record) (map[int]sink.Failure, error) {
 	select {
 	case <-time.After(50 * time.Millisecond):
-		return j.transactional.Convict(ctx, id, records)
+		return j.transactional.FindRejected(ctx, id, records)
 	case <-ctx.Done():
 		return nil, &sink.Error{Class: sink.Retry, Reason: "closed", Err: ctx.Err()}
 	}
@@ -56,7 +55,7 @@ func TestExactly_StopsCleanlyInTheMiddleOfATryWhileBlocked(t *testing.T) {
 					}
 					cfg := Config{Guarantee: ExactlyOnce, RetryMin: 100 * time.Millisecond, RetryMax: 100 * time.Millisecond}
 					cfg.Replication.Slot, cfg.Replication.Publication = "orders", "orders"
-					relay := New(cfg, Parts{Source: server.open, Router: routes, Sink: func() (sink.Sink, error) { return judging{&transactional{l: l}}, nil }}, Events{}, zerolog.Nop())
+					relay := New(cfg, Parts{Source: server.open, Router: routes, Sink: func() (sink.Sink, error) { return searching{&transactional{l: l}}, nil }}, Events{}, zerolog.Nop())
 					ctx, cancel := context.WithCancel(t.Context())
 					result := make(chan error, 1)
 					go func() { result <- relay.Run(ctx) }()

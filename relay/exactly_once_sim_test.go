@@ -311,7 +311,7 @@ func (x *transactional) abandon(cause error, own *sink.Failure) {
 	}
 }
 
-func (x *transactional) Convict(_ context.Context, _ string, records []record.Record) (map[int]sink.Failure, error) {
+func (x *transactional) FindRejected(_ context.Context, _ string, records []record.Record) (map[int]sink.Failure, error) {
 	x.stop(sink.ErrHalted)
 	guilty := map[int]sink.Failure{}
 	for i := range records {

@@ -15,7 +15,7 @@ import (
 )
 
 // remote is a sink whose brokers may be away. Then nothing ends but by Close, which takes
-// as long as brokers that do not answer make it take, and Convict ends with its context.
+// as long as brokers that do not answer make it take, and FindRejected ends with its context.
 type remote struct {
 	*transactional
 	away   atomic.Bool
@@ -46,7 +46,7 @@ func (r *remote) Mark(m sink.Position) {
 	}
 }
 
-func (r *remote) Convict(ctx context.Context, _ string, _ []record.Record) (map[int]sink.Failure, error) {
+func (r *remote) FindRejected(ctx context.Context, _ string, _ []record.Record) (map[int]sink.Failure, error) {
 	<-ctx.Done()
 	return nil, &sink.Error{Class: sink.Retry, Reason: "closed", Err: ctx.Err()}
 }
@@ -162,6 +162,7 @@ func TestExactly_RenewsItsTransactionalIDWhileNothingMoves(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a day has many ticks")
 	}
+	const renewEvery = 12 * time.Hour
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(fixed(110, 120, 1, "order/a/1"))
 		server.status = time.Hour

@@ -14,6 +14,10 @@ import (
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
+	"github.com/cdc-relay/cdc-relay/relay/delivery"
+	"github.com/cdc-relay/cdc-relay/relay/promise"
+	"github.com/cdc-relay/cdc-relay/relay/rejected"
+	"github.com/cdc-relay/cdc-relay/relay/resume"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
@@ -31,6 +35,7 @@ import (
 type Source interface {
 	Start() wal.LSN
 	Origin() wal.Origin
+	ServerProcess() int // the server's process that has the slot for this stream; zero: not known
 	Tables() []*wal.Relation
 	Received() wal.LSN
 	ServerEnd() wal.LSN
@@ -47,17 +52,6 @@ type Prober interface {
 	Close()
 }
 
-// Journal reads the dead-letter topic from its beginning and goes on with it;
-// *topics.Follower satisfies it.
-type Journal interface {
-	// Run gives visit nil when the topic was made again.
-	Run(ctx context.Context, visit func(*topics.Message))
-	// CatchUp returns once everything was visited that is there now. With all that includes
-	// what a Kafka transaction hides that is not over.
-	CatchUp(ctx context.Context, all bool) error
-	Close()
-}
-
 // Parts are what a Relay is made of.
 type Parts struct {
 	Source func(context.Context) (Source, error) // a new session's stream
@@ -65,8 +59,8 @@ type Parts struct {
 	Sink   func() (sink.Sink, error)             // asked again when a sink had to be dropped
 	Probe  Prober                                // optional
 
-	Journal Journal // of the dead-letter topic; needed with Config.ParkKey, else nil
-	Ledger  Ledger  // of intents; nil: none are kept. Run closes it
+	Journal rejected.Journal // of the dead-letter topic; needed with Config.ParkKey, else nil
+	Ledger  promise.Ledger   // of promised positions; nil: none are kept. Run closes it
 }
 
 // Relay streams one slot to one sink. Run is called once; Status and Abort are
@@ -77,24 +71,16 @@ type Relay struct {
 	ev    Events
 	log   zerolog.Logger
 
-	// Run's goroutine owns the fields from here to asides.
+	// Run's goroutine owns the fields from here to delivery.
 	sink     sink.Sink
 	reach    reach
-	gotOn    bool // the last session confirmed or delivered what none before it did
-	seen     rejects
-	ends     knownEnd
-	verdicts verdicts
-	source   string // for dead letters
+	gotOn    bool   // the last session confirmed or delivered what none before it did
 	holder   string // this process, among all who ever had the slot
-	past     past
-	part     fragment
-	apart    wal.LSN     // of a transaction that shares no Kafka transaction with those before it
-	of       wal.Lineage // the history that part, seen and apart are of
-	standby  bool        // another relay had the slot when it was asked for last
+	past     resume.Known
+	server   int  // process of the server that the last session streamed from
+	standby  bool // another relay had the slot when it was asked for last
 	noticed  time.Time
-	asides   map[asideKind]*aside
-
-	parked *deadletter.Parked // nil without Config.ParkKey
+	delivery *delivery.Memory // what sessions leave to each other
 
 	late    atomic.Pointer[string] // what was in the way when DrainTimeout was over; nil: it was not
 	aborted chan struct{}          // closed by Abort
@@ -104,7 +90,6 @@ type Relay struct {
 	drift      atomic.Pointer[drift] // set once, by the probe or the stream
 	unchanged  wal.LSN               // end of the WAL at the probe's last look that saw no change; the probe's alone
 	began      atomic.Bool           // streaming began at least once
-	finished   atomic.Int64          // of them, those of batches that are delivered
 	olderTypes olderTypes            // Run's goroutine's alone
 	filtered   atomic.Int64          // rows that Config.Delivered took
 
@@ -112,10 +97,10 @@ type Relay struct {
 	session atomic.Pointer[session] // nil between sessions
 }
 
-// drift says that the publication or a table changed while the relay ran. Rows
-// that were written meanwhile may be missing from the stream without a trace, also
-// after everything was put back. So the process confirms nothing more: a restart
-// is the operator's word that the gap was dealt with.
+// drift is a change of the publication or a table while the relay ran. Rows that were written
+// meanwhile may be missing from the stream without a trace, also after the change is undone. So
+// the process confirms nothing more: the operator confirms with a restart that the gap was dealt
+// with.
 type drift struct {
 	error
 	since wal.LSN // end of the WAL at the last look that saw no change; zero: not known
@@ -134,17 +119,22 @@ func (d *drift) Unwrap() error { return d.error }
 // New joins given parts. It starts nothing.
 func New(cfg Config, parts Parts, ev Events, log zerolog.Logger) *Relay {
 	r := &Relay{cfg: cfg.WithDefaults(), parts: parts, ev: ev, log: log, aborted: make(chan struct{}), back: make(chan struct{}, 1)}
-	r.holder = newHolder()
+	r.holder = promise.NewHolder()
 	if r.cfg.PositionHeaders {
 		parts.Router.PositionHeaders()
-	}
-	if r.cfg.OnReject == DeadLetterOnReject && r.cfg.ParkKey {
-		r.parked = deadletter.NewParked(deadletter.MaxParked, r.cfg.Replication.Slot)
 	}
 	r.board = status.NewBoard(status.Pipeline{
 		Name: r.cfg.Pipeline, Version: r.cfg.Version, Guarantee: string(r.cfg.Guarantee),
 		Slot: r.cfg.Replication.Slot, Publication: r.cfg.Replication.Publication, WindowBytes: r.cfg.MaxInFlightBytes,
 	}, log, ev.StateChanged)
+	var journal rejected.Journal
+	if r.cfg.OnReject == DeadLetterOnReject && r.cfg.ParkKey {
+		journal = parts.Journal
+	}
+	r.delivery = delivery.New(r.cfg.deliveryConfig(), parts.Router, journal, r.board, delivery.Events{
+		RecordsAcknowledged: ev.RecordsAcknowledged, BatchDelivered: ev.BatchDelivered,
+		RowRejected: ev.RowRejected, DeadLettered: ev.DeadLettered, ProduceRetried: ev.ProduceRetried,
+	}, log)
 	return r
 }
 
@@ -215,7 +205,7 @@ func openSink(cfg Config, ev Events, log zerolog.Logger, hooks []kgo.Hook) (sink
 // in flight. A *ConfigError, *RefusedError or *BlockedError says that a restart
 // does not help; every other error that it may.
 func (r *Relay) Run(ctx context.Context) error {
-	hard, cut := context.WithCancel(context.Background())
+	deliveryCtx, cut := context.WithCancel(context.Background())
 	defer cut()
 	var background sync.WaitGroup
 	defer background.Wait()
@@ -224,39 +214,48 @@ func (r *Relay) Run(ctx context.Context) error {
 
 	background.Go(func() { r.limitDrain(ctx, cut, stopped) })
 	background.Go(func() { r.tick(stopped) })
-	background.Go(func() { r.ping(hard, stopped) })
+	background.Go(func() { r.ping(deliveryCtx, stopped) })
 	if r.parts.Probe != nil {
-		background.Go(func() { r.probe(hard, stopped) })
+		background.Go(func() { r.probe(deliveryCtx, stopped) })
 	}
 
 	if r.parts.Ledger != nil {
 		defer r.parts.Ledger.Close()
 	}
-	if r.parked != nil {
-		background.Go(func() {
-			defer r.parts.Journal.Close()
-			r.parts.Journal.Run(hard, r.parked.Read)
-		})
-	}
+	background.Go(func() { r.delivery.Letters.Run(deliveryCtx) })
 
-	err := r.loop(ctx, hard)
-	r.tellRest(time.Now(), true)
+	err := r.loop(ctx, deliveryCtx)
+	r.delivery.Rejected.Flush(time.Now(), true)
 	cut() // ends a probe that is under way
 	r.dropSink()
 	return err
 }
 
+// Discard closes what Open made, of a relay that is not run.
+func (r *Relay) Discard() {
+	if first, err := r.parts.Sink(); err == nil {
+		r.sink = first
+		r.dropSink()
+	}
+	if r.parts.Ledger != nil {
+		r.parts.Ledger.Close()
+	}
+	if r.parts.Journal != nil {
+		r.parts.Journal.Close()
+	}
+}
+
 // Status is a consistent snapshot.
 func (r *Relay) Status() status.Status {
 	st := r.board.Status()
-	st.ParkedKeys = r.parkedKeys()
+	st.ParkedKeys = r.delivery.Letters.Keys()
 	return st
 }
 
 // Abort cuts a drain short. What is unconfirmed is sent again by the next start.
 func (r *Relay) Abort() { r.abort.Do(func() { close(r.aborted) }) }
 
-// limitDrain ends hard DrainTimeout after the stop signal, or at Abort.
+// limitDrain ends deliveryCtx DrainTimeout after the stop signal, or at Abort.
 func (r *Relay) limitDrain(ctx context.Context, cut context.CancelFunc, stopped <-chan struct{}) {
 	select {
 	case <-ctx.Done():
@@ -271,7 +270,7 @@ func (r *Relay) limitDrain(ctx context.Context, cut context.CancelFunc, stopped 
 	defer timeout.Stop()
 	select {
 	case <-timeout.C:
-		late := r.board.InTheWay(time.Now())
+		late := r.board.DrainBlocker(time.Now())
 		r.late.Store(&late)
 	case <-r.aborted:
 	case <-stopped:
@@ -285,56 +284,55 @@ const standbyPoll = 500 * time.Millisecond
 
 var errEnded = errors.New("read stream: it ended without an error")
 
-// loop repeats sessions until one says that it is over.
-func (r *Relay) loop(ctx, hard context.Context) error {
-	wait := backoff{min: r.cfg.RetryMin, max: r.cfg.RetryMax}
+// loop repeats sessions until the stop, or a fatal error.
+func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
+	wait := delivery.Backoff{Min: r.cfg.RetryMin, Max: r.cfg.RetryMax}
 	var repeats repetition
+	atOnce := 0 // sessions in a row that began at once, and did not get further
 	for {
 		began := time.Now()
 		r.gotOn = false
 		r.forgetSigns()
-		err := r.once(ctx, hard)
-		if ctx.Err() != nil || hard.Err() != nil {
+		err := r.once(ctx, deliveryCtx)
+		if ctx.Err() != nil || deliveryCtx.Err() != nil {
 			return r.stopError(err)
 		}
 		if err == nil {
 			err = errEnded
 		}
 		if r.gotOn || time.Since(began) > r.cfg.RetryMax {
-			wait.reset()
+			wait.Reset()
 		}
-		if errors.Is(err, errReadAgain) && ctx.Err() == nil {
-			r.log.Info().Err(err).Msg("reading a large transaction for the second time")
+		if why, again := r.again(err); again {
+			r.log.Info().Err(err).Msg(why)
+			if atOnce++; r.gotOn {
+				atOnce = 1
+			}
+			if atOnce > maxAtOnce && !sleep(ctx, deliveryCtx, wait.Delay(), r.back) {
+				return nil
+			}
 			continue
 		}
-		if (errors.Is(err, errSentenced) || errors.Is(err, errTogether)) && ctx.Err() == nil {
-			r.log.Info().Err(err).Msg("going on from the checkpoint")
-			continue
-		}
-		if errors.Is(err, record.ErrBinary) {
-			r.olderTypes.met()
-			r.log.Info().Err(err).Msg("rows from before a column's type changed: reading them as text")
-			continue
-		}
+		atOnce = 0
 		if r.began.Load() && postgres.KindOf(err) == fault.KindDrift {
 			r.drift.CompareAndSwap(nil, &drift{error: err})
 		}
 		same := repeats.count(err)
-		v := r.judge(err)
+		v := r.classify(err)
 		if v.fatal != nil {
 			if v.reason == sink.ReasonFenced {
 				r.board.SetState(status.Blocked, v.reason, err.Error())
-				sleep(ctx, hard, r.cfg.RetryMax/2+rand.N(r.cfg.RetryMax/2+1), nil)
+				sleep(ctx, deliveryCtx, r.cfg.RetryMax/2+rand.N(r.cfg.RetryMax/2+1), nil)
 			}
 			return v.fatal
 		}
-		delay := wait.delay()
-		if v.state == status.Standby {
+		delay := wait.Delay()
+		if postgres.KindOf(err) == fault.KindBusy {
 			r.standby = true
-			r.part = fragment{}          // whoever has the slot may send its beginning again
+			r.delivery.ForgetPartial()   // whoever has the slot may send its beginning again
 			r.board.Reached(true, false) // the server named the slot's holder
-			wait.reset()                 // an outage before it must not delay the first look at the slot
-			delay = standbyPoll + wait.delay()
+			wait.Reset()                 // an outage before it must not delay the first look at the slot
+			delay = standbyPoll + wait.Delay()
 		} else {
 			r.board.Reconnects.Add(1)
 			if r.ev.Reconnecting != nil {
@@ -345,13 +343,29 @@ func (r *Relay) loop(ctx, hard context.Context) error {
 		if v.state != status.Standby && (same == 1 || same%50 == 0) { // who stands by has said so with its state
 			r.log.Warn().Err(err).Str("state", string(v.state)).Str("reason", v.reason).Stringer("retry_in", delay.Round(time.Millisecond)).Int("times", same).Msg("session ended; trying again")
 		}
-		if !sleep(ctx, hard, delay, r.back) {
+		if !sleep(ctx, deliveryCtx, delay, r.back) {
 			return nil
 		}
 	}
 }
 
-// forgetSigns drops a sign that the server is back which is older than the trouble.
+// maxAtOnce bounds sessions in a row that begin without a pause although none of them gets
+// further. Each knows something of its rows that the one before did not: that they come as text,
+// where their transaction ends, or which record is rejected. That ends after a few sessions, but
+// for one case: two transactions that are larger than the window, before a position that the
+// server does not get, take turns in what is known of their ends.
+const maxAtOnce = 16
+
+// again returns why the next session begins at once after an error.
+func (r *Relay) again(err error) (why string, ok bool) {
+	if errors.Is(err, record.ErrBinary) {
+		r.olderTypes.met()
+		return "rows from before a column's type changed: reading them as text", true
+	}
+	return delivery.Again(err)
+}
+
+// forgetSigns drops a token of back that is older than the failure.
 func (r *Relay) forgetSigns() {
 	select {
 	case <-r.back:
@@ -372,14 +386,14 @@ func (r *Relay) stopError(err error) error {
 
 // once makes the sink ready and runs one session. It returns nil only after a
 // clean drain.
-func (r *Relay) once(ctx, hard context.Context) error {
+func (r *Relay) once(ctx, deliveryCtx context.Context) error {
 	if d := r.drift.Load(); d != nil {
 		return d
 	}
 	if err := r.readySink(ctx); err != nil {
 		return err
 	}
-	if err := r.awaitDeadLetters(ctx, readAhead, r.cfg.Guarantee != ExactlyOnce); err != nil {
+	if err := r.delivery.Letters.CatchUp(ctx, rejected.Wait, r.cfg.Guarantee != ExactlyOnce); err != nil {
 		return err
 	}
 	src, err := r.parts.Source(ctx)
@@ -388,44 +402,41 @@ func (r *Relay) once(ctx, hard context.Context) error {
 	}
 	r.board.Reached(true, false)
 	err = r.checkHistory(src)
+	r.server = src.ServerProcess()
 	if err == nil {
 		err = r.checkTables(src)
 	}
 	if err == nil {
-		r.source = deadletter.SourceID(src.Origin().SystemID, r.cfg.Replication.Slot)
-		if r.parked != nil {
-			r.parked.Source(r.source)
-		}
+		r.delivery.Letters.Source(deadletter.SourceID(src.Origin().SystemID, r.cfg.Replication.Slot))
 	}
 	if err != nil {
-		_ = src.Close(hard, src.Start())
+		_ = src.Close(deliveryCtx, src.Start())
 		return err
 	}
 	s := newSession(r, src)
-	r.belong(s.Lineage())
 	r.board.Begins(s.Lineage(), src.Start())
-	err = r.openDelivery(ctx, s)
+	err = s.open(ctx)
 	if err == nil { // with exactly-once a letter of whoever was before counts no later than that
-		err = r.awaitDeadLetters(ctx, r.handover(), true)
+		err = r.delivery.Letters.CatchUp(ctx, r.cfg.handover(), true)
 	}
-	if err == nil {
-		err = r.recall(ctx, s)
+	if err == nil && r.parts.Ledger != nil {
+		s.promised, err = promise.Open(ctx, r.cfg.handover(), r.parts.Ledger, r.cfg.resumeConfig(), r.holder, src.Origin(), src.Start(), r.log)
 	}
 	if err != nil {
-		_ = src.Close(hard, src.Start())
+		_ = src.Close(deliveryCtx, src.Start())
 		return err
 	}
-	start, told, finished := src.Start(), r.past.told, r.finished.Load()
-	err = s.run(ctx, hard)
+	start, told, finished := src.Start(), r.past.Told, r.delivery.Finished()
+	err = s.run(ctx, deliveryCtx)
 	if unreadable(err) {
 		r.board.Unread(s.Lineage(), err)
 	}
-	if s.together && unreadable(err) {
-		err = errTogether
+	if s.delivery.Isolates() && unreadable(err) {
+		err = delivery.ErrIsolated
 	}
 	r.forgetSigns()
-	r.past.told = max(told, wal.LSN(s.told.Load()))
-	r.gotOn = r.reach.further(start, r.finished.Load()-finished, !s.delivery.rules().repeats) || r.past.told > told
+	r.past.Told = max(told, wal.LSN(s.told.Load()))
+	r.gotOn = r.reach.further(start, r.delivery.Finished()-finished, !s.delivery.Rules().Repeats) || r.past.Told > told
 	return err
 }
 
@@ -471,9 +482,9 @@ func (r *Relay) readySink(ctx context.Context) error {
 	return nil
 }
 
-// abandon gives up what the sink still holds, and keeps a sink that can go on: brokers
-// refuse what an abandoned request brings them behind the next session's records, where
-// they would take it from a stranger.
+// abandon gives up the records that the sink still holds, and keeps the sink if it can go on:
+// brokers refuse an abandoned request of the same producer id that comes behind the next
+// session's records; of another producer id they would take it.
 func (r *Relay) abandon() {
 	a, able := r.sink.(sink.Abandoner)
 	if able {
@@ -488,8 +499,8 @@ func (r *Relay) abandon() {
 	r.dropSink()
 }
 
-// dropSink gives up a sink that still holds records, so that a zombie of this
-// session cannot write behind the back of whoever holds the slot next.
+// dropSink closes a sink that still holds records, so that none of them is written after the
+// next holder of the slot begins.
 func (r *Relay) dropSink() {
 	if r.sink == nil {
 		return
@@ -506,14 +517,14 @@ func (r *Relay) dropSink() {
 // endReason is an error's label in metrics.
 func endReason(err error) string {
 	switch reason := postgres.Reason(err); reason {
-	case "network", "timeout", "slot_in_use", "auth", "server_shutdown":
+	case fault.ReasonNetwork, fault.ReasonTimeout, fault.ReasonSlotInUse, fault.ReasonAuth, fault.ReasonServerShutdown:
 		return reason
 	}
 	return "other"
 }
 
-// sleep waits for d, or until early is told, and says whether to go on.
-func sleep(ctx, hard context.Context, d time.Duration, early <-chan struct{}) bool {
+// sleep waits for d, or for a token of early, and reports whether to go on.
+func sleep(ctx, deliveryCtx context.Context, d time.Duration, early <-chan struct{}) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -523,7 +534,7 @@ func sleep(ctx, hard context.Context, d time.Duration, early <-chan struct{}) bo
 		return true
 	case <-ctx.Done():
 		return false
-	case <-hard.Done():
+	case <-deliveryCtx.Done():
 		return false
 	}
 }

@@ -12,15 +12,16 @@ import (
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/relay/delivery"
+	"github.com/cdc-relay/cdc-relay/relay/promise"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/kafka"
 )
 
-// session is one connection's life. Goroutine A, the reader, runs the source; goroutine B,
-// the deliverer and caller of run, owns everything else except what is marked.
+// session is one connection's life. Two goroutines share it: the reader runs the source; the
+// deliverer, which is the caller of run, owns everything else except what is marked.
 type session struct {
 	r       *Relay
 	src     Source
@@ -28,76 +29,49 @@ type session struct {
 	sink    sink.Sink
 	tracker *checkpoint.Tracker
 
-	delivery delivery
-	intent   *intent // nil without a ledger
+	delivery *delivery.Delivery
+	promised *promise.Position // nil without a ledger
 
 	start  sessionStart
 	intake intake
 	taken  taken
-	sends  sends
 	bounds bounds
-	shown  shown
+	status.Gauges
 
 	interrupts chan error    // why the session has to end, from any goroutine
 	frozen     atomic.Uint64 // not zero: nothing beyond may be confirmed any more
-	told       atomic.Uint64 // what A last reported, or is about to
-	asked      atomic.Int64  // the instant at which A last asked
-	stopping   time.Time     // since when the probe is told that the server stops; the probe's alone
-	together   bool          // errTogether holds beside the error of the session
+	told       atomic.Uint64 // what the reader last reported, or is about to
+	asked      status.Moment // when the reader last asked
+	stopping   time.Time     // since when the probe sees the server shut down; the probe's alone
 }
 
 // sessionStart is what holds where a session begins.
 type sessionStart struct {
 	began   wal.LSN // the slot's position
 	sameWAL wal.LSN // Config.Delivered holds before it
-	standby bool    // somebody else had the slot just before
+	standby bool    // another relay had the slot just before
 }
 
-// intake is what A brings.
+// intake is what the reader brings.
 type intake struct {
-	out     chan *wal.Batch // A sends, closes at its end
-	lost    chan struct{}   // closed by A before out when the source failed
-	srcErr  error           // written by A before it closes out
-	settled chan struct{}   // closed by B when it is done with everything it took
+	out       chan *wal.Batch // the reader sends, and closes at its end
+	lost      chan struct{}   // closed by the reader before out when the source failed
+	srcErr    error           // written by the reader before it closes out
+	delivered chan struct{}   // closed by the deliverer when it is done with every batch it took
 }
 
-// taken is what B knows of the batches that it took.
+// taken is what the deliverer knows of the batches that it took.
 type taken struct {
-	open   bool           // the last one ends inside a transaction
-	behind bool           // the last one was of a backlog
-	last   deadletter.Row // of all
-	held   []*flight      // of the transaction whose commit was not read yet, with position headers
-}
-
-// sends are the Sends that are not done with.
-type sends struct {
-	outstanding atomic.Int64  // Sends whose done has not been called
-	wake        chan struct{} // one token: a Send failed, or none is outstanding
-	stumbled    atomic.Bool   // a heartbeat failed, and the sink halted with it
-	pieces      uint64        // count of Sends, the order for failed
-	buffers     sync.Pool     // of *record.Buffer
-
-	mu     sync.Mutex
-	failed []failedPiece // guarded by mu; in no order
+	open bool           // the last one ends inside a transaction
+	last deadletter.Row // of all
 }
 
 // bounds end what waits for the brokers.
 type bounds struct {
-	sending    context.Context // ends when waiting for room is pointless
-	endSending context.CancelFunc
-	judging    context.Context // ends with an interrupt, and with the slot
-	endJudging context.CancelFunc
-}
-
-// shown is what Status reads, from any goroutine.
-type shown struct {
-	toldAt   atomic.Int64 // when told moved
-	newest   atomic.Int64 // commit time of the last row that was taken; zero: none was
-	newestAt atomic.Int64 // the instant at which it was
-	full     atomic.Int64 // the instant since which the window is full; zero: it is not
-	waits    atomic.Int64 // since when Send waits for the brokers, likewise
-	acked    atomic.Int64 // records of unfinished flights that are durable
-	repeats  atomic.Int64 // of them, those behind what may be confirmed
+	sending      context.Context // ends when waiting for room is pointless
+	endSending   context.CancelFunc
+	searching    context.Context // ends with an interrupt, and with the slot
+	endSearching context.CancelFunc
 }
 
 func newSession(r *Relay, src Source) *session {
@@ -105,90 +79,99 @@ func newSession(r *Relay, src Source) *session {
 		r: r, src: src, history: src.Origin(), sink: r.sink,
 		tracker:    checkpoint.New(src.Start(), r.cfg.MaxInFlightBytes),
 		start:      sessionStart{src.Start(), r.deliveredBelow(src.Origin()), r.standby},
-		intake:     intake{out: make(chan *wal.Batch, 2), lost: make(chan struct{}), settled: make(chan struct{})},
+		intake:     intake{out: make(chan *wal.Batch, 2), lost: make(chan struct{}), delivered: make(chan struct{})},
 		interrupts: make(chan error, 1),
 	}
-	s.sends.wake = make(chan struct{}, 1)
 	s.told.Store(uint64(src.Start()))
-	s.asked.Store(instant(time.Now()))
-	s.sends.buffers.New = func() any { return new(record.Buffer) }
+	s.asked.Set(time.Now())
 	return s
+}
+
+// open makes the delivery.
+func (s *session) open(ctx context.Context) (err error) {
+	s.delivery, err = s.r.delivery.Open(ctx, s, delivery.Start{
+		Sink: s.sink, Origin: s.history, Position: s.start.began, Tracker: s.tracker, Delivered: s.delivered,
+	})
+	return err
 }
 
 // run streams until the source ends, and returns nil only when everything that
 // was read is delivered and confirmed.
-func (s *session) run(ctx, hard context.Context) error {
+func (s *session) run(ctx, deliveryCtx context.Context) error {
 	intake, endIntake := context.WithCancelCause(ctx)
 	defer endIntake(nil)
-	s.bounds.sending, s.bounds.endSending = context.WithCancel(hard)
+	s.bounds.sending, s.bounds.endSending = context.WithCancel(deliveryCtx)
 	defer s.bounds.endSending()
-	s.bounds.judging, s.bounds.endJudging = context.WithCancel(hard)
-	defer s.bounds.endJudging()
+	s.bounds.searching, s.bounds.endSearching = context.WithCancel(deliveryCtx)
+	defer s.bounds.endSearching()
 	s.r.began.Store(true)
 	s.r.show(s)
 	defer s.r.show(nil)
-	s.r.board.SetState(status.Streaming, "", "") // shown as blocked while an obstacle is ahead
+	s.r.board.SetState(status.Streaming, "", "") // shown as blocked while a blocked row is ahead
 	if s.r.ev.SessionStarted != nil {
 		s.r.ev.SessionStarted(s.src.Start())
 	}
 	var reading sync.WaitGroup
 	reading.Go(func() {
 		s.intake.srcErr = s.src.Run(intake, s.intake.out, s.confirmed)
-		if s.intake.srcErr != nil && !s.lingers() {
-			s.lose(gone(s.intake.srcErr))
+		if s.intake.srcErr != nil && !s.deliversFirst() {
+			s.sourceLost(lostConnection(s.intake.srcErr))
 		}
 		close(s.intake.out)
 		switch {
 		case s.intake.srcErr == nil:
-			s.guard()
-		case s.lingers():
-			s.linger()
+			s.watchConnection()
+		case s.deliversFirst():
+			s.deliverFirst()
 		}
 	})
-	keeping, endKeeping := context.WithCancel(hard)
+	keeping, endKeeping := context.WithCancel(deliveryCtx)
 	defer endKeeping()
 	var keeper sync.WaitGroup
-	if s.intent != nil {
-		keeper.Go(func() { s.intent.keep(keeping, s) })
+	if s.promised != nil {
+		keeper.Go(func() { s.promised.Keep(keeping, s.tracker.Confirmed, s.interrupt) })
 	}
-	err := s.deliver(ctx, hard, endIntake)
-	close(s.intake.settled)
+	err := s.deliver(ctx, deliveryCtx, endIntake)
+	close(s.intake.delivered)
 	endKeeping()
 	keeper.Wait()
 	s.src.Abort()
-	for b := range s.intake.out { // what A still had is unconfirmed and will be read again
+	for b := range s.intake.out { // what the reader still had is unconfirmed and will be read again
 		s.r.board.Read(b)
 		b.Release()
 	}
 	reading.Wait() // it may halt the sink, which close resumes
-	err = s.close(ctx, hard, s.outcome(err))
+	err = s.close(ctx, deliveryCtx, s.outcome(err))
 	if s.r.ev.SessionEnded != nil {
 		s.r.ev.SessionEnded(err)
 	}
 	return err
 }
 
-// errLost ends a drain whose connection is lost. Why it is, the stream says at Close.
+// errLost ends a drain whose connection is lost. The stream returns the cause at Close.
 var errLost = errors.New("the connection to the server was lost while records were not acknowledged")
 
-// guard interrupts a drain whose connection is lost: who stands by may have the slot
+// watchConnection interrupts a drain whose connection is lost: a standby may have the slot
 // already.
-func (s *session) guard() {
+func (s *session) watchConnection() {
 	select {
 	case <-s.src.Lost():
 		s.interrupt(&fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonNetwork, Op: "drain", Err: errLost})
-	case <-s.intake.settled:
+	case <-s.intake.delivered:
 	}
 }
 
-// lingers says that the stream ended at a row that cannot be read. Then what was read
-// before it is delivered first: no later session would come further, and who acts on the
-// error gives up all that is not. What is fenced is delivered so at the end (delivery.unreadable).
-func (s *session) lingers() bool { return !s.delivery.rules().fenced && unreadable(s.intake.srcErr) }
+// deliversFirst reports that the stream ended at a row that cannot be read. Then the rows read
+// before it are delivered first: every later session stops at the same row, and skipping it also
+// skips whatever is undelivered before it. With exactly-once Delivery.Unreadable delivers them at
+// the end.
+func (s *session) deliversFirst() bool {
+	return !s.delivery.Rules().Fenced && unreadable(s.intake.srcErr)
+}
 
-// linger lets B settle for as long as the slot is held, and for endGrace where the server
-// let go of it with the error.
-func (s *session) linger() {
+// deliverFirst lets the deliverer finish for as long as the slot is held, and for endGrace where
+// the server released the slot with the error.
+func (s *session) deliverFirst() {
 	lost := s.src.Lost()
 	var over <-chan time.Time
 	select {
@@ -199,18 +182,18 @@ func (s *session) linger() {
 	select {
 	case <-lost:
 	case <-over:
-	case <-s.intake.settled:
+	case <-s.intake.delivered:
 		return
 	}
-	s.lose(true)
+	s.sourceLost(true)
 }
 
-// lose tells B that the source failed.
-func (s *session) lose(gone bool) {
+// sourceLost tells the deliverer that the source failed.
+func (s *session) sourceLost(connection bool) {
 	close(s.intake.lost)
-	if gone { // after lost, or B would take it for a failure and resume
+	if connection { // after lost, or the deliverer would take it for a failure and resume
 		s.sink.Halt()
-		s.bounds.endJudging() // it would shut out who has the slot by now
+		s.bounds.endSearching() // it would fence the relay that has the slot by now
 	}
 	s.bounds.endSending()
 }
@@ -230,36 +213,35 @@ func (s *session) outcome(err error) error {
 	return s.intake.srcErr
 }
 
-// farewell is how long the server may take to be told the final position.
-const farewell = 5 * time.Second
+// closeTimeout is how long the server may take to be told the final position.
+const closeTimeout = 5 * time.Second
 
-// close tells the server the final position and frees the connection. What the sink
-// still holds is given up before: two sessions never overlap. After a
-// stop it returns ErrDrainCut if rows that the sink was given are not both durable
+// close tells the server the final position and frees the connection. Records that the sink
+// still holds are given up before: two sessions never overlap. After a stop it returns ErrDrainCut if rows that the sink was given are not both durable
 // and confirmed, or are a part of a transaction that will be sent again.
-func (s *session) close(ctx, hard context.Context, cause error) error {
-	fenced := s.delivery.rules().fenced
+func (s *session) close(ctx, deliveryCtx context.Context, cause error) error {
+	fenced := s.delivery.Rules().Fenced
 	stopping := fenced && cause != nil && postgres.Reason(cause) == fault.ReasonServerShutdown
 	switch {
-	case errors.Is(cause, ErrDrainCut), silence(cause):
-	case gone(cause) && !fenced:
-		s.sink.Halt() // again, as B may have resumed it meanwhile
-		s.await(hard, lossGrace)
+	case errors.Is(cause, ErrDrainCut), serverSilent(cause):
+	case lostConnection(cause) && !fenced:
+		s.sink.Halt() // again, as the deliverer may have resumed it meanwhile
+		s.await(deliveryCtx, lossGrace)
 	default:
-		limit := s.r.handover()
+		limit := s.r.cfg.handover()
 		if stopping {
 			limit = lossGrace
 		}
-		within, cancel := context.WithTimeout(hard, limit) // the search for the guilty as well
+		within, cancel := context.WithTimeout(deliveryCtx, limit) // the search for rejected records as well
 		defer cancel()
-		s.delivery.finish()
+		s.delivery.Finish()
 		s.await(within, limit)
 		if unreadable(cause) {
-			cause = s.delivery.unreadable(ctx, within, cause)
+			cause = s.delivery.Unreadable(ctx, within, cause)
 		}
 	}
-	cut := s.sends.outstanding.Load() > 0
-	s.delivery.ended(cause)
+	cut := s.delivery.Outstanding()
+	s.delivery.Close(cause)
 	switch {
 	case !cut:
 		s.sink.Resume()
@@ -270,19 +252,21 @@ func (s *session) close(ctx, hard context.Context, cause error) error {
 	default:
 		s.r.dropSink()
 	}
-	s.intent.settle(hard, s, cause)
+	if !lostConnection(cause) { // else the server is not told any more
+		_ = s.promised.Raise(deliveryCtx, s.tracker.Confirmed()) // it logs why; what is not confirmed comes again
+	}
 	acked := uint64(s.tracker.Confirmed())
-	untold := s.intent.limit(acked) < acked
-	if f := s.frozen.Load(); f != 0 && s.delivery.rules().repeats {
+	untold := s.promised.Limit(acked) < acked
+	if f := s.frozen.Load(); f != 0 && s.delivery.Rules().Repeats {
 		untold = untold || f < acked
 	}
-	final, cancel := context.WithTimeout(context.WithoutCancel(hard), farewell)
+	final, cancel := context.WithTimeout(context.WithoutCancel(deliveryCtx), closeTimeout)
 	defer cancel()
 	closed := s.src.Close(final, s.confirmed())
 	if closed != nil && cause == nil {
 		s.r.log.Warn().Err(closed).Msg("close stream; the last transactions may be sent again")
 	}
-	cut = cut || untold || closed != nil && s.mayRepeat() || cause != nil && s.taken.open || gone(cause) && s.tracker.Stats().Rows > 0
+	cut = cut || untold || closed != nil && s.mayRepeat() || cause != nil && s.taken.open || lostConnection(cause) && s.tracker.Stats().Rows > 0
 	lost := errors.Is(cause, errLost)
 	if lost && closed != nil {
 		cause = fmt.Errorf("%w: %w", cause, closed)
@@ -305,19 +289,19 @@ func (s *session) mayRepeat() bool {
 	return s.taken.last.Commit >= max(s.start.began, s.r.board.SlotAt(wal.LSN(s.told.Load())))
 }
 
-// errUnseen ends a drain whose rows are all delivered, and which came upon a change that
-// the next start does not see.
+// errUnseen ends a drain whose rows are all delivered, and that met a change which the next
+// start does not see.
 var errUnseen = errors.New("the publication or a table changed during the drain")
 
-// silence says that the session ended because the server was not heard: it may
-// have given the slot to somebody else by now.
-func silence(err error) bool {
+// serverSilent reports that the session ended because the server was silent: it may have given
+// the slot to another relay by now.
+func serverSilent(err error) bool {
 	return postgres.Reason(err) == fault.ReasonTimeout
 }
 
-// gone says that the connection is lost, and with it the slot: a relay that stands by
+// lostConnection says that the connection is lost, and with it the slot: a relay that stands by
 // may have it already.
-func gone(err error) bool { return err != nil && postgres.KindOf(err) == fault.KindRetry }
+func lostConnection(err error) bool { return err != nil && postgres.KindOf(err) == fault.KindRetry }
 
 // Between two relays the order of a key is a matter of time. A relay that lost its
 // connection writes nothing new from the moment it knows: a quarter of a second at most
@@ -340,260 +324,228 @@ const (
 	standbyGrace = time.Second
 )
 
-// giveWay waits until nothing of the relay that had the slot before is on its way any
-// more. The server is answered meanwhile.
-func (s *session) giveWay(hard context.Context) error {
-	if !s.start.standby || s.delivery.rules().fenced {
+// awaitPredecessor waits until no record of the relay that had the slot before is on its way.
+// The server is answered meanwhile.
+func (s *session) awaitPredecessor(deliveryCtx context.Context) error {
+	if !s.start.standby || s.delivery.Rules().Fenced {
 		return nil
 	}
-	t := time.NewTimer(standbyGrace)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		s.r.standby = false
-		return nil
-	case <-s.intake.lost:
-		return s.intake.srcErr
-	case err := <-s.interrupts:
+	over := make(chan struct{})
+	defer time.AfterFunc(standbyGrace, func() { close(over) }).Stop()
+	if err := s.Wait(deliveryCtx, over); err != nil {
 		return err
-	case <-hard.Done():
-		return s.cut()
 	}
-}
-
-// handover is how long a session that ends with its connection intact waits for its
-// acknowledgements before it gives the sink up. It stays below wal_sender_timeout, after which another
-// relay may hold the slot.
-func (r *Relay) handover() time.Duration {
-	limit := 10 * time.Second
-	if t := r.cfg.Replication.WalSenderTimeout; t > 0 {
-		limit = min(limit, t/2)
-	}
-	return limit
+	s.r.standby = false
+	return nil
 }
 
 // await waits until no Send is outstanding, and for a moment only when the connection
 // goes meanwhile.
-func (s *session) await(hard context.Context, limit time.Duration) {
+func (s *session) await(deliveryCtx context.Context, limit time.Duration) {
 	t := time.NewTimer(limit)
 	defer t.Stop()
 	lost := s.src.Lost()
-	if s.delivery.rules().fenced {
+	if s.delivery.Rules().Fenced {
 		lost = nil
 	}
-	for s.sends.outstanding.Load() > 0 {
+	for s.delivery.Outstanding() {
 		select {
-		case <-s.sends.wake:
+		case <-s.delivery.Wake():
 		case <-lost:
 			lost = nil
 			s.sink.Halt()
 			t.Reset(min(limit, lossGrace))
 		case <-t.C:
 			return
-		case <-hard.Done():
+		case <-deliveryCtx.Done():
 			return
 		}
 	}
 }
 
-// confirmed is what A reports. The tracker decides; a frozen session reports
-// nothing new.
+// confirmed is the position that the reader reports to the server. It is the one place where the
+// confirmed position moves: the tracker's position, lowered by what is frozen, by the last
+// committed checkpoint (Delivery.Limit) and by the promised position. Each of them only lowers it.
 func (s *session) confirmed() wal.LSN {
 	lsn := uint64(s.tracker.Confirmed())
 	if f := s.frozen.Load(); f != 0 {
 		lsn = min(lsn, f)
 	}
-	lsn = s.intent.limit(s.delivery.limit(lsn))
+	lsn = s.promised.Limit(s.delivery.Limit(lsn))
 	now := time.Now()
-	s.asked.Store(instant(now))
+	s.asked.Set(now)
 	if s.told.Swap(lsn) != lsn {
-		s.shown.toldAt.Store(now.UnixNano())
+		s.Gauges.Confirmed(now)
 		s.tracker.Told(wal.LSN(lsn))
 	}
 	return wal.LSN(lsn)
 }
 
-// deliver takes batches until A closes the channel, then settles.
-func (s *session) deliver(ctx, hard context.Context, endIntake context.CancelCauseFunc) error {
-	if err := s.giveWay(hard); err != nil {
+// deliver takes batches until the reader closes the channel, then drains.
+func (s *session) deliver(ctx, deliveryCtx context.Context, endIntake context.CancelCauseFunc) error {
+	if err := s.awaitPredecessor(deliveryCtx); err != nil {
 		endIntake(err)
 		return err
 	}
-	s.fill(false) // the sink may have another session's
+	s.delivery.Backlog(false) // the sink may have another session's
 	heart, stop := s.heart()
 	defer stop()
-	renewal, end := s.delivery.renewal()
+	renewal, end := s.delivery.Renewal()
 	defer end()
 	for {
 		select {
 		case now := <-heart:
-			s.beat(now)
+			s.delivery.Heartbeat(now)
 		case <-renewal:
-			s.delivery.renew()
+			s.delivery.Renew()
 		case b, open := <-s.intake.out:
 			if !open {
-				return s.settle(ctx, hard)
+				return s.drain(ctx, deliveryCtx)
 			}
-			if err := s.take(ctx, hard, b); err != nil {
+			if err := s.take(ctx, deliveryCtx, b); err != nil {
 				return err
 			}
-		case <-s.sends.wake:
-			if err := s.delivery.recover(ctx, hard); err != nil {
+		case <-s.delivery.Wake():
+			if err := s.delivery.Recover(ctx, deliveryCtx); err != nil {
 				return err
 			}
 		case err := <-s.interrupts:
 			endIntake(err)
 			return err
-		case <-hard.Done():
-			return s.cut()
+		case <-deliveryCtx.Done():
+			return s.Cut()
 		}
 	}
 }
 
-// settle waits, after intake ended, for what was handed over.
-func (s *session) settle(ctx, hard context.Context) error {
-	if s.intake.srcErr != nil && !s.lingers() {
-		return nil // the connection is gone: outcome reports it, close waits a while
+// drain waits, after intake ended, until every batch is durable.
+func (s *session) drain(ctx, deliveryCtx context.Context) error {
+	if s.intake.srcErr != nil && !s.deliversFirst() {
+		return nil // the connection is lost: outcome reports it, close waits a while
 	}
-	s.delivery.finish()
-	for s.sends.outstanding.Load() > 0 || s.hasFailed() {
+	s.delivery.Finish()
+	for s.delivery.Outstanding() || s.delivery.Failed() {
 		select {
-		case <-s.sends.wake:
-			if err := s.delivery.recover(ctx, hard); err != nil {
+		case <-s.delivery.Wake():
+			if err := s.delivery.Recover(ctx, deliveryCtx); err != nil {
 				return err
 			}
 		case err := <-s.interrupts: // a drain is no reason to write on without the slot
 			return err
 		case <-s.intake.lost:
 			return nil
-		case <-hard.Done():
-			return s.cut()
+		case <-deliveryCtx.Done():
+			return s.Cut()
 		}
 	}
-	if len(s.taken.held) > 0 {
+	if s.delivery.Holding() {
 		return s.unfinished()
 	}
 	return nil
 }
 
-// cut is the end of a drain that took too long.
-func (s *session) cut() error {
-	if s.sends.outstanding.Load() == 0 && s.tracker.Stats().Rows == 0 && !s.taken.open {
+// Cut is the end of a drain that took too long.
+func (s *session) Cut() error {
+	if !s.delivery.Outstanding() && s.tracker.Stats().Rows == 0 && !s.taken.open {
 		return errStopped
 	}
 	return ErrDrainCut
 }
 
 // take routes a batch, waits for room, and hands the records to the sink.
-func (s *session) take(ctx, hard context.Context, b *wal.Batch) error {
+func (s *session) take(ctx, deliveryCtx context.Context, b *wal.Batch) error {
 	if s.r.ev.BatchReceived != nil {
 		s.r.ev.BatchReceived(b)
 	}
 	s.r.board.Read(b)
 	if b.Closes != 0 {
-		s.sendHeld(b.Closes)
+		s.delivery.SendHeld(b.Closes)
 	}
 	s.taken.open = b.Open
-	if b.Backlog != s.taken.behind {
-		s.fill(b.Backlog)
+	if b.Backlog != s.delivery.Behind() {
+		s.delivery.Backlog(b.Backlog)
 	}
 	s.r.notice(time.Now())
-	entry := checkpoint.Entry{Rows: len(b.Rows), Open: openRows(b), Through: b.Through}
 	if len(b.Rows) == 0 {
-		s.tracker.Track(entry)
-		s.delivery.pass(b.Through)
+		s.tracker.Track(checkpoint.Entry{Through: b.Through})
+		s.delivery.Pass(b.Through)
 		b.Release()
 		return nil
 	}
-	f := &flight{s: s, batch: b, buf: s.sends.buffers.Get().(*record.Buffer), read: time.Now()}
-	entry.First, entry.Last = f.commitOf(0), f.commitOf(len(b.Rows)-1)
-	f.pending.Store(1)
-	f.buf.Reserve(len(b.Rows))
-	rejection := s.route(f)
-	s.follow(f, f.buf.Records)
-
-	entry.Bytes, entry.Read = s.delivery.rules().growth*(b.Bytes+f.buf.Size()+kafka.Memory(f.buf.Records)), f.read
-	if err := s.admit(ctx, hard, f, entry); err != nil {
+	f := s.delivery.Take(b)
+	rejection := s.delivery.Route(f)
+	entry := s.delivery.Entry(f)
+	entry.Bytes = s.delivery.Rules().Growth * (b.Bytes + f.Records().Size() + kafka.Memory(f.Records().Records))
+	if err := s.admit(ctx, deliveryCtx, f, entry); err != nil {
 		return err
 	}
 	s.taken.last = deadletter.RowOf(&b.Rows[len(b.Rows)-1]) // not before the tracker has them
-	s.shown.newest.Store(entry.Last.Time.UnixNano())
-	s.shown.newestAt.Store(instant(f.read))
-	if rejection == nil {
-		s.delivery.send(f)
-	} else if err := s.delivery.rejected(ctx, hard, f, rejection); err != nil {
-		return err
-	}
-	if f.sent < len(f.buf.Records) {
-		s.keep(f)
-		return nil
-	}
-	f.finish()
-	return nil
-}
-
-// fill tells the sink when a backlog begins and ends.
-func (s *session) fill(behind bool) {
-	s.taken.behind = behind
-	if f, ok := s.sink.(sink.Filler); ok {
-		f.Backlog(behind)
-	}
-}
-
-// route turns rows into records up to the first that cannot be and is not set
-// aside.
-func (s *session) route(f *flight) error {
-	for f.routed < len(f.batch.Rows) {
-		row := &f.batch.Rows[f.routed]
-		if s.delivery.covers(row) || s.delivered(row) || s.r.part.covers(row) {
-			s.r.parts.Router.Pass(f.buf, row)
-			f.routed++
-			continue
-		}
-		n := len(f.buf.Records)
-		err := s.r.parts.Router.Route(f.buf, row)
-		if err == nil {
-			err = s.keepOut(f, n)
-		}
-		if err == nil {
-			err = s.delivery.replace(f, n, row)
-		}
-		if err != nil {
-			if err = s.setAside(f, row, err); err != nil {
-				return err
-			}
-		}
-		f.routed++
-	}
-	return nil
+	s.Took(entry.Last.Time, entry.Read)
+	return s.delivery.Send(ctx, deliveryCtx, f, rejection)
 }
 
 // admit waits for room in the window.
-func (s *session) admit(ctx, hard context.Context, f *flight, e checkpoint.Entry) error {
-	defer s.shown.full.Store(0)
+func (s *session) admit(ctx, deliveryCtx context.Context, f *delivery.InFlight, e checkpoint.Entry) error {
+	defer s.Full.Clear()
 	for {
 		ticket, ok := s.tracker.Track(e)
 		if ok {
-			f.ticket = ticket
+			f.Admit(ticket)
 			return nil
 		}
-		s.shown.full.CompareAndSwap(0, instant(time.Now()))
-		s.delivery.makeRoom()
-		if len(s.taken.held) > 0 && s.sends.outstanding.Load() == 0 && !s.hasFailed() {
-			return s.readThrough(ctx, hard)
+		s.Full.Begin(time.Now())
+		s.delivery.MakeRoom()
+		if s.delivery.Holding() && !s.delivery.Outstanding() && !s.delivery.Failed() {
+			return s.readThrough(ctx, deliveryCtx)
 		}
 		select {
 		case <-s.tracker.Room():
-		case <-s.sends.wake:
-			if err := s.delivery.recover(ctx, hard); err != nil {
+		case <-s.delivery.Wake():
+			if err := s.delivery.Recover(ctx, deliveryCtx); err != nil {
 				return err
 			}
 		case err := <-s.interrupts:
 			return err
 		case <-s.intake.lost:
 			return s.intake.srcErr
-		case <-hard.Done():
-			return s.cut()
+		case <-deliveryCtx.Done():
+			return s.Cut()
 		}
 	}
+}
+
+// readThrough looks for the end of the transaction that fills the window, of which
+// the next batch did not fit any more. Everything before it is durable and confirmed.
+func (s *session) readThrough(ctx, deliveryCtx context.Context) error {
+	s.Full.Clear() // it moves
+	for {
+		select {
+		case b, open := <-s.intake.out:
+			if !open {
+				return s.unfinished()
+			}
+			end := b.Closes
+			s.r.board.Read(b)
+			b.Release()
+			if end != 0 {
+				return s.delivery.ReadThrough(end)
+			}
+		case <-ctx.Done(): // the second reading would be the next start's
+			return ErrDrainCut
+		case err := <-s.interrupts:
+			return err
+		case <-s.intake.lost:
+			return s.intake.srcErr
+		case <-deliveryCtx.Done():
+			return s.Cut()
+		}
+	}
+}
+
+// unfinished is the end of a stream that broke off inside a transaction.
+func (s *session) unfinished() error {
+	if s.intake.srcErr != nil {
+		return s.intake.srcErr
+	}
+	return ErrDrainCut
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/sink"
 )
 
 // What runs beside the sessions: the tick that keeps what is shown current, the ping of idle
@@ -30,23 +31,24 @@ func (r *Relay) tick(stopped <-chan struct{}) {
 	}
 }
 
-// watch says whether the session's loop turns: it asks what is confirmed at least
-// once a second. It also ends a session whose server has been silent for so long
-// that somebody else may soon hold the slot, while records are on their way: they
-// would land behind newer ones of their key.
+// watch reports whether the session's loop turns: the reader asks for the confirmed position at
+// least once a second. It also ends a session whose server has been silent for so long that
+// another relay may soon hold the slot, while records are on their way: they would land behind
+// newer ones of their key.
 func (r *Relay) watch(now time.Time) bool {
 	s := r.session.Load()
 	if s == nil {
 		return true
 	}
 	limit := r.cfg.Replication.WalSenderTimeout * 2 / 3
-	if silent := s.src.Silent(); limit > 0 && silent > limit && s.sends.outstanding.Load() > 0 {
+	if silent := s.src.Silent(); limit > 0 && silent > limit && s.delivery.Outstanding() {
 		s.interrupt(&fault.Error{
 			Kind: fault.KindRetry, Reason: fault.ReasonTimeout, Op: "read from server",
 			Err: fmt.Errorf("silent for %s while records are not acknowledged; another relay may take the slot at %s", silent.Round(time.Second), r.cfg.Replication.WalSenderTimeout),
 		})
 	}
-	return time.Duration(instant(now)-s.asked.Load()) < stuckAfter
+	ago, _ := s.asked.Ago(now)
+	return ago < stuckAfter
 }
 
 // stuckAfter is when a loop that should turn every second counts as stuck.
@@ -55,8 +57,8 @@ const stuckAfter = 20 * time.Second
 // pingInterval is how often idle brokers are asked whether they are there.
 const pingInterval = 10 * time.Second
 
-// ping keeps what is said about the brokers true while nothing is sent to them.
-func (r *Relay) ping(hard context.Context, stopped <-chan struct{}) {
+// ping keeps the shown state of the brokers true while nothing is sent to them.
+func (r *Relay) ping(deliveryCtx context.Context, stopped <-chan struct{}) {
 	t := time.NewTicker(pingInterval)
 	defer t.Stop()
 	for {
@@ -65,8 +67,8 @@ func (r *Relay) ping(hard context.Context, stopped <-chan struct{}) {
 		case <-stopped:
 			return
 		}
-		if p, ok := r.board.Sink().(interface{ Ping(context.Context) }); ok {
-			ctx, cancel := context.WithTimeout(hard, pingInterval/2)
+		if p, ok := r.board.Sink().(sink.Pinger); ok {
+			ctx, cancel := context.WithTimeout(deliveryCtx, pingInterval/2)
 			p.Ping(ctx)
 			cancel()
 		}
@@ -77,13 +79,13 @@ func (r *Relay) ping(hard context.Context, stopped <-chan struct{}) {
 // session with the position frozen: rows may be missing from the stream, and
 // confirming past them would lose them for good. A server that is back after it could
 // not be looked at cuts a pause of Run's goroutine short.
-func (r *Relay) probe(hard context.Context, stopped <-chan struct{}) {
+func (r *Relay) probe(deliveryCtx context.Context, stopped <-chan struct{}) {
 	defer r.parts.Probe.Close()
 	t := time.NewTicker(r.cfg.ProbeInterval)
 	defer t.Stop()
 	for away := false; ; {
 		next := r.cfg.ProbeInterval
-		soon, err := r.look(hard)
+		soon, err := r.look(deliveryCtx)
 		if err == nil && away {
 			select {
 			case r.back <- struct{}{}:
@@ -103,14 +105,14 @@ func (r *Relay) probe(hard context.Context, stopped <-chan struct{}) {
 	}
 }
 
-// unreachableGrace is all that a stopping server is kept waiting for when the brokers
-// cannot be reached: nothing that it waits for is delivered then.
+// unreachableGrace is how long a stopping server is kept waiting while the brokers cannot be
+// reached: nothing that it waits for is delivered then.
 const unreachableGrace = time.Second
 
-// look says why it saw nothing, and whether it has to look again soon: the server of a
-// session is about to stop, or may do so unseen because the brokers take nothing.
-func (r *Relay) look(hard context.Context) (soon bool, err error) {
-	ctx, cancel := context.WithTimeout(hard, r.cfg.ProbeInterval+5*time.Second)
+// look returns why the probe failed, and whether the next one has to come soon: the server is
+// about to stop, or may stop unnoticed because the brokers take nothing.
+func (r *Relay) look(deliveryCtx context.Context) (soon bool, err error) {
+	ctx, cancel := context.WithTimeout(deliveryCtx, r.cfg.ProbeInterval+5*time.Second)
 	defer cancel()
 	saw := r.board.Look()
 	snapshot, err := r.parts.Probe.Look(ctx)
@@ -155,9 +157,9 @@ func (r *Relay) look(hard context.Context) (soon bool, err error) {
 	return soon, err
 }
 
-// serverStops lets go of a server that has been shutting down for longer than
-// grace. It waits for rows that Kafka does not take, and behind a full window the
-// stream cannot see that it asks.
+// serverStops ends the session of a server that has been shutting down for longer than grace.
+// The server waits for rows that Kafka does not take, and behind a full window the stream does
+// not see its requests.
 func (s *session) serverStops(err error, now time.Time, grace time.Duration) {
 	switch {
 	case postgres.Reason(err) != fault.ReasonServerShutdown:
@@ -169,12 +171,12 @@ func (s *session) serverStops(err error, now time.Time, grace time.Duration) {
 	}
 }
 
-// interrupt asks B to end the session.
+// interrupt asks the deliverer to end the session.
 func (s *session) interrupt(err error) {
 	select {
 	case s.interrupts <- err:
 		s.bounds.endSending()
-		s.bounds.endJudging()
+		s.bounds.endSearching()
 	default:
 	}
 }

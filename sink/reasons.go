@@ -2,11 +2,12 @@ package sink
 
 // Reasons of failures that pass, or that a new try gets over.
 const (
-	ReasonNetwork                  = "network"     // no broker answers
-	ReasonClosed                   = "closed"      // the sink was closed
-	ReasonHeldBack                 = "held_back"   // innocent: an earlier record failed
-	ReasonOvertaken                = "overtaken"   // durable before an earlier record that failed
-	ReasonInterrupted              = "interrupted" // the caller stopped waiting
+	ReasonNetwork                  = "network"          // no broker answers
+	ReasonClosed                   = "closed"           // the sink was closed
+	ReasonHeldBack                 = "held_back"        // a neighbour: an earlier record failed
+	ReasonOvertaken                = "overtaken"        // durable before an earlier record that failed
+	ReasonRefusedTogether          = "refused_together" // rejected together, but none alone
+	ReasonInterrupted              = "interrupted"      // the caller stopped waiting
 	ReasonTopicRecreated           = "topic_recreated"
 	ReasonTLSHandshake             = "tls_handshake"
 	ReasonSASLInterrupted          = "sasl_interrupted"

@@ -18,7 +18,7 @@ import (
 //
 // Records with equal topic and key become durable in the order of Send. To keep
 // that under failure the sink halts at the first record that fails: whatever is
-// not yet durable fails too (with ErrHalted where it is innocent), and so does
+// not yet durable fails too (with ErrHalted where nothing is wrong with it), and so does
 // everything sent later, until Resume. Resume may be called once every done has
 // been called; the caller then sends the failed records again, in order.
 //

@@ -22,8 +22,9 @@ var arrows = map[string][]string{
 	"fault":      {"advice", "replication/wal"}, // positions
 	"checkpoint": {"replication/wal"},
 	"migrations": {},
-	"loopback":   {},
+	"peer":       {},
 	"advice":     {},
+	"loopback":   {},
 
 	"replication":          {"fault", "postgres", "postgres/catalog", "replication/pgoutput", "replication/wal"},
 	"replication/wal":      {},
@@ -32,7 +33,7 @@ var arrows = map[string][]string{
 	"replication/pgoutput/pgoutputtest": {"replication/wal"},
 
 	// replication imports these, not the other way round.
-	"postgres":           {"fault", "replication/wal", "wording"},
+	"postgres":           {"fault", "peer", "replication/wal", "wording"},
 	"postgres/catalog":   {"fault", "postgres", "replication/wal", "wording"},
 	"postgres/provision": {"fault", "postgres", "postgres/catalog", "replication/wal", "wording"},
 	"postgres/sample":    {"fault", "postgres", "postgres/catalog", "replication/wal"},
@@ -60,7 +61,7 @@ var arrows = map[string][]string{
 
 	"sink":          {"advice", "router/record"},
 	"sink/auth":     {"loopback", "sink"},
-	"sink/broker":   {"advice", "router/record", "sink", "sink/auth"},
+	"sink/broker":   {"advice", "peer", "router/record", "sink", "sink/auth"},
 	"sink/topics":   {"advice", "router/record", "sink", "sink/broker", "wording"},
 	"sink/kafka":    {"advice", "router/record", "sink", "sink/broker", "sink/topics"},
 	"sink/kafkatx":  {"advice", "router/record", "sink", "sink/broker", "sink/kafka", "sink/topics"},
@@ -68,12 +69,17 @@ var arrows = map[string][]string{
 
 	"deadletter":         {"replication/wal", "router", "router/record", "sink", "sink/broker", "sink/topics", "wording"},
 	"deadletter/restore": {"config", "deadletter", "postgres/sample", "relay", "replication/wal", "router", "router/record"},
-	"relay":              {"checkpoint", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/watch", "relay/status", "replication", "replication/wal", "router", "router/record", "sink", "sink/kafka", "sink/kafkatx", "sink/topics"},
+	"relay":              {"checkpoint", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/watch", "relay/delivery", "relay/promise", "relay/rejected", "relay/resume", "relay/status", "replication", "replication/wal", "router", "router/record", "sink", "sink/kafka", "sink/kafkatx", "sink/topics"},
 	"relay/checkpoints":  {"checkpoint", "postgres", "postgres/watch", "relay", "sink", "sink/kafkatx", "sink/topics"},
+	"relay/delivery":     {"checkpoint", "deadletter", "fault", "postgres", "relay/rejected", "relay/resume", "relay/status", "replication/wal", "router", "router/record", "sink"},
+	"relay/rejected":     {"deadletter", "replication/wal", "router/record", "sink", "sink/topics"},
+	"relay/shards":       {"relay", "relay/status", "replication/wal", "router"},
+	"relay/promise":      {"checkpoint", "relay/resume", "replication/wal", "sink"},
+	"relay/resume":       {"checkpoint", "fault", "replication/wal", "sink"},
 	"relay/status":       {"checkpoint", "deadletter", "postgres", "postgres/watch", "replication/wal", "router/record", "sink", "wording"},
 	"admin":              {"loopback", "relay/status"},
 	"metrics":            {"relay", "relay/status", "replication/wal", "router/record", "sink"}, // the types in relay.Events
-	"config":             {"admin", "debezium", "loopback", "postgres", "relay", "replication", "replication/wal", "router", "router/record", "sink/auth", "sink/broker", "sink/kafka", "sink/topics", "wording"},
+	"config":             {"admin", "debezium", "loopback", "postgres", "relay", "relay/shards", "replication", "replication/wal", "router", "router/record", "sink/auth", "sink/broker", "sink/kafka", "sink/topics", "wording"},
 
 	"check": {"advice", "checkpoint", "config", "explain", "postgres", "postgres/catalog", "postgres/preflight", "postgres/sample", "postgres/watch", "relay", "relay/checkpoints", "relay/status", "replication/wal", "router", "router/record", "sink/topics", "wording"},
 
@@ -81,10 +87,11 @@ var arrows = map[string][]string{
 
 	"setup": {"advice", "checkpoint", "config", "fault", "migrations", "postgres", "postgres/provision", "postgres/watch", "relay", "relay/checkpoints", "replication/wal", "router", "sink", "sink/broker", "sink/topics", "wording"},
 
-	"cmd/cdc-relay": {"admin", "advice", "check", "config", "deadletter", "deadletter/restore", "debezium/importer", "debezium/takeover", "explain", "fault", "metrics", "migrations", "postgres", "postgres/catalog", "postgres/provision", "postgres/watch", "relay", "relay/status", "replication/wal", "setup", "sink", "sink/kafka", "wording"},
+	"cmd/cdc-relay": {"admin", "advice", "check", "config", "deadletter", "deadletter/restore", "debezium/importer", "debezium/takeover", "explain", "fault", "metrics", "migrations", "postgres", "postgres/catalog", "postgres/provision", "postgres/watch", "relay", "relay/shards", "relay/status", "replication/wal", "setup", "sink", "sink/kafka", "wording"},
 
 	"sandbox":        {},
 	"sandbox/ledger": {},
+	"demo/record":    {},
 	"demo":           {"admin", "config", "metrics", "migrations", "postgres/provision", "relay", "relay/status", "replication/wal", "sandbox", "sandbox/ledger"},
 }
 
@@ -93,7 +100,7 @@ var owners = map[string][]string{
 	"github.com/jackc/pglogrepl":                 {"postgres", "postgres/postgrestest", "replication"},
 	"github.com/jackc/pgx":                       {"debezium/takeover", "demo", "migrations", "postgres", "postgres/catalog", "postgres/postgrestest", "postgres/preflight", "postgres/provision", "postgres/sample", "postgres/watch", "replication", "sandbox"},
 	"github.com/twmb/franz-go/pkg/kfake":         {"sandbox"},
-	"github.com/twmb/franz-go":                   {"sink/auth", "sink/broker", "sink/topics", "sink/kafka", "sink/kafkatx", "sandbox", "sandbox/ledger", "relay", "metrics", "cmd/cdc-relay", "demo"}, // relay, metrics and the programs pass a kgo.Hook on
+	"github.com/twmb/franz-go":                   {"sink/auth", "sink/broker", "sink/topics", "sink/kafka", "sink/kafkatx", "sandbox", "sandbox/ledger", "relay", "relay/shards", "metrics", "cmd/cdc-relay", "demo"}, // relay, metrics and the programs pass a kgo.Hook on
 	"github.com/prometheus":                      {"metrics"},
 	"github.com/goccy/go-yaml":                   {"config", "debezium/importer"},
 	"github.com/spf13/cobra":                     {"cmd/cdc-relay"},
@@ -176,7 +183,7 @@ func TestArchitecture_DebeziumCanBeDeleted(t *testing.T) {
 
 // pure are the packages that open no connection: values in, values out. A folder stands
 // for all below it.
-var pure = []string{"checkpoint", "replication/wal", "replication/pgoutput", "router", "debezium/connect", "debezium/options", "debezium/javaregex"}
+var pure = []string{"checkpoint", "relay/resume", "replication/wal", "replication/pgoutput", "router", "debezium/connect", "debezium/options", "debezium/javaregex"}
 
 func TestArchitecture_PurePackagesLinkNoSocket(t *testing.T) {
 	for _, name := range pure {

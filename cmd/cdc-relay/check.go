@@ -32,7 +32,7 @@ It works as the relay's own role. Looking at rows needs SELECT on the tables as 
 the GRANT is printed where it is missing. No line shows anything of a row but names
 and sizes; --show-record prints the record that the newest row would become.
 
-Exit codes: 0 nothing failed, 1 it was told to stop, 2 the configuration is wrong, 3 something failed.`,
+Exit codes: 0 nothing failed, 1 interrupted by a signal, 2 the configuration is wrong, 3 something failed.`,
 		Example: `  cdc-relay check
   cdc-relay check --offline -c relay.yaml   # the file alone, no server
   cdc-relay check --problems                # warn and fail alone
@@ -76,7 +76,7 @@ func (a *app) check(ctx context.Context, cfg *config.Config, o checkOptions) err
 		Own: func(ctx context.Context) *status.Status { return ownRelay(ctx, cfg) }, Look: a.slowly,
 	})
 	if ctx.Err() != nil {
-		return errors.New("check: it was told to stop; what it had seen until then is left out")
+		return errors.New("check: interrupted by a signal; run it again for a result")
 	}
 	if err := a.printFindings(report, o); err != nil {
 		return err

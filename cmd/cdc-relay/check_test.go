@@ -115,7 +115,7 @@ const ourOutbox = `CREATE TABLE outbox (
 	payload jsonb NOT NULL, idempotency_key varchar(255) UNIQUE, created_at timestamptz NOT NULL DEFAULT now(), published_at timestamptz, retry_count int DEFAULT 0, last_error text)`
 
 // A server that takes connections and says nothing uses up the time; the brokers are not
-// to blame. A person who stops the check is told no verdict.
+// to blame. A check that is interrupted prints no verdict.
 func TestCheck_BlamesNobodyThatItDidNotLookAt(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -131,7 +131,7 @@ func TestCheck_BlamesNobodyThatItDidNotLookAt(t *testing.T) {
 	stopped, stop := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer stop()
 	got = invokeWithin(stopped, t, env, "check")
-	got.want(t, exitFailed, "", "cdc-relay: check: it was told to stop; what it had seen until then is left out")
+	got.want(t, exitFailed, "", "cdc-relay: check: interrupted by a signal; run it again for a result")
 	if got.stdout != "" {
 		t.Errorf("a verdict:\n%s", got.stdout)
 	}

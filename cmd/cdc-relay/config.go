@@ -26,7 +26,7 @@ func (a *app) load() (*config.Config, error) {
 	case l := <-loaded:
 		return l.cfg, l.err
 	case <-a.stopped:
-		return nil, errors.New("told to stop while the configuration, or a file that it names, was read; nothing was touched")
+		return nil, errors.New("interrupted by a signal while it read the configuration, or a file that the configuration names; nothing was touched")
 	}
 }
 
@@ -51,7 +51,7 @@ func (a *app) configCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		// Without this a mistyped sub-command would print help and succeed.
 		RunE: func(*cobra.Command, []string) error {
-			return &advice.Usage{Err: errors.New("config wants one of print, validate, schema")}
+			return &advice.Usage{Err: errors.New("config needs a subcommand: print, validate or schema")}
 		},
 	}
 	cmd.AddCommand(a.configPrintCommand(), a.configValidateCommand(), a.configSchemaCommand())

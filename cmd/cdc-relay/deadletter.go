@@ -31,12 +31,12 @@ func (a *app) deadletterCommand() *cobra.Command {
 has been re-driven or discarded stays there, with a marker behind it.
 
 Exit codes: 0 done, also when nothing matches; 1 the brokers are away, or something was
-not re-driven, or show and redrive find no dead letter at the place that --partition
-and --offset name; 2 usage or configuration; 3 the brokers refuse, or the topic does
-not exist, or another redrive of the source is running.`,
+not re-driven, or a dry run finds that nothing can be, or show and redrive find no dead
+letter at the place that --partition and --offset name; 2 usage or configuration; 3 the
+brokers refuse, or the topic does not exist, or another redrive of the source is running.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			return &advice.Usage{Err: errors.New("deadletter wants one of list, show, redrive")}
+			return &advice.Usage{Err: errors.New("deadletter needs a subcommand: list, show or redrive")}
 		},
 	}
 	cmd.AddCommand(a.deadletterList(), a.deadletterShow(), a.deadletterRedrive())
@@ -179,7 +179,7 @@ func (l *letters) selectSource(ctx context.Context) (func(string) bool, error) {
 		return nil, nil
 	case ownSources:
 		if err := l.identify(ctx); err != nil {
-			return nil, fmt.Errorf("%w; the dead letters of this configuration are told from others by its database's system identifier: without PostgreSQL, name them with --source SYSTEM/SLOT (and --without-lock to re-drive them)", err)
+			return nil, fmt.Errorf("%w; PostgreSQL's system identifier selects the dead letters of this configuration; without PostgreSQL, name their source with --source SYSTEM/SLOT (and --without-lock to re-drive them)", err)
 		}
 		return l.own, nil
 	}
@@ -244,7 +244,7 @@ func brokersRefuse(err error) error {
 	if !ok || e.Class == sink.Retry {
 		return sink.WhenUp(err)
 	}
-	if e.Reason == "unknown_topic" {
+	if e.Reason == sink.ReasonUnknownTopic {
 		return &advice.Refused{Err: fmt.Errorf("%w; or there is no dead letter yet: `cdc-relay setup` makes the topic with relay.on_reject: dead_letter", err)}
 	}
 	return &advice.Refused{Err: err}

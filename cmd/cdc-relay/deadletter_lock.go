@@ -106,10 +106,10 @@ func newStoppedReport(s *deadletter.Stopped) *stoppedReport {
 	return r
 }
 
-// toldWhy is the error in words for whoever sent the signal.
+// toldWhy is the error, with the signal named where that was the cause.
 func toldWhy(err error) string {
 	if errors.Is(err, context.Canceled) {
-		return "it was told to stop"
+		return "interrupted by a signal"
 	}
 	return err.Error()
 }

@@ -154,7 +154,7 @@ func TestRedrive_SaysHowFarItCame(t *testing.T) {
 		end func(t *testing.T, l *life, cancel context.CancelFunc)
 		why string
 	}{
-		"a signal": {func(_ *testing.T, _ *life, cancel context.CancelFunc) { cancel() }, "the redrive stopped: it was told to stop; "},
+		"a signal": {func(_ *testing.T, _ *life, cancel context.CancelFunc) { cancel() }, "the redrive stopped: interrupted by a signal; "},
 		"the lock is lost": {func(t *testing.T, l *life, _ context.CancelFunc) {
 			l.db.Exec(t, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'cdc-relay redrive'")
 		}, "the redrive stopped: keep the lock on the dead letters of slot "},

@@ -36,7 +36,7 @@ func TestDeadLetter_RefusesWhatMakesNoSense(t *testing.T) {
 		{[]string{"list", "--limit", "-1"}, `invalid argument "-1" for "--limit" flag: allowed: 1 or more`},
 		{[]string{"show", "--limit", "0"}, "allowed: 1 or more"},
 		{[]string{"show", "--limit", "ten"}, "allowed: 1 or more"},
-		{nil, "deadletter wants one of list, show, redrive"},
+		{nil, "deadletter needs a subcommand: list, show or redrive"},
 	} {
 		invoke(t, env, append([]string{"deadletter"}, tt.args...)...).want(t, exitUsage, "", tt.want)
 	}
@@ -197,8 +197,8 @@ func TestDeadLetter_FromRejectionToRedrive(t *testing.T) {
 	}
 
 	// A row without a topic is made anew from the table, once it can be. The plan tells.
-	invoke(t, l.env, "deadletter", "redrive", "--reason", "route").want(t, exitOK, "0 of 1 dead letter of the selected keys would be re-driven, 1 would be left (1 would fail); nothing was touched, repeat with --yes", "")
-	invoke(t, l.env, "deadletter", "redrive", "--reason", "route").want(t, exitOK, "would fail: ", "")
+	invoke(t, l.env, "deadletter", "redrive", "--reason", "route").want(t, exitFailed, "0 of 1 dead letter of the selected keys would be re-driven, 1 would be left (1 would fail); nothing was touched, --yes would change nothing: first mend what RESULT names", "")
+	invoke(t, l.env, "deadletter", "redrive", "--reason", "route").want(t, exitFailed, "would fail: ", "")
 	invoke(t, l.env, "deadletter", "redrive", "--reason", "route", "--set", "outbox[0].topic=orders-repaired").want(t, exitOK, "orders-repaired", "")
 	invoke(t, l.env, "deadletter", "redrive", "--reason", "route", "--set", "outbox[0].topic=orders-repaired").want(t, exitOK, "1 of 1 dead letter of the selected keys would be re-driven, 0 would be left; nothing was touched, repeat with --yes", "")
 	invoke(t, l.env, "deadletter", "redrive", "--reason", "route", "--yes").want(t, exitFailed, "0 of 1 dead letter of the selected keys re-driven, 1 left", "")

@@ -34,7 +34,7 @@ func Compile(pattern string, ignoreCase bool) (*Regex, error) {
 	return &Regex{Whole: whole, Find: find}, nil
 }
 
-// replaceFirst is Kafka's RegexRouter: text itself, unless all of it matches.
+// ReplaceFirst is Kafka's RegexRouter: text itself, unless all of it matches.
 func (r *Regex) ReplaceFirst(text string, with *Replacement) string {
 	if !r.Whole.MatchString(text) {
 		return text

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// DebeziumOption is one option of Debezium or Kafka Connect and what becomes of
+// Option is one option of Debezium or Kafka Connect and what becomes of
 // it here. `config.Load`, `cdc-relay import` and the documentation read the same
 // table, DebeziumOptions.
 type Option struct {
@@ -52,7 +52,7 @@ const (
 	ScopeProducer    = "producer"
 )
 
-// FindDebeziumOption finds the row for a name in a scope; `of` narrows to a
+// Find finds the row for a name in a scope; `of` narrows to a
 // class where the table knows it. A row for the whole name comes before a pattern.
 func Find(scope, of, name string) (Option, bool) {
 	best := -1
@@ -91,12 +91,12 @@ func matchOption(pattern, name string) bool {
 	return len(p) == len(n)
 }
 
-// accepted tells whether an option may stand below `debezium:`.
+// Accepted tells whether an option may stand below `debezium:`.
 func (o *Option) Accepted() bool {
 	return slices.Contains([]string{FateCarried, FateImplied, FateNotNeeded, FateDefault}, o.Fate)
 }
 
-// allowed are the words of an enum.
+// Allowed are the words of an enum.
 func (o *Option) Allowed() []string {
 	words, ok := strings.CutPrefix(o.Type, "enum(")
 	if !ok {
@@ -122,7 +122,7 @@ func (o Option) of(class string) Option {
 	return o
 }
 
-// DebeziumOptions lists every option of the PostgreSQL connector, the EventRouter
+// All lists every option of the PostgreSQL connector, the EventRouter
 // and of what Kafka Connect puts around them (Debezium 3.6, Connect 4).
 var All = slices.Concat(
 	eventRouterOptions, recordOptions, connectionOptions, slotOptions, captureOptions,

@@ -18,8 +18,8 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Board is what the relay shows of itself. Every method is safe from any goroutine; nobody
-// waits for a server while the lock is held.
+// Board is what the relay shows of itself. Every method is safe from any goroutine; no server
+// is waited for while the lock is held.
 type Board struct {
 	Counters
 
@@ -29,11 +29,11 @@ type Board struct {
 
 	mu sync.Mutex // guards the following
 
-	state     State // by the relay; what is shown may differ, see view
-	reason    string
-	message   string
-	announced announced
-	obstacle  *obstacle // nil: none is known
+	state      State // by the relay; what is shown may differ, see view
+	reason     string
+	message    string
+	announced  announced
+	blockedRow *blockedRow // nil: none is known
 
 	session Session   // nil between sessions
 	read    progress  // of the session, or of the last one
@@ -94,13 +94,13 @@ type Session interface {
 	BlockedFor(now time.Time) (full time.Duration, loading bool)
 }
 
-// announced is what users were told.
+// announced is the state that log and events had last.
 type announced struct {
 	state    State
 	reason   string
 	since    time.Time // of state
 	whySince time.Time // of reason; zero when that is empty
-	said     time.Time // when the log had it last
+	logged   time.Time // when the log had it last
 	skipHint bool      // the log has how the row is given up, which is known only once those before it are delivered
 }
 
@@ -171,11 +171,7 @@ func (b *Board) Sink() sink.Sink {
 // with the lock held.
 func (b *Board) allIncidents() incidents {
 	all := b.brokers.incidents
-	if s, ok := b.sink.(interface {
-		TopicsRecreated() int64
-		DataLoss() int64
-		Overtaken() int64
-	}); ok {
+	if s, ok := b.sink.(sink.Incidents); ok {
 		all.recreated += s.TopicsRecreated()
 		all.dataLoss += s.DataLoss()
 		all.overtaken += s.Overtaken()
@@ -222,7 +218,7 @@ func (b *Board) SawTopics(records []record.Record) {
 	}
 }
 
-// SetState is the word of the relay's loop. A stop is final.
+// SetState sets the state of the relay's loop. Stopping is final.
 func (b *Board) SetState(s State, reason, message string) {
 	b.mu.Lock()
 	if b.state != Stopping {
@@ -246,7 +242,8 @@ func (b *Board) ClearBlocked() {
 	}
 }
 
-// Kafka is slow to be called blocked: back-pressure of a moment is normal.
+// Kafka has to stall for that long before the relay is shown as blocked: short back-pressure is
+// normal.
 const (
 	fullUnreachable = time.Second
 	fullSilent      = 10 * time.Second
@@ -257,15 +254,15 @@ const (
 	ReasonSilent      = "kafka_not_acknowledging"
 )
 
-// view is the state as users see it: the state that Run's goroutine set, and what an
-// obstacle ahead, the window and the brokers make of it. Call it with the lock held.
+// view is the state as users see it: the state that Run's goroutine set, and how a
+// blocked row ahead, the window and the brokers change it. Call it with the lock held.
 //
-// A connection that comes and goes changes nothing about an obstacle, for which a person
-// is waited for; it is said beside it. That another relay has the slot is said instead:
-// the obstacle is that relay's then.
+// A connection that comes and goes changes nothing about a blocked row, which waits
+// for a person: the message names both. If another relay has the slot, the row is that relay's,
+// and the message names only the slot.
 func (b *Board) view(now time.Time) (State, string, string) {
 	away := b.reachable(now)
-	if o := b.obstacle; o != nil && b.state == Streaming {
+	if o := b.blockedRow; o != nil && b.state == Streaming {
 		return Blocked, o.reason, o.message
 	} else if o != nil && b.state == Reconnecting {
 		return Blocked, o.reason, o.message + "; at present also: " + b.advise(b.reason, b.message)
@@ -298,7 +295,7 @@ func (b *Board) view(now time.Time) (State, string, string) {
 	return b.state, b.reason, b.message
 }
 
-// reachable says why no broker answers, and remembers when. Call it with the lock held.
+// reachable returns why no broker answers, and remembers when. Call it with the lock held.
 func (b *Board) reachable(now time.Time) error {
 	if b.sink == nil {
 		return nil
@@ -310,14 +307,14 @@ func (b *Board) reachable(now time.Time) error {
 	return err
 }
 
-// InTheWay says what a drain was waiting for. Its state hides every other.
-func (b *Board) InTheWay(now time.Time) string {
+// DrainBlocker describes what a drain was waiting for. The state stopping hides every other.
+func (b *Board) DrainBlocker(now time.Time) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if away := b.reachable(now); away != nil {
 		return "and no broker answered: " + b.advise(ReasonUnreachable, away.Error())
 	}
-	if o := b.obstacle; o != nil && o.reason != "" {
+	if o := b.blockedRow; o != nil && o.reason != "" {
 		return "and the relay was blocked (" + o.reason + "): " + o.message
 	}
 	if b.session == nil {
@@ -326,8 +323,8 @@ func (b *Board) InTheWay(now time.Time) string {
 	return fmt.Sprintf("and %s not acknowledged and confirmed by then: look at the brokers, or raise it", wording.Count(b.session.Stats().Rows, "row"))
 }
 
-// advise adds the next step to what is said of brokers that do not answer, and how long
-// there is for it. Call it with the lock held.
+// advise adds the next step to the message of brokers that do not answer, and how much time is
+// left for it. Call it with the lock held.
 func (b *Board) advise(reason, message string) string {
 	if reason != ReasonUnreachable {
 		return message
@@ -344,7 +341,7 @@ func (b *Board) advise(reason, message string) string {
 	return message + "; nothing is lost before another " + wording.Bytes(max(0, *slot.SafeWAL)) + " of WAL: PostgreSQL keeps " + kept + " so far"
 }
 
-// Announce tells log and events when what users see has changed.
+// Announce logs a change of the shown state, and calls the event.
 func (b *Board) Announce() {
 	b.mu.Lock()
 	now := time.Now()
@@ -355,7 +352,7 @@ func (b *Board) Announce() {
 	hint := state == Blocked && strings.Contains(message, MoveSlot)
 	more := !changed && hint && !a.skipHint
 	if changed || more {
-		a.skipHint, a.said = hint, now
+		a.skipHint, a.logged = hint, now
 	}
 	if changed {
 		if state != from {
@@ -376,7 +373,7 @@ func (b *Board) Announce() {
 	if state == Blocked {
 		b.log.Error().Str("state", string(state)).Str("from", string(from)).Str("reason", reason).Msg("blocked: " + reason + ": " + message)
 	} else {
-		b.sayChange(from, state, was, reason, message, now.Sub(blockedSince))
+		b.logChange(from, state, was, reason, message, now.Sub(blockedSince))
 	}
 	if changed && b.changed != nil {
 		b.changed(from, state, reason)
@@ -387,8 +384,8 @@ func (b *Board) Announce() {
 // has it is the whole advice.
 const MoveSlot = "pg_replication_slot_advance"
 
-// sayChange logs a change to a state that is not Blocked.
-func (b *Board) sayChange(from, state State, was, reason, message string, held time.Duration) {
+// logChange logs a change to a state that is not Blocked.
+func (b *Board) logChange(from, state State, was, reason, message string, held time.Duration) {
 	line := b.log.Info()
 	if reason != "" && state != Standby {
 		line = b.log.Warn()
@@ -425,10 +422,10 @@ func (b *Board) Remind(now time.Time) {
 	b.mu.Lock()
 	state, reason, message := b.view(now)
 	blocked := state == Blocked
-	due := now.Sub(b.announced.said) >= remindEvery && (blocked || reason == ReasonUnreachable)
+	due := now.Sub(b.announced.logged) >= remindEvery && (blocked || reason == ReasonUnreachable)
 	since, kept := b.announced.whySince, ""
 	if due {
-		b.announced.said = now
+		b.announced.logged = now
 		if reason != ReasonUnreachable { // which has it already
 			kept = b.kept()
 		}
@@ -445,7 +442,8 @@ func (b *Board) Remind(now time.Time) {
 		Msg(fmt.Sprintf("still %s, for %s: %s: %s%s", state, now.Sub(since).Round(time.Second), reason, message, kept))
 }
 
-// kept says how much WAL PostgreSQL keeps for the slot, and what is left until it is lost.
+// kept describes how much WAL PostgreSQL keeps for the slot, and how much is left until the slot
+// is lost.
 // Call it with the lock held.
 func (b *Board) kept() string {
 	if b.snapshot == nil || b.snapshot.Drift != nil || b.snapshot.Slot.Restart == 0 {
@@ -468,7 +466,7 @@ func (b *Board) kept() string {
 func (b *Board) Look() func(*watch.Snapshot) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	ahead := b.obstacle
+	ahead := b.blockedRow
 	return func(snapshot *watch.Snapshot) {
 		now := time.Now()
 		b.mu.Lock()
@@ -478,7 +476,7 @@ func (b *Board) Look() func(*watch.Snapshot) {
 		} else {
 			b.confirmed(snapshot.Slot.Confirmed)
 		}
-		if ahead != nil && ahead == b.obstacle && ahead.bound == 0 {
+		if ahead != nil && ahead == b.blockedRow && ahead.bound == 0 {
 			ahead.bound = snapshot.WALEnd
 		}
 		low := b.budget.look(now, snapshot)

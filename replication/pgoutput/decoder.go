@@ -32,7 +32,7 @@ type Decoder struct {
 	describe func(*wal.Relation) ([]wal.ColumnMeta, error)
 
 	byPrefix map[string]*wal.Relation
-	messages []*wal.Relation // of DecoderOptions.Messages, in order
+	messages []*wal.Relation // of Options.Messages, in order
 
 	history wal.LSN // end of the WAL when the stream was opened; zero without a catalog
 
@@ -69,7 +69,7 @@ type drift struct {
 	err           error
 }
 
-// DecoderOptions say which rows are wanted, and where a batch ends.
+// Options say which rows are wanted, and where a batch ends.
 type Options struct {
 	// Tables are the configured tables. Relation.Table indexes this slice.
 	Tables []wal.Table
@@ -95,7 +95,7 @@ type Options struct {
 	Describe func(*wal.Relation) ([]wal.ColumnMeta, error)
 }
 
-// Defaults of DecoderOptions.
+// Defaults of Options.
 const (
 	DefaultMaxRows  = 1024
 	DefaultMaxBytes = 512 << 10

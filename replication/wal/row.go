@@ -131,7 +131,7 @@ func (b *Batch) Release() {
 	}
 }
 
-// qualified is the table's name without quotes, for messages.
+// Qualified is the table's name without quotes, for messages.
 func (r *Relation) Qualified() string { return r.Namespace + "." + r.Name }
 
 // ColumnMeta is what only the catalog knows about a column, as it is when the

@@ -101,7 +101,7 @@ func quotedIfNeeded(name string) string {
 	return QuoteIdentifier(name)
 }
 
-// sql is the name for a statement: always quoted, since a plain name may be a
+// SQL is the name for a statement: always quoted, since a plain name may be a
 // reserved word.
 func (t Table) SQL() string { return QuoteIdentifier(t.Schema) + "." + QuoteIdentifier(t.Name) }
 

@@ -3,13 +3,14 @@ package kafka
 import (
 	"errors"
 	"fmt"
-	"github.com/cdc-relay/cdc-relay/sink/broker"
-	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"math"
 	"time"
+
+	"github.com/cdc-relay/cdc-relay/sink/broker"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
 )
 
-// KafkaConfig says how to reach the brokers and how to produce.
+// Config says how to reach the brokers and how to produce.
 type Config struct {
 	broker.Connection
 

@@ -1,8 +1,6 @@
 package kafka
 
-import (
-	"time"
-)
+import "time"
 
 // NewFilling is NewKafka with another time for batches to fill in a backlog, which is
 // FillTime.

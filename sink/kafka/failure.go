@@ -67,7 +67,7 @@ func innocent(err error) bool {
 		errors.Is(err, kgo.ErrAborting) || errors.Is(err, kgo.ErrClientClosed)
 }
 
-// failure puts the cause of one record's failure into words.
+// Failure puts the cause of one record's failure into words.
 func (k *Sink) Failure(topic string, err error) sink.Failure {
 	if errors.Is(err, sink.ErrHalted) {
 		return sink.Failure{Class: sink.Retry, Reason: sink.ReasonHeldBack, Err: sink.ErrHalted}

@@ -14,7 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Kafka is the sink that produces to Kafka. doc.go says how it keeps order.
+// Sink is the sink that produces to Kafka. doc.go says how it keeps order.
 // Reachable, Ready, Close and the counters may be called from any goroutine.
 type Sink struct {
 	cfg   Config
@@ -71,7 +71,7 @@ type client struct {
 	partitioner *queuePartitioner
 }
 
-// NewKafka returns a sink for the brokers of cfg. It checks the configuration
+// New returns a sink for the brokers of cfg. It checks the configuration
 // and connects to nothing; Ready does. hooks see the client's events.
 func New(cfg Config, log zerolog.Logger, hooks ...kgo.Hook) (*Sink, error) {
 	return newKafka(cfg, fillTime, log, hooks...)

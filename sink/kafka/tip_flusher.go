@@ -2,10 +2,11 @@ package kafka
 
 import (
 	"context"
-	"github.com/cdc-relay/cdc-relay/sink"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/cdc-relay/cdc-relay/sink"
 )
 
 const (

@@ -51,12 +51,12 @@ func (c *partitionContext) Explicit() (partition int32, ok bool) { return c.part
 // Missing fails the record.
 func (c *partitionContext) Missing() { c.missing = true }
 
-// kgoClient is the client at present. A failure may replace it.
+// Client is the client at present. A failure may replace it.
 func (k *Sink) Client() *kgo.Client { return k.client.Load().Client }
 
-// topicCreator makes missing topics.
+// TopicCreator makes missing topics.
 func (k *Sink) TopicCreator() *topics.Creator { return k.topics }
 
-// connectionFailure is why a connection last failed, nil once any broker has answered after
+// ConnectionFailure is why a connection last failed, nil once any broker has answered after
 // it.
 func (k *Sink) ConnectionFailure() error { return k.reach.Cause() }

@@ -162,9 +162,9 @@ func (t *Sink) last(ctx context.Context, key string, end int64) ([]byte, error) 
 	return topics.LastCheckpoint(ctx, t.cfg.Connection, t.cfg.CheckpointTopic, key, end, t.cfg.Timeout)
 }
 
-// Convict finds the records that the brokers refuse, by index, in transactions that
+// FindRejected finds the records that the brokers reject, by index, in transactions that
 // are aborted. It ends the producer session. The error is that of brokers who would not say.
-func (t *Sink) Convict(ctx context.Context, id string, records []record.Record) (map[int]sink.Failure, error) {
+func (t *Sink) FindRejected(ctx context.Context, id string, records []record.Record) (map[int]sink.Failure, error) {
 	t.mu.Lock()
 	last := t.session
 	t.session = nil
@@ -174,15 +174,15 @@ func (t *Sink) Convict(ctx context.Context, id string, records []record.Record) 
 			return nil, &sink.Error{Class: sink.Retry, Reason: sink.ReasonClosed, Err: err}
 		}
 	}
-	c := &court{t: t, id: id, guilty: make(map[int]sink.Failure)}
+	c := &bisection{t: t, id: id, rejected: make(map[int]sink.Failure)}
 	defer c.close()
-	if err := c.hear(ctx, records, 0); err != nil {
+	if err := c.search(ctx, records, 0); err != nil {
 		return nil, err
 	}
-	if len(c.guilty) == 0 {
+	if len(c.rejected) == 0 {
 		t.smaller()
 	}
-	return c.guilty, nil
+	return c.rejected, nil
 }
 
 // smaller has less produced at a time. No record is refused alone, so it is the size
@@ -202,24 +202,24 @@ func (t *Sink) smaller() {
 		Msg("the brokers refuse records together that they take alone; going on in smaller batches. Lower kafka.max_message_bytes to max.message.bytes of the topics")
 }
 
-// court tries records.
-type court struct {
-	t      *Sink
-	id     string
-	client *kgo.Client
-	guilty map[int]sink.Failure
+// bisection finds rejected records among others.
+type bisection struct {
+	t        *Sink
+	id       string
+	client   *kgo.Client
+	rejected map[int]sink.Failure
 }
 
-func (c *court) close() {
+func (c *bisection) close() {
 	if c.client != nil {
 		c.client.Close()
 		c.client = nil
 	}
 }
 
-// hear halves what fails until what is left is one record: a record that fails among
+// search halves what fails until what is left is one record: a record that fails among
 // others is not necessarily the one that was refused.
-func (c *court) hear(ctx context.Context, records []record.Record, at int) error {
+func (c *bisection) search(ctx context.Context, records []record.Record, at int) error {
 	if len(records) == 0 {
 		return nil
 	}
@@ -230,7 +230,7 @@ func (c *court) hear(ctx context.Context, records []record.Record, at int) error
 	case f == nil:
 		return nil
 	case len(records) == 1 && f.Class == sink.Rejected:
-		c.guilty[at] = *f
+		c.rejected[at] = *f
 		return nil
 	case f.Class != sink.Rejected:
 		return &sink.Error{Class: f.Class, Reason: f.Reason, Err: f.Err}
@@ -239,17 +239,17 @@ func (c *court) hear(ctx context.Context, records []record.Record, at int) error
 	if half == 0 {
 		half = 1
 	}
-	if err := c.hear(ctx, records[:half], at); err != nil {
+	if err := c.search(ctx, records[:half], at); err != nil {
 		return err
 	}
-	return c.hear(ctx, records[half:], at+half)
+	return c.search(ctx, records[half:], at+half)
 }
 
 // try sends records and takes them back. It returns the failure of one that the
 // brokers, or our own limits, refuse.
-func (c *court) try(ctx context.Context, records []record.Record) (*sink.Failure, error) {
+func (c *bisection) try(ctx context.Context, records []record.Record) (*sink.Failure, error) {
 	if c.client == nil {
-		if ctx.Err() != nil { // nobody is shut out for a trial that is over
+		if ctx.Err() != nil { // nobody is shut out for a search that is over
 			return nil, c.t.opening(ctx, c.id, context.Cause(ctx))
 		}
 		client, err := c.t.connect(c.id)

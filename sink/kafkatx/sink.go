@@ -17,7 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Transactional produces in Kafka transactions, each with the position behind its
+// Sink produces in Kafka transactions, each with the position behind its
 // records: both become visible, to consumers that read what is committed, or
 // neither. It promises less than Kafka does about failure, and needs less care for
 // it: a transaction of which anything fails is aborted, and with it ends the
@@ -33,7 +33,7 @@ import (
 //     be committed all the same, when the brokers did not say what became of the last
 //     transaction: only Open knows.
 //
-// One goroutine calls Open, Send, Mark, Seal, Finish and Convict.
+// One goroutine calls Open, Send, Mark, Seal, Finish and FindRejected.
 type Sink struct {
 	cfg   Config
 	plain *kafka.Sink // for everything but transactions: whether brokers answer, topics, incidents
@@ -55,7 +55,7 @@ var (
 	_ sink.Incidents = (*Sink)(nil)
 )
 
-// TransactionalConfig is what transactions need beside the brokers.
+// Config is what transactions need beside the brokers.
 type Config struct {
 	kafka.Config
 
@@ -91,7 +91,7 @@ const (
 	defaultMaxBytes = 8 << 20
 )
 
-// NewTransactional returns a sink that is not open. It checks the configuration and
+// New returns a sink that is not open. It checks the configuration and
 // connects to nothing; Ready does. hooks see the clients' events.
 func New(cfg Config, log zerolog.Logger, hooks ...kgo.Hook) (*Sink, error) {
 	if cfg.Interval == 0 {

@@ -490,7 +490,7 @@ func TestTransactional_ATimeoutIsNotAFence(t *testing.T) {
 	}
 }
 
-func TestTransactional_FindsTheGuiltyAmongInnocents(t *testing.T) {
+func TestTransactional_FindsRejectedRecordsAmongOthers(t *testing.T) {
 	t.Parallel()
 	c := eosCluster(t)
 	if err := c.CreateTopic("small", 1, map[string]string{"max.message.bytes": "500"}); err != nil {
@@ -509,20 +509,20 @@ func TestTransactional_FindsTheGuiltyAmongInnocents(t *testing.T) {
 	records[9] = newRecord("orders", "k", strings.Repeat("y", 2<<20)) // over our own limit
 	ctx, cancel := context.WithTimeout(context.Background(), guardTime)
 	defer cancel()
-	guilty, err := x.Convict(ctx, x.holder.ID, records)
+	found, err := x.FindRejected(ctx, x.holder.ID, records)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, i := range []int{3, 9, 17} {
-		f, ok := guilty[i]
+		f, ok := found[i]
 		if !ok {
 			t.Errorf("record %d is not found", i)
 			continue
 		}
 		wantFailure(t, &f, sink.Rejected, "record_too_large")
 	}
-	if len(guilty) != 3 {
-		t.Errorf("%d are found, want 3", len(guilty))
+	if len(found) != 3 {
+		t.Errorf("%d are found, want 3", len(found))
 	}
 	for _, topic := range []string{"small", "orders"} {
 		if got := committed(t, c, topic); len(got) != 0 {

@@ -43,7 +43,7 @@ func NewFaulty(seed uint64, faults Faults) *Faulty {
 		case p < faults.Fail+faults.Blocked:
 			return Fail(sink.Blocked, "topic_authorization_failed", errFault)
 		case p < faults.Fail+faults.Blocked+faults.Lost:
-			v := Fail(sink.Retry, "network", errFault)
+			v := Fail(sink.Retry, sink.ReasonNetwork, errFault)
 			v.Durable = true
 			return v
 		}

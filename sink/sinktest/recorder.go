@@ -222,7 +222,7 @@ func (r *Recorder) Send(ctx context.Context, records []record.Record, done func(
 	}
 	if r.halted {
 		r.mu.Unlock()
-		done(failAll(records, sink.ErrHalted, "held_back"))
+		done(failAll(records, sink.ErrHalted, sink.ReasonHeldBack))
 		return
 	}
 	f := &flight{records: records, done: done, due: true}
@@ -337,7 +337,7 @@ func (r *Recorder) try(f *flight) (failed bool) {
 func (r *Recorder) halt() []*flight {
 	r.halted = true
 	r.halts++
-	return r.failWaiting(sink.ErrHalted, "held_back")
+	return r.failWaiting(sink.ErrHalted, sink.ReasonHeldBack)
 }
 
 func (r *Recorder) failWaiting(err error, reason string) []*flight {

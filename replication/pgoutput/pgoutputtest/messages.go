@@ -46,7 +46,7 @@ func Bit(b bool) int {
 	return 0
 }
 
-// tuple makes text columns; "\x00" stands for NULL.
+// Tuple makes text columns; "\x00" stands for NULL.
 func (m Message) Tuple(values ...string) Message {
 	m = m.U16(len(values))
 	for _, v := range values {

@@ -1,0 +1,114 @@
+package relay
+
+import (
+	"errors"
+
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/relay/delivery"
+	"github.com/cdc-relay/cdc-relay/relay/status"
+	"github.com/cdc-relay/cdc-relay/sink"
+)
+
+// ending is what follows from the end of a session.
+type ending struct {
+	state  status.State
+	reason string
+	fatal  error // ends Run
+}
+
+// classify sorts an error by what has to happen next. An unknown error counts
+// as blocked.
+func (r *Relay) classify(err error) ending {
+	var config *ConfigError
+	if errors.As(err, &config) {
+		if !r.began.Load() {
+			return ending{fatal: err}
+		}
+		return r.stuck("schema", err)
+	}
+	if held, ok := errors.AsType[*delivery.BlockedAtRowError](err); ok {
+		return r.stuck(held.Reason, held.Err)
+	}
+	var blocked *BlockedError
+	if errors.As(err, &blocked) {
+		return ending{fatal: err}
+	}
+	var failed *sink.Error
+	if errors.As(err, &failed) {
+		if failed.Class == sink.Retry {
+			reason := failed.Reason
+			if reason == sink.ReasonNetwork {
+				reason = status.ReasonUnreachable
+			}
+			return ending{state: status.Reconnecting, reason: reason}
+		}
+		if failed.Reason == sink.ReasonFenced {
+			return ending{reason: failed.Reason, fatal: err} // two that fence each other for ever deliver nothing
+		}
+		return r.refused(failed.Reason, err)
+	}
+	if errors.Is(err, sink.ErrClosed) {
+		return ending{state: status.Reconnecting, reason: status.ReasonUnreachable}
+	}
+	reason := postgres.Reason(err)
+	switch postgres.KindOf(err) {
+	case fault.KindBusy:
+		if r.ownHolder(err) { // nobody else streams, so what the relay was blocked by is still shown
+			return ending{state: status.Reconnecting, reason: reason}
+		}
+		return ending{state: status.Standby, reason: reason}
+	case fault.KindRetry:
+		return ending{state: status.Reconnecting, reason: reason}
+	case fault.KindRefused, fault.KindLost, fault.KindDrift:
+		return r.refused(reason, err)
+	default: // KindProtocol, and what a later version may add
+		return r.stuck(reason, err)
+	}
+}
+
+// refused ends a start, and blocks a relay that was streaming.
+func (r *Relay) refused(reason string, err error) ending {
+	if !r.began.Load() {
+		return ending{fatal: &RefusedError{reason, err}}
+	}
+	return r.stuck(reason, err)
+}
+
+// stuck is the ending that only a person can resolve.
+func (r *Relay) stuck(reason string, err error) ending {
+	if r.cfg.OnBlocked == ExitWhenBlocked {
+		return ending{fatal: &BlockedError{reason, err}}
+	}
+	return ending{state: status.Blocked, reason: reason}
+}
+
+// repetition counts how often the same error came in a row.
+type repetition struct {
+	text string
+	n    int
+}
+
+func (r *repetition) count(err error) int {
+	if err == nil || err.Error() != r.text {
+		r.text, r.n = "", 0
+		if err != nil {
+			r.text = err.Error()
+		}
+	}
+	r.n++
+	return r.n
+}
+
+// unreadable reports whether the stream ended at one of its rows, where every later one ends too.
+func unreadable(err error) bool {
+	e, ok := errors.AsType[*fault.Error](err)
+	return ok && (e.Kind == fault.KindProtocol || e.Kind == fault.KindRefused && e.LSN != 0)
+}
+
+// ownHolder reports whether the slot is held by the connection of the last session, which
+// the server has not found gone yet.
+func (r *Relay) ownHolder(err error) bool {
+	busy, ok := errors.AsType[*fault.Error](err)
+	return ok && busy.Kind == fault.KindBusy && busy.Holder != 0 && busy.Holder == r.server
+}

@@ -1,0 +1,363 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/relay/rejected"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/sink"
+)
+
+// atLeastOnce retries in memory, inside the session: what is durable is never sent twice,
+// and what failed is sent again in the order of the stream.
+type atLeastOnce struct{ d *Delivery }
+
+func (g *atLeastOnce) Rules() Rules                           { return Rules{Repeats: true, Growth: 4} }
+func (g *atLeastOnce) covers(*wal.Row) bool                   { return false }
+func (g *atLeastOnce) replace(*InFlight, int, *wal.Row) error { return nil }
+func (g *atLeastOnce) Pass(wal.LSN)                           {}
+func (g *atLeastOnce) MakeRoom()                              {}
+func (g *atLeastOnce) Renewal() (<-chan time.Time, func())    { return nil, func() {} }
+func (g *atLeastOnce) Renew()                                 {}
+func (g *atLeastOnce) Finish()                                {}
+func (g *atLeastOnce) Limit(lsn uint64) uint64                { return lsn }
+
+func (g *atLeastOnce) Unreadable(_, _ context.Context, cause error) error { return cause }
+
+// send waits while the sink has no room, and while the partitions of a topic are not known.
+func (g *atLeastOnce) send(f *InFlight) {
+	if records := g.d.withPosition(f.buf.Records[f.sent:]); len(records) > 0 {
+		g.d.follow(f, records)
+		g.d.hand(f, records)
+	}
+}
+
+// Close remembers the part of an open transaction that is delivered (partialTransaction). Only
+// the tracker knows that every row which was taken is delivered: a recovery that was cut short
+// may still have failed records.
+func (g *atLeastOnce) Close(cause error) {
+	d := g.d
+	if cause == nil || postgres.KindOf(cause) != fault.KindProtocol {
+		return
+	}
+	if last, open := d.s.Last(); open && d.tracker.Stats().Rows == 0 {
+		d.m.partial.last = last
+	}
+}
+
+// toRepeat counts rows that are acknowledged and may not be confirmed, because they belong to
+// a transaction of which a row is not, or lie behind one.
+func (g *atLeastOnce) ToRepeat(stats checkpoint.Stats) int {
+	return stats.Done + max(0, int(g.d.shown.repeats.Load()))
+}
+
+// undelivered is one record that has to be sent again.
+type undelivered struct {
+	p       *send
+	index   int
+	counted bool // RowRejected ran for it
+}
+
+// maxResend bounds how many records one resend carries while failures are about.
+const maxResend = 1024
+
+// Recover brings every failed record to the brokers, in the order of the stream,
+// and only those: what is durable is never sent twice.
+//
+// A failed record is not necessarily the one that the brokers reject: the client fails
+// every record that it holds for the partition. So records are sent again in runs that start
+// with one record and double while they succeed; a run that fails starts over with one. A
+// rejected record is thus found when it fails alone; every record before it is delivered, and
+// none after it overtakes.
+func (g *atLeastOnce) Recover(ctx, deliveryCtx context.Context) error {
+	d := g.d
+	if !d.Failed() && !d.sends.stumbled.Load() {
+		return nil
+	}
+	if err := d.s.Ended(); err != nil {
+		return err
+	}
+	if err := d.quiesce(deliveryCtx); err != nil {
+		return err
+	}
+	d.sends.stumbled.Store(false)
+	queue, err := g.collect()
+	if err != nil {
+		return err
+	}
+	d.sink.Resume()
+	d.Backlog(false) // what is tried alone has nothing to wait for
+	wait := Backoff{Min: d.m.cfg.RetryMin, Max: d.m.cfg.RetryMax}
+	for run := 1; len(queue) > 0; {
+		d.followAll(queue)
+		n := min(run, len(queue))
+		failure, rest, err := g.resend(deliveryCtx, queue[:n])
+		if err != nil {
+			return err
+		}
+		queue = append(rest, queue[n:]...)
+		if failure == nil {
+			run = min(2*run, maxResend)
+			wait.Reset()
+			d.m.board.ClearBlocked()
+			continue
+		}
+		run = 1
+		d.sink.Resume()
+		if n > 1 {
+			continue
+		}
+		switch g.decide(&queue[0], failure) {
+		case sendLetter:
+			continue
+		case skipRow:
+			queue = queue[1:]
+			continue
+		case keepTrying:
+		}
+		if err := g.blockedAt(ctx, deliveryCtx, &queue[0], failure, &wait); err != nil {
+			return err
+		}
+	}
+	d.m.board.ClearBlocked()
+	return nil
+}
+
+// collect lists the failed records in the order of the stream.
+func (g *atLeastOnce) collect() ([]undelivered, error) {
+	d := g.d
+	d.sends.mu.Lock()
+	failed := d.sends.failed
+	d.sends.failed = nil
+	d.sends.mu.Unlock()
+	sortSends(failed)
+	var queue []undelivered
+	for _, f := range failed {
+		var partial *sink.FailedError
+		if !errors.As(f.err, &partial) {
+			return nil, f.err
+		}
+		f.p.left = len(partial.Failures)
+		next := 0
+		for _, failure := range partial.Failures {
+			f.p.f.acknowledged(f.p.records[next:failure.Index])
+			next = failure.Index + 1
+		}
+		f.p.f.acknowledged(f.p.records[next:])
+		for _, failure := range partial.Failures {
+			if errors.Is(failure.Err, sink.ErrClosed) {
+				return nil, failure.Err
+			}
+			queue = append(queue, undelivered{p: f.p, index: failure.Index})
+		}
+	}
+	return queue, nil
+}
+
+// resend sends a run and waits for its outcome. It returns the first failure that
+// has a cause of its own, and what of the run is not durable.
+func (g *atLeastOnce) resend(deliveryCtx context.Context, run []undelivered) (*sink.Failure, []undelivered, error) {
+	d := g.d
+	records := make([]record.Record, len(run))
+	for i, u := range run {
+		records[i] = u.p.records[u.index]
+	}
+	var err error // written before answered is closed
+	answered := make(chan struct{})
+	d.give(records, func(outcome error) {
+		err = outcome
+		close(answered)
+		d.sent()
+	})
+	if ended := d.s.Wait(deliveryCtx, answered); ended != nil {
+		return nil, nil, ended
+	}
+	var partial *sink.FailedError
+	if err != nil && !errors.As(err, &partial) {
+		return nil, nil, err
+	}
+	var rest []undelivered
+	var cause *sink.Failure
+	failed := 0
+	for i := range run {
+		if partial == nil || failed == len(partial.Failures) || partial.Failures[failed].Index != i {
+			run[i].p.f.acknowledged(run[i].p.records[run[i].index : run[i].index+1])
+			g.durable(run[i].p)
+			continue
+		}
+		f := &partial.Failures[failed]
+		failed++
+		if errors.Is(f.Err, sink.ErrClosed) {
+			return nil, nil, f.Err
+		}
+		if cause == nil || errors.Is(cause.Err, sink.ErrHalted) {
+			cause = f
+		}
+		rest = append(rest, run[i])
+	}
+	return cause, rest, nil
+}
+
+// durable counts one record of a failed send; the last one finishes the send.
+func (g *atLeastOnce) durable(p *send) {
+	if p.left--; p.left == 0 {
+		p.f.finish()
+	}
+}
+
+// blockedAt shows the relay as blocked at a record that failed alone, and waits before the next
+// try.
+func (g *atLeastOnce) blockedAt(ctx, deliveryCtx context.Context, u *undelivered, f *sink.Failure, wait *Backoff) error {
+	d := g.d
+	row := u.p.records[u.index].Row
+	u.p.f.confirmBeforeRow(row)
+	err := &RowBlockedError{Reason: f.Reason, Err: f.Err}
+	if row != nil {
+		err.Table = row.Relation.Namespace + "." + row.Relation.Name
+		err.LSN = row.LSN
+		err.Commit, err.Ordinal = row.Place()
+	}
+	if row != nil && f.Class == sink.Rejected && d.m.cfg.OnReject == StopOnReject {
+		err.Err = d.skipHint(err.Commit, f.Reason, err.Err)
+	}
+	if d.m.cfg.OnReject == DeadLetterOnReject && u.p.records[u.index].Topic == d.m.cfg.DeadLetterTopic {
+		err.Err = setupMakes(f.Reason, err.Err)
+	}
+	if f.Class == sink.Rejected && !u.counted {
+		u.counted = true
+		d.m.Rejected.Reject(f.Reason, deadletter.Row{Commit: err.Commit, Seq: err.Ordinal}, err)
+	}
+	if d.m.ev.ProduceRetried != nil {
+		d.m.ev.ProduceRetried(f.Reason)
+	}
+	if row != nil && f.Class != sink.Retry {
+		d.m.board.BlockedAt(row, d.Lineage(), f.Reason, err)
+	}
+	return d.s.Block(ctx, deliveryCtx, f.Reason, err, f.Class != sink.Retry, wait.Delay())
+}
+
+// rejected blocks at a row that the router cannot turn into a record, and routes it again with
+// back-off. Meanwhile everything before it is made durable. It ends the session, or returns
+// when the row and everything behind it in the batch is sent.
+func (g *atLeastOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, rejection error) error {
+	d := g.d
+	g.send(f)
+	wait := Backoff{Min: d.m.cfg.RetryMin, Max: d.m.cfg.RetryMax}
+	for at, reached := -1, -1; rejection != nil; rejection = d.Route(f) {
+		if errors.Is(rejection, errOvertakes) {
+			if err := g.sendFirst(ctx, deliveryCtx, f); err != nil {
+				return err
+			}
+			continue
+		}
+		reason := rejectionReason(rejection)
+		if at != f.routed && !errors.Is(rejection, record.ErrBinary) {
+			at = f.routed
+			g.send(f)
+			d.m.Rejected.Reject(reason, deadletter.RowOf(&f.batch.Rows[at]), rejection)
+		}
+		shown, row := rejection, &f.batch.Rows[f.routed]
+		show := func(way error) {
+			shown = way
+			d.m.board.BlockedAt(row, d.Lineage(), reason, shown)
+			d.m.board.SetBlocked(reason, shown)
+		}
+		switch {
+		case errors.Is(rejection, record.ErrBinary): // the next session gets past it
+		case reached == f.routed:
+			show(d.skipHint(deadletter.RowOf(row).Commit, reason, rejection))
+		default:
+			show(d.deadLetterHint(reason, rejection))
+		}
+		if err := d.quiesce(deliveryCtx); err != nil {
+			return err
+		}
+		if err := g.Recover(ctx, deliveryCtx); err != nil {
+			return err
+		}
+		f.confirmBefore(f.routed)
+		if errors.Is(rejection, record.ErrBinary) {
+			return rejection // the next session reads text
+		}
+		if reached != f.routed {
+			reached = f.routed
+			show(d.skipHint(deadletter.RowOf(row).Commit, reason, rejection))
+		}
+		if err := d.s.Block(ctx, deliveryCtx, reason, shown, true, wait.Delay()); err != nil {
+			return err
+		}
+	}
+	g.send(f)
+	d.m.board.ClearBlocked()
+	return nil
+}
+
+// sendFirst makes everything durable that was routed before a row whose dead letter would
+// overtake it.
+func (g *atLeastOnce) sendFirst(ctx, deliveryCtx context.Context, f *InFlight) error {
+	g.send(f)
+	if err := g.d.quiesce(deliveryCtx); err != nil {
+		return err
+	}
+	if err := g.Recover(ctx, deliveryCtx); err != nil {
+		return err
+	}
+	f.waited, f.durable = f.routed+1, f.sent
+	return nil
+}
+
+// decision is what happens next to a record that the brokers rejected.
+type decision int
+
+const (
+	keepTrying decision = iota // later; the relay is blocked until then
+	sendLetter                 // the record was replaced by its dead letter
+	skipRow                    // the record needs no delivery
+)
+
+// decide applies relay.on_reject to a record that failed alone. A dead letter that is rejected
+// itself is sent again with less of the record in it.
+func (g *atLeastOnce) decide(u *undelivered, f *sink.Failure) decision {
+	d := g.d
+	if f.Class != sink.Rejected || d.m.cfg.OnReject == StopOnReject {
+		return keepTrying
+	}
+	rec := &u.p.records[u.index]
+	row := rec.Row
+	cause := &RowBlockedError{
+		Reason: f.Reason, Err: f.Err, Table: row.Relation.Namespace + "." + row.Relation.Name,
+		LSN: row.LSN, Ordinal: row.Ordinal, Commit: deadletter.RowOf(row).Commit,
+	}
+	if rec.Topic == d.m.cfg.DeadLetterTopic {
+		if !deadletter.Strip(rec) {
+			return keepTrying
+		}
+		d.m.log.Warn().Err(cause).Str("topic", rec.Topic).Msg("the dead-letter topic refuses the row too; it goes there with less of its record")
+		return sendLetter
+	}
+	if d.m.cfg.OnReject == DeadLetterOnReject {
+		if err := d.park(rec); err != nil {
+			f.Reason, f.Err = rejected.ReasonParkedKeysFull, fmt.Errorf("%w; the row: %w", err, f.Err)
+			return keepTrying
+		}
+	}
+	d.m.Rejected.Reject(f.Reason, deadletter.RowOf(row), cause)
+	d.m.Rejected.Aside(f.Reason, row, cause)
+	if d.m.cfg.OnReject == SkipOnReject {
+		rec.Topic = ""
+		u.p.f.skipped = true
+		g.durable(u.p)
+		return skipRow
+	}
+	*rec = d.letter(rec, f.Reason, cause)
+	u.p.f.letters = append(u.p.f.letters, f.Reason)
+	return sendLetter
+}

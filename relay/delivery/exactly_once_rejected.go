@@ -1,0 +1,224 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/sink"
+)
+
+// With exactly-once a rejected record is found by bisection: the sink sends the records of the
+// failed transaction again in transactions that it aborts. The decision about the record is
+// remembered (refusals), and the session that reads the row again puts the dead letter in the
+// record's place, or nothing, before it is sent: a source transaction is never divided for it.
+
+// searchTimeout bounds the search for rejected records.
+const searchTimeout = time.Minute
+
+// errDecided ends a session whose rejected records are found: the next session sends their
+// transaction again with dead letters in their place, or without them.
+var errDecided = errors.New("rows were refused by the brokers; their transaction is sent again without them")
+
+// ErrIsolated ends a session at a transaction that cannot be delivered, whose beginning shares a
+// Kafka transaction with rows before it. The next session commits these rows by themselves:
+// giving the transaction up moves the slot over everything before it.
+var ErrIsolated = errors.New("rows were given up with the beginning of a later transaction that cannot be delivered; they are sent again without that")
+
+// isolate reports whether a transaction has to be isolated, and was not yet. Every send is
+// answered by then.
+func (x *exactlyOnce) isolate(commit wal.LSN) bool {
+	if x.d.m.isolated == commit {
+		return false
+	}
+	d := x.d
+	d.sends.mu.Lock()
+	defer d.sends.mu.Unlock()
+	for _, f := range d.sends.failed {
+		for i := range f.p.records {
+			if row := f.p.records[i].Row; row != nil && deadletter.RowOf(row).Commit < commit {
+				d.m.isolated = commit
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Unreadable reports first what keeps rows before the unreadable row from being committed:
+// skipping that row would give them up too. A relay that is fenced here lost the slot to a
+// standby: the server releases the slot with such an error.
+func (x *exactlyOnce) Unreadable(ctx, within context.Context, unread error) error {
+	if x.d.sends.outstanding.Load() > 0 {
+		return unread
+	}
+	last, _ := x.d.s.Last()
+	isolated := x.isolate(last.Commit)
+	err := x.Recover(ctx, within)
+	own, ok := errors.AsType[*sink.Error](err)
+	switch {
+	case err == nil || isHeldBack(err):
+		x.d.isolates = isolated
+	case within.Err() == nil && (!ok || own.Reason != sink.ReasonFenced):
+		return err
+	}
+	return unread
+}
+
+// BlockedAtRowError ends a session at a row that only a person can get past.
+type BlockedAtRowError struct {
+	Reason string
+	Err    error
+}
+
+func (e *BlockedAtRowError) Error() string { return e.Err.Error() }
+func (e *BlockedAtRowError) Unwrap() error { return e.Err }
+
+// decide applies relay.on_reject to the rejected records among the candidates.
+func (x *exactlyOnce) decide(candidates []record.Record, found map[int]sink.Failure) error {
+	d, r := x.d, x.d.m
+	if len(found) == 0 {
+		return &sink.Error{Class: sink.Retry, Reason: sink.ReasonRefusedTogether, Err: errors.New("the brokers refused records together that they take alone; trying smaller batches")}
+	}
+	for i := range candidates {
+		f, is := found[i]
+		rec := &candidates[i]
+		if !is || rec.Row == nil {
+			continue
+		}
+		row, id := rec.Row, recordName(rec)
+		cause := &RowBlockedError{
+			Reason: f.Reason, Err: f.Err, Table: row.Relation.Namespace + "." + row.Relation.Name,
+			LSN: row.LSN, Ordinal: row.Ordinal, Commit: id.row.Commit,
+		}
+		switch {
+		case r.cfg.OnReject == StopOnReject:
+			d.m.Rejected.Reject(f.Reason, id.row, cause)
+			cause.Err = d.deadLetterHint(f.Reason, cause.Err) // what lies before it was aborted with it
+			return x.blockAt(row, f.Reason, cause)
+		case r.cfg.OnReject == DeadLetterOnReject && rec.Topic == r.cfg.DeadLetterTopic: // a letter: see refuseLetterTopic
+			letter := *rec
+			if !deadletter.Strip(&letter) {
+				return x.blockAt(row, f.Reason, cause)
+			}
+			put(&r.refusals.strips, id, r.refusals.strips[id]+1)
+		default:
+			d.m.Rejected.Aside(f.Reason, row, cause)
+			put(&r.refusals.refused, id, refusedRecord{reason: f.Reason, err: cause})
+		}
+	}
+	return errDecided
+}
+
+// put makes the map with its first entry.
+func put[V any](m *map[recordID]V, id recordID, v V) {
+	if *m == nil {
+		*m = make(map[recordID]V)
+	}
+	(*m)[id] = v
+}
+
+// recordName is the name of a record that has a row.
+func recordName(rec *record.Record) recordID {
+	return recordID{deadletter.RowOf(rec.Row), int(rec.Nth)}
+}
+
+// blockAt ends the session at a row. The next one commits everything before the row's
+// transaction.
+func (x *exactlyOnce) blockAt(row *wal.Row, reason string, cause error) error {
+	x.d.m.board.BlockedAt(row, x.d.Lineage(), reason, cause)
+	return &BlockedAtRowError{reason, cause}
+}
+
+func (x *exactlyOnce) replace(f *InFlight, n int, row *wal.Row) error {
+	d := x.d
+	if len(d.m.refusals.refused) == 0 {
+		return nil
+	}
+	records := f.buf.Records[n:]
+	kept := records[:0]
+	for i := range records {
+		rec := &records[i]
+		c, ok := d.m.refusals.refused[recordName(rec)]
+		if !ok {
+			kept = append(kept, *rec)
+			continue
+		}
+		d.m.Rejected.Reject(c.reason, deadletter.RowOf(row), c.err)
+		if d.m.cfg.OnReject == SkipOnReject {
+			continue
+		}
+		if err := d.park(rec); err != nil {
+			return fmt.Errorf("%w; the row: %w", err, c.err)
+		}
+		kept = append(kept, d.letter(rec, c.reason, c.err))
+		f.letters = append(f.letters, c.reason)
+	}
+	f.buf.Records = f.buf.Records[:n+len(kept)]
+	return nil
+}
+
+// hand gives the sink records, after parked keys and shortened letters are applied.
+func (x *exactlyOnce) hand(f *InFlight, records []record.Record) {
+	x.d.follow(f, records)
+	x.shorten(records)
+	x.d.hand(f, records)
+}
+
+// shorten strips letters that the brokers rejected as often as they did.
+func (x *exactlyOnce) shorten(records []record.Record) {
+	if len(x.d.m.refusals.strips) == 0 {
+		return
+	}
+	for i := range records {
+		if records[i].Row == nil || records[i].Topic != x.d.m.cfg.DeadLetterTopic {
+			continue
+		}
+		for range x.d.m.refusals.strips[recordName(&records[i])] {
+			deadletter.Strip(&records[i])
+		}
+	}
+}
+
+// rejected ends the session at a row that the router refuses. Everything that commits before
+// the row's transaction is committed first.
+func (x *exactlyOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, rejection error) error {
+	d := x.d
+	row := &f.batch.Rows[f.routed]
+	reason := rejectionReason(rejection)
+	if i := rowFrom(f.batch.Rows, deadletter.RowOf(row).Commit); i > 0 {
+		records := d.withPosition(f.buf.Records[f.sent:])
+		if rest := x.cut(f, records, i, true); len(rest) > 0 {
+			d.m.log.Debug().Int("records", len(rest)).Msg("records of a transaction with a rejected row are not sent")
+		}
+	}
+	x.Finish()
+	if err := d.quiesce(deliveryCtx); err != nil {
+		return err
+	}
+	isolated := x.isolate(deadletter.RowOf(row).Commit)
+	if len(x.lost) > 0 || d.Failed() {
+		if err := x.Recover(ctx, deliveryCtx); err != nil && !isHeldBack(err) {
+			return err
+		}
+	}
+	if errors.Is(rejection, record.ErrBinary) {
+		return rejection // the next session reads text
+	}
+	if isolated {
+		return ErrIsolated
+	}
+	d.m.Rejected.Reject(reason, deadletter.RowOf(row), rejection)
+	return x.blockAt(row, reason, d.skipHint(deadletter.RowOf(row).Commit, reason, rejection))
+}
+
+// isHeldBack reports that no record failed by itself: the end of the stream left the
+// transaction open.
+func isHeldBack(err error) bool {
+	e, ok := errors.AsType[*sink.Error](err)
+	return ok && e.Reason == sink.ReasonHeldBack
+}

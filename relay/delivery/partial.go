@@ -1,0 +1,33 @@
+package delivery
+
+import (
+	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+)
+
+// partialTransaction is the beginning of a transaction that was delivered before the stream came
+// to a row that cannot be read. The transaction cannot be confirmed, so each session
+// reads its beginning again; without this, each would send the beginning again until the cause
+// is removed.
+type partialTransaction struct {
+	last deadletter.Row
+}
+
+// belong forgets the partial and the isolated transaction, and the counted rows, of another
+// history: other rows have their positions there.
+func (m *Memory) belong(to wal.Lineage) {
+	if m.of != to {
+		m.of, m.partial, m.isolated = to, partialTransaction{}, 0
+		m.Rejected.Forget()
+	}
+}
+
+// covers reports whether a row was delivered. Ordinals are the same in every session: a
+// change of table or publication ends the relay's work before it reads on.
+func (p *partialTransaction) covers(row *wal.Row) bool {
+	id := deadletter.RowOf(row)
+	return p.last.Commit != 0 && id.Commit == p.last.Commit && id.Seq <= p.last.Seq
+}
+
+// ForgetPartial forgets that the beginning of a transaction was delivered: another relay may send it again.
+func (m *Memory) ForgetPartial() { m.partial = partialTransaction{} }

@@ -1,0 +1,72 @@
+package relay
+
+import (
+	"context"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/deadletter"
+)
+
+// Wait returns nil at a signal, or the error that ends the session before it.
+func (s *session) Wait(deliveryCtx context.Context, signal <-chan struct{}) error {
+	select {
+	case <-signal:
+		return nil
+	case err := <-s.interrupts:
+		return err
+	case <-s.intake.lost:
+		return s.intake.srcErr
+	case <-deliveryCtx.Done():
+		return s.Cut()
+	}
+}
+
+// Ended is the error that ends the session by now, without the end of the drain; or nil.
+func (s *session) Ended() error {
+	select {
+	case <-s.intake.lost:
+		return s.intake.srcErr
+	case err := <-s.interrupts:
+		return err
+	default:
+		return nil
+	}
+}
+
+// Block shows the relay as blocked and waits for d. It ends the session when the
+// source is lost; where only a person can help, also when the operator stops the relay, or with
+// relay.on_blocked: exit. A drain goes on trying what may pass by itself.
+func (s *session) Block(ctx, deliveryCtx context.Context, reason string, cause error, person bool, d time.Duration) error {
+	if person && s.r.cfg.OnBlocked == ExitWhenBlocked {
+		return &BlockedError{reason, cause}
+	}
+	s.r.board.SetBlocked(reason, cause)
+	stop := ctx.Done()
+	if !person {
+		stop = nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-s.intake.lost:
+		return s.intake.srcErr
+	case err := <-s.interrupts:
+		return err
+	case <-stop:
+		return errStopped
+	case <-deliveryCtx.Done():
+		return s.Cut()
+	}
+}
+
+// Last is the last row that was taken, and whether its transaction goes on behind the last
+// batch.
+func (s *session) Last() (deadletter.Row, bool) { return s.taken.last, s.taken.open }
+
+// Sending ends when waiting for room in the sink is pointless.
+func (s *session) Sending() context.Context { return s.bounds.sending }
+
+// Searching also ends when another relay may have the slot.
+func (s *session) Searching() context.Context { return s.bounds.searching }

@@ -1,0 +1,132 @@
+package status
+
+import (
+	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+)
+
+// blockedRow is a row at which a session was blocked: one that cannot be read, or that
+// was read and cannot be delivered. Each session begins before it and may stream for
+// long until it is there again, so the relay is shown as blocked until one is past it,
+// also between sessions, unless another relay has the slot.
+//
+// A row that cannot be read is known by what lies before it. Rows and commits come in
+// the same order in every session, so one that no session brought before lies behind
+// it. A keep-alive of any position may lie before it, unless it reaches bound.
+//
+// It is guarded by the board's lock.
+type blockedRow struct {
+	of      wal.Lineage
+	reason  string
+	message string
+
+	row deadletter.Row // that is not delivered, if it is not unread
+
+	unread bool
+	read   progress // of the session that met it
+	bound  wal.LSN  // end of the server's WAL, looked at behind the first failure; zero: not looked at
+}
+
+// progress is how far a stream was read.
+type progress struct {
+	row     deadletter.Row // the last one
+	through wal.LSN        // everything that commits before it was read
+}
+
+func (p *progress) add(b *wal.Batch) {
+	if n := len(b.Rows); n > 0 {
+		p.row = deadletter.RowOf(&b.Rows[n-1])
+	}
+	p.through = max(p.through, b.Through)
+}
+
+// readPast reports whether a batch that was read lies at or behind the row.
+func (o *blockedRow) readPast(b *wal.Batch) bool {
+	if !o.unread {
+		return false
+	}
+	if n := len(b.Rows); n > 0 {
+		// What commits before through lies before it, also where a session begins earlier.
+		if last := deadletter.RowOf(&b.Rows[n-1]); last.Commit >= o.read.through && o.read.row.Compare(last) < 0 {
+			return true
+		}
+	}
+	if !b.ThroughTime.IsZero() && b.Through > o.read.through {
+		return true
+	}
+	return o.startsPast(b.Through)
+}
+
+// startsPast reports whether a session that starts at a position starts behind the row.
+func (o *blockedRow) startsPast(at wal.LSN) bool {
+	if o.unread {
+		return o.bound != 0 && at >= o.bound
+	}
+	return at > o.row.Commit
+}
+
+// deliveredWith reports whether the row is among rows that are durable.
+func (o *blockedRow) deliveredWith(rows []wal.Row) bool {
+	return !o.unread && len(rows) > 0 && o.row.Compare(deadletter.RowOf(&rows[0])) >= 0 && o.row.Compare(deadletter.RowOf(&rows[len(rows)-1])) <= 0
+}
+
+// BlockedAt remembers that a session is blocked at a row that it read.
+func (b *Board) BlockedAt(row *wal.Row, of wal.Lineage, reason string, cause error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.blockedRow = &blockedRow{of: of, reason: reason, message: cause.Error(), row: deadletter.RowOf(row)}
+}
+
+// Unread remembers where a session ended that cannot read on. One that did not get past
+// what an earlier one met has read no more than that.
+func (b *Board) Unread(of wal.Lineage, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.blockedRow == nil || !b.blockedRow.unread {
+		b.blockedRow = &blockedRow{of: of, unread: true, read: b.read}
+	}
+	b.blockedRow.reason, b.blockedRow.message = postgres.Reason(err), err.Error()
+}
+
+// Read takes note of a batch that was read.
+func (b *Board) Read(batch *wal.Batch) {
+	b.forgetIf(func(o *blockedRow) bool { return o.readPast(batch) })
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.readAgain(batch)
+	b.read.add(batch)
+}
+
+// Begins takes note of where a session begins.
+func (b *Board) Begins(of wal.Lineage, start wal.LSN) {
+	b.forgetIf(func(o *blockedRow) bool { return o.of != of || o.startsPast(start) })
+}
+
+// Delivered takes note of rows that are durable.
+func (b *Board) Delivered(rows []wal.Row) {
+	b.forgetIf(func(o *blockedRow) bool { return o.deliveredWith(rows) })
+}
+
+// forgetIf forgets the blocked row once a session is past it.
+func (b *Board) forgetIf(past func(*blockedRow) bool) {
+	b.mu.Lock()
+	gone := b.blockedRow != nil && past(b.blockedRow)
+	if gone {
+		b.blockedRow = nil
+	}
+	b.mu.Unlock()
+	if gone {
+		b.Announce()
+	}
+}
+
+// BlockedCommit is the commit of the transaction that cannot be delivered; zero: none.
+func (b *Board) BlockedCommit() wal.LSN {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.blockedRow == nil || b.blockedRow.unread {
+		return 0
+	}
+	return b.blockedRow.row.Commit
+}
