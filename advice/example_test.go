@@ -1,4 +1,4 @@
-package sink_test
+package advice_test
 
 import (
 	"errors"
@@ -8,7 +8,7 @@ import (
 )
 
 // An error ends with the next step, which a status page shows beside the cause.
-func ExampleTold() {
+func ExampleSplit() {
 	err := advice.Give(errors.New("topic orders does not exist"), "create it, or set kafka.create_topics")
 	seen, next := advice.Split(fmt.Errorf("deliver records: %w", err))
 	fmt.Println(seen)
