@@ -102,7 +102,7 @@ func TestUsage_MistakesExitWith2AndTouchNothing(t *testing.T) {
 		{"run now", `unknown argument "now": cdc-relay run takes none`},
 		{"import", "FILE is missing: cdc-relay import FILE (see cdc-relay import --help)\n"},
 		{"import a b", `unknown argument "b" behind a`},
-		{"config", "print, validate, schema"},
+		{"config", "print, validate or schema"},
 		{"config frobnicate", `unknown command "frobnicate"`},
 		{"config prnt", `unknown command "prnt": did you mean print? (see cdc-relay config --help)`},
 		{"deadletter lst", `unknown command "lst": did you mean list? (see cdc-relay deadletter --help)`},
