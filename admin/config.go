@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/cdc-relay/cdc-relay/loopback"
 )
 
 // Config says where to listen and who may ask.
@@ -31,7 +33,7 @@ type Config struct {
 // loopback; the name is in the request. A token keeps such a page out by itself.
 func (c *Config) ours(request string) bool {
 	listen, _, err := net.SplitHostPort(c.Listen)
-	if c.Token != nil || err != nil || !loopback(listen) || request == "" {
+	if c.Token != nil || err != nil || !loopback.Is(listen) || request == "" {
 		return true
 	}
 	host := request
@@ -39,15 +41,9 @@ func (c *Config) ours(request string) bool {
 		host = h
 	}
 	host = strings.TrimSuffix(strings.Trim(host, "[]"), ".")
-	return loopback(host) || slices.ContainsFunc(c.Hosts, func(name string) bool {
+	return loopback.Is(host) || slices.ContainsFunc(c.Hosts, func(name string) bool {
 		return name == "*" || strings.EqualFold(name, host)
 	})
-}
-
-// loopback takes a name or an address.
-func loopback(host string) bool {
-	ip := net.ParseIP(host)
-	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }
 
 // ListenError is an address that cannot be had: exit code 3.

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/cdc-relay/cdc-relay/loopback"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
@@ -301,7 +302,7 @@ func (l *loader) checkHTTP() {
 			l.refuse(fmt.Sprintf("http.hosts[%d]", i), "%q is no host; allowed: a name or an address without a port, or *", name)
 		}
 	}
-	if !isLoopback(host) && h.Token == "" && h.TokenFile == "" {
+	if !loopback.Is(host) && h.Token == "" && h.TokenFile == "" {
 		l.warn("http.listen: %s can be reached from other machines and http.token_file is not set: anybody there may read metrics and status", h.Listen)
 	}
 }

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"net"
 	"net/url"
 	"regexp"
 	"strconv"
@@ -146,13 +145,4 @@ func hasPort(host string) bool {
 	}
 	_, err := strconv.ParseUint(host[i+1:], 10, 16)
 	return err == nil
-}
-
-// isLoopback takes a host name or an address.
-func isLoopback(host string) bool {
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
 }

@@ -108,6 +108,13 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
+// Apart returns the error without its hint, and the hint.
+func (e *Error) Apart() (seen, next string) {
+	bare := *e
+	bare.Hint = ""
+	return bare.Error(), e.Hint
+}
+
 // OneLine folds the line breaks that drivers put between the attempts on
 // several hosts: an error is one line of a log.
 func OneLine(s string) string {

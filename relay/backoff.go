@@ -1,8 +1,6 @@
 package relay
 
-import (
-	"github.com/cdc-relay/cdc-relay/replication/wal"
-)
+import "github.com/cdc-relay/cdc-relay/replication/wal"
 
 // reach tells sessions that get on from those that repeat what an earlier one did,
 // which must come ever more rarely: each sends the same rows again. Owned by one

@@ -1,8 +1,6 @@
 package relay
 
-import (
-	"github.com/cdc-relay/cdc-relay/relay/delivery"
-)
+import "github.com/cdc-relay/cdc-relay/relay/delivery"
 
 // ConfigError means that the configuration does not fit the tables: exit code 2.
 type ConfigError struct{ Err error }

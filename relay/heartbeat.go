@@ -1,8 +1,6 @@
 package relay
 
-import (
-	"time"
-)
+import "time"
 
 // heart ticks when the configuration asks for heartbeat records, as Debezium's
 // heartbeat.interval.ms does.

@@ -3,12 +3,13 @@ package router
 import (
 	"errors"
 	"fmt"
-	"github.com/cdc-relay/cdc-relay/router/advice"
+	"strings"
+
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/router/column"
 	"github.com/cdc-relay/cdc-relay/router/preset"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/router/template"
-	"strings"
 )
 
 // topic compiles the topic and returns its template with columns' names.
@@ -96,7 +97,7 @@ func (c *compiler) presetTopic(s *preset.Shape) *template.Template {
 		if s.Preset.Named() {
 			block = fmt.Sprintf("outbox:\n  - table: %s\n    preset: %s\n    topic: events", c.Table, s.Preset.Name)
 		}
-		c.fail("topic", &advice.Advised{What: fmt.Errorf("preset %s has no topic of its own", s.Preset.Name), Hint: "set topic", Block: block})
+		c.fail("topic", &advice.Error{Cause: fmt.Errorf("preset %s has no topic of its own", s.Preset.Name), Next: "set topic", Block: block})
 		return nil
 	}
 	if s.Preset.TopicElse != "" && s.Columns[preset.RoleTopic] == "" {

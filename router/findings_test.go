@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/router/advice"
 	"github.com/cdc-relay/cdc-relay/router/column"
 	"github.com/cdc-relay/cdc-relay/router/format"
 	"github.com/cdc-relay/cdc-relay/router/record"
@@ -145,8 +145,8 @@ func TestAdvised_TellsWhatToDoApartFromWhatIsWrong(t *testing.T) {
 		{[]string{"id uuid", "kind text", "payload jsonb"}, Mapping{Columns: Columns{Type: "kind", Key: "payload"}, Topic: "t"}, "point into it, as in payload#/customer/id, or map another column", false},
 	} {
 		_, err := mustNew(t, tt.m).Check(table(t, tt.columns...))
-		advised, ok := errors.AsType[*advice.Advised](err)
-		if !ok || advised.Hint != tt.hint || (advised.Block != "") != tt.block || strings.Contains(advised.What.Error(), tt.hint) || !strings.Contains(err.Error(), "; "+tt.hint) {
+		advised, ok := errors.AsType[*advice.Error](err)
+		if !ok || advised.Next != tt.hint || (advised.Block != "") != tt.block || strings.Contains(advised.Cause.Error(), tt.hint) || !strings.Contains(err.Error(), "; "+tt.hint) {
 			t.Errorf("%v: %v, %+v", tt.columns, err, advised)
 		}
 	}

@@ -2,7 +2,9 @@ package sink
 
 import (
 	"errors"
-	"strings"
+	"fmt"
+
+	"github.com/cdc-relay/cdc-relay/advice"
 )
 
 // Error is a failure that concerns the brokers, with what has to happen next.
@@ -24,27 +26,14 @@ type Classified interface {
 	Classify(found error) *Error
 }
 
-// advised is a failure with what to do about it.
-type advised struct {
-	err  error
-	next string
-}
-
-// Error ends the cause where the advice begins: the brokers' texts end with a full stop.
-func (e *advised) Error() string { return strings.TrimSuffix(e.err.Error(), ".") + "; " + e.next }
-func (e *advised) Unwrap() error { return e.err }
-
-// Advise ends an error with what to do about it.
-func Advise(err error, next string) error { return &advised{err, next} }
-
-// Told takes an error of this package apart into what was seen and what to do about it,
-// which is empty where it does not say.
-func Told(err error) (seen, next string) {
-	if e, ok := errors.AsType[*advised](err); ok {
-		if seen, ok := strings.CutSuffix(err.Error(), "; "+e.next); ok {
-			return seen, e.next // either may have a "; " of its own
-		}
+// WhenUp tells what to do about brokers that are away, where nothing else was said.
+func WhenUp(err error) error {
+	e, ok := errors.AsType[*Error](err)
+	if !ok || e.Class != Retry || e.Reason != ReasonNetwork {
+		return err
 	}
-	seen, next, _ = strings.Cut(err.Error(), "; ")
-	return seen, next
+	if _, next := advice.Split(err); next != "" {
+		return err
+	}
+	return fmt.Errorf("%w; start the brokers, or correct kafka.brokers, and repeat it: `cdc-relay check` says which of them answer", err)
 }

@@ -18,12 +18,13 @@ const module = "github.com/cdc-relay/cdc-relay/"
 // joint.
 var arrows = map[string][]string{
 	// Leaves.
-	"wording":       {},
-	"fault":         {"replication/wal"}, // positions
-	"checkpoint":    {"replication/wal"},
-	"migrations":    {},
-	"peer":          {},
-	"router/advice": {},
+	"wording":    {},
+	"fault":      {"advice", "replication/wal"}, // positions
+	"checkpoint": {"replication/wal"},
+	"migrations": {},
+	"peer":       {},
+	"advice":     {},
+	"loopback":   {},
 
 	"replication":          {"fault", "postgres", "postgres/catalog", "replication/pgoutput", "replication/wal"},
 	"replication/wal":      {},
@@ -36,53 +37,57 @@ var arrows = map[string][]string{
 	"postgres/catalog":   {"fault", "postgres", "replication/wal", "wording"},
 	"postgres/provision": {"fault", "postgres", "postgres/catalog", "replication/wal", "wording"},
 	"postgres/sample":    {"fault", "postgres", "postgres/catalog", "replication/wal"},
-	"postgres/preflight": {"fault", "postgres", "postgres/catalog", "replication/wal", "wording"},
+	"postgres/preflight": {"advice", "fault", "postgres", "postgres/catalog", "replication/wal", "wording"},
 	"postgres/watch":     {"fault", "postgres", "postgres/catalog", "replication/wal"},
 
 	"postgres/postgrestest":            {"fault", "postgres", "postgres/catalog", "replication/wal", "test/harness"},
-	"postgres/preflight/preflighttest": {"postgres/preflight"},
+	"postgres/preflight/preflighttest": {"advice", "postgres/preflight"},
 
-	"router":          {"replication/wal", "router/advice", "router/column", "router/format", "router/jsontext", "router/preset", "router/record", "router/template", "wording"},
+	"router":          {"advice", "replication/wal", "router/column", "router/format", "router/jsontext", "router/preset", "router/record", "router/template", "wording"},
 	"router/record":   {"replication/wal"},
 	"router/jsontext": {},
-	"router/column":   {"replication/wal", "router/advice", "router/jsontext", "router/record", "wording"},
+	"router/column":   {"advice", "replication/wal", "router/jsontext", "router/record", "wording"},
 	"router/template": {"replication/wal", "router/column", "router/jsontext", "router/record"},
 	"router/format":   {"replication/wal", "router/column", "router/jsontext", "router/record"},
-	"router/preset":   {"replication/wal", "router/advice", "router/column", "router/format", "router/record"},
+	"router/preset":   {"advice", "replication/wal", "router/column", "router/format", "router/record"},
 
 	// Nothing but config and the program may import these: see TestArchitecture_DebeziumCanBeDeleted.
 	"debezium":           {"debezium/connect", "debezium/javaregex", "debezium/options", "replication/wal", "router", "router/column", "router/format", "router/preset", "router/record"},
 	"debezium/options":   {},
 	"debezium/javaregex": {},
 	"debezium/connect":   {},
-	"debezium/importer":  {"debezium/options", "replication/wal"}, // names of tables and positions
-	"debezium/takeover":  {"replication/wal"},
+	"debezium/importer":  {"debezium/javaregex", "debezium/options", "replication/wal"}, // names of tables and positions
+	"debezium/takeover":  {"advice", "config", "debezium", "debezium/importer", "debezium/options", "fault", "postgres", "postgres/preflight", "postgres/watch", "relay", "relay/checkpoints", "relay/status", "replication", "replication/wal", "router", "sink", "sink/topics", "wording"},
 
-	"sink":          {"router/record"},
-	"sink/auth":     {"sink"},
-	"sink/broker":   {"peer", "sink", "sink/auth", "router/record"},
-	"sink/topics":   {"sink", "sink/broker", "router/record", "wording"},
-	"sink/kafka":    {"sink", "sink/broker", "sink/topics", "router/record"},
-	"sink/kafkatx":  {"sink", "sink/broker", "sink/kafka", "sink/topics", "router/record"},
+	"sink":          {"advice", "router/record"},
+	"sink/auth":     {"loopback", "sink"},
+	"sink/broker":   {"advice", "peer", "router/record", "sink", "sink/auth"},
+	"sink/topics":   {"advice", "router/record", "sink", "sink/broker", "wording"},
+	"sink/kafka":    {"advice", "router/record", "sink", "sink/broker", "sink/topics"},
+	"sink/kafkatx":  {"advice", "router/record", "sink", "sink/broker", "sink/kafka", "sink/topics"},
 	"sink/sinktest": {"replication/wal", "sink", "router/record"},
 
-	"deadletter":     {"replication/wal", "router", "router/record", "sink", "sink/broker", "sink/topics"},
-	"relay":          {"checkpoint", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/watch", "relay/delivery", "relay/promise", "relay/rejected", "relay/resume", "relay/status", "replication", "replication/wal", "router", "router/record", "sink", "sink/kafka", "sink/kafkatx", "sink/topics"},
-	"relay/delivery": {"checkpoint", "deadletter", "fault", "postgres", "relay/rejected", "relay/resume", "relay/status", "replication/wal", "router", "router/record", "sink"},
-	"relay/rejected": {"deadletter", "replication/wal", "router/record", "sink", "sink/topics"},
-	"relay/shards":   {"relay", "relay/status", "replication/wal", "router"},
-	"relay/promise":  {"checkpoint", "relay/resume", "replication/wal", "sink"},
-	"relay/resume":   {"checkpoint", "fault", "replication/wal", "sink"},
-	"relay/status":   {"checkpoint", "deadletter", "postgres", "postgres/watch", "replication/wal", "router/record", "sink", "wording"},
-	"admin":          {"relay/status"},
-	"metrics":        {"relay", "relay/status", "replication/wal", "router/record", "sink"}, // the types in relay.Events
-	"config":         {"admin", "debezium", "postgres", "relay", "relay/shards", "replication", "replication/wal", "router", "router/record", "sink/auth", "sink/broker", "sink/kafka", "sink/topics", "wording"},
+	"deadletter":         {"replication/wal", "router", "router/record", "sink", "sink/broker", "sink/topics", "wording"},
+	"deadletter/restore": {"config", "deadletter", "postgres/sample", "relay", "replication/wal", "router", "router/record"},
+	"relay":              {"checkpoint", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/watch", "relay/delivery", "relay/promise", "relay/rejected", "relay/resume", "relay/status", "replication", "replication/wal", "router", "router/record", "sink", "sink/kafka", "sink/kafkatx", "sink/topics"},
+	"relay/checkpoints":  {"checkpoint", "postgres", "postgres/watch", "relay", "sink", "sink/kafkatx", "sink/topics"},
+	"relay/delivery":     {"checkpoint", "deadletter", "fault", "postgres", "relay/rejected", "relay/resume", "relay/status", "replication/wal", "router", "router/record", "sink"},
+	"relay/rejected":     {"deadletter", "replication/wal", "router/record", "sink", "sink/topics"},
+	"relay/shards":       {"relay", "relay/status", "replication/wal", "router"},
+	"relay/promise":      {"checkpoint", "relay/resume", "replication/wal", "sink"},
+	"relay/resume":       {"checkpoint", "fault", "replication/wal", "sink"},
+	"relay/status":       {"checkpoint", "deadletter", "postgres", "postgres/watch", "replication/wal", "router/record", "sink", "wording"},
+	"admin":              {"loopback", "relay/status"},
+	"metrics":            {"relay", "relay/status", "replication/wal", "router/record", "sink"}, // the types in relay.Events
+	"config":             {"admin", "debezium", "loopback", "postgres", "relay", "relay/shards", "replication", "replication/wal", "router", "router/record", "sink/auth", "sink/broker", "sink/kafka", "sink/topics", "wording"},
 
-	"cmd/cdc-relay": {
-		"admin", "checkpoint", "config", "deadletter", "debezium", "debezium/importer", "debezium/options", "debezium/takeover", "fault", "metrics", "migrations",
-		"postgres", "postgres/catalog", "postgres/preflight", "postgres/provision", "postgres/sample", "postgres/watch", "relay", "relay/shards", "relay/status", "replication", "replication/wal",
-		"router", "router/advice", "router/column", "router/format", "router/record", "sink", "sink/broker", "sink/kafka", "sink/kafkatx", "sink/topics", "wording",
-	},
+	"check": {"advice", "checkpoint", "config", "explain", "postgres", "postgres/catalog", "postgres/preflight", "postgres/sample", "postgres/watch", "relay", "relay/checkpoints", "relay/status", "replication/wal", "router", "router/record", "sink/topics", "wording"},
+
+	"explain": {"advice", "config", "fault", "postgres/catalog", "postgres/sample", "relay", "replication/wal", "router", "router/column", "router/format", "router/record", "wording"},
+
+	"setup": {"advice", "checkpoint", "config", "fault", "migrations", "postgres", "postgres/provision", "postgres/watch", "relay", "relay/checkpoints", "replication/wal", "router", "sink", "sink/broker", "sink/topics", "wording"},
+
+	"cmd/cdc-relay": {"admin", "advice", "check", "config", "deadletter", "deadletter/restore", "debezium/importer", "debezium/takeover", "explain", "fault", "metrics", "migrations", "postgres", "postgres/catalog", "postgres/provision", "postgres/watch", "relay", "relay/shards", "relay/status", "replication/wal", "setup", "sink", "sink/kafka", "wording"},
 
 	"sandbox":        {},
 	"sandbox/ledger": {},
@@ -93,7 +98,7 @@ var arrows = map[string][]string{
 // owners are the only packages that may import what starts with the given path.
 var owners = map[string][]string{
 	"github.com/jackc/pglogrepl":                 {"postgres", "postgres/postgrestest", "replication"},
-	"github.com/jackc/pgx":                       {"cmd/cdc-relay", "demo", "migrations", "postgres", "postgres/catalog", "postgres/postgrestest", "postgres/preflight", "postgres/provision", "postgres/sample", "postgres/watch", "replication", "sandbox"},
+	"github.com/jackc/pgx":                       {"debezium/takeover", "demo", "migrations", "postgres", "postgres/catalog", "postgres/postgrestest", "postgres/preflight", "postgres/provision", "postgres/sample", "postgres/watch", "replication", "sandbox"},
 	"github.com/twmb/franz-go/pkg/kfake":         {"sandbox"},
 	"github.com/twmb/franz-go":                   {"sink/auth", "sink/broker", "sink/topics", "sink/kafka", "sink/kafkatx", "sandbox", "sandbox/ledger", "relay", "relay/shards", "metrics", "cmd/cdc-relay", "demo"}, // relay, metrics and the programs pass a kgo.Hook on
 	"github.com/prometheus":                      {"metrics"},

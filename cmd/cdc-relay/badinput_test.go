@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 )
 
@@ -112,7 +113,7 @@ func TestBadInput_IsOneMessageWithTheWayOut(t *testing.T) {
 			}
 			report, failed := checkUp(t, env, set...), 0
 			for _, f := range report.Findings {
-				if f.Check == "table.mapping" && f.Level == levelFail {
+				if f.Check == "table.mapping" && f.Level == advice.Fail {
 					failed++
 					if f.Advice == "" {
 						t.Errorf("no advice: %+v", f)

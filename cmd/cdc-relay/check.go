@@ -2,20 +2,20 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/advice"
+	"github.com/cdc-relay/cdc-relay/check"
 	"github.com/cdc-relay/cdc-relay/config"
-	"github.com/cdc-relay/cdc-relay/postgres"
-	"github.com/cdc-relay/cdc-relay/postgres/preflight"
-	"github.com/cdc-relay/cdc-relay/relay"
-	"github.com/cdc-relay/cdc-relay/sink/topics"
+	"github.com/cdc-relay/cdc-relay/explain"
+	"github.com/cdc-relay/cdc-relay/relay/status"
+	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/spf13/cobra"
 )
 
@@ -70,60 +70,35 @@ type checkOptions struct {
 	timeout    time.Duration
 }
 
-// finding is the outcome of one check, from whichever room.
-type finding struct {
-	Check  string `json:"check"`
-	Level  string `json:"level"` // ok, warn or fail
-	Seen   string `json:"seen"`
-	Advice string `json:"advice,omitempty"`
-}
-
-// The levels of a finding.
-const (
-	levelOK   = "ok"
-	levelWarn = "warn"
-	levelFail = "fail"
-)
-
-// doctor is one invocation of check.
-type doctor struct {
-	app      *app
-	cfg      *config.Config
-	settings relay.Config
-	options  checkOptions
-	expected topics.Expected // what would be sent, as far as the tables tell
-	mapped   bool            // there is a table whose mapping fits
-	unread   bool            // and one whose rows may not be read
-	inText   bool            // the stream sends values in text, bytea in hexadecimal
-
-	findings []finding
-	records  []*recordReport
-}
-
 func (a *app) check(ctx context.Context, cfg *config.Config, o checkOptions) error {
-	limited, cancel := context.WithTimeout(ctx, o.timeout)
-	defer cancel()
-	d := &doctor{app: a, cfg: cfg, settings: cfg.Relay(), options: o}
-	d.file(cfg)
-	if !o.offline {
-		d.slowly("PostgreSQL at "+hosts(d.settings.Replication), func() { d.postgres(limited) })
-		if limited.Err() == nil {
-			d.slowly("Kafka at "+strings.Join(d.settings.Kafka.Brokers, ", "), func() { d.kafka(limited) })
-			d.slowly("the checkpoints", func() { d.checkpoints(limited) })
-		} else {
-			d.add("kafka.connection", levelFail, "put right what failed before it, or give more time with --timeout", "not looked at: the %v of --timeout are over", o.timeout)
-		}
-	}
+	report := check.Run(ctx, cfg, check.Options{
+		Offline: o.offline, ShowRecords: o.showRecord, Timeout: o.timeout,
+		Own: func(ctx context.Context) *status.Status { return ownRelay(ctx, cfg) }, Look: a.slowly,
+	})
 	if ctx.Err() != nil {
 		return errors.New("check: interrupted by a signal; run it again for a result")
 	}
-	if err := d.print(); err != nil {
+	if err := a.printFindings(report, o); err != nil {
 		return err
 	}
-	if d.count(levelFail) > 0 {
+	if report.Findings.Count(advice.Fail) > 0 {
 		return &quietError{exitRefused}
 	}
 	return nil
+}
+
+// ownRelay is the status of the relay that answers at http.listen and has this
+// configuration's slot, or nil.
+func ownRelay(ctx context.Context, cfg *config.Config) *status.Status {
+	c, err := configuredClient(cfg, 2*time.Second)
+	if err != nil {
+		return nil
+	}
+	s, err := fetchStatus(ctx, c)
+	if err != nil || s.Slot != cfg.Relay().Replication.Shard.Slot {
+		return nil
+	}
+	return &s.Status
 }
 
 // patience is how long check looks at something before it says so.
@@ -131,7 +106,7 @@ const patience = 2 * time.Second
 
 // slowly runs look, and says what is being looked at if that takes long: everything is
 // printed at the end.
-func (d *doctor) slowly(what string, look func()) {
+func (a *app) slowly(what string, look func()) {
 	began := time.Now()
 	ticker := time.NewTicker(patience)
 	defer ticker.Stop()
@@ -141,7 +116,7 @@ func (d *doctor) slowly(what string, look func()) {
 		for {
 			select {
 			case <-ticker.C:
-				fmt.Fprintf(d.app.stderr, "cdc-relay: still looking at %s, for %s\n", what, time.Since(began).Round(time.Second))
+				fmt.Fprintf(a.stderr, "cdc-relay: still looking at %s, for %s\n", what, time.Since(began).Round(time.Second))
 				ticker.Reset(10 * time.Second)
 			case <-done:
 				return
@@ -153,149 +128,62 @@ func (d *doctor) slowly(what string, look func()) {
 	<-ended
 }
 
-// hosts are the servers that the URL names; none of its secrets.
-func hosts(cfg postgres.Config) string {
-	if hosts, err := postgres.Hosts(cfg); err == nil {
-		return strings.Join(hosts, ", ")
-	}
-	return "postgres.url"
-}
-
 // shown are the findings that are printed.
-func (d *doctor) shown() []finding {
-	if !d.options.problems {
-		return d.findings
+func shown(all advice.Findings, problems bool) advice.Findings {
+	if !problems {
+		return all
 	}
-	shown := []finding{}
-	for _, f := range d.findings {
-		if f.Level != levelOK {
-			shown = append(shown, f)
-		}
-	}
-	return shown
+	return slices.DeleteFunc(slices.Clone(all), func(f advice.Finding) bool { return f.Level == advice.OK })
 }
 
 // levelColours take the same number of bytes each, so that columns stay aligned.
-var levelColours = map[string]string{levelOK: "\x1b[32m", levelWarn: "\x1b[33m", levelFail: "\x1b[31m"}
+var levelColours = map[advice.Level]string{advice.OK: "\x1b[32m", advice.Warn: "\x1b[33m", advice.Fail: "\x1b[31m"}
 
 // coloured gives a level its colour.
-func coloured(level string, on bool) string {
+func coloured(level advice.Level, on bool) string {
 	if !on {
-		return level
+		return string(level)
 	}
-	return levelColours[level] + level + "\x1b[0m"
+	return levelColours[level] + string(level) + "\x1b[0m"
 }
 
 // colours says whether a stream gets any.
 func (a *app) colours(out io.Writer) bool { return terminal(out) && a.getenv("NO_COLOR") == "" }
 
-func (d *doctor) add(check, level, advice, seen string, args ...any) {
-	d.findings = append(d.findings, finding{Check: check, Level: level, Seen: fmt.Sprintf(seen, args...), Advice: advice})
-}
-
-func (d *doctor) ok(check, seen string, args ...any) { d.add(check, levelOK, "", seen, args...) }
-
-func (d *doctor) count(level string) (n int) {
-	for _, f := range d.findings {
-		if f.Level == level {
-			n++
-		}
+func (a *app) printFindings(report *check.Report, o checkOptions) error {
+	all := report.Findings
+	seen := shown(all, o.problems)
+	ok, warn, fail := all.Count(advice.OK), all.Count(advice.Warn), all.Count(advice.Fail)
+	if o.asJSON {
+		return a.printJSON(struct {
+			OK       int               `json:"ok"`
+			Warn     int               `json:"warn"`
+			Fail     int               `json:"fail"`
+			Findings advice.Findings   `json:"findings"`
+			Records  []*explain.Record `json:"records,omitempty"`
+		}{ok, warn, fail, seen, report.Records})
 	}
-	return n
-}
-
-// file tells what loading the configuration found; had it found an error, there
-// would be no checks.
-func (d *doctor) file(cfg *config.Config) {
-	from := cfg.Path
-	if from == "" {
-		from = "the environment"
-	}
-	d.ok("configuration", "read from %s", from)
-	for _, warning := range cfg.Warnings {
-		d.add("configuration", levelWarn, "unless that is meant, correct it", "%s", warning)
-	}
-}
-
-func (d *doctor) postgres(ctx context.Context) {
-	own := d.ownRelay(ctx)
-	report := preflight.Check(ctx, d.settings.Replication)
-	for _, f := range report.Findings {
-		if f.Check == "slot.owner" && f.Level == preflight.LevelWarn && holdsSlot(own) {
-			f.Level, f.Advice = preflight.LevelOK, ""
-			f.Seen += ", which is the relay of this configuration"
-		}
-		d.findings = append(d.findings, finding{f.Check, string(f.Level), f.Seen, f.Advice})
-	}
-	d.relay(own)
-	d.tables(ctx, report.Tables)
-}
-
-func (d *doctor) kafka(ctx context.Context) {
-	own := 0
-	if d.settings.OnReject == relay.DeadLetterOnReject {
-		d.expected.DeadLetters(d.settings.DeadLetterTopic, d.settings.ParkKey)
-		own++
-	}
-	for _, f := range topics.Check(ctx, topics.CheckConfig{
-		Connection: d.settings.Kafka.Connection, CreateTopics: d.settings.Kafka.CreateTopics,
-		Compression: d.settings.Kafka.Compression, MaxMessageBytes: d.settings.Kafka.MaxMessageBytes,
-	}, d.expected) {
-		d.findings = append(d.findings, finding{f.Check, string(f.Level), f.Seen, f.Advice})
-	}
-	if d.settings.KeepsPositions() {
-		prefix := ""
-		if d.settings.Guarantee == relay.ExactlyOnce {
-			prefix = checkpoint.TransactionalPrefix
-		}
-		for _, f := range topics.CheckCheckpoints(ctx, d.settings.Kafka.Connection, d.settings.CheckpointTopic, prefix) {
-			d.findings = append(d.findings, finding{f.Check, string(f.Level), f.Seen, f.Advice})
-		}
-	}
-	if d.mapped && len(d.expected.Topics()) == own {
-		const next = "create what will be needed, or set kafka.create_topics.enabled"
-		if d.unread {
-			d.add("topic", levelWarn, next+"; with SELECT on the tables (table.select) this check sees which", "no topic is known: their names are made of rows, which may not be read")
-		} else {
-			d.ok("topic", "no topic is known: their names are made of rows, and there is none to look at; %s", next)
-		}
-	}
-}
-
-func (d *doctor) print() error {
-	if d.options.asJSON {
-		out := json.NewEncoder(d.app.stdout)
-		out.SetEscapeHTML(false)
-		out.SetIndent("", "  ")
-		return out.Encode(struct {
-			OK       int             `json:"ok"`
-			Warn     int             `json:"warn"`
-			Fail     int             `json:"fail"`
-			Findings []finding       `json:"findings"`
-			Records  []*recordReport `json:"records,omitempty"`
-		}{d.count(levelOK), d.count(levelWarn), d.count(levelFail), d.shown(), d.records})
-	}
-	lines := tabwriter.NewWriter(d.app.stdout, 0, 0, 2, ' ', 0)
-	colours := d.app.colours(d.app.stdout)
-	for _, f := range d.shown() {
+	lines := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	colours := a.colours(a.stdout)
+	for _, f := range seen {
 		text := f.Seen
 		if f.Advice != "" {
 			text += " → " + f.Advice
 		}
-		fmt.Fprintf(lines, "%s\t%s\t%s\n", coloured(f.Level, colours), f.Check, printable(strings.ReplaceAll(text, "\n", " ")))
+		fmt.Fprintf(lines, "%s\t%s\t%s\n", coloured(f.Level, colours), f.Check, wording.Printable(strings.ReplaceAll(text, "\n", " ")))
 	}
 	if err := lines.Flush(); err != nil {
 		return err
 	}
-	for _, r := range d.records {
-		if err := r.print(d.app.stdout); err != nil {
+	for _, r := range report.Records {
+		if err := r.Print(a.stdout); err != nil {
 			return err
 		}
 	}
 	between := "\n"
-	if len(d.shown()) == 0 {
+	if len(seen) == 0 {
 		between = ""
 	}
-	_, err := fmt.Fprintf(d.app.stdout, between+"%d ok, %d warn, %d fail\n", d.count(levelOK), d.count(levelWarn), d.count(levelFail))
+	_, err := fmt.Fprintf(a.stdout, between+"%d ok, %d warn, %d fail\n", ok, warn, fail)
 	return err
 }

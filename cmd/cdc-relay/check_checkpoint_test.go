@@ -9,12 +9,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/explain"
+	"github.com/cdc-relay/cdc-relay/postgres/watch"
+	"github.com/cdc-relay/cdc-relay/relay/checkpoints"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 func (c checked) has(check string) bool {
-	return slices.ContainsFunc(c.Findings, func(f finding) bool { return f.Check == check })
+	return slices.ContainsFunc(c.Findings, func(f advice.Finding) bool { return f.Check == check })
 }
 
 // check says of slot and checkpoint what run would, and writes nothing to say it.
@@ -25,22 +29,22 @@ func TestCheck_ComparesTheSlotWithItsCheckpoint(t *testing.T) {
 		k.runs(t, 3)
 		ends, before := k.held(t)
 		last := ends[len(ends)-1]
-		k.compares(t, levelOK, fmt.Sprintf("slot %q is at %s", k.slot, k.confirmed(t, k.slot)), k.topic, "at "+last)
+		k.compares(t, advice.OK, fmt.Sprintf("slot %q is at %s", k.slot, k.confirmed(t, k.slot)), k.topic, "at "+last)
 
 		k.move(t, k.slot)
 		moved := k.confirmed(t, k.slot)
 		said := fmt.Sprintf("the slot is at %s, and the checkpoint in topic %q at %s", moved, k.topic, last)
-		k.compares(t, levelFail, said, "setup --accept-gap")
-		if checkUp(t, without(k.env, []string{k.how, "CDC_RELAY_RELAY_CHECKPOINT_TOPIC=" + k.topic})).has("slot.checkpoint") {
+		k.compares(t, advice.Fail, said, "setup --accept-gap")
+		if checkUp(t, explain.Without(k.env, []string{k.how, "CDC_RELAY_RELAY_CHECKPOINT_TOPIC=" + k.topic})).has("slot.checkpoint") {
 			t.Error("a configuration that keeps no positions is told of them")
 		}
 		k.untouched(t, before, "check wrote something")
 		k.refuses(t, said)
 
 		k.acceptsGap(t, "forgot the checkpoint")
-		k.compares(t, levelWarn, moved, "has no checkpoint of it", "start the relay")
+		k.compares(t, advice.Warn, moved, "has no checkpoint of it", "start the relay")
 		k.runs(t, 2)
-		k.compares(t, levelOK, k.slot)
+		k.compares(t, advice.OK, k.slot)
 	})
 }
 
@@ -53,7 +57,7 @@ func TestCheck_OfARelayAtWorkSeesNoGap(t *testing.T) {
 		_, stop := k.streams(t)
 		for range 5 {
 			k.insert(t, 200)
-			k.compares(t, levelOK, k.slot)
+			k.compares(t, advice.OK, k.slot)
 		}
 		stop()
 	})
@@ -67,11 +71,11 @@ func TestCheck_ACheckpointTopicThatCannotBeRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := checkUp(t, k.env)
-	got.want(t, "slot.checkpoint", levelWarn, "could not be compared", k.topic, "does not exist", "cdc-relay setup")
-	got.want(t, "checkpoint.topic", levelFail, k.topic)
+	got.want(t, "slot.checkpoint", advice.Warn, "could not be compared", k.topic, "does not exist", "cdc-relay setup")
+	got.want(t, "checkpoint.topic", advice.Fail, k.topic)
 	k.brokers.Fake.TakeAway(0)
 	defer k.brokers.Fake.Return()
-	k.compares(t, levelWarn, "kafka.connection")
+	k.compares(t, advice.Warn, "kafka.connection")
 }
 
 func TestCheck_ComparesTheSlotOfEachShard(t *testing.T) {
@@ -81,12 +85,12 @@ func TestCheck_ComparesTheSlotOfEachShard(t *testing.T) {
 	k.setUp(t, "")
 	got := checkUp(t, k.env)
 	for _, slot := range []string{first, second} {
-		got.want(t, "slot.checkpoint", levelOK, slot, k.topic)
+		got.want(t, "slot.checkpoint", advice.OK, slot, k.topic)
 	}
 	k.move(t, second)
 	got = checkUp(t, k.env)
-	got.want(t, "slot.checkpoint", levelOK, first)
-	got.want(t, "slot.checkpoint", levelFail, second, "--accept-gap")
+	got.want(t, "slot.checkpoint", advice.OK, first)
+	got.want(t, "slot.checkpoint", advice.Fail, second, "--accept-gap")
 }
 
 // Between setup and the first run somebody moves the slot.
@@ -100,12 +104,12 @@ func TestSetup_WritesWhereTheSlotBegins(t *testing.T) {
 		if len(ends) != 1 || ends[0] != begins {
 			t.Fatalf("the topic has %q, want %s", ends, begins)
 		}
-		k.compares(t, levelOK, begins)
+		k.compares(t, advice.OK, begins)
 		invoke(t, k.env, "setup").want(t, exitOK, "ready", "")
 		k.untouched(t, before, "a setup that made nothing wrote a checkpoint")
 
 		k.move(t, k.slot)
-		k.compares(t, levelFail, begins, k.confirmed(t, k.slot))
+		k.compares(t, advice.Fail, begins, k.confirmed(t, k.slot))
 		k.refuses(t, "the checkpoint in topic \""+k.topic+"\" at "+begins)
 		k.acceptsGap(t, "forgot the checkpoint")
 		k.runs(t, 4)
@@ -148,7 +152,7 @@ func TestSetup_ASlotMadeAnewKeepsTheOldCheckpoint(t *testing.T) {
 
 		k.db.Exec(t, "SELECT pg_drop_replication_slot($1)", k.slot)
 		k.acceptsGap(t, "forgot the checkpoint").want(t, exitOK, "wrote where slot "+k.slot+" begins", "")
-		k.compares(t, levelOK, k.confirmed(t, k.slot))
+		k.compares(t, advice.OK, k.confirmed(t, k.slot))
 	})
 }
 
@@ -163,7 +167,7 @@ func TestSetup_SaysWhenItCannotWriteWhereTheSlotBegins(t *testing.T) {
 	}
 	k.brokers.Fake.Return()
 	invoke(t, k.env, "setup").want(t, exitOK, "ready", "")
-	k.compares(t, levelWarn, "has no checkpoint of it")
+	k.compares(t, advice.Warn, "has no checkpoint of it")
 }
 
 // A relay that has the slot already is not shut out, and its checkpoint stands.
@@ -177,17 +181,18 @@ func TestSetup_ARelayThatWasQuickerIsLeftAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out output
-	f := newFirst(&app{process: process{stdout: &out, stderr: &out}}, cfg.Relay())
-	f.slots[k.slot] = true
-	f.look(t.Context())
-	rec := checkpoint.Record{System: f.standing.Origin.SystemID, Timeline: 1, Slot: k.slot, End: 1}
-	if err := f.commit(t.Context(), cfg.Relay(), &rec); !errors.Is(err, errTaken) {
+	standing, err := watch.ReadPositions(t.Context(), cfg.Relay().Replication)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec := checkpoint.Record{System: standing.Origin.SystemID, Timeline: 1, Slot: k.slot, End: 1}
+	commit := func() error { return checkpoints.WriteFirst(t.Context(), cfg.Relay().Replication, cfg.Relay(), &rec) }
+	if err := commit(); !errors.Is(err, checkpoints.ErrTaken) {
 		t.Errorf("over the checkpoint of a relay: %v", err)
 	}
 
 	url, stop := k.streams(t)
-	if err := f.commit(t.Context(), cfg.Relay(), &rec); !errors.Is(err, errTaken) {
+	if err := commit(); !errors.Is(err, checkpoints.ErrTaken) {
 		t.Errorf("beside a relay: %v", err)
 	}
 	k.insert(t, 2)
@@ -216,9 +221,9 @@ func TestCheck_AnOpenTransactionIsWaitedFor(t *testing.T) {
 	if err := other.ProduceSync(t.Context(), &kgo.Record{Topic: k.topic, Key: []byte("another")}).FirstErr(); err != nil {
 		t.Fatal(err)
 	}
-	k.compares(t, levelWarn, "could not be compared", "an open transaction hides what follows; wait until the brokers end it")
+	k.compares(t, advice.Warn, "could not be compared", "an open transaction hides what follows; wait until the brokers end it")
 	if err := other.EndTransaction(context.WithoutCancel(t.Context()), kgo.TryAbort); err != nil {
 		t.Fatal(err)
 	}
-	k.compares(t, levelOK, k.slot)
+	k.compares(t, advice.OK, k.slot)
 }

@@ -24,7 +24,7 @@ func TestDocumentation_ListsEveryCheckAndNoOther(t *testing.T) {
 		}
 	}
 	checks := make(map[string]bool)
-	for _, pattern := range []string{"../../postgres/preflight/*.go", "../../sink/topics/check*.go", "check*.go"} {
+	for _, pattern := range []string{"../../postgres/preflight/*.go", "../../sink/topics/check*.go", "../../check/*.go"} {
 		for _, check := range checksIn(t, pattern) {
 			checks[check] = true
 		}

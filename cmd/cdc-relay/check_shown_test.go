@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/cdc-relay/cdc-relay/advice"
 )
 
 // Twenty lines of ok hide the one that matters.
@@ -26,11 +28,11 @@ func TestCheck_ShowsOnlyProblemsOnRequest(t *testing.T) {
 }
 
 func TestCheck_ColoursKeepTheColumnsAligned(t *testing.T) {
-	for _, level := range []string{levelOK, levelWarn, levelFail} {
-		if got := coloured(level, false); got != level {
+	for _, level := range []advice.Level{advice.OK, advice.Warn, advice.Fail} {
+		if got := coloured(level, false); got != string(level) {
 			t.Errorf("without colour: %q", got)
 		}
-		if got := coloured(level, true); len(got)-len(level) != len(coloured(levelOK, true))-len(levelOK) || !strings.Contains(got, level) {
+		if got := coloured(level, true); len(got)-len(level) != len(coloured(advice.OK, true))-len(advice.OK) || !strings.Contains(got, string(level)) {
 			t.Errorf("%q has another length than ok's", got)
 		}
 	}
@@ -40,12 +42,12 @@ func TestCheck_ColoursKeepTheColumnsAligned(t *testing.T) {
 func TestCheck_SaysWhatTakesLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var stderr output
-		d := &doctor{app: &app{process: process{stderr: &stderr}}}
-		d.slowly("PostgreSQL at db:9092", func() { <-time.After(time.Second) })
+		a := &app{process: process{stderr: &stderr}}
+		a.slowly("PostgreSQL at db:9092", func() { <-time.After(time.Second) })
 		if got := stderr.String(); got != "" {
 			t.Errorf("after a second: %q", got)
 		}
-		d.slowly("PostgreSQL at db:9092", func() { <-time.After(20 * time.Second) })
+		a.slowly("PostgreSQL at db:9092", func() { <-time.After(20 * time.Second) })
 		if got := stderr.String(); got != "cdc-relay: still looking at PostgreSQL at db:9092, for 2s\ncdc-relay: still looking at PostgreSQL at db:9092, for 12s\n" {
 			t.Errorf("after 20 seconds: %q", got)
 		}

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/advice"
+	"github.com/cdc-relay/cdc-relay/explain"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/test/harness"
@@ -22,7 +24,7 @@ import (
 // checked is what check --json printed.
 type checked struct {
 	OK, Warn, Fail int
-	Findings       []finding
+	Findings       advice.Findings
 	Records        []map[string]any
 	code           int
 }
@@ -44,7 +46,7 @@ func checkUp(t *testing.T, env []string, args ...string) checked {
 	return out
 }
 
-func (c checked) want(t *testing.T, check, level string, texts ...string) {
+func (c checked) want(t *testing.T, check string, level advice.Level, texts ...string) {
 	t.Helper()
 	var all strings.Builder
 	for _, f := range c.Findings {
@@ -141,16 +143,16 @@ func TestCheck_FindsNothingOnAHealthySystem(t *testing.T) {
 	l.topics(t, twoOfThree, "order-events")
 	got := checkUp(t, env)
 	for _, f := range got.Findings {
-		if f.Level != levelOK {
+		if f.Level != advice.OK {
 			t.Errorf("on a healthy system: %+v", f)
 		}
 	}
-	got.want(t, "configuration", levelOK, "the environment")
-	got.want(t, "table.mapping", levelOK, "public.outbox", "preset outbox", "${aggregate_type}-events", "aggregate_id")
-	got.want(t, "table.rows", levelOK, "20 newest rows", "order-events")
-	got.want(t, "table.payload_size", levelOK, "9 bytes")
-	got.want(t, "slot", levelOK)
-	got.want(t, "topic", levelOK, "order-events", "3 partitions with 3 replicas")
+	got.want(t, "configuration", advice.OK, "the environment")
+	got.want(t, "table.mapping", advice.OK, "public.outbox", "preset outbox", "${aggregate_type}-events", "aggregate_id")
+	got.want(t, "table.rows", advice.OK, "20 newest rows", "order-events")
+	got.want(t, "table.payload_size", advice.OK, "9 bytes")
+	got.want(t, "slot", advice.OK)
+	got.want(t, "topic", advice.OK, "order-events", "3 partitions with 3 replicas")
 	if len(got.Records) != 0 {
 		t.Error("records are shown though nobody asked")
 	}
@@ -169,7 +171,7 @@ func TestCheck_FindsNothingOnAHealthySystem(t *testing.T) {
 
 func TestCheck_OfflineTouchesNoServer(t *testing.T) {
 	got := checkUp(t, closedPorts, "--offline")
-	got.want(t, "configuration", levelOK, "the environment")
+	got.want(t, "configuration", advice.OK, "the environment")
 	if got.Fail != 0 || len(got.Records) != 0 {
 		t.Errorf("%+v", got)
 	}
@@ -181,13 +183,13 @@ func TestCheck_OfflineTouchesNoServer(t *testing.T) {
 	invoke(t, closedPorts, "check", "--offline", "--set", "postgres.slot=No").want(t, exitUsage, "", "postgres.slot")
 	invoke(t, closedPorts, "check", "--offline", "--set", "outbox[0].topic=${x").want(t, exitUsage, "", "topic")
 	weak := append(closedPorts[1:], "CDC_RELAY_POSTGRES_URL=postgres://relay@db.example.com/shop?sslmode=disable")
-	checkUp(t, weak, "--offline").want(t, "configuration", levelWarn, "sslmode=disable")
+	checkUp(t, weak, "--offline").want(t, "configuration", advice.Warn, "sslmode=disable")
 }
 
 func TestCheck_SaysWhatIsUnreachable(t *testing.T) {
 	got := checkUp(t, closedPorts)
-	got.want(t, "postgres.connection", levelFail, "127.0.0.1:1")
-	got.want(t, "kafka.connection", levelFail, "127.0.0.1:1")
+	got.want(t, "postgres.connection", advice.Fail, "127.0.0.1:1")
+	got.want(t, "kafka.connection", advice.Fail, "127.0.0.1:1")
 	invoke(t, closedPorts, "check").want(t, exitRefused, "2 fail", "")
 }
 
@@ -200,26 +202,26 @@ func TestCheck_RowsThatCannotBecomeRecords(t *testing.T) {
     value: merged
     value_fields: {type: event_type}
 `))
-	env = without(env, []string{"CDC_RELAY_OUTBOX_TABLE=public.outbox"})
+	env = explain.Without(env, []string{"CDC_RELAY_OUTBOX_TABLE=public.outbox"})
 	l.topics(t, twoOfThree, "order-events")
 	l.db.Exec(t, `INSERT INTO outbox VALUES
 		(1, gen_random_uuid(), 'order', 'a', 'x', '{}'), (2, gen_random_uuid(), 'order', NULL, 'x', '{}'),
 		(3, gen_random_uuid(), 'no spaces!', 'a', 'x', '{}'), (4, gen_random_uuid(), NULL, 'a', 'x', '{}'),
 		(5, NULL, 'order', 'a', 'x', '{}'), (6, gen_random_uuid(), 'order', 'a', 'x', 'top secret, no JSON')`)
 	got := checkUp(t, env)
-	got.want(t, "table.keys", levelWarn, "1 of the 6", "columns.key")
-	got.want(t, "table.rows", levelFail, "1 of the 6", "no spaces!-events", "reason route", "each of them blocks the relay")
-	got.want(t, "table.rows", levelFail, `"aggregate_type"`, "NULL", "reason route")
-	got.want(t, "table.rows", levelFail, `"id", the event id, is NULL`)
-	got.want(t, "table.rows", levelFail, "no JSON object", "reason encode")
-	got.want(t, "topic", levelOK, "order-events")
+	got.want(t, "table.keys", advice.Warn, "1 of the 6", "columns.key")
+	got.want(t, "table.rows", advice.Fail, "1 of the 6", "no spaces!-events", "reason route", "each of them blocks the relay")
+	got.want(t, "table.rows", advice.Fail, `"aggregate_type"`, "NULL", "reason route")
+	got.want(t, "table.rows", advice.Fail, `"id", the event id, is NULL`)
+	got.want(t, "table.rows", advice.Fail, "no JSON object", "reason encode")
+	got.want(t, "topic", advice.OK, "order-events")
 	for _, f := range got.Findings {
 		if strings.Contains(f.Seen+f.Advice, "secret") {
 			t.Errorf("a payload is shown: %+v", f)
 		}
 	}
-	checkUp(t, env, "--set", "relay.on_reject=dead_letter").want(t, "table.rows", levelWarn, "reason route", "each of them goes to the dead letters")
-	checkUp(t, env, "--set", "relay.on_reject=skip", "--set", "relay.accept_loss=true").want(t, "table.rows", levelFail, "reason route", "each of them is lost")
+	checkUp(t, env, "--set", "relay.on_reject=dead_letter").want(t, "table.rows", advice.Warn, "reason route", "each of them goes to the dead letters")
+	checkUp(t, env, "--set", "relay.on_reject=skip", "--set", "relay.accept_loss=true").want(t, "table.rows", advice.Fail, "reason route", "each of them is lost")
 }
 
 func TestCheck_MappingsThatDoNotFit(t *testing.T) {
@@ -248,7 +250,7 @@ func TestCheck_MappingsThatDoNotFit(t *testing.T) {
 				invoke(t, env, append([]string{"check"}, args...)...).want(t, exitUsage, "", "frobnicate")
 				return
 			}
-			checkUp(t, env, args...).want(t, "table.mapping", levelFail, tt.texts...)
+			checkUp(t, env, args...).want(t, "table.mapping", advice.Fail, tt.texts...)
 		})
 	}
 }
@@ -257,42 +259,44 @@ func TestCheck_NamesTheColumnListThatHidesAColumn(t *testing.T) {
 	l, env := clinic(t, ourOutbox)
 	l.db.Exec(t, `ALTER PUBLICATION cdc_relay SET TABLE outbox (id, aggregate_type, aggregate_id, event_type)`)
 	got := checkUp(t, env, "--set", "outbox[0].preset=outbox", "--set", "outbox[0].columns.payload=payload")
-	got.want(t, "table.mapping", levelFail, `"payload"`, "column list", `SET TABLE "public"."outbox"`)
+	got.want(t, "table.mapping", advice.Fail, `"payload"`, "column list", `SET TABLE "public"."outbox"`)
 }
 
 func TestCheck_TopicsAndSizes(t *testing.T) {
 	l, env := clinic(t, ourOutbox)
-	checkUp(t, env).want(t, "topic", levelOK, "no topic is known")
+	checkUp(t, env).want(t, "topic", advice.OK, "no topic is known")
 	l.insert(t, 3)
-	checkUp(t, env).want(t, "topic", levelFail, "order-events", "does not exist")
+	checkUp(t, env).want(t, "topic", advice.Fail, "order-events", "does not exist")
 	l.topics(t, map[string]string{"min.insync.replicas": "2", "max.message.bytes": "5000"}, "order-events")
 	got := checkUp(t, env)
-	got.want(t, "topic.max_message_bytes", levelWarn, "order-events", "5000")
+	got.want(t, "topic.max_message_bytes", advice.Warn, "order-events", "5000")
 	l.db.Exec(t, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload, created_at)
 		VALUES ('order', gen_random_uuid(), 'Large', to_jsonb(repeat('x', 9000)), now() - interval '1 year')`)
 	got = checkUp(t, env, "--set", "kafka.max_message_bytes=4KiB")
-	got.want(t, "kafka.max_message_bytes", levelFail, "9", "4096", "such a row blocks the relay")
+	got.want(t, "kafka.max_message_bytes", advice.Fail, "9", "4096", "such a row blocks the relay")
 	got = checkUp(t, env, "--set", "kafka.max_message_bytes=4KiB", "--set", "relay.on_reject=dead_letter")
-	got.want(t, "kafka.max_message_bytes", levelWarn, "9", "4096", "such a row goes to the dead letters")
+	got.want(t, "kafka.max_message_bytes", advice.Warn, "9", "4096", "such a row goes to the dead letters")
 	got = checkUp(t, env)
-	got.want(t, "topic.max_message_bytes", levelFail, "order-events", "5000", "9002 bytes")
+	got.want(t, "topic.max_message_bytes", advice.Fail, "order-events", "5000", "9002 bytes")
 	fixed := checkUp(t, env, "--set", "outbox[0].topic=fixed")
-	fixed.want(t, "topic", levelFail, "topic fixed does not exist")
+	fixed.want(t, "topic", advice.Fail, "topic fixed does not exist")
 
 	// What is too large to be read is no dead letter either.
 	l.db.Exec(t, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('order', gen_random_uuid(), 'Huge', to_jsonb(repeat('x', 1100000)))`)
 	got = checkUp(t, env, "--set", "relay.max_row_bytes=1MiB", "--set", "kafka.max_message_bytes=4KiB", "--set", "relay.on_reject=dead_letter")
-	got.want(t, "table.payload_size", levelFail, "1100002 bytes", "rows over 1048576", "raise relay.max_row_bytes")
+	got.want(t, "table.payload_size", advice.Fail, "1100002 bytes", "rows over 1048576", "raise relay.max_row_bytes")
 }
 
 // The server sends bytea in hexadecimal wherever a column of any table keeps the stream
 // from the binary format, and counts so what it sends.
 func TestCheck_CountsPayloadsAsTheServerSendsThem(t *testing.T) {
 	for _, tt := range []struct {
-		name, sql, route, level, seen string
+		name, sql, route string
+		level            advice.Level
+		seen             string
 	}{
-		{"binary", "", "varchar(100)", levelOK, "600000 bytes"},
-		{"text", "CREATE DOMAIN kind AS varchar(100)", "kind", levelFail, "600000 bytes, which the server sends as 1200002 hexadecimal ones, and rows over 1048576"},
+		{"binary", "", "varchar(100)", advice.OK, "600000 bytes"},
+		{"text", "CREATE DOMAIN kind AS varchar(100)", "kind", advice.Fail, "600000 bytes, which the server sends as 1200002 hexadecimal ones, and rows over 1048576"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l, env := clinic(t, tt.sql+`; CREATE TABLE outbox (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), aggregate_type `+tt.route+` NOT NULL,
@@ -309,10 +313,10 @@ func TestCheck_LooksAtRowsThatNobodyPublishesYet(t *testing.T) {
 	l.insert(t, 3)
 	l.db.Exec(t, `ALTER PUBLICATION cdc_relay SET (publish = 'update')`)
 	got := checkUp(t, env)
-	got.want(t, "publication.tables", levelFail, "does not publish inserts")
-	got.want(t, "table.mapping", levelOK, "public.outbox")
-	got.want(t, "table.rows", levelOK, "3 newest rows")
-	got.want(t, "topic", levelFail, "order-events", "does not exist", "--bootstrap-server")
+	got.want(t, "publication.tables", advice.Fail, "does not publish inserts")
+	got.want(t, "table.mapping", advice.OK, "public.outbox")
+	got.want(t, "table.rows", advice.OK, "3 newest rows")
+	got.want(t, "topic", advice.Fail, "order-events", "does not exist", "--bootstrap-server")
 }
 
 func TestCheck_DoesNotCallRowsMissingThatItMayNotRead(t *testing.T) {
@@ -320,8 +324,8 @@ func TestCheck_DoesNotCallRowsMissingThatItMayNotRead(t *testing.T) {
 	l.insert(t, 3)
 	l.db.Exec(t, `REVOKE pg_read_all_data FROM `+userOf(strings.TrimPrefix(env[len(env)-1], "CDC_RELAY_POSTGRES_URL=")))
 	got := checkUp(t, env)
-	got.want(t, "table.select", levelWarn, "GRANT SELECT")
-	got.want(t, "topic", levelWarn, "may not be read", "table.select")
+	got.want(t, "table.select", advice.Warn, "GRANT SELECT")
+	got.want(t, "topic", advice.Warn, "may not be read", "table.select")
 }
 
 func TestCheck_MissesTheDeadLetterTopic(t *testing.T) {
@@ -329,7 +333,7 @@ func TestCheck_MissesTheDeadLetterTopic(t *testing.T) {
 	l.insert(t, 1)
 	l.topics(t, twoOfThree, "order-events")
 	got := checkUp(t, env, "--set", "relay.on_reject=dead_letter")
-	got.want(t, "topic", levelFail, "cdc-relay.dead-letters", "does not exist", "cdc-relay setup")
+	got.want(t, "topic", advice.Fail, "cdc-relay.dead-letters", "does not exist", "cdc-relay setup")
 	if got.Fail != 1 {
 		t.Errorf("%d failures", got.Fail)
 	}
@@ -342,14 +346,14 @@ func TestCheck_KnowsItsOwnRelayFromAnother(t *testing.T) {
 	url, stop := l.start(t, nil)
 	l.await(t, "the relay streams", func() bool { return invoke(t, nil, "status", "--url", url).code == exitOK })
 	listen := "http.listen=" + strings.TrimPrefix(url, "http://")
-	checkUp(t, env, "--set", listen).want(t, "slot.owner", levelOK, "the relay of this configuration")
-	checkUp(t, env, "--set", listen).want(t, "relay.state", levelOK, "streaming")
-	checkUp(t, env).want(t, "slot.owner", levelWarn, "in use by", "application_name cdc-relay", "postgres.slot")
+	checkUp(t, env, "--set", listen).want(t, "slot.owner", advice.OK, "the relay of this configuration")
+	checkUp(t, env, "--set", listen).want(t, "relay.state", advice.OK, "streaming")
+	checkUp(t, env).want(t, "slot.owner", advice.Warn, "in use by", "application_name cdc-relay", "postgres.slot")
 	if code := stop(); code != exitOK {
 		t.Errorf("run ended with %d", code)
 	}
 	released(t, l.db)
-	checkUp(t, env).want(t, "slot.owner", levelOK, "nobody")
+	checkUp(t, env).want(t, "slot.owner", advice.OK, "nobody")
 }
 
 // The row that blocks it has left the table: nothing else shows it.
@@ -364,8 +368,8 @@ func TestCheck_FailsWhileItsOwnRelayIsBlocked(t *testing.T) {
 		return strings.Contains(invoke(t, nil, "status", "--url", url).stdout, "blocked")
 	})
 	got := checkUp(t, env, "--set", "http.listen="+strings.TrimPrefix(url, "http://"))
-	got.want(t, "relay.state", levelFail, "is blocked", "(route)", "no spaces!-events", "public.outbox")
-	got.want(t, "slot.owner", levelOK, "the relay of this configuration")
+	got.want(t, "relay.state", advice.Fail, "is blocked", "(route)", "no spaces!-events", "public.outbox")
+	got.want(t, "slot.owner", advice.OK, "the relay of this configuration")
 	if got.Fail != 1 {
 		t.Errorf("%d failures, want the relay's state alone", got.Fail)
 	}
@@ -376,15 +380,15 @@ func TestCheck_TellsHowItsRelayIs(t *testing.T) {
 	set := func(s status.Status) string {
 		return "http.listen=" + strings.TrimPrefix(serve(t, s, ""), "http://")
 	}
-	for state, level := range map[status.State]string{
-		status.Starting: levelOK, status.Standby: levelOK, status.Streaming: levelOK, status.Blocked: levelFail, status.Reconnecting: levelWarn, status.Stopping: levelOK,
+	for state, level := range map[status.State]advice.Level{
+		status.Starting: advice.OK, status.Standby: advice.OK, status.Streaming: advice.OK, status.Blocked: advice.Fail, status.Reconnecting: advice.Warn, status.Stopping: advice.OK,
 	} {
 		checkUp(t, closedPorts, "--set", set(sampleStatus(state, ""))).want(t, "relay.state", level, "is "+string(state))
 	}
 	unreachable := sampleStatus(status.Streaming, "kafka_unreachable")
 	unreachable.Message = "dial tcp: refused"
-	checkUp(t, closedPorts, "--set", set(unreachable)).want(t, "relay.state", levelWarn, "(kafka_unreachable)", "dial tcp: refused")
-	checkUp(t, closedPorts, "--set", set(sampleStatus(status.Standby, "slot_in_use"))).want(t, "relay.state", levelOK, "(slot_in_use)")
+	checkUp(t, closedPorts, "--set", set(unreachable)).want(t, "relay.state", advice.Warn, "(kafka_unreachable)", "dial tcp: refused")
+	checkUp(t, closedPorts, "--set", set(sampleStatus(status.Standby, "slot_in_use"))).want(t, "relay.state", advice.OK, "(slot_in_use)")
 
 	other := sampleStatus(status.Blocked, "route")
 	other.Slot = "another_one"
@@ -398,7 +402,7 @@ func TestCheck_TellsHowItsRelayIs(t *testing.T) {
 func TestCheck_AdviceIsAWholeSentence(t *testing.T) {
 	env := misfit(t, `CREATE TABLE outbox (a int, b int)`)
 	got := checkUp(t, env)
-	got.want(t, "table.mapping", levelFail, "auto does not recognise table public.outbox", "say what they mean: `cdc-relay explain` prints")
+	got.want(t, "table.mapping", advice.Fail, "auto does not recognise table public.outbox", "say what they mean: `cdc-relay explain` prints")
 	for _, f := range got.Findings {
 		if strings.HasSuffix(f.Seen, "for example") || strings.Contains(f.Seen, "say what") {
 			t.Errorf("cut short: %+v", f)
@@ -407,9 +411,9 @@ func TestCheck_AdviceIsAWholeSentence(t *testing.T) {
 }
 
 func TestCheck_DoesNotBlameTheServerForThePassword(t *testing.T) {
-	env := append(without(closedPorts, nil), "CDC_RELAY_POSTGRES_PASSWORD_COMMAND=[sh, -c, echo s3cret; exit 3]")
+	env := append(explain.Without(closedPorts, nil), "CDC_RELAY_POSTGRES_PASSWORD_COMMAND=[sh, -c, echo s3cret; exit 3]")
 	got := checkUp(t, env)
-	got.want(t, "postgres.connection", levelFail, "password_command sh: exit status 3", "no server was asked")
+	got.want(t, "postgres.connection", advice.Fail, "password_command sh: exit status 3", "no server was asked")
 	for _, f := range got.Findings {
 		if strings.Contains(f.Seen+f.Advice, "s3cret") {
 			t.Errorf("the command's output is shown: %+v", f)
@@ -452,13 +456,13 @@ func TestCheck_MessagesWithoutATable(t *testing.T) {
 	l := newLife(t)
 	l.brokers = harness.Kfake(t, sandbox.KafkaOptions{Brokers: 3})
 	l.topics(t, twoOfThree, "orders")
-	env := append(without(l.env, []string{"CDC_RELAY_OUTBOX_TABLE=public.outbox"}),
+	env := append(explain.Without(l.env, []string{"CDC_RELAY_OUTBOX_TABLE=public.outbox"}),
 		"CDC_RELAY_KAFKA_BROKERS="+strings.Join(l.brokers.Addrs, ","),
 		"CDC_RELAY_CONFIG="+writeFile(t, "outbox:\n  - message_prefix: outbox\n    topic: orders\n"))
 	invoke(t, env, "setup").want(t, exitOK, "", "")
 	got := checkUp(t, env)
-	got.want(t, "publication", levelOK)
-	got.want(t, "topic", levelOK, "orders")
+	got.want(t, "publication", advice.OK)
+	got.want(t, "topic", advice.OK, "orders")
 	if got.Fail > 0 {
 		t.Errorf("%+v", got.Findings)
 	}
@@ -473,16 +477,16 @@ func TestCheck_GivesUpOnATableThatIsLocked(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := checkUp(t, env)
-	got.want(t, "table.rows", levelWarn, "could not be read", "timeout")
-	got.want(t, "kafka.connection", levelOK)
+	got.want(t, "table.rows", advice.Warn, "could not be read", "timeout")
+	got.want(t, "kafka.connection", advice.OK)
 }
 
 // What messages look like is known without a server, so their mapping is compiled
 // also where there is none.
 func TestCheck_CompilesTheMappingOfMessages(t *testing.T) {
 	file := writeFile(t, "outbox:\n  - message_prefix: shop\n    topic: shop.events\n  - message_prefix: audit\n    columns: {key: 'boddy#/k'}\n")
-	env := append([]string{"CDC_RELAY_CONFIG=" + file}, without(closedPorts, []string{"CDC_RELAY_OUTBOX_TABLE=public.outbox"})...)
+	env := append([]string{"CDC_RELAY_CONFIG=" + file}, explain.Without(closedPorts, []string{"CDC_RELAY_OUTBOX_TABLE=public.outbox"})...)
 	got := checkUp(t, env)
-	got.want(t, "table.mapping", levelOK, "messages shop: preset outbox, topic shop.events, key body#/aggregateId")
-	got.want(t, "table.mapping", levelFail, file+":5:", "outbox[1].columns.key", `no column "boddy"`)
+	got.want(t, "table.mapping", advice.OK, "messages shop: preset outbox, topic shop.events, key body#/aggregateId")
+	got.want(t, "table.mapping", advice.Fail, file+":5:", "outbox[1].columns.key", `no column "boddy"`)
 }

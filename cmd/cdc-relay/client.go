@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/spf13/pflag"
 )
@@ -54,7 +55,7 @@ func (a *app) client(f clientFlags) (*client, error) {
 		return c, c.address(f)
 	}
 	if f.tokenFile != "" {
-		return nil, &usageError{errors.New("--token-file is not allowed by itself; allowed: with --url. Without it the token is http.token or http.token_file of the configuration")}
+		return nil, &advice.Usage{Err: errors.New("--token-file is not allowed by itself; allowed: with --url. Without it the token is http.token or http.token_file of the configuration")}
 	}
 	cfg, err := config.Load(config.Options{Path: a.configPath, Set: a.set, Environ: a.env, WithoutSecrets: true})
 	if err != nil {
@@ -67,7 +68,7 @@ func (a *app) client(f clientFlags) (*client, error) {
 func configuredClient(cfg *config.Config, timeout time.Duration) (*client, error) {
 	c, own := newClient(timeout), cfg.HTTP()
 	if own.Listen == "" {
-		return nil, &usageError{errHTTPOff}
+		return nil, &advice.Usage{Err: errHTTPOff}
 	}
 	c.base = "http://" + reachable(own.Listen)
 	if own.Token != nil {
@@ -86,13 +87,13 @@ func (c *client) address(f clientFlags) error {
 	}
 	u, err := url.Parse(base)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return &usageError{fmt.Errorf("--url %q is not an http address; allowed: http://host:port or https://host:port", f.url)}
+		return &advice.Usage{Err: fmt.Errorf("--url %q is not an http address; allowed: http://host:port or https://host:port", f.url)}
 	}
 	c.base = u.Scheme + "://" + u.Host
 	if f.tokenFile != "" {
 		token, err := os.ReadFile(f.tokenFile)
 		if err != nil {
-			return &usageError{fmt.Errorf("read --token-file: %w", err)}
+			return &advice.Usage{Err: fmt.Errorf("read --token-file: %w", err)}
 		}
 		c.token = strings.TrimSpace(string(token))
 	}

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/config"
+	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/spf13/cobra"
 )
 
@@ -38,7 +40,7 @@ func (a *app) warnings(all []string) {
 			a.jsonLog.Warn().Msg(warning)
 			continue
 		}
-		fmt.Fprintf(a.stderr, "cdc-relay: warning: %s\n", printable(warning))
+		fmt.Fprintf(a.stderr, "cdc-relay: warning: %s\n", wording.Printable(warning))
 	}
 }
 
@@ -49,7 +51,7 @@ func (a *app) configCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		// Without this a mistyped sub-command would print help and succeed.
 		RunE: func(*cobra.Command, []string) error {
-			return &usageError{errors.New("config needs a subcommand: print, validate or schema")}
+			return &advice.Usage{Err: errors.New("config needs a subcommand: print, validate or schema")}
 		},
 	}
 	cmd.AddCommand(a.configPrintCommand(), a.configValidateCommand(), a.configSchemaCommand())

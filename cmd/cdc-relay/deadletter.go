@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,8 +11,10 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/explain"
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
@@ -33,7 +36,7 @@ letter at the place that --partition and --offset name; 2 usage or configuration
 brokers refuse, or the topic does not exist, or another redrive of the source is running.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			return &usageError{errors.New("deadletter needs a subcommand: list, show or redrive")}
+			return &advice.Usage{Err: errors.New("deadletter needs a subcommand: list, show or redrive")}
 		},
 	}
 	cmd.AddCommand(a.deadletterList(), a.deadletterShow(), a.deadletterRedrive())
@@ -83,7 +86,7 @@ func (f *letterFlags) filter(cmd *cobra.Command) (deadletter.Filter, error) {
 	given := cmd.Flags().Changed
 	for _, flag := range []string{"reason", "table", "topic", "since", "lsn"} {
 		if given(flag) && cmd.Flags().Lookup(flag).Value.String() == "" {
-			return deadletter.Filter{}, &usageError{fmt.Errorf("--%s is empty; leave it out to select all", flag)}
+			return deadletter.Filter{}, &advice.Usage{Err: fmt.Errorf("--%s is empty; leave it out to select all", flag)}
 		}
 	}
 	out := deadletter.Filter{Reason: f.reason, Table: f.table, Topic: f.topic}
@@ -99,32 +102,32 @@ func (f *letterFlags) filter(cmd *cobra.Command) (deadletter.Filter, error) {
 			at, err = time.Now().Add(-d), nil
 		}
 		if err != nil {
-			return out, &usageError{fmt.Errorf("--since %q is neither a duration like 2h nor a time like 2026-01-31T08:00:00Z", f.since)}
+			return out, &advice.Usage{Err: fmt.Errorf("--since %q is neither a duration like 2h nor a time like 2026-01-31T08:00:00Z", f.since)}
 		}
 		out.Since = at
 	}
 	if f.lsn != "" {
 		lsn, err := wal.ParseLSN(f.lsn)
 		if err != nil || lsn == 0 {
-			return out, &usageError{fmt.Errorf("--lsn %q is no position like 16/B374D848", f.lsn)}
+			return out, &advice.Usage{Err: fmt.Errorf("--lsn %q is no position like 16/B374D848", f.lsn)}
 		}
 		out.Commit = lsn
 	}
 	if system, slot, ok := strings.Cut(f.source, "/"); f.source != ownSources && f.source != allSources && (!ok || system == "" || slot == "") {
-		return out, &usageError{fmt.Errorf("--source %q is not allowed; allowed: own, all, or SYSTEM/SLOT as `cdc-relay deadletter list` names it", f.source)}
+		return out, &advice.Usage{Err: fmt.Errorf("--source %q is not allowed; allowed: own, all, or SYSTEM/SLOT as `cdc-relay deadletter list` names it", f.source)}
 	}
 	if given("partition") {
 		if f.partition < 0 {
-			return out, &usageError{fmt.Errorf("--partition %d is not allowed; allowed: 0 or more", f.partition)}
+			return out, &advice.Usage{Err: fmt.Errorf("--partition %d is not allowed; allowed: 0 or more", f.partition)}
 		}
 		out.Partition = &f.partition
 	}
 	if given("offset") {
 		if f.offset < 0 {
-			return out, &usageError{fmt.Errorf("--offset %d is not allowed; allowed: 0 or more", f.offset)}
+			return out, &advice.Usage{Err: fmt.Errorf("--offset %d is not allowed; allowed: 0 or more", f.offset)}
 		}
 		if !given("partition") {
-			return out, &usageError{errors.New("--offset counts in one partition; give --partition too")}
+			return out, &advice.Usage{Err: errors.New("--offset counts in one partition; give --partition too")}
 		}
 		out.Offset = &f.offset
 	}
@@ -239,12 +242,12 @@ func (l *letters) read(ctx context.Context) (err error) {
 func brokersRefuse(err error) error {
 	e, ok := errors.AsType[*sink.Error](err)
 	if !ok || e.Class == sink.Retry {
-		return whenUp(err)
+		return sink.WhenUp(err)
 	}
 	if e.Reason == sink.ReasonUnknownTopic {
-		return &refusedError{fmt.Errorf("%w; or there is no dead letter yet: `cdc-relay setup` makes the topic with relay.on_reject: dead_letter", err)}
+		return &advice.Refused{Err: fmt.Errorf("%w; or there is no dead letter yet: `cdc-relay setup` makes the topic with relay.on_reject: dead_letter", err)}
 	}
-	return &refusedError{err}
+	return &advice.Refused{Err: err}
 }
 
 // there says that no letter is at the place that the command line names. Whatever else
@@ -263,23 +266,23 @@ func (l *letters) there() error {
 // letterReport is a letter as JSON; what concerns the record itself is there only
 // when it was asked for.
 type letterReport struct {
-	Partition int32         `json:"partition"`
-	Offset    int64         `json:"offset"`
-	Time      time.Time     `json:"time"`
-	Reason    string        `json:"reason"`
-	Table     string        `json:"table"`
-	Topic     string        `json:"topic"`
-	LSN       string        `json:"lsn"`
-	Seq       uint64        `json:"seq"`
-	Timeline  int32         `json:"timeline,omitempty"`
-	Source    string        `json:"source"`
-	EventID   string        `json:"event_id"`
-	Bytes     int64         `json:"value_bytes"`
-	Missing   []string      `json:"missing,omitempty"`
-	State     string        `json:"state"` // waiting, sent or discarded
-	Message   string        `json:"message,omitempty"`
-	Record    *recordReport `json:"record,omitempty"`
-	absent    bool          // the value was too large for the letter
+	Partition int32           `json:"partition"`
+	Offset    int64           `json:"offset"`
+	Time      time.Time       `json:"time"`
+	Reason    string          `json:"reason"`
+	Table     string          `json:"table"`
+	Topic     string          `json:"topic"`
+	LSN       string          `json:"lsn"`
+	Seq       uint64          `json:"seq"`
+	Timeline  int32           `json:"timeline,omitempty"`
+	Source    string          `json:"source"`
+	EventID   string          `json:"event_id"`
+	Bytes     int64           `json:"value_bytes"`
+	Missing   []string        `json:"missing,omitempty"`
+	State     string          `json:"state"` // waiting, sent or discarded
+	Message   string          `json:"message,omitempty"`
+	Record    *explain.Record `json:"record,omitempty"`
+	absent    bool            // the value was too large for the letter
 }
 
 func newLetterReport(e *deadletter.Entry) *letterReport {
@@ -346,7 +349,7 @@ func (l *letters) list(shown []*deadletter.Entry, matched int, all bool) error {
 		for _, e := range shown {
 			r := newLetterReport(e)
 			fmt.Fprintf(lines, "%d\t%d\t%s\t%s\t%s\t%s\t%s/%d\t%s\t%d\t%s\t%s\n", r.Partition, r.Offset, r.Time.Format(time.RFC3339),
-				printable(r.Reason), printable(r.Table), orDash(printable(r.Topic)), r.LSN, r.Seq, orDash(printable(r.EventID)), r.Bytes, r.State, printable(r.Source))
+				wording.Printable(r.Reason), wording.Printable(r.Table), cmp.Or(wording.Printable(r.Topic), "-"), r.LSN, r.Seq, cmp.Or(wording.Printable(r.EventID), "-"), r.Bytes, r.State, wording.Printable(r.Source))
 		}
 		if err := lines.Flush(); err != nil {
 			return err
@@ -372,6 +375,17 @@ func (l *letters) besides(matched int, all bool) string {
 		return fmt.Sprintf("; %d wait there with those that do not match", n)
 	}
 	return ""
+}
+
+// hint says on standard error why nothing is selected.
+func (l *letters) hint(done bool) {
+	named := l.source
+	if named == ownSources || named == allSources {
+		named = ""
+	}
+	for _, hint := range deadletter.Hints(l.backlog, &l.filter, named, done) {
+		fmt.Fprintf(l.app.stderr, "cdc-relay: hint: %s\n", hint)
+	}
 }
 
 // waiting is how many letters wait, whatever the filter selects.
@@ -427,9 +441,9 @@ func (l *letters) show(ctx context.Context, entries []*deadletter.Entry, matched
 		}
 		r := newLetterReport(e)
 		r.Message = letter.Message
-		r.Record = newRecordReport("the letter", &letter.Record)
+		r.Record = explain.NewRecord("the letter", &letter.Record)
 		r.absent = letter.ValueBytes > 0
-		r.Record.Value.hidden = !payload || r.absent
+		r.Record.Value.Hidden = !payload || r.absent
 		reports = append(reports, r)
 	}
 	if asJSON {
@@ -453,20 +467,20 @@ func unmatched(matched, all int) string {
 }
 
 func (l *letters) showOne(r *letterReport, payload bool) error {
-	fmt.Fprintf(l.app.stdout, "\npartition %d, offset %d: %s, %s\n", r.Partition, r.Offset, printable(r.Reason), r.State)
+	fmt.Fprintf(l.app.stdout, "\npartition %d, offset %d: %s, %s\n", r.Partition, r.Offset, wording.Printable(r.Reason), r.State)
 	lines := tabwriter.NewWriter(l.app.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(lines, "  why\t%s\n  set aside\t%s\n  row\t%s, row %d of the transaction committing at %s, from %s\n",
-		printable(r.Message), r.Time.Format(time.RFC3339), printable(r.Table), r.Seq, r.LSN, printable(r.Source))
+		wording.Printable(r.Message), r.Time.Format(time.RFC3339), wording.Printable(r.Table), r.Seq, r.LSN, wording.Printable(r.Source))
 	if len(r.Missing) > 0 {
 		fmt.Fprintf(lines, "  missing\t%s\n", strings.Join(r.Missing, ", "))
 	}
-	fmt.Fprintf(lines, "  topic\t%s\n  key\t%v\n", orDash(printable(r.Topic)), r.Record.Key)
+	fmt.Fprintf(lines, "  topic\t%s\n  key\t%v\n", cmp.Or(wording.Printable(r.Topic), "-"), r.Record.Key)
 	for i, h := range r.Record.Headers {
 		lead := "headers"
 		if i > 0 {
 			lead = ""
 		}
-		fmt.Fprintf(lines, "  %s\t%s: %v\n", lead, printable(h.Name), h.Value)
+		fmt.Fprintf(lines, "  %s\t%s: %v\n", lead, wording.Printable(h.Name), h.Value)
 	}
 	switch {
 	case r.absent:

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
@@ -73,7 +75,7 @@ func (l *letters) ownSlots(ctx context.Context, o redriveOptions) (slots []strin
 // that it would be none, is for a person.
 func unlocked(err error) error {
 	if postgres.KindOf(err) != fault.KindRetry {
-		return &refusedError{err}
+		return &advice.Refused{Err: err}
 	}
 	return fmt.Errorf("%w; a redrive takes a lock at PostgreSQL, so that it is the only one of its source; where the server is gone for good, and nobody else re-drives, there are --source SYSTEM/SLOT and --without-lock", err)
 }
@@ -131,7 +133,7 @@ func (r *redriveReport) interrupted() error {
 		text += ", and whether its marker was written is not known"
 	default:
 		text += fmt.Sprintf(", and of %s of its key from there on nobody knows whether the brokers have them", wording.Count(s.Unsure, "dead letter"))
-		again += fmt.Sprintf(", and of those %d there may be two in topic %s then, in their order", s.Unsure, orDash(s.entry.Record.Topic))
+		again += fmt.Sprintf(", and of those %d there may be two in topic %s then, in their order", s.Unsure, cmp.Or(s.entry.Record.Topic, "-"))
 	}
 	return errors.New(text + ". " + again)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,9 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/deadletter/restore"
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink/kafka"
@@ -65,7 +68,7 @@ those rows are lost to consumers. Other letters of the same key keep waiting, un
 				return err
 			}
 			if o.wholeKey && !o.discard {
-				return &usageError{errors.New("--whole-key has an effect with --discard only: a redrive always takes the whole key")}
+				return &advice.Usage{Err: errors.New("--whole-key has an effect with --discard only: a redrive always takes the whole key")}
 			}
 			l, err := a.readLetters(cmd, &flags)
 			if err != nil {
@@ -91,9 +94,9 @@ those rows are lost to consumers. Other letters of the same key keep waiting, un
 func (o redriveOptions) selects(filter deadletter.Filter, given []string) error {
 	switch {
 	case o.all && len(given) > 0:
-		return &usageError{fmt.Errorf("--all selects every dead letter of the source, and %s only some; leave out --all, or the others", strings.Join(given, ", "))}
+		return &advice.Usage{Err: fmt.Errorf("--all selects every dead letter of the source, and %s only some; leave out --all, or the others", strings.Join(given, ", "))}
 	case !o.all && filter.Empty():
-		return &usageError{errors.New("select the dead letters to re-drive: filters such as --reason, or --all")}
+		return &advice.Usage{Err: errors.New("select the dead letters to re-drive: filters such as --reason, or --all")}
 	}
 	return nil
 }
@@ -217,12 +220,12 @@ func (l *letters) run(ctx context.Context, o redriveOptions, report *redriveRepo
 			return fmt.Errorf("%w; PostgreSQL is needed, because some letters are not complete", err)
 		}
 	}
-	rows := newRestorer(l.cfg, l.settings)
-	defer rows.finder.Close()
+	rows := restore.New(l.cfg, l.settings)
+	defer rows.Close()
 	r := &deadletter.Redriver{
 		Topic: l.settings.DeadLetterTopic, Discard: o.discard, DryRun: !o.yes, Own: l.own,
 		Lost:    func(id deadletter.ID) bool { return id.Timeline > 0 && history.TimelineOf(id.Commit) != id.Timeline },
-		Restore: rows.restore,
+		Restore: rows.Restore,
 		Fill: func(ctx context.Context, entries []*deadletter.Entry) (map[deadletter.Place]*deadletter.Letter, error) {
 			return deadletter.Fill(ctx, l.settings.Kafka.Connection, l.settings.DeadLetterTopic, entries)
 		},
@@ -349,9 +352,9 @@ func (l *letters) printGroups(report *redriveReport) error {
 		result := "planned"
 		switch {
 		case g.Error != "" && report.Plan:
-			result = "would fail: " + printable(g.Error)
+			result = "would fail: " + wording.Printable(g.Error)
 		case g.Error != "":
-			result = fmt.Sprintf("%d done; %s", g.Done, printable(g.Error))
+			result = fmt.Sprintf("%d done; %s", g.Done, wording.Printable(g.Error))
 		case !report.Plan && g.Done < g.Letters:
 			result = fmt.Sprintf("%d done", g.Done)
 		case !report.Plan:
@@ -362,7 +365,7 @@ func (l *letters) printGroups(report *redriveReport) error {
 		if g.Letters > 1 {
 			rows += " to " + g.Through
 		}
-		fmt.Fprintf(lines, "%s\t%s\t%d\t%d\t%d\t%s\t%s\n", printable(g.Table), orDash(printable(g.Topic)), g.Letters, g.Selected, g.Incomplete, rows, result)
+		fmt.Fprintf(lines, "%s\t%s\t%d\t%d\t%d\t%s\t%s\n", wording.Printable(g.Table), cmp.Or(wording.Printable(g.Topic), "-"), g.Letters, g.Selected, g.Incomplete, rows, result)
 	}
 	return lines.Flush()
 }

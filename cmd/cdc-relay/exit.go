@@ -8,9 +8,10 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/admin"
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/relay"
-	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/wording"
 )
 
 // Exit codes. They are part of the interface: supervisors act on them.
@@ -22,23 +23,10 @@ const (
 	exitBlocked = 4 // blocked on a decision, with relay.on_blocked: exit
 )
 
-// usageError is a command line that makes no sense.
-type usageError struct{ err error }
-
-func (e *usageError) Error() string { return e.err.Error() }
-func (e *usageError) Unwrap() error { return e.err }
-
 // notPositive refuses a duration for a flag that has no use for none.
 func notPositive(flag string, given time.Duration) error {
-	return &usageError{fmt.Errorf("--%s %s is not allowed; allowed: more than 0s", flag, given)}
+	return &advice.Usage{Err: fmt.Errorf("--%s %s is not allowed; allowed: more than 0s", flag, given)}
 }
-
-// inputError is a file that cannot be used; it says where and why, and the usage of
-// the command has no more to add.
-type inputError struct{ err error }
-
-func (e *inputError) Error() string { return e.err.Error() }
-func (e *inputError) Unwrap() error { return e.err }
 
 // interruptedError is what a stop signal made of a verb. Nobody refused anything, and the
 // next attempt may succeed.
@@ -49,24 +37,6 @@ func (e *interruptedError) Error() string {
 }
 func (e *interruptedError) Unwrap() error { return e.err }
 
-// refusedError is a server that refuses what a verb other than run asks for.
-type refusedError struct{ err error }
-
-func (e *refusedError) Error() string { return e.err.Error() }
-func (e *refusedError) Unwrap() error { return e.err }
-
-// whenUp tells what to do about brokers that are away, where nothing else was said.
-func whenUp(err error) error {
-	e, ok := errors.AsType[*sink.Error](err)
-	if !ok || e.Class != sink.Retry || e.Reason != sink.ReasonNetwork {
-		return err
-	}
-	if _, next := sink.Told(err); next != "" {
-		return err
-	}
-	return fmt.Errorf("%w; start the brokers, or correct kafka.brokers, and repeat it: `cdc-relay check` says which of them answer", err)
-}
-
 // quietError has been told already; only its exit code is left.
 type quietError struct{ code int }
 
@@ -75,12 +45,12 @@ func (e *quietError) Error() string { return fmt.Sprintf("exit code %d", e.code)
 func exitCode(err error) int {
 	var (
 		quiet   *quietError
-		usage   *usageError
-		input   *inputError
+		usage   *advice.Usage
+		input   *advice.Input
 		file    *config.Errors
 		mapping *relay.ConfigError
 		refused *relay.RefusedError
-		setup   *refusedError
+		setup   *advice.Refused
 		listen  *admin.ListenError
 		blocked *relay.BlockedError
 		stopped *interruptedError
@@ -117,12 +87,12 @@ func reasonOf(err error) string {
 	if reason == "" {
 		return ""
 	}
-	return " (reason " + printable(reason) + ")"
+	return " (reason " + wording.Printable(reason) + ")"
 }
 
 // helpOf names the help page for a command line that makes no sense.
 func (a *app) helpOf(err error) string {
-	if usage := (*usageError)(nil); !errors.As(err, &usage) {
+	if usage := (*advice.Usage)(nil); !errors.As(err, &usage) {
 		return ""
 	}
 	return " (see " + cmp.Or(a.command, "cdc-relay") + " --help)"
@@ -146,7 +116,7 @@ func (a *app) report(err error) int {
 		}
 		lines := strings.Split(err.Error(), "\n") // some show the line of the file
 		for i := range lines {
-			lines[i] = printable(lines[i])
+			lines[i] = wording.Printable(lines[i])
 		}
 		lines[len(lines)-1] += reasonOf(err) + a.helpOf(err)
 		fmt.Fprintf(a.stderr, "cdc-relay: %s\n", strings.Join(lines, "\n"))

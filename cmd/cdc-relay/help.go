@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/spf13/cobra"
 )
 
@@ -15,7 +16,7 @@ func helpCommand() *cobra.Command {
 		RunE: func(help *cobra.Command, args []string) error {
 			cmd, err := described(help.Root(), args)
 			if err != nil {
-				return &usageError{err}
+				return &advice.Usage{Err: err}
 			}
 			cmd.InitDefaultHelpFlag()
 			return cmd.Help()

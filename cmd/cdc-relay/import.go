@@ -11,8 +11,10 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/debezium/importer"
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/spf13/cobra"
@@ -55,7 +57,7 @@ FILE is - for standard input.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if a.configPath != "" || len(a.set) > 0 {
-				return &usageError{errors.New("import reads a connector's configuration and none of ours: --config and --set have no effect on it; change what it prints")}
+				return &advice.Usage{Err: errors.New("import reads a connector's configuration and none of ours: --config and --set have no effect on it; change what it prints")}
 			}
 			result, err := a.convert(cmd.Context(), args[0], o)
 			if err != nil {
@@ -74,11 +76,11 @@ FILE is - for standard input.`,
 // convert reads the files, looks at the database if asked to, and imports.
 func (a *app) convert(ctx context.Context, file string, o importOptions) (*importer.Result, error) {
 	if file == "-" && o.worker == "-" {
-		return nil, &usageError{errors.New("the connector and the worker cannot both be standard input")}
+		return nil, &advice.Usage{Err: errors.New("the connector and the worker cannot both be standard input")}
 	}
 	input, err := readInput(file)
 	if err != nil {
-		return nil, &inputError{err}
+		return nil, &advice.Input{Err: err}
 	}
 	options := importer.Options{Name: file, Check: complaints}
 	if file == "-" {
@@ -87,17 +89,17 @@ func (a *app) convert(ctx context.Context, file string, o importOptions) (*impor
 	if o.worker != "" {
 		options.WorkerName = o.worker
 		if options.Worker, err = readInput(o.worker); err != nil {
-			return nil, &inputError{fmt.Errorf("--worker: %w", err)}
+			return nil, &advice.Input{Err: fmt.Errorf("--worker: %w", err)}
 		}
 	}
 	if o.postgresURL != "" {
 		if options.Catalog, err = readCatalog(ctx, postgres.Config{URL: o.postgresURL}); err != nil {
-			return nil, refused(err)
+			return nil, fault.Refuse(err)
 		}
 	}
 	result, err := importer.Convert(input, options)
 	if err != nil {
-		return nil, &inputError{err}
+		return nil, &advice.Input{Err: err}
 	}
 	return result, nil
 }
@@ -213,7 +215,7 @@ func (a *app) warnLost(result *importer.Result, fail bool) error {
 		fmt.Fprintf(a.stderr, "cdc-relay: warning: %s\n", remark)
 	}
 	if fail && len(lost) > 0 {
-		return &inputError{fmt.Errorf("--strict: %d of the warnings above forbid it", len(lost))}
+		return &advice.Input{Err: fmt.Errorf("--strict: %d of the warnings above forbid it", len(lost))}
 	}
 	return nil
 }

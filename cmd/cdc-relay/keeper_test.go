@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 )
@@ -69,7 +70,7 @@ func (k *keeper) acceptsGap(t *testing.T, says string) result {
 }
 
 // compares has `check` say of slot and checkpoint what is wanted.
-func (k *keeper) compares(t *testing.T, level string, texts ...string) {
+func (k *keeper) compares(t *testing.T, level advice.Level, texts ...string) {
 	t.Helper()
 	checkUp(t, k.env).want(t, "slot.checkpoint", level, texts...)
 }

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 )
@@ -96,7 +97,7 @@ func run(ctx context.Context, args []string, p process) int {
 	cmd, err := root.ExecuteContextC(ctx)
 	a.command = cmd.CommandPath()
 	if err != nil && !a.began {
-		err = &usageError{mistyped(cmd, err)}
+		err = &advice.Usage{Err: mistyped(cmd, err)}
 	}
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		err = &interruptedError{err}

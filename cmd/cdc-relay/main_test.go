@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/admin"
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/relay"
@@ -101,7 +102,7 @@ func TestUsage_MistakesExitWith2AndTouchNothing(t *testing.T) {
 		{"run now", `unknown argument "now": cdc-relay run takes none`},
 		{"import", "FILE is missing: cdc-relay import FILE (see cdc-relay import --help)\n"},
 		{"import a b", `unknown argument "b" behind a`},
-		{"config", "print, validate, schema"},
+		{"config", "print, validate or schema"},
 		{"config frobnicate", `unknown command "frobnicate"`},
 		{"config prnt", `unknown command "prnt": did you mean print? (see cdc-relay config --help)`},
 		{"deadletter lst", `unknown command "lst": did you mean list? (see cdc-relay deadletter --help)`},
@@ -273,16 +274,16 @@ func TestExitCode_FollowsTheKindOfError(t *testing.T) {
 		{nil, 0},
 		{cause, 1},
 		{relay.ErrDrainCut, 1},
-		{&usageError{cause}, 2},
+		{&advice.Usage{Err: cause}, 2},
 		{&config.Errors{}, 2},
 		{&relay.ConfigError{Err: cause}, 2},
 		{&relay.RefusedError{Err: cause}, 3},
 		{&admin.ListenError{Err: cause}, 3},
-		{refused(&fault.Error{Err: cause}), 3},
-		{refused(&fault.Error{Reason: fault.ReasonConfiguration, Err: cause}), 2},
+		{fault.Refuse(&fault.Error{Err: cause}), 3},
+		{fault.Refuse(&fault.Error{Reason: fault.ReasonConfiguration, Err: cause}), 2},
 		{&relay.BlockedError{Err: cause}, 4},
 		{fmt.Errorf("wrapped: %w", &relay.BlockedError{Err: cause}), 4},
-		{&unhealthyError{&usageError{cause}}, 1},
+		{&unhealthyError{&advice.Usage{Err: cause}}, 1},
 	} {
 		if got := exitCode(tt.err); got != tt.code {
 			t.Errorf("exitCode(%T) = %d, want %d", tt.err, got, tt.code)

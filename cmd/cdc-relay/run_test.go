@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"os"
 	"os/signal"
@@ -14,11 +13,9 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/config"
-	"github.com/cdc-relay/cdc-relay/debezium"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/router"
-	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/rs/zerolog"
 )
@@ -208,40 +205,6 @@ func TestHeed_TakesSignalsThatComeTogetherForOne(t *testing.T) {
 				<-ended
 			})
 		})
-	}
-}
-
-// Null would say that the value is a tombstone.
-func TestRecordReport_LeavesOutWhatIsNotToBeShown(t *testing.T) {
-	for _, tt := range []struct {
-		value   []byte
-		without bool
-		want    string
-	}{
-		{[]byte("v"), false, `"value":"v"`},
-		{nil, false, `"value":null`},
-		{[]byte("v"), true, ""},
-		{nil, true, ""},
-	} {
-		r := newRecordReport("it", &record.Record{Topic: "t", Value: tt.value})
-		r.Value.hidden = tt.without
-		out, err := json.Marshal(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if text := string(out); strings.Contains(text, `"value"`) != (tt.want != "") || !strings.Contains(text, tt.want) || !strings.Contains(text, `"topic":"t"`) {
-			t.Errorf("%s, want %q", text, tt.want)
-		}
-	}
-}
-
-func TestShapeOf_OptionsOfDebeziumMeanItsTable(t *testing.T) {
-	options := debezium.Config{{Name: "topic.prefix", Value: "shop"}}
-	mappings := []router.Mapping{{}, {Preset: "auto"}, {Preset: "laravel"}, {Connector: options}, {Preset: "auto", Connector: options}, {Preset: "prisma", Connector: options}}
-	for i, want := range []string{"outbox", "outbox", "laravel", "debezium", "debezium", "prisma", "outbox"} {
-		if got := shapeOf(mappings, i); got != want {
-			t.Errorf("table %d: %s, want %s", i, got, want)
-		}
 	}
 }
 

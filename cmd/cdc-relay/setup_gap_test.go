@@ -7,10 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/setup"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -31,11 +33,11 @@ func TestSetup_AcceptsTheGapOfTheSlotThatHasOne(t *testing.T) {
 			}
 		}
 		got := checkUp(t, k.env)
-		got.want(t, "slot.checkpoint", levelOK, fmt.Sprintf("slot %q", first))
-		got.want(t, "slot.checkpoint", levelWarn, second, "has no checkpoint of it")
+		got.want(t, "slot.checkpoint", advice.OK, fmt.Sprintf("slot %q", first))
+		got.want(t, "slot.checkpoint", advice.Warn, second, "has no checkpoint of it")
 
 		k.move(t, first)
-		k.compares(t, levelFail, first, "--accept-gap")
+		k.compares(t, advice.Fail, first, "--accept-gap")
 		k.refuses(t, fmt.Sprintf("slot %q", first))
 	})
 }
@@ -89,19 +91,13 @@ func TestSetup_ToForgetACheckpointTakesNoLongerThanItMay(t *testing.T) {
 	release := k.brokers.Fake.HoldProduce()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	err = a.forget(ctx, cfg.Relay(), false)
+	err = a.newSetup(cfg.Relay()).AcceptGap(ctx, false)
 	release()
 	if exitCode(err) != exitRefused || !strings.Contains(err.Error(), "write to checkpoint topic") || !strings.Contains(err.Error(), "repeat it") {
 		t.Errorf("%v, exit code %d; said %q", err, exitCode(err), out.String())
 	}
 	k.acceptsGap(t, "") // what was on its way may have come through
 	k.runs(t, 1)
-}
-
-func TestGapPatience_GrowsWithTheSlots(t *testing.T) {
-	if one, all := gapPatience(1), gapPatience(postgres.MaxShards); one < time.Minute || all < one+(postgres.MaxShards-1)*time.Second {
-		t.Errorf("%s for one slot, %s for %d", one, all, postgres.MaxShards)
-	}
 }
 
 // writes puts a record into the checkpoint topic.
@@ -123,7 +119,7 @@ func TestSetup_AcceptsNoGapOnAnOldPrimary(t *testing.T) {
 	rec := checkpoint.Record{System: "7", Timeline: 2, Slot: "s", Publication: "p", End: 300}
 	cfg := relay.Config{DetectMovedSlot: true, Replication: postgres.Config{Slot: "s", Publication: "p"}}
 	known := map[string][]byte{checkpoint.IntentKey("somebody", "7", "s"): rec.Encode()}
-	if end, err := compared(cfg, origin, 310, known); postgres.Reason(err) != relay.ReasonStalePrimary {
+	if end, err := setup.Compared(cfg, origin, 310, known); postgres.Reason(err) != relay.ReasonStalePrimary {
 		t.Errorf("connected up to %s, %v", end, err)
 	}
 }

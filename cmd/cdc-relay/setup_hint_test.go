@@ -26,7 +26,7 @@ func TestSetup_TheHintToAnotherRoleRepeatsTheFlags(t *testing.T) {
 		if err := cmd.ParseFlags(strings.Fields(given)); err != nil {
 			t.Fatal(err)
 		}
-		err := asGiven(cmd, refused(&fault.Error{Reason: fault.ReasonPermission, Hint: "as the owner: cdc-relay setup --set postgres.url=…"}))
+		err := asGiven(cmd, fault.Refuse(&fault.Error{Reason: fault.ReasonPermission, Hint: "as the owner: cdc-relay setup --set postgres.url=…"}))
 		if !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret@") || strings.Contains(err.Error(), "=secret") {
 			t.Errorf("%q: got %v, want %s", given, err, want)
 		}

@@ -1,8 +1,6 @@
 package main
 
-import (
-	"testing"
-)
+import "testing"
 
 // A slot of a relay that does not start holds back WAL until the disk is full.
 func TestSetup_MakesNothingThatRunWouldRefuse(t *testing.T) {

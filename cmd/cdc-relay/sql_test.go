@@ -8,10 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/cdc-relay/cdc-relay/migrations"
 	"github.com/cdc-relay/cdc-relay/test/harness"
+	"github.com/jackc/pgx/v5"
 )
 
 func TestSQL_GivesReviewedFilesForEachTool(t *testing.T) {
@@ -94,20 +93,6 @@ func TestSQL_SaysWhatItCannotKnowAboutTheRole(t *testing.T) {
 		quiet.want(t, exitOK, "", "")
 		if strings.Contains(quiet.stdout, "administrator") {
 			t.Error(quiet.stdout)
-		}
-	}
-}
-
-func TestBlob_ShowsWhatIsSent(t *testing.T) {
-	for text, want := range map[string]string{
-		`{"p": "C:\\d", "q": "\u00e4\n"}`: `{"p": "C:\\d", "q": "\u00e4\n"}`,
-		"a\nb\tc\x00\x1b[0m\x7f":          "a␊b␉c␀␛[0m␡",
-		"\u202egpj.\u0085":                "<U+202E>gpj.<U+0085>",
-		"\xff":                            `\xff (1 bytes)`,
-	} {
-		b := blob(text)
-		if got := b.String(); got != want {
-			t.Errorf("%q shows as %s, want %s", text, got, want)
 		}
 	}
 }

@@ -67,7 +67,7 @@ func TestStatus_TellsSinceWhenStateAndReasonHold(t *testing.T) {
 		if ago > 0 {
 			s.ReasonSince = time.Now().Add(-ago)
 		}
-		if got := statusText(s, time.Now()); !strings.Contains(got, "streaming (kafka_unreachable) "+want) {
+		if got := status.Text(s, time.Now()); !strings.Contains(got, "streaming (kafka_unreachable) "+want) {
 			t.Errorf("the reason began %s ago:\n%s", ago, got)
 		}
 	}
@@ -98,7 +98,7 @@ func TestStatus_TellsAStandbyFromALostConnection(t *testing.T) {
 		{of(status.Streaming, status.Standby, status.Standby), "PostgreSQL yes, 2 of 3 shards stand by, Kafka"},
 		{of(status.Reconnecting, status.Standby), "PostgreSQL no, Kafka"},
 	} {
-		if got := statusText(tt.status, time.Now()); !strings.Contains(got, tt.want) {
+		if got := status.Text(tt.status, time.Now()); !strings.Contains(got, tt.want) {
 			t.Errorf("want %q in\n%s", tt.want, got)
 		}
 	}
@@ -108,14 +108,14 @@ func TestStatus_TellsAStandbyFromALostConnection(t *testing.T) {
 func TestStatus_NamesTheSlotsThatThereAre(t *testing.T) {
 	s := sampleStatus(status.Streaming, "")
 	slot := "slot          " + s.Slot + ", publication "
-	if got := statusText(s, time.Now()); !strings.Contains(got, slot) {
+	if got := status.Text(s, time.Now()); !strings.Contains(got, slot) {
 		t.Errorf("want %q in\n%s", slot, got)
 	}
 	for i := range 2 {
 		s.Shards = append(s.Shards, sampleStatus(status.Streaming, ""))
 		s.Shards[i].Slot = fmt.Sprintf("shard_%d", i)
 	}
-	if got := statusText(s, time.Now()); strings.Contains(got, "slot  ") || !strings.Contains(got, "\nslots         shard_0 streaming") || !strings.Contains(got, "\n              shard_1 streaming") {
+	if got := status.Text(s, time.Now()); strings.Contains(got, "slot  ") || !strings.Contains(got, "\nslots         shard_0 streaming") || !strings.Contains(got, "\n              shard_1 streaming") {
 		t.Errorf("two shards:\n%s", got)
 	}
 }
@@ -205,11 +205,11 @@ func TestReachable_TurnsEveryAddressIntoThisHost(t *testing.T) {
 // A zero would say that there is no lag.
 func TestStatus_SaysWhenTheLagIsNotKnown(t *testing.T) {
 	s := sampleStatus(status.Blocked, "publication_missing")
-	if got := statusText(s, time.Now()); !strings.Contains(got, "2.0 KiB, age of the oldest row not known;") || strings.Contains(got, "oldest 0s") {
+	if got := status.Text(s, time.Now()); !strings.Contains(got, "2.0 KiB, age of the oldest row not known;") || strings.Contains(got, "oldest 0s") {
 		t.Errorf("not known:\n%s", got)
 	}
 	s.LagSeconds, s.OldestUnacked, s.InFlightEvents = new(12.5), new(3.0), 1
-	if got := statusText(s, time.Now()); !strings.Contains(got, "2.0 KiB, 12.5s;") || !strings.Contains(got, "1 row, ") || !strings.Contains(got, "oldest 3s") {
+	if got := status.Text(s, time.Now()); !strings.Contains(got, "2.0 KiB, 12.5s;") || !strings.Contains(got, "1 row, ") || !strings.Contains(got, "oldest 3s") {
 		t.Errorf("known:\n%s", got)
 	}
 }
@@ -218,7 +218,7 @@ func TestStatus_SaysWhenTheLagIsNotKnown(t *testing.T) {
 func TestStatus_CallsALagThatNobodyKnowsNotZero(t *testing.T) {
 	s := sampleStatus(status.Reconnecting, "network")
 	s.LSN, s.LagBytes, s.SourceConnected = status.LSNs{}, 0, false
-	if got := statusText(s, time.Now()); !strings.Contains(got, "lag           not known: PostgreSQL has not been reached\n") || strings.Contains(got, "retained") {
+	if got := status.Text(s, time.Now()); !strings.Contains(got, "lag           not known: PostgreSQL has not been reached\n") || strings.Contains(got, "retained") {
 		t.Errorf("not reached:\n%s", got)
 	}
 }
@@ -226,11 +226,11 @@ func TestStatus_CallsALagThatNobodyKnowsNotZero(t *testing.T) {
 // What a restart would repeat is said before it.
 func TestStatus_SaysWhatARestartRepeats(t *testing.T) {
 	s := sampleStatus(status.Blocked, "route")
-	if got := statusText(s, time.Now()); strings.Contains(got, "a restart sends") {
+	if got := status.Text(s, time.Now()); strings.Contains(got, "a restart sends") {
 		t.Errorf("nothing to repeat:\n%s", got)
 	}
 	s.EventsToRepeat = 2
-	if got := statusText(s, time.Now()); !strings.Contains(got, "a restart sends 2 rows again") {
+	if got := status.Text(s, time.Now()); !strings.Contains(got, "a restart sends 2 rows again") {
 		t.Errorf("two rows:\n%s", got)
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres/provision"
 	"github.com/spf13/cobra"
 )
@@ -28,7 +29,7 @@ which is enough to go on with setup if the publication is right.`,
 			steps, err := provision.Teardown(cmd.Context(), cfg.Relay().Replication, yes)
 			a.printTeardown(steps, yes)
 			if err != nil {
-				return refused(err)
+				return fault.Refuse(err)
 			}
 			return nil
 		},

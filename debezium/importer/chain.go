@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cdc-relay/cdc-relay/debezium/javaregex"
 	"github.com/cdc-relay/cdc-relay/debezium/options"
 )
 
@@ -48,7 +49,7 @@ func (c *conversion) chain() error {
 
 func (c *conversion) steps(list item) []step {
 	var steps []step
-	for _, name := range splitList(list.value) {
+	for _, name := range javaregex.Split(list.value) {
 		at, ok := c.get("transforms." + name + ".type")
 		if !ok && c.in.form == ServerEnvironment { // variables have no lower case
 			name = strings.ToLower(name)
@@ -255,7 +256,7 @@ func (c *conversion) predicates() error {
 		return nil
 	}
 	c.option(list, "predicates")
-	for _, name := range splitList(list.value) {
+	for _, name := range javaregex.Split(list.value) {
 		prefix := "predicates." + name + "."
 		class, ok := c.get(prefix + "type")
 		if !ok || !known(options.ScopePredicate, class.value) {

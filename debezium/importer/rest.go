@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cdc-relay/cdc-relay/debezium/javaregex"
 	"github.com/cdc-relay/cdc-relay/debezium/options"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
@@ -103,7 +104,7 @@ func (c *conversion) fateOf(it item) (Fate, string) {
 	if _, known := options.Find(options.ScopeConnector, "", it.key); !known {
 		head, _, dotted := strings.Cut(it.key, ".")
 		for _, list := range []string{"converters", "post.processors"} {
-			if dotted && slices.Contains(splitList(c.value(list)), head) {
+			if dotted && slices.Contains(javaregex.Split(c.value(list)), head) {
 				return NotCarried, fmt.Sprintf("belongs to %s of `%s`, which is Java code", head, list)
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cdc-relay/cdc-relay/debezium/javaregex"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
@@ -41,7 +42,7 @@ func (c *conversion) readTables() error {
 				Message: "is missing: " + text + "; name the outbox table, or give --postgres-url so that import can look"}
 		}
 	}
-	for _, pattern := range splitList(list.value) {
+	for _, pattern := range javaregex.Split(list.value) {
 		m := literalTable.FindStringSubmatch(pattern)
 		if refs := references(pattern); len(refs) > 0 {
 			return &Error{File: list.file, Line: list.line, Column: list.column, Key: list.original,
@@ -154,7 +155,7 @@ func (c *conversion) tableNames() string {
 
 func patterns(it item) ([]*regexp.Regexp, error) {
 	list := []*regexp.Regexp{}
-	for _, pattern := range splitList(it.value) {
+	for _, pattern := range javaregex.Split(it.value) {
 		re, err := regexp.Compile(`(?i)\A(?:` + pattern + `)\z`)
 		if err != nil {
 			return nil, &Error{File: it.file, Line: it.line, Column: it.column, Key: it.original,
@@ -167,31 +168,6 @@ func patterns(it item) ([]*regexp.Regexp, error) {
 
 func matches(list []*regexp.Regexp, name string) bool {
 	return slices.ContainsFunc(list, func(re *regexp.Regexp) bool { return re.MatchString(name) })
-}
-
-// splitList splits at commas without a backslash and trims the parts.
-func splitList(text string) []string {
-	var list []string
-	var b strings.Builder
-	flush := func() {
-		if part := strings.TrimSpace(b.String()); part != "" {
-			list = append(list, part)
-		}
-		b.Reset()
-	}
-	for i := 0; i < len(text); i++ {
-		switch {
-		case text[i] == '\\' && i+1 < len(text) && text[i+1] == ',':
-			b.WriteByte(',')
-			i++
-		case text[i] == ',':
-			flush()
-		default:
-			b.WriteByte(text[i])
-		}
-	}
-	flush()
-	return list
 }
 
 func (t captured) has(column string) bool { return slices.Contains(t.columns, column) }

@@ -383,7 +383,7 @@ func (t *translator) property(inClass bool) error {
 // filters have it; `\,` is a comma.
 func List(text string) ([]*Regex, error) {
 	var list []*Regex
-	for _, item := range splitEscaped(text) {
+	for _, item := range Split(text) {
 		r, err := Compile(item, true)
 		if err != nil {
 			return nil, err
@@ -393,7 +393,8 @@ func List(text string) ([]*Regex, error) {
 	return list, nil
 }
 
-func splitEscaped(text string) []string {
+// Split splits at commas without a backslash, and trims the parts. Empty ones are left out.
+func Split(text string) []string {
 	var items []string
 	var b strings.Builder
 	flush := func() {

@@ -1,5 +1,3 @@
-// Package takeover knows how Debezium keeps its position, and what that position
-// proves about rows in the log. It is pure: bytes in, decisions out.
 package takeover
 
 import (

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
@@ -16,27 +17,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Level says how much a Finding matters.
-type Level string
-
-// The levels of a Finding.
-const (
-	LevelOK   Level = "ok"
-	LevelWarn Level = "warn" // streams, and may surprise
-	LevelFail Level = "fail" // does not stream, or loses or repeats rows
-)
-
-// Finding is the outcome of one check: one line each, without anything of a row.
-type Finding struct {
-	Check  string // what was looked at, such as "slot.wal"; several findings may share it
-	Level  Level
-	Seen   string
-	Advice string // what to do; empty when Level is LevelOK
-}
-
 // Report is what Check saw.
 type Report struct {
-	Findings []Finding
+	Findings advice.Findings
 	Tables   []CheckedTable // parallel to Config.Tables; shorter when the server could not be asked
 }
 
@@ -101,25 +84,23 @@ type checker struct {
 	walFrom wal.LSN
 }
 
-func (c *checker) add(check string, level Level, advice, seen string, args ...any) {
-	c.report.Findings = append(c.report.Findings, Finding{Check: check, Level: level, Seen: fault.OneLine(fmt.Sprintf(seen, args...)), Advice: advice})
+func (c *checker) add(check string, level advice.Level, next, seen string, args ...any) {
+	c.report.Findings.Add(check, level, next, "%s", fault.OneLine(fmt.Sprintf(seen, args...)))
 }
 
-func (c *checker) ok(check, seen string, args ...any) { c.add(check, LevelOK, "", seen, args...) }
+func (c *checker) ok(check, seen string, args ...any) { c.add(check, advice.OK, "", seen, args...) }
 
-func (c *checker) warn(check, advice, seen string, args ...any) {
-	c.add(check, LevelWarn, advice, seen, args...)
+func (c *checker) warn(check, next, seen string, args ...any) {
+	c.add(check, advice.Warn, next, seen, args...)
 }
 
 // fail turns an *Error into a finding: its hint is the advice.
 func (c *checker) fail(check string, err error) {
-	seen, advice := err.Error(), ""
+	seen, next := err.Error(), ""
 	if e, ok := errors.AsType[*fault.Error](err); ok {
-		bare := *e
-		bare.Hint = ""
-		seen, advice = bare.Error(), e.Hint
+		seen, next = e.Apart()
 	}
-	c.add(check, LevelFail, advice, "%s", seen)
+	c.add(check, advice.Fail, next, "%s", seen)
 }
 
 // withAdvice gives an error that has no hint of its own one.
@@ -268,11 +249,11 @@ func (c *checker) checkRoom() error {
 		c.ok("postgres.slots_free", "%d of %s replication slots are free", max(slots, 0), c.settings["max_replication_slots"])
 	default:
 		limit, _ := strconv.Atoi(c.settings["max_replication_slots"])
-		cause, advice := catalog.NoSlotsFree(limit)
+		cause, next := catalog.NoSlotsFree(limit)
 		if limit > 0 {
 			cause = fmt.Sprintf("%s allowed by max_replication_slots, none of them free, and ours is not among them", wording.Count(limit, "slot"))
 		}
-		c.add("postgres.slots_free", LevelFail, advice, "%s", cause)
+		c.add("postgres.slots_free", advice.Fail, next, "%s", cause)
 	}
 	switch {
 	case senders > 1:
@@ -282,7 +263,7 @@ func (c *checker) checkRoom() error {
 	case c.streaming:
 		c.warn("postgres.senders_free", tight, "all %s WAL senders are in use, one of them by the stream from %s", c.settings["max_wal_senders"], postgres.SlotSubject(c.cfg.Slot))
 	default:
-		c.add("postgres.senders_free", LevelFail, "raise max_wal_senders and restart the server, or end a replication connection that nobody needs",
+		c.add("postgres.senders_free", advice.Fail, "raise max_wal_senders and restart the server, or end a replication connection that nobody needs",
 			"all %s WAL senders are in use", c.settings["max_wal_senders"])
 	}
 	return row.Err

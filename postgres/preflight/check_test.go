@@ -14,8 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pglogrepl"
-
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/postgrestest"
 	"github.com/cdc-relay/cdc-relay/postgres/preflight"
@@ -23,11 +22,12 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/test/harness"
+	"github.com/jackc/pglogrepl"
 )
 
-func worst(report *preflight.Report) (bad []preflight.Finding) {
+func worst(report *preflight.Report) (bad []advice.Finding) {
 	for _, f := range report.Findings {
-		if f.Level != preflight.LevelOK {
+		if f.Level != advice.OK {
 			bad = append(bad, f)
 		}
 	}
@@ -61,7 +61,7 @@ func TestCheck_FindsNothingOnAHealthySystem(t *testing.T) {
 			"postgres.replication", "publication", "publication.tables", "table.replica_identity", "table.triggers", "slot", "slot.owner", "slot.wal",
 			"slot.failover", "postgres.synchronous",
 		} {
-			preflighttest.WantFinding(t, report, check, preflight.LevelOK)
+			preflighttest.WantFinding(t, report, check, advice.OK)
 		}
 		if len(report.Tables) != 1 {
 			t.Fatalf("%d tables", len(report.Tables))
@@ -95,62 +95,62 @@ func TestCheck_SaysWhyItCannotConnect(t *testing.T) {
 	cfg := postgrestest.OutboxDatabase(t, db)
 	other := cfg
 	other.URL = "postgres://postgres@127.0.0.1:1/x?sslmode=disable"
-	preflighttest.WantFinding(t, preflight.Check(t.Context(), other), "postgres.connection", preflight.LevelFail, "127.0.0.1:1", "postgres.url")
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), other), "postgres.connection", advice.Fail, "127.0.0.1:1", "postgres.url")
 
 	other = cfg
 	other.URL = postgrestest.WithUser(t, cfg.URL, "nobody_by_that_name")
-	preflighttest.WantFinding(t, preflight.Check(t.Context(), other), "postgres.connection", preflight.LevelFail, "nobody_by_that_name")
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), other), "postgres.connection", advice.Fail, "nobody_by_that_name")
 
 	other = cfg
 	other.Password = func(context.Context) (string, error) {
 		return "", errors.New("run password_command pass: exit status 3")
 	}
 	report := preflight.Check(t.Context(), other)
-	preflighttest.WantFinding(t, report, "postgres.connection", preflight.LevelFail, "obtain the PostgreSQL password", "password_command pass: exit status 3", "no server was asked")
+	preflighttest.WantFinding(t, report, "postgres.connection", advice.Fail, "obtain the PostgreSQL password", "password_command pass: exit status 3", "no server was asked")
 	if text := preflighttest.Findings(report); strings.Contains(text, "start the server") {
 		t.Errorf("the server is blamed for a password that was not obtained:\n%s", text)
 	}
 
 	other = cfg
 	other.Slot = "No"
-	preflighttest.WantFinding(t, preflight.Check(t.Context(), other), "configuration", preflight.LevelFail, "slot name")
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), other), "configuration", advice.Fail, "slot name")
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	preflighttest.WantFinding(t, preflight.Check(ctx, cfg), "postgres.connection", preflight.LevelFail)
+	preflighttest.WantFinding(t, preflight.Check(ctx, cfg), "postgres.connection", advice.Fail)
 }
 
 func TestCheck_RoleNeedsReplication(t *testing.T) {
 	db := harness.Postgres(t, "15")
 	cfg := postgrestest.OutboxDatabase(t, db)
 	cfg.URL = postgrestest.WithUser(t, cfg.URL, postgrestest.NewRole(t, db, "LOGIN"))
-	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "postgres.replication", preflight.LevelFail, "REPLICATION")
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "postgres.replication", advice.Fail, "REPLICATION")
 }
 
 func TestCheck_WarnsOfASuperuser(t *testing.T) {
 	db := harness.Postgres(t, "15")
-	preflighttest.WantFinding(t, preflight.Check(t.Context(), postgrestest.OutboxDatabase(t, db)), "postgres.role", preflight.LevelWarn, "superuser", "LOGIN REPLICATION")
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), postgrestest.OutboxDatabase(t, db)), "postgres.role", advice.Warn, "superuser", "LOGIN REPLICATION")
 }
 
 func TestCheck_NamesTheGrantForReadingRows(t *testing.T) {
 	db := harness.Postgres(t, "15")
 	cfg := postgrestest.AsReplicator(t, db, postgrestest.OutboxDatabase(t, db))
 	report := preflight.Check(t.Context(), cfg)
-	preflighttest.WantFinding(t, report, "table.select", preflight.LevelWarn, `GRANT SELECT ON "public"."outbox" TO`, "run works without")
+	preflighttest.WantFinding(t, report, "table.select", advice.Warn, `GRANT SELECT ON "public"."outbox" TO`, "run works without")
 	if report.Tables[0].Readable {
 		t.Error("a table that may not be read counts as readable")
 	}
 
 	db.Exec(t, `CREATE SCHEMA app; CREATE TABLE app.outbox (id int PRIMARY KEY); ALTER PUBLICATION cdc_relay SET TABLE app.outbox`)
 	cfg.Tables = []wal.Table{{Schema: "app", Name: "outbox"}}
-	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "table.select", preflight.LevelWarn, `GRANT USAGE ON SCHEMA "app" TO`)
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "table.select", advice.Warn, `GRANT USAGE ON SCHEMA "app" TO`)
 }
 
 func TestCheck_RowSecurityHidesRowsFromTheCheckAlone(t *testing.T) {
 	db := harness.Postgres(t, "15")
 	cfg := postgrestest.OutboxDatabase(t, db)
 	db.Exec(t, `ALTER TABLE outbox ENABLE ROW LEVEL SECURITY`)
-	preflighttest.WantFinding(t, preflight.Check(t.Context(), postgrestest.AsReader(t, db, cfg)), "table.select", preflight.LevelWarn, "row-level security")
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), postgrestest.AsReader(t, db, cfg)), "table.select", advice.Warn, "row-level security")
 }
 
 // What one role may not read does not end the checks.
@@ -159,9 +159,9 @@ func TestCheck_GoesOnWithoutRightsOnTheCatalog(t *testing.T) {
 	cfg := postgrestest.AsReplicator(t, db, postgrestest.OutboxDatabase(t, db))
 	db.Exec(t, `REVOKE ALL ON pg_catalog.pg_settings FROM PUBLIC`)
 	report := preflight.Check(t.Context(), cfg)
-	preflighttest.WantFinding(t, report, "postgres.settings", preflight.LevelWarn, "could not be checked", "pg_settings")
-	preflighttest.WantFinding(t, report, "postgres.replication", preflight.LevelWarn, "could not be checked")
-	preflighttest.WantFinding(t, report, "slot", preflight.LevelOK)
+	preflighttest.WantFinding(t, report, "postgres.settings", advice.Warn, "could not be checked", "pg_settings")
+	preflighttest.WantFinding(t, report, "postgres.replication", advice.Warn, "could not be checked")
+	preflighttest.WantFinding(t, report, "slot", advice.OK)
 }
 
 func TestCheck_Publication(t *testing.T) {
@@ -181,24 +181,24 @@ func TestCheck_Publication(t *testing.T) {
 		}
 		return preflight.Check(t.Context(), other)
 	}
-	preflighttest.WantFinding(t, check("missing"), "publication", preflight.LevelFail, "does not exist", "cdc-relay setup")
-	preflighttest.WantFinding(t, check("removals"), "publication.tables", preflight.LevelFail, "does not publish inserts", "SET (publish = 'insert')")
-	preflighttest.WantFinding(t, check("nothing"), "publication.tables", preflight.LevelFail, `ALTER PUBLICATION "nothing" ADD TABLE "public"."outbox"`)
+	preflighttest.WantFinding(t, check("missing"), "publication", advice.Fail, "does not exist", "cdc-relay setup")
+	preflighttest.WantFinding(t, check("removals"), "publication.tables", advice.Fail, "does not publish inserts", "SET (publish = 'insert')")
+	preflighttest.WantFinding(t, check("nothing"), "publication.tables", advice.Fail, `ALTER PUBLICATION "nothing" ADD TABLE "public"."outbox"`)
 	more := check("more")
-	preflighttest.WantFinding(t, more, "publication", preflight.LevelWarn, "also publishes update", "SET (publish = 'insert')")
-	preflighttest.WantFinding(t, more, "publication.tables", preflight.LevelWarn, "1 table more", "public.other")
+	preflighttest.WantFinding(t, more, "publication", advice.Warn, "also publishes update", "SET (publish = 'insert')")
+	preflighttest.WantFinding(t, more, "publication.tables", advice.Warn, "1 table more", "public.other")
 	cfg.Wants = []wal.Wants{{}}
-	preflighttest.WantFinding(t, check("more"), "publication", preflight.LevelWarn, "leave it as it is if Debezium made it", "SET (publish = 'insert')")
+	preflighttest.WantFinding(t, check("more"), "publication", advice.Warn, "leave it as it is if Debezium made it", "SET (publish = 'insert')")
 	cfg.Wants = nil
 	part := check("Part")
-	preflighttest.WantFinding(t, part, "publication.row_filter", preflight.LevelWarn, "public.outbox", "never delivered")
-	preflighttest.WantFinding(t, part, "publication.column_list", preflight.LevelWarn, "leaves out 2", "aggregateType, feeling")
+	preflighttest.WantFinding(t, part, "publication.row_filter", advice.Warn, "public.outbox", "never delivered")
+	preflighttest.WantFinding(t, part, "publication.column_list", advice.Warn, "leaves out 2", "aggregateType, feeling")
 	if got := part.Tables[0].Unlisted; strings.Join(got, ",") != "aggregateType,feeling" {
 		t.Errorf("unlisted columns %q", got)
 	}
-	preflighttest.WantFinding(t, check("everything"), "publication.tables", preflight.LevelWarn, "FOR ALL TABLES")
-	preflighttest.WantFinding(t, check("everything", wal.Table{Schema: "public", Name: "volatile"}), "table", preflight.LevelFail, "UNLOGGED", "SET LOGGED")
-	preflighttest.WantFinding(t, check("everything", wal.Table{Schema: "public", Name: "Outbox"}), "table", preflight.LevelFail, "does not exist", "--create-table")
+	preflighttest.WantFinding(t, check("everything"), "publication.tables", advice.Warn, "FOR ALL TABLES")
+	preflighttest.WantFinding(t, check("everything", wal.Table{Schema: "public", Name: "volatile"}), "table", advice.Fail, "UNLOGGED", "SET LOGGED")
+	preflighttest.WantFinding(t, check("everything", wal.Table{Schema: "public", Name: "Outbox"}), "table", advice.Fail, "does not exist", "--create-table")
 }
 
 func TestCheck_PartitionsUnderTheirOwnNames(t *testing.T) {
@@ -208,26 +208,26 @@ func TestCheck_PartitionsUnderTheirOwnNames(t *testing.T) {
 	db.Exec(t, `CREATE PUBLICATION leaves FOR TABLE parted WITH (publish = 'insert')`)
 	cfg.Publication, cfg.Tables = "leaves", []wal.Table{{Schema: "public", Name: "parted"}}
 	report := preflight.Check(t.Context(), cfg)
-	preflighttest.WantFinding(t, report, "publication.tables", preflight.LevelFail, "publish_via_partition_root = true")
+	preflighttest.WantFinding(t, report, "publication.tables", advice.Fail, "publish_via_partition_root = true")
 	for _, f := range report.Findings {
-		if f.Check == "publication.tables" && f.Level == preflight.LevelWarn {
+		if f.Check == "publication.tables" && f.Level == advice.Warn {
 			t.Errorf("the table's own partition counts as a stranger: %+v", f)
 		}
 	}
 	db.Exec(t, `CREATE TABLE other (id int, at date) PARTITION BY RANGE (at); CREATE TABLE other_1 PARTITION OF other DEFAULT`)
 	db.Exec(t, `ALTER PUBLICATION leaves ADD TABLE other`)
-	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "publication.tables", preflight.LevelWarn, "1 table more", "public.other_1")
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "publication.tables", advice.Warn, "1 table more", "public.other_1")
 	db.Exec(t, `ALTER PUBLICATION leaves DROP TABLE other`)
 	db.Exec(t, `ALTER PUBLICATION leaves SET (publish_via_partition_root = true)`)
 	report = preflight.Check(t.Context(), cfg)
-	preflighttest.WantFinding(t, report, "publication.tables", preflight.LevelOK, "public.parted")
-	preflighttest.WantFinding(t, report, "table.partition_key", preflight.LevelOK)
+	preflighttest.WantFinding(t, report, "publication.tables", advice.OK, "public.parted")
+	preflighttest.WantFinding(t, report, "table.partition_key", advice.OK)
 	db.Exec(t, `CREATE UNLOGGED TABLE parted_2 PARTITION OF parted FOR VALUES FROM ('2030-01-01') TO ('2031-01-01')`)
 	db.Exec(t, `CREATE FOREIGN DATA WRAPPER nothing; CREATE SERVER nowhere FOREIGN DATA WRAPPER nothing`)
 	db.Exec(t, `CREATE FOREIGN TABLE parted_3 PARTITION OF parted FOR VALUES FROM ('2031-01-01') TO ('2032-01-01') SERVER nowhere`)
 	report = preflight.Check(t.Context(), cfg)
-	preflighttest.WantFinding(t, report, "table", preflight.LevelFail, "public.parted_2", "UNLOGGED")
-	preflighttest.WantFinding(t, report, "table", preflight.LevelFail, "public.parted_3", "foreign table")
+	preflighttest.WantFinding(t, report, "table", advice.Fail, "public.parted_2", "UNLOGGED")
+	preflighttest.WantFinding(t, report, "table", advice.Fail, "public.parted_3", "foreign table")
 }
 
 // A row that moves to another partition is published again as an insert.
@@ -237,19 +237,19 @@ func TestCheck_PartitionKeysThatAreUpdated(t *testing.T) {
 	db.Exec(t, `CREATE TYPE phase AS ENUM ('new', 'old')`)
 	for _, tt := range []struct {
 		columns, by string
-		level       preflight.Level
+		level       advice.Level
 		text        string
 	}{
-		{"done_at date, published boolean", "LIST (published)", preflight.LevelFail, `"published"`},
-		{"flag boolean", "LIST (flag)", preflight.LevelFail, `"flag"`},
-		{"published_at timestamptz", "RANGE (published_at)", preflight.LevelFail, `"published_at"`},
-		{"status text", "LIST (status)", preflight.LevelFail, `"status"`},
-		{"state text", "LIST (lower(state))", preflight.LevelFail, `"state"`},
-		{`"isArchived" int`, `LIST ("isArchived")`, preflight.LevelFail, `"isArchived"`},
-		{"kind phase", "LIST (kind)", preflight.LevelWarn, `"kind"`},
-		{"created_at timestamptz, status text", "RANGE (created_at)", preflight.LevelOK, ""},
-		{"estate text", "LIST (lower(estate))", preflight.LevelOK, ""},
-		{"tenant int", "HASH (tenant)", preflight.LevelOK, ""},
+		{"done_at date, published boolean", "LIST (published)", advice.Fail, `"published"`},
+		{"flag boolean", "LIST (flag)", advice.Fail, `"flag"`},
+		{"published_at timestamptz", "RANGE (published_at)", advice.Fail, `"published_at"`},
+		{"status text", "LIST (status)", advice.Fail, `"status"`},
+		{"state text", "LIST (lower(state))", advice.Fail, `"state"`},
+		{`"isArchived" int`, `LIST ("isArchived")`, advice.Fail, `"isArchived"`},
+		{"kind phase", "LIST (kind)", advice.Warn, `"kind"`},
+		{"created_at timestamptz, status text", "RANGE (created_at)", advice.OK, ""},
+		{"estate text", "LIST (lower(estate))", advice.OK, ""},
+		{"tenant int", "HASH (tenant)", advice.OK, ""},
 	} {
 		name := harness.Unique(t, "parted")
 		db.Exec(t, fmt.Sprintf(`CREATE TABLE %s (%s) PARTITION BY %s`, name, tt.columns, tt.by))
@@ -259,7 +259,7 @@ func TestCheck_PartitionKeysThatAreUpdated(t *testing.T) {
 	}
 	db.Exec(t, `CREATE TABLE deep (at date, status text) PARTITION BY RANGE (at); CREATE TABLE deep_1 PARTITION OF deep DEFAULT PARTITION BY LIST (status)`)
 	cfg.Tables = []wal.Table{{Schema: "public", Name: "deep"}}
-	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "table.partition_key", preflight.LevelFail, `"status"`)
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "table.partition_key", advice.Fail, `"status"`)
 }
 
 func TestCheck_ReplicaIdentityTrap(t *testing.T) {
@@ -269,15 +269,15 @@ func TestCheck_ReplicaIdentityTrap(t *testing.T) {
 	db.Exec(t, `ALTER PUBLICATION cdc_relay SET TABLE bare, outbox`)
 	bare := cfg
 	bare.Tables = []wal.Table{{Schema: "public", Name: "bare"}}
-	preflighttest.WantFinding(t, preflight.Check(t.Context(), bare), "table.replica_identity", preflight.LevelOK)
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), bare), "table.replica_identity", advice.OK)
 	db.Exec(t, `CREATE PUBLICATION somebody FOR TABLE bare, outbox, parted`)
-	preflighttest.WantFinding(t, preflight.Check(t.Context(), bare), "table.replica_identity", preflight.LevelFail, `publication "somebody" publishes UPDATE and DELETE`, "SET (publish = 'insert')")
-	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "table.replica_identity", preflight.LevelOK)
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), bare), "table.replica_identity", advice.Fail, `publication "somebody" publishes UPDATE and DELETE`, "SET (publish = 'insert')")
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "table.replica_identity", advice.OK)
 	parted := cfg
 	parted.Tables = []wal.Table{{Schema: "public", Name: "parted"}}
-	preflighttest.WantFinding(t, preflight.Check(t.Context(), parted), "table.replica_identity", preflight.LevelFail, "public.parted")
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), parted), "table.replica_identity", advice.Fail, "public.parted")
 	db.Exec(t, `ALTER TABLE bare REPLICA IDENTITY FULL`)
-	preflighttest.WantFinding(t, preflight.Check(t.Context(), bare), "table.replica_identity", preflight.LevelOK)
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), bare), "table.replica_identity", advice.OK)
 }
 
 func TestCheck_TriggersAndRules(t *testing.T) {
@@ -285,15 +285,15 @@ func TestCheck_TriggersAndRules(t *testing.T) {
 	cfg := postgrestest.OutboxDatabase(t, db)
 	db.Exec(t, `CREATE FUNCTION meddle() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'`)
 	db.Exec(t, `CREATE TRIGGER harmless AFTER INSERT ON outbox FOR EACH ROW EXECUTE FUNCTION meddle()`)
-	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "table.triggers", preflight.LevelOK)
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "table.triggers", advice.OK)
 	db.Exec(t, `CREATE TRIGGER "Swallow" BEFORE INSERT ON outbox FOR EACH ROW EXECUTE FUNCTION meddle()`)
 	db.Exec(t, `CREATE TABLE elsewhere (id uuid)`)
 	db.Exec(t, `CREATE RULE beside AS ON INSERT TO outbox DO ALSO INSERT INTO elsewhere VALUES (NEW.id)`)
 	db.Exec(t, `CREATE RULE diverted AS ON INSERT TO outbox DO INSTEAD INSERT INTO elsewhere VALUES (NEW.id)`)
 	report := preflight.Check(t.Context(), cfg)
-	preflighttest.WantFinding(t, report, "table.triggers", preflight.LevelWarn, `trigger "Swallow"`)
-	preflighttest.WantFinding(t, report, "table.triggers", preflight.LevelWarn, `rule "beside"`)
-	preflighttest.WantFinding(t, report, "table.triggers", preflight.LevelFail, `rule "diverted"`, `DROP RULE "diverted"`)
+	preflighttest.WantFinding(t, report, "table.triggers", advice.Warn, `trigger "Swallow"`)
+	preflighttest.WantFinding(t, report, "table.triggers", advice.Warn, `rule "beside"`)
+	preflighttest.WantFinding(t, report, "table.triggers", advice.Fail, `rule "diverted"`, `DROP RULE "diverted"`)
 }
 
 func TestCheck_Slot(t *testing.T) {
@@ -301,17 +301,17 @@ func TestCheck_Slot(t *testing.T) {
 	cfg := postgrestest.OutboxDatabase(t, db)
 	other := cfg
 	other.Slot = "nobody_made_it"
-	preflighttest.WantFinding(t, preflight.Check(t.Context(), other), "slot", preflight.LevelFail, "does not exist", "cdc-relay setup")
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), other), "slot", advice.Fail, "does not exist", "cdc-relay setup")
 
 	for plugin, text := range map[string]string{"'test_decoding'": "test_decoding", "'pgoutput', false, true": "two_phase"} {
 		other.Slot = harness.Unique(t, "slot")
 		db.Exec(t, fmt.Sprintf(`SELECT pg_create_logical_replication_slot('%s', %s)`, other.Slot, plugin))
-		preflighttest.WantFinding(t, preflight.Check(t.Context(), other), "slot", preflight.LevelFail, text)
+		preflighttest.WantFinding(t, preflight.Check(t.Context(), other), "slot", advice.Fail, text)
 	}
 	foreign := harness.Postgres(t, "15")
 	foreign.Exec(t, `SELECT pg_create_logical_replication_slot($1, 'pgoutput')`, foreign.Name)
 	other.Slot = foreign.Name
-	preflighttest.WantFinding(t, preflight.Check(t.Context(), other), "slot", preflight.LevelFail, foreign.Name, db.Name)
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), other), "slot", advice.Fail, foreign.Name, db.Name)
 }
 
 func TestCheck_NamesASecondRelayOnTheSlot(t *testing.T) {
@@ -325,7 +325,7 @@ func TestCheck_NamesASecondRelayOnTheSlot(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "slot.owner", preflight.LevelWarn, "the-other-one", fmt.Sprint(conn.PID()), "postgres.slot")
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "slot.owner", advice.Warn, "the-other-one", fmt.Sprint(conn.PID()), "postgres.slot")
 }
 
 // As step 1 of a change-over has it: the connector still runs.
@@ -342,8 +342,8 @@ func TestCheck_KnowsDebeziumOnTheSlot(t *testing.T) {
 		t.Fatal(err)
 	}
 	report := preflight.Check(t.Context(), cfg)
-	preflighttest.WantFinding(t, report, "slot.owner", preflight.LevelWarn, "Debezium holds", "application_name Debezium Streaming", "cdc-relay takeover", "once the connector is stopped")
-	preflighttest.WantFinding(t, report, "publication", preflight.LevelOK, "also publishes update, delete, truncate", "stays as it is")
+	preflighttest.WantFinding(t, report, "slot.owner", advice.Warn, "Debezium holds", "application_name Debezium Streaming", "cdc-relay takeover", "once the connector is stopped")
+	preflighttest.WantFinding(t, report, "publication", advice.OK, "also publishes update, delete, truncate", "stays as it is")
 	for _, f := range report.Findings {
 		if strings.Contains(f.Advice, "ALTER PUBLICATION") || strings.Contains(f.Advice, "choose another postgres.slot") {
 			t.Errorf("advice against the change-over: %+v", f)
@@ -358,18 +358,18 @@ func TestCheck_ServerWithoutLogicalWALOrRoom(t *testing.T) {
 	}})
 	cfg := postgrestest.Config(t, db)
 	report := preflight.Check(t.Context(), cfg)
-	preflighttest.WantFinding(t, report, "postgres.wal_level", preflight.LevelFail, "replica", "wal_level = logical")
-	preflighttest.WantFinding(t, report, "postgres.slots_free", preflight.LevelOK, "1 of 1")
-	preflighttest.WantFinding(t, report, "postgres.senders_free", preflight.LevelWarn, "1 of 1")
+	preflighttest.WantFinding(t, report, "postgres.wal_level", advice.Fail, "replica", "wal_level = logical")
+	preflighttest.WantFinding(t, report, "postgres.slots_free", advice.OK, "1 of 1")
+	preflighttest.WantFinding(t, report, "postgres.senders_free", advice.Warn, "1 of 1")
 
 	db.Exec(t, `SELECT pg_create_physical_replication_slot('taken')`)
 	busy := cfg
 	busy.ApplicationName = "busy"
 	postgrestest.Open(t, busy, true)
 	report = preflight.Check(t.Context(), cfg)
-	preflighttest.WantFinding(t, report, "postgres.slots_free", preflight.LevelFail, "1 slot allowed by max_replication_slots, none of them free", "max_replication_slots")
-	preflighttest.WantFinding(t, report, "postgres.senders_free", preflight.LevelFail, "all 1 WAL senders", "max_wal_senders")
-	preflighttest.WantFinding(t, report, "postgres.replication", preflight.LevelFail, "max_wal_senders")
+	preflighttest.WantFinding(t, report, "postgres.slots_free", advice.Fail, "1 slot allowed by max_replication_slots, none of them free", "max_replication_slots")
+	preflighttest.WantFinding(t, report, "postgres.senders_free", advice.Fail, "all 1 WAL senders", "max_wal_senders")
+	preflighttest.WantFinding(t, report, "postgres.replication", advice.Fail, "max_wal_senders")
 }
 
 func TestCheck_Standby(t *testing.T) {
@@ -380,13 +380,13 @@ func TestCheck_Standby(t *testing.T) {
 	if err := db.Server.Restart(t.Context(), sandbox.Fast); err != nil {
 		t.Fatal(err)
 	}
-	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "postgres.connection", preflight.LevelFail, "primary")
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "postgres.connection", advice.Fail, "primary")
 	separator := "?"
 	if strings.Contains(cfg.URL, "?") {
 		separator = "&"
 	}
 	cfg.URL += separator + "target_session_attrs=standby"
-	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "postgres.primary", preflight.LevelFail, "standby")
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "postgres.primary", advice.Fail, "standby")
 	db.Exec(t, `SELECT pg_promote()`) // so that its database can be dropped
 }
 
@@ -394,9 +394,9 @@ func TestCheck_HeadroomOfALimitedSlot(t *testing.T) {
 	t.Parallel()
 	db := harness.OwnPostgres(t, sandbox.PostgresOptions{})
 	cfg := postgrestest.OutboxDatabase(t, db)
-	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "slot.wal", preflight.LevelOK, "unlimited")
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "slot.wal", advice.OK, "unlimited")
 	alter(t, db, "max_slot_wal_keep_size", "10GB")
-	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "slot.wal", preflight.LevelOK, "max_slot_wal_keep_size is 10.0 GiB")
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "slot.wal", advice.OK, "max_slot_wal_keep_size is 10.0 GiB")
 
 	alter(t, db, "max_slot_wal_keep_size", "400MB")
 	ctx, stop := context.WithCancel(t.Context())
@@ -415,24 +415,24 @@ func TestCheck_HeadroomOfALimitedSlot(t *testing.T) {
 	}
 	stop()
 	<-writing
-	preflighttest.WantFinding(t, report, "slot.wal", preflight.LevelWarn, "400.0 MiB", "at the present", "raise max_slot_wal_keep_size")
+	preflighttest.WantFinding(t, report, "slot.wal", advice.Warn, "400.0 MiB", "at the present", "raise max_slot_wal_keep_size")
 
 	alter(t, db, "max_slot_wal_keep_size", "60MB")
-	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "slot.wal", preflight.LevelWarn, "60.0 MiB", "raise max_slot_wal_keep_size")
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "slot.wal", advice.Warn, "60.0 MiB", "raise max_slot_wal_keep_size")
 	alter(t, db, "max_slot_wal_keep_size", "1MB")
 	for range 3 {
 		db.Exec(t, `SELECT pg_logical_emit_message(true, 'x', repeat('x', 1000000))`)
 		db.Exec(t, `SELECT pg_switch_wal()`)
 	}
-	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "slot.wal", preflight.LevelFail, "holds more WAL")
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "slot.wal", advice.Fail, "holds more WAL")
 	db.Exec(t, `CHECKPOINT`)
-	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "slot", preflight.LevelFail, "invalidated", "teardown --yes")
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "slot", advice.Fail, "invalidated", "teardown --yes")
 }
 
 func TestCheck_SlotsThatTimeOut(t *testing.T) {
 	t.Parallel()
 	db := harness.OwnPostgres(t, sandbox.PostgresOptions{Version: "18", Settings: map[string]string{"idle_replication_slot_timeout": "2d"}})
-	preflighttest.WantFinding(t, preflight.Check(t.Context(), postgrestest.OutboxDatabase(t, db)), "postgres.idle_slot_timeout", preflight.LevelWarn, "2d", "loses its slot")
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), postgrestest.OutboxDatabase(t, db)), "postgres.idle_slot_timeout", advice.Warn, "2d", "loses its slot")
 }
 
 func TestCheck_Failover(t *testing.T) {
@@ -440,17 +440,17 @@ func TestCheck_Failover(t *testing.T) {
 	old := harness.OwnPostgres(t, sandbox.PostgresOptions{Version: "15"})
 	cfg := postgrestest.OutboxDatabase(t, old)
 	old.Exec(t, `SELECT pg_create_physical_replication_slot('standby')`)
-	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "slot.failover", preflight.LevelWarn, "before PostgreSQL 17")
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "slot.failover", advice.Warn, "before PostgreSQL 17")
 
 	db := harness.OwnPostgres(t, sandbox.PostgresOptions{Version: "18"})
 	cfg = postgrestest.OutboxDatabase(t, db)
 	db.Exec(t, `SELECT pg_create_physical_replication_slot('standby')`)
-	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "slot.failover", preflight.LevelWarn, "without failover")
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "slot.failover", advice.Warn, "without failover")
 	cfg.Slot = "with_failover"
 	db.Exec(t, `SELECT pg_create_logical_replication_slot('with_failover', 'pgoutput', false, false, true)`)
-	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "slot.failover", preflight.LevelWarn, "synchronized_standby_slots is empty")
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "slot.failover", advice.Warn, "synchronized_standby_slots is empty")
 	alter(t, db, "synchronized_standby_slots", "standby")
-	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "slot.failover", preflight.LevelOK, "survives")
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "slot.failover", advice.OK, "survives")
 }
 
 func TestCheck_CommitsThatWouldWaitForUs(t *testing.T) {
@@ -459,9 +459,9 @@ func TestCheck_CommitsThatWouldWaitForUs(t *testing.T) {
 	cfg := postgrestest.OutboxDatabase(t, db)
 	for _, tt := range []struct {
 		names string
-		level preflight.Level
+		level advice.Level
 	}{
-		{"*", preflight.LevelFail}, {"ANY 1 (a, b)", preflight.LevelOK}, {`FIRST 1 (a, "CDC-relay")`, preflight.LevelFail}, {"a,b", preflight.LevelOK},
+		{"*", advice.Fail}, {"ANY 1 (a, b)", advice.OK}, {`FIRST 1 (a, "CDC-relay")`, advice.Fail}, {"a,b", advice.OK},
 	} {
 		alter(t, db, "synchronous_standby_names", tt.names)
 		preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "postgres.synchronous", tt.level)
@@ -497,7 +497,7 @@ func TestCheck_DatabaseWithoutAnEncoding(t *testing.T) {
 	db.Exec(t, `CREATE DATABASE `+name+` ENCODING 'SQL_ASCII' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'`)
 	cfg := postgrestest.Config(t, db)
 	cfg.URL = db.Server.URL(name)
-	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "postgres.encoding", preflight.LevelWarn, "SQL_ASCII")
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "postgres.encoding", advice.Warn, "SQL_ASCII")
 	db.Exec(t, `DROP DATABASE `+name+` WITH (FORCE)`)
 }
 
@@ -522,8 +522,8 @@ func TestCheck_NoticesAPoolerInBetween(t *testing.T) {
 	_, port, _ := net.SplitHostPort(listener.Addr().String())
 	cfg.URL = fmt.Sprintf("postgres://%s@127.0.0.1:%s/%s?sslmode=disable", server.User.Username(), port, db.Name)
 	report := preflight.Check(t.Context(), cfg)
-	preflighttest.WantFinding(t, report, "postgres.pooler", preflight.LevelWarn, "pooler", "connect to the server itself")
-	preflighttest.WantFinding(t, report, "postgres.replication", preflight.LevelWarn, "wal_sender_timeout is off")
+	preflighttest.WantFinding(t, report, "postgres.pooler", advice.Warn, "pooler", "connect to the server itself")
+	preflighttest.WantFinding(t, report, "postgres.replication", advice.Warn, "wal_sender_timeout is off")
 }
 
 // pool passes connections on, changes the process number in each login and takes

@@ -3,6 +3,7 @@ package preflight_test
 import (
 	"testing"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/postgres/postgrestest"
 	"github.com/cdc-relay/cdc-relay/postgres/preflight"
 	"github.com/cdc-relay/cdc-relay/postgres/preflight/preflighttest"
@@ -18,7 +19,7 @@ func TestCheck_LooksAtATableThatIsNotPublished(t *testing.T) {
 	for _, sql := range []string{`ALTER PUBLICATION cdc_relay SET (publish = 'update')`, `DROP PUBLICATION cdc_relay; CREATE PUBLICATION cdc_relay`} {
 		db.Exec(t, sql)
 		report := preflight.Check(t.Context(), cfg)
-		preflighttest.WantFinding(t, report, "publication.tables", preflight.LevelFail)
+		preflighttest.WantFinding(t, report, "publication.tables", advice.Fail)
 		if len(report.Tables) != 1 || report.Tables[0].Relation == nil || !report.Tables[0].Readable {
 			t.Errorf("%s: %+v", sql, report.Tables)
 		}
@@ -36,10 +37,10 @@ func TestCheck_TheOnlySenderIsOurOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	report := preflight.Check(t.Context(), cfg)
-	preflighttest.WantFinding(t, report, "postgres.senders_free", preflight.LevelWarn, "all 1 WAL senders", cfg.Slot)
-	preflighttest.WantFinding(t, report, "postgres.replication", preflight.LevelWarn, "cannot be tried", cfg.Slot)
+	preflighttest.WantFinding(t, report, "postgres.senders_free", advice.Warn, "all 1 WAL senders", cfg.Slot)
+	preflighttest.WantFinding(t, report, "postgres.replication", advice.Warn, "cannot be tried", cfg.Slot)
 	for _, f := range report.Findings {
-		if f.Level == preflight.LevelFail {
+		if f.Level == advice.Fail {
 			t.Errorf("beside our own stream: %+v", f)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/postgrestest"
@@ -24,7 +25,7 @@ func TestPublicationMissing_BesideASlotSaysWhatSetupWouldSay(t *testing.T) {
 	db.Exec(t, `DROP PUBLICATION cdc_relay`)
 	want := postgres.HintRecreate(fault.ReasonPublicationMissing, postgrestest.ConfirmedBy(t, db, cfg.Slot))
 	want = "; if the name is wrong, correct postgres.publication; only if it was really dropped: " + want
-	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "publication", preflight.LevelFail, "the publication does not exist, and slot", want)
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "publication", advice.Fail, "the publication does not exist, and slot", want)
 	_, err := postgrestest.Inspect(t, cfg)
 	postgrestest.WantError(t, err, fault.KindRefused, fault.ReasonPublicationMissing, want)
 	_, err = provision.Setup(t.Context(), cfg, provision.SetupOptions{})
@@ -32,7 +33,7 @@ func TestPublicationMissing_BesideASlotSaysWhatSetupWouldSay(t *testing.T) {
 	if _, err := provision.Teardown(t.Context(), cfg, true); err != nil {
 		t.Fatal(err)
 	}
-	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "publication", preflight.LevelFail, "the publication does not exist; "+postgres.HintSetup)
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "publication", advice.Fail, "the publication does not exist; "+postgres.HintSetup)
 	if _, err := provision.Setup(t.Context(), cfg, provision.SetupOptions{}); err != nil {
 		t.Error(err)
 	}
@@ -51,7 +52,7 @@ func TestPublicationMissing_NamesTheOneThatHasTheTables(t *testing.T) {
 			cfg := cfg
 			cfg.Publication, cfg.Tables = "cdc_rely", []wal.Table{{Schema: "public", Name: table}}
 			want := `; there is publication ` + has + ` with the configured tables: ` + first
-			preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "publication", preflight.LevelFail, want)
+			preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "publication", advice.Fail, want)
 			_, err := postgrestest.Inspect(t, cfg)
 			postgrestest.WantError(t, err, fault.KindRefused, fault.ReasonPublicationMissing, want)
 			for _, dry := range []bool{true, false} {
@@ -60,11 +61,11 @@ func TestPublicationMissing_NamesTheOneThatHasTheTables(t *testing.T) {
 			}
 		}
 		cfg.Publication, cfg.Tables = "cdc_rely", []wal.Table{{Schema: "public", Name: "outbox"}, {Schema: "public", Name: "other"}}
-		preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "publication", preflight.LevelFail, "; "+first)
+		preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "publication", advice.Fail, "; "+first)
 		db.Exec(t, `CREATE PUBLICATION "every" FOR ALL TABLES; CREATE PUBLICATION "bo""th" FOR TABLE outbox, other`)
-		preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "publication", preflight.LevelFail, `; there are publications "bo\"th", "every" with the configured tables: `+first)
+		preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "publication", advice.Fail, `; there are publications "bo\"th", "every" with the configured tables: `+first)
 		cfg.Slot = "nobody_made_it"
-		preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "publication", preflight.LevelFail, `with the configured tables: if the name is wrong, correct postgres.publication; otherwise `+postgres.HintSetup)
+		preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "publication", advice.Fail, `with the configured tables: if the name is wrong, correct postgres.publication; otherwise `+postgres.HintSetup)
 	})
 }
 
@@ -74,7 +75,7 @@ func TestSlotMissing_NamesTheOneThatWasMeant(t *testing.T) {
 	cfg := postgrestest.OutboxDatabase(t, db)
 	meant := cfg.Slot
 	cfg.Slot = meant[:len(meant)-1] + "z"
-	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "slot", preflight.LevelFail, fmt.Sprintf("did you mean %q, which nobody reads? Then correct postgres.slot; otherwise, for a new relay run", meant))
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "slot", advice.Fail, fmt.Sprintf("did you mean %q, which nobody reads? Then correct postgres.slot; otherwise, for a new relay run", meant))
 	streamed := cfg
 	streamed.Slot = meant
 	s, err := replication.Open(t.Context(), streamed, replication.Options{}, zerolog.Nop())
@@ -98,7 +99,7 @@ func TestSlotMissing_NamesThoseThatNobodyReads(t *testing.T) {
 		cfg.Slot = "nothing_like_it_" + harness.Unique(t, "slot")
 		there := fmt.Sprintf("there is slot %q, which nobody reads: ", meant)
 		want := "the slot does not exist; " + there + "correct postgres.slot if that is it; otherwise, for a new relay run `cdc-relay setup`"
-		preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "slot", preflight.LevelFail, want)
+		preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "slot", advice.Fail, want)
 		_, err := postgrestest.Inspect(t, cfg)
 		postgrestest.WantError(t, err, fault.KindRefused, fault.ReasonSlotMissing, want)
 		for _, dry := range []bool{true, false} {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
@@ -50,10 +51,10 @@ func (c *checker) checkShards() error {
 	case row.Err != nil:
 		return row.Err
 	case missing > free:
-		c.add("postgres.shards", LevelFail, "raise max_replication_slots and restart the server, or set postgres.shards lower",
+		c.add("postgres.shards", advice.Fail, "raise max_replication_slots and restart the server, or set postgres.shards lower",
 			"%d of the %d shards have no slot yet, with %s free", missing, c.cfg.Shard.Count, wording.Count(free, "slot"))
 	case len(slots)-active+missing > c.senders:
-		c.add("postgres.shards", LevelFail, "raise max_wal_senders and restart the server: each shard needs one, and one more should be free for a reconnect",
+		c.add("postgres.shards", advice.Fail, "raise max_wal_senders and restart the server: each shard needs one, and one more should be free for a reconnect",
 			"%s not streamed from now, with %s free", wording.Count(len(slots)-active+missing, "shard"), wording.Count(max(c.senders, 0), "WAL sender"))
 	default:
 		c.ok("postgres.shards", "%d of %d slots exist, and %d are streamed from", len(slots), c.cfg.Shard.Count, active)

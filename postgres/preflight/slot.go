@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
@@ -70,7 +71,7 @@ func (c *checker) ownerIsAsynchronous() error {
 		return err
 	}
 	if row.Text(0) != "async" {
-		c.add("postgres.synchronous", LevelFail, hintSynchronous, "the stream from %s counts as a synchronous standby (%s)", postgres.SlotSubject(c.cfg.Slot), row.Text(0))
+		c.add("postgres.synchronous", advice.Fail, hintSynchronous, "the stream from %s counts as a synchronous standby (%s)", postgres.SlotSubject(c.cfg.Slot), row.Text(0))
 	}
 	return nil
 }
@@ -97,7 +98,7 @@ func (c *checker) checkRetention() error {
 	case "lost":
 		return nil // the slot's own finding says so
 	case "unreserved":
-		c.add("slot.wal", LevelFail, "let the relay catch up now, or raise max_slot_wal_keep_size: the next checkpoint may invalidate the slot",
+		c.add("slot.wal", advice.Fail, "let the relay catch up now, or raise max_slot_wal_keep_size: the next checkpoint may invalidate the slot",
 			"%s holds more WAL than max_slot_wal_keep_size permits", postgres.SlotSubject(c.cfg.Slot))
 		return nil
 	}
@@ -214,7 +215,7 @@ func (c *checker) checkSynchronous() error {
 	}
 	for _, name := range standbyNames(list) {
 		if name == "*" || strings.EqualFold(name, application) {
-			c.add("postgres.synchronous", LevelFail, hintSynchronous,
+			c.add("postgres.synchronous", advice.Fail, hintSynchronous,
 				"synchronous_standby_names is %q, which means our stream (application_name %s) too: commits would wait for our confirmation", list, application)
 			return nil
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
@@ -256,15 +257,15 @@ func (c *checker) checkPartitions(t *catalog.TableRow, table wal.Table, _ *Check
 			continue
 		}
 		said[key+column] = true
-		const advice = "partition by something that never changes, such as created_at; nothing on our side can tell such a copy from a new row"
+		const next = "partition by something that never changes, such as created_at; nothing on our side can tell such a copy from a new row"
 		switch {
 		case isBool || mutableName.MatchString(column):
 			suspicious = true
-			c.add("table.partition_key", LevelFail, advice,
+			c.add("table.partition_key", advice.Fail, next,
 				"%s is partitioned by %s, and column %q looks like one that is updated: moving a row to another partition sends its event again", table, key, column)
 		case isEnum:
 			suspicious = true
-			c.warn("table.partition_key", advice, "%s is partitioned by %s: if the enum column %q is ever updated, the row's event is sent again", table, key, column)
+			c.warn("table.partition_key", next, "%s is partitioned by %s: if the enum column %q is ever updated, the row's event is sent again", table, key, column)
 		}
 	}
 	if !suspicious {
@@ -292,7 +293,7 @@ func (c *checker) checkLeaves(t *catalog.TableRow, table wal.Table) error {
 		if row[1].Text == "t" {
 			kind = "a foreign table"
 		}
-		c.add("table", LevelFail, "make it an ordinary table: its rows are not in the WAL", "partition %s of %s is %s", row[0].Text, table, kind)
+		c.add("table", advice.Fail, "make it an ordinary table: its rows are not in the WAL", "partition %s of %s is %s", row[0].Text, table, kind)
 	}
 	return nil
 }
@@ -312,7 +313,7 @@ func (c *checker) checkIdentity(t *catalog.TableRow, table wal.Table, _ *Checked
 		return err
 	}
 	for _, row := range rows {
-		c.add("table.replica_identity", LevelFail, fmt.Sprintf("run: ALTER PUBLICATION %s SET (publish = 'insert'); or give the table a primary key", wal.QuoteIdentifier(row[0].Text)),
+		c.add("table.replica_identity", advice.Fail, fmt.Sprintf("run: ALTER PUBLICATION %s SET (publish = 'insert'); or give the table a primary key", wal.QuoteIdentifier(row[0].Text)),
 			"%s has no replica identity, and %s publishes %s: the application's own %s on it fails", table, postgres.PublicationSubject(row[0].Text), row[1].Text, row[1].Text)
 	}
 	if len(rows) == 0 {
@@ -337,7 +338,7 @@ func (c *checker) checkDiversions(t *catalog.TableRow, table wal.Table, _ *Check
 			c.warn("table.triggers", "read its function: the event is the row as the trigger leaves it, and none when it returns NULL",
 				"%s has the trigger %s before each insert, which may change or drop rows", table, name)
 		case row[2].Text == "t":
-			c.add("table.triggers", LevelFail, fmt.Sprintf("run: DROP RULE %s ON %s; or configure the table that the rule writes to", name, table.SQL()),
+			c.add("table.triggers", advice.Fail, fmt.Sprintf("run: DROP RULE %s ON %s; or configure the table that the rule writes to", name, table.SQL()),
 				"rule %s does something else instead of an insert into %s: those rows never reach it", name, table)
 		default:
 			c.warn("table.triggers", "read it: what it does is part of each insert", "%s has the rule %s on insert", table, name)

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres/postgrestest"
 	"github.com/cdc-relay/cdc-relay/postgres/preflight"
@@ -32,8 +33,8 @@ func TestSetup_PublishesAParentWithoutItsChildren(t *testing.T) {
 			t.Errorf("published: %s", got)
 		}
 		checked := preflight.Check(t.Context(), cfg)
-		preflighttest.WantFinding(t, checked, "table.children", preflight.LevelWarn, "public.outbox_old", "configure each")
-		preflighttest.WantFinding(t, checked, "publication.tables", preflight.LevelOK, "public.outbox")
+		preflighttest.WantFinding(t, checked, "table.children", advice.Warn, "public.outbox_old", "configure each")
+		preflighttest.WantFinding(t, checked, "publication.tables", advice.OK, "public.outbox")
 
 		all := cfg
 		all.Tables = []wal.Table{{Schema: "public", Name: "outbox"}, {Schema: "public", Name: "outbox_old"}, {Schema: "public", Name: "Older"}}
@@ -46,7 +47,7 @@ func TestSetup_PublishesAParentWithoutItsChildren(t *testing.T) {
 		// As another program, or an older version, made it.
 		db.Exec(t, `DROP PUBLICATION cdc_relay; CREATE PUBLICATION cdc_relay FOR TABLE outbox WITH (publish = 'insert')`)
 		for _, f := range preflight.Check(t.Context(), cfg).Findings {
-			if f.Check == "publication.tables" && f.Level != preflight.LevelOK {
+			if f.Check == "publication.tables" && f.Level != advice.OK {
 				t.Errorf("its own children count as strangers: %+v", f)
 			}
 		}

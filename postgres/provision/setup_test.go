@@ -7,8 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
@@ -18,6 +17,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres/provision"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/test/harness"
+	"github.com/jackc/pgx/v5"
 )
 
 func createOutbox(table wal.Table) (string, error) {
@@ -353,7 +353,7 @@ func TestTableMissing_NamesTheOneThatDiffersInCase(t *testing.T) {
 			t.Fatalf("%s made something: %s", name, got)
 		}
 	}
-	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "table", preflight.LevelFail, "does not exist, but", want, "relay.yaml:5")
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "table", advice.Fail, "does not exist, but", want, "relay.yaml:5")
 	_, _, err := catalog.Describe(t.Context(), cfg, 0)
 	postgrestest.WantError(t, err, fault.KindRefused, fault.ReasonTableMissing, want)
 	db.Exec(t, `CREATE PUBLICATION cdc_relay FOR TABLE "OutboxMessage"`)
@@ -373,7 +373,7 @@ func TestTableMissing_NamesTheOneThatDiffersInCase(t *testing.T) {
 	// Whoever has both, of which one may have been made by mistake.
 	db.Exec(t, `CREATE TABLE outboxmessage (LIKE "OutboxMessage" INCLUDING ALL); ALTER PUBLICATION cdc_relay ADD TABLE outboxmessage`)
 	cfg.Tables = []wal.Table{{Schema: "public", Name: "outboxmessage"}}
-	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "table", preflight.LevelWarn, `beside public.outboxmessage there is public."OutboxMessage"`)
+	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "table", advice.Warn, `beside public.outboxmessage there is public."OutboxMessage"`)
 	cfg.Tables = append(cfg.Tables, wal.Table{Schema: "public", Name: "OutboxMessage"})
 	for _, f := range preflight.Check(t.Context(), cfg).Findings {
 		if strings.Contains(f.Seen, "beside") {

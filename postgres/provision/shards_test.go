@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/postgrestest"
@@ -194,8 +195,8 @@ func TestSetup_OfShards(t *testing.T) {
 			t.Fatal(err)
 		}
 		report1 := preflight.Check(t.Context(), cfg)
-		preflighttest.WantFinding(t, report1, "postgres.shards", preflight.LevelOK, "4 of 4 slots")
-		preflighttest.WantFinding(t, report1, "publication.row_filter", preflight.LevelOK, cfg.OfShard(3).Publication)
+		preflighttest.WantFinding(t, report1, "postgres.shards", advice.OK, "4 of 4 slots")
+		preflighttest.WantFinding(t, report1, "publication.row_filter", advice.OK, cfg.OfShard(3).Publication)
 
 		// Each thing that is wrong with a shard.
 		probe := watch.NewProbe(cfg.OfShard(1))
@@ -210,9 +211,9 @@ func TestSetup_OfShards(t *testing.T) {
 			t.Fatal(err)
 		}
 		postgrestest.WantError(t, look.Drift, fault.KindDrift, fault.ReasonShards, "shard 1 of 4")
-		preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "publication.row_filter", preflight.LevelFail, "shard 1 of 4")
+		preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "publication.row_filter", advice.Fail, "shard 1 of 4")
 		db.Exec(t, fmt.Sprintf(`ALTER PUBLICATION %s SET TABLE outbox`, cfg.OfShard(0).Publication))
-		preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "publication.row_filter", preflight.LevelFail, "no row filter", "shard 0 of 4")
+		preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "publication.row_filter", advice.Fail, "no row filter", "shard 0 of 4")
 
 		other := cfg
 		other.Shard.Count = 2
@@ -221,13 +222,13 @@ func TestSetup_OfShards(t *testing.T) {
 		postgrestest.WantError(t, err, fault.KindRefused, fault.ReasonShards, "one of 4 shards, and postgres.shards is 2", "--reshard-from 4")
 		_, err = replication.Open(t.Context(), other, replication.Options{}, zerolog.Nop())
 		postgrestest.WantError(t, err, fault.KindRefused, fault.ReasonShards, "--reshard-from 4")
-		preflighttest.WantFinding(t, preflight.Check(t.Context(), other), "postgres.shards", preflight.LevelFail, "postgres.shards is 2")
+		preflighttest.WantFinding(t, preflight.Check(t.Context(), other), "postgres.shards", advice.Fail, "postgres.shards is 2")
 
 		steps, err := provision.Teardown(t.Context(), cfg, true)
 		if err != nil || len(steps) != 8 || !steps[3].Exists || steps[3].Object != "slot" || !steps[7].Exists {
 			t.Errorf("%+v, %v", steps, err)
 		}
-		preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "slot", preflight.LevelFail, cfg.OfShard(3).Slot)
+		preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "slot", advice.Fail, cfg.OfShard(3).Slot)
 	})
 }
 

@@ -1,8 +1,6 @@
 package resume
 
-import (
-	"github.com/cdc-relay/cdc-relay/replication/wal"
-)
+import "github.com/cdc-relay/cdc-relay/replication/wal"
 
 // OlderTypes decides whether the WAL may hold rows from before a column's type changed.
 // A session chooses text or binary by the types that the catalog has now, and rows of an

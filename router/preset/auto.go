@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/router/advice"
 	"github.com/cdc-relay/cdc-relay/router/column"
 	"github.com/cdc-relay/cdc-relay/router/format"
 	"github.com/cdc-relay/cdc-relay/router/record"
@@ -91,9 +91,9 @@ func signed(rel *wal.Relation) (*Preset, error) {
 	for i, p := range found {
 		names[i] = p.Name
 	}
-	return nil, &advice.Advised{
-		What: fmt.Errorf("table %s is ambiguous: it has all the columns of %s", column.TableName(rel), strings.Join(names, " and of ")),
-		Hint: "say which", Block: "    preset: " + names[0],
+	return nil, &advice.Error{
+		Cause: fmt.Errorf("table %s is ambiguous: it has all the columns of %s", column.TableName(rel), strings.Join(names, " and of ")),
+		Next:  "say which", Block: "    preset: " + names[0],
 	}
 }
 
@@ -261,9 +261,9 @@ func (g *Given) missing(p *Preset, r Role, rel *wal.Relation) error {
 }
 
 func (g *Given) ambiguous(r Role, found []string, rel *wal.Relation) error {
-	return &record.ColumnError{Column: found[0], Err: &advice.Advised{
-		What: fmt.Errorf("table %s is ambiguous: any of %s could be the %s", column.TableName(rel), strings.Join(found, ", "), r),
-		Hint: "say which", Block: g.Block(rel),
+	return &record.ColumnError{Column: found[0], Err: &advice.Error{
+		Cause: fmt.Errorf("table %s is ambiguous: any of %s could be the %s", column.TableName(rel), strings.Join(found, ", "), r),
+		Next:  "say which", Block: g.Block(rel),
 	}}
 }
 
@@ -280,8 +280,8 @@ func (g *Given) unrecognised(rel *wal.Relation) error {
 	if len(missing) == 0 {
 		missing = append(missing, "nothing to make the topic of")
 	}
-	return &advice.Advised{
-		What: fmt.Errorf("auto does not recognise table %s: it sees %s; it has %s", column.TableName(rel), strings.Join(missing, " and "), column.List(rel)),
-		Hint: "say what they mean", Block: g.Block(rel),
+	return &advice.Error{
+		Cause: fmt.Errorf("auto does not recognise table %s: it sees %s; it has %s", column.TableName(rel), strings.Join(missing, " and "), column.List(rel)),
+		Next:  "say what they mean", Block: g.Block(rel),
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/router/advice"
 	"github.com/cdc-relay/cdc-relay/router/column"
 	"github.com/cdc-relay/cdc-relay/router/record"
 )
@@ -47,9 +47,9 @@ func (g *Given) rivals(s *Shape, rel *wal.Relation) error {
 	if len(what) == 0 {
 		return nil
 	}
-	return &record.ColumnError{Column: first, Err: &advice.Advised{
-		What:  fmt.Errorf("table %s is ambiguous: it has the columns of preset %s, and %s", column.TableName(rel), s.Preset.Name, strings.Join(what, "; ")),
-		Hint:  "say which",
+	return &record.ColumnError{Column: first, Err: &advice.Error{
+		Cause: fmt.Errorf("table %s is ambiguous: it has the columns of preset %s, and %s", column.TableName(rel), s.Preset.Name, strings.Join(what, "; ")),
+		Next:  "say which",
 		Block: fmt.Sprintf("outbox:\n  - table: %s\n    preset: %s\n%s", g.Table, s.Preset.Name, strings.Join(lines, "\n")),
 	}}
 }

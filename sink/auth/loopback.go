@@ -2,7 +2,8 @@ package auth
 
 import (
 	"net"
-	"strings"
+
+	"github.com/cdc-relay/cdc-relay/loopback"
 )
 
 // Loopback says whether host, with or without a port, is this machine by name or
@@ -11,9 +12,5 @@ func Loopback(host string) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
 	}
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
+	return loopback.Is(host)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -73,13 +74,13 @@ func answered(code *kerr.Error, err error) *sink.Error {
 	a, ok := answers[code.Code]
 	switch {
 	case ok && a.next != "":
-		return &sink.Error{Class: a.class, Reason: a.reason, Err: sink.Advise(err, a.next)}
+		return &sink.Error{Class: a.class, Reason: a.reason, Err: advice.Give(err, a.next)}
 	case ok:
 		return &sink.Error{Class: a.class, Reason: a.reason, Err: err}
 	case code.Retriable:
 		return &sink.Error{Class: sink.Retry, Reason: strings.ToLower(code.Message), Err: err}
 	}
-	return &sink.Error{Class: sink.Blocked, Reason: sink.ReasonKafkaError, Err: sink.Advise(err, "see the broker's log")}
+	return &sink.Error{Class: sink.Blocked, Reason: sink.ReasonKafkaError, Err: advice.Give(err, "see the broker's log")}
 }
 
 func classifyNetwork(err error) *sink.Error {
@@ -91,9 +92,9 @@ func classifyNetwork(err error) *sink.Error {
 	case strings.Contains(err.Error(), "tls alert record"): // the client's words, it has no type for it
 		return &sink.Error{Class: sink.Blocked, Reason: sink.ReasonTLS, Err: fmt.Errorf("%w; the broker speaks TLS on this port: set kafka.tls.enabled", err)}
 	case strings.Contains(err.Error(), "invalid large response size"), strings.Contains(err.Error(), "invalid negative response size"): // nor for these
-		return &sink.Error{Class: sink.Blocked, Reason: sink.ReasonKafkaError, Err: sink.Advise(err, "something other than Kafka answers there: correct kafka.brokers")}
+		return &sink.Error{Class: sink.Blocked, Reason: sink.ReasonKafkaError, Err: advice.Give(err, "something other than Kafka answers there: correct kafka.brokers")}
 	case errors.As(err, &eof): // brokers hang up on who does not authenticate, and when they stop
-		return &sink.Error{Class: sink.Retry, Reason: sink.ReasonNetwork, Err: sink.Advise(err, "if the brokers run, set kafka.sasl or kafka.tls as the listener needs it")}
+		return &sink.Error{Class: sink.Retry, Reason: sink.ReasonNetwork, Err: advice.Give(err, "if the brokers run, set kafka.sasl or kafka.tls as the listener needs it")}
 	case kgo.IsRetryableBrokerErr(err), errors.Is(err, context.DeadlineExceeded), isNetwork(err):
 		return &sink.Error{Class: sink.Retry, Reason: sink.ReasonNetwork, Err: err}
 	}

@@ -2,8 +2,9 @@ package broker
 
 import (
 	"errors"
-	"github.com/cdc-relay/cdc-relay/sink"
 	"testing"
+
+	"github.com/cdc-relay/cdc-relay/sink"
 )
 
 func TestClassify_StopsAtWhatItDoesNotKnow(t *testing.T) {

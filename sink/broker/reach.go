@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/peer"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -126,7 +127,7 @@ func (r *Reach) Ready(ctx context.Context, client *kgo.Client, brokers []string)
 	}
 	if other != "" {
 		return &sink.Error{Class: sink.Blocked, Reason: sink.ReasonKafkaError,
-			Err: sink.Advise(fmt.Errorf("connect to kafka %v: %s", brokers, other), "a Kafka broker is expected there: correct kafka.brokers")}
+			Err: advice.Give(fmt.Errorf("connect to kafka %v: %s", brokers, other), "a Kafka broker is expected there: correct kafka.brokers")}
 	}
 	var refused *refusedError
 	if cause := r.Cause(); cause != nil && (ctx.Err() != nil || errors.As(cause, &refused)) {

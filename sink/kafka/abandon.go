@@ -3,9 +3,10 @@ package kafka
 import (
 	"context"
 	"fmt"
-	"github.com/cdc-relay/cdc-relay/sink"
 	"net"
 	"sync"
+
+	"github.com/cdc-relay/cdc-relay/sink"
 )
 
 var _ sink.Abandoner = (*Sink)(nil)

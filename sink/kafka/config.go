@@ -3,10 +3,11 @@ package kafka
 import (
 	"errors"
 	"fmt"
-	"github.com/cdc-relay/cdc-relay/sink/broker"
-	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"math"
 	"time"
+
+	"github.com/cdc-relay/cdc-relay/sink/broker"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
 )
 
 // Config says how to reach the brokers and how to produce.

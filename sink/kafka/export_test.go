@@ -1,8 +1,6 @@
 package kafka
 
-import (
-	"time"
-)
+import "time"
 
 // NewGathering is New with another time for Sends of a backlog to be gathered.
 var NewGathering = newSink

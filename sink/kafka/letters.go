@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/twmb/franz-go/pkg/kadm"
 )
@@ -30,7 +31,7 @@ func (k *Sink) checkLetters(ctx context.Context) error {
 	}
 	for _, c := range config.Configs {
 		if policy := c.MaybeValue(); c.Key == "cleanup.policy" && strings.Contains(policy, "compact") {
-			return &sink.Error{Class: sink.Blocked, Reason: ReasonDeadLetterTopic, Err: sink.Advise(
+			return &sink.Error{Class: sink.Blocked, Reason: ReasonDeadLetterTopic, Err: advice.Give(
 				fmt.Errorf("dead-letter topic %q has cleanup.policy=%s: of several letters with one key only the last would stay", topic, policy),
 				fmt.Sprintf("set it to delete: kafka-configs.sh --alter --topic %s --add-config cleanup.policy=delete,retention.ms=-1", topic))}
 		}

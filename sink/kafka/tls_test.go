@@ -8,12 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rs/zerolog"
-	"github.com/twmb/franz-go/pkg/kfake"
-
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/cdc-relay/cdc-relay/sink/kafka"
+	"github.com/rs/zerolog"
+	"github.com/twmb/franz-go/pkg/kfake"
 )
 
 // A broker says what it thinks of our certificate within the handshake, or with TLS

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
@@ -57,9 +58,9 @@ func isAny(err error, of []error) bool {
 func (t *Sink) classify(err error, age time.Duration) *sink.Error {
 	switch {
 	case isAny(err, fencing) && age < t.cfg.Timeout:
-		return &sink.Error{Class: sink.Blocked, Reason: sink.ReasonFenced, Err: sink.Advise(err, "another relay streams from a slot of the same name and cluster: stop one of them, or give them slots of their own")}
+		return &sink.Error{Class: sink.Blocked, Reason: sink.ReasonFenced, Err: advice.Give(err, "another relay streams from a slot of the same name and cluster: stop one of them, or give them slots of their own")}
 	case isAny(err, fencing), isAny(err, ended):
-		return &sink.Error{Class: sink.Retry, Reason: sink.ReasonTransactionEnded, Err: sink.Advise(err, "the brokers gave the transaction up")}
+		return &sink.Error{Class: sink.Retry, Reason: sink.ReasonTransactionEnded, Err: advice.Give(err, "the brokers gave the transaction up")}
 	}
 	if errors.Is(err, errNotSealed) {
 		return &sink.Error{Class: sink.Retry, Reason: sink.ReasonHeldBack, Err: err}
@@ -68,17 +69,17 @@ func (t *Sink) classify(err error, age time.Duration) *sink.Error {
 		if e := broker.Classify(errors.Unwrap(err)); e.Class == sink.Blocked && e.Reason != sink.ReasonKafkaError {
 			return e
 		}
-		return &sink.Error{Class: sink.Retry, Reason: sink.ReasonCommitUnknown, Err: sink.Advise(err, "the checkpoint topic says what became of it")}
+		return &sink.Error{Class: sink.Retry, Reason: sink.ReasonCommitUnknown, Err: advice.Give(err, "the checkpoint topic says what became of it")}
 	}
 	if own, ok := errors.AsType[*checkpointError](err); ok {
 		e := broker.Classify(own.err)
 		switch {
 		case errors.Is(own.err, kerr.TopicAuthorizationFailed):
-			return &sink.Error{Class: sink.Blocked, Reason: e.Reason, Err: sink.Advise(err, "grant the relay's principal READ, WRITE and DESCRIBE on the checkpoint topic: "+topics.GrantCheckpoints(own.topic))}
+			return &sink.Error{Class: sink.Blocked, Reason: e.Reason, Err: advice.Give(err, "grant the relay's principal READ, WRITE and DESCRIBE on the checkpoint topic: "+topics.GrantCheckpoints(own.topic))}
 		case errors.Is(own.err, kerr.UnknownTopicOrPartition):
-			return &sink.Error{Class: sink.Blocked, Reason: sink.ReasonCheckpointTopic, Err: sink.Advise(err, "run `cdc-relay setup`")}
+			return &sink.Error{Class: sink.Blocked, Reason: sink.ReasonCheckpointTopic, Err: advice.Give(err, "run `cdc-relay setup`")}
 		case e.Class == sink.Rejected:
-			return &sink.Error{Class: sink.Blocked, Reason: sink.ReasonCheckpointRefused, Err: sink.Advise(err, "the topic has to take records of 1 KiB")}
+			return &sink.Error{Class: sink.Blocked, Reason: sink.ReasonCheckpointRefused, Err: advice.Give(err, "the topic has to take records of 1 KiB")}
 		}
 		return &sink.Error{Class: e.Class, Reason: e.Reason, Err: err}
 	}

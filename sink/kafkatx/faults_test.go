@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/auth"
@@ -228,12 +229,12 @@ func TestTransactional_NamesTheRightThatIsMissing(t *testing.T) {
 			}
 			list := topics.CheckCheckpoints(ctx, cfg.Connection, checkpoints, "cdc-relay-")
 			for _, f := range list {
-				if (f.Level == topics.LevelFail) != (c.check != "" && f.Check == c.check) {
+				if (f.Level == advice.Fail) != (c.check != "" && f.Check == c.check) {
 					t.Errorf("the check says %+v", f)
 				}
 			}
 			if c.check != "" {
-				wantFinding(t, list, c.check, topics.LevelFail, checkpoints)
+				wantFinding(t, list, c.check, advice.Fail, checkpoints)
 			}
 		})
 	}

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
-	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -100,7 +100,7 @@ func wantFailure(t testing.TB, f *sink.Failure, class sink.Class, reason string,
 }
 
 // wantFinding looks for one finding whose text has all of texts.
-func wantFinding(t *testing.T, list []topics.Finding, check string, level topics.Level, texts ...string) {
+func wantFinding(t *testing.T, list []advice.Finding, check string, level advice.Level, texts ...string) {
 	t.Helper()
 	for _, f := range list {
 		if f.Check != check || f.Level != level {

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/kafka"
@@ -91,7 +92,7 @@ func (t *Sink) opening(ctx context.Context, id string, err error) error {
 		return e
 	}
 	if errors.Is(err, kerr.InvalidTransactionTimeout) {
-		return &sink.Error{Class: sink.Blocked, Reason: sink.ReasonTransactionTimeoutRefused, Err: sink.Advise(fmt.Errorf("open transactional producer: %w", err), fmt.Sprintf("raise transaction.max.timeout.ms of the brokers to %s or more", t.cfg.Timeout))}
+		return &sink.Error{Class: sink.Blocked, Reason: sink.ReasonTransactionTimeoutRefused, Err: advice.Give(fmt.Errorf("open transactional producer: %w", err), fmt.Sprintf("raise transaction.max.timeout.ms of the brokers to %s or more", t.cfg.Timeout))}
 	}
 	e := t.classify(err, 0)
 	err = fmt.Errorf("open transactional producer %q: %w", id, e.Err)

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
@@ -22,25 +23,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Level says how much a Finding matters.
-type Level string
-
-// The levels of a Finding.
-const (
-	LevelOK   Level = "ok"
-	LevelWarn Level = "warn" // delivers, and may surprise
-	LevelFail Level = "fail" // does not deliver, or what it delivered may be lost
-)
-
-// Finding is the outcome of one check: one line each, without anything of a
-// record but its topic.
-type Finding struct {
-	Check  string // what was looked at, such as "topic.acl"; several findings may share it
-	Level  Level
-	Seen   string
-	Advice string // what to do; empty when Level is LevelOK
-}
-
 // checkTimeout bounds each question to the brokers.
 const checkTimeout = 10 * time.Second
 
@@ -50,7 +32,7 @@ type Expected struct {
 	payload int64 // the largest of all tables; zero when it is not known
 
 	fate   string // see Rejected
-	matter Level
+	matter advice.Level
 }
 
 type expectedTopic struct {
@@ -92,7 +74,7 @@ func (e *Expected) DeadLetters(name string, read bool) {
 
 // Rejected says in words that continue "such a row" what becomes of a row whose record
 // is refused, and how much that matters. Untold, it blocks the relay.
-func (e *Expected) Rejected(fate string, matter Level) { e.fate, e.matter = fate, matter }
+func (e *Expected) Rejected(fate string, matter advice.Level) { e.fate, e.matter = fate, matter }
 
 // Record adds a record that would be sent. Nothing of it is kept.
 func (e *Expected) Record(r *record.Record) {
@@ -148,9 +130,9 @@ type CheckConfig struct {
 // Check asks the brokers for everything that delivering the expected records
 // depends on. It writes nothing; the brokers hand out a producer id, as they do
 // at every start. ctx bounds it all.
-func Check(ctx context.Context, cfg CheckConfig, expected Expected) []Finding {
+func Check(ctx context.Context, cfg CheckConfig, expected Expected) advice.Findings {
 	if expected.fate == "" {
-		expected.Rejected("blocks the relay", LevelFail)
+		expected.Rejected("blocks the relay", advice.Fail)
 	}
 	c, err := newChecker(ctx, cfg, expected)
 	if err != nil {
@@ -176,7 +158,7 @@ type checker struct {
 	client   *kgo.Client
 	admin    *kadm.Client
 	expected Expected
-	findings []Finding
+	findings advice.Findings
 }
 
 // newChecker connects to nothing. After an error it can take findings alone.
@@ -199,24 +181,23 @@ func newChecker(ctx context.Context, cfg CheckConfig, expected Expected) (*check
 	return c, nil
 }
 
-func (c *checker) add(check string, level Level, advice, seen string, args ...any) {
-	text := strings.Join(strings.Fields(fmt.Sprintf(seen, args...)), " ")
-	c.findings = append(c.findings, Finding{Check: check, Level: level, Seen: text, Advice: advice})
+func (c *checker) add(check string, level advice.Level, next, seen string, args ...any) {
+	c.findings.Add(check, level, next, "%s", strings.Join(strings.Fields(fmt.Sprintf(seen, args...)), " "))
 }
 
-func (c *checker) ok(check, seen string, args ...any) { c.add(check, LevelOK, "", seen, args...) }
+func (c *checker) ok(check, seen string, args ...any) { c.add(check, advice.OK, "", seen, args...) }
 
-func (c *checker) warn(check, advice, seen string, args ...any) {
-	c.add(check, LevelWarn, advice, seen, args...)
+func (c *checker) warn(check, next, seen string, args ...any) {
+	c.add(check, advice.Warn, next, seen, args...)
 }
 
-func (c *checker) fail(check, advice, seen string, args ...any) {
-	c.add(check, LevelFail, advice, seen, args...)
+func (c *checker) fail(check, next, seen string, args ...any) {
+	c.add(check, advice.Fail, next, seen, args...)
 }
 
 // rejected is a finding about rows whose records would be refused.
-func (c *checker) rejected(check, advice, seen string, args ...any) {
-	c.add(check, c.expected.matter, advice+": such a row "+c.expected.fate, seen, args...)
+func (c *checker) rejected(check, next, seen string, args ...any) {
+	c.add(check, c.expected.matter, next+": such a row "+c.expected.fate, seen, args...)
 }
 
 func (c *checker) within() (context.Context, context.CancelFunc) {
@@ -240,18 +221,18 @@ func (c *checker) checkConnection() bool {
 		return true
 	}
 	e, ok := errors.AsType[*sink.Error](err)
-	check, seen, advice := "kafka.connection", err.Error(), "start the brokers, or correct kafka.brokers"
+	check, seen, next := "kafka.connection", err.Error(), "start the brokers, or correct kafka.brokers"
 	if ok && (strings.HasPrefix(e.Reason, "sasl") || strings.HasPrefix(e.Reason, "tls")) {
 		check = "kafka.authentication"
-		advice = "correct kafka.sasl and kafka.tls"
+		next = "correct kafka.sasl and kafka.tls"
 	}
 	if eof := (*kgo.ErrFirstReadEOF)(nil); errors.As(err, &eof) {
 		check = "kafka.authentication"
 	}
-	if cause, next := sink.Told(err); next != "" { // what to do is part of the error already
-		seen, advice = cause, next
+	if cause, told := advice.Split(err); told != "" { // what to do is part of the error already
+		seen, next = cause, told
 	}
-	c.fail(check, advice, "%s", seen)
+	c.fail(check, next, "%s", seen)
 	return false
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -12,7 +13,7 @@ import (
 
 // CheckCheckpoints looks at the checkpoint topic. With idPrefix it is for exactly-once;
 // the transactional id is not opened: that would shut out a relay that is running.
-func CheckCheckpoints(ctx context.Context, at broker.Connection, topic, idPrefix string) []Finding {
+func CheckCheckpoints(ctx context.Context, at broker.Connection, topic, idPrefix string) advice.Findings {
 	c, err := newChecker(ctx, CheckConfig{Connection: at}, Expected{})
 	if err != nil {
 		return nil // Check has said so
@@ -27,7 +28,7 @@ func CheckCheckpoints(ctx context.Context, at broker.Connection, topic, idPrefix
 			c.fail(check, "run the check again", "%v", err)
 			return c.findings
 		}
-		seen, next := sink.Told(err)
+		seen, next := advice.Split(err)
 		if next == "" {
 			next = "see the broker's log"
 		}

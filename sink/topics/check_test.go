@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/sink/auth"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
@@ -25,7 +26,7 @@ func TestMain(m *testing.M) {
 	harness.Main(m)
 }
 
-func findings(list []topics.Finding) string {
+func findings(list []advice.Finding) string {
 	var b strings.Builder
 	for _, f := range list {
 		fmt.Fprintf(&b, "%s\t%s\t%s; %s\n", f.Level, f.Check, f.Seen, f.Advice)
@@ -34,7 +35,7 @@ func findings(list []topics.Finding) string {
 }
 
 // wantFinding looks for one finding whose text has all of texts.
-func wantFinding(t *testing.T, list []topics.Finding, check string, level topics.Level, texts ...string) {
+func wantFinding(t *testing.T, list []advice.Finding, check string, level advice.Level, texts ...string) {
 	t.Helper()
 	for _, f := range list {
 		if f.Check != check || f.Level != level {
@@ -89,19 +90,19 @@ func TestCheck_FindsNothingOnAHealthyCluster(t *testing.T) {
 	expected.Payload(1000, "payments")
 	list := topics.Check(t.Context(), topics.CheckConfig{Connection: broker.Connection{Brokers: c.ListenAddrs()}}, expected)
 	for _, f := range list {
-		if f.Level != topics.LevelOK {
+		if f.Level != advice.OK {
 			t.Errorf("on a healthy cluster: %+v", f)
 		}
 	}
-	wantFinding(t, list, "kafka.connection", topics.LevelOK, "without authentication")
-	wantFinding(t, list, "kafka.brokers", topics.LevelOK, "3 brokers")
-	wantFinding(t, list, "kafka.idempotence", topics.LevelOK)
-	wantFinding(t, list, "kafka.max_message_bytes", topics.LevelOK, "1000 bytes")
+	wantFinding(t, list, "kafka.connection", advice.OK, "without authentication")
+	wantFinding(t, list, "kafka.brokers", advice.OK, "3 brokers")
+	wantFinding(t, list, "kafka.idempotence", advice.OK)
+	wantFinding(t, list, "kafka.max_message_bytes", advice.OK, "1000 bytes")
 	for _, topic := range []string{"orders", "payments"} {
-		wantFinding(t, list, "topic", topics.LevelOK, topic, "2 partitions with 3 replicas")
-		wantFinding(t, list, "topic.acl", topics.LevelOK, topic, "we may write")
-		wantFinding(t, list, "topic.replicas", topics.LevelOK, topic, "2 of 3")
-		wantFinding(t, list, "topic.max_message_bytes", topics.LevelOK, topic)
+		wantFinding(t, list, "topic", advice.OK, topic, "2 partitions with 3 replicas")
+		wantFinding(t, list, "topic.acl", advice.OK, topic, "we may write")
+		wantFinding(t, list, "topic.replicas", advice.OK, topic, "2 of 3")
+		wantFinding(t, list, "topic.max_message_bytes", advice.OK, topic)
 	}
 }
 
@@ -112,8 +113,8 @@ func TestCheck_LeavesNothingBehind(t *testing.T) {
 	missing := harness.Unique(t, "missing")
 	cfg := topics.CheckConfig{Connection: broker.Connection{Brokers: brokers.Addrs}, CreateTopics: topics.Creation{Enabled: true, Partitions: 1}}
 	list := topics.Check(t.Context(), cfg, expecting(topic, missing))
-	wantFinding(t, list, "topic", topics.LevelOK, missing, "will be made")
-	wantFinding(t, list, "topic.replicas", topics.LevelWarn, topic, "one replica")
+	wantFinding(t, list, "topic", advice.OK, missing, "will be made")
+	wantFinding(t, list, "topic.replicas", advice.Warn, topic, "one replica")
 	admin := brokers.Admin(t)
 	found, err := admin.ListTopics(t.Context(), missing)
 	if err != nil || found.Has(missing) {
@@ -133,25 +134,25 @@ func TestCheck_LeavesNothingBehind(t *testing.T) {
 func TestCheck_SaysWhyItCannotConnect(t *testing.T) {
 	t.Parallel()
 	list := topics.Check(t.Context(), topics.CheckConfig{Connection: broker.Connection{Brokers: []string{"127.0.0.1:1"}}}, topics.Expected{})
-	wantFinding(t, list, "kafka.connection", topics.LevelFail, "127.0.0.1:1", "kafka.brokers")
-	wantFinding(t, topics.Check(t.Context(), topics.CheckConfig{}, topics.Expected{}), "kafka.connection", topics.LevelFail, "no brokers")
+	wantFinding(t, list, "kafka.connection", advice.Fail, "127.0.0.1:1", "kafka.brokers")
+	wantFinding(t, topics.Check(t.Context(), topics.CheckConfig{}, topics.Expected{}), "kafka.connection", advice.Fail, "no brokers")
 
 	c := cluster(t, kfake.EnableSASL(), kfake.User("PLAIN", "relay", "right"))
 	cfg := topics.CheckConfig{Connection: broker.Connection{Brokers: c.ListenAddrs(), SASL: auth.SASL{
 		Mechanism: auth.Plain, Username: "relay", Password: func(context.Context) (string, error) { return "wrong-and-secret", nil },
 	}}}
 	list = topics.Check(t.Context(), cfg, topics.Expected{})
-	wantFinding(t, list, "kafka.authentication", topics.LevelFail, "kafka.sasl")
+	wantFinding(t, list, "kafka.authentication", advice.Fail, "kafka.sasl")
 	if strings.Contains(findings(list), "wrong-and-secret") {
 		t.Error("the password is in the findings")
 	}
 
 	cfg.SASL = auth.SASL{}
-	wantFinding(t, topics.Check(t.Context(), cfg, topics.Expected{}), "kafka.authentication", topics.LevelFail, "set kafka.sasl or kafka.tls")
+	wantFinding(t, topics.Check(t.Context(), cfg, topics.Expected{}), "kafka.authentication", advice.Fail, "set kafka.sasl or kafka.tls")
 
 	plain := cluster(t)
 	cfg = topics.CheckConfig{Connection: broker.Connection{Brokers: plain.ListenAddrs(), TLS: func() (*tls.Config, error) { return &tls.Config{MinVersion: tls.VersionTLS12}, nil }}}
-	wantFinding(t, topics.Check(t.Context(), cfg, topics.Expected{}), "kafka.authentication", topics.LevelFail, "TLS")
+	wantFinding(t, topics.Check(t.Context(), cfg, topics.Expected{}), "kafka.authentication", advice.Fail, "TLS")
 }
 
 func TestCheck_BrokersAdvertiseWhatNobodyCanReach(t *testing.T) {
@@ -176,20 +177,20 @@ func TestCheck_BrokersAdvertiseWhatNobodyCanReach(t *testing.T) {
 		return response, nil, true
 	})
 	list := topics.Check(t.Context(), topics.CheckConfig{Connection: broker.Connection{Brokers: seeds}}, topics.Expected{})
-	wantFinding(t, list, "kafka.brokers", topics.LevelFail, "broker 1", "127.0.0.1:1", "advertised.listeners")
+	wantFinding(t, list, "kafka.brokers", advice.Fail, "broker 1", "127.0.0.1:1", "advertised.listeners")
 }
 
 func TestCheck_MissingTopics(t *testing.T) {
 	c := cluster(t)
 	cfg := topics.CheckConfig{Connection: broker.Connection{Brokers: c.ListenAddrs()}}
-	wantFinding(t, topics.Check(t.Context(), cfg, expecting("orders")), "topic", topics.LevelFail, "orders", "kafka-topics.sh --bootstrap-server "+c.ListenAddrs()[0]+" --create --topic orders", "create_topics.enabled")
+	wantFinding(t, topics.Check(t.Context(), cfg, expecting("orders")), "topic", advice.Fail, "orders", "kafka-topics.sh --bootstrap-server "+c.ListenAddrs()[0]+" --create --topic orders", "create_topics.enabled")
 	cfg.CreateTopics = topics.Creation{Enabled: true, Partitions: 1, ReplicationFactor: 1}
-	wantFinding(t, topics.Check(t.Context(), cfg, expecting("orders")), "topic", topics.LevelOK, "will be made")
+	wantFinding(t, topics.Check(t.Context(), cfg, expecting("orders")), "topic", advice.OK, "will be made")
 	if c.TopicInfo("orders") != nil {
 		t.Error("the check made the topic")
 	}
 	cfg.CreateTopics.ReplicationFactor = 7
-	wantFinding(t, topics.Check(t.Context(), cfg, expecting("orders")), "topic", topics.LevelFail, "would not make it", "INVALID_REPLICATION_FACTOR")
+	wantFinding(t, topics.Check(t.Context(), cfg, expecting("orders")), "topic", advice.Fail, "would not make it", "INVALID_REPLICATION_FACTOR")
 }
 
 // The relay makes none of its own unless it may make all.
@@ -198,9 +199,9 @@ func TestCheck_MissingDeadLetterTopic(t *testing.T) {
 	var expected topics.Expected
 	expected.DeadLetters("letters", false)
 	cfg := topics.CheckConfig{Connection: broker.Connection{Brokers: c.ListenAddrs()}}
-	wantFinding(t, topics.Check(t.Context(), cfg, expected), "topic", topics.LevelFail, "topic letters, for dead letters, does not exist", "cdc-relay setup")
+	wantFinding(t, topics.Check(t.Context(), cfg, expected), "topic", advice.Fail, "topic letters, for dead letters, does not exist", "cdc-relay setup")
 	cfg.CreateTopics = topics.Creation{Enabled: true, Partitions: 1, ReplicationFactor: 1}
-	wantFinding(t, topics.Check(t.Context(), cfg, expected), "topic", topics.LevelOK, "letters", "will be made")
+	wantFinding(t, topics.Check(t.Context(), cfg, expected), "topic", advice.OK, "letters", "will be made")
 }
 
 func TestCheck_ADeadAddressBesideALiveOne(t *testing.T) {
@@ -208,11 +209,11 @@ func TestCheck_ADeadAddressBesideALiveOne(t *testing.T) {
 	c := cluster(t, kfake.NumBrokers(2))
 	brokers := append(c.ListenAddrs(), "127.0.0.1:1")
 	list := topics.Check(t.Context(), topics.CheckConfig{Connection: broker.Connection{Brokers: brokers}}, topics.Expected{})
-	wantFinding(t, list, "kafka.connection", topics.LevelOK)
-	wantFinding(t, list, "kafka.brokers", topics.LevelWarn, "nobody answers at 127.0.0.1:1", "kafka.brokers")
-	wantFinding(t, list, "kafka.brokers", topics.LevelOK, "2 brokers")
+	wantFinding(t, list, "kafka.connection", advice.OK)
+	wantFinding(t, list, "kafka.brokers", advice.Warn, "nobody answers at 127.0.0.1:1", "kafka.brokers")
+	wantFinding(t, list, "kafka.brokers", advice.OK, "2 brokers")
 	for _, f := range list {
-		if f.Level == topics.LevelWarn && !strings.Contains(f.Seen, "127.0.0.1:1:") {
+		if f.Level == advice.Warn && !strings.Contains(f.Seen, "127.0.0.1:1:") {
 			t.Errorf("%+v", f)
 		}
 	}
@@ -226,7 +227,7 @@ func TestCheck_Rights(t *testing.T) {
 	c := cluster(t, kfake.EnableSASL(), kfake.EnableACLs(), kfake.SeedTopics(1, "orders", "hidden"),
 		user("reader", acl("orders", kmsg.ACLOperationDescribe), acl("orders", kmsg.ACLOperationDescribeConfigs)),
 		user("writer", acl("orders", kmsg.ACLOperationDescribe), acl("orders", kmsg.ACLOperationWrite), acl("new", kmsg.ACLOperationDescribe)))
-	as := func(name string, names ...string) []topics.Finding {
+	as := func(name string, names ...string) []advice.Finding {
 		return topics.Check(t.Context(), topics.CheckConfig{
 			Connection: broker.Connection{Brokers: c.ListenAddrs(),
 				SASL: auth.SASL{Mechanism: auth.Plain, Username: name, Password: func(context.Context) (string, error) { return "x", nil }}},
@@ -234,16 +235,16 @@ func TestCheck_Rights(t *testing.T) {
 		}, expecting(names...))
 	}
 	list := as("reader", "orders", "hidden")
-	wantFinding(t, list, "kafka.connection", topics.LevelOK, "authenticated with plain")
-	wantFinding(t, list, "topic.acl", topics.LevelFail, "may not write", "--operation Write", "--topic orders")
-	wantFinding(t, list, "topic.acl", topics.LevelFail, "hidden", "--operation Describe")
-	wantFinding(t, list, "kafka.idempotence", topics.LevelFail, "CLUSTER_AUTHORIZATION_FAILED", "IdempotentWrite")
+	wantFinding(t, list, "kafka.connection", advice.OK, "authenticated with plain")
+	wantFinding(t, list, "topic.acl", advice.Fail, "may not write", "--operation Write", "--topic orders")
+	wantFinding(t, list, "topic.acl", advice.Fail, "hidden", "--operation Describe")
+	wantFinding(t, list, "kafka.idempotence", advice.Fail, "CLUSTER_AUTHORIZATION_FAILED", "IdempotentWrite")
 	list = as("writer", "orders")
-	wantFinding(t, list, "topic.acl", topics.LevelOK, "may write")
-	wantFinding(t, list, "topic.config", topics.LevelWarn, "orders", "DescribeConfigs")
-	wantFinding(t, list, "kafka.idempotence", topics.LevelOK)
+	wantFinding(t, list, "topic.acl", advice.OK, "may write")
+	wantFinding(t, list, "topic.config", advice.Warn, "orders", "DescribeConfigs")
+	wantFinding(t, list, "kafka.idempotence", advice.OK)
 
-	wantFinding(t, as("writer", "new"), "topic.acl", topics.LevelFail, "new", "CREATE")
+	wantFinding(t, as("writer", "new"), "topic.acl", advice.Fail, "new", "CREATE")
 }
 
 // The same on a real broker, where an ACL for somebody else shuts us out.
@@ -257,7 +258,7 @@ func TestCheck_RightsOfARealBroker(t *testing.T) {
 	cfg := topics.CheckConfig{Connection: broker.Connection{Brokers: []string{brokers.Apache.SASLAddr()}, SASL: auth.SASL{
 		Mechanism: auth.Plain, Username: sandbox.ApacheUser, Password: func(context.Context) (string, error) { return sandbox.ApachePassword, nil },
 	}}}
-	wantFinding(t, topics.Check(t.Context(), cfg, expecting(topic)), "topic.acl", topics.LevelOK, "we may write")
+	wantFinding(t, topics.Check(t.Context(), cfg, expecting(topic)), "topic.acl", advice.OK, "we may write")
 
 	builder := kadm.NewACLs().Topics(topic).ResourcePatternType(kadm.ACLPatternLiteral).
 		Operations(kadm.OpDescribe).Allow("User:" + sandbox.ApacheUser)
@@ -268,7 +269,7 @@ func TestCheck_RightsOfARealBroker(t *testing.T) {
 	for guard.Err() == nil { // an ACL takes a moment to reach the authorizer
 		list := topics.Check(t.Context(), cfg, expecting(topic))
 		if strings.Contains(findings(list), "we may not write") {
-			wantFinding(t, list, "topic.acl", topics.LevelFail, "--operation Write")
+			wantFinding(t, list, "topic.acl", advice.Fail, "--operation Write")
 			return
 		}
 	}
@@ -290,27 +291,27 @@ func TestCheck_ReplicasAndLimits(t *testing.T) {
 	unkeyed.Key = nil
 	expected.Record(&unkeyed)
 	list := topics.Check(t.Context(), topics.CheckConfig{Connection: broker.Connection{Brokers: addrs}}, expected)
-	wantFinding(t, list, "topic.replicas", topics.LevelWarn, "topic single", "one replica")
-	wantFinding(t, list, "topic.replicas", topics.LevelWarn, "topic one:", "min.insync.replicas is 1")
-	wantFinding(t, list, "topic.replicas", topics.LevelWarn, "topic all:", "3 of 3")
-	wantFinding(t, list, "topic.replicas", topics.LevelFail, "topic never:", "3 with 2 replicas")
-	wantFinding(t, list, "topic.replicas", topics.LevelWarn, "topic unclean:", "unclean.leader.election.enable")
-	wantFinding(t, list, "topic.max_message_bytes", topics.LevelWarn, "topic small:", "kafka.max_message_bytes is 1048576", "takes 1000")
-	wantFinding(t, list, "topic.compaction", topics.LevelFail, "topic compact", "columns.key")
-	wantFinding(t, list, "topic.compaction", topics.LevelOK, "topic keyed")
-	expected.Rejected("goes elsewhere", topics.LevelWarn)
+	wantFinding(t, list, "topic.replicas", advice.Warn, "topic single", "one replica")
+	wantFinding(t, list, "topic.replicas", advice.Warn, "topic one:", "min.insync.replicas is 1")
+	wantFinding(t, list, "topic.replicas", advice.Warn, "topic all:", "3 of 3")
+	wantFinding(t, list, "topic.replicas", advice.Fail, "topic never:", "3 with 2 replicas")
+	wantFinding(t, list, "topic.replicas", advice.Warn, "topic unclean:", "unclean.leader.election.enable")
+	wantFinding(t, list, "topic.max_message_bytes", advice.Warn, "topic small:", "kafka.max_message_bytes is 1048576", "takes 1000")
+	wantFinding(t, list, "topic.compaction", advice.Fail, "topic compact", "columns.key")
+	wantFinding(t, list, "topic.compaction", advice.OK, "topic keyed")
+	expected.Rejected("goes elsewhere", advice.Warn)
 	list = topics.Check(t.Context(), topics.CheckConfig{Connection: broker.Connection{Brokers: addrs}}, expected)
-	wantFinding(t, list, "topic.compaction", topics.LevelWarn, "topic compact", "such a row goes elsewhere")
+	wantFinding(t, list, "topic.compaction", advice.Warn, "topic compact", "such a row goes elsewhere")
 
 	expected = expecting("small")
 	large := newRecord("small", "k", strings.Repeat("x", 2000))
 	expected.Record(&large)
 	list = topics.Check(t.Context(), topics.CheckConfig{Connection: broker.Connection{Brokers: addrs}, MaxMessageBytes: 1024}, expected)
-	wantFinding(t, list, "kafka.max_message_bytes", topics.LevelFail, "newest rows", "raise kafka.max_message_bytes")
+	wantFinding(t, list, "kafka.max_message_bytes", advice.Fail, "newest rows", "raise kafka.max_message_bytes")
 	expected = expecting("small")
 	expected.Payload(1010)
 	list = topics.Check(t.Context(), topics.CheckConfig{Connection: broker.Connection{Brokers: addrs}, MaxMessageBytes: 1 << 20}, expected)
-	wantFinding(t, list, "kafka.max_message_bytes", topics.LevelOK, "1010 bytes")
+	wantFinding(t, list, "kafka.max_message_bytes", advice.OK, "1010 bytes")
 }
 
 // What certainly does not fit blocks the relay; what merely may not is a warning.
@@ -318,7 +319,7 @@ func TestCheck_RecordsThatTheTopicDoesNotTake(t *testing.T) {
 	c := cluster(t, kfake.NumBrokers(3))
 	addrs := c.ListenAddrs()
 	makeTopics(t, addrs, 3, map[string]string{"min.insync.replicas": "2", "max.message.bytes": "2000"}, "small", "other")
-	check := func(level topics.Level, compression string, expected topics.Expected, texts ...string) {
+	check := func(level advice.Level, compression string, expected topics.Expected, texts ...string) {
 		t.Helper()
 		list := topics.Check(t.Context(), topics.CheckConfig{Connection: broker.Connection{Brokers: addrs}, Compression: compression}, expected)
 		wantFinding(t, list, "topic.max_message_bytes", level, append(texts, "topic small", "2000")...)
@@ -327,39 +328,39 @@ func TestCheck_RecordsThatTheTopicDoesNotTake(t *testing.T) {
 	row := newRecord("small", "k", strings.Repeat("x", 2500))
 	var newest topics.Expected
 	newest.Record(&row)
-	check(topics.LevelFail, "none", newest, "newest rows", "25")
+	check(advice.Fail, "none", newest, "newest rows", "25")
 
 	var old topics.Expected
 	small := newRecord("small", "k", "v")
 	old.Record(&small)
 	old.Payload(3000, "small")
-	check(topics.LevelFail, "none", old, "largest payload has 3000 bytes", "about 30")
-	check(topics.LevelFail, "", old, "3000", "before compression")
+	check(advice.Fail, "none", old, "largest payload has 3000 bytes", "about 30")
+	check(advice.Fail, "", old, "3000", "before compression")
 
 	// Alone it would fit, but a record is more than its payload.
 	var tight topics.Expected
 	tight.Payload(1990, "small")
-	check(topics.LevelFail, "none", tight, "1990")
+	check(advice.Fail, "none", tight, "1990")
 
 	var either topics.Expected
 	either.Payload(3000, "small", "other")
-	check(topics.LevelWarn, "none", either, "may go there", "3000")
+	check(advice.Warn, "none", either, "may go there", "3000")
 
 	var elsewhere topics.Expected
 	elsewhere.Topic("small")
 	elsewhere.Payload(3000, "other")
-	check(topics.LevelWarn, "none", elsewhere, "kafka.max_message_bytes is 1048576")
+	check(advice.Warn, "none", elsewhere, "kafka.max_message_bytes is 1048576")
 
 	list := topics.Check(t.Context(), topics.CheckConfig{Connection: broker.Connection{Brokers: addrs}, MaxMessageBytes: 3010}, old)
-	wantFinding(t, list, "kafka.max_message_bytes", topics.LevelFail, "3000 bytes", "with its key", "is 3010", "such a row blocks the relay")
+	wantFinding(t, list, "kafka.max_message_bytes", advice.Fail, "3000 bytes", "with its key", "is 3010", "such a row blocks the relay")
 
 	// Rows that are set aside are no reason to page anybody.
-	old.Rejected("goes elsewhere", topics.LevelWarn)
-	check(topics.LevelWarn, "none", old, "largest payload has 3000 bytes", "such a row goes elsewhere")
-	elsewhere.Rejected("goes elsewhere", topics.LevelWarn)
-	check(topics.LevelWarn, "none", elsewhere, "a row in between goes elsewhere")
+	old.Rejected("goes elsewhere", advice.Warn)
+	check(advice.Warn, "none", old, "largest payload has 3000 bytes", "such a row goes elsewhere")
+	elsewhere.Rejected("goes elsewhere", advice.Warn)
+	check(advice.Warn, "none", elsewhere, "a row in between goes elsewhere")
 	list = topics.Check(t.Context(), topics.CheckConfig{Connection: broker.Connection{Brokers: addrs}, MaxMessageBytes: 3010}, old)
-	wantFinding(t, list, "kafka.max_message_bytes", topics.LevelWarn, "3000 bytes", "such a row goes elsewhere")
+	wantFinding(t, list, "kafka.max_message_bytes", advice.Warn, "3000 bytes", "such a row goes elsewhere")
 }
 
 func TestCheck_AnswersThatStandInTheWay(t *testing.T) {
@@ -368,9 +369,9 @@ func TestCheck_AnswersThatStandInTheWay(t *testing.T) {
 	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "odd", Err: kerr.InvalidTopicException, Count: -1})
 	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.InitProducerID}, Err: kerr.UnsupportedVersion, Count: -1})
 	list := topics.Check(t.Context(), topics.CheckConfig{Connection: broker.Connection{Brokers: c.ListenAddrs()}}, expecting("leaderless", "odd"))
-	wantFinding(t, list, "topic", topics.LevelFail, "leaderless", "LEADER_NOT_AVAILABLE")
-	wantFinding(t, list, "topic", topics.LevelFail, "topic odd", "INVALID_TOPIC_EXCEPTION")
-	wantFinding(t, list, "kafka.idempotence", topics.LevelFail, "UNSUPPORTED_VERSION")
+	wantFinding(t, list, "topic", advice.Fail, "leaderless", "LEADER_NOT_AVAILABLE")
+	wantFinding(t, list, "topic", advice.Fail, "topic odd", "INVALID_TOPIC_EXCEPTION")
+	wantFinding(t, list, "kafka.idempotence", advice.Fail, "UNSUPPORTED_VERSION")
 }
 
 func TestCheck_TooFewReplicasInSync(t *testing.T) {
@@ -392,6 +393,6 @@ func TestCheck_TooFewReplicasInSync(t *testing.T) {
 		return response, nil, true
 	})
 	list := topics.Check(t.Context(), topics.CheckConfig{Connection: broker.Connection{Brokers: c.ListenAddrs()}}, expecting("orders"))
-	wantFinding(t, list, "topic.replicas", topics.LevelFail, "1 replica in sync")
-	wantFinding(t, list, "topic.acl", topics.LevelOK, "do not tell")
+	wantFinding(t, list, "topic.replicas", advice.Fail, "1 replica in sync")
+	wantFinding(t, list, "topic.acl", advice.OK, "do not tell")
 }

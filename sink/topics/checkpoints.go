@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -59,7 +60,7 @@ func VerifyCheckpointTopic(ctx context.Context, admin *kadm.Client, topic string
 
 // checkpointRefusal is a right on the checkpoint topic that is missing.
 func checkpointRefusal(topic string, err error) *sink.Error {
-	return &sink.Error{Class: sink.Blocked, Reason: sink.ReasonTopicAuthorizationFailed, Err: sink.Advise(fmt.Errorf("checkpoint topic %q: %w", topic, err), "grant the relay's principal READ, WRITE and DESCRIBE on it: "+GrantCheckpoints(topic))}
+	return &sink.Error{Class: sink.Blocked, Reason: sink.ReasonTopicAuthorizationFailed, Err: advice.Give(fmt.Errorf("checkpoint topic %q: %w", topic, err), "grant the relay's principal READ, WRITE and DESCRIBE on it: "+GrantCheckpoints(topic))}
 }
 
 // EnsureCheckpointTopic makes the checkpoint topic unless there is one that will do,
@@ -97,7 +98,7 @@ func EnsureCheckpointTopic(ctx context.Context, at broker.Connection, want Creat
 		err = fmt.Errorf("%w: %s", err, created.ErrMessage)
 	}
 	if err != nil {
-		return true, sink.Advise(fmt.Errorf("create topic %q: %w", topic, err), "make it by hand with one partition and cleanup.policy=compact, or grant CREATE on it")
+		return true, advice.Give(fmt.Errorf("create topic %q: %w", topic, err), "make it by hand with one partition and cleanup.policy=compact, or grant CREATE on it")
 	}
 	for range 20 { // the brokers tell each other, and our client remembers for a while
 		if err = VerifyCheckpointTopic(ctx, admin, topic); err == nil || ctx.Err() != nil {

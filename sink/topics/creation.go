@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/rs/zerolog"
@@ -151,13 +152,13 @@ func (c *Creator) Missing(topic string, err error) *sink.Error {
 	refused := c.refused[topic]
 	c.mu.Unlock()
 	if refused == nil {
-		return &sink.Error{Class: sink.Retry, Reason: sink.ReasonUnknownTopic, Err: sink.Advise(err, "the topic is being created")}
+		return &sink.Error{Class: sink.Retry, Reason: sink.ReasonUnknownTopic, Err: advice.Give(err, "the topic is being created")}
 	}
 	next := "create it by hand"
 	if errors.Is(refused, kerr.TopicAuthorizationFailed) || errors.Is(refused, kerr.ClusterAuthorizationFailed) {
 		next = "grant the relay's principal CREATE on the topic, or create it by hand"
 	}
-	return &sink.Error{Class: sink.Blocked, Reason: sink.ReasonUnknownTopic, Err: sink.Advise(fmt.Errorf("create the missing topic: %w", refused), next)}
+	return &sink.Error{Class: sink.Blocked, Reason: sink.ReasonUnknownTopic, Err: advice.Give(fmt.Errorf("create the missing topic: %w", refused), next)}
 }
 
 // EnsureTopic makes a topic that is to keep every record, unless there is one of
@@ -191,7 +192,7 @@ func EnsureTopic(ctx context.Context, at broker.Connection, want Creation, topic
 		err = fmt.Errorf("%w: %s", err, created.ErrMessage)
 	}
 	if err != nil {
-		return true, sink.Advise(fmt.Errorf("create topic %q: %w", topic, err), "make it by hand, or grant CREATE on it")
+		return true, advice.Give(fmt.Errorf("create topic %q: %w", topic, err), "make it by hand, or grant CREATE on it")
 	}
 	return true, nil
 }

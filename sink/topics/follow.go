@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
@@ -192,7 +193,7 @@ func (f *Follower) late(client *kgo.Client, ends map[int32]int64, cause error) e
 	defer f.mu.Unlock()
 	for partition, end := range ends {
 		if next := f.next[partition]; next < end && next >= committed[partition] {
-			return &sink.Error{Class: sink.Retry, Reason: sink.ReasonLettersHidden, Err: sink.Advise(
+			return &sink.Error{Class: sink.Retry, Reason: sink.ReasonLettersHidden, Err: advice.Give(
 				fmt.Errorf("read topic %q: offsets %d to %d of partition %d lie behind a Kafka transaction that is not over, and may hold letters of this relay", f.topic, next, end-1, partition),
 				"it ends by itself with its transaction.timeout.ms at the latest; `kafka-transactions.sh find-hanging` names one that does not")}
 		}
@@ -215,7 +216,7 @@ func (f *Follower) missing(ctx context.Context, client *kgo.Client, err error) e
 	if errors.Is(refused, kerr.TopicAlreadyExists) {
 		return &sink.Error{Class: sink.Retry, Reason: sink.ReasonMetadataStale, Err: fmt.Errorf("read topic %q: the controller has it, and a broker does not know it yet", f.topic)}
 	}
-	e.Err = sink.Advise(e.Err, "`cdc-relay setup` makes it, if it is the dead-letter topic")
+	e.Err = advice.Give(e.Err, "`cdc-relay setup` makes it, if it is the dead-letter topic")
 	return e
 }
 
@@ -380,7 +381,7 @@ func readError(topic string, err error) *sink.Error {
 	e := broker.Classify(err)
 	reason := e.Err
 	if errors.Is(err, kerr.TopicAuthorizationFailed) {
-		reason = sink.Advise(err, "grant the relay's principal READ and DESCRIBE on the topic")
+		reason = advice.Give(err, "grant the relay's principal READ and DESCRIBE on the topic")
 	}
 	return &sink.Error{Class: e.Class, Reason: e.Reason, Err: fmt.Errorf("read topic %q: %w", topic, reason)}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -93,7 +94,7 @@ func (l *Ledger) replay(ctx context.Context, isolation kgo.IsolationLevel, visit
 	for next < end {
 		fetches := reader.PollFetches(ctx)
 		if ctx.Err() != nil && isolation == kgo.ReadCommitted() {
-			return &sink.Error{Class: sink.Retry, Reason: sink.ReasonCheckpointHidden, Err: sink.Advise(
+			return &sink.Error{Class: sink.Retry, Reason: sink.ReasonCheckpointHidden, Err: advice.Give(
 				fmt.Errorf("read checkpoint topic %q: %w at offset %d of %d: an open transaction hides what follows", l.topic, context.Cause(ctx), next, end),
 				"wait until the brokers end it, at its timeout at the latest, and try again")}
 		}

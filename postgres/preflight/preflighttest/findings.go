@@ -2,9 +2,11 @@ package preflighttest
 
 import (
 	"fmt"
-	"github.com/cdc-relay/cdc-relay/postgres/preflight"
 	"strings"
 	"testing"
+
+	"github.com/cdc-relay/cdc-relay/advice"
+	"github.com/cdc-relay/cdc-relay/postgres/preflight"
 )
 
 func Findings(report *preflight.Report) string {
@@ -16,7 +18,7 @@ func Findings(report *preflight.Report) string {
 }
 
 // WantFinding looks for one finding whose text has all of texts.
-func WantFinding(t *testing.T, report *preflight.Report, check string, level preflight.Level, texts ...string) {
+func WantFinding(t *testing.T, report *preflight.Report, check string, level advice.Level, texts ...string) {
 	t.Helper()
 	for _, f := range report.Findings {
 		if f.Check != check || f.Level != level {

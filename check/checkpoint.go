@@ -1,0 +1,70 @@
+package check
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/cdc-relay/cdc-relay/advice"
+	"github.com/cdc-relay/cdc-relay/postgres/watch"
+	"github.com/cdc-relay/cdc-relay/relay/checkpoints"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
+	"github.com/cdc-relay/cdc-relay/wording"
+)
+
+// unreached are the checks without which there is nothing to compare.
+var unreached = []string{"postgres.connection", "kafka.connection", "kafka.authentication"}
+
+// checkpoints holds each slot against what the checkpoint topic says of it.
+func (d *doctor) checkpoints(ctx context.Context) {
+	if !d.settings.KeepsPositions() {
+		return
+	}
+	const check = "slot.checkpoint"
+	topic := d.settings.CheckpointTopic
+	for _, f := range d.findings {
+		if f.Level == advice.Fail && slices.Contains(unreached, f.Check) {
+			d.add(check, advice.Warn, "put "+f.Check+" right and run the check again", "slot and checkpoint could not be compared: see %s", f.Check)
+			return
+		}
+	}
+	standing, err := watch.ReadPositions(ctx, d.settings.Replication)
+	if err != nil {
+		seen, next := advice.Split(err)
+		d.add(check, advice.Warn, cmp.Or(next, "run the check again"), "where the slot stands could not be read: %s", seen)
+		return
+	}
+	ledger, err := topics.NewLedger(d.settings.Kafka.Connection, topic)
+	if err != nil {
+		d.add(check, advice.Warn, "correct the configuration", "%v", err)
+		return
+	}
+	defer ledger.Close()
+	ctx, cancel := context.WithTimeout(ctx, checkpoints.Patience(len(standing.Slots)))
+	defer cancel()
+	for i, slot := range standing.Slots {
+		if slot.Err != nil {
+			continue // the checks of the slot, or of the shards, say so
+		}
+		known, err := checkpoints.Read(ctx, ledger, d.settings.Guarantee, standing.Origin.SystemID, slot.Name)
+		if err != nil {
+			seen, next := advice.Split(err)
+			d.add(check, advice.Warn, cmp.Or(next, "run the check again, or look at the topic and the relay's rights on it"),
+				"slot %q is at %s, and could not be compared with its checkpoint: %s", slot.Name, slot.Confirmed, seen)
+			return // nor could another
+		}
+		if len(known) == 0 {
+			d.add(check, advice.Warn, "start the relay, which writes one; if somebody has moved the slot since it was made, that is not seen",
+				"slot %q is at %s, and topic %s has no checkpoint of it: a relay takes that position as it is", slot.Name, slot.Confirmed, topic)
+			continue
+		}
+		cfg := d.settings.OfShard(i, len(standing.Slots))
+		end, err := cfg.ConfirmedUpTo(known, standing.Origin, slot.Confirmed)
+		if err != nil {
+			seen, next := advice.Split(err)
+			d.add(check, advice.Fail, cmp.Or(next, wording.Docs+"operations.md#runbook has what to do for each reason"), "a relay would not stream: %s", seen)
+			continue
+		}
+		d.ok(check, "slot %q is at %s, and its checkpoint in topic %s at %s", slot.Name, slot.Confirmed, topic, end)
+	}
+}

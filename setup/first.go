@@ -1,0 +1,139 @@
+package setup
+
+import (
+	"context"
+	"errors"
+
+	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/postgres/provision"
+	"github.com/cdc-relay/cdc-relay/postgres/watch"
+	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/checkpoints"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
+)
+
+// first writes the first checkpoint of each slot that setup made, so that the first run
+// too has something to hold the slot against. Why that takes no row away:
+//
+//  1. It is written for a slot that this very run made, and says where that slot stood
+//     then: nothing was to be sent from before.
+//  2. It is written only where the topic says nothing of the slot. What an earlier slot
+//     of that name left stays, and the next run refuses the gap between the two.
+//  3. With at-least-once it has a key of its own, as each holder's has, and what a relay
+//     goes by is the highest: one that has begun meanwhile is not set back.
+//  4. With exactly-once it is written as a relay does, as the holder of the
+//     transactional id, behind everything that was committed: never over a relay's own
+//     checkpoint, and not at all once a relay has taken over.
+type first struct {
+	setup    *Setup
+	slots    map[string]bool // that were made
+	standing *watch.Positions
+	err      error // why standing is not known
+}
+
+// setupHolder is who setup is among the holders of a slot.
+const setupHolder = "setup"
+
+func newFirst(s *Setup) *first {
+	return &first{setup: s, slots: make(map[string]bool)}
+}
+
+func (f *first) made(s provision.Step) {
+	if s.Object == "slot" && f.setup.settings.KeepsPositions() {
+		f.slots[s.Name] = true
+	}
+}
+
+// look is to come right behind the making, before anybody can have moved a slot.
+func (f *first) look(ctx context.Context) {
+	if len(f.slots) > 0 {
+		f.standing, f.err = watch.ReadPositions(ctx, f.setup.settings.Replication)
+	}
+}
+
+var errNotReached = errors.New("setup did not come that far")
+
+// unwritten says of every slot that was made that it is not guarded.
+func (f *first) unwritten(cause error) {
+	for _, shard := range f.setup.settings.Replication.Shards() {
+		if f.slots[shard.Slot] {
+			f.warn(shard.Slot, cause)
+		}
+	}
+}
+
+func (f *first) warn(slot string, cause error) {
+	at := "its position"
+	if f.standing != nil {
+		for _, s := range f.standing.Slots {
+			if s.Name == slot && s.Err == nil {
+				at = s.Confirmed.String()
+			}
+		}
+	}
+	f.setup.warn("slot %s is made, and where it begins (%s) is not written to topic %s: %v. If somebody moves the slot before the first run, that is not seen; start the relay, which writes it",
+		slot, at, f.setup.settings.CheckpointTopic, cause)
+}
+
+// write says whether a relay would stream from the slots that were made.
+func (f *first) write(ctx context.Context) (ready bool) {
+	switch {
+	case len(f.slots) == 0:
+		return true
+	case f.err != nil:
+		f.unwritten(f.err)
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkpoints.Patience(len(f.slots)))
+	defer cancel()
+	ledger, err := topics.NewLedger(f.setup.settings.Kafka.Connection, f.setup.settings.CheckpointTopic)
+	if err != nil {
+		f.unwritten(err)
+		return true
+	}
+	defer ledger.Close()
+	ready = true
+	for i, slot := range f.standing.Slots {
+		if !f.slots[slot.Name] {
+			continue
+		}
+		if slot.Err != nil {
+			f.warn(slot.Name, slot.Err)
+			continue
+		}
+		ready = f.one(ctx, ledger, f.setup.settings.OfShard(i, len(f.standing.Slots)), slot) && ready
+	}
+	return ready
+}
+
+func (f *first) one(ctx context.Context, ledger *topics.Ledger, cfg relay.Config, slot watch.SlotPosition) (ready bool) {
+	origin, topic := f.standing.Origin, f.setup.settings.CheckpointTopic
+	known, err := checkpoints.Read(ctx, ledger, cfg.Guarantee, origin.SystemID, slot.Name)
+	if err != nil {
+		f.warn(slot.Name, err)
+		return true
+	}
+	if len(known) > 0 {
+		if _, err := cfg.ConfirmedUpTo(known, origin, slot.Confirmed); err != nil {
+			f.setup.warn("topic %s has the checkpoint of an earlier slot %s, and the next run would refuse this one: %v", topic, slot.Name, err)
+			return false
+		}
+		f.setup.say("-- topic %s has a checkpoint of slot %s", topic, slot.Name)
+		return true
+	}
+	rec := checkpoint.Record{
+		System: origin.SystemID, Timeline: origin.Timeline, Slot: slot.Name, Publication: cfg.Replication.Publication, Relay: f.setup.version,
+		End: slot.Confirmed,
+	}
+	if cfg.Guarantee == relay.ExactlyOnce {
+		err = checkpoints.WriteFirst(ctx, f.setup.settings.Replication, cfg, &rec)
+	} else {
+		err = ledger.Write(ctx, checkpoint.IntentKey(setupHolder, origin.SystemID, slot.Name), rec.Encode())
+	}
+	if err != nil {
+		f.warn(slot.Name, err)
+		return true
+	}
+	f.setup.say("wrote where slot %s begins (%s) to topic %s", slot.Name, slot.Confirmed, topic)
+	return true
+}

@@ -1,0 +1,46 @@
+package setup
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/advice"
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres/provision"
+	"github.com/cdc-relay/cdc-relay/relay"
+)
+
+// Reshard changes the number of shards to that of the configuration.
+func (s *Setup) Reshard(ctx context.Context, options provision.SetupOptions, from int, wait time.Duration) error {
+	settings := s.settings
+	switch {
+	case settings.Guarantee == relay.ExactlyOnce:
+		return &advice.Usage{Err: errors.New("--reshard-from is not possible with relay.guarantee: exactly_once: the checkpoints belong to the old slots, and rows from behind the least of them would be sent twice")}
+	case settings.ParkKey:
+		return &advice.Usage{Err: errors.New("--reshard-from is not possible with relay.park_key: the new slots would not know the parked keys; re-drive all of them, set relay.park_key: false, and set it again afterwards")}
+	}
+	report, err := provision.Reshard(ctx, settings.Replication, from, provision.ReshardOptions{
+		Columns: options.Columns,
+		OnStep: func(step provision.Step) {
+			switch {
+			case step.Exists:
+				s.say("-- %s %s exists", step.Object, step.Name)
+			case step.Object == provision.DroppedSlot:
+				s.say("dropped slot %s", step.Name)
+			default:
+				s.say("created %s %s", step.Object, step.Name)
+			}
+		},
+		OnWait: func(text string) { s.say("waiting: %s", text) },
+		Wait:   wait,
+	})
+	if report != nil {
+		s.printReport(report)
+	}
+	if err != nil {
+		return fault.Refuse(err)
+	}
+	s.say("done: start `cdc-relay run` with postgres.shards: %d", max(1, settings.Replication.Shard.Count))
+	return nil
+}

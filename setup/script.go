@@ -1,0 +1,147 @@
+package setup
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cdc-relay/cdc-relay/config"
+	"github.com/cdc-relay/cdc-relay/migrations"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/provision"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/wording"
+)
+
+// Script is the SQL of what setup would make, and of the role to connect as.
+type Script struct {
+	Format, Service, Preset, Role string
+	CreateTable, Partitioned      bool
+	ColumnList                    bool
+	WithoutRole                   bool
+	Major, Number                 int
+}
+
+// Render gives the files of the format. It touches no server.
+func (o Script) Render(cfg *config.Config) ([]migrations.File, error) {
+	if o.Number < 1 {
+		return nil, fmt.Errorf("--number %d is not allowed; allowed: 1 or more", o.Number)
+	}
+	settings := cfg.Relay().Replication
+	if settings.Shard.Divided() {
+		return nil, fmt.Errorf("postgres.shards: %d: the filters of the publications depend on the types of the tables' columns, which only a server could tell; `cdc-relay setup --dry-run` prints their SQL, and with --set postgres.shards=1 this prints the rest", settings.Shard.Count)
+	}
+	if len(settings.Tables) == 0 && len(settings.Messages) == 0 {
+		settings.Tables = []wal.Table{{Schema: "public", Name: "outbox"}}
+	}
+	var names []migrations.Name
+	for _, t := range settings.Tables {
+		names = append(names, migrations.Name{Schema: t.Schema, Table: t.Name})
+	}
+	user, database := cfg.Login()
+	given := user
+	if user == administrator {
+		user = ""
+	}
+	login := migrations.Login{Role: cmp.Or(o.Role, user, "cdc_relay"), Database: database, IAM: cfg.IAM()}
+	role, notes, err := migrations.ServiceRole(o.Service, login)
+	if err != nil {
+		return nil, fmt.Errorf("--service, --role: %w", err)
+	}
+	m := migrations.Migration{Number: o.Number, Notes: notes}
+	if note := roleNote(given, login.Role); o.Role == "" && !o.WithoutRole && note != "" {
+		m.Notes = append(m.Notes, note)
+	}
+	if o.CreateTable {
+		if m.Parts, err = o.tables(names, cfg.Relay().Router.Mappings); err != nil {
+			return nil, err
+		}
+	}
+	lists, err := o.lists(settings, cfg.Relay().Router)
+	if err != nil {
+		return nil, err
+	}
+	m.Parts = append(m.Parts, publicationPart(settings, o.Partitioned || partitioned(m.Parts), lists))
+	if !o.WithoutRole {
+		m.Parts = append(m.Parts, role)
+		if len(names) > 0 {
+			read, err := migrations.Read(login.Role, names)
+			if err != nil {
+				return nil, err
+			}
+			m.Parts = append(m.Parts, read)
+		}
+	}
+	m.Slot = provision.SlotSQL(settings.Slot, o.Major*10000)
+	if o.Major == 0 {
+		m.Notes = append(m.Notes, fmt.Sprintf("From PostgreSQL %d on, the slot is better made with a fifth argument, true, which lets it follow a failover: setup does so.", failoverMajor))
+	}
+	if o.ColumnList && o.Major == 0 {
+		m.Notes = append(m.Notes, fmt.Sprintf("The column list of the publication needs PostgreSQL %d or later.", listMajor))
+	}
+	files, err := migrations.Format(o.Format, m)
+	if err != nil {
+		return nil, fmt.Errorf("--format: %w", err)
+	}
+	return files, nil
+}
+
+// tables are those of the configuration, in whose order the mappings begin.
+func (o Script) tables(names []migrations.Name, mappings []router.Mapping) ([]migrations.Part, error) {
+	var parts []migrations.Part
+	for i, n := range names {
+		preset := cmp.Or(o.Preset, shapeOf(mappings, i))
+		if !slices.Contains(migrations.Presets(), preset) {
+			return nil, fmt.Errorf("--preset: there is no SQL for %q: %s", preset, wording.DidYouMean(preset, migrations.Presets()))
+		}
+		up, err := migrations.Table(preset, n.Schema, n.Table)
+		if err != nil {
+			return nil, err
+		}
+		down, err := migrations.DropTable(preset, n.Schema, n.Table)
+		if err != nil {
+			return nil, err
+		}
+		part := migrations.Part{Name: "table", Up: up, Down: down}
+		if i > 0 {
+			part.Name += fmt.Sprint(i + 1)
+		}
+		parts = append(parts, part)
+	}
+	return parts, nil
+}
+
+// failoverMajor is the first version whose slots can fail over, listMajor the first
+// with column lists.
+const failoverMajor, listMajor = 17, 15
+
+// roleNote says what to do about the user that postgres.url has; empty without one.
+func roleNote(user, role string) string {
+	switch user {
+	case "":
+		return ""
+	case role:
+		return fmt.Sprintf("The role is the user of postgres.url, %s. If it exists, leave CREATE ROLE out. No server was asked what it may do: if it is a superuser or an administrator, give the relay a role of its own instead (--role).", user)
+	}
+	return fmt.Sprintf("postgres.url has %s, the administrator that a server begins with; the relay needs no more than the role %s below: have it connect as that one.", user, role)
+}
+
+// partitioned tells, as setup does, whether a table that is about to be made is.
+func partitioned(parts []migrations.Part) bool {
+	return slices.ContainsFunc(parts, func(p migrations.Part) bool { return strings.Contains(strings.ToUpper(p.Up), "PARTITION BY") })
+}
+
+func publicationPart(settings postgres.Config, viaRoot bool, lists map[wal.Table][]string) migrations.Part {
+	return migrations.Part{
+		Name: "publication",
+		Up: "-- Inserts only: updates and deletes of an outbox are housekeeping, no events. Run as the owner of the table.\n" +
+			provision.PublicationSQL(settings, viaRoot, lists),
+		Down: provision.DropPublicationSQL(settings),
+	}
+}
+
+// administrator is the role that every server begins with; it is nobody's to
+// create. What other roles may do only a server could tell.
+const administrator = "postgres"
