@@ -77,7 +77,7 @@ var nextSteps = map[string]string{
 	"22P05": "a value has a character that the database's encoding does not have",
 	"23502": "a column that the shape does not have, or has as nullable, is NOT NULL: compare Config.Shape with the table",
 	"23514": "a CHECK of the table refuses the row",
-	"42P02": "the arguments did not arrive: give the *sql.Tx itself, of a bun.Tx the field Tx",
+	"42P02": "the arguments did not arrive: give SQL the *sql.Tx itself",
 	"25P02": "a statement before this one failed: roll back",
 	"40001": "run the whole transaction again",
 	"40P01": "run the whole transaction again",

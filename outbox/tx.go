@@ -72,14 +72,22 @@ func (a *Array) Value() (driver.Value, error) {
 	return string(append(b, '}')), nil
 }
 
-// SQL makes a Tx of a *sql.Tx, and of what has its QueryContext and Commit: *sqlx.Tx, ent's Tx
-// (with the feature sql/execquery), and the Statement.ConnPool of a GORM transaction. Of a
-// bun.Tx give the field Tx, as bun has placeholders of its own. With *sql.DB, *sql.Conn or a
-// GORM that is in no transaction, Write returns ErrNoTransaction.
+// SQL makes a Tx of a *sql.Tx, of what embeds one (*sqlx.Tx, bun.Tx), and of what has its
+// QueryContext and Commit: the Statement.ConnPool of a GORM transaction, and ent's Tx (with the
+// feature sql/execquery). With *sql.DB, *sql.Conn or a GORM that is in no transaction, Write
+// returns ErrNoTransaction.
 func SQL(tx Queryer) Tx {
-	_, ok := tx.(interface{ Commit() error })
-	if v := reflect.ValueOf(tx); !ok || v.Kind() == reflect.Pointer && v.IsNil() {
+	v := reflect.ValueOf(tx)
+	if _, ok := tx.(interface{ Commit() error }); !ok || v.Kind() == reflect.Pointer && v.IsNil() {
 		return none{}
+	}
+	v = reflect.Indirect(v)
+	if v.Kind() != reflect.Struct {
+		return sqlTx{tx}
+	}
+	// bun has placeholders of its own, which the embedded *sql.Tx goes round.
+	if field := v.FieldByName("Tx"); field.IsValid() && field.Type() == reflect.TypeFor[*sql.Tx]() && !field.IsNil() {
+		return sqlTx{field.Interface().(*sql.Tx)}
 	}
 	return sqlTx{tx}
 }
