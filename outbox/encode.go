@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/cdc-relay/cdc-relay/outbox/internal/jsontext"
 )
 
 // row is an event made ready for the table: the text of each role's column.
@@ -221,7 +223,7 @@ func (c *encoder) payload() *refusal {
 	size, reason := len(b), ""
 	switch column.kind {
 	case kindJSON, kindJSONB:
-		size, reason = checkJSON(b, column.kind == kindJSONB)
+		size, reason = jsontext.Check(b, column.kind == kindJSONB)
 	case kindBytes:
 		c.row.bytes += size
 		text := make([]byte, 2, 2+2*len(b))

@@ -10,10 +10,13 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/cdc-relay/cdc-relay/outbox/internal/jsontext"
 )
 
 // What Python 3.11 makes of each payload.
@@ -55,7 +58,7 @@ func TestPythonKey_WritesWhatPythonWrites(t *testing.T) {
 		" [ ] ":                        `[]`,
 		`[1 , "a" ]`:                   `[1, "a"]`,
 	} {
-		got, err := appendPython(nil, []byte(input), 0)
+		got, err := jsontext.AppendPython(nil, []byte(input))
 		if err != nil || string(got) != want {
 			t.Errorf("%s: %s, %v; want %s", input, got, err, want)
 		}
@@ -67,7 +70,7 @@ func TestPythonKey_TakesGoValues(t *testing.T) {
 		"total": 12.0, "count": 12, "big": json.Number("123456789012345678901"), "name": "é", "raw": json.RawMessage(`{"b":1,"a":2}`),
 		"list": []any{nil, true, int8(-1), uint64(math.MaxUint64), float32(0.5)},
 	}
-	got, err := appendPython(nil, value, 0)
+	got, err := jsontext.AppendPython(nil, value)
 	want := `{"big": 123456789012345678901, "count": 12, "list": [null, true, -1, 18446744073709551615, 0.5], "name": "\u00e9", "raw": {"a": 2, "b": 1}, "total": 12.0}`
 	if err != nil || string(got) != want {
 		t.Errorf("%s, %v\nwant %s", got, err, want)
@@ -181,9 +184,9 @@ func (o *oracle) canonical(tb testing.TB, text []byte) (string, bool, error) {
 func compare(t *testing.T, o *oracle, text []byte) {
 	t.Helper()
 	want, taken, err := o.canonical(t, text)
-	got, refused := appendPython(nil, text, 0)
+	got, refused := jsontext.AppendPython(nil, text)
 	switch {
-	case err != nil || errors.Is(refused, errPythonDepth):
+	case err != nil || errors.Is(refused, jsontext.ErrDepth):
 	case taken != (refused == nil):
 		t.Errorf("%q: Python takes it: %v; we: %v", text, taken, refused)
 	case taken && string(got) != want:
@@ -221,7 +224,7 @@ func TestPythonKey_FloatsAreThoseOfPython(t *testing.T) {
 			if len(b) > 1 {
 				b = append(b, ',')
 			}
-			b, _ = appendPythonFloat(b, f)
+			b = strconv.AppendFloat(b, f, 'g', -1, 64)
 		}
 		compare(t, o, append(b, ']'))
 	}

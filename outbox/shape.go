@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 //go:generate go -C .. run ./test/shapes
@@ -121,6 +122,11 @@ func quoteName(name string) (string, error) {
 		return "", fmt.Errorf("%q is no name; allowed: 1 to 63 bytes of UTF-8 without a zero byte", name)
 	}
 	return `"` + strings.ReplaceAll(name, `"`, `""`) + `"`, nil
+}
+
+// validText says that PostgreSQL takes s as text.
+func validText(s string) bool {
+	return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0
 }
 
 // parseTable reads a table's name as the relay's configuration has it: schema and table.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net/url"
 	"testing"
 
 	"entgo.io/ent/dialect"
@@ -30,13 +31,13 @@ var errRollback = errors.New("rolled back by the test")
 type within func(ctx context.Context, f func(tx outbox.Tx) error) error
 
 // libraries are the ways to a transaction.
-func libraries(t *testing.T, url string) map[string]within {
+func libraries(t *testing.T, address string) map[string]within {
 	t.Helper()
 	all := map[string]within{}
 	for name, mode := range map[string]pgx.QueryExecMode{
 		"pgx": pgx.QueryExecModeCacheStatement, "pgx simple protocol": pgx.QueryExecModeSimpleProtocol, "pgx exec": pgx.QueryExecModeExec, "pgx describe": pgx.QueryExecModeDescribeExec,
 	} {
-		cfg, err := pgx.ParseConfig(url)
+		cfg, err := pgx.ParseConfig(address)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +51,7 @@ func libraries(t *testing.T, url string) map[string]within {
 			return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return f(pgxoutbox.Tx(tx)) })
 		}
 	}
-	pool, err := pgxpool.New(t.Context(), url)
+	pool, err := pgxpool.New(t.Context(), address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,20 +62,20 @@ func libraries(t *testing.T, url string) map[string]within {
 		})
 	}
 	for _, driver := range []string{"pgx", "postgres"} {
-		all["database/sql "+driver] = standard(open(t, driver, url))
+		all["database/sql "+driver] = standard(open(t, driver, plain(t, address)))
 	}
 	all["sqlx"] = func(ctx context.Context, f func(outbox.Tx) error) error {
-		tx, err := sqlx.NewDb(open(t, "pgx", url), "pgx").BeginTxx(ctx, nil)
+		tx, err := sqlx.NewDb(open(t, "pgx", address), "pgx").BeginTxx(ctx, nil)
 		if err != nil {
 			return err
 		}
 		return end2(tx, f(outbox.SQL(tx)))
 	}
 	all["bun"] = func(ctx context.Context, f func(outbox.Tx) error) error {
-		return bun.NewDB(open(t, "pgx", url), pgdialect.New()).RunInTx(ctx, nil, func(_ context.Context, tx bun.Tx) error { return f(outbox.SQL(tx)) })
+		return bun.NewDB(open(t, "pgx", address), pgdialect.New()).RunInTx(ctx, nil, func(_ context.Context, tx bun.Tx) error { return f(outbox.SQL(tx)) })
 	}
 	all["ent"] = func(ctx context.Context, f func(outbox.Tx) error) error {
-		tx, err := entsql.OpenDB(dialect.Postgres, open(t, "pgx", url)).BeginTx(ctx, nil)
+		tx, err := entsql.OpenDB(dialect.Postgres, open(t, "pgx", address)).BeginTx(ctx, nil)
 		if err != nil {
 			return err
 		}
@@ -85,7 +86,7 @@ func libraries(t *testing.T, url string) map[string]within {
 		return end2(tx, f(outbox.SQL(queryer)))
 	}
 	for _, prepare := range []bool{false, true} {
-		g, err := gorm.Open(gormpostgres.New(gormpostgres.Config{Conn: open(t, "pgx", url)}), &gorm.Config{PrepareStmt: prepare, Logger: logger.Discard})
+		g, err := gorm.Open(gormpostgres.New(gormpostgres.Config{Conn: open(t, "pgx", address)}), &gorm.Config{PrepareStmt: prepare, Logger: logger.Discard})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,6 +95,19 @@ func libraries(t *testing.T, url string) map[string]within {
 		}
 	}
 	return all
+}
+
+// plain is the address for lib/pq, which asks for TLS by default.
+func plain(t *testing.T, address string) string {
+	t.Helper()
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	query := u.Query()
+	query.Set("sslmode", "disable")
+	u.RawQuery = query.Encode()
+	return u.String()
 }
 
 func standard(db *sql.DB) within {

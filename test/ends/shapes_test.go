@@ -26,8 +26,8 @@ var shapes = map[string]outbox.Shape{
 
 const aKey = "0191e4a0-0000-7000-8000-000000000001"
 
-// event has all that the shape has columns for.
-func event(name string, s outbox.Shape) outbox.Event {
+// full has all that the shape has columns for.
+func full(name string, s outbox.Shape) outbox.Event {
 	e := outbox.Event{Payload: []byte(`{"n": 1}`)}
 	if !s.ID.Generated {
 		e.ID = outbox.NewUUID()
@@ -77,7 +77,7 @@ func TestWrite_EveryShapeArrives(t *testing.T) {
 			entry += ", topic: " + name
 		}
 		tables = append(tables, entry+"}")
-		brokers.CreateTopic(t, topic(name, shape, event(name, shape)), 1)
+		brokers.CreateTopic(t, topic(name, shape, full(name, shape)), 1)
 	}
 	p := relaytest.New(t, db, brokers, tables)
 	p.Setup(t)
@@ -85,7 +85,7 @@ func TestWrite_EveryShapeArrives(t *testing.T) {
 	written := map[string][]outbox.Event{}
 	for name, shape := range shapes {
 		w := writer(t, outbox.Config{Table: `"` + name + `".outbox`, Shape: shape})
-		events := []outbox.Event{event(name, shape), event(name, shape), event(name, shape)}
+		events := []outbox.Event{full(name, shape), full(name, shape), full(name, shape)}
 		events[1].IdempotencyKey, events[2].IdempotencyKey = "", ""
 		written[name] = events
 		err := pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error {

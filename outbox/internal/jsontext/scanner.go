@@ -1,4 +1,4 @@
-package outbox
+package jsontext
 
 import (
 	"cmp"
@@ -13,7 +13,7 @@ func appendPythonJSON(b, text []byte, depth int) ([]byte, error) {
 	if !utf8.Valid(text) {
 		return nil, errPythonUTF8
 	}
-	s := pythonScanner{text: text}
+	s := scanner{text: text}
 	s.space()
 	b, err := s.value(b, depth)
 	if err != nil {
@@ -26,12 +26,12 @@ func appendPythonJSON(b, text []byte, depth int) ([]byte, error) {
 	return b, nil
 }
 
-type pythonScanner struct {
+type scanner struct {
 	text []byte
 	at   int
 }
 
-func (s *pythonScanner) space() {
+func (s *scanner) space() {
 	for s.at < len(s.text) {
 		switch s.text[s.at] {
 		case ' ', '\t', '\n', '\r':
@@ -43,14 +43,14 @@ func (s *pythonScanner) space() {
 }
 
 // next is the next byte; 0 at the end, which no rule below takes.
-func (s *pythonScanner) next() byte {
+func (s *scanner) next() byte {
 	if s.at < len(s.text) {
 		return s.text[s.at]
 	}
 	return 0
 }
 
-func (s *pythonScanner) take(c byte) bool {
+func (s *scanner) take(c byte) bool {
 	if s.next() != c {
 		return false
 	}
@@ -58,9 +58,9 @@ func (s *pythonScanner) take(c byte) bool {
 	return true
 }
 
-func (s *pythonScanner) value(b []byte, depth int) ([]byte, error) {
+func (s *scanner) value(b []byte, depth int) ([]byte, error) {
 	if depth > pythonDepth {
-		return nil, errPythonDepth
+		return nil, ErrDepth
 	}
 	switch c := s.next(); {
 	case c == '{':
@@ -85,7 +85,7 @@ func (s *pythonScanner) value(b []byte, depth int) ([]byte, error) {
 	return nil, errPythonJSON
 }
 
-func (s *pythonScanner) array(b []byte, depth int) ([]byte, error) {
+func (s *scanner) array(b []byte, depth int) ([]byte, error) {
 	s.at++
 	b = append(b, '[')
 	s.space()
@@ -116,7 +116,7 @@ type member struct {
 }
 
 // object writes the members at the end of b as they come, and then in their order.
-func (s *pythonScanner) object(b []byte, depth int) ([]byte, error) {
+func (s *scanner) object(b []byte, depth int) ([]byte, error) {
 	s.at++
 	start := len(b)
 	members := make([]member, 0, 8)
@@ -180,7 +180,7 @@ func arrange(b []byte, start int, members []member) []byte {
 	return b[:start+n]
 }
 
-func (s *pythonScanner) number(b []byte) ([]byte, error) {
+func (s *scanner) number(b []byte) ([]byte, error) {
 	start := s.at
 	s.take('-')
 	digits := s.at
@@ -219,7 +219,7 @@ func (s *pythonScanner) number(b []byte) ([]byte, error) {
 	return append(b, text...), nil
 }
 
-func (s *pythonScanner) digits() int {
+func (s *scanner) digits() int {
 	start := s.at
 	for c := s.next(); c >= '0' && c <= '9'; c = s.next() {
 		s.at++
@@ -228,7 +228,7 @@ func (s *pythonScanner) digits() int {
 }
 
 // str reads a string. Lone surrogates are kept.
-func (s *pythonScanner) str() (string, error) {
+func (s *scanner) str() (string, error) {
 	s.at++
 	start := s.at
 	for s.at < len(s.text) {
@@ -247,7 +247,7 @@ func (s *pythonScanner) str() (string, error) {
 }
 
 // escaped goes on at the first backslash of a string.
-func (s *pythonScanner) escaped(b []byte) (string, error) {
+func (s *scanner) escaped(b []byte) (string, error) {
 	for s.at < len(s.text) {
 		c := s.text[s.at]
 		s.at++
@@ -289,11 +289,11 @@ func (s *pythonScanner) escaped(b []byte) (string, error) {
 }
 
 // pair joins a high surrogate with a low one that follows.
-func (s *pythonScanner) pair(high rune) rune {
+func (s *scanner) pair(high rune) rune {
 	if high < 0xd800 || high > 0xdbff || len(s.text)-s.at < 6 || s.text[s.at] != '\\' || s.text[s.at+1] != 'u' {
 		return high
 	}
-	ahead := pythonScanner{s.text, s.at + 2}
+	ahead := scanner{s.text, s.at + 2}
 	low, ok := ahead.unit()
 	if !ok || low < 0xdc00 || low > 0xdfff {
 		return high
@@ -303,7 +303,7 @@ func (s *pythonScanner) pair(high rune) rune {
 }
 
 // unit reads the four digits of a \u.
-func (s *pythonScanner) unit() (rune, bool) {
+func (s *scanner) unit() (rune, bool) {
 	if len(s.text)-s.at < 4 {
 		return 0, false
 	}

@@ -1,15 +1,9 @@
-package outbox
+package jsontext
 
 import (
 	"encoding/json"
-	"strings"
 	"unicode/utf8"
 )
-
-// validText says that PostgreSQL takes s as text.
-func validText(s string) bool {
-	return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0
-}
 
 // What the type numeric holds, which jsonb's numbers are.
 const (
@@ -17,10 +11,10 @@ const (
 	maxFraction = 16383  // digits behind it
 )
 
-// checkJSON looks at a payload before PostgreSQL does. size is the length of the text that
+// Check looks at a payload before PostgreSQL does. size is the length of the text that
 // PostgreSQL makes of it, or somewhat more: jsonb puts a space behind each comma and colon, and
 // writes numbers out.
-func checkJSON(text []byte, binary bool) (size int, reason string) {
+func Check(text []byte, binary bool) (size int, reason string) {
 	if !utf8.Valid(text) {
 		return 0, "is not UTF-8"
 	}
@@ -66,7 +60,7 @@ func jsonString(text []byte, i int) (end int, reason string) {
 		if text[i] != 'u' {
 			continue
 		}
-		unit := pythonScanner{text, i + 1}
+		unit := scanner{text, i + 1}
 		r, _ := unit.unit()
 		joined := unit.pair(r)
 		switch {
@@ -83,7 +77,7 @@ func jsonString(text []byte, i int) (end int, reason string) {
 // jsonNumber goes to the end of a number of valid JSON. more is how many characters jsonb
 // adds to it; below zero: it has no room for it.
 func jsonNumber(text []byte, i int) (end, more int) {
-	s := pythonScanner{text, i}
+	s := scanner{text, i}
 	s.take('-')
 	whole, fraction, exponent := s.digits(), 0, 0
 	if s.take('.') {
