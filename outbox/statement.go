@@ -29,8 +29,12 @@ var fields = [roleCount]string{"id", "aggregate type", "aggregate id", "topic", 
 type statements struct {
 	written []role // those that have a column which is not generated, in the order of $1, $2, …
 
-	insertOne, insertMany string // return what tells an event, as text
+	insertOne, insertMany string
 	deleteOne, deleteMany string
+
+	// These are for events of which some may have been written before. They return, as
+	// text, what tells an event that was not. The others cost less, and need no SELECT.
+	skipOne, skipMany string
 }
 
 // compile writes the statements for a schema and a table.
@@ -80,10 +84,11 @@ func compile(place []string, columns *[roleCount]typed, now []string) (*statemen
 		}
 	}
 	head := fmt.Sprintf("INSERT INTO %s (%s) ", table, strings.Join(names, ", "))
-	tail := " ON CONFLICT DO NOTHING RETURNING " + tells
-	s.insertOne = head + "VALUES (" + strings.Join(placeholders, ", ") + ")" + tail
+	skipping := " ON CONFLICT DO NOTHING RETURNING " + tells
+	s.insertOne = head + "VALUES (" + strings.Join(placeholders, ", ") + ")"
 	// ORDER BY keeps the order of a key within the transaction.
-	s.insertMany = head + fmt.Sprintf("SELECT %s FROM unnest(%s) WITH ORDINALITY AS e(%s, n) ORDER BY n", strings.Join(casts, ", "), strings.Join(arrays, ", "), strings.Join(aliases, ", ")) + tail
+	s.insertMany = head + fmt.Sprintf("SELECT %s FROM unnest(%s) WITH ORDINALITY AS e(%s, n) ORDER BY n", strings.Join(casts, ", "), strings.Join(arrays, ", "), strings.Join(aliases, ", "))
+	s.skipOne, s.skipMany = s.insertOne+skipping, s.insertMany+skipping
 	if cast := columns[roleID].cast(); cast != "" {
 		s.deleteMany = fmt.Sprintf("DELETE FROM %s WHERE %s = ANY($1::text[]%s[])", table, id, cast)
 	} else {
@@ -106,8 +111,9 @@ func (t *typed) cast() string {
 		return "::jsonb"
 	case kindBytes:
 		return "::bytea"
+	default:
+		return ""
 	}
-	return ""
 }
 
 const (

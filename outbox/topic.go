@@ -102,6 +102,7 @@ func (e *Event) text(r role) string {
 		return e.Type
 	case roleIdempotencyKey:
 		return e.IdempotencyKey
+	default:
+		return ""
 	}
-	return ""
 }

@@ -122,7 +122,7 @@ func (t sqlTx) run(ctx context.Context, s Statement, row func(func(...any) error
 	if err != nil {
 		return err
 	}
-	defer rows.Close()
+	defer func() { _ = rows.Close() }() // rows.Err has what was wrong
 	for rows.Next() {
 		if row == nil {
 			continue

@@ -77,7 +77,7 @@ func (w *Writer) shape(s *Shape) error {
 		}
 	}
 	if w.cfg.Trace != nil && s.Trace == (Column{}) && s.Headers == (Column{}) {
-		return errors.New("Trace is set, and the table has a column neither for the trace context nor for headers; add one (ALTER TABLE … ADD traceparent text)")
+		return errors.New("a Trace is set, and the table has a column neither for the trace context nor for headers; add one (ALTER TABLE … ADD traceparent text)")
 	}
 	for r := range w.columns {
 		c := &w.columns[r]
@@ -145,11 +145,12 @@ type encoded struct {
 	sizes   []int
 	columns []Array // parallel to statements.written
 	keys    []Text  // what RETURNING gives of each event
+	fresh   bool    // none can have been written before: no idempotency keys, ids just made
 }
 
 func (w *Writer) encodeAll(ctx context.Context, events []Event) (*encoded, error) {
 	n, roles := len(events), w.statements.written
-	b := &encoded{sizes: make([]int, n), columns: make([]Array, len(roles))}
+	b := &encoded{sizes: make([]int, n), columns: make([]Array, len(roles)), fresh: true}
 	cells := make([]Text, n*len(roles))
 	for i := range b.columns {
 		b.columns[i].values = cells[i*n : (i+1)*n : (i+1)*n]
@@ -166,6 +167,7 @@ func (w *Writer) encodeAll(ctx context.Context, events []Event) (*encoded, error
 			b.ids[i] = c.row.id
 		}
 		b.sizes[i] = c.row.bytes
+		b.fresh = b.fresh && events[i].IdempotencyKey == "" && events[i].ID == UUID{}
 		for at, r := range roles {
 			b.columns[at].values[i] = c.row.cells[r]
 		}
@@ -193,9 +195,16 @@ func (b *encoded) piece(from int) int {
 func (w *Writer) insert(ctx context.Context, tx Tx, b *encoded, from, to int, written *Written) error {
 	args := make([]any, len(b.columns))
 	run := make([]Statement, 1, 2)
-	run[0] = Statement{w.statements.insertMany, args}
-	if to-from == 1 {
+	run[0] = Statement{w.statements.skipMany, args}
+	switch one := to-from == 1; {
+	case one && b.fresh:
 		run[0].SQL = w.statements.insertOne
+	case one:
+		run[0].SQL = w.statements.skipOne
+	case b.fresh:
+		run[0].SQL = w.statements.insertMany
+	}
+	if to-from == 1 {
 		for i := range args {
 			if cell := b.columns[i].At(from); !cell.Null {
 				args[i] = &cell.String
@@ -213,6 +222,9 @@ func (w *Writer) insert(ctx context.Context, tx Tx, b *encoded, from, to int, wr
 		if to-from == 1 {
 			run[1].SQL = w.statements.deleteOne
 		}
+	}
+	if b.fresh {
+		return tx.Run(ctx, run, func(func(...any) error) error { return nil })
 	}
 	next := from
 	err := tx.Run(ctx, run, func(scan func(...any) error) error {

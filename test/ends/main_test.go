@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-relay/cdc-relay/config"
+	"github.com/cdc-relay/cdc-relay/migrations"
 	"github.com/cdc-relay/cdc-relay/outbox"
 	"github.com/cdc-relay/cdc-relay/outbox/pgxoutbox"
 	"github.com/cdc-relay/cdc-relay/sandbox"
@@ -126,4 +127,14 @@ func (e *end) rewritten(t *testing.T, old, replacement string) *relaytest.Pipeli
 	}
 	e.Config = cfg
 	return e.Pipeline
+}
+
+// table is the SQL of our own.
+func table(t testing.TB) string {
+	t.Helper()
+	up, err := migrations.Table("outbox", "public", "outbox")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return up
 }
