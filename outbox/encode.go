@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -154,6 +156,9 @@ func (c *encoder) headers() *refusal {
 	c.row.bytes += len(c.parent) + len(c.state)
 	if trace.kind != kindNone {
 		c.row.cells[roleTrace] = c.traceText(trace)
+		if trace.limit > 0 && utf8.RuneCountInString(c.row.cells[roleTrace].String) > trace.limit {
+			return &refusal{role: roleTrace, reason: fmt.Sprintf("has more than the %d characters of its column", trace.limit)}
+		}
 	}
 	if headers.kind != kindNone {
 		c.row.cells[roleHeaders] = c.headersText(headers, trace.kind == kindNone)
@@ -162,6 +167,7 @@ func (c *encoder) headers() *refusal {
 }
 
 // traceText is a traceparent, or an object where there is a tracestate or the column is JSON.
+// A tracestate that the column has no room for is left out, as the W3C allows.
 func (c *encoder) traceText(column *typed) Text {
 	switch {
 	case c.parent == "":
@@ -169,7 +175,11 @@ func (c *encoder) traceText(column *typed) Text {
 	case c.state == "" && column.kind == kindText:
 		return Text{String: c.parent}
 	}
-	return Text{String: string(mustJSON(c.traceHeaders()))}
+	object := string(appendObject(nil, c.traceHeaders()))
+	if column.limit > 0 && utf8.RuneCountInString(object) > column.limit {
+		return Text{String: c.parent}
+	}
+	return Text{String: object}
 }
 
 func (c *encoder) traceHeaders() map[string]string {
@@ -197,13 +207,36 @@ func (c *encoder) headersText(column *typed, traced bool) Text {
 	if len(all) == 0 {
 		return Text{String: "{}"}
 	}
-	return Text{String: string(mustJSON(all))}
+	return Text{String: string(appendObject(nil, all))}
 }
 
-// mustJSON is for what cannot fail: maps and strings of UTF-8.
-func mustJSON(v any) []byte {
-	b, _ := json.Marshal(v)
-	return b
+// appendObject writes an object of strings, in the order of its names.
+func appendObject(b []byte, m map[string]string) []byte {
+	b = append(b, '{')
+	for i, name := range slices.Sorted(maps.Keys(m)) {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(appendQuoted(b, name), ':')
+		b = appendQuoted(b, m[name])
+	}
+	return append(b, '}')
+}
+
+// appendQuoted writes a string of UTF-8. Unlike encoding/json, it leaves <, > and & alone.
+func appendQuoted(b []byte, s string) []byte {
+	b = append(b, '"')
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == '"' || c == '\\':
+			b = append(b, '\\', c)
+		case c < ' ':
+			b = fmt.Appendf(b, `\u%04x`, c)
+		default:
+			b = append(b, c)
+		}
+	}
+	return append(b, '"')
 }
 
 func (c *encoder) payload() *refusal {

@@ -54,8 +54,8 @@ const (
 
 // Written is what a Write did.
 type Written struct {
-	// IDs are those of the events, by their place in Write's arguments, also of the
-	// ones that were written before. It is nil where the database makes the ids.
+	// IDs are those of the events, by their place in Write's arguments. The one of a
+	// duplicate is in no row. It is nil where the database makes the ids.
 	IDs []UUID
 
 	// Duplicates are the places of the events that were written before, and were not

@@ -3,7 +3,6 @@ package outbox
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"maps"
 )
@@ -43,15 +42,33 @@ func (w *Writer) configureMessage() error {
 	return err
 }
 
-// message is the JSON object that the relay reads.
-type message struct {
-	ID            string            `json:"id"`
-	AggregateType string            `json:"aggregateType"`
-	AggregateID   string            `json:"aggregateId"`
-	Type          string            `json:"type,omitempty"`
-	Payload       json.RawMessage   `json:"payload"`
-	Headers       map[string]string `json:"headers,omitempty"`
-	Trace         map[string]string `json:"traceparent,omitempty"`
+// message appends the JSON object that the relay reads. The payload stays as it is: its size
+// was checked.
+func (c *encoder) message(b []byte, headers map[string]string) []byte {
+	member := func(name, value string) {
+		b = append(append(append(b, ",\""...), name...), "\":"...)
+		b = appendQuoted(b, value)
+	}
+	b = append(b, `{"id":"`...)
+	b = append(append(b, c.row.cells[roleID].String...), '"')
+	member("aggregateType", c.event.AggregateType)
+	member("aggregateId", c.event.AggregateID)
+	if c.event.Type != "" {
+		member("type", c.event.Type)
+	}
+	b = append(b, `,"payload":`...)
+	if payload := &c.row.cells[rolePayload]; payload.Null {
+		b = append(b, "null"...)
+	} else {
+		b = append(b, payload.String...)
+	}
+	if len(headers) > 0 {
+		b = appendObject(append(b, `,"headers":`...), headers)
+	}
+	if c.parent != "" {
+		b = appendObject(append(b, `,"traceparent":`...), c.traceHeaders())
+	}
+	return append(b, '}')
 }
 
 // emit writes messages. The relay reads no idempotency key of them, so it goes among the
@@ -64,19 +81,13 @@ func (w *Writer) emit(ctx context.Context, tx Tx, events []Event) (Written, erro
 		if refused := c.encode(e); refused != nil {
 			return Written{}, refused.at(i)
 		}
-		m := message{
-			ID: c.row.cells[roleID].String, AggregateType: e.AggregateType, AggregateID: e.AggregateID, Type: e.Type,
-			Payload: json.RawMessage("null"), Headers: e.Headers, Trace: c.traceHeaders(),
-		}
-		if payload := &c.row.cells[rolePayload]; !payload.Null {
-			m.Payload = json.RawMessage(payload.String)
-		}
+		headers := e.Headers
 		if e.IdempotencyKey != "" {
-			m.Headers = make(map[string]string, len(e.Headers)+1)
-			maps.Copy(m.Headers, e.Headers)
-			m.Headers["idempotency_key"] = e.IdempotencyKey
+			headers = make(map[string]string, len(e.Headers)+1)
+			maps.Copy(headers, e.Headers)
+			headers["idempotency_key"] = e.IdempotencyKey
 		}
-		ids[i], bodies[i].String, sizes[i] = c.row.id, string(mustJSON(m)), c.row.bytes
+		ids[i], bodies[i].String, sizes[i] = c.row.id, string(c.message(make([]byte, 0, c.row.bytes+64), headers)), c.row.bytes
 	}
 	b := encoded{sizes: sizes}
 	for from := 0; from < len(events); {

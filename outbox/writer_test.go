@@ -3,8 +3,10 @@ package outbox
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -203,6 +205,7 @@ func TestWrite_TraceGoesWhereTheRelayReadsIt(t *testing.T) {
 		"state":          {Outbox(), "a=b", "traceparent", `{"traceparent":"` + parent + `","tracestate":"a=b"}`},
 		"jsonb":          {structured, "", "traceparent", `{"traceparent":"` + parent + `"}`},
 		"headers":        {headers, "a=b", "headers", `{"tenant":"acme","traceparent":"` + parent + `","tracestate":"a=b"}`},
+		"no room":        {DebeziumQuarkus(), "a=" + strings.Repeat("b", 200), "tracingspancontext", parent},
 		"column, header": {Outbox(), "", "headers", `{"tenant":"acme"}`},
 	} {
 		tx := &fake{}
@@ -249,6 +252,8 @@ func TestWrite_RefusesBeforeAnyStatement(t *testing.T) {
 		"header id":           {Config{}, change(func(e *Event) { e.Headers = map[string]string{"id": secret} }), "headers", "called id"},
 		"bad header":          {Config{}, change(func(e *Event) { e.Headers = map[string]string{"a": secret + "\x00"} }), "headers", "zero byte"},
 		"bad trace":           {Config{Trace: trace}, placed("o"), "trace context", "zero byte"},
+		"long trace": {Config{Shape: DebeziumQuarkus(), Trace: func(_ context.Context, set func(string, string)) { set("traceparent", strings.Repeat("a", 257)) }},
+			change(func(e *Event) { e.Payload = []byte("1") }), "trace context", "256 characters"},
 		"key of a uuid":       {Config{Shape: Polling()}, placed(secret), "aggregate id", "uuid"},
 		"long value":          {Config{Shape: Polling()}, change(func(e *Event) { e.AggregateID = NewUUID().String(); e.Type = strings.Repeat("é", 101) }), "type", "100 characters"},
 		"id of the database":  {Config{Shape: GenericSimple()}, Event{ID: UUID{1}, Type: "T", Payload: 1}, "id", "database makes"},
@@ -406,6 +411,14 @@ func TestArray_IsALiteralForEveryDriver(t *testing.T) {
 	}
 }
 
+func TestWrite_HeadersAreJSON(t *testing.T) {
+	headers := map[string]string{"": "", "a\"\\": "\x01\n\x1f\x7f<&>é\u2028😀"}
+	var got map[string]string
+	if err := json.Unmarshal(appendObject(nil, headers), &got); err != nil || !maps.Equal(got, headers) {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
 func TestWrite_MessageHasWhatTheRelayReads(t *testing.T) {
 	w, tx := writer(t, Config{Store: Message, MessagePrefix: "shop", Trace: func(_ context.Context, set func(string, string)) { set("traceparent", "00-1") }}), &fake{}
 	e := placed("o-1")
@@ -423,6 +436,10 @@ func TestWrite_MessageHasWhatTheRelayReads(t *testing.T) {
 	}
 	if _, err := w.Write(t.Context(), tx, e, e); err != nil || !strings.Contains(tx.runs[1][0].SQL, "pg_logical_emit_message(true, $1, m)") {
 		t.Error(err, tx.runs[1][0].SQL)
+	}
+	e.Payload = []byte(`{ "<&>": "` + "\u2028" + `" }`)
+	if _, err := w.Write(t.Context(), tx, e); err != nil || !strings.Contains(tx.runs[2][0].Args[1].(string), `"payload":`+string(e.Payload.([]byte))+`,`) {
+		t.Errorf("%v: the payload is changed: %s", err, tx.runs[2][0].Args[1])
 	}
 	e.AggregateType = ""
 	if _, err := w.Write(t.Context(), tx, e); err == nil {

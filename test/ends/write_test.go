@@ -257,8 +257,9 @@ func TestWrite_TraceReachesTheRecord(t *testing.T) {
 		return err
 	})
 	const parent = "\ntraceparent 00-01000000000000000000000000000000-0200000000000000-01"
+	records := e.relayed(t)
 	for i, want := range []string{"\neventType OrderPlaced\n1", parent + "\n2", parent + "\ntracestate vendor=a\n3"} {
-		if records := e.relayed(t); i >= len(records) || !strings.HasSuffix(text(records[i]), want) {
+		if i >= len(records) || !strings.HasSuffix(text(records[i]), want) {
 			t.Fatalf("%d records; the record at %d does not end with %s", len(records), i, want)
 		}
 	}
