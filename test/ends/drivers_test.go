@@ -69,7 +69,7 @@ func libraries(t *testing.T, address string) map[string]within {
 		if err != nil {
 			return err
 		}
-		return end2(tx, f(outbox.SQL(tx)))
+		return finish(tx, f(outbox.SQL(tx)))
 	}
 	all["bun"] = func(ctx context.Context, f func(outbox.Tx) error) error {
 		return bun.NewDB(open(t, "pgx", address), pgdialect.New()).RunInTx(ctx, nil, func(_ context.Context, tx bun.Tx) error { return f(outbox.SQL(tx)) })
@@ -83,7 +83,7 @@ func libraries(t *testing.T, address string) map[string]within {
 		if !ok {
 			return fmt.Errorf("%T has no QueryContext", tx)
 		}
-		return end2(tx, f(outbox.SQL(queryer)))
+		return finish(tx, f(outbox.SQL(queryer)))
 	}
 	for _, prepare := range []bool{false, true} {
 		g, err := gorm.Open(gormpostgres.New(gormpostgres.Config{Conn: open(t, "pgx", address)}), &gorm.Config{PrepareStmt: prepare, Logger: logger.Discard})
@@ -116,12 +116,12 @@ func standard(db *sql.DB) within {
 		if err != nil {
 			return err
 		}
-		return end2(tx, f(outbox.SQL(tx)))
+		return finish(tx, f(outbox.SQL(tx)))
 	}
 }
 
-// end2 ends a transaction as its function did.
-func end2(tx interface {
+// finish ends a transaction as its function did.
+func finish(tx interface {
 	Commit() error
 	Rollback() error
 }, err error) error {
