@@ -33,6 +33,9 @@ func hundred() []Event {
 }
 
 func TestWrite_AllocatesLittleForAnEvent(t *testing.T) {
+	if race {
+		t.Skip("the race detector allocates")
+	}
 	w, events := writer(t, Config{}), hundred()
 	got := testing.AllocsPerRun(20, func() {
 		if _, err := w.Write(context.Background(), discard{}, events...); err != nil {

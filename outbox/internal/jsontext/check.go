@@ -85,6 +85,7 @@ func jsonNumber(text []byte, i int) (end, more int) {
 	}
 	if c := s.next(); c == 'e' || c == 'E' {
 		s.at++
+		more = 1
 		negative := s.take('-')
 		s.take('+')
 		from := s.at
@@ -99,5 +100,5 @@ func jsonNumber(text []byte, i int) (end, more int) {
 	if whole+exponent > maxWhole || fraction-exponent > maxFraction {
 		return s.at, -1
 	}
-	return s.at, max(exponent, -exponent) + 1
+	return s.at, more + max(exponent, -exponent)
 }
