@@ -29,6 +29,7 @@ require (
 	github.com/twmb/franz-go/plugin/kzerolog v1.0.1
 	github.com/xi2/xz v0.0.0-20171230120015-48954b6210f8
 	golang.org/x/sys v0.49.0
+	golang.org/x/tools v0.52.0
 )
 
 require (

@@ -16,6 +16,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/debezium"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/shards"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
@@ -74,7 +75,7 @@ func (c *Config) replication() postgres.Config {
 		Wants:            c.wants(),
 		Messages:         append([]string(nil), c.messages...),
 		WalSenderTimeout: time.Duration(p.WalSenderTimeout),
-		Shard:            postgres.Shard{Count: p.Shards, Slot: p.Slot, Publication: p.Publication, Key: relay.ShardKey(c.router())},
+		Shard:            postgres.Shard{Count: p.Shards, Slot: p.Slot, Publication: p.Publication, Key: shards.Key(c.router())},
 	}.OfShard(0)
 }
 

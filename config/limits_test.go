@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/cdc-relay/cdc-relay/test/harness"
 )
 
 // loadText reads a text as the file t.yaml.
@@ -70,7 +72,7 @@ func TestLoad_RefusesWhatNobodyWrites(t *testing.T) {
 // A file without an end is none that is read to its end.
 func TestLoad_ReadsNoMoreThanItTakes(t *testing.T) {
 	if _, err := os.Stat("/dev/zero"); err != nil {
-		t.Skip("no /dev/zero here")
+		harness.NotHere(t, "no /dev/zero here")
 	}
 	if _, err := Load(Options{Path: "/dev/zero", Environ: []string{}}); err == nil || !strings.Contains(err.Error(), "allowed: 1MiB") {
 		t.Errorf("%v", err)

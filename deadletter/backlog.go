@@ -53,7 +53,15 @@ type Entry struct {
 	Matched bool   // by the filter; others are here because they share its group
 	Other   bool   // the filter selects all of it but its source
 
-	sum digest // of the record
+	sum   digest   // of the record
+	found likeness // of its row, once it was restored
+	keyed bool     // its key tells rows apart, see keyTells; known with found
+}
+
+// unproven says of a letter that was restored that neither a key nor the value shows
+// whether the row is the one that it came from.
+func (e *Entry) unproven() bool {
+	return !e.Complete() && e.found == unknown && !e.keyed
 }
 
 // sameRecord is equal for letters of a group that hold the same record. Letters of

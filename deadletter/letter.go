@@ -37,6 +37,7 @@ const (
 	HeaderTimestamp = prefix + "timestamp" // mapped timestamp, RFC 3339; absent when there is none
 	HeaderMissing   = prefix + "missing"   // comma list: topic, key, value, headers, timestamp, partition
 	HeaderValueSize = prefix + "value-bytes"
+	HeaderValueHash = prefix + "value-sha256" // of a value that is missing because of its size; letters of version 0.1 have none
 )
 
 // CauseParked is the reason of a row that is good itself and follows one of its key.
@@ -127,7 +128,8 @@ type Letter struct {
 	// says.
 	Record record.Record
 
-	ValueBytes int64 // of a value that is missing because of its size; else zero
+	ValueBytes int64  // of a value that is missing because of its size; else zero
+	ValueHash  string // of the same value, see hashOf; empty where it is not known
 
 	Partition int32 // of the dead-letter topic, as the next two
 	Offset    int64
@@ -218,7 +220,9 @@ func Strip(letter *record.Record) bool {
 	switch {
 	case !sized && letter.Value != nil:
 		headers := append([]record.Header(nil), letter.Headers...)
-		headers = append(headers, record.Header{Key: HeaderValueSize, Value: strconv.AppendInt(nil, int64(len(letter.Value)), 10)})
+		hash := hashOf(letter.Value)
+		headers = append(headers, record.Header{Key: HeaderValueSize, Value: strconv.AppendInt(nil, int64(len(letter.Value)), 10)},
+			record.Header{Key: HeaderValueHash, Value: []byte(hash)})
 		letter.Value, letter.Headers = nil, withMissing(headers, parts, router.PartValue)
 		return true
 	case headerAt(letter.Headers, HeaderReason) > 1:
@@ -356,6 +360,7 @@ func (p *parser) letter(l *Letter) {
 		l.Record.Timestamp = at
 	}
 	l.ValueBytes, _ = p.count(HeaderValueSize, 64)
+	l.ValueHash = p.values[HeaderValueHash]
 }
 
 // count is a header that holds a number from 0 on, and whether it is there.

@@ -136,7 +136,7 @@ func (p *Parked) release(keys parkedKeys, g Group) {
 }
 
 // Read takes a record of the dead-letter topic, in the order of its partition. What
-// is neither letter nor marker is passed over. Nil says that the topic was made again.
+// is neither letter nor marker is passed over. Nil means that the topic was deleted and made again.
 func (p *Parked) Read(m *topics.Message) {
 	if m == nil {
 		p.forget()

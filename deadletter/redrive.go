@@ -1,7 +1,6 @@
 package deadletter
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -28,9 +27,9 @@ type Redriver struct {
 	Own  func(source string) bool
 	Lost func(ID) bool
 
-	// Restore gives the record that the row of a letter makes now, for what is missing in
-	// the letter. The record keeps its bytes until the next Run.
-	Restore func(ctx context.Context, l *Letter) (*record.Record, error)
+	// Restore gives what the row of a letter makes now, for what is missing in the letter.
+	// The bytes are kept until the next Run.
+	Restore func(ctx context.Context, l *Letter) (Restored, error)
 
 	Discard bool // mark as done with, send nothing
 	DryRun  bool // restore what is missing, send nothing and mark nothing
@@ -40,12 +39,17 @@ type Redriver struct {
 
 // Outcome is what was done for the letters of one group, or of a piece of it.
 type Outcome struct {
+	Task    *Task
 	Entries []*Entry // but those that somebody else was done with meanwhile
 	Topic   string   // that the first record goes to; empty when it could not be made, or with Discard
 	Done    int      // of Entries, from the first on; with DryRun, as far as is known without sending
 	Records int      // that the brokers acknowledged: copies are sent once
 	Unsure  int      // of Entries, behind those that are done: the brokers may have them, and they are not marked
 	Err     error    // why not all
+
+	// Of Entries that are done, those whose row was changed after the letter was written,
+	// and those of which nothing shows whether it was and no key tells the rows apart.
+	Changed, Unproven int
 }
 
 // Stopped is why a Run ended before its tasks. What was marked until then is done with.
@@ -86,10 +90,11 @@ func (r *Redriver) Run(ctx context.Context, tasks []Task, each func(Outcome)) er
 				return &Stopped{Err: context.Cause(ctx)}
 			}
 			if failed[p.task] {
-				each(Outcome{Entries: p.entries, Err: errBehind})
+				each(Outcome{Task: p.task, Entries: p.entries, Err: errBehind})
 				continue
 			}
 			out := r.perform(ctx, p, whole)
+			out.Task = p.task
 			if len(out.Entries) == 0 {
 				continue // somebody else was done with them
 			}
@@ -222,6 +227,14 @@ func (r *Redriver) deliver(ctx context.Context, entries []*Entry, whole map[Plac
 		out.Done = queue[n-1].done
 		out.Unsure = max(0, out.Unsure-out.Done)
 	}
+	for _, o := range queue[:n] {
+		switch {
+		case o.entry.found == changed:
+			out.Changed++
+		case o.entry.unproven():
+			out.Unproven++
+		}
+	}
 	return out
 }
 
@@ -285,10 +298,12 @@ func (r *Redriver) record(ctx context.Context, e *Entry, whole map[Place]*Letter
 	if err != nil {
 		return nil, err
 	}
-	if !slices.Contains(l.Missing, router.PartKey) && !bytes.Equal(made.Key, l.Record.Key) {
-		return nil, fmt.Errorf("the letter at partition %d, offset %d is not complete, and the row that has its event id now makes another key: it may be another row; discard the letter, and write the event again", e.Partition, e.Offset)
+	found, err := l.accept(made)
+	if err != nil {
+		return nil, err
 	}
-	return l.completed(made), nil
+	e.found, e.keyed = found, l.keyTells()
+	return l.completed(made.Record), nil
 }
 
 // completed is the letter's record with what is missing from the one that its row makes.

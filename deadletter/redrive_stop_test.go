@@ -183,10 +183,10 @@ func TestRedriver_SendsNothingOnceItIsToStop(t *testing.T) {
 }
 
 // restoring gives the record, and has the redrive stopped meanwhile.
-func restoring(rec *record.Record, stop context.CancelCauseFunc) func(context.Context, *Letter) (*record.Record, error) {
-	return func(context.Context, *Letter) (*record.Record, error) {
+func restoring(rec *record.Record, stop context.CancelCauseFunc) func(context.Context, *Letter) (Restored, error) {
+	return func(context.Context, *Letter) (Restored, error) {
 		stop(errors.New("enough"))
-		return rec, nil
+		return Restored{Record: rec}, nil
 	}
 }
 

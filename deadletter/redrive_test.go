@@ -138,8 +138,8 @@ func TestRedriver_MarksWhatItDelivered(t *testing.T) {
 			}
 		})
 		var out sinktest.Recorder
-		r := &Redriver{Sink: &out, Topic: topic, Own: func(string) bool { return true }, Restore: func(context.Context, *Letter) (*record.Record, error) {
-			return nil, errors.New("the row is gone")
+		r := &Redriver{Sink: &out, Topic: topic, Own: func(string) bool { return true }, Restore: func(context.Context, *Letter) (Restored, error) {
+			return Restored{}, errors.New("the row is gone")
 		}}
 		outcome := r.perform(t.Context(), piece{&task, task.Entries}, letters)
 		if outcome.Done != 3 || outcome.Records != 2 || outcome.Err == nil || !strings.Contains(outcome.Err.Error(), "gone") {
@@ -209,13 +209,13 @@ func TestRedriver_MarksNothingThatChangedInMemory(t *testing.T) {
 				letters := whole(task, func(letter *Letter) { letter.Missing = []string{router.PartValue} })
 				shared := []byte("0000")
 				var out sinktest.Recorder
-				r := &Redriver{Sink: &out, Topic: topic, Own: func(string) bool { return true }, Restore: func(_ context.Context, letter *Letter) (*record.Record, error) {
+				r := &Redriver{Sink: &out, Topic: topic, Own: func(string) bool { return true }, Restore: func(_ context.Context, letter *Letter) (Restored, error) {
 					rec := letter.Record
 					rec.Value = shared
 					if when == "before" {
 						copy(shared, letter.Commit.String())
 					}
-					return &rec, nil
+					return Restored{Record: &rec}, nil
 				}}
 				if when != "before" {
 					out.Decide(func(*record.Record) sinktest.Verdict { copy(shared, "1111"); return sinktest.Verdict{} })
@@ -239,9 +239,9 @@ func TestRedriver_CompletesNoLetterOfAnotherSource(t *testing.T) {
 	l.letter(0x10, "a")
 	task := l.backlog.Whole()[0]
 	letters := whole(task, func(letter *Letter) { letter.Missing = []string{router.PartValue} })
-	r := &Redriver{Sink: &sinktest.Recorder{}, Topic: topic, Own: func(source string) bool { return source == "7000/other" }, Restore: func(context.Context, *Letter) (*record.Record, error) {
+	r := &Redriver{Sink: &sinktest.Recorder{}, Topic: topic, Own: func(source string) bool { return source == "7000/other" }, Restore: func(context.Context, *Letter) (Restored, error) {
 		t.Fatal("it was looked for in our table")
-		return nil, nil
+		return Restored{}, nil
 	}}
 	outcome := r.perform(t.Context(), piece{&task, task.Entries}, letters)
 	if outcome.Done != 0 || outcome.Err == nil || !strings.Contains(outcome.Err.Error(), "7000/orders") {
@@ -356,7 +356,7 @@ func TestRedriver_SendsNoOtherRecordThanTheLetters(t *testing.T) {
 			letters := whole(task, func(*Letter) {})
 			tt.edit(letters[Place{}])
 			var out sinktest.Recorder
-			r := &Redriver{Sink: &out, Topic: topic, Own: func(string) bool { return true }, Restore: func(context.Context, *Letter) (*record.Record, error) { return tt.found, nil }}
+			r := &Redriver{Sink: &out, Topic: topic, Own: func(string) bool { return true }, Restore: func(context.Context, *Letter) (Restored, error) { return Restored{Record: tt.found}, nil }}
 			outcome := r.perform(t.Context(), piece{&task, task.Entries}, letters)
 			if tt.want == "" && outcome.Done == 1 {
 				return
@@ -398,7 +398,9 @@ func TestRedriver_RestoresNothingThatAFailoverLost(t *testing.T) {
 	var out sinktest.Recorder
 	r := &Redriver{
 		Sink: &out, Topic: topic, Own: func(string) bool { return true }, Lost: func(id ID) bool { return id.Timeline == 1 && id.Commit >= 0x800 },
-		Restore: func(context.Context, *Letter) (*record.Record, error) { return newRecord(0x810, 1, "a", "v"), nil },
+		Restore: func(context.Context, *Letter) (Restored, error) {
+			return Restored{Record: newRecord(0x810, 1, "a", "v")}, nil
+		},
 	}
 	outcome := r.perform(t.Context(), piece{&task, task.Entries}, whole(task, func(*Letter) {}))
 	if outcome.Done != 0 || outcome.Err == nil || !strings.Contains(outcome.Err.Error(), "failover") || len(out.Delivered()) > 0 {

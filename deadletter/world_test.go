@@ -498,7 +498,7 @@ func (o *operator) Ready(context.Context) error { return nil }
 func (o *operator) Close(context.Context) error { return nil }
 
 // restore reads the row from the operator's table, whoever wrote the letter.
-func (o *operator) restore(_ context.Context, l *Letter) (*record.Record, error) {
+func (o *operator) restore(_ context.Context, l *Letter) (Restored, error) {
 	o.point()
 	id := l.EventID()
 	for _, c := range o.p.rows {
@@ -506,16 +506,16 @@ func (o *operator) restore(_ context.Context, l *Letter) (*record.Record, error)
 			continue
 		}
 		if len(c.events) != 1 || l.Nth > 0 {
-			return nil, errors.New("it makes several records")
+			return Restored{}, errors.New("it makes several records")
 		}
 		rec := c.events[0].want
 		if o.share {
 			o.buf = append(o.buf[:0], rec.Value...)
 			rec.Value = o.buf
 		}
-		return &rec, nil
+		return Restored{Record: &rec, Payload: rec.Value}, nil
 	}
-	return nil, errors.New("no such row")
+	return Restored{}, errors.New("no such row")
 }
 
 // redrive runs the operator over what the filter selects, and returns what became of it.

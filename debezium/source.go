@@ -297,7 +297,8 @@ func (d *debezium) Heartbeat() (every time.Duration, topic string) {
 	return d.heartbeat, d.heartbeatTopic
 }
 
-// Counts says that provide.transaction.metadata counts the rows of a transaction.
+// Counts reports whether provide.transaction.metadata is on, which counts the rows of a
+// transaction.
 func (d *debezium) Counts() bool { return d.transactions != nil }
 
 // Beat appends a heartbeat.

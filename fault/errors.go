@@ -7,7 +7,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
-// ErrorKind says what happens next, which is all that the relay decides by.
+// Kind says what happens next, which is all that the relay decides by.
 type Kind byte
 
 const (
@@ -77,6 +77,7 @@ type Error struct {
 	Subject string  // on what: `slot "orders"`
 	Hint    string  // what to do next; empty when waiting is the answer
 	LSN     wal.LSN // where in the stream, or zero
+	Holder  int     // of KindBusy: the server's process that has the slot; zero where it is not known
 	Err     error   // the cause
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres/provision"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sandbox"
+	"github.com/cdc-relay/cdc-relay/test/harness"
 )
 
 // connect gives a connection to a server of the test's own, downloaded if the
@@ -23,17 +24,10 @@ func connect(t *testing.T) *pgx.Conn {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	value := os.Getenv("CDC_RELAY_REQUIRE")
-	required := value == "all" || value == "servers"
-	if testing.Short() && !required {
-		t.Skip("it needs PostgreSQL, which -short leaves out")
-	}
+	harness.NeedsServer(t, "PostgreSQL")
 	server, err := sandbox.StartPostgres(ctx, sandbox.PostgresOptions{Log: os.Stderr})
 	if err != nil {
-		if required {
-			t.Fatal(err)
-		}
-		t.Skipf("install PostgreSQL (initdb and postgres) to run this test: %v", err)
+		harness.Missing(t, "PostgreSQL", err, "install PostgreSQL (initdb and postgres)")
 	}
 	t.Cleanup(func() {
 		if err := server.Close(); err != nil {

@@ -91,7 +91,7 @@ func (w *Writer) emit(ctx context.Context, tx Tx, events []Event) (Written, erro
 	}
 	b := encoded{sizes: sizes}
 	for from := 0; from < len(events); {
-		to := b.piece(from)
+		to := b.statementEnd(from)
 		s := Statement{emitMany, []any{w.cfg.MessagePrefix, &Array{bodies[from:to]}}}
 		if to-from == 1 {
 			s = Statement{emitOne, []any{w.cfg.MessagePrefix, bodies[from].String}}

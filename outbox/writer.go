@@ -10,8 +10,8 @@ import (
 
 // A statement takes that many events, and that many bytes of them, at most.
 const (
-	pieceEvents = 1000
-	pieceBytes  = 1 << 20
+	statementEvents = 1000
+	statementBytes  = 1 << 20
 )
 
 const defaultMaxBytes = 1 << 20
@@ -127,7 +127,7 @@ func (w *Writer) Write(ctx context.Context, tx Tx, events ...Event) (Written, er
 	}
 	written := Written{IDs: b.ids}
 	for from := 0; from < len(events); {
-		to := b.piece(from)
+		to := b.statementEnd(from)
 		if err := w.insert(ctx, tx, b, from, to, &written); err != nil {
 			return Written{}, w.explained(err)
 		}
@@ -180,12 +180,12 @@ func (w *Writer) encodeAll(ctx context.Context, events []Event) (*encoded, error
 	return b, nil
 }
 
-// piece is where the statement that begins with the event from ends.
-func (b *encoded) piece(from int) int {
+// statementEnd is where the statement that begins with the event from ends.
+func (b *encoded) statementEnd(from int) int {
 	bytes := 0
 	for i := from; i < len(b.sizes); i++ {
 		bytes += b.sizes[i]
-		if i > from && (bytes > pieceBytes || i-from == pieceEvents) {
+		if i > from && (bytes > statementBytes || i-from == statementEvents) {
 			return i
 		}
 	}

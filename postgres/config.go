@@ -54,7 +54,7 @@ type Config struct {
 
 const defaultWalSenderTimeout = 15 * time.Second
 
-// senderTimeout is the wal_sender_timeout that the connection asks for.
+// SenderTimeout is the wal_sender_timeout that the connection asks for.
 func (c Config) SenderTimeout() time.Duration {
 	if c.WalSenderTimeout <= 0 {
 		return defaultWalSenderTimeout
@@ -62,7 +62,7 @@ func (c Config) SenderTimeout() time.Duration {
 	return c.WalSenderTimeout
 }
 
-// placeOf says where a table was configured, to stand behind what is said about it.
+// PlaceOf says where a table was configured, to stand behind what is said about it.
 func (c Config) PlaceOf(table wal.Table) string {
 	for i, t := range c.Tables {
 		if t == table && i < len(c.Places) && c.Places[i] != "" {

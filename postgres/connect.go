@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/peer"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -21,6 +22,7 @@ const (
 	hintNoPassword = "set postgres.password_file (or postgres.password, the URL's password, PGPASSWORD, ~/.pgpass)"
 	hintPassword   = "no server was asked: run postgres.password_command by hand as the relay's user, or look at postgres.password_file"
 	hintSilent     = "is PostgreSQL at this address? Whatever is there took the connection and says nothing: correct postgres.url, or look at the server"
+	hintOther      = "PostgreSQL is expected there: correct host and port in postgres.url"
 	hintToken      = "the server was not asked: give the relay's host credentials that may sign in to the database"
 )
 
@@ -65,7 +67,11 @@ func ConnectThrough(ctx context.Context, cfg Config, replication bool, wrap func
 	}
 
 	var failures []failure
+	other := "" // address at which something else than PostgreSQL answers
 	for _, t := range d.targets {
+		if t.addr() == other {
+			continue // it would in every way
+		}
 		conn, err := connectOne(ctx, cfg, d.config, t, replication)
 		if err == nil {
 			return conn, nil
@@ -75,6 +81,9 @@ func ConnectThrough(ctx context.Context, cfg Config, replication bool, wrap func
 		}
 		f := &failures[len(failures)-1]
 		f.add(err)
+		if e, ok := errors.AsType[*fault.Error](err); ok && e.Hint == hintOther {
+			other = t.addr()
+		}
 		if ctx.Err() != nil || f.final {
 			break
 		}
@@ -115,11 +124,14 @@ func connectOne(ctx context.Context, cfg Config, base *pgconn.Config, t target, 
 	if guarded {
 		config.RequireAuth = withoutCleartext(config.RequireAuth)
 	}
-	conn, err := pgconn.ConnectConfig(ctx, config)
+	conn, other, err := open(ctx, config, t)
 	if err == nil {
 		return conn, nil
 	}
 	op := fmt.Sprintf("connect to PostgreSQL at %s as %q to database %q", t.addr(), config.User, config.Database)
+	if other != "" {
+		return nil, &fault.Error{Kind: fault.KindRefused, Reason: fault.ReasonProtocol, Op: op, Err: errors.New(other), Hint: hintOther}
+	}
 	cause := connectCause(err)
 	if guarded && base.RequireAuth == "" && strings.Contains(err.Error(), "require_auth check failed") {
 		return nil, &fault.Error{
@@ -149,6 +161,33 @@ func connectOne(ctx context.Context, cfg Config, base *pgconn.Config, t target, 
 			wal.QuoteIdentifier(config.User), wal.QuoteIdentifier(config.User))
 	}
 	return nil, classified
+}
+
+// open connects. Where it fails and something other than PostgreSQL answers, other names it.
+func open(ctx context.Context, config *pgconn.Config, t target) (conn *pgconn.PgConn, other string, err error) {
+	connect := func(ctx context.Context) (err error) {
+		conn, err = pgconn.ConnectConfig(ctx, config)
+		return err
+	}
+	if strings.HasPrefix(t.Host, "/") {
+		err = connect(ctx)
+		return conn, "", err
+	}
+	other, err = peer.While(ctx, []string{t.addr()}, "", connect)
+	if strange := err != nil && ctx.Err() == nil && !answered(err) && !unreached(err); strange && other == "" {
+		if what := peer.Identify(ctx, t.addr()); what != "" {
+			other = what + " answers at " + t.addr()
+		}
+	}
+	return conn, other, err
+}
+
+// unreached reports whether no connection was made at all, or one that stayed silent, of
+// which peer.While has asked already.
+func unreached(err error) bool {
+	op, network := errors.AsType[*net.OpError](err)
+	_, unknown := errors.AsType[*net.DNSError](err)
+	return unknown || network && op.Op == "dial" || errors.Is(err, context.DeadlineExceeded)
 }
 
 // answered says that the error is a server's own.

@@ -34,7 +34,7 @@ type Row struct {
 
 var ErrNoRow = errors.New("no row")
 
-// all returns the rows of the last statement in sql.
+// All returns the rows of the last statement in sql.
 func (q Querier) All(sql string) ([]Cells, error) {
 	results, err := q.Conn.Exec(q.Ctx, sql).ReadAll()
 	if err != nil {
@@ -54,7 +54,7 @@ func (q Querier) All(sql string) ([]Cells, error) {
 	return rows, nil
 }
 
-// one returns the first row, or ErrNoRow.
+// One returns the first row, or ErrNoRow.
 func (q Querier) One(sql string) (*Row, error) {
 	rows, err := q.All(sql)
 	if err != nil {

@@ -36,7 +36,7 @@ type Server struct {
 	inRecovery bool
 }
 
-// readServer reads the server's settings and refuses a version that is too old.
+// ReadSettings reads the server's settings and refuses a version that is too old.
 func (s *Server) ReadSettings(q Querier) error {
 	row, err := q.One(`SELECT current_setting('server_version_num'), current_setting('server_version'),
 		current_setting('wal_level'), pg_catalog.pg_is_in_recovery()`)
@@ -63,7 +63,7 @@ func (s *Server) ReadSettings(q Querier) error {
 	return nil
 }
 
-// decodes tells whether the server can have and feed a logical slot.
+// CheckDecoding refuses a server that cannot have and feed a logical slot.
 func (s *Server) CheckDecoding(q Querier) error {
 	if s.inRecovery {
 		return &fault.Error{
@@ -92,7 +92,7 @@ func oldMinor(version int, release string) string {
 	return ""
 }
 
-// readSenderTimeout takes the value in force, which a proxy or the server may
+// ReadSenderTimeout takes the value in force, which a proxy or the server may
 // have made another than the one we asked for.
 func (s *Server) ReadSenderTimeout(q Querier) error {
 	row, err := q.One(`SELECT setting FROM pg_catalog.pg_settings WHERE name = 'wal_sender_timeout'`)
@@ -126,7 +126,7 @@ func OpenSession(ctx context.Context, cfg Config, replication bool) (q Querier, 
 	return q, server, nil
 }
 
-// identify asks, over a replication connection, where positions of the server mean
+// Identify asks, over a replication connection, where positions of the server mean
 // something, and for the end of its WAL.
 func (s *Server) Identify(q Querier) error {
 	system, err := pglogrepl.IdentifySystem(q.Ctx, q.Conn)
@@ -137,7 +137,7 @@ func (s *Server) Identify(q Querier) error {
 	return s.readHistory(q.Ctx, q.Conn)
 }
 
-// origin is where the server's positions mean something, once it was identified.
+// Origin is where the server's positions mean something, once it was identified.
 func (s *Server) Origin() wal.Origin {
 	return wal.Origin{SystemID: s.SystemID, Timeline: s.Timeline, Forks: s.forks}
 }

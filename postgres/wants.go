@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// wantsOf is what the table of that index asks for.
+// WantsOf is what the table of that index asks for.
 func (c *Config) WantsOf(table int) wal.Wants {
 	if table < len(c.Wants) {
 		return c.Wants[table]
@@ -14,7 +14,7 @@ func (c *Config) WantsOf(table int) wal.Wants {
 	return wal.Wants{}
 }
 
-// operations names what the tables want beyond inserts, as publish has it.
+// Operations names what the tables want beyond inserts, as publish has it.
 func (c *Config) Operations() []string {
 	var all wal.Wants
 	for _, w := range c.Wants {
@@ -23,12 +23,12 @@ func (c *Config) Operations() []string {
 	return all.Operations()
 }
 
-// published is the publication's option publish that brings all that is wanted.
+// Published is the publication's option publish that brings all that is wanted.
 func (c *Config) Published() string {
 	return strings.Join(append([]string{"insert"}, c.Operations()...), ", ")
 }
 
-// unwanted are the published operations that no table asks for.
+// Unwanted are the published operations that no table asks for.
 func (c *Config) Unwanted(published []string) []string {
 	wanted := c.Operations()
 	return slices.DeleteFunc(slices.Clone(published), func(op string) bool { return slices.Contains(wanted, op) })

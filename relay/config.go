@@ -1,9 +1,14 @@
 package relay
 
 import (
+	"fmt"
+	"hash/fnv"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/relay/delivery"
+	"github.com/cdc-relay/cdc-relay/relay/resume"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
@@ -18,21 +23,20 @@ const (
 	ExitWhenBlocked OnBlocked = "exit" // return a *BlockedError: exit code 4
 )
 
-// Guarantee says what consumers may rely on.
-type Guarantee string
-
-const (
-	AtLeastOnce Guarantee = "at_least_once"
-	ExactlyOnce Guarantee = "exactly_once" // for those who read what is committed
+// Guarantee and OnReject are those of package delivery.
+type (
+	Guarantee = delivery.Guarantee
+	OnReject  = delivery.OnReject
 )
 
-// OnReject says what becomes of a row that can never be delivered.
-type OnReject string
-
+// Their values.
 const (
-	StopOnReject       OnReject = "stop"        // block, and confirm nothing past it
-	DeadLetterOnReject OnReject = "dead_letter" // into the dead-letter topic
-	SkipOnReject       OnReject = "skip"        // count it, log it, lose it
+	AtLeastOnce = delivery.AtLeastOnce
+	ExactlyOnce = delivery.ExactlyOnce
+
+	StopOnReject       = delivery.StopOnReject
+	DeadLetterOnReject = delivery.DeadLetterOnReject
+	SkipOnReject       = delivery.SkipOnReject
 )
 
 // Config is the rooms' configurations and what needs two of them.
@@ -116,6 +120,74 @@ func (c Config) WithDefaults() Config {
 	def(&c.Pipeline, "default")
 	def(&c.Stream.ShutdownGrace, 5*time.Second)
 	return c
+}
+
+// ConfirmedUpTo returns the position up to which a relay that starts now takes everything to
+// be delivered, or why it does not stream. start is the slot's position. found are the
+// values that the checkpoint topic has of the slot, by key: that of checkpoint.Key with
+// ExactlyOnce, else those that end with checkpoint.IntentSuffix. Read the slot before the
+// topic: a relay at work moves the topic first.
+func (c *Config) ConfirmedUpTo(found map[string][]byte, origin wal.Origin, start wal.LSN) (wal.LSN, error) {
+	cfg := c.WithDefaults()
+	from := cfg.resumeConfig()
+	if cfg.Guarantee == ExactlyOnce {
+		at, err := from.ExactlyOnce(found[checkpoint.Key(origin.SystemID, cfg.Replication.Slot)], nil, origin, start)
+		return at.Rec.End, err
+	}
+	return from.Promised(found, origin, start)
+}
+
+// resumeConfig is what a start compares a checkpoint with.
+func (c *Config) resumeConfig() *resume.Config {
+	p := &c.Replication
+	return &resume.Config{
+		Slot: p.Slot, Publication: p.Publication, CheckpointTopic: c.CheckpointTopic, Version: c.Version,
+		Shape: shapeOf(p, countingRules),
+	}
+}
+
+// OfShard is the configuration of the i-th of `running` shards that share a process:
+// what bounds the process is divided among them.
+func (c Config) OfShard(i, running int) Config {
+	c = c.WithDefaults()
+	c.Replication = c.Replication.OfShard(i)
+	c.MaxInFlightBytes = max(1, c.MaxInFlightBytes/max(1, running))
+	return c
+}
+
+// deliveryConfig is what delivery has to know of it.
+func (c *Config) deliveryConfig() delivery.Config {
+	return delivery.Config{
+		Guarantee: c.Guarantee, OnReject: c.OnReject, DeadLetterTopic: c.DeadLetterTopic,
+		CreateTopics: c.Kafka.CreateTopics.Enabled, PositionHeaders: c.PositionHeaders, KeepsPositions: c.KeepsPositions(),
+		RetryMin: c.RetryMin, RetryMax: c.RetryMax, Handover: c.handover(), Resume: c.resumeConfig(),
+	}
+}
+
+// handover is how long a session that ends with its connection intact waits for its
+// acknowledgements before it gives the sink up. It stays below wal_sender_timeout, after which another
+// relay may hold the slot.
+func (c *Config) handover() time.Duration {
+	limit := 10 * time.Second
+	if t := c.Replication.WalSenderTimeout; t > 0 {
+		limit = min(limit, t/2)
+	}
+	return limit
+}
+
+// countingRules is raised with every change of how the decoder numbers the rows of a
+// transaction: a checkpoint inside a transaction names a row by its number.
+const countingRules = 1
+
+// shapeOf tells configurations, and versions of the relay, apart that number rows of a
+// transaction differently.
+func shapeOf(c *postgres.Config, rules int) string {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%q %v %v %q", c.Publication, c.Tables, c.Wants, c.Messages)
+	if rules > 1 { // the first checkpoints do not have it
+		fmt.Fprintf(h, " %d", rules)
+	}
+	return fmt.Sprintf("%x", h.Sum64())
 }
 
 func def[T comparable](field *T, value T) {

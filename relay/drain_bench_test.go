@@ -239,6 +239,7 @@ func drainInsert(oid uint32, values ...string) []byte {
 
 func (s *drainSource) Start() wal.LSN                       { return drainStart }
 func (s *drainSource) Origin() wal.Origin                   { return wal.Origin{} }
+func (s *drainSource) ServerProcess() int                   { return 0 }
 func (s *drainSource) Tables() []*wal.Relation              { return []*wal.Relation{s.catalog} }
 func (s *drainSource) Received() wal.LSN                    { return wal.LSN(s.through.Load()) }
 func (s *drainSource) ServerEnd() wal.LSN                   { return s.Received() }
@@ -432,7 +433,11 @@ func TestDrain_HoldsNoMoreThanTheWindow(t *testing.T) {
 // full says that a batch waits for room in the window.
 func (d *drain) full() bool {
 	s := d.relay.session.Load()
-	return s != nil && s.shown.full.Load() != 0
+	if s == nil {
+		return false
+	}
+	_, full := s.Full.Ago(time.Now())
+	return full
 }
 
 // liveHeap collects twice: what lies in a pool outlives the first time.

@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
@@ -18,7 +17,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/kafka"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
-	"github.com/cdc-relay/cdc-relay/sink/topics"
 )
 
 func newBench(batches ...func() *wal.Batch) *bench {
@@ -144,8 +142,8 @@ func TestRelay_LogsThatTheLastPositionMayBeMissed(t *testing.T) {
 // What a session that ends waits for its acknowledgements stays below wal_sender_timeout.
 func TestRelay_HandoverIsShorterThanTheServerWaits(t *testing.T) {
 	for timeout, want := range map[time.Duration]time.Duration{0: 10 * time.Second, time.Minute: 10 * time.Second, 8 * time.Second: 4 * time.Second} {
-		r := &Relay{cfg: Config{Replication: postgres.Config{WalSenderTimeout: timeout}}}
-		if got := r.handover(); got != want {
+		cfg := Config{Replication: postgres.Config{WalSenderTimeout: timeout}}
+		if got := cfg.handover(); got != want {
 			t.Errorf("with wal_sender_timeout %s it is %s, want %s", timeout, got, want)
 		}
 	}
@@ -156,11 +154,6 @@ func TestRelay_HandoverIsShorterThanTheServerWaits(t *testing.T) {
 func TestWindow_CountsRowsAndRecords(t *testing.T) {
 	rec := record.Record{Topic: "order-events", Key: []byte("a"), Value: []byte("1")}
 	least := 100 + kafka.Memory([]record.Record{rec})
-	for d, times := range map[delivery]int{new(atLeastOnce): 4, new(exactlyOnce): 3} {
-		if got := d.rules().growth; got != times {
-			t.Errorf("%T: a byte counts as %d", d, got)
-		}
-	}
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(fixed(110, 120, 1, "order/a/1"))
 		b.sink.Hold()
@@ -199,29 +192,6 @@ func TestRelay_CountsNoSkippedRecordAsDelivered(t *testing.T) {
 			t.Errorf("%d records count as delivered, and %q are", n, b.values())
 		}
 	})
-}
-
-func TestOpenRows_AreThoseOfTheLastTransaction(t *testing.T) {
-	rows := func(open bool, txns ...int) *wal.Batch {
-		b, all := &wal.Batch{Open: open}, map[int]*wal.Txn{}
-		for _, n := range txns {
-			if all[n] == nil {
-				all[n] = new(wal.Txn)
-			}
-			b.Rows = append(b.Rows, wal.Row{Txn: all[n]})
-		}
-		return b
-	}
-	for _, c := range []struct {
-		batch *wal.Batch
-		want  int
-	}{
-		{rows(false, 1, 1), 0}, {rows(true), 0}, {rows(true, 1, 1), 2}, {rows(true, 1, 2), 1}, {rows(true, 1, 1, 2, 2, 2), 3},
-	} {
-		if got := openRows(c.batch); got != c.want {
-			t.Errorf("%d of %d rows, want %d", got, len(c.batch.Rows), c.want)
-		}
-	}
 }
 
 // Runs of records that failed double while they succeed.
@@ -268,41 +238,5 @@ func TestBlocked_OffersNoMoveOverWhatIsNotDelivered(t *testing.T) {
 			}
 			b.stop(t)
 		})
-	}
-}
-
-// unreadable letters have a topic that cannot be read.
-type unreadableLetters struct{ err error }
-
-func (u unreadableLetters) Run(context.Context, func(*topics.Message)) {}
-func (u unreadableLetters) CatchUp(context.Context, bool) error        { return u.err }
-func (u unreadableLetters) Close()                                     {}
-
-// A dead-letter topic that is not there yet has no letters, where the relay makes it.
-func TestDeadLetters_ATopicThatIsNotThereYetIsEmpty(t *testing.T) {
-	for _, c := range []struct {
-		reason string
-		makes  bool
-		fails  bool
-	}{{"unknown_topic", true, false}, {"unknown_topic", false, true}, {"network", true, true}} {
-		r := &Relay{parked: deadletter.NewParked(1, ""), parts: Parts{Journal: unreadableLetters{&sink.Error{Reason: c.reason, Err: errors.New("no")}}}}
-		r.cfg.Kafka.CreateTopics.Enabled = c.makes
-		if err := r.awaitDeadLetters(t.Context(), time.Second, true); (err != nil) != c.fails {
-			t.Errorf("%+v: %v", c, err)
-		}
-	}
-}
-
-// Rejects are remembered up to a number of them, the last ones.
-func TestRejects_ForgetsTheOldest(t *testing.T) {
-	var r rejects
-	row := func(n int) deadletter.Row { return deadletter.Row{Commit: wal.LSN(n)} }
-	for n := range maxRejects {
-		if !r.first(row(n)) {
-			t.Fatalf("row %d is known", n)
-		}
-	}
-	if r.first(row(0)) || !r.first(row(maxRejects)) || r.first(row(1)) || !r.first(row(0)) || r.first(row(2)) {
-		t.Error("not the last ones are known")
 	}
 }

@@ -1,8 +1,7 @@
 package relay
 
 import (
-	"errors"
-	"fmt"
+	"github.com/cdc-relay/cdc-relay/relay/delivery"
 )
 
 // ConfigError means that the configuration does not fit the tables: exit code 2.
@@ -31,14 +30,5 @@ type BlockedError struct {
 func (e *BlockedError) Error() string { return e.Err.Error() }
 func (e *BlockedError) Unwrap() error { return e.Err }
 
-// ErrDrainCut means that rows were in flight when the drain ended. Nothing is
-// lost: they are sent again by the next start.
-var ErrDrainCut = errors.New("drain cut short with rows in flight; they will be sent again by the next start")
-
-// setupMakes adds, to a dead-letter topic that is missing, what makes it.
-func setupMakes(reason string, err error) error {
-	if reason != "unknown_topic" {
-		return err
-	}
-	return fmt.Errorf("%w; it is the dead-letter topic, which `cdc-relay setup` makes", err)
-}
+// ErrDrainCut is that of package delivery.
+var ErrDrainCut = delivery.ErrDrainCut

@@ -162,6 +162,7 @@ func TestExactly_RenewsItsTransactionalIDWhileNothingMoves(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a day has many ticks")
 	}
+	const renewEvery = 12 * time.Hour
 	synctest.Test(t, func(t *testing.T) {
 		server := newServer(fixed(110, 120, 1, "order/a/1"))
 		server.status = time.Hour

@@ -6,12 +6,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
-	"github.com/rs/zerolog"
 )
 
 // A row that cannot be read ends every session at the same place. What stands before
@@ -52,27 +50,6 @@ func TestRelay_DeliversOnceWhatIsBeforeARowThatCannotBeRead(t *testing.T) {
 	})
 }
 
-func TestFragment_IsOfOneHistory(t *testing.T) {
-	at := deadletter.Row{Commit: 130, Seq: 3}
-	r := &Relay{of: wal.Lineage{SystemID: "1", Timeline: 1}, part: fragment{last: at}, apart: 130}
-	r.seen.first(at)
-	rows := batch(130, 0, 3, "order/a/1", "order/a/2").Rows
-	r.belong(wal.Lineage{SystemID: "1", Timeline: 1})
-	if !r.part.covers(&rows[0]) || r.part.covers(&rows[1]) {
-		t.Error("it covers what it should not")
-	}
-	if r.seen.first(at) || r.apart != 130 {
-		t.Error("a row that was counted, or a transaction that was taken apart, is forgotten")
-	}
-	r.belong(wal.Lineage{SystemID: "1", Timeline: 2})
-	if r.part.covers(&rows[0]) {
-		t.Error("it covers a row of another history")
-	}
-	if !r.seen.first(at) || r.apart != 0 {
-		t.Error("a row that was counted, or a transaction that was taken apart, is one of another history")
-	}
-}
-
 // A row that waits for room when the stream breaks was read, and is not delivered.
 func TestRelay_SendsWhatWaitedForRoomBeforeARowThatCannotBeRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -107,21 +84,38 @@ func TestRelay_SendsWhatWaitedForRoomBeforeARowThatCannotBeRead(t *testing.T) {
 
 // Another relay had the slot meanwhile, and may have sent the beginning once more: what
 // goes on behind it has to begin there too.
-func TestFragment_IsForgottenWhereAnotherRelayStreamed(t *testing.T) {
-	r := &Relay{cfg: Config{}.WithDefaults(), log: zerolog.Nop(), board: status.NewBoard(status.Pipeline{}, zerolog.Nop(), nil)}
-	server := newServer()
-	server.origin = wal.Origin{SystemID: "7", Timeline: 1}
+func TestRelay_SendsTheBeginningAgainWhereAnotherRelayStreamed(t *testing.T) {
 	for _, c := range []struct {
-		start   wal.LSN
-		forgets bool
-	}{{100, false}, {100, false}, {120, true}} {
-		r.part = fragment{last: deadletter.Row{Commit: 130, Seq: 3}}
-		server.confirmed = c.start
-		if err := r.checkHistory(&fakeSource{server: server}); err != nil {
-			t.Fatal(err)
-		}
-		if got := r.part == (fragment{}); got != c.forgets {
-			t.Errorf("at %s it is forgotten: %t", c.start, got)
-		}
+		slot wal.LSN
+		want string
+	}{{120, "1 2 3 4"}, {125, "1 2 3 4 2 3 4"}} {
+		synctest.Test(t, func(t *testing.T) {
+			begun := func(commit wal.LSN, first int, rows ...string) func() *wal.Batch {
+				return func() *wal.Batch {
+					b := batch(commit, 0, first, rows...)
+					b.Open = true
+					return b
+				}
+			}
+			server := newServer(fixed(110, 120, 1, "order/a/1"), begun(130, 1, "order/a/2", "order/b/3"), begun(130, 3, "order/a/4"))
+			server.origin = wal.Origin{SystemID: "1", Timeline: 1}
+			b := start(t, Config{RetryMin: 10 * time.Millisecond}, server)
+			pass(5 * time.Second)
+			server.mu.Lock()
+			current := server.current
+			server.mu.Unlock()
+			current.fail <- &fault.Error{Kind: fault.KindProtocol, Reason: fault.ReasonRowTooLarge, LSN: 125, Err: errors.New("too large")}
+			pass(time.Millisecond)
+			server.mu.Lock()
+			server.confirmed = c.slot
+			server.mu.Unlock()
+			pass(5 * time.Second)
+			if got := b.values(); got != c.want {
+				t.Errorf("with the slot at %s: delivered %q, want %q", c.slot, got, c.want)
+			}
+			b.relay.Abort()
+			b.cancel()
+			<-b.result
+		})
 	}
 }

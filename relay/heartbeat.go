@@ -2,8 +2,6 @@ package relay
 
 import (
 	"time"
-
-	"github.com/cdc-relay/cdc-relay/router/record"
 )
 
 // heart ticks when the configuration asks for heartbeat records, as Debezium's
@@ -15,25 +13,4 @@ func (s *session) heart() (<-chan time.Time, func()) {
 	}
 	t := time.NewTicker(every)
 	return t.C, t.Stop
-}
-
-// beat sends the heartbeats of now. No position hangs on them: one that fails is
-// logged, and what it may have done to the rows around it is recovered with them.
-func (s *session) beat(now time.Time) {
-	if s.hasFailed() {
-		return
-	}
-	buf := new(record.Buffer)
-	if err := s.r.parts.Router.Heartbeats(buf, now); err != nil {
-		s.r.log.Warn().Err(err).Msg("heartbeat not sent")
-		return
-	}
-	s.give(buf.Records, func(err error) {
-		if err != nil {
-			s.r.log.Warn().Err(err).Msg("heartbeat not sent")
-			s.sends.stumbled.Store(true)
-		}
-		s.sent()
-	})
-	s.delivery.renew()
 }

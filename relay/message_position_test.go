@@ -11,7 +11,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 )
 
@@ -70,7 +69,7 @@ func TestMessage_BeforeADividedTransactionComesOnce(t *testing.T) {
 		server, l := newServer(first), &ledger{sim: calmSim()}
 		w := watchRelay(t, Config{Guarantee: ExactlyOnce}, server, &transactional{l: l}, nil)
 		pass(time.Second)
-		w.relay.session.Load().delivery.makeRoom()
+		w.relay.session.Load().delivery.MakeRoom()
 		pass(5 * time.Second)
 		if got := l.rows(); !slices.Equal(got, []string{"a/m", "a/1", "a/2"}) {
 			t.Fatalf("committed %q", got)
@@ -130,20 +129,6 @@ func TestMessage_IsLeftOutWithoutTheTransactionBehindIt(t *testing.T) {
 		}
 		b.stop(t)
 	})
-}
-
-// The end of a transaction that was read through is not that of the message before it: a
-// refused row would have confirmed its own transaction as one that lies before.
-func TestMessage_HasNotTheEndOfTheTransactionBehindIt(t *testing.T) {
-	origin := wal.Origin{SystemID: "7", Timeline: 1}
-	s := &session{r: &Relay{ends: knownEnd{origin, 130, 140}}, history: origin, src: &fakeSource{server: &fakeServer{origin: origin}}}
-	b := together(130, "order/a/m", "order/a/1")()
-	b.Rows[1].Txn.End = 0
-	for i, want := range []wal.LSN{0, 140} {
-		if s.place(&record.Record{Row: &b.Rows[i]}); b.Rows[i].Txn.End != want {
-			t.Errorf("row %d ends at %s, want %s", i, b.Rows[i].Txn.End, want)
-		}
-	}
 }
 
 // Nor is it counted, or named in the log, as that row.

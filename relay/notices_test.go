@@ -2,13 +2,12 @@ package relay
 
 import (
 	"bytes"
-	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/debezium"
+	"github.com/cdc-relay/cdc-relay/relay/rejected"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
@@ -48,8 +47,8 @@ func TestRelay_LogsWhatTheRouterNoticedOnceAMinute(t *testing.T) {
 		update(1 + n)
 		r.notice(now.Add(time.Second))
 	}
-	r.notice(now.Add(noticeEvery))
-	r.notice(now.Add(2 * noticeEvery))
+	r.notice(now.Add(rejected.Every))
+	r.notice(now.Add(2 * rejected.Every))
 	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
 	if len(lines) != 2 || !strings.Contains(lines[0], `"rows":1`) || !strings.Contains(lines[1], `"rows":3`) ||
 		!strings.Contains(lines[1], `"lsn":"0/101"`) || !strings.Contains(lines[1], `"table":"public.outbox"`) {
@@ -58,41 +57,4 @@ func TestRelay_LogsWhatTheRouterNoticedOnceAMinute(t *testing.T) {
 	if strings.Contains(log.String(), "hidden") {
 		t.Errorf("a value is logged:\n%s", &log)
 	}
-}
-
-// Thousands of rejected rows are as many counts and two lines a minute.
-func TestRelay_LogsRowsThatAreSetAsideOnceAMinute(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
-		r := New(Config{OnReject: SkipOnReject}, Parts{}, Events{}, zerolog.New(&log))
-		s := &session{r: r}
-		reject := func(table, reason string, n int) {
-			for i := range n {
-				s.tell(reason, &wal.Row{
-					Relation: &wal.Relation{Namespace: "public", Name: table}, Ordinal: uint64(i + 1), Txn: &wal.Txn{Commit: 0x100},
-				}, errors.New("refused"))
-			}
-		}
-		said := func(want ...string) {
-			t.Helper()
-			lines := strings.Split(strings.TrimSpace(log.String()), "\n")
-			for i, w := range want {
-				if len(lines) != len(want) || !strings.Contains(lines[i], w) {
-					t.Fatalf("want %q in:\n%s", want, &log)
-				}
-			}
-			log.Reset()
-		}
-		reject("a", "route", 30_000)
-		reject("a", "too_large", 1)
-		reject("b", "route", 1)
-		r.tellRest(time.Now(), false)
-		said(`"reason":"route","table":"public.a","rows":1,`, `"reason":"too_large","table":"public.a","rows":1,`, `"table":"public.b","rows":1,`)
-		pass(noticeEvery)
-		r.tellRest(time.Now(), false)
-		said(`"reason":"route","table":"public.a","rows":29999,"lsn":"0/FF","seq":30000`)
-		reject("a", "route", 2)
-		r.tellRest(time.Now(), true)
-		said(`"rows":2,`)
-	})
 }

@@ -1,6 +1,8 @@
 package relay
 
-import "github.com/cdc-relay/cdc-relay/replication/wal"
+import (
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+)
 
 // olderTypes decides whether the WAL may hold rows from before a column's type changed.
 // A session chooses text or binary by the types that the catalog has now, and rows of an

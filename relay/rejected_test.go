@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/relay/delivery"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
@@ -177,7 +178,9 @@ func (r *rejecting) run(t *testing.T, cfg Config) {
 	}
 	r.relay = New(cfg, parts, Events{}, zerolog.Nop())
 	if r.most > 0 {
-		r.relay.parked = deadletter.NewParked(r.most, "")
+		few := r.relay.cfg.deliveryConfig()
+		few.MaxParked = r.most
+		r.relay.delivery = delivery.New(few, routes, parts.Journal, r.relay.board, delivery.Events{}, zerolog.Nop())
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	r.cancel = cancel
@@ -617,31 +620,5 @@ func randomRefusals(t *testing.T, random *rand.Rand) {
 	}
 	if len(seen) != total {
 		t.Fatalf("%d of %d rows are somewhere", len(seen), total)
-	}
-}
-
-// What loses nothing is said first, and of moving the slot all that it takes.
-func TestBlocked_SaysHowToGoOnWithoutTheRow(t *testing.T) {
-	const (
-		letter = "; to have it kept as a dead letter, set relay.on_reject: dead_letter, run `cdc-relay setup` and restart"
-		move   = "; to give up its whole transaction, stop the relay and run: SELECT pg_replication_slot_advance('orders', '0/65')"
-		gap    = ", then `cdc-relay setup --accept-gap`"
-	)
-	for _, tt := range []struct {
-		cfg    Config
-		reason string
-		want   string
-	}{
-		{Config{}, "record_too_large", letter + move},
-		{Config{DetectMovedSlot: true}, "record_too_large", letter + move + gap},
-		{Config{Guarantee: ExactlyOnce}, "record_too_large", letter + move + gap},
-		{Config{Guarantee: ExactlyOnce}, record.ReasonSchema, move + gap},
-		{Config{OnReject: DeadLetterOnReject}, ReasonParkedKeysFull, move},
-	} {
-		tt.cfg.Replication.Slot = "orders"
-		s := &session{r: &Relay{cfg: tt.cfg.WithDefaults()}}
-		if got := s.wayOut(100, tt.reason, errors.New("too large")).Error(); got != "too large"+tt.want {
-			t.Errorf("%+v, %s:\n%s\nwant\n%s", tt.cfg, tt.reason, got, tt.want)
-		}
 	}
 }

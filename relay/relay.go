@@ -14,6 +14,10 @@ import (
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
+	"github.com/cdc-relay/cdc-relay/relay/delivery"
+	"github.com/cdc-relay/cdc-relay/relay/promise"
+	"github.com/cdc-relay/cdc-relay/relay/rejected"
+	"github.com/cdc-relay/cdc-relay/relay/resume"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
@@ -31,6 +35,7 @@ import (
 type Source interface {
 	Start() wal.LSN
 	Origin() wal.Origin
+	ServerProcess() int // the server's process that has the slot for this stream; zero: not known
 	Tables() []*wal.Relation
 	Received() wal.LSN
 	ServerEnd() wal.LSN
@@ -47,17 +52,6 @@ type Prober interface {
 	Close()
 }
 
-// Journal reads the dead-letter topic from its beginning and goes on with it;
-// *topics.Follower satisfies it.
-type Journal interface {
-	// Run gives visit nil when the topic was made again.
-	Run(ctx context.Context, visit func(*topics.Message))
-	// CatchUp returns once everything was visited that is there now. With all that includes
-	// what a Kafka transaction hides that is not over.
-	CatchUp(ctx context.Context, all bool) error
-	Close()
-}
-
 // Parts are what a Relay is made of.
 type Parts struct {
 	Source func(context.Context) (Source, error) // a new session's stream
@@ -65,8 +59,8 @@ type Parts struct {
 	Sink   func() (sink.Sink, error)             // asked again when a sink had to be dropped
 	Probe  Prober                                // optional
 
-	Journal Journal // of the dead-letter topic; needed with Config.ParkKey, else nil
-	Ledger  Ledger  // of intents; nil: none are kept. Run closes it
+	Journal rejected.Journal // of the dead-letter topic; needed with Config.ParkKey, else nil
+	Ledger  promise.Ledger   // of promised positions; nil: none are kept. Run closes it
 }
 
 // Relay streams one slot to one sink. Run is called once; Status and Abort are
@@ -77,24 +71,16 @@ type Relay struct {
 	ev    Events
 	log   zerolog.Logger
 
-	// Run's goroutine owns the fields from here to asides.
+	// Run's goroutine owns the fields from here to delivery.
 	sink     sink.Sink
 	reach    reach
-	gotOn    bool // the last session confirmed or delivered what none before it did
-	seen     rejects
-	ends     knownEnd
-	verdicts verdicts
-	source   string // for dead letters
+	gotOn    bool   // the last session confirmed or delivered what none before it did
 	holder   string // this process, among all who ever had the slot
-	past     past
-	part     fragment
-	apart    wal.LSN     // of a transaction that shares no Kafka transaction with those before it
-	of       wal.Lineage // the history that part, seen and apart are of
-	standby  bool        // another relay had the slot when it was asked for last
+	past     resume.Known
+	server   int  // process of the server that the last session streamed from
+	standby  bool // another relay had the slot when it was asked for last
 	noticed  time.Time
-	asides   map[asideKind]*aside
-
-	parked *deadletter.Parked // nil without Config.ParkKey
+	delivery *delivery.Memory // what sessions leave to each other
 
 	late    atomic.Pointer[string] // what was in the way when DrainTimeout was over; nil: it was not
 	aborted chan struct{}          // closed by Abort
@@ -104,7 +90,6 @@ type Relay struct {
 	drift      atomic.Pointer[drift] // set once, by the probe or the stream
 	unchanged  wal.LSN               // end of the WAL at the probe's last look that saw no change; the probe's alone
 	began      atomic.Bool           // streaming began at least once
-	finished   atomic.Int64          // of them, those of batches that are delivered
 	olderTypes olderTypes            // Run's goroutine's alone
 	filtered   atomic.Int64          // rows that Config.Delivered took
 
@@ -134,17 +119,22 @@ func (d *drift) Unwrap() error { return d.error }
 // New joins given parts. It starts nothing.
 func New(cfg Config, parts Parts, ev Events, log zerolog.Logger) *Relay {
 	r := &Relay{cfg: cfg.WithDefaults(), parts: parts, ev: ev, log: log, aborted: make(chan struct{}), back: make(chan struct{}, 1)}
-	r.holder = newHolder()
+	r.holder = promise.NewHolder()
 	if r.cfg.PositionHeaders {
 		parts.Router.PositionHeaders()
-	}
-	if r.cfg.OnReject == DeadLetterOnReject && r.cfg.ParkKey {
-		r.parked = deadletter.NewParked(deadletter.MaxParked, r.cfg.Replication.Slot)
 	}
 	r.board = status.NewBoard(status.Pipeline{
 		Name: r.cfg.Pipeline, Version: r.cfg.Version, Guarantee: string(r.cfg.Guarantee),
 		Slot: r.cfg.Replication.Slot, Publication: r.cfg.Replication.Publication, WindowBytes: r.cfg.MaxInFlightBytes,
 	}, log, ev.StateChanged)
+	var journal rejected.Journal
+	if r.cfg.OnReject == DeadLetterOnReject && r.cfg.ParkKey {
+		journal = parts.Journal
+	}
+	r.delivery = delivery.New(r.cfg.deliveryConfig(), parts.Router, journal, r.board, delivery.Events{
+		RecordsAcknowledged: ev.RecordsAcknowledged, BatchDelivered: ev.BatchDelivered,
+		RowRejected: ev.RowRejected, DeadLettered: ev.DeadLettered, ProduceRetried: ev.ProduceRetried,
+	}, log)
 	return r
 }
 
@@ -232,24 +222,33 @@ func (r *Relay) Run(ctx context.Context) error {
 	if r.parts.Ledger != nil {
 		defer r.parts.Ledger.Close()
 	}
-	if r.parked != nil {
-		background.Go(func() {
-			defer r.parts.Journal.Close()
-			r.parts.Journal.Run(hard, r.parked.Read)
-		})
-	}
+	background.Go(func() { r.delivery.Letters.Run(hard) })
 
 	err := r.loop(ctx, hard)
-	r.tellRest(time.Now(), true)
+	r.delivery.Rejected.Flush(time.Now(), true)
 	cut() // ends a probe that is under way
 	r.dropSink()
 	return err
 }
 
+// Discard closes what Open made, of a relay that is not run.
+func (r *Relay) Discard() {
+	if first, err := r.parts.Sink(); err == nil {
+		r.sink = first
+		r.dropSink()
+	}
+	if r.parts.Ledger != nil {
+		r.parts.Ledger.Close()
+	}
+	if r.parts.Journal != nil {
+		r.parts.Journal.Close()
+	}
+}
+
 // Status is a consistent snapshot.
 func (r *Relay) Status() status.Status {
 	st := r.board.Status()
-	st.ParkedKeys = r.parkedKeys()
+	st.ParkedKeys = r.delivery.Letters.Keys()
 	return st
 }
 
@@ -287,7 +286,7 @@ var errEnded = errors.New("read stream: it ended without an error")
 
 // loop repeats sessions until one says that it is over.
 func (r *Relay) loop(ctx, hard context.Context) error {
-	wait := backoff{min: r.cfg.RetryMin, max: r.cfg.RetryMax}
+	wait := delivery.Backoff{Min: r.cfg.RetryMin, Max: r.cfg.RetryMax}
 	var repeats repetition
 	for {
 		began := time.Now()
@@ -301,14 +300,10 @@ func (r *Relay) loop(ctx, hard context.Context) error {
 			err = errEnded
 		}
 		if r.gotOn || time.Since(began) > r.cfg.RetryMax {
-			wait.reset()
+			wait.Reset()
 		}
-		if errors.Is(err, errReadAgain) && ctx.Err() == nil {
-			r.log.Info().Err(err).Msg("reading a large transaction for the second time")
-			continue
-		}
-		if (errors.Is(err, errSentenced) || errors.Is(err, errTogether)) && ctx.Err() == nil {
-			r.log.Info().Err(err).Msg("going on from the checkpoint")
+		if why, again := delivery.Again(err); again && ctx.Err() == nil {
+			r.log.Info().Err(err).Msg(why)
 			continue
 		}
 		if errors.Is(err, record.ErrBinary) {
@@ -328,13 +323,13 @@ func (r *Relay) loop(ctx, hard context.Context) error {
 			}
 			return v.fatal
 		}
-		delay := wait.delay()
-		if v.state == status.Standby {
+		delay := wait.Delay()
+		if postgres.KindOf(err) == fault.KindBusy {
 			r.standby = true
-			r.part = fragment{}          // whoever has the slot may send its beginning again
+			r.delivery.ForgetPart()      // whoever has the slot may send its beginning again
 			r.board.Reached(true, false) // the server named the slot's holder
-			wait.reset()                 // an outage before it must not delay the first look at the slot
-			delay = standbyPoll + wait.delay()
+			wait.Reset()                 // an outage before it must not delay the first look at the slot
+			delay = standbyPoll + wait.Delay()
 		} else {
 			r.board.Reconnects.Add(1)
 			if r.ev.Reconnecting != nil {
@@ -379,7 +374,7 @@ func (r *Relay) once(ctx, hard context.Context) error {
 	if err := r.readySink(ctx); err != nil {
 		return err
 	}
-	if err := r.awaitDeadLetters(ctx, readAhead, r.cfg.Guarantee != ExactlyOnce); err != nil {
+	if err := r.delivery.Letters.CatchUp(ctx, rejected.Wait, r.cfg.Guarantee != ExactlyOnce); err != nil {
 		return err
 	}
 	src, err := r.parts.Source(ctx)
@@ -388,44 +383,41 @@ func (r *Relay) once(ctx, hard context.Context) error {
 	}
 	r.board.Reached(true, false)
 	err = r.checkHistory(src)
+	r.server = src.ServerProcess()
 	if err == nil {
 		err = r.checkTables(src)
 	}
 	if err == nil {
-		r.source = deadletter.SourceID(src.Origin().SystemID, r.cfg.Replication.Slot)
-		if r.parked != nil {
-			r.parked.Source(r.source)
-		}
+		r.delivery.Letters.Source(deadletter.SourceID(src.Origin().SystemID, r.cfg.Replication.Slot))
 	}
 	if err != nil {
 		_ = src.Close(hard, src.Start())
 		return err
 	}
 	s := newSession(r, src)
-	r.belong(s.Lineage())
 	r.board.Begins(s.Lineage(), src.Start())
-	err = r.openDelivery(ctx, s)
+	err = s.open(ctx)
 	if err == nil { // with exactly-once a letter of whoever was before counts no later than that
-		err = r.awaitDeadLetters(ctx, r.handover(), true)
+		err = r.delivery.Letters.CatchUp(ctx, r.cfg.handover(), true)
 	}
-	if err == nil {
-		err = r.recall(ctx, s)
+	if err == nil && r.parts.Ledger != nil {
+		s.promised, err = promise.Open(ctx, r.cfg.handover(), r.parts.Ledger, r.cfg.resumeConfig(), r.holder, src.Origin(), src.Start(), r.log)
 	}
 	if err != nil {
 		_ = src.Close(hard, src.Start())
 		return err
 	}
-	start, told, finished := src.Start(), r.past.told, r.finished.Load()
+	start, told, finished := src.Start(), r.past.Told, r.delivery.Finished()
 	err = s.run(ctx, hard)
 	if unreadable(err) {
 		r.board.Unread(s.Lineage(), err)
 	}
-	if s.together && unreadable(err) {
-		err = errTogether
+	if s.delivery.Together() && unreadable(err) {
+		err = delivery.ErrTogether
 	}
 	r.forgetSigns()
-	r.past.told = max(told, wal.LSN(s.told.Load()))
-	r.gotOn = r.reach.further(start, r.finished.Load()-finished, !s.delivery.rules().repeats) || r.past.told > told
+	r.past.Told = max(told, wal.LSN(s.told.Load()))
+	r.gotOn = r.reach.further(start, r.delivery.Finished()-finished, !s.delivery.Rules().Repeats) || r.past.Told > told
 	return err
 }
 

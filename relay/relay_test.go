@@ -57,6 +57,7 @@ type fakeSource struct {
 	aborted chan struct{}
 	once    sync.Once
 	fail    chan error
+	process int
 }
 
 type fakeServer struct {
@@ -93,7 +94,7 @@ func (s *fakeServer) open(context.Context) (Source, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.current = &fakeSource{server: s, aborted: make(chan struct{}), fail: make(chan error, 1)}
+	s.current = &fakeSource{server: s, aborted: make(chan struct{}), fail: make(chan error, 1), process: int(n)}
 	if s.wrap != nil {
 		return s.wrap(s.current), nil
 	}
@@ -127,6 +128,7 @@ func (f *fakeSource) Origin() wal.Origin {
 	defer f.server.mu.Unlock()
 	return f.server.origin
 }
+func (f *fakeSource) ServerProcess() int      { return f.process }
 func (f *fakeSource) Tables() []*wal.Relation { return []*wal.Relation{outbox} }
 func (f *fakeSource) Received() wal.LSN       { return 1000 }
 func (f *fakeSource) ServerEnd() wal.LSN      { return 1000 }

@@ -12,9 +12,10 @@ import (
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/relay/delivery"
+	"github.com/cdc-relay/cdc-relay/relay/promise"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/kafka"
 )
@@ -28,22 +29,20 @@ type session struct {
 	sink    sink.Sink
 	tracker *checkpoint.Tracker
 
-	delivery delivery
-	intent   *intent // nil without a ledger
+	delivery *delivery.Delivery
+	promised *promise.Position // nil without a ledger
 
 	start  sessionStart
 	intake intake
 	taken  taken
-	sends  sends
 	bounds bounds
-	shown  shown
+	status.Gauges
 
 	interrupts chan error    // why the session has to end, from any goroutine
 	frozen     atomic.Uint64 // not zero: nothing beyond may be confirmed any more
 	told       atomic.Uint64 // what A last reported, or is about to
-	asked      atomic.Int64  // the instant at which A last asked
+	asked      status.Moment // when A last asked
 	stopping   time.Time     // since when the probe is told that the server stops; the probe's alone
-	together   bool          // errTogether holds beside the error of the session
 }
 
 // sessionStart is what holds where a session begins.
@@ -63,22 +62,8 @@ type intake struct {
 
 // taken is what B knows of the batches that it took.
 type taken struct {
-	open   bool           // the last one ends inside a transaction
-	behind bool           // the last one was of a backlog
-	last   deadletter.Row // of all
-	held   []*flight      // of the transaction whose commit was not read yet, with position headers
-}
-
-// sends are the Sends that are not done with.
-type sends struct {
-	outstanding atomic.Int64  // Sends whose done has not been called
-	wake        chan struct{} // one token: a Send failed, or none is outstanding
-	stumbled    atomic.Bool   // a heartbeat failed, and the sink halted with it
-	pieces      uint64        // count of Sends, the order for failed
-	buffers     sync.Pool     // of *record.Buffer
-
-	mu     sync.Mutex
-	failed []failedPiece // guarded by mu; in no order
+	open bool           // the last one ends inside a transaction
+	last deadletter.Row // of all
 }
 
 // bounds end what waits for the brokers.
@@ -89,17 +74,6 @@ type bounds struct {
 	endJudging context.CancelFunc
 }
 
-// shown is what Status reads, from any goroutine.
-type shown struct {
-	toldAt   atomic.Int64 // when told moved
-	newest   atomic.Int64 // commit time of the last row that was taken; zero: none was
-	newestAt atomic.Int64 // the instant at which it was
-	full     atomic.Int64 // the instant since which the window is full; zero: it is not
-	waits    atomic.Int64 // since when Send waits for the brokers, likewise
-	acked    atomic.Int64 // records of unfinished flights that are durable
-	repeats  atomic.Int64 // of them, those behind what may be confirmed
-}
-
 func newSession(r *Relay, src Source) *session {
 	s := &session{
 		r: r, src: src, history: src.Origin(), sink: r.sink,
@@ -108,11 +82,17 @@ func newSession(r *Relay, src Source) *session {
 		intake:     intake{out: make(chan *wal.Batch, 2), lost: make(chan struct{}), settled: make(chan struct{})},
 		interrupts: make(chan error, 1),
 	}
-	s.sends.wake = make(chan struct{}, 1)
 	s.told.Store(uint64(src.Start()))
-	s.asked.Store(instant(time.Now()))
-	s.sends.buffers.New = func() any { return new(record.Buffer) }
+	s.asked.Set(time.Now())
 	return s
+}
+
+// open makes the delivery.
+func (s *session) open(ctx context.Context) (err error) {
+	s.delivery, err = s.r.delivery.Open(ctx, s, delivery.Start{
+		Sink: s.sink, Origin: s.history, Position: s.start.began, Tracker: s.tracker, Delivered: s.delivered,
+	})
+	return err
 }
 
 // run streams until the source ends, and returns nil only when everything that
@@ -148,8 +128,8 @@ func (s *session) run(ctx, hard context.Context) error {
 	keeping, endKeeping := context.WithCancel(hard)
 	defer endKeeping()
 	var keeper sync.WaitGroup
-	if s.intent != nil {
-		keeper.Go(func() { s.intent.keep(keeping, s) })
+	if s.promised != nil {
+		keeper.Go(func() { s.promised.Keep(keeping, s.tracker.Confirmed, s.interrupt) })
 	}
 	err := s.deliver(ctx, hard, endIntake)
 	close(s.intake.settled)
@@ -184,7 +164,7 @@ func (s *session) guard() {
 // lingers says that the stream ended at a row that cannot be read. Then what was read
 // before it is delivered first: no later session would come further, and who acts on the
 // error gives up all that is not. What is fenced is delivered so at the end (delivery.unreadable).
-func (s *session) lingers() bool { return !s.delivery.rules().fenced && unreadable(s.intake.srcErr) }
+func (s *session) lingers() bool { return !s.delivery.Rules().Fenced && unreadable(s.intake.srcErr) }
 
 // linger lets B settle for as long as the slot is held, and for endGrace where the server
 // let go of it with the error.
@@ -238,7 +218,7 @@ const farewell = 5 * time.Second
 // stop it returns ErrDrainCut if rows that the sink was given are not both durable
 // and confirmed, or are a part of a transaction that will be sent again.
 func (s *session) close(ctx, hard context.Context, cause error) error {
-	fenced := s.delivery.rules().fenced
+	fenced := s.delivery.Rules().Fenced
 	stopping := fenced && cause != nil && postgres.Reason(cause) == fault.ReasonServerShutdown
 	switch {
 	case errors.Is(cause, ErrDrainCut), silence(cause):
@@ -246,20 +226,20 @@ func (s *session) close(ctx, hard context.Context, cause error) error {
 		s.sink.Halt() // again, as B may have resumed it meanwhile
 		s.await(hard, lossGrace)
 	default:
-		limit := s.r.handover()
+		limit := s.r.cfg.handover()
 		if stopping {
 			limit = lossGrace
 		}
 		within, cancel := context.WithTimeout(hard, limit) // the search for the guilty as well
 		defer cancel()
-		s.delivery.finish()
+		s.delivery.Finish()
 		s.await(within, limit)
 		if unreadable(cause) {
-			cause = s.delivery.unreadable(ctx, within, cause)
+			cause = s.delivery.Unreadable(ctx, within, cause)
 		}
 	}
-	cut := s.sends.outstanding.Load() > 0
-	s.delivery.ended(cause)
+	cut := s.delivery.Outstanding()
+	s.delivery.Close(cause)
 	switch {
 	case !cut:
 		s.sink.Resume()
@@ -270,10 +250,12 @@ func (s *session) close(ctx, hard context.Context, cause error) error {
 	default:
 		s.r.dropSink()
 	}
-	s.intent.settle(hard, s, cause)
+	if !gone(cause) { // else the server is not told any more
+		_ = s.promised.Raise(hard, s.tracker.Confirmed()) // it logs why; what is not confirmed comes again
+	}
 	acked := uint64(s.tracker.Confirmed())
-	untold := s.intent.limit(acked) < acked
-	if f := s.frozen.Load(); f != 0 && s.delivery.rules().repeats {
+	untold := s.promised.Limit(acked) < acked
+	if f := s.frozen.Load(); f != 0 && s.delivery.Rules().Repeats {
 		untold = untold || f < acked
 	}
 	final, cancel := context.WithTimeout(context.WithoutCancel(hard), farewell)
@@ -343,33 +325,16 @@ const (
 // giveWay waits until nothing of the relay that had the slot before is on its way any
 // more. The server is answered meanwhile.
 func (s *session) giveWay(hard context.Context) error {
-	if !s.start.standby || s.delivery.rules().fenced {
+	if !s.start.standby || s.delivery.Rules().Fenced {
 		return nil
 	}
-	t := time.NewTimer(standbyGrace)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		s.r.standby = false
-		return nil
-	case <-s.intake.lost:
-		return s.intake.srcErr
-	case err := <-s.interrupts:
+	over := make(chan struct{})
+	defer time.AfterFunc(standbyGrace, func() { close(over) }).Stop()
+	if err := s.Wait(hard, over); err != nil {
 		return err
-	case <-hard.Done():
-		return s.cut()
 	}
-}
-
-// handover is how long a session that ends with its connection intact waits for its
-// acknowledgements before it gives the sink up. It stays below wal_sender_timeout, after which another
-// relay may hold the slot.
-func (r *Relay) handover() time.Duration {
-	limit := 10 * time.Second
-	if t := r.cfg.Replication.WalSenderTimeout; t > 0 {
-		limit = min(limit, t/2)
-	}
-	return limit
+	s.r.standby = false
+	return nil
 }
 
 // await waits until no Send is outstanding, and for a moment only when the connection
@@ -378,12 +343,12 @@ func (s *session) await(hard context.Context, limit time.Duration) {
 	t := time.NewTimer(limit)
 	defer t.Stop()
 	lost := s.src.Lost()
-	if s.delivery.rules().fenced {
+	if s.delivery.Rules().Fenced {
 		lost = nil
 	}
-	for s.sends.outstanding.Load() > 0 {
+	for s.delivery.Outstanding() {
 		select {
-		case <-s.sends.wake:
+		case <-s.delivery.Wake():
 		case <-lost:
 			lost = nil
 			s.sink.Halt()
@@ -403,11 +368,11 @@ func (s *session) confirmed() wal.LSN {
 	if f := s.frozen.Load(); f != 0 {
 		lsn = min(lsn, f)
 	}
-	lsn = s.intent.limit(s.delivery.limit(lsn))
+	lsn = s.promised.Limit(s.delivery.Limit(lsn))
 	now := time.Now()
-	s.asked.Store(instant(now))
+	s.asked.Set(now)
 	if s.told.Swap(lsn) != lsn {
-		s.shown.toldAt.Store(now.UnixNano())
+		s.Gauges.Confirmed(now)
 		s.tracker.Told(wal.LSN(lsn))
 	}
 	return wal.LSN(lsn)
@@ -419,17 +384,17 @@ func (s *session) deliver(ctx, hard context.Context, endIntake context.CancelCau
 		endIntake(err)
 		return err
 	}
-	s.fill(false) // the sink may have another session's
+	s.delivery.Backlog(false) // the sink may have another session's
 	heart, stop := s.heart()
 	defer stop()
-	renewal, end := s.delivery.renewal()
+	renewal, end := s.delivery.Renewal()
 	defer end()
 	for {
 		select {
 		case now := <-heart:
-			s.beat(now)
+			s.delivery.Heartbeat(now)
 		case <-renewal:
-			s.delivery.renew()
+			s.delivery.Renew()
 		case b, open := <-s.intake.out:
 			if !open {
 				return s.settle(ctx, hard)
@@ -437,15 +402,15 @@ func (s *session) deliver(ctx, hard context.Context, endIntake context.CancelCau
 			if err := s.take(ctx, hard, b); err != nil {
 				return err
 			}
-		case <-s.sends.wake:
-			if err := s.delivery.recover(ctx, hard); err != nil {
+		case <-s.delivery.Wake():
+			if err := s.delivery.Recover(ctx, hard); err != nil {
 				return err
 			}
 		case err := <-s.interrupts:
 			endIntake(err)
 			return err
 		case <-hard.Done():
-			return s.cut()
+			return s.Cut()
 		}
 	}
 }
@@ -455,11 +420,11 @@ func (s *session) settle(ctx, hard context.Context) error {
 	if s.intake.srcErr != nil && !s.lingers() {
 		return nil // the connection is gone: outcome reports it, close waits a while
 	}
-	s.delivery.finish()
-	for s.sends.outstanding.Load() > 0 || s.hasFailed() {
+	s.delivery.Finish()
+	for s.delivery.Outstanding() || s.delivery.Failed() {
 		select {
-		case <-s.sends.wake:
-			if err := s.delivery.recover(ctx, hard); err != nil {
+		case <-s.delivery.Wake():
+			if err := s.delivery.Recover(ctx, hard); err != nil {
 				return err
 			}
 		case err := <-s.interrupts: // a drain is no reason to write on without the slot
@@ -467,18 +432,18 @@ func (s *session) settle(ctx, hard context.Context) error {
 		case <-s.intake.lost:
 			return nil
 		case <-hard.Done():
-			return s.cut()
+			return s.Cut()
 		}
 	}
-	if len(s.taken.held) > 0 {
+	if s.delivery.Holding() {
 		return s.unfinished()
 	}
 	return nil
 }
 
-// cut is the end of a drain that took too long.
-func (s *session) cut() error {
-	if s.sends.outstanding.Load() == 0 && s.tracker.Stats().Rows == 0 && !s.taken.open {
+// Cut is the end of a drain that took too long.
+func (s *session) Cut() error {
+	if !s.delivery.Outstanding() && s.tracker.Stats().Rows == 0 && !s.taken.open {
 		return errStopped
 	}
 	return ErrDrainCut
@@ -491,101 +456,49 @@ func (s *session) take(ctx, hard context.Context, b *wal.Batch) error {
 	}
 	s.r.board.Read(b)
 	if b.Closes != 0 {
-		s.sendHeld(b.Closes)
+		s.delivery.SendHeld(b.Closes)
 	}
 	s.taken.open = b.Open
-	if b.Backlog != s.taken.behind {
-		s.fill(b.Backlog)
+	if b.Backlog != s.delivery.Behind() {
+		s.delivery.Backlog(b.Backlog)
 	}
 	s.r.notice(time.Now())
-	entry := checkpoint.Entry{Rows: len(b.Rows), Open: openRows(b), Through: b.Through}
 	if len(b.Rows) == 0 {
-		s.tracker.Track(entry)
-		s.delivery.pass(b.Through)
+		s.tracker.Track(checkpoint.Entry{Through: b.Through})
+		s.delivery.Pass(b.Through)
 		b.Release()
 		return nil
 	}
-	f := &flight{s: s, batch: b, buf: s.sends.buffers.Get().(*record.Buffer), read: time.Now()}
-	entry.First, entry.Last = f.commitOf(0), f.commitOf(len(b.Rows)-1)
-	f.pending.Store(1)
-	f.buf.Reserve(len(b.Rows))
-	rejection := s.route(f)
-	s.follow(f, f.buf.Records)
-
-	entry.Bytes, entry.Read = s.delivery.rules().growth*(b.Bytes+f.buf.Size()+kafka.Memory(f.buf.Records)), f.read
+	f := s.delivery.Take(b)
+	rejection := s.delivery.Route(f)
+	entry := s.delivery.Entry(f)
+	entry.Bytes = s.delivery.Rules().Growth * (b.Bytes + f.Records().Size() + kafka.Memory(f.Records().Records))
 	if err := s.admit(ctx, hard, f, entry); err != nil {
 		return err
 	}
 	s.taken.last = deadletter.RowOf(&b.Rows[len(b.Rows)-1]) // not before the tracker has them
-	s.shown.newest.Store(entry.Last.Time.UnixNano())
-	s.shown.newestAt.Store(instant(f.read))
-	if rejection == nil {
-		s.delivery.send(f)
-	} else if err := s.delivery.rejected(ctx, hard, f, rejection); err != nil {
-		return err
-	}
-	if f.sent < len(f.buf.Records) {
-		s.keep(f)
-		return nil
-	}
-	f.finish()
-	return nil
-}
-
-// fill tells the sink when a backlog begins and ends.
-func (s *session) fill(behind bool) {
-	s.taken.behind = behind
-	if f, ok := s.sink.(sink.Filler); ok {
-		f.Backlog(behind)
-	}
-}
-
-// route turns rows into records up to the first that cannot be and is not set
-// aside.
-func (s *session) route(f *flight) error {
-	for f.routed < len(f.batch.Rows) {
-		row := &f.batch.Rows[f.routed]
-		if s.delivery.covers(row) || s.delivered(row) || s.r.part.covers(row) {
-			s.r.parts.Router.Pass(f.buf, row)
-			f.routed++
-			continue
-		}
-		n := len(f.buf.Records)
-		err := s.r.parts.Router.Route(f.buf, row)
-		if err == nil {
-			err = s.keepOut(f, n)
-		}
-		if err == nil {
-			err = s.delivery.replace(f, n, row)
-		}
-		if err != nil {
-			if err = s.setAside(f, row, err); err != nil {
-				return err
-			}
-		}
-		f.routed++
-	}
-	return nil
+	s.Took(entry.Last.Time, entry.Read)
+	return s.delivery.Send(ctx, hard, f, rejection)
 }
 
 // admit waits for room in the window.
-func (s *session) admit(ctx, hard context.Context, f *flight, e checkpoint.Entry) error {
-	defer s.shown.full.Store(0)
+func (s *session) admit(ctx, hard context.Context, f *delivery.InFlight, e checkpoint.Entry) error {
+	defer s.Full.Clear()
 	for {
 		ticket, ok := s.tracker.Track(e)
 		if ok {
-			f.ticket = ticket
+			f.Admit(ticket)
 			return nil
 		}
-		s.shown.full.CompareAndSwap(0, instant(time.Now()))
-		s.delivery.makeRoom()
-		if len(s.taken.held) > 0 && s.sends.outstanding.Load() == 0 && !s.hasFailed() {
+		s.Full.Begin(time.Now())
+		s.delivery.MakeRoom()
+		if s.delivery.Holding() && !s.delivery.Outstanding() && !s.delivery.Failed() {
 			return s.readThrough(ctx, hard)
 		}
 		select {
 		case <-s.tracker.Room():
-		case <-s.sends.wake:
-			if err := s.delivery.recover(ctx, hard); err != nil {
+		case <-s.delivery.Wake():
+			if err := s.delivery.Recover(ctx, hard); err != nil {
 				return err
 			}
 		case err := <-s.interrupts:
@@ -593,7 +506,43 @@ func (s *session) admit(ctx, hard context.Context, f *flight, e checkpoint.Entry
 		case <-s.intake.lost:
 			return s.intake.srcErr
 		case <-hard.Done():
-			return s.cut()
+			return s.Cut()
 		}
 	}
+}
+
+// readThrough looks for the end of the transaction that fills the window, of which
+// the next batch did not fit any more. Everything before it is durable and confirmed.
+func (s *session) readThrough(ctx, hard context.Context) error {
+	s.Full.Clear() // it moves
+	for {
+		select {
+		case b, open := <-s.intake.out:
+			if !open {
+				return s.unfinished()
+			}
+			end := b.Closes
+			s.r.board.Read(b)
+			b.Release()
+			if end != 0 {
+				return s.delivery.ReadThrough(end)
+			}
+		case <-ctx.Done(): // the second reading would be the next start's
+			return ErrDrainCut
+		case err := <-s.interrupts:
+			return err
+		case <-s.intake.lost:
+			return s.intake.srcErr
+		case <-hard.Done():
+			return s.Cut()
+		}
+	}
+}
+
+// unfinished is the end of a stream that broke off inside a transaction.
+func (s *session) unfinished() error {
+	if s.intake.srcErr != nil {
+		return s.intake.srcErr
+	}
+	return ErrDrainCut
 }

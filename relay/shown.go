@@ -22,14 +22,11 @@ func (r *Relay) show(s *session) {
 // waits, for a topic's partitions to be loaded, and what was read since fills the
 // channel behind it. Then there is room in the window, and no way to use it.
 func (s *session) BlockedFor(now time.Time) (full time.Duration, loading bool) {
-	at := s.shown.full.Load()
-	if waits := s.shown.waits.Load(); at == 0 && len(s.intake.out) == cap(s.intake.out) {
-		at, loading = waits, true
+	full, is := s.Full.Ago(now)
+	if !is && len(s.intake.out) == cap(s.intake.out) {
+		full, loading = s.delivery.Waiting(now)
 	}
-	if at == 0 {
-		return 0, false
-	}
-	return time.Duration(instant(now) - at), loading
+	return full, loading
 }
 
 // Positions are those that the status shows.
@@ -52,25 +49,7 @@ func (s *session) Start() wal.LSN { return s.start.began }
 func (s *session) Stats() checkpoint.Stats { return s.tracker.Stats() }
 
 // ToRepeat is the delivery's.
-func (s *session) ToRepeat(stats checkpoint.Stats) int { return s.delivery.toRepeat(stats) }
+func (s *session) ToRepeat(stats checkpoint.Stats) int { return s.delivery.ToRepeat(stats) }
 
 // Acked counts durable records of unfinished batches.
-func (s *session) Acked() int { return int(s.shown.acked.Load()) }
-
-// Newest is the commit time of the row that was read last.
-func (s *session) Newest(now time.Time) (commit time.Time, ago time.Duration) {
-	at := s.shown.newestAt.Load()
-	if at == 0 {
-		return time.Time{}, 0
-	}
-	return time.Unix(0, s.shown.newest.Load()), time.Duration(instant(now) - at)
-}
-
-// LastConfirm is when the confirmed position moved last.
-func (s *session) LastConfirm() time.Time {
-	at := s.shown.toldAt.Load()
-	if at == 0 {
-		return time.Time{}
-	}
-	return time.Unix(0, at)
-}
+func (s *session) Acked() int { return s.delivery.Acked() }

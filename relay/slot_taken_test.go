@@ -149,3 +149,41 @@ func TestStandby_WhoIsShutOutAtARowThatCannotBeReadStandsBy(t *testing.T) {
 		w.stop(t)
 	})
 }
+
+// The server frees the slot only when it finds the lost connection gone. Until then no other
+// relay streams, and what the relay is blocked by stays.
+func TestBlocked_StaysSoWhileItsOldConnectionHoldsTheSlot(t *testing.T) {
+	for name, tt := range map[string]struct {
+		holder int // beside the process that the first session streams from
+		state  status.State
+		reason string
+	}{
+		"its own":         {holder: 0, state: status.Blocked, reason: fault.ReasonRowTooLarge},
+		"another relay's": {holder: 1, state: status.Standby, reason: fault.ReasonSlotInUse},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := newServer(fixed(110, 115, 1, "order/a/1"))
+				w := watchRelay(t, Config{}, server, new(sinktest.Recorder), nil)
+				pass(time.Second)
+				server.openErr = func(int64) error {
+					return &fault.Error{Kind: fault.KindBusy, Op: "start streaming from", Holder: server.current.process + tt.holder, Err: errors.New("the slot is in use")}
+				}
+				server.current.fail <- errLarge
+				pass(time.Second)
+				for range 100 {
+					pass(100 * time.Millisecond)
+					if st := w.relay.Status(); st.State != tt.state || st.Reason != tt.reason {
+						t.Fatalf("%s %s: %s", st.State, st.Reason, st.Message)
+					}
+				}
+				asked := server.opens.Load()
+				pass(10 * time.Second)
+				if n := server.opens.Load() - asked; n < 10 {
+					t.Errorf("asked %d times in ten seconds", n)
+				}
+				w.stop(t)
+			})
+		})
+	}
+}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/relay/delivery"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/sink"
 )
@@ -26,8 +27,8 @@ func (r *Relay) judge(err error) verdict {
 		}
 		return r.stuck("schema", err)
 	}
-	if held, ok := errors.AsType[*heldError](err); ok {
-		return r.stuck(held.reason, held.err)
+	if held, ok := errors.AsType[*delivery.HeldError](err); ok {
+		return r.stuck(held.Reason, held.Err)
 	}
 	var blocked *BlockedError
 	if errors.As(err, &blocked) {
@@ -53,6 +54,9 @@ func (r *Relay) judge(err error) verdict {
 	reason := postgres.Reason(err)
 	switch postgres.KindOf(err) {
 	case fault.KindBusy:
+		if r.ownHolder(err) { // nobody else streams, so what the relay was blocked by is still shown
+			return verdict{state: status.Reconnecting, reason: reason}
+		}
 		return verdict{state: status.Standby, reason: reason}
 	case fault.KindRetry:
 		return verdict{state: status.Reconnecting, reason: reason}
@@ -100,4 +104,11 @@ func (r *repetition) count(err error) int {
 func unreadable(err error) bool {
 	e, ok := errors.AsType[*fault.Error](err)
 	return ok && (e.Kind == fault.KindProtocol || e.Kind == fault.KindRefused && e.LSN != 0)
+}
+
+// ownHolder reports whether the slot is held by the connection of the last session, which
+// the server has not found gone yet.
+func (r *Relay) ownHolder(err error) bool {
+	busy, ok := errors.AsType[*fault.Error](err)
+	return ok && busy.Kind == fault.KindBusy && busy.Holder != 0 && busy.Holder == r.server
 }

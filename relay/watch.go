@@ -40,13 +40,14 @@ func (r *Relay) watch(now time.Time) bool {
 		return true
 	}
 	limit := r.cfg.Replication.WalSenderTimeout * 2 / 3
-	if silent := s.src.Silent(); limit > 0 && silent > limit && s.sends.outstanding.Load() > 0 {
+	if silent := s.src.Silent(); limit > 0 && silent > limit && s.delivery.Outstanding() {
 		s.interrupt(&fault.Error{
 			Kind: fault.KindRetry, Reason: fault.ReasonTimeout, Op: "read from server",
 			Err: fmt.Errorf("silent for %s while records are not acknowledged; another relay may take the slot at %s", silent.Round(time.Second), r.cfg.Replication.WalSenderTimeout),
 		})
 	}
-	return time.Duration(instant(now)-s.asked.Load()) < stuckAfter
+	ago, _ := s.asked.Ago(now)
+	return ago < stuckAfter
 }
 
 // stuckAfter is when a loop that should turn every second counts as stuck.

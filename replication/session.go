@@ -51,6 +51,7 @@ func Open(ctx context.Context, cfg postgres.Config, opt Options, logger zerolog.
 		logger.Warn().Msg(warning)
 	}
 	s := newStream(cfg, opt, logger, hijacked.Conn, known)
+	s.process = int(hijacked.PID)
 	if err := s.startCopy(ctx); err != nil {
 		_ = s.conn.Close()
 		return nil, err

@@ -43,6 +43,7 @@ type Stream struct {
 	status status
 	pace   pace
 
+	process int // of the server, for this connection
 	start   wal.LSN
 	origin  wal.Origin
 	tables  []*wal.Relation
@@ -69,6 +70,9 @@ type Stream struct {
 // Start is the slot's confirmed position when the stream was opened, never zero:
 // everything that commits at or after it will be sent.
 func (s *Stream) Start() wal.LSN { return s.start }
+
+// ServerProcess is the server's process that streams to us.
+func (s *Stream) ServerProcess() int { return s.process }
 
 // Tables are the configured tables as the catalog had them at Open, indexed like
 // Config.Tables.

@@ -11,8 +11,8 @@ type Config struct {
 	RunID string
 }
 
-// Roles of the columns that a mapping knows. Each is the name of a column,
-// optionally followed by `#` and a JSON pointer into it; empty takes what the
+// Columns names the columns that have the roles of a mapping. Each is the name of a
+// column, optionally followed by `#` and a JSON pointer into it; empty takes what the
 // preset says, and a role that the preset leaves open stays unmapped.
 type Columns struct {
 	ID        string

@@ -39,6 +39,25 @@ func (r *Router) Salvage(buf *record.Buffer, row *wal.Row) (record.Record, []str
 	return rec, missing
 }
 
+// Payload is the payload column of a row, as Salvage gives it for a value that cannot be
+// put into its format; nil where there is none. It refers to row, its batch and buf.
+func (r *Router) Payload(buf *record.Buffer, row *wal.Row) []byte {
+	p := r.planFor(row)
+	switch {
+	case p.err != nil || len(row.Values) != len(p.relation.Columns):
+		return nil
+	case p.connector != nil:
+		return p.connector.Salvage(buf, row).Value
+	case p.Payload == nil:
+		return nil
+	}
+	payload, err := p.Payload.Bytes(buf, row)
+	if err != nil {
+		return nil
+	}
+	return payload
+}
+
 func (p *plan) salvage(b *record.Buffer, row *wal.Row, rec *record.Record, scratch *[]byte) (missing []string) {
 	whole := true // the headers
 	id, err := p.Id.Text(b, row)

@@ -163,18 +163,7 @@ func (a *Apache) start(ctx context.Context) error {
 	a.process = process
 	ctx, cancel := context.WithTimeout(ctx, 4*time.Minute)
 	defer cancel()
-	for {
-		if err = pingKafka(ctx, a.addr); err == nil {
-			return nil
-		}
-		select {
-		case <-process.done:
-			return fmt.Errorf("start Kafka: it ended: %w\n%s", process.err, a.out)
-		case <-ctx.Done():
-			return fmt.Errorf("start Kafka: %w (%w)\n%s", context.Cause(ctx), err, a.out)
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
+	return process.await(ctx, "Kafka", 100*time.Millisecond, a.out, func(ctx context.Context) error { return pingKafka(ctx, a.addr) })
 }
 
 func pingKafka(ctx context.Context, addr string) error {

@@ -178,19 +178,7 @@ func (c *Cluster) await(ctx context.Context, i int) error {
 	n := c.nodes[i]
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	for {
-		err := pingKafka(ctx, n.clients)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-n.process.done:
-			return fmt.Errorf("start Kafka broker %d: it ended: %w\n%s", n.id, n.process.err, n.out)
-		case <-ctx.Done():
-			return fmt.Errorf("start Kafka broker %d: %w (%w)\n%s", n.id, context.Cause(ctx), err, n.out)
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
+	return n.process.await(ctx, fmt.Sprintf("Kafka broker %d", n.id), 100*time.Millisecond, n.out, func(ctx context.Context) error { return pingKafka(ctx, n.clients) })
 }
 
 // Brokers is how many there are; they are numbered from 0.

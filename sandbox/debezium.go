@@ -170,21 +170,16 @@ func (d *Debezium) command(properties string) *exec.Cmd {
 func (d *Debezium) awaitAnswer(ctx context.Context, process *process) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	for {
-		err := d.call(ctx, "GET", "/", nil, nil)
-		if err == nil {
-			d.process = process
-			return nil
-		}
+	if err := process.await(ctx, "Debezium", 100*time.Millisecond, d.out, func(ctx context.Context) error { return d.call(ctx, "GET", "/", nil, nil) }); err != nil {
 		select {
 		case <-process.done:
-			return fmt.Errorf("start Debezium: it ended: %w\n%s", process.err, d.out)
-		case <-ctx.Done():
+		default:
 			process.kill()
-			return fmt.Errorf("start Debezium: %w (%w)\n%s", context.Cause(ctx), err, d.out)
-		case <-time.After(100 * time.Millisecond):
 		}
+		return err
 	}
+	d.process = process
+	return nil
 }
 
 // Stop ends the worker by SIGTERM, which lets it write its offsets, and waits

@@ -248,20 +248,16 @@ func (p *Postgres) launch(ctx context.Context, args []string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	for {
-		if err = p.ping(ctx); err == nil {
-			p.process = process
-			return nil
-		}
+	if err := process.await(ctx, "PostgreSQL", 15*time.Millisecond, p.out, p.ping); err != nil {
 		select {
 		case <-process.done:
-			return fmt.Errorf("start PostgreSQL: it ended: %w\n%s", process.err, p.out)
-		case <-ctx.Done():
+		default:
 			process.kill()
-			return fmt.Errorf("start PostgreSQL: %w (%w)\n%s", context.Cause(ctx), err, p.out)
-		case <-time.After(15 * time.Millisecond):
 		}
+		return err
 	}
+	p.process = process
+	return nil
 }
 
 func (p *Postgres) ping(ctx context.Context) error {

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -119,6 +120,24 @@ func (g *guard) dismiss() {
 	_, _ = g.pipe.WriteString("done\n")
 	g.pipe.Close()
 	_ = g.cmd.Wait()
+}
+
+// await waits until the server answers. It fails when the server ends before, or when ctx
+// does; the output tells why.
+func (p *process) await(ctx context.Context, server string, every time.Duration, out fmt.Stringer, answers func(context.Context) error) error {
+	for {
+		err := answers(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-p.done:
+			return fmt.Errorf("start %s: it ended: %w\n%s", server, p.err, out)
+		case <-ctx.Done():
+			return fmt.Errorf("start %s: %w (%w)\n%s", server, context.Cause(ctx), err, out)
+		case <-time.After(every):
+		}
+	}
 }
 
 func (p *process) signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }

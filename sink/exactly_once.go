@@ -1,6 +1,6 @@
 package sink
 
-// Mark is a position behind every record that was sent before it.
+// Position is a position behind every record that was sent before it.
 type Position struct {
 	Value     []byte // of the checkpoint record
 	Whole     bool   // no source transaction is open here

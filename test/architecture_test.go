@@ -22,6 +22,7 @@ var arrows = map[string][]string{
 	"fault":         {"replication/wal"}, // positions
 	"checkpoint":    {"replication/wal"},
 	"migrations":    {},
+	"peer":          {},
 	"router/advice": {},
 
 	"replication":          {"fault", "postgres", "postgres/catalog", "replication/pgoutput", "replication/wal"},
@@ -31,7 +32,7 @@ var arrows = map[string][]string{
 	"replication/pgoutput/pgoutputtest": {"replication/wal"},
 
 	// replication imports these, not the other way round.
-	"postgres":           {"fault", "replication/wal", "wording"},
+	"postgres":           {"fault", "peer", "replication/wal", "wording"},
 	"postgres/catalog":   {"fault", "postgres", "replication/wal", "wording"},
 	"postgres/provision": {"fault", "postgres", "postgres/catalog", "replication/wal", "wording"},
 	"postgres/sample":    {"fault", "postgres", "postgres/catalog", "replication/wal"},
@@ -59,27 +60,33 @@ var arrows = map[string][]string{
 
 	"sink":          {"router/record"},
 	"sink/auth":     {"sink"},
-	"sink/broker":   {"sink", "sink/auth", "router/record"},
+	"sink/broker":   {"peer", "sink", "sink/auth", "router/record"},
 	"sink/topics":   {"sink", "sink/broker", "router/record", "wording"},
 	"sink/kafka":    {"sink", "sink/broker", "sink/topics", "router/record"},
 	"sink/kafkatx":  {"sink", "sink/broker", "sink/kafka", "sink/topics", "router/record"},
 	"sink/sinktest": {"replication/wal", "sink", "router/record"},
 
-	"deadletter":   {"replication/wal", "router", "router/record", "sink", "sink/broker", "sink/topics"},
-	"relay":        {"checkpoint", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/watch", "relay/status", "replication", "replication/wal", "router", "router/record", "sink", "sink/kafka", "sink/kafkatx", "sink/topics"},
-	"relay/status": {"checkpoint", "deadletter", "postgres", "postgres/watch", "replication/wal", "router/record", "sink", "wording"},
-	"admin":        {"relay/status"},
-	"metrics":      {"relay", "relay/status", "replication/wal", "router/record", "sink"}, // the types in relay.Events
-	"config":       {"admin", "debezium", "postgres", "relay", "replication", "replication/wal", "router", "router/record", "sink/auth", "sink/broker", "sink/kafka", "sink/topics", "wording"},
+	"deadletter":     {"replication/wal", "router", "router/record", "sink", "sink/broker", "sink/topics"},
+	"relay":          {"checkpoint", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/watch", "relay/delivery", "relay/promise", "relay/rejected", "relay/resume", "relay/status", "replication", "replication/wal", "router", "router/record", "sink", "sink/kafka", "sink/kafkatx", "sink/topics"},
+	"relay/delivery": {"checkpoint", "deadletter", "fault", "postgres", "relay/rejected", "relay/resume", "relay/status", "replication/wal", "router", "router/record", "sink"},
+	"relay/rejected": {"deadletter", "replication/wal", "router/record", "sink", "sink/topics"},
+	"relay/shards":   {"relay", "relay/status", "replication/wal", "router"},
+	"relay/promise":  {"checkpoint", "relay/resume", "replication/wal", "sink"},
+	"relay/resume":   {"checkpoint", "fault", "replication/wal", "sink"},
+	"relay/status":   {"checkpoint", "deadletter", "postgres", "postgres/watch", "replication/wal", "router/record", "sink", "wording"},
+	"admin":          {"relay/status"},
+	"metrics":        {"relay", "relay/status", "replication/wal", "router/record", "sink"}, // the types in relay.Events
+	"config":         {"admin", "debezium", "postgres", "relay", "relay/shards", "replication", "replication/wal", "router", "router/record", "sink/auth", "sink/broker", "sink/kafka", "sink/topics", "wording"},
 
 	"cmd/cdc-relay": {
 		"admin", "checkpoint", "config", "deadletter", "debezium", "debezium/importer", "debezium/options", "debezium/takeover", "fault", "metrics", "migrations",
-		"postgres", "postgres/catalog", "postgres/preflight", "postgres/provision", "postgres/sample", "postgres/watch", "relay", "relay/status", "replication", "replication/wal",
+		"postgres", "postgres/catalog", "postgres/preflight", "postgres/provision", "postgres/sample", "postgres/watch", "relay", "relay/shards", "relay/status", "replication", "replication/wal",
 		"router", "router/advice", "router/column", "router/format", "router/record", "sink", "sink/broker", "sink/kafka", "sink/kafkatx", "sink/topics", "wording",
 	},
 
 	"sandbox":        {},
 	"sandbox/ledger": {},
+	"demo/record":    {},
 	"demo":           {"admin", "config", "metrics", "migrations", "postgres/provision", "relay", "relay/status", "replication/wal", "sandbox", "sandbox/ledger"},
 }
 
@@ -88,7 +95,7 @@ var owners = map[string][]string{
 	"github.com/jackc/pglogrepl":                 {"postgres", "postgres/postgrestest", "replication"},
 	"github.com/jackc/pgx":                       {"cmd/cdc-relay", "demo", "migrations", "postgres", "postgres/catalog", "postgres/postgrestest", "postgres/preflight", "postgres/provision", "postgres/sample", "postgres/watch", "replication", "sandbox"},
 	"github.com/twmb/franz-go/pkg/kfake":         {"sandbox"},
-	"github.com/twmb/franz-go":                   {"sink/auth", "sink/broker", "sink/topics", "sink/kafka", "sink/kafkatx", "sandbox", "sandbox/ledger", "relay", "metrics", "cmd/cdc-relay", "demo"}, // relay, metrics and the programs pass a kgo.Hook on
+	"github.com/twmb/franz-go":                   {"sink/auth", "sink/broker", "sink/topics", "sink/kafka", "sink/kafkatx", "sandbox", "sandbox/ledger", "relay", "relay/shards", "metrics", "cmd/cdc-relay", "demo"}, // relay, metrics and the programs pass a kgo.Hook on
 	"github.com/prometheus":                      {"metrics"},
 	"github.com/goccy/go-yaml":                   {"config", "debezium/importer"},
 	"github.com/spf13/cobra":                     {"cmd/cdc-relay"},
@@ -175,7 +182,7 @@ func TestArchitecture_DebeziumCanBeDeleted(t *testing.T) {
 
 // pure are the packages that open no connection: values in, values out. A folder stands
 // for all below it.
-var pure = []string{"checkpoint", "replication/wal", "replication/pgoutput", "router", "debezium/connect", "debezium/options", "debezium/javaregex"}
+var pure = []string{"checkpoint", "relay/resume", "replication/wal", "replication/pgoutput", "router", "debezium/connect", "debezium/options", "debezium/javaregex"}
 
 func TestArchitecture_PurePackagesLinkNoSocket(t *testing.T) {
 	for _, name := range pure {

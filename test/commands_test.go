@@ -33,7 +33,7 @@ type shown struct {
 func (s shown) String() string { return "cdc-relay " + strings.Join(s.args, " ") }
 
 var (
-	fence  = regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```$")
+	fence  = regexp.MustCompile("(?ms)^ *```([a-z]*)\n(.*?)^ *```$")
 	inline = regexp.MustCompile("`cdc-relay ([^`\n]+)`")
 )
 
@@ -232,9 +232,9 @@ func checkPaths(t *testing.T, listen string) {
 // resendStatements are those by which a person sends rows again.
 func resendStatements(t *testing.T) []string {
 	t.Helper()
-	blocks := regexp.MustCompile("(?ms)^```sql\n(.*?)^```$").FindAllStringSubmatch(section(t, read(t, "docs/operations.md"), "Sending rows again"), -1)
+	blocks := regexp.MustCompile("(?ms)^ *```sql\n(.*?)^ *```$").FindAllStringSubmatch(read(t, "docs/how-to/send-rows-again.md"), -1)
 	if len(blocks) == 0 {
-		t.Fatal("docs/operations.md does not show how rows are sent again")
+		t.Fatal("docs/how-to/send-rows-again.md does not show how rows are sent again")
 	}
 	var statements []string
 	for _, block := range blocks {

@@ -7,17 +7,17 @@ import (
 	"github.com/cdc-relay/cdc-relay/test/parity"
 )
 
-// docs/coming-from-debezium.md lists the cases in which the relay does not follow
+// docs/debezium.md lists the cases in which the relay does not follow
 // Debezium, each with the reason that the parity suite has.
 func TestDocumentation_ListsTheExceptionsToParity(t *testing.T) {
-	page := read(t, "docs/coming-from-debezium.md")
+	page := read(t, "docs/debezium.md")
 	documented := map[string]string{}
 	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z0-9-]+)` \\| (.+) \\|$").FindAllStringSubmatch(page, -1) {
 		documented[m[1]] = m[2]
 	}
 	for name, reason := range parity.Exceptions {
 		if documented[name] != reason {
-			t.Errorf("docs/coming-from-debezium.md says %q of %s, and the suite %q", documented[name], name, reason)
+			t.Errorf("docs/debezium.md says %q of %s, and the suite %q", documented[name], name, reason)
 		}
 	}
 	if len(parity.Exceptions) > 10 {

@@ -1,6 +1,7 @@
 package test
 
 import (
+	"encoding/json"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -121,7 +122,7 @@ func TestCrash_EverySupervisorRestarts(t *testing.T) {
 }
 
 func TestUnit_SystemdUnderstandsIt(t *testing.T) {
-	analyze := tool(t, "systemd-analyze", "install the package systemd", false)
+	analyze := tool(t, "systemd-analyze", "install the package systemd")
 	text := strings.ReplaceAll(read(t, unit), "/usr/bin/cdc-relay", "/bin/true") // which need not be installed here
 	file := filepath.Join(t.TempDir(), "cdc-relay.service")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -185,35 +186,6 @@ func TestPackages_OfReleaseAndByHandAreAlike(t *testing.T) {
 	}
 	if !slices.Contains(sources, unit) {
 		t.Errorf("the packages %q lack %s", sources, unit)
-	}
-}
-
-func TestPackages_AreMade(t *testing.T) {
-	nfpm := tool(t, "nfpm", "install nfpm, for example with `GOBIN=$PWD/.bin go install github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.0`", false)
-	dir := t.TempDir()
-	text := strings.ReplaceAll(read(t, "deploy/nfpm.yaml"), ".bin/cdc-relay", unit) // any file will do for the binary
-	file := filepath.Join(dir, "nfpm.yaml")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, kind := range []string{"deb", "rpm"} {
-		cmd := exec.Command(nfpm, "package", "-f", file, "-p", kind, "-t", dir)
-		cmd.Dir, cmd.Env = root, append(os.Environ(), "VERSION=1.2.3", "ARCH=amd64")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("%s: %v\n%s", kind, err, out)
-		}
-	}
-	debs, err := filepath.Glob(filepath.Join(dir, "*.deb"))
-	if err != nil || len(debs) != 1 {
-		t.Fatalf("%q, %v", debs, err)
-	}
-	if dpkg, err := exec.LookPath("dpkg-deb"); err == nil {
-		list := toolOutput(t, ".", dpkg, "--contents", debs[0])
-		for _, want := range []string{"-rwxr-xr-x", "/usr/bin/cdc-relay", "-rw-------", "/etc/cdc-relay/config.yaml", "/usr/lib/systemd/system/cdc-relay.service"} {
-			if !strings.Contains(list, want) {
-				t.Errorf("no %s in the package\n%s", want, list)
-			}
-		}
 	}
 }
 
@@ -345,5 +317,20 @@ func TestGoreleaser_TakesItsConfiguration(t *testing.T) {
 		if !regexp.MustCompile(`(?m)^var .*\b` + variable[1] + `\b`).MatchString(main) {
 			t.Errorf("the linker sets main.%s, which does not exist", variable[1])
 		}
+	}
+}
+
+// The dev container has the Go of the module, and what CI installs.
+func TestDevContainer_HasWhatCIHas(t *testing.T) {
+	var container struct{ Image, OnCreateCommand string }
+	if err := json.Unmarshal([]byte(read(t, ".devcontainer/devcontainer.json")), &container); err != nil {
+		t.Fatal(err)
+	}
+	version := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(read(t, "go.mod"))
+	if version == nil || !strings.HasPrefix(container.Image, "golang:"+version[1]+"-") {
+		t.Errorf("the image is %s, go.mod has %q", container.Image, version)
+	}
+	if !strings.HasSuffix(container.OnCreateCommand, " && .ci/install") {
+		t.Errorf("it does not run .ci/install: %s", container.OnCreateCommand)
 	}
 }

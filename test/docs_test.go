@@ -30,12 +30,16 @@ func read(t *testing.T, path string) string {
 // documents are the pages that a user reads.
 func documents(t *testing.T) []string {
 	t.Helper()
-	pages, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	var pages []string
+	err := filepath.WalkDir(filepath.Join(root, "docs"), func(path string, _ fs.DirEntry, err error) error {
+		if strings.HasSuffix(path, ".md") {
+			page, _ := filepath.Rel(root, path)
+			pages = append(pages, filepath.ToSlash(page))
+		}
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
-	}
-	for i, page := range pages {
-		pages[i] = "docs/" + filepath.Base(page)
 	}
 	return append(pages, "README.md", "SECURITY.md", "CONTRIBUTING.md", "deploy/helm/cdc-relay/README.md")
 }
@@ -247,21 +251,30 @@ func declared(t *testing.T, function, without string) map[string]bool {
 	return tests
 }
 
-func TestGuarantees_EachNamesATestThatExists(t *testing.T) {
-	tests := testNames(t)
-	statements := regexp.MustCompile(`(?m)^\d+\. \*\*`).Split(section(t, read(t, "docs/guarantees.md"), "Guaranteed"), -1)[1:]
-	if len(statements) < 10 {
-		t.Fatalf("found %d numbered statements only", len(statements))
+// Each promise has two sentences behind its name, and a row of tests that exist.
+func TestGuarantees_EachHasTwoSentencesAndTestsThatExist(t *testing.T) {
+	tests, page := testNames(t), read(t, "docs/guarantees.md")
+	promises := regexp.MustCompile(`(?m)^(\d+)\. \*\*(.+?)\*\* (.+)$`).FindAllStringSubmatch(section(t, page, "Guaranteed"), -1)
+	if len(promises) < 10 {
+		t.Fatalf("found %d numbered promises only", len(promises))
 	}
-	for i, statement := range statements {
-		cited := regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(statement, -1)
-		if len(cited) == 0 {
-			t.Errorf("guarantee %d names no test", i+1)
+	for i, promise := range promises {
+		if promise[1] != strconv.Itoa(i+1) {
+			t.Errorf("promise %q has the number %s, want %d", promise[2], promise[1], i+1)
 		}
-		for _, test := range cited {
-			if !tests[test[1]] {
-				t.Errorf("guarantee %d names %s, which does not exist", i+1, test[1])
-			}
+		if n := len(regexp.MustCompile(`[.](?: |$)`).FindAllString(promise[3], -1)); n != 2 {
+			t.Errorf("promise %s has %d sentences, want 2: %s", promise[1], n, promise[3])
+		}
+	}
+	table := section(t, page, "The tests behind each promise")
+	for _, promise := range promises {
+		if !strings.Contains(table, "\n| "+promise[1]+". "+promise[2]+" | `Test") {
+			t.Errorf("no tests behind promise %s, %s", promise[1], promise[2])
+		}
+	}
+	for _, cited := range regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(page, -1) {
+		if !tests[cited[1]] {
+			t.Errorf("docs/guarantees.md names %s, which does not exist", cited[1])
 		}
 	}
 }

@@ -45,10 +45,9 @@ func alertRules(t *testing.T) []alertRule {
 	return rules
 }
 
-// tool finds a program on PATH or in .bin. Without it the test is skipped; it
-// fails where everything is required and the program is among what .ci/install
-// brings.
-func tool(t *testing.T, program, install string, required bool) string {
+// tool finds a program on PATH or in .bin. Without it the test is skipped, and fails where
+// everything is required: .ci/install brings the program.
+func tool(t *testing.T, program, install string) string {
 	t.Helper()
 	if path, err := filepath.Abs(filepath.Join(root, ".bin", program)); err == nil {
 		if _, err := os.Stat(path); err == nil {
@@ -59,11 +58,7 @@ func tool(t *testing.T, program, install string, required bool) string {
 	if err == nil {
 		return path
 	}
-	message := program + " is missing\nto run this test: " + install
-	if required && harness.Required() {
-		t.Fatal(message)
-	}
-	t.Skip(message)
+	harness.Missing(t, program, err, install)
 	return ""
 }
 
@@ -82,7 +77,7 @@ func toolOutput(t *testing.T, folder, program string, args ...string) string {
 const installPromtool = "install the package prometheus, or put promtool into .bin"
 
 func TestAlerts_AreValidAndFire(t *testing.T) {
-	promtool := tool(t, "promtool", installPromtool, true)
+	promtool := tool(t, "promtool", installPromtool)
 	toolOutput(t, "deploy/observability", promtool, "check", "config", "prometheus.yml")
 	toolOutput(t, "deploy/observability", promtool, "check", "rules", "alerts.yml")
 	toolOutput(t, "deploy/observability", promtool, "test", "rules", "alerts_test.yml")
@@ -224,7 +219,7 @@ func TestDashboard_HasFiveRowsOfPanelsThatAskForThePipeline(t *testing.T) {
 
 // The dashboard's queries are valid expressions, which only promtool can say.
 func TestDashboard_QueriesParse(t *testing.T) {
-	promtool := tool(t, "promtool", installPromtool, true)
+	promtool := tool(t, "promtool", installPromtool)
 	var rules strings.Builder
 	rules.WriteString("groups:\n  - name: dashboard\n    rules:\n")
 	n := 0

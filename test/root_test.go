@@ -62,7 +62,7 @@ func rootTests(t *testing.T) (packages, tests []string) {
 	}
 	for folder, functions := range folders {
 		for name := range functions {
-			if strings.HasPrefix(name, "Test") && name != "TestMain" && reachesRoot(functions, name, map[string]bool{}) {
+			if strings.HasPrefix(name, "Test") && name != "TestMain" && reaches(functions, name, func(called string) bool { return needsRoot[called] }, map[string]bool{}) {
 				packages, tests = append(packages, "./"+filepath.ToSlash(folder)), append(tests, name)
 			}
 		}
@@ -90,14 +90,4 @@ func calls(f *ast.FuncDecl) (names []string) {
 		return true
 	})
 	return names
-}
-
-func reachesRoot(functions map[string][]string, name string, seen map[string]bool) bool {
-	if seen[name] {
-		return false
-	}
-	seen[name] = true
-	return slices.ContainsFunc(functions[name], func(called string) bool {
-		return needsRoot[called] || reachesRoot(functions, called, seen)
-	})
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
 )
 
-// What docs/operations.md tells to do about a row that must never be sent leaves
-// out that row and nothing else.
+// What docs/how-to/skip-a-row.md does about a row that must never be sent leaves out
+// that row's transaction and nothing else.
 func TestRunbook_MovingTheSlotSkipsOneTransaction(t *testing.T) {
-	block := regexp.MustCompile("(?s)```sql\n(.*?)```").FindStringSubmatch(section(t, read(t, "docs/operations.md"), "Moving the slot"))
+	block := regexp.MustCompile("(?s)```sql\n(.*?)```").FindStringSubmatch(read(t, "docs/how-to/skip-a-row.md"))
 	if block == nil {
-		t.Fatal("docs/operations.md does not say how the slot is moved")
+		t.Fatal("docs/how-to/skip-a-row.md does not say how the slot is moved")
 	}
 	db, brokers := harness.Postgres(t), harness.Kfake(t, sandbox.KafkaOptions{})
 	p := relaytest.New(t, db, brokers, []string{"{table: public.outbox}"})

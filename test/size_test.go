@@ -25,7 +25,6 @@ var large = map[string]string{
 	"debezium":          "one subject: the transforms share the change event that they pass on",
 	"debezium/connect":  "one subject: Connect's data model",
 	"debezium/importer": "one subject: a connector's configuration in six forms",
-	"relay":             "a session and its delivery, which are not divided yet",
 	"sandbox":           "servers for tests and the demo; never shipped",
 	"test/bench":        "the contestants of the benchmarks; never shipped",
 	"test/fault":        "the fault programme; never shipped",

@@ -12,7 +12,7 @@ func Shorten(names []string) []string {
 	return append(names[:3:3], "…")
 }
 
-// BytesText is a number of bytes as people read it.
+// Bytes is a number of bytes as people read it.
 func Bytes(n int64) string {
 	for _, unit := range []struct {
 		size int64

@@ -113,7 +113,7 @@ const ourOutbox = `CREATE TABLE outbox (
 	payload jsonb NOT NULL, idempotency_key varchar(255) UNIQUE, created_at timestamptz NOT NULL DEFAULT now(), published_at timestamptz, retry_count int DEFAULT 0, last_error text)`
 
 // A server that takes connections and says nothing uses up the time; the brokers are not
-// to blame. A person who stops the check is told no verdict.
+// to blame. A check that is interrupted prints no verdict.
 func TestCheck_BlamesNobodyThatItDidNotLookAt(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -28,9 +28,9 @@ func (a *app) deadletterCommand() *cobra.Command {
 has been re-driven or discarded stays there, with a marker behind it.
 
 Exit codes: 0 done, also when nothing matches; 1 the brokers are away, or something was
-not re-driven, or show and redrive find no dead letter at the place that --partition
-and --offset name; 2 usage or configuration; 3 the brokers refuse, or the topic does
-not exist, or another redrive of the source is running.`,
+not re-driven, or a dry run finds that nothing can be, or show and redrive find no dead
+letter at the place that --partition and --offset name; 2 usage or configuration; 3 the
+brokers refuse, or the topic does not exist, or another redrive of the source is running.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			return &usageError{errors.New("deadletter wants one of list, show, redrive")}

@@ -40,7 +40,9 @@ are sent only when they are complete.
 What is missing in a letter is read from the table: the row by its event id, routed
 with the present configuration. That needs SELECT on the table. The dry run does it too,
 so it shows the topic, or why there is none. What only the brokers can refuse shows
-with --yes.
+with --yes. RESULT warns of a row that was changed after its letter was written. A row
+with another key is refused, and so is one without a key that has another value: it may
+be another row with the same event id.
 
 With --yes it takes a lock at PostgreSQL for each own slot whose letters it sends or
 discards, and is refused while another redrive has it: two at a time may send a record
@@ -96,7 +98,7 @@ func (o redriveOptions) selects(filter deadletter.Filter, given []string) error 
 	return nil
 }
 
-// redriveReport is what happened, or would, to each group.
+// redriveReport is what happened, or would, to each group that the redrive reached.
 type redriveReport struct {
 	Plan    bool           `json:"plan"`
 	Discard bool           `json:"discard"`
@@ -121,15 +123,26 @@ type redriveGroup struct {
 	From       string `json:"from"` // lsn/seq
 	Through    string `json:"through"`
 	Done       int    `json:"done"`
+	Changed    int    `json:"changed"`  // rows that were changed after their letters were written
+	Unproven   int    `json:"unproven"` // rows of which neither key nor value shows that they are the letters'
 	Error      string `json:"error,omitempty"`
+
+	task    *deadletter.Task
+	reached map[*deadletter.Entry]bool
 }
 
-func newRedriveGroup(entries []*deadletter.Entry) redriveGroup {
-	first, last := entries[0], entries[len(entries)-1]
-	g := redriveGroup{
-		Table: first.Table, Topic: first.Record.Topic, Source: first.Source, Letters: len(entries),
-		From: first.String(), Through: last.String(),
+// describe fills in what the group is: what was reached, and what still waits behind it. A
+// letter that another redrive was done with meanwhile is neither.
+func (g *redriveGroup) describe() {
+	var entries []*deadletter.Entry
+	for _, e := range g.task.Entries {
+		if g.reached[e] || e.Done == "" {
+			entries = append(entries, e)
+		}
 	}
+	first, last := entries[0], entries[len(entries)-1]
+	g.Table, g.Source, g.From, g.Through = first.Table, first.Source, first.String(), last.String()
+	g.Letters, g.Selected, g.Incomplete = len(entries), 0, 0
 	for _, e := range entries {
 		if e.Matched {
 			g.Selected++
@@ -138,7 +151,6 @@ func newRedriveGroup(entries []*deadletter.Entry) redriveGroup {
 			g.Incomplete++
 		}
 	}
-	return g
 }
 
 func (l *letters) redrive(ctx context.Context, o redriveOptions) error {
@@ -175,7 +187,7 @@ func (l *letters) redrive(ctx context.Context, o redriveOptions) error {
 	switch {
 	case report.Stopped != nil:
 		return errors.Join(err, report.interrupted())
-	case err == nil && report.Failed > 0 && !report.Plan:
+	case err == nil && report.Failed > 0 && (!report.Plan || report.hopeless()):
 		return &quietError{exitFailed}
 	}
 	return err
@@ -239,22 +251,31 @@ func (l *letters) run(ctx context.Context, o redriveOptions, report *redriveRepo
 	return nil
 }
 
-// add takes up what was done for the letters of a group, or would be.
+// add takes up what was done for the letters of a group, or would be. The pieces of a large
+// group come one after another.
 func (r *redriveReport) add(out deadletter.Outcome) {
-	g := newRedriveGroup(out.Entries)
-	if out.Topic != "" {
+	if n := len(r.Groups); n == 0 || r.Groups[n-1].task != out.Task {
+		r.Groups = append(r.Groups, redriveGroup{task: out.Task, Topic: out.Entries[0].Record.Topic, reached: make(map[*deadletter.Entry]bool)})
+	}
+	g := &r.Groups[len(r.Groups)-1]
+	if len(g.reached) == 0 && out.Topic != "" {
 		g.Topic = out.Topic
 	}
-	if out.Err != nil {
+	if out.Err != nil && g.Error == "" { // what is behind it was left for its sake
 		g.Error = toldWhy(out.Err)
 	}
+	for _, e := range out.Entries {
+		g.reached[e] = true
+	}
+	g.Changed += out.Changed
+	g.Unproven += out.Unproven
+	g.describe()
 	if !r.Plan {
-		g.Done = out.Done
+		g.Done += out.Done
 		r.Done += out.Done
 		r.Records += out.Records
 	}
 	r.Failed += len(out.Entries) - out.Done
-	r.Groups = append(r.Groups, g)
 }
 
 func (l *letters) printRedrive(report *redriveReport) error {
@@ -273,6 +294,9 @@ func (l *letters) printRedrive(report *redriveReport) error {
 	return nil
 }
 
+// hopeless says of a plan that no letter of it can be sent.
+func (r *redriveReport) hopeless() bool { return r.Plan && r.Letters > 0 && r.Failed == r.Letters }
+
 // summary counts over all waiting letters of the keys that the redrive is about.
 func (r *redriveReport) summary() string {
 	all := r.Letters + r.Left
@@ -289,7 +313,11 @@ func (r *redriveReport) summary() string {
 		if r.Failed > 0 {
 			left = fmt.Sprintf(" (%d would fail)", r.Failed) + left
 		}
-		return fmt.Sprintf("%d of %s would be %s, %d would be left%s; nothing was touched, repeat with --yes", r.Letters-r.Failed, of, verb, r.Failed+r.Left, left)
+		next := "repeat with --yes"
+		if r.hopeless() {
+			next = "--yes would change nothing: first mend what RESULT names"
+		}
+		return fmt.Sprintf("%d of %s would be %s, %d would be left%s; nothing was touched, %s", r.Letters-r.Failed, of, verb, r.Failed+r.Left, left, next)
 	}
 	return fmt.Sprintf("%d of %s %s, %d left%s", r.Done, of, verb, all-r.Done, left)
 }
@@ -302,6 +330,18 @@ func (l *letters) printLeftOut(report *redriveReport) {
 	}
 }
 
+// doubts says which rows are not, or may not be, what they were when their letters were
+// written.
+func (g *redriveGroup) doubts() (text string) {
+	if n := g.Changed; n > 0 {
+		text += fmt.Sprintf("; warning: %s changed after the dead letter was written; the record has the present value", wording.Count(n, "row"))
+	}
+	if n := g.Unproven; n > 0 {
+		text += fmt.Sprintf("; warning: %s found by event id alone: without a key and a known value nothing shows that a reused id is not another row", wording.Count(n, "row"))
+	}
+	return text
+}
+
 func (l *letters) printGroups(report *redriveReport) error {
 	lines := tabwriter.NewWriter(l.app.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(lines, "TABLE\tTOPIC\tLETTERS\tSELECTED\tFROM TABLE\tROWS\tRESULT")
@@ -312,9 +352,12 @@ func (l *letters) printGroups(report *redriveReport) error {
 			result = "would fail: " + printable(g.Error)
 		case g.Error != "":
 			result = fmt.Sprintf("%d done; %s", g.Done, printable(g.Error))
+		case !report.Plan && g.Done < g.Letters:
+			result = fmt.Sprintf("%d done", g.Done)
 		case !report.Plan:
 			result = "done"
 		}
+		result += g.doubts()
 		rows := g.From
 		if g.Letters > 1 {
 			rows += " to " + g.Through

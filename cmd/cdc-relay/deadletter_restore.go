@@ -16,8 +16,8 @@ import (
 	"github.com/cdc-relay/cdc-relay/router/record"
 )
 
-// restorer gives the record that the row of a letter makes, as the table has it, with the
-// present configuration. Its finder is to be closed.
+// restorer gives what the row of a letter makes, as the table has it, with the present
+// configuration. Its finder is to be closed.
 type restorer struct {
 	settings relay.Config
 	cfg      *config.Config
@@ -30,34 +30,35 @@ func newRestorer(cfg *config.Config, settings relay.Config) *restorer {
 	return &restorer{settings: settings, cfg: cfg, finder: sample.NewFinder(settings.Replication), ids: make(map[int]string)}
 }
 
-func (r *restorer) restore(ctx context.Context, l *deadletter.Letter) (*record.Record, error) {
+func (r *restorer) restore(ctx context.Context, l *deadletter.Letter) (made deadletter.Restored, err error) {
 	id := l.EventID()
 	if id == "" {
-		return nil, fmt.Errorf("the letter has no %s, and without its event id the row cannot be found; discard it, and write the event again", strings.Join(l.Missing, ", "))
+		return made, fmt.Errorf("the letter has no %s, and without its event id the row cannot be found; discard it, and write the event again", strings.Join(l.Missing, ", "))
 	}
 	table := slices.IndexFunc(r.settings.Replication.Tables, func(t wal.Table) bool { return t.Schema+"."+t.Name == l.Table })
 	if table < 0 {
-		return nil, fmt.Errorf("table %s is not in the configuration (it has %s), and the letter has no %s", l.Table, r.tables(), strings.Join(l.Missing, ", "))
+		return made, fmt.Errorf("table %s is not in the configuration (it has %s), and the letter has no %s", l.Table, r.tables(), strings.Join(l.Missing, ", "))
 	}
 	column, err := r.idColumn(ctx, table)
 	if err != nil {
-		return nil, err
+		return made, err
 	}
 	row, err := r.finder.FindRow(ctx, table, column, id)
 	if err != nil {
-		return nil, err
+		return made, err
 	}
 	if row == nil {
-		return nil, fmt.Errorf("the letter has no %s, and the row is not in table %s any more; discard it, and write the event again", strings.Join(l.Missing, ", "), l.Table)
+		return made, fmt.Errorf("the letter has no %s, and the row is not in table %s any more; discard it, and write the event again", strings.Join(l.Missing, ", "), l.Table)
 	}
 	var buf record.Buffer // of its own and never reset: records of a key are sent together
 	if err := r.routes.Route(&buf, row); err != nil {
-		return nil, err
+		return made, err
 	}
 	if len(buf.Records) != 1 || l.Nth > 0 {
-		return nil, fmt.Errorf("the letter is record %d of its row, and the row as the table has it makes %d; discard the letter, and write the event again", l.Nth+1, len(buf.Records))
+		return made, fmt.Errorf("the letter is record %d of its row, and the row as the table has it makes %d; discard the letter, and write the event again", l.Nth+1, len(buf.Records))
 	}
-	return &buf.Records[0], nil
+	var apart record.Buffer
+	return deadletter.Restored{Record: &buf.Records[0], Payload: r.routes.Payload(&apart, row)}, nil
 }
 
 // idColumn compiles the table's mapping at its first use.

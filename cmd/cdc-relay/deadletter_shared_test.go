@@ -46,7 +46,7 @@ func TestDeadLetter_RestoredRecordsKeepTheirOwnValues(t *testing.T) {
 				"outbox[0].columns.key=nope":  `would fail: --set outbox[0].columns.key=nope: outbox[0].columns.key: table public.outbox has no column "nope"`,
 				"outbox[0].table=public.nope": "would fail: table public.outbox is not in the configuration (it has public.nope by --set outbox[0].table=public.nope), and the letter has no",
 			} {
-				invoke(t, l.env, "deadletter", "redrive", "--all", "--set", set).want(t, exitOK, want, "")
+				invoke(t, l.env, "deadletter", "redrive", "--all", "--set", set).want(t, exitFailed, want, "")
 			}
 			invoke(t, l.env, "deadletter", "redrive", "--all", "--yes", "--set", "outbox[0].value=envelope").want(t, exitOK, "3 of 3 dead letters of the selected keys re-driven, 0 left", "")
 			var values []string
@@ -83,7 +83,7 @@ func TestDeadLetter_ValueOfAnotherRowIsNotTakenForTheLettersOwn(t *testing.T) {
 	l.db.Exec(t, "TRUNCATE outbox RESTART IDENTITY")
 	l.db.Exec(t, `INSERT INTO outbox (account, payload) VALUES ('second', '{"amount": 999}')`)
 	l.published(t, url, 2)
-	invoke(t, l.env, "deadletter", "redrive", "--all").want(t, exitOK, "would fail: the letter at partition", "")
+	invoke(t, l.env, "deadletter", "redrive", "--all").want(t, exitFailed, "would fail: the letter at partition", "")
 	refused := invoke(t, l.env, "deadletter", "redrive", "--all", "--yes")
 	refused.want(t, exitFailed, "the row that has its event id now makes another key", "")
 	refused.want(t, exitFailed, "0 of 1 dead letter of the selected keys re-driven, 1 left", "")
@@ -149,7 +149,7 @@ func TestDeadLetter_CompletesNothingFromARowOfAnotherKey(t *testing.T) {
 	l.published(t, url, 1)
 	stop()
 	l.db.Exec(t, `UPDATE outbox SET aggregate_id = '00000000-0000-0000-0000-00000000000b', payload = '{"of": "b"}'`)
-	invoke(t, l.env, "deadletter", "redrive", "--all").want(t, exitOK, "would fail: ", "")
+	invoke(t, l.env, "deadletter", "redrive", "--all").want(t, exitFailed, "would fail: ", "")
 	invoke(t, l.env, "deadletter", "redrive", "--all", "--yes").want(t, exitFailed, "makes another key", "")
 	if n := len(l.brokers.Read(t, "order-events")); n != 0 {
 		t.Errorf("%d records in the topic of the letter, want none", n)

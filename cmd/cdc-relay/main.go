@@ -130,6 +130,7 @@ environment (CDC_RELAY_POSTGRES_URL, …) override the file.`,
 	root.PersistentFlags().StringArrayVar(&a.set, "set", nil, "override one value, `key=value` (postgres.slot=x); may be repeated")
 	completeKeys(root, "set")
 	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetHelpCommand(helpCommand())
 	root.AddCommand(
 		a.runCommand(), a.setupCommand(), a.teardownCommand(),
 		a.checkCommand(), a.explainCommand(), a.sqlCommand(), a.importCommand(), a.takeoverCommand(), a.statusCommand(), a.healthcheckCommand(),

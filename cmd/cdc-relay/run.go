@@ -17,6 +17,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/metrics"
 	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/shards"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/rs/zerolog"
@@ -108,14 +109,14 @@ func openPipeline(settings relay.Config, own []int, log zerolog.Logger) (pipelin
 		return r, m.Handler(r.Status), nil
 	}
 	all := metrics.NewShards(options, own)
-	shards, err := relay.OpenShards(settings, own, log, func(i int) (relay.Events, []kgo.Hook) { return all[i].Events(), all[i].Hooks() })
+	running, err := shards.Open(settings, own, log, func(i int) (relay.Events, []kgo.Hook) { return all[i].Events(), all[i].Hooks() })
 	if err != nil {
 		return nil, nil, err
 	}
 	for i, m := range all {
-		m.Watch(func() status.Status { return shards.StatusOf(i) })
+		m.Watch(func() status.Status { return running.StatusOf(i) })
 	}
-	return shards, all[0].Registry(), nil
+	return running, all[0].Registry(), nil
 }
 
 // daemon is the relay and what accompanies it.

@@ -19,6 +19,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/rs/zerolog"
 )
 
@@ -105,7 +106,7 @@ func TestDaemon_SecondSignalCutsTheDrainShort(t *testing.T) {
 	}
 }
 
-// deafRelay goes on whatever it is told, as one does whose servers do not answer.
+// deafRelay ignores stop and abort, as a relay does whose servers do not answer.
 type deafRelay struct {
 	*stubRelay
 	answered chan struct{}
@@ -148,7 +149,7 @@ func TestDaemon_IsNotHeldUpByServersThatDoNotAnswer(t *testing.T) {
 // A terminal that is closed ends the relay as SIGTERM does, with its drain.
 func TestOnSignals_HangUpIsAStop(t *testing.T) {
 	if signal.Ignored(syscall.SIGHUP) {
-		t.Skip("the tests were started with SIGHUP ignored, as by nohup")
+		harness.NotHere(t, "the tests were started with SIGHUP ignored, as by nohup")
 	}
 	ctx, _, release := onSignals(t.Context())
 	defer release()

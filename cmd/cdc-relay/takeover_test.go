@@ -315,8 +315,8 @@ func TestTakeover_IsToldToStop(t *testing.T) {
 	}
 }
 
-// A configuration that keeps positions in a topic is told before anything is touched what
-// is in the way: the topic is missing, or Debezium had the slot back and moved it.
+// A configuration keeps positions in a topic. The plan names what is in the way before
+// takeover changes anything: the topic is missing, or Debezium had the slot back and moved it.
 func TestTakeover_SaysWhatTheCheckpointForbids(t *testing.T) {
 	for _, keeps := range []string{"relay.guarantee=exactly_once", "relay.detect_moved_slot=true"} {
 		t.Run(keeps, func(t *testing.T) {

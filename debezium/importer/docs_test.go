@@ -12,7 +12,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/debezium/options"
 )
 
-const page = "../../docs/coming-from-debezium.md"
+const page = "../../docs/debezium.md"
 
 // optionTables are the tables of the page, from the list that the program goes by.
 func optionTables() string {

@@ -73,7 +73,7 @@ func NewWitness(p Position) *Witness {
 	return &Witness{p: p, contradicts: p.Event == "COMMIT" && p.LSN < p.Commit}
 }
 
-// Dated is told when the transaction of a row committed, before Row is asked about it.
+// Dated takes the commit time of a row's transaction. Call it before Row.
 func (w *Witness) Dated(xid uint32, at time.Time) {
 	if xid == w.p.XID && xid != 0 && !w.p.Time.IsZero() && at.UnixMicro() != w.p.Time.UnixMicro() {
 		w.another = at

@@ -15,7 +15,7 @@ const below = `WITH RECURSIVE below(root, relid) AS (
 		SELECT inhparent, inhrelid FROM pg_catalog.pg_inherits
 		UNION SELECT b.root, i.inhrelid FROM below b JOIN pg_catalog.pg_inherits i ON i.inhparent = b.relid) `
 
-// heirs are the publication's tables that inherit from tables: not strangers, but
+// ChildTables are the publication's tables that inherit from tables: not strangers, but
 // their rows carry names that nobody configured.
 func (p *PublicationRow) ChildTables(q postgres.Querier, tables []wal.Table) ([]wal.Table, error) {
 	rows, err := q.All(below + fmt.Sprintf(`SELECT DISTINCT pt.schemaname, pt.tablename, rn.nspname, r.relname
@@ -37,7 +37,7 @@ func (p *PublicationRow) ChildTables(q postgres.Querier, tables []wal.Table) ([]
 	return heirs, nil
 }
 
-// unsent says which children by INHERITS of a table are not configured: their
+// Unsent says which children by INHERITS of a table are not configured: their
 // rows are never sent. It is empty when there are none.
 func (t *TableRow) Unsent(q postgres.Querier, table wal.Table, configured []wal.Table) (string, error) {
 	if !t.Children {

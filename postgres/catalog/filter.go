@@ -43,7 +43,7 @@ type Filter struct {
 	count, index       int
 }
 
-// sql computes the condition. The sign is masked, since % keeps it; a NULL counts as
+// SQL computes the condition. The sign is masked, since % keeps it; a NULL counts as
 // the hash 0. Names are qualified where a function of that name could come first.
 func (f Filter) SQL() string {
 	return fmt.Sprintf("(COALESCE(pg_catalog.%s(%s), 0) & 2147483647) %% %d = %d", f.hash, wal.QuoteIdentifier(f.column), f.count, f.index)
@@ -142,7 +142,7 @@ func FilterOf(c postgres.Config, version int, rel *wal.Relation) (Filter, error)
 	return Filter{}, refuse("its record key is made of %q, which is no column of its own, and a publication's filter sees columns only", column)
 }
 
-// filtered compares the publication's filter on a table with what makes the shard.
+// Filtered compares the publication's filter on a table with what makes the shard.
 func (p *PublicationRow) Filtered(c postgres.Config, version int, rel *wal.Relation) error {
 	want, err := FilterOf(c, version, rel)
 	if err != nil {

@@ -22,7 +22,7 @@ func SystemIdentifier(ctx context.Context, cfg postgres.Config) (string, error) 
 	return row.Text(0), nil
 }
 
-// History asks for the origin of what the database has, over a replication connection.
+// ReadOrigin asks for the origin of what the database has, over a replication connection.
 func ReadOrigin(ctx context.Context, cfg postgres.Config) (wal.Origin, error) {
 	q, server, err := postgres.OpenServer(ctx, cfg, true)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
-// Listed is a table of the database as the catalog has it.
+// ListedTable is a table of the database as the catalog has it.
 type ListedTable struct {
 	wal.Table
 	Columns     []string  // in their order
@@ -14,7 +14,7 @@ type ListedTable struct {
 	Root        wal.Table // of a partition: its topmost ancestor
 }
 
-// List reads every table of the database that is not the server's own. Any role
+// ListTables reads every table of the database that is not the server's own. Any role
 // may do that.
 func ListTables(ctx context.Context, cfg postgres.Config) ([]ListedTable, error) {
 	conn, err := postgres.Connect(ctx, cfg, false)

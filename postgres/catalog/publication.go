@@ -85,7 +85,7 @@ func ReadPublication(q postgres.Querier, version int, name string) (*Publication
 	return p, nil
 }
 
-// warnings are about what the publication has beyond the configured tables.
+// Warnings are about what the publication has beyond the configured tables.
 func (p *PublicationRow) Warnings(cfg postgres.Config) []string {
 	var warnings []string
 	if others := cfg.Unwanted(p.Others); len(others) > 0 {
@@ -100,7 +100,7 @@ func (p *PublicationRow) Warnings(cfg postgres.Config) []string {
 	return warnings
 }
 
-// narrow is the advice against operations that nobody asked for. With debezium options
+// Narrow is the advice against operations that nobody asked for. With debezium options
 // the publication may be one that Debezium made, which is not for us to alter.
 func (p *PublicationRow) Narrow(cfg *postgres.Config) string {
 	run := fmt.Sprintf("run: ALTER PUBLICATION %s SET (publish = '%s')", wal.QuoteIdentifier(p.Name), cfg.Published())
@@ -110,7 +110,7 @@ func (p *PublicationRow) Narrow(cfg *postgres.Config) string {
 	return "leave it as it is if Debezium made it, because the way back needs it; if `cdc-relay setup` made it, " + run
 }
 
-// foreign lists the publication's tables that are not configured. With a root
+// Foreign lists the publication's tables that are not configured. With a root
 // that is configured its partitions are not shown, so they do not count.
 func (p *PublicationRow) Foreign(configured []wal.Table) []string {
 	var foreign []string
@@ -123,7 +123,7 @@ func (p *PublicationRow) Foreign(configured []wal.Table) []string {
 	return foreign
 }
 
-// publishes tells whether inserts into the table reach the stream under its own
+// Publishes tells whether inserts into the table reach the stream under its own
 // name, and if not, which statement makes them.
 func (p *PublicationRow) Publishes(table wal.Table, t *TableRow) error {
 	refuse := func(cause, hint string) error {
@@ -186,7 +186,7 @@ func (p *PublicationRow) missing(w wal.Wants, table wal.Table) []string {
 		postgres.PublicationSubject(p.Name), strings.Join(lacks, " and "), table)}
 }
 
-// relist is the statement that publishes a table with these columns and leaves the
+// Relist is the statement that publishes a table with these columns and leaves the
 // publication's other tables, and the row filter, as they are.
 func (m Membership) Relist(table wal.Table, columns []string) string {
 	entry := m.Only + table.SQL() + ColumnList(columns)

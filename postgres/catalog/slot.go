@@ -89,7 +89,7 @@ func SlotGone(name string, confirmed wal.LSN) error {
 	}
 }
 
-// lost says why the slot's WAL is gone, or nil.
+// Lost says why the slot's WAL is gone, or nil.
 func (s *SlotRow) Lost(name string) error {
 	reason := s.InvalidationReason
 	if reason == "" && s.WALStatus == "lost" {
@@ -105,7 +105,7 @@ func (s *SlotRow) Lost(name string) error {
 	}
 }
 
-// usable refuses a slot that is not one for our stream, however it came about.
+// Usable refuses a slot that is not one for our stream, however it came about.
 func (s *SlotRow) Usable(name string) error {
 	refuse := func(cause, hint string) error {
 		return &fault.Error{Kind: fault.KindRefused, Reason: fault.ReasonSlotUnusable, Op: "look at", Subject: postgres.SlotSubject(name), Err: errors.New(cause), Hint: hint}
@@ -139,7 +139,7 @@ func (s *SlotRow) Usable(name string) error {
 	return nil
 }
 
-// busy names the owner as far as our rights show it.
+// Busy names the owner as far as our rights show it.
 func (s *SlotRow) Busy(q postgres.Querier, name string) error {
 	owner := fmt.Sprintf("pid %d", s.ActivePID)
 	row, err := q.One(fmt.Sprintf(`SELECT coalesce(application_name, ''), coalesce(pg_catalog.host(client_addr), ''), coalesce(usename, '')
@@ -156,7 +156,7 @@ func (s *SlotRow) Busy(q postgres.Querier, name string) error {
 	return &fault.Error{
 		Kind: fault.KindBusy, Reason: fault.ReasonSlotInUse, Op: "start streaming from", Subject: postgres.SlotSubject(name),
 		Err:  fmt.Errorf("the slot is in use by %s", owner),
-		Hint: postgres.HintInUse,
+		Hint: postgres.HintInUse, Holder: s.ActivePID,
 	}
 }
 

@@ -19,7 +19,7 @@ type TableRow struct {
 	root        wal.Table // topmost ancestor of a partition
 }
 
-// only goes before the table's name in a publication: without it the children
+// Only goes before the table's name in a publication: without it the children
 // would be in it too, whose rows carry their own names.
 func (t *TableRow) Only() string {
 	if t.Children {
@@ -49,7 +49,7 @@ func ReadTable(q postgres.Querier, table wal.Table) (*TableRow, error) {
 	return t, row.Err
 }
 
-// decodable refuses what never reaches a stream.
+// Decodable refuses what never reaches a stream.
 func (t *TableRow) Decodable(table wal.Table) error {
 	var cause string
 	switch {

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Cast gives the texts of a row that was made by hand the form in which the server
+// CastRow gives the texts of a row that was made by hand the form in which the server
 // would store and send them, and fails for the first one that is no value of its
 // column's type. Nothing is written. Values of a type that our role may not name
 // are left as they are.

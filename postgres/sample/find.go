@@ -70,7 +70,7 @@ func (f *Finder) Describe(ctx context.Context, table int) (*wal.Relation, error)
 	return rel, nil
 }
 
-// Find reads the row of cfg.Tables[table] whose column has a value, in the form of
+// FindRow reads the row of cfg.Tables[table] whose column has a value, in the form of
 // NewestRow and with its needs. It is nil when there is none; of several it takes
 // any.
 func (f *Finder) FindRow(ctx context.Context, table int, column, value string) (*wal.Row, error) {

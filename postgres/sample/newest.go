@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Newest reads the rows of cfg.Tables[table] that were written last, newest
+// NewestRows reads the rows of cfg.Tables[table] that were written last, newest
 // first, at most limit: NewestRow says what that means and needs.
 func NewestRows(ctx context.Context, cfg postgres.Config, table, limit int) ([]*wal.Row, error) {
 	s, err := newSampler(ctx, cfg)
@@ -56,7 +56,7 @@ func NewestRows(ctx context.Context, cfg postgres.Config, table, limit int) ([]*
 	return nil, nil
 }
 
-// Largest is the size in bytes of the largest value of a column of rel, as the
+// LargestValue is the size in bytes of the largest value of a column of rel, as the
 // stream sends it or, for bytea, as it is. It reads the whole table; complete is
 // false when that would have taken too long. It needs SELECT on the table.
 func LargestValue(ctx context.Context, cfg postgres.Config, rel *wal.Relation, column string) (size int64, complete bool, err error) {

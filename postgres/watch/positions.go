@@ -8,20 +8,20 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
-// Standing is where slots stand, and in which history.
+// Positions is where slots stand, and in which history.
 type Positions struct {
 	Origin wal.Origin
 	Slots  []SlotPosition // parallel to Config.Shards
 }
 
-// StandingSlot is one of them.
+// SlotPosition is one of them.
 type SlotPosition struct {
 	catalog.SlotInfo
 	Name string
 	Err  error // why no stream can start from it, apart from its owner
 }
 
-// Stand reads where the slots of cfg stand. It takes none of them, so it may be asked
+// ReadPositions reads where the slots of cfg stand. It takes none of them, so it may be asked
 // beside a relay, and changes nothing.
 func ReadPositions(ctx context.Context, cfg postgres.Config) (*Positions, error) {
 	q, server, err := postgres.OpenServer(ctx, cfg, true)

@@ -52,12 +52,12 @@ func NewSource(rel *wal.Relation, spec string) (*Source, error) {
 	return s, nil
 }
 
-// described names the column with its type.
+// Described names the column with its type.
 func (s *Source) Described(rel *wal.Relation) string {
 	return fmt.Sprintf("column %q of table %s is of type %s", s.Column, TableName(rel), TypeName(rel.Columns[s.Index]))
 }
 
-// called is how an error about a row names the source.
+// Called is how an error about a row names the source.
 func (s *Source) Called() string {
 	switch {
 	case s.message && s.Pointer != nil:
@@ -68,7 +68,7 @@ func (s *Source) Called() string {
 	return fmt.Sprintf("column %q", s.Spec)
 }
 
-// null is what a source without a value is.
+// Null is what a source without a value is.
 func (s *Source) Null() string {
 	if s.message && s.Pointer != nil {
 		return "missing or null"
@@ -78,13 +78,13 @@ func (s *Source) Null() string {
 
 func (s *Source) BinarySafe() bool { return s.Typ.exact }
 
-// json tells whether the server has checked that the text is JSON.
+// Json tells whether the server has checked that the text is JSON.
 func (s *Source) Json() bool { return s.Typ.Form == FormJSON }
 
-// whole tells whether bytes gives JSON that the server has checked.
+// Whole tells whether bytes gives JSON that the server has checked.
 func (s *Source) Whole() bool { return s.Json() && s.Pointer == nil }
 
-// text gives the column's text form, nil for NULL. With a pointer it is what
+// Text gives the column's text form, nil for NULL. With a pointer it is what
 // lies there: strings without quotes, anything else as its JSON is written.
 func (s *Source) Text(b *record.Buffer, row *wal.Row) ([]byte, error) {
 	if s.Pointer != nil {
@@ -126,7 +126,7 @@ func (s *Source) unbase64(b *record.Buffer, text []byte) ([]byte, error) {
 	return b.Keep(out), nil
 }
 
-// bytes is text, but for bytea it gives the bytes themselves.
+// Bytes is text, but for bytea it gives the bytes themselves.
 func (s *Source) Bytes(b *record.Buffer, row *wal.Row) ([]byte, error) {
 	own, err := s.own(b, row)
 	if len(own) > 0 || s.Otherwise == nil || err != nil {
@@ -156,7 +156,7 @@ func (s *Source) decoded(b *record.Buffer, row *wal.Row) ([]byte, error) {
 	return b.Keep(out), nil
 }
 
-// fragment gives what the pointer finds, as JSON; nil for NULL, JSON null or nothing.
+// Fragment gives what the pointer finds, as JSON; nil for NULL, JSON null or nothing.
 func (s *Source) Fragment(b *record.Buffer, row *wal.Row) ([]byte, error) {
 	whole := Source{Index: s.Index, Column: s.Column, Typ: s.Typ}
 	text, err := whole.Bytes(b, row)
@@ -173,7 +173,7 @@ func (s *Source) Fragment(b *record.Buffer, row *wal.Row) ([]byte, error) {
 	return found, nil
 }
 
-// unquote gives the text of a JSON string.
+// Unquote gives the text of a JSON string.
 func (s *Source) Unquote(b *record.Buffer, quoted []byte) ([]byte, error) {
 	inner := quoted[1 : len(quoted)-1]
 	if !slices.Contains(inner, '\\') {
@@ -186,7 +186,7 @@ func (s *Source) Unquote(b *record.Buffer, quoted []byte) ([]byte, error) {
 	return b.Keep(out), nil
 }
 
-// appendJSON appends the column as a member of a JSON value: json and jsonb as
+// AppendJSON appends the column as a member of a JSON value: json and jsonb as
 // they are, numbers and booleans as such, NULL as null, anything else as a
 // string of its text form.
 func (s *Source) AppendJSON(dst []byte, b *record.Buffer, row *wal.Row) ([]byte, error) {
@@ -227,7 +227,7 @@ func (s *Source) notText(err error) error {
 	return err
 }
 
-// headerText is the text to read headers from; what a pointer finds stays JSON.
+// HeaderText is the text to read headers from; what a pointer finds stays JSON.
 func (s *Source) HeaderText(b *record.Buffer, row *wal.Row) ([]byte, error) {
 	if s.Pointer != nil {
 		return s.Fragment(b, row)
@@ -235,7 +235,7 @@ func (s *Source) HeaderText(b *record.Buffer, row *wal.Row) ([]byte, error) {
 	return s.Text(b, row)
 }
 
-// appendText appends text, which the source gave, as a JSON string.
+// AppendText appends text, which the source gave, as a JSON string.
 func (s *Source) AppendText(dst, text []byte) ([]byte, error) {
 	dst, err := jsontext.AppendString(dst, text)
 	if err != nil {
@@ -244,7 +244,7 @@ func (s *Source) AppendText(dst, text []byte) ([]byte, error) {
 	return dst, nil
 }
 
-// nothing is how an error calls a value that is NULL or, else, empty.
+// Nothing is how an error calls a value that is NULL or, else, empty.
 func (s *Source) Nothing(null bool) string {
 	if null {
 		return s.Null()

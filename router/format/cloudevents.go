@@ -79,7 +79,7 @@ type attribute struct {
 	bare   bool // a boolean or an integer, which JSON writes without quotes
 }
 
-// extend has the event show a column as an extension attribute.
+// Extend has the event show a column as an extension attribute.
 func (e *Event) Extend(f *Field) {
 	e.extensions = append(e.extensions, extension{field: f, header: eventHeaderPrefix + f.name})
 }
@@ -88,7 +88,7 @@ func (e *Event) add(name, header string, value []byte) {
 	e.attributes = append(e.attributes, attribute{name: name, header: header, value: value})
 }
 
-// readEvent collects the row's attributes in the specification's order. What is
+// ReadEvent collects the row's attributes in the specification's order. What is
 // optional is left out when it is empty or not what the specification allows in
 // a string; what is required rejects the row.
 func (p *Content) ReadEvent(b *record.Buffer, row *wal.Row, at time.Time) error {
@@ -212,7 +212,7 @@ func isAttribute(text []byte) bool {
 	return true
 }
 
-// eventHeaders adds the format's headers. An event without data has no type of
+// EventHeaders adds the format's headers. An event without data has no type of
 // it, and a null value is no event in structured mode.
 func (p *Content) EventHeaders(b *record.Buffer, row *wal.Row, value []byte) error {
 	if p.Format == CloudEvents {
@@ -288,7 +288,7 @@ func (p *Content) appendCloudEvent(dst []byte, b *record.Buffer, row *wal.Row, p
 	return append(dst, '}'), nil
 }
 
-// eventNames are the headers of the format, for Explanation.
+// EventNames are the headers of the format, for Explanation.
 func (p *Content) EventNames() []string {
 	if p.Format == CloudEvents {
 		return []string{ContentTypeHeader}

@@ -30,7 +30,7 @@ type HeadersColumn struct {
 	Values *column.Source // the values of source's names; nil where source has both
 }
 
-// replaces says of a header that the configuration gives it.
+// Replaces says of a header that the configuration gives it.
 func (p *Content) Replaces(name string) bool { return slices.Contains(p.Configured, name) }
 
 // given adds a header that a configured one of its name replaces.

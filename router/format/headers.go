@@ -10,7 +10,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/router/record"
 )
 
-// appendColumnHeaders adds one header for each entry of a headers column:
+// AppendColumnHeaders adds one header for each entry of a headers column:
 //
 //   - json, jsonb, or text holding JSON: an object; strings as they are, null as
 //     a null value, other scalars and nested values as their JSON is written

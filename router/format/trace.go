@@ -16,7 +16,7 @@ const (
 	TraceState  = "tracestate"
 )
 
-// addTrace adds the trace context as headers.
+// AddTrace adds the trace context as headers.
 func (p *Content) AddTrace(b *record.Buffer, row *wal.Row) error {
 	parent, state, err := p.traceContext(b, row)
 	if err != nil {

@@ -25,7 +25,7 @@ func NewField(name string, s *column.Source) (*Field, error) {
 	return &Field{name: name, prefix: append(prefix, ':'), source: s}, nil
 }
 
-// value makes the record's value. NULL is a null value in every format.
+// Value makes the record's value. NULL is a null value in every format.
 func (p *Content) Value(b *record.Buffer, row *wal.Row, scratch *[]byte) ([]byte, error) {
 	payload, err := p.Payload.Bytes(b, row)
 	if err != nil || payload == nil {

@@ -31,7 +31,7 @@ type Given struct {
 	Value   string // format; empty: none
 }
 
-// recognise finds the preset by the columns that rel has.
+// Recognise finds the preset by the columns that rel has.
 func (g *Given) Recognise(rel *wal.Relation) (*Shape, error) {
 	if err := refused(rel); err != nil {
 		return nil, &Error{err}
@@ -159,7 +159,7 @@ func suits(r Role, t column.Type) bool {
 	}
 }
 
-// resolve gives every role its column under p.
+// Resolve gives every role its column under p.
 func (g *Given) Resolve(p *Preset, rel *wal.Relation) (*Shape, error) {
 	s := &Shape{Preset: p}
 	for r := range RoleCount {

@@ -70,7 +70,7 @@ func (s *Shape) others(r Role, rel *wal.Relation) []string {
 	return found
 }
 
-// block is configuration to paste: the best guess for each role, the other
+// Block is configuration to paste: the best guess for each role, the other
 // candidates beside it, and what is still to be filled in.
 func (g *Given) Block(rel *wal.Relation) string {
 	var b strings.Builder

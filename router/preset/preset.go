@@ -59,7 +59,7 @@ type framework struct {
 	noteIf map[string]string // the same, for tables that have the column
 }
 
-// named tells the presets of frameworks and recipes from the generic ones.
+// Named tells the presets of frameworks and recipes from the generic ones.
 func (p *Preset) Named() bool { return p.explicit || p.signature != nil }
 
 // Header adds a header behind id when its column is there and not NULL.
@@ -69,7 +69,7 @@ type Header struct {
 	Column string // normalised
 }
 
-// find is rel's column for a header that has one of its own; empty: there is none.
+// Find is rel's column for a header that has one of its own; empty: there is none.
 func (h *Header) Find(rel *wal.Relation) string {
 	if found := candidates([]string{h.Column}, false, RoleCount, rel); len(found) > 0 {
 		return found[0]
@@ -160,7 +160,7 @@ func Find(name string) *Preset {
 	return &presets[i]
 }
 
-// PresetNames lists what Mapping.Preset may be.
+// Names lists what Mapping.Preset may be.
 func Names() []string {
 	names := []string{Auto}
 	for _, p := range presets {

@@ -27,7 +27,7 @@ func (r Role) String() string { return roleNames[r] }
 // RoleNamed is the role of that name; below zero: there is none.
 func RoleNamed(name string) Role { return Role(slices.Index(roleNames[:], name)) }
 
-// key is where the configuration sets the role.
+// Key is where the configuration sets the role.
 func (r Role) Key() string {
 	if r == RoleTopic {
 		return "topic"

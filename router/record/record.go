@@ -100,7 +100,7 @@ func (b *Buffer) Reset() {
 	b.headers, b.bytes, b.first, b.used = nil, nil, 0, 0
 }
 
-// header adds one header to the record in the making.
+// Header adds one header to the record in the making.
 func (b *Buffer) Header(key string, value []byte) {
 	if len(b.headers) == cap(b.headers) {
 		b.moreHeaders()
@@ -123,7 +123,7 @@ func (b *Buffer) moreHeaders() {
 	b.first = 0
 }
 
-// takeHeaders ends the record in the making.
+// TakeHeaders ends the record in the making.
 func (b *Buffer) TakeHeaders() []Header {
 	end := len(b.headers)
 	h := b.headers[b.first:end:end]
@@ -131,15 +131,15 @@ func (b *Buffer) TakeHeaders() []Header {
 	return h
 }
 
-// dropHeaders abandons the record in the making.
+// DropHeaders abandons the record in the making.
 func (b *Buffer) DropHeaders() {
 	b.used -= (len(b.headers) - b.first) * headerSize
 	clear(b.headers[b.first:])
 	b.headers = b.headers[:b.first]
 }
 
-// tail returns an empty slice with room for at least n bytes behind the bytes in
-// use. Append to it, then hand it to keep, before the next call of tail or keep.
+// Tail returns an empty slice with room for at least n bytes behind the bytes in
+// use. Append to it, then hand it to Keep, before the next call of Tail or Keep.
 func (b *Buffer) Tail(n int) []byte {
 	if n > byteChunk {
 		return make([]byte, 0, n)
@@ -152,7 +152,7 @@ func (b *Buffer) Tail(n int) []byte {
 	return b.bytes[len(b.bytes):len(b.bytes):cap(b.bytes)]
 }
 
-// keep takes what was appended to the slice that tail gave. The result is never
+// Keep takes what was appended to the slice that Tail gave. The result is never
 // nil and stays valid until Reset.
 func (b *Buffer) Keep(p []byte) []byte {
 	b.used += len(p)
@@ -165,7 +165,7 @@ func (b *Buffer) Keep(p []byte) []byte {
 	return b.bytes[start:len(b.bytes):len(b.bytes)]
 }
 
-// copy keeps a copy of p.
+// Copy keeps a copy of p.
 func (b *Buffer) Copy(p []byte) []byte {
 	return b.Keep(append(b.Tail(len(p)), p...))
 }

@@ -113,7 +113,7 @@ func parsePart(inner string) (Part, error) {
 // Is tells a template from the name of a column.
 func Is(s string) bool { return strings.Contains(s, "${") }
 
-// names are those that the template uses, in order.
+// Names are those that the template uses, in order.
 func (t *Template) Names() []string {
 	var names []string
 	for _, p := range t.Parts {
@@ -124,7 +124,7 @@ func (t *Template) Names() []string {
 	return names
 }
 
-// bind gives a copy of which every name is resolved.
+// Bind gives a copy of which every name is resolved.
 func (t *Template) Bind(resolve func(name string) (s *column.Source, group int, err error)) (*Template, error) {
 	bound := &Template{Parts: make([]Part, len(t.Parts))}
 	var errs []error
@@ -140,7 +140,7 @@ func (t *Template) Bind(resolve func(name string) (s *column.Source, group int, 
 	return bound, errors.Join(errs...)
 }
 
-// appendTo appends one part; null when it is a column that is NULL and that no
+// AppendTo appends one part; null when it is a column that is NULL and that no
 // Filter gives a default.
 func (p *Part) AppendTo(dst []byte, b *record.Buffer, row *wal.Row, groups [][]byte) (out []byte, null bool, err error) {
 	if p.Name == "" {
@@ -217,7 +217,7 @@ func topicRune(r rune) rune {
 	return '-'
 }
 
-// header gives the value of a header template. A column that is NULL and has no
+// Header gives the value of a header template. A column that is NULL and has no
 // default makes the whole value null.
 func (t *Template) Header(b *record.Buffer, row *wal.Row, scratch *[]byte) ([]byte, error) {
 	out := (*scratch)[:0]

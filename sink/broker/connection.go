@@ -64,7 +64,7 @@ func (c Connection) checkCleartext() error {
 	return nil
 }
 
-// clientOptions are those of every client.
+// ClientOptions are those of every client.
 func (c Connection) ClientOptions() ([]kgo.Opt, error) {
 	opts := []kgo.Opt{
 		kgo.SeedBrokers(c.Brokers...),
@@ -86,7 +86,7 @@ func (c Connection) ClientOptions() ([]kgo.Opt, error) {
 	return opts, nil
 }
 
-// consumer is a client that reads what is committed. Control records count as
+// Consumer is a client that reads what is committed. Control records count as
 // offsets: without them the end of a partition that was written in transactions
 // would never be seen.
 func (c Connection) Consumer(more ...kgo.Opt) (*kgo.Client, error) {
@@ -108,7 +108,7 @@ func (c Connection) Consumer(more ...kgo.Opt) (*kgo.Client, error) {
 	return client, nil
 }
 
-// dial opens one connection. TLS is configured anew each time, with the broker's
+// Dial opens one connection. TLS is configured anew each time, with the broker's
 // own name.
 //
 // Closing it discards what the kernel has not delivered. Else that would be sent for

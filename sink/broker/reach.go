@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/peer"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -75,7 +76,7 @@ func (r *Reach) Reset() {
 	r.mu.Unlock()
 }
 
-// err is the latest failure when every broker's last outcome is one. An
+// Err is the latest failure when every broker's last outcome is one. An
 // address of the configuration counts only until brokers are known: it is not
 // used after that, so what it did last means nothing.
 func (r *Reach) Err() error {
@@ -109,19 +110,23 @@ func (e *refusedError) Error() string {
 
 func (e *refusedError) Unwrap() error { return e.err }
 
-// cause is the latest failure, nil once any broker has answered after it.
+// Cause is the latest failure, nil once any broker has answered after it.
 func (r *Reach) Cause() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.last
 }
 
-// ready asks a broker for metadata, which connects and authenticates. client has the hook.
+// Ready asks a broker for metadata, which connects and authenticates. client has the hook.
 // The error is a *Error.
 func (r *Reach) Ready(ctx context.Context, client *kgo.Client, brokers []string) error {
-	err := client.Ping(ctx)
+	other, err := peer.While(ctx, brokers, peer.Kafka, client.Ping)
 	if err == nil {
 		return nil
+	}
+	if other != "" {
+		return &sink.Error{Class: sink.Blocked, Reason: sink.ReasonKafkaError,
+			Err: sink.Advise(fmt.Errorf("connect to kafka %v: %s", brokers, other), "a Kafka broker is expected there: correct kafka.brokers")}
 	}
 	var refused *refusedError
 	if cause := r.Cause(); cause != nil && (ctx.Err() != nil || errors.As(cause, &refused)) {

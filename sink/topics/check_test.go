@@ -155,6 +155,7 @@ func TestCheck_SaysWhyItCannotConnect(t *testing.T) {
 }
 
 func TestCheck_BrokersAdvertiseWhatNobodyCanReach(t *testing.T) {
+	t.Parallel()
 	c := cluster(t, kfake.NumBrokers(2))
 	seeds := c.ListenAddrs()
 	c.ControlKey(int16(kmsg.Metadata), func(req kmsg.Request) (kmsg.Response, error, bool) {
@@ -249,7 +250,7 @@ func TestCheck_Rights(t *testing.T) {
 func TestCheck_RightsOfARealBroker(t *testing.T) {
 	brokers := harness.Kafka(t)
 	if brokers.Apache == nil {
-		t.Skip("needs a broker whose users are known")
+		harness.NotHere(t, "the users of the broker are not known")
 	}
 	topic := harness.Unique(t, "acl")
 	brokers.CreateTopic(t, topic, 1)

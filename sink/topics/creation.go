@@ -18,7 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// CreateTopics makes missing topics at their first record.
+// Creation is how missing topics are made, at their first record.
 type Creation struct {
 	Enabled           bool
 	Partitions        int32
@@ -68,19 +68,19 @@ func NewCreator(want Creation, keep string, log zerolog.Logger) *Creator {
 	return &Creator{want: want.WithDefaults(), keep: keep, log: log}
 }
 
-// isEnabled says that missing topics are made.
+// IsEnabled says that missing topics are made.
 func (c *Creator) IsEnabled() bool { return c.want.Enabled }
 
-// use notes that a topic has records.
+// Use notes that a topic has records.
 func (c *Creator) Use(topic string) { c.used.Add(topic) }
 
-// recreations counts topics that were found deleted and made again.
+// Recreations counts topics that were found deleted and made again.
 func (c *Creator) Recreations() int64 { return c.recreated.Load() }
 
 // repairTimeout bounds what a repair asks of the brokers. Senders wait for it.
 const repairTimeout = 10 * time.Second
 
-// repair makes the topics that are missing, where that is wanted, and looks at those that
+// Repair makes the topics that are missing, where that is wanted, and looks at those that
 // were deleted.
 func (c *Creator) Repair(ctx context.Context, client *kgo.Client, missing, deleted map[string]struct{}) {
 	ctx, cancel := context.WithTimeout(ctx, repairTimeout)
@@ -144,7 +144,7 @@ func (c *Creator) create(ctx context.Context, client *kgo.Client, names []string
 	return again
 }
 
-// missing classifies a missing topic that is created: another try finds it, unless
+// Missing classifies a missing topic that is created: another try finds it, unless
 // creating it was refused the last time.
 func (c *Creator) Missing(topic string, err error) *sink.Error {
 	c.mu.Lock()

@@ -113,6 +113,7 @@ func TestFollower_CatchesUpWithEveryPartition(t *testing.T) {
 // A topic that was deleted and made again is read from its beginning, and whoever visits is
 // told that what was there is gone.
 func TestFollower_GoesOnWithATopicThatWasMadeAgain(t *testing.T) {
+	t.Parallel()
 	brokers, err := sandbox.StartKafka(sandbox.KafkaOptions{})
 	if err != nil {
 		t.Fatal(err)

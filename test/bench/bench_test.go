@@ -218,8 +218,11 @@ func TestDocs_OnlyTheMarkedPartIsRewritten(t *testing.T) {
 	}
 	for _, c := range r.charts() {
 		svg, err := os.ReadFile(filepath.Join(dir, "benchmarks", c.file))
-		if err != nil || !strings.HasPrefix(string(svg), "<svg") || !strings.Contains(text, c.file) {
+		if err != nil || !strings.HasPrefix(string(svg), "<svg") || strings.Count(text, "("+"benchmarks/"+c.file+")") != 1 {
 			t.Errorf("%s: %v", c.file, err)
+		}
+		if _, behind, _ := strings.Cut(text, "\n"+questions[c.section]+"\n"); questions[c.section] == "" || !strings.Contains(behind, c.file) {
+			t.Errorf("%s does not stand behind the question of %s", c.file, c.section)
 		}
 	}
 	again, err := readResults(filepath.Join(dir, "benchmarks", "results.json"))

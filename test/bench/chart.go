@@ -9,6 +9,7 @@ import (
 
 // chart is a picture of horizontal bars.
 type chart struct {
+	section           string // whose figures it draws
 	file, title, unit string
 	measured          string // machine and time
 	bars              []bar
@@ -26,11 +27,11 @@ func (r *Results) charts() []chart {
 		if t.Name != "drain" && t.Name != "single" {
 			continue
 		}
-		each := fmt.Sprintf("transactions of %s", rowsText(t.PerTxn))
+		each := rowsText(t.PerTxn) + " per transaction"
 		at := r.measured(t.Name)
-		rate := chart{file: t.Name + "-rate.svg", title: "Draining a backlog, " + each, unit: "rows per second", measured: at}
-		cpu := chart{file: t.Name + "-cpu.svg", title: "CPU time of draining a backlog, " + each, unit: "seconds per million rows", measured: at}
-		peak := chart{file: t.Name + "-memory.svg", title: "Peak resident memory while draining a backlog, " + each, unit: "MB", measured: at}
+		rate := chart{section: t.Name, file: t.Name + "-rate.svg", title: "Draining a backlog, " + each, unit: "rows per second", measured: at}
+		cpu := chart{section: t.Name, file: t.Name + "-cpu.svg", title: "CPU time of draining a backlog, " + each, unit: "seconds per million rows", measured: at}
+		peak := chart{section: t.Name, file: t.Name + "-memory.svg", title: "Peak resident memory while draining a backlog, " + each, unit: "MB", measured: at}
 		for _, l := range t.Lines {
 			rate.bars = append(rate.bars, bar{l.Contestant, l.rate()})
 			cpu.bars = append(cpu.bars, bar{l.Contestant, l.cpu(groupContestant)})
@@ -39,7 +40,7 @@ func (r *Results) charts() []chart {
 		all = append(all, rate, cpu, peak)
 	}
 	for _, rate := range latencyRates {
-		c := chart{file: fmt.Sprintf("latency-%d.svg", rate), title: fmt.Sprintf("INSERT to consumer at %d transactions per second, p50 and p99", rate), unit: "ms", measured: r.measured(sectionLatency)}
+		c := chart{section: sectionLatency, file: fmt.Sprintf("latency-%d.svg", rate), title: fmt.Sprintf("INSERT to consumer at %d transactions per second, p50 and p99", rate), unit: "ms", measured: r.measured(sectionLatency)}
 		for _, l := range r.Latencies {
 			if l.Rate == rate {
 				c.bars = append(c.bars, bar{l.Contestant + " p50", l.P50}, bar{l.Contestant + " p99", l.P99})
@@ -50,6 +51,19 @@ func (r *Results) charts() []chart {
 		}
 	}
 	return all
+}
+
+// shown is a contestant's name in a picture, which has no legend.
+func shown(name string) string {
+	contestant, percentile, _ := strings.Cut(name, " ")
+	known := map[string]string{
+		relayDiscard: "cdc-relay, no Kafka", relayKfake: "cdc-relay, kfake", relayKafka: "cdc-relay", relayExactly: "cdc-relay, exactly once",
+		debezium: "Debezium", debeziumWarm: "Debezium, warm", debeziumHeap: "Debezium, 512 MB heap", debeziumSoon: "Debezium, low latency", polling: "polling publisher",
+	}
+	if text, ok := known[contestant]; ok {
+		contestant = text
+	}
+	return strings.TrimSpace(contestant + " " + percentile)
 }
 
 func rowsText(n int) string {
@@ -66,14 +80,14 @@ func (r *Results) measured(section string) string {
 		from = Origin{Started: r.Started, Machine: r.Machine}
 	}
 	day, _, _ := strings.Cut(from.Started, "T")
-	return "cdc-relay (blue) and others, " + day + ", " + from.Machine
+	return "cdc-relay (blue) compared with others, " + day + ", " + from.Machine
 }
 
 // The picture's measures, in pixels.
 const (
 	chartWidth = 760
-	chartLeft  = 190 // names end there
-	chartTop   = 62
+	chartLeft  = 200 // names end there
+	chartTop   = 78
 	chartStep  = 26
 	chartThick = 18
 	chartFull  = chartWidth - chartLeft - 110
@@ -134,8 +148,9 @@ func (c chart) svg() string {
 	}
 	p(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="13">`+"\n", chartWidth, height)
 	p(`<rect width="%d" height="%d" fill="#fff"/>`+"\n", chartWidth, height)
-	p(`<text x="10" y="22" font-size="15" font-weight="bold">%s (%s)</text>`+"\n", escape(c.title), escape(unit))
-	p(`<text x="10" y="42" font-size="11" fill="#52606d">%s</text>`+"\n", escape(c.measured))
+	p(`<text x="10" y="22" font-size="15" font-weight="bold">%s</text>`+"\n", escape(c.title))
+	p(`<text x="10" y="41">%s</text>`+"\n", escape(unit))
+	p(`<text x="10" y="58" font-size="11" fill="#52606d">%s</text>`+"\n", escape(c.measured))
 	if scale.logarithmic() {
 		for at := scale.low; at <= scale.high; at *= 10 {
 			x := chartLeft + scale.length(at)
@@ -150,7 +165,7 @@ func (c chart) svg() string {
 		if strings.HasPrefix(b.name, "relay") {
 			fill = "#2f6fab"
 		}
-		p(`<text x="%d" y="%d" text-anchor="end">%s</text>`, chartLeft-8, y+14, escape(b.name))
+		p(`<text x="%d" y="%d" text-anchor="end">%s</text>`, chartLeft-8, y+14, escape(shown(b.name)))
 		p(`<rect x="%d" y="%d" width="%.1f" height="%d" fill="%s"/>`, chartLeft, y, length, chartThick, fill)
 		p(`<text x="%.1f" y="%d">%s</text>`+"\n", chartLeft+length+6, y+14, short(b.value))
 	}

@@ -36,14 +36,14 @@ func (r *Results) writeDocs(folder string) error {
 	if err := r.writeJSON(results); err != nil {
 		return err
 	}
-	var pictures strings.Builder
+	pictures := map[string][]chart{}
 	for _, c := range r.charts() {
 		if err := os.WriteFile(filepath.Join(charts, c.file), []byte(c.svg()), 0o644); err != nil {
 			return err
 		}
-		fmt.Fprintf(&pictures, "![%s](benchmarks/%s)\n", c.title, c.file)
+		pictures[c.section] = append(pictures[c.section], c)
 	}
-	out := before + beginMark + "\n\n" + r.markdown() + "\n" + pictures.String() + "\n" + after
+	out := before + beginMark + "\n\n" + r.markdownWith(pictures) + "\n" + after
 	return os.WriteFile(filepath.Join(folder, page), []byte(out), 0o644)
 }
 

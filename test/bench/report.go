@@ -284,13 +284,47 @@ func (r *Results) keep(old *Results) {
 	slices.SortStableFunc(r.Drains, func(a, b Table) int { return cmp.Compare(place(a), place(b)) })
 }
 
-func (r *Results) markdown() string {
+// questions are what the sections answer, by the name of the suite.
+var questions = map[string]string{
+	"drain":        "How fast is a backlog drained, and what does it cost?",
+	"single":       "The same, when each row is a transaction of its own.",
+	"large":        "The same, when all rows are one transaction.",
+	"thousand":     "The same, with a thousand rows per transaction.",
+	"payload":      "What does the width of a row change?",
+	"topics":       "What does the number of topics change?",
+	"shards":       "What do more slots give on two cores?",
+	"columns":      "What does a publication of the mapped columns save?",
+	"backlog":      "Does the rate depend on the length of the backlog?",
+	sectionOutage:  "How much memory does an outage of the broker take?",
+	sectionLatency: "How long does a row take from its INSERT to a consumer, at a steady rate?",
+	sectionStart:   "How long does a start take?",
+	sectionIdle:    "What does a relay cost that has nothing to do?",
+}
+
+func question(section string) string {
+	suite, _, _ := strings.Cut(section, "_")
+	return questions[suite]
+}
+
+func (r *Results) markdown() string { return r.markdownWith(nil) }
+
+// markdownWith puts each section's pictures behind its table.
+func (r *Results) markdownWith(pictures map[string][]chart) string {
 	var s strings.Builder
 	p := func(format string, args ...any) { fmt.Fprintf(&s, format+"\n", args...) }
 	heading := func(section, format string, args ...any) {
 		p("### "+format+"\n", args...)
+		if q := question(section); q != "" {
+			p("%s\n", q)
+		}
 		if from, ok := r.Earlier[section]; ok {
 			p("Measured in another run: %s.\n", from.beside(r))
+		}
+	}
+	draw := func(section string) {
+		p("")
+		for _, c := range pictures[section] {
+			p("![%s](benchmarks/%s)\n", c.title, c.file)
 		}
 	}
 	p("%s. Measured %s.\n", r.Machine, r.Started)
@@ -317,7 +351,7 @@ func (r *Results) markdown() string {
 				l.median(func(r Run) float64 { return r.MBPerSecond }), slices.Min(rates), slices.Max(rates),
 				l.cpuText(groupContestant), l.cpuText(groupServer), l.cpuText(groupBroker), l.peak(), l.allocs(), l.still(), ratio(l.rate(), recv), ratio(l.rate(), deb))
 		}
-		p("")
+		draw(t.Name)
 	}
 	if o := r.Outage; o != nil {
 		heading(sectionOutage, "Broker away for %.0f s in the middle of %d rows", o.Seconds, o.Rows)
@@ -335,7 +369,7 @@ func (r *Results) markdown() string {
 			p("| %s | %d | %.0f | %.1f | %.1f | %.1f | %.1f | %.2f | %.1f | %d | %.1f–%.1f |", l.Contestant, l.Rate, l.Reached, l.P50, l.P95, l.P99, l.Max,
 				l.ConfirmedAge, l.CPUPercent, len(p50s), slices.Min(p50s), slices.Max(p50s))
 		}
-		p("")
+		draw(sectionLatency)
 	}
 	if len(r.Starts) > 0 {
 		heading(sectionStart, "Start of the process to its first record")

@@ -145,27 +145,6 @@ func TestShrink_KeepsWhatIsNeeded(t *testing.T) {
 	}
 }
 
-// Patches name places of the source. One that has moved fails here, and not only
-// in the hour of the whole programme.
-func TestPatches_FollowTheSource(t *testing.T) {
-	for _, m := range mutants {
-		if _, err := overlay(t.Context(), t.TempDir(), m.patches, nil); err != nil {
-			t.Errorf("mutant %s: %v", m.name, err)
-		}
-	}
-	var all []patch
-	for _, f := range failpoints {
-		all = append(all, f.patch)
-	}
-	merged, err := merge(t.Context(), all)
-	if err == nil {
-		_, err = overlay(t.Context(), t.TempDir(), merged, nil)
-	}
-	if err != nil {
-		t.Errorf("failpoints: %v", err)
-	}
-}
-
 func TestFigures_AddUp(t *testing.T) {
 	f := newFigures()
 	v := judge(fine())

@@ -10,6 +10,9 @@ import (
 // A planted bug whose patch is stale, or makes no program, is a failure of its own. It hides
 // nothing of those behind it.
 func TestMutate_GoesOnPastWhatCannotBePlanted(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it builds and tests the program three times")
+	}
 	t.Chdir("../..") // tests that find a bug are named from there
 	kept := mutants
 	defer func() { mutants = kept }()

@@ -4,41 +4,50 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-
 )
 
 // patch replaces one place of the relay's source in a build of its own. The
 // source itself stays as it is, and carries no hooks for tests.
 type patch struct{ file, old, new string }
 
-// overlay writes the patched files and tells the compiler of them. Files of extra
-// are added, by their path below the module.
-func overlay(ctx context.Context, dir string, patches []patch, extra map[string]string) (flag string, err error) {
-	root, err := moduleDir(ctx)
-	if err != nil {
-		return "", err
-	}
-	texts := map[string]string{}
-	for name, text := range extra {
-		texts[name] = text
+// patched returns the files that patches change, by path below the module. Files of extra
+// are added.
+func patched(root string, patches []patch, extra map[string]string) (map[string]string, error) {
+	texts := maps.Clone(extra)
+	if texts == nil {
+		texts = map[string]string{}
 	}
 	for _, p := range patches {
 		text, known := texts[p.file]
 		if !known {
 			content, err := os.ReadFile(filepath.Join(root, p.file))
 			if err != nil {
-				return "", err
+				return nil, err
 			}
 			text = string(content)
 		}
 		if n := strings.Count(text, p.old); n != 1 {
-			return "", fmt.Errorf("%s has %q %d times, not once: the patch has to follow the source", p.file, p.old, n)
+			return nil, fmt.Errorf("%s has %q %d times, not once: the patch has to follow the source", p.file, p.old, n)
 		}
 		texts[p.file] = strings.Replace(text, p.old, p.new, 1)
+	}
+	return texts, nil
+}
+
+// overlay writes the patched files and returns the flag with which the compiler reads them.
+func overlay(ctx context.Context, dir string, patches []patch, extra map[string]string) (flag string, err error) {
+	root, err := moduleDir(ctx)
+	if err != nil {
+		return "", err
+	}
+	texts, err := patched(root, patches, extra)
+	if err != nil {
+		return "", err
 	}
 	replace := map[string]string{}
 	for name, text := range texts {
@@ -108,13 +117,13 @@ var failpoints = []failpoint{
 	at("started", "after START_REPLICATION", "replication/session.go", "err := s.requestCopy()"),
 	ahead("before_status", "a position is about to be told to the server", "replication/status.go", "_, err := s.conn.Write(msg)"),
 	at("after_status", "a position was told to the server", "replication/status.go", "_, err := s.conn.Write(msg)"),
-	at("routed", "a batch was routed and is not tracked", "relay/session.go", "rejection := s.route(f)"),
+	at("routed", "a batch was routed and is not tracked", "relay/session.go", "rejection := s.delivery.Route(f)"),
 	ahead("tracked", "an entry is about to join the queue", "checkpoint/tracker.go", "seq := t.next\n"),
-	ahead("before_send", "records are about to go to the sink", "relay/flight.go", "s.shown.waits.Store(instant(time.Now()))"),
+	ahead("before_send", "records are about to go to the sink", "relay/delivery/in_flight.go", "d.shown.waits.Set(time.Now())"),
 	onlyWith(atLeastOnce, ahead("before_produce", "one record is about to go to the client", "sink/kafka/send.go", "c.Produce(context.Background(), &f.kafka[i], k.onSettled)")),
 	onlyWith(atLeastOnce, ahead("in_promise", "a broker's answer for one record came", "sink/kafka/send.go", "m := r.Context.(*recordContext)")),
-	ahead("before_acknowledged", "all of a batch is durable and not yet counted", "relay/flight.go", "f.ticket.Done()"),
-	at("acknowledged", "all of a batch is counted", "relay/flight.go", "f.ticket.Done()"),
+	ahead("before_acknowledged", "all of a batch is durable and not yet counted", "relay/delivery/in_flight.go", "f.ticket.Done()"),
+	at("acknowledged", "all of a batch is counted", "relay/delivery/in_flight.go", "f.ticket.Done()"),
 	ahead("before_last_word", "a stop is about to tell the last position", "relay/session.go", "closed := s.src.Close(final, s.confirmed())"),
 	at("after_last_word", "a stop told the last position", "relay/session.go", "closed := s.src.Close(final, s.confirmed())"),
 
@@ -123,7 +132,7 @@ var failpoints = []failpoint{
 	onlyWith(exactlyOnce, ahead("position_produced", "the position is with the client, and not awaited yet", "sink/kafkatx/session.go", "if err := n.flush(); err != nil {")),
 	onlyWith(exactlyOnce, ahead("before_end", "records and position are with the brokers, the transaction is open", "sink/kafkatx/session.go", "if err := n.client.EndTransaction(context.Background(), kgo.TryCommit); err != nil {")),
 	onlyWith(exactlyOnce, ahead("after_end", "the commit was answered, and nobody knows", "sink/kafkatx/session.go", "n.sealed()\n\treturn nil")),
-	onlyWith(exactlyOnce, at("position_known", "the committed position may be told to the server", "relay/exactly_once.go", "x.covered.Store(uint64(max(rec.End, wal.LSN(x.covered.Load()))))")),
+	onlyWith(exactlyOnce, at("position_known", "the committed position may be told to the server", "relay/delivery/exactly_once.go", "x.covered.Store(uint64(max(rec.End, wal.LSN(x.covered.Load()))))")),
 	onlyWith(exactlyOnce, ahead("start_fence", "the predecessor is about to be shut out", "sink/kafkatx/open.go", "if err := t.fence(ctx, client); err != nil {")),
 	onlyWith(exactlyOnce, ahead("start_settle", "the predecessor is shut out, the record behind his is not committed", "sink/kafkatx/open.go", "if err := client.EndTransaction(ctx, kgo.TryCommit); err != nil {")),
 	onlyWith(exactlyOnce, ahead("start_settled", "the outcome of the last transaction is about to be read", "sink/kafkatx/open.go", "return t.last(ctx, h.Key, at)")),
@@ -163,14 +172,7 @@ func buildFailpoints(ctx context.Context, dir string) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
-	var patches []patch
-	extra := map[string]string{}
-	for _, f := range failpoints {
-		patches = append(patches, f.patch)
-		folder := filepath.Dir(f.file)
-		extra[folder+"/failpoint.go"] = fmt.Sprintf(failpointSource, filepath.Base(folder))
-	}
-	merged, err := merge(ctx, patches)
+	merged, extra, err := failpointPatches()
 	if err != nil {
 		return "", err
 	}
@@ -181,8 +183,21 @@ func buildFailpoints(ctx context.Context, dir string) (string, error) {
 	return build(ctx, dir, flag)
 }
 
+// failpointPatches put all failpoints into one build.
+func failpointPatches() (merged []patch, extra map[string]string, err error) {
+	var patches []patch
+	extra = map[string]string{}
+	for _, f := range failpoints {
+		patches = append(patches, f.patch)
+		folder := filepath.Dir(f.file)
+		extra[folder+"/failpoint.go"] = fmt.Sprintf(failpointSource, filepath.Base(folder))
+	}
+	merged, err = merge(patches)
+	return merged, extra, err
+}
+
 // merge joins a step's "before" and "after" at one place of the source.
-func merge(_ context.Context, patches []patch) ([]patch, error) {
+func merge(patches []patch) ([]patch, error) {
 	var merged []patch
 	places := map[string]int{}
 	for _, p := range patches {

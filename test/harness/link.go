@@ -16,7 +16,7 @@ func Link(t testing.TB, options sandbox.LinkOptions) *sandbox.Link {
 	link, err := sandbox.NewLink(options)
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
-		t.Skip("network devices are made on Linux alone")
+		NotHere(t, "network devices are made on Linux alone")
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, fs.ErrNotExist):
 		Forbidden(t, "make network devices", err, "run it as root, or with CAP_NET_ADMIN and /dev/net/tun")
 	case err != nil:

@@ -116,6 +116,13 @@ func Forbidden(t testing.TB, what string, err error, how string) {
 	skip(t, fmt.Sprintf("this account cannot %s: %v\nto run this test: %s", what, err, how), os.Getenv(RequireVariable) == "all")
 }
 
+// NotHere skips a test that this machine is no place for, or fails it where tests are
+// required: CI leaves none out.
+func NotHere(t testing.TB, reason string) {
+	t.Helper()
+	skip(t, reason, Required())
+}
+
 func skip(t testing.TB, message string, required bool) {
 	t.Helper()
 	if required {

@@ -29,13 +29,13 @@ func memoryGroups() (root, maximum, events string) {
 }
 
 // limitedGroup is a control group with a limit of memory, as a container has one. The
-// prefix starts a command in it. Who may not make one skips the test, or fails it where
-// that is required; a machine without such groups skips it for everybody.
+// prefix starts a command in it. Who cannot make one skips the test, or fails it where
+// that is required.
 func limitedGroup(t *testing.T, limit int) (prefix []string, killed func() string) {
 	t.Helper()
 	root, maximum, events := memoryGroups()
 	if root == "" {
-		t.Skip("no control groups of version 1 or 2 limit memory under /sys/fs/cgroup on this machine")
+		harness.Forbidden(t, "limit the memory of a control group", errors.ErrUnsupported, "run it where control groups of version 1 or 2 limit memory under /sys/fs/cgroup")
 	}
 	dir := filepath.Join(root, fmt.Sprintf("cdc-relay-test-%d", os.Getpid()))
 	if err := os.Mkdir(dir, 0o755); err != nil {

@@ -2,9 +2,6 @@ package integration
 
 import (
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -105,14 +102,7 @@ func TestExactlyOnce_AFailoverLosesNothingOfTheNewHistory(t *testing.T) {
 	insert(10)
 	p.AwaitCaughtUp(t)
 
-	// The standby is the primary's files of this moment; it gets no WAL after it.
-	stop(t, db, sandbox.Fast)
-	data := filepath.Join(db.Server.Dir(), "data")
-	primary, standby := data+".primary", data+".standby"
-	if out, err := exec.CommandContext(t.Context(), "cp", "-a", data, standby).CombinedOutput(); err != nil {
-		t.Fatalf("copy the files: %v\n%s", err, out)
-	}
-	start(t, db)
+	servers := newTwoServers(t, db)
 	r.AwaitStreaming(t)
 	insert(5)
 	p.AwaitCaughtUp(t)
@@ -122,13 +112,7 @@ func TestExactlyOnce_AFailoverLosesNothingOfTheNewHistory(t *testing.T) {
 	r.Abort() // the next relay knows of it by the checkpoint alone
 	_ = r.Wait(t)
 
-	rename(t, data, primary)
-	rename(t, standby, data)
-	if err := os.WriteFile(filepath.Join(data, "standby.signal"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	start(t, db)
-	db.Exec(t, "SELECT pg_promote()")
+	servers.promote(t)
 	r = p.Start(t)
 	r.Await(t, "the lost rows are reported", func(s status.Status) bool { return s.State == status.Streaming && s.DataLoss == 1 })
 	insert(7)
@@ -137,18 +121,14 @@ func TestExactlyOnce_AFailoverLosesNothingOfTheNewHistory(t *testing.T) {
 	r.Stop(t)
 
 	stop(t, db, sandbox.Fast)
-	rename(t, data, standby)
-	rename(t, primary, data)
-	start(t, db)
+	servers.startPrimary(t)
 	insert(3)
 	r = p.Start(t) // knows of the failover by the checkpoint alone
 	r.Await(t, "the old primary is refused", func(s status.Status) bool { return s.State == status.Reconnecting && s.Reason == "stale_primary" })
 	want("with the old primary", 22)
 
 	stop(t, db, sandbox.Immediate)
-	rename(t, data, primary)
-	rename(t, standby, data)
-	start(t, db)
+	servers.startStandby(t)
 	insert(2)
 	p.AwaitCaughtUp(t)
 	r.Stop(t)

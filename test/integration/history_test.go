@@ -41,14 +41,7 @@ func TestHistory_PromotedStandbyIsFollowedAndTheOldPrimaryRefused(t *testing.T) 
 			insert(10)
 			p.AwaitCaughtUp(t)
 
-			// The standby is the primary's files of this moment; it gets no WAL after it.
-			stop(t, db, sandbox.Fast)
-			data := filepath.Join(db.Server.Dir(), "data")
-			primary, standby := data+".primary", data+".standby"
-			if out, err := exec.CommandContext(t.Context(), "cp", "-a", data, standby).CombinedOutput(); err != nil {
-				t.Fatalf("copy the files: %v\n%s", err, out)
-			}
-			start(t, db)
+			servers := newTwoServers(t, db)
 			r.AwaitStreaming(t)
 			insert(5)
 			p.AwaitCaughtUp(t)
@@ -56,13 +49,7 @@ func TestHistory_PromotedStandbyIsFollowedAndTheOldPrimaryRefused(t *testing.T) 
 			r.Await(t, "the rows that will be lost are confirmed", func(s status.Status) bool { return s.LSN.Confirmed >= status.Position(lost) })
 
 			stop(t, db, sandbox.Immediate)
-			rename(t, data, primary)
-			rename(t, standby, data)
-			if err := os.WriteFile(filepath.Join(data, "standby.signal"), nil, 0o644); err != nil {
-				t.Fatal(err)
-			}
-			start(t, db)
-			db.Exec(t, "SELECT pg_promote()")
+			servers.promote(t)
 			r.Await(t, "the lost rows are reported", func(s status.Status) bool { return s.State == status.Streaming && s.DataLoss == 1 })
 			insert(3)
 			p.AwaitCaughtUp(t)
@@ -71,9 +58,7 @@ func TestHistory_PromotedStandbyIsFollowedAndTheOldPrimaryRefused(t *testing.T) 
 			}
 
 			stop(t, db, sandbox.Fast)
-			rename(t, data, standby)
-			rename(t, primary, data)
-			start(t, db)
+			servers.startPrimary(t)
 			insert(7)
 			r.Await(t, "the old primary is refused", func(s status.Status) bool { return s.State == status.Reconnecting && s.Reason == "stale_primary" })
 			if n := delivered(); n != 18 {
@@ -81,9 +66,7 @@ func TestHistory_PromotedStandbyIsFollowedAndTheOldPrimaryRefused(t *testing.T) 
 			}
 
 			stop(t, db, sandbox.Immediate)
-			rename(t, data, primary)
-			rename(t, standby, data)
-			start(t, db)
+			servers.startStandby(t)
 			insert(2)
 			p.AwaitCaughtUp(t)
 			r.AwaitStreaming(t)
@@ -93,6 +76,52 @@ func TestHistory_PromotedStandbyIsFollowedAndTheOldPrimaryRefused(t *testing.T) 
 			}
 		})
 	}
+}
+
+// twoServers are a primary and a standby that take turns at one address.
+type twoServers struct {
+	db                     *harness.Database
+	data, primary, standby string // folders: of the server that runs, and of each while it does not
+}
+
+// newTwoServers gives the standby the primary's files of this moment; it gets no WAL
+// after it. The primary runs.
+func newTwoServers(t *testing.T, db *harness.Database) *twoServers {
+	t.Helper()
+	data := filepath.Join(db.Server.Dir(), "data")
+	s := &twoServers{db: db, data: data, primary: data + ".primary", standby: data + ".standby"}
+	stop(t, db, sandbox.Fast)
+	if out, err := exec.CommandContext(t.Context(), "cp", "-a", s.data, s.standby).CombinedOutput(); err != nil {
+		t.Fatalf("copy the files: %v\n%s", err, out)
+	}
+	start(t, db)
+	return s
+}
+
+// promote starts the standby in the place of the primary, which is stopped, and promotes it.
+func (s *twoServers) promote(t *testing.T) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(s.standby, "standby.signal"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s.startStandby(t)
+	s.db.Exec(t, "SELECT pg_promote()")
+}
+
+// startPrimary starts the old primary in the place of the new one, which is stopped.
+func (s *twoServers) startPrimary(t *testing.T) {
+	t.Helper()
+	rename(t, s.data, s.standby)
+	rename(t, s.primary, s.data)
+	start(t, s.db)
+}
+
+// startStandby starts the new primary in the place of the old one, which is stopped.
+func (s *twoServers) startStandby(t *testing.T) {
+	t.Helper()
+	rename(t, s.data, s.primary)
+	rename(t, s.standby, s.data)
+	start(t, s.db)
 }
 
 func stop(t *testing.T, db *harness.Database, mode sandbox.StopMode) {

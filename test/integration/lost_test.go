@@ -114,7 +114,7 @@ func TestBrokers_ThatLoseWhatTheyAcknowledgedAreTold(t *testing.T) {
 	}
 	awaitState(t, running, "streaming", "")
 
-	// As docs/operations.md has it under "Sending rows again".
+	// As docs/how-to/send-rows-again.md has it.
 	p.DB.Exec(t, `WITH gone AS (DELETE FROM public.outbox WHERE created_at >= now() - interval '1 hour' RETURNING *)
 		INSERT INTO public.outbox SELECT * FROM gone ORDER BY created_at`)
 	p.AwaitCaughtUp(t)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/shards"
 	"github.com/cdc-relay/cdc-relay/sandbox/ledger"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/cdc-relay/cdc-relay/test/harness"
@@ -169,14 +170,14 @@ func TestExactlyOnce_AFencedShardEndsTheProcess(t *testing.T) {
 	start := func() (stop func(), ended chan error) {
 		settings := s.Settings()
 		settings.Replication.Shard.Count = 2
-		shards, err := relay.OpenShards(settings, []int{0, 1}, zerolog.Nop(), func(int) (relay.Events, []kgo.Hook) { return relay.Events{}, nil })
+		running, err := shards.Open(settings, []int{0, 1}, zerolog.Nop(), func(int) (relay.Events, []kgo.Hook) { return relay.Events{}, nil })
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, stop := context.WithCancel(t.Context())
-		t.Cleanup(shards.Abort)
+		t.Cleanup(running.Abort)
 		ended = make(chan error, 1)
-		go func() { ended <- shards.Run(ctx) }()
+		go func() { ended <- running.Run(ctx) }()
 		return stop, ended
 	}
 	end := func(ended chan error) error {

@@ -35,7 +35,9 @@ var targets = []target{
 	{name: "deadletter"},
 	{name: "debezium/takeover"},
 	{name: "replication/pgoutput", files: []string{"decoder.go", "wire.go", "relation.go", "collect.go"}},
-	{name: "relay", files: []string{"session.go", "flight.go", "at_least_once.go", "resume.go", "rejected.go", "positions.go", "delivered.go"}},
+	{name: "relay/resume"},
+	{name: "relay", files: []string{"session.go", "ends.go", "delivered.go"}},
+	{name: "relay/delivery", files: []string{"delivery.go", "in_flight.go", "at_least_once.go", "rejected.go", "positions.go"}},
 }
 
 // target is a package, or some files of it.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +18,10 @@ import (
 )
 
 const casesVariable = "PARITY_CASES"
+
+// beforeTheSlot begins the names of cases about rows that were there before the slot: the
+// relay reads none of these, so nothing of such a case can be compared.
+const beforeTheSlot = "snapshot-"
 
 // lanes is how many cases run at a time. They mostly wait for servers.
 const lanes = 3
@@ -36,12 +41,10 @@ func TestParity(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	cases = slices.DeleteFunc(cases, func(c *golden.Case) bool { return strings.HasPrefix(c.Name, beforeTheSlot) })
 	free := openLanes(t)
 	for _, c := range cases {
 		t.Run(c.Name, func(t *testing.T) {
-			if strings.HasPrefix(c.Name, "snapshot-") {
-				t.Skip("it is about rows that were there before the slot")
-			}
 			t.Parallel()
 			lane := <-free
 			defer func() { free <- lane }()

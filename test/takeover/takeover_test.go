@@ -319,9 +319,6 @@ func TestTakeover_BothWaysWhileWritersCommit(t *testing.T) {
 
 // A distributed worker keeps positions in a topic.
 func TestTakeover_ReadsTheOffsetTopicOfADistributedWorker(t *testing.T) {
-	if os.Getenv("CDC_RELAY_TAKEOVER_ROUNDS") == "" {
-		t.Skip("the long run only: set CDC_RELAY_TAKEOVER_ROUNDS; a topic with positions is read in cmd/cdc-relay's tests too")
-	}
 	s := newScene(t, true)
 	s.writers.Start(t, 2, 400*time.Millisecond)
 	s.more(t, 40)

@@ -3,7 +3,7 @@
 //
 //	go run ./test/parity/capture [-cases DIR] [-check] [NAME…]
 //
-// Without names it captures all. Files of a case change only where Debezium does
+// Without names it captures all. A case's archive changes only where Debezium does
 // something else than they say; what differs from run to run does not count.
 package main
 
@@ -43,7 +43,7 @@ type options struct {
 func run(ctx context.Context) error {
 	var o options
 	flag.StringVar(&o.dir, "cases", filepath.Join("test", "parity", "testdata"), "folder of cases")
-	flag.BoolVar(&o.check, "check", false, "change no file; fail where Debezium does something else")
+	flag.BoolVar(&o.check, "check", false, "change no archive; fail where Debezium does something else")
 	flag.BoolVar(&o.log, "log", false, "show the worker's log")
 	flag.Parse()
 	cases, err := choose(o.dir, flag.Args())

@@ -5,18 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 )
 
-// Case is one folder.
+// Case is one archive.
 type Case struct {
 	Name string
-	Dir  string
+	Path string // of the archive
 
 	Subject string
 	Topics  map[string]Topic // made before the start
@@ -81,43 +79,47 @@ func (p patterns) Matches(topic string) bool {
 	return slices.ContainsFunc(p, func(one pattern) bool { return one.Matches(topic) })
 }
 
-// Load reads one folder. A case that was never captured has no records.
-func Load(dir string) (*Case, error) {
-	c := &Case{Name: filepath.Base(dir), Dir: dir}
+// Load reads one archive. A case that was never captured has no records.
+func Load(path string) (*Case, error) {
+	files, err := ReadFiles(path)
+	if err != nil {
+		return nil, err
+	}
+	c := &Case{Name: strings.TrimSuffix(filepath.Base(path), Ext), Path: path}
 	var about struct {
 		Subject string           `json:"subject"`
 		Topics  map[string]Topic `json:"topics"`
 		Hints
 	}
-	l := loader{dir: dir}
-	l.json("case.json", &about)
+	l := loader{path: path, files: files}
+	l.json(About, &about)
 	c.Subject, c.Topics, c.Hints = about.Subject, about.Topics, about.Hints
-	c.Connector = l.read("connector.json")
-	c.Worker = l.optional("worker.properties")
-	c.Schema = l.script("schema.sql")
-	c.Script = l.script("dml.sql")
-	c.Records = l.records("expected.jsonl")
-	c.Error = strings.TrimSpace(string(l.optional("expected-error.txt")))
-	if text := l.optional("expected-digest.json"); text != nil {
+	c.Connector = l.required(Connector)
+	c.Worker = files[Worker]
+	c.Schema = l.script(Schema)
+	c.Script = l.script(Script)
+	c.Records = l.records(Expected)
+	c.Error = strings.TrimSpace(string(files[ExpectedError]))
+	if text := files[ExpectedDigest]; text != nil {
 		c.Digest = &Digest{}
-		l.note("expected-digest.json", json.Unmarshal(text, c.Digest))
+		l.note(ExpectedDigest, json.Unmarshal(text, c.Digest))
 	}
 	return c, errors.Join(l.errs...)
 }
 
-// LoadAll reads every folder of a folder that has a case.json, by name.
+// LoadAll reads every archive of a folder, by name.
 func LoadAll(dir string) ([]*Case, error) {
-	files, err := filepath.Glob(filepath.Join(dir, "*", "case.json"))
+	paths, err := filepath.Glob(filepath.Join(dir, "*"+Ext))
 	if err != nil {
 		return nil, err
 	}
-	if len(files) == 0 {
-		return nil, fmt.Errorf("%s has no folder with a case.json", dir)
+	if len(paths) == 0 {
+		return nil, fmt.Errorf("%s has no case: no file is named *%s", dir, Ext)
 	}
-	slices.Sort(files)
+	slices.Sort(paths)
 	var cases []*Case
-	for _, file := range files {
-		c, err := Load(filepath.Dir(file))
+	for _, path := range paths {
+		c, err := Load(path)
 		if err != nil {
 			return nil, err
 		}
@@ -127,47 +129,40 @@ func LoadAll(dir string) ([]*Case, error) {
 }
 
 type loader struct {
-	dir  string
-	errs []error
+	path  string
+	files Files
+	errs  []error
 }
 
 func (l *loader) note(name string, err error) {
 	if err != nil {
-		l.errs = append(l.errs, fmt.Errorf("%s: %w", filepath.Join(l.dir, name), err))
+		l.errs = append(l.errs, fmt.Errorf("%s: %s: %w", l.path, name, err))
 	}
 }
 
-func (l *loader) read(name string) []byte {
-	text, err := os.ReadFile(filepath.Join(l.dir, name))
-	if err != nil {
-		l.errs = append(l.errs, err)
-	}
-	return text
-}
-
-func (l *loader) optional(name string) []byte {
-	text, err := os.ReadFile(filepath.Join(l.dir, name))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		l.errs = append(l.errs, err)
+func (l *loader) required(name string) []byte {
+	text, ok := l.files[name]
+	if !ok {
+		l.note(name, errors.New("the archive lacks this part"))
 	}
 	return text
 }
 
 func (l *loader) json(name string, into any) {
-	if text := l.read(name); text != nil {
+	if text := l.required(name); text != nil {
 		l.note(name, json.Unmarshal(text, into))
 	}
 }
 
 func (l *loader) script(name string) []Step {
-	steps, err := ParseScript(string(l.read(name)))
+	steps, err := ParseScript(string(l.required(name)))
 	l.note(name, err)
 	return steps
 }
 
 func (l *loader) records(name string) []Record {
 	var records []Record
-	for i, line := range bytes.Split(l.optional(name), []byte("\n")) {
+	for i, line := range bytes.Split(l.files[name], []byte("\n")) {
 		if len(bytes.TrimSpace(line)) == 0 {
 			continue
 		}
@@ -187,7 +182,7 @@ func (c *Case) Config() (map[string]string, error) {
 		Config map[string]string `json:"config"`
 	}
 	if err := json.Unmarshal(c.Connector, &posted); err != nil {
-		return nil, fmt.Errorf("%s: connector.json: %w", c.Name, err)
+		return nil, fmt.Errorf("%s: %s: %w", c.Path, Connector, err)
 	}
 	return posted.Config, nil
 }
@@ -200,7 +195,7 @@ func (c *Case) ConnectorWith(name string, set map[string]string) ([]byte, error)
 		Config map[string]string `json:"config"`
 	}
 	if err := json.Unmarshal(c.Connector, &posted); err != nil {
-		return nil, fmt.Errorf("%s: connector.json: %w", c.Name, err)
+		return nil, fmt.Errorf("%s: %s: %w", c.Path, Connector, err)
 	}
 	if name != "" {
 		posted.Name = name

@@ -2,7 +2,7 @@
 // schema and a script of SQL, together with the Kafka records that a real
 // Debezium wrote for them. It compares records and says where they differ first.
 //
-// A case is a folder:
+// A case is one txtar archive, named after the case:
 //
 //	case.json             what it pins, topics to make before the start, how to capture it
 //	connector.json        as it is posted to Kafka Connect; addresses and user are replaced
@@ -13,6 +13,10 @@
 //	expected-error.txt    why the connector failed: exception and causes
 //	expected-digest.json  instead of the middle of a long expected.jsonl
 //	expected-notes.json, expected-log.txt   for the reader, never compared
+//	relay.yaml            the relay's configuration, where the random comparison kept a case
+//
+// A part that is no plain text is NAME.base64: bytes that are not UTF-8, control
+// characters, a last line without its end, or a line that would begin a part.
 //
 // Nothing here touches a server.
 package golden

@@ -426,15 +426,10 @@ func (m *maker) change() {
 	}
 }
 
-// write makes a folder of it, in the form of a golden case.
-func (m *made) write(dir string) (*golden.Case, error) {
-	if err := os.RemoveAll(dir); err != nil {
-		return nil, err
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, err
-	}
-	connector, err := json.MarshalIndent(map[string]any{"name": filepath.Base(dir), "config": m.config}, "", "  ")
+// write makes a golden case of it.
+func (m *made) write(path string) (*golden.Case, error) {
+	name := strings.TrimSuffix(filepath.Base(path), golden.Ext)
+	connector, err := json.MarshalIndent(map[string]any{"name": name, "config": m.config}, "", "  ")
 	if err != nil {
 		return nil, err
 	}
@@ -442,13 +437,15 @@ func (m *made) write(dir string) (*golden.Case, error) {
 	if err != nil {
 		return nil, err
 	}
-	for name, text := range map[string]string{
-		"connector.json": string(connector) + "\n", "case.json": string(about) + "\n",
-		"schema.sql": strings.Join(m.schema, "\n") + "\n", "dml.sql": strings.Join(m.dml, "\n") + "\n",
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			return nil, err
-		}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, err
 	}
-	return golden.Load(dir)
+	files := golden.Files{
+		golden.About: append(about, '\n'), golden.Connector: append(connector, '\n'),
+		golden.Schema: []byte(strings.Join(m.schema, "\n") + "\n"), golden.Script: []byte(strings.Join(m.dml, "\n") + "\n"),
+	}
+	if err := files.Write(path); err != nil {
+		return nil, err
+	}
+	return golden.Load(path)
 }

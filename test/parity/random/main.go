@@ -89,7 +89,7 @@ func compareOne(ctx context.Context, lane *stage.Lane, connect *stage.Connect, o
 	ctx, cancel := context.WithTimeoutCause(ctx, 3*time.Minute, errors.New("the configuration took too long"))
 	defer cancel()
 	made := generate(seed, o.rows)
-	c, err := made.write(filepath.Join(o.out, fmt.Sprintf("random-%d", seed)))
+	c, err := made.write(filepath.Join(o.out, fmt.Sprintf("random-%d%s", seed, golden.Ext)))
 	if err != nil {
 		return "", err
 	}
@@ -101,7 +101,7 @@ func compareOne(ctx context.Context, lane *stage.Lane, connect *stage.Connect, o
 	if err := captured.Write(c); err != nil {
 		return "", err
 	}
-	if c, err = golden.Load(c.Dir); err != nil {
+	if c, err = golden.Load(c.Path); err != nil {
 		return "", err
 	}
 	var log bytes.Buffer
@@ -117,9 +117,19 @@ func compareOne(ctx context.Context, lane *stage.Lane, connect *stage.Connect, o
 	}
 	if problem := parity.Judge(c, out); problem != "" {
 		sum.differ++
-		return fmt.Sprintf("DIFFERS, see %s: %s", c.Dir, problem), os.WriteFile(filepath.Join(c.Dir, "relay.yaml"), out.YAML, 0o644)
+		return fmt.Sprintf("DIFFERS, see %s: %s", c.Path, problem), keep(c.Path, out.YAML)
 	}
-	return summary(c), os.RemoveAll(c.Dir)
+	return summary(c), os.Remove(c.Path)
+}
+
+// keep adds the relay's configuration to a case.
+func keep(path string, config []byte) error {
+	files, err := golden.ReadFiles(path)
+	if err != nil {
+		return err
+	}
+	files[golden.RelayConfig] = config
+	return files.Write(path)
 }
 
 func summary(c *golden.Case) string {

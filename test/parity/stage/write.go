@@ -3,9 +3,6 @@ package stage
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/cdc-relay/cdc-relay/test/parity/golden"
@@ -31,13 +28,16 @@ func (c *Captured) Write(into *golden.Case) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(
-		os.WriteFile(filepath.Join(into.Dir, "expected.jsonl"), []byte(lines.String()), 0o644),
-		replace(into.Dir, "expected-error.txt", text(c.Error)),
-		replace(into.Dir, "expected-log.txt", text(strings.Join(c.Log, "\n"))),
-		replace(into.Dir, "expected-notes.json", notes),
-		replace(into.Dir, "expected-digest.json", digest),
-	)
+	files, err := golden.ReadFiles(into.Path)
+	if err != nil {
+		return err
+	}
+	files[golden.Expected] = []byte(lines.String())
+	files.Set(golden.ExpectedError, text(c.Error))
+	files.Set(golden.ExpectedLog, text(strings.Join(c.Log, "\n")))
+	files.Set(golden.ExpectedNotes, notes)
+	files.Set(golden.ExpectedDigest, digest)
+	return files.Write(into.Path)
 }
 
 func text(s string) []byte {
@@ -53,16 +53,4 @@ func notes(all []Note) ([]byte, error) {
 	}
 	out, err := json.MarshalIndent(all, "", " ")
 	return append(out, '\n'), err
-}
-
-// replace removes a file that would be empty.
-func replace(dir, name string, content []byte) error {
-	file := filepath.Join(dir, name)
-	if content != nil {
-		return os.WriteFile(file, content, 0o644)
-	}
-	if err := os.Remove(file); !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
 }

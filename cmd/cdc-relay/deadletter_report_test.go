@@ -1,0 +1,78 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router/record"
+)
+
+// keyOf is a key's task of n letters, all of them selected.
+func keyOf(n int) *deadletter.Task {
+	task := &deadletter.Task{}
+	for i := range n {
+		task.Entries = append(task.Entries, &deadletter.Entry{Letter: deadletter.Letter{
+			ID: deadletter.ID{Row: deadletter.Row{Commit: wal.LSN(i + 1), Seq: 1}}, Table: "public.outbox", Record: record.Record{Topic: "orders"},
+		}, Matched: true})
+	}
+	return task
+}
+
+// A key with more letters than fit into memory is worked off in pieces.
+func TestRedrive_CountsTheLettersOfAKeyAndNotOfAPiece(t *testing.T) {
+	sent := func(task *deadletter.Task, from, through int) deadletter.Outcome {
+		for _, e := range task.Entries[from:through] {
+			e.Done = deadletter.Sent
+		}
+		return deadletter.Outcome{Task: task, Entries: task.Entries[from:through], Topic: "orders", Done: through - from, Records: through - from}
+	}
+	for name, tt := range map[string]struct {
+		plan     bool
+		outcomes func(a, b *deadletter.Task) []deadletter.Outcome
+		want     []string
+	}{
+		"all of it": {false, func(a, b *deadletter.Task) []deadletter.Outcome {
+			return []deadletter.Outcome{sent(a, 0, 3), sent(a, 3, 5), sent(b, 0, 1)}
+		}, []string{"orders 5 5 0/1/1 to 0/5/1 done", "orders 1 1 0/1/1 done"}},
+		"stopped behind the first piece": {false, func(a, _ *deadletter.Task) []deadletter.Outcome {
+			return []deadletter.Outcome{sent(a, 0, 3)}
+		}, []string{"orders 5 5 0/1/1 to 0/5/1 3 done"}},
+		"a failure in the first piece": {false, func(a, b *deadletter.Task) []deadletter.Outcome {
+			first := sent(a, 0, 2)
+			first.Entries, first.Err = a.Entries[0:3], errors.New("too large")
+			return []deadletter.Outcome{first, {Task: a, Entries: a.Entries[3:], Err: errors.New("an earlier letter was not sent")}, sent(b, 0, 1)}
+		}, []string{"orders 5 5 0/1/1 to 0/5/1 2 done; too large", "orders 1 1 0/1/1 done"}},
+		"another redrive sent two of them": {false, func(a, _ *deadletter.Task) []deadletter.Outcome {
+			sent(a, 0, 2)
+			return []deadletter.Outcome{sent(a, 2, 3), sent(a, 3, 5)}
+		}, []string{"orders 3 3 0/3/1 to 0/5/1 done"}},
+		"a plan": {true, func(a, _ *deadletter.Task) []deadletter.Outcome {
+			return []deadletter.Outcome{{Task: a, Entries: a.Entries[:3], Done: 3}, {Task: a, Entries: a.Entries[3:], Done: 2}}
+		}, []string{"orders 5 5 0/1/1 to 0/5/1 planned"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b := keyOf(5), keyOf(1)
+			report := &redriveReport{Plan: tt.plan}
+			for _, out := range tt.outcomes(a, b) {
+				report.add(out)
+			}
+			var out bytes.Buffer
+			l := &letters{app: &app{process: process{stdout: &out}}}
+			if err := l.printGroups(report); err != nil {
+				t.Fatal(err)
+			}
+			lines := strings.Split(strings.TrimSpace(out.String()), "\n")[1:]
+			for i, line := range lines {
+				fields := strings.Fields(line)
+				lines[i] = strings.Join(append(fields[1:4:4], fields[5:]...), " ")
+			}
+			if got, want := strings.Join(lines, "\n"), strings.Join(tt.want, "\n"); got != want {
+				t.Errorf("printed\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}

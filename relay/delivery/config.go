@@ -1,0 +1,60 @@
+package delivery
+
+import (
+	"errors"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/relay/resume"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router/record"
+)
+
+// Guarantee says what consumers may rely on.
+type Guarantee string
+
+// The guarantees.
+const (
+	AtLeastOnce Guarantee = "at_least_once"
+	ExactlyOnce Guarantee = "exactly_once" // for consumers that read what is committed
+)
+
+// OnReject says what happens to a row that can never be delivered.
+type OnReject string
+
+// What may happen to it.
+const (
+	StopOnReject       OnReject = "stop"        // block, and confirm nothing past it
+	DeadLetterOnReject OnReject = "dead_letter" // into the dead-letter topic
+	SkipOnReject       OnReject = "skip"        // count it, log it, lose it
+)
+
+// Config is what of a relay's configuration concerns delivery.
+type Config struct {
+	Guarantee       Guarantee
+	OnReject        OnReject
+	DeadLetterTopic string
+	MaxParked       int  // keys at a time; defaults to deadletter.MaxParked
+	CreateTopics    bool // the dead-letter topic is made with the first dead letter
+	PositionHeaders bool
+	KeepsPositions  bool // in the checkpoint topic
+
+	RetryMin, RetryMax time.Duration
+
+	// Handover is how long a session may keep a server waiting that holds the slot for it.
+	Handover time.Duration
+
+	Resume *resume.Config
+}
+
+// Events are the calls of relay.Events that are about delivery.
+type Events struct {
+	RecordsAcknowledged func(records []record.Record)
+	BatchDelivered      func(b *wal.Batch, records []record.Record, took time.Duration)
+	RowRejected         func(reason string, err error)
+	DeadLettered        func(reason string)
+	ProduceRetried      func(reason string)
+}
+
+// ErrDrainCut means that rows were in flight when the drain ended. Nothing is
+// lost: they are sent again by the next start.
+var ErrDrainCut = errors.New("drain cut short with rows in flight; they will be sent again by the next start")

@@ -1,0 +1,292 @@
+package delivery
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/relay/status"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/sink"
+)
+
+// Session is what a delivery asks of the session that it belongs to.
+type Session interface {
+	// Wait returns nil at a signal, or what ends the session before that: an interrupt, the
+	// loss of the source, or the end of the drain.
+	Wait(hard context.Context, signal <-chan struct{}) error
+
+	// Ended is what ends the session by now, but for the drain; nil: nothing.
+	Ended() error
+
+	// Cut is the end of a drain that took too long.
+	Cut() error
+
+	// Block shows the relay as blocked and waits for d. It returns what ends the session
+	// before that. With person nothing but a person's act can help.
+	Block(ctx, hard context.Context, reason string, cause error, person bool, d time.Duration) error
+
+	// Last is the last row that was taken, and whether its transaction goes on behind the
+	// last batch.
+	Last() (row deadletter.Row, open bool)
+
+	// Sending ends when waiting for room in the sink is pointless, Judging also when the slot
+	// may be somebody else's.
+	Sending() context.Context
+	Judging() context.Context
+}
+
+// Start is what holds where a session begins.
+type Start struct {
+	Sink     sink.Sink
+	Origin   wal.Origin // of the server
+	Position wal.LSN    // of the slot
+	Tracker  *checkpoint.Tracker
+
+	// Delivered tells that a row needs no record, because Kafka has it already.
+	Delivered func(*wal.Row) bool
+}
+
+// Rules are what a session does differently by guarantee.
+type Rules struct {
+	// Fenced: the brokers shut out whoever delivered for the slot before, so no time has to
+	// pass between two holders of it.
+	Fenced bool
+
+	// Repeats: what was delivered and not confirmed is sent again.
+	Repeats bool
+
+	// Ordered: no record is durable for readers before an earlier one of its key.
+	Ordered bool
+
+	// Growth is by how many times the size of rows and records in flight the process may grow: chunks that
+	// are partly used, requests that the client is writing, what the garbage collector has
+	// not come to yet, and what the runtime keeps for itself.
+	Growth int
+}
+
+// guarantee is what a guarantee does with the routed rows of a session: how they reach the
+// brokers, what follows from a failure, and what may be confirmed beside the tracker's
+// word. There are two: atLeastOnce and exactlyOnce.
+//
+// The deliverer calls all of it, but for Limit and ToRepeat, which are safe from any
+// goroutine.
+type guarantee interface {
+	// Rules are constant.
+	Rules() Rules
+
+	// covers reports whether a row was delivered before this session began.
+	covers(row *wal.Row) bool
+
+	// replace puts what an earlier session decided of a row in the place of its records,
+	// which begin with the n-th of the flight's.
+	replace(f *InFlight, n int, row *wal.Row) error
+
+	// send hands the sink what of a flight is routed and not yet sent.
+	send(f *InFlight)
+
+	// rejected runs for a flight of which the router refuses a row, once the rows before
+	// that are routed. It ends the session, or returns when all rows are sent.
+	rejected(ctx, hard context.Context, f *InFlight, rejection error) error
+
+	// Pass takes the position of a batch without rows.
+	Pass(through wal.LSN)
+
+	// MakeRoom runs while the window is full.
+	MakeRoom()
+
+	// Recover runs whenever a Send has failed, or the sink has given up. It ends the
+	// session, or returns when all that failed is durable.
+	Recover(ctx, hard context.Context) error
+
+	// Renewal ticks when Renew has to run though no row comes; stop ends it.
+	Renewal() (tick <-chan time.Time, stop func())
+	Renew()
+
+	// Finish runs when nothing more will be sent.
+	Finish()
+
+	// Unreadable runs at the end of a session whose stream ended at a row that cannot be
+	// read. It returns the error to report: cause, or what keeps rows before it from being
+	// delivered.
+	Unreadable(ctx, within context.Context, cause error) error
+
+	// Close runs when no answer is waited for any more.
+	Close(cause error)
+
+	// Limit is the highest position that may be told, whatever is acknowledged.
+	Limit(lsn uint64) uint64
+
+	// ToRepeat counts rows that are acknowledged, and that a start sends again.
+	ToRepeat(stats checkpoint.Stats) int
+}
+
+// Delivery is what one session does with its batches, under its guarantee.
+type Delivery struct {
+	guarantee
+
+	m       *Memory
+	s       Session
+	start   Start
+	sink    sink.Sink
+	tracker *checkpoint.Tracker
+
+	behind bool        // the last batch was of a backlog
+	held   []*InFlight // of the transaction whose commit was not read yet, with position headers
+
+	sends    sends
+	shown    shown
+	together bool // errTogether holds beside the error of the session
+}
+
+// sends are the Sends that are not done with.
+type sends struct {
+	outstanding atomic.Int64  // Sends whose done has not been called
+	wake        chan struct{} // one token: a Send failed, or none is outstanding
+	stumbled    atomic.Bool   // a heartbeat failed, and the sink halted with it
+	pieces      uint64        // count of Sends, the order for failed
+	buffers     sync.Pool     // of *record.Buffer
+
+	mu     sync.Mutex
+	failed []failedPiece // guarded by mu; in no order
+}
+
+// shown is what the status reads, from any goroutine.
+type shown struct {
+	waits   status.Moment // since when Send waits for the brokers
+	acked   atomic.Int64  // records of unfinished flights that are durable
+	repeats atomic.Int64  // of them, those behind what may be confirmed
+}
+
+// Open makes a session's delivery, which with exactly-once shuts out whoever had the slot
+// before and finds where to go on.
+func (m *Memory) Open(ctx context.Context, s Session, start Start) (*Delivery, error) {
+	d := &Delivery{m: m, s: s, start: start, sink: start.Sink, tracker: start.Tracker}
+	d.sends.wake = make(chan struct{}, 1)
+	d.sends.buffers.New = func() any { return new(record.Buffer) }
+	m.belong(d.Lineage())
+	if m.cfg.Guarantee != ExactlyOnce {
+		d.guarantee = &atLeastOnce{d}
+		return d, nil
+	}
+	return d, d.takeOver(ctx)
+}
+
+// Lineage is that of the server.
+func (d *Delivery) Lineage() wal.Lineage { return d.start.Origin.Lineage() }
+
+// Backlog tells the sink when a backlog begins and ends.
+func (d *Delivery) Backlog(behind bool) {
+	d.behind = behind
+	if f, ok := d.sink.(sink.Filler); ok {
+		f.Backlog(behind)
+	}
+}
+
+// Behind says what Backlog was told last.
+func (d *Delivery) Behind() bool { return d.behind }
+
+// Route turns the rows of a batch into records up to the first that cannot be and is not set
+// aside.
+func (d *Delivery) Route(f *InFlight) error {
+	for f.routed < len(f.batch.Rows) {
+		row := &f.batch.Rows[f.routed]
+		if d.covers(row) || d.start.Delivered(row) || d.m.part.covers(row) {
+			d.m.router.Pass(f.buf, row)
+			f.routed++
+			continue
+		}
+		n := len(f.buf.Records)
+		err := d.m.router.Route(f.buf, row)
+		if err == nil {
+			err = d.keepOut(f, n)
+		}
+		if err == nil {
+			err = d.replace(f, n, row)
+		}
+		if err != nil {
+			if err = d.setAside(f, row, err); err != nil {
+				return err
+			}
+		}
+		f.routed++
+	}
+	return nil
+}
+
+// Send hands the records of a batch to the sink. rejection is what Route returned of it.
+func (d *Delivery) Send(ctx, hard context.Context, f *InFlight, rejection error) error {
+	if rejection == nil {
+		d.send(f)
+	} else if err := d.rejected(ctx, hard, f, rejection); err != nil {
+		return err
+	}
+	if f.sent < len(f.buf.Records) {
+		d.keep(f)
+		return nil
+	}
+	f.finish()
+	return nil
+}
+
+// Heartbeat sends the heartbeats of now. No position hangs on them: one that fails is
+// logged, and what it may have done to the rows around it is recovered with them.
+func (d *Delivery) Heartbeat(now time.Time) {
+	if d.Failed() {
+		return
+	}
+	buf := new(record.Buffer)
+	if err := d.m.router.Heartbeats(buf, now); err != nil {
+		d.m.log.Warn().Err(err).Msg("heartbeat not sent")
+		return
+	}
+	d.give(buf.Records, func(err error) {
+		if err != nil {
+			d.m.log.Warn().Err(err).Msg("heartbeat not sent")
+			d.sends.stumbled.Store(true)
+		}
+		d.sent()
+	})
+	d.Renew()
+}
+
+// Outstanding reports whether a Send is not answered. Any goroutine may call it.
+func (d *Delivery) Outstanding() bool { return d.sends.outstanding.Load() > 0 }
+
+// Failed reports whether a record is not durable that was answered.
+func (d *Delivery) Failed() bool {
+	d.sends.mu.Lock()
+	defer d.sends.mu.Unlock()
+	return len(d.sends.failed) > 0
+}
+
+// Wake has one token when a Send was answered, or the sink gave up.
+func (d *Delivery) Wake() <-chan struct{} { return d.sends.wake }
+
+// Acked counts durable records of unfinished batches. Any goroutine may call it.
+func (d *Delivery) Acked() int { return int(d.shown.acked.Load()) }
+
+// Waiting is how long Send has been waiting for the brokers; false: it does not. Any
+// goroutine may call it.
+func (d *Delivery) Waiting(now time.Time) (time.Duration, bool) { return d.shown.waits.Ago(now) }
+
+// Together reports that the session's rows have to be sent again, though it ended at a row
+// that cannot be read.
+func (d *Delivery) Together() bool { return d.together }
+
+// Again says of an error that ends a session why the next one begins at once: this process
+// knows something of the same rows now that it did not.
+func Again(err error) (why string, ok bool) {
+	switch {
+	case errors.Is(err, errReadAgain):
+		return "reading a large transaction for the second time", true
+	case errors.Is(err, errSentenced), errors.Is(err, ErrTogether):
+		return "going on from the checkpoint", true
+	}
+	return "", false
+}

@@ -1,0 +1,105 @@
+package delivery
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/relay/rejected"
+	"github.com/cdc-relay/cdc-relay/relay/resume"
+	"github.com/cdc-relay/cdc-relay/relay/status"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/rs/zerolog"
+)
+
+const lettersTopic = "cdc-relay.dead-letters"
+
+var outbox = &wal.Relation{Namespace: "public", Name: "outbox"}
+
+// memory is that of a relay without servers.
+func memory(cfg Config) *Memory {
+	if cfg.Resume == nil {
+		cfg.Resume = new(resume.Config)
+	}
+	return New(cfg, nil, nil, status.NewBoard(status.Pipeline{}, zerolog.Nop(), nil), Events{}, zerolog.Nop())
+}
+
+// opened is a delivery of its first session.
+func opened(cfg Config) *Delivery { return &Delivery{m: memory(cfg)} }
+
+// The window counts rows and what their records take, four times, and with exactly-once
+// three times.
+func TestRules_GrowthOfEachGuarantee(t *testing.T) {
+	for g, times := range map[guarantee]int{new(atLeastOnce): 4, new(exactlyOnce): 3} {
+		if got := g.Rules().Growth; got != times {
+			t.Errorf("%T: a byte counts as %d", g, got)
+		}
+	}
+}
+
+func TestOpenRows_AreThoseOfTheLastTransaction(t *testing.T) {
+	rows := func(open bool, txns ...int) *wal.Batch {
+		b, all := &wal.Batch{Open: open}, map[int]*wal.Txn{}
+		for _, n := range txns {
+			if all[n] == nil {
+				all[n] = new(wal.Txn)
+			}
+			b.Rows = append(b.Rows, wal.Row{Txn: all[n]})
+		}
+		return b
+	}
+	for _, c := range []struct {
+		batch *wal.Batch
+		want  int
+	}{
+		{rows(false, 1, 1), 0}, {rows(true), 0}, {rows(true, 1, 1), 2}, {rows(true, 1, 2), 1}, {rows(true, 1, 1, 2, 2, 2), 3},
+	} {
+		if got := openRows(c.batch); got != c.want {
+			t.Errorf("%d of %d rows, want %d", got, len(c.batch.Rows), c.want)
+		}
+	}
+}
+
+// What loses nothing is said first, and of moving the slot all that it takes.
+func TestBlocked_SaysHowToGoOnWithoutTheRow(t *testing.T) {
+	const (
+		letter = "; to have it kept as a dead letter, set relay.on_reject: dead_letter, run `cdc-relay setup` and restart"
+		move   = "; to give up its whole transaction, stop the relay and run: SELECT pg_replication_slot_advance('orders', '0/65')"
+		gap    = ", then `cdc-relay setup --accept-gap`"
+	)
+	for _, tt := range []struct {
+		cfg    Config
+		reason string
+		want   string
+	}{
+		{Config{OnReject: StopOnReject}, "record_too_large", letter + move},
+		{Config{OnReject: StopOnReject, KeepsPositions: true}, "record_too_large", letter + move + gap},
+		{Config{Guarantee: ExactlyOnce, OnReject: StopOnReject, KeepsPositions: true}, "record_too_large", letter + move + gap},
+		{Config{Guarantee: ExactlyOnce, OnReject: StopOnReject, KeepsPositions: true}, record.ReasonSchema, move + gap},
+		{Config{OnReject: DeadLetterOnReject}, rejected.ReasonParkedKeysFull, move},
+	} {
+		tt.cfg.Resume = &resume.Config{Slot: "orders"}
+		d := opened(tt.cfg)
+		if got := d.wayOut(100, tt.reason, errors.New("too large")).Error(); got != "too large"+tt.want {
+			t.Errorf("%+v, %s:\n%s\nwant\n%s", tt.cfg, tt.reason, got, tt.want)
+		}
+	}
+}
+
+// The end of a transaction that was read through is not that of the message before it: a
+// refused row would have confirmed its own transaction as one that lies before.
+func TestMessage_HasNotTheEndOfTheTransactionBehindIt(t *testing.T) {
+	origin := wal.Origin{SystemID: "7", Timeline: 1}
+	d := opened(Config{})
+	d.start.Origin, d.m.ends = origin, knownEnd{origin, 130, 140}
+	rows := []wal.Row{
+		{Relation: outbox, Ordinal: 1, Txn: &wal.Txn{Commit: 130}}, // a message outside any transaction
+		{Relation: outbox, Ordinal: 1, Txn: &wal.Txn{Commit: 130, Time: time.Unix(1000, 0)}},
+	}
+	for i, want := range []wal.LSN{0, 140} {
+		if d.place(&record.Record{Row: &rows[i]}); rows[i].Txn.End != want {
+			t.Errorf("row %d ends at %s, want %s", i, rows[i].Txn.End, want)
+		}
+	}
+}

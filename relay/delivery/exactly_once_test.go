@@ -1,0 +1,116 @@
+package delivery
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/relay/resume"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/sink"
+)
+
+// What lies before the position comes again where the slot is behind, in pieces too.
+func TestExactly_DivideNeverGoesBack(t *testing.T) {
+	d := opened(Config{Guarantee: ExactlyOnce, Resume: &resume.Config{Shape: "this"}})
+	part := checkpoint.Part{Commit: 320, Rows: 9, Shape: "this"}
+	x := &exactlyOnce{d: d, at: checkpoint.Record{End: 300, Part: part}}
+	row := func(commit wal.LSN, ordinal uint64) *wal.Row {
+		return &wal.Row{Txn: &wal.Txn{Commit: commit}, Ordinal: ordinal}
+	}
+	for _, again := range []*wal.Row{row(250, 40), row(299, 1), row(310, 5), row(320, 3), row(320, 9)} {
+		if x.divide(again); x.at.Part != part {
+			t.Fatalf("row %d of the transaction at %s: part %+v, want %+v", again.Ordinal, again.Txn.Commit, x.at.Part, part)
+		}
+	}
+	part.Rows = 12
+	if x.divide(row(320, 12)); x.at.Part != part {
+		t.Errorf("part %+v, want %+v", x.at.Part, part)
+	}
+	x.advance(330)
+	if x.divide(row(330, 2)); x.at.Part != (checkpoint.Part{Commit: 330, Rows: 2, Shape: "this"}) {
+		t.Errorf("part %+v of the next transaction", x.at.Part)
+	}
+}
+
+// Behind a fork other rows have the positions of those that were condemned.
+func TestExactly_VerdictsAreOfOneHistory(t *testing.T) {
+	var v verdicts
+	v.belong(wal.Lineage{SystemID: "7", Timeline: 1})
+	v.condemned = map[recordID]condemned{{row: deadletter.Row{Commit: 320, Seq: 1}}: {reason: "record_too_large"}}
+	if v.belong(wal.Lineage{SystemID: "7", Timeline: 1}); len(v.condemned) != 1 {
+		t.Fatalf("forgot %v", v.condemned)
+	}
+	if v.belong(wal.Lineage{SystemID: "7", Timeline: 2}); len(v.condemned) != 0 {
+		t.Errorf("kept %v", v.condemned)
+	}
+}
+
+// recordsOf is a flight with the records that the router makes of one row, by value.
+func recordsOf(d *Delivery, row *wal.Row, values ...string) *InFlight {
+	f := &InFlight{d: d, buf: new(record.Buffer)}
+	for _, v := range values {
+		f.buf.Records = append(f.buf.Records, record.Record{Nth: uint8(len(f.buf.Records)), Topic: "orders", Key: []byte("k"), Value: []byte(v), Row: row})
+	}
+	return f
+}
+
+// valuesOf are those of the records, letters in brackets.
+func valuesOf(f *InFlight) (all []string) {
+	for _, r := range f.buf.Records {
+		if r.Topic == lettersTopic {
+			all = append(all, "["+string(r.Value)+"]")
+		} else {
+			all = append(all, string(r.Value))
+		}
+	}
+	return all
+}
+
+// A row may become several records, of which the brokers refuse one and then another.
+func TestExactly_CondemnsTheRecordThatIsRefused(t *testing.T) {
+	for policy, want := range map[OnReject][][]string{
+		DeadLetterOnReject: {{"a", "[b]", "c"}, {"a", "[b]", "[c]"}, {"[a]", "[b]", "[c]"}},
+		SkipOnReject:       {{"a", "c"}, {"a"}, nil},
+	} {
+		t.Run(string(policy), func(t *testing.T) {
+			d := opened(Config{Guarantee: ExactlyOnce, OnReject: policy, DeadLetterTopic: lettersTopic})
+			x := &exactlyOnce{d: d}
+			d.guarantee = x
+			row := wal.Row{Relation: outbox, Ordinal: 1, LSN: 109, Txn: &wal.Txn{Commit: 110, End: 120, Time: time.Unix(1000, 0)}}
+			f := recordsOf(d, &row, "a", "b", "c")
+			for i, refused := range []string{"b", "c", "a"} {
+				at := slices.IndexFunc(f.buf.Records, func(r record.Record) bool { return string(r.Value) == refused })
+				err := x.sentence(f.buf.Records[at:at+1], map[int]sink.Failure{0: {Class: sink.Rejected, Reason: "record_too_large", Err: errors.New("too large")}})
+				if !errors.Is(err, errSentenced) {
+					t.Fatal(err)
+				}
+				f = recordsOf(d, &row, "a", "b", "c")
+				if err := x.replace(f, 0, &row); err != nil {
+					t.Fatal(err)
+				}
+				if got := valuesOf(f); !slices.Equal(got, want[i]) {
+					t.Errorf("%s is refused: %q, want %q", refused, got, want[i])
+				}
+			}
+		})
+	}
+}
+
+// What lies behind the checkpoint is not judged any more.
+func TestExactly_ForgetsVerdictsOfWhatIsCommitted(t *testing.T) {
+	var v verdicts
+	early, late := recordID{row: deadletter.Row{Commit: 120, Seq: 1}}, recordID{deadletter.Row{Commit: 320, Seq: 1}, 1}
+	for _, id := range []recordID{early, late} {
+		put(&v.condemned, id, condemned{reason: "record_too_large"})
+		put(&v.strips, id, 1)
+	}
+	v.forget(&checkpoint.Record{End: 300})
+	if len(v.condemned) != 1 || len(v.strips) != 1 || v.strips[late] != 1 {
+		t.Errorf("kept %v and %v", v.condemned, v.strips)
+	}
+}

@@ -1,0 +1,240 @@
+package delivery
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router/record"
+)
+
+// InFlight is a batch between the source and its acknowledgement.
+type InFlight struct {
+	d       *Delivery
+	batch   *wal.Batch
+	buf     *record.Buffer
+	ticket  checkpoint.Ticket
+	read    time.Time         // when B took the batch
+	routed  int               // rows that were routed
+	sent    int               // records that were handed to the sink
+	durable int               // of them, those that are acknowledged for sure; see overtakes
+	waited  int               // rows up to the one that waited for that last; zero: none did
+	letters []string          // reasons of the records that became dead letters
+	skipped bool              // there are records without a topic, which are not sent
+	handed  time.Time         // first hand-over to the sink
+	acked   atomic.Int64      // records that are durable
+	settled atomic.Int64      // of them, those of transactions that may be confirmed
+	pending atomic.Int64      // pieces not durable, plus one while rows are left to route or held
+	through atomic.Uint64     // while rows are held: what may be confirmed once the others are durable
+	behind  checkpoint.Commit // of the first held row; written before through
+}
+
+// piece is what one Send got of a flight.
+type piece struct {
+	f       *InFlight
+	seq     uint64
+	records []record.Record
+	left    int // records not durable; owned by B once the piece failed
+}
+
+// Take begins with a batch that has rows: it is routed next.
+func (d *Delivery) Take(b *wal.Batch) *InFlight {
+	f := &InFlight{d: d, batch: b, buf: d.sends.buffers.Get().(*record.Buffer), read: time.Now()}
+	f.pending.Store(1)
+	f.buf.Reserve(len(b.Rows))
+	return f
+}
+
+// Entry is what the tracker has to know of a routed batch, but for the size. Records of parked
+// keys are replaced by then.
+func (d *Delivery) Entry(f *InFlight) checkpoint.Entry {
+	d.follow(f, f.buf.Records)
+	rows := f.batch.Rows
+	return checkpoint.Entry{
+		Rows: len(rows), Open: openRows(f.batch), Through: f.batch.Through,
+		First: f.commitOf(0), Last: f.commitOf(len(rows) - 1), Read: f.read,
+	}
+}
+
+// Records are those that the batch's rows became.
+func (f *InFlight) Records() *record.Buffer { return f.buf }
+
+// Admit takes the ticket of a batch that the window has room for.
+func (f *InFlight) Admit(ticket checkpoint.Ticket) { f.ticket = ticket }
+
+// hand gives the sink the next records of a flight, of which those of parked keys were
+// replaced.
+func (d *Delivery) hand(f *InFlight, records []record.Record) {
+	f.sent += len(records)
+	p := &piece{f: f, seq: d.sends.pieces, records: records}
+	d.sends.pieces++
+	f.pending.Add(1)
+	if f.handed.IsZero() {
+		f.handed = time.Now()
+	}
+	d.give(records, func(err error) { d.done(p, err) })
+}
+
+// give has the sink send records. Whatever they are, nothing else is done while it waits.
+func (d *Delivery) give(records []record.Record, done func(error)) {
+	d.sends.outstanding.Add(1)
+	d.shown.waits.Set(time.Now())
+	d.sink.Send(d.s.Sending(), records, done)
+	d.shown.waits.Clear()
+}
+
+// done runs on a goroutine of the sink, once for each Send.
+func (d *Delivery) done(p *piece, err error) {
+	if err == nil {
+		p.f.acknowledged(p.records)
+		p.f.finish()
+	} else {
+		d.sends.mu.Lock()
+		d.sends.failed = append(d.sends.failed, failedPiece{p, err})
+		d.sends.mu.Unlock()
+	}
+	d.sent()
+}
+
+// acknowledged counts records that became durable. It may run on a goroutine of the sink,
+// before the flight is finished.
+func (f *InFlight) acknowledged(records []record.Record) {
+	r, n := f.d.m, int64(len(records))
+	if n == 0 {
+		return
+	}
+	f.acked.Add(n)
+	f.d.shown.acked.Add(n)
+	f.d.shown.repeats.Add(n)
+	r.board.Published.Add(n)
+	r.board.LastEvent.Store(time.Now().UnixNano())
+	r.board.SawTopics(records)
+	if r.ev.RecordsAcknowledged != nil {
+		r.ev.RecordsAcknowledged(records)
+	}
+}
+
+// openRows are the rows at the end of a batch whose transaction goes on behind it.
+func openRows(b *wal.Batch) int {
+	n := len(b.Rows)
+	switch {
+	case !b.Open || n == 0:
+		return 0
+	case b.Rows[0].Txn == b.Rows[n-1].Txn:
+		return n
+	}
+	for b.Rows[n-1].Txn == b.Rows[len(b.Rows)-1].Txn {
+		n--
+	}
+	return len(b.Rows) - n
+}
+
+// sent counts a Send as answered and wakes B to look at what came of it.
+func (d *Delivery) sent() {
+	d.sends.outstanding.Add(-1)
+	select {
+	case d.sends.wake <- struct{}{}:
+	default:
+	}
+}
+
+// finish counts one piece, or the routing, as done; the last one acknowledges
+// the batch. It may run on a goroutine of the sink.
+func (f *InFlight) finish() {
+	if left := f.pending.Add(-1); left > 0 {
+		f.partial(left)
+		return
+	}
+	r := f.d.m
+	now := time.Now()
+	records := f.delivered()
+	r.finished.Add(int64(len(records)))
+	f.d.shown.acked.Add(-f.acked.Load())
+	f.d.shown.repeats.Add(f.settled.Load() - f.acked.Load())
+	if r.ev.BatchDelivered != nil {
+		r.ev.BatchDelivered(f.batch, records, now.Sub(f.handed))
+	}
+	for _, reason := range f.letters {
+		r.board.DeadLetters.Add(1)
+		if r.ev.DeadLettered != nil {
+			r.ev.DeadLettered(reason)
+		}
+	}
+	r.board.Delivered(f.batch.Rows)
+	f.ticket.Done()
+	f.batch.Release()
+	f.buf.Reset()
+	f.d.sends.buffers.Put(f.buf)
+}
+
+// failedPiece is a Send of which some records are not durable.
+type failedPiece struct {
+	p   *piece
+	err error
+}
+
+// quiesce waits until every Send has called back: only then is it known what is
+// durable.
+func (d *Delivery) quiesce(hard context.Context) error {
+	for d.Outstanding() {
+		if err := d.s.Wait(hard, d.sends.wake); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// upTo confirms the transactions that lie wholly before a row of the batch, once
+// everything before that row is durable. Without it a row that blocks for long
+// would have its neighbours sent again at every start.
+func (f *InFlight) upTo(row int) {
+	guilty := f.batch.Rows[row].Txn
+	for i := row - 1; i >= 0; i-- {
+		if t := f.batch.Rows[i].Txn; t != guilty && t.End != 0 {
+			f.ticket.Partial(t.End, f.commitOf(i+1))
+			f.settle(i)
+			return
+		}
+	}
+}
+
+// settle counts the records of rows up to the i-th as ones that no start repeats.
+func (f *InFlight) settle(i int) {
+	last, n := deadletter.RowOf(&f.batch.Rows[i]), int64(0)
+	for _, rec := range f.buf.Records {
+		if rec.Topic != "" && last.Compare(deadletter.RowOf(rec.Row)) >= 0 {
+			n++
+		}
+	}
+	f.d.shown.repeats.Add(f.settled.Swap(n) - n)
+}
+
+// upToRow is upTo for the row of the oldest record that is not durable.
+func (f *InFlight) upToRow(row *wal.Row) {
+	for i := range f.batch.Rows {
+		if &f.batch.Rows[i] == row {
+			f.upTo(i)
+			return
+		}
+	}
+}
+
+func sortPieces(failed []failedPiece) {
+	slices.SortFunc(failed, func(a, b failedPiece) int { return cmp.Compare(a.p.seq, b.p.seq) })
+}
+
+// commitOf is the commit of a row. A message outside any transaction has none: it counts
+// from when it was read.
+func (f *InFlight) commitOf(row int) checkpoint.Commit {
+	r := &f.batch.Rows[row]
+	commit, _ := r.Place()
+	if r.Outside() {
+		return checkpoint.Commit{At: commit, Time: f.read}
+	}
+	return checkpoint.Commit{At: commit, Time: r.Txn.Time}
+}

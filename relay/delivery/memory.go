@@ -1,0 +1,74 @@
+package delivery
+
+import (
+	"cmp"
+	"sync/atomic"
+
+	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/relay/rejected"
+	"github.com/cdc-relay/cdc-relay/relay/resume"
+	"github.com/cdc-relay/cdc-relay/relay/status"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/rs/zerolog"
+)
+
+// Memory is what the deliveries of one relay leave to each other. One goroutine uses it, but
+// for Finished. What is named by a position is of one history only, and is
+// forgotten on another one.
+type Memory struct {
+	cfg    Config
+	router *router.Router
+	board  *status.Board
+	ev     Events
+	log    zerolog.Logger
+
+	Rejected rejected.Log
+	Letters  *rejected.Letters
+
+	ends     knownEnd
+	verdicts verdicts
+	part     fragment
+	apart    wal.LSN      // of a transaction that shares no Kafka transaction with those before it
+	of       wal.Lineage  // the history that part, apart and the counts of Rejected are of
+	finished atomic.Int64 // records of batches that are delivered
+}
+
+// New returns the memory of a relay that starts. With a journal of the dead-letter topic keys
+// are parked.
+func New(cfg Config, routes *router.Router, journal rejected.Journal, board *status.Board, ev Events, log zerolog.Logger) *Memory {
+	m := &Memory{cfg: cfg, router: routes, board: board, ev: ev, log: log}
+	m.Rejected = rejected.Log{Out: log, Count: func(reason string, err error) {
+		board.Rejected.Add(1)
+		if ev.RowRejected != nil {
+			ev.RowRejected(reason, err)
+		}
+	}}
+	if cfg.OnReject != SkipOnReject {
+		m.Rejected.Topic = cfg.DeadLetterTopic
+	}
+	m.Letters = rejected.NewLetters(cfg.DeadLetterTopic, cfg.CreateTopics, cfg.Resume.Slot, journal, cmp.Or(cfg.MaxParked, deadletter.MaxParked))
+	return m
+}
+
+// Finished counts records of batches that are delivered.
+func (m *Memory) Finished() int64 { return m.finished.Load() }
+
+// Forked takes note of a failover between two sessions.
+func (m *Memory) Forked(was resume.Known, now wal.Origin, fork wal.Fork) {
+	m.sayForked(was, now, fork)
+	m.router.Forked()
+	m.Letters.Forked(fork)
+}
+
+// sayForked tells of a failover, and of rows that exist in Kafka alone since.
+func (m *Memory) sayForked(was resume.Known, now wal.Origin, fork wal.Fork) {
+	line := m.log.Info()
+	text := "the server is on a new timeline; everything that was confirmed is part of it"
+	if was.Told > fork.At {
+		m.board.LostForks.Add(1)
+		line = m.log.Error()
+		text = "the server is on a new timeline, and rows that were delivered are no part of it: what committed between the two positions exists in Kafka alone"
+	}
+	line.Int32("from", was.Origin.Timeline).Int32("timeline", now.Timeline).Stringer("fork", fork.At).Stringer("told", was.Told).Msg(text)
+}

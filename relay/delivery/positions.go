@@ -1,0 +1,102 @@
+package delivery
+
+import (
+	"errors"
+
+	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router/record"
+)
+
+// With position headers a record names the end of its transaction's commit record,
+// which the server tells only behind the last row. So the rows of a transaction that
+// goes on in the next batch are held until its commit was read; they count in the
+// window like all others. A transaction that does not fit is read through to its
+// end, without keeping any of it, and then once more from the slot: the second time
+// its end is known from the start, and nothing is held.
+
+// knownEnd is the end of a transaction that was read through.
+type knownEnd struct {
+	origin      wal.Origin
+	commit, end wal.LSN
+}
+
+// errReadAgain ends a session to have a transaction sent again whose end is known now.
+var errReadAgain = errors.New("a transaction is larger than relay.max_in_flight_bytes, and relay.position_headers needs the end of its commit")
+
+// placed are the records, from the first on, whose position is known, with it filled
+// in.
+func (d *Delivery) placed(records []record.Record) []record.Record {
+	if !d.m.cfg.PositionHeaders {
+		return records
+	}
+	for i := range records {
+		if d.place(&records[i]) {
+			continue
+		}
+		return records[:i]
+	}
+	return records
+}
+
+func (d *Delivery) place(rec *record.Record) bool {
+	txn := rec.Row.Txn
+	if known := d.m.ends; txn.End == 0 && deadletter.RowOf(rec.Row).Commit == known.commit && d.Lineage() == known.origin.Lineage() {
+		txn.End = known.end
+	}
+	return record.Place(rec)
+}
+
+// keep holds a flight back of which rows have no position yet. Those are the rows behind
+// its Through.
+func (d *Delivery) keep(f *InFlight) {
+	d.held = append(d.held, f)
+	first := len(f.batch.Rows) - 1
+	for first > 0 && f.open(first-1) {
+		first--
+	}
+	f.behind = f.commitOf(first)
+	f.through.Store(uint64(f.batch.Through))
+	f.partial(f.pending.Load())
+}
+
+// partial confirms the transactions of a flight before the held one, once nothing
+// else of it is left. It runs on B and, once a piece is durable, on a goroutine of
+// the sink; B may have sent the rest and released the flight by then.
+func (f *InFlight) partial(left int64) {
+	if through := f.through.Load(); left == 1 && through != 0 {
+		f.ticket.Partial(wal.LSN(through), f.behind)
+	}
+}
+
+// SendHeld sends what waited for the commit that ends at end.
+func (d *Delivery) SendHeld(end wal.LSN) {
+	held := d.held
+	d.held = nil
+	for _, f := range held {
+		rows := f.batch.Rows
+		for i := len(rows) - 1; i >= 0 && f.open(i); i-- {
+			rows[i].Txn.End = end
+		}
+		f.through.Store(0)
+		d.send(f)
+		f.finish()
+	}
+}
+
+// open says that a row's transaction goes on behind its batch.
+func (f *InFlight) open(row int) bool {
+	r := &f.batch.Rows[row]
+	return r.Txn.End == 0 && !r.Outside()
+}
+
+// Holding reports whether rows wait for the commit of their transaction.
+func (d *Delivery) Holding() bool { return len(d.held) > 0 }
+
+// ReadThrough returns the error that ends a session which read the transaction of the held
+// rows to its end: the next one knows where that is.
+func (d *Delivery) ReadThrough(end wal.LSN) error {
+	rows := d.held[0].batch.Rows
+	d.m.ends = knownEnd{d.start.Origin, rows[len(rows)-1].Txn.Commit, end}
+	return errReadAgain
+}

@@ -1,0 +1,130 @@
+package delivery
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/relay/rejected"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router/record"
+)
+
+// A row that can never be delivered is one that the router refuses, or whose record
+// the brokers refused when it was sent alone. With StopOnReject the session waits at
+// it (hold, guilty). Otherwise this file decides what becomes of it, and the flight
+// goes on: a dead letter takes the place of the record, so that it is acknowledged
+// before the position moves like any other, in the order of the stream.
+
+// rejectionReason is the reason of a row that the router refuses.
+func rejectionReason(rejection error) string {
+	if row, ok := errors.AsType[*record.RowError](rejection); ok {
+		return row.Reason
+	}
+	if errors.Is(rejection, deadletter.ErrFull) {
+		return rejected.ReasonParkedKeysFull
+	}
+	return record.ReasonMapping
+}
+
+// keepOut refuses a row whose record would go among the dead letters by itself.
+func (d *Delivery) keepOut(f *InFlight, n int) error {
+	if d.m.cfg.OnReject != DeadLetterOnReject {
+		return nil
+	}
+	for i := n; i < len(f.buf.Records); i++ {
+		if f.buf.Records[i].Topic == d.m.cfg.DeadLetterTopic {
+			row := f.buf.Records[i].Row
+			f.buf.Records = f.buf.Records[:n]
+			return &record.RowError{
+				Reason: record.ReasonRoute, Table: row.Relation.Namespace + "." + row.Relation.Name,
+				LSN: row.LSN, Commit: deadletter.RowOf(row).Commit, Ordinal: row.Ordinal,
+				Err: fmt.Errorf("its topic is %s, which is kept for dead letters; choose another relay.dead_letter_topic, or another topic", d.m.cfg.DeadLetterTopic),
+			}
+		}
+	}
+	return nil
+}
+
+// setAside takes a row that the router refuses out of the way, or returns why the
+// session has to wait at it. A table that changed is no fault of the row: every
+// later one would be refused too.
+func (d *Delivery) setAside(f *InFlight, row *wal.Row, rejection error) error {
+	refused, ok := errors.AsType[*record.RowError](rejection)
+	if !ok || d.m.cfg.OnReject == StopOnReject || refused.Reason == record.ReasonSchema || errors.Is(rejection, record.ErrBinary) {
+		return rejection
+	}
+	if d.m.cfg.OnReject == DeadLetterOnReject {
+		rec, missing := d.m.router.Salvage(f.buf, row)
+		if d.overtakes(f, &rec) {
+			return errUnsettled
+		}
+		if err := d.park(&rec); err != nil {
+			return fmt.Errorf("%w; the row: %w", err, rejection)
+		}
+		f.buf.Records = append(f.buf.Records, d.letter(&rec, refused.Reason, rejection, missing...))
+		f.letters = append(f.letters, refused.Reason)
+	}
+	d.m.Rejected.Reject(refused.Reason, deadletter.RowOf(row), rejection)
+	d.m.Rejected.Aside(refused.Reason, row, rejection)
+	return nil
+}
+
+// errUnsettled stops the routing at a row whose letter would overtake.
+var errUnsettled = errors.New("earlier rows of its key are not acknowledged yet")
+
+// overtakes reports whether the letter of a parked key may be durable before earlier records of
+// the key are. Whoever re-drives it then puts it ahead of them. With position headers it
+// still may, within a transaction that is sent as a whole at its end.
+//
+// What the brokers refuse has nothing before it.
+func (d *Delivery) overtakes(f *InFlight, letter *record.Record) bool {
+	if d.Rules().Ordered || !d.m.Letters.Parks() || letter.Topic == "" || letter.Key == nil || f.waited == f.routed+1 {
+		return false
+	}
+	return f.waited == 0 && (d.sends.outstanding.Load() > 0 || d.Failed()) ||
+		slices.ContainsFunc(f.buf.Records[f.durable:], func(r record.Record) bool {
+			return r.Topic == letter.Topic && bytes.Equal(r.Key, letter.Key)
+		})
+}
+
+// letter makes the dead letter of a record.
+func (d *Delivery) letter(rec *record.Record, reason string, cause error, missing ...string) record.Record {
+	return d.m.Letters.Wrap(d.start.Origin, rec, reason, cause, missing...)
+}
+
+// park has later rows of the record's key follow it.
+func (d *Delivery) park(rec *record.Record) error { return d.m.Letters.Park(d.start.Origin, rec) }
+
+// follow replaces the records of parked keys by dead letters. It runs before a
+// record is first handed to the sink, and when a key was parked before it is durable.
+func (d *Delivery) follow(f *InFlight, records []record.Record) {
+	for range d.m.Letters.Follow(d.start.Origin, records) {
+		f.letters = append(f.letters, deadletter.CauseParked)
+	}
+}
+
+func (d *Delivery) followAll(queue []undelivered) {
+	if d.m.Letters.Keys() == 0 {
+		return
+	}
+	for _, u := range queue {
+		d.follow(u.p.f, u.p.records[u.index:u.index+1])
+	}
+}
+
+// delivered are the records of a flight without those that were skipped.
+func (f *InFlight) delivered() []record.Record {
+	if !f.skipped {
+		return f.buf.Records
+	}
+	kept := f.buf.Records[:0]
+	for _, rec := range f.buf.Records {
+		if rec.Topic != "" {
+			kept = append(kept, rec)
+		}
+	}
+	return kept
+}

@@ -1,0 +1,271 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/relay/resume"
+	"github.com/cdc-relay/cdc-relay/relay/status"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/sinktest"
+)
+
+// fakeLedger is a topic that lasts longer than the relays that write to it.
+type fakeLedger struct {
+	mu     sync.Mutex
+	values map[string][]byte
+	fail   error
+	writes int
+}
+
+func (l *fakeLedger) Close() {}
+
+func (l *fakeLedger) Read(_ context.Context, suffix string) (map[string][]byte, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	found := maps.Clone(l.values)
+	maps.DeleteFunc(found, func(key string, _ []byte) bool { return !strings.HasSuffix(key, suffix) })
+	return found, l.fail
+}
+
+func (l *fakeLedger) Write(_ context.Context, key string, value []byte) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.fail != nil {
+		return l.fail
+	}
+	l.writes++
+	if value == nil {
+		delete(l.values, key)
+		return nil
+	}
+	l.values[key] = value
+	return nil
+}
+
+func (l *fakeLedger) failing(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fail = err
+}
+
+// highest is the highest position of the slot that may have been confirmed.
+func (l *fakeLedger) highest(t *testing.T) (end wal.LSN) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for key, value := range l.values {
+		rec, err := checkpoint.ParseRecord(value)
+		if err != nil {
+			t.Fatalf("%s: %v", key, err)
+		}
+		end = max(end, rec.End)
+	}
+	return end
+}
+
+func newLedger() *fakeLedger { return &fakeLedger{values: make(map[string][]byte)} }
+
+// guarded starts a relay with a ledger on a server.
+func guarded(t *testing.T, l *fakeLedger, server *fakeServer) *bench {
+	t.Helper()
+	if server.origin.SystemID == "" {
+		server.origin = wal.Origin{SystemID: "7", Timeline: 1}
+	}
+	b := &bench{server: server, sink: new(sinktest.Recorder), result: make(chan error, 1), ledger: l}
+	return b.start(t, Config{Replication: postgres.Config{Slot: "s"}})
+}
+
+func TestIntent_NothingIsConfirmedThatIsNotWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, server := newLedger(), newServer(fixed(110, 120, 1, "order/a/1"))
+		b := guarded(t, l, server)
+		pass(time.Second)
+		if got := server.position(); got != 120 || l.highest(t) < 120 {
+			t.Fatalf("confirmed %s, written %s", got, l.highest(t))
+		}
+		limit := l.highest(t)
+		l.failing(&sink.Error{Class: sink.Retry, Reason: "network", Err: errors.New("no broker")})
+		server.more <- fixed(limit+10, limit+20, 2, "order/a/2")
+		pass(10 * time.Second)
+		if got := server.position(); got > limit {
+			t.Fatalf("confirmed %s, and only %s was written", got, limit)
+		}
+		if got := b.values(); got != "1 2" {
+			t.Fatalf("delivered %q", got)
+		}
+		l.failing(nil)
+		pass(2 * time.Second)
+		if got := server.position(); got != limit+20 {
+			t.Fatalf("confirmed %s once it could be written, want %s", got, limit+20)
+		}
+		b.stop(t)
+	})
+}
+
+// A clean stop tells the server everything, however short it is after the last row.
+func TestIntent_ACleanStopConfirmsAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newServer(fixed(1110, 1120, 1, "order/a/1"))
+		b := guarded(t, newLedger(), server)
+		synctest.Wait()
+		b.stop(t)
+		if got := server.position(); got != 1120 {
+			t.Fatalf("confirmed %s, want 0/460", got)
+		}
+	})
+}
+
+// What could not be written was not confirmed, and comes again.
+func TestIntent_AStopThatCannotWriteIsNotClean(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, server := newLedger(), newServer()
+		b := guarded(t, l, server)
+		pass(time.Second)
+		l.failing(&sink.Error{Class: sink.Retry, Reason: "network", Err: errors.New("no broker")})
+		server.more <- fixed(1110, 1120, 1, "order/a/1")
+		pass(time.Second)
+		b.cancel()
+		if err := <-b.result; !errors.Is(err, ErrDrainCut) || b.values() != "1" || server.position() >= 1120 {
+			t.Fatalf("run: %v, delivered %q, confirmed %s", err, b.values(), server.position())
+		}
+	})
+}
+
+func TestIntent_ASlotThatWasMovedIsNotStreamedFrom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, server := newLedger(), newServer(fixed(110, 120, 1, "order/a/1"))
+		b := guarded(t, l, server)
+		pass(time.Second)
+		b.stop(t)
+		server.report(l.highest(t) + 1) // somebody, while no relay has it
+		b = guarded(t, l, server)
+		err := <-b.result
+		var refused *RefusedError
+		if !errors.As(err, &refused) || refused.Reason != resume.ReasonSlotAhead || !strings.Contains(err.Error(), "accept-gap") {
+			t.Fatalf("the start ended with: %v", err)
+		}
+	})
+}
+
+// What is read, in flight or known of the server but not acknowledged is not confirmed,
+// so a slot that is moved over it skips rows.
+func TestIntent_ASlotThatWasMovedOverABacklogIsNotStreamedFrom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, server := newLedger(), newServer(fixed(110, 120, 1, "order/a/1"))
+		b := guarded(t, l, server)
+		pass(time.Second)
+		b.sink.Hold()
+		server.more <- fixed(200, 210, 1, "order/a/2")
+		pass(time.Second)
+		b.relay.Abort()
+		if err := <-b.result; !errors.Is(err, ErrDrainCut) {
+			t.Fatalf("cut short: %v", err)
+		}
+		server.report(210) // and the server's WAL ends at 1000
+		b = guarded(t, l, server)
+		pass(time.Second)
+		select {
+		case err := <-b.result:
+			if !strings.Contains(fmt.Sprint(err), "accept-gap") {
+				t.Errorf("the start ended with: %v", err)
+			}
+		default:
+			t.Errorf("it streams from %s, and what was delivered ends at 0/78", server.position())
+			b.stop(t)
+		}
+	})
+}
+
+// Relays follow each other; each takes back what the one before wrote.
+func TestIntent_IsHandedOnAndKeptSmall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, server := newLedger(), newServer(fixed(110, 120, 1, "order/a/1"))
+		for range 5 {
+			b := guarded(t, l, server)
+			pass(time.Second)
+			b.stop(t)
+		}
+		if len(l.values) != 1 {
+			t.Fatalf("%d keys", len(l.values))
+		}
+		if got := server.position(); got != 120 {
+			t.Fatalf("confirmed %s", got)
+		}
+		// What a frozen relay writes late, with a lower position, is no alarm.
+		late := checkpoint.Record{System: "7", Timeline: 1, Slot: "s", End: 105}
+		if err := l.Write(t.Context(), checkpoint.IntentKey("frozen", "7", "s"), late.Encode()); err != nil {
+			t.Fatal(err)
+		}
+		b := guarded(t, l, server)
+		pass(time.Second)
+		b.stop(t)
+	})
+}
+
+func TestIntent_AQuietStreamWritesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLedger()
+		b := guarded(t, l, newServer(fixed(110, 120, 1, "order/a/1")))
+		pass(time.Second)
+		before := l.writes
+		pass(10 * time.Minute)
+		if l.writes != before {
+			t.Fatalf("%d writes while nothing happened", l.writes-before)
+		}
+		b.stop(t)
+	})
+}
+
+func TestIntent_IsOfOneHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, server := newLedger(), newServer()
+		server.origin = wal.Origin{SystemID: "7", Timeline: 3}
+		rec := checkpoint.Record{System: "7", Timeline: 4, Slot: "s", End: 500}
+		if err := l.Write(t.Context(), checkpoint.IntentKey("x", "7", "s"), rec.Encode()); err != nil {
+			t.Fatal(err)
+		}
+		b := guarded(t, l, server)
+		pass(time.Minute)
+		if st := b.relay.Status(); st.State != status.Reconnecting || st.Reason != ReasonStalePrimary {
+			t.Fatalf("with a server on an older timeline: %s %s", st.State, st.Reason)
+		}
+		b.stop(t)
+	})
+}
+
+// A right that is taken away ends the session also where Send waits for the brokers.
+func TestIntent_ARefusalEndsASessionThatWaitsForRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, server := newLedger(), newServer(fixed(110, 120, 1, "order/a/1"))
+		b := guarded(t, l, server)
+		pass(time.Second + 50*time.Millisecond) // both rows come between two raises of the promise
+		l.failing(&sink.Error{Class: sink.Blocked, Reason: "topic_authorization_failed", Err: errors.New("not allowed")})
+		server.more <- fixed(130, 140, 1, "order/a/2")
+		synctest.Wait()
+		b.sink.Room(1)
+		b.sink.Hold()
+		server.more <- fixed(150, 160, 1, "order/a/3", "order/a/4", "order/a/5")
+		pass(30 * time.Second)
+		if st := b.relay.Status(); st.State != status.Blocked || st.Reason != "topic_authorization_failed" {
+			t.Errorf("%s %s", st.State, st.Reason)
+		}
+		l.failing(nil)
+		b.sink.Release()
+		pass(time.Minute)
+		if got := server.position(); b.relay.Status().State != status.Streaming || got < 120 {
+			t.Errorf("%s, confirmed %s", b.relay.Status().State, got)
+		}
+		b.stop(t)
+	})
+}

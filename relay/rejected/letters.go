@@ -1,0 +1,155 @@
+package rejected
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
+)
+
+// Journal reads the dead-letter topic from its beginning and goes on with it;
+// *topics.Follower satisfies it.
+type Journal interface {
+	// Run gives visit nil when the topic was made again.
+	Run(ctx context.Context, visit func(*topics.Message))
+	// CatchUp returns once everything was visited that is there now. With all that includes
+	// what a Kafka transaction hides that is not over.
+	CatchUp(ctx context.Context, all bool) error
+	Close()
+}
+
+// ReasonParkedKeysFull blocks: a row cannot be set aside without the later rows of its key.
+const ReasonParkedKeysFull = "parked_keys_full"
+
+// Letters makes dead letters, and parks their keys: later rows of a parked key become dead
+// letters behind the first one. One goroutine uses it, but for Run and Keys.
+type Letters struct {
+	topic   string
+	creates bool   // the topic is made with the first letter
+	source  string // of the letters
+
+	journal Journal
+	parked  *deadletter.Parked // nil: keys are not parked
+}
+
+// NewLetters returns those of a topic. With a journal of it keys are parked, at most limit at a
+// time.
+func NewLetters(topic string, creates bool, slot string, journal Journal, limit int) *Letters {
+	l := &Letters{topic: topic, creates: creates, journal: journal}
+	if journal != nil {
+		l.parked = deadletter.NewParked(limit, slot)
+	}
+	return l
+}
+
+// Run reads the dead-letter topic until ctx ends, if keys are parked.
+func (l *Letters) Run(ctx context.Context) {
+	if l.parked != nil {
+		defer l.journal.Close()
+		l.journal.Run(ctx, l.parked.Read)
+	}
+}
+
+// Parks reports whether keys are parked.
+func (l *Letters) Parks() bool { return l.parked != nil }
+
+// Keys counts the parked keys.
+func (l *Letters) Keys() int {
+	if l.parked == nil {
+		return 0
+	}
+	return l.parked.Len()
+}
+
+// Source names the server and slot in letters from now on.
+func (l *Letters) Source(id string) {
+	l.source = id
+	if l.parked != nil {
+		l.parked.Source(id)
+	}
+}
+
+// Forked frees keys whose first letter is of a row that a failover lost.
+func (l *Letters) Forked(fork wal.Fork) {
+	if l.parked != nil {
+		l.parked.Gone(func(id deadletter.ID) bool { return id.Commit >= fork.At && id.Timeline <= fork.Timeline })
+	}
+}
+
+// Wait bounds one wait for the dead-letter topic; reading goes on beside it, so the next wait
+// is shorter.
+const Wait = 30 * time.Second
+
+// CatchUp makes sure that the parked keys are all that the dead-letter topic knows of. It runs
+// before the slot is taken, and once more when the slot is taken and its last holder is shut
+// out, for the letters that that relay wrote last: the second run has to be quick, as nobody
+// answers the server meanwhile.
+//
+// A letter of an earlier relay of the slot may lie behind another pipeline's open transaction,
+// and is waited for (all). With exactly-once it is not waited for before the slot is taken: the
+// transaction may be that of the slot's holder, and ends when that relay is shut out.
+func (l *Letters) CatchUp(ctx context.Context, limit time.Duration, all bool) error {
+	if l.parked == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err := l.journal.CatchUp(ctx, all)
+	if e, ok := errors.AsType[*sink.Error](err); ok && e.Reason == sink.ReasonUnknownTopic && l.creates {
+		return nil // it is made with the first dead letter
+	}
+	if err != nil {
+		return err
+	}
+	if err := l.parked.Err(); err != nil {
+		return &sink.Error{Class: sink.Blocked, Reason: ReasonParkedKeysFull, Err: fmt.Errorf("read the dead-letter topic: %w, then restart the relay", err)}
+	}
+	return nil
+}
+
+// Wrap makes the dead letter of a record. of is the history of the record's row.
+func (l *Letters) Wrap(of wal.Origin, rec *record.Record, reason string, cause error, missing ...string) record.Record {
+	return deadletter.Wrap(rec, l.topic, deadletter.Cause{
+		Reason: reason, Err: cause, Source: l.source, Timeline: id(of, rec).Timeline, Missing: missing,
+	})
+}
+
+// id names a record among the letters of all sessions.
+func id(of wal.Origin, rec *record.Record) deadletter.ID {
+	row := deadletter.RowOf(rec.Row)
+	return deadletter.ID{Timeline: of.TimelineOf(row.Commit), Row: row, Nth: int(rec.Nth)}
+}
+
+// Park parks the record's key.
+func (l *Letters) Park(of wal.Origin, rec *record.Record) error {
+	if l.parked == nil || rec.Topic == "" || rec.Key == nil {
+		return nil
+	}
+	return l.parked.Park(deadletter.KeyGroup(rec.Topic, rec.Key), id(of, rec))
+}
+
+var errFollows = errors.New("an earlier row of its topic and key is in the dead-letter topic; it goes there behind that one")
+
+// Follow replaces the records of parked keys by dead letters, and counts them.
+func (l *Letters) Follow(of wal.Origin, records []record.Record) (letters int) {
+	if l.Keys() == 0 {
+		return 0
+	}
+	for i := range records {
+		rec := &records[i]
+		if rec.Key == nil || rec.Topic == "" || rec.Topic == l.topic {
+			continue
+		}
+		if l.parked.Follow(deadletter.KeyGroup(rec.Topic, rec.Key), id(of, rec)) {
+			*rec = l.Wrap(of, rec, deadletter.CauseParked, errFollows)
+			letters++
+		}
+	}
+	return letters
+}

@@ -1,0 +1,88 @@
+package rejected
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
+	"github.com/rs/zerolog"
+)
+
+// Thousands of rejected rows are as many counts and two lines a minute.
+func TestLog_HasRowsThatAreSetAsideOnceAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		l := Log{Out: zerolog.New(&log)}
+		reject := func(table, reason string, n int) {
+			for i := range n {
+				l.Aside(reason, &wal.Row{
+					Relation: &wal.Relation{Namespace: "public", Name: table}, Ordinal: uint64(i + 1), Txn: &wal.Txn{Commit: 0x100},
+				}, errors.New("refused"))
+			}
+		}
+		said := func(want ...string) {
+			t.Helper()
+			lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+			for i, w := range want {
+				if len(lines) != len(want) || !strings.Contains(lines[i], w) {
+					t.Fatalf("want %q in:\n%s", want, &log)
+				}
+			}
+			log.Reset()
+		}
+		reject("a", "route", 30_000)
+		reject("a", "too_large", 1)
+		reject("b", "route", 1)
+		l.Flush(time.Now(), false)
+		said(`"reason":"route","table":"public.a","rows":1,`, `"reason":"too_large","table":"public.a","rows":1,`, `"table":"public.b","rows":1,`)
+		<-time.After(Every)
+		l.Flush(time.Now(), false)
+		said(`"reason":"route","table":"public.a","rows":29999,"lsn":"0/FF","seq":30000`)
+		reject("a", "route", 2)
+		l.Flush(time.Now(), true)
+		said(`"rows":2,`)
+	})
+}
+
+// unreadable letters have a topic that cannot be read.
+type unreadableLetters struct{ err error }
+
+func (u unreadableLetters) Run(context.Context, func(*topics.Message)) {}
+func (u unreadableLetters) CatchUp(context.Context, bool) error        { return u.err }
+func (u unreadableLetters) Close()                                     {}
+
+// A dead-letter topic that is not there yet has no letters, where the relay makes it.
+func TestDeadLetters_ATopicThatIsNotThereYetIsEmpty(t *testing.T) {
+	for _, c := range []struct {
+		reason string
+		makes  bool
+		fails  bool
+	}{{"unknown_topic", true, false}, {"unknown_topic", false, true}, {"network", true, true}} {
+		l := NewLetters("letters", c.makes, "", unreadableLetters{&sink.Error{Reason: c.reason, Err: errors.New("no")}}, 1)
+		if err := l.CatchUp(t.Context(), time.Second, true); (err != nil) != c.fails {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
+// Rejects are remembered up to a number of them, the last ones.
+func TestLog_ForgetsTheOldest(t *testing.T) {
+	var r recent
+	row := func(n int) deadletter.Row { return deadletter.Row{Commit: wal.LSN(n)} }
+	for n := range maxRecent {
+		if !r.add(row(n)) {
+			t.Fatalf("row %d is known", n)
+		}
+	}
+	if r.add(row(0)) || !r.add(row(maxRecent)) || r.add(row(1)) || !r.add(row(0)) || r.add(row(2)) {
+		t.Error("not the last ones are known")
+	}
+}

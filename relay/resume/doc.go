@@ -1,0 +1,48 @@
+// Package resume decides where a start goes on, and whether a server continues the history
+// that positions are known of. The functions are pure: a session acts on what they return,
+// and check and setup show it beforehand.
+//
+//   - ExactlyOnce: from the slot's position and the checkpoint in Kafka.
+//   - Promised: from the slot's position and the positions that relays promised not to pass
+//     (relay.detect_moved_slot).
+//   - Known.Continue: from what this process knows of the server of its last session.
+//
+// A start that any of them refuses delivers and confirms nothing.
+package resume
+
+import (
+	"fmt"
+
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+)
+
+// Config is what a checkpoint is compared with.
+type Config struct {
+	Slot            string
+	Publication     string
+	CheckpointTopic string
+	Version         string // of the relay
+	Shape           string // differs where the rows of a transaction are numbered otherwise
+}
+
+// The reasons for which a start is refused.
+const (
+	ReasonForeignServer   = "foreign_server"
+	ReasonForeignTimeline = "foreign_timeline"
+	ReasonStalePrimary    = "stale_primary"
+
+	ReasonSlotAhead            = "slot_ahead_of_checkpoint"
+	ReasonCheckpointUnreadable = "checkpoint_unreadable"
+	ReasonCheckpointLost       = "checkpoint_lost"
+	ReasonPartChanged          = "part_of_another_configuration"
+)
+
+// slotAhead is the refusal to go on from a position that no relay confirmed.
+func (c *Config) slotAhead(start, end wal.LSN) error {
+	return &fault.Error{
+		Kind: fault.KindRefused, Reason: ReasonSlotAhead, Op: "compare slot and checkpoint", Subject: fmt.Sprintf("slot %q", c.Slot), LSN: start,
+		Err:  fmt.Errorf("the slot is at %s, and the checkpoint in topic %q at %s", start, c.CheckpointTopic, end),
+		Hint: "rows that committed in between are not sent. Find out who moved the slot; if they may be left out, stop the relay and run `cdc-relay setup --accept-gap`",
+	}
+}

@@ -1,0 +1,89 @@
+package resume
+
+import (
+	"fmt"
+
+	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/sink"
+)
+
+// Point is where a relay with exactly-once goes on.
+type Point struct {
+	Rec   checkpoint.Record // covers what is delivered
+	Renew bool              // the topic has to get Rec
+	Gone  bool              // the topic has no checkpoint, but this process committed one
+	First bool              // nobody knows of one
+	Was   checkpoint.Record // before the fork
+	Fork  *wal.Fork         // where the server's timeline left that of Was; nil: it did not
+}
+
+// ExactlyOnce decides what is delivered already. value is the checkpoint in the topic, nil if
+// there is none; known is the newest that this process committed, or nil.
+func (c *Config) ExactlyOnce(value []byte, known *checkpoint.Record, origin wal.Origin, start wal.LSN) (at Point, err error) {
+	slot := c.Slot
+	lost := false
+	switch {
+	case value != nil:
+		if at.Rec, err = checkpoint.ParseRecord(value); err != nil {
+			return at, &sink.Error{Class: sink.Blocked, Reason: ReasonCheckpointUnreadable, Err: fmt.Errorf("topic %q: %w", c.CheckpointTopic, err)}
+		}
+		lost = known != nil && known.System == at.Rec.System && known.Timeline == at.Rec.Timeline && at.Rec.Behind(known)
+	case known != nil && known.System == origin.SystemID:
+		at.Rec, at.Renew, at.Gone = *known, true, true
+	default:
+		at.Rec = checkpoint.Record{System: origin.SystemID, Timeline: origin.Timeline, Slot: slot, End: start}
+		at.Renew, at.First = true, true
+	}
+	at.Rec.Publication, at.Rec.Relay = c.Publication, c.Version
+	refuse := func(reason, hint, cause string, args ...any) error {
+		return &fault.Error{Kind: fault.KindRefused, Reason: reason, Op: "compare slot and checkpoint", Subject: fmt.Sprintf("slot %q", slot), LSN: start, Err: fmt.Errorf(cause, args...), Hint: hint}
+	}
+	if lost {
+		return at, refuse(ReasonCheckpointLost,
+			"records of the same Kafka transactions may be lost with it: look for unclean leader elections. A relay that is started anew goes on from what the topic holds, so what is not lost comes twice",
+			"topic %q is at %s (row %d of a divided transaction), and this relay had committed %s (row %d): the brokers lost that", c.CheckpointTopic, at.Rec.End, at.Rec.Part.Rows, known.End, known.Part.Rows)
+	}
+	at.Fork, err = descend(&at.Rec, origin)
+	if err != nil {
+		return at, err
+	}
+	if at.Fork != nil {
+		at.Was = at.Rec
+		at.Rec = at.Rec.Before(at.Fork.At)
+		at.Rec.Timeline, at.Renew = origin.Timeline, true
+	}
+	switch part := at.Rec.Part; {
+	case start > at.Rec.End:
+		return at, c.slotAhead(start, at.Rec.End)
+	case part.Commit != 0 && part.Shape != c.Shape:
+		return at, refuse(ReasonPartChanged, "restore outbox and postgres.publication as they were until that transaction is delivered",
+			"the transaction committing at %s is delivered up to row %d, counted under another configuration of tables", part.Commit, part.Rows)
+	}
+	return at, nil
+}
+
+// descend refuses a server that does not continue the history of a record. It returns where
+// the server's timeline left the record's, if it is another.
+func descend(rec *checkpoint.Record, origin wal.Origin) (*wal.Fork, error) {
+	refuse := func(kind fault.Kind, reason, hint, cause string, args ...any) error {
+		return &fault.Error{Kind: kind, Reason: reason, Op: "compare slot and checkpoint", Subject: fmt.Sprintf("slot %q", rec.Slot), Err: fmt.Errorf(cause, args...), Hint: hint}
+	}
+	switch {
+	case rec.System != origin.SystemID:
+		return nil, refuse(fault.KindRefused, ReasonForeignServer, "correct postgres.url, or name another relay.checkpoint_topic",
+			"the checkpoint is of the server with system identifier %s, and this one has %s", rec.System, origin.SystemID)
+	case origin.Timeline < rec.Timeline:
+		return nil, refuse(fault.KindRetry, ReasonStalePrimary, "it is an old primary: shut it down, or rewind it to a standby",
+			"the server is on timeline %d, and the checkpoint was written on timeline %d", origin.Timeline, rec.Timeline)
+	case origin.Timeline == rec.Timeline:
+		return nil, nil //nolint:nilnil // the same history, without a fork
+	}
+	fork, ok := origin.Fork(rec.Timeline)
+	if !ok {
+		return nil, refuse(fault.KindRefused, ReasonForeignTimeline, "it was restored from elsewhere: see the operations guide before anything is streamed from it",
+			"its timeline %d does not descend from timeline %d of the checkpoint", origin.Timeline, rec.Timeline)
+	}
+	return &fork, nil
+}

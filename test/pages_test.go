@@ -1,0 +1,97 @@
+package test
+
+import (
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/cdc-relay/cdc-relay/sandbox"
+	"github.com/cdc-relay/cdc-relay/test/harness"
+	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
+)
+
+// Whoever reads the index finds every page.
+func TestPages_AreInTheIndex(t *testing.T) {
+	index := read(t, "docs/README.md")
+	for _, page := range documents(t) {
+		inside, ours := strings.CutPrefix(page, "docs/")
+		if ours && inside != "README.md" && !strings.Contains(index, "]("+inside+")") {
+			t.Errorf("docs/README.md has no link to %s", page)
+		}
+	}
+	for _, kind := range []string{"Tutorial", "How to", "Reference", "Explanation"} {
+		section(t, index, kind)
+	}
+}
+
+// A page of many sections begins with their list.
+func TestPages_LongOnesHaveAListOfContents(t *testing.T) {
+	long := 0
+	for _, page := range documents(t) {
+		if page == "README.md" || page == "docs/README.md" || page == "docs/commands.md" {
+			continue
+		}
+		text := fence.ReplaceAllString(read(t, page), "")
+		headings := regexp.MustCompile(`(?m)^## (.+)$`).FindAllStringSubmatch(text, -1)
+		if len(headings) < 5 {
+			continue
+		}
+		long++
+		top, _, _ := strings.Cut(text, "\n## ")
+		for _, heading := range headings {
+			if !strings.Contains(top, "](#"+anchor(heading[1])+")") && heading[1] != "Where to go next" && heading[1] != "Where a simpler design was left" {
+				t.Errorf("%s does not list its section %q", page, heading[1])
+			}
+		}
+	}
+	if long < 8 {
+		t.Errorf("found %d long pages only", long)
+	}
+}
+
+// The statements of a page run one after the other, beside the table that setup makes.
+func TestPages_StatementsRun(t *testing.T) {
+	binary := relaytest.Binary(t)
+	for _, page := range []string{"docs/how-to/keep-the-outbox-small.md", "docs/how-to/consume.md"} {
+		t.Run(filepath.Base(page), func(t *testing.T) {
+			db := harness.Postgres(t)
+			place := workplace{binary: binary, dir: t.TempDir(), environ: []string{"HOME=" + t.TempDir(), "CDC_RELAY_POSTGRES_URL=" + db.URL,
+				"CDC_RELAY_POSTGRES_SLOT=" + harness.Unique(t, "pages"), "CDC_RELAY_KAFKA_BROKERS=" + strings.Join(harness.Kfake(t, sandbox.KafkaOptions{}).Addrs, ","), "CDC_RELAY_OUTBOX_TABLE=public.outbox"}}
+			place.must(t, "setup", "--create-table")
+			ran := 0
+			for _, block := range fence.FindAllStringSubmatch(read(t, page), -1) {
+				if block[1] == "sql" {
+					ran++
+					db.Exec(t, block[2])
+				}
+			}
+			if ran < 2 {
+				t.Errorf("%d statements only", ran)
+			}
+			place.must(t, "teardown", "--yes")
+		})
+	}
+}
+
+// The light and the dark picture differ in their colours alone, and the recording has
+// the size that its program gives it.
+func TestPages_PicturesFitTheirPages(t *testing.T) {
+	colours := regexp.MustCompile(`#[0-9a-f]{6}`)
+	light, dark := read(t, "docs/images/way-of-a-row.svg"), read(t, "docs/images/way-of-a-row-dark.svg")
+	if light == dark || colours.ReplaceAllString(light, "") != colours.ReplaceAllString(dark, "") {
+		t.Error("the two pictures of the way of a row differ in more than colours, or not at all")
+	}
+	recording := read(t, "docs/images/demo.svg")
+	if !strings.Contains(recording[:400], `width="860" height="470"`) || len(recording) > 200_000 {
+		t.Errorf("the recording has another size, or %d bytes: %.300s", len(recording), recording)
+	}
+	if !strings.Contains(recording, "every committed event was delivered") || !strings.Contains(recording, "brokers are gone") {
+		t.Error("the recording shows neither the outage nor the end")
+	}
+	for _, page := range []string{"README.md", "docs/how-it-works.md"} {
+		for _, m := range regexp.MustCompile(`(?:src|srcset)="([^"]+)"`).FindAllStringSubmatch(read(t, page), -1) {
+			read(t, filepath.ToSlash(filepath.Join(filepath.Dir(page), m[1])))
+		}
+	}
+}

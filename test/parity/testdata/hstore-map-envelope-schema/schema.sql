@@ -1,8 +1,0 @@
-create extension hstore;
-create table public.outbox (
-  id integer primary key,
-  aggregatetype text not null,
-  aggregateid text not null,
-  payload text,
-  h hstore
-);
