@@ -2,4 +2,5 @@
 
 package outbox
 
-const race = false
+// allocations is what an event may cost.
+const allocations = 6
