@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// ErrNoTransaction: what was given to Write is no transaction, so the event could commit
+// ErrNoTransaction is for a Write into what is no transaction, as the event could commit
 // without the change that it tells of.
 var ErrNoTransaction = errors.New("write events: this is no transaction; begin one, and give that")
 
@@ -25,7 +25,7 @@ func (e *EventError) Error() string {
 
 func (e *EventError) Unwrap() error { return e.Err }
 
-// DuplicateError: some events have idempotency keys, or ids, that were written before. Those
+// DuplicateError is for events whose idempotency keys, or ids, were written before. Those
 // were not written again, the others were, and the transaction is usable: roll back, if what
 // it does was done already, or commit.
 type DuplicateError struct {
