@@ -20,6 +20,9 @@ ROOT_TESTS := TestLink_CarriesEverythingLater TestPostgres_ServerDoesNotRunAsRoo
 # The race detector has every process wait for a second at its end, for races of what still runs then.
 RACE_OPTIONS := GORACE="atexit_sleep_ms=100 $${GORACE:-}"
 
+# The modules beside the root's: what services require, and its tests with servers.
+MODULES := outbox test/ends
+
 EMPTY :=
 SPACE := $(EMPTY) $(EMPTY)
 
@@ -57,11 +60,13 @@ demo: ## a real PostgreSQL, in-process brokers and the relay between them; DEMO_
 .PHONY: quick
 quick: ## in a minute, without a server: the tests that need none, simulations with fewer seeds; PKG=./router for one package
 	env -u CDC_RELAY_REQUIRE $(GO) test -short -p 6 -timeout 5m $(PKG)
+	@$(if $(filter ./...,$(PKG)),for module in $(MODULES); do (cd $$module && env -u CDC_RELAY_REQUIRE $(GO) test -short -p 6 -timeout 5m ./...); done)
 
 .PHONY: test
 test: ## all tests, with the race detector where there is a C compiler; PKG=./router for one package
 	@$(if $(RACE),:,echo "no C compiler: without the race detector" >&2)
 	$(RACE_OPTIONS) $(GO) test $(RACE) $(TEST_FLAGS) $(if $(filter ./...,$(PKG)),$(LONGEST)) $(PKG)
+	@$(if $(filter ./...,$(PKG)),for module in $(MODULES); do (cd $$module && $(RACE_OPTIONS) $(GO) test $(RACE) $(TEST_FLAGS) ./...); done)
 
 .PHONY: test-root
 test-root: ## the tests that only root can run, which the others leave out: network devices, control groups, dropping rights
@@ -86,6 +91,7 @@ lint: $(GOLANGCI) ## formatting, vet and linters
 	if [ -n "$$unformatted" ]; then echo "run gofmt -w on:" $$unformatted >&2; exit 1; fi
 	$(GO) vet -tags tools ./...
 	$(GOLANGCI) run ./...
+	@for module in $(MODULES); do (cd $$module && $(GO) vet ./... && $(CURDIR)/$(GOLANGCI) run ./...); done
 
 $(GOLANGCI):
 	GOBIN=$(CURDIR)/.bin $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
@@ -98,6 +104,7 @@ race: ## the race detector on the packages without servers, ten times
 .PHONY: allocs
 allocs: ## the bounds on allocations, which the race detector would blur
 	$(GO) test -count=1 -run 'Allocat' ./relay/... ./router/... ./replication/pgoutput ./sink/...
+	cd outbox && $(GO) test -count=1 -run 'Allocat' .
 
 .PHONY: test-matrix
 test-matrix: ## the integration tests on PostgreSQL 14, 15, 16, 17 and 18, and a table of the outcome
@@ -134,6 +141,7 @@ fuzz: ## every fuzz target for FUZZTIME (20s)
 .PHONY: bench
 bench: ## every benchmark; BENCH=name for some
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem -timeout 30m ./...
+	@for module in $(MODULES); do (cd $$module && $(GO) test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem -timeout 30m ./...); done
 
 .PHONY: bench-compare
 bench-compare: ## the relay beside its peers on real servers, into docs/benchmarks.md; BENCH_ARGS=-full for every dimension

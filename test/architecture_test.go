@@ -122,7 +122,11 @@ type listed struct {
 
 func list(t *testing.T, args ...string) []listed {
 	t.Helper()
-	cmd := exec.Command("go", append([]string{"list", "-json=ImportPath,Imports"}, args...)...)
+	command := []string{"list"}
+	if args[0] == "-C" { // which comes before every other flag
+		command, args = append(command, args[:2]...), args[2:]
+	}
+	cmd := exec.Command("go", slices.Concat(command, []string{"-json=ImportPath,Imports"}, args)...)
 	cmd.Dir = ".."
 	var problems bytes.Buffer
 	cmd.Stderr = &problems
@@ -220,4 +224,52 @@ func TestArchitecture_NothingOfTheTestsIsShipped(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestArchitecture_NestedModulesStandAlone: a service that writes events requires a driver and
+// nothing of the relay, and the relay does not require what services do.
+func TestArchitecture_NestedModulesStandAlone(t *testing.T) {
+	for path, allowed := range map[string][]string{"outbox/go.mod": {"github.com/jackc/pgx/v5"}} {
+		direct := 0
+		for line := range strings.Lines(read(t, path)) {
+			line = strings.TrimSpace(strings.TrimPrefix(line, "require "))
+			required, version, _ := strings.Cut(line, " ")
+			switch {
+			case strings.HasPrefix(line, "replace"):
+				t.Errorf("%s has %q, which nobody who requires the module gets", path, line)
+			case !strings.HasPrefix(version, "v") || strings.HasSuffix(line, "// indirect"):
+			case !slices.Contains(allowed, required):
+				t.Errorf("%s requires %s; allowed: %s", path, required, strings.Join(allowed, ", "))
+			default:
+				direct++
+			}
+		}
+		if direct != len(allowed) {
+			t.Errorf("%s: found %d requirements", path, direct)
+		}
+		nested := module + strings.TrimSuffix(path, "/go.mod")
+		if strings.Contains(read(t, "go.mod"), nested) {
+			t.Errorf("go.mod requires %s", nested)
+		}
+	}
+	for _, p := range nestedPackages(t, "outbox") {
+		for _, path := range p.Imports {
+			switch {
+			case !strings.Contains(path, "."): // the standard library
+			case path == module+"outbox" || strings.HasPrefix(path, module+"outbox/internal/"):
+			case strings.HasPrefix(path, "github.com/jackc/pgx/") && p.ImportPath == module+"outbox/pgxoutbox":
+			default:
+				t.Errorf("%s imports %s", p.ImportPath, path)
+			}
+		}
+	}
+}
+
+func nestedPackages(t *testing.T, folder string) []listed {
+	t.Helper()
+	packages := list(t, "-C", folder, "./...")
+	if len(packages) == 0 {
+		t.Fatalf("no package in %s", folder)
+	}
+	return packages
 }

@@ -19,10 +19,11 @@ ended_late() { # ended_late OUTPUT
 export -f ended_late
 
 run() { # run PACKAGE NAME
-	local out code try
+	local out code try module=$1
+	until [ -f "$module/go.mod" ]; do module=$(dirname "$module"); done
 	for try in 1 2 3; do
 		code=0
-		out=$("$GO" test -run '^$' -fuzz "^$2\$" -fuzztime "$FUZZTIME" -parallel 1 "$1" 2>&1) || code=$?
+		out=$(cd "$module" && "$GO" test -run '^$' -fuzz "^$2\$" -fuzztime "$FUZZTIME" -parallel 1 "./${1#"$module"}" 2>&1) || code=$?
 		if [ $code -eq 0 ] || ! ended_late "$out"; then break; fi
 	done
 	printf '%s %s\n%s\n\n' "$1" "$2" "$(grep -v '^fuzz: elapsed: [0-9]*s, gathering' <<<"$out" | if [ $code -eq 0 ]; then tail -n 3; else cat; fi)"

@@ -48,7 +48,8 @@ func testFiles(t *testing.T, visit func(folder, path string, file *ast.File)) {
 func TestSkips_AreTheHarnessesOrOfShortMode(t *testing.T) {
 	found := 0
 	testFiles(t, func(folder, path string, file *ast.File) {
-		if path == filepath.Join(root, "test", "harness", "main.go") {
+		// The nested module cannot import the harness, and fails by itself where CI requires servers.
+		if path == filepath.Join(root, "test", "harness", "main.go") || path == filepath.Join(root, "outbox", "python_test.go") {
 			return
 		}
 		ast.Inspect(file, func(node ast.Node) bool {

@@ -1,0 +1,6 @@
+//go:build !race
+
+package outbox
+
+// allocations is what an event may cost.
+const allocations = 6
