@@ -3,6 +3,7 @@ package test
 import (
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,12 +12,12 @@ import (
 	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
 )
 
-// Whoever reads the index finds every page.
+// The index leads to every page; decisions have an index of their own.
 func TestPages_AreInTheIndex(t *testing.T) {
 	index := read(t, "docs/README.md")
 	for _, page := range documents(t) {
 		inside, ours := strings.CutPrefix(page, "docs/")
-		if ours && inside != "README.md" && !strings.Contains(index, "]("+inside+")") {
+		if decision := strings.HasPrefix(inside, "adr/0"); ours && !decision && inside != "README.md" && !strings.Contains(index, "]("+inside+")") {
 			t.Errorf("docs/README.md has no link to %s", page)
 		}
 	}
@@ -92,6 +93,31 @@ func TestPages_PicturesFitTheirPages(t *testing.T) {
 	for _, page := range []string{"README.md", "docs/how-it-works.md"} {
 		for _, m := range regexp.MustCompile(`(?:src|srcset)="([^"]+)"`).FindAllStringSubmatch(read(t, page), -1) {
 			read(t, filepath.ToSlash(filepath.Join(filepath.Dir(page), m[1])))
+		}
+	}
+}
+
+// The changelog is a list of features and no diary: what a merge brings back of an older
+// one shows as further sections.
+func TestPages_ChangelogIsAListOfFeatures(t *testing.T) {
+	text := read(t, "CHANGELOG.md")
+	var sections []string
+	for _, heading := range regexp.MustCompile(`(?m)^## (.+)$`).FindAllStringSubmatch(text, -1) {
+		sections = append(sections, heading[1])
+	}
+	if len(sections) == 0 || sections[len(sections)-1] != "Unreleased" || slices.Index(sections, "Unreleased") != len(sections)-1 {
+		t.Errorf("the sections are %q; new lines go to Unreleased, at the end", sections)
+	}
+	seen := map[string]bool{}
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "#") {
+			if seen[line] {
+				t.Errorf("%q is there twice", strings.TrimSpace(line))
+			}
+			seen[line] = true
+		}
+		if strings.HasPrefix(line, "  ") {
+			t.Errorf("an entry goes on in a second line: %s", strings.TrimSpace(line))
 		}
 	}
 }
