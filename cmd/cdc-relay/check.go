@@ -24,13 +24,13 @@ func (a *app) checkCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Check configuration, PostgreSQL and Kafka for problems (read-only)",
-		Long: `check asks PostgreSQL and Kafka for everything that streaming depends on, looks at
-the newest rows of the tables and prints one line a check: ok, warn or fail, what was
-seen, and what to do. It changes nothing and may run beside a relay.
+		Long: `check compares PostgreSQL, Kafka and the newest rows of the tables with everything that
+streaming needs, and prints one line a check: ok, warn or fail, the finding, and the
+next step. It changes nothing and may run while a relay runs.
 
-It works as the relay's own role. Looking at rows needs SELECT on the tables as well;
-the GRANT is printed where it is missing. No line shows anything of a row but names
-and sizes; --show-record prints the record that the newest row would become.
+The rights of the relay's role are enough for it. Looking at rows needs SELECT on the
+tables as well; check prints the GRANT where it is missing. No line shows anything of a
+row except names and sizes; --show-record prints the record that the newest row would become.
 
 Exit codes: 0 nothing failed, 1 interrupted by a signal, 2 the configuration is wrong, 3 something failed.`,
 		Example: `  cdc-relay check

@@ -17,11 +17,11 @@ func (a *app) explainCommand() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "explain",
-		Short: "Show what each table is taken for, and the record its newest row would become",
-		Long: `explain reads the columns of each configured table and says which preset fits, what
-every column is to the relay and who decided so, and what the record of the newest
-row would be. It sends nothing and changes nothing. The record shows the payload of
-that row; --no-record leaves it out.
+		Short: "Show the role of each column, and the record that the newest row would become",
+		Long: `explain reads the columns of each configured table and prints the preset that fits, the
+role of every column with the place that decided it, and the record that the newest row
+would become. It sends nothing and changes nothing. The record shows the payload of that
+row; --no-record leaves it out.
 
 Reading the newest row needs SELECT on the table, which run does not. Without it,
 explain prints the GRANT and explains the rest (exit code 3).

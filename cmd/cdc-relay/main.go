@@ -118,7 +118,7 @@ Configuration: --config FILE, else $CDC_RELAY_CONFIG, ./cdc-relay.yaml or
 environment (CDC_RELAY_POSTGRES_URL, …) override the file.`,
 		Example: `  cdc-relay setup --dry-run     # the SQL that is still missing
   cdc-relay setup               # publication and slot
-  cdc-relay check               # what stands in the way
+  cdc-relay check               # problems, and how to fix them
   cdc-relay run                 # stream until stopped`,
 		SilenceErrors: true,
 		// Without this an unknown command is told in cobra's words.

@@ -74,7 +74,7 @@ checkpoint topic and writes there where a slot that it made begins.`,
 		},
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print the SQL and touch nothing")
-	cmd.Flags().BoolVar(&acceptGap, "accept-gap", false, "where a relay would refuse a slot for what relay.checkpoint_topic says of it, forget that, so that the next run begins at the slot's position; what lies between the two is not sent, or sent again")
+	cmd.Flags().BoolVar(&acceptGap, "accept-gap", false, "discard the stored checkpoint where it does not match the slot, so that the next run starts at the slot's position; rows between the two are skipped or repeated")
 	cmd.Flags().IntVar(&reshard.from, "reshard-from", 0, "replace the slots of this many shards by those of postgres.shards, without loss; begin while the relay runs")
 	cmd.Flags().DurationVar(&reshard.wait, "wait", 10*time.Minute, "with --reshard-from: how long to wait for the relay to catch up and to be stopped")
 	cmd.Flags().BoolVar(&columnList, "column-list", false, "make the publication with a column list: the columns that the mapping reads and no others (PostgreSQL 15 and later)")

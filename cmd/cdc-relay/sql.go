@@ -61,7 +61,7 @@ migration; it finds everything else there.`,
 	f.StringVar(&o.Service, "service", o.Service, "where PostgreSQL runs, one of "+strings.Join(migrations.Services(), ", "))
 	f.BoolVar(&o.CreateTable, "create-table", false, "with the table")
 	f.StringVar(&o.Preset, "preset", "", "shape of the table: a preset, or polling for a table that a polling publisher uses too (default: the configured preset, else outbox); implies --create-table")
-	f.BoolVar(&o.ColumnList, "column-list", false, "publish the columns that the mapping reads and no others (PostgreSQL 15 and later); needs --create-table, because which columns a table has that exists only a server could tell")
+	f.BoolVar(&o.ColumnList, "column-list", false, "publish the columns that the mapping reads and no others (PostgreSQL 15 and later); needs --create-table, because only the server knows the columns of an existing table")
 	f.BoolVar(&o.Partitioned, "partitioned", false, "the table is partitioned: publish its rows under the name of the root")
 	f.StringVar(&o.Role, "role", "", "role that the relay connects as (default: the user in postgres.url unless that is postgres, else cdc_relay)")
 	f.BoolVar(&o.WithoutRole, "without-role", false, "leave role and grants out, for migrations that may not make roles")

@@ -26,7 +26,7 @@ func (a *app) statusCommand() *cobra.Command {
 	var f statusFlags
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Ask a running relay how it is (exit 0: streaming, 1: not)",
+		Short: "Show the state of a running relay (exit 0: streaming, 1: not)",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !f.watch && cmd.Flags().Changed("interval") {

@@ -16,9 +16,9 @@ func (a *app) teardownCommand() *cobra.Command {
 		Long: `teardown drops the replication slot and the publication. It refuses while a relay
 streams from the slot. Rows committed from then on are not sent by a later relay.
 
-The slot goes first, which takes a role with REPLICATION; the publication takes its
-owner. A role that is the one and not the other has the slot dropped and ends with 3,
-which is enough to go on with setup if the publication is right.`,
+teardown drops the slot first, which needs REPLICATION, and then the publication,
+which needs its owner. A role with REPLICATION that does not own the publication drops
+the slot and ends with 3; if the publication is right, go on with setup.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := a.load()

@@ -55,7 +55,7 @@ func record() ([]frame, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	binary := dir + "/demo"
 	build := exec.Command("go", "build", "-o", binary, "./demo")
 	build.Stderr = os.Stderr

@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/xml"
+	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -44,7 +45,7 @@ func TestSVG_HasOneSizeWhateverItShows(t *testing.T) {
 			t.Errorf("got\n%s", picture)
 		}
 		for decoder := xml.NewDecoder(strings.NewReader(picture)); ; {
-			if _, err := decoder.Token(); err == io.EOF {
+			if _, err := decoder.Token(); errors.Is(err, io.EOF) {
 				break
 			} else if err != nil {
 				t.Fatal(err)
