@@ -181,7 +181,7 @@ func (t *Sink) Ready(ctx context.Context) error {
 // Ping is that of Kafka.
 func (t *Sink) Ping(ctx context.Context) { t.plain.Ping(ctx) }
 
-// TopicsRecreated, like DataLoss and Overtaken, is that of Kafka.
+// TopicsRecreated is that of Kafka.
 func (t *Sink) TopicsRecreated() int64 { return t.plain.TopicsRecreated() }
 
 // DataLoss is that of Kafka.
