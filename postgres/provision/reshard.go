@@ -196,7 +196,7 @@ func (r *resharding) settle() error {
 	if err := r.outlive(); err != nil {
 		return err
 	}
-	made, err := walInserted(r.q)
+	made, err := postgres.WALInserted(r.q)
 	if err != nil {
 		return err
 	}

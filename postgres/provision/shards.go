@@ -5,7 +5,6 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
-	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // planCopies makes all slots but one from one: a copy begins at the very position of
@@ -92,39 +91,4 @@ func alterFailover(q postgres.Querier, cfg postgres.Config, name string) error {
 	}
 	defer postgres.CloseQuietly(conn)
 	return (postgres.Querier{Ctx: q.Ctx, Conn: conn}).Exec(failoverCommand(name))
-}
-
-// walInserted is the end of the WAL. What is committed asynchronously is before it,
-// though it may not be on disk yet. A server that writes nothing more reaches it.
-func walInserted(q postgres.Querier) (wal.LSN, error) {
-	row, err := q.One("SELECT pg_catalog.pg_current_wal_insert_lsn(), (SELECT setting FROM pg_catalog.pg_settings WHERE name = 'wal_segment_size')")
-	if err != nil {
-		return 0, postgres.Classify("look at the end of the WAL", err)
-	}
-	lsn, segment := row.LSN("pg_current_wal_insert_lsn", 0), row.Int("wal_segment_size", 1)
-	if row.Err != nil {
-		return 0, row.Err
-	}
-	return beforePageHeader(lsn, uint64(segment)), nil
-}
-
-// Sizes in bytes, access/xlog_internal.h: XLOG_BLCKSZ, SizeOfXLogShortPHD and
-// SizeOfXLogLongPHD.
-const (
-	walPage       = 8192
-	walPageHeader = 24 // of a page
-	walLongHeader = 40 // of the first page of a segment
-)
-
-// beforePageHeader is the insert position without the header of a page that holds
-// nothing yet. The header is written with the first record of the page, so on a quiet
-// server the flush position stays before it.
-func beforePageHeader(inserted wal.LSN, segmentSize uint64) wal.LSN {
-	switch {
-	case segmentSize > 0 && uint64(inserted)%segmentSize == walLongHeader:
-		return inserted - walLongHeader
-	case inserted%walPage == walPageHeader:
-		return inserted - walPageHeader
-	}
-	return inserted
 }
