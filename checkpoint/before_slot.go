@@ -1,0 +1,120 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+)
+
+// Before is what is known of the rows that lie before a slot. A slot's position is ahead of
+// all of them, delivered or not, so that it proves nothing about them.
+type Before string
+
+const (
+	BeforeUnknown  Before = "unknown"  // nobody knows whether they are delivered
+	BeforeNone     Before = "none"     // there are none
+	BeforeSent     Before = "sent"     // they are delivered
+	BeforeDeclared Before = "declared" // somebody said that they are delivered, or need not be
+)
+
+// Known says that no row before the slot is still to be delivered.
+func (b Before) Known() bool { return b == BeforeNone || b == BeforeSent || b == BeforeDeclared }
+
+// Kind is how the positions of a slot are kept: two kinds of records in one topic, of which
+// a relay reads one.
+type Kind string
+
+const (
+	Intents     Kind = "intents"     // with at-least-once: how far each holder may confirm
+	Checkpoints Kind = "checkpoints" // with exactly-once: in the transactions of the rows
+)
+
+// BeforeSlot says what lies before one slot in one table. A missing record means unknown.
+//
+// The writer of a slot's first position writes BeforeUnknown first, then the position, then
+// what is known. A reader takes the slot's position, then all records in one reading. So
+// nobody takes the record of an earlier slot of the name for this one's: the earlier one's
+// position is behind this slot, and whoever sees this one's position sees this record too.
+type BeforeSlot struct {
+	System   string // system identifier of the cluster
+	Timeline int32  // on which the slot was made
+	Slot     string
+	Table    string // schema.name, for people: a table is known by its OID
+	OID      uint32
+
+	Before    Before
+	Point     wal.LSN // where the slot begins
+	Positions Kind    // that guard the slot since
+	At        time.Time
+	Relay     string // version that wrote it
+}
+
+// BeforeSlotKey is the key of the record. It has not the ending of an intent's key: relays
+// read and take back what ends so.
+func BeforeSlotKey(system, slot string, oid uint32) string {
+	return beforeSlotPrefix + strconv.FormatUint(uint64(oid), 10) + ": " + Key(system, slot)
+}
+
+const beforeSlotPrefix = "before the slot of table "
+
+type wireBeforeSlot struct {
+	Version   int    `json:"v"`
+	System    string `json:"system_id"`
+	Timeline  int32  `json:"timeline"`
+	Slot      string `json:"slot"`
+	Table     string `json:"table"`
+	OID       uint32 `json:"table_oid"`
+	Before    Before `json:"before"`
+	Point     string `json:"consistent_point"`
+	Positions Kind   `json:"positions"`
+	At        string `json:"at"`
+	Relay     string `json:"relay_version,omitempty"`
+}
+
+// Encode gives the record's value in the topic.
+func (b *BeforeSlot) Encode() []byte {
+	value, err := json.Marshal(wireBeforeSlot{
+		Version: recordVersion, System: b.System, Timeline: b.Timeline, Slot: b.Slot, Table: b.Table, OID: b.OID,
+		Before: b.Before, Point: b.Point.String(), Positions: b.Positions, At: b.At.UTC().Format(time.RFC3339), Relay: b.Relay,
+	})
+	if err != nil {
+		//nolint:forbidigo // strings and numbers always encode
+		panic(fmt.Sprintf("checkpoint: %v", err))
+	}
+	return value
+}
+
+// ParseBeforeSlot reads what Encode gave, of this version.
+func ParseBeforeSlot(value []byte) (BeforeSlot, error) {
+	var w wireBeforeSlot
+	if err := json.Unmarshal(value, &w); err != nil {
+		return BeforeSlot{}, fmt.Errorf("read what lies before a slot: %w", err)
+	}
+	if w.Version != recordVersion {
+		return BeforeSlot{}, fmt.Errorf("read what lies before a slot: the record has version %d, and this relay knows version %d: run the version that wrote it, or a later one", w.Version, recordVersion)
+	}
+	b := BeforeSlot{System: w.System, Timeline: w.Timeline, Slot: w.Slot, Table: w.Table, OID: w.OID, Before: w.Before, Positions: w.Positions, Relay: w.Relay}
+	var err error
+	if b.Point, err = wal.ParseLSN(w.Point); err != nil {
+		return BeforeSlot{}, fmt.Errorf("read what lies before a slot: consistent_point: %w", err)
+	}
+	if b.At, err = time.Parse(time.RFC3339, w.At); err != nil {
+		return BeforeSlot{}, fmt.Errorf("read what lies before a slot: at: %w", err)
+	}
+	switch {
+	case b.System == "" || b.Slot == "" || b.OID == 0 || b.Timeline < 1:
+		return BeforeSlot{}, errors.New("read what lies before a slot: system_id, timeline, slot or table_oid is missing")
+	case b.Before != BeforeUnknown && !b.Before.Known():
+		return BeforeSlot{}, fmt.Errorf("read what lies before a slot: before is %q; allowed: none, sent, declared, unknown", b.Before)
+	case !slices.Contains([]Kind{Intents, Checkpoints}, b.Positions):
+		return BeforeSlot{}, fmt.Errorf("read what lies before a slot: positions is %q; allowed: %s, %s", b.Positions, Intents, Checkpoints)
+	case b.Point == 0:
+		return BeforeSlot{}, errors.New("read what lies before a slot: consistent_point is zero")
+	}
+	return b, nil
+}
