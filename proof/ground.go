@@ -1,0 +1,130 @@
+package proof
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+)
+
+// The reasons for which nothing is done, beside those of package fault.
+const (
+	ReasonBeforeSlotUnknown = "before_slot_unknown"
+	ReasonDeadLettersFull   = "dead_letters_full"
+	ReasonForeignServer     = "foreign_server"
+	ReasonRowsSkipped       = "rows_skipped"
+	ReasonSlotBehind        = "slot_behind"
+	ReasonSlotMoved         = "slot_moved"
+)
+
+// Slot is one that every row has to have passed, as the server shows it.
+type Slot struct {
+	Name      string
+	Confirmed wal.LSN // zero: it is still being made
+	Lost      string  // why it has no WAL any more; empty: it has
+	Active    bool    // somebody streams from it
+}
+
+// Kept is what the brokers keep of the configuration's own slots.
+type Kept struct {
+	Here wal.Origin // of the server, as whoever streams sees it
+
+	// Delivered is, by slot, the position up to which everything is delivered, as the newest
+	// record of the topic has it on the server's history. A slot without a record has none.
+	Delivered map[string]wal.LSN
+
+	// Before is, by slot, what is known of the table's rows before the slot. It is read
+	// together with Delivered, or after it.
+	Before map[string]checkpoint.BeforeSlot
+}
+
+func pause(reason, subject, hint, cause string, args ...any) error {
+	return &fault.Error{Kind: fault.KindRefused, Reason: reason, Op: "prove rows delivered", Subject: subject, Err: fmt.Errorf(cause, args...), Hint: hint}
+}
+
+func subject(slot string) string { return fmt.Sprintf("slot %q", slot) }
+
+// slotsUsable refuses slots that prove nothing, and returns one of those that are behind the
+// fence; nil when none is.
+func slotsUsable(names []string, slots []Slot, fence wal.LSN) (behind *Slot, err error) {
+	if len(names) == 0 {
+		return nil, pause(fault.ReasonSlotMissing, "", "", "no slot is named that rows would have to pass")
+	}
+	found := make(map[string]*Slot, len(slots))
+	for i := range slots {
+		found[slots[i].Name] = &slots[i]
+	}
+	for _, name := range names {
+		s := found[name]
+		switch {
+		case s == nil:
+			return nil, pause(fault.ReasonSlotMissing, subject(name), "rows since its last position are not delivered: keep them, and see the operations guide", "the slot does not exist")
+		case s.Lost != "":
+			return nil, pause(fault.ReasonSlotLost, subject(name), "rows since its last position are not delivered: keep them, and see the operations guide", "the slot has lost its WAL (%s)", s.Lost)
+		case s.Confirmed < fence && (behind == nil || s.Confirmed < behind.Confirmed):
+			behind = s
+		}
+	}
+	return behind, nil
+}
+
+// ground refuses slots whose position is not the relay's own work, and rows before a slot of
+// which nobody knows. slots were read before kept.
+func (c *Config) ground(on wal.Lineage, slots []Slot, kept *Kept) error {
+	if kept.Here.Lineage() != on {
+		return &fault.Error{
+			Kind: fault.KindRetry, Reason: ReasonForeignServer, Op: "prove rows delivered",
+			Err:  fmt.Errorf("the rows are on the server with system identifier %s and timeline %d, and the slots on that with %s and %d", on.SystemID, on.Timeline, kept.Here.SystemID, kept.Here.Timeline),
+			Hint: "maintenance.url and postgres.url have to lead to the same primary",
+		}
+	}
+	confirmed := make(map[string]wal.LSN, len(slots))
+	for _, s := range slots {
+		confirmed[s.Name] = s.Confirmed
+	}
+	for _, name := range c.Slots {
+		limit, recorded := kept.Delivered[name]
+		if !recorded {
+			return c.unknown(name, errors.New("the checkpoint topic has no position of it"))
+		}
+		if confirmed[name] > limit {
+			return pause(ReasonSlotMoved, subject(name), "find out who moved it: rows in between may never be delivered, so keep them",
+				"it is at %s, and the relay brought it to %s at most", confirmed[name], limit)
+		}
+		if err := c.before(kept, name, confirmed[name]); err != nil {
+			return c.unknown(name, err)
+		}
+	}
+	return nil
+}
+
+func (c *Config) unknown(slot string, err error) error {
+	return pause(ReasonBeforeSlotUnknown, subject(slot), "", "whether rows from before it are delivered is not known: %w", err)
+}
+
+// before says why nothing is known of the rows before a slot.
+func (c *Config) before(kept *Kept, slot string, confirmed wal.LSN) error {
+	rec, found := kept.Before[slot]
+	switch {
+	case !found:
+		return errors.New("the checkpoint topic has no record of it")
+	case rec.OID != c.Table || rec.Slot != slot || rec.System != kept.Here.SystemID:
+		return errors.New("the record is of another table, slot or server")
+	case rec.Positions != c.Positions:
+		return fmt.Errorf("the record is from when positions were kept as %s, and they are kept as %s", rec.Positions, c.Positions)
+	case confirmed < rec.Point:
+		return fmt.Errorf("the record is of a slot that began at %s, and this one is at %s", rec.Point, confirmed)
+	}
+	if rec.Timeline != kept.Here.Timeline {
+		fork, descends := kept.Here.Fork(rec.Timeline)
+		if !descends || fork.At < rec.Point {
+			return fmt.Errorf("the record is of timeline %d, and the slot's beginning at %s is no part of the server's history", rec.Timeline, rec.Point)
+		}
+	}
+	if !rec.Before.Known() {
+		return errors.New("nobody has sent or declared them")
+	}
+	return nil
+}

@@ -1,0 +1,165 @@
+package proof
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+)
+
+func TestTID_IsReadAsTheServerPrintsIt(t *testing.T) {
+	for text, want := range map[string]TID{"(0,1)": {0, 1}, "(4294967295,65535)": {1<<32 - 1, 1<<16 - 1}} {
+		if got, err := ParseTID(text); err != nil || got != want || got.String() != text {
+			t.Errorf("%s: %s, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "0,1", "(0,1", "0,1)", "(0)", "(,)", "(0,65536)", "(4294967296,1)", "(-1,1)", "(0, 1)", "(0,1);"} {
+		if got, err := ParseTID(text); err == nil || !strings.Contains(err.Error(), "ctid") {
+			t.Errorf("%s: %s, %v", text, got, err)
+		}
+	}
+}
+
+func TestWaiting_HoldsTheRowsOfItsLetters(t *testing.T) {
+	rows := []Row{{ID: "a"}, {ID: "b"}, {NoID: true}, {ID: ""}} // an empty id is no missing one
+	for name, tt := range map[string]struct {
+		waiting Waiting
+		want    string
+	}{
+		"none":             {Waiting{}, "a b NULL ''"},
+		"one":              {Waiting{IDs: map[string]struct{}{"b": {}, "z": {}}}, "a NULL ''"},
+		"one without id":   {Waiting{NoID: true}, "a b ''"},
+		"one of empty id":  {Waiting{IDs: map[string]struct{}{"": {}}}, "a b NULL"},
+		"of every sort":    {Waiting{IDs: map[string]struct{}{"": {}, "a": {}, "b": {}}, NoID: true}, ""},
+		"of another table": {Waiting{IDs: map[string]struct{}{"c": {}}}, "a b NULL ''"},
+	} {
+		var got []string
+		for _, r := range tt.waiting.without(rows) {
+			switch {
+			case r.NoID:
+				got = append(got, "NULL")
+			case r.ID == "":
+				got = append(got, "''")
+			default:
+				got = append(got, r.ID)
+			}
+		}
+		if strings.Join(got, " ") != tt.want {
+			t.Errorf("%s: %q left, want %s", name, got, tt.want)
+		}
+	}
+}
+
+func TestSlotsUsable_NamesTheOneThatIsFurthestBehind(t *testing.T) {
+	slots := []Slot{{Name: "a", Confirmed: 100}, {Name: "b", Confirmed: 40}, {Name: "c", Confirmed: 60}, {Name: "foreign", Confirmed: 1, Lost: "wal_removed"}}
+	names := []string{"a", "b", "c"}
+	for fence, want := range map[wal.LSN]string{40: "", 41: "b", 100: "b", 101: "b"} {
+		behind, err := slotsUsable(names, slots, fence)
+		got := ""
+		if behind != nil {
+			got = behind.Name
+		}
+		if err != nil || got != want {
+			t.Errorf("up to %s: %q, %v, want %q", fence, got, err, want)
+		}
+	}
+	for reason, names := range map[string][]string{fault.ReasonSlotLost: {"a", "foreign"}, fault.ReasonSlotMissing: {"a", "none"}} {
+		if _, err := slotsUsable(names, slots, 1); reasonOf(err) != reason {
+			t.Errorf("%q: %v", names, err)
+		}
+	}
+	if _, err := slotsUsable(nil, slots, 1); reasonOf(err) != fault.ReasonSlotMissing {
+		t.Errorf("no slot at all proves: %v", err)
+	}
+}
+
+// Whatever does not fit what the brokers keep is a reason to do nothing.
+func TestGround_RefusesWhatTheBrokersDoNotConfirm(t *testing.T) {
+	cfg := Config{Table: 7, Slots: []string{"a", "b"}, Others: []string{"else"}, Positions: checkpoint.Intents}
+	slots := []Slot{{Name: "a", Confirmed: 100}, {Name: "b", Confirmed: 90}, {Name: "else", Confirmed: 1000}}
+	here := wal.Origin{SystemID: "1", Timeline: 3, Forks: []wal.Fork{{Timeline: 1, At: 50}, {Timeline: 2, At: 70}}}
+	sound := func() *Kept {
+		kept := &Kept{Here: here, Delivered: map[string]wal.LSN{"a": 100, "b": 95}, Before: map[string]checkpoint.BeforeSlot{}}
+		for _, name := range cfg.Slots {
+			kept.Before[name] = checkpoint.BeforeSlot{System: "1", Timeline: 1, Slot: name, OID: 7, Before: checkpoint.BeforeNone, Point: 50, Positions: checkpoint.Intents, At: time.Unix(0, 0)}
+		}
+		return kept
+	}
+	record := func(change func(*checkpoint.BeforeSlot)) func(*Kept) {
+		return func(k *Kept) {
+			b := k.Before["b"]
+			change(&b)
+			k.Before["b"] = b
+		}
+	}
+	if err := cfg.ground(here.Lineage(), slots, sound()); err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		spoil  func(*Kept)
+		reason string
+	}{
+		"another server":            {func(k *Kept) { k.Here.SystemID = "2" }, ReasonForeignServer},
+		"another timeline":          {func(k *Kept) { k.Here.Timeline = 4 }, ReasonForeignServer},
+		"a slot that is ahead":      {func(k *Kept) { k.Delivered["b"] = 89 }, ReasonSlotMoved},
+		"a slot without a position": {func(k *Kept) { delete(k.Delivered, "a") }, ReasonBeforeSlotUnknown},
+		"a slot without a record":   {func(k *Kept) { delete(k.Before, "a") }, ReasonBeforeSlotUnknown},
+		"rows that nobody sent":     {record(func(b *checkpoint.BeforeSlot) { b.Before = checkpoint.BeforeUnknown }), ReasonBeforeSlotUnknown},
+		"another table":             {record(func(b *checkpoint.BeforeSlot) { b.OID = 8 }), ReasonBeforeSlotUnknown},
+		"another slot":              {record(func(b *checkpoint.BeforeSlot) { b.Slot = "a" }), ReasonBeforeSlotUnknown},
+		"a record of elsewhere":     {record(func(b *checkpoint.BeforeSlot) { b.System = "2" }), ReasonBeforeSlotUnknown},
+		"another kind of positions": {record(func(b *checkpoint.BeforeSlot) { b.Positions = checkpoint.Checkpoints }), ReasonBeforeSlotUnknown},
+		"a slot from before it":     {record(func(b *checkpoint.BeforeSlot) { b.Timeline, b.Point = 3, 91 }), ReasonBeforeSlotUnknown},
+		"behind the first fork":     {record(func(b *checkpoint.BeforeSlot) { b.Point = 51 }), ReasonBeforeSlotUnknown},
+		"a timeline to come":        {record(func(b *checkpoint.BeforeSlot) { b.Timeline = 4 }), ReasonBeforeSlotUnknown},
+	} {
+		kept := sound()
+		tt.spoil(kept)
+		err := cfg.ground(here.Lineage(), slots, kept)
+		if reasonOf(err) != tt.reason {
+			t.Errorf("%s: %v, want %s", name, err, tt.reason)
+		}
+	}
+}
+
+// The timeline of the record's point is one that the server's history left behind the point.
+func TestGround_TakesARecordOfATimelineBefore(t *testing.T) {
+	cfg := Config{Table: 7, Slots: []string{"a"}, Positions: checkpoint.Checkpoints}
+	here := wal.Origin{SystemID: "1", Timeline: 3, Forks: []wal.Fork{{Timeline: 1, At: 50}, {Timeline: 2, At: 70}}}
+	for timeline, points := range map[int32]map[wal.LSN]bool{1: {50: true, 51: false}, 2: {70: true, 71: false}, 3: {90: true, 91: false}} {
+		for point, want := range points {
+			kept := &Kept{Here: here, Delivered: map[string]wal.LSN{"a": 90}, Before: map[string]checkpoint.BeforeSlot{
+				"a": {System: "1", Timeline: timeline, Slot: "a", OID: 7, Before: checkpoint.BeforeSent, Point: point, Positions: checkpoint.Checkpoints},
+			}}
+			if err := cfg.ground(here.Lineage(), []Slot{{Name: "a", Confirmed: 90}}, kept); (err == nil) != want {
+				t.Errorf("%s on timeline %d: %v", point, timeline, err)
+			}
+		}
+	}
+}
+
+func TestPass_AsksForNothingThatItDoesNotNeed(t *testing.T) {
+	// Nothing is named, so nobody is asked anything else.
+	out, err := New(Config{}, nil).Pass(t.Context(), emptyTable{})
+	if err != nil || out != (Outcome{}) {
+		t.Errorf("%+v, %v", out, err)
+	}
+	// Rows that were left out are recorded nowhere, so not even their names are asked for.
+	_, err = New(Config{Skipped: true}, nil).Pass(t.Context(), nil)
+	if e, ok := errors.AsType[*fault.Error](err); !ok || e.Reason != ReasonRowsSkipped || !strings.Contains(err.Error(), "maintenance.skipped") {
+		t.Errorf("rows are skipped: %v", err)
+	}
+	if _, err := New(Config{Skipped: true, SkippedAreDelivered: true}, nil).Pass(t.Context(), emptyTable{}); err != nil {
+		t.Error(err)
+	}
+}
+
+// emptyTable has no row; other calls panic.
+type emptyTable struct{ Session }
+
+func (emptyTable) Name(context.Context) ([]Row, error) { return nil, nil }

@@ -1,0 +1,183 @@
+package proof
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+)
+
+// Session is one connection to the primary. Once the connection is lost, every method fails:
+// a session that is opened in its place is another one.
+type Session interface {
+	// Lineage is that of the server, as the connection was opened.
+	Lineage() wal.Lineage
+
+	// Name selects versions that are committed, in a transaction of its own. No rows: there
+	// is nothing to do.
+	Name(ctx context.Context) ([]Row, error)
+
+	// Fence is the insert position of the WAL, without the header of a page that holds nothing.
+	Fence(ctx context.Context) (wal.LSN, error)
+
+	// Slots shows those of the names that exist.
+	Slots(ctx context.Context, names []string) ([]Slot, error)
+
+	// Nudge commits a transaction that writes no row. The flush position of a quiet server
+	// reaches the insert position then.
+	Nudge(ctx context.Context) error
+
+	// Act does its work on those of the versions that still exist and that nobody has
+	// locked, and returns how many.
+	Act(ctx context.Context, rows []Row) (int, error)
+}
+
+// Records reads what the brokers keep.
+type Records interface {
+	// Kept reads the topic up to where it ends at the call.
+	Kept(ctx context.Context, slots []Slot) (*Kept, error)
+
+	// Waiting reads the dead letters up to where their topic ends at the call.
+	Waiting(ctx context.Context) (Waiting, error)
+}
+
+// Config is about one table.
+type Config struct {
+	Table     uint32          // OID, of a partitioned table that of its root
+	Slots     []string        // of the configuration: one, or that of each shard
+	Others    []string        // slots of other pipelines on the table; their positions are believed
+	Positions checkpoint.Kind // that the relay keeps
+
+	// Skipped: rows that were rejected are left out (relay.on_reject: skip), and nobody knows
+	// which. They are taken for delivered when SkippedAreDelivered.
+	Skipped             bool
+	SkippedAreDelivered bool
+
+	Wait       time.Duration // for the slots; 60s
+	Poll       time.Duration // between two looks at them; 100ms
+	NudgeAfter time.Duration // of waiting; 2s
+}
+
+const (
+	defaultWait       = time.Minute
+	defaultPoll       = 100 * time.Millisecond
+	defaultNudgeAfter = 2 * time.Second
+)
+
+// Outcome counts the rows of a pass.
+type Outcome struct {
+	Named int
+	Held  int // whose dead letter waits
+	Acted int // others were updated, deleted or locked meanwhile
+}
+
+// Prover runs passes over one table.
+type Prover struct {
+	cfg     Config
+	records Records
+}
+
+// New checks nothing: a configuration that proves nothing fails each pass.
+func New(cfg Config, records Records) *Prover {
+	if cfg.Wait <= 0 {
+		cfg.Wait = defaultWait
+	}
+	if cfg.Poll <= 0 {
+		cfg.Poll = defaultPoll
+	}
+	if cfg.NudgeAfter <= 0 {
+		cfg.NudgeAfter = defaultNudgeAfter
+	}
+	return &Prover{cfg, records}
+}
+
+// Pass proves one batch and acts on it. On an error nothing was done, unless the error is that
+// of Session.Act, and the next pass begins with other names. Errors that a person or the relay
+// has to end are *fault.Error with one of the reasons above or of package fault.
+func (p *Prover) Pass(ctx context.Context, s Session) (Outcome, error) {
+	if p.cfg.Skipped && !p.cfg.SkippedAreDelivered {
+		return Outcome{}, pause(ReasonRowsSkipped, "", "set maintenance.skipped: treat_as_delivered if they may go as well", "rejected rows are left out (relay.on_reject: skip), and nothing names them")
+	}
+	rows, err := s.Name(ctx)
+	if err != nil || len(rows) == 0 {
+		return Outcome{}, err
+	}
+	out := Outcome{Named: len(rows)}
+	fence, err := s.Fence(ctx) // after the rows
+	if err != nil {
+		return out, err
+	}
+	slots, err := p.await(ctx, s, fence)
+	if err != nil {
+		return out, err
+	}
+	kept, err := p.records.Kept(ctx, slots) // after the slots: a relay at work moves the topic first
+	if err != nil {
+		return out, err
+	}
+	if err := p.cfg.ground(s.Lineage(), slots, kept); err != nil {
+		return out, err
+	}
+	waiting, err := p.records.Waiting(ctx) // after the slots: a letter is acknowledged before a slot passes its row
+	if err != nil {
+		return out, err
+	}
+	if waiting.Full {
+		return out, pause(ReasonDeadLettersFull, "", "send or discard them: cdc-relay deadletter", "more dead letters wait than can be held against the rows")
+	}
+	free := waiting.without(rows)
+	out.Held = len(rows) - len(free)
+	if len(free) == 0 {
+		return out, nil
+	}
+	out.Acted, err = s.Act(ctx, free)
+	return out, err
+}
+
+// await returns the slots as they stood when the last of them was past the fence.
+func (p *Prover) await(ctx context.Context, s Session, fence wal.LSN) ([]Slot, error) {
+	names := slices.Concat(p.cfg.Slots, p.cfg.Others)
+	began, nudged := time.Now(), false
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		slots, err := s.Slots(ctx, names)
+		if err != nil {
+			return nil, err
+		}
+		behind, err := slotsUsable(names, slots, fence)
+		if behind == nil {
+			return slots, err
+		}
+		waited := time.Since(began)
+		if waited >= p.cfg.Wait {
+			return nil, &fault.Error{
+				Kind: fault.KindRetry, Reason: ReasonSlotBehind, Op: "prove rows delivered", Subject: subject(behind.Name), LSN: behind.Confirmed,
+				Err: fmt.Errorf("it did not reach %s, where the rows are, in time", fence), Hint: hintBehind(behind),
+			}
+		}
+		if !nudged && behind.Active && waited >= p.cfg.NudgeAfter {
+			nudged = true
+			if err := s.Nudge(ctx); err != nil {
+				return nil, err
+			}
+		}
+		timer.Reset(p.cfg.Poll)
+	}
+}
+
+func hintBehind(s *Slot) string {
+	if !s.Active {
+		return "nobody streams from it: start the relay"
+	}
+	return ""
+}

@@ -1,0 +1,56 @@
+package proof
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// TID is the place of a row version in its table (ctid): block, and item in the block.
+type TID struct {
+	Block uint32
+	Item  uint16
+}
+
+func (t TID) String() string { return fmt.Sprintf("(%d,%d)", t.Block, t.Item) }
+
+// ParseTID reads the text form that the server prints.
+func ParseTID(text string) (TID, error) {
+	inner, opened := strings.CutPrefix(text, "(")
+	inner, closed := strings.CutSuffix(inner, ")")
+	block, item, divided := strings.Cut(inner, ",")
+	b, errBlock := strconv.ParseUint(block, 10, 32)
+	i, errItem := strconv.ParseUint(item, 10, 16)
+	if !opened || !closed || !divided || errBlock != nil || errItem != nil {
+		return TID{}, fmt.Errorf("parse ctid %q: want (block,item)", text)
+	}
+	return TID{uint32(b), uint16(i)}, nil
+}
+
+// Row names a version of a row. TID and XMin name no other version as long as the
+// connection that read them lives.
+type Row struct {
+	TID  TID
+	XMin uint32
+	ID   string // of the event, as the record's header id has it; empty when it is NULL
+	NoID bool   // the id is NULL, or the table has none
+}
+
+// Waiting are the dead letters that are not done with.
+type Waiting struct {
+	IDs  map[string]struct{} // of events
+	NoID bool                // a letter that names no event: it may be any row without an id
+	Full bool                // there are more than could be kept
+}
+
+// without returns the rows that no letter waits for.
+func (w Waiting) without(rows []Row) []Row {
+	free := make([]Row, 0, len(rows))
+	for _, r := range rows {
+		_, waits := w.IDs[r.ID]
+		if !r.NoID && !waits || r.NoID && !w.NoID {
+			free = append(free, r)
+		}
+	}
+	return free
+}
