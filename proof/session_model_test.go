@@ -230,7 +230,7 @@ func (c *connection) Act(_ context.Context, rows []Row) (int, error) {
 		named := slices.ContainsFunc(rows, func(r Row) bool { return r.TID == at }) &&
 			(w.bug.placeOnly || slices.ContainsFunc(rows, func(r Row) bool { return r.XMin == v.xmin }))
 		if w.bug.judgesXmin {
-			named = c.snapshot.sees(v.xmin) && !slices.ContainsFunc(rows, func(r Row) bool { return r.NoID })
+			named = c.snapshot.sees(v.xmin) && !v.event.letter
 		}
 		if named {
 			w.judge(v)
@@ -252,11 +252,11 @@ func (c *connection) Act(_ context.Context, rows []Row) (int, error) {
 // judge is the oracle: whatever is acted on has to be delivered.
 func (w *world) judge(v *version) {
 	switch e := v.event; {
-	case e.letter && !w.bug.judgesXmin:
+	case e.letter:
 		w.accuse("event %d, which waits as a dead letter, was acted on", e.number)
 	case e.skipped && !e.sent:
 		w.accuse("event %d, which was left out, was acted on", e.number)
-	case !e.sent && !e.letter:
+	case !e.sent:
 		w.accuse("event %d of shard %d, transaction %d, was acted on and not delivered", e.number, e.shard, v.xmin)
 	}
 }

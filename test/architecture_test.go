@@ -22,6 +22,7 @@ var arrows = map[string][]string{
 	"fault":      {"advice", "replication/wal"}, // positions
 	"checkpoint": {"replication/wal"},
 	"migrations": {},
+	"proof":      {"checkpoint", "fault", "replication/wal"},
 	"peer":       {},
 	"advice":     {},
 	"loopback":   {},
@@ -39,6 +40,8 @@ var arrows = map[string][]string{
 	"postgres/sample":    {"fault", "postgres", "postgres/catalog", "replication/wal"},
 	"postgres/preflight": {"advice", "fault", "postgres", "postgres/catalog", "replication/wal", "wording"},
 	"postgres/watch":     {"fault", "postgres", "postgres/catalog", "replication/wal"},
+
+	"postgres/maintenance": {"fault", "postgres", "proof", "replication/wal"},
 
 	"postgres/postgrestest":            {"fault", "postgres", "postgres/catalog", "replication/wal", "test/harness"},
 	"postgres/preflight/preflighttest": {"advice", "postgres/preflight"},
@@ -187,7 +190,7 @@ func TestArchitecture_DebeziumCanBeDeleted(t *testing.T) {
 
 // pure are the packages that open no connection: values in, values out. A folder stands
 // for all below it.
-var pure = []string{"checkpoint", "relay/resume", "replication/wal", "replication/pgoutput", "router", "debezium/connect", "debezium/options", "debezium/javaregex"}
+var pure = []string{"checkpoint", "proof", "relay/resume", "replication/wal", "replication/pgoutput", "router", "debezium/connect", "debezium/options", "debezium/javaregex"}
 
 func TestArchitecture_PurePackagesLinkNoSocket(t *testing.T) {
 	for _, name := range pure {

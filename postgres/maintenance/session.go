@@ -1,0 +1,289 @@
+package maintenance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/proof"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+)
+
+// LockClass is the first of the two numbers of the advisory lock: "cdcm" in ASCII. The second
+// is the table's OID.
+const LockClass = 0x6364636d
+
+const applicationName = "cdc-relay maintenance"
+
+// Work says which rows, and what is done to them. The SQL in it is the operator's own.
+type Work struct {
+	Table wal.Table // the one that has the rows itself: no root of partitions
+	ID    string    // SQL expression of the event id; empty: the rows have none
+	Where string    // SQL condition
+	Set   string    // SQL assignments of an UPDATE; empty: the rows are deleted
+	Limit int       // rows of a batch
+}
+
+// Session is one connection; *Session satisfies proof.Session.
+type Session struct {
+	q       postgres.Querier
+	work    Work
+	pid     int
+	oid     uint32
+	version int
+	lineage wal.Lineage
+	behind  proof.TID // of the last row that was named
+}
+
+// Open connects and takes the table's lock. While somebody else has it the error is of KindBusy.
+func Open(ctx context.Context, cfg postgres.Config, work Work) (*Session, error) {
+	if work.Limit < 1 {
+		return nil, &fault.Error{Reason: fault.ReasonConfiguration, Op: "prove rows delivered", Err: fmt.Errorf("a batch of %d rows; allowed: 1 and more", work.Limit)}
+	}
+	cfg.ApplicationName = applicationName
+	q, server, err := postgres.OpenSession(ctx, cfg, false)
+	if err != nil {
+		return nil, err
+	}
+	s := &Session{q: q, work: work, version: server.ServerVersion}
+	err = server.CheckDecoding(q) // the primary
+	if err == nil {
+		err = s.prepare()
+	}
+	if err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close ends the connection, and with it the lock.
+func (s *Session) Close() { postgres.CloseQuietly(s.q.Conn) }
+
+// settings keep a statement of ours from waiting, from being cut short by a policy without a
+// word, and from judging by an old snapshot.
+const settings = `SET row_security = off; SET lock_timeout = '2s'; SET statement_timeout = '30s'; SET idle_in_transaction_session_timeout = '60s';
+	SET default_transaction_isolation = 'read committed'; SET default_transaction_read_only = off; SET synchronous_commit = off`
+
+func (s *Session) prepare() error {
+	if err := s.q.Exec(settings); err != nil {
+		return postgres.Classify("prepare the session for "+s.subject(), err)
+	}
+	if err := s.identify(); err != nil {
+		return err
+	}
+	return s.lock()
+}
+
+func (s *Session) subject() string { return "table " + s.work.Table.String() }
+
+// identify reads which server this is, and which table.
+func (s *Session) identify() error {
+	row, err := s.q.One(`SELECT pg_catalog.pg_backend_pid(), (SELECT system_identifier FROM pg_catalog.pg_control_system()),
+		pg_catalog.left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 8)`)
+	if err != nil {
+		return postgres.Classify("identify the server", err)
+	}
+	timeline, err := strconv.ParseInt(row.Text(2), 16, 32)
+	if err != nil {
+		return &fault.Error{Kind: fault.KindProtocol, Op: "identify the server", Err: fmt.Errorf("read its timeline: %w", err)}
+	}
+	s.pid, s.lineage = row.Int("pg_backend_pid", 0), wal.Lineage{SystemID: row.Text(1), Timeline: int32(timeline)}
+	if row.Err != nil {
+		return row.Err
+	}
+	row, err = s.q.One(fmt.Sprintf(`SELECT c.oid, c.relkind, c.relpersistence FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+		WHERE n.nspname = %s AND c.relname = %s`, postgres.QuoteLiteral(s.work.Table.Schema), postgres.QuoteLiteral(s.work.Table.Name)))
+	if errors.Is(err, postgres.ErrNoRow) {
+		return s.refuse(fault.ReasonTableMissing, "it does not exist")
+	}
+	if err != nil {
+		return postgres.Classify("look at "+s.subject(), err)
+	}
+	oid, err := strconv.ParseUint(row.Text(0), 10, 32)
+	switch {
+	case err != nil:
+		return &fault.Error{Kind: fault.KindProtocol, Op: "look at", Subject: s.subject(), Err: err}
+	case row.Text(1) != "r":
+		return s.refuse(fault.ReasonConfiguration, "it holds no rows itself: a view, or the root of partitions")
+	case row.Text(2) != "p":
+		return s.refuse(fault.ReasonConfiguration, "it is unlogged or temporary, and no slot has its rows")
+	}
+	s.oid = uint32(oid)
+	return nil
+}
+
+func (s *Session) refuse(reason, cause string) error {
+	return &fault.Error{Kind: fault.KindRefused, Reason: reason, Op: "prove rows delivered", Subject: s.subject(), Err: errors.New(cause)}
+}
+
+// lock takes the table's lock, or names who has it as far as our rights show.
+func (s *Session) lock() error {
+	row, err := s.q.One(fmt.Sprintf(`SELECT pg_catalog.pg_try_advisory_lock(%d, %d)`, LockClass, int32(s.oid)))
+	if err != nil {
+		return postgres.Classify("lock "+s.subject(), err)
+	}
+	if row.Bool(0) {
+		return nil
+	}
+	owner := "another one"
+	row, err = s.q.One(fmt.Sprintf(`SELECT l.pid, coalesce(a.application_name, ''), coalesce(pg_catalog.host(a.client_addr), '')
+		FROM pg_catalog.pg_locks l LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
+		WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND l.classid = %d AND l.objid = '%d'::oid
+			AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())`, LockClass, s.oid))
+	if err == nil {
+		owner = "pid " + row.Text(0)
+		for i, label := range []string{"application_name", "client_addr"} {
+			if row.Text(i+1) != "" {
+				owner += fmt.Sprintf(", %s %s", label, row.Text(i+1))
+			}
+		}
+	}
+	return &fault.Error{Kind: fault.KindBusy, Op: "lock", Subject: s.subject(), Err: fmt.Errorf("another one holds the lock: %s", owner), Hint: "wait until it has ended"}
+}
+
+// OID is the table's.
+func (s *Session) OID() uint32 { return s.oid }
+
+// Lineage implements proof.Session.
+func (s *Session) Lineage() wal.Lineage { return s.lineage }
+
+var errPooled = errors.New("the server ran a statement in another session than the first: a pooler is in between")
+
+// ours tells whether a statement ran in the session that was opened.
+func (s *Session) ours(pid int) error {
+	if pid == s.pid {
+		return nil
+	}
+	return &fault.Error{Kind: fault.KindRefused, Reason: fault.ReasonConfiguration, Op: "prove rows delivered", Subject: s.subject(), Err: errPooled, Hint: "connect to the server itself (maintenance.url)"}
+}
+
+// condition is what a row has to meet whenever it is looked at. A table that took the name of
+// the one that was opened has another OID.
+func (s *Session) condition() string {
+	condition := fmt.Sprintf("tableoid = '%d'::oid", s.oid)
+	if s.work.Where != "" {
+		condition += " AND (" + s.work.Where + "\n)" // a comment at the end takes no parenthesis
+	}
+	return condition
+}
+
+// Name implements proof.Session. It goes through the table from place to place, so that rows
+// that are held are not all that it finds. It returns no rows once, at the end of the table,
+// and then begins again.
+func (s *Session) Name(ctx context.Context) ([]proof.Row, error) {
+	id := "NULL"
+	if s.work.ID != "" {
+		id = "(" + s.work.ID + ")::text"
+	}
+	s.q.Ctx = ctx
+	rows, err := s.readOnly(fmt.Sprintf(`SELECT ctid, xmin, %s FROM ONLY %s WHERE ctid > '%s'::tid AND %s ORDER BY ctid LIMIT %d`,
+		id, s.work.Table.SQL(), s.behind, s.condition(), s.work.Limit))
+	if err != nil {
+		return nil, postgres.Classify("name rows of "+s.subject(), err)
+	}
+	named := make([]proof.Row, 0, len(rows))
+	for _, row := range rows {
+		tid, err := proof.ParseTID(row[0].Text)
+		if err != nil {
+			return nil, &fault.Error{Kind: fault.KindProtocol, Op: "name rows of", Subject: s.subject(), Err: err}
+		}
+		xmin, err := strconv.ParseUint(row[1].Text, 10, 32)
+		if err != nil {
+			return nil, &fault.Error{Kind: fault.KindProtocol, Op: "name rows of", Subject: s.subject(), Err: err}
+		}
+		named = append(named, proof.Row{TID: tid, XMin: uint32(xmin), ID: row[2].Text, NoID: row[2].Null})
+	}
+	s.behind = proof.TID{}
+	if len(named) > 0 {
+		s.behind = named[len(named)-1].TID
+	}
+	return named, nil
+}
+
+// readOnly runs a query whose SQL the operator wrote.
+func (s *Session) readOnly(sql string) ([]postgres.Cells, error) {
+	if err := s.q.Exec("BEGIN READ ONLY"); err != nil {
+		return nil, err
+	}
+	rows, err := s.q.All(sql)
+	if err != nil {
+		_ = s.q.Exec("ROLLBACK") // a lost connection rolls back too
+		return nil, err
+	}
+	return rows, s.q.Exec("COMMIT")
+}
+
+// Fence implements proof.Session.
+func (s *Session) Fence(ctx context.Context) (wal.LSN, error) {
+	s.q.Ctx = ctx
+	return postgres.WALInserted(s.q)
+}
+
+// Slots implements proof.Session.
+func (s *Session) Slots(ctx context.Context, names []string) ([]proof.Slot, error) {
+	s.q.Ctx = ctx
+	quoted := make([]string, len(names))
+	for i, name := range names {
+		quoted[i] = postgres.QuoteLiteral(name)
+	}
+	lost := `CASE WHEN s.wal_status = 'lost' THEN 'wal_status is lost' END`
+	if s.version >= postgres.FailoverVersion {
+		lost = `coalesce(s.invalidation_reason, ` + lost + `)`
+	}
+	rows, err := s.q.All(fmt.Sprintf(`SELECT pg_catalog.pg_backend_pid(), s.slot_name, coalesce(s.confirmed_flush_lsn, '0/0'), s.active, coalesce(%s, '')
+		FROM (SELECT) one LEFT JOIN pg_catalog.pg_replication_slots s ON s.slot_name = ANY (ARRAY[%s]::name[]) AND s.slot_type = 'logical'
+			AND s.database = current_database()`, lost, strings.Join(quoted, ", ")))
+	if err != nil {
+		return nil, postgres.Classify("look at the slots", err)
+	}
+	var slots []proof.Slot
+	for _, cells := range rows {
+		row := postgres.Row{Cells: cells}
+		if err := s.ours(row.Int("pg_backend_pid", 0)); err != nil {
+			return nil, err
+		}
+		if cells[1].Null {
+			continue
+		}
+		slots = append(slots, proof.Slot{Name: row.Text(1), Confirmed: row.LSN("confirmed_flush_lsn", 2), Active: row.Bool(3), Lost: row.Text(4)})
+		if row.Err != nil {
+			return nil, row.Err
+		}
+	}
+	return slots, nil
+}
+
+// Nudge implements proof.Session.
+func (s *Session) Nudge(ctx context.Context) error {
+	s.q.Ctx = ctx
+	return postgres.Classify("move the end of the WAL", s.q.Exec(`SELECT pg_catalog.pg_current_xact_id() WHERE NOT pg_catalog.pg_is_in_recovery()`))
+}
+
+// Act implements proof.Session. Rows that somebody has locked are left for another pass, which
+// needs the right to lock them: UPDATE on a column.
+func (s *Session) Act(ctx context.Context, rows []proof.Row) (int, error) {
+	s.q.Ctx = ctx
+	tids, xmins := make([]string, len(rows)), make([]string, len(rows))
+	for i, r := range rows {
+		tids[i], xmins[i] = strconv.Quote(r.TID.String()), strconv.FormatUint(uint64(r.XMin), 10)
+	}
+	table := s.work.Table.SQL()
+	act := "DELETE FROM ONLY " + table
+	if s.work.Set != "" {
+		act = "UPDATE ONLY " + table + " SET " + s.work.Set
+	}
+	results, err := s.q.Conn.Exec(ctx, fmt.Sprintf(`WITH proven AS MATERIALIZED (
+			SELECT ctid FROM ONLY %s WHERE ctid = ANY ('{%s}'::tid[]) AND xmin = ANY ('{%s}'::xid[]) AND pg_catalog.pg_backend_pid() = %d AND %s
+			FOR UPDATE SKIP LOCKED)
+		%s WHERE ctid = ANY (ARRAY(SELECT ctid FROM proven))`,
+		table, strings.Join(tids, ","), strings.Join(xmins, ","), s.pid, s.condition(), act)).ReadAll()
+	if err != nil {
+		return 0, postgres.PermissionHint(postgres.Classify("act on rows of "+s.subject(), err), "grant DELETE on the table, or UPDATE on the columns that are set, and UPDATE on one column to leave locked rows out")
+	}
+	return int(results[len(results)-1].CommandTag.RowsAffected()), nil
+}
