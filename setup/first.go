@@ -21,7 +21,9 @@ import (
 //     of that name left stays, and the next run refuses the gap between the two.
 //  3. With at-least-once it has a key of its own, as each holder's has, and what a relay
 //     goes by is the highest: one that has begun meanwhile is not set back.
-//  4. With exactly-once it is written as a relay does, as the holder of the
+//  4. It is written between two records of what lies before the slot (checkpoint.BeforeSlot):
+//     that nothing is known, and then what is.
+//  5. With exactly-once it is written as a relay does, as the holder of the
 //     transactional id, behind everything that was committed: never over a relay's own
 //     checkpoint, and not at all once a relay has taken over.
 type first struct {
@@ -29,6 +31,7 @@ type first struct {
 	slots    map[string]bool // that were made
 	standing *watch.Positions
 	err      error // why standing is not known
+	before   *before
 }
 
 // setupHolder is who setup is among the holders of a slot.
@@ -84,7 +87,7 @@ func (f *first) write(ctx context.Context) (ready bool) {
 		f.unwritten(f.err)
 		return true
 	}
-	ctx, cancel := context.WithTimeout(ctx, checkpoints.Patience(len(f.slots)))
+	within, cancel := context.WithTimeout(ctx, checkpoints.Patience(len(f.slots)))
 	defer cancel()
 	ledger, err := topics.NewLedger(f.setup.settings.Kafka.Connection, f.setup.settings.CheckpointTopic)
 	if err != nil {
@@ -92,6 +95,11 @@ func (f *first) write(ctx context.Context) (ready bool) {
 		return true
 	}
 	defer ledger.Close()
+	f.before, err = newBefore(within, f.setup, ledger, f.standing.Origin)
+	if err != nil {
+		f.unwritten(err)
+		return true
+	}
 	ready = true
 	for i, slot := range f.standing.Slots {
 		if !f.slots[slot.Name] {
@@ -101,13 +109,22 @@ func (f *first) write(ctx context.Context) (ready bool) {
 			f.warn(slot.Name, slot.Err)
 			continue
 		}
-		ready = f.one(ctx, ledger, f.setup.settings.OfShard(i, len(f.standing.Slots)), slot) && ready
+		ready = f.one(within, ledger, f.setup.settings.OfShard(i, len(f.standing.Slots)), slot) && ready
+	}
+	looking, done := context.WithTimeout(ctx, lookPatience)
+	defer done()
+	if err := f.before.empty(looking); err != nil {
+		f.setup.warn("whether rows lie before the slot is not written to topic %s: %v", f.setup.settings.CheckpointTopic, err)
 	}
 	return ready
 }
 
 func (f *first) one(ctx context.Context, ledger *topics.Ledger, cfg relay.Config, slot watch.SlotPosition) (ready bool) {
 	origin, topic := f.standing.Origin, f.setup.settings.CheckpointTopic
+	if err := f.before.unknown(ctx, slot.Name, slot.Confirmed); err != nil {
+		f.warn(slot.Name, err)
+		return true
+	}
 	known, err := checkpoints.Read(ctx, ledger, cfg.Guarantee, origin.SystemID, slot.Name)
 	if err != nil {
 		f.warn(slot.Name, err)
@@ -134,6 +151,7 @@ func (f *first) one(ctx context.Context, ledger *topics.Ledger, cfg relay.Config
 		f.warn(slot.Name, err)
 		return true
 	}
+	f.before.begins(slot)
 	f.setup.say("wrote where slot %s begins (%s) to topic %s", slot.Name, slot.Confirmed, topic)
 	return true
 }

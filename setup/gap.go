@@ -46,6 +46,11 @@ func (s *Setup) AcceptGap(ctx context.Context, dryRun bool) error {
 	ctx, cancel := context.WithTimeout(ctx, gapPatience(len(standing.Slots)))
 	defer cancel()
 	g := &gap{setup: s, ledger: ledger, origin: standing.Origin, dryRun: dryRun}
+	if !dryRun {
+		if g.before, err = newBefore(ctx, s, ledger, standing.Origin); err != nil {
+			return fault.Refuse(err)
+		}
+	}
 	for i, slot := range standing.Slots {
 		if err := g.accept(ctx, s.settings.OfShard(i, len(standing.Slots)), slot); err != nil {
 			return &advice.Refused{Err: sink.WhenUp(err)}
@@ -60,6 +65,7 @@ type gap struct {
 	ledger *topics.Ledger
 	origin wal.Origin
 	dryRun bool
+	before *before // nil in a dry run
 }
 
 func (g *gap) accept(ctx context.Context, cfg relay.Config, slot watch.SlotPosition) error {
@@ -77,6 +83,11 @@ func (g *gap) accept(ctx context.Context, cfg relay.Config, slot watch.SlotPosit
 	}
 	if len(keys) == 0 {
 		g.setup.say("-- there is no checkpoint of slot %s", slot.Name)
+	}
+	if len(keys) > 0 && !g.dryRun { // first: what was known was known of another slot
+		if err := g.before.unknown(ctx, slot.Name, slot.Confirmed); err != nil {
+			return err
+		}
 	}
 	for _, key := range keys {
 		if g.dryRun {

@@ -168,22 +168,15 @@ func (r *resharding) publish() error {
 // were there: such a row is decoded without them, however late its commit is. The
 // creation of a slot waits for the same.
 func (r *resharding) outlive() error {
-	// A snapshot does not tell them all: xids that were given out since the newest that
-	// ended are beyond its xmax. Each has a lock from before its first row to its end.
-	const open = "FROM pg_catalog.pg_locks WHERE locktype = 'transactionid' AND granted AND mode = 'ExclusiveLock'"
-	row, err := r.q.One("SELECT coalesce(string_agg(transactionid::text, ','), '') " + open)
+	began, err := openTransactions(r.q)
 	if err != nil {
-		return postgres.Classify("look at the open transactions", err)
+		return err
 	}
-	began := row.Text(0)
 	var failed error
 	err = r.await(func() (string, bool) {
-		row, err := r.q.One(fmt.Sprintf("SELECT count(*) = 0 %s AND transactionid::text = ANY (string_to_array(%s, ','))", open, postgres.QuoteLiteral(began)))
-		if err != nil {
-			failed = postgres.Classify("look at the open transactions", err)
-			return "", true
-		}
-		if row.Bool(0) {
+		ended, err := haveEnded(r.q, began)
+		failed = err
+		if err != nil || ended {
 			return "", true
 		}
 		return "transactions that began before the new publications have to end: " + catalog.Blockers(r.q), false

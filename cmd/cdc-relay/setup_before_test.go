@@ -1,0 +1,84 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/test/harness"
+)
+
+// told is the topic in its order: "unknown" and "none" of what lies before the slot,
+// "position", "forgotten".
+func (k *keeper) told(t *testing.T) string {
+	t.Helper()
+	oid := harness.Query[int64](t, k.db, `SELECT 'outbox'::regclass::oid::bigint`)
+	system := harness.Query[string](t, k.db, "SELECT system_identifier::text FROM pg_control_system()")
+	key := checkpoint.BeforeSlotKey(system, k.slot, uint32(oid))
+	var list []string
+	held := make(map[string]bool) // keys with a value
+	for _, r := range k.brokers.Read(t, k.topic) {
+		word := "position"
+		switch {
+		case string(r.Key) == key:
+			rec, err := checkpoint.ParseBeforeSlot(r.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			kind := checkpoint.Intents
+			if k.how == keeping["exactly_once"] {
+				kind = checkpoint.Checkpoints
+			}
+			if rec.Slot != k.slot || rec.OID != uint32(oid) || rec.Table != "public.outbox" || rec.Positions != kind || rec.Point == 0 || rec.Timeline != 1 {
+				t.Errorf("the topic has %+v", rec)
+			}
+			word = string(rec.Before)
+		case r.Value == nil && !held[string(r.Key)]:
+			continue // of a transaction that only fences others
+		case r.Value == nil:
+			word = "forgotten"
+		}
+		held[string(r.Key)] = r.Value != nil
+		if n := len(list); n == 0 || list[n-1] != word {
+			list = append(list, word)
+		}
+	}
+	return strings.Join(list, " ")
+}
+
+// A slot's position is ahead of every row from before it, so what is known of them is written
+// around the first position: nobody takes what was known of an earlier slot for this one's.
+func TestSetup_WritesWhatLiesBeforeTheSlot(t *testing.T) {
+	t.Parallel()
+	eachKeeper(t, func(t *testing.T, k *keeper) {
+		k.setUp(t, "")
+		want := "unknown position none"
+		if got := k.told(t); got != want {
+			t.Fatalf("the topic has %q, want %q", got, want)
+		}
+		invoke(t, k.env, "setup").want(t, exitOK, "ready", "")
+		if got := k.told(t); got != want {
+			t.Errorf("a setup that made nothing: the topic has %q, want %q", got, want)
+		}
+		// A gap that is accepted holds rows of which nobody knows.
+		k.move(t, k.slot)
+		k.acceptsGap(t, "forgot the checkpoint")
+		want += " unknown forgotten"
+		if got := k.told(t); got != want {
+			t.Errorf("after a gap: the topic has %q, want %q", got, want)
+		}
+	})
+}
+
+// Rows are there before the slot, and later the slot is made anew.
+func TestSetup_KnowsNothingOfRowsFromBeforeTheSlot(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(t, keeping["detect_moved_slot"])
+	k.setUp(t, "")
+	k.insert(t, 1)
+	k.db.Exec(t, "SELECT pg_drop_replication_slot($1)", k.slot)
+	k.acceptsGap(t, "created slot")
+	if got, want := k.told(t), "unknown position none unknown forgotten unknown position"; got != want {
+		t.Errorf("the topic has %q, want %q", got, want)
+	}
+}

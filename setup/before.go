@@ -1,0 +1,85 @@
+package setup
+
+import (
+	"context"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/provision"
+	"github.com/cdc-relay/cdc-relay/postgres/watch"
+	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
+)
+
+// lookPatience is how long it may take to find out which tables are empty: open transactions
+// are waited for.
+const lookPatience = 30 * time.Second
+
+// before writes what is known of the rows that lie before slots. See checkpoint.BeforeSlot for
+// the order in which that and a slot's position are written.
+type before struct {
+	ledger *topics.Ledger
+	origin wal.Origin
+	cfg    postgres.Config
+	kind   checkpoint.Kind
+	tables []provision.TableState
+
+	version string               // of the program
+	begun   []watch.SlotPosition // whose first position is written
+}
+
+func newBefore(ctx context.Context, s *Setup, ledger *topics.Ledger, origin wal.Origin) (*before, error) {
+	b := &before{ledger: ledger, origin: origin, cfg: s.settings.Replication, kind: checkpoint.Intents, version: s.version}
+	if s.settings.Guarantee == relay.ExactlyOnce {
+		b.kind = checkpoint.Checkpoints
+	}
+	var err error
+	b.tables, err = provision.ReadTables(ctx, b.cfg)
+	return b, err
+}
+
+// unknown takes back what was known of a slot. It comes before the slot's first position, and
+// before positions are forgotten.
+func (b *before) unknown(ctx context.Context, slot string, point wal.LSN) error {
+	for _, table := range b.tables {
+		if err := b.write(ctx, slot, point, &table, checkpoint.BeforeUnknown); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// begins says that the first position of a slot is written.
+func (b *before) begins(slot watch.SlotPosition) { b.begun = append(b.begun, slot) }
+
+// empty finds the tables without a row before the slots that begin.
+func (b *before) empty(ctx context.Context) error {
+	if len(b.begun) == 0 {
+		return nil
+	}
+	tables, err := provision.FindEmpty(ctx, b.cfg, b.tables)
+	if err != nil {
+		return err
+	}
+	for _, slot := range b.begun {
+		for _, table := range tables {
+			if !table.Empty {
+				continue
+			}
+			if err := b.write(ctx, slot.Name, slot.Confirmed, &table, checkpoint.BeforeNone); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (b *before) write(ctx context.Context, slot string, point wal.LSN, table *provision.TableState, known checkpoint.Before) error {
+	rec := checkpoint.BeforeSlot{
+		System: b.origin.SystemID, Timeline: b.origin.Timeline, Slot: slot, Table: table.Table.String(), OID: table.OID,
+		Before: known, Point: point, Positions: b.kind, At: time.Now(), Relay: b.version,
+	}
+	return b.ledger.Write(ctx, checkpoint.BeforeSlotKey(rec.System, slot, rec.OID), rec.Encode())
+}
