@@ -327,5 +327,5 @@ func TestStop_EndsTheReadingOfTheConfiguration(t *testing.T) {
 	defer time.AfterFunc(10*time.Second, release).Stop()
 	ctx, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer stop()
-	invokeWithin(ctx, t, closedPorts, "run", "--set", "postgres.password_file="+pipe).want(t, exitFailed, "", "cdc-relay: interrupted by a signal while it read the configuration, or a file that it names, was read; nothing was touched")
+	invokeWithin(ctx, t, closedPorts, "run", "--set", "postgres.password_file="+pipe).want(t, exitFailed, "", "cdc-relay: interrupted by a signal while it read the configuration, or a file that the configuration names; nothing was touched")
 }
