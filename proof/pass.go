@@ -53,7 +53,10 @@ type Config struct {
 	Positions checkpoint.Kind // that the relay keeps
 
 	// Skipped: rows that were rejected are left out (relay.on_reject: skip), and nobody knows
-	// which. They are taken for delivered when SkippedAreDelivered.
+	// which. They are taken for delivered when SkippedAreDelivered. That rows were left out
+	// under an earlier configuration shows nowhere, nor that the relay ran for a while without
+	// this table: whoever uses a Prover takes the record of what lies before the slot back then
+	// (checkpoint.BeforeUnknown).
 	Skipped             bool
 	SkippedAreDelivered bool
 
