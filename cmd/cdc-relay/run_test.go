@@ -146,7 +146,7 @@ func TestDaemon_IsNotHeldUpByServersThatDoNotAnswer(t *testing.T) {
 // A terminal that is closed ends the relay as SIGTERM does, with its drain.
 func TestOnSignals_HangUpIsAStop(t *testing.T) {
 	if signal.Ignored(syscall.SIGHUP) {
-		harness.NotHere(t, "the tests were started with SIGHUP ignored, as by nohup")
+		harness.UnderNohup(t)
 	}
 	ctx, _, release := onSignals(t.Context())
 	defer release()

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -66,7 +67,11 @@ func TestRole_PrintedGrantsAreEnough(t *testing.T) {
 			db.Exec(t, "DELETE FROM outbox WHERE length(payload::text) > 1000000") // check would call it too large
 			for _, verb := range [][]string{{"check"}, {"explain"}, {"deadletter", "list"}, {"deadletter", "redrive", "--all"}, {"deadletter", "redrive", "--all", "--discard", "--yes"}} {
 				command := p.Exec(t, verb...)
-				if code := command.Wait(t); code != 0 {
+				want := 0
+				if slices.Equal(verb, []string{"deadletter", "redrive", "--all"}) {
+					want = 1 // its row was deleted
+				}
+				if code := command.Wait(t); code != want {
 					t.Errorf("%v: exit code %d\n%s", verb, code, command.Output())
 				}
 			}

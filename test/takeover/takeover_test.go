@@ -53,11 +53,13 @@ type scene struct {
 	name      string // of connector, slot and publication
 	connector []byte
 	dir       string
+
+	distributed bool // the worker keeps positions in a topic
 }
 
 func newScene(t *testing.T, distributed bool) *scene {
 	t.Helper()
-	s := &scene{name: harness.Unique(t, "takeover"), dir: t.TempDir()}
+	s := &scene{name: harness.Unique(t, "takeover"), dir: t.TempDir(), distributed: distributed}
 	s.Pipeline = &relaytest.Pipeline{DB: harness.Postgres(t), Brokers: harness.Kafka(t), Slot: s.name}
 	table, err := migrations.Table(migrations.DefaultPreset, "public", "outbox")
 	if err != nil {
@@ -135,6 +137,13 @@ func (s *scene) more(t *testing.T, n int) {
 		}
 		report := s.writers.Ledger.Check(s.Brokers.Read(t, s.writers.Topic()))
 		return report.Delivered >= goal, fmt.Sprintf("%s, wanted %d; Debezium says: %s", report, goal, s.debezium.Log())
+	})
+	if s.distributed {
+		return
+	}
+	relaytest.Eventually(t, "Debezium stored a position", func() (bool, string) { // it does so once a second
+		_, err := os.Stat(s.debezium.OffsetFile())
+		return err == nil, s.debezium.Log()
 	})
 }
 
