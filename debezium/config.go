@@ -19,15 +19,15 @@ type Config []Setting
 // Open compiles the options, or shares what an earlier mapping opened with them.
 func (s Config) Open(o router.Opening) (router.Connector, error) {
 	for _, other := range o.Opened {
-		if d, ok := other.(*debezium); ok && slices.Equal(d.settings, s) && sameConnector(d.mapping, o.Mapping) {
+		if d, ok := other.(*connector); ok && slices.Equal(d.settings, s) && sameConnector(d.mapping, o.Mapping) {
 			return d, nil
 		}
 	}
-	d, errs := newDebezium(o.Mapping, s, o.RunID)
+	d, errs := newConnector(o.Mapping, s, o.RunID)
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	d.settings, d.mapping, d.notice = s, o.Mapping, o.Notice
+	d.settings, d.mapping, d.chain.Notice = s, o.Mapping, o.Notice
 	return d, nil
 }
 
@@ -40,7 +40,7 @@ func sameConnector(a, b *router.Mapping) bool {
 
 // Wants is what the options look at beyond inserts.
 func (s Config) Wants(m *router.Mapping) wal.Wants {
-	d, errs := newDebezium(m, s, "")
+	d, errs := newConnector(m, s, "")
 	if len(errs) > 0 {
 		return wal.Wants{} // New reports them
 	}

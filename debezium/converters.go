@@ -7,26 +7,28 @@ import (
 	"strings"
 
 	"github.com/cdc-relay/cdc-relay/debezium/connect"
+	"github.com/cdc-relay/cdc-relay/debezium/connect/converter"
 	"github.com/cdc-relay/cdc-relay/debezium/options"
+	"github.com/cdc-relay/cdc-relay/debezium/transform"
 )
 
 // converters makes the three of them; their own options are checked there.
-func (c *debeziumConfig) converters(d *debezium) {
+func (c *debeziumConfig) converters(d *connector) {
 	for i, role := range []struct {
 		name  string
-		into  *connect.Converter
+		into  *converter.Converter
 		class string // without one in the configuration
-	}{{"key.converter", &d.key, ""}, {"value.converter", &d.value, ""}, {"header.converter", &d.header, connect.ClassSimpleHeader}} {
+	}{{"key.converter", &d.key, ""}, {"value.converter", &d.value, ""}, {"header.converter", &d.header, converter.ClassSimpleHeader}} {
 		class, given := c.options[role.name]
 		if !given {
 			if class = role.class; class == "" {
-				c.fail(role.name, "%s is missing: in Connect the worker's applies, which is not known here; name it, as a rule %s or %s", role.name, connect.ClassJSON, connect.ClassString)
+				c.fail(role.name, "%s is missing: in Connect the worker's applies, which is not known here; name it, as a rule %s or %s", role.name, converter.ClassJSON, converter.ClassString)
 				continue
 			}
 		}
 		d.classes[i] = class
-		if role.class == "" && class != "" && !connect.IsDataConverter(class) {
-			c.fail(role.name, "%q is not a converter that is carried; there are %s", class, strings.Join(connect.ConverterClasses(), ", "))
+		if role.class == "" && class != "" && !converter.IsDataConverter(class) {
+			c.fail(role.name, "%q is not a converter that is carried; there are %s", class, strings.Join(converter.Classes(), ", "))
 			continue
 		}
 		options := map[string]string{}
@@ -51,19 +53,12 @@ func (c *debeziumConfig) converters(d *debezium) {
 }
 
 // converter drops the options that change no bytes.
-func (c *debeziumConfig) converter(class string, own map[string]string) (connect.Converter, error) {
+func (c *debeziumConfig) converter(class string, own map[string]string) (converter.Converter, error) {
 	for name := range own {
-		o, known := options.Find(options.ScopeConverter, shortClass(class), name)
+		o, known := options.Find(options.ScopeConverter, transform.ShortClass(class), name)
 		if known && o.Fate == options.FateNotNeeded {
 			delete(own, name)
 		}
 	}
-	return connect.NewConverter(class, own)
-}
-
-// shortClass is a class without its package and its $Key or $Value.
-func shortClass(class string) string {
-	class = class[strings.LastIndexByte(class, '.')+1:]
-	class, _, _ = strings.Cut(class, "$")
-	return class
+	return converter.New(class, own)
 }

@@ -12,30 +12,33 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/debezium/connect"
+	"github.com/cdc-relay/cdc-relay/debezium/connect/codec"
+	"github.com/cdc-relay/cdc-relay/debezium/connect/converter"
 	"github.com/cdc-relay/cdc-relay/debezium/javaregex"
 	"github.com/cdc-relay/cdc-relay/debezium/options"
+	"github.com/cdc-relay/cdc-relay/debezium/transform"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/format"
 	"github.com/cdc-relay/cdc-relay/router/preset"
 )
 
-// debezium is a connector's configuration, compiled: how a row becomes the
+// connector is a connector's configuration, compiled: how a row becomes the
 // records that Debezium, its transforms and Connect's converters make of it.
 // Mappings that say the same share one, because some of what a record holds
 // depends on what came before it (the envelope's schema is named after the first
 // value that was routed).
-type debezium struct {
+type connector struct {
 	prefix   string // topic.prefix
 	database string
-	modes    connect.Modes
-	context  []dbzHeader // __debezium.context.*; nil when they are off
-	key      connect.Converter
-	value    connect.Converter
-	header   connect.Converter
+	modes    codec.Modes
+	context  []transform.Header // __debezium.context.*; nil when they are off
+	key      converter.Converter
+	value    converter.Converter
+	header   converter.Converter
 	classes  [3]string // of the converters, for explanations
-	chain    []step
-	router   *eventRouter // the first one of the chain
+	chain    *transform.Chain
+	router   *transform.EventRouter // the first one of the chain
 
 	columnsIn, columnsOut   []*javaregex.Regex // nil: all, none
 	sourceTypes             []*javaregex.Regex
@@ -50,9 +53,9 @@ type debezium struct {
 
 	settings Config // as opened
 	mapping  *router.Mapping
-	notice   func(row *wal.Row, column, text string) // nil while options are only looked at
+	bare     bool // the EventRouter's options stand without their prefix
 
-	scratch dbzRecord
+	scratch transform.Record
 }
 
 // debeziumConfig collects what is wrong while it is read.
@@ -79,32 +82,25 @@ func configError(m *router.Mapping, key string, err error) error {
 }
 
 // written is an option's name as the file has it.
-func (c *debeziumConfig) written(name string) string {
-	if c.bare {
+func (c *debeziumConfig) written(name string) string { return writtenName(c.bare, name) }
+
+// writtenName leaves out the prefix of an EventRouter that nobody named.
+func writtenName(bare bool, name string) string {
+	if bare {
 		return strings.TrimPrefix(name, "transforms."+defaultRouter+".")
 	}
 	return name
 }
 
-// Class names that Debezium's documentation and Connect's use.
-const (
-	packageTransforms = "org.apache.kafka.connect.transforms."
-	packagePredicates = "org.apache.kafka.connect.transforms.predicates."
-	classEventRouter  = "io.debezium.transforms.outbox.EventRouter"
-	classUnwrap       = "io.debezium.transforms.ExtractNewRecordState"
-	classDecode       = "io.debezium.connector.postgresql.transforms.DecodeLogicalDecodingMessageContent"
-	classConnector    = "io.debezium.connector.postgresql.PostgresConnector"
-)
-
-// newDebezium compiles the settings that stand in m. Every error is a *ConfigError.
-func newDebezium(m *router.Mapping, settings Config, runID string) (*debezium, []error) {
+// newConnector compiles the settings that stand in m. Every error is a *ConfigError.
+func newConnector(m *router.Mapping, settings Config, runID string) (*connector, []error) {
 	c := &debeziumConfig{m: m, options: make(map[string]string, len(settings)), runID: runID}
 	for _, s := range settings {
 		c.options[s.Name] = s.Value
 	}
 	c.ordinaryKeys()
 	c.checkNames()
-	d := &debezium{prefix: c.options["topic.prefix"], database: c.options["database.dbname"], skipTruncate: true}
+	d := &connector{prefix: c.options["topic.prefix"], database: c.options["database.dbname"], skipTruncate: true}
 	switch {
 	case d.prefix == "":
 		c.fail("topic.prefix", "topic.prefix is missing: a value is required; it is in headers, in names of schemas and in heartbeats")
@@ -114,18 +110,15 @@ func newDebezium(m *router.Mapping, settings Config, runID string) (*debezium, [
 	c.records(d)
 	c.lists(d)
 	c.converters(d)
-	d.chain = c.chain()
-	for i := range d.chain {
-		if r, ok := d.chain[i].transform.(*eventRouter); ok && d.router == nil {
-			d.router = r
-		}
-	}
+	d.chain = transform.NewChain(&transform.Options{Values: c.options, Fail: c.fail})
+	d.router = d.chain.Router()
 	if d.router == nil && len(c.errs) == 0 {
-		c.fail("transforms", "transforms has no %s, without which a row does not become an event", classEventRouter)
+		c.fail("transforms", "transforms has no %s, without which a row does not become an event", transform.ClassEventRouter)
 	}
 	if len(c.errs) > 0 {
 		return nil, c.errs
 	}
+	d.bare = c.bare
 	d.addContext(c)
 	if err := d.checkHeartbeat(); err != nil {
 		c.fail("heartbeat.interval.ms", "no heartbeat can be written: %w", err)
@@ -201,8 +194,8 @@ func (c *debeziumConfig) routerPrefix() string {
 	if !given {
 		return ""
 	}
-	for _, name := range splitList(list) {
-		if c.options["transforms."+name+".type"] == classEventRouter {
+	for _, name := range options.List(list) {
+		if c.options["transforms."+name+".type"] == transform.ClassEventRouter {
 			return "transforms." + name + "."
 		}
 	}
@@ -230,25 +223,20 @@ func (c *debeziumConfig) checkNames() {
 		case !known:
 			c.fail(name, "is no option of Debezium's PostgreSQL connector%s%s", c.hint(name), routerHint(chained, name))
 		case o.Fate == options.FateElsewhere:
-			c.fail(name, "is said by %s here%s", o.Key, note(o.Note))
+			c.fail(name, "is said by %s here%s", o.Key, o.Because())
 		case !o.Accepted():
-			c.fail(name, "is not carried%s", note(o.Note))
+			c.fail(name, "is not carried%s", o.Because())
 		case strings.HasSuffix(o.Name, "*"): // looked up where the owner is known
 		default:
-			c.checkValue(name, &o)
+			for _, wrong := range o.Check(c.options[name]) {
+				c.fail(name, "%s", wrong)
+			}
 		}
 	}
 	if !chained {
 		c.options["transforms"] = defaultRouter
-		c.options["transforms."+defaultRouter+".type"] = classEventRouter
+		c.options["transforms."+defaultRouter+".type"] = transform.ClassEventRouter
 	}
-}
-
-func note(text string) string {
-	if text == "" {
-		return ""
-	}
-	return ": " + text
 }
 
 func routerHint(chained bool, name string) string {
@@ -271,54 +259,9 @@ func (c *debeziumConfig) hint(name string) string {
 	return ""
 }
 
-// checkValue holds a value against its type.
-func (c *debeziumConfig) checkValue(name string, o *options.Option) {
-	value := c.options[name]
-	words := o.Allowed()
-	switch {
-	case words != nil:
-		if !slices.ContainsFunc(words, func(w string) bool { return strings.EqualFold(w, strings.TrimSpace(value)) }) {
-			c.fail(name, "%q is not allowed%s; value must be one of %s", value, note(o.Note), strings.Join(words, ", "))
-		}
-	case o.Type == "bool":
-		if _, ok := parseBool(value); !ok {
-			c.fail(name, "%q is not allowed; expected either true or false", value)
-		}
-	case o.Type == "int":
-		if _, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64); err != nil {
-			c.fail(name, "%q is not a whole number", value)
-		}
-	case name == "connector.class" && value != classConnector:
-		c.fail(name, "%q is another connector; only %s is carried", value, classConnector)
-	}
-	if o.Fate == options.FateDefault && words == nil && !strings.EqualFold(strings.TrimSpace(value), o.Default) {
-		c.fail(name, "%q is not carried, only the default %q is%s", value, o.Default, note(o.Note))
-	}
-}
-
-func parseBool(text string) (value, ok bool) {
-	switch strings.ToLower(strings.TrimSpace(text)) {
-	case "true":
-		return true, true
-	case "false":
-		return false, true
-	}
-	return false, false
-}
-
-func splitList(text string) []string {
-	var list []string
-	for item := range strings.SplitSeq(text, ",") {
-		if item = strings.TrimSpace(item); item != "" {
-			list = append(list, item)
-		}
-	}
-	return list
-}
-
 // bool and number read an option whose value checkNames has looked at.
 func (c *debeziumConfig) bool(name string, otherwise bool) bool {
-	if v, ok := parseBool(c.options[name]); ok {
+	if v, ok := options.Bool(c.options[name]); ok {
 		return v
 	}
 	return otherwise
@@ -330,8 +273,8 @@ func (c *debeziumConfig) number(name string) int64 {
 }
 
 // records reads what changes values and which records there are.
-func (c *debeziumConfig) records(d *debezium) {
-	modes, err := connect.ParseModes(c.options)
+func (c *debeziumConfig) records(d *connector) {
+	modes, err := codec.ParseModes(c.options)
 	if err != nil {
 		name := "debezium"
 		if e, ok := errors.AsType[*connect.OptionError](err); ok {
@@ -342,7 +285,7 @@ func (c *debeziumConfig) records(d *debezium) {
 		}
 	}
 	d.modes = modes
-	for _, op := range splitList(c.options["skipped.operations"]) {
+	for _, op := range options.List(c.options["skipped.operations"]) {
 		switch strings.ToLower(op) {
 		case "c":
 			c.fail("skipped.operations", "c skips inserts, so nothing would ever be sent")
@@ -356,7 +299,7 @@ func (c *debeziumConfig) records(d *debezium) {
 		}
 	}
 	if list, given := c.options["skipped.operations"]; given {
-		d.skipTruncate = slices.ContainsFunc(splitList(list), func(op string) bool { return strings.EqualFold(op, "t") })
+		d.skipTruncate = slices.ContainsFunc(options.List(list), func(op string) bool { return strings.EqualFold(op, "t") })
 	}
 	if ms := c.number("heartbeat.interval.ms"); ms > 0 {
 		d.heartbeat = time.Duration(ms) * time.Millisecond
@@ -376,7 +319,7 @@ func (c *debeziumConfig) blamed(name string) bool {
 	})
 }
 
-func (c *debeziumConfig) lists(d *debezium) {
+func (c *debeziumConfig) lists(d *connector) {
 	for _, l := range []struct {
 		name string
 		list *[]*javaregex.Regex
@@ -397,7 +340,7 @@ func (c *debeziumConfig) lists(d *debezium) {
 }
 
 // addContext makes the headers that are the same for every record.
-func (d *debezium) addContext(c *debeziumConfig) {
+func (d *connector) addContext(c *debeziumConfig) {
 	if !c.bool("extended.headers.enabled", true) {
 		return
 	}
@@ -408,60 +351,14 @@ func (d *debezium) addContext(c *debeziumConfig) {
 		if v[1] == "" {
 			continue
 		}
-		d.context = append(d.context, dbzHeader{key: "__debezium.context." + v[0], schema: connect.StringSchema, value: connect.StringValue(v[1])})
+		d.context = append(d.context, transform.Header{Key: "__debezium.context." + v[0], Schema: connect.StringSchema, Value: connect.StringValue(v[1])})
 	}
 }
 
 // wants asks for updates, because one that changes the primary key is routed as
 // an event, and for the rest where something would become of it.
-func (d *debezium) wants() wal.Wants {
+func (d *connector) wants() wal.Wants {
 	w := wal.Wants{Update: !d.skipUpdate, Truncate: !d.skipTruncate, Meta: true, Commit: d.transactions != nil}
-	w.Delete = !d.skipDelete && (d.transactions != nil || d.passes())
+	w.Delete = !d.skipDelete && (d.transactions != nil || d.chain.Passes())
 	return w
-}
-
-// noticed passes on what Debezium logs a warning about.
-func (d *debezium) noticed(row *wal.Row, column, text string) {
-	if d.notice != nil {
-		d.notice(row, column, text)
-	}
-}
-
-// passes tells whether a delete may be more than dropped: where something in the
-// chain may keep the row away from the EventRouter.
-func (d *debezium) passes() bool {
-	for i := range d.chain {
-		switch d.chain[i].transform.(type) {
-		case *eventRouter:
-			return d.chain[i].predicate != nil
-		case *unwrap:
-			return true
-		}
-	}
-	return true
-}
-
-// rekeyed names what gives records another key than the EventRouter does: rows with
-// different keys there may have the same one.
-func (d *debezium) rekeyed() string {
-	routed := d.passes() // those rows have their primary key, which none shares
-	for i := range d.chain {
-		switch t := d.chain[i].transform.(type) {
-		case *eventRouter:
-			routed = true
-		case *valueToKey:
-			if routed {
-				return "transform ValueToKey"
-			}
-		case *extractField:
-			if routed && t.side == fieldOf(false) {
-				return "transform ExtractField$Key"
-			}
-		case *replaceField:
-			if routed && t.side == fieldOf(false) {
-				return "transform ReplaceField$Key"
-			}
-		}
-	}
-	return ""
 }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/debezium"
-	"github.com/cdc-relay/cdc-relay/debezium/connect"
+	"github.com/cdc-relay/cdc-relay/debezium/connect/converter"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/column"
@@ -20,7 +20,7 @@ import (
 // dbz are the least options, and more as `name=value`.
 func dbz(more ...string) debezium.Config {
 	settings := debezium.Config{
-		{Name: "topic.prefix", Value: "app"}, {Name: "key.converter", Value: connect.ClassString}, {Name: "value.converter", Value: connect.ClassString},
+		{Name: "topic.prefix", Value: "app"}, {Name: "key.converter", Value: converter.ClassString}, {Name: "value.converter", Value: converter.ClassString},
 		{Name: "extended.headers.enabled", Value: "false"},
 	}
 	for _, m := range more {
@@ -39,7 +39,7 @@ func dbz(more ...string) debezium.Config {
 }
 
 func jsonValues(more ...string) debezium.Config {
-	return dbz(append([]string{"value.converter=" + connect.ClassJSON, "value.converter.schemas.enable=false"}, more...)...)
+	return dbz(append([]string{"value.converter=" + converter.ClassJSON, "value.converter.schemas.enable=false"}, more...)...)
 }
 
 func placed(list string) string { return "table.fields.additional.placement=" + list }
@@ -161,18 +161,18 @@ func TestGolden_Debezium(t *testing.T) {
 	}{
 		{"default", dbz(), []*wal.Row{eventRow(t)}},
 		{"context headers", dbz("extended.headers.enabled=true"), []*wal.Row{eventRow(t)}},
-		{"schemas", dbz("key.converter="+connect.ClassJSON, "value.converter="+connect.ClassJSON, "header.converter="+connect.ClassJSON), []*wal.Row{eventRow(t)}},
+		{"schemas", dbz("key.converter="+converter.ClassJSON, "value.converter="+converter.ClassJSON, "header.converter="+converter.ClassJSON), []*wal.Row{eventRow(t)}},
 		{"header, envelope and partition", jsonValues(placed("type:header:eventType, type:envelope:eventType, version:partition")),
 			[]*wal.Row{eventRow(t, "version int4:=3"), eventRow(t, "version int4:="+null)}},
-		{"envelope schema is named after the first event", dbz("value.converter="+connect.ClassJSON, placed("type:envelope")),
+		{"envelope schema is named after the first event", dbz("value.converter="+converter.ClassJSON, placed("type:envelope")),
 			[]*wal.Row{eventRow(t), withRoute(eventRow(t), "Cart")}},
-		{"schema version", dbz("value.converter="+connect.ClassJSON, placed("type:envelope"), "table.field.event.schema.version=version"),
+		{"schema version", dbz("value.converter="+converter.ClassJSON, placed("type:envelope"), "table.field.event.schema.version=version"),
 			[]*wal.Row{eventRow(t, "version int4:=2"), eventRow(t, "version int4:="+null)}},
 		{"missing column ignored", dbz(placed("nope:header,type:header"), "table.field.additional.missing=ignore"), []*wal.Row{eventRow(t)}},
 		{"null takes the default", jsonValues(placed("n:envelope,at:header")), []*wal.Row{eventRow(t, "n int4='7'::integer:="+null, "at timestamp=now():="+null)}},
 		{"expanded", jsonValues("table.expand.json.payload=true"), []*wal.Row{eventRow(t), withPayload(eventRow(t), `{"b":[1,2.5]}`)}},
-		{"tombstone", dbz("route.tombstone.on.empty.payload=true", "value.converter="+connect.ClassJSON), []*wal.Row{withPayload(eventRow(t), null)}},
-		{"null payload", dbz("value.converter=" + connect.ClassJSON), []*wal.Row{withPayload(eventRow(t), null)}},
+		{"tombstone", dbz("route.tombstone.on.empty.payload=true", "value.converter="+converter.ClassJSON), []*wal.Row{withPayload(eventRow(t), null)}},
+		{"null payload", dbz("value.converter=" + converter.ClassJSON), []*wal.Row{withPayload(eventRow(t), null)}},
 		{"timestamp", dbz("table.field.event.timestamp=at"), []*wal.Row{eventRow(t, "at timestamp:="+t8601), eventRow(t, "at timestamp:=1969-12-31 23:59:59.9995"), eventRow(t, "at timestamp:="+null)}},
 		{"minus one is no timestamp", dbz("table.field.event.timestamp=at"), []*wal.Row{eventRow(t, "at timestamp:=1969-12-31 23:59:59.999")}},
 		{"bigint timestamp is NULL", dbz("table.field.event.timestamp=at"), []*wal.Row{eventRow(t, "at int8:="+null)}},
@@ -188,7 +188,7 @@ func TestGolden_Debezium(t *testing.T) {
 		{"fatal update", dbz("table.op.invalid.behavior= FATAL "), []*wal.Row{changed(eventRow(t), wal.Update)}},
 		{"delete", dbz("table.op.invalid.behavior=fatal"), []*wal.Row{changed(eventRow(t), wal.Delete)}},
 		{"truncate", dbz("skipped.operations=none"), []*wal.Row{changed(eventRow(t), wal.Truncate)}},
-		{"bytea without delegate", dbz("value.converter=" + connect.ClassBinaryData), []*wal.Row{eventRow(t)}},
+		{"bytea without delegate", dbz("value.converter=" + converter.ClassBinaryData), []*wal.Row{eventRow(t)}},
 		{"poisoned expansion", jsonValues("table.expand.json.payload=true"), []*wal.Row{withPayload(eventRow(t), `[1,2]`)}},
 		{"message routed", jsonValues(append(decodeFirst, "transforms.outbox."+placed("type:header:eventType"))...),
 			[]*wal.Row{messageRow("outbox", `{"id":"d4","aggregatetype":"User","aggregateid":"99","type":"UserCreated","payload":{"email":"a@b.c","n":null}}`)}},
@@ -208,7 +208,7 @@ func TestGolden_Debezium(t *testing.T) {
 		{"HeaderFrom and ValueToKey", jsonValues("transforms=outbox,a,b", "transforms.outbox.type="+classEventRouter, "transforms.outbox."+placed("type:envelope:kind"),
 			"transforms.a.type="+packageTransforms+"HeaderFrom$Value", "transforms.a.fields=kind", "transforms.a.headers=k", "transforms.a.operation=move",
 			"transforms.b.type="+packageTransforms+"ValueToKey", "transforms.b.fields=payload"), []*wal.Row{eventRow(t)}},
-		{"SetSchemaMetadata", dbz("transforms=outbox,t", "value.converter="+connect.ClassJSON, "transforms.outbox.type="+classEventRouter,
+		{"SetSchemaMetadata", dbz("transforms=outbox,t", "value.converter="+converter.ClassJSON, "transforms.outbox.type="+classEventRouter,
 			"transforms.t.type="+packageTransforms+"SetSchemaMetadata$Value", "transforms.t.schema.name=x.Y", "transforms.t.schema.version=4"), []*wal.Row{eventRow(t)}},
 		{"Filter", chained("t", packageTransforms+"Filter", "predicate=tomb", "predicates=tomb", "predicates.tomb.type="+packagePredicates+"RecordIsTombstone"), []*wal.Row{withPayload(eventRow(t), null), eventRow(t)}},
 		{"unwrapped", jsonValues("transforms=u,outbox", "transforms.u.type="+classUnwrap, "transforms.outbox.type="+classEventRouter), []*wal.Row{eventRow(t), changed(eventRow(t), wal.Delete)}},
@@ -296,7 +296,7 @@ func TestGolden_DebeziumRefused(t *testing.T) {
 		{"no router", router.Mapping{Connector: dbz("transforms=x", "transforms.x.type="+packageTransforms+"DropHeaders", "transforms.x.headers=id")}},
 		{"predicate", router.Mapping{Connector: dbz(chain, "transforms.outbox.type="+classEventRouter, "transforms.outbox.predicate=nope")}},
 		{"inserts skipped", router.Mapping{Connector: dbz("skipped.operations=c,x")}},
-		{"heartbeat that no converter takes", router.Mapping{Connector: dbz("heartbeat.interval.ms=1000", "value.converter="+connect.ClassBinaryData)}},
+		{"heartbeat that no converter takes", router.Mapping{Connector: dbz("heartbeat.interval.ms=1000", "value.converter="+converter.ClassBinaryData)}},
 		{"contradiction", router.Mapping{Connector: dbz("route.by.field=a"), Columns: router.Columns{Route: "b", Headers: "h"}, Topic: "x", Value: format.Envelope, Preset: "outbox"}},
 	} {
 		fmt.Fprintf(&out, "== %s\n", c.name)
@@ -346,7 +346,7 @@ func TestDebezium_OrdinaryKeysAreOtherWordsForOptions(t *testing.T) {
 }
 
 func TestDebezium_TablesWithTheSameOptionsAreOneConnector(t *testing.T) {
-	settings := dbz("value.converter="+connect.ClassJSON, placed("type:envelope"), "heartbeat.interval.ms=1000")
+	settings := dbz("value.converter="+converter.ClassJSON, placed("type:envelope"), "heartbeat.interval.ms=1000")
 	r, err := router.New(router.Config{Mappings: []router.Mapping{{Connector: settings}, {Connector: settings}, {Connector: dbz("heartbeat.interval.ms=1000")}}})
 	if err != nil {
 		t.Fatal(err)

@@ -5,24 +5,26 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/cdc-relay/cdc-relay/debezium/connect"
+	"github.com/cdc-relay/cdc-relay/debezium/connect/codec"
 	"github.com/cdc-relay/cdc-relay/debezium/javaregex"
+	"github.com/cdc-relay/cdc-relay/debezium/transform"
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/column"
 	"github.com/cdc-relay/cdc-relay/router/record"
 )
 
-// dbzPlan is a debezium configuration made ready for one relation.
-type dbzPlan struct {
-	d     *debezium
+// plan is a debezium configuration made ready for one relation.
+type plan struct {
+	d     *connector
 	rel   *wal.Relation
-	shape *dbzShape
-	cols  []dbzColumn // parallel to shape.fields
-	key   []int       // positions in shape.fields, in the order of the primary key
-	topic string      // of the table's own records: <prefix>.<schema>.<table>
+	shape *transform.Shape
+	cols  []planColumn // parallel to shape.Fields
+	key   []int        // positions in shape.Fields, in the order of the primary key
+	topic string       // of the table's own records: <prefix>.<schema>.<table>
 
 	keySchema, rowSchema *connect.Schema
 	envelope             *connect.Schema // nil until a record needs it
@@ -31,9 +33,9 @@ type dbzPlan struct {
 	data []wal.Value // what the key of its record is made of
 }
 
-type dbzColumn struct {
+type planColumn struct {
 	index int // into Row.Values
-	codec *connect.Codec
+	codec *codec.Codec
 }
 
 // sourceTopic is where Debezium would put the rows of a table.
@@ -50,12 +52,12 @@ func isDigitOrLetter(r rune) bool {
 	return '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
 }
 
-// newDbzPlan makes the columns ready. The errors are those of the EventRouters
+// newPlan makes the columns ready. The errors are those of the EventRouters
 // that would be given this table's rows.
-func newDbzPlan(d *debezium, rel *wal.Relation) (*dbzPlan, []string, []shapeError, error) {
-	p := &dbzPlan{d: d, rel: rel, topic: sourceTopic(d.prefix, rel.Namespace, rel.Name)}
+func newPlan(d *connector, rel *wal.Relation) (*plan, []string, []transform.ShapeError, error) {
+	p := &plan{d: d, rel: rel, topic: sourceTopic(d.prefix, rel.Namespace, rel.Name)}
 	name := d.modes.SchemaNames.SchemaName
-	p.shape = &dbzShape{valueName: name(p.topic + ".Value"), router: map[*eventRouter]*routedShape{}, beyond: map[string]bool{}}
+	p.shape = &transform.Shape{Name: name(p.topic + ".Value"), Beyond: map[string]bool{}}
 	var warnings []string
 	left := map[string]string{}
 	for i, c := range rel.Columns {
@@ -64,24 +66,24 @@ func newDbzPlan(d *debezium, rel *wal.Relation) (*dbzPlan, []string, []shapeErro
 			left[field] = why
 			continue
 		}
-		codec, err := connect.NewCodec(d.connectColumn(rel, i), d.modes)
+		made, err := codec.New(d.connectColumn(rel, i), d.modes)
 		switch {
 		case errors.Is(err, connect.ErrAbsent):
 			left[field] = fmt.Sprintf("is of type %s, which Debezium leaves out of the row (include.unknown.datatypes)", column.TypeName(c))
 			continue
-		case err != nil && d.passes():
+		case err != nil && d.chain.Passes():
 			return nil, nil, nil, err // a record that passes has every column
 		case err != nil:
-			left[field], p.shape.beyond[field] = fmt.Sprintf("is left out: %v", err), true
+			left[field], p.shape.Beyond[field] = fmt.Sprintf("is left out: %v", err), true
 			continue
 		}
-		if codec.Warning != "" {
-			warnings = append(warnings, fmt.Sprintf("column %q: %s", c.Name, codec.Warning))
+		if made.Warning != "" {
+			warnings = append(warnings, fmt.Sprintf("column %q: %s", c.Name, made.Warning))
 		}
-		p.shape.fields = append(p.shape.fields, connect.Field{Name: field, Schema: codec.Schema})
-		p.cols = append(p.cols, dbzColumn{index: i, codec: codec})
+		p.shape.Fields = append(p.shape.Fields, connect.Field{Name: field, Schema: made.Schema})
+		p.cols = append(p.cols, planColumn{index: i, codec: made})
 	}
-	p.shape.missing = func(name string) error {
+	p.shape.Missing = func(name string) error {
 		if why := left[name]; why != "" {
 			return &record.ColumnError{Column: name, Err: fmt.Errorf("%s is not a valid field name: column %q of table %s %s", name, name, column.TableName(rel), why)}
 		}
@@ -90,14 +92,14 @@ func newDbzPlan(d *debezium, rel *wal.Relation) (*dbzPlan, []string, []shapeErro
 		return &record.ColumnError{Column: name, Err: fmt.Errorf("%s is not a valid field name: %w", name, none.Err)}
 	}
 	p.makeKey(name)
-	p.rowSchema = &connect.Schema{Type: connect.Struct, Optional: true, Name: p.shape.valueName, Fields: p.shape.fields}
-	return p, warnings, p.check(), nil
+	p.rowSchema = &connect.Schema{Type: connect.Struct, Optional: true, Name: p.shape.Name, Fields: p.shape.Fields}
+	return p, warnings, d.chain.Check(p.topic, p.shape), nil
 }
 
 // renames says that the record's fields are not called like the columns.
-func (p *dbzPlan) renames() bool {
+func (p *plan) renames() bool {
 	for i, c := range p.cols {
-		if p.shape.fields[i].Name != p.rel.Columns[c.index].Name {
+		if p.shape.Fields[i].Name != p.rel.Columns[c.index].Name {
 			return true
 		}
 	}
@@ -105,7 +107,7 @@ func (p *dbzPlan) renames() bool {
 }
 
 // makeKey finds the primary key.
-func (p *dbzPlan) makeKey(name func(string) string) {
+func (p *plan) makeKey(name func(string) string) {
 	if p.rel.Meta == nil {
 		return
 	}
@@ -122,48 +124,12 @@ func (p *dbzPlan) makeKey(name func(string) string) {
 	}
 	p.keySchema = &connect.Schema{Type: connect.Struct, Name: name(p.topic + ".Key")}
 	for _, i := range p.key {
-		p.keySchema.Fields = append(p.keySchema.Fields, p.shape.fields[i])
+		p.keySchema.Fields = append(p.keySchema.Fields, p.shape.Fields[i])
 	}
-}
-
-// check compiles the EventRouters that take this table's rows: those without a
-// predicate, and those whose predicate its topic decides.
-func (p *dbzPlan) check() []shapeError {
-	r := dbzRecord{topic: p.topic, source: &dbzChange{op: 'c', shape: p.shape}}
-	var errs []shapeError
-	for i := range p.d.chain {
-		s := &p.d.chain[i]
-		taken := true
-		if s.predicate != nil {
-			if _, byTopic := s.predicate.(topicMatches); !byTopic {
-				continue
-			}
-			taken = s.predicate.test(&r) != s.negate
-		}
-		switch t := s.transform.(type) {
-		case *unwrap:
-			if taken {
-				return errs
-			}
-		case *regexRouter:
-			if taken {
-				r.topic = t.regex.ReplaceFirst(r.topic, t.with)
-			}
-		case *eventRouter:
-			if !taken {
-				continue
-			}
-			routed, found := t.compile(p.shape)
-			p.shape.router[t] = routed
-			errs = append(errs, found...)
-			return errs // a second one finds no envelope
-		}
-	}
-	return errs
 }
 
 // leavesOut tells why a column is kept from the records.
-func (d *debezium) leavesOut(rel *wal.Relation, column string) string {
+func (d *connector) leavesOut(rel *wal.Relation, column string) string {
 	full := rel.Namespace + "." + rel.Name + "." + column
 	switch {
 	case d.columnsIn != nil && !javaregex.MatchesAny(d.columnsIn, full):
@@ -175,11 +141,11 @@ func (d *debezium) leavesOut(rel *wal.Relation, column string) string {
 }
 
 // connectColumn is a column as connect wants to know it.
-func (d *debezium) connectColumn(rel *wal.Relation, i int) connect.Column {
+func (d *connector) connectColumn(rel *wal.Relation, i int) codec.Column {
 	c := rel.Columns[i]
-	out := connect.Column{
+	out := codec.Column{
 		Name:   c.Name,
-		Type:   connect.TypeInfo{OID: c.Type, Name: c.TypeName, TypeMod: c.TypeMod},
+		Type:   codec.TypeInfo{OID: c.Type, Name: c.TypeName, TypeMod: c.TypeMod},
 		Source: javaregex.MatchesAny(d.sourceTypes, rel.Namespace+"."+rel.Name+"."+c.Name),
 	}
 	if rel.Meta == nil {
@@ -190,22 +156,22 @@ func (d *debezium) connectColumn(rel *wal.Relation, i int) connect.Column {
 	if m.Labels != "" {
 		labels = strings.Split(m.Labels, ",")
 	}
-	base := connect.TypeInfo{OID: m.Base, Name: m.TypeName, TypeMod: m.BaseMod}
+	base := codec.TypeInfo{OID: m.Base, Name: m.TypeName, TypeMod: m.BaseMod}
 	switch {
 	case m.Elem != 0:
-		base.Elem = &connect.TypeInfo{OID: m.Elem, Name: m.ElemName, TypeMod: -1}
+		base.Elem = &codec.TypeInfo{OID: m.Elem, Name: m.ElemName, TypeMod: -1}
 		switch m.ElemKind {
 		case 'e':
 			base.Elem.Labels = labels
 		case 'd':
-			base.Elem.Base = &connect.TypeInfo{TypeMod: -1}
+			base.Elem.Base = &codec.TypeInfo{TypeMod: -1}
 		}
 	case m.TypeKind == 'e':
 		base.Labels = labels
 	}
 	out.Type = base
 	if m.Base != c.Type {
-		out.Type = connect.TypeInfo{OID: c.Type, Name: m.TypeName, TypeMod: -1, Base: &base}
+		out.Type = codec.TypeInfo{OID: c.Type, Name: m.TypeName, TypeMod: -1, Base: &base}
 	}
 	out.NotNull = m.NotNull
 	out.Default = m.Default
@@ -213,19 +179,19 @@ func (d *debezium) connectColumn(rel *wal.Relation, i int) connect.Column {
 }
 
 // Compile makes the options ready for rel.
-func (d *debezium) Compile(m *router.Mapping, rel *wal.Relation) (router.ConnectorPlan, *router.Explanation, error) {
+func (d *connector) Compile(m *router.Mapping, rel *wal.Relation) (router.ConnectorPlan, *router.Explanation, error) {
 	if column.IsMessages(rel) {
-		p := &dbzPlan{d: d, rel: rel, topic: d.prefix + ".message"}
+		p := &plan{d: d, rel: rel, topic: d.prefix + ".message"}
 		return p, d.explainMessages(p), nil
 	}
-	p, warnings, missing, err := newDbzPlan(d, rel)
+	p, warnings, missing, err := newPlan(d, rel)
 	if err != nil {
 		return nil, nil, configError(m, "debezium", err)
 	}
 	if len(missing) > 0 {
 		var errs []error
 		for _, e := range missing {
-			errs = append(errs, configError(m, "debezium."+e.option, e.err))
+			errs = append(errs, configError(m, "debezium."+writtenName(d.bare, e.Option), e.Err))
 		}
 		return nil, nil, errors.Join(errs...)
 	}
@@ -237,27 +203,21 @@ func (d *debezium) Compile(m *router.Mapping, rel *wal.Relation) (router.Connect
 // presetDebezium is what an explanation names in the place of a preset.
 const presetDebezium = "debezium options"
 
-func (d *debezium) explain(p *dbzPlan) *router.Explanation {
+func (d *connector) explain(p *plan) *router.Explanation {
 	t := d.router
 	e := &router.Explanation{
 		Table: column.TableName(p.rel), Preset: presetDebezium, Key: d.classes[0], Value: d.classes[1],
-		Roles: map[string]string{"id": t.id, "key": t.key, "route": t.route, "payload": t.payload},
-		Topic: t.with.Text, Rekeyed: d.rekeyed(),
+		Roles: map[string]string{"id": t.ID, "key": t.Key, "route": t.Route, "payload": t.Payload},
+		Topic: t.Topic(), Rekeyed: d.chain.Rekeyed(),
 	}
-	if t.timestamp != "" {
-		e.Roles["timestamp"] = t.timestamp
+	if t.Timestamp != "" {
+		e.Roles["timestamp"] = t.Timestamp
 	}
 	for _, h := range d.context {
-		e.Headers = append(e.Headers, h.key)
+		e.Headers = append(e.Headers, h.Key)
 	}
-	e.Headers = append(e.Headers, record.IdHeader)
-	used := []string{t.id, t.key, t.route, t.payload, t.timestamp, t.version}
-	for _, placed := range t.placements {
-		used = append(used, placed.column)
-		if placed.where == placeHeader {
-			e.Headers = append(e.Headers, placed.alias)
-		}
-	}
+	e.Headers = append(append(e.Headers, record.IdHeader), t.Headers()...)
+	used := t.Columns()
 	for _, c := range p.rel.Columns {
 		if !slices.Contains(used, c.Name) {
 			e.Ignored = append(e.Ignored, c.Name)
@@ -268,7 +228,7 @@ func (d *debezium) explain(p *dbzPlan) *router.Explanation {
 
 // explainMessages is explain for logical messages. The EventRouter lets them pass:
 // they have neither its topic nor its key nor its headers.
-func (d *debezium) explainMessages(p *dbzPlan) *router.Explanation {
+func (d *connector) explainMessages(p *plan) *router.Explanation {
 	return &router.Explanation{
 		Table: column.TableName(p.rel), Preset: presetDebezium, Key: d.classes[0], Value: d.classes[1], Topic: p.topic,
 		Roles: map[string]string{"key": messageKeyMember, "payload": column.MessageBody},
@@ -280,7 +240,7 @@ const messageKeyMember = "prefix"
 
 // Route appends the records that Debezium would write for a row: none, one, or
 // more where the row passes the EventRouter unrouted.
-func (p *dbzPlan) Route(b *record.Buffer, row *wal.Row) error {
+func (p *plan) Route(b *record.Buffer, row *wal.Row) error {
 	records := len(b.Records)
 	p.row = row
 	err := p.send(b, row)
@@ -292,7 +252,7 @@ func (p *dbzPlan) Route(b *record.Buffer, row *wal.Row) error {
 	return err
 }
 
-func (p *dbzPlan) send(b *record.Buffer, row *wal.Row) error {
+func (p *plan) send(b *record.Buffer, row *wal.Row) error {
 	d := p.d
 	if column.IsMessages(p.rel) {
 		return p.message(b, row)
@@ -301,7 +261,7 @@ func (p *dbzPlan) send(b *record.Buffer, row *wal.Row) error {
 		return d.transactions.end(b, d, row)
 	}
 	if row.Change == nil && len(row.Values) != len(p.rel.Columns) {
-		return record.Reject(record.ReasonSchema, "", "the row has %d values, and its table %d columns", len(row.Values), len(p.rel.Columns))
+		return record.Reject(fault.ReasonSchema, "", "the row has %d values, and its table %d columns", len(row.Values), len(p.rel.Columns))
 	}
 	if err := d.transactions.begin(b, d, row); err != nil {
 		return err
@@ -317,7 +277,7 @@ func (p *dbzPlan) send(b *record.Buffer, row *wal.Row) error {
 	case row.Change.Op == wal.Truncate:
 		err = p.change(b, row, 't', nil, nil, nil)
 	default:
-		err = record.Reject(record.ReasonSchema, "", "change %q is not one that Debezium knows", byte(row.Change.Op))
+		err = record.Reject(fault.ReasonSchema, "", "change %q is not one that Debezium knows", byte(row.Change.Op))
 	}
 	if err != nil {
 		return err
@@ -332,12 +292,12 @@ const (
 	oldKeyHeader = "__debezium.oldkey"
 )
 
-func (p *dbzPlan) created(b *record.Buffer, row *wal.Row, values []wal.Value, first *dbzHeader) error {
+func (p *plan) created(b *record.Buffer, row *wal.Row, values []wal.Value, first *transform.Header) error {
 	return p.change(b, row, 'c', values, values, first)
 }
 
 // updated is an update, or a delete and an insert when the primary key changed.
-func (p *dbzPlan) updated(b *record.Buffer, row *wal.Row) error {
+func (p *plan) updated(b *record.Buffer, row *wal.Row) error {
 	if old := row.Change.Old; old != nil && p.keyChanged(old, row.Values) {
 		oldKey, err := p.keyOf(old)
 		if err != nil {
@@ -347,17 +307,17 @@ func (p *dbzPlan) updated(b *record.Buffer, row *wal.Row) error {
 		if err != nil {
 			return err
 		}
-		if err := p.deleted(b, row, old, &dbzHeader{newKeyHeader, newKey.schema, newKey.value}); err != nil {
+		if err := p.deleted(b, row, old, &transform.Header{Key: newKeyHeader, Schema: newKey.Schema, Value: newKey.Value}); err != nil {
 			return err
 		}
-		return p.created(b, row, row.Values, &dbzHeader{oldKeyHeader, oldKey.schema, oldKey.value})
+		return p.created(b, row, row.Values, &transform.Header{Key: oldKeyHeader, Schema: oldKey.Schema, Value: oldKey.Value})
 	}
 	return p.change(b, row, 'u', row.Values, row.Values, nil)
 }
 
 // keyChanged compares the columns of the primary key. An identity that does not
 // hold them says nothing about them.
-func (p *dbzPlan) keyChanged(old, values []wal.Value) bool {
+func (p *plan) keyChanged(old, values []wal.Value) bool {
 	for _, i := range p.key {
 		was, is := old[p.cols[i].index], values[p.cols[i].index]
 		if was.Kind != wal.Null && (was.Kind != is.Kind || string(was.Data) != string(is.Data)) {
@@ -368,7 +328,7 @@ func (p *dbzPlan) keyChanged(old, values []wal.Value) bool {
 }
 
 // deleted is a delete with the tombstone behind it.
-func (p *dbzPlan) deleted(b *record.Buffer, row *wal.Row, old []wal.Value, first *dbzHeader) error {
+func (p *plan) deleted(b *record.Buffer, row *wal.Row, old []wal.Value, first *transform.Header) error {
 	if err := p.change(b, row, 'd', old, nil, first); err != nil {
 		return err
 	}
@@ -376,72 +336,65 @@ func (p *dbzPlan) deleted(b *record.Buffer, row *wal.Row, old []wal.Value, first
 }
 
 // begin starts a record of this table, with its key and headers and no value.
-func (p *dbzPlan) begin(key []wal.Value, first *dbzHeader) *dbzRecord {
+func (p *plan) begin(key []wal.Value, first *transform.Header) *transform.Record {
 	r := &p.d.scratch
-	r.reset()
-	r.topic = p.topic
+	r.Reset()
+	r.Topic = p.topic
 	if first != nil {
-		r.headers = append(r.headers, *first)
+		r.Headers = append(r.Headers, *first)
 	}
-	r.headers = append(r.headers, p.d.context...)
+	r.Headers = append(r.Headers, p.d.context...)
 	p.data = key
 	return r
 }
 
 // change sends one change record through the chain.
-func (p *dbzPlan) change(b *record.Buffer, row *wal.Row, op byte, key, after []wal.Value, first *dbzHeader) error {
+func (p *plan) change(b *record.Buffer, row *wal.Row, op byte, key, after []wal.Value, first *transform.Header) error {
 	r := p.begin(key, first)
-	c := &dbzChange{op: op, shape: p.shape, row: row, table: p}
+	c := &transform.Change{Op: op, Shape: p.shape, Row: row, Table: p}
 	if after != nil {
-		c.after = func(i int) (connect.Value, error) { return p.value(after, i) }
+		c.After = func(i int) (connect.Value, error) { return p.value(after, i) }
 	}
-	r.source = c
+	r.Source = c
 	return p.pass(b, r, row)
 }
 
 // pass runs the chain. The table's own key, which an EventRouter replaces, is made
 // only for a chain that may not reach one.
-func (p *dbzPlan) pass(b *record.Buffer, r *dbzRecord, row *wal.Row) error {
-	if p.keySchema != nil && p.data != nil && p.d.needsKey() {
+func (p *plan) pass(b *record.Buffer, r *transform.Record, row *wal.Row) error {
+	if p.keySchema != nil && p.data != nil && p.d.chain.NeedsKey() {
 		key, err := p.keyOf(p.data)
 		if err != nil {
 			return err
 		}
-		r.key = key
+		r.Key = key
 	}
-	keep, err := p.d.pass(r)
+	keep, err := p.d.chain.Pass(r)
 	if err != nil || !keep {
 		return err
 	}
 	return p.d.emit(b, r, row)
 }
 
-// needsKey tells whether a record may keep the key of its table.
-func (d *debezium) needsKey() bool {
-	first := &d.chain[0]
-	_, routed := first.transform.(*eventRouter)
-	return !routed || first.predicate != nil
-}
-
 // keyOf is the struct of the primary key's columns; nothing for a table without.
-func (p *dbzPlan) keyOf(values []wal.Value) (dbzField, error) {
+func (p *plan) keyOf(values []wal.Value) (transform.Field, error) {
 	if p.keySchema == nil || values == nil {
-		return dbzField{}, nil
+		return transform.Field{}, nil
 	}
 	items := make([]connect.Value, len(p.key))
 	for n, i := range p.key {
 		v, err := p.value(values, i)
 		if err != nil {
-			return dbzField{}, err
+			return transform.Field{}, err
 		}
 		items[n] = v
 	}
-	return structOf(p.keySchema, items...)
+	return transform.StructOf(p.keySchema, items...)
 }
 
 // value decodes one column of a row. Debezium writes null for what it cannot
 // convert, as event.converting.failure.handling.mode says.
-func (p *dbzPlan) value(values []wal.Value, i int) (connect.Value, error) {
+func (p *plan) value(values []wal.Value, i int) (connect.Value, error) {
 	c := &p.cols[i]
 	v := values[c.index]
 	switch v.Kind {
@@ -457,42 +410,32 @@ func (p *dbzPlan) value(values []wal.Value, i int) (connect.Value, error) {
 	if err != nil {
 		if e, ok := errors.AsType[*connect.ConvertError](err); ok && e.Tolerated {
 			if !c.codec.Quiet() {
-				p.d.noticed(p.row, p.rel.Columns[c.index].Name, "the value is none that can be converted and is sent as null, as Debezium sends it (event.converting.failure.handling.mode)")
+				p.d.chain.Warn(p.row, p.rel.Columns[c.index].Name, "the value is none that can be converted and is sent as null, as Debezium sends it (event.converting.failure.handling.mode)")
 			}
 			return out, nil
 		}
-		return connect.Null, record.Reject(record.ReasonEncode, p.rel.Columns[c.index].Name, "%v", err)
+		return connect.Null, record.Reject(fault.ReasonEncode, p.rel.Columns[c.index].Name, "%v", err)
 	}
 	return out, nil
 }
 
 // placeholder stands for a value that the log does not have.
-func (p *dbzPlan) placeholder(i int) (connect.Value, error) {
-	switch s := p.shape.fields[i].Schema; {
+func (p *plan) placeholder(i int) (connect.Value, error) {
+	switch s := p.shape.Fields[i].Schema; {
 	case s.Type == connect.String:
 		return connect.StringValue(p.d.modes.Placeholder), nil
 	case s.Type == connect.Bytes && s.Name == "":
 		return connect.BufferValue([]byte(p.d.modes.Placeholder)), nil
 	}
-	name := p.shape.fields[i].Name
-	return connect.Null, record.Reject(record.ReasonMapping, name, "column %q is not in the log: the update left its TOASTed value alone; ALTER TABLE %s REPLICA IDENTITY FULL makes the log hold it", name, column.TableName(p.rel))
-}
-
-func millis(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
-
-// commitMillis stands for the time at which Debezium processes a row.
-func commitMillis(row *wal.Row) (int64, bool) {
-	if row == nil || row.Txn == nil || row.Txn.Time.IsZero() {
-		return 0, false
-	}
-	return row.Txn.Time.UnixMilli(), true
+	name := p.shape.Fields[i].Name
+	return connect.Null, record.Reject(fault.ReasonMapping, name, "column %q is not in the log: the update left its TOASTed value alone; ALTER TABLE %s REPLICA IDENTITY FULL makes the log hold it", name, column.TableName(p.rel))
 }
 
 // ReadsAll tells whether a record may have every column of its row.
-func (p *dbzPlan) ReadsAll() bool { return p.d.passes() || p.renames() }
+func (p *plan) ReadsAll() bool { return p.d.chain.Passes() || p.renames() }
 
 // Salvage gives the bytes of key and payload as PostgreSQL prints them.
-func (p *dbzPlan) Salvage(b *record.Buffer, row *wal.Row) record.Record {
+func (p *plan) Salvage(b *record.Buffer, row *wal.Row) record.Record {
 	rec := record.Record{Partition: record.AutoPartition, Row: row}
 	text := func(name string) []byte {
 		i := column.Index(p.rel, name)
@@ -505,8 +448,8 @@ func (p *dbzPlan) Salvage(b *record.Buffer, row *wal.Row) record.Record {
 		rec.Value = text(column.MessageBody)
 		return rec
 	}
-	rec.Key, rec.Value = text(p.d.router.key), text(p.d.router.payload)
-	b.Header(record.IdHeader, text(p.d.router.id))
+	rec.Key, rec.Value = text(p.d.router.Key), text(p.d.router.Payload)
+	b.Header(record.IdHeader, text(p.d.router.ID))
 	rec.Headers = b.TakeHeaders()
 	return rec
 }

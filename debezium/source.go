@@ -7,8 +7,8 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/debezium/connect"
 	"github.com/cdc-relay/cdc-relay/debezium/javaregex"
+	"github.com/cdc-relay/cdc-relay/debezium/transform"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/router/column"
 	"github.com/cdc-relay/cdc-relay/router/record"
 )
 
@@ -54,7 +54,7 @@ var blockSchema = namedStruct("event.block", 1, true,
 func text(s string) connect.Value { return connect.StringValue(s) }
 
 // sourceBlock says where a change comes from.
-func (d *debezium) sourceBlock(row *wal.Row, schema, table string) connect.Value {
+func (d *connector) sourceBlock(row *wal.Row, schema, table string) connect.Value {
 	at, xid := time.Time{}, uint32(0)
 	if row.Txn != nil {
 		at, xid = row.Txn.Time, row.Txn.XID
@@ -88,67 +88,12 @@ func unixMicros(t time.Time) int64 {
 	return t.UnixMicro()
 }
 
-// rowStruct is the row after the change, under the schema of its table.
-func (c *dbzChange) rowStruct() (dbzField, error) {
-	s := &connect.Schema{Type: connect.Struct, Name: c.shape.valueName, Fields: c.shape.fields}
-	if c.table != nil {
-		s = c.table.rowSchema
-	}
-	values := make([]connect.Value, len(c.shape.fields))
-	for i := range values {
-		v, err := c.after(i)
-		if err != nil {
-			return dbzField{}, err
-		}
-		values[i] = v
-	}
-	return structOf(s, values...)
-}
+// RowSchema is that of the table's rows.
+func (p *plan) RowSchema() *connect.Schema { return p.rowSchema }
 
-// unwrap is ExtractNewRecordState with its defaults.
-type unwrap struct {
-	deletes, tombstones bool // what is kept of a delete: itself as a tombstone, the tombstone behind it
-}
-
-func newUnwrap(o *ownerOptions) transform {
-	switch mode := o.word("delete.tombstone.handling.mode", "tombstone"); mode {
-	case "drop":
-		return &unwrap{}
-	case "tombstone":
-		return &unwrap{tombstones: true}
-	case "delete-to-tombstone":
-		return &unwrap{deletes: true}
-	default:
-		o.fail("delete.tombstone.handling.mode", "%q is not carried; tombstone, drop and delete-to-tombstone are", mode)
-		return nil
-	}
-}
-
-func (t *unwrap) apply(_ *debezium, r *dbzRecord) (bool, error) {
-	if r.source == nil {
-		return !r.isNull() || t.tombstones, nil
-	}
-	switch r.source.op {
-	case 't':
-		return false, nil
-	case 'd':
-		r.source, r.value = nil, dbzField{}
-		return t.deletes, nil
-	}
-	v, err := r.source.rowStruct()
-	if err != nil {
-		return false, err
-	}
-	r.source, r.value = nil, v
-	return true, nil
-}
-
-// envelope is the value that Debezium gives a change of a table.
-func (d *debezium) envelope(c *dbzChange) (dbzField, error) {
-	p := c.table
-	if p == nil {
-		return c.rowStruct()
-	}
+// Envelope is the value that Debezium gives a change of a table.
+func (p *plan) Envelope(c *transform.Change) (transform.Field, error) {
+	d := p.d
 	if p.envelope == nil {
 		p.envelope = namedStruct(d.modes.SchemaNames.SchemaName(p.topic+".Envelope"), 2, false,
 			connect.Field{Name: "before", Schema: p.rowSchema}, connect.Field{Name: "after", Schema: p.rowSchema},
@@ -156,37 +101,37 @@ func (d *debezium) envelope(c *dbzChange) (dbzField, error) {
 			member("op", connect.String, false), member("ts_ms", connect.Int64, true), member("ts_us", connect.Int64, true), member("ts_ns", connect.Int64, true))
 	}
 	before, after := connect.Null, connect.Null
-	if ch := c.row.Change; ch != nil && ch.Old != nil && c.op != 'c' {
-		old := &dbzChange{shape: c.shape, table: p, after: func(i int) (connect.Value, error) { return p.oldValue(ch.Old, i) }}
-		v, err := old.rowStruct()
+	if ch := c.Row.Change; ch != nil && ch.Old != nil && c.Op != 'c' {
+		old := &transform.Change{Shape: c.Shape, Table: p, After: func(i int) (connect.Value, error) { return p.oldValue(ch.Old, i) }}
+		v, err := old.RowStruct()
 		if err != nil {
-			return dbzField{}, err
+			return transform.Field{}, err
 		}
-		before = v.value
+		before = v.Value
 	}
-	if c.after != nil {
-		v, err := c.rowStruct()
+	if c.After != nil {
+		v, err := c.RowStruct()
 		if err != nil {
-			return dbzField{}, err
+			return transform.Field{}, err
 		}
-		after = v.value
+		after = v.Value
 	}
 	at := time.Time{}
-	if c.row.Txn != nil {
-		at = c.row.Txn.Time
+	if c.Row.Txn != nil {
+		at = c.Row.Txn.Time
 	}
-	return structOf(p.envelope, before, after, d.sourceBlock(c.row, p.rel.Namespace, p.rel.Name), connect.Null,
-		text(string(c.op)), connect.Int64Value(unixMillis(at)), connect.Int64Value(unixMicros(at)), connect.Int64Value(unixMicros(at)*1000))
+	return transform.StructOf(p.envelope, before, after, d.sourceBlock(c.Row, p.rel.Namespace, p.rel.Name), connect.Null,
+		text(string(c.Op)), connect.Int64Value(unixMillis(at)), connect.Int64Value(unixMicros(at)), connect.Int64Value(unixMicros(at)*1000))
 }
 
 // oldValue is a column of the row before. The log leaves out what is not in the
 // replica identity; a required column then has the zero of its type.
-func (p *dbzPlan) oldValue(old []wal.Value, i int) (connect.Value, error) {
+func (p *plan) oldValue(old []wal.Value, i int) (connect.Value, error) {
 	v, err := p.value(old, i)
-	if err != nil || !v.IsNull() || p.shape.fields[i].Schema.Optional {
+	if err != nil || !v.IsNull() || p.shape.Fields[i].Schema.Optional {
 		return v, err
 	}
-	switch s := p.shape.fields[i].Schema; s.Type {
+	switch s := p.shape.Fields[i].Schema; s.Type {
 	case connect.String:
 		return text(""), nil
 	case connect.Int16:
@@ -207,7 +152,7 @@ func (p *dbzPlan) oldValue(old []wal.Value, i int) (connect.Value, error) {
 }
 
 // message sends a logical message on its way.
-func (p *dbzPlan) message(b *record.Buffer, row *wal.Row) error {
+func (p *plan) message(b *record.Buffer, row *wal.Row) error {
 	d := p.d
 	prefix := p.rel.Name
 	if len(row.Values) > 1 {
@@ -218,74 +163,41 @@ func (p *dbzPlan) message(b *record.Buffer, row *wal.Row) error {
 	}
 	content := row.Values[0].Data
 	r := &d.scratch
-	r.reset()
-	r.topic = p.topic
-	key, err := structOf(messageKeySchema, text(prefix))
+	r.Reset()
+	r.Topic = p.topic
+	key, err := transform.StructOf(messageKeySchema, text(prefix))
 	if err != nil {
 		return err
 	}
-	r.key = key
+	r.Key = key
 	at := time.Time{}
 	if row.Txn != nil {
 		at = row.Txn.Time
 	}
-	body, err := structOf(messageBlockSchema, text(prefix), connect.BufferValue(content))
+	body, err := transform.StructOf(messageBlockSchema, text(prefix), connect.BufferValue(content))
 	if err != nil {
 		return err
 	}
-	r.value, err = structOf(messageSchema, text("m"), connect.Int64Value(unixMillis(at)), d.sourceBlock(row, "", ""), connect.Null, body.value)
+	r.Value, err = transform.StructOf(messageSchema, text("m"), connect.Int64Value(unixMillis(at)), d.sourceBlock(row, "", ""), connect.Null, body.Value)
 	if err != nil {
 		return err
 	}
-	for i := range d.chain {
-		if t, ok := d.chain[i].transform.(*decode); ok {
-			t.row, t.content = row, content
-		}
-	}
-	keep, err := d.pass(r)
+	d.chain.Message(row, content, messageSchema)
+	keep, err := d.chain.Pass(r)
 	if err != nil || !keep {
 		return err
 	}
 	return d.emit(b, r, row)
 }
 
-const messageName = "io.debezium.connector.postgresql.MessageValue"
-
 var (
 	messageKeySchema   = namedStruct("io.debezium.connector.postgresql.MessageKey", 1, false, member("prefix", connect.String, true))
 	messageBlockSchema = namedStruct("io.debezium.connector.postgresql.Message", 1, false,
 		member("prefix", connect.String, true), member("content", connect.Bytes, true))
-	messageSchema = namedStruct(messageName, 1, false,
+	messageSchema = namedStruct("io.debezium.connector.postgresql.MessageValue", 1, false,
 		member("op", connect.String, false), member("ts_ms", connect.Int64, true), connect.Field{Name: "source", Schema: sourceSchema},
 		connect.Field{Name: "transaction", Schema: blockSchema}, connect.Field{Name: "message", Schema: messageBlockSchema})
 )
-
-// decode is DecodeLogicalDecodingMessageContent: a message whose content is a JSON
-// object goes on as if a row with its members had been inserted.
-type decode struct {
-	expander *expander
-	row      *wal.Row // the message in hand
-	content  []byte
-}
-
-func newDecode(o *ownerOptions) transform {
-	return &decode{expander: newExpander("", o.bool("fields.null.include", false), false)}
-}
-
-func (t *decode) apply(_ *debezium, r *dbzRecord) (bool, error) {
-	if r.source != nil || r.value.schema != messageSchema {
-		return true, nil
-	}
-	x := t.expander.Expand(connect.StringSchema, connect.TextValue(t.content))
-	if x.Outcome != connect.Expanded {
-		return false, record.Reject(record.ReasonMapping, column.MessageBody, "the content of the logical message cannot be parsed as a JSON object: %v; message.prefix.include.list keeps messages of others out", x.Reason)
-	}
-	shape := &dbzShape{fields: x.Schema.Fields, valueName: messageName + ".Envelope", router: map[*eventRouter]*routedShape{}}
-	items := x.Value.Items()
-	r.source = &dbzChange{op: 'c', shape: shape, row: t.row, after: func(i int) (connect.Value, error) { return items[i], nil }}
-	r.value, r.key = dbzField{}, dbzField{}
-	return true, nil
-}
 
 var (
 	heartbeatKeySchema = namedStruct("io.debezium.connector.common.ServerNameKey", 1, false, member("serverName", connect.String, false))
@@ -293,27 +205,27 @@ var (
 )
 
 // Heartbeat is how often Debezium writes a heartbeat, and where to.
-func (d *debezium) Heartbeat() (every time.Duration, topic string) {
+func (d *connector) Heartbeat() (every time.Duration, topic string) {
 	return d.heartbeat, d.heartbeatTopic
 }
 
 // Counts reports whether provide.transaction.metadata is on, which counts the rows of a
 // transaction.
-func (d *debezium) Counts() bool { return d.transactions != nil }
+func (d *connector) Counts() bool { return d.transactions != nil }
 
 // Beat appends a heartbeat.
-func (d *debezium) Beat(b *record.Buffer, now time.Time) error {
+func (d *connector) Beat(b *record.Buffer, now time.Time) error {
 	r := &d.scratch
-	r.reset()
-	r.topic, r.hasPartition = d.heartbeatTopic, true
+	r.Reset()
+	r.Topic, r.HasPartition = d.heartbeatTopic, true
 	var err error
-	if r.key, err = structOf(heartbeatKeySchema, text(d.prefix)); err != nil {
+	if r.Key, err = transform.StructOf(heartbeatKeySchema, text(d.prefix)); err != nil {
 		return err
 	}
-	if r.value, err = structOf(heartbeatSchema, connect.Int64Value(now.UnixMilli())); err != nil {
+	if r.Value, err = transform.StructOf(heartbeatSchema, connect.Int64Value(now.UnixMilli())); err != nil {
 		return err
 	}
-	keep, err := d.pass(r)
+	keep, err := d.chain.Pass(r)
 	if err == nil && keep {
 		err = d.emit(b, r, nil)
 	}
@@ -324,7 +236,7 @@ func (d *debezium) Beat(b *record.Buffer, now time.Time) error {
 }
 
 // checkHeartbeat tries one, so that what no converter can write is refused at load.
-func (d *debezium) checkHeartbeat() error {
+func (d *connector) checkHeartbeat() error {
 	if d.heartbeat == 0 {
 		return nil
 	}
@@ -351,7 +263,7 @@ var (
 )
 
 // begin announces the transaction of its first row.
-func (t *transactions) begin(b *record.Buffer, d *debezium, row *wal.Row) error {
+func (t *transactions) begin(b *record.Buffer, d *connector, row *wal.Row) error {
 	if t == nil || row.Txn == nil {
 		return nil
 	}
@@ -383,7 +295,7 @@ func (t *transactions) count(row *wal.Row) {
 }
 
 // end closes it.
-func (t *transactions) end(b *record.Buffer, d *debezium, row *wal.Row) error {
+func (t *transactions) end(b *record.Buffer, d *connector, row *wal.Row) error {
 	if t == nil || !t.open || row.Txn == nil || t.txn != uint64(row.Txn.Commit) {
 		return nil
 	}
@@ -394,13 +306,13 @@ func (t *transactions) end(b *record.Buffer, d *debezium, row *wal.Row) error {
 	return nil
 }
 
-func (t *transactions) send(b *record.Buffer, d *debezium, row *wal.Row, status string) error {
+func (t *transactions) send(b *record.Buffer, d *connector, row *wal.Row, status string) error {
 	r := &d.scratch
-	r.reset()
-	r.topic = d.prefix + ".transaction"
+	r.Reset()
+	r.Topic = d.prefix + ".transaction"
 	id := strconv.FormatUint(uint64(row.Txn.XID), 10) + ":" + strconv.FormatUint(uint64(row.LSN), 10)
 	var err error
-	if r.key, err = structOf(transactionKeySchema, text(id)); err != nil {
+	if r.Key, err = transform.StructOf(transactionKeySchema, text(id)); err != nil {
 		return err
 	}
 	count, collections := connect.Null, connect.Null
@@ -409,19 +321,19 @@ func (t *transactions) send(b *record.Buffer, d *debezium, row *wal.Row, status 
 		var items []connect.Value
 		for i, name := range t.tables {
 			total += t.counts[i]
-			v, err := structOf(collectionSchema, text(name), connect.Int64Value(t.counts[i]))
+			v, err := transform.StructOf(collectionSchema, text(name), connect.Int64Value(t.counts[i]))
 			if err != nil {
 				return err
 			}
-			items = append(items, v.value)
+			items = append(items, v.Value)
 		}
 		count, collections = connect.Int64Value(total), connect.ArrayValue(items)
 	}
-	r.value, err = structOf(transactionSchema, text(status), text(id), count, collections, connect.Int64Value(unixMillis(row.Txn.Time)))
+	r.Value, err = transform.StructOf(transactionSchema, text(status), text(id), count, collections, connect.Int64Value(unixMillis(row.Txn.Time)))
 	if err != nil {
 		return err
 	}
-	keep, err := d.pass(r)
+	keep, err := d.chain.Pass(r)
 	if err != nil || !keep {
 		return err
 	}

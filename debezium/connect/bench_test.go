@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/cdc-relay/cdc-relay/debezium/connect"
+	"github.com/cdc-relay/cdc-relay/debezium/connect/converter"
+	"github.com/cdc-relay/cdc-relay/debezium/connect/expand"
 )
 
 func BenchmarkDecode(b *testing.B) {
@@ -25,30 +27,30 @@ func BenchmarkDecode(b *testing.B) {
 const order = `{"order":{"id":7,"lines":[{"sku":"A","qty":1},{"sku":"B","qty":2}],"note":null,"addr":{"zip":"0800"}},"tags":["x","y"],"total":12.5}`
 
 func BenchmarkExpand(b *testing.B) {
-	e := connect.NewExpander(connect.ExpandOptions{Root: "payload"})
+	e := expand.New(expand.Options{Root: "payload"})
 	v := connect.StringValue(order)
 	b.SetBytes(int64(len(order)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if x := e.Expand(connect.OptionalStringSchema, v); x.Outcome != connect.Expanded {
+		if x := e.Expand(connect.OptionalStringSchema, v); x.Outcome != expand.Expanded {
 			b.Fatal(x.Reason)
 		}
 	}
 }
 
 func BenchmarkConverter(b *testing.B) {
-	expanded := connect.NewExpander(connect.ExpandOptions{Root: "payload"}).Expand(nil, connect.StringValue(order))
+	expanded := expand.New(expand.Options{Root: "payload"}).Expand(nil, connect.StringValue(order))
 	text := connect.StringValue(strings.Repeat(`{"a": "é"}`, 100))
 	no := map[string]string{"schemas.enable": "false"}
 	for name, c := range map[string]struct {
-		converter connect.Converter
+		converter converter.Converter
 		schema    *connect.Schema
 		value     connect.Value
 	}{
 		"json-text":     {converterOf(b, jsonic, no), connect.OptionalStringSchema, text},
 		"json-struct":   {converterOf(b, jsonic, no), expanded.Schema, expanded.Value},
 		"json-schema":   {converterOf(b, jsonic, nil), expanded.Schema, expanded.Value},
-		"string-text":   {converterOf(b, connect.ClassString, nil), connect.OptionalStringSchema, text},
+		"string-text":   {converterOf(b, converter.ClassString, nil), connect.OptionalStringSchema, text},
 		"simple-struct": {converterOf(b, simple, nil), expanded.Schema, expanded.Value},
 	} {
 		b.Run(name, func(b *testing.B) {

@@ -6,12 +6,14 @@ import (
 	"testing"
 
 	"github.com/cdc-relay/cdc-relay/debezium/connect"
+	"github.com/cdc-relay/cdc-relay/debezium/connect/codec"
+	"github.com/cdc-relay/cdc-relay/debezium/connect/converter"
 )
 
 const (
-	simple = connect.ClassSimpleHeader
-	text   = connect.ClassString
-	jsonic = connect.ClassJSON
+	simple = converter.ClassSimpleHeader
+	text   = converter.ClassString
+	jsonic = converter.ClassJSON
 )
 
 func TestCodec_EachType(t *testing.T) {
@@ -66,8 +68,8 @@ func TestCodec_EachType(t *testing.T) {
 		}
 		if c.typ == "domain:d:text[]" { // a domain over an array, not an array of a domain
 			base := typeOf(t, "text[]")
-			modes, _ := connect.ParseModes(nil)
-			codec, err := connect.NewCodec(connect.Column{Name: "c", Type: connect.TypeInfo{OID: 20_001, Name: "d", TypeMod: -1, Base: &base}}, modes)
+			modes, _ := codec.ParseModes(nil)
+			codec, err := codec.New(codec.Column{Name: "c", Type: codec.TypeInfo{OID: 20_001, Name: "d", TypeMod: -1, Base: &base}}, modes)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -89,13 +91,13 @@ func TestCodec_EachType(t *testing.T) {
 }
 
 func TestNewCodec_AbsentAndUnsupported(t *testing.T) {
-	modes, _ := connect.ParseModes(nil)
+	modes, _ := codec.ParseModes(nil)
 	for typ, absent := range map[string]bool{
 		"unknown:pg_lsn": true, "unknown:comp": true, "money[]": true, "name[]": true, "interval[]": true, "xml[]": true, "varbit(3)[]": true,
 		"point[]": true, "domain:pos:integer[]": true, "unknown:xid[]": true,
 		"box": true, "tsvector[]": false, "geometry": false, "vector": false, "bit(3)[]": false,
 	} {
-		_, err := connect.NewCodec(connect.Column{Name: "c", Type: typeOf(t, typ)}, modes)
+		_, err := codec.New(codec.Column{Name: "c", Type: typeOf(t, typ)}, modes)
 		var unsupported *connect.UnsupportedError
 		if absent != errors.Is(err, connect.ErrAbsent) || absent == errors.As(err, &unsupported) {
 			t.Errorf("%s: %v, want absent %t", typ, err, absent)
@@ -103,7 +105,7 @@ func TestNewCodec_AbsentAndUnsupported(t *testing.T) {
 	}
 	negative := typeOf(t, "numeric")
 	negative.TypeMod = (5<<16 | (-2 & 0x7ff)) + 4
-	if _, err := connect.NewCodec(connect.Column{Name: "c", Type: negative}, modes); err == nil || !strings.Contains(err.Error(), "negative scale") {
+	if _, err := codec.New(codec.Column{Name: "c", Type: negative}, modes); err == nil || !strings.Contains(err.Error(), "negative scale") {
 		t.Errorf("numeric(5,-2): %v", err)
 	}
 }
@@ -132,7 +134,7 @@ func TestDecode_RefusesWhatIsNotOfTheType(t *testing.T) {
 }
 
 func TestDecode_FailureModes(t *testing.T) {
-	tolerated := func(codec *connect.Codec, text string) (connect.Value, bool) {
+	tolerated := func(codec *codec.Codec, text string) (connect.Value, bool) {
 		v, err := codec.Decode([]byte(text))
 		var failed *connect.ConvertError
 		if !errors.As(err, &failed) {
@@ -197,9 +199,9 @@ func TestDefaults(t *testing.T) {
 			t.Errorf("%s in mode string: got %s, want %s", typ, got, want)
 		}
 	}
-	modes := connect.DefaultModes()
+	modes := codec.DefaultModes()
 	modes.DoubledQuotes = true
-	codec, err := connect.NewCodec(connect.Column{Name: "c", Type: typeOf(t, "text"), Default: "'it''s'::text"}, modes)
+	codec, err := codec.New(codec.Column{Name: "c", Type: typeOf(t, "text"), Default: "'it''s'::text"}, modes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,19 +211,19 @@ func TestDefaults(t *testing.T) {
 }
 
 func TestSchema_JSON(t *testing.T) {
-	modes := connect.DefaultModes()
+	modes := codec.DefaultModes()
 	for _, c := range []struct {
-		column connect.Column
+		column codec.Column
 		want   string
 	}{
-		{connect.Column{Type: typeOf(t, "text"), NotNull: true}, `{"type":"string","optional":false}`},
-		{connect.Column{Type: typeOf(t, "numeric(6,2)"), Default: "1.50"}, `{"type":"bytes","optional":true,"name":"org.apache.kafka.connect.data.Decimal","version":1,"parameters":{"scale":"2","connect.decimal.precision":"6"},"default":"AJY="}`},
-		{connect.Column{Type: typeOf(t, "enum:mood:sad,ok"), Default: "'sad'::mood"}, `{"type":"string","optional":true,"name":"io.debezium.data.Enum","version":1,"parameters":{"allowed":"sad,ok"},"default":"sad"}`},
-		{connect.Column{Type: typeOf(t, "timestamp"), Default: "now()", Comment: "é😀"}, `{"type":"int64","optional":true,"name":"io.debezium.time.MicroTimestamp","version":1,"doc":"é\uD83D\uDE00","default":0}`},
-		{connect.Column{Name: "payload", Type: typeOf(t, "jsonb"), Source: true}, `{"type":"string","optional":true,"name":"io.debezium.data.Json","version":1,"parameters":{"__debezium.source.column.type":"JSONB","__debezium.source.column.length":"2147483647","__debezium.source.column.scale":"0","__debezium.source.column.name":"payload"}}`},
-		{connect.Column{Name: "v", Type: typeOf(t, "varchar(255)"), Source: true}, `{"type":"string","optional":true,"parameters":{"__debezium.source.column.type":"VARCHAR","__debezium.source.column.length":"255","__debezium.source.column.scale":"0","__debezium.source.column.name":"v"}}`},
+		{codec.Column{Type: typeOf(t, "text"), NotNull: true}, `{"type":"string","optional":false}`},
+		{codec.Column{Type: typeOf(t, "numeric(6,2)"), Default: "1.50"}, `{"type":"bytes","optional":true,"name":"org.apache.kafka.connect.data.Decimal","version":1,"parameters":{"scale":"2","connect.decimal.precision":"6"},"default":"AJY="}`},
+		{codec.Column{Type: typeOf(t, "enum:mood:sad,ok"), Default: "'sad'::mood"}, `{"type":"string","optional":true,"name":"io.debezium.data.Enum","version":1,"parameters":{"allowed":"sad,ok"},"default":"sad"}`},
+		{codec.Column{Type: typeOf(t, "timestamp"), Default: "now()", Comment: "é😀"}, `{"type":"int64","optional":true,"name":"io.debezium.time.MicroTimestamp","version":1,"doc":"é\uD83D\uDE00","default":0}`},
+		{codec.Column{Name: "payload", Type: typeOf(t, "jsonb"), Source: true}, `{"type":"string","optional":true,"name":"io.debezium.data.Json","version":1,"parameters":{"__debezium.source.column.type":"JSONB","__debezium.source.column.length":"2147483647","__debezium.source.column.scale":"0","__debezium.source.column.name":"payload"}}`},
+		{codec.Column{Name: "v", Type: typeOf(t, "varchar(255)"), Source: true}, `{"type":"string","optional":true,"parameters":{"__debezium.source.column.type":"VARCHAR","__debezium.source.column.length":"255","__debezium.source.column.scale":"0","__debezium.source.column.name":"v"}}`},
 	} {
-		codec, err := connect.NewCodec(c.column, modes)
+		codec, err := codec.New(c.column, modes)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -230,7 +232,7 @@ func TestSchema_JSON(t *testing.T) {
 		}
 	}
 	modes.HstoreMap = true
-	codec, err := connect.NewCodec(connect.Column{Type: typeOf(t, "hstore")}, modes)
+	codec, err := codec.New(codec.Column{Type: typeOf(t, "hstore")}, modes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,14 +244,14 @@ func TestSchema_JSON(t *testing.T) {
 func TestParseModes_RefusesBadWords(t *testing.T) {
 	for name, value := range map[string]string{"time.precision.mode": "structured", "decimal.handling.mode": "exact", "binary.handling.mode": "raw", "hstore.handling.mode": "x",
 		"interval.handling.mode": "x", "money.fraction.digits": "-1", "include.unknown.datatypes": "yes", "event.converting.failure.handling.mode": "ignore", "schema.name.adjustment.mode": "x", "field.name.adjustment.mode": "x"} {
-		_, err := connect.ParseModes(map[string]string{name: value})
+		_, err := codec.ParseModes(map[string]string{name: value})
 		var bad *connect.OptionError
 		if !errors.As(err, &bad) || bad.Option != name {
 			t.Errorf("%s=%s: %v", name, value, err)
 		}
 	}
-	for _, name := range connect.ModeOptions {
-		if _, err := connect.ParseModes(map[string]string{name: "\x00"}); err == nil && name != "unavailable.value.placeholder" {
+	for _, name := range codec.ModeOptions {
+		if _, err := codec.ParseModes(map[string]string{name: "\x00"}); err == nil && name != "unavailable.value.placeholder" {
 			t.Errorf("%s is not read", name)
 		}
 	}
@@ -260,7 +262,7 @@ func TestNameMode(t *testing.T) {
 		{"avro", "my-app.public.1", "my_app.public.1", "my_app_public_1"}, {"avro", "1x", "_1x", "_1x"}, {"avro_unicode", "1_", "_u0031_u005f", "_u0031_u005f"}, {"avro", "é", "_", "_"}, {"avro", "😀", "__", "__"},
 		{"avro_unicode", "a-b", "a_u002db", "a_u002db"}, {"none", "a-b", "a-b", "a-b"}, {"avro", "ok", "ok", "ok"},
 	} {
-		modes, err := connect.ParseModes(map[string]string{"schema.name.adjustment.mode": c.mode})
+		modes, err := codec.ParseModes(map[string]string{"schema.name.adjustment.mode": c.mode})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cdc-relay/cdc-relay/debezium/connect"
+	"github.com/cdc-relay/cdc-relay/debezium/connect/converter"
 )
 
 func TestConverters(t *testing.T) {
@@ -47,24 +48,24 @@ func TestConverters(t *testing.T) {
 		{jsonic, no, row.Fields[1].Schema, nulls, "error: Invalid type for STRING: class org.apache.kafka.connect.data.Struct"},
 		{jsonic, no, nil, amount, "error: Java class java.math.BigDecimal does not have corresponding schema type."},
 		{jsonic, map[string]string{"schemas.enable": "false", "decimal.format": "numeric"}, decimal.Schema, amount, "1.50"},
-		{connect.ClassByteArray, nil, connect.OptionalBytesSchema, connect.BufferValue([]byte{1, 255}), "\x01\xff"},
-		{connect.ClassByteArray, nil, connect.OptionalBytesSchema, connect.Null, "<null>"},
-		{connect.ClassByteArray, nil, connect.OptionalStringSchema, connect.Null, "error: Invalid schema type for ByteArrayConverter: STRING"},
-		{connect.ClassByteArray, nil, nil, connect.StringValue("x"), "error: ByteArrayConverter is not compatible with objects of type class java.lang.String"},
-		{connect.ClassBinaryData, nil, connect.OptionalBytesSchema, connect.BufferValue(nil), ""},
-		{connect.ClassBinaryData, nil, nil, connect.Null, "<null>"},
-		{connect.ClassBinaryData, nil, connect.OptionalStringSchema, connect.Null, "error: A value of type STRING requires a delegate.converter.type to be configured"},
-		{connect.ClassBinaryData, map[string]string{"delegate.converter.type": jsonic, "delegate.converter.type.schemas.enable": "false"}, connect.OptionalStringSchema, connect.StringValue("a"), `"a"`},
-		{connect.ClassDebeziumByteArray, map[string]string{"delegate.converter.type": text}, connect.OptionalBytesSchema, connect.BufferValue([]byte{1}), "java.nio.HeapByteBuffer[pos=0 lim=1 cap=1]"},
-		{connect.ClassInteger, nil, connect.Int32Schema, connect.Int32Value(-2), "\xff\xff\xff\xfe"},
-		{connect.ClassInteger, nil, connect.Int64Schema, connect.Int64Value(1), "error: Failed to serialize to integer (was class java.lang.Long)"},
-		{connect.ClassLong, nil, connect.Int64Schema, connect.Int64Value(1), "\x00\x00\x00\x00\x00\x00\x00\x01"},
-		{connect.ClassShort, nil, nil, connect.Int16Value(258), "\x01\x02"},
-		{connect.ClassFloat, nil, nil, connect.Float32Value(1), "\x3f\x80\x00\x00"},
-		{connect.ClassDouble, nil, nil, connect.Float64Value(1), "\x3f\xf0\x00\x00\x00\x00\x00\x00"},
-		{connect.ClassDouble, nil, nil, connect.Null, "<null>"},
-		{connect.ClassBoolean, nil, connect.OptionalBooleanSchema, connect.BooleanValue(true), "\x01"},
-		{connect.ClassBoolean, nil, connect.StringSchema, connect.Null, "error: Invalid schema type for BooleanConverter: STRING"},
+		{converter.ClassByteArray, nil, connect.OptionalBytesSchema, connect.BufferValue([]byte{1, 255}), "\x01\xff"},
+		{converter.ClassByteArray, nil, connect.OptionalBytesSchema, connect.Null, "<null>"},
+		{converter.ClassByteArray, nil, connect.OptionalStringSchema, connect.Null, "error: Invalid schema type for ByteArrayConverter: STRING"},
+		{converter.ClassByteArray, nil, nil, connect.StringValue("x"), "error: ByteArrayConverter is not compatible with objects of type class java.lang.String"},
+		{converter.ClassBinaryData, nil, connect.OptionalBytesSchema, connect.BufferValue(nil), ""},
+		{converter.ClassBinaryData, nil, nil, connect.Null, "<null>"},
+		{converter.ClassBinaryData, nil, connect.OptionalStringSchema, connect.Null, "error: A value of type STRING requires a delegate.converter.type to be configured"},
+		{converter.ClassBinaryData, map[string]string{"delegate.converter.type": jsonic, "delegate.converter.type.schemas.enable": "false"}, connect.OptionalStringSchema, connect.StringValue("a"), `"a"`},
+		{converter.ClassDebeziumByteArray, map[string]string{"delegate.converter.type": text}, connect.OptionalBytesSchema, connect.BufferValue([]byte{1}), "java.nio.HeapByteBuffer[pos=0 lim=1 cap=1]"},
+		{converter.ClassInteger, nil, connect.Int32Schema, connect.Int32Value(-2), "\xff\xff\xff\xfe"},
+		{converter.ClassInteger, nil, connect.Int64Schema, connect.Int64Value(1), "error: Failed to serialize to integer (was class java.lang.Long)"},
+		{converter.ClassLong, nil, connect.Int64Schema, connect.Int64Value(1), "\x00\x00\x00\x00\x00\x00\x00\x01"},
+		{converter.ClassShort, nil, nil, connect.Int16Value(258), "\x01\x02"},
+		{converter.ClassFloat, nil, nil, connect.Float32Value(1), "\x3f\x80\x00\x00"},
+		{converter.ClassDouble, nil, nil, connect.Float64Value(1), "\x3f\xf0\x00\x00\x00\x00\x00\x00"},
+		{converter.ClassDouble, nil, nil, connect.Null, "<null>"},
+		{converter.ClassBoolean, nil, connect.OptionalBooleanSchema, connect.BooleanValue(true), "\x01"},
+		{converter.ClassBoolean, nil, connect.StringSchema, connect.Null, "error: Invalid schema type for BooleanConverter: STRING"},
 		{simple, nil, row, nulls, `{"n":5,"t":null}`},
 		{simple, nil, nil, connect.BufferValue([]byte{}), ""},
 		{simple, nil, nil, connect.DateValue(86_400_000), "1970-01-02"},
@@ -89,23 +90,23 @@ func TestNewConverter_Refuses(t *testing.T) {
 		{jsonic, map[string]string{"decimal.format": "TEXT"}, "decimal.format"},
 		{jsonic, map[string]string{"schemas.cache.size": "x"}, "schemas.cache.size"},
 		{text, map[string]string{"converter.encoding": "EBCDIC"}, "converter.encoding"},
-		{connect.ClassBinaryData, map[string]string{"delegate.converter.type": simple}, "delegate.converter.type"},
-		{connect.ClassBinaryData, map[string]string{"delegate.converter.type.schemas.enable": "true"}, "delegate.converter.type.schemas.enable"},
-		{connect.ClassBinaryData, map[string]string{"delegate.converter.type": jsonic, "delegate.converter.type.x": "1"}, "delegate.converter.type.x"},
-		{connect.ClassByteArray, map[string]string{"delegate.converter.type": jsonic}, "delegate.converter.type"},
+		{converter.ClassBinaryData, map[string]string{"delegate.converter.type": simple}, "delegate.converter.type"},
+		{converter.ClassBinaryData, map[string]string{"delegate.converter.type.schemas.enable": "true"}, "delegate.converter.type.schemas.enable"},
+		{converter.ClassBinaryData, map[string]string{"delegate.converter.type": jsonic, "delegate.converter.type.x": "1"}, "delegate.converter.type.x"},
+		{converter.ClassByteArray, map[string]string{"delegate.converter.type": jsonic}, "delegate.converter.type"},
 	} {
-		_, err := connect.NewConverter(c.class, c.options)
+		_, err := converter.New(c.class, c.options)
 		var bad *connect.OptionError
 		if !errors.As(err, &bad) || bad.Option != c.option || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s %v: %v", c.class, c.options, err)
 		}
 	}
-	for _, class := range connect.ConverterClasses() {
-		if _, err := connect.NewConverter(class, nil); err != nil {
+	for _, class := range converter.Classes() {
+		if _, err := converter.New(class, nil); err != nil {
 			t.Errorf("%s: %v", class, err)
 		}
-		if connect.IsDataConverter(class) == (class == simple) {
-			t.Errorf("%s: data converter is %t", class, connect.IsDataConverter(class))
+		if converter.IsDataConverter(class) == (class == simple) {
+			t.Errorf("%s: data converter is %t", class, converter.IsDataConverter(class))
 		}
 	}
 }

@@ -1,16 +1,19 @@
-// Package connect is the data model of Kafka Connect and what Debezium's
-// PostgreSQL connector makes of a column in it: schemas, values, the codecs
-// from a column's text form, the expansion of JSON text into structs, and the
-// converters that write keys, values and headers.
+// Package connect is the data model of Kafka Connect: schemas, values, and their JSON. The folders
+// below make values and write them:
 //
-// It is pure and imports nothing of this module. The order of use:
+//   - codec: a column's text to a value, as Debezium's PostgreSQL connector makes it.
+//   - expand: JSON text to a struct.
+//   - converter: values to the bytes of keys, values and headers.
+//   - java: the algorithms of Java whose output is visible.
 //
-//	modes, err := ParseModes(properties)          // once
-//	codec, err := NewCodec(column, modes)         // once for each relation and column
-//	value, err := codec.Decode(text)                      // each row
-//	value = codec.Schema.Or(value)                        // where Connect substitutes the default
-//	converter, err := NewConverter(class, options) // once
-//	dst, null, err := converter.Append(dst, codec.Schema, value)
+// It is pure and imports nothing of this module but java. The order of use:
+//
+//	modes, err := codec.ParseModes(properties)        // once
+//	column, err := codec.New(column, modes)           // once for each relation and column
+//	value, err := column.Decode(text)                 // each row
+//	value = column.Schema.Or(value)                   // where Connect substitutes the default
+//	converter, err := converter.New(class, options)   // once
+//	dst, null, err := converter.Append(dst, column.Schema, value)
 //
 // It promises:
 //

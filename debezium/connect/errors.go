@@ -23,7 +23,8 @@ type DataError struct{ Cause string }
 
 func (e *DataError) Error() string { return e.Cause }
 
-func dataError(format string, args ...any) error {
+// DataErrorf makes a DataError.
+func DataErrorf(format string, args ...any) error {
 	return &DataError{Cause: fmt.Sprintf(format, args...)}
 }
 

@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/cdc-relay/cdc-relay/debezium/connect"
+	"github.com/cdc-relay/cdc-relay/debezium/connect/codec"
+	"github.com/cdc-relay/cdc-relay/debezium/connect/expand"
 )
 
 // fuzzTypes give each parser one letter of the fuzz input.
@@ -22,7 +24,7 @@ func FuzzDecode(f *testing.F) {
 		`{"2024-02-29 11:14:15+00"}`, `{"\"a\"=>\"1\""}`, "t", "x", "{}"} {
 		f.Add(uint8(i), text)
 	}
-	codecs := make([]*connect.Codec, 0, 2*len(fuzzTypes))
+	codecs := make([]*codec.Codec, 0, 2*len(fuzzTypes))
 	for _, mode := range []map[string]string{{"event.converting.failure.handling.mode": "fail"},
 		{"event.converting.failure.handling.mode": "fail", "time.precision.mode": "isostring", "decimal.handling.mode": "string", "interval.handling.mode": "string", "hstore.handling.mode": "map", "binary.handling.mode": "base64"}} {
 		for _, typ := range fuzzTypes {
@@ -75,10 +77,10 @@ func FuzzExpand(f *testing.F) {
 		if !utf8.ValidString(in) {
 			return
 		}
-		e := connect.NewExpander(connect.ExpandOptions{Root: "payload", NullBytes: nulls, EmptyAsString: nulls})
+		e := expand.New(expand.Options{Root: "payload", NullBytes: nulls, EmptyAsString: nulls})
 		first := e.Expand(connect.OptionalStringSchema, connect.StringValue(in))
 		again := e.Expand(connect.OptionalStringSchema, connect.StringValue(in))
-		if first.Outcome != again.Outcome || first.Outcome == connect.Expanded && first.Schema != again.Schema && len(in) < 1000 {
+		if first.Outcome != again.Outcome || first.Outcome == expand.Expanded && first.Schema != again.Schema && len(in) < 1000 {
 			t.Fatal("the second time it is something else")
 		}
 		if out, _, err := texts.Append(nil, first.Schema, first.Value); err != nil || !utf8.Valid(out) {
@@ -86,28 +88,28 @@ func FuzzExpand(f *testing.F) {
 		}
 		out, null, err := jsons.Append(nil, first.Schema, first.Value)
 		switch first.Outcome {
-		case connect.Expanded:
+		case expand.Expanded:
 			if err := connect.Validate("v", first.Schema, first.Value); err != nil {
 				t.Fatal(err)
 			}
 			if err != nil || null || !json.Valid(out) || out[0] != '{' {
 				t.Fatalf("%v: %s", err, out)
 			}
-		case connect.Kept:
+		case expand.Kept:
 			if err != nil || out[0] != '"' {
 				t.Fatalf("%v: %s", err, out)
 			}
 			if json.Valid([]byte(in)) && first.Reason.Error() == "not JSON" && len(in) < 1000 {
 				t.Fatalf("refused as not JSON: %q", in)
 			}
-		case connect.Poison:
+		case expand.Poison:
 			if err == nil && first.Schema != nil {
 				t.Fatalf("a poison was written: %s", out)
 			}
-		case connect.Untouched:
+		case expand.Untouched:
 			t.Fatal("a string was left untouched")
 		}
-		if d := json.NewDecoder(bytes.NewReader([]byte(in))); first.Outcome == connect.Expanded {
+		if d := json.NewDecoder(bytes.NewReader([]byte(in))); first.Outcome == expand.Expanded {
 			var any json.RawMessage
 			if err := d.Decode(&any); err != nil {
 				t.Fatalf("expanded, but %v", err)
@@ -123,10 +125,10 @@ func FuzzDefault(f *testing.F) {
 		f.Add(uint8(i), expression)
 	}
 	types := append([]string{"text", "smallint", "enum:mood:sad,ok", "numeric(6,2)", "bit(3)", "bit(1)"}, fuzzTypes...)
-	modes := connect.DefaultModes()
+	modes := codec.DefaultModes()
 	jsons := converterOf(f, jsonic, nil)
 	f.Fuzz(func(t *testing.T, which uint8, expression string) {
-		codec, err := connect.NewCodec(connect.Column{Name: "c", Type: typeOf(t, types[int(which)%len(types)]), Default: expression}, modes)
+		codec, err := codec.New(codec.Column{Name: "c", Type: typeOf(t, types[int(which)%len(types)]), Default: expression}, modes)
 		if err != nil {
 			t.Fatal(err)
 		}

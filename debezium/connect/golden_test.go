@@ -11,6 +11,9 @@ import (
 	"testing"
 
 	"github.com/cdc-relay/cdc-relay/debezium/connect"
+	"github.com/cdc-relay/cdc-relay/debezium/connect/codec"
+	"github.com/cdc-relay/cdc-relay/debezium/connect/converter"
+	"github.com/cdc-relay/cdc-relay/debezium/connect/expand"
 )
 
 var oids = map[string]uint32{"boolean": 16, "bytea": 17, "\"char\"": 18, "name": 19, "bigint": 20, "smallint": 21, "integer": 23, "text": 25, "oid": 26,
@@ -21,26 +24,26 @@ var oids = map[string]uint32{"boolean": 16, "bytea": 17, "\"char\"": 18, "name":
 
 // typeOf reads numeric(10,2), text[], enum:mood:sad,ok, domain:pos:integer or
 // unknown:pg_lsn.
-func typeOf(t testing.TB, name string) connect.TypeInfo {
+func typeOf(t testing.TB, name string) codec.TypeInfo {
 	t.Helper()
 	if elem, array := strings.CutSuffix(name, "[]"); array {
 		e := typeOf(t, elem)
-		return connect.TypeInfo{OID: e.OID + 100_000, Name: "_" + e.Name, TypeMod: e.TypeMod, Elem: &e}
+		return codec.TypeInfo{OID: e.OID + 100_000, Name: "_" + e.Name, TypeMod: e.TypeMod, Elem: &e}
 	}
 	kind, rest, _ := strings.Cut(name, ":")
 	switch kind {
 	case "enum":
 		enum, labels, _ := strings.Cut(rest, ":")
-		return connect.TypeInfo{OID: 20_000, Name: enum, TypeMod: -1, Labels: strings.Split(labels, ",")}
+		return codec.TypeInfo{OID: 20_000, Name: enum, TypeMod: -1, Labels: strings.Split(labels, ",")}
 	case "domain":
 		domain, base, _ := strings.Cut(rest, ":")
 		b := typeOf(t, base)
-		return connect.TypeInfo{OID: 20_001, Name: domain, TypeMod: -1, Base: &b}
+		return codec.TypeInfo{OID: 20_001, Name: domain, TypeMod: -1, Base: &b}
 	case "unknown":
-		return connect.TypeInfo{OID: 3220, Name: rest, TypeMod: -1}
+		return codec.TypeInfo{OID: 3220, Name: rest, TypeMod: -1}
 	}
 	base, modifier, has := strings.Cut(strings.TrimSuffix(name, ")"), "(")
-	typ := connect.TypeInfo{OID: oids[base], Name: base, TypeMod: -1}
+	typ := codec.TypeInfo{OID: oids[base], Name: base, TypeMod: -1}
 	if typ.OID == 0 {
 		typ.OID = 20_002 // of an extension
 	}
@@ -63,22 +66,22 @@ func typeOf(t testing.TB, name string) connect.TypeInfo {
 	return typ
 }
 
-func codecOf(t testing.TB, typ, def string, notNull bool, options map[string]string) *connect.Codec {
+func codecOf(t testing.TB, typ, def string, notNull bool, options map[string]string) *codec.Codec {
 	t.Helper()
-	modes, err := connect.ParseModes(options)
+	modes, err := codec.ParseModes(options)
 	if err != nil {
 		t.Fatal(err)
 	}
-	codec, err := connect.NewCodec(connect.Column{Name: "c", Type: typeOf(t, typ), Default: def, NotNull: notNull}, modes)
+	codec, err := codec.New(codec.Column{Name: "c", Type: typeOf(t, typ), Default: def, NotNull: notNull}, modes)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return codec
 }
 
-func converterOf(t testing.TB, class string, options map[string]string) connect.Converter {
+func converterOf(t testing.TB, class string, options map[string]string) converter.Converter {
 	t.Helper()
-	c, err := connect.NewConverter(class, options)
+	c, err := converter.New(class, options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +89,7 @@ func converterOf(t testing.TB, class string, options map[string]string) connect.
 }
 
 // convert is the result of a converter as a string; "<null>" for null.
-func convert(t testing.TB, c connect.Converter, s *connect.Schema, v connect.Value) string {
+func convert(t testing.TB, c converter.Converter, s *connect.Schema, v connect.Value) string {
 	t.Helper()
 	out, null, err := c.Append(nil, s, v)
 	switch {
@@ -176,11 +179,11 @@ func TestExpand_WritesWhatDebeziumWrites(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		x := connect.NewExpander(connect.ExpandOptions{Root: "payload", NullBytes: v.NullBytes}).Expand(codec.Schema, value)
+		x := expand.New(expand.Options{Root: "payload", NullBytes: v.NullBytes}).Expand(codec.Schema, value)
 		out, null, err := converterOf(t, v.Converter, v.Options).Append(nil, x.Schema, x.Value)
 		switch {
 		case v.Fails:
-			if err == nil || x.Outcome != connect.Poison {
+			if err == nil || x.Outcome != expand.Poison {
 				t.Errorf("%s %s: outcome %d, error %v, want a poison and the converter's refusal", v.Case, v.Payload, x.Outcome, err)
 			}
 		case err != nil || null:

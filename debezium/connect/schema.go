@@ -46,7 +46,7 @@ const (
 	DebeziumMicroTimestamp = "io.debezium.time.MicroTimestamp"
 	DebeziumNanoTimestamp  = "io.debezium.time.NanoTimestamp"
 
-	variableScaleName = "io.debezium.data.VariableScaleDecimal"
+	VariableScaleName = "io.debezium.data.VariableScaleDecimal"
 )
 
 // Parameter is one parameter of a schema; their order is kept.
@@ -77,8 +77,6 @@ type Schema struct {
 
 // VersionOf is for Schema.Version.
 func VersionOf(n int32) *int32 { return &n }
-
-var versionOne = VersionOf(1)
 
 // Clone is a copy that may be changed; nested schemas are shared.
 func (s *Schema) Clone() *Schema {

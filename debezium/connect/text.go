@@ -1,12 +1,10 @@
 package connect
 
 import (
-	"encoding/base64"
 	"strconv"
-	"unicode/utf8"
-)
 
-func decodeUTF8(text []byte) (rune, int) { return utf8.DecodeRune(text) }
+	"github.com/cdc-relay/cdc-relay/debezium/connect/java"
+)
 
 // AppendText appends Java's toString of v. For an array of bytes Java prints an
 // identity hash, which differs in each run; here it is a hash of the bytes.
@@ -21,9 +19,9 @@ func (v Value) AppendText(dst []byte) []byte {
 		dst = strconv.AppendInt(append(dst, "java.nio.HeapByteBuffer[pos=0 lim="...), n, 10)
 		return append(strconv.AppendInt(append(dst, " cap="...), n, 10), ']')
 	case KindBytes:
-		return strconv.AppendUint(append(dst, "[B@"...), uint64(uint32(hashCode(v.data))), 16)
+		return strconv.AppendUint(append(dst, "[B@"...), uint64(uint32(java.HashCode(v.data))), 16)
 	case KindDate:
-		return appendDate(dst, v.num)
+		return java.AppendDate(dst, v.num)
 	case KindArray:
 		dst = append(dst, '[')
 		for i, item := range v.node.items {
@@ -46,21 +44,21 @@ func (v Value) AppendText(dst []byte) []byte {
 	case KindStruct:
 		return v.appendStructText(dst)
 	default:
-		return v.appendScalar(dst)
+		return v.AppendScalar(dst)
 	}
 }
 
-// appendScalar appends toString of a number or a boolean.
-func (v Value) appendScalar(dst []byte) []byte {
+// AppendScalar appends toString of a number or a boolean.
+func (v Value) AppendScalar(dst []byte) []byte {
 	switch v.kind {
 	case KindBoolean:
 		return strconv.AppendBool(dst, v.num != 0)
 	case KindFloat32:
-		return appendFloat32(dst, float32(v.Float()))
+		return java.AppendFloat32(dst, float32(v.Float()))
 	case KindFloat64:
-		return appendDouble(dst, v.Float())
+		return java.AppendDouble(dst, v.Float())
 	case KindDecimal:
-		return appendDecimal(dst, v.data, int(v.num))
+		return java.AppendDecimal(dst, v.data, int(v.num))
 	default:
 		return strconv.AppendInt(dst, v.num, 10)
 	}
@@ -100,112 +98,4 @@ func (v Value) IsBlank() bool {
 	default:
 		return false
 	}
-}
-
-// simpleHeaderConverter is Connect's default for headers.
-type simpleHeaderConverter struct{}
-
-func (simpleHeaderConverter) Append(dst []byte, _ *Schema, v Value) ([]byte, bool, error) {
-	if v.kind == KindNull {
-		return dst, true, nil
-	}
-	start := len(dst)
-	return replaceSurrogates(v.appendSimple(dst, false), start), false, nil
-}
-
-// appendSimple appends the text of Connect's Values class. Only strings and
-// bytes inside another value are quoted.
-func (v Value) appendSimple(dst []byte, embedded bool) []byte {
-	switch v.kind {
-	case KindNull:
-		return append(dst, "null"...)
-	case KindString:
-		if embedded {
-			return appendSimpleQuoted(dst, v.data)
-		}
-		return append(dst, v.data...)
-	case KindBuffer, KindBytes:
-		if embedded {
-			dst = append(dst, '"')
-			dst = base64.StdEncoding.AppendEncode(dst, v.data)
-			return append(dst, '"')
-		}
-		return base64.StdEncoding.AppendEncode(dst, v.data)
-	case KindDate:
-		return appendSimpleDate(dst, v.num)
-	case KindArray:
-		dst = append(dst, '[')
-		for i, item := range v.node.items {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = item.appendSimple(dst, true)
-		}
-		return append(dst, ']')
-	case KindMap:
-		dst = append(dst, '{')
-		for i := 0; i+1 < len(v.node.items); i += 2 {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = append(v.node.items[i].appendSimple(dst, true), ':')
-			dst = v.node.items[i+1].appendSimple(dst, true)
-		}
-		return append(dst, '}')
-	case KindStruct:
-		dst = append(dst, '{')
-		for i, item := range v.node.items {
-			field := v.node.schema.Fields[i]
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = append(appendSimpleQuoted(dst, []byte(field.Name)), ':')
-			dst = field.Schema.Or(item).appendSimple(dst, true)
-		}
-		return append(dst, '}')
-	default:
-		return v.appendScalar(dst)
-	}
-}
-
-func appendSimpleQuoted(dst, text []byte) []byte {
-	dst = append(dst, '"')
-	for _, b := range text {
-		if b == '"' || b == '\\' {
-			dst = append(dst, '\\')
-		}
-		dst = append(dst, b)
-	}
-	return append(dst, '"')
-}
-
-const millisPerDay = 86_400_000
-
-// appendSimpleDate guesses from the number alone whether it is a time, a date
-// or both, as Connect does.
-func appendSimpleDate(dst []byte, millis int64) []byte {
-	days, rest := floorDiv(millis, millisPerDay)
-	switch {
-	case millis < millisPerDay:
-		return appendClockMillis(dst, rest)
-	case rest == 0:
-		return appendPlainDate(dst, days)
-	default:
-		return appendClockMillis(append(appendPlainDate(dst, days), 'T'), rest)
-	}
-}
-
-// appendPlainDate appends a date after 1970; a year beyond 9999 has no sign.
-func appendPlainDate(dst []byte, days int64) []byte {
-	start := len(dst)
-	if dst = appendISODate(dst, days); dst[start] == '+' {
-		dst = append(dst[:start], dst[start+1:]...)
-	}
-	return dst
-}
-
-func appendClockMillis(dst []byte, millis int64) []byte {
-	dst = appendClock(dst, millis/1000)
-	dst = append(dst, '.')
-	return append(appendPadded(dst, millis%1000, 3), 'Z')
 }

@@ -9,10 +9,11 @@ func NewStruct(s *Schema, values []Value) (Value, error) {
 			return Null, err
 		}
 	}
-	return structOf(s, values), nil
+	return StructOf(s, values), nil
 }
 
-func structOf(s *Schema, values []Value) Value {
+// StructOf makes a struct of values that are known to fit the schema.
+func StructOf(s *Schema, values []Value) Value {
 	return Value{kind: KindStruct, node: &node{schema: s, items: values}}
 }
 
@@ -20,21 +21,21 @@ func structOf(s *Schema, values []Value) Value {
 func Validate(field string, s *Schema, v Value) error {
 	if v.kind == KindNull {
 		if !s.Optional {
-			return dataError("Invalid value: null used for required field: %q, schema type: %s", field, s.Type)
+			return DataErrorf("Invalid value: null used for required field: %q, schema type: %s", field, s.Type)
 		}
 		return nil
 	}
 	want := s.logicalKind()
-	if want != KindNull && want != v.kind || want == KindNull && !s.Type.fits(v.kind) {
+	if want != KindNull && want != v.kind || want == KindNull && !s.Type.Fits(v.kind) {
 		if s.Name != "" {
-			return dataError("Invalid Java object for schema %q with type %s: %s for field: %q", s.Name, s.Type, v.kind, field)
+			return DataErrorf("Invalid Java object for schema %q with type %s: %s for field: %q", s.Name, s.Type, v.kind, field)
 		}
-		return dataError("Invalid Java object for schema with type %s: %s for field: %q", s.Type, v.kind, field)
+		return DataErrorf("Invalid Java object for schema with type %s: %s for field: %q", s.Type, v.kind, field)
 	}
 	switch v.kind {
 	case KindStruct:
 		if !v.node.schema.Equal(s) {
-			return dataError("Struct schemas do not match.")
+			return DataErrorf("Struct schemas do not match.")
 		}
 	case KindArray:
 		for _, item := range v.node.items {
@@ -60,13 +61,59 @@ func Validate(field string, s *Schema, v Value) error {
 func NewStructSchema(name string, fields []Field) (*Schema, error) {
 	for i, f := range fields {
 		if f.Name == "" {
-			return nil, dataError("fieldName cannot be null.")
+			return nil, DataErrorf("fieldName cannot be null.")
 		}
 		for _, before := range fields[:i] {
 			if before.Name == f.Name {
-				return nil, dataError("Cannot create field because of field name duplication %s", f.Name)
+				return nil, DataErrorf("Cannot create field because of field name duplication %s", f.Name)
 			}
 		}
 	}
 	return &Schema{Type: Struct, Name: name, Fields: fields}, nil
+}
+
+// Fits reports whether Java could cast a value of the kind to the class that
+// the schema type stands for.
+func (t Type) Fits(k Kind) bool {
+	switch t {
+	case Int8:
+		return k == KindInt8
+	case Int16:
+		return k == KindInt16
+	case Int32:
+		return k == KindInt32
+	case Int64:
+		return k == KindInt64
+	case Float32:
+		return k == KindFloat32
+	case Float64:
+		return k == KindFloat64
+	case Boolean:
+		return k == KindBoolean
+	case String:
+		return k == KindString
+	case Bytes:
+		return k == KindBytes || k == KindBuffer
+	case Array:
+		return k == KindArray
+	case Map:
+		return k == KindMap
+	case Struct:
+		return k == KindStruct
+	default:
+		return false
+	}
+}
+
+// logicalKind is the kind that a logical type of Connect itself demands;
+// KindNull for any other schema.
+func (s *Schema) logicalKind() Kind {
+	switch s.Name {
+	case DecimalName:
+		return KindDecimal
+	case DateName, TimeName, TimestampName:
+		return KindDate
+	default:
+		return KindNull
+	}
 }

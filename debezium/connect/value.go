@@ -74,6 +74,15 @@ func Int32Value(n int32) Value { return Value{kind: KindInt32, num: int64(n)} }
 // Int64Value makes an INT64.
 func Int64Value(n int64) Value { return Value{kind: KindInt64, num: n} }
 
+// IntegerValue makes an integer of one of the kinds of integers.
+func IntegerValue(kind Kind, n int64) Value { return Value{kind: kind, num: n} }
+
+// DecimalValue makes a decimal of its digits with point and sign, as PostgreSQL prints it, and
+// the scale that it is written with.
+func DecimalValue(text []byte, scale int) Value {
+	return Value{kind: KindDecimal, num: int64(scale), data: text}
+}
+
 // Float32Value makes a FLOAT32.
 func Float32Value(f float32) Value {
 	return Value{kind: KindFloat32, num: int64(math.Float32bits(f))}

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// Option is one option of Debezium or Kafka Connect and what becomes of
-// it here. `config.Load`, `cdc-relay import` and the documentation read the same
-// table, DebeziumOptions.
+// Option is one option of Debezium or Kafka Connect and how cdc-relay treats it.
+// `config.Load`, `cdc-relay import` and the documentation read the same table,
+// DebeziumOptions.
 type Option struct {
 	// Name as in a connector's configuration. A trailing `.*` stands for any rest, and
 	// so does `*` between dots. Options of transforms, predicates and converters are

@@ -46,9 +46,9 @@ func New(imported *importer.Result, cfg *config.Config, o Options) *ChangeOver {
 	return &ChangeOver{options: o, imported: imported, cfg: cfg, settings: cfg.Relay()}
 }
 
-// Look asks PostgreSQL and whatever keeps Debezium's position. It changes nothing. What
+// Inspect asks PostgreSQL and whatever keeps Debezium's position. It changes nothing. What
 // forbids the change-over is no error: Plan says it, and Refused.
-func (c *ChangeOver) Look(ctx context.Context) error {
+func (c *ChangeOver) Inspect(ctx context.Context) error {
 	if n := c.settings.Replication.Shard.Count; n > 1 {
 		return &advice.Usage{Err: fmt.Errorf("postgres.shards: %d: Debezium has one slot; take it over with postgres.shards: 1, then run `cdc-relay setup --reshard-from 1` with more", n)}
 	}
@@ -57,7 +57,7 @@ func (c *ChangeOver) Look(ctx context.Context) error {
 	}
 	var err error
 	if c.survey, err = preflight.ReadSurvey(ctx, c.settings.Replication); err != nil {
-		return c.refusedLook(err)
+		return c.refusedInspection(err)
 	}
 	if err := c.position(ctx); err != nil {
 		return err
@@ -67,13 +67,13 @@ func (c *ChangeOver) Look(ctx context.Context) error {
 	return nil
 }
 
-// Held says that somebody streams from the slot.
+// Held reports whether a process streams from the slot.
 func (c *ChangeOver) Held() bool { return c.held != "" }
 
-// Refused says that the change-over is forbidden, or cannot be performed now.
+// Refused reports whether the change-over is forbidden, or cannot be performed now.
 func (c *ChangeOver) Refused() bool { return len(c.refusals) > 0 || c.options.Perform && c.Held() }
 
-// End is the log's end when Look saw it.
+// End is the log's end when Inspect saw it.
 func (c *ChangeOver) End() wal.LSN { return c.survey.WALEnd }
 
 // from names the file that the configuration is of.
@@ -103,7 +103,7 @@ func (c *ChangeOver) sameSlot() error {
 	return nil
 }
 
-func (c *ChangeOver) refusedLook(err error) error {
+func (c *ChangeOver) refusedInspection(err error) error {
 	if postgres.Reason(err) == fault.ReasonSlotMissing && c.imported.Source.DropOnStop {
 		return &advice.Refused{Err: fmt.Errorf("%w; slot.drop.on.stop=true made Debezium drop it when it stopped: what was written since is only in the table", err)}
 	}
@@ -135,7 +135,7 @@ func (c *ChangeOver) judge() {
 		return
 	}
 	var err error
-	c.verdict, err = Judge(c.found.position, State{
+	c.verdict, err = ComparePosition(c.found.position, State{
 		Confirmed: c.survey.Slot.Confirmed, WALEnd: c.survey.WALEnd, Ahead: c.imported.Source.DriverMoves,
 	})
 	if err != nil {
@@ -167,7 +167,7 @@ func (c *ChangeOver) Prove(ctx context.Context) (settings relay.Config, missing 
 	return c.settings, missing, nil
 }
 
-// Done says that everything up to End is confirmed.
+// Done reports whether everything up to End is confirmed.
 func (c *ChangeOver) Done(s status.Status) bool {
 	return s.State == status.Streaming && wal.LSN(s.LSN.Confirmed) >= c.survey.WALEnd
 }

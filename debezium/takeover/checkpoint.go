@@ -3,6 +3,7 @@ package takeover
 import (
 	"context"
 
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/relay/checkpoints"
@@ -24,14 +25,11 @@ func (c *ChangeOver) checkpoint(ctx context.Context) {
 		return
 	}
 	text := err.Error()
-	if postgres.Reason(err) == reasonSlotAhead {
+	if postgres.Reason(err) == fault.ReasonSlotAhead {
 		text += ". If that was Debezium, which had the slot since, nothing is left out: stop the connector, then run it"
 	}
 	c.refusals = append(c.refusals, text)
 }
-
-// reasonSlotAhead is the relay's word for a slot that somebody moved beyond its checkpoint.
-const reasonSlotAhead = "slot_ahead_of_checkpoint"
 
 func (c *ChangeOver) compared(ctx context.Context) error {
 	standing, err := watch.ReadPositions(ctx, c.settings.Replication)

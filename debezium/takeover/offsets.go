@@ -9,6 +9,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/debezium/importer"
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 )
@@ -71,7 +72,7 @@ func (c *ChangeOver) fromTopic(ctx context.Context, topic string) error {
 		}
 		return nil
 	})
-	if failure, ok := errors.AsType[*sink.Error](err); ok && failure.Reason == sink.ReasonUnknownTopic { // its own advice is to create the topic
+	if failure, ok := errors.AsType[*sink.Error](err); ok && failure.Reason == fault.ReasonUnknownTopic { // its own advice is to create the topic
 		return &advice.Input{Err: fmt.Errorf("read Debezium's position: there is no topic %s on %s: name the worker's offset.storage.topic with --offset-topic, and its cluster in kafka.brokers", topic, strings.Join(c.settings.Kafka.Brokers, ","))}
 	}
 	if err != nil {

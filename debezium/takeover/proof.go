@@ -163,8 +163,8 @@ func (v Verdict) Any() bool { return v.Whole || v.Part }
 // ErrSnapshot says that rows from before the slot are still missing.
 var ErrSnapshot = errors.New("the connector was reading existing rows (snapshot) and had not finished; let it finish, then change over")
 
-// Judge compares a position with the slot. Its errors forbid the change-over.
-func Judge(p *Position, s State) (Verdict, error) {
+// ComparePosition compares a position with the slot. Its errors forbid the change-over.
+func ComparePosition(p *Position, s State) (Verdict, error) {
 	switch {
 	case p.Snapshot:
 		return Verdict{}, ErrSnapshot

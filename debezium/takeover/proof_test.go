@@ -179,7 +179,7 @@ func TestJudge_AgainstAModel(t *testing.T) {
 			for _, event := range []string{"INSERT", "UPDATE", "MESSAGE"} {
 				p := Position{LSN: stored.lsn, Commit: before[stored.xid], XID: stored.xid, Event: event}
 				for _, confirmed := range []wal.LSN{1, max(1, p.Commit)} {
-					verdict, err := Judge(&p, State{Confirmed: confirmed, WALEnd: lsn + 100})
+					verdict, err := ComparePosition(&p, State{Confirmed: confirmed, WALEnd: lsn + 100})
 					if err != nil || !verdict.Part {
 						t.Fatalf("seed %d: %+v of a slot at %s: %+v, %v", seed, p, confirmed, verdict, err)
 					}
@@ -230,7 +230,7 @@ func TestJudge(t *testing.T) {
 		{name: "the driver moves it", p: position, s: State{Confirmed: 600, WALEnd: 900, Ahead: true}, want: Verdict{}},
 		{name: "snapshot", p: Position{LSN: 500, Snapshot: true}, s: State{Confirmed: 400, WALEnd: 900}, cause: "had not finished"},
 	} {
-		got, err := Judge(&c.p, c.s)
+		got, err := ComparePosition(&c.p, c.s)
 		if c.cause != "" {
 			if err == nil || !strings.Contains(err.Error(), c.cause) {
 				t.Errorf("%s: %v, want an error with %q", c.name, err, c.cause)
@@ -241,7 +241,7 @@ func TestJudge(t *testing.T) {
 			t.Errorf("%s: %+v and %v, want %+v", c.name, got, err, c.want)
 		}
 	}
-	if _, err := Judge(&Position{LSN: 1, Snapshot: true}, State{WALEnd: 2}); !errors.Is(err, ErrSnapshot) {
+	if _, err := ComparePosition(&Position{LSN: 1, Snapshot: true}, State{WALEnd: 2}); !errors.Is(err, ErrSnapshot) {
 		t.Errorf("%v, want ErrSnapshot", err)
 	}
 }
