@@ -35,39 +35,6 @@ func (k Kind) String() string {
 	return fmt.Sprintf("ErrorKind(%d)", byte(k))
 }
 
-// The reasons that Reason answers: labels of metrics and values in the status,
-// so a closed set.
-const (
-	ReasonAuth               = "auth"
-	ReasonCancelled          = "cancelled"
-	ReasonConfiguration      = "configuration"
-	ReasonDatabaseMissing    = "database_missing"
-	ReasonInRecovery         = "in_recovery"
-	ReasonInsecure           = "insecure"
-	ReasonNetwork            = "network"
-	ReasonPermission         = "permission"
-	ReasonProtocol           = "protocol"
-	ReasonPublicationChanged = "publication_changed"
-	ReasonPublicationMissing = "publication_missing"
-	ReasonServerError        = "server_error"
-	ReasonServerLimit        = "server_limit"
-	ReasonServerShutdown     = "server_shutdown"
-	ReasonServerVersion      = "server_version"
-	ReasonRowTooLarge        = "row_too_large"
-	ReasonShards             = "shards"
-	ReasonSlotInUse          = "slot_in_use"
-	ReasonSlotLost           = "slot_lost"
-	ReasonSlotMissing        = "slot_missing"
-	ReasonSlotUnusable       = "slot_unusable"
-	ReasonTableChanged       = "table_changed"
-	ReasonTableMissing       = "table_missing"
-	ReasonTableUnpublished   = "table_unpublished"
-	ReasonTimeout            = "timeout"
-	ReasonTLS                = "tls"
-	ReasonUndecodable        = "undecodable"
-	ReasonWALLevel           = "wal_level"
-)
-
 // Error is every failure that this package reports. It holds neither a
 // connection string nor a password, nor anything of a row.
 type Error struct {
