@@ -230,7 +230,7 @@ func (b *Backlog) tasks(whole bool) (tasks []Task) {
 // only; of several the one with the oldest letter comes first.
 func byFirstRow(tasks []Task) {
 	system := func(e *Entry) string {
-		name, _, _ := strings.Cut(e.Source, "/") // see SourceID
+		name, _ := SplitSource(e.Source)
 		return name
 	}
 	oldest := make(map[string]time.Time)

@@ -113,6 +113,12 @@ type Cause struct {
 // SourceID names where rows come from: positions mean nothing elsewhere.
 func SourceID(system, slot string) string { return system + "/" + slot }
 
+// SplitSource is the inverse of SourceID.
+func SplitSource(source string) (system, slot string) {
+	system, slot, _ = strings.Cut(source, "/")
+	return system, slot
+}
+
 // Letter is one dead letter, as the topic has it.
 type Letter struct {
 	ID

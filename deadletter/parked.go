@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -171,7 +170,7 @@ func (p *Parked) forget() {
 
 // counts leaves out the letters of other pipelines, which may be many and share the topic.
 func (p *Parked) counts(source string) bool {
-	_, slot, _ := strings.Cut(source, "/") // see SourceID
+	_, slot := SplitSource(source)
 	return p.slot == "" || p.slot == slot
 }
 

@@ -14,8 +14,9 @@ import (
 	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/deadletter/restore"
 	"github.com/cdc-relay/cdc-relay/explain"
-	"github.com/cdc-relay/cdc-relay/postgres/catalog"
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink"
@@ -30,10 +31,10 @@ func (a *app) deadletterCommand() *cobra.Command {
 		Long: `deadletter works on relay.dead_letter_topic alone; the relay may run meanwhile. What
 has been re-driven or discarded stays there, with a marker behind it.
 
-Exit codes: 0 done, also when nothing matches; 1 the brokers are away, or something was
-not re-driven, or a dry run finds that nothing can be, or show and redrive find no dead
-letter at the place that --partition and --offset name; 2 usage or configuration; 3 the
-brokers refuse, or the topic does not exist, or another redrive of the source is running.`,
+Exit codes: 0 done, also when no dead letter matches; 1 the brokers do not answer, a dead
+letter was not re-driven, a dry run finds none that can be re-driven, or there is no dead
+letter at --partition and --offset; 2 usage or configuration; 3 the brokers refuse, the
+topic does not exist, or another redrive of the same source is running.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			return &advice.Usage{Err: errors.New("deadletter needs a subcommand: list, show or redrive")}
@@ -169,7 +170,7 @@ type letters struct {
 	backlog  *deadletter.Backlog
 	filter   deadletter.Filter
 	source   string // of --source
-	system   string // identifier of the configured database cluster; empty: not asked for yet
+	sources  *restore.Sources
 }
 
 // selectSource is the filter for --source; it is nil for all sources.
@@ -178,27 +179,12 @@ func (l *letters) selectSource(ctx context.Context) (func(string) bool, error) {
 	case allSources:
 		return nil, nil
 	case ownSources:
-		if err := l.identify(ctx); err != nil {
+		if err := l.sources.Identify(ctx); err != nil {
 			return nil, fmt.Errorf("%w; PostgreSQL's system identifier selects the dead letters of this configuration; without PostgreSQL, name their source with --source SYSTEM/SLOT (and --without-lock to re-drive them)", err)
 		}
-		return l.own, nil
+		return l.sources.Own, nil
 	}
 	return func(source string) bool { return source == l.source }, nil
-}
-
-// identify asks PostgreSQL which database cluster the configuration reads.
-func (l *letters) identify(ctx context.Context) (err error) {
-	if l.system == "" {
-		l.system, err = catalog.SystemIdentifier(ctx, l.settings.Replication)
-	}
-	return err
-}
-
-// own says whether a source is the configured database and slot, or one of the slot's
-// shards. It needs identify.
-func (l *letters) own(source string) bool {
-	system, slot, _ := strings.Cut(source, "/") // see deadletter.SourceID
-	return l.system != "" && system == l.system && l.settings.Replication.OwnSlot(slot)
 }
 
 func (a *app) readLetters(cmd *cobra.Command, flags *letterFlags) (*letters, error) {
@@ -211,6 +197,7 @@ func (a *app) readLetters(cmd *cobra.Command, flags *letterFlags) (*letters, err
 		return nil, err
 	}
 	l := &letters{app: a, cfg: cfg, settings: cfg.Relay(), source: flags.source}
+	l.sources = restore.NewSources(l.settings.Replication)
 	if filter.Source, err = l.selectSource(cmd.Context()); err != nil {
 		return nil, err
 	}
@@ -230,7 +217,7 @@ func (l *letters) read(ctx context.Context) (err error) {
 	l.backlog, err = deadletter.ReadBacklog(ctx, l.settings.Kafka.Connection, l.settings.DeadLetterTopic, l.filter)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return fmt.Errorf("read topic %s: %s; nothing was touched", l.settings.DeadLetterTopic, toldWhy(context.Cause(ctx)))
+		return fmt.Errorf("read topic %s: %s; nothing was touched", l.settings.DeadLetterTopic, restore.Cause(context.Cause(ctx)))
 	case err != nil:
 		return brokersRefuse(err)
 	}
@@ -244,7 +231,7 @@ func brokersRefuse(err error) error {
 	if !ok || e.Class == sink.Retry {
 		return sink.WhenUp(err)
 	}
-	if e.Reason == sink.ReasonUnknownTopic {
+	if e.Reason == fault.ReasonUnknownTopic {
 		return &advice.Refused{Err: fmt.Errorf("%w; or there is no dead letter yet: `cdc-relay setup` makes the topic with relay.on_reject: dead_letter", err)}
 	}
 	return &advice.Refused{Err: err}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/deadletter/restore"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/test/harness"
@@ -259,6 +260,7 @@ func TestRedrive_ReadsTheLettersUnderTheLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	late := &letters{app: a, cfg: cfg, settings: cfg.Relay(), source: source}
+	late.sources = restore.NewSources(late.settings.Replication)
 	if err := late.read(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -101,82 +101,19 @@ func (o redriveOptions) selects(filter deadletter.Filter, given []string) error 
 	return nil
 }
 
-// redriveReport is what happened, or would, to each group that the redrive reached.
-type redriveReport struct {
-	Plan    bool           `json:"plan"`
-	Discard bool           `json:"discard"`
-	Letters int            `json:"letters"`
-	Done    int            `json:"done"`
-	Records int            `json:"records"`       // that the brokers acknowledged
-	Failed  int            `json:"failed"`        // of a plan: what is known to fail
-	Others  int            `json:"other_sources"` // letters that the filters select and --source does not
-	Left    int            `json:"left_of_keys"`  // letters of the same keys that a discard leaves waiting
-	Groups  []redriveGroup `json:"groups"`
-	Stopped *stoppedReport `json:"stopped,omitempty"`
-	tasks   []deadletter.Task
-}
-
-type redriveGroup struct {
-	Table      string `json:"table"`
-	Topic      string `json:"topic"` // where it goes, or was to go
-	Source     string `json:"source"`
-	Letters    int    `json:"letters"`
-	Selected   int    `json:"selected"` // the others share their topic and key
-	Incomplete int    `json:"incomplete"`
-	From       string `json:"from"` // lsn/seq
-	Through    string `json:"through"`
-	Done       int    `json:"done"`
-	Changed    int    `json:"changed"`  // rows that were changed after their letters were written
-	Unproven   int    `json:"unproven"` // rows of which neither key nor value shows that they are the letters'
-	Error      string `json:"error,omitempty"`
-
-	task    *deadletter.Task
-	reached map[*deadletter.Entry]bool
-}
-
-// describe fills in what the group is: what was reached, and what still waits behind it. A
-// letter that another redrive was done with meanwhile is neither.
-func (g *redriveGroup) describe() {
-	var entries []*deadletter.Entry
-	for _, e := range g.task.Entries {
-		if g.reached[e] || e.Done == "" {
-			entries = append(entries, e)
-		}
-	}
-	first, last := entries[0], entries[len(entries)-1]
-	g.Table, g.Source, g.From, g.Through = first.Table, first.Source, first.String(), last.String()
-	g.Letters, g.Selected, g.Incomplete = len(entries), 0, 0
-	for _, e := range entries {
-		if e.Matched {
-			g.Selected++
-		}
-		if !e.Complete() {
-			g.Incomplete++
-		}
-	}
-}
-
 func (l *letters) redrive(ctx context.Context, o redriveOptions) error {
 	ctx, release, err := l.claim(ctx, o)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return fmt.Errorf("the redrive stopped: %s; nothing was touched", toldWhy(context.Cause(ctx)))
+		return fmt.Errorf("the redrive stopped: %s; nothing was touched", restore.Cause(context.Cause(ctx)))
 	case err != nil:
 		return err
 	}
 	defer release()
-	report := &redriveReport{Plan: !o.yes, Discard: o.discard, Groups: []redriveGroup{}, tasks: l.tasks(o)}
-	for _, task := range report.tasks {
-		report.Letters += len(task.Entries)
-		report.Left += task.Left
-	}
-	for _, e := range l.backlog.Entries {
-		if e.Other && e.Done == "" {
-			report.Others++
-		}
-	}
-	if len(report.tasks) > 0 {
-		if err := l.run(ctx, o, report); err != nil {
+	tasks := l.tasks(o)
+	report := restore.NewReport(!o.yes, o.discard, tasks, l.backlog)
+	if len(tasks) > 0 {
+		if err := l.run(ctx, o, tasks, report); err != nil {
 			return err
 		}
 	} else {
@@ -189,30 +126,34 @@ func (l *letters) redrive(ctx context.Context, o redriveOptions) error {
 	}
 	switch {
 	case report.Stopped != nil:
-		return errors.Join(err, report.interrupted())
-	case err == nil && report.Failed > 0 && (!report.Plan || report.hopeless()):
+		return errors.Join(err, report.Interrupted())
+	case err == nil && report.Failed > 0 && (!report.Plan || report.Hopeless()):
 		return &quietError{exitFailed}
 	}
 	return err
 }
 
-// needsRows says whether a letter has to be completed from a table.
-func (r *redriveReport) needsRows() bool {
-	for _, task := range r.tasks {
-		for _, e := range task.Entries {
-			if !e.Complete() {
-				return true
-			}
-		}
+// claim makes a redrive the only one of its slots.
+func (l *letters) claim(ctx context.Context, o redriveOptions) (guarded context.Context, release func(), err error) {
+	if !o.yes || o.withoutLock {
+		return ctx, func() {}, nil
 	}
-	return false
+	return l.sources.Claim(ctx, l.read, func() []deadletter.Task { return l.tasks(o) })
+}
+
+// tasks are what the options make of the letters.
+func (l *letters) tasks(o redriveOptions) []deadletter.Task {
+	if o.discard && !o.wholeKey {
+		return l.backlog.Selected()
+	}
+	return l.backlog.Whole()
 }
 
 // run re-drives the tasks, or finds out what is known of them without sending.
-func (l *letters) run(ctx context.Context, o redriveOptions, report *redriveReport) error {
+func (l *letters) run(ctx context.Context, o redriveOptions, tasks []deadletter.Task, report *restore.Report) error {
 	var history wal.Origin
-	if !o.discard && report.needsRows() {
-		err := l.identify(ctx)
+	if !o.discard && report.NeedsRows() {
+		err := l.sources.Identify(ctx)
 		if err == nil {
 			history, err = catalog.ReadOrigin(ctx, l.settings.Replication)
 		}
@@ -220,10 +161,10 @@ func (l *letters) run(ctx context.Context, o redriveOptions, report *redriveRepo
 			return fmt.Errorf("%w; PostgreSQL is needed, because some letters are not complete", err)
 		}
 	}
-	rows := restore.New(l.cfg, l.settings)
+	rows := restore.NewRows(l.cfg, l.settings)
 	defer rows.Close()
 	r := &deadletter.Redriver{
-		Topic: l.settings.DeadLetterTopic, Discard: o.discard, DryRun: !o.yes, Own: l.own,
+		Topic: l.settings.DeadLetterTopic, Discard: o.discard, DryRun: !o.yes, Own: l.sources.Own,
 		Lost:    func(id deadletter.ID) bool { return id.Timeline > 0 && history.TimelineOf(id.Commit) != id.Timeline },
 		Restore: rows.Restore,
 		Fill: func(ctx context.Context, entries []*deadletter.Entry) (map[deadletter.Place]*deadletter.Letter, error) {
@@ -242,10 +183,9 @@ func (l *letters) run(ctx context.Context, o redriveOptions, report *redriveRepo
 		}()
 		r.Sink = kafka
 	}
-	err := r.Run(ctx, report.tasks, report.add)
+	err := r.Run(ctx, tasks, report.Add)
 	if stopped, ok := errors.AsType[*deadletter.Stopped](err); ok && o.yes {
-		report.Stopped = newStoppedReport(stopped)
-		report.Failed = report.Letters - report.Done
+		report.Stop(stopped)
 		return nil
 	}
 	if err != nil {
@@ -254,34 +194,7 @@ func (l *letters) run(ctx context.Context, o redriveOptions, report *redriveRepo
 	return nil
 }
 
-// add takes up what was done for the letters of a group, or would be. The pieces of a large
-// group come one after another.
-func (r *redriveReport) add(out deadletter.Outcome) {
-	if n := len(r.Groups); n == 0 || r.Groups[n-1].task != out.Task {
-		r.Groups = append(r.Groups, redriveGroup{task: out.Task, Topic: out.Entries[0].Record.Topic, reached: make(map[*deadletter.Entry]bool)})
-	}
-	g := &r.Groups[len(r.Groups)-1]
-	if len(g.reached) == 0 && out.Topic != "" {
-		g.Topic = out.Topic
-	}
-	if out.Err != nil && g.Error == "" { // what is behind it was left for its sake
-		g.Error = toldWhy(out.Err)
-	}
-	for _, e := range out.Entries {
-		g.reached[e] = true
-	}
-	g.Changed += out.Changed
-	g.Unproven += out.Unproven
-	g.describe()
-	if !r.Plan {
-		g.Done += out.Done
-		r.Done += out.Done
-		r.Records += out.Records
-	}
-	r.Failed += len(out.Entries) - out.Done
-}
-
-func (l *letters) printRedrive(report *redriveReport) error {
+func (l *letters) printRedrive(report *restore.Report) error {
 	if report.Letters == 0 {
 		fmt.Fprintf(l.app.stdout, "no dead letter that waits in topic %s matches; %d in all wait there\n", l.settings.DeadLetterTopic, l.waiting())
 		l.printLeftOut(report)
@@ -292,60 +205,20 @@ func (l *letters) printRedrive(report *redriveReport) error {
 			return err
 		}
 	}
-	fmt.Fprintln(l.app.stdout, report.summary())
+	fmt.Fprintln(l.app.stdout, report.Summary())
 	l.printLeftOut(report)
 	return nil
 }
 
-// hopeless says of a plan that no letter of it can be sent.
-func (r *redriveReport) hopeless() bool { return r.Plan && r.Letters > 0 && r.Failed == r.Letters }
-
-// summary counts over all waiting letters of the keys that the redrive is about.
-func (r *redriveReport) summary() string {
-	all := r.Letters + r.Left
-	verb := "re-driven"
-	if r.Discard {
-		verb = "discarded"
-	}
-	left := ""
-	if r.Left > 0 {
-		left = ": re-drive them, or discard them too with --whole-key"
-	}
-	of := wording.Count(all, "dead letter") + " of the selected keys"
-	if r.Plan {
-		if r.Failed > 0 {
-			left = fmt.Sprintf(" (%d would fail)", r.Failed) + left
-		}
-		next := "repeat with --yes"
-		if r.hopeless() {
-			next = "--yes would change nothing: first mend what RESULT names"
-		}
-		return fmt.Sprintf("%d of %s would be %s, %d would be left%s; nothing was touched, %s", r.Letters-r.Failed, of, verb, r.Failed+r.Left, left, next)
-	}
-	return fmt.Sprintf("%d of %s %s, %d left%s", r.Done, of, verb, all-r.Done, left)
-}
-
 // printLeftOut names the letters that a reader may take for included.
-func (l *letters) printLeftOut(report *redriveReport) {
+func (l *letters) printLeftOut(report *restore.Report) {
 	if n := report.Others; n > 0 {
 		match := map[bool]string{true: "matches and is left out", false: "match and are left out"}[n == 1]
 		fmt.Fprintf(l.app.stdout, "%s of other sources %s (--source %s); `cdc-relay deadletter list` names their sources\n", wording.Count(n, "dead letter"), match, l.source)
 	}
 }
 
-// doubts says which rows are not, or may not be, what they were when their letters were
-// written.
-func (g *redriveGroup) doubts() (text string) {
-	if n := g.Changed; n > 0 {
-		text += fmt.Sprintf("; warning: %s changed after the dead letter was written; the record has the present value", wording.Count(n, "row"))
-	}
-	if n := g.Unproven; n > 0 {
-		text += fmt.Sprintf("; warning: %s found by event id alone: without a key and a known value nothing shows that a reused id is not another row", wording.Count(n, "row"))
-	}
-	return text
-}
-
-func (l *letters) printGroups(report *redriveReport) error {
+func (l *letters) printGroups(report *restore.Report) error {
 	lines := tabwriter.NewWriter(l.app.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(lines, "TABLE\tTOPIC\tLETTERS\tSELECTED\tFROM TABLE\tROWS\tRESULT")
 	for _, g := range report.Groups {
@@ -360,7 +233,7 @@ func (l *letters) printGroups(report *redriveReport) error {
 		case !report.Plan:
 			result = "done"
 		}
-		result += g.doubts()
+		result += g.Doubts()
 		rows := g.From
 		if g.Letters > 1 {
 			rows += " to " + g.Through

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/deadletter/restore"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
 )
@@ -56,9 +57,9 @@ func TestRedrive_CountsTheLettersOfAKeyAndNotOfAPiece(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := keyOf(5), keyOf(1)
-			report := &redriveReport{Plan: tt.plan}
+			report := &restore.Report{Plan: tt.plan}
 			for _, out := range tt.outcomes(a, b) {
-				report.add(out)
+				report.Add(out)
 			}
 			var out bytes.Buffer
 			l := &letters{app: &app{process: process{stdout: &out}}}

@@ -1,3 +1,7 @@
-// Package restore completes a dead letter that has not the whole record: it reads the row from
-// its table, and routes it with the present configuration.
+// Package restore is a redrive as the command runs it, around deadletter.Redriver:
+//
+//   - Sources: which dead letters are of the configured slots, and the lock that keeps a second
+//     redrive away from them.
+//   - Rows: what is missing in a dead letter, read from its table.
+//   - Report: what happened, or would, to the dead letters of each key.
 package restore

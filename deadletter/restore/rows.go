@@ -16,9 +16,10 @@ import (
 	"github.com/cdc-relay/cdc-relay/router/record"
 )
 
-// restorer gives what the row of a letter makes, as the table has it, with the present
-// configuration. It is to be closed.
-type restorer struct {
+// Rows reads the rows of dead letters from their tables and routes them with the present
+// configuration. The connection is made with the first row, and kept until Close. One goroutine
+// uses it.
+type Rows struct {
 	settings relay.Config
 	cfg      *config.Config
 	finder   *sample.Finder
@@ -26,15 +27,16 @@ type restorer struct {
 	ids      map[int]string // column of the event id, by table
 }
 
-func New(cfg *config.Config, settings relay.Config) *restorer {
-	return &restorer{settings: settings, cfg: cfg, finder: sample.NewFinder(settings.Replication), ids: make(map[int]string)}
+// NewRows connects nowhere yet.
+func NewRows(cfg *config.Config, settings relay.Config) *Rows {
+	return &Rows{settings: settings, cfg: cfg, finder: sample.NewFinder(settings.Replication), ids: make(map[int]string)}
 }
 
 // Close frees the connection.
-func (r *restorer) Close() { r.finder.Close() }
+func (r *Rows) Close() { r.finder.Close() }
 
-// Restore looks the row up by the event id and routes it.
-func (r *restorer) Restore(ctx context.Context, l *deadletter.Letter) (made deadletter.Restored, err error) {
+// Restore finds the row of a dead letter by the event id and routes it.
+func (r *Rows) Restore(ctx context.Context, l *deadletter.Letter) (made deadletter.Restored, err error) {
 	id := l.EventID()
 	if id == "" {
 		return made, fmt.Errorf("the letter has no %s, and without its event id the row cannot be found; discard it, and write the event again", strings.Join(l.Missing, ", "))
@@ -66,7 +68,7 @@ func (r *restorer) Restore(ctx context.Context, l *deadletter.Letter) (made dead
 }
 
 // idColumn compiles the table's mapping at its first use.
-func (r *restorer) idColumn(ctx context.Context, table int) (string, error) {
+func (r *Rows) idColumn(ctx context.Context, table int) (string, error) {
 	if column, ok := r.ids[table]; ok {
 		return column, nil
 	}
@@ -94,7 +96,7 @@ func (r *restorer) idColumn(ctx context.Context, table int) (string, error) {
 }
 
 // located names the places at which a mapping was configured that does not fit.
-func (r *restorer) located(err error) error {
+func (r *Rows) located(err error) error {
 	mistakes, ok := errors.AsType[*config.Errors](r.cfg.Locate(err))
 	if !ok {
 		return err
@@ -107,7 +109,7 @@ func (r *restorer) located(err error) error {
 }
 
 // tables are those that are configured, and where.
-func (r *restorer) tables() string {
+func (r *Rows) tables() string {
 	var list []string
 	for i, t := range r.settings.Replication.Tables {
 		list = append(list, fmt.Sprintf("%s by %s", t, r.settings.Replication.Places[i]))

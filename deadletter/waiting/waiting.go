@@ -1,0 +1,141 @@
+// Package waiting keeps which rows have a dead letter that waits, for whoever may not touch such
+// rows: the letter may lack a part that only the row has. It follows the dead-letter topic as
+// it is read, and forgets what is done with.
+package waiting
+
+import (
+	"slices"
+	"sync"
+
+	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
+)
+
+// Bounds of what is kept: some 40 MiB.
+const (
+	maxLetters = 100_000
+	maxBytes   = 32 << 20 // of event ids and names of tables
+)
+
+// Set is the letters that no marker covers. Its methods may be called from any goroutine.
+type Set struct {
+	own   func(source string) bool
+	limit int
+
+	mu     sync.Mutex // guards the following
+	groups map[group][]letter
+	count  int
+	bytes  int
+	full   bool
+}
+
+type group struct {
+	source string
+	group  deadletter.Group
+}
+
+// letter is what has to be known of one.
+type letter struct {
+	deadletter.Place
+	row          deadletter.Row
+	table, event string
+	stripped     bool // of its headers, the event id among them
+}
+
+func (l *letter) size() int { return len(l.table) + len(l.event) }
+
+// New returns an empty set for letters of the sources that own selects.
+func New(own func(source string) bool) *Set {
+	return &Set{own: own, limit: maxLetters, groups: make(map[group][]letter)}
+}
+
+// Read takes a record of the dead-letter topic, in the order of its partition. What is neither
+// letter nor marker is passed over. Nil means that the topic was deleted and made again.
+func (s *Set) Read(m *topics.Message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m == nil {
+		clear(s.groups)
+		s.count, s.bytes, s.full = 0, 0, false
+		return
+	}
+	found, marker, err := deadletter.Parse(m)
+	switch {
+	case err != nil:
+	case marker != nil && s.own(marker.Source):
+		s.done(marker)
+	case found != nil && s.own(found.Source):
+		s.add(found)
+	}
+}
+
+func (s *Set) add(l *deadletter.Letter) {
+	one := letter{Place: l.Place(), row: l.Row, table: l.Table, event: l.EventID()}
+	one.stripped = one.event == "" && slices.Contains(l.Missing, router.PartHeaders)
+	if s.full || s.count >= s.limit || s.bytes+one.size() > maxBytes {
+		s.full = true // whether what is left out now is done with later, nobody will know
+		return
+	}
+	of := group{l.Source, l.Group}
+	s.groups[of] = append(s.groups[of], one)
+	s.count++
+	s.bytes += one.size()
+}
+
+func (s *Set) done(m *deadletter.Marker) {
+	of := group{m.Source, m.Group}
+	left := slices.DeleteFunc(s.groups[of], func(one letter) bool {
+		covered := m.Covers(&deadletter.Letter{
+			ID: deadletter.ID{Row: one.row}, Source: m.Source, Group: m.Group, Partition: one.Partition, Offset: one.Offset,
+		})
+		if covered {
+			s.count--
+			s.bytes -= one.size()
+		}
+		return covered
+	})
+	if s.groups[of] = left; len(left) == 0 {
+		delete(s.groups, of)
+	}
+}
+
+// Full reports whether more letters wait than are kept. It stays so: begin with an empty set.
+func (s *Set) Full() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.full
+}
+
+// Held says which rows of one table have a letter that waits.
+type Held struct {
+	Letters int
+	IDs     map[string]struct{} // of events, as the header id has them
+	NoID    bool                // a letter without an event id: its row has none
+	Any     bool                // a letter that was too large for its event id: it may be any row's
+}
+
+// Of are the letters of the tables that mine selects by their names (schema.name).
+func (s *Set) Of(mine func(table string) bool) Held {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	held := Held{IDs: make(map[string]struct{})}
+	for _, letters := range s.groups {
+		for _, one := range letters {
+			if !mine(one.table) {
+				continue
+			}
+			held.Letters++
+			switch {
+			case one.stripped:
+				held.Any = true
+			case one.event == "":
+				held.NoID = true
+				fallthrough // or the id is an empty text
+			default:
+				held.IDs[one.event] = struct{}{}
+			}
+		}
+	}
+	return held
+}
