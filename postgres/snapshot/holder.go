@@ -1,0 +1,335 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"sync"
+
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/catalog"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+)
+
+// lockClass is the first of the two numbers of the advisory lock: "cdcb" in ASCII. The second is
+// a hash of the slot's name.
+const lockClass = 0x63646362
+
+const applicationName = "cdc-relay backfill"
+
+// settings have a policy be an error instead of a silent filter, and nothing be written.
+const settings = "SET row_security = off; SET default_transaction_read_only = on"
+
+// Holder is the connection that has a snapshot. Any goroutine may call its methods.
+type Holder struct {
+	cfg     postgres.Config
+	version int
+	origin  wal.Origin
+
+	mu sync.Mutex
+	q  postgres.Querier // guarded by mu
+	id string           // what readers import; set by Begin
+}
+
+// Open connects to the primary. Nothing is held yet.
+func Open(ctx context.Context, cfg postgres.Config) (*Holder, error) {
+	cfg.ApplicationName = applicationName
+	origin, err := identify(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	q, server, err := connect(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Holder{cfg: cfg, version: server.ServerVersion, origin: origin, q: q}, nil
+}
+
+// identify asks for the server's history, which takes a replication connection.
+func identify(ctx context.Context, cfg postgres.Config) (wal.Origin, error) {
+	q, server, err := postgres.OpenServer(ctx, cfg, true)
+	if err != nil {
+		return wal.Origin{}, err
+	}
+	defer postgres.CloseQuietly(q.Conn)
+	if err := server.CheckDecoding(q); err != nil {
+		return wal.Origin{}, err
+	}
+	if err := server.Identify(q); err != nil {
+		return wal.Origin{}, err
+	}
+	return server.Origin(), nil
+}
+
+func connect(ctx context.Context, cfg postgres.Config) (postgres.Querier, *postgres.Server, error) {
+	q, server, err := postgres.OpenSession(ctx, cfg, false)
+	if err != nil {
+		return q, nil, err
+	}
+	set := settings
+	if server.ServerVersion >= 170000 {
+		set += "; SET transaction_timeout = 0"
+	}
+	if err = server.CheckDecoding(q); err == nil {
+		err = postgres.Classify("prepare the session", q.Exec(set))
+	}
+	if err != nil {
+		postgres.CloseQuietly(q.Conn)
+		return q, nil, err
+	}
+	return q, server, nil
+}
+
+// Close ends the connection, and with it lock and snapshot.
+func (h *Holder) Close() {
+	if h == nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	postgres.CloseQuietly(h.q.Conn)
+}
+
+// Origin is where positions of the server mean something.
+func (h *Holder) Origin() wal.Origin { return h.origin }
+
+// Ask runs something on the connection.
+func (h *Holder) Ask(ctx context.Context, ask func(q postgres.Querier, version int) error) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.q.Ctx = ctx
+	return ask(h.q, h.version)
+}
+
+// Lock keeps every other backfill with the slot away for as long as the connection lives. While
+// somebody else has it the error is of KindBusy.
+func (h *Holder) Lock(ctx context.Context) error {
+	name := h.cfg.BackfillSlot()
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(name)) // it never fails
+	key := int32(hash.Sum32())
+	return h.Ask(ctx, func(q postgres.Querier, _ int) error {
+		row, err := q.One(fmt.Sprintf(`SELECT pg_catalog.pg_try_advisory_lock(%d, %d), coalesce((SELECT pg_catalog.string_agg(l.pid::text, ', ') FROM pg_catalog.pg_locks l
+			WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND l.classid = %d AND l.objid = '%d'::oid
+				AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())), '')`, lockClass, key, lockClass, uint32(key)))
+		if err != nil {
+			return postgres.Classify("lock the backfill of "+postgres.SlotSubject(name), err)
+		}
+		if row.Bool(0) {
+			return nil
+		}
+		return &fault.Error{
+			Kind: fault.KindBusy, Reason: fault.ReasonSlotInUse, Op: "lock the backfill of", Subject: postgres.SlotSubject(name),
+			Err: fmt.Errorf("another one holds the lock: pid %s", row.Text(1)), Hint: "wait until it has ended",
+		}
+	})
+}
+
+// Begin takes the snapshot: the one that somebody exports, or without a name one of its own.
+// What it returns is the snapshot in the server's words, for the record.
+func (h *Holder) Begin(ctx context.Context, imported string) (shown string, err error) {
+	err = h.Ask(ctx, func(q postgres.Querier, _ int) error {
+		if err := q.Exec(begin(imported)); err != nil {
+			return postgres.Classify("take the snapshot", err)
+		}
+		row, err := q.One("SELECT pg_catalog.pg_export_snapshot(), pg_catalog.pg_current_snapshot()")
+		if err != nil {
+			return postgres.Classify("export the snapshot", err)
+		}
+		h.id, shown = row.Text(0), row.Text(1)
+		return nil
+	})
+	return shown, err
+}
+
+func begin(imported string) string {
+	text := "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+	if imported != "" {
+		text += "; SET TRANSACTION SNAPSHOT " + postgres.QuoteLiteral(imported)
+	}
+	return text
+}
+
+// Table is a table whose rows are read.
+type Table struct {
+	Name     wal.Table
+	OID      uint32
+	Relation *wal.Relation // as the stream would announce it
+	Shape    Shape
+
+	from   string // what follows FROM
+	filter string // the publication's condition; empty: none
+}
+
+// Describe looks at cfg.Tables[index] as the stream would have it. It refuses what the stream
+// would refuse.
+func (h *Holder) Describe(ctx context.Context, index int) (t *Table, warnings []string, err error) {
+	cfg := h.cfg.OfShard(0)
+	t = &Table{Name: cfg.Tables[index]}
+	err = h.Ask(ctx, func(q postgres.Querier, version int) error {
+		found, err := catalog.ReadTable(q, t.Name)
+		if err != nil {
+			return err
+		}
+		if found == nil {
+			return catalog.TableMissing(q, cfg, t.Name)
+		}
+		publication, err := catalog.ReadPublication(q, version, cfg.Publication)
+		switch {
+		case postgres.Reason(err) == fault.ReasonPublicationMissing: // it will be made for the table
+			t.Relation, _, err = catalog.DescribeTable(q, version, cfg, index)
+		case err == nil:
+			t.Relation, warnings, err = catalog.InspectTable(q, version, cfg, publication, t.Name)
+			if !cfg.Shard.Divided() {
+				t.filter = publication.Tables[t.Name].Filter
+			}
+		}
+		if err != nil {
+			return err
+		}
+		t.Relation.Table, t.OID, t.from = index, found.OID, found.Only()+t.Name.SQL()
+		if cfg.WantsOf(index).Meta && t.Relation.Meta == nil {
+			if t.Relation.Meta, err = catalog.ReadColumnMeta(q, t.Relation); err != nil {
+				return err
+			}
+		}
+		t.Shape, err = readShape(q, t)
+		return err
+	})
+	return t, warnings, err
+}
+
+// readShape reads what an order can be made of.
+func readShape(q postgres.Querier, t *Table) (s Shape, err error) {
+	op := "look at the columns of table " + t.Name.String()
+	rows, err := q.All(fmt.Sprintf(`SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod), NOT a.attnotnull,
+			a.attidentity <> '' OR coalesce(pg_catalog.pg_get_expr(d.adbin, d.adrelid) LIKE 'nextval(%%', false), coalesce(pg_catalog.pg_get_expr(d.adbin, d.adrelid), ''), a.attnum
+		FROM pg_catalog.pg_attribute a LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+		WHERE a.attrelid = %d AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum`, t.OID))
+	if err != nil {
+		return s, postgres.Classify(op, err)
+	}
+	number := make(map[string]string, len(rows))
+	for _, r := range rows {
+		s.Columns = append(s.Columns, Column{Name: r[0].Text, Type: r[1].Text, Nullable: r[2].Text == "t", Sequence: r[3].Text == "t", Default: r[4].Text})
+		number[r[5].Text] = r[0].Text
+	}
+	// An index whose check is put off lets equal rows be seen; one with NULLs has equal ones.
+	rows, err = q.All(fmt.Sprintf(`SELECT i.indexrelid, k.attnum FROM pg_catalog.pg_index i,
+			LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY k(attnum, n)
+		WHERE i.indrelid = %d AND i.indisunique AND i.indisvalid AND i.indimmediate AND i.indpred IS NULL AND i.indexprs IS NULL AND k.n <= i.indnkeyatts
+			AND NOT EXISTS (SELECT FROM pg_catalog.pg_attribute a, unnest(i.indkey::int2[]) WITH ORDINALITY m(attnum, n)
+				WHERE m.n <= i.indnkeyatts AND a.attrelid = i.indrelid AND a.attnum = m.attnum AND NOT a.attnotnull)
+		ORDER BY i.indisprimary DESC, i.indnkeyatts, i.indexrelid, k.n`, t.OID))
+	if err != nil {
+		return s, postgres.Classify(op, err)
+	}
+	last := ""
+	for _, r := range rows {
+		if r[0].Text != last {
+			last = r[0].Text
+			s.Keys = append(s.Keys, nil)
+		}
+		key := &s.Keys[len(s.Keys)-1]
+		*key = append(*key, number[r[1].Text])
+	}
+	return s, nil
+}
+
+// Published reports whether the stream has all columns of an order.
+func (t *Table) Published(o *Order) bool {
+	return !slices.ContainsFunc(o.By, func(c Column) bool {
+		return !slices.ContainsFunc(t.Relation.Columns, func(p wal.Column) bool { return p.Name == c.Name })
+	})
+}
+
+// Selection is the rows of a table that are wanted, in their order.
+type Selection struct {
+	*Table
+	Where string // SQL condition of the operator's; empty: all rows
+	Order Order
+}
+
+// condition is what a row has to meet. A comment at the operator's end takes no parenthesis.
+func (s *Selection) condition(after, upTo Tuple) string {
+	text := s.Order.Range(after, upTo)
+	if s.filter != "" {
+		text += " AND (" + s.filter + ")"
+	}
+	if s.Where != "" {
+		text += " AND (" + s.Where + "\n)"
+	}
+	return text
+}
+
+// query reads the columns of the stream, and behind them those of the order.
+func (s *Selection) query(after, upTo Tuple) string {
+	fields := "SELECT "
+	for i, c := range s.Relation.Columns {
+		if i > 0 {
+			fields += ", "
+		}
+		fields += wal.QuoteIdentifier(c.Name)
+	}
+	if len(s.Relation.Columns) == 0 {
+		fields += "NULL"
+	}
+	return fields + s.Order.fields() + " FROM " + s.from + " WHERE " + s.condition(after, upTo) + s.Order.sorted(false)
+}
+
+// Check has the server parse the selection, and the operator's condition in a second frame as
+// well: only one whole expression passes both. Nothing is read.
+func (h *Holder) Check(ctx context.Context, s *Selection) error {
+	return h.Ask(ctx, func(q postgres.Querier, _ int) error {
+		queries := []string{s.query(nil, nil)}
+		if s.Where != "" {
+			queries = append([]string{"SELECT CASE WHEN " + s.Where + "\nTHEN true END FROM " + s.from}, queries...)
+		}
+		for _, sql := range queries {
+			parsed, err := q.Conn.Prepare(ctx, "", sql, nil)
+			if err != nil {
+				return classify(s, err)
+			}
+			if len(parsed.ParamOIDs) > 0 {
+				return &SQLError{s.Name, errors.New("the condition has a parameter, such as $1, and there is no value for it")}
+			}
+		}
+		return nil
+	})
+}
+
+// Reader opens a connection that has the snapshot.
+func (h *Holder) Reader(ctx context.Context) (*Reader, error) {
+	q, _, err := connect(ctx, h.cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := q.Exec(begin(h.id)); err != nil {
+		postgres.CloseQuietly(q.Conn)
+		return nil, postgres.Classify("import the snapshot", err)
+	}
+	return &Reader{q: q}, nil
+}
+
+// Alive reports whether the connection, and with it the snapshot, is there.
+func (h *Holder) Alive(ctx context.Context) bool {
+	return h.Ask(ctx, func(q postgres.Querier, _ int) error { return q.Exec("SELECT") }) == nil
+}
+
+// Estimate is the number of rows of a table by the server's statistics.
+func (h *Holder) Estimate(ctx context.Context, t *Table) (n int64, err error) {
+	err = h.Ask(ctx, func(q postgres.Querier, _ int) error {
+		row, err := q.One(fmt.Sprintf(`SELECT greatest(0, pg_catalog.sum(c.reltuples))::bigint FROM pg_catalog.pg_class c
+			WHERE c.oid = %d OR c.oid IN (SELECT relid FROM pg_catalog.pg_partition_tree(%d) WHERE isleaf)`, t.OID, t.OID))
+		if err != nil {
+			return postgres.Classify("look at table "+t.Name.String(), err)
+		}
+		n, err = strconv.ParseInt(row.Text(0), 10, 64)
+		return err
+	})
+	return n, err
+}
