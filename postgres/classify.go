@@ -87,10 +87,11 @@ var byState = map[string]verdict{
 	"42P01": {kind: fault.KindRefused, reason: fault.ReasonTableMissing, hint: "create the table, or correct its name in the configuration"},
 	"3F000": {kind: fault.KindRefused, reason: fault.ReasonTableMissing, hint: "create the schema, or correct its name in the configuration"},
 	"0A000": {kind: fault.KindRefused, reason: fault.ReasonServerVersion, hint: "the server does not know this request; versions 14 and later are supported"},
-	"42601": {kind: fault.KindRefused, reason: fault.ReasonProtocol, hint: "connect to PostgreSQL itself; if that is what answers, please report this"},
+	"42601": {kind: fault.KindRefused, reason: fault.ReasonProtocol, hint: "connect to PostgreSQL itself, not to a pooler or proxy; if it is PostgreSQL that answers, please report this"},
 	"42602": {kind: fault.KindRefused, reason: fault.ReasonConfiguration, hint: "correct postgres.slot or postgres.publication"},
 	"42710": {kind: fault.KindRefused, reason: fault.ReasonServerError, hint: "something of that name was made meanwhile: run the command again"},
 
+	"55P03": {kind: fault.KindRetry, reason: fault.ReasonLockTimeout},
 	"55006": {kind: fault.KindBusy, reason: fault.ReasonSlotInUse, hint: HintInUse},
 
 	"57P01": {kind: fault.KindRetry, reason: fault.ReasonServerShutdown}, // also what a walsender says whose slot is being invalidated

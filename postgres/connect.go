@@ -273,7 +273,7 @@ func (f *failure) add(err error) {
 // trying, whatever the others refuse.
 func mostHopeful(failures []failure) error {
 	if len(failures) == 0 {
-		return &fault.Error{Kind: fault.KindRefused, Reason: fault.ReasonConfiguration, Op: "connect to PostgreSQL", Err: errors.New("the URL permits no way to any host"), Hint: "check its hosts and its sslmode"}
+		return &fault.Error{Kind: fault.KindRefused, Reason: fault.ReasonConfiguration, Op: "connect to PostgreSQL", Err: errors.New("the URL allows no connection to any host"), Hint: "check its hosts and its sslmode"}
 	}
 	last := failures[len(failures)-1]
 	if len(failures) == 1 || last.final {

@@ -44,6 +44,21 @@ func CheckSlotName(name string) error {
 	}
 }
 
+// backfillSuffix ends the name of the slot that a backfill holds until it is complete.
+const backfillSuffix = "_backfill"
+
+// BackfillSlot is the name of the slot that stands for the configured ones, of all shards, until
+// the rows from before it are sent. Nobody but a backfill streams from it.
+func (c Config) BackfillSlot() string { return c.baseSlot() + backfillSuffix }
+
+// baseSlot is the configured name, without the number of a shard.
+func (c Config) baseSlot() string {
+	if c.Shard.Divided() {
+		return c.Shard.Slot
+	}
+	return c.Slot
+}
+
 func SlotSubject(name string) string { return fmt.Sprintf("slot %q", name) }
 
 func PublicationSubject(name string) string { return fmt.Sprintf("publication %q", name) }

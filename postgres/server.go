@@ -68,7 +68,7 @@ func (s *Server) CheckDecoding(q Querier) error {
 	if s.inRecovery {
 		return &fault.Error{
 			Kind: fault.KindRetry, Reason: fault.ReasonInRecovery, Op: "check the server", Subject: RemoteAddr(q.Conn),
-			Err: errors.New("it is in recovery: a standby"), Hint: "connect to the primary; with several hosts in the URL it is found by itself",
+			Err: errors.New("it is in recovery: a standby"), Hint: "connect to the primary; with several hosts in the URL the relay finds it",
 		}
 	}
 	if s.walLevel != "logical" {

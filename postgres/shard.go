@@ -91,10 +91,6 @@ func (c Config) Shards() []Config {
 // OwnSlot says whether a slot's name is the configuration's or that of one of its shards,
 // whatever their number.
 func (c Config) OwnSlot(name string) bool {
-	base := c.Slot
-	if c.Shard.Divided() {
-		base = c.Shard.Slot
-	}
-	_, _, ok := ParseShardName(base, name)
+	_, _, ok := ParseShardName(c.baseSlot(), name)
 	return ok
 }

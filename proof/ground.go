@@ -9,16 +9,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
-// The reasons for which nothing is done, beside those of package fault.
-const (
-	ReasonBeforeSlotUnknown = "before_slot_unknown"
-	ReasonDeadLettersFull   = "dead_letters_full"
-	ReasonForeignServer     = "foreign_server"
-	ReasonRowsSkipped       = "rows_skipped"
-	ReasonSlotBehind        = "slot_behind"
-	ReasonSlotMoved         = "slot_moved"
-)
-
 // Slot is one that every row has to have passed, as the server shows it.
 type Slot struct {
 	Name      string
@@ -70,12 +60,20 @@ func slotsUsable(names []string, slots []Slot, fence wal.LSN) (behind *Slot, err
 	return behind, nil
 }
 
+// skips refuses to take rows for delivered that may have been left out.
+func (c *Config) skips() error {
+	if !c.Skipped || c.SkippedAreDelivered {
+		return nil
+	}
+	return pause(fault.ReasonRowsSkipped, "", "set maintenance.skipped: treat_as_delivered if they may go as well", "rejected rows are left out (relay.on_reject: skip), and nothing names them")
+}
+
 // ground refuses slots whose position is not the relay's own work, and rows before a slot of
 // which nobody knows. slots were read before kept.
 func (c *Config) ground(on wal.Lineage, slots []Slot, kept *Kept) error {
 	if kept.Here.Lineage() != on {
 		return &fault.Error{
-			Kind: fault.KindRetry, Reason: ReasonForeignServer, Op: "prove rows delivered",
+			Kind: fault.KindRetry, Reason: fault.ReasonForeignServer, Op: "prove rows delivered",
 			Err:  fmt.Errorf("the rows are on the server with system identifier %s and timeline %d, and the slots on that with %s and %d", on.SystemID, on.Timeline, kept.Here.SystemID, kept.Here.Timeline),
 			Hint: "maintenance.url and postgres.url have to lead to the same primary",
 		}
@@ -90,7 +88,7 @@ func (c *Config) ground(on wal.Lineage, slots []Slot, kept *Kept) error {
 			return c.unknown(name, errors.New("the checkpoint topic has no position of it"))
 		}
 		if confirmed[name] > limit {
-			return pause(ReasonSlotMoved, subject(name), "find out who moved it: rows in between may never be delivered, so keep them",
+			return pause(fault.ReasonSlotMoved, subject(name), "find out who moved it: rows in between may never be delivered, so keep them",
 				"it is at %s, and the relay brought it to %s at most", confirmed[name], limit)
 		}
 		if err := c.before(kept, name, confirmed[name]); err != nil {
@@ -101,7 +99,7 @@ func (c *Config) ground(on wal.Lineage, slots []Slot, kept *Kept) error {
 }
 
 func (c *Config) unknown(slot string, err error) error {
-	return pause(ReasonBeforeSlotUnknown, subject(slot), "", "whether rows from before it are delivered is not known: %w", err)
+	return pause(fault.ReasonBeforeSlotUnknown, subject(slot), "send them (`cdc-relay backfill`), or say that they are delivered (`cdc-relay setup --before-slot delivered`)", "whether rows from before it are delivered is not known: %w", err)
 }
 
 // before says why nothing is known of the rows before a slot.

@@ -36,6 +36,7 @@ func TestWaiting_HoldsTheRowsOfItsLetters(t *testing.T) {
 		"one without id":   {Waiting{NoID: true}, "a b ''"},
 		"one of empty id":  {Waiting{IDs: map[string]struct{}{"": {}}}, "a b NULL"},
 		"of every sort":    {Waiting{IDs: map[string]struct{}{"": {}, "a": {}, "b": {}}, NoID: true}, ""},
+		"of any row":       {Waiting{All: true}, ""},
 		"of another table": {Waiting{IDs: map[string]struct{}{"c": {}}}, "a b NULL ''"},
 	} {
 		var got []string
@@ -104,19 +105,19 @@ func TestGround_RefusesWhatTheBrokersDoNotConfirm(t *testing.T) {
 		spoil  func(*Kept)
 		reason string
 	}{
-		"another server":            {func(k *Kept) { k.Here.SystemID = "2" }, ReasonForeignServer},
-		"another timeline":          {func(k *Kept) { k.Here.Timeline = 4 }, ReasonForeignServer},
-		"a slot that is ahead":      {func(k *Kept) { k.Delivered["b"] = 89 }, ReasonSlotMoved},
-		"a slot without a position": {func(k *Kept) { delete(k.Delivered, "a") }, ReasonBeforeSlotUnknown},
-		"a slot without a record":   {func(k *Kept) { delete(k.Before, "a") }, ReasonBeforeSlotUnknown},
-		"rows that nobody sent":     {record(func(b *checkpoint.BeforeSlot) { b.Before = checkpoint.BeforeUnknown }), ReasonBeforeSlotUnknown},
-		"another table":             {record(func(b *checkpoint.BeforeSlot) { b.OID = 8 }), ReasonBeforeSlotUnknown},
-		"another slot":              {record(func(b *checkpoint.BeforeSlot) { b.Slot = "a" }), ReasonBeforeSlotUnknown},
-		"a record of elsewhere":     {record(func(b *checkpoint.BeforeSlot) { b.System = "2" }), ReasonBeforeSlotUnknown},
-		"another kind of positions": {record(func(b *checkpoint.BeforeSlot) { b.Positions = checkpoint.Checkpoints }), ReasonBeforeSlotUnknown},
-		"a slot from before it":     {record(func(b *checkpoint.BeforeSlot) { b.Timeline, b.Point = 3, 91 }), ReasonBeforeSlotUnknown},
-		"behind the first fork":     {record(func(b *checkpoint.BeforeSlot) { b.Point = 51 }), ReasonBeforeSlotUnknown},
-		"a timeline to come":        {record(func(b *checkpoint.BeforeSlot) { b.Timeline = 4 }), ReasonBeforeSlotUnknown},
+		"another server":            {func(k *Kept) { k.Here.SystemID = "2" }, fault.ReasonForeignServer},
+		"another timeline":          {func(k *Kept) { k.Here.Timeline = 4 }, fault.ReasonForeignServer},
+		"a slot that is ahead":      {func(k *Kept) { k.Delivered["b"] = 89 }, fault.ReasonSlotMoved},
+		"a slot without a position": {func(k *Kept) { delete(k.Delivered, "a") }, fault.ReasonBeforeSlotUnknown},
+		"a slot without a record":   {func(k *Kept) { delete(k.Before, "a") }, fault.ReasonBeforeSlotUnknown},
+		"rows that nobody sent":     {record(func(b *checkpoint.BeforeSlot) { b.Before = checkpoint.BeforeUnknown }), fault.ReasonBeforeSlotUnknown},
+		"another table":             {record(func(b *checkpoint.BeforeSlot) { b.OID = 8 }), fault.ReasonBeforeSlotUnknown},
+		"another slot":              {record(func(b *checkpoint.BeforeSlot) { b.Slot = "a" }), fault.ReasonBeforeSlotUnknown},
+		"a record of elsewhere":     {record(func(b *checkpoint.BeforeSlot) { b.System = "2" }), fault.ReasonBeforeSlotUnknown},
+		"another kind of positions": {record(func(b *checkpoint.BeforeSlot) { b.Positions = checkpoint.Checkpoints }), fault.ReasonBeforeSlotUnknown},
+		"a slot from before it":     {record(func(b *checkpoint.BeforeSlot) { b.Timeline, b.Point = 3, 91 }), fault.ReasonBeforeSlotUnknown},
+		"behind the first fork":     {record(func(b *checkpoint.BeforeSlot) { b.Point = 51 }), fault.ReasonBeforeSlotUnknown},
+		"a timeline to come":        {record(func(b *checkpoint.BeforeSlot) { b.Timeline = 4 }), fault.ReasonBeforeSlotUnknown},
 	} {
 		kept := sound()
 		tt.spoil(kept)
@@ -151,7 +152,7 @@ func TestPass_AsksForNothingThatItDoesNotNeed(t *testing.T) {
 	}
 	// Rows that were left out are recorded nowhere, so not even their names are asked for.
 	_, err = New(Config{Skipped: true}, nil).Pass(t.Context(), nil)
-	if e, ok := errors.AsType[*fault.Error](err); !ok || e.Reason != ReasonRowsSkipped || !strings.Contains(err.Error(), "maintenance.skipped") {
+	if e, ok := errors.AsType[*fault.Error](err); !ok || e.Reason != fault.ReasonRowsSkipped || !strings.Contains(err.Error(), "maintenance.skipped") {
 		t.Errorf("rows are skipped: %v", err)
 	}
 	if _, err := New(Config{Skipped: true, SkippedAreDelivered: true}, nil).Pass(t.Context(), emptyTable{}); err != nil {

@@ -100,10 +100,10 @@ func New(cfg Config, records Records) *Prover {
 
 // Pass proves one batch and acts on it. On an error nothing was done, unless the error is that
 // of Session.Act, and the next pass begins with other names. Errors that a person or the relay
-// has to end are *fault.Error with one of the reasons above or of package fault.
+// has to end are *fault.Error with one of the reasons of package fault.
 func (p *Prover) Pass(ctx context.Context, s Session) (Outcome, error) {
-	if p.cfg.Skipped && !p.cfg.SkippedAreDelivered {
-		return Outcome{}, pause(ReasonRowsSkipped, "", "set maintenance.skipped: treat_as_delivered if they may go as well", "rejected rows are left out (relay.on_reject: skip), and nothing names them")
+	if err := p.cfg.skips(); err != nil {
+		return Outcome{}, err
 	}
 	rows, err := s.Name(ctx)
 	if err != nil || len(rows) == 0 {
@@ -129,8 +129,8 @@ func (p *Prover) Pass(ctx context.Context, s Session) (Outcome, error) {
 	if err != nil {
 		return out, err
 	}
-	if waiting.Full {
-		return out, pause(ReasonDeadLettersFull, "", "send or discard them: cdc-relay deadletter", "more dead letters wait than can be held against the rows")
+	if err := waiting.full(); err != nil {
+		return out, err
 	}
 	free := waiting.without(rows)
 	out.Held = len(rows) - len(free)
@@ -139,6 +139,40 @@ func (p *Prover) Pass(ctx context.Context, s Session) (Outcome, error) {
 	}
 	out.Acted, err = s.Act(ctx, free)
 	return out, err
+}
+
+// Looker is what Ready has to see of a server.
+type Looker interface {
+	Lineage() wal.Lineage
+	Slots(ctx context.Context, names []string) ([]Slot, error)
+}
+
+// Ready tells why passes would do nothing, as far as that does not depend on the rows; nil when
+// nothing is in the way. It waits for no slot.
+func (p *Prover) Ready(ctx context.Context, s Looker) error {
+	if err := p.cfg.skips(); err != nil {
+		return err
+	}
+	names := slices.Concat(p.cfg.Slots, p.cfg.Others)
+	slots, err := s.Slots(ctx, names)
+	if err != nil {
+		return err
+	}
+	if _, err := slotsUsable(names, slots, 0); err != nil {
+		return err
+	}
+	kept, err := p.records.Kept(ctx, slots)
+	if err != nil {
+		return err
+	}
+	if err := p.cfg.ground(s.Lineage(), slots, kept); err != nil {
+		return err
+	}
+	waiting, err := p.records.Waiting(ctx)
+	if err != nil {
+		return err
+	}
+	return waiting.full()
 }
 
 // await returns the slots as they stood when the last of them was past the fence.
@@ -164,7 +198,7 @@ func (p *Prover) await(ctx context.Context, s Session, fence wal.LSN) ([]Slot, e
 		waited := time.Since(began)
 		if waited >= p.cfg.Wait {
 			return nil, &fault.Error{
-				Kind: fault.KindRetry, Reason: ReasonSlotBehind, Op: "prove rows delivered", Subject: subject(behind.Name), LSN: behind.Confirmed,
+				Kind: fault.KindRetry, Reason: fault.ReasonSlotBehind, Op: "prove rows delivered", Subject: subject(behind.Name), LSN: behind.Confirmed,
 				Err: fmt.Errorf("it did not reach %s, where the rows are, in time", fence), Hint: hintBehind(behind),
 			}
 		}

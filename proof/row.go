@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/cdc-relay/cdc-relay/fault"
 )
 
 // TID is the place of a row version in its table (ctid): block, and item in the block.
@@ -40,11 +42,23 @@ type Row struct {
 type Waiting struct {
 	IDs  map[string]struct{} // of events
 	NoID bool                // a letter that names no event: it may be any row without an id
+	All  bool                // a letter that may be any row's
 	Full bool                // there are more than could be kept
+}
+
+// full refuses a set that is not complete.
+func (w Waiting) full() error {
+	if !w.Full {
+		return nil
+	}
+	return pause(fault.ReasonDeadLettersFull, "", "send or discard them: cdc-relay deadletter", "more dead letters wait than can be held against the rows")
 }
 
 // without returns the rows that no letter waits for.
 func (w Waiting) without(rows []Row) []Row {
+	if w.All {
+		return nil
+	}
 	free := make([]Row, 0, len(rows))
 	for _, r := range rows {
 		_, waits := w.IDs[r.ID]

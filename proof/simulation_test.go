@@ -88,7 +88,7 @@ func (a *tally) add(w *world, out Outcome, err error) {
 
 func (a *tally) everything() bool {
 	for _, reason := range []string{
-		"connection lost", ReasonBeforeSlotUnknown, ReasonSlotBehind, ReasonSlotMoved, ReasonRowsSkipped, fault.ReasonSlotMissing, fault.ReasonSlotLost,
+		"connection lost", fault.ReasonBeforeSlotUnknown, fault.ReasonSlotBehind, fault.ReasonSlotMoved, fault.ReasonRowsSkipped, fault.ReasonSlotMissing, fault.ReasonSlotLost,
 	} {
 		if a.Refused[reason] == 0 {
 			return false
@@ -253,11 +253,11 @@ func (w *world) end(pass func() (Outcome, error)) {
 	reason := reasonOf(err)
 	ok := false
 	switch reason {
-	case ReasonRowsSkipped:
+	case fault.ReasonRowsSkipped:
 		ok = w.skips
-	case fault.ReasonSlotMissing, fault.ReasonSlotLost, ReasonSlotMoved, ReasonBeforeSlotUnknown:
+	case fault.ReasonSlotMissing, fault.ReasonSlotLost, fault.ReasonSlotMoved, fault.ReasonBeforeSlotUnknown:
 		ok = slices.ContainsFunc(w.slots, w.broken)
-	case ReasonSlotBehind:
+	case fault.ReasonSlotBehind:
 		ok = slices.ContainsFunc(w.slots, func(s *slot) bool { return !s.runs && w.broken(s) })
 	}
 	if !ok {

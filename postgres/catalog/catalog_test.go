@@ -223,7 +223,7 @@ func TestInspect_KnowsALostSlot(t *testing.T) {
 
 	probe := watch.NewProbe(cfg)
 	defer probe.Close()
-	snapshot, err := probe.Look(t.Context())
+	snapshot, err := probe.Read(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -113,6 +113,11 @@ func SlotMissing(q postgres.Querier, cfg postgres.Config, err error) error {
 		return err
 	}
 	with := *e
+	if half := backfillSlot(q, cfg); half != "" {
+		with.Err = fmt.Errorf("the slot does not exist, and %s does: a backfill is under way or was interrupted, and makes the slot when it is complete", postgres.SlotSubject(half))
+		with.Hint = HintBackfill(half)
+		return &with
+	}
 	if near := similarSlot(q, cfg); near != "" {
 		with.Hint = near + "; otherwise, " + e.Hint
 		return &with
@@ -123,6 +128,22 @@ func SlotMissing(q postgres.Querier, cfg postgres.Config, err error) error {
 	}
 	with.Hint = others + ": correct postgres.slot if that is it; otherwise, " + e.Hint
 	return &with
+}
+
+// HintBackfill is the next step where the slot of a backfill is found.
+func HintBackfill(slot string) string {
+	return fmt.Sprintf("let `cdc-relay backfill --yes` complete it; to do without the rows from before the slot, drop %s and run `cdc-relay setup`", postgres.SlotSubject(slot))
+}
+
+// backfillSlot is the slot of a backfill that is not complete; empty: there is none, or the
+// server does not answer.
+func backfillSlot(q postgres.Querier, cfg postgres.Config) string {
+	name := cfg.BackfillSlot()
+	rows, err := q.All("SELECT FROM pg_catalog.pg_replication_slots WHERE slot_name = " + postgres.QuoteLiteral(name))
+	if err != nil || len(rows) == 0 {
+		return ""
+	}
+	return name
 }
 
 // similarSlot names the slot whose name is much like the configured one, in use or not.

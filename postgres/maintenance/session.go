@@ -24,8 +24,22 @@ type Work struct {
 	Table wal.Table // the one that has the rows itself: no root of partitions
 	ID    string    // SQL expression of the event id; empty: the rows have none
 	Where string    // SQL condition
+	Order string    // SQL expression with an index, by which rows are named; empty: by their places
 	Set   string    // SQL assignments of an UPDATE; empty: the rows are deleted
 	Limit int       // rows of a batch
+
+	// Archive gets the rows that are deleted, in the same transaction: these columns.
+	Archive *Archive
+
+	// Waits has a row that somebody else has locked be waited for, as long as lock_timeout. It
+	// needs no right to lock rows; without it such rows are left out.
+	Waits bool
+}
+
+// Archive is a table that gets rows which are deleted from another.
+type Archive struct {
+	Table   wal.Table
+	Columns []string
 }
 
 // Session is one connection; *Session satisfies proof.Session.
@@ -36,7 +50,14 @@ type Session struct {
 	oid     uint32
 	version int
 	lineage wal.Lineage
-	behind  proof.TID // of the last row that was named
+	behind  place // the last row that was named
+}
+
+// place is where the naming of rows goes on.
+type place struct {
+	tid   proof.TID
+	order string // value of Work.Order, as the server prints it
+	began bool
 }
 
 // Open connects and takes the table's lock. While somebody else has it the error is of KindBusy.
@@ -76,12 +97,15 @@ func (s *Session) prepare() error {
 	if err := s.identify(); err != nil {
 		return err
 	}
+	if err := s.find(); err != nil {
+		return err
+	}
 	return s.lock()
 }
 
 func (s *Session) subject() string { return "table " + s.work.Table.String() }
 
-// identify reads which server this is, and which table.
+// identify reads which server this is.
 func (s *Session) identify() error {
 	row, err := s.q.One(`SELECT pg_catalog.pg_backend_pid(), (SELECT system_identifier FROM pg_catalog.pg_control_system()),
 		pg_catalog.left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 8)`)
@@ -93,10 +117,12 @@ func (s *Session) identify() error {
 		return &fault.Error{Kind: fault.KindProtocol, Op: "identify the server", Err: fmt.Errorf("read its timeline: %w", err)}
 	}
 	s.pid, s.lineage = row.Int("pg_backend_pid", 0), wal.Lineage{SystemID: row.Text(1), Timeline: int32(timeline)}
-	if row.Err != nil {
-		return row.Err
-	}
-	row, err = s.q.One(fmt.Sprintf(`SELECT c.oid, c.relkind, c.relpersistence FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+	return row.Err
+}
+
+// find reads which table it is.
+func (s *Session) find() error {
+	row, err := s.q.One(fmt.Sprintf(`SELECT c.oid, c.relkind, c.relpersistence FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 		WHERE n.nspname = %s AND c.relname = %s`, postgres.QuoteLiteral(s.work.Table.Schema), postgres.QuoteLiteral(s.work.Table.Name)))
 	if errors.Is(err, postgres.ErrNoRow) {
 		return s.refuse(fault.ReasonTableMissing, "it does not exist")
@@ -172,42 +198,9 @@ func (s *Session) condition() string {
 	return condition
 }
 
-// Name implements proof.Session. It goes through the table from place to place, so that rows
-// that are held are not all that it finds. It returns no rows once, at the end of the table,
-// and then begins again.
-func (s *Session) Name(ctx context.Context) ([]proof.Row, error) {
-	id := "NULL"
-	if s.work.ID != "" {
-		id = "(" + s.work.ID + ")::text"
-	}
-	s.q.Ctx = ctx
-	rows, err := s.readOnly(fmt.Sprintf(`SELECT ctid, xmin, %s FROM ONLY %s WHERE ctid > '%s'::tid AND %s ORDER BY ctid LIMIT %d`,
-		id, s.work.Table.SQL(), s.behind, s.condition(), s.work.Limit))
-	if err != nil {
-		return nil, postgres.Classify("name rows of "+s.subject(), err)
-	}
-	named := make([]proof.Row, 0, len(rows))
-	for _, row := range rows {
-		tid, err := proof.ParseTID(row[0].Text)
-		if err != nil {
-			return nil, &fault.Error{Kind: fault.KindProtocol, Op: "name rows of", Subject: s.subject(), Err: err}
-		}
-		xmin, err := strconv.ParseUint(row[1].Text, 10, 32)
-		if err != nil {
-			return nil, &fault.Error{Kind: fault.KindProtocol, Op: "name rows of", Subject: s.subject(), Err: err}
-		}
-		named = append(named, proof.Row{TID: tid, XMin: uint32(xmin), ID: row[2].Text, NoID: row[2].Null})
-	}
-	s.behind = proof.TID{}
-	if len(named) > 0 {
-		s.behind = named[len(named)-1].TID
-	}
-	return named, nil
-}
-
-// readOnly runs a query whose SQL the operator wrote.
-func (s *Session) readOnly(sql string) ([]postgres.Cells, error) {
-	if err := s.q.Exec("BEGIN READ ONLY"); err != nil {
+// readOnly runs a query whose SQL the operator wrote. begin are further statements before it.
+func (s *Session) readOnly(begin, sql string) ([]postgres.Cells, error) {
+	if err := s.q.Exec("BEGIN READ ONLY" + begin); err != nil {
 		return nil, err
 	}
 	rows, err := s.q.All(sql)
@@ -262,28 +255,4 @@ func (s *Session) Slots(ctx context.Context, names []string) ([]proof.Slot, erro
 func (s *Session) Nudge(ctx context.Context) error {
 	s.q.Ctx = ctx
 	return postgres.Classify("move the end of the WAL", s.q.Exec(`SELECT pg_catalog.pg_current_xact_id() WHERE NOT pg_catalog.pg_is_in_recovery()`))
-}
-
-// Act implements proof.Session. Rows that somebody has locked are left for another pass, which
-// needs the right to lock them: UPDATE on a column.
-func (s *Session) Act(ctx context.Context, rows []proof.Row) (int, error) {
-	s.q.Ctx = ctx
-	tids, xmins := make([]string, len(rows)), make([]string, len(rows))
-	for i, r := range rows {
-		tids[i], xmins[i] = strconv.Quote(r.TID.String()), strconv.FormatUint(uint64(r.XMin), 10)
-	}
-	table := s.work.Table.SQL()
-	act := "DELETE FROM ONLY " + table
-	if s.work.Set != "" {
-		act = "UPDATE ONLY " + table + " SET " + s.work.Set
-	}
-	results, err := s.q.Conn.Exec(ctx, fmt.Sprintf(`WITH proven AS MATERIALIZED (
-			SELECT ctid FROM ONLY %s WHERE ctid = ANY ('{%s}'::tid[]) AND xmin = ANY ('{%s}'::xid[]) AND pg_catalog.pg_backend_pid() = %d AND %s
-			FOR UPDATE SKIP LOCKED)
-		%s WHERE ctid = ANY (ARRAY(SELECT ctid FROM proven))`,
-		table, strings.Join(tids, ","), strings.Join(xmins, ","), s.pid, s.condition(), act)).ReadAll()
-	if err != nil {
-		return 0, postgres.PermissionHint(postgres.Classify("act on rows of "+s.subject(), err), "grant DELETE on the table, or UPDATE on the columns that are set, and UPDATE on one column to leave locked rows out")
-	}
-	return int(results[len(results)-1].CommandTag.RowsAffected()), nil
 }

@@ -143,7 +143,7 @@ func (c *checker) run() error {
 		case unanswered(err):
 			return err
 		default:
-			c.warn(step.check, "see what the server's administrator has changed about the rights on its catalog", "could not be checked: %v", err)
+			c.warn(step.check, "check which rights on the system catalog were revoked on this server", "could not be checked: %v", err)
 		}
 	}
 	return nil
@@ -163,7 +163,7 @@ func (c *checker) checkConnection() error {
 	c.ok("postgres.connection", "connected to %s as %q to database %q", postgres.RemoteAddr(c.q.Conn), c.user, row.Text(2))
 	if uint32(pid) != c.q.Conn.PID() {
 		c.warn("postgres.pooler", "connect to the server itself: a pooler hides fail-overs, and few pass replication on",
-			"a pooler or proxy stands between us and the server: the login was answered by process %d, and process %d runs our statements", c.q.Conn.PID(), pid)
+			"a pooler or proxy stands between the relay and the server: process %d answered the login, and process %d runs the statements", c.q.Conn.PID(), pid)
 	} else {
 		c.ok("postgres.pooler", "no pooler in between")
 	}
@@ -290,8 +290,8 @@ func (c *checker) checkReplication() error {
 		return err
 	}
 	if c.server.SenderTimeout == 0 {
-		c.warn("postgres.replication", "find out what overrules wal_sender_timeout between us and the server",
-			"wal_sender_timeout is off for our connection although we ask for it: a dead connection keeps the slot")
+		c.warn("postgres.replication", "find out what overrides wal_sender_timeout between the relay and the server",
+			"wal_sender_timeout is off for the relay's connection, although the relay sets it: a dead connection keeps the slot")
 		return nil
 	}
 	c.ok("postgres.replication", "role %q may open a replication connection; wal_sender_timeout is %s", c.user, c.server.SenderTimeout)

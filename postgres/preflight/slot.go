@@ -42,11 +42,11 @@ func (c *checker) checkSlot() error {
 	if byDebezium, err := c.heldByDebezium(); err != nil {
 		return err
 	} else if byDebezium {
-		c.warn("slot.owner", "before a change-over that is as it has to be: `cdc-relay takeover` takes the slot over once the connector is stopped, see "+wording.Docs+"coming-from-debezium.md",
+		c.warn("slot.owner", "this is expected before a change-over: `cdc-relay takeover` takes the slot over once the connector is stopped, see "+wording.Docs+"coming-from-debezium.md",
 			"Debezium holds %s: %v", postgres.SlotSubject(c.cfg.Slot), e.Err)
 		return c.ownerIsAsynchronous()
 	}
-	c.warn("slot.owner", "if that is this relay, all is well: another one started now stands by. If it is somebody else's, they get these rows: choose another postgres.slot and run `cdc-relay setup`",
+	c.warn("slot.owner", "if that is this relay, nothing has to be done: a second one stands by. If it is another consumer, the rows go to it: choose another postgres.slot and run `cdc-relay setup`",
 		"%s: %v", postgres.SlotSubject(c.cfg.Slot), e.Err)
 	return c.ownerIsAsynchronous()
 }
@@ -216,11 +216,11 @@ func (c *checker) checkSynchronous() error {
 	for _, name := range standbyNames(list) {
 		if name == "*" || strings.EqualFold(name, application) {
 			c.add("postgres.synchronous", advice.Fail, hintSynchronous,
-				"synchronous_standby_names is %q, which means our stream (application_name %s) too: commits would wait for our confirmation", list, application)
+				"synchronous_standby_names is %q, which includes the relay's replication connection (application_name %s): commits would wait for the relay", list, application)
 			return nil
 		}
 	}
-	c.ok("postgres.synchronous", "no commit waits for our stream")
+	c.ok("postgres.synchronous", "no commit waits for the relay")
 	return nil
 }
 

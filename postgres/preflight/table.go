@@ -75,7 +75,7 @@ func (c *checker) publicationShape(p *catalog.PublicationRow) error {
 	switch {
 	case p.AllTables:
 		c.warn("publication.tables", "make one with the outbox tables alone: `cdc-relay setup` with another postgres.publication",
-			"%s is FOR ALL TABLES: the rows of %s are sent to us and skipped", postgres.PublicationSubject(p.Name), wording.Count(len(foreign), "other table"))
+			"%s is FOR ALL TABLES: the rows of %s are sent to the relay, which skips them", postgres.PublicationSubject(p.Name), wording.Count(len(foreign), "other table"))
 	case len(foreign) > 0:
 		c.warn("publication.tables", "take them out, or configure them",
 			"%s has %s more than are configured (%s): their rows are skipped", postgres.PublicationSubject(p.Name), wording.Count(len(foreign), "table"), strings.Join(wording.Shorten(foreign), ", "))
@@ -257,7 +257,7 @@ func (c *checker) checkPartitions(t *catalog.TableRow, table wal.Table, _ *Check
 			continue
 		}
 		said[key+column] = true
-		const next = "partition by something that never changes, such as created_at; nothing on our side can tell such a copy from a new row"
+		const next = "partition by a column that never changes, such as created_at; the relay cannot tell such a copy from a new row"
 		switch {
 		case isBool || mutableName.MatchString(column):
 			suspicious = true

@@ -124,5 +124,5 @@ func (s *setup) checkList(p *catalog.PublicationRow, table wal.Table, t *catalog
 
 var (
 	errNoColumns    = errors.New("the mapping reads no column")
-	errNeedsCatalog = errors.New("its options of Debezium depend on keys and types that only a server could tell: once the table exists, `cdc-relay setup --column-list --dry-run` prints the statement")
+	errNeedsCatalog = errors.New("its Debezium options depend on keys and types, which only the server knows: once the table exists, `cdc-relay setup --column-list --dry-run` prints the statement")
 )

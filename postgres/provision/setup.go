@@ -43,6 +43,9 @@ type SetupOptions struct {
 	// dry run and for what exists.
 	OnStep func(Step)
 
+	// WithoutSlots leaves the slots out, which somebody else makes.
+	WithoutSlots bool
+
 	// SlotTimeout bounds the slot's creation, which waits for every transaction
 	// that is open at its start. Defaults to 30s.
 	SlotTimeout time.Duration
@@ -160,7 +163,7 @@ func (s *setup) plan() error {
 	if err := s.roomForSlots(); err != nil {
 		return err
 	}
-	if err := s.planPublications(); err != nil || s.later {
+	if err := s.planPublications(); err != nil || s.later || s.opt.WithoutSlots {
 		return err
 	}
 	for i := range s.shards {
@@ -174,9 +177,12 @@ func (s *setup) plan() error {
 // roomForSlots refuses before anything is made what would end with a publication and no
 // slot.
 func (s *setup) roomForSlots() error {
-	names := make([]string, len(s.shards))
-	for i, shard := range s.shards {
-		names[i] = postgres.QuoteLiteral(shard.cfg.Slot)
+	names := make([]string, 0, len(s.shards)+1)
+	for _, shard := range s.shards {
+		names = append(names, postgres.QuoteLiteral(shard.cfg.Slot))
+	}
+	if s.opt.WithoutSlots { // a backfill has one more until its end
+		names = append(names, postgres.QuoteLiteral(s.cfg.BackfillSlot()))
 	}
 	row, err := s.q.One(fmt.Sprintf(`SELECT current_setting('max_replication_slots')::int, (SELECT count(*) FROM pg_catalog.pg_replication_slots),
 		(SELECT count(*) FROM pg_catalog.pg_replication_slots WHERE slot_name IN (%s))`, strings.Join(names, ", ")))
@@ -410,6 +416,9 @@ func (s *setup) planSlot(i int) error {
 	shard.slot = Step{Object: "slot", Name: name}
 	row, err := catalog.ReadSlot(s.q, s.server.ServerVersion, name)
 	if postgres.Reason(err) == fault.ReasonSlotMissing {
+		if err := s.whileBackfill(name); err != nil {
+			return err
+		}
 		shard.slot.SQL = createSlot(name, s.server.ServerVersion)
 		if i > 0 {
 			return nil
@@ -459,7 +468,7 @@ func (s *setup) foretellSlot(name string) error {
 			SELECT FROM pg_catalog.pg_roles m WHERE m.rolname = 'rds_replication' AND pg_catalog.pg_has_role(m.oid, 'MEMBER'))
 		FROM pg_catalog.pg_roles WHERE rolname = current_user`)
 	if err != nil {
-		return postgres.Classify("look at our role", err)
+		return postgres.Classify("read the role's rights", err)
 	}
 	if !row.Bool(1) {
 		role := wal.QuoteIdentifier(row.Text(0))
@@ -485,6 +494,9 @@ func (s *setup) apply() error {
 	}
 	if err := s.applyTransaction(); err != nil {
 		return err
+	}
+	if s.opt.WithoutSlots {
+		return nil
 	}
 	if slices.ContainsFunc(s.shards, func(shard setupShard) bool { return !shard.slot.Exists }) {
 		s.countRows()
@@ -643,21 +655,9 @@ func (s *setup) createSlot(step Step) error {
 	if err == nil {
 		return nil
 	}
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) && pg.Code == "57014" {
-		who := catalog.Blockers(s.q)
-		if who == "" {
-			who = "none is open any more"
-		}
-		return &fault.Error{
-			Kind: fault.KindRefused, Reason: fault.ReasonTimeout, Op: "create", Subject: postgres.SlotSubject(step.Name),
-			Err:  fmt.Errorf("gave up after %s: it waits for every transaction that was open before it: %s", timeout, who),
-			Hint: "end them, or wait, and run `cdc-relay setup` again",
-		}
-	}
 	hint := "table and publication are there: run `cdc-relay setup` again as the relay's role, which makes the slot; that role, or the one that runs setup, needs REPLICATION (ALTER ROLE … REPLICATION; Amazon RDS: GRANT rds_replication)"
-	if pg != nil && strings.Contains(pg.Message, "output plugin") {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && strings.Contains(pg.Message, "output plugin") {
 		hint = "add pgoutput to the server's output_plugin_libraries"
 	}
-	return postgres.PermissionHint(postgres.Classify("create "+postgres.SlotSubject(step.Name), err), hint)
+	return slotFailure(s.q, step.Name, err, timeout, "cdc-relay setup", hint)
 }

@@ -206,7 +206,7 @@ func TestSetup_OfShards(t *testing.T) {
 		postgrestest.WantError(t, err, fault.KindRefused, fault.ReasonShards, "row filter on public.outbox", "shard 1 of 4")
 		_, err = provision.Setup(t.Context(), cfg, provision.SetupOptions{})
 		postgrestest.WantError(t, err, fault.KindRefused, fault.ReasonShards, "row filter on public.outbox")
-		look, err := probe.Look(t.Context())
+		look, err := probe.Read(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -117,7 +117,7 @@ func (x *Exclusion) mayTake(slot string) error {
 	case row.Text(0) != row.Text(1):
 		return refuse(fmt.Sprintf("the slot belongs to database %q, and this is %q", row.Text(1), row.Text(0)), "correct the database in postgres.url: locks of another one keep nobody away")
 	case row.Bool(2) && !x.Holds(slot):
-		return refuse("the session that the server gave us has the lock of somebody else", "a pooler is in between; connect to the server itself")
+		return refuse("the server session of this connection already holds another client's lock", "a pooler is in between; connect to the server itself")
 	}
 	return nil
 }
@@ -156,7 +156,7 @@ func (x *Exclusion) Watch(ctx context.Context) (guarded context.Context, release
 	lose := func(err error) {
 		cancel(&fault.Error{
 			Kind: fault.KindRetry, Reason: fault.ReasonNetwork, Op: "keep the lock on", Subject: exclusionSubject(x.slots...),
-			Err: fmt.Errorf("its session is lost: %w", err), Hint: "another redrive may be at them by now",
+			Err: fmt.Errorf("its session is lost: %w", err), Hint: "another redrive may be working on them by now",
 		})
 	}
 	if err := x.still(ctx); err != nil {
@@ -218,7 +218,7 @@ func (x *Exclusion) still(ctx context.Context) error {
 		return err
 	}
 	if row.Int("pg_backend_pid", 0) != x.pid || row.Int("count", 1) < len(x.slots) {
-		return errors.New("the server runs our statements in another session, which has not the locks: a pooler is in between")
+		return errors.New("statements run in another server session, which does not hold the locks: a pooler is in between")
 	}
 	return row.Err
 }

@@ -127,7 +127,7 @@ func TestExclusion_TellsThatItIsLost(t *testing.T) {
 			case <-time.After(10 * time.Second):
 				t.Fatal("nobody noticed")
 			}
-			postgrestest.WantError(t, context.Cause(ctx), fault.KindRetry, fault.ReasonNetwork, `keep the lock on the dead letters of slot "orders"`, "another redrive may be at them")
+			postgrestest.WantError(t, context.Cause(ctx), fault.KindRetry, fault.ReasonNetwork, `keep the lock on the dead letters of slot "orders"`, "another redrive may be working on them")
 		})
 	}
 }
@@ -140,7 +140,7 @@ func TestExclusion_LooksAgainAndAgain(t *testing.T) {
 	x.look, x.pid = time.Millisecond, x.pid+1
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if err := x.watch(ctx); err == nil || !strings.Contains(err.Error(), "another session") {
+	if err := x.watch(ctx); err == nil || !strings.Contains(err.Error(), "another server session") {
 		t.Errorf("watched until %v", err)
 	}
 }

@@ -27,7 +27,7 @@ type Probe struct {
 	confirmed wal.LSN // by the slot, at the last look that saw it
 }
 
-// baseline is what the first Look found, which later ones are held against.
+// baseline is what the first Read found, which later ones are held against.
 type baseline struct {
 	publication string // OID
 	version     string // of the publication's line in the catalog
@@ -53,10 +53,10 @@ type Snapshot struct {
 
 const hintBetween = "insert the rows that were written in between again: " + postgres.SeeSendingAgain
 
-// NewProbe connects at the first Look.
+// NewProbe connects at the first Read.
 func NewProbe(cfg postgres.Config) *Probe { return &Probe{cfg: cfg} }
 
-// Close gives the connection up. Look may be called again.
+// Close gives the connection up. Read may be called again.
 func (p *Probe) Close() {
 	if p.conn != nil {
 		postgres.CloseQuietly(p.conn)
@@ -64,9 +64,9 @@ func (p *Probe) Close() {
 	}
 }
 
-// Look asks the server once. After an error the next Look connects anew; what
+// Read asks the server once. After an error the next Read connects anew; what
 // the first successful one found remains the measure.
-func (p *Probe) Look(ctx context.Context) (*Snapshot, error) {
+func (p *Probe) Read(ctx context.Context) (*Snapshot, error) {
 	if p.conn != nil && p.conn.IsClosed() {
 		p.conn = nil
 	}

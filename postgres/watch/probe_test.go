@@ -16,7 +16,7 @@ func TestProbe_SeesServerAndSlotWithTheLeastRights(t *testing.T) {
 		cfg := postgrestest.OutboxDatabase(t, db)
 		probe := NewProbe(postgrestest.AsReplicator(t, db, cfg))
 		defer probe.Close()
-		first, err := probe.Look(t.Context())
+		first, err := probe.Read(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -24,7 +24,7 @@ func TestProbe_SeesServerAndSlotWithTheLeastRights(t *testing.T) {
 			t.Errorf("first: %+v", first)
 		}
 		db.Exec(t, `INSERT INTO outbox (id, "aggregateType") VALUES (gen_random_uuid(), 'a')`)
-		second, err := probe.Look(t.Context())
+		second, err := probe.Read(t.Context())
 		if err != nil || second.Drift != nil || second.WALEnd <= first.WALEnd {
 			t.Errorf("second: %+v, %v", second, err)
 		}
@@ -81,13 +81,13 @@ func TestProbe_SeesDrift(t *testing.T) {
 			probe := NewProbe(cfg)
 			defer probe.Close()
 			for range 2 {
-				if s, err := probe.Look(t.Context()); err != nil || s.Drift != nil {
+				if s, err := probe.Read(t.Context()); err != nil || s.Drift != nil {
 					t.Fatalf("before the change: %+v, %v", s, err)
 				}
 			}
 			db.Exec(t, test.change)
 			for range 2 {
-				s, err := probe.Look(t.Context())
+				s, err := probe.Read(t.Context())
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -109,7 +109,7 @@ func TestProbe_SeesAMissingSlot(t *testing.T) {
 	probe := NewProbe(cfg)
 	defer probe.Close()
 	db.Exec(t, `SELECT pg_drop_replication_slot($1)`, cfg.Slot)
-	s, err := probe.Look(t.Context())
+	s, err := probe.Read(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,14 +121,14 @@ func TestProbe_ReconnectsAndRemembers(t *testing.T) {
 	cfg := postgrestest.OutboxDatabase(t, db)
 	probe := NewProbe(cfg)
 	defer probe.Close()
-	if _, err := probe.Look(t.Context()); err != nil {
+	if _, err := probe.Read(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	db.Exec(t, `SELECT pg_terminate_backend($1)`, int(probe.conn.PID()))
-	_, err := probe.Look(t.Context())
+	_, err := probe.Read(t.Context())
 	postgrestest.WantError(t, err, fault.KindRetry, postgres.Reason(err))
 	db.Exec(t, `ALTER TABLE outbox RENAME TO moved`)
-	s, err := probe.Look(t.Context())
+	s, err := probe.Read(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,12 +140,12 @@ func TestProbe_SaysWhatASlotHadConfirmedThatItSawGo(t *testing.T) {
 	cfg := postgrestest.OutboxDatabase(t, db)
 	probe := NewProbe(cfg)
 	defer probe.Close()
-	if _, err := probe.Look(t.Context()); err != nil {
+	if _, err := probe.Read(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	at := postgrestest.ConfirmedBy(t, db, cfg.Slot)
 	db.Exec(t, `SELECT pg_drop_replication_slot($1)`, cfg.Slot)
-	s, err := probe.Look(t.Context())
+	s, err := probe.Read(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

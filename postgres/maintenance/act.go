@@ -1,0 +1,105 @@
+package maintenance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/proof"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+)
+
+// Act implements proof.Session. All of it is one transaction: on an error nothing was done,
+// unless the connection was lost, when nobody knows.
+func (s *Session) Act(ctx context.Context, rows []proof.Row) (int, error) {
+	s.q.Ctx = ctx
+	with, where := s.proven(rows)
+	if s.work.Archive != nil {
+		return s.archive(with, where)
+	}
+	table := s.work.Table.SQL()
+	act := "DELETE FROM ONLY " + table
+	if s.work.Set != "" {
+		act = "UPDATE ONLY " + table + " SET " + s.work.Set
+	}
+	if with != "" {
+		with = "WITH " + with + "\n"
+	}
+	results, err := s.q.Conn.Exec(ctx, with+act+" WHERE "+where).ReadAll()
+	if err != nil {
+		return 0, s.actError(err)
+	}
+	return int(results[len(results)-1].CommandTag.RowsAffected()), nil
+}
+
+func (s *Session) actError(err error) error {
+	return postgres.PermissionHint(postgres.Classify("act on rows of "+s.subject(), err),
+		"grant DELETE on the table, or UPDATE on the columns that are set, and UPDATE on one column to leave locked rows out")
+}
+
+// proven is the condition for those of the versions that still exist and still are to go, and
+// the query that it refers to, if any. That query locks them first: then nobody changes them
+// before the statement acts, and rows that somebody else has locked are left out. Without it
+// the statement waits, and looks at xmin again: a version that was updated meanwhile is another.
+func (s *Session) proven(rows []proof.Row) (with, where string) {
+	tids, xmins := make([]string, len(rows)), make([]string, len(rows))
+	for i, r := range rows {
+		tids[i], xmins[i] = strconv.Quote(r.TID.String()), strconv.FormatUint(uint64(r.XMin), 10)
+	}
+	versions := fmt.Sprintf("ctid = ANY ('{%s}'::tid[]) AND xmin = ANY ('{%s}'::xid[]) AND pg_catalog.pg_backend_pid() = %d AND %s",
+		strings.Join(tids, ","), strings.Join(xmins, ","), s.pid, s.condition())
+	if s.work.Waits {
+		return "", versions
+	}
+	return fmt.Sprintf("proven AS MATERIALIZED (SELECT ctid FROM ONLY %s WHERE %s FOR UPDATE SKIP LOCKED)", s.work.Table.SQL(), versions),
+		"ctid = ANY (ARRAY(SELECT ctid FROM proven))"
+}
+
+var errArchiveLacks = errors.New("the archive did not take every row: a trigger or a rule keeps some out")
+
+// archive moves rows. What the archive does not take stays.
+func (s *Session) archive(with, where string) (moved int, err error) {
+	if err := s.q.Exec("BEGIN"); err != nil {
+		return 0, s.archiveError(err)
+	}
+	gone, taken, err := s.move(with, where)
+	switch {
+	case err != nil:
+		err = s.archiveError(err)
+	case gone != taken:
+		err = &fault.Error{Kind: fault.KindRefused, Reason: fault.ReasonConfiguration, Op: "archive rows of", Subject: s.subject(), Err: errArchiveLacks, Hint: "look at the triggers and rules of " + s.work.Archive.Table.String()}
+	default:
+		return gone, s.archiveError(s.q.Exec("COMMIT"))
+	}
+	_ = s.q.Exec("ROLLBACK") // a lost connection rolls back too
+	return 0, err
+}
+
+func (s *Session) move(with, where string) (gone, taken int, err error) {
+	quoted := make([]string, len(s.work.Archive.Columns))
+	for i, column := range s.work.Archive.Columns {
+		quoted[i] = wal.QuoteIdentifier(column)
+	}
+	if with != "" {
+		with += ",\n"
+	}
+	columns := strings.Join(quoted, ", ")
+	row, err := s.q.One(fmt.Sprintf(`WITH %sgone AS (DELETE FROM ONLY %s WHERE %s RETURNING %s),
+		taken AS (INSERT INTO %s (%s) OVERRIDING SYSTEM VALUE SELECT %s FROM gone RETURNING 1)
+		SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM taken)`,
+		with, s.work.Table.SQL(), where, columns, s.work.Archive.Table.SQL(), columns, columns))
+	if err != nil {
+		return 0, 0, err
+	}
+	gone, taken = row.Int("rows deleted", 0), row.Int("rows archived", 1)
+	return gone, taken, row.Err
+}
+
+func (s *Session) archiveError(err error) error {
+	return postgres.PermissionHint(postgres.Classify("archive rows of "+s.subject(), err),
+		"grant DELETE on the table, UPDATE on one of its columns to leave locked rows out, and INSERT on the archive table")
+}

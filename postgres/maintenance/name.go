@@ -1,0 +1,119 @@
+package maintenance
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/proof"
+)
+
+// Name implements proof.Session. It goes through the table in the order of the work, so that
+// rows that are held are not all that it finds. It returns no rows once, at the end of the
+// table, and then begins again.
+func (s *Session) Name(ctx context.Context) ([]proof.Row, error) {
+	s.q.Ctx = ctx
+	named, err := s.next()
+	if err != nil {
+		return nil, postgres.Classify("name rows of "+s.subject(), err)
+	}
+	if len(named) == 0 {
+		s.behind = place{}
+	}
+	return named, nil
+}
+
+func (s *Session) next() ([]proof.Row, error) {
+	if s.work.Order != "" {
+		return s.nextByIndex()
+	}
+	return s.nextByPlace()
+}
+
+// withIndex keeps the server from sorting the whole table for each batch.
+const withIndex = "; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_tidscan = off; SET LOCAL enable_sort = off"
+
+func (s *Session) nextByIndex() ([]proof.Row, error) {
+	return s.read(withIndex, s.byIndex())
+}
+
+// byIndex names the rows behind the last one by the index of Work.Order. Rows of one value are
+// in the order of their places.
+func (s *Session) byIndex() string {
+	order, behind := s.work.Order, ""
+	if s.behind.began {
+		value := postgres.QuoteLiteral(s.behind.order)
+		behind = fmt.Sprintf("%s >= %s AND (%s > %s OR ctid > '%s'::tid) AND ", order, value, order, value, s.behind.tid)
+	}
+	// Without the alias ORDER BY would mean the text, which has the column's name.
+	return fmt.Sprintf("SELECT ctid, xmin, %s, (%s)::text AS \"?text?\" FROM ONLY %s WHERE %s%s ORDER BY %s, ctid LIMIT %d",
+		s.id(), order, s.work.Table.SQL(), behind, s.condition(), order, s.work.Limit)
+}
+
+// windowRows is how many rows a block is taken to hold, at least: a server knows no order of
+// places, and sorts what a statement selects.
+const windowRows = 8
+
+// nextByPlace goes on by windows of blocks, so that a batch costs its window and not the table.
+func (s *Session) nextByPlace() ([]proof.Row, error) {
+	window := uint32(max(1, s.work.Limit/windowRows))
+	for {
+		blocks, err := s.blocks()
+		if err != nil || s.behind.tid.Block >= blocks {
+			return nil, err
+		}
+		end := s.behind.tid.Block + window
+		named, err := s.read("", fmt.Sprintf("SELECT ctid, xmin, %s, NULL FROM ONLY %s WHERE ctid > '%s'::tid AND ctid < '(%d,0)'::tid AND %s ORDER BY ctid LIMIT %d",
+			s.id(), s.work.Table.SQL(), s.behind.tid, end, s.condition(), s.work.Limit))
+		if err != nil || len(named) > 0 {
+			return named, err
+		}
+		s.behind = place{tid: proof.TID{Block: end}}
+	}
+}
+
+// blocks is how many the table has.
+func (s *Session) blocks() (uint32, error) {
+	row, err := s.q.One(fmt.Sprintf("SELECT pg_catalog.pg_relation_size('%d'::oid::regclass) / current_setting('block_size')::bigint", s.oid))
+	if err != nil {
+		return 0, err
+	}
+	n, err := strconv.ParseUint(row.Text(0), 10, 32)
+	return uint32(n), err
+}
+
+func (s *Session) id() string {
+	if s.work.ID == "" {
+		return "NULL"
+	}
+	return "(" + s.work.ID + ")::text"
+}
+
+// read runs a query for place, xmin, id and order of rows, and remembers the last one.
+func (s *Session) read(begin, sql string) ([]proof.Row, error) {
+	rows, err := s.readOnly(begin, sql)
+	if err != nil {
+		return nil, err
+	}
+	malformed := func(err error) error {
+		return &fault.Error{Kind: fault.KindProtocol, Op: "name rows of", Subject: s.subject(), Err: err}
+	}
+	named := make([]proof.Row, 0, len(rows))
+	for _, row := range rows {
+		tid, err := proof.ParseTID(row[0].Text)
+		if err != nil {
+			return nil, malformed(err)
+		}
+		xmin, err := strconv.ParseUint(row[1].Text, 10, 32)
+		if err != nil {
+			return nil, malformed(err)
+		}
+		named = append(named, proof.Row{TID: tid, XMin: uint32(xmin), ID: row[2].Text, NoID: row[2].Null})
+	}
+	if n := len(named); n > 0 {
+		s.behind = place{tid: named[n-1].TID, order: rows[n-1][3].Text, began: true}
+	}
+	return named, nil
+}

@@ -1,0 +1,348 @@
+package maintenance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/proof"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+)
+
+// Survey is what a server shows of a table that rows are to go from. Nobody has locked
+// anything for it.
+type Survey struct {
+	OID       uint32
+	Kind      string // relkind
+	Permanent bool
+	Rows      int64 // an estimate
+	Columns   []Column
+	Role      string // that we are connected as
+
+	MaySelect, MayDelete, MayLock bool // MayLock: UPDATE on a column
+
+	Triggers    []string // that a delete fires
+	ForeignKeys []string // of other tables, that a delete looks into
+	NoIdentity  []string // publications for which a delete fails: they publish deletes, and the table has no replica identity
+	Deletes     []string // publications that publish deletes of it
+	Filters     []string // publications of ours that leave some of its rows out
+	Unpublished []string // publications of ours that do not have it, or do not exist
+
+	Archive *ArchiveSurvey // nil: there is none to be
+
+	Standbys Standbys
+}
+
+// Column is one of a table.
+type Column struct {
+	Name      string
+	Type      string // as format_type has it
+	Generated bool
+}
+
+// ArchiveSurvey is what a server shows of the archive.
+type ArchiveSurvey struct {
+	Exists       bool
+	Kind         string
+	Permanent    bool
+	Columns      []Column
+	Below        bool     // it is the table, or one of the two inherits from the other
+	Publications []string // that have it, of those that slots of ours use
+	MayInsert    bool
+}
+
+// Standbys is how far they are behind.
+type Standbys struct {
+	Lag    time.Duration // of the one that is furthest behind; zero: none is known to be
+	Hidden int           // connections of which our role sees nothing
+}
+
+// Surveyor looks at tables over a connection of its own, and takes no lock. It is to be closed.
+type Surveyor struct{ session Session }
+
+// OpenSurvey connects.
+func OpenSurvey(ctx context.Context, cfg postgres.Config) (*Surveyor, error) {
+	cfg.ApplicationName = applicationName
+	q, server, err := postgres.OpenSession(ctx, cfg, false)
+	if err != nil {
+		return nil, err
+	}
+	if err := server.CheckDecoding(q); err != nil {
+		postgres.CloseQuietly(q.Conn)
+		return nil, err
+	}
+	s := &Surveyor{Session{q: q, version: server.ServerVersion}}
+	if err := q.Exec(settings + "; SET default_transaction_read_only = on"); err != nil {
+		s.Close()
+		return nil, postgres.Classify("prepare to look at tables", err)
+	}
+	if err := s.session.identify(); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close ends the connection.
+func (s *Surveyor) Close() { s.session.Close() }
+
+// Lineage is that of the server.
+func (s *Surveyor) Lineage() wal.Lineage { return s.session.lineage }
+
+// Slots shows those of the names that exist.
+func (s *Surveyor) Slots(ctx context.Context, names []string) ([]proof.Slot, error) {
+	return s.session.Slots(ctx, names)
+}
+
+// Fence is the end of the WAL.
+func (s *Surveyor) Fence(ctx context.Context) (wal.LSN, error) { return s.session.Fence(ctx) }
+
+// Table reads the catalog. publications are those of the configuration.
+func (s *Surveyor) Table(ctx context.Context, table wal.Table, archive *wal.Table, publications []string) (*Survey, error) {
+	s.session.q.Ctx = ctx
+	found, err := s.table(table)
+	if err == nil && s.session.version >= 150000 { // before, there are no row filters
+		found.Filters, err = s.list(fmt.Sprintf("SELECT DISTINCT p.pubname "+publishes+" AND p.pubname = ANY (%[2]s) AND pt.rowfilter IS NOT NULL ORDER BY 1", found.OID, namesSQL(publications)))
+	}
+	if err == nil {
+		found.Unpublished, err = s.list(fmt.Sprintf("SELECT unnest(%[2]s) EXCEPT SELECT p.pubname "+publishes+" AND p.pubinsert ORDER BY 1", found.OID, namesSQL(publications)))
+	}
+	if err == nil && archive != nil {
+		found.Archive, err = s.archive(found.OID, *archive, publications)
+	}
+	if err == nil {
+		found.Standbys, err = s.Standbys(ctx)
+	}
+	if err != nil {
+		return nil, postgres.Classify("look at table "+table.String(), err)
+	}
+	return found, nil
+}
+
+// countedRows is up to where the rows are counted of a table that nobody has analysed yet.
+const countedRows = 200_000
+
+func (s *Surveyor) table(table wal.Table) (*Survey, error) {
+	row, err := s.session.q.One(fmt.Sprintf(`SELECT c.oid, c.relkind, c.relpersistence = 'p', (CASE WHEN c.reltuples > 0 AND c.relpages > 0 THEN c.reltuples / c.relpages * pages.n ELSE -1 END)::bigint, current_user,
+			has_table_privilege(c.oid, 'SELECT'), has_table_privilege(c.oid, 'DELETE'), has_any_column_privilege(c.oid, 'UPDATE')
+		FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace,
+			LATERAL (SELECT coalesce(pg_catalog.pg_relation_size(c.oid), 0) / current_setting('block_size')::bigint AS n) pages
+		WHERE n.nspname = %[1]s AND c.relname = %[2]s`,
+		postgres.QuoteLiteral(table.Schema), postgres.QuoteLiteral(table.Name)))
+	if errors.Is(err, postgres.ErrNoRow) {
+		return nil, &fault.Error{Kind: fault.KindRefused, Reason: fault.ReasonTableMissing, Op: "look at", Subject: "table " + table.String(), Err: errors.New("it does not exist")}
+	}
+	if err != nil {
+		return nil, err
+	}
+	oid, err := strconv.ParseUint(row.Text(0), 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	t := &Survey{OID: uint32(oid), Kind: row.Text(1), Permanent: row.Bool(2), Role: row.Text(4), MaySelect: row.Bool(5), MayDelete: row.Bool(6), MayLock: row.Bool(7)}
+	if t.Rows, err = strconv.ParseInt(row.Text(3), 10, 64); err != nil {
+		return nil, err
+	}
+	if t.Rows < 0 && t.MaySelect && t.Kind == "r" {
+		row, err := s.session.q.One(fmt.Sprintf("SELECT count(*) FROM (SELECT FROM ONLY %s LIMIT %d) rows", table.SQL(), countedRows))
+		if err != nil {
+			return nil, err
+		}
+		t.Rows = *row.Bigint("rows", 0)
+	}
+	if t.Columns, err = s.columns(t.OID); err != nil {
+		return nil, err
+	}
+	for _, list := range []struct {
+		into *[]string
+		sql  string
+	}{
+		{&t.Triggers, `SELECT tgname FROM pg_catalog.pg_trigger WHERE tgrelid = %[1]d AND NOT tgisinternal AND tgenabled <> 'D' AND tgtype & 8 <> 0 ORDER BY 1`},
+		{&t.ForeignKeys, `SELECT pg_catalog.format('%%s of %%s.%%s', k.conname, n.nspname, c.relname) FROM pg_catalog.pg_constraint k
+			JOIN pg_catalog.pg_class c ON c.oid = k.conrelid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE k.confrelid = %[1]d AND k.contype = 'f' ORDER BY 1`},
+		{&t.Deletes, `SELECT DISTINCT p.pubname ` + publishes + ` AND p.pubdelete ORDER BY 1`},
+		{&t.NoIdentity, `SELECT DISTINCT p.pubname ` + publishes + ` AND p.pubdelete AND (c.relreplident = 'n'
+			OR c.relreplident = 'd' AND NOT EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND i.indisprimary AND i.indisvalid)
+			OR c.relreplident = 'i' AND NOT EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND i.indisreplident AND i.indisvalid)) ORDER BY 1`},
+	} {
+		if *list.into, err = s.list(fmt.Sprintf(list.sql, t.OID)); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// publishes are the publications that have a table, however they name it.
+const publishes = `FROM pg_catalog.pg_publication p JOIN pg_catalog.pg_publication_tables pt ON pt.pubname = p.pubname
+	JOIN pg_catalog.pg_namespace n ON n.nspname = pt.schemaname JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = pt.tablename
+	WHERE c.oid = %[1]d`
+
+func (s *Surveyor) list(sql string) (list []string, err error) {
+	rows, err := s.session.q.All(sql)
+	for _, row := range rows {
+		list = append(list, row[0].Text)
+	}
+	return list, err
+}
+
+func (s *Surveyor) columns(oid uint32) ([]Column, error) {
+	rows, err := s.session.q.All(fmt.Sprintf(`SELECT attname, pg_catalog.format_type(atttypid, atttypmod), attgenerated <> '' FROM pg_catalog.pg_attribute
+		WHERE attrelid = %d AND attnum > 0 AND NOT attisdropped ORDER BY attnum`, oid))
+	if err != nil {
+		return nil, err
+	}
+	columns := make([]Column, 0, len(rows))
+	for _, row := range rows {
+		columns = append(columns, Column{Name: row[0].Text, Type: row[1].Text, Generated: row[2].Text == "t"})
+	}
+	return columns, nil
+}
+
+func (s *Surveyor) archive(oid uint32, archive wal.Table, publications []string) (*ArchiveSurvey, error) {
+	row, err := s.session.q.One(fmt.Sprintf(`WITH RECURSIVE below(top, relid) AS (
+			SELECT inhparent, inhrelid FROM pg_catalog.pg_inherits UNION SELECT b.top, i.inhrelid FROM below b JOIN pg_catalog.pg_inherits i ON i.inhparent = b.relid)
+		SELECT c.oid, c.relkind, c.relpersistence = 'p', has_any_column_privilege(c.oid, 'INSERT'),
+			c.oid = %[1]d OR EXISTS (SELECT FROM below WHERE top = %[1]d AND relid = c.oid OR top = c.oid AND relid = %[1]d)
+		FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %[2]s AND c.relname = %[3]s`,
+		oid, postgres.QuoteLiteral(archive.Schema), postgres.QuoteLiteral(archive.Name)))
+	if errors.Is(err, postgres.ErrNoRow) {
+		return &ArchiveSurvey{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	a := &ArchiveSurvey{Exists: true, Kind: row.Text(1), Permanent: row.Bool(2), MayInsert: row.Bool(3), Below: row.Bool(4)}
+	of, err := strconv.ParseUint(row.Text(0), 10, 32)
+	if err != nil {
+		return nil, err
+	}
+	if a.Columns, err = s.columns(uint32(of)); err != nil {
+		return nil, err
+	}
+	a.Publications, err = s.list(fmt.Sprintf("SELECT DISTINCT p.pubname "+publishes+" AND p.pubname = ANY (%[2]s) ORDER BY 1", of, namesSQL(publications)))
+	return a, err
+}
+
+func namesSQL(names []string) string {
+	quoted := make([]string, len(names))
+	for i, name := range names {
+		quoted[i] = postgres.QuoteLiteral(name)
+	}
+	return "ARRAY[" + strings.Join(quoted, ", ") + "]::name[]"
+}
+
+// Standbys looks at the physical replication of the server. Connections that read a logical
+// slot are left out: they are relays.
+func (s *Surveyor) Standbys(ctx context.Context) (Standbys, error) {
+	s.session.q.Ctx = ctx
+	return readStandbys(s.session.q)
+}
+
+func readStandbys(q postgres.Querier) (Standbys, error) {
+	row, err := q.One(`SELECT coalesce(extract(epoch FROM max(r.replay_lag)), 0), count(*) FILTER (WHERE r.state IS NULL)
+		FROM pg_catalog.pg_stat_replication r WHERE NOT EXISTS (SELECT FROM pg_catalog.pg_replication_slots l WHERE l.slot_type = 'logical' AND l.active_pid = r.pid)`)
+	if err != nil {
+		return Standbys{}, postgres.Classify("look at the standbys", err)
+	}
+	seconds, err := strconv.ParseFloat(row.Text(0), 64)
+	if err != nil {
+		return Standbys{}, err
+	}
+	return Standbys{Lag: time.Duration(seconds * float64(time.Second)), Hidden: row.Int("hidden", 1)}, row.Err
+}
+
+// Standbys is that of Surveyor, over the session's connection.
+func (s *Session) Standbys(ctx context.Context) (Standbys, error) {
+	s.q.Ctx = ctx
+	return readStandbys(s.q)
+}
+
+// Due counts the rows that a condition selects.
+type Due struct {
+	Rows    int64
+	Oldest  *time.Time // nil: there is none
+	Undated int64      // whose time is NULL: they are never due
+	Counted bool       // false: it took too long
+}
+
+// Condition looks whether SQL that an operator wrote is one condition on the table. The server
+// is asked twice: what leaves its parentheses is an expression in the first frame or in the
+// second, never in both. Each is sent in a message that takes one statement.
+func (s *Surveyor) Condition(ctx context.Context, table wal.Table, condition string) error {
+	for _, sql := range []string{
+		fmt.Sprintf("EXPLAIN SELECT FROM ONLY %s WHERE (%s\n)", table.SQL(), condition),
+		fmt.Sprintf("EXPLAIN SELECT CASE WHEN %s\nTHEN true END FROM ONLY %s", condition, table.SQL()),
+	} {
+		if result := s.session.q.Conn.ExecParams(ctx, sql, nil, nil, nil, nil).Read(); result.Err != nil {
+			return result.Err
+		}
+	}
+	return nil
+}
+
+// Index names the index by which rows in the order of a column are found, empty without one.
+func (s *Surveyor) Index(ctx context.Context, work Work, oid uint32) (string, error) {
+	s.session.q.Ctx = ctx
+	session := &Session{q: s.session.q, work: work, oid: oid}
+	if err := s.session.q.Exec("BEGIN READ ONLY" + withIndex); err != nil {
+		return "", postgres.Classify("look for an index", err)
+	}
+	lines, err := s.list("EXPLAIN (COSTS off) " + session.byIndex())
+	if end := s.session.q.Exec("ROLLBACK"); err == nil {
+		err = end
+	}
+	if err != nil {
+		return "", postgres.Classify("look for an index", err)
+	}
+	return indexIn(lines), nil
+}
+
+// indexIn finds the index of a plan that sorts nothing but rows of one value.
+func indexIn(plan []string) (index string) {
+	for _, line := range plan {
+		line = strings.TrimPrefix(strings.TrimSpace(line), "->")
+		switch line = strings.TrimSpace(line); {
+		case line == "Sort":
+			return ""
+		case strings.HasPrefix(line, "Index Scan "), strings.HasPrefix(line, "Index Only Scan "): // Backward may follow
+			_, rest, _ := strings.Cut(line, " using ")
+			index, _, _ = strings.Cut(rest, " on ")
+		}
+	}
+	return index
+}
+
+// countTimeout bounds the counting.
+const countTimeout = 15 * time.Second
+
+// Due counts what a condition selects. age is the column that says how old a row is.
+func (s *Surveyor) Due(ctx context.Context, table wal.Table, age, condition string) (Due, error) {
+	s.session.q.Ctx = ctx
+	op := "count the rows of table " + table.String()
+	if err := s.session.q.Exec(fmt.Sprintf("SET statement_timeout = %d", countTimeout.Milliseconds())); err != nil {
+		return Due{}, postgres.Classify(op, err)
+	}
+	row, err := s.session.q.One(fmt.Sprintf("SELECT count(*) FILTER (WHERE %[2]s), extract(epoch FROM min(%[3]s) FILTER (WHERE %[2]s AND isfinite(%[3]s))), count(*) FILTER (WHERE %[3]s IS NULL) FROM ONLY %[1]s",
+		table.SQL(), condition, age))
+	if e := postgres.Classify(op, err); e != nil {
+		if postgres.Reason(e) == fault.ReasonTimeout && !s.session.q.Conn.IsClosed() {
+			return Due{}, nil
+		}
+		return Due{}, e
+	}
+	due := Due{Rows: *row.Bigint("rows", 0), Undated: *row.Bigint("rows without a time", 2), Counted: true}
+	if !row.Cells[1].Null {
+		seconds, err := strconv.ParseFloat(row.Text(1), 64)
+		if err != nil {
+			return Due{}, err
+		}
+		oldest := time.UnixMicro(int64(seconds * 1e6)).UTC()
+		due.Oldest = &oldest
+	}
+	return due, row.Err
+}

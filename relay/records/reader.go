@@ -1,0 +1,284 @@
+package records
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/advice"
+	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/deadletter/waiting"
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres/watch"
+	"github.com/cdc-relay/cdc-relay/proof"
+	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
+	"github.com/rs/zerolog"
+)
+
+// Reader follows the two topics of one configuration. Its methods may be called from any
+// goroutine.
+type Reader struct {
+	settings relay.Config
+	others   []string // slots of other pipelines on the tables
+
+	mu     sync.Mutex
+	origin wal.Origin
+
+	positions *topics.Follower
+	letters   *topics.Follower
+	keys      *keys
+	waiting   *waiting.Set
+
+	stop    context.CancelFunc
+	running sync.WaitGroup
+}
+
+// Open asks the server which cluster it is, over the connection of the relay itself, and begins
+// to read. The reader is to be closed.
+func Open(ctx context.Context, settings relay.Config, others []string, log zerolog.Logger) (*Reader, error) {
+	r := &Reader{settings: settings.WithDefaults(), others: others, keys: newKeys()}
+	if err := r.Identify(ctx); err != nil {
+		return nil, err
+	}
+	system := r.Origin().SystemID
+	r.waiting = waiting.New(func(source string) bool { return r.own(system, source) })
+	at, topic := r.settings.Kafka.Connection, r.settings.CheckpointTopic
+	if r.settings.Guarantee == relay.ExactlyOnce {
+		r.positions = topics.NewFollower(at, topic, log)
+	} else {
+		r.positions = topics.FollowUncommitted(at, topic, log) // others may commit theirs in transactions
+	}
+	r.letters = topics.NewFollower(at, r.settings.DeadLetterTopic, log)
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	r.stop = stop
+	r.running.Go(func() { r.positions.Run(running, r.keys.read) })
+	r.running.Go(func() { r.letters.Run(running, r.waiting.Read) })
+	return r, nil
+}
+
+// Close ends the reading.
+func (r *Reader) Close() {
+	r.stop()
+	r.running.Wait()
+	r.positions.Close()
+	r.letters.Close()
+}
+
+// Identify reads anew on which timeline the server is, and which forks led there.
+func (r *Reader) Identify(ctx context.Context) error {
+	standing, err := watch.ReadPositions(ctx, r.settings.Replication)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.origin = standing.Origin
+	return nil
+}
+
+// Origin is that of the last Identify.
+func (r *Reader) Origin() wal.Origin {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.origin
+}
+
+// own selects the letters of rows that the slots have passed. What was set aside before a slot
+// existed is of another one, and lies before this one.
+func (r *Reader) own(system, source string) bool {
+	of, slot, _ := strings.Cut(source, "/") // see deadletter.SourceID
+	return of == system && (r.settings.Replication.OwnSlot(slot) || slices.Contains(r.others, slot))
+}
+
+// Positions is which kind of record the relay keeps its positions in.
+func (r *Reader) Positions() checkpoint.Kind {
+	if r.settings.Guarantee == relay.ExactlyOnce {
+		return checkpoint.Checkpoints
+	}
+	return checkpoint.Intents
+}
+
+// Slots are those of the configuration: one, or that of each shard.
+func (r *Reader) Slots() (names []string) {
+	for _, shard := range r.settings.Replication.Shards() {
+		names = append(names, shard.Slot)
+	}
+	return names
+}
+
+// keys are the newest values of a topic by their keys.
+type keys struct {
+	mu     sync.Mutex
+	values map[string][]byte
+}
+
+func newKeys() *keys { return &keys{values: make(map[string][]byte)} }
+
+func (k *keys) read(m *topics.Message) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case m == nil: // the topic was made again
+		clear(k.values)
+	case m.Value == nil:
+		delete(k.values, string(m.Key))
+	default:
+		k.values[string(m.Key)] = slices.Clone(m.Value)
+	}
+}
+
+// get is the value of a key, or nil.
+func (k *keys) get(key string) []byte {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.values[key]
+}
+
+// ending are the values of the keys with a suffix.
+func (k *keys) ending(suffix string) map[string][]byte {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	found := make(map[string][]byte)
+	for key, value := range k.values {
+		if strings.HasSuffix(key, suffix) {
+			found[key] = value
+		}
+	}
+	return found
+}
+
+// Table is the proof.Records of one table.
+type Table struct {
+	Reader *Reader
+	Table  wal.Table
+	OID    uint32
+	ByID   bool // dead letters name its rows by their event ids
+}
+
+// patience is how long the brokers may take to give what a topic holds. An open transaction of
+// another relay hides what follows until the brokers end it.
+const patience = 75 * time.Second
+
+// Kept implements proof.Records.
+func (t *Table) Kept(ctx context.Context, _ []proof.Slot) (*proof.Kept, error) {
+	r := t.Reader
+	within, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := r.positions.CatchUp(within, true); err != nil {
+		return nil, r.unread(ctx, err)
+	}
+	kept := &proof.Kept{Here: r.Origin(), Delivered: make(map[string]wal.LSN), Before: make(map[string]checkpoint.BeforeSlot)}
+	for i, slot := range r.Slots() {
+		limit, found, err := r.delivered(i, slot, kept.Here)
+		if err != nil {
+			return nil, err
+		}
+		if found {
+			kept.Delivered[slot] = limit
+		}
+		value := r.keys.get(checkpoint.BeforeSlotKey(kept.Here.SystemID, slot, t.OID))
+		if value == nil {
+			continue
+		}
+		before, err := checkpoint.ParseBeforeSlot(value)
+		if err != nil {
+			return nil, &sink.Error{Class: sink.Blocked, Reason: fault.ReasonCheckpointUnreadable, Err: fmt.Errorf("topic %q: %w", r.settings.CheckpointTopic, err)}
+		}
+		kept.Before[slot] = before
+	}
+	return kept, nil
+}
+
+// delivered is how far the newest record of a slot goes on the server's history.
+func (r *Reader) delivered(shard int, slot string, origin wal.Origin) (limit wal.LSN, found bool, err error) {
+	cfg := r.settings.OfShard(shard, len(r.Slots()))
+	known := r.keys.ending(checkpoint.IntentSuffix(origin.SystemID, slot))
+	if r.settings.Guarantee == relay.ExactlyOnce {
+		key := checkpoint.Key(origin.SystemID, slot)
+		known = map[string][]byte{key: r.keys.get(key)}
+		found = known[key] != nil
+	} else {
+		found = len(known) > 0
+	}
+	if !found {
+		return 0, false, nil
+	}
+	// The slot is compared by whoever asks: from zero on, none is ahead.
+	limit, err = cfg.ConfirmedUpTo(known, origin, 0)
+	return limit, true, err
+}
+
+// unread is why the checkpoint topic could not be read to its end.
+func (r *Reader) unread(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if e, ok := errors.AsType[*sink.Error](err); ok && e.Reason == fault.ReasonLettersHidden {
+		return &sink.Error{Class: sink.Retry, Reason: fault.ReasonCheckpointHidden, Err: advice.Give(
+			fmt.Errorf("read checkpoint topic %q: an open transaction hides its end", r.settings.CheckpointTopic),
+			"wait until the brokers end it, at its timeout at the latest, and try again")}
+	}
+	return err
+}
+
+// Waiting implements proof.Records.
+func (t *Table) Waiting(ctx context.Context) (proof.Waiting, error) {
+	held, full, err := t.Held(ctx)
+	if err != nil {
+		return proof.Waiting{}, err
+	}
+	if held.Letters > 0 && !t.ByID {
+		held.Any = true
+	}
+	return proof.Waiting{IDs: held.IDs, NoID: held.NoID, All: held.Any, Full: full}, nil
+}
+
+// Held reads the dead letters up to where their topic ends at the call, and returns those of
+// the table. Letters of a table that the configuration does not have may be of this one, under
+// an earlier name.
+func (t *Table) Held(ctx context.Context) (held waiting.Held, full bool, err error) {
+	r := t.Reader
+	within, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := r.letters.CatchUp(within, true); err != nil && !r.without(err) {
+		if ctx.Err() != nil {
+			return held, false, context.Cause(ctx)
+		}
+		return held, false, lettersUnread(r.settings.DeadLetterTopic, err)
+	}
+	return r.waiting.Of(t.mine), r.waiting.Full(), nil
+}
+
+func (t *Table) mine(name string) bool {
+	if name == t.Table.Schema+"."+t.Table.Name {
+		return true
+	}
+	cfg := &t.Reader.settings.Replication
+	return !slices.ContainsFunc(cfg.Tables, func(other wal.Table) bool { return name == other.Schema+"."+other.Name }) &&
+		!slices.ContainsFunc(cfg.Messages, func(prefix string) bool {
+			rel := wal.MessageRelation(prefix, 0)
+			return name == rel.Namespace+"."+rel.Name
+		})
+}
+
+// without reports that there is no topic of dead letters, and need not be one.
+func (r *Reader) without(err error) bool {
+	e, ok := errors.AsType[*sink.Error](err)
+	return ok && e.Reason == fault.ReasonUnknownTopic && r.settings.OnReject != relay.DeadLetterOnReject
+}
+
+func lettersUnread(topic string, err error) error {
+	kind := fault.KindRefused
+	if e, ok := errors.AsType[*sink.Error](err); ok && e.Class == sink.Retry {
+		kind = fault.KindRetry
+	}
+	seen, next := advice.Split(err)
+	return &fault.Error{Kind: kind, Reason: fault.ReasonDeadLettersUnread, Op: "read the dead letters", Subject: fmt.Sprintf("topic %q", topic), Err: errors.New(seen), Hint: next}
+}
