@@ -55,7 +55,7 @@ func WriteFirst(ctx context.Context, slots postgres.Config, cfg relay.Config, re
 	case value != nil:
 		return ErrTaken
 	}
-	tx.Mark(sink.Position{Value: rec.Encode(), Whole: true, Now: true, Committed: sync.OnceFunc(func() { close(done) })})
+	tx.SetPosition(sink.Position{Value: rec.Encode(), Whole: true, Now: true, Committed: sync.OnceFunc(func() { close(done) })})
 	select {
 	case <-done:
 		return nil

@@ -1,0 +1,303 @@
+package backfill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/advice"
+	"github.com/cdc-relay/cdc-relay/backfill/progress"
+	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/provision"
+	"github.com/cdc-relay/cdc-relay/postgres/snapshot"
+	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/checkpoints"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
+	"github.com/rs/zerolog"
+)
+
+// Backfill is one invocation.
+type Backfill struct {
+	Settings relay.Config
+	Options  Options
+	Prepare  provision.SetupOptions // of publication and tables; Check refuses a mapping that does not fit
+
+	Out Output
+	Log zerolog.Logger
+
+	// OnStep, if set, is called with the name of each step that is done.
+	OnStep func(step string)
+
+	CountPatience time.Duration // defaults to 30s
+	Sample        time.Duration // of the server's writing; defaults to 2s
+	Every         time.Duration // of the progress lines; defaults to 10s
+}
+
+func (b *Backfill) defaults() {
+	b.Settings = b.Settings.WithDefaults()
+	if b.CountPatience == 0 {
+		b.CountPatience = 30 * time.Second
+	}
+	if b.Sample == 0 {
+		b.Sample = 2 * time.Second
+	}
+	if b.Every == 0 {
+		b.Every = 10 * time.Second
+	}
+	if b.OnStep == nil {
+		b.OnStep = func(string) {}
+	}
+}
+
+// Run prints what would be done, and with Options.Yes does it.
+func (b *Backfill) Run(ctx context.Context) error {
+	b.defaults()
+	indexes, err := b.Options.check(&b.Settings)
+	if err != nil {
+		return err
+	}
+	holder, err := snapshot.Open(ctx, b.Settings.Replication)
+	if err != nil {
+		return said(err)
+	}
+	defer holder.Close()
+	if b.Options.Yes {
+		if err := holder.Lock(ctx); err != nil {
+			return said(err)
+		}
+	}
+	w := &work{Backfill: b, settings: b.Settings, holder: holder, log: b.Log}
+	state, err := b.look(ctx, w, indexes)
+	if err != nil {
+		return said(err)
+	}
+	step, err := state.Decide(b.Options.Restart)
+	if err != nil {
+		return err
+	}
+	if err := b.plan(ctx, w, state, step); err != nil || !b.Options.Yes {
+		return said(err)
+	}
+	return said(b.act(ctx, w, state, step))
+}
+
+// said gives an error of a server its kind: one that passes is none that a person has to mend.
+func said(err error) error {
+	if sql, ok := errors.AsType[*snapshot.SQLError](err); ok {
+		return &advice.Usage{Err: sql}
+	}
+	if e, ok := errors.AsType[*fault.Error](err); ok && e.Kind != fault.KindRetry {
+		if _, blocked := errors.AsType[*relay.BlockedError](err); !blocked {
+			return fault.Refuse(err)
+		}
+	}
+	if e, ok := errors.AsType[*sink.Error](err); ok && e.Class != sink.Retry {
+		if _, blocked := errors.AsType[*relay.BlockedError](err); !blocked {
+			return &advice.Refused{Err: err}
+		}
+	}
+	return err
+}
+
+// look finds out what is there, and which rows are meant. It touches nothing.
+func (b *Backfill) look(ctx context.Context, w *work, indexes []int) (*progress.State, error) {
+	cfg, origin := b.Settings.Replication, w.holder.Origin()
+	s := &progress.State{
+		System: origin.SystemID, Timeline: origin.Timeline, Total: true,
+		Keeps: b.Settings.KeepsPositions(), Exactly: b.Settings.Guarantee == relay.ExactlyOnce,
+	}
+	names := []string{cfg.BackfillSlot()}
+	for _, shard := range cfg.Shards() {
+		names = append(names, shard.Slot)
+	}
+	if err := postgres.CheckSlotName(names[0]); err != nil {
+		return nil, progress.Refuse(fmt.Errorf("until it is complete a backfill has a slot of its own: %w", err), "choose a shorter postgres.slot")
+	}
+	var slots []provision.SlotState
+	err := w.holder.Ask(ctx, func(q postgres.Querier, version int) (err error) {
+		slots, err = provision.ReadSlots(q, version, names...)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i, found := range slots {
+		slot := progress.Slot{Name: found.Name, Exists: found.Exists, Active: found.Active, Confirmed: found.Confirmed, Err: found.Err}
+		if i == 0 {
+			s.Temporary = slot
+		} else {
+			s.Final = append(s.Final, slot)
+		}
+	}
+	if err := b.remembered(ctx, s); err != nil {
+		return nil, err
+	}
+	if err := b.choose(ctx, w, s, indexes); err != nil {
+		return nil, err
+	}
+	for i := range w.tables {
+		s.Shapes = append(s.Shapes, shape(&w.tables[i], &b.Settings))
+		s.Total = s.Total && w.tables[i].Order.Total
+	}
+	return s, nil
+}
+
+// remembered reads what the checkpoint topic has of this backfill, and of the slots.
+func (b *Backfill) remembered(ctx context.Context, s *progress.State) error {
+	if !s.Keeps {
+		return nil
+	}
+	ledger, err := topics.NewLedger(b.Settings.Kafka.Connection, b.Settings.CheckpointTopic)
+	if err != nil {
+		return err
+	}
+	defer ledger.Close()
+	within, cancel := context.WithTimeout(ctx, time.Minute) // a killed producer's transaction hides what follows it
+	defer cancel()
+	slot := baseSlot(b.Settings.Replication)
+	value, err := ledger.Committed(within, checkpoint.BackfillKey(s.System, slot))
+	if e, ok := errors.AsType[*sink.Error](err); ok && e.Reason == fault.ReasonCheckpointTopic {
+		return nil // it is still to be made, or Prepare says what is wrong with it
+	}
+	if err != nil {
+		return err
+	}
+	if value != nil {
+		if s.Progress, err = progress.Parse(value); err != nil {
+			return progress.Refuse(err, "run the version that wrote it")
+		}
+	}
+	for i := range s.Final {
+		if err := b.known(within, ledger, s, &s.Final[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// known looks for what the topic has of a slot.
+func (b *Backfill) known(ctx context.Context, ledger *topics.Ledger, s *progress.State, slot *progress.Slot) error {
+	if slot.Exists {
+		if s.Progress == nil {
+			return nil
+		}
+		for _, t := range s.Progress.Tables {
+			value, err := ledger.Committed(ctx, checkpoint.BeforeSlotKey(s.System, slot.Name, t.OID))
+			if err != nil {
+				return err
+			}
+			if rec, err := checkpoint.ParseBeforeSlot(value); value != nil && err == nil && rec.Point == s.Progress.Point {
+				slot.Ours = true
+			}
+		}
+		return nil
+	}
+	began, err := ledger.Read(ctx, checkpoint.BeforeSlotSuffix(s.System, slot.Name))
+	if err != nil {
+		return err
+	}
+	positions, err := recorded(ctx, ledger, s.System, slot.Name)
+	if err != nil {
+		return err
+	}
+	for _, end := range positions {
+		if !begins(began, end) {
+			return progress.Refuse(fmt.Errorf("topic %q has a position of an earlier slot %s, from which a relay has streamed", b.Settings.CheckpointTopic, slot.Name),
+				"choose another postgres.slot, with a publication of its own: what the old relay did not send is among the rows that the backfill may select")
+		}
+	}
+	return nil
+}
+
+// recorded are the positions that the topic has of a slot, by their keys.
+func recorded(ctx context.Context, ledger *topics.Ledger, system, slot string) (map[string]wal.LSN, error) {
+	positions := make(map[string]wal.LSN)
+	for _, guarantee := range []relay.Guarantee{relay.AtLeastOnce, relay.ExactlyOnce} {
+		values, err := checkpoints.Read(ctx, ledger, guarantee, system, slot)
+		if err != nil {
+			return nil, err
+		}
+		for key, value := range values {
+			rec, err := checkpoint.ParseRecord(value)
+			if err != nil {
+				return nil, progress.Refuse(err, "choose another postgres.slot")
+			}
+			positions[key] = rec.End
+		}
+	}
+	return positions, nil
+}
+
+// begins reports whether a position is where a slot began: nothing was confirmed behind it.
+func begins(began map[string][]byte, end wal.LSN) bool {
+	for _, value := range began {
+		if rec, err := checkpoint.ParseBeforeSlot(value); err == nil && rec.Point == end {
+			return true
+		}
+	}
+	return false
+}
+
+// choose looks at the tables, and decides which rows are sent in which order.
+func (b *Backfill) choose(ctx context.Context, w *work, s *progress.State, indexes []int) error {
+	options := b.Options
+	adopted := !options.chosen() && !options.Restart && s.Temporary.Exists && s.Progress != nil
+	for _, i := range indexes {
+		t, warnings, err := w.holder.Describe(ctx, i)
+		if err != nil {
+			return err
+		}
+		w.warnings = append(w.warnings, warnings...)
+		if b.Prepare.Check != nil {
+			if err := b.Prepare.Check(t.Relation); err != nil {
+				return err
+			}
+		}
+		var c choice
+		if adopted {
+			var ok bool
+			if c, ok = earlier(s.Progress, i, t); !ok {
+				continue // that attempt was about other tables
+			}
+		} else if c, err = options.of(i, t); err != nil {
+			return err
+		}
+		selection := snapshot.Selection{Table: t, Where: c.where}
+		if selection.Order, err = t.Shape.Choose(c.order); err != nil {
+			return usage("--order: table %s: %w", t.Name, err)
+		}
+		if err := w.holder.Check(ctx, &selection); err != nil {
+			return err
+		}
+		if err := options.fits(&selection, &b.Settings); err != nil {
+			return err
+		}
+		w.tables, w.choices = append(w.tables, selection), append(w.choices, c)
+	}
+	if len(w.tables) == 0 {
+		return progress.Refuse(errors.New("the backfill began with tables that are not configured any more"), "restore the configuration, or say --restart")
+	}
+	return nil
+}
+
+// earlier is what an attempt before chose for a table.
+func earlier(p *progress.Progress, index int, t *snapshot.Table) (choice, bool) {
+	for _, was := range p.Tables {
+		if was.OID == t.OID {
+			return choice{index: index, where: was.Where, order: was.Order, text: "those that it began with"}, true
+		}
+	}
+	return choice{}, false
+}
+
+func baseSlot(cfg postgres.Config) string {
+	if cfg.Shard.Divided() {
+		return cfg.Shard.Slot
+	}
+	return cfg.Slot
+}

@@ -1,0 +1,28 @@
+// Package backfill sends the rows that were in a table before its slot existed, each key's in
+// order, and hands over to the stream without a gap and without an overlap.
+//
+//  1. A slot named as the configured one with the ending _backfill is made, and the snapshot of
+//     its creation exported. What committed before its beginning C is in the snapshot, the rest
+//     in the slot. A second connection imports the snapshot; a stream is opened from the slot and
+//     not read, so that the slot is in use and confirms nothing.
+//  2. The rows of the snapshot are read in an order (postgres/snapshot), and go through the
+//     ordinary relay: router, window, sink, retries, dead letters. A row's position is its
+//     number. What a session confirms is therefore a number, and stands for a place in the order.
+//  3. That place is the progress. It is written to the checkpoint topic after the acknowledgement,
+//     once a second; with exactly-once in the Kafka transaction of the rows (transactional).
+//  4. When all rows are acknowledged, the slot is copied to the configured name, or names of
+//     shards: a copy begins at C too. Then the first positions and what is known of the rows
+//     before are written, and the slot of the backfill is dropped last.
+//
+// Nobody streams from the configured slot before all old rows are acknowledged, because it does
+// not exist. So the slot's name is the mark of a half-finished backfill, and progress.State takes
+// what follows from it.
+//
+// An interrupted backfill reads on with a new snapshot, behind the place done and up to the last
+// place of the first snapshot. A row of the first snapshot is either at done or before, and
+// acknowledged, or behind it and read now. That takes an order without equal rows in which no row
+// moves; without such an order, or without a checkpoint topic, a backfill begins anew with another
+// slot. Rows that committed after C and lie in that range are in the slot too. With at-least-once
+// they come twice, in order both times, as after a restart of the relay. With exactly-once they
+// are looked up in the slot first, and left to it (late).
+package backfill

@@ -1,0 +1,158 @@
+package backfill
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+
+	"github.com/cdc-relay/cdc-relay/advice"
+	"github.com/cdc-relay/cdc-relay/backfill/progress"
+	"github.com/cdc-relay/cdc-relay/postgres/snapshot"
+	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+)
+
+// Options say which rows are sent, and what the operator accepts.
+type Options struct {
+	Table       string // as in the configuration; empty: all tables
+	Where       string // SQL condition
+	Unpublished bool   // rows that the column of a polling publisher shows as not published
+	All         bool
+	Order       []string // columns
+
+	MaxRate     int  // rows a second; zero: no limit
+	AcceptWAL   bool // that the slot may be lost before the end
+	AcceptOrder bool // that the rows of a key come in no order that means anything
+	Restart     bool // that what an earlier attempt sent is sent again
+	Yes         bool // do it
+}
+
+func usage(text string, args ...any) error { return &advice.Usage{Err: fmt.Errorf(text, args...)} }
+
+// chosen reports whether the command line says which rows are meant.
+func (o *Options) chosen() bool {
+	return o.Table != "" || o.Where != "" || o.Unpublished || o.All || len(o.Order) > 0
+}
+
+// check refuses what makes no sense whatever the server has, and returns the indexes of the tables.
+func (o *Options) check(settings *relay.Config) ([]int, error) {
+	tables := settings.Replication.Tables
+	said := 0
+	for _, is := range []bool{o.Where != "", o.Unpublished, o.All} {
+		if is {
+			said++
+		}
+	}
+	switch {
+	case said > 1:
+		return nil, usage("only one of --where, --unpublished and --all says which rows are sent")
+	case o.MaxRate < 0:
+		return nil, usage("--max-rate %d is not allowed; allowed: rows a second, or 0 for no limit", o.MaxRate)
+	case strings.ContainsRune(o.Where, 0):
+		return nil, usage("--where has a byte that is zero")
+	case len(tables) == 0:
+		return nil, usage("the configuration has no table: logical messages from before the slot cannot be read")
+	case settings.Replication.Shard.Divided() && settings.ParkKey:
+		return nil, usage("relay.park_key with postgres.shards: the keys that the backfill parks would belong to no shard; set relay.park_key: false until the backfill is complete")
+	case o.Table == "" && len(tables) > 1 && (o.Where != "" || len(o.Order) > 0):
+		return nil, usage("--where and --order are about one table: name it with --table")
+	case o.Table == "":
+		all := make([]int, len(tables))
+		for i := range all {
+			all[i] = i
+		}
+		return all, nil
+	}
+	named, err := wal.ParseTable(o.Table)
+	if err != nil {
+		return nil, &advice.Usage{Err: fmt.Errorf("--table: %w", err)}
+	}
+	i := slices.Index(tables, named)
+	if i < 0 {
+		list := make([]string, len(tables))
+		for n, t := range tables {
+			list[n] = t.String()
+		}
+		return nil, usage("--table %s is not configured; allowed: %s", named, strings.Join(list, ", "))
+	}
+	return []int{i}, nil
+}
+
+// choice is which rows of one table are sent.
+type choice struct {
+	index int // of the configured tables
+	where string
+	order []string
+	text  string // of where, for people
+}
+
+// of applies the options to a table.
+func (o *Options) of(index int, t *snapshot.Table) (choice, error) {
+	c := choice{index: index, order: o.Order, where: o.Where, text: "those of --where"}
+	mark, marked := t.Shape.PublishedColumn()
+	switch {
+	case o.Where != "":
+	case o.All:
+		c.text = "all"
+	case marked:
+		c.where, c.text = mark.Where, "those that are not published by column "+mark.Column
+	case o.Unpublished:
+		return c, usage("--unpublished: table %s has no column that is known to say which rows are published; say it with --where", t.Name)
+	default:
+		return c, usage("table %s has no column that says which rows are published: say --all, or which rows with --where", t.Name)
+	}
+	return c, nil
+}
+
+// shape tells apart what would send other rows, in another order, or as other records.
+func shape(s *snapshot.Selection, settings *relay.Config) string {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%d %q %q %t", s.OID, s.Where, s.Order.Names(), s.Order.Total)
+	for _, c := range s.Relation.Columns {
+		fmt.Fprintf(h, " %q %d %d", c.Name, c.Type, c.TypeMod)
+	}
+	if mappings := settings.Router.Mappings; s.Relation.Table < len(mappings) {
+		mapping, err := json.Marshal(mappings[s.Relation.Table])
+		if err != nil {
+			mapping = []byte(err.Error())
+		}
+		_, _ = h.Write(mapping) // it never fails
+	}
+	return fmt.Sprintf("%x", h.Sum64())
+}
+
+// promise says what the order of old rows within a key is; none: nothing that means anything.
+func promise(o *snapshot.Order) (text string, none bool) {
+	by := "by " + strings.Join(o.Names(), ", ")
+	switch o.Basis {
+	case snapshot.Sequence:
+		return by + ": the order in which numbers were drawn, which is that of the commits where writers of one key wait for each other", false
+	case snapshot.Time:
+		return by + ": the order in which transactions began; rows of one transaction may change places", false
+	case snapshot.Given:
+		return by, false
+	case snapshot.Key:
+		return by + ": no order of writing", true
+	case snapshot.Place:
+	}
+	return "none: by the place in the table", true
+}
+
+// fits refuses an order that the rows cannot be sent in.
+func (o *Options) fits(s *snapshot.Selection, settings *relay.Config) error {
+	_, none := promise(&s.Order)
+	switch {
+	case settings.Guarantee == relay.ExactlyOnce && !s.Order.Total:
+		return progress.Refuse(fmt.Errorf("table %s has no unique key without NULLs, so that an interrupted backfill would send rows twice", s.Name),
+			"add one, or backfill with relay.guarantee: at_least_once")
+	case settings.Guarantee == relay.ExactlyOnce && !s.Published(&s.Order):
+		return progress.Refuse(fmt.Errorf("the publication hides a column of the order of table %s (%s), by which an interrupted backfill would tell the slot's rows", s.Name, strings.Join(s.Order.Names(), ", ")),
+			"publish it, or name other columns with --order")
+	case none && o.Yes && !o.AcceptOrder:
+		return progress.Refuse(fmt.Errorf("table %s has no column for the order of writing, and the rows of a key would come in any order", s.Name),
+			"name columns with --order, or say --accept-order")
+	}
+	return nil
+}

@@ -1,0 +1,156 @@
+package progress
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cdc-relay/cdc-relay/advice"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/wording"
+)
+
+// State is what a call finds.
+type State struct {
+	Temporary Slot   // of the backfill
+	Final     []Slot // the configured ones, of all shards
+
+	Progress *Progress // nil: none is kept, or there is none
+	Readable bool      // Progress was looked for
+	Keeps    bool      // the configuration keeps positions, and with them the progress
+	Exactly  bool      // relay.guarantee is exactly_once
+
+	System   string
+	Timeline int32
+	Shapes   []string // of the tables that are selected now
+	Total    bool     // the orders of all of them are
+}
+
+// Slot is what State.Decide needs to know of a slot.
+type Slot struct {
+	Name      string
+	Exists    bool
+	Active    bool
+	Confirmed wal.LSN
+	Ours      bool  // this backfill made it: the record of the rows before it has the same beginning
+	Err       error // why it is of no use
+}
+
+// Step is what a call has to do.
+type Step string
+
+// The steps.
+const (
+	Begin   Step = "begin"   // nothing is there
+	Anew    Step = "anew"    // drop what is left of an attempt, then begin
+	Resume  Step = "resume"  // read on from the progress
+	Finish  Step = "finish"  // all rows are sent: make the slots
+	Nothing Step = "nothing" // it is complete
+)
+
+// Decide takes what follows from a state. restart is the operator's word that what was sent may
+// be sent again.
+func (s *State) Decide(restart bool) (Step, error) {
+	made, ahead := s.finals()
+	p := s.Progress
+	finished := p != nil && p.Finished && p.System == s.System
+	switch {
+	case !s.Temporary.Exists && made == len(s.Final):
+		if finished {
+			return Nothing, nil
+		}
+		return "", Refuse(fmt.Errorf("%s exists, so a relay may have sent newer rows, and no older one can be put before them", subject(s.Final[0].Name)),
+			"a backfill is for the first set-up, before there is a slot; to send single rows, "+"see "+wording.Docs+"operations.md#sending-rows-again")
+	case made > 0 && (s.Keeps && !finished || ahead != nil):
+		if ahead == nil {
+			ahead = s.firstMade()
+		}
+		return "", Refuse(fmt.Errorf("%s exists, and there is no record that a complete backfill made it", subject(ahead.Name)),
+			fmt.Sprintf("if a relay streams from it, drop %s; otherwise find out who made it, drop it, and run the command again", subject(s.Temporary.Name)))
+	case !s.Temporary.Exists && made > 0:
+		return "", Refuse(fmt.Errorf("%d of %d slots of shards exist, and %s does not", made, len(s.Final), subject(s.Temporary.Name)),
+			"`cdc-relay setup` makes the others, which begin where the first one stands")
+	case !s.Temporary.Exists:
+		return s.fresh(restart)
+	case s.Temporary.Active:
+		return "", Refuse(fmt.Errorf("somebody streams from %s", subject(s.Temporary.Name)), "another backfill is under way: wait until it has ended")
+	case s.Temporary.Err == nil && (finished && s.Temporary.Confirmed == p.Point || made > 0):
+		return Finish, nil // a copy is made behind the last acknowledgement
+	case restart:
+		return Anew, nil
+	}
+	return s.half()
+}
+
+// finals counts the configured slots that exist, and finds one that is not where a copy of the
+// backfill's would begin and that nothing says is one.
+func (s *State) finals() (made int, foreign *Slot) {
+	for i := range s.Final {
+		slot := &s.Final[i]
+		if !slot.Exists {
+			continue
+		}
+		made++
+		if s.Temporary.Exists && slot.Confirmed != s.Temporary.Confirmed && !slot.Ours {
+			foreign = slot
+		}
+	}
+	return made, foreign
+}
+
+func (s *State) firstMade() *Slot {
+	for i := range s.Final {
+		if s.Final[i].Exists {
+			return &s.Final[i]
+		}
+	}
+	return nil
+}
+
+// fresh begins where there is no slot. Rows of an earlier attempt are sent already.
+func (s *State) fresh(restart bool) (Step, error) {
+	if p := s.Progress; p != nil && p.Rows > 0 && s.Exactly && !restart {
+		return "", Refuse(fmt.Errorf("an earlier backfill sent %d rows, and its slot is gone: beginning anew would send them twice", p.Rows),
+			"empty the topics, or accept that, and say --restart")
+	}
+	return Begin, nil
+}
+
+// half goes on with an attempt that was interrupted.
+func (s *State) half() (Step, error) {
+	p := s.Progress
+	again := "say --restart: it begins anew, and sends all rows again"
+	lost := s.Temporary.Err != nil
+	switch {
+	case lost && s.Exactly && p != nil && p.Rows > 0:
+		return "", Refuse(fmt.Errorf("%w; %d rows are sent", s.Temporary.Err, p.Rows), again)
+	case lost, p == nil, p.System != s.System, p.Point != s.Temporary.Confirmed:
+		// Nothing says how far that attempt came. With exactly-once nothing was sent: rows and
+		// progress come together.
+		return Anew, nil //nolint:nilerr // a lost slot is replaced by a new one
+	case p.Timeline != s.Timeline:
+		return "", Refuse(fmt.Errorf("the backfill began on timeline %d, and the server is on %d", p.Timeline, s.Timeline), again)
+	case !s.sameShapes():
+		return "", Refuse(errors.New("the rows that are selected, their order, a table or its mapping are not those that the backfill began with"),
+			"give the flags and the mapping that it began with, or "+again)
+	case !s.Total:
+		return Anew, nil
+	}
+	return Resume, nil
+}
+
+func (s *State) sameShapes() bool {
+	if len(s.Shapes) != len(s.Progress.Tables) {
+		return false
+	}
+	for i, shape := range s.Shapes {
+		if shape != s.Progress.Tables[i].Shape {
+			return false
+		}
+	}
+	return true
+}
+
+// Refuse is an error that only a person can resolve.
+func Refuse(cause error, next string) error { return &advice.Refused{Err: advice.Give(cause, next)} }
+
+func subject(slot string) string { return fmt.Sprintf("slot %q", slot) }

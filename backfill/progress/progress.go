@@ -1,0 +1,136 @@
+package progress
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+)
+
+// progressVersion is raised when an older program could misread a record.
+const progressVersion = 1
+
+// Tuple is the values of a row in the columns of an order; nil stands for NULL.
+type Tuple = []*string
+
+// Place is how far a backfill came.
+type Place struct {
+	Rows  uint64 // rows that are acknowledged, since the first attempt
+	Table int    // of Progress.Tables, in which the next row is
+	Done  Tuple  // everything up to here is acknowledged in that table; nil: nothing is known to be
+}
+
+// Progress is the record of one backfill in the checkpoint topic.
+type Progress struct {
+	System   string // system identifier of the cluster
+	Timeline int32
+	Slot     string  // the configured one, without the number of a shard
+	Point    wal.LSN // where the slot of the backfill begins
+	Snapshot string  // as the server shows it, for people
+	Run      string  // names the backfill: another one with the same slot has another
+	Tables   []TableProgress
+	Place
+	Started  time.Time
+	Finished bool
+	Relay    string // version that wrote it
+}
+
+// TableProgress is what is read of one table.
+type TableProgress struct {
+	Table string // schema.name, for people
+	OID   uint32
+	Where string
+	Order []string
+	Shape string // of columns and mapping: see shape
+	Last  Tuple  // place of the last row of the first snapshot; nil: there was none
+}
+
+type wireTable struct {
+	Table string   `json:"table"`
+	OID   uint32   `json:"table_oid"`
+	Where string   `json:"where,omitempty"`
+	Order []string `json:"order"`
+	Shape string   `json:"shape"`
+	Last  Tuple    `json:"last,omitempty"`
+}
+
+type wireProgress struct {
+	Version  int         `json:"v"`
+	System   string      `json:"system_id"`
+	Timeline int32       `json:"timeline"`
+	Slot     string      `json:"slot"`
+	Point    string      `json:"consistent_point"`
+	Snapshot string      `json:"snapshot"`
+	Run      string      `json:"run"`
+	Tables   []wireTable `json:"tables"`
+	Table    int         `json:"at"`
+	Done     Tuple       `json:"done,omitempty"`
+	Rows     uint64      `json:"rows"`
+	Started  string      `json:"started"`
+	Finished bool        `json:"finished"`
+	Relay    string      `json:"relay_version,omitempty"`
+}
+
+// Encode gives the record's value in the topic.
+func (p *Progress) Encode() []byte {
+	w := wireProgress{
+		Version: progressVersion, System: p.System, Timeline: p.Timeline, Slot: p.Slot, Point: p.Point.String(), Snapshot: p.Snapshot, Run: p.Run,
+		Table: p.Table, Done: p.Done, Rows: p.Rows, Started: p.Started.UTC().Format(time.RFC3339Nano), Finished: p.Finished, Relay: p.Relay,
+	}
+	for _, t := range p.Tables {
+		w.Tables = append(w.Tables, wireTable(t))
+	}
+	value, err := json.Marshal(w)
+	if err != nil {
+		//nolint:forbidigo // strings and numbers always encode
+		panic(fmt.Sprintf("backfill: %v", err))
+	}
+	return value
+}
+
+// Parse reads what Encode gave, of this version.
+func Parse(value []byte) (*Progress, error) {
+	const op = "read the progress of a backfill"
+	var w wireProgress
+	if err := json.Unmarshal(value, &w); err != nil {
+		return nil, fmt.Errorf("%s: %w", op, err)
+	}
+	if w.Version != progressVersion {
+		return nil, fmt.Errorf("%s: the record has version %d, and this program knows version %d: run the version that wrote it, or a later one", op, w.Version, progressVersion)
+	}
+	p := &Progress{
+		System: w.System, Timeline: w.Timeline, Slot: w.Slot, Snapshot: w.Snapshot, Run: w.Run,
+		Place: Place{Rows: w.Rows, Table: w.Table, Done: w.Done}, Finished: w.Finished, Relay: w.Relay,
+	}
+	var err error
+	if p.Point, err = wal.ParseLSN(w.Point); err != nil {
+		return nil, fmt.Errorf("%s: consistent_point: %w", op, err)
+	}
+	if p.Started, err = time.Parse(time.RFC3339Nano, w.Started); err != nil {
+		return nil, fmt.Errorf("%s: started: %w", op, err)
+	}
+	for _, t := range w.Tables {
+		p.Tables = append(p.Tables, TableProgress(t))
+		if t.OID == 0 || t.Last != nil && len(t.Last) != len(t.Order) {
+			return nil, fmt.Errorf("%s: table %s makes no sense", op, t.Table)
+		}
+	}
+	switch {
+	case p.System == "" || p.Slot == "" || p.Run == "" || p.Timeline < 1 || p.Point == 0 || len(p.Tables) == 0:
+		return nil, errors.New(op + ": system_id, slot, run, timeline, consistent_point or tables is missing")
+	case p.Table < 0 || p.Table > len(p.Tables):
+		return nil, fmt.Errorf("%s: it is at table %d of %d", op, p.Table, len(p.Tables))
+	case p.Done != nil && (p.Table == len(p.Tables) || len(p.Done) != len(p.Tables[p.Table].Order)):
+		return nil, errors.New(op + ": the place has other columns than the order")
+	}
+	return p, nil
+}
+
+// At is the record of another place.
+func (p *Progress) At(place Place) *Progress {
+	other := *p
+	other.Place = place
+	return &other
+}

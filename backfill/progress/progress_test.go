@@ -1,0 +1,94 @@
+package progress
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+func text(s string) *string { return &s }
+
+func sample() *Progress {
+	return &Progress{
+		System: "7", Timeline: 1, Slot: "s", Point: 0x100, Snapshot: "5:5:", Run: "R", Started: time.Unix(1, 5).UTC(), Relay: "1",
+		Tables: []TableProgress{
+			{Table: "public.a", OID: 3, Where: "x IS NULL", Order: []string{"created_at", "id"}, Shape: "f", Last: Tuple{nil, text("9")}},
+			{Table: "public.b", OID: 4, Order: []string{}, Shape: "g"},
+		},
+		Place: Place{Rows: 5, Table: 0, Done: Tuple{text(""), text("8")}},
+	}
+}
+
+func TestProgress_IsReadAsItWasWritten(t *testing.T) {
+	p := sample()
+	got, err := Parse(p.Encode())
+	if err != nil || !reflect.DeepEqual(got, p) {
+		t.Errorf("%+v, %v; want %+v", got, err, p)
+	}
+	finished := p.At(Place{Rows: 9, Table: 2})
+	finished.Finished = true
+	if got, err := Parse(finished.Encode()); err != nil || !got.Finished || got.Done != nil {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if p.Rows != 5 {
+		t.Error("the record of another place changed this one")
+	}
+}
+
+func TestProgress_RefusesWhatMakesNoSense(t *testing.T) {
+	for name, change := range map[string]func(*Progress){
+		"no slot":               func(p *Progress) { p.Slot = "" },
+		"no run":                func(p *Progress) { p.Run = "" },
+		"no point":              func(p *Progress) { p.Point = 0 },
+		"no table":              func(p *Progress) { p.Tables = nil },
+		"a table that is none":  func(p *Progress) { p.Table = 3 },
+		"another order":         func(p *Progress) { p.Done = Tuple{text("1")} },
+		"a place behind all":    func(p *Progress) { p.Table = 2 },
+		"another order at last": func(p *Progress) { p.Tables[0].Last = Tuple{nil} },
+		"a table without OID":   func(p *Progress) { p.Tables[1].OID = 0 },
+	} {
+		p := sample()
+		change(p)
+		if got, err := Parse(p.Encode()); err == nil {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	for _, value := range []string{"", "{", `{"v":2}`, "null", "[]"} {
+		if _, err := Parse([]byte(value)); err == nil {
+			t.Errorf("%q is read", value)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(sample().Encode())
+	f.Add([]byte(`{"v":1}`))
+	f.Fuzz(func(t *testing.T, value []byte) {
+		p, err := Parse(value)
+		if err != nil {
+			return
+		}
+		again, err := Parse(p.Encode())
+		if err != nil || again.Rows != p.Rows || len(again.Done) != len(p.Done) {
+			t.Errorf("%+v, %v", again, err)
+		}
+	})
+}
+
+func TestBudget_WarnsWhereTheSlotWouldNotLast(t *testing.T) {
+	for _, tt := range []struct {
+		b    Budget
+		want string
+	}{
+		{Budget{Limit: -1, WAL: 1e9, Rows: 1e9, Rate: 1}, ""},
+		{Budget{Limit: 1 << 30, WAL: 0, Rows: 1e9, Rate: 1}, ""},
+		{Budget{Limit: 1 << 30, WAL: 1 << 20, Rows: 1000, Rate: 1}, ""},
+		{Budget{Limit: 1 << 30, WAL: 1 << 20, Rows: 2400, Rate: 1}, "after about 17m04s (max_slot_wal_keep_size is 1 GiB, and the server writes 1 MiB a second), and the backfill takes about 40m00s"},
+		{Budget{Limit: 0, WAL: 1, Rows: 1 << 60, Rate: 1e-9}, "after about 0s"},
+	} {
+		if got := tt.b.Warning(); (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
+			t.Errorf("%+v: %q, want %q", tt.b, got, tt.want)
+		}
+	}
+}

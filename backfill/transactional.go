@@ -1,0 +1,65 @@
+package backfill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cdc-relay/cdc-relay/backfill/progress"
+	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/kafkatx"
+)
+
+// transactional has the progress be what a Kafka transaction commits beside its rows. The relay
+// above knows positions that are numbers of rows; below, the topic has the places that they stand
+// for.
+type transactional struct {
+	*kafkatx.Sink
+	w *work
+}
+
+// Open shuts out every other holder, and goes on from the place that was committed last.
+func (t *transactional) Open(ctx context.Context, h sink.Holder) ([]byte, error) {
+	h.Key = checkpoint.BackfillKey(t.w.progress.System, t.w.progress.Slot)
+	value, err := t.Sink.Open(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	blocked := func(err error) ([]byte, error) {
+		return nil, &sink.Error{Class: sink.Blocked, Reason: fault.ReasonBackfillProgress, Err: fmt.Errorf("topic %q: %w", t.w.settings.CheckpointTopic, err)}
+	}
+	if value == nil {
+		return blocked(errors.New("the progress of the backfill is gone; run the command again"))
+	}
+	p, err := progress.Parse(value)
+	if err != nil {
+		return blocked(err)
+	}
+	if p.Run != t.w.progress.Run {
+		return blocked(errors.New("another backfill has written its progress; run the command again"))
+	}
+	t.w.track.Begin(p.Place)
+	rec := checkpoint.Record{
+		System: p.System, Timeline: p.Timeline, Slot: p.Slot, Publication: t.w.settings.Replication.Publication, Relay: t.w.settings.Version,
+		End: progress.Position(p.Rows),
+	}
+	return rec.Encode(), nil
+}
+
+// SetPosition puts the place in the position's stead.
+func (t *transactional) SetPosition(m sink.Position) {
+	rec, err := checkpoint.ParseRecord(m.Value)
+	if err == nil {
+		place, ok := t.w.track.At(progress.RowsBefore(rec.End))
+		if ok {
+			m.Value = t.w.progress.At(place).Encode()
+			t.Sink.SetPosition(m)
+			return
+		}
+		err = fmt.Errorf("row %d is not in flight", progress.RowsBefore(rec.End))
+	}
+	// Without a position nothing is committed, and the session ends.
+	t.w.fail(fmt.Errorf("write the progress of the backfill: %w", err))
+}

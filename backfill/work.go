@@ -1,0 +1,503 @@
+package backfill
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/backfill/progress"
+	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/provision"
+	"github.com/cdc-relay/cdc-relay/postgres/snapshot"
+	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/rejected"
+	"github.com/cdc-relay/cdc-relay/relay/status"
+	"github.com/cdc-relay/cdc-relay/replication"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/setup"
+	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/kafkatx"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
+	"github.com/cdc-relay/cdc-relay/wording"
+	"github.com/rs/zerolog"
+)
+
+// work is a backfill under way.
+type work struct {
+	*Backfill
+	settings relay.Config
+	log      zerolog.Logger
+	holder   *snapshot.Holder
+	ledger   *topics.Ledger // nil: no progress is kept
+
+	tables   []snapshot.Selection
+	choices  []choice // parallel to tables
+	counts   []counted
+	warnings []string
+
+	progress *progress.Progress // as the backfill began, but for Place
+	resumed  bool
+	late     late
+
+	track    progress.Track
+	read     atomic.Uint64 // number of the last row that was read
+	paced    pacer
+	letters  int64 // dead letters; once the relay has ended
+	skipped  int64 // rejected rows that are in no topic
+	failure  atomic.Pointer[error]
+	complete func() // ends the relay: all rows are acknowledged
+	stop     context.CancelFunc
+}
+
+// act does a step, and those that follow from it.
+func (b *Backfill) act(ctx context.Context, w *work, s *progress.State, step progress.Step) error {
+	if step == progress.Nothing {
+		return nil
+	}
+	made := setup.New(b.Settings, b.Settings.Version,
+		func(format string, args ...any) { b.Out.say(Line{What: "step", Text: fmt.Sprintf(format, args...)}) },
+		func(format string, args ...any) { b.Out.warn(fmt.Sprintf(format, args...)) })
+	if err := made.Prepare(ctx, b.Prepare, false); err != nil {
+		return err
+	}
+	if s.Keeps {
+		var err error
+		if w.ledger, err = topics.NewLedger(b.Settings.Kafka.Connection, b.Settings.CheckpointTopic); err != nil {
+			return err
+		}
+		defer w.ledger.Close()
+	}
+	if step != progress.Finish {
+		if err := w.send(ctx, s, step); err != nil {
+			return err
+		}
+	} else if w.progress = s.Progress; w.progress == nil {
+		w.progress = &progress.Progress{System: s.System, Timeline: s.Timeline, Point: s.Temporary.Confirmed}
+	}
+	return w.finish(ctx, s)
+}
+
+// send has all rows acknowledged.
+func (w *work) send(ctx context.Context, s *progress.State, step progress.Step) error {
+	var err error
+	switch step {
+	case progress.Anew:
+		if err = w.drop(ctx, s.Temporary.Name); err == nil {
+			err = w.begin(ctx, s)
+		}
+	case progress.Resume:
+		err = w.resume(ctx, s)
+	default:
+		err = w.begin(ctx, s)
+	}
+	if err != nil {
+		return err
+	}
+	if w.resumed && s.Exactly {
+		if err := w.findLate(ctx); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	held := make(chan struct{})
+	go func() { defer close(held); w.hold(ctx) }()
+	defer func() { cancel(); <-held }() // or the slot could not be copied
+	return w.relay(ctx)
+}
+
+// dropPatience is how long the server may take to end the connection that holds the slot.
+const dropPatience = 15 * time.Second
+
+// drop drops the backfill's slot.
+func (w *work) drop(ctx context.Context, name string) error {
+	for deadline := time.Now().Add(dropPatience); ; {
+		err := w.holder.Ask(ctx, func(q postgres.Querier, _ int) error { return provision.DropSlot(q, name) })
+		if err == nil || postgres.KindOf(err) != fault.KindBusy || time.Now().After(deadline) {
+			return err
+		}
+		select {
+		case <-time.After(lookEvery):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// begin makes the slot, takes its snapshot, and writes where the backfill begins.
+func (w *work) begin(ctx context.Context, s *progress.State) error {
+	exported, err := provision.ExportSlot(ctx, w.settings.Replication, s.Temporary.Name)
+	if err != nil {
+		return err
+	}
+	defer exported.Close()
+	w.OnStep("slot_made")
+	shown, err := w.holder.Begin(ctx, exported.Snapshot)
+	if err != nil {
+		return err
+	}
+	w.OnStep("snapshot_taken")
+	w.progress = &progress.Progress{
+		System: s.System, Timeline: s.Timeline, Slot: baseSlot(w.settings.Replication), Point: exported.Point, Snapshot: shown,
+		Run: rand.Text(), Started: time.Now(), Relay: w.settings.Version,
+	}
+	reader, err := w.holder.Reader(ctx)
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	for i := range w.tables {
+		t := &w.tables[i]
+		last, err := reader.Last(ctx, t)
+		if err != nil {
+			return err
+		}
+		w.progress.Tables = append(w.progress.Tables, progress.TableProgress{
+			Table: t.Name.String(), OID: t.OID, Where: t.Where, Order: t.Order.Names(), Shape: s.Shapes[i], Last: last,
+		})
+	}
+	if err := w.keep(ctx, w.progress); err != nil {
+		return err
+	}
+	w.OnStep("begun")
+	w.Out.say(Line{What: "step", Text: fmt.Sprintf("made slot %q at %s", s.Temporary.Name, exported.Point)})
+	return nil
+}
+
+// resume takes a new snapshot, and goes on behind the last place.
+func (w *work) resume(ctx context.Context, s *progress.State) error {
+	p := *s.Progress
+	if s.Exactly {
+		settled, err := w.settle(ctx, &p)
+		if err != nil {
+			return err
+		}
+		p = *settled
+	}
+	w.progress, w.resumed = &p, true
+	w.track.Begin(p.Place)
+	if _, err := w.holder.Begin(ctx, ""); err != nil {
+		return err
+	}
+	w.OnStep("snapshot_taken")
+	return nil
+}
+
+// settle shuts out whoever may still write for the backfill, and reads what was committed.
+func (w *work) settle(ctx context.Context, p *progress.Progress) (*progress.Progress, error) {
+	tx, err := kafkatx.New(kafkatx.Config{Config: w.settings.Kafka, CheckpointTopic: w.settings.CheckpointTopic}, zerolog.Nop())
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		_ = tx.Close(ending)
+	}()
+	value, err := tx.Open(ctx, sink.Holder{
+		ID: checkpoint.TransactionalID(p.System, p.Slot), Key: checkpoint.BackfillKey(p.System, p.Slot), Lost: func(error) {},
+	})
+	if err != nil {
+		return nil, err
+	}
+	settled, err := progress.Parse(value)
+	if err == nil && settled.Run != p.Run {
+		err = errors.New("another backfill has written its progress; run the command again")
+	}
+	if err != nil {
+		return nil, progress.Refuse(err, "look who else runs `cdc-relay backfill`")
+	}
+	return settled, nil
+}
+
+// temporary is the configuration of the backfill's slot, as one slot that shards know nothing of.
+func (w *work) temporary(shard postgres.Config) postgres.Config {
+	shard.Slot, shard.Shard, shard.Messages = w.settings.Replication.BackfillSlot(), postgres.Shard{}, nil
+	shard.ApplicationName = "cdc-relay backfill"
+	return shard
+}
+
+// holdAgain is the pause before the slot is taken again.
+const holdAgain = 2 * time.Second
+
+// hold streams from the backfill's slot and takes nothing, until ctx ends. So the slot is in use,
+// which keeps it from idle_replication_slot_timeout, and others from it. It is no condition for
+// anything: a slot that is not held holds the WAL all the same.
+func (w *work) hold(ctx context.Context) {
+	for ctx.Err() == nil {
+		s, err := replication.Open(ctx, w.temporary(w.settings.Replication.OfShard(0)), replication.Options{}, zerolog.Nop())
+		if err == nil {
+			start := s.Start()
+			stopped := context.AfterFunc(ctx, s.Abort)
+			err = s.Run(ctx, make(chan *wal.Batch), func() wal.LSN { return start })
+			stopped()
+			ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+			_ = s.Close(ending, start) // nothing was confirmed
+			cancel()
+		}
+		if ctx.Err() == nil {
+			w.log.Warn().Err(err).Msg("the slot of the backfill is not held; trying again")
+		}
+		select {
+		case <-time.After(holdAgain):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// relay runs a relay over the rows until all are acknowledged.
+func (w *work) relay(ctx context.Context) error {
+	cfg := w.settings
+	cfg.Replication.Slot, cfg.Replication.Shard, cfg.Replication.Messages = w.progress.Slot, postgres.Shard{}, nil
+	cfg.OnBlocked, cfg.Delivered, cfg.DetectMovedSlot = relay.ExitWhenBlocked, nil, false
+	if cfg.OnReject == relay.DeadLetterOnReject {
+		cfg.Kafka.DeadLetterTopic = cfg.DeadLetterTopic
+	}
+	routes, err := router.New(cfg.Router)
+	if err != nil {
+		return &relay.ConfigError{Err: err}
+	}
+	parts := relay.Parts{
+		Router: routes,
+		Source: func(ctx context.Context) (relay.Source, error) { return w.open(ctx) },
+		Sink: func() (sink.Sink, error) {
+			made, err := relay.OpenSink(cfg, relay.Events{}, zerolog.Nop(), nil)
+			if tx, ok := made.(*kafkatx.Sink); ok && err == nil {
+				return &transactional{tx, w}, nil
+			}
+			return made, err
+		},
+	}
+	if cfg.OnReject == relay.DeadLetterOnReject && cfg.ParkKey {
+		parts.Journal = topics.NewFollower(cfg.Kafka.Connection, cfg.DeadLetterTopic, zerolog.Nop())
+	}
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	all := make(chan struct{})
+	w.stop, w.complete = stop, func() { close(all); stop() }
+	w.paced = newPacer(w.Options.MaxRate)
+	r := relay.New(cfg, parts, relay.Events{}, zerolog.Nop()) // its words are about a slot; report and atRow have ours
+	ended := make(chan struct{})
+	go func() { defer close(ended); w.report(running, r) }()
+	err = r.Run(running)
+	stop()
+	<-ended
+	st := r.Status()
+	w.letters, w.skipped = st.DeadLetters, max(0, st.EventsRejected-st.DeadLetters)
+	select {
+	case <-all:
+	default:
+		return w.unfinished(ctx, err)
+	}
+	if err != nil { // all is acknowledged, and what came behind that is of no matter
+		w.log.Warn().Err(err).Msg("end of the relay of old rows")
+	}
+	w.OnStep("sent")
+	return nil
+}
+
+// unfinished is why not all rows are acknowledged.
+func (w *work) unfinished(ctx context.Context, err error) error {
+	if failed := w.failure.Load(); failed != nil {
+		return *failed
+	}
+	if blocked, ok := errors.AsType[*relay.BlockedError](err); ok {
+		return &relay.BlockedError{Reason: blocked.Reason, Err: w.atRow(blocked.Err)}
+	}
+	if err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return errors.New("the relay of old rows ended early; run the command again")
+}
+
+// atRow names the row that blocks by its place in the table. The relay's own words are about a
+// slot that could be moved.
+func (w *work) atRow(err error) error {
+	var number uint64
+	cause := err
+	if e, ok := errors.AsType[*rejected.RowBlockedError](err); ok {
+		number, cause = uint64(e.Commit), e.Err
+	}
+	if e, ok := errors.AsType[*record.RowError](err); ok {
+		number, cause = uint64(e.Commit), e.Err
+	}
+	if number == 0 {
+		return err
+	}
+	for next := errors.Unwrap(cause); next != nil && strings.HasPrefix(cause.Error(), next.Error()+"; to "); next = errors.Unwrap(cause) {
+		cause = next
+	}
+	place, ok := w.track.At(number)
+	if !ok {
+		return err
+	}
+	t := &w.tables[place.Table]
+	return fmt.Errorf("row of table %s at %s: %w; correct the row or the mapping, set relay.on_reject: dead_letter, or leave the row out with --where and --restart; then run the command again",
+		t.Name, t.Order.Describe(place.Done), cause)
+}
+
+// fail ends the work.
+func (w *work) fail(err error) {
+	w.failure.CompareAndSwap(nil, &err)
+	w.stop()
+}
+
+// holds refuses to go on without the snapshot.
+func (w *work) holds() error {
+	asking, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if w.holder.Alive(asking) {
+		return nil
+	}
+	err := errors.New("the connection that holds the snapshot is lost: run the command again, which goes on with another one")
+	w.fail(err)
+	return err
+}
+
+// relations are what the relay checks its mapping with.
+func (w *work) relations() []*wal.Relation {
+	all := make([]*wal.Relation, len(w.tables))
+	for i := range w.tables {
+		all[i] = w.tables[i].Relation
+	}
+	return all
+}
+
+// bound is up to where rows are read: the first attempt reads its whole snapshot.
+func (w *work) bound(last snapshot.Tuple) snapshot.Tuple {
+	if w.resumed {
+		return last
+	}
+	return nil
+}
+
+// keep writes a progress without a transaction.
+func (w *work) keep(ctx context.Context, p *progress.Progress) error {
+	if w.ledger == nil {
+		return nil
+	}
+	return w.ledger.Write(ctx, checkpoint.BackfillKey(p.System, p.Slot), p.Encode())
+}
+
+// write writes the present place. With exactly-once the transactions do.
+func (w *work) write(ctx context.Context) {
+	if w.settings.Guarantee == relay.ExactlyOnce {
+		return
+	}
+	if err := w.keep(ctx, w.progress.At(w.track.Now())); err != nil && ctx.Err() == nil {
+		w.log.Warn().Err(err).Msg("the progress of the backfill is not written; an interruption now would send more rows again")
+	}
+}
+
+// report shows how far it is, and ends the work when the slot is lost.
+func (w *work) report(ctx context.Context, r *relay.Relay) {
+	tick := time.NewTicker(w.Every)
+	defer tick.Stop()
+	began, before := time.Now(), w.track.Now().Rows
+	var last walSeen
+	said := ""
+	var beside *snapshot.Holder // a question that is cut off ends its connection, and no snapshot with it
+	defer func() { beside.Close() }()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		var seen walSeen
+		var err error
+		if beside == nil {
+			beside, err = snapshot.Open(ctx, w.settings.Replication)
+		}
+		if err == nil {
+			seen, err = w.walHeld(ctx, beside)
+		}
+		if err != nil {
+			beside.Close()
+			beside = nil
+			if postgres.Reason(err) == fault.ReasonSlotLost || postgres.Reason(err) == fault.ReasonSlotMissing {
+				w.fail(progress.Refuse(err, "run the command again: it begins anew with another slot"))
+			}
+			continue
+		}
+		sent := w.track.Now().Rows
+		w.Out.say(w.progressLine(sent, float64(sent-before)/time.Since(began).Seconds(), seen, last))
+		last = seen
+		if st := r.Status(); st.State != status.Streaming && st.Message != "" && st.Message != said {
+			said = st.Message
+			w.Out.warn(said)
+		}
+	}
+}
+
+// walSeen is a look at what the slot holds.
+type walSeen struct {
+	at         time.Time
+	held, free int64 // free is negative without max_slot_wal_keep_size
+	limit      int64
+}
+
+func (w *work) walHeld(ctx context.Context, beside *snapshot.Holder) (seen walSeen, err error) {
+	seen = walSeen{at: time.Now(), free: -1}
+	limit, written, err := walWritten(ctx, beside)
+	if err != nil {
+		return seen, err
+	}
+	seen.limit = limit
+	name := w.settings.Replication.BackfillSlot()
+	err = beside.Ask(ctx, func(q postgres.Querier, version int) error {
+		slots, err := provision.ReadSlots(q, version, name)
+		if err != nil {
+			return err
+		}
+		if slots[0].Err != nil {
+			return slots[0].Err
+		}
+		if !slots[0].Exists {
+			return gone(name)
+		}
+		seen.held = written - int64(slots[0].Restart)
+		if slots[0].SafeWAL != nil {
+			seen.free = *slots[0].SafeWAL
+		}
+		return nil
+	})
+	return seen, err
+}
+
+func (w *work) progressLine(sent uint64, rate float64, seen, last walSeen) Line {
+	var total int64
+	for _, n := range w.counts {
+		total += n.rows
+	}
+	if w.resumed {
+		total += int64(w.progress.Rows)
+	}
+	text := fmt.Sprintf("%s of %d · %.0f/s", wording.Count(sent, "row"), max(total, int64(sent)), rate)
+	if left := total - int64(sent); rate > 0 && left > 0 {
+		text += " · ETA " + progress.Shown(progress.Seconds(float64(left)/rate))
+	}
+	text += " · WAL held " + progress.Size(float64(seen.held))
+	line := Line{What: "progress", Rows: sent, Of: total, Rate: rate, WALHeld: seen.held}
+	if seen.free >= 0 && !last.at.IsZero() {
+		if lasts, ends := (progress.Budget{Limit: seen.free, WAL: float64(seen.held-last.held) / seen.at.Sub(last.at).Seconds()}).Lasts(); ends {
+			text += ", lasts " + progress.Shown(lasts)
+		}
+		if seen.free < seen.limit/4 {
+			line.What, text = "warning", text+": less than a quarter of max_slot_wal_keep_size is left"
+		}
+	}
+	line.Text = text
+	return line
+}
