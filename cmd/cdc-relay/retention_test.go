@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/cdc-relay/cdc-relay/test/harness"
+)
+
+// keepsHouse configures retention for the table of a keeper.
+func (k *keeper) keepsHouse(t *testing.T, then, more string) {
+	t.Helper()
+	k.configure(t, fmt.Sprintf("outbox: [{table: public.outbox, retention: {keep: 1h, then: %s}}]\nmaintenance: {wait: 20s, max_rows_per_second: 0}\n%s", then, more))
+}
+
+// age makes all rows of the table older.
+func (l *life) age(t *testing.T, interval string) {
+	t.Helper()
+	l.db.Exec(t, "UPDATE outbox SET created_at = created_at - $1::text::interval", interval)
+}
+
+func (l *life) rows(t *testing.T) int64 {
+	t.Helper()
+	return harness.Query[int64](t, l.db, "SELECT count(*) FROM outbox")
+}
+
+func TestRetention_PlansAndDeletesWhatIsDelivered(t *testing.T) {
+	t.Parallel()
+	eachKeeper(t, func(t *testing.T, k *keeper) {
+		k.keepsHouse(t, "delete", "")
+		k.setUp(t, "")
+		url, stop := k.start(t, nil)
+		k.insert(t, 30)
+		k.published(t, url, 30)
+		k.age(t, "2h")
+		k.insert(t, 5)
+		plan := invoke(t, k.env, "retention")
+		plan.want(t, exitOK, "public.outbox: delete rows older than 1h", "")
+		plan.want(t, exitOK, "due        30 rows, the oldest of ", "")
+		plan.want(t, exitOK, "slot       "+k.slot+", ", "")
+		if n := k.rows(t); n != 35 {
+			t.Fatalf("the plan left %d rows", n)
+		}
+		invoke(t, k.env, "retention", "--once").want(t, exitOK, "public.outbox: deleted 30 rows\n", "")
+		if n := k.rows(t); n != 5 {
+			t.Errorf("%d rows are left, want 5", n)
+		}
+		invoke(t, k.env, "retention", "--once").want(t, exitOK, "public.outbox: deleted 0 rows\n", "")
+		var report struct {
+			Tables []struct {
+				Table string
+				Rows  int
+			}
+		}
+		k.age(t, "2h")
+		got := invoke(t, k.env, "retention", "--once", "--json", "--table", "outbox")
+		if err := json.Unmarshal([]byte(got.stdout), &report); err != nil || len(report.Tables) != 1 || report.Tables[0].Rows != 5 || got.code != exitOK {
+			t.Errorf("%v: %d, %s%s", err, got.code, got.stdout, got.stderr)
+		}
+		if code := stop(); code != exitOK {
+			t.Errorf("run ended with %d", code)
+		}
+	})
+}
+
+// A relay that does not run confirms nothing, and no row goes.
+func TestRetention_KeepsWhatNoRelayHasPassed(t *testing.T) {
+	t.Parallel()
+	eachKeeper(t, func(t *testing.T, k *keeper) {
+		k.keepsHouse(t, "delete", "")
+		k.env = append(k.env, "CDC_RELAY_MAINTENANCE_WAIT=1s")
+		k.setUp(t, "")
+		k.insert(t, 3)
+		k.age(t, "2h")
+		invoke(t, k.env, "retention").want(t, exitOK, "nobody streams from slot "+k.slot, "")
+		got := invoke(t, k.env, "retention", "--once")
+		got.want(t, exitFailed, "deleted 0 rows", "(reason slot_behind)")
+		got.want(t, exitFailed, "", "start the relay")
+		if n := k.rows(t); n != 3 {
+			t.Errorf("%d rows are left, want 3", n)
+		}
+	})
+}
+
+// The slot of a gap is gone; a new one is ahead of rows that nobody has sent.
+func TestRetention_LostSlotKeepsTheGap(t *testing.T) {
+	t.Parallel()
+	eachKeeper(t, func(t *testing.T, k *keeper) {
+		k.keepsHouse(t, "delete", "")
+		k.setUp(t, "")
+		url, stop := k.start(t, nil)
+		k.insert(t, 2)
+		k.published(t, url, 2)
+		stop()
+		released(t, k.db)
+		k.insert(t, 7) // the gap
+		k.age(t, "2h")
+		k.db.Exec(t, "SELECT pg_drop_replication_slot($1)", k.slot)
+		for _, args := range [][]string{{"retention"}, {"retention", "--once"}} {
+			invoke(t, k.env, args...).want(t, exitRefused, "", "")
+		}
+		invoke(t, k.env, "retention", "--once").want(t, exitRefused, "deleted 0 rows", "(reason slot_missing)")
+		k.acceptsGap(t, "created slot")
+		_, stop = k.start(t, nil)
+		invoke(t, k.env, "retention").want(t, exitRefused, "(before_slot_unknown)", "")
+		invoke(t, k.env, "retention", "--once").want(t, exitRefused, "deleted 0 rows", "(reason before_slot_unknown)")
+		stop()
+		if n := k.rows(t); n != 9 {
+			t.Errorf("%d rows are left, want 9", n)
+		}
+	})
+}
+
+func TestRetention_RefusesAMovedSlot(t *testing.T) {
+	t.Parallel()
+	eachKeeper(t, func(t *testing.T, k *keeper) {
+		k.keepsHouse(t, "delete", "")
+		k.setUp(t, "")
+		k.insert(t, 3)
+		k.age(t, "2h")
+		k.move(t, k.slot)
+		invoke(t, k.env, "retention", "--once").want(t, exitRefused, "deleted 0 rows", "(reason slot_moved)")
+		if n := k.rows(t); n != 4 {
+			t.Errorf("%d rows are left, want 4", n)
+		}
+	})
+}
+
+func TestRetention_TwoSlotsTakeTheLeast(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(t, keeping["detect_moved_slot"])
+	other := k.slot + "_other"
+	k.keepsHouse(t, "delete", "")
+	k.env = append(k.env, "CDC_RELAY_MAINTENANCE_ALSO_WAIT_FOR="+other, "CDC_RELAY_MAINTENANCE_WAIT=3s")
+	k.setUp(t, "")
+	k.db.Exec(t, "SELECT pg_create_logical_replication_slot($1, 'pgoutput')", other)
+	url, stop := k.start(t, nil)
+	k.insert(t, 3)
+	k.published(t, url, 3)
+	k.age(t, "2h")
+	invoke(t, k.env, "retention", "--once").want(t, exitFailed, "deleted 0 rows", `slot "`+other+`"`)
+	if n := k.rows(t); n != 3 {
+		t.Fatalf("%d rows are left, want 3", n)
+	}
+	k.env = append(k.env, "CDC_RELAY_MAINTENANCE_WAIT=60s")
+	ctx, end := context.WithCancel(t.Context())
+	advanced := make(chan struct{})
+	go func() { // the other pipeline
+		defer close(advanced)
+		for ctx.Err() == nil {
+			k.db.Exec(t, "SELECT pg_replication_slot_advance($1, pg_current_wal_flush_lsn())", other)
+		}
+	}()
+	invoke(t, k.env, "retention", "--once").want(t, exitOK, "deleted 3 rows", "")
+	end()
+	<-advanced
+	stop()
+	released(t, k.db)
+	k.db.Exec(t, "SELECT pg_drop_replication_slot($1)", other)
+}
+
+func queryText(t *testing.T, db *harness.Database, sql string) string {
+	t.Helper()
+	return harness.Query[string](t, db, sql)
+}

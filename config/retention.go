@@ -1,0 +1,186 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/retention"
+)
+
+// Retention is what becomes of the tables' delivered rows, and with which connection and pace.
+func (c *Config) Retention() ([]retention.Policy, retention.Config) {
+	var policies []retention.Policy
+	table := 0
+	for i, o := range c.settings.Outbox {
+		if o.MessagePrefix != "" {
+			continue
+		}
+		r := o.Retention
+		p := retention.Policy{
+			Table: c.tables[table], Index: table, Path: fmt.Sprintf("outbox[%d].retention", i),
+			Keep: time.Duration(r.Keep), By: r.By, Where: r.Where, Then: retention.Then(r.Then),
+		}
+		if p.Then == retention.Archive {
+			p.Archive, _ = wal.ParseTable(r.ArchiveTable) // it was checked
+		}
+		policies = append(policies, p)
+		table++
+	}
+	m := &c.settings.Maintenance
+	return policies, retention.Config{
+		Relay: c.Relay(), Server: c.maintenance(),
+		Limits: retention.Limits{
+			BatchRows: m.BatchRows, MaxRowsPerSecond: m.MaxRowsPerSecond, Wait: time.Duration(m.Wait), AlsoWaitFor: slices.Clone(m.AlsoWaitFor),
+			SkippedAreDelivered: m.Skipped == "treat_as_delivered", PauseAtReplicaLag: time.Duration(m.PauseAtReplicaLag),
+		},
+	}
+}
+
+// maintenance is the server as the role of maintenance.url connects to it.
+func (c *Config) maintenance() postgres.Config {
+	cfg, m := c.replication(), &c.settings.Maintenance
+	if m.URL != "" {
+		cfg.URL, cfg.Password = string(m.URL), c.secretFunc(m.Password, m.PasswordFile, nil)
+	}
+	return cfg
+}
+
+// MaintenanceUser is the user in maintenance.url, empty when it does not say.
+func (c *Config) MaintenanceUser() string {
+	parts, _ := c.settings.Maintenance.URL.parse()
+	return parts.user
+}
+
+func (l *loader) checkRetention() {
+	some, table := false, -1
+	for i := range l.cfg.settings.Outbox {
+		o := &l.cfg.settings.Outbox[i]
+		path := fmt.Sprintf("outbox[%d].retention", i)
+		if o.MessagePrefix == "" {
+			table++
+		}
+		if o.Retention.Then == string(retention.None) {
+			l.checkNoRetention(path, &o.Retention)
+			continue
+		}
+		some = true
+		if o.MessagePrefix != "" {
+			l.refuse(path+".then", "is for tables: logical messages leave no rows; allowed beside message_prefix: none")
+			continue
+		}
+		l.checkPolicy(path, table, &o.Retention)
+	}
+	if some {
+		l.checkProof()
+	}
+	l.checkMaintenance(some)
+}
+
+// checkNoRetention refuses keys of a table whose rows stay.
+func (l *loader) checkNoRetention(path string, r *retentionSettings) {
+	for _, key := range []struct {
+		name string
+		set  bool
+	}{{"keep", r.Keep != 0}, {"by", r.By != retention.DefaultBy}, {"where", r.Where != ""}, {"archive_table", r.ArchiveTable != ""}} {
+		if key.set {
+			l.noEffect(path+"."+key.name, path+".then", "delete or archive")
+		}
+	}
+}
+
+func (l *loader) checkPolicy(path string, table int, r *retentionSettings) {
+	if r.Keep == 0 {
+		l.refuse(path+".keep", "is missing; allowed: %s", ageForm)
+	}
+	if r.By == "" || len(r.By) > 63 {
+		l.refuse(path+".by", "%q is no column; allowed: 1 to 63 bytes", r.By)
+	}
+	if err := retention.CheckCondition(r.Where); err != nil {
+		l.refuse(path+".where", "is no condition by itself: %v; allowed: one SQL condition, for example status = 'sent'", err)
+	}
+	if w := l.cfg.wants(); w != nil && w[table].Delete {
+		l.refuse(path+".then", "the table's debezium options deliver deletes as events, and each row that goes would be one; allowed: none")
+	}
+	l.checkArchive(path, table, r)
+}
+
+func (l *loader) checkArchive(path string, table int, r *retentionSettings) {
+	path += ".archive_table"
+	if r.Then != string(retention.Archive) {
+		if r.ArchiveTable != "" {
+			l.noEffect(path, strings.TrimSuffix(path, "archive_table")+"then", "archive")
+		}
+		return
+	}
+	if r.ArchiveTable == "" {
+		l.refuse(path, "is missing; allowed: the table that rows move to, as schema.name")
+		return
+	}
+	archive, err := wal.ParseTable(r.ArchiveTable)
+	switch {
+	case err != nil:
+		l.refuse(path, "%v", err)
+	case archive == l.cfg.tables[table]:
+		l.refuse(path, "%s is the table itself; allowed: another table", r.ArchiveTable)
+	case slices.Contains(l.cfg.tables, archive):
+		l.refuse(path, "%s is an outbox table, whose rows are sent; allowed: a table that no publication has", r.ArchiveTable)
+	}
+}
+
+// checkProof wants what tells delivered rows from others.
+func (l *loader) checkProof() {
+	r := &l.cfg.settings.Relay
+	if relay.Guarantee(r.Guarantee) != relay.ExactlyOnce && !r.DetectMovedSlot {
+		l.refuse("relay.detect_moved_slot", "has to be true with outbox[].retention, or relay.guarantee exactly_once: without recorded positions a slot that somebody moved would pass for delivered rows")
+	}
+	if r.OnReject == string(relay.SkipOnReject) && l.cfg.settings.Maintenance.Skipped == "refuse" {
+		l.refuse("maintenance.skipped", "has to be treat_as_delivered with outbox[].retention and relay.on_reject: skip, because nothing names the rows that are left out; or set relay.on_reject: dead_letter")
+	}
+}
+
+func emptyList(v reflect.Value) bool { return v.Kind() == reflect.Slice && v.Len() == 0 }
+
+// maxBatchRows bounds what one transaction locks.
+const maxBatchRows = 10_000
+
+func (l *loader) checkMaintenance(used bool) {
+	m := &l.cfg.settings.Maintenance
+	if !used {
+		given, usual := reflect.ValueOf(*m), reflect.ValueOf(l.usual().Maintenance)
+		for _, k := range keysOf(given.Type()) {
+			if !reflect.DeepEqual(given.Field(k.index).Interface(), usual.Field(k.index).Interface()) && !emptyList(given.Field(k.index)) {
+				l.noEffect("maintenance."+k.name, "outbox[].retention.then", "delete or archive")
+			}
+		}
+	}
+	if m.BatchRows < 1 || m.BatchRows > maxBatchRows {
+		l.refuse("maintenance.batch_rows", "%d is not allowed; allowed: 1 to %d", m.BatchRows, maxBatchRows)
+	}
+	if m.MaxRowsPerSecond < 0 {
+		l.refuse("maintenance.max_rows_per_second", "%d is not allowed; allowed: 1 and more, or 0 for no limit", m.MaxRowsPerSecond)
+	}
+	if m.Wait <= 0 {
+		l.refuse("maintenance.wait", "%v is too short; allowed: more than 0s, for example 60s", m.Wait)
+	}
+	for i, slot := range m.AlsoWaitFor {
+		if !slotName.MatchString(slot) {
+			l.refuse(fmt.Sprintf("maintenance.also_wait_for[%d]", i), "%q is no slot name; allowed: a-z, 0-9 and _, 1 to 63 of them", slot)
+		}
+	}
+	l.checkSecret("maintenance.password", m.Password, m.PasswordFile, nil)
+	if m.URL != "" {
+		l.checkDSN("maintenance.url", m.URL)
+		return
+	}
+	for _, o := range []pair{{"password", string(m.Password)}, {"password_file", m.PasswordFile}} {
+		if o.Value != "" {
+			l.noEffect("maintenance."+o.Name, "maintenance.url", "a URL")
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package config
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/retention"
+)
+
+// keeping is a configuration with retention for its first table, and further lines.
+func keeping(retention, more string) string {
+	return "postgres: {url: postgres://relay@localhost/shop}\nkafka: {brokers: [localhost:9092]}\noutbox:\n  - table: public.outbox\n    retention: " + retention + "\n" + more
+}
+
+func loadKeeping(content string) (*Config, error) {
+	return Load(Options{Path: "test.yaml", Environ: []string{}, ReadFile: func(string) ([]byte, error) { return []byte(content), nil }})
+}
+
+const guarded = "relay: {detect_moved_slot: true}\n"
+
+func TestRetention_WrongValuesAreNamedWithTheirLine(t *testing.T) {
+	for name, tt := range map[string]struct{ content, want string }{
+		"no age":              {keeping("{then: delete}", guarded), "outbox[0].retention.keep: is missing; allowed: a number with a unit"},
+		"age of zero":         {keeping("{then: delete, keep: 0}", guarded), `test.yaml:5:37: outbox[0].retention.keep: "0" has no unit; allowed: a number with a unit (m, h, d), at least 1h`},
+		"age without unit":    {keeping("{then: delete, keep: 7}", guarded), `"7" has no unit`},
+		"negative age":        {keeping("{then: delete, keep: -1d}", guarded), `"-1d" is not an age`},
+		"short age":           {keeping("{then: delete, keep: 5m}", guarded), `"5m" is too short`},
+		"unknown then":        {keeping("{then: export, keep: 7d}", guarded), `outbox[0].retention.then: "export" is not allowed; allowed: none, delete, archive`},
+		"keep without then":   {keeping("{keep: 7d}", guarded), "outbox[0].retention.keep: has no effect without outbox[0].retention.then: delete or archive"},
+		"open parenthesis":    {keeping(`{then: delete, keep: 7d, where: "(a"}`, guarded), "outbox[0].retention.where: is no condition by itself: a parenthesis is not closed; allowed: one SQL condition"},
+		"left parentheses":    {keeping(`{then: delete, keep: 7d, where: "true) or (true"}`, guarded), "a parenthesis is closed that was not opened"},
+		"second statement":    {keeping(`{then: delete, keep: 7d, where: "true; DROP TABLE x"}`, guarded), "it has a semicolon"},
+		"no archive":          {keeping("{then: archive, keep: 7d}", guarded), "outbox[0].retention.archive_table: is missing"},
+		"archive is table":    {keeping("{then: archive, keep: 7d, archive_table: outbox}", guarded), "outbox is the table itself"},
+		"archive is sent":     {keeping("{then: archive, keep: 7d, archive_table: other}\n  - table: other", guarded), "other is an outbox table, whose rows are sent"},
+		"archive for nothing": {keeping("{then: delete, keep: 7d, archive_table: old}", guarded), "outbox[0].retention.archive_table: has no effect without outbox[0].retention.then: archive"},
+		"messages": {strings.Replace(keeping("{then: delete, keep: 7d}", guarded), "table: public.outbox", "message_prefix: outbox", 1),
+			"outbox[0].retention.then: is for tables: logical messages leave no rows"},
+		"no positions":        {keeping("{then: delete, keep: 7d}", ""), "relay.detect_moved_slot: has to be true with outbox[].retention, or relay.guarantee exactly_once"},
+		"skipped rows":        {keeping("{then: delete, keep: 7d}", "relay: {detect_moved_slot: true, on_reject: skip, accept_loss: true}\n"), "maintenance.skipped: has to be treat_as_delivered"},
+		"large batch":         {keeping("{then: delete, keep: 7d}", guarded+"maintenance: {batch_rows: 10001}\n"), "maintenance.batch_rows: 10001 is not allowed; allowed: 1 to 10000"},
+		"negative rate":       {keeping("{then: delete, keep: 7d}", guarded+"maintenance: {max_rows_per_second: -1}\n"), "maintenance.max_rows_per_second: -1 is not allowed"},
+		"no wait":             {keeping("{then: delete, keep: 7d}", guarded+"maintenance: {wait: 0s}\n"), "maintenance.wait: 0s is too short"},
+		"no slot":             {keeping("{then: delete, keep: 7d}", guarded+"maintenance: {also_wait_for: [Other]}\n"), `maintenance.also_wait_for[0]: "Other" is no slot name`},
+		"password for nobody": {keeping("{then: delete, keep: 7d}", guarded+"maintenance: {password: hunter2}\n"), "maintenance.password: has no effect without maintenance.url"},
+		"job of the future":   {keeping("{then: delete, keep: 7d}", guarded+"maintenance: {in_run: true}\n"), "maintenance.in_run: unknown key"},
+		"nothing to maintain": {keeping("{then: none}", "maintenance: {batch_rows: 10}\n"), "maintenance.batch_rows: has no effect without outbox[].retention.then: delete or archive"},
+		"deletes are events": {keeping("{then: delete, keep: 7d}\n    debezium: {topic.prefix: a, provide.transaction.metadata: true, key.converter: org.apache.kafka.connect.storage.StringConverter, value.converter: org.apache.kafka.connect.storage.StringConverter, tombstones.on.delete: false}", guarded),
+			"outbox[0].retention.then: the table's debezium options deliver deletes as events"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := loadKeeping(tt.content)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%v; want %q", err, tt.want)
+			}
+			if err != nil && strings.Contains(err.Error(), "hunter2") {
+				t.Errorf("a secret shows: %v", err)
+			}
+		})
+	}
+}
+
+func TestRetention_IsOfEachTable(t *testing.T) {
+	cfg, err := loadKeeping(keeping("{then: archive, keep: 1d12h, by: written, where: \"status = 'sent'\", archive_table: audit.old}\n  - message_prefix: m\n  - table: Two",
+		guarded+"maintenance: {url: postgres://janitor@localhost/shop, max_rows_per_second: 0, also_wait_for: [other], pause_at_replica_lag: 0s}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	policies, settings := cfg.Retention()
+	if len(policies) != 2 || policies[0] != (retention.Policy{
+		Table: wal.Table{Schema: "public", Name: "outbox"}, Path: "outbox[0].retention", Keep: 36 * time.Hour, By: "written", Where: "status = 'sent'",
+		Then: retention.Archive, Archive: wal.Table{Schema: "audit", Name: "old"},
+	}) || policies[1].Then != retention.None || policies[1].Index != 1 || policies[1].Path != "outbox[2].retention" {
+		t.Errorf("%+v", policies)
+	}
+	l := settings.Limits
+	if l.BatchRows != 1000 || l.MaxRowsPerSecond != 0 || l.Wait != time.Minute || len(l.AlsoWaitFor) != 1 || l.SkippedAreDelivered || l.PauseAtReplicaLag != 0 {
+		t.Errorf("%+v", l)
+	}
+	if settings.Server.URL != "postgres://janitor@localhost/shop" || settings.Relay.Replication.URL != "postgres://relay@localhost/shop" || cfg.MaintenanceUser() != "janitor" {
+		t.Errorf("it connects to %q", settings.Server.URL)
+	}
+}

@@ -1,0 +1,140 @@
+package retention
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/maintenance"
+	"github.com/cdc-relay/cdc-relay/proof"
+)
+
+// session is the connection that the proof is about.
+type session interface {
+	proof.Session
+	Standbys(ctx context.Context) (maintenance.Standbys, error)
+}
+
+// Done counts the rows of one table.
+type Done struct {
+	Rows   int // deleted or archived
+	Held   int // whose dead letter waits
+	Passed int // updated, deleted or locked by somebody else meanwhile
+	Passes int
+	Took   time.Duration
+}
+
+// job acts on proven rows in transactions of a bounded size, no faster than the limits allow.
+type job struct {
+	session
+	limits *Limits
+	alone  bool // locked rows are waited for: our role may not leave them out
+	pace   pace
+	size   size
+
+	looked time.Time // at the standbys
+}
+
+func newJob(s session, limits *Limits, alone bool) *job {
+	batch := limits.batch()
+	return &job{session: s, limits: limits, alone: alone, pace: pace{rate: limits.MaxRowsPerSecond}, size: size{most: batch, now: batch}}
+}
+
+// run proves and acts until nothing is due. tell hears of each pass.
+func (j *job) run(ctx context.Context, prover *proof.Prover, tell func(Done)) (done Done, err error) {
+	began := time.Now()
+	for {
+		out, err := prover.Pass(ctx, j)
+		done.Rows += out.Acted
+		if err == nil {
+			done.Held += out.Held
+			done.Passed += out.Named - out.Held - out.Acted
+		}
+		done.Took = time.Since(began)
+		if err != nil || out.Named == 0 {
+			return done, err
+		}
+		done.Passes++
+		tell(done)
+	}
+}
+
+// Act implements proof.Session in place of the connection's own.
+func (j *job) Act(ctx context.Context, rows []proof.Row) (acted int, err error) {
+	for len(rows) > 0 {
+		n := min(j.size.now, len(rows))
+		if err := j.ready(ctx, n); err != nil {
+			return acted, err
+		}
+		did, err := j.session.Act(ctx, rows[:n])
+		acted += did
+		switch {
+		case err == nil:
+			j.size.done()
+			rows = rows[n:]
+			continue
+		case postgres.Reason(err) != fault.ReasonLockTimeout:
+			return acted, err
+		}
+		skip, stop := j.size.stalled(n, j.alone)
+		if stop {
+			return acted, err
+		}
+		if skip {
+			rows = rows[n:]
+		}
+	}
+	return acted, nil
+}
+
+// ready waits for the pace and for standbys.
+func (j *job) ready(ctx context.Context, rows int) error {
+	if err := wait(ctx, j.pace.take(time.Now(), rows)); err != nil {
+		return err
+	}
+	if j.limits.PauseAtReplicaLag <= 0 || time.Since(j.looked) < time.Second {
+		return nil
+	}
+	for began := time.Now(); ; {
+		standbys, err := j.Standbys(ctx)
+		if err != nil {
+			return err
+		}
+		j.looked = time.Now()
+		if standbys.Lag <= j.limits.PauseAtReplicaLag {
+			return nil
+		}
+		if time.Since(began) >= j.limits.Wait {
+			return &fault.Error{
+				Kind: fault.KindRetry, Reason: fault.ReasonReplicationLag, Op: "delete rows", Err: fmt.Errorf("a standby is %s behind, and maintenance.pause_at_replica_lag is %s", standbys.Lag.Round(time.Second), j.limits.PauseAtReplicaLag),
+				Hint: "wait until it has caught up",
+			}
+		}
+		if err := wait(ctx, time.Second); err != nil {
+			return err
+		}
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return context.Cause(ctx)
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Unfinished reports whether the same may succeed later, without anybody doing anything for it.
+func Unfinished(err error) bool {
+	e, ok := errors.AsType[*fault.Error](err)
+	return ok && (e.Kind == fault.KindRetry || e.Kind == fault.KindBusy)
+}

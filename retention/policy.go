@@ -1,0 +1,79 @@
+package retention
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/postgres/maintenance"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+)
+
+// Then is what becomes of a row that is due.
+type Then string
+
+// The values of retention.then.
+const (
+	None    Then = "none"
+	Delete  Then = "delete"
+	Archive Then = "archive"
+)
+
+// DefaultBy is the column that says how old a row is, unless a policy names another.
+const DefaultBy = "created_at"
+
+// Policy is what is to become of the old rows of one table.
+type Policy struct {
+	Table   wal.Table
+	Index   int    // of the table in the relay's configuration
+	Path    string // of its settings: outbox[0].retention
+	Keep    time.Duration
+	By      string // column
+	Where   string // SQL condition beside the age; may be empty
+	Then    Then
+	Archive wal.Table // with Then Archive
+}
+
+// Limits hold for all tables.
+type Limits struct {
+	BatchRows           int           // of a transaction
+	MaxRowsPerSecond    int           // zero: no limit
+	Wait                time.Duration // for the slots, and for standbys
+	AlsoWaitFor         []string      // slots of other pipelines
+	SkippedAreDelivered bool
+	PauseAtReplicaLag   time.Duration // zero: never
+}
+
+// condition selects the rows that are due. by is the column of that name.
+func (p *Policy) condition(by maintenance.Column) string {
+	now := "pg_catalog.now()"
+	if zoneless(by) {
+		now = "(pg_catalog.now() AT TIME ZONE 'UTC')"
+	}
+	condition := fmt.Sprintf("%s < %s - interval '%d seconds'", wal.QuoteIdentifier(by.Name), now, int64(p.Keep/time.Second))
+	if p.Where != "" {
+		condition += " AND (" + p.Where + "\n)" // a comment at the end takes no parenthesis
+	}
+	return condition
+}
+
+// keep is the age as a configuration has it.
+func (p *Policy) keep() string {
+	const day = 24 * time.Hour
+	text, rest := "", p.Keep
+	for _, unit := range []struct {
+		of   time.Duration
+		sign string
+	}{{day, "d"}, {time.Hour, "h"}, {time.Minute, "m"}, {time.Second, "s"}} {
+		if n := rest / unit.of; n > 0 {
+			text += fmt.Sprintf("%d%s", n, unit.sign)
+			rest %= unit.of
+		}
+	}
+	return text
+}
+
+func zoneless(c maintenance.Column) bool { return strings.HasSuffix(c.Type, "without time zone") }
+
+// dated reports whether a column says when.
+func dated(c maintenance.Column) bool { return strings.HasPrefix(c.Type, "timestamp") && !c.Generated }
