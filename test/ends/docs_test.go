@@ -31,13 +31,16 @@ type OrderPlaced struct {
 var event = outbox.Event{AggregateType: "order", AggregateID: "o-1", Type: "OrderPlaced", Payload: OrderPlaced{Total: 12}}
 
 func TestDocs_SnippetsAreRun(t *testing.T) {
-	source, err := os.ReadFile("docs_test.go")
-	if err != nil {
-		t.Fatal(err)
+	shown := ""
+	for _, file := range []string{"docs_test.go", "docs_consume_test.go"} {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown += squeeze(string(source))
 	}
-	shown := squeeze(string(source))
 	count := 0
-	for _, page := range []string{"../../docs/writing.md", "../../outbox/README.md"} {
+	for _, page := range []string{"../../docs/writing.md", "../../outbox/README.md", "../../docs/consuming.md", "../../inbox/README.md"} {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
@@ -45,7 +48,7 @@ func TestDocs_SnippetsAreRun(t *testing.T) {
 		for _, block := range regexp.MustCompile("(?ms)^```go\n(.*?)^```$").FindAllStringSubmatch(string(text), -1) {
 			count++
 			if !strings.Contains(shown, squeeze(block[1])) {
-				t.Errorf("%s shows what docs_test.go does not run:\n%s", page, block[1])
+				t.Errorf("%s shows what no test runs:\n%s", page, block[1])
 			}
 		}
 	}

@@ -4,17 +4,20 @@ go 1.26.0
 
 replace (
 	github.com/cdc-relay/cdc-relay => ../..
+	github.com/cdc-relay/cdc-relay/inbox => ../../inbox
 	github.com/cdc-relay/cdc-relay/outbox => ../../outbox
 )
 
 require (
 	entgo.io/ent v0.14.5
 	github.com/cdc-relay/cdc-relay v0.0.0-00010101000000-000000000000
+	github.com/cdc-relay/cdc-relay/inbox v0.0.0-00010101000000-000000000000
 	github.com/cdc-relay/cdc-relay/outbox v0.0.0-00010101000000-000000000000
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/jmoiron/sqlx v1.4.0
 	github.com/lib/pq v1.10.9
 	github.com/twmb/franz-go v1.22.2
+	github.com/twmb/franz-go/pkg/kadm v1.19.0
 	github.com/uptrace/bun v1.3.0
 	github.com/uptrace/bun/dialect/pgdialect v1.3.0
 	go.opentelemetry.io/otel v1.47.0
@@ -85,7 +88,6 @@ require (
 	github.com/rs/zerolog v1.35.1 // indirect
 	github.com/sirupsen/logrus v1.9.3 // indirect
 	github.com/tmthrgd/go-hex v0.0.0-20190904060850-447a3041c3bc // indirect
-	github.com/twmb/franz-go/pkg/kadm v1.19.0 // indirect
 	github.com/twmb/franz-go/pkg/kfake v0.0.0-20260918054303-01f206a7e32c // indirect
 	github.com/twmb/franz-go/pkg/kmsg v1.15.0 // indirect
 	github.com/twmb/franz-go/plugin/kzerolog v1.0.1 // indirect

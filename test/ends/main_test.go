@@ -3,6 +3,7 @@ package ends
 import (
 	"context"
 	"database/sql"
+	"os"
 	"strings"
 	"testing"
 
@@ -19,7 +20,12 @@ import (
 	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
 )
 
-func TestMain(m *testing.M) { harness.Main(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(childVariable) != "" {
+		runChild()
+	}
+	harness.Main(m)
+}
 
 // end is a database with our own table, brokers, and a relay that is set up between them.
 type end struct {

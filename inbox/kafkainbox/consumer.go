@@ -1,0 +1,325 @@
+package kafkainbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-relay/cdc-relay/inbox"
+)
+
+const (
+	pollRecords = 10_000
+	flushEvery  = time.Second
+	lookEvery   = 10 * time.Second // at the ends of idle partitions
+	pruneEvery  = time.Minute
+	prunePiece  = 5000
+
+	// roundLimit is what a round in hand has when its partition goes: below the client's rebalance
+	// timeout of 60 s. cancelGrace is what it has to notice that its context has ended.
+	roundLimit  = 30 * time.Second
+	cancelGrace = 5 * time.Second
+
+	commitLimit = 10 * time.Second
+)
+
+// Consumer is a member of a consumer group.
+type Consumer struct {
+	cfg         Config
+	box         *inbox.Inbox
+	sql         statements
+	options     []kgo.Opt
+	connections chan struct{} // a transaction has one
+	client      *kgo.Client   // since Run
+
+	running sync.WaitGroup // partitions' goroutines
+
+	flushing sync.Mutex // held while progress and offsets are written, so that none is written after its partition went
+
+	mu         sync.Mutex // guards the following
+	partitions map[place]*partition
+	troubled   time.Time // when the last trouble was logged
+}
+
+type place struct {
+	topic  string
+	number int32
+}
+
+// New makes a Consumer. It asks no server.
+func New(cfg Config) (*Consumer, error) {
+	if err := cfg.check(); err != nil {
+		return nil, fmt.Errorf("make consumer: %w", err)
+	}
+	cfg = cfg.withDefaults()
+	box, err := inbox.New(inbox.Config{Consumer: cfg.Consumer, Schema: cfg.Schema})
+	if err != nil {
+		return nil, fmt.Errorf("make consumer: %w", err)
+	}
+	c := &Consumer{cfg: cfg, box: box, sql: compile(cfg.Schema), connections: make(chan struct{}, cfg.Connections), partitions: make(map[place]*partition)}
+	c.options = slices.Concat([]kgo.Opt{
+		kgo.SeedBrokers(cfg.Brokers...),
+		kgo.ConsumerGroup(cfg.Group),
+		kgo.ConsumeTopics(cfg.Topics...),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), // a group that is new begins with the oldest record
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+	}, cfg.Kafka, []kgo.Opt{
+		// These keep the promises above, so they come last.
+		kgo.DisableAutoCommit(),
+		kgo.BlockRebalanceOnPoll(),
+		kgo.KeepControlRecords(), // else the end of a topic of transactions is never reached
+		kgo.RequiredAcks(kgo.AllISRAcks()),
+		kgo.OnPartitionsAssigned(c.assigned),
+		kgo.OnPartitionsRevoked(c.revoked),
+		kgo.OnPartitionsLost(c.lost),
+	})
+	if err := kgo.ValidateOpts(c.options...); err != nil {
+		return nil, fmt.Errorf("make consumer: %w", err)
+	}
+	return c, nil
+}
+
+// Run consumes until ctx ends. Then it finishes the rounds in hand, commits their offsets and
+// leaves the group. It waits for servers that do not answer. It returns an error where the database
+// refuses (a missing table, rights, a password), or where the offsets could not be committed at the
+// end; what was handled then comes again, and is dropped. Run is called once.
+func (c *Consumer) Run(ctx context.Context) error {
+	if err := c.awaitTables(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
+	client, err := kgo.NewClient(c.hooked()...)
+	if err != nil {
+		return fmt.Errorf("start consumer: %w", err)
+	}
+	working, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var beside sync.WaitGroup
+	beside.Go(func() { c.every(working, flushEvery, func() { _ = c.flush(working, c.owned()) }) })
+	beside.Go(func() { c.every(working, lookEvery, func() { c.lookAtEnds(working) }) })
+	beside.Go(func() { c.every(working, pruneEvery, func() { c.prune(working) }) })
+	for ctx.Err() == nil {
+		c.take(client.PollRecords(ctx, pollRecords))
+		client.AllowRebalance()
+	}
+	owned := c.owned()
+	c.end(owned, roundLimit)
+	cancel()
+	beside.Wait()
+	err = c.flush(context.WithoutCancel(ctx), owned)
+	client.CloseAllowingRebalance()
+	c.running.Wait()
+	if err != nil {
+		return fmt.Errorf("stop consumer: %w", err)
+	}
+	return nil
+}
+
+// awaitTables waits for the database, and returns an error where it refuses for good.
+func (c *Consumer) awaitTables(ctx context.Context) error {
+	for failures := 1; ; failures++ {
+		_, err := c.load(ctx, c.cfg.Topics[0], 0)
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // ended before it began: nothing was to be done
+		}
+		var server *pgconn.PgError
+		if errors.As(err, &server) && !transient(err) {
+			return fmt.Errorf("start consumer: %w", err)
+		}
+		c.trouble(ctx, err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(c.cfg.Retry.delay(failures, c.share())):
+		}
+	}
+}
+
+// hooked are the options with a way to the client for the goroutines of partitions, which begin
+// before kgo.NewClient returns.
+func (c *Consumer) hooked() []kgo.Opt {
+	return append(slices.Clone(c.options), kgo.WithHooks(started{c}))
+}
+
+type started struct{ c *Consumer }
+
+func (s started) OnNewClient(client *kgo.Client) { s.c.client = client }
+
+func (c *Consumer) every(ctx context.Context, interval time.Duration, do func()) {
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			do()
+		}
+	}
+}
+
+// take hands records to their partitions. It never waits.
+func (c *Consumer) take(fetches kgo.Fetches) {
+	full := map[string][]int32{}
+	fetches.EachPartition(func(f kgo.FetchTopicPartition) {
+		if f.Err != nil && !errors.Is(f.Err, context.Canceled) && !errors.Is(f.Err, kgo.ErrClientClosed) {
+			c.trouble(context.Background(), fmt.Errorf("fetch topic %s, partition %d: %w", f.Topic, f.Partition, f.Err))
+		}
+		p := c.partition(f.Topic, f.Partition)
+		if p != nil && len(f.Records) > 0 && p.add(f.Records) {
+			full[f.Topic] = append(full[f.Topic], f.Partition)
+		}
+	})
+	if len(full) == 0 {
+		return
+	}
+	c.client.PauseFetchPartitions(full)
+	for topic, numbers := range full {
+		for _, number := range numbers {
+			if p := c.partition(topic, number); p != nil {
+				p.pausedLate()
+			}
+		}
+	}
+}
+
+func (c *Consumer) partition(topic string, number int32) *partition {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.partitions[place{topic, number}]
+}
+
+func (c *Consumer) owned() []*partition {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Values(c.partitions))
+}
+
+// forget removes partitions that are in the lists, and returns them.
+func (c *Consumer) forget(lists map[string][]int32) []*partition {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var gone []*partition
+	for topic, numbers := range lists {
+		for _, number := range numbers {
+			if p := c.partitions[place{topic, number}]; p != nil {
+				gone = append(gone, p)
+				delete(c.partitions, place{topic, number})
+			}
+		}
+	}
+	return gone
+}
+
+func (c *Consumer) assigned(_ context.Context, _ *kgo.Client, lists map[string][]int32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for topic, numbers := range lists {
+		for _, number := range numbers {
+			p := newPartition(c, topic, number)
+			c.partitions[place{topic, number}] = p
+			c.running.Go(p.run)
+		}
+	}
+}
+
+// revoked is called before other members get the partitions.
+func (c *Consumer) revoked(ctx context.Context, client *kgo.Client, lists map[string][]int32) {
+	gone := c.forget(lists)
+	c.end(gone, roundLimit)
+	_ = c.flush(ctx, gone) // it was reported; what is not committed comes again, and is dropped
+	client.ResumeFetchPartitions(lists)
+}
+
+// lost is called when other members may have the partitions.
+func (c *Consumer) lost(_ context.Context, client *kgo.Client, lists map[string][]int32) {
+	gone := c.forget(lists)
+	for _, p := range gone {
+		p.stop()
+		p.cancel(errors.New("the partition is lost to another member"))
+	}
+	c.end(gone, cancelGrace)
+	client.ResumeFetchPartitions(lists)
+}
+
+// end stops partitions and waits for their rounds in hand.
+func (c *Consumer) end(partitions []*partition, limit time.Duration) {
+	for _, p := range partitions {
+		p.stop()
+	}
+	deadline := time.Now().Add(limit)
+	for _, p := range partitions {
+		if !p.await(time.Until(deadline)) {
+			c.trouble(context.Background(), fmt.Errorf("topic %s, partition %d: %w", p.topic, p.number, errStillHandling))
+		}
+	}
+}
+
+func (c *Consumer) share() float64 { return 0.1 + 0.9*rand.Float64() }
+
+func (c *Consumer) rounded(r Round) {
+	if c.cfg.Events.Round != nil {
+		c.cfg.Events.Round(r)
+	}
+}
+
+func (c *Consumer) failed(e *RecordError) {
+	c.cfg.Logger.Warn("record failed, trying again", "topic", e.Topic, "partition", e.Partition, "offset", e.Offset, "attempt", e.Attempts, "cause", describe(e.Err))
+	if c.cfg.Events.Failed != nil {
+		c.cfg.Events.Failed(e)
+	}
+}
+
+func (c *Consumer) blocked(e *RecordError, first bool) {
+	if !first {
+		c.failed(e)
+		return
+	}
+	c.cfg.Logger.Error("partition waits at a record that fails; cure the cause, or set DeadLetterTopic", "topic", e.Topic, "partition", e.Partition, "offset", e.Offset, "attempt", e.Attempts, "cause", describe(e.Err))
+	if c.cfg.Events.Blocked != nil {
+		c.cfg.Events.Blocked(e)
+	}
+}
+
+func (c *Consumer) unblocked(p *partition) {
+	c.cfg.Logger.Info("partition does not wait any more", "topic", p.topic, "partition", p.number)
+	if c.cfg.Events.Unblocked != nil {
+		c.cfg.Events.Unblocked(p.topic, p.number)
+	}
+}
+
+func (c *Consumer) deadLettered(e *RecordError) {
+	c.cfg.Logger.Error("record became a dead letter", "topic", e.Topic, "partition", e.Partition, "offset", e.Offset, "attempt", e.Attempts, "cause", describe(e.Err), "dead_letter_topic", c.cfg.DeadLetterTopic)
+	if c.cfg.Events.DeadLetter != nil {
+		c.cfg.Events.DeadLetter(e)
+	}
+}
+
+const troubleEvery = 10 * time.Second // in the log
+
+// trouble reports what is tried again, unless it comes of ctx ending.
+func (c *Consumer) trouble(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	if c.cfg.Events.Trouble != nil {
+		c.cfg.Events.Trouble(err)
+	}
+	c.mu.Lock()
+	silent := time.Since(c.troubled) < troubleEvery
+	if !silent {
+		c.troubled = time.Now()
+	}
+	c.mu.Unlock()
+	if !silent {
+		c.cfg.Logger.Warn("trying again", "cause", err.Error())
+	}
+}

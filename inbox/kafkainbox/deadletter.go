@@ -1,0 +1,109 @@
+package kafkainbox
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-relay/cdc-relay/inbox/pgxinbox"
+)
+
+// prefix marks the headers that a dead letter has behind those of its record. `cdc-relay
+// deadletter` reads them.
+const prefix = "cdc-relay-error-"
+
+// setAside sends a record to the dead letters, then marks its key as dead, and reports whether it
+// did. The brokers have the dead letter before anything is committed: a crash in between sends it
+// twice, and never not at all.
+func (p *partition) setAside(it item, why *RecordError) bool {
+	letter := deadLetter(p.c.cfg.Consumer, p.c.cfg.DeadLetterTopic, it.record, why)
+	sent := false
+	for failures := 1; ; failures++ {
+		err := error(nil)
+		if !sent {
+			if err = p.c.client.ProduceSync(p.ctx, letter).FirstErr(); err != nil {
+				err = fmt.Errorf("send dead letter to topic %s: %w", p.c.cfg.DeadLetterTopic, err)
+			}
+			sent = err == nil
+		}
+		if err == nil {
+			err = p.bury(it)
+		}
+		if err == nil {
+			p.c.deadLettered(why)
+			p.finish([]item{it})
+			return true
+		}
+		if p.ctx.Err() != nil {
+			return false
+		}
+		p.c.trouble(p.ctx, fmt.Errorf("topic %s, partition %d: %w", p.topic, p.number, err))
+		if !p.pause(p.c.cfg.Retry.delay(failures, p.c.share())) {
+			return false
+		}
+	}
+}
+
+// bury marks the key of a record as dead. A record without a key has none to mark.
+func (p *partition) bury(it item) error {
+	if it.key.IsZero() {
+		return nil
+	}
+	select {
+	case p.c.connections <- struct{}{}:
+		defer func() { <-p.c.connections }()
+	case <-p.ctx.Done():
+		return context.Cause(p.ctx)
+	}
+	return pgx.BeginFunc(p.ctx, p.c.cfg.DB, func(tx pgx.Tx) error {
+		return p.c.box.Bury(p.ctx, pgxinbox.Tx(tx), it.key)
+	})
+}
+
+// deadLetter is the record as it was, with where it was and why it is here. Nothing of the
+// handler's error but its type is in it.
+func deadLetter(consumer, topic string, record *kgo.Record, why *RecordError) *kgo.Record {
+	headers := make([]kgo.RecordHeader, 0, len(record.Headers)+11)
+	for _, h := range record.Headers {
+		if !strings.HasPrefix(h.Key, prefix) {
+			headers = append(headers, h)
+		}
+	}
+	partition, offset := strconv.Itoa(int(record.Partition)), strconv.FormatInt(record.Offset, 10)
+	for _, h := range [][2]string{
+		{"reason", "handler"},
+		{"message", why.Error()},
+		{"topic", record.Topic},
+		{"partition", partition},
+		{"timestamp", record.Timestamp.UTC().Format(time.RFC3339Nano)},
+		{"consumer", consumer},
+		{"offset", offset},
+		{"source", "inbox/" + consumer},
+		{"group", group(record)},
+		{"lsn", "0/0"}, // it has no place in a WAL; the offset orders those of a key
+		{"seq", offset},
+	} {
+		headers = append(headers, kgo.RecordHeader{Key: prefix + h[0], Value: []byte(h[1])})
+	}
+	return &kgo.Record{Topic: topic, Key: record.Key, Value: record.Value, Headers: headers, Context: context.Background()}
+}
+
+// group names what keeps order among dead letters, as package deadletter of cdc-relay does: a key
+// of a topic, or, without one, the record.
+func group(record *kgo.Record) string {
+	h := sha256.New()
+	if record.Key == nil {
+		fmt.Fprintf(h, "%s/%d %d", record.Topic, record.Partition, record.Offset)
+	} else {
+		fmt.Fprintf(h, "%d/%s/", len(record.Topic), record.Topic)
+		h.Write(record.Key)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}

@@ -1,0 +1,164 @@
+package kafkainbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// RecordError is a record that could not be handled. Its text has neither key nor value, and of
+// the handler's error the type and SQLSTATE: that may have data in its text, and is in Err.
+type RecordError struct {
+	Topic     string
+	Partition int32
+	Offset    int64
+	Attempts  int
+	Err       error
+}
+
+func (e *RecordError) Error() string {
+	return fmt.Sprintf("handle record: topic %s, partition %d, offset %d: attempt %d: %s", e.Topic, e.Partition, e.Offset, e.Attempts, describe(e.Err))
+}
+
+func (e *RecordError) Unwrap() error { return e.Err }
+
+// RewindError is a record that was handled before and is so old that its key may be gone: it
+// would be handled twice. The partition waits. Reset the group's offset to Next, or set
+// Config.AllowRewind.
+type RewindError struct {
+	Next  int64     // offset before which everything was handled
+	Since time.Time // records from then on have their keys
+}
+
+func (e *RewindError) Error() string {
+	return fmt.Sprintf("the offset is before %d, up to which everything was handled, and the record is older than the keys, which begin at %s; set the group's offset to a newer record, or Config.AllowRewind", e.Next, e.Since.UTC().Format(time.RFC3339))
+}
+
+// PanicError is a panic of the handler.
+type PanicError struct {
+	Value any
+	Stack []byte
+}
+
+func (e *PanicError) Error() string {
+	if fault, ok := e.Value.(runtime.Error); ok {
+		return "the handler panicked: " + fault.Error()
+	}
+	return fmt.Sprintf("the handler panicked with a value of type %T", e.Value)
+}
+
+// Permanent is an error that no further attempt can cure, such as a value that cannot be decoded:
+// the record is a dead letter, or blocks, at once.
+func Permanent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &permanent{err}
+}
+
+type permanent struct{ err error }
+
+func (p *permanent) Error() string { return p.err.Error() }
+func (p *permanent) Unwrap() error { return p.err }
+
+var (
+	errHandlersTx    = errors.New("the transaction is committed or rolled back when the handler has returned; return an error to roll back")
+	errSwallowed     = errors.New("a statement of the handler failed, and the handler returned no error: nothing could be committed")
+	errStillHandling = errors.New("the handler did not return in time; its partition goes to another member without it")
+)
+
+// describe is an error without what may be data.
+func describe(err error) string {
+	for _, known := range []error{errHandlersTx, errSwallowed, context.DeadlineExceeded, context.Canceled} {
+		if errors.Is(err, known) {
+			return known.Error()
+		}
+	}
+	var rewind *RewindError
+	var panicked *PanicError
+	var server *pgconn.PgError
+	switch {
+	case errors.As(err, &rewind):
+		return rewind.Error()
+	case errors.As(err, &panicked):
+		return panicked.Error()
+	case errors.As(err, &server):
+		return "SQLSTATE " + server.Code
+	}
+	for {
+		next := errors.Unwrap(err)
+		if name := fmt.Sprintf("%T", err); next == nil || name != "*fmt.wrapError" && name != "*kafkainbox.permanent" && name != "*kafkainbox.handlerError" {
+			return "error of type " + name
+		}
+		err = next
+	}
+}
+
+// handlerError is an error of the handler, or of a commit that the handler's work made fail.
+type handlerError struct{ err error }
+
+func (e *handlerError) Error() string { return describe(e.err) }
+func (e *handlerError) Unwrap() error { return e.err }
+
+// blame is what follows from a round that failed.
+type blame int
+
+const (
+	nobodys  blame = iota // the environment's: the same again, without end
+	attempt               // the handler's
+	hopeless              // the handler's, and no further attempt
+	rewound               // a record that must neither be handled nor become a dead letter
+)
+
+// blamed tells whose fault an error of a round is. An error that is not the handler's, such as a
+// table that is missing, is never a record's fault.
+func blamed(err error) blame {
+	var ours *handlerError
+	var final *permanent
+	var rewind *RewindError
+	switch {
+	case errors.As(err, &rewind):
+		return rewound
+	case !errors.As(err, &ours):
+		return nobodys
+	case errors.As(err, &final):
+		return hopeless
+	case transient(ours.err):
+		return nobodys
+	}
+	return attempt
+}
+
+// transient reports whether an error of the database says nothing about the record.
+func transient(err error) bool {
+	var server *pgconn.PgError
+	if errors.As(err, &server) {
+		switch code := server.Code; {
+		case code == "40001", code == "40P01", code == "25006", strings.HasPrefix(code, "08"), strings.HasPrefix(code, "53"), strings.HasPrefix(code, "57P"):
+			return true
+		}
+		return false
+	}
+	var connect *pgconn.ConnectError
+	return errors.As(err, &connect)
+}
+
+// ofCommit blames the handler for a commit that its statements made fail.
+func ofCommit(err error) error {
+	var server *pgconn.PgError
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, pgx.ErrTxCommitRollback):
+		return &handlerError{errSwallowed}
+	case errors.As(err, &server) && !transient(err): // a deferred constraint or trigger
+		return &handlerError{err}
+	}
+	return fmt.Errorf("commit: %w", err)
+}

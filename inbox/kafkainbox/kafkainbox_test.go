@@ -1,0 +1,409 @@
+package kafkainbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-relay/cdc-relay/inbox"
+)
+
+// The tracker against a model that looks at every offset, with offsets missing and done in any order.
+func TestTracker_AgreesWithItsModel(t *testing.T) {
+	for seed := range uint64(2000) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		tr := newTracker()
+		var order []int64
+		open, places := map[int64]bool{}, map[int64]uint64{}
+		next := random.Int64N(1000)
+		for range 60 {
+			if len(open) == 0 || random.IntN(2) == 0 {
+				places[next] = tr.take(next, int32(next))
+				order, open[next] = append(order, next), true
+				next += 1 + random.Int64N(3)
+			} else {
+				var some []int64
+				for _, offset := range order {
+					if open[offset] {
+						some = append(some, offset)
+					}
+				}
+				offset := some[random.IntN(len(some))]
+				tr.done(places[offset])
+				delete(open, offset)
+			}
+			want := int64(-1)
+			for _, offset := range order {
+				if open[offset] {
+					break
+				}
+				want = offset + 1
+			}
+			if tr.next != want || want > 0 && int64(tr.epoch) != want-1 || tr.idle() != (len(open) == 0) {
+				t.Fatalf("seed %d: next %d, want %d; epoch %d, idle %t", seed, tr.next, want, tr.epoch, tr.idle())
+			}
+		}
+	}
+}
+
+func TestTracker_FollowsALogThatWasCut(t *testing.T) {
+	tr := newTracker()
+	first, second := tr.take(5, 1), tr.take(6, 1)
+	again := tr.take(4, 2) // the offsets from 4 on are other records now
+	tr.done(again)
+	tr.done(first)
+	if tr.next != 6 {
+		t.Error(tr.next)
+	}
+	tr.done(second)
+	if tr.next != 5 || tr.epoch != 2 || !tr.idle() {
+		t.Error(tr.next, tr.epoch)
+	}
+}
+
+func TestTracker_RefusesWhatIsNotOpen(t *testing.T) {
+	for name, place := range map[string]uint64{"unknown": 3, "done and past": 0, "done": 2, "far": 1 << 63} {
+		tr := newTracker()
+		first := tr.take(4, 0)
+		tr.take(5, 0)
+		third := tr.take(8, 0)
+		tr.done(first)
+		tr.done(third)
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: allowed", name)
+				}
+			}()
+			tr.done(place)
+		}()
+	}
+}
+
+func TestRetry_DoublesUpToALimit(t *testing.T) {
+	r := Retry{First: 100 * time.Millisecond, Max: time.Second}
+	for failures, want := range map[int]int64{1: 100, 2: 200, 3: 400, 4: 800, 5: 1000, 6: 1000, 1_000_000: 1000} {
+		if got := r.delay(failures, 1); got.Milliseconds() != want {
+			t.Errorf("behind %d: %s", failures, got)
+		}
+	}
+	if got := r.delay(3, 0.5); got != 200*time.Millisecond {
+		t.Errorf("half: %s", got)
+	}
+	if got := (Retry{First: time.Hour, Max: time.Second}).delay(1, 1); got != time.Second {
+		t.Errorf("first over max: %s", got)
+	}
+}
+
+func sqlError(code string) error {
+	return fmt.Errorf("insert invoice of secret: %w", &pgconn.PgError{Code: code, Message: "secret"})
+}
+
+func TestBlame_IsTheRecordsOnlyWhereItsHandlerFailed(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		want blame
+	}{
+		"handler":                 {&handlerError{errors.New("secret")}, attempt},
+		"handler's statement":     {&handlerError{sqlError("23505")}, attempt},
+		"handler's time limit":    {&handlerError{context.DeadlineExceeded}, attempt},
+		"statement timeout":       {&handlerError{sqlError("57014")}, attempt},
+		"panic":                   {&handlerError{&PanicError{Value: "secret"}}, attempt},
+		"swallowed":               {ofCommit(pgx.ErrTxCommitRollback), attempt},
+		"deferred constraint":     {ofCommit(sqlError("23503")), attempt},
+		"permanent":               {&handlerError{fmt.Errorf("decode: %w", Permanent(errors.New("secret")))}, hopeless},
+		"permanent, and deadlock": {&handlerError{Permanent(sqlError("40P01"))}, hopeless},
+		"rewind":                  {&RewindError{}, rewound},
+		"serialization":           {&handlerError{sqlError("40001")}, nobodys},
+		"deadlock":                {&handlerError{sqlError("40P01")}, nobodys},
+		"server shuts down":       {&handlerError{sqlError("57P01")}, nobodys},
+		"server starts":           {&handlerError{sqlError("57P03")}, nobodys},
+		"too many connections":    {&handlerError{sqlError("53300")}, nobodys},
+		"standby":                 {&handlerError{sqlError("25006")}, nobodys},
+		"commit lost":             {ofCommit(errors.New("unexpected EOF")), nobodys},
+		"commit, server ends":     {ofCommit(sqlError("57P01")), nobodys},
+		"commit, serialization":   {ofCommit(sqlError("40001")), nobodys},
+		"claim":                   {&inbox.TableError{Code: "42P01", Err: errors.New("")}, nobodys},
+		"begin":                   {fmt.Errorf("begin: %w", errors.New("refused")), nobodys},
+	} {
+		if got := blamed(c.err); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+		refused := (&RecordError{Topic: "t", Err: c.err}).Error()
+		if strings.Contains(refused, "secret") {
+			t.Errorf("%s: %s", name, refused)
+		}
+	}
+	if ofCommit(nil) != nil || Permanent(nil) != nil {
+		t.Error("no error became one")
+	}
+	text := (&RecordError{"orders", 3, 17, 2, fmt.Errorf("at: %w", Permanent(sqlError("23505")))}).Error()
+	if text != "handle record: topic orders, partition 3, offset 17: attempt 2: SQLSTATE 23505" {
+		t.Error(text)
+	}
+	if text := describe(fmt.Errorf("a: %w", Permanent(&custom{}))); text != "error of type *kafkainbox.custom" {
+		t.Error(text)
+	}
+}
+
+type custom struct{}
+
+func (*custom) Error() string { return "secret" }
+
+func testPartition(t *testing.T, cfg Config) *partition {
+	t.Helper()
+	cfg.Consumer, cfg.Brokers, cfg.Topics, cfg.DB = "billing", []string{"b:1"}, []string{"t"}, &pgxpool.Pool{}
+	cfg.Handle = func(context.Context, pgx.Tx, *kgo.Record) error { return nil }
+	c, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newPartition(c, "t", 0)
+}
+
+func stamped(at time.Time) item { return item{record: &kgo.Record{Topic: "t", Timestamp: at}} }
+
+func TestClock_IsTheLargestTimestampThatIsNotToCome(t *testing.T) {
+	p := testPartition(t, Config{})
+	now := time.Now()
+	if at := p.advance([]item{stamped(now.Add(time.Hour))}); at.After(time.Now()) || at.Before(now) || !p.clock.IsZero() {
+		t.Errorf("a record of a time to come: %s, clock %s", at, p.clock)
+	}
+	for _, step := range []struct{ age, want time.Duration }{{10 * time.Hour, 10 * time.Hour}, {12 * time.Hour, 10 * time.Hour}, {-time.Hour, 10 * time.Hour}, {time.Hour, time.Hour}} {
+		if at := p.advance([]item{stamped(now.Add(-step.age))}); !at.Equal(now.Add(-step.want)) {
+			t.Errorf("age %s: %s", step.age, now.Sub(at))
+		}
+	}
+	p.loaded = true
+	taken := p.tracker.take(5, 0)
+	p.drained(6, now)
+	if p.clock.Equal(now) {
+		t.Error("drained with a record in hand")
+	}
+	p.tracker.done(taken)
+	p.drained(7, now)
+	if p.clock.Equal(now) {
+		t.Error("drained before the end")
+	}
+	p.drained(6, now)
+	if !p.clock.Equal(now) {
+		t.Error("the clock of a drained partition stands still")
+	}
+}
+
+// Keys that are pruned belong to records that cannot come again without being refused. A record
+// that is appended again at most Keep behind the first is met whenever it is read.
+func TestClock_NeverDropsAKeyThatCanComeAgain(t *testing.T) {
+	seeds := uint64(5000)
+	for seed := range seeds {
+		random := rand.New(rand.NewPCG(seed, 2))
+		keep := time.Duration(1+random.IntN(48)) * time.Hour
+		p := testPartition(t, Config{Keep: keep})
+		p.loaded = true
+		// A log of originals and of repeats, appended at most Keep behind the original.
+		start := time.Now().Add(-100 * 24 * time.Hour)
+		type entry struct {
+			id       int
+			appended time.Time
+		}
+		var log []entry
+		at := start
+		firsts := map[int]time.Time{}
+		for id := range 40 {
+			at = at.Add(time.Duration(random.Int64N(int64(12 * time.Hour))))
+			log, firsts[id] = append(log, entry{id, at}), at
+			if again := random.IntN(40); random.IntN(2) == 0 && again <= id && at.Sub(firsts[again]) <= keep {
+				log = append(log, entry{again, at})
+			}
+		}
+		claimed, stored := map[int]time.Time{}, time.Time{}
+		for _, e := range log {
+			// The consumer reads whenever it likes: wall time has no part in what is dropped.
+			clock := p.advance([]item{stamped(e.appended)})
+			if _, duplicate := claimed[e.id]; !duplicate {
+				if !e.appended.Equal(firsts[e.id]) {
+					t.Fatalf("seed %d: %d is handled twice; keep %s", seed, e.id, keep)
+				}
+				claimed[e.id] = clock
+			}
+			if random.IntN(3) == 0 {
+				stored = p.clock // as flush does
+			}
+			for id, at := range claimed {
+				if at.Before(stored.Add(-keep)) {
+					delete(claimed, id)
+				}
+			}
+		}
+	}
+}
+
+func TestAdmit_RefusesWhatIsOlderThanTheKeys(t *testing.T) {
+	now := time.Now()
+	header := []kgo.RecordHeader{{Key: "id", Value: []byte("1")}}
+	for name, c := range map[string]struct {
+		offset int64
+		age    time.Duration
+		allow  bool
+		want   bool
+	}{
+		"old and before": {9, 3 * time.Hour, false, true}, "old and new offset": {10, 3 * time.Hour, false, false},
+		"young and before": {9, 90 * time.Minute, false, false}, "allowed": {9, 3 * time.Hour, true, false},
+	} {
+		p := testPartition(t, Config{Keep: time.Hour, AllowRewind: c.allow})
+		p.since = progress{next: 10, at: now.Add(-time.Hour)}
+		it := item{record: &kgo.Record{Topic: "t", Offset: c.offset, Timestamp: now.Add(-c.age), Headers: header}}
+		p.admit(&it, now)
+		var rewind *RewindError
+		if errors.As(it.err, &rewind) != c.want || !c.want && (it.err != nil || it.key.IsZero()) {
+			t.Errorf("%s: %v", name, it.err)
+		}
+	}
+}
+
+func TestReached_IsTheDatabasesUntilSomethingIsDone(t *testing.T) {
+	p := testPartition(t, Config{})
+	if _, _, news := p.reached(); news {
+		t.Error("nothing is known, and it is news")
+	}
+	p.since, p.clock, p.loaded = progress{next: 100, at: time.Unix(1, 0)}, time.Unix(1, 0), true
+	if now, here, _ := p.reached(); here || now.next != 100 {
+		t.Errorf("%+v, %t", now, here)
+	}
+	p.tracker.done(p.tracker.take(40, 3)) // somebody set the group back
+	now, here, news := p.reached()
+	if !here || !news || now.next != 41 || now.epoch != 3 {
+		t.Errorf("%+v, %t, %t", now, here, news)
+	}
+	p.tell(now)
+	if _, _, news := p.reached(); news {
+		t.Error("it is news twice")
+	}
+}
+
+func TestQueue_PullsRoundsWithinTheirBounds(t *testing.T) {
+	q := &queue{wake: make(chan struct{}, 1)}
+	var items []item
+	for i := range 10 {
+		items = append(items, item{record: &kgo.Record{Offset: int64(i), Value: make([]byte, 100*(i%4)+1)}})
+	}
+	q.push(items)
+	var rounds []int
+	next := int64(0)
+	for {
+		got := q.pull(4, 250)
+		if len(got) == 0 {
+			break
+		}
+		rounds = append(rounds, len(got))
+		for _, it := range got {
+			if it.record.Offset != next {
+				t.Errorf("offset %d, want %d", it.record.Offset, next)
+			}
+			next++
+		}
+	}
+	if fmt.Sprint(rounds) != "[2 1 1 2 1 1 2]" || next != 10 {
+		t.Error(rounds, next)
+	}
+}
+
+func TestParallel_KeysStayInTheirQueue(t *testing.T) {
+	p := testPartition(t, Config{Parallel: 5})
+	var records []*kgo.Record
+	for i := range 1000 {
+		records = append(records, &kgo.Record{Offset: int64(i), Key: fmt.Append(nil, i%50)})
+	}
+	p.add(records[:500])
+	p.add(records[500:])
+	in := map[string]int{}
+	used := 0
+	for i, q := range p.queues {
+		last := int64(-1)
+		for _, it := range q.items {
+			if at, known := in[string(it.record.Key)]; known && at != i {
+				t.Errorf("key %s is in queues %d and %d", it.record.Key, at, i)
+			}
+			in[string(it.record.Key)] = i
+			if it.record.Offset <= last {
+				t.Errorf("offset %d behind %d", it.record.Offset, last)
+			}
+			last = it.record.Offset
+		}
+		if len(q.items) > 0 {
+			used++
+		}
+	}
+	if len(in) != 50 || used < 3 {
+		t.Errorf("%d keys in %d queues", len(in), used)
+	}
+}
+
+func TestConfig_IsRefusedWhereItIsWrong(t *testing.T) {
+	good := func() Config {
+		return Config{Consumer: "billing", Brokers: []string{"b:1"}, Topics: []string{"t"}, DB: &pgxpool.Pool{}, Handle: func(context.Context, pgx.Tx, *kgo.Record) error { return nil }}
+	}
+	if _, err := New(good()); err != nil {
+		t.Fatal(err)
+	}
+	for want, change := range map[string]func(*Config){
+		"Consumer": func(c *Config) { c.Consumer = "" }, "Brokers": func(c *Config) { c.Brokers = nil }, "Topics": func(c *Config) { c.Topics = nil }, "DB": func(c *Config) { c.DB = nil },
+		"one of Handle": func(c *Config) { c.Handle = nil }, "and HandleRound": func(c *Config) {
+			c.HandleRound = func(context.Context, pgx.Tx, []*kgo.Record) error { return nil }
+		},
+		"negative": func(c *Config) { c.Parallel = -1 }, "a number is negative": func(c *Config) { c.Keep = -1 }, "gets the dead letters": func(c *Config) { c.DeadLetterTopic = "t" },
+		"Schema": func(c *Config) { c.Schema = "\x00" }, "make consumer": func(c *Config) {
+			c.Kafka = []kgo.Opt{kgo.SessionTimeout(time.Second), kgo.HeartbeatInterval(time.Hour)}
+		},
+	} {
+		cfg := good()
+		change(&cfg)
+		if _, err := New(cfg); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
+
+func TestHandlersTx_CannotEndTheTransaction(t *testing.T) {
+	tx := handlersTx{}
+	if tx.Commit(t.Context()) == nil || tx.Rollback(t.Context()) == nil {
+		t.Error("the handler ends the transaction")
+	}
+}
+
+func TestDeadLetter_HasTheRecordAndNoDataOfTheError(t *testing.T) {
+	record := &kgo.Record{Topic: "orders", Partition: 3, Offset: 17, Key: []byte("k"), Value: []byte("v"), Timestamp: time.Unix(1, 0),
+		Headers: []kgo.RecordHeader{{Key: "id", Value: []byte("1")}, {Key: prefix + "reason", Value: []byte("of an earlier life")}}}
+	letter := deadLetter("billing", "dead", record, &RecordError{Topic: "orders", Partition: 3, Offset: 17, Attempts: 5, Err: sqlError("23505")})
+	if letter.Topic != "dead" || string(letter.Key) != "k" || string(letter.Value) != "v" || header(letter, "id") != "1" || header(letter, prefix+"reason") != "handler" {
+		t.Errorf("%+v", letter)
+	}
+	reasons := 0
+	for _, h := range letter.Headers {
+		if strings.Contains(string(h.Value), "secret") {
+			t.Errorf("%s: %s", h.Key, h.Value)
+		}
+		if h.Key == prefix+"reason" {
+			reasons++
+		}
+	}
+	if reasons != 1 {
+		t.Errorf("%d reasons", reasons)
+	}
+	other := *record
+	other.Key, other.Offset = nil, 18
+	keyless := *record
+	keyless.Key = nil
+	if group(record) == group(&keyless) || group(&keyless) == group(&other) || len(group(record)) != 32 {
+		t.Error("groups")
+	}
+}

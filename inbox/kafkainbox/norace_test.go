@@ -1,0 +1,5 @@
+//go:build !race
+
+package kafkainbox
+
+const allocations = 6

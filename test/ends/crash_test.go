@@ -1,0 +1,304 @@
+package ends
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-relay/cdc-relay/inbox/kafkainbox"
+	"github.com/cdc-relay/cdc-relay/sandbox"
+	"github.com/cdc-relay/cdc-relay/test/harness"
+	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
+)
+
+const childVariable = "CDC_RELAY_TEST_CONSUMER"
+
+// child is a consumer in a process of its own, which kills itself at a step.
+type child struct {
+	URL, Topic, Group, Letters string
+	Brokers                    []string
+	Step                       string // empty: it lives until it is killed
+	At                         int64  // how often the step is passed before
+	Parallel                   int
+	Session                    time.Duration
+}
+
+// steps are those between which a crash leaves different things behind.
+var steps = []string{"claimed", "handled", "committed", "offset committed", "dead letter sent"}
+
+func runChild() {
+	var c child
+	must(json.Unmarshal([]byte(os.Getenv(childVariable)), &c))
+	pool, err := pgxpool.New(context.Background(), c.URL)
+	must(err)
+	cfg := kafkainbox.Config{
+		Consumer: "billing", Group: c.Group, Brokers: c.Brokers, Topics: []string{c.Topic}, DB: pool, RoundEvents: 20, Parallel: c.Parallel, DeadLetterTopic: c.Letters,
+		Retry: kafkainbox.Retry{First: time.Millisecond, Max: 10 * time.Millisecond},
+		Kafka: []kgo.Opt{kgo.WithHooks(answers{&c}), kgo.HeartbeatInterval(100 * time.Millisecond), kgo.SessionTimeout(c.Session), kgo.FetchMaxWait(100 * time.Millisecond)},
+	}
+	cfg.Handle = func(ctx context.Context, tx pgx.Tx, r *kgo.Record) error {
+		c.pass("claimed")
+		if c.Letters != "" && number(r)%10 == 3 {
+			return kafkainbox.Permanent(errPoison)
+		}
+		err := journal(ctx, tx, r)
+		c.pass("handled")
+		return err
+	}
+	cfg.Events.Round = func(kafkainbox.Round) { c.pass("committed") }
+	consumer, err := kafkainbox.New(cfg)
+	must(err)
+	must(consumer.Run(context.Background()))
+	os.Exit(1)
+}
+
+func must(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+var passed atomic.Int64
+
+// pass ends the process as kill -9 does, with whatever it has on the way.
+func (c *child) pass(step string) {
+	if step == c.Step && passed.Add(1) > c.At {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		select {}
+	}
+}
+
+// answers passes the steps that brokers' answers are.
+type answers struct{ c *child }
+
+func (a answers) OnBrokerE2E(_ kgo.BrokerMetadata, key int16, e2e kgo.BrokerE2E) {
+	switch {
+	case e2e.Err() != nil:
+	case key == 8: // OffsetCommit
+		a.c.pass("offset committed")
+	case key == 0: // Produce
+		a.c.pass("dead letter sent")
+	}
+}
+
+func (s *shop) child(step string, at int64, parallel int) child {
+	return child{URL: s.db.URL, Topic: s.topic, Group: s.group, Brokers: s.brokers.Addrs, Step: step, At: at, Parallel: parallel, Session: 6 * time.Second}
+}
+
+func (c child) start(t *testing.T) *exec.Cmd {
+	t.Helper()
+	text, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^$") //nolint:gosec // this program
+	cmd.Env = append(os.Environ(), childVariable+"="+string(text))
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	return cmd
+}
+
+func awaitKilled(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err := <-ended:
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || !exit.Sys().(syscall.WaitStatus).Signaled() {
+			t.Fatalf("the consumer was not killed: %v", err)
+		}
+	case <-time.After(relaytest.Patience):
+		t.Fatal("the consumer did not reach the step")
+	}
+}
+
+// A consumer is killed at each step, again and again. What it leaves is right every time.
+func TestCrash_AtEachStep(t *testing.T) {
+	for _, step := range steps {
+		t.Run(step, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t, harness.Postgres(t), harness.Kfake(t, shortSessions), 3)
+			kills := 6
+			if testing.Short() {
+				kills = 2
+			}
+			one := s.child(step, 0, 1)
+			one.Session = time.Second
+			if step == "dead letter sent" {
+				one.Letters = s.topic + "-dead-letters"
+				s.brokers.CreateTopic(t, one.Letters, 1)
+			}
+			for n := range kills {
+				s.produce(t, 120, 12)
+				one.Parallel = 1 + n%2*3
+				one.At = rand.Int64N(map[string]int64{"claimed": 60, "handled": 60, "committed": 4, "offset committed": 2, "dead letter sent": 2}[step])
+				s.trickle(t, step)
+				awaitKilled(t, one.start(t))
+			}
+			last := one
+			last.Step = ""
+			cmd := last.start(t)
+			s.awaitCommitted(t)
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+			var dead []string
+			for id := range s.ids {
+				var n int
+				if _, err := fmt.Sscanf(id[len(id)-1:], "%d", &n); err == nil && n == 3 && last.Letters != "" {
+					dead = append(dead, id)
+				}
+			}
+			s.verify(t, dead...)
+			if last.Letters == "" {
+				return
+			}
+			letters := map[string]int{}
+			for _, r := range s.brokers.Read(t, last.Letters) {
+				letters[header(r, "id")]++
+			}
+			for _, id := range dead {
+				if letters[id] == 0 {
+					t.Errorf("%s has no effect and no dead letter", id)
+				}
+			}
+		})
+	}
+}
+
+// trickle gives a step that comes with time its time.
+func (s *shop) trickle(t *testing.T, step string) {
+	if step != "offset committed" {
+		return
+	}
+	ctx := t.Context()
+	go func() {
+		for range 3 {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(1500 * time.Millisecond):
+			}
+			s.mu.Lock()
+			last := s.past[len(s.past)-1]
+			s.mu.Unlock()
+			s.sent.Produce(ctx, &kgo.Record{Key: last.Key, Value: last.Value, Headers: last.Headers}, nil) // a repeat
+		}
+	}()
+}
+
+// A member that is frozen longer than its session comes back and believes to own its partitions.
+func TestConsumer_MemberThatWasFrozenDoesNoHarm(t *testing.T) {
+	for _, parallel := range []int{1, 8} {
+		t.Run(fmt.Sprint("parallel ", parallel), func(t *testing.T) {
+			s := newShop(t, harness.Postgres(t), harness.Kfake(t, shortSessions), 6)
+			frozen := s.child("", 0, parallel)
+			frozen.Session = time.Second
+			cfg := s.config()
+			cfg.Parallel = parallel
+			cfg.Kafka = append(cfg.Kafka, kgo.SessionTimeout(time.Second))
+			s.produce(t, 300, 30)
+			process := frozen.start(t)
+			s.awaitEffects(t, 20)
+			m := s.start(t, cfg)
+			for range 3 {
+				s.produce(t, 300, 30)
+				if err := process.Process.Signal(syscall.SIGSTOP); err != nil {
+					t.Fatal(err)
+				}
+				s.produce(t, 200, 30)
+				s.repeat(t, 200)
+				<-time.After(1500 * time.Millisecond)
+				s.produce(t, 300, 30)
+				if err := process.Process.Signal(syscall.SIGCONT); err != nil {
+					t.Fatal(err)
+				}
+				<-time.After(300 * time.Millisecond)
+			}
+			s.awaitAll(t)
+			s.awaitCommitted(t)
+			_ = process.Process.Kill()
+			_ = process.Wait()
+			m.stop(t)
+			s.verify(t)
+		})
+	}
+}
+
+// Connections to the database are cut all the time: also between a COMMIT and its answer.
+func TestConsumer_LosesConnectionsToTheDatabase(t *testing.T) {
+	db := harness.Postgres(t)
+	s := newShop(t, db, harness.Kfake(t, sandbox.KafkaOptions{}), 3)
+	proxy, err := sandbox.NewProxy(db.Server.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer proxy.Close()
+	cfg := s.config()
+	cfg.DB, cfg.Parallel, cfg.RoundEvents = newPool(t, through(t, db.URL, proxy), 8), 2, 10
+	cfg.Events.Trouble = func(error) {}
+	letters := s.topic + "-dead-letters"
+	s.brokers.CreateTopic(t, letters, 1)
+	cfg.DeadLetterTopic = letters
+	m := s.start(t, cfg)
+	for range 40 {
+		s.produce(t, 60, 10)
+		<-time.After(time.Duration(30+rand.IntN(60)) * time.Millisecond)
+		proxy.Cut()
+		if rand.IntN(4) == 0 {
+			proxy.CutAfter(sandbox.ToClient, int64(rand.IntN(2000)))
+			<-time.After(20 * time.Millisecond)
+			proxy.Heal()
+		}
+	}
+	s.awaitAll(t)
+	s.awaitCommitted(t)
+	m.stop(t)
+	s.verify(t)
+	if dead := s.brokers.Read(t, letters); len(dead) > 0 {
+		t.Errorf("%d records paid for the connections", len(dead))
+	}
+}
+
+// The database is killed, and comes back; so do the brokers.
+func TestConsumer_OutlivesServers(t *testing.T) {
+	db := harness.OwnPostgres(t, sandbox.PostgresOptions{})
+	s := newShop(t, db, harness.Kfake(t, sandbox.KafkaOptions{}), 3)
+	cfg := s.config()
+	cfg.Events.Trouble = func(error) {}
+	m := s.start(t, cfg)
+	for range 3 {
+		s.produce(t, 400, 10)
+		if err := db.Server.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		s.produce(t, 400, 10)
+		if err := db.Server.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		s.brokers.Fake.TakeAway(200 * time.Millisecond)
+	}
+	s.awaitAll(t)
+	s.awaitCommitted(t)
+	m.stop(t)
+	s.verify(t)
+}
+
+// shortSessions are brokers that find out within a second that a member is gone.
+var shortSessions = sandbox.KafkaOptions{Settings: map[string]string{"group.min.session.timeout.ms": "500"}}

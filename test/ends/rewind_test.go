@@ -1,0 +1,109 @@
+package ends
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/cdc-relay/cdc-relay/inbox/kafkainbox"
+	"github.com/cdc-relay/cdc-relay/sandbox"
+	"github.com/cdc-relay/cdc-relay/test/harness"
+	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
+)
+
+// aged sends events whose timestamps are old.
+func (s *shop) aged(t *testing.T, age time.Duration, ids ...string) {
+	t.Helper()
+	for _, id := range ids {
+		s.send(t, []*kgo.Record{{Key: []byte("k"), Value: []byte("1"), Headers: []kgo.RecordHeader{{Key: "id", Value: []byte(id)}}, Timestamp: time.Now().Add(-age)}})
+	}
+}
+
+func (s *shop) rewind(t *testing.T) {
+	t.Helper()
+	admin := s.brokers.Admin(t)
+	var offsets kadm.Offsets
+	offsets.Add(kadm.Offset{Topic: s.topic, Partition: 0, At: 0, LeaderEpoch: -1})
+	relaytest.Eventually(t, "the group's offsets are set", func() (bool, string) {
+		got, err := admin.CommitOffsets(t.Context(), s.group, offsets)
+		if err == nil {
+			err = got.Error()
+		}
+		return err == nil, "it is busy"
+	})
+}
+
+func TestRewind_BeyondTheKeysIsRefusedAndOthersAreDropped(t *testing.T) {
+	s := newShop(t, harness.Postgres(t), harness.Kfake(t, sandbox.KafkaOptions{}), 1)
+	cfg := s.config()
+	cfg.Keep = time.Hour
+	blocked := make(chan *kafkainbox.RecordError, 10)
+	cfg.Events.Blocked = func(e *kafkainbox.RecordError) { blocked <- e }
+	s.aged(t, 3*time.Hour, "old")
+	s.aged(t, time.Minute, "new", "newer")
+	m := s.start(t, cfg)
+	s.awaitEffects(t, 3)
+	s.awaitCommitted(t)
+	m.stop(t)
+
+	s.rewind(t)
+	m = s.start(t, cfg)
+	select {
+	case e := <-blocked:
+		var rewind *kafkainbox.RewindError
+		if e.Offset != 0 || !errors.As(e, &rewind) || rewind.Next != 3 {
+			t.Errorf("%v", e)
+		}
+	case <-time.After(relaytest.Patience):
+		t.Fatal("it is not refused")
+	}
+	m.stop(t)
+	if n := s.effects(t); n != 3 {
+		t.Errorf("%d effects", n)
+	}
+
+	// Who means it has it, and keys that are there still count.
+	s.rewind(t)
+	s.db.Exec(t, "DELETE FROM inbox WHERE key LIKE '%/old'") // as Prune does
+	cfg.AllowRewind = true
+	m = s.start(t, cfg)
+	s.awaitEffects(t, 4)
+	s.awaitCommitted(t)
+	m.stop(t)
+	if n := s.effects(t); n != 4 {
+		t.Errorf("%d effects", n)
+	}
+}
+
+// A partition that is read to its end has the time of the last look, so that it does not hold the
+// keys of others; keys then go by the clock of the slowest.
+func TestPrune_GoesByTheSlowestPartition(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for two timers")
+	}
+	t.Parallel()
+	s := newShop(t, harness.Postgres(t), harness.Kfake(t, sandbox.KafkaOptions{}), 1)
+	cfg := s.config()
+	cfg.Keep = time.Hour
+	s.aged(t, 5*time.Hour, "a", "b")
+	m := s.start(t, cfg)
+	s.awaitEffects(t, 2)
+	at := func() time.Time {
+		return harness.Query[time.Time](t, s.db, "SELECT coalesce(min(at), '2000-01-01') FROM inbox_progress WHERE topic = $1", s.topic)
+	}
+	relaytest.Eventually(t, "the clock is that of now", func() (bool, string) { return time.Since(at()) < time.Minute, at().String() })
+	// Another partition, which nobody has read for long, holds all keys.
+	s.db.Exec(t, "INSERT INTO inbox_progress (consumer, topic, partition, next, at) VALUES ('billing', 'other', 0, 1, now() - interval '10 hours')")
+	<-time.After(75 * time.Second)
+	if n := harness.Query[int](t, s.db, "SELECT count(*)::int FROM inbox"); n != 2 {
+		t.Errorf("%d keys; an absent partition needs them", n)
+	}
+	s.db.Exec(t, "DELETE FROM inbox_progress WHERE topic = 'other'")
+	relaytest.Eventually(t, "old keys are gone", func() (bool, string) {
+		return harness.Query[int](t, s.db, "SELECT count(*)::int FROM inbox") == 0, "they are there"
+	})
+	m.stop(t)
+}
