@@ -136,7 +136,7 @@ func TestReach_TellsSessionsThatGetOn(t *testing.T) {
 // glance is a prober that reaches a server or does not.
 type glance struct{ away, stops atomic.Bool }
 
-func (g *glance) Look(context.Context) (*watch.Snapshot, error) {
+func (g *glance) Read(context.Context) (*watch.Snapshot, error) {
 	if g.away.Load() {
 		return nil, errAway
 	}

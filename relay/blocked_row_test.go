@@ -189,7 +189,7 @@ func TestBlocked_OutlivesTheConnection(t *testing.T) {
 		row    string
 		reason string
 	}{
-		"refused by the router":  {"/a/bad", record.ReasonRoute},
+		"refused by the router":  {"/a/bad", fault.ReasonRoute},
 		"refused by the brokers": {"order/a/bad", "record_too_large"},
 		"nowhere to go":          {"order/a/bad", "unknown_topic"},
 	} {
@@ -287,7 +287,7 @@ func TestBlocked_EndsWithTheSlot(t *testing.T) {
 }
 
 func TestBlocked_OutlivesTheSessionsOfExactlyOnce(t *testing.T) {
-	for row, reason := range map[string]string{"/a/x": record.ReasonRoute, "order/bad/x": "record_too_large", "order/nowhere/x": "unknown_topic"} {
+	for row, reason := range map[string]string{"/a/x": fault.ReasonRoute, "order/bad/x": "record_too_large", "order/nowhere/x": "unknown_topic"} {
 		t.Run(reason, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var healed atomic.Bool
@@ -332,8 +332,8 @@ func TestBlocked_OutlivesTheSessionsOfExactlyOnce(t *testing.T) {
 // prompt ends a transaction where it is told to do so at once.
 type prompt struct{ *transactional }
 
-func (p prompt) Mark(m sink.Position) {
-	p.transactional.Mark(m)
+func (p prompt) SetPosition(m sink.Position) {
+	p.transactional.SetPosition(m)
 	if m.Now {
 		pass(50 * time.Millisecond)
 	}
@@ -388,7 +388,7 @@ func TestBlocked_StaysSoWhileWhatIsBeforeTheRowIsDelivered(t *testing.T) {
 		if changes := w.since(); changes[0] != status.Streaming || slices.Contains(changes[1:], status.Streaming) {
 			t.Errorf("changes of state: %v", changes)
 		}
-		w.steady(t, record.ReasonRoute, time.Minute)
+		w.steady(t, fault.ReasonRoute, time.Minute)
 		w.stop(t)
 	})
 }
@@ -442,7 +442,7 @@ func TestBlocked_IsOfOneHistory(t *testing.T) {
 		server.more <- fixed(130, 140, 1, "/a/bad")
 		pass(time.Second)
 		w.since()
-		w.steady(t, record.ReasonRoute, 10*time.Second)
+		w.steady(t, fault.ReasonRoute, 10*time.Second)
 		server.mu.Lock()
 		server.origin = wal.Origin{SystemID: "7", Timeline: 2, Forks: []wal.Fork{{Timeline: 1, At: 125}}}
 		server.mu.Unlock()

@@ -31,7 +31,7 @@ type writing struct {
 
 func (w *writing) end() int64 { return 1000 + w.pace*int64(time.Since(w.began)/time.Second) }
 
-func (w *writing) Look(context.Context) (*watch.Snapshot, error) {
+func (w *writing) Read(context.Context) (*watch.Snapshot, error) {
 	at := w.server.position()
 	s := &watch.Snapshot{WALEnd: wal.LSN(w.end()), Slot: catalog.SlotInfo{Active: true, WALStatus: "reserved", Confirmed: at, Restart: at}}
 	if w.follow {

@@ -25,7 +25,7 @@ func (r *Relay) classify(err error) ending {
 		if !r.began.Load() {
 			return ending{fatal: err}
 		}
-		return r.stuck("schema", err)
+		return r.stuck(fault.ReasonSchema, err)
 	}
 	if held, ok := errors.AsType[*delivery.BlockedAtRowError](err); ok {
 		return r.stuck(held.Reason, held.Err)
@@ -38,18 +38,18 @@ func (r *Relay) classify(err error) ending {
 	if errors.As(err, &failed) {
 		if failed.Class == sink.Retry {
 			reason := failed.Reason
-			if reason == sink.ReasonNetwork {
-				reason = status.ReasonUnreachable
+			if reason == fault.ReasonNetwork {
+				reason = fault.ReasonKafkaUnreachable
 			}
 			return ending{state: status.Reconnecting, reason: reason}
 		}
-		if failed.Reason == sink.ReasonFenced {
+		if failed.Reason == fault.ReasonFenced {
 			return ending{reason: failed.Reason, fatal: err} // two that fence each other for ever deliver nothing
 		}
 		return r.refused(failed.Reason, err)
 	}
 	if errors.Is(err, sink.ErrClosed) {
-		return ending{state: status.Reconnecting, reason: status.ReasonUnreachable}
+		return ending{state: status.Reconnecting, reason: fault.ReasonKafkaUnreachable}
 	}
 	reason := postgres.Reason(err)
 	switch postgres.KindOf(err) {

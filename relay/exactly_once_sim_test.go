@@ -126,8 +126,8 @@ func (x *transactional) Send(_ context.Context, records []record.Record, done fu
 	}
 }
 
-func (x *transactional) Mark(m sink.Position) { x.put(func() { x.mark = &m }) }
-func (x *transactional) Seal()                { x.put(func() { x.pressed = true }) }
+func (x *transactional) SetPosition(m sink.Position) { x.put(func() { x.mark = &m }) }
+func (x *transactional) Seal()                       { x.put(func() { x.pressed = true }) }
 
 func (x *transactional) Finish(done func(error)) {
 	if !x.put(func() { x.finish = done }) {
@@ -200,10 +200,10 @@ func (x *transactional) commit() bool {
 		counts, failure = false, &sink.Failure{Class: []sink.Class{sink.Retry, sink.Blocked}[s.int(2)], Reason: "test", Err: errors.New("refused")}
 	case s.chance(12):
 		s.count("unknown and not committed")
-		counts, failure = false, &sink.Failure{Class: sink.Retry, Reason: sink.ReasonCommitUnknown, Err: errors.New("connection lost")}
+		counts, failure = false, &sink.Failure{Class: sink.Retry, Reason: fault.ReasonCommitUnknown, Err: errors.New("connection lost")}
 	case s.chance(12):
 		s.count("unknown and committed")
-		failure = &sink.Failure{Class: sink.Retry, Reason: sink.ReasonCommitUnknown, Err: errors.New("connection lost")}
+		failure = &sink.Failure{Class: sink.Retry, Reason: fault.ReasonCommitUnknown, Err: errors.New("connection lost")}
 	}
 	for _, each := range sends {
 		for i := range each.records {
@@ -217,7 +217,7 @@ func (x *transactional) commit() bool {
 	}
 	if !x.l.append(x.epoch, sends, mark, counts) {
 		s.count("fenced")
-		failure = &sink.Failure{Class: sink.Blocked, Reason: sink.ReasonFenced, Err: errors.New("fenced")}
+		failure = &sink.Failure{Class: sink.Blocked, Reason: fault.ReasonFenced, Err: errors.New("fenced")}
 	}
 	if failure != nil {
 		x.mu.Lock()

@@ -40,9 +40,9 @@ func (r *remote) Send(ctx context.Context, records []record.Record, done func(er
 	}
 }
 
-func (r *remote) Mark(m sink.Position) {
+func (r *remote) SetPosition(m sink.Position) {
 	if !r.away.Load() {
-		r.transactional.Mark(m)
+		r.transactional.SetPosition(m)
 	}
 }
 
@@ -152,9 +152,9 @@ type marked struct {
 	n atomic.Int64
 }
 
-func (m *marked) Mark(mark sink.Position) {
+func (m *marked) SetPosition(at sink.Position) {
 	m.n.Add(1)
-	m.transactional.Mark(mark)
+	m.transactional.SetPosition(at)
 }
 
 // Brokers forget a transactional id that is not used for days.

@@ -119,3 +119,42 @@ func TestRelay_SendsTheBeginningAgainWhereAnotherRelayStreamed(t *testing.T) {
 		})
 	}
 }
+
+// While the server still has the lost connection of the relay itself, nobody else can have
+// sent the beginning. Where another relay has the slot, it may have.
+func TestRelay_SendsNothingAgainWhileItsOldConnectionHoldsTheSlot(t *testing.T) {
+	for _, c := range []struct {
+		holder int // beside the process that the first session streams from
+		want   string
+	}{{0, "1 2 3"}, {1, "1 2 3 2 3"}} {
+		synctest.Test(t, func(t *testing.T) {
+			begun := func() *wal.Batch {
+				b := batch(130, 0, 1, "order/a/2", "order/b/3")
+				b.Open = true
+				return b
+			}
+			server := newServer(fixed(110, 120, 1, "order/a/1"), begun)
+			server.origin = wal.Origin{SystemID: "1", Timeline: 1}
+			b := start(t, Config{RetryMin: 10 * time.Millisecond}, server)
+			pass(5 * time.Second)
+			server.mu.Lock()
+			current := server.current
+			server.mu.Unlock()
+			held := time.Now().Add(3 * time.Second)
+			server.openErr = func(int64) error {
+				if time.Now().After(held) {
+					return nil
+				}
+				return &fault.Error{Kind: fault.KindBusy, Op: "start streaming from", Holder: current.process + c.holder, Err: errors.New("the slot is in use")}
+			}
+			current.fail <- &fault.Error{Kind: fault.KindProtocol, Reason: fault.ReasonRowTooLarge, LSN: 125, Err: errors.New("too large")}
+			pass(30 * time.Second)
+			if got := b.values(); got != c.want {
+				t.Errorf("the slot is held by the process %d behind its own: delivered %q, want %q", c.holder, got, c.want)
+			}
+			b.relay.Abort()
+			b.cancel()
+			<-b.result
+		})
+	}
+}

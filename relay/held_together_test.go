@@ -60,7 +60,9 @@ func TestBlocked_OffersNoMoveOverWhatWaitsForTheBrokers(t *testing.T) {
 		if st := w.relay.Status(); st.State != status.Blocked || st.Reason != "unknown_topic" {
 			t.Errorf("%s %s: %s", st.State, st.Reason, st.Message)
 		}
-		w.stop(t)
+		w.relay.Abort() // a drain would wait for the topic, where a try is under way
+		w.cancel()
+		<-w.result
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
@@ -35,7 +36,7 @@ func (h *hiding) CatchUp(ctx context.Context, all bool) error {
 		select {
 		case <-h.freed:
 		case <-ctx.Done():
-			return &sink.Error{Class: sink.Retry, Reason: sink.ReasonLettersHidden, Err: errors.New("hidden")}
+			return &sink.Error{Class: sink.Retry, Reason: fault.ReasonLettersHidden, Err: errors.New("hidden")}
 		}
 	}
 	return h.reader.CatchUp(ctx, all)
@@ -65,7 +66,7 @@ func TestRelay_WaitsForDeadLettersThatATransactionHides(t *testing.T) {
 				result := make(chan error, 1)
 				go func() { result <- relay.Run(ctx) }()
 				pass(time.Minute)
-				if st := relay.Status(); st.State != status.Reconnecting || st.Reason != sink.ReasonLettersHidden || st.EventsPublished != 0 {
+				if st := relay.Status(); st.State != status.Reconnecting || st.Reason != fault.ReasonLettersHidden || st.EventsPublished != 0 {
 					t.Errorf("%s (%s) with %d records, while letters are hidden", st.State, st.Reason, st.EventsPublished)
 				}
 				close(letters.freed)

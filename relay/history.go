@@ -8,16 +8,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
-	"github.com/cdc-relay/cdc-relay/relay/resume"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-)
-
-// The reasons for which a server, or its slot, is not what the relay streamed from.
-const (
-	ReasonForeignServer   = resume.ReasonForeignServer
-	ReasonForeignTimeline = resume.ReasonForeignTimeline
-	ReasonStalePrimary    = resume.ReasonStalePrimary
-	ReasonSlotMoved       = "slot_moved"
 )
 
 // checkHistory refuses a server that does not continue the history of the one that the last
@@ -71,7 +62,7 @@ func (s *session) slotMoved(snapshot *watch.Snapshot) error {
 		return nil
 	}
 	return &fault.Error{
-		Kind: fault.KindDrift, Reason: ReasonSlotMoved, Op: "watch", Subject: fmt.Sprintf("slot %q", s.r.cfg.Replication.Slot), LSN: snapshot.Slot.Confirmed,
+		Kind: fault.KindDrift, Reason: fault.ReasonSlotMoved, Op: "watch", Subject: fmt.Sprintf("slot %q", s.r.cfg.Replication.Slot), LSN: snapshot.Slot.Confirmed,
 		Err:  fmt.Errorf("it was moved to there while the relay had confirmed %s", told),
 		Hint: "find out who moved it: pg_replication_slot_advance, or a second consumer",
 	}

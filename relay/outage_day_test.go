@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
@@ -90,9 +91,9 @@ func TestOutage_OfADayIsBackPressureAndNotMemory(t *testing.T) {
 		state  status.State
 		reason string
 	}{
-		"brokers away, a row waits":      {true, true, status.Blocked, status.ReasonUnreachable},
-		"brokers away, keep-alives come": {true, false, status.Streaming, status.ReasonUnreachable},
-		"brokers slow, a row waits":      {false, true, status.Blocked, status.ReasonSilent},
+		"brokers away, a row waits":      {true, true, status.Blocked, fault.ReasonKafkaUnreachable},
+		"brokers away, keep-alives come": {true, false, status.Streaming, fault.ReasonKafkaUnreachable},
+		"brokers slow, a row waits":      {false, true, status.Blocked, fault.ReasonKafkaNotAcknowledging},
 		"brokers slow, keep-alives come": {false, false, status.Streaming, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

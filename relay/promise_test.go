@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
-	"github.com/cdc-relay/cdc-relay/relay/resume"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink"
@@ -152,7 +152,7 @@ func TestIntent_ASlotThatWasMovedIsNotStreamedFrom(t *testing.T) {
 		b = guarded(t, l, server)
 		err := <-b.result
 		var refused *RefusedError
-		if !errors.As(err, &refused) || refused.Reason != resume.ReasonSlotAhead || !strings.Contains(err.Error(), "accept-gap") {
+		if !errors.As(err, &refused) || refused.Reason != fault.ReasonSlotAhead || !strings.Contains(err.Error(), "accept-gap") {
 			t.Fatalf("the start ended with: %v", err)
 		}
 	})
@@ -237,7 +237,7 @@ func TestIntent_IsOfOneHistory(t *testing.T) {
 		}
 		b := guarded(t, l, server)
 		pass(time.Minute)
-		if st := b.relay.Status(); st.State != status.Reconnecting || st.Reason != ReasonStalePrimary {
+		if st := b.relay.Status(); st.State != status.Reconnecting || st.Reason != fault.ReasonStalePrimary {
 			t.Fatalf("with a server on an older timeline: %s %s", st.State, st.Reason)
 		}
 		b.stop(t)

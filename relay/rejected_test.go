@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/relay/delivery"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
@@ -334,7 +335,7 @@ func TestDeadLetter_SchemaBlocks(t *testing.T) {
 				r := newRejecting(newServer(short))
 				r.run(t, Config{OnReject: policy})
 				pass(time.Minute)
-				if st := r.relay.Status(); st.State != status.Blocked || st.Reason != record.ReasonSchema || r.server.position() != 100 {
+				if st := r.relay.Status(); st.State != status.Blocked || st.Reason != fault.ReasonSchema || r.server.position() != 100 {
 					t.Fatalf("confirmed %s, status %+v", r.server.position(), st)
 				}
 				r.stop(t)
@@ -376,7 +377,7 @@ func TestDeadLetter_TopicIsNoTopicOfRows(t *testing.T) {
 				continue
 			}
 			l, _, err := deadletter.Parse(&topics.Message{Topic: d.Topic, Key: d.Key, Value: d.Value, Headers: d.Headers})
-			if err != nil || l.Reason != record.ReasonRoute {
+			if err != nil || l.Reason != fault.ReasonRoute {
 				t.Fatalf("letter %+v, %v", l, err)
 			}
 			return

@@ -48,7 +48,7 @@ type Source interface {
 
 // Prober looks at slot and publication from beside the stream.
 type Prober interface {
-	Look(ctx context.Context) (*watch.Snapshot, error)
+	Read(ctx context.Context) (*watch.Snapshot, error)
 	Close()
 }
 
@@ -153,7 +153,7 @@ func Open(cfg Config, ev Events, log zerolog.Logger, hooks ...kgo.Hook) (*Relay,
 		cfg.Kafka.DeadLetterTopic = cfg.DeadLetterTopic
 	}
 	build := func() (sink.Sink, error) {
-		return openSink(cfg, ev, log.With().Str("component", "sink").Logger(), hooks)
+		return OpenSink(cfg, ev, log.With().Str("component", "sink").Logger(), hooks)
 	}
 	first, err := build()
 	if err != nil {
@@ -186,8 +186,8 @@ func Open(cfg Config, ev Events, log zerolog.Logger, hooks ...kgo.Hook) (*Relay,
 	return r, nil
 }
 
-// openSink builds the sink of the guarantee. It connects to nothing.
-func openSink(cfg Config, ev Events, log zerolog.Logger, hooks []kgo.Hook) (sink.Sink, error) {
+// OpenSink builds the sink of the guarantee. It connects to nothing.
+func OpenSink(cfg Config, ev Events, log zerolog.Logger, hooks []kgo.Hook) (sink.Sink, error) {
 	if cfg.Guarantee != ExactlyOnce {
 		return kafka.New(cfg.Kafka, log, hooks...)
 	}
@@ -319,7 +319,7 @@ func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
 		same := repeats.count(err)
 		v := r.classify(err)
 		if v.fatal != nil {
-			if v.reason == sink.ReasonFenced {
+			if v.reason == fault.ReasonFenced {
 				r.board.SetState(status.Blocked, v.reason, err.Error())
 				sleep(ctx, deliveryCtx, r.cfg.RetryMax/2+rand.N(r.cfg.RetryMax/2+1), nil)
 			}
@@ -327,8 +327,10 @@ func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
 		}
 		delay := wait.Delay()
 		if postgres.KindOf(err) == fault.KindBusy {
-			r.standby = true
-			r.delivery.ForgetPartial()   // whoever has the slot may send its beginning again
+			if !r.ownHolder(err) {
+				r.standby = true
+				r.delivery.ForgetPartial() // whoever has the slot may send its beginning again
+			}
 			r.board.Reached(true, false) // the server named the slot's holder
 			wait.Reset()                 // an outage before it must not delay the first look at the slot
 			delay = standbyPoll + wait.Delay()
@@ -338,8 +340,8 @@ func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
 				r.ev.Reconnecting(endReason(err), err)
 			}
 		}
-		r.board.SetState(v.state, v.reason, err.Error())
-		if v.state != status.Standby && (same == 1 || same%50 == 0) { // who stands by has said so with its state
+		logged := r.board.SetState(v.state, v.reason, err.Error())
+		if v.state != status.Standby && (same == 1 && !logged || same%50 == 0) { // who stands by has said so with its state
 			r.log.Warn().Err(err).Str("state", string(v.state)).Str("reason", v.reason).Stringer("retry_in", delay.Round(time.Millisecond)).Int("times", same).Msg("session ended; trying again")
 		}
 		if !sleep(ctx, deliveryCtx, delay, r.back) {

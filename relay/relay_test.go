@@ -347,7 +347,7 @@ func TestRelay_BlocksAtARowThatCannotBeRouted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, Config{}, newServer(fixed(110, 120, 1, "order/a/1"), fixed(130, 140, 1, "order/a/2", "/a/bad", "order/a/3"), fixed(150, 160, 1, "order/a/4")))
 		pass(time.Minute)
-		if st := b.relay.Status(); st.State != status.Blocked || st.Reason != record.ReasonRoute || st.EventsRejected != 1 {
+		if st := b.relay.Status(); st.State != status.Blocked || st.Reason != fault.ReasonRoute || st.EventsRejected != 1 {
 			t.Fatalf("status %+v", st)
 		}
 		if got := b.values(); got != "1 2" || b.server.position() != 120 {
@@ -414,7 +414,7 @@ func TestRelay_ExitsWhenBlockedIfToldSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := start(t, Config{OnBlocked: ExitWhenBlocked}, newServer(fixed(130, 140, 1, "/a/bad")))
 		var blocked *BlockedError
-		if err := <-b.result; !errors.As(err, &blocked) || blocked.Reason != record.ReasonRoute {
+		if err := <-b.result; !errors.As(err, &blocked) || blocked.Reason != fault.ReasonRoute {
 			t.Fatalf("run: %v", err)
 		}
 		b.cancel()
@@ -447,7 +447,9 @@ func TestRelay_ReconnectsAndReadsUnconfirmedRowsAgain(t *testing.T) {
 	})
 }
 
-func TestRelay_LogsTheWaitWithItsUnit(t *testing.T) {
+// What ended a session is in the log once, with the state that follows from it; where that
+// repeats, the log has now and then how often, and the next wait.
+func TestRelay_LogsOnceWhyASessionEndedAndTheWaitWithItsUnit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		gone := func(context.Context) (Source, error) {
@@ -455,9 +457,12 @@ func TestRelay_LogsTheWaitWithItsUnit(t *testing.T) {
 		}
 		routes, _ := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
 		r := New(Config{RetryMin: 1500 * time.Millisecond, RetryMax: 1500 * time.Millisecond}, Parts{Source: gone, Router: routes, Sink: func() (sink.Sink, error) { return new(sinktest.Recorder), nil }}, Events{}, zerolog.New(&log))
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 		defer cancel()
 		_ = r.Run(ctx)
+		if n := strings.Count(log.String(), "connect: refused"); n != 2 || !strings.Contains(log.String(), `"times":50`) {
+			t.Errorf("the error is in the log %d times, want once with the state and once when it came fifty times:\n%s", n, &log)
+		}
 		var line struct {
 			RetryIn string `json:"retry_in"`
 		}
@@ -629,7 +634,7 @@ type probe struct {
 	snapshot atomic.Pointer[watch.Snapshot]
 }
 
-func (p *probe) Look(context.Context) (*watch.Snapshot, error) { return p.snapshot.Load(), nil }
+func (p *probe) Read(context.Context) (*watch.Snapshot, error) { return p.snapshot.Load(), nil }
 func (p *probe) Close()                                        {}
 
 func TestRelay_DriftOfThePublicationFreezesThePosition(t *testing.T) {

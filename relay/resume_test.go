@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
@@ -32,8 +33,8 @@ func TestConfig_ConfirmedUpTo(t *testing.T) {
 		"unreadable":                    {value: []byte("{"), start: 250, timeline: 1, reason: "checkpoint_unreadable"},
 		"a failover before it":          {value: rec.Encode(), start: 150, timeline: 2, end: 200},
 		"ahead of the fork":             {value: rec.Encode(), start: 210, timeline: 2, reason: "slot_ahead_of_checkpoint"},
-		"an old primary":                {value: newer.Encode(), start: 100, timeline: 1, reason: relay.ReasonStalePrimary},
-		"a timeline of another history": {value: newer.Encode(), start: 100, timeline: 3, reason: relay.ReasonForeignTimeline},
+		"an old primary":                {value: newer.Encode(), start: 100, timeline: 1, reason: fault.ReasonStalePrimary},
+		"a timeline of another history": {value: newer.Encode(), start: 100, timeline: 3, reason: fault.ReasonForeignTimeline},
 		"nothing is known":              {start: 250, timeline: 1, end: 250},
 	} {
 		for _, guarantee := range []relay.Guarantee{relay.AtLeastOnce, relay.ExactlyOnce} {

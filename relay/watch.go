@@ -20,8 +20,7 @@ func (r *Relay) tick(stopped <-chan struct{}) {
 	for {
 		select {
 		case now := <-t.C:
-			r.board.Announce()
-			r.board.Remind(now)
+			r.board.Tick(now)
 			if r.watch(now) {
 				r.board.LastTick.Store(now.UnixNano())
 			}
@@ -114,8 +113,8 @@ const unreachableGrace = time.Second
 func (r *Relay) look(deliveryCtx context.Context) (soon bool, err error) {
 	ctx, cancel := context.WithTimeout(deliveryCtx, r.cfg.ProbeInterval+5*time.Second)
 	defer cancel()
-	saw := r.board.Look()
-	snapshot, err := r.parts.Probe.Look(ctx)
+	saw := r.board.BeginSnapshot()
+	snapshot, err := r.parts.Probe.Read(ctx)
 	s := r.session.Load()
 	grace := r.cfg.Stream.ShutdownGrace
 	if k := r.board.Sink(); s != nil && k != nil && k.Reachable() != nil {

@@ -2,17 +2,19 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 type statusFlags struct {
@@ -20,6 +22,8 @@ type statusFlags struct {
 	json     bool
 	watch    bool
 	interval time.Duration
+	until    string
+	within   time.Duration // that until is waited for
 }
 
 func (a *app) statusCommand() *cobra.Command {
@@ -27,14 +31,23 @@ func (a *app) statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show the state of a running relay (exit 0: streaming, 1: not)",
-		Args:  cobra.NoArgs,
+		Long: `status shows what a running relay is doing. Exit codes: 0 it streams; 1 it does not, or
+gives no answer.
+
+With --until it waits, also for a relay that is not there yet, and ends with 0 once the
+state is reached, or with 1 when --timeout is over. caught_up: the relay streams, and
+everything that was in the WAL when the command first had an answer is confirmed.`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !f.watch && cmd.Flags().Changed("interval") {
-				return &advice.Usage{Err: errors.New("--interval is not allowed by itself; allowed: with --watch")}
+			if err := f.complete(cmd.Flags()); err != nil {
+				return err
 			}
 			c, err := a.client(f.client)
 			if err != nil {
 				return err
+			}
+			if f.until != "" {
+				return a.awaitStatus(cmd.Context(), c, f)
 			}
 			if f.watch {
 				return a.watchStatus(cmd.Context(), c, f)
@@ -49,8 +62,34 @@ func (a *app) statusCommand() *cobra.Command {
 	f.client.bind(cmd.Flags())
 	cmd.Flags().BoolVar(&f.json, "json", false, "print JSON")
 	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "repeat until interrupted; with --json one line each")
-	cmd.Flags().DurationVar(&f.interval, "interval", time.Second, "pause between looks, for --watch")
+	cmd.Flags().DurationVar(&f.interval, "interval", time.Second, "pause between looks, for --watch and --until")
+	cmd.Flags().StringVar(&f.until, "until", "", "wait for a state: "+strings.Join(status.Goals, ", "))
+	cmd.Flags().Lookup("timeout").Usage = "how long to wait for an answer; with --until for the state, 1m if not given"
 	return cmd
+}
+
+// complete refuses flags that do not fit together. The wait for one answer is part of the wait
+// for a state.
+func (f *statusFlags) complete(set *pflag.FlagSet) error {
+	refuse := func(format string, args ...any) error { return &advice.Usage{Err: fmt.Errorf(format, args...)} }
+	switch {
+	case f.until != "" && f.watch:
+		return refuse("--until and --watch exclude each other")
+	case f.until != "" && !slices.Contains(status.Goals, f.until):
+		return refuse("--until %q is not allowed; allowed: %s", f.until, strings.Join(status.Goals, ", "))
+	case f.until == "" && !f.watch && set.Changed("interval"):
+		return refuse("--interval is not allowed by itself; allowed: with --watch or --until")
+	case f.interval <= 0:
+		return notPositive("interval", f.interval)
+	case f.until == "":
+		return nil
+	}
+	f.within = time.Minute
+	if set.Changed("timeout") {
+		f.within = f.client.timeout
+		f.client.timeout = min(f.client.timeout, 5*time.Second)
+	}
+	return nil
 }
 
 // answer is a status as it came, so that --json passes on what this version does
@@ -95,9 +134,6 @@ func (a *app) showStatus(s answer, asJSON bool) error {
 
 // watchStatus goes on through failures: a relay that restarts is worth watching.
 func (a *app) watchStatus(ctx context.Context, c *client, f statusFlags) error {
-	if f.interval <= 0 {
-		return notPositive("interval", f.interval)
-	}
 	ticker := time.NewTicker(f.interval)
 	defer ticker.Stop()
 	var last error
@@ -114,6 +150,36 @@ func (a *app) watchStatus(ctx context.Context, c *client, f statusFlags) error {
 		select {
 		case <-ctx.Done():
 			return last
+		case <-ticker.C:
+		}
+	}
+}
+
+// awaitStatus shows the status that reached the goal, or the last one when time is up.
+func (a *app) awaitStatus(ctx context.Context, c *client, f statusFlags) error {
+	ctx, cancel := context.WithTimeout(ctx, f.within)
+	defer cancel()
+	ticker := time.NewTicker(f.interval)
+	defer ticker.Stop()
+	goal := status.Goal{State: f.until}
+	var last answer
+	var failed error
+	for {
+		s, err := fetchStatus(ctx, c)
+		if ctx.Err() == nil {
+			last, failed = s, err
+		}
+		if err == nil && goal.Reached(&s.Status) {
+			_ = a.showStatus(s, f.json)
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			if last.State == "" {
+				return fmt.Errorf("--until %s was not reached in %s: %w", f.until, f.within, cmp.Or(failed, context.Cause(ctx)))
+			}
+			_ = a.showStatus(last, f.json)
+			return fmt.Errorf("--until %s was not reached in %s", f.until, f.within)
 		case <-ticker.C:
 		}
 	}

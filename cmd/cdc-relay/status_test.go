@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -254,6 +255,43 @@ func TestSummary_NamesTheState(t *testing.T) {
 		(&daemon{log: zerolog.New(&log)}).summary(s, 30)
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("want %s in %s", want, &log)
+		}
+	}
+}
+
+// A script waits for a relay that starts later, and goes on once it is caught up.
+func TestStatus_WaitsUntil(t *testing.T) {
+	var asked atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n := asked.Add(1)
+		if n < 3 { // a proxy whose relay is not there yet
+			http.Error(w, "bad gateway", http.StatusBadGateway)
+			return
+		}
+		s := sampleStatus(status.Streaming, "")
+		s.LSN.Server, s.LSN.Confirmed = 1000, status.Position(970+10*n) // 1000, and 1000 at the third answer
+		if n > 3 {
+			s.LSN.Server = 5000
+		}
+		admin.Handler(admin.Config{}, func() status.Status { return s }, http.NotFoundHandler()).ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	args := []string{"status", "--url", server.URL, "--interval", "1ms", "--until"}
+	invoke(t, nil, append(args, "caught_up")...).want(t, exitOK, "streaming", "")
+	asked.Store(-1 << 20) // never
+	invoke(t, nil, append(args, "streaming", "--timeout", "20ms")...).want(t, exitFailed, "", "--until streaming was not reached in 20ms")
+	url := serve(t, sampleStatus(status.Reconnecting, "connection_refused"), "")
+	invoke(t, nil, "status", "--url", url, "--interval", "1ms", "--until", "blocked", "--timeout", "20ms").want(t, exitFailed, "reconnecting", "--until blocked was not reached in 20ms")
+}
+
+func TestStatus_RefusesFlagsThatDoNotFit(t *testing.T) {
+	for _, args := range [][]string{
+		{"--until", "done"}, {"--until", "streaming", "--watch"}, {"--interval", "1s"},
+		{"--until", "streaming", "--interval", "0s"}, {"--until", "streaming", "--timeout", "-1s"},
+	} {
+		got := invoke(t, nil, append([]string{"status", "--url", "http://127.0.0.1:1"}, args...)...)
+		if got.code != exitUsage {
+			t.Errorf("%v ended with %d: %s", args, got.code, got.stderr)
 		}
 	}
 }

@@ -345,7 +345,7 @@ func (g *atLeastOnce) decide(u *undelivered, f *sink.Failure) decision {
 	}
 	if d.m.cfg.OnReject == DeadLetterOnReject {
 		if err := d.park(rec); err != nil {
-			f.Reason, f.Err = rejected.ReasonParkedKeysFull, fmt.Errorf("%w; the row: %w", err, f.Err)
+			f.Reason, f.Err = fault.ReasonParkedKeysFull, fmt.Errorf("%w; the row: %w", err, f.Err)
 			return keepTrying
 		}
 	}

@@ -3,9 +3,9 @@ package delivery
 import (
 	"fmt"
 
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/router/record"
 )
 
 // skipHint adds how to go on without the row; the advice that loses nothing comes first. The server skips
@@ -23,7 +23,7 @@ func (d *Delivery) skipHint(commit wal.LSN, reason string, cause error) error {
 // deadLetterHint adds the part of the advice that also holds while rows before the row are not
 // delivered.
 func (d *Delivery) deadLetterHint(reason string, cause error) error {
-	if d.m.cfg.OnReject != StopOnReject || reason == record.ReasonSchema { // see setAside
+	if d.m.cfg.OnReject != StopOnReject || reason == fault.ReasonSchema { // see setAside
 		return cause
 	}
 	return fmt.Errorf("%w; to have it kept as a dead letter, set relay.on_reject: dead_letter, run `cdc-relay setup` and restart", cause)

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/relay/rejected"
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/relay/resume"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
@@ -66,8 +66,8 @@ func TestBlocked_SaysHowToGoOnWithoutTheRow(t *testing.T) {
 		{Config{OnReject: StopOnReject}, "record_too_large", letter + move},
 		{Config{OnReject: StopOnReject, KeepsPositions: true}, "record_too_large", letter + move + gap},
 		{Config{Guarantee: ExactlyOnce, OnReject: StopOnReject, KeepsPositions: true}, "record_too_large", letter + move + gap},
-		{Config{Guarantee: ExactlyOnce, OnReject: StopOnReject, KeepsPositions: true}, record.ReasonSchema, move + gap},
-		{Config{OnReject: DeadLetterOnReject}, rejected.ReasonParkedKeysFull, move},
+		{Config{Guarantee: ExactlyOnce, OnReject: StopOnReject, KeepsPositions: true}, fault.ReasonSchema, move + gap},
+		{Config{OnReject: DeadLetterOnReject}, fault.ReasonParkedKeysFull, move},
 	} {
 		tt.cfg.Resume = &resume.Config{Slot: "orders"}
 		d := opened(tt.cfg)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/relay/resume"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
@@ -31,7 +32,7 @@ import (
 type TransactionalSink interface {
 	sink.Sink
 	Open(ctx context.Context, h sink.Holder) ([]byte, error)
-	Mark(m sink.Position)
+	SetPosition(m sink.Position)
 	Seal()
 	Finish(done func(error))
 	FindRejected(ctx context.Context, id string, records []record.Record) (map[int]sink.Failure, error)
@@ -146,7 +147,7 @@ func (x *exactlyOnce) advance(end wal.LSN) {
 // mark tells the sink the present position.
 func (x *exactlyOnce) mark(now bool) {
 	rec := x.at
-	x.sink.Mark(sink.Position{
+	x.sink.SetPosition(sink.Position{
 		Value: rec.Encode(), Whole: rec.Part.Commit == 0, Now: now,
 		Committed: func() { x.committed(&rec) },
 	})
@@ -374,7 +375,7 @@ func (x *exactlyOnce) afterAbort(deliveryCtx context.Context, records []record.R
 		x.d.m.ev.ProduceRetried(f.Reason)
 	}
 	err := &sink.Error{Class: f.Class, Reason: f.Reason, Err: f.Err}
-	if row := records[first].Row; row != nil && f.Class == sink.Blocked && f.Reason != sink.ReasonFenced {
+	if row := records[first].Row; row != nil && f.Class == sink.Blocked && f.Reason != fault.ReasonFenced {
 		x.d.m.board.BlockedAt(row, x.d.Lineage(), f.Reason, err)
 	}
 	return err

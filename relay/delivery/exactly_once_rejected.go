@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/relay/rejected"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
@@ -64,7 +65,7 @@ func (x *exactlyOnce) Unreadable(ctx, within context.Context, unread error) erro
 	switch {
 	case err == nil || isHeldBack(err):
 		x.d.isolates = isolated
-	case within.Err() == nil && (!ok || own.Reason != sink.ReasonFenced):
+	case within.Err() == nil && (!ok || own.Reason != fault.ReasonFenced):
 		return err
 	}
 	return unread
@@ -83,7 +84,7 @@ func (e *BlockedAtRowError) Unwrap() error { return e.Err }
 func (x *exactlyOnce) decide(candidates []record.Record, found map[int]sink.Failure) error {
 	d, r := x.d, x.d.m
 	if len(found) == 0 {
-		return &sink.Error{Class: sink.Retry, Reason: sink.ReasonRefusedTogether, Err: errors.New("the brokers refused records together that they take alone; trying smaller batches")}
+		return &sink.Error{Class: sink.Retry, Reason: fault.ReasonRefusedTogether, Err: errors.New("the brokers refused records together that they take alone; trying smaller batches")}
 	}
 	for i := range candidates {
 		f, is := found[i]
@@ -221,5 +222,5 @@ func (x *exactlyOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, re
 // transaction open.
 func isHeldBack(err error) bool {
 	e, ok := errors.AsType[*sink.Error](err)
-	return ok && e.Reason == sink.ReasonHeldBack
+	return ok && e.Reason == fault.ReasonHeldBack
 }

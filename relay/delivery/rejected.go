@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
-	"github.com/cdc-relay/cdc-relay/relay/rejected"
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
 )
@@ -27,9 +27,9 @@ func rejectionReason(rejection error) string {
 		return row.Reason
 	}
 	if errors.Is(rejection, deadletter.ErrFull) {
-		return rejected.ReasonParkedKeysFull
+		return fault.ReasonParkedKeysFull
 	}
-	return record.ReasonMapping
+	return fault.ReasonMapping
 }
 
 // refuseLetterTopic refuses a row that the mapping routes to the dead-letter topic.
@@ -42,7 +42,7 @@ func (d *Delivery) refuseLetterTopic(f *InFlight, n int) error {
 			row := f.buf.Records[i].Row
 			f.buf.Records = f.buf.Records[:n]
 			return &record.RowError{
-				Reason: record.ReasonRoute, Table: row.Relation.Namespace + "." + row.Relation.Name,
+				Reason: fault.ReasonRoute, Table: row.Relation.Namespace + "." + row.Relation.Name,
 				LSN: row.LSN, Commit: deadletter.RowOf(row).Commit, Ordinal: row.Ordinal,
 				Err: fmt.Errorf("its topic is %s, which is kept for dead letters; choose another relay.dead_letter_topic, or another topic", d.m.cfg.DeadLetterTopic),
 			}
@@ -56,7 +56,7 @@ func (d *Delivery) refuseLetterTopic(f *InFlight, n int) error {
 // be refused too.
 func (d *Delivery) setAside(f *InFlight, row *wal.Row, rejection error) error {
 	refused, ok := errors.AsType[*record.RowError](rejection)
-	if !ok || d.m.cfg.OnReject == StopOnReject || refused.Reason == record.ReasonSchema || errors.Is(rejection, record.ErrBinary) {
+	if !ok || d.m.cfg.OnReject == StopOnReject || refused.Reason == fault.ReasonSchema || errors.Is(rejection, record.ErrBinary) {
 		return rejection
 	}
 	if d.m.cfg.OnReject == DeadLetterOnReject {

@@ -3,8 +3,8 @@ package rejected
 import (
 	"fmt"
 
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/sink"
 )
 
 // RowBlockedError is a record that the brokers reject, and its row.
@@ -25,7 +25,7 @@ func (e *RowBlockedError) Unwrap() error { return e.Err }
 
 // SetupMakes adds to the error of a missing dead-letter topic which command makes it.
 func SetupMakes(reason string, err error) error {
-	if reason != sink.ReasonUnknownTopic {
+	if reason != fault.ReasonUnknownTopic {
 		return err
 	}
 	return fmt.Errorf("%w; it is the dead-letter topic, which `cdc-relay setup` makes", err)

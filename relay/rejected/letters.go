@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
@@ -23,9 +24,6 @@ type Journal interface {
 	CatchUp(ctx context.Context, all bool) error
 	Close()
 }
-
-// ReasonParkedKeysFull blocks: a row cannot be set aside without the later rows of its key.
-const ReasonParkedKeysFull = "parked_keys_full"
 
 // Letters makes dead letters, and parks their keys: later rows of a parked key become dead
 // letters behind the first one. One goroutine uses it, but for Run and Keys.
@@ -101,14 +99,14 @@ func (l *Letters) CatchUp(ctx context.Context, limit time.Duration, all bool) er
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err := l.journal.CatchUp(ctx, all)
-	if e, ok := errors.AsType[*sink.Error](err); ok && e.Reason == sink.ReasonUnknownTopic && l.creates {
+	if e, ok := errors.AsType[*sink.Error](err); ok && e.Reason == fault.ReasonUnknownTopic && l.creates {
 		return nil // it is made with the first dead letter
 	}
 	if err != nil {
 		return err
 	}
 	if err := l.parked.Err(); err != nil {
-		return &sink.Error{Class: sink.Blocked, Reason: ReasonParkedKeysFull, Err: fmt.Errorf("read the dead-letter topic: %w, then restart the relay", err)}
+		return &sink.Error{Class: sink.Blocked, Reason: fault.ReasonParkedKeysFull, Err: fmt.Errorf("read the dead-letter topic: %w, then restart the relay", err)}
 	}
 	return nil
 }

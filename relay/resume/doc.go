@@ -26,22 +26,10 @@ type Config struct {
 	Shape           string // differs where the rows of a transaction are numbered otherwise
 }
 
-// The reasons for which a start is refused.
-const (
-	ReasonForeignServer   = "foreign_server"
-	ReasonForeignTimeline = "foreign_timeline"
-	ReasonStalePrimary    = "stale_primary"
-
-	ReasonSlotAhead            = "slot_ahead_of_checkpoint"
-	ReasonCheckpointUnreadable = "checkpoint_unreadable"
-	ReasonCheckpointLost       = "checkpoint_lost"
-	ReasonPartChanged          = "part_of_another_configuration"
-)
-
 // slotAhead is the refusal to go on from a position that no relay confirmed.
 func (c *Config) slotAhead(start, end wal.LSN) error {
 	return &fault.Error{
-		Kind: fault.KindRefused, Reason: ReasonSlotAhead, Op: "compare slot and checkpoint", Subject: fmt.Sprintf("slot %q", c.Slot), LSN: start,
+		Kind: fault.KindRefused, Reason: fault.ReasonSlotAhead, Op: "compare slot and checkpoint", Subject: fmt.Sprintf("slot %q", c.Slot), LSN: start,
 		Err:  fmt.Errorf("the slot is at %s, and the checkpoint in topic %q at %s", start, c.CheckpointTopic, end),
 		Hint: "rows that committed in between are not sent. Find out who moved the slot; if they may be left out, stop the relay and run `cdc-relay setup --accept-gap`",
 	}

@@ -27,7 +27,7 @@ func (c *Config) ExactlyOnce(value []byte, known *checkpoint.Record, origin wal.
 	switch {
 	case value != nil:
 		if at.Rec, err = checkpoint.ParseRecord(value); err != nil {
-			return at, &sink.Error{Class: sink.Blocked, Reason: ReasonCheckpointUnreadable, Err: fmt.Errorf("topic %q: %w", c.CheckpointTopic, err)}
+			return at, &sink.Error{Class: sink.Blocked, Reason: fault.ReasonCheckpointUnreadable, Err: fmt.Errorf("topic %q: %w", c.CheckpointTopic, err)}
 		}
 		lost = known != nil && known.System == at.Rec.System && known.Timeline == at.Rec.Timeline && at.Rec.Behind(known)
 	case known != nil && known.System == origin.SystemID:
@@ -41,7 +41,7 @@ func (c *Config) ExactlyOnce(value []byte, known *checkpoint.Record, origin wal.
 		return &fault.Error{Kind: fault.KindRefused, Reason: reason, Op: "compare slot and checkpoint", Subject: fmt.Sprintf("slot %q", slot), LSN: start, Err: fmt.Errorf(cause, args...), Hint: hint}
 	}
 	if lost {
-		return at, refuse(ReasonCheckpointLost,
+		return at, refuse(fault.ReasonCheckpointLost,
 			"records of the same Kafka transactions may be lost with it: look for unclean leader elections. A relay that is started anew goes on from what the topic holds, so what is not lost comes twice",
 			"topic %q is at %s (row %d of a divided transaction), and this relay had committed %s (row %d): the brokers lost that", c.CheckpointTopic, at.Rec.End, at.Rec.Part.Rows, known.End, known.Part.Rows)
 	}
@@ -58,7 +58,7 @@ func (c *Config) ExactlyOnce(value []byte, known *checkpoint.Record, origin wal.
 	case start > at.Rec.End:
 		return at, c.slotAhead(start, at.Rec.End)
 	case part.Commit != 0 && part.Shape != c.Shape:
-		return at, refuse(ReasonPartChanged, "restore outbox and postgres.publication as they were until that transaction is delivered",
+		return at, refuse(fault.ReasonPartChanged, "restore outbox and postgres.publication as they were until that transaction is delivered",
 			"the transaction committing at %s is delivered up to row %d, counted under another configuration of tables", part.Commit, part.Rows)
 	}
 	return at, nil
@@ -72,17 +72,17 @@ func descend(rec *checkpoint.Record, origin wal.Origin) (*wal.Fork, error) {
 	}
 	switch {
 	case rec.System != origin.SystemID:
-		return nil, refuse(fault.KindRefused, ReasonForeignServer, "correct postgres.url, or name another relay.checkpoint_topic",
+		return nil, refuse(fault.KindRefused, fault.ReasonForeignServer, "correct postgres.url, or name another relay.checkpoint_topic",
 			"the checkpoint is of the server with system identifier %s, and this one has %s", rec.System, origin.SystemID)
 	case origin.Timeline < rec.Timeline:
-		return nil, refuse(fault.KindRetry, ReasonStalePrimary, "it is an old primary: shut it down, or rewind it to a standby",
+		return nil, refuse(fault.KindRetry, fault.ReasonStalePrimary, "it is an old primary: shut it down, or rewind it to a standby",
 			"the server is on timeline %d, and the checkpoint was written on timeline %d", origin.Timeline, rec.Timeline)
 	case origin.Timeline == rec.Timeline:
 		return nil, nil //nolint:nilnil // the same history, without a fork
 	}
 	fork, ok := origin.Fork(rec.Timeline)
 	if !ok {
-		return nil, refuse(fault.KindRefused, ReasonForeignTimeline, "it was restored from elsewhere: see the operations guide before anything is streamed from it",
+		return nil, refuse(fault.KindRefused, fault.ReasonForeignTimeline, "it was restored from elsewhere: see the operations guide before anything is streamed from it",
 			"its timeline %d does not descend from timeline %d of the checkpoint", origin.Timeline, rec.Timeline)
 	}
 	return &fork, nil

@@ -46,18 +46,18 @@ func (k Known) Continue(now wal.Origin, start wal.LSN) (Continuation, error) {
 	next := Continuation{Known: Known{now, max(start, k.Told)}, Limit: k.Told}
 	switch {
 	case now.SystemID != k.Origin.SystemID:
-		return refuse(fault.KindRefused, ReasonForeignServer, "correct postgres.url; if the database was moved there on purpose, restart the relay",
+		return refuse(fault.KindRefused, fault.ReasonForeignServer, "correct postgres.url; if the database was moved there on purpose, restart the relay",
 			"its system identifier is %s, and the relay streamed from %s", now.SystemID, k.Origin.SystemID)
 	case now.Timeline < k.Origin.Timeline:
-		return refuse(fault.KindRetry, ReasonStalePrimary, "it is an old primary: shut it down, or rewind it to a standby",
+		return refuse(fault.KindRetry, fault.ReasonStalePrimary, "it is an old primary: shut it down, or rewind it to a standby",
 			"it is on timeline %d, and the relay streamed on timeline %d", now.Timeline, k.Origin.Timeline)
 	case now.Timeline == k.Origin.Timeline && now.Common(k.Origin) != ^wal.LSN(0):
-		return refuse(fault.KindRefused, ReasonForeignTimeline, "another standby was promoted; if this server is to be streamed from, restart the relay",
+		return refuse(fault.KindRefused, fault.ReasonForeignTimeline, "another standby was promoted; if this server is to be streamed from, restart the relay",
 			"it is on timeline %d, as the server that the relay streamed from, and left their common history at %s", now.Timeline, now.Common(k.Origin))
 	case now.Timeline > k.Origin.Timeline:
 		fork, ok := now.Fork(k.Origin.Timeline)
 		if !ok || now.Common(k.Origin) != fork.At {
-			return refuse(fault.KindRefused, ReasonForeignTimeline, "it was restored from elsewhere; if it is to be streamed from, restart the relay",
+			return refuse(fault.KindRefused, fault.ReasonForeignTimeline, "it was restored from elsewhere; if it is to be streamed from, restart the relay",
 				"its timeline %d does not descend from timeline %d, on which the relay streamed", now.Timeline, k.Origin.Timeline)
 		}
 		next.Fork, next.Told, next.Limit = &fork, start, min(k.Told, fork.At)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink"
 )
@@ -18,7 +19,7 @@ func (c *Config) Promised(found map[string][]byte, origin wal.Origin, start wal.
 	for key, value := range found {
 		rec, err := checkpoint.ParseRecord(value)
 		if err != nil {
-			return 0, &sink.Error{Class: sink.Blocked, Reason: ReasonCheckpointUnreadable, Err: fmt.Errorf("topic %q, key %q: %w", c.CheckpointTopic, key, err)}
+			return 0, &sink.Error{Class: sink.Blocked, Reason: fault.ReasonCheckpointUnreadable, Err: fmt.Errorf("topic %q, key %q: %w", c.CheckpointTopic, key, err)}
 		}
 		fork, err := descend(&rec, origin)
 		if err != nil {

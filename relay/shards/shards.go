@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/relay/status"
@@ -117,7 +118,7 @@ func (s *Shards) Status() status.Status {
 	for i, r := range s.relays {
 		all[i] = r.Status()
 	}
-	st := status.Sum(all, s.names)
+	st := status.Sum(all, s.names, time.Now())
 	st.Slot, st.Publication = s.cfg.Replication.Shard.Slot, s.cfg.Replication.Shard.Publication
 	st.InFlightLimitBytes = s.cfg.MaxInFlightBytes
 	return st

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
@@ -37,7 +38,7 @@ type Board struct {
 
 	session Session   // nil between sessions
 	read    progress  // of the session, or of the last one
-	mark    mark      // of the session
+	backlog backlog   // of the session
 	ended   lastKnown // of the last session
 	waiting unconfirmed
 
@@ -84,7 +85,7 @@ type Session interface {
 
 	// Newest is the commit time of the row that was read last, and how long ago that was;
 	// the zero time: none was.
-	Newest(now time.Time) (commit time.Time, ago time.Duration)
+	NewestCommit(now time.Time) (commit time.Time, ago time.Duration)
 
 	// LastConfirm is when the confirmed position moved last; the zero time: it did not.
 	LastConfirm() time.Time
@@ -218,14 +219,15 @@ func (b *Board) SawTopics(records []record.Record) {
 	}
 }
 
-// SetState sets the state of the relay's loop. Stopping is final.
-func (b *Board) SetState(s State, reason, message string) {
+// SetState sets the state of the relay's loop, and reports whether the log has the message
+// with it. Stopping is final.
+func (b *Board) SetState(s State, reason, message string) (logged bool) {
 	b.mu.Lock()
 	if b.state != Stopping {
 		b.state, b.reason, b.message = s, reason, message
 	}
 	b.mu.Unlock()
-	b.Announce()
+	return strings.Contains(b.announce(), message)
 }
 
 // SetBlocked shows the relay as blocked. It and ClearBlocked move between Blocked and
@@ -249,11 +251,6 @@ const (
 	fullSilent      = 10 * time.Second
 )
 
-const (
-	ReasonUnreachable = "kafka_unreachable"
-	ReasonSilent      = "kafka_not_acknowledging"
-)
-
 // view is the state as users see it: the state that Run's goroutine set, and how a
 // blocked row ahead, the window and the brokers change it. Call it with the lock held.
 //
@@ -272,7 +269,7 @@ func (b *Board) view(now time.Time) (State, string, string) {
 	}
 	full, loading := b.session.BlockedFor(now)
 	if away != nil {
-		state, reason, message := Streaming, ReasonUnreachable, away.Error()
+		state, reason, message := Streaming, fault.ReasonKafkaUnreachable, away.Error()
 		if refused, ok := errors.AsType[*sink.Error](away); ok {
 			reason = refused.Reason
 		}
@@ -290,7 +287,7 @@ func (b *Board) view(now time.Time) (State, string, string) {
 		if loading {
 			message = "the brokers answer but have not said for " + full.Round(time.Second).String() + " where the partitions of a topic are: look at the partitions' leaders"
 		}
-		return Blocked, ReasonSilent, message
+		return Blocked, fault.ReasonKafkaNotAcknowledging, message
 	}
 	return b.state, b.reason, b.message
 }
@@ -312,7 +309,7 @@ func (b *Board) DrainBlocker(now time.Time) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if away := b.reachable(now); away != nil {
-		return "and no broker answered: " + b.advise(ReasonUnreachable, away.Error())
+		return "and no broker answered: " + b.advise(fault.ReasonKafkaUnreachable, away.Error())
 	}
 	if o := b.blockedRow; o != nil && o.reason != "" {
 		return "and the relay was blocked (" + o.reason + "): " + o.message
@@ -326,7 +323,7 @@ func (b *Board) DrainBlocker(now time.Time) string {
 // advise adds the next step to the message of brokers that do not answer, and how much time is
 // left for it. Call it with the lock held.
 func (b *Board) advise(reason, message string) string {
-	if reason != ReasonUnreachable {
+	if reason != fault.ReasonKafkaUnreachable {
 		return message
 	}
 	message += "; start the brokers, or correct kafka.brokers or the addresses that they advertise"
@@ -342,7 +339,10 @@ func (b *Board) advise(reason, message string) string {
 }
 
 // Announce logs a change of the shown state, and calls the event.
-func (b *Board) Announce() {
+func (b *Board) Announce() { b.announce() }
+
+// announce returns the message that it logged; empty: it logged none.
+func (b *Board) announce() string {
 	b.mu.Lock()
 	now := time.Now()
 	a := &b.announced
@@ -368,7 +368,7 @@ func (b *Board) Announce() {
 	}
 	b.mu.Unlock()
 	if !changed && !more {
-		return
+		return ""
 	}
 	if state == Blocked {
 		b.log.Error().Str("state", string(state)).Str("from", string(from)).Str("reason", reason).Msg("blocked: " + reason + ": " + message)
@@ -378,6 +378,7 @@ func (b *Board) Announce() {
 	if changed && b.changed != nil {
 		b.changed(from, state, reason)
 	}
+	return message
 }
 
 // MoveSlot is PostgreSQL's function that gives up the transaction of a row. A message that
@@ -412,21 +413,29 @@ func (b *Board) logChange(from, state State, was, reason, message string, held t
 	line.Msg(what)
 }
 
+// Tick keeps what is shown current: it logs a change of the state, what still stands in the way,
+// and how a backlog goes. Call it every moment.
+func (b *Board) Tick(now time.Time) {
+	b.Announce()
+	b.remind(now)
+	b.follow(now)
+}
+
 // remindEvery is how often the log repeats what stands in the way.
 const remindEvery = time.Minute
 
-// Remind repeats in the log what the relay is blocked at, and that no broker answers, with
+// remind repeats in the log what the relay is blocked at, and that no broker answers, with
 // how long that has been so and what it costs PostgreSQL. A log of the last ten minutes has
 // it, and so has an alert on lines.
-func (b *Board) Remind(now time.Time) {
+func (b *Board) remind(now time.Time) {
 	b.mu.Lock()
 	state, reason, message := b.view(now)
 	blocked := state == Blocked
-	due := now.Sub(b.announced.logged) >= remindEvery && (blocked || reason == ReasonUnreachable)
+	due := now.Sub(b.announced.logged) >= remindEvery && (blocked || reason == fault.ReasonKafkaUnreachable)
 	since, kept := b.announced.whySince, ""
 	if due {
 		b.announced.logged = now
-		if reason != ReasonUnreachable { // which has it already
+		if reason != fault.ReasonKafkaUnreachable { // which has it already
 			kept = b.kept()
 		}
 	}
@@ -461,9 +470,9 @@ func (b *Board) kept() string {
 	return text
 }
 
-// Look begins a look at the slot. The function that it returns takes what was seen, and warns
+// BeginSnapshot is called before the slot is read. The function that it returns takes what was seen, and warns
 // when the slot's WAL runs out.
-func (b *Board) Look() func(*watch.Snapshot) {
+func (b *Board) BeginSnapshot() func(*watch.Snapshot) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	ahead := b.blockedRow
@@ -530,6 +539,8 @@ func (b *Board) Status() Status {
 	if lag, known := b.lag(now); known {
 		st.LagSeconds = &lag
 	}
+	st.CatchUp = b.backlog.catchUp()
+	st.Headline = Headline(&st, now)
 	return st
 }
 

@@ -32,9 +32,9 @@ func (g *Gauges) Took(commit, read time.Time) {
 	g.newestAt.Set(read)
 }
 
-// Newest is the commit time of the row that was read last, and how long ago that was; the zero
+// NewestCommit is the commit time of the row that was read last, and how long ago that was; the zero
 // time: none was.
-func (g *Gauges) Newest(now time.Time) (commit time.Time, ago time.Duration) {
+func (g *Gauges) NewestCommit(now time.Time) (commit time.Time, ago time.Duration) {
 	ago, taken := g.newestAt.Ago(now)
 	if !taken {
 		return time.Time{}, 0

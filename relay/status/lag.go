@@ -35,15 +35,15 @@ type mark struct {
 
 // looked moves the mark. Call it with the lock held.
 func (b *Board) looked(end wal.LSN, now time.Time) {
-	if b.received() >= b.mark.end {
-		b.mark = mark{end, now}
+	if b.received() >= b.backlog.mark.end {
+		b.backlog.mark = mark{end, now}
 	}
 }
 
 func (b *Board) received() wal.LSN { return wal.LSN(b.session.Positions().Received) }
 
 func (b *Board) caughtUp(now time.Time) bool {
-	return b.received() >= b.mark.end || !b.mark.at.IsZero() && now.Sub(b.mark.at) < reachedWithin
+	return b.received() >= b.backlog.mark.end || !b.backlog.mark.at.IsZero() && now.Sub(b.backlog.mark.at) < reachedWithin
 }
 
 // unconfirmed is the oldest row that is known to wait for its confirmation, from session
@@ -63,7 +63,7 @@ func (b *Board) lag(now time.Time) (seconds float64, known bool) {
 		return age(b.waiting.Time)
 	}
 	oldest := b.session.Stats().Unconfirmed
-	newest, read := b.session.Newest(now)
+	newest, read := b.session.NewestCommit(now)
 	switch {
 	case oldest.At != 0:
 		return age(oldest.Time)
@@ -95,7 +95,7 @@ func (b *Board) enter(s Session) {
 	start := s.Start()
 	b.confirmed(start)
 	b.read = progress{through: start}
-	b.mark = mark{end: wal.LSN(s.Positions().Server)}
+	b.backlog.mark = mark{end: wal.LSN(s.Positions().Server)}
 }
 
 // confirmed drops the row if a confirmed position covers it. Call it with the lock held.

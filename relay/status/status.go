@@ -72,9 +72,10 @@ type Slot struct {
 // Status is one consistent snapshot, and the body of /api/v1/status.
 type Status struct {
 	State    State     `json:"state"`
-	Reason   string    `json:"reason"`  // snake_case; empty when all is well
-	Message  string    `json:"message"` // the error in full, with what to do; never payloads or secrets
-	Since    time.Time `json:"since"`   // when State began; Reason may have come, or changed, later
+	Reason   string    `json:"reason"`   // snake_case; empty when all is well
+	Message  string    `json:"message"`  // the error in full, with what to do; never payloads or secrets
+	Headline string    `json:"headline"` // the whole in one sentence
+	Since    time.Time `json:"since"`    // when State began; Reason may have come, or changed, later
 	Version  string    `json:"version"`
 	Pipeline string    `json:"pipeline"`
 
@@ -89,6 +90,7 @@ type Status struct {
 
 	LagBytes           int64    `json:"lag_bytes"`          // server - confirmed
 	RetainedWALBytes   int64    `json:"retained_wal_bytes"` // server - restart_lsn
+	CatchUp            *CatchUp `json:"catch_up"`           // nil: no backlog is being read
 	LagSeconds         *float64 `json:"lag_seconds"`        // age of the oldest committed row that is not confirmed; nil: not known, see lag.go
 	InFlightEvents     int      `json:"in_flight_events"`   // rows read and not acknowledged
 	InFlightBytes      int      `json:"in_flight_bytes"`    // memory they hold

@@ -3,15 +3,16 @@ package status
 import (
 	"cmp"
 	"slices"
+	"time"
 )
 
 // gravity orders states: the first of the list that a shard is in is that of all. A
 // process that has some of the slots, and stands by for those of another, streams.
 var gravity = []State{Stopping, Blocked, Reconnecting, Starting, Streaming, Standby}
 
-// Sum joins the snapshots of at least one shard: the worst state, the most behind position,
-// and sums of what is counted. names are the shards', for messages.
-func Sum(all []Status, names []string) Status {
+// Sum joins the snapshots of at least one shard: the worst state, the most behind position, the
+// longest backlog, and sums of what is counted. names are the shards', for messages.
+func Sum(all []Status, names []string, now time.Time) Status {
 	worst := 0
 	grave := func(i int) int {
 		g := 2 * slices.Index(gravity, all[i].State)
@@ -37,6 +38,7 @@ func Sum(all []Status, names []string) Status {
 	st.EventsPublished, st.EventsRejected, st.DeadLetters, st.Reconnects = 0, 0, 0, 0
 	st.TopicsRecreated, st.DataLoss, st.Overtaken = 0, 0, 0
 	st.SourceConnected, st.SinkConnected, st.SourceReached, st.SinkReached = true, true, true, true
+	st.CatchUp = nil
 	st.Topics = []string{}
 	unknown := false
 	for i := range all {
@@ -51,6 +53,7 @@ func Sum(all []Status, names []string) Status {
 	if len(st.Topics) > maxTopics {
 		st.Topics = st.Topics[:maxTopics]
 	}
+	st.Headline = Headline(&st, now)
 	return st
 }
 
@@ -64,6 +67,9 @@ func (s *Status) add(one *Status) {
 	s.RetainedWALBytes = max(s.RetainedWALBytes, one.RetainedWALBytes)
 	s.LagSeconds = longer(s.LagSeconds, one.LagSeconds)
 	s.OldestUnacked = longer(s.OldestUnacked, one.OldestUnacked)
+	if s.CatchUp == nil || one.CatchUp != nil && one.CatchUp.longer(s.CatchUp) {
+		s.CatchUp = one.CatchUp
+	}
 	s.InFlightEvents += one.InFlightEvents
 	s.InFlightBytes += one.InFlightBytes
 	s.EventsToRepeat += one.EventsToRepeat

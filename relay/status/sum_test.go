@@ -34,21 +34,21 @@ func TestSum_IsTheWorstOfAll(t *testing.T) {
 		{[]Status{standby, standby}, Standby, "slot_in_use", "", true},
 		{[]Status{good, behind, late}, Streaming, "kafka_unreachable", "shard 2: no broker", true},
 	} {
-		st := Sum(tt.all, names)
+		st := Sum(tt.all, names, time.Now())
 		if st.State != tt.state || st.Reason != tt.reason || st.Message != tt.saying || st.Ready() != tt.ready || len(st.Shards) != len(tt.all) {
 			t.Errorf("%s (%s) %q, ready %v; want %s (%s) %q", st.State, st.Reason, st.Message, st.Ready(), tt.state, tt.reason, tt.saying)
 		}
 	}
 
-	st := Sum([]Status{good, behind}, names)
+	st := Sum([]Status{good, behind}, names, time.Now())
 	if st.LSN != (LSNs{Server: 100, Received: 75, Published: 50, Confirmed: 40}) || st.LagBytes != 60 || st.LagSeconds == nil || *st.LagSeconds != 2 || st.EventsPublished != 10 ||
 		!slices.Equal(st.Topics, []string{"a", "b", "c"}) || !st.LastTick.Equal(at.Add(-time.Minute)) || !st.SourceReached {
 		t.Errorf("%+v", st)
 	}
-	if st := Sum([]Status{good, starting}, names); st.LSN.Confirmed != 60 || st.SourceReached || st.LagSeconds != nil {
+	if st := Sum([]Status{good, starting}, names, time.Now()); st.LSN.Confirmed != 60 || st.SourceReached || st.LagSeconds != nil {
 		t.Errorf("a shard that knows no position yet: %+v", st)
 	}
-	if st := Sum([]Status{behind, standby}, names); st.LagSeconds == nil || *st.LagSeconds != 2 {
+	if st := Sum([]Status{behind, standby}, names, time.Now()); st.LagSeconds == nil || *st.LagSeconds != 2 {
 		t.Errorf("a shard that another process streams hides this one's lag: %+v", st)
 	}
 }

@@ -15,6 +15,9 @@ func Text(s Status, now time.Time) string {
 	line := func(label, format string, args ...any) {
 		fmt.Fprintf(&b, "%-13s %s\n", label, fmt.Sprintf(format, args...))
 	}
+	if s.Headline != "" { // an older relay has none
+		line("now", "%s", s.Headline)
+	}
 	state := string(s.State)
 	if s.Reason != "" {
 		state += " (" + s.Reason + ")"

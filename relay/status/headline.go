@@ -1,0 +1,74 @@
+package status
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/wording"
+)
+
+// Headline is a status in one sentence: whether rows flow, how far behind they are, and what
+// stands in the way. The message has the next step.
+func Headline(s *Status, now time.Time) string {
+	held := now.Sub(Since(s)).Round(time.Second).String()
+	switch s.State {
+	case Blocked:
+		return "Blocked for " + held + ": " + s.Reason + keptText(s) + "."
+	case Reconnecting:
+		return "Reconnecting to PostgreSQL for " + held + because(s) + "."
+	case Standby:
+		return "Standing by: another relay streams from slot " + s.Slot + "."
+	case Starting:
+		return "Starting for " + held + because(s) + "."
+	case Stopping:
+		return "Stopping: " + wording.Count(s.InFlightEvents, "row") + " in flight."
+	case Streaming:
+	}
+	text := "Streaming"
+	switch {
+	case s.CatchUp != nil:
+		text = "Catching up: " + s.CatchUp.text()
+	case s.LagSeconds != nil:
+		text += ", " + behindText(*s.LagSeconds)
+	}
+	if s.Reason != "" {
+		text += "; at present " + s.Reason
+	}
+	if s.ParkedKeys > 0 {
+		text += "; " + wording.Count(s.ParkedKeys, "key") + " parked behind dead letters"
+	}
+	return text + "."
+}
+
+func because(s *Status) string {
+	if s.Reason == "" {
+		return ""
+	}
+	return ": " + s.Reason
+}
+
+func behindText(lag float64) string {
+	if lag < 60 {
+		return fmt.Sprintf("%.1f s behind", lag)
+	}
+	return (time.Duration(lag) * time.Second).String() + " behind"
+}
+
+// keptText says how much WAL the slot holds back, and how long that can go on.
+func keptText(s *Status) string {
+	kept := "; PostgreSQL keeps " + wording.Bytes(s.RetainedWALBytes) + " of WAL"
+	switch slot := s.SlotState; {
+	case s.RetainedWALBytes == 0:
+		return ""
+	case slot == nil: // several shards, each with its own
+		return kept
+	case slot.WALStatus == "lost":
+		return "; the slot has lost its WAL"
+	case slot.SafeWALBytes == nil:
+		return kept + ", without a limit but the disk's"
+	case slot.SafeSeconds != nil:
+		return kept + ", and another " + wording.Bytes(max(0, *slot.SafeWALBytes)) + " fit, " + roughly(*slot.SafeSeconds) + " at this pace"
+	default:
+		return kept + ", and another " + wording.Bytes(max(0, *slot.SafeWALBytes)) + " fit"
+	}
+}
