@@ -22,7 +22,7 @@ const (
 	BeforeDeclared Before = "declared" // somebody said that they are delivered, or need not be
 )
 
-// Known says that no row before the slot is still to be delivered.
+// Known reports whether it is known that no row from before the slot is still to be delivered.
 func (b Before) Known() bool { return b == BeforeNone || b == BeforeSent || b == BeforeDeclared }
 
 // Kind is how the positions of a slot are kept: two kinds of records in one topic, of which
@@ -57,10 +57,17 @@ type BeforeSlot struct {
 // BeforeSlotKey is the key of the record. It has not the ending of an intent's key: relays
 // read and take back what ends so.
 func BeforeSlotKey(system, slot string, oid uint32) string {
-	return beforeSlotPrefix + strconv.FormatUint(uint64(oid), 10) + ": " + Key(system, slot)
+	return beforeSlotPrefix + strconv.FormatUint(uint64(oid), 10) + BeforeSlotSuffix(system, slot)
 }
 
+// BeforeSlotSuffix ends the keys of a slot's records, of all tables.
+func BeforeSlotSuffix(system, slot string) string { return ": " + Key(system, slot) }
+
 const beforeSlotPrefix = "before the slot of table "
+
+// BackfillKey is the key under which a backfill keeps how far it came, of the slot that it makes
+// at its end. It has not the ending of an intent's key either.
+func BackfillKey(system, slot string) string { return "backfill of " + Key(system, slot) }
 
 type wireBeforeSlot struct {
 	Version   int    `json:"v"`

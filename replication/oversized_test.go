@@ -13,6 +13,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/replication/pgoutput/pgoutputtest"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/jackc/pgx/v5/pgproto3"
 )
 
@@ -76,6 +77,66 @@ func TestUndecodableRowNamesTheCommit(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 	})
+}
+
+// A server that cannot send a row lets go of the slot at once, in every session. So what lies
+// before the row is confirmed behind that, where nobody else has the slot.
+func TestUndecodableRowLeavesWhatIsBeforeItConfirmed(t *testing.T) {
+	failure := func(e *pgproto3.ErrorResponse) []byte {
+		e.Severity, e.SeverityUnlocalized = "ERROR", "ERROR"
+		text, err := e.Encode(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	const inCallback = `slot "s", output plugin "pgoutput", in the change callback, associated LSN 0/200`
+	undecodable := failure(&pgproto3.ErrorResponse{Code: "XX000", Message: "invalid memory alloc request size 1080000003", Where: inCallback})
+	for name, c := range map[string]struct {
+		failure, answer []byte
+		confirmed       wal.LSN
+		queries         int
+	}{
+		"a row":           {undecodable, append(pgoutputtest.Frame('W', make([]byte, 3)), pgoutputtest.Frame('c', nil)...), 0x310, 1},
+		"a slot in use":   {undecodable, failure(&pgproto3.ErrorResponse{Code: "55006", Message: `replication slot "slot" is active for PID 7`}), 0x310, 1},
+		"nothing is new":  {undecodable, nil, testStart, 0},
+		"the publication": {failure(&pgproto3.ErrorResponse{Code: "42704", Message: `publication "pub" does not exist`}), nil, 0x310, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := serve(t, Options{})
+				go func() {
+					f.wal(outboxRelation())
+					f.wal(pgoutputtest.Begin(0x300, 7), pgoutputtest.Insert(pgoutputtest.OutboxOID, "1", "payload"), pgoutputtest.Commit(0x300, 0x310))
+					f.send(append(c.failure, pgoutputtest.Frame('Z', []byte{'I'})...))
+				}()
+				for through := wal.LSN(0); through < 0x310; {
+					b := <-f.out
+					through = b.Through
+					b.Release()
+				}
+				err := <-f.ended
+				if f.lastSaid().flush > testStart {
+					t.Fatal("it was confirmed before")
+				}
+				f.confirm(c.confirmed)
+				if c.answer != nil {
+					go func() {
+						<-f.copyDone
+						f.send(c.answer)
+					}()
+				}
+				if closed := f.stream.Close(t.Context(), c.confirmed); !errors.Is(closed, err) {
+					t.Errorf("close: %v, the stream ended with %v", closed, err)
+				}
+				<-f.hungUp
+				told := f.lastSaid().flush
+				if len(f.queries) != c.queries || c.queries > 0 && (told != c.confirmed || !strings.HasPrefix(f.queries[0], "START_REPLICATION SLOT ")) || c.queries == 0 && told > testStart {
+					t.Errorf("told %s, %d commands: %q", told, len(f.queries), f.queries)
+				}
+			})
+		})
+	}
 }
 
 // What is no row of ours is read past whatever its size, and a row at the limit passes.

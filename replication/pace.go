@@ -116,7 +116,7 @@ func (p *pace) backlogPause() time.Duration {
 // nextPause is how long to pause before the next read.
 func (p *pace) nextPause() time.Duration {
 	if p.off || p.size == 0 || p.committed == 0 {
-		return 0 // nothing came: whatever comes next is at the tip
+		return 0 // nothing came: the relay is caught up
 	}
 	behind := p.sent - p.committed
 	switch {

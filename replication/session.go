@@ -174,13 +174,19 @@ func (s *Stream) Close(ctx context.Context, confirmed wal.LSN) error {
 	}
 	defer s.conn.Close()
 	s.catalog.Close()
-	if s.broken != nil {
+	if s.broken != nil && !s.released {
 		return s.broken
 	}
 	ctx, cancel := context.WithTimeout(ctx, closeTimeout)
 	defer cancel()
 	_ = s.conn.SetDeadline(time.Time{})
 	defer context.AfterFunc(ctx, func() { _ = s.conn.SetDeadline(time.Unix(1, 0)) })()
+	if s.released {
+		if err := s.confirmReleased(confirmed); err != nil {
+			s.log.Debug().Err(err).Msg("confirm what lies before the row that the server cannot send")
+		}
+		return s.broken
+	}
 	if err := s.endCopy(confirmed); err != nil {
 		return postgres.Classify("confirm final position", err)
 	}
@@ -195,23 +201,71 @@ func (s *Stream) endCopy(confirmed wal.LSN) error {
 			return err
 		}
 	}
-	s.status.write = max(s.status.write, s.Received(), flush)
-	s.status.flush = flush
-	var final [statusSize]byte
-	s.status.encode(&final, time.Now(), true)
-	// The server handles both in order, so its own CopyDone acknowledges the status.
-	copyDone := [frameHeader]byte{0: 'c'}
-	binary.BigEndian.PutUint32(copyDone[1:], frameHeader-1)
-	if _, err := s.conn.Write(append(final[:], copyDone[:]...)); err != nil {
+	if _, err := s.conn.Write(s.final(flush)); err != nil {
 		return err
 	}
 	if err := s.discard(); err != nil {
 		return err
 	}
+	s.terminate()
+	return nil
+}
+
+// final is the last status with the end of the copy. The server handles both in order, so
+// its own CopyDone acknowledges the status.
+func (s *Stream) final(flush wal.LSN) []byte {
+	s.status.write = max(s.status.write, s.Received(), flush)
+	s.status.flush = flush
+	var final [statusSize]byte
+	s.status.encode(&final, time.Now(), true)
+	copyDone := [frameHeader]byte{0: 'c'}
+	binary.BigEndian.PutUint32(copyDone[1:], frameHeader-1)
+	return append(final[:], copyDone[:]...)
+}
+
+func (s *Stream) terminate() {
 	terminate := [frameHeader]byte{0: 'X'}
 	binary.BigEndian.PutUint32(terminate[1:], frameHeader-1)
 	_, _ = s.conn.Write(terminate[:])
-	return nil
+}
+
+// confirmReleased confirms over the connection of a server that ended the copy with an error
+// at a row. Every session ends there, at once, so that without this none would confirm what
+// lies before the row, and each would deliver it again. The copy begins once more, and ends
+// before the server decodes anything: it looks at what it is told first. Where somebody else
+// has the slot by now, the server refuses, and nothing is confirmed.
+func (s *Stream) confirmReleased(confirmed wal.LSN) error {
+	flush, err := s.status.check(confirmed)
+	if err != nil || s.status.frozen || flush <= s.status.flush {
+		return err
+	}
+	query, err := (&pgproto3.Query{String: startCommand(s.cfg.Slot, s.cfg.Publication, s.binary, len(s.cfg.Messages) > 0)}).Encode(nil)
+	if err != nil {
+		return err
+	}
+	if _, err := s.conn.Write(append(query, s.final(flush)...)); err != nil {
+		return err
+	}
+	for {
+		kind, body, ok, err := s.frames.next()
+		switch {
+		case err != nil:
+			return err
+		case !ok:
+			if _, err := s.frames.fill(); err != nil {
+				return err
+			}
+		case kind == 'c':
+			s.terminate()
+			return nil
+		case kind == 'E':
+			var e pgproto3.ErrorResponse
+			if err := e.Decode(body); err != nil {
+				return err
+			}
+			return pgconn.ErrorResponseToPgError(&e)
+		}
+	}
 }
 
 // discard reads to the server's CopyDone. What comes before it was not handed out

@@ -62,6 +62,7 @@ type Stream struct {
 	ended    bool  // the server said that the copy is over
 	broken   error // why nothing can be confirmed any more
 	cut      bool  // broken, and what is in hand is left for the next session
+	released bool  // broken by a row that the server cannot send: it let go of the slot, and the connection is good
 
 	tend, tended chan struct{} // ends, and has ended, what Run left behind; nil without
 	lost         chan struct{} // closed when that found the connection gone, or Run broke it
@@ -476,5 +477,6 @@ func (s *Stream) serverError(body []byte) error {
 		}
 	}
 	s.cut = e.SeverityUnlocalized != "ERROR"
+	s.released = !s.cut && postgres.KindOf(s.broken) == fault.KindProtocol
 	return s.broken
 }

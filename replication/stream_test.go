@@ -39,6 +39,7 @@ type fakeServer struct {
 	confirmed atomic.Uint64
 	mu        sync.Mutex
 	statuses  []said
+	queries   []string
 	copyDone  chan struct{}
 	hungUp    chan struct{}
 
@@ -104,6 +105,10 @@ func (f *fakeServer) listen() {
 			last = s
 			f.mu.Lock()
 			f.statuses = append(f.statuses, s)
+			f.mu.Unlock()
+		case head[0] == 'Q':
+			f.mu.Lock()
+			f.queries = append(f.queries, string(body[:len(body)-1]))
 			f.mu.Unlock()
 		case head[0] != 'X':
 			f.t.Errorf("client sent %q with %d bytes", head[0], len(body))

@@ -3,6 +3,7 @@ package router
 import (
 	"encoding/json"
 
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/column"
 	"github.com/cdc-relay/cdc-relay/router/jsontext"
@@ -49,7 +50,7 @@ func checkBody(row *wal.Row) error {
 			what = jsontext.ErrNotObject
 		}
 		if len(text) == 0 || text[0] != '{' || !json.Valid(text) {
-			return record.Reject(record.ReasonMapping, column.MessageBody, "the message body %v; send a JSON object with the members id, aggregateType, aggregateId, type and payload, or say in columns where they are", what)
+			return record.Reject(fault.ReasonMapping, column.MessageBody, "the message body %v; send a JSON object with the members id, aggregateType, aggregateId, type and payload, or say in columns where they are", what)
 		}
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/column"
 	"github.com/cdc-relay/cdc-relay/router/format"
@@ -110,24 +111,24 @@ func TestRoute_RejectsWithReasonAndColumn(t *testing.T) {
 		column string
 		text   string
 	}{
-		{"NULL id", Mapping{}, map[string]string{"id": null}, record.ReasonMapping, "id", "is NULL"},
-		{"NULL route", Mapping{}, map[string]string{"aggregate_type": null}, record.ReasonRoute, "aggregate_type", "is NULL"},
-		{"empty route", Mapping{}, map[string]string{"aggregate_type": ""}, record.ReasonRoute, "aggregate_type", "is empty"},
-		{"NULL route under a regex", Mapping{TopicRegex: ".*", Topic: "all"}, map[string]string{"aggregate_type": null}, record.ReasonRoute, "aggregate_type", "which topic_regex is matched against, is NULL; have every writer set it, or map columns.route"},
-		{"empty route under a regex", Mapping{TopicRegex: ".*", Topic: "all"}, map[string]string{"aggregate_type": ""}, record.ReasonRoute, "aggregate_type", "matched against, is empty"},
-		{"illegal topic", Mapping{}, map[string]string{"aggregate_type": "a b/\n\x1b[31m"}, record.ReasonRoute, "aggregate_type", `"a b/\n\x1b[31m-events"`},
-		{"dots", Mapping{Topic: "${tenant}"}, map[string]string{"tenant": ".."}, record.ReasonRoute, "tenant", "neither one dot nor two"},
-		{"long topic is shortened", Mapping{}, map[string]string{"aggregate_type": strings.Repeat("é", 200)}, record.ReasonRoute, "aggregate_type", "(407 bytes)"},
-		{"malformed timestamp", Mapping{Columns: Columns{Timestamp: "tenant"}}, nil, record.ReasonMapping, "tenant", "neither a date"},
-		{"infinite timestamp", Mapping{Columns: Columns{Timestamp: "at"}}, map[string]string{"at": "infinity"}, record.ReasonMapping, "at", "infinite"},
-		{"negative partition", Mapping{Partition: "shard"}, map[string]string{"shard": "-1"}, record.ReasonMapping, "shard", "partition"},
-		{"merged into an array", Mapping{Value: format.Merged}, map[string]string{"payload": "[1]"}, record.ReasonEncode, "payload", "no JSON object"},
-		{"merged into text", Mapping{Value: format.Merged, Columns: Columns{Payload: "tenant"}}, nil, record.ReasonEncode, "tenant", "no JSON object"},
-		{"json_string of bytes", Mapping{Value: format.JSONString, Columns: Columns{Payload: "raw"}}, nil, record.ReasonEncode, "raw", "not UTF-8"},
-		{"json_string key of bytes", Mapping{Key: format.JSONString, Columns: Columns{Key: "raw"}}, nil, record.ReasonEncode, "raw", "not UTF-8"},
-		{"pointer into text", Mapping{Columns: Columns{Key: "tenant#/a"}}, nil, record.ReasonMapping, "tenant", "is not JSON"},
-		{"headers of an array", Mapping{Columns: Columns{Headers: "extra"}}, map[string]string{"extra": "[]"}, record.ReasonMapping, "extra", "not a JSON object"},
-		{"headers of text", Mapping{Columns: Columns{Headers: "tenant"}}, nil, record.ReasonMapping, "tenant", "not JSON"},
+		{"NULL id", Mapping{}, map[string]string{"id": null}, fault.ReasonMapping, "id", "is NULL"},
+		{"NULL route", Mapping{}, map[string]string{"aggregate_type": null}, fault.ReasonRoute, "aggregate_type", "is NULL"},
+		{"empty route", Mapping{}, map[string]string{"aggregate_type": ""}, fault.ReasonRoute, "aggregate_type", "is empty"},
+		{"NULL route under a regex", Mapping{TopicRegex: ".*", Topic: "all"}, map[string]string{"aggregate_type": null}, fault.ReasonRoute, "aggregate_type", "which topic_regex is matched against, is NULL; have every writer set it, or map columns.route"},
+		{"empty route under a regex", Mapping{TopicRegex: ".*", Topic: "all"}, map[string]string{"aggregate_type": ""}, fault.ReasonRoute, "aggregate_type", "matched against, is empty"},
+		{"illegal topic", Mapping{}, map[string]string{"aggregate_type": "a b/\n\x1b[31m"}, fault.ReasonRoute, "aggregate_type", `"a b/\n\x1b[31m-events"`},
+		{"dots", Mapping{Topic: "${tenant}"}, map[string]string{"tenant": ".."}, fault.ReasonRoute, "tenant", "neither one dot nor two"},
+		{"long topic is shortened", Mapping{}, map[string]string{"aggregate_type": strings.Repeat("é", 200)}, fault.ReasonRoute, "aggregate_type", "(407 bytes)"},
+		{"malformed timestamp", Mapping{Columns: Columns{Timestamp: "tenant"}}, nil, fault.ReasonMapping, "tenant", "neither a date"},
+		{"infinite timestamp", Mapping{Columns: Columns{Timestamp: "at"}}, map[string]string{"at": "infinity"}, fault.ReasonMapping, "at", "infinite"},
+		{"negative partition", Mapping{Partition: "shard"}, map[string]string{"shard": "-1"}, fault.ReasonMapping, "shard", "partition"},
+		{"merged into an array", Mapping{Value: format.Merged}, map[string]string{"payload": "[1]"}, fault.ReasonEncode, "payload", "no JSON object"},
+		{"merged into text", Mapping{Value: format.Merged, Columns: Columns{Payload: "tenant"}}, nil, fault.ReasonEncode, "tenant", "no JSON object"},
+		{"json_string of bytes", Mapping{Value: format.JSONString, Columns: Columns{Payload: "raw"}}, nil, fault.ReasonEncode, "raw", "not UTF-8"},
+		{"json_string key of bytes", Mapping{Key: format.JSONString, Columns: Columns{Key: "raw"}}, nil, fault.ReasonEncode, "raw", "not UTF-8"},
+		{"pointer into text", Mapping{Columns: Columns{Key: "tenant#/a"}}, nil, fault.ReasonMapping, "tenant", "is not JSON"},
+		{"headers of an array", Mapping{Columns: Columns{Headers: "extra"}}, map[string]string{"extra": "[]"}, fault.ReasonMapping, "extra", "not a JSON object"},
+		{"headers of text", Mapping{Columns: Columns{Headers: "tenant"}}, nil, fault.ReasonMapping, "tenant", "not JSON"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			row := rowWith(t, c.change)
@@ -173,7 +174,7 @@ func TestRoute_NamesTheColumnThatTheTableLost(t *testing.T) {
 	for range 2 { // the second time from what is remembered
 		err := r.Route(&b, textRow(without, testID, "order", "o-1", "created", "{}"))
 		e, ok := errors.AsType[*record.RowError](err)
-		if !ok || e.Reason != record.ReasonSchema || e.Column != "tenant" || !strings.Contains(e.Error(), `no column "tenant"; it has id, aggregate_type`) {
+		if !ok || e.Reason != fault.ReasonSchema || e.Column != "tenant" || !strings.Contains(e.Error(), `no column "tenant"; it has id, aggregate_type`) {
 			t.Fatalf("error %v", err)
 		}
 	}
@@ -186,7 +187,7 @@ func TestRoute_RefusesRowsOfOtherTables(t *testing.T) {
 	rel := table(t, outboxColumns...)
 	rel.Table = -1
 	err := mustNew(t, Mapping{}).Route(&record.Buffer{}, textRow(rel))
-	if e, ok := errors.AsType[*record.RowError](err); !ok || e.Reason != record.ReasonSchema {
+	if e, ok := errors.AsType[*record.RowError](err); !ok || e.Reason != fault.ReasonSchema {
 		t.Errorf("error %v", err)
 	}
 }
@@ -203,7 +204,7 @@ func TestRoute_RefusesBinaryOfUnknownTypes(t *testing.T) {
 	}
 	row.Values[2].Kind = wal.Binary
 	err := r.Route(&record.Buffer{}, row)
-	if e, ok := errors.AsType[*record.RowError](err); !ok || e.Reason != record.ReasonSchema || e.Column != "aggregate_id" {
+	if e, ok := errors.AsType[*record.RowError](err); !ok || e.Reason != fault.ReasonSchema || e.Column != "aggregate_id" {
 		t.Errorf("error %v", err)
 	}
 	if unmapped := table(t, "id uuid", "aggregate_type text", "aggregate_id text", "event_type text", "payload json", "score numeric"); !r.BinarySafe(unmapped) {

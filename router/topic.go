@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/column"
 	"github.com/cdc-relay/cdc-relay/router/record"
@@ -58,7 +59,7 @@ func (t *topicPlan) name(b *record.Buffer, row *wal.Row, scratch *[]byte) (strin
 		return "", err
 	}
 	if err := record.CheckTopicName(name); err != nil {
-		return "", record.Reject(record.ReasonRoute, t.inputs[0].Column, "the row gives topic %s, which Kafka does not allow: a name %v; %s", record.ShowTopic(name), err, t.remedy(b, row, err))
+		return "", record.Reject(fault.ReasonRoute, t.inputs[0].Column, "the row gives topic %s, which Kafka does not allow: a name %v; %s", record.ShowTopic(name), err, t.remedy(b, row, err))
 	}
 	topic := string(name)
 	if len(key) <= maxTopicInput {
@@ -127,10 +128,10 @@ func (t *topicPlan) remedy(b *record.Buffer, row *wal.Row, illegal error) string
 }
 
 func emptyRoute(s *column.Source, null bool) error {
-	return record.Reject(record.ReasonRoute, s.Column, "%s, which the topic is made of, is %s; `${%s|default:other}` gives such rows a topic", s.Called(), s.Nothing(null), s.Spec)
+	return record.Reject(fault.ReasonRoute, s.Column, "%s, which the topic is made of, is %s; `${%s|default:other}` gives such rows a topic", s.Called(), s.Nothing(null), s.Spec)
 }
 
 // emptyMatch is emptyRoute for what topic_regex matches, before any template.
 func emptyMatch(s *column.Source, null bool) error {
-	return record.Reject(record.ReasonRoute, s.Column, "%s, which topic_regex is matched against, is %s; have every writer set it, or map columns.route to what has a value in every row", s.Called(), s.Nothing(null))
+	return record.Reject(fault.ReasonRoute, s.Column, "%s, which topic_regex is matched against, is %s; have every writer set it, or map columns.route to what has a value in every row", s.Called(), s.Nothing(null))
 }

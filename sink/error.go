@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/cdc-relay/cdc-relay/advice"
+	"github.com/cdc-relay/cdc-relay/fault"
 )
 
 // Error is a failure that concerns the brokers, with what has to happen next.
@@ -29,7 +30,7 @@ type Classified interface {
 // WhenUp tells what to do about brokers that are away, where nothing else was said.
 func WhenUp(err error) error {
 	e, ok := errors.AsType[*Error](err)
-	if !ok || e.Class != Retry || e.Reason != ReasonNetwork {
+	if !ok || e.Class != Retry || e.Reason != fault.ReasonNetwork {
 		return err
 	}
 	if _, next := advice.Split(err); next != "" {

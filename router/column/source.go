@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/cdc-relay/cdc-relay/advice"
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/jsontext"
 	"github.com/cdc-relay/cdc-relay/router/record"
@@ -113,7 +114,7 @@ func (s *Source) Text(b *record.Buffer, row *wal.Row) ([]byte, error) {
 	}
 	out, ok := s.Typ.read(b.Tail(2*len(v.Data)+40), v.Data)
 	if !ok {
-		return nil, record.Reject(record.ReasonMapping, s.Column, "column %q is not in its type's binary format; this is a defect of the relay or of what stands before the server, please report it", s.Column)
+		return nil, record.Reject(fault.ReasonMapping, s.Column, "column %q is not in its type's binary format; this is a defect of the relay or of what stands before the server, please report it", s.Column)
 	}
 	return b.Keep(out), nil
 }
@@ -121,7 +122,7 @@ func (s *Source) Text(b *record.Buffer, row *wal.Row) ([]byte, error) {
 func (s *Source) unbase64(b *record.Buffer, text []byte) ([]byte, error) {
 	out, err := base64.StdEncoding.AppendDecode(b.Tail(base64.StdEncoding.DecodedLen(len(text))), text)
 	if err != nil {
-		return nil, record.Reject(record.ReasonMapping, s.Column, "column %q does not hold base64 where the mapping points; correct what writes it, or name another preset", s.Column)
+		return nil, record.Reject(fault.ReasonMapping, s.Column, "column %q does not hold base64 where the mapping points; correct what writes it, or name another preset", s.Column)
 	}
 	return b.Keep(out), nil
 }
@@ -151,7 +152,7 @@ func (s *Source) decoded(b *record.Buffer, row *wal.Row) ([]byte, error) {
 	}
 	out, ok := unhex(b.Tail(len(v.Data)/2), v.Data)
 	if !ok {
-		return nil, record.Reject(record.ReasonMapping, s.Column, "bytea column %q is not in hex format, which the connection asks for; connect to PostgreSQL itself", s.Column)
+		return nil, record.Reject(fault.ReasonMapping, s.Column, "bytea column %q is not in hex format, which the connection asks for; connect to PostgreSQL itself", s.Column)
 	}
 	return b.Keep(out), nil
 }
@@ -164,11 +165,11 @@ func (s *Source) Fragment(b *record.Buffer, row *wal.Row) ([]byte, error) {
 		return nil, err
 	}
 	if !s.Json() && !json.Valid(text) {
-		return nil, record.Reject(record.ReasonMapping, s.Column, "column %q is not JSON, and the mapping points into it; write JSON, or leave the pointer out", s.Column)
+		return nil, record.Reject(fault.ReasonMapping, s.Column, "column %q is not JSON, and the mapping points into it; write JSON, or leave the pointer out", s.Column)
 	}
 	found, err := jsontext.Lookup(text, s.Pointer)
 	if err != nil {
-		return nil, record.Reject(record.ReasonMapping, s.Column, "column %q %v", s.Column, err)
+		return nil, record.Reject(fault.ReasonMapping, s.Column, "column %q %v", s.Column, err)
 	}
 	return found, nil
 }
@@ -181,7 +182,7 @@ func (s *Source) Unquote(b *record.Buffer, quoted []byte) ([]byte, error) {
 	}
 	out, err := jsontext.AppendUnescaped(b.Tail(len(inner)), inner)
 	if err != nil {
-		return nil, record.Reject(record.ReasonMapping, s.Column, "column %q holds a malformed JSON string; correct what writes it", s.Column)
+		return nil, record.Reject(fault.ReasonMapping, s.Column, "column %q holds a malformed JSON string; correct what writes it", s.Column)
 	}
 	return b.Keep(out), nil
 }
@@ -222,7 +223,7 @@ func (s *Source) AppendJSON(dst []byte, b *record.Buffer, row *wal.Row) ([]byte,
 
 func (s *Source) notText(err error) error {
 	if errors.Is(err, jsontext.ErrNotUTF8) {
-		return record.Reject(record.ReasonEncode, s.Column, "column %q is not UTF-8 text, which a JSON string needs; correct what writes it, or set key or value to raw", s.Column)
+		return record.Reject(fault.ReasonEncode, s.Column, "column %q is not UTF-8 text, which a JSON string needs; correct what writes it, or set key or value to raw", s.Column)
 	}
 	return err
 }

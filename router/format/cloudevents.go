@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/column"
 	"github.com/cdc-relay/cdc-relay/router/jsontext"
@@ -104,9 +105,9 @@ func (p *Content) ReadEvent(b *record.Buffer, row *wal.Row, at time.Time) error 
 	}
 	switch {
 	case !isAttribute(id):
-		return record.Reject(record.ReasonEncode, p.Id.Column, "%s, the event id, is empty or not what CloudEvents allows in an attribute; write text without control characters, or map columns.id to another column", p.Id.Called())
+		return record.Reject(fault.ReasonEncode, p.Id.Column, "%s, the event id, is empty or not what CloudEvents allows in an attribute; write text without control characters, or map columns.id to another column", p.Id.Called())
 	case !isAttribute(typ):
-		return record.Reject(record.ReasonEncode, e.Typ.Column, "%s, the event type, is %s, empty or not what CloudEvents allows in an attribute; write text without control characters, or map columns.type to another column", e.Typ.Called(), e.Typ.Null())
+		return record.Reject(fault.ReasonEncode, e.Typ.Column, "%s, the event type, is %s, empty or not what CloudEvents allows in an attribute; write text without control characters, or map columns.type to another column", e.Typ.Called(), e.Typ.Null())
 	}
 	e.add("specversion", "ce_specversion", specVersion)
 	e.add("id", "ce_id", id)

@@ -3,6 +3,7 @@ package format
 import (
 	"encoding/json"
 
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/column"
 	"github.com/cdc-relay/cdc-relay/router/jsontext"
@@ -27,9 +28,9 @@ func (p *Content) appendEventuate(dst []byte, b *record.Buffer, row *wal.Row, pa
 	case len(headers) == 0:
 		headers = []byte("{}")
 	case headers[0] != '{':
-		return dst, record.Reject(record.ReasonEncode, s.Column, "headers column %q %v, which value format %s needs; write an object of strings, or set value: raw", s.Column, jsontext.ErrNotObject, Eventuate)
+		return dst, record.Reject(fault.ReasonEncode, s.Column, "headers column %q %v, which value format %s needs; write an object of strings, or set value: raw", s.Column, jsontext.ErrNotObject, Eventuate)
 	case !s.Json() && !json.Valid(headers):
-		return dst, record.Reject(record.ReasonEncode, s.Column, "headers column %q %v, which value format %s needs; write an object of strings, or set value: raw", s.Column, jsontext.ErrNotJSON, Eventuate)
+		return dst, record.Reject(fault.ReasonEncode, s.Column, "headers column %q %v, which value format %s needs; write an object of strings, or set value: raw", s.Column, jsontext.ErrNotJSON, Eventuate)
 	}
 	dst = append(append(dst, `,"headers":`...), headers...)
 	return append(dst, '}'), nil

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/column"
 	"github.com/cdc-relay/cdc-relay/router/jsontext"
@@ -39,7 +40,7 @@ func (p *Content) AppendColumnHeaders(b *record.Buffer, row *wal.Row) error {
 		err = p.appendObject(b, text, s.Source.Json())
 	}
 	if err != nil {
-		return record.Reject(record.ReasonMapping, s.Source.Column, "headers column %q %v; correct what writes it, or map columns.headers to another column", s.Source.Column, err)
+		return record.Reject(fault.ReasonMapping, s.Source.Column, "headers column %q %v; correct what writes it, or map columns.headers to another column", s.Source.Column, err)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/column"
 	"github.com/cdc-relay/cdc-relay/router/jsontext"
@@ -53,10 +54,10 @@ func (p *Content) traceContext(b *record.Buffer, row *wal.Row) (parent, state []
 		parent, err = p.Trace.Unquote(b, text)
 		return parent, nil, err
 	default:
-		return nil, nil, record.Reject(record.ReasonMapping, p.Trace.Column, "trace column %q holds neither a string nor an object; "+wayOfTrace, p.Trace.Column)
+		return nil, nil, record.Reject(fault.ReasonMapping, p.Trace.Column, "trace column %q holds neither a string nor an object; "+wayOfTrace, p.Trace.Column)
 	}
 	if !structured && !json.Valid(text) {
-		return nil, nil, record.Reject(record.ReasonMapping, p.Trace.Column, "trace column %q %v; "+wayOfTrace, p.Trace.Column, jsontext.ErrNotJSON)
+		return nil, nil, record.Reject(fault.ReasonMapping, p.Trace.Column, "trace column %q %v; "+wayOfTrace, p.Trace.Column, jsontext.ErrNotJSON)
 	}
 	if parent, err = p.traceMember(b, text, TraceParent); err != nil {
 		return nil, nil, err
@@ -73,7 +74,7 @@ func (p *Content) traceMember(b *record.Buffer, object []byte, name string) ([]b
 		found, err = scalar(b, found)
 	}
 	if err != nil {
-		return nil, record.Reject(record.ReasonMapping, p.Trace.Column, "trace column %q %v; "+wayOfTrace, p.Trace.Column, err)
+		return nil, record.Reject(fault.ReasonMapping, p.Trace.Column, "trace column %q %v; "+wayOfTrace, p.Trace.Column, err)
 	}
 	return found, nil
 }

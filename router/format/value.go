@@ -3,6 +3,7 @@ package format
 import (
 	"encoding/json"
 
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/column"
 	"github.com/cdc-relay/cdc-relay/router/jsontext"
@@ -135,5 +136,5 @@ func (p *Content) appendMerged(dst []byte, b *record.Buffer, row *wal.Row, paylo
 }
 
 func (p *Content) notMergeable() error {
-	return record.Reject(record.ReasonEncode, p.Payload.Column, "payload column %q holds no JSON object, and value format %s adds members to one; write an object, or set value: envelope", p.Payload.Column, Merged)
+	return record.Reject(fault.ReasonEncode, p.Payload.Column, "payload column %q holds no JSON object, and value format %s adds members to one; write an object, or set value: envelope", p.Payload.Column, Merged)
 }

@@ -4,16 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-)
-
-// Reasons for which a row is rejected; the label of the metric
-// events_rejected_total and the reason a blocked relay shows.
-const (
-	ReasonSchema  = "schema"  // the table no longer has what the mapping needs
-	ReasonMapping = "mapping" // a value that the mapping needs is null or malformed
-	ReasonRoute   = "route"   // no legal topic name comes out
-	ReasonEncode  = "encode"  // the payload cannot be put into the configured format
 )
 
 // RowError is a row that the mapping cannot turn into a record. It is
@@ -71,7 +63,7 @@ var ErrBinary = errors.New("arrives in binary, and its type has no text form tha
 
 // RejectBinary is for a value of a column that ErrBinary is the cause of.
 func RejectBinary(column string) error {
-	return &rejection{reason: ReasonSchema, column: column, what: fmt.Sprintf("column %q %v", column, ErrBinary), cause: ErrBinary}
+	return &rejection{reason: fault.ReasonSchema, column: column, what: fmt.Sprintf("column %q %v", column, ErrBinary), cause: ErrBinary}
 }
 
 // Reject says why a row gives no record, for one of the reasons; an empty column
@@ -82,7 +74,7 @@ func Reject(reason, column, format string, args ...any) error {
 
 // NewRowError names the row that err rejects.
 func NewRowError(row *wal.Row, err error) *RowError {
-	e := &RowError{Reason: ReasonMapping, LSN: row.LSN, Ordinal: row.Ordinal, Err: err}
+	e := &RowError{Reason: fault.ReasonMapping, LSN: row.LSN, Ordinal: row.Ordinal, Err: err}
 	if row.Txn != nil {
 		e.Commit, _ = row.Place() // who gives the row up moves the slot behind that
 	}
@@ -92,7 +84,7 @@ func NewRowError(row *wal.Row, err error) *RowError {
 	if r, ok := errors.AsType[*rejection](err); ok {
 		e.Reason, e.Column = r.reason, r.column
 	} else if c, ok := errors.AsType[*ColumnError](err); ok {
-		e.Reason, e.Column = ReasonSchema, c.Column
+		e.Reason, e.Column = fault.ReasonSchema, c.Column
 	}
 	return e
 }

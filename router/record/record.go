@@ -1,6 +1,7 @@
 package record
 
 import (
+	"math/bits"
 	"sync"
 	"time"
 	"unsafe"
@@ -48,6 +49,10 @@ type Buffer struct {
 	headerChunks []*[headerChunk]Header
 	byteChunks   []*[byteChunk]byte
 	used         int // bytes and headers of the records, in bytes
+
+	few              bool // Reserve was told of few records: the chunks are small ones
+	fewHeadersChunks []*[fewHeaders]Header
+	fewBytesChunks   []*[fewBytes]byte
 }
 
 // What a Record and a Header take, for accounting.
@@ -60,6 +65,13 @@ const (
 	headerChunk = 256
 	byteChunk   = 16 << 10
 
+	// While the relay is caught up a buffer has one row, and during an outage thousands of
+	// such buffers wait. With the chunks of a full one each would hold 25 times what Size
+	// says.
+	fewRecords = 4
+	fewHeaders = 8
+	fewBytes   = 1 << 10
+
 	// maxKept bounds the memory for records that Reset keeps.
 	maxKept = 4 << 20
 )
@@ -67,17 +79,29 @@ const (
 var (
 	headerChunks = sync.Pool{New: func() any { return new([headerChunk]Header) }}
 	byteChunks   = sync.Pool{New: func() any { return new([byteChunk]byte) }}
+
+	fewHeadersChunks = sync.Pool{New: func() any { return new([fewHeaders]Header) }}
+	fewBytesChunks   = sync.Pool{New: func() any { return new([fewBytes]byte) }}
 )
 
 // Size is the memory, in bytes, that the records hold beside their batch.
 func (b *Buffer) Size() int { return len(b.Records)*recordSize + b.used }
 
 // Reserve makes room for n records more, so that Records grows to no more than is
-// needed.
+// needed. An empty buffer that is told of few takes less memory for them.
 func (b *Buffer) Reserve(n int) {
+	b.few = len(b.Records) == 0 && n <= fewRecords
 	if cap(b.Records)-len(b.Records) < n {
-		b.Records = append(make([]Record, 0, (len(b.Records)+n+63)&^63), b.Records...)
+		b.Records = append(make([]Record, 0, Room(len(b.Records)+n)), b.Records...)
 	}
+}
+
+// Room is the capacity of an array that is kept for other batches of n elements or fewer.
+func Room(n int) int {
+	if n <= 64 {
+		return 1 << bits.Len(uint(max(n, 1)-1))
+	}
+	return (n + 63) &^ 63
 }
 
 // Reset empties the buffer. Records taken from it before become invalid.
@@ -96,8 +120,18 @@ func (b *Buffer) Reset() {
 		byteChunks.Put(chunk)
 		b.byteChunks[i] = nil
 	}
+	for i, chunk := range b.fewHeadersChunks {
+		clear(chunk[:])
+		fewHeadersChunks.Put(chunk)
+		b.fewHeadersChunks[i] = nil
+	}
+	for i, chunk := range b.fewBytesChunks {
+		fewBytesChunks.Put(chunk)
+		b.fewBytesChunks[i] = nil
+	}
 	b.headerChunks, b.byteChunks = b.headerChunks[:0], b.byteChunks[:0]
-	b.headers, b.bytes, b.first, b.used = nil, nil, 0, 0
+	b.fewHeadersChunks, b.fewBytesChunks = b.fewHeadersChunks[:0], b.fewBytesChunks[:0]
+	b.headers, b.bytes, b.first, b.used, b.few = nil, nil, 0, 0, false
 }
 
 // Header adds one header to the record in the making.
@@ -113,11 +147,16 @@ func (b *Buffer) Header(key string, value []byte) {
 // room.
 func (b *Buffer) moreHeaders() {
 	open := b.headers[b.first:]
-	if len(open) < headerChunk/2 {
+	switch {
+	case b.few && len(open) < fewHeaders/2:
+		chunk := fewHeadersChunks.Get().(*[fewHeaders]Header)
+		b.fewHeadersChunks = append(b.fewHeadersChunks, chunk)
+		b.headers = append(chunk[:0], open...)
+	case !b.few && len(open) < headerChunk/2:
 		chunk := headerChunks.Get().(*[headerChunk]Header)
 		b.headerChunks = append(b.headerChunks, chunk)
 		b.headers = append(chunk[:0], open...)
-	} else {
+	default:
 		b.headers = append(make([]Header, 0, 4*len(open)), open...)
 	}
 	b.first = 0
@@ -141,10 +180,16 @@ func (b *Buffer) DropHeaders() {
 // Tail returns an empty slice with room for at least n bytes behind the bytes in
 // use. Append to it, then hand it to Keep, before the next call of Tail or Keep.
 func (b *Buffer) Tail(n int) []byte {
-	if n > byteChunk {
+	if n > byteChunk || b.few && n > fewBytes {
 		return make([]byte, 0, n)
 	}
-	if cap(b.bytes)-len(b.bytes) < n || b.bytes == nil {
+	switch {
+	case b.bytes != nil && cap(b.bytes)-len(b.bytes) >= n:
+	case b.few:
+		chunk := fewBytesChunks.Get().(*[fewBytes]byte)
+		b.fewBytesChunks = append(b.fewBytesChunks, chunk)
+		b.bytes = chunk[:0]
+	default:
 		chunk := byteChunks.Get().(*[byteChunk]byte)
 		b.byteChunks = append(b.byteChunks, chunk)
 		b.bytes = chunk[:0]

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	awsconfig "github.com/aws/aws-sdk-go-v2/config"
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/twmb/franz-go/pkg/sasl"
 	"github.com/twmb/franz-go/pkg/sasl/aws"
@@ -27,9 +28,9 @@ func (e *secretError) Unwrap() error { return e.err }
 // Classify says who can get the secret.
 func (e *secretError) Classify(error) *sink.Error {
 	if e.refused {
-		return &sink.Error{Class: sink.Blocked, Reason: sink.ReasonSASLSecret, Err: fmt.Errorf("%w; check kafka.sasl and kafka.oauth", e)}
+		return &sink.Error{Class: sink.Blocked, Reason: fault.ReasonSASLSecret, Err: fmt.Errorf("%w; check kafka.sasl and kafka.oauth", e)}
 	}
-	return &sink.Error{Class: sink.Retry, Reason: sink.ReasonSASLSecret, Err: e}
+	return &sink.Error{Class: sink.Retry, Reason: fault.ReasonSASLSecret, Err: e}
 }
 
 // SendsSecret says that the mechanism hands the secret itself to the broker.

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"net"
 	"time"
@@ -137,17 +138,17 @@ func (e *tlsError) Classify(error) *sink.Error {
 	case errors.As(e.err, &unverified):
 		next = "renew the broker's certificate or correct kafka.tls.ca_file"
 	case alerts(e.err, internalError):
-		return &sink.Error{Class: sink.Retry, Reason: sink.ReasonTLSHandshake, Err: fmt.Errorf("%w; see the broker's log", e)}
+		return &sink.Error{Class: sink.Retry, Reason: fault.ReasonTLSHandshake, Err: fmt.Errorf("%w; see the broker's log", e)}
 	case alerts(e.err, unrecognizedName):
 		next = "the broker has no certificate for this name: set kafka.tls.server_name to one that it has"
 	case e.lacks && remoteAlert(e.err) != nil:
 		next = "the broker wants a certificate of ours: set kafka.tls.cert_file and key_file"
 	case refusesCertificate(e.err):
-		next = "the broker refuses our certificate: check kafka.tls.cert_file and key_file, their dates, and that the broker trusts who signed it"
+		next = "the broker refuses the client certificate: check kafka.tls.cert_file and key_file, their dates, and that the broker trusts who signed it"
 	case remoteAlert(e.err) != nil:
 		next = "the broker refuses the handshake: it has to speak TLS 1.2 or later, with a cipher suite that is not broken; see its log"
 	default:
-		return &sink.Error{Class: sink.Retry, Reason: sink.ReasonTLSHandshake, Err: fmt.Errorf("%w; when the broker is up, check that it speaks TLS on this port", e)}
+		return &sink.Error{Class: sink.Retry, Reason: fault.ReasonTLSHandshake, Err: fmt.Errorf("%w; when the broker is up, check that it speaks TLS on this port", e)}
 	}
-	return &sink.Error{Class: sink.Blocked, Reason: sink.ReasonTLS, Err: fmt.Errorf("%w; %s", e, next)}
+	return &sink.Error{Class: sink.Blocked, Reason: fault.ReasonTLS, Err: fmt.Errorf("%w; %s", e, next)}
 }

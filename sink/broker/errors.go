@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cdc-relay/cdc-relay/advice"
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -21,36 +22,36 @@ type answer struct {
 
 // answers are the codes that mean something else than: send it again.
 var answers = map[int16]answer{
-	kerr.MessageTooLarge.Code:       {sink.Rejected, sink.ReasonRecordTooLarge, "raise max.message.bytes of the topic (or message.max.bytes of the brokers); a relay that is blocked by it then goes on by itself"},
-	kerr.RecordListTooLarge.Code:    {sink.Rejected, sink.ReasonRecordTooLarge, "raise segment.bytes of the topic, or lower kafka.max_message_bytes"},
-	kerr.InvalidRecord.Code:         {sink.Rejected, sink.ReasonInvalidRecord, "a compacted topic takes no record without a key: map columns.key to a column that is NOT NULL; see the broker's log for what else it checks"},
-	kerr.InvalidTimestamp.Code:      {sink.Rejected, sink.ReasonInvalidTimestamp, "the record's timestamp is outside message.timestamp.before.max.ms or .after.max.ms of the topic: raise them, or correct the column of columns.timestamp"},
-	kerr.CorruptMessage.Code:        {sink.Rejected, sink.ReasonCorruptMessage, "the broker refuses the batch; a compacted topic takes no record without a key: map columns.key to a column that is NOT NULL"},
-	kerr.InvalidTopicException.Code: {sink.Rejected, sink.ReasonInvalidTopic, "the broker refuses the topic's name: correct outbox[].topic"},
+	kerr.MessageTooLarge.Code:       {sink.Rejected, fault.ReasonRecordTooLarge, "raise max.message.bytes of the topic (or message.max.bytes of the brokers); a relay that is blocked by it then goes on by itself"},
+	kerr.RecordListTooLarge.Code:    {sink.Rejected, fault.ReasonRecordTooLarge, "raise segment.bytes of the topic, or lower kafka.max_message_bytes"},
+	kerr.InvalidRecord.Code:         {sink.Rejected, fault.ReasonInvalidRecord, "a compacted topic takes no record without a key: map columns.key to a column that is NOT NULL; see the broker's log for what else it checks"},
+	kerr.InvalidTimestamp.Code:      {sink.Rejected, fault.ReasonInvalidTimestamp, "the record's timestamp is outside message.timestamp.before.max.ms or .after.max.ms of the topic: raise them, or correct the column of columns.timestamp"},
+	kerr.CorruptMessage.Code:        {sink.Rejected, fault.ReasonCorruptMessage, "the broker refuses the batch; a compacted topic takes no record without a key: map columns.key to a column that is NOT NULL"},
+	kerr.InvalidTopicException.Code: {sink.Rejected, fault.ReasonInvalidTopic, "the broker refuses the topic's name: correct outbox[].topic"},
 
-	kerr.TopicAuthorizationFailed.Code:           {sink.Blocked, sink.ReasonTopicAuthorizationFailed, "grant the relay's principal WRITE and DESCRIBE on the topic"},
-	kerr.ClusterAuthorizationFailed.Code:         {sink.Blocked, sink.ReasonClusterAuthorizationFailed, "grant the relay's principal WRITE on the topics it sends to; before Kafka 2.8 also IDEMPOTENT_WRITE on the cluster"},
-	kerr.TransactionalIDAuthorizationFailed.Code: {sink.Blocked, sink.ReasonTransactionalIDAuthorizationFailed, "grant the relay's principal WRITE and DESCRIBE on the transactional id"},
-	kerr.UnknownTopicOrPartition.Code:            {sink.Blocked, sink.ReasonUnknownTopic, "create the topic, or set kafka.create_topics.enabled: true"},
-	kerr.PolicyViolation.Code:                    {sink.Blocked, sink.ReasonPolicyViolation, "a policy of the cluster refuses it; see the broker's log"},
-	kerr.SaslAuthenticationFailed.Code:           {sink.Blocked, sink.ReasonSASLAuthenticationFailed, "check user, secret and mechanism of kafka.sasl"},
-	kerr.UnsupportedSaslMechanism.Code:           {sink.Blocked, sink.ReasonSASLMechanismUnsupported, "set kafka.sasl.mechanism to one that the broker offers"},
-	kerr.IllegalSaslState.Code:                   {sink.Blocked, sink.ReasonSASLRefused, "the broker does not expect SASL on this port; use its SASL listener, or remove kafka.sasl"},
-	kerr.DelegationTokenAuthorizationFailed.Code: {sink.Blocked, sink.ReasonSASLAuthenticationFailed, "check user, secret and mechanism of kafka.sasl"},
-	kerr.UnsupportedForMessageFormat.Code:        {sink.Blocked, sink.ReasonMessageFormatUnsupported, "the topic's message format is too old for idempotent producers; raise message.format.version"},
-	kerr.UnsupportedVersion.Code:                 {sink.Blocked, sink.ReasonBrokerTooOld, "the relay needs Kafka 2.1 or later: update the brokers"},
-	kerr.UnsupportedCompressionType.Code:         {sink.Blocked, sink.ReasonCompressionUnsupported, "set kafka.compression to a codec that the broker takes"},
-	kerr.InvalidRequiredAcks.Code:                {sink.Blocked, sink.ReasonAcksRefused, "the broker refuses acks=all, without which nothing is safe: see its log"},
+	kerr.TopicAuthorizationFailed.Code:           {sink.Blocked, fault.ReasonTopicAuthorizationFailed, "grant the relay's principal WRITE and DESCRIBE on the topic"},
+	kerr.ClusterAuthorizationFailed.Code:         {sink.Blocked, fault.ReasonClusterAuthorizationFailed, "grant the relay's principal WRITE on the topics it sends to; before Kafka 2.8 also IDEMPOTENT_WRITE on the cluster"},
+	kerr.TransactionalIDAuthorizationFailed.Code: {sink.Blocked, fault.ReasonTransactionalIDAuthorizationFailed, "grant the relay's principal WRITE and DESCRIBE on the transactional id"},
+	kerr.UnknownTopicOrPartition.Code:            {sink.Blocked, fault.ReasonUnknownTopic, "create the topic, or set kafka.create_topics.enabled: true"},
+	kerr.PolicyViolation.Code:                    {sink.Blocked, fault.ReasonPolicyViolation, "a policy of the cluster refuses it; see the broker's log"},
+	kerr.SaslAuthenticationFailed.Code:           {sink.Blocked, fault.ReasonSASLAuthenticationFailed, "check user, secret and mechanism of kafka.sasl"},
+	kerr.UnsupportedSaslMechanism.Code:           {sink.Blocked, fault.ReasonSASLMechanismUnsupported, "set kafka.sasl.mechanism to one that the broker offers"},
+	kerr.IllegalSaslState.Code:                   {sink.Blocked, fault.ReasonSASLRefused, "the broker does not expect SASL on this port; use its SASL listener, or remove kafka.sasl"},
+	kerr.DelegationTokenAuthorizationFailed.Code: {sink.Blocked, fault.ReasonSASLAuthenticationFailed, "check user, secret and mechanism of kafka.sasl"},
+	kerr.UnsupportedForMessageFormat.Code:        {sink.Blocked, fault.ReasonMessageFormatUnsupported, "the topic's message format is too old for idempotent producers; raise message.format.version"},
+	kerr.UnsupportedVersion.Code:                 {sink.Blocked, fault.ReasonBrokerTooOld, "the relay needs Kafka 2.1 or later: update the brokers"},
+	kerr.UnsupportedCompressionType.Code:         {sink.Blocked, fault.ReasonCompressionUnsupported, "set kafka.compression to a codec that the broker takes"},
+	kerr.InvalidRequiredAcks.Code:                {sink.Blocked, fault.ReasonAcksRefused, "the broker refuses acks=all, without which nothing is safe: see its log"},
 
 	// The topic was deleted and made again. The sink repairs its client, so that
 	// the next try finds the new topic, or none: then it is unknown_topic.
-	kerr.UnknownTopicID.Code: {sink.Retry, sink.ReasonTopicRecreated, "the topic was deleted, and perhaps made again; the next try goes to the one there is now"},
+	kerr.UnknownTopicID.Code: {sink.Retry, fault.ReasonTopicRecreated, "the topic was deleted, and perhaps made again; the next try goes to the one there is now"},
 
-	kerr.OutOfOrderSequenceNumber.Code: {sink.Retry, sink.ReasonOutOfOrderSequenceNumber, ""},
-	kerr.UnknownProducerID.Code:        {sink.Retry, sink.ReasonUnknownProducerID, ""},
-	kerr.InvalidProducerEpoch.Code:     {sink.Retry, sink.ReasonInvalidProducerEpoch, ""},
-	kerr.InvalidProducerIDMapping.Code: {sink.Retry, sink.ReasonInvalidProducerIDMapping, ""},
-	kerr.UnknownServerError.Code:       {sink.Retry, sink.ReasonUnknownServerError, ""},
+	kerr.OutOfOrderSequenceNumber.Code: {sink.Retry, fault.ReasonOutOfOrderSequenceNumber, ""},
+	kerr.UnknownProducerID.Code:        {sink.Retry, fault.ReasonUnknownProducerID, ""},
+	kerr.InvalidProducerEpoch.Code:     {sink.Retry, fault.ReasonInvalidProducerEpoch, ""},
+	kerr.InvalidProducerIDMapping.Code: {sink.Retry, fault.ReasonInvalidProducerIDMapping, ""},
+	kerr.UnknownServerError.Code:       {sink.Retry, fault.ReasonUnknownServerError, ""},
 }
 
 // Classify names an error of the client or of the connection to a broker.
@@ -59,9 +60,9 @@ func Classify(err error) *sink.Error {
 	var own sink.Classified
 	switch {
 	case errors.Is(err, sink.ErrClosed), errors.Is(err, kgo.ErrClientClosed):
-		return &sink.Error{Class: sink.Retry, Reason: sink.ReasonClosed, Err: err}
+		return &sink.Error{Class: sink.Retry, Reason: fault.ReasonClosed, Err: err}
 	case errors.Is(err, sink.ErrHalted):
-		return &sink.Error{Class: sink.Retry, Reason: sink.ReasonHeldBack, Err: err}
+		return &sink.Error{Class: sink.Retry, Reason: fault.ReasonHeldBack, Err: err}
 	case errors.As(err, &own):
 		return own.Classify(err)
 	case errors.As(err, &code):
@@ -80,7 +81,7 @@ func answered(code *kerr.Error, err error) *sink.Error {
 	case code.Retriable:
 		return &sink.Error{Class: sink.Retry, Reason: strings.ToLower(code.Message), Err: err}
 	}
-	return &sink.Error{Class: sink.Blocked, Reason: sink.ReasonKafkaError, Err: advice.Give(err, "see the broker's log")}
+	return &sink.Error{Class: sink.Blocked, Reason: fault.ReasonKafkaError, Err: advice.Give(err, "see the broker's log")}
 }
 
 func classifyNetwork(err error) *sink.Error {
@@ -88,17 +89,17 @@ func classifyNetwork(err error) *sink.Error {
 	var refused *refusedError
 	switch {
 	case errors.As(err, &refused):
-		return &sink.Error{Class: sink.Retry, Reason: sink.ReasonSASLInterrupted, Err: err}
+		return &sink.Error{Class: sink.Retry, Reason: fault.ReasonSASLInterrupted, Err: err}
 	case strings.Contains(err.Error(), "tls alert record"): // the client's words, it has no type for it
-		return &sink.Error{Class: sink.Blocked, Reason: sink.ReasonTLS, Err: fmt.Errorf("%w; the broker speaks TLS on this port: set kafka.tls.enabled", err)}
+		return &sink.Error{Class: sink.Blocked, Reason: fault.ReasonTLS, Err: fmt.Errorf("%w; the broker speaks TLS on this port: set kafka.tls.enabled", err)}
 	case strings.Contains(err.Error(), "invalid large response size"), strings.Contains(err.Error(), "invalid negative response size"): // nor for these
-		return &sink.Error{Class: sink.Blocked, Reason: sink.ReasonKafkaError, Err: advice.Give(err, "something other than Kafka answers there: correct kafka.brokers")}
+		return &sink.Error{Class: sink.Blocked, Reason: fault.ReasonKafkaError, Err: advice.Give(err, "something other than Kafka answers there: correct kafka.brokers")}
 	case errors.As(err, &eof): // brokers hang up on who does not authenticate, and when they stop
-		return &sink.Error{Class: sink.Retry, Reason: sink.ReasonNetwork, Err: advice.Give(err, "if the brokers run, set kafka.sasl or kafka.tls as the listener needs it")}
+		return &sink.Error{Class: sink.Retry, Reason: fault.ReasonNetwork, Err: advice.Give(err, "if the brokers run, set kafka.sasl or kafka.tls as the listener needs it")}
 	case kgo.IsRetryableBrokerErr(err), errors.Is(err, context.DeadlineExceeded), isNetwork(err):
-		return &sink.Error{Class: sink.Retry, Reason: sink.ReasonNetwork, Err: err}
+		return &sink.Error{Class: sink.Retry, Reason: fault.ReasonNetwork, Err: err}
 	}
-	return &sink.Error{Class: sink.Blocked, Reason: sink.ReasonKafkaError, Err: err}
+	return &sink.Error{Class: sink.Blocked, Reason: fault.ReasonKafkaError, Err: err}
 }
 
 func isNetwork(err error) bool {

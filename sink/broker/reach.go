@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/advice"
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/peer"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -106,7 +107,7 @@ type refusedError struct {
 }
 
 func (e *refusedError) Error() string {
-	return fmt.Sprintf("broker %s closed the connection while we authenticated (%v); check user, secret and mechanism of kafka.sasl", e.broker, e.err)
+	return fmt.Sprintf("broker %s closed the connection during authentication (%v); check user, secret and mechanism of kafka.sasl", e.broker, e.err)
 }
 
 func (e *refusedError) Unwrap() error { return e.err }
@@ -126,7 +127,7 @@ func (r *Reach) Ready(ctx context.Context, client *kgo.Client, brokers []string)
 		return nil
 	}
 	if other != "" {
-		return &sink.Error{Class: sink.Blocked, Reason: sink.ReasonKafkaError,
+		return &sink.Error{Class: sink.Blocked, Reason: fault.ReasonKafkaError,
 			Err: advice.Give(fmt.Errorf("connect to kafka %v: %s", brokers, other), "a Kafka broker is expected there: correct kafka.brokers")}
 	}
 	var refused *refusedError

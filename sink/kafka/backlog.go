@@ -17,7 +17,7 @@ const (
 
 // gathered are the Sends of a backlog that the client was not given yet.
 //
-// The client does not linger, so that a record at the tip leaves at once, and with it what
+// franz-go does not linger, so that a record is sent at once while the relay is caught up, and with it what
 // came while the requests before it were answered. In a backlog a quick broker answers
 // between two reads of the stream, and a batch would hold a few records: 18 where 130 come
 // together when all Sends of some milliseconds are given to the client in one go.

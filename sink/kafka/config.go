@@ -15,7 +15,7 @@ type Config struct {
 	broker.Connection
 
 	Compression     string        // none, gzip, snappy (default), lz4, zstd
-	Linger          time.Duration // 0: hardly any at the tip, and batches fill in a backlog
+	Linger          time.Duration // 0: none while the relay is caught up, up to 15 ms in a backlog
 	MaxMessageBytes int           // largest record, as the broker counts it, and largest batch; default 1 MiB
 
 	CreateTopics topics.Creation

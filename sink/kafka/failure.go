@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -21,7 +22,7 @@ func (overtakenError) Error() string {
 
 // Classify has the record sent again.
 func (overtakenError) Classify(found error) *sink.Error {
-	return &sink.Error{Class: sink.Retry, Reason: sink.ReasonOvertaken, Err: found}
+	return &sink.Error{Class: sink.Retry, Reason: fault.ReasonOvertaken, Err: found}
 }
 
 // noPartitionError is a record whose explicit partition the topic does not have.
@@ -33,7 +34,7 @@ func (e *noPartitionError) Error() string {
 
 // Classify rejects the record.
 func (e *noPartitionError) Classify(found error) *sink.Error {
-	return &sink.Error{Class: sink.Rejected, Reason: sink.ReasonInvalidPartition, Err: found}
+	return &sink.Error{Class: sink.Rejected, Reason: fault.ReasonInvalidPartition, Err: found}
 }
 
 // sizeError is a record that is over the limit of the configuration.
@@ -45,7 +46,7 @@ func (e *sizeError) Error() string {
 
 // Classify rejects the record.
 func (e *sizeError) Classify(found error) *sink.Error {
-	return &sink.Error{Class: sink.Rejected, Reason: sink.ReasonRecordTooLarge, Err: found}
+	return &sink.Error{Class: sink.Rejected, Reason: fault.ReasonRecordTooLarge, Err: found}
 }
 
 // interruptedError is the end of the caller's patience.
@@ -58,7 +59,7 @@ func (e *interruptedError) Unwrap() error { return e.err }
 
 // Classify has the record sent again.
 func (e *interruptedError) Classify(found error) *sink.Error {
-	return &sink.Error{Class: sink.Retry, Reason: sink.ReasonInterrupted, Err: found}
+	return &sink.Error{Class: sink.Retry, Reason: fault.ReasonInterrupted, Err: found}
 }
 
 func interrupted(ctx context.Context) error { return &interruptedError{context.Cause(ctx)} }
@@ -72,13 +73,13 @@ func innocent(err error) bool {
 // Failure puts the cause of one record's failure into words.
 func (k *Sink) Failure(topic string, err error) sink.Failure {
 	if errors.Is(err, sink.ErrHalted) {
-		return sink.Failure{Class: sink.Retry, Reason: sink.ReasonHeldBack, Err: sink.ErrHalted}
+		return sink.Failure{Class: sink.Retry, Reason: fault.ReasonHeldBack, Err: sink.ErrHalted}
 	}
 	if errors.Is(err, sink.ErrClosed) {
-		return sink.Failure{Class: sink.Retry, Reason: sink.ReasonClosed, Err: sink.ErrClosed}
+		return sink.Failure{Class: sink.Retry, Reason: fault.ReasonClosed, Err: sink.ErrClosed}
 	}
 	e := broker.Classify(err)
-	if e.Reason == sink.ReasonUnknownTopic && k.topics.IsEnabled() {
+	if e.Reason == fault.ReasonUnknownTopic && k.topics.IsEnabled() {
 		e = k.topics.Missing(topic, err)
 	}
 	return sink.Failure{Class: e.Class, Reason: e.Reason, Err: fmt.Errorf("produce to topic %q: %w", topic, e.Err)}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
@@ -26,7 +27,7 @@ func (e *timeError) Error() string {
 
 // Classify rejects the record.
 func (e *timeError) Classify(found error) *sink.Error {
-	return &sink.Error{Class: sink.Rejected, Reason: sink.ReasonInvalidTimestamp, Err: found}
+	return &sink.Error{Class: sink.Rejected, Reason: fault.ReasonInvalidTimestamp, Err: found}
 }
 
 // Fit is the size of a record in a batch of its own, or why the client cannot send it: it

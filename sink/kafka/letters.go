@@ -6,12 +6,10 @@ import (
 	"strings"
 
 	"github.com/cdc-relay/cdc-relay/advice"
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/twmb/franz-go/pkg/kadm"
 )
-
-// ReasonDeadLetterTopic is that of a dead-letter topic which does not keep every letter.
-const ReasonDeadLetterTopic = "dead_letter_topic"
 
 // checkLetters wants the dead-letter topic to keep every record. Letters of one key, and
 // the markers behind them, share it, so a compacted topic loses rows that count as set
@@ -31,7 +29,7 @@ func (k *Sink) checkLetters(ctx context.Context) error {
 	}
 	for _, c := range config.Configs {
 		if policy := c.MaybeValue(); c.Key == "cleanup.policy" && strings.Contains(policy, "compact") {
-			return &sink.Error{Class: sink.Blocked, Reason: ReasonDeadLetterTopic, Err: advice.Give(
+			return &sink.Error{Class: sink.Blocked, Reason: fault.ReasonDeadLetterTopic, Err: advice.Give(
 				fmt.Errorf("dead-letter topic %q has cleanup.policy=%s: of several letters with one key only the last would stay", topic, policy),
 				fmt.Sprintf("set it to delete: kafka-configs.sh --alter --topic %s --add-config cleanup.policy=delete,retention.ms=-1", topic))}
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/cdc-relay/cdc-relay/sink/kafka"
@@ -33,7 +34,7 @@ func TestReady_WantsEveryDeadLetterKept(t *testing.T) {
 		}
 		err = k.Ready(t.Context())
 		var refused *sink.Error
-		if got := errors.As(err, &refused) && refused.Class == sink.Blocked && refused.Reason == kafka.ReasonDeadLetterTopic; got != want || !want && err != nil {
+		if got := errors.As(err, &refused) && refused.Class == sink.Blocked && refused.Reason == fault.ReasonDeadLetterTopic; got != want || !want && err != nil {
 			t.Errorf("topic %q: %v", topic, err)
 		}
 		_ = k.Close(t.Context())

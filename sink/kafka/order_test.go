@@ -66,7 +66,7 @@ func TestKafka_NothingOvertakesWhateverIsRefused(t *testing.T) {
 			k := open(t, c, nil)
 			random := rand.New(rand.NewPCG(1, uint64(partitions)))
 			rounds, each := 60, 2000
-			if kafka.UnderRace {
+			if kafka.UnderRace || testing.Short() {
 				rounds = 20
 			}
 			for round := range rounds {

@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/twmb/franz-go/pkg/kerr"
 )
@@ -29,7 +29,7 @@ func (k *Sink) noteRepair(topic string, err error) {
 		k.broken.missing = with(k.broken.missing, topic)
 	case errors.Is(err, kerr.UnknownTopicID):
 		k.broken.recreated = with(k.broken.recreated, topic)
-	case errors.Is(err, kerr.ClusterAuthorizationFailed), errors.Is(err, kerr.UnknownServerError), broker.Classify(err).Reason == sink.ReasonKafkaError:
+	case errors.Is(err, kerr.ClusterAuthorizationFailed), errors.Is(err, kerr.UnknownServerError), broker.Classify(err).Reason == fault.ReasonKafkaError:
 		// A refused InitProducerID stays with the client for ever.
 		k.broken.replace = true
 	default:

@@ -50,7 +50,7 @@ func (k *Sink) newInFlightBatch(ctx context.Context, records []record.Record, do
 	f.ctx, f.records, f.done, f.size, f.fits = ctx, records, done, 0, len(records)
 	f.left.Store(int32(len(records)) + 1)
 	if cap(f.kafka) < len(records) {
-		n := (len(records) + 63) &^ 63
+		n := record.Room(len(records))
 		f.kafka, f.contexts = make([]kgo.Record, n), make([]recordContext, n)
 		for i := range f.contexts {
 			f.contexts[i].batch, f.contexts[i].index = f, int32(i)

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
@@ -135,7 +136,7 @@ func (k *Sink) Reachable() error {
 	if err == nil {
 		return nil
 	}
-	if e := broker.Classify(err); e.Class == sink.Blocked && e.Reason != sink.ReasonKafkaError {
+	if e := broker.Classify(err); e.Class == sink.Blocked && e.Reason != fault.ReasonKafkaError {
 		return e
 	}
 	return err
@@ -145,7 +146,7 @@ func (k *Sink) Reachable() error {
 // dead-letter topic. The error is a *Error.
 func (k *Sink) Ready(ctx context.Context) error {
 	if k.closed.Load() {
-		return &sink.Error{Class: sink.Retry, Reason: sink.ReasonClosed, Err: sink.ErrClosed}
+		return &sink.Error{Class: sink.Retry, Reason: fault.ReasonClosed, Err: sink.ErrClosed}
 	}
 	if err := k.reach.Ready(ctx, k.client.Load().Client, k.cfg.Brokers); err != nil {
 		return err

@@ -28,7 +28,7 @@ func TestKafkaTLS_ARefusedCertificateIsNamed(t *testing.T) {
 			says string
 		}{
 			{"none where one is wanted", tls.RequireAnyClientCert, nil, "set kafka.tls.cert_file and key_file"},
-			{"of somebody else", tls.RequireAndVerifyClientCert, []tls.Certificate{stranger}, "refuses our certificate"},
+			{"of somebody else", tls.RequireAndVerifyClientCert, []tls.Certificate{stranger}, "refuses the client certificate"},
 		} {
 			t.Run(name+", "+c.name, func(t *testing.T) {
 				brokers := cluster(t, kfake.TLS(&tls.Config{

@@ -35,7 +35,7 @@ func newTransactionBatch(records []record.Record, done func(error)) *transaction
 func (p *transactionBatch) fill(now time.Time) []kgo.Record {
 	p.kafka = kafkaRecords.Get().(*[]kgo.Record)
 	if cap(*p.kafka) < len(p.records) {
-		*p.kafka = make([]kgo.Record, (len(p.records)+63)&^63)
+		*p.kafka = make([]kgo.Record, record.Room(len(p.records)))
 	}
 	out := (*p.kafka)[:len(p.records)]
 	*p.kafka = out

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/advice"
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
@@ -58,18 +59,18 @@ func isAny(err error, of []error) bool {
 func (t *Sink) classify(err error, age time.Duration) *sink.Error {
 	switch {
 	case isAny(err, fencing) && age < t.cfg.Timeout:
-		return &sink.Error{Class: sink.Blocked, Reason: sink.ReasonFenced, Err: advice.Give(err, "another relay streams from a slot of the same name and cluster: stop one of them, or give them slots of their own")}
+		return &sink.Error{Class: sink.Blocked, Reason: fault.ReasonFenced, Err: advice.Give(err, "another relay streams from a slot of the same name and cluster: stop one of them, or give them slots of their own")}
 	case isAny(err, fencing), isAny(err, ended):
-		return &sink.Error{Class: sink.Retry, Reason: sink.ReasonTransactionEnded, Err: advice.Give(err, "the brokers gave the transaction up")}
+		return &sink.Error{Class: sink.Retry, Reason: fault.ReasonTransactionEnded, Err: advice.Give(err, "the brokers gave the transaction up")}
 	}
 	if errors.Is(err, errNotSealed) {
-		return &sink.Error{Class: sink.Retry, Reason: sink.ReasonHeldBack, Err: err}
+		return &sink.Error{Class: sink.Retry, Reason: fault.ReasonHeldBack, Err: err}
 	}
 	if _, ok := errors.AsType[*commitError](err); ok {
-		if e := broker.Classify(errors.Unwrap(err)); e.Class == sink.Blocked && e.Reason != sink.ReasonKafkaError {
+		if e := broker.Classify(errors.Unwrap(err)); e.Class == sink.Blocked && e.Reason != fault.ReasonKafkaError {
 			return e
 		}
-		return &sink.Error{Class: sink.Retry, Reason: sink.ReasonCommitUnknown, Err: advice.Give(err, "the checkpoint topic says what became of it")}
+		return &sink.Error{Class: sink.Retry, Reason: fault.ReasonCommitUnknown, Err: advice.Give(err, "the checkpoint topic says what became of it")}
 	}
 	if own, ok := errors.AsType[*checkpointError](err); ok {
 		e := broker.Classify(own.err)
@@ -77,9 +78,9 @@ func (t *Sink) classify(err error, age time.Duration) *sink.Error {
 		case errors.Is(own.err, kerr.TopicAuthorizationFailed):
 			return &sink.Error{Class: sink.Blocked, Reason: e.Reason, Err: advice.Give(err, "grant the relay's principal READ, WRITE and DESCRIBE on the checkpoint topic: "+topics.GrantCheckpoints(own.topic))}
 		case errors.Is(own.err, kerr.UnknownTopicOrPartition):
-			return &sink.Error{Class: sink.Blocked, Reason: sink.ReasonCheckpointTopic, Err: advice.Give(err, "run `cdc-relay setup`")}
+			return &sink.Error{Class: sink.Blocked, Reason: fault.ReasonCheckpointTopic, Err: advice.Give(err, "run `cdc-relay setup`")}
 		case e.Class == sink.Rejected:
-			return &sink.Error{Class: sink.Blocked, Reason: sink.ReasonCheckpointRefused, Err: advice.Give(err, "the topic has to take records of 1 KiB")}
+			return &sink.Error{Class: sink.Blocked, Reason: fault.ReasonCheckpointRefused, Err: advice.Give(err, "the topic has to take records of 1 KiB")}
 		}
 		return &sink.Error{Class: e.Class, Reason: e.Reason, Err: err}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/advice"
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/auth"
@@ -281,7 +282,7 @@ func TestTransactional_WaitsForAnotherSlotsOpenTransaction(t *testing.T) {
 			t.Fatalf("opened at %q, while what is committed cannot be read", value)
 		}
 		own, _ := errors.AsType[*sink.Error](err)
-		if own != nil && own.Reason == sink.ReasonCheckpointHidden && own.Class == sink.Retry && strings.Contains(err.Error(), "open transaction") {
+		if own != nil && own.Reason == fault.ReasonCheckpointHidden && own.Class == sink.Retry && strings.Contains(err.Error(), "open transaction") {
 			break
 		}
 		if patience > guardTime {

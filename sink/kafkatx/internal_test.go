@@ -3,10 +3,13 @@ package kafkatx
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/cdc-relay/cdc-relay/sink/kafka"
 	"github.com/cdc-relay/cdc-relay/test/defaults"
@@ -86,5 +89,36 @@ func TestTransactionalConfig_CommentsStateTheDefaults(t *testing.T) {
 	defer func() { _ = k.Close(t.Context()) }()
 	if n := defaults.Compare(t, "sink.go", "Config", k.cfg, nil); n < 3 {
 		t.Errorf("%d comments name a default", n)
+	}
+}
+
+// A busy database beside a quiet outbox moves the position all the time, also while the
+// producer session waits for brokers that are away.
+func TestProducerSession_KeepsOnePositionOfThoseThatWait(t *testing.T) {
+	s := &Sink{session: newProducerSession(nil, nil, sink.Holder{})} // its goroutine takes nothing
+	const marks = 1000
+	s.SetPosition(sink.Position{Value: []byte("open")})
+	for i := range marks {
+		s.SetPosition(sink.Position{Value: []byte(strconv.Itoa(i)), Whole: true, Now: i == 7})
+	}
+	s.Send(t.Context(), make([]record.Record, 1), func(error) {})
+	s.SetPosition(sink.Position{Value: []byte("behind"), Whole: true})
+	s.SetPosition(sink.Position{Value: []byte("divided")})
+	var got []string
+	for _, step := range s.session.take() {
+		switch {
+		case step.batch != nil:
+			got = append(got, "records")
+		case step.position.Now:
+			got = append(got, string(step.position.Value)+", now")
+		default:
+			got = append(got, string(step.position.Value))
+		}
+	}
+	// A position inside a source transaction takes no other's place: what was counted of the
+	// transaction before ends with that.
+	want := []string{strconv.Itoa(marks-1) + ", now", "records", "behind", "divided"}
+	if !slices.Equal(got, want) {
+		t.Errorf("the session has to do %q, want %q", got, want)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/advice"
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/kafka"
@@ -32,15 +33,15 @@ func (t *Sink) Open(ctx context.Context, h sink.Holder) ([]byte, error) {
 	t.mu.Unlock()
 	if last != nil {
 		if err := last.end(ctx, sink.ErrHalted); err != nil {
-			return nil, &sink.Error{Class: sink.Retry, Reason: sink.ReasonClosed, Err: err}
+			return nil, &sink.Error{Class: sink.Retry, Reason: fault.ReasonClosed, Err: err}
 		}
 	}
 	if closed {
-		return nil, &sink.Error{Class: sink.Retry, Reason: sink.ReasonClosed, Err: sink.ErrClosed}
+		return nil, &sink.Error{Class: sink.Retry, Reason: fault.ReasonClosed, Err: sink.ErrClosed}
 	}
 	client, err := t.connect(h.ID)
 	if err != nil {
-		return nil, &sink.Error{Class: sink.Blocked, Reason: sink.ReasonKafkaError, Err: err}
+		return nil, &sink.Error{Class: sink.Blocked, Reason: fault.ReasonKafkaError, Err: err}
 	}
 	value, err := t.takeOver(ctx, client, h)
 	if err != nil {
@@ -52,7 +53,7 @@ func (t *Sink) Open(ctx context.Context, h sink.Holder) ([]byte, error) {
 	defer t.mu.Unlock()
 	if t.closed {
 		client.Close()
-		return nil, &sink.Error{Class: sink.Retry, Reason: sink.ReasonClosed, Err: sink.ErrClosed}
+		return nil, &sink.Error{Class: sink.Retry, Reason: fault.ReasonClosed, Err: sink.ErrClosed}
 	}
 	t.session = n
 	go n.run()
@@ -92,7 +93,7 @@ func (t *Sink) opening(ctx context.Context, id string, err error) error {
 		return e
 	}
 	if errors.Is(err, kerr.InvalidTransactionTimeout) {
-		return &sink.Error{Class: sink.Blocked, Reason: sink.ReasonTransactionTimeoutRefused, Err: advice.Give(fmt.Errorf("open transactional producer: %w", err), fmt.Sprintf("raise transaction.max.timeout.ms of the brokers to %s or more", t.cfg.Timeout))}
+		return &sink.Error{Class: sink.Blocked, Reason: fault.ReasonTransactionTimeoutRefused, Err: advice.Give(fmt.Errorf("open transactional producer: %w", err), fmt.Sprintf("raise transaction.max.timeout.ms of the brokers to %s or more", t.cfg.Timeout))}
 	}
 	e := t.classify(err, 0)
 	err = fmt.Errorf("open transactional producer %q: %w", id, e.Err)
@@ -176,7 +177,7 @@ func (t *Sink) FindRejected(ctx context.Context, id string, records []record.Rec
 	t.mu.Unlock()
 	if last != nil {
 		if err := last.end(ctx, sink.ErrHalted); err != nil {
-			return nil, &sink.Error{Class: sink.Retry, Reason: sink.ReasonClosed, Err: err}
+			return nil, &sink.Error{Class: sink.Retry, Reason: fault.ReasonClosed, Err: err}
 		}
 	}
 	c := &bisection{t: t, id: id, rejected: make(map[int]sink.Failure)}
@@ -259,7 +260,7 @@ func (c *bisection) try(ctx context.Context, records []record.Record) (*sink.Fai
 		}
 		client, err := c.t.connect(c.id)
 		if err != nil {
-			return nil, &sink.Error{Class: sink.Blocked, Reason: sink.ReasonKafkaError, Err: err}
+			return nil, &sink.Error{Class: sink.Blocked, Reason: fault.ReasonKafkaError, Err: err}
 		}
 		c.client = client
 		if err := c.t.fence(ctx, client); err != nil {

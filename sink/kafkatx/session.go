@@ -68,12 +68,29 @@ func (n *producerSession) put(s step) error {
 		return n.dead
 	}
 	s.seals = n.seals
-	n.queue = append(n.queue, s)
+	if !n.supersedes(&s) {
+		n.queue = append(n.queue, s)
+	}
 	select {
 	case n.wake <- struct{}{}:
 	default:
 	}
 	return nil
+}
+
+// supersedes puts a position into the place of the one that waits right before it. So a busy
+// database beside a quiet outbox costs no memory, however long the brokers are away.
+func (n *producerSession) supersedes(s *step) bool {
+	if len(n.queue) == 0 || s.position == nil || !s.position.Whole {
+		return false
+	}
+	last := &n.queue[len(n.queue)-1]
+	if last.position == nil {
+		return false
+	}
+	s.position.Now = s.position.Now || last.position.Now
+	*last = *s
+	return true
 }
 
 func (n *producerSession) take() []step {

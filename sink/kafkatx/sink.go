@@ -131,8 +131,8 @@ func (t *Sink) Send(_ context.Context, records []record.Record, done func(error)
 	}
 }
 
-// Mark says where the stream is behind everything that was sent.
-func (t *Sink) Mark(m sink.Position) { _ = t.put(step{position: &m}) }
+// SetPosition gives the position that the stream has behind everything that was sent.
+func (t *Sink) SetPosition(m sink.Position) { _ = t.put(step{position: &m}) }
 
 // Seal ends the transaction at the last position, even inside a source transaction: the
 // caller cannot go on before something is committed. DivideBytes spares it that.

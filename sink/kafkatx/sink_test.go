@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
@@ -99,7 +100,7 @@ func (x *exactly) send(mark int, whole bool, values ...string) chan error {
 }
 
 func (x *exactly) mark(mark int, whole, now bool) {
-	x.Mark(sink.Position{Value: fmt.Appendf(nil, "%d", mark), Whole: whole, Now: now, Committed: func() { x.marked.Store(int64(mark)) }})
+	x.SetPosition(sink.Position{Value: fmt.Appendf(nil, "%d", mark), Whole: whole, Now: now, Committed: func() { x.marked.Store(int64(mark)) }})
 }
 
 func (x *exactly) endings() []sink.Ending {
@@ -211,7 +212,7 @@ func TestTransactional_DividesOneWhenItsOwnerCannotGoOn(t *testing.T) {
 	}
 	select {
 	case err := <-open: // it may have been on its way still, and was refused then
-		wantFailure(t, &failures(t, err)[0], sink.Blocked, sink.ReasonFenced)
+		wantFailure(t, &failures(t, err)[0], sink.Blocked, fault.ReasonFenced)
 	default:
 	}
 }
@@ -388,11 +389,11 @@ func TestTransactional_ANewHolderShutsOutTheOld(t *testing.T) {
 	last := old.send(3, true, "late")
 	// The brokers refuse whichever comes first; the other is held back behind it.
 	failed := append(failures(t, awaitDone(t, zombie)), failures(t, awaitDone(t, last))...)
-	refused := slices.IndexFunc(failed, func(f sink.Failure) bool { return f.Reason == sink.ReasonFenced })
+	refused := slices.IndexFunc(failed, func(f sink.Failure) bool { return f.Reason == fault.ReasonFenced })
 	if len(failed) != 2 || refused < 0 {
 		t.Fatalf("failures %v, want both records and one for being fenced", failed)
 	}
-	wantFailure(t, &failed[refused], sink.Blocked, sink.ReasonFenced, "another relay")
+	wantFailure(t, &failed[refused], sink.Blocked, fault.ReasonFenced, "another relay")
 	if err := awaitDone(t, next.send(2, true, "b")); err != nil {
 		t.Fatal(err)
 	}
@@ -429,7 +430,7 @@ func TestTransactional_TheCheckpointDecidesAboutAnUnknownCommit(t *testing.T) {
 				t.Fatalf("outcome %v, checkpoint %q, delivered %q", err, checkpoint, got)
 			}
 			if err != nil {
-				wantFailure(t, &failures(t, err)[0], sink.Retry, sink.ReasonCommitUnknown, "checkpoint topic")
+				wantFailure(t, &failures(t, err)[0], sink.Retry, fault.ReasonCommitUnknown, "checkpoint topic")
 				if ends := x.endings(); !slices.Equal(ends, []sink.Ending{sink.Unknown}) {
 					t.Errorf("ended as %v", ends)
 				}
@@ -583,7 +584,7 @@ func TestTransactional_WantsItsTopicAsItMustBe(t *testing.T) {
 		x := transactional(t, brokers, func(cfg *kafkatx.Config) { cfg.CheckpointTopic = topic })
 		err := x.Ready(ctx)
 		var e *sink.Error
-		if !errors.As(err, &e) || e.Class != sink.Blocked || e.Reason != sink.ReasonCheckpointTopic || !strings.Contains(err.Error(), c.mentions) {
+		if !errors.As(err, &e) || e.Class != sink.Blocked || e.Reason != fault.ReasonCheckpointTopic || !strings.Contains(err.Error(), c.mentions) {
 			t.Errorf("topic %s: %v", topic, err)
 		}
 		missing, err := topics.EnsureCheckpointTopic(ctx, broker.Connection{Brokers: brokers.ListenAddrs()}, topics.Creation{}, topic, false)

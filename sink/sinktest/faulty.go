@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 )
@@ -43,7 +44,7 @@ func NewFaulty(seed uint64, faults Faults) *Faulty {
 		case p < faults.Fail+faults.Blocked:
 			return Fail(sink.Blocked, "topic_authorization_failed", errFault)
 		case p < faults.Fail+faults.Blocked+faults.Lost:
-			v := Fail(sink.Retry, sink.ReasonNetwork, errFault)
+			v := Fail(sink.Retry, fault.ReasonNetwork, errFault)
 			v.Durable = true
 			return v
 		}

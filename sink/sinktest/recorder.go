@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
@@ -222,7 +223,7 @@ func (r *Recorder) Send(ctx context.Context, records []record.Record, done func(
 	}
 	if r.halted {
 		r.mu.Unlock()
-		done(failAll(records, sink.ErrHalted, sink.ReasonHeldBack))
+		done(failAll(records, sink.ErrHalted, fault.ReasonHeldBack))
 		return
 	}
 	f := &flight{records: records, done: done, due: true}
@@ -337,7 +338,7 @@ func (r *Recorder) try(f *flight) (failed bool) {
 func (r *Recorder) halt() []*flight {
 	r.halted = true
 	r.halts++
-	return r.failWaiting(sink.ErrHalted, sink.ReasonHeldBack)
+	return r.failWaiting(sink.ErrHalted, fault.ReasonHeldBack)
 }
 
 func (r *Recorder) failWaiting(err error, reason string) []*flight {

@@ -307,7 +307,7 @@ func (c *checker) checkIdempotence() {
 		c.ok("kafka.idempotence", "idempotent producing is allowed")
 	case errors.Is(err, kerr.ClusterAuthorizationFailed):
 		c.fail("kafka.idempotence", "grant WRITE on the topics; before Kafka 2.8 also IDEMPOTENT_WRITE on the cluster: "+c.command("kafka-acls.sh", "--add --allow-principal User:… --cluster --operation IdempotentWrite"),
-			"the brokers refuse us an idempotent producer: %v", err)
+			"the brokers refuse an idempotent producer: %v", err)
 	default:
 		c.fail("kafka.idempotence", "see the broker's log; the relay needs Kafka 2.1 or later", "no producer id: %v", err)
 	}

@@ -35,7 +35,7 @@ func CheckCheckpoints(ctx context.Context, at broker.Connection, topic, idPrefix
 		c.fail(check, next, "%s", seen)
 		return c.findings
 	}
-	c.ok(check, "topic %s has one partition and is compacted, as far as we may see", topic)
+	c.ok(check, "topic %s has one partition and is compacted, as far as the brokers show its settings", topic)
 	c.checkpointRights(topic)
 	if idPrefix == "" {
 		return c.findings
@@ -55,11 +55,11 @@ func (c *checker) checkpointRights(topic string) {
 	may := func(op kmsg.ACLOperation) bool { return allowed&(1<<op) != 0 }
 	switch {
 	case allowed == math.MinInt32, !may(kmsg.ACLOperationDescribe):
-		c.ok(check, "topic %s: the brokers do not tell what we may do", topic)
+		c.ok(check, "topic %s: the brokers do not list the rights of the relay's principal", topic)
 	case !may(kmsg.ACLOperationRead), !may(kmsg.ACLOperationWrite):
 		c.fail(check, GrantCheckpoints(topic),
-			"topic %s: we may not both read and write it", topic)
+			"topic %s: the relay's principal may not both read and write it", topic)
 	default:
-		c.ok(check, "topic %s: we may read and write", topic)
+		c.ok(check, "topic %s: the relay's principal may read and write it", topic)
 	}
 }

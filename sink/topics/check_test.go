@@ -100,7 +100,7 @@ func TestCheck_FindsNothingOnAHealthyCluster(t *testing.T) {
 	wantFinding(t, list, "kafka.max_message_bytes", advice.OK, "1000 bytes")
 	for _, topic := range []string{"orders", "payments"} {
 		wantFinding(t, list, "topic", advice.OK, topic, "2 partitions with 3 replicas")
-		wantFinding(t, list, "topic.acl", advice.OK, topic, "we may write")
+		wantFinding(t, list, "topic.acl", advice.OK, topic, "may write to it")
 		wantFinding(t, list, "topic.replicas", advice.OK, topic, "2 of 3")
 		wantFinding(t, list, "topic.max_message_bytes", advice.OK, topic)
 	}
@@ -258,7 +258,7 @@ func TestCheck_RightsOfARealBroker(t *testing.T) {
 	cfg := topics.CheckConfig{Connection: broker.Connection{Brokers: []string{brokers.Apache.SASLAddr()}, SASL: auth.SASL{
 		Mechanism: auth.Plain, Username: sandbox.ApacheUser, Password: func(context.Context) (string, error) { return sandbox.ApachePassword, nil },
 	}}}
-	wantFinding(t, topics.Check(t.Context(), cfg, expecting(topic)), "topic.acl", advice.OK, "we may write")
+	wantFinding(t, topics.Check(t.Context(), cfg, expecting(topic)), "topic.acl", advice.OK, "may write to it")
 
 	builder := kadm.NewACLs().Topics(topic).ResourcePatternType(kadm.ACLPatternLiteral).
 		Operations(kadm.OpDescribe).Allow("User:" + sandbox.ApacheUser)
@@ -268,7 +268,7 @@ func TestCheck_RightsOfARealBroker(t *testing.T) {
 	guard := t.Context()
 	for guard.Err() == nil { // an ACL takes a moment to reach the authorizer
 		list := topics.Check(t.Context(), cfg, expecting(topic))
-		if strings.Contains(findings(list), "we may not write") {
+		if strings.Contains(findings(list), "may not write") {
 			wantFinding(t, list, "topic.acl", advice.Fail, "--operation Write")
 			return
 		}
@@ -394,5 +394,5 @@ func TestCheck_TooFewReplicasInSync(t *testing.T) {
 	})
 	list := topics.Check(t.Context(), topics.CheckConfig{Connection: broker.Connection{Brokers: c.ListenAddrs()}}, expecting("orders"))
 	wantFinding(t, list, "topic.replicas", advice.Fail, "1 replica in sync")
-	wantFinding(t, list, "topic.acl", advice.OK, "do not tell")
+	wantFinding(t, list, "topic.acl", advice.OK, "do not list")
 }

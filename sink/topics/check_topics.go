@@ -38,7 +38,7 @@ func (c *checker) checkTopics() {
 		case errors.Is(err, kerr.UnknownTopicOrPartition):
 			missing = append(missing, name)
 		case errors.Is(err, kerr.TopicAuthorizationFailed):
-			c.fail("topic.acl", c.grantTopic(name), "topic %s: we may not even see whether it exists", name)
+			c.fail("topic.acl", c.grantTopic(name), "topic %s: the relay's principal may not DESCRIBE it, so nothing is known about it", name)
 		default:
 			c.fail("topic", "see the broker's log", "topic %s: %v", name, err)
 		}
@@ -99,15 +99,15 @@ func (c *checker) checkRights(name string, allowed int32) {
 	may := func(op kmsg.ACLOperation) bool { return allowed&(1<<op) != 0 }
 	switch {
 	case allowed == math.MinInt32, !may(kmsg.ACLOperationDescribe):
-		c.ok("topic.acl", "topic %s: the brokers do not tell what we may do", name)
+		c.ok("topic.acl", "topic %s: the brokers do not list the rights of the relay's principal", name)
 	case may(kmsg.ACLOperationWrite):
-		c.ok("topic.acl", "topic %s: we may write", name)
+		c.ok("topic.acl", "topic %s: the relay's principal may write to it", name)
 	default:
-		c.fail("topic.acl", c.grantTopic(name), "topic %s: we may not write to it", name)
+		c.fail("topic.acl", c.grantTopic(name), "topic %s: the relay's principal may not write to it", name)
 	}
 	if c.expected.topics[name].read && may(kmsg.ACLOperationDescribe) && !may(kmsg.ACLOperationRead) {
 		c.fail("topic.acl", c.command("kafka-acls.sh", "--add --allow-principal User:… --operation Read --topic %s", name),
-			"topic %s: we may not read it, and relay.park_key needs to", name)
+			"topic %s: the relay's principal may not read it, which relay.park_key needs", name)
 	}
 }
 
@@ -157,7 +157,7 @@ func (c *checker) checkMissing(names []string) {
 		case refusal == nil:
 			c.ok("topic", "topic %s does not exist; it will be made at its first record", name)
 		case errors.Is(refusal, kerr.TopicAuthorizationFailed), errors.Is(refusal, kerr.ClusterAuthorizationFailed):
-			c.fail("topic.acl", "grant CREATE on the topic, or make it by hand", "topic %s does not exist, and we may not make it: %v", name, refusal)
+			c.fail("topic.acl", "grant CREATE on the topic, or make it by hand", "topic %s does not exist, and the relay's principal may not create it: %v", name, refusal)
 		default:
 			c.fail("topic", "correct kafka.create_topics, or make the topic by hand", "topic %s does not exist, and the brokers would not make it: %v", name, refusal)
 		}

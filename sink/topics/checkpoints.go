@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/advice"
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -19,7 +20,7 @@ import (
 // one order. The error is a *Error.
 func VerifyCheckpointTopic(ctx context.Context, admin *kadm.Client, topic string) error {
 	refuse := func(format string, args ...any) error {
-		return &sink.Error{Class: sink.Blocked, Reason: sink.ReasonCheckpointTopic, Err: fmt.Errorf("checkpoint topic %q "+format, append([]any{topic}, args...)...)}
+		return &sink.Error{Class: sink.Blocked, Reason: fault.ReasonCheckpointTopic, Err: fmt.Errorf("checkpoint topic %q "+format, append([]any{topic}, args...)...)}
 	}
 	found, err := admin.ListTopics(ctx, topic)
 	switch {
@@ -60,7 +61,7 @@ func VerifyCheckpointTopic(ctx context.Context, admin *kadm.Client, topic string
 
 // checkpointRefusal is a right on the checkpoint topic that is missing.
 func checkpointRefusal(topic string, err error) *sink.Error {
-	return &sink.Error{Class: sink.Blocked, Reason: sink.ReasonTopicAuthorizationFailed, Err: advice.Give(fmt.Errorf("checkpoint topic %q: %w", topic, err), "grant the relay's principal READ, WRITE and DESCRIBE on it: "+GrantCheckpoints(topic))}
+	return &sink.Error{Class: sink.Blocked, Reason: fault.ReasonTopicAuthorizationFailed, Err: advice.Give(fmt.Errorf("checkpoint topic %q: %w", topic, err), "grant the relay's principal READ, WRITE and DESCRIBE on it: "+GrantCheckpoints(topic))}
 }
 
 // EnsureCheckpointTopic makes the checkpoint topic unless there is one that will do,
@@ -154,7 +155,7 @@ func scanCheckpoints(ctx context.Context, at broker.Connection, topic, key strin
 	for {
 		fetches := client.PollFetches(ctx)
 		if ctx.Err() != nil {
-			return nil, false, &sink.Error{Class: sink.Retry, Reason: sink.ReasonCheckpointHidden, Err: fmt.Errorf("read checkpoint topic %q: %w before offset %d; the open transaction of another relay that died hides what follows, until the brokers end it after %s",
+			return nil, false, &sink.Error{Class: sink.Retry, Reason: fault.ReasonCheckpointHidden, Err: fmt.Errorf("read checkpoint topic %q: %w before offset %d; the open transaction of another relay that died hides what follows, until the brokers end it after %s",
 				topic, context.Cause(ctx), end, timeout)}
 		}
 		for _, e := range fetches.Errors() {

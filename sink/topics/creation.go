@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/advice"
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/rs/zerolog"
@@ -100,7 +101,7 @@ func (c *Creator) Repair(ctx context.Context, client *kgo.Client, missing, delet
 func (c *Creator) lookAt(ctx context.Context, client *kgo.Client, names []string) {
 	found, err := kadm.NewClient(client).ListTopics(ctx, names...)
 	if err != nil {
-		c.log.Warn().Err(err).Strs("topics", names).Msg("topics were deleted; could not ask whether they were made again")
+		c.log.Warn().Err(err).Strs("topics", names).Msg("topics were deleted; cannot find out whether they were created again")
 		return
 	}
 	for _, topic := range names {
@@ -152,13 +153,13 @@ func (c *Creator) Missing(topic string, err error) *sink.Error {
 	refused := c.refused[topic]
 	c.mu.Unlock()
 	if refused == nil {
-		return &sink.Error{Class: sink.Retry, Reason: sink.ReasonUnknownTopic, Err: advice.Give(err, "the topic is being created")}
+		return &sink.Error{Class: sink.Retry, Reason: fault.ReasonUnknownTopic, Err: advice.Give(err, "the topic is being created")}
 	}
 	next := "create it by hand"
 	if errors.Is(refused, kerr.TopicAuthorizationFailed) || errors.Is(refused, kerr.ClusterAuthorizationFailed) {
 		next = "grant the relay's principal CREATE on the topic, or create it by hand"
 	}
-	return &sink.Error{Class: sink.Blocked, Reason: sink.ReasonUnknownTopic, Err: advice.Give(fmt.Errorf("create the missing topic: %w", refused), next)}
+	return &sink.Error{Class: sink.Blocked, Reason: fault.ReasonUnknownTopic, Err: advice.Give(fmt.Errorf("create the missing topic: %w", refused), next)}
 }
 
 // EnsureTopic makes a topic that is to keep every record, unless there is one of

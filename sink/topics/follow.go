@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/advice"
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
@@ -51,10 +52,20 @@ const followWait = 200 * time.Millisecond
 // NewFollower connects to nothing yet; Run and CatchUp do. The principal needs READ
 // and DESCRIBE on the topic.
 func NewFollower(at broker.Connection, topic string, log zerolog.Logger) *Follower {
+	return newFollower(at, topic, log, kgo.ReadCommitted())
+}
+
+// FollowUncommitted is NewFollower for a topic that has nothing of interest in transactions:
+// those of others, open or aborted, hide nothing.
+func FollowUncommitted(at broker.Connection, topic string, log zerolog.Logger) *Follower {
+	return newFollower(at, topic, log, kgo.ReadUncommitted())
+}
+
+func newFollower(at broker.Connection, topic string, log zerolog.Logger, isolation kgo.IsolationLevel) *Follower {
 	return &Follower{
 		topic: topic, log: log, next: make(map[int32]int64), moved: make(chan struct{}),
 		open: sync.OnceValues(func() (*kgo.Client, error) {
-			return at.Consumer(kgo.ConsumeTopics(topic), kgo.FetchMaxWait(followWait))
+			return at.Consumer(kgo.ConsumeTopics(topic), kgo.FetchMaxWait(followWait), kgo.FetchIsolationLevel(isolation))
 		}),
 	}
 }
@@ -110,7 +121,7 @@ func (f *Follower) madeAgain(ctx context.Context, client *kgo.Client) bool {
 
 // anew begins with the topic that is there now.
 func (f *Follower) anew(client *kgo.Client, visit func(*Message)) {
-	f.log.Error().Str("topic", f.topic).Msg("topic was deleted and made again; reading the new one. What the old one held is gone")
+	f.log.Error().Str("topic", f.topic).Msg("topic was deleted and created again; reading the new one. The records of the old one are gone")
 	client.PurgeTopicsFromConsuming(f.topic)
 	visit(nil)
 	f.mu.Lock()
@@ -154,7 +165,7 @@ func newMessage(r *kgo.Record) *Message {
 func (f *Follower) CatchUp(ctx context.Context, all bool) error {
 	client, err := f.open()
 	if err != nil {
-		return &sink.Error{Class: sink.Blocked, Reason: sink.ReasonKafkaError, Err: err}
+		return &sink.Error{Class: sink.Blocked, Reason: fault.ReasonKafkaError, Err: err}
 	}
 	ends, err := topicEnds(ctx, client, f.topic, all)
 	if err != nil {
@@ -193,7 +204,7 @@ func (f *Follower) late(client *kgo.Client, ends map[int32]int64, cause error) e
 	defer f.mu.Unlock()
 	for partition, end := range ends {
 		if next := f.next[partition]; next < end && next >= committed[partition] {
-			return &sink.Error{Class: sink.Retry, Reason: sink.ReasonLettersHidden, Err: advice.Give(
+			return &sink.Error{Class: sink.Retry, Reason: fault.ReasonLettersHidden, Err: advice.Give(
 				fmt.Errorf("read topic %q: offsets %d to %d of partition %d lie behind a Kafka transaction that is not over, and may hold letters of this relay", f.topic, next, end-1, partition),
 				"it ends by itself with its transaction.timeout.ms at the latest; `kafka-transactions.sh find-hanging` names one that does not")}
 		}
@@ -206,7 +217,7 @@ func (f *Follower) late(client *kgo.Client, ends map[int32]int64, cause error) e
 // letters; so the controller is asked before.
 func (f *Follower) missing(ctx context.Context, client *kgo.Client, err error) error {
 	e := readError(f.topic, err)
-	if e.Reason != sink.ReasonUnknownTopic {
+	if e.Reason != fault.ReasonUnknownTopic {
 		return e
 	}
 	made, refused := kadm.NewClient(client).ValidateCreateTopics(ctx, 1, -1, nil, f.topic)
@@ -214,7 +225,7 @@ func (f *Follower) missing(ctx context.Context, client *kgo.Client, err error) e
 		refused = made[f.topic].Err
 	}
 	if errors.Is(refused, kerr.TopicAlreadyExists) {
-		return &sink.Error{Class: sink.Retry, Reason: sink.ReasonMetadataStale, Err: fmt.Errorf("read topic %q: the controller has it, and a broker does not know it yet", f.topic)}
+		return &sink.Error{Class: sink.Retry, Reason: fault.ReasonMetadataStale, Err: fmt.Errorf("read topic %q: the controller has it, and a broker does not know it yet", f.topic)}
 	}
 	e.Err = advice.Give(e.Err, "`cdc-relay setup` makes it, if it is the dead-letter topic")
 	return e
@@ -376,7 +387,7 @@ func unreadable(ctx context.Context, client *kgo.Client, topic kadm.TopicDetail,
 
 func readError(topic string, err error) *sink.Error {
 	if errors.Is(err, kgo.ErrClientClosed) {
-		return &sink.Error{Class: sink.Retry, Reason: sink.ReasonClosed, Err: sink.ErrClosed}
+		return &sink.Error{Class: sink.Retry, Reason: fault.ReasonClosed, Err: sink.ErrClosed}
 	}
 	e := broker.Classify(err)
 	reason := e.Err

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
@@ -86,7 +87,7 @@ func TestFollower_WaitsForWhatATransactionHides(t *testing.T) {
 			short, over := context.WithTimeout(ctx, 500*time.Millisecond)
 			defer over()
 			var hidden *sink.Error
-			if err := f.CatchUp(short, true); !errors.As(err, &hidden) || hidden.Reason != sink.ReasonLettersHidden || hidden.Class != sink.Retry {
+			if err := f.CatchUp(short, true); !errors.As(err, &hidden) || hidden.Reason != fault.ReasonLettersHidden || hidden.Class != sink.Retry {
 				t.Errorf("with all, while the transaction is open: %v", err)
 			}
 			if got := seen(); !slices.Equal(got, []string{"early"}) {
@@ -134,7 +135,7 @@ func TestFollower_AsksTheControllerBeforeATopicCountsAsMissing(t *testing.T) {
 		}
 		return resp, nil, true
 	})
-	for topic, want := range map[string]string{"letters": sink.ReasonMetadataStale, "others": "unknown_topic"} {
+	for topic, want := range map[string]string{"letters": fault.ReasonMetadataStale, "others": "unknown_topic"} {
 		f := topics.NewFollower(broker.Connection{Brokers: c.ListenAddrs()}, topic, zerolog.Nop())
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		var found *sink.Error

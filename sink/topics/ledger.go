@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cdc-relay/cdc-relay/advice"
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -94,7 +95,7 @@ func (l *Ledger) replay(ctx context.Context, isolation kgo.IsolationLevel, visit
 	for next < end {
 		fetches := reader.PollFetches(ctx)
 		if ctx.Err() != nil && isolation == kgo.ReadCommitted() {
-			return &sink.Error{Class: sink.Retry, Reason: sink.ReasonCheckpointHidden, Err: advice.Give(
+			return &sink.Error{Class: sink.Retry, Reason: fault.ReasonCheckpointHidden, Err: advice.Give(
 				fmt.Errorf("read checkpoint topic %q: %w at offset %d of %d: an open transaction hides what follows", l.topic, context.Cause(ctx), next, end),
 				"wait until the brokers end it, at its timeout at the latest, and try again")}
 		}
@@ -180,7 +181,7 @@ func (l *Ledger) failure(what string, err error) error {
 	}
 	e := broker.Classify(err)
 	if errors.Is(err, context.Canceled) {
-		e = &sink.Error{Class: sink.Retry, Reason: sink.ReasonInterrupted, Err: err}
+		e = &sink.Error{Class: sink.Retry, Reason: fault.ReasonInterrupted, Err: err}
 	}
 	class := e.Class
 	if class == sink.Rejected { // there is nobody to set this record aside

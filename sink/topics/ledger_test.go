@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
@@ -68,7 +69,7 @@ func TestLedger_SaysWhatIsMissing(t *testing.T) {
 	defer l.Close()
 	_, err = l.Read(t.Context(), "")
 	e, _ := errors.AsType[*sink.Error](err)
-	if e == nil || e.Class != sink.Blocked || e.Reason != sink.ReasonCheckpointTopic {
+	if e == nil || e.Class != sink.Blocked || e.Reason != fault.ReasonCheckpointTopic {
 		t.Fatalf("without the topic: %v", err)
 	}
 }
@@ -174,7 +175,7 @@ func TestLedger_CommittedWaitsForOpenTransactions(t *testing.T) {
 	defer cancel()
 	if value, err := l.Committed(ctx, "k"); err == nil {
 		t.Errorf("%q is not the newest that is committed", value)
-	} else if e, ok := errors.AsType[*sink.Error](err); !ok || e.Reason != sink.ReasonCheckpointHidden {
+	} else if e, ok := errors.AsType[*sink.Error](err); !ok || e.Reason != fault.ReasonCheckpointHidden {
 		t.Errorf("behind an open transaction: %v", err)
 	}
 	end(open, kgo.TryAbort)
