@@ -74,7 +74,7 @@ func Listen(cfg Config, log zerolog.Logger) (*Server, error) {
 	if err != nil {
 		return nil, &ListenError{Address: cfg.Listen, Err: err}
 	}
-	log.Info().Str("listen", listener.Addr().String()).Msg("HTTP is up")
+	log.Info().Str("listen", listener.Addr().String()).Msg("HTTP server listening")
 	return &Server{listener: listener, log: log}, nil
 }
 

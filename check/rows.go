@@ -11,6 +11,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/explain"
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/cdc-relay/cdc-relay/postgres/preflight"
@@ -40,8 +41,8 @@ func inBinary(ctx context.Context, cfg postgres.Config, routes *router.Router, t
 	return true
 }
 
-// fate is what becomes of a row that is rejected, and how much that matters.
-func fate(on relay.OnReject) (string, advice.Level) {
+// onReject says where relay.on_reject leaves a rejected row, and how serious that is.
+func onReject(on relay.OnReject) (string, advice.Level) {
 	switch on {
 	case relay.DeadLetterOnReject:
 		return "goes to the dead letters", advice.Warn
@@ -79,7 +80,7 @@ func (d *doctor) tables(ctx context.Context, tables []preflight.CheckedTable) {
 		d.add("table.mapping", advice.Fail, "correct the configuration", "%v", err)
 		return
 	}
-	d.expected.Rejected(fate(d.settings.OnReject))
+	d.expected.Rejected(onReject(d.settings.OnReject))
 	d.inText = !inBinary(ctx, d.settings.Replication, routes, tables)
 	for i, table := range tables {
 		if table.Relation == nil {
@@ -160,7 +161,7 @@ func (d *doctor) rows(ctx context.Context, i int, table preflight.CheckedTable, 
 		if err := routes.Route(&buf, row); err != nil {
 			t.rejected++
 			refused, ok := errors.AsType[*record.RowError](err)
-			t.rejections[rejectedRows{explain.Rejection(err), ok && refused.Reason == record.ReasonSchema}]++
+			t.rejections[rejectedRows{explain.Rejection(err), ok && refused.Reason == fault.ReasonSchema}]++
 			continue
 		}
 		if len(buf.Records) == 0 {
@@ -198,7 +199,7 @@ func (d *doctor) outcome(table preflight.CheckedTable, t *trial) {
 		if r.schema {
 			on = relay.StopOnReject
 		}
-		becomes, level := fate(on)
+		becomes, level := onReject(on)
 		d.add("table.rows", level, "correct the mapping, or what writes such rows: each of them "+becomes,
 			"%s: %d of %s would be rejected: %s", table.Table, t.rejections[r], newestRows(t.rows), r.cause)
 	}

@@ -228,6 +228,10 @@ func setText(v reflect.Value, k key, text string) error {
 		d, err := parseDuration(text)
 		v.SetInt(int64(d))
 		return err
+	case ageType:
+		a, err := parseAge(text)
+		v.SetInt(int64(a))
+		return err
 	case sizeType:
 		s, err := parseSize(text)
 		v.SetInt(int64(s))
@@ -269,6 +273,8 @@ func form(k key) string {
 		return strings.Join(k.enum, ", ")
 	case k.typ == durationType:
 		return durationForm
+	case k.typ == ageType:
+		return ageForm
 	case k.typ == sizeType:
 		return sizeForm
 	case k.typ == textsType:

@@ -190,6 +190,14 @@ var wrongTexts = map[string][]string{
 	"outbox.value_fields":            {"x", "{a: [b]}", "{a: b}"},
 	"kafka.oauth.extensions":         {"x", "{a: [b]}", "{a: b}"},
 	"kafka.create_topics.config":     {"x", "{a: [b]}"},
+	"outbox.retention.keep":          {"0", "7", "-1d", "0d", "59m", "soon", "1d2", "99999999d", "1h0.5s"},
+	"outbox.retention.by":            {`""`, "sent_at"},
+	"outbox.retention.where":         {"sent", "'true) or (true'"},
+	"outbox.retention.archive_table": {"archive"},
+	"maintenance.url":                {"http://shop", "postgres://relay@localhost/shop?sslmode=maybe", "postgres://relay@localhost/shop"},
+	"maintenance.password":           {"secret"},
+	"maintenance.password_file":      {"/no/such/file"},
+	"maintenance.also_wait_for":      {"other", "[Bad]", "{a: b}"},
 }
 
 // wrongValues are what the type of a key refuses, or wrongTexts.

@@ -27,6 +27,7 @@ func (l *loader) check() {
 	l.checkShards()
 	l.checkKafka()
 	l.checkRelay()
+	l.checkRetention()
 	l.checkHTTP()
 	l.checkRouter()
 }
@@ -114,25 +115,34 @@ func (l *loader) checkURL() {
 		}
 		return
 	}
-	parts, ok := p.URL.parse()
+	parts, ok := l.checkDSN("postgres.url", p.URL)
 	if !ok {
-		l.refuse("postgres.url", "is neither a libpq URL (postgres://user@host:5432/database?sslmode=verify-full) nor a keyword string (host=… dbname=…); in a URL write %%40 for @, %%2F for / and %%3F for ? in user and password")
 		return
-	}
-	if parts.sslmode != "" && !slices.Contains(sslModes, parts.sslmode) {
-		l.refuse("postgres.url", "sslmode %q is not allowed; allowed: %s", parts.sslmode, strings.Join(sslModes, ", "))
-		return
-	}
-	warnings, err := postgres.CheckURL(postgres.Config{URL: string(p.URL), Insecure: p.Insecure})
-	if err != nil {
-		l.refuse("postgres.url", "%v", err)
-	}
-	for _, text := range warnings {
-		l.warn("postgres.url: %s", text)
 	}
 	if parts.hasPassword && (p.Password != "" || p.PasswordFile != "" || len(p.PasswordCommand) > 0 || l.cfg.IAM()) {
 		l.warn("postgres.url: its password is not used, because another one is configured")
 	}
+}
+
+// checkDSN refuses text that pgx cannot parse as a URL or as keywords and values.
+func (l *loader) checkDSN(path string, url dsn) (parts dsnParts, ok bool) {
+	parts, ok = url.parse()
+	if !ok {
+		l.refuse(path, "is neither a libpq URL (postgres://user@host:5432/database?sslmode=verify-full) nor a keyword string (host=… dbname=…); in a URL write %%40 for @, %%2F for / and %%3F for ? in user and password")
+		return parts, false
+	}
+	if parts.sslmode != "" && !slices.Contains(sslModes, parts.sslmode) {
+		l.refuse(path, "sslmode %q is not allowed; allowed: %s", parts.sslmode, strings.Join(sslModes, ", "))
+		return parts, false
+	}
+	warnings, err := postgres.CheckURL(postgres.Config{URL: string(url), Insecure: l.cfg.settings.Postgres.Insecure})
+	if err != nil {
+		l.refuse(path, "%v", err)
+	}
+	for _, text := range warnings {
+		l.warn("%s: %s", path, text)
+	}
+	return parts, true
 }
 
 // checkSecret wants at most one source, and a file that can be read now.

@@ -48,7 +48,7 @@ func (l *loader) loadEnvironment() {
 			continue
 		}
 		if !injected.MatchString(name) {
-			l.warn("environment variable %s is no setting and is ignored; %s", name, didYouMeanVariable(name, known))
+			l.warn("environment variable %s is not a setting and is ignored; %s", name, didYouMeanVariable(name, known))
 		}
 	}
 }

@@ -75,7 +75,7 @@ func (l *loader) warnOfPreset(name string, p pair) {
 		value = fmt.Sprint(t.value.Bool())
 	}
 	if value != p.Value {
-		l.warn("%s: %s (%v) wins over %s of preset %s; leave the key out to have the preset's", p.Name, quote(value), l.cfg.origins[p.Name], p.Value, name)
+		l.warn("%s: %s (%v) overrides %s of preset %s; remove the key to use the preset's value", p.Name, quote(value), l.cfg.origins[p.Name], p.Value, name)
 	}
 }
 

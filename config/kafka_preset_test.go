@@ -71,7 +71,7 @@ func TestKafkaPreset_GivesWayToWhatIsSet(t *testing.T) {
 	if k.Compression != "zstd" || k.SASL.Mechanism != auth.OAuthBearer || k.SASL.Username != "" || k.TLS == nil {
 		t.Errorf("%+v", k)
 	}
-	if len(cfg.Warnings) != 1 || !strings.Contains(cfg.Warnings[0], "kafka.sasl.mechanism: oauthbearer (from f:9) wins over plain of preset event-hubs") {
+	if len(cfg.Warnings) != 1 || !strings.Contains(cfg.Warnings[0], "kafka.sasl.mechanism: oauthbearer (from f:9) overrides plain of preset event-hubs") {
 		t.Errorf("warnings: %q", cfg.Warnings)
 	}
 	// A preset from the environment fills the file's gaps just the same.

@@ -22,6 +22,7 @@ var (
 	secretType        = reflect.TypeFor[secret]()
 	dsnType           = reflect.TypeFor[dsn]()
 	durationType      = reflect.TypeFor[duration]()
+	ageType           = reflect.TypeFor[age]()
 	sizeType          = reflect.TypeFor[size]()
 	templateType      = reflect.TypeFor[template]()
 	pairsType         = reflect.TypeFor[pairs]()

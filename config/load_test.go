@@ -305,8 +305,8 @@ func TestLoad_WarnsAndGoesOn(t *testing.T) {
 	}, complete...)
 	got := load(t, Options{Environ: env}).Warnings
 	want := []string{
-		"environment variable CDC_RELAY_POSTGERS_URL is no setting and is ignored; did you mean CDC_RELAY_POSTGRES_URL?",
-		"environment variable CDC_RELAY_ODD is no setting and is ignored; settings are CDC_RELAY_ and the path of a key, as in CDC_RELAY_POSTGRES_URL",
+		"environment variable CDC_RELAY_POSTGERS_URL is not a setting and is ignored; did you mean CDC_RELAY_POSTGRES_URL?",
+		"environment variable CDC_RELAY_ODD is not a setting and is ignored; settings are CDC_RELAY_ and the path of a key, as in CDC_RELAY_POSTGRES_URL",
 		"http.listen: :8080 can be reached from other machines and http.token_file is not set: anybody there may read metrics and status",
 	}
 	if !reflect.DeepEqual(got, want) {
@@ -335,8 +335,8 @@ func TestLoad_WarnsBesideTheErrors(t *testing.T) {
 	}
 	got := strings.Join(errs.Warnings, "\n")
 	for _, want := range []string{
-		"CDC_RELAY_KAFKA_BROKER is no setting and is ignored; did you mean CDC_RELAY_KAFKA_BROKERS?",
-		"CDC_RELAY_POSTGRESS_URL is no setting and is ignored; did you mean CDC_RELAY_POSTGRES_URL?",
+		"CDC_RELAY_KAFKA_BROKER is not a setting and is ignored; did you mean CDC_RELAY_KAFKA_BROKERS?",
+		"CDC_RELAY_POSTGRESS_URL is not a setting and is ignored; did you mean CDC_RELAY_POSTGRES_URL?",
 		"no configuration file was found: there is no cdc-relay.yaml in this directory and no /etc/cdc-relay/config.yaml; name one with --config FILE or CDC_RELAY_CONFIG",
 	} {
 		if !strings.Contains(got, want) {

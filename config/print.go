@@ -90,7 +90,7 @@ func (p *printer) line(text, comment string) {
 // scalar is a value as the file would hold it.
 func scalar(v reflect.Value, k key) string {
 	switch k.typ {
-	case secretType, dsnType, durationType, sizeType:
+	case secretType, dsnType, durationType, ageType, sizeType:
 		return quote(literal(v.Interface().(fmt.Stringer).String()))
 	case templateType:
 		return quote(v.String())

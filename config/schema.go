@@ -37,6 +37,8 @@ func valueSchema(t reflect.Type) *jsonschema.Schema {
 	switch t {
 	case durationType:
 		return &jsonschema.Schema{Type: "string", Pattern: `^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$|` + reference}
+	case ageType:
+		return &jsonschema.Schema{Type: "string", Pattern: `^([0-9]+d)?([0-9]+(\.[0-9]+)?(s|m|h))*$|` + reference}
 	case sizeType:
 		return &jsonschema.Schema{Type: "string", Pattern: `^[0-9]+ ?(B|KiB|MiB|GiB|kB|MB|GB)$|` + reference}
 	case pairsType, templatePairsType:

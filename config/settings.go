@@ -15,9 +15,12 @@ type settings struct {
 	Outbox   []outboxSettings `yaml:"outbox" desc:"The outbox tables, one or more, of one database. All share the slot."`
 	Kafka    kafkaSettings    `yaml:"kafka" desc:"Where the records go."`
 	Relay    relaySettings    `yaml:"relay" desc:"What happens in between."`
-	HTTP     httpSettings     `yaml:"http" desc:"Health checks, metrics and status."`
-	Log      Log              `yaml:"log" desc:"Log on standard error."`
-	Pipeline string           `yaml:"pipeline" default:"default" desc:"Label on metrics and field in logs; tells several relays apart."`
+
+	Maintenance maintenanceSettings `yaml:"maintenance" desc:"The connection that deletes or archives delivered rows, and its pace. See outbox[].retention."`
+
+	HTTP     httpSettings `yaml:"http" desc:"Health checks, metrics and status."`
+	Log      Log          `yaml:"log" desc:"Log on standard error."`
+	Pipeline string       `yaml:"pipeline" default:"default" desc:"Label on metrics and field in logs; tells several relays apart."`
 }
 
 type postgresSettings struct {
@@ -29,26 +32,48 @@ type postgresSettings struct {
 	Insecure         bool     `yaml:"insecure" default:"false" desc:"Permit a cleartext password without TLS to a host that is not loopback."`
 	Slot             string   `yaml:"slot" default:"cdc_relay" desc:"Replication slot; made by setup, never by run."`
 	Publication      string   `yaml:"publication" default:"cdc_relay" desc:"Publication; made by setup, never by run."`
-	WalSenderTimeout duration `yaml:"wal_sender_timeout" default:"15s" desc:"wal_sender_timeout of our own connection: how soon the server notices that we are gone."`
+	WalSenderTimeout duration `yaml:"wal_sender_timeout" default:"15s" desc:"wal_sender_timeout of the relay's own connection: how soon the server notices that the relay is gone."`
 	Shards           int      `yaml:"shards" default:"1" desc:"Number of slots and publications that divide the tables' rows by a hash of the record's key (PostgreSQL 15 and later), 1 to 64. Order is kept for each key. Changed by setup --reshard-from alone."`
 	OwnShards        []string `yaml:"own_shards" desc:"With shards: numbers of those that this process runs, from 0 on. Empty: all."`
 }
 
 type outboxSettings struct {
-	Table             string          `yaml:"table" desc:"Table as schema.name; parts may be quoted as in SQL. Without schema: public."`
-	MessagePrefix     string          `yaml:"message_prefix" desc:"Instead of a table: prefix of logical messages (pg_logical_emit_message) whose JSON body has the roles, at /id, /aggregateId, /aggregateType, /type, /payload, /headers and /traceparent unless columns says otherwise (body#/pointer)."`
-	Preset            string          `yaml:"preset" default:"auto" desc:"Known table shape. auto looks at the columns; several matches are an error with a block to paste."`
-	Columns           columnsSettings `yaml:"columns" desc:"Role: column, or column#/json/pointer. Only what differs from the preset."`
-	Topic             template        `yaml:"topic" desc:"Topic template: ${column}, ${column|lower}, ${column|topic} (cleans the name), ${column|default:x}; ${routedByValue} after topic_regex. Empty: the preset's."`
-	TopicRegex        string          `yaml:"topic_regex" desc:"Must match the whole route value and name the group routedByValue; a value that does not match is the topic itself."`
-	Headers           templatePairs   `yaml:"headers" desc:"Further record headers: name: column or template."`
-	Key               string          `yaml:"key" default:"raw" enum:"raw,json_string" desc:"Format of the key."`
-	Value             string          `yaml:"value" enum:"raw,json_string,envelope,merged,cloudevents,cloudevents_binary,eventuate" desc:"Format of the value. raw: the payload's own bytes. Empty: the preset's, which is raw for all but eventuate-tram."`
-	ValueFields       pairs           `yaml:"value_fields" desc:"Columns that envelope and merged take up, and extension attributes of cloudevents: field: column."`
-	CloudEventsSource string          `yaml:"cloudevents_source" desc:"Attribute source of cloudevents, a URI reference. Empty: /cdc-relay/ and the table's name, which does not tell two databases apart."`
-	Partition         string          `yaml:"partition" desc:"Integer column that chooses the partition. Empty: murmur2 of the key, as the Java client does."`
-	TombstoneOnEmpty  bool            `yaml:"tombstone_on_empty" default:"false" desc:"Send an empty or blank payload as a null value; not for bytea. SQL NULL always is one."`
-	Debezium          templatePairs   `yaml:"debezium" desc:"Options of Debezium's PostgreSQL connector, its EventRouter, other transforms and converters under their own names. With any, records are Debezium's to the byte, and only keys that say the same may stand beside them."`
+	Table             string            `yaml:"table" desc:"Table as schema.name; parts may be quoted as in SQL. Without schema: public."`
+	MessagePrefix     string            `yaml:"message_prefix" desc:"Instead of a table: prefix of logical messages (pg_logical_emit_message) whose JSON body has the roles, at /id, /aggregateId, /aggregateType, /type, /payload, /headers and /traceparent unless columns says otherwise (body#/pointer)."`
+	Preset            string            `yaml:"preset" default:"auto" desc:"Known table shape. auto looks at the columns; several matches are an error with a block to paste."`
+	Columns           columnsSettings   `yaml:"columns" desc:"Role: column, or column#/json/pointer. Only what differs from the preset."`
+	Topic             template          `yaml:"topic" desc:"Topic template: ${column}, ${column|lower}, ${column|topic} (cleans the name), ${column|default:x}; ${routedByValue} after topic_regex. Empty: the preset's."`
+	TopicRegex        string            `yaml:"topic_regex" desc:"Must match the whole route value and name the group routedByValue; a value that does not match is the topic itself."`
+	Headers           templatePairs     `yaml:"headers" desc:"Further record headers: name: column or template."`
+	Key               string            `yaml:"key" default:"raw" enum:"raw,json_string" desc:"Format of the key."`
+	Value             string            `yaml:"value" enum:"raw,json_string,envelope,merged,cloudevents,cloudevents_binary,eventuate" desc:"Format of the value. raw: the payload's own bytes. Empty: the preset's, which is raw for all but eventuate-tram."`
+	ValueFields       pairs             `yaml:"value_fields" desc:"Columns that envelope and merged take up, and extension attributes of cloudevents: field: column."`
+	CloudEventsSource string            `yaml:"cloudevents_source" desc:"Attribute source of cloudevents, a URI reference. Empty: /cdc-relay/ and the table's name, which does not tell two databases apart."`
+	Partition         string            `yaml:"partition" desc:"Integer column that chooses the partition. Empty: murmur2 of the key, as the Java client does."`
+	TombstoneOnEmpty  bool              `yaml:"tombstone_on_empty" default:"false" desc:"Send an empty or blank payload as a null value; not for bytea. SQL NULL always is one."`
+	Retention         retentionSettings `yaml:"retention" desc:"What becomes of delivered rows once they are old, by cdc-relay retention --once."`
+
+	Debezium templatePairs `yaml:"debezium" desc:"Options of Debezium's PostgreSQL connector, its EventRouter, other transforms and converters under their own names. With any, records are Debezium's to the byte, and only keys that say the same may stand beside them."`
+}
+
+type retentionSettings struct {
+	Then         string `yaml:"then" default:"none" enum:"none,delete,archive" desc:"none: rows stay; delete: they go; archive: they move to archive_table, in one transaction. Only rows that are proven delivered; needs relay.detect_moved_slot or exactly_once."`
+	Keep         age    `yaml:"keep" desc:"How old a row has to be by the column of by, at least 1h: 7d, 36h."`
+	By           string `yaml:"by" default:"created_at" desc:"Column that says how old a row is: timestamptz, or timestamp in UTC. It needs an index in a table of over 100 000 rows."`
+	Where        string `yaml:"where" desc:"SQL condition that a row has to meet as well, for example status = 'sent'. Functions outside pg_catalog with their schema."`
+	ArchiveTable string `yaml:"archive_table" desc:"With then: archive: table that has every column of this one by name and type."`
+}
+
+type maintenanceSettings struct {
+	URL               dsn      `yaml:"url" desc:"Like postgres.url, for a role of its own that may delete; to the primary itself, without a pooler. Empty: postgres.url."`
+	Password          secret   `yaml:"password" desc:"With url: password; overrides the one in the URL. Better kept in password_file or ${NAME}."`
+	PasswordFile      string   `yaml:"password_file" desc:"With url: file that holds the password; read again at every connect."`
+	BatchRows         int      `yaml:"batch_rows" default:"1000" desc:"Rows of a transaction, 1 to 10000."`
+	MaxRowsPerSecond  int      `yaml:"max_rows_per_second" default:"5000" desc:"Rows a second at most; 0: no limit."`
+	Wait              duration `yaml:"wait" default:"60s" desc:"How long to wait until the slots have passed the rows, and for standby servers that are behind."`
+	AlsoWaitFor       []string `yaml:"also_wait_for" desc:"Slots of other pipelines that read these tables: rows stay until these slots have passed them too."`
+	Skipped           string   `yaml:"skipped" default:"refuse" enum:"refuse,treat_as_delivered" desc:"With relay.on_reject: skip, nothing names the rows that were left out. refuse: nothing is deleted; treat_as_delivered: they may go like the others."`
+	PauseAtReplicaLag duration `yaml:"pause_at_replica_lag" default:"30s" desc:"Pause while a standby server is this far behind; 0s: never."`
 }
 
 type columnsSettings struct {
@@ -71,7 +96,7 @@ type kafkaSettings struct {
 	OAuth           oauthSettings        `yaml:"oauth" desc:"Client-credentials grant, for sasl.mechanism oauthbearer."`
 	Region          string               `yaml:"region" desc:"AWS region, for sasl.mechanism aws-msk-iam and postgres.auth aws_rds_iam. Empty: that of the environment."`
 	Compression     string               `yaml:"compression" default:"snappy" enum:"none,gzip,snappy,lz4,zstd" desc:"Compression of record batches."`
-	Linger          duration             `yaml:"linger" default:"0s" desc:"How long a batch waits for more records. 0s: not at all, but for up to 15 ms in a backlog."`
+	Linger          duration             `yaml:"linger" default:"0s" desc:"How long a batch waits for more records. With 0s, none while the relay is caught up, and up to 15 ms in a backlog."`
 	MaxMessageBytes size                 `yaml:"max_message_bytes" default:"1MiB" desc:"Largest record and batch; at most the limit of brokers and topics."`
 	CreateTopics    createTopicsSettings `yaml:"create_topics" desc:"Make missing topics at their first record."`
 }

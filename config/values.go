@@ -81,6 +81,61 @@ func (d duration) String() string {
 	return s
 }
 
+// age is a duration that may also be written in days: 7d, 1d12h. Zero is none.
+type age time.Duration
+
+const ageForm = "a number with a unit (m, h, d), at least 1h, for example 7d"
+
+const day = 24 * time.Hour
+
+// maxAge is a hundred years.
+const maxAge = 36500 * day
+
+func parseAge(text string) (age, error) {
+	fail := func(why string) (age, error) { return 0, fmt.Errorf("%q %s; allowed: %s", text, why, ageForm) }
+	switch {
+	case text == "":
+		return 0, nil
+	case isBare(text):
+		return fail("has no unit")
+	}
+	var total time.Duration
+	rest := text
+	if days, after, found := strings.Cut(text, "d"); found {
+		n, err := strconv.ParseUint(days, 10, 16)
+		if err != nil {
+			return fail("is not an age")
+		}
+		total, rest = time.Duration(n)*day, after
+	}
+	if rest != "" {
+		d, err := time.ParseDuration(rest)
+		if err != nil {
+			return fail("is not an age")
+		}
+		total += d
+	}
+	switch {
+	case total < time.Hour:
+		return fail("is too short")
+	case total > maxAge || total%time.Second != 0:
+		return fail("is not an age")
+	}
+	return age(total), nil
+}
+
+func (a age) String() string {
+	d := time.Duration(a)
+	days := ""
+	if d >= day {
+		days, d = strconv.FormatInt(int64(d/day), 10)+"d", d%day
+	}
+	if d == 0 && (days != "" || a == 0) {
+		return days
+	}
+	return days + duration(d).String()
+}
+
 // size is a number of bytes, written with a unit: 64KiB, 16MiB, 1GB.
 type size int64
 

@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -137,7 +138,7 @@ func (m *Metrics) defineCounters() {
 
 	// A series that appears with its first increment hides that increment from
 	// rate() and increase(); these exist from the start.
-	for _, reason := range []string{"network", "timeout", "slot_in_use", "auth", "server_shutdown", "other"} {
+	for _, reason := range []string{fault.ReasonNetwork, fault.ReasonTimeout, fault.ReasonSlotInUse, fault.ReasonAuth, fault.ReasonServerShutdown, "other"} {
 		m.reconnects.WithLabelValues(reason)
 	}
 	for _, outcome := range []string{"commit", "abort", "unknown"} {

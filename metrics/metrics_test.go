@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
@@ -103,8 +104,8 @@ func TestEvents_FeedTheCounters(t *testing.T) {
 	ev.BatchReceived(ahead)
 	ev.RecordsAcknowledged(records)
 	ev.BatchDelivered(ahead, records, time.Millisecond)
-	ev.RowRejected(record.ReasonRoute, errors.New("no topic"))
-	ev.DeadLettered(record.ReasonRoute)
+	ev.RowRejected(fault.ReasonRoute, errors.New("no topic"))
+	ev.DeadLettered(fault.ReasonRoute)
 	ev.DeadLettered("parked")
 	ev.ProduceRetried("not_leader")
 	ev.Reconnecting("network", io.ErrUnexpectedEOF)

@@ -1,6 +1,7 @@
 package migrations
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,12 +17,13 @@ type Part struct {
 
 // Migration is what one database needs, in the order in which it is applied.
 type Migration struct {
+	Name   string   // of the files; empty: cdc_relay
 	Number int      // version of the migration, where the tool wants one
 	Notes  []string // lines for whoever reads it: what has to be done outside of SQL
 	Parts  []Part
 
-	// Slot is the statement that makes the replication slot. It is never part of
-	// the migration: PostgreSQL refuses it in a transaction that has written.
+	// Slot is the statement that makes the replication slot; empty: there is none. It is never
+	// part of the migration: PostgreSQL refuses it in a transaction that has written.
 	Slot string
 }
 
@@ -71,6 +73,10 @@ func Format(format string, m Migration) ([]File, error) {
 func plainFile(m Migration) []File {
 	var b strings.Builder
 	comment(&b, m.Notes)
+	if m.Slot == "" {
+		b.WriteString("BEGIN;\n\n" + m.up() + "\nCOMMIT;\n")
+		return []File{{m.name() + ".sql", b.String()}}
+	}
 	b.WriteString("-- Stops psql at the first error: no slot when the rest was rolled back. Leave this line out in a console.\n" +
 		"\\set ON_ERROR_STOP on\n\nBEGIN;\n\n")
 	b.WriteString(m.up())
@@ -80,7 +86,7 @@ func plainFile(m Migration) []File {
 		"Rows from before it are not sent. From now on the server keeps WAL for it: start the relay.",
 	})
 	b.WriteString(m.Slot + ";\n")
-	return []File{{"cdc_relay.sql", b.String()}}
+	return []File{{m.name() + ".sql", b.String()}}
 }
 
 func gooseFile(m Migration) []File {
@@ -91,24 +97,24 @@ func gooseFile(m Migration) []File {
 	b.WriteByte('\n')
 	comment(&b, m.slotNotes())
 	b.WriteString("\n-- +goose Down\n")
-	comment(&b, downNotes)
+	comment(&b, m.downNotes())
 	b.WriteString(m.down())
-	return []File{{fmt.Sprintf("%05d_cdc_relay.sql", m.Number), b.String()}}
+	return []File{{fmt.Sprintf("%05d_%s.sql", m.Number, m.name()), b.String()}}
 }
 
 func flywayFile(m Migration) []File {
-	return []File{{fmt.Sprintf("V%d__cdc_relay.sql", m.Number), m.upFile()}}
+	return []File{{fmt.Sprintf("V%d__%s.sql", m.Number, m.name()), m.upFile()}}
 }
 
 func atlasFile(m Migration) []File {
-	return []File{{fmt.Sprintf("%d_cdc_relay.sql", m.Number), m.upFile()}}
+	return []File{{fmt.Sprintf("%d_%s.sql", m.Number, m.name()), m.upFile()}}
 }
 
 func golangMigrateFiles(m Migration) []File {
 	var down strings.Builder
-	comment(&down, downNotes)
+	comment(&down, m.downNotes())
 	down.WriteString(m.down())
-	name := fmt.Sprintf("%06d_cdc_relay", m.Number)
+	name := fmt.Sprintf("%06d_%s", m.Number, m.name())
 	return []File{{name + ".up.sql", m.upFile()}, {name + ".down.sql", down.String()}}
 }
 
@@ -127,7 +133,7 @@ func liquibaseFile(m Migration) []File {
 		b.WriteByte('\n')
 	}
 	comment(&b, m.slotNotes())
-	return []File{{"cdc_relay.sql", b.String()}}
+	return []File{{m.name() + ".sql", b.String()}}
 }
 
 // upFile is the file of a tool that needs no marks in it.
@@ -158,6 +164,9 @@ func (m Migration) down() string {
 }
 
 func (m Migration) slotNotes() []string {
+	if m.Slot == "" {
+		return nil
+	}
 	return []string{
 		"The replication slot is not part of this migration: PostgreSQL refuses to make one in a transaction",
 		"that has written, which is what a migration runs in. Once it is applied, run `cdc-relay setup`, or",
@@ -166,9 +175,17 @@ func (m Migration) slotNotes() []string {
 	}
 }
 
-var downNotes = []string{
-	"Drop the replication slot before (`cdc-relay teardown --yes`): a slot that nobody reads keeps WAL until the disk is full.",
+func (m Migration) downNotes() []string {
+	if m.Slot == "" {
+		return nil
+	}
+	return []string{
+		"Drop the replication slot before (`cdc-relay teardown --yes`): a slot that nobody reads keeps WAL until the disk is full.",
+	}
 }
+
+// name is that of the files.
+func (m Migration) name() string { return cmp.Or(m.Name, "cdc_relay") }
 
 func comment(b *strings.Builder, lines []string) {
 	for _, line := range lines {

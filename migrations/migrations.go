@@ -72,7 +72,12 @@ func render(file string, values map[string]string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("render %s: %w", file, err)
 	}
-	out := placeholder.ReplaceAllStringFunc(string(text), func(variable string) string {
+	return fill(file, string(text), values)
+}
+
+func fill(file, text string, values map[string]string) (string, error) {
+	var err error
+	out := placeholder.ReplaceAllStringFunc(text, func(variable string) string {
 		key := placeholder.FindStringSubmatch(variable)[1]
 		name, invalid := quote(values[key])
 		if invalid != nil && err == nil {

@@ -21,7 +21,7 @@ func (o Script) lists(settings postgres.Config, mappings router.Config) (map[wal
 		return nil, nil
 	}
 	if !o.CreateTable && len(settings.Tables) > 0 {
-		return nil, errors.New("--column-list: which columns a table has that exists only a server could tell; `cdc-relay setup --column-list --dry-run` prints the statement, and with --create-table this knows them")
+		return nil, errors.New("--column-list: the columns of an existing table are known to the server alone; run `cdc-relay setup --column-list --dry-run`, which asks it and prints the statement, or add --create-table, whose columns are known")
 	}
 	if len(mappings.Mappings) == 0 { // nothing is configured: as if the table alone were
 		mappings.Mappings = []router.Mapping{{Table: settings.Tables[0].String(), Preset: "auto"}}

@@ -142,7 +142,7 @@ func (g *gap) keys(ctx context.Context, slot string) (keys []string, err error) 
 // be wrong with the topic has been refused before.
 func (g *gap) unmade(err error) bool {
 	e, ok := errors.AsType[*sink.Error](err)
-	return g.dryRun && ok && e.Reason == sink.ReasonCheckpointTopic
+	return g.dryRun && ok && e.Reason == fault.ReasonCheckpointTopic
 }
 
 func Compared(cfg relay.Config, origin wal.Origin, start wal.LSN, known map[string][]byte) (wal.LSN, error) {

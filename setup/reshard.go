@@ -36,7 +36,7 @@ func (s *Setup) Reshard(ctx context.Context, options provision.SetupOptions, fro
 		Wait:   wait,
 	})
 	if report != nil {
-		s.printReport(report)
+		s.printReport(report, false)
 	}
 	if err != nil {
 		return fault.Refuse(err)

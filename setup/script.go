@@ -22,16 +22,32 @@ type Script struct {
 	ColumnList                    bool
 	WithoutRole                   bool
 	Major, Number                 int
+
+	// For is the verb that the role is to be enough for: empty for run, ForBackfill, or
+	// ForRetention, which has its grants alone.
+	For string
 }
+
+const (
+	ForBackfill  = "backfill"  // leaves the slot to a backfill
+	ForRetention = "retention" // the rights of the connection that deletes
+)
 
 // Render gives the files of the format. It touches no server.
 func (o Script) Render(cfg *config.Config) ([]migrations.File, error) {
+	switch o.For {
+	case "", ForBackfill:
+	case ForRetention:
+		return o.retention(cfg)
+	default:
+		return nil, fmt.Errorf("--for %q is not allowed; allowed: %s, %s", o.For, ForBackfill, ForRetention)
+	}
 	if o.Number < 1 {
 		return nil, fmt.Errorf("--number %d is not allowed; allowed: 1 or more", o.Number)
 	}
 	settings := cfg.Relay().Replication
 	if settings.Shard.Divided() {
-		return nil, fmt.Errorf("postgres.shards: %d: the filters of the publications depend on the types of the tables' columns, which only a server could tell; `cdc-relay setup --dry-run` prints their SQL, and with --set postgres.shards=1 this prints the rest", settings.Shard.Count)
+		return nil, fmt.Errorf("postgres.shards: %d: the filters of the publications depend on the types of the tables' columns, which only the server knows; `cdc-relay setup --dry-run` prints their SQL, and with --set postgres.shards=1 this prints the rest", settings.Shard.Count)
 	}
 	if len(settings.Tables) == 0 && len(settings.Messages) == 0 {
 		settings.Tables = []wal.Table{{Schema: "public", Name: "outbox"}}
@@ -71,11 +87,19 @@ func (o Script) Render(cfg *config.Config) ([]migrations.File, error) {
 			if err != nil {
 				return nil, err
 			}
+			if o.For == ForBackfill {
+				_, grants, _ := strings.Cut(read.Up, "\n")
+				read.Up = "-- For backfill, which reads the rows from before the slot.\n" + grants
+			}
 			m.Parts = append(m.Parts, read)
 		}
 	}
-	m.Slot = provision.SlotSQL(settings.Slot, o.Major*10000)
-	if o.Major == 0 {
+	if o.For == ForBackfill {
+		m.Notes = append(m.Notes, "The replication slot is made by `cdc-relay backfill --yes`, which sends the rows from before it.")
+	} else {
+		m.Slot = provision.SlotSQL(settings.Slot, o.Major*10000)
+	}
+	if o.Major == 0 && m.Slot != "" {
 		m.Notes = append(m.Notes, fmt.Sprintf("From PostgreSQL %d on, the slot is better made with a fifth argument, true, which lets it follow a failover: setup does so.", failoverMajor))
 	}
 	if o.ColumnList && o.Major == 0 {

@@ -38,7 +38,7 @@ func (s *Setup) Run(ctx context.Context, options provision.SetupOptions, dryRun,
 	}
 	s.printPlan(plan.Steps)
 	if dryRun {
-		s.printReport(plan)
+		s.printReport(plan, true)
 		if err := s.topics(ctx, true); err != nil {
 			return err
 		}
@@ -66,7 +66,7 @@ func (s *Setup) Run(ctx context.Context, options provision.SetupOptions, dryRun,
 		first.unwritten(errNotReached)
 		return fault.Refuse(err)
 	}
-	s.printReport(report)
+	s.printReport(report, false)
 	if err := s.topics(ctx, false); err != nil {
 		first.unwritten(errNotReached)
 		return err
@@ -81,6 +81,28 @@ func (s *Setup) Run(ctx context.Context, options provision.SetupOptions, dryRun,
 		s.say("ready: start `cdc-relay run`")
 	}
 	return nil
+}
+
+// Prepare makes all but the slots, which somebody else makes: with dryRun it says what.
+func (s *Setup) Prepare(ctx context.Context, options provision.SetupOptions, dryRun bool) error {
+	options.WithoutSlots, options.DryRun = true, dryRun
+	options.OnStep = func(step provision.Step) {
+		switch {
+		case step.Exists:
+		case dryRun:
+			s.say("-- %s %s is missing:\n%s;", step.Object, step.Name, strings.TrimRight(step.SQL, "; \n"))
+		default:
+			s.say("created %s %s", step.Object, step.Name)
+		}
+	}
+	report, err := provision.Setup(ctx, s.settings.Replication, options)
+	if err != nil {
+		return fault.Refuse(err)
+	}
+	for _, warning := range report.Warnings {
+		s.warn("%s", warning)
+	}
+	return s.topics(ctx, dryRun)
 }
 
 // ownTopic is a topic of the relay's own.
@@ -128,13 +150,17 @@ func (s *Setup) printPlan(steps []provision.Step) {
 	}
 }
 
-func (s *Setup) printReport(report *provision.SetupReport) {
+func (s *Setup) printReport(report *provision.SetupReport, dryRun bool) {
+	hint := "to send them, drop the slot and run `cdc-relay backfill`"
+	if dryRun {
+		hint = "to send them, run `cdc-relay backfill` in the place of setup"
+	}
 	for _, warning := range report.Warnings {
 		s.warn("%s", warning)
 	}
 	for _, table := range slices.Sorted(maps.Keys(report.RowsBefore)) {
 		if n := report.RowsBefore[table]; n > 0 {
-			s.say("note: %s in %s from before the slot will not be sent", wording.Count(n, "row"), table)
+			s.say("note: %s in %s from before the slot will not be sent; %s", wording.Count(n, "row"), table, hint)
 		}
 	}
 }

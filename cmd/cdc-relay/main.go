@@ -133,9 +133,9 @@ environment (CDC_RELAY_POSTGRES_URL, …) override the file.`,
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(helpCommand())
 	root.AddCommand(
-		a.runCommand(), a.setupCommand(), a.teardownCommand(),
+		a.runCommand(), a.setupCommand(), a.backfillCommand(), a.teardownCommand(),
 		a.checkCommand(), a.explainCommand(), a.sqlCommand(), a.importCommand(), a.takeoverCommand(), a.statusCommand(), a.healthcheckCommand(),
-		a.deadletterCommand(),
+		a.deadletterCommand(), a.retentionCommand(),
 		a.configCommand(), a.versionCommand(), a.completionCommand(),
 	)
 	return root

@@ -213,7 +213,7 @@ var errLeftBehind = errors.New("ended at the second signal, while PostgreSQL or 
 
 // sayStopped says what a stop that went well leaves to the next start.
 func (d *daemon) sayStopped(s status.Status) {
-	line, what := d.log.Info(), "stopped; what was acknowledged is confirmed"
+	line, what := d.log.Info(), "stopped; all acknowledged rows are confirmed to PostgreSQL"
 	switch n := s.EventsToRepeat; {
 	case n > 0:
 		line = d.log.Warn().Int("events_to_repeat", n)

@@ -16,7 +16,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/router"
-	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/rs/zerolog"
 )
 
@@ -145,8 +144,10 @@ func TestDaemon_IsNotHeldUpByServersThatDoNotAnswer(t *testing.T) {
 
 // A terminal that is closed ends the relay as SIGTERM does, with its drain.
 func TestOnSignals_HangUpIsAStop(t *testing.T) {
-	if signal.Ignored(syscall.SIGHUP) {
-		harness.UnderNohup(t)
+	if signal.Ignored(syscall.SIGHUP) { // by nohup; a relay obeys that, and Notify ends it
+		hangUps := make(chan os.Signal, 1)
+		signal.Notify(hangUps, syscall.SIGHUP)
+		defer signal.Stop(hangUps)
 	}
 	ctx, _, release := onSignals(t.Context())
 	defer release()
@@ -212,7 +213,7 @@ func TestHeed_TakesSignalsThatComeTogetherForOne(t *testing.T) {
 func TestDaemon_SaysWhatAStopLeaves(t *testing.T) {
 	fieldNames()
 	for want, s := range map[string]status.Status{
-		`"level":"info","events_published_total":7,"msg":"stopped; what was acknowledged is confirmed"`:                              {EventsPublished: 7},
+		`"level":"info","events_published_total":7,"msg":"stopped; all acknowledged rows are confirmed to PostgreSQL"`:               {EventsPublished: 7},
 		`"level":"warn","events_to_repeat":1,"events_published_total":7,"msg":"stopped; 1 row that the brokers acknowledged will be`: {EventsPublished: 7, EventsToRepeat: 1},
 		`"msg":"stopped; the next start goes on at the first row that is not confirmed"`:                                             {LagSeconds: new(3.0)},
 	} {

@@ -21,7 +21,7 @@ import (
 func (a *app) setupCommand() *cobra.Command {
 	var dryRun, acceptGap, columnList bool
 	var reshard reshardFlags
-	var preset string
+	var preset, beforeSlot string
 	cmd := &cobra.Command{
 		Use:   "setup",
 		Short: "Create what is missing: publication and slot, on request the table",
@@ -31,7 +31,8 @@ there already is left as it is, so it may be run again. It needs the rights of t
 table's owner for the publication and REPLICATION for the slot; where no role has
 both, run it as the owner first (--set postgres.url=…), then as the relay's role.
 
-Rows that are in the table before the slot is made are not sent; setup says how many.
+Rows that are in the table before the slot is made are not sent; setup says how many,
+and backfill, in the place of setup, sends them.
 
 With relay.guarantee: exactly_once or relay.detect_moved_slot it also creates the
 checkpoint topic and writes there where a slot that it made begins.`,
@@ -64,9 +65,21 @@ checkpoint topic and writes there where a slot that it made begins.`,
 			if settings := cfg.Relay(); acceptGap && !settings.KeepsPositions() {
 				return &advice.Usage{Err: errors.New("--accept-gap is for configurations that keep positions in Kafka: relay.guarantee: exactly_once, or relay.detect_moved_slot: true")}
 			}
+			if cmd.Flags().Changed("before-slot") {
+				settings := cfg.Relay()
+				switch {
+				case beforeSlot != "delivered":
+					return &advice.Usage{Err: fmt.Errorf("--before-slot %q is not allowed; allowed: delivered", beforeSlot)}
+				case reshard.from != 0 || acceptGap || columnList || options.CreateTable != nil:
+					return &advice.Usage{Err: errors.New("--before-slot can only be combined with --dry-run: it is about slots that exist")}
+				case !settings.KeepsPositions():
+					return &advice.Usage{Err: errors.New("--before-slot is for configurations that keep positions in Kafka: relay.guarantee: exactly_once, or relay.detect_moved_slot: true")}
+				}
+				return a.newSetup(settings).DeclareDelivered(cmd.Context(), dryRun)
+			}
 			if cmd.Flags().Changed("reshard-from") {
 				if dryRun || acceptGap || options.CreateTable != nil {
-					return &advice.Usage{Err: errors.New("--reshard-from goes with --column-list alone: it makes publications and slots of tables that exist")}
+					return &advice.Usage{Err: errors.New("--reshard-from can only be combined with --column-list: it makes publications and slots for tables that exist")}
 				}
 				return asGiven(cmd, a.newSetup(cfg.Relay()).Reshard(cmd.Context(), options, reshard.from, reshard.wait))
 			}
@@ -75,6 +88,8 @@ checkpoint topic and writes there where a slot that it made begins.`,
 	}
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print the SQL and touch nothing")
 	cmd.Flags().BoolVar(&acceptGap, "accept-gap", false, "discard the stored checkpoint where it does not match the slot, so that the next run starts at the slot's position; rows between the two are skipped or repeated")
+	cmd.Flags().StringVar(&beforeSlot, "before-slot", "", "delivered: write to the checkpoint topic that the rows from before the slots are delivered, or need not be; retention relies on it")
+	complete(cmd, "before-slot", []string{"delivered"})
 	cmd.Flags().IntVar(&reshard.from, "reshard-from", 0, "replace the slots of this many shards by those of postgres.shards, without loss; begin while the relay runs")
 	cmd.Flags().DurationVar(&reshard.wait, "wait", 10*time.Minute, "with --reshard-from: how long to wait for the relay to catch up and to be stopped")
 	cmd.Flags().BoolVar(&columnList, "column-list", false, "make the publication with a column list: the columns that the mapping reads and no others (PostgreSQL 15 and later)")

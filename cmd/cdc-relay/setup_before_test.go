@@ -70,7 +70,7 @@ func TestSetup_WritesWhatLiesBeforeTheSlot(t *testing.T) {
 	})
 }
 
-// Rows are there before the slot, and later the slot is made anew.
+// The table has rows before the slot is created, and the slot is created a second time later.
 func TestSetup_KnowsNothingOfRowsFromBeforeTheSlot(t *testing.T) {
 	t.Parallel()
 	k := newKeeper(t, keeping["detect_moved_slot"])
@@ -81,4 +81,52 @@ func TestSetup_KnowsNothingOfRowsFromBeforeTheSlot(t *testing.T) {
 	if got, want := k.told(t), "unknown position none unknown forgotten unknown position"; got != want {
 		t.Errorf("the topic has %q, want %q", got, want)
 	}
+}
+
+// An operator records that the rows from before the slot are delivered.
+func TestSetup_TakesAWordForRowsFromBeforeTheSlot(t *testing.T) {
+	t.Parallel()
+	eachKeeper(t, func(t *testing.T, k *keeper) {
+		k.setUp(t, "")
+		k.insert(t, 1)
+		k.db.Exec(t, "SELECT pg_drop_replication_slot($1)", k.slot)
+		k.acceptsGap(t, "created slot")
+		unknown := "unknown position none unknown forgotten unknown position"
+		if got := k.told(t); got != unknown {
+			t.Fatalf("the topic has %q, want %q", got, unknown)
+		}
+		declare := []string{"setup", "--before-slot", "delivered"}
+		invoke(t, k.env, append(declare, "--dry-run")...).want(t, exitOK, "-- would write to topic "+k.topic+" that the rows of public.outbox from before slot "+k.slot+" are delivered", "")
+		if got := k.told(t); got != unknown {
+			t.Errorf("the dry run wrote: the topic has %q, want %q", got, unknown)
+		}
+		invoke(t, k.env, declare...).want(t, exitOK, "wrote to topic "+k.topic, "")
+		if got, want := k.told(t), unknown+" declared"; got != want {
+			t.Errorf("the topic has %q, want %q", got, want)
+		}
+		// Of a slot that is ahead of its checkpoint nobody can say so.
+		k.move(t, k.slot)
+		invoke(t, k.env, declare...).want(t, exitRefused, "", "slot")
+		k.db.Exec(t, "SELECT pg_drop_replication_slot($1)", k.slot)
+		invoke(t, k.env, declare...).want(t, exitRefused, "", "does not exist")
+		if got, want := k.told(t), unknown+" declared"; got != want {
+			t.Errorf("refused: the topic has %q, want %q", got, want)
+		}
+	})
+}
+
+func TestSetup_RefusesOtherWordsForRowsFromBeforeTheSlot(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(t, keeping["detect_moved_slot"])
+	for _, args := range [][]string{
+		{"--before-slot", "sent"}, {"--before-slot="}, {"--before-slot", "delivered", "--accept-gap"}, {"--before-slot", "delivered", "--create-table"},
+		{"--before-slot", "delivered", "--column-list"},
+	} {
+		invoke(t, k.env, append([]string{"setup"}, args...)...).want(t, exitUsage, "", "--before-slot")
+	}
+	// A slot without a position is not the relay's.
+	k.setUp(t, "")
+	other := k.slot + "_by_hand"
+	k.db.Exec(t, "SELECT pg_create_logical_replication_slot($1, 'pgoutput')", other)
+	invoke(t, k.env, "setup", "--before-slot", "delivered", "--set", "postgres.slot="+other).want(t, exitRefused, "", "start the relay, which writes one")
 }

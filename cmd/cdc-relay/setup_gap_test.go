@@ -9,6 +9,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
@@ -119,7 +120,7 @@ func TestSetup_AcceptsNoGapOnAnOldPrimary(t *testing.T) {
 	rec := checkpoint.Record{System: "7", Timeline: 2, Slot: "s", Publication: "p", End: 300}
 	cfg := relay.Config{DetectMovedSlot: true, Replication: postgres.Config{Slot: "s", Publication: "p"}}
 	known := map[string][]byte{checkpoint.IntentKey("somebody", "7", "s"): rec.Encode()}
-	if end, err := setup.Compared(cfg, origin, 310, known); postgres.Reason(err) != relay.ReasonStalePrimary {
+	if end, err := setup.Compared(cfg, origin, 310, known); postgres.Reason(err) != fault.ReasonStalePrimary {
 		t.Errorf("connected up to %s, %v", end, err)
 	}
 }

@@ -13,11 +13,12 @@ import (
 	"github.com/cdc-relay/cdc-relay/migrations"
 	"github.com/cdc-relay/cdc-relay/setup"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 func (a *app) sqlCommand() *cobra.Command {
 	o := setup.Script{Format: "plain", Service: "self", Number: 1}
-	var out string
+	var out, schema string
 	cmd := &cobra.Command{
 		Use:   "sql",
 		Short: "Print the SQL of table, publication, role and grants, for review or a migration tool",
@@ -27,14 +28,27 @@ the names from the configuration, which may be incomplete.
 
 The replication slot is a step of its own: PostgreSQL refuses to make one in a
 transaction that has written, and migration tools open one. Run setup after the
-migration; it finds everything else there.`,
+migration; it finds everything else there.
+
+--inbox prints the tables of a consumer that uses the Go module inbox instead, for the
+database of that consumer; --role grants what the consumer needs of them to its role.`,
 		Example: `  cdc-relay sql --create-table
   cdc-relay sql --format goose --create-table > migrations/00042_cdc_relay.sql
   cdc-relay sql --format golang-migrate --number 42 --out migrations
   cdc-relay sql --create-table --column-list
-  cdc-relay sql --service rds --role relay`,
+  cdc-relay sql --service rds --role relay
+  cdc-relay sql --for backfill
+  cdc-relay sql --for retention
+  cdc-relay sql --inbox --role billing`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("inbox") {
+				files, err := inboxSQL(cmd.Flags(), schema, o)
+				if err != nil {
+					return &advice.Usage{Err: err}
+				}
+				return a.emit(out, files)
+			}
 			cfg, err := config.Load(config.Options{Path: a.configPath, Set: a.set, Environ: a.env, Partial: true, WithoutSecrets: true})
 			if err != nil {
 				return err
@@ -44,16 +58,7 @@ migration; it finds everything else there.`,
 			if err != nil {
 				return &advice.Usage{Err: err}
 			}
-			if out != "" {
-				return a.writeFiles(out, files)
-			}
-			for i, f := range files {
-				if len(files) > 1 {
-					fmt.Fprintf(a.stdout, "%s-- file: %s\n", strings.Repeat("\n", min(i, 1)), f.Name)
-				}
-				fmt.Fprint(a.stdout, f.Content)
-			}
-			return nil
+			return a.emit(out, files)
 		},
 	}
 	f := cmd.Flags()
@@ -61,17 +66,56 @@ migration; it finds everything else there.`,
 	f.StringVar(&o.Service, "service", o.Service, "where PostgreSQL runs, one of "+strings.Join(migrations.Services(), ", "))
 	f.BoolVar(&o.CreateTable, "create-table", false, "with the table")
 	f.StringVar(&o.Preset, "preset", "", "shape of the table: a preset, or polling for a table that a polling publisher uses too (default: the configured preset, else outbox); implies --create-table")
-	f.BoolVar(&o.ColumnList, "column-list", false, "publish the columns that the mapping reads and no others (PostgreSQL 15 and later); needs --create-table, because only the server knows the columns of an existing table")
+	f.BoolVar(&o.ColumnList, "column-list", false, "publish the columns that the mapping reads and no others (PostgreSQL 15 and later); needs --create-table, because the columns of an existing table are known to the server alone")
 	f.BoolVar(&o.Partitioned, "partitioned", false, "the table is partitioned: publish its rows under the name of the root")
 	f.StringVar(&o.Role, "role", "", "role that the relay connects as (default: the user in postgres.url unless that is postgres, else cdc_relay)")
 	f.BoolVar(&o.WithoutRole, "without-role", false, "leave role and grants out, for migrations that may not make roles")
 	f.IntVar(&o.Major, "postgres-version", 0, "major version of the server, such as 17, where the slot's statement depends on it")
 	f.IntVar(&o.Number, "number", o.Number, "version of the migration")
+	f.StringVar(&o.For, "for", "", setup.ForBackfill+": the role may also run backfill, which makes the slot and reads the table; "+setup.ForRetention+": print the rights of the connection that deletes, and nothing else")
+	complete(cmd, "for", []string{setup.ForBackfill, setup.ForRetention})
+	f.StringVar(&schema, "inbox", "", "the tables of the Go module inbox in this `schema` and nothing else")
+	f.Lookup("inbox").NoOptDefVal = "public"
 	complete(cmd, "format", migrations.Formats())
 	complete(cmd, "service", migrations.Services())
 	complete(cmd, "preset", migrations.Presets())
 	f.StringVar(&out, "out", "", "write the files into this `directory` instead of printing them; refuses to overwrite")
 	return cmd
+}
+
+// inboxSQL is the SQL of a consumer's tables.
+func inboxSQL(given *pflag.FlagSet, schema string, o setup.Script) ([]migrations.File, error) {
+	for _, other := range []string{"create-table", "preset", "column-list", "partitioned", "service", "without-role", "postgres-version", "set", "config"} {
+		if given.Changed(other) {
+			return nil, fmt.Errorf("--%s is about the outbox, and --inbox prints the tables of a consumer; leave one of them out", other)
+		}
+	}
+	if o.Number < 1 {
+		return nil, fmt.Errorf("--number %d is not allowed; allowed: 1 or more", o.Number)
+	}
+	parts, err := migrations.Inbox(schema, o.Role)
+	if err != nil {
+		return nil, fmt.Errorf("--inbox, --role: %w", err)
+	}
+	files, err := migrations.Format(o.Format, migrations.Migration{Name: "cdc_relay_inbox", Number: o.Number, Parts: parts})
+	if err != nil {
+		return nil, fmt.Errorf("--format: %w", err)
+	}
+	return files, nil
+}
+
+// emit writes files into a directory, or prints them where none is given.
+func (a *app) emit(directory string, files []migrations.File) error {
+	if directory != "" {
+		return a.writeFiles(directory, files)
+	}
+	for i, f := range files {
+		if len(files) > 1 {
+			fmt.Fprintf(a.stdout, "%s-- file: %s\n", strings.Repeat("\n", min(i, 1)), f.Name)
+		}
+		fmt.Fprint(a.stdout, f.Content)
+	}
+	return nil
 }
 
 // writeFiles never replaces a migration that may have been applied.

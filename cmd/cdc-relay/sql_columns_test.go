@@ -37,7 +37,7 @@ func TestSQL_RefusesAColumnListWhereSetupDoes(t *testing.T) {
 		"--create-table --set postgres.shards=2": "postgres.shards",
 		"--preset generic":                       "topic", // its mapping does not say where to
 		debezium:                                 "wants update beside inserts",
-		debezium + " --set outbox.debezium.skipped.operations=u,d,t": "only a server could tell",
+		debezium + " --set outbox.debezium.skipped.operations=u,d,t": "only the server knows",
 	} {
 		t.Run(want, func(t *testing.T) {
 			got := invoke(t, nil, append([]string{"sql", "--column-list"}, strings.Fields(flags)...)...)

@@ -37,8 +37,8 @@ configuration is the one that run would take; where there is none, the import it
 It reads the position that Debezium stored: in Connect's offset topic (of --worker,
 or --offset-topic), in a file (--offset-file: of a standalone worker or Debezium
 Server, the saved answer to GET /connectors/NAME/offsets, or what Redis or a table has
-of it), and compares it with the slot. Without --yes it only says what it would do,
-also while Debezium runs.
+of it), and compares it with the slot. Without --yes it is a dry run, and Debezium may
+run meanwhile.
 
 With --yes it streams from the slot's position. Rows that the stored position proves
 to be in Kafka are confirmed without being sent again; every other row is sent. Once
@@ -94,7 +94,7 @@ func (a *app) takeover(ctx context.Context, file string, o takeoverOptions) erro
 		OffsetTopic: o.offsetTopic, OffsetFile: o.offsetFile, NoOffsets: o.noOffsets, Perform: o.yes,
 		ReadFile: readInput, Expand: a.expand, Environ: a.env,
 	})
-	if err := over.Look(ctx); err != nil {
+	if err := over.Inspect(ctx); err != nil {
 		return err
 	}
 	lines := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)

@@ -1,0 +1,70 @@
+package setup
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/advice"
+	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/watch"
+	"github.com/cdc-relay/cdc-relay/relay/checkpoints"
+	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
+)
+
+// DeclareDelivered writes that the rows from before the slots are delivered, or need not be,
+// because a person says so. It refuses slots that a relay would not stream from: what lies
+// between such a slot and its checkpoint is another question. Nobody may make the slots anew
+// meanwhile. With dryRun it only says what it would write.
+func (s *Setup) DeclareDelivered(ctx context.Context, dryRun bool) error {
+	standing, err := watch.ReadPositions(ctx, s.settings.Replication)
+	if err != nil {
+		return fault.Refuse(err)
+	}
+	ledger, err := topics.NewLedger(s.settings.Kafka.Connection, s.settings.CheckpointTopic)
+	if err != nil {
+		return &advice.Refused{Err: err}
+	}
+	defer ledger.Close()
+	ctx, cancel := context.WithTimeout(ctx, checkpoints.Patience(len(standing.Slots))+time.Minute)
+	defer cancel()
+	b, err := newBefore(ctx, s, ledger, standing.Origin)
+	if err != nil {
+		return fault.Refuse(err)
+	}
+	for i, slot := range standing.Slots { // all of them, before anything is written
+		if slot.Err != nil {
+			return fault.Refuse(slot.Err)
+		}
+		cfg := s.settings.OfShard(i, len(standing.Slots))
+		known, err := checkpoints.Read(ctx, ledger, cfg.Guarantee, standing.Origin.SystemID, slot.Name)
+		if err != nil {
+			return &advice.Refused{Err: sink.WhenUp(err)}
+		}
+		if len(known) == 0 {
+			return fault.Refuse(&fault.Error{
+				Kind: fault.KindRefused, Reason: fault.ReasonBeforeSlotUnknown, Op: "declare what lies before", Subject: postgres.SlotSubject(slot.Name),
+				Err: errors.New("topic " + s.settings.CheckpointTopic + " has no position of it"), Hint: "start the relay, which writes one, and run this again",
+			})
+		}
+		if _, err := cfg.ConfirmedUpTo(known, standing.Origin, slot.Confirmed); err != nil {
+			return &advice.Refused{Err: err}
+		}
+	}
+	for _, slot := range standing.Slots {
+		for _, table := range b.tables {
+			if dryRun {
+				s.say("-- would write to topic %s that the rows of %s from before slot %s are delivered", s.settings.CheckpointTopic, table.Table, slot.Name)
+				continue
+			}
+			if err := b.write(ctx, slot.Name, slot.Confirmed, &table, checkpoint.BeforeDeclared); err != nil {
+				return &advice.Refused{Err: sink.WhenUp(err)}
+			}
+			s.say("wrote to topic %s that the rows of %s from before slot %s are delivered", s.settings.CheckpointTopic, table.Table, slot.Name)
+		}
+	}
+	return nil
+}
