@@ -41,56 +41,68 @@ var arrows = map[string][]string{
 	"postgres/preflight": {"advice", "fault", "postgres", "postgres/catalog", "replication/wal", "wording"},
 	"postgres/watch":     {"fault", "postgres", "postgres/catalog", "replication/wal"},
 
+	"postgres/snapshot":    {"fault", "postgres", "postgres/catalog", "replication/wal"},
 	"postgres/maintenance": {"fault", "postgres", "proof", "replication/wal"},
 
 	"postgres/postgrestest":            {"fault", "postgres", "postgres/catalog", "replication/wal", "test/harness"},
 	"postgres/preflight/preflighttest": {"advice", "postgres/preflight"},
 
-	"router":          {"advice", "replication/wal", "router/column", "router/format", "router/jsontext", "router/preset", "router/record", "router/template", "wording"},
-	"router/record":   {"replication/wal"},
+	"router":          {"advice", "fault", "replication/wal", "router/column", "router/format", "router/jsontext", "router/preset", "router/record", "router/template", "wording"},
+	"router/record":   {"fault", "replication/wal"},
 	"router/jsontext": {},
-	"router/column":   {"advice", "replication/wal", "router/jsontext", "router/record", "wording"},
+	"router/column":   {"advice", "fault", "replication/wal", "router/jsontext", "router/record", "wording"},
 	"router/template": {"replication/wal", "router/column", "router/jsontext", "router/record"},
-	"router/format":   {"replication/wal", "router/column", "router/jsontext", "router/record"},
+	"router/format":   {"fault", "replication/wal", "router/column", "router/jsontext", "router/record"},
 	"router/preset":   {"advice", "replication/wal", "router/column", "router/format", "router/record"},
 
 	// Nothing but config and the program may import these: see TestArchitecture_DebeziumCanBeDeleted.
-	"debezium":           {"debezium/connect", "debezium/javaregex", "debezium/options", "replication/wal", "router", "router/column", "router/format", "router/preset", "router/record"},
-	"debezium/options":   {},
-	"debezium/javaregex": {},
-	"debezium/connect":   {},
-	"debezium/importer":  {"debezium/javaregex", "debezium/options", "replication/wal"}, // names of tables and positions
-	"debezium/takeover":  {"advice", "config", "debezium", "debezium/importer", "debezium/options", "fault", "postgres", "postgres/preflight", "postgres/watch", "relay", "relay/checkpoints", "relay/status", "replication", "replication/wal", "router", "sink", "sink/topics", "wording"},
+	"debezium":                   {"debezium/connect", "debezium/connect/codec", "debezium/connect/converter", "debezium/javaregex", "debezium/options", "debezium/transform", "fault", "replication/wal", "router", "router/column", "router/format", "router/preset", "router/record"},
+	"debezium/transform":         {"debezium/connect", "debezium/connect/expand", "debezium/javaregex", "debezium/options", "fault", "replication/wal", "router/column", "router/record"},
+	"debezium/options":           {},
+	"debezium/javaregex":         {},
+	"debezium/connect":           {"debezium/connect/java"},
+	"debezium/connect/codec":     {"debezium/connect", "debezium/connect/java"},
+	"debezium/connect/converter": {"debezium/connect", "debezium/connect/java"},
+	"debezium/connect/expand":    {"debezium/connect", "debezium/connect/java"},
+	"debezium/connect/java":      {},
+	"debezium/importer":          {"debezium/javaregex", "debezium/options", "replication/wal"}, // names of tables and positions
+	"debezium/takeover":          {"advice", "config", "debezium", "debezium/importer", "debezium/options", "fault", "postgres", "postgres/preflight", "postgres/watch", "relay", "relay/checkpoints", "relay/status", "replication", "replication/wal", "router", "sink", "sink/topics", "wording"},
 
-	"sink":          {"advice", "router/record"},
-	"sink/auth":     {"loopback", "sink"},
-	"sink/broker":   {"advice", "peer", "router/record", "sink", "sink/auth"},
-	"sink/topics":   {"advice", "router/record", "sink", "sink/broker", "wording"},
-	"sink/kafka":    {"advice", "router/record", "sink", "sink/broker", "sink/topics"},
-	"sink/kafkatx":  {"advice", "router/record", "sink", "sink/broker", "sink/kafka", "sink/topics"},
-	"sink/sinktest": {"replication/wal", "sink", "router/record"},
+	"sink":          {"advice", "fault", "router/record"},
+	"sink/auth":     {"fault", "loopback", "sink"},
+	"sink/broker":   {"advice", "fault", "peer", "router/record", "sink", "sink/auth"},
+	"sink/topics":   {"advice", "fault", "router/record", "sink", "sink/broker", "wording"},
+	"sink/kafka":    {"advice", "fault", "router/record", "sink", "sink/broker", "sink/topics"},
+	"sink/kafkatx":  {"advice", "fault", "router/record", "sink", "sink/broker", "sink/kafka", "sink/topics"},
+	"sink/sinktest": {"fault", "replication/wal", "router/record", "sink"},
 
 	"deadletter":         {"replication/wal", "router", "router/record", "sink", "sink/broker", "sink/topics", "wording"},
-	"deadletter/restore": {"config", "deadletter", "postgres/sample", "relay", "replication/wal", "router", "router/record"},
+	"deadletter/waiting": {"deadletter", "router", "sink/topics"},
+	"deadletter/restore": {"advice", "config", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/sample", "postgres/watch", "relay", "replication/wal", "router", "router/record", "wording"},
 	"relay":              {"checkpoint", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/watch", "relay/delivery", "relay/promise", "relay/rejected", "relay/resume", "relay/status", "replication", "replication/wal", "router", "router/record", "sink", "sink/kafka", "sink/kafkatx", "sink/topics"},
 	"relay/checkpoints":  {"checkpoint", "postgres", "postgres/watch", "relay", "sink", "sink/kafkatx", "sink/topics"},
 	"relay/delivery":     {"checkpoint", "deadletter", "fault", "postgres", "relay/rejected", "relay/resume", "relay/status", "replication/wal", "router", "router/record", "sink"},
-	"relay/rejected":     {"deadletter", "replication/wal", "router/record", "sink", "sink/topics"},
+	"relay/rejected":     {"deadletter", "fault", "replication/wal", "router/record", "sink", "sink/topics"},
 	"relay/shards":       {"relay", "relay/status", "replication/wal", "router"},
 	"relay/promise":      {"checkpoint", "relay/resume", "replication/wal", "sink"},
 	"relay/resume":       {"checkpoint", "fault", "replication/wal", "sink"},
-	"relay/status":       {"checkpoint", "deadletter", "postgres", "postgres/watch", "replication/wal", "router/record", "sink", "wording"},
+	"relay/records":      {"advice", "checkpoint", "deadletter/waiting", "fault", "postgres/watch", "proof", "relay", "replication/wal", "sink", "sink/topics"},
+	"relay/status":       {"checkpoint", "deadletter", "fault", "postgres", "postgres/watch", "replication/wal", "router/record", "sink", "wording"},
 	"admin":              {"loopback", "relay/status"},
-	"metrics":            {"relay", "relay/status", "replication/wal", "router/record", "sink"}, // the types in relay.Events
-	"config":             {"admin", "debezium", "loopback", "postgres", "relay", "relay/shards", "replication", "replication/wal", "router", "router/record", "sink/auth", "sink/broker", "sink/kafka", "sink/topics", "wording"},
+	"metrics":            {"fault", "relay", "relay/status", "replication/wal", "router/record", "sink"}, // the types in relay.Events
+	"config":             {"admin", "debezium", "loopback", "postgres", "relay", "relay/shards", "replication", "replication/wal", "retention", "router", "router/record", "sink/auth", "sink/broker", "sink/kafka", "sink/topics", "wording"},
+	"retention":          {"advice", "fault", "postgres", "postgres/maintenance", "postgres/sample", "proof", "relay", "relay/records", "replication/wal", "router", "wording"},
 
-	"check": {"advice", "checkpoint", "config", "explain", "postgres", "postgres/catalog", "postgres/preflight", "postgres/sample", "postgres/watch", "relay", "relay/checkpoints", "relay/status", "replication/wal", "router", "router/record", "sink/topics", "wording"},
+	"check": {"advice", "checkpoint", "config", "explain", "fault", "postgres", "postgres/catalog", "postgres/preflight", "postgres/sample", "postgres/watch", "relay", "relay/checkpoints", "relay/status", "replication/wal", "router", "router/record", "sink/topics", "wording"},
 
 	"explain": {"advice", "config", "fault", "postgres/catalog", "postgres/sample", "relay", "replication/wal", "router", "router/column", "router/format", "router/record", "wording"},
 
-	"setup": {"advice", "checkpoint", "config", "fault", "migrations", "postgres", "postgres/provision", "postgres/watch", "relay", "relay/checkpoints", "replication/wal", "router", "sink", "sink/broker", "sink/topics", "wording"},
+	"setup": {"advice", "checkpoint", "config", "fault", "migrations", "postgres", "postgres/provision", "postgres/watch", "relay", "relay/checkpoints", "replication/wal", "retention", "router", "sink", "sink/broker", "sink/topics", "wording"},
 
-	"cmd/cdc-relay": {"admin", "advice", "check", "config", "deadletter", "deadletter/restore", "debezium/importer", "debezium/takeover", "explain", "fault", "metrics", "migrations", "postgres", "postgres/catalog", "postgres/provision", "postgres/watch", "relay", "relay/shards", "relay/status", "replication/wal", "setup", "sink", "sink/kafka", "wording"},
+	"backfill/progress": {"advice", "replication/wal", "wording"},
+	"backfill":          {"advice", "backfill/progress", "checkpoint", "fault", "postgres", "postgres/provision", "postgres/snapshot", "relay", "relay/checkpoints", "relay/rejected", "relay/status", "replication", "replication/wal", "router", "router/record", "setup", "sink", "sink/kafkatx", "sink/topics", "wording"},
+
+	"cmd/cdc-relay": {"admin", "advice", "backfill", "check", "config", "deadletter", "deadletter/restore", "debezium/importer", "debezium/takeover", "explain", "fault", "metrics", "migrations", "postgres", "postgres/catalog", "postgres/provision", "postgres/watch", "relay", "relay/shards", "relay/status", "replication/wal", "retention", "setup", "sink", "sink/kafka", "wording"},
 
 	"sandbox":        {},
 	"sandbox/ledger": {},
@@ -101,7 +113,7 @@ var arrows = map[string][]string{
 // owners are the only packages that may import what starts with the given path.
 var owners = map[string][]string{
 	"github.com/jackc/pglogrepl":                 {"postgres", "postgres/postgrestest", "replication"},
-	"github.com/jackc/pgx":                       {"debezium/takeover", "demo", "migrations", "postgres", "postgres/catalog", "postgres/postgrestest", "postgres/preflight", "postgres/provision", "postgres/sample", "postgres/watch", "replication", "sandbox"},
+	"github.com/jackc/pgx":                       {"debezium/takeover", "demo", "migrations", "postgres", "postgres/catalog", "postgres/postgrestest", "postgres/preflight", "postgres/provision", "postgres/sample", "postgres/snapshot", "postgres/watch", "replication", "sandbox"},
 	"github.com/twmb/franz-go/pkg/kfake":         {"sandbox"},
 	"github.com/twmb/franz-go":                   {"sink/auth", "sink/broker", "sink/topics", "sink/kafka", "sink/kafkatx", "sandbox", "sandbox/ledger", "relay", "relay/shards", "metrics", "cmd/cdc-relay", "demo"}, // relay, metrics and the programs pass a kgo.Hook on
 	"github.com/prometheus":                      {"metrics"},
@@ -190,7 +202,7 @@ func TestArchitecture_DebeziumCanBeDeleted(t *testing.T) {
 
 // pure are the packages that open no connection: values in, values out. A folder stands
 // for all below it.
-var pure = []string{"checkpoint", "proof", "relay/resume", "replication/wal", "replication/pgoutput", "router", "debezium/connect", "debezium/options", "debezium/javaregex"}
+var pure = []string{"backfill/progress", "checkpoint", "proof", "relay/resume", "replication/wal", "replication/pgoutput", "router", "debezium/transform", "debezium/connect", "debezium/options", "debezium/javaregex"}
 
 func TestArchitecture_PurePackagesLinkNoSocket(t *testing.T) {
 	for _, name := range pure {
@@ -229,10 +241,26 @@ func TestArchitecture_NothingOfTheTestsIsShipped(t *testing.T) {
 	}
 }
 
+// nested are the modules that services require, with what each requires itself.
+var nested = map[string][]string{
+	"outbox": {"github.com/jackc/pgx/v5"},
+	"inbox":  {"github.com/jackc/pgx/v5", "github.com/twmb/franz-go", "github.com/twmb/franz-go/pkg/kmsg"},
+}
+
+// nestedImports are the libraries of the nested modules' packages; a package that is not here has
+// the standard library alone.
+var nestedImports = map[string][]string{
+	"outbox/pgxoutbox": {"github.com/jackc/pgx/"},
+	"inbox/pgxinbox":   {"github.com/jackc/pgx/"},
+	"inbox/kafkainbox": {"github.com/jackc/pgx/", "github.com/twmb/franz-go/"},
+}
+
 // TestArchitecture_NestedModulesStandAlone: a service that writes events requires a driver and
-// nothing of the relay, and the relay does not require what services do.
+// nothing of the relay, one that consumes them a client of Kafka too, and the relay does not
+// require what services do.
 func TestArchitecture_NestedModulesStandAlone(t *testing.T) {
-	for path, allowed := range map[string][]string{"outbox/go.mod": {"github.com/jackc/pgx/v5"}} {
+	for folder, allowed := range nested {
+		path := folder + "/go.mod"
 		direct := 0
 		for line := range strings.Lines(read(t, path)) {
 			line = strings.TrimSpace(strings.TrimPrefix(line, "require "))
@@ -250,19 +278,19 @@ func TestArchitecture_NestedModulesStandAlone(t *testing.T) {
 		if direct != len(allowed) {
 			t.Errorf("%s: found %d requirements", path, direct)
 		}
-		nested := module + strings.TrimSuffix(path, "/go.mod")
-		if strings.Contains(read(t, "go.mod"), nested) {
-			t.Errorf("go.mod requires %s", nested)
+		if strings.Contains(read(t, "go.mod"), module+folder) {
+			t.Errorf("go.mod requires %s", module+folder)
 		}
-	}
-	for _, p := range nestedPackages(t, "outbox") {
-		for _, path := range p.Imports {
-			switch {
-			case !strings.Contains(path, "."): // the standard library
-			case path == module+"outbox" || strings.HasPrefix(path, module+"outbox/internal/"):
-			case strings.HasPrefix(path, "github.com/jackc/pgx/") && p.ImportPath == module+"outbox/pgxoutbox":
-			default:
-				t.Errorf("%s imports %s", p.ImportPath, path)
+		for _, p := range nestedPackages(t, folder) {
+			libraries := nestedImports[room(p.ImportPath)]
+			for _, path := range p.Imports {
+				switch {
+				case !strings.Contains(path, "."): // the standard library
+				case path == module+folder || strings.HasPrefix(path, module+folder+"/"):
+				case slices.ContainsFunc(libraries, func(library string) bool { return strings.HasPrefix(path, library) }):
+				default:
+					t.Errorf("%s imports %s", p.ImportPath, path)
+				}
 			}
 		}
 	}

@@ -187,6 +187,9 @@ func commandsRun(t *testing.T, binary string, commands []shown) {
 				args[i] = "postgres.url=" + db.URL
 			}
 		}
+		if args[0] == "backfill" { // for a slot that is not there
+			args = append(args, "--set", "postgres.slot="+harness.Unique(t, "docs"))
+		}
 		place.must(t, args...)
 	}
 	stop := place.start(t)
@@ -426,7 +429,7 @@ func examplesAreValid(t *testing.T, binary string) {
 	for _, page := range documents(t) {
 		for _, block := range fence.FindAllStringSubmatch(read(t, page), -1) {
 			text := block[2]
-			if block[1] != "yaml" || !regexp.MustCompile(`(?m)^(postgres|outbox|kafka|relay|http|log):`).MatchString(text) || regexp.MustCompile(`(?m)^config:`).MatchString(text) {
+			if block[1] != "yaml" || !regexp.MustCompile(`(?m)^(postgres|outbox|kafka|relay|maintenance|http|log):`).MatchString(text) || regexp.MustCompile(`(?m)^config:`).MatchString(text) {
 				continue
 			}
 			checked++

@@ -84,17 +84,11 @@ func same(t *testing.T, what string, want, got map[string]string) {
 
 func TestRunbook_HasEveryReasonAndNoOther(t *testing.T) {
 	reasons := map[string]string{}
-	for _, room := range []string{"fault", "router", "sink", "relay"} {
-		before := len(reasons)
-		inspectRoom(t, room, func(at string, n ast.Node) {
-			for _, reason := range reasonsIn(room, n) {
-				reasons[reason] = at
-			}
-		})
-		if len(reasons) == before {
-			t.Errorf("no reason found in %s: the test looks for the wrong thing", room)
+	inspectRoom(t, "fault", func(at string, n ast.Node) {
+		for _, reason := range reasonsIn(n) {
+			reasons[reason] = at
 		}
-	}
+	})
 	if len(reasons) < 60 {
 		t.Errorf("only %d reasons found: the test looks for the wrong thing", len(reasons))
 	}
@@ -109,7 +103,32 @@ func TestRunbook_HasEveryReasonAndNoOther(t *testing.T) {
 	}
 }
 
-// inspectRoom walks the syntax of a package without its tests.
+// TestReasons_AreInOneList: every other package refers to the list. Commands, the demo and the
+// tests only compare and show reasons; proof answers nobody but its caller.
+func TestReasons_AreInOneList(t *testing.T) {
+	rooms, err := os.ReadDir(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	referred := 0
+	for _, room := range rooms {
+		if !room.IsDir() || strings.HasPrefix(room.Name(), ".") || slices.Contains([]string{"fault", "proof", "outbox", "sandbox", "demo", "test"}, room.Name()) {
+			continue
+		}
+		inspectRoom(t, room.Name(), func(at string, n ast.Node) {
+			for _, reason := range reasonsIn(n) {
+				t.Errorf("%s writes the reason %q: put it into fault/reasons.go, and its entry into the runbook", at, reason)
+			}
+			if selector, ok := n.(*ast.SelectorExpr); ok && name(selector.X) == "fault" && strings.HasPrefix(selector.Sel.Name, "Reason") {
+				referred++
+			}
+		})
+	}
+	if referred < 200 {
+		t.Errorf("only %d references found: the test looks for the wrong thing", referred)
+	}
+}
+
 // inspectRoom visits the syntax of a folder and of those below it.
 func inspectRoom(t *testing.T, room string, visit func(at string, n ast.Node)) {
 	t.Helper()
@@ -141,7 +160,7 @@ func inspectRoom(t *testing.T, room string, visit func(at string, n ast.Node)) {
 // reasonsIn finds the reasons that one piece of syntax writes down: a constant
 // Reason… or reason…, a value {Class, "reason", …}, a field Reason, a state returned with its
 // reason, and the calls that block with one.
-func reasonsIn(room string, n ast.Node) []string {
+func reasonsIn(n ast.Node) []string {
 	switch n := n.(type) {
 	case *ast.ValueSpec:
 		if len(n.Names) == 1 && len(n.Values) == 1 && strings.HasPrefix(strings.ToLower(n.Names[0].Name), "reason") {
@@ -156,11 +175,11 @@ func reasonsIn(room string, n ast.Node) []string {
 			return words(n.Value)
 		}
 	case *ast.CallExpr:
-		if room == "relay" && slices.Contains([]string{"stuck", "refused", "setBlocked"}, name(n.Fun)) && len(n.Args) > 0 {
+		if slices.Contains([]string{"stuck", "refused", "setBlocked"}, name(n.Fun)) && len(n.Args) > 0 {
 			return words(n.Args[0])
 		}
 	case *ast.ReturnStmt:
-		if room == "relay" && len(n.Results) >= 2 && slices.Contains([]string{"Blocked", "Streaming", "Standby", "Reconnecting"}, name(n.Results[0])) {
+		if len(n.Results) >= 2 && slices.Contains([]string{"Blocked", "Streaming", "Standby", "Reconnecting"}, name(n.Results[0])) {
 			return words(n.Results[1])
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -225,7 +226,7 @@ func (w *world) readCheckpoints(ctx context.Context) ([]Checkpoint, error) {
 	}
 	var all []Checkpoint
 	for _, r := range records {
-		if len(r.Value) == 0 { // says nothing of a position
+		if len(r.Value) == 0 || bytes.ContainsRune(r.Key, ' ') { // says nothing of a position
 			continue
 		}
 		var value struct {

@@ -53,7 +53,7 @@ var mutants = []mutant{
 		patches: []patch{{"replication/pgoutput/relation.go", "old != nil && sameShape(old.Relation, &rel)", "old != nil"}}},
 	{name: "resend_backwards", about: "failed records are sent again in the wrong order", faults: []string{"produce_*", "acl_revoked", "limit_lowered", "record_too_large"},
 		patches: []patch{{"relay/delivery/in_flight.go", "return cmp.Compare(a.p.seq, b.p.seq)", "return cmp.Compare(b.p.seq, a.p.seq)"}}},
-	{name: "no_halt", about: "records go on being sent after one failed, and nobody is told", test: "./sink TestKafka_ReportsARecordThatOvertookAFailedOne",
+	{name: "no_halt", about: "records go on being sent after one failed, and nobody is told", test: "./sink/kafka TestKafka_ReportsARecordThatOvertookAFailedOne",
 		patches: []patch{{"sink/kafka/send.go", "k.halted.Store(true)\n", ""}, {"sink/kafka/send.go", "case queue != nil && queue.brokenIn == k.round.Load():", "case false:"}}},
 	{name: "skip_the_guilty", about: "a record that fails alone is left out", faults: []string{"limit_lowered", "record_too_large", "produce_invalid*", "acl_revoked"},
 		patches: []patch{{"relay/delivery/at_least_once.go", "rest = append(rest, run[i])\n", "if len(run) > 1 {\n\t\t\trest = append(rest, run[i])\n\t\t} else {\n\t\t\tg.durable(run[i].p)\n\t\t\tcause = nil\n\t\t}\n"}}},

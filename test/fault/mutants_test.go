@@ -3,6 +3,9 @@ package main
 import (
 	"bytes"
 	"errors"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -35,5 +38,25 @@ func TestMutate_GoesOnPastWhatCannotBePlanted(t *testing.T) {
 	}
 	if n := len(p.figures.Mutants); n != len(mutants) || p.figures.Mutants[n-1].By != "TestCount_KnowsOneFromMany" {
 		t.Errorf("%d of %d planted bugs are in the figures: %+v", n, len(mutants), p.figures.Mutants)
+	}
+}
+
+// A test that was moved or renamed would find nothing.
+func TestMutants_NameTestsThatExist(t *testing.T) {
+	for _, m := range mutants {
+		if m.test == "" {
+			continue
+		}
+		folder, name, ok := strings.Cut(m.test, " ")
+		files, err := filepath.Glob(filepath.Join("../..", folder, "*_test.go"))
+		if err != nil || !ok {
+			t.Fatalf("%s: %q: %v", m.name, m.test, err)
+		}
+		if !slices.ContainsFunc(files, func(file string) bool {
+			text, err := os.ReadFile(file)
+			return err == nil && strings.Contains(string(text), "\nfunc "+name+"(")
+		}) {
+			t.Errorf("%s: folder %s has no test %s", m.name, folder, name)
+		}
 	}
 }

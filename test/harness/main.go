@@ -123,13 +123,6 @@ func NotHere(t testing.TB, reason string) {
 	skip(t, reason, Required())
 }
 
-// UnderNohup skips a test of SIGHUP where whoever started the tests had it ignored, which no
-// process below can undo.
-func UnderNohup(t testing.TB) {
-	t.Helper()
-	t.Skip("the tests were started with SIGHUP ignored, as nohup does")
-}
-
 func skip(t testing.TB, message string, required bool) {
 	t.Helper()
 	if required {

@@ -116,8 +116,8 @@ func TestKafkaTLS_RealBrokersAreVerified(t *testing.T) {
 		{"another name", "MISNAMED", []string{on, trust}, []string{"certificate for 127.0.0.1", "kafka.tls.server_name"}},
 		{"expired", "EXPIRED", []string{on, trust}, []string{"expired", "renew the broker's certificate"}},
 		{"no certificate of ours", "MUTUAL", []string{on, trust}, []string{"set kafka.tls.cert_file and key_file"}},
-		{"a certificate of ours from elsewhere", "MUTUAL", []string{on, trust, "cert_file=" + strangeCert, "key_file=" + strangeKey}, []string{"refuses our certificate", "kafka.tls.cert_file"}},
-		{"a certificate of ours that expired", "MUTUAL", []string{on, trust, "cert_file=" + oldCert, "key_file=" + oldKey}, []string{"refuses our certificate", "kafka.tls.cert_file"}},
+		{"a certificate of ours from elsewhere", "MUTUAL", []string{on, trust, "cert_file=" + strangeCert, "key_file=" + strangeKey}, []string{"refuses the client certificate", "kafka.tls.cert_file"}},
+		{"a certificate of ours that expired", "MUTUAL", []string{on, trust, "cert_file=" + oldCert, "key_file=" + oldKey}, []string{"refuses the client certificate", "kafka.tls.cert_file"}},
 		{"no TLS with a broker that has it", "TLS", nil, []string{"kafka.tls.enabled"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -189,7 +189,7 @@ func TestKafkaTLS_RealBrokersAreVerified(t *testing.T) {
 		p.insert(t)
 		relaytest.Eventually(t, "the new connection shows what is on disk", func() (bool, string) {
 			out := running.Output()
-			return strings.Contains(out, `"reason":"tls"`) && strings.Contains(out, "refuses our certificate"), out
+			return strings.Contains(out, `"reason":"tls"`) && strings.Contains(out, "refuses the client certificate"), out
 		})
 		p.wantRecords(t, 2)
 		put(kafka.clients)

@@ -250,3 +250,30 @@ func TestStandby_TakesOverFromAFrozenLeader(t *testing.T) {
 	}
 	w.Verify(t)
 }
+
+// A row that the server cannot send ends every session at once. What lies before it is
+// delivered and confirmed by one of them, and not sent again by each.
+func TestRow_ThatCannotBeDecodedHasNothingSentAgain(t *testing.T) {
+	db := harness.OwnPostgres(t, sandbox.PostgresOptions{})
+	p, w := outbox(t, db, harness.Kfake(t, kfakeDefault))
+	db.Exec(t, "CREATE TYPE mood AS ENUM ('good', 'bad')")
+	db.Exec(t, "ALTER TABLE outbox ADD COLUMN mood mood")
+	db.Exec(t, "CREATE TABLE moods AS SELECT 'bad'::mood AS mood")
+	db.Exec(t, "SET allow_system_table_mods = on; DELETE FROM pg_enum WHERE enumlabel = 'bad'")
+	running := p.Exec(t, "run")
+	w.Insert(t, 20)
+	p.AwaitCaughtUp(t)
+	insert := "INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload, mood) SELECT '" + strings.TrimSuffix(w.Topic(), "-events") + "', gen_random_uuid(), 'x', '{}', "
+	db.Exec(t, fmt.Sprintf("BEGIN; %[1]sNULL FROM generate_series(1, 10); COMMIT; BEGIN; %[1]smood FROM moods; COMMIT", insert))
+	relaytest.Eventually(t, "it is tried again", func() (bool, string) {
+		return strings.Contains(running.Output(), "undecodable"), running.Output()
+	})
+	<-time.After(5 * time.Second) // some more tries
+	if n := len(p.Brokers.Read(t, w.Topic())); n != 20+10 {
+		t.Errorf("%d records, want the 30 before the row, once", n)
+	}
+	running.Terminate(t)
+	if code := running.Wait(t); code != 0 {
+		t.Errorf("exit code = %d", code)
+	}
+}

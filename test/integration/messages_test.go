@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
 )
@@ -65,7 +65,7 @@ func TestMessages_WithoutTheRolesBlockWithTheirPosition(t *testing.T) {
 		p := relaytest.New(t, db, harness.Kfake(t, kfakeDefault), []string{"{message_prefix: outbox}"})
 		p.Setup(t) // a publication without tables
 		db.Exec(t, `SELECT pg_logical_emit_message(true, 'outbox', '{"id":"1","aggregateId":"a"}')`)
-		st := p.Start(t).AwaitBlocked(t, record.ReasonRoute)
+		st := p.Start(t).AwaitBlocked(t, fault.ReasonRoute)
 		if !strings.Contains(st.Message, "message.outbox") || !regexp.MustCompile(`\b[0-9A-F]+/[0-9A-F]+\b`).MatchString(st.Message) {
 			t.Errorf("message %q names neither the prefix nor a position", st.Message)
 		}

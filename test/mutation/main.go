@@ -121,8 +121,8 @@ func (t target) run(ctx context.Context, gremlins, workers string) (*report, err
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range excluded {
-		args = append(args, "--exclude-files", `(^|/)`+regexp.QuoteMeta(name)+`$`)
+	for _, pattern := range excluded {
+		args = append(args, "--exclude-files", pattern)
 	}
 	cmd := exec.CommandContext(ctx, gremlins, append(args, "./"+t.name)...)
 	cmd.Env = append(os.Environ(), "GOFLAGS=-short", "CDC_RELAY_REQUIRE=")
@@ -136,19 +136,20 @@ func (t target) run(ctx context.Context, gremlins, workers string) (*report, err
 	return &r, nil
 }
 
-// excluded are the files of the package that are not asked for.
+// excluded are patterns for what is not asked for: files of the package, and packages below it.
 func (t target) excluded() ([]string, error) {
-	if t.files == nil {
-		return nil, nil
-	}
-	all, err := filepath.Glob(filepath.Join(t.name, "*.go"))
+	all, err := os.ReadDir(t.name)
 	if err != nil {
 		return nil, err
 	}
 	var others []string
-	for _, path := range all {
-		if name := filepath.Base(path); !slices.Contains(t.files, name) && !strings.HasSuffix(name, "_test.go") {
-			others = append(others, name)
+	for _, each := range all {
+		name := each.Name()
+		switch {
+		case each.IsDir():
+			others = append(others, `(^|/)`+regexp.QuoteMeta(name)+`/`)
+		case t.files != nil && strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go") && !slices.Contains(t.files, name):
+			others = append(others, `(^|/)`+regexp.QuoteMeta(name)+`$`)
 		}
 	}
 	return others, nil
@@ -228,7 +229,7 @@ func (t target) judge(r *report, known map[place]bool, read func(string) ([]byte
 		}
 	}
 	for at := range known {
-		if strings.HasPrefix(at.file, t.name+"/") && !seen[at] {
+		if filepath.Dir(at.file) == t.name && !seen[at] {
 			o.stale = append(o.stale, at.String())
 		}
 	}

@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -104,8 +107,23 @@ func TestTargets_AreThere(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if (each.files == nil) != (len(excluded) == 0) {
-			t.Errorf("target %s leaves out %v", each.name, excluded)
+		// Every file of the package or below it is asked for, or left out.
+		err = filepath.WalkDir(each.name, func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			below := filepath.Dir(path) != each.name
+			want := !below && (each.files == nil || slices.Contains(each.files, filepath.Base(path)))
+			left := slices.ContainsFunc(excluded, func(pattern string) bool {
+				return regexp.MustCompile(pattern).MatchString(strings.TrimPrefix(path, each.name+"/"))
+			})
+			if left == want {
+				t.Errorf("target %s: %s is left out: %t", each.name, path, left)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
 		}
 	}
 	var out bytes.Buffer

@@ -25,7 +25,7 @@ var binary struct {
 	err  error
 }
 
-// Binary builds cmd/cdc-relay once, as `make build` does, and returns its path.
+// Binary builds cmd/cdc-relay once, as `make build` does but for short mode, and returns its path.
 func Binary(t testing.TB) string {
 	t.Helper()
 	binary.once.Do(func() {
@@ -36,8 +36,11 @@ func Binary(t testing.TB) string {
 		}
 		harness.AtExit(func() error { return os.RemoveAll(dir) })
 		binary.path = filepath.Join(dir, "cdc-relay")
-		cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", binary.path, "github.com/cdc-relay/cdc-relay/cmd/cdc-relay")
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		cmd := exec.Command("go", "build", "-ldflags", "-s -w", "-o", binary.path, "github.com/cdc-relay/cdc-relay/cmd/cdc-relay")
+		if !testing.Short() { // which takes the packages as they were compiled for the tests
+			cmd.Args = slices.Insert(cmd.Args, 2, "-trimpath")
+			cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		}
 		if out, err := cmd.CombinedOutput(); err != nil {
 			binary.err = errors.Join(err, errors.New(string(out)))
 		}
