@@ -21,7 +21,7 @@ ROOT_TESTS := TestLink_CarriesEverythingLater TestPostgres_ServerDoesNotRunAsRoo
 RACE_OPTIONS := GORACE="atexit_sleep_ms=100 $${GORACE:-}"
 
 # The modules beside the root's: what services require, and its tests with servers.
-MODULES := outbox test/ends
+MODULES := outbox inbox test/ends
 
 EMPTY :=
 SPACE := $(EMPTY) $(EMPTY)
@@ -54,12 +54,13 @@ help: ## list the targets
 # The program replaces the shell, so that it is make's own child and sees it die.
 .PHONY: demo
 demo: ## a real PostgreSQL, in-process brokers and the relay between them; DEMO_ARGS="--duration 15s" ends by itself
+	@$(if $(wildcard .bin/demo),:,echo "building the demo; the first time this takes a minute or more" >&2)
 	@$(GO) build -o .bin/demo ./demo && exec .bin/demo $(DEMO_ARGS)
 
-# Without a server a package mostly waits, so several wait at a time.
+# Without a server packages and tests mostly wait, so several wait at a time.
 .PHONY: quick
 quick: ## in a minute, without a server: the tests that need none, simulations with fewer seeds; PKG=./router for one package
-	env -u CDC_RELAY_REQUIRE $(GO) test -short -p 6 -timeout 5m $(PKG)
+	env -u CDC_RELAY_REQUIRE $(GO) test -short -p 6 -parallel 8 -timeout 5m $(PKG)
 	@$(if $(filter ./...,$(PKG)),for module in $(MODULES); do (cd $$module && env -u CDC_RELAY_REQUIRE $(GO) test -short -p 6 -timeout 5m ./...); done)
 
 .PHONY: test
@@ -105,6 +106,7 @@ race: ## the race detector on the packages without servers, ten times
 allocs: ## the bounds on allocations, which the race detector would blur
 	$(GO) test -count=1 -run 'Allocat' ./relay/... ./router/... ./replication/pgoutput ./sink/...
 	cd outbox && $(GO) test -count=1 -run 'Allocat' .
+	cd inbox && $(GO) test -count=1 -run 'Allocat' ./kafkainbox
 
 .PHONY: test-matrix
 test-matrix: ## the integration tests on PostgreSQL 14, 15, 16, 17 and 18, and a table of the outcome
