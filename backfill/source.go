@@ -25,9 +25,15 @@ const (
 var errAborted = errors.New("read old rows: aborted")
 
 // reading is one session's stream of old rows, a relay.Source.
+//
+// The number of a row is good for one call: the next one may find fewer rows before it. The
+// ordinal is good for all: it is the number and the microsecond in which counting began, so what
+// a later call gives is higher and never the same. Dead letters name rows by it, and consumers
+// may compare it.
 type reading struct {
 	w     *work
 	start wal.LSN
+	since uint64 // what the rows' ordinals begin with
 	slabs *wal.SlabPool
 
 	ends     context.Context // with Abort or Close
@@ -41,9 +47,12 @@ func (w *work) open(context.Context) (*reading, error) {
 	if err := w.holds(); err != nil {
 		return nil, err
 	}
+	if w.since == 0 || !w.total() { // in an order that is not total a number is another row's in each session
+		w.since = uint64(time.Now().UnixMicro())
+	}
 	ends, abort := context.WithCancel(context.Background())
 	return &reading{
-		w: w, start: progress.Position(w.track.Now().Rows), slabs: wal.NewSlabPool(batchRows, batchBytes),
+		w: w, start: progress.Position(w.track.Now().Rows), since: w.since, slabs: wal.NewSlabPool(batchRows, batchBytes),
 		ends: ends, abort: abort, allRead: make(chan struct{}),
 	}, nil
 }
@@ -222,7 +231,7 @@ func (p *packet) add(columns, order [][]byte) error {
 	}
 	p.batch.Bytes += p.slab.Keep(data, values) + wal.TxnSize
 	txn := p.slab.Stamp(wal.Txn{Commit: wal.LSN(number), End: progress.Position(number), Time: w.progress.Started})
-	p.slab.Add(wal.Row{Txn: txn, LSN: wal.LSN(number), Ordinal: 1, Relation: p.table.Relation, Values: values})
+	p.slab.Add(wal.Row{Txn: txn, LSN: wal.LSN(number), Ordinal: p.r.since + number, Relation: p.table.Relation, Values: values})
 	p.spot.Add(order)
 	p.batch.Received += size
 	w.read.Store(number)

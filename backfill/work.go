@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -24,6 +25,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/setup"
 	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/kafka"
 	"github.com/cdc-relay/cdc-relay/sink/kafkatx"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/cdc-relay/cdc-relay/wording"
@@ -48,6 +50,7 @@ type work struct {
 	late     late
 
 	track    progress.Track
+	since    uint64 // see reading
 	read     atomic.Uint64 // number of the last row that was read
 	paced    pacer
 	letters  int64 // dead letters; once the relay has ended
@@ -270,10 +273,16 @@ func (w *work) relay(ctx context.Context) error {
 		Source: func(ctx context.Context) (relay.Source, error) { return w.open(ctx) },
 		Sink: func() (sink.Sink, error) {
 			made, err := relay.OpenSink(cfg, relay.Events{}, zerolog.Nop(), nil)
-			if tx, ok := made.(*kafkatx.Sink); ok && err == nil {
-				return &transactional{tx, w}, nil
+			if err != nil {
+				return nil, err
 			}
-			return made, err
+			switch s := made.(type) {
+			case *kafkatx.Sink:
+				return &transactional{s, w}, nil
+			case *kafka.Sink:
+				return &idempotent{s, w}, nil
+			}
+			return nil, fmt.Errorf("a sink of type %T knows nothing of a backfill", made)
 		},
 	}
 	if cfg.OnReject == relay.DeadLetterOnReject && cfg.ParkKey {
@@ -363,6 +372,11 @@ func (w *work) holds() error {
 	err := errors.New("the connection that holds the snapshot is lost: run the command again, which goes on with another one")
 	w.fail(err)
 	return err
+}
+
+// total reports whether the orders of all tables are.
+func (w *work) total() bool {
+	return !slices.ContainsFunc(w.tables, func(t snapshot.Selection) bool { return !t.Order.Total })
 }
 
 // relations are what the relay checks its mapping with.

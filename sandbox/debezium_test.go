@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/sandbox"
+	"github.com/cdc-relay/cdc-relay/test/harness"
 )
 
 // deaf is the variable that has beJava not hear SIGTERM.
@@ -48,6 +49,7 @@ func beJava() {
 
 func startWorker(t *testing.T) *sandbox.Debezium {
 	t.Helper()
+	harness.NeedsServer(t, "Debezium")
 	t.Setenv(owner, "java")
 	d, err := sandbox.StartDebezium(t.Context(), sandbox.DebeziumOptions{Java: os.Args[0], Jars: t.TempDir(), Brokers: []string{"127.0.0.1:1"}})
 	if err != nil {

@@ -54,13 +54,19 @@ func Place(r *Record) bool {
 	if at == 0 {
 		return false
 	}
+	PlaceAt(r, at)
+	return true
+}
+
+// PlaceAt fills in a position as Place does, another one than the row's transaction has. A record
+// without position headers stays as it is.
+func PlaceAt(r *Record, at wal.LSN) {
 	for i := len(r.Headers) - 1; i >= 0; i-- {
 		if h := &r.Headers[i]; h.Key == HeaderLSN {
 			h.Value = appendLSN(h.Value[:0], at)
-			return true
+			return
 		}
 	}
-	return true
 }
 
 func appendLSN(dst []byte, lsn wal.LSN) []byte {
