@@ -209,7 +209,7 @@ func (l *loader) skips(k key, path, text string) bool {
 	if _, err := l.expand.expand(text); err == nil {
 		return false
 	}
-	l.mark(path)
+	l.markFailed(path)
 	return true
 }
 

@@ -178,7 +178,7 @@ func (c *converter) convert(n ast.Node, depth int) (*node, error) {
 	case ast.MapNode:
 		return c.convertMap(n, depth)
 	case *ast.SequenceNode:
-		list := place(n)
+		list := positionOf(n)
 		list.kind = listNode
 		for _, v := range n.Values {
 			item, err := c.convert(v, depth+1)
@@ -207,7 +207,7 @@ func unglue(n *node) *node {
 }
 
 func (c *converter) convertScalar(n ast.Node) (*node, error) {
-	out := place(n)
+	out := positionOf(n)
 	out.kind = textNode
 	switch n := n.(type) {
 	case *ast.NullNode:
@@ -228,7 +228,7 @@ func (c *converter) convertScalar(n ast.Node) (*node, error) {
 func (c *converter) convertMap(n ast.MapNode, depth int) (*node, error) {
 	out := &node{kind: mapNode}
 	if whole, ok := n.(ast.Node); ok {
-		out = place(whole)
+		out = positionOf(whole)
 		out.kind = mapNode
 	}
 	for it := n.MapRange(); it.Next(); {
@@ -263,7 +263,7 @@ func keyText(n ast.Node) (string, error) {
 	return "", at(n, "a key must be plain text")
 }
 
-func place(n ast.Node) *node {
+func positionOf(n ast.Node) *node {
 	out := &node{}
 	if tk := n.GetToken(); tk != nil && tk.Position != nil {
 		out.line, out.column = tk.Position.Line, tk.Position.Column

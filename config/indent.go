@@ -177,7 +177,7 @@ type level struct {
 func fit(lines []blockLine, root *branch) misfit {
 	f := fitting{levels: []level{{indent: lines[0].indent, holds: root}}, steps: map[int]int{}}
 	for _, l := range lines {
-		if !f.place(l) {
+		if !f.insert(l) {
 			f.misplaced++
 		}
 	}
@@ -194,7 +194,7 @@ type fitting struct {
 	misplaced int
 }
 
-func (f *fitting) place(l blockLine) bool {
+func (f *fitting) insert(l blockLine) bool {
 	f.leave(l)
 	top := &f.levels[len(f.levels)-1]
 	if l.dash {

@@ -71,8 +71,8 @@ type origin struct {
 	assigned     string // for errors: the flag with what it sets, as --set postgres.slot=x
 }
 
-// place is the origin in errors.
-func (o origin) place() string { return cmp.Or(o.assigned, o.source) }
+// text is the origin in errors.
+func (o origin) text() string { return cmp.Or(o.assigned, o.source) }
 
 func (o origin) String() string {
 	switch {
@@ -206,12 +206,12 @@ func (l *loader) findFile(path string) ([]byte, string, error) {
 
 // fail records a mistake at a known place.
 func (l *loader) fail(at origin, key, message string) {
-	l.mark(key)
+	l.markFailed(key)
 	l.errs.List = append(l.errs.List, l.cfg.mistake(at, key, message))
 }
 
-// mark notes that a key has a mistake, and what it is a part of.
-func (l *loader) mark(key string) {
+// markFailed notes that a key has a mistake, and what it is a part of.
+func (l *loader) markFailed(key string) {
 	l.failed[key] = true
 	for whole := parent(key); whole != "" && !l.within[whole]; whole = parent(whole) {
 		l.within[whole] = true
@@ -230,7 +230,7 @@ func (l *loader) refuse(path, format string, args ...any) {
 			return
 		}
 	}
-	l.mark(path)
+	l.markFailed(path)
 	l.errs.List = append(l.errs.List, l.cfg.located(path, fmt.Sprintf(format, args...)))
 }
 

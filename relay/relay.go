@@ -93,7 +93,7 @@ type Relay struct {
 	olderTypes resume.OlderTypes     // Run's goroutine's alone
 	filtered   atomic.Int64          // rows that Config.Delivered took
 
-	board   *status.Board
+	monitor *status.Monitor
 	session atomic.Pointer[session] // nil between sessions
 }
 
@@ -123,7 +123,7 @@ func New(cfg Config, parts Parts, ev Events, log zerolog.Logger) *Relay {
 	if r.cfg.PositionHeaders {
 		parts.Router.PositionHeaders()
 	}
-	r.board = status.NewBoard(status.Pipeline{
+	r.monitor = status.NewMonitor(status.Pipeline{
 		Name: r.cfg.Pipeline, Version: r.cfg.Version, Guarantee: string(r.cfg.Guarantee),
 		Slot: r.cfg.Replication.Slot, Publication: r.cfg.Replication.Publication, WindowBytes: r.cfg.MaxInFlightBytes,
 	}, log, ev.StateChanged)
@@ -131,7 +131,7 @@ func New(cfg Config, parts Parts, ev Events, log zerolog.Logger) *Relay {
 	if r.cfg.OnReject == DeadLetterOnReject && r.cfg.ParkKey {
 		journal = parts.Journal
 	}
-	r.delivery = delivery.New(r.cfg.deliveryConfig(), parts.Router, journal, r.board, delivery.Events{
+	r.delivery = delivery.New(r.cfg.deliveryConfig(), parts.Router, journal, r.monitor, delivery.Events{
 		RecordsAcknowledged: ev.RecordsAcknowledged, BatchDelivered: ev.BatchDelivered,
 		RowRejected: ev.RowRejected, DeadLettered: ev.DeadLettered, ProduceRetried: ev.ProduceRetried,
 	}, log)
@@ -246,7 +246,7 @@ func (r *Relay) Discard() {
 
 // Status is a consistent snapshot.
 func (r *Relay) Status() status.Status {
-	st := r.board.Status()
+	st := r.monitor.Status()
 	st.ParkedKeys = r.delivery.Letters.Keys()
 	return st
 }
@@ -264,12 +264,12 @@ func (r *Relay) limitDrain(ctx context.Context, cut context.CancelFunc, stopped 
 	case <-stopped:
 		return
 	}
-	r.board.SetState(status.Stopping, "", "")
+	r.monitor.SetState(status.Stopping, "", "")
 	timeout := time.NewTimer(r.cfg.DrainTimeout)
 	defer timeout.Stop()
 	select {
 	case <-timeout.C:
-		late := r.board.DrainBlocker(time.Now())
+		late := r.monitor.DrainBlocker(time.Now())
 		r.late.Store(&late)
 	case <-r.aborted:
 	case <-stopped:
@@ -320,7 +320,7 @@ func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
 		v := r.classify(err)
 		if v.fatal != nil {
 			if v.reason == fault.ReasonFenced {
-				r.board.SetState(status.Blocked, v.reason, err.Error())
+				r.monitor.SetState(status.Blocked, v.reason, err.Error())
 				sleep(ctx, deliveryCtx, r.cfg.RetryMax/2+rand.N(r.cfg.RetryMax/2+1), nil)
 			}
 			return v.fatal
@@ -331,16 +331,16 @@ func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
 				r.standby = true
 				r.delivery.ForgetPartial() // whoever has the slot may send its beginning again
 			}
-			r.board.Reached(true, false) // the server named the slot's holder
-			wait.Reset()                 // an outage before it must not delay the first look at the slot
+			r.monitor.Reached(true, false) // the server named the slot's holder
+			wait.Reset()                   // an outage before it must not delay the first look at the slot
 			delay = standbyPoll + wait.Delay()
 		} else {
-			r.board.Reconnects.Add(1)
+			r.monitor.Reconnects.Add(1)
 			if r.ev.Reconnecting != nil {
 				r.ev.Reconnecting(endReason(err), err)
 			}
 		}
-		logged := r.board.SetState(v.state, v.reason, err.Error())
+		logged := r.monitor.SetState(v.state, v.reason, err.Error())
 		if v.state != status.Standby && (same == 1 && !logged || same%50 == 0) { // who stands by has said so with its state
 			r.log.Warn().Err(err).Str("state", string(v.state)).Str("reason", v.reason).Stringer("retry_in", delay.Round(time.Millisecond)).Int("times", same).Msg("session ended; trying again")
 		}
@@ -401,7 +401,7 @@ func (r *Relay) once(ctx, deliveryCtx context.Context) error {
 	if err != nil {
 		return r.missed(err)
 	}
-	r.board.Reached(true, false)
+	r.monitor.Reached(true, false)
 	err = r.checkHistory(src)
 	r.server = src.ServerProcess()
 	if err == nil {
@@ -415,7 +415,7 @@ func (r *Relay) once(ctx, deliveryCtx context.Context) error {
 		return err
 	}
 	s := newSession(r, src)
-	r.board.Begins(s.Lineage(), src.Start())
+	r.monitor.Begins(s.Lineage(), src.Start())
 	err = s.open(ctx)
 	if err == nil { // with exactly-once a letter of whoever was before counts no later than that
 		err = r.delivery.Letters.CatchUp(ctx, r.cfg.handover(), true)
@@ -430,7 +430,7 @@ func (r *Relay) once(ctx, deliveryCtx context.Context) error {
 	start, told, finished := src.Start(), r.past.Told, r.delivery.Finished()
 	err = s.run(ctx, deliveryCtx)
 	if unreadable(err) {
-		r.board.Unread(s.Lineage(), err)
+		r.monitor.Unread(s.Lineage(), err)
 	}
 	if s.delivery.Isolates() && unreadable(err) {
 		err = delivery.ErrIsolated
@@ -469,9 +469,9 @@ func (r *Relay) readySink(ctx context.Context) error {
 			return &ConfigError{err}
 		}
 		r.sink = s
-		r.board.SetSink(s)
+		r.monitor.SetSink(s)
 	}
-	if r.board.SinkReached() {
+	if r.monitor.SinkReached() {
 		return nil
 	}
 	ready, cancel := context.WithTimeout(ctx, 10*time.Second)
@@ -479,7 +479,7 @@ func (r *Relay) readySink(ctx context.Context) error {
 	if err := r.sink.Ready(ready); err != nil {
 		return err
 	}
-	r.board.Reached(false, true)
+	r.monitor.Reached(false, true)
 	return nil
 }
 
@@ -512,7 +512,7 @@ func (r *Relay) dropSink() {
 		r.log.Warn().Err(err).Msg("close sink")
 	}
 	r.sink = nil
-	r.board.SetSink(nil)
+	r.monitor.SetSink(nil)
 }
 
 // endReason is an error's label in metrics.

@@ -107,7 +107,7 @@ func (s *session) run(ctx, deliveryCtx context.Context) error {
 	s.r.began.Store(true)
 	s.r.show(s)
 	defer s.r.show(nil)
-	s.r.board.SetState(status.Streaming, "", "") // shown as blocked while a blocked row is ahead
+	s.r.monitor.SetState(status.Streaming, "", "") // shown as blocked while a blocked row is ahead
 	if s.r.ev.SessionStarted != nil {
 		s.r.ev.SessionStarted(s.src.Start())
 	}
@@ -129,7 +129,7 @@ func (s *session) run(ctx, deliveryCtx context.Context) error {
 	defer endKeeping()
 	var keeper sync.WaitGroup
 	if s.promised != nil {
-		keeper.Go(func() { s.promised.Keep(keeping, s.tracker.Confirmed, s.interrupt) })
+		keeper.Go(func() { s.promised.Run(keeping, s.tracker.Confirmed, s.interrupt) })
 	}
 	err := s.deliver(ctx, deliveryCtx, endIntake)
 	close(s.intake.delivered)
@@ -137,7 +137,7 @@ func (s *session) run(ctx, deliveryCtx context.Context) error {
 	keeper.Wait()
 	s.src.Abort()
 	for b := range s.intake.out { // what the reader still had is unconfirmed and will be read again
-		s.r.board.Read(b)
+		s.r.monitor.Read(b)
 		b.Release()
 	}
 	reading.Wait() // it may halt the sink, which close resumes
@@ -286,7 +286,7 @@ func (s *session) close(ctx, deliveryCtx context.Context, cause error) error {
 // mayRepeat reports whether the server is not known to have a position behind the last row. What
 // was written to the socket it may never have read.
 func (s *session) mayRepeat() bool {
-	return s.taken.last.Commit >= max(s.start.began, s.r.board.SlotAt(wal.LSN(s.told.Load())))
+	return s.taken.last.Commit >= max(s.start.began, s.r.monitor.SlotAt(wal.LSN(s.told.Load())))
 }
 
 // errUnseen ends a drain whose rows are all delivered, and that met a change which the next
@@ -457,7 +457,7 @@ func (s *session) take(ctx, deliveryCtx context.Context, b *wal.Batch) error {
 	if s.r.ev.BatchReceived != nil {
 		s.r.ev.BatchReceived(b)
 	}
-	s.r.board.Read(b)
+	s.r.monitor.Read(b)
 	if b.Closes != 0 {
 		s.delivery.SendHeld(b.Closes)
 	}
@@ -534,7 +534,7 @@ func (s *session) readThrough(ctx, deliveryCtx context.Context) error {
 				return s.unfinished()
 			}
 			end := b.Closes
-			s.r.board.Read(b)
+			s.r.monitor.Read(b)
 			b.Release()
 			if end != 0 {
 				return s.delivery.ReadThrough(end)

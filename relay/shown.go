@@ -8,14 +8,14 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
-// show has the board and what runs beside the sessions look at a session; nil: it is over.
+// show makes the session visible to the monitor and to what runs beside the sessions. nil: it is over.
 func (r *Relay) show(s *session) {
 	r.session.Store(s)
 	if s == nil {
-		r.board.SetSession(nil)
+		r.monitor.SetSession(nil)
 		return
 	}
-	r.board.SetSession(s)
+	r.monitor.SetSession(s)
 }
 
 // BlockedFor is how long nothing more can be taken: the window is full, or Send

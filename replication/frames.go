@@ -77,8 +77,8 @@ func (f *frames) dropped() bool {
 	return f.drop == 0
 }
 
-// fill reads once. It is called when next has nothing more.
-func (f *frames) fill() (int, error) {
+// readMore reads once. It is called when next has nothing more.
+func (f *frames) readMore() (int, error) {
 	f.makeRoom()
 	n, err := f.src.Read(f.buf[f.w:])
 	f.w += n

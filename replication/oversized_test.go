@@ -239,7 +239,7 @@ func TestFramesLeaveOutWithoutHolding(t *testing.T) {
 		if ok {
 			t.Fatal("a message came out")
 		}
-		n, err := f.fill()
+		n, err := f.readMore()
 		if err != nil && !errors.Is(err, io.EOF) {
 			t.Fatal(err)
 		}

@@ -120,7 +120,7 @@ func (s *Stream) requestCopy() error {
 		case err != nil:
 			return s.violation(err)
 		case !ok:
-			if _, err := s.frames.fill(); err != nil {
+			if _, err := s.frames.readMore(); err != nil {
 				return err
 			}
 		case kind == 'W':
@@ -150,7 +150,7 @@ func (s *Stream) tendUntilClose() {
 		case <-s.tend:
 			return
 		case <-ticks.C:
-			if err := s.hold(time.Now()); err != nil {
+			if err := s.tickUnread(time.Now()); err != nil {
 				s.broken = err
 				close(s.lost)
 				return
@@ -252,7 +252,7 @@ func (s *Stream) confirmReleased(confirmed wal.LSN) error {
 		case err != nil:
 			return err
 		case !ok:
-			if _, err := s.frames.fill(); err != nil {
+			if _, err := s.frames.readMore(); err != nil {
 				return err
 			}
 		case kind == 'c':
@@ -280,7 +280,7 @@ func (s *Stream) discard() error {
 		case err != nil:
 			return s.violation(err)
 		case !ok:
-			if _, err := s.frames.fill(); err != nil {
+			if _, err := s.frames.readMore(); err != nil {
 				return err
 			}
 		case kind == 'c':

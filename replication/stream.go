@@ -219,7 +219,7 @@ func (s *Stream) receive() error {
 			return s.abortedErr()
 		}
 	}
-	n, err := s.frames.fill()
+	n, err := s.frames.readMore()
 	if n > 0 {
 		s.heard.Store(instant(time.Now()))
 		return nil
@@ -334,7 +334,7 @@ func (s *Stream) offer(out chan<- *wal.Batch, b *wal.Batch) error {
 			b.Release()
 			return ErrAborted
 		case <-timer.C:
-			if err := s.hold(time.Now()); err != nil {
+			if err := s.tickUnread(time.Now()); err != nil {
 				b.Release()
 				return err
 			}
@@ -343,9 +343,9 @@ func (s *Stream) offer(out chan<- *wal.Batch, b *wal.Batch) error {
 	}
 }
 
-// hold keeps up a connection that is not read: it tells what is due, or looks
+// tickUnread keeps up a connection that is not read: it tells what is due, or looks
 // whether anybody is there. Somebody else has the slot soon if not.
-func (s *Stream) hold(now time.Time) error {
+func (s *Stream) tickUnread(now time.Time) error {
 	told := s.status.told
 	if err := s.tick(now); err != nil || s.status.told != told {
 		return err

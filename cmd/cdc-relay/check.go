@@ -73,7 +73,7 @@ type checkOptions struct {
 func (a *app) check(ctx context.Context, cfg *config.Config, o checkOptions) error {
 	report := check.Run(ctx, cfg, check.Options{
 		Offline: o.offline, ShowRecords: o.showRecord, Timeout: o.timeout,
-		Own: func(ctx context.Context) *status.Status { return ownRelay(ctx, cfg) }, Look: a.slowly,
+		Own: func(ctx context.Context) *status.Status { return ownRelay(ctx, cfg) }, RunStep: a.slowly,
 	})
 	if ctx.Err() != nil {
 		return errors.New("check: interrupted by a signal; run it again for a result")
@@ -106,7 +106,7 @@ const patience = 2 * time.Second
 
 // slowly runs look, and says what is being looked at if that takes long: everything is
 // printed at the end.
-func (a *app) slowly(what string, look func()) {
+func (a *app) slowly(what string, step func()) {
 	began := time.Now()
 	ticker := time.NewTicker(patience)
 	defer ticker.Stop()
@@ -123,7 +123,7 @@ func (a *app) slowly(what string, look func()) {
 			}
 		}
 	}()
-	look()
+	step()
 	close(done)
 	<-ended
 }

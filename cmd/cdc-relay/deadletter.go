@@ -242,7 +242,7 @@ func brokersRefuse(err error) error {
 func (l *letters) there() error {
 	f := &l.filter
 	if f.Offset == nil || slices.ContainsFunc(l.backlog.Entries, func(e *deadletter.Entry) bool {
-		return e.Place() == deadletter.Place{Partition: *f.Partition, Offset: *f.Offset}
+		return e.Location() == deadletter.Location{Partition: *f.Partition, Offset: *f.Offset}
 	}) {
 		return nil
 	}
@@ -416,13 +416,13 @@ func (a *app) deadletterShow() *cobra.Command {
 }
 
 func (l *letters) show(ctx context.Context, entries []*deadletter.Entry, matched int, payload, asJSON bool) error {
-	whole, err := deadletter.Fill(ctx, l.settings.Kafka.Connection, l.settings.DeadLetterTopic, entries)
+	whole, err := deadletter.ReadLetters(ctx, l.settings.Kafka.Connection, l.settings.DeadLetterTopic, entries)
 	if err != nil {
 		return brokersRefuse(err)
 	}
 	reports := []*letterReport{}
 	for _, e := range entries {
-		letter, ok := whole[e.Place()]
+		letter, ok := whole[e.Location()]
 		if !ok {
 			continue // expired meanwhile
 		}

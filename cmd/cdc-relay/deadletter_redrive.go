@@ -167,8 +167,8 @@ func (l *letters) run(ctx context.Context, o redriveOptions, tasks []deadletter.
 		Topic: l.settings.DeadLetterTopic, Discard: o.discard, DryRun: !o.yes, Own: l.sources.Own,
 		Lost:    func(id deadletter.ID) bool { return id.Timeline > 0 && history.TimelineOf(id.Commit) != id.Timeline },
 		Restore: rows.Restore,
-		Fill: func(ctx context.Context, entries []*deadletter.Entry) (map[deadletter.Place]*deadletter.Letter, error) {
-			return deadletter.Fill(ctx, l.settings.Kafka.Connection, l.settings.DeadLetterTopic, entries)
+		ReadLetters: func(ctx context.Context, entries []*deadletter.Entry) (map[deadletter.Location]*deadletter.Letter, error) {
+			return deadletter.ReadLetters(ctx, l.settings.Kafka.Connection, l.settings.DeadLetterTopic, entries)
 		},
 	}
 	if o.yes {

@@ -107,7 +107,7 @@ func (g *atLeastOnce) Recover(ctx, deliveryCtx context.Context) error {
 		if failure == nil {
 			run = min(2*run, maxResend)
 			wait.Reset()
-			d.m.board.ClearBlocked()
+			d.m.monitor.ClearBlocked()
 			continue
 		}
 		run = 1
@@ -127,7 +127,7 @@ func (g *atLeastOnce) Recover(ctx, deliveryCtx context.Context) error {
 			return err
 		}
 	}
-	d.m.board.ClearBlocked()
+	d.m.monitor.ClearBlocked()
 	return nil
 }
 
@@ -239,7 +239,7 @@ func (g *atLeastOnce) blockedAt(ctx, deliveryCtx context.Context, u *undelivered
 		d.m.ev.ProduceRetried(f.Reason)
 	}
 	if row != nil && f.Class != sink.Retry {
-		d.m.board.BlockedAt(row, d.Lineage(), f.Reason, err)
+		d.m.monitor.BlockedAt(row, d.Lineage(), f.Reason, err)
 	}
 	return d.s.Block(ctx, deliveryCtx, f.Reason, err, f.Class != sink.Retry, wait.Delay())
 }
@@ -267,8 +267,8 @@ func (g *atLeastOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, re
 		shown, row := rejection, &f.batch.Rows[f.routed]
 		show := func(way error) {
 			shown = way
-			d.m.board.BlockedAt(row, d.Lineage(), reason, shown)
-			d.m.board.SetBlocked(reason, shown)
+			d.m.monitor.BlockedAt(row, d.Lineage(), reason, shown)
+			d.m.monitor.SetBlocked(reason, shown)
 		}
 		switch {
 		case errors.Is(rejection, record.ErrBinary): // the next session gets past it
@@ -296,7 +296,7 @@ func (g *atLeastOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, re
 		}
 	}
 	g.send(f)
-	d.m.board.ClearBlocked()
+	d.m.monitor.ClearBlocked()
 	return nil
 }
 

@@ -155,7 +155,7 @@ type sends struct {
 // shown is what the status reads, from any goroutine.
 type shown struct {
 	waits   status.Moment // since when Send waits for the brokers
-	acked   atomic.Int64  // records of unfinished flights that are durable
+	acked   atomic.Int64  // records of unfinished batches that are durable
 	repeats atomic.Int64  // of them, those behind what may be confirmed
 }
 
@@ -223,7 +223,7 @@ func (d *Delivery) Send(ctx, deliveryCtx context.Context, f *InFlight, rejection
 		return err
 	}
 	if f.sent < len(f.buf.Records) {
-		d.hold(f)
+		d.holdBack(f)
 		return nil
 	}
 	f.finish()

@@ -91,7 +91,7 @@ func (v *refusals) forget(rec *checkpoint.Record) {
 func (x *exactlyOnce) Rules() Rules { return Rules{Fenced: true, Ordered: true} }
 
 func (x *exactlyOnce) MakeRoom()                     { x.sink.Seal() }
-func (x *exactlyOnce) Renew()                        { x.mark(false) }
+func (x *exactlyOnce) Renew()                        { x.setPosition(false) }
 func (x *exactlyOnce) Close(error)                   {}
 func (x *exactlyOnce) ToRepeat(checkpoint.Stats) int { return 0 } // the checkpoint has them
 
@@ -121,7 +121,7 @@ func (d *Delivery) takeOver(ctx context.Context) error {
 	m.refusals.belong(d.Lineage())
 	m.refusals.forget(&rec)
 	if at.Renew {
-		x.mark(true)
+		x.setPosition(true)
 	}
 	return nil
 }
@@ -144,8 +144,8 @@ func (x *exactlyOnce) advance(end wal.LSN) {
 	}
 }
 
-// mark tells the sink the present position.
-func (x *exactlyOnce) mark(now bool) {
+// setPosition tells the sink the present position.
+func (x *exactlyOnce) setPosition(now bool) {
 	rec := x.at
 	x.sink.SetPosition(sink.Position{
 		Value: rec.Encode(), Whole: rec.Part.Commit == 0, Now: now,
@@ -172,7 +172,7 @@ func (x *exactlyOnce) committed(rec *checkpoint.Record) {
 func (x *exactlyOnce) Pass(through wal.LSN) {
 	if through > x.at.End {
 		x.advance(through)
-		x.mark(false)
+		x.setPosition(false)
 	}
 }
 
@@ -184,11 +184,11 @@ func (x *exactlyOnce) send(f *InFlight) {
 	all := f.sent+len(records) == len(f.buf.Records)
 	rows := f.batch.Rows
 	// The blocked row may lie before the isolated transaction: cut at both.
-	at, apart := d.m.board.BlockedCommit(), d.m.isolated
+	at, apart := d.m.monitor.BlockedCommit(), d.m.isolated
 	for _, stuck := range slices.Compact([]wal.LSN{min(at, apart), max(at, apart)}) {
 		switch i := rowFrom(rows, stuck); {
 		case i == 0 && deadletter.RowOf(&rows[0]).Commit == stuck && x.at.Part.Commit != stuck: // it begins here
-			x.mark(true)
+			x.setPosition(true)
 		case i > 0 && i < len(rows):
 			records = x.cut(f, records, i, true)
 		}
@@ -208,10 +208,10 @@ func (x *exactlyOnce) send(f *InFlight) {
 	case open:
 		x.advance(f.batch.Through)
 		x.divide(last)
-		x.mark(false)
+		x.setPosition(false)
 	default:
 		x.advance(max(f.batch.Through, endBefore(rows, len(rows))))
-		x.mark(false)
+		x.setPosition(false)
 	}
 }
 
@@ -240,7 +240,7 @@ func (x *exactlyOnce) cut(f *InFlight, records []record.Record, i int, now bool)
 		x.hand(f, records[:n])
 	}
 	x.advance(endBefore(f.batch.Rows, i))
-	x.mark(now)
+	x.setPosition(now)
 	return records[n:]
 }
 
@@ -376,7 +376,7 @@ func (x *exactlyOnce) afterAbort(deliveryCtx context.Context, records []record.R
 	}
 	err := &sink.Error{Class: f.Class, Reason: f.Reason, Err: f.Err}
 	if row := records[first].Row; row != nil && f.Class == sink.Blocked && f.Reason != fault.ReasonFenced {
-		x.d.m.board.BlockedAt(row, x.d.Lineage(), f.Reason, err)
+		x.d.m.monitor.BlockedAt(row, x.d.Lineage(), f.Reason, err)
 	}
 	return err
 }

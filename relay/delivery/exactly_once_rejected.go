@@ -132,7 +132,7 @@ func recordName(rec *record.Record) recordID {
 // blockAt ends the session at a row. The next one commits everything before the row's
 // transaction.
 func (x *exactlyOnce) blockAt(row *wal.Row, reason string, cause error) error {
-	x.d.m.board.BlockedAt(row, x.d.Lineage(), reason, cause)
+	x.d.m.monitor.BlockedAt(row, x.d.Lineage(), reason, cause)
 	return &BlockedAtRowError{reason, cause}
 }
 

@@ -110,9 +110,9 @@ func (f *InFlight) acknowledged(records []record.Record) {
 	f.acked.Add(n)
 	f.d.shown.acked.Add(n)
 	f.d.shown.repeats.Add(n)
-	r.board.Published.Add(n)
-	r.board.LastEvent.Store(time.Now().UnixNano())
-	r.board.SawTopics(records)
+	r.monitor.Published.Add(n)
+	r.monitor.LastEvent.Store(time.Now().UnixNano())
+	r.monitor.SawTopics(records)
 	if r.ev.RecordsAcknowledged != nil {
 		r.ev.RecordsAcknowledged(records)
 	}
@@ -159,12 +159,12 @@ func (f *InFlight) finish() {
 		r.ev.BatchDelivered(f.batch, records, now.Sub(f.handed))
 	}
 	for _, reason := range f.letters {
-		r.board.DeadLetters.Add(1)
+		r.monitor.DeadLetters.Add(1)
 		if r.ev.DeadLettered != nil {
 			r.ev.DeadLettered(reason)
 		}
 	}
-	r.board.Delivered(f.batch.Rows)
+	r.monitor.Delivered(f.batch.Rows)
 	f.ticket.Done()
 	f.batch.Release()
 	f.buf.Reset()

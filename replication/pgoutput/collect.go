@@ -48,6 +48,6 @@ func (d *Decoder) room(b *wal.Batch) *wal.Slab {
 	if d.slab == nil {
 		d.slab = d.pool.Get()
 	}
-	b.Place(d.slab)
+	b.Attach(d.slab)
 	return d.slab
 }

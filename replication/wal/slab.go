@@ -114,8 +114,8 @@ func (s *Slab) Columns(n int) []Value {
 	return s.values[len(s.values) : len(s.values)+n : len(s.values)+n]
 }
 
-// Keep marks what Bytes and Columns gave as used, and says what the row takes.
-func (s *Slab) Keep(data []byte, values []Value) int {
+// Claim marks what Bytes and Columns gave as used, and says what the row takes.
+func (s *Slab) Claim(data []byte, values []Value) int {
 	if n := len(data); n <= byteChunk {
 		s.arena = s.arena[:len(s.arena)+n]
 	}
@@ -178,8 +178,8 @@ func NewBatch() *Batch {
 	return b
 }
 
-// Place has the rows that are added to s from now on be the batch's.
-func (b *Batch) Place(s *Slab) {
+// Attach has the rows that are added to s from now on be the batch's.
+func (b *Batch) Attach(s *Slab) {
 	s.refs.Add(1)
 	b.slab, b.first = s, len(s.rows)
 }

@@ -76,7 +76,7 @@ var mutants = []mutant{
 	{name: "swallow_unknown_relation", about: "rows of a relation that was never announced are left out", test: "./replication/pgoutput TestDecoderRefusesWithThePosition",
 		patches: []patch{{"replication/pgoutput/decoder.go", "r, err := d.insertInto(msg, walStart)\n\tif err != nil {\n\t\treturn err\n", "r, err := d.insertInto(msg, walStart)\n\tif err != nil {\n\t\treturn nil\n"}}},
 	{name: "letters_marked_before_sent", about: "dead letters are marked before their records are sent", test: lettersTest,
-		patches: []patch{{"deadletter/redrive.go", "		out = r.deliver(ctx, p.entries, whole)\n", "		_ = r.mark(ctx, p, len(p.entries))\n\t\tout = r.deliver(ctx, p.entries, whole)\n"}}},
+		patches: []patch{{"deadletter/redrive.go", "		out = r.deliver(ctx, p.entries, whole)\n", "		_ = r.writeMarkers(ctx, p, len(p.entries))\n\t\tout = r.deliver(ctx, p.entries, whole)\n"}}},
 	{name: "letters_sharing_memory", about: "records that are restored into the same memory are sent and marked", test: lettersTest,
 		patches: []patch{{"deadletter/redrive.go", "digestOf(&o.record) != o.sum", "false"}}},
 	{name: "letters_of_any_source", about: "letters of other pipelines are selected with our own", test: lettersTest,
