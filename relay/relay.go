@@ -72,24 +72,24 @@ type Relay struct {
 	log   zerolog.Logger
 
 	// Run's goroutine owns the fields from here to delivery.
-	sink     sink.Sink
-	reach    reach
-	gotOn    bool   // the last session confirmed or delivered what none before it did
-	holder   string // this process, among all who ever had the slot
-	past     resume.Known
-	server   int  // process of the server that the last session streamed from
-	standby  bool // another relay had the slot when it was asked for last
-	noticed  time.Time
-	delivery *delivery.Memory // what sessions leave to each other
+	sink        sink.Sink
+	furthest    furthest
+	progressed  bool   // the last session confirmed or delivered what none before it did
+	holder      string // this process, among all who ever had the slot
+	known       resume.Known
+	server      int  // process of the server that the last session streamed from
+	standby     bool // another relay had the slot when it was asked for last
+	lastNotices time.Time
+	delivery    *delivery.Memory // what sessions leave to each other
 
-	late    atomic.Pointer[string] // what was in the way when DrainTimeout was over; nil: it was not
-	aborted chan struct{}          // closed by Abort
-	abort   sync.Once
-	back    chan struct{} // one token: the probe reached a server that it had not reached before
+	drainBlocker atomic.Pointer[string] // what was in the way when DrainTimeout was over; nil: it was not
+	aborted      chan struct{}          // closed by Abort
+	abort        sync.Once
+	serverBack   chan struct{} // one token: the probe reached a server that it had not reached before
 
 	drift      atomic.Pointer[drift] // set once, by the probe or the stream
 	unchanged  wal.LSN               // end of the WAL at the probe's last look that saw no change; the probe's alone
-	began      atomic.Bool           // streaming began at least once
+	streamed   atomic.Bool           // streaming began at least once
 	olderTypes resume.OlderTypes     // Run's goroutine's alone
 	filtered   atomic.Int64          // rows that Config.Delivered took
 
@@ -118,7 +118,7 @@ func (d *drift) Unwrap() error { return d.error }
 
 // New joins given parts. It starts nothing.
 func New(cfg Config, parts Parts, ev Events, log zerolog.Logger) *Relay {
-	r := &Relay{cfg: cfg.WithDefaults(), parts: parts, ev: ev, log: log, aborted: make(chan struct{}), back: make(chan struct{}, 1)}
+	r := &Relay{cfg: cfg.WithDefaults(), parts: parts, ev: ev, log: log, aborted: make(chan struct{}), serverBack: make(chan struct{}, 1)}
 	r.holder = promise.NewHolder()
 	if r.cfg.PositionHeaders {
 		parts.Router.PositionHeaders()
@@ -270,7 +270,7 @@ func (r *Relay) limitDrain(ctx context.Context, cut context.CancelFunc, stopped 
 	select {
 	case <-timeout.C:
 		late := r.monitor.DrainBlocker(time.Now())
-		r.late.Store(&late)
+		r.drainBlocker.Store(&late)
 	case <-r.aborted:
 	case <-stopped:
 	}
@@ -290,30 +290,30 @@ func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
 	atOnce := 0 // sessions in a row that began at once, and did not get further
 	for {
 		began := time.Now()
-		r.gotOn = false
-		r.forgetSigns()
-		err := r.once(ctx, deliveryCtx)
+		r.progressed = false
+		r.forgetServerBack()
+		err := r.runSession(ctx, deliveryCtx)
 		if ctx.Err() != nil || deliveryCtx.Err() != nil {
 			return r.stopError(err)
 		}
 		if err == nil {
 			err = errEnded
 		}
-		if r.gotOn || time.Since(began) > r.cfg.RetryMax {
+		if r.progressed || time.Since(began) > r.cfg.RetryMax {
 			wait.Reset()
 		}
-		if why, again := r.again(err); again {
+		if why, again := r.restartsAtOnce(err); again {
 			r.log.Info().Err(err).Msg(why)
-			if atOnce++; r.gotOn {
+			if atOnce++; r.progressed {
 				atOnce = 1
 			}
-			if atOnce > maxAtOnce && !sleep(ctx, deliveryCtx, wait.Delay(), r.back) {
+			if atOnce > maxAtOnce && !pause(ctx, deliveryCtx, wait.Delay(), r.serverBack) {
 				return nil
 			}
 			continue
 		}
 		atOnce = 0
-		if r.began.Load() && postgres.KindOf(err) == fault.KindDrift {
+		if r.streamed.Load() && postgres.KindOf(err) == fault.KindDrift {
 			r.drift.CompareAndSwap(nil, &drift{error: err})
 		}
 		same := repeats.count(err)
@@ -321,7 +321,7 @@ func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
 		if v.fatal != nil {
 			if v.reason == fault.ReasonFenced {
 				r.monitor.SetState(status.Blocked, v.reason, err.Error())
-				sleep(ctx, deliveryCtx, r.cfg.RetryMax/2+rand.N(r.cfg.RetryMax/2+1), nil)
+				pause(ctx, deliveryCtx, r.cfg.RetryMax/2+rand.N(r.cfg.RetryMax/2+1), nil)
 			}
 			return v.fatal
 		}
@@ -344,7 +344,7 @@ func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
 		if v.state != status.Standby && (same == 1 && !logged || same%50 == 0) { // who stands by has said so with its state
 			r.log.Warn().Err(err).Str("state", string(v.state)).Str("reason", v.reason).Stringer("retry_in", delay.Round(time.Millisecond)).Int("times", same).Msg("session ended; trying again")
 		}
-		if !sleep(ctx, deliveryCtx, delay, r.back) {
+		if !pause(ctx, deliveryCtx, delay, r.serverBack) {
 			return nil
 		}
 	}
@@ -357,8 +357,8 @@ func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
 // server does not get, take turns in what is known of their ends.
 const maxAtOnce = 16
 
-// again returns why the next session begins at once after an error.
-func (r *Relay) again(err error) (why string, ok bool) {
+// restartsAtOnce returns why the next session begins at once after an error.
+func (r *Relay) restartsAtOnce(err error) (why string, ok bool) {
 	if errors.Is(err, record.ErrBinary) {
 		r.olderTypes.Met()
 		return "rows from before a column's type changed: reading them as text", true
@@ -366,17 +366,17 @@ func (r *Relay) again(err error) (why string, ok bool) {
 	return delivery.Again(err)
 }
 
-// forgetSigns drops a token of back that is older than the failure.
-func (r *Relay) forgetSigns() {
+// forgetServerBack drops a token of back that is older than the failure.
+func (r *Relay) forgetServerBack() {
 	select {
-	case <-r.back:
+	case <-r.serverBack:
 	default:
 	}
 }
 
 // stopError is what Run returns once a stop was asked for.
 func (r *Relay) stopError(err error) error {
-	if late := r.late.Load(); late != nil && errors.Is(err, ErrDrainCut) {
+	if late := r.drainBlocker.Load(); late != nil && errors.Is(err, ErrDrainCut) {
 		return fmt.Errorf("%w: relay.drain_timeout (%s) was over, %s", err, r.cfg.DrainTimeout, *late)
 	}
 	if errors.Is(err, ErrDrainCut) || errors.Is(err, errUnseen) {
@@ -385,9 +385,9 @@ func (r *Relay) stopError(err error) error {
 	return nil // refused, waiting, or standing by: nothing was in flight
 }
 
-// once makes the sink ready and runs one session. It returns nil only after a
+// runSession makes the sink ready and runs one session. It returns nil only after a
 // clean drain.
-func (r *Relay) once(ctx, deliveryCtx context.Context) error {
+func (r *Relay) runSession(ctx, deliveryCtx context.Context) error {
 	if d := r.drift.Load(); d != nil {
 		return d
 	}
@@ -399,7 +399,7 @@ func (r *Relay) once(ctx, deliveryCtx context.Context) error {
 	}
 	src, err := r.parts.Source(ctx)
 	if err != nil {
-		return r.missed(err)
+		return r.slotGone(err)
 	}
 	r.monitor.Reached(true, false)
 	err = r.checkHistory(src)
@@ -427,7 +427,7 @@ func (r *Relay) once(ctx, deliveryCtx context.Context) error {
 		_ = src.Close(deliveryCtx, src.Start())
 		return err
 	}
-	start, told, finished := src.Start(), r.past.Told, r.delivery.Finished()
+	start, reported, finished := src.Start(), r.known.Reported, r.delivery.Finished()
 	err = s.run(ctx, deliveryCtx)
 	if unreadable(err) {
 		r.monitor.Unread(s.Lineage(), err)
@@ -435,9 +435,9 @@ func (r *Relay) once(ctx, deliveryCtx context.Context) error {
 	if s.delivery.Isolates() && unreadable(err) {
 		err = delivery.ErrIsolated
 	}
-	r.forgetSigns()
-	r.past.Told = max(told, wal.LSN(s.told.Load()))
-	r.gotOn = r.reach.further(start, r.delivery.Finished()-finished, !s.delivery.Rules().Repeats) || r.past.Told > told
+	r.forgetServerBack()
+	r.known.Reported = max(reported, wal.LSN(s.reported.Load()))
+	r.progressed = r.furthest.progressed(start, r.delivery.Finished()-finished, !s.delivery.Rules().Repeats) || r.known.Reported > reported
 	return err
 }
 
@@ -449,7 +449,7 @@ func (r *Relay) checkTables(src Source) error {
 		if err != nil {
 			return &ConfigError{err}
 		}
-		if r.began.Load() {
+		if r.streamed.Load() {
 			continue
 		}
 		r.log.Info().Str("table", found.Table).Str("preset", found.Preset).Str("topic", found.Topic).Msg("table mapped")
@@ -524,8 +524,8 @@ func endReason(err error) string {
 	return "other"
 }
 
-// sleep waits for d, or for a token of early, and reports whether to go on.
-func sleep(ctx, deliveryCtx context.Context, d time.Duration, early <-chan struct{}) bool {
+// pause waits for d, or for a token of early, and reports whether to go on.
+func pause(ctx, deliveryCtx context.Context, d time.Duration, early <-chan struct{}) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

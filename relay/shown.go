@@ -35,7 +35,7 @@ func (s *session) Positions() status.LSNs {
 		Server:    status.Position(s.src.ServerEnd()),
 		Received:  status.Position(s.src.Received()),
 		Published: status.Position(s.tracker.Confirmed()),
-		Confirmed: status.Position(s.told.Load()),
+		Confirmed: status.Position(s.reported.Load()),
 	}
 }
 
@@ -43,7 +43,7 @@ func (s *session) Positions() status.LSNs {
 func (s *session) Lineage() wal.Lineage { return s.history.Lineage() }
 
 // Start is the slot's position when the session began.
-func (s *session) Start() wal.LSN { return s.start.began }
+func (s *session) Start() wal.LSN { return s.start.position }
 
 // Stats are the tracker's.
 func (s *session) Stats() checkpoint.Stats { return s.tracker.Stats() }

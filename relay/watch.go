@@ -46,7 +46,7 @@ func (r *Relay) watch(now time.Time) bool {
 			Err: fmt.Errorf("silent for %s while records are not acknowledged; another relay may take the slot at %s", silent.Round(time.Second), r.cfg.Replication.WalSenderTimeout),
 		})
 	}
-	ago, _ := s.asked.Ago(now)
+	ago, _ := s.lastAsked.Ago(now)
 	return ago < stuckAfter
 }
 
@@ -87,7 +87,7 @@ func (r *Relay) probe(deliveryCtx context.Context, stopped <-chan struct{}) {
 		soon, err := r.probeOnce(deliveryCtx)
 		if err == nil && away {
 			select {
-			case r.back <- struct{}{}:
+			case r.serverBack <- struct{}{}:
 			default:
 			}
 		}
@@ -144,10 +144,10 @@ func (r *Relay) probeOnce(deliveryCtx context.Context) (soon bool, err error) {
 		}
 	case other != nil:
 		s.interrupt(other)
-	case changed != nil && r.began.Load():
+	case changed != nil && r.streamed.Load():
 		r.drift.CompareAndSwap(nil, &drift{changed, r.unchanged})
 		if s != nil {
-			s.frozen.CompareAndSwap(0, s.told.Load())
+			s.frozen.CompareAndSwap(0, s.reported.Load())
 			s.interrupt(r.drift.Load())
 		}
 	case s != nil:

@@ -230,7 +230,7 @@ func TestFramesLeaveOutWithoutHolding(t *testing.T) {
 	for {
 		_, _, ok, err := f.next()
 		if errors.Is(err, errOversized) {
-			f.leaveOut()
+			f.skip()
 			continue
 		}
 		if err != nil { // what follows is no message

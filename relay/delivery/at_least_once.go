@@ -36,7 +36,7 @@ func (g *atLeastOnce) Unreadable(_, _ context.Context, cause error) error { retu
 func (g *atLeastOnce) send(f *InFlight) {
 	if records := g.d.withPosition(f.buf.Records[f.sent:]); len(records) > 0 {
 		g.d.follow(f, records)
-		g.d.hand(f, records)
+		g.d.sendRecords(f, records)
 	}
 }
 
@@ -79,7 +79,7 @@ const maxResend = 1024
 // none after it overtakes.
 func (g *atLeastOnce) Recover(ctx, deliveryCtx context.Context) error {
 	d := g.d
-	if !d.Failed() && !d.sends.stumbled.Load() {
+	if !d.Failed() && !d.sends.heartbeatFailed.Load() {
 		return nil
 	}
 	if err := d.s.Ended(); err != nil {
@@ -88,7 +88,7 @@ func (g *atLeastOnce) Recover(ctx, deliveryCtx context.Context) error {
 	if err := d.quiesce(deliveryCtx); err != nil {
 		return err
 	}
-	d.sends.stumbled.Store(false)
+	d.sends.heartbeatFailed.Store(false)
 	queue, err := g.collect()
 	if err != nil {
 		return err
@@ -172,7 +172,7 @@ func (g *atLeastOnce) resend(deliveryCtx context.Context, run []undelivered) (*s
 	}
 	var err error // written before answered is closed
 	answered := make(chan struct{})
-	d.give(records, func(outcome error) {
+	d.produce(records, func(outcome error) {
 		err = outcome
 		close(answered)
 		d.sent()

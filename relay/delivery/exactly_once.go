@@ -44,17 +44,17 @@ type exactlyOnce struct {
 	sink TransactionalSink
 	id   string
 
-	start    checkpoint.Record // what was delivered before the session
-	at       checkpoint.Record // behind everything that was sent; the deliverer's
-	covered  atomic.Uint64     // position that may be told to the server
-	lost     chan error        // why the sink gave up
-	finished bool              // the deliverer's
+	start        checkpoint.Record // what was delivered before the session
+	at           checkpoint.Record // behind everything that was sent; the deliverer's
+	committedEnd atomic.Uint64     // position that may be told to the server
+	lost         chan error        // why the sink gave up
+	finished     bool              // the deliverer's
 }
 
 // refusals are the records that the brokers rejected, from session to session. The deliverer
 // uses them, but for last.
 type refusals struct {
-	of      wal.Lineage // the history that the positions are of
+	history wal.Lineage // the history that the positions are of
 	refused map[recordID]refusedRecord
 	strips  map[recordID]int                  // how often a record's letter was refused too
 	last    atomic.Pointer[checkpoint.Record] // the newest that this process committed
@@ -72,11 +72,11 @@ type refusedRecord struct {
 	err    error
 }
 
-// belong forgets what is known of rows of another history, in which other rows have
+// forgetOtherHistory forgets what is known of rows of another history, in which other rows have
 // their positions.
-func (v *refusals) belong(to wal.Lineage) {
-	if v.of != to {
-		v.of, v.refused, v.strips = to, nil, nil
+func (v *refusals) forgetOtherHistory(to wal.Lineage) {
+	if v.history != to {
+		v.history, v.refused, v.strips = to, nil, nil
 	}
 }
 
@@ -116,9 +116,9 @@ func (d *Delivery) takeOver(ctx context.Context) error {
 	}
 	rec := at.Rec
 	x.start, x.at = rec, rec
-	x.covered.Store(uint64(rec.End))
+	x.committedEnd.Store(uint64(rec.End))
 	d.guarantee = x
-	m.refusals.belong(d.Lineage())
+	m.refusals.forgetOtherHistory(d.Lineage())
 	m.refusals.forget(&rec)
 	if at.Renew {
 		x.setPosition(true)
@@ -132,7 +132,7 @@ func (x *exactlyOnce) covers(row *wal.Row) bool {
 }
 
 func (x *exactlyOnce) Limit(lsn uint64) uint64 {
-	return min(lsn, x.covered.Load())
+	return min(lsn, x.committedEnd.Load())
 }
 
 // advance moves the position to the end of a whole transaction, or to that of a
@@ -165,7 +165,7 @@ func (x *exactlyOnce) Renewal() (<-chan time.Time, func()) {
 
 // committed runs on a goroutine of the sink.
 func (x *exactlyOnce) committed(rec *checkpoint.Record) {
-	x.covered.Store(uint64(max(rec.End, wal.LSN(x.covered.Load()))))
+	x.committedEnd.Store(uint64(max(rec.End, wal.LSN(x.committedEnd.Load()))))
 	x.d.m.refusals.last.Store(rec)
 }
 
@@ -201,7 +201,7 @@ func (x *exactlyOnce) send(f *InFlight) {
 		}
 	}
 	if len(records) > 0 {
-		x.hand(f, records)
+		x.sendRecords(f, records)
 	}
 	switch {
 	case !all || len(d.held) > 0: // rows that wait for their commit are in no mark, whatever came behind them
@@ -237,7 +237,7 @@ func (x *exactlyOnce) cut(f *InFlight, records []record.Record, i int, now bool)
 		n++
 	}
 	if n > 0 {
-		x.hand(f, records[:n])
+		x.sendRecords(f, records[:n])
 	}
 	x.advance(endBefore(f.batch.Rows, i))
 	x.setPosition(now)
@@ -308,8 +308,8 @@ func (x *exactlyOnce) Recover(ctx, deliveryCtx context.Context) error {
 	return err
 }
 
-// why is what ended the search for rejected records, or the error that it ended with.
-func (x *exactlyOnce) why(err error) error {
+// searchError is what ended the search for rejected records, or the error that it ended with.
+func (x *exactlyOnce) searchError(err error) error {
 	if x.d.s.Searching().Err() == nil {
 		return err
 	}
@@ -363,7 +363,7 @@ func (x *exactlyOnce) afterAbort(deliveryCtx context.Context, records []record.R
 		}
 		found, err := x.sink.FindRejected(ctx, x.id, candidates)
 		if err != nil {
-			return x.why(err)
+			return x.searchError(err)
 		}
 		return x.decide(candidates, found)
 	}
@@ -391,6 +391,6 @@ func (m *Memory) logResumed(at *resume.Point, origin wal.Origin) {
 			Msg("no checkpoint for this slot: exactly once begins at the slot's position. What another relay delivered beyond it comes again")
 	}
 	if at.Fork != nil {
-		m.logForked(resume.Known{Origin: wal.Origin{SystemID: at.Was.System, Timeline: at.Was.Timeline}, Told: at.Was.End}, origin, *at.Fork)
+		m.logForked(resume.Known{Origin: wal.Origin{SystemID: at.Was.System, Timeline: at.Was.Timeline}, Reported: at.Was.End}, origin, *at.Fork)
 	}
 }

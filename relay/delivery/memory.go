@@ -30,7 +30,7 @@ type Memory struct {
 	refusals refusals
 	partial  partialTransaction
 	isolated wal.LSN      // commit of the transaction that shares no Kafka transaction with earlier rows
-	of       wal.Lineage  // the history that partial, isolated and the counts of Rejected are of
+	history  wal.Lineage  // the history that partial, isolated and the counts of Rejected are of
 	finished atomic.Int64 // records of batches that are delivered
 }
 
@@ -65,10 +65,10 @@ func (m *Memory) Forked(was resume.Known, now wal.Origin, fork wal.Fork) {
 func (m *Memory) logForked(was resume.Known, now wal.Origin, fork wal.Fork) {
 	line := m.log.Info()
 	text := "the server is on a new timeline; everything that was confirmed is part of it"
-	if was.Told > fork.At {
+	if was.Reported > fork.At {
 		m.monitor.LostForks.Add(1)
 		line = m.log.Error()
 		text = "the server is on a new timeline, and rows that were delivered are no part of it: what committed between the two positions exists in Kafka alone"
 	}
-	line.Int32("from", was.Origin.Timeline).Int32("timeline", now.Timeline).Stringer("fork", fork.At).Stringer("told", was.Told).Msg(text)
+	line.Int32("from", was.Origin.Timeline).Int32("timeline", now.Timeline).Stringer("fork", fork.At).Stringer("told", was.Reported).Msg(text)
 }

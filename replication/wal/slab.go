@@ -78,15 +78,15 @@ func (p *SlabPool) Get() *Slab {
 
 func newSlab(rows, bytes int) *Slab { return &Slab{rows: make([]Row, 0, rows), limit: bytes} }
 
-// Worn says that a new batch would soon have to end here.
-func (s *Slab) Worn() bool {
+// NearlyFull says that a new batch would soon have to end here.
+func (s *Slab) NearlyFull() bool {
 	return cap(s.rows)-len(s.rows) < max(1, cap(s.rows)/4) || s.used > s.limit-s.limit/4
 }
 
 // Full says that no further row fits.
 func (s *Slab) Full() bool { return len(s.rows) == cap(s.rows) }
 
-// Bytes gives n bytes that stay put. They count as used only after Keep.
+// Bytes gives n bytes that stay put. They count as used only after Claim.
 func (s *Slab) Bytes(n int) []byte {
 	if n > byteChunk {
 		return make([]byte, n)
@@ -100,7 +100,7 @@ func (s *Slab) Bytes(n int) []byte {
 	return s.arena[len(s.arena) : len(s.arena)+n : len(s.arena)+n]
 }
 
-// Columns gives n values that stay put. They count as used only after Keep.
+// Columns gives n values that stay put. They count as used only after Claim.
 func (s *Slab) Columns(n int) []Value {
 	if n > valueChunk {
 		return make([]Value, n)
@@ -184,8 +184,8 @@ func (b *Batch) Attach(s *Slab) {
 	b.slab, b.first = s, len(s.rows)
 }
 
-// Placed says that the batch has room for rows.
-func (b *Batch) Placed() bool { return b.slab != nil }
+// Attached says that the batch has room for rows.
+func (b *Batch) Attached() bool { return b.slab != nil }
 
 // Count is the number of rows so far.
 func (b *Batch) Count() int { return len(b.slab.rows) - b.first }

@@ -178,7 +178,7 @@ func (b *Buffer) DropHeaders() {
 }
 
 // Tail returns an empty slice with room for at least n bytes behind the bytes in
-// use. Append to it, then hand it to Keep, before the next call of Tail or Keep.
+// use. Append to it, then hand it to Claim, before the next call of Tail or Claim.
 func (b *Buffer) Tail(n int) []byte {
 	if n > byteChunk || b.few && n > fewBytes {
 		return make([]byte, 0, n)
