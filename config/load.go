@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cdc-relay/cdc-relay/config/document"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
@@ -46,7 +47,7 @@ type Config struct {
 	messages []string // prefixes
 	origins  map[string]origin
 	blank    map[string]origin            // keys of the file without a value, which are as if not there
-	doc      *document                    // for excerpts; nil without a file
+	doc      *document.Document           // for excerpts; nil without a file
 	readFile func(string) ([]byte, error) // also looks at $CREDENTIALS_DIRECTORY
 }
 
@@ -176,15 +177,15 @@ func (l *loader) loadFile(path string) bool {
 		return true
 	}
 	l.cfg.Path = path
-	doc, err := parseDocument(path, content)
+	doc, err := document.Parse(path, content, documentKeys())
 	l.cfg.doc = doc
 	if err != nil {
-		syntax, _ := errors.AsType[*syntaxError](err)
-		l.fail(origin{source: path, line: syntax.line, column: syntax.column}, "", syntax.message)
+		syntax, _ := errors.AsType[*document.SyntaxError](err)
+		l.fail(origin{source: path, line: syntax.Line, column: syntax.Column}, "", syntax.Message)
 		return false
 	}
-	l.bindStruct(doc.root, reflect.ValueOf(&l.cfg.settings).Elem(), "")
-	return doc.root.kind == mapNode || doc.root.kind == nullNode
+	l.bindStruct(doc.Root, reflect.ValueOf(&l.cfg.settings).Elem(), "")
+	return doc.Root.Kind == document.Map || doc.Root.Kind == document.Null
 }
 
 func (l *loader) findFile(path string) ([]byte, string, error) {

@@ -74,7 +74,7 @@ func (c *Config) overruled(path string) origin {
 func (c *Config) mistake(at origin, key, message string) *Error {
 	e := &Error{Source: at.text(), Line: at.line, Column: at.column, Key: key, Message: message}
 	if at.line > 0 && c.doc != nil {
-		e.excerpt = c.doc.excerpt(at.line)
+		e.excerpt = c.doc.Excerpt(at.line)
 	}
 	return e
 }
