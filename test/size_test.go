@@ -12,10 +12,12 @@ import (
 	"testing"
 )
 
-// Lines of a package without its tests, and fields of a struct, that a reader can hold.
+// Lines of a package without its tests, lines of a function, and fields of a struct, that a
+// reader can hold.
 const (
-	maxPackageLines = 2000
-	maxStructFields = 20
+	maxPackageLines  = 2000
+	maxFunctionLines = 70
+	maxStructFields  = 20
 )
 
 // large are the packages over the limit, each with its reason.
@@ -118,4 +120,23 @@ func TestArchitecture_StructsAreOfASizeToRead(t *testing.T) {
 			t.Errorf("%s has %d fields and needs no reason any more", name, fields[name])
 		}
 	}
+}
+
+func TestArchitecture_FunctionsAreOfASizeToRead(t *testing.T) {
+	sources(t, func(folder, path string) {
+		set := token.NewFileSet()
+		file, err := parser.ParseFile(set, path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok {
+				continue
+			}
+			if n := set.Position(f.End()).Line - set.Position(f.Pos()).Line + 1; n > maxFunctionLines {
+				t.Errorf("%s: %s has %d lines: divide it", folder, f.Name.Name, n)
+			}
+		}
+	})
 }
