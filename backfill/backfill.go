@@ -72,7 +72,7 @@ func (b *Backfill) Run(ctx context.Context) error {
 		}
 	}
 	w := &work{Backfill: b, settings: b.Settings, holder: holder, log: b.Log}
-	state, err := b.look(ctx, w, indexes)
+	state, err := b.inspect(ctx, w, indexes)
 	if err != nil {
 		return said(err)
 	}
@@ -104,8 +104,8 @@ func said(err error) error {
 	return err
 }
 
-// look finds out what is there, and which rows are meant. It touches nothing.
-func (b *Backfill) look(ctx context.Context, w *work, indexes []int) (*progress.State, error) {
+// inspect finds out what is there, and which rows are meant. It touches nothing.
+func (b *Backfill) inspect(ctx context.Context, w *work, indexes []int) (*progress.State, error) {
 	cfg, origin := b.Settings.Replication, w.holder.Origin()
 	s := &progress.State{
 		System: origin.SystemID, Timeline: origin.Timeline, Total: true,

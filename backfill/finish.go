@@ -23,7 +23,7 @@ func (w *work) finish(ctx context.Context, s *progress.State) error {
 	if !done.Finished {
 		done.Place, done.Finished = w.track.Now(), true
 		done.Table, done.Done = len(done.Tables), nil
-		if err := w.keep(ctx, &done); err != nil {
+		if err := w.writeProgress(ctx, &done); err != nil {
 			return err
 		}
 	}
@@ -106,7 +106,7 @@ func (w *work) begins(ctx context.Context, p *progress.Progress, cfg relay.Confi
 				err = nil
 			}
 		} else {
-			err = w.ledger.Write(writing, checkpoint.IntentKey(setupHolder, p.System, slot.Name), rec.Encode())
+			err = w.ledger.Write(writing, checkpoint.PromiseKey(setupHolder, p.System, slot.Name), rec.Encode())
 		}
 		if err != nil {
 			return err

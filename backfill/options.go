@@ -91,13 +91,13 @@ type choice struct {
 // of applies the options to a table.
 func (o *Options) of(index int, t *snapshot.Table) (choice, error) {
 	c := choice{index: index, order: o.Order, where: o.Where, text: "those of --where"}
-	mark, marked := t.Shape.PublishedColumn()
+	published, hasColumn := t.Shape.PublishedColumn()
 	switch {
 	case o.Where != "":
 	case o.All:
 		c.text = "all"
-	case marked:
-		c.where, c.text = mark.Where, "those that are not published by column "+mark.Column
+	case hasColumn:
+		c.where, c.text = published.Where, "those that are not published by column "+published.Column
 	case o.Unpublished:
 		return c, usage("--unpublished: table %s has no column that is known to say which rows are published; say it with --where", t.Name)
 	default:

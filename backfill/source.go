@@ -80,7 +80,7 @@ func (r *reading) Run(intake context.Context, out chan<- *wal.Batch, confirmed f
 	defer cancel()
 	defer context.AfterFunc(r.ends, cancel)()
 	var keeping sync.WaitGroup
-	keeping.Go(func() { r.keep(ctx, confirmed) })
+	keeping.Go(func() { r.followProgress(ctx, confirmed) })
 	err := r.send(ctx, out)
 	if err == nil {
 		close(r.allRead)
@@ -97,8 +97,8 @@ func (r *reading) Run(intake context.Context, out chan<- *wal.Batch, confirmed f
 	return err
 }
 
-// keep writes the progress, and says when all rows are acknowledged.
-func (r *reading) keep(ctx context.Context, confirmed func() wal.LSN) {
+// followProgress writes the progress, and says when all rows are acknowledged.
+func (r *reading) followProgress(ctx context.Context, confirmed func() wal.LSN) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	written, allRead := time.Now(), r.allRead
@@ -194,7 +194,7 @@ type packet struct {
 
 func (r *reading) newPacket(i int) *packet {
 	p := &packet{r: r, table: &r.w.tables[i], batch: wal.NewBatch(), slab: r.slabs.Get(), spot: &progress.Spot{Table: i, First: r.w.read.Load() + 1}}
-	p.batch.Place(p.slab)
+	p.batch.Attach(p.slab)
 	return p
 }
 
@@ -229,7 +229,7 @@ func (p *packet) add(columns, order [][]byte) error {
 			at += n
 		}
 	}
-	p.batch.Bytes += p.slab.Keep(data, values) + wal.TxnSize
+	p.batch.Bytes += p.slab.Claim(data, values) + wal.TxnSize
 	txn := p.slab.Stamp(wal.Txn{Commit: wal.LSN(number), End: progress.Position(number), Time: w.progress.Started})
 	p.slab.Add(wal.Row{Txn: txn, LSN: wal.LSN(number), Ordinal: p.r.since + number, Relation: p.table.Relation, Values: values})
 	p.spot.Add(order)

@@ -112,7 +112,7 @@ func (w *work) send(ctx context.Context, s *progress.State, step progress.Step) 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	held := make(chan struct{})
-	go func() { defer close(held); w.hold(ctx) }()
+	go func() { defer close(held); w.occupySlot(ctx) }()
 	defer func() { cancel(); <-held }() // or the slot could not be copied
 	return w.relay(ctx)
 }
@@ -167,7 +167,7 @@ func (w *work) begin(ctx context.Context, s *progress.State) error {
 			Table: t.Name.String(), OID: t.OID, Where: t.Where, Order: t.Order.Names(), Shape: s.Shapes[i], Last: last,
 		})
 	}
-	if err := w.keep(ctx, w.progress); err != nil {
+	if err := w.writeProgress(ctx, w.progress); err != nil {
 		return err
 	}
 	w.OnStep("begun")
@@ -179,7 +179,7 @@ func (w *work) begin(ctx context.Context, s *progress.State) error {
 func (w *work) resume(ctx context.Context, s *progress.State) error {
 	p := *s.Progress
 	if s.Exactly {
-		settled, err := w.settle(ctx, &p)
+		settled, err := w.fenceWriters(ctx, &p)
 		if err != nil {
 			return err
 		}
@@ -194,8 +194,8 @@ func (w *work) resume(ctx context.Context, s *progress.State) error {
 	return nil
 }
 
-// settle shuts out whoever may still write for the backfill, and reads what was committed.
-func (w *work) settle(ctx context.Context, p *progress.Progress) (*progress.Progress, error) {
+// fenceWriters shuts out whoever may still write for the backfill, and reads what was committed.
+func (w *work) fenceWriters(ctx context.Context, p *progress.Progress) (*progress.Progress, error) {
 	tx, err := kafkatx.New(kafkatx.Config{Config: w.settings.Kafka, CheckpointTopic: w.settings.CheckpointTopic}, zerolog.Nop())
 	if err != nil {
 		return nil, err
@@ -231,10 +231,10 @@ func (w *work) temporary(shard postgres.Config) postgres.Config {
 // holdAgain is the pause before the slot is taken again.
 const holdAgain = 2 * time.Second
 
-// hold streams from the backfill's slot and takes nothing, until ctx ends. So the slot is in use,
+// occupySlot streams from the backfill's slot and takes nothing, until ctx ends. So the slot is in use,
 // which keeps it from idle_replication_slot_timeout, and others from it. It is no condition for
 // anything: a slot that is not held holds the WAL all the same.
-func (w *work) hold(ctx context.Context) {
+func (w *work) occupySlot(ctx context.Context) {
 	for ctx.Err() == nil {
 		s, err := replication.Open(ctx, w.temporary(w.settings.Replication.OfShard(0)), replication.Options{}, zerolog.Nop())
 		if err == nil {
@@ -396,8 +396,8 @@ func (w *work) bound(last snapshot.Tuple) snapshot.Tuple {
 	return nil
 }
 
-// keep writes a progress without a transaction.
-func (w *work) keep(ctx context.Context, p *progress.Progress) error {
+// writeProgress writes a progress without a transaction.
+func (w *work) writeProgress(ctx context.Context, p *progress.Progress) error {
 	if w.ledger == nil {
 		return nil
 	}
@@ -409,7 +409,7 @@ func (w *work) write(ctx context.Context) {
 	if w.settings.Guarantee == relay.ExactlyOnce {
 		return
 	}
-	if err := w.keep(ctx, w.progress.At(w.track.Now())); err != nil && ctx.Err() == nil {
+	if err := w.writeProgress(ctx, w.progress.At(w.track.Now())); err != nil && ctx.Err() == nil {
 		w.log.Warn().Err(err).Msg("the progress of the backfill is not written; an interruption now would send more rows again")
 	}
 }

@@ -22,8 +22,8 @@ type Options struct {
 	ShowRecords bool          // also the record that each table's newest row would become
 	Timeout     time.Duration // of all together
 
-	Own  func(context.Context) *status.Status // the status of the relay that has this configuration, or nil
-	Look func(what string, look func())       // runs look; it may say what takes long
+	Own     func(context.Context) *status.Status // the status of the relay that has this configuration, or nil
+	RunStep func(what string, step func())       // runs look; it may say what takes long
 }
 
 // Report is what was found.
@@ -113,10 +113,10 @@ func Run(ctx context.Context, cfg *config.Config, o Options) *Report {
 	d := &doctor{cfg: cfg, settings: cfg.Relay(), options: o}
 	d.file(cfg)
 	if !o.Offline {
-		o.Look("PostgreSQL at "+hosts(d.settings.Replication), func() { d.postgres(limited) })
+		o.RunStep("PostgreSQL at "+hosts(d.settings.Replication), func() { d.postgres(limited) })
 		if limited.Err() == nil {
-			o.Look("Kafka at "+strings.Join(d.settings.Kafka.Brokers, ", "), func() { d.kafka(limited) })
-			o.Look("the checkpoints", func() { d.checkpoints(limited) })
+			o.RunStep("Kafka at "+strings.Join(d.settings.Kafka.Brokers, ", "), func() { d.kafka(limited) })
+			o.RunStep("the checkpoints", func() { d.checkpoints(limited) })
 		} else {
 			d.add("kafka.connection", advice.Fail, "put right what failed before it, or give more time with --timeout", "not looked at: the %v of --timeout are over", o.Timeout)
 		}

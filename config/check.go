@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/cdc-relay/cdc-relay/config/document"
 	"github.com/cdc-relay/cdc-relay/loopback"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/relay"
@@ -228,7 +229,7 @@ func (l *loader) checkRelay() {
 	}
 	l.checkGuarantee()
 	l.checkRejects()
-	if p := l.cfg.settings.Pipeline; p == "" || len(p) > 200 || !utf8.ValidString(p) || !printable(p) {
+	if p := l.cfg.settings.Pipeline; p == "" || len(p) > 200 || !utf8.ValidString(p) || !document.Printable(p) {
 		l.refuse("pipeline", "%q is no label; allowed: 1 to 200 printable characters", p)
 	}
 }

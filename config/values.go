@@ -7,9 +7,11 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/cdc-relay/cdc-relay/config/document"
 )
 
-const masked = "***"
+const masked = document.Masked
 
 // secret never shows in any formatting, marshalling or error. Convert it to
 // string where it is used, and nowhere else.

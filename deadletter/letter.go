@@ -297,19 +297,19 @@ func Parse(m *topics.Message) (*Letter, *Marker, error) {
 			l.Record.Headers = append(l.Record.Headers, h)
 		}
 	}
-	var mark *Marker
+	var found *Marker
 	switch {
 	case letter:
 		p.letter(l)
 	case marker:
-		mark, l = p.marker(m.Partition, m.Offset), nil
+		found, l = p.marker(m.Partition, m.Offset), nil
 	default:
 		p.err = ErrForeign
 	}
 	if p.err != nil {
 		return nil, nil, fmt.Errorf("dead-letter topic %s, partition %d, offset %d: %w", m.Topic, m.Partition, m.Offset, p.err)
 	}
-	return l, mark, nil
+	return l, found, nil
 }
 
 // parser keeps the first header that does not parse.

@@ -149,7 +149,7 @@ func (p *Parked) Read(m *topics.Message) {
 	defer p.mu.Unlock()
 	switch {
 	case marker != nil && p.counts(marker.Source):
-		p.mark(marker)
+		p.applyMarker(marker)
 	case letter != nil && letter.Keyed && p.counts(letter.Source):
 		p.letter(letter)
 	}
@@ -194,8 +194,8 @@ func (p *Parked) letter(l *Letter) {
 	}
 }
 
-// mark drops the marker's partition from its key when no letter of the key waits there.
-func (p *Parked) mark(m *Marker) {
+// applyMarker drops the marker's partition from its key when no letter of the key waits there.
+func (p *Parked) applyMarker(m *Marker) {
 	keys := p.of(m.Source)
 	k := keys[m.Group]
 	if k == nil {

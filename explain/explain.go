@@ -114,7 +114,7 @@ func (e *Explainer) table(ctx context.Context, i int) (*Table, error) {
 		report.Error = err.Error()
 		return report, &relay.ConfigError{Err: err}
 	}
-	report.fill(&tableView{cfg: e.cfg, mapping: e.settings.Router.Mappings[i], rel: rel, made: made})
+	report.describe(&tableView{cfg: e.cfg, mapping: e.settings.Router.Mappings[i], rel: rel, made: made})
 	report.Warnings = append(report.Warnings, warnings...)
 	if e.options.NoRecord {
 		return report, nil

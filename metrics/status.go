@@ -78,7 +78,7 @@ func (c *statusCollector) Collect(out chan<- prometheus.Metric) {
 	}
 	out <- c.build
 	c.collectState(s, set)
-	c.collectFlight(s, set)
+	c.collectInFlight(s, set)
 	for d, value := range map[*prometheus.Desc]int64{c.recreated: s.TopicsRecreated, c.dataLoss: s.DataLoss, c.overtaken: s.Overtaken} {
 		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(value))
 	}
@@ -106,7 +106,7 @@ func (c *statusCollector) collectState(s status.Status, set setter) {
 	set(c.leader, number(holds))
 }
 
-func (c *statusCollector) collectFlight(s status.Status, set setter) {
+func (c *statusCollector) collectInFlight(s status.Status, set setter) {
 	set(c.inFlightEvents, float64(s.InFlightEvents))
 	set(c.inFlightBytes, float64(s.InFlightBytes))
 	set(c.inFlightLimit, float64(s.InFlightLimitBytes))

@@ -11,7 +11,7 @@ var inboxSQL string
 // Inbox is the SQL of the tables of a consumer that uses the Go module inbox: in one schema, all
 // statements may run again. With a role it has what the consumer needs of them: the role exists.
 func Inbox(schema, role string) ([]Part, error) {
-	up, err := fill("inbox.sql", inboxSQL, map[string]string{"schema": schema})
+	up, err := substitute("inbox.sql", inboxSQL, map[string]string{"schema": schema})
 	if err != nil {
 		return nil, err
 	}

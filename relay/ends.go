@@ -40,7 +40,7 @@ func (s *session) Block(ctx, deliveryCtx context.Context, reason string, cause e
 	if person && s.r.cfg.OnBlocked == ExitWhenBlocked {
 		return &BlockedError{reason, cause}
 	}
-	s.r.board.SetBlocked(reason, cause)
+	s.r.monitor.SetBlocked(reason, cause)
 	stop := ctx.Done()
 	if !person {
 		stop = nil

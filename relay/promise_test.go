@@ -204,7 +204,7 @@ func TestIntent_IsHandedOnAndKeptSmall(t *testing.T) {
 		}
 		// What a frozen relay writes late, with a lower position, is no alarm.
 		late := checkpoint.Record{System: "7", Timeline: 1, Slot: "s", End: 105}
-		if err := l.Write(t.Context(), checkpoint.IntentKey("frozen", "7", "s"), late.Encode()); err != nil {
+		if err := l.Write(t.Context(), checkpoint.PromiseKey("frozen", "7", "s"), late.Encode()); err != nil {
 			t.Fatal(err)
 		}
 		b := guarded(t, l, server)
@@ -232,7 +232,7 @@ func TestIntent_IsOfOneHistory(t *testing.T) {
 		l, server := newLedger(), newServer()
 		server.origin = wal.Origin{SystemID: "7", Timeline: 3}
 		rec := checkpoint.Record{System: "7", Timeline: 4, Slot: "s", End: 500}
-		if err := l.Write(t.Context(), checkpoint.IntentKey("x", "7", "s"), rec.Encode()); err != nil {
+		if err := l.Write(t.Context(), checkpoint.PromiseKey("x", "7", "s"), rec.Encode()); err != nil {
 			t.Fatal(err)
 		}
 		b := guarded(t, l, server)

@@ -40,16 +40,16 @@ type session struct {
 
 	interrupts chan error    // why the session has to end, from any goroutine
 	frozen     atomic.Uint64 // not zero: nothing beyond may be confirmed any more
-	told       atomic.Uint64 // what the reader last reported, or is about to
-	asked      status.Moment // when the reader last asked
+	reported   atomic.Uint64 // what the reader last reported, or is about to
+	lastAsked  status.Moment // when the reader last asked
 	stopping   time.Time     // since when the probe sees the server shut down; the probe's alone
 }
 
 // sessionStart is what holds where a session begins.
 type sessionStart struct {
-	began   wal.LSN // the slot's position
-	sameWAL wal.LSN // Config.Delivered holds before it
-	standby bool    // another relay had the slot just before
+	position wal.LSN // the slot's position
+	sameWAL  wal.LSN // Config.Delivered holds before it
+	standby  bool    // another relay had the slot just before
 }
 
 // intake is what the reader brings.
@@ -82,15 +82,15 @@ func newSession(r *Relay, src Source) *session {
 		intake:     intake{out: make(chan *wal.Batch, 2), lost: make(chan struct{}), delivered: make(chan struct{})},
 		interrupts: make(chan error, 1),
 	}
-	s.told.Store(uint64(src.Start()))
-	s.asked.Set(time.Now())
+	s.reported.Store(uint64(src.Start()))
+	s.lastAsked.Set(time.Now())
 	return s
 }
 
 // open makes the delivery.
 func (s *session) open(ctx context.Context) (err error) {
 	s.delivery, err = s.r.delivery.Open(ctx, s, delivery.Start{
-		Sink: s.sink, Origin: s.history, Position: s.start.began, Tracker: s.tracker, Delivered: s.delivered,
+		Sink: s.sink, Origin: s.history, Position: s.start.position, Tracker: s.tracker, Delivered: s.delivered,
 	})
 	return err
 }
@@ -104,10 +104,10 @@ func (s *session) run(ctx, deliveryCtx context.Context) error {
 	defer s.bounds.endSending()
 	s.bounds.searching, s.bounds.endSearching = context.WithCancel(deliveryCtx)
 	defer s.bounds.endSearching()
-	s.r.began.Store(true)
+	s.r.streamed.Store(true)
 	s.r.show(s)
 	defer s.r.show(nil)
-	s.r.board.SetState(status.Streaming, "", "") // shown as blocked while a blocked row is ahead
+	s.r.monitor.SetState(status.Streaming, "", "") // shown as blocked while a blocked row is ahead
 	if s.r.ev.SessionStarted != nil {
 		s.r.ev.SessionStarted(s.src.Start())
 	}
@@ -129,7 +129,7 @@ func (s *session) run(ctx, deliveryCtx context.Context) error {
 	defer endKeeping()
 	var keeper sync.WaitGroup
 	if s.promised != nil {
-		keeper.Go(func() { s.promised.Keep(keeping, s.tracker.Confirmed, s.interrupt) })
+		keeper.Go(func() { s.promised.Run(keeping, s.tracker.Confirmed, s.interrupt) })
 	}
 	err := s.deliver(ctx, deliveryCtx, endIntake)
 	close(s.intake.delivered)
@@ -137,7 +137,7 @@ func (s *session) run(ctx, deliveryCtx context.Context) error {
 	keeper.Wait()
 	s.src.Abort()
 	for b := range s.intake.out { // what the reader still had is unconfirmed and will be read again
-		s.r.board.Read(b)
+		s.r.monitor.Read(b)
 		b.Release()
 	}
 	reading.Wait() // it may halt the sink, which close resumes
@@ -256,9 +256,9 @@ func (s *session) close(ctx, deliveryCtx context.Context, cause error) error {
 		_ = s.promised.Raise(deliveryCtx, s.tracker.Confirmed()) // it logs why; what is not confirmed comes again
 	}
 	acked := uint64(s.tracker.Confirmed())
-	untold := s.promised.Limit(acked) < acked
+	unreported := s.promised.Limit(acked) < acked
 	if f := s.frozen.Load(); f != 0 && s.delivery.Rules().Repeats {
-		untold = untold || f < acked
+		unreported = unreported || f < acked
 	}
 	final, cancel := context.WithTimeout(context.WithoutCancel(deliveryCtx), closeTimeout)
 	defer cancel()
@@ -266,7 +266,7 @@ func (s *session) close(ctx, deliveryCtx context.Context, cause error) error {
 	if closed != nil && cause == nil {
 		s.r.log.Warn().Err(closed).Msg("close stream; the last transactions may be sent again")
 	}
-	cut = cut || untold || closed != nil && s.mayRepeat() || cause != nil && s.taken.open || lostConnection(cause) && s.tracker.Stats().Rows > 0
+	cut = cut || unreported || closed != nil && s.mayRepeat() || cause != nil && s.taken.open || lostConnection(cause) && s.tracker.Stats().Rows > 0
 	lost := errors.Is(cause, errLost)
 	if lost && closed != nil {
 		cause = fmt.Errorf("%w: %w", cause, closed)
@@ -286,7 +286,7 @@ func (s *session) close(ctx, deliveryCtx context.Context, cause error) error {
 // mayRepeat reports whether the server is not known to have a position behind the last row. What
 // was written to the socket it may never have read.
 func (s *session) mayRepeat() bool {
-	return s.taken.last.Commit >= max(s.start.began, s.r.board.SlotAt(wal.LSN(s.told.Load())))
+	return s.taken.last.Commit >= max(s.start.position, s.r.monitor.SlotAt(wal.LSN(s.reported.Load())))
 }
 
 // errUnseen ends a drain whose rows are all delivered, and that met a change which the next
@@ -373,10 +373,10 @@ func (s *session) confirmed() wal.LSN {
 	}
 	lsn = s.promised.Limit(s.delivery.Limit(lsn))
 	now := time.Now()
-	s.asked.Set(now)
-	if s.told.Swap(lsn) != lsn {
+	s.lastAsked.Set(now)
+	if s.reported.Swap(lsn) != lsn {
 		s.ConfirmMoved(now)
-		s.tracker.Told(wal.LSN(lsn))
+		s.tracker.Reported(wal.LSN(lsn))
 	}
 	return wal.LSN(lsn)
 }
@@ -388,7 +388,7 @@ func (s *session) deliver(ctx, deliveryCtx context.Context, endIntake context.Ca
 		return err
 	}
 	s.delivery.Backlog(false) // the sink may have another session's
-	heart, stop := s.heart()
+	heart, stop := s.heartbeats()
 	defer stop()
 	renewal, end := s.delivery.Renewal()
 	defer end()
@@ -457,7 +457,7 @@ func (s *session) take(ctx, deliveryCtx context.Context, b *wal.Batch) error {
 	if s.r.ev.BatchReceived != nil {
 		s.r.ev.BatchReceived(b)
 	}
-	s.r.board.Read(b)
+	s.r.monitor.Read(b)
 	if b.Closes != 0 {
 		s.delivery.SendHeld(b.Closes)
 	}
@@ -465,7 +465,7 @@ func (s *session) take(ctx, deliveryCtx context.Context, b *wal.Batch) error {
 	if b.Backlog != s.delivery.Behind() {
 		s.delivery.Backlog(b.Backlog)
 	}
-	s.r.notice(time.Now())
+	s.r.logNotices(time.Now())
 	if len(b.Rows) == 0 {
 		s.tracker.Track(checkpoint.Entry{Through: b.Through})
 		s.delivery.Pass(b.Through)
@@ -534,7 +534,7 @@ func (s *session) readThrough(ctx, deliveryCtx context.Context) error {
 				return s.unfinished()
 			}
 			end := b.Closes
-			s.r.board.Read(b)
+			s.r.monitor.Read(b)
 			b.Release()
 			if end != 0 {
 				return s.delivery.ReadThrough(end)

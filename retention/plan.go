@@ -55,7 +55,7 @@ type Refusal struct {
 
 // Plan finds out what would be done.
 func (s *Service) Plan(ctx context.Context, p *Policy) (*Plan, []error, error) {
-	f, err := s.look(ctx, p)
+	f, err := s.inspect(ctx, p)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -131,7 +131,7 @@ func behind(slot proof.Slot, end wal.LSN) Slot {
 func (f *found) plan() *Plan {
 	p := f.policy
 	plan := &Plan{
-		Table: p.Table.String(), Then: p.Then, Keep: p.keep(), By: p.By, Where: p.Where, Index: f.index,
+		Table: p.Table.String(), Then: p.Then, Keep: p.ageText(), By: p.By, Where: p.Where, Index: f.index,
 		Slots: []Slot{}, Triggers: []string{}, ForeignKeys: []string{}, Notes: []string{}, Refused: []Refusal{},
 	}
 	if p.Then == Archive {

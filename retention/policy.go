@@ -57,8 +57,8 @@ func (p *Policy) condition(by maintenance.Column) string {
 	return condition
 }
 
-// keep is the age as a configuration has it.
-func (p *Policy) keep() string {
+// ageText is the age as a configuration has it.
+func (p *Policy) ageText() string {
 	const day = 24 * time.Hour
 	text, rest := "", p.Keep
 	for _, unit := range []struct {

@@ -189,7 +189,7 @@ func (c *compiler) presetHeaders(s *preset.Shape) (names []string) {
 		}
 		spec := s.Columns[h.Role]
 		if h.Column != "" {
-			spec = h.Find(c.rel)
+			spec = h.ColumnIn(c.rel)
 		}
 		if spec == "" {
 			continue

@@ -44,7 +44,7 @@ func newMapping(m Mapping, index int) (*mapping, error) {
 		errs = append(errs, p.configError(key, fmt.Errorf(format, args...)))
 	}
 	if m.Preset != "" && m.Preset != preset.Auto {
-		p.preset = preset.Find(m.Preset)
+		p.preset = preset.ByName(m.Preset)
 		switch why := preset.RefusedName(m.Preset); {
 		case p.preset != nil:
 		case why != nil:

@@ -47,8 +47,8 @@ func (f *first) made(s provision.Step) {
 	}
 }
 
-// look is to come right behind the making, before anybody can have moved a slot.
-func (f *first) look(ctx context.Context) {
+// readPositions is to come right behind the making, before anybody can have moved a slot.
+func (f *first) readPositions(ctx context.Context) {
 	if len(f.slots) > 0 {
 		f.standing, f.err = watch.ReadPositions(ctx, f.setup.settings.Replication)
 	}
@@ -145,7 +145,7 @@ func (f *first) one(ctx context.Context, ledger *topics.Ledger, cfg relay.Config
 	if cfg.Guarantee == relay.ExactlyOnce {
 		err = checkpoints.WriteFirst(ctx, f.setup.settings.Replication, cfg, &rec)
 	} else {
-		err = ledger.Write(ctx, checkpoint.IntentKey(setupHolder, origin.SystemID, slot.Name), rec.Encode())
+		err = ledger.Write(ctx, checkpoint.PromiseKey(setupHolder, origin.SystemID, slot.Name), rec.Encode())
 	}
 	if err != nil {
 		f.warn(slot.Name, err)

@@ -83,33 +83,44 @@ func (o Script) Render(cfg *config.Config) ([]migrations.File, error) {
 	if !o.WithoutRole {
 		m.Parts = append(m.Parts, role)
 		if len(names) > 0 {
-			read, err := migrations.Read(login.Role, names)
+			read, err := o.readGrants(login.Role, names)
 			if err != nil {
 				return nil, err
-			}
-			if o.For == ForBackfill {
-				_, grants, _ := strings.Cut(read.Up, "\n")
-				read.Up = "-- For backfill, which reads the rows from before the slot.\n" + grants
 			}
 			m.Parts = append(m.Parts, read)
 		}
 	}
-	if o.For == ForBackfill {
-		m.Notes = append(m.Notes, "The replication slot is made by `cdc-relay backfill --yes`, which sends the rows from before it.")
-	} else {
-		m.Slot = provision.SlotSQL(settings.Slot, o.Major*10000)
-	}
-	if o.Major == 0 && m.Slot != "" {
-		m.Notes = append(m.Notes, fmt.Sprintf("From PostgreSQL %d on, the slot is better made with a fifth argument, true, which lets it follow a failover: setup does so.", failoverMajor))
-	}
-	if o.ColumnList && o.Major == 0 {
-		m.Notes = append(m.Notes, fmt.Sprintf("The column list of the publication needs PostgreSQL %d or later.", listMajor))
-	}
+	o.slot(&m, settings.Slot)
 	files, err := migrations.Format(o.Format, m)
 	if err != nil {
 		return nil, fmt.Errorf("--format: %w", err)
 	}
 	return files, nil
+}
+
+// readGrants let the role read the tables.
+func (o Script) readGrants(role string, names []migrations.Name) (migrations.Part, error) {
+	read, err := migrations.Read(role, names)
+	if err == nil && o.For == ForBackfill {
+		_, grants, _ := strings.Cut(read.Up, "\n")
+		read.Up = "-- For backfill, which reads the rows from before the slot.\n" + grants
+	}
+	return read, err
+}
+
+// slot adds the slot's statement, and notes about what depends on the server's version.
+func (o Script) slot(m *migrations.Migration, name string) {
+	if o.For == ForBackfill {
+		m.Notes = append(m.Notes, "`cdc-relay backfill --yes` creates the replication slot and sends the rows from before it.")
+	} else {
+		m.Slot = provision.SlotSQL(name, o.Major*10000)
+	}
+	if o.Major == 0 && m.Slot != "" {
+		m.Notes = append(m.Notes, fmt.Sprintf("On PostgreSQL %d and later, create the slot with a fifth argument, true, so that it follows a failover: setup does so.", failoverMajor))
+	}
+	if o.ColumnList && o.Major == 0 {
+		m.Notes = append(m.Notes, fmt.Sprintf("The column list of the publication needs PostgreSQL %d or later.", listMajor))
+	}
 }
 
 // tables are those of the configuration, in whose order the mappings begin.

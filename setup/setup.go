@@ -61,7 +61,7 @@ func (s *Setup) Run(ctx context.Context, options provision.SetupOptions, dryRun,
 		}
 	}
 	report, err := provision.Setup(ctx, cfg, options)
-	first.look(ctx) // also when a later slot could not be made
+	first.readPositions(ctx) // also when a later slot could not be made
 	if err != nil {
 		first.unwritten(errNotReached)
 		return fault.Refuse(err)

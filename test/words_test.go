@@ -1,13 +1,11 @@
 package test
 
 import (
-	"bytes"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -72,42 +70,12 @@ var replacedWhole = map[string]string{
 // oneMeaning are verbs that name a function in one package at most.
 var oneMeaning = []string{"keep", "settle", "fill", "place", "look", "judge", "hold"}
 
-const oldWords = "testdata/old-words.txt"
-
-// TestWords_OfTheSourceAreThoseOfTheField: the list of exceptions may shrink and not grow.
+// TestWords_OfTheSourceAreThoseOfTheField: names are the field's words.
 func TestWords_OfTheSourceAreThoseOfTheField(t *testing.T) {
 	found := oldNames(t)
-	data, err := os.ReadFile(oldWords)
-	if err != nil {
-		t.Fatal(err)
-	}
-	listed := map[string]bool{}
-	for line := range strings.Lines(string(data)) {
-		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
-			listed[line] = true
-		}
-	}
 	for _, name := range slices.Sorted(maps.Keys(found)) {
-		if !listed[name] {
-			t.Errorf("%s (%s): the field says %s", name, found[name].at, found[name].better)
-		}
+		t.Errorf("%s (%s): the field says %s", name, found[name].at, found[name].better)
 	}
-	var out bytes.Buffer
-	for line := range strings.Lines(string(data)) {
-		if entry := strings.TrimSpace(line); listed[entry] && found[entry].at == "" {
-			if !*update {
-				t.Errorf("%s is not in the source any more: run go test ./test -run Words -update", entry)
-			}
-			continue
-		}
-		out.WriteString(line)
-	}
-	if *update {
-		if err := os.WriteFile(oldWords, out.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("%d names are left", len(found))
 }
 
 type oldName struct{ at, better string }

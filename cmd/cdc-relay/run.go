@@ -29,13 +29,13 @@ func (a *app) runCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "run",
 		Short: "Stream until stopped",
-		Long: `run streams the outbox tables until SIGTERM, SIGINT or SIGHUP, then delivers what it has
-read and ends. A second signal, half a second or more after the first, cuts that
-short: what is not confirmed is sent again by the next start. Table, publication
-and slot must exist: see setup.
+		Long: `run streams the outbox tables until SIGTERM, SIGINT or SIGHUP. Then it delivers the rows
+that it has read and exits. A second signal, half a second or more after the first, cuts
+this short: the next start sends unconfirmed rows again. Table, publication and slot must
+exist: see setup.
 
 Exit codes: 0 clean stop, 1 failed or cut short (start again), 2 configuration,
-3 the environment refuses, 4 blocked with relay.on_blocked: exit. A crash ends by
+3 the environment refuses, 4 blocked with relay.on_blocked: exit. A crash ends with
 SIGABRT (start again).`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -152,7 +152,7 @@ func (c *conversion) step(s step) bool {
 		if s.class == eventRouter && c.routerOption(it, s, name) {
 			continue
 		}
-		o, ok := options.Find(options.ScopeTransform, className(s.class), name)
+		o, ok := options.Lookup(options.ScopeTransform, className(s.class), name)
 		if ok && o.Fate == options.FateCarried {
 			c.option(it, it.key)
 			continue
@@ -208,7 +208,7 @@ func (c *conversion) routerOption(it item, s step, name string) bool {
 	case c.in.server() && name == "table.fields.additional.placement":
 		c.serverPlacement(it)
 	default:
-		o, ok := options.Find(options.ScopeEventRouter, "", name)
+		o, ok := options.Lookup(options.ScopeEventRouter, "", name)
 		if !ok || o.Fate != options.FateCarried {
 			return false
 		}
@@ -268,7 +268,7 @@ func (c *conversion) predicates() error {
 				Message: fmt.Sprintf("predicate %s is of a class that the relay does not have (%s), so it cannot tell which records it takes; it has TopicNameMatches, HasHeaderKey and RecordIsTombstone", oneLine(name), oneLine(className(class.value)))}
 		}
 		for _, it := range c.with(prefix) {
-			o, ok := options.Find(options.ScopePredicate, className(class.value), strings.TrimPrefix(it.key, prefix))
+			o, ok := options.Lookup(options.ScopePredicate, className(class.value), strings.TrimPrefix(it.key, prefix))
 			if ok && o.Fate == options.FateCarried {
 				c.option(it, it.key)
 			} else {

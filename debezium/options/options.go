@@ -52,9 +52,9 @@ const (
 	ScopeProducer    = "producer"
 )
 
-// Find finds the row for a name in a scope; `of` narrows to a
+// Lookup finds the row for a name in a scope; `of` narrows to a
 // class where the table knows it. A row for the whole name comes before a pattern.
-func Find(scope, of, name string) (Option, bool) {
+func Lookup(scope, of, name string) (Option, bool) {
 	best := -1
 	for i, o := range All {
 		if o.Scope != scope || o.Of != "" && o.Of != of || !matchOption(o.Name, name) {

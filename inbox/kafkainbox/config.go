@@ -114,7 +114,7 @@ type Round struct {
 	Partition  int32
 	Handled    int
 	Duplicates int
-	Newest     time.Time // timestamp of its last record
+	LastTimestamp     time.Time // timestamp of its last record
 	Took       time.Duration
 }
 

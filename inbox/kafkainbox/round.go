@@ -108,7 +108,7 @@ func (p *partition) round(items []item) error {
 	}
 	p.c.rounded(Round{
 		Topic: p.topic, Partition: p.number, Handled: len(records), Duplicates: len(items) - len(records),
-		Newest: items[len(items)-1].record.Timestamp, Took: time.Since(began),
+		LastTimestamp: items[len(items)-1].record.Timestamp, Took: time.Since(began),
 	})
 	return nil
 }

@@ -28,13 +28,13 @@ func (p *PublicationRow) ChildTables(q postgres.Querier, tables []wal.Table) ([]
 	if err != nil {
 		return nil, err
 	}
-	var heirs []wal.Table
+	var children []wal.Table
 	for _, row := range rows {
 		if slices.Contains(tables, wal.Table{Schema: row[2].Text, Name: row[3].Text}) {
-			heirs = append(heirs, wal.Table{Schema: row[0].Text, Name: row[1].Text})
+			children = append(children, wal.Table{Schema: row[0].Text, Name: row[1].Text})
 		}
 	}
-	return heirs, nil
+	return children, nil
 }
 
 // Unsent says which children by INHERITS of a table are not configured: their

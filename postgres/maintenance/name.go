@@ -20,7 +20,7 @@ func (s *Session) Name(ctx context.Context) ([]proof.Row, error) {
 		return nil, postgres.Classify("name rows of "+s.subject(), err)
 	}
 	if len(named) == 0 {
-		s.behind = place{}
+		s.behind = cursor{}
 	}
 	return named, nil
 }
@@ -70,7 +70,7 @@ func (s *Session) nextByPlace() ([]proof.Row, error) {
 		if err != nil || len(named) > 0 {
 			return named, err
 		}
-		s.behind = place{tid: proof.TID{Block: end}}
+		s.behind = cursor{tid: proof.TID{Block: end}}
 	}
 }
 
@@ -113,7 +113,7 @@ func (s *Session) read(begin, sql string) ([]proof.Row, error) {
 		named = append(named, proof.Row{TID: tid, XMin: uint32(xmin), ID: row[2].Text, NoID: row[2].Null})
 	}
 	if n := len(named); n > 0 {
-		s.behind = place{tid: named[n-1].TID, order: rows[n-1][3].Text, began: true}
+		s.behind = cursor{tid: named[n-1].TID, order: rows[n-1][3].Text, began: true}
 	}
 	return named, nil
 }

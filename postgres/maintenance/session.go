@@ -50,11 +50,11 @@ type Session struct {
 	oid     uint32
 	version int
 	lineage wal.Lineage
-	behind  place // the last row that was named
+	behind  cursor // the last row that was named
 }
 
-// place is where the naming of rows goes on.
-type place struct {
+// cursor is where the naming of rows goes on.
+type cursor struct {
 	tid   proof.TID
 	order string // value of Work.Order, as the server prints it
 	began bool

@@ -65,11 +65,11 @@ func (c *checker) publicationShape(p *catalog.PublicationRow) error {
 	}
 	configured := c.cfg.Tables
 	if !p.AllTables {
-		heirs, err := p.ChildTables(c.q, configured)
+		children, err := p.ChildTables(c.q, configured)
 		if err != nil {
 			return err
 		}
-		configured = append(slices.Clone(configured), heirs...)
+		configured = append(slices.Clone(configured), children...)
 	}
 	foreign := p.Foreign(configured)
 	switch {

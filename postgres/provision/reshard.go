@@ -95,7 +95,7 @@ func (r *resharding) run() error {
 			return err
 		}
 	}
-	if err := r.look(); err != nil {
+	if err := r.readSlots(); err != nil {
 		return err
 	}
 	if len(r.new) == len(r.shards) {
@@ -115,7 +115,7 @@ func (r *resharding) run() error {
 	if err := r.publish(); err != nil {
 		return err
 	}
-	if err := r.settle(); err != nil {
+	if err := r.awaitOldSlots(); err != nil {
 		return err
 	}
 	if err := r.replace(); err != nil {
@@ -124,8 +124,8 @@ func (r *resharding) run() error {
 	return r.finish()
 }
 
-// look reads the slots of both generations, and refuses a third.
-func (r *resharding) look() error {
+// readSlots reads the slots of both generations, and refuses a third.
+func (r *resharding) readSlots() error {
 	slots, err := catalog.ShardSlots(r.q, r.server.ServerVersion, r.cfg.Shard.Slot)
 	if err != nil {
 		return err
@@ -184,8 +184,8 @@ func (r *resharding) outlive() error {
 	return errors.Join(err, failed)
 }
 
-// settle waits until the old slots have seen the new publications and are let go of.
-func (r *resharding) settle() error {
+// awaitOldSlots waits until the old slots have seen the new publications and are let go of.
+func (r *resharding) awaitOldSlots() error {
 	if err := r.outlive(); err != nil {
 		return err
 	}
@@ -232,7 +232,7 @@ func (r *resharding) await(holds func() (what string, ok bool)) error {
 		case <-r.q.Ctx.Done():
 			return r.q.Ctx.Err()
 		}
-		if err := r.look(); err != nil {
+		if err := r.readSlots(); err != nil {
 			return err
 		}
 		if len(r.old) != r.from {
@@ -256,7 +256,7 @@ func (r *resharding) replace() error {
 		r.shards[i].slot = step
 		r.done(step)
 	}
-	if err := r.look(); err != nil {
+	if err := r.readSlots(); err != nil {
 		return err
 	}
 	if slices.Equal(before, positions(r.old)) && !slices.ContainsFunc(r.old, func(s catalog.ShardSlot) bool { return s.Active }) {
@@ -270,7 +270,7 @@ func (r *resharding) replace() error {
 
 // undo drops the copies, so that the relay with the old number may go on.
 func (r *resharding) undo() error {
-	if err := r.look(); err != nil {
+	if err := r.readSlots(); err != nil {
 		return err
 	}
 	return r.dropAll(r.new)

@@ -91,11 +91,11 @@ func teardownPublication(q postgres.Querier, version int, cfg postgres.Config) (
 		return step, err
 	}
 	sql := "DROP PUBLICATION " + wal.QuoteIdentifier(cfg.Publication)
-	heirs, err := p.ChildTables(q, cfg.Tables)
+	children, err := p.ChildTables(q, cfg.Tables)
 	if err != nil {
 		return step, postgres.Classify("look at "+postgres.PublicationSubject(cfg.Publication), err)
 	}
-	foreign := p.Foreign(append(heirs, cfg.Tables...))
+	foreign := p.Foreign(append(children, cfg.Tables...))
 	if p.AllTables || len(foreign) > 0 {
 		return step, &fault.Error{
 			Kind: fault.KindRefused, Reason: fault.ReasonPublicationChanged, Op: "drop", Subject: postgres.PublicationSubject(cfg.Publication),

@@ -78,7 +78,7 @@ func (p *Probe) Read(ctx context.Context) (*Snapshot, error) {
 		p.conn = conn
 	}
 	q := postgres.Querier{Ctx: ctx, Conn: p.conn}
-	snapshot, err := p.look(q)
+	snapshot, err := p.readServer(q)
 	if err != nil {
 		p.Close()
 		return nil, err
@@ -86,7 +86,7 @@ func (p *Probe) Read(ctx context.Context) (*Snapshot, error) {
 	return snapshot, nil
 }
 
-func (p *Probe) look(q postgres.Querier) (*Snapshot, error) {
+func (p *Probe) readServer(q postgres.Querier) (*Snapshot, error) {
 	row, err := q.One(`SELECT pg_catalog.pg_current_wal_lsn(), current_setting('server_version_num')`)
 	if err != nil {
 		return nil, postgres.Classify("look at the server", err)

@@ -141,12 +141,12 @@ type Delivery struct {
 
 // sends are the Sends that are not answered, or failed.
 type sends struct {
-	outstanding atomic.Int64  // Sends whose done has not been called
-	wake        chan struct{} // one token: a Send failed, or none is outstanding
-	stumbled    atomic.Bool   // a heartbeat failed, and the sink halted with it
-	beating     atomic.Bool   // heartbeats are not answered
-	count       uint64        // count of Sends, the order for failed
-	buffers     sync.Pool     // of *record.Buffer
+	outstanding     atomic.Int64  // Sends whose done has not been called
+	wake            chan struct{} // one token: a Send failed, or none is outstanding
+	heartbeatFailed atomic.Bool   // a heartbeat failed, and the sink halted with it
+	heartbeatOut    atomic.Bool   // heartbeats are not answered
+	count           uint64        // count of Sends, the order for failed
+	buffers         sync.Pool     // of *record.Buffer
 
 	mu     sync.Mutex
 	failed []failedSend // guarded by mu; in no order
@@ -155,7 +155,7 @@ type sends struct {
 // shown is what the status reads, from any goroutine.
 type shown struct {
 	waits   status.Moment // since when Send waits for the brokers
-	acked   atomic.Int64  // records of unfinished flights that are durable
+	acked   atomic.Int64  // records of unfinished batches that are durable
 	repeats atomic.Int64  // of them, those behind what may be confirmed
 }
 
@@ -165,7 +165,7 @@ func (m *Memory) Open(ctx context.Context, s Session, start Start) (*Delivery, e
 	d := &Delivery{m: m, s: s, start: start, sink: start.Sink, tracker: start.Tracker}
 	d.sends.wake = make(chan struct{}, 1)
 	d.sends.buffers.New = func() any { return new(record.Buffer) }
-	m.belong(d.Lineage())
+	m.forgetOtherHistory(d.Lineage())
 	if m.cfg.Guarantee != ExactlyOnce {
 		d.guarantee = &atLeastOnce{d}
 		return d, nil
@@ -223,7 +223,7 @@ func (d *Delivery) Send(ctx, deliveryCtx context.Context, f *InFlight, rejection
 		return err
 	}
 	if f.sent < len(f.buf.Records) {
-		d.hold(f)
+		d.holdBack(f)
 		return nil
 	}
 	f.finish()
@@ -233,7 +233,7 @@ func (d *Delivery) Send(ctx, deliveryCtx context.Context, f *InFlight, rejection
 // Heartbeat sends the heartbeats of now. No position depends on them: one that fails is logged,
 // and rows that failed with it are recovered.
 func (d *Delivery) Heartbeat(now time.Time) {
-	if d.Failed() || d.sends.beating.Load() { // brokers that are away for days get one
+	if d.Failed() || d.sends.heartbeatOut.Load() { // brokers that are away for days get one
 		return
 	}
 	buf := new(record.Buffer)
@@ -241,12 +241,12 @@ func (d *Delivery) Heartbeat(now time.Time) {
 		d.m.log.Warn().Err(err).Msg("heartbeat not sent")
 		return
 	}
-	d.sends.beating.Store(true)
-	d.give(buf.Records, func(err error) {
-		d.sends.beating.Store(false)
+	d.sends.heartbeatOut.Store(true)
+	d.produce(buf.Records, func(err error) {
+		d.sends.heartbeatOut.Store(false)
 		if err != nil {
 			d.m.log.Warn().Err(err).Msg("heartbeat not sent")
-			d.sends.stumbled.Store(true)
+			d.sends.heartbeatFailed.Store(true)
 		}
 		d.sent()
 	})

@@ -44,17 +44,17 @@ type exactlyOnce struct {
 	sink TransactionalSink
 	id   string
 
-	start    checkpoint.Record // what was delivered before the session
-	at       checkpoint.Record // behind everything that was sent; the deliverer's
-	covered  atomic.Uint64     // position that may be told to the server
-	lost     chan error        // why the sink gave up
-	finished bool              // the deliverer's
+	start        checkpoint.Record // what was delivered before the session
+	at           checkpoint.Record // behind everything that was sent; the deliverer's
+	committedEnd atomic.Uint64     // position that may be told to the server
+	lost         chan error        // why the sink gave up
+	finished     bool              // the deliverer's
 }
 
 // refusals are the records that the brokers rejected, from session to session. The deliverer
 // uses them, but for last.
 type refusals struct {
-	of      wal.Lineage // the history that the positions are of
+	history wal.Lineage // the history that the positions are of
 	refused map[recordID]refusedRecord
 	strips  map[recordID]int                  // how often a record's letter was refused too
 	last    atomic.Pointer[checkpoint.Record] // the newest that this process committed
@@ -72,11 +72,11 @@ type refusedRecord struct {
 	err    error
 }
 
-// belong forgets what is known of rows of another history, in which other rows have
+// forgetOtherHistory forgets what is known of rows of another history, in which other rows have
 // their positions.
-func (v *refusals) belong(to wal.Lineage) {
-	if v.of != to {
-		v.of, v.refused, v.strips = to, nil, nil
+func (v *refusals) forgetOtherHistory(to wal.Lineage) {
+	if v.history != to {
+		v.history, v.refused, v.strips = to, nil, nil
 	}
 }
 
@@ -91,7 +91,7 @@ func (v *refusals) forget(rec *checkpoint.Record) {
 func (x *exactlyOnce) Rules() Rules { return Rules{Fenced: true, Ordered: true} }
 
 func (x *exactlyOnce) MakeRoom()                     { x.sink.Seal() }
-func (x *exactlyOnce) Renew()                        { x.mark(false) }
+func (x *exactlyOnce) Renew()                        { x.setPosition(false) }
 func (x *exactlyOnce) Close(error)                   {}
 func (x *exactlyOnce) ToRepeat(checkpoint.Stats) int { return 0 } // the checkpoint has them
 
@@ -116,12 +116,12 @@ func (d *Delivery) takeOver(ctx context.Context) error {
 	}
 	rec := at.Rec
 	x.start, x.at = rec, rec
-	x.covered.Store(uint64(rec.End))
+	x.committedEnd.Store(uint64(rec.End))
 	d.guarantee = x
-	m.refusals.belong(d.Lineage())
+	m.refusals.forgetOtherHistory(d.Lineage())
 	m.refusals.forget(&rec)
 	if at.Renew {
-		x.mark(true)
+		x.setPosition(true)
 	}
 	return nil
 }
@@ -132,7 +132,7 @@ func (x *exactlyOnce) covers(row *wal.Row) bool {
 }
 
 func (x *exactlyOnce) Limit(lsn uint64) uint64 {
-	return min(lsn, x.covered.Load())
+	return min(lsn, x.committedEnd.Load())
 }
 
 // advance moves the position to the end of a whole transaction, or to that of a
@@ -144,8 +144,8 @@ func (x *exactlyOnce) advance(end wal.LSN) {
 	}
 }
 
-// mark tells the sink the present position.
-func (x *exactlyOnce) mark(now bool) {
+// setPosition tells the sink the present position.
+func (x *exactlyOnce) setPosition(now bool) {
 	rec := x.at
 	x.sink.SetPosition(sink.Position{
 		Value: rec.Encode(), Whole: rec.Part.Commit == 0, Now: now,
@@ -165,14 +165,14 @@ func (x *exactlyOnce) Renewal() (<-chan time.Time, func()) {
 
 // committed runs on a goroutine of the sink.
 func (x *exactlyOnce) committed(rec *checkpoint.Record) {
-	x.covered.Store(uint64(max(rec.End, wal.LSN(x.covered.Load()))))
+	x.committedEnd.Store(uint64(max(rec.End, wal.LSN(x.committedEnd.Load()))))
 	x.d.m.refusals.last.Store(rec)
 }
 
 func (x *exactlyOnce) Pass(through wal.LSN) {
 	if through > x.at.End {
 		x.advance(through)
-		x.mark(false)
+		x.setPosition(false)
 	}
 }
 
@@ -184,11 +184,11 @@ func (x *exactlyOnce) send(f *InFlight) {
 	all := f.sent+len(records) == len(f.buf.Records)
 	rows := f.batch.Rows
 	// The blocked row may lie before the isolated transaction: cut at both.
-	at, apart := d.m.board.BlockedCommit(), d.m.isolated
+	at, apart := d.m.monitor.BlockedCommit(), d.m.isolated
 	for _, stuck := range slices.Compact([]wal.LSN{min(at, apart), max(at, apart)}) {
 		switch i := rowFrom(rows, stuck); {
 		case i == 0 && deadletter.RowOf(&rows[0]).Commit == stuck && x.at.Part.Commit != stuck: // it begins here
-			x.mark(true)
+			x.setPosition(true)
 		case i > 0 && i < len(rows):
 			records = x.cut(f, records, i, true)
 		}
@@ -201,17 +201,17 @@ func (x *exactlyOnce) send(f *InFlight) {
 		}
 	}
 	if len(records) > 0 {
-		x.hand(f, records)
+		x.sendRecords(f, records)
 	}
 	switch {
 	case !all || len(d.held) > 0: // rows that wait for their commit are in no mark, whatever came behind them
 	case open:
 		x.advance(f.batch.Through)
 		x.divide(last)
-		x.mark(false)
+		x.setPosition(false)
 	default:
 		x.advance(max(f.batch.Through, endBefore(rows, len(rows))))
-		x.mark(false)
+		x.setPosition(false)
 	}
 }
 
@@ -237,10 +237,10 @@ func (x *exactlyOnce) cut(f *InFlight, records []record.Record, i int, now bool)
 		n++
 	}
 	if n > 0 {
-		x.hand(f, records[:n])
+		x.sendRecords(f, records[:n])
 	}
 	x.advance(endBefore(f.batch.Rows, i))
-	x.mark(now)
+	x.setPosition(now)
 	return records[n:]
 }
 
@@ -308,8 +308,8 @@ func (x *exactlyOnce) Recover(ctx, deliveryCtx context.Context) error {
 	return err
 }
 
-// why is what ended the search for rejected records, or the error that it ended with.
-func (x *exactlyOnce) why(err error) error {
+// searchError is what ended the search for rejected records, or the error that it ended with.
+func (x *exactlyOnce) searchError(err error) error {
 	if x.d.s.Searching().Err() == nil {
 		return err
 	}
@@ -363,7 +363,7 @@ func (x *exactlyOnce) afterAbort(deliveryCtx context.Context, records []record.R
 		}
 		found, err := x.sink.FindRejected(ctx, x.id, candidates)
 		if err != nil {
-			return x.why(err)
+			return x.searchError(err)
 		}
 		return x.decide(candidates, found)
 	}
@@ -376,7 +376,7 @@ func (x *exactlyOnce) afterAbort(deliveryCtx context.Context, records []record.R
 	}
 	err := &sink.Error{Class: f.Class, Reason: f.Reason, Err: f.Err}
 	if row := records[first].Row; row != nil && f.Class == sink.Blocked && f.Reason != fault.ReasonFenced {
-		x.d.m.board.BlockedAt(row, x.d.Lineage(), f.Reason, err)
+		x.d.m.monitor.BlockedAt(row, x.d.Lineage(), f.Reason, err)
 	}
 	return err
 }
@@ -391,6 +391,6 @@ func (m *Memory) logResumed(at *resume.Point, origin wal.Origin) {
 			Msg("no checkpoint for this slot: exactly once begins at the slot's position. What another relay delivered beyond it comes again")
 	}
 	if at.Fork != nil {
-		m.logForked(resume.Known{Origin: wal.Origin{SystemID: at.Was.System, Timeline: at.Was.Timeline}, Told: at.Was.End}, origin, *at.Fork)
+		m.logForked(resume.Known{Origin: wal.Origin{SystemID: at.Was.System, Timeline: at.Was.Timeline}, Reported: at.Was.End}, origin, *at.Fork)
 	}
 }

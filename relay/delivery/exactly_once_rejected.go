@@ -132,7 +132,7 @@ func recordName(rec *record.Record) recordID {
 // blockAt ends the session at a row. The next one commits everything before the row's
 // transaction.
 func (x *exactlyOnce) blockAt(row *wal.Row, reason string, cause error) error {
-	x.d.m.board.BlockedAt(row, x.d.Lineage(), reason, cause)
+	x.d.m.monitor.BlockedAt(row, x.d.Lineage(), reason, cause)
 	return &BlockedAtRowError{reason, cause}
 }
 
@@ -164,11 +164,11 @@ func (x *exactlyOnce) replace(f *InFlight, n int, row *wal.Row) error {
 	return nil
 }
 
-// hand gives the sink records, after parked keys and shortened letters are applied.
-func (x *exactlyOnce) hand(f *InFlight, records []record.Record) {
+// sendRecords gives the sink records, after parked keys and shortened letters are applied.
+func (x *exactlyOnce) sendRecords(f *InFlight, records []record.Record) {
 	x.d.follow(f, records)
 	x.shorten(records)
-	x.d.hand(f, records)
+	x.d.sendRecords(f, records)
 }
 
 // shorten strips letters that the brokers rejected as often as they did.

@@ -40,12 +40,12 @@ func TestExactly_DivideNeverGoesBack(t *testing.T) {
 // Behind a fork other rows have the positions of those that were condemned.
 func TestExactly_VerdictsAreOfOneHistory(t *testing.T) {
 	var v refusals
-	v.belong(wal.Lineage{SystemID: "7", Timeline: 1})
+	v.forgetOtherHistory(wal.Lineage{SystemID: "7", Timeline: 1})
 	v.refused = map[recordID]refusedRecord{{row: deadletter.Row{Commit: 320, Seq: 1}}: {reason: "record_too_large"}}
-	if v.belong(wal.Lineage{SystemID: "7", Timeline: 1}); len(v.refused) != 1 {
+	if v.forgetOtherHistory(wal.Lineage{SystemID: "7", Timeline: 1}); len(v.refused) != 1 {
 		t.Fatalf("forgot %v", v.refused)
 	}
-	if v.belong(wal.Lineage{SystemID: "7", Timeline: 2}); len(v.refused) != 0 {
+	if v.forgetOtherHistory(wal.Lineage{SystemID: "7", Timeline: 2}); len(v.refused) != 0 {
 		t.Errorf("kept %v", v.refused)
 	}
 }

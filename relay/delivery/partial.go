@@ -13,11 +13,11 @@ type partialTransaction struct {
 	last deadletter.Row
 }
 
-// belong forgets the partial and the isolated transaction, and the counted rows, of another
+// forgetOtherHistory forgets the partial and the isolated transaction, and the counted rows, of another
 // history: other rows have their positions there.
-func (m *Memory) belong(to wal.Lineage) {
-	if m.of != to {
-		m.of, m.partial, m.isolated = to, partialTransaction{}, 0
+func (m *Memory) forgetOtherHistory(to wal.Lineage) {
+	if m.history != to {
+		m.history, m.partial, m.isolated = to, partialTransaction{}, 0
 		m.Rejected.Forget()
 	}
 }

@@ -44,11 +44,11 @@ func (d *Delivery) fillPosition(rec *record.Record) bool {
 	if known := d.m.ends; txn.End == 0 && deadletter.RowOf(rec.Row).Commit == known.commit && d.Lineage() == known.origin.Lineage() {
 		txn.End = known.end
 	}
-	return record.Place(rec)
+	return record.FillPosition(rec)
 }
 
-// hold holds back a batch whose last rows, those behind its Through, have no position yet.
-func (d *Delivery) hold(f *InFlight) {
+// holdBack holds back a batch whose last rows, those behind its Through, have no position yet.
+func (d *Delivery) holdBack(f *InFlight) {
 	d.held = append(d.held, f)
 	first := len(f.batch.Rows) - 1
 	for first > 0 && f.open(first-1) {

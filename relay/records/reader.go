@@ -199,7 +199,7 @@ func (t *Table) Kept(ctx context.Context, _ []proof.Slot) (*proof.Kept, error) {
 // delivered is how far the newest record of a slot goes on the server's history.
 func (r *Reader) delivered(shard int, slot string, origin wal.Origin) (limit wal.LSN, found bool, err error) {
 	cfg := r.settings.OfShard(shard, len(r.Slots()))
-	known := r.keys.ending(checkpoint.IntentSuffix(origin.SystemID, slot))
+	known := r.keys.ending(checkpoint.PromiseSuffix(origin.SystemID, slot))
 	if r.settings.Guarantee == relay.ExactlyOnce {
 		key := checkpoint.Key(origin.SystemID, slot)
 		known = map[string][]byte{key: r.keys.get(key)}

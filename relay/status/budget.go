@@ -10,7 +10,7 @@ import (
 
 // budget says how long the server will keep the slot's WAL: what
 // max_slot_wal_keep_size leaves, by the pace at which WAL is written. It is fed by
-// the probe and guarded by the board's lock.
+// the probe and guarded by the monitor's lock.
 type budget struct {
 	at        time.Time
 	end       wal.LSN
@@ -37,9 +37,9 @@ type warning struct {
 	pace     float64
 }
 
-// look takes a snapshot, and returns a warning when the slot stands still and its
+// observe takes a snapshot, and returns a warning when the slot stands still and its
 // WAL runs out.
-func (b *budget) look(now time.Time, s *watch.Snapshot) *warning {
+func (b *budget) observe(now time.Time, s *watch.Snapshot) *warning {
 	if s.WALEnd < b.end { // another server
 		*b = budget{}
 	}
@@ -90,7 +90,7 @@ func (b *budget) lasts(safe int64) (time.Duration, bool) {
 }
 
 // warn logs a warning. Call it without the lock.
-func (b *Board) warn(w *warning) {
+func (b *Monitor) warn(w *warning) {
 	if w == nil {
 		return
 	}

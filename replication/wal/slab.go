@@ -78,15 +78,15 @@ func (p *SlabPool) Get() *Slab {
 
 func newSlab(rows, bytes int) *Slab { return &Slab{rows: make([]Row, 0, rows), limit: bytes} }
 
-// Worn says that a new batch would soon have to end here.
-func (s *Slab) Worn() bool {
+// NearlyFull says that a new batch would soon have to end here.
+func (s *Slab) NearlyFull() bool {
 	return cap(s.rows)-len(s.rows) < max(1, cap(s.rows)/4) || s.used > s.limit-s.limit/4
 }
 
 // Full says that no further row fits.
 func (s *Slab) Full() bool { return len(s.rows) == cap(s.rows) }
 
-// Bytes gives n bytes that stay put. They count as used only after Keep.
+// Bytes gives n bytes that stay put. They count as used only after Claim.
 func (s *Slab) Bytes(n int) []byte {
 	if n > byteChunk {
 		return make([]byte, n)
@@ -100,7 +100,7 @@ func (s *Slab) Bytes(n int) []byte {
 	return s.arena[len(s.arena) : len(s.arena)+n : len(s.arena)+n]
 }
 
-// Columns gives n values that stay put. They count as used only after Keep.
+// Columns gives n values that stay put. They count as used only after Claim.
 func (s *Slab) Columns(n int) []Value {
 	if n > valueChunk {
 		return make([]Value, n)
@@ -114,8 +114,8 @@ func (s *Slab) Columns(n int) []Value {
 	return s.values[len(s.values) : len(s.values)+n : len(s.values)+n]
 }
 
-// Keep marks what Bytes and Columns gave as used, and says what the row takes.
-func (s *Slab) Keep(data []byte, values []Value) int {
+// Claim marks what Bytes and Columns gave as used, and says what the row takes.
+func (s *Slab) Claim(data []byte, values []Value) int {
 	if n := len(data); n <= byteChunk {
 		s.arena = s.arena[:len(s.arena)+n]
 	}
@@ -178,14 +178,14 @@ func NewBatch() *Batch {
 	return b
 }
 
-// Place has the rows that are added to s from now on be the batch's.
-func (b *Batch) Place(s *Slab) {
+// Attach has the rows that are added to s from now on be the batch's.
+func (b *Batch) Attach(s *Slab) {
 	s.refs.Add(1)
 	b.slab, b.first = s, len(s.rows)
 }
 
-// Placed says that the batch has room for rows.
-func (b *Batch) Placed() bool { return b.slab != nil }
+// Attached says that the batch has room for rows.
+func (b *Batch) Attached() bool { return b.slab != nil }
 
 // Count is the number of rows so far.
 func (b *Batch) Count() int { return len(b.slab.rows) - b.first }

@@ -116,7 +116,7 @@ func (s *Source) Text(b *record.Buffer, row *wal.Row) ([]byte, error) {
 	if !ok {
 		return nil, record.Reject(fault.ReasonMapping, s.Column, "column %q is not in its type's binary format; this is a defect of the relay or of what stands before the server, please report it", s.Column)
 	}
-	return b.Keep(out), nil
+	return b.Claim(out), nil
 }
 
 func (s *Source) unbase64(b *record.Buffer, text []byte) ([]byte, error) {
@@ -124,7 +124,7 @@ func (s *Source) unbase64(b *record.Buffer, text []byte) ([]byte, error) {
 	if err != nil {
 		return nil, record.Reject(fault.ReasonMapping, s.Column, "column %q does not hold base64 where the mapping points; correct what writes it, or name another preset", s.Column)
 	}
-	return b.Keep(out), nil
+	return b.Claim(out), nil
 }
 
 // Bytes is text, but for bytea it gives the bytes themselves.
@@ -154,7 +154,7 @@ func (s *Source) decoded(b *record.Buffer, row *wal.Row) ([]byte, error) {
 	if !ok {
 		return nil, record.Reject(fault.ReasonMapping, s.Column, "bytea column %q is not in hex format, which the connection asks for; connect to PostgreSQL itself", s.Column)
 	}
-	return b.Keep(out), nil
+	return b.Claim(out), nil
 }
 
 // Fragment gives what the pointer finds, as JSON; nil for NULL, JSON null or nothing.
@@ -184,7 +184,7 @@ func (s *Source) Unquote(b *record.Buffer, quoted []byte) ([]byte, error) {
 	if err != nil {
 		return nil, record.Reject(fault.ReasonMapping, s.Column, "column %q holds a malformed JSON string; correct what writes it", s.Column)
 	}
-	return b.Keep(out), nil
+	return b.Claim(out), nil
 }
 
 // AppendJSON appends the column as a member of a JSON value: json and jsonb as

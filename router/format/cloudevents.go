@@ -126,7 +126,7 @@ func (p *Content) ReadEvent(b *record.Buffer, row *wal.Row, at time.Time) error 
 		at = row.Txn.Time
 	}
 	if at = at.UTC(); !at.IsZero() && at.Year() >= 0 && at.Year() <= 9999 {
-		e.add("time", "ce_time", b.Keep(at.AppendFormat(b.Tail(len(time.RFC3339Nano)), time.RFC3339Nano)))
+		e.add("time", "ce_time", b.Claim(at.AppendFormat(b.Tail(len(time.RFC3339Nano)), time.RFC3339Nano)))
 	}
 	return p.readExtensions(b, row)
 }
@@ -232,7 +232,7 @@ func (p *Content) EventHeaders(b *record.Buffer, row *wal.Row, value []byte) err
 	if err != nil {
 		return err
 	}
-	p.given(b, ContentTypeHeader, b.Keep(append(b.Tail(len(contentType)), contentType...)))
+	p.given(b, ContentTypeHeader, b.Claim(append(b.Tail(len(contentType)), contentType...)))
 	return nil
 }
 

@@ -178,7 +178,7 @@ func (b *Buffer) DropHeaders() {
 }
 
 // Tail returns an empty slice with room for at least n bytes behind the bytes in
-// use. Append to it, then hand it to Keep, before the next call of Tail or Keep.
+// use. Append to it, then hand it to Claim, before the next call of Tail or Claim.
 func (b *Buffer) Tail(n int) []byte {
 	if n > byteChunk || b.few && n > fewBytes {
 		return make([]byte, 0, n)
@@ -197,9 +197,9 @@ func (b *Buffer) Tail(n int) []byte {
 	return b.bytes[len(b.bytes):len(b.bytes):cap(b.bytes)]
 }
 
-// Keep takes what was appended to the slice that Tail gave. The result is never
+// Claim takes what was appended to the slice that Tail gave. The result is never
 // nil and stays valid until Reset.
-func (b *Buffer) Keep(p []byte) []byte {
+func (b *Buffer) Claim(p []byte) []byte {
 	b.used += len(p)
 	room := cap(b.bytes) - len(b.bytes)
 	if cap(p) != room || (len(p) > 0 && &p[0] != &b.bytes[:len(b.bytes)+1][len(b.bytes)]) {
@@ -212,7 +212,7 @@ func (b *Buffer) Keep(p []byte) []byte {
 
 // Copy keeps a copy of p.
 func (b *Buffer) Copy(p []byte) []byte {
-	return b.Keep(append(b.Tail(len(p)), p...))
+	return b.Claim(append(b.Tail(len(p)), p...))
 }
 
 // IdHeader carries the event id; no headers column can add to it or replace it.

@@ -96,7 +96,7 @@ func (k *Sink) give(f *inFlightBatch) {
 		for _, i := range f.rest[first:] {
 			f.fail(i, k.held())
 		}
-		k.settle(f, n)
+		k.countOutcomes(f, n)
 	}
-	k.settle(f, 1)
+	k.countOutcomes(f, 1)
 }

@@ -1,4 +1,4 @@
-package config
+package document
 
 import (
 	"errors"
@@ -16,19 +16,19 @@ const (
 // notices a quote, a bracket or a colon that is missing only further down, often at
 // the end of the file; the line is the first one without which all before it can
 // be read.
-func (d *document) blame(err error) error {
-	syntax, ok := errors.AsType[*syntaxError](err)
-	if !ok || !syntax.parser || syntax.line < 1 {
+func (d *Document) blame(err error) error {
+	syntax, ok := errors.AsType[*SyntaxError](err)
+	if !ok || !syntax.parser || syntax.Line < 1 {
 		return err
 	}
 	if moved, ok := d.misindented(); ok {
 		return moved
 	}
-	good := min(syntax.line, len(d.lines)) - 1
+	good := min(syntax.Line, len(d.lines)) - 1
 	read := 0
 	for last := good; good > 0; good-- {
 		text := strings.Join(d.lines[:good], "\n") + "\n"
-		if _, err := parseYAML(text); err == nil {
+		if _, err := ParseYAML(text); err == nil {
 			break
 		}
 		if read += len(text); last-good > maxBlame || read > blameBytes {
@@ -39,17 +39,17 @@ func (d *document) blame(err error) error {
 	if before := d.content(good-1, -1); at >= 0 && before >= 0 && d.dangling(before, at) {
 		at = before
 	}
-	if at < 0 || at+1 >= syntax.line {
+	if at < 0 || at+1 >= syntax.Line {
 		return err
 	}
 	moved := *syntax
-	moved.line, moved.column = at+1, indent(d.lines[at])+1
+	moved.Line, moved.Column = at+1, indent(d.lines[at])+1
 	return &moved
 }
 
 // content is the index of the nearest line from i on that holds more than a
 // comment, or -1.
-func (d *document) content(i, step int) int {
+func (d *Document) content(i, step int) int {
 	for ; i >= 0 && i < len(d.lines); i += step {
 		if text := strings.TrimSpace(d.lines[i]); text != "" && !strings.HasPrefix(text, "#") {
 			return i
@@ -65,7 +65,7 @@ var (
 
 // dangling tells whether line i can be read by itself, but not with line next
 // below it: it is no key, or has a value and keys below it.
-func (d *document) dangling(i, next int) bool {
+func (d *Document) dangling(i, next int) bool {
 	line := strings.TrimRight(d.lines[i], "\r \t")
 	return !hasKey.MatchString(line) || !opensBlock.MatchString(line) && indent(d.lines[next]) > indent(line)
 }

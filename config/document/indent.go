@@ -1,9 +1,8 @@
-package config
+package document
 
 import (
 	"cmp"
 	"fmt"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -27,29 +26,28 @@ type blockLine struct {
 // read. The parser only notices further down that something does not fit; which line
 // it is, the tree of keys says: moved, all lines stand where their keys belong. It
 // reports false for files with other mistakes or in another style.
-func (d *document) misindented() (*syntaxError, bool) {
+func (d *Document) misindented() (*SyntaxError, bool) {
 	lines, ok := d.blockLines()
 	if !ok || len(lines) > maxIndentLines {
 		return nil, false
 	}
-	best, wanted, ok := bestMove(lines)
+	best, wanted, ok := bestMove(lines, d.keys.Tree)
 	if !ok {
 		return nil, false
 	}
 	line := lines[best]
 	moved := slices.Clone(d.lines)
 	moved[line.at] = strings.Repeat(" ", wanted) + strings.TrimLeft(moved[line.at], " ")
-	_, err := parseYAML(strings.Join(moved, "\n"))
-	return &syntaxError{
-		line: line.at + 1, column: line.indent + 1,
-		message: fmt.Sprintf("this line is indented by %s, its neighbours by %d", spaces(line.indent), wanted),
+	_, err := ParseYAML(strings.Join(moved, "\n"))
+	return &SyntaxError{
+		Line: line.at + 1, Column: line.indent + 1,
+		Message: fmt.Sprintf("this line is indented by %s, its neighbours by %d", spaces(line.indent), wanted),
 	}, err == nil
 }
 
 // bestMove gives the line after whose move to another indentation the fewest lines
 // do not fit. It reports false when all do, or none of the moves helps.
-func bestMove(lines []blockLine) (best, wanted int, ok bool) {
-	root := branchOf(reflect.TypeFor[settings]())
+func bestMove(lines []blockLine, root *Branch) (best, wanted int, ok bool) {
 	least := fit(lines, root)
 	for i := range lines {
 		actual := lines[i].indent
@@ -97,7 +95,7 @@ var (
 )
 
 // blockLines takes the file apart, or reports false for what it does not know.
-func (d *document) blockLines() ([]blockLine, bool) {
+func (d *Document) blockLines() ([]blockLine, bool) {
 	var lines []blockLine
 	above, textFrom := -1, 0 // of a block text: how far in its key stands, and its own first line
 	for i, raw := range d.lines {
@@ -168,16 +166,16 @@ func (m misfit) compare(n misfit) int {
 type level struct {
 	indent int
 	list   bool
-	holds  *branch // nil: nothing is known about it
-	last   *branch // what the last key holds
+	holds  *Branch // nil: nothing is known about it
+	last   *Branch // what the last key holds
 	open   bool    // the last key has no value yet
 }
 
 // fit reads the lines as a parser would, but goes on behind a line that does not fit.
-func fit(lines []blockLine, root *branch) misfit {
+func fit(lines []blockLine, root *Branch) misfit {
 	f := fitting{levels: []level{{indent: lines[0].indent, holds: root}}, steps: map[int]int{}}
 	for _, l := range lines {
-		if !f.place(l) {
+		if !f.insert(l) {
 			f.misplaced++
 		}
 	}
@@ -194,12 +192,12 @@ type fitting struct {
 	misplaced int
 }
 
-func (f *fitting) place(l blockLine) bool {
+func (f *fitting) insert(l blockLine) bool {
 	f.leave(l)
 	top := &f.levels[len(f.levels)-1]
 	if l.dash {
 		if !top.list {
-			if !top.open || l.indent < top.indent || top.last != nil && top.last.list == nil {
+			if !top.open || l.indent < top.indent || top.last != nil && top.last.List == nil {
 				return false
 			}
 			top.open = false
@@ -207,7 +205,7 @@ func (f *fitting) place(l blockLine) bool {
 		}
 		holds := f.levels[len(f.levels)-1].holds
 		if l.key == "" {
-			return holds == nil || len(holds.keys) == 0
+			return holds == nil || len(holds.Keys) == 0
 		}
 		f.levels = append(f.levels, level{indent: l.indent + l.inner, holds: holds})
 		return f.key(l)
@@ -249,42 +247,24 @@ func (f *fitting) key(l blockLine) bool {
 		top.last = nil
 		return true
 	}
-	below, known := top.holds.keys[l.key]
-	if top.holds.free {
-		below, known = &branch{}, true
+	below, known := top.holds.Keys[l.key]
+	if top.holds.Free {
+		below, known = &Branch{}, true
 	}
 	top.last = below
 	return known
 }
 
-// branch is a part of the tree of keys: a section, a list, or with neither a value.
-type branch struct {
-	keys map[string]*branch
-	free bool    // a mapping with free names
-	list *branch // what each item of it is
+// Branch is a part of the tree of keys: a section, a list, or with neither a value.
+type Branch struct {
+	Keys map[string]*Branch
+	Free bool    // a mapping with free names
+	List *Branch // what each item of it is
 }
 
-func (b *branch) item() *branch {
+func (b *Branch) item() *Branch {
 	if b == nil {
 		return nil
 	}
-	return b.list
-}
-
-func branchOf(t reflect.Type) *branch {
-	b := &branch{keys: map[string]*branch{}}
-	keys := keysOf(t)
-	for _, k := range keys {
-		switch {
-		case k.section():
-			b.keys[k.name] = branchOf(k.typ)
-		case k.typ == outboxType:
-			b.keys[k.name] = &branch{list: branchOf(k.typ.Elem())}
-		case k.typ == textsType:
-			b.keys[k.name] = &branch{list: &branch{}}
-		default:
-			b.keys[k.name] = &branch{free: k.typ == pairsType || k.typ == templatePairsType}
-		}
-	}
-	return b
+	return b.List
 }

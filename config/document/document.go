@@ -1,4 +1,4 @@
-package config
+package document
 
 import (
 	"errors"
@@ -12,73 +12,86 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-type nodeKind int
+// Kind is what a node is.
+type Kind int
 
+// The kinds of nodes.
 const (
-	nullNode nodeKind = iota
-	textNode
-	listNode
-	mapNode
+	Null Kind = iota
+	Text
+	List
+	Map
 )
 
-func (k nodeKind) String() string {
+func (k Kind) String() string {
 	return [...]string{"nothing", "a single value", "a list", "a mapping"}[k]
 }
 
-// node is a value of the file with its place. Anchors are resolved.
-type node struct {
-	kind         nodeKind
-	text         string
-	line, column int
-	lastLine     int // of a text that goes over several lines
-	items        []*node
-	entries      []entry
+// Node is a value of the file with its place. Anchors are resolved.
+type Node struct {
+	Kind         Kind
+	Text         string
+	Line, Column int
+	LastLine     int // of a text that goes over several lines
+	Items        []*Node
+	Entries      []Entry
 }
 
-type entry struct {
-	name         string
-	line, column int
-	value        *node
+// Entry is one key of a mapping.
+type Entry struct {
+	Name         string
+	Line, Column int
+	Value        *Node
 }
 
-// document is a parsed file. It knows which parts of its lines may not be shown.
-type document struct {
+// Keys is what a document has to know of the configuration's keys.
+type Keys struct {
+	Tree     *Branch                // of all keys
+	Harmless func(name string) bool // no key of this name, anywhere in the tree, holds a secret
+}
+
+// Masked replaces what may not be shown.
+const Masked = "***"
+
+// Document is a parsed file. It knows which parts of its lines may not be shown.
+type Document struct {
+	keys   Keys
 	file   string
 	lines  []string
-	root   *node
+	Root   *Node
 	hidden map[int]int // line → first column that is hidden
 }
 
-// syntaxError is a place with the parser's word on it.
-type syntaxError struct {
-	line, column int
-	message      string
+// SyntaxError is a place with the parser's word on it.
+type SyntaxError struct {
+	Line, Column int
+	Message      string
 	parser       bool // the parser's word: the mistake may be further up
 }
 
-func (e *syntaxError) Error() string { return e.message }
+func (e *SyntaxError) Error() string { return e.Message }
 
-// parseDocument returns a document also with an error, for the excerpt.
-func parseDocument(file string, content []byte) (*document, error) {
+// Parse reads a file. It returns a document also with an error, for the excerpt.
+func Parse(file string, content []byte, keys Keys) (*Document, error) {
 	text := strings.TrimPrefix(string(content), "\ufeff")
-	d := &document{file: file, lines: strings.Split(text, "\n"), hidden: map[int]int{}}
+	d := &Document{keys: keys, file: file, lines: strings.Split(text, "\n"), hidden: map[int]int{}}
 	if err := checkLimits(text); err != nil {
 		return d, err
 	}
-	root, err := parseYAML(text)
-	d.root = root
+	root, err := ParseYAML(text)
+	d.Root = root
 	if err != nil {
 		err = d.blame(err)
 	}
 	return d, err
 }
 
-// parseYAML turns the text into nodes. The parser is foreign code that meets
+// ParseYAML turns the text into nodes. The parser is foreign code that meets
 // whatever a user typed, so a panic of it is an error of the file.
-func parseYAML(text string) (root *node, err error) {
+func ParseYAML(text string) (root *Node, err error) {
 	defer func() {
 		if recover() != nil {
-			root, err = nil, &syntaxError{line: 1, column: 1, message: "cannot be read as YAML"}
+			root, err = nil, &SyntaxError{Line: 1, Column: 1, Message: "cannot be read as YAML"}
 		}
 	}()
 	file, err := parser.ParseBytes([]byte(text), 0, parser.AllowDuplicateMapKey())
@@ -86,7 +99,7 @@ func parseYAML(text string) (root *node, err error) {
 		return nil, parserError(err)
 	}
 	c := &converter{anchors: map[string]anchor{}}
-	root = &node{line: 1, column: 1, lastLine: 1}
+	root = &Node{Line: 1, Column: 1, LastLine: 1}
 	found := false
 	for _, doc := range file.Docs {
 		if doc.Body == nil {
@@ -111,11 +124,11 @@ func parserError(err error) error {
 		GetMessage() string
 	}
 	if !errors.As(err, &known) || known.GetToken() == nil || known.GetToken().Position == nil {
-		return &syntaxError{line: 1, column: 1, message: "cannot be read as YAML"}
+		return &SyntaxError{Line: 1, Column: 1, Message: "cannot be read as YAML"}
 	}
 	p := known.GetToken().Position
 	message := strings.ReplaceAll(known.GetMessage(), "\t", "tab")
-	return &syntaxError{line: p.Line, column: p.Column, message: "cannot be read as YAML: " + message + syntaxHint(message), parser: true}
+	return &SyntaxError{Line: p.Line, Column: p.Column, Message: "cannot be read as YAML: " + message + syntaxHint(message), parser: true}
 }
 
 // syntaxHint covers what people stumble over in this file.
@@ -132,9 +145,9 @@ func syntaxHint(message string) string {
 }
 
 func at(n ast.Node, message string) error {
-	e := &syntaxError{line: 1, column: 1, message: message}
+	e := &SyntaxError{Line: 1, Column: 1, Message: message}
 	if tk := n.GetToken(); tk != nil && tk.Position != nil {
-		e.line, e.column = tk.Position.Line, tk.Position.Column
+		e.Line, e.Column = tk.Position.Line, tk.Position.Column
 	}
 	return e
 }
@@ -146,11 +159,11 @@ type converter struct {
 
 // anchor is a value that aliases stand for, with how many nodes it is.
 type anchor struct {
-	value *node
+	value *Node
 	nodes int
 }
 
-func (c *converter) convert(n ast.Node, depth int) (*node, error) {
+func (c *converter) convert(n ast.Node, depth int) (*Node, error) {
 	if depth > maxDepth {
 		return nil, at(n, fmt.Sprintf("nested too deeply; allowed: %d levels", maxDepth))
 	}
@@ -159,7 +172,7 @@ func (c *converter) convert(n ast.Node, depth int) (*node, error) {
 	}
 	switch n := n.(type) {
 	case nil:
-		return &node{}, nil
+		return &Node{}, nil
 	case *ast.AnchorNode:
 		before := c.nodes
 		value, err := c.convert(n.Value, depth+1)
@@ -178,14 +191,14 @@ func (c *converter) convert(n ast.Node, depth int) (*node, error) {
 	case ast.MapNode:
 		return c.convertMap(n, depth)
 	case *ast.SequenceNode:
-		list := place(n)
-		list.kind = listNode
+		list := positionOf(n)
+		list.Kind = List
 		for _, v := range n.Values {
 			item, err := c.convert(v, depth+1)
 			if err != nil {
 				return nil, err
 			}
-			list.items = append(list.items, unglue(item))
+			list.Items = append(list.Items, unglue(item))
 		}
 		return list, nil
 	}
@@ -194,42 +207,42 @@ func (c *converter) convert(n ast.Node, depth int) (*node, error) {
 
 // unglue gives back host:port, which the parser takes for a mapping of one key
 // in a list inside braces, although no space follows the colon.
-func unglue(n *node) *node {
-	if n.kind != mapNode || len(n.entries) != 1 {
+func unglue(n *Node) *Node {
+	if n.Kind != Map || len(n.Entries) != 1 {
 		return n
 	}
-	e := n.entries[0]
-	glued := e.value.line == e.line && e.value.column == e.column+utf8.RuneCountInString(e.name)+1
-	if e.value.kind != textNode || !glued {
+	e := n.Entries[0]
+	glued := e.Value.Line == e.Line && e.Value.Column == e.Column+utf8.RuneCountInString(e.Name)+1
+	if e.Value.Kind != Text || !glued {
 		return n
 	}
-	return &node{kind: textNode, text: e.name + ":" + e.value.text, line: e.line, column: e.column, lastLine: e.value.lastLine}
+	return &Node{Kind: Text, Text: e.Name + ":" + e.Value.Text, Line: e.Line, Column: e.Column, LastLine: e.Value.LastLine}
 }
 
-func (c *converter) convertScalar(n ast.Node) (*node, error) {
-	out := place(n)
-	out.kind = textNode
+func (c *converter) convertScalar(n ast.Node) (*Node, error) {
+	out := positionOf(n)
+	out.Kind = Text
 	switch n := n.(type) {
 	case *ast.NullNode:
-		out.kind = nullNode
+		out.Kind = Null
 	case *ast.StringNode:
-		out.text = n.Value
+		out.Text = n.Value
 	case *ast.LiteralNode:
-		out.text = n.Value.Value
-		out.lastLine = out.line + strings.Count(n.Value.GetToken().Origin, "\n") + 1
+		out.Text = n.Value.Value
+		out.LastLine = out.Line + strings.Count(n.Value.GetToken().Origin, "\n") + 1
 	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
-		out.text = n.GetToken().Value
+		out.Text = n.GetToken().Value
 	default:
 		return nil, at(n, "is not allowed here")
 	}
 	return out, nil
 }
 
-func (c *converter) convertMap(n ast.MapNode, depth int) (*node, error) {
-	out := &node{kind: mapNode}
+func (c *converter) convertMap(n ast.MapNode, depth int) (*Node, error) {
+	out := &Node{Kind: Map}
 	if whole, ok := n.(ast.Node); ok {
-		out = place(whole)
-		out.kind = mapNode
+		out = positionOf(whole)
+		out.Kind = Map
 	}
 	for it := n.MapRange(); it.Next(); {
 		name, err := keyText(it.Key())
@@ -241,10 +254,10 @@ func (c *converter) convertMap(n ast.MapNode, depth int) (*node, error) {
 			return nil, err
 		}
 		p := it.Key().GetToken().Position
-		out.entries = append(out.entries, entry{name: name, line: p.Line, column: p.Column, value: value})
+		out.Entries = append(out.Entries, Entry{Name: name, Line: p.Line, Column: p.Column, Value: value})
 	}
-	if len(out.entries) > 0 { // the node's own token is the colon
-		out.line, out.column = out.entries[0].line, out.entries[0].column
+	if len(out.Entries) > 0 { // the node's own token is the colon
+		out.Line, out.Column = out.Entries[0].Line, out.Entries[0].Column
 	}
 	return out, nil
 }
@@ -263,47 +276,47 @@ func keyText(n ast.Node) (string, error) {
 	return "", at(n, "a key must be plain text")
 }
 
-func place(n ast.Node) *node {
-	out := &node{}
+func positionOf(n ast.Node) *Node {
+	out := &Node{}
 	if tk := n.GetToken(); tk != nil && tk.Position != nil {
-		out.line, out.column = tk.Position.Line, tk.Position.Column
-		out.lastLine = out.line + strings.Count(strings.TrimSpace(tk.Origin), "\n")
+		out.Line, out.Column = tk.Position.Line, tk.Position.Column
+		out.LastLine = out.Line + strings.Count(strings.TrimSpace(tk.Origin), "\n")
 	}
 	return out
 }
 
-// hide keeps a value out of every excerpt.
-func (d *document) hide(n *node) {
-	if n.kind == nullNode {
+// Hide keeps a value out of every excerpt.
+func (d *Document) Hide(n *Node) {
+	if n.Kind == Null {
 		return
 	}
-	if column, ok := d.hidden[n.line]; !ok || n.column < column {
-		d.hidden[n.line] = n.column
+	if column, ok := d.hidden[n.Line]; !ok || n.Column < column {
+		d.hidden[n.Line] = n.Column
 	}
-	for line := n.line + 1; line <= n.lastLine; line++ {
+	for line := n.Line + 1; line <= n.LastLine; line++ {
 		d.hidden[line] = 1
 	}
-	for _, item := range n.items {
-		d.hide(item)
+	for _, item := range n.Items {
+		d.Hide(item)
 	}
-	for _, e := range n.entries {
-		d.hide(e.value)
+	for _, e := range n.Entries {
+		d.Hide(e.Value)
 	}
 }
 
 var keyOfLine = regexp.MustCompile(`^[\s\-?{\[]*["']?([a-z_]+)["']?\s*:`)
 
-// excerpt is the line as it may be shown. Values of secrets and of unknown keys
+// Excerpt is the line as it may be shown. Values of secrets and of unknown keys
 // are cut off; without a root nothing is known about the values, so a line shows
 // only when it begins with a key that holds no secret.
-func (d *document) excerpt(line int) string {
+func (d *Document) Excerpt(line int) string {
 	if line < 1 || line > len(d.lines) {
 		return ""
 	}
 	text := strings.TrimRight(d.lines[line-1], "\r\t ")
-	if d.root == nil {
+	if d.Root == nil {
 		m := keyOfLine.FindStringSubmatch(text)
-		if m == nil || !harmless(m[1]) || strings.Count(text, ":") > 1 {
+		if m == nil || !d.keys.Harmless(m[1]) || strings.Count(text, ":") > 1 {
 			return ""
 		}
 	}
@@ -312,14 +325,15 @@ func (d *document) excerpt(line int) string {
 		if column == 1 {
 			return ""
 		}
-		text = string(runes[:min(column-1, len(runes))]) + masked
+		text = string(runes[:min(column-1, len(runes))]) + Masked
 	}
-	if len(text) > 200 || !printable(text) {
+	if len(text) > 200 || !Printable(text) {
 		return ""
 	}
 	return text
 }
 
-func printable(text string) bool {
+// Printable reports whether a text can stand in one line of a message.
+func Printable(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f || r == 0xfffd })
 }

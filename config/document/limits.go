@@ -1,20 +1,18 @@
-package config
+package document
 
 import (
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
 	"slices"
 	"strings"
 )
+
+// MaxFile is the size in bytes up to which a file is read.
+const MaxFile = 1 << 20
 
 // What a configuration never needs is refused before it is parsed: the parser takes the
 // square of the number of keys in a block, and of values that are left out, and calls
 // itself for each level and each key.
 const (
-	maxFile  = 1 << 20 // bytes
 	maxDepth = 100     // levels
 	maxKeys  = 500     // in one block
 	maxItems = 20_000  // lines that hold more than a comment, and what stands behind commas in brackets and braces
@@ -27,36 +25,17 @@ type block struct {
 	keys   int
 }
 
-// readFile reads a file as far as it takes to see that it is too large.
-func readFile(name string) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, maxFile+1))
-}
-
-// readWhole reads a secret or a certificate, none of which is larger than a configuration.
-func readWhole(name string) ([]byte, error) {
-	content, err := readFile(name)
-	if len(content) > maxFile {
-		return nil, &fs.PathError{Op: "read", Path: name, Err: errors.New("file is larger than 1MiB")}
-	}
-	return content, err
-}
-
 // checkLimits looks at the text alone, so it may take a line of a long text for a key.
 func checkLimits(text string) error {
-	if len(text) > maxFile {
-		return &syntaxError{line: 1, column: 1, message: "the file is larger than a configuration may be; allowed: 1MiB"}
+	if len(text) > MaxFile {
+		return &SyntaxError{Line: 1, Column: 1, Message: "the file is larger than a configuration may be; allowed: 1MiB"}
 	}
 	var s limits
 	line := 0
 	for raw := range strings.SplitSeq(text, "\n") {
 		line++
 		if message, column := s.line(strings.TrimRight(raw, "\r \t")); message != "" {
-			return &syntaxError{line: line, column: column, message: message}
+			return &SyntaxError{Line: line, Column: column, Message: message}
 		}
 	}
 	return nil

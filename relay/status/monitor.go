@@ -19,9 +19,9 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Board is what the relay shows of itself. Every method is safe from any goroutine; no server
+// Monitor is what the relay shows of itself. Every method is safe from any goroutine; no server
 // is waited for while the lock is held.
-type Board struct {
+type Monitor struct {
 	Counters
 
 	log     zerolog.Logger
@@ -70,7 +70,7 @@ type Pipeline struct {
 	WindowBytes int
 }
 
-// Session is what the board asks of the session that runs, with its lock held.
+// Session is what the monitor asks of the session that runs, with its lock held.
 type Session interface {
 	Lineage() wal.Lineage
 	Start() wal.LSN
@@ -122,11 +122,11 @@ type brokers struct {
 // incidents are what a sink counts of the brokers' misbehaviour.
 type incidents struct{ recreated, dataLoss, overtaken int64 }
 
-// NewBoard returns one of a relay that starts now. changed, which may be nil, is called for
+// NewMonitor returns one of a relay that starts now. changed, which may be nil, is called for
 // each change that users see.
-func NewBoard(of Pipeline, log zerolog.Logger, changed func(from, to State, reason string)) *Board {
+func NewMonitor(of Pipeline, log zerolog.Logger, changed func(from, to State, reason string)) *Monitor {
 	now := time.Now()
-	b := &Board{
+	b := &Monitor{
 		log: log, changed: changed, of: of, state: Starting,
 		announced: announced{state: Starting, since: now}, brokers: brokers{topics: map[string]struct{}{}},
 	}
@@ -138,21 +138,21 @@ func NewBoard(of Pipeline, log zerolog.Logger, changed func(from, to State, reas
 const maxTopics = 1000
 
 // Reached remembers that PostgreSQL, or Kafka, was good once.
-func (b *Board) Reached(source, brokers bool) {
+func (b *Monitor) Reached(source, brokers bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.source, b.brokers.reached = b.source || source, b.brokers.reached || brokers
 }
 
 // SinkReached reports whether Kafka was good once.
-func (b *Board) SinkReached() bool {
+func (b *Monitor) SinkReached() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.brokers.reached
 }
 
 // SetSink shows a sink from now on; nil: it was dropped.
-func (b *Board) SetSink(s sink.Sink) {
+func (b *Monitor) SetSink(s sink.Sink) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if s == nil {
@@ -162,7 +162,7 @@ func (b *Board) SetSink(s sink.Sink) {
 }
 
 // Sink is the sink that is shown; nil: there is none.
-func (b *Board) Sink() sink.Sink {
+func (b *Monitor) Sink() sink.Sink {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.sink
@@ -170,7 +170,7 @@ func (b *Board) Sink() sink.Sink {
 
 // allIncidents adds those of the present sink to those of dropped ones. Call it
 // with the lock held.
-func (b *Board) allIncidents() incidents {
+func (b *Monitor) allIncidents() incidents {
 	all := b.brokers.incidents
 	if s, ok := b.sink.(sink.Incidents); ok {
 		all.recreated += s.TopicsRecreated()
@@ -181,7 +181,7 @@ func (b *Board) allIncidents() incidents {
 }
 
 // SetSession shows a session from now on; nil: it is over.
-func (b *Board) SetSession(s Session) {
+func (b *Monitor) SetSession(s Session) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
@@ -195,7 +195,7 @@ func (b *Board) SetSession(s Session) {
 
 // SlotAt is how far the probe last saw the slot, zero where that is beyond limit: somebody
 // else moved it then.
-func (b *Board) SlotAt(limit wal.LSN) wal.LSN {
+func (b *Monitor) SlotAt(limit wal.LSN) wal.LSN {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.snapshot == nil || b.snapshot.Drift != nil || b.snapshot.Slot.Confirmed > limit {
@@ -205,7 +205,7 @@ func (b *Board) SlotAt(limit wal.LSN) wal.LSN {
 }
 
 // SawTopics remembers the topics of records that are durable.
-func (b *Board) SawTopics(records []record.Record) {
+func (b *Monitor) SawTopics(records []record.Record) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	last := ""
@@ -221,7 +221,7 @@ func (b *Board) SawTopics(records []record.Record) {
 
 // SetState sets the state of the relay's loop, and reports whether the log has the message
 // with it. Stopping is final.
-func (b *Board) SetState(s State, reason, message string) (logged bool) {
+func (b *Monitor) SetState(s State, reason, message string) (logged bool) {
 	b.mu.Lock()
 	if b.state != Stopping {
 		b.state, b.reason, b.message = s, reason, message
@@ -232,10 +232,10 @@ func (b *Board) SetState(s State, reason, message string) (logged bool) {
 
 // SetBlocked shows the relay as blocked. It and ClearBlocked move between Blocked and
 // Streaming only, so that they cannot hide a stop.
-func (b *Board) SetBlocked(reason string, cause error) { b.SetState(Blocked, reason, cause.Error()) }
+func (b *Monitor) SetBlocked(reason string, cause error) { b.SetState(Blocked, reason, cause.Error()) }
 
 // ClearBlocked ends what SetBlocked began.
-func (b *Board) ClearBlocked() {
+func (b *Monitor) ClearBlocked() {
 	b.mu.Lock()
 	blocked := b.state == Blocked
 	b.mu.Unlock()
@@ -257,7 +257,7 @@ const (
 // A connection that comes and goes changes nothing about a blocked row, which waits
 // for a person: the message names both. If another relay has the slot, the row is that relay's,
 // and the message names only the slot.
-func (b *Board) view(now time.Time) (State, string, string) {
+func (b *Monitor) view(now time.Time) (State, string, string) {
 	away := b.reachable(now)
 	if o := b.blockedRow; o != nil && b.state == Streaming {
 		return Blocked, o.reason, o.message
@@ -293,7 +293,7 @@ func (b *Board) view(now time.Time) (State, string, string) {
 }
 
 // reachable returns why no broker answers, and remembers when. Call it with the lock held.
-func (b *Board) reachable(now time.Time) error {
+func (b *Monitor) reachable(now time.Time) error {
 	if b.sink == nil {
 		return nil
 	}
@@ -305,7 +305,7 @@ func (b *Board) reachable(now time.Time) error {
 }
 
 // DrainBlocker describes what a drain was waiting for. The state stopping hides every other.
-func (b *Board) DrainBlocker(now time.Time) string {
+func (b *Monitor) DrainBlocker(now time.Time) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if away := b.reachable(now); away != nil {
@@ -322,7 +322,7 @@ func (b *Board) DrainBlocker(now time.Time) string {
 
 // advise adds the next step to the message of brokers that do not answer, and how much time is
 // left for it. Call it with the lock held.
-func (b *Board) advise(reason, message string) string {
+func (b *Monitor) advise(reason, message string) string {
 	if reason != fault.ReasonKafkaUnreachable {
 		return message
 	}
@@ -339,10 +339,10 @@ func (b *Board) advise(reason, message string) string {
 }
 
 // Announce logs a change of the shown state, and calls the event.
-func (b *Board) Announce() { b.announce() }
+func (b *Monitor) Announce() { b.announce() }
 
 // announce returns the message that it logged; empty: it logged none.
-func (b *Board) announce() string {
+func (b *Monitor) announce() string {
 	b.mu.Lock()
 	now := time.Now()
 	a := &b.announced
@@ -386,7 +386,7 @@ func (b *Board) announce() string {
 const MoveSlot = "pg_replication_slot_advance"
 
 // logChange logs a change to a state that is not Blocked.
-func (b *Board) logChange(from, state State, was, reason, message string, held time.Duration) {
+func (b *Monitor) logChange(from, state State, was, reason, message string, held time.Duration) {
 	line := b.log.Info()
 	if reason != "" && state != Standby {
 		line = b.log.Warn()
@@ -415,7 +415,7 @@ func (b *Board) logChange(from, state State, was, reason, message string, held t
 
 // Tick keeps what is shown current: it logs a change of the state, what still stands in the way,
 // and how a backlog goes. Call it every moment.
-func (b *Board) Tick(now time.Time) {
+func (b *Monitor) Tick(now time.Time) {
 	b.Announce()
 	b.remind(now)
 	b.follow(now)
@@ -427,7 +427,7 @@ const remindEvery = time.Minute
 // remind repeats in the log what the relay is blocked at, and that no broker answers, with
 // how long that has been so and what it costs PostgreSQL. A log of the last ten minutes has
 // it, and so has an alert on lines.
-func (b *Board) remind(now time.Time) {
+func (b *Monitor) remind(now time.Time) {
 	b.mu.Lock()
 	state, reason, message := b.view(now)
 	blocked := state == Blocked
@@ -454,7 +454,7 @@ func (b *Board) remind(now time.Time) {
 // kept describes how much WAL PostgreSQL keeps for the slot, and how much is left until the slot
 // is lost.
 // Call it with the lock held.
-func (b *Board) kept() string {
+func (b *Monitor) kept() string {
 	if b.snapshot == nil || b.snapshot.Drift != nil || b.snapshot.Slot.Restart == 0 {
 		return ""
 	}
@@ -472,7 +472,7 @@ func (b *Board) kept() string {
 
 // BeginSnapshot is called before the slot is read. The function that it returns takes what was seen, and warns
 // when the slot's WAL runs out.
-func (b *Board) BeginSnapshot() func(*watch.Snapshot) {
+func (b *Monitor) BeginSnapshot() func(*watch.Snapshot) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	ahead := b.blockedRow
@@ -481,21 +481,21 @@ func (b *Board) BeginSnapshot() func(*watch.Snapshot) {
 		b.mu.Lock()
 		b.snapshot = snapshot
 		if b.session != nil {
-			b.looked(snapshot.WALEnd, now)
+			b.sawWALEnd(snapshot.WALEnd, now)
 		} else {
 			b.confirmed(snapshot.Slot.Confirmed)
 		}
 		if ahead != nil && ahead == b.blockedRow && ahead.bound == 0 {
 			ahead.bound = snapshot.WALEnd
 		}
-		low := b.budget.look(now, snapshot)
+		low := b.budget.observe(now, snapshot)
 		b.mu.Unlock()
 		b.warn(low)
 	}
 }
 
 // Status is a consistent snapshot.
-func (b *Board) Status() Status {
+func (b *Monitor) Status() Status {
 	now := time.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -559,7 +559,7 @@ func showSession(st *Status, s Session, now time.Time) {
 }
 
 // showSlot fills in what the probe saw last.
-func (b *Board) showSlot(st *Status) {
+func (b *Monitor) showSlot(st *Status) {
 	if b.snapshot == nil {
 		return
 	}
