@@ -135,6 +135,48 @@ func TestBackfill_CallsGiveNoTwoRowsOnePlace(t *testing.T) {
 	}
 }
 
+// What a backfill left out is not known to be delivered, unless a column shows that it is.
+func TestBackfill_KnowsOnlyOfRowsThatItSent(t *testing.T) {
+	t.Parallel()
+	brokers := harness.Kfake(t, sandbox.KafkaOptions{})
+	for name, c := range map[string]struct {
+		column string
+		where  string
+		want   checkpoint.Before
+	}{
+		"all":                {"", "", checkpoint.BeforeSent},
+		"a condition":        {"", "id > 1", checkpoint.BeforeUnknown},
+		"published":          {"published_at timestamptz", "", checkpoint.BeforeSent},
+		"another condition":  {"published_at timestamptz", "id > 1", checkpoint.BeforeUnknown},
+		"a status, may fail": {"status text DEFAULT 'pending'", "", checkpoint.BeforeUnknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := harness.Postgres(t, "18")
+			s := play(t, db, brokers, keeps(t, "at_least_once")...)
+			if c.column != "" {
+				db.Exec(t, "ALTER TABLE outbox ADD COLUMN "+c.column)
+			}
+			db.Exec(t, `INSERT INTO outbox (id, aggregate_type, aggregate_id, event_type, payload) VALUES (1, 'a', '1', 'e', '1'), (2, 'a', '1', 'e', '2')`)
+			s.must(t, Options{All: c.column == "" && c.where == "", Where: c.where, Yes: true})
+			system := harness.Query[string](t, db, "SELECT system_identifier::text FROM pg_control_system()")
+			oid := harness.Query[int64](t, db, "SELECT 'outbox'::regclass::oid::bigint")
+			ledger, err := topics.NewLedger(s.settings.Kafka.Connection, s.settings.CheckpointTopic)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer ledger.Close()
+			value, err := ledger.Committed(t.Context(), checkpoint.BeforeSlotKey(system, s.slot, uint32(oid)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if rec, err := checkpoint.ParseBeforeSlot(value); err != nil || rec.Before != c.want {
+				t.Errorf("%v, %v; want %s", rec.Before, err, c.want)
+			}
+		})
+	}
+}
+
 // begins is where the slot begins.
 func (s *scene) begins(t *testing.T) string {
 	t.Helper()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/backfill/progress"
@@ -11,6 +12,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/provision"
+	"github.com/cdc-relay/cdc-relay/postgres/snapshot"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/relay/checkpoints"
 	"github.com/cdc-relay/cdc-relay/wording"
@@ -115,16 +117,35 @@ func (w *work) begins(ctx context.Context, p *progress.Progress, cfg relay.Confi
 	return w.before(writing, p, slot.Name, checkpoint.BeforeSent)
 }
 
-// before writes what is known of the rows before a slot, in each table of the backfill.
+// leavesOut reports whether a table has rows that were not selected and that nothing shows to be
+// published. Nobody knows whether they are delivered.
+func (w *work) leavesOut(t *progress.TableProgress) bool {
+	if t.Where == "" {
+		return false
+	}
+	i := slices.IndexFunc(w.tables, func(s snapshot.Selection) bool { return s.OID == t.OID })
+	if i < 0 {
+		return true
+	}
+	mark, marked := w.tables[i].Shape.PublishedColumn()
+	return !marked || !mark.Sure || mark.Where != t.Where
+}
+
+// before writes what is known of the rows before a slot, in each table of the backfill. Of rows
+// that it left out it knows nothing.
 func (w *work) before(ctx context.Context, p *progress.Progress, slot string, known checkpoint.Before) error {
 	kind := checkpoint.Intents
 	if w.settings.Guarantee == relay.ExactlyOnce {
 		kind = checkpoint.Checkpoints
 	}
-	for _, t := range p.Tables {
+	for i := range p.Tables {
+		t, about := &p.Tables[i], known
+		if w.leavesOut(t) {
+			about = checkpoint.BeforeUnknown
+		}
 		rec := checkpoint.BeforeSlot{
 			System: p.System, Timeline: p.Timeline, Slot: slot, Table: t.Table, OID: t.OID,
-			Before: known, Point: p.Point, Positions: kind, At: time.Now(), Relay: w.settings.Version,
+			Before: about, Point: p.Point, Positions: kind, At: time.Now(), Relay: w.settings.Version,
 		}
 		if err := w.ledger.Write(ctx, checkpoint.BeforeSlotKey(p.System, slot, t.OID), rec.Encode()); err != nil {
 			return err

@@ -50,7 +50,7 @@ type work struct {
 	late     late
 
 	track    progress.Track
-	since    uint64 // see reading
+	since    uint64        // see reading
 	read     atomic.Uint64 // number of the last row that was read
 	paced    pacer
 	letters  int64 // dead letters; once the relay has ended
