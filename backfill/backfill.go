@@ -212,7 +212,7 @@ func (b *Backfill) known(ctx context.Context, ledger *topics.Ledger, s *progress
 	for _, end := range positions {
 		if !begins(began, end) {
 			return progress.Refuse(fmt.Errorf("topic %q has a position of an earlier slot %s, from which a relay has streamed", b.Settings.CheckpointTopic, slot.Name),
-				"choose another postgres.slot, with a publication of its own: what the old relay did not send is among the rows that the backfill may select")
+				"choose another postgres.slot with its own publication; select the rows that the old relay did not send for the backfill")
 		}
 	}
 	return nil
@@ -284,7 +284,7 @@ func (b *Backfill) choose(ctx context.Context, w *work, s *progress.State, index
 		w.tables, w.choices = append(w.tables, selection), append(w.choices, c)
 	}
 	if len(w.tables) == 0 {
-		return progress.Refuse(errors.New("the backfill began with tables that are not configured any more"), "restore the configuration, or say --restart")
+		return progress.Refuse(errors.New("the backfill began with tables that are not configured any more"), "restore the configuration, or use --restart")
 	}
 	return nil
 }

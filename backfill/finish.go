@@ -156,5 +156,5 @@ func (w *work) before(ctx context.Context, p *progress.Progress, slot string, kn
 
 // gone is a slot that somebody dropped.
 func gone(name string) error {
-	return &fault.Error{Kind: fault.KindRefused, Reason: fault.ReasonSlotMissing, Op: "watch", Subject: postgres.SlotSubject(name), Err: errors.New("it is not there any more")}
+	return &fault.Error{Kind: fault.KindRefused, Reason: fault.ReasonSlotMissing, Op: "watch", Subject: postgres.SlotSubject(name), Err: errors.New("it no longer exists")}
 }

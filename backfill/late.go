@@ -183,7 +183,7 @@ func (f *finding) compare(more int) error {
 		}
 	}
 	if len(f.found) > maxLate {
-		return progress.Refuse(fmt.Errorf("more than %d rows that are still to be sent are in the slot as well", maxLate), "say --restart: it begins anew, and sends all rows again")
+		return progress.Refuse(fmt.Errorf("more than %d rows that are still to be sent are in the slot as well", maxLate), "use --restart to start from the beginning and send all rows again")
 	}
 	return nil
 }

@@ -216,7 +216,7 @@ func (w *work) fenceWriters(ctx context.Context, p *progress.Progress) (*progres
 		err = errors.New("another backfill has written its progress; run the command again")
 	}
 	if err != nil {
-		return nil, progress.Refuse(err, "look who else runs `cdc-relay backfill`")
+		return nil, progress.Refuse(err, "find out who else runs `cdc-relay backfill`")
 	}
 	return settled, nil
 }
@@ -369,7 +369,7 @@ func (w *work) holds() error {
 	if w.holder.Alive(asking) {
 		return nil
 	}
-	err := errors.New("the connection that holds the snapshot is lost: run the command again, which goes on with another one")
+	err := errors.New("the connection that held the snapshot was lost; run the command again: it continues with a new snapshot")
 	w.fail(err)
 	return err
 }
@@ -441,7 +441,7 @@ func (w *work) report(ctx context.Context, r *relay.Relay) {
 			beside.Close()
 			beside = nil
 			if postgres.Reason(err) == fault.ReasonSlotLost || postgres.Reason(err) == fault.ReasonSlotMissing {
-				w.fail(progress.Refuse(err, "run the command again: it begins anew with another slot"))
+				w.fail(progress.Refuse(err, "run the command again: it starts from the beginning with a new slot"))
 			}
 			continue
 		}

@@ -15,7 +15,7 @@ import (
 const MaxParked = 100_000
 
 // ErrFull says that no further key can be parked.
-var ErrFull = errors.New("too many keys are parked; look at the dead letters with `cdc-relay deadletter list`, correct the cause, and send them with `cdc-relay deadletter redrive --all --yes`")
+var ErrFull = errors.New("too many keys are parked; list the dead letters with `cdc-relay deadletter list`, fix the cause, and send them with `cdc-relay deadletter redrive --all --yes`")
 
 // Parked is the keys of one source whose rows go to the dead-letter topic. Its methods
 // may be called from any goroutine.

@@ -271,7 +271,7 @@ func (r *Redriver) sendChecked(ctx context.Context, queue []outgoing) (int, erro
 func unchanged(queue []outgoing) error {
 	for i := range queue {
 		if o := &queue[i]; digestOf(&o.record) != o.sum {
-			return fmt.Errorf("the record of the letter at partition %d, offset %d changed in memory while it was sent; nothing of its key is marked, and what was sent may be wrong: report this as a fault of cdc-relay", o.entry.Partition, o.entry.Offset)
+			return fmt.Errorf("the record of the letter at partition %d, offset %d changed in memory while it was sent; no letter of its key is marked, and the record that was sent may be wrong: report this as a defect of cdc-relay", o.entry.Partition, o.entry.Offset)
 		}
 	}
 	return nil
@@ -286,7 +286,7 @@ func (r *Redriver) record(ctx context.Context, e *Entry, whole map[Location]*Let
 	case !ok:
 		return nil, fmt.Errorf("the letter at partition %d, offset %d is gone from the topic", e.Partition, e.Offset)
 	case l.ID != e.ID || l.Source != e.Source || l.Group != e.Group || digestOf(&l.Record) != e.sum:
-		return nil, fmt.Errorf("partition %d, offset %d holds another letter than it held a moment ago: was the topic deleted and made again? Run the command again", e.Partition, e.Offset)
+		return nil, fmt.Errorf("partition %d, offset %d holds another letter than it held a moment ago: was the topic deleted and recreated? Run the command again", e.Partition, e.Offset)
 	case l.Complete():
 		return &l.Record, nil
 	case !r.Own(l.Source):

@@ -94,7 +94,7 @@ func (e *Explainer) choose() ([]int, error) {
 		all[i] = i
 	}
 	if e.options.Sample != "" && len(names) > 1 {
-		return nil, fmt.Errorf("--sample: there are several tables; say with --table which one the row is of: %s", strings.Join(names, ", "))
+		return nil, fmt.Errorf("--sample: there are several tables; name the row's table with --table: %s", strings.Join(names, ", "))
 	}
 	return all, nil
 }
@@ -164,7 +164,7 @@ func (e *Explainer) record(ctx context.Context, i int, rel *wal.Relation, report
 		return nil
 	}
 	if len(buf.Records) == 0 {
-		report.Note = from + " would be dropped: a transform or a filter of debezium lets it go"
+		report.Note = from + " would be dropped by a transform or a filter of debezium"
 		return nil
 	}
 	report.Record = NewRecord(from, &buf.Records[0]).WithPositions(e.settings.PositionHeaders)

@@ -118,7 +118,7 @@ func (c *Config) before(kept *Kept, slot string, confirmed wal.LSN) error {
 	if rec.Timeline != kept.Here.Timeline {
 		fork, descends := kept.Here.Fork(rec.Timeline)
 		if !descends || fork.At < rec.Point {
-			return fmt.Errorf("the record is of timeline %d, and the slot's beginning at %s is no part of the server's history", rec.Timeline, rec.Point)
+			return fmt.Errorf("the record is of timeline %d, and the slot's beginning at %s is not part of the server's history", rec.Timeline, rec.Point)
 		}
 	}
 	if !rec.Before.Known() {

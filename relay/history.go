@@ -26,7 +26,7 @@ func (r *Relay) checkHistory(src Source) error {
 		r.standby = true           // what that one sent last may be on its way still
 		r.delivery.ForgetPartial() // and may be the beginning again
 		r.log.Warn().Stringer("lsn", start).Stringer("told", next.Limit).Str("slot", r.cfg.Replication.Slot).
-			Msg("the slot is ahead of what this process confirmed: another relay streamed from it meanwhile, or somebody moved or made it")
+			Msg("the slot is ahead of the position that this process confirmed: another relay used it, or somebody moved or recreated it")
 	}
 	r.known = next.Known
 	return nil
@@ -50,7 +50,7 @@ func (s *session) slotTaken(snapshot *watch.Snapshot) error {
 	}
 	return &fault.Error{
 		Kind: fault.KindRetry, Reason: fault.ReasonSlotInUse, Op: "watch", Subject: fmt.Sprintf("slot %q", s.r.cfg.Replication.Slot), LSN: snapshot.Slot.Confirmed,
-		Err: errors.New("another consumer has it, and is further on than this relay"),
+		Err: errors.New("another consumer has it and is ahead of this relay"),
 	}
 }
 
@@ -63,7 +63,7 @@ func (s *session) slotMoved(snapshot *watch.Snapshot) error {
 	}
 	return &fault.Error{
 		Kind: fault.KindDrift, Reason: fault.ReasonSlotMoved, Op: "watch", Subject: fmt.Sprintf("slot %q", s.r.cfg.Replication.Slot), LSN: snapshot.Slot.Confirmed,
-		Err:  fmt.Errorf("it was moved to there while the relay had confirmed %s", reported),
+		Err:  fmt.Errorf("it was moved to this position while the relay had confirmed %s", reported),
 		Hint: "find out who moved it: pg_replication_slot_advance, or a second consumer",
 	}
 }

@@ -291,7 +291,7 @@ func TestDeadLetter_TopicThatCannotBeWrittenBlocks(t *testing.T) {
 		})
 		r.run(t, Config{OnReject: DeadLetterOnReject})
 		pass(time.Minute)
-		if st := r.relay.Status(); st.State != status.Blocked || st.Reason != "unknown_topic" || !strings.Contains(st.Message, lettersTopic) || !strings.Contains(st.Message, "`cdc-relay setup` makes") {
+		if st := r.relay.Status(); st.State != status.Blocked || st.Reason != "unknown_topic" || !strings.Contains(st.Message, lettersTopic) || !strings.Contains(st.Message, "`cdc-relay setup` creates") {
 			t.Fatalf("status %+v", st)
 		}
 		if got := r.server.position(); got != 100 || r.direct() != "1" {

@@ -495,7 +495,7 @@ func (r *Relay) abandon() {
 		if err == nil {
 			return
 		}
-		r.log.Warn().Err(err).Msg("abandon what the brokers did not answer; going on with a new client")
+		r.log.Warn().Err(err).Msg("abandon unanswered requests to the brokers; continuing with a new client")
 	}
 	r.dropSink()
 }

@@ -128,7 +128,7 @@ func (s *status) check(confirmed wal.LSN) (wal.LSN, error) {
 		return 0, &fault.Error{
 			Kind: fault.KindProtocol, Op: "confirm position", LSN: confirmed,
 			Err:  fmt.Errorf("only %s was handed out", s.handed),
-			Hint: "nothing was told to the server; this is a defect of the relay, please report it",
+			Hint: "nothing was reported to the server; this is a defect of the relay, please report it",
 		}
 	}
 	return max(confirmed, s.flush), nil

@@ -292,7 +292,7 @@ func errShutdown(op string) error {
 func (s *Stream) violation(err error) error {
 	return s.cutOff(&fault.Error{
 		Kind: fault.KindProtocol, Op: "read from server", LSN: s.Received(), Err: err,
-		Hint: "something other than PostgreSQL, or a proxy that does not know replication, may be in between",
+		Hint: "the peer may not be PostgreSQL, or a proxy in between may not support replication",
 	})
 }
 
@@ -427,7 +427,7 @@ func (s *Stream) keepAlive(serverEnd wal.LSN, ask bool) error {
 			Kind: fault.KindRetry, Reason: fault.ReasonServerShutdown, Op: "wait for delivery",
 			LSN: s.status.flush, Err: fmt.Errorf("the server has been stopping for %s and waits for rows up to %s",
 				s.opt.ShutdownGrace, s.status.handed),
-			Hint: "the connection is closed so that PostgreSQL can stop; the rows stay in its slot, which a switchover before version 17 loses",
+			Hint: "the relay closes the connection so that PostgreSQL can stop; the rows stay in the slot; before version 17 a switchover loses the slot",
 		})
 	}
 	if !ask {
@@ -450,7 +450,7 @@ func (s *Stream) notice(body []byte) error {
 		s.status.frozen = true
 		return &fault.Error{
 			Kind: fault.KindDrift, Reason: fault.ReasonPublicationMissing, Op: "stream from publication", Subject: s.cfg.Publication,
-			LSN: s.Received(), Err: errors.New("the publication did not exist when the next rows were written, so the server leaves them out"),
+			LSN: s.Received(), Err: errors.New("the publication did not exist when the next rows were written, so the server omits them"),
 			Hint: "nothing after this position is confirmed; " + postgres.HintRecreate(fault.ReasonPublicationMissing, s.status.flush),
 		}
 	}

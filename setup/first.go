@@ -74,7 +74,7 @@ func (f *first) warn(slot string, cause error) {
 			}
 		}
 	}
-	f.setup.warn("slot %s is made, and where it begins (%s) is not written to topic %s: %v. If somebody moves the slot before the first run, that is not seen; start the relay, which writes it",
+	f.setup.warn("slot %s is made, but its start position (%s) could not be written to topic %s: %v. A move of the slot before the first run cannot be detected; start the relay, which writes it",
 		slot, at, f.setup.settings.CheckpointTopic, cause)
 }
 

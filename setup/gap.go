@@ -74,7 +74,7 @@ func (g *gap) accept(ctx context.Context, cfg relay.Config, slot watch.SlotPosit
 		return err
 	}
 	if end != 0 {
-		g.setup.say("-- slot %s is at %s, and not ahead of its checkpoint at %s, which stays", slot.Name, slot.Confirmed, end)
+		g.setup.say("-- slot %s is at %s, and not ahead of its checkpoint at %s; the checkpoint stays", slot.Name, slot.Confirmed, end)
 		return nil
 	}
 	keys, err := g.keys(ctx, slot.Name)

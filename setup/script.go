@@ -158,7 +158,7 @@ func roleNote(user, role string) string {
 	case "":
 		return ""
 	case role:
-		return fmt.Sprintf("The role is the user of postgres.url, %s. If it exists, leave CREATE ROLE out. No server was asked what it may do: if it is a superuser or an administrator, give the relay a role of its own instead (--role).", user)
+		return fmt.Sprintf("The role is the user of postgres.url, %s. If it exists, leave out CREATE ROLE. No server was asked about its rights: if it is a superuser or an administrator, give the relay a role of its own instead (--role).", user)
 	}
 	return fmt.Sprintf("postgres.url has %s, the administrator that a server begins with; the relay needs no more than the role %s below: have it connect as that one.", user, role)
 }

@@ -153,7 +153,7 @@ func (s *Setup) printPlan(steps []provision.Step) {
 func (s *Setup) printReport(report *provision.SetupReport, dryRun bool) {
 	hint := "to send them, drop the slot and run `cdc-relay backfill`"
 	if dryRun {
-		hint = "to send them, run `cdc-relay backfill` in the place of setup"
+		hint = "to send them, run `cdc-relay backfill` instead of setup"
 	}
 	for _, warning := range report.Warnings {
 		s.warn("%s", warning)

@@ -232,7 +232,7 @@ func brokersRefuse(err error) error {
 		return sink.WhenUp(err)
 	}
 	if e.Reason == fault.ReasonUnknownTopic {
-		return &advice.Refused{Err: fmt.Errorf("%w; or there is no dead letter yet: `cdc-relay setup` makes the topic with relay.on_reject: dead_letter", err)}
+		return &advice.Refused{Err: fmt.Errorf("%w; or there is no dead letter yet: with relay.on_reject: dead_letter `cdc-relay setup` creates the topic", err)}
 	}
 	return &advice.Refused{Err: err}
 }
@@ -471,7 +471,7 @@ func (l *letters) showOne(r *letterReport, payload bool) error {
 	}
 	switch {
 	case r.absent:
-		fmt.Fprintf(lines, "  value\tnot here: its %s were too many for the topic; a redrive takes it from the table\n", wording.Count(r.Bytes, "byte"))
+		fmt.Fprintf(lines, "  value\tnot here: its %s were too many for the topic; redrive reads it from the table\n", wording.Count(r.Bytes, "byte"))
 	case payload:
 		fmt.Fprintf(lines, "  value\t%v\n", r.Record.Value)
 	default:

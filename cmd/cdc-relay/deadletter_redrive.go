@@ -68,7 +68,7 @@ waiting unless --whole-key discards them too.`,
 				return err
 			}
 			if o.wholeKey && !o.discard {
-				return &advice.Usage{Err: errors.New("--whole-key has an effect with --discard only: a redrive always takes the whole key")}
+				return &advice.Usage{Err: errors.New("--whole-key is only allowed with --discard: a redrive always sends the whole key")}
 			}
 			l, err := a.readLetters(cmd, &flags)
 			if err != nil {

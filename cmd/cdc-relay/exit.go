@@ -33,7 +33,7 @@ func notPositive(flag string, given time.Duration) error {
 type interruptedError struct{ err error }
 
 func (e *interruptedError) Error() string {
-	return fmt.Sprintf("interrupted by a signal before it was done (%v); run it again", e.err)
+	return fmt.Sprintf("interrupted by a signal before the end (%v); run it again", e.err)
 }
 func (e *interruptedError) Unwrap() error { return e.err }
 

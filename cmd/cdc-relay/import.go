@@ -57,7 +57,7 @@ FILE is - for standard input.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if a.configPath != "" || len(a.set) > 0 {
-				return &advice.Usage{Err: errors.New("import reads a connector's configuration and none of ours: --config and --set have no effect on it; change what it prints")}
+				return &advice.Usage{Err: errors.New("import reads only a connector's configuration: --config and --set have no effect; edit its output instead")}
 			}
 			result, err := a.convert(cmd.Context(), args[0], o)
 			if err != nil {

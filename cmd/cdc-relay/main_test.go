@@ -110,13 +110,13 @@ func TestUsage_MistakesExitWith2AndTouchNothing(t *testing.T) {
 		{"completion tcsh", `invalid argument "tcsh"; allowed: bash, zsh, fish, powershell`},
 		{"status --interval nonsense", "invalid argument"},
 		{"status --watch --interval 0s", "--interval 0s is not allowed; allowed: more than 0s"},
-		{"status --interval 2s", "--interval is not allowed by itself; allowed: with --watch"},
-		{"status --token-file nowhere", "--token-file is not allowed by itself; allowed: with --url"},
+		{"status --interval 2s", "--interval is only allowed with --watch"},
+		{"status --token-file nowhere", "--token-file is only allowed with --url"},
 		{"status --timeout 0s", "--timeout 0s is not allowed; allowed: more than 0s"},
 		{"status --timeout -1s", "--timeout -1s is not allowed; allowed: more than 0s"},
 		{"check --timeout 0s", "--timeout 0s is not allowed; allowed: more than 0s"},
 		{"check --timeout -1s", "--timeout -1s is not allowed; allowed: more than 0s"},
-		{"setup --wait 5s", "--wait is not allowed by itself; allowed: with --reshard-from"},
+		{"setup --wait 5s", "--wait is only allowed with --reshard-from"},
 		{"setup --reshard-from 2 --wait -5s", "--wait -5s is not allowed; allowed: more than 0s"},
 		{"setup --reshard-from 0", "--reshard-from 0 is not allowed; allowed: the number of shards so far, from 1 to 64"},
 		{"setup --reshard-from -2", "--reshard-from -2 is not allowed"},
@@ -327,5 +327,5 @@ func TestStop_EndsTheReadingOfTheConfiguration(t *testing.T) {
 	defer time.AfterFunc(10*time.Second, release).Stop()
 	ctx, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer stop()
-	invokeWithin(ctx, t, closedPorts, "run", "--set", "postgres.password_file="+pipe).want(t, exitFailed, "", "cdc-relay: interrupted by a signal while it read the configuration, or a file that the configuration names; nothing was touched")
+	invokeWithin(ctx, t, closedPorts, "run", "--set", "postgres.password_file="+pipe).want(t, exitFailed, "", "cdc-relay: interrupted by a signal while reading the configuration or a file that it names; nothing was changed")
 }

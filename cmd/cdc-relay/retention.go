@@ -109,7 +109,7 @@ func (r *retentionRun) failed(ctx context.Context, err error) {
 		return
 	}
 	if ctx.Err() != nil {
-		err = errors.New("interrupted by a signal; what has not gone yet stays: run it again")
+		err = errors.New("interrupted by a signal; the remaining rows stay: run it again")
 	} else {
 		err = retentionError(err)
 	}

@@ -209,7 +209,7 @@ func (d *daemon) runUntil(intake context.Context, over <-chan struct{}) error {
 	}
 }
 
-var errLeftBehind = errors.New("ended at the second signal, while PostgreSQL or the brokers did not answer; what is not confirmed will be sent again by the next start")
+var errLeftBehind = errors.New("stopped by the second signal while PostgreSQL or the brokers did not answer; the next start sends unconfirmed rows again")
 
 // sayStopped says what a stop that went well leaves to the next start.
 func (d *daemon) sayStopped(s status.Status) {
@@ -220,7 +220,7 @@ func (d *daemon) sayStopped(s status.Status) {
 		what = "stopped; " + wording.Count(n, "row") + " that the brokers acknowledged will be sent again by the next start: " +
 			"an earlier row, or one of the same transaction, is not delivered, so the position stays before it"
 	case s.LagSeconds != nil: // a row is known that waits
-		what = "stopped; the next start goes on at the first row that is not confirmed"
+		what = "stopped; the next start continues at the first unconfirmed row"
 	}
 	line.Int64("events_published_total", s.EventsPublished).Msg(what)
 }
@@ -243,7 +243,7 @@ func (d *daemon) followSignals(intake, companions context.Context, over chan<- s
 	case <-companions.Done():
 		return
 	case <-d.app.hurry:
-		d.log.Warn().Msg("drain cut short; what is not confirmed will be sent again by the next start")
+		d.log.Warn().Msg("drain cut short; the next start sends unconfirmed rows again")
 		d.relay.Abort()
 	}
 	select {

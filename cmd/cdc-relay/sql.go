@@ -87,7 +87,7 @@ consumer's database; --role grants the consumer's role the rights that it needs.
 func inboxSQL(given *pflag.FlagSet, schema string, o setup.Script) ([]migrations.File, error) {
 	for _, other := range []string{"create-table", "preset", "column-list", "partitioned", "service", "without-role", "postgres-version", "set", "config"} {
 		if given.Changed(other) {
-			return nil, fmt.Errorf("--%s is about the outbox, and --inbox prints the tables of a consumer; leave one of them out", other)
+			return nil, fmt.Errorf("--%s is about the outbox, and --inbox prints the tables of a consumer; use one of them", other)
 		}
 	}
 	if o.Number < 1 {

@@ -79,7 +79,7 @@ func (f *statusFlags) complete(set *pflag.FlagSet) error {
 	case f.until != "" && !slices.Contains(status.Goals, f.until):
 		return refuse("--until %q is not allowed; allowed: %s", f.until, strings.Join(status.Goals, ", "))
 	case f.until == "" && !f.watch && set.Changed("interval"):
-		return refuse("--interval is not allowed by itself; allowed: with --watch or --until")
+		return refuse("--interval is only allowed with --watch or --until")
 	case f.interval <= 0:
 		return notPositive("interval", f.interval)
 	case f.until == "":

@@ -73,7 +73,7 @@ type changeOver struct {
 
 func (a *app) takeover(ctx context.Context, file string, o takeoverOptions) error {
 	if o.noOffsets && o.offsetFile+o.offsetTopic != "" || o.offsetFile != "" && o.offsetTopic != "" {
-		return &advice.Usage{Err: errors.New("only one of --offset-topic, --offset-file and --no-offsets says where the position is")}
+		return &advice.Usage{Err: errors.New("use only one of --offset-topic, --offset-file and --no-offsets")}
 	}
 	if file == "-" && o.offsetFile == "-" {
 		return &advice.Usage{Err: errors.New("the connector and its positions cannot both be standard input")}
@@ -108,7 +108,7 @@ func (a *app) takeover(ctx context.Context, file string, o takeoverOptions) erro
 	case over.Held():
 		fmt.Fprintln(a.stdout, "\nnothing was touched, and as long as the slot is in use --yes is refused: stop the connector, look again, then repeat with --yes")
 	default:
-		fmt.Fprintln(a.stdout, "\nnothing was touched; repeat with --yes")
+		fmt.Fprintln(a.stdout, "\nnothing was changed; repeat with --yes")
 	}
 	return nil
 }
@@ -177,7 +177,7 @@ func (c *changeOver) perform(ctx context.Context, over *takeover.ChangeOver) err
 		return err
 	}
 	if !d.reached && wal.LSN(d.relay.Status().LSN.Confirmed) < over.End() {
-		return errors.New("stopped before the log's end was confirmed; repeat the command: what is confirmed stays so, and nothing is lost")
+		return errors.New("stopped before the end of the log was confirmed; run the command again: confirmed rows stay confirmed, and nothing is lost")
 	}
 	fmt.Fprintf(a.stdout, "\ntaken over: %s delivered by Debezium and not sent again, %d sent; the slot is confirmed beyond %s\nstart `cdc-relay run`, and do not start the connector again: the way back is in %scoming-from-debezium.md\n",
 		wording.Count(d.relay.Filtered(), "row"), d.relay.Status().EventsPublished, over.End(), wording.Docs)

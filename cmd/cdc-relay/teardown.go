@@ -55,6 +55,6 @@ func (a *app) printTeardown(steps []provision.Step, done bool) {
 		}
 	}
 	if left && !done {
-		fmt.Fprintln(a.stdout, "nothing was touched; repeat with --yes")
+		fmt.Fprintln(a.stdout, "nothing was changed; repeat with --yes")
 	}
 }

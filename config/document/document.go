@@ -135,7 +135,7 @@ func parserError(err error) error {
 func syntaxHint(message string) string {
 	switch {
 	case strings.Contains(message, "must be specified"):
-		return "; close what is opened there, and inside { } and [ ] put quotes around values with ${…}"
+		return "; close the open quote or bracket, and inside { } and [ ] put quotes around values with ${…}"
 	case strings.Contains(message, "reserved character"), strings.Contains(message, "directive"), strings.Contains(message, "mapping value is not allowed"):
 		return "; put quotes around the value"
 	case strings.Contains(message, "'tab'"):
@@ -187,7 +187,7 @@ func (c *converter) convert(n ast.Node, depth int) (*Node, error) {
 		}
 		return nil, at(n, "alias without an anchor before it")
 	case *ast.TagNode:
-		return nil, at(n, "begins with !, which is a tag and not supported; put quotes around the value, or leave the tag out")
+		return nil, at(n, "begins with !, a tag, which is not supported; put quotes around the value, or remove the tag")
 	case ast.MapNode:
 		return c.convertMap(n, depth)
 	case *ast.SequenceNode:

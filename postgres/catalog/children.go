@@ -58,7 +58,7 @@ func (t *TableRow) Unsent(q postgres.Querier, table wal.Table, configured []wal.
 	if len(names) == 0 {
 		return "", nil
 	}
-	return fmt.Sprintf("%s has child tables (%s): a row that is written to one of them carries its name, and is not sent", table, strings.Join(wording.Shorten(names), ", ")), nil
+	return fmt.Sprintf("%s has child tables (%s): a row that is written to one of them carries the child's name and is not sent", table, strings.Join(wording.Shorten(names), ", ")), nil
 }
 
 const AdviceUnsent = "configure each of them under outbox, or have their rows written to the table itself"

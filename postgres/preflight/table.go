@@ -341,11 +341,11 @@ func (c *checker) checkDiversions(t *catalog.TableRow, table wal.Table, _ *Check
 			c.add("table.triggers", advice.Fail, fmt.Sprintf("run: DROP RULE %s ON %s; or configure the table that the rule writes to", name, table.SQL()),
 				"rule %s does something else instead of an insert into %s: those rows never reach it", name, table)
 		default:
-			c.warn("table.triggers", "read it: what it does is part of each insert", "%s has the rule %s on insert", table, name)
+			c.warn("table.triggers", "read it: it runs as part of each insert", "%s has the rule %s on insert", table, name)
 		}
 	}
 	if len(rows) == 0 {
-		c.ok("table.triggers", "no trigger or rule stands in the way of an insert into %s", table)
+		c.ok("table.triggers", "no trigger or rule interferes with an insert into %s", table)
 	}
 	return nil
 }

@@ -58,7 +58,7 @@ func Reshard(ctx context.Context, cfg postgres.Config, from int, opt ReshardOpti
 	}
 	if from < 1 || from > postgres.MaxShards || from == max(1, cfg.Shard.Count) {
 		return nil, &fault.Error{Kind: fault.KindRefused, Reason: fault.ReasonConfiguration, Op: "change the number of shards",
-			Err: fmt.Errorf("from %d to %d is no change that can be made; allowed: from 1 to %d, and another number than postgres.shards", from, max(1, cfg.Shard.Count), postgres.MaxShards)}
+			Err: fmt.Errorf("cannot change from %d to %d shards; allowed: from 1 to %d, and another number than postgres.shards", from, max(1, cfg.Shard.Count), postgres.MaxShards)}
 	}
 	conn, err := postgres.Connect(ctx, cfg, false)
 	if err != nil {
@@ -225,7 +225,7 @@ func (r *resharding) await(holds func() (what string, ok bool)) error {
 			r.wait.OnWait(what)
 		}
 		if !r.deadline.IsZero() && time.Now().After(r.deadline) {
-			return r.refuse(errors.New(what), "then run the command again: nothing is lost, and the relay may go on with the old number until then")
+			return r.refuse(errors.New(what), "then run the command again: nothing is lost, and the relay may continue with the old number until then")
 		}
 		select {
 		case <-tick.C:
@@ -286,7 +286,7 @@ func (r *resharding) hasRoom() error {
 	if row.Err != nil || free >= len(r.shards) {
 		return row.Err
 	}
-	return r.refuse(fmt.Errorf("%s free, and %d needed beside the old ones", wording.Count(free, "slot"), len(r.shards)), "raise max_replication_slots and restart the server; nothing was changed, and the relay may go on")
+	return r.refuse(fmt.Errorf("%s free, and %d needed in addition to the old ones", wording.Count(free, "slot"), len(r.shards)), "raise max_replication_slots and restart the server; nothing was changed, and the relay may continue")
 }
 
 func positions(slots []catalog.ShardSlot) []wal.LSN {

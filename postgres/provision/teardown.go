@@ -57,7 +57,7 @@ func (s Step) whoDrops() string {
 	if s.Object == "slot" {
 		return "run it as a role with REPLICATION"
 	}
-	return "the slot is dropped, and a publication that is right may stay: go on with `cdc-relay setup`; to drop it too, run this again as its owner"
+	return "the slot is dropped. A correct publication may stay: continue with `cdc-relay setup`; to drop it too, run this again as its owner"
 }
 
 func teardownSlot(q postgres.Querier, version int, name string) (Step, error) {

@@ -295,7 +295,7 @@ func (h *Holder) Check(ctx context.Context, s *Selection) error {
 				return classify(s, err)
 			}
 			if len(parsed.ParamOIDs) > 0 {
-				return &SQLError{s.Name, errors.New("the condition has a parameter, such as $1, and there is no value for it")}
+				return &SQLError{s.Name, errors.New("the condition has a parameter, such as $1, and has no value for it")}
 			}
 		}
 		return nil

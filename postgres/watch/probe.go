@@ -173,7 +173,7 @@ func (p *Probe) shapes(q postgres.Querier) (drift, err error) {
 		return nil, nil
 	}
 	if now.publication != p.first.publication {
-		return p.changed(fault.ReasonPublicationChanged, postgres.PublicationSubject(p.cfg.Publication), "it was dropped and made again",
+		return p.changed(fault.ReasonPublicationChanged, postgres.PublicationSubject(p.cfg.Publication), "it was dropped and recreated",
 			hintBetween), nil
 	}
 	if drift := p.putBack(now); drift != nil {

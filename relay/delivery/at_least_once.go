@@ -340,7 +340,7 @@ func (g *atLeastOnce) decide(u *undelivered, f *sink.Failure) decision {
 		if !deadletter.Strip(rec) {
 			return keepTrying
 		}
-		d.m.log.Warn().Err(cause).Str("topic", rec.Topic).Msg("the dead-letter topic refuses the row too; it goes there with less of its record")
+		d.m.log.Warn().Err(cause).Str("topic", rec.Topic).Msg("the dead-letter topic refuses the row too; sending a shorter dead letter")
 		return sendLetter
 	}
 	if d.m.cfg.OnReject == DeadLetterOnReject {

@@ -284,7 +284,7 @@ func Again(err error) (why string, ok bool) {
 	case errors.Is(err, errReadAgain):
 		return "reading a large transaction for the second time", true
 	case errors.Is(err, errDecided), errors.Is(err, ErrIsolated):
-		return "going on from the checkpoint", true
+		return "continuing from the checkpoint", true
 	}
 	return "", false
 }

@@ -385,10 +385,10 @@ func (x *exactlyOnce) afterAbort(deliveryCtx context.Context, records []record.R
 func (m *Memory) logResumed(at *resume.Point, origin wal.Origin) {
 	switch {
 	case at.Gone:
-		m.log.Error().Str("topic", m.cfg.Resume.CheckpointTopic).Stringer("lsn", at.Rec.End).Msg("the checkpoint is gone from its topic; going on from what this process committed last")
+		m.log.Error().Str("topic", m.cfg.Resume.CheckpointTopic).Stringer("lsn", at.Rec.End).Msg("the checkpoint is gone from its topic; continuing from the position that this process committed last")
 	case at.First:
 		m.log.Warn().Str("topic", m.cfg.Resume.CheckpointTopic).Str("slot", m.cfg.Resume.Slot).Stringer("lsn", at.Rec.End).
-			Msg("no checkpoint for this slot: exactly once begins at the slot's position. What another relay delivered beyond it comes again")
+			Msg("no checkpoint for this slot: exactly-once starts at the slot's position. Rows that another relay delivered beyond it are repeated")
 	}
 	if at.Fork != nil {
 		m.logForked(resume.Known{Origin: wal.Origin{SystemID: at.Was.System, Timeline: at.Was.Timeline}, Reported: at.Was.End}, origin, *at.Fork)

@@ -64,11 +64,11 @@ func (m *Memory) Forked(was resume.Known, now wal.Origin, fork wal.Fork) {
 // logForked logs a failover, and whether it left rows that exist in Kafka alone.
 func (m *Memory) logForked(was resume.Known, now wal.Origin, fork wal.Fork) {
 	line := m.log.Info()
-	text := "the server is on a new timeline; everything that was confirmed is part of it"
+	text := "the server is on a new timeline; it includes everything that was confirmed"
 	if was.Reported > fork.At {
 		m.monitor.LostForks.Add(1)
 		line = m.log.Error()
-		text = "the server is on a new timeline, and rows that were delivered are no part of it: what committed between the two positions exists in Kafka alone"
+		text = "the server is on a new timeline that lacks delivered rows: transactions that committed between the two positions exist only in Kafka"
 	}
 	line.Int32("from", was.Origin.Timeline).Int32("timeline", now.Timeline).Stringer("fork", fork.At).Stringer("told", was.Reported).Msg(text)
 }

@@ -138,7 +138,7 @@ func (p *Position) Raise(ctx context.Context, to wal.LSN) error {
 		return nil
 	}
 	if p.failing++; p.failing == 1 || p.failing%50 == 0 {
-		p.log.Warn().Err(err).Int("times", p.failing).Msg("the position waits: it cannot be written to the checkpoint topic before it is confirmed")
+		p.log.Warn().Err(err).Int("times", p.failing).Msg("the confirmed position does not advance: it cannot be written to the checkpoint topic first")
 	}
 	return err
 }

@@ -96,9 +96,9 @@ func (b *Monitor) warn(w *warning) {
 	}
 	line := b.log.Warn().Str("slot", b.of.Slot).Int64("retained_wal_bytes", w.retained).Int64("wal_bytes_per_second", int64(w.pace))
 	if !w.limit {
-		line.Msg("the slot stands still and holds back WAL without a limit: it grows until the server's disk is full")
+		line.Msg("the slot does not move and holds back WAL without a limit, until the server's disk is full")
 		return
 	}
 	line.Int64("safe_wal_bytes", w.left).Stringer("lasts", w.lasts).
-		Msg("the slot stands still: at the present pace of writing the server invalidates it once that time has passed, and what was not delivered is gone from it")
+		Msg("the slot does not move: at the present write rate the server invalidates it after this time, and undelivered rows are lost from it")
 }

@@ -317,7 +317,7 @@ func (b *Monitor) DrainBlocker(now time.Time) string {
 	if b.session == nil {
 		return "and there was no session with PostgreSQL"
 	}
-	return fmt.Sprintf("and %s not acknowledged and confirmed by then: look at the brokers, or raise it", wording.Count(b.session.Stats().Rows, "row"))
+	return fmt.Sprintf("with %s unacknowledged or unconfirmed; check the brokers, or raise it", wording.Count(b.session.Stats().Rows, "row"))
 }
 
 // advise adds the next step to the message of brokers that do not answer, and how much time is

@@ -79,7 +79,7 @@ func (d *Decoder) identify(rel *wal.Relation) *relation {
 		return &relation{Relation: rel, drift: &drift{
 			subject: rel.Qualified(),
 			err:     fmt.Errorf("its OID is %d at this position, and was %d when the session began", rel.OID, d.oids[named]),
-			hint:    "the table was replaced by another of that name: decide what becomes of the rows in both before going on",
+			hint:    "another table replaced it under the same name: decide what to do with the rows of both, then continue",
 		}}
 	case isNamed:
 		rel.Table = named

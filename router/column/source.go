@@ -114,7 +114,7 @@ func (s *Source) Text(b *record.Buffer, row *wal.Row) ([]byte, error) {
 	}
 	out, ok := s.Typ.read(b.Tail(2*len(v.Data)+40), v.Data)
 	if !ok {
-		return nil, record.Reject(fault.ReasonMapping, s.Column, "column %q is not in its type's binary format; this is a defect of the relay or of what stands before the server, please report it", s.Column)
+		return nil, record.Reject(fault.ReasonMapping, s.Column, "column %q is not in its type's binary format; this is a defect of the relay or of a proxy, please report it", s.Column)
 	}
 	return b.Claim(out), nil
 }
@@ -122,7 +122,7 @@ func (s *Source) Text(b *record.Buffer, row *wal.Row) ([]byte, error) {
 func (s *Source) unbase64(b *record.Buffer, text []byte) ([]byte, error) {
 	out, err := base64.StdEncoding.AppendDecode(b.Tail(base64.StdEncoding.DecodedLen(len(text))), text)
 	if err != nil {
-		return nil, record.Reject(fault.ReasonMapping, s.Column, "column %q does not hold base64 where the mapping points; correct what writes it, or name another preset", s.Column)
+		return nil, record.Reject(fault.ReasonMapping, s.Column, "column %q does not hold base64 where the mapping points; correct the program that writes it, or name another preset", s.Column)
 	}
 	return b.Claim(out), nil
 }
@@ -182,7 +182,7 @@ func (s *Source) Unquote(b *record.Buffer, quoted []byte) ([]byte, error) {
 	}
 	out, err := jsontext.AppendUnescaped(b.Tail(len(inner)), inner)
 	if err != nil {
-		return nil, record.Reject(fault.ReasonMapping, s.Column, "column %q holds a malformed JSON string; correct what writes it", s.Column)
+		return nil, record.Reject(fault.ReasonMapping, s.Column, "column %q holds a malformed JSON string; correct the program that writes it", s.Column)
 	}
 	return b.Claim(out), nil
 }
@@ -223,7 +223,7 @@ func (s *Source) AppendJSON(dst []byte, b *record.Buffer, row *wal.Row) ([]byte,
 
 func (s *Source) notText(err error) error {
 	if errors.Is(err, jsontext.ErrNotUTF8) {
-		return record.Reject(fault.ReasonEncode, s.Column, "column %q is not UTF-8 text, which a JSON string needs; correct what writes it, or set key or value to raw", s.Column)
+		return record.Reject(fault.ReasonEncode, s.Column, "column %q is not UTF-8 text, which a JSON string needs; correct the program that writes it, or set key or value to raw", s.Column)
 	}
 	return err
 }

@@ -40,7 +40,7 @@ func (p *Content) AppendColumnHeaders(b *record.Buffer, row *wal.Row) error {
 		err = p.appendObject(b, text, s.Source.Json())
 	}
 	if err != nil {
-		return record.Reject(fault.ReasonMapping, s.Source.Column, "headers column %q %v; correct what writes it, or map columns.headers to another column", s.Source.Column, err)
+		return record.Reject(fault.ReasonMapping, s.Source.Column, "headers column %q %v; correct the program that writes it, or map columns.headers to another column", s.Source.Column, err)
 	}
 	return nil
 }

@@ -112,7 +112,7 @@ func (c *Creator) lookAt(ctx context.Context, client *kgo.Client, names []string
 		}
 		c.recreated.Add(1)
 		c.log.Error().Str("topic", topic).Stringer("topic_id", detail.ID).
-			Msg("topic was deleted and made again; going on with the new one. What the old one held is gone")
+			Msg("topic was deleted and recreated; continuing with the new one. The records of the old one are gone")
 	}
 }
 
