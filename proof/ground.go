@@ -122,7 +122,7 @@ func (c *Config) before(kept *Kept, slot string, confirmed wal.LSN) error {
 		}
 	}
 	if !rec.Before.Known() {
-		return errors.New("nobody has sent or declared them")
+		return errors.New("nobody has sent or declared them, or a change of the publication or the table has left rows out of the stream since")
 	}
 	return nil
 }

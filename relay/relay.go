@@ -60,7 +60,7 @@ type Parts struct {
 	Probe  Prober                                // optional
 
 	Journal rejected.Journal // of the dead-letter topic; needed with Config.ParkKey, else nil
-	Ledger  promise.Ledger   // of promised positions; nil: none are kept. Run closes it
+	Ledger  promise.Ledger   // of promised positions, and of rows that may be missing; nil: nothing is kept. Run closes it
 }
 
 // Relay streams one slot to one sink. Run is called once; Status and Abort are
@@ -92,6 +92,7 @@ type Relay struct {
 	streamed   atomic.Bool           // streaming began at least once
 	olderTypes resume.OlderTypes     // Run's goroutine's alone
 	filtered   atomic.Int64          // rows that Config.Delivered took
+	doubted    bool                  // see doubt; Run's goroutine's alone
 
 	monitor *status.Monitor
 	session atomic.Pointer[session] // nil between sessions
@@ -173,7 +174,7 @@ func Open(cfg Config, ev Events, log zerolog.Logger, hooks ...kgo.Hook) (*Relay,
 			return build()
 		},
 	}
-	if cfg.Guarantee != ExactlyOnce && cfg.DetectMovedSlot {
+	if cfg.KeepsPositions() {
 		if parts.Ledger, err = topics.NewLedger(cfg.Kafka.Connection, cfg.CheckpointTopic); err != nil {
 			_ = first.Close(context.Background()) // nothing was sent
 			return nil, &ConfigError{err}
@@ -293,6 +294,10 @@ func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
 		r.progressed = false
 		r.forgetServerBack()
 		err := r.runSession(ctx, deliveryCtx)
+		if err != nil && r.streamed.Load() && postgres.KindOf(err) == fault.KindDrift {
+			r.drift.CompareAndSwap(nil, &drift{error: err})
+			r.doubt(ctx)
+		}
 		if ctx.Err() != nil || deliveryCtx.Err() != nil {
 			return r.stopError(err)
 		}
@@ -313,9 +318,6 @@ func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
 			continue
 		}
 		atOnce = 0
-		if r.streamed.Load() && postgres.KindOf(err) == fault.KindDrift {
-			r.drift.CompareAndSwap(nil, &drift{error: err})
-		}
 		same := repeats.count(err)
 		v := r.classify(err)
 		if v.fatal != nil {
@@ -348,6 +350,24 @@ func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// doubtPatience is how long the checkpoint topic may take. A relay that stays blocked tries again.
+const doubtPatience = 5 * time.Second
+
+// doubt writes that rows may be in a table and in no stream, once, for whoever would delete rows
+// that are delivered.
+func (r *Relay) doubt(ctx context.Context) {
+	if r.parts.Ledger == nil || r.doubted {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), doubtPatience)
+	defer cancel()
+	if err := promise.Doubt(ctx, r.parts.Ledger, r.known.Origin.SystemID, r.cfg.Replication.Slot, r.cfg.Version); err != nil {
+		r.log.Error().Err(err).Msg("it is not written to the checkpoint topic that rows may be missing from the stream: run no `cdc-relay retention`")
+		return
+	}
+	r.doubted = true
 }
 
 // maxAtOnce bounds sessions in a row that begin without a pause although none of them gets
@@ -420,7 +440,7 @@ func (r *Relay) runSession(ctx, deliveryCtx context.Context) error {
 	if err == nil { // with exactly-once a letter of whoever was before counts no later than that
 		err = r.delivery.Letters.CatchUp(ctx, r.cfg.handover(), true)
 	}
-	if err == nil && r.parts.Ledger != nil {
+	if err == nil && r.parts.Ledger != nil && r.cfg.Guarantee != ExactlyOnce {
 		s.promised, err = promise.Open(ctx, r.cfg.handover(), r.parts.Ledger, r.cfg.resumeConfig(), r.holder, src.Origin(), src.Start(), r.log)
 	}
 	if err != nil {
