@@ -19,16 +19,15 @@ import (
 )
 
 // With exactly-once the sink commits records and the position behind them together.
-// The server is told no position beyond a committed one, so the slot is never ahead of the
-// checkpoint topic. Rows that the slot brings again are covered by the checkpoint.
+// No position beyond a committed one is reported to the server, so the slot is never ahead of the
+// checkpoint topic. The checkpoint covers rows that the slot sends again.
 //
-// Any failure ends the session. The next one opens the sink anew, which finds out whether the
-// last transaction was committed, and the server sends every row that was not. Nothing is
-// retried in between: there is one way from a position to the records behind it, and every
-// start takes it.
+// Any failure ends the session. The next one opens the sink again, which finds out whether the last
+// transaction was committed, and the server sends every row that was not. Nothing is retried in
+// between: there is one way from a position to the records behind it, and every start takes it.
 
 // TransactionalSink is what a relay needs of a sink for exactly-once;
-// *kafkatx.Transactional satisfies it.
+// *kafkatx.Sink satisfies it.
 type TransactionalSink interface {
 	sink.Sink
 	Open(ctx context.Context, h sink.Holder) ([]byte, error)
@@ -46,15 +45,14 @@ type exactlyOnce struct {
 
 	start        checkpoint.Record // what was delivered before the session
 	at           checkpoint.Record // behind everything that was sent; the deliverer's
-	committedEnd atomic.Uint64     // position that may be told to the server
+	committedEnd atomic.Uint64     // position that may be confirmed to the server
 	lost         chan error        // why the sink gave up
 	finished     bool              // the deliverer's
 }
 
-// refusals are the records that the brokers rejected, from session to session. The deliverer
-// uses them, but for last.
+// refusals are the records that the brokers rejected, from session to session. Their positions are
+// of Memory.history. Only the deliverer uses them, except last.
 type refusals struct {
-	history wal.Lineage // the history that the positions are of
 	refused map[recordID]refusedRecord
 	strips  map[recordID]int                  // how often a record's letter was refused too
 	last    atomic.Pointer[checkpoint.Record] // the newest that this process committed
@@ -72,14 +70,6 @@ type refusedRecord struct {
 	err    error
 }
 
-// forgetOtherHistory forgets what is known of rows of another history, in which other rows have
-// their positions.
-func (v *refusals) forgetOtherHistory(to wal.Lineage) {
-	if v.history != to {
-		v.history, v.refused, v.strips = to, nil, nil
-	}
-}
-
 // forget drops what a record covers: it will not be read again.
 func (v *refusals) forget(rec *checkpoint.Record) {
 	covered := func(id recordID) bool { return rec.Covers(id.row.Commit, id.row.Seq) }
@@ -95,12 +85,12 @@ func (x *exactlyOnce) Renew()                        { x.setPosition(false) }
 func (x *exactlyOnce) Close(error)                   {}
 func (x *exactlyOnce) ToRepeat(checkpoint.Stats) int { return 0 } // the checkpoint has them
 
-// takeOver opens the sink for the holder of the slot, which fences every earlier one, and finds
-// where to go on.
+// takeOver opens the sink for the holder of the slot, which fences every earlier holder, and finds
+// the position to continue from.
 func (d *Delivery) takeOver(ctx context.Context) error {
 	m := d.m
 	tx := d.sink.(TransactionalSink)
-	ctx, cancel := context.WithTimeout(ctx, m.cfg.Handover) // nobody answers the server meanwhile
+	ctx, cancel := context.WithTimeout(ctx, m.cfg.Handover) // the server gets no answer meanwhile
 	defer cancel()
 	origin := d.start.Origin
 	slot := m.cfg.Resume.Slot
@@ -118,7 +108,6 @@ func (d *Delivery) takeOver(ctx context.Context) error {
 	x.start, x.at = rec, rec
 	x.committedEnd.Store(uint64(rec.End))
 	d.guarantee = x
-	m.refusals.forgetOtherHistory(d.Lineage())
 	m.refusals.forget(&rec)
 	if at.Renew {
 		x.setPosition(true)
@@ -144,7 +133,7 @@ func (x *exactlyOnce) advance(end wal.LSN) {
 	}
 }
 
-// setPosition tells the sink the present position.
+// setPosition hands the sink the current position.
 func (x *exactlyOnce) setPosition(now bool) {
 	rec := x.at
 	x.sink.SetPosition(sink.Position{
@@ -153,9 +142,9 @@ func (x *exactlyOnce) setPosition(now bool) {
 	})
 }
 
-// renewEvery is how often the position is committed though nothing moves: brokers forget
-// a transactional id that is not used for a week (transactional.id.expiration.ms), and
-// refuse its next transaction.
+// renewEvery is how often the position is committed while nothing moves: brokers forget a
+// transactional id that is not used for a week (transactional.id.expiration.ms) and refuse its next
+// transaction.
 const renewEvery = 12 * time.Hour
 
 func (x *exactlyOnce) Renewal() (<-chan time.Time, func()) {
@@ -176,8 +165,8 @@ func (x *exactlyOnce) Pass(through wal.LSN) {
 	}
 }
 
-// send hands over the position behind the records too. Marks lie between
-// source transactions wherever the batch shows where one ends.
+// send hands over the records and the position behind them. Positions lie between source
+// transactions wherever the batch shows where one ends.
 func (x *exactlyOnce) send(f *InFlight) {
 	d := x.d
 	records := d.withPosition(f.buf.Records[f.sent:])
@@ -204,7 +193,7 @@ func (x *exactlyOnce) send(f *InFlight) {
 		x.sendRecords(f, records)
 	}
 	switch {
-	case !all || len(d.held) > 0: // rows that wait for their commit are in no mark, whatever came behind them
+	case !all || len(d.held) > 0: // no position covers rows that wait for their commit, whatever came behind them
 	case open:
 		x.advance(f.batch.Through)
 		x.divide(last)
@@ -229,8 +218,8 @@ func (x *exactlyOnce) divide(last *wal.Row) {
 	}
 }
 
-// cut sends the records of the rows before the i-th, which begins a transaction, and
-// marks the position there. It returns the rest.
+// cut sends the records of the rows before the i-th, which begins a transaction, and sets the
+// position there. It returns the rest.
 func (x *exactlyOnce) cut(f *InFlight, records []record.Record, i int, now bool) []record.Record {
 	n, commit := 0, deadletter.RowOf(&f.batch.Rows[i]).Commit
 	for n < len(records) && deadletter.RowOf(records[n].Row).Commit < commit {
@@ -342,7 +331,7 @@ func (x *exactlyOnce) failures() ([]record.Record, []sink.Failure) {
 	return records, failures
 }
 
-// afterAbort decides what follows from a transaction that was not committed.
+// afterAbort decides what to do about a transaction that was not committed.
 func (x *exactlyOnce) afterAbort(deliveryCtx context.Context, records []record.Record, failures []sink.Failure, cause error) error {
 	var candidates []record.Record
 	first := -1

@@ -23,9 +23,9 @@ const (
 )
 
 var (
-	byteChunks  = sync.Pool{New: func() any { return new([byteChunk]byte) }}
-	valueChunks = sync.Pool{New: func() any { return new([valueChunk]Value) }}
-	txnChunks   = sync.Pool{New: func() any { return new([txnChunk]Txn) }}
+	byteChunks  = NewChunkPool[byte](byteChunk, false)
+	valueChunks = NewChunkPool[Value](valueChunk, true)
+	txnChunks   = NewChunkPool[Txn](txnChunk, false)
 )
 
 // Slab is the memory of one or more batches: a full batch takes all of it, the
@@ -47,9 +47,9 @@ type Slab struct {
 	limit  int     // of used
 	lost   int     // Bytes at the end of a chunk that were too few for a row, not yet charged
 
-	byteChunks  []*[byteChunk]byte
-	valueChunks []*[valueChunk]Value
-	txnChunks   []*[txnChunk]Txn
+	byteChunks  Chunks[byte]
+	valueChunks Chunks[Value]
+	txnChunks   Chunks[Txn]
 
 	refs atomic.Int32 // the decoder while it appends, and every batch with rows
 	pool *sync.Pool
@@ -93,9 +93,7 @@ func (s *Slab) Bytes(n int) []byte {
 	}
 	if n > cap(s.arena)-len(s.arena) || s.arena == nil {
 		s.lost += cap(s.arena) - len(s.arena)
-		chunk := byteChunks.Get().(*[byteChunk]byte)
-		s.byteChunks = append(s.byteChunks, chunk)
-		s.arena = chunk[:0]
+		s.arena = s.byteChunks.Take(byteChunks)
 	}
 	return s.arena[len(s.arena) : len(s.arena)+n : len(s.arena)+n]
 }
@@ -107,9 +105,7 @@ func (s *Slab) Columns(n int) []Value {
 	}
 	if n > cap(s.values)-len(s.values) || s.values == nil {
 		s.lost += (cap(s.values) - len(s.values)) * ValueSize
-		chunk := valueChunks.Get().(*[valueChunk]Value)
-		s.valueChunks = append(s.valueChunks, chunk)
-		s.values = chunk[:0]
+		s.values = s.valueChunks.Take(valueChunks)
 	}
 	return s.values[len(s.values) : len(s.values)+n : len(s.values)+n]
 }
@@ -131,9 +127,7 @@ func (s *Slab) Claim(data []byte, values []Value) int {
 // Stamp gives txn an address that lasts as long as the slab.
 func (s *Slab) Stamp(txn Txn) *Txn {
 	if len(s.txns) == cap(s.txns) {
-		chunk := txnChunks.Get().(*[txnChunk]Txn)
-		s.txnChunks = append(s.txnChunks, chunk)
-		s.txns = chunk[:0]
+		s.txns = s.txnChunks.Take(txnChunks)
 	}
 	s.txns = append(s.txns, txn)
 	return &s.txns[len(s.txns)-1]
@@ -151,21 +145,10 @@ func (s *Slab) Release() {
 		return
 	}
 	clear(s.rows) // relations and large values must not live on in the pool
-	for i, chunk := range s.valueChunks {
-		clear(chunk[:])
-		valueChunks.Put(chunk)
-		s.valueChunks[i] = nil
-	}
-	for i, chunk := range s.byteChunks {
-		byteChunks.Put(chunk)
-		s.byteChunks[i] = nil
-	}
-	for i, chunk := range s.txnChunks {
-		txnChunks.Put(chunk)
-		s.txnChunks[i] = nil
-	}
+	s.byteChunks.Release()
+	s.valueChunks.Release()
+	s.txnChunks.Release()
 	s.rows, s.arena, s.values, s.txns, s.used = s.rows[:0], nil, nil, nil, 0
-	s.byteChunks, s.valueChunks, s.txnChunks = s.byteChunks[:0], s.valueChunks[:0], s.txnChunks[:0]
 	s.pool.Put(s)
 }
 
@@ -178,13 +161,13 @@ func NewBatch() *Batch {
 	return b
 }
 
-// Attach has the rows that are added to s from now on be the batch's.
+// Attach gives the batch the rows that are added to s from now on.
 func (b *Batch) Attach(s *Slab) {
 	s.refs.Add(1)
 	b.slab, b.first = s, len(s.rows)
 }
 
-// Attached says that the batch has room for rows.
+// Attached reports whether the batch has room for rows.
 func (b *Batch) Attached() bool { return b.slab != nil }
 
 // Count is the number of rows so far.

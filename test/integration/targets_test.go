@@ -188,7 +188,7 @@ func (s *steady) transact(conn *pgx.Conn, w *relaytest.Workload, keys [5]uuid.UU
 // A relay that is killed under 470 rows a second is back within seconds, and repeats
 // what was not confirmed and nothing else. Debezium 3.6.1 was measured at 7 s and some
 // 2000 records.
-func TestBar_KillRepeatsLittleAndRecoversAtOnce(t *testing.T) {
+func TestTarget_KillRepeatsLittleAndRecoversAtOnce(t *testing.T) {
 	// Ours takes less than half a second, and one more where the server still holds the slot;
 	// on a machine with ten times the work that it can do, five.
 	const recovery, repeats = 7 * time.Second, steadyRate

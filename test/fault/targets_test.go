@@ -159,7 +159,7 @@ func takeAwayAfter(brokers *harness.Brokers, bytes int) {
 
 // A COPY of which a part was delivered when the relay was stopped: the rest has the
 // same position as what was delivered.
-func TestBar_CopyInterruptedBySIGTERMLosesNothing(t *testing.T) {
+func TestTarget_CopyInterruptedBySIGTERMLosesNothing(t *testing.T) {
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
 		beside(t)
 		brokers := harness.Kfake(t, sandbox.KafkaOptions{})
@@ -186,7 +186,7 @@ func TestBar_CopyInterruptedBySIGTERMLosesNothing(t *testing.T) {
 
 // A COPY of which a part was delivered when the relay was told to stop at once: the
 // brokers are away, so that its drain lasts until the second signal.
-func TestBar_CopyCutByASecondSIGTERMLosesNothing(t *testing.T) {
+func TestTarget_CopyCutByASecondSIGTERMLosesNothing(t *testing.T) {
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
 		beside(t)
 		const n = 10_000
@@ -222,7 +222,7 @@ func TestBar_CopyCutByASecondSIGTERMLosesNothing(t *testing.T) {
 }
 
 // A COPY of which a part was delivered when the connection broke.
-func TestBar_CopyCutByTheNetworkLosesNothing(t *testing.T) {
+func TestTarget_CopyCutByTheNetworkLosesNothing(t *testing.T) {
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
 		beside(t)
 		through, proxy := throughProxy(t, db)
@@ -251,7 +251,7 @@ func TestBar_CopyCutByTheNetworkLosesNothing(t *testing.T) {
 
 // Acknowledgements that never arrive: the records are there, and the client sends
 // them again under the same numbers.
-func TestBar_LostAcknowledgementsRepeatNothing(t *testing.T) {
+func TestTarget_LostAcknowledgementsRepeatNothing(t *testing.T) {
 	brokers := harness.Kfake(t, sandbox.KafkaOptions{Brokers: 3, Proxied: true})
 	p, w := outbox(t, harness.Postgres(t), brokers)
 	running := p.Exec(t, "run")
@@ -301,7 +301,7 @@ func verifyPast(t *testing.T, w *relaytest.Workload, brokers *harness.Brokers) i
 }
 
 // Brokers that are away are back-pressure and not memory.
-func TestBar_MemoryStaysBoundedInAnOutage(t *testing.T) {
+func TestTarget_MemoryStaysBoundedInAnOutage(t *testing.T) {
 	brokers := harness.Kfake(t, sandbox.KafkaOptions{})
 	p, w := outbox(t, harness.Postgres(t), brokers)
 	running := p.Exec(t, "run")
@@ -335,7 +335,7 @@ func TestBar_MemoryStaysBoundedInAnOutage(t *testing.T) {
 const stopPatience = time.Minute
 
 // A fast shutdown of PostgreSQL is not held up, whatever the relay is doing.
-func TestBar_FastShutdownIsNotHeldUp(t *testing.T) {
+func TestTarget_FastShutdownIsNotHeldUp(t *testing.T) {
 	for _, version := range harness.Versions() {
 		t.Run("postgres"+version, func(t *testing.T) {
 			beside(t)
