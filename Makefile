@@ -90,7 +90,7 @@ build: ## the static binary, in .bin/cdc-relay
 lint: $(GOLANGCI) ## formatting, vet and linters
 	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
 	if [ -n "$$unformatted" ]; then echo "run gofmt -w on:" $$unformatted >&2; exit 1; fi
-	$(GO) vet -tags tools ./...
+	$(GO) vet -tags tools,engine ./...
 	$(GOLANGCI) run ./...
 	@for module in $(MODULES); do (cd $$module && $(GO) vet ./... && $(CURDIR)/$(GOLANGCI) run ./...); done
 
@@ -111,6 +111,15 @@ allocs: ## the bounds on allocations, which the race detector would blur
 .PHONY: test-matrix
 test-matrix: ## the integration tests on PostgreSQL 14, 15, 16, 17 and 18, and a table of the outcome
 	@bash test/matrix.sh "$(GO)" "$(RACE)"
+
+.PHONY: engine
+engine: ## a container engine and the images that the tests in containers need; says how large they are
+	@bash test/engine/engine.sh
+
+ENGINE_TESTS ?= .
+.PHONY: engine-test
+engine-test: ## the image, compose.yaml and several relays in containers; ENGINE_TESTS=TestImage for some
+	@bash test/engine/engine.sh $(GO) test -tags engine -count=1 -timeout 60m -v -run '$(ENGINE_TESTS)' ./test/engine
 
 .PHONY: systemd
 systemd: ## what a real systemd restarts and what not, with the deb in a container; needs root and dockerd
