@@ -122,8 +122,8 @@ engine-test: ## the image, compose.yaml and several relays in containers; ENGINE
 	@bash test/engine/engine.sh $(GO) test -tags engine -count=1 -timeout 60m -v -run '$(ENGINE_TESTS)' ./test/engine
 
 .PHONY: systemd
-systemd: ## what a real systemd restarts and what not, with the deb in a container; needs root and dockerd
-	@bash test/systemd.sh
+systemd: ## what a real systemd restarts and what not, with the deb in a container
+	@CDC_RELAY_ENGINE_ONLY=systemd bash test/engine/engine.sh bash test/systemd.sh
 
 .PHONY: fault
 fault: ## five minutes of seeded faults, real PostgreSQL, in-process and real brokers; FAULT_ARGS="-seed 7 -faults 'net_*'"
