@@ -121,6 +121,11 @@ ENGINE_TESTS ?= .
 engine-test: ## the image, compose.yaml and several relays in containers; ENGINE_TESTS=TestImage for some
 	@bash test/engine/engine.sh $(GO) test -tags engine -count=1 -timeout 60m -v -run '$(ENGINE_TESTS)' ./test/engine
 
+CONTAINER_TESTS ?= .
+.PHONY: test-containers
+test-containers: ## the integration tests with their servers in containers; CONTAINER_TESTS=TestShapes for some
+	@bash test/engine/engine.sh bash test/containers.sh -test.run '$(CONTAINER_TESTS)'
+
 .PHONY: systemd
 systemd: ## what a real systemd restarts and what not, with the deb in a container
 	@CDC_RELAY_ENGINE_ONLY=systemd bash test/engine/engine.sh bash test/systemd.sh

@@ -78,6 +78,12 @@ func findKafka() (*Brokers, error) {
 	}
 	server, err := sandbox.StartApacheContainer(ctx)
 	if err != nil {
+		if containersOnly() {
+			return nil, err
+		}
+		if !errors.Is(err, sandbox.ErrNoEngine) {
+			fmt.Fprintf(notice{}, "Apache Kafka does not run in a container, programs are used: %v\n", err)
+		}
 		var local error
 		if server, local = startApache(ctx); local != nil {
 			return nil, errors.Join(err, local)
