@@ -75,7 +75,7 @@ func TestImage_LosesNothingUnder64MiB(t *testing.T) {
 		}
 	}
 	w.awaitLog(t, "relay", "memory limit taken from the cgroup")
-	w.caughtUp(t, "relay")
+	w.caughtUp(t)
 	peak := func(when string) {
 		t.Helper()
 		s := w.inspect(t, "relay")
@@ -90,7 +90,7 @@ func TestImage_LosesNothingUnder64MiB(t *testing.T) {
 	start = time.Now()
 	load.InsertKey(t, million, 1_000_000, 20)
 	inserted := time.Since(start)
-	w.caughtUp(t, "relay")
+	w.caughtUp(t)
 	t.Logf("a transaction of 1 000 000 rows: %.0f s to insert, delivered and confirmed %.0f s after its commit", inserted.Seconds(), (time.Since(start) - inserted).Seconds())
 	peak("a transaction of 1 000 000 rows")
 
@@ -101,7 +101,7 @@ func TestImage_LosesNothingUnder64MiB(t *testing.T) {
 	}
 	w.awaitHealth(t, "relay", "unhealthy")
 	docker(t, "unpause", w.container("kafka"))
-	w.caughtUp(t, "relay")
+	w.caughtUp(t)
 	w.awaitHealth(t, "relay", "healthy")
 	peak("an outage")
 	if n := w.inspect(t, "relay").RestartCount; n != 0 {
@@ -121,19 +121,19 @@ func TestImage_LosesNothingUnder64MiB(t *testing.T) {
 		s := w.inspect(t, "relay")
 		return s.RestartCount == 1 && s.State.Status == "running" && s.State.Pid > 1, s.State.Status
 	})
-	w.caughtUp(t, "relay")
+	w.caughtUp(t)
 
 	t.Log("pause and unpause")
 	docker(t, "pause", w.container("relay"))
 	<-time.After(5 * time.Second)
 	docker(t, "unpause", w.container("relay"))
-	w.caughtUp(t, "relay")
+	w.caughtUp(t)
 
 	t.Log("the network is cut and comes back")
 	docker(t, "network", "disconnect", w.name, w.container("relay"))
 	<-time.After(8 * time.Second)
 	docker(t, "network", "connect", "--alias", "relay", w.name, w.container("relay"))
-	w.caughtUp(t, "relay")
+	w.caughtUp(t)
 
 	t.Log("a stop while the brokers are frozen")
 	docker(t, "pause", w.container("kafka"))
@@ -150,7 +150,7 @@ func TestImage_LosesNothingUnder64MiB(t *testing.T) {
 	load.Stop(t)
 	docker(t, "start", w.container("relay"))
 	w.awaitHealth(t, "relay", "healthy")
-	w.caughtUp(t, "relay")
+	w.caughtUp(t)
 
 	// By an API call of its own there is no client to start, but the engine has its part in it.
 	start = time.Now()
