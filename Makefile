@@ -167,10 +167,15 @@ bench-compare: ## the relay beside its peers on real servers, into docs/benchmar
 parity-capture: ## a real Debezium rewrites the golden cases of test/parity; CASES="router-default op-truncate" for some
 	$(GO) run ./test/parity/capture $(CAPTURE_ARGS) $(CASES)
 
+VERSION ?= $(shell sed -n 's/^appVersion: //p' deploy/helm/cdc-relay/Chart.yaml)
+.PHONY: release
+release: ## all files of a release, in dist/, publishing nothing; VERSION=1.2.3, GPG_KEY=… signs
+	@bash deploy/release/release.sh $(VERSION)
+
 .PHONY: ci
 ci: ## what CI runs, all of it
 	@CI=true bash .ci/run
 
 .PHONY: clean
 clean: ## remove what was built
-	rm -rf .bin
+	rm -rf .bin dist

@@ -154,7 +154,7 @@ func (p *project) relayStarted(t *testing.T, service string) time.Duration {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(p.run(t, "docker compose logs -t --no-color --no-log-prefix "+service)) {
+	for line := range strings.Lines(p.run(t, "docker logs -t $(docker compose ps -q "+service+")")) {
 		at, text, _ := strings.Cut(line, " ")
 		if strings.Contains(text, "streaming") {
 			ready, err := time.Parse(time.RFC3339Nano, at)
