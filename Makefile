@@ -90,7 +90,7 @@ build: ## the static binary, in .bin/cdc-relay
 lint: $(GOLANGCI) ## formatting, vet and linters
 	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
 	if [ -n "$$unformatted" ]; then echo "run gofmt -w on:" $$unformatted >&2; exit 1; fi
-	$(GO) vet -tags tools ./...
+	$(GO) vet -tags tools,engine ./...
 	$(GOLANGCI) run ./...
 	@for module in $(MODULES); do (cd $$module && $(GO) vet ./... && $(CURDIR)/$(GOLANGCI) run ./...); done
 
@@ -112,9 +112,23 @@ allocs: ## the bounds on allocations, which the race detector would blur
 test-matrix: ## the integration tests on PostgreSQL 14, 15, 16, 17 and 18, and a table of the outcome
 	@bash test/matrix.sh "$(GO)" "$(RACE)"
 
+.PHONY: engine
+engine: ## a container engine and the images that the tests in containers need; says how large they are
+	@bash test/engine/engine.sh
+
+ENGINE_TESTS ?= .
+.PHONY: engine-test
+engine-test: ## the image, compose.yaml and several relays in containers; ENGINE_TESTS=TestImage for some
+	@bash test/engine/engine.sh $(GO) test -tags engine -count=1 -timeout 60m -v -run '$(ENGINE_TESTS)' ./test/engine
+
+CONTAINER_TESTS ?= .
+.PHONY: test-containers
+test-containers: ## the integration tests with their servers in containers; CONTAINER_TESTS=TestShapes for some
+	@bash test/engine/engine.sh bash test/containers.sh -test.run '$(CONTAINER_TESTS)'
+
 .PHONY: systemd
-systemd: ## what a real systemd restarts and what not, with the deb in a container; needs root and dockerd
-	@bash test/systemd.sh
+systemd: ## what a real systemd restarts and what not, with the deb in a container
+	@CDC_RELAY_ENGINE_ONLY=systemd bash test/engine/engine.sh bash test/systemd.sh
 
 .PHONY: fault
 fault: ## five minutes of seeded faults, real PostgreSQL, in-process and real brokers; FAULT_ARGS="-seed 7 -faults 'net_*'"
@@ -153,10 +167,15 @@ bench-compare: ## the relay beside its peers on real servers, into docs/benchmar
 parity-capture: ## a real Debezium rewrites the golden cases of test/parity; CASES="router-default op-truncate" for some
 	$(GO) run ./test/parity/capture $(CAPTURE_ARGS) $(CASES)
 
+VERSION ?= $(shell sed -n 's/^appVersion: //p' deploy/helm/cdc-relay/Chart.yaml)
+.PHONY: release
+release: ## all files of a release, in dist/, publishing nothing; VERSION=1.2.3, GPG_KEY=… signs
+	@bash deploy/release/release.sh $(VERSION)
+
 .PHONY: ci
 ci: ## what CI runs, all of it
 	@CI=true bash .ci/run
 
 .PHONY: clean
 clean: ## remove what was built
-	rm -rf .bin
+	rm -rf .bin dist

@@ -105,6 +105,8 @@ var arrows = map[string][]string{
 
 	"cmd/cdc-relay": {"admin", "advice", "backfill", "check", "config", "deadletter", "deadletter/restore", "debezium/importer", "debezium/takeover", "explain", "fault", "metrics", "migrations", "postgres", "postgres/catalog", "postgres/provision", "postgres/watch", "relay", "relay/shards", "relay/status", "replication/wal", "retention", "setup", "sink", "sink/kafka", "wording"},
 
+	"deploy/release/ociarchive": {},
+
 	"sandbox":        {},
 	"sandbox/ledger": {},
 	"demo/record":    {},

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/status"
 )
 
 const secretPassword = "hunter2-never-shown"
@@ -310,6 +312,42 @@ func TestNotifier_SpeaksToTheManager(t *testing.T) {
 		t.Errorf("watchdog = %s, want 60s", n.watchdog)
 	}
 	(&app{}).notifier().send("READY=1") // without a manager: nothing happens
+}
+
+func TestNotifier_TellsStateAndLag(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "notify")
+	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	var current atomic.Pointer[status.Status]
+	lag := 1.25
+	current.Store(&status.Status{State: status.Streaming, LagSeconds: &lag, LagBytes: 3 << 20})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		notifier{socket: path}.tellStatus(ctx, func() status.Status { return *current.Load() })
+	}()
+	defer func() { stop(); <-ended }()
+	read := func() string {
+		t.Helper()
+		_ = socket.SetReadDeadline(time.Now().Add(10 * time.Second))
+		got := make([]byte, 500)
+		size, err := socket.Read(got)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(got[:size])
+	}
+	if got, want := read(), "STATUS=Streaming, 1.2 s behind. 3.0 MiB of WAL are not confirmed."; got != want {
+		t.Errorf("the manager got %q, want %q", got, want)
+	}
+	current.Store(&status.Status{State: status.Blocked, Reason: "kafka_rejected"})
+	if got, want := read(), "STATUS=Blocked for "; !strings.HasPrefix(got, want) || !strings.Contains(got, "kafka_rejected") {
+		t.Errorf("the manager got %q, want %q and the reason", got, want)
+	}
 }
 
 // A pipe that nobody writes to stands for a file on a mount that hangs.

@@ -177,6 +177,7 @@ func (d *daemon) stream(ctx context.Context) error {
 		})
 	}
 	group.Go(func() { d.notify.feedWatchdog(companions, d.relay.Status) })
+	group.Go(func() { d.notify.tellStatus(companions, d.relay.Status) })
 	group.Go(func() { d.summarise(companions) })
 	over := make(chan struct{})
 	group.Go(func() { d.followSignals(intake, companions, over) })
