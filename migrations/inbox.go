@@ -20,7 +20,7 @@ func Inbox(schema, role string) ([]Part, error) {
 		Name: "inbox",
 		Up:   up,
 		Down: "-- Forgets which events were handled: a record that comes again is handled again.\n" +
-			"DROP TABLE IF EXISTS " + in + ".inbox, " + in + ".inbox_progress;",
+			"DROP TABLE IF EXISTS " + in + ".inbox, " + in + ".inbox_progress, " + in + ".inbox_attempts;",
 	}}
 	if role == "" {
 		return parts, nil
@@ -29,14 +29,17 @@ func Inbox(schema, role string) ([]Part, error) {
 	if err != nil {
 		return nil, fmt.Errorf("role: %w", err)
 	}
-	const keys, progress = "SELECT, INSERT, UPDATE (dead), DELETE", "SELECT, INSERT, UPDATE (next, at)"
+	const attempts = "SELECT, INSERT, UPDATE (n), DELETE"
+	const keys, progress = "SELECT, INSERT, UPDATE (dead), DELETE", "SELECT, INSERT, UPDATE (next, at, starts)"
 	return append(parts, Part{
 		Name: "grants",
 		Up: "-- UPDATE is for keys of dead letters, DELETE for keys that are old.\n" +
 			"GRANT USAGE ON SCHEMA " + in + " TO " + to + ";\n" +
 			"GRANT " + keys + " ON TABLE " + in + ".inbox TO " + to + ";\n" +
-			"GRANT " + progress + " ON TABLE " + in + ".inbox_progress TO " + to + ";",
+			"GRANT " + progress + " ON TABLE " + in + ".inbox_progress TO " + to + ";\n" +
+			"GRANT " + attempts + " ON TABLE " + in + ".inbox_attempts TO " + to + ";",
 		Down: "REVOKE " + keys + " ON TABLE " + in + ".inbox FROM " + to + ";\n" +
-			"REVOKE " + progress + " ON TABLE " + in + ".inbox_progress FROM " + to + ";",
+			"REVOKE " + progress + " ON TABLE " + in + ".inbox_progress FROM " + to + ";\n" +
+			"REVOKE " + attempts + " ON TABLE " + in + ".inbox_attempts FROM " + to + ";",
 	}), nil
 }
