@@ -43,7 +43,7 @@ type transactional struct {
 	w *work
 }
 
-// Open shuts out every other holder, and goes on from the place that was committed last.
+// Open shuts out every other holder, and continues from the place that was committed last.
 func (t *transactional) Open(ctx context.Context, h sink.Holder) ([]byte, error) {
 	h.Key = checkpoint.BackfillKey(t.w.progress.System, t.w.progress.Slot)
 	value, err := t.Sink.Open(ctx, h)

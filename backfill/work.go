@@ -175,7 +175,7 @@ func (w *work) begin(ctx context.Context, s *progress.State) error {
 	return nil
 }
 
-// resume takes a new snapshot, and goes on behind the last place.
+// resume takes a new snapshot, and continues behind the last place.
 func (w *work) resume(ctx context.Context, s *progress.State) error {
 	p := *s.Progress
 	if s.Exactly {

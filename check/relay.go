@@ -9,7 +9,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/wording"
 )
 
-// holdsSlot tells whether a relay in that state streams from its slot.
+// holdsSlot reports whether a relay in that state streams from its slot.
 func holdsSlot(s *status.Status) bool {
 	return s != nil && (s.State == status.Streaming || s.State == status.Blocked || s.State == status.Stopping)
 }

@@ -25,7 +25,7 @@ import (
 // checkedRows is how many of a table's newest rows are routed on trial.
 const checkedRows = 1000
 
-// inBinary tells whether the relay would ask for the binary format, which it does for
+// inBinary reports whether the relay would ask for the binary format, which it does for
 // the whole stream or not at all.
 func inBinary(ctx context.Context, cfg postgres.Config, routes *router.Router, tables []preflight.CheckedTable) bool {
 	for _, table := range tables {

@@ -55,14 +55,14 @@ func TransactionalID(system, slot string) string { return TransactionalPrefix + 
 // TransactionalPrefix begins every transactional id, for a prefixed ACL.
 const TransactionalPrefix = "cdc-relay-"
 
-// Covers says that a row is delivered. It may be asked only about rows of the
+// Covers reports whether a row is delivered. It may be asked only about rows of the
 // record's own history.
 func (r *Record) Covers(commit wal.LSN, ordinal uint64) bool {
 	// The end of one transaction may be the start of the next one's commit record.
 	return commit < r.End || r.Part.Commit != 0 && commit == r.Part.Commit && ordinal <= r.Part.Rows
 }
 
-// Behind says that another record of the same history covers more.
+// Behind reports whether another record of the same history covers more.
 func (r *Record) Behind(other *Record) bool {
 	if r.End != other.End {
 		return r.End < other.End

@@ -12,7 +12,7 @@ import (
 // Entry is a slice of the stream as the tracker sees it.
 type Entry struct {
 	Rows    int       // rows that need an acknowledgement
-	Open    int       // of them, those at the end whose transaction goes on in the next entry
+	Open    int       // of them, those at the end whose transaction continues in the next entry
 	Bytes   int       // memory they hold until then
 	Through wal.LSN   // may be confirmed once this and every earlier entry is done; zero: nothing
 	Read    time.Time // when the entry was read
@@ -47,7 +47,7 @@ type Tracker struct {
 	next       uint64
 	rows       int
 	bytes      int
-	open       int      // rows of entries before first whose transaction goes on
+	open       int      // rows of entries before first whose transaction continues
 	unreported []Commit // of rows that are done and that the server was not told of, in order
 }
 

@@ -55,7 +55,7 @@ func keysOf(t reflect.Type) (keys []key) {
 
 func (k key) section() bool { return k.typ.Kind() == reflect.Struct }
 
-// hidden says that the value must not be shown.
+// hidden reports whether the value must not be shown.
 func (k key) hidden() bool { return k.typ == secretType || k.typ == dsnType }
 
 func findKey(keys []key, name string) (key, bool) {
@@ -97,7 +97,7 @@ func splitList(s string) []string {
 	return strings.Split(s, ",")
 }
 
-// harmless says that no key of that name holds something to hide, wherever in
+// harmless reports whether no key of that name holds something to hide, wherever in
 // the tree it stands.
 func harmless(name string) bool {
 	known, hidden := false, false

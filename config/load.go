@@ -165,7 +165,7 @@ func (l *loader) failure() error {
 	return &l.errs
 }
 
-// loadFile reports false when there is nothing to go on with.
+// loadFile reports false when there is nothing to continue with.
 func (l *loader) loadFile(path string) bool {
 	content, path, err := l.findFile(path)
 	if err != nil {

@@ -27,7 +27,7 @@ type Filter struct {
 	Source func(source string) bool // nil selects all
 }
 
-// Empty says that it selects everything, whatever the source.
+// Empty reports whether it selects everything, whatever the source.
 func (f Filter) Empty() bool {
 	return f.Reason == "" && f.Table == "" && f.Topic == "" && f.Key == nil && f.Since.IsZero() && f.Commit == 0 && f.Partition == nil && f.Offset == nil
 }

@@ -142,7 +142,7 @@ type Letter struct {
 	At        time.Time
 }
 
-// Complete says that Record can be sent as it is.
+// Complete reports whether Record can be sent as it is.
 func (l *Letter) Complete() bool { return len(l.Missing) == 0 }
 
 // EventID is the value of the header id, or empty.

@@ -97,7 +97,7 @@ func (p *Parked) key(keys parkedKeys, g Group, id ID) (*parkedKey, error) {
 	return k, nil
 }
 
-// Follow says whether a record has to follow an earlier one of its group. If so its
+// Follow reports whether a record has to follow an earlier one of its group. If so its
 // letter is about to be sent. A record before the first that was set aside was delivered
 // before that and comes again: it goes to its topic.
 func (p *Parked) Follow(g Group, id ID) bool {
@@ -135,7 +135,7 @@ func (p *Parked) release(keys parkedKeys, g Group) {
 }
 
 // Read takes a record of the dead-letter topic, in the order of its partition. What
-// is neither letter nor marker is passed over. Nil means that the topic was deleted and made again.
+// is neither letter nor marker is passed over. Nil means that the topic was deleted and recreated.
 func (p *Parked) Read(m *topics.Message) {
 	if m == nil {
 		p.forget()

@@ -171,7 +171,7 @@ func (e *Explainer) record(ctx context.Context, i int, rel *wal.Relation, report
 	return nil
 }
 
-// messages says that the i-th source is a prefix of logical messages.
+// messages reports whether the i-th source is a prefix of logical messages.
 func (e *Explainer) messages(i int) bool { return i >= len(e.settings.Replication.Tables) }
 
 func sampleError(file string, err error) error {

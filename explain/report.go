@@ -96,7 +96,7 @@ func (v *tableView) format(key, value, configured string) decision {
 	return v.decided(key, value, value == configured)
 }
 
-// named says that the configuration names the preset.
+// named reports whether the configuration names the preset.
 func (v *tableView) named() bool { return v.mapping.Preset != "" && v.mapping.Preset != "auto" }
 
 func (r *Table) describe(v *tableView) {

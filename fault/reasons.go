@@ -1,6 +1,6 @@
 package fault
 
-// Why a row, a session or the relay cannot go on. A reason is a value in the status, in logs
+// Why a row, a session or the relay cannot continue. A reason is a value in the status, in logs
 // and in dead letters, a label of metrics, and the heading of an entry of the runbook
 // (docs/operations.md). So it never changes its text, and every reason of the module is here.
 

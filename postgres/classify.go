@@ -60,7 +60,7 @@ const (
 	SeeSendingAgain = "see " + wording.Docs + "operations.md#sending-rows-again"
 )
 
-// HintRecreate is the way out of a slot that cannot go on: reason names the entry of
+// HintRecreate is the way out of a slot that cannot continue: reason names the entry of
 // the runbook, confirmed is zero where it is not known.
 func HintRecreate(reason string, confirmed wal.LSN) string {
 	since := "the last confirmed LSN"

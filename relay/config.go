@@ -103,7 +103,7 @@ type Config struct {
 	Version  string
 }
 
-// KeepsPositions says that CheckpointTopic is used.
+// KeepsPositions reports whether CheckpointTopic is used.
 func (c *Config) KeepsPositions() bool { return c.Guarantee == ExactlyOnce || c.DetectMovedSlot }
 
 // WithDefaults returns a copy with every zero field set.

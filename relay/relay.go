@@ -481,7 +481,7 @@ func (r *Relay) checkTables(src Source) error {
 }
 
 // readySink builds the sink and, until the brokers answered once, asks whether
-// they do. Later the client reconnects by itself while the stream goes on.
+// they do. Later the client reconnects by itself while the stream continues.
 func (r *Relay) readySink(ctx context.Context) error {
 	if r.sink == nil {
 		s, err := r.parts.Sink()
@@ -503,7 +503,7 @@ func (r *Relay) readySink(ctx context.Context) error {
 	return nil
 }
 
-// abandon gives up the records that the sink still holds, and keeps the sink if it can go on:
+// abandon gives up the records that the sink still holds, and keeps the sink if it can continue:
 // brokers refuse an abandoned request of the same producer id that comes behind the next
 // session's records; of another producer id they would take it.
 func (r *Relay) abandon() {
@@ -544,7 +544,7 @@ func endReason(err error) string {
 	return "other"
 }
 
-// pause waits for d, or for a token of early, and reports whether to go on.
+// pause waits for d, or for a token of early, and reports whether to continue.
 func pause(ctx, deliveryCtx context.Context, d time.Duration, early <-chan struct{}) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

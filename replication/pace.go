@@ -167,7 +167,7 @@ func pacedDial(dial pgconn.DialFunc, by pacing) pgconn.DialFunc {
 	}
 }
 
-// sameHost tells whether both ends of a TCP connection have one address.
+// sameHost reports whether both ends of a TCP connection have one address.
 func sameHost(conn net.Conn) bool {
 	here, tcp := conn.LocalAddr().(*net.TCPAddr)
 	there, _ := conn.RemoteAddr().(*net.TCPAddr)

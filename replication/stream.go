@@ -119,7 +119,7 @@ func (s *Stream) Abort() {
 func (s *Stream) wake() { _ = s.conn.SetReadDeadline(time.Unix(1, 0)) }
 
 // Run reads until intake ends or the stream fails, and sends batches in order. It
-// never closes out, and goes on answering the server while out is full.
+// never closes out, and keeps answering the server while out is full.
 //
 // When intake ends it reads to the commit of the current transaction, sends it, and returns
 // nil. An error that leaves the connection usable (a message
@@ -437,7 +437,7 @@ func (s *Stream) keepAlive(serverEnd wal.LSN, ask bool) error {
 }
 
 // notice looks for the notice that means lost rows: from version 18 on the server skips a
-// publication that did not exist at a row's position, sends one notice, and goes on without the
+// publication that did not exist at a row's position, sends one notice, and continues without the
 // rows. Confirming any later keep-alive would lose them.
 func (s *Stream) notice(body []byte) error {
 	var n pgproto3.NoticeResponse

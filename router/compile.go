@@ -351,7 +351,7 @@ func (c *compiler) explain(s *preset.Shape, topic string, headers []string) *Exp
 	return e
 }
 
-// reads tells whether the plan uses what spec names.
+// reads reports whether the plan uses what spec names.
 func (c *compiler) reads(spec string) bool {
 	want, err := column.NewSource(c.rel, spec)
 	return err == nil && slices.ContainsFunc(c.plan.sources, func(s *column.Source) bool {

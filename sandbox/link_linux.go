@@ -77,7 +77,7 @@ func (l *Link) There() string { return l.there.String() }
 
 // Drop has packets vanish, both ways, until it is called with false: those that are sent
 // meanwhile. The kernels at both ends know of nothing, hold what they could not deliver,
-// and go on with it afterwards. That is what a Proxy's faults, which acknowledge every byte,
+// and continue with it afterwards. That is what a Proxy's faults, which acknowledge every byte,
 // cannot show.
 func (l *Link) Drop(on bool) {
 	if on {

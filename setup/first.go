@@ -78,7 +78,7 @@ func (f *first) warn(slot string, cause error) {
 		slot, at, f.setup.settings.CheckpointTopic, cause)
 }
 
-// write says whether a relay would stream from the slots that were made.
+// write reports whether a relay would stream from the slots that were made.
 func (f *first) write(ctx context.Context) (ready bool) {
 	switch {
 	case len(f.slots) == 0:

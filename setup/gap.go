@@ -138,7 +138,7 @@ func (g *gap) keys(ctx context.Context, slot string) (keys []string, err error) 
 	return keys, nil
 }
 
-// unmade says that nothing is in the topic, as setup is still to make it. What else may
+// unmade reports whether nothing is in the topic, as setup is still to make it. What else may
 // be wrong with the topic has been refused before.
 func (g *gap) unmade(err error) bool {
 	e, ok := errors.AsType[*sink.Error](err)

@@ -64,7 +64,7 @@ type Pinger interface{ Ping(ctx context.Context) }
 // Incidents is a Sink that counts what brokers did wrong since it was made. Any goroutine
 // may call it.
 type Incidents interface {
-	TopicsRecreated() int64 // topics that were found deleted and made again
+	TopicsRecreated() int64 // topics that were found deleted and recreated
 	DataLoss() int64        // times that a broker had lost or forgotten acknowledged records
 	Overtaken() int64       // records that were durable before an earlier one that failed
 }

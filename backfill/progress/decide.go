@@ -115,7 +115,7 @@ func (s *State) fresh(restart bool) (Step, error) {
 	return Begin, nil
 }
 
-// half goes on with an attempt that was interrupted.
+// half continues with an attempt that was interrupted.
 func (s *State) half() (Step, error) {
 	p := s.Progress
 	again := "use --restart to start from the beginning and send all rows again"

@@ -147,7 +147,7 @@ func coloured(level advice.Level, on bool) string {
 	return levelColours[level] + string(level) + "\x1b[0m"
 }
 
-// colours says whether a stream gets any.
+// colours reports whether a stream gets any.
 func (a *app) colours(out io.Writer) bool { return terminal(out) && a.getenv("NO_COLOR") == "" }
 
 func (a *app) printFindings(report *check.Report, o checkOptions) error {

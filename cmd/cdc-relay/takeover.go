@@ -113,7 +113,7 @@ func (a *app) takeover(ctx context.Context, file string, o takeoverOptions) erro
 	return nil
 }
 
-// configured tells whether a configuration was named, so that the import only says
+// configured reports whether a configuration was named, so that the import only says
 // what the connector does.
 func (c *changeOver) configured() bool {
 	if c.app.configPath != "" || c.app.getenv("CDC_RELAY_CONFIG") != "" {

@@ -63,7 +63,7 @@ var (
 	hasKey     = regexp.MustCompile(`^[\s-]*("[^"]*"|'[^']*'|[^\s"'#:]+):(\s|$)`)
 )
 
-// dangling tells whether line i can be read by itself, but not with line next
+// dangling reports whether line i can be read by itself, but not with line next
 // below it: it is no key, or has a value and keys below it.
 func (d *Document) dangling(i, next int) bool {
 	line := strings.TrimRight(d.lines[i], "\r \t")

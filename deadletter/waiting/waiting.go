@@ -51,7 +51,7 @@ func New(own func(source string) bool) *Set {
 }
 
 // Read takes a record of the dead-letter topic, in the order of its partition. What is neither
-// letter nor marker is passed over. Nil means that the topic was deleted and made again.
+// letter nor marker is passed over. Nil means that the topic was deleted and recreated.
 func (s *Set) Read(m *topics.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -125,7 +125,7 @@ var converterClasses = []string{
 	"org.apache.kafka.connect.converters.LongConverter", "org.apache.kafka.connect.converters.FloatConverter", "org.apache.kafka.connect.converters.DoubleConverter",
 }
 
-// known tells whether the relay has the class.
+// known reports whether the relay has the class.
 func known(scope, class string) bool {
 	short := className(class)
 	where, listed := packages[short]
@@ -217,7 +217,7 @@ func (c *conversion) routerOption(it item, s step, name string) bool {
 	return true
 }
 
-// version1 says that the configuration is from before 2.0.
+// version1 reports whether the configuration is from before 2.0.
 func (c *conversion) version1() bool {
 	_, old := c.get("database.server.name")
 	_, newer := c.get("topic.prefix")

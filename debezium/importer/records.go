@@ -164,7 +164,7 @@ func (c *conversion) converterOption(it item, name, class string) {
 	}
 }
 
-// ours tells whether a converter is of the packages that the relay knows.
+// ours reports whether a converter is of the packages that the relay knows.
 func ours(class string) bool {
 	return strings.HasPrefix(class, "org.apache.kafka.connect.") || strings.HasPrefix(class, "io.debezium.converters.")
 }

@@ -91,7 +91,7 @@ func matchOption(pattern, name string) bool {
 	return len(p) == len(n)
 }
 
-// Accepted tells whether an option may stand below `debezium:`.
+// Accepted reports whether an option may stand below `debezium:`.
 func (o *Option) Accepted() bool {
 	return slices.Contains([]string{FateCarried, FateImplied, FateNotNeeded, FateDefault}, o.Fate)
 }

@@ -100,7 +100,7 @@ func settingDifferences(theirs, ours []debezium.Setting) []string {
 	return list
 }
 
-// isDefault tells whether a setting says what Debezium does without it.
+// isDefault reports whether a setting says what Debezium does without it.
 func isDefault(s debezium.Setting) bool {
 	o, known := options.Lookup(options.ScopeConnector, "", s.Name)
 	if parts := strings.SplitN(s.Name, ".", 3); parts[0] == "transforms" && len(parts) == 3 {

@@ -33,7 +33,7 @@ type Proof struct {
 // NewProof is a proof by one position.
 func NewProof(p Position) *Proof { return &Proof{p: p} }
 
-// Delivered tells whether a row is proven to be in Kafka. commit is where its
+// Delivered reports whether a row is proven to be in Kafka. commit is where its
 // transaction's commit record begins, ordinal its place in the transaction.
 func (f *Proof) Delivered(commit wal.LSN, xid uint32, lsn wal.LSN, ordinal uint64) bool {
 	switch {
@@ -80,7 +80,7 @@ func (w *Comparison) Dated(xid uint32, at time.Time) {
 	}
 }
 
-// Row tells whether a row of the log proves the position: it is the stored one, or
+// Row reports whether a row of the log proves the position: it is the stored one, or
 // of the transaction that ends where the position says. past says that no later row
 // can.
 func (w *Comparison) Row(commit, end wal.LSN, xid uint32, lsn wal.LSN) (found, past bool) {
@@ -104,18 +104,18 @@ func (w *Comparison) Row(commit, end wal.LSN, xid uint32, lsn wal.LSN) (found, p
 	return false, true
 }
 
-// inside tells whether the position lies before Position.Commit, so that its own
+// inside reports whether the position lies before Position.Commit, so that its own
 // transaction has to end behind it: only then the end alone is no proof.
 func (w *Comparison) inside() bool { return w.p.LSN < w.p.Commit }
 
-// within tells whether the position is one of a row or a message, which lies inside its
+// within reports whether the position is one of a row or a message, which lies inside its
 // transaction.
 func (p *Position) within() bool { return p.Event != "BEGIN" && p.Event != "COMMIT" }
 
-// change tells whether the position names what happened there: a change or a message.
+// change reports whether the position names what happened there: a change or a message.
 func (p *Position) change() bool { return p.within() && p.Event != "" }
 
-// Through tells whether the log up to a position, where a transaction ends, proves
+// Through reports whether the log up to a position, where a transaction ends, proves
 // what no row did.
 func (w *Comparison) Through(lsn wal.LSN) bool {
 	if w.contradicts || !w.another.IsZero() || w.p.Event == "INSERT" || w.p.Commit == 0 || lsn != w.p.Commit {
@@ -157,7 +157,7 @@ type Verdict struct {
 	Part  bool // and the stored row's transaction
 }
 
-// Any says that there is something to filter.
+// Any reports whether there is something to filter.
 func (v Verdict) Any() bool { return v.Whole || v.Part }
 
 // ErrSnapshot says that rows from before the slot are still missing.

@@ -46,7 +46,7 @@ func (c *ChangeOver) compareWithSlot(ctx context.Context) (seen bool, missing st
 	return seen, w.Missing(), err
 }
 
-// searchBatch tells whether a batch has what is looked for, and whether the search is
+// searchBatch reports whether a batch has what is looked for, and whether the search is
 // over, found or not.
 func searchBatch(w *Comparison, b *wal.Batch, end wal.LSN) (found, over bool) {
 	for i := range b.Rows {

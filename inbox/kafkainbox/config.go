@@ -105,7 +105,7 @@ type Events struct {
 	// Failed is an attempt at a record, which is tried again.
 	Failed func(*RecordError)
 
-	// Blocked is a partition that begins to wait at a record, Unblocked one that goes on.
+	// Blocked is a partition that begins to wait at a record, Unblocked one that continues.
 	Blocked   func(*RecordError)
 	Unblocked func(topic string, partition int32)
 
@@ -119,12 +119,12 @@ type Events struct {
 
 // Round is one committed transaction.
 type Round struct {
-	Topic      string
-	Partition  int32
-	Handled    int
-	Duplicates int
-	LastTimestamp     time.Time // timestamp of its last record
-	Took       time.Duration
+	Topic         string
+	Partition     int32
+	Handled       int
+	Duplicates    int
+	LastTimestamp time.Time // timestamp of its last record
+	Took          time.Duration
 }
 
 func (c *Config) check() error {

@@ -58,7 +58,7 @@ func (f Filter) printed() string {
 	return fmt.Sprintf("(((COALESCE(%s(%s), 0) & 2147483647) %% %d) = %d)", f.hash, argument, f.count, f.index)
 }
 
-// is tells whether the server's text is this condition.
+// is reports whether the server's text is this condition.
 func (f Filter) is(shown string) bool {
 	got, ok := filterTokens(shown)
 	want, _ := filterTokens(f.printed())

@@ -53,7 +53,7 @@ type Session struct {
 	behind  cursor // the last row that was named
 }
 
-// cursor is where the naming of rows goes on.
+// cursor is where the naming of rows continues.
 type cursor struct {
 	tid   proof.TID
 	order string // value of Work.Order, as the server prints it

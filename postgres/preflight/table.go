@@ -83,7 +83,7 @@ func (c *checker) publicationShape(p *catalog.PublicationRow) error {
 	return nil
 }
 
-// checkTable goes on with what can be said without a publication when p is nil.
+// checkTable continues with what can be said without a publication when p is nil.
 func (c *checker) checkTable(p *catalog.PublicationRow, table wal.Table) (CheckedTable, error) {
 	checked := CheckedTable{Table: table}
 	t, err := catalog.ReadTable(c.q, table)
@@ -274,7 +274,7 @@ func (c *checker) checkPartitions(t *catalog.TableRow, table wal.Table, _ *Check
 	return c.checkLeaves(t, table)
 }
 
-// mentions tells whether a key expression has the column as a word.
+// mentions reports whether a key expression has the column as a word.
 func mentions(expression, column string) bool {
 	return slices.Contains(strings.FieldsFunc(expression, func(r rune) bool {
 		return r != '_' && r != '$' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && r < 0x80

@@ -18,7 +18,7 @@ import (
 // DroppedSlot is the Object of a Step that took a slot away.
 const DroppedSlot = "dropped slot"
 
-// ReshardOptions says how a change of the number of shards goes on.
+// ReshardOptions says how a change of the number of shards continues.
 type ReshardOptions struct {
 	// Columns is as in SetupOptions.
 	Columns func(*wal.Relation) ([]string, error)
@@ -184,7 +184,7 @@ func (r *resharding) outlive() error {
 	return errors.Join(err, failed)
 }
 
-// awaitOldSlots waits until the old slots have seen the new publications and are let go of.
+// awaitOldSlots waits until the old slots have seen the new publications and are released.
 func (r *resharding) awaitOldSlots() error {
 	if err := r.outlive(); err != nil {
 		return err

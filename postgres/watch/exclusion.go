@@ -59,10 +59,10 @@ func OpenExclusion(ctx context.Context, cfg postgres.Config, system string) (*Ex
 	return x, row.Err
 }
 
-// Close lets go of everything. It is not for a session that is watched.
+// Close releases everything. It is not for a session that is watched.
 func (x *Exclusion) Close() { postgres.CloseQuietly(x.q.Conn) }
 
-// Holds says whether the slot is locked.
+// Holds reports whether the slot is locked.
 func (x *Exclusion) Holds(slot string) bool { return slices.Contains(x.slots, slot) }
 
 func exclusionSubject(slots ...string) string {

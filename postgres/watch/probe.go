@@ -209,7 +209,7 @@ func (p *Probe) links(q postgres.Querier, now *baseline) (map[string]string, err
 	return links, nil
 }
 
-// unlinked says that a link is not there any more, though the publication had the table a
+// unlinked reports whether a link is not there any more, though the publication had the table a
 // moment ago: one of them was taken away between the two questions, and the next look
 // says which.
 func unlinked(first, now map[string]string) bool {

@@ -204,7 +204,7 @@ func (x *exactlyOnce) send(f *InFlight) {
 	}
 }
 
-// divide moves the position behind a row of a transaction that goes on. It never goes
+// divide moves the position behind a row of a transaction that continues. It never goes
 // back: a slot that is behind brings transactions again that lie before the position,
 // and before the one that is divided there.
 func (x *exactlyOnce) divide(last *wal.Row) {
@@ -243,7 +243,7 @@ func rowFrom(rows []wal.Row, commit wal.LSN) int {
 	return len(rows)
 }
 
-// unended reports whether a row's transaction goes on behind the batch.
+// unended reports whether a row's transaction continues behind the batch.
 func (f *InFlight) unended(row *wal.Row) bool {
 	return !row.Outside() && (row.Txn.End == 0 || row.Txn.End > f.batch.Through)
 }
@@ -370,7 +370,7 @@ func (x *exactlyOnce) afterAbort(deliveryCtx context.Context, records []record.R
 	return err
 }
 
-// logResumed logs what an operator has to know of where a start goes on, refused or not.
+// logResumed logs what an operator has to know of where a start continues, refused or not.
 func (m *Memory) logResumed(at *resume.Point, origin wal.Origin) {
 	switch {
 	case at.Gone:

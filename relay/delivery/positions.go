@@ -10,7 +10,7 @@ import (
 
 // With position headers a record names the end of its transaction's commit record,
 // which the server tells only behind the last row. So the rows of a transaction that
-// goes on in the next batch are held until its commit was read; they count in the
+// continues in the next batch are held until its commit was read; they count in the
 // window like all others. A transaction that does not fit is read through to its
 // end, without keeping any of it, and then once more from the slot: the second time
 // its end is known from the start, and nothing is held.
@@ -83,7 +83,7 @@ func (d *Delivery) SendHeld(end wal.LSN) {
 	}
 }
 
-// open reports whether a row's transaction goes on behind its batch.
+// open reports whether a row's transaction continues behind its batch.
 func (f *InFlight) open(row int) bool {
 	r := &f.batch.Rows[row]
 	return r.Txn.End == 0 && !r.Outside()

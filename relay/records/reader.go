@@ -71,7 +71,7 @@ func (r *Reader) Close() {
 	r.letters.Close()
 }
 
-// Identify reads anew on which timeline the server is, and which forks led there.
+// Identify reads again on which timeline the server is, and which forks led there.
 func (r *Reader) Identify(ctx context.Context) error {
 	standing, err := watch.ReadPositions(ctx, r.settings.Replication)
 	if err != nil {
@@ -125,7 +125,7 @@ func (k *keys) read(m *topics.Message) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
-	case m == nil: // the topic was made again
+	case m == nil: // the topic was recreated
 		clear(k.values)
 	case m.Value == nil:
 		delete(k.values, string(m.Key))

@@ -9,7 +9,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/sink"
 )
 
-// Point is where a relay with exactly-once goes on.
+// Point is where a relay with exactly-once continues.
 type Point struct {
 	Rec   checkpoint.Record // covers what is delivered
 	Renew bool              // the topic has to get Rec

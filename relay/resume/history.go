@@ -32,7 +32,7 @@ type Continuation struct {
 //     two standbys were promoted from one history.
 //  4. A fork before what we confirmed (Fork.At < Told): rows behind it were delivered and
 //     exist no more, and new rows take their positions. Nothing can call them back; the relay
-//     logs an error and goes on.
+//     logs an error and continues.
 //  5. A slot ahead of what we told, also behind a fork: another relay streamed from it
 //     meanwhile, or somebody moved or made it. Two relays on one slot are usual, so the relay
 //     only warns.

@@ -2,14 +2,14 @@ package pgoutput
 
 import "github.com/cdc-relay/cdc-relay/replication/wal"
 
-// InTransaction says that a Begin came and its Commit has not.
+// InTransaction reports whether a Begin came and its Commit has not.
 func (d *Decoder) InTransaction() bool { return d.open }
 
-// Full says that the batch should be taken before the next Decode. Decoding on is
+// Full reports whether the batch should be taken before the next Decode. Decoding on is
 // safe but lets the batch grow past its limits.
 func (d *Decoder) Full() bool { return d.full }
 
-// Empty says that Take would give nothing worth handing on.
+// Empty reports whether Take would give nothing worth handing on.
 func (d *Decoder) Empty() bool {
 	b := d.batch
 	return b == nil || !b.Attached() && b.Through == 0

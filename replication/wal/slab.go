@@ -78,12 +78,12 @@ func (p *SlabPool) Get() *Slab {
 
 func newSlab(rows, bytes int) *Slab { return &Slab{rows: make([]Row, 0, rows), limit: bytes} }
 
-// NearlyFull says that a new batch would soon have to end here.
+// NearlyFull reports whether a new batch would soon have to end here.
 func (s *Slab) NearlyFull() bool {
 	return cap(s.rows)-len(s.rows) < max(1, cap(s.rows)/4) || s.used > s.limit-s.limit/4
 }
 
-// Full says that no further row fits.
+// Full reports whether no further row fits.
 func (s *Slab) Full() bool { return len(s.rows) == cap(s.rows) }
 
 // Bytes gives n bytes that stay put. They count as used only after Claim.
@@ -139,7 +139,7 @@ func (s *Slab) Add(row Row) *Row {
 	return &s.rows[len(s.rows)-1]
 }
 
-// Release lets go of the slab: whoever got it does so once, and each batch of it.
+// Release drops one reference: that of Get, or that of a batch.
 func (s *Slab) Release() {
 	if s.refs.Add(-1) > 0 {
 		return

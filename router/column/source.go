@@ -79,10 +79,10 @@ func (s *Source) Null() string {
 
 func (s *Source) BinarySafe() bool { return s.Typ.exact }
 
-// Json tells whether the server has checked that the text is JSON.
+// Json reports whether the server has checked that the text is JSON.
 func (s *Source) Json() bool { return s.Typ.Form == FormJSON }
 
-// Whole tells whether bytes gives JSON that the server has checked.
+// Whole reports whether bytes gives JSON that the server has checked.
 func (s *Source) Whole() bool { return s.Json() && s.Pointer == nil }
 
 // Text gives the column's text form, nil for NULL. With a pointer it is what

@@ -185,7 +185,7 @@ func attributeOf(s *column.Source, b *record.Buffer, row *wal.Row) (value []byte
 	}
 }
 
-// isInt32 tells whether text is an integer of 32 bits as one is always written.
+// isInt32 reports whether text is an integer of 32 bits as one is always written.
 func isInt32(text []byte) bool {
 	if len(text) == 0 || len(text) > len("-2147483648") {
 		return false
@@ -308,7 +308,7 @@ func (p *Content) EventNames() []string {
 	return append(names, ContentTypeHeader)
 }
 
-// ownHeader tells whether the relay alone sets the header: no headers column can
+// ownHeader reports whether the relay alone sets the header: no headers column can
 // add to it.
 func (p *Content) ownHeader(key []byte) bool {
 	if string(key) == record.IdHeader {

@@ -44,7 +44,7 @@ func AddPositions(b *Buffer, records []Record, row *wal.Row) {
 }
 
 // FillPosition fills in the position of a record that was routed with position headers,
-// and says whether it is known: it is not while the commit has not been read.
+// and reports whether it is known: it is not while the commit has not been read.
 // Placing a record again changes nothing.
 func FillPosition(r *Record) bool {
 	at := r.Row.Txn.End

@@ -43,7 +43,7 @@ var answers = map[int16]answer{
 	kerr.UnsupportedCompressionType.Code:         {sink.Blocked, fault.ReasonCompressionUnsupported, "set kafka.compression to a codec that the broker takes"},
 	kerr.InvalidRequiredAcks.Code:                {sink.Blocked, fault.ReasonAcksRefused, "the broker refuses acks=all, without which nothing is safe: see its log"},
 
-	// The topic was deleted and made again. The sink repairs its client, so that
+	// The topic was deleted and recreated. The sink repairs its client, so that
 	// the next try finds the new topic, or none: then it is unknown_topic.
 	kerr.UnknownTopicID.Code: {sink.Retry, fault.ReasonTopicRecreated, "the topic was deleted, and perhaps recreated; the next try uses the current one"},
 

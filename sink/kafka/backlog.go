@@ -33,7 +33,7 @@ type gathered struct {
 
 var _ sink.Filler = (*Sink)(nil)
 
-// Backlog says whether Sends are gathered from now on. What was gathered leaves when they
+// Backlog reports whether Sends are gathered from now on. What was gathered leaves when they
 // are not.
 func (k *Sink) Backlog(behind bool) {
 	g := &k.gathered

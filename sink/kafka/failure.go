@@ -64,7 +64,7 @@ func (e *interruptedError) Classify(found error) *sink.Error {
 
 func interrupted(ctx context.Context) error { return &interruptedError{context.Cause(ctx)} }
 
-// failedWithSink says that a record failed only because the sink halted or closed.
+// failedWithSink reports whether a record failed only because the sink halted or closed.
 func failedWithSink(err error) bool {
 	return errors.Is(err, errAborted) || errors.Is(err, context.Canceled) ||
 		errors.Is(err, kgo.ErrAborting) || errors.Is(err, kgo.ErrClientClosed)

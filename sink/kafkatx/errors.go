@@ -31,7 +31,7 @@ func (e *checkpointError) Error() string {
 }
 func (e *checkpointError) Unwrap() error { return e.err }
 
-// notAttempted says that the brokers were not asked to commit, or refused to.
+// notAttempted reports whether the brokers were not asked to commit, or refused to.
 func notAttempted(err error) bool {
 	return errors.Is(err, kerr.OperationNotAttempted) || errors.Is(err, kerr.TransactionAbortable)
 }

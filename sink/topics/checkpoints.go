@@ -65,7 +65,7 @@ func checkpointRefusal(topic string, err error) *sink.Error {
 }
 
 // EnsureCheckpointTopic makes the checkpoint topic unless there is one that will do,
-// and says whether it did.
+// and reports whether it did.
 func EnsureCheckpointTopic(ctx context.Context, at broker.Connection, want Creation, topic string, dryRun bool) (missing bool, err error) {
 	want = want.WithDefaults()
 	client, err := at.Consumer()
