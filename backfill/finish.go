@@ -127,8 +127,8 @@ func (w *work) leavesOut(t *progress.TableProgress) bool {
 	if i < 0 {
 		return true
 	}
-	mark, marked := w.tables[i].Shape.PublishedColumn()
-	return !marked || !mark.Sure || mark.Where != t.Where
+	published, hasColumn := w.tables[i].Shape.PublishedColumn()
+	return !hasColumn || !published.Sure || published.Where != t.Where
 }
 
 // before writes what is known of the rows before a slot, in each table of the backfill. Of rows

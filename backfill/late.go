@@ -79,7 +79,7 @@ func (f *finding) stream(shard postgres.Config, end wal.LSN) error {
 		close(out)
 	}()
 	defer context.AfterFunc(f.ctx, s.Abort)()
-	look := time.NewTicker(f.w.Look)
+	look := time.NewTicker(f.w.ReadPoll)
 	defer look.Stop()
 	passed := start >= end // by all that was taken
 	for seen := passed; !seen; {

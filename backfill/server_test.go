@@ -69,7 +69,7 @@ func (s *scene) attempt(ctx context.Context, options Options, onStep func(string
 	out := lockedWriter{&mu, &text}
 	b := &Backfill{
 		Settings: s.settings, Options: options, Out: Output{Result: out, Meanwhile: out}, Log: zerolog.Nop(), OnStep: onStep,
-		Sample: 300 * time.Millisecond, Every: 100 * time.Millisecond, Look: s.look,
+		Sample: 300 * time.Millisecond, Every: 100 * time.Millisecond, ReadPoll: s.look,
 	}
 	err := b.Run(ctx)
 	mu.Lock()

@@ -19,7 +19,7 @@ func Inbox(schema, role string) ([]Part, error) {
 	parts := []Part{{
 		Name: "inbox",
 		Up:   up,
-		Down: "-- Forgets which events were handled: a record that comes again is handled again.\n" +
+		Down: "-- Forgets which events were handled: a repeated record is handled again.\n" +
 			"DROP TABLE IF EXISTS " + in + ".inbox, " + in + ".inbox_progress, " + in + ".inbox_attempts;",
 	}}
 	if role == "" {

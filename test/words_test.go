@@ -191,6 +191,38 @@ func wordsOf(name string) []string {
 	return words
 }
 
+// riddles are phrases that a reader has to decode, in pages and in what the program prints. Write
+// subject, verb, object.
+var riddles = regexp.MustCompile(`(?i)what becomes of|in the place of|\b(made|begins?|starts?|opens?) anew\b|\bcomes? again\b|\b(is|are) told (of|by|with|that)\b|\blets? go of\b|\ba second's\b`)
+
+func TestWords_SentencesAreReadOnce(t *testing.T) {
+	for _, page := range documents(t) {
+		for i, line := range strings.Split(read(t, page), "\n") {
+			if found := riddles.FindString(line); found != "" {
+				t.Errorf("%s:%d: %q: say it plainly", page, i+1, found)
+			}
+		}
+	}
+	sources(t, func(folder, path string) {
+		if strings.HasPrefix(folder, "test") || strings.HasPrefix(folder, "demo") || strings.HasPrefix(folder, "sandbox") {
+			return
+		}
+		set := token.NewFileSet()
+		file, err := parser.ParseFile(set, path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			if text, ok := n.(*ast.BasicLit); ok && text.Kind == token.STRING {
+				if found := riddles.FindString(text.Value); found != "" {
+					t.Errorf("%s: %q: say it plainly", set.Position(text.Pos()), found)
+				}
+			}
+			return true
+		})
+	})
+}
+
 func TestWords_AreFoundWithinNames(t *testing.T) {
 	for name, bad := range map[string]bool{
 		"guilty": true, "theGuilty": true, "GuiltyRecord": true, "guiltyish": false, "inFlight": false, "InFlightBytes": false, "flight": true, "Flights": false, "board": true, "dashboard": false,

@@ -148,7 +148,7 @@ func (r *jsonReader) scalar(key string) (string, error) {
 	case bool:
 		return fmt.Sprint(v), nil
 	case nil:
-		return "", r.fail(key, "is null; Connect wants text")
+		return "", r.fail(key, "is null; Connect needs text")
 	}
 	return "", r.fail(key, "is not a single value; a connector's configuration is flat")
 }
