@@ -84,7 +84,7 @@ inside dpkg --install /build/0.0.1.deb >/dev/null
 [ "$(inside stat -c '%a %U' /etc/cdc-relay/config.yaml)" = '600 root' ] || failed "the configuration is not root's alone"
 # Nobody listens there: the relay waits, ready for systemd.
 inside sh -c 'printf "%s\n" "postgres: {url: postgres://relay@127.0.0.1:1/shop?sslmode=disable, password_file: postgres}" "kafka: {brokers: [127.0.0.1:1]}" "outbox: [{table: public.outbox}]" >/etc/cdc-relay/config.yaml
-	umask 077 && echo secret >/etc/cdc-relay/postgres.secret
+	(umask 077 && echo secret >/etc/cdc-relay/postgres.secret)
 	mkdir -p /etc/systemd/system/cdc-relay.service.d && cp /build/panics /usr/local/bin/
 	printf "%s\n" "[Service]" "LoadCredential=postgres:/etc/cdc-relay/postgres.secret" >/etc/systemd/system/cdc-relay.service.d/secret.conf'
 
