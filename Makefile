@@ -172,6 +172,10 @@ VERSION ?= $(shell sed -n 's/^appVersion: //p' deploy/helm/cdc-relay/Chart.yaml)
 release: ## all files of a release, in dist/, publishing nothing; VERSION=1.2.3, GPG_KEY=… signs
 	@bash deploy/release/release.sh $(VERSION)
 
+.PHONY: test-install
+test-install: ## go install by a tag, and the nested modules by theirs, from a local proxy
+	@bash test/install.sh
+
 .PHONY: ci
 ci: ## what CI runs, all of it
 	@CI=true bash .ci/run

@@ -72,7 +72,7 @@ await 60 "systemd is up" booted
 # What an rpm has is what the deb has, but for the compression of nothing.
 inside sh -euc 'mkdir /tmp/deb /tmp/rpm
 	dpkg-deb -x /build/0.0.1.deb /tmp/deb
-	cd /tmp/rpm && rpm2cpio /build/0.0.1.rpm | cpio -idm --quiet
+	cd /tmp/rpm && rpm2cpio /build/0.0.1.rpm | cpio -idm --quiet --no-absolute-filenames 2>/dev/null
 	for package in deb rpm; do cd /tmp/$package && find . -type f -printf "%p %m %s\n" | sort >/tmp/$package.list && find . -type f -exec sha256sum {} + | sort -k 2 >>/tmp/$package.list; done
 	test -s /tmp/deb.list && diff /tmp/deb.list /tmp/rpm.list
 	test "$(rpm -qpc /build/0.0.1.rpm)" = /etc/cdc-relay/config.yaml
@@ -84,7 +84,7 @@ inside dpkg --install /build/0.0.1.deb >/dev/null
 [ "$(inside stat -c '%a %U' /etc/cdc-relay/config.yaml)" = '600 root' ] || failed "the configuration is not root's alone"
 # Nobody listens there: the relay waits, ready for systemd.
 inside sh -c 'printf "%s\n" "postgres: {url: postgres://relay@127.0.0.1:1/shop?sslmode=disable, password_file: postgres}" "kafka: {brokers: [127.0.0.1:1]}" "outbox: [{table: public.outbox}]" >/etc/cdc-relay/config.yaml
-	umask 077 && echo secret >/etc/cdc-relay/postgres.secret
+	(umask 077 && echo secret >/etc/cdc-relay/postgres.secret)
 	mkdir -p /etc/systemd/system/cdc-relay.service.d && cp /build/panics /usr/local/bin/
 	printf "%s\n" "[Service]" "LoadCredential=postgres:/etc/cdc-relay/postgres.secret" >/etc/systemd/system/cdc-relay.service.d/secret.conf'
 
@@ -118,14 +118,15 @@ inside systemctl enable cdc-relay 2>/dev/null
 start
 pid=$(property MainPID)
 credentials=/run/credentials/cdc-relay.service
+user=$(inside awk '/^Uid:/ { print $2 }' "/proc/$pid/status")
 for file in config.yaml postgres; do
 	[ "$(inside stat -c %a $credentials/$file)" = 400 ] || failed "the credential $file has the mode $(inside stat -c %a $credentials/$file)"
-	[ "$(inside stat -c %U $credentials/$file)" != UNKNOWN ] || failed "the credential $file belongs to nobody"
+	[ "$(inside stat -c %u $credentials/$file)" = "$user" ] || failed "the credential $file belongs to $(inside stat -c %u $credentials/$file), not to the dynamic user $user"
 done
 [ "$(inside cat $credentials/postgres)" = secret ] || failed "the secret is not handed over"
 ! inside grep -aq secret "/proc/$pid/environ" || failed "the secret is in the environment"
 ! inside sh -c 'journalctl -u cdc-relay | grep -q "cannot read"' || failed "the relay cannot read its credentials"
-[ "$(inside awk '/^Uid:/ { print $2 }' "/proc/$pid/status")" -ge 61184 ] || failed "the relay is not a dynamic user"
+[ "$user" -ge 61184 ] || failed "the relay is not a dynamic user"
 for set in CapInh CapPrm CapEff CapBnd CapAmb; do
 	inside grep -q "^$set:.0000000000000000$" "/proc/$pid/status" || failed "$set is not empty"
 done
@@ -137,7 +138,7 @@ inside systemd-analyze security --no-pager --threshold=15 cdc-relay >/dev/null |
 ok "exposure level $exposure"
 
 says() { property StatusText | grep -qE "$1"; }
-await 30 "StatusText says the state" says '^(Starting|Reconnecting to PostgreSQL) for .*postgres_unreachable'
+await 30 "StatusText says the state" says '^(Starting|Reconnecting to PostgreSQL) for .*_unreachable'
 ok "StatusText without a server: $(property StatusText)"
 
 restarted "kill -9" by_signal KILL

@@ -92,17 +92,9 @@ type world struct {
 
 func (w *world) container(name string) string { return w.name + "-" + name }
 
-func newWorld(t testing.TB, majors ...string) *world {
+func newWorld(t testing.TB) *world {
 	t.Helper()
-	major := "18"
-	if len(majors) > 0 {
-		major = majors[0]
-	}
-	w := &world{name: strings.ReplaceAll(harness.Unique(t, "cdc"), "_", "-")}
-	docker(t, "network", "create", w.name)
-	t.Cleanup(func() { remove("network", "rm", w.name) })
-	w.run(t, "postgres", []string{"--network-alias", "postgres", "-p", "127.0.0.1::5432", "-e", "POSTGRES_DB=shop", "-e", "POSTGRES_HOST_AUTH_METHOD=trust"},
-		"postgres:"+major, "postgres", "-c", "wal_level=logical", "-c", "max_wal_size=4GB", "-c", "max_replication_slots=20", "-c", "max_wal_senders=20")
+	w := emptyWorld(t)
 	port, err := sandbox.FreePort()
 	if err != nil {
 		t.Fatal(err)
@@ -119,6 +111,18 @@ func newWorld(t testing.TB, majors ...string) *world {
 		"KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0", "KAFKA_LOG_DIRS": "/tmp/kraft-combined-logs",
 	})...), "apache/kafka:"+sandbox.ApacheVersion)
 	w.brokers = &harness.Brokers{Name: "apache", Addrs: []string{outside}}
+	w.awaitBrokers(t, 1)
+	return w
+}
+
+// emptyWorld is a network with PostgreSQL alone.
+func emptyWorld(t testing.TB) *world {
+	t.Helper()
+	w := &world{name: strings.ReplaceAll(harness.Unique(t, "cdc"), "_", "-")}
+	docker(t, "network", "create", w.name)
+	t.Cleanup(func() { remove("network", "rm", w.name) })
+	w.run(t, "postgres", []string{"--network-alias", "postgres", "-p", "127.0.0.1::5432", "-e", "POSTGRES_DB=shop", "-e", "POSTGRES_HOST_AUTH_METHOD=trust"},
+		"postgres:18", "postgres", "-c", "wal_level=logical", "-c", "max_wal_size=4GB", "-c", "max_replication_slots=20", "-c", "max_wal_senders=20")
 	w.db = &harness.Database{Name: "shop", URL: "postgres://postgres@" + w.published(t, "postgres", "5432") + "/shop?sslmode=disable"}
 	relaytest.Eventually(t, "PostgreSQL answers", func() (bool, string) {
 		conn, err := pgx.Connect(t.Context(), w.db.URL)
@@ -127,11 +131,19 @@ func newWorld(t testing.TB, majors ...string) *world {
 		}
 		return conn.Close(t.Context()) == nil, ""
 	})
-	relaytest.Eventually(t, "Kafka answers", func() (bool, string) {
-		brokers, err := w.brokers.Admin(t).ListBrokers(t.Context())
-		return err == nil && len(brokers) == 1, fmt.Sprint(err)
-	})
 	return w
+}
+
+// awaitBrokers waits until so many brokers are members of the cluster.
+func (w *world) awaitBrokers(t testing.TB, n int) {
+	t.Helper()
+	admin := w.brokers.Admin(t)
+	relaytest.Eventually(t, fmt.Sprintf("%d brokers answer", n), func() (bool, string) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		brokers, err := admin.ListBrokers(ctx)
+		return err == nil && len(brokers) == n, fmt.Sprint(len(brokers), err)
+	})
 }
 
 func variables(values map[string]string) (args []string) {

@@ -24,6 +24,7 @@ func (w *world) relay(t *testing.T, name string, shards int, own string) {
 	options := append(confined("64m"), "--restart", "on-failure", "--stop-timeout", "40", "--health-interval", "1s")
 	options = append(options, w.environment()...)
 	// A relay that is frozen, or cut off, has its slots until the server gives up on it.
+	options = append(options, "-e", "CDC_RELAY_POSTGRES_WAL_SENDER_TIMEOUT=3s")
 	options = append(options, "-e", fmt.Sprintf("CDC_RELAY_POSTGRES_SHARDS=%d", shards), "-e", "CDC_RELAY_POSTGRES_OWN_SHARDS="+own)
 	w.run(t, name, options, image)
 	w.awaitHealth(t, name, "healthy")
@@ -70,17 +71,6 @@ func (w *world) awaitOwner(t *testing.T, slot, address string, since time.Time) 
 func TestShards_GoOnWhenTheirRelayIsGone(t *testing.T) {
 	build(t)
 	w := newWorld(t)
-	conn, err := pgx.Connect(t.Context(), w.db.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	// How soon the server gives up on a relay that is silent is the server's setting.
-	for _, sql := range []string{"ALTER SYSTEM SET wal_sender_timeout = '3s'", "SELECT pg_reload_conf()"} {
-		if _, err := conn.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
-	}
-	conn.Close(t.Context())
 	w.setupShards(t, 2)
 	load := w.workload(t, "order")
 	w.relay(t, "shard-0", 2, "0")
