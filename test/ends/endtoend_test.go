@@ -241,6 +241,15 @@ func TestDeadLetters_OfAConsumerAreSentAgainByTheRelaysCommand(t *testing.T) {
 	if strings.Count(list, "handler") != dead || !strings.Contains(list, "inbox/billing") || !strings.Contains(list, s.topic) {
 		t.Errorf("%d dead letters; the list:\n%s", dead, list)
 	}
+	show := run("deadletter", "show", "--json", "--source", "inbox/billing", "--topic", s.topic, "--key", "k1")
+	for _, want := range []string{"k1-1", `"handler"`, s.topic} {
+		if !strings.Contains(show, want) {
+			t.Errorf("show says nothing of %s:\n%s", want, show)
+		}
+	}
+	if strings.Contains(show, "customer") {
+		t.Errorf("show has the text of the handler's error:\n%s", show)
+	}
 	mu.Lock()
 	cured = true
 	mu.Unlock()

@@ -31,7 +31,7 @@ var mutants = []mutant{
 	}, ".", "TestCrash_AtEachStep/(claimed|handled|before_commit)"},
 	{"keys are claimed in the order of their records", [][3]string{
 		{"inbox/inbox.go", ` ORDER BY e.key COLLATE \"C\" ON CONFLICT DO NOTHING`, ` ON CONFLICT DO NOTHING`},
-	}, ".", "TestClaim_CrossingTransactionsDoNotDeadlock"},
+	}, ".", "TestClaim_KeysInOppositeOrdersDoNotDeadlock"},
 	{"hints are trusted", [][3]string{
 		{"inbox/hints.go", "		claimed[place] = known[i]\n", "		claimed[place] = known[i] || true\n"},
 	}, "../../inbox", "TestHints_DecideNothing"},
