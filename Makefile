@@ -20,8 +20,8 @@ ROOT_TESTS := TestLink_CarriesEverythingLater TestPostgres_ServerDoesNotRunAsRoo
 # The race detector has every process wait for a second at its end, for races of what still runs then.
 RACE_OPTIONS := GORACE="atexit_sleep_ms=100 $${GORACE:-}"
 
-# The modules beside the root's: what services require, and its tests with servers.
-MODULES := outbox inbox test/ends
+# The modules beside the root's: what services require, its tests with servers, the examples.
+MODULES := outbox inbox test/ends examples/go examples/dapr
 
 EMPTY :=
 SPACE := $(EMPTY) $(EMPTY)
@@ -35,6 +35,7 @@ CASES ?=
 CAPTURE_ARGS ?=
 FAULT_ARGS ?=
 MUTANTS ?=
+CHAOS_ARGS ?=
 HOURS ?= 8
 
 GOLANGCI_VERSION := v2.15.0
@@ -137,6 +138,18 @@ fault: ## five minutes of seeded faults, real PostgreSQL, in-process and real br
 .PHONY: fault-full
 fault-full: ## the whole fault programme, at most an hour: every kind, 200 kills, takeovers, failpoints, planted bugs
 	$(GO) run ./test/fault -full -json .bin/fault/figures.json $(FAULT_ARGS)
+
+.PHONY: chaos
+chaos: ## ten minutes of kills at both ends: relay, brokers, database, Redis, consumers, under load; CHAOS_ARGS="-length 1m"
+	cd test/ends && $(GO) test -count=1 -timeout 40m -v -run '^TestChaos$$' . -args -length 10m $(CHAOS_ARGS)
+
+.PHONY: mutants-ends
+mutants-ends: ## bugs that are planted into the module inbox, each of which a test must find
+	cd test/ends && $(GO) test -count=1 -timeout 40m -v -run '^TestMutants_AreFound$$' . -args -mutants
+
+.PHONY: dapr
+dapr: ## builds a Dapr sidecar, once, in ten minutes or more, and has it read the relay's records
+	@bash test/dapr.sh "$(GO)"
 
 .PHONY: soak
 soak: ## faults for HOURS (8), on every pair of servers

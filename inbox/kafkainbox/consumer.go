@@ -108,7 +108,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 		case !errors.Is(err, errSetBack):
 			return err
 		case ctx.Err() != nil:
-			return nil // the next start begins where the database is
+			return nil //nolint:nilerr // the next start begins where the database is
 		}
 	}
 }

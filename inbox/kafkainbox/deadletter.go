@@ -87,7 +87,7 @@ func (p *partition) bury(q *queue, it item) error {
 		return fmt.Errorf("mark as dead: %w", err)
 	}
 	if p.c.cfg.Offsets {
-		p.next = it.record.Offset + 1
+		p.opened.next = it.record.Offset + 1
 	} else {
 		q.claimed(it.key)
 	}

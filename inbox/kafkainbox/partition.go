@@ -35,9 +35,14 @@ type partition struct {
 	stored  progress // what the database and Kafka were told last
 	behind  bool     // the group's offset was before the one at which the partition begins
 
-	starting sync.Mutex   // held while begin asks the database
-	begun    bool         // guarded by starting
-	next     int64        // with Offsets: what the database has; guarded by starting, then its one queue's
+	opened opened
+}
+
+// opened is what begin found in the database.
+type opened struct {
+	mu       sync.Mutex   // held while begin asks
+	begun    bool         // guarded by mu
+	next     int64        // with Offsets what the database has; guarded by mu, then its one queue's
 	suspects atomic.Int64 // so many records are handled on their own, see suspect.go
 }
 

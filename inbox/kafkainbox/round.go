@@ -18,7 +18,7 @@ import (
 // to stop. Where the handler fails for several it takes them in halves, until the record that
 // fails is alone.
 func (p *partition) handle(q *queue, items []item) bool {
-	if len(items) > 1 && p.suspects.Load() > 0 {
+	if len(items) > 1 && p.opened.suspects.Load() > 0 {
 		return p.handleAlone(q, items)
 	}
 	waiting := false // at a record, until a person does something
@@ -144,7 +144,7 @@ func (p *partition) claim(q *queue, tx pgx.Tx, items []item) ([]*kgo.Record, inb
 // committed remembers what a transaction has done for good.
 func (p *partition) committed(q *queue, items []item, last inbox.Key) {
 	if p.c.cfg.Offsets {
-		p.next = items[len(items)-1].record.Offset + 1
+		p.opened.next = items[len(items)-1].record.Offset + 1
 		return
 	}
 	if !last.IsZero() {
@@ -189,7 +189,7 @@ func (p *partition) move(tx pgx.Tx, items []item) error {
 	if at.IsZero() {
 		at = time.Now()
 	}
-	tag, err := tx.Exec(p.ctx, p.c.sql.move, p.c.cfg.Consumer, p.topic, p.number, p.next, items[len(items)-1].record.Offset+1, at)
+	tag, err := tx.Exec(p.ctx, p.c.sql.move, p.c.cfg.Consumer, p.topic, p.number, p.opened.next, items[len(items)-1].record.Offset+1, at)
 	if err != nil {
 		return fmt.Errorf("move the offset: %w", err)
 	}
@@ -203,17 +203,17 @@ func (p *partition) move(tx pgx.Tx, items []item) error {
 	switch {
 	case err != nil:
 		return err
-	case now.next < p.next:
+	case now.next < p.opened.next:
 		return errSetBack
 	}
-	p.next = now.next
+	p.opened.next = now.next
 	return errOvertaken
 }
 
 // left counts as done what lies before the offset in the database, and returns the others.
 func (p *partition) left(items []item) []item {
 	n := 0
-	for n < len(items) && items[n].record.Offset < p.next {
+	for n < len(items) && items[n].record.Offset < p.opened.next {
 		n++
 	}
 	p.finish(items[:n])

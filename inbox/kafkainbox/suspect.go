@@ -22,16 +22,16 @@ const (
 // The next offset of a partition that is new there is the lowest: records of other queues may lie
 // before those that are handled first.
 func (p *partition) begin(at time.Time) bool {
-	p.starting.Lock()
-	defer p.starting.Unlock()
-	for failures := 1; !p.begun; failures++ {
+	p.opened.mu.Lock()
+	defer p.opened.mu.Unlock()
+	for failures := 1; !p.opened.begun; failures++ {
 		var starts int
 		var next int64
 		err := p.c.cfg.DB.QueryRow(p.ctx, p.c.sql.begin, p.c.cfg.Consumer, p.topic, p.number, p.lowest(), at).Scan(&starts, &next)
 		if err == nil {
-			p.begun, p.next = true, next
+			p.opened.begun, p.opened.next = true, next
 			if starts >= suspectStarts {
-				p.suspects.Store(int64(p.c.cfg.Parallel * p.c.cfg.RoundEvents)) // as many as may have been on their way
+				p.opened.suspects.Store(int64(p.c.cfg.Parallel * p.c.cfg.RoundEvents)) // as many as may have been on their way
 			}
 			return true
 		}
@@ -69,7 +69,7 @@ func (p *partition) handleAlone(q *queue, items []item) bool {
 
 // guarded is a round. That of a suspect partition is marked while it lasts.
 func (p *partition) guarded(q *queue, items []item) error {
-	if p.suspects.Load() <= 0 || len(items) > 1 {
+	if p.opened.suspects.Load() <= 0 || len(items) > 1 {
 		return p.round(q, items)
 	}
 	select {
@@ -88,7 +88,7 @@ func (p *partition) guarded(q *queue, items []item) error {
 	}
 	failed := p.round(q, items)
 	if failed == nil {
-		p.suspects.Add(-1)
+		p.opened.suspects.Add(-1)
 	}
 	// It came back, whatever came of it.
 	if _, err := p.c.cfg.DB.Exec(context.WithoutCancel(p.ctx), p.c.sql.tried, p.c.cfg.Consumer, p.topic, p.number, offset); err != nil && failed == nil {

@@ -585,6 +585,45 @@ func TestPoison_HoldsTheOffsetOfItsPartition(t *testing.T) {
 }
 
 // A connection that ends while a record is handled says nothing about the record.
+// While brokers do not take the dead letter, its record is neither marked nor passed.
+func TestPoison_LetterComesBeforeTheOffset(t *testing.T) {
+	s := newShop(t, harness.Postgres(t), harness.Kfake(t, sandbox.KafkaOptions{}), 1)
+	s.produce(t, 30, 5)
+	poison := s.past[10]
+	cfg := s.config()
+	cfg.DeadLetterTopic = s.topic + "-dead-letters" // which is not there yet
+	cfg.Kafka = append(cfg.Kafka, kgo.UnknownTopicRetries(0))
+	cfg.Handle = func(ctx context.Context, tx pgx.Tx, r *kgo.Record) error {
+		if header(r, "id") == header(poison, "id") {
+			return kafkainbox.Permanent(errPoison)
+		}
+		return journal(ctx, tx, r)
+	}
+	troubled := make(chan error, 1000)
+	cfg.Events.Trouble = func(err error) { troubled <- err }
+	m := s.start(t, cfg)
+	for range 3 {
+		if err := <-troubled; !strings.Contains(err.Error(), "dead letter") {
+			t.Error(err)
+		}
+	}
+	<-time.After(1500 * time.Millisecond) // offsets are committed each second
+	if at := s.committed(t)[0]; at > poison.Offset {
+		t.Errorf("offset %d is committed, and %d is nowhere", at, poison.Offset)
+	}
+	if n := harness.Query[int](t, s.db, "SELECT count(*)::int FROM inbox WHERE dead"); n > 0 {
+		t.Error("the key is marked")
+	}
+	s.brokers.CreateTopic(t, cfg.DeadLetterTopic, 1)
+	s.awaitEffects(t, 29)
+	s.awaitCommitted(t)
+	m.stop(t)
+	s.verify(t, header(poison, "id"))
+	if letters := s.brokers.Read(t, cfg.DeadLetterTopic); len(letters) != 1 {
+		t.Errorf("%d dead letters", len(letters))
+	}
+}
+
 func TestPoison_IsNotARecordWhoseConnectionEnds(t *testing.T) {
 	s := newShop(t, harness.Postgres(t), harness.Kfake(t, sandbox.KafkaOptions{}), 1)
 	letters := s.topic + "-dead-letters"

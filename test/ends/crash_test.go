@@ -1,6 +1,7 @@
 package ends
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/redis/go-redis/v9"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-relay/cdc-relay/inbox/kafkainbox"
@@ -35,6 +37,9 @@ type child struct {
 	Parallel                   int
 	Offsets                    bool
 	Killer                     string // id of a record at which the process ends
+	Redis                      string // address of one that has hints
+	Payload                    bool   // records are those of a relay
+	Round                      int    // events of a round; 0: 20
 	Poison                     int64  // last digit of numbers that fail where there are Letters; negative: none
 	Session                    time.Duration
 }
@@ -51,7 +56,7 @@ func runChild() {
 	pool, err := pgxpool.NewWithConfig(context.Background(), settings)
 	must(err)
 	cfg := kafkainbox.Config{
-		Consumer: "billing", Group: c.Group, Brokers: c.Brokers, Topics: []string{c.Topic}, DB: pool, RoundEvents: 20, Parallel: c.Parallel, Offsets: c.Offsets, DeadLetterTopic: c.Letters,
+		Consumer: "billing", Group: c.Group, Brokers: c.Brokers, Topics: []string{c.Topic}, DB: pool, RoundEvents: cmp.Or(c.Round, 20), Parallel: c.Parallel, Offsets: c.Offsets, DeadLetterTopic: c.Letters,
 		Retry: kafkainbox.Retry{First: time.Millisecond, Max: 10 * time.Millisecond},
 		Kafka: []kgo.Opt{kgo.WithHooks(answers{&c}), kgo.HeartbeatInterval(100 * time.Millisecond), kgo.SessionTimeout(c.Session), kgo.FetchMaxWait(100 * time.Millisecond)},
 	}
@@ -64,11 +69,18 @@ func runChild() {
 		if c.Letters != "" && number(r)%10 == c.Poison {
 			return kafkainbox.Permanent(errPoison)
 		}
-		err := journal(ctx, tx, r)
+		effect := journal
+		if c.Payload {
+			effect = journalPayload
+		}
+		err := effect(ctx, tx, r)
 		c.pass("handled")
 		return err
 	}
 	cfg.Events.Round = func(kafkainbox.Round) { c.pass("committed") }
+	if c.Redis != "" {
+		cfg.Hints = redisHints{redis.NewClient(&redis.Options{Addr: c.Redis})}
+	}
 	consumer, err := kafkainbox.New(cfg)
 	must(err)
 	must(consumer.Run(context.Background()))
