@@ -293,9 +293,9 @@ func (w *world) judged(t *testing.T, dir string, memory int) Counts {
 
 // What a Match says is what plain maps say of the same rows and records, with or without files.
 func TestMatch_SaysWhatPlainMapsSay(t *testing.T) {
-	seeds := uint64(2000)
+	seeds := uint64(800)
 	if testing.Short() {
-		seeds = 300
+		seeds = 200
 	}
 	all := make(map[Verdict]int64)
 	for seed := range seeds {
