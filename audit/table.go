@@ -5,13 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"regexp"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/audit/match"
-	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/snapshot"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
@@ -23,47 +20,6 @@ type side struct {
 	index  int // of the configuration
 	facts  match.Table
 	mapped bool // its records have a column's time
-}
-
-var timeName = regexp.MustCompile(`(?i)creat|occur|insert|^time`)
-
-// TimeColumn is the column with the time of a row: the one that is named, or one that has the
-// time of creation by its name.
-func TimeColumn(shape *snapshot.Shape, named string) (snapshot.Column, bool, error) {
-	for _, c := range shape.Columns {
-		is := strings.HasPrefix(c.Type, "timestamp")
-		switch {
-		case named == "" && is && timeName.MatchString(c.Name):
-			return c, true, nil
-		case named != "" && c.Name == named && !is:
-			return c, false, usage("--by %s has type %s; allowed: a column of type timestamp or timestamptz", named, c.Type)
-		case named != "" && c.Name == named:
-			return c, true, nil
-		}
-	}
-	if named != "" {
-		return snapshot.Column{}, false, usage("--by: there is no column %q", named)
-	}
-	return snapshot.Column{}, false, nil
-}
-
-// Within is the condition that a row is of a time.
-func Within(by snapshot.Column, since, until time.Time) string {
-	literal := func(at time.Time) string {
-		text := postgres.QuoteLiteral(at.UTC().Format("2006-01-02 15:04:05.999999999+00")) + "::timestamptz"
-		if !strings.HasSuffix(by.Type, "with time zone") {
-			text = "(" + text + " AT TIME ZONE 'UTC')"
-		}
-		return text
-	}
-	var parts []string
-	if !since.IsZero() {
-		parts = append(parts, wal.QuoteIdentifier(by.Name)+" >= "+literal(since))
-	}
-	if !until.IsZero() {
-		parts = append(parts, wal.QuoteIdentifier(by.Name)+" < "+literal(until))
-	}
-	return strings.Join(parts, " AND ")
 }
 
 // look finds out about a table, and refuses what cannot be audited. It reads no row.
@@ -93,14 +49,14 @@ func (w *work) look(ctx context.Context, index int) (*side, error) {
 		Ordered: s.Order.Basis == snapshot.Sequence && !w.ConcurrentWriters, OwnPartitions: mapping.Partition != "",
 		NoOrder: s.Order.Basis == snapshot.Key || s.Order.Basis == snapshot.Place,
 	}
-	by, timed, err := TimeColumn(&t.Shape, w.By)
+	by, timed, err := t.Shape.TimeColumn(w.By)
 	if err != nil {
-		return nil, err
+		return nil, usage("--by: %w", err)
 	}
 	if err := w.holder.Check(ctx, &s.Selection); err != nil { // the operator's condition by itself
 		return nil, err
 	}
-	if within := Within(by, w.since, w.until); within != "" {
+	if within := by.Within(w.since, w.until); within != "" {
 		if !timed {
 			return nil, usage("--since and --until: table %s has no column that is known to have the time of its rows; name it with --by, or say it with --where", t.Name)
 		}

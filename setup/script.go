@@ -32,6 +32,7 @@ const (
 	ForBackfill  = "backfill"  // leaves the slot to a backfill
 	ForRetention = "retention" // the rights of the connection that deletes
 	ForAudit     = "audit"     // the rights of a connection that reads
+	ForReplay    = "replay"
 )
 
 // Render gives the files of the format. It touches no server.
@@ -40,10 +41,10 @@ func (o Script) Render(cfg *config.Config) ([]migrations.File, error) {
 	case "", ForBackfill:
 	case ForRetention:
 		return o.retention(cfg)
-	case ForAudit:
+	case ForAudit, ForReplay:
 		return o.reading(cfg)
 	default:
-		return nil, fmt.Errorf("--for %q is not allowed; allowed: %s, %s, %s", o.For, ForBackfill, ForRetention, ForAudit)
+		return nil, fmt.Errorf("--for %q is not allowed; allowed: %s, %s, %s, %s", o.For, ForBackfill, ForRetention, ForAudit, ForReplay)
 	}
 	if o.Number < 1 {
 		return nil, fmt.Errorf("--number %d is not allowed; allowed: 1 or more", o.Number)

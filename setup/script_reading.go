@@ -12,7 +12,8 @@ import (
 
 // kafkaRights are what a verb needs on the brokers.
 var kafkaRights = map[string]string{
-	ForAudit: "READ and DESCRIBE on the topics of the records, on the dead-letter topic and, where positions are kept, on the checkpoint topic; DESCRIBE_CONFIGS shows which topics are compacted",
+	ForReplay: "those of the relay; with exactly_once also on the transactional id that ends with -replay (the prefix cdc-relay-)",
+	ForAudit:  "READ and DESCRIBE on the topics of the records, on the dead-letter topic and, where positions are kept, on the checkpoint topic; DESCRIBE_CONFIGS shows which topics are compacted",
 }
 
 // reading is the grants of a verb that only reads tables.
@@ -39,7 +40,11 @@ func (o Script) reading(cfg *config.Config) ([]migrations.File, error) {
 	_, grants, _ := strings.Cut(part.Up, "\n") // which begins with what they are for
 	var b strings.Builder
 	fmt.Fprintf(&b, "-- The rights that `cdc-relay %s` needs. Run as the tables' owner.\n", o.For)
-	fmt.Fprintf(&b, "-- The role needs no REPLICATION: CREATE ROLE %s LOGIN;\n", quoted(role))
+	replication := "no REPLICATION"
+	if o.For == ForReplay {
+		replication = "REPLICATION to take the slot, without --to-topic and --accept-order"
+	}
+	fmt.Fprintf(&b, "-- The role needs %s: CREATE ROLE %s LOGIN;\n", replication, quoted(role))
 	fmt.Fprintf(&b, "-- Kafka: %s.\n\n", kafkaRights[o.For])
 	if database != "" {
 		fmt.Fprintf(&b, "GRANT CONNECT ON DATABASE %s TO %s;\n", quoted(database), quoted(role))

@@ -369,8 +369,8 @@ func (m *Match) findAt(s *seen, v Verdict, part string, records int, c *Record) 
 	})
 }
 
-// lane is the rows of one key in one topic, of one table.
-type lane struct {
+// group is the rows of one key in one topic, of one table.
+type group struct {
 	seen
 	last    map[int32]seen // in each partition, the row that is furthest behind so far
 	newest  uint64         // number of the newest row that has a record, or whose tombstone is gone
@@ -379,10 +379,10 @@ type lane struct {
 
 // inOrder looks at each key, and at the rows without a record beside the others of their key.
 func (m *Match) inOrder() error {
-	var at *lane
+	var at *group
 	return m.keys.each(func(s *seen) error {
 		if at == nil || at.Key != s.Key || at.NoKey != s.NoKey || at.Topic != s.Topic || at.Table != s.Table {
-			at = &lane{seen: *s, last: make(map[int32]seen)}
+			at = &group{seen: *s, last: make(map[int32]seen)}
 		}
 		if s.found {
 			m.follows(at, s)
@@ -394,7 +394,7 @@ func (m *Match) inOrder() error {
 }
 
 // follows looks at a row's place behind those before it.
-func (m *Match) follows(at *lane, s *seen) {
+func (m *Match) follows(at *group, s *seen) {
 	at.newest = max(at.newest, s.Number)
 	if s.NoKey || s.resent {
 		return
@@ -420,7 +420,7 @@ func (m *Match) follows(at *lane, s *seen) {
 }
 
 // lacks says what it means that a row has no record.
-func (m *Match) lacks(at *lane, s *seen) {
+func (m *Match) lacks(at *group, s *seen) {
 	topic, table := &m.topics[s.Topic], &m.tables[s.Table]
 	first := m.first[s.Table]
 	switch {

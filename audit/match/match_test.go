@@ -119,7 +119,7 @@ func (w *world) say() Counts {
 		at     *plainRecord
 		faulty bool
 	}
-	lanes := make(map[string][]placed)
+	groups := make(map[string][]placed)
 	first := 0
 	for _, row := range w.rows {
 		own := of[row.id]
@@ -171,16 +171,16 @@ func (w *world) say() Counts {
 			}
 			p.at = &own[0]
 		}
-		lane := row.topic + row.key
-		lanes[lane] = append(lanes[lane], p)
+		group := row.topic + row.key
+		groups[group] = append(groups[group], p)
 	}
 	for _, left := range of {
 		c.Extra += int64(len(left))
 	}
-	for _, lane := range lanes {
+	for _, group := range groups {
 		var found []placed
 		newest := 0
-		for _, p := range lane {
+		for _, p := range group {
 			if p.at != nil {
 				found = append(found, p)
 				newest = p.number
@@ -219,7 +219,7 @@ func (w *world) say() Counts {
 		if len(partitions) > 1 && !w.table.OwnPartitions {
 			c.By[TwoPartitions]++
 		}
-		for _, p := range lane {
+		for _, p := range group {
 			if p.at != nil {
 				continue
 			}

@@ -265,6 +265,9 @@ func readShape(q postgres.Querier, t *Table) (s Shape, err error) {
 	return s, nil
 }
 
+// From is what follows FROM in a query of the table's rows.
+func (t *Table) From() string { return t.from }
+
 // Published reports whether the stream has all columns of an order.
 func (t *Table) Published(o *Order) bool {
 	return !slices.ContainsFunc(o.By, func(c Column) bool {
