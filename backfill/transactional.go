@@ -22,8 +22,16 @@ type idempotent struct {
 
 // Send gives the records the position of the slot's beginning.
 func (i *idempotent) Send(ctx context.Context, records []record.Record, done func(error)) {
-	i.w.placeBeforeSlot(records)
+	i.w.stamp(records)
 	i.Sink.Send(ctx, records, done)
+}
+
+// stamp gives records what tells them from those of the stream.
+func (w *work) stamp(records []record.Record) {
+	w.placeBeforeSlot(records)
+	if w.replay != nil {
+		w.replay.stamp(records)
+	}
 }
 
 // placeBeforeSlot puts where the slot begins into the position headers, in the place of the row's
@@ -45,7 +53,7 @@ type transactional struct {
 
 // Open shuts out every other holder, and continues from the place that was committed last.
 func (t *transactional) Open(ctx context.Context, h sink.Holder) ([]byte, error) {
-	h.Key = checkpoint.BackfillKey(t.w.progress.System, t.w.progress.Slot)
+	h.Key = t.w.key(t.w.progress)
 	value, err := t.Sink.Open(ctx, h)
 	if err != nil {
 		return nil, err
@@ -73,7 +81,7 @@ func (t *transactional) Open(ctx context.Context, h sink.Holder) ([]byte, error)
 
 // Send gives the records the position of the slot's beginning.
 func (t *transactional) Send(ctx context.Context, records []record.Record, done func(error)) {
-	t.w.placeBeforeSlot(records)
+	t.w.stamp(records)
 	t.Sink.Send(ctx, records, done)
 }
 

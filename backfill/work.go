@@ -45,6 +45,7 @@ type work struct {
 	counts   []counted
 	warnings []string
 
+	replay   *replay            // nil: rows from before a slot
 	progress *progress.Progress // as the backfill began, but for Place
 	resumed  bool
 	late     late
@@ -206,7 +207,7 @@ func (w *work) fenceWriters(ctx context.Context, p *progress.Progress) (*progres
 		_ = tx.Close(ending)
 	}()
 	value, err := tx.Open(ctx, sink.Holder{
-		ID: checkpoint.TransactionalID(p.System, p.Slot), Key: checkpoint.BackfillKey(p.System, p.Slot), Lost: func(error) {},
+		ID: checkpoint.TransactionalID(p.System, p.Slot), Key: w.key(p), Lost: func(error) {},
 	})
 	if err != nil {
 		return nil, err
@@ -263,6 +264,9 @@ func (w *work) relay(ctx context.Context) error {
 	cfg.OnBlocked, cfg.Delivered, cfg.DetectMovedSlot = relay.ExitWhenBlocked, nil, false
 	if cfg.OnReject == relay.DeadLetterOnReject {
 		cfg.Kafka.DeadLetterTopic = cfg.DeadLetterTopic
+	}
+	if w.replay != nil {
+		w.replay.configure(&cfg, w)
 	}
 	routes, err := router.New(cfg.Router)
 	if err != nil {
@@ -401,7 +405,15 @@ func (w *work) writeProgress(ctx context.Context, p *progress.Progress) error {
 	if w.ledger == nil {
 		return nil
 	}
-	return w.ledger.Write(ctx, checkpoint.BackfillKey(p.System, p.Slot), p.Encode())
+	return w.ledger.Write(ctx, w.key(p), p.Encode())
+}
+
+// key is where the topic has the progress.
+func (w *work) key(p *progress.Progress) string {
+	if w.replay != nil {
+		return checkpoint.ReplayKey(p.Run, p.System, p.Slot)
+	}
+	return checkpoint.BackfillKey(p.System, p.Slot)
 }
 
 // write writes the present place. With exactly-once the transactions do.
@@ -431,6 +443,10 @@ func (w *work) report(ctx context.Context, r *relay.Relay) {
 		}
 		var seen walSeen
 		var err error
+		if w.replay != nil {
+			w.Out.say(w.replay.progress(w.track.Now().Rows, before, began))
+			continue
+		}
 		if beside == nil {
 			beside, err = snapshot.Open(ctx, w.settings.Replication)
 		}

@@ -153,6 +153,12 @@ var sizeUnits = []struct {
 	{"GiB", 1 << 30}, {"GB", 1e9}, {"MiB", 1 << 20}, {"MB", 1e6}, {"KiB", 1 << 10}, {"kB", 1e3}, {"B", 1},
 }
 
+// ParseSize reads a size as the configuration has it, in bytes.
+func ParseSize(text string) (int64, error) {
+	n, err := parseSize(text)
+	return int64(n), err
+}
+
 func parseSize(text string) (size, error) {
 	if isBare(text) {
 		return 0, fmt.Errorf("%q has no unit; allowed: %s", text, sizeForm)

@@ -86,6 +86,7 @@ const (
 	ReasonUnknownServerError       = "unknown_server_error"
 	ReasonMetadataStale            = "metadata_stale"      // a broker does not know a topic that exists
 	ReasonLettersHidden            = "dead_letters_hidden" // an open Kafka transaction lies before the end of the topic
+	ReasonRecordsHidden            = "records_hidden"      // the same, of a topic that an audit reads
 )
 
 // Reasons for which somebody has to change the brokers, or the configuration.

@@ -23,14 +23,16 @@ type Script struct {
 	WithoutRole                   bool
 	Major, Number                 int
 
-	// For is the verb that the role is to be enough for: empty for run, ForBackfill, or
-	// ForRetention, which has its grants alone.
+	// For is the verb that the role is to be enough for: empty for run, ForBackfill, or one of
+	// those that have their grants alone.
 	For string
 }
 
 const (
 	ForBackfill  = "backfill"  // leaves the slot to a backfill
 	ForRetention = "retention" // the rights of the connection that deletes
+	ForAudit     = "audit"     // the rights of a connection that reads
+	ForReplay    = "replay"
 )
 
 // Render gives the files of the format. It touches no server.
@@ -39,8 +41,10 @@ func (o Script) Render(cfg *config.Config) ([]migrations.File, error) {
 	case "", ForBackfill:
 	case ForRetention:
 		return o.retention(cfg)
+	case ForAudit, ForReplay:
+		return o.reading(cfg)
 	default:
-		return nil, fmt.Errorf("--for %q is not allowed; allowed: %s, %s", o.For, ForBackfill, ForRetention)
+		return nil, fmt.Errorf("--for %q is not allowed; allowed: %s, %s, %s, %s", o.For, ForBackfill, ForRetention, ForAudit, ForReplay)
 	}
 	if o.Number < 1 {
 		return nil, fmt.Errorf("--number %d is not allowed; allowed: 1 or more", o.Number)

@@ -103,7 +103,10 @@ var arrows = map[string][]string{
 	"backfill/progress": {"advice", "replication/wal", "wording"},
 	"backfill":          {"advice", "backfill/progress", "checkpoint", "fault", "postgres", "postgres/provision", "postgres/snapshot", "relay", "relay/checkpoints", "relay/rejected", "relay/status", "replication", "replication/wal", "router", "router/record", "setup", "sink", "sink/kafkatx", "sink/topics", "wording"},
 
-	"cmd/cdc-relay": {"admin", "advice", "backfill", "check", "config", "deadletter", "deadletter/restore", "debezium/importer", "debezium/takeover", "explain", "fault", "metrics", "migrations", "postgres", "postgres/catalog", "postgres/provision", "postgres/watch", "relay", "relay/shards", "relay/status", "replication/wal", "retention", "setup", "sink", "sink/kafka", "wording"},
+	"audit/match": {"router/record"},
+	"audit":       {"advice", "audit/match", "checkpoint", "deadletter", "deadletter/waiting", "fault", "postgres", "postgres/maintenance", "postgres/snapshot", "proof", "relay", "relay/checkpoints", "replication/wal", "router", "router/record", "sink", "sink/topics", "wording"},
+
+	"cmd/cdc-relay": {"admin", "advice", "audit", "backfill", "check", "config", "deadletter", "deadletter/restore", "debezium/importer", "debezium/takeover", "explain", "fault", "metrics", "migrations", "postgres", "postgres/catalog", "postgres/provision", "postgres/watch", "relay", "relay/shards", "relay/status", "replication/wal", "retention", "setup", "sink", "sink/kafka", "wording"},
 
 	"deploy/release/ociarchive": {},
 
@@ -205,7 +208,7 @@ func TestArchitecture_DebeziumCanBeDeleted(t *testing.T) {
 
 // pure are the packages that open no connection: values in, values out. A folder stands
 // for all below it.
-var pure = []string{"backfill/progress", "checkpoint", "config/document", "proof", "relay/resume", "replication/wal", "replication/pgoutput", "router", "debezium/transform", "debezium/connect", "debezium/options", "debezium/javaregex"}
+var pure = []string{"audit/match", "backfill/progress", "checkpoint", "config/document", "proof", "relay/resume", "replication/wal", "replication/pgoutput", "router", "debezium/transform", "debezium/connect", "debezium/options", "debezium/javaregex"}
 
 func TestArchitecture_PurePackagesLinkNoSocket(t *testing.T) {
 	for _, name := range pure {

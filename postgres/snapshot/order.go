@@ -169,6 +169,9 @@ func (o *Order) fields() string {
 	return b.String()
 }
 
+// OrderBy is the clause that has rows in the order.
+func (o *Order) OrderBy() string { return o.sorted(false) }
+
 // sorted is the clause ORDER BY, or its opposite. NULLs come first. That is said only of columns
 // that may have one: an index of others has no place for NULLs, and would not be used.
 func (o *Order) sorted(backwards bool) string {

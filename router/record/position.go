@@ -15,6 +15,9 @@ const (
 	HeaderCommitTime = "cdc-relay-commit-time" // RFC 3339, UTC; null outside any transaction
 )
 
+// HeaderReplay is on a record that was sent again on purpose, and names the run.
+const HeaderReplay = "cdc-relay-replay"
+
 // maxLSN is the length of the longest position: FFFFFFFF/FFFFFFFF.
 const maxLSN = 17
 
