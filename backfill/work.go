@@ -52,9 +52,8 @@ type work struct {
 	track    progress.Track
 	since    uint64        // see reading
 	read     atomic.Uint64 // number of the last row that was read
-	paced    pacer
-	letters  int64 // dead letters; once the relay has ended
-	skipped  int64 // rejected rows that are in no topic
+	paced    progress.Pacer
+	rejected struct{ letters, skipped int64 } // rows in dead letters, and in no topic; once the relay has ended
 	failure  atomic.Pointer[error]
 	complete func() // ends the relay: all rows are acknowledged
 	stop     context.CancelFunc
@@ -292,7 +291,7 @@ func (w *work) relay(ctx context.Context) error {
 	defer stop()
 	all := make(chan struct{})
 	w.stop, w.complete = stop, func() { close(all); stop() }
-	w.paced = newPacer(w.Options.MaxRate)
+	w.paced = progress.NewPacer(w.Options.MaxRate)
 	r := relay.New(cfg, parts, relay.Events{}, zerolog.Nop()) // its words are about a slot; report and atRow have ours
 	ended := make(chan struct{})
 	go func() { defer close(ended); w.report(running, r) }()
@@ -300,7 +299,7 @@ func (w *work) relay(ctx context.Context) error {
 	stop()
 	<-ended
 	st := r.Status()
-	w.letters, w.skipped = st.DeadLetters, max(0, st.EventsRejected-st.DeadLetters)
+	w.rejected.letters, w.rejected.skipped = st.DeadLetters, max(0, st.EventsRejected-st.DeadLetters)
 	select {
 	case <-all:
 	default:

@@ -101,7 +101,7 @@ var arrows = map[string][]string{
 	"setup": {"advice", "checkpoint", "config", "fault", "migrations", "postgres", "postgres/provision", "postgres/watch", "relay", "relay/checkpoints", "replication/wal", "retention", "router", "sink", "sink/broker", "sink/topics", "wording"},
 
 	"backfill/progress": {"advice", "replication/wal", "wording"},
-	"backfill":          {"advice", "backfill/progress", "checkpoint", "fault", "postgres", "postgres/provision", "postgres/snapshot", "relay", "relay/checkpoints", "relay/rejected", "relay/status", "replication", "replication/wal", "router", "router/record", "setup", "sink", "sink/kafkatx", "sink/topics", "wording"},
+	"backfill":          {"advice", "backfill/progress", "checkpoint", "fault", "postgres", "postgres/provision", "postgres/snapshot", "relay", "relay/checkpoints", "relay/rejected", "relay/status", "replication", "replication/wal", "router", "router/record", "setup", "sink", "sink/kafka", "sink/kafkatx", "sink/topics", "wording"},
 
 	"cmd/cdc-relay": {"admin", "advice", "backfill", "check", "config", "deadletter", "deadletter/restore", "debezium/importer", "debezium/takeover", "explain", "fault", "metrics", "migrations", "postgres", "postgres/catalog", "postgres/provision", "postgres/watch", "relay", "relay/shards", "relay/status", "replication/wal", "retention", "setup", "sink", "sink/kafka", "wording"},
 
