@@ -142,7 +142,7 @@ func (w *work) begin(ctx context.Context, s *progress.State) error {
 	}
 	defer exported.Close()
 	w.OnStep("slot_made")
-	shown, err := w.holder.Begin(ctx, exported.Snapshot)
+	shown, err := w.holder.Begin(ctx, exported.Snapshot, w.locked()...)
 	if err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func (w *work) resume(ctx context.Context, s *progress.State) error {
 	}
 	w.progress, w.resumed = &p, true
 	w.track.Begin(p.Place)
-	if _, err := w.holder.Begin(ctx, ""); err != nil {
+	if _, err := w.holder.Begin(ctx, "", w.locked()...); err != nil {
 		return err
 	}
 	w.OnStep("snapshot_taken")
@@ -371,6 +371,15 @@ func (w *work) holds() error {
 	err := errors.New("the connection that holds the snapshot is lost: run the command again, which goes on with another one")
 	w.fail(err)
 	return err
+}
+
+// locked are the tables that have to stay as they are.
+func (w *work) locked() []*snapshot.Table {
+	all := make([]*snapshot.Table, len(w.tables))
+	for i := range w.tables {
+		all[i] = w.tables[i].Table
+	}
+	return all
 }
 
 // total reports whether the orders of all tables are.
