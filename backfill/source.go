@@ -262,3 +262,21 @@ func (p *packet) hand(ctx context.Context, out chan<- *wal.Batch) error {
 		return context.Cause(ctx)
 	}
 }
+
+func (w *work) batchLimit() int { return w.paced.Limit(batchRows) }
+
+// pace waits until n rows may go.
+func (w *work) pace(ctx context.Context, n int) error {
+	wait := time.Until(w.paced.After(time.Now(), n))
+	if wait <= 0 {
+		return nil
+	}
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

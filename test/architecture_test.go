@@ -101,7 +101,7 @@ var arrows = map[string][]string{
 	"setup": {"advice", "checkpoint", "config", "fault", "migrations", "postgres", "postgres/provision", "postgres/watch", "relay", "relay/checkpoints", "replication/wal", "retention", "router", "sink", "sink/broker", "sink/topics", "wording"},
 
 	"backfill/progress": {"advice", "replication/wal", "wording"},
-	"backfill":          {"advice", "backfill/progress", "checkpoint", "fault", "postgres", "postgres/provision", "postgres/snapshot", "relay", "relay/checkpoints", "relay/rejected", "relay/status", "replication", "replication/wal", "router", "router/record", "setup", "sink", "sink/kafkatx", "sink/topics", "wording"},
+	"backfill":          {"advice", "backfill/progress", "checkpoint", "fault", "postgres", "postgres/provision", "postgres/snapshot", "relay", "relay/checkpoints", "relay/rejected", "relay/status", "replication", "replication/wal", "router", "router/record", "setup", "sink", "sink/kafka", "sink/kafkatx", "sink/topics", "wording"},
 
 	"audit/match": {"router/record"},
 	"audit":       {"advice", "audit/match", "checkpoint", "deadletter", "deadletter/waiting", "fault", "postgres", "postgres/maintenance", "postgres/snapshot", "proof", "relay", "relay/checkpoints", "replication/wal", "router", "router/record", "sink", "sink/topics", "wording"},
