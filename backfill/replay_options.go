@@ -88,6 +88,9 @@ func (r *replay) choose(ctx context.Context, w *work) (err error) {
 	if r.routes, err = router.New(w.settings.Router); err != nil {
 		return &relay.ConfigError{Err: err}
 	}
+	if w.settings.Router.Mappings[r.index].Connector != nil {
+		return progress.Refuse(fmt.Errorf("table %s is mapped by `debezium:` options, whose records may not be marked as sent again", w.settings.Replication.Tables[r.index]), "insert the rows again: see the page about sending rows again")
+	}
 	t, warnings, err := w.holder.Describe(ctx, r.index)
 	if err != nil {
 		return err
@@ -98,9 +101,6 @@ func (r *replay) choose(ctx context.Context, w *work) (err error) {
 	explained, err := r.routes.Check(t.Relation)
 	if err != nil {
 		return &relay.ConfigError{Err: err}
-	}
-	if w.settings.Router.Mappings[r.index].Connector != nil {
-		return progress.Refuse(fmt.Errorf("table %s is mapped by `debezium:` options, whose records may not be marked as sent again", t.Name), "insert the rows again: see the page about sending rows again")
 	}
 	plain := func(role string) string {
 		column := explained.Roles[role]

@@ -113,7 +113,7 @@ var arrows = map[string][]string{
 	"sandbox":        {},
 	"sandbox/ledger": {},
 	"demo/record":    {},
-	"demo":           {"admin", "config", "metrics", "migrations", "postgres/provision", "relay", "relay/status", "replication/wal", "sandbox", "sandbox/ledger"},
+	"demo":           {"admin", "audit", "config", "metrics", "migrations", "postgres/provision", "relay", "relay/status", "replication/wal", "sandbox", "sandbox/ledger"},
 }
 
 // owners are the only packages that may import what starts with the given path.
