@@ -93,7 +93,8 @@ var arrows = map[string][]string{
 	"relay/status":       {"checkpoint", "deadletter", "fault", "postgres", "postgres/watch", "replication/wal", "router/record", "sink", "wording"},
 	"admin":              {"docs", "history", "loopback", "relay/status", "ways"},
 	"metrics":            {"fault", "history", "relay", "relay/status", "replication/wal", "router/record", "sink"}, // the types in relay.Events
-	"config":             {"admin", "debezium", "loopback", "postgres", "relay", "relay/shards", "replication", "replication/wal", "retention", "router", "router/record", "sink/auth", "sink/broker", "sink/kafka", "sink/topics", "wording"},
+	"config/document":    {},
+	"config":             {"admin", "config/document", "debezium", "loopback", "postgres", "relay", "relay/shards", "replication", "replication/wal", "retention", "router", "router/record", "sink/auth", "sink/broker", "sink/kafka", "sink/topics", "wording"},
 	"retention":          {"advice", "fault", "postgres", "postgres/maintenance", "postgres/sample", "proof", "relay", "relay/records", "replication/wal", "router", "wording"},
 
 	"check": {"advice", "checkpoint", "config", "explain", "fault", "postgres", "postgres/catalog", "postgres/preflight", "postgres/sample", "postgres/watch", "relay", "relay/checkpoints", "relay/status", "replication/wal", "router", "router/record", "sink/topics", "wording"},
@@ -108,7 +109,7 @@ var arrows = map[string][]string{
 	"audit/match": {"router/record"},
 	"audit":       {"advice", "audit/match", "checkpoint", "deadletter", "deadletter/waiting", "fault", "postgres", "postgres/maintenance", "postgres/snapshot", "proof", "relay", "relay/checkpoints", "replication/wal", "router", "router/record", "sink", "sink/topics", "wording"},
 
-	"cmd/cdc-relay": {"admin", "advice", "audit", "backfill", "check", "config", "deadletter", "deadletter/restore", "debezium/importer", "debezium/takeover", "explain", "fault", "metrics", "migrations", "postgres", "postgres/catalog", "postgres/provision", "postgres/watch", "relay", "relay/shards", "relay/status", "replication/wal", "retention", "setup", "sink", "sink/kafka", "wording"},
+	"cmd/cdc-relay": {"admin", "advice", "audit", "backfill", "check", "config", "deadletter", "deadletter/restore", "debezium/importer", "debezium/takeover", "explain", "fault", "history", "metrics", "migrations", "postgres", "postgres/catalog", "postgres/provision", "postgres/watch", "relay", "relay/shards", "relay/status", "replication/wal", "retention", "setup", "sink", "sink/kafka", "ways", "wording"},
 
 	"deploy/release/ociarchive": {},
 

@@ -40,10 +40,16 @@ var reserved = func() map[string]bool {
 	return words
 }()
 
-// Word is an argument for a POSIX shell. What a terminal would act upon becomes a question mark.
+// acts reports whether a terminal or a page would act upon a character instead of showing it.
+func acts(r rune) bool {
+	return r < ' ' || r >= 0x7f && r < 0xa0 || r == '\u061c' || r == '\u200e' || r == '\u200f' ||
+		r >= '\u2028' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069'
+}
+
+// Word is an argument for a POSIX shell. What is acted upon and not shown becomes a question mark.
 func Word(text string) string {
 	text = strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 {
+		if acts(r) {
 			return '?'
 		}
 		return r

@@ -91,7 +91,7 @@ func TestWord_IsOneArgumentOfAShell(t *testing.T) {
 	for _, text := range hostile() {
 		out, err := exec.Command("sh", "-c", `printf %s `+Word(text)).Output()
 		want := strings.Map(func(r rune) rune {
-			if r < ' ' || r >= 0x7f && r < 0xa0 {
+			if r < ' ' || r == '\u202e' {
 				return '?'
 			}
 			return r
