@@ -29,6 +29,7 @@ var arrows = map[string][]string{
 	"history":    {},
 	"ways":       {},
 	"docs":       {"wording"}, // the runbook, embedded
+	"frame":      {"relay/status", "ways", "wording"},
 
 	"replication":          {"fault", "postgres", "postgres/catalog", "replication/pgoutput", "replication/wal"},
 	"replication/wal":      {},
@@ -109,14 +110,14 @@ var arrows = map[string][]string{
 	"audit/match": {"router/record"},
 	"audit":       {"advice", "audit/match", "checkpoint", "deadletter", "deadletter/waiting", "fault", "postgres", "postgres/maintenance", "postgres/snapshot", "proof", "relay", "relay/checkpoints", "replication/wal", "router", "router/record", "sink", "sink/topics", "wording"},
 
-	"cmd/cdc-relay": {"admin", "advice", "audit", "backfill", "check", "config", "deadletter", "deadletter/restore", "debezium/importer", "debezium/takeover", "explain", "fault", "history", "metrics", "migrations", "postgres", "postgres/catalog", "postgres/provision", "postgres/watch", "relay", "relay/shards", "relay/status", "replication/wal", "retention", "setup", "sink", "sink/kafka", "ways", "wording"},
+	"cmd/cdc-relay": {"admin", "advice", "audit", "backfill", "check", "config", "deadletter", "deadletter/restore", "debezium/importer", "debezium/takeover", "explain", "fault", "frame", "history", "metrics", "migrations", "postgres", "postgres/catalog", "postgres/provision", "postgres/watch", "relay", "relay/shards", "relay/status", "replication/wal", "retention", "setup", "sink", "sink/kafka", "ways", "wording"},
 
 	"deploy/release/ociarchive": {},
 
 	"sandbox":        {},
 	"sandbox/ledger": {},
 	"demo/record":    {},
-	"demo":           {"admin", "config", "metrics", "migrations", "postgres/provision", "relay", "relay/status", "replication/wal", "sandbox", "sandbox/ledger"},
+	"demo":           {"admin", "config", "frame", "metrics", "migrations", "postgres/provision", "relay", "relay/status", "replication/wal", "sandbox", "sandbox/ledger", "ways"},
 }
 
 // owners are the only packages that may import what starts with the given path.
