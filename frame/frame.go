@@ -185,11 +185,11 @@ func (f *frame) now() {
 		rate = f.m.Rates[n-1]
 	}
 	f.row("rate", count(rate)+"/s "+f.spark(f.m.Rates, 46))
-	flight := wording.Count(s.InFlightEvents, "row") + ", " + wording.Bytes(int64(s.InFlightBytes)) + " of " + wording.Bytes(int64(s.InFlightLimitBytes))
+	inFlight := wording.Count(s.InFlightEvents, "row") + ", " + wording.Bytes(int64(s.InFlightBytes)) + " of " + wording.Bytes(int64(s.InFlightLimitBytes))
 	if s.OldestUnacked != nil && s.InFlightEvents > 0 {
-		flight += ", oldest " + duration(*s.OldestUnacked)
+		inFlight += ", oldest " + duration(*s.OldestUnacked)
 	}
-	f.row("in flight", flight)
+	f.row("in flight", inFlight)
 	aside := fmt.Sprintf("%s, %s parked, %d rejected", wording.Count(s.DeadLetters, "dead letter"), wording.Count(s.ParkedKeys, "key"), s.EventsRejected)
 	if s.DeadLetters+s.EventsRejected+int64(s.ParkedKeys) > 0 {
 		aside = f.paint(yellow, aside)
