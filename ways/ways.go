@@ -52,7 +52,7 @@ type Way struct {
 // Heals are the reasons that pass by themselves, or say that nothing has to be done.
 var Heals = []string{
 	"slot_in_use", "checkpoint_hidden", "transaction_ended", "commit_unknown", "refused_together", "topic_recreated", "dead_letters_hidden",
-	"metadata_stale", "closed", "held_back", "interrupted", "overtaken", "out_of_order_sequence_number", "unknown_producer_id",
+	"records_hidden", "metadata_stale", "closed", "held_back", "interrupted", "overtaken", "out_of_order_sequence_number", "unknown_producer_id",
 	"invalid_producer_epoch", "invalid_producer_id_mapping", "unknown_server_error", "sasl_interrupted", "in_recovery",
 	"server_shutdown", "network", "timeout", "cancelled", "tls_handshake", "fenced",
 }

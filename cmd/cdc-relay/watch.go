@@ -62,7 +62,7 @@ func (a *app) watchScreen(ctx context.Context, c *client, f statusFlags, on *scr
 	asked, answers := make(chan string, 1), make(chan looked)
 	looking, end := context.WithCancel(ctx)
 	defer end()
-	go look(looking, c, asked, answers)
+	go askRelay(looking, c, asked, answers)
 	asked <- ""
 	tick := time.NewTicker(f.interval)
 	defer tick.Stop()
@@ -109,8 +109,8 @@ func painted(lines []string) []byte {
 	return out.Bytes()
 }
 
-// look asks the relay whenever it is asked to; the text is the obstacle that is known.
-func look(ctx context.Context, c *client, asked <-chan string, answers chan<- looked) {
+// askRelay asks the relay whenever it is asked to; the text is the obstacle that is known.
+func askRelay(ctx context.Context, c *client, asked <-chan string, answers chan<- looked) {
 	first := true
 	for {
 		var known string
