@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,6 +23,9 @@ import (
 	"github.com/cdc-relay/cdc-relay/ways"
 	"github.com/rs/zerolog"
 )
+
+// pass lets a time pass, in a bubble.
+func pass(d time.Duration) { <-time.After(d) }
 
 // client asks a handler as a browser or a script does.
 type client struct {
@@ -282,20 +286,20 @@ func TestLogin_IsASessionUntilTheTokenChanges(t *testing.T) {
 		if w := c.get("/api/v1/log"); w.Code != 200 {
 			t.Errorf("signed in: %d", w.Code)
 		}
-		time.Sleep(sessionIdle - time.Minute)
+		pass(sessionIdle - time.Minute)
 		if w := c.get("/"); w.Code != 200 {
 			t.Errorf("after 59 minutes: %d", w.Code)
 		}
-		time.Sleep(sessionIdle + time.Minute)
+		pass(sessionIdle + time.Minute)
 		if w := c.get("/api/v1/log"); w.Code != 401 {
 			t.Errorf("after an idle hour: %d", w.Code)
 		}
 		begin()
 		for range 13 {
-			time.Sleep(sessionLasts / 13)
+			pass(sessionLasts / 13)
 			c.get("/api/v1/log")
 		}
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if w := c.get("/api/v1/log"); w.Code != 401 {
 			t.Errorf("after twelve hours: %d", w.Code)
 		}
@@ -462,7 +466,7 @@ func TestCheck_RunsOnceAtATimeAndNotTooOften(t *testing.T) {
 		if w := c.get("/api/v1/check"); !strings.Contains(w.Body.String(), `"report":{"ok":3}`) {
 			t.Errorf("the last one: %s", w.Body)
 		}
-		time.Sleep(checkPause)
+		pass(checkPause)
 		blocking = make(chan struct{}) // servers that do not answer
 		if w := c.ask("POST", "/api/v1/check", "{}"); w.Code != 503 || reasonOf(t, w) != "not_answered" {
 			t.Errorf("servers that do not answer: %d %s", w.Code, w.Body)
@@ -547,9 +551,14 @@ func TestSample_IsWhatTheStatusSays(t *testing.T) {
 
 func TestStream_SendsWhatIsNewAndEndsWithTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		token := "sesame"
+		var rotated atomic.Bool
 		of := tools()
-		c, console := consoleOf(t, Config{Listen: local, Token: func() (string, error) { return token, nil }}, streaming, of)
+		c, console := consoleOf(t, Config{Listen: local, Token: func() (string, error) {
+			if rotated.Load() {
+				return "another", nil
+			}
+			return "sesame", nil
+		}}, streaming, of)
 		ctx, stop := context.WithCancel(t.Context())
 		r := httptest.NewRequestWithContext(ctx, "GET", "/api/v1/stream?kinds=status,charts,log", nil)
 		r.Header.Set("Authorization", "Bearer sesame")
@@ -558,13 +567,13 @@ func TestStream_SendsWhatIsNewAndEndsWithTheSession(t *testing.T) {
 		w := httptest.NewRecorder()
 		done := make(chan struct{})
 		go func() { defer close(done); c.handler.ServeHTTP(w, r) }()
-		time.Sleep(1500 * time.Millisecond)
+		pass(1500 * time.Millisecond)
 		console.Sample(time.Now())
 		log := zerolog.New(of.Log)
 		log.Info().Msg("third")
-		time.Sleep(2 * time.Second)
-		token = "rotated"
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
+		rotated.Store(true)
+		pass(2 * time.Second)
 		select {
 		case <-done:
 		default:

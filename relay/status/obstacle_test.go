@@ -38,7 +38,7 @@ func TestObstacle_NamesTheRowAndNothingOfItsContent(t *testing.T) {
 			if *o.Row != (BlockedRow{Table: "public.outbox", Commit: 0x100, Number: 3, Topic: "orders", EventID: strings.Repeat("7", maxEventID), Bytes: 6 + 6 + 2 + 300}) {
 				t.Errorf("try %d: %+v", try, o.Row)
 			}
-			time.Sleep(time.Second)
+			<-time.After(time.Second)
 		}
 		b.Delivered([]wal.Row{*row})
 		b.ClearBlocked()
