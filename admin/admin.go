@@ -1,6 +1,6 @@
-// Package admin answers over HTTP how the relay is: health checks, metrics and
-// status. It only reads: no path changes anything, and none shows payloads,
-// keys or secrets.
+// Package admin answers over HTTP how the relay is: health checks, metrics, status, and a console
+// for people. It only reads: no path changes anything of the relay or its servers, and none shows
+// payloads, keys or secrets.
 //
 // Health never lies in the direction that hurts: /livez does not depend on
 // PostgreSQL or Kafka, so an outage of theirs restarts nothing, and /readyz says
@@ -14,6 +14,7 @@ import (
 	stdlog "log"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/relay/status"
@@ -23,7 +24,12 @@ import (
 // Handler answers every path. status and metrics are called once for a request
 // and must be safe for concurrent use.
 func Handler(cfg Config, status func() status.Status, metrics http.Handler) http.Handler {
-	a := &api{cfg: cfg, status: status, born: time.Now(), now: time.Now}
+	return HandlerWithConsole(cfg, status, metrics, nil)
+}
+
+// HandlerWithConsole is Handler with a console; nil: without.
+func HandlerWithConsole(cfg Config, status func() status.Status, metrics http.Handler, console *Console) http.Handler {
+	a := &api{cfg: cfg, status: status, console: console, born: time.Now(), now: time.Now}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/livez", a.live)
 	mux.HandleFunc("/healthz", a.live)
@@ -32,25 +38,90 @@ func Handler(cfg Config, status func() status.Status, metrics http.Handler) http
 	mux.Handle("/metrics", a.private(metrics))
 	mux.Handle("/api/v1/status", a.private(http.HandlerFunc(a.statusJSON)))
 	mux.Handle("/", a.private(http.NotFoundHandler()))
-	return readOnly(mux)
+	if console != nil {
+		a.serveConsole(mux)
+	}
+	return a.readOnly(mux)
+}
+
+// serveConsole adds the console's pages and interface.
+func (a *api) serveConsole(mux *http.ServeMux) {
+	for _, path := range pages {
+		pattern := path
+		if path == "/" {
+			pattern = "/{$}"
+		}
+		mux.Handle(pattern, http.HandlerFunc(a.page))
+	}
+	for name := range assets() {
+		mux.Handle("/assets/"+name, a.ours(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { sendAsset(w, r, name) })))
+	}
+	foreign := http.NewCrossOriginProtection()
+	for _, one := range a.routes() {
+		handle := one.handle
+		if one.sensitive {
+			handle = func(w http.ResponseWriter, r *http.Request) {
+				if a.mayRead(w, r) {
+					one.handle(w, r)
+				}
+			}
+		}
+		if one.method == http.MethodPost {
+			handle = a.posted(foreign, handle)
+		}
+		guarded := a.private(handle)
+		if one.open {
+			guarded = a.ours(handle)
+		}
+		if one.method == http.MethodGet { // and HEAD; other methods never come here
+			mux.Handle("GET "+one.path, guarded)
+		} else {
+			mux.Handle("POST "+one.path, guarded)
+		}
+	}
+}
+
+// maxBody bounds what is posted.
+const maxBody = 16 << 10
+
+// posted takes what a page of this server sends: no other page can send JSON here without
+// asking first, and nobody answers that.
+func (a *api) posted(foreign *http.CrossOriginProtection, next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if foreign.Check(r) != nil {
+			problem(w, http.StatusForbidden, "foreign_origin", "a page of another origin sent this")
+			return
+		}
+		if kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); kind != "application/json" {
+			problem(w, http.StatusUnsupportedMediaType, "content_type", "send application/json")
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		next(w, r)
+	}
 }
 
 type api struct {
-	cfg    Config
-	status func() status.Status
-	born   time.Time
-	now    func() time.Time
+	cfg     Config
+	status  func() status.Status
+	console *Console // nil: none
+	born    time.Time
+	now     func() time.Time
 }
 
 // readOnly refuses what could carry a change, and sets the headers that every
 // answer has.
-func readOnly(next http.Handler) http.Handler {
+func (a *api) readOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Cache-Control", "no-store")
 		h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "no-referrer")
+		if a.changing(r) {
+			next.ServeHTTP(w, r)
+			return
+		}
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			h.Set("Allow", "GET, HEAD")
 			http.Error(w, "only GET and HEAD", http.StatusMethodNotAllowed)
@@ -92,6 +163,7 @@ func (s *Server) Serve(ctx context.Context, handler http.Handler) error {
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          stdlog.New(s.log, "", 0),
+		BaseContext:       func(net.Listener) context.Context { return ctx }, // streams end with it
 	}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(s.listener) }()

@@ -26,6 +26,23 @@ func (a *api) private(next http.Handler) http.Handler {
 	})
 }
 
+// ours lets in whoever asks for a name of this server, with or without the token.
+func (a *api) ours(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !a.cfg.ours(r.Host) {
+			http.Error(w, "this is no name of the server on loopback: ask for localhost, add the name to http.hosts, or set http.token_file", http.StatusMisdirectedRequest)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// revoked reports whether whoever opened a stream may not have it any more.
+func (a *api) revoked(r *http.Request) bool {
+	ok, err := a.allowed(r)
+	return !ok || err != nil
+}
+
 func (a *api) allowed(r *http.Request) (bool, error) {
 	if a.cfg.Token == nil {
 		return a.cfg.ours(r.Host), nil
@@ -33,6 +50,9 @@ func (a *api) allowed(r *http.Request) (bool, error) {
 	want, err := a.cfg.Token()
 	if err != nil {
 		return false, err
+	}
+	if secret := sessionSecret(r); secret != "" && a.console != nil && want != "" && a.console.sessions.holds(a.now(), secret, sha256.Sum256([]byte(want))) {
+		return true, nil
 	}
 	scheme, given, found := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !found || !strings.EqualFold(scheme, "Bearer") {

@@ -183,6 +183,7 @@ var wrongTexts = map[string][]string{
 	"http.token":                     nil,
 	"http.token_file":                {"/no/such/file"},
 	"http.hosts":                     {"http://relay:8080", "relay:8080"},
+	"http.console.hosts":             {"http://relay:8080", "relay:8080"},
 	"pipeline":                       {`""`, `"a\x01b"`},
 	"postgres.password_command":      {"[a b]", "{a: b}"},
 	"kafka.brokers":                  {"[]", "localhost", "[localhost:9092, 'b:x']", "[localhost:9092, 'b:0']", "[[a]]"},

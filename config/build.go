@@ -54,11 +54,17 @@ func (c *Config) Relay() relay.Config {
 // Token is nil when none is configured.
 func (c *Config) HTTP() admin.Config {
 	h := &c.settings.HTTP
-	out := admin.Config{Listen: h.Listen, Hosts: h.Hosts}
+	out := admin.Config{Listen: h.Listen, Hosts: slices.Concat(h.Hosts, h.Console.Hosts)}
 	if ask := c.secretFunc(h.Token, h.TokenFile, nil); ask != nil {
 		out.Token = func() (string, error) { return ask(context.Background()) }
 	}
 	return out
+}
+
+// Console says whether there is one, and how long it keeps figures.
+func (c *Config) Console() (enabled bool, history time.Duration) {
+	of := &c.settings.HTTP.Console
+	return of.Enabled && c.settings.HTTP.Listen != "", time.Duration(of.History)
 }
 
 func (c *Config) replication() postgres.Config {

@@ -301,6 +301,9 @@ func (l *loader) checkHTTP() {
 		if len(h.Hosts) > 0 {
 			l.noEffect("http.hosts", "http.listen", "host:port")
 		}
+		if len(h.Console.Hosts) > 0 {
+			l.noEffect("http.console.hosts", "http.listen", "host:port")
+		}
 		return
 	}
 	host, err := splitHostPort(h.Listen)
@@ -308,10 +311,15 @@ func (l *loader) checkHTTP() {
 		l.refuse("http.listen", "%v; allowed: host:port, for example 127.0.0.1:8080 or :8080, or empty to turn it off", err)
 		return
 	}
-	for i, name := range h.Hosts {
-		if name != "*" && (name == "" || strings.ContainsAny(name, " /:*[]") && net.ParseIP(name) == nil) {
-			l.refuse(fmt.Sprintf("http.hosts[%d]", i), "%q is not a host; allowed: a name or an address without a port, or *", name)
+	for path, names := range map[string][]string{"http.hosts": h.Hosts, "http.console.hosts": h.Console.Hosts} {
+		for i, name := range names {
+			if name != "*" && (name == "" || strings.ContainsAny(name, " /:*[]") && net.ParseIP(name) == nil) {
+				l.refuse(fmt.Sprintf("%s[%d]", path, i), "%q is not a host; allowed: a name or an address without a port, or *", name)
+			}
 		}
+	}
+	if kept := time.Duration(h.Console.History); kept != 0 && (kept < time.Minute || kept > 6*time.Hour) {
+		l.refuse("http.console.history", "%s is not allowed; allowed: 1m to 6h, or 0s for none", kept)
 	}
 	if !loopback.Is(host) && h.Token == "" && h.TokenFile == "" {
 		l.warn("http.listen: %s can be reached from other machines and http.token_file is not set: anybody there may read metrics and status", h.Listen)

@@ -153,6 +153,14 @@ type httpSettings struct {
 	Token     secret   `yaml:"token" desc:"Bearer token that metrics and status ask for. Better kept in token_file or ${NAME}."`
 	TokenFile string   `yaml:"token_file" desc:"File that holds the token; read again at every use."`
 	Hosts     []string `yaml:"hosts" desc:"Host names that requests may use, besides loopback names and the address itself, when http listens on loopback without a token; [*]: any."`
+
+	Console consoleSettings `yaml:"console" desc:"Pages for people at /, on the same address. They change nothing."`
+}
+
+type consoleSettings struct {
+	Enabled bool     `yaml:"enabled" default:"true" desc:"Serve the pages, and keep the figures that they show."`
+	Hosts   []string `yaml:"hosts" desc:"Further names like those of http.hosts."`
+	History duration `yaml:"history" default:"1h" desc:"How long figures are kept for the charts, 1m to 6h; 0s: not at all."`
 }
 
 // Log says what is logged and how.

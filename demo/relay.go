@@ -19,9 +19,11 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/cdc-relay/cdc-relay/admin"
+	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/metrics"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/relay/status"
+	"github.com/cdc-relay/cdc-relay/ways"
 )
 
 // relayVariable holds the configuration and makes this program the relay. The
@@ -44,7 +46,11 @@ func relayMain() int {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(1)
 	}()
-	log := zerolog.New(zerolog.ConsoleWriter{Out: os.Stderr, NoColor: true, PartsExclude: []string{zerolog.TimestampFieldName}}).Level(zerolog.WarnLevel)
+	zerolog.MessageFieldName = "msg" // as in cdc-relay run, whose console shows it
+	tail := new(admin.LogTail)
+	lines := zerolog.ConsoleWriter{Out: os.Stderr, NoColor: true, PartsExclude: []string{zerolog.TimestampFieldName}}
+	log := zerolog.New(zerolog.MultiLevelWriter(&zerolog.FilteredLevelWriter{Writer: zerolog.LevelWriterAdapter{Writer: lines}, Level: zerolog.WarnLevel}, tail)).
+		Level(zerolog.InfoLevel).With().Timestamp().Logger()
 	settings := cfg.Relay()
 	settings.Version = "demo"
 	m := metrics.New(metrics.Options{Pipeline: settings.Pipeline, Version: settings.Version})
@@ -55,8 +61,11 @@ func relayMain() int {
 	}
 	serving, done := context.WithCancel(context.Background())
 	var page sync.WaitGroup
+	console := admin.NewConsole(r.Status, consoleTools(cfg, settings, m, tail), time.Hour)
+	page.Go(func() { console.Run(serving) })
 	page.Go(func() {
-		if err := admin.Serve(serving, cfg.HTTP(), admin.Handler(cfg.HTTP(), r.Status, m.Handler(r.Status)), log); err != nil {
+		handler := admin.HandlerWithConsole(cfg.HTTP(), r.Status, m.Handler(r.Status), console)
+		if err := admin.Serve(serving, cfg.HTTP(), handler, log); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
 	})
@@ -68,6 +77,18 @@ func relayMain() int {
 		return 1
 	}
 	return 0
+}
+
+// consoleTools are those that need no command of cdc-relay.
+func consoleTools(cfg *config.Config, settings relay.Config, m *metrics.Metrics, tail *admin.LogTail) admin.Tools {
+	return admin.Tools{
+		Log: tail, Timings: m.Timings, Tables: []string{"public.outbox"}, Facts: ways.Facts{Brokers: strings.Join(settings.Kafka.Brokers, ","), Stops: true},
+		Configuration: func() (string, error) {
+			var out strings.Builder
+			err := cfg.Print(&out)
+			return out.String(), err
+		},
+	}
 }
 
 // relayProcess is the demo's side. Its methods may be called from any goroutine.

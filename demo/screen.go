@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/frame"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 )
 
@@ -16,6 +17,8 @@ type screen struct {
 	show     *show
 	terminal *terminal // nil without one
 	shown    int       // events delivered when the last plain line was written
+	model    frame.Model
+	rated    time.Time // when the model got its last rate
 }
 
 func newScreen(s *show) *screen {
@@ -41,6 +44,7 @@ func (c *screen) run(ctx context.Context) {
 		keys = c.terminal.keys
 	} else {
 		fmt.Println(c.show.stage.origin)
+		fmt.Println("the relay's console, for a browser: http://" + c.show.stage.http + "/")
 		for _, line := range c.show.pasteLines() {
 			fmt.Println("  " + line)
 		}
@@ -90,12 +94,12 @@ func (c *screen) paint() {
 		out.WriteString(cut(fmt.Sprintf(format, args...), width) + plain + "\x1b[K\r\n")
 	}
 	row("%scdc-relay demo%s  %s%s", bold, plain, dim, c.show.stage.origin)
-	row("%s", v.note)
-	c.summary(row, v)
+	row("the relay's console, for a browser: %shttp://%s/%s   %s", bold, c.show.stage.http, plain, v.note)
+	n := c.summary(row, v, width, max(3, height/3))
 	row("")
 	row("%s%-16s %-16s %4s %8s  %-36s %10s", dim, "event", "topic", "part", "offset", "key", "end to end")
 	paste := c.show.pasteLines()
-	lines := max(1, height-14-rowsOf(paste, width))
+	lines := max(1, height-12-n-rowsOf(paste, width))
 	first := max(0, len(v.events)-lines)
 	for i := range lines {
 		if first+i >= len(v.events) {
@@ -125,16 +129,31 @@ func rowsOf(lines []string, width int) int {
 	return rows
 }
 
-func (c *screen) summary(row func(string, ...any), v view) {
+// summary is what the relay shows of itself, as status --watch draws it, and what the consumer
+// sees. It returns how many lines the relay's part has.
+func (c *screen) summary(row func(string, ...any), v view, width, height int) int {
 	colour := green
 	if !v.reachable || v.status.State != status.Streaming || v.status.Reason != "" {
 		colour = red
 	}
-	row("relay      %s%s%s", colour, bold, v.state())
-	row("events     %d committed, %s%d delivered%s, %d/s", v.committed, bold, v.delivered, plain, v.rate)
-	row("latency    p50 %s, p99 %s, from commit to consumer", milliseconds(v.p50), milliseconds(v.p99))
-	row("lag        %s, %d in flight", size(v.status.LagBytes), v.status.InFlightEvents)
-	row("confirmed  %s", v.confirmed())
+	now := time.Now()
+	c.model.Status, c.model.Now = v.status, now
+	if now.Sub(c.rated) >= time.Second {
+		c.rated = now
+		c.model.Rates = append(c.model.Rates, float64(v.rate))
+		c.model.Rates = c.model.Rates[max(0, len(c.model.Rates)-60):]
+	}
+	row("relay        %s%s%s", colour, bold, v.state())
+	of := []string{}
+	if v.reachable {
+		of = frame.Summary(&c.model, frame.Size{Width: width, Height: height, Colour: true})
+	}
+	for _, line := range of {
+		row("%s", line)
+	}
+	row("  events     %d committed, %s%d delivered%s, %d/s", v.committed, bold, v.delivered, plain, v.rate)
+	row("  latency    p50 %s, p99 %s, from commit to consumer", milliseconds(v.p50), milliseconds(v.p99))
+	return len(of)
 }
 
 func (v view) state() string {

@@ -41,6 +41,7 @@ func (s *session) Block(ctx, deliveryCtx context.Context, reason string, cause e
 		return &BlockedError{reason, cause}
 	}
 	s.r.monitor.SetBlocked(reason, cause)
+	s.r.monitor.Waits(time.Now().Add(d))
 	stop := ctx.Done()
 	if !person {
 		stop = nil

@@ -346,6 +346,7 @@ func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
 			}
 		}
 		logged := r.monitor.SetState(v.state, v.reason, err.Error())
+		r.monitor.Waits(time.Now().Add(delay))
 		if v.state != status.Standby && (same == 1 && !logged || same%50 == 0) { // who stands by has said so with its state
 			r.log.Warn().Err(err).Str("state", string(v.state)).Str("reason", v.reason).Stringer("retry_in", delay.Round(time.Millisecond)).Int("times", same).Msg("session ended; trying again")
 		}

@@ -40,6 +40,7 @@ var wide = map[string]string{
 	"metrics.statusCollector":      "one field for each metric",
 	"relay.Config":                 "one field for each setting",
 	"relay.Relay":                  "what lasts from session to session, grouped by its owner",
+	"relay/status.Monitor":         "one field for each part of what is shown",
 	"relay/status.Status":          "the body of /api/v1/status",
 	"replication.Stream":           "the connection, what was said on it and when",
 	"replication/pgoutput.Decoder": "the state of one stream",

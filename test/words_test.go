@@ -55,7 +55,7 @@ var replaced = map[string]string{
 	"doze": "SO_RCVLOWAT, read pause", "loud": "read pause",
 	"tenure": "producer session", "parcel": "transaction batch", "flight": "in-flight batch",
 	"lane": "partition queue", "wish": "explicit partition",
-	"obstacle": "blocked row", "court": "bisect", "convict": "rejected record", "guilty": "rejected record", "innocent": "neighbour",
+	"court": "bisect", "convict": "rejected record", "guilty": "rejected record", "innocent": "neighbour",
 	"condemned": "rejected record", "sentence": "rejected record",
 	"heirs": "child tables", "phantoms": "records without a row", "twin": "second relay", "witness": "comparison", "intent": "promised position",
 }

@@ -39,6 +39,9 @@ func (a *app) newLogger(settings config.Log, pipeline string) zerolog.Logger {
 	if a.textLog(settings) {
 		out = console(out, a.colours(out))
 	}
+	if a.logTail != nil {
+		out = zerolog.MultiLevelWriter(out, a.logTail)
+	}
 	return zerolog.New(out).Level(level).With().Timestamp().Str("pipeline", pipeline).Logger()
 }
 

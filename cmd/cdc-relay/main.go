@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/admin"
 	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
@@ -81,6 +82,7 @@ type app struct {
 	began      bool            // the verb was reached: what fails from here on is no usage error
 	command    string          // the verb with its parents, as typed; empty: not known
 	jsonLog    *zerolog.Logger // of a daemon whose log is JSON
+	logTail    *admin.LogTail  // of a daemon with a console
 }
 
 // run executes one command line and returns its exit code. Ending ctx is the

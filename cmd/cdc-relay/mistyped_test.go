@@ -50,7 +50,7 @@ func TestUsage_UnknownFlagsThatAreSomethingElse(t *testing.T) {
 		"--version":                       "unknown flag: --version: did you mean cdc-relay version? (see cdc-relay --help)",
 		"status -x":                       "unknown shorthand flag: 'x' in -x (see",
 		"deadletter redrive --resaon=x":   "did you mean --reason?",
-		"deadletter redrive --enabled":    "did you mean --set kafka.tls.enabled=… or --set kafka.create_topics.enabled=…?",
+		"deadletter redrive --hosts":      "did you mean --set http.hosts=… or --set http.console.hosts=…?",
 		"deadletter redrive --whole-keys": "did you mean --whole-key?",
 	} {
 		invoke(t, closedPorts, strings.Fields(args)...).want(t, exitUsage, "", want)

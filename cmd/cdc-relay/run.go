@@ -16,6 +16,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/admin"
 	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/config"
+	"github.com/cdc-relay/cdc-relay/history"
 	"github.com/cdc-relay/cdc-relay/metrics"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/relay/shards"
@@ -88,7 +89,7 @@ func (a *app) streamWith(ctx context.Context, cfg *config.Config, settings relay
 		return err
 	}
 	if server != nil {
-		handler := admin.Handler(cfg.HTTP(), d.relay.Status, d.metrics)
+		handler := admin.HandlerWithConsole(cfg.HTTP(), d.relay.Status, d.metrics, d.console)
 		d.serve = func(ctx context.Context) error { return server.Serve(ctx, handler) }
 	}
 	return d.run(ctx)
@@ -111,7 +112,7 @@ type pipeline interface {
 
 // openPipeline makes the relay of the configuration, or those of the shards that this
 // process runs, and what serves their metrics.
-func openPipeline(settings relay.Config, own []int, log zerolog.Logger) (pipeline, http.Handler, error) {
+func openPipeline(settings relay.Config, own []int, log zerolog.Logger) (pipeline, *served, error) {
 	options := metrics.Options{Pipeline: settings.Pipeline, Version: settings.Version, Commit: build().Commit}
 	if !settings.Replication.Shard.Divided() {
 		m := metrics.New(options)
@@ -119,7 +120,7 @@ func openPipeline(settings relay.Config, own []int, log zerolog.Logger) (pipelin
 		if err != nil {
 			return nil, nil, err
 		}
-		return r, m.Handler(r.Status), nil
+		return r, &served{m.Handler(r.Status), m.Timings}, nil
 	}
 	all := metrics.NewShards(options, own)
 	running, err := shards.Open(settings, own, log, func(i int) (relay.Events, []kgo.Hook) { return all[i].Events(), all[i].Hooks() })
@@ -129,7 +130,20 @@ func openPipeline(settings relay.Config, own []int, log zerolog.Logger) (pipelin
 	for i, m := range all {
 		m.Watch(func() status.Status { return running.StatusOf(i) })
 	}
-	return running, all[0].Registry(), nil
+	return running, &served{all[0].Registry(), func() (ages, produce history.Buckets) {
+		for _, m := range all {
+			a, p := m.Timings()
+			ages.Add(a)
+			produce.Add(p)
+		}
+		return ages, produce
+	}}, nil
+}
+
+// served is what of the metrics is shown.
+type served struct {
+	metrics http.Handler
+	timings func() (ages, produce history.Buckets)
 }
 
 // daemon is the relay and what accompanies it.
@@ -138,6 +152,7 @@ type daemon struct {
 	cfg     *config.Config
 	relay   pipeline
 	metrics http.Handler
+	console *admin.Console              // nil: none
 	serve   func(context.Context) error // nil: no HTTP
 	until   func(status.Status) bool    // the relay is stopped once that is so; nil: never
 	log     zerolog.Logger
@@ -148,18 +163,26 @@ type daemon struct {
 
 func (a *app) newDaemon(cfg *config.Config, settings relay.Config) (*daemon, error) {
 	settings.Version = build().Version
+	pages, keep := cfg.Console()
+	if pages {
+		a.logTail = new(admin.LogTail)
+	}
 	log := a.newLogger(cfg.Log, settings.Pipeline)
 	if !a.textLog(cfg.Log) {
 		a.jsonLog = &log
 	}
 	limitMemory(log, memlimit.FromCgroup)
-	r, served, err := openPipeline(settings, cfg.OwnShards(), log)
+	r, shown, err := openPipeline(settings, cfg.OwnShards(), log)
 	if err != nil {
 		return nil, err
 	}
 	log.Info().Str("version", settings.Version).Str("slot", settings.Replication.Shard.Slot).Int("shards", settings.Replication.Shard.Count).
 		Str("publication", settings.Replication.Shard.Publication).Strs("brokers", settings.Kafka.Brokers).Msg("cdc-relay starts")
-	return &daemon{app: a, cfg: cfg, relay: r, metrics: served, log: log, notify: a.notifier()}, nil
+	d := &daemon{app: a, cfg: cfg, relay: r, metrics: shown.metrics, log: log, notify: a.notifier()}
+	if pages {
+		d.console = admin.NewConsole(r.Status, a.consoleTools(cfg, settings, shown.timings), keep)
+	}
+	return d, nil
 }
 
 // run gives what the mapping has wrong its place in the file.
@@ -192,6 +215,9 @@ func (d *daemon) stream(ctx context.Context) error {
 	group.Go(func() { d.notify.feedWatchdog(companions, d.relay.Status) })
 	group.Go(func() { d.notify.tellStatus(companions, d.relay.Status) })
 	group.Go(func() { d.summarise(companions) })
+	if d.console != nil {
+		group.Go(func() { d.console.Run(companions) })
+	}
 	over := make(chan struct{})
 	group.Go(func() { d.followSignals(intake, companions, over) })
 	if d.until != nil {

@@ -24,6 +24,7 @@ type statusFlags struct {
 	interval time.Duration
 	until    string
 	within   time.Duration // that until is waited for
+	bell     bool
 }
 
 func (a *app) statusCommand() *cobra.Command {
@@ -37,7 +38,12 @@ or does not answer.
 With --until, status waits until the relay reaches a state, even if the relay has not
 started yet. It exits with 0 when the state is reached and with 1 after --timeout.
 caught_up: the relay streams and has confirmed everything that was in the WAL when status
-first got an answer.`,
+first got an answer.
+
+With --watch on a terminal, status draws until q or Ctrl-C, and goes on while the relay is
+not there. Keys: b shows what the relay is blocked by and the ways out, n the figures, p
+holds, ? shows the keys. Without a terminal, or with TERM=dumb, it prints one status after
+the other. NO_COLOR is obeyed.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.complete(cmd.Flags()); err != nil {
@@ -51,6 +57,10 @@ first got an answer.`,
 				return a.awaitStatus(cmd.Context(), c, f)
 			}
 			if f.watch {
+				if screen := a.openScreen(f.json); screen != nil {
+					defer screen.close()
+					return a.watchScreen(cmd.Context(), c, f, screen)
+				}
 				return a.watchStatus(cmd.Context(), c, f)
 			}
 			s, err := fetchStatus(cmd.Context(), c)
@@ -63,6 +73,7 @@ first got an answer.`,
 	f.client.bind(cmd.Flags())
 	cmd.Flags().BoolVar(&f.json, "json", false, "print JSON")
 	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "repeat until interrupted; with --json one line per request")
+	cmd.Flags().BoolVar(&f.bell, "bell", false, "with --watch: ring the bell when the relay becomes blocked, and when it no longer is")
 	cmd.Flags().DurationVar(&f.interval, "interval", time.Second, "pause between requests, for --watch and --until")
 	cmd.Flags().StringVar(&f.until, "until", "", "wait for a state: "+strings.Join(status.Goals, ", "))
 	cmd.Flags().Lookup("timeout").Usage = "how long to wait for an answer; with --until: for the state, 1m if not set"
@@ -80,6 +91,8 @@ func (f *statusFlags) complete(set *pflag.FlagSet) error {
 		return refuse("--until %q is not allowed; allowed: %s", f.until, strings.Join(status.Goals, ", "))
 	case f.until == "" && !f.watch && set.Changed("interval"):
 		return refuse("--interval is only allowed with --watch or --until")
+	case f.bell && !f.watch:
+		return refuse("--bell is only allowed with --watch")
 	case f.interval <= 0:
 		return notPositive("interval", f.interval)
 	case f.until == "":
@@ -138,12 +151,14 @@ func (a *app) watchStatus(ctx context.Context, c *client, f statusFlags) error {
 	ticker := time.NewTicker(f.interval)
 	defer ticker.Stop()
 	var last error
+	var rung status.State
 	for {
 		s, err := fetchStatus(ctx, c)
 		if ctx.Err() != nil {
 			return last
 		}
 		a.showFrame(s, err, f.json)
+		a.ring(f, &rung, s, err)
 		last = nil
 		if err != nil || s.State != status.Streaming {
 			last = &quietError{exitFailed}
@@ -195,8 +210,6 @@ func (a *app) showFrame(s answer, err error, asJSON bool) {
 		if json.Compact(&line, s.raw) == nil {
 			fmt.Fprintln(a.stdout, line.String())
 		}
-	case terminal(a.stdout):
-		fmt.Fprint(a.stdout, "\033[H\033[2J"+status.Text(s.Status, time.Now()))
 	default:
 		fmt.Fprintln(a.stdout, status.Text(s.Status, time.Now()))
 	}

@@ -239,7 +239,7 @@ func (g *atLeastOnce) blockedAt(ctx, deliveryCtx context.Context, u *undelivered
 		d.m.ev.ProduceRetried(f.Reason)
 	}
 	if row != nil && f.Class != sink.Retry {
-		d.m.monitor.BlockedAt(row, d.Lineage(), f.Reason, err)
+		d.m.monitor.BlockedAt(row, &u.p.records[u.index], d.Lineage(), f.Reason, err)
 	}
 	return d.s.Block(ctx, deliveryCtx, f.Reason, err, f.Class != sink.Retry, wait.Delay())
 }
@@ -267,7 +267,7 @@ func (g *atLeastOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, re
 		shown, row := rejection, &f.batch.Rows[f.routed]
 		show := func(way error) {
 			shown = way
-			d.m.monitor.BlockedAt(row, d.Lineage(), reason, shown)
+			d.m.monitor.BlockedAt(row, nil, d.Lineage(), reason, shown)
 			d.m.monitor.SetBlocked(reason, shown)
 		}
 		switch {

@@ -365,7 +365,7 @@ func (x *exactlyOnce) afterAbort(deliveryCtx context.Context, records []record.R
 	}
 	err := &sink.Error{Class: f.Class, Reason: f.Reason, Err: f.Err}
 	if row := records[first].Row; row != nil && f.Class == sink.Blocked && f.Reason != fault.ReasonFenced {
-		x.d.m.monitor.BlockedAt(row, x.d.Lineage(), f.Reason, err)
+		x.d.m.monitor.BlockedAt(row, &records[first], x.d.Lineage(), f.Reason, err)
 	}
 	return err
 }

@@ -101,11 +101,11 @@ func (x *exactlyOnce) decide(candidates []record.Record, found map[int]sink.Fail
 		case r.cfg.OnReject == StopOnReject:
 			d.m.Rejected.Reject(f.Reason, id.row, cause)
 			cause.Err = d.deadLetterHint(f.Reason, cause.Err) // what lies before it was aborted with it
-			return x.blockAt(row, f.Reason, cause)
+			return x.blockAt(row, rec, f.Reason, cause)
 		case r.cfg.OnReject == DeadLetterOnReject && rec.Topic == r.cfg.DeadLetterTopic: // a letter: see refuseLetterTopic
 			letter := *rec
 			if !deadletter.Strip(&letter) {
-				return x.blockAt(row, f.Reason, cause)
+				return x.blockAt(row, rec, f.Reason, cause)
 			}
 			put(&r.refusals.strips, id, r.refusals.strips[id]+1)
 		default:
@@ -131,8 +131,8 @@ func recordName(rec *record.Record) recordID {
 
 // blockAt ends the session at a row. The next one commits everything before the row's
 // transaction.
-func (x *exactlyOnce) blockAt(row *wal.Row, reason string, cause error) error {
-	x.d.m.monitor.BlockedAt(row, x.d.Lineage(), reason, cause)
+func (x *exactlyOnce) blockAt(row *wal.Row, rec *record.Record, reason string, cause error) error {
+	x.d.m.monitor.BlockedAt(row, rec, x.d.Lineage(), reason, cause)
 	return &BlockedAtRowError{reason, cause}
 }
 
@@ -215,7 +215,7 @@ func (x *exactlyOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, re
 		return ErrIsolated
 	}
 	d.m.Rejected.Reject(reason, deadletter.RowOf(row), rejection)
-	return x.blockAt(row, reason, d.skipHint(deadletter.RowOf(row).Commit, reason, rejection))
+	return x.blockAt(row, nil, reason, d.skipHint(deadletter.RowOf(row).Commit, reason, rejection))
 }
 
 // isHeldBack reports that no record failed by itself: the end of the stream left the

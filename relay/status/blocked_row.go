@@ -1,9 +1,12 @@
 package status
 
 import (
+	"time"
+
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router/record"
 )
 
 // blockedRow is a row at which a session was blocked: one that cannot be read, or that
@@ -21,7 +24,9 @@ type blockedRow struct {
 	reason  string
 	message string
 
-	row deadletter.Row // that is not delivered, if it is not unread
+	row   deadletter.Row // that is not delivered, if it is not unread
+	shown *BlockedRow    // for people
+	since time.Time      // it stands in the way
 
 	unread bool
 	read   progress // of the session that met it
@@ -71,11 +76,16 @@ func (o *blockedRow) deliveredWith(rows []wal.Row) bool {
 	return !o.unread && len(rows) > 0 && o.row.Compare(deadletter.RowOf(&rows[0])) >= 0 && o.row.Compare(deadletter.RowOf(&rows[len(rows)-1])) <= 0
 }
 
-// BlockedAt remembers that a session is blocked at a row that it read.
-func (b *Monitor) BlockedAt(row *wal.Row, of wal.Lineage, reason string, cause error) {
+// BlockedAt remembers that a session is blocked at a row that it read. rec is its record; nil:
+// none can be made of it.
+func (b *Monitor) BlockedAt(row *wal.Row, rec *record.Record, of wal.Lineage, reason string, cause error) {
+	at := &blockedRow{of: of, reason: reason, message: cause.Error(), row: deadletter.RowOf(row), shown: shownRow(row, rec), since: time.Now()}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.blockedRow = &blockedRow{of: of, reason: reason, message: cause.Error(), row: deadletter.RowOf(row)}
+	if before := b.blockedRow; before != nil && !before.unread && before.row == at.row && before.of == of {
+		at.since = before.since
+	}
+	b.blockedRow = at
 }
 
 // Unread remembers where a session ended that cannot read on. One that did not get past
@@ -91,11 +101,13 @@ func (b *Monitor) Unread(of wal.Lineage, err error) {
 
 // Read takes note of a batch that was read.
 func (b *Monitor) Read(batch *wal.Batch) {
+	now := time.Now()
 	b.forgetIf(func(o *blockedRow) bool { return o.readPast(batch) })
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.readAgain(batch)
 	b.read.add(batch)
+	b.readRows(batch, now)
 }
 
 // Begins takes note of where a session begins.

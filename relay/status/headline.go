@@ -13,7 +13,7 @@ func Headline(s *Status, now time.Time) string {
 	held := now.Sub(Since(s)).Round(time.Second).String()
 	switch s.State {
 	case Blocked:
-		return "Blocked for " + held + ": " + s.Reason + keptText(s) + "."
+		return "Blocked for " + held + atRow(s.Obstacle) + ": " + s.Reason + keptText(s) + "."
 	case Reconnecting:
 		return "Reconnecting to PostgreSQL for " + held + because(s) + "."
 	case Standby:
@@ -38,6 +38,14 @@ func Headline(s *Status, now time.Time) string {
 		text += "; " + wording.Count(s.ParkedKeys, "key") + " parked behind dead letters"
 	}
 	return text + "."
+}
+
+// atRow names the table of the row, as it may be shown on a line.
+func atRow(o *Obstacle) string {
+	if o == nil || o.Row == nil || o.Row.Table == "" {
+		return ""
+	}
+	return " at a row of " + wording.Printable(o.Row.Table)
 }
 
 func because(s *Status) string {

@@ -35,6 +35,7 @@ type Monitor struct {
 	message    string
 	announced  announced
 	blockedRow *blockedRow // nil: none is known
+	tries      tries
 
 	session Session   // nil between sessions
 	read    progress  // of the session, or of the last one
@@ -47,11 +48,13 @@ type Monitor struct {
 	snapshot *watch.Snapshot // nil: nobody looked yet
 	budget   budget
 	source   bool // PostgreSQL was good once
+	counted  counted
 }
 
 // Counters are counted by the relay, by any goroutine of it.
 type Counters struct {
 	Published   atomic.Int64 // records that were acknowledged
+	rowsRead    atomic.Int64
 	Rejected    atomic.Int64
 	DeadLetters atomic.Int64
 	Reconnects  atomic.Int64
@@ -116,7 +119,6 @@ type brokers struct {
 	reached   bool      // it was good once
 	away      time.Time // when no broker was last seen to answer
 	incidents incidents // of sinks that were dropped
-	topics    map[string]struct{}
 }
 
 // incidents are what a sink counts of the brokers' misbehaviour.
@@ -128,7 +130,8 @@ func NewMonitor(of Pipeline, log zerolog.Logger, changed func(from, to State, re
 	now := time.Now()
 	b := &Monitor{
 		log: log, changed: changed, of: of, state: Starting,
-		announced: announced{state: Starting, since: now}, brokers: brokers{topics: map[string]struct{}{}},
+		announced: announced{state: Starting, since: now},
+		counted:   newCounted(),
 	}
 	b.LastTick.Store(now.UnixNano())
 	return b
@@ -183,7 +186,6 @@ func (b *Monitor) allIncidents() incidents {
 // SetSession shows a session from now on; nil: it is over.
 func (b *Monitor) SetSession(s Session) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	switch {
 	case s != nil:
 		b.enter(s)
@@ -191,6 +193,21 @@ func (b *Monitor) SetSession(s Session) {
 		b.leave(b.session)
 	}
 	b.session = s
+	b.mu.Unlock()
+	if s != nil {
+		b.sayBehind(s)
+	}
+}
+
+// muchBehind is from how much WAL on the log has how far a slot is behind when a session begins.
+const muchBehind = 1 << 20
+
+func (b *Monitor) sayBehind(s Session) {
+	start, at := s.Start(), s.Positions()
+	if behind := int64(at.Server) - int64(start); behind >= muchBehind {
+		b.log.Info().Str("slot", b.of.Slot).Stringer("lsn", start).Int64("lag_bytes", behind).
+			Msg("slot is " + wording.Bytes(behind) + " behind the end of the WAL; reading on from its position")
+	}
 }
 
 // SlotAt is how far the probe last saw the slot, zero where that is beyond limit: somebody
@@ -204,18 +221,18 @@ func (b *Monitor) SlotAt(limit wal.LSN) wal.LSN {
 	return b.snapshot.Slot.Confirmed
 }
 
-// SawTopics remembers the topics of records that are durable.
+// SawTopics counts records that are durable, by topic.
 func (b *Monitor) SawTopics(records []record.Record) {
+	now := time.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	last := ""
-	for i := range records {
-		if topic := records[i].Topic; topic != last {
-			last = topic
-			if len(b.brokers.topics) < maxTopics {
-				b.brokers.topics[topic] = struct{}{}
-			}
+	for begin := 0; begin < len(records); {
+		topic, end := records[begin].Topic, begin+1
+		for end < len(records) && records[end].Topic == topic {
+			end++
 		}
+		b.counted.topics.of(topic).add(end-begin, now)
+		begin = end
 	}
 }
 
@@ -365,6 +382,9 @@ func (b *Monitor) announce() string {
 			a.whySince = time.Time{}
 		}
 		a.state, a.reason = state, reason
+		if reason == "" || reason != was {
+			b.tries = tries{}
+		}
 	}
 	b.mu.Unlock()
 	if !changed && !more {
@@ -419,6 +439,7 @@ func (b *Monitor) Tick(now time.Time) {
 	b.Announce()
 	b.remind(now)
 	b.follow(now)
+	b.count(now)
 }
 
 // remindEvery is how often the log repeats what stands in the way.
@@ -505,11 +526,12 @@ func (b *Monitor) Status() Status {
 		LSN:                b.ended.positions,
 		InFlightLimitBytes: b.of.WindowBytes,
 		EventsToRepeat:     b.ended.toRepeat,
+		RowsRead:           b.rowsRead.Load(),
 		EventsPublished:    b.Published.Load(),
 		EventsRejected:     b.Rejected.Load(),
 		DeadLetters:        b.DeadLetters.Load(),
 		Reconnects:         b.Reconnects.Load(),
-		Topics:             make([]string, 0, len(b.brokers.topics)),
+		Topics:             make([]string, 0, len(b.counted.topics.byName)),
 		SourceConnected:    b.session != nil,
 		SinkConnected:      b.brokers.reached && b.sink != nil && b.sink.Reachable() == nil,
 		SourceReached:      b.source,
@@ -524,7 +546,7 @@ func (b *Monitor) Status() Status {
 	}
 	seen := b.allIncidents()
 	st.TopicsRecreated, st.DataLoss, st.Overtaken = seen.recreated, seen.dataLoss+b.LostForks.Load(), seen.overtaken
-	for topic := range b.brokers.topics {
+	for topic := range b.counted.topics.byName {
 		st.Topics = append(st.Topics, topic)
 	}
 	slices.Sort(st.Topics)
@@ -540,6 +562,8 @@ func (b *Monitor) Status() Status {
 		st.LagSeconds = &lag
 	}
 	st.CatchUp = b.backlog.catchUp()
+	st.Obstacle = b.obstacle(&st)
+	st.Tables, st.TopicRates = b.counted.tables.list(), b.counted.topics.list()
 	st.Headline = Headline(&st, now)
 	return st
 }

@@ -101,12 +101,17 @@ type Status struct {
 	// their transaction, is not acknowledged: a start sends them again. Never with exactly-once.
 	EventsToRepeat int `json:"events_to_repeat"`
 
+	RowsRead        int64    `json:"rows_read_total"`        // of configured tables, those read again counted again
 	EventsPublished int64    `json:"events_published_total"` // records that the brokers acknowledged
 	EventsRejected  int64    `json:"events_rejected_total"`
 	DeadLetters     int64    `json:"dead_letters_total"`
 	ParkedKeys      int      `json:"parked_keys"` // whose rows go to the dead-letter topic until re-driven
 	Reconnects      int64    `json:"reconnects_total"`
 	Topics          []string `json:"topics"`
+
+	Obstacle   *Obstacle `json:"obstacle"`    // nil: nothing stands in the way
+	Tables     []Flow    `json:"tables"`      // rows that were read
+	TopicRates []Flow    `json:"topic_rates"` // records that the brokers acknowledged; the busiest
 
 	// What the sink noticed of the brokers since the process started; any of the
 	// last two that is not zero is worth a person's look.

@@ -35,11 +35,11 @@ func Sum(all []Status, names []string, now time.Time) Status {
 	st.LSN = LSNs{}
 	st.LagBytes, st.RetainedWALBytes, st.LagSeconds, st.OldestUnacked = 0, 0, nil, nil
 	st.InFlightEvents, st.InFlightBytes, st.EventsToRepeat, st.ParkedKeys = 0, 0, 0, 0
-	st.EventsPublished, st.EventsRejected, st.DeadLetters, st.Reconnects = 0, 0, 0, 0
+	st.RowsRead, st.EventsPublished, st.EventsRejected, st.DeadLetters, st.Reconnects = 0, 0, 0, 0, 0
 	st.TopicsRecreated, st.DataLoss, st.Overtaken = 0, 0, 0
 	st.SourceConnected, st.SinkConnected, st.SourceReached, st.SinkReached = true, true, true, true
 	st.CatchUp = nil
-	st.Topics = []string{}
+	st.Topics, st.Tables, st.TopicRates = []string{}, []Flow{}, []Flow{}
 	unknown := false
 	for i := range all {
 		st.add(&all[i])
@@ -48,6 +48,7 @@ func Sum(all []Status, names []string, now time.Time) Status {
 	if unknown {
 		st.LagSeconds = nil
 	}
+	st.Tables, st.TopicRates = joined(st.Tables), joined(st.TopicRates)
 	slices.Sort(st.Topics)
 	st.Topics = slices.Compact(st.Topics)
 	if len(st.Topics) > maxTopics {
@@ -74,6 +75,7 @@ func (s *Status) add(one *Status) {
 	s.InFlightBytes += one.InFlightBytes
 	s.EventsToRepeat += one.EventsToRepeat
 	s.ParkedKeys += one.ParkedKeys
+	s.RowsRead += one.RowsRead
 	s.EventsPublished += one.EventsPublished
 	s.EventsRejected += one.EventsRejected
 	s.DeadLetters += one.DeadLetters
@@ -82,6 +84,8 @@ func (s *Status) add(one *Status) {
 	s.DataLoss += one.DataLoss
 	s.Overtaken += one.Overtaken
 	s.Topics = append(s.Topics, one.Topics...)
+	s.Tables = append(s.Tables, one.Tables...)
+	s.TopicRates = append(s.TopicRates, one.TopicRates...)
 	s.SourceConnected = s.SourceConnected && one.SourceConnected
 	s.SinkConnected = s.SinkConnected && one.SinkConnected
 	s.SourceReached = s.SourceReached && one.SourceReached

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"bufio"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -11,6 +12,7 @@ import (
 	"fmt"
 	"math/big"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -279,10 +281,14 @@ func TestSecrets_NothingOfThemOrOfRowsShows(t *testing.T) {
 	}
 	pages := func(what, address string) {
 		t.Helper()
-		for _, path := range []string{"/metrics", "/api/v1/status", "/readyz?verbose", "/livez", "/"} {
+		for _, path := range []string{
+			"/metrics", "/api/v1/status", "/readyz?verbose", "/livez", "/", "/login", "/assets/console.js", "/api/v1/console", "/api/v1/history", "/api/v1/obstacle",
+			"/api/v1/runbook/record_too_large", "/api/v1/tables", "/api/v1/tables/public.outbox/explain", "/api/v1/check", "/api/v1/configuration", "/api/v1/log", "/api/v1/openapi.json",
+		} {
 			hidden(what+" "+path, get(t, address, path, token))
 			hidden(what+" "+path+" without the token", get(t, address, path, ""))
 		}
+		hidden(what+" stream", followed(t, address, token))
 	}
 	begin := func(what, says string, more []string) *relaytest.Process {
 		t.Helper()
@@ -326,4 +332,28 @@ func TestSecrets_NothingOfThemOrOfRowsShows(t *testing.T) {
 		command.Wait(t)
 		hidden(strings.Join(verb, " "), command.Output())
 	}
+}
+
+// followed is what the console's stream sends first.
+func followed(t *testing.T, address, token string) string {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+"/api/v1/stream?kinds=status,charts,log", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	var text strings.Builder
+	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
+		text.WriteString(lines.Text() + "\n")
+		if strings.Count(text.String(), "event: status") == 2 { // a second has passed
+			return text.String()
+		}
+	}
+	t.Fatalf("the stream ended: %s", &text)
+	return ""
 }

@@ -1,0 +1,208 @@
+package admin
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/history"
+	"github.com/cdc-relay/cdc-relay/relay/status"
+	"github.com/cdc-relay/cdc-relay/ways"
+)
+
+// Tools are what the console shows beside the status. A nil function is a page that says so.
+type Tools struct {
+	Timings       func() (ages, produce history.Buckets)
+	Configuration func() (string, error)                               // every value with its origin, secrets as ***
+	Check         func(context.Context) (any, error)                   // what `check --json` prints
+	Explain       func(ctx context.Context, table string) (any, error) // what `explain --no-record --json` prints of a table; nil: there is no such table
+	Tables        []string                                             // that are configured
+	Facts         ways.Facts                                           // what commands are made of, besides the obstacle
+	Log           *LogTail
+}
+
+// Console is what a page needs beyond the status: the figures of the last hour, changes of the
+// state, sessions, and streams. Its methods are safe from any goroutine.
+type Console struct {
+	status  func() status.Status
+	tools   Tools
+	keep    time.Duration
+	started time.Time
+
+	sessions sessions
+	streams  streams
+	checks   singly // check
+	explains singly // explain
+
+	mu      sync.Mutex
+	ring    *history.Ring // nil: none is kept
+	changes []Change      // oldest first
+	checked report        // the last one
+	sampled sampled
+}
+
+// Change is a change of the state that the console saw.
+type Change struct {
+	At       time.Time    `json:"at"`
+	State    status.State `json:"state"`
+	Reason   string       `json:"reason,omitempty"`
+	Headline string       `json:"headline"`
+}
+
+const maxChanges = 50
+
+// NewConsole makes one. keep is how long figures are kept; 0: not at all.
+func NewConsole(status func() status.Status, tools Tools, keep time.Duration) *Console {
+	c := &Console{status: status, tools: tools, keep: keep, started: time.Now()}
+	if keep > 0 {
+		c.ring = history.NewRing(keep)
+	}
+	if c.tools.Log == nil {
+		c.tools.Log = new(LogTail)
+	}
+	return c
+}
+
+// Run takes the figures once a second until ctx ends.
+func (c *Console) Run(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			c.Sample(now)
+		}
+	}
+}
+
+// sampled is what the last sample was made of.
+type sampled struct {
+	at            time.Time
+	read, acked   int64
+	ages, produce []history.Buckets // of the last windows, oldest first
+	cpu           time.Duration
+	last          history.Sample
+	state         status.State
+	reason        string
+}
+
+// quantileOver is over how many seconds percentiles are: one second alone has few transactions.
+const quantileOver = 10
+
+// Sample takes the figures of a moment. Run calls it.
+func (c *Console) Sample(now time.Time) {
+	st := c.status()
+	s := history.Unknown()
+	set := func(i history.Series, v float64) { s[i] = float32(v) }
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := &c.sampled
+	if passed := now.Sub(p.at).Seconds(); !p.at.IsZero() && passed > 0 {
+		set(history.Received, max(0, float64(st.RowsRead-p.read))/passed)
+		set(history.Acknowledged, max(0, float64(st.EventsPublished-p.acked))/passed)
+		if used := processCPU(); used > 0 {
+			set(history.CPU, (used-p.cpu).Seconds()/passed)
+		}
+	}
+	p.at, p.read, p.acked, p.cpu = now, st.RowsRead, st.EventsPublished, processCPU()
+	if c.tools.Timings != nil {
+		ages, produce := c.tools.Timings()
+		for _, of := range []struct {
+			window *[]history.Buckets
+			now    history.Buckets
+			shown  map[history.Series]float64
+		}{
+			{&p.ages, ages, map[history.Series]float64{history.AgeP50: 0.5, history.AgeP95: 0.95, history.AgeP99: 0.99}},
+			{&p.produce, produce, map[history.Series]float64{history.ProduceP95: 0.95}},
+		} {
+			if len(*of.window) > 0 {
+				for series, q := range of.shown {
+					set(series, history.Quantile(q, (*of.window)[0], of.now))
+				}
+			}
+			if *of.window = append(*of.window, of.now); len(*of.window) > quantileOver {
+				*of.window = (*of.window)[1:]
+			}
+		}
+	}
+	if st.LagSeconds != nil {
+		set(history.LagSeconds, *st.LagSeconds)
+	}
+	if st.LSN.Server != 0 {
+		set(history.LagBytes, float64(st.LagBytes))
+		set(history.RetainedBytes, float64(st.RetainedWALBytes))
+	}
+	if slot := st.SlotState; slot != nil && slot.SafeWALBytes != nil {
+		set(history.SafeBytes, float64(max(0, *slot.SafeWALBytes)))
+	}
+	set(history.InFlightRows, float64(st.InFlightEvents))
+	set(history.InFlightBytes, float64(st.InFlightBytes))
+	if st.OldestUnacked != nil {
+		set(history.OldestUnacked, *st.OldestUnacked)
+	}
+	resident, heap := processMemory()
+	set(history.ResidentBytes, resident)
+	set(history.HeapBytes, heap)
+	set(history.StateSeries, float64(slices.Index(worsening, st.State)))
+	p.last = s
+	if c.ring != nil {
+		c.ring.Add(now, s)
+	}
+	if st.State != p.state || st.Reason != p.reason {
+		p.state, p.reason = st.State, st.Reason
+		c.changes = append(c.changes, Change{now.UTC(), st.State, st.Reason, st.Headline})
+		if over := len(c.changes) - maxChanges; over > 0 {
+			c.changes = slices.Delete(c.changes, 0, over)
+		}
+	}
+}
+
+// worsening are the states as numbers of the series `state`.
+var worsening = []status.State{status.Standby, status.Streaming, status.Starting, status.Reconnecting, status.Blocked, status.Stopping}
+
+// facts are those of the relay at hand, with what stands in its way.
+func (c *Console) facts(st *status.Status) ways.Facts {
+	f := c.tools.Facts
+	f.Slot, f.Publication = st.Slot, st.Publication
+	if o := st.Obstacle; o != nil {
+		f.Slot = o.Slot
+		if o.Row != nil {
+			f.Table, f.Topic, f.Bytes = o.Row.Table, o.Row.Topic, o.Row.Bytes
+			if o.Row.Commit != 0 {
+				at, _ := (o.Row.Commit + 1).MarshalText()
+				f.Position = string(at)
+			}
+		}
+	}
+	return f
+}
+
+// singly runs one thing at a time, and not too often.
+type singly struct {
+	mu      sync.Mutex
+	running bool
+	ended   time.Time
+}
+
+// begin reports whether it may run now, and if not, whether it runs and how long to wait.
+func (s *singly) begin(now time.Time, pause time.Duration) (ok, running bool, wait time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running {
+		return false, true, pause
+	}
+	if wait := pause - now.Sub(s.ended); !s.ended.IsZero() && wait > 0 {
+		return false, false, wait
+	}
+	s.running = true
+	return true, false, 0
+}
+
+func (s *singly) end(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.running, s.ended = false, now
+}

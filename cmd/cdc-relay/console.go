@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/admin"
+	"github.com/cdc-relay/cdc-relay/advice"
+	"github.com/cdc-relay/cdc-relay/check"
+	"github.com/cdc-relay/cdc-relay/config"
+	"github.com/cdc-relay/cdc-relay/explain"
+	"github.com/cdc-relay/cdc-relay/history"
+	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/status"
+	"github.com/cdc-relay/cdc-relay/ways"
+)
+
+// consolePatience is how long a page waits for the servers.
+const consolePatience = 20 * time.Second
+
+// consoleTools are what the console's pages do, by what the commands do.
+func (a *app) consoleTools(cfg *config.Config, settings relay.Config, timings func() (ages, produce history.Buckets)) admin.Tools {
+	tools := admin.Tools{
+		Timings: timings, Log: a.logTail,
+		Facts: ways.Facts{
+			DeadLetterTopic: settings.DeadLetterTopic, CheckpointTopic: settings.CheckpointTopic,
+			Brokers: strings.Join(settings.Kafka.Brokers, ","), Principal: principal(settings),
+			Stops: settings.OnReject == relay.StopOnReject || settings.OnReject == "", KeepsPositions: settings.KeepsPositions(),
+		},
+		Configuration: func() (string, error) {
+			var out strings.Builder
+			err := cfg.Print(&out)
+			return out.String(), err
+		},
+		Check: func(ctx context.Context) (any, error) {
+			report := check.Run(ctx, cfg, check.Options{
+				Timeout: consolePatience, RunStep: func(_ string, step func()) { step() },
+				Own: func(ctx context.Context) *status.Status { return ownRelay(ctx, cfg) },
+			})
+			if ctx.Err() != nil {
+				return nil, errors.New("the servers did not answer in time; run `cdc-relay check` to wait longer")
+			}
+			return findings(report.Findings), nil
+		},
+		Explain: func(ctx context.Context, table string) (any, error) {
+			explainer, err := explain.New(cfg, explain.Options{Table: table, NoRecord: true})
+			if err != nil {
+				return nil, err
+			}
+			reports, err := explainer.Tables(ctx)
+			if len(reports) == 0 {
+				return nil, err
+			}
+			return map[string]any{"tables": reports}, nil
+		},
+	}
+	for _, table := range settings.Replication.Tables {
+		tools.Tables = append(tools.Tables, table.Schema+"."+table.Name)
+		tools.Facts.Tables = append(tools.Facts.Tables, ways.Identifier(table.Schema)+"."+ways.Identifier(table.Name))
+	}
+	return tools
+}
+
+// principal is the relay's in ACLs, as far as the configuration tells.
+func principal(settings relay.Config) string {
+	if user := settings.Kafka.SASL.Username; user != "" {
+		return "User:" + user
+	}
+	return ""
+}
+
+// findings are what check --json prints.
+func findings(all advice.Findings) any {
+	return struct {
+		OK       int             `json:"ok"`
+		Warn     int             `json:"warn"`
+		Fail     int             `json:"fail"`
+		Findings advice.Findings `json:"findings"`
+	}{all.Count(advice.OK), all.Count(advice.Warn), all.Count(advice.Fail), all}
+}

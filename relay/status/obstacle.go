@@ -1,0 +1,85 @@
+package status
+
+import (
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router/record"
+)
+
+// Obstacle is what keeps the relay from going on, for those who act upon it. Keys and values of
+// rows are never part of it.
+type Obstacle struct {
+	Reason   string    `json:"reason"`
+	Since    time.Time `json:"since,omitzero"`
+	Slot     string    `json:"slot"`
+	Attempts int       `json:"attempts"` // that failed since it stands in the way
+	NextTry  time.Time `json:"next_try,omitzero"`
+
+	Row *BlockedRow `json:"row,omitempty"` // nil: it is not about one row, or the row cannot be read
+}
+
+// BlockedRow names a row that is read and cannot be delivered.
+type BlockedRow struct {
+	Table   string   `json:"table"`
+	Commit  Position `json:"commit_lsn"` // where its transaction's commit record begins
+	Number  uint64   `json:"number"`     // within the transaction, from 1 on
+	Topic   string   `json:"topic,omitempty"`
+	EventID string   `json:"event_id,omitempty"`
+	Bytes   int      `json:"bytes,omitempty"` // of its record: key, value and headers
+}
+
+// maxEventID bounds what is shown of an event id, which is a text of the table.
+const maxEventID = 100
+
+// shownRow is what an obstacle tells of a row. rec is nil where no record can be made of it.
+func shownRow(row *wal.Row, rec *record.Record) *BlockedRow {
+	name := deadletter.RowOf(row)
+	shown := &BlockedRow{Commit: Position(name.Commit), Number: name.Seq}
+	if row.Relation != nil {
+		shown.Table = row.Relation.Namespace + "." + row.Relation.Name
+	}
+	if rec == nil {
+		return shown
+	}
+	shown.Topic = rec.Topic
+	shown.Bytes = len(rec.Key) + len(rec.Value)
+	for i := range rec.Headers {
+		h := &rec.Headers[i]
+		shown.Bytes += len(h.Key) + len(h.Value)
+		if i == 0 && h.Key == "id" {
+			shown.EventID = string(h.Value[:min(len(h.Value), maxEventID)])
+		}
+	}
+	return shown
+}
+
+// tries are the attempts at what stands in the way.
+type tries struct {
+	failed int
+	next   time.Time
+}
+
+// Waits takes note of an attempt that failed, and of when the next one begins.
+func (b *Monitor) Waits(next time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.tries.failed++
+	b.tries.next = next
+}
+
+// obstacle is nil while nothing stands in the way. Call it with the lock held.
+func (b *Monitor) obstacle(st *Status) *Obstacle {
+	if st.Reason == "" || st.State == Standby || st.State == Stopping {
+		return nil
+	}
+	o := &Obstacle{Reason: st.Reason, Since: st.ReasonSince, Slot: b.of.Slot, Attempts: b.tries.failed, NextTry: b.tries.next}
+	if at := b.blockedRow; at != nil && st.State == Blocked && at.reason == st.Reason {
+		o.Row = at.shown
+		if !at.since.IsZero() && at.since.Before(o.Since) {
+			o.Since = at.since
+		}
+	}
+	return o
+}

@@ -1,0 +1,271 @@
+// Journeys through the console. It prints one line a journey, and ends with 1 if one failed.
+import { createRequire } from 'node:module';
+import { mkdirSync } from 'node:fs';
+
+const given = JSON.parse(process.env.BROWSER_GIVEN);
+const require = createRequire(given.modules + '/');
+const { chromium } = require('playwright-core');
+const axe = require.resolve('axe-core/axe.min.js');
+
+const browser = await chromium.launch({ executablePath: given.chromium, args: ['--no-sandbox', '--force-prefers-reduced-motion'] });
+let failed = 0;
+
+function must(good, what) {
+  if (!good) throw new Error(what);
+}
+
+async function until(what, look, within = 5000) {
+  const end = Date.now() + within;
+  for (;;) {
+    if (await look()) return;
+    if (Date.now() > end) throw new Error('it never came: ' + what);
+    await new Promise((again) => setTimeout(again, 50));
+  }
+}
+
+// open gives a page that fails the journey at a message of the console or a request elsewhere.
+async function open(url, options = {}) {
+  const context = await browser.newContext({ viewport: { width: 1440, height: 1000 }, ...options });
+  await context.grantPermissions(['clipboard-read', 'clipboard-write']);
+  const page = await context.newPage();
+  page.problems = [];
+  page.on('console', (m) => { if (!(options.expects ?? []).some((e) => m.text().includes(e))) page.problems.push(m.type() + ': ' + m.text()); });
+  page.on('pageerror', (e) => page.problems.push('error: ' + e.message));
+  page.on('request', (r) => { if (!r.url().startsWith(new URL(url).origin) && !r.url().startsWith('data:')) page.problems.push('a request to ' + r.url()); });
+  await page.goto(url);
+  return page;
+}
+
+async function journey(name, walk) {
+  const began = Date.now();
+  const pages = [];
+  try {
+    await walk(async (...of) => { const page = await open(...of); pages.push(page); return page; });
+    for (const page of pages) must(page.problems.length === 0, page.problems.join('; '));
+    console.log(`ok ${name} (${Date.now() - began} ms)`);
+  } catch (problem) {
+    failed++;
+    console.log(`FAIL ${name}: ${problem.message.split('\n').slice(0, 6).join(' | ')}`);
+    const last = pages.at(-1);
+    if (last && given.shots) await last.screenshot({ path: `${given.shots}/failed-${failed}.png` }).catch(() => {});
+  }
+  for (const page of pages) await page.context().close().catch(() => {});
+}
+
+const say = async (to, body) => {
+  const answer = await fetch(given.control + to, { method: 'POST', body: body ?? '' });
+  must(answer.ok, `${to}: ${await answer.text()}`);
+};
+const headline = (page) => page.locator('h1').first().innerText();
+const paths = ['/', '/blocked', '/tables', '/shards', '/check', '/config', '/log'];
+
+const walks = {
+  async 'a streaming relay is understood at a glance'(open) {
+    const began = Date.now();
+    const page = await open(given.streaming);
+    await page.getByRole('heading', { level: 1, name: /Streaming/ }).waitFor();
+    const took = Date.now() - began;
+    must(took < (given.patient ? 5000 : 1000), `it was shown after ${took} ms`);
+    must((await page.title()).startsWith('● Streaming'), 'the title of the tab is ' + await page.title());
+    const text = await page.locator('main').innerText();
+    for (const one of ['5 h 20 min', '47.0 GiB more fit', '/s', 'order-events', 'public.outbox', 'p99']) must(text.toLowerCase().includes(one.toLowerCase()), 'nothing says ' + one);
+    await until('charts', async () => (await page.locator('.charts svg path.line').count()) >= 6);
+    must(await page.locator('h1').count() === 1, 'there is more than one h1');
+  },
+
+  async 'a blocked row: what it is, and a command to copy'(open) {
+    const page = await open(given.blocked);
+    await page.getByRole('heading', { level: 1, name: /Blocked for/ }).waitFor();
+    await page.getByRole('link', { name: /ways out/ }).click();
+    await page.getByText('public.outbox, row 1 of the transaction committing at').waitFor();
+    const text = await page.locator('main').innerText();
+    for (const one of ['public.outbox', '16/B374D848', 'order-events', '7f0c2d1e', '1348211 bytes', 'max.message.bytes=1572864', 'loses rows: yes', 'Means']) must(text.includes(one), 'nothing says ' + one);
+    must(!await page.getByText('pg_replication_slot_advance').last().isVisible(), 'the command that loses rows is shown before anybody asked');
+    await page.getByRole('button', { name: /^Copy: kafka-configs/ }).first().click();
+    const copied = await page.evaluate(() => navigator.clipboard.readText());
+    must(copied.startsWith('kafka-configs.sh --bootstrap-server b1:9092,b2:9092'), 'copied was ' + copied);
+  },
+
+  async 'a change of the state is shown within two seconds, and leaves a band'(open) {
+    const page = await open(given.moving);
+    await page.getByRole('heading', { level: 1, name: /Streaming/ }).waitFor();
+    await say('/away');
+    const began = Date.now();
+    await page.getByRole('heading', { level: 1, name: /Reconnecting/ }).waitFor({ timeout: 5000 });
+    must(Date.now() - began < 2500, `it took ${Date.now() - began} ms`);
+    await until('a band', async () => (await page.locator('rect.band3').count()) > 0);
+    await say('/back');
+    await page.getByRole('heading', { level: 1, name: /Streaming/ }).waitFor({ timeout: 5000 });
+    must((await page.locator('.changes').innerText()).includes('reconnecting'), 'the changes do not have it');
+  },
+
+  async 'the relay is killed and started again: the page goes on, and no line comes twice'(open) {
+    const page = await open(given.moving + '/log', { expects: ['ERR_', 'Failed to load'] });
+    await page.getByText('cdc-relay starts').waitFor();
+    await say('/kill');
+    await page.getByText(/No answer for/).waitFor({ timeout: 15000 });
+    await say('/start');
+    await until('it goes on', async () => !(await page.getByText(/No answer for/).isVisible()), 15000);
+    await say('/line');
+    await page.getByText('a line of later').waitFor({ timeout: 5000 });
+    must(await page.getByText('a line of later').count() === 1, 'the line is there twice');
+    must(await page.getByText('cdc-relay starts').count() === 1, 'an old line is there twice');
+  },
+
+  async 'without JavaScript one sentence names the terminal'(open) {
+    const page = await open(given.streaming, { javaScriptEnabled: false });
+    const text = await page.locator('body').innerText();
+    must(text.includes('cdc-relay status --watch'), 'it says ' + text);
+  },
+
+  async 'by keyboard alone from opening to a copied command'(open) {
+    const page = await open(given.blocked);
+    await page.getByRole('heading', { level: 1, name: /Blocked for/ }).waitFor();
+    await page.getByText('What to do:').waitFor();
+    await page.keyboard.press('c');
+    await until('copied', async () => (await page.evaluate(() => navigator.clipboard.readText())).startsWith('kafka-configs.sh'));
+    await page.keyboard.press('g');
+    await page.keyboard.press('l');
+    await page.waitForURL('**/log');
+    await page.keyboard.press('/');
+    await page.keyboard.type('mapped');
+    await until('filtered', async () => (await page.locator('.log li').count()) === 1);
+    await page.keyboard.press('Escape');
+    await page.locator('h2').first().click();
+    await page.keyboard.press('?');
+    await page.getByRole('dialog').waitFor();
+    await page.keyboard.press('Escape');
+    await page.keyboard.press('g');
+    await page.keyboard.press('n');
+    await page.waitForURL((u) => u.pathname === '/');
+  },
+
+  async 'names that are markup show as text'(open) {
+    const page = await open(given.hostile);
+    for (const path of paths) {
+      await page.goto(given.hostile + path);
+      await page.locator('main .card').first().waitFor();
+      await page.waitForTimeout(300);
+      must(await page.locator('main img').count() === 0, path + ' made an image of a name');
+      must(await page.evaluate(() => window.owned === undefined), path + ' ran a name');
+      const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+      must(wide <= 0, `${path} is ${wide} px too wide`);
+    }
+    await page.goto(given.hostile + '/tables');
+    await page.getByText('<img src=x').first().waitFor();
+  },
+
+  async 'with a token: sign in, see, sign out'(open) {
+    const page = await open(given.token, { expects: ['401'] });
+    await page.waitForURL('**/login*');
+    await page.getByLabel('Token').fill('wrong');
+    await page.keyboard.press('Enter');
+    await page.getByRole('alert').waitFor();
+    must((await page.getByRole('alert').innerText()).includes('not the token'), 'the reason is not shown');
+    await page.getByLabel('Token').fill(given.secret);
+    await page.keyboard.press('Enter');
+    await page.getByRole('heading', { level: 1, name: /Streaming/ }).waitFor();
+    const cookies = await page.context().cookies();
+    must(cookies.length === 1 && cookies[0].httpOnly && cookies[0].sameSite === 'Strict', JSON.stringify(cookies));
+    must(!JSON.stringify(await page.evaluate(() => [localStorage, sessionStorage, document.cookie, location.href])).includes(given.secret), 'the page keeps the token');
+    await page.getByRole('button', { name: 'Sign out' }).click();
+    await page.waitForURL('**/login');
+    must((await page.evaluate(() => fetch('/api/v1/status').then((r) => r.status))) === 401, 'the session goes on');
+  },
+
+  async 'a page of another origin reads nothing, sends nothing and frames nothing'(open) {
+    const page = await open(given.foreign, { expects: ['CORS', 'Failed to load', 'frame', 'X-Frame', 'refused', 'Refused', 'Framing', 'blocked'] });
+    page.problems.length = 0;
+    const read = await page.evaluate((url) => fetch(url + '/api/v1/status').then((r) => r.text()).catch(() => 'refused'), given.streaming);
+    must(read === 'refused', 'it read ' + read.slice(0, 60));
+    const sent = await page.evaluate((url) => fetch(url + '/api/v1/check', { method: 'POST', mode: 'no-cors', body: '{}' }).then((r) => r.type).catch(() => 'refused'), given.streaming);
+    must(sent === 'opaque' || sent === 'refused', 'sent: ' + sent);
+    const answer = await fetch(given.streaming + '/api/v1/check', { method: 'POST', headers: { Origin: given.foreign, 'Content-Type': 'application/json' }, body: '{}' });
+    must(answer.status === 403, 'a foreign origin got ' + answer.status);
+    await page.evaluate((url) => new Promise((done) => { const f = document.createElement('iframe'); f.src = url; f.onload = done; f.onerror = done; document.body.append(f); setTimeout(done, 2000); }), given.streaming);
+    const framed = page.frames().find((f) => f !== page.mainFrame());
+    must(!framed || !(await framed.content().catch(() => '')).includes('id="app"'), 'it was framed');
+    page.problems.length = 0;
+  },
+
+  async 'the pages: check, configuration, tables, shards'(open) {
+    const page = await open(given.sharded);
+    await page.getByRole('link', { name: 'Check' }).click();
+    await page.getByRole('button', { name: 'Check now' }).click();
+    await page.getByText('topic orders does not exist').waitFor();
+    must((await page.locator('tbody tr').first().innerText()).includes('fail'), 'what failed is not first');
+    await page.getByRole('link', { name: 'Config' }).click();
+    await page.getByText('brokers:').waitFor();
+    must(!(await page.locator('pre.page').innerText()).includes('# default'), 'defaults are shown');
+    await page.getByRole('checkbox').click();
+    await page.getByText('compression').waitFor();
+    await page.getByRole('searchbox').fill('slot');
+    await until('filtered', async () => (await page.locator('pre.page span').count()) === 1);
+    await page.getByRole('link', { name: 'Tables' }).click();
+    await page.getByRole('button', { name: 'Explain public.outbox' }).click();
+    await page.getByText('no ordering key').waitFor();
+    await page.getByRole('link', { name: 'Shards' }).click();
+    must((await page.locator('tbody tr').first().innerText()).includes('blocked'), 'the worst is not first');
+  },
+
+  async 'held, the figures stand still'(open) {
+    const page = await open(given.streaming);
+    await page.getByRole('heading', { level: 1, name: /Streaming/ }).waitFor();
+    await page.locator('body').press('p');
+    await page.getByText('held: press p').waitFor();
+    await page.locator('body').press('p');
+    await page.getByText(/data \d s old/).waitFor();
+  },
+};
+
+for (const scheme of ['light', 'dark']) {
+  for (const width of [360, 1440]) {
+    walks[`axe finds nothing: ${scheme}, ${width} px`] = async (open) => {
+      const found = [];
+      for (const of of [given.streaming, given.blocked, given.sharded]) {
+        const page = await open(of, { colorScheme: scheme, viewport: { width, height: 900 }, bypassCSP: true });
+        // Each page once in each scheme and at each width; those with the most on them in all four.
+        const all = (scheme === 'light') === (width === 360);
+        for (const path of of === given.blocked ? ['/', '/blocked'] : of === given.sharded ? ['/shards'] : all ? paths : ['/tables']) {
+          await page.goto(of + path);
+          await page.locator('main .card').first().waitFor();
+          await page.waitForTimeout(250);
+          await page.addScriptTag({ path: axe });
+          const { violations } = await page.evaluate(() => globalThis.axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] }));
+          for (const v of violations) found.push(`${path} ${v.id}: ${v.nodes.slice(0, 3).map((n) => n.target.join(' ') + ' ' + (n.any[0]?.message ?? '')).join(', ')}`);
+          const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+          if (wide > 0) found.push(`${path} is ${wide} px too wide`);
+        }
+        await page.context().close();
+      }
+      must(found.length === 0, [...new Set(found)].join(' ;; '));
+    };
+  }
+}
+walks['axe finds nothing where one signs in'] = async (open) => {
+  const page = await open(given.token + '/login', { bypassCSP: true });
+  await page.getByLabel('Token').waitFor();
+  await page.addScriptTag({ path: axe });
+  const { violations } = await page.evaluate(() => globalThis.axe.run());
+  must(violations.length === 0, violations.map((v) => v.id).join(', '));
+};
+
+async function shoot() {
+  mkdirSync(given.shots, { recursive: true });
+  for (const [name, url, colorScheme, width, height] of [
+    ['console-now', given.streaming, 'light', 1440, 1000], ['console-blocked-now', given.blocked, 'light', 1440, 1000],
+    ['console-dark', given.draining, 'dark', 1440, 1000], ['console-phone', given.blocked, 'light', 360, 900],
+    ...(given.all ? [['x-draining', given.draining, 'light', 1440, 1000], ['x-blocked', given.blocked + '/blocked', 'light', 1440, 1000], ['x-phone-dark', given.streaming, 'dark', 360, 900], ['x-tables', given.sharded + '/tables', 'light', 1440, 800], ['x-shards', given.sharded + '/shards', 'dark', 1440, 800], ['x-config', given.streaming + '/config', 'light', 1440, 800], ['x-log', given.blocked + '/log', 'light', 1440, 800], ['x-phone-log', given.blocked + '/log', 'light', 360, 800], ['x-check', given.streaming + '/check', 'dark', 1440, 800], ['x-login', given.token + '/login', 'light', 1440, 700], ['x-phone-blocked', given.blocked + '/blocked', 'dark', 360, 900], ['x-hostile', given.hostile, 'light', 1440, 900]] : []),
+  ]) {
+    const page = await open(url, { colorScheme, viewport: { width, height }, deviceScaleFactor: width < 500 ? 2 : 1, timezoneId: 'UTC', locale: 'en-GB' });
+    await page.locator('.card').first().waitFor();
+    await page.waitForTimeout(1500);
+    await page.screenshot({ path: `${given.shots}/${name}.png`, fullPage: width >= 500 });
+    await page.context().close();
+  }
+}
+
+if (given.shots) await shoot();
+for (const [name, walk] of Object.entries(walks)) if (!given.only || name.includes(given.only)) await journey(name, walk);
+await browser.close();
+process.exit(failed > 0 ? 1 : 0);

@@ -1,0 +1,350 @@
+// Package ways has, for each reason for which a relay does not go on, the ways out of it, as
+// commands to copy. It is pure. docs/operations.md explains each reason; this is its last
+// line in the names of the relay at hand.
+package ways
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Facts are the names that the commands have in them. What is empty stands as a word in capitals.
+type Facts struct {
+	Slot            string
+	Publication     string
+	Table           string   // schema.name, as PostgreSQL has it
+	Tables          []string // that are configured, as SQL names them
+	Topic           string
+	Position        string // that gives up the transaction of the row, as X/Y
+	Bytes           int    // of the record
+	DeadLetterTopic string
+	CheckpointTopic string
+	Brokers         string // the bootstrap servers, with commas
+	Principal       string // of the relay, as in User:relay
+	Role            string // of the relay in PostgreSQL
+
+	Stops          bool // relay.on_reject: stop
+	KeepsPositions bool // the position is in the checkpoint topic, too
+}
+
+// Loss says whether a way gives rows up.
+type Loss string
+
+// What a way may cost.
+const (
+	Nothing Loss = "no"
+	Later   Loss = "no, it waits" // the row goes out once somebody sends it again
+	Rows    Loss = "yes"
+)
+
+// Way is one way out.
+type Way struct {
+	Title   string `json:"title"`
+	Shell   string `json:"shell,omitempty"`  // for a shell; one command a line
+	SQL     string `json:"sql,omitempty"`    // for psql
+	Config  string `json:"config,omitempty"` // keys of the configuration
+	Loses   Loss   `json:"loses_rows"`
+	Restart bool   `json:"restart"` // the relay goes on after a restart alone
+	Stopped bool   `json:"stopped"` // the relay has to be stopped meanwhile
+}
+
+// Heals are the reasons that pass by themselves, or say that nothing has to be done.
+var Heals = []string{
+	"slot_in_use", "checkpoint_hidden", "transaction_ended", "commit_unknown", "refused_together", "topic_recreated", "dead_letters_hidden",
+	"records_hidden", "metadata_stale", "closed", "held_back", "interrupted", "overtaken", "out_of_order_sequence_number", "unknown_producer_id",
+	"invalid_producer_epoch", "invalid_producer_id_mapping", "unknown_server_error", "sasl_interrupted", "in_recovery",
+	"server_shutdown", "network", "timeout", "cancelled", "tls_handshake", "fenced",
+}
+
+// HealsByItself reports whether waiting is a way out.
+func HealsByItself(reason string) bool { return slices.Contains(Heals, reason) }
+
+// Out lists the ways out of a reason, the one that costs least first. There is none for a reason
+// that is not in the runbook.
+func Out(reason string, f Facts) []Way {
+	f = f.complete()
+	var all []Way
+	if of := byReason[reason]; of != nil {
+		all = of(&f)
+	}
+	if rowReasons[reason] {
+		all = append(all, f.ofARow(reason)...)
+	}
+	for i := range all {
+		if all[i].Loses == "" {
+			all[i].Loses = Nothing
+		}
+	}
+	return all
+}
+
+// rowReasons are those of one row that can never be delivered as it is.
+var rowReasons = map[string]bool{
+	"route": true, "mapping": true, "encode": true, "record_too_large": true, "invalid_record": true, "corrupt_message": true,
+	"invalid_timestamp": true, "invalid_topic": true, "invalid_partition": true, "row_too_large": true, "undecodable": true,
+}
+
+// ofARow sets the row aside, or gives it up.
+func (f *Facts) ofARow(reason string) []Way {
+	var all []Way
+	if f.Stops && reason != "row_too_large" && reason != "undecodable" { // of which no record can be made
+		all = append(all, Way{
+			Title:  "Set the row aside as a dead letter, to be sent later",
+			Config: "relay: {on_reject: dead_letter}", Shell: "cdc-relay setup", Loses: Later, Restart: true,
+		})
+	}
+	give := Way{
+		Title: "Give up the whole transaction of the row",
+		SQL:   "SELECT pg_replication_slot_advance(" + Literal(f.Slot) + ", " + Literal(f.Position) + ");",
+		Loses: Rows, Restart: true, Stopped: true,
+	}
+	if f.KeepsPositions {
+		give.Shell = "cdc-relay setup --accept-gap"
+	}
+	return append(all, give)
+}
+
+var kafkaAway = one(Way{Title: "See which broker answers, and start those that do not", Shell: "cdc-relay check --problems"})
+
+// one is a way that has no name of the relay in it.
+func one(all ...Way) func(*Facts) []Way {
+	return func(*Facts) []Way { return slices.Clone(all) }
+}
+
+// byReason are the ways of each reason, besides those of a row.
+var byReason = map[string]func(*Facts) []Way{
+	"unknown_topic": func(f *Facts) []Way {
+		return []Way{
+			{Title: "Create the topic", Shell: f.kafka("kafka-topics.sh", "--create --topic "+Word(f.Topic)+" --partitions 12")},
+			{Title: "Have the relay create missing topics", Config: "kafka: {create_topics: {enabled: true}}", Restart: true},
+		}
+	},
+	"topic_authorization_failed": func(f *Facts) []Way {
+		return []Way{{Title: "Let the relay write to the topic", Shell: f.acl("--operation Write --operation Describe --topic " + Word(f.Topic))}}
+	},
+	"cluster_authorization_failed": func(f *Facts) []Way {
+		return []Way{{Title: "Let the relay produce idempotently", Shell: f.acl("--operation IdempotentWrite --cluster")}}
+	},
+	"transactional_id_authorization_failed": func(f *Facts) []Way {
+		return []Way{{Title: "Let the relay use its transactional ids", Shell: f.acl("--operation Write --operation Describe --resource-pattern-type prefixed --transactional-id cdc-relay-")}}
+	},
+	"record_too_large": func(f *Facts) []Way {
+		limit := f.limit()
+		return []Way{
+			{
+				Title: "Let the topic take it",
+				Shell: f.kafka("kafka-configs.sh", "--alter --entity-type topics --entity-name "+Word(f.Topic)+" --add-config max.message.bytes="+limit),
+			},
+			{Title: "Let the relay send it, where the message names kafka.max_message_bytes", Config: "kafka: {max_message_bytes: " + f.limitKiB() + "}", Restart: true},
+		}
+	},
+	"invalid_record": invalidRecord, "corrupt_message": invalidRecord,
+	"invalid_timestamp": func(f *Facts) []Way {
+		return []Way{
+			{Title: "Let the topic take any timestamp", Shell: f.topicConfig("message.timestamp.before.max.ms=9223372036854775807,message.timestamp.after.max.ms=9223372036854775807")},
+			{Title: "Send the time of producing instead", Config: "outbox: [{columns: {timestamp: \"\"}}]", Restart: true},
+		}
+	},
+	"invalid_topic": one(Way{Title: "Route to a topic with another name", Config: "outbox: [{topic: \"PREFIX-${aggregate_type|topic}\"}]", Restart: true}),
+	"invalid_partition": func(f *Facts) []Way {
+		return []Way{{Title: "Add partitions; keys that are hashed may change theirs", Shell: f.kafka("kafka-topics.sh", "--alter --topic "+Word(f.Topic)+" --partitions NUMBER")}}
+	},
+	"route":   one(Way{Title: "Give such rows a topic", Config: "outbox: [{topic: \"${aggregate_type|topic|default:OTHER}-events\"}]", Restart: true}),
+	"mapping": one(Way{Title: "Map another column, or leave the role out", Shell: "cdc-relay explain --no-record", Restart: true}),
+	"encode":  one(Way{Title: "Send the payload as it is", Config: "outbox: [{value: raw}]", Restart: true}),
+	"row_too_large": one(Way{
+		Title: "Read it, if Kafka can take it; the process needs four times as much memory", Config: "relay: {max_row_bytes: SIZE}\nkafka: {max_message_bytes: SIZE}", Restart: true,
+	}),
+	"schema": one(Way{Title: "See which columns the mapping needs, and give the table the column back or correct outbox", Shell: "cdc-relay explain --no-record", Restart: true}),
+
+	"policy_violation": func(f *Facts) []Way {
+		return []Way{{Title: "Create the topic as the policy demands", Shell: f.kafka("kafka-topics.sh", "--create --topic "+Word(f.Topic)+" --partitions PARTITIONS --replication-factor REPLICAS")}}
+	},
+	"sasl_authentication_failed": sasl, "sasl_mechanism_unsupported": sasl, "sasl_refused": sasl,
+	"sasl_secret": one(Way{Title: "Put the file with the secret where the configuration names it", Shell: "cdc-relay config print"}),
+	"tls":         one(Way{Title: "See what the other side presents, and correct kafka.tls or sslmode and sslrootcert of the URL", Shell: "openssl s_client -connect HOST:PORT </dev/null", Restart: true}),
+
+	"kafka_unreachable": kafkaAway,
+	"kafka_not_acknowledging": func(f *Facts) []Way {
+		return []Way{{Title: "Find the partitions without enough replicas, and get those back", Shell: f.kafka("kafka-topics.sh", "--describe --under-min-isr-partitions") + "\n" + f.kafka("kafka-topics.sh", "--describe --unavailable-partitions")}}
+	},
+	"kafka_error":    one(Way{Title: "Do what the message says; see what else is wrong", Shell: "cdc-relay check --problems"}),
+	"broker_too_old": brokers, "acks_refused": brokers,
+	"message_format_unsupported": func(f *Facts) []Way {
+		return []Way{{Title: "Raise the topic's format", Shell: f.topicConfig("message.format.version=2.1")}}
+	},
+	"compression_unsupported":     one(Way{Title: "Send without compression", Config: "kafka: {compression: none}", Restart: true}),
+	"transaction_timeout_refused": one(Way{Title: "Raise the limit of the brokers", Config: "# server.properties of each broker\ntransaction.max.timeout.ms=30000"}),
+
+	"slot_missing": func(*Facts) []Way {
+		return []Way{
+			{Title: "Correct the name, if another slot has the rows: see which there are", SQL: "SELECT slot_name, active, confirmed_flush_lsn FROM pg_replication_slots;", Config: "postgres: {slot: NAME}", Restart: true},
+			{Title: "Make a slot: for a new relay, or where the old one is gone", Shell: "cdc-relay setup", Loses: Later, Restart: true, Stopped: true},
+		}
+	},
+	"slot_lost": newSlot,
+	"slot_unusable": func(*Facts) []Way {
+		return []Way{{Title: "Use another name", SQL: "SELECT slot_name, plugin, slot_type, database FROM pg_replication_slots;", Config: "postgres: {slot: NAME}", Shell: "cdc-relay setup", Restart: true, Stopped: true}}
+	},
+	"slot_moved": one(Way{Title: "End what moved the slot, then restart; rows in between may be missing and have to be sent again", Restart: true, Loses: Later}),
+	"slot_ahead_of_checkpoint": one(Way{
+		Title: "Send the rows between the two positions again later, and go on", Shell: "cdc-relay setup --accept-gap", Loses: Later, Restart: true, Stopped: true,
+	}),
+	"checkpoint_lost": one(Way{Title: "Restart: it goes on from the position in the topic", Restart: true}),
+	"shards":          one(Way{Title: "Put postgres.shards back, or go on with the change", Shell: "cdc-relay setup --reshard-from NUMBER", Restart: true}),
+
+	"parked_keys_full": one(Way{
+		Title: "Correct the cause, then send all dead letters again", Shell: "cdc-relay deadletter list\ncdc-relay deadletter redrive --all --yes", Restart: true,
+	}),
+	"dead_letter_topic": func(f *Facts) []Way {
+		return []Way{{Title: "Have the topic keep every dead letter", Shell: f.kafka("kafka-configs.sh", "--alter --entity-type topics --entity-name "+Word(f.DeadLetterTopic)+" --add-config cleanup.policy=delete,retention.ms=-1")}}
+	},
+	"checkpoint_topic": checkpoint, "checkpoint_refused": checkpoint, "checkpoint_unreadable": checkpoint,
+	"backfill_progress":             one(Way{Title: "End the other backfill, then run it again", Shell: "cdc-relay backfill --yes"}),
+	"part_of_another_configuration": one(Way{Title: "Restore the tables of the configuration until the transaction is past", Config: "outbox: […as before]", Restart: true}),
+
+	"foreign_server": server, "foreign_timeline": server,
+	"stale_primary": one(Way{Title: "Shut the old primary down, or make it a standby", Shell: "pg_rewind --target-pgdata=DIRECTORY --source-server='host=NEW-PRIMARY'"}),
+
+	"publication_missing": func(f *Facts) []Way {
+		return append([]Way{{Title: "Correct the name, if another publication has the tables", SQL: "SELECT * FROM pg_publication_tables;", Config: "postgres: {publication: NAME}", Restart: true}}, newSlot(f)...)
+	},
+	"publication_changed": func(f *Facts) []Way {
+		return []Way{{Title: "Repair the publication and restart; rows that were written meanwhile have to be sent again", Shell: "cdc-relay setup --dry-run", SQL: "SELECT * FROM pg_publication_tables WHERE pubname = " + Literal(f.Publication) + ";", Loses: Later, Restart: true}}
+	},
+	"table_unpublished": func(f *Facts) []Way {
+		return []Way{{Title: "Publish the table; rows that were written meanwhile have to be sent again", SQL: "ALTER PUBLICATION " + Identifier(f.Publication) + " ADD TABLE " + f.table() + ";", Loses: Later, Restart: true}}
+	},
+	"table_missing": func(f *Facts) []Way {
+		return []Way{{Title: "Correct the name, or create the table and publish it", SQL: "ALTER PUBLICATION " + Identifier(f.Publication) + " ADD TABLE " + f.table() + ";", Restart: true}}
+	},
+	"table_changed": func(f *Facts) []Way {
+		return []Way{{Title: "Rename the table back, or put the new name into the configuration and publish it", SQL: "ALTER PUBLICATION " + Identifier(f.Publication) + " ADD TABLE " + f.table() + ";", Restart: true}}
+	},
+
+	"auth": one(Way{Title: "Correct the password or pg_hba.conf: logical replication needs a line for the database", SQL: "SELECT * FROM pg_hba_file_rules;"}),
+	"permission": func(f *Facts) []Way {
+		return []Way{{Title: "Grant what the message names, usually this", SQL: "ALTER ROLE " + Identifier(f.Role) + " REPLICATION;"}}
+	},
+	"database_missing": one(Way{Title: "Correct the database in the URL", Config: "postgres: {url: …}", Restart: true}),
+	"wal_level":        one(Way{Title: "Have PostgreSQL write what logical decoding needs, and restart it", SQL: "ALTER SYSTEM SET wal_level = logical;"}),
+	"server_version":   one(Way{Title: "Connect to PostgreSQL 14 or later itself", Config: "postgres: {url: …}", Restart: true}),
+	"configuration":    one(Way{Title: "Correct what the message names; connect to the server without a pooler", Config: "postgres: {url: …}", Restart: true}),
+	"insecure":         one(Way{Title: "Use TLS", Config: "postgres: {url: …?sslmode=verify-full}", Restart: true}),
+	"server_limit":     one(Way{Title: "Raise what the message names, or end what nobody uses", SQL: "SELECT pid, application_name, client_addr, state FROM pg_stat_replication;"}),
+	"server_error":     one(Way{Title: "Do what the message says; see what else is wrong", Shell: "cdc-relay check --problems"}),
+	"undecodable":      one(Way{Title: "Repair the server, if its log names what is broken", Shell: "cdc-relay check --problems"}),
+	"protocol":         one(Way{Title: "Connect to PostgreSQL directly, without a proxy", Config: "postgres: {url: …}", Restart: true}),
+
+	"before_slot_unknown": one(Way{Title: "Say that the rows from before the slot are delivered, if you know it", Shell: "cdc-relay setup --before-slot delivered"}),
+	"slot_behind":         one(Way{Title: "Let the relay catch up, then run it again", Shell: "cdc-relay status --until caught_up --timeout 10m && cdc-relay retention --once"}),
+	"rows_skipped":        one(Way{Title: "Keep rejected rows as dead letters", Config: "relay: {on_reject: dead_letter}", Restart: true}),
+	"dead_letters_unread": func(f *Facts) []Way {
+		return []Way{{Title: "Let the relay read the dead-letter topic", Shell: f.acl("--operation Read --operation Describe --topic " + Word(f.DeadLetterTopic))}}
+	},
+	"dead_letters_full": one(Way{Title: "Correct the cause, then send them again", Shell: "cdc-relay deadletter list\ncdc-relay deadletter redrive --all --yes"}),
+	"no_index":          one(Way{Title: "Create the index: this prints the statement", Shell: "cdc-relay retention"}),
+	"replica_identity": func(f *Facts) []Way {
+		return []Way{{Title: "Let PostgreSQL publish deletes of the table", SQL: "ALTER TABLE " + f.table() + " REPLICA IDENTITY FULL;"}}
+	},
+	"replication_lag": one(Way{Title: "Delete more slowly", Config: "maintenance: {max_rows_per_second: 1000}"}),
+	"lock_timeout":    one(Way{Title: "See who holds the lock, and run it again when that is over", SQL: "SELECT pid, state, query FROM pg_stat_activity WHERE wait_event_type = 'Lock';"}),
+}
+
+func invalidRecord(f *Facts) []Way {
+	return []Way{
+		{Title: "Take compact off the topic, where the key is null", Shell: f.topicConfig("cleanup.policy=delete")},
+		{Title: "Map a key that is never null", Config: "outbox: [{columns: {key: COLUMN}}]", Restart: true},
+	}
+}
+
+func sasl(*Facts) []Way {
+	return []Way{{Title: "Correct user, secret, mechanism or port", Config: "kafka: {brokers: […], sasl: {mechanism: …, username: …, password_file: …}}", Restart: true}}
+}
+
+func brokers(*Facts) []Way {
+	return []Way{{Title: "Upgrade the brokers to 2.1 or later, or connect to others", Config: "kafka: {brokers: […]}", Restart: true}}
+}
+
+func checkpoint(f *Facts) []Way {
+	return []Way{{Title: "Make " + f.CheckpointTopic + " as it must be", Shell: "cdc-relay setup"}}
+}
+
+func server(*Facts) []Way {
+	return []Way{
+		{Title: "Correct the address, if it leads to the wrong server", SQL: "SELECT system_identifier FROM pg_control_system();", Config: "postgres: {url: …}", Restart: true},
+		{Title: "Restart, if the database was moved there on purpose", Restart: true},
+	}
+}
+
+func newSlot(f *Facts) []Way {
+	setup := "cdc-relay setup"
+	if f.KeepsPositions {
+		setup += " --accept-gap"
+	}
+	return []Way{{
+		Title: "Begin with a new slot; the rows since the confirmed position have to be sent again from the table",
+		Shell: "cdc-relay teardown --yes\n" + setup + "\ncdc-relay run", Loses: Later, Restart: true, Stopped: true,
+	}}
+}
+
+func (f Facts) complete() Facts {
+	for _, of := range []struct {
+		field *string
+		word  string
+	}{
+		{&f.Slot, "SLOT"}, {&f.Publication, "PUBLICATION"}, {&f.Topic, "TOPIC"}, {&f.Position, "LSN"}, {&f.DeadLetterTopic, "DEAD-LETTER-TOPIC"},
+		{&f.CheckpointTopic, "the checkpoint topic"}, {&f.Brokers, "BROKER:9092"}, {&f.Principal, "User:RELAY"}, {&f.Role, "RELAY"},
+	} {
+		if *of.field == "" {
+			*of.field = of.word
+		}
+	}
+	return f
+}
+
+const (
+	kib       = 1 << 10
+	limitStep = 256 * kib
+)
+
+// room is a round size that the record fits into, with what the batch adds.
+func (f *Facts) room() int { return (f.Bytes + f.Bytes/8 + limitStep) / limitStep * limitStep }
+
+func (f *Facts) limit() string {
+	if f.Bytes == 0 {
+		return "BYTES"
+	}
+	return strconv.Itoa(f.room())
+}
+
+func (f *Facts) limitKiB() string {
+	if f.Bytes == 0 {
+		return "SIZE"
+	}
+	return strconv.Itoa(f.room()/kib) + "KiB"
+}
+
+func (f *Facts) kafka(program, args string) string {
+	return program + " --bootstrap-server " + Word(f.Brokers) + " " + args
+}
+
+func (f *Facts) topicConfig(settings string) string {
+	return f.kafka("kafka-configs.sh", "--alter --entity-type topics --entity-name "+Word(f.Topic)+" --add-config "+settings)
+}
+
+func (f *Facts) acl(of string) string {
+	return f.kafka("kafka-acls.sh", "--add --allow-principal "+Word(f.Principal)+" "+of)
+}
+
+// table is the table at hand, or all.
+func (f *Facts) table() string {
+	if schema, name, found := strings.Cut(f.Table, "."); found {
+		return Identifier(schema) + "." + Identifier(name)
+	}
+	if len(f.Tables) > 0 {
+		return strings.Join(f.Tables, ", ")
+	}
+	return "SCHEMA.TABLE"
+}
