@@ -111,28 +111,6 @@ func TestBackoff_StartsAnewAfterASessionThatGotOn(t *testing.T) {
 	}
 }
 
-func TestReach_TellsSessionsThatGetOn(t *testing.T) {
-	type session struct {
-		start wal.LSN
-		rows  int64
-		once  bool
-		want  bool
-	}
-	for name, sessions := range map[string][]session{
-		"no row":            {{start: 5}, {start: 6}, {start: 6, once: true}},
-		"as many":           {{start: 5, rows: 3, want: true}, {start: 5, rows: 3}, {start: 5, rows: 2}, {start: 5, rows: 4, want: true}, {start: 5, rows: 3}},
-		"from elsewhere":    {{start: 5, rows: 3, want: true}, {start: 6, rows: 1, want: true}, {start: 5, rows: 2, want: true}},
-		"each row is a new": {{start: 5, rows: 3, once: true, want: true}, {start: 5, rows: 1, once: true, want: true}, {start: 5, once: true}},
-	} {
-		var r furthest
-		for i, s := range sessions {
-			if got := r.progressed(s.start, s.rows, s.once); got != s.want {
-				t.Errorf("%s: session %d: %t", name, i+1, got)
-			}
-		}
-	}
-}
-
 // glance is a prober that reaches a server or does not.
 type glance struct{ away, stops atomic.Bool }
 

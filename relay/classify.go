@@ -83,23 +83,6 @@ func (r *Relay) blocked(reason string, err error) ending {
 	return ending{state: status.Blocked, reason: reason}
 }
 
-// repetition counts how often the same error came in a row.
-type repetition struct {
-	text string
-	n    int
-}
-
-func (r *repetition) count(err error) int {
-	if err == nil || err.Error() != r.text {
-		r.text, r.n = "", 0
-		if err != nil {
-			r.text = err.Error()
-		}
-	}
-	r.n++
-	return r.n
-}
-
 // unreadable reports whether the stream ended at one of its rows, where every later one ends too.
 func unreadable(err error) bool {
 	e, ok := errors.AsType[*fault.Error](err)

@@ -18,6 +18,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay/promise"
 	"github.com/cdc-relay/cdc-relay/relay/rejected"
 	"github.com/cdc-relay/cdc-relay/relay/resume"
+	"github.com/cdc-relay/cdc-relay/relay/retry"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
@@ -73,7 +74,7 @@ type Relay struct {
 
 	// Run's goroutine owns the fields from here to delivery.
 	sink        sink.Sink
-	furthest    furthest
+	furthest    retry.Furthest
 	progressed  bool   // the last session confirmed or delivered what none before it did
 	holder      string // this process, among all who ever had the slot
 	known       resume.Known
@@ -286,8 +287,8 @@ var errEnded = errors.New("read stream: it ended without an error")
 
 // loop repeats sessions until the stop, or a fatal error.
 func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
-	wait := delivery.Backoff{Min: r.cfg.RetryMin, Max: r.cfg.RetryMax}
-	var repeats repetition
+	wait := retry.Backoff{Min: r.cfg.RetryMin, Max: r.cfg.RetryMax}
+	var repeats retry.Repetition
 	atOnce := 0 // sessions in a row that began at once, and did not get further
 	for {
 		began := time.Now()
@@ -321,7 +322,7 @@ func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
 			continue
 		}
 		atOnce = 0
-		same := repeats.count(err)
+		same := repeats.Count(err)
 		v := r.classify(err)
 		if v.fatal != nil {
 			if v.reason == fault.ReasonFenced {
@@ -443,7 +444,7 @@ func (r *Relay) runSession(ctx, deliveryCtx context.Context) error {
 	}
 	r.forgetServerBack()
 	r.known.Reported = max(reported, wal.LSN(s.reported.Load()))
-	r.progressed = r.furthest.progressed(start, r.delivery.Finished()-finished, !s.delivery.Rules().Repeats) || r.known.Reported > reported
+	r.progressed = r.furthest.Progressed(start, r.delivery.Finished()-finished, !s.delivery.Rules().Repeats) || r.known.Reported > reported
 	return err
 }
 

@@ -83,9 +83,10 @@ var arrows = map[string][]string{
 	"deadletter":         {"replication/wal", "router", "router/record", "sink", "sink/broker", "sink/topics", "wording"},
 	"deadletter/waiting": {"deadletter", "router", "sink/topics"},
 	"deadletter/restore": {"advice", "config", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/sample", "postgres/watch", "relay", "replication/wal", "router", "router/record", "wording"},
-	"relay":              {"checkpoint", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/watch", "relay/delivery", "relay/promise", "relay/rejected", "relay/resume", "relay/status", "replication", "replication/wal", "router", "router/record", "sink", "sink/kafka", "sink/kafkatx", "sink/topics"},
+	"relay":              {"checkpoint", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/watch", "relay/delivery", "relay/promise", "relay/rejected", "relay/resume", "relay/retry", "relay/status", "replication", "replication/wal", "router", "router/record", "sink", "sink/kafka", "sink/kafkatx", "sink/topics"},
 	"relay/checkpoints":  {"checkpoint", "postgres", "postgres/watch", "relay", "sink", "sink/kafkatx", "sink/topics"},
-	"relay/delivery":     {"checkpoint", "deadletter", "fault", "postgres", "relay/rejected", "relay/resume", "relay/status", "replication/wal", "router", "router/record", "sink"},
+	"relay/delivery":     {"checkpoint", "deadletter", "fault", "postgres", "relay/rejected", "relay/resume", "relay/retry", "relay/status", "replication/wal", "router", "router/record", "sink"},
+	"relay/retry":        {"replication/wal"},
 	"relay/rejected":     {"deadletter", "fault", "replication/wal", "router/record", "sink", "sink/topics"},
 	"relay/shards":       {"relay", "relay/status", "replication/wal", "router"},
 	"relay/promise":      {"checkpoint", "relay/resume", "replication/wal", "sink"},
@@ -233,7 +234,7 @@ func TestArchitecture_DebeziumCanBeDeleted(t *testing.T) {
 
 // pure are the packages that open no connection: values in, values out. A folder stands
 // for all below it.
-var pure = []string{"history", "ways", "docs", "audit/match", "backfill/progress", "checkpoint", "config/document", "proof", "relay/resume", "replication/wal", "replication/pgoutput", "router", "debezium/transform", "debezium/connect", "debezium/options", "debezium/javaregex"}
+var pure = []string{"history", "ways", "docs", "audit/match", "backfill/progress", "checkpoint", "config/document", "proof", "relay/resume", "relay/retry", "replication/wal", "replication/pgoutput", "router", "debezium/transform", "debezium/connect", "debezium/options", "debezium/javaregex"}
 
 func TestArchitecture_PurePackagesLinkNoSocket(t *testing.T) {
 	for _, name := range pure {

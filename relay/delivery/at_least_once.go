@@ -11,6 +11,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/relay/rejected"
+	"github.com/cdc-relay/cdc-relay/relay/retry"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
@@ -95,7 +96,7 @@ func (g *atLeastOnce) Recover(ctx, deliveryCtx context.Context) error {
 	}
 	d.sink.Resume()
 	d.Backlog(false) // what is tried alone has nothing to wait for
-	wait := Backoff{Min: d.m.cfg.RetryMin, Max: d.m.cfg.RetryMax}
+	wait := retry.Backoff{Min: d.m.cfg.RetryMin, Max: d.m.cfg.RetryMax}
 	for run := 1; len(queue) > 0; {
 		d.followAll(queue)
 		n := min(run, len(queue))
@@ -215,7 +216,7 @@ func (g *atLeastOnce) durable(p *send) {
 
 // blockedAt shows the relay as blocked at a record that failed alone, and waits before the next
 // try.
-func (g *atLeastOnce) blockedAt(ctx, deliveryCtx context.Context, u *undelivered, f *sink.Failure, wait *Backoff) error {
+func (g *atLeastOnce) blockedAt(ctx, deliveryCtx context.Context, u *undelivered, f *sink.Failure, wait *retry.Backoff) error {
 	d := g.d
 	row := u.p.records[u.index].Row
 	u.p.f.confirmBeforeRow(row)
@@ -250,7 +251,7 @@ func (g *atLeastOnce) blockedAt(ctx, deliveryCtx context.Context, u *undelivered
 func (g *atLeastOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, rejection error) error {
 	d := g.d
 	g.send(f)
-	wait := Backoff{Min: d.m.cfg.RetryMin, Max: d.m.cfg.RetryMax}
+	wait := retry.Backoff{Min: d.m.cfg.RetryMin, Max: d.m.cfg.RetryMax}
 	for at, reached := -1, -1; rejection != nil; rejection = d.Route(f) {
 		if errors.Is(rejection, errOvertakes) {
 			if err := g.sendFirst(ctx, deliveryCtx, f); err != nil {
