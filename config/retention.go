@@ -11,10 +11,11 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/retention"
+	"github.com/cdc-relay/cdc-relay/upkeep"
 )
 
 // Retention is what becomes of the tables' delivered rows, and with which connection and pace.
-func (c *Config) Retention() ([]retention.Policy, retention.Config) {
+func (c *Config) Retention() ([]retention.Policy, upkeep.Config) {
 	var policies []retention.Policy
 	table := 0
 	for i, o := range c.settings.Outbox {
@@ -33,13 +34,19 @@ func (c *Config) Retention() ([]retention.Policy, retention.Config) {
 		table++
 	}
 	m := &c.settings.Maintenance
-	return policies, retention.Config{
+	return policies, upkeep.Config{
 		Relay: c.Relay(), Server: c.maintenance(),
-		Limits: retention.Limits{
+		Limits: upkeep.Limits{
 			BatchRows: m.BatchRows, MaxRowsPerSecond: m.MaxRowsPerSecond, Wait: time.Duration(m.Wait), AlsoWaitFor: slices.Clone(m.AlsoWaitFor),
 			SkippedAreDelivered: m.Skipped == "treat_as_delivered", PauseAtReplicaLag: time.Duration(m.PauseAtReplicaLag),
 		},
 	}
+}
+
+// MaintenanceInRun is how often `run` looks for rows that are due; false: it does not.
+func (c *Config) MaintenanceInRun() (every time.Duration, inRun bool) {
+	m := &c.settings.Maintenance
+	return time.Duration(m.Interval), m.InRun
 }
 
 // maintenance is the server as the role of maintenance.url connects to it.
@@ -164,6 +171,12 @@ func (l *loader) checkMaintenance(used bool) {
 	}
 	if m.MaxRowsPerSecond < 0 {
 		l.refuse("maintenance.max_rows_per_second", "%d is not allowed; allowed: 1 and more, or 0 for no limit", m.MaxRowsPerSecond)
+	}
+	if m.Interval < duration(time.Second) {
+		l.refuse("maintenance.interval", "%v is too short; allowed: at least 1s, for example 1m", m.Interval)
+	}
+	if usual := l.usual().Maintenance; !m.InRun && m.Interval != usual.Interval {
+		l.noEffect("maintenance.interval", "maintenance.in_run", "true")
 	}
 	if m.Wait <= 0 {
 		l.refuse("maintenance.wait", "%v is too short; allowed: more than 0s, for example 60s", m.Wait)

@@ -45,7 +45,8 @@ func TestRetention_WrongValuesAreNamedWithTheirLine(t *testing.T) {
 		"no wait":             {keeping("{then: delete, keep: 7d}", guarded+"maintenance: {wait: 0s}\n"), "maintenance.wait: 0s is too short"},
 		"no slot":             {keeping("{then: delete, keep: 7d}", guarded+"maintenance: {also_wait_for: [Other]}\n"), `maintenance.also_wait_for[0]: "Other" is no slot name`},
 		"password for nobody": {keeping("{then: delete, keep: 7d}", guarded+"maintenance: {password: hunter2}\n"), "maintenance.password: has no effect without maintenance.url"},
-		"job of the future":   {keeping("{then: delete, keep: 7d}", guarded+"maintenance: {in_run: true}\n"), "maintenance.in_run: unknown key"},
+		"hasty":               {keeping("{then: delete, keep: 7d}", guarded+"maintenance: {interval: 500ms}\n"), "maintenance.interval: 500ms is too short; allowed: at least 1s"},
+		"interval of nobody":  {keeping("{then: delete, keep: 7d}", guarded+"maintenance: {in_run: false, interval: 5m}\n"), "maintenance.interval: has no effect without maintenance.in_run: true"},
 		"nothing to maintain": {keeping("{then: none}", "maintenance: {batch_rows: 10}\n"), "maintenance.batch_rows: has no effect without outbox[].retention.then: delete or archive"},
 		"deletes are events": {keeping("{then: delete, keep: 7d}\n    debezium: {topic.prefix: a, provide.transaction.metadata: true, key.converter: org.apache.kafka.connect.storage.StringConverter, value.converter: org.apache.kafka.connect.storage.StringConverter, tombstones.on.delete: false}", guarded),
 			"outbox[0].retention.then: the table's debezium options deliver deletes as events"},
@@ -67,6 +68,9 @@ func TestRetention_IsOfEachTable(t *testing.T) {
 		guarded+"maintenance: {url: postgres://janitor@localhost/shop, max_rows_per_second: 0, also_wait_for: [other], pause_at_replica_lag: 0s}\n"))
 	if err != nil {
 		t.Fatal(err)
+	}
+	if every, inRun := cfg.MaintenanceInRun(); every != time.Minute || !inRun {
+		t.Errorf("every %s, in run %t", every, inRun)
 	}
 	policies, settings := cfg.Retention()
 	if len(policies) != 2 || policies[0] != (retention.Policy{

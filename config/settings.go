@@ -51,7 +51,7 @@ type outboxSettings struct {
 	CloudEventsSource string            `yaml:"cloudevents_source" desc:"Attribute source of cloudevents, a URI reference. Empty: /cdc-relay/ and the table's name, which does not tell two databases apart."`
 	Partition         string            `yaml:"partition" desc:"Integer column that chooses the partition. Empty: murmur2 of the key, as the Java client does."`
 	TombstoneOnEmpty  bool              `yaml:"tombstone_on_empty" default:"false" desc:"Send an empty or blank payload as a null value; not for bytea. SQL NULL always is one."`
-	Retention         retentionSettings `yaml:"retention" desc:"What becomes of delivered rows once they are old, by cdc-relay retention --once."`
+	Retention         retentionSettings `yaml:"retention" desc:"What becomes of delivered rows once they are old, by run and cdc-relay retention --once."`
 
 	Debezium templatePairs `yaml:"debezium" desc:"Options of Debezium's PostgreSQL connector, its EventRouter, other transforms and converters under their own names. With any, records are Debezium's to the byte, and only keys that say the same may stand beside them."`
 }
@@ -68,6 +68,8 @@ type maintenanceSettings struct {
 	URL               dsn      `yaml:"url" desc:"Like postgres.url, for a role of its own that may delete; to the primary itself, without a pooler. Empty: postgres.url."`
 	Password          secret   `yaml:"password" desc:"With url: password; overrides the one in the URL. Better kept in password_file or ${NAME}."`
 	PasswordFile      string   `yaml:"password_file" desc:"With url: file that holds the password; read again at every connect."`
+	InRun             bool     `yaml:"in_run" default:"true" desc:"run does the work beside the stream, while it holds the slot. false: cdc-relay retention --once does it, from cron for example."`
+	Interval          duration `yaml:"interval" default:"1m" desc:"With in_run: how often run looks for rows that are due."`
 	BatchRows         int      `yaml:"batch_rows" default:"1000" desc:"Rows of a transaction, 1 to 10000."`
 	MaxRowsPerSecond  int      `yaml:"max_rows_per_second" default:"5000" desc:"Rows a second at most; 0: no limit."`
 	Wait              duration `yaml:"wait" default:"60s" desc:"How long to wait until the slots have passed the rows, and for standby servers that are behind."`

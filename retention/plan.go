@@ -61,7 +61,7 @@ func (s *Service) Plan(ctx context.Context, p *Policy) (*Plan, []error, error) {
 	}
 	plan := f.plan()
 	if f.condition != "" {
-		due, err := s.surveyor.Due(ctx, p.Table, wal.QuoteIdentifier(f.by.Name), f.condition)
+		due, err := s.Surveyor.Due(ctx, p.Table, wal.QuoteIdentifier(f.by.Name), f.condition)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -83,30 +83,43 @@ func (s *Service) Plan(ctx context.Context, p *Policy) (*Plan, []error, error) {
 	return plan, f.refused, nil
 }
 
+// Refused are the reasons for which no row of a table goes. They are what Plan shows, without
+// counting rows.
+func (s *Service) Refused(ctx context.Context, p *Policy) ([]error, error) {
+	f, err := s.look(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	if f.survey != nil {
+		err = s.planProof(ctx, f, new(Plan))
+	}
+	return f.refused, err
+}
+
 // planProof asks what would keep the proof from being given.
 func (s *Service) planProof(ctx context.Context, f *found, plan *Plan) error {
-	if err := s.reader.Identify(ctx); err != nil {
+	if err := s.Reader.Identify(ctx); err != nil {
 		return err
 	}
-	if err := s.prover(f).Ready(ctx, s.surveyor); err != nil {
+	if err := s.Prover(f.policy.Table, f.survey.OID, f.identity).Ready(ctx, s.Surveyor); err != nil {
 		if e, ok := errors.AsType[*fault.Error](err); !ok || e.Kind == fault.KindRetry {
 			return err
 		}
 		f.refused = append(f.refused, err)
 	}
-	held, _, err := s.table(f).Held(ctx)
+	held, _, err := s.Records(f.policy.Table, f.survey.OID, f.identity).Held(ctx)
 	if err != nil && len(f.refused) == 0 {
 		return err
 	}
 	plan.Letters = held.Letters
-	if held.Letters > 0 && (f.identity.column == "" || held.Any) {
+	if held.Letters > 0 && (!f.identity.Known() || held.Any) {
 		plan.Notes = append(plan.Notes, "a dead letter waits that may be of any row: all rows are held back until it is sent or discarded")
 	}
-	end, err := s.surveyor.Fence(ctx)
+	end, err := s.Surveyor.Fence(ctx)
 	if err != nil {
 		return err
 	}
-	slots, err := s.surveyor.Slots(ctx, slices.Concat(s.reader.Slots(), s.cfg.Limits.AlsoWaitFor))
+	slots, err := s.Surveyor.Slots(ctx, slices.Concat(s.Reader.Slots(), s.Limits.AlsoWaitFor))
 	if err != nil {
 		return err
 	}
@@ -131,7 +144,7 @@ func behind(slot proof.Slot, end wal.LSN) Slot {
 func (f *found) plan() *Plan {
 	p := f.policy
 	plan := &Plan{
-		Table: p.Table.String(), Then: p.Then, Keep: p.keep(), By: p.By, Where: p.Where, Index: f.index,
+		Table: p.Table.String(), Then: p.Then, Keep: p.Age(), By: p.By, Where: p.Where, Index: f.index,
 		Slots: []Slot{}, Triggers: []string{}, ForeignKeys: []string{}, Notes: []string{}, Refused: []Refusal{},
 	}
 	if p.Then == Archive {

@@ -11,6 +11,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/retention"
+	"github.com/cdc-relay/cdc-relay/upkeep"
 	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
@@ -130,7 +131,7 @@ type retentionReport struct {
 
 func (r *retentionRun) once(ctx context.Context, s *retention.Service, p *retention.Policy) {
 	told := time.Now()
-	done, err := s.Once(ctx, p, func(d retention.Done) {
+	done, err := s.Once(ctx, p, func(d upkeep.Done) {
 		if time.Since(told) >= 10*time.Second {
 			told = time.Now()
 			fmt.Fprintf(r.app.stderr, "cdc-relay: %s: %s so far\n", p.Table, wording.Count(d.Rows, "row"))
@@ -203,7 +204,7 @@ func retentionError(err error) error {
 	default:
 		err = fmt.Errorf("%w (reason %s)", err, reason)
 	}
-	if retention.Unfinished(err) {
+	if upkeep.Unfinished(err) {
 		return err
 	}
 	return fault.Refuse(err)

@@ -19,6 +19,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/relay/shards"
 	"github.com/cdc-relay/cdc-relay/relay/status"
+	"github.com/cdc-relay/cdc-relay/upkeep"
 	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
@@ -70,12 +71,13 @@ func (a *app) streamWith(ctx context.Context, cfg *config.Config, settings relay
 	for _, warning := range cfg.Warnings {
 		d.log.Warn().Msg(warning)
 	}
+	d.jobs = d.besides()
 	server, err := listen(cfg.HTTP(), d.log)
 	if err != nil {
 		return err
 	}
 	if server != nil {
-		handler := admin.Handler(cfg.HTTP(), d.relay.Status, d.metrics)
+		handler := admin.Handler(cfg.HTTP(), d.status, d.metrics)
 		d.serve = func(ctx context.Context) error { return server.Serve(ctx, handler) }
 	}
 	return d.run(ctx)
@@ -97,8 +99,8 @@ type pipeline interface {
 }
 
 // openPipeline makes the relay of the configuration, or those of the shards that this
-// process runs, and what serves their metrics.
-func openPipeline(settings relay.Config, own []int, log zerolog.Logger) (pipeline, http.Handler, error) {
+// process runs, and what serves their metrics. jobs are those of the process.
+func openPipeline(settings relay.Config, own []int, jobs func() []status.Maintenance, log zerolog.Logger) (pipeline, http.Handler, error) {
 	options := metrics.Options{Pipeline: settings.Pipeline, Version: settings.Version, Commit: build().Commit}
 	if !settings.Replication.Shard.Divided() {
 		m := metrics.New(options)
@@ -106,6 +108,7 @@ func openPipeline(settings relay.Config, own []int, log zerolog.Logger) (pipelin
 		if err != nil {
 			return nil, nil, err
 		}
+		m.WatchMaintenance(jobs)
 		return r, m.Handler(r.Status), nil
 	}
 	all := metrics.NewShards(options, own)
@@ -116,6 +119,7 @@ func openPipeline(settings relay.Config, own []int, log zerolog.Logger) (pipelin
 	for i, m := range all {
 		m.Watch(func() status.Status { return running.StatusOf(i) })
 	}
+	all[0].WatchMaintenance(jobs)
 	return running, all[0].Registry(), nil
 }
 
@@ -127,6 +131,7 @@ type daemon struct {
 	metrics http.Handler
 	serve   func(context.Context) error // nil: no HTTP
 	until   func(status.Status) bool    // the relay is stopped once that is so; nil: never
+	jobs    []*upkeep.Loop              // on delivered rows, while the slot is held
 	log     zerolog.Logger
 	notify  notifier
 
@@ -140,13 +145,14 @@ func (a *app) newDaemon(cfg *config.Config, settings relay.Config) (*daemon, err
 		a.jsonLog = &log
 	}
 	limitMemory(log, memlimit.FromCgroup)
-	r, served, err := openPipeline(settings, cfg.OwnShards(), log)
-	if err != nil {
+	d := &daemon{app: a, cfg: cfg, log: log, notify: a.notifier()}
+	var err error
+	if d.relay, d.metrics, err = openPipeline(settings, cfg.OwnShards(), d.maintenance, log); err != nil {
 		return nil, err
 	}
 	log.Info().Str("version", settings.Version).Str("slot", settings.Replication.Shard.Slot).Int("shards", settings.Replication.Shard.Count).
 		Str("publication", settings.Replication.Shard.Publication).Strs("brokers", settings.Kafka.Brokers).Msg("cdc-relay starts")
-	return &daemon{app: a, cfg: cfg, relay: r, metrics: served, log: log, notify: a.notifier()}, nil
+	return d, nil
 }
 
 // run gives what the mapping has wrong its place in the file.
@@ -178,6 +184,9 @@ func (d *daemon) stream(ctx context.Context) error {
 	}
 	group.Go(func() { d.notify.feedWatchdog(companions, d.relay.Status) })
 	group.Go(func() { d.summarise(companions) })
+	for _, job := range d.jobs {
+		group.Go(func() { job.Run(intake) })
+	}
 	over := make(chan struct{})
 	group.Go(func() { d.followSignals(intake, companions, over) })
 	if d.until != nil {

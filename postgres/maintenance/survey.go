@@ -1,6 +1,7 @@
 package maintenance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -345,4 +346,21 @@ func (s *Surveyor) Due(ctx context.Context, table wal.Table, age, condition stri
 		due.Oldest = &oldest
 	}
 	return due, row.Err
+}
+
+// Oldest is the age in seconds of the oldest row that meets a condition; nil: there is none. now is
+// the time, and age the column that says how old a row is. indexed: an index leads there, which is to be used.
+func (s *Surveyor) Oldest(ctx context.Context, table wal.Table, now, age, condition string, indexed bool) (*float64, error) {
+	s.session.q.Ctx = ctx
+	begin := ""
+	if indexed {
+		begin = withIndex
+	}
+	rows, err := s.session.readOnly(begin, fmt.Sprintf("SELECT extract(epoch FROM %[1]s - %[2]s) FROM ONLY %[3]s WHERE isfinite(%[2]s) AND (%[4]s\n) ORDER BY %[2]s LIMIT 1",
+		now, age, table.SQL(), cmp.Or(condition, "true")))
+	if err != nil || len(rows) == 0 {
+		return nil, postgres.Classify("look for the oldest row of table "+table.String(), err)
+	}
+	seconds, err := strconv.ParseFloat(rows[0][0].Text, 64)
+	return &seconds, err
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
+	"github.com/cdc-relay/cdc-relay/upkeep"
 	"github.com/rs/zerolog"
 )
 
@@ -23,7 +24,7 @@ func housekeeping(t testing.TB, version, then, more string) *relaytest.Pipeline 
 	t.Helper()
 	db := harness.OwnPostgres(t, sandbox.PostgresOptions{Version: version, Settings: map[string]string{"max_prepared_transactions": "20"}})
 	p := relaytest.New(t, db, harness.Kfake(t, kfakeDefault), []string{"{table: public.outbox, retention: {keep: 1h, then: " + then + "}}"},
-		"maintenance: {wait: 2s, max_rows_per_second: 0}", "relay: {checkpoint_topic: positions, "+more+"}")
+		"maintenance: {in_run: false, wait: 2s, max_rows_per_second: 0}", "relay: {checkpoint_topic: positions, "+more+"}")
 	if code := p.Exec(t, "setup", "--create-table").Wait(t); code != 0 {
 		t.Fatalf("setup ended with %d", code)
 	}
@@ -146,9 +147,9 @@ func sweep(ctx context.Context, t *testing.T, p *relaytest.Pipeline) (rows int) 
 	}
 	defer service.Close()
 	for ctx.Err() == nil {
-		done, err := service.Once(ctx, &policies[0], func(retention.Done) {})
+		done, err := service.Once(ctx, &policies[0], func(upkeep.Done) {})
 		rows += done.Rows
-		if err != nil && ctx.Err() == nil && !retention.Unfinished(err) {
+		if err != nil && ctx.Err() == nil && !upkeep.Unfinished(err) {
 			t.Error(err)
 			return rows
 		}
@@ -204,7 +205,7 @@ func TestRetention_DeletesOnlyWhatIsDelivered(t *testing.T) {
 						return false, err.Error()
 					}
 					defer service.Close()
-					done, err := service.Once(final, &policies[0], func(retention.Done) {})
+					done, err := service.Once(final, &policies[0], func(upkeep.Done) {})
 					swept += done.Rows
 					n := harness.Query[int64](t, p.DB, "SELECT count(*) FROM outbox")
 					return n == 0, fmt.Sprintf("%d rows are left, %v", n, err)
