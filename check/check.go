@@ -117,7 +117,7 @@ func Run(ctx context.Context, cfg *config.Config, o Options) *Report {
 		if limited.Err() == nil {
 			o.Look("Kafka at "+strings.Join(d.settings.Kafka.Brokers, ", "), func() { d.kafka(limited) })
 			o.Look("the checkpoints", func() { d.checkpoints(limited) })
-			o.Look("what becomes of delivered rows", func() { d.retention(limited) })
+			o.Look("what becomes of delivered rows", func() { d.upkeep(limited) })
 		} else {
 			d.add("kafka.connection", advice.Fail, "put right what failed before it, or give more time with --timeout", "not looked at: the %v of --timeout are over", o.Timeout)
 		}

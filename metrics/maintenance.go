@@ -6,7 +6,7 @@ import (
 )
 
 // jobs are those beside a stream, with what they do.
-var jobs = []struct{ name, what string }{{"retention", "deleted, archived or taken away otherwise"}}
+var jobs = []struct{ name, what string }{{"retention", "deleted, archived or taken away otherwise"}, {"mark", "marked as published"}}
 
 // maintenanceCollector reads one snapshot of the jobs for each scrape. They are the process's, and
 // have no shard.

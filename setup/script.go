@@ -31,6 +31,7 @@ type Script struct {
 const (
 	ForBackfill  = "backfill"  // leaves the slot to a backfill
 	ForRetention = "retention" // the rights of the connection that deletes
+	ForMark      = "mark"      // and of the one that sets marks
 )
 
 // Render gives the files of the format. It touches no server.
@@ -39,8 +40,10 @@ func (o Script) Render(cfg *config.Config) ([]migrations.File, error) {
 	case "", ForBackfill:
 	case ForRetention:
 		return o.retention(cfg)
+	case ForMark:
+		return o.marks(cfg)
 	default:
-		return nil, fmt.Errorf("--for %q is not allowed; allowed: %s, %s", o.For, ForBackfill, ForRetention)
+		return nil, fmt.Errorf("--for %q is not allowed; allowed: %s, %s, %s", o.For, ForBackfill, ForRetention, ForMark)
 	}
 	if o.Number < 1 {
 		return nil, fmt.Errorf("--number %d is not allowed; allowed: 1 or more", o.Number)

@@ -90,20 +90,21 @@ var arrows = map[string][]string{
 	"relay/status":       {"checkpoint", "deadletter", "fault", "postgres", "postgres/watch", "replication/wal", "router/record", "sink", "wording"},
 	"admin":              {"loopback", "relay/status"},
 	"metrics":            {"fault", "relay", "relay/status", "replication/wal", "router/record", "sink"}, // the types in relay.Events
-	"config":             {"admin", "debezium", "loopback", "postgres", "relay", "relay/shards", "replication", "replication/wal", "retention", "router", "router/record", "sink/auth", "sink/broker", "sink/kafka", "sink/topics", "upkeep", "wording"},
-	"upkeep":             {"fault", "postgres", "postgres/maintenance", "postgres/sample", "proof", "relay", "relay/records", "relay/status", "replication/wal", "router", "sink"},
-	"retention":          {"advice", "fault", "postgres", "postgres/maintenance", "proof", "replication/wal", "upkeep", "wording"},
+	"config":             {"admin", "debezium", "loopback", "marks", "postgres", "relay", "relay/shards", "replication", "replication/wal", "retention", "router", "router/record", "sink/auth", "sink/broker", "sink/kafka", "sink/topics", "upkeep", "wording"},
+	"marks":              {"fault", "postgres", "postgres/maintenance", "proof", "replication/wal", "upkeep", "wording"},
+	"upkeep":             {"advice", "fault", "postgres", "postgres/maintenance", "postgres/sample", "proof", "relay", "relay/records", "relay/status", "replication/wal", "router", "sink"},
+	"retention":          {"fault", "postgres", "postgres/maintenance", "replication/wal", "upkeep", "wording"},
 
-	"check": {"advice", "checkpoint", "config", "explain", "fault", "postgres", "postgres/catalog", "postgres/preflight", "postgres/sample", "postgres/watch", "relay", "relay/checkpoints", "relay/status", "replication/wal", "retention", "router", "router/record", "sink/topics", "upkeep", "wording"},
+	"check": {"advice", "checkpoint", "config", "explain", "fault", "marks", "postgres", "postgres/catalog", "postgres/preflight", "postgres/sample", "postgres/watch", "relay", "relay/checkpoints", "relay/status", "replication/wal", "retention", "router", "router/record", "sink/topics", "upkeep", "wording"},
 
 	"explain": {"advice", "config", "fault", "postgres/catalog", "postgres/sample", "relay", "replication/wal", "router", "router/column", "router/format", "router/record", "wording"},
 
-	"setup": {"advice", "checkpoint", "config", "fault", "migrations", "postgres", "postgres/provision", "postgres/watch", "relay", "relay/checkpoints", "replication/wal", "retention", "router", "sink", "sink/broker", "sink/topics", "wording"},
+	"setup": {"advice", "checkpoint", "config", "fault", "marks", "migrations", "postgres", "postgres/provision", "postgres/watch", "relay", "relay/checkpoints", "replication/wal", "retention", "router", "sink", "sink/broker", "sink/topics", "wording"},
 
 	"backfill/progress": {"advice", "replication/wal", "wording"},
 	"backfill":          {"advice", "backfill/progress", "checkpoint", "fault", "postgres", "postgres/provision", "postgres/snapshot", "relay", "relay/checkpoints", "relay/rejected", "relay/status", "replication", "replication/wal", "router", "router/record", "setup", "sink", "sink/kafkatx", "sink/topics", "wording"},
 
-	"cmd/cdc-relay": {"admin", "advice", "backfill", "check", "config", "deadletter", "deadletter/restore", "debezium/importer", "debezium/takeover", "explain", "fault", "metrics", "migrations", "postgres", "postgres/catalog", "postgres/provision", "postgres/watch", "relay", "relay/shards", "relay/status", "replication/wal", "retention", "setup", "sink", "sink/kafka", "upkeep", "wording"},
+	"cmd/cdc-relay": {"admin", "advice", "backfill", "check", "config", "deadletter", "deadletter/restore", "debezium/importer", "debezium/takeover", "explain", "fault", "marks", "metrics", "migrations", "postgres", "postgres/catalog", "postgres/provision", "postgres/watch", "relay", "relay/shards", "relay/status", "replication/wal", "retention", "setup", "sink", "sink/kafka", "upkeep", "wording"},
 
 	"sandbox":        {},
 	"sandbox/ledger": {},

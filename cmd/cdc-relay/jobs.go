@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/cdc-relay/cdc-relay/marks"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/retention"
 	"github.com/cdc-relay/cdc-relay/upkeep"
@@ -16,6 +17,11 @@ func (d *daemon) besides() (loops []*upkeep.Loop) {
 	all, settings := d.cfg.Retention()
 	if policies, _ := retention.Tables(all, ""); len(policies) > 0 {
 		loops = append(loops, upkeep.NewLoop(retention.Beside(policies, settings, every, log), d.holdsSlot, log))
+	}
+	allMarks, settings := d.cfg.Marks()
+	marked, _ := marks.Tables(allMarks, "")
+	for _, p := range marked { // one for each, so that none waits for another
+		loops = append(loops, upkeep.NewLoop(marks.Beside(p, settings, log), d.holdsSlot, log))
 	}
 	return loops
 }

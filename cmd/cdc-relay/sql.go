@@ -39,6 +39,7 @@ database of that consumer; --role grants what the consumer needs of them to its 
   cdc-relay sql --service rds --role relay
   cdc-relay sql --for backfill
   cdc-relay sql --for retention
+  cdc-relay sql --for mark
   cdc-relay sql --inbox --role billing`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -72,8 +73,8 @@ database of that consumer; --role grants what the consumer needs of them to its 
 	f.BoolVar(&o.WithoutRole, "without-role", false, "leave role and grants out, for migrations that may not make roles")
 	f.IntVar(&o.Major, "postgres-version", 0, "major version of the server, such as 17, where the slot's statement depends on it")
 	f.IntVar(&o.Number, "number", o.Number, "version of the migration")
-	f.StringVar(&o.For, "for", "", setup.ForBackfill+": the role may also run backfill, which makes the slot and reads the table; "+setup.ForRetention+": print the rights of the connection that deletes, and nothing else")
-	complete(cmd, "for", []string{setup.ForBackfill, setup.ForRetention})
+	f.StringVar(&o.For, "for", "", setup.ForBackfill+": the role may also run backfill, which makes the slot and reads the table; "+setup.ForRetention+", "+setup.ForMark+": print the rights of the connection that deletes, or sets marks, and nothing else")
+	complete(cmd, "for", []string{setup.ForBackfill, setup.ForRetention, setup.ForMark})
 	f.StringVar(&schema, "inbox", "", "the tables of the Go module inbox in this `schema` and nothing else")
 	f.Lookup("inbox").NoOptDefVal = "public"
 	complete(cmd, "format", migrations.Formats())

@@ -44,6 +44,8 @@ type Column struct {
 	Name      string
 	Type      string // as format_type has it
 	Generated bool
+	NotNull   bool
+	Default   string // as pg_get_expr has it; empty without one
 }
 
 // ArchiveSurvey is what a server shows of the archive.
@@ -167,9 +169,7 @@ func (s *Surveyor) table(table wal.Table) (*Survey, error) {
 		{&t.ForeignKeys, `SELECT pg_catalog.format('%%s of %%s.%%s', k.conname, n.nspname, c.relname) FROM pg_catalog.pg_constraint k
 			JOIN pg_catalog.pg_class c ON c.oid = k.conrelid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE k.confrelid = %[1]d AND k.contype = 'f' ORDER BY 1`},
 		{&t.Deletes, `SELECT DISTINCT p.pubname ` + publishes + ` AND p.pubdelete ORDER BY 1`},
-		{&t.NoIdentity, `SELECT DISTINCT p.pubname ` + publishes + ` AND p.pubdelete AND (c.relreplident = 'n'
-			OR c.relreplident = 'd' AND NOT EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND i.indisprimary AND i.indisvalid)
-			OR c.relreplident = 'i' AND NOT EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND i.indisreplident AND i.indisvalid)) ORDER BY 1`},
+		{&t.NoIdentity, `SELECT DISTINCT p.pubname ` + publishes + ` AND p.pubdelete AND ` + noIdentity + ` ORDER BY 1`},
 	} {
 		if *list.into, err = s.list(fmt.Sprintf(list.sql, t.OID)); err != nil {
 			return nil, err
@@ -183,6 +183,11 @@ const publishes = `FROM pg_catalog.pg_publication p JOIN pg_catalog.pg_publicati
 	JOIN pg_catalog.pg_namespace n ON n.nspname = pt.schemaname JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = pt.tablename
 	WHERE c.oid = %[1]d`
 
+// noIdentity is the condition that a table has no replica identity.
+const noIdentity = `(c.relreplident = 'n'
+	OR c.relreplident = 'd' AND NOT EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND i.indisprimary AND i.indisvalid)
+	OR c.relreplident = 'i' AND NOT EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND i.indisreplident AND i.indisvalid))`
+
 func (s *Surveyor) list(sql string) (list []string, err error) {
 	rows, err := s.session.q.All(sql)
 	for _, row := range rows {
@@ -192,14 +197,15 @@ func (s *Surveyor) list(sql string) (list []string, err error) {
 }
 
 func (s *Surveyor) columns(oid uint32) ([]Column, error) {
-	rows, err := s.session.q.All(fmt.Sprintf(`SELECT attname, pg_catalog.format_type(atttypid, atttypmod), attgenerated <> '' FROM pg_catalog.pg_attribute
-		WHERE attrelid = %d AND attnum > 0 AND NOT attisdropped ORDER BY attnum`, oid))
+	rows, err := s.session.q.All(fmt.Sprintf(`SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod), a.attgenerated <> '', a.attnotnull, coalesce(pg_catalog.pg_get_expr(d.adbin, d.adrelid), '')
+		FROM pg_catalog.pg_attribute a LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+		WHERE a.attrelid = %d AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum`, oid))
 	if err != nil {
 		return nil, err
 	}
 	columns := make([]Column, 0, len(rows))
 	for _, row := range rows {
-		columns = append(columns, Column{Name: row[0].Text, Type: row[1].Text, Generated: row[2].Text == "t"})
+		columns = append(columns, Column{Name: row[0].Text, Type: row[1].Text, Generated: row[2].Text == "t", NotNull: row[3].Text == "t", Default: row[4].Text})
 	}
 	return columns, nil
 }

@@ -297,3 +297,51 @@ func TestRetention_ALostConnectionEndsIt(t *testing.T) {
 		t.Error("nothing is left")
 	}
 }
+
+// Rows of every kind of commit get marks while they are written, and the relay ends and begins.
+// Whenever it stands still, every row with a mark is in the topic; in the end, each has one.
+func TestMark_OnlyDelivered(t *testing.T) {
+	t.Parallel()
+	for _, guarantee := range []string{"detect_moved_slot: true", "guarantee: exactly_once"} {
+		t.Run(guarantee, func(t *testing.T) {
+			t.Parallel()
+			db := harness.OwnPostgres(t, sandbox.PostgresOptions{Settings: map[string]string{"max_prepared_transactions": "20"}})
+			p := relaytest.New(t, db, harness.Kfake(t, kfakeDefault), []string{"{table: public.outbox, mark: {column: published_at}}"},
+				"maintenance: {wait: 2s, max_rows_per_second: 0}", "relay: {checkpoint_topic: positions, "+guarantee+"}")
+			if code := p.Exec(t, "setup", "--create-table").Wait(t); code != 0 {
+				t.Fatalf("setup ended with %d", code)
+			}
+			p.DB.Exec(t, "ALTER TABLE outbox ADD published_at timestamptz; CREATE INDEX unpublished ON outbox (created_at) WHERE published_at IS NULL")
+			p.Brokers.CreateTopic(t, "order-events", 3)
+			writing, stop := context.WithCancel(t.Context())
+			defer stop()
+			var c committer
+			c.start(writing, t, p.DB, 4)
+			marked := func() int64 {
+				return harness.Query[int64](t, p.DB, "SELECT count(*) FROM outbox WHERE published_at IS NOT NULL")
+			}
+			for range scale(t, "RETENTION_ROUNDS", 3) {
+				r := p.Exec(t, "run")
+				before := marked()
+				relaytest.Eventually(t, "rows are marked", func() (bool, string) { return marked() > before+20, r.Output() })
+				r.Kill()
+				p.AwaitReleased(t)
+				if lost, n := c.vanished(t, p, "SELECT id FROM outbox WHERE published_at IS NULL"); len(lost) > 0 {
+					t.Fatalf("%d of %d marked rows were not delivered: %q", len(lost), n, lost[:min(5, len(lost))])
+				}
+			}
+			stop()
+			c.all.Wait()
+			r := p.Exec(t, "run")
+			relaytest.Eventually(t, "all rows are marked", func() (bool, string) {
+				n := harness.Query[int64](t, p.DB, "SELECT count(*) FROM outbox WHERE published_at IS NULL")
+				return n == 0, fmt.Sprintf("%d rows have no mark; %s", n, r.Output())
+			})
+			if n := marked(); n != int64(len(c.ids)) || n < 60 {
+				t.Errorf("%d rows are marked of %d", n, len(c.ids))
+			}
+			r.Terminate(t)
+			r.Wait(t)
+		})
+	}
+}
