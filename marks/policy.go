@@ -63,6 +63,7 @@ func (p *Policy) setting(columns []maintenance.Column) (setting, error) {
 		return setting{quoted + " IS NOT TRUE", quoted + " = true"}, nil
 	case text:
 		return p.status(c, quoted)
+	case other:
 	}
 	return setting{}, p.mistake("column", "allowed: a timestamp, a boolean, or text or an enum with a default", "column %q of table %s is %s", p.Column, p.Table, c.Type)
 }
