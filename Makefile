@@ -20,8 +20,8 @@ ROOT_TESTS := TestLink_CarriesEverythingLater TestPostgres_ServerDoesNotRunAsRoo
 # The race detector has every process wait for a second at its end, for races of what still runs then.
 RACE_OPTIONS := GORACE="atexit_sleep_ms=100 $${GORACE:-}"
 
-# The modules beside the root's: what services require, and its tests with servers.
-MODULES := outbox inbox test/ends
+# The modules beside the root's: what services require, its tests with servers, the examples.
+MODULES := outbox inbox test/ends examples/go examples/dapr
 
 EMPTY :=
 SPACE := $(EMPTY) $(EMPTY)
@@ -35,6 +35,7 @@ CASES ?=
 CAPTURE_ARGS ?=
 FAULT_ARGS ?=
 MUTANTS ?=
+CHAOS_ARGS ?=
 HOURS ?= 8
 
 GOLANGCI_VERSION := v2.15.0
@@ -90,7 +91,7 @@ build: ## the static binary, in .bin/cdc-relay
 lint: $(GOLANGCI) ## formatting, vet and linters
 	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
 	if [ -n "$$unformatted" ]; then echo "run gofmt -w on:" $$unformatted >&2; exit 1; fi
-	$(GO) vet -tags tools ./...
+	$(GO) vet -tags tools,engine ./...
 	$(GOLANGCI) run ./...
 	@for module in $(MODULES); do (cd $$module && $(GO) vet ./... && $(CURDIR)/$(GOLANGCI) run ./...); done
 
@@ -112,9 +113,23 @@ allocs: ## the bounds on allocations, which the race detector would blur
 test-matrix: ## the integration tests on PostgreSQL 14, 15, 16, 17 and 18, and a table of the outcome
 	@bash test/matrix.sh "$(GO)" "$(RACE)"
 
+.PHONY: engine
+engine: ## a container engine and the images that the tests in containers need; says how large they are
+	@bash test/engine/engine.sh
+
+ENGINE_TESTS ?= .
+.PHONY: engine-test
+engine-test: ## the image, compose.yaml and several relays in containers; ENGINE_TESTS=TestImage for some
+	@bash test/engine/engine.sh $(GO) test -tags engine -count=1 -timeout 60m -v -run '$(ENGINE_TESTS)' ./test/engine
+
+CONTAINER_TESTS ?= .
+.PHONY: test-containers
+test-containers: ## the integration tests with their servers in containers; CONTAINER_TESTS=TestShapes for some
+	@bash test/engine/engine.sh bash test/containers.sh -test.run '$(CONTAINER_TESTS)'
+
 .PHONY: systemd
-systemd: ## what a real systemd restarts and what not, with the deb in a container; needs root and dockerd
-	@bash test/systemd.sh
+systemd: ## what a real systemd restarts and what not, with the deb in a container
+	@CDC_RELAY_ENGINE_ONLY=systemd bash test/engine/engine.sh bash test/systemd.sh
 
 .PHONY: fault
 fault: ## five minutes of seeded faults, real PostgreSQL, in-process and real brokers; FAULT_ARGS="-seed 7 -faults 'net_*'"
@@ -123,6 +138,18 @@ fault: ## five minutes of seeded faults, real PostgreSQL, in-process and real br
 .PHONY: fault-full
 fault-full: ## the whole fault programme, at most an hour: every kind, 200 kills, takeovers, failpoints, planted bugs
 	$(GO) run ./test/fault -full -json .bin/fault/figures.json $(FAULT_ARGS)
+
+.PHONY: chaos
+chaos: ## ten minutes of kills at both ends: relay, brokers, database, Redis, consumers, under load; CHAOS_ARGS="-length 1m"
+	cd test/ends && $(GO) test -count=1 -timeout 40m -v -run '^TestChaos$$' . -args -length 10m $(CHAOS_ARGS)
+
+.PHONY: mutants-ends
+mutants-ends: ## bugs that are planted into the module inbox, each of which a test must find
+	cd test/ends && $(GO) test -count=1 -timeout 40m -v -run '^TestMutants_AreFound$$' . -args -mutants
+
+.PHONY: dapr
+dapr: ## builds a Dapr sidecar, once, in ten minutes or more, and has it read the relay's records
+	@bash test/dapr.sh "$(GO)"
 
 .PHONY: soak
 soak: ## faults for HOURS (8), on every pair of servers
@@ -153,10 +180,19 @@ bench-compare: ## the relay beside its peers on real servers, into docs/benchmar
 parity-capture: ## a real Debezium rewrites the golden cases of test/parity; CASES="router-default op-truncate" for some
 	$(GO) run ./test/parity/capture $(CAPTURE_ARGS) $(CASES)
 
+VERSION ?= $(shell sed -n 's/^appVersion: //p' deploy/helm/cdc-relay/Chart.yaml)
+.PHONY: release
+release: ## all files of a release, in dist/, publishing nothing; VERSION=1.2.3, GPG_KEY=… signs
+	@bash deploy/release/release.sh $(VERSION)
+
+.PHONY: test-install
+test-install: ## go install by a tag, and the nested modules by theirs, from a local proxy
+	@bash test/install.sh
+
 .PHONY: ci
 ci: ## what CI runs, all of it
 	@CI=true bash .ci/run
 
 .PHONY: clean
 clean: ## remove what was built
-	rm -rf .bin
+	rm -rf .bin dist

@@ -16,7 +16,7 @@ func (a *api) private(next http.Handler) http.Handler {
 		case err != nil:
 			http.Error(w, "the token of this server cannot be read; see http.token_file", http.StatusServiceUnavailable)
 		case !ok && a.cfg.Token == nil:
-			http.Error(w, "this is no name of the server on loopback: ask for localhost, add the name to http.hosts, or set http.token_file", http.StatusMisdirectedRequest)
+			http.Error(w, "the loopback server does not accept this host name: use localhost, add the name to http.hosts, or set http.token_file", http.StatusMisdirectedRequest)
 		case !ok:
 			w.Header().Set("WWW-Authenticate", `Bearer realm="cdc-relay"`)
 			http.Error(w, "send the token as `Authorization: Bearer …`", http.StatusUnauthorized)

@@ -28,7 +28,7 @@ type Config struct {
 	Hosts []string
 }
 
-// ours says whether a request is for this server. On loopback nobody but this machine can
+// ours reports whether a request is for this server. On loopback nobody but this machine can
 // connect, and a browser there does so for any page that has its own name resolve to
 // loopback; the name is in the request. A token keeps such a page out by itself.
 func (c *Config) ours(request string) bool {

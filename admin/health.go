@@ -54,7 +54,7 @@ func (a *api) startup(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// trusted says whether the asker may read messages, which name tables and topics.
+// trusted reports whether the asker may read messages, which name tables and topics.
 func (a *api) trusted(r *http.Request) bool {
 	ok, err := a.allowed(r)
 	return ok && err == nil

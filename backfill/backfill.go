@@ -36,6 +36,7 @@ type Backfill struct {
 	CountPatience time.Duration // defaults to 30s
 	Sample        time.Duration // of the server's writing; defaults to 2s
 	Every         time.Duration // of the progress lines; defaults to 10s
+	ReadPoll      time.Duration // of how far the slot is read; defaults to 2s
 }
 
 func (b *Backfill) defaults() {
@@ -48,6 +49,9 @@ func (b *Backfill) defaults() {
 	}
 	if b.Every == 0 {
 		b.Every = 10 * time.Second
+	}
+	if b.ReadPoll == 0 {
+		b.ReadPoll = 2 * time.Second
 	}
 	if b.OnStep == nil {
 		b.OnStep = func(string) {}
@@ -72,7 +76,7 @@ func (b *Backfill) Run(ctx context.Context) error {
 		}
 	}
 	w := &work{Backfill: b, settings: b.Settings, holder: holder, log: b.Log}
-	state, err := b.look(ctx, w, indexes)
+	state, err := b.inspect(ctx, w, indexes)
 	if err != nil {
 		return said(err)
 	}
@@ -104,8 +108,8 @@ func said(err error) error {
 	return err
 }
 
-// look finds out what is there, and which rows are meant. It touches nothing.
-func (b *Backfill) look(ctx context.Context, w *work, indexes []int) (*progress.State, error) {
+// inspect finds out what is there, and which rows are meant. It touches nothing.
+func (b *Backfill) inspect(ctx context.Context, w *work, indexes []int) (*progress.State, error) {
 	cfg, origin := b.Settings.Replication, w.holder.Origin()
 	s := &progress.State{
 		System: origin.SystemID, Timeline: origin.Timeline, Total: true,
@@ -208,7 +212,7 @@ func (b *Backfill) known(ctx context.Context, ledger *topics.Ledger, s *progress
 	for _, end := range positions {
 		if !begins(began, end) {
 			return progress.Refuse(fmt.Errorf("topic %q has a position of an earlier slot %s, from which a relay has streamed", b.Settings.CheckpointTopic, slot.Name),
-				"choose another postgres.slot, with a publication of its own: what the old relay did not send is among the rows that the backfill may select")
+				"choose another postgres.slot with its own publication; select the rows that the old relay did not send for the backfill")
 		}
 	}
 	return nil
@@ -280,7 +284,7 @@ func (b *Backfill) choose(ctx context.Context, w *work, s *progress.State, index
 		w.tables, w.choices = append(w.tables, selection), append(w.choices, c)
 	}
 	if len(w.tables) == 0 {
-		return progress.Refuse(errors.New("the backfill began with tables that are not configured any more"), "restore the configuration, or say --restart")
+		return progress.Refuse(errors.New("the backfill began with tables that are not configured any more"), "restore the configuration, or use --restart")
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/backfill/progress"
@@ -11,6 +12,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/provision"
+	"github.com/cdc-relay/cdc-relay/postgres/snapshot"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/relay/checkpoints"
 	"github.com/cdc-relay/cdc-relay/wording"
@@ -23,7 +25,7 @@ func (w *work) finish(ctx context.Context, s *progress.State) error {
 	if !done.Finished {
 		done.Place, done.Finished = w.track.Now(), true
 		done.Table, done.Done = len(done.Tables), nil
-		if err := w.keep(ctx, &done); err != nil {
+		if err := w.writeProgress(ctx, &done); err != nil {
 			return err
 		}
 	}
@@ -106,7 +108,7 @@ func (w *work) begins(ctx context.Context, p *progress.Progress, cfg relay.Confi
 				err = nil
 			}
 		} else {
-			err = w.ledger.Write(writing, checkpoint.IntentKey(setupHolder, p.System, slot.Name), rec.Encode())
+			err = w.ledger.Write(writing, checkpoint.PromiseKey(setupHolder, p.System, slot.Name), rec.Encode())
 		}
 		if err != nil {
 			return err
@@ -115,16 +117,35 @@ func (w *work) begins(ctx context.Context, p *progress.Progress, cfg relay.Confi
 	return w.before(writing, p, slot.Name, checkpoint.BeforeSent)
 }
 
-// before writes what is known of the rows before a slot, in each table of the backfill.
+// leavesOut reports whether a table has rows that were not selected and that nothing shows to be
+// published. Nobody knows whether they are delivered.
+func (w *work) leavesOut(t *progress.TableProgress) bool {
+	if t.Where == "" {
+		return false
+	}
+	i := slices.IndexFunc(w.tables, func(s snapshot.Selection) bool { return s.OID == t.OID })
+	if i < 0 {
+		return true
+	}
+	published, hasColumn := w.tables[i].Shape.PublishedColumn()
+	return !hasColumn || !published.Sure || published.Where != t.Where
+}
+
+// before writes what is known of the rows before a slot, in each table of the backfill. Of rows
+// that it left out it knows nothing.
 func (w *work) before(ctx context.Context, p *progress.Progress, slot string, known checkpoint.Before) error {
 	kind := checkpoint.Intents
 	if w.settings.Guarantee == relay.ExactlyOnce {
 		kind = checkpoint.Checkpoints
 	}
-	for _, t := range p.Tables {
+	for i := range p.Tables {
+		t, about := &p.Tables[i], known
+		if w.leavesOut(t) {
+			about = checkpoint.BeforeUnknown
+		}
 		rec := checkpoint.BeforeSlot{
 			System: p.System, Timeline: p.Timeline, Slot: slot, Table: t.Table, OID: t.OID,
-			Before: known, Point: p.Point, Positions: kind, At: time.Now(), Relay: w.settings.Version,
+			Before: about, Point: p.Point, Positions: kind, At: time.Now(), Relay: w.settings.Version,
 		}
 		if err := w.ledger.Write(ctx, checkpoint.BeforeSlotKey(p.System, slot, t.OID), rec.Encode()); err != nil {
 			return err
@@ -135,5 +156,5 @@ func (w *work) before(ctx context.Context, p *progress.Progress, slot string, kn
 
 // gone is a slot that somebody dropped.
 func gone(name string) error {
-	return &fault.Error{Kind: fault.KindRefused, Reason: fault.ReasonSlotMissing, Op: "watch", Subject: postgres.SlotSubject(name), Err: errors.New("it is not there any more")}
+	return &fault.Error{Kind: fault.KindRefused, Reason: fault.ReasonSlotMissing, Op: "watch", Subject: postgres.SlotSubject(name), Err: errors.New("it no longer exists")}
 }

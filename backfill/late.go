@@ -78,25 +78,36 @@ func (f *finding) stream(shard postgres.Config, end wal.LSN) error {
 		ended <- s.Run(reading, out, func() wal.LSN { return start })
 		close(out)
 	}()
-	nudge := time.NewTicker(2 * time.Second)
-	defer nudge.Stop()
-	for done := start >= end; !done; {
+	defer context.AfterFunc(f.ctx, s.Abort)()
+	look := time.NewTicker(f.w.ReadPoll)
+	defer look.Stop()
+	passed := start >= end // by all that was taken
+	for seen := passed; !seen; {
 		select {
 		case b, open := <-out:
 			if !open {
 				return errors.Join(<-ended, f.ctx.Err(), errors.New("the slot ended before the end of the WAL"))
 			}
 			err = f.take(b)
-			done = err != nil || b.Through >= end
+			passed = err != nil || b.Through >= end
+			seen = passed
 			b.Release()
-		case <-nudge.C: // a keep-alive has the position; on an idle server none comes by itself
-			done = s.ServerEnd() >= end && s.Received() >= end
+		case <-look.C: // a position that no batch comes with
+			seen = s.ServerEnd() >= end && s.Received() >= end
 		}
 	}
-	stop()
-	s.Abort()
+	if passed {
+		s.Abort()
+	}
+	stop() // what was received and not taken yet is handed out before the stream ends
 	for b := range out {
+		if !passed && err == nil {
+			err = f.take(b)
+		}
 		b.Release()
+	}
+	if ending := <-ended; !passed && err == nil {
+		err = errors.Join(ending, f.ctx.Err())
 	}
 	if err == nil {
 		err = f.compare(0)
@@ -172,7 +183,7 @@ func (f *finding) compare(more int) error {
 		}
 	}
 	if len(f.found) > maxLate {
-		return progress.Refuse(fmt.Errorf("more than %d rows that are still to be sent are in the slot as well", maxLate), "say --restart: it begins anew, and sends all rows again")
+		return progress.Refuse(fmt.Errorf("more than %d rows that are still to be sent are in the slot as well", maxLate), "use --restart to start from the beginning and send all rows again")
 	}
 	return nil
 }

@@ -47,17 +47,17 @@ func (o *Options) check(settings *relay.Config) ([]int, error) {
 	}
 	switch {
 	case said > 1:
-		return nil, usage("only one of --where, --unpublished and --all says which rows are sent")
+		return nil, usage("use only one of --where, --unpublished and --all")
 	case o.MaxRate < 0:
 		return nil, usage("--max-rate %d is not allowed; allowed: rows a second, or 0 for no limit", o.MaxRate)
 	case strings.ContainsRune(o.Where, 0):
-		return nil, usage("--where has a byte that is zero")
+		return nil, usage("--where has a zero byte")
 	case len(tables) == 0:
 		return nil, usage("the configuration has no table: logical messages from before the slot cannot be read")
 	case settings.Replication.Shard.Divided() && settings.ParkKey:
 		return nil, usage("relay.park_key with postgres.shards: the keys that the backfill parks would belong to no shard; set relay.park_key: false until the backfill is complete")
 	case o.Table == "" && len(tables) > 1 && (o.Where != "" || len(o.Order) > 0):
-		return nil, usage("--where and --order are about one table: name it with --table")
+		return nil, usage("--where and --order need --table: they apply to one table")
 	case o.Table == "":
 		all := make([]int, len(tables))
 		for i := range all {
@@ -91,17 +91,17 @@ type choice struct {
 // of applies the options to a table.
 func (o *Options) of(index int, t *snapshot.Table) (choice, error) {
 	c := choice{index: index, order: o.Order, where: o.Where, text: "those of --where"}
-	mark, marked := t.Shape.PublishedColumn()
+	published, hasColumn := t.Shape.PublishedColumn()
 	switch {
 	case o.Where != "":
 	case o.All:
 		c.text = "all"
-	case marked:
-		c.where, c.text = mark.Where, "those that are not published by column "+mark.Column
+	case hasColumn:
+		c.where, c.text = published.Where, "those that are not published by column "+published.Column
 	case o.Unpublished:
-		return c, usage("--unpublished: table %s has no column that is known to say which rows are published; say it with --where", t.Name)
+		return c, usage("--unpublished: table %s has no known column that marks published rows; use --where", t.Name)
 	default:
-		return c, usage("table %s has no column that says which rows are published: say --all, or which rows with --where", t.Name)
+		return c, usage("table %s has no known column that marks published rows: use --all or --where", t.Name)
 	}
 	return c, nil
 }
@@ -128,7 +128,7 @@ func promise(o *snapshot.Order) (text string, none bool) {
 	by := "by " + strings.Join(o.Names(), ", ")
 	switch o.Basis {
 	case snapshot.Sequence:
-		return by + ": the order in which numbers were drawn, which is that of the commits where writers of one key wait for each other", false
+		return by + ": the order in which numbers were drawn; it is the commit order if writers of one key wait for each other", false
 	case snapshot.Time:
 		return by + ": the order in which transactions began; rows of one transaction may change places", false
 	case snapshot.Given:
@@ -151,8 +151,8 @@ func (o *Options) fits(s *snapshot.Selection, settings *relay.Config) error {
 		return progress.Refuse(fmt.Errorf("the publication hides a column of the order of table %s (%s), by which an interrupted backfill would tell the slot's rows", s.Name, strings.Join(s.Order.Names(), ", ")),
 			"publish it, or name other columns with --order")
 	case none && o.Yes && !o.AcceptOrder:
-		return progress.Refuse(fmt.Errorf("table %s has no column for the order of writing, and the rows of a key would come in any order", s.Name),
-			"name columns with --order, or say --accept-order")
+		return progress.Refuse(fmt.Errorf("table %s has no column that gives the order of writing, so the rows of a key could come in any order", s.Name),
+			"name columns with --order, or use --accept-order")
 	}
 	return nil
 }

@@ -44,7 +44,7 @@ func (b *Backfill) plan(ctx context.Context, w *work, s *progress.State, step pr
 		}
 	}
 	if !b.Options.Yes && step != progress.Nothing {
-		lines = append(lines, "", "nothing was touched; repeat with --yes")
+		lines = append(lines, "", "nothing was changed; repeat with --yes")
 	}
 	line.Text = strings.Join(lines, "\n")
 	b.Out.say(line)
@@ -61,7 +61,7 @@ func (b *Backfill) planned(s *progress.State, step progress.Step) string {
 	case progress.Begin:
 		return fmt.Sprintf("make slot %q, send the rows from before it, then make %s from it", s.Temporary.Name, final)
 	case progress.Anew:
-		return fmt.Sprintf("an earlier attempt left slot %q, and it is not known how far it came: drop the slot, make it again, send all rows, then make %s from it", s.Temporary.Name, final)
+		return fmt.Sprintf("an earlier attempt left slot %q, and its progress is unknown: drop and recreate the slot, send all rows, then create %s from it", s.Temporary.Name, final)
 	case progress.Resume:
 		return fmt.Sprintf("go on with slot %q: %s sent so far; then make %s from it", s.Temporary.Name, wording.Count(s.Progress.Rows, "row"), final)
 	case progress.Finish:
@@ -180,11 +180,11 @@ func walWritten(ctx context.Context, holder *snapshot.Holder) (limit, written in
 
 // foretell says how long it takes, and refuses a slot that would not last.
 func (b *Backfill) foretell(s *progress.State, budget progress.Budget) ([]string, error) {
-	lines := []string{fmt.Sprintf("takes about %s at %.0f rows a second; the slot holds the WAL back meanwhile, and the snapshot vacuum", progress.Shown(budget.Takes()), budget.Rate)}
+	lines := []string{fmt.Sprintf("takes about %s at %.0f rows a second; meanwhile the slot holds back the WAL, and the snapshot holds back vacuum", progress.Shown(budget.Takes()), budget.Rate)}
 	if !s.Keeps {
-		lines = append(lines, "the configuration keeps no positions in Kafka (relay.detect_moved_slot): an interrupted backfill begins anew")
+		lines = append(lines, "the configuration keeps no positions in Kafka (relay.detect_moved_slot): an interrupted backfill starts from the beginning")
 	} else if !s.Total {
-		lines = append(lines, "there is no unique key without NULLs: an interrupted backfill begins anew")
+		lines = append(lines, "there is no unique key without NULLs: an interrupted backfill starts from the beginning")
 	}
 	warning := budget.Warning()
 	if warning == "" {
@@ -192,7 +192,7 @@ func (b *Backfill) foretell(s *progress.State, budget progress.Budget) ([]string
 	}
 	lines = append(lines, "warning: "+warning)
 	if b.Options.Yes && !b.Options.AcceptWAL {
-		return lines, progress.Refuse(fmt.Errorf("%s", warning), "raise max_slot_wal_keep_size, raise --max-rate or leave it out, or say --accept-wal")
+		return lines, progress.Refuse(fmt.Errorf("%s", warning), "raise max_slot_wal_keep_size, raise or remove --max-rate, or use --accept-wal")
 	}
 	return lines, nil
 }

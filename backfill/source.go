@@ -25,9 +25,15 @@ const (
 var errAborted = errors.New("read old rows: aborted")
 
 // reading is one session's stream of old rows, a relay.Source.
+//
+// The number of a row is good for one call: the next one may find fewer rows before it. The
+// ordinal is good for all: it is the number and the microsecond in which counting began, so what
+// a later call gives is higher and never the same. Dead letters name rows by it, and consumers
+// may compare it.
 type reading struct {
 	w     *work
 	start wal.LSN
+	since uint64 // what the rows' ordinals begin with
 	slabs *wal.SlabPool
 
 	ends     context.Context // with Abort or Close
@@ -41,9 +47,12 @@ func (w *work) open(context.Context) (*reading, error) {
 	if err := w.holds(); err != nil {
 		return nil, err
 	}
+	if w.since == 0 || !w.total() { // in an order that is not total a number is another row's in each session
+		w.since = uint64(time.Now().UnixMicro())
+	}
 	ends, abort := context.WithCancel(context.Background())
 	return &reading{
-		w: w, start: progress.Position(w.track.Now().Rows), slabs: wal.NewSlabPool(batchRows, batchBytes),
+		w: w, start: progress.Position(w.track.Now().Rows), since: w.since, slabs: wal.NewSlabPool(batchRows, batchBytes),
 		ends: ends, abort: abort, allRead: make(chan struct{}),
 	}, nil
 }
@@ -71,7 +80,7 @@ func (r *reading) Run(intake context.Context, out chan<- *wal.Batch, confirmed f
 	defer cancel()
 	defer context.AfterFunc(r.ends, cancel)()
 	var keeping sync.WaitGroup
-	keeping.Go(func() { r.keep(ctx, confirmed) })
+	keeping.Go(func() { r.followProgress(ctx, confirmed) })
 	err := r.send(ctx, out)
 	if err == nil {
 		close(r.allRead)
@@ -88,8 +97,8 @@ func (r *reading) Run(intake context.Context, out chan<- *wal.Batch, confirmed f
 	return err
 }
 
-// keep writes the progress, and says when all rows are acknowledged.
-func (r *reading) keep(ctx context.Context, confirmed func() wal.LSN) {
+// followProgress writes the progress, and says when all rows are acknowledged.
+func (r *reading) followProgress(ctx context.Context, confirmed func() wal.LSN) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	written, allRead := time.Now(), r.allRead
@@ -185,7 +194,7 @@ type packet struct {
 
 func (r *reading) newPacket(i int) *packet {
 	p := &packet{r: r, table: &r.w.tables[i], batch: wal.NewBatch(), slab: r.slabs.Get(), spot: &progress.Spot{Table: i, First: r.w.read.Load() + 1}}
-	p.batch.Place(p.slab)
+	p.batch.Attach(p.slab)
 	return p
 }
 
@@ -220,9 +229,9 @@ func (p *packet) add(columns, order [][]byte) error {
 			at += n
 		}
 	}
-	p.batch.Bytes += p.slab.Keep(data, values) + wal.TxnSize
+	p.batch.Bytes += p.slab.Claim(data, values) + wal.TxnSize
 	txn := p.slab.Stamp(wal.Txn{Commit: wal.LSN(number), End: progress.Position(number), Time: w.progress.Started})
-	p.slab.Add(wal.Row{Txn: txn, LSN: wal.LSN(number), Ordinal: 1, Relation: p.table.Relation, Values: values})
+	p.slab.Add(wal.Row{Txn: txn, LSN: wal.LSN(number), Ordinal: p.r.since + number, Relation: p.table.Relation, Values: values})
 	p.spot.Add(order)
 	p.batch.Received += size
 	w.read.Store(number)

@@ -33,7 +33,7 @@ func TestReading_CountsWhatIsAcknowledged(t *testing.T) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			r.keep(ctx, func() wal.LSN { return wal.LSN(confirmed.Load()) })
+			r.followProgress(ctx, func() wal.LSN { return wal.LSN(confirmed.Load()) })
 		}()
 		<-time.After(5 * writeEvery)
 		if rows := w.track.Now().Rows; rows != 3 || complete.Load() {

@@ -8,9 +8,40 @@ import (
 	"github.com/cdc-relay/cdc-relay/backfill/progress"
 	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/kafka"
 	"github.com/cdc-relay/cdc-relay/sink/kafkatx"
 )
+
+// idempotent is the sink of a backfill without transactions.
+type idempotent struct {
+	*kafka.Sink
+	w *work
+}
+
+// Send gives the records the position of the slot's beginning.
+func (i *idempotent) Send(ctx context.Context, records []record.Record, done func(error)) {
+	i.w.stamp(records)
+	i.Sink.Send(ctx, records, done)
+}
+
+// stamp gives records what tells them from those of the stream.
+func (w *work) stamp(records []record.Record) {
+	w.placeBeforeSlot(records)
+	if w.replay != nil {
+		w.replay.stamp(records)
+	}
+}
+
+// placeBeforeSlot puts where the slot begins into the position headers, in the place of the row's
+// number. So every old row lies before the stream's rows, and one that a later call reads never
+// before what an earlier call sent.
+func (w *work) placeBeforeSlot(records []record.Record) {
+	for i := range records {
+		record.PlaceAt(&records[i], w.progress.Point)
+	}
+}
 
 // transactional has the progress be what a Kafka transaction commits beside its rows. The relay
 // above knows positions that are numbers of rows; below, the topic has the places that they stand
@@ -20,9 +51,9 @@ type transactional struct {
 	w *work
 }
 
-// Open shuts out every other holder, and goes on from the place that was committed last.
+// Open shuts out every other holder, and continues from the place that was committed last.
 func (t *transactional) Open(ctx context.Context, h sink.Holder) ([]byte, error) {
-	h.Key = checkpoint.BackfillKey(t.w.progress.System, t.w.progress.Slot)
+	h.Key = t.w.key(t.w.progress)
 	value, err := t.Sink.Open(ctx, h)
 	if err != nil {
 		return nil, err
@@ -46,6 +77,12 @@ func (t *transactional) Open(ctx context.Context, h sink.Holder) ([]byte, error)
 		End: progress.Position(p.Rows),
 	}
 	return rec.Encode(), nil
+}
+
+// Send gives the records the position of the slot's beginning.
+func (t *transactional) Send(ctx context.Context, records []record.Record, done func(error)) {
+	t.w.stamp(records)
+	t.Sink.Send(ctx, records, done)
 }
 
 // SetPosition puts the place in the position's stead.

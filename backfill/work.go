@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -24,6 +25,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/setup"
 	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/kafka"
 	"github.com/cdc-relay/cdc-relay/sink/kafkatx"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/cdc-relay/cdc-relay/wording"
@@ -43,11 +45,13 @@ type work struct {
 	counts   []counted
 	warnings []string
 
+	replay   *replay            // nil: rows from before a slot
 	progress *progress.Progress // as the backfill began, but for Place
 	resumed  bool
 	late     late
 
 	track    progress.Track
+	since    uint64        // see reading
 	read     atomic.Uint64 // number of the last row that was read
 	paced    pacer
 	letters  int64 // dead letters; once the relay has ended
@@ -109,7 +113,7 @@ func (w *work) send(ctx context.Context, s *progress.State, step progress.Step) 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	held := make(chan struct{})
-	go func() { defer close(held); w.hold(ctx) }()
+	go func() { defer close(held); w.occupySlot(ctx) }()
 	defer func() { cancel(); <-held }() // or the slot could not be copied
 	return w.relay(ctx)
 }
@@ -164,7 +168,7 @@ func (w *work) begin(ctx context.Context, s *progress.State) error {
 			Table: t.Name.String(), OID: t.OID, Where: t.Where, Order: t.Order.Names(), Shape: s.Shapes[i], Last: last,
 		})
 	}
-	if err := w.keep(ctx, w.progress); err != nil {
+	if err := w.writeProgress(ctx, w.progress); err != nil {
 		return err
 	}
 	w.OnStep("begun")
@@ -172,11 +176,11 @@ func (w *work) begin(ctx context.Context, s *progress.State) error {
 	return nil
 }
 
-// resume takes a new snapshot, and goes on behind the last place.
+// resume takes a new snapshot, and continues behind the last place.
 func (w *work) resume(ctx context.Context, s *progress.State) error {
 	p := *s.Progress
 	if s.Exactly {
-		settled, err := w.settle(ctx, &p)
+		settled, err := w.fenceWriters(ctx, &p)
 		if err != nil {
 			return err
 		}
@@ -191,8 +195,8 @@ func (w *work) resume(ctx context.Context, s *progress.State) error {
 	return nil
 }
 
-// settle shuts out whoever may still write for the backfill, and reads what was committed.
-func (w *work) settle(ctx context.Context, p *progress.Progress) (*progress.Progress, error) {
+// fenceWriters shuts out whoever may still write for the backfill, and reads what was committed.
+func (w *work) fenceWriters(ctx context.Context, p *progress.Progress) (*progress.Progress, error) {
 	tx, err := kafkatx.New(kafkatx.Config{Config: w.settings.Kafka, CheckpointTopic: w.settings.CheckpointTopic}, zerolog.Nop())
 	if err != nil {
 		return nil, err
@@ -203,7 +207,7 @@ func (w *work) settle(ctx context.Context, p *progress.Progress) (*progress.Prog
 		_ = tx.Close(ending)
 	}()
 	value, err := tx.Open(ctx, sink.Holder{
-		ID: checkpoint.TransactionalID(p.System, p.Slot), Key: checkpoint.BackfillKey(p.System, p.Slot), Lost: func(error) {},
+		ID: checkpoint.TransactionalID(p.System, p.Slot), Key: w.key(p), Lost: func(error) {},
 	})
 	if err != nil {
 		return nil, err
@@ -213,7 +217,7 @@ func (w *work) settle(ctx context.Context, p *progress.Progress) (*progress.Prog
 		err = errors.New("another backfill has written its progress; run the command again")
 	}
 	if err != nil {
-		return nil, progress.Refuse(err, "look who else runs `cdc-relay backfill`")
+		return nil, progress.Refuse(err, "find out who else runs `cdc-relay backfill`")
 	}
 	return settled, nil
 }
@@ -228,10 +232,10 @@ func (w *work) temporary(shard postgres.Config) postgres.Config {
 // holdAgain is the pause before the slot is taken again.
 const holdAgain = 2 * time.Second
 
-// hold streams from the backfill's slot and takes nothing, until ctx ends. So the slot is in use,
+// occupySlot streams from the backfill's slot and takes nothing, until ctx ends. So the slot is in use,
 // which keeps it from idle_replication_slot_timeout, and others from it. It is no condition for
 // anything: a slot that is not held holds the WAL all the same.
-func (w *work) hold(ctx context.Context) {
+func (w *work) occupySlot(ctx context.Context) {
 	for ctx.Err() == nil {
 		s, err := replication.Open(ctx, w.temporary(w.settings.Replication.OfShard(0)), replication.Options{}, zerolog.Nop())
 		if err == nil {
@@ -261,6 +265,9 @@ func (w *work) relay(ctx context.Context) error {
 	if cfg.OnReject == relay.DeadLetterOnReject {
 		cfg.Kafka.DeadLetterTopic = cfg.DeadLetterTopic
 	}
+	if w.replay != nil {
+		w.replay.configure(&cfg, w)
+	}
 	routes, err := router.New(cfg.Router)
 	if err != nil {
 		return &relay.ConfigError{Err: err}
@@ -270,10 +277,16 @@ func (w *work) relay(ctx context.Context) error {
 		Source: func(ctx context.Context) (relay.Source, error) { return w.open(ctx) },
 		Sink: func() (sink.Sink, error) {
 			made, err := relay.OpenSink(cfg, relay.Events{}, zerolog.Nop(), nil)
-			if tx, ok := made.(*kafkatx.Sink); ok && err == nil {
-				return &transactional{tx, w}, nil
+			if err != nil {
+				return nil, err
 			}
-			return made, err
+			switch s := made.(type) {
+			case *kafkatx.Sink:
+				return &transactional{s, w}, nil
+			case *kafka.Sink:
+				return &idempotent{s, w}, nil
+			}
+			return nil, fmt.Errorf("a sink of type %T knows nothing of a backfill", made)
 		},
 	}
 	if cfg.OnReject == relay.DeadLetterOnReject && cfg.ParkKey {
@@ -360,9 +373,14 @@ func (w *work) holds() error {
 	if w.holder.Alive(asking) {
 		return nil
 	}
-	err := errors.New("the connection that holds the snapshot is lost: run the command again, which goes on with another one")
+	err := errors.New("the connection that held the snapshot was lost; run the command again: it continues with a new snapshot")
 	w.fail(err)
 	return err
+}
+
+// total reports whether the orders of all tables are.
+func (w *work) total() bool {
+	return !slices.ContainsFunc(w.tables, func(t snapshot.Selection) bool { return !t.Order.Total })
 }
 
 // relations are what the relay checks its mapping with.
@@ -382,12 +400,20 @@ func (w *work) bound(last snapshot.Tuple) snapshot.Tuple {
 	return nil
 }
 
-// keep writes a progress without a transaction.
-func (w *work) keep(ctx context.Context, p *progress.Progress) error {
+// writeProgress writes a progress without a transaction.
+func (w *work) writeProgress(ctx context.Context, p *progress.Progress) error {
 	if w.ledger == nil {
 		return nil
 	}
-	return w.ledger.Write(ctx, checkpoint.BackfillKey(p.System, p.Slot), p.Encode())
+	return w.ledger.Write(ctx, w.key(p), p.Encode())
+}
+
+// key is where the topic has the progress.
+func (w *work) key(p *progress.Progress) string {
+	if w.replay != nil {
+		return checkpoint.ReplayKey(p.Run, p.System, p.Slot)
+	}
+	return checkpoint.BackfillKey(p.System, p.Slot)
 }
 
 // write writes the present place. With exactly-once the transactions do.
@@ -395,7 +421,7 @@ func (w *work) write(ctx context.Context) {
 	if w.settings.Guarantee == relay.ExactlyOnce {
 		return
 	}
-	if err := w.keep(ctx, w.progress.At(w.track.Now())); err != nil && ctx.Err() == nil {
+	if err := w.writeProgress(ctx, w.progress.At(w.track.Now())); err != nil && ctx.Err() == nil {
 		w.log.Warn().Err(err).Msg("the progress of the backfill is not written; an interruption now would send more rows again")
 	}
 }
@@ -417,6 +443,10 @@ func (w *work) report(ctx context.Context, r *relay.Relay) {
 		}
 		var seen walSeen
 		var err error
+		if w.replay != nil {
+			w.Out.say(w.replay.progress(w.track.Now().Rows, before, began))
+			continue
+		}
 		if beside == nil {
 			beside, err = snapshot.Open(ctx, w.settings.Replication)
 		}
@@ -427,7 +457,7 @@ func (w *work) report(ctx context.Context, r *relay.Relay) {
 			beside.Close()
 			beside = nil
 			if postgres.Reason(err) == fault.ReasonSlotLost || postgres.Reason(err) == fault.ReasonSlotMissing {
-				w.fail(progress.Refuse(err, "run the command again: it begins anew with another slot"))
+				w.fail(progress.Refuse(err, "run the command again: it starts from the beginning with a new slot"))
 			}
 			continue
 		}

@@ -22,8 +22,8 @@ type Options struct {
 	ShowRecords bool          // also the record that each table's newest row would become
 	Timeout     time.Duration // of all together
 
-	Own  func(context.Context) *status.Status // the status of the relay that has this configuration, or nil
-	Look func(what string, look func())       // runs look; it may say what takes long
+	Own     func(context.Context) *status.Status // the status of the relay that has this configuration, or nil
+	RunStep func(what string, step func())       // runs look; it may say what takes long
 }
 
 // Report is what was found.
@@ -99,9 +99,9 @@ func (d *doctor) kafka(ctx context.Context) {
 	if d.mapped && len(d.expected.Topics()) == own {
 		const next = "create what will be needed, or set kafka.create_topics.enabled"
 		if d.unread {
-			d.add("topic", advice.Warn, next+"; with SELECT on the tables (table.select) this check sees which", "no topic is known: their names are made of rows, which may not be read")
+			d.add("topic", advice.Warn, next+"; with SELECT on the tables (table.select) this check sees which", "no topic is known: topic names come from rows, and the role may not read them")
 		} else {
-			d.ok("topic", "no topic is known: their names are made of rows, and there is none to look at; %s", next)
+			d.ok("topic", "no topic is known: topic names come from rows, and the tables have none; %s", next)
 		}
 	}
 }
@@ -113,13 +113,13 @@ func Run(ctx context.Context, cfg *config.Config, o Options) *Report {
 	d := &doctor{cfg: cfg, settings: cfg.Relay(), options: o}
 	d.file(cfg)
 	if !o.Offline {
-		o.Look("PostgreSQL at "+hosts(d.settings.Replication), func() { d.postgres(limited) })
+		o.RunStep("PostgreSQL at "+hosts(d.settings.Replication), func() { d.postgres(limited) })
 		if limited.Err() == nil {
-			o.Look("Kafka at "+strings.Join(d.settings.Kafka.Brokers, ", "), func() { d.kafka(limited) })
-			o.Look("the checkpoints", func() { d.checkpoints(limited) })
-			o.Look("what becomes of delivered rows", func() { d.upkeep(limited) })
+			o.RunStep("Kafka at "+strings.Join(d.settings.Kafka.Brokers, ", "), func() { d.kafka(limited) })
+			o.RunStep("the checkpoints", func() { d.checkpoints(limited) })
+			o.RunStep("the work on delivered rows", func() { d.upkeep(limited) })
 		} else {
-			d.add("kafka.connection", advice.Fail, "put right what failed before it, or give more time with --timeout", "not looked at: the %v of --timeout are over", o.Timeout)
+			d.add("kafka.connection", advice.Fail, "fix what failed before it, or allow more time with --timeout", "not looked at: the %v of --timeout are over", o.Timeout)
 		}
 	}
 	return &Report{Findings: d.findings, Records: d.records}

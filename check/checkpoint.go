@@ -31,7 +31,7 @@ func (d *doctor) checkpoints(ctx context.Context) {
 	standing, err := watch.ReadPositions(ctx, d.settings.Replication)
 	if err != nil {
 		seen, next := advice.Split(err)
-		d.add(check, advice.Warn, cmp.Or(next, "run the check again"), "where the slot stands could not be read: %s", seen)
+		d.add(check, advice.Warn, cmp.Or(next, "run the check again"), "could not read the slot's position: %s", seen)
 		return
 	}
 	ledger, err := topics.NewLedger(d.settings.Kafka.Connection, topic)
@@ -50,19 +50,19 @@ func (d *doctor) checkpoints(ctx context.Context) {
 		if err != nil {
 			seen, next := advice.Split(err)
 			d.add(check, advice.Warn, cmp.Or(next, "run the check again, or look at the topic and the relay's rights on it"),
-				"slot %q is at %s, and could not be compared with its checkpoint: %s", slot.Name, slot.Confirmed, seen)
+				"slot %q is at %s, but could not be compared with its checkpoint: %s", slot.Name, slot.Confirmed, seen)
 			return // nor could another
 		}
 		if len(known) == 0 {
-			d.add(check, advice.Warn, "start the relay, which writes one; if somebody has moved the slot since it was made, that is not seen",
-				"slot %q is at %s, and topic %s has no checkpoint of it: a relay takes that position as it is", slot.Name, slot.Confirmed, topic)
+			d.add(check, advice.Warn, "start the relay, which writes one; a move of the slot since its creation cannot be detected",
+				"slot %q is at %s, and topic %s has no checkpoint of it: a relay accepts that position unchecked", slot.Name, slot.Confirmed, topic)
 			continue
 		}
 		cfg := d.settings.OfShard(i, len(standing.Slots))
 		end, err := cfg.ConfirmedUpTo(known, standing.Origin, slot.Confirmed)
 		if err != nil {
 			seen, next := advice.Split(err)
-			d.add(check, advice.Fail, cmp.Or(next, wording.Docs+"operations.md#runbook has what to do for each reason"), "a relay would not stream: %s", seen)
+			d.add(check, advice.Fail, cmp.Or(next, wording.Docs+"operations.md#runbook says what to do for each reason"), "a relay would not stream: %s", seen)
 			continue
 		}
 		d.ok(check, "slot %q is at %s, and its checkpoint in topic %s at %s", slot.Name, slot.Confirmed, topic, end)

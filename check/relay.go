@@ -9,7 +9,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/wording"
 )
 
-// holdsSlot tells whether a relay in that state streams from its slot.
+// holdsSlot reports whether a relay in that state streams from its slot.
 func holdsSlot(s *status.Status) bool {
 	return s != nil && (s.State == status.Streaming || s.State == status.Blocked || s.State == status.Stopping)
 }
@@ -33,9 +33,9 @@ func (d *doctor) relay(s *status.Status) {
 	const check = "relay.state"
 	switch {
 	case s.State == status.Blocked:
-		d.add(check, advice.Fail, "put that right, no row is sent until then: "+wording.Docs+"operations.md#runbook has what to do for each reason", "%s", seen)
+		d.add(check, advice.Fail, "fix that; no row is sent until then: "+wording.Docs+"operations.md#runbook says what to do for each reason", "%s", seen)
 	case s.State == status.Reconnecting, s.Reason != "" && s.State != status.Standby:
-		d.add(check, advice.Warn, "it tries again by itself; if that goes on, put right what it says", "%s", seen)
+		d.add(check, advice.Warn, "it retries by itself; if this lasts, fix the cause that it names", "%s", seen)
 	default:
 		d.ok(check, "%s", seen)
 	}

@@ -25,7 +25,7 @@ import (
 // checkedRows is how many of a table's newest rows are routed on trial.
 const checkedRows = 1000
 
-// inBinary tells whether the relay would ask for the binary format, which it does for
+// inBinary reports whether the relay would ask for the binary format, which it does for
 // the whole stream or not at all.
 func inBinary(ctx context.Context, cfg postgres.Config, routes *router.Router, tables []preflight.CheckedTable) bool {
 	for _, table := range tables {
@@ -125,7 +125,7 @@ func (d *doctor) mapping(routes *router.Router, name string, rel *wal.Relation) 
 // block to paste does not fit on a line; explain prints it.
 func (d *doctor) unmapped(err error) {
 	fail := func(seen string, err error) {
-		next := "correct the entry in outbox; `cdc-relay explain` shows what each column is taken for"
+		next := "correct the entry in outbox; `cdc-relay explain` shows the role of each column"
 		if advised, ok := errors.AsType[*advice.Error](err); ok && advised.Next != "" {
 			seen, next = strings.Replace(seen, advised.Error(), advised.Cause.Error(), 1), advised.Next
 			if advised.Block != "" {
@@ -147,7 +147,7 @@ func (d *doctor) unmapped(err error) {
 func (d *doctor) rows(ctx context.Context, i int, table preflight.CheckedTable, routes *router.Router, made *router.Explanation) {
 	rows, err := sample.NewestRows(ctx, d.settings.Replication, i, checkedRows)
 	if err != nil {
-		d.add("table.rows", advice.Warn, "run works without; the check needs SELECT and an index that tells new rows from old ones", "%s: its rows could not be read: %v", table.Table, err)
+		d.add("table.rows", advice.Warn, "run works without this check; it needs SELECT and an index that finds the newest rows", "%s: its rows could not be read: %v", table.Table, err)
 		return
 	}
 	if len(rows) == 0 {
@@ -200,11 +200,11 @@ func (d *doctor) outcome(table preflight.CheckedTable, t *trial) {
 			on = relay.StopOnReject
 		}
 		becomes, level := onReject(on)
-		d.add("table.rows", level, "correct the mapping, or what writes such rows: each of them "+becomes,
+		d.add("table.rows", level, "correct the mapping, or the program that writes such rows: each of them "+becomes,
 			"%s: %d of %s would be rejected: %s", table.Table, t.rejections[r], newestRows(t.rows), r.cause)
 	}
 	if t.nullKeys > 0 {
-		d.add("table.keys", advice.Warn, "map columns.key to a column that is NOT NULL: without a key a record goes to any partition, and nothing keeps it in order",
+		d.add("table.keys", advice.Warn, "map columns.key to a column that is NOT NULL: without a key a record goes to any partition, and its order is lost",
 			"%s: %d of %s without a key", table.Table, t.nullKeys, newestRows(t.rows))
 	}
 	if t.rejected == t.rows {

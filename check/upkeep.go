@@ -50,7 +50,7 @@ func (d *doctor) upkeep(ctx context.Context) {
 
 func (d *doctor) unknownUpkeep(check string, err error) {
 	seen, next := advice.Split(err)
-	d.add(check, advice.Warn, cmp.Or(next, "run the check again"), "what would become of delivered rows was not found out: %s", seen)
+	d.add(check, advice.Warn, cmp.Or(next, "run the check again"), "the work on delivered rows could not be checked: %s", seen)
 }
 
 // refusals are what is in the way of one kind of work on one table.

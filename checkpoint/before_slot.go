@@ -69,6 +69,9 @@ const beforeSlotPrefix = "before the slot of table "
 // at its end. It has not the ending of an intent's key either.
 func BackfillKey(system, slot string) string { return "backfill of " + Key(system, slot) }
 
+// ReplayKey is the key under which one run of a replay keeps how far it came.
+func ReplayKey(run, system, slot string) string { return "replay " + run + " of " + Key(system, slot) }
+
 type wireBeforeSlot struct {
 	Version   int    `json:"v"`
 	System    string `json:"system_id"`

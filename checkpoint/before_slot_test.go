@@ -46,7 +46,7 @@ func TestBeforeSlot_RefusesWhatItCannotRead(t *testing.T) {
 // other holders back.
 func TestBeforeSlotKey_IsNoPositionToARelay(t *testing.T) {
 	key := BeforeSlotKey("7301", "relay", 16384)
-	if strings.HasSuffix(key, IntentSuffix("7301", "relay")) || key == Key("7301", "relay") {
+	if strings.HasSuffix(key, PromiseSuffix("7301", "relay")) || key == Key("7301", "relay") {
 		t.Errorf("a relay takes %q for a position", key)
 	}
 }

@@ -39,14 +39,14 @@ type Part struct {
 // Key is the key of a slot's records in the checkpoint topic.
 func Key(system, slot string) string { return system + "/" + slot }
 
-// IntentKey is the key under which one holder of a slot says how far it may confirm.
+// PromiseKey is the key under which one holder of a slot says how far it may confirm.
 // Each has its own, so that what a frozen one writes late takes nothing back.
-func IntentKey(holder, system, slot string) string {
-	return "intent of " + holder + IntentSuffix(system, slot)
+func PromiseKey(holder, system, slot string) string {
+	return "intent of " + holder + PromiseSuffix(system, slot)
 }
 
-// IntentSuffix ends the intent keys of all who had the slot.
-func IntentSuffix(system, slot string) string { return " for " + Key(system, slot) }
+// PromiseSuffix ends the intent keys of all who had the slot.
+func PromiseSuffix(system, slot string) string { return " for " + Key(system, slot) }
 
 // TransactionalID is that of whoever streams from the slot. It is the same on every
 // host and after every failover, so that the newest holder fences all others.
@@ -55,14 +55,14 @@ func TransactionalID(system, slot string) string { return TransactionalPrefix + 
 // TransactionalPrefix begins every transactional id, for a prefixed ACL.
 const TransactionalPrefix = "cdc-relay-"
 
-// Covers says that a row is delivered. It may be asked only about rows of the
+// Covers reports whether a row is delivered. It may be asked only about rows of the
 // record's own history.
 func (r *Record) Covers(commit wal.LSN, ordinal uint64) bool {
 	// The end of one transaction may be the start of the next one's commit record.
 	return commit < r.End || r.Part.Commit != 0 && commit == r.Part.Commit && ordinal <= r.Part.Rows
 }
 
-// Behind says that another record of the same history covers more.
+// Behind reports whether another record of the same history covers more.
 func (r *Record) Behind(other *Record) bool {
 	if r.End != other.End {
 		return r.End < other.End

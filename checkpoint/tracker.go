@@ -12,7 +12,7 @@ import (
 // Entry is a slice of the stream as the tracker sees it.
 type Entry struct {
 	Rows    int       // rows that need an acknowledgement
-	Open    int       // of them, those at the end whose transaction goes on in the next entry
+	Open    int       // of them, those at the end whose transaction continues in the next entry
 	Bytes   int       // memory they hold until then
 	Through wal.LSN   // may be confirmed once this and every earlier entry is done; zero: nothing
 	Read    time.Time // when the entry was read
@@ -41,18 +41,18 @@ type Tracker struct {
 	limit     int
 	room      chan struct{} // one token: an entry was done since the last receive
 
-	mu     sync.Mutex // guards the following; held for arithmetic only
-	ring   []slot     // entries [first, next), at index sequence % len
-	first  uint64
-	next   uint64
-	rows   int
-	bytes  int
-	open   int      // rows of entries before first whose transaction goes on
-	untold []Commit // of rows that are done and that the server was not told of, in order
+	mu         sync.Mutex // guards the following; held for arithmetic only
+	ring       []slot     // entries [first, next), at index sequence % len
+	first      uint64
+	next       uint64
+	rows       int
+	bytes      int
+	open       int      // rows of entries before first whose transaction continues
+	unreported []Commit // of rows that are done and that the server was not told of, in order
 }
 
-// maxUntold bounds untold. More than that share the age of the oldest of them.
-const maxUntold = 256
+// maxUnreported bounds unreported. More than that share the age of the oldest of them.
+const maxUnreported = 256
 
 type slot struct {
 	Entry
@@ -140,32 +140,32 @@ func (k Ticket) Partial(through wal.LSN, behind Commit) {
 func (t *Tracker) confirmPart(head *slot) {
 	if t.confirm(head.partial) {
 		t.open = 0
-		t.awaitTold(head.First)
+		t.awaitReport(head.First)
 		head.First = head.behind
 	}
 }
 
-// awaitTold remembers a row that is done until the server is told of it.
-func (t *Tracker) awaitTold(c Commit) {
-	n := len(t.untold)
+// awaitReport remembers a row that is done until the server is told of it.
+func (t *Tracker) awaitReport(c Commit) {
+	n := len(t.unreported)
 	switch {
-	case c.At == 0 || n > 0 && c.At <= t.untold[n-1].At:
-	case n == maxUntold:
-		t.untold[n-1].At = c.At
+	case c.At == 0 || n > 0 && c.At <= t.unreported[n-1].At:
+	case n == maxUnreported:
+		t.unreported[n-1].At = c.At
 	default:
-		t.untold = append(t.untold, c)
+		t.unreported = append(t.unreported, c)
 	}
 }
 
-// Told says what the server was told.
-func (t *Tracker) Told(lsn wal.LSN) {
+// Reported says what the server was told.
+func (t *Tracker) Reported(lsn wal.LSN) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	n := 0
-	for n < len(t.untold) && t.untold[n].At < lsn {
+	for n < len(t.unreported) && t.unreported[n].At < lsn {
 		n++
 	}
-	t.untold = append(t.untold[:0], t.untold[n:]...)
+	t.unreported = append(t.unreported[:0], t.unreported[n:]...)
 }
 
 func (t *Tracker) finish(seq uint64) {
@@ -188,8 +188,8 @@ func (t *Tracker) finish(seq uint64) {
 		} else {
 			t.open += head.Open
 		}
-		t.awaitTold(head.First)
-		t.awaitTold(head.Last)
+		t.awaitReport(head.First)
+		t.awaitReport(head.Last)
 		t.first++
 	}
 }
@@ -257,8 +257,8 @@ func (t *Tracker) Stats() Stats {
 			s.Done += e.Rows
 		}
 	}
-	if len(t.untold) > 0 {
-		s.Unconfirmed = t.untold[0]
+	if len(t.unreported) > 0 {
+		s.Unconfirmed = t.unreported[0]
 	}
 	return s
 }

@@ -160,37 +160,37 @@ func TestTracker_KnowsTheOldestRowThatTheServerWasNotToldOf(t *testing.T) {
 	want("in flight", 110)
 	a.Partial(115, at(120))
 	want("partly done", 110)
-	tr.Told(115)
+	tr.Reported(115)
 	want("partly told", 120)
 	b.Done()
 	want("done out of order", 120)
 	a.Done()
 	want("done", 120)
-	tr.Told(125)
+	tr.Reported(125)
 	want("told up to the open transaction", 130)
-	tr.Told(130)
+	tr.Reported(130)
 	want("told up to its commit record", 130)
-	tr.Told(135)
+	tr.Reported(135)
 	want("all told", 0)
 }
 
 // A server that is not told for long, as with a frozen position, costs no memory.
 func TestTracker_RemembersABoundedNumberOfUntoldRows(t *testing.T) {
 	tr := New(100, 1000)
-	for i := range wal.LSN(10 * maxUntold) {
+	for i := range wal.LSN(10 * maxUnreported) {
 		commit := Commit{200 + 2*i, time.Unix(int64(i), 0)}
 		k, _ := tr.Track(Entry{Rows: 1, Bytes: 1, Through: 201 + 2*i, First: commit, Last: commit})
 		k.Done()
 	}
-	if n := len(tr.untold); n != maxUntold {
+	if n := len(tr.unreported); n != maxUnreported {
 		t.Errorf("%d rows are remembered", n)
 	}
 	end := tr.Confirmed()
-	tr.Told(end - 1)
+	tr.Reported(end - 1)
 	if got := tr.Stats().Unconfirmed; got.At == 0 {
 		t.Error("a row that was not told is forgotten")
 	}
-	tr.Told(end)
+	tr.Reported(end)
 	if got := tr.Stats().Unconfirmed; got.At != 0 {
 		t.Errorf("everything was told, and %+v is unconfirmed", got)
 	}
@@ -330,7 +330,7 @@ func TestTracker_PartialKeepsTheFirstRowBehindAPosition(t *testing.T) {
 	b.Partial(150, Commit{At: 170})
 	a.Done()
 	wantConfirmed(t, tr, 150)
-	tr.Told(150)
+	tr.Reported(150)
 	if got := tr.Stats().Unconfirmed; got.At != 160 {
 		t.Errorf("the oldest row is at %s", got.At)
 	}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cdc-relay/cdc-relay/config/document"
 	"github.com/cdc-relay/cdc-relay/wording"
 )
 
@@ -26,35 +27,35 @@ func (l *loader) applyDefaults(v reflect.Value) {
 }
 
 // bindStruct takes up a mapping. A key without a value keeps its default.
-func (l *loader) bindStruct(n *node, v reflect.Value, path string) {
-	if n.kind == nullNode {
+func (l *loader) bindStruct(n *document.Node, v reflect.Value, path string) {
+	if n.Kind == document.Null {
 		return
 	}
-	if n.kind != mapNode {
-		l.cfg.doc.hide(n)
-		l.fail(l.at(n.line, n.column), path, fmt.Sprintf("is %v; allowed: keys, one a line, indented below it", n.kind))
+	if n.Kind != document.Map {
+		l.cfg.doc.Hide(n)
+		l.fail(l.at(n.Line, n.Column), path, fmt.Sprintf("is %v; allowed: keys, one a line, indented below it", n.Kind))
 		return
 	}
 	keys := keysOf(v.Type())
 	// Values that may not be shown are hidden before the first message about
 	// this mapping, because they may stand on the same line.
-	for _, e := range n.entries {
-		if k, ok := findKey(keys, e.name); !ok || k.hidden() || hasUserinfo(e.value.text) {
-			l.cfg.doc.hide(e.value)
+	for _, e := range n.Entries {
+		if k, ok := findKey(keys, e.Name); !ok || k.hidden() || hasUserinfo(e.Value.Text) {
+			l.cfg.doc.Hide(e.Value)
 		}
 	}
 	seen := map[string]int{}
-	for _, e := range n.entries {
-		path, at := join(path, e.name), l.at(e.line, e.column)
-		if first, twice := seen[e.name]; twice {
-			l.cfg.doc.hide(e.value)
+	for _, e := range n.Entries {
+		path, at := join(path, e.Name), l.at(e.Line, e.Column)
+		if first, twice := seen[e.Name]; twice {
+			l.cfg.doc.Hide(e.Value)
 			l.fail(at, path, fmt.Sprintf("is given twice, first in line %d", first))
 			continue
 		}
-		seen[e.name] = e.line
-		k, ok := findKey(keys, e.name)
+		seen[e.Name] = e.Line
+		k, ok := findKey(keys, e.Name)
 		if !ok {
-			l.fail(at, path, unknownKey(e.name, keys))
+			l.fail(at, path, unknownKey(e.Name, keys))
 			continue
 		}
 		l.bindKey(e, k, v.Field(k.index), path)
@@ -75,29 +76,29 @@ func unknownKey(name string, keys []key) string {
 	return "unknown key; " + wording.DidYouMean(name, names)
 }
 
-func (l *loader) bindKey(e entry, k key, v reflect.Value, path string) {
-	at := l.at(e.value.line, e.value.column)
+func (l *loader) bindKey(e document.Entry, k key, v reflect.Value, path string) {
+	at := l.at(e.Value.Line, e.Value.Column)
 	switch {
-	case e.value.kind == nullNode:
-		l.cfg.blank[path] = l.at(e.line, e.column)
+	case e.Value.Kind == document.Null:
+		l.cfg.blank[path] = l.at(e.Line, e.Column)
 	case k.section():
-		l.cfg.origins[path] = l.at(e.line, e.column)
-		l.bindStruct(e.value, v, path)
+		l.cfg.origins[path] = l.at(e.Line, e.Column)
+		l.bindStruct(e.Value, v, path)
 	case k.typ == outboxType:
-		l.cfg.origins[path] = l.at(e.line, e.column)
-		l.bindOutbox(e.value, path)
+		l.cfg.origins[path] = l.at(e.Line, e.Column)
+		l.bindOutbox(e.Value, path)
 	case k.typ == textsType:
-		l.bindTexts(e.value, v, path)
+		l.bindTexts(e.Value, v, path)
 	case k.typ == pairsType || k.typ == templatePairsType:
-		l.bindPairs(e.value, k, v, path)
-	case e.value.kind != textNode:
-		l.cfg.doc.hide(e.value)
-		l.fail(at, path, fmt.Sprintf("is %v; allowed: %s", e.value.kind, form(k)))
+		l.bindPairs(e.Value, k, v, path)
+	case e.Value.Kind != document.Text:
+		l.cfg.doc.Hide(e.Value)
+		l.fail(at, path, fmt.Sprintf("is %v; allowed: %s", e.Value.Kind, form(k)))
 	default:
-		if l.skips(k, path, e.value.text) {
+		if l.skips(k, path, e.Value.Text) {
 			return
 		}
-		text, ok := l.text(e.value, k.typ == templateType, path)
+		text, ok := l.text(e.Value, k.typ == templateType, path)
 		if !ok {
 			return
 		}
@@ -108,16 +109,16 @@ func (l *loader) bindKey(e entry, k key, v reflect.Value, path string) {
 	}
 }
 
-func (l *loader) bindOutbox(n *node, path string) {
-	if n.kind != listNode {
-		l.cfg.doc.hide(n)
-		l.fail(l.at(n.line, n.column), path, fmt.Sprintf("is %v; allowed: a list, each entry beginning with `- table:` or `- message_prefix:`", n.kind))
+func (l *loader) bindOutbox(n *document.Node, path string) {
+	if n.Kind != document.List {
+		l.cfg.doc.Hide(n)
+		l.fail(l.at(n.Line, n.Column), path, fmt.Sprintf("is %v; allowed: a list, each entry beginning with `- table:` or `- message_prefix:`", n.Kind))
 		return
 	}
-	for i, item := range n.items {
+	for i, item := range n.Items {
 		path := fmt.Sprintf("%s[%d]", path, i)
 		v := l.addOutbox()
-		l.cfg.origins[path] = l.at(item.line, item.column)
+		l.cfg.origins[path] = l.at(item.Line, item.Column)
 		l.bindStruct(item, v, path)
 	}
 }
@@ -132,21 +133,21 @@ func (l *loader) addOutbox() reflect.Value {
 }
 
 // bindTexts takes a list, or a text with commas, which is what one variable can hold.
-func (l *loader) bindTexts(n *node, v reflect.Value, path string) {
-	l.cfg.origins[path] = l.at(n.line, n.column)
+func (l *loader) bindTexts(n *document.Node, v reflect.Value, path string) {
+	l.cfg.origins[path] = l.at(n.Line, n.Column)
 	var texts []string
-	switch n.kind {
-	case textNode:
+	switch n.Kind {
+	case document.Text:
 		if text, ok := l.text(n, false, path); ok {
 			texts = splitTexts(text)
 		}
-	case listNode:
-		for i, item := range n.items {
+	case document.List:
+		for i, item := range n.Items {
 			path := fmt.Sprintf("%s[%d]", path, i)
-			l.cfg.origins[path] = l.at(item.line, item.column)
-			if item.kind != textNode {
-				l.cfg.doc.hide(item)
-				l.fail(l.at(item.line, item.column), path, fmt.Sprintf("is %v; allowed: text", item.kind))
+			l.cfg.origins[path] = l.at(item.Line, item.Column)
+			if item.Kind != document.Text {
+				l.cfg.doc.Hide(item)
+				l.fail(l.at(item.Line, item.Column), path, fmt.Sprintf("is %v; allowed: text", item.Kind))
 				continue
 			}
 			if text, ok := l.text(item, false, path); ok {
@@ -154,47 +155,47 @@ func (l *loader) bindTexts(n *node, v reflect.Value, path string) {
 			}
 		}
 	default:
-		l.cfg.doc.hide(n)
-		l.fail(l.at(n.line, n.column), path, fmt.Sprintf("is %v; allowed: a list of texts", n.kind))
+		l.cfg.doc.Hide(n)
+		l.fail(l.at(n.Line, n.Column), path, fmt.Sprintf("is %v; allowed: a list of texts", n.Kind))
 	}
 	v.Set(reflect.ValueOf(texts))
 }
 
-func (l *loader) bindPairs(n *node, k key, v reflect.Value, path string) {
-	if n.kind != mapNode {
-		l.cfg.doc.hide(n)
-		l.fail(l.at(n.line, n.column), path, fmt.Sprintf("is %v; allowed: %s", n.kind, form(k)))
+func (l *loader) bindPairs(n *document.Node, k key, v reflect.Value, path string) {
+	if n.Kind != document.Map {
+		l.cfg.doc.Hide(n)
+		l.fail(l.at(n.Line, n.Column), path, fmt.Sprintf("is %v; allowed: %s", n.Kind, form(k)))
 		return
 	}
-	l.cfg.origins[path] = l.at(n.line, n.column)
-	list := make([]pair, 0, len(n.entries))
-	given := make(map[string]bool, len(n.entries))
-	for _, e := range n.entries {
-		path, at := join(path, e.name), l.at(e.line, e.column)
-		if given[e.name] {
+	l.cfg.origins[path] = l.at(n.Line, n.Column)
+	list := make([]pair, 0, len(n.Entries))
+	given := make(map[string]bool, len(n.Entries))
+	for _, e := range n.Entries {
+		path, at := join(path, e.Name), l.at(e.Line, e.Column)
+		if given[e.Name] {
 			l.fail(at, path, "is given twice")
 			continue
 		}
-		if e.value.kind > textNode {
-			l.fail(l.at(e.value.line, e.value.column), path, fmt.Sprintf("is %v; allowed: text", e.value.kind))
+		if e.Value.Kind > document.Text {
+			l.fail(l.at(e.Value.Line, e.Value.Column), path, fmt.Sprintf("is %v; allowed: text", e.Value.Kind))
 			continue
 		}
-		l.cfg.origins[path] = l.at(e.value.line, e.value.column)
-		if text, ok := l.text(e.value, k.typ == templatePairsType, path); ok {
-			list, given[e.name] = append(list, pair{e.name, text}), true
+		l.cfg.origins[path] = l.at(e.Value.Line, e.Value.Column)
+		if text, ok := l.text(e.Value, k.typ == templatePairsType, path); ok {
+			list, given[e.Name] = append(list, pair{e.Name, text}), true
 		}
 	}
 	v.Set(reflect.ValueOf(list).Convert(v.Type()))
 }
 
 // text is the node's text, expanded unless its ${…} belong to the router.
-func (l *loader) text(n *node, verbatim bool, path string) (string, bool) {
+func (l *loader) text(n *document.Node, verbatim bool, path string) (string, bool) {
 	if verbatim {
-		return n.text, true
+		return n.Text, true
 	}
-	text, err := l.expand.expand(n.text)
+	text, err := l.expand.expand(n.Text)
 	if err != nil {
-		l.fail(l.at(n.line, n.column), path, err.Error())
+		l.fail(l.at(n.Line, n.Column), path, err.Error())
 		return "", false
 	}
 	return text, true
@@ -209,7 +210,7 @@ func (l *loader) skips(k key, path, text string) bool {
 	if _, err := l.expand.expand(text); err == nil {
 		return false
 	}
-	l.mark(path)
+	l.markFailed(path)
 	return true
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/cdc-relay/cdc-relay/config/document"
 	"github.com/cdc-relay/cdc-relay/loopback"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/relay"
@@ -43,10 +44,10 @@ func (l *loader) checkPostgres() {
 	l.checkSecret("postgres.password", p.Password, p.PasswordFile, p.PasswordCommand)
 	l.checkPostgresAuth()
 	if !slotName.MatchString(p.Slot) {
-		l.refuse("postgres.slot", "%q is no slot name; allowed: a-z, 0-9 and _, 1 to 63 of them", p.Slot)
+		l.refuse("postgres.slot", "%q is not a slot name; allowed: a-z, 0-9 and _, 1 to 63 of them", p.Slot)
 	}
 	if p.Publication == "" || len(p.Publication) > 63 || !utf8.ValidString(p.Publication) || strings.ContainsRune(p.Publication, 0) {
-		l.refuse("postgres.publication", "%q is no publication name; allowed: 1 to 63 bytes", p.Publication)
+		l.refuse("postgres.publication", "%q is not a publication name; allowed: 1 to 63 bytes", p.Publication)
 	}
 	if d := time.Duration(p.WalSenderTimeout); d < time.Second || d > maxWalSenderTimeout {
 		l.refuse("postgres.wal_sender_timeout", "%v is not allowed; allowed: from 1s to %v", p.WalSenderTimeout, duration(maxWalSenderTimeout))
@@ -69,7 +70,7 @@ func (l *loader) checkShards() {
 	}
 	for _, text := range p.OwnShards {
 		if n, err := strconv.Atoi(text); err != nil || n < 0 || n >= p.Shards || strconv.Itoa(n) != text {
-			l.refuse("postgres.own_shards", "%q is no shard; allowed: 0 to %d", text, p.Shards-1)
+			l.refuse("postgres.own_shards", "%q is not a shard; allowed: 0 to %d", text, p.Shards-1)
 		}
 	}
 	for _, name := range []pair{{"slot", p.Slot}, {"publication", p.Publication}} {
@@ -203,9 +204,9 @@ func (l *loader) checkMessages(i int, o outboxSettings) {
 	path := fmt.Sprintf("outbox[%d].message_prefix", i)
 	switch {
 	case o.Table != "":
-		l.refuse(path, "stands beside table: an entry is one or the other")
+		l.refuse(path, "is set beside table; allowed: one of the two per entry")
 	case o.MessagePrefix == wal.AnyPrefix && len(o.Debezium) == 0:
-		l.refuse(path, "* stands for every prefix, which only an entry with debezium takes; write the prefix, or set debezium and narrow it with message.prefix.include.list")
+		l.refuse(path, "* means every prefix and needs debezium; write the prefix, or set debezium and narrow it with message.prefix.include.list")
 	case slices.Contains(l.cfg.messages, o.MessagePrefix):
 		first := slices.IndexFunc(l.cfg.settings.Outbox, func(other outboxSettings) bool { return other.MessagePrefix == o.MessagePrefix })
 		l.refuse(path, "%q is listed twice, first as outbox[%d]", o.MessagePrefix, first)
@@ -228,8 +229,8 @@ func (l *loader) checkRelay() {
 	}
 	l.checkGuarantee()
 	l.checkRejects()
-	if p := l.cfg.settings.Pipeline; p == "" || len(p) > 200 || !utf8.ValidString(p) || !printable(p) {
-		l.refuse("pipeline", "%q is no label; allowed: 1 to 200 printable characters", p)
+	if p := l.cfg.settings.Pipeline; p == "" || len(p) > 200 || !utf8.ValidString(p) || !document.Printable(p) {
+		l.refuse("pipeline", "%q is not a label; allowed: 1 to 200 printable characters", p)
 	}
 }
 
@@ -246,7 +247,7 @@ func (l *loader) checkGuarantee() {
 		l.noEffect("relay.detect_moved_slot", "relay.guarantee", string(relay.AtLeastOnce))
 	}
 	if err := record.CheckTopic(r.CheckpointTopic); err != nil {
-		l.refuse("relay.checkpoint_topic", "%q is no topic: a name %v", r.CheckpointTopic, err)
+		l.refuse("relay.checkpoint_topic", "%q is not a topic: a name %v", r.CheckpointTopic, err)
 	} else if t := r.CheckpointTopic; t == r.DeadLetterTopic {
 		l.refuse("relay.checkpoint_topic", "%q is relay.dead_letter_topic too; allowed: a topic of its own", t)
 	}
@@ -267,7 +268,7 @@ func (l *loader) checkRejects() {
 	letters := r.OnReject == onRejectDeadLetter
 	switch {
 	case r.OnReject == "skip" && !r.AcceptLoss:
-		l.refuse("relay.on_reject", "skip loses rows; allowed: with relay.accept_loss: true beside it, or dead_letter, which loses none")
+		l.refuse("relay.on_reject", "skip loses rows; allowed: skip together with relay.accept_loss: true, or dead_letter, which loses none")
 	case r.AcceptLoss && r.OnReject != "skip":
 		l.noEffect("relay.accept_loss", "relay.on_reject", "skip")
 	}
@@ -275,14 +276,14 @@ func (l *loader) checkRejects() {
 		l.noEffect("relay.park_key", "relay.on_reject", onRejectDeadLetter)
 	}
 	if err := record.CheckTopic(r.DeadLetterTopic); err != nil {
-		l.refuse("relay.dead_letter_topic", "%q is no topic: a name %v", r.DeadLetterTopic, err)
+		l.refuse("relay.dead_letter_topic", "%q is not a topic: a name %v", r.DeadLetterTopic, err)
 	}
 	if !letters {
 		return
 	}
 	for i, o := range l.cfg.settings.Outbox {
 		if string(o.Topic) == r.DeadLetterTopic {
-			l.refuse(fmt.Sprintf("outbox[%d].topic", i), "is relay.dead_letter_topic, which is kept for dead letters")
+			l.refuse(fmt.Sprintf("outbox[%d].topic", i), "is relay.dead_letter_topic, which is reserved for dead letters")
 		}
 	}
 }
@@ -309,7 +310,7 @@ func (l *loader) checkHTTP() {
 	}
 	for i, name := range h.Hosts {
 		if name != "*" && (name == "" || strings.ContainsAny(name, " /:*[]") && net.ParseIP(name) == nil) {
-			l.refuse(fmt.Sprintf("http.hosts[%d]", i), "%q is no host; allowed: a name or an address without a port, or *", name)
+			l.refuse(fmt.Sprintf("http.hosts[%d]", i), "%q is not a host; allowed: a name or an address without a port, or *", name)
 		}
 	}
 	if !loopback.Is(host) && h.Token == "" && h.TokenFile == "" {

@@ -136,7 +136,7 @@ func unescaped(text string) string {
 	return text
 }
 
-// hasPort says that what follows the last colon, if there is one, is a port. Else
+// hasPort reports whether what follows the last colon, if there is one, is a port. Else
 // it may be a password.
 func hasPort(host string) bool {
 	i := strings.LastIndexByte(host, ':')

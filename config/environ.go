@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cdc-relay/cdc-relay/config/document"
 	"github.com/cdc-relay/cdc-relay/wording"
 )
 
@@ -222,16 +223,16 @@ func (l *loader) table(number string) (reflect.Value, string, error) {
 func setTexts(v reflect.Value, text string) error {
 	texts := splitTexts(text)
 	if strings.HasPrefix(text, "[") {
-		n, err := parseYAML(text)
-		if err != nil || n.kind != listNode {
+		n, err := document.ParseYAML(text)
+		if err != nil || n.Kind != document.List {
 			return errors.New("is not a list; allowed: a,b or [a, b]")
 		}
 		texts = nil
-		for _, item := range n.items {
-			if item.kind != textNode {
+		for _, item := range n.Items {
+			if item.Kind != document.Text {
 				return errors.New("is not a list of texts; allowed: a,b or [a, b]")
 			}
-			texts = append(texts, item.text)
+			texts = append(texts, item.Text)
 		}
 	}
 	v.Set(reflect.ValueOf(texts))

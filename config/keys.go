@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/cdc-relay/cdc-relay/config/document"
 )
 
 // key is one entry of the tree of settings.
@@ -53,7 +55,7 @@ func keysOf(t reflect.Type) (keys []key) {
 
 func (k key) section() bool { return k.typ.Kind() == reflect.Struct }
 
-// hidden says that the value must not be shown.
+// hidden reports whether the value must not be shown.
 func (k key) hidden() bool { return k.typ == secretType || k.typ == dsnType }
 
 func findKey(keys []key, name string) (key, bool) {
@@ -95,7 +97,7 @@ func splitList(s string) []string {
 	return strings.Split(s, ",")
 }
 
-// harmless says that no key of that name holds something to hide, wherever in
+// harmless reports whether no key of that name holds something to hide, wherever in
 // the tree it stands.
 func harmless(name string) bool {
 	known, hidden := false, false
@@ -106,4 +108,27 @@ func harmless(name string) bool {
 		hidden = hidden || k.name == name && k.hidden()
 	})
 	return known && !hidden
+}
+
+// documentKeys is the tree of keys as the file's parser takes it.
+func documentKeys() document.Keys {
+	return document.Keys{Tree: branchOf(reflect.TypeFor[settings]()), Harmless: harmless}
+}
+
+func branchOf(t reflect.Type) *document.Branch {
+	b := &document.Branch{Keys: map[string]*document.Branch{}}
+	keys := keysOf(t)
+	for _, k := range keys {
+		switch {
+		case k.section():
+			b.Keys[k.name] = branchOf(k.typ)
+		case k.typ == outboxType:
+			b.Keys[k.name] = &document.Branch{List: branchOf(k.typ.Elem())}
+		case k.typ == textsType:
+			b.Keys[k.name] = &document.Branch{List: &document.Branch{}}
+		default:
+			b.Keys[k.name] = &document.Branch{Free: k.typ == pairsType || k.typ == templatePairsType}
+		}
+	}
+	return b
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cdc-relay/cdc-relay/config/document"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
@@ -46,7 +47,7 @@ type Config struct {
 	messages []string // prefixes
 	origins  map[string]origin
 	blank    map[string]origin            // keys of the file without a value, which are as if not there
-	doc      *document                    // for excerpts; nil without a file
+	doc      *document.Document           // for excerpts; nil without a file
 	readFile func(string) ([]byte, error) // also looks at $CREDENTIALS_DIRECTORY
 }
 
@@ -71,8 +72,8 @@ type origin struct {
 	assigned     string // for errors: the flag with what it sets, as --set postgres.slot=x
 }
 
-// place is the origin in errors.
-func (o origin) place() string { return cmp.Or(o.assigned, o.source) }
+// text is the origin in errors.
+func (o origin) text() string { return cmp.Or(o.assigned, o.source) }
 
 func (o origin) String() string {
 	switch {
@@ -164,7 +165,7 @@ func (l *loader) failure() error {
 	return &l.errs
 }
 
-// loadFile reports false when there is nothing to go on with.
+// loadFile reports false when there is nothing to continue with.
 func (l *loader) loadFile(path string) bool {
 	content, path, err := l.findFile(path)
 	if err != nil {
@@ -176,15 +177,15 @@ func (l *loader) loadFile(path string) bool {
 		return true
 	}
 	l.cfg.Path = path
-	doc, err := parseDocument(path, content)
+	doc, err := document.Parse(path, content, documentKeys())
 	l.cfg.doc = doc
 	if err != nil {
-		syntax, _ := errors.AsType[*syntaxError](err)
-		l.fail(origin{source: path, line: syntax.line, column: syntax.column}, "", syntax.message)
+		syntax, _ := errors.AsType[*document.SyntaxError](err)
+		l.fail(origin{source: path, line: syntax.Line, column: syntax.Column}, "", syntax.Message)
 		return false
 	}
-	l.bindStruct(doc.root, reflect.ValueOf(&l.cfg.settings).Elem(), "")
-	return doc.root.kind == mapNode || doc.root.kind == nullNode
+	l.bindStruct(doc.Root, reflect.ValueOf(&l.cfg.settings).Elem(), "")
+	return doc.Root.Kind == document.Map || doc.Root.Kind == document.Null
 }
 
 func (l *loader) findFile(path string) ([]byte, string, error) {
@@ -206,12 +207,12 @@ func (l *loader) findFile(path string) ([]byte, string, error) {
 
 // fail records a mistake at a known place.
 func (l *loader) fail(at origin, key, message string) {
-	l.mark(key)
+	l.markFailed(key)
 	l.errs.List = append(l.errs.List, l.cfg.mistake(at, key, message))
 }
 
-// mark notes that a key has a mistake, and what it is a part of.
-func (l *loader) mark(key string) {
+// markFailed notes that a key has a mistake, and what it is a part of.
+func (l *loader) markFailed(key string) {
 	l.failed[key] = true
 	for whole := parent(key); whole != "" && !l.within[whole]; whole = parent(whole) {
 		l.within[whole] = true
@@ -230,7 +231,7 @@ func (l *loader) refuse(path, format string, args ...any) {
 			return
 		}
 	}
-	l.mark(path)
+	l.markFailed(path)
 	l.errs.List = append(l.errs.List, l.cfg.located(path, fmt.Sprintf(format, args...)))
 }
 

@@ -29,10 +29,10 @@ func (c *Config) Locate(err error) error {
 // located places a mistake where the key was set or, when nothing did, at its
 // section.
 func (c *Config) located(path, message string) *Error {
-	return c.mistake(c.place(path), path, message)
+	return c.mistake(c.originOf(path), path, message)
 }
 
-func (c *Config) place(path string) origin {
+func (c *Config) originOf(path string) origin {
 	at, ok := c.origins[path]
 	if !ok {
 		at, ok = c.blank[path]
@@ -49,7 +49,7 @@ func (c *Config) place(path string) origin {
 // overruled is the place of a mapping's mistake. Where nothing set the key itself, flags
 // that set others of the same table come first: without them the mapping may be right.
 func (c *Config) overruled(path string) origin {
-	at := c.place(path)
+	at := c.originOf(path)
 	if _, exact := c.origins[path]; exact {
 		return at
 	}
@@ -72,9 +72,9 @@ func (c *Config) overruled(path string) origin {
 }
 
 func (c *Config) mistake(at origin, key, message string) *Error {
-	e := &Error{Source: at.place(), Line: at.line, Column: at.column, Key: key, Message: message}
+	e := &Error{Source: at.text(), Line: at.line, Column: at.column, Key: key, Message: message}
 	if at.line > 0 && c.doc != nil {
-		e.excerpt = c.doc.excerpt(at.line)
+		e.excerpt = c.doc.Excerpt(at.line)
 	}
 	return e
 }

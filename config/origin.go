@@ -9,7 +9,7 @@ import (
 // msk-iam", or "default". The path is that of messages: outbox[0].columns.key.
 func (c *Config) Origin(path string) string { return c.origins[path].String() }
 
-// Given says that something other than the default set the key.
+// Given reports whether something other than the default set the key.
 func (c *Config) Given(path string) bool {
 	_, ok := c.origins[path]
 	return ok

@@ -13,7 +13,7 @@ import (
 
 const authRDSIAM = "aws_rds_iam"
 
-// IAM says that PostgreSQL is asked to authenticate by AWS IAM.
+// IAM reports whether PostgreSQL is asked to authenticate by AWS IAM.
 func (c *Config) IAM() bool { return c.settings.Postgres.Auth == authRDSIAM }
 
 // Login gives user and database of postgres.url, each empty when it does not say.

@@ -102,7 +102,7 @@ func (l *loader) checkRetention() {
 		}
 		some = true
 		if o.MessagePrefix != "" {
-			l.refuse(path+".then", "is for tables: logical messages leave no rows; allowed beside message_prefix: none")
+			l.refuse(path+".then", "is for tables: logical messages leave no rows; remove it from an entry with message_prefix")
 			continue
 		}
 		l.checkPolicy(path, table, &o.Retention)
@@ -169,10 +169,10 @@ func (l *loader) checkPolicy(path string, table int, r *retentionSettings) {
 		l.refuse(path+".keep", "is missing; allowed: %s", ageForm)
 	}
 	if r.By == "" || len(r.By) > 63 {
-		l.refuse(path+".by", "%q is no column; allowed: 1 to 63 bytes", r.By)
+		l.refuse(path+".by", "%q is not a column; allowed: 1 to 63 bytes", r.By)
 	}
 	if err := retention.CheckCondition(r.Where); err != nil {
-		l.refuse(path+".where", "is no condition by itself: %v; allowed: one SQL condition, for example status = 'sent'", err)
+		l.refuse(path+".where", "is not a complete condition: %v; allowed: one SQL condition, for example status = 'sent'", err)
 	}
 	if w := l.cfg.wants(); w != nil && w[table].Delete {
 		l.refuse(path+".then", "the table's debezium options deliver deletes as events, and each row that goes would be one; allowed: none")
@@ -246,7 +246,7 @@ func (l *loader) checkMaintenance(used bool) {
 	}
 	for i, slot := range m.AlsoWaitFor {
 		if !slotName.MatchString(slot) {
-			l.refuse(fmt.Sprintf("maintenance.also_wait_for[%d]", i), "%q is no slot name; allowed: a-z, 0-9 and _, 1 to 63 of them", slot)
+			l.refuse(fmt.Sprintf("maintenance.also_wait_for[%d]", i), "%q is not a slot name; allowed: a-z, 0-9 and _, 1 to 63 of them", slot)
 		}
 	}
 	l.checkSecret("maintenance.password", m.Password, m.PasswordFile, nil)

@@ -5,11 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"os"
 	"os/exec"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/cdc-relay/cdc-relay/config/document"
 )
 
 const commandTimeout = 30 * time.Second
@@ -35,7 +39,7 @@ func (l *loader) checkCommand(path string, command []string) {
 		return
 	}
 	if at := l.cfg.origins[path]; at.line > 0 && l.cfg.doc != nil { // arguments may be secrets
-		l.cfg.doc.hide(&node{kind: textNode, line: at.line, column: at.column, lastLine: at.line})
+		l.cfg.doc.Hide(&document.Node{Kind: document.Text, Line: at.line, Column: at.column, LastLine: at.line})
 	}
 	if len(command) == 1 && strings.Contains(command[0], " ") {
 		l.refuse(path, `is one word with spaces in it; allowed: program and arguments as a list, for example ["vault", "read", "-field=password", "db/creds/relay"]`)
@@ -121,4 +125,23 @@ func runCommand(ctx context.Context, command []string) (string, error) {
 		return "", fmt.Errorf("run password_command %s: it printed nothing; it has to print the password on standard output", command[0])
 	}
 	return text, nil
+}
+
+// readFile reads a file as far as it takes to see that it is too large.
+func readFile(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, document.MaxFile+1))
+}
+
+// readWhole reads a secret or a certificate, none of which is larger than a configuration.
+func readWhole(name string) ([]byte, error) {
+	content, err := readFile(name)
+	if len(content) > document.MaxFile {
+		return nil, &fs.PathError{Op: "read", Path: name, Err: errors.New("file is larger than 1MiB")}
+	}
+	return content, err
 }

@@ -48,14 +48,14 @@ type outboxSettings struct {
 	Key               string            `yaml:"key" default:"raw" enum:"raw,json_string" desc:"Format of the key."`
 	Value             string            `yaml:"value" enum:"raw,json_string,envelope,merged,cloudevents,cloudevents_binary,eventuate" desc:"Format of the value. raw: the payload's own bytes. Empty: the preset's, which is raw for all but eventuate-tram."`
 	ValueFields       pairs             `yaml:"value_fields" desc:"Columns that envelope and merged take up, and extension attributes of cloudevents: field: column."`
-	CloudEventsSource string            `yaml:"cloudevents_source" desc:"Attribute source of cloudevents, a URI reference. Empty: /cdc-relay/ and the table's name, which does not tell two databases apart."`
+	CloudEventsSource string            `yaml:"cloudevents_source" desc:"Attribute source of cloudevents, a URI reference. Empty: /cdc-relay/ and the table's name, which is the same for two databases."`
 	Partition         string            `yaml:"partition" desc:"Integer column that chooses the partition. Empty: murmur2 of the key, as the Java client does."`
 	TombstoneOnEmpty  bool              `yaml:"tombstone_on_empty" default:"false" desc:"Send an empty or blank payload as a null value; not for bytea. SQL NULL always is one."`
-	Retention         retentionSettings `yaml:"retention" desc:"What becomes of delivered rows once they are old, by run and cdc-relay retention --once."`
+	Retention         retentionSettings `yaml:"retention" desc:"What run and cdc-relay retention --once do with delivered rows when they are old."`
 
-	Marking markSettings `yaml:"mark" desc:"Column that is set on delivered rows, for whoever reads it, by run and cdc-relay mark --once."`
+	Marking markSettings `yaml:"mark" desc:"Column that run and cdc-relay mark --once set on delivered rows, for whoever reads it."`
 
-	Debezium templatePairs `yaml:"debezium" desc:"Options of Debezium's PostgreSQL connector, its EventRouter, other transforms and converters under their own names. With any, records are Debezium's to the byte, and only keys that say the same may stand beside them."`
+	Debezium templatePairs `yaml:"debezium" desc:"Options of Debezium's PostgreSQL connector, its EventRouter, other transforms and converters under their own names. With any of them records equal Debezium's byte for byte, and only keys that Debezium's options do not decide may be set beside them."`
 }
 
 type retentionSettings struct {
@@ -100,12 +100,12 @@ type columnsSettings struct {
 
 type kafkaSettings struct {
 	Brokers         []string             `yaml:"brokers" desc:"Brokers to start from, as host:port."`
-	Preset          string               `yaml:"preset" enum:"msk-iam,confluent-cloud,event-hubs,aiven,redpanda" desc:"Defaults for a managed service: TLS, mechanism, and what else it wants. Keys that are set win."`
+	Preset          string               `yaml:"preset" enum:"msk-iam,confluent-cloud,event-hubs,aiven,redpanda" desc:"Defaults for a managed service: TLS, mechanism, and whatever else it needs. Keys that are set win."`
 	Insecure        bool                 `yaml:"insecure" default:"false" desc:"Permit credentials in clear text without TLS to brokers that are not loopback."`
 	TLS             tlsSettings          `yaml:"tls" desc:"TLS to the brokers. Files are read again for every connection."`
 	SASL            saslSettings         `yaml:"sasl" desc:"Authentication to the brokers."`
 	OAuth           oauthSettings        `yaml:"oauth" desc:"Client-credentials grant, for sasl.mechanism oauthbearer."`
-	Region          string               `yaml:"region" desc:"AWS region, for sasl.mechanism aws-msk-iam and postgres.auth aws_rds_iam. Empty: that of the environment."`
+	Region          string               `yaml:"region" desc:"AWS region, for sasl.mechanism aws-msk-iam and postgres.auth aws_rds_iam. Empty: the environment's."`
 	Compression     string               `yaml:"compression" default:"snappy" enum:"none,gzip,snappy,lz4,zstd" desc:"Compression of record batches."`
 	Linger          duration             `yaml:"linger" default:"0s" desc:"How long a batch waits for more records. With 0s, none while the relay is caught up, and up to 15 ms in a backlog."`
 	MaxMessageBytes size                 `yaml:"max_message_bytes" default:"1MiB" desc:"Largest record and batch; at most the limit of brokers and topics."`
@@ -114,7 +114,7 @@ type kafkaSettings struct {
 
 type tlsSettings struct {
 	Enabled    bool   `yaml:"enabled" default:"false" desc:"Use TLS and verify the brokers."`
-	CAFile     string `yaml:"ca_file" desc:"PEM file of the authorities to trust. Empty: those of the system."`
+	CAFile     string `yaml:"ca_file" desc:"PEM file of the authorities to trust. Empty: the system's."`
 	CertFile   string `yaml:"cert_file" desc:"PEM file of the client certificate."`
 	KeyFile    string `yaml:"key_file" desc:"PEM file of the client certificate's key."`
 	ServerName string `yaml:"server_name" desc:"Name to verify instead of each broker's host."`
@@ -148,7 +148,7 @@ type relaySettings struct {
 	CommitInterval   duration `yaml:"commit_interval" default:"100ms" desc:"With exactly_once: how long a record waits at most before its Kafka transaction is committed."`
 	CheckpointTopic  string   `yaml:"checkpoint_topic" default:"__cdc_relay_checkpoints" desc:"With exactly_once or detect_moved_slot: topic that keeps the position of each slot; one partition, compacted; made by setup."`
 	DetectMovedSlot  bool     `yaml:"detect_moved_slot" default:"false" desc:"With at_least_once: write to checkpoint_topic how far the slot may be confirmed, before it is, so that a start sees that somebody else moved it. All relays on the slot need it. exactly_once always does it."`
-	OnReject         string   `yaml:"on_reject" default:"stop" enum:"stop,dead_letter,skip" desc:"What happens to a row that can never be delivered. stop: block and confirm nothing past it; dead_letter: put it into dead_letter_topic and go on; skip: count it, log it and lose it."`
+	OnReject         string   `yaml:"on_reject" default:"stop" enum:"stop,dead_letter,skip" desc:"What happens to a row that can never be delivered. stop: block and confirm nothing past it; dead_letter: send it to dead_letter_topic and continue; skip: count it, log it and lose it."`
 	AcceptLoss       bool     `yaml:"accept_loss" default:"false" desc:"Has to be true for on_reject: skip."`
 	DeadLetterTopic  string   `yaml:"dead_letter_topic" default:"cdc-relay.dead-letters" desc:"Topic of on_reject: dead_letter, made by setup and kept for dead letters alone; the deadletter commands read it whatever on_reject is."`
 	ParkKey          bool     `yaml:"park_key" default:"false" desc:"With on_reject: dead_letter: later rows of the same topic and key follow a rejected one there, in order, until they are re-driven. The relay then reads the topic at its start."`
@@ -163,7 +163,7 @@ type httpSettings struct {
 	Listen    string   `yaml:"listen" default:"127.0.0.1:8080" empty:"ok" desc:"Address as host:port; empty turns it off."`
 	Token     secret   `yaml:"token" desc:"Bearer token that metrics and status ask for. Better kept in token_file or ${NAME}."`
 	TokenFile string   `yaml:"token_file" desc:"File that holds the token; read again at every use."`
-	Hosts     []string `yaml:"hosts" desc:"Names that requests may give as Host, beside loopback and the address itself, where it listens on loopback without a token; [*]: any."`
+	Hosts     []string `yaml:"hosts" desc:"Host names that requests may use, besides loopback names and the address itself, when http listens on loopback without a token; [*]: any."`
 }
 
 // Log says what is logged and how.

@@ -7,9 +7,11 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/cdc-relay/cdc-relay/config/document"
 )
 
-const masked = "***"
+const masked = document.Masked
 
 // secret never shows in any formatting, marshalling or error. Convert it to
 // string where it is used, and nowhere else.
@@ -149,6 +151,12 @@ var sizeUnits = []struct {
 	bytes int64
 }{
 	{"GiB", 1 << 30}, {"GB", 1e9}, {"MiB", 1 << 20}, {"MB", 1e6}, {"KiB", 1 << 10}, {"kB", 1e3}, {"B", 1},
+}
+
+// ParseSize reads a size as the configuration has it, in bytes.
+func ParseSize(text string) (int64, error) {
+	n, err := parseSize(text)
+	return int64(n), err
 }
 
 func parseSize(text string) (size, error) {

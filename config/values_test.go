@@ -3,6 +3,8 @@ package config
 import (
 	"testing"
 	"time"
+
+	"github.com/cdc-relay/cdc-relay/config/document"
 )
 
 func TestDuration_WantsAUnit(t *testing.T) {
@@ -60,8 +62,8 @@ func TestExpand_KnowsReferencesAndEscapes(t *testing.T) {
 
 func TestQuote_IsReadBackAsText(t *testing.T) {
 	for _, text := range []string{"", "a", "a b", "null", "True", "~", "12", "1.5", "0x1f", "1e3", "0o7", "-", "- a", "a: b", "a #b", "#", "'", "\"", "\\", "\n\t", "ü", "😀", "{a}", "[a]", "*a", "&a", "!a", "@a", "%a", "a:", ":a", "127.0.0.1:8080", "30s", "16MiB", "=", "<<", "?", "2026-01-01", "\u2028", "\u0085", ".inf", "a,b", "1_000"} {
-		n, err := parseYAML("k: " + quote(text) + "  # c\nl: [" + quote(text) + ", x]\n")
-		if err != nil || len(n.entries) != 2 || n.entries[0].value.text != text || n.entries[0].value.kind != textNode || n.entries[1].value.items[0].text != text {
+		n, err := document.ParseYAML("k: " + quote(text) + "  # c\nl: [" + quote(text) + ", x]\n")
+		if err != nil || len(n.Entries) != 2 || n.Entries[0].Value.Text != text || n.Entries[0].Value.Kind != document.Text || n.Entries[1].Value.Items[0].Text != text {
 			t.Errorf("%q as %s: %v %+v", text, quote(text), err, n)
 		}
 	}

@@ -27,7 +27,7 @@ type Filter struct {
 	Source func(source string) bool // nil selects all
 }
 
-// Empty says that it selects everything, whatever the source.
+// Empty reports whether it selects everything, whatever the source.
 func (f Filter) Empty() bool {
 	return f.Reason == "" && f.Table == "" && f.Topic == "" && f.Key == nil && f.Since.IsZero() && f.Commit == 0 && f.Partition == nil && f.Offset == nil
 }
@@ -125,13 +125,13 @@ func (b *Backlog) add(m *topics.Message, filter Filter) {
 	case err != nil:
 		b.Foreign++
 	case marker != nil:
-		b.mark(marker)
+		b.applyMarker(marker)
 	default:
 		b.letter(letter, filter)
 	}
 }
 
-func (b *Backlog) mark(m *Marker) {
+func (b *Backlog) applyMarker(m *Marker) {
 	group := b.groups[groupOf{m.Source, m.Group}]
 	if group == nil {
 		return // its letters are past the topic's retention
@@ -248,9 +248,9 @@ func byFirstRow(tasks []Task) {
 	})
 }
 
-// Fill reads the letters of the given entries again, whole. One that is gone is absent.
+// ReadLetters reads the letters of the given entries again, whole. One that is gone is absent.
 // An entry that a marker covers by now is done with.
-func Fill(ctx context.Context, at broker.Connection, topic string, entries []*Entry) (map[Place]*Letter, error) {
+func ReadLetters(ctx context.Context, at broker.Connection, topic string, entries []*Entry) (map[Location]*Letter, error) {
 	f := newFilling(entries)
 	err := topics.ReadTopic(ctx, at, topic, f.add)
 	return f.found, err
@@ -258,22 +258,22 @@ func Fill(ctx context.Context, at broker.Connection, topic string, entries []*En
 
 // filling is a second reading, for some entries.
 type filling struct {
-	want  map[Place]*Entry
+	want  map[Location]*Entry
 	open  map[groupOf][]*Entry
-	found map[Place]*Letter
+	found map[Location]*Letter
 }
 
 func newFilling(entries []*Entry) *filling {
-	f := &filling{want: make(map[Place]*Entry, len(entries)), open: make(map[groupOf][]*Entry), found: make(map[Place]*Letter, len(entries))}
+	f := &filling{want: make(map[Location]*Entry, len(entries)), open: make(map[groupOf][]*Entry), found: make(map[Location]*Letter, len(entries))}
 	for _, e := range entries {
-		f.want[e.Place()] = e
+		f.want[e.Location()] = e
 	}
 	return f
 }
 
 // add takes a record of the topic, those of a partition in their order.
 func (f *filling) add(m *topics.Message) error {
-	e := f.want[Place{m.Partition, m.Offset}]
+	e := f.want[Location{m.Partition, m.Offset}]
 	if e == nil && headerAt(m.Headers, HeaderDone) < 0 {
 		return nil
 	}
@@ -282,7 +282,7 @@ func (f *filling) add(m *topics.Message) error {
 	case e != nil && err != nil:
 		return err
 	case e != nil && letter != nil:
-		f.found[letter.Place()] = letter
+		f.found[letter.Location()] = letter
 		of := groupOf{e.Source, e.Group}
 		f.open[of] = append(f.open[of], e)
 	case marker != nil:
@@ -292,11 +292,11 @@ func (f *filling) add(m *topics.Message) error {
 	return nil
 }
 
-// Place is where a letter lies in the topic.
-type Place struct {
+// Location is where a letter lies in the topic.
+type Location struct {
 	Partition int32
 	Offset    int64
 }
 
-// Place is where it lies.
-func (l *Letter) Place() Place { return Place{l.Partition, l.Offset} }
+// Location is where it lies.
+func (l *Letter) Location() Location { return Location{l.Partition, l.Offset} }

@@ -125,7 +125,7 @@ func TestFilling_SeesWhatIsDoneWithSinceTheFirstReading(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(f.found) != 2 || string(f.found[Place{0, 1}].Record.Value) != "v2" {
+	if len(f.found) != 2 || string(f.found[Location{0, 1}].Record.Value) != "v2" {
 		t.Errorf("found %+v", f.found)
 	}
 	if entries[0].Done != Sent || entries[1].Done != "" {

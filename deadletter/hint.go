@@ -79,7 +79,7 @@ func others(b *Backlog, c *criterion, there []*Entry) string {
 		newest := slices.MaxFunc(there, Older)
 		return "the newest was set aside at " + newest.At.UTC().Format(time.RFC3339)
 	case c.of == nil:
-		return "`cdc-relay deadletter list` shows what there is"
+		return "`cdc-relay deadletter list` shows the dead letters"
 	}
 	var values []string
 	for _, e := range there {

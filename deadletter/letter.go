@@ -142,7 +142,7 @@ type Letter struct {
 	At        time.Time
 }
 
-// Complete says that Record can be sent as it is.
+// Complete reports whether Record can be sent as it is.
 func (l *Letter) Complete() bool { return len(l.Missing) == 0 }
 
 // EventID is the value of the header id, or empty.
@@ -297,19 +297,19 @@ func Parse(m *topics.Message) (*Letter, *Marker, error) {
 			l.Record.Headers = append(l.Record.Headers, h)
 		}
 	}
-	var mark *Marker
+	var found *Marker
 	switch {
 	case letter:
 		p.letter(l)
 	case marker:
-		mark, l = p.marker(m.Partition, m.Offset), nil
+		found, l = p.marker(m.Partition, m.Offset), nil
 	default:
 		p.err = ErrForeign
 	}
 	if p.err != nil {
 		return nil, nil, fmt.Errorf("dead-letter topic %s, partition %d, offset %d: %w", m.Topic, m.Partition, m.Offset, p.err)
 	}
-	return l, mark, nil
+	return l, found, nil
 }
 
 // parser keeps the first header that does not parse.

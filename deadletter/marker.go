@@ -46,7 +46,7 @@ type Marker struct {
 	byRow   bool // it is of version 0.1: Through is what it covers
 }
 
-// Covers says whether a letter of the marker's partition that lies before it is done
+// Covers reports whether a letter of the marker's partition that lies before it is done
 // with.
 func (m *Marker) Covers(l *Letter) bool {
 	switch {
@@ -136,7 +136,7 @@ type span struct {
 	done        Offsets // behind first
 }
 
-// cover says whether nothing is left.
+// cover reports whether nothing is left.
 func (s *span) cover(set Offsets) bool {
 	s.done = append(s.done, set...)
 	slices.SortFunc(s.done, func(a, b offsetRange) int { return cmp.Compare(a.first, b.first) })
@@ -156,7 +156,7 @@ func (s *span) cover(set Offsets) bool {
 	return s.first > s.last
 }
 
-// Has says whether an offset is in the set.
+// Has reports whether an offset is in the set.
 func (o Offsets) Has(offset int64) bool {
 	_, found := slices.BinarySearchFunc(o, offset, func(r offsetRange, offset int64) int {
 		switch {

@@ -15,7 +15,7 @@ import (
 const MaxParked = 100_000
 
 // ErrFull says that no further key can be parked.
-var ErrFull = errors.New("too many keys are parked; look at the dead letters with `cdc-relay deadletter list`, correct the cause, and send them with `cdc-relay deadletter redrive --all --yes`")
+var ErrFull = errors.New("too many keys are parked; list the dead letters with `cdc-relay deadletter list`, fix the cause, and send them with `cdc-relay deadletter redrive --all --yes`")
 
 // Parked is the keys of one source whose rows go to the dead-letter topic. Its methods
 // may be called from any goroutine.
@@ -97,7 +97,7 @@ func (p *Parked) key(keys parkedKeys, g Group, id ID) (*parkedKey, error) {
 	return k, nil
 }
 
-// Follow says whether a record has to follow an earlier one of its group. If so its
+// Follow reports whether a record has to follow an earlier one of its group. If so its
 // letter is about to be sent. A record before the first that was set aside was delivered
 // before that and comes again: it goes to its topic.
 func (p *Parked) Follow(g Group, id ID) bool {
@@ -135,7 +135,7 @@ func (p *Parked) release(keys parkedKeys, g Group) {
 }
 
 // Read takes a record of the dead-letter topic, in the order of its partition. What
-// is neither letter nor marker is passed over. Nil means that the topic was deleted and made again.
+// is neither letter nor marker is passed over. Nil means that the topic was deleted and recreated.
 func (p *Parked) Read(m *topics.Message) {
 	if m == nil {
 		p.forget()
@@ -149,7 +149,7 @@ func (p *Parked) Read(m *topics.Message) {
 	defer p.mu.Unlock()
 	switch {
 	case marker != nil && p.counts(marker.Source):
-		p.mark(marker)
+		p.applyMarker(marker)
 	case letter != nil && letter.Keyed && p.counts(letter.Source):
 		p.letter(letter)
 	}
@@ -194,8 +194,8 @@ func (p *Parked) letter(l *Letter) {
 	}
 }
 
-// mark drops the marker's partition from its key when no letter of the key waits there.
-func (p *Parked) mark(m *Marker) {
+// applyMarker drops the marker's partition from its key when no letter of the key waits there.
+func (p *Parked) applyMarker(m *Marker) {
 	keys := p.of(m.Source)
 	k := keys[m.Group]
 	if k == nil {

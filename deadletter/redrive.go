@@ -17,9 +17,9 @@ type Redriver struct {
 	Topic string    // of the dead letters
 	Sink  sink.Sink // owned by the caller
 
-	// Fill reads letters whole; one that is gone from the topic is absent. One that is
+	// ReadLetters reads letters whole; one that is gone from the topic is absent. One that is
 	// done with since the first reading gets its outcome, and is not sent.
-	Fill func(ctx context.Context, entries []*Entry) (map[Place]*Letter, error)
+	ReadLetters func(ctx context.Context, entries []*Entry) (map[Location]*Letter, error)
 
 	// Own says whether a source is one whose rows Restore finds, and Lost whether the
 	// history of its database has no such record any more: what is in the table under its
@@ -78,10 +78,10 @@ const (
 func (r *Redriver) Run(ctx context.Context, tasks []Task, each func(Outcome)) error {
 	failed := make(map[*Task]bool)
 	for _, part := range chunks(tasks, cmp.Or(r.most, chunkEntries)) {
-		var whole map[Place]*Letter
+		var whole map[Location]*Letter
 		if !r.Discard {
 			var err error
-			if whole, err = r.fill(ctx, part); err != nil {
+			if whole, err = r.readLetters(ctx, part); err != nil {
 				return &Stopped{Err: cmp.Or(context.Cause(ctx), err)}
 			}
 		}
@@ -110,9 +110,9 @@ func (r *Redriver) Run(ctx context.Context, tasks []Task, each func(Outcome)) er
 
 var errBehind = errors.New("an earlier letter of the key was not sent")
 
-// fill reads the entries again. A dry run needs only those from which something is
+// readLetters reads the entries again. A dry run needs only those from which something is
 // missing.
-func (r *Redriver) fill(ctx context.Context, part []piece) (map[Place]*Letter, error) {
+func (r *Redriver) readLetters(ctx context.Context, part []chunk) (map[Location]*Letter, error) {
 	var entries []*Entry
 	for _, p := range part {
 		for _, e := range p.entries {
@@ -124,11 +124,11 @@ func (r *Redriver) fill(ctx context.Context, part []piece) (map[Place]*Letter, e
 	if len(entries) == 0 {
 		return nil, nil
 	}
-	return r.Fill(ctx, entries)
+	return r.ReadLetters(ctx, entries)
 }
 
-// piece is a run of a task's entries that fits into memory.
-type piece struct {
+// chunk is a run of a task's entries that fits into memory.
+type chunk struct {
 	task    *Task
 	entries []*Entry
 }
@@ -138,9 +138,9 @@ func (e *Entry) size() int { return max(e.Size, int(min(e.ValueBytes, chunkBytes
 
 // chunks cuts the tasks into parts that fit into memory. A large task is cut too; its
 // pieces stay in order.
-func chunks(tasks []Task, most int) [][]piece {
-	var all [][]piece
-	var part []piece
+func chunks(tasks []Task, most int) [][]chunk {
+	var all [][]chunk
+	var part []chunk
 	bytes, entries := 0, 0
 	for i := range tasks {
 		task := &tasks[i]
@@ -150,7 +150,7 @@ func chunks(tasks []Task, most int) [][]piece {
 				bytes, entries, n = bytes+left[n].size(), entries+1, n+1
 			}
 			if n > 0 {
-				part = append(part, piece{task, left[:n]})
+				part = append(part, chunk{task, left[:n]})
 				left = left[n:]
 			}
 			if len(left) > 0 {
@@ -165,7 +165,7 @@ func chunks(tasks []Task, most int) [][]piece {
 }
 
 // perform sends the letters of a piece and marks what was acknowledged.
-func (r *Redriver) perform(ctx context.Context, p piece, whole map[Place]*Letter) Outcome {
+func (r *Redriver) perform(ctx context.Context, p chunk, whole map[Location]*Letter) Outcome {
 	p.entries = slices.DeleteFunc(slices.Clone(p.entries), func(e *Entry) bool { return e.Done != "" })
 	out := Outcome{Entries: p.entries, Done: len(p.entries)}
 	if !r.Discard {
@@ -178,7 +178,7 @@ func (r *Redriver) perform(ctx context.Context, p piece, whole map[Place]*Letter
 	if out.Done == 0 || r.DryRun {
 		return out
 	}
-	if err := r.mark(ctx, p, out.Done); err != nil {
+	if err := r.writeMarkers(ctx, p, out.Done); err != nil {
 		out.Err = errors.Join(out.Err, fmt.Errorf("mark as done: %w%s", err, map[bool]string{false: "; they will be sent again"}[r.Discard]))
 		out.Unsure, out.Done = max(out.Unsure+out.Done, 1), 0
 	}
@@ -194,7 +194,7 @@ type outgoing struct {
 }
 
 // deliver sends the records of the entries. Copies of one record are sent once.
-func (r *Redriver) deliver(ctx context.Context, entries []*Entry, whole map[Place]*Letter) Outcome {
+func (r *Redriver) deliver(ctx context.Context, entries []*Entry, whole map[Location]*Letter) Outcome {
 	out := Outcome{Entries: entries}
 	var queue []outgoing
 	for done := 0; done < len(entries); {
@@ -271,22 +271,22 @@ func (r *Redriver) sendChecked(ctx context.Context, queue []outgoing) (int, erro
 func unchanged(queue []outgoing) error {
 	for i := range queue {
 		if o := &queue[i]; digestOf(&o.record) != o.sum {
-			return fmt.Errorf("the record of the letter at partition %d, offset %d changed in memory while it was sent; nothing of its key is marked, and what was sent may be wrong: report this as a fault of cdc-relay", o.entry.Partition, o.entry.Offset)
+			return fmt.Errorf("the record of the letter at partition %d, offset %d changed in memory while it was sent; no letter of its key is marked, and the record that was sent may be wrong: report this as a defect of cdc-relay", o.entry.Partition, o.entry.Offset)
 		}
 	}
 	return nil
 }
 
 // record is what is to be sent for an entry.
-func (r *Redriver) record(ctx context.Context, e *Entry, whole map[Place]*Letter) (*record.Record, error) {
-	l, ok := whole[e.Place()]
+func (r *Redriver) record(ctx context.Context, e *Entry, whole map[Location]*Letter) (*record.Record, error) {
+	l, ok := whole[e.Location()]
 	switch {
 	case r.DryRun && e.Complete():
 		return &e.Record, nil // what an entry lacks of it is sent, not looked at
 	case !ok:
 		return nil, fmt.Errorf("the letter at partition %d, offset %d is gone from the topic", e.Partition, e.Offset)
 	case l.ID != e.ID || l.Source != e.Source || l.Group != e.Group || digestOf(&l.Record) != e.sum:
-		return nil, fmt.Errorf("partition %d, offset %d holds another letter than it held a moment ago: was the topic deleted and made again? Run the command again", e.Partition, e.Offset)
+		return nil, fmt.Errorf("partition %d, offset %d holds another letter than it held a moment ago: was the topic deleted and recreated? Run the command again", e.Partition, e.Offset)
 	case l.Complete():
 		return &l.Record, nil
 	case !r.Own(l.Source):
@@ -328,9 +328,9 @@ func (l *Letter) completed(made *record.Record) *record.Record {
 // maxRanges bounds what one marker names, and with it its size.
 const maxRanges = 1000
 
-// mark writes markers for the first done entries of a piece into the partitions that hold
+// writeMarkers writes markers for the first done entries of a piece into the partitions that hold
 // them: a topic that got more partitions may have a group's in two.
-func (r *Redriver) mark(ctx context.Context, p piece, done int) error {
+func (r *Redriver) writeMarkers(ctx context.Context, p chunk, done int) error {
 	outcome := Sent
 	if r.Discard {
 		outcome = Discarded

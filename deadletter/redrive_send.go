@@ -46,7 +46,7 @@ func (r *Redriver) rest(ctx context.Context, records []record.Record, n int) (in
 	return n + more, err
 }
 
-// passing says that nothing was wrong with the record.
+// passing reports whether nothing was wrong with the record.
 func passing(err error) bool {
 	partial, ok := errors.AsType[*sink.FailedError](err)
 	return ok && partial.Failures[0].Class == sink.Retry

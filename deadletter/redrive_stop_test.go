@@ -31,7 +31,7 @@ func newRunning(t *testing.T) *running {
 		log.letter(wal.LSN(0x10*(i+1)), key)
 	}
 	tasks := log.backlog.Whole()
-	all := map[Place]*Letter{}
+	all := map[Location]*Letter{}
 	for _, task := range tasks {
 		for place, letter := range whole(task, func(l *Letter) { l.Record.Value = []byte(l.Commit.String()) }) {
 			all[place] = letter
@@ -41,7 +41,7 @@ func newRunning(t *testing.T) *running {
 	run.sink.Hold()
 	ctx, stop := context.WithCancelCause(t.Context())
 	run.stop = stop
-	r := &Redriver{Sink: &run.sink, Topic: topic, Fill: func(context.Context, []*Entry) (map[Place]*Letter, error) { return all, nil }}
+	r := &Redriver{Sink: &run.sink, Topic: topic, ReadLetters: func(context.Context, []*Entry) (map[Location]*Letter, error) { return all, nil }}
 	go func() {
 		run.err = r.Run(ctx, tasks, func(out Outcome) { run.outcomes = append(run.outcomes, out) })
 	}()
@@ -174,7 +174,7 @@ func TestRedriver_SendsNothingOnceItIsToStop(t *testing.T) {
 		var out sinktest.Recorder
 		r := &Redriver{Sink: &out, Topic: topic, Own: func(string) bool { return true }, Restore: restoring(newRecord(0x10, 1, "a", "v"), stop)}
 		letters := whole(task, func(*Letter) {})
-		r.Fill = func(context.Context, []*Entry) (map[Place]*Letter, error) { return letters, nil }
+		r.ReadLetters = func(context.Context, []*Entry) (map[Location]*Letter, error) { return letters, nil }
 		stopped, ok := errors.AsType[*Stopped](r.Run(ctx, []Task{task}, func(Outcome) {}))
 		if !ok || stopped.Err.Error() != "enough" || stopped.Entry != task.Entries[0] || stopped.Unsure != 0 || out.Counts().Sends != 0 {
 			t.Errorf("stopped %+v, %d sends", stopped, out.Counts().Sends)
@@ -197,7 +197,7 @@ func TestRedriver_PassesOverWhatIsDoneWith(t *testing.T) {
 		l.letter(0x10, "a")
 		task := l.backlog.Whole()[0]
 		var out sinktest.Recorder
-		r := &Redriver{Sink: &out, Topic: topic, Fill: func(_ context.Context, entries []*Entry) (map[Place]*Letter, error) {
+		r := &Redriver{Sink: &out, Topic: topic, ReadLetters: func(_ context.Context, entries []*Entry) (map[Location]*Letter, error) {
 			entries[0].Done = Sent
 			return nil, nil
 		}}
@@ -226,7 +226,7 @@ func TestRedriver_StopsWhereSendWaitsForBrokersThatAreAway(t *testing.T) {
 		letters := whole(task, func(*Letter) {})
 		var out loading
 		out.SetReachable(errors.New("dial: refused"))
-		r := &Redriver{Sink: &out, Topic: topic, Fill: func(context.Context, []*Entry) (map[Place]*Letter, error) { return letters, nil }}
+		r := &Redriver{Sink: &out, Topic: topic, ReadLetters: func(context.Context, []*Entry) (map[Location]*Letter, error) { return letters, nil }}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		began := time.Now()

@@ -95,7 +95,7 @@ func TestRedriver_NamesTheHighestRowOfAll(t *testing.T) {
 		task := l.backlog.Whole()[0]
 		var out sinktest.Recorder
 		r := &Redriver{Sink: &out, Topic: topic}
-		if outcome := r.perform(t.Context(), piece{&task, task.Entries}, whole(task, func(*Letter) {})); outcome.Done != 3 {
+		if outcome := r.perform(t.Context(), chunk{&task, task.Entries}, whole(task, func(*Letter) {})); outcome.Done != 3 {
 			t.Fatalf("outcome %+v", outcome)
 		}
 		all := out.Delivered()
@@ -108,12 +108,12 @@ func TestRedriver_NamesTheHighestRowOfAll(t *testing.T) {
 }
 
 // whole are letters as the topic has them.
-func whole(task Task, edit func(*Letter)) map[Place]*Letter {
-	found := map[Place]*Letter{}
+func whole(task Task, edit func(*Letter)) map[Location]*Letter {
+	found := map[Location]*Letter{}
 	for _, e := range task.Entries {
 		letter := e.Letter
 		edit(&letter)
-		found[e.Place()], e.sum = &letter, digestOf(&letter.Record)
+		found[e.Location()], e.sum = &letter, digestOf(&letter.Record)
 	}
 	return found
 }
@@ -141,7 +141,7 @@ func TestRedriver_MarksWhatItDelivered(t *testing.T) {
 		r := &Redriver{Sink: &out, Topic: topic, Own: func(string) bool { return true }, Restore: func(context.Context, *Letter) (Restored, error) {
 			return Restored{}, errors.New("the row is gone")
 		}}
-		outcome := r.perform(t.Context(), piece{&task, task.Entries}, letters)
+		outcome := r.perform(t.Context(), chunk{&task, task.Entries}, letters)
 		if outcome.Done != 3 || outcome.Records != 2 || outcome.Err == nil || !strings.Contains(outcome.Err.Error(), "gone") {
 			t.Fatalf("outcome %+v", outcome)
 		}
@@ -183,7 +183,7 @@ func TestRedriver_SendsEachRecordOfARow(t *testing.T) {
 				})
 				var out sinktest.Recorder
 				r := &Redriver{Sink: &out, Topic: topic}
-				outcome := r.perform(t.Context(), piece{&task, task.Entries}, letters)
+				outcome := r.perform(t.Context(), chunk{&task, task.Entries}, letters)
 				if outcome.Records != 2 || outcome.Done != 2 || outcome.Err != nil {
 					t.Fatalf("outcome %+v", outcome)
 				}
@@ -220,7 +220,7 @@ func TestRedriver_MarksNothingThatChangedInMemory(t *testing.T) {
 				if when != "before" {
 					out.Decide(func(*record.Record) sinktest.Verdict { copy(shared, "1111"); return sinktest.Verdict{} })
 				}
-				outcome := r.perform(t.Context(), piece{&task, task.Entries}, letters)
+				outcome := r.perform(t.Context(), chunk{&task, task.Entries}, letters)
 				if outcome.Done != 0 || outcome.Err == nil || !strings.Contains(outcome.Err.Error(), "changed in memory") {
 					t.Fatalf("outcome %+v", outcome)
 				}
@@ -243,7 +243,7 @@ func TestRedriver_CompletesNoLetterOfAnotherSource(t *testing.T) {
 		t.Fatal("it was looked for in our table")
 		return Restored{}, nil
 	}}
-	outcome := r.perform(t.Context(), piece{&task, task.Entries}, letters)
+	outcome := r.perform(t.Context(), chunk{&task, task.Entries}, letters)
 	if outcome.Done != 0 || outcome.Err == nil || !strings.Contains(outcome.Err.Error(), "7000/orders") {
 		t.Fatalf("outcome %+v", outcome)
 	}
@@ -273,7 +273,7 @@ func TestBacklog_TellsTimelinesApart(t *testing.T) {
 		follow(l, 0x820) // while these are sent
 		var out sinktest.Recorder
 		r := &Redriver{Sink: &out, Topic: topic}
-		if err := r.mark(t.Context(), piece{&task, task.Entries}, 2); err != nil {
+		if err := r.writeMarkers(t.Context(), chunk{&task, task.Entries}, 2); err != nil {
 			t.Fatal(err)
 		}
 		l.put(deliveredRecord(out.Delivered()[0]), 0)
@@ -291,7 +291,7 @@ func TestBacklog_TellsTimelinesApart(t *testing.T) {
 			task := l.backlog.Whole()[0]
 			var out sinktest.Recorder
 			r := &Redriver{Sink: &out, Topic: topic}
-			if outcome := r.perform(t.Context(), piece{&task, task.Entries}, whole(task, func(*Letter) {})); outcome.Records != 2 {
+			if outcome := r.perform(t.Context(), chunk{&task, task.Entries}, whole(task, func(*Letter) {})); outcome.Records != 2 {
 				t.Errorf("outcome %+v", outcome)
 			}
 		})
@@ -316,7 +316,7 @@ func TestBacklog_SelectsLettersOrWholeKeys(t *testing.T) {
 	var out sinktest.Recorder
 	r := &Redriver{Sink: &out, Topic: topic, Discard: true}
 	task := l.backlog.Selected()[0]
-	if err := r.mark(t.Context(), piece{&task, task.Entries}, 1); err != nil {
+	if err := r.writeMarkers(t.Context(), chunk{&task, task.Entries}, 1); err != nil {
 		t.Fatal(err)
 	}
 	l.put(deliveredRecord(out.Delivered()[0]), 0)
@@ -354,10 +354,10 @@ func TestRedriver_SendsNoOtherRecordThanTheLetters(t *testing.T) {
 			l.letter(0x10, "a")
 			task := l.backlog.Whole()[0]
 			letters := whole(task, func(*Letter) {})
-			tt.edit(letters[Place{}])
+			tt.edit(letters[Location{}])
 			var out sinktest.Recorder
 			r := &Redriver{Sink: &out, Topic: topic, Own: func(string) bool { return true }, Restore: func(context.Context, *Letter) (Restored, error) { return Restored{Record: tt.found}, nil }}
-			outcome := r.perform(t.Context(), piece{&task, task.Entries}, letters)
+			outcome := r.perform(t.Context(), chunk{&task, task.Entries}, letters)
 			if tt.want == "" && outcome.Done == 1 {
 				return
 			}
@@ -402,7 +402,7 @@ func TestRedriver_RestoresNothingThatAFailoverLost(t *testing.T) {
 			return Restored{Record: newRecord(0x810, 1, "a", "v")}, nil
 		},
 	}
-	outcome := r.perform(t.Context(), piece{&task, task.Entries}, whole(task, func(*Letter) {}))
+	outcome := r.perform(t.Context(), chunk{&task, task.Entries}, whole(task, func(*Letter) {}))
 	if outcome.Done != 0 || outcome.Err == nil || !strings.Contains(outcome.Err.Error(), "failover") || len(out.Delivered()) > 0 {
 		t.Errorf("outcome %+v", outcome)
 	}
@@ -420,7 +420,7 @@ func TestRedriver_SendsTheWholeOneOfSeveralLetters(t *testing.T) {
 	letters := whole(task, func(letter *Letter) { letter.Record.Value = []byte("v") })
 	var out sinktest.Recorder
 	r := &Redriver{Sink: &out, Topic: topic, Own: func(string) bool { return true }}
-	outcome := r.perform(t.Context(), piece{&task, task.Entries}, letters)
+	outcome := r.perform(t.Context(), chunk{&task, task.Entries}, letters)
 	if all := out.Delivered(); outcome.Done != 2 || outcome.Records != 1 || len(all) != 2 || string(all[0].Value) != "v" {
 		t.Errorf("outcome %+v, delivered %v", outcome, all)
 	}

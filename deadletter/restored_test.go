@@ -81,7 +81,7 @@ func TestRedriver_ComparesTheRowWithTheLetter(t *testing.T) {
 					Sink: &out, Topic: topic, DryRun: plan, Own: func(string) bool { return true },
 					Restore: func(context.Context, *Letter) (Restored, error) { return tt.now, nil },
 				}
-				outcome := r.perform(t.Context(), piece{&task, task.Entries}, map[Place]*Letter{{}: parsed})
+				outcome := r.perform(t.Context(), chunk{&task, task.Entries}, map[Location]*Letter{{}: parsed})
 				if tt.refused != "" {
 					if outcome.Done != 0 || outcome.Err == nil || !strings.Contains(outcome.Err.Error(), tt.refused) || len(out.Delivered()) > 0 {
 						t.Errorf("plan %t: outcome %+v", plan, outcome)

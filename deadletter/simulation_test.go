@@ -134,17 +134,17 @@ func summary(outcomes []Outcome) string {
 	return strings.Join(all, "; ")
 }
 
-func (w *world) states(which func(source string) bool) map[Place]string {
-	states := map[Place]string{}
+func (w *world) states(which func(source string) bool) map[Location]string {
+	states := map[Location]string{}
 	for _, e := range w.backlog(Filter{}).Entries {
 		if which(e.Source) {
-			states[e.Place()] = e.Done
+			states[e.Location()] = e.Done
 		}
 	}
 	return states
 }
 
-func (w *world) fill(entries []*Entry) map[Place]*Letter {
+func (w *world) fill(entries []*Entry) map[Location]*Letter {
 	f := newFilling(entries)
 	for _, log := range w.log {
 		for _, m := range log {
@@ -177,7 +177,7 @@ func (w *world) check() {
 		switch {
 		case found == nil:
 		case e.Done == Sent && !w.acked[digestOf(&found.want)]:
-			w.fault("%s counts as sent, at %v, and was not acknowledged", found, e.Place())
+			w.fault("%s counts as sent, at %v, and was not acknowledged", found, e.Location())
 		case e.Done == Discarded && !w.dropped[found]:
 			w.fault("%s counts as discarded, and nobody wanted that", found)
 		}

@@ -32,9 +32,9 @@ type world struct {
 
 	events  map[digest]*event // by what their records are to be
 	all     []*event
-	of      map[Place]*event // of letters
-	acked   map[digest]bool  // that a redrive got an acknowledgement for
-	dropped map[*event]bool  // that somebody discarded on purpose, or the topic's retention took
+	of      map[Location]*event // of letters
+	acked   map[digest]bool     // that a redrive got an acknowledgement for
+	dropped map[*event]bool     // that somebody discarded on purpose, or the topic's retention took
 	story   []string
 	faults  []string
 }
@@ -102,7 +102,7 @@ type flying struct {
 
 func newWorld(seed uint64) *world {
 	w := &world{
-		random: rand.New(rand.NewPCG(seed, 7)), strict: true, events: map[digest]*event{}, of: map[Place]*event{},
+		random: rand.New(rand.NewPCG(seed, 7)), strict: true, events: map[digest]*event{}, of: map[Location]*event{},
 		acked: map[digest]bool{}, dropped: map[*event]bool{},
 	}
 	w.grow()
@@ -143,7 +143,7 @@ func (w *world) partition(key []byte) int {
 }
 
 // append makes a record of the dead-letter topic durable.
-func (w *world) append(rec *record.Record) Place {
+func (w *world) append(rec *record.Record) Location {
 	partition := int(rec.Partition)
 	if rec.Partition == record.AutoPartition {
 		partition = w.partition(rec.Key)
@@ -154,7 +154,7 @@ func (w *world) append(rec *record.Record) Place {
 	}
 	w.log[partition] = append(w.log[partition], m)
 	w.next[partition] += int64(1 + w.random.IntN(2)) // a transaction's end takes an offset too
-	return Place{m.Partition, m.Offset}
+	return Location{m.Partition, m.Offset}
 }
 
 // land makes a record of the topic durable.
@@ -380,10 +380,10 @@ func (w *world) backlog(filter Filter) *Backlog {
 func (w *world) expire() {
 	partition := w.random.IntN(len(w.log))
 	any := w.chance(10)
-	waiting := map[Place]*Entry{}
+	waiting := map[Location]*Entry{}
 	for _, e := range w.backlog(Filter{}).Entries {
 		if e.Done == "" {
-			waiting[e.Place()] = e
+			waiting[e.Location()] = e
 		}
 	}
 	for n := w.random.IntN(10); n > 0 && len(w.log[partition]) > 0; n-- {
@@ -391,7 +391,7 @@ func (w *world) expire() {
 		if slices.ContainsFunc(w.pipes, func(p *pipe) bool { return p.park && p.seen[partition] <= m.Offset }) {
 			return // relays are not that late
 		}
-		if e := waiting[Place{m.Partition, m.Offset}]; e != nil {
+		if e := waiting[Location{m.Partition, m.Offset}]; e != nil {
 			if !any {
 				return
 			}
@@ -407,7 +407,7 @@ func (w *world) expire() {
 }
 
 // eventOf is what a letter is of.
-func (w *world) eventOf(e *Entry) *event { return w.of[e.Place()] }
+func (w *world) eventOf(e *Entry) *event { return w.of[e.Location()] }
 
 // errKilled ends a redrive at once.
 var errKilled = errors.New("killed")
@@ -447,7 +447,7 @@ func (o *operator) interfere() {
 	}
 	one := letters[o.w.random.IntN(len(letters))]
 	if one.Source == o.p.source {
-		o.w.say("somebody else discards %v", one.Place())
+		o.w.say("somebody else discards %v", one.Location())
 		other := &operator{w: o.w, p: o.p, steps: -1, calm: true}
 		other.redrive(Filter{Partition: &one.Partition, Offset: &one.Offset}, true, false)
 	}
@@ -542,7 +542,7 @@ func (o *operator) redrive(filter Filter, discard, wholeKey bool) (outcomes []Ou
 	r := &Redriver{
 		Topic: topic, Sink: o, Discard: discard, Restore: o.restore, Lost: o.p.lost, most: 1 + o.w.random.IntN(4),
 		Own: func(source string) bool { return source == o.p.source },
-		Fill: func(_ context.Context, entries []*Entry) (map[Place]*Letter, error) {
+		ReadLetters: func(_ context.Context, entries []*Entry) (map[Location]*Letter, error) {
 			o.point()
 			o.meanwhile()
 			return o.w.fill(entries), nil
@@ -562,8 +562,8 @@ func (o *operator) redrive(filter Filter, discard, wholeKey bool) (outcomes []Ou
 func (o *operator) discarded(wanted []*Entry) {
 	left := o.w.states(func(string) bool { return true })
 	for _, e := range wanted {
-		if state, there := left[e.Place()]; there && state == "" {
-			o.w.fault("%s was discarded, and its letter at %v waits", o.w.eventOf(e), e.Place())
+		if state, there := left[e.Location()]; there && state == "" {
+			o.w.fault("%s was discarded, and its letter at %v waits", o.w.eventOf(e), e.Location())
 		}
 	}
 }

@@ -31,7 +31,7 @@ func (s Config) Open(o router.Opening) (router.Connector, error) {
 	return d, nil
 }
 
-// sameConnector tells whether two mappings with the same options differ in nothing but
+// sameConnector reports whether two mappings with the same options differ in nothing but
 // the table.
 func sameConnector(a, b *router.Mapping) bool {
 	return a.Columns == b.Columns && a.TopicRegex == b.TopicRegex &&

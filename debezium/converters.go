@@ -55,7 +55,7 @@ func (c *debeziumConfig) converters(d *connector) {
 // converter drops the options that change no bytes.
 func (c *debeziumConfig) converter(class string, own map[string]string) (converter.Converter, error) {
 	for name := range own {
-		o, known := options.Find(options.ScopeConverter, transform.ShortClass(class), name)
+		o, known := options.Lookup(options.ScopeConverter, transform.ShortClass(class), name)
 		if known && o.Fate == options.FateNotNeeded {
 			delete(own, name)
 		}

@@ -211,9 +211,9 @@ func (c *debeziumConfig) checkNames() {
 		if ref := unresolved.FindStringSubmatch(c.options[name]); ref != nil {
 			c.fail(name, "has the reference ${%s:…}, which only a config provider of Connect resolves: write the value", ref[1])
 		}
-		o, known := options.Find(options.ScopeConnector, "", name)
+		o, known := options.Lookup(options.ScopeConnector, "", name)
 		if !known && !chained {
-			if _, known = options.Find(options.ScopeEventRouter, "", name); known {
+			if _, known = options.Lookup(options.ScopeEventRouter, "", name); known {
 				c.options["transforms."+defaultRouter+"."+name] = c.options[name]
 				delete(c.options, name)
 				continue // looked at with the transform's
@@ -240,7 +240,7 @@ func (c *debeziumConfig) checkNames() {
 }
 
 func routerHint(chained bool, name string) string {
-	if _, known := options.Find(options.ScopeEventRouter, "", name); known && chained {
+	if _, known := options.Lookup(options.ScopeEventRouter, "", name); known && chained {
 		return "; it is the EventRouter's, so write it with the name of the transform before it, as in transforms.outbox." + name
 	}
 	return ""

@@ -58,5 +58,5 @@ func convert(b *record.Buffer, c converter.Converter, s *connect.Schema, v conne
 	if err != nil || null {
 		return nil, err
 	}
-	return b.Keep(out), nil
+	return b.Claim(out), nil
 }

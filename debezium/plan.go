@@ -96,7 +96,7 @@ func newPlan(d *connector, rel *wal.Relation) (*plan, []string, []transform.Shap
 	return p, warnings, d.chain.Check(p.topic, p.shape), nil
 }
 
-// renames says that the record's fields are not called like the columns.
+// renames reports whether the record's fields are not called like the columns.
 func (p *plan) renames() bool {
 	for i, c := range p.cols {
 		if p.shape.Fields[i].Name != p.rel.Columns[c.index].Name {
@@ -431,7 +431,7 @@ func (p *plan) placeholder(i int) (connect.Value, error) {
 	return connect.Null, record.Reject(fault.ReasonMapping, name, "column %q is not in the log: the update left its TOASTed value alone; ALTER TABLE %s REPLICA IDENTITY FULL makes the log hold it", name, column.TableName(p.rel))
 }
 
-// ReadsAll tells whether a record may have every column of its row.
+// ReadsAll reports whether a record may have every column of its row.
 func (p *plan) ReadsAll() bool { return p.d.chain.Passes() || p.renames() }
 
 // Salvage gives the bytes of key and payload as PostgreSQL prints them.

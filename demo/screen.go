@@ -62,7 +62,7 @@ func (c *screen) run(ctx context.Context) {
 
 // line writes the newest event and where things stand.
 func (c *screen) line() {
-	v := c.show.look()
+	v := c.show.snapshot()
 	if len(v.events) > 0 && v.delivered > c.shown {
 		e := v.events[len(v.events)-1]
 		fmt.Printf("  %-16s %-15s partition %d offset %-5d key %s  %s\n", e.kind, e.topic, e.partition, e.offset, e.key, e.latency())
@@ -82,7 +82,7 @@ const (
 
 // paint redraws everything in one write, so that nothing flickers.
 func (c *screen) paint() {
-	v := c.show.look()
+	v := c.show.snapshot()
 	width, height := c.terminal.size()
 	var out bytes.Buffer
 	out.WriteString("\x1b[H")

@@ -224,7 +224,7 @@ type view struct {
 	running   time.Duration
 }
 
-func (s *show) look() view {
+func (s *show) snapshot() view {
 	committed := s.shop.ledger.Len()
 	s.mu.Lock()
 	defer s.mu.Unlock()

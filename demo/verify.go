@@ -38,7 +38,7 @@ func (s *show) verify() error {
 		return err
 	}
 	report := s.shop.ledger.Check(records)
-	v := s.look()
+	v := s.snapshot()
 	fmt.Printf(`
   committed          %8d
   delivered          %8d

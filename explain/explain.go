@@ -94,7 +94,7 @@ func (e *Explainer) choose() ([]int, error) {
 		all[i] = i
 	}
 	if e.options.Sample != "" && len(names) > 1 {
-		return nil, fmt.Errorf("--sample: there are several tables; say with --table which one the row is of: %s", strings.Join(names, ", "))
+		return nil, fmt.Errorf("--sample: there are several tables; name the row's table with --table: %s", strings.Join(names, ", "))
 	}
 	return all, nil
 }
@@ -114,7 +114,7 @@ func (e *Explainer) table(ctx context.Context, i int) (*Table, error) {
 		report.Error = err.Error()
 		return report, &relay.ConfigError{Err: err}
 	}
-	report.fill(&tableView{cfg: e.cfg, mapping: e.settings.Router.Mappings[i], rel: rel, made: made})
+	report.describe(&tableView{cfg: e.cfg, mapping: e.settings.Router.Mappings[i], rel: rel, made: made})
 	report.Warnings = append(report.Warnings, warnings...)
 	if e.options.NoRecord {
 		return report, nil
@@ -164,14 +164,14 @@ func (e *Explainer) record(ctx context.Context, i int, rel *wal.Relation, report
 		return nil
 	}
 	if len(buf.Records) == 0 {
-		report.Note = from + " would be dropped: a transform or a filter of debezium lets it go"
+		report.Note = from + " would be dropped by a transform or a filter of debezium"
 		return nil
 	}
 	report.Record = NewRecord(from, &buf.Records[0]).WithPositions(e.settings.PositionHeaders)
 	return nil
 }
 
-// messages says that the i-th source is a prefix of logical messages.
+// messages reports whether the i-th source is a prefix of logical messages.
 func (e *Explainer) messages(i int) bool { return i >= len(e.settings.Replication.Tables) }
 
 func sampleError(file string, err error) error {

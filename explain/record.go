@@ -108,7 +108,7 @@ func (r *Record) Print(w io.Writer) error {
 	lines := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	partition, at := "by the key", "the time of producing"
 	if r.Key == nil {
-		partition = "any, as there is no key"
+		partition = "any: the record has no key"
 	}
 	if r.Partition != nil {
 		partition = fmt.Sprint(*r.Partition)

@@ -96,10 +96,10 @@ func (v *tableView) format(key, value, configured string) decision {
 	return v.decided(key, value, value == configured)
 }
 
-// named says that the configuration names the preset.
+// named reports whether the configuration names the preset.
 func (v *tableView) named() bool { return v.mapping.Preset != "" && v.mapping.Preset != "auto" }
 
-func (r *Table) fill(v *tableView) {
+func (r *Table) describe(v *tableView) {
 	preset := v.decided("preset", v.made.Preset, v.named())
 	if preset.Origin == byPreset { // it is not named in the file, so it is that of logical messages
 		preset.Origin = byDefault

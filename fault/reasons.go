@@ -1,6 +1,6 @@
 package fault
 
-// Why a row, a session or the relay cannot go on. A reason is a value in the status, in logs
+// Why a row, a session or the relay cannot continue. A reason is a value in the status, in logs
 // and in dead letters, a label of metrics, and the heading of an entry of the runbook
 // (docs/operations.md). So it never changes its text, and every reason of the module is here.
 
@@ -86,6 +86,7 @@ const (
 	ReasonUnknownServerError       = "unknown_server_error"
 	ReasonMetadataStale            = "metadata_stale"      // a broker does not know a topic that exists
 	ReasonLettersHidden            = "dead_letters_hidden" // an open Kafka transaction lies before the end of the topic
+	ReasonRecordsHidden            = "records_hidden"      // the same, of a topic that an audit reads
 )
 
 // Reasons for which somebody has to change the brokers, or the configuration.

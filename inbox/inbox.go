@@ -18,6 +18,10 @@ type Config struct {
 
 	// Schema has the tables of `cdc-relay sql --inbox`. Empty: public.
 	Schema string
+
+	// Hints may have seen keys before, such as a Recent or a Redis. What they say decides nothing:
+	// it chooses how the table is asked. Default: none.
+	Hints Hints
 }
 
 // Inbox claims keys in one table for one consumer. It is immutable, and safe for concurrent use.
@@ -25,9 +29,11 @@ type Inbox struct {
 	consumer string
 	table    string // quoted
 	claim    string
+	known    string
 	revive   string
 	bury     string
 	prune    string
+	hints    *hints
 }
 
 // maxConsumer keeps a row of the primary key below what an index of PostgreSQL takes.
@@ -47,12 +53,16 @@ func New(cfg Config) (*Inbox, error) {
 	// The second claimant of a key waits for the first, and gets the key if that rolls back.
 	b.claim = "INSERT INTO " + b.table + " (consumer, key, at) SELECT $1::text, e.key, coalesce(e.at, now())" +
 		" FROM unnest($2::text[], $3::timestamptz[]) AS e(key, at) ORDER BY e.key COLLATE \"C\" ON CONFLICT DO NOTHING RETURNING key"
+	b.known = "SELECT key FROM " + b.table + " WHERE consumer = $1::text AND key = ANY($2::text[]) AND NOT dead"
 	// Not ON CONFLICT DO UPDATE … WHERE dead: that locks, and writes WAL for, every duplicate.
 	b.revive = "UPDATE " + b.table + " SET dead = false WHERE consumer = $1::text AND key = ANY($2::text[]) AND dead RETURNING key"
 	b.bury = "INSERT INTO " + b.table + " (consumer, key, at, dead) SELECT $1::text, e.key, coalesce(e.at, now()), true" +
 		" FROM unnest($2::text[], $3::timestamptz[]) AS e(key, at) ON CONFLICT (consumer, key) DO UPDATE SET dead = true RETURNING key"
 	b.prune = "DELETE FROM " + b.table + " WHERE ctid = ANY(ARRAY(SELECT ctid FROM " + b.table +
 		" WHERE consumer = $1::text AND at < $2::timestamptz LIMIT $3::int)) RETURNING 1"
+	if cfg.Hints != nil {
+		b.hints = &hints{Hints: cfg.Hints}
+	}
 	return b, nil
 }
 
@@ -117,6 +127,7 @@ func (b *Inbox) OnceIn(ctx context.Context, db *sql.DB, key Key, f func(context.
 	if err := tx.Commit(); err != nil {
 		return 0, fmt.Errorf("commit: %w", err)
 	}
+	b.Remember(ctx, []Key{key})
 	return outcome, nil
 }
 
@@ -151,8 +162,41 @@ func (b *Inbox) Claim(ctx context.Context, tx Tx, keys []Key) (fresh []bool, err
 	if len(keys) == 0 {
 		return nil, nil
 	}
+	claimed, err := b.hinted(ctx, tx, keys)
+	if err != nil {
+		return nil, err
+	}
+	rest := keys
+	if claimed != nil {
+		rest = make([]Key, 0, len(keys))
+		for i := range keys {
+			if !claimed[i] {
+				rest = append(rest, keys[i])
+			}
+		}
+	}
+	got := make(map[string]bool, len(rest))
+	if len(rest) > 0 {
+		if err := b.take(ctx, tx, rest, got); err != nil {
+			return nil, err
+		}
+	}
+	fresh = make([]bool, len(keys))
+	for i := range keys {
+		if got[keys[i].text] {
+			fresh[i] = true
+			delete(got, keys[i].text)
+		}
+	}
+	if len(got) > 0 {
+		return nil, errors.New("claim keys: the table returned a key that was not given; does a trigger change it?")
+	}
+	return fresh, nil
+}
+
+// take claims keys, and adds to got those that were nobody's.
+func (b *Inbox) take(ctx context.Context, tx Tx, keys []Key, got map[string]bool) error {
 	names, times := arrays(keys)
-	got := make(map[string]bool, len(keys))
 	collect := func(scan func(...any) error) error {
 		var key string
 		err := scan(&key)
@@ -160,27 +204,42 @@ func (b *Inbox) Claim(ctx context.Context, tx Tx, keys []Key) (fresh []bool, err
 		return err
 	}
 	if err := tx.Query(ctx, b.claim, []any{b.consumer, names, times}, collect); err != nil {
-		return nil, b.explained("claim keys", err)
+		return b.explained("claim keys", err)
 	}
 	if len(got) < len(keys) {
 		// A key that is dead is claimed again: its dead letter was sent again.
 		if err := tx.Query(ctx, b.revive, []any{b.consumer, names}, collect); err != nil {
-			return nil, b.explained("claim keys", err)
+			return b.explained("claim keys", err)
 		}
 	}
-	fresh = make([]bool, len(keys))
-	claimed := 0
+	return nil
+}
+
+// Known tells, by place in keys, which are claimed, and claims none. It waits for no transaction
+// that has not ended, so a key that is not known may be another's already: claim it.
+func (b *Inbox) Known(ctx context.Context, tx Tx, keys []Key) ([]bool, error) {
+	if tx == nil {
+		return nil, ErrNoTransaction
+	}
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	names, _ := arrays(keys)
+	there := make(map[string]bool, len(keys))
+	err := tx.Query(ctx, b.known, []any{b.consumer, names}, func(scan func(...any) error) error {
+		var key string
+		err := scan(&key)
+		there[key] = true
+		return err
+	})
+	if err != nil {
+		return nil, b.explained("look keys up", err)
+	}
+	known := make([]bool, len(keys))
 	for i := range keys {
-		if got[keys[i].text] {
-			fresh[i] = true
-			delete(got, keys[i].text)
-			claimed++
-		}
+		known[i] = there[keys[i].text]
 	}
-	if len(got) > 0 {
-		return nil, errors.New("claim keys: the table returned a key that was not given; does a trigger change it?")
-	}
-	return fresh, nil
+	return known, nil
 }
 
 // Bury claims a key without its work, for an event that became a dead letter. The key counts as

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Is says whether host, without a port, is this machine by name or address. Names are not
+// Is reports whether host, without a port, is this machine by name or address. Names are not
 // looked up: an answer could change.
 func Is(host string) bool {
 	ip := net.ParseIP(host)

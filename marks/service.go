@@ -36,9 +36,9 @@ type found struct {
 	refused  []error
 }
 
-// look finds out what stands in the way. Refusals are part of what is found; an error is of a
+// inspect finds out what stands in the way. Refusals are part of what is found; an error is of a
 // server that does not answer.
-func (s *Service) look(ctx context.Context, p *Policy) (*found, error) {
+func (s *Service) inspect(ctx context.Context, p *Policy) (*found, error) {
 	f := &found{policy: p}
 	err := s.survey(ctx, f)
 	if e, ok := errors.AsType[*fault.Error](err); ok && e.Kind == fault.KindRefused {
@@ -109,7 +109,7 @@ type table struct {
 }
 
 func (s *Service) open(ctx context.Context, p *Policy) (*table, error) {
-	f, err := s.look(ctx, p)
+	f, err := s.inspect(ctx, p)
 	if err != nil {
 		return nil, err
 	}

@@ -127,7 +127,7 @@ func (m *Metrics) defineCounters() {
 	published := m.counterVec("events_published_total", "Records acknowledged by the brokers.", "topic")
 	m.published = newCounters(maxTopics, func(topic string) prometheus.Counter { return published.WithLabelValues(topic) })
 
-	skipped := m.counterVec("events_skipped_total", "Changes that are no events: updates and deletes (op), tables that the configuration does not name (foreign_table).", "reason")
+	skipped := m.counterVec("events_skipped_total", "Changes that are not events: updates and deletes (op), tables that are not configured (foreign_table).", "reason")
 	m.skippedOp = skipped.WithLabelValues("op")
 	m.skippedTable = skipped.WithLabelValues("foreign_table")
 

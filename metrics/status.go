@@ -34,12 +34,12 @@ func newStatusCollector(status func() status.Status, version, commit, goVersion 
 		c.all = append(c.all, d)
 		return d
 	}
-	c.info = def("build_info", "Always 1; the labels say what runs.", "version", "commit", "goversion")
+	c.info = def("build_info", "Always 1; the labels name the build.", "version", "commit", "goversion")
 	c.build = prometheus.MustNewConstMetric(c.info, prometheus.GaugeValue, 1, version, commit, goVersion)
 	c.state = def("state", "What the relay is doing; exactly one state is 1.", "state")
 	c.reason = def("state_reason", "1 with the reason of the present state; absent when all is well.", "state", "reason")
 	c.since = def("state_since_timestamp_seconds", "When the present state began.")
-	c.sourceConnected = def("source_connected", "1 while the replication connection stands.")
+	c.sourceConnected = def("source_connected", "1 while the replication connection is up.")
 	c.sinkConnected = def("sink_connected", "1 while the brokers answer.")
 	c.leader = def("leader", "1 while this process holds the slot.")
 	c.inFlightEvents = def("in_flight_events", "Rows read and not acknowledged.")
@@ -59,8 +59,8 @@ func newStatusCollector(status func() status.Status, version, commit, goVersion 
 	c.lastEvent = def("last_event_timestamp_seconds", "When a record was last acknowledged.")
 	c.lastOK = def("last_confirm_timestamp_seconds", "When the confirmed position last moved.")
 	c.parked = def("parked_keys", "Keys whose rows go to the dead-letter topic until they are re-driven.")
-	c.recreated = def("topics_recreated_total", "Topics found deleted and made again while the relay ran.")
-	c.dataLoss = def("data_loss_signals_total", "Times a broker turned out to have lost or forgotten what it had acknowledged; any increase is worth a look.")
+	c.recreated = def("topics_recreated_total", "Topics found deleted and recreated while the relay ran.")
+	c.dataLoss = def("data_loss_signals_total", "Times a broker had lost or forgotten acknowledged records; investigate any increase.")
 	c.overtaken = def("overtaken_total", "Records that became durable before an earlier failed one of their partition, and were sent again in order.")
 	return c
 }
@@ -78,7 +78,7 @@ func (c *statusCollector) Collect(out chan<- prometheus.Metric) {
 	}
 	out <- c.build
 	c.collectState(s, set)
-	c.collectFlight(s, set)
+	c.collectInFlight(s, set)
 	for d, value := range map[*prometheus.Desc]int64{c.recreated: s.TopicsRecreated, c.dataLoss: s.DataLoss, c.overtaken: s.Overtaken} {
 		out <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(value))
 	}
@@ -106,7 +106,7 @@ func (c *statusCollector) collectState(s status.Status, set setter) {
 	set(c.leader, number(holds))
 }
 
-func (c *statusCollector) collectFlight(s status.Status, set setter) {
+func (c *statusCollector) collectInFlight(s status.Status, set setter) {
 	set(c.inFlightEvents, float64(s.InFlightEvents))
 	set(c.inFlightBytes, float64(s.InFlightBytes))
 	set(c.inFlightLimit, float64(s.InFlightLimitBytes))

@@ -11,7 +11,7 @@ var inboxSQL string
 // Inbox is the SQL of the tables of a consumer that uses the Go module inbox: in one schema, all
 // statements may run again. With a role it has what the consumer needs of them: the role exists.
 func Inbox(schema, role string) ([]Part, error) {
-	up, err := fill("inbox.sql", inboxSQL, map[string]string{"schema": schema})
+	up, err := substitute("inbox.sql", inboxSQL, map[string]string{"schema": schema})
 	if err != nil {
 		return nil, err
 	}
@@ -19,8 +19,8 @@ func Inbox(schema, role string) ([]Part, error) {
 	parts := []Part{{
 		Name: "inbox",
 		Up:   up,
-		Down: "-- Forgets which events were handled: a record that comes again is handled again.\n" +
-			"DROP TABLE IF EXISTS " + in + ".inbox, " + in + ".inbox_progress;",
+		Down: "-- Forgets which events were handled: a repeated record is handled again.\n" +
+			"DROP TABLE IF EXISTS " + in + ".inbox, " + in + ".inbox_progress, " + in + ".inbox_attempts;",
 	}}
 	if role == "" {
 		return parts, nil
@@ -29,14 +29,17 @@ func Inbox(schema, role string) ([]Part, error) {
 	if err != nil {
 		return nil, fmt.Errorf("role: %w", err)
 	}
-	const keys, progress = "SELECT, INSERT, UPDATE (dead), DELETE", "SELECT, INSERT, UPDATE (next, at)"
+	const attempts = "SELECT, INSERT, UPDATE (n), DELETE"
+	const keys, progress = "SELECT, INSERT, UPDATE (dead), DELETE", "SELECT, INSERT, UPDATE (next, at, starts)"
 	return append(parts, Part{
 		Name: "grants",
 		Up: "-- UPDATE is for keys of dead letters, DELETE for keys that are old.\n" +
 			"GRANT USAGE ON SCHEMA " + in + " TO " + to + ";\n" +
 			"GRANT " + keys + " ON TABLE " + in + ".inbox TO " + to + ";\n" +
-			"GRANT " + progress + " ON TABLE " + in + ".inbox_progress TO " + to + ";",
+			"GRANT " + progress + " ON TABLE " + in + ".inbox_progress TO " + to + ";\n" +
+			"GRANT " + attempts + " ON TABLE " + in + ".inbox_attempts TO " + to + ";",
 		Down: "REVOKE " + keys + " ON TABLE " + in + ".inbox FROM " + to + ";\n" +
-			"REVOKE " + progress + " ON TABLE " + in + ".inbox_progress FROM " + to + ";",
+			"REVOKE " + progress + " ON TABLE " + in + ".inbox_progress FROM " + to + ";\n" +
+			"REVOKE " + attempts + " ON TABLE " + in + ".inbox_attempts FROM " + to + ";",
 	}), nil
 }

@@ -16,7 +16,17 @@ CREATE TABLE IF NOT EXISTS :"schema".inbox_progress (
     partition integer     NOT NULL,
     next      bigint      NOT NULL,
     at        timestamptz NOT NULL,
+    starts    integer     NOT NULL DEFAULT 0,
     PRIMARY KEY (consumer, topic, partition)
+);
+
+CREATE TABLE IF NOT EXISTS :"schema".inbox_attempts (
+    consumer  text    NOT NULL,
+    topic     text    NOT NULL,
+    partition integer NOT NULL,
+    record    bigint  NOT NULL,
+    n         integer NOT NULL,
+    PRIMARY KEY (consumer, topic, partition, record)
 );
 
 COMMENT ON TABLE :"schema".inbox IS 'Events that were handled: a key is inserted in the transaction that handles its event.';
@@ -27,3 +37,6 @@ COMMENT ON COLUMN :"schema".inbox.dead IS 'The event became a dead letter. A rec
 COMMENT ON TABLE :"schema".inbox_progress IS 'How far a consumer is. Delete the rows of a topic that it does not read any more: the oldest clock decides which keys are kept.';
 COMMENT ON COLUMN :"schema".inbox_progress.next IS 'Offset before which everything is handled.';
 COMMENT ON COLUMN :"schema".inbox_progress.at IS 'Newest timestamp of a record that was handled; the time of the last look, where none was left.';
+COMMENT ON COLUMN :"schema".inbox_progress.starts IS 'How often a member began at next and came no further.';
+COMMENT ON TABLE :"schema".inbox_attempts IS 'Records that are handled on their own because members ended near them: how often each was begun and did not come back. Delete a row to have its record handled again.';
+COMMENT ON COLUMN :"schema".inbox_attempts.record IS 'Offset of the record.';

@@ -72,10 +72,10 @@ func render(file string, values map[string]string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("render %s: %w", file, err)
 	}
-	return fill(file, string(text), values)
+	return substitute(file, string(text), values)
 }
 
-func fill(file, text string, values map[string]string) (string, error) {
+func substitute(file, text string, values map[string]string) (string, error) {
 	var err error
 	out := placeholder.ReplaceAllStringFunc(text, func(variable string) string {
 		key := placeholder.FindStringSubmatch(variable)[1]

@@ -74,7 +74,7 @@ var services = []service{
 		notes: []string{
 			"Once: turn logical replication on in the project's settings. It cannot be turned off again.",
 			"Use the host without -pooler. A slot that nobody reads is removed after about 40 hours, and by a restore of its branch.",
-			"A role made in the console or with the API may stream as it is; one made in SQL wants its password in CREATE ROLE.",
+			"A role created in the console or with the API may stream as it is; a role created in SQL needs its password in CREATE ROLE.",
 		},
 		attribute: "REPLICATION",
 	},
@@ -157,7 +157,7 @@ func Read(role string, tables []Name) (Part, error) {
 	}
 	return Part{
 		Name: "read",
-		Up: "-- For check and explain, which look at rows; streaming does without.\n" +
+		Up: "-- For check and explain, which read rows; streaming does not need it.\n" +
 			"GRANT USAGE ON SCHEMA " + schemas + " TO " + quoted + ";\nGRANT SELECT ON TABLE " + names + " TO " + quoted + ";",
 		Down: "REVOKE SELECT ON TABLE " + names + " FROM " + quoted + ";\nREVOKE USAGE ON SCHEMA " + schemas + " FROM " + quoted + ";",
 	}, nil

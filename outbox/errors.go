@@ -85,7 +85,7 @@ var nextSteps = map[string]string{
 	"53100": "the server's disk is full",
 }
 
-// Retryable says that the whole transaction may be run again, as another one was in its way:
+// Retryable reports whether the whole transaction may be run again, as another one was in its way:
 // a serialization failure or a deadlock. In REPEATABLE READ and SERIALIZABLE a concurrent
 // writer of the same idempotency key ends in one.
 func Retryable(err error) bool {

@@ -124,7 +124,7 @@ func quoteName(name string) (string, error) {
 	return `"` + strings.ReplaceAll(name, `"`, `""`) + `"`, nil
 }
 
-// validText says that PostgreSQL takes s as text.
+// validText reports whether PostgreSQL takes s as text.
 func validText(s string) bool {
 	return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0
 }

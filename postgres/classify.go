@@ -49,18 +49,18 @@ func verdictOf(err error) verdict {
 
 const (
 	HintSetup     = "run `cdc-relay setup` to create what is missing"
-	hintVerify    = "renew the server's certificate, correct the clock, or give the authority that signed it with sslrootcert"
-	hintAuthority = "give the authority that signed the server's certificate with sslrootcert"
-	hintName      = "connect by a name that the server's certificate has; sslmode=verify-ca does not compare it"
-	HintInUse     = "it is taken over when that one lets go of it; if two were not meant, stop one of them or give it a slot of its own (postgres.slot)"
+	hintVerify    = "renew the server's certificate, correct the clock, or name the authority that signed it in sslrootcert"
+	hintAuthority = "name the authority that signed the server's certificate in sslrootcert"
+	hintName      = "connect by a name in the server's certificate; sslmode=verify-ca does not compare names"
+	HintInUse     = "the relay takes the slot when it is free; if two consumers are a mistake, stop one or give it its own slot (postgres.slot)"
 	hintServerLog = "the server's log may say more"
 	hintReach     = "check that the server is up and can be reached from here, and host and port in postgres.url"
-	hintServerTLS = "turn on ssl at the server, or say sslmode=disable if the network is trusted"
+	hintServerTLS = "turn on ssl at the server, or set sslmode=disable if the network is trusted"
 
 	SeeSendingAgain = "see " + wording.Docs + "operations.md#sending-rows-again"
 )
 
-// HintRecreate is the way out of a slot that cannot go on: reason names the entry of
+// HintRecreate is the way out of a slot that cannot continue: reason names the entry of
 // the runbook, confirmed is zero where it is not known.
 func HintRecreate(reason string, confirmed wal.LSN) string {
 	since := "the last confirmed LSN"
@@ -87,9 +87,9 @@ var byState = map[string]verdict{
 	"42P01": {kind: fault.KindRefused, reason: fault.ReasonTableMissing, hint: "create the table, or correct its name in the configuration"},
 	"3F000": {kind: fault.KindRefused, reason: fault.ReasonTableMissing, hint: "create the schema, or correct its name in the configuration"},
 	"0A000": {kind: fault.KindRefused, reason: fault.ReasonServerVersion, hint: "the server does not know this request; versions 14 and later are supported"},
-	"42601": {kind: fault.KindRefused, reason: fault.ReasonProtocol, hint: "connect to PostgreSQL itself, not to a pooler or proxy; if it is PostgreSQL that answers, please report this"},
+	"42601": {kind: fault.KindRefused, reason: fault.ReasonProtocol, hint: "connect to PostgreSQL itself, not to a pooler or proxy; if PostgreSQL itself answers, please report this"},
 	"42602": {kind: fault.KindRefused, reason: fault.ReasonConfiguration, hint: "correct postgres.slot or postgres.publication"},
-	"42710": {kind: fault.KindRefused, reason: fault.ReasonServerError, hint: "something of that name was made meanwhile: run the command again"},
+	"42710": {kind: fault.KindRefused, reason: fault.ReasonServerError, hint: "an object of this name was created meanwhile: run the command again"},
 
 	"55P03": {kind: fault.KindRetry, reason: fault.ReasonLockTimeout},
 	"55006": {kind: fault.KindBusy, reason: fault.ReasonSlotInUse, hint: HintInUse},
@@ -146,7 +146,7 @@ func switchState(pg *pgconn.PgError) verdict {
 		// Inside the change callback it is a row that the server cannot decode:
 		// every attempt ends at the same place.
 		if associatedLSN(pg) != 0 {
-			return verdict{kind: fault.KindProtocol, reason: fault.ReasonUndecodable, hint: "the server cannot decode the row at this position and the slot cannot pass it by itself: see the server's log for the cause"}
+			return verdict{kind: fault.KindProtocol, reason: fault.ReasonUndecodable, hint: "the server cannot decode the row at this position, and the slot cannot pass it: see the server's log for the cause"}
 		}
 		if class == "XX" {
 			return verdict{kind: fault.KindRetry, reason: fault.ReasonServerError}
@@ -237,7 +237,7 @@ func verdictOfNetwork(err error) verdict {
 	case errors.As(err, &alert):
 		return verdict{kind: fault.KindRetry, reason: fault.ReasonTLS, hint: "the server ended the TLS handshake: check sslcert and sslkey"}
 	case errors.As(err, &noTLS):
-		return verdict{kind: fault.KindRetry, reason: fault.ReasonTLS, hint: "what answers there does not speak TLS: check host and port"}
+		return verdict{kind: fault.KindRetry, reason: fault.ReasonTLS, hint: "the server there does not speak TLS: check host and port"}
 	case strings.Contains(err.Error(), "server refused TLS connection"):
 		return verdict{kind: fault.KindRefused, reason: fault.ReasonTLS, hint: hintServerTLS}
 	case errors.As(err, &dnsErr), errors.As(err, &opErr) && opErr.Op == "dial":

@@ -190,7 +190,7 @@ func unreached(err error) bool {
 	return unknown || network && op.Op == "dial" || errors.Is(err, context.DeadlineExceeded)
 }
 
-// answered says that the error is a server's own.
+// answered reports whether the error is a server's own.
 func answered(err error) bool {
 	var pg *pgconn.PgError
 	return errors.As(err, &pg)

@@ -202,9 +202,9 @@ func TestConnect_ChecksTheServersCertificate(t *testing.T) {
 		t.Error("the connection is not encrypted although the server offers it")
 	}
 	_, err := postgres.Connect(t.Context(), dsn("127.0.0.1", "sslmode=verify-full sslrootcert="+other), true)
-	postgrestest.WantError(t, err, fault.KindRefused, fault.ReasonTLS, "certificate", "give the authority that signed", "sslrootcert")
+	postgrestest.WantError(t, err, fault.KindRefused, fault.ReasonTLS, "certificate", "name the authority that signed", "sslrootcert")
 	_, err = postgres.Connect(t.Context(), dsn("localhost", "sslmode=verify-full sslrootcert="+cert), true)
-	postgrestest.WantError(t, err, fault.KindRefused, fault.ReasonTLS, "localhost", "connect by a name that the server's certificate has")
+	postgrestest.WantError(t, err, fault.KindRefused, fault.ReasonTLS, "localhost", "connect by a name in the server's certificate")
 	if strings.Contains(err.Error(), "sslrootcert") {
 		t.Errorf("the authority is known: %v", err)
 	}

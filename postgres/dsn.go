@@ -30,7 +30,7 @@ func (t target) addr() string {
 
 func (t target) local() bool { return isLocal(t.Host) }
 
-// isLocal tells whether a host needs no encryption: its traffic does not leave
+// isLocal reports whether a host needs no encryption: its traffic does not leave
 // the machine. A name that merely resolves to loopback does not count, because
 // whoever answers the lookup decides that.
 func isLocal(host string) bool {

@@ -14,7 +14,7 @@ import (
 //
 // A peer whose receive buffer is full for so long counts as well, though it is there. Who
 // writes has to write so little that a server which does not read for minutes has room
-// for it: feelTick has the figures.
+// for it: replication.resendInterval has the figures.
 func limitSilence(conn net.Conn, limit time.Duration) error {
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {

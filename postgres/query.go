@@ -71,7 +71,7 @@ func (q Querier) Exec(sql string) error {
 	return err
 }
 
-func (r *Row) keep(name string, err error) {
+func (r *Row) setError(name string, err error) {
 	if err != nil && r.Err == nil {
 		r.Err = &fault.Error{Kind: fault.KindProtocol, Op: "read " + name + " from the catalog", Err: err}
 	}
@@ -79,7 +79,7 @@ func (r *Row) keep(name string, err error) {
 
 func (r *Row) Int(name string, i int) int {
 	n, err := strconv.Atoi(r.Cells[i].Text)
-	r.keep(name, err)
+	r.setError(name, err)
 	return n
 }
 
@@ -88,7 +88,7 @@ func (r *Row) LSN(name string, i int) wal.LSN {
 		return 0
 	}
 	lsn, err := wal.ParseLSN(r.Cells[i].Text)
-	r.keep(name, err)
+	r.setError(name, err)
 	return lsn
 }
 
@@ -97,7 +97,7 @@ func (r *Row) Bigint(name string, i int) *int64 {
 		return nil
 	}
 	n, err := strconv.ParseInt(r.Cells[i].Text, 10, 64)
-	r.keep(name, err)
+	r.setError(name, err)
 	return &n
 }
 

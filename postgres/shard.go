@@ -27,7 +27,7 @@ type Shard struct {
 	Key func(*wal.Relation) (column string, err error)
 }
 
-// Divided tells that there is more than one shard.
+// Divided reports whether there is more than one shard.
 func (s Shard) Divided() bool { return s.Count > 1 }
 
 // ShardName names the i-th of count. The count is part of the name: slots of another
@@ -88,7 +88,7 @@ func (c Config) Shards() []Config {
 	return all
 }
 
-// OwnSlot says whether a slot's name is the configuration's or that of one of its shards,
+// OwnSlot reports whether a slot's name is the configuration's or that of one of its shards,
 // whatever their number.
 func (c Config) OwnSlot(name string) bool {
 	_, _, ok := ParseShardName(c.baseSlot(), name)

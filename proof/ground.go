@@ -91,7 +91,7 @@ func (c *Config) ground(on wal.Lineage, slots []Slot, kept *Kept) error {
 			return pause(fault.ReasonSlotMoved, subject(name), "find out who moved it: rows in between may never be delivered, so keep them",
 				"it is at %s, and the relay brought it to %s at most", confirmed[name], limit)
 		}
-		if err := c.before(kept, name, confirmed[name]); err != nil {
+		if err := c.Before(kept, name, confirmed[name]); err != nil {
 			return c.unknown(name, err)
 		}
 	}
@@ -102,8 +102,8 @@ func (c *Config) unknown(slot string, err error) error {
 	return pause(fault.ReasonBeforeSlotUnknown, subject(slot), "send them (`cdc-relay backfill`), or say that they are delivered (`cdc-relay setup --before-slot delivered`)", "whether rows from before it are delivered is not known: %w", err)
 }
 
-// before says why nothing is known of the rows before a slot.
-func (c *Config) before(kept *Kept, slot string, confirmed wal.LSN) error {
+// Before says why nothing is known of the rows before a slot; nil: they are delivered.
+func (c *Config) Before(kept *Kept, slot string, confirmed wal.LSN) error {
 	rec, found := kept.Before[slot]
 	switch {
 	case !found:
@@ -118,11 +118,11 @@ func (c *Config) before(kept *Kept, slot string, confirmed wal.LSN) error {
 	if rec.Timeline != kept.Here.Timeline {
 		fork, descends := kept.Here.Fork(rec.Timeline)
 		if !descends || fork.At < rec.Point {
-			return fmt.Errorf("the record is of timeline %d, and the slot's beginning at %s is no part of the server's history", rec.Timeline, rec.Point)
+			return fmt.Errorf("the record is of timeline %d, and the slot's beginning at %s is not part of the server's history", rec.Timeline, rec.Point)
 		}
 	}
 	if !rec.Before.Known() {
-		return errors.New("nobody has sent or declared them")
+		return errors.New("nobody has sent or declared them, or a change of the publication or the table has left rows out of the stream since")
 	}
 	return nil
 }

@@ -114,7 +114,7 @@ func (p *Prover) Pass(ctx context.Context, s Session) (Outcome, error) {
 	if err != nil {
 		return out, err
 	}
-	slots, err := p.await(ctx, s, fence)
+	slots, err := p.Await(ctx, s, fence)
 	if err != nil {
 		return out, err
 	}
@@ -175,8 +175,14 @@ func (p *Prover) Ready(ctx context.Context, s Looker) error {
 	return waiting.full()
 }
 
-// await returns the slots as they stood when the last of them was past the fence.
-func (p *Prover) await(ctx context.Context, s Session, fence wal.LSN) ([]Slot, error) {
+// Waiter is what Await has to see and do of a server.
+type Waiter interface {
+	Slots(ctx context.Context, names []string) ([]Slot, error)
+	Nudge(ctx context.Context) error
+}
+
+// Await returns the slots as they stood when the last of them was past the fence.
+func (p *Prover) Await(ctx context.Context, s Waiter, fence wal.LSN) ([]Slot, error) {
 	names := slices.Concat(p.cfg.Slots, p.cfg.Others)
 	began, nudged := time.Now(), false
 	timer := time.NewTimer(0)

@@ -22,23 +22,23 @@ var errAway = &fault.Error{Kind: fault.KindRetry, Op: "connect", Err: errors.New
 func TestBackoff_StartsAnewAfterASessionThatGotOn(t *testing.T) {
 	const sessions = 14
 	for name, c := range map[string]struct {
-		batches func(session int) []func() *wal.Batch // what the session brings
-		dead    bool                                  // the last position does not reach the server
-		lasts   time.Duration
-		gotOn   bool
+		batches    func(session int) []func() *wal.Batch // what the session brings
+		dead       bool                                  // the last position does not reach the server
+		lasts      time.Duration
+		progressed bool
 	}{
 		"a row each": {
 			batches: func(n int) []func() *wal.Batch {
 				at := wal.LSN(1000 + 20*n)
 				return []func() *wal.Batch{fixed(at, at+10, 1, "order/a/x")}
 			},
-			gotOn: true,
+			progressed: true,
 		},
 		"a position without rows each": {
 			batches: func(n int) []func() *wal.Batch {
 				return []func() *wal.Batch{fixed(0, wal.LSN(1000+20*n), 1)}
 			},
-			gotOn: true,
+			progressed: true,
 		},
 		"more of one large transaction each": {
 			batches: func(n int) []func() *wal.Batch {
@@ -48,11 +48,11 @@ func TestBackoff_StartsAnewAfterASessionThatGotOn(t *testing.T) {
 				}
 				return parts
 			},
-			gotOn: true,
+			progressed: true,
 		},
 		"nothing, but for long": {
 			batches: func(int) []func() *wal.Batch { return nil }, lasts: 31 * time.Second,
-			gotOn: true,
+			progressed: true,
 		},
 		"nothing": {
 			batches: func(int) []func() *wal.Batch { return nil },
@@ -100,10 +100,10 @@ func TestBackoff_StartsAnewAfterASessionThatGotOn(t *testing.T) {
 					t.Errorf("a pause of %s: the server is hammered", least)
 				}
 				last, most := pauses[sessions-1], slices.Max(pauses)
-				if c.gotOn && most > cfg.RetryMin+10*time.Millisecond {
+				if c.progressed && most > cfg.RetryMin+10*time.Millisecond {
 					t.Errorf("a pause of %s after a session that got on", most)
 				}
-				if !c.gotOn && last < cfg.RetryMax/2 {
+				if !c.progressed && last < cfg.RetryMax/2 {
 					t.Errorf("the last of %d pauses is %s, though nothing gets on", sessions, last)
 				}
 			})
@@ -124,9 +124,9 @@ func TestReach_TellsSessionsThatGetOn(t *testing.T) {
 		"from elsewhere":    {{start: 5, rows: 3, want: true}, {start: 6, rows: 1, want: true}, {start: 5, rows: 2, want: true}},
 		"each row is a new": {{start: 5, rows: 3, once: true, want: true}, {start: 5, rows: 1, once: true, want: true}, {start: 5, once: true}},
 	} {
-		var r reach
+		var r furthest
 		for i, s := range sessions {
-			if got := r.further(s.start, s.rows, s.once); got != s.want {
+			if got := r.progressed(s.start, s.rows, s.once); got != s.want {
 				t.Errorf("%s: session %d: %t", name, i+1, got)
 			}
 		}

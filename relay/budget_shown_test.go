@@ -74,7 +74,7 @@ func (j *journal) budget(t *testing.T) (lines []map[string]any) {
 		if err := json.Unmarshal([]byte(line), &fields); err != nil {
 			t.Fatal(err)
 		}
-		if message, _ := fields["message"].(string); strings.HasPrefix(message, "the slot stands still") {
+		if message, _ := fields["message"].(string); strings.HasPrefix(message, "the slot does not move") {
 			lines = append(lines, fields)
 		}
 	}

@@ -22,13 +22,13 @@ type ending struct {
 func (r *Relay) classify(err error) ending {
 	var config *ConfigError
 	if errors.As(err, &config) {
-		if !r.began.Load() {
+		if !r.streamed.Load() {
 			return ending{fatal: err}
 		}
-		return r.stuck(fault.ReasonSchema, err)
+		return r.blocked(fault.ReasonSchema, err)
 	}
 	if held, ok := errors.AsType[*delivery.BlockedAtRowError](err); ok {
-		return r.stuck(held.Reason, held.Err)
+		return r.blocked(held.Reason, held.Err)
 	}
 	var blocked *BlockedError
 	if errors.As(err, &blocked) {
@@ -63,20 +63,20 @@ func (r *Relay) classify(err error) ending {
 	case fault.KindRefused, fault.KindLost, fault.KindDrift:
 		return r.refused(reason, err)
 	default: // KindProtocol, and what a later version may add
-		return r.stuck(reason, err)
+		return r.blocked(reason, err)
 	}
 }
 
 // refused ends a start, and blocks a relay that was streaming.
 func (r *Relay) refused(reason string, err error) ending {
-	if !r.began.Load() {
+	if !r.streamed.Load() {
 		return ending{fatal: &RefusedError{reason, err}}
 	}
-	return r.stuck(reason, err)
+	return r.blocked(reason, err)
 }
 
-// stuck is the ending that only a person can resolve.
-func (r *Relay) stuck(reason string, err error) ending {
+// blocked is the ending that only a person can resolve.
+func (r *Relay) blocked(reason string, err error) ending {
 	if r.cfg.OnBlocked == ExitWhenBlocked {
 		return ending{fatal: &BlockedError{reason, err}}
 	}

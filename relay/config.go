@@ -103,31 +103,31 @@ type Config struct {
 	Version  string
 }
 
-// KeepsPositions says that CheckpointTopic is used.
+// KeepsPositions reports whether CheckpointTopic is used.
 func (c *Config) KeepsPositions() bool { return c.Guarantee == ExactlyOnce || c.DetectMovedSlot }
 
 // WithDefaults returns a copy with every zero field set.
 func (c Config) WithDefaults() Config {
-	def(&c.Guarantee, AtLeastOnce)
-	def(&c.CommitInterval, 100*time.Millisecond)
-	def(&c.CheckpointTopic, "__cdc_relay_checkpoints")
-	def(&c.OnBlocked, WaitWhenBlocked)
-	def(&c.OnReject, StopOnReject)
-	def(&c.DeadLetterTopic, "cdc-relay.dead-letters")
-	def(&c.MaxInFlightBytes, 8<<20)
-	def(&c.DrainTimeout, 30*time.Second)
-	def(&c.RetryMin, 200*time.Millisecond)
-	def(&c.RetryMax, 30*time.Second)
-	def(&c.ProbeInterval, 5*time.Second)
-	def(&c.Pipeline, "default")
-	def(&c.Stream.ShutdownGrace, 5*time.Second)
+	setDefault(&c.Guarantee, AtLeastOnce)
+	setDefault(&c.CommitInterval, 100*time.Millisecond)
+	setDefault(&c.CheckpointTopic, "__cdc_relay_checkpoints")
+	setDefault(&c.OnBlocked, WaitWhenBlocked)
+	setDefault(&c.OnReject, StopOnReject)
+	setDefault(&c.DeadLetterTopic, "cdc-relay.dead-letters")
+	setDefault(&c.MaxInFlightBytes, 8<<20)
+	setDefault(&c.DrainTimeout, 30*time.Second)
+	setDefault(&c.RetryMin, 200*time.Millisecond)
+	setDefault(&c.RetryMax, 30*time.Second)
+	setDefault(&c.ProbeInterval, 5*time.Second)
+	setDefault(&c.Pipeline, "default")
+	setDefault(&c.Stream.ShutdownGrace, 5*time.Second)
 	return c
 }
 
 // ConfirmedUpTo returns the position up to which a relay that starts now takes everything to
 // be delivered, or why it does not stream. start is the slot's position. found are the
 // values that the checkpoint topic has of the slot, by key: that of checkpoint.Key with
-// ExactlyOnce, else those that end with checkpoint.IntentSuffix. Read the slot before the
+// ExactlyOnce, else those that end with checkpoint.PromiseSuffix. Read the slot before the
 // topic: a relay at work moves the topic first.
 func (c *Config) ConfirmedUpTo(found map[string][]byte, origin wal.Origin, start wal.LSN) (wal.LSN, error) {
 	cfg := c.WithDefaults()
@@ -192,7 +192,7 @@ func shapeOf(c *postgres.Config, rules int) string {
 	return fmt.Sprintf("%x", h.Sum64())
 }
 
-func def[T comparable](field *T, value T) {
+func setDefault[T comparable](field *T, value T) {
 	var zero T
 	if *field == zero {
 		*field = value

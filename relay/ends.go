@@ -35,12 +35,12 @@ func (s *session) Ended() error {
 
 // Block shows the relay as blocked and waits for d. It ends the session when the
 // source is lost; where only a person can help, also when the operator stops the relay, or with
-// relay.on_blocked: exit. A drain goes on trying what may pass by itself.
+// relay.on_blocked: exit. A drain keeps trying what may pass by itself.
 func (s *session) Block(ctx, deliveryCtx context.Context, reason string, cause error, person bool, d time.Duration) error {
 	if person && s.r.cfg.OnBlocked == ExitWhenBlocked {
 		return &BlockedError{reason, cause}
 	}
-	s.r.board.SetBlocked(reason, cause)
+	s.r.monitor.SetBlocked(reason, cause)
 	stop := ctx.Done()
 	if !person {
 		stop = nil
@@ -61,7 +61,7 @@ func (s *session) Block(ctx, deliveryCtx context.Context, reason string, cause e
 	}
 }
 
-// Last is the last row that was taken, and whether its transaction goes on behind the last
+// Last is the last row that was taken, and whether its transaction continues behind the last
 // batch.
 func (s *session) Last() (deadletter.Row, bool) { return s.taken.last, s.taken.open }
 

@@ -19,7 +19,7 @@ import (
 type remote struct {
 	*transactional
 	away   atomic.Bool
-	refuse bool // records, while the brokers are there
+	refuse atomic.Bool // records, while the brokers are there
 }
 
 func (r *remote) Reachable() error {
@@ -31,7 +31,7 @@ func (r *remote) Reachable() error {
 
 func (r *remote) Send(ctx context.Context, records []record.Record, done func(error)) {
 	switch {
-	case r.away.Load() && r.refuse:
+	case r.away.Load() && r.refuse.Load():
 		r.transactional.Send(ctx, records, done)
 		r.abandon(errors.New("refused"), &sink.Failure{Class: sink.Rejected, Reason: "record_too_large", Err: errors.New("too large")})
 	case r.away.Load():
@@ -79,7 +79,8 @@ func TestExactly_AStoppingServerIsNotKeptWaitingForBrokersThatAreAway(t *testing
 				var at atomic.Int64
 				server.skipConfirmed = true
 				server.wrap = func(s *fakeSource) Source { return freed{s, &at} }
-				to := &remote{transactional: &transactional{l: &ledger{sim: calmSim()}}, refuse: refuse}
+				to := &remote{transactional: &transactional{l: &ledger{sim: calmSim()}}}
+				to.refuse.Store(refuse)
 				w := watchRelay(t, Config{Guarantee: ExactlyOnce, ProbeInterval: 5 * time.Second}, server, to, p)
 				pass(time.Minute)
 				to.away.Store(true)
@@ -120,14 +121,15 @@ func TestExactly_TheSearchForTheGuiltyEndsWithTheSlot(t *testing.T) {
 		server := newServer(fixed(110, 120, 1, "order/a/1"))
 		var at atomic.Int64
 		server.wrap = func(s *fakeSource) Source { return freed{s, &at} }
-		to := &remote{transactional: &transactional{l: &ledger{sim: calmSim()}}, refuse: true}
+		to := &remote{transactional: &transactional{l: &ledger{sim: calmSim()}}}
+		to.refuse.Store(true)
 		to.away.Store(true)
 		w := watchRelay(t, Config{Guarantee: ExactlyOnce}, server, to, new(glance))
 		pass(2 * time.Second) // refused, and being judged
 		if at.Load() != 0 {
 			t.Fatal("the session ended before the connection was lost")
 		}
-		to.refuse = false
+		to.refuse.Store(false)
 		began := time.Now()
 		server.cut()
 		for at.Load() == 0 && time.Since(began) < 2*time.Minute {

@@ -2,9 +2,9 @@ package relay
 
 import "time"
 
-// heart ticks when the configuration asks for heartbeat records, as Debezium's
+// heartbeats ticks when the configuration asks for heartbeat records, as Debezium's
 // heartbeat.interval.ms does.
-func (s *session) heart() (<-chan time.Time, func()) {
+func (s *session) heartbeats() (<-chan time.Time, func()) {
 	every := s.r.parts.Router.HeartbeatInterval()
 	if every <= 0 {
 		return nil, func() {}

@@ -15,55 +15,55 @@ import (
 // session streamed from, and acts on what is new (resume.Known.Continue).
 func (r *Relay) checkHistory(src Source) error {
 	start := src.Start()
-	next, err := r.past.Continue(src.Origin(), start)
+	next, err := r.known.Continue(src.Origin(), start)
 	if err != nil {
 		return err
 	}
 	if fork := next.Fork; fork != nil {
-		r.delivery.Forked(r.past, next.Origin, *fork)
+		r.delivery.Forked(r.known, next.Origin, *fork)
 	}
 	if next.Ahead {
 		r.standby = true           // what that one sent last may be on its way still
 		r.delivery.ForgetPartial() // and may be the beginning again
 		r.log.Warn().Stringer("lsn", start).Stringer("told", next.Limit).Str("slot", r.cfg.Replication.Slot).
-			Msg("the slot is ahead of what this process confirmed: another relay streamed from it meanwhile, or somebody moved or made it")
+			Msg("the slot is ahead of the position that this process confirmed: another relay used it, or somebody moved or recreated it")
 	}
-	r.past = next.Known
+	r.known = next.Known
 	return nil
 }
 
-// missed says of a slot that is gone how far this process had confirmed it. The probe does
+// slotGone says of a slot that is gone how far this process had confirmed it. The probe does
 // too, but looks later: a relay that exits when it is blocked has ended by then. Of shards
 // it may be another one's slot that is missing, and the error tells of all of them.
-func (r *Relay) missed(err error) error {
-	if r.past.Told == 0 || r.cfg.Replication.Shard.Divided() || postgres.Reason(err) != fault.ReasonSlotMissing {
+func (r *Relay) slotGone(err error) error {
+	if r.known.Reported == 0 || r.cfg.Replication.Shard.Divided() || postgres.Reason(err) != fault.ReasonSlotMissing {
 		return err
 	}
-	return catalog.SlotGone(r.cfg.Replication.Slot, r.past.Told)
+	return catalog.SlotGone(r.cfg.Replication.Slot, r.known.Reported)
 }
 
 // slotTaken reports that another relay streams from the slot: while ours does nobody else can
 // move it. A relay that was suspended finds out by this, too.
 func (s *session) slotTaken(snapshot *watch.Snapshot) error {
-	if told := wal.LSN(s.told.Load()); !snapshot.Slot.Active || snapshot.Slot.Confirmed <= told {
+	if reported := wal.LSN(s.reported.Load()); !snapshot.Slot.Active || snapshot.Slot.Confirmed <= reported {
 		return nil
 	}
 	return &fault.Error{
 		Kind: fault.KindRetry, Reason: fault.ReasonSlotInUse, Op: "watch", Subject: fmt.Sprintf("slot %q", s.r.cfg.Replication.Slot), LSN: snapshot.Slot.Confirmed,
-		Err: errors.New("another consumer has it, and is further on than this relay"),
+		Err: errors.New("another consumer has it and is ahead of this relay"),
 	}
 }
 
 // slotMoved reports that the slot, which nobody has, is ahead of everything that its only
 // owner told: somebody moved it under the stream, and rows in between may never come.
 func (s *session) slotMoved(snapshot *watch.Snapshot) error {
-	told := wal.LSN(s.told.Load())
-	if snapshot.Slot.Active || snapshot.Slot.Confirmed <= told {
+	reported := wal.LSN(s.reported.Load())
+	if snapshot.Slot.Active || snapshot.Slot.Confirmed <= reported {
 		return nil
 	}
 	return &fault.Error{
 		Kind: fault.KindDrift, Reason: fault.ReasonSlotMoved, Op: "watch", Subject: fmt.Sprintf("slot %q", s.r.cfg.Replication.Slot), LSN: snapshot.Slot.Confirmed,
-		Err:  fmt.Errorf("it was moved to there while the relay had confirmed %s", told),
+		Err:  fmt.Errorf("it was moved to this position while the relay had confirmed %s", reported),
 		Hint: "find out who moved it: pg_replication_slot_advance, or a second consumer",
 	}
 }

@@ -6,16 +6,16 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay/rejected"
 )
 
-// notice logs, by table and column, rows that were changed on their way although none of them
+// logNotices logs, by table and column, rows that were changed on their way although none of them
 // was refused.
-func (r *Relay) notice(now time.Time) {
+func (r *Relay) logNotices(now time.Time) {
 	r.delivery.Rejected.Flush(now, false)
-	if now.Sub(r.noticed) < rejected.Every {
+	if now.Sub(r.lastNotices) < rejected.Every {
 		return
 	}
 	list := r.parts.Router.Notices()
 	if len(list) > 0 {
-		r.noticed = now
+		r.lastNotices = now
 	}
 	for _, n := range list {
 		line := r.log.Warn().Str("table", n.Table).Stringer("lsn", n.Commit).Int64("rows", n.Rows)

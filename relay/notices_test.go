@@ -40,15 +40,15 @@ func TestRelay_LogsWhatTheRouterNoticedOnceAMinute(t *testing.T) {
 		}
 	}
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	r.notice(now)
+	r.logNotices(now)
 	update(0)
-	r.notice(now)
+	r.logNotices(now)
 	for n := range uint64(3) {
 		update(1 + n)
-		r.notice(now.Add(time.Second))
+		r.logNotices(now.Add(time.Second))
 	}
-	r.notice(now.Add(rejected.Every))
-	r.notice(now.Add(2 * rejected.Every))
+	r.logNotices(now.Add(rejected.Every))
+	r.logNotices(now.Add(2 * rejected.Every))
 	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
 	if len(lines) != 2 || !strings.Contains(lines[0], `"rows":1`) || !strings.Contains(lines[1], `"rows":3`) ||
 		!strings.Contains(lines[1], `"lsn":"0/101"`) || !strings.Contains(lines[1], `"table":"public.outbox"`) {

@@ -14,6 +14,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink"
@@ -204,7 +205,7 @@ func TestIntent_IsHandedOnAndKeptSmall(t *testing.T) {
 		}
 		// What a frozen relay writes late, with a lower position, is no alarm.
 		late := checkpoint.Record{System: "7", Timeline: 1, Slot: "s", End: 105}
-		if err := l.Write(t.Context(), checkpoint.IntentKey("frozen", "7", "s"), late.Encode()); err != nil {
+		if err := l.Write(t.Context(), checkpoint.PromiseKey("frozen", "7", "s"), late.Encode()); err != nil {
 			t.Fatal(err)
 		}
 		b := guarded(t, l, server)
@@ -232,7 +233,7 @@ func TestIntent_IsOfOneHistory(t *testing.T) {
 		l, server := newLedger(), newServer()
 		server.origin = wal.Origin{SystemID: "7", Timeline: 3}
 		rec := checkpoint.Record{System: "7", Timeline: 4, Slot: "s", End: 500}
-		if err := l.Write(t.Context(), checkpoint.IntentKey("x", "7", "s"), rec.Encode()); err != nil {
+		if err := l.Write(t.Context(), checkpoint.PromiseKey("x", "7", "s"), rec.Encode()); err != nil {
 			t.Fatal(err)
 		}
 		b := guarded(t, l, server)
@@ -268,4 +269,61 @@ func TestIntent_ARefusalEndsASessionThatWaitsForRoom(t *testing.T) {
 		}
 		b.stop(t)
 	})
+}
+
+// What a change of the publication left out of the stream is in the table alone, and the position
+// is ahead of it: nobody may take the slot's rows for delivered.
+func TestRelay_ADriftTakesBackWhatIsKnownOfTheTable(t *testing.T) {
+	for name, away := range map[string]bool{"the brokers answer": false, "the brokers are away for a moment": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLedger()
+				record := func(system, slot string) string {
+					rec := checkpoint.BeforeSlot{System: system, Timeline: 1, Slot: slot, Table: "public.outbox", OID: 5, Before: checkpoint.BeforeNone, Point: 0x64, Positions: checkpoint.Intents, At: time.Unix(1, 0)}
+					key := checkpoint.BeforeSlotKey(system, slot, 5)
+					l.values[key] = rec.Encode()
+					return key
+				}
+				key, others := record("7", "s"), []string{record("7", "other"), record("8", "s")}
+				known := func(key string) bool {
+					l.mu.Lock()
+					defer l.mu.Unlock()
+					rec, err := checkpoint.ParseBeforeSlot(l.values[key])
+					if err != nil {
+						t.Fatal(err)
+					}
+					return rec.Before.Known()
+				}
+				p := new(probe)
+				p.snapshot.Store(&watch.Snapshot{WALEnd: 900})
+				server := newServer(fixed(110, 120, 1, "order/a/1"))
+				server.origin = wal.Origin{SystemID: "7", Timeline: 1}
+				b := &bench{server: server, sink: new(sinktest.Recorder), result: make(chan error, 1), ledger: l, probe: p}
+				b.start(t, Config{Replication: postgres.Config{Slot: "s"}})
+				pass(time.Minute)
+				if !known(key) {
+					t.Fatal("nothing happened yet")
+				}
+				if away {
+					l.failing(&sink.Error{Class: sink.Retry, Reason: "network", Err: errors.New("no broker")})
+				}
+				p.snapshot.Store(&watch.Snapshot{WALEnd: 900, Drift: &fault.Error{Kind: fault.KindDrift, Op: "check publication", Err: errors.New("table is gone")}})
+				pass(6 * time.Second)
+				l.failing(nil)
+				if away {
+					pass(time.Minute)
+				}
+				b.cancel()
+				<-b.result
+				if known(key) {
+					t.Error("the rows of the slot are still taken for delivered")
+				}
+				for _, other := range others {
+					if !known(other) {
+						t.Errorf("%s is another slot's", other)
+					}
+				}
+			})
+		})
+	}
 }

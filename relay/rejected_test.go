@@ -181,7 +181,7 @@ func (r *rejecting) run(t *testing.T, cfg Config) {
 	if r.most > 0 {
 		few := r.relay.cfg.deliveryConfig()
 		few.MaxParked = r.most
-		r.relay.delivery = delivery.New(few, routes, parts.Journal, r.relay.board, delivery.Events{}, zerolog.Nop())
+		r.relay.delivery = delivery.New(few, routes, parts.Journal, r.relay.monitor, delivery.Events{}, zerolog.Nop())
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	r.cancel = cancel
@@ -291,7 +291,7 @@ func TestDeadLetter_TopicThatCannotBeWrittenBlocks(t *testing.T) {
 		})
 		r.run(t, Config{OnReject: DeadLetterOnReject})
 		pass(time.Minute)
-		if st := r.relay.Status(); st.State != status.Blocked || st.Reason != "unknown_topic" || !strings.Contains(st.Message, lettersTopic) || !strings.Contains(st.Message, "`cdc-relay setup` makes") {
+		if st := r.relay.Status(); st.State != status.Blocked || st.Reason != "unknown_topic" || !strings.Contains(st.Message, lettersTopic) || !strings.Contains(st.Message, "`cdc-relay setup` creates") {
 			t.Fatalf("status %+v", st)
 		}
 		if got := r.server.position(); got != 100 || r.direct() != "1" {

@@ -60,7 +60,7 @@ type Parts struct {
 	Probe  Prober                                // optional
 
 	Journal rejected.Journal // of the dead-letter topic; needed with Config.ParkKey, else nil
-	Ledger  promise.Ledger   // of promised positions; nil: none are kept. Run closes it
+	Ledger  promise.Ledger   // of promised positions, and of rows that may be missing; nil: nothing is kept. Run closes it
 }
 
 // Relay streams one slot to one sink. Run is called once; Status and Abort are
@@ -72,28 +72,29 @@ type Relay struct {
 	log   zerolog.Logger
 
 	// Run's goroutine owns the fields from here to delivery.
-	sink     sink.Sink
-	reach    reach
-	gotOn    bool   // the last session confirmed or delivered what none before it did
-	holder   string // this process, among all who ever had the slot
-	past     resume.Known
-	server   int  // process of the server that the last session streamed from
-	standby  bool // another relay had the slot when it was asked for last
-	noticed  time.Time
-	delivery *delivery.Memory // what sessions leave to each other
+	sink        sink.Sink
+	furthest    furthest
+	progressed  bool   // the last session confirmed or delivered what none before it did
+	holder      string // this process, among all who ever had the slot
+	known       resume.Known
+	server      int  // process of the server that the last session streamed from
+	standby     bool // another relay had the slot when it was asked for last
+	lastNotices time.Time
+	delivery    *delivery.Memory // what sessions leave to each other
 
-	late    atomic.Pointer[string] // what was in the way when DrainTimeout was over; nil: it was not
-	aborted chan struct{}          // closed by Abort
-	abort   sync.Once
-	back    chan struct{} // one token: the probe reached a server that it had not reached before
+	drainBlocker atomic.Pointer[string] // what was in the way when DrainTimeout was over; nil: it was not
+	aborted      chan struct{}          // closed by Abort
+	abort        sync.Once
+	serverBack   chan struct{} // one token: the probe reached a server that it had not reached before
 
 	drift      atomic.Pointer[drift] // set once, by the probe or the stream
 	unchanged  wal.LSN               // end of the WAL at the probe's last look that saw no change; the probe's alone
-	began      atomic.Bool           // streaming began at least once
+	streamed   atomic.Bool           // streaming began at least once
 	olderTypes resume.OlderTypes     // Run's goroutine's alone
 	filtered   atomic.Int64          // rows that Config.Delivered took
+	doubted    bool                  // see doubt; Run's goroutine's alone
 
-	board   *status.Board
+	monitor *status.Monitor
 	session atomic.Pointer[session] // nil between sessions
 }
 
@@ -118,12 +119,12 @@ func (d *drift) Unwrap() error { return d.error }
 
 // New joins given parts. It starts nothing.
 func New(cfg Config, parts Parts, ev Events, log zerolog.Logger) *Relay {
-	r := &Relay{cfg: cfg.WithDefaults(), parts: parts, ev: ev, log: log, aborted: make(chan struct{}), back: make(chan struct{}, 1)}
+	r := &Relay{cfg: cfg.WithDefaults(), parts: parts, ev: ev, log: log, aborted: make(chan struct{}), serverBack: make(chan struct{}, 1)}
 	r.holder = promise.NewHolder()
 	if r.cfg.PositionHeaders {
 		parts.Router.PositionHeaders()
 	}
-	r.board = status.NewBoard(status.Pipeline{
+	r.monitor = status.NewMonitor(status.Pipeline{
 		Name: r.cfg.Pipeline, Version: r.cfg.Version, Guarantee: string(r.cfg.Guarantee),
 		Slot: r.cfg.Replication.Slot, Publication: r.cfg.Replication.Publication, WindowBytes: r.cfg.MaxInFlightBytes,
 	}, log, ev.StateChanged)
@@ -131,7 +132,7 @@ func New(cfg Config, parts Parts, ev Events, log zerolog.Logger) *Relay {
 	if r.cfg.OnReject == DeadLetterOnReject && r.cfg.ParkKey {
 		journal = parts.Journal
 	}
-	r.delivery = delivery.New(r.cfg.deliveryConfig(), parts.Router, journal, r.board, delivery.Events{
+	r.delivery = delivery.New(r.cfg.deliveryConfig(), parts.Router, journal, r.monitor, delivery.Events{
 		RecordsAcknowledged: ev.RecordsAcknowledged, BatchDelivered: ev.BatchDelivered,
 		RowRejected: ev.RowRejected, DeadLettered: ev.DeadLettered, ProduceRetried: ev.ProduceRetried,
 	}, log)
@@ -173,7 +174,7 @@ func Open(cfg Config, ev Events, log zerolog.Logger, hooks ...kgo.Hook) (*Relay,
 			return build()
 		},
 	}
-	if cfg.Guarantee != ExactlyOnce && cfg.DetectMovedSlot {
+	if cfg.KeepsPositions() {
 		if parts.Ledger, err = topics.NewLedger(cfg.Kafka.Connection, cfg.CheckpointTopic); err != nil {
 			_ = first.Close(context.Background()) // nothing was sent
 			return nil, &ConfigError{err}
@@ -246,7 +247,7 @@ func (r *Relay) Discard() {
 
 // Status is a consistent snapshot.
 func (r *Relay) Status() status.Status {
-	st := r.board.Status()
+	st := r.monitor.Status()
 	st.ParkedKeys = r.delivery.Letters.Keys()
 	return st
 }
@@ -264,13 +265,13 @@ func (r *Relay) limitDrain(ctx context.Context, cut context.CancelFunc, stopped 
 	case <-stopped:
 		return
 	}
-	r.board.SetState(status.Stopping, "", "")
+	r.monitor.SetState(status.Stopping, "", "")
 	timeout := time.NewTimer(r.cfg.DrainTimeout)
 	defer timeout.Stop()
 	select {
 	case <-timeout.C:
-		late := r.board.DrainBlocker(time.Now())
-		r.late.Store(&late)
+		late := r.monitor.DrainBlocker(time.Now())
+		r.drainBlocker.Store(&late)
 	case <-r.aborted:
 	case <-stopped:
 	}
@@ -290,38 +291,39 @@ func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
 	atOnce := 0 // sessions in a row that began at once, and did not get further
 	for {
 		began := time.Now()
-		r.gotOn = false
-		r.forgetSigns()
-		err := r.once(ctx, deliveryCtx)
+		r.progressed = false
+		r.forgetServerBack()
+		err := r.runSession(ctx, deliveryCtx)
+		if err != nil && r.streamed.Load() && postgres.KindOf(err) == fault.KindDrift {
+			r.drift.CompareAndSwap(nil, &drift{error: err})
+			r.doubt(ctx)
+		}
 		if ctx.Err() != nil || deliveryCtx.Err() != nil {
 			return r.stopError(err)
 		}
 		if err == nil {
 			err = errEnded
 		}
-		if r.gotOn || time.Since(began) > r.cfg.RetryMax {
+		if r.progressed || time.Since(began) > r.cfg.RetryMax {
 			wait.Reset()
 		}
-		if why, again := r.again(err); again {
+		if why, again := r.restartsAtOnce(err); again {
 			r.log.Info().Err(err).Msg(why)
-			if atOnce++; r.gotOn {
+			if atOnce++; r.progressed {
 				atOnce = 1
 			}
-			if atOnce > maxAtOnce && !sleep(ctx, deliveryCtx, wait.Delay(), r.back) {
+			if atOnce > maxAtOnce && !pause(ctx, deliveryCtx, wait.Delay(), r.serverBack) {
 				return nil
 			}
 			continue
 		}
 		atOnce = 0
-		if r.began.Load() && postgres.KindOf(err) == fault.KindDrift {
-			r.drift.CompareAndSwap(nil, &drift{error: err})
-		}
 		same := repeats.count(err)
 		v := r.classify(err)
 		if v.fatal != nil {
 			if v.reason == fault.ReasonFenced {
-				r.board.SetState(status.Blocked, v.reason, err.Error())
-				sleep(ctx, deliveryCtx, r.cfg.RetryMax/2+rand.N(r.cfg.RetryMax/2+1), nil)
+				r.monitor.SetState(status.Blocked, v.reason, err.Error())
+				pause(ctx, deliveryCtx, r.cfg.RetryMax/2+rand.N(r.cfg.RetryMax/2+1), nil)
 			}
 			return v.fatal
 		}
@@ -331,23 +333,41 @@ func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
 				r.standby = true
 				r.delivery.ForgetPartial() // whoever has the slot may send its beginning again
 			}
-			r.board.Reached(true, false) // the server named the slot's holder
-			wait.Reset()                 // an outage before it must not delay the first look at the slot
+			r.monitor.Reached(true, false) // the server named the slot's holder
+			wait.Reset()                   // an outage before it must not delay the first look at the slot
 			delay = standbyPoll + wait.Delay()
 		} else {
-			r.board.Reconnects.Add(1)
+			r.monitor.Reconnects.Add(1)
 			if r.ev.Reconnecting != nil {
 				r.ev.Reconnecting(endReason(err), err)
 			}
 		}
-		logged := r.board.SetState(v.state, v.reason, err.Error())
+		logged := r.monitor.SetState(v.state, v.reason, err.Error())
 		if v.state != status.Standby && (same == 1 && !logged || same%50 == 0) { // who stands by has said so with its state
 			r.log.Warn().Err(err).Str("state", string(v.state)).Str("reason", v.reason).Stringer("retry_in", delay.Round(time.Millisecond)).Int("times", same).Msg("session ended; trying again")
 		}
-		if !sleep(ctx, deliveryCtx, delay, r.back) {
+		if !pause(ctx, deliveryCtx, delay, r.serverBack) {
 			return nil
 		}
 	}
+}
+
+// doubtPatience is how long the checkpoint topic may take. A relay that stays blocked tries again.
+const doubtPatience = 5 * time.Second
+
+// doubt writes that rows may be in a table and in no stream, once, for whoever would delete rows
+// that are delivered.
+func (r *Relay) doubt(ctx context.Context) {
+	if r.parts.Ledger == nil || r.doubted {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), doubtPatience)
+	defer cancel()
+	if err := promise.Doubt(ctx, r.parts.Ledger, r.known.Origin.SystemID, r.cfg.Replication.Slot, r.cfg.Version); err != nil {
+		r.log.Error().Err(err).Msg("it is not written to the checkpoint topic that rows may be missing from the stream: run no `cdc-relay retention`")
+		return
+	}
+	r.doubted = true
 }
 
 // maxAtOnce bounds sessions in a row that begin without a pause although none of them gets
@@ -357,8 +377,8 @@ func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
 // server does not get, take turns in what is known of their ends.
 const maxAtOnce = 16
 
-// again returns why the next session begins at once after an error.
-func (r *Relay) again(err error) (why string, ok bool) {
+// restartsAtOnce returns why the next session begins at once after an error.
+func (r *Relay) restartsAtOnce(err error) (why string, ok bool) {
 	if errors.Is(err, record.ErrBinary) {
 		r.olderTypes.Met()
 		return "rows from before a column's type changed: reading them as text", true
@@ -366,17 +386,17 @@ func (r *Relay) again(err error) (why string, ok bool) {
 	return delivery.Again(err)
 }
 
-// forgetSigns drops a token of back that is older than the failure.
-func (r *Relay) forgetSigns() {
+// forgetServerBack drops a token of back that is older than the failure.
+func (r *Relay) forgetServerBack() {
 	select {
-	case <-r.back:
+	case <-r.serverBack:
 	default:
 	}
 }
 
 // stopError is what Run returns once a stop was asked for.
 func (r *Relay) stopError(err error) error {
-	if late := r.late.Load(); late != nil && errors.Is(err, ErrDrainCut) {
+	if late := r.drainBlocker.Load(); late != nil && errors.Is(err, ErrDrainCut) {
 		return fmt.Errorf("%w: relay.drain_timeout (%s) was over, %s", err, r.cfg.DrainTimeout, *late)
 	}
 	if errors.Is(err, ErrDrainCut) || errors.Is(err, errUnseen) {
@@ -385,9 +405,9 @@ func (r *Relay) stopError(err error) error {
 	return nil // refused, waiting, or standing by: nothing was in flight
 }
 
-// once makes the sink ready and runs one session. It returns nil only after a
+// runSession makes the sink ready and runs one session. It returns nil only after a
 // clean drain.
-func (r *Relay) once(ctx, deliveryCtx context.Context) error {
+func (r *Relay) runSession(ctx, deliveryCtx context.Context) error {
 	if d := r.drift.Load(); d != nil {
 		return d
 	}
@@ -399,9 +419,9 @@ func (r *Relay) once(ctx, deliveryCtx context.Context) error {
 	}
 	src, err := r.parts.Source(ctx)
 	if err != nil {
-		return r.missed(err)
+		return r.slotGone(err)
 	}
-	r.board.Reached(true, false)
+	r.monitor.Reached(true, false)
 	err = r.checkHistory(src)
 	r.server = src.ServerProcess()
 	if err == nil {
@@ -415,29 +435,29 @@ func (r *Relay) once(ctx, deliveryCtx context.Context) error {
 		return err
 	}
 	s := newSession(r, src)
-	r.board.Begins(s.Lineage(), src.Start())
+	r.monitor.Begins(s.Lineage(), src.Start())
 	err = s.open(ctx)
 	if err == nil { // with exactly-once a letter of whoever was before counts no later than that
 		err = r.delivery.Letters.CatchUp(ctx, r.cfg.handover(), true)
 	}
-	if err == nil && r.parts.Ledger != nil {
+	if err == nil && r.parts.Ledger != nil && r.cfg.Guarantee != ExactlyOnce {
 		s.promised, err = promise.Open(ctx, r.cfg.handover(), r.parts.Ledger, r.cfg.resumeConfig(), r.holder, src.Origin(), src.Start(), r.log)
 	}
 	if err != nil {
 		_ = src.Close(deliveryCtx, src.Start())
 		return err
 	}
-	start, told, finished := src.Start(), r.past.Told, r.delivery.Finished()
+	start, reported, finished := src.Start(), r.known.Reported, r.delivery.Finished()
 	err = s.run(ctx, deliveryCtx)
 	if unreadable(err) {
-		r.board.Unread(s.Lineage(), err)
+		r.monitor.Unread(s.Lineage(), err)
 	}
 	if s.delivery.Isolates() && unreadable(err) {
 		err = delivery.ErrIsolated
 	}
-	r.forgetSigns()
-	r.past.Told = max(told, wal.LSN(s.told.Load()))
-	r.gotOn = r.reach.further(start, r.delivery.Finished()-finished, !s.delivery.Rules().Repeats) || r.past.Told > told
+	r.forgetServerBack()
+	r.known.Reported = max(reported, wal.LSN(s.reported.Load()))
+	r.progressed = r.furthest.progressed(start, r.delivery.Finished()-finished, !s.delivery.Rules().Repeats) || r.known.Reported > reported
 	return err
 }
 
@@ -449,7 +469,7 @@ func (r *Relay) checkTables(src Source) error {
 		if err != nil {
 			return &ConfigError{err}
 		}
-		if r.began.Load() {
+		if r.streamed.Load() {
 			continue
 		}
 		r.log.Info().Str("table", found.Table).Str("preset", found.Preset).Str("topic", found.Topic).Msg("table mapped")
@@ -461,7 +481,7 @@ func (r *Relay) checkTables(src Source) error {
 }
 
 // readySink builds the sink and, until the brokers answered once, asks whether
-// they do. Later the client reconnects by itself while the stream goes on.
+// they do. Later the client reconnects by itself while the stream continues.
 func (r *Relay) readySink(ctx context.Context) error {
 	if r.sink == nil {
 		s, err := r.parts.Sink()
@@ -469,9 +489,9 @@ func (r *Relay) readySink(ctx context.Context) error {
 			return &ConfigError{err}
 		}
 		r.sink = s
-		r.board.SetSink(s)
+		r.monitor.SetSink(s)
 	}
-	if r.board.SinkReached() {
+	if r.monitor.SinkReached() {
 		return nil
 	}
 	ready, cancel := context.WithTimeout(ctx, 10*time.Second)
@@ -479,11 +499,11 @@ func (r *Relay) readySink(ctx context.Context) error {
 	if err := r.sink.Ready(ready); err != nil {
 		return err
 	}
-	r.board.Reached(false, true)
+	r.monitor.Reached(false, true)
 	return nil
 }
 
-// abandon gives up the records that the sink still holds, and keeps the sink if it can go on:
+// abandon gives up the records that the sink still holds, and keeps the sink if it can continue:
 // brokers refuse an abandoned request of the same producer id that comes behind the next
 // session's records; of another producer id they would take it.
 func (r *Relay) abandon() {
@@ -495,7 +515,7 @@ func (r *Relay) abandon() {
 		if err == nil {
 			return
 		}
-		r.log.Warn().Err(err).Msg("abandon what the brokers did not answer; going on with a new client")
+		r.log.Warn().Err(err).Msg("abandon unanswered requests to the brokers; continuing with a new client")
 	}
 	r.dropSink()
 }
@@ -512,7 +532,7 @@ func (r *Relay) dropSink() {
 		r.log.Warn().Err(err).Msg("close sink")
 	}
 	r.sink = nil
-	r.board.SetSink(nil)
+	r.monitor.SetSink(nil)
 }
 
 // endReason is an error's label in metrics.
@@ -524,8 +544,8 @@ func endReason(err error) string {
 	return "other"
 }
 
-// sleep waits for d, or for a token of early, and reports whether to go on.
-func sleep(ctx, deliveryCtx context.Context, d time.Duration, early <-chan struct{}) bool {
+// pause waits for d, or for a token of early, and reports whether to continue.
+func pause(ctx, deliveryCtx context.Context, d time.Duration, early <-chan struct{}) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

@@ -51,7 +51,7 @@ func TestConfig_ConfirmedUpTo(t *testing.T) {
 				if key := checkpoint.Key("7", "s"); c.value != nil && guarantee == relay.ExactlyOnce {
 					known[key] = c.value
 				} else if c.value != nil {
-					known[checkpoint.IntentKey("somebody", "7", "s")] = c.value
+					known[checkpoint.PromiseKey("somebody", "7", "s")] = c.value
 				}
 				end, err := cfg.ConfirmedUpTo(known, origin, c.start)
 				reason := postgres.Reason(err)

@@ -40,16 +40,16 @@ type session struct {
 
 	interrupts chan error    // why the session has to end, from any goroutine
 	frozen     atomic.Uint64 // not zero: nothing beyond may be confirmed any more
-	told       atomic.Uint64 // what the reader last reported, or is about to
-	asked      status.Moment // when the reader last asked
+	reported   atomic.Uint64 // the position that the reader last reported to the server, or is about to
+	lastAsked  status.Moment // when the reader last called confirmed
 	stopping   time.Time     // since when the probe sees the server shut down; the probe's alone
 }
 
-// sessionStart is what holds where a session begins.
+// sessionStart is what a session begins with.
 type sessionStart struct {
-	began   wal.LSN // the slot's position
-	sameWAL wal.LSN // Config.Delivered holds before it
-	standby bool    // another relay had the slot just before
+	position wal.LSN // the slot's position
+	sameWAL  wal.LSN // Config.Delivered holds before it
+	standby  bool    // another relay had the slot just before
 }
 
 // intake is what the reader brings.
@@ -82,15 +82,15 @@ func newSession(r *Relay, src Source) *session {
 		intake:     intake{out: make(chan *wal.Batch, 2), lost: make(chan struct{}), delivered: make(chan struct{})},
 		interrupts: make(chan error, 1),
 	}
-	s.told.Store(uint64(src.Start()))
-	s.asked.Set(time.Now())
+	s.reported.Store(uint64(src.Start()))
+	s.lastAsked.Set(time.Now())
 	return s
 }
 
 // open makes the delivery.
 func (s *session) open(ctx context.Context) (err error) {
 	s.delivery, err = s.r.delivery.Open(ctx, s, delivery.Start{
-		Sink: s.sink, Origin: s.history, Position: s.start.began, Tracker: s.tracker, Delivered: s.delivered,
+		Sink: s.sink, Origin: s.history, Position: s.start.position, Tracker: s.tracker, Delivered: s.delivered,
 	})
 	return err
 }
@@ -104,10 +104,10 @@ func (s *session) run(ctx, deliveryCtx context.Context) error {
 	defer s.bounds.endSending()
 	s.bounds.searching, s.bounds.endSearching = context.WithCancel(deliveryCtx)
 	defer s.bounds.endSearching()
-	s.r.began.Store(true)
+	s.r.streamed.Store(true)
 	s.r.show(s)
 	defer s.r.show(nil)
-	s.r.board.SetState(status.Streaming, "", "") // shown as blocked while a blocked row is ahead
+	s.r.monitor.SetState(status.Streaming, "", "") // shown as blocked while a blocked row is ahead
 	if s.r.ev.SessionStarted != nil {
 		s.r.ev.SessionStarted(s.src.Start())
 	}
@@ -129,7 +129,7 @@ func (s *session) run(ctx, deliveryCtx context.Context) error {
 	defer endKeeping()
 	var keeper sync.WaitGroup
 	if s.promised != nil {
-		keeper.Go(func() { s.promised.Keep(keeping, s.tracker.Confirmed, s.interrupt) })
+		keeper.Go(func() { s.promised.Run(keeping, s.tracker.Confirmed, s.interrupt) })
 	}
 	err := s.deliver(ctx, deliveryCtx, endIntake)
 	close(s.intake.delivered)
@@ -137,7 +137,7 @@ func (s *session) run(ctx, deliveryCtx context.Context) error {
 	keeper.Wait()
 	s.src.Abort()
 	for b := range s.intake.out { // what the reader still had is unconfirmed and will be read again
-		s.r.board.Read(b)
+		s.r.monitor.Read(b)
 		b.Release()
 	}
 	reading.Wait() // it may halt the sink, which close resumes
@@ -213,12 +213,13 @@ func (s *session) outcome(err error) error {
 	return s.intake.srcErr
 }
 
-// closeTimeout is how long the server may take to be told the final position.
+// closeTimeout is how long the server may take to acknowledge the final position.
 const closeTimeout = 5 * time.Second
 
-// close tells the server the final position and frees the connection. Records that the sink
-// still holds are given up before: two sessions never overlap. After a stop it returns ErrDrainCut if rows that the sink was given are not both durable
-// and confirmed, or are a part of a transaction that will be sent again.
+// close reports the final position to the server and frees the connection. It gives up records that
+// the sink still holds first: two sessions never overlap. After a stop it returns ErrDrainCut if
+// rows that were handed to the sink are not both durable and confirmed, or are part of a transaction
+// that will be sent again.
 func (s *session) close(ctx, deliveryCtx context.Context, cause error) error {
 	fenced := s.delivery.Rules().Fenced
 	stopping := fenced && cause != nil && postgres.Reason(cause) == fault.ReasonServerShutdown
@@ -252,13 +253,13 @@ func (s *session) close(ctx, deliveryCtx context.Context, cause error) error {
 	default:
 		s.r.dropSink()
 	}
-	if !lostConnection(cause) { // else the server is not told any more
-		_ = s.promised.Raise(deliveryCtx, s.tracker.Confirmed()) // it logs why; what is not confirmed comes again
+	if !lostConnection(cause) { // else the server cannot be reached any more
+		_ = s.promised.Raise(deliveryCtx, s.tracker.Confirmed()) // it logs the error; rows that are not confirmed are sent again
 	}
 	acked := uint64(s.tracker.Confirmed())
-	untold := s.promised.Limit(acked) < acked
+	unreported := s.promised.Limit(acked) < acked
 	if f := s.frozen.Load(); f != 0 && s.delivery.Rules().Repeats {
-		untold = untold || f < acked
+		unreported = unreported || f < acked
 	}
 	final, cancel := context.WithTimeout(context.WithoutCancel(deliveryCtx), closeTimeout)
 	defer cancel()
@@ -266,7 +267,7 @@ func (s *session) close(ctx, deliveryCtx context.Context, cause error) error {
 	if closed != nil && cause == nil {
 		s.r.log.Warn().Err(closed).Msg("close stream; the last transactions may be sent again")
 	}
-	cut = cut || untold || closed != nil && s.mayRepeat() || cause != nil && s.taken.open || lostConnection(cause) && s.tracker.Stats().Rows > 0
+	cut = cut || unreported || closed != nil && s.mayRepeat() || cause != nil && s.taken.open || lostConnection(cause) && s.tracker.Stats().Rows > 0
 	lost := errors.Is(cause, errLost)
 	if lost && closed != nil {
 		cause = fmt.Errorf("%w: %w", cause, closed)
@@ -283,14 +284,13 @@ func (s *session) close(ctx, deliveryCtx context.Context, cause error) error {
 	return ErrDrainCut
 }
 
-// mayRepeat reports whether the server is not known to have a position behind the last row. What
-// was written to the socket it may never have read.
+// mayRepeat reports whether the server may lack the position behind the last row: it may never have
+// read what was written to the socket.
 func (s *session) mayRepeat() bool {
-	return s.taken.last.Commit >= max(s.start.began, s.r.board.SlotAt(wal.LSN(s.told.Load())))
+	return s.taken.last.Commit >= max(s.start.position, s.r.monitor.SlotAt(wal.LSN(s.reported.Load())))
 }
 
-// errUnseen ends a drain whose rows are all delivered, and that met a change which the next
-// start does not see.
+// errUnseen ends a drain that delivered all rows and met a change which the next start cannot see.
 var errUnseen = errors.New("the publication or a table changed during the drain")
 
 // serverSilent reports that the session ended because the server was silent: it may have given
@@ -299,33 +299,30 @@ func serverSilent(err error) bool {
 	return postgres.Reason(err) == fault.ReasonTimeout
 }
 
-// lostConnection says that the connection is lost, and with it the slot: a relay that stands by
-// may have it already.
+// lostConnection reports that the connection is lost, and the slot with it: a standby may have it
+// already.
 func lostConnection(err error) bool { return err != nil && postgres.KindOf(err) == fault.KindRetry }
 
-// Between two relays the order of a key is a matter of time. A relay that lost its
-// connection writes nothing new from the moment it knows: a quarter of a second at most
-// after the server closed it, and before the server lets go of the slot where the
-// network is lost without a word (on Linux; elsewhere it knows when it reads). What it
-// had written before is answered within lossGrace, or its connections to the brokers are
-// reset, which takes back what the kernel has not delivered. A relay that stood
-// by while another one had the slot sends nothing for standbyGrace after it got it,
-// which is longer than both together. What is slower than that: a process or a machine
-// that does not run, a broker that has the request and handles it late, and whatever
-// buffers in between. One relay, whose next session has the same producer id, needs no
-// time (abandon).
+// Between two relays timing keeps the order of a key. A relay that lost its connection writes
+// nothing new once it knows: at most a quarter of a second after the server closed the connection,
+// and, if the network is lost without a message, before the server releases the slot (on Linux;
+// elsewhere the relay knows when it reads). Its earlier requests are answered within lossGrace, or
+// it resets its connections to the brokers, which discards what the kernel has not delivered. A
+// standby sends nothing for standbyGrace after it got the slot, which is longer than both together.
+// Slower than that can be: a suspended process or machine, a broker that handles a request late,
+// and buffers in between. A single relay keeps its producer id from session to session and needs no
+// timing (abandon).
 //
-// A server that ends the copy at a row that cannot be read lets go of the slot as well,
-// and every session ends there. What lies before the row comes with it, and is written
-// for endGrace: else no session would deliver it.
+// A server that ends the copy at a row that cannot be read releases the slot too, and every session
+// ends there. The rows before it are written for endGrace: otherwise no session would deliver them.
 const (
 	endGrace     = 150 * time.Millisecond
 	lossGrace    = 600 * time.Millisecond
 	standbyGrace = time.Second
 )
 
-// awaitPredecessor waits until no record of the relay that had the slot before is on its way.
-// The server is answered meanwhile.
+// awaitPredecessor waits until no record of the relay that had the slot before can be on its way.
+// The reader answers the server meanwhile.
 func (s *session) awaitPredecessor(deliveryCtx context.Context) error {
 	if !s.start.standby || s.delivery.Rules().Fenced {
 		return nil
@@ -339,8 +336,7 @@ func (s *session) awaitPredecessor(deliveryCtx context.Context) error {
 	return nil
 }
 
-// await waits until no Send is outstanding, and for a moment only when the connection
-// goes meanwhile.
+// await waits until no Send is outstanding; after a loss of the connection for lossGrace at most.
 func (s *session) await(deliveryCtx context.Context, limit time.Duration) {
 	t := time.NewTimer(limit)
 	defer t.Stop()
@@ -373,10 +369,10 @@ func (s *session) confirmed() wal.LSN {
 	}
 	lsn = s.promised.Limit(s.delivery.Limit(lsn))
 	now := time.Now()
-	s.asked.Set(now)
-	if s.told.Swap(lsn) != lsn {
+	s.lastAsked.Set(now)
+	if s.reported.Swap(lsn) != lsn {
 		s.ConfirmMoved(now)
-		s.tracker.Told(wal.LSN(lsn))
+		s.tracker.Reported(wal.LSN(lsn))
 	}
 	return wal.LSN(lsn)
 }
@@ -388,7 +384,7 @@ func (s *session) deliver(ctx, deliveryCtx context.Context, endIntake context.Ca
 		return err
 	}
 	s.delivery.Backlog(false) // the sink may have another session's
-	heart, stop := s.heart()
+	heart, stop := s.heartbeats()
 	defer stop()
 	renewal, end := s.delivery.Renewal()
 	defer end()
@@ -457,7 +453,7 @@ func (s *session) take(ctx, deliveryCtx context.Context, b *wal.Batch) error {
 	if s.r.ev.BatchReceived != nil {
 		s.r.ev.BatchReceived(b)
 	}
-	s.r.board.Read(b)
+	s.r.monitor.Read(b)
 	if b.Closes != 0 {
 		s.delivery.SendHeld(b.Closes)
 	}
@@ -465,7 +461,7 @@ func (s *session) take(ctx, deliveryCtx context.Context, b *wal.Batch) error {
 	if b.Backlog != s.delivery.Behind() {
 		s.delivery.Backlog(b.Backlog)
 	}
-	s.r.notice(time.Now())
+	s.r.logNotices(time.Now())
 	if len(b.Rows) == 0 {
 		s.tracker.Track(checkpoint.Entry{Through: b.Through})
 		s.delivery.Pass(b.Through)
@@ -534,7 +530,7 @@ func (s *session) readThrough(ctx, deliveryCtx context.Context) error {
 				return s.unfinished()
 			}
 			end := b.Closes
-			s.r.board.Read(b)
+			s.r.monitor.Read(b)
 			b.Release()
 			if end != 0 {
 				return s.delivery.ReadThrough(end)
@@ -551,7 +547,7 @@ func (s *session) readThrough(ctx, deliveryCtx context.Context) error {
 	}
 }
 
-// unfinished is the end of a stream that broke off inside a transaction.
+// unfinished is the error of a stream that ended inside a transaction.
 func (s *session) unfinished() error {
 	if s.intake.srcErr != nil {
 		return s.intake.srcErr

@@ -8,14 +8,14 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
-// show has the board and what runs beside the sessions look at a session; nil: it is over.
+// show makes the session visible to the monitor and to what runs beside the sessions. nil: it is over.
 func (r *Relay) show(s *session) {
 	r.session.Store(s)
 	if s == nil {
-		r.board.SetSession(nil)
+		r.monitor.SetSession(nil)
 		return
 	}
-	r.board.SetSession(s)
+	r.monitor.SetSession(s)
 }
 
 // BlockedFor is how long nothing more can be taken: the window is full, or Send
@@ -35,7 +35,7 @@ func (s *session) Positions() status.LSNs {
 		Server:    status.Position(s.src.ServerEnd()),
 		Received:  status.Position(s.src.Received()),
 		Published: status.Position(s.tracker.Confirmed()),
-		Confirmed: status.Position(s.told.Load()),
+		Confirmed: status.Position(s.reported.Load()),
 	}
 }
 
@@ -43,7 +43,7 @@ func (s *session) Positions() status.LSNs {
 func (s *session) Lineage() wal.Lineage { return s.history.Lineage() }
 
 // Start is the slot's position when the session began.
-func (s *session) Start() wal.LSN { return s.start.began }
+func (s *session) Start() wal.LSN { return s.start.position }
 
 // Stats are the tracker's.
 func (s *session) Stats() checkpoint.Stats { return s.tracker.Stats() }

@@ -230,7 +230,7 @@ func TestRelay_DrainTimeoutCutsRowsInFlight(t *testing.T) {
 		away error
 		says string
 	}{
-		{nil, "1 row not acknowledged"},
+		{nil, "1 row unacknowledged"},
 		{errors.New("dial broker: refused"), "no broker answered: dial broker: refused; start the brokers"},
 	} {
 		synctest.Test(t, func(t *testing.T) {

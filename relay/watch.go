@@ -20,9 +20,9 @@ func (r *Relay) tick(stopped <-chan struct{}) {
 	for {
 		select {
 		case now := <-t.C:
-			r.board.Tick(now)
+			r.monitor.Tick(now)
 			if r.watch(now) {
-				r.board.LastTick.Store(now.UnixNano())
+				r.monitor.LastTick.Store(now.UnixNano())
 			}
 		case <-stopped:
 			return
@@ -46,7 +46,7 @@ func (r *Relay) watch(now time.Time) bool {
 			Err: fmt.Errorf("silent for %s while records are not acknowledged; another relay may take the slot at %s", silent.Round(time.Second), r.cfg.Replication.WalSenderTimeout),
 		})
 	}
-	ago, _ := s.asked.Ago(now)
+	ago, _ := s.lastAsked.Ago(now)
 	return ago < stuckAfter
 }
 
@@ -66,7 +66,7 @@ func (r *Relay) ping(deliveryCtx context.Context, stopped <-chan struct{}) {
 		case <-stopped:
 			return
 		}
-		if p, ok := r.board.Sink().(sink.Pinger); ok {
+		if p, ok := r.monitor.Sink().(sink.Pinger); ok {
 			ctx, cancel := context.WithTimeout(deliveryCtx, pingInterval/2)
 			p.Ping(ctx)
 			cancel()
@@ -84,10 +84,10 @@ func (r *Relay) probe(deliveryCtx context.Context, stopped <-chan struct{}) {
 	defer t.Stop()
 	for away := false; ; {
 		next := r.cfg.ProbeInterval
-		soon, err := r.look(deliveryCtx)
+		soon, err := r.probeOnce(deliveryCtx)
 		if err == nil && away {
 			select {
-			case r.back <- struct{}{}:
+			case r.serverBack <- struct{}{}:
 			default:
 			}
 		}
@@ -108,16 +108,16 @@ func (r *Relay) probe(deliveryCtx context.Context, stopped <-chan struct{}) {
 // reached: nothing that it waits for is delivered then.
 const unreachableGrace = time.Second
 
-// look returns why the probe failed, and whether the next one has to come soon: the server is
+// probeOnce returns why the probe failed, and whether the next one has to come soon: the server is
 // about to stop, or may stop unnoticed because the brokers take nothing.
-func (r *Relay) look(deliveryCtx context.Context) (soon bool, err error) {
+func (r *Relay) probeOnce(deliveryCtx context.Context) (soon bool, err error) {
 	ctx, cancel := context.WithTimeout(deliveryCtx, r.cfg.ProbeInterval+5*time.Second)
 	defer cancel()
-	saw := r.board.BeginSnapshot()
+	saw := r.monitor.BeginSnapshot()
 	snapshot, err := r.parts.Probe.Read(ctx)
 	s := r.session.Load()
 	grace := r.cfg.Stream.ShutdownGrace
-	if k := r.board.Sink(); s != nil && k != nil && k.Reachable() != nil {
+	if k := r.monitor.Sink(); s != nil && k != nil && k.Reachable() != nil {
 		soon, grace = true, min(grace, unreachableGrace)
 	}
 	if err == nil {
@@ -144,10 +144,10 @@ func (r *Relay) look(deliveryCtx context.Context) (soon bool, err error) {
 		}
 	case other != nil:
 		s.interrupt(other)
-	case changed != nil && r.began.Load():
+	case changed != nil && r.streamed.Load():
 		r.drift.CompareAndSwap(nil, &drift{changed, r.unchanged})
 		if s != nil {
-			s.frozen.CompareAndSwap(0, s.told.Load())
+			s.frozen.CompareAndSwap(0, s.reported.Load())
 			s.interrupt(r.drift.Load())
 		}
 	case s != nil:

@@ -136,7 +136,7 @@ func listen(t *testing.T, cfg postgres.Config, opt Options, end wal.LSN) []byte 
 		case err != nil:
 			t.Fatal(err)
 		case !ok:
-			if _, err := s.frames.fill(); err != nil {
+			if _, err := s.frames.readMore(); err != nil {
 				t.Fatal(err)
 			}
 		case kind == 'd' && body[0] == 'w':

@@ -2,14 +2,14 @@
 // of inserted rows.
 //
 // It owns the replication connection. It promises that batches come in commit order
-// with every byte of the stream accounted for, and that the server is told no position
-// which the consumer has not confirmed. It refuses to guess: a message it cannot
-// decode, a configured table that is no longer the one it was, or a publication
-// that is gone ends the stream with the LSN, never with rows left out.
+// with every byte of the stream accounted for, and that it reports no position to the
+// server which the consumer has not confirmed. It does not guess: a message that cannot be
+// decoded, a configured table that was replaced, or a publication that was dropped ends the
+// stream with the LSN; rows are never left out.
 //
 // The walk of a message: Stream reads frames from the socket (frames.go), hands
 // each WAL message to pgoutput's Decoder, which copies the row's bytes once into a
-// slab (wal), and offers the collected Batch to the consumer. What the server is told,
-// and when, is in status.go; how the socket is read in a backlog, in pace.go. Before a
-// stream starts, postgres/catalog asks for everything it depends on.
+// slab (wal), and offers the collected Batch to the consumer. status.go decides which
+// position is reported to the server and when; pace.go how the socket is read in a backlog.
+// Before a stream starts, postgres/catalog reads everything that it depends on.
 package replication

@@ -14,17 +14,17 @@ const (
 )
 
 // frames cuts a byte stream into protocol messages, in place. A body is valid
-// until the next fill. It grows for a message larger than its buffer, as bytes
+// until the next readMore. It grows for a message larger than its buffer, as bytes
 // arrive and not on the word of a length field, and shrinks back after it.
 //
-// A message over limit is not read before pass says so: next answers errOversized.
+// A message over limit is read only once whole is set: next returns errOversized.
 type frames struct {
 	src   io.Reader
 	buf   []byte
 	r, w  int // unread bytes are buf[r:w]
 	limit int
-	pass  bool // the message at r is read whatever its size
-	drop  int  // bytes of a message that is left out
+	whole bool // the message at r is read whatever its size
+	left  int  // bytes left of a message that is skipped
 }
 
 var errOversized = errors.New("message is over the limit")
@@ -33,19 +33,19 @@ func newFrames(src io.Reader) *frames {
 	return &frames{src: src, buf: make([]byte, frameBuffer), limit: frameLimit + 1}
 }
 
-// next gives the next complete message; ok is false when fill is needed.
+// next gives the next complete message; ok is false when readMore is needed.
 func (f *frames) next() (kind byte, body []byte, ok bool, err error) {
-	if f.drop > 0 && !f.dropped() {
+	if f.left > 0 && !f.skipped() {
 		return 0, nil, false, nil
 	}
 	size, known, err := f.pending()
-	if err == nil && size > f.limit && !f.pass {
+	if err == nil && size > f.limit && !f.whole {
 		err = errOversized
 	}
 	if err != nil || !known || f.w-f.r < size {
 		return 0, nil, false, err
 	}
-	f.pass = false
+	f.whole = false
 	kind, body = f.buf[f.r], f.buf[f.r+frameHeader:f.r+size:f.r+size]
 	f.r += size
 	return kind, body, true, nil
@@ -63,27 +63,27 @@ func (f *frames) pending() (size int, known bool, err error) {
 	return int(n) + 1, true, nil
 }
 
-// begins shows what is there of the message at r.
-func (f *frames) begins() []byte { return f.buf[f.r:f.w] }
+// head is the part of the message at r that was read.
+func (f *frames) head() []byte { return f.buf[f.r:f.w] }
 
-// leaveOut drops the message at r, of which the length is known, as it comes.
-func (f *frames) leaveOut() {
-	f.drop, _, _ = f.pending()
+// skip drops the message at r, whose length is known, as its bytes come.
+func (f *frames) skip() {
+	f.left, _, _ = f.pending()
 }
 
-func (f *frames) dropped() bool {
-	n := min(f.drop, f.w-f.r)
-	f.r, f.drop = f.r+n, f.drop-n
-	return f.drop == 0
+func (f *frames) skipped() bool {
+	n := min(f.left, f.w-f.r)
+	f.r, f.left = f.r+n, f.left-n
+	return f.left == 0
 }
 
-// fill reads once. It is called when next has nothing more.
-func (f *frames) fill() (int, error) {
+// readMore reads once. It is called when next has nothing more.
+func (f *frames) readMore() (int, error) {
 	f.makeRoom()
 	n, err := f.src.Read(f.buf[f.w:])
 	f.w += n
 	if n > 0 {
-		err = nil // it comes again, with nothing before it
+		err = nil // the next Read returns it, without bytes
 	}
 	return n, err
 }
@@ -100,7 +100,7 @@ func (f *frames) makeRoom() {
 	}
 }
 
-// fits says that the message at r needs no more than n bytes.
+// fits reports whether the message at r needs no more than n bytes.
 func (f *frames) fits(n int) bool {
 	size, _, err := f.pending()
 	return err == nil && size <= n

@@ -24,7 +24,7 @@ func FuzzFrames(f *testing.F) {
 				out = append(out, pgoutputtest.Frame(kind, body)...)
 				continue
 			}
-			if _, err := fr.fill(); err != nil {
+			if _, err := fr.readMore(); err != nil {
 				break
 			}
 		}

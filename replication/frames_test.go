@@ -43,7 +43,7 @@ func TestFramesGrowForALargeMessageAndShrinkBack(t *testing.T) {
 			}
 			continue
 		}
-		if _, err := fr.fill(); err != nil {
+		if _, err := fr.readMore(); err != nil {
 			break
 		}
 		biggest = max(biggest, len(fr.buf))
@@ -59,7 +59,7 @@ func TestFramesGrowForALargeMessageAndShrinkBack(t *testing.T) {
 func TestFramesRefuseImpossibleLengths(t *testing.T) {
 	for _, header := range [][]byte{{'d', 0, 0, 0, 3}, {'d', 0x7f, 0xff, 0xff, 0xff}, {'d', 0x40, 0, 0, 2}} {
 		fr := newFrames(bytes.NewReader(header))
-		if _, err := fr.fill(); err != nil {
+		if _, err := fr.readMore(); err != nil {
 			t.Fatal(err)
 		}
 		if _, _, _, err := fr.next(); err == nil {

@@ -98,7 +98,7 @@ func readOne(s *Stream) error {
 		case source.left == 0 && len(source.head) == 0 && s.frames.r == s.frames.w:
 			return nil
 		}
-		if _, err := s.frames.fill(); err != nil {
+		if _, err := s.frames.readMore(); err != nil {
 			return err
 		}
 	}

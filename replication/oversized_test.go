@@ -230,7 +230,7 @@ func TestFramesLeaveOutWithoutHolding(t *testing.T) {
 	for {
 		_, _, ok, err := f.next()
 		if errors.Is(err, errOversized) {
-			f.leaveOut()
+			f.skip()
 			continue
 		}
 		if err != nil { // what follows is no message
@@ -239,7 +239,7 @@ func TestFramesLeaveOutWithoutHolding(t *testing.T) {
 		if ok {
 			t.Fatal("a message came out")
 		}
-		n, err := f.fill()
+		n, err := f.readMore()
 		if err != nil && !errors.Is(err, io.EOF) {
 			t.Fatal(err)
 		}

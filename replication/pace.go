@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// receiveBuffer is asked of the kernel where the server is on the same host. It is
-	// large enough for a full read and small enough that the server soon waits for it to
-	// drain. On any other way it would bound the rate to a buffer a round trip, and a
-	// read would find it partly filled all the time; there the kernel chooses.
+	// receiveBuffer is the socket's receive buffer where the server is on the same host. It is
+	// large enough for a full read and small enough that the server soon waits for it to drain.
+	// On a real network it would limit the rate to one buffer a round trip, so there the kernel
+	// chooses.
 	receiveBuffer = 64 << 10
 
 	// fullRead is what a read takes from a socket that was filled. It is well below
@@ -22,22 +22,19 @@ const (
 	// and the kernel lets one in at a time.
 	fullRead = receiveBuffer / 2
 
-	// readPause lets the receive buffer fill up after a small read in a backlog. It is
-	// several times as long as a server takes for that which sends each row by itself,
-	// also one that waits for a core; behind a full buffer the kernel puts rows together,
-	// and sending costs half.
+	// readPause lets the receive buffer fill after a small read in a backlog. It is several
+	// times what a server needs to fill the buffer row by row, even while it waits for a CPU.
+	// Behind a full buffer the kernel joins rows, and sending costs half.
 	readPause = 20 * time.Millisecond
 
-	// widePause takes its place where a message has more than wideMessage bytes on
-	// average: they fill that buffer sooner, and soon the server's send buffer as well,
-	// for which it would wait.
+	// widePause replaces readPause where messages are larger than wideMessage on average: they
+	// fill the receive buffer sooner, then the server's send buffer, and the server would wait.
 	widePause   = 5 * time.Millisecond
 	wideMessage = 600
 
-	// wideBuffer takes the place of receiveBuffer for the rest of a session where a
-	// message has more than fullRead on average, of which the small one holds hardly
-	// one. It does not go back: what is on its way into a buffer that shrinks is dropped
-	// and sent again.
+	// wideBuffer replaces receiveBuffer for the rest of a session where messages are larger than
+	// fullRead on average: receiveBuffer would hold hardly one. It does not shrink again: the
+	// kernel would drop packets on their way, and the server would send them again.
 	wideBuffer = 1 << 20
 
 	meanSample = 1 << 20 // bytes
@@ -45,17 +42,16 @@ const (
 	// latePause gives a server that is only late some rows to send at once.
 	latePause = time.Millisecond
 
-	// unixPause is readPause on a Unix socket, which holds some hundred rows at most,
-	// whatever buffer is asked for: during a longer pause the server would wait.
+	// unixPause replaces readPause on a Unix socket, which holds some hundred rows whatever its
+	// buffer: during a longer pause the server would wait.
 	unixPause = 500 * time.Microsecond
 
-	// Behind by more than farBehind, the stream is in a backlog until it is within
-	// nearTip. Sent by more than late after its commit, a transaction waited, for others
-	// or for its own flush, which alone takes longer on a slow disk.
-	// All are ages of a transaction when the server sent it, by the server's clock
-	// alone, in the wire's microseconds.
+	// A stream that is behind by more than farBehind is in a backlog until it is within
+	// nearEnd. A transaction that was sent more than late after its commit waited, for others
+	// or for its own flush on a slow disk. All are ages of a transaction when the server sent
+	// it, by the server's clock alone, in the wire's microseconds.
 	farBehind = 200_000
-	nearTip   = 50_000
+	nearEnd   = 50_000
 	late      = 3_000
 )
 
@@ -66,8 +62,8 @@ const (
 // the server half. So in a backlog a small read is followed by a short pause, and by a
 // tiny one where the server is late: a server that was held up, or a machine that is
 // busy, catches up several times sooner with a reader that does not wake it for each
-// row. At the tip every row is taken as it comes, and so is what comes right after the
-// server had nothing to send: its commits take long, but no row waits behind another.
+// row. While the relay is caught up every row is read as it comes. So are rows that come right
+// after the server had nothing to send: its commits take long, but no row waits behind another.
 type pace struct {
 	pacing
 	sent      int64         // when the server sent the last WAL message
@@ -75,7 +71,7 @@ type pace struct {
 	size      int           // of the last read
 	flowing   time.Duration // since a read last had to wait for its bytes
 	backlog   bool
-	off       bool
+	off       bool // never pause; tests set it
 
 	mean     int // bytes of a message, in the last sample
 	bytes    int // read since
@@ -90,8 +86,8 @@ func (p *pace) took(n int) {
 	}
 }
 
-// pacing is how large the receive buffer is and how long a pause; zero is what the
-// constants say. Benchmarks try others.
+// pacing is the size of the receive buffer and the length of a pause; zero means the constants.
+// Benchmarks try others.
 type pacing struct {
 	buffer     int
 	pause      time.Duration
@@ -116,13 +112,13 @@ func (p *pace) backlogPause() time.Duration {
 // nextPause is how long to pause before the next read.
 func (p *pace) nextPause() time.Duration {
 	if p.off || p.size == 0 || p.committed == 0 {
-		return 0 // nothing came: the relay is caught up
+		return 0 // the last read returned nothing: the relay is caught up
 	}
 	behind := p.sent - p.committed
 	switch {
 	case behind > farBehind:
 		p.backlog = true
-	case behind < nearTip:
+	case behind < nearEnd:
 		p.backlog = false
 	}
 	switch {
@@ -171,7 +167,7 @@ func pacedDial(dial pgconn.DialFunc, by pacing) pgconn.DialFunc {
 	}
 }
 
-// sameHost tells whether both ends of a TCP connection have one address.
+// sameHost reports whether both ends of a TCP connection have one address.
 func sameHost(conn net.Conn) bool {
 	here, tcp := conn.LocalAddr().(*net.TCPAddr)
 	there, _ := conn.RemoteAddr().(*net.TCPAddr)

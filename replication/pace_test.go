@@ -24,9 +24,9 @@ func TestPace_RestsAfterSmallReadsOfWhatIsLate(t *testing.T) {
 		{"far behind", second, 500, readPause},
 		{"a full read", second, fullRead, 0},
 		{"nearly a full read", second, fullRead - 1, readPause},
-		{"before the tip is near", nearTip, 500, readPause},
-		{"near the tip", nearTip - 1, 500, latePause},
-		{"not far behind again", (farBehind + nearTip) / 2, 500, latePause},
+		{"before the tip is near", nearEnd, 500, readPause},
+		{"near the tip", nearEnd - 1, 500, latePause},
+		{"not far behind again", (farBehind + nearEnd) / 2, 500, latePause},
 		{"before the first transaction", p.sent, 500, 0},
 		{"although nothing came", second, 0, 0},
 	} {

@@ -22,8 +22,7 @@ import (
 // closeTimeout bounds Close when its context does not.
 const closeTimeout = 5 * time.Second
 
-// Open connects, checks that slot, publication and tables are as they must be,
-// and starts the copy at the slot's confirmed position. ctx bounds Open alone.
+// Open connects, checks slot, publication and tables, and starts the copy at the slot's confirmed position. ctx bounds Open alone.
 // The stream must be closed, whether or not Run was called.
 func Open(ctx context.Context, cfg postgres.Config, opt Options, logger zerolog.Logger) (*Stream, error) {
 	conn, err := postgres.ConnectThrough(ctx, cfg, true, func(dial pgconn.DialFunc) pgconn.DialFunc { return pacedDial(dial, opt.pacing) })
@@ -89,7 +88,7 @@ func newStream(cfg postgres.Config, opt Options, logger zerolog.Logger, conn net
 	s.binary = opt.Binary != nil && known.ServerVersion >= binaryVersion && opt.Binary(s.tables, s.start, known.WALEnd)
 	s.status = status{
 		conn: conn, interval: opt.StatusInterval, writeTimeout: cfg.SenderTimeout(),
-		write: s.start, flush: s.start, handed: s.start, told: time.Now(),
+		write: s.start, flush: s.start, handed: s.start, sent: time.Now(),
 	}
 	s.received.Store(uint64(s.start))
 	s.serverEnd.Store(uint64(max(s.start, known.WALEnd)))
@@ -120,7 +119,7 @@ func (s *Stream) requestCopy() error {
 		case err != nil:
 			return s.violation(err)
 		case !ok:
-			if _, err := s.frames.fill(); err != nil {
+			if _, err := s.frames.readMore(); err != nil {
 				return err
 			}
 		case kind == 'W':
@@ -138,19 +137,19 @@ func (s *Stream) requestCopy() error {
 	}
 }
 
-// tendUntilClose tells the server what is confirmed while the consumer settles
-// what it was given. It does not read: the server can wait, and what it still
-// sends belongs to the next session. So it feels whether anybody is there.
-func (s *Stream) tendUntilClose() {
-	defer close(s.tended)
-	ticks := time.NewTicker(feelTick)
+// reportUntilClose reports the confirmed position while the consumer waits for its
+// acknowledgements. It does not read: what the server still sends belongs to the next session.
+// So it writes to find out whether the server is still there.
+func (s *Stream) reportUntilClose() {
+	defer close(s.reportsEnded)
+	ticks := time.NewTicker(resendInterval)
 	defer ticks.Stop()
 	for {
 		select {
-		case <-s.tend:
+		case <-s.endReports:
 			return
 		case <-ticks.C:
-			if err := s.hold(time.Now()); err != nil {
+			if err := s.tickUnread(time.Now()); err != nil {
 				s.broken = err
 				close(s.lost)
 				return
@@ -159,8 +158,8 @@ func (s *Stream) tendUntilClose() {
 	}
 }
 
-// Close reports confirmed for the last time, waits until the server took it, ends
-// the copy and closes the connection. It waits no longer than ctx, and 5s without
+// Close reports confirmed for the last time, waits until the server has it, ends the copy and
+// closes the connection. It waits no longer than ctx, and 5s without
 // a deadline. An error means that the server may not know the final position; the
 // connection is closed in any case. Closing again does nothing.
 func (s *Stream) Close(ctx context.Context, confirmed wal.LSN) error {
@@ -168,9 +167,9 @@ func (s *Stream) Close(ctx context.Context, confirmed wal.LSN) error {
 		return nil
 	}
 	s.closed = true
-	if s.tend != nil {
-		close(s.tend)
-		<-s.tended
+	if s.endReports != nil {
+		close(s.endReports)
+		<-s.reportsEnded
 	}
 	defer s.conn.Close()
 	s.catalog.Close()
@@ -183,7 +182,7 @@ func (s *Stream) Close(ctx context.Context, confirmed wal.LSN) error {
 	defer context.AfterFunc(ctx, func() { _ = s.conn.SetDeadline(time.Unix(1, 0)) })()
 	if s.released {
 		if err := s.confirmReleased(confirmed); err != nil {
-			s.log.Debug().Err(err).Msg("confirm what lies before the row that the server cannot send")
+			s.log.Debug().Err(err).Msg("confirm the rows before the row that the server cannot send")
 		}
 		return s.broken
 	}
@@ -201,7 +200,7 @@ func (s *Stream) endCopy(confirmed wal.LSN) error {
 			return err
 		}
 	}
-	if _, err := s.conn.Write(s.final(flush)); err != nil {
+	if _, err := s.conn.Write(s.lastMessages(flush)); err != nil {
 		return err
 	}
 	if err := s.discard(); err != nil {
@@ -211,9 +210,9 @@ func (s *Stream) endCopy(confirmed wal.LSN) error {
 	return nil
 }
 
-// final is the last status with the end of the copy. The server handles both in order, so
+// lastMessages is the last status with the end of the copy. The server handles both in order, so
 // its own CopyDone acknowledges the status.
-func (s *Stream) final(flush wal.LSN) []byte {
+func (s *Stream) lastMessages(flush wal.LSN) []byte {
 	s.status.write = max(s.status.write, s.Received(), flush)
 	s.status.flush = flush
 	var final [statusSize]byte
@@ -229,11 +228,11 @@ func (s *Stream) terminate() {
 	_, _ = s.conn.Write(terminate[:])
 }
 
-// confirmReleased confirms over the connection of a server that ended the copy with an error
-// at a row. Every session ends there, at once, so that without this none would confirm what
-// lies before the row, and each would deliver it again. The copy begins once more, and ends
-// before the server decodes anything: it looks at what it is told first. Where somebody else
-// has the slot by now, the server refuses, and nothing is confirmed.
+// confirmReleased confirms over the connection of a server that ended the copy with an error at a
+// row. Every session ends at that row at once. Without this none would confirm the rows before
+// it, and each would deliver them again. The copy is started once more and ended before the
+// server decodes anything: it reads the status first. If another relay has the slot by now, the
+// server refuses, and nothing is confirmed.
 func (s *Stream) confirmReleased(confirmed wal.LSN) error {
 	flush, err := s.status.check(confirmed)
 	if err != nil || s.status.frozen || flush <= s.status.flush {
@@ -243,7 +242,7 @@ func (s *Stream) confirmReleased(confirmed wal.LSN) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.conn.Write(append(query, s.final(flush)...)); err != nil {
+	if _, err := s.conn.Write(append(query, s.lastMessages(flush)...)); err != nil {
 		return err
 	}
 	for {
@@ -252,7 +251,7 @@ func (s *Stream) confirmReleased(confirmed wal.LSN) error {
 		case err != nil:
 			return err
 		case !ok:
-			if _, err := s.frames.fill(); err != nil {
+			if _, err := s.frames.readMore(); err != nil {
 				return err
 			}
 		case kind == 'c':
@@ -268,19 +267,19 @@ func (s *Stream) confirmReleased(confirmed wal.LSN) error {
 	}
 }
 
-// discard reads to the server's CopyDone. What comes before it was not handed out
-// and is sent again to the next session. It rests between reads as Run does: a server
-// inside a large transaction sees what we said sooner behind a full socket.
+// discard reads to the server's CopyDone. The server sends what comes before it again to the next
+// session. discard pauses between reads as Run does: behind a full socket a server inside a large
+// transaction reads our messages sooner.
 func (s *Stream) discard() error {
 	for {
 		kind, body, ok, err := s.frames.next()
 		switch {
 		case errors.Is(err, errOversized):
-			s.frames.leaveOut()
+			s.frames.skip()
 		case err != nil:
 			return s.violation(err)
 		case !ok:
-			if _, err := s.frames.fill(); err != nil {
+			if _, err := s.frames.readMore(); err != nil {
 				return err
 			}
 		case kind == 'c':

@@ -12,46 +12,47 @@ import (
 )
 
 const (
-	// pendingTick is how often confirmed is asked while something handed out is
-	// not yet confirmed.
-	pendingTick = 100 * time.Millisecond
+	// askInterval is how often confirmed is asked while a position that was handed out is not
+	// confirmed yet.
+	askInterval = 100 * time.Millisecond
 
-	// feelTick is how often something is written while the consumer is slower than the
-	// server, whose end shows in nothing else then. One that closed the connection is
-	// noticed within two of these and the round trip, and a network that is lost by the
-	// kernel (limitSilence), which has something unacknowledged to count from.
+	// resendInterval is how often a status is written while the stream is not read because the
+	// consumer is slower than the server. Only a write then shows that the server is gone: a
+	// closed connection shows within two intervals and a round trip, a lost network when the
+	// kernel gives up (limitSilence counts from the oldest unacknowledged byte).
 	//
-	// A server that does not read holds these in its receive buffer, 0.4 KB a second, 0.6
-	// with TLS. The least that Linux gives has room for two minutes of it; a server that
-	// does not read for longer is given up like a lost one.
-	feelTick = 100 * time.Millisecond
+	// A server that does not read collects these in its receive buffer: 0.4 KB/s, 0.6 with TLS.
+	// Linux's smallest buffer has room for two minutes. A server that does not read for longer
+	// counts as lost.
+	resendInterval = 100 * time.Millisecond
 
-	// repeatReply is the least time between two equal answers. A stopping server
-	// asks again as soon as it is answered: 25 000 times a second if we let it.
-	repeatReply = 250 * time.Millisecond
+	// replyInterval is the minimum time between two equal replies. A stopping server asks again
+	// as soon as it has a reply: up to 25 000 times a second.
+	replyInterval = 250 * time.Millisecond
 
-	// shutdownAsks is how many equal requests for a reply count as a server that
-	// stops: a healthy one asks once, at half its timeout.
+	// shutdownAsks is the number of equal requests after which the server counts as stopping. A
+	// healthy server asks once, at half its timeout.
 	shutdownAsks = 3
 )
 
 const statusSize = frameHeader + 34
 
-// status is what the server was told and when it is to be told again. It belongs
-// to the goroutine that owns the connection.
+// status is what the last status message said and when the next one is due. The goroutine that
+// owns the connection owns it.
 type status struct {
 	conn      net.Conn
 	confirmed func() wal.LSN
 
 	interval, writeTimeout time.Duration
 
-	write, flush wal.LSN // as last told; neither goes back
+	write, flush wal.LSN // in the last status; neither goes back
 	handed       wal.LSN // highest Through given out, else where the slot stood
 	frozen       bool    // flush must never move again
 
-	told, asked time.Time // last status that says something new or was due, last time that confirmed was asked
-	wrote       time.Time // last of anything
-	owed        bool      // the server waits for a reply
+	sent      time.Time // the last status that had something new or was due
+	lastAsked time.Time // the last call of confirmed
+	lastWrite time.Time // the last write of any kind
+	owed      bool      // the server waits for a reply
 
 	repeats  int // equal requests for a reply in a row
 	repeated wal.LSN
@@ -60,12 +61,12 @@ type status struct {
 
 // due is when tick has something to do.
 func (s *status) due() time.Time {
-	due := s.told.Add(s.interval)
+	due := s.sent.Add(s.interval)
 	if s.handed > s.flush && !s.frozen {
-		due = earlier(due, s.asked.Add(pendingTick))
+		due = earlier(due, s.lastAsked.Add(askInterval))
 	}
 	if s.owed {
-		due = earlier(due, s.told.Add(repeatReply))
+		due = earlier(due, s.sent.Add(replyInterval))
 	}
 	return due
 }
@@ -77,7 +78,7 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// tick tells the server what is due. received is the highest position read.
+// tick sends a status if one is due. received is the highest position read.
 func (s *status) tick(now time.Time, received wal.LSN) error {
 	if now.Before(s.due()) {
 		return nil
@@ -86,25 +87,25 @@ func (s *status) tick(now time.Time, received wal.LSN) error {
 	if err != nil {
 		return err
 	}
-	s.asked = now
+	s.lastAsked = now
 	switch {
-	case !now.Before(s.told.Add(s.interval)):
-		// A quiet healthy server may send nothing at all unless asked.
+	case !now.Before(s.sent.Add(s.interval)):
+		// An idle server may send nothing unless it is asked.
 		return s.send(now, received, flush, true)
-	case flush > s.flush, s.owed && !now.Before(s.told.Add(repeatReply)):
+	case flush > s.flush, s.owed && !now.Before(s.sent.Add(replyInterval)):
 		return s.send(now, received, flush, false)
 	}
 	return nil
 }
 
-// reply answers a request at once if that says something new, else soon.
+// reply answers a request at once if there is something new to say, else within replyInterval.
 func (s *status) reply(now time.Time, received wal.LSN) error {
 	flush, err := s.position()
 	if err != nil {
 		return err
 	}
-	s.owed, s.asked = true, now
-	if flush > s.flush || received > s.write || !now.Before(s.told.Add(repeatReply)) {
+	s.owed, s.lastAsked = true, now
+	if flush > s.flush || received > s.write || !now.Before(s.sent.Add(replyInterval)) {
 		return s.send(now, received, flush, false)
 	}
 	return nil
@@ -127,14 +128,14 @@ func (s *status) check(confirmed wal.LSN) (wal.LSN, error) {
 		return 0, &fault.Error{
 			Kind: fault.KindProtocol, Op: "confirm position", LSN: confirmed,
 			Err:  fmt.Errorf("only %s was handed out", s.handed),
-			Hint: "nothing was told to the server; this is a defect of the relay, please report it",
+			Hint: "nothing was reported to the server; this is a defect of the relay, please report it",
 		}
 	}
 	return max(confirmed, s.flush), nil
 }
 
-// send tells all three positions. A zero would not mean "none" everywhere, and
-// the server takes an absent flush for "no news".
+// send writes a status with all three positions. The server reads a missing flush position as "no
+// news", and a zero does not mean "none" everywhere.
 func (s *status) send(now time.Time, received, flush wal.LSN, ask bool) error {
 	s.write = max(s.write, received, flush)
 	s.flush = flush
@@ -158,30 +159,29 @@ func (s *status) encode(msg *[statusSize]byte, now time.Time, ask bool) {
 }
 
 func (s *status) transmit(now time.Time, msg []byte) error {
-	s.told, s.owed = now, false
-	return s.put(now, msg)
+	s.sent, s.owed = now, false
+	return s.writeMessage(now, msg)
 }
 
-// feel says once more what was told, without asking. While nothing is read, the end
-// of the connection shows only in this: a peer that is gone refuses the first write,
-// and the second one fails.
-func (s *status) feel(now time.Time) error {
+// resend repeats the last status without asking for a reply. While nothing is read, only a write
+// shows that the connection has ended: the peer refuses the first one, and the second one fails.
+func (s *status) resend(now time.Time) error {
 	var msg [statusSize]byte
 	s.encode(&msg, now, false)
-	return s.put(now, msg[:])
+	return s.writeMessage(now, msg[:])
 }
 
-func (s *status) put(now time.Time, msg []byte) error {
+func (s *status) writeMessage(now time.Time, msg []byte) error {
 	// A write that a dead peer blocks must not block the relay.
 	if err := s.conn.SetWriteDeadline(now.Add(s.writeTimeout)); err != nil {
 		return err
 	}
-	s.wrote = now
+	s.lastWrite = now
 	_, err := s.conn.Write(msg)
 	return err
 }
 
-// keepAlive counts equal requests for a reply and says how long they last.
+// keepAlive counts equal requests for a reply and returns since when the server repeats them.
 func (s *status) keepAlive(now time.Time, serverEnd wal.LSN, ask bool) time.Duration {
 	if serverEnd != s.repeated {
 		s.repeats, s.repeated = 0, serverEnd

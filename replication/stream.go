@@ -24,13 +24,13 @@ import (
 // ErrAborted is what Run returns after Abort.
 var ErrAborted error = &fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonCancelled, Op: "stream from slot", Err: errors.New("aborted")}
 
-// Stream owns one replication connection: it reads, decodes, hands on batches and
-// tells the server what was confirmed.
+// Stream owns one replication connection: it reads, decodes, hands on batches and reports the
+// confirmed position to the server.
 //
-//  1. One goroutine owns the connection at any time: Run's, then one that keeps
-//     the server informed until Close, then Close's.
-//  2. The server is told no position but those that confirmed returned, and none
-//     beyond what was handed out.
+//  1. One goroutine owns the connection at any time: Run's, then the one that reports
+//     positions until Close, then Close's.
+//  2. Only positions that confirmed returned are reported to the server, and none beyond
+//     what was handed out.
 //  3. Start, Tables, Binary, Received, ServerEnd, Lost and Abort may be called from
 //     any goroutine at any time; Run and Close once, in this order.
 type Stream struct {
@@ -59,13 +59,13 @@ type Stream struct {
 	heard    atomic.Int64 // unix nanoseconds of the last byte from the server; zero while Run does not listen
 	deadline time.Time    // of reads, as the connection has it
 	closed   bool
-	ended    bool  // the server said that the copy is over
+	ended    bool  // the server ended the copy
 	broken   error // why nothing can be confirmed any more
-	cut      bool  // broken, and what is in hand is left for the next session
-	released bool  // broken by a row that the server cannot send: it let go of the slot, and the connection is good
+	cut      bool  // broken, and the batch in hand is left for the next session
+	released bool  // broken by a row that the server cannot send: it released the slot, and the connection works
 
-	tend, tended chan struct{} // ends, and has ended, what Run left behind; nil without
-	lost         chan struct{} // closed when that found the connection gone, or Run broke it
+	endReports, reportsEnded chan struct{} // ends reportUntilClose, and shows that it ended; nil when Run left none
+	lost                     chan struct{} // closed when reportUntilClose finds the connection gone, or Run broke it
 }
 
 // Start is the slot's confirmed position when the stream was opened, never zero:
@@ -82,18 +82,17 @@ func (s *Stream) Tables() []*wal.Relation { return s.tables }
 // Origin is where the positions of this stream mean something.
 func (s *Stream) Origin() wal.Origin { return s.origin }
 
-// Binary says that values come in binary format where their type has one.
+// Binary reports whether values come in binary format where their type has one.
 func (s *Stream) Binary() bool { return s.binary }
 
 // Received is the highest position read so far.
 func (s *Stream) Received() wal.LSN { return wal.LSN(s.received.Load()) }
 
-// ServerEnd is the highest position that the server has spoken of.
+// ServerEnd is the highest position that the server has named.
 func (s *Stream) ServerEnd() wal.LSN { return wal.LSN(s.serverEnd.Load()) }
 
-// Silent is how long the server has said nothing although it is asked for an
-// answer every StatusInterval. It is zero while Run waits for room in out, and
-// before and after Run.
+// Silent is how long the server has sent nothing, although every status asks for a reply. It is
+// zero while Run waits for room in out, and before and after Run.
 func (s *Stream) Silent() time.Duration {
 	at := s.heard.Load()
 	if at == 0 {
@@ -102,13 +101,13 @@ func (s *Stream) Silent() time.Duration {
 	return time.Duration(instant(time.Now()) - at)
 }
 
-// Lost is closed when the slot is no longer held after Run returned, because the
-// connection is found to be gone or the server ended the copy with an error: somebody
-// else may have it, while the consumer settles.
+// Lost is closed when the slot is lost after Run returned, because the connection is gone or the
+// server ended the copy with an error. Another relay may have the slot while the consumer still
+// waits for acknowledgements.
 func (s *Stream) Lost() <-chan struct{} { return s.lost }
 
 // Abort makes Run return at once, also from inside a transaction or while nobody
-// takes its batch. What was not handed out comes again with the next session.
+// takes its batch. The next session reads again what was not handed out.
 func (s *Stream) Abort() {
 	s.aborting.Do(func() {
 		close(s.abort)
@@ -120,12 +119,12 @@ func (s *Stream) Abort() {
 func (s *Stream) wake() { _ = s.conn.SetReadDeadline(time.Unix(1, 0)) }
 
 // Run reads until intake ends or the stream fails, and sends batches in order. It
-// never closes out, and goes on answering the server while out is full.
+// never closes out, and keeps answering the server while out is full.
 //
-// When intake ends it reads on to the commit of the transaction in hand, sends
-// that, and returns nil. An error that leaves the connection usable (a message
+// When intake ends it reads to the commit of the current transaction, sends it, and returns
+// nil. An error that leaves the connection usable (a message
 // that cannot be decoded, a table that changed) comes after the rows before it.
-// Whatever Run returns, the server is kept informed of confirmed until Close.
+// Whatever Run returns, confirmed is reported to the server until Close.
 func (s *Stream) Run(intake context.Context, out chan<- *wal.Batch, confirmed func() wal.LSN) error {
 	s.status.confirmed = confirmed
 	s.heard.Store(instant(time.Now()))
@@ -143,8 +142,8 @@ func (s *Stream) Run(intake context.Context, out chan<- *wal.Batch, confirmed fu
 	if s.broken != nil {
 		close(s.lost)
 	} else {
-		s.tend, s.tended = make(chan struct{}), make(chan struct{})
-		go s.tendUntilClose()
+		s.endReports, s.reportsEnded = make(chan struct{}), make(chan struct{})
+		go s.reportUntilClose()
 	}
 	return err
 }
@@ -153,7 +152,7 @@ func (s *Stream) read(out chan<- *wal.Batch) error {
 	for {
 		done, err := s.consume(out)
 		if s.cut || errors.Is(err, ErrAborted) {
-			return err // what is not confirmed comes again: handing it on now would only repeat it
+			return err // the next session reads again what is not confirmed: handing it on now would repeat it
 		}
 		if flushErr := s.flush(out); err == nil {
 			err = flushErr
@@ -198,7 +197,7 @@ func (s *Stream) consume(out chan<- *wal.Batch) (done bool, err error) {
 	}
 }
 
-// receive waits for bytes, telling the server what is due meanwhile.
+// receive waits for bytes, and sends the status when it is due meanwhile.
 func (s *Stream) receive() error {
 	s.pace.committed = s.dec.CommitMicros()
 	now := time.Now()
@@ -219,7 +218,7 @@ func (s *Stream) receive() error {
 			return s.abortedErr()
 		}
 	}
-	n, err := s.frames.fill()
+	n, err := s.frames.readMore()
 	if n > 0 {
 		s.heard.Store(instant(time.Now()))
 		return nil
@@ -231,7 +230,7 @@ func (s *Stream) receive() error {
 	return s.fail("read from server", err)
 }
 
-// interrupted says that the deadline must not be relied on.
+// interrupted reports that another goroutine may have moved the deadline.
 func (s *Stream) interrupted() bool {
 	return s.abortedErr() != nil || s.stopping.Load() && !s.dec.InTransaction()
 }
@@ -259,11 +258,11 @@ func (s *Stream) silence(now time.Time) error {
 }
 
 func (s *Stream) tick(now time.Time) error {
-	return s.spoken(s.status.tick(now, s.Received()))
+	return s.statusError(s.status.tick(now, s.Received()))
 }
 
-// spoken sorts an error of the status writer.
-func (s *Stream) spoken(err error) error {
+// statusError sorts an error of the status writer.
+func (s *Stream) statusError(err error) error {
 	var refused *fault.Error
 	if err == nil || errors.As(err, &refused) {
 		return err
@@ -271,8 +270,8 @@ func (s *Stream) spoken(err error) error {
 	return s.fail("send status", err)
 }
 
-// cutOff makes err the end of the connection. It is closed now and not at Close,
-// which comes only when the consumer has settled: a stopping server waits for it.
+// cutOff ends the connection with err. It closes the connection at once: Close comes only when the
+// consumer has its acknowledgements, and a stopping server waits for the connection.
 func (s *Stream) cutOff(err error) error {
 	s.broken, s.cut = err, true
 	_ = s.conn.Close()
@@ -293,7 +292,7 @@ func errShutdown(op string) error {
 func (s *Stream) violation(err error) error {
 	return s.cutOff(&fault.Error{
 		Kind: fault.KindProtocol, Op: "read from server", LSN: s.Received(), Err: err,
-		Hint: "something other than PostgreSQL, or a proxy that does not know replication, may be in between",
+		Hint: "the peer may not be PostgreSQL, or a proxy in between may not support replication",
 	})
 }
 
@@ -316,14 +315,13 @@ func (s *Stream) flush(out chan<- *wal.Batch) error {
 	}
 }
 
-// offer waits for room in out. Not reading costs nothing: the server blocks, and
-// still reads what we say. Not answering would cost the connection. What it cannot
-// see is that the server wants to stop, which is said behind all that is unread:
-// whoever learns that elsewhere calls Abort.
+// offer waits for room in out. Not reading costs nothing: the server blocks, and still reads our
+// status messages. Not answering would cost the connection. A request of the server to stop lies
+// behind everything unread and is not seen here: whoever learns of it elsewhere calls Abort.
 func (s *Stream) offer(out chan<- *wal.Batch, b *wal.Batch) error {
 	s.heard.Store(0)
 	// Counted from the last write and not from here: offers may all be short.
-	timer := time.NewTimer(time.Until(s.status.wrote.Add(feelTick)))
+	timer := time.NewTimer(time.Until(s.status.lastWrite.Add(resendInterval)))
 	defer timer.Stop()
 	for {
 		select {
@@ -334,23 +332,24 @@ func (s *Stream) offer(out chan<- *wal.Batch, b *wal.Batch) error {
 			b.Release()
 			return ErrAborted
 		case <-timer.C:
-			if err := s.hold(time.Now()); err != nil {
+			if err := s.tickUnread(time.Now()); err != nil {
 				b.Release()
 				return err
 			}
-			timer.Reset(feelTick)
+			timer.Reset(resendInterval)
 		}
 	}
 }
 
-// hold keeps up a connection that is not read: it tells what is due, or looks
-// whether anybody is there. Somebody else has the slot soon if not.
-func (s *Stream) hold(now time.Time) error {
-	told := s.status.told
-	if err := s.tick(now); err != nil || s.status.told != told {
+// tickUnread keeps a connection alive that is not read: it sends the status that is due, or
+// repeats the last one to find out whether the server is still there. If it is not, another
+// relay may soon have the slot.
+func (s *Stream) tickUnread(now time.Time) error {
+	told := s.status.sent
+	if err := s.tick(now); err != nil || s.status.sent != told {
 		return err
 	}
-	return s.spoken(s.status.feel(now))
+	return s.statusError(s.status.resend(now))
 }
 
 // message handles one protocol message of the copy.
@@ -395,8 +394,8 @@ func (s *Stream) wal(body []byte) error {
 	return nil
 }
 
-// sawWAL notes what the header of a WAL message tells of the server. Behind the header
-// only the first byte is looked at.
+// sawWAL takes the positions and the time from the header of a WAL message. It reads one byte
+// behind the header.
 func (s *Stream) sawWAL(body []byte) {
 	// Both positions are zero on relations and types; max ignores that.
 	start := wal.LSN(binary.BigEndian.Uint64(body[1:]))
@@ -406,11 +405,11 @@ func (s *Stream) sawWAL(body []byte) {
 	if body[walHeader] == 'C' {
 		start = s.dec.Through()
 	}
-	s.note(start, wal.LSN(binary.BigEndian.Uint64(body[9:])))
+	s.notePositions(start, wal.LSN(binary.BigEndian.Uint64(body[9:])))
 }
 
-// note raises what Received and ServerEnd say. There is one writer.
-func (s *Stream) note(received, serverEnd wal.LSN) {
+// notePositions raises Received and ServerEnd. There is one writer.
+func (s *Stream) notePositions(received, serverEnd wal.LSN) {
 	if uint64(received) > s.received.Load() {
 		s.received.Store(uint64(received))
 	}
@@ -421,25 +420,25 @@ func (s *Stream) note(received, serverEnd wal.LSN) {
 
 func (s *Stream) keepAlive(serverEnd wal.LSN, ask bool) error {
 	s.dec.Idle(serverEnd)
-	s.note(serverEnd, serverEnd)
+	s.notePositions(serverEnd, serverEnd)
 	now := time.Now()
 	if s.status.keepAlive(now, serverEnd, ask) >= s.opt.ShutdownGrace {
 		return s.cutOff(&fault.Error{
 			Kind: fault.KindRetry, Reason: fault.ReasonServerShutdown, Op: "wait for delivery",
 			LSN: s.status.flush, Err: fmt.Errorf("the server has been stopping for %s and waits for rows up to %s",
 				s.opt.ShutdownGrace, s.status.handed),
-			Hint: "the connection is closed so that PostgreSQL can stop; the rows stay in its slot, which a switchover before version 17 loses",
+			Hint: "the relay closes the connection so that PostgreSQL can stop; the rows stay in the slot; before version 17 a switchover loses the slot",
 		})
 	}
 	if !ask {
 		return nil
 	}
-	return s.spoken(s.status.reply(now, s.Received()))
+	return s.statusError(s.status.reply(now, s.Received()))
 }
 
-// notice looks for the one that means lost rows: from version 18 the server skips
-// a publication that did not exist at the position of a row, says so once, and
-// goes on without the rows. Any keep-alive after it would confirm past them.
+// notice looks for the notice that means lost rows: from version 18 on the server skips a
+// publication that did not exist at a row's position, sends one notice, and continues without the
+// rows. Confirming any later keep-alive would lose them.
 func (s *Stream) notice(body []byte) error {
 	var n pgproto3.NoticeResponse
 	if err := n.Decode(body); err != nil {
@@ -451,7 +450,7 @@ func (s *Stream) notice(body []byte) error {
 		s.status.frozen = true
 		return &fault.Error{
 			Kind: fault.KindDrift, Reason: fault.ReasonPublicationMissing, Op: "stream from publication", Subject: s.cfg.Publication,
-			LSN: s.Received(), Err: errors.New("the publication did not exist when the next rows were written, so the server leaves them out"),
+			LSN: s.Received(), Err: errors.New("the publication did not exist when the next rows were written, so the server omits them"),
 			Hint: "nothing after this position is confirmed; " + postgres.HintRecreate(fault.ReasonPublicationMissing, s.status.flush),
 		}
 	}

@@ -205,7 +205,7 @@ func bubble(t *testing.T, opt Options, test func(t *testing.T, f *fakeServer)) {
 func TestEndOfAConnectionThatIsNotReadIsSeen(t *testing.T) {
 	bubble(t, Options{}, func(t *testing.T, f *fakeServer) {
 		go f.wal(txn(0x200, 7, "1")...) // nobody takes it
-		pass(10*time.Second + feelTick/2)
+		pass(10*time.Second + resendInterval/2)
 		synctest.Wait()
 		select {
 		case err := <-f.ended:
@@ -217,7 +217,7 @@ func TestEndOfAConnectionThatIsNotReadIsSeen(t *testing.T) {
 		if err := <-f.ended; err == nil {
 			t.Error("ended without an error")
 		}
-		if took := time.Since(closed); took > 2*feelTick {
+		if took := time.Since(closed); took > 2*resendInterval {
 			t.Errorf("after %s", took)
 		}
 	})
@@ -253,7 +253,7 @@ func TestEndOfAConnectionIsSeenBetweenShortWaits(t *testing.T) {
 		}
 		said := f.told()
 		for i := 1; i < len(said); i++ {
-			if pause := said[i].at - said[i-1].at; pause > 2*feelTick {
+			if pause := said[i].at - said[i-1].at; pause > 2*resendInterval {
 				t.Fatalf("nothing was written for %s", pause)
 			}
 		}
@@ -283,7 +283,7 @@ func TestEndOfAConnectionIsSeenWhileTheLastRowsAreDelivered(t *testing.T) {
 		closed := time.Now()
 		_ = f.conn.Close()
 		<-f.stream.Lost()
-		if took := time.Since(closed); took > 2*feelTick {
+		if took := time.Since(closed); took > 2*resendInterval {
 			t.Errorf("after %s", took)
 		}
 		if err := f.stream.Close(t.Context(), 0x100); err == nil {
@@ -306,7 +306,7 @@ func TestConfirmedPositionIsToldSoonAndNothingElse(t *testing.T) {
 			t.Errorf("before delivery the server was told %+v", s)
 		}
 		f.confirm(0x230)
-		pass(pendingTick + time.Millisecond)
+		pass(askInterval + time.Millisecond)
 		if s := f.lastSaid(); s.flush != 0x230 {
 			t.Errorf("0.1 s after delivery the server was told %+v", s)
 		}
@@ -570,7 +570,7 @@ func TestStoppingServerIsNotKeptWaitingForKafka(t *testing.T) {
 				if _, err := f.conn.Write(pgoutputtest.Frame('d', pgoutputtest.KeepAlive(0x230, true))); err != nil {
 					return
 				}
-				pass(repeatReply)
+				pass(replyInterval)
 			}
 		}()
 		err := <-f.ended
@@ -589,7 +589,7 @@ func TestServerThatWaitsForNothingIsNotLeft(t *testing.T) {
 	bubble(t, Options{ShutdownGrace: 20 * time.Second}, func(t *testing.T, f *fakeServer) {
 		for range 200 {
 			f.keepAlive(testStart, true)
-			pass(repeatReply)
+			pass(replyInterval)
 		}
 		select {
 		case err := <-f.ended:

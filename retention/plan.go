@@ -36,7 +36,7 @@ type Plan struct {
 
 // Plan finds out what would be done.
 func (s *Service) Plan(ctx context.Context, p *Policy) (*Plan, []error, error) {
-	f, err := s.look(ctx, p)
+	f, err := s.inspect(ctx, p)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -64,7 +64,7 @@ func (s *Service) Plan(ctx context.Context, p *Policy) (*Plan, []error, error) {
 // Refused are the reasons for which no row of a table goes. They are what Plan shows, without
 // counting rows.
 func (s *Service) Refused(ctx context.Context, p *Policy) ([]error, error) {
-	f, err := s.look(ctx, p)
+	f, err := s.inspect(ctx, p)
 	if err != nil {
 		return nil, err
 	}

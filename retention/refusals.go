@@ -70,7 +70,7 @@ func (p *Policy) refusals(s *maintenance.Survey, index string) (all []error) {
 			"publication %s sends deletes, and the table has no replica identity: PostgreSQL refuses a delete", strings.Join(s.NoIdentity, ", ")))
 	}
 	if len(s.Unpublished) > 0 {
-		all = append(all, p.refuse(fault.ReasonTableUnpublished, "add it again, and send the rows that were written meanwhile",
+		all = append(all, p.refuse(fault.ReasonTableUnpublished, "add it again, and send the rows that were written in between",
 			"publication %s does not publish its inserts: rows that are written now are never sent", strings.Join(s.Unpublished, ", ")))
 	}
 	if len(s.Filters) > 0 {

@@ -35,9 +35,9 @@ type found struct {
 	refused   []error
 }
 
-// look finds out what stands in the way. Refusals are part of what is found; an error is of a
+// inspect finds out what stands in the way. Refusals are part of what is found; an error is of a
 // server that does not answer.
-func (s *Service) look(ctx context.Context, p *Policy) (*found, error) {
+func (s *Service) inspect(ctx context.Context, p *Policy) (*found, error) {
 	f := &found{policy: p}
 	var archive *wal.Table
 	if p.Then == Archive {
@@ -102,7 +102,7 @@ func (f *found) work(limits *upkeep.Limits) maintenance.Work {
 // Once does what is due in one table and ends. On an error some rows may be done, which Done
 // counts.
 func (s *Service) Once(ctx context.Context, p *Policy, tell func(upkeep.Done)) (upkeep.Done, error) {
-	f, err := s.look(ctx, p)
+	f, err := s.inspect(ctx, p)
 	if err != nil {
 		return upkeep.Done{}, err
 	}

@@ -189,7 +189,7 @@ func (c *compiler) presetHeaders(s *preset.Shape) (names []string) {
 		}
 		spec := s.Columns[h.Role]
 		if h.Column != "" {
-			spec = h.Find(c.rel)
+			spec = h.ColumnIn(c.rel)
 		}
 		if spec == "" {
 			continue
@@ -221,7 +221,7 @@ func (c *compiler) configuredHeaders(s *preset.Shape) (names []string) {
 		}
 		c.use("header "+h.Name, plan.source, plan.template)
 		if h.Name == record.IdHeader {
-			s.Warnings = append(s.Warnings, "headers.id replaces the event id in the header id, by which consumers know what comes twice; columns.id sets both")
+			s.Warnings = append(s.Warnings, "headers.id replaces the event id in the header id, by which consumers detect repeated events; columns.id sets both")
 			c.plan.idAs = &plan
 			continue
 		}
@@ -331,7 +331,7 @@ func (c *compiler) explain(s *preset.Shape, topic string, headers []string) *Exp
 		case column.IsMessages(c.rel) && spec == memberOf(preset.Role(r)):
 			// where the member would be; nobody has set it
 		case c.Columns.column(preset.Role(r)) != "":
-			e.Warnings = append(e.Warnings, fmt.Sprintf("columns.%s is set, and preset %s with this configuration makes nothing of it", preset.Role(r), s.Preset.Name))
+			e.Warnings = append(e.Warnings, fmt.Sprintf("columns.%s is set, but preset %s does not use it in this configuration", preset.Role(r), s.Preset.Name))
 		}
 	}
 	if s.Columns[preset.RoleKey] == "" {
@@ -351,7 +351,7 @@ func (c *compiler) explain(s *preset.Shape, topic string, headers []string) *Exp
 	return e
 }
 
-// reads tells whether the plan uses what spec names.
+// reads reports whether the plan uses what spec names.
 func (c *compiler) reads(spec string) bool {
 	want, err := column.NewSource(c.rel, spec)
 	return err == nil && slices.ContainsFunc(c.plan.sources, func(s *column.Source) bool {

@@ -82,7 +82,7 @@ func (c *compiler) nameable(s *column.Source) error {
 	default:
 		return nil
 	}
-	return &record.ColumnError{Column: s.Column, Err: advice.Give(fmt.Errorf("%s, which makes no topic name", s.Described(c.rel)), way)}
+	return &record.ColumnError{Column: s.Column, Err: advice.Give(fmt.Errorf("%s, which cannot be a topic name", s.Described(c.rel)), way)}
 }
 
 // presetTopic is the preset's template, in which the names of roles are replaced

@@ -82,7 +82,7 @@ func TestCheck_RefusesTypesThatMakeNoTopicName(t *testing.T) {
 			"topic":         {Topic: "shop.${kind}"},
 		} {
 			_, err := mustNew(t, m).Check(rel)
-			if list := ConfigErrors(err); len(list) != 1 || list[0].Path != "outbox[0]."+key || !strings.Contains(err.Error(), "makes no topic name; ") {
+			if list := ConfigErrors(err); len(list) != 1 || list[0].Path != "outbox[0]."+key || !strings.Contains(err.Error(), "cannot be a topic name; ") {
 				t.Errorf("%s, %s: %v", typ, key, err)
 			}
 		}

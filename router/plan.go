@@ -47,7 +47,7 @@ func (p *plan) route(b *record.Buffer, row *wal.Row, scratch *[]byte) error {
 		return p.connector.Route(b, row)
 	}
 	if row.Change != nil {
-		return record.Reject(fault.ReasonSchema, "", "the change is no insert, and only debezium options make something of others")
+		return record.Reject(fault.ReasonSchema, "", "the change is not an insert; only debezium options handle other changes")
 	}
 	if len(row.Values) != len(p.relation.Columns) {
 		return record.Reject(fault.ReasonSchema, "", "the row has %d values, and its table %d columns; this is a defect of the relay, please report it", len(row.Values), len(p.relation.Columns))
@@ -63,7 +63,7 @@ func (p *plan) route(b *record.Buffer, row *wal.Row, scratch *[]byte) error {
 		return err
 	}
 	if id == nil {
-		return record.Reject(fault.ReasonMapping, p.Id.Column, "%s, the event id, is %s; have every writer set it, or map columns.id to what has a value in every row", p.Id.Called(), p.Id.Null())
+		return record.Reject(fault.ReasonMapping, p.Id.Column, "%s, the event id, is %s; have every writer set it, or map columns.id to a column that always has a value", p.Id.Called(), p.Id.Null())
 	}
 	if err = p.addID(b, row, id, scratch); err != nil {
 		return err
@@ -169,7 +169,7 @@ func (p *plan) setTimestamp(rec *record.Record, b *record.Buffer, row *wal.Row) 
 		return err
 	}
 	if rec.Timestamp, err = column.ParseTime(text); err != nil {
-		return record.Reject(fault.ReasonMapping, p.timestamp.Column, "column %q, the record's timestamp, %v; correct what writes it, or leave columns.timestamp out for the time of producing", p.timestamp.Column, err)
+		return record.Reject(fault.ReasonMapping, p.timestamp.Column, "column %q, the record's timestamp, %v; correct the program that writes it, or remove columns.timestamp to use the time of producing", p.timestamp.Column, err)
 	}
 	return nil
 }
@@ -181,7 +181,7 @@ func (p *plan) setPartition(rec *record.Record, b *record.Buffer, row *wal.Row) 
 	}
 	v, err := strconv.ParseInt(string(text), 10, 32)
 	if err != nil || v < 0 {
-		return record.Reject(fault.ReasonMapping, p.partition.Column, "column %q, the partition, is not a number from 0 to 2147483647; correct what writes it, or leave partition out for that of the key", p.partition.Column)
+		return record.Reject(fault.ReasonMapping, p.partition.Column, "column %q, the partition, is not a number from 0 to 2147483647; correct the program that writes it, or remove partition to choose it by the key", p.partition.Column)
 	}
 	rec.Partition = int32(v)
 	return nil

@@ -52,12 +52,12 @@ func TestPositionHeaders_StandLastAndArePlacedOnce(t *testing.T) {
 				rec := &b.Records[i]
 				if tt.late != 0 {
 					tt.txn.End = 0
-					if record.Place(rec) {
+					if record.FillPosition(rec) {
 						t.Fatal("placed before the commit was read")
 					}
 					tt.txn.End = tt.late
 				}
-				if again := record.Place(rec); !again || !record.Place(rec) {
+				if again := record.FillPosition(rec); !again || !record.FillPosition(rec) {
 					t.Fatal("not placed")
 				}
 				if got := positioned(rec); got != tt.want {

@@ -150,7 +150,7 @@ func (r *Router) Forked() {
 // newest is the position of a shape that the catalog has now.
 var newest = position{commit: ^wal.LSN(0)}
 
-// BinarySafe tells whether rows of rel give the same records in the binary
+// BinarySafe reports whether rows of rel give the same records in the binary
 // format: every mapped column has a type whose text form is known exactly. It is
 // false for a relation that does not compile.
 func (r *Router) BinarySafe(rel *wal.Relation) bool {

@@ -133,5 +133,5 @@ func emptyRoute(s *column.Source, null bool) error {
 
 // emptyMatch is emptyRoute for what topic_regex matches, before any template.
 func emptyMatch(s *column.Source, null bool) error {
-	return record.Reject(fault.ReasonRoute, s.Column, "%s, which topic_regex is matched against, is %s; have every writer set it, or map columns.route to what has a value in every row", s.Called(), s.Nothing(null))
+	return record.Reject(fault.ReasonRoute, s.Column, "%s, which topic_regex is matched against, is %s; have every writer set it, or map columns.route to a column that always has a value", s.Called(), s.Nothing(null))
 }

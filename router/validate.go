@@ -44,7 +44,7 @@ func newMapping(m Mapping, index int) (*mapping, error) {
 		errs = append(errs, p.configError(key, fmt.Errorf(format, args...)))
 	}
 	if m.Preset != "" && m.Preset != preset.Auto {
-		p.preset = preset.Find(m.Preset)
+		p.preset = preset.ByName(m.Preset)
 		switch why := preset.RefusedName(m.Preset); {
 		case p.preset != nil:
 		case why != nil:
@@ -133,7 +133,7 @@ func (m *mapping) parseTopic() (errs []error) {
 	}
 	if len(m.topic.Names()) == 0 && len(errs) == 0 {
 		if err := record.CheckTopicName([]byte(m.topic.Parts[0].Literal)); err != nil {
-			errs = append(errs, m.configError("topic", fmt.Errorf("%q is no topic: a name %w", m.Topic, err)))
+			errs = append(errs, m.configError("topic", fmt.Errorf("%q is not a topic: a name %w", m.Topic, err)))
 		}
 	}
 	if m.regex != nil && slices.Contains(m.topic.Names(), preset.RoutedByValue) && m.regex.SubexpIndex(preset.RoutedByValue) < 0 {

@@ -126,7 +126,7 @@ func removeStale() {
 	}
 }
 
-// serverAlive says whether the directory's own server still runs.
+// serverAlive reports whether the directory's own server still runs.
 func serverAlive(dir string) bool {
 	content, err := os.ReadFile(filepath.Join(dir, "data", "postmaster.pid"))
 	if err != nil {

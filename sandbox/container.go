@@ -21,15 +21,18 @@ type container struct {
 	url      string // PostgreSQL's, or the broker's address
 }
 
-// engine answers with an error when no container engine does.
+// ErrNoEngine says that no container engine answers, so that none can be meant.
+var ErrNoEngine = errors.New("no container engine")
+
+// engine answers with ErrNoEngine when no container engine does.
 func engine() (*dockertest.Pool, error) {
 	pool, err := dockertest.NewPool("")
 	if err != nil {
-		return nil, fmt.Errorf("no container engine: %w", err)
+		return nil, fmt.Errorf("%w: %w", ErrNoEngine, err)
 	}
 	pool.Client.SetTimeout(2 * time.Minute)
 	if err := pool.Client.Ping(); err != nil {
-		return nil, fmt.Errorf("no container engine answers: %w", err)
+		return nil, fmt.Errorf("%w answers: %w", ErrNoEngine, err)
 	}
 	return pool, nil
 }

@@ -182,8 +182,21 @@ func (d *Debezium) awaitAnswer(ctx context.Context, process *process) error {
 	return nil
 }
 
-// Stop ends the worker by SIGTERM, which lets it write its offsets, and waits
-// until it has gone; after the grace it is killed, and that is an error.
+// ErrKilled is what Debezium.Stop returns for a worker that did not end in time. It has gone by
+// then, as after Kill.
+var ErrKilled = errors.New("was killed")
+
+// Stop waits so long for the worker's threads in its log, and keeps so much of it.
+const (
+	dumpGrace = 2 * time.Second
+	dumpSize  = 128 << 10
+)
+
+// Stop ends the worker by SIGTERM, which lets it write its offsets, and waits until it has gone.
+// After the grace it is killed: the error is ErrKilled then, and says what its threads waited for.
+// That is seldom the fault of whoever asked: Kafka Connect gives its HTTP server a minute for a
+// request that it still answers, its herder half a minute, and each client that waits for brokers
+// its own time.
 func (d *Debezium) Stop(grace time.Duration) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -197,9 +210,17 @@ func (d *Debezium) Stop(grace time.Duration) error {
 	case <-stopped.done:
 		return nil
 	case <-time.After(grace):
-		stopped.kill()
-		return fmt.Errorf("stop Debezium: it did not end within %s and was killed", grace)
 	}
+	d.out.reset()
+	d.out.keep(dumpSize)
+	defer d.out.keep(0)
+	_ = stopped.signal(syscall.SIGQUIT) // has Java write its threads
+	select {
+	case <-stopped.done:
+	case <-time.After(dumpGrace):
+	}
+	stopped.kill()
+	return fmt.Errorf("stop Debezium: it did not end within %s and %w; its threads:\n%s", grace, ErrKilled, d.out)
 }
 
 // Kill ends the worker by SIGKILL.

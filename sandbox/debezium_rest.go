@@ -35,7 +35,7 @@ type TaskState struct {
 	Trace string // why it failed: exception, causes, stack frames
 }
 
-// Running says whether the connector and its task run.
+// Running reports whether the connector and its task run.
 func (s ConnectorState) Running() bool {
 	return s.Connector == "RUNNING" && len(s.Tasks) > 0 && s.Tasks[0].State == "RUNNING"
 }

@@ -152,7 +152,7 @@ func downloadPostgres(ctx context.Context, major string, log io.Writer) (string,
 }
 
 // Locked holds a file against other processes until the returned function is
-// called; the kernel lets go of it when the process dies.
+// called; the kernel releases it when the process dies.
 func Locked(name string) (func(), error) {
 	file, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

@@ -64,6 +64,9 @@ func findPostgres(ctx context.Context, options PostgresOptions) (found, error) {
 		if err == nil {
 			return f, nil
 		}
+		if source == Container && len(sources) > 1 && options.Log != nil && !errors.Is(err, ErrNoEngine) {
+			fmt.Fprintf(options.Log, "PostgreSQL %s does not run in a container, programs are used: %v\n", options.Version, err)
+		}
 		if ctx.Err() != nil {
 			return found{}, fmt.Errorf("find PostgreSQL: %w", context.Cause(ctx))
 		}

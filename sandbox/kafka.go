@@ -143,7 +143,7 @@ func (k *Kafka) TakeAway(d time.Duration) {
 // Return ends a TakeAway.
 func (k *Kafka) Return() { k.gate.open() }
 
-// Away says whether the brokers are taken away.
+// Away reports whether the brokers are taken away.
 func (k *Kafka) Away() bool { return k.gate.isShut() }
 
 // FailProduce answers the next n produce requests for a topic, or all until the

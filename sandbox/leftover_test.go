@@ -26,6 +26,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(owner) == "" {
 		os.Exit(m.Run())
 	}
+	if os.Getenv(owner) == "java" {
+		beJava()
+	}
 	if os.Getenv(owner) == "container" {
 		_, err := sandbox.StartPostgres(context.Background(), sandbox.PostgresOptions{Sources: []sandbox.Source{sandbox.Container}})
 		fmt.Println(err)

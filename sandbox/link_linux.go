@@ -77,7 +77,7 @@ func (l *Link) There() string { return l.there.String() }
 
 // Drop has packets vanish, both ways, until it is called with false: those that are sent
 // meanwhile. The kernels at both ends know of nothing, hold what they could not deliver,
-// and go on with it afterwards. That is what a Proxy's faults, which acknowledge every byte,
+// and continue with it afterwards. That is what a Proxy's faults, which acknowledge every byte,
 // cannot show.
 func (l *Link) Drop(on bool) {
 	if on {
@@ -130,32 +130,32 @@ func (l *Link) take(options LinkOptions, lanes [2]chan packet) {
 		if drop := l.drops.Load(); drop != nil && (*drop)(source, target) {
 			continue
 		}
-		lane := 0
+		direction := 0
 		if source < target { // a server's port is the lower one
-			lane = 1
+			direction = 1
 		}
 		now := time.Now()
 		if options.Rate > 0 {
-			if free[lane].Before(now) {
-				free[lane] = now
+			if free[direction].Before(now) {
+				free[direction] = now
 			}
-			free[lane] = free[lane].Add(time.Duration(n) * time.Second / time.Duration(options.Rate))
-			now = free[lane]
+			free[direction] = free[direction].Add(time.Duration(n) * time.Second / time.Duration(options.Rate))
+			now = free[direction]
 		}
 		select {
-		case lanes[lane] <- packet{now.Add(options.Delay), append([]byte(nil), p...)}:
+		case lanes[direction] <- packet{now.Add(options.Delay), append([]byte(nil), p...)}:
 		default: // lost
 		}
 	}
 }
 
 // bring gives packets back to the kernel when they are due.
-func (l *Link) bring(ctx context.Context, lane <-chan packet) {
+func (l *Link) bring(ctx context.Context, packets <-chan packet) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		select {
-		case p := <-lane:
+		case p := <-packets:
 			if wait := time.Until(p.due); wait > 0 {
 				timer.Reset(wait)
 				select {

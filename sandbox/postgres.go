@@ -390,7 +390,7 @@ func (p *Postgres) Version(ctx context.Context) (string, error) {
 // runs in a container.
 func (p *Postgres) Dir() string { return p.dir }
 
-// Ours says whether the server was started here as a process, so that it can be
+// Ours reports whether the server was started here as a process, so that it can be
 // stopped, killed and paused.
 func (p *Postgres) Ours() bool { return p.given == "" }
 

@@ -168,7 +168,7 @@ func (p *Proxy) serve(client net.Conn) {
 		reset(client)
 		return
 	}
-	p.keep(client, server)
+	p.track(client, server)
 	defer p.forget(client, server)
 	var both sync.WaitGroup
 	both.Go(func() { p.forward(ToServer, server, client) })
@@ -176,7 +176,7 @@ func (p *Proxy) serve(client net.Conn) {
 	both.Wait()
 }
 
-func (p *Proxy) keep(conns ...net.Conn) {
+func (p *Proxy) track(conns ...net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, conn := range conns {

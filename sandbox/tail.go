@@ -12,6 +12,7 @@ type tail struct {
 
 	mu   sync.Mutex
 	kept []byte
+	more int // kept beyond tailSize
 }
 
 const tailSize = 16 << 10
@@ -20,7 +21,7 @@ func (t *tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.kept = append(t.kept, p...)
-	if over := len(t.kept) - tailSize; over > 0 {
+	if over := len(t.kept) - tailSize - t.more; over > 0 {
 		t.kept = append(t.kept[:0], t.kept[over:]...)
 	}
 	if t.to != nil {
@@ -39,4 +40,11 @@ func (t *tail) reset() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.kept = t.kept[:0]
+}
+
+// keep has n bytes more kept from now on.
+func (t *tail) keep(n int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.more = n
 }

@@ -21,7 +21,7 @@ func (o Script) lists(settings postgres.Config, mappings router.Config) (map[wal
 		return nil, nil
 	}
 	if !o.CreateTable && len(settings.Tables) > 0 {
-		return nil, errors.New("--column-list: the columns of an existing table are known to the server alone; run `cdc-relay setup --column-list --dry-run`, which asks it and prints the statement, or add --create-table, whose columns are known")
+		return nil, errors.New("--column-list: only the server knows the columns of an existing table; run `cdc-relay setup --column-list --dry-run`, which asks the server and prints the statement, or add --create-table")
 	}
 	if len(mappings.Mappings) == 0 { // nothing is configured: as if the table alone were
 		mappings.Mappings = []router.Mapping{{Table: settings.Tables[0].String(), Preset: "auto"}}

@@ -47,8 +47,8 @@ func (f *first) made(s provision.Step) {
 	}
 }
 
-// look is to come right behind the making, before anybody can have moved a slot.
-func (f *first) look(ctx context.Context) {
+// readPositions is to come right behind the making, before anybody can have moved a slot.
+func (f *first) readPositions(ctx context.Context) {
 	if len(f.slots) > 0 {
 		f.standing, f.err = watch.ReadPositions(ctx, f.setup.settings.Replication)
 	}
@@ -74,11 +74,11 @@ func (f *first) warn(slot string, cause error) {
 			}
 		}
 	}
-	f.setup.warn("slot %s is made, and where it begins (%s) is not written to topic %s: %v. If somebody moves the slot before the first run, that is not seen; start the relay, which writes it",
+	f.setup.warn("slot %s is made, but its start position (%s) could not be written to topic %s: %v. A move of the slot before the first run cannot be detected; start the relay, which writes it",
 		slot, at, f.setup.settings.CheckpointTopic, cause)
 }
 
-// write says whether a relay would stream from the slots that were made.
+// write reports whether a relay would stream from the slots that were made.
 func (f *first) write(ctx context.Context) (ready bool) {
 	switch {
 	case len(f.slots) == 0:
@@ -145,7 +145,7 @@ func (f *first) one(ctx context.Context, ledger *topics.Ledger, cfg relay.Config
 	if cfg.Guarantee == relay.ExactlyOnce {
 		err = checkpoints.WriteFirst(ctx, f.setup.settings.Replication, cfg, &rec)
 	} else {
-		err = ledger.Write(ctx, checkpoint.IntentKey(setupHolder, origin.SystemID, slot.Name), rec.Encode())
+		err = ledger.Write(ctx, checkpoint.PromiseKey(setupHolder, origin.SystemID, slot.Name), rec.Encode())
 	}
 	if err != nil {
 		f.warn(slot.Name, err)

@@ -74,7 +74,7 @@ func (g *gap) accept(ctx context.Context, cfg relay.Config, slot watch.SlotPosit
 		return err
 	}
 	if end != 0 {
-		g.setup.say("-- slot %s is at %s, and not ahead of its checkpoint at %s, which stays", slot.Name, slot.Confirmed, end)
+		g.setup.say("-- slot %s is at %s, and not ahead of its checkpoint at %s; the checkpoint stays", slot.Name, slot.Confirmed, end)
 		return nil
 	}
 	keys, err := g.keys(ctx, slot.Name)
@@ -138,7 +138,7 @@ func (g *gap) keys(ctx context.Context, slot string) (keys []string, err error) 
 	return keys, nil
 }
 
-// unmade says that nothing is in the topic, as setup is still to make it. What else may
+// unmade reports whether nothing is in the topic, as setup is still to make it. What else may
 // be wrong with the topic has been refused before.
 func (g *gap) unmade(err error) bool {
 	e, ok := errors.AsType[*sink.Error](err)

@@ -23,8 +23,8 @@ type Script struct {
 	WithoutRole                   bool
 	Major, Number                 int
 
-	// For is the verb that the role is to be enough for: empty for run, ForBackfill, or
-	// ForRetention, which has its grants alone.
+	// For is the verb that the role is to be enough for: empty for run, ForBackfill, or one of
+	// those that have their grants alone.
 	For string
 }
 
@@ -32,6 +32,8 @@ const (
 	ForBackfill  = "backfill"  // leaves the slot to a backfill
 	ForRetention = "retention" // the rights of the connection that deletes
 	ForMark      = "mark"      // and of the one that sets marks
+	ForAudit     = "audit"     // the rights of a connection that reads
+	ForReplay    = "replay"
 )
 
 // Render gives the files of the format. It touches no server.
@@ -42,8 +44,10 @@ func (o Script) Render(cfg *config.Config) ([]migrations.File, error) {
 		return o.retention(cfg)
 	case ForMark:
 		return o.marks(cfg)
+	case ForAudit, ForReplay:
+		return o.reading(cfg)
 	default:
-		return nil, fmt.Errorf("--for %q is not allowed; allowed: %s, %s, %s", o.For, ForBackfill, ForRetention, ForMark)
+		return nil, fmt.Errorf("--for %q is not allowed; allowed: %s, %s, %s, %s, %s", o.For, ForBackfill, ForRetention, ForMark, ForAudit, ForReplay)
 	}
 	if o.Number < 1 {
 		return nil, fmt.Errorf("--number %d is not allowed; allowed: 1 or more", o.Number)
@@ -86,33 +90,44 @@ func (o Script) Render(cfg *config.Config) ([]migrations.File, error) {
 	if !o.WithoutRole {
 		m.Parts = append(m.Parts, role)
 		if len(names) > 0 {
-			read, err := migrations.Read(login.Role, names)
+			read, err := o.readGrants(login.Role, names)
 			if err != nil {
 				return nil, err
-			}
-			if o.For == ForBackfill {
-				_, grants, _ := strings.Cut(read.Up, "\n")
-				read.Up = "-- For backfill, which reads the rows from before the slot.\n" + grants
 			}
 			m.Parts = append(m.Parts, read)
 		}
 	}
-	if o.For == ForBackfill {
-		m.Notes = append(m.Notes, "The replication slot is made by `cdc-relay backfill --yes`, which sends the rows from before it.")
-	} else {
-		m.Slot = provision.SlotSQL(settings.Slot, o.Major*10000)
-	}
-	if o.Major == 0 && m.Slot != "" {
-		m.Notes = append(m.Notes, fmt.Sprintf("From PostgreSQL %d on, the slot is better made with a fifth argument, true, which lets it follow a failover: setup does so.", failoverMajor))
-	}
-	if o.ColumnList && o.Major == 0 {
-		m.Notes = append(m.Notes, fmt.Sprintf("The column list of the publication needs PostgreSQL %d or later.", listMajor))
-	}
+	o.slot(&m, settings.Slot)
 	files, err := migrations.Format(o.Format, m)
 	if err != nil {
 		return nil, fmt.Errorf("--format: %w", err)
 	}
 	return files, nil
+}
+
+// readGrants let the role read the tables.
+func (o Script) readGrants(role string, names []migrations.Name) (migrations.Part, error) {
+	read, err := migrations.Read(role, names)
+	if err == nil && o.For == ForBackfill {
+		_, grants, _ := strings.Cut(read.Up, "\n")
+		read.Up = "-- For backfill, which reads the rows from before the slot.\n" + grants
+	}
+	return read, err
+}
+
+// slot adds the slot's statement, and notes about what depends on the server's version.
+func (o Script) slot(m *migrations.Migration, name string) {
+	if o.For == ForBackfill {
+		m.Notes = append(m.Notes, "`cdc-relay backfill --yes` creates the replication slot and sends the rows from before it.")
+	} else {
+		m.Slot = provision.SlotSQL(name, o.Major*10000)
+	}
+	if o.Major == 0 && m.Slot != "" {
+		m.Notes = append(m.Notes, fmt.Sprintf("On PostgreSQL %d and later, create the slot with a fifth argument, true, so that it follows a failover: setup does so.", failoverMajor))
+	}
+	if o.ColumnList && o.Major == 0 {
+		m.Notes = append(m.Notes, fmt.Sprintf("The column list of the publication needs PostgreSQL %d or later.", listMajor))
+	}
 }
 
 // tables are those of the configuration, in whose order the mappings begin.
@@ -150,7 +165,7 @@ func roleNote(user, role string) string {
 	case "":
 		return ""
 	case role:
-		return fmt.Sprintf("The role is the user of postgres.url, %s. If it exists, leave CREATE ROLE out. No server was asked what it may do: if it is a superuser or an administrator, give the relay a role of its own instead (--role).", user)
+		return fmt.Sprintf("The role is the user of postgres.url, %s. If it exists, leave out CREATE ROLE. No server was asked about its rights: if it is a superuser or an administrator, give the relay a role of its own instead (--role).", user)
 	}
 	return fmt.Sprintf("postgres.url has %s, the administrator that a server begins with; the relay needs no more than the role %s below: have it connect as that one.", user, role)
 }

@@ -61,7 +61,7 @@ func (s *Setup) Run(ctx context.Context, options provision.SetupOptions, dryRun,
 		}
 	}
 	report, err := provision.Setup(ctx, cfg, options)
-	first.look(ctx) // also when a later slot could not be made
+	first.readPositions(ctx) // also when a later slot could not be made
 	if err != nil {
 		first.unwritten(errNotReached)
 		return fault.Refuse(err)
@@ -153,7 +153,7 @@ func (s *Setup) printPlan(steps []provision.Step) {
 func (s *Setup) printReport(report *provision.SetupReport, dryRun bool) {
 	hint := "to send them, drop the slot and run `cdc-relay backfill`"
 	if dryRun {
-		hint = "to send them, run `cdc-relay backfill` in the place of setup"
+		hint = "to send them, run `cdc-relay backfill` instead of setup"
 	}
 	for _, warning := range report.Warnings {
 		s.warn("%s", warning)

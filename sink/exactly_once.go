@@ -8,7 +8,7 @@ type Position struct {
 	Committed func() // runs when this position, or none but a later one, was committed; it must not block
 }
 
-// Holder is who opens a Transactional.
+// Holder is the relay that opens a transactional sink (package kafkatx).
 type Holder struct {
 	ID  string // transactional id
 	Key string // of the checkpoint records
@@ -18,7 +18,7 @@ type Holder struct {
 	Lost func(error)
 }
 
-// Ending is what became of a transaction.
+// Ending is how a transaction ended.
 type Ending string
 
 // The endings.

@@ -10,9 +10,8 @@ import (
 
 // Sink makes records durable.
 //
-// Send hands over records in order. It may block until ctx ends; it bounds no memory, its
-// caller does. It
-// calls done exactly once, from any goroutine, possibly before it returns: with
+// Send hands over records in order. It may block until ctx ends. It does not limit memory; its
+// caller does. It calls done exactly once, from any goroutine, possibly before it returns: with
 // nil when every record is durable, else with a *FailedError that names each
 // record that is not. The sink never touches a record after done. done must not
 // block and must not call the sink. One goroutine calls Send and Resume.
@@ -44,9 +43,9 @@ type Sink interface {
 	Close(ctx context.Context) error
 }
 
-// Filler is a Sink that can let batches fill: fewer and larger ones cost less, and
-// each record waits a little. Backlog says whether that is wanted, which it is not
-// until it was said. The goroutine that calls Send calls it.
+// Filler is a Sink that can gather records into fuller batches: they cost less, and each record
+// waits a little. Backlog(true) asks for them. Initially a sink sends at once. The goroutine that
+// calls Send calls Backlog.
 type Filler interface{ Backlog(behind bool) }
 
 // Abandoner is a Sink that can give up what is not answered and go on: Abandon fails it
@@ -65,7 +64,7 @@ type Pinger interface{ Ping(ctx context.Context) }
 // Incidents is a Sink that counts what brokers did wrong since it was made. Any goroutine
 // may call it.
 type Incidents interface {
-	TopicsRecreated() int64 // topics that were found deleted and made again
+	TopicsRecreated() int64 // topics that were found deleted and recreated
 	DataLoss() int64        // times that a broker had lost or forgotten acknowledged records
 	Overtaken() int64       // records that were durable before an earlier one that failed
 }

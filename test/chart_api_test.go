@@ -91,7 +91,7 @@ func TestChart_FitsTheKubernetesAPI(t *testing.T) {
 		}
 		return true, schema.Validate(o)
 	}
-	for name, values := range map[string]string{"minimal": minimal, "full": full} {
+	for name, values := range map[string]string{"minimal": minimal, "full": full, "sharded": "shards: 2\n" + minimal} {
 		checked := 0
 		for _, o := range renderChart(t, values) {
 			known, err := check(o)
@@ -102,7 +102,7 @@ func TestChart_FitsTheKubernetesAPI(t *testing.T) {
 				checked++
 			}
 		}
-		if want := map[string]int{"minimal": 5, "full": 10}[name]; checked != want {
+		if want := map[string]int{"minimal": 5, "full": 10, "sharded": 6}[name]; checked != want {
 			t.Errorf("%s: %d objects were held against the API, want %d", name, checked, want)
 		}
 	}

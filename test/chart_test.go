@@ -477,6 +477,49 @@ func TestChart_RefusesToKillADrain(t *testing.T) {
 	}
 }
 
+func TestChart_EachShardHasAPod(t *testing.T) {
+	sharded := strings.Replace(minimal, "config:", "shards: 3\nsetup: {enabled: true}\nconfig:", 1)
+	objects := renderChart(t, sharded)
+	set := kind(t, objects, "StatefulSet", "orders-cdc-relay-shard")
+	standby := kind(t, objects, "Deployment", "orders-cdc-relay")
+	for want, got := range map[string]any{
+		"3 pods":    at(t, set, "spec", "replicas"),
+		"Parallel":  at(t, set, "spec", "podManagementPolicy"),
+		"shard":     at(t, set, "spec", "selector", "matchLabels", "app.kubernetes.io/component"),
+		"2 standby": at(t, standby, "spec", "replicas"),
+		"Recreate":  at(t, standby, "spec", "strategy", "type"),
+		"1 at most": at(t, kind(t, objects, "PodDisruptionBudget", "orders-cdc-relay"), "spec", "maxUnavailable"),
+	} {
+		if word := strings.Fields(want)[0]; fmt.Sprint(got) != word {
+			t.Errorf("%s: got %v", want, got)
+		}
+	}
+	if labels := at(t, standby, "spec", "template", "metadata", "labels").(object); labels["app.kubernetes.io/component"] != nil {
+		t.Error("the StatefulSet would select the pods of the Deployment")
+	}
+	if labels := at(t, set, "spec", "template", "metadata", "labels").(object); labels["app.kubernetes.io/component"] != "shard" {
+		t.Error("the StatefulSet does not select its own pods")
+	}
+	for _, w := range []struct {
+		workload object
+		own      []int
+	}{{set, []int{1}}, {standby, []int{0, 1, 2}}} {
+		if own := loadMounted(t, objects, w.workload).OwnShards(); !slices.Equal(own, w.own) {
+			t.Errorf("the %s has the shards %v, want %v", w.workload["kind"], own, w.own)
+		}
+	}
+	loadMounted(t, objects, kind(t, objects, "Job", "orders-cdc-relay-setup"))
+
+	for values, want := range map[string]string{
+		"shards: 1": "2 or more",
+		"shards: 3\nconfig: {postgres: {shards: 2}}": "config.postgres.shards is another number",
+	} {
+		if _, err := tryChart(t, values); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", values, err)
+		}
+	}
+}
+
 // What the chart mounts and names has to be what the relay reads.
 func TestChart_ConfigurationLoadsWithWhatIsMounted(t *testing.T) {
 	for name, values := range map[string]string{"minimal": minimal, "full": full} {
@@ -492,7 +535,7 @@ func TestChart_ConfigurationLoadsWithWhatIsMounted(t *testing.T) {
 	}
 }
 
-func loadMounted(t *testing.T, objects []object, workload object) {
+func loadMounted(t *testing.T, objects []object, workload object) *config.Config {
 	t.Helper()
 	pod := at(t, workload, "spec", "template", "spec")
 	container := at(t, pod, "containers", 0).(object)
@@ -516,6 +559,13 @@ func loadMounted(t *testing.T, objects []object, workload object) {
 	var environ []string
 	if list, ok := container["env"].([]any); ok {
 		for _, variable := range list {
+			if source, found := variable.(object)["valueFrom"]; found { // the ordinal of a pod, such as 1
+				if field := at(t, source, "fieldRef", "fieldPath"); field != "metadata.labels['apps.kubernetes.io/pod-index']" {
+					t.Errorf("%v comes from %v", variable, field)
+				}
+				environ = append(environ, at(t, variable, "name").(string)+"=1")
+				continue
+			}
 			environ = append(environ, at(t, variable, "name").(string)+"="+at(t, variable, "value").(string))
 		}
 	}
@@ -552,6 +602,7 @@ func loadMounted(t *testing.T, objects []object, workload object) {
 	if port := regexp.MustCompile(`[0-9]+$`).FindString(cfg.HTTP().Listen); container["ports"] != nil && fmt.Sprint(at(t, container, "ports", 0, "containerPort")) != port {
 		t.Errorf("the relay listens on %s, the container has port %v", port, container["ports"])
 	}
+	return cfg
 }
 
 func TestChart_BringsAlertsDashboardAndScraping(t *testing.T) {

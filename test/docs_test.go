@@ -390,3 +390,29 @@ func TestDocs_CountTheShapesThatNeedNoMapping(t *testing.T) {
 		t.Errorf("README.md does not have %q, which docs/tables.md has", want)
 	}
 }
+
+// A module with such a path cannot be installed by its tag: `go install` refuses the whole.
+func TestFiles_HaveNamesThatAModuleMayHave(t *testing.T) {
+	var files []string
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() && slices.Contains([]string{".git", ".bin", "dist"}, entry.Name()) {
+			return filepath.SkipDir
+		}
+		files = append(files, strings.TrimPrefix(filepath.ToSlash(path), root))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reserved := regexp.MustCompile(`(?i)^(con|prn|aux|nul|com[0-9]|lpt[0-9])(\.|$)`)
+	for _, file := range files {
+		for part := range strings.SplitSeq(file, "/") {
+			if reserved.MatchString(part) || strings.HasSuffix(part, ".") || strings.ContainsAny(part, "\"'*<>?`|:;") {
+				t.Errorf("%s: no module of Go may have this name", file)
+			}
+		}
+	}
+	if len(files) < 100 {
+		t.Errorf("there are only %d files", len(files))
+	}
+}

@@ -54,12 +54,19 @@ func TestPages_LongOnesHaveAListOfContents(t *testing.T) {
 // The statements of a page run one after the other, beside the table that setup makes.
 func TestPages_StatementsRun(t *testing.T) {
 	binary := relaytest.Binary(t)
-	for _, page := range []string{"docs/how-to/keep-the-outbox-small.md", "docs/how-to/consume.md"} {
+	for _, page := range []string{"docs/how-to/keep-the-outbox-small.md", "docs/how-to/consume.md", "docs/consuming.md"} {
 		t.Run(filepath.Base(page), func(t *testing.T) {
 			db := harness.Postgres(t)
 			place := workplace{binary: binary, dir: t.TempDir(), environ: []string{"HOME=" + t.TempDir(), "CDC_RELAY_POSTGRES_URL=" + db.URL,
 				"CDC_RELAY_POSTGRES_SLOT=" + harness.Unique(t, "pages"), "CDC_RELAY_KAFKA_BROKERS=" + strings.Join(harness.Kfake(t, sandbox.KafkaOptions{}).Addrs, ","), "CDC_RELAY_OUTBOX_TABLE=public.outbox"}}
 			place.must(t, "setup", "--create-table")
+			if page == "docs/consuming.md" {
+				sql, err := place.command(t.Context(), "sql", "--inbox").Output()
+				if err != nil {
+					t.Fatal(err)
+				}
+				db.Exec(t, string(sql))
+			}
 			ran := 0
 			for _, block := range fence.FindAllStringSubmatch(read(t, page), -1) {
 				if block[1] == "sql" {

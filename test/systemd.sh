@@ -1,98 +1,96 @@
 #!/usr/bin/env bash
-# Installs the deb below a real systemd, in a container, and looks at what is restarted:
-# after kill -9, a panic and the watchdog it is, after the exit codes 2, 3 and 4 it is not.
+# Installs the deb below a real systemd, in a container, and looks at what the unit and the
+# package promise: readiness, state and lag in StatusText, credentials, rights, what is
+# restarted and what is not, upgrade, removal and purge. The rpm is unpacked and compared.
 #
-#   bash test/systemd.sh [FOLDER]
+#   CDC_RELAY_ENGINE_ONLY=systemd test/engine/engine.sh bash test/systemd.sh
 #
-# Needs root, dockerd and its client, debootstrap, nfpm (in .bin or on PATH) and Debian's
-# mirror. It starts an engine of its own below FOLDER (default: a new one in /var/tmp) and
-# stops it at the end. A FOLDER that is given keeps the image for the next time.
+# engine.sh has the engine and the image. nfpm is in .bin or on PATH.
 # What is missing is a skip (exit 0), and a failure with CDC_RELAY_REQUIRE=all.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH=$PWD/.bin:$PATH
 
-lacks=()
-[ "$(id -u)" -eq 0 ] || lacks+=("root")
-# Debian's client by its path: one of another origin may ask for a plugin.
-docker=$([ -x /usr/bin/docker ] && echo /usr/bin/docker || command -v docker) || true
-[ -n "$docker" ] || lacks+=("the client of docker.io")
-for program in dockerd debootstrap nfpm; do command -v "$program" >/dev/null || lacks+=("$program"); done
-if [ ${#lacks[@]} -gt 0 ]; then
-	printf 'SKIPPED: systemd in a container needs %s\n' "$(IFS=,; echo "${lacks[*]}")" >&2
+if ! command -v nfpm >/dev/null; then
+	echo 'SKIPPED: systemd in a container needs nfpm: GOBIN=$PWD/.bin go install github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.0' >&2
 	[ "${CDC_RELAY_REQUIRE:-}" = all ] && exit 1
 	exit 0
 fi
 
-work=${1:-$(mktemp -d /var/tmp/cdc-relay-systemd-XXXXXX)}
-mkdir -p "$work"
-work=$(cd "$work" && pwd)
-name=cdc-relay-systemd-$$ engine=
-export DOCKER_HOST=unix://$work/docker.sock
+work=$(mktemp -d /tmp/cdc-relay-systemd-XXXXXX)
+mkdir "$work/build"
+name=cdc-relay-systemd-$$
 clean() {
-	"$docker" rm -f "$name" >/dev/null 2>&1 || true
-	if [ -n "$engine" ]; then
-		kill "$engine" 2>/dev/null || true
-		wait "$engine" 2>/dev/null || true
-	fi
-	rm -rf "$work/build"
-	[ $# -eq 0 ] || rm -rf "$work"
+	docker rm -fv "$name" >/dev/null 2>&1 || true
+	rm -rf "$work"
 }
-if [ $# -eq 0 ]; then trap 'clean all' EXIT; else trap clean EXIT; fi
+trap clean EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
 
+failed() { echo "FAILED: $*" >&2; exit 1; }
+ok() { echo "ok: $*"; }
 await() { # await SECONDS WHAT COMMAND...
 	local until=$((SECONDS + $1)) what=$2
 	shift 2
 	until "$@" >/dev/null 2>&1; do
 		if [ $SECONDS -ge $until ]; then
-			echo "FAILED: not within its time: $what" >&2
+			inside systemctl status --no-pager cdc-relay >&2 || true
 			inside journalctl --no-pager -n 40 -u cdc-relay >&2 || true
-			exit 1
+			failed "not within its time: $what"
 		fi
 		sleep 0.2
 	done
 }
 
-if ! "$docker" version >/dev/null 2>&1; then
-	dockerd --data-root "$work/data" --exec-root "$work/exec" -p "$work/dockerd.pid" -H "$DOCKER_HOST" --log-level warn >"$work/dockerd.log" 2>&1 &
-	engine=$!
-	await 60 "the engine answers" "$docker" version
-fi
-
-if ! "$docker" image inspect cdc-relay-systemd >/dev/null 2>&1; then
-	echo "== a Debian with systemd, once, some minutes"
-	mirror=${DEBIAN_MIRROR:-http://deb.debian.org/debian}
-	debootstrap --variant=minbase --include=ca-certificates,systemd,systemd-sysv,dbus,procps bookworm "$work/root" "$mirror" >"$work/debootstrap.log"
-	rm -rf "$work"/root/var/cache/apt/archives/*.deb "$work"/root/var/lib/apt/lists/*
-	tar -C "$work/root" -c . | "$docker" import - cdc-relay-systemd >/dev/null
-	rm -rf "$work/root"
-fi
-
 # The program, and one that panics when the folder /run/panic is there: the source carries no hooks.
 mkdir -p "$work/build"
-make build >/dev/null
-VERSION=0.0.1 ARCH=amd64 nfpm package -f deploy/nfpm.yaml -p deb -t "$work/build/cdc-relay.deb" >/dev/null
+ARCH=$(go env GOARCH)
+export ARCH
+package() { # package VERSION: its deb and rpm
+	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$1" -o "$work/build/cdc-relay" ./cmd/cdc-relay
+	sed "s|src: .bin/cdc-relay|src: $work/build/cdc-relay|" deploy/nfpm.yaml >"$work/nfpm.yaml"
+	grep -q "$work/build/cdc-relay" "$work/nfpm.yaml" || failed "deploy/nfpm.yaml no longer takes .bin/cdc-relay"
+	local kind
+	for kind in deb rpm; do VERSION=$1 nfpm package -f "$work/nfpm.yaml" -p $kind -t "$work/build/$1.$kind" >/dev/null; done
+}
+package 0.0.1
+package 0.0.2
 sed 's|^\tprepareForCrashes()$|&\n\tgo func() {\n\t\tfor {\n\t\t\tif _, err := os.Stat("/run/panic"); err == nil {\n\t\t\t\tpanic("asked for")\n\t\t\t}\n\t\t\ttime.Sleep(100 * time.Millisecond)\n\t\t}\n\t}()|' cmd/cdc-relay/main.go >"$work/build/main.go"
-grep -q 'asked for' "$work/build/main.go" || { echo "FAILED: the patch has to follow cmd/cdc-relay/main.go" >&2; exit 1; }
+grep -q 'asked for' "$work/build/main.go" || failed "the patch has to follow cmd/cdc-relay/main.go"
 printf '{"Replace": {"%s": "%s"}}' "$PWD/cmd/cdc-relay/main.go" "$work/build/main.go" >"$work/build/overlay.json"
 CGO_ENABLED=0 go build -overlay "$work/build/overlay.json" -o "$work/build/panics" ./cmd/cdc-relay
 
 # systemd mounts credentials: without --make-rshared they would be empty in here.
-"$docker" run -d --name "$name" --cap-add SYS_ADMIN --cap-add SYS_PTRACE --cap-add NET_ADMIN --security-opt seccomp=unconfined --cgroupns private \
+docker run -d --name "$name" --cap-add SYS_ADMIN --cap-add SYS_PTRACE --cap-add NET_ADMIN --security-opt seccomp=unconfined --cgroupns private \
 	--tmpfs /run --tmpfs /run/lock --tmpfs /tmp --stop-signal RTMIN+3 -v "$work/build:/build:ro" -t cdc-relay-systemd \
 	sh -c 'mount --make-rshared / && exec /sbin/init' >/dev/null
-inside() { "$docker" exec "$name" "$@"; }
+inside() { docker exec "$name" "$@"; }
 booted() { case $(inside systemctl is-system-running 2>/dev/null) in running | degraded) ;; *) return 1 ;; esac; }
 await 60 "systemd is up" booted
 
-inside dpkg --install /build/cdc-relay.deb >/dev/null
+# What an rpm has is what the deb has, but for the compression of nothing.
+inside sh -euc 'mkdir /tmp/deb /tmp/rpm
+	dpkg-deb -x /build/0.0.1.deb /tmp/deb
+	cd /tmp/rpm && rpm2cpio /build/0.0.1.rpm | cpio -idm --quiet --no-absolute-filenames 2>/dev/null
+	for package in deb rpm; do cd /tmp/$package && find . -type f -printf "%p %m %s\n" | sort >/tmp/$package.list && find . -type f -exec sha256sum {} + | sort -k 2 >>/tmp/$package.list; done
+	test -s /tmp/deb.list && diff /tmp/deb.list /tmp/rpm.list
+	test "$(rpm -qpc /build/0.0.1.rpm)" = /etc/cdc-relay/config.yaml
+	rpm -qp --scripts /build/0.0.1.rpm | grep -q "systemctl disable --now cdc-relay.service"' || failed "the rpm differs from the deb"
+ok "the rpm has the deb's files, modes, configuration file and scripts"
+
+inside dpkg --install /build/0.0.1.deb >/dev/null
+[ "$(inside systemctl is-active cdc-relay || true)" = inactive ] || failed "the installation starts the relay, which has no configuration"
+[ "$(inside stat -c '%a %U' /etc/cdc-relay/config.yaml)" = '600 root' ] || failed "the configuration is not root's alone"
 # Nobody listens there: the relay waits, ready for systemd.
-inside sh -c 'printf "%s\n" "postgres: {url: postgres://relay@127.0.0.1:1/shop?sslmode=disable}" "kafka: {brokers: [127.0.0.1:1]}" "outbox: [{table: public.outbox}]" >/etc/cdc-relay/config.yaml
-	mkdir -p /etc/systemd/system/cdc-relay.service.d && cp /build/panics /usr/local/bin/'
+inside sh -c 'printf "%s\n" "postgres: {url: postgres://relay@127.0.0.1:1/shop?sslmode=disable, password_file: postgres}" "kafka: {brokers: [127.0.0.1:1]}" "outbox: [{table: public.outbox}]" >/etc/cdc-relay/config.yaml
+	(umask 077 && echo secret >/etc/cdc-relay/postgres.secret)
+	mkdir -p /etc/systemd/system/cdc-relay.service.d && cp /build/panics /usr/local/bin/
+	printf "%s\n" "[Service]" "LoadCredential=postgres:/etc/cdc-relay/postgres.secret" >/etc/systemd/system/cdc-relay.service.d/secret.conf'
 
 property() { inside systemctl show cdc-relay --value -p "$1"; }
 drop_in() { # drop_in LINE...
-	printf '%s\n' '[Service]' "$@" | "$docker" exec -i "$name" sh -c 'cat >/etc/systemd/system/cdc-relay.service.d/test.conf'
+	printf '%s\n' '[Service]' "$@" | docker exec -i "$name" sh -c 'cat >/etc/systemd/system/cdc-relay.service.d/test.conf'
 	inside systemctl daemon-reload
 }
 active() { [ "$(property ActiveState)" = active ] && [ "$(property MainPID)" -gt 1 ]; }
@@ -114,6 +112,34 @@ restarted() { # restarted WHAT COMMAND...: after the command, which knows the pr
 by_signal() { inside kill "-$1" "$pid"; }
 by_panic() { inside touch /run/panic; await 20 "it panics" gone; inside rm /run/panic; }
 gone() { [ "$(property MainPID)" != "$pid" ]; }
+
+inside systemctl daemon-reload
+inside systemctl enable cdc-relay 2>/dev/null
+start
+pid=$(property MainPID)
+credentials=/run/credentials/cdc-relay.service
+user=$(inside awk '/^Uid:/ { print $2 }' "/proc/$pid/status")
+for file in config.yaml postgres; do
+	[ "$(inside stat -c %a $credentials/$file)" = 400 ] || failed "the credential $file has the mode $(inside stat -c %a $credentials/$file)"
+	[ "$(inside stat -c %u $credentials/$file)" = "$user" ] || failed "the credential $file belongs to $(inside stat -c %u $credentials/$file), not to the dynamic user $user"
+done
+[ "$(inside cat $credentials/postgres)" = secret ] || failed "the secret is not handed over"
+! inside grep -aq secret "/proc/$pid/environ" || failed "the secret is in the environment"
+! inside sh -c 'journalctl -u cdc-relay | grep -q "cannot read"' || failed "the relay cannot read its credentials"
+[ "$user" -ge 61184 ] || failed "the relay is not a dynamic user"
+for set in CapInh CapPrm CapEff CapBnd CapAmb; do
+	inside grep -q "^$set:.0000000000000000$" "/proc/$pid/status" || failed "$set is not empty"
+done
+inside grep -q '^NoNewPrivs:.1$' "/proc/$pid/status" && inside grep -q '^Seccomp:.2$' "/proc/$pid/status" || failed "NoNewPrivs or Seccomp is not set"
+ok "credentials are read-only and a dynamic user's, no capability, NoNewPrivs, seccomp"
+
+exposure=$(inside systemd-analyze security --no-pager cdc-relay | sed -n 's/.*Overall exposure level for cdc-relay.service: \([0-9.]*\).*/\1/p')
+inside systemd-analyze security --no-pager --threshold=15 cdc-relay >/dev/null || failed "the exposure level is $exposure; at most 1.5"
+ok "exposure level $exposure"
+
+says() { property StatusText | grep -qE "$1"; }
+await 30 "StatusText says the state" says '^(Starting|Reconnecting to PostgreSQL) for .*_unreachable'
+ok "StatusText without a server: $(property StatusText)"
 
 restarted "kill -9" by_signal KILL
 restarted "SIGQUIT" by_signal QUIT
@@ -145,3 +171,34 @@ inside systemctl start cdc-relay 2>/dev/null || true
 often() { [ "$(property NRestarts)" -ge 6 ]; }
 await 60 "exit code 1 is restarted more often than systemd's limit of five" often
 echo "ok: exit code 1: restarted $(property NRestarts) times and on"
+
+# An upgrade leaves the running relay alone; a restart makes it effective.
+inside rm /etc/systemd/system/cdc-relay.service.d/test.conf
+inside systemctl daemon-reload
+start
+pid=$(property MainPID)
+inside dpkg --install /build/0.0.2.deb >/dev/null
+[ "$(property MainPID)" = "$pid" ] || failed "the upgrade touched the running relay"
+inside cdc-relay version | grep -q 0.0.2 || failed "the upgrade installed nothing"
+inside grep -q 127.0.0.1:1 /etc/cdc-relay/config.yaml || failed "the upgrade took the configuration"
+[ "$(inside systemctl is-enabled cdc-relay)" = enabled ] || failed "the upgrade disabled the unit"
+runs() { inside cdc-relay status --json 2>/dev/null | grep -q "\"version\": *\"$1\""; }
+await 20 "the old version still runs" runs 0.0.1
+inside systemctl restart cdc-relay
+await 20 "the new version runs" runs 0.0.2
+ok "an upgrade leaves the relay running, and a restart has the new version"
+
+begin=$(date +%s%N)
+inside systemctl stop cdc-relay
+ok "stopped in $((($(date +%s%N) - begin) / 1000000)) ms: $(property Result)"
+[ "$(property Result)" = success ] || failed "the stop ended with $(property Result)"
+
+start
+inside dpkg --remove cdc-relay >/dev/null
+[ "$(property MainPID)" = 0 ] || failed "the removal left the relay running"
+[ "$(inside systemctl is-enabled cdc-relay 2>/dev/null || true)" != enabled ] || failed "the removal left the unit enabled"
+inside test -s /etc/cdc-relay/config.yaml || failed "the removal took the configuration"
+inside rm -r /etc/cdc-relay/postgres.secret
+inside dpkg --purge cdc-relay >/dev/null
+! inside test -e /etc/cdc-relay || failed "the purge left the configuration"
+ok "remove stops and disables, purge takes the configuration"

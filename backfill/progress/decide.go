@@ -58,17 +58,17 @@ func (s *State) Decide(restart bool) (Step, error) {
 		if finished {
 			return Nothing, nil
 		}
-		return "", Refuse(fmt.Errorf("%s exists, so a relay may have sent newer rows, and no older one can be put before them", subject(s.Final[0].Name)),
-			"a backfill is for the first set-up, before there is a slot; to send single rows, "+"see "+wording.Docs+"operations.md#sending-rows-again")
+		return "", Refuse(fmt.Errorf("%s exists, so a relay may have sent newer rows, and older rows can no longer come before them", subject(s.Final[0].Name)),
+			"a backfill is for the first set-up, before a slot exists; to send single rows, "+"see "+wording.Docs+"operations.md#sending-rows-again")
 	case made > 0 && (s.Keeps && !finished || ahead != nil):
 		if ahead == nil {
 			ahead = s.firstMade()
 		}
 		return "", Refuse(fmt.Errorf("%s exists, and there is no record that a complete backfill made it", subject(ahead.Name)),
-			fmt.Sprintf("if a relay streams from it, drop %s; otherwise find out who made it, drop it, and run the command again", subject(s.Temporary.Name)))
+			fmt.Sprintf("if a relay streams from it, drop %s; otherwise find out who created it, drop it, and run the command again", subject(s.Temporary.Name)))
 	case !s.Temporary.Exists && made > 0:
 		return "", Refuse(fmt.Errorf("%d of %d slots of shards exist, and %s does not", made, len(s.Final), subject(s.Temporary.Name)),
-			"`cdc-relay setup` makes the others, which begin where the first one stands")
+			"`cdc-relay setup` creates the others, starting at the position of the first one")
 	case !s.Temporary.Exists:
 		return s.fresh(restart)
 	case s.Temporary.Active:
@@ -109,16 +109,16 @@ func (s *State) firstMade() *Slot {
 // fresh begins where there is no slot. Rows of an earlier attempt are sent already.
 func (s *State) fresh(restart bool) (Step, error) {
 	if p := s.Progress; p != nil && p.Rows > 0 && s.Exactly && !restart {
-		return "", Refuse(fmt.Errorf("an earlier backfill sent %d rows, and its slot is gone: beginning anew would send them twice", p.Rows),
-			"empty the topics, or accept that, and say --restart")
+		return "", Refuse(fmt.Errorf("an earlier backfill sent %d rows, and its slot is gone: starting from the beginning would send them twice", p.Rows),
+			"empty the topics, or accept the repetitions and use --restart")
 	}
 	return Begin, nil
 }
 
-// half goes on with an attempt that was interrupted.
+// half continues with an attempt that was interrupted.
 func (s *State) half() (Step, error) {
 	p := s.Progress
-	again := "say --restart: it begins anew, and sends all rows again"
+	again := "use --restart to start from the beginning and send all rows again"
 	lost := s.Temporary.Err != nil
 	switch {
 	case lost && s.Exactly && p != nil && p.Rows > 0:
@@ -130,8 +130,8 @@ func (s *State) half() (Step, error) {
 	case p.Timeline != s.Timeline:
 		return "", Refuse(fmt.Errorf("the backfill began on timeline %d, and the server is on %d", p.Timeline, s.Timeline), again)
 	case !s.sameShapes():
-		return "", Refuse(errors.New("the rows that are selected, their order, a table or its mapping are not those that the backfill began with"),
-			"give the flags and the mapping that it began with, or "+again)
+		return "", Refuse(errors.New("the selected rows, their order, a table or its mapping differ from those that the backfill began with"),
+			"use the flags and the mapping that it began with, or "+again)
 	case !s.Total:
 		return Anew, nil
 	}

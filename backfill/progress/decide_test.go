@@ -23,7 +23,7 @@ func TestDecide_FollowsFromWhatIsThere(t *testing.T) {
 		says    string
 	}{
 		"nothing is there":             {State{Final: []Slot{{Name: "s"}}}, false, Begin, ""},
-		"a slot of setup's":            {State{Final: []Slot{{Name: "s", Exists: true}}}, false, "", "no older one"},
+		"a slot of setup's":            {State{Final: []Slot{{Name: "s", Exists: true}}}, false, "", "older rows can no longer"},
 		"interrupted":                  {half(func(*State) {}), false, Resume, ""},
 		"to be restarted":              {half(func(*State) {}), true, Anew, ""},
 		"no progress":                  {half(func(s *State) { s.Progress = nil }), false, Anew, ""},

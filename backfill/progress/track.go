@@ -84,7 +84,7 @@ func (s *Spot) At(row uint64) Tuple {
 	return at
 }
 
-// Begin forgets what is in flight, and goes on from a place.
+// Begin forgets what is in flight, and continues from a place.
 func (t *Track) Begin(place Place) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -15,18 +15,19 @@ func (a *app) backfillCommand() *cobra.Command {
 	out := backfill.Output{Result: a.stdout, Meanwhile: a.stderr}
 	cmd := &cobra.Command{
 		Use:   "backfill",
-		Short: "Make the slot, and send the rows from before it (dry run unless --yes)",
-		Long: `backfill is for a table that has rows already: in the place of setup it makes
-publication and slot, and sends the rows from before the slot in the order of each
-key. When all are acknowledged it makes the slot from which run streams, without a gap
-or an overlap. Without --yes it says what it would do, and touches nothing.
+		Short: "Create the slot and send the rows from before it (dry run unless --yes)",
+		Long: `backfill is for a table that already has rows. Run it instead of setup: it creates the
+publication and sends the rows that were written before the slot, keeping the order of
+each key. When the brokers have acknowledged all of them, it creates the slot from which
+run streams, without a gap or an overlap. Without --yes it prints what it would do and
+changes nothing.
 
-It works with a slot named as the configured one with the ending _backfill. As long as
-that exists run and setup refuse. Interrupted, it goes on where it was when it is
-called again: with exactly_once without repeating a row, with detect_moved_slot
-repeating a second's. Otherwise it begins anew.
+backfill uses a slot of its own, named like the configured slot with the suffix _backfill.
+While that slot exists, run and setup refuse to start. An interrupted backfill continues
+when it is called again. With exactly_once it repeats no row; with detect_moved_slot it
+repeats the rows of about one second; otherwise it starts from the beginning.
 
-The slot holds back the WAL meanwhile, and the snapshot holds back vacuum.`,
+While backfill runs, its slot holds back the WAL and its snapshot holds back vacuum.`,
 		Example: `  cdc-relay backfill --unpublished            # what would happen
   cdc-relay backfill --unpublished --yes
   cdc-relay backfill --where "created_at >= '2026-01-01'" --yes
@@ -52,15 +53,15 @@ The slot holds back the WAL meanwhile, and the snapshot holds back vacuum.`,
 	}
 	f := cmd.Flags()
 	f.BoolVar(&o.Yes, "yes", false, "do it")
-	f.StringVar(&o.Table, "table", "", "this `table` of the configuration alone")
+	f.StringVar(&o.Table, "table", "", "this `table` of the configuration only")
 	f.StringVar(&o.Where, "where", "", "rows that meet this SQL `condition`")
-	f.BoolVar(&o.Unpublished, "unpublished", false, "rows that a column such as published_at shows as not published; the default where there is such a column")
+	f.BoolVar(&o.Unpublished, "unpublished", false, "rows that a column such as published_at marks as not published; the default if there is such a column")
 	f.BoolVar(&o.All, "all", false, "all rows")
-	f.StringSliceVar(&o.Order, "order", nil, "`columns` by which rows are ordered, which no update changes (default: a key that is drawn from a sequence, else the time of creation and the key)")
-	f.IntVar(&o.MaxRate, "max-rate", 0, "rows a second at most; 0: no limit")
-	f.BoolVar(&o.AcceptWAL, "accept-wal", false, "begin also where the slot may be lost before the end (max_slot_wal_keep_size)")
-	f.BoolVar(&o.AcceptOrder, "accept-order", false, "begin also where no column has the order of writing")
-	f.BoolVar(&o.Restart, "restart", false, "begin anew where an interrupted backfill cannot go on; rows that it sent come again")
-	f.BoolVar(&out.JSON, "json", false, "plan, steps and progress as JSON, one object a line")
+	f.StringSliceVar(&o.Order, "order", nil, "`columns` that order the rows and that no update changes (default: a key drawn from a sequence, else the creation time and the key)")
+	f.IntVar(&o.MaxRate, "max-rate", 0, "maximum rows per second; 0: no limit")
+	f.BoolVar(&o.AcceptWAL, "accept-wal", false, "start even if the slot may be lost before the end (max_slot_wal_keep_size)")
+	f.BoolVar(&o.AcceptOrder, "accept-order", false, "start even if no column gives the order in which rows were written")
+	f.BoolVar(&o.Restart, "restart", false, "start from the beginning if an interrupted backfill cannot continue; rows that it sent are repeated")
+	f.BoolVar(&out.JSON, "json", false, "print plan, steps and progress as JSON, one object per line")
 	return cmd
 }

@@ -68,7 +68,7 @@ var badInput = []struct {
 	},
 	{
 		name: "an array for a topic", table: `id uuid, aggregate_type text[], aggregate_id text, payload jsonb`,
-		want: `is of type text[], which makes no topic name`, way: "use another column",
+		want: `is of type text[], which cannot be a topic name`, way: "use another column",
 	},
 	{
 		name: "a preset that does not fit", table: `id uuid, kind text, payload jsonb`, settings: []string{"preset=debezium"},

@@ -25,12 +25,12 @@ func (a *app) checkCommand() *cobra.Command {
 		Use:   "check",
 		Short: "Check configuration, PostgreSQL and Kafka for problems (read-only)",
 		Long: `check compares PostgreSQL, Kafka and the newest rows of the tables with everything that
-streaming needs, and prints one line a check: ok, warn or fail, the finding, and the
+streaming needs, and prints one line per check: ok, warn or fail, the finding, and the
 next step. It changes nothing and may run while a relay runs.
 
-The rights of the relay's role are enough for it. Looking at rows needs SELECT on the
-tables as well; check prints the GRANT where it is missing. No line shows anything of a
-row except names and sizes; --show-record prints the record that the newest row would become.
+The relay's role has enough rights to run check. Reading rows also needs SELECT on the
+tables; check prints the missing GRANT. Lines show names and sizes, never values of rows;
+--show-record prints the record that the newest row would become.
 
 Exit codes: 0 nothing failed, 1 interrupted by a signal, 2 the configuration is wrong, 3 something failed.`,
 		Example: `  cdc-relay check
@@ -55,9 +55,9 @@ Exit codes: 0 nothing failed, 1 interrupted by a signal, 2 the configuration is 
 	cmd.Flags().BoolVar(&o.offline, "offline", false, "check the configuration alone")
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON")
 	cmd.Flags().BoolVarP(&o.problems, "problems", "q", false, "print only what is not ok")
-	cmd.Flags().BoolVar(&o.problems, "quiet", false, "the same as --problems")
-	cmd.Flags().BoolVar(&o.showRecord, "show-record", false, "also print the record, payload and all, that each table's newest row would become")
-	cmd.Flags().DurationVar(&o.timeout, "timeout", 2*time.Minute, "how long it may take in all")
+	cmd.Flags().BoolVar(&o.problems, "quiet", false, "same as --problems")
+	cmd.Flags().BoolVar(&o.showRecord, "show-record", false, "also print the record that each table's newest row would become, with its payload")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 2*time.Minute, "time limit for all checks")
 	cmd.MarkFlagsMutuallyExclusive("offline", "show-record")
 	return cmd
 }
@@ -73,7 +73,7 @@ type checkOptions struct {
 func (a *app) check(ctx context.Context, cfg *config.Config, o checkOptions) error {
 	report := check.Run(ctx, cfg, check.Options{
 		Offline: o.offline, ShowRecords: o.showRecord, Timeout: o.timeout,
-		Own: func(ctx context.Context) *status.Status { return ownRelay(ctx, cfg) }, Look: a.slowly,
+		Own: func(ctx context.Context) *status.Status { return ownRelay(ctx, cfg) }, RunStep: a.slowly,
 	})
 	if ctx.Err() != nil {
 		return errors.New("check: interrupted by a signal; run it again for a result")
@@ -106,7 +106,7 @@ const patience = 2 * time.Second
 
 // slowly runs look, and says what is being looked at if that takes long: everything is
 // printed at the end.
-func (a *app) slowly(what string, look func()) {
+func (a *app) slowly(what string, step func()) {
 	began := time.Now()
 	ticker := time.NewTicker(patience)
 	defer ticker.Stop()
@@ -123,7 +123,7 @@ func (a *app) slowly(what string, look func()) {
 			}
 		}
 	}()
-	look()
+	step()
 	close(done)
 	<-ended
 }
@@ -147,7 +147,7 @@ func coloured(level advice.Level, on bool) string {
 	return levelColours[level] + string(level) + "\x1b[0m"
 }
 
-// colours says whether a stream gets any.
+// colours reports whether a stream gets any.
 func (a *app) colours(out io.Writer) bool { return terminal(out) && a.getenv("NO_COLOR") == "" }
 
 func (a *app) printFindings(report *check.Report, o checkOptions) error {

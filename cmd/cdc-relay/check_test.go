@@ -325,7 +325,7 @@ func TestCheck_DoesNotCallRowsMissingThatItMayNotRead(t *testing.T) {
 	l.db.Exec(t, `REVOKE pg_read_all_data FROM `+userOf(strings.TrimPrefix(env[len(env)-1], "CDC_RELAY_POSTGRES_URL=")))
 	got := checkUp(t, env)
 	got.want(t, "table.select", advice.Warn, "GRANT SELECT")
-	got.want(t, "topic", advice.Warn, "may not be read", "table.select")
+	got.want(t, "topic", advice.Warn, "the role may not read them", "table.select")
 }
 
 func TestCheck_MissesTheDeadLetterTopic(t *testing.T) {

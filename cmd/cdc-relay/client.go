@@ -55,7 +55,7 @@ func (a *app) client(f clientFlags) (*client, error) {
 		return c, c.address(f)
 	}
 	if f.tokenFile != "" {
-		return nil, &advice.Usage{Err: errors.New("--token-file is not allowed by itself; allowed: with --url. Without it the token is http.token or http.token_file of the configuration")}
+		return nil, &advice.Usage{Err: errors.New("--token-file is only allowed with --url; otherwise the token comes from http.token or http.token_file of the configuration")}
 	}
 	cfg, err := config.Load(config.Options{Path: a.configPath, Set: a.set, Environ: a.env, WithoutSecrets: true})
 	if err != nil {

@@ -26,7 +26,7 @@ func (a *app) load() (*config.Config, error) {
 	case l := <-loaded:
 		return l.cfg, l.err
 	case <-a.stopped:
-		return nil, errors.New("interrupted by a signal while it read the configuration, or a file that the configuration names; nothing was touched")
+		return nil, errors.New("interrupted by a signal while reading the configuration or a file that it names; nothing was changed")
 	}
 }
 

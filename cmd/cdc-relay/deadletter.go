@@ -27,9 +27,9 @@ import (
 func (a *app) deadletterCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "deadletter",
-		Short: "List, show and re-drive the rows that were set aside as dead letters",
-		Long: `deadletter works on relay.dead_letter_topic alone; the relay may run meanwhile. What
-has been re-driven or discarded stays there, with a marker behind it.
+		Short: "List, show and re-drive dead letters: rows that could not be delivered",
+		Long: `deadletter works only on relay.dead_letter_topic; the relay may run at the same time. Dead
+letters that were re-driven or discarded stay in the topic, with a marker behind them.
 
 Exit codes: 0 done, also when no dead letter matches; 1 the brokers do not answer, a dead
 letter was not re-driven, a dry run finds none that can be re-driven, or there is no dead
@@ -61,15 +61,15 @@ const (
 // add defines the flags; source is the value of --source when it is not given.
 func (f *letterFlags) add(cmd *cobra.Command, source string) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.source, "source", source, "only of rows from this source: own (this configuration's database and slot), all, or `SYSTEM/SLOT` as the list names it")
-	flags.StringVar(&f.reason, "reason", "", "only of this reason, such as record_too_large or parked")
-	flags.StringVar(&f.table, "table", "", "only of this table, as schema.name")
-	flags.StringVar(&f.topic, "topic", "", "only what was to go to this topic")
-	flags.StringVar(&f.key, "key", "", "only of this record key")
-	flags.StringVar(&f.since, "since", "", "only set aside since then: a duration (2h) or a time (2026-01-31T08:00:00Z)")
-	flags.StringVar(&f.lsn, "lsn", "", "only of the transaction with this `LSN`, as the list and the log name it")
-	flags.Int32Var(&f.partition, "partition", 0, "only in this partition of the dead-letter topic")
-	flags.Int64Var(&f.offset, "offset", 0, "only at this offset, with --partition")
+	flags.StringVar(&f.source, "source", source, "only letters from this source: own (this configuration's database and slot), all, or `SYSTEM/SLOT` as the list prints it")
+	flags.StringVar(&f.reason, "reason", "", "only letters with this reason, such as record_too_large or parked")
+	flags.StringVar(&f.table, "table", "", "only letters of this table, as schema.name")
+	flags.StringVar(&f.topic, "topic", "", "only letters whose record was for this topic")
+	flags.StringVar(&f.key, "key", "", "only letters with this record key")
+	flags.StringVar(&f.since, "since", "", "only letters written since: a duration (2h) or a time (2026-01-31T08:00:00Z)")
+	flags.StringVar(&f.lsn, "lsn", "", "only letters of the transaction with this `LSN`, as the list and the log print it")
+	flags.Int32Var(&f.partition, "partition", 0, "only letters in this partition of the dead-letter topic")
+	flags.Int64Var(&f.offset, "offset", 0, "only the letter at this offset, with --partition")
 }
 
 // given are the filters on the command line, as --name. The source is none: it says whose
@@ -152,7 +152,7 @@ func (n *atMost) Set(text string) error {
 
 func (n *atMost) add(cmd *cobra.Command, usual int) {
 	*n = atMost(usual)
-	cmd.Flags().Var(n, "limit", "print at most the newest `n`")
+	cmd.Flags().Var(n, "limit", "print only the newest `n`")
 }
 
 // newest are those set aside last, the newest at the end. The topic is in order within
@@ -232,7 +232,7 @@ func brokersRefuse(err error) error {
 		return sink.WhenUp(err)
 	}
 	if e.Reason == fault.ReasonUnknownTopic {
-		return &advice.Refused{Err: fmt.Errorf("%w; or there is no dead letter yet: `cdc-relay setup` makes the topic with relay.on_reject: dead_letter", err)}
+		return &advice.Refused{Err: fmt.Errorf("%w; or there is no dead letter yet: with relay.on_reject: dead_letter `cdc-relay setup` creates the topic", err)}
 	}
 	return &advice.Refused{Err: err}
 }
@@ -242,7 +242,7 @@ func brokersRefuse(err error) error {
 func (l *letters) there() error {
 	f := &l.filter
 	if f.Offset == nil || slices.ContainsFunc(l.backlog.Entries, func(e *deadletter.Entry) bool {
-		return e.Place() == deadletter.Place{Partition: *f.Partition, Offset: *f.Offset}
+		return e.Location() == deadletter.Location{Partition: *f.Partition, Offset: *f.Offset}
 	}) {
 		return nil
 	}
@@ -289,7 +289,7 @@ func (a *app) deadletterList() *cobra.Command {
 	var limit atMost
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "One line for each dead letter that waits, newest last; nothing of its record but topic and event id",
+		Short: "Print one line per waiting dead letter, newest last: topic and event id, no key or value",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			l, err := a.readLetters(cmd, &flags)
@@ -312,7 +312,7 @@ func (a *app) deadletterList() *cobra.Command {
 		},
 	}
 	flags.add(cmd, allSources)
-	cmd.Flags().BoolVar(&all, "all", false, "also those that were re-driven or discarded")
+	cmd.Flags().BoolVar(&all, "all", false, "also letters that were re-driven or discarded")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	limit.add(cmd, 100)
 	return cmd
@@ -391,7 +391,7 @@ func (a *app) deadletterShow() *cobra.Command {
 	var limit atMost
 	cmd := &cobra.Command{
 		Use:   "show",
-		Short: "Everything about dead letters: why, where from, key and headers; the value with --payload",
+		Short: "Print everything about dead letters: reason, source, key and headers; --payload adds the value",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			l, err := a.readLetters(cmd, &flags)
@@ -416,13 +416,13 @@ func (a *app) deadletterShow() *cobra.Command {
 }
 
 func (l *letters) show(ctx context.Context, entries []*deadletter.Entry, matched int, payload, asJSON bool) error {
-	whole, err := deadletter.Fill(ctx, l.settings.Kafka.Connection, l.settings.DeadLetterTopic, entries)
+	whole, err := deadletter.ReadLetters(ctx, l.settings.Kafka.Connection, l.settings.DeadLetterTopic, entries)
 	if err != nil {
 		return brokersRefuse(err)
 	}
 	reports := []*letterReport{}
 	for _, e := range entries {
-		letter, ok := whole[e.Place()]
+		letter, ok := whole[e.Location()]
 		if !ok {
 			continue // expired meanwhile
 		}
@@ -471,7 +471,7 @@ func (l *letters) showOne(r *letterReport, payload bool) error {
 	}
 	switch {
 	case r.absent:
-		fmt.Fprintf(lines, "  value\tnot here: its %s were too many for the topic; a redrive takes it from the table\n", wording.Count(r.Bytes, "byte"))
+		fmt.Fprintf(lines, "  value\tnot here: its %s were too many for the topic; redrive reads it from the table\n", wording.Count(r.Bytes, "byte"))
 	case payload:
 		fmt.Fprintf(lines, "  value\t%v\n", r.Record.Value)
 	default:

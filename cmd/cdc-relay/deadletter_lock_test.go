@@ -149,7 +149,7 @@ func TestRedrive_NeedsPostgresForTheLock(t *testing.T) {
 	env := append(slices.Clone(l.env), "CDC_RELAY_POSTGRES_URL=postgres://relay@127.0.0.1:1/shop?sslmode=disable&connect_timeout=2")
 	env = slices.DeleteFunc(env, func(s string) bool { return s == "CDC_RELAY_POSTGRES_URL="+l.db.URL })
 	invoke(t, env, "deadletter", "redrive", "--all", "--yes", "--source", "7000000000000000001/elsewhere").want(t, exitOK, "1 of 1 dead letter of the selected keys re-driven, 0 left", "")
-	invoke(t, env, "deadletter", "redrive", "--all", "--yes", "--source", source).want(t, exitFailed, "", "a redrive takes a lock at PostgreSQL, so that it is the only one of its source")
+	invoke(t, env, "deadletter", "redrive", "--all", "--yes", "--source", source).want(t, exitFailed, "", "redrive takes a PostgreSQL lock so that only one runs for its source")
 	invoke(t, env, "deadletter", "redrive", "--all", "--source", source).want(t, exitOK, "1 of 1 dead letter of the selected keys would be re-driven", "")
 	invoke(t, env, "deadletter", "redrive", "--all", "--yes", "--source", source, "--without-lock").want(t, exitOK, "1 of 1 dead letter of the selected keys re-driven, 0 left", "")
 }
@@ -184,7 +184,7 @@ func TestRedrive_SaysHowFarItCame(t *testing.T) {
 			release()
 			got.want(t, exitFailed, "1 of 4 dead letters of the selected keys re-driven, 3 left", tt.why)
 			got.want(t, exitFailed, "", "; sent and marked: 1 of 4 dead letters; in hand was the one at partition 0, offset 1 (row 0/2/1 of table public.outbox), and of 2 dead letters of its key from there on nobody knows whether the brokers have them. "+
-				"Run it again: what is marked is left alone, and of those 2 there may be two in topic orders then, in their order")
+				"Run it again: marked letters are skipped, and of those 2 there may be two in topic orders then, in their order")
 			invoke(t, l.env, "deadletter", "redrive", "--all", "--yes").want(t, exitOK, "3 of 3 dead letters of the selected keys re-driven, 0 left", "")
 			// What was on its way had one of them, both, or none.
 			if order := l.values(t, "orders", "b"); order != "1 2" && order != "1 1 2" && order != "1 2 1 2" {
@@ -304,7 +304,7 @@ func TestDeadLetter_HintsAtWhatWouldMatch(t *testing.T) {
 		{"list --topic order --table public.nope", "0 of 0", "matches --table public.nope; there are: public.outbox"},
 		{"list --reason parked --topic bills", "0 of 0", "each of --reason, --topic matches some, and none of them matches all"},
 		{"list --lsn 1/1", "0 of 0", "matches --lsn 1/1; there are: 0/1, 0/2, 0/3, 0/4"},
-		{"list --key secret", "0 of 0", "no dead letter that waits matches --key; `cdc-relay deadletter list` shows what there is"},
+		{"list --key secret", "0 of 0", "no dead letter that waits matches --key; `cdc-relay deadletter list` shows the dead letters"},
 		{"list --partition 7", "0 of 0", "matches --partition;"},
 		{"list --since 2999-01-01T00:00:00Z", "0 of 0", "matches --since; the newest was set aside at 2"},
 		{"redrive --all --source 1/" + l.slot(), "no dead letter that waits", "; there are: 7000000000000000001/elsewhere, " + source},

@@ -30,31 +30,31 @@ func (a *app) deadletterRedrive() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "redrive",
 		Short: "Send dead letters to the topics of their records (dry run unless --yes)",
-		Long: `redrive sends the selected dead letters to their topics, key by key: those of a key in
-the order in which their rows were committed, and the key with the oldest row first.
-Once the brokers have acknowledged them it writes a marker behind them, so that no later
-redrive sends them again and a parked key is free. Other waiting letters of the same
-topic and key are sent too: a letter that was left behind would be overtaken.
+		Long: `redrive sends the selected dead letters to their topics, key by key. It keeps the commit
+order within a key and starts with the key that has the oldest row. When the brokers have
+acknowledged the letters of a key, redrive writes a marker behind them: no later redrive
+sends them again, and a parked key is free. redrive also sends other waiting letters of
+the same topic and key; otherwise newer letters would overtake them.
 
 Several pipelines may share one dead-letter topic. redrive takes the letters of this
 configuration's database and slot; --source selects others. Letters of another source
-are sent only when they are complete.
+are sent only if they are complete.
 
-What is missing in a letter is read from the table: the row by its event id, routed
-with the present configuration. That needs SELECT on the table. The dry run does it too,
-so it shows the topic, or why there is none. What only the brokers can refuse shows
-with --yes. RESULT warns of a row that was changed after its letter was written. A row
-with another key is refused, and so is one without a key that has another value: it may
-be another row with the same event id.
+redrive reads what is missing in a letter from the table: it finds the row by its event id
+and routes it with the current configuration. This needs SELECT on the table. The dry run
+does the same, so it shows the topic or the reason why there is none. Refusals by the
+brokers show only with --yes. RESULT warns if the row was changed after its letter was
+written. A row with a different key is refused, and so is a row without a key and with a
+different value: it may be another row with the same event id.
 
-With --yes it takes a lock at PostgreSQL for each own slot whose letters it sends or
-discards, and is refused while another redrive has it: two at a time may send a record
-behind newer ones of its key. For letters of other databases there is no such lock.
+With --yes redrive takes a PostgreSQL lock for each of its own slots whose letters it sends
+or discards. It refuses to run while another redrive holds the lock, because two at a time
+could send a record behind newer ones of its key. Letters of other databases have no lock.
 
-A redrive that is interrupted says how far it came. It may have sent letters without
-marking them; the next one sends them again. --discard sends nothing and marks the selected letters as done with:
-those rows are lost to consumers. Other letters of the same key keep waiting, unless
---whole-key discards them too.`,
+An interrupted redrive prints how far it came. It may have sent letters without marking
+them; the next redrive sends those again. --discard sends nothing and marks the selected
+letters as discarded: consumers never get those rows. Other letters of the same key keep
+waiting unless --whole-key discards them too.`,
 		Example: `  cdc-relay deadletter redrive --reason record_too_large          # what would be sent
   cdc-relay deadletter redrive --reason record_too_large --yes
   cdc-relay deadletter redrive --partition 3 --offset 17 --discard --yes`,
@@ -68,7 +68,7 @@ those rows are lost to consumers. Other letters of the same key keep waiting, un
 				return err
 			}
 			if o.wholeKey && !o.discard {
-				return &advice.Usage{Err: errors.New("--whole-key has an effect with --discard only: a redrive always takes the whole key")}
+				return &advice.Usage{Err: errors.New("--whole-key is only allowed with --discard: a redrive always sends the whole key")}
 			}
 			l, err := a.readLetters(cmd, &flags)
 			if err != nil {
@@ -81,11 +81,11 @@ those rows are lost to consumers. Other letters of the same key keep waiting, un
 		},
 	}
 	flags.add(cmd, ownSources)
-	cmd.Flags().BoolVar(&o.all, "all", false, "every dead letter of the source that waits")
+	cmd.Flags().BoolVar(&o.all, "all", false, "every waiting dead letter of the source")
 	cmd.Flags().BoolVar(&o.yes, "yes", false, "really send them")
-	cmd.Flags().BoolVar(&o.discard, "discard", false, "send nothing, mark the selected letters as done with")
-	cmd.Flags().BoolVar(&o.wholeKey, "whole-key", false, "with --discard, also the other waiting letters of the same topic and key")
-	cmd.Flags().BoolVar(&o.withoutLock, "without-lock", false, "do not ask PostgreSQL for the lock that keeps a second redrive away; make sure that there is none")
+	cmd.Flags().BoolVar(&o.discard, "discard", false, "send nothing; mark the selected letters as discarded")
+	cmd.Flags().BoolVar(&o.wholeKey, "whole-key", false, "with --discard: also the other waiting letters of the same topic and key")
+	cmd.Flags().BoolVar(&o.withoutLock, "without-lock", false, "do not take the PostgreSQL lock that prevents a second redrive; make sure that no other redrive runs")
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -167,8 +167,8 @@ func (l *letters) run(ctx context.Context, o redriveOptions, tasks []deadletter.
 		Topic: l.settings.DeadLetterTopic, Discard: o.discard, DryRun: !o.yes, Own: l.sources.Own,
 		Lost:    func(id deadletter.ID) bool { return id.Timeline > 0 && history.TimelineOf(id.Commit) != id.Timeline },
 		Restore: rows.Restore,
-		Fill: func(ctx context.Context, entries []*deadletter.Entry) (map[deadletter.Place]*deadletter.Letter, error) {
-			return deadletter.Fill(ctx, l.settings.Kafka.Connection, l.settings.DeadLetterTopic, entries)
+		ReadLetters: func(ctx context.Context, entries []*deadletter.Entry) (map[deadletter.Location]*deadletter.Letter, error) {
+			return deadletter.ReadLetters(ctx, l.settings.Kafka.Connection, l.settings.DeadLetterTopic, entries)
 		},
 	}
 	if o.yes {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/admin"
 	"github.com/cdc-relay/cdc-relay/advice"
+	"github.com/cdc-relay/cdc-relay/audit"
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/wording"
@@ -20,7 +21,7 @@ const (
 	exitFailed  = 1 // failed at run time, or rows were in flight: start again
 	exitUsage   = 2 // configuration or usage is wrong, nothing was touched
 	exitRefused = 3 // the environment refuses: a person has to act
-	exitBlocked = 4 // blocked on a decision, with relay.on_blocked: exit
+	exitBlocked = 4 // a person has to decide: run is blocked (relay.on_blocked: exit), or an audit found faults
 )
 
 // notPositive refuses a duration for a flag that has no use for none.
@@ -33,7 +34,7 @@ func notPositive(flag string, given time.Duration) error {
 type interruptedError struct{ err error }
 
 func (e *interruptedError) Error() string {
-	return fmt.Sprintf("interrupted by a signal before it was done (%v); run it again", e.err)
+	return fmt.Sprintf("interrupted by a signal before the end (%v); run it again", e.err)
 }
 func (e *interruptedError) Unwrap() error { return e.err }
 
@@ -54,6 +55,7 @@ func exitCode(err error) int {
 		listen  *admin.ListenError
 		blocked *relay.BlockedError
 		stopped *interruptedError
+		faults  *audit.FaultsError
 	)
 	switch {
 	case err == nil:
@@ -66,7 +68,7 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.As(err, &refused), errors.As(err, &setup), errors.As(err, &listen):
 		return exitRefused
-	case errors.As(err, &blocked):
+	case errors.As(err, &blocked), errors.As(err, &faults):
 		return exitBlocked
 	}
 	return exitFailed

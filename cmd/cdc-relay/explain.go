@@ -18,19 +18,19 @@ func (a *app) explainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain",
 		Short: "Show the role of each column, and the record that the newest row would become",
-		Long: `explain reads the columns of each configured table and prints the preset that fits, the
-role of every column with the place that decided it, and the record that the newest row
+		Long: `explain reads the columns of each configured table and prints the matching preset, the
+role of every column and the setting that decided it, and the record that the newest row
 would become. It sends nothing and changes nothing. The record shows the payload of that
 row; --no-record leaves it out.
 
 Reading the newest row needs SELECT on the table, which run does not. Without it,
 explain prints the GRANT and explains the rest (exit code 3).
 
---sample FILE.json takes a row from a file instead: a JSON object of column and
-value, which the server brings into the form of the columns' types. What it leaves
-out is NULL.
+--sample FILE.json takes a row from a file instead: a JSON object with a value per
+column, which the server converts to the columns' types. Missing columns are NULL.
 
-Values show as they are sent, control characters as ␊ and the like; --json is exact.`,
+Values are printed as they are sent, with control characters shown as symbols such as ␊;
+--json is exact.`,
 		Example: `  cdc-relay explain
   cdc-relay explain --table public.outbox --sample row.json --json`,
 		Args: cobra.NoArgs,
@@ -43,9 +43,9 @@ Values show as they are sent, control characters as ␊ and the like; --json is 
 			return a.explain(cmd.Context(), cfg, o, asJSON)
 		},
 	}
-	cmd.Flags().StringVar(&o.Sample, "sample", "", "JSON `file` with a row to explain instead of the newest one; - is standard input")
-	cmd.Flags().StringVar(&o.Table, "table", "", "explain only this one of the configured tables")
-	cmd.Flags().BoolVar(&o.NoRecord, "no-record", false, "leave the record, and with it the payload, out")
+	cmd.Flags().StringVar(&o.Sample, "sample", "", "JSON `file` with a row to explain instead of the newest row; - is standard input")
+	cmd.Flags().StringVar(&o.Table, "table", "", "explain only this configured table")
+	cmd.Flags().BoolVar(&o.NoRecord, "no-record", false, "leave out the record and its payload")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.MarkFlagsMutuallyExclusive("sample", "no-record")
 	return cmd

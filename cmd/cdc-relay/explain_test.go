@@ -169,7 +169,7 @@ func TestExplain_TakesASample(t *testing.T) {
 		t.Fatal(err)
 	}
 	env = two
-	sample(`{}`, "-c", file).want(t, exitUsage, "", "say with --table which one")
+	sample(`{}`, "-c", file).want(t, exitUsage, "", "name the row's table with --table")
 	sample(`{"id": "`+id+`", "aggregate_type": "order", "payload": {}}`, "-c", file, "--table", "second").want(t, exitOK, "table public.second", "")
 	sample(`{}`, "-c", file, "--table", "third").want(t, exitUsage, "", "third is not configured; there are public.outbox, public.second")
 }

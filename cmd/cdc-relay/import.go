@@ -37,27 +37,27 @@ func (a *app) importCommand() *cobra.Command {
 	var o importOptions
 	cmd := &cobra.Command{
 		Use:   "import FILE",
-		Short: "Print the configuration that does what a Debezium outbox connector does",
+		Short: "Convert a Debezium outbox connector's configuration and print the result",
 		Long: `import reads the configuration of a Debezium PostgreSQL connector with the outbox
 EventRouter: Kafka Connect JSON (bare, or as {"name", "config"}), connector
 properties, Debezium Server's application.properties or its environment
-(DEBEZIUM_SOURCE_…), or a Strimzi KafkaConnector. It prints a configuration of ours
-with a comment for each key: carried, implied, not needed and why, or not carried
-and what that changes.
+(DEBEZIUM_SOURCE_…), or a Strimzi KafkaConnector. It prints a configuration for
+cdc-relay with a comment for each key: carried, implied, not needed and why, or not
+carried and what that changes.
 
-What a connector leaves to its worker (converters, brokers) comes from --worker FILE:
-worker properties, variables of the image (CONNECT_…), or a Strimzi KafkaConnect.
-With --postgres-url import looks at the tables, resolves patterns, and offers the
-columns that the connector misses.
+Settings of the Connect worker (converters, brokers) come from --worker FILE: worker
+properties, variables of the image (CONNECT_…), or a Strimzi KafkaConnect. With
+--postgres-url import reads the tables, resolves patterns, and suggests columns for
+names that the tables do not have.
 
-Passwords are not printed: a reference to an environment variable takes their place.
+import replaces passwords with references to environment variables.
 FILE is - for standard input.`,
 		Example: `  cdc-relay import outbox-connector.json --worker connect-distributed.properties > cdc-relay.yaml
   curl -s http://connect:8083/connectors/outbox | cdc-relay import - --postgres-url postgres://relay@db/shop`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if a.configPath != "" || len(a.set) > 0 {
-				return &advice.Usage{Err: errors.New("import reads a connector's configuration and none of ours: --config and --set have no effect on it; change what it prints")}
+				return &advice.Usage{Err: errors.New("import reads only a connector's configuration: --config and --set have no effect; edit its output instead")}
 			}
 			result, err := a.convert(cmd.Context(), args[0], o)
 			if err != nil {

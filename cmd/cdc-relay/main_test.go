@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/status"
 )
 
 const secretPassword = "hunter2-never-shown"
@@ -110,13 +112,13 @@ func TestUsage_MistakesExitWith2AndTouchNothing(t *testing.T) {
 		{"completion tcsh", `invalid argument "tcsh"; allowed: bash, zsh, fish, powershell`},
 		{"status --interval nonsense", "invalid argument"},
 		{"status --watch --interval 0s", "--interval 0s is not allowed; allowed: more than 0s"},
-		{"status --interval 2s", "--interval is not allowed by itself; allowed: with --watch"},
-		{"status --token-file nowhere", "--token-file is not allowed by itself; allowed: with --url"},
+		{"status --interval 2s", "--interval is only allowed with --watch"},
+		{"status --token-file nowhere", "--token-file is only allowed with --url"},
 		{"status --timeout 0s", "--timeout 0s is not allowed; allowed: more than 0s"},
 		{"status --timeout -1s", "--timeout -1s is not allowed; allowed: more than 0s"},
 		{"check --timeout 0s", "--timeout 0s is not allowed; allowed: more than 0s"},
 		{"check --timeout -1s", "--timeout -1s is not allowed; allowed: more than 0s"},
-		{"setup --wait 5s", "--wait is not allowed by itself; allowed: with --reshard-from"},
+		{"setup --wait 5s", "--wait is only allowed with --reshard-from"},
 		{"setup --reshard-from 2 --wait -5s", "--wait -5s is not allowed; allowed: more than 0s"},
 		{"setup --reshard-from 0", "--reshard-from 0 is not allowed; allowed: the number of shards so far, from 1 to 64"},
 		{"setup --reshard-from -2", "--reshard-from -2 is not allowed"},
@@ -312,6 +314,42 @@ func TestNotifier_SpeaksToTheManager(t *testing.T) {
 	(&app{}).notifier().send("READY=1") // without a manager: nothing happens
 }
 
+func TestNotifier_TellsStateAndLag(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "notify")
+	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	var current atomic.Pointer[status.Status]
+	lag := 1.25
+	current.Store(&status.Status{State: status.Streaming, LagSeconds: &lag, LagBytes: 3 << 20})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		notifier{socket: path}.tellStatus(ctx, func() status.Status { return *current.Load() })
+	}()
+	defer func() { stop(); <-ended }()
+	read := func() string {
+		t.Helper()
+		_ = socket.SetReadDeadline(time.Now().Add(10 * time.Second))
+		got := make([]byte, 500)
+		size, err := socket.Read(got)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(got[:size])
+	}
+	if got, want := read(), "STATUS=Streaming, 1.2 s behind. 3.0 MiB of WAL are not confirmed."; got != want {
+		t.Errorf("the manager got %q, want %q", got, want)
+	}
+	current.Store(&status.Status{State: status.Blocked, Reason: "kafka_rejected"})
+	if got, want := read(), "STATUS=Blocked for "; !strings.HasPrefix(got, want) || !strings.Contains(got, "kafka_rejected") {
+		t.Errorf("the manager got %q, want %q and the reason", got, want)
+	}
+}
+
 // A pipe that nobody writes to stands for a file on a mount that hangs.
 func TestStop_EndsTheReadingOfTheConfiguration(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "secret")
@@ -327,5 +365,5 @@ func TestStop_EndsTheReadingOfTheConfiguration(t *testing.T) {
 	defer time.AfterFunc(10*time.Second, release).Stop()
 	ctx, stop := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer stop()
-	invokeWithin(ctx, t, closedPorts, "run", "--set", "postgres.password_file="+pipe).want(t, exitFailed, "", "cdc-relay: interrupted by a signal while it read the configuration, or a file that the configuration names; nothing was touched")
+	invokeWithin(ctx, t, closedPorts, "run", "--set", "postgres.password_file="+pipe).want(t, exitFailed, "", "cdc-relay: interrupted by a signal while reading the configuration or a file that it names; nothing was changed")
 }

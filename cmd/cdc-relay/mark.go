@@ -61,8 +61,8 @@ has to decide about dead letters.`,
 			return run.end("")
 		},
 	}
-	cmd.Flags().BoolVar(&once, "once", false, "mark what is delivered and end")
-	cmd.Flags().StringVar(&table, "table", "", "only this one of the configured tables")
+	cmd.Flags().BoolVar(&once, "once", false, "mark the rows that are delivered, then exit")
+	cmd.Flags().StringVar(&table, "table", "", "only this configured table")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }

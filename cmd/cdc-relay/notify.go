@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/relay/status"
+	"github.com/cdc-relay/cdc-relay/wording"
 )
 
 // notifier speaks systemd's notification protocol. Without a manager that
@@ -54,4 +55,40 @@ func (n notifier) feedWatchdog(ctx context.Context, status func() status.Status)
 			}
 		}
 	}
+}
+
+// statusEvery is how old what the manager shows may be; another state is told within a second.
+const statusEvery = 5 * time.Second
+
+// tellStatus keeps the line that `systemctl status` shows, until ctx ends.
+func (n notifier) tellStatus(ctx context.Context, current func() status.Status) {
+	if n.socket == "" {
+		return
+	}
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	var told status.State
+	var reason, text string
+	var at time.Time
+	for {
+		s, now := current(), time.Now()
+		if line := statusText(&s, now); line != text && (s.State != told || s.Reason != reason || now.Sub(at) >= statusEvery) {
+			n.send("STATUS=" + line)
+			told, reason, text, at = s.State, s.Reason, line, now
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+// statusText is the state and the lag in one line.
+func statusText(s *status.Status, now time.Time) string {
+	text := status.Headline(s, now)
+	if s.LagBytes > 0 {
+		text += " " + wording.Bytes(s.LagBytes) + " of WAL are not confirmed."
+	}
+	return text
 }

@@ -20,7 +20,7 @@ func (f reshardFlags) check(flags *pflag.FlagSet) error {
 	case given && (f.from < 1 || f.from > postgres.MaxShards):
 		return &advice.Usage{Err: fmt.Errorf("--reshard-from %d is not allowed; allowed: the number of shards so far, from 1 to %d", f.from, postgres.MaxShards)}
 	case flags.Changed("wait") && !given:
-		return &advice.Usage{Err: errors.New("--wait is not allowed by itself; allowed: with --reshard-from, as nothing else waits")}
+		return &advice.Usage{Err: errors.New("--wait is only allowed with --reshard-from")}
 	case f.wait <= 0:
 		return notPositive("wait", f.wait)
 	}

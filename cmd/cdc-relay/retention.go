@@ -13,15 +13,15 @@ func (a *app) retentionCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "retention",
 		Short: "Delete or archive rows that are delivered and old enough; prints the plan without --once",
-		Long: `retention acts on the tables whose outbox[].retention.then is delete or archive. A row goes
-when it is older than keep, when every slot has passed it by the relay's own work, and when
-no dead letter of it waits. Without --once it prints what is due and what stands in the way,
-and changes nothing. It may run while the relay runs, which it needs to get ahead, and as
-often as you like: one process at a time works on a table.
+		Long: `retention works on the tables whose outbox[].retention.then is delete or archive. It removes
+a row that is older than keep if the relay has moved every slot past the row and no dead
+letter of the row waits. Without --once it prints which rows are due and what prevents their
+removal, and changes nothing. The relay may run at the same time, and has to run for new rows
+to become due. Run retention as often as you like: one process at a time works on a table.
 
-Exit codes: 0 done, nothing was due, or the plan is printed; 1 not finished, run it again;
-2 usage or configuration, nothing was touched; 3 the environment refuses; 4 a person has to
-decide about dead letters.`,
+Exit codes: 0 done, nothing due, or plan printed; 1 not finished, run it again; 2 usage or
+configuration, nothing changed; 3 the environment refuses; 4 a person has to decide about
+dead letters.`,
 		Example: `  cdc-relay retention
   cdc-relay retention --once
   cdc-relay retention --once --table public.outbox --json`,
@@ -62,8 +62,8 @@ decide about dead letters.`,
 			return run.end("")
 		},
 	}
-	cmd.Flags().BoolVar(&once, "once", false, "do what is due and end")
-	cmd.Flags().StringVar(&table, "table", "", "only this one of the configured tables")
+	cmd.Flags().BoolVar(&once, "once", false, "remove the rows that are due, then exit")
+	cmd.Flags().StringVar(&table, "table", "", "only this configured table")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/cdc-relay/cdc-relay/test/harness"
@@ -110,6 +111,37 @@ func TestRetention_LostSlotKeepsTheGap(t *testing.T) {
 		if n := k.rows(t); n != 9 {
 			t.Errorf("%d rows are left, want 9", n)
 		}
+	})
+}
+
+// Rows that were written while the publication did not have the table are in no stream, and the
+// slot passes them once it has the table again.
+func TestRetention_KeepsWhatAChangedPublicationLeftOut(t *testing.T) {
+	t.Parallel()
+	eachKeeper(t, func(t *testing.T, k *keeper) {
+		k.keepsHouse(t, "delete", "")
+		k.setUp(t, "")
+		url, stop := k.start(t, nil)
+		k.insert(t, 2)
+		k.published(t, url, 2)
+		publication := harness.Query[string](t, k.db, "SELECT pubname::text FROM pg_publication")
+		k.db.Exec(t, "ALTER PUBLICATION "+publication+" DROP TABLE outbox")
+		k.insert(t, 3) // in no stream
+		k.await(t, "the relay is blocked", func() bool {
+			return strings.Contains(invoke(t, nil, "status", "--url", url).stdout, "table_unpublished")
+		})
+		k.db.Exec(t, "ALTER PUBLICATION "+publication+" ADD TABLE outbox")
+		stop()
+		released(t, k.db)
+		k.age(t, "2h")
+		url, stop = k.start(t, nil)
+		k.insert(t, 1)
+		k.published(t, url, 1)
+		invoke(t, k.env, "retention", "--once").want(t, exitRefused, "deleted 0 rows", "(reason before_slot_unknown)")
+		if n := k.rows(t); n != 6 {
+			t.Errorf("%d rows are left, want 6", n)
+		}
+		stop()
 	})
 }
 

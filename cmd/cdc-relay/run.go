@@ -30,13 +30,13 @@ func (a *app) runCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "run",
 		Short: "Stream until stopped",
-		Long: `run streams the outbox tables until SIGTERM, SIGINT or SIGHUP, then delivers what it has
-read and ends. A second signal, half a second or more after the first, cuts that
-short: what is not confirmed is sent again by the next start. Table, publication
-and slot must exist: see setup.
+		Long: `run streams the outbox tables until SIGTERM, SIGINT or SIGHUP. Then it delivers the rows
+that it has read and exits. A second signal, half a second or more after the first, cuts
+this short: the next start sends unconfirmed rows again. Table, publication and slot must
+exist: see setup.
 
 Exit codes: 0 clean stop, 1 failed or cut short (start again), 2 configuration,
-3 the environment refuses, 4 blocked with relay.on_blocked: exit. A crash ends by
+3 the environment refuses, 4 blocked with relay.on_blocked: exit. A crash ends with
 SIGABRT (start again).`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -183,6 +183,7 @@ func (d *daemon) stream(ctx context.Context) error {
 		})
 	}
 	group.Go(func() { d.notify.feedWatchdog(companions, d.relay.Status) })
+	group.Go(func() { d.notify.tellStatus(companions, d.relay.Status) })
 	group.Go(func() { d.summarise(companions) })
 	for _, job := range d.jobs {
 		group.Go(func() { job.Run(intake) })
@@ -218,7 +219,7 @@ func (d *daemon) runUntil(intake context.Context, over <-chan struct{}) error {
 	}
 }
 
-var errLeftBehind = errors.New("ended at the second signal, while PostgreSQL or the brokers did not answer; what is not confirmed will be sent again by the next start")
+var errLeftBehind = errors.New("stopped by the second signal while PostgreSQL or the brokers did not answer; the next start sends unconfirmed rows again")
 
 // sayStopped says what a stop that went well leaves to the next start.
 func (d *daemon) sayStopped(s status.Status) {
@@ -229,7 +230,7 @@ func (d *daemon) sayStopped(s status.Status) {
 		what = "stopped; " + wording.Count(n, "row") + " that the brokers acknowledged will be sent again by the next start: " +
 			"an earlier row, or one of the same transaction, is not delivered, so the position stays before it"
 	case s.LagSeconds != nil: // a row is known that waits
-		what = "stopped; the next start goes on at the first row that is not confirmed"
+		what = "stopped; the next start continues at the first unconfirmed row"
 	}
 	line.Int64("events_published_total", s.EventsPublished).Msg(what)
 }
@@ -252,7 +253,7 @@ func (d *daemon) followSignals(intake, companions context.Context, over chan<- s
 	case <-companions.Done():
 		return
 	case <-d.app.hurry:
-		d.log.Warn().Msg("drain cut short; what is not confirmed will be sent again by the next start")
+		d.log.Warn().Msg("drain cut short; the next start sends unconfirmed rows again")
 		d.relay.Abort()
 	}
 	select {

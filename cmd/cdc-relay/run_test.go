@@ -132,7 +132,7 @@ func TestDaemon_IsNotHeldUpByServersThatDoNotAnswer(t *testing.T) {
 		close(hurry)
 		select {
 		case err := <-ended:
-			if err == nil || exitCode(err) != exitFailed || !strings.Contains(err.Error(), "will be sent again by the next start") {
+			if err == nil || exitCode(err) != exitFailed || !strings.Contains(err.Error(), "the next start sends unconfirmed rows again") {
 				t.Errorf("exit code %d: %v", exitCode(err), err)
 			}
 		case <-time.After(time.Second):
@@ -215,7 +215,7 @@ func TestDaemon_SaysWhatAStopLeaves(t *testing.T) {
 	for want, s := range map[string]status.Status{
 		`"level":"info","events_published_total":7,"msg":"stopped; all acknowledged rows are confirmed to PostgreSQL"`:               {EventsPublished: 7},
 		`"level":"warn","events_to_repeat":1,"events_published_total":7,"msg":"stopped; 1 row that the brokers acknowledged will be`: {EventsPublished: 7, EventsToRepeat: 1},
-		`"msg":"stopped; the next start goes on at the first row that is not confirmed"`:                                             {LagSeconds: new(3.0)},
+		`"msg":"stopped; the next start continues at the first unconfirmed row"`:                                             {LagSeconds: new(3.0)},
 	} {
 		var log bytes.Buffer
 		(&daemon{log: zerolog.New(&log)}).sayStopped(s)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/advice"
+	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/migrations"
 	"github.com/cdc-relay/cdc-relay/postgres/provision"
@@ -18,85 +19,111 @@ import (
 	"github.com/spf13/pflag"
 )
 
+// setupFlags are the flags of setup.
+type setupFlags struct {
+	dryRun, acceptGap, columnList bool
+	preset, beforeSlot            string
+	reshard                       reshardFlags
+}
+
 func (a *app) setupCommand() *cobra.Command {
-	var dryRun, acceptGap, columnList bool
-	var reshard reshardFlags
-	var preset, beforeSlot string
+	var f setupFlags
 	cmd := &cobra.Command{
 		Use:   "setup",
 		Short: "Create what is missing: publication and slot, on request the table",
 		Long: `setup creates the publication (inserts only, just the configured tables) and then
-the replication slot; with --create-table the outbox table before them. What is
-there already is left as it is, so it may be run again. It needs the rights of the
-table's owner for the publication and REPLICATION for the slot; where no role has
-both, run it as the owner first (--set postgres.url=…), then as the relay's role.
+the replication slot. With --create-table it creates the outbox table first. It leaves
+existing objects as they are and may be run again. It needs the rights of the table's
+owner for the publication and REPLICATION for the slot. If no role has both, run it as
+the owner first (--set postgres.url=…), then as the relay's role.
 
-Rows that are in the table before the slot is made are not sent; setup says how many,
-and backfill, in the place of setup, sends them.
+The relay does not send rows that were written before the slot was created; setup prints
+their number. To send them too, run backfill instead of setup.
 
-With relay.guarantee: exactly_once or relay.detect_moved_slot it also creates the
-checkpoint topic and writes there where a slot that it made begins.`,
+With relay.guarantee: exactly_once or relay.detect_moved_slot, setup also creates the
+checkpoint topic and writes the start position of each new slot to it.`,
 		Example: `  cdc-relay setup --dry-run
   cdc-relay setup --create-table`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := reshard.check(cmd.Flags()); err != nil {
-				return err
-			}
-			cfg, err := a.load()
-			if err != nil {
-				return err
-			}
-			a.warn(cfg)
-			options := provision.SetupOptions{DryRun: true}
-			if options.Check, err = setup.Mappable(cfg); err != nil {
-				return err
-			}
-			if columnList {
-				if options.Columns, err = setup.MappedColumns(cfg.Relay()); err != nil {
-					return &advice.Usage{Err: err}
-				}
-			}
-			if cmd.Flags().Changed("create-table") {
-				if options.CreateTable, err = setup.TableSQL(cfg.Relay(), preset); err != nil {
-					return &advice.Usage{Err: err}
-				}
-			}
-			if settings := cfg.Relay(); acceptGap && !settings.KeepsPositions() {
-				return &advice.Usage{Err: errors.New("--accept-gap is for configurations that keep positions in Kafka: relay.guarantee: exactly_once, or relay.detect_moved_slot: true")}
-			}
-			if cmd.Flags().Changed("before-slot") {
-				settings := cfg.Relay()
-				switch {
-				case beforeSlot != "delivered":
-					return &advice.Usage{Err: fmt.Errorf("--before-slot %q is not allowed; allowed: delivered", beforeSlot)}
-				case reshard.from != 0 || acceptGap || columnList || options.CreateTable != nil:
-					return &advice.Usage{Err: errors.New("--before-slot can only be combined with --dry-run: it is about slots that exist")}
-				case !settings.KeepsPositions():
-					return &advice.Usage{Err: errors.New("--before-slot is for configurations that keep positions in Kafka: relay.guarantee: exactly_once, or relay.detect_moved_slot: true")}
-				}
-				return a.newSetup(settings).DeclareDelivered(cmd.Context(), dryRun)
-			}
-			if cmd.Flags().Changed("reshard-from") {
-				if dryRun || acceptGap || options.CreateTable != nil {
-					return &advice.Usage{Err: errors.New("--reshard-from can only be combined with --column-list: it makes publications and slots for tables that exist")}
-				}
-				return asGiven(cmd, a.newSetup(cfg.Relay()).Reshard(cmd.Context(), options, reshard.from, reshard.wait))
-			}
-			return asGiven(cmd, a.newSetup(cfg.Relay()).Run(cmd.Context(), options, dryRun, acceptGap))
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.setup(cmd, &f) },
 	}
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "print the SQL and touch nothing")
-	cmd.Flags().BoolVar(&acceptGap, "accept-gap", false, "discard the stored checkpoint where it does not match the slot, so that the next run starts at the slot's position; rows between the two are skipped or repeated")
-	cmd.Flags().StringVar(&beforeSlot, "before-slot", "", "delivered: write to the checkpoint topic that the rows from before the slots are delivered, or need not be; retention relies on it")
+	flags := cmd.Flags()
+	flags.BoolVar(&f.dryRun, "dry-run", false, "print the SQL and touch nothing")
+	flags.BoolVar(&f.acceptGap, "accept-gap", false, "discard the stored checkpoint if it does not match the slot, so that the next run starts at the slot's position; rows between the two are skipped or repeated")
+	flags.StringVar(&f.beforeSlot, "before-slot", "", "delivered: record in the checkpoint topic that the rows from before the slots are delivered, or need no delivery; retention relies on it")
 	complete(cmd, "before-slot", []string{"delivered"})
-	cmd.Flags().IntVar(&reshard.from, "reshard-from", 0, "replace the slots of this many shards by those of postgres.shards, without loss; begin while the relay runs")
-	cmd.Flags().DurationVar(&reshard.wait, "wait", 10*time.Minute, "with --reshard-from: how long to wait for the relay to catch up and to be stopped")
-	cmd.Flags().BoolVar(&columnList, "column-list", false, "make the publication with a column list: the columns that the mapping reads and no others (PostgreSQL 15 and later)")
-	cmd.Flags().StringVar(&preset, "create-table", setup.ConfiguredShape, "also create the outbox table, in the shape of this preset, or polling for a table that a polling publisher uses too; configured: that of the configuration, else outbox")
-	cmd.Flags().Lookup("create-table").NoOptDefVal = setup.ConfiguredShape
+	flags.IntVar(&f.reshard.from, "reshard-from", 0, "replace the slots of this many shards by those of postgres.shards, without loss; start it while the relay runs")
+	flags.DurationVar(&f.reshard.wait, "wait", 10*time.Minute, "with --reshard-from: how long to wait until the relay has caught up and is stopped")
+	flags.BoolVar(&f.columnList, "column-list", false, "create the publication with a column list: only the columns that the mapping reads (PostgreSQL 15 and later)")
+	flags.StringVar(&f.preset, "create-table", setup.ConfiguredShape, "also create the outbox table in the shape of this preset; polling: a table that a polling publisher uses too; configured: the configured preset, else outbox")
+	flags.Lookup("create-table").NoOptDefVal = setup.ConfiguredShape
 	complete(cmd, "create-table", migrations.Presets())
 	return cmd
+}
+
+func (a *app) setup(cmd *cobra.Command, f *setupFlags) error {
+	if err := f.reshard.check(cmd.Flags()); err != nil {
+		return err
+	}
+	cfg, err := a.load()
+	if err != nil {
+		return err
+	}
+	a.warn(cfg)
+	settings := cfg.Relay()
+	options, err := f.options(cmd.Flags(), cfg)
+	if err != nil {
+		return err
+	}
+	switch {
+	case cmd.Flags().Changed("before-slot"):
+		if err := f.checkBeforeSlot(options, settings); err != nil {
+			return err
+		}
+		return a.newSetup(settings).DeclareDelivered(cmd.Context(), f.dryRun)
+	case cmd.Flags().Changed("reshard-from"):
+		if f.dryRun || f.acceptGap || options.CreateTable != nil {
+			return &advice.Usage{Err: errors.New("--reshard-from can only be combined with --column-list: it creates publications and slots for existing tables")}
+		}
+		return asGiven(cmd, a.newSetup(settings).Reshard(cmd.Context(), options, f.reshard.from, f.reshard.wait))
+	}
+	return asGiven(cmd, a.newSetup(settings).Run(cmd.Context(), options, f.dryRun, f.acceptGap))
+}
+
+// options are those of the configuration and the flags.
+func (f *setupFlags) options(flags *pflag.FlagSet, cfg *config.Config) (provision.SetupOptions, error) {
+	options := provision.SetupOptions{DryRun: true}
+	var err error
+	if options.Check, err = setup.Mappable(cfg); err != nil {
+		return options, err
+	}
+	settings := cfg.Relay()
+	if f.columnList {
+		if options.Columns, err = setup.MappedColumns(settings); err != nil {
+			return options, &advice.Usage{Err: err}
+		}
+	}
+	if flags.Changed("create-table") {
+		if options.CreateTable, err = setup.TableSQL(settings, f.preset); err != nil {
+			return options, &advice.Usage{Err: err}
+		}
+	}
+	if f.acceptGap && !settings.KeepsPositions() {
+		return options, &advice.Usage{Err: errors.New("--accept-gap is for configurations that keep positions in Kafka: relay.guarantee: exactly_once, or relay.detect_moved_slot: true")}
+	}
+	return options, nil
+}
+
+func (f *setupFlags) checkBeforeSlot(options provision.SetupOptions, settings relay.Config) error {
+	switch {
+	case f.beforeSlot != "delivered":
+		return &advice.Usage{Err: fmt.Errorf("--before-slot %q is not allowed; allowed: delivered", f.beforeSlot)}
+	case f.reshard.from != 0 || f.acceptGap || f.columnList || options.CreateTable != nil:
+		return &advice.Usage{Err: errors.New("--before-slot can only be combined with --dry-run: it concerns existing slots")}
+	case !settings.KeepsPositions():
+		return &advice.Usage{Err: errors.New("--before-slot is for configurations that keep positions in Kafka: relay.guarantee: exactly_once, or relay.detect_moved_slot: true")}
+	}
+	return nil
 }
 
 func (a *app) newSetup(settings relay.Config) *setup.Setup {

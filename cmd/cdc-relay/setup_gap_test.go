@@ -119,7 +119,7 @@ func TestSetup_AcceptsNoGapOnAnOldPrimary(t *testing.T) {
 	origin := wal.Origin{SystemID: "7", Timeline: 1}
 	rec := checkpoint.Record{System: "7", Timeline: 2, Slot: "s", Publication: "p", End: 300}
 	cfg := relay.Config{DetectMovedSlot: true, Replication: postgres.Config{Slot: "s", Publication: "p"}}
-	known := map[string][]byte{checkpoint.IntentKey("somebody", "7", "s"): rec.Encode()}
+	known := map[string][]byte{checkpoint.PromiseKey("somebody", "7", "s"): rec.Encode()}
 	if end, err := setup.Compared(cfg, origin, 310, known); postgres.Reason(err) != fault.ReasonStalePrimary {
 		t.Errorf("connected up to %s, %v", end, err)
 	}

@@ -22,16 +22,16 @@ func (a *app) sqlCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sql",
 		Short: "Print the SQL of table, publication, role and grants, for review or a migration tool",
-		Long: `sql prints what setup would create, and the role to connect as, without touching a
-server: for review, for a database administrator, or for a migration tool. It takes
-the names from the configuration, which may be incomplete.
+		Long: `sql prints the SQL of what setup would create, and of the role to connect as. It contacts
+no server. Use it for review, for a database administrator, or for a migration tool. It
+takes the names from the configuration, which may be incomplete.
 
-The replication slot is a step of its own: PostgreSQL refuses to make one in a
-transaction that has written, and migration tools open one. Run setup after the
-migration; it finds everything else there.
+The replication slot is a separate step: PostgreSQL cannot create a slot in a transaction
+that has written, and migration tools open one. Run setup after the migration; it creates
+the slot and leaves the rest as it is.
 
---inbox prints the tables of a consumer that uses the Go module inbox instead, for the
-database of that consumer; --role grants what the consumer needs of them to its role.`,
+--inbox prints instead the tables for a consumer that uses the Go module inbox, for that
+consumer's database; --role grants the consumer's role the rights that it needs.`,
 		Example: `  cdc-relay sql --create-table
   cdc-relay sql --format goose --create-table > migrations/00042_cdc_relay.sql
   cdc-relay sql --format golang-migrate --number 42 --out migrations
@@ -40,6 +40,7 @@ database of that consumer; --role grants what the consumer needs of them to its 
   cdc-relay sql --for backfill
   cdc-relay sql --for retention
   cdc-relay sql --for mark
+  cdc-relay sql --for audit --role auditor
   cdc-relay sql --inbox --role billing`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -66,16 +67,16 @@ database of that consumer; --role grants what the consumer needs of them to its 
 	f.StringVar(&o.Format, "format", o.Format, "one of "+strings.Join(migrations.Formats(), ", "))
 	f.StringVar(&o.Service, "service", o.Service, "where PostgreSQL runs, one of "+strings.Join(migrations.Services(), ", "))
 	f.BoolVar(&o.CreateTable, "create-table", false, "with the table")
-	f.StringVar(&o.Preset, "preset", "", "shape of the table: a preset, or polling for a table that a polling publisher uses too (default: the configured preset, else outbox); implies --create-table")
-	f.BoolVar(&o.ColumnList, "column-list", false, "publish the columns that the mapping reads and no others (PostgreSQL 15 and later); needs --create-table, because the columns of an existing table are known to the server alone")
+	f.StringVar(&o.Preset, "preset", "", "shape of the table: a preset, or polling: a table that a polling publisher uses too (default: the configured preset, else outbox); implies --create-table")
+	f.BoolVar(&o.ColumnList, "column-list", false, "publish only the columns that the mapping reads (PostgreSQL 15 and later); needs --create-table, because only the server knows the columns of an existing table")
 	f.BoolVar(&o.Partitioned, "partitioned", false, "the table is partitioned: publish its rows under the name of the root")
 	f.StringVar(&o.Role, "role", "", "role that the relay connects as (default: the user in postgres.url unless that is postgres, else cdc_relay)")
-	f.BoolVar(&o.WithoutRole, "without-role", false, "leave role and grants out, for migrations that may not make roles")
+	f.BoolVar(&o.WithoutRole, "without-role", false, "leave out role and grants, for migrations that may not create roles")
 	f.IntVar(&o.Major, "postgres-version", 0, "major version of the server, such as 17, where the slot's statement depends on it")
 	f.IntVar(&o.Number, "number", o.Number, "version of the migration")
-	f.StringVar(&o.For, "for", "", setup.ForBackfill+": the role may also run backfill, which makes the slot and reads the table; "+setup.ForRetention+", "+setup.ForMark+": print the rights of the connection that deletes, or sets marks, and nothing else")
-	complete(cmd, "for", []string{setup.ForBackfill, setup.ForRetention, setup.ForMark})
-	f.StringVar(&schema, "inbox", "", "the tables of the Go module inbox in this `schema` and nothing else")
+	f.StringVar(&o.For, "for", "", setup.ForBackfill+": the role may also run backfill, which makes the slot and reads the table; "+setup.ForRetention+", "+setup.ForMark+", "+setup.ForAudit+", "+setup.ForReplay+": print only the rights of the connection that deletes, sets marks, or reads")
+	complete(cmd, "for", []string{setup.ForBackfill, setup.ForRetention, setup.ForMark, setup.ForAudit, setup.ForReplay})
+	f.StringVar(&schema, "inbox", "", "print only the tables of the Go module inbox, in this `schema`")
 	f.Lookup("inbox").NoOptDefVal = "public"
 	complete(cmd, "format", migrations.Formats())
 	complete(cmd, "service", migrations.Services())
@@ -88,7 +89,7 @@ database of that consumer; --role grants what the consumer needs of them to its 
 func inboxSQL(given *pflag.FlagSet, schema string, o setup.Script) ([]migrations.File, error) {
 	for _, other := range []string{"create-table", "preset", "column-list", "partitioned", "service", "without-role", "postgres-version", "set", "config"} {
 		if given.Changed(other) {
-			return nil, fmt.Errorf("--%s is about the outbox, and --inbox prints the tables of a consumer; leave one of them out", other)
+			return nil, fmt.Errorf("--%s is about the outbox, and --inbox prints the tables of a consumer; use one of them", other)
 		}
 	}
 	if o.Number < 1 {

@@ -36,7 +36,7 @@ func TestSQL_RefusesAColumnListWhereSetupDoes(t *testing.T) {
 		"--create-table --postgres-version 14":   "PostgreSQL 14 has no column lists",
 		"--create-table --set postgres.shards=2": "postgres.shards",
 		"--preset generic":                       "topic", // its mapping does not say where to
-		debezium:                                 "wants update beside inserts",
+		debezium:                                 "needs update as well as inserts",
 		debezium + " --set outbox.debezium.skipped.operations=u,d,t": "only the server knows",
 	} {
 		t.Run(want, func(t *testing.T) {

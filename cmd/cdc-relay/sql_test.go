@@ -86,7 +86,7 @@ func TestSQL_SaysWhatItCannotKnowAboutTheRole(t *testing.T) {
 	}
 	got = invoke(t, url("admin@"), "sql")
 	got.want(t, exitOK, `CREATE ROLE "admin"`, "")
-	got.want(t, exitOK, "No server was asked what it may do: if it is a superuser or an administrator, give the relay a role of its own instead (--role).", "")
+	got.want(t, exitOK, "No server was asked about its rights: if it is a superuser or an administrator, give the relay a role of its own instead (--role).", "")
 	for _, quiet := range []result{
 		invoke(t, url(""), "sql"), invoke(t, url("admin@"), "sql", "--role", "relay"), invoke(t, url("admin@"), "sql", "--without-role"), invoke(t, url("postgres@"), "sql", "--role", "relay"),
 	} {

@@ -31,12 +31,13 @@ func (a *app) statusCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show the state of a running relay (exit 0: streaming, 1: not)",
-		Long: `status shows what a running relay is doing. Exit codes: 0 it streams; 1 it does not, or
-gives no answer.
+		Long: `status shows what a running relay is doing. Exit codes: 0 the relay streams; 1 it does not,
+or does not answer.
 
-With --until it waits, also for a relay that is not there yet, and ends with 0 once the
-state is reached, or with 1 when --timeout is over. caught_up: the relay streams, and
-everything that was in the WAL when the command first had an answer is confirmed.`,
+With --until, status waits until the relay reaches a state, even if the relay has not
+started yet. It exits with 0 when the state is reached and with 1 after --timeout.
+caught_up: the relay streams and has confirmed everything that was in the WAL when status
+first got an answer.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := f.complete(cmd.Flags()); err != nil {
@@ -61,10 +62,10 @@ everything that was in the WAL when the command first had an answer is confirmed
 	}
 	f.client.bind(cmd.Flags())
 	cmd.Flags().BoolVar(&f.json, "json", false, "print JSON")
-	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "repeat until interrupted; with --json one line each")
-	cmd.Flags().DurationVar(&f.interval, "interval", time.Second, "pause between looks, for --watch and --until")
+	cmd.Flags().BoolVarP(&f.watch, "watch", "w", false, "repeat until interrupted; with --json one line per request")
+	cmd.Flags().DurationVar(&f.interval, "interval", time.Second, "pause between requests, for --watch and --until")
 	cmd.Flags().StringVar(&f.until, "until", "", "wait for a state: "+strings.Join(status.Goals, ", "))
-	cmd.Flags().Lookup("timeout").Usage = "how long to wait for an answer; with --until for the state, 1m if not given"
+	cmd.Flags().Lookup("timeout").Usage = "how long to wait for an answer; with --until: for the state, 1m if not set"
 	return cmd
 }
 
@@ -78,7 +79,7 @@ func (f *statusFlags) complete(set *pflag.FlagSet) error {
 	case f.until != "" && !slices.Contains(status.Goals, f.until):
 		return refuse("--until %q is not allowed; allowed: %s", f.until, strings.Join(status.Goals, ", "))
 	case f.until == "" && !f.watch && set.Changed("interval"):
-		return refuse("--interval is not allowed by itself; allowed: with --watch or --until")
+		return refuse("--interval is only allowed with --watch or --until")
 	case f.interval <= 0:
 		return notPositive("interval", f.interval)
 	case f.until == "":

@@ -29,20 +29,20 @@ func (a *app) takeoverCommand() *cobra.Command {
 	var o takeoverOptions
 	cmd := &cobra.Command{
 		Use:   "takeover FILE",
-		Short: "Take a Debezium connector's slot over (dry run unless --yes)",
-		Long: `takeover changes over from the Debezium connector of FILE to the relay, on the
-connector's own slot and publication. FILE is what import reads. The relay's
-configuration is the one that run would take; where there is none, the import itself.
+		Short: "Take over a Debezium connector's slot (dry run unless --yes)",
+		Long: `takeover switches from the Debezium connector described in FILE to the relay, using the
+connector's own slot and publication. FILE is a file that import reads. The relay's
+configuration is the one that run would use; if there is none, the result of import.
 
-It reads the position that Debezium stored: in Connect's offset topic (of --worker,
-or --offset-topic), in a file (--offset-file: of a standalone worker or Debezium
-Server, the saved answer to GET /connectors/NAME/offsets, or what Redis or a table has
-of it), and compares it with the slot. Without --yes it is a dry run, and Debezium may
-run meanwhile.
+takeover reads the position that Debezium stored and compares it with the slot. The
+position comes from Connect's offset topic (of --worker, or --offset-topic) or from a file
+(--offset-file: of a standalone worker or Debezium Server, the saved answer to
+GET /connectors/NAME/offsets, or the value that Redis or a table holds). Without --yes
+takeover is a dry run, and Debezium may keep running.
 
-With --yes it streams from the slot's position. Rows that the stored position proves
-to be in Kafka are confirmed without being sent again; every other row is sent. Once
-the rest is confirmed it ends, and the service that does ` + "`run`" + ` goes on; --stay streams
+With --yes takeover streams from the slot's position. It confirms rows that the stored
+position proves to be in Kafka without sending them again; it sends every other row. When
+all of them are confirmed, takeover exits, and the service that does ` + "`run`" + ` goes on; --stay streams
 on like run. It refuses while Debezium holds the slot: stop the connector first
 (PUT /connectors/NAME/stop; a pause keeps the slot). The publication is never altered.`,
 		Example: `  cdc-relay takeover outbox.json --worker worker.properties          # what would happen
@@ -55,11 +55,11 @@ on like run. It refuses while Debezium holds the slot: stop the connector first
 		},
 	}
 	o.flags(cmd)
-	cmd.Flags().BoolVar(&o.yes, "yes", false, "really take over")
-	cmd.Flags().BoolVar(&o.stay, "stay", false, "with --yes: go on streaming, as run does")
+	cmd.Flags().BoolVar(&o.yes, "yes", false, "perform the takeover")
+	cmd.Flags().BoolVar(&o.stay, "stay", false, "with --yes: keep streaming, as run does")
 	cmd.Flags().StringVar(&o.offsetTopic, "offset-topic", "", "`topic` in which Kafka Connect or Debezium Server keeps positions")
-	cmd.Flags().StringVar(&o.offsetFile, "offset-file", "", "`file` with positions: of a standalone worker, of Debezium Server, or JSON; - for standard input")
-	cmd.Flags().BoolVar(&o.noOffsets, "no-offsets", false, "do without Debezium's position: what the slot still holds is sent again")
+	cmd.Flags().StringVar(&o.offsetFile, "offset-file", "", "`file` with positions: of a standalone worker, of Debezium Server, or JSON; - is standard input")
+	cmd.Flags().BoolVar(&o.noOffsets, "no-offsets", false, "ignore Debezium's position and send again every row that the slot still holds")
 	return cmd
 }
 
@@ -73,7 +73,7 @@ type changeOver struct {
 
 func (a *app) takeover(ctx context.Context, file string, o takeoverOptions) error {
 	if o.noOffsets && o.offsetFile+o.offsetTopic != "" || o.offsetFile != "" && o.offsetTopic != "" {
-		return &advice.Usage{Err: errors.New("only one of --offset-topic, --offset-file and --no-offsets says where the position is")}
+		return &advice.Usage{Err: errors.New("use only one of --offset-topic, --offset-file and --no-offsets")}
 	}
 	if file == "-" && o.offsetFile == "-" {
 		return &advice.Usage{Err: errors.New("the connector and its positions cannot both be standard input")}
@@ -108,12 +108,12 @@ func (a *app) takeover(ctx context.Context, file string, o takeoverOptions) erro
 	case over.Held():
 		fmt.Fprintln(a.stdout, "\nnothing was touched, and as long as the slot is in use --yes is refused: stop the connector, look again, then repeat with --yes")
 	default:
-		fmt.Fprintln(a.stdout, "\nnothing was touched; repeat with --yes")
+		fmt.Fprintln(a.stdout, "\nnothing was changed; repeat with --yes")
 	}
 	return nil
 }
 
-// configured tells whether a configuration was named, so that the import only says
+// configured reports whether a configuration was named, so that the import only says
 // what the connector does.
 func (c *changeOver) configured() bool {
 	if c.app.configPath != "" || c.app.getenv("CDC_RELAY_CONFIG") != "" {
@@ -177,7 +177,7 @@ func (c *changeOver) perform(ctx context.Context, over *takeover.ChangeOver) err
 		return err
 	}
 	if !d.reached && wal.LSN(d.relay.Status().LSN.Confirmed) < over.End() {
-		return errors.New("stopped before the log's end was confirmed; repeat the command: what is confirmed stays so, and nothing is lost")
+		return errors.New("stopped before the end of the log was confirmed; run the command again: confirmed rows stay confirmed, and nothing is lost")
 	}
 	fmt.Fprintf(a.stdout, "\ntaken over: %s delivered by Debezium and not sent again, %d sent; the slot is confirmed beyond %s\nstart `cdc-relay run`, and do not start the connector again: the way back is in %scoming-from-debezium.md\n",
 		wording.Count(d.relay.Filtered(), "row"), d.relay.Status().EventsPublished, over.End(), wording.Docs)

@@ -460,7 +460,7 @@ func TestTakeover_AHeldSlotIsPlannedAndNotTaken(t *testing.T) {
 	r := c.takeover(t, "--no-offsets")
 	r.want(t, 0, "stop the connector first", "")
 	r.want(t, 0, "nothing was touched, and as long as the slot is in use --yes is refused", "")
-	if strings.Contains(r.stdout, "refused  ") || strings.Contains(r.stdout, "nothing was touched; repeat with --yes") {
+	if strings.Contains(r.stdout, "refused  ") || strings.Contains(r.stdout, "nothing was changed; repeat with --yes") {
 		t.Errorf("the plan refuses, or says that --yes would do:\n%s", r.stdout)
 	}
 	c.takeover(t, "--no-offsets", "--yes").want(t, 3, "the slot is in use by", "nothing was touched")

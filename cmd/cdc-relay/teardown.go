@@ -16,9 +16,9 @@ func (a *app) teardownCommand() *cobra.Command {
 		Long: `teardown drops the replication slot and the publication. It refuses while a relay
 streams from the slot. Rows committed from then on are not sent by a later relay.
 
-teardown drops the slot first, which needs REPLICATION, and then the publication,
-which needs its owner. A role with REPLICATION that does not own the publication drops
-the slot and ends with 3; if the publication is right, go on with setup.`,
+teardown drops the slot first, which needs REPLICATION, and then the publication, which
+only its owner may drop. A role with REPLICATION that does not own the publication drops
+the slot and exits with 3; if the publication is correct, continue with setup.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := a.load()
@@ -55,6 +55,6 @@ func (a *app) printTeardown(steps []provision.Step, done bool) {
 		}
 	}
 	if left && !done {
-		fmt.Fprintln(a.stdout, "nothing was touched; repeat with --yes")
+		fmt.Fprintln(a.stdout, "nothing was changed; repeat with --yes")
 	}
 }

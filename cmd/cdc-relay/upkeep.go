@@ -50,7 +50,7 @@ func (r *upkeepRun) failed(ctx context.Context, err error) {
 		return
 	}
 	if ctx.Err() != nil {
-		err = errors.New("interrupted by a signal; what is not done yet stays as it is: run it again")
+		err = errors.New("interrupted by a signal; the remaining rows stay as they are: run it again")
 	} else {
 		err = upkeepError(err)
 	}

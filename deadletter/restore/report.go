@@ -149,7 +149,7 @@ func (r *Report) Summary() string {
 		}
 		next := "repeat with --yes"
 		if r.Hopeless() {
-			next = "--yes would change nothing: first mend what RESULT names"
+			next = "--yes would change nothing: first fix what RESULT names"
 		}
 		return fmt.Sprintf("%d of %s would be %s, %d would be left%s; nothing was touched, %s", r.Letters-r.Failed, of, verb, r.Failed+r.Left, left, next)
 	}
@@ -201,7 +201,7 @@ func (r *Report) Interrupted() error {
 		done = "discarded"
 	}
 	text := fmt.Sprintf("the redrive stopped: %s; %s: %d of %s", s.Error, done, r.Done, wording.Count(r.Letters, "dead letter"))
-	again := "Run it again: what is marked is left alone"
+	again := "Run it again: marked letters are skipped"
 	if s.entry != nil {
 		text += fmt.Sprintf("; in hand was the one at partition %d, offset %d (row %s of table %s)", s.entry.Partition, s.entry.Offset, s.entry.Row, s.entry.Table)
 	}

@@ -89,7 +89,7 @@ func (r *Rows) idColumn(ctx context.Context, table int) (string, error) {
 	}
 	column := found.Roles["id"]
 	if column == "" || strings.ContainsAny(column, "# ") {
-		return "", errors.New("the event id is no column of its own, so the row cannot be found by it")
+		return "", errors.New("the event id is not a column, so the row cannot be found by it")
 	}
 	r.ids[table] = column
 	return column, nil

@@ -95,5 +95,5 @@ func unlocked(err error) error {
 	if postgres.KindOf(err) != fault.KindRetry {
 		return &advice.Refused{Err: err}
 	}
-	return fmt.Errorf("%w; a redrive takes a lock at PostgreSQL, so that it is the only one of its source; where the server is gone for good, and nobody else re-drives, there are --source SYSTEM/SLOT and --without-lock", err)
+	return fmt.Errorf("%w; redrive takes a PostgreSQL lock so that only one runs for its source; if the server is gone for good and nobody else re-drives, use --source SYSTEM/SLOT and --without-lock", err)
 }

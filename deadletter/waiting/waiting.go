@@ -37,7 +37,7 @@ type group struct {
 
 // letter is what has to be known of one.
 type letter struct {
-	deadletter.Place
+	deadletter.Location
 	row          deadletter.Row
 	table, event string
 	stripped     bool // of its headers, the event id among them
@@ -51,7 +51,7 @@ func New(own func(source string) bool) *Set {
 }
 
 // Read takes a record of the dead-letter topic, in the order of its partition. What is neither
-// letter nor marker is passed over. Nil means that the topic was deleted and made again.
+// letter nor marker is passed over. Nil means that the topic was deleted and recreated.
 func (s *Set) Read(m *topics.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,7 +71,7 @@ func (s *Set) Read(m *topics.Message) {
 }
 
 func (s *Set) add(l *deadletter.Letter) {
-	one := letter{Place: l.Place(), row: l.Row, table: l.Table, event: l.EventID()}
+	one := letter{Location: l.Location(), row: l.Row, table: l.Table, event: l.EventID()}
 	one.stripped = one.event == "" && slices.Contains(l.Missing, router.PartHeaders)
 	if s.full || s.count >= s.limit || s.bytes+one.size() > maxBytes {
 		s.full = true // whether what is left out now is done with later, nobody will know

@@ -125,7 +125,7 @@ var converterClasses = []string{
 	"org.apache.kafka.connect.converters.LongConverter", "org.apache.kafka.connect.converters.FloatConverter", "org.apache.kafka.connect.converters.DoubleConverter",
 }
 
-// known tells whether the relay has the class.
+// known reports whether the relay has the class.
 func known(scope, class string) bool {
 	short := className(class)
 	where, listed := packages[short]
@@ -152,7 +152,7 @@ func (c *conversion) step(s step) bool {
 		if s.class == eventRouter && c.routerOption(it, s, name) {
 			continue
 		}
-		o, ok := options.Find(options.ScopeTransform, className(s.class), name)
+		o, ok := options.Lookup(options.ScopeTransform, className(s.class), name)
 		if ok && o.Fate == options.FateCarried {
 			c.option(it, it.key)
 			continue
@@ -208,7 +208,7 @@ func (c *conversion) routerOption(it item, s step, name string) bool {
 	case c.in.server() && name == "table.fields.additional.placement":
 		c.serverPlacement(it)
 	default:
-		o, ok := options.Find(options.ScopeEventRouter, "", name)
+		o, ok := options.Lookup(options.ScopeEventRouter, "", name)
 		if !ok || o.Fate != options.FateCarried {
 			return false
 		}
@@ -217,7 +217,7 @@ func (c *conversion) routerOption(it item, s step, name string) bool {
 	return true
 }
 
-// version1 says that the configuration is from before 2.0.
+// version1 reports whether the configuration is from before 2.0.
 func (c *conversion) version1() bool {
 	_, old := c.get("database.server.name")
 	_, newer := c.get("topic.prefix")
@@ -268,7 +268,7 @@ func (c *conversion) predicates() error {
 				Message: fmt.Sprintf("predicate %s is of a class that the relay does not have (%s), so it cannot tell which records it takes; it has TopicNameMatches, HasHeaderKey and RecordIsTombstone", oneLine(name), oneLine(className(class.value)))}
 		}
 		for _, it := range c.with(prefix) {
-			o, ok := options.Find(options.ScopePredicate, className(class.value), strings.TrimPrefix(it.key, prefix))
+			o, ok := options.Lookup(options.ScopePredicate, className(class.value), strings.TrimPrefix(it.key, prefix))
 			if ok && o.Fate == options.FateCarried {
 				c.option(it, it.key)
 			} else {

@@ -217,8 +217,8 @@ func (c *conversion) rank(r Remark) int {
 	return 1
 }
 
-// place tells keys of one line apart.
-func (c *conversion) place(r Remark) int {
+// indexOf tells keys of one line apart.
+func (c *conversion) indexOf(r Remark) int {
 	return slices.IndexFunc(c.items, func(it item) bool { return it.original == r.Key })
 }
 

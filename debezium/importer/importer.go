@@ -166,7 +166,7 @@ func Convert(input []byte, o Options) (*Result, error) {
 	}
 	c.check()
 	slices.SortStableFunc(c.remarks, func(a, b Remark) int {
-		return cmp.Or(cmp.Compare(c.rank(a), c.rank(b)), cmp.Compare(a.Line, b.Line), cmp.Compare(c.place(a), c.place(b)))
+		return cmp.Or(cmp.Compare(c.rank(a), c.rank(b)), cmp.Compare(a.Line, b.Line), cmp.Compare(c.indexOf(a), c.indexOf(b)))
 	})
 	c.result.Remarks = c.remarks
 	c.result.YAML = c.render()

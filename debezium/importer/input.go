@@ -144,7 +144,7 @@ func decode(file string, input []byte) (string, error) {
 			}
 			i += n
 		}
-		line, column := place(string(input), i)
+		line, column := lineAndColumn(string(input), i)
 		return "", &Error{File: file, Line: line, Column: column, Message: "is not UTF-8 text"}
 	}
 	if len(bytes.TrimSpace(input)) == 0 {
@@ -153,8 +153,8 @@ func decode(file string, input []byte) (string, error) {
 	return string(input), nil
 }
 
-// place counts lines and columns from 1.
-func place(text string, offset int) (line, column int) {
+// lineAndColumn counts lines and columns from 1.
+func lineAndColumn(text string, offset int) (line, column int) {
 	before := text[:min(offset, len(text))]
 	return strings.Count(before, "\n") + 1, utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:]) + 1
 }

@@ -68,7 +68,7 @@ type jsonReader struct {
 }
 
 func (r *jsonReader) fail(key, message string) error {
-	line, column := place(r.text, int(r.decoder.InputOffset()))
+	line, column := lineAndColumn(r.text, int(r.decoder.InputOffset()))
 	return &Error{File: r.file, Line: line, Column: column, Key: key, Message: message}
 }
 
@@ -81,10 +81,10 @@ func (r *jsonReader) token() (json.Token, error) {
 	case err == nil:
 		return token, nil
 	case errors.As(err, &syntax):
-		line, column := place(r.text, int(max(syntax.Offset-1, 0)))
+		line, column := lineAndColumn(r.text, int(max(syntax.Offset-1, 0)))
 		return nil, &Error{File: r.file, Line: line, Column: column, Message: "cannot be read as JSON: " + syntax.Error()}
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		line, column := place(r.text, len(r.text))
+		line, column := lineAndColumn(r.text, len(r.text))
 		return nil, &Error{File: r.file, Line: line, Column: column, Message: "cannot be read as JSON: it ends too early"}
 	}
 	return nil, r.fail("", "cannot be read as JSON")
@@ -122,7 +122,7 @@ func (r *jsonReader) next() (line, column int) {
 	for at < len(r.text) && strings.IndexByte(" \t\r\n,", r.text[at]) >= 0 {
 		at++
 	}
-	return place(r.text, at)
+	return lineAndColumn(r.text, at)
 }
 
 func (r *jsonReader) flat(into *source, parent string) error {
@@ -148,7 +148,7 @@ func (r *jsonReader) scalar(key string) (string, error) {
 	case bool:
 		return fmt.Sprint(v), nil
 	case nil:
-		return "", r.fail(key, "is null; Connect wants text")
+		return "", r.fail(key, "is null; Connect needs text")
 	}
 	return "", r.fail(key, "is not a single value; a connector's configuration is flat")
 }
@@ -158,7 +158,7 @@ func (r *jsonReader) skip() error {
 	if err := r.decoder.Decode(&discarded); err != nil {
 		var syntax *json.SyntaxError
 		if errors.As(err, &syntax) {
-			line, column := place(r.text, int(max(syntax.Offset-1, 0)))
+			line, column := lineAndColumn(r.text, int(max(syntax.Offset-1, 0)))
 			return &Error{File: r.file, Line: line, Column: column, Message: "cannot be read as JSON: " + syntax.Error()}
 		}
 		return r.fail("", "cannot be read as JSON: it ends too early")

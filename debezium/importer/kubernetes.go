@@ -126,7 +126,7 @@ func (r *yamlReader) config(n ast.Node, prefix string) error {
 			return yamlFail(r.file, it.Key(), "a key must be text")
 		}
 		if _, nested := it.Value().(ast.MapNode); nested {
-			return yamlFail(r.file, it.Key(), fmt.Sprintf("spec.config: %s%s is a mapping; write flat keys, as Strimzi wants them", prefix, key))
+			return yamlFail(r.file, it.Key(), fmt.Sprintf("spec.config: %s%s is a mapping; write flat keys, as Strimzi needs them", prefix, key))
 		}
 		value, ok := yamlText(it.Value())
 		if !ok {

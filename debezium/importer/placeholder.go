@@ -136,7 +136,7 @@ func isVariable(name string) bool {
 
 var secretWords = regexp.MustCompile(`(?i)passw|passphrase|secret|token$|jaas|\.key$|key\.?pem|credential|keystore\.(?:key|certificate)|user\.info|api[._]?key`)
 
-// secret says that a value under the key is not to be shown.
+// secret reports whether a value under the key is not to be shown.
 func secret(key string) bool { return secretWords.MatchString(key) && !strings.HasSuffix(key, ".url") }
 
 // shown is a value as a remark may quote it.

@@ -25,7 +25,7 @@ func (c *conversion) records() error {
 		if c.done[it.key] || strings.HasPrefix(it.key, "transforms") || strings.HasPrefix(it.key, "predicates") {
 			continue
 		}
-		o, ok := options.Find(options.ScopeConnector, "", it.key)
+		o, ok := options.Lookup(options.ScopeConnector, "", it.key)
 		if !ok || o.Fate != options.FateCarried {
 			continue
 		}
@@ -150,7 +150,7 @@ func (c *conversion) workerConverter(kind, name string) {
 }
 
 func (c *conversion) converterOption(it item, name, class string) {
-	o, ok := options.Find(options.ScopeConverter, className(class), strings.TrimPrefix(it.key, name+"."))
+	o, ok := options.Lookup(options.ScopeConverter, className(class), strings.TrimPrefix(it.key, name+"."))
 	switch {
 	case !ok && !ours(class):
 		c.remark(it, NotNeeded, "belongs to the converter, which the relay has not")
@@ -164,7 +164,7 @@ func (c *conversion) converterOption(it item, name, class string) {
 	}
 }
 
-// ours tells whether a converter is of the packages that the relay knows.
+// ours reports whether a converter is of the packages that the relay knows.
 func ours(class string) bool {
 	return strings.HasPrefix(class, "org.apache.kafka.connect.") || strings.HasPrefix(class, "io.debezium.converters.")
 }
@@ -213,7 +213,7 @@ func (c *conversion) serverFormats() {
 					continue
 				}
 				seen[name] = true
-				o, ok := options.Find(options.ScopeConverter, className(class), name)
+				o, ok := options.Lookup(options.ScopeConverter, className(class), name)
 				if !ok || o.Fate != options.FateCarried {
 					if !c.done[sub.key] {
 						c.remark(sub, NotNeeded, "has no effect on %s", className(class))
@@ -232,7 +232,7 @@ func (c *conversion) serverFormats() {
 
 // optionFate says what becomes of an option by the list of options.
 func (c *conversion) optionFate(scope, of, name string, it item) (Fate, string) {
-	o, ok := options.Find(scope, of, name)
+	o, ok := options.Lookup(scope, of, name)
 	if !ok {
 		return NotCarried, unknownOption(scope)
 	}

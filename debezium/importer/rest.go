@@ -101,7 +101,7 @@ func (c *conversion) fateOf(it item) (Fate, string) {
 	case strings.HasPrefix(it.key, "debezium."), strings.HasPrefix(it.key, "quarkus."), strings.HasPrefix(it.key, "record.processing."):
 		return NotNeeded, "is about Debezium Server itself; see http and log"
 	}
-	if _, known := options.Find(options.ScopeConnector, "", it.key); !known {
+	if _, known := options.Lookup(options.ScopeConnector, "", it.key); !known {
 		head, _, dotted := strings.Cut(it.key, ".")
 		for _, list := range []string{"converters", "post.processors"} {
 			if dotted && slices.Contains(javaregex.Split(c.value(list)), head) {
@@ -134,12 +134,12 @@ func (c *conversion) workerRest() {
 		return
 	}
 	for _, p := range c.worker.props {
-		mark := workerMark + p.key
-		if c.done[mark] {
+		key := workerMark + p.key
+		if c.done[key] {
 			continue
 		}
 		it := item{property: p, original: c.worker.shownAs(p.key), file: c.worker.file}
-		it.key = mark
+		it.key = key
 		fate, text := c.workerFate(p, it)
 		c.remark(it, fate, "%s", text)
 	}
@@ -170,7 +170,7 @@ func (c *conversion) workerFate(p property, it item) (Fate, string) {
 	case strings.HasPrefix(p.key, "security."), strings.HasPrefix(p.key, "sasl."), strings.HasPrefix(p.key, "ssl."):
 		return NotNeeded, "is about the worker's own clients; records go by producer.*"
 	}
-	if _, ok := options.Find(options.ScopeWorker, "", p.key); !ok {
+	if _, ok := options.Lookup(options.ScopeWorker, "", p.key); !ok {
 		if !strings.Contains(p.key, ".") || aboutWorker.MatchString(p.key) { // without a dot: a variable of the image
 			return NotNeeded, "is about the worker"
 		}

@@ -85,15 +85,8 @@ func (r *yamlReader) authentication(n ast.Node, at ast.Node) error {
 			login = append(login, fmt.Sprintf(`%s="%s"`, name, strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(value)))
 		}
 	}
-	r.sasl = kind != "tls"
-	if r.sasl {
-		mechanism := strings.ToUpper(kind)
-		if kind == "oauth" {
-			mechanism = "OAUTHBEARER"
-		}
-		if err := r.label(path+".type", "producer.sasl.mechanism", mechanism, at); err != nil {
-			return err
-		}
+	if err := r.mechanism(path, kind, at); err != nil {
+		return err
 	}
 	switch kind {
 	case "tls":
@@ -129,6 +122,18 @@ func (r *yamlReader) authentication(n ast.Node, at ast.Node) error {
 		}
 	}
 	return nil
+}
+
+// mechanism labels the SASL mechanism of an authentication; type tls has none.
+func (r *yamlReader) mechanism(path, kind string, at ast.Node) error {
+	if r.sasl = kind != "tls"; !r.sasl {
+		return nil
+	}
+	mechanism := strings.ToUpper(kind)
+	if kind == "oauth" {
+		mechanism = "OAUTHBEARER"
+	}
+	return r.label(path+".type", "producer.sasl.mechanism", mechanism, at)
 }
 
 // protocol is what spec.tls and spec.authentication come to.

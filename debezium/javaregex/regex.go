@@ -10,8 +10,8 @@ import (
 
 // Regex is a Java pattern in Go's words. What Go has no words for is an error.
 type Regex struct {
-	Whole *regexp.Regexp // Java's matches
-	Find  *regexp.Regexp // Java's find
+	Whole    *regexp.Regexp // Java's matches
+	Anywhere *regexp.Regexp // Java's find
 }
 
 func Compile(pattern string, ignoreCase bool) (*Regex, error) {
@@ -31,7 +31,7 @@ func Compile(pattern string, ignoreCase bool) (*Regex, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the regular expression %q is not valid: %w", pattern, err)
 	}
-	return &Regex{Whole: whole, Find: find}, nil
+	return &Regex{Whole: whole, Anywhere: find}, nil
 }
 
 // ReplaceFirst is Kafka's RegexRouter: text itself, unless all of it matches.
@@ -39,7 +39,7 @@ func (r *Regex) ReplaceFirst(text string, with *Replacement) string {
 	if !r.Whole.MatchString(text) {
 		return text
 	}
-	m := r.Find.FindStringSubmatchIndex(text)
+	m := r.Anywhere.FindStringSubmatchIndex(text)
 	if m == nil {
 		return text
 	}

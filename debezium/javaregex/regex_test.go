@@ -35,7 +35,7 @@ func TestJavaRegex_ReplacesAsJavaDoes(t *testing.T) {
 			t.Errorf("%s: %v", c.pattern, err)
 			continue
 		}
-		with, err := ParseReplacement(c.replacement, r.Find)
+		with, err := ParseReplacement(c.replacement, r.Anywhere)
 		if err != nil {
 			t.Errorf("%s: %v", c.replacement, err)
 			continue
@@ -85,7 +85,7 @@ func FuzzJavaRegex(f *testing.F) {
 		if err != nil {
 			return
 		}
-		with, err := ParseReplacement(replacement, r.Find)
+		with, err := ParseReplacement(replacement, r.Anywhere)
 		if err != nil {
 			return
 		}

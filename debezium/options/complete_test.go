@@ -22,11 +22,11 @@ func TestDebeziumOptions_HaveAFateForAllThatAWorkerLists(t *testing.T) {
 		scope, short := ScopeConnector, name
 		if rest, ok := strings.CutPrefix(name, "transforms.outbox."); ok {
 			scope, short = ScopeEventRouter, rest
-			if _, common := Find(ScopeTransform, "EventRouter", rest); common {
+			if _, common := Lookup(ScopeTransform, "EventRouter", rest); common {
 				continue
 			}
 		}
-		if o, known := Find(scope, "", short); !known || o.Fate == "" {
+		if o, known := Lookup(scope, "", short); !known || o.Fate == "" {
 			t.Errorf("%s has no fate", name)
 		}
 	}

@@ -52,9 +52,9 @@ const (
 	ScopeProducer    = "producer"
 )
 
-// Find finds the row for a name in a scope; `of` narrows to a
+// Lookup finds the row for a name in a scope; `of` narrows to a
 // class where the table knows it. A row for the whole name comes before a pattern.
-func Find(scope, of, name string) (Option, bool) {
+func Lookup(scope, of, name string) (Option, bool) {
 	best := -1
 	for i, o := range All {
 		if o.Scope != scope || o.Of != "" && o.Of != of || !matchOption(o.Name, name) {
@@ -91,7 +91,7 @@ func matchOption(pattern, name string) bool {
 	return len(p) == len(n)
 }
 
-// Accepted tells whether an option may stand below `debezium:`.
+// Accepted reports whether an option may stand below `debezium:`.
 func (o *Option) Accepted() bool {
 	return slices.Contains([]string{FateCarried, FateImplied, FateNotNeeded, FateDefault}, o.Fate)
 }

@@ -41,12 +41,12 @@ func TestFindDebeziumOption_PrefersTheNarrowerRow(t *testing.T) {
 		{ScopeConnector, "", "no.such.option", ""},
 		{ScopeConnector, "", "snapshot", ""},
 	} {
-		o, ok := Find(c.scope, c.of, c.name)
+		o, ok := Lookup(c.scope, c.of, c.name)
 		if ok != (c.want != "") || o.Name != c.want {
 			t.Errorf("%s: got %q, want %q", c.name, o.Name, c.want)
 		}
 	}
-	if o, _ := Find(ScopeConverter, "JsonConverter", "schemas.enable"); o.Fate != FateCarried {
+	if o, _ := Lookup(ScopeConverter, "JsonConverter", "schemas.enable"); o.Fate != FateCarried {
 		t.Errorf("JsonConverter's schemas.enable is %s", o.Fate)
 	}
 }

@@ -24,7 +24,7 @@ func (c *ChangeOver) captured() func(*wal.Relation) bool {
 	}
 }
 
-// capturesMessages tells whether the connector sends every logical message that the
+// capturesMessages reports whether the connector sends every logical message that the
 // configuration takes. Where it names prefixes, the configuration has to name the same.
 func (c *ChangeOver) capturesMessages() bool {
 	theirs, err := c.connectorMappings()

@@ -62,7 +62,7 @@ func (c *ChangeOver) Inspect(ctx context.Context) error {
 	if err := c.position(ctx); err != nil {
 		return err
 	}
-	c.judge()
+	c.collectRefusals()
 	c.checkpoint(ctx)
 	return nil
 }
@@ -110,8 +110,8 @@ func (c *ChangeOver) refusedInspection(err error) error {
 	return fault.Refuse(err)
 }
 
-// judge gathers what forbids the change-over.
-func (c *ChangeOver) judge() {
+// collectRefusals gathers what forbids the change-over.
+func (c *ChangeOver) collectRefusals() {
 	refuse := func(format string, args ...any) { c.refusals = append(c.refusals, fmt.Sprintf(format, args...)) }
 	name := c.imported.Source.Connector
 	if name == "" {
@@ -149,7 +149,7 @@ func (c *ChangeOver) judge() {
 // proven.
 func (c *ChangeOver) Prove(ctx context.Context) (settings relay.Config, missing string, err error) {
 	if c.verdict.Any() {
-		seen, why, err := c.witness(ctx)
+		seen, why, err := c.compareWithSlot(ctx)
 		if err != nil {
 			return c.settings, "", fault.Refuse(err)
 		}

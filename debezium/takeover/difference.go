@@ -100,11 +100,11 @@ func settingDifferences(theirs, ours []debezium.Setting) []string {
 	return list
 }
 
-// isDefault tells whether a setting says what Debezium does without it.
+// isDefault reports whether a setting says what Debezium does without it.
 func isDefault(s debezium.Setting) bool {
-	o, known := options.Find(options.ScopeConnector, "", s.Name)
+	o, known := options.Lookup(options.ScopeConnector, "", s.Name)
 	if parts := strings.SplitN(s.Name, ".", 3); parts[0] == "transforms" && len(parts) == 3 {
-		o, known = options.Find(options.ScopeEventRouter, "", parts[2])
+		o, known = options.Lookup(options.ScopeEventRouter, "", parts[2])
 	}
 	return known && o.Default != "" && strings.EqualFold(strings.TrimSpace(s.Value), o.Default)
 }

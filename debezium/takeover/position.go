@@ -102,7 +102,7 @@ func ParsePosition(e Entry) (*Position, error) {
 	return p, nil
 }
 
-// snapshotting tells whether rows that were there before the slot are still being
+// snapshotting reports whether rows that were there before the slot are still being
 // read. The stored snapshot mark stays until the first streamed row, so what
 // counts is whether the snapshot was completed.
 func snapshotting(raw map[string]any) bool {

@@ -33,7 +33,7 @@ type Proof struct {
 // NewProof is a proof by one position.
 func NewProof(p Position) *Proof { return &Proof{p: p} }
 
-// Delivered tells whether a row is proven to be in Kafka. commit is where its
+// Delivered reports whether a row is proven to be in Kafka. commit is where its
 // transaction's commit record begins, ordinal its place in the transaction.
 func (f *Proof) Delivered(commit wal.LSN, xid uint32, lsn wal.LSN, ordinal uint64) bool {
 	switch {
@@ -53,37 +53,37 @@ func (f *Proof) Delivered(commit wal.LSN, xid uint32, lsn wal.LSN, ordinal uint6
 // Skipped counts the rows that were proven.
 func (f *Proof) Skipped() int64 { return f.skipped }
 
-// Witness looks in the log for what a position says is there. A position is only
+// Comparison looks in the log for what a position says is there. A position is only
 // numbers: one of another database, of this one before a restore or a failover that
 // lost something, or one written by hand, looks just as good. So nothing is proven
 // before the log showed the stored row at its place, the same transaction's number
 // at the same LSN, and that its transaction does not end before Position.Commit,
 // which is the end of an earlier one. A primary that lost the end of its log gives the
 // same number again, and may do so at the same place; hence the commit's time too.
-type Witness struct {
+type Comparison struct {
 	p           Position
 	ended       bool // a transaction ends at Position.Commit
 	contradicts bool
 	another     time.Time // when the transaction of that number committed, if not when the position says
 }
 
-// NewWitness is for one position.
-func NewWitness(p Position) *Witness {
+// NewComparison is for one position.
+func NewComparison(p Position) *Comparison {
 	// Only a row or a beginning may lie before the end of another transaction.
-	return &Witness{p: p, contradicts: p.Event == "COMMIT" && p.LSN < p.Commit}
+	return &Comparison{p: p, contradicts: p.Event == "COMMIT" && p.LSN < p.Commit}
 }
 
 // Dated takes the commit time of a row's transaction. Call it before Row.
-func (w *Witness) Dated(xid uint32, at time.Time) {
+func (w *Comparison) Dated(xid uint32, at time.Time) {
 	if xid == w.p.XID && xid != 0 && !w.p.Time.IsZero() && at.UnixMicro() != w.p.Time.UnixMicro() {
 		w.another = at
 	}
 }
 
-// Row tells whether a row of the log proves the position: it is the stored one, or
+// Row reports whether a row of the log proves the position: it is the stored one, or
 // of the transaction that ends where the position says. past says that no later row
 // can.
-func (w *Witness) Row(commit, end wal.LSN, xid uint32, lsn wal.LSN) (found, past bool) {
+func (w *Comparison) Row(commit, end wal.LSN, xid uint32, lsn wal.LSN) (found, past bool) {
 	own := xid == w.p.XID && xid != 0
 	switch inside := w.p.Event == "INSERT" || w.inside(); {
 	case w.contradicts, !w.another.IsZero():
@@ -104,20 +104,20 @@ func (w *Witness) Row(commit, end wal.LSN, xid uint32, lsn wal.LSN) (found, past
 	return false, true
 }
 
-// inside tells whether the position lies before Position.Commit, so that its own
+// inside reports whether the position lies before Position.Commit, so that its own
 // transaction has to end behind it: only then the end alone is no proof.
-func (w *Witness) inside() bool { return w.p.LSN < w.p.Commit }
+func (w *Comparison) inside() bool { return w.p.LSN < w.p.Commit }
 
-// within tells whether the position is one of a row or a message, which lies inside its
+// within reports whether the position is one of a row or a message, which lies inside its
 // transaction.
 func (p *Position) within() bool { return p.Event != "BEGIN" && p.Event != "COMMIT" }
 
-// change tells whether the position names what happened there: a change or a message.
+// change reports whether the position names what happened there: a change or a message.
 func (p *Position) change() bool { return p.within() && p.Event != "" }
 
-// Through tells whether the log up to a position, where a transaction ends, proves
+// Through reports whether the log up to a position, where a transaction ends, proves
 // what no row did.
-func (w *Witness) Through(lsn wal.LSN) bool {
+func (w *Comparison) Through(lsn wal.LSN) bool {
 	if w.contradicts || !w.another.IsZero() || w.p.Event == "INSERT" || w.p.Commit == 0 || lsn != w.p.Commit {
 		return false
 	}
@@ -126,7 +126,7 @@ func (w *Witness) Through(lsn wal.LSN) bool {
 }
 
 // Missing says why nothing was found.
-func (w *Witness) Missing() string {
+func (w *Comparison) Missing() string {
 	switch {
 	case !w.another.IsZero():
 		return fmt.Sprintf("transaction %d of the slot committed at %s, and that of the position (ts_usec) at %s", w.p.XID, w.another.UTC().Format(time.RFC3339Nano), w.p.Time.Format(time.RFC3339Nano))
@@ -157,7 +157,7 @@ type Verdict struct {
 	Part  bool // and the stored row's transaction
 }
 
-// Any says that there is something to filter.
+// Any reports whether there is something to filter.
 func (v Verdict) Any() bool { return v.Whole || v.Part }
 
 // ErrSnapshot says that rows from before the slot are still missing.

@@ -183,7 +183,7 @@ func TestJudge_AgainstAModel(t *testing.T) {
 					if err != nil || !verdict.Part {
 						t.Fatalf("seed %d: %+v of a slot at %s: %+v, %v", seed, p, confirmed, verdict, err)
 					}
-					w, found := NewWitness(p), false
+					w, found := NewComparison(p), false
 					for _, r := range sent {
 						if r.commit < confirmed {
 							continue
@@ -274,12 +274,12 @@ func TestWitness(t *testing.T) {
 		{name: "a transaction that overlaps the message's", p: message, commit: 450, end: 460, xid: 6, lsn: 390},
 		{name: "behind the message", p: message, commit: 700, end: 710, xid: 8, lsn: 690, past: true},
 	} {
-		found, past := NewWitness(c.p).Row(c.commit, c.end, c.xid, c.lsn)
+		found, past := NewComparison(c.p).Row(c.commit, c.end, c.xid, c.lsn)
 		if found != c.found || past != c.past {
 			t.Errorf("%s: found %v, past %v; want %v, %v", c.name, found, past, c.found, c.past)
 		}
 	}
-	if NewWitness(insert).Through(400) || !NewWitness(heartbeat).Through(400) || NewWitness(heartbeat).Through(410) {
+	if NewComparison(insert).Through(400) || !NewComparison(heartbeat).Through(400) || NewComparison(heartbeat).Through(410) {
 		t.Error("the end of a transaction is a witness for a heartbeat's position, at its own place")
 	}
 }
@@ -299,7 +299,7 @@ func TestWitness_ATransactionOfAnotherTimeProvesNothing(t *testing.T) {
 		{name: "no time is stored", p: Position{LSN: 500, Commit: 400, XID: 7, Event: "INSERT"}, at: stored, found: true},
 		{name: "an event without a kind", p: Position{LSN: 500, Commit: 610, XID: 7, Time: stored}, at: stored.Add(time.Hour)},
 	} {
-		w := NewWitness(c.p)
+		w := NewComparison(c.p)
 		w.Dated(6, stored.Add(-time.Hour)) // another transaction
 		if found, past := w.Row(300, 310, 6, 290); found || past {
 			t.Fatalf("%s: an earlier transaction: found %v, past %v", c.name, found, past)
@@ -329,8 +329,8 @@ func TestWitness_ACommitBehindTheOwnTransactionProvesNothing(t *testing.T) {
 		{commit: 700, end: 710, xid: 5, lsn: 450}, // began before transaction 7 ended
 		{commit: 800, end: 810, xid: 9, lsn: 790},
 	}
-	find := func(p Position) (bool, *Witness) {
-		w := NewWitness(p)
+	find := func(p Position) (bool, *Comparison) {
+		w := NewComparison(p)
 		for i, r := range slot {
 			if found, past := w.Row(r.commit, r.end, r.xid, r.lsn); found || past {
 				return found, w

@@ -8,10 +8,10 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// witness reads the slot from its position on, confirming nothing, until the row
+// compareWithSlot reads the slot from its position on, confirming nothing, until the row
 // of Debezium's position was seen, or its place is passed. missing says why it was
 // not seen. What it proves, it proves of this server's history.
-func (c *ChangeOver) witness(ctx context.Context) (seen bool, missing string, err error) {
+func (c *ChangeOver) compareWithSlot(ctx context.Context) (seen bool, missing string, err error) {
 	cfg := c.settings.Replication
 	stream, err := replication.Open(ctx, cfg, c.settings.Stream, zerolog.Nop())
 	if err != nil {
@@ -26,11 +26,11 @@ func (c *ChangeOver) witness(ctx context.Context) (seen bool, missing string, er
 		close(out)
 		ended <- err
 	}()
-	w := NewWitness(*c.found.position)
+	w := NewComparison(*c.found.position)
 	over := false
 	for b := range out {
 		if !over {
-			if seen, over = look(w, b, c.survey.WALEnd); over {
+			if seen, over = searchBatch(w, b, c.survey.WALEnd); over {
 				stream.Abort()
 			}
 		}
@@ -46,9 +46,9 @@ func (c *ChangeOver) witness(ctx context.Context) (seen bool, missing string, er
 	return seen, w.Missing(), err
 }
 
-// look tells whether a batch has what is looked for, and whether the search is
+// searchBatch reports whether a batch has what is looked for, and whether the search is
 // over, found or not.
-func look(w *Witness, b *wal.Batch, end wal.LSN) (found, over bool) {
+func searchBatch(w *Comparison, b *wal.Batch, end wal.LSN) (found, over bool) {
 	for i := range b.Rows {
 		row := &b.Rows[i]
 		w.Dated(row.Txn.XID, row.Txn.Time)

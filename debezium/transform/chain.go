@@ -259,9 +259,9 @@ func (c *Options) owner(scope, prefix string) *ownerOptions {
 			continue
 		}
 		o.names[rest] = c.Values[name]
-		row, known := options.Find(scope, ShortClass(o.class), rest)
+		row, known := options.Lookup(scope, ShortClass(o.class), rest)
 		if !known && o.class == ClassEventRouter {
-			row, known = options.Find(options.ScopeEventRouter, "", rest)
+			row, known = options.Lookup(options.ScopeEventRouter, "", rest)
 		}
 		switch {
 		case !known && slices.Contains(knownClasses, strings.SplitN(o.class, "$", 2)[0]):

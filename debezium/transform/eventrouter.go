@@ -90,7 +90,7 @@ func newEventRouter(o *ownerOptions) transform {
 		o.fail("route.topic.regex", "%w", err)
 		return t
 	}
-	if t.with, err = javaregex.ParseReplacement(o.text("route.topic.replacement", "outbox.event.${routedByValue}"), t.regex.Find); err != nil {
+	if t.with, err = javaregex.ParseReplacement(o.text("route.topic.replacement", "outbox.event.${routedByValue}"), t.regex.Anywhere); err != nil {
 		o.fail("route.topic.replacement", "%w", err)
 	}
 	return t
@@ -293,7 +293,7 @@ func (t *EventRouter) event(r *Record, c *Change, s *routedShape) error {
 		if err := t.wrap(r, c, s, payload, field); err != nil {
 			return err
 		}
-	} else if err := t.place(r, c, s, field); err != nil {
+	} else if err := t.applyPlacements(r, c, s, field); err != nil {
 		return err
 	}
 	if t.tombstone && payload.Value.IsBlank() {
@@ -305,8 +305,8 @@ func (t *EventRouter) event(r *Record, c *Change, s *routedShape) error {
 	return t.setTopic(r, c, s)
 }
 
-// place applies header and partition placements.
-func (t *EventRouter) place(r *Record, c *Change, s *routedShape, field func(int) (Field, error)) error {
+// applyPlacements applies header and partition placements.
+func (t *EventRouter) applyPlacements(r *Record, c *Change, s *routedShape, field func(int) (Field, error)) error {
 	for _, p := range s.placements {
 		switch p.where {
 		case placeHeader:
@@ -366,7 +366,7 @@ func (t *EventRouter) wrap(r *Record, c *Change, s *routedShape, payload Field, 
 			return err
 		}
 	}
-	if err := t.place(r, c, s, field); err != nil {
+	if err := t.applyPlacements(r, c, s, field); err != nil {
 		return err
 	}
 	r.Value, err = StructOf(schema, values...)

@@ -28,7 +28,7 @@ func newRegexRouter(o *ownerOptions) transform {
 		o.fail("replacement", "%sreplacement is missing: RegexRouter needs it", o.prefix)
 		return nil
 	}
-	with, err := javaregex.ParseReplacement(o.names["replacement"], regex.Find)
+	with, err := javaregex.ParseReplacement(o.names["replacement"], regex.Anywhere)
 	if err != nil {
 		o.fail("replacement", "%w", err)
 		return nil

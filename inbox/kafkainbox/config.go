@@ -57,6 +57,15 @@ type Config struct {
 	RoundEvents int
 	RoundBytes  int
 
+	// Offsets keeps no keys: a round moves the partition's offset in inbox_progress in its
+	// transaction, which is faster, and the group's offset in Kafka decides nothing. It drops what
+	// the consumer's side would repeat, and nothing that is in the topic twice. Use it where nothing
+	// is, behind `relay.guarantee: exactly_once` for instance. Parallel stays 1.
+	Offsets bool
+
+	// Hints, see inbox.Config. They spare claims where most records are duplicates.
+	Hints inbox.Hints
+
 	Retry Retry
 
 	// DeadLetterTopic gets a record that failed Retry.Attempts times, or with a Permanent error.
@@ -96,7 +105,7 @@ type Events struct {
 	// Failed is an attempt at a record, which is tried again.
 	Failed func(*RecordError)
 
-	// Blocked is a partition that begins to wait at a record, Unblocked one that goes on.
+	// Blocked is a partition that begins to wait at a record, Unblocked one that continues.
 	Blocked   func(*RecordError)
 	Unblocked func(topic string, partition int32)
 
@@ -110,12 +119,12 @@ type Events struct {
 
 // Round is one committed transaction.
 type Round struct {
-	Topic      string
-	Partition  int32
-	Handled    int
-	Duplicates int
-	Newest     time.Time // timestamp of its last record
-	Took       time.Duration
+	Topic         string
+	Partition     int32
+	Handled       int
+	Duplicates    int
+	LastTimestamp time.Time // timestamp of its last record
+	Took          time.Duration
 }
 
 func (c *Config) check() error {
@@ -130,6 +139,10 @@ func (c *Config) check() error {
 		return errors.New("set one of Handle and HandleRound")
 	case c.Parallel < 0 || c.Connections < 0 || c.RoundEvents < 0 || c.RoundBytes < 0 || c.Retry.Attempts < 0 || c.Retry.First < 0 || c.Retry.Max < 0 || c.Keep < 0:
 		return errors.New("a number is negative; leave it out for its default")
+	case c.Offsets && c.Parallel > 1:
+		return errors.New("with Offsets a partition has one transaction at a time: leave Parallel out")
+	case c.Offsets && (c.Key != nil || c.Hints != nil || c.AllowRewind || c.Keep != 0):
+		return errors.New("with Offsets there are no keys: leave Key, Hints, Keep and AllowRewind out")
 	}
 	for _, topic := range c.Topics {
 		if topic == c.DeadLetterTopic {

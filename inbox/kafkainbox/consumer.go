@@ -38,6 +38,7 @@ type Consumer struct {
 	sql         statements
 	options     []kgo.Opt
 	connections chan struct{} // a transaction has one
+	suspect     chan struct{} // see suspect.go
 	client      *kgo.Client   // since Run
 
 	running sync.WaitGroup // partitions' goroutines
@@ -47,6 +48,8 @@ type Consumer struct {
 	mu         sync.Mutex // guards the following
 	partitions map[place]*partition
 	troubled   time.Time // when the last trouble was logged
+	again      func()    // ends the session
+	backwards  bool      // the session ends because the database was set back
 }
 
 type place struct {
@@ -60,20 +63,21 @@ func New(cfg Config) (*Consumer, error) {
 		return nil, fmt.Errorf("make consumer: %w", err)
 	}
 	cfg = cfg.withDefaults()
-	box, err := inbox.New(inbox.Config{Consumer: cfg.Consumer, Schema: cfg.Schema})
+	box, err := inbox.New(inbox.Config{Consumer: cfg.Consumer, Schema: cfg.Schema, Hints: cfg.Hints})
 	if err != nil {
 		return nil, fmt.Errorf("make consumer: %w", err)
 	}
-	c := &Consumer{cfg: cfg, box: box, sql: compile(cfg.Schema), connections: make(chan struct{}, cfg.Connections), partitions: make(map[place]*partition)}
+	c := &Consumer{cfg: cfg, box: box, sql: compile(cfg.Schema), connections: make(chan struct{}, cfg.Connections), suspect: make(chan struct{}, 1), partitions: make(map[place]*partition)}
 	c.options = slices.Concat([]kgo.Opt{
 		kgo.SeedBrokers(cfg.Brokers...),
 		kgo.ConsumerGroup(cfg.Group),
 		kgo.ConsumeTopics(cfg.Topics...),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), // a group that is new begins with the oldest record
-		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 	}, cfg.Kafka, []kgo.Opt{
 		// These keep the promises above, so they come last.
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.DisableAutoCommit(),
+		kgo.AdjustFetchOffsetsFn(c.adjust),
 		kgo.BlockRebalanceOnPoll(),
 		kgo.KeepControlRecords(), // else the end of a topic of transactions is never reached
 		kgo.RequiredAcks(kgo.AllISRAcks()),
@@ -91,21 +95,44 @@ func New(cfg Config) (*Consumer, error) {
 // leaves the group. It waits for servers that do not answer. It returns an error where the database
 // refuses (a missing table, rights, a password), or where the offsets could not be committed at the
 // end; what was handled then comes again, and is dropped. Run is called once.
+//
+// Where the database turns out to lack what was committed to it, because a standby took over that
+// had not got it, or a copy was restored, Run goes back in the topics to where the database is.
 func (c *Consumer) Run(ctx context.Context) error {
 	if err := c.awaitTables(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
+	for {
+		err := c.session(ctx)
+		switch {
+		case !errors.Is(err, errSetBack):
+			return err
+		case ctx.Err() != nil:
+			return nil //nolint:nilerr // the next start begins where the database is
+		}
+	}
+}
+
+// session is Run until ctx ends or the database was set back.
+func (c *Consumer) session(ctx context.Context) error {
+	taking, again := context.WithCancel(ctx)
+	defer again()
+	c.mu.Lock()
+	c.again, c.backwards = again, false
+	clear(c.partitions)
+	c.mu.Unlock()
 	client, err := kgo.NewClient(c.hooked()...)
 	if err != nil {
 		return fmt.Errorf("start consumer: %w", err)
 	}
 	working, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var beside sync.WaitGroup
+	beside.Go(func() { c.warnOfRetention(working) })
 	beside.Go(func() { c.every(working, flushEvery, func() { _ = c.flush(working, c.owned()) }) })
 	beside.Go(func() { c.every(working, lookEvery, func() { c.lookAtEnds(working) }) })
 	beside.Go(func() { c.every(working, pruneEvery, func() { c.prune(working) }) })
-	for ctx.Err() == nil {
-		c.take(client.PollRecords(ctx, pollRecords))
+	for taking.Err() == nil {
+		c.take(client.PollRecords(taking, pollRecords))
 		client.AllowRebalance()
 	}
 	owned := c.owned()
@@ -115,10 +142,33 @@ func (c *Consumer) Run(ctx context.Context) error {
 	err = c.flush(context.WithoutCancel(ctx), owned)
 	client.CloseAllowingRebalance()
 	c.running.Wait()
-	if err != nil {
+	switch {
+	case c.isSetBack():
+		return errSetBack
+	case err != nil:
 		return fmt.Errorf("stop consumer: %w", err)
 	}
 	return nil
+}
+
+// setBack ends the session. The next one begins where the database is; until then nothing that
+// this one reached is written anywhere.
+func (c *Consumer) setBack() {
+	c.mu.Lock()
+	first := !c.backwards
+	c.backwards = true
+	again := c.again
+	c.mu.Unlock()
+	if first {
+		c.trouble(context.Background(), errSetBack)
+		again()
+	}
+}
+
+func (c *Consumer) isSetBack() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.backwards
 }
 
 // awaitTables waits for the database, and returns an error where it refuses for good.

@@ -4,12 +4,12 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-relay/cdc-relay/inbox/pgxinbox"
@@ -22,7 +22,7 @@ const prefix = "cdc-relay-error-"
 // setAside sends a record to the dead letters, then marks its key as dead, and reports whether it
 // did. The brokers have the dead letter before anything is committed: a crash in between sends it
 // twice, and never not at all.
-func (p *partition) setAside(it item, why *RecordError) bool {
+func (p *partition) setAside(q *queue, it item, why *RecordError) bool {
 	letter := deadLetter(p.c.cfg.Consumer, p.c.cfg.DeadLetterTopic, it.record, why)
 	sent := false
 	for failures := 1; ; failures++ {
@@ -34,10 +34,18 @@ func (p *partition) setAside(it item, why *RecordError) bool {
 			sent = err == nil
 		}
 		if err == nil {
-			err = p.bury(it)
+			err = p.bury(q, it)
+		}
+		switch {
+		case errors.Is(err, errSetBack):
+			p.c.setBack()
+			return false
+		case errors.Is(err, errOvertaken):
+			err = nil // another owner has dealt with it
 		}
 		if err == nil {
 			p.c.deadLettered(why)
+			p.forgive(it, why)
 			p.finish([]item{it})
 			return true
 		}
@@ -52,8 +60,8 @@ func (p *partition) setAside(it item, why *RecordError) bool {
 }
 
 // bury marks the key of a record as dead. A record without a key has none to mark.
-func (p *partition) bury(it item) error {
-	if it.key.IsZero() {
+func (p *partition) bury(q *queue, it item) error {
+	if it.key.IsZero() && !p.c.cfg.Offsets {
 		return nil
 	}
 	select {
@@ -62,9 +70,28 @@ func (p *partition) bury(it item) error {
 	case <-p.ctx.Done():
 		return context.Cause(p.ctx)
 	}
-	return pgx.BeginFunc(p.ctx, p.c.cfg.DB, func(tx pgx.Tx) error {
-		return p.c.box.Bury(p.ctx, pgxinbox.Tx(tx), it.key)
-	})
+	tx, err := p.c.cfg.DB.Begin(p.ctx)
+	if err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	defer tx.Rollback(context.WithoutCancel(p.ctx))
+	if p.c.cfg.Offsets {
+		err = p.move(tx, []item{it})
+	} else if err = p.c.there(p.ctx, tx, q.lastKey()); err == nil {
+		err = p.c.box.Bury(p.ctx, pgxinbox.Tx(tx), it.key)
+	}
+	if err == nil {
+		err = tx.Commit(p.ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("mark as dead: %w", err)
+	}
+	if p.c.cfg.Offsets {
+		p.opened.next = it.record.Offset + 1
+	} else {
+		q.claimed(it.key)
+	}
+	return nil
 }
 
 // deadLetter is the record as it was, with where it was and why it is here. Nothing of the

@@ -30,14 +30,28 @@ func (e *RecordError) Unwrap() error { return e.Err }
 
 // RewindError is a record that was handled before and is so old that its key may be gone: it
 // would be handled twice. The partition waits. Reset the group's offset to Next, or set
-// Config.AllowRewind.
+// Config.AllowRewind. With Config.Offsets it is a record before the offset in the database, which
+// is that of another log: the topic was made anew, or brokers lost its end.
 type RewindError struct {
 	Next  int64     // offset before which everything was handled
-	Since time.Time // records from then on have their keys
+	Since time.Time // records from then on have their keys; zero with Config.Offsets
 }
 
 func (e *RewindError) Error() string {
+	if e.Since.IsZero() {
+		return fmt.Sprintf("the offset is before %d, up to which everything was handled: was the topic made anew? Set next in inbox_progress to the offset to begin at, and start again", e.Next)
+	}
 	return fmt.Sprintf("the offset is before %d, up to which everything was handled, and the record is older than the keys, which begin at %s; set the group's offset to a newer record, or Config.AllowRewind", e.Next, e.Since.UTC().Format(time.RFC3339))
+}
+
+// CrashError is a record at which the process ended again and again, while nothing else of suspect
+// partitions was handled: a record that takes all memory, for instance. Its handler is not called
+// any more. Where there is no DeadLetterTopic the partition waits; without its row in inbox_attempts
+// the record is handled again.
+type CrashError struct{ Times int }
+
+func (e *CrashError) Error() string {
+	return fmt.Sprintf("the process ended %d times while it handled this record; cure the cause and delete its row of inbox_attempts, or set DeadLetterTopic", e.Times)
 }
 
 // PanicError is a panic of the handler.
@@ -82,10 +96,13 @@ func describe(err error) string {
 	}
 	var rewind *RewindError
 	var panicked *PanicError
+	var crash *CrashError
 	var server *pgconn.PgError
 	switch {
 	case errors.As(err, &rewind):
 		return rewind.Error()
+	case errors.As(err, &crash):
+		return crash.Error()
 	case errors.As(err, &panicked):
 		return panicked.Error()
 	case errors.As(err, &server):
@@ -122,9 +139,12 @@ func blamed(err error) blame {
 	var ours *handlerError
 	var final *permanent
 	var rewind *RewindError
+	var crash *CrashError
 	switch {
 	case errors.As(err, &rewind):
 		return rewound
+	case errors.As(err, &crash):
+		return hopeless
 	case !errors.As(err, &ours):
 		return nobodys
 	case errors.As(err, &final):

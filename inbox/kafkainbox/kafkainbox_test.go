@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/cdc-relay/cdc-relay/inbox"
 )
@@ -361,6 +362,7 @@ func TestConfig_IsRefusedWhereItIsWrong(t *testing.T) {
 			c.HandleRound = func(context.Context, pgx.Tx, []*kgo.Record) error { return nil }
 		},
 		"negative": func(c *Config) { c.Parallel = -1 }, "a number is negative": func(c *Config) { c.Keep = -1 }, "gets the dead letters": func(c *Config) { c.DeadLetterTopic = "t" },
+		"one transaction at a time": func(c *Config) { c.Offsets, c.Parallel = true, 2 }, "there are no keys": func(c *Config) { c.Offsets, c.Keep = true, time.Hour },
 		"Schema": func(c *Config) { c.Schema = "\x00" }, "make consumer": func(c *Config) {
 			c.Kafka = []kgo.Opt{kgo.SessionTimeout(time.Second), kgo.HeartbeatInterval(time.Hour)}
 		},
@@ -405,5 +407,59 @@ func TestDeadLetter_HasTheRecordAndNoDataOfTheError(t *testing.T) {
 	keyless.Key = nil
 	if group(record) == group(&keyless) || group(&keyless) == group(&other) || len(group(record)) != 32 {
 		t.Error("groups")
+	}
+}
+
+// What a partition that is new to the database begins at lies before the records of all its queues.
+func TestTracker_LowestIsBeforeAllThatIsOpen(t *testing.T) {
+	tr := newTracker()
+	if tr.lowest() != -1 {
+		t.Error(tr.lowest())
+	}
+	first, second := tr.take(7, 0), tr.take(9, 0)
+	tr.done(second)
+	if tr.lowest() != 7 {
+		t.Error(tr.lowest())
+	}
+	tr.done(first)
+	if tr.lowest() != 10 {
+		t.Error(tr.lowest())
+	}
+}
+
+func TestStaying_IsRetentionAndASegment(t *testing.T) {
+	text := func(s string) *string { return &s }
+	setting := func(name string, value *string) kmsg.DescribeConfigsResponseResourceConfig {
+		return kmsg.DescribeConfigsResponseResourceConfig{Name: name, Value: value}
+	}
+	for name, c := range map[string]struct {
+		settings []kmsg.DescribeConfigsResponseResourceConfig
+		want     time.Duration
+		known    bool
+	}{
+		"both":        {[]kmsg.DescribeConfigsResponseResourceConfig{setting("retention.ms", text("3600000")), setting("segment.ms", text("60000")), setting("cleanup.policy", text("delete"))}, 61 * time.Minute, true},
+		"for ever":    {[]kmsg.DescribeConfigsResponseResourceConfig{setting("retention.ms", text("-1")), setting("segment.ms", text("60000"))}, forever, true},
+		"compacted":   {[]kmsg.DescribeConfigsResponseResourceConfig{setting("cleanup.policy", text("compact"))}, forever, true},
+		"huge":        {[]kmsg.DescribeConfigsResponseResourceConfig{setting("retention.ms", text("9223372036854775807")), setting("segment.ms", text("9223372036854775807"))}, forever, true},
+		"no value":    {[]kmsg.DescribeConfigsResponseResourceConfig{setting("retention.ms", nil)}, 0, false},
+		"no settings": {nil, 0, false},
+	} {
+		if got, known := staying(c.settings); got != c.want || known != c.known {
+			t.Errorf("%s: %s, %t", name, got, known)
+		}
+	}
+}
+
+// With Offsets a record before the offset in the database is of another log.
+func TestAdmit_RefusesAnotherLogWithOffsets(t *testing.T) {
+	p := testPartition(t, Config{Offsets: true})
+	p.since = progress{next: 10}
+	for offset, want := range map[int64]bool{9: true, 10: false} {
+		it := item{record: &kgo.Record{Topic: "t", Offset: offset}}
+		p.admit(&it, time.Now())
+		var rewind *RewindError
+		if errors.As(it.err, &rewind) != want || want && blamed(it.err) != rewound {
+			t.Errorf("offset %d: %v", offset, it.err)
+		}
 	}
 }

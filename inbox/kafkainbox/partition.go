@@ -4,6 +4,7 @@ import (
 	"context"
 	"hash/maphash"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -32,6 +33,17 @@ type partition struct {
 	bytes   int
 	paused  bool
 	stored  progress // what the database and Kafka were told last
+	behind  bool     // the group's offset was before the one at which the partition begins
+
+	opened opened
+}
+
+// opened is what begin found in the database.
+type opened struct {
+	mu       sync.Mutex   // held while begin asks
+	begun    bool         // guarded by mu
+	next     int64        // with Offsets what the database has; guarded by mu, then its one queue's
+	suspects atomic.Int64 // so many records are handled on their own, see suspect.go
 }
 
 // progress is how far a partition is.
@@ -54,6 +66,31 @@ type queue struct {
 	mu    sync.Mutex
 	items []item
 	wake  chan struct{} // has room for one
+
+	newest string // the key that was claimed last and is committed; guarded by mu
+}
+
+// newest are the keys that were claimed last, one of each queue that has claimed any.
+func (p *partition) newest() []string {
+	var keys []string
+	for _, q := range p.queues {
+		if key := q.lastKey(); key != "" {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+func (q *queue) lastKey() string {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.newest
+}
+
+func (q *queue) claimed(key inbox.Key) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.newest = key.String()
 }
 
 func newPartition(c *Consumer, topic string, number int32) *partition {
@@ -171,6 +208,9 @@ func (p *partition) work(q *queue) {
 			continue
 		}
 		at := p.advance(items)
+		if !p.begin(at) {
+			return
+		}
 		for i := range items {
 			p.admit(&items[i], at)
 		}
@@ -180,7 +220,7 @@ func (p *partition) work(q *queue) {
 				n++
 			}
 			n = max(n, 1)
-			if !p.handle(items[:n]) {
+			if !p.handle(q, items[:n]) {
 				return
 			}
 			items = items[n:]
@@ -207,6 +247,12 @@ func (p *partition) advance(items []item) time.Time {
 
 // admit gives a record its key, or the reason why it cannot be handled.
 func (p *partition) admit(it *item, at time.Time) {
+	if p.c.cfg.Offsets {
+		if it.record.Offset < p.since.next {
+			it.err = &RewindError{Next: p.since.next}
+		}
+		return
+	}
 	if since := p.since.at.Add(-p.c.cfg.Keep); !p.c.cfg.AllowRewind && it.record.Offset < p.since.next && it.record.Timestamp.Before(since) {
 		it.err = &RewindError{Next: p.since.next, Since: since}
 		return
@@ -294,9 +340,16 @@ func (p *partition) reached() (now progress, here, news bool) {
 	defer p.mu.Unlock()
 	now, here = progress{next: p.tracker.next, epoch: p.tracker.epoch, at: p.clock}, p.tracker.next >= 0
 	if !here {
+		here = p.behind                        // the group has to be told all the same
 		now.next, now.epoch = p.since.next, -1 // the clock alone may have moved
 	}
 	return now, here, p.loaded && now.next >= 0 && !now.at.IsZero() && now != p.stored
+}
+
+func (p *partition) isBehind() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.behind = true
 }
 
 func (p *partition) tell(told progress) {
@@ -317,6 +370,13 @@ func (p *partition) drained(end int64, at time.Time) {
 	if p.loaded && p.tracker.idle() && next >= 0 && next == end && at.After(p.clock) {
 		p.clock = at
 	}
+}
+
+// lowest is the offset before which everything is done, or nothing was ever taken.
+func (p *partition) lowest() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.tracker.lowest()
 }
 
 // waits reports whether everything taken is done.

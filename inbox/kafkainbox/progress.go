@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -18,18 +19,35 @@ import (
 	"github.com/cdc-relay/cdc-relay/inbox/pgxinbox"
 )
 
-// statements are those about progress.
-type statements struct{ load, store, oldest string }
+// statements are those about progress, and one about keys.
+type statements struct{ load, all, store, begin, move, oldest, there, try, tried string }
 
 func compile(schema string) statements {
-	table := pgx.Identifier{cmp.Or(schema, "public"), "inbox_progress"}.Sanitize()
+	in := cmp.Or(schema, "public")
+	table, keys, attempts := pgx.Identifier{in, "inbox_progress"}.Sanitize(), pgx.Identifier{in, "inbox"}.Sanitize(), pgx.Identifier{in, "inbox_attempts"}.Sanitize()
+	const one = " WHERE consumer = $1 AND topic = $2 AND partition = $3"
+	// Whether the server has the newest work of each queue. One that was set back (a standby that
+	// lagged, a restored copy) has not, and has none that was committed behind it either.
+	missing := func(list string) string {
+		return "EXISTS (SELECT FROM unnest(" + list + "::text[]) AS k(key) WHERE NOT EXISTS (SELECT FROM " + keys + " AS i WHERE i.consumer = $1 AND i.key = k.key))"
+	}
 	return statements{
-		load: "SELECT next, at FROM " + table + " WHERE consumer = $1 AND topic = $2 AND partition = $3",
+		load: "SELECT next, at FROM " + table + one,
+		all:  "SELECT topic, partition, next FROM " + table + " WHERE consumer = $1 AND topic = ANY($2)",
 		// A member that was frozen, and believes to own the partition still, moves nothing back.
 		store: "INSERT INTO " + table + " AS p (consumer, topic, partition, next, at)" +
-			" SELECT $1, e.topic, e.number, e.next, e.at FROM unnest($2::text[], $3::int[], $4::bigint[], $5::timestamptz[]) AS e(topic, number, next, at) ORDER BY 2, 3" +
-			" ON CONFLICT (consumer, topic, partition) DO UPDATE SET next = greatest(p.next, excluded.next), at = greatest(p.at, excluded.at)",
+			" SELECT $1, e.topic, e.number, e.next, e.at FROM unnest($2::text[], $3::int[], $4::bigint[], $5::timestamptz[]) AS e(topic, number, next, at)" +
+			" WHERE NOT " + missing("$6") + " ORDER BY 2, 3" +
+			" ON CONFLICT (consumer, topic, partition) DO UPDATE SET next = greatest(p.next, excluded.next), at = greatest(p.at, excluded.at)," +
+			" starts = CASE WHEN excluded.next > p.next THEN 0 ELSE p.starts END",
+		begin: "INSERT INTO " + table + " AS p (consumer, topic, partition, next, at, starts) VALUES ($1, $2, $3, $4, $5, 1)" +
+			" ON CONFLICT (consumer, topic, partition) DO UPDATE SET starts = p.starts + 1 RETURNING starts, next",
+		move:   "UPDATE " + table + " SET next = $5, at = greatest(at, $6), starts = 0" + one + " AND next = $4",
 		oldest: "SELECT min(at) FROM " + table + " WHERE consumer = $1",
+		there:  "SELECT NOT " + missing("$2"),
+		try: "INSERT INTO " + attempts + " AS a (consumer, topic, partition, record, n) VALUES ($1, $2, $3, $4, 1)" +
+			" ON CONFLICT (consumer, topic, partition, record) DO UPDATE SET n = least(a.n, $5) + 1 RETURNING n",
+		tried: "DELETE FROM " + attempts + one + " AND record = $4",
 	}
 }
 
@@ -56,6 +74,54 @@ func progressError(action string, err error) error {
 	return fmt.Errorf("%s progress: %w", action, err)
 }
 
+// errSetBack is for a database that lacks what this consumer committed to it: a standby took over
+// that had not got it, or a copy was restored. What was handled since has to be handled again.
+var errSetBack = errors.New("the database lacks what was committed to it; beginning again where it is")
+
+// adjust has partitions begin where the database says, unless the group is behind that. A group
+// that is ahead has lost effects: the database was set back. One without an offset was away for
+// longer than the brokers keep it.
+func (c *Consumer) adjust(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
+	for failures := 1; ; failures++ {
+		err := c.adjustNow(ctx, offsets)
+		if err == nil || ctx.Err() != nil {
+			return offsets, err
+		}
+		c.trouble(ctx, err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(c.cfg.Retry.delay(failures, c.share())):
+		}
+	}
+}
+
+func (c *Consumer) adjustNow(ctx context.Context, offsets map[string]map[int32]kgo.Offset) error {
+	var topic string
+	var number int32
+	var next int64
+	rows, _ := c.cfg.DB.Query(ctx, c.sql.all, c.cfg.Consumer, slices.Collect(maps.Keys(offsets))) // its error is that of the rows
+	_, err := pgx.ForEachRow(rows, []any{&topic, &number, &next}, func() error {
+		begin, assigned := offsets[topic][number]
+		at := begin.EpochOffset().Offset
+		if !assigned || at >= 0 && at <= next && !c.cfg.Offsets {
+			return nil
+		}
+		if at > next && !c.cfg.Offsets {
+			c.cfg.Logger.Warn("the group's offset is ahead of the database, which may have been set back: handling the records between; to leave them out, set next in inbox_progress too",
+				"topic", topic, "partition", number, "group_offset", at, "next", next)
+		}
+		offsets[topic][number] = kgo.NewOffset().At(next)
+		if p := c.partition(topic, number); p != nil && at < next {
+			p.isBehind()
+		}
+		return nil
+	})
+	if err != nil {
+		return progressError("read", err)
+	}
+	return nil
+}
+
 // flush writes how far the partitions are: to the database, then to Kafka. So a committed offset
 // is never ahead of the progress, and both are never ahead of the effects.
 func (c *Consumer) flush(ctx context.Context, partitions []*partition) error {
@@ -63,10 +129,13 @@ func (c *Consumer) flush(ctx context.Context, partitions []*partition) error {
 	defer c.flushing.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, commitLimit)
 	defer cancel()
+	if c.isSetBack() {
+		return nil // what is reached here is not there
+	}
 	var news []told
 	for _, p := range partitions {
 		if now, here, is := p.reached(); is {
-			news = append(news, told{p, now, here})
+			news = append(news, told{p, now, here, p.newest()})
 		}
 	}
 	if len(news) == 0 {
@@ -77,7 +146,11 @@ func (c *Consumer) flush(ctx context.Context, partitions []*partition) error {
 	if err == nil {
 		committed, err = c.commit(ctx, news)
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, errSetBack):
+		c.setBack()
+		return nil
+	case err != nil:
 		c.trouble(ctx, err)
 	}
 	if !committed {
@@ -93,6 +166,8 @@ type told struct {
 	p    *partition
 	now  progress
 	here bool // next was reached since the assignment
+
+	newest []string // keys that were claimed last, one of each queue
 }
 
 func (c *Consumer) store(ctx context.Context, news []told) error {
@@ -101,11 +176,20 @@ func (c *Consumer) store(ctx context.Context, news []told) error {
 	})
 	n := len(news)
 	topics, numbers, nexts, times := make([]string, n), make([]int32, n), make([]int64, n), make([]time.Time, n)
+	newest := []string{}
 	for i, t := range news {
 		topics[i], numbers[i], nexts[i], times[i] = t.p.topic, t.p.number, t.now.next, t.now.at
+		newest = append(newest, t.newest...)
 	}
-	if _, err := c.cfg.DB.Exec(ctx, c.sql.store, c.cfg.Consumer, topics, numbers, nexts, times); err != nil {
+	if c.cfg.Offsets {
+		return nil // each round wrote it
+	}
+	tag, err := c.cfg.DB.Exec(ctx, c.sql.store, c.cfg.Consumer, topics, numbers, nexts, times, newest)
+	if err != nil {
 		return progressError("write", err)
+	}
+	if tag.RowsAffected() == 0 {
+		return errSetBack
 	}
 	return nil
 }
@@ -192,6 +276,9 @@ func (c *Consumer) lookAtEnds(ctx context.Context) {
 // the consumer has ever read, less Keep. One member at a time does it, with a pause of four times
 // what a piece took.
 func (c *Consumer) prune(ctx context.Context) {
+	if c.cfg.Offsets {
+		return
+	}
 	for {
 		began := time.Now()
 		n, err := c.prunePiece(ctx)

@@ -17,7 +17,10 @@ import (
 // handle handles records in their order, and reports whether all are done; else the partition is
 // to stop. Where the handler fails for several it takes them in halves, until the record that
 // fails is alone.
-func (p *partition) handle(items []item) bool {
+func (p *partition) handle(q *queue, items []item) bool {
+	if len(items) > 1 && p.opened.suspects.Load() > 0 {
+		return p.handleAlone(q, items)
+	}
 	waiting := false // at a record, until a person does something
 	defer func() {
 		if waiting {
@@ -28,7 +31,7 @@ func (p *partition) handle(items []item) bool {
 	for failures := 1; ; failures++ {
 		err := items[0].err
 		if err == nil {
-			err = p.round(items)
+			err = p.guarded(q, items)
 		}
 		if err == nil {
 			p.finish(items)
@@ -38,11 +41,19 @@ func (p *partition) handle(items []item) bool {
 			return false
 		}
 		switch fault := blamed(err); {
+		case errors.Is(err, errSetBack):
+			p.c.setBack()
+			return false
+		case errors.Is(err, errOvertaken):
+			if items = p.left(items); len(items) == 0 {
+				return true
+			}
+			continue
 		case fault == nobodys:
 			p.c.trouble(p.ctx, fmt.Errorf("topic %s, partition %d: %w", p.topic, p.number, err))
 		case len(items) > 1:
 			half := len(items) / 2
-			return p.handle(items[:half]) && p.handle(items[half:])
+			return p.handle(q, items[:half]) && p.handle(q, items[half:])
 		default:
 			attempts++
 			refused := p.refused(items[0], attempts, err)
@@ -50,7 +61,7 @@ func (p *partition) handle(items []item) bool {
 			case fault == attempt && attempts < p.c.cfg.Retry.Attempts:
 				p.c.failed(refused)
 			case fault != rewound && p.c.cfg.DeadLetterTopic != "":
-				return p.setAside(items[0], refused)
+				return p.setAside(q, items[0], refused)
 			default:
 				p.c.blocked(refused, !waiting)
 				waiting = true
@@ -71,7 +82,7 @@ func (p *partition) refused(it item, attempts int, err error) *RecordError {
 }
 
 // round claims the keys of the items and handles those that are fresh, in one transaction.
-func (p *partition) round(items []item) error {
+func (p *partition) round(q *queue, items []item) error {
 	began := time.Now()
 	select {
 	case p.c.connections <- struct{}{}:
@@ -84,19 +95,9 @@ func (p *partition) round(items []item) error {
 		return fmt.Errorf("begin: %w", err)
 	}
 	defer tx.Rollback(context.WithoutCancel(p.ctx))
-	keys := make([]inbox.Key, len(items))
-	for i := range items {
-		keys[i] = items[i].key
-	}
-	fresh, err := p.c.box.Claim(p.ctx, pgxinbox.Tx(tx), keys)
+	records, last, err := p.claim(q, tx, items)
 	if err != nil {
 		return err
-	}
-	records := make([]*kgo.Record, 0, len(items))
-	for i := range items {
-		if fresh[i] {
-			records = append(records, items[i].record)
-		}
 	}
 	if len(records) > 0 {
 		if err := p.call(tx, records); err != nil {
@@ -106,11 +107,117 @@ func (p *partition) round(items []item) error {
 	if err := ofCommit(tx.Commit(p.ctx)); err != nil {
 		return err
 	}
+	p.committed(q, items, last)
 	p.c.rounded(Round{
 		Topic: p.topic, Partition: p.number, Handled: len(records), Duplicates: len(items) - len(records),
-		Newest: items[len(items)-1].record.Timestamp, Took: time.Since(began),
+		LastTimestamp: items[len(items)-1].record.Timestamp, Took: time.Since(began),
 	})
 	return nil
+}
+
+// claim takes the items for this transaction, and returns the records to handle and the last key
+// that was nobody's.
+func (p *partition) claim(q *queue, tx pgx.Tx, items []item) ([]*kgo.Record, inbox.Key, error) {
+	var last inbox.Key
+	records := make([]*kgo.Record, 0, len(items))
+	if p.c.cfg.Offsets {
+		for i := range items {
+			records = append(records, items[i].record)
+		}
+		return records, last, p.move(tx, items)
+	}
+	if err := p.c.there(p.ctx, tx, q.lastKey()); err != nil {
+		return nil, last, err
+	}
+	fresh, err := p.c.box.Claim(p.ctx, pgxinbox.Tx(tx), keysOf(items))
+	if err != nil {
+		return nil, last, err
+	}
+	for i := range items {
+		if fresh[i] {
+			records, last = append(records, items[i].record), items[i].key
+		}
+	}
+	return records, last, nil
+}
+
+// committed remembers what a transaction has done for good.
+func (p *partition) committed(q *queue, items []item, last inbox.Key) {
+	if p.c.cfg.Offsets {
+		p.opened.next = items[len(items)-1].record.Offset + 1
+		return
+	}
+	if !last.IsZero() {
+		q.claimed(last)
+	}
+	p.c.box.Remember(p.ctx, keysOf(items))
+}
+
+func keysOf(items []item) []inbox.Key {
+	keys := make([]inbox.Key, len(items))
+	for i := range items {
+		keys[i] = items[i].key
+	}
+	return keys
+}
+
+// there returns errSetBack where the server lacks a key whose claim was committed. Without it a
+// round would handle records whose predecessors are to be handled again.
+func (c *Consumer) there(ctx context.Context, tx pgx.Tx, key string) error {
+	if key == "" {
+		return nil
+	}
+	var is bool
+	if err := tx.QueryRow(ctx, c.sql.there, c.cfg.Consumer, []string{key}).Scan(&is); err != nil {
+		return fmt.Errorf("look for the last key: %w", err)
+	}
+	if !is {
+		return errSetBack
+	}
+	return nil
+}
+
+// errOvertaken is for a round whose records another transaction has handled: this member's, whose
+// commit was not answered, or one of the partition's other owner.
+var errOvertaken = errors.New("the offset in the database is not the one that this round begins at")
+
+// move moves the offset behind the items.
+func (p *partition) move(tx pgx.Tx, items []item) error {
+	p.mu.Lock()
+	at := p.clock
+	p.mu.Unlock()
+	if at.IsZero() {
+		at = time.Now()
+	}
+	tag, err := tx.Exec(p.ctx, p.c.sql.move, p.c.cfg.Consumer, p.topic, p.number, p.opened.next, items[len(items)-1].record.Offset+1, at)
+	if err != nil {
+		return fmt.Errorf("move the offset: %w", err)
+	}
+	if tag.RowsAffected() == 1 {
+		return nil
+	}
+	if err := tx.Rollback(p.ctx); err != nil {
+		return fmt.Errorf("move the offset: %w", err)
+	}
+	now, err := p.c.load(p.ctx, p.topic, p.number)
+	switch {
+	case err != nil:
+		return err
+	case now.next < p.opened.next:
+		return errSetBack
+	}
+	p.opened.next = now.next
+	return errOvertaken
+}
+
+// left counts as done what lies before the offset in the database, and returns the others.
+func (p *partition) left(items []item) []item {
+	n := 0
+	for n < len(items) && items[n].record.Offset < p.opened.next {
+		n++
+	}
+	p.finish(items[:n])
+	return items[n:]
 }
 
 // call runs the handler for records, each once.

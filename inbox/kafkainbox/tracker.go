@@ -41,3 +41,11 @@ func (t *tracker) done(place uint64) {
 
 // idle reports whether nothing is taken that is not done.
 func (t *tracker) idle() bool { return len(t.open) == 0 }
+
+// lowest is next, and before there is any the first offset that was taken; -1 where none was.
+func (t *tracker) lowest() int64 {
+	if t.next < 0 && len(t.open) > 0 {
+		return t.open[0].offset
+	}
+	return t.next
+}

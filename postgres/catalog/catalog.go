@@ -65,7 +65,7 @@ func Inspect(ctx context.Context, conn *pgconn.PgConn, cfg postgres.Config) (*Ca
 
 // readTables reads publication and tables over a connection of its own. Some of that
 // makes the server open the tables (pg_publication_tables from version 16 on,
-// pg_get_expr), and a walsender that has a table in its cache as it is now goes on
+// pg_get_expr), and a walsender that has a table in its cache as it is now continues
 // with that when it decodes rows from before a change of the table: under the wrong
 // names, and with bytes of one type read as another.
 func (c *Catalog) readTables(q postgres.Querier, cfg postgres.Config) error {

@@ -28,13 +28,13 @@ func (p *PublicationRow) ChildTables(q postgres.Querier, tables []wal.Table) ([]
 	if err != nil {
 		return nil, err
 	}
-	var heirs []wal.Table
+	var children []wal.Table
 	for _, row := range rows {
 		if slices.Contains(tables, wal.Table{Schema: row[2].Text, Name: row[3].Text}) {
-			heirs = append(heirs, wal.Table{Schema: row[0].Text, Name: row[1].Text})
+			children = append(children, wal.Table{Schema: row[0].Text, Name: row[1].Text})
 		}
 	}
-	return heirs, nil
+	return children, nil
 }
 
 // Unsent says which children by INHERITS of a table are not configured: their
@@ -58,7 +58,7 @@ func (t *TableRow) Unsent(q postgres.Querier, table wal.Table, configured []wal.
 	if len(names) == 0 {
 		return "", nil
 	}
-	return fmt.Sprintf("%s has child tables (%s): a row that is written to one of them carries its name, and is not sent", table, strings.Join(wording.Shorten(names), ", ")), nil
+	return fmt.Sprintf("%s has child tables (%s): a row that is written to one of them carries the child's name and is not sent", table, strings.Join(wording.Shorten(names), ", ")), nil
 }
 
 const AdviceUnsent = "configure each of them under outbox, or have their rows written to the table itself"

@@ -58,7 +58,7 @@ func (f Filter) printed() string {
 	return fmt.Sprintf("(((COALESCE(%s(%s), 0) & 2147483647) %% %d) = %d)", f.hash, argument, f.count, f.index)
 }
 
-// is tells whether the server's text is this condition.
+// is reports whether the server's text is this condition.
 func (f Filter) is(shown string) bool {
 	got, ok := filterTokens(shown)
 	want, _ := filterTokens(f.printed())
@@ -139,7 +139,7 @@ func FilterOf(c postgres.Config, version int, rel *wal.Relation) (Filter, error)
 		}
 		return Filter{hash: hash.function, column: column, cast: hash.cast, Family: hash.family, count: c.Shard.Count, index: c.Shard.Index}, nil
 	}
-	return Filter{}, refuse("its record key is made of %q, which is no column of its own, and a publication's filter sees columns only", column)
+	return Filter{}, refuse("its record key comes from %q, which is not a column, and a publication's filter sees only columns", column)
 }
 
 // Filtered compares the publication's filter on a table with what makes the shard.
@@ -159,7 +159,7 @@ func (p *PublicationRow) Filtered(c postgres.Config, version int, rel *wal.Relat
 	}
 	return &fault.Error{
 		Kind: fault.KindRefused, Reason: fault.ReasonShards, Op: "look at", Subject: postgres.PublicationSubject(p.Name), Err: cause,
-		Hint: "find out who changed it, and which rows were left out or sent twice meanwhile; `cdc-relay teardown` and `cdc-relay setup` make slots and publications anew",
+		Hint: "find out who changed it, and which rows were omitted or sent twice; `cdc-relay teardown` and `cdc-relay setup` recreate slots and publications",
 	}
 }
 

@@ -61,8 +61,8 @@ func TestFilterOf_RefusesWhatNoFilterCanSee(t *testing.T) {
 		"body":          "jsonb) has no hash function that",
 		"mail":          "not the server's own",
 		"raw":           "before PostgreSQL 18",
-		"body#/orderId": "which is no column of its own",
-		"":              "which is no column of its own",
+		"body#/orderId": "which is not a column",
+		"":              "which is not a column",
 		"!":             broken.Error(),
 	} {
 		cfg := postgres.Config{Tables: []wal.Table{{Schema: "public", Name: "other"}, {Schema: "public", Name: "outbox"}}, Shard: postgres.Shard{Count: 2, Key: func(rel *wal.Relation) (string, error) {

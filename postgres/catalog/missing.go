@@ -27,7 +27,7 @@ func TableMissing(q postgres.Querier, cfg postgres.Config, table wal.Table) erro
 	}
 	if len(similar) > 0 {
 		e.Err = fmt.Errorf("the table does not exist, but %s does", names(similar))
-		e.Hint = fmt.Sprintf("did you mean %s? Parts without double quotes are read in lower case: write table: '%s'%s; if another table is meant, make it with what `cdc-relay sql --create-table` prints",
+		e.Hint = fmt.Sprintf("did you mean %s? Parts without double quotes are read in lower case: write table: '%s'%s; if another table is meant, create it with the output of `cdc-relay sql --create-table`",
 			names(similar), similar[0], cfg.PlaceOf(table))
 	}
 	return e
@@ -77,7 +77,7 @@ func PublicationMissing(q postgres.Querier, version int, cfg postgres.Config, er
 // HintNamed is for a publication that is missing beside its slot. A wrong name comes
 // first: the way to another slot throws away one that may be whole, with rows in it.
 func HintNamed(q postgres.Querier, cfg postgres.Config, confirmed wal.LSN) string {
-	hint := "if the name is wrong, correct postgres.publication; only if it was really dropped: " + postgres.HintRecreate(fault.ReasonPublicationMissing, confirmed)
+	hint := "if the name is wrong, correct postgres.publication; if the publication was really dropped: " + postgres.HintRecreate(fault.ReasonPublicationMissing, confirmed)
 	if others := publicationsOf(q, cfg); others != "" {
 		hint = others + ": " + hint
 	}
@@ -114,7 +114,7 @@ func SlotMissing(q postgres.Querier, cfg postgres.Config, err error) error {
 	}
 	with := *e
 	if half := backfillSlot(q, cfg); half != "" {
-		with.Err = fmt.Errorf("the slot does not exist, and %s does: a backfill is under way or was interrupted, and makes the slot when it is complete", postgres.SlotSubject(half))
+		with.Err = fmt.Errorf("the slot does not exist, and %s does: a backfill is running or was interrupted; it creates the slot when it is complete", postgres.SlotSubject(half))
 		with.Hint = HintBackfill(half)
 		return &with
 	}

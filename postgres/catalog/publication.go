@@ -107,7 +107,7 @@ func (p *PublicationRow) Narrow(cfg *postgres.Config) string {
 	if len(cfg.Wants) == 0 {
 		return run
 	}
-	return "leave it as it is if Debezium made it, because the way back needs it; if `cdc-relay setup` made it, " + run
+	return "if Debezium created it, leave it: the way back needs it; if `cdc-relay setup` created it, " + run
 }
 
 // Foreign lists the publication's tables that are not configured. With a root

@@ -83,8 +83,8 @@ func ReadSlot(q postgres.Querier, version int, name string) (*SlotRow, error) {
 func SlotGone(name string, confirmed wal.LSN) error {
 	return &fault.Error{
 		Kind: fault.KindRefused, Reason: fault.ReasonSlotMissing, Op: "watch", Subject: postgres.SlotSubject(name),
-		Err: fmt.Errorf("it is not there any more; it had confirmed LSN %s", confirmed),
-		Hint: "go back to the server that has it, if this is another one since a failover; otherwise stop the relay, then `cdc-relay setup`, `cdc-relay run`, " +
+		Err: fmt.Errorf("it no longer exists; it had confirmed LSN %s", confirmed),
+		Hint: "if a failover led to another server, go back to the server that has the slot; otherwise stop the relay, then `cdc-relay setup`, `cdc-relay run`, " +
 			"and insert the rows since that LSN again: see " + wording.Docs + "operations.md#slot_missing",
 	}
 }
@@ -119,11 +119,11 @@ func (s *SlotRow) Usable(name string) error {
 	case s.database != s.here:
 		return refuse(fmt.Sprintf("it belongs to database %q, and this is %q", s.database, s.here), "correct the database in the URL, or choose another slot name")
 	case s.temporary:
-		return refuse("it is temporary: it ends with the session that made it", another)
+		return refuse("it is temporary: it ends with the session that created it", another)
 	case s.twoPhase:
 		// With two_phase the rows of a prepared transaction come at PREPARE, and
 		// confirming past that loses them when it commits.
-		return refuse("it was made with two_phase", "drop it and run `cdc-relay setup`")
+		return refuse("it was created with two_phase", "drop it and run `cdc-relay setup`")
 	case s.synced:
 		return &fault.Error{
 			Kind: fault.KindRetry, Reason: fault.ReasonInRecovery, Op: "look at", Subject: postgres.SlotSubject(name),
@@ -134,7 +134,7 @@ func (s *SlotRow) Usable(name string) error {
 		return err
 	}
 	if s.Confirmed == 0 {
-		return refuse("it has no confirmed position", "it is still being created, or was left half-made: wait, or drop it and run `cdc-relay setup`")
+		return refuse("it has no confirmed position", "it is still being created, or was never completed: wait, or drop it and run `cdc-relay setup`")
 	}
 	return nil
 }
@@ -181,7 +181,7 @@ func Blockers(q postgres.Querier) string {
 func NoSlotsFree(limit int) (cause, hint string) {
 	if limit == 0 {
 		return "the server allows no replication slots (max_replication_slots is 0)",
-			"set it, for one slot and as many as others need, and restart the server: ALTER SYSTEM SET max_replication_slots = 10; managed services have a parameter for it"
+			"set it to the number of slots needed and restart the server: ALTER SYSTEM SET max_replication_slots = 10; managed services have a parameter for it"
 	}
 	return fmt.Sprintf("too few of the server's %s are free (max_replication_slots)", wording.Count(limit, "replication slot")),
 		"drop a slot that nobody uses (SELECT * FROM pg_replication_slots), or raise max_replication_slots and restart the server"

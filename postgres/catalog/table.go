@@ -55,7 +55,7 @@ func (t *TableRow) Decodable(table wal.Table) error {
 	switch {
 	case t.Kind != "r" && t.Kind != "p":
 		kinds := map[string]string{"v": "a view", "m": "a materialized view", "f": "a foreign table", "S": "a sequence", "i": "an index", "c": "a composite type"}
-		cause = "it is " + kinds[t.Kind] + ", whose rows are not in the WAL as its own"
+		cause = "it is " + kinds[t.Kind] + ", whose rows are not in the WAL under its own name"
 		if kinds[t.Kind] == "" {
 			cause = "it is not an ordinary table"
 		}

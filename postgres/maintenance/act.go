@@ -38,7 +38,7 @@ func (s *Session) Act(ctx context.Context, rows []proof.Row) (int, error) {
 
 func (s *Session) actError(err error) error {
 	return postgres.PermissionHint(postgres.Classify("act on rows of "+s.subject(), err),
-		"grant DELETE on the table, or UPDATE on the columns that are set, and UPDATE on one column to leave locked rows out")
+		"grant DELETE on the table, or UPDATE on the columns that are set, and UPDATE on one column to skip locked rows")
 }
 
 // proven is the condition for those of the versions that still exist and still are to go, and
@@ -101,5 +101,5 @@ func (s *Session) move(with, where string) (gone, taken int, err error) {
 
 func (s *Session) archiveError(err error) error {
 	return postgres.PermissionHint(postgres.Classify("archive rows of "+s.subject(), err),
-		"grant DELETE on the table, UPDATE on one of its columns to leave locked rows out, and INSERT on the archive table")
+		"grant DELETE on the table, UPDATE on one of its columns to skip locked rows, and INSERT on the archive table")
 }

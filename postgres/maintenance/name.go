@@ -18,7 +18,7 @@ import (
 func (s *Session) Name(ctx context.Context) ([]proof.Row, error) {
 	s.q.Ctx = ctx
 	if s.ended {
-		s.behind, s.ended = place{}, false
+		s.behind, s.ended = cursor{}, false
 		return nil, nil
 	}
 	named, err := s.next()
@@ -26,7 +26,7 @@ func (s *Session) Name(ctx context.Context) ([]proof.Row, error) {
 		return nil, postgres.Classify("name rows of "+s.subject(), err)
 	}
 	if len(named) == 0 {
-		s.behind = place{}
+		s.behind = cursor{}
 	}
 	return named, nil
 }
@@ -53,7 +53,7 @@ func (s *Session) nextByIndex() ([]proof.Row, error) {
 		case first, nulls:
 			s.ended = len(named) > 0
 		default: // rows without a value follow
-			s.behind = place{began: true, nulls: true}
+			s.behind = cursor{began: true, nulls: true}
 			if len(named) == 0 {
 				continue
 			}
@@ -85,7 +85,7 @@ const windowRows = 8
 // nextByPlace goes on by windows of blocks, so that a batch costs its window and not the table.
 func (s *Session) nextByPlace() ([]proof.Row, error) {
 	window := uint32(max(1, s.work.Limit/windowRows))
-	if s.behind == (place{}) {
+	if s.behind == (cursor{}) {
 		blocks, err := s.size()
 		if err != nil {
 			return nil, err
@@ -102,7 +102,7 @@ func (s *Session) nextByPlace() ([]proof.Row, error) {
 		if err != nil || len(named) > 0 {
 			return named, err
 		}
-		s.behind = place{tid: proof.TID{Block: end}}
+		s.behind = cursor{tid: proof.TID{Block: end}}
 	}
 }
 
@@ -145,7 +145,7 @@ func (s *Session) read(begin, sql string) ([]proof.Row, error) {
 		named = append(named, proof.Row{TID: tid, XMin: uint32(xmin), ID: row[2].Text, NoID: row[2].Null})
 	}
 	if n := len(named); n > 0 {
-		s.behind = place{tid: named[n-1].TID, order: rows[n-1][3].Text, began: true, nulls: rows[n-1][3].Null && s.work.Order != ""}
+		s.behind = cursor{tid: named[n-1].TID, order: rows[n-1][3].Text, began: true, nulls: rows[n-1][3].Null && s.work.Order != ""}
 	}
 	return named, nil
 }

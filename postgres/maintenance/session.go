@@ -56,13 +56,13 @@ type Session struct {
 	oid     uint32
 	version int
 	lineage wal.Lineage
-	behind  place  // the last row that was named
+	behind  cursor // the last row that was named
 	ended   bool   // that row was the last one
 	blocks  uint32 // the table's, when the naming began
 }
 
-// place is where the naming of rows goes on.
-type place struct {
+// cursor is where the naming of rows continues.
+type cursor struct {
 	tid   proof.TID
 	order string // value of Work.Order, as the server prints it
 	nulls bool   // it has none: rows without a value are in the order of their places

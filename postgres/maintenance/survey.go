@@ -102,6 +102,9 @@ func (s *Surveyor) Slots(ctx context.Context, names []string) ([]proof.Slot, err
 	return s.session.Slots(ctx, names)
 }
 
+// Nudge has the flush position of a quiet server reach its insert position.
+func (s *Surveyor) Nudge(ctx context.Context) error { return s.session.Nudge(ctx) }
+
 // Fence is the end of the WAL.
 func (s *Surveyor) Fence(ctx context.Context) (wal.LSN, error) { return s.session.Fence(ctx) }
 

@@ -163,13 +163,13 @@ func (c *checker) checkConnection() error {
 	c.ok("postgres.connection", "connected to %s as %q to database %q", postgres.RemoteAddr(c.q.Conn), c.user, row.Text(2))
 	if uint32(pid) != c.q.Conn.PID() {
 		c.warn("postgres.pooler", "connect to the server itself: a pooler hides fail-overs, and few pass replication on",
-			"a pooler or proxy stands between the relay and the server: process %d answered the login, and process %d runs the statements", c.q.Conn.PID(), pid)
+			"a pooler or proxy is between the relay and the server: process %d answered the login, and process %d runs the statements", c.q.Conn.PID(), pid)
 	} else {
 		c.ok("postgres.pooler", "no pooler in between")
 	}
 	if row.Bool(4) {
 		c.warn("postgres.role", fmt.Sprintf("run as a role of its own: CREATE ROLE cdc_relay LOGIN REPLICATION; GRANT CONNECT ON DATABASE %s TO cdc_relay", wal.QuoteIdentifier(row.Text(2))),
-			"role %q is a superuser, which is more than streaming needs", c.user)
+			"role %q is a superuser; streaming needs less", c.user)
 	}
 	if row.Text(3) == "SQL_ASCII" {
 		c.warn("postgres.encoding", "move to a database in UTF8: bytes that are not text there stop the stream, or reach consumers as they are",

@@ -188,7 +188,7 @@ func TestCheck_Publication(t *testing.T) {
 	preflighttest.WantFinding(t, more, "publication", advice.Warn, "also publishes update", "SET (publish = 'insert')")
 	preflighttest.WantFinding(t, more, "publication.tables", advice.Warn, "1 table more", "public.other")
 	cfg.Wants = []wal.Wants{{}}
-	preflighttest.WantFinding(t, check("more"), "publication", advice.Warn, "leave it as it is if Debezium made it", "SET (publish = 'insert')")
+	preflighttest.WantFinding(t, check("more"), "publication", advice.Warn, "if Debezium created it, leave it", "SET (publish = 'insert')")
 	cfg.Wants = nil
 	part := check("Part")
 	preflighttest.WantFinding(t, part, "publication.row_filter", advice.Warn, "public.outbox", "never delivered")

@@ -24,7 +24,7 @@ func TestPublicationMissing_BesideASlotSaysWhatSetupWouldSay(t *testing.T) {
 	cfg := postgrestest.OutboxDatabase(t, db)
 	db.Exec(t, `DROP PUBLICATION cdc_relay`)
 	want := postgres.HintRecreate(fault.ReasonPublicationMissing, postgrestest.ConfirmedBy(t, db, cfg.Slot))
-	want = "; if the name is wrong, correct postgres.publication; only if it was really dropped: " + want
+	want = "; if the name is wrong, correct postgres.publication; if the publication was really dropped: " + want
 	preflighttest.WantFinding(t, preflight.Check(t.Context(), cfg), "publication", advice.Fail, "the publication does not exist, and slot", want)
 	_, err := postgrestest.Inspect(t, cfg)
 	postgrestest.WantError(t, err, fault.KindRefused, fault.ReasonPublicationMissing, want)
@@ -47,7 +47,7 @@ func TestPublicationMissing_NamesTheOneThatHasTheTables(t *testing.T) {
 		cfg := postgrestest.OutboxDatabase(t, db)
 		db.Exec(t, `CREATE TABLE parted (id int) PARTITION BY RANGE (id); CREATE TABLE p1 PARTITION OF parted FOR VALUES FROM (0) TO (9);
 			CREATE TABLE other (id int); CREATE PUBLICATION others FOR TABLE other; CREATE PUBLICATION leaves FOR TABLE parted, other`)
-		const first = "if the name is wrong, correct postgres.publication; only if it was really dropped: stop the relay, then `cdc-relay teardown"
+		const first = "if the name is wrong, correct postgres.publication; if the publication was really dropped: stop the relay, then `cdc-relay teardown"
 		for table, has := range map[string]string{"outbox": `"cdc_relay"`, "parted": `"leaves"`} {
 			cfg := cfg
 			cfg.Publication, cfg.Tables = "cdc_rely", []wal.Table{{Schema: "public", Name: table}}

@@ -46,7 +46,7 @@ func (c *checker) checkSlot() error {
 			"Debezium holds %s: %v", postgres.SlotSubject(c.cfg.Slot), e.Err)
 		return c.ownerIsAsynchronous()
 	}
-	c.warn("slot.owner", "if that is this relay, nothing has to be done: a second one stands by. If it is another consumer, the rows go to it: choose another postgres.slot and run `cdc-relay setup`",
+	c.warn("slot.owner", "if that is this relay, do nothing: a second relay waits as a standby. If it is another consumer, it gets the rows: choose another postgres.slot and run `cdc-relay setup`",
 		"%s: %v", postgres.SlotSubject(c.cfg.Slot), e.Err)
 	return c.ownerIsAsynchronous()
 }
@@ -103,7 +103,7 @@ func (c *checker) checkRetention() error {
 		return nil
 	}
 	if keep < 0 {
-		c.ok("slot.wal", "max_slot_wal_keep_size is unlimited: a relay that stands still loses nothing and fills the server's disk, so watch retained_wal_bytes")
+		c.ok("slot.wal", "max_slot_wal_keep_size is unlimited: a stopped relay loses nothing, but its WAL can fill the server's disk; watch retained_wal_bytes")
 		return nil
 	}
 	room := keep << 20
@@ -130,7 +130,7 @@ func (c *checker) checkRetention() error {
 		seen += fmt.Sprintf(", %s at the present %s/s", left, wording.Bytes(int64(rate)))
 	}
 	if tight {
-		c.warn("slot.wal", "raise max_slot_wal_keep_size (and reload) to what the longest outage writes; the rows of a lost slot have to be inserted again", "%s", seen)
+		c.warn("slot.wal", "raise max_slot_wal_keep_size (and reload) above the WAL of the longest outage; the rows of a lost slot have to be inserted again", "%s", seen)
 	} else {
 		c.ok("slot.wal", "%s", seen)
 	}

@@ -65,11 +65,11 @@ func (c *checker) publicationShape(p *catalog.PublicationRow) error {
 	}
 	configured := c.cfg.Tables
 	if !p.AllTables {
-		heirs, err := p.ChildTables(c.q, configured)
+		children, err := p.ChildTables(c.q, configured)
 		if err != nil {
 			return err
 		}
-		configured = append(slices.Clone(configured), heirs...)
+		configured = append(slices.Clone(configured), children...)
 	}
 	foreign := p.Foreign(configured)
 	switch {
@@ -83,7 +83,7 @@ func (c *checker) publicationShape(p *catalog.PublicationRow) error {
 	return nil
 }
 
-// checkTable goes on with what can be said without a publication when p is nil.
+// checkTable continues with what can be said without a publication when p is nil.
 func (c *checker) checkTable(p *catalog.PublicationRow, table wal.Table) (CheckedTable, error) {
 	checked := CheckedTable{Table: table}
 	t, err := catalog.ReadTable(c.q, table)
@@ -274,7 +274,7 @@ func (c *checker) checkPartitions(t *catalog.TableRow, table wal.Table, _ *Check
 	return c.checkLeaves(t, table)
 }
 
-// mentions tells whether a key expression has the column as a word.
+// mentions reports whether a key expression has the column as a word.
 func mentions(expression, column string) bool {
 	return slices.Contains(strings.FieldsFunc(expression, func(r rune) bool {
 		return r != '_' && r != '$' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && r < 0x80
@@ -341,11 +341,11 @@ func (c *checker) checkDiversions(t *catalog.TableRow, table wal.Table, _ *Check
 			c.add("table.triggers", advice.Fail, fmt.Sprintf("run: DROP RULE %s ON %s; or configure the table that the rule writes to", name, table.SQL()),
 				"rule %s does something else instead of an insert into %s: those rows never reach it", name, table)
 		default:
-			c.warn("table.triggers", "read it: what it does is part of each insert", "%s has the rule %s on insert", table, name)
+			c.warn("table.triggers", "read it: it runs as part of each insert", "%s has the rule %s on insert", table, name)
 		}
 	}
 	if len(rows) == 0 {
-		c.ok("table.triggers", "no trigger or rule stands in the way of an insert into %s", table)
+		c.ok("table.triggers", "no trigger or rule interferes with an insert into %s", table)
 	}
 	return nil
 }

@@ -88,7 +88,7 @@ func insertsOnly(c *postgres.Config, published string) error {
 	}
 	return &fault.Error{
 		Kind: fault.KindRefused, Reason: fault.ReasonConfiguration, Op: "create", Subject: postgres.PublicationSubject(c.Publication),
-		Err:  fmt.Errorf("the mapping wants %s beside inserts, and a column list would have to hold the replica identity", strings.Join(c.Operations(), " and ")),
+		Err:  fmt.Errorf("the mapping needs %s as well as inserts, and a column list would have to hold the replica identity", strings.Join(c.Operations(), " and ")),
 		Hint: "leave --column-list out",
 	}
 }

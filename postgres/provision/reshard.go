@@ -18,7 +18,7 @@ import (
 // DroppedSlot is the Object of a Step that took a slot away.
 const DroppedSlot = "dropped slot"
 
-// ReshardOptions says how a change of the number of shards goes on.
+// ReshardOptions says how a change of the number of shards continues.
 type ReshardOptions struct {
 	// Columns is as in SetupOptions.
 	Columns func(*wal.Relation) ([]string, error)
@@ -58,7 +58,7 @@ func Reshard(ctx context.Context, cfg postgres.Config, from int, opt ReshardOpti
 	}
 	if from < 1 || from > postgres.MaxShards || from == max(1, cfg.Shard.Count) {
 		return nil, &fault.Error{Kind: fault.KindRefused, Reason: fault.ReasonConfiguration, Op: "change the number of shards",
-			Err: fmt.Errorf("from %d to %d is no change that can be made; allowed: from 1 to %d, and another number than postgres.shards", from, max(1, cfg.Shard.Count), postgres.MaxShards)}
+			Err: fmt.Errorf("cannot change from %d to %d shards; allowed: from 1 to %d, and another number than postgres.shards", from, max(1, cfg.Shard.Count), postgres.MaxShards)}
 	}
 	conn, err := postgres.Connect(ctx, cfg, false)
 	if err != nil {
@@ -95,7 +95,7 @@ func (r *resharding) run() error {
 			return err
 		}
 	}
-	if err := r.look(); err != nil {
+	if err := r.readSlots(); err != nil {
 		return err
 	}
 	if len(r.new) == len(r.shards) {
@@ -115,7 +115,7 @@ func (r *resharding) run() error {
 	if err := r.publish(); err != nil {
 		return err
 	}
-	if err := r.settle(); err != nil {
+	if err := r.awaitOldSlots(); err != nil {
 		return err
 	}
 	if err := r.replace(); err != nil {
@@ -124,8 +124,8 @@ func (r *resharding) run() error {
 	return r.finish()
 }
 
-// look reads the slots of both generations, and refuses a third.
-func (r *resharding) look() error {
+// readSlots reads the slots of both generations, and refuses a third.
+func (r *resharding) readSlots() error {
 	slots, err := catalog.ShardSlots(r.q, r.server.ServerVersion, r.cfg.Shard.Slot)
 	if err != nil {
 		return err
@@ -184,8 +184,8 @@ func (r *resharding) outlive() error {
 	return errors.Join(err, failed)
 }
 
-// settle waits until the old slots have seen the new publications and are let go of.
-func (r *resharding) settle() error {
+// awaitOldSlots waits until the old slots have seen the new publications and are released.
+func (r *resharding) awaitOldSlots() error {
 	if err := r.outlive(); err != nil {
 		return err
 	}
@@ -225,14 +225,14 @@ func (r *resharding) await(holds func() (what string, ok bool)) error {
 			r.wait.OnWait(what)
 		}
 		if !r.deadline.IsZero() && time.Now().After(r.deadline) {
-			return r.refuse(errors.New(what), "then run the command again: nothing is lost, and the relay may go on with the old number until then")
+			return r.refuse(errors.New(what), "then run the command again: nothing is lost, and the relay may continue with the old number until then")
 		}
 		select {
 		case <-tick.C:
 		case <-r.q.Ctx.Done():
 			return r.q.Ctx.Err()
 		}
-		if err := r.look(); err != nil {
+		if err := r.readSlots(); err != nil {
 			return err
 		}
 		if len(r.old) != r.from {
@@ -256,7 +256,7 @@ func (r *resharding) replace() error {
 		r.shards[i].slot = step
 		r.done(step)
 	}
-	if err := r.look(); err != nil {
+	if err := r.readSlots(); err != nil {
 		return err
 	}
 	if slices.Equal(before, positions(r.old)) && !slices.ContainsFunc(r.old, func(s catalog.ShardSlot) bool { return s.Active }) {
@@ -270,7 +270,7 @@ func (r *resharding) replace() error {
 
 // undo drops the copies, so that the relay with the old number may go on.
 func (r *resharding) undo() error {
-	if err := r.look(); err != nil {
+	if err := r.readSlots(); err != nil {
 		return err
 	}
 	return r.dropAll(r.new)
@@ -286,7 +286,7 @@ func (r *resharding) hasRoom() error {
 	if row.Err != nil || free >= len(r.shards) {
 		return row.Err
 	}
-	return r.refuse(fmt.Errorf("%s free, and %d needed beside the old ones", wording.Count(free, "slot"), len(r.shards)), "raise max_replication_slots and restart the server; nothing was changed, and the relay may go on")
+	return r.refuse(fmt.Errorf("%s free, and %d needed in addition to the old ones", wording.Count(free, "slot"), len(r.shards)), "raise max_replication_slots and restart the server; nothing was changed, and the relay may continue")
 }
 
 func positions(slots []catalog.ShardSlot) []wal.LSN {

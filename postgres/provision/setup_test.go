@@ -320,7 +320,7 @@ func TestTeardown_AsTheRelaysRoleSaysHowToGoOn(t *testing.T) {
 	cfg := postgrestest.OutboxDatabase(t, db)
 	replicator := postgrestest.AsReplicator(t, db, cfg)
 	steps, err := provision.Teardown(t.Context(), replicator, true)
-	postgrestest.WantError(t, err, fault.KindRefused, fault.ReasonPermission, "42501", "drop publication", "the slot is dropped", "go on with `cdc-relay setup`", "as its owner")
+	postgrestest.WantError(t, err, fault.KindRefused, fault.ReasonPermission, "42501", "drop publication", "the slot is dropped", "continue with `cdc-relay setup`", "as its owner")
 	if describe(steps) != "slot do" {
 		t.Errorf("done: %s", describe(steps))
 	}

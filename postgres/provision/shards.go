@@ -31,7 +31,7 @@ func (s *setup) planCopies() error {
 	return nil
 }
 
-// published tells that every publication was there before.
+// published reports whether every publication was there before.
 func (s *setup) published() bool {
 	for _, shard := range s.shards {
 		if !shard.publication.Exists {

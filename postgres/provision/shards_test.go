@@ -354,7 +354,7 @@ func TestReshard_Refuses(t *testing.T) {
 	db := harness.Postgres(t, "18")
 	db.Exec(t, `CREATE TABLE moved (n bigserial PRIMARY KEY, key text)`)
 	cfg := shardConfig(t, db, 2, "key", wal.Table{Schema: "public", Name: "moved"})
-	for from, want := range map[int]string{0: "no change", 2: "no change", 65: "no change", 1: "0 of 1 slot of 1 shard exist"} {
+	for from, want := range map[int]string{0: "cannot change", 2: "cannot change", 65: "cannot change", 1: "0 of 1 slot of 1 shard exist"} {
 		if _, err := provision.Reshard(t.Context(), cfg, from, provision.ReshardOptions{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("from %d: %v, want %q", from, err, want)
 		}

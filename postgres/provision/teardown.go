@@ -57,7 +57,7 @@ func (s Step) whoDrops() string {
 	if s.Object == "slot" {
 		return "run it as a role with REPLICATION"
 	}
-	return "the slot is dropped, and a publication that is right may stay: go on with `cdc-relay setup`; to drop it too, run this again as its owner"
+	return "the slot is dropped. A correct publication may stay: continue with `cdc-relay setup`; to drop it too, run this again as its owner"
 }
 
 func teardownSlot(q postgres.Querier, version int, name string) (Step, error) {
@@ -91,11 +91,11 @@ func teardownPublication(q postgres.Querier, version int, cfg postgres.Config) (
 		return step, err
 	}
 	sql := "DROP PUBLICATION " + wal.QuoteIdentifier(cfg.Publication)
-	heirs, err := p.ChildTables(q, cfg.Tables)
+	children, err := p.ChildTables(q, cfg.Tables)
 	if err != nil {
 		return step, postgres.Classify("look at "+postgres.PublicationSubject(cfg.Publication), err)
 	}
-	foreign := p.Foreign(append(heirs, cfg.Tables...))
+	foreign := p.Foreign(append(children, cfg.Tables...))
 	if p.AllTables || len(foreign) > 0 {
 		return step, &fault.Error{
 			Kind: fault.KindRefused, Reason: fault.ReasonPublicationChanged, Op: "drop", Subject: postgres.PublicationSubject(cfg.Publication),

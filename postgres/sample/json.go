@@ -90,7 +90,7 @@ func sampleText(c wal.Column, raw json.RawMessage) ([]byte, error) {
 	}
 	if raw[0] != '"' {
 		if structured && !slices.Contains([]string{"text", "varchar", "bpchar"}, c.TypeName) {
-			return nil, fmt.Errorf("a JSON %s is no value of type %s; write what PostgreSQL prints, as a string", map[bool]string{true: "object", false: "array"}[raw[0] == '{'], c.TypeName)
+			return nil, fmt.Errorf("a JSON %s is not a value of type %s; write the value as PostgreSQL prints it, as a string", map[bool]string{true: "object", false: "array"}[raw[0] == '{'], c.TypeName)
 		}
 		return raw, nil
 	}

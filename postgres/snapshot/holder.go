@@ -27,12 +27,36 @@ const settings = "SET row_security = off; SET default_transaction_read_only = on
 // Holder is the connection that has a snapshot. Any goroutine may call its methods.
 type Holder struct {
 	cfg     postgres.Config
+	verb    string // of sql --for, where a right is missing
 	version int
 	origin  wal.Origin
 
 	mu sync.Mutex
 	q  postgres.Querier // guarded by mu
 	id string           // what readers import; set by Begin
+}
+
+// OpenToRead connects to the primary for somebody who needs no slot, and so no right to
+// replicate. Origin is then without the forks that led there.
+func OpenToRead(ctx context.Context, cfg postgres.Config, verb string) (*Holder, error) {
+	cfg.ApplicationName = "cdc-relay " + verb
+	q, server, err := connect(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	h := &Holder{cfg: cfg, verb: verb, version: server.ServerVersion, q: q}
+	row, err := q.One(`SELECT (SELECT system_identifier FROM pg_catalog.pg_control_system()),
+		pg_catalog.left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 8)`)
+	if err == nil {
+		var timeline int64
+		timeline, err = strconv.ParseInt(row.Text(1), 16, 32)
+		h.origin = wal.Origin{SystemID: row.Text(0), Timeline: int32(timeline)}
+	}
+	if err != nil {
+		h.Close()
+		return nil, postgres.Classify("identify the server", err)
+	}
+	return h, nil
 }
 
 // Open connects to the primary. Nothing is held yet.
@@ -46,7 +70,7 @@ func Open(ctx context.Context, cfg postgres.Config) (*Holder, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Holder{cfg: cfg, version: server.ServerVersion, origin: origin, q: q}, nil
+	return &Holder{cfg: cfg, verb: "backfill", version: server.ServerVersion, origin: origin, q: q}, nil
 }
 
 // identify asks for the server's history, which takes a replication connection.
@@ -161,6 +185,7 @@ type Table struct {
 	Relation *wal.Relation // as the stream would announce it
 	Shape    Shape
 
+	verb   string // of whoever reads it
 	from   string // what follows FROM
 	filter string // the publication's condition; empty: none
 }
@@ -169,7 +194,7 @@ type Table struct {
 // would refuse.
 func (h *Holder) Describe(ctx context.Context, index int) (t *Table, warnings []string, err error) {
 	cfg := h.cfg.OfShard(0)
-	t = &Table{Name: cfg.Tables[index]}
+	t = &Table{Name: cfg.Tables[index], verb: h.verb}
 	err = h.Ask(ctx, func(q postgres.Querier, version int) error {
 		found, err := catalog.ReadTable(q, t.Name)
 		if err != nil {
@@ -240,6 +265,9 @@ func readShape(q postgres.Querier, t *Table) (s Shape, err error) {
 	return s, nil
 }
 
+// From is what follows FROM in a query of the table's rows.
+func (t *Table) From() string { return t.from }
+
 // Published reports whether the stream has all columns of an order.
 func (t *Table) Published(o *Order) bool {
 	return !slices.ContainsFunc(o.By, func(c Column) bool {
@@ -252,6 +280,8 @@ type Selection struct {
 	*Table
 	Where string // SQL condition of the operator's; empty: all rows
 	Order Order
+
+	Beside []string // further SQL expressions, which Rows.Beside has
 }
 
 // condition is what a row has to meet. A comment at the operator's end takes no parenthesis.
@@ -266,7 +296,7 @@ func (s *Selection) condition(after, upTo Tuple) string {
 	return text
 }
 
-// query reads the columns of the stream, and behind them those of the order.
+// query reads the columns of the stream, and behind them those of the order and what is beside.
 func (s *Selection) query(after, upTo Tuple) string {
 	fields := "SELECT "
 	for i, c := range s.Relation.Columns {
@@ -278,7 +308,11 @@ func (s *Selection) query(after, upTo Tuple) string {
 	if len(s.Relation.Columns) == 0 {
 		fields += "NULL"
 	}
-	return fields + s.Order.fields() + " FROM " + s.from + " WHERE " + s.condition(after, upTo) + s.Order.sorted(false)
+	fields += s.Order.fields()
+	for _, expression := range s.Beside {
+		fields += ", " + expression
+	}
+	return fields + " FROM " + s.from + " WHERE " + s.condition(after, upTo) + s.Order.sorted(false)
 }
 
 // Check has the server parse the selection, and the operator's condition in a second frame as
@@ -295,7 +329,7 @@ func (h *Holder) Check(ctx context.Context, s *Selection) error {
 				return classify(s, err)
 			}
 			if len(parsed.ParamOIDs) > 0 {
-				return &SQLError{s.Name, errors.New("the condition has a parameter, such as $1, and there is no value for it")}
+				return &SQLError{s.Name, errors.New("the condition has a parameter, such as $1, and has no value for it")}
 			}
 		}
 		return nil

@@ -169,6 +169,9 @@ func (o *Order) fields() string {
 	return b.String()
 }
 
+// OrderBy is the clause that has rows in the order.
+func (o *Order) OrderBy() string { return o.sorted(false) }
+
 // sorted is the clause ORDER BY, or its opposite. NULLs come first. That is said only of columns
 // that may have one: an index of others has no place for NULLs, and would not be used.
 func (o *Order) sorted(backwards bool) string {
@@ -218,12 +221,29 @@ func (o *Order) behind(at Tuple) string {
 	return "coalesce(" + strings.Join(either, " OR ") + ", false)"
 }
 
+// at is the condition that a row has a place. It is never NULL.
+func (o *Order) at(place Tuple) string {
+	same := make([]string, len(o.By))
+	for i, c := range o.By {
+		value := "NULL"
+		if place[i] != nil {
+			value = postgres.QuoteLiteral(*place[i]) + "::" + c.Type
+		}
+		same[i] = wal.QuoteIdentifier(c.Name) + " IS NOT DISTINCT FROM " + value
+	}
+	return strings.Join(same, " AND ")
+}
+
 // Range is the condition that a row comes after one place and not after another. A nil place
-// bounds nothing.
+// bounds nothing. In an order that is not total the rows at the first place are in the range too:
+// only some of them may have been read.
 func (o *Order) Range(after, upTo Tuple) string {
 	condition := "true"
 	if len(o.By) > 0 && len(after) == len(o.By) {
 		condition = o.behind(after)
+		if !o.Total {
+			condition = "(" + condition + " OR " + o.at(after) + ")"
+		}
 	}
 	if len(o.By) > 0 && len(upTo) == len(o.By) {
 		condition += " AND NOT " + o.behind(upTo)

@@ -12,6 +12,10 @@ import (
 type PublishedColumn struct {
 	Column string
 	Where  string // the condition that a row is not published
+
+	// Sure: a row that does not meet the condition is published. A status may also say that the
+	// publisher failed, or was in the middle of it.
+	Sure bool
 }
 
 var (
@@ -27,12 +31,12 @@ func (s *Shape) PublishedColumn() (PublishedColumn, bool) {
 		name, column := strings.ToLower(c.Name), wal.QuoteIdentifier(c.Name)
 		switch {
 		case slices.Contains(markTimes, name) && strings.HasPrefix(c.Type, "timestamp"):
-			return PublishedColumn{c.Name, column + " IS NULL"}, true
+			return PublishedColumn{c.Name, column + " IS NULL", true}, true
 		case slices.Contains(markFlags, name) && c.Type == "boolean":
-			return PublishedColumn{c.Name, column + " IS NOT TRUE"}, true
+			return PublishedColumn{c.Name, column + " IS NOT TRUE", true}, true
 		case name == "status":
 			if unpublished := literal.FindString(c.Default); unpublished != "" {
-				return PublishedColumn{c.Name, column + " = " + strings.TrimSuffix(unpublished, "::")}, true
+				return PublishedColumn{c.Name, column + " = " + strings.TrimSuffix(unpublished, "::"), false}, true
 			}
 		}
 	}

@@ -99,6 +99,7 @@ type Rows struct {
 	of     *Selection
 	all    *pgconn.MultiResultReader
 	result *pgconn.ResultReader
+	beside [][]byte
 	failed error
 }
 
@@ -125,9 +126,14 @@ func (r *Rows) Next() (columns, order [][]byte) {
 		return nil, nil
 	}
 	values := r.result.Values()
-	n := len(values) - len(r.of.Order.By)
+	n := len(values) - len(r.of.Beside)
+	values, r.beside = values[:n], values[n:]
+	n -= len(r.of.Order.By)
 	return values[:min(n, len(r.of.Relation.Columns))], values[n:]
 }
+
+// Beside is what Selection.Beside gives for the row.
+func (r *Rows) Beside() [][]byte { return r.beside }
 
 func (r *Rows) close() {
 	if r.all != nil {
@@ -158,5 +164,5 @@ func classify(s *Selection, err error) error {
 		slices.Contains([]string{"0A", "21", "22", "25", "2F", "38", "39", "42", "P0"}, pg.Code[:2]) {
 		return &SQLError{s.Name, fmt.Errorf("the server refuses the condition or the order: %s (SQLSTATE %s)", fault.OneLine(pg.Message), pg.Code)}
 	}
-	return postgres.PermissionHint(postgres.Classify("read rows of table "+s.Name.String(), err), "run what `cdc-relay sql --for backfill` prints")
+	return postgres.PermissionHint(postgres.Classify("read rows of table "+s.Name.String(), err), "run the output of `cdc-relay sql --for "+s.verb+"`")
 }

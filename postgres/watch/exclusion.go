@@ -34,11 +34,11 @@ const (
 //
 // Advisory locks are a database's own, as slots are: Take refuses a slot of another one.
 type Exclusion struct {
-	q      postgres.Querier
-	system string
-	pid    int
-	slots  []string // that are locked
-	look   time.Duration
+	q        postgres.Querier
+	system   string
+	pid      int
+	slots    []string // that are locked
+	askEvery time.Duration
 }
 
 // OpenExclusion connects; it holds nothing yet. system is SystemIdentifier's.
@@ -47,7 +47,7 @@ func OpenExclusion(ctx context.Context, cfg postgres.Config, system string) (*Ex
 	if err != nil {
 		return nil, err
 	}
-	x := &Exclusion{q: postgres.Querier{Ctx: ctx, Conn: conn}, system: system, look: exclusionLook}
+	x := &Exclusion{q: postgres.Querier{Ctx: ctx, Conn: conn}, system: system, askEvery: exclusionLook}
 	// The name is what another one is told about us.
 	row, err := x.q.One(`SELECT pg_catalog.pg_backend_pid(), pg_catalog.set_config('application_name',
 		pg_catalog.left(pg_catalog.current_setting('application_name'), 55) || ' redrive', false)`)
@@ -59,10 +59,10 @@ func OpenExclusion(ctx context.Context, cfg postgres.Config, system string) (*Ex
 	return x, row.Err
 }
 
-// Close lets go of everything. It is not for a session that is watched.
+// Close releases everything. It is not for a session that is watched.
 func (x *Exclusion) Close() { postgres.CloseQuietly(x.q.Conn) }
 
-// Holds says whether the slot is locked.
+// Holds reports whether the slot is locked.
 func (x *Exclusion) Holds(slot string) bool { return slices.Contains(x.slots, slot) }
 
 func exclusionSubject(slots ...string) string {
@@ -195,7 +195,7 @@ func (x *Exclusion) watch(ctx context.Context) error {
 // listen waits until it is time for another look; that the server ends the session comes
 // at once.
 func (x *Exclusion) listen(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, x.look)
+	ctx, cancel := context.WithTimeout(ctx, x.askEvery)
 	defer cancel()
 	var err error
 	for err == nil {

@@ -116,7 +116,7 @@ func TestExclusion_TellsThatItIsLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			db := harness.Postgres(t)
 			x := exclusion(t, postgrestest.Config(t, db))
-			x.look = time.Hour // so it is told at once
+			x.askEvery = time.Hour // so it is told at once
 			take(t, x, "orders")
 			tt.before(t, db, x)
 			ctx, release := x.Watch(t.Context())
@@ -137,7 +137,7 @@ func TestExclusion_LooksAgainAndAgain(t *testing.T) {
 	db := harness.Postgres(t)
 	x := exclusion(t, postgrestest.Config(t, db))
 	take(t, x, "orders")
-	x.look, x.pid = time.Millisecond, x.pid+1
+	x.askEvery, x.pid = time.Millisecond, x.pid+1
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	if err := x.watch(ctx); err == nil || !strings.Contains(err.Error(), "another server session") {
@@ -149,7 +149,7 @@ func TestExclusion_IsKeptWhileItIsWatched(t *testing.T) {
 	db := harness.Postgres(t)
 	cfg := postgrestest.Config(t, db)
 	x, other := exclusion(t, cfg), exclusion(t, cfg)
-	x.look = time.Millisecond
+	x.askEvery = time.Millisecond
 	take(t, x, "orders")
 	ctx, release := x.Watch(t.Context())
 	looks := func() int64 {

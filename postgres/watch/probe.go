@@ -78,7 +78,7 @@ func (p *Probe) Read(ctx context.Context) (*Snapshot, error) {
 		p.conn = conn
 	}
 	q := postgres.Querier{Ctx: ctx, Conn: p.conn}
-	snapshot, err := p.look(q)
+	snapshot, err := p.readServer(q)
 	if err != nil {
 		p.Close()
 		return nil, err
@@ -86,7 +86,7 @@ func (p *Probe) Read(ctx context.Context) (*Snapshot, error) {
 	return snapshot, nil
 }
 
-func (p *Probe) look(q postgres.Querier) (*Snapshot, error) {
+func (p *Probe) readServer(q postgres.Querier) (*Snapshot, error) {
 	row, err := q.One(`SELECT pg_catalog.pg_current_wal_lsn(), current_setting('server_version_num')`)
 	if err != nil {
 		return nil, postgres.Classify("look at the server", err)
@@ -173,7 +173,7 @@ func (p *Probe) shapes(q postgres.Querier) (drift, err error) {
 		return nil, nil
 	}
 	if now.publication != p.first.publication {
-		return p.changed(fault.ReasonPublicationChanged, postgres.PublicationSubject(p.cfg.Publication), "it was dropped and made again",
+		return p.changed(fault.ReasonPublicationChanged, postgres.PublicationSubject(p.cfg.Publication), "it was dropped and recreated",
 			hintBetween), nil
 	}
 	if drift := p.putBack(now); drift != nil {
@@ -209,7 +209,7 @@ func (p *Probe) links(q postgres.Querier, now *baseline) (map[string]string, err
 	return links, nil
 }
 
-// unlinked says that a link is not there any more, though the publication had the table a
+// unlinked reports whether a link is not there any more, though the publication had the table a
 // moment ago: one of them was taken away between the two questions, and the next look
 // says which.
 func unlinked(first, now map[string]string) bool {

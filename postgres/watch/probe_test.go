@@ -43,7 +43,7 @@ func TestProbe_SeesDrift(t *testing.T) {
 		{name: "publication dropped", change: `DROP PUBLICATION cdc_relay`, kind: fault.KindDrift, reason: fault.ReasonPublicationMissing, text: "it was dropped; the slot cannot stream rows from before a new one: stop the relay, then"},
 		{
 			name: "publication made again", change: `DROP PUBLICATION cdc_relay; CREATE PUBLICATION cdc_relay FOR TABLE outbox WITH (publish = 'insert')`,
-			kind: fault.KindDrift, reason: fault.ReasonPublicationChanged, text: "made again; " + hintBetween,
+			kind: fault.KindDrift, reason: fault.ReasonPublicationChanged, text: "recreated; " + hintBetween,
 		},
 		{name: "inserts taken out", change: `ALTER PUBLICATION cdc_relay SET (publish = 'truncate')`, kind: fault.KindDrift, reason: fault.ReasonTableUnpublished, text: "does not publish inserts"},
 		{name: "table taken out", change: `ALTER PUBLICATION cdc_relay DROP TABLE outbox`, kind: fault.KindDrift, reason: fault.ReasonTableUnpublished, text: "ADD TABLE"},
@@ -149,7 +149,7 @@ func TestProbe_SaysWhatASlotHadConfirmedThatItSawGo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	postgrestest.WantError(t, s.Drift, fault.KindRefused, fault.ReasonSlotMissing, cfg.Slot, "not there any more", "confirmed LSN "+at.String(), "since that LSN again", "docs/operations.md#slot_missing")
+	postgrestest.WantError(t, s.Drift, fault.KindRefused, fault.ReasonSlotMissing, cfg.Slot, "no longer exists", "confirmed LSN "+at.String(), "since that LSN again", "docs/operations.md#slot_missing")
 	if strings.Contains(s.Drift.Error(), "new relay") {
 		t.Errorf("it is no new relay: %v", s.Drift)
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // ErrTaken says that the slot has a relay, whose checkpoints stand.
-var ErrTaken = errors.New("a relay has begun with it meanwhile, and writes its own")
+var ErrTaken = errors.New("a relay has started on it meanwhile, and writes its own")
 
 // WriteFirst writes the first checkpoint of a slot for exactly-once, as the holder of the
 // transactional id. Taking that shuts a relay out, so none may have the slot. slots are all

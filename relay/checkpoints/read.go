@@ -18,7 +18,7 @@ func Patience(slots int) time.Duration { return time.Duration(15+slots) * time.S
 // the slot: the other way round one that is at work looks like a gap.
 func Read(ctx context.Context, ledger *topics.Ledger, g relay.Guarantee, system, slot string) (map[string][]byte, error) {
 	if g != relay.ExactlyOnce {
-		return ledger.Read(ctx, checkpoint.IntentSuffix(system, slot))
+		return ledger.Read(ctx, checkpoint.PromiseSuffix(system, slot))
 	}
 	key := checkpoint.Key(system, slot)
 	value, err := ledger.Committed(ctx, key)

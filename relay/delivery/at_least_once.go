@@ -36,7 +36,7 @@ func (g *atLeastOnce) Unreadable(_, _ context.Context, cause error) error { retu
 func (g *atLeastOnce) send(f *InFlight) {
 	if records := g.d.withPosition(f.buf.Records[f.sent:]); len(records) > 0 {
 		g.d.follow(f, records)
-		g.d.hand(f, records)
+		g.d.sendRecords(f, records)
 	}
 }
 
@@ -79,7 +79,7 @@ const maxResend = 1024
 // none after it overtakes.
 func (g *atLeastOnce) Recover(ctx, deliveryCtx context.Context) error {
 	d := g.d
-	if !d.Failed() && !d.sends.stumbled.Load() {
+	if !d.Failed() && !d.sends.heartbeatFailed.Load() {
 		return nil
 	}
 	if err := d.s.Ended(); err != nil {
@@ -88,7 +88,7 @@ func (g *atLeastOnce) Recover(ctx, deliveryCtx context.Context) error {
 	if err := d.quiesce(deliveryCtx); err != nil {
 		return err
 	}
-	d.sends.stumbled.Store(false)
+	d.sends.heartbeatFailed.Store(false)
 	queue, err := g.collect()
 	if err != nil {
 		return err
@@ -107,7 +107,7 @@ func (g *atLeastOnce) Recover(ctx, deliveryCtx context.Context) error {
 		if failure == nil {
 			run = min(2*run, maxResend)
 			wait.Reset()
-			d.m.board.ClearBlocked()
+			d.m.monitor.ClearBlocked()
 			continue
 		}
 		run = 1
@@ -127,7 +127,7 @@ func (g *atLeastOnce) Recover(ctx, deliveryCtx context.Context) error {
 			return err
 		}
 	}
-	d.m.board.ClearBlocked()
+	d.m.monitor.ClearBlocked()
 	return nil
 }
 
@@ -172,7 +172,7 @@ func (g *atLeastOnce) resend(deliveryCtx context.Context, run []undelivered) (*s
 	}
 	var err error // written before answered is closed
 	answered := make(chan struct{})
-	d.give(records, func(outcome error) {
+	d.produce(records, func(outcome error) {
 		err = outcome
 		close(answered)
 		d.sent()
@@ -239,7 +239,7 @@ func (g *atLeastOnce) blockedAt(ctx, deliveryCtx context.Context, u *undelivered
 		d.m.ev.ProduceRetried(f.Reason)
 	}
 	if row != nil && f.Class != sink.Retry {
-		d.m.board.BlockedAt(row, d.Lineage(), f.Reason, err)
+		d.m.monitor.BlockedAt(row, d.Lineage(), f.Reason, err)
 	}
 	return d.s.Block(ctx, deliveryCtx, f.Reason, err, f.Class != sink.Retry, wait.Delay())
 }
@@ -267,8 +267,8 @@ func (g *atLeastOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, re
 		shown, row := rejection, &f.batch.Rows[f.routed]
 		show := func(way error) {
 			shown = way
-			d.m.board.BlockedAt(row, d.Lineage(), reason, shown)
-			d.m.board.SetBlocked(reason, shown)
+			d.m.monitor.BlockedAt(row, d.Lineage(), reason, shown)
+			d.m.monitor.SetBlocked(reason, shown)
 		}
 		switch {
 		case errors.Is(rejection, record.ErrBinary): // the next session gets past it
@@ -296,7 +296,7 @@ func (g *atLeastOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, re
 		}
 	}
 	g.send(f)
-	d.m.board.ClearBlocked()
+	d.m.monitor.ClearBlocked()
 	return nil
 }
 
@@ -340,7 +340,7 @@ func (g *atLeastOnce) decide(u *undelivered, f *sink.Failure) decision {
 		if !deadletter.Strip(rec) {
 			return keepTrying
 		}
-		d.m.log.Warn().Err(cause).Str("topic", rec.Topic).Msg("the dead-letter topic refuses the row too; it goes there with less of its record")
+		d.m.log.Warn().Err(cause).Str("topic", rec.Topic).Msg("the dead-letter topic refuses the row too; sending a shorter dead letter")
 		return sendLetter
 	}
 	if d.m.cfg.OnReject == DeadLetterOnReject {

@@ -57,4 +57,4 @@ type Events struct {
 
 // ErrDrainCut means that rows were in flight when the drain ended. Nothing is
 // lost: they are sent again by the next start.
-var ErrDrainCut = errors.New("drain cut short with rows in flight; they will be sent again by the next start")
+var ErrDrainCut = errors.New("drain cut short with rows in flight; the next start sends them again")

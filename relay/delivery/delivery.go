@@ -31,7 +31,7 @@ type Session interface {
 	// session before. person: the cause does not pass by itself.
 	Block(ctx, deliveryCtx context.Context, reason string, cause error, person bool, d time.Duration) error
 
-	// Last is the last row that was taken, and whether its transaction goes on behind the
+	// Last is the last row that was taken, and whether its transaction continues behind the
 	// last batch.
 	Last() (row deadletter.Row, open bool)
 
@@ -65,9 +65,9 @@ type Rules struct {
 	Ordered bool
 }
 
-// guarantee is what the two guarantees do differently with the routed rows of a session: how
-// they reach the brokers, what follows from a failure, and up to where the tracker's position
-// may be confirmed. There are two implementations: atLeastOnce and exactlyOnce.
+// guarantee is what the two guarantees do differently with the routed rows of a session: how they
+// reach the brokers, how a failure is handled, and up to which position the tracker's position may
+// be confirmed. There are two implementations: atLeastOnce and exactlyOnce.
 //
 // The deliverer calls all of it, but for Limit and ToRepeat, which are safe from any
 // goroutine.
@@ -78,8 +78,8 @@ type guarantee interface {
 	// covers reports whether a row was delivered before this session began.
 	covers(row *wal.Row) bool
 
-	// replace puts the decision of an earlier session about a row in the place of its records,
-	// which begin with the n-th of the batch.
+	// replace applies the decision of an earlier session to the records of a row, which begin
+	// with the n-th of the batch.
 	replace(f *InFlight, n int, row *wal.Row) error
 
 	// send hands the sink the records of a batch that are routed and not yet sent.
@@ -114,10 +114,10 @@ type guarantee interface {
 	// Close runs when the session waits for no answer any more.
 	Close(cause error)
 
-	// Limit is the highest position that may be told, whatever is acknowledged.
+	// Limit is the highest position that may be confirmed, whatever is acknowledged.
 	Limit(lsn uint64) uint64
 
-	// ToRepeat counts rows that are acknowledged, and that a start sends again.
+	// ToRepeat counts acknowledged rows that the next start sends again.
 	ToRepeat(stats checkpoint.Stats) int
 }
 
@@ -141,12 +141,12 @@ type Delivery struct {
 
 // sends are the Sends that are not answered, or failed.
 type sends struct {
-	outstanding atomic.Int64  // Sends whose done has not been called
-	wake        chan struct{} // one token: a Send failed, or none is outstanding
-	stumbled    atomic.Bool   // a heartbeat failed, and the sink halted with it
-	beating     atomic.Bool   // heartbeats are not answered
-	count       uint64        // count of Sends, the order for failed
-	buffers     sync.Pool     // of *record.Buffer
+	outstanding     atomic.Int64  // Sends whose done has not been called
+	wake            chan struct{} // one token: a Send failed, or none is outstanding
+	heartbeatFailed atomic.Bool   // a heartbeat failed, and the sink halted with it
+	heartbeatOut    atomic.Bool   // heartbeats are not answered
+	count           uint64        // count of Sends, the order for failed
+	buffers         sync.Pool     // of *record.Buffer
 
 	mu     sync.Mutex
 	failed []failedSend // guarded by mu; in no order
@@ -155,17 +155,17 @@ type sends struct {
 // shown is what the status reads, from any goroutine.
 type shown struct {
 	waits   status.Moment // since when Send waits for the brokers
-	acked   atomic.Int64  // records of unfinished flights that are durable
+	acked   atomic.Int64  // records of unfinished batches that are durable
 	repeats atomic.Int64  // of them, those behind what may be confirmed
 }
 
-// Open makes a session's delivery, which with exactly-once shuts out whoever had the slot
-// before and finds where to go on.
+// Open makes a session's delivery. With exactly-once it fences the relay that had the slot before
+// and finds the position to continue from.
 func (m *Memory) Open(ctx context.Context, s Session, start Start) (*Delivery, error) {
 	d := &Delivery{m: m, s: s, start: start, sink: start.Sink, tracker: start.Tracker}
 	d.sends.wake = make(chan struct{}, 1)
 	d.sends.buffers.New = func() any { return new(record.Buffer) }
-	m.belong(d.Lineage())
+	m.forgetOtherHistory(d.Lineage())
 	if m.cfg.Guarantee != ExactlyOnce {
 		d.guarantee = &atLeastOnce{d}
 		return d, nil
@@ -176,7 +176,7 @@ func (m *Memory) Open(ctx context.Context, s Session, start Start) (*Delivery, e
 // Lineage is that of the server.
 func (d *Delivery) Lineage() wal.Lineage { return d.start.Origin.Lineage() }
 
-// Backlog tells the sink when a backlog begins and ends.
+// Backlog passes on to the sink when a backlog begins and ends.
 func (d *Delivery) Backlog(behind bool) {
 	d.behind = behind
 	if f, ok := d.sink.(sink.Filler); ok {
@@ -184,11 +184,11 @@ func (d *Delivery) Backlog(behind bool) {
 	}
 }
 
-// Behind reports whether the sink was told of a backlog last.
+// Behind is what Backlog was called with last.
 func (d *Delivery) Behind() bool { return d.behind }
 
-// Route turns the rows of a batch into records up to the first that cannot be and is not set
-// aside.
+// Route turns the rows of a batch into records, up to the first row that cannot become a record and
+// is not set aside.
 func (d *Delivery) Route(f *InFlight) error {
 	for f.routed < len(f.batch.Rows) {
 		row := &f.batch.Rows[f.routed]
@@ -215,7 +215,7 @@ func (d *Delivery) Route(f *InFlight) error {
 	return nil
 }
 
-// Send hands the records of a batch to the sink. rejection is what Route returned of it.
+// Send hands the records of a batch to the sink. rejection is what Route returned.
 func (d *Delivery) Send(ctx, deliveryCtx context.Context, f *InFlight, rejection error) error {
 	if rejection == nil {
 		d.send(f)
@@ -223,7 +223,7 @@ func (d *Delivery) Send(ctx, deliveryCtx context.Context, f *InFlight, rejection
 		return err
 	}
 	if f.sent < len(f.buf.Records) {
-		d.hold(f)
+		d.holdBack(f)
 		return nil
 	}
 	f.finish()
@@ -233,7 +233,7 @@ func (d *Delivery) Send(ctx, deliveryCtx context.Context, f *InFlight, rejection
 // Heartbeat sends the heartbeats of now. No position depends on them: one that fails is logged,
 // and rows that failed with it are recovered.
 func (d *Delivery) Heartbeat(now time.Time) {
-	if d.Failed() || d.sends.beating.Load() { // brokers that are away for days get one
+	if d.Failed() || d.sends.heartbeatOut.Load() { // brokers that are away for days get one
 		return
 	}
 	buf := new(record.Buffer)
@@ -241,12 +241,12 @@ func (d *Delivery) Heartbeat(now time.Time) {
 		d.m.log.Warn().Err(err).Msg("heartbeat not sent")
 		return
 	}
-	d.sends.beating.Store(true)
-	d.give(buf.Records, func(err error) {
-		d.sends.beating.Store(false)
+	d.sends.heartbeatOut.Store(true)
+	d.produce(buf.Records, func(err error) {
+		d.sends.heartbeatOut.Store(false)
 		if err != nil {
 			d.m.log.Warn().Err(err).Msg("heartbeat not sent")
-			d.sends.stumbled.Store(true)
+			d.sends.heartbeatFailed.Store(true)
 		}
 		d.sent()
 	})
@@ -256,7 +256,7 @@ func (d *Delivery) Heartbeat(now time.Time) {
 // Outstanding reports whether a Send is not answered. Any goroutine may call it.
 func (d *Delivery) Outstanding() bool { return d.sends.outstanding.Load() > 0 }
 
-// Failed reports whether a record is not durable that was answered.
+// Failed reports whether the brokers answered a record and it is not durable.
 func (d *Delivery) Failed() bool {
 	d.sends.mu.Lock()
 	defer d.sends.mu.Unlock()
@@ -284,7 +284,7 @@ func Again(err error) (why string, ok bool) {
 	case errors.Is(err, errReadAgain):
 		return "reading a large transaction for the second time", true
 	case errors.Is(err, errDecided), errors.Is(err, ErrIsolated):
-		return "going on from the checkpoint", true
+		return "continuing from the checkpoint", true
 	}
 	return "", false
 }

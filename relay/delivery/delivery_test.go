@@ -22,7 +22,7 @@ func memory(cfg Config) *Memory {
 	if cfg.Resume == nil {
 		cfg.Resume = new(resume.Config)
 	}
-	return New(cfg, nil, nil, status.NewBoard(status.Pipeline{}, zerolog.Nop(), nil), Events{}, zerolog.Nop())
+	return New(cfg, nil, nil, status.NewMonitor(status.Pipeline{}, zerolog.Nop(), nil), Events{}, zerolog.Nop())
 }
 
 // opened is a delivery of its first session.

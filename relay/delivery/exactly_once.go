@@ -19,16 +19,15 @@ import (
 )
 
 // With exactly-once the sink commits records and the position behind them together.
-// The server is told no position beyond a committed one, so the slot is never ahead of the
-// checkpoint topic. Rows that the slot brings again are covered by the checkpoint.
+// No position beyond a committed one is reported to the server, so the slot is never ahead of the
+// checkpoint topic. The checkpoint covers rows that the slot sends again.
 //
-// Any failure ends the session. The next one opens the sink anew, which finds out whether the
-// last transaction was committed, and the server sends every row that was not. Nothing is
-// retried in between: there is one way from a position to the records behind it, and every
-// start takes it.
+// Any failure ends the session. The next one opens the sink again, which finds out whether the last
+// transaction was committed, and the server sends every row that was not. Nothing is retried in
+// between: there is one way from a position to the records behind it, and every start takes it.
 
 // TransactionalSink is what a relay needs of a sink for exactly-once;
-// *kafkatx.Transactional satisfies it.
+// *kafkatx.Sink satisfies it.
 type TransactionalSink interface {
 	sink.Sink
 	Open(ctx context.Context, h sink.Holder) ([]byte, error)
@@ -44,17 +43,16 @@ type exactlyOnce struct {
 	sink TransactionalSink
 	id   string
 
-	start    checkpoint.Record // what was delivered before the session
-	at       checkpoint.Record // behind everything that was sent; the deliverer's
-	covered  atomic.Uint64     // position that may be told to the server
-	lost     chan error        // why the sink gave up
-	finished bool              // the deliverer's
+	start        checkpoint.Record // what was delivered before the session
+	at           checkpoint.Record // behind everything that was sent; the deliverer's
+	committedEnd atomic.Uint64     // position that may be confirmed to the server
+	lost         chan error        // why the sink gave up
+	finished     bool              // the deliverer's
 }
 
-// refusals are the records that the brokers rejected, from session to session. The deliverer
-// uses them, but for last.
+// refusals are the records that the brokers rejected, from session to session. Their positions are
+// of Memory.history. Only the deliverer uses them, except last.
 type refusals struct {
-	of      wal.Lineage // the history that the positions are of
 	refused map[recordID]refusedRecord
 	strips  map[recordID]int                  // how often a record's letter was refused too
 	last    atomic.Pointer[checkpoint.Record] // the newest that this process committed
@@ -72,14 +70,6 @@ type refusedRecord struct {
 	err    error
 }
 
-// belong forgets what is known of rows of another history, in which other rows have
-// their positions.
-func (v *refusals) belong(to wal.Lineage) {
-	if v.of != to {
-		v.of, v.refused, v.strips = to, nil, nil
-	}
-}
-
 // forget drops what a record covers: it will not be read again.
 func (v *refusals) forget(rec *checkpoint.Record) {
 	covered := func(id recordID) bool { return rec.Covers(id.row.Commit, id.row.Seq) }
@@ -91,16 +81,16 @@ func (v *refusals) forget(rec *checkpoint.Record) {
 func (x *exactlyOnce) Rules() Rules { return Rules{Fenced: true, Ordered: true} }
 
 func (x *exactlyOnce) MakeRoom()                     { x.sink.Seal() }
-func (x *exactlyOnce) Renew()                        { x.mark(false) }
+func (x *exactlyOnce) Renew()                        { x.setPosition(false) }
 func (x *exactlyOnce) Close(error)                   {}
 func (x *exactlyOnce) ToRepeat(checkpoint.Stats) int { return 0 } // the checkpoint has them
 
-// takeOver opens the sink for the holder of the slot, which fences every earlier one, and finds
-// where to go on.
+// takeOver opens the sink for the holder of the slot, which fences every earlier holder, and finds
+// the position to continue from.
 func (d *Delivery) takeOver(ctx context.Context) error {
 	m := d.m
 	tx := d.sink.(TransactionalSink)
-	ctx, cancel := context.WithTimeout(ctx, m.cfg.Handover) // nobody answers the server meanwhile
+	ctx, cancel := context.WithTimeout(ctx, m.cfg.Handover) // the server gets no answer meanwhile
 	defer cancel()
 	origin := d.start.Origin
 	slot := m.cfg.Resume.Slot
@@ -116,12 +106,11 @@ func (d *Delivery) takeOver(ctx context.Context) error {
 	}
 	rec := at.Rec
 	x.start, x.at = rec, rec
-	x.covered.Store(uint64(rec.End))
+	x.committedEnd.Store(uint64(rec.End))
 	d.guarantee = x
-	m.refusals.belong(d.Lineage())
 	m.refusals.forget(&rec)
 	if at.Renew {
-		x.mark(true)
+		x.setPosition(true)
 	}
 	return nil
 }
@@ -132,7 +121,7 @@ func (x *exactlyOnce) covers(row *wal.Row) bool {
 }
 
 func (x *exactlyOnce) Limit(lsn uint64) uint64 {
-	return min(lsn, x.covered.Load())
+	return min(lsn, x.committedEnd.Load())
 }
 
 // advance moves the position to the end of a whole transaction, or to that of a
@@ -144,8 +133,8 @@ func (x *exactlyOnce) advance(end wal.LSN) {
 	}
 }
 
-// mark tells the sink the present position.
-func (x *exactlyOnce) mark(now bool) {
+// setPosition hands the sink the current position.
+func (x *exactlyOnce) setPosition(now bool) {
 	rec := x.at
 	x.sink.SetPosition(sink.Position{
 		Value: rec.Encode(), Whole: rec.Part.Commit == 0, Now: now,
@@ -153,9 +142,9 @@ func (x *exactlyOnce) mark(now bool) {
 	})
 }
 
-// renewEvery is how often the position is committed though nothing moves: brokers forget
-// a transactional id that is not used for a week (transactional.id.expiration.ms), and
-// refuse its next transaction.
+// renewEvery is how often the position is committed while nothing moves: brokers forget a
+// transactional id that is not used for a week (transactional.id.expiration.ms) and refuse its next
+// transaction.
 const renewEvery = 12 * time.Hour
 
 func (x *exactlyOnce) Renewal() (<-chan time.Time, func()) {
@@ -165,30 +154,30 @@ func (x *exactlyOnce) Renewal() (<-chan time.Time, func()) {
 
 // committed runs on a goroutine of the sink.
 func (x *exactlyOnce) committed(rec *checkpoint.Record) {
-	x.covered.Store(uint64(max(rec.End, wal.LSN(x.covered.Load()))))
+	x.committedEnd.Store(uint64(max(rec.End, wal.LSN(x.committedEnd.Load()))))
 	x.d.m.refusals.last.Store(rec)
 }
 
 func (x *exactlyOnce) Pass(through wal.LSN) {
 	if through > x.at.End {
 		x.advance(through)
-		x.mark(false)
+		x.setPosition(false)
 	}
 }
 
-// send hands over the position behind the records too. Marks lie between
-// source transactions wherever the batch shows where one ends.
+// send hands over the records and the position behind them. Positions lie between source
+// transactions wherever the batch shows where one ends.
 func (x *exactlyOnce) send(f *InFlight) {
 	d := x.d
 	records := d.withPosition(f.buf.Records[f.sent:])
 	all := f.sent+len(records) == len(f.buf.Records)
 	rows := f.batch.Rows
 	// The blocked row may lie before the isolated transaction: cut at both.
-	at, apart := d.m.board.BlockedCommit(), d.m.isolated
+	at, apart := d.m.monitor.BlockedCommit(), d.m.isolated
 	for _, stuck := range slices.Compact([]wal.LSN{min(at, apart), max(at, apart)}) {
 		switch i := rowFrom(rows, stuck); {
 		case i == 0 && deadletter.RowOf(&rows[0]).Commit == stuck && x.at.Part.Commit != stuck: // it begins here
-			x.mark(true)
+			x.setPosition(true)
 		case i > 0 && i < len(rows):
 			records = x.cut(f, records, i, true)
 		}
@@ -201,21 +190,21 @@ func (x *exactlyOnce) send(f *InFlight) {
 		}
 	}
 	if len(records) > 0 {
-		x.hand(f, records)
+		x.sendRecords(f, records)
 	}
 	switch {
-	case !all || len(d.held) > 0: // rows that wait for their commit are in no mark, whatever came behind them
+	case !all || len(d.held) > 0: // no position covers rows that wait for their commit, whatever came behind them
 	case open:
 		x.advance(f.batch.Through)
 		x.divide(last)
-		x.mark(false)
+		x.setPosition(false)
 	default:
 		x.advance(max(f.batch.Through, endBefore(rows, len(rows))))
-		x.mark(false)
+		x.setPosition(false)
 	}
 }
 
-// divide moves the position behind a row of a transaction that goes on. It never goes
+// divide moves the position behind a row of a transaction that continues. It never goes
 // back: a slot that is behind brings transactions again that lie before the position,
 // and before the one that is divided there.
 func (x *exactlyOnce) divide(last *wal.Row) {
@@ -229,18 +218,18 @@ func (x *exactlyOnce) divide(last *wal.Row) {
 	}
 }
 
-// cut sends the records of the rows before the i-th, which begins a transaction, and
-// marks the position there. It returns the rest.
+// cut sends the records of the rows before the i-th, which begins a transaction, and sets the
+// position there. It returns the rest.
 func (x *exactlyOnce) cut(f *InFlight, records []record.Record, i int, now bool) []record.Record {
 	n, commit := 0, deadletter.RowOf(&f.batch.Rows[i]).Commit
 	for n < len(records) && deadletter.RowOf(records[n].Row).Commit < commit {
 		n++
 	}
 	if n > 0 {
-		x.hand(f, records[:n])
+		x.sendRecords(f, records[:n])
 	}
 	x.advance(endBefore(f.batch.Rows, i))
-	x.mark(now)
+	x.setPosition(now)
 	return records[n:]
 }
 
@@ -254,7 +243,7 @@ func rowFrom(rows []wal.Row, commit wal.LSN) int {
 	return len(rows)
 }
 
-// unended reports whether a row's transaction goes on behind the batch.
+// unended reports whether a row's transaction continues behind the batch.
 func (f *InFlight) unended(row *wal.Row) bool {
 	return !row.Outside() && (row.Txn.End == 0 || row.Txn.End > f.batch.Through)
 }
@@ -308,8 +297,8 @@ func (x *exactlyOnce) Recover(ctx, deliveryCtx context.Context) error {
 	return err
 }
 
-// why is what ended the search for rejected records, or the error that it ended with.
-func (x *exactlyOnce) why(err error) error {
+// searchError is what ended the search for rejected records, or the error that it ended with.
+func (x *exactlyOnce) searchError(err error) error {
 	if x.d.s.Searching().Err() == nil {
 		return err
 	}
@@ -342,7 +331,7 @@ func (x *exactlyOnce) failures() ([]record.Record, []sink.Failure) {
 	return records, failures
 }
 
-// afterAbort decides what follows from a transaction that was not committed.
+// afterAbort decides what to do about a transaction that was not committed.
 func (x *exactlyOnce) afterAbort(deliveryCtx context.Context, records []record.Record, failures []sink.Failure, cause error) error {
 	var candidates []record.Record
 	first := -1
@@ -363,7 +352,7 @@ func (x *exactlyOnce) afterAbort(deliveryCtx context.Context, records []record.R
 		}
 		found, err := x.sink.FindRejected(ctx, x.id, candidates)
 		if err != nil {
-			return x.why(err)
+			return x.searchError(err)
 		}
 		return x.decide(candidates, found)
 	}
@@ -376,21 +365,21 @@ func (x *exactlyOnce) afterAbort(deliveryCtx context.Context, records []record.R
 	}
 	err := &sink.Error{Class: f.Class, Reason: f.Reason, Err: f.Err}
 	if row := records[first].Row; row != nil && f.Class == sink.Blocked && f.Reason != fault.ReasonFenced {
-		x.d.m.board.BlockedAt(row, x.d.Lineage(), f.Reason, err)
+		x.d.m.monitor.BlockedAt(row, x.d.Lineage(), f.Reason, err)
 	}
 	return err
 }
 
-// logResumed logs what an operator has to know of where a start goes on, refused or not.
+// logResumed logs what an operator has to know of where a start continues, refused or not.
 func (m *Memory) logResumed(at *resume.Point, origin wal.Origin) {
 	switch {
 	case at.Gone:
-		m.log.Error().Str("topic", m.cfg.Resume.CheckpointTopic).Stringer("lsn", at.Rec.End).Msg("the checkpoint is gone from its topic; going on from what this process committed last")
+		m.log.Error().Str("topic", m.cfg.Resume.CheckpointTopic).Stringer("lsn", at.Rec.End).Msg("the checkpoint is gone from its topic; continuing from the position that this process committed last")
 	case at.First:
 		m.log.Warn().Str("topic", m.cfg.Resume.CheckpointTopic).Str("slot", m.cfg.Resume.Slot).Stringer("lsn", at.Rec.End).
-			Msg("no checkpoint for this slot: exactly once begins at the slot's position. What another relay delivered beyond it comes again")
+			Msg("no checkpoint for this slot: exactly-once starts at the slot's position. Rows that another relay delivered beyond it are repeated")
 	}
 	if at.Fork != nil {
-		m.logForked(resume.Known{Origin: wal.Origin{SystemID: at.Was.System, Timeline: at.Was.Timeline}, Told: at.Was.End}, origin, *at.Fork)
+		m.logForked(resume.Known{Origin: wal.Origin{SystemID: at.Was.System, Timeline: at.Was.Timeline}, Reported: at.Was.End}, origin, *at.Fork)
 	}
 }

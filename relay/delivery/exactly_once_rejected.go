@@ -29,7 +29,7 @@ var errDecided = errors.New("rows were refused by the brokers; their transaction
 // ErrIsolated ends a session at a transaction that cannot be delivered, whose beginning shares a
 // Kafka transaction with rows before it. The next session commits these rows by themselves:
 // giving the transaction up moves the slot over everything before it.
-var ErrIsolated = errors.New("rows were given up with the beginning of a later transaction that cannot be delivered; they are sent again without that")
+var ErrIsolated = errors.New("rows were aborted together with the start of a later transaction that cannot be delivered; they are sent again without it")
 
 // isolate reports whether a transaction has to be isolated, and was not yet. Every send is
 // answered by then.
@@ -84,7 +84,7 @@ func (e *BlockedAtRowError) Unwrap() error { return e.Err }
 func (x *exactlyOnce) decide(candidates []record.Record, found map[int]sink.Failure) error {
 	d, r := x.d, x.d.m
 	if len(found) == 0 {
-		return &sink.Error{Class: sink.Retry, Reason: fault.ReasonRefusedTogether, Err: errors.New("the brokers refused records together that they take alone; trying smaller batches")}
+		return &sink.Error{Class: sink.Retry, Reason: fault.ReasonRefusedTogether, Err: errors.New("the brokers refused records together that they accept alone; trying smaller batches")}
 	}
 	for i := range candidates {
 		f, is := found[i]
@@ -132,7 +132,7 @@ func recordName(rec *record.Record) recordID {
 // blockAt ends the session at a row. The next one commits everything before the row's
 // transaction.
 func (x *exactlyOnce) blockAt(row *wal.Row, reason string, cause error) error {
-	x.d.m.board.BlockedAt(row, x.d.Lineage(), reason, cause)
+	x.d.m.monitor.BlockedAt(row, x.d.Lineage(), reason, cause)
 	return &BlockedAtRowError{reason, cause}
 }
 
@@ -164,11 +164,11 @@ func (x *exactlyOnce) replace(f *InFlight, n int, row *wal.Row) error {
 	return nil
 }
 
-// hand gives the sink records, after parked keys and shortened letters are applied.
-func (x *exactlyOnce) hand(f *InFlight, records []record.Record) {
+// sendRecords gives the sink records, after parked keys and shortened letters are applied.
+func (x *exactlyOnce) sendRecords(f *InFlight, records []record.Record) {
 	x.d.follow(f, records)
 	x.shorten(records)
-	x.d.hand(f, records)
+	x.d.sendRecords(f, records)
 }
 
 // shorten strips letters that the brokers rejected as often as they did.

@@ -67,8 +67,8 @@ func (f *InFlight) Records() *record.Buffer { return f.buf }
 // Admit takes the ticket of a batch that the window has room for.
 func (f *InFlight) Admit(ticket checkpoint.Ticket) { f.ticket = ticket }
 
-// hand gives the sink the next records of a batch. Records of parked keys were replaced.
-func (d *Delivery) hand(f *InFlight, records []record.Record) {
+// sendRecords gives the sink the next records of a batch. Records of parked keys were replaced.
+func (d *Delivery) sendRecords(f *InFlight, records []record.Record) {
 	f.sent += len(records)
 	p := &send{f: f, seq: d.sends.count, records: records}
 	d.sends.count++
@@ -76,11 +76,11 @@ func (d *Delivery) hand(f *InFlight, records []record.Record) {
 	if f.handed.IsZero() {
 		f.handed = time.Now()
 	}
-	d.give(records, func(err error) { d.done(p, err) })
+	d.produce(records, func(err error) { d.done(p, err) })
 }
 
-// give has the sink send records. The deliverer does nothing else while Send waits for room.
-func (d *Delivery) give(records []record.Record, done func(error)) {
+// produce has the sink send records. The deliverer does nothing else while Send waits for room.
+func (d *Delivery) produce(records []record.Record, done func(error)) {
 	d.sends.outstanding.Add(1)
 	d.shown.waits.Set(time.Now())
 	d.sink.Send(d.s.Sending(), records, done)
@@ -110,15 +110,15 @@ func (f *InFlight) acknowledged(records []record.Record) {
 	f.acked.Add(n)
 	f.d.shown.acked.Add(n)
 	f.d.shown.repeats.Add(n)
-	r.board.Published.Add(n)
-	r.board.LastEvent.Store(time.Now().UnixNano())
-	r.board.SawTopics(records)
+	r.monitor.Published.Add(n)
+	r.monitor.LastEvent.Store(time.Now().UnixNano())
+	r.monitor.SawTopics(records)
 	if r.ev.RecordsAcknowledged != nil {
 		r.ev.RecordsAcknowledged(records)
 	}
 }
 
-// openRows are the rows at the end of a batch whose transaction goes on behind it.
+// openRows are the rows at the end of a batch whose transaction continues behind it.
 func openRows(b *wal.Batch) int {
 	n := len(b.Rows)
 	switch {
@@ -159,12 +159,12 @@ func (f *InFlight) finish() {
 		r.ev.BatchDelivered(f.batch, records, now.Sub(f.handed))
 	}
 	for _, reason := range f.letters {
-		r.board.DeadLetters.Add(1)
+		r.monitor.DeadLetters.Add(1)
 		if r.ev.DeadLettered != nil {
 			r.ev.DeadLettered(reason)
 		}
 	}
-	r.board.Delivered(f.batch.Rows)
+	r.monitor.Delivered(f.batch.Rows)
 	f.ticket.Done()
 	f.batch.Release()
 	f.buf.Reset()

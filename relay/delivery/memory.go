@@ -17,11 +17,11 @@ import (
 // for Finished. Everything in it that names a position belongs to one history, and is forgotten
 // on another one.
 type Memory struct {
-	cfg    Config
-	router *router.Router
-	board  *status.Board
-	ev     Events
-	log    zerolog.Logger
+	cfg     Config
+	router  *router.Router
+	monitor *status.Monitor
+	ev      Events
+	log     zerolog.Logger
 
 	Rejected rejected.Log
 	Letters  *rejected.Letters
@@ -30,16 +30,16 @@ type Memory struct {
 	refusals refusals
 	partial  partialTransaction
 	isolated wal.LSN      // commit of the transaction that shares no Kafka transaction with earlier rows
-	of       wal.Lineage  // the history that partial, isolated and the counts of Rejected are of
+	history  wal.Lineage  // the history that partial, isolated and the counts of Rejected are of
 	finished atomic.Int64 // records of batches that are delivered
 }
 
 // New returns the memory of a relay that starts. With a journal of the dead-letter topic keys
 // are parked.
-func New(cfg Config, routes *router.Router, journal rejected.Journal, board *status.Board, ev Events, log zerolog.Logger) *Memory {
-	m := &Memory{cfg: cfg, router: routes, board: board, ev: ev, log: log}
+func New(cfg Config, routes *router.Router, journal rejected.Journal, monitor *status.Monitor, ev Events, log zerolog.Logger) *Memory {
+	m := &Memory{cfg: cfg, router: routes, monitor: monitor, ev: ev, log: log}
 	m.Rejected = rejected.Log{Out: log, Count: func(reason string, err error) {
-		board.Rejected.Add(1)
+		monitor.Rejected.Add(1)
 		if ev.RowRejected != nil {
 			ev.RowRejected(reason, err)
 		}
@@ -64,11 +64,11 @@ func (m *Memory) Forked(was resume.Known, now wal.Origin, fork wal.Fork) {
 // logForked logs a failover, and whether it left rows that exist in Kafka alone.
 func (m *Memory) logForked(was resume.Known, now wal.Origin, fork wal.Fork) {
 	line := m.log.Info()
-	text := "the server is on a new timeline; everything that was confirmed is part of it"
-	if was.Told > fork.At {
-		m.board.LostForks.Add(1)
+	text := "the server is on a new timeline; it includes everything that was confirmed"
+	if was.Reported > fork.At {
+		m.monitor.LostForks.Add(1)
 		line = m.log.Error()
-		text = "the server is on a new timeline, and rows that were delivered are no part of it: what committed between the two positions exists in Kafka alone"
+		text = "the server is on a new timeline that lacks delivered rows: transactions that committed between the two positions exist only in Kafka"
 	}
-	line.Int32("from", was.Origin.Timeline).Int32("timeline", now.Timeline).Stringer("fork", fork.At).Stringer("told", was.Told).Msg(text)
+	line.Int32("from", was.Origin.Timeline).Int32("timeline", now.Timeline).Stringer("fork", fork.At).Stringer("told", was.Reported).Msg(text)
 }

@@ -11,20 +11,20 @@ import (
 func TestFragment_IsOfOneHistory(t *testing.T) {
 	at := deadletter.Row{Commit: 130, Seq: 3}
 	counted := 0
-	m := &Memory{of: wal.Lineage{SystemID: "1", Timeline: 1}, partial: partialTransaction{last: at}, isolated: 130}
+	m := &Memory{history: wal.Lineage{SystemID: "1", Timeline: 1}, partial: partialTransaction{last: at}, isolated: 130}
 	m.Rejected.Count = func(string, error) { counted++ }
 	again := func() int { m.Rejected.Reject("route", at, nil); return counted }
 	again()
 	txn := &wal.Txn{Commit: 130, Time: time.Unix(1000, 0)}
 	rows := []wal.Row{{Txn: txn, Ordinal: 3}, {Txn: txn, Ordinal: 4}}
-	m.belong(wal.Lineage{SystemID: "1", Timeline: 1})
+	m.forgetOtherHistory(wal.Lineage{SystemID: "1", Timeline: 1})
 	if !m.partial.covers(&rows[0]) || m.partial.covers(&rows[1]) {
 		t.Error("it covers what it should not")
 	}
 	if again() != 1 || m.isolated != 130 {
 		t.Error("a row that was counted, or a transaction that was taken apart, is forgotten")
 	}
-	m.belong(wal.Lineage{SystemID: "1", Timeline: 2})
+	m.forgetOtherHistory(wal.Lineage{SystemID: "1", Timeline: 2})
 	if m.partial.covers(&rows[0]) {
 		t.Error("it covers a row of another history")
 	}

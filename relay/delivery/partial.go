@@ -13,11 +13,12 @@ type partialTransaction struct {
 	last deadletter.Row
 }
 
-// belong forgets the partial and the isolated transaction, and the counted rows, of another
-// history: other rows have their positions there.
-func (m *Memory) belong(to wal.Lineage) {
-	if m.of != to {
-		m.of, m.partial, m.isolated = to, partialTransaction{}, 0
+// forgetOtherHistory forgets what names positions of another history: other rows have these
+// positions there.
+func (m *Memory) forgetOtherHistory(to wal.Lineage) {
+	if m.history != to {
+		m.history, m.partial, m.isolated = to, partialTransaction{}, 0
+		m.refusals.refused, m.refusals.strips = nil, nil
 		m.Rejected.Forget()
 	}
 }
@@ -29,5 +30,6 @@ func (p *partialTransaction) covers(row *wal.Row) bool {
 	return p.last.Commit != 0 && id.Commit == p.last.Commit && id.Seq <= p.last.Seq
 }
 
-// ForgetPartial forgets that the beginning of a transaction was delivered: another relay may send it again.
+// ForgetPartial forgets that the beginning of a transaction was delivered: another relay may send
+// it again.
 func (m *Memory) ForgetPartial() { m.partial = partialTransaction{} }

@@ -10,7 +10,7 @@ import (
 
 // With position headers a record names the end of its transaction's commit record,
 // which the server tells only behind the last row. So the rows of a transaction that
-// goes on in the next batch are held until its commit was read; they count in the
+// continues in the next batch are held until its commit was read; they count in the
 // window like all others. A transaction that does not fit is read through to its
 // end, without keeping any of it, and then once more from the slot: the second time
 // its end is known from the start, and nothing is held.
@@ -44,11 +44,11 @@ func (d *Delivery) fillPosition(rec *record.Record) bool {
 	if known := d.m.ends; txn.End == 0 && deadletter.RowOf(rec.Row).Commit == known.commit && d.Lineage() == known.origin.Lineage() {
 		txn.End = known.end
 	}
-	return record.Place(rec)
+	return record.FillPosition(rec)
 }
 
-// hold holds back a batch whose last rows, those behind its Through, have no position yet.
-func (d *Delivery) hold(f *InFlight) {
+// holdBack holds back a batch whose last rows, those behind its Through, have no position yet.
+func (d *Delivery) holdBack(f *InFlight) {
 	d.held = append(d.held, f)
 	first := len(f.batch.Rows) - 1
 	for first > 0 && f.open(first-1) {
@@ -83,7 +83,7 @@ func (d *Delivery) SendHeld(end wal.LSN) {
 	}
 }
 
-// open reports whether a row's transaction goes on behind its batch.
+// open reports whether a row's transaction continues behind its batch.
 func (f *InFlight) open(row int) bool {
 	r := &f.batch.Rows[row]
 	return r.Txn.End == 0 && !r.Outside()

@@ -44,7 +44,7 @@ func (d *Delivery) refuseLetterTopic(f *InFlight, n int) error {
 			return &record.RowError{
 				Reason: fault.ReasonRoute, Table: row.Relation.Namespace + "." + row.Relation.Name,
 				LSN: row.LSN, Commit: deadletter.RowOf(row).Commit, Ordinal: row.Ordinal,
-				Err: fmt.Errorf("its topic is %s, which is kept for dead letters; choose another relay.dead_letter_topic, or another topic", d.m.cfg.DeadLetterTopic),
+				Err: fmt.Errorf("its topic is %s, which is reserved for dead letters; choose another relay.dead_letter_topic, or another topic", d.m.cfg.DeadLetterTopic),
 			}
 		}
 	}

@@ -60,7 +60,7 @@ func NewHolder() string { return rand.Text()[:8] }
 func Open(ctx context.Context, limit time.Duration, ledger Ledger, cfg *resume.Config, holder string, origin wal.Origin, start wal.LSN, log zerolog.Logger) (*Position, error) {
 	ctx, cancel := context.WithTimeout(ctx, min(patience, limit))
 	defer cancel()
-	known, err := ledger.Read(ctx, checkpoint.IntentSuffix(origin.SystemID, cfg.Slot))
+	known, err := ledger.Read(ctx, checkpoint.PromiseSuffix(origin.SystemID, cfg.Slot))
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func Open(ctx context.Context, limit time.Duration, ledger Ledger, cfg *resume.C
 		log.Warn().Str("topic", cfg.CheckpointTopic).Str("slot", cfg.Slot).Stringer("lsn", start).
 			Msg("no recorded position for this slot; a move before now cannot be detected")
 	}
-	p := &Position{ledger: ledger, log: log, key: checkpoint.IntentKey(holder, origin.SystemID, cfg.Slot)}
+	p := &Position{ledger: ledger, log: log, key: checkpoint.PromiseKey(holder, origin.SystemID, cfg.Slot)}
 	p.rec = checkpoint.Record{
 		System: origin.SystemID, Timeline: origin.Timeline, Slot: cfg.Slot, Publication: cfg.Publication, Relay: cfg.Version,
 		End: end,
@@ -98,9 +98,9 @@ func (p *Position) Limit(lsn uint64) uint64 {
 	return min(lsn, p.durable.Load())
 }
 
-// Keep raises the promise until ctx ends, whenever more could be confirmed. It calls failed
+// Run raises the promise until ctx ends, whenever more could be confirmed. It calls failed
 // with an error that does not pass by itself; with any other the slot waits.
-func (p *Position) Keep(ctx context.Context, confirmed func() wal.LSN, failed func(error)) {
+func (p *Position) Run(ctx context.Context, confirmed func() wal.LSN, failed func(error)) {
 	t := time.NewTicker(raiseEvery)
 	defer t.Stop()
 	for {
@@ -138,7 +138,7 @@ func (p *Position) Raise(ctx context.Context, to wal.LSN) error {
 		return nil
 	}
 	if p.failing++; p.failing == 1 || p.failing%50 == 0 {
-		p.log.Warn().Err(err).Int("times", p.failing).Msg("the position waits: it cannot be written to the checkpoint topic before it is confirmed")
+		p.log.Warn().Err(err).Int("times", p.failing).Msg("the confirmed position does not advance: it cannot be written to the checkpoint topic first")
 	}
 	return err
 }

@@ -71,7 +71,7 @@ func (r *Reader) Close() {
 	r.letters.Close()
 }
 
-// Identify reads anew on which timeline the server is, and which forks led there.
+// Identify reads again on which timeline the server is, and which forks led there.
 func (r *Reader) Identify(ctx context.Context) error {
 	standing, err := watch.ReadPositions(ctx, r.settings.Replication)
 	if err != nil {
@@ -125,7 +125,7 @@ func (k *keys) read(m *topics.Message) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
-	case m == nil: // the topic was made again
+	case m == nil: // the topic was recreated
 		clear(k.values)
 	case m.Value == nil:
 		delete(k.values, string(m.Key))
@@ -199,7 +199,7 @@ func (t *Table) Kept(ctx context.Context, _ []proof.Slot) (*proof.Kept, error) {
 // delivered is how far the newest record of a slot goes on the server's history.
 func (r *Reader) delivered(shard int, slot string, origin wal.Origin) (limit wal.LSN, found bool, err error) {
 	cfg := r.settings.OfShard(shard, len(r.Slots()))
-	known := r.keys.ending(checkpoint.IntentSuffix(origin.SystemID, slot))
+	known := r.keys.ending(checkpoint.PromiseSuffix(origin.SystemID, slot))
 	if r.settings.Guarantee == relay.ExactlyOnce {
 		key := checkpoint.Key(origin.SystemID, slot)
 		known = map[string][]byte{key: r.keys.get(key)}

@@ -28,5 +28,5 @@ func SetupMakes(reason string, err error) error {
 	if reason != fault.ReasonUnknownTopic {
 		return err
 	}
-	return fmt.Errorf("%w; it is the dead-letter topic, which `cdc-relay setup` makes", err)
+	return fmt.Errorf("%w; it is the dead-letter topic; `cdc-relay setup` creates it", err)
 }

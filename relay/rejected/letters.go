@@ -14,10 +14,10 @@ import (
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 )
 
-// Journal reads the dead-letter topic from its beginning and goes on with it;
+// Journal reads the dead-letter topic from its beginning and continues with it;
 // *topics.Follower satisfies it.
 type Journal interface {
-	// Run gives visit nil when the topic was made again.
+	// Run gives visit nil when the topic was recreated.
 	Run(ctx context.Context, visit func(*topics.Message))
 	// CatchUp returns once everything was visited that is there now. With all that includes
 	// what a Kafka transaction hides that is not over.
@@ -80,7 +80,7 @@ func (l *Letters) Forked(fork wal.Fork) {
 	}
 }
 
-// Wait bounds one wait for the dead-letter topic; reading goes on beside it, so the next wait
+// Wait bounds one wait for the dead-letter topic; reading continues beside it, so the next wait
 // is shorter.
 const Wait = 30 * time.Second
 

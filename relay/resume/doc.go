@@ -1,4 +1,4 @@
-// Package resume decides where a start goes on, and whether a server continues the history
+// Package resume decides where a start continues, and whether a server continues the history
 // that positions are known of. The functions are pure: a session acts on what they return,
 // and check and setup show it beforehand.
 //
@@ -26,7 +26,7 @@ type Config struct {
 	Shape           string // differs where the rows of a transaction are numbered otherwise
 }
 
-// slotAhead is the refusal to go on from a position that no relay confirmed.
+// slotAhead is the refusal to continue from a position that no relay confirmed.
 func (c *Config) slotAhead(start, end wal.LSN) error {
 	return &fault.Error{
 		Kind: fault.KindRefused, Reason: fault.ReasonSlotAhead, Op: "compare slot and checkpoint", Subject: fmt.Sprintf("slot %q", c.Slot), LSN: start,

@@ -9,7 +9,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/sink"
 )
 
-// Point is where a relay with exactly-once goes on.
+// Point is where a relay with exactly-once continues.
 type Point struct {
 	Rec   checkpoint.Record // covers what is delivered
 	Renew bool              // the topic has to get Rec
@@ -42,7 +42,7 @@ func (c *Config) ExactlyOnce(value []byte, known *checkpoint.Record, origin wal.
 	}
 	if lost {
 		return at, refuse(fault.ReasonCheckpointLost,
-			"records of the same Kafka transactions may be lost with it: look for unclean leader elections. A relay that is started anew goes on from what the topic holds, so what is not lost comes twice",
+			"records of the same Kafka transactions may be lost too: look for unclean leader elections. After a restart the relay continues from the checkpoint that the topic holds, so records that are not lost are repeated",
 			"topic %q is at %s (row %d of a divided transaction), and this relay had committed %s (row %d): the brokers lost that", c.CheckpointTopic, at.Rec.End, at.Rec.Part.Rows, known.End, known.Part.Rows)
 	}
 	at.Fork, err = descend(&at.Rec, origin)

@@ -9,8 +9,8 @@ import (
 
 // Known is what a process knows from its sessions. The zero value knows nothing.
 type Known struct {
-	Origin wal.Origin // of the server that the last session streamed from
-	Told   wal.LSN    // highest position told to a server on that timeline
+	Origin   wal.Origin // of the server that the last session streamed from
+	Reported wal.LSN    // highest position told to a server on that timeline
 }
 
 // Continuation is how a server continues what is known.
@@ -32,7 +32,7 @@ type Continuation struct {
 //     two standbys were promoted from one history.
 //  4. A fork before what we confirmed (Fork.At < Told): rows behind it were delivered and
 //     exist no more, and new rows take their positions. Nothing can call them back; the relay
-//     logs an error and goes on.
+//     logs an error and continues.
 //  5. A slot ahead of what we told, also behind a fork: another relay streamed from it
 //     meanwhile, or somebody moved or made it. Two relays on one slot are usual, so the relay
 //     only warns.
@@ -43,7 +43,7 @@ func (k Known) Continue(now wal.Origin, start wal.LSN) (Continuation, error) {
 	refuse := func(kind fault.Kind, reason, hint, cause string, args ...any) (Continuation, error) {
 		return Continuation{}, &fault.Error{Kind: kind, Reason: reason, Op: "check the server's history", Err: fmt.Errorf(cause, args...), Hint: hint}
 	}
-	next := Continuation{Known: Known{now, max(start, k.Told)}, Limit: k.Told}
+	next := Continuation{Known: Known{now, max(start, k.Reported)}, Limit: k.Reported}
 	switch {
 	case now.SystemID != k.Origin.SystemID:
 		return refuse(fault.KindRefused, fault.ReasonForeignServer, "correct postgres.url; if the database was moved there on purpose, restart the relay",
@@ -60,7 +60,7 @@ func (k Known) Continue(now wal.Origin, start wal.LSN) (Continuation, error) {
 			return refuse(fault.KindRefused, fault.ReasonForeignTimeline, "it was restored from elsewhere; if it is to be streamed from, restart the relay",
 				"its timeline %d does not descend from timeline %d, on which the relay streamed", now.Timeline, k.Origin.Timeline)
 		}
-		next.Fork, next.Told, next.Limit = &fork, start, min(k.Told, fork.At)
+		next.Fork, next.Reported, next.Limit = &fork, start, min(k.Reported, fork.At)
 	}
 	next.Ahead = start > next.Limit
 	return next, nil

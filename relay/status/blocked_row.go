@@ -15,7 +15,7 @@ import (
 // the same order in every session, so one that no session brought before lies behind
 // it. A keep-alive of any position may lie before it, unless it reaches bound.
 //
-// It is guarded by the board's lock.
+// It is guarded by the monitor's lock.
 type blockedRow struct {
 	of      wal.Lineage
 	reason  string
@@ -72,7 +72,7 @@ func (o *blockedRow) deliveredWith(rows []wal.Row) bool {
 }
 
 // BlockedAt remembers that a session is blocked at a row that it read.
-func (b *Board) BlockedAt(row *wal.Row, of wal.Lineage, reason string, cause error) {
+func (b *Monitor) BlockedAt(row *wal.Row, of wal.Lineage, reason string, cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.blockedRow = &blockedRow{of: of, reason: reason, message: cause.Error(), row: deadletter.RowOf(row)}
@@ -80,7 +80,7 @@ func (b *Board) BlockedAt(row *wal.Row, of wal.Lineage, reason string, cause err
 
 // Unread remembers where a session ended that cannot read on. One that did not get past
 // what an earlier one met has read no more than that.
-func (b *Board) Unread(of wal.Lineage, err error) {
+func (b *Monitor) Unread(of wal.Lineage, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.blockedRow == nil || !b.blockedRow.unread {
@@ -90,7 +90,7 @@ func (b *Board) Unread(of wal.Lineage, err error) {
 }
 
 // Read takes note of a batch that was read.
-func (b *Board) Read(batch *wal.Batch) {
+func (b *Monitor) Read(batch *wal.Batch) {
 	b.forgetIf(func(o *blockedRow) bool { return o.readPast(batch) })
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -99,17 +99,17 @@ func (b *Board) Read(batch *wal.Batch) {
 }
 
 // Begins takes note of where a session begins.
-func (b *Board) Begins(of wal.Lineage, start wal.LSN) {
+func (b *Monitor) Begins(of wal.Lineage, start wal.LSN) {
 	b.forgetIf(func(o *blockedRow) bool { return o.of != of || o.startsPast(start) })
 }
 
 // Delivered takes note of rows that are durable.
-func (b *Board) Delivered(rows []wal.Row) {
+func (b *Monitor) Delivered(rows []wal.Row) {
 	b.forgetIf(func(o *blockedRow) bool { return o.deliveredWith(rows) })
 }
 
 // forgetIf forgets the blocked row once a session is past it.
-func (b *Board) forgetIf(past func(*blockedRow) bool) {
+func (b *Monitor) forgetIf(past func(*blockedRow) bool) {
 	b.mu.Lock()
 	gone := b.blockedRow != nil && past(b.blockedRow)
 	if gone {
@@ -122,7 +122,7 @@ func (b *Board) forgetIf(past func(*blockedRow) bool) {
 }
 
 // BlockedCommit is the commit of the transaction that cannot be delivered; zero: none.
-func (b *Board) BlockedCommit() wal.LSN {
+func (b *Monitor) BlockedCommit() wal.LSN {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.blockedRow == nil || b.blockedRow.unread {

@@ -10,7 +10,7 @@ import (
 
 // budget says how long the server will keep the slot's WAL: what
 // max_slot_wal_keep_size leaves, by the pace at which WAL is written. It is fed by
-// the probe and guarded by the board's lock.
+// the probe and guarded by the monitor's lock.
 type budget struct {
 	at        time.Time
 	end       wal.LSN
@@ -37,9 +37,9 @@ type warning struct {
 	pace     float64
 }
 
-// look takes a snapshot, and returns a warning when the slot stands still and its
+// observe takes a snapshot, and returns a warning when the slot stands still and its
 // WAL runs out.
-func (b *budget) look(now time.Time, s *watch.Snapshot) *warning {
+func (b *budget) observe(now time.Time, s *watch.Snapshot) *warning {
 	if s.WALEnd < b.end { // another server
 		*b = budget{}
 	}
@@ -90,15 +90,15 @@ func (b *budget) lasts(safe int64) (time.Duration, bool) {
 }
 
 // warn logs a warning. Call it without the lock.
-func (b *Board) warn(w *warning) {
+func (b *Monitor) warn(w *warning) {
 	if w == nil {
 		return
 	}
 	line := b.log.Warn().Str("slot", b.of.Slot).Int64("retained_wal_bytes", w.retained).Int64("wal_bytes_per_second", int64(w.pace))
 	if !w.limit {
-		line.Msg("the slot stands still and holds back WAL without a limit: it grows until the server's disk is full")
+		line.Msg("the slot does not move and holds back WAL without a limit, until the server's disk is full")
 		return
 	}
 	line.Int64("safe_wal_bytes", w.left).Stringer("lasts", w.lasts).
-		Msg("the slot stands still: at the present pace of writing the server invalidates it once that time has passed, and what was not delivered is gone from it")
+		Msg("the slot does not move: at the present write rate the server invalidates it after this time, and undelivered rows are lost from it")
 }

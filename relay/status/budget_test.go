@@ -28,7 +28,7 @@ func TestBudget_TellsHowLongTheWALLasts(t *testing.T) {
 	at := func(i int) time.Time { return begun.Add(time.Duration(i) * time.Second) }
 	const room = 100 << 30
 	for i := 0; i < room/mib; i += 60 {
-		if w := b.look(at(i), snapshot(wal.LSN(i*mib+1), 1, room-int64(i*mib))); w != nil {
+		if w := b.observe(at(i), snapshot(wal.LSN(i*mib+1), 1, room-int64(i*mib))); w != nil {
 			told = append(told, w.lasts)
 			if w.pace < 0.9*mib || w.pace > 1.1*mib {
 				t.Fatalf("pace %f", w.pace)
@@ -47,7 +47,7 @@ func TestBudget_TellsHowLongTheWALLasts(t *testing.T) {
 	// A slot that follows is never warned of, however little room the limit gives.
 	b = budget{}
 	for i := range 1000 {
-		if w := b.look(at(i), snapshot(wal.LSN(i*100*mib+2), wal.LSN(i*100*mib+1), 64*mib)); w != nil {
+		if w := b.observe(at(i), snapshot(wal.LSN(i*100*mib+2), wal.LSN(i*100*mib+1), 64*mib)); w != nil {
 			t.Fatal("a slot that moves is warned of")
 		}
 	}
@@ -59,7 +59,7 @@ func TestBudget_TellsHowLongTheWALLasts(t *testing.T) {
 	b = budget{}
 	n := 0
 	for i := range 40_000 {
-		if b.look(at(i), snapshot(wal.LSN(i*mib+2), 1, -1)) != nil {
+		if b.observe(at(i), snapshot(wal.LSN(i*mib+2), 1, -1)) != nil {
 			n++
 		}
 	}
@@ -68,7 +68,7 @@ func TestBudget_TellsHowLongTheWALLasts(t *testing.T) {
 	}
 
 	// A server that went back is another one.
-	b.look(at(50_000), snapshot(5, 5, -1))
+	b.observe(at(50_000), snapshot(5, 5, -1))
 	if b.pace != 0 {
 		t.Error("the pace of another server is kept")
 	}

@@ -39,9 +39,9 @@ const (
 )
 
 // backlog follows how far the stream is behind the end of the WAL. It has no clock and is
-// guarded by the board's lock.
+// guarded by the monitor's lock.
 type backlog struct {
-	mark   mark
+	seen   seenEnd
 	began  time.Time // zero: the relay is caught up, or has no session
 	told   time.Time // when the log had it last
 	points []point   // oldest first, a second apart, of the last paceOver
@@ -52,8 +52,8 @@ type point struct {
 	server, reader wal.LSN
 }
 
-// look takes where the server's WAL ends and how far it is read, while there is more to read.
-func (b *backlog) look(now time.Time, server, reader wal.LSN) {
+// observe takes where the server's WAL ends and how far it is read, while there is more to read.
+func (b *backlog) observe(now time.Time, server, reader wal.LSN) {
 	if b.began.IsZero() {
 		b.began = now
 	}
@@ -116,7 +116,7 @@ func roughly(seconds float64) string {
 
 // follow looks at how far the session is behind, and logs a backlog: once it is one, every half
 // minute, and when it is read.
-func (b *Board) follow(now time.Time) {
+func (b *Monitor) follow(now time.Time) {
 	b.mu.Lock()
 	say := b.behind(now)
 	b.mu.Unlock()
@@ -126,21 +126,21 @@ func (b *Board) follow(now time.Time) {
 }
 
 // behind returns what is to be logged. Call it with the lock held.
-func (b *Board) behind(now time.Time) string {
+func (b *Monitor) behind(now time.Time) string {
 	was := b.backlog
 	if b.session == nil || b.caughtUp(now) {
-		b.backlog = backlog{mark: was.mark}
+		b.backlog = backlog{seen: was.seen}
 		if b.session == nil || was.told.IsZero() {
 			return ""
 		}
 		return "caught up, after " + now.Sub(was.began).Round(time.Second).String()
 	}
 	at := b.session.Positions()
-	server := max(wal.LSN(at.Server), b.backlog.mark.end)
+	server := max(wal.LSN(at.Server), b.backlog.seen.end)
 	if b.snapshot != nil {
 		server = max(server, b.snapshot.WALEnd)
 	}
-	b.backlog.look(now, server, wal.LSN(at.Received))
+	b.backlog.observe(now, server, wal.LSN(at.Received))
 	c := b.backlog.catchUp()
 	if c == nil || now.Sub(b.backlog.told) < backlogLog || b.state != Streaming {
 		return ""

@@ -29,8 +29,8 @@ func TestBacklog_SaysHowLongItTakes(t *testing.T) {
 			server, reader := wal.LSN(tt.left*mib+1), wal.LSN(1)
 			for s := range tt.seconds + 1 {
 				at := begin.Add(time.Duration(s) * time.Second)
-				b.look(at, server+wal.LSN(int64(s)*tt.written*mib), reader+wal.LSN(int64(s)*tt.read*mib))
-				b.look(at.Add(time.Millisecond), server, reader) // looks between two seconds change nothing
+				b.observe(at, server+wal.LSN(int64(s)*tt.written*mib), reader+wal.LSN(int64(s)*tt.read*mib))
+				b.observe(at.Add(time.Millisecond), server, reader) // looks between two seconds change nothing
 			}
 			if got := b.catchUp().text(); got != tt.want {
 				t.Errorf("got  %q\nwant %q", got, tt.want)
@@ -50,12 +50,12 @@ func TestBacklog_OfAMomentIsNotTold(t *testing.T) {
 	}
 	begin := time.Unix(1000, 0)
 	for s := range 2 {
-		b.look(begin.Add(time.Duration(s)*time.Second), 100, 1)
+		b.observe(begin.Add(time.Duration(s)*time.Second), 100, 1)
 		if c := b.catchUp(); c != nil {
 			t.Errorf("after %d s: %+v", s, c)
 		}
 	}
-	if b.look(begin.Add(2*time.Second), 100, 1); b.catchUp() == nil {
+	if b.observe(begin.Add(2*time.Second), 100, 1); b.catchUp() == nil {
 		t.Error("there is no backlog after two seconds")
 	}
 }

@@ -54,7 +54,7 @@ func behindText(lag float64) string {
 	return (time.Duration(lag) * time.Second).String() + " behind"
 }
 
-// keptText says how much WAL the slot holds back, and how long that can go on.
+// keptText says how much WAL the slot holds back, and how long that can continue.
 func keptText(s *Status) string {
 	kept := "; PostgreSQL keeps " + wording.Bytes(s.RetainedWALBytes) + " of WAL"
 	switch slot := s.SlotState; {

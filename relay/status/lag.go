@@ -27,23 +27,23 @@ const (
 	flowing = 5 * time.Second
 )
 
-// mark is an end of the server's WAL. Once the stream is there, the next look moves it.
-type mark struct {
+// seenEnd is an end of the server's WAL. Once the stream is there, the next look moves it.
+type seenEnd struct {
 	end wal.LSN
 	at  time.Time // of the look; zero for where the WAL ended when the session began
 }
 
-// looked moves the mark. Call it with the lock held.
-func (b *Board) looked(end wal.LSN, now time.Time) {
-	if b.received() >= b.backlog.mark.end {
-		b.backlog.mark = mark{end, now}
+// sawWALEnd moves the mark. Call it with the lock held.
+func (b *Monitor) sawWALEnd(end wal.LSN, now time.Time) {
+	if b.received() >= b.backlog.seen.end {
+		b.backlog.seen = seenEnd{end, now}
 	}
 }
 
-func (b *Board) received() wal.LSN { return wal.LSN(b.session.Positions().Received) }
+func (b *Monitor) received() wal.LSN { return wal.LSN(b.session.Positions().Received) }
 
-func (b *Board) caughtUp(now time.Time) bool {
-	return b.received() >= b.backlog.mark.end || !b.backlog.mark.at.IsZero() && now.Sub(b.backlog.mark.at) < reachedWithin
+func (b *Monitor) caughtUp(now time.Time) bool {
+	return b.received() >= b.backlog.seen.end || !b.backlog.seen.at.IsZero() && now.Sub(b.backlog.seen.at) < reachedWithin
 }
 
 // unconfirmed is the oldest row that is known to wait for its confirmation, from session
@@ -54,7 +54,7 @@ type unconfirmed struct {
 }
 
 // lag is how old the oldest unconfirmed row is. Call it with the lock held.
-func (b *Board) lag(now time.Time) (seconds float64, known bool) {
+func (b *Monitor) lag(now time.Time) (seconds float64, known bool) {
 	age := func(at time.Time) (float64, bool) { return max(0, now.Sub(at).Seconds()), true }
 	if b.session == nil {
 		if b.waiting.At == 0 || b.state == Standby {
@@ -78,7 +78,7 @@ func (b *Board) lag(now time.Time) (seconds float64, known bool) {
 }
 
 // leave keeps what a session that ends knows. Call it with the lock held.
-func (b *Board) leave(s Session) {
+func (b *Monitor) leave(s Session) {
 	b.ended.positions = s.Positions()
 	stats := s.Stats()
 	b.ended.toRepeat = s.ToRepeat(stats)
@@ -88,18 +88,18 @@ func (b *Board) leave(s Session) {
 }
 
 // enter drops what is confirmed where a session begins. Call it with the lock held.
-func (b *Board) enter(s Session) {
+func (b *Monitor) enter(s Session) {
 	if b.waiting.of != s.Lineage() {
 		b.waiting = unconfirmed{}
 	}
 	start := s.Start()
 	b.confirmed(start)
 	b.read = progress{through: start}
-	b.backlog.mark = mark{end: wal.LSN(s.Positions().Server)}
+	b.backlog.seen = seenEnd{end: wal.LSN(s.Positions().Server)}
 }
 
 // confirmed drops the row if a confirmed position covers it. Call it with the lock held.
-func (b *Board) confirmed(position wal.LSN) {
+func (b *Monitor) confirmed(position wal.LSN) {
 	if b.waiting.At < position {
 		b.waiting = unconfirmed{}
 	}
@@ -107,7 +107,7 @@ func (b *Board) confirmed(position wal.LSN) {
 
 // readAgain drops the row once a session has read it again, from when on the session knows
 // it, or is past it. Call it with the lock held.
-func (b *Board) readAgain(batch *wal.Batch) {
+func (b *Monitor) readAgain(batch *wal.Batch) {
 	if len(batch.Rows) > 0 || batch.Through > b.waiting.At {
 		b.waiting = unconfirmed{}
 	}

@@ -131,5 +131,5 @@ type Status struct {
 	Maintenance []Maintenance `json:"maintenance,omitempty"`
 }
 
-// Ready says whether the relay does its job: it streams, or stands by for the slot.
+// Ready reports whether the relay does its job: it streams, or stands by for the slot.
 func (s Status) Ready() bool { return s.State == Streaming || s.State == Standby }

@@ -69,7 +69,7 @@ func (d *Decoder) keepChange(r *wal.Relation, c *wal.Change, values []wal.Value,
 	b := d.current()
 	own := d.room(b).Columns(len(values))
 	copy(own, values)
-	d.keep(r, nil, own, walStart).Change = c
+	d.addRow(r, nil, own, walStart).Change = c
 	size := 0
 	for _, v := range slices.Concat(values, c.Old) {
 		size += len(v.Data)
@@ -111,7 +111,7 @@ func (d *Decoder) commitRow(commit wal.LSN) {
 		return
 	}
 	d.room(d.current())
-	d.keep(d.ender, nil, nil, commit).Change = &wal.Change{Op: wal.Commit}
+	d.addRow(d.ender, nil, nil, commit).Change = &wal.Change{Op: wal.Commit}
 }
 
 // values reads a TupleData; its bytes are copied when they are to be kept.

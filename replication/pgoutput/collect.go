@@ -2,17 +2,17 @@ package pgoutput
 
 import "github.com/cdc-relay/cdc-relay/replication/wal"
 
-// InTransaction says that a Begin came and its Commit has not.
+// InTransaction reports whether a Begin came and its Commit has not.
 func (d *Decoder) InTransaction() bool { return d.open }
 
-// Full says that the batch should be taken before the next Decode. Decoding on is
+// Full reports whether the batch should be taken before the next Decode. Decoding on is
 // safe but lets the batch grow past its limits.
 func (d *Decoder) Full() bool { return d.full }
 
-// Empty says that Take would give nothing worth handing on.
+// Empty reports whether Take would give nothing worth handing on.
 func (d *Decoder) Empty() bool {
 	b := d.batch
-	return b == nil || !b.Placed() && b.Through == 0
+	return b == nil || !b.Attached() && b.Through == 0
 }
 
 // Take gives the rows and the position collected since the last Take; nil when
@@ -38,16 +38,16 @@ func (d *Decoder) current() *wal.Batch {
 
 // room gives b a slab to put rows into.
 func (d *Decoder) room(b *wal.Batch) *wal.Slab {
-	if b.Placed() {
+	if b.Attached() {
 		return d.slab
 	}
-	if d.slab != nil && d.slab.Worn() {
+	if d.slab != nil && d.slab.NearlyFull() {
 		d.slab.Release()
 		d.slab = nil
 	}
 	if d.slab == nil {
 		d.slab = d.pool.Get()
 	}
-	b.Place(d.slab)
+	b.Attach(d.slab)
 	return d.slab
 }

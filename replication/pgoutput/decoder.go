@@ -357,14 +357,14 @@ func (d *Decoder) row(r *relation, data []byte, walStart wal.LSN) error {
 	if err := carve(own, values); err != nil {
 		return err
 	}
-	d.keep(r.Relation, own, values, walStart)
+	d.addRow(r.Relation, own, values, walStart)
 	return nil
 }
 
-// keep appends a row whose bytes and values are the slab's.
-func (d *Decoder) keep(r *wal.Relation, own []byte, values []wal.Value, walStart wal.LSN) *wal.Row {
+// addRow appends a row whose bytes and values are the slab's.
+func (d *Decoder) addRow(r *wal.Relation, own []byte, values []wal.Value, walStart wal.LSN) *wal.Row {
 	b, s := d.batch, d.slab
-	b.Bytes += s.Keep(own, values)
+	b.Bytes += s.Claim(own, values)
 	if d.stamped == nil {
 		d.stamped = s.Stamp(d.txn)
 		b.Bytes += wal.TxnSize
@@ -407,7 +407,7 @@ func (d *Decoder) message(f *fields, walStart wal.LSN) error {
 	if len(values) > 1 {
 		values[1] = wal.Value{Kind: wal.Text, Data: []byte(prefix)}
 	}
-	d.keep(r, own, values, walStart)
+	d.addRow(r, own, values, walStart)
 	if !transactional {
 		d.stamped = nil
 	}

@@ -26,7 +26,7 @@ func (d *Decoder) Oversized(head []byte, size, limit int, walStart wal.LSN) (cou
 		Kind: fault.KindProtocol, Reason: fault.ReasonRowTooLarge, Op: "read row of", Subject: subject,
 		LSN: d.position(walStart),
 		Err: fmt.Errorf("row %d of its transaction takes %d bytes, the limit is %d", d.ordinal+1, size, limit),
-		Hint: "it was not read and nothing past it is confirmed; raise relay.max_row_bytes if the relay has four times as much memory, " +
+		Hint: "the relay did not read it and confirms nothing past it; raise relay.max_row_bytes if the relay has four times as much memory, " +
 			"or move the slot past " + past + "; a CHECK on the payload's length keeps such rows out",
 	}
 }

@@ -39,7 +39,7 @@ func (d *Decoder) relate(f *fields) error {
 		return nil
 	}
 	d.latest = nil
-	r := d.judge(&rel)
+	r := d.identify(&rel)
 	d.relations[rel.OID] = r
 	if r.Table >= 0 && d.wants[r.Table].Commit {
 		d.ender = r.Relation
@@ -52,7 +52,7 @@ func sameShape(a, b *wal.Relation) bool {
 		slices.Equal(a.Columns, b.Columns) && slices.Equal(a.Meta, b.Meta)
 }
 
-// judge decides which configured table rel is. A contradiction between name and
+// identify decides which configured table rel is. A contradiction between name and
 // OID matters only when somebody inserts: the leaves of a partitioned table are
 // announced too.
 //
@@ -61,7 +61,7 @@ func sameShape(a, b *wal.Relation) bool {
 // catalog as they are. Otherwise a rename that was undone, or that the
 // configuration has followed, could never be got past. A table that was replaced
 // is one all the same: the new one may have been written to before it was published.
-func (d *Decoder) judge(rel *wal.Relation) *relation {
+func (d *Decoder) identify(rel *wal.Relation) *relation {
 	named, isNamed := d.byName[wal.Table{Schema: rel.Namespace, Name: rel.Name}]
 	known, isKnown := d.expected[rel.OID]
 	switch {
@@ -79,7 +79,7 @@ func (d *Decoder) judge(rel *wal.Relation) *relation {
 		return &relation{Relation: rel, drift: &drift{
 			subject: rel.Qualified(),
 			err:     fmt.Errorf("its OID is %d at this position, and was %d when the session began", rel.OID, d.oids[named]),
-			hint:    "the table was replaced by another of that name: decide what becomes of the rows in both before going on",
+			hint:    "another table replaced it under the same name: decide what to do with the rows of both, then continue",
 		}}
 	case isNamed:
 		rel.Table = named

@@ -3,5 +3,12 @@ package wal
 // Held is the slab that a batch's rows live in, and the memory that it has taken.
 func (b *Batch) Held() (slab *Slab, bytes int) {
 	s := b.slab
-	return s, cap(s.rows)*rowSize + len(s.byteChunks)*byteChunk + len(s.valueChunks)*valueChunk*ValueSize + len(s.txnChunks)*txnChunk*TxnSize
+	return s, cap(s.rows)*rowSize + total(s.byteChunks.Sizes()) + total(s.valueChunks.Sizes())*ValueSize + total(s.txnChunks.Sizes())*TxnSize
+}
+
+func total(sizes []int) (n int) {
+	for _, size := range sizes {
+		n += size
+	}
+	return n
 }

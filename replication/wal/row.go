@@ -73,7 +73,7 @@ type Row struct {
 	Change *Change // nil: an insert
 }
 
-// Outside says that the row is a message outside any transaction.
+// Outside reports whether the row is a message outside any transaction.
 func (r *Row) Outside() bool { return r.Txn.Time.IsZero() }
 
 // Place names the row, in the order of the stream. The position of a message outside any
@@ -115,7 +115,7 @@ type Batch struct {
 	Backlog      bool      // the stream is far behind: more comes at once
 
 	// Closes is the end of the transaction that the batch before left open; zero when
-	// there was none, or it goes on.
+	// there was none, or it continues.
 	Closes LSN
 
 	slab    *Slab // where the rows live; nil without rows

@@ -23,9 +23,9 @@ const (
 )
 
 var (
-	byteChunks  = sync.Pool{New: func() any { return new([byteChunk]byte) }}
-	valueChunks = sync.Pool{New: func() any { return new([valueChunk]Value) }}
-	txnChunks   = sync.Pool{New: func() any { return new([txnChunk]Txn) }}
+	byteChunks  = NewChunkPool[byte](byteChunk, false)
+	valueChunks = NewChunkPool[Value](valueChunk, true)
+	txnChunks   = NewChunkPool[Txn](txnChunk, false)
 )
 
 // Slab is the memory of one or more batches: a full batch takes all of it, the
@@ -47,9 +47,9 @@ type Slab struct {
 	limit  int     // of used
 	lost   int     // Bytes at the end of a chunk that were too few for a row, not yet charged
 
-	byteChunks  []*[byteChunk]byte
-	valueChunks []*[valueChunk]Value
-	txnChunks   []*[txnChunk]Txn
+	byteChunks  Chunks[byte]
+	valueChunks Chunks[Value]
+	txnChunks   Chunks[Txn]
 
 	refs atomic.Int32 // the decoder while it appends, and every batch with rows
 	pool *sync.Pool
@@ -78,44 +78,40 @@ func (p *SlabPool) Get() *Slab {
 
 func newSlab(rows, bytes int) *Slab { return &Slab{rows: make([]Row, 0, rows), limit: bytes} }
 
-// Worn says that a new batch would soon have to end here.
-func (s *Slab) Worn() bool {
+// NearlyFull reports whether a new batch would soon have to end here.
+func (s *Slab) NearlyFull() bool {
 	return cap(s.rows)-len(s.rows) < max(1, cap(s.rows)/4) || s.used > s.limit-s.limit/4
 }
 
-// Full says that no further row fits.
+// Full reports whether no further row fits.
 func (s *Slab) Full() bool { return len(s.rows) == cap(s.rows) }
 
-// Bytes gives n bytes that stay put. They count as used only after Keep.
+// Bytes gives n bytes that stay put. They count as used only after Claim.
 func (s *Slab) Bytes(n int) []byte {
 	if n > byteChunk {
 		return make([]byte, n)
 	}
 	if n > cap(s.arena)-len(s.arena) || s.arena == nil {
 		s.lost += cap(s.arena) - len(s.arena)
-		chunk := byteChunks.Get().(*[byteChunk]byte)
-		s.byteChunks = append(s.byteChunks, chunk)
-		s.arena = chunk[:0]
+		s.arena = s.byteChunks.Take(byteChunks)
 	}
 	return s.arena[len(s.arena) : len(s.arena)+n : len(s.arena)+n]
 }
 
-// Columns gives n values that stay put. They count as used only after Keep.
+// Columns gives n values that stay put. They count as used only after Claim.
 func (s *Slab) Columns(n int) []Value {
 	if n > valueChunk {
 		return make([]Value, n)
 	}
 	if n > cap(s.values)-len(s.values) || s.values == nil {
 		s.lost += (cap(s.values) - len(s.values)) * ValueSize
-		chunk := valueChunks.Get().(*[valueChunk]Value)
-		s.valueChunks = append(s.valueChunks, chunk)
-		s.values = chunk[:0]
+		s.values = s.valueChunks.Take(valueChunks)
 	}
 	return s.values[len(s.values) : len(s.values)+n : len(s.values)+n]
 }
 
-// Keep marks what Bytes and Columns gave as used, and says what the row takes.
-func (s *Slab) Keep(data []byte, values []Value) int {
+// Claim marks what Bytes and Columns gave as used, and says what the row takes.
+func (s *Slab) Claim(data []byte, values []Value) int {
 	if n := len(data); n <= byteChunk {
 		s.arena = s.arena[:len(s.arena)+n]
 	}
@@ -131,9 +127,7 @@ func (s *Slab) Keep(data []byte, values []Value) int {
 // Stamp gives txn an address that lasts as long as the slab.
 func (s *Slab) Stamp(txn Txn) *Txn {
 	if len(s.txns) == cap(s.txns) {
-		chunk := txnChunks.Get().(*[txnChunk]Txn)
-		s.txnChunks = append(s.txnChunks, chunk)
-		s.txns = chunk[:0]
+		s.txns = s.txnChunks.Take(txnChunks)
 	}
 	s.txns = append(s.txns, txn)
 	return &s.txns[len(s.txns)-1]
@@ -145,27 +139,16 @@ func (s *Slab) Add(row Row) *Row {
 	return &s.rows[len(s.rows)-1]
 }
 
-// Release lets go of the slab: whoever got it does so once, and each batch of it.
+// Release drops one reference: that of Get, or that of a batch.
 func (s *Slab) Release() {
 	if s.refs.Add(-1) > 0 {
 		return
 	}
 	clear(s.rows) // relations and large values must not live on in the pool
-	for i, chunk := range s.valueChunks {
-		clear(chunk[:])
-		valueChunks.Put(chunk)
-		s.valueChunks[i] = nil
-	}
-	for i, chunk := range s.byteChunks {
-		byteChunks.Put(chunk)
-		s.byteChunks[i] = nil
-	}
-	for i, chunk := range s.txnChunks {
-		txnChunks.Put(chunk)
-		s.txnChunks[i] = nil
-	}
+	s.byteChunks.Release()
+	s.valueChunks.Release()
+	s.txnChunks.Release()
 	s.rows, s.arena, s.values, s.txns, s.used = s.rows[:0], nil, nil, nil, 0
-	s.byteChunks, s.valueChunks, s.txnChunks = s.byteChunks[:0], s.valueChunks[:0], s.txnChunks[:0]
 	s.pool.Put(s)
 }
 
@@ -178,14 +161,14 @@ func NewBatch() *Batch {
 	return b
 }
 
-// Place has the rows that are added to s from now on be the batch's.
-func (b *Batch) Place(s *Slab) {
+// Attach gives the batch the rows that are added to s from now on.
+func (b *Batch) Attach(s *Slab) {
 	s.refs.Add(1)
 	b.slab, b.first = s, len(s.rows)
 }
 
-// Placed says that the batch has room for rows.
-func (b *Batch) Placed() bool { return b.slab != nil }
+// Attached reports whether the batch has room for rows.
+func (b *Batch) Attached() bool { return b.slab != nil }
 
 // Count is the number of rows so far.
 func (b *Batch) Count() int { return len(b.slab.rows) - b.first }

@@ -79,10 +79,10 @@ func (s *Source) Null() string {
 
 func (s *Source) BinarySafe() bool { return s.Typ.exact }
 
-// Json tells whether the server has checked that the text is JSON.
+// Json reports whether the server has checked that the text is JSON.
 func (s *Source) Json() bool { return s.Typ.Form == FormJSON }
 
-// Whole tells whether bytes gives JSON that the server has checked.
+// Whole reports whether bytes gives JSON that the server has checked.
 func (s *Source) Whole() bool { return s.Json() && s.Pointer == nil }
 
 // Text gives the column's text form, nil for NULL. With a pointer it is what
@@ -114,17 +114,17 @@ func (s *Source) Text(b *record.Buffer, row *wal.Row) ([]byte, error) {
 	}
 	out, ok := s.Typ.read(b.Tail(2*len(v.Data)+40), v.Data)
 	if !ok {
-		return nil, record.Reject(fault.ReasonMapping, s.Column, "column %q is not in its type's binary format; this is a defect of the relay or of what stands before the server, please report it", s.Column)
+		return nil, record.Reject(fault.ReasonMapping, s.Column, "column %q is not in its type's binary format; this is a defect of the relay or of a proxy, please report it", s.Column)
 	}
-	return b.Keep(out), nil
+	return b.Claim(out), nil
 }
 
 func (s *Source) unbase64(b *record.Buffer, text []byte) ([]byte, error) {
 	out, err := base64.StdEncoding.AppendDecode(b.Tail(base64.StdEncoding.DecodedLen(len(text))), text)
 	if err != nil {
-		return nil, record.Reject(fault.ReasonMapping, s.Column, "column %q does not hold base64 where the mapping points; correct what writes it, or name another preset", s.Column)
+		return nil, record.Reject(fault.ReasonMapping, s.Column, "column %q does not hold base64 where the mapping points; correct the program that writes it, or name another preset", s.Column)
 	}
-	return b.Keep(out), nil
+	return b.Claim(out), nil
 }
 
 // Bytes is text, but for bytea it gives the bytes themselves.
@@ -154,7 +154,7 @@ func (s *Source) decoded(b *record.Buffer, row *wal.Row) ([]byte, error) {
 	if !ok {
 		return nil, record.Reject(fault.ReasonMapping, s.Column, "bytea column %q is not in hex format, which the connection asks for; connect to PostgreSQL itself", s.Column)
 	}
-	return b.Keep(out), nil
+	return b.Claim(out), nil
 }
 
 // Fragment gives what the pointer finds, as JSON; nil for NULL, JSON null or nothing.
@@ -182,9 +182,9 @@ func (s *Source) Unquote(b *record.Buffer, quoted []byte) ([]byte, error) {
 	}
 	out, err := jsontext.AppendUnescaped(b.Tail(len(inner)), inner)
 	if err != nil {
-		return nil, record.Reject(fault.ReasonMapping, s.Column, "column %q holds a malformed JSON string; correct what writes it", s.Column)
+		return nil, record.Reject(fault.ReasonMapping, s.Column, "column %q holds a malformed JSON string; correct the program that writes it", s.Column)
 	}
-	return b.Keep(out), nil
+	return b.Claim(out), nil
 }
 
 // AppendJSON appends the column as a member of a JSON value: json and jsonb as
@@ -223,7 +223,7 @@ func (s *Source) AppendJSON(dst []byte, b *record.Buffer, row *wal.Row) ([]byte,
 
 func (s *Source) notText(err error) error {
 	if errors.Is(err, jsontext.ErrNotUTF8) {
-		return record.Reject(fault.ReasonEncode, s.Column, "column %q is not UTF-8 text, which a JSON string needs; correct what writes it, or set key or value to raw", s.Column)
+		return record.Reject(fault.ReasonEncode, s.Column, "column %q is not UTF-8 text, which a JSON string needs; correct the program that writes it, or set key or value to raw", s.Column)
 	}
 	return err
 }

@@ -234,7 +234,7 @@ func unhex(dst, text []byte) ([]byte, bool) {
 	return dst, true
 }
 
-// Keyable tells whether a key may be made of a whole column of type t.
+// Keyable reports whether a key may be made of a whole column of type t.
 func Keyable(t Type) bool {
 	return !slices.Contains([]Form{FormJSON, FormComposite, FormArray, FormList, FormHstore, FormLargeObject, FormOpaque}, t.Form)
 }

@@ -126,7 +126,7 @@ func (p *Content) ReadEvent(b *record.Buffer, row *wal.Row, at time.Time) error 
 		at = row.Txn.Time
 	}
 	if at = at.UTC(); !at.IsZero() && at.Year() >= 0 && at.Year() <= 9999 {
-		e.add("time", "ce_time", b.Keep(at.AppendFormat(b.Tail(len(time.RFC3339Nano)), time.RFC3339Nano)))
+		e.add("time", "ce_time", b.Claim(at.AppendFormat(b.Tail(len(time.RFC3339Nano)), time.RFC3339Nano)))
 	}
 	return p.readExtensions(b, row)
 }
@@ -185,7 +185,7 @@ func attributeOf(s *column.Source, b *record.Buffer, row *wal.Row) (value []byte
 	}
 }
 
-// isInt32 tells whether text is an integer of 32 bits as one is always written.
+// isInt32 reports whether text is an integer of 32 bits as one is always written.
 func isInt32(text []byte) bool {
 	if len(text) == 0 || len(text) > len("-2147483648") {
 		return false
@@ -232,7 +232,7 @@ func (p *Content) EventHeaders(b *record.Buffer, row *wal.Row, value []byte) err
 	if err != nil {
 		return err
 	}
-	p.given(b, ContentTypeHeader, b.Keep(append(b.Tail(len(contentType)), contentType...)))
+	p.given(b, ContentTypeHeader, b.Claim(append(b.Tail(len(contentType)), contentType...)))
 	return nil
 }
 
@@ -308,7 +308,7 @@ func (p *Content) EventNames() []string {
 	return append(names, ContentTypeHeader)
 }
 
-// ownHeader tells whether the relay alone sets the header: no headers column can
+// ownHeader reports whether the relay alone sets the header: no headers column can
 // add to it.
 func (p *Content) ownHeader(key []byte) bool {
 	if string(key) == record.IdHeader {

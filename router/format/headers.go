@@ -40,7 +40,7 @@ func (p *Content) AppendColumnHeaders(b *record.Buffer, row *wal.Row) error {
 		err = p.appendObject(b, text, s.Source.Json())
 	}
 	if err != nil {
-		return record.Reject(fault.ReasonMapping, s.Source.Column, "headers column %q %v; correct what writes it, or map columns.headers to another column", s.Source.Column, err)
+		return record.Reject(fault.ReasonMapping, s.Source.Column, "headers column %q %v; correct the program that writes it, or map columns.headers to another column", s.Source.Column, err)
 	}
 	return nil
 }
@@ -83,7 +83,7 @@ func plain(b *record.Buffer, inner []byte) ([]byte, error) {
 			if err != nil {
 				return nil, err
 			}
-			return b.Keep(out), nil
+			return b.Claim(out), nil
 		}
 	}
 	return inner, nil
@@ -227,7 +227,7 @@ func (q *quotedText) quoted(b *record.Buffer) (s []byte, null bool, err error) {
 			s = q.text[start:q.at:q.at]
 			q.at++
 			if escaped {
-				s = b.Keep(dropBackslashes(b.Tail(len(s)), s))
+				s = b.Claim(dropBackslashes(b.Tail(len(s)), s))
 			}
 			return s, false, nil
 		case '\\':

@@ -81,5 +81,5 @@ func unescapeProperty(b *record.Buffer, s []byte) []byte {
 			out = append(out, c)
 		}
 	}
-	return b.Keep(out)
+	return b.Claim(out)
 }

@@ -85,7 +85,7 @@ func (p *Content) appendEnvelope(dst []byte, b *record.Buffer, row *wal.Row, pay
 	return append(dst, '}'), nil
 }
 
-// isComposite tells whether text is a JSON object or array.
+// isComposite reports whether text is a JSON object or array.
 func isComposite(text []byte) bool {
 	i := jsontext.SkipSpace(text, 0)
 	return i < len(text) && (text[i] == '{' || text[i] == '[') && json.Valid(text)

@@ -97,7 +97,7 @@ func signed(rel *wal.Relation) (*Preset, error) {
 	}
 }
 
-// fits tells whether auto may take p.
+// fits reports whether auto may take p.
 func (g *Given) fits(p *Preset, rel *wal.Relation) bool {
 	if p.Topic == "" && g.Topic == "" {
 		return false
@@ -146,7 +146,7 @@ func candidates(names []string, exact bool, r Role, rel *wal.Relation) []string 
 	return found
 }
 
-// suits tells whether a recognised name goes with its column's type. Text that
+// suits reports whether a recognised name goes with its column's type. Text that
 // is called metadata may be anything, so only structured types are taken.
 func suits(r Role, t column.Type) bool {
 	switch r {
@@ -202,7 +202,7 @@ func (g *Given) Resolve(p *Preset, rel *wal.Relation) (*Shape, error) {
 	return s, nil
 }
 
-// plausible tells whether somebody may have meant a column of type t for the role.
+// plausible reports whether somebody may have meant a column of type t for the role.
 func (r Role) plausible(t column.Type) bool {
 	switch r {
 	case RoleKey:
@@ -216,7 +216,7 @@ func (r Role) plausible(t column.Type) bool {
 	}
 }
 
-// matters tells whether any record depends on which column has role r.
+// matters reports whether any record depends on which column has role r.
 func (g *Given) matters(p *Preset, r Role) bool {
 	switch r {
 	case RoleRoute:
@@ -228,7 +228,7 @@ func (g *Given) matters(p *Preset, r Role) bool {
 	}
 }
 
-// isID tells whether a column called id settles which one the event id is.
+// isID reports whether a column called id settles which one the event id is.
 func isID(r Role, found []string) bool {
 	return r == RoleID && column.Normal(found[0]) == "id" && column.Normal(found[1]) != "id"
 }
@@ -246,7 +246,7 @@ func (s *Shape) warn(r Role, rel *wal.Relation) {
 	}
 }
 
-// unneeded tells whether a configured topic makes the route column superfluous.
+// unneeded reports whether a configured topic makes the route column superfluous.
 func (g *Given) unneeded(r Role) bool {
 	return r == RoleTopic && g.Topic != "" || r == RoleRoute && g.Topic != "" && !g.Routed || r == RoleType && g.Topic != ""
 }

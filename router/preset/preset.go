@@ -69,8 +69,8 @@ type Header struct {
 	Column string // normalised
 }
 
-// Find is rel's column for a header that has one of its own; empty: there is none.
-func (h *Header) Find(rel *wal.Relation) string {
+// ColumnIn is rel's column for a header that has one of its own; empty: there is none.
+func (h *Header) ColumnIn(rel *wal.Relation) string {
 	if found := candidates([]string{h.Column}, false, RoleCount, rel); len(found) > 0 {
 		return found[0]
 	}
@@ -152,7 +152,7 @@ func withRecognised(roles ...Role) (columns [RoleCount][]string) {
 	return columns
 }
 
-func Find(name string) *Preset {
+func ByName(name string) *Preset {
 	i := slices.IndexFunc(presets, func(p Preset) bool { return p.Name == name })
 	if i < 0 {
 		return nil

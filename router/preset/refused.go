@@ -37,7 +37,7 @@ var refusals = []refusal{
 	{
 		name: "nservicebus", framework: "NServiceBus",
 		columns: [][]string{{"messageid", "dispatched", "dispatchedat", "persistenceversion", "operations"}},
-		why:     "a row holds several operations and records an incoming message, so it is no event",
+		why:     "a row holds several operations and records an incoming message, so it is not an event",
 		instead: "write events for Kafka into a table of their own (cdc-relay setup --create-table) in the handler's transaction",
 	},
 	{

@@ -10,7 +10,7 @@ import (
 func ExampleBuffer() {
 	var buffer record.Buffer
 	buffer.Header("id", []byte("1"))
-	value := buffer.Keep(append(buffer.Tail(16), `{"total": 9}`...))
+	value := buffer.Claim(append(buffer.Tail(16), `{"total": 9}`...))
 	buffer.Records = append(buffer.Records, record.Record{
 		Topic: "orders", Key: buffer.Copy([]byte("42")), Value: value, Headers: buffer.TakeHeaders(), Partition: record.AutoPartition,
 	})

@@ -15,6 +15,9 @@ const (
 	HeaderCommitTime = "cdc-relay-commit-time" // RFC 3339, UTC; null outside any transaction
 )
 
+// HeaderReplay is on a record that was sent again on purpose, and names the run.
+const HeaderReplay = "cdc-relay-replay"
+
 // maxLSN is the length of the longest position: FFFFFFFF/FFFFFFFF.
 const maxLSN = 17
 
@@ -29,24 +32,24 @@ func AddPositions(b *Buffer, records []Record, row *wal.Row) {
 	if row.Outside() {
 		seq = 0 // its position may be the end of a commit, whose rows count from 1
 	} else {
-		at = b.Keep(row.Txn.Time.UTC().AppendFormat(b.Tail(40), time.RFC3339Nano))
+		at = b.Claim(row.Txn.Time.UTC().AppendFormat(b.Tail(40), time.RFC3339Nano))
 	}
-	ordinal := b.Keep(strconv.AppendUint(b.Tail(20), seq, 10))
+	ordinal := b.Claim(strconv.AppendUint(b.Tail(20), seq, 10))
 	for i := range records {
 		for _, h := range records[i].Headers {
 			b.Header(h.Key, h.Value)
 		}
-		b.Header(HeaderLSN, b.Keep(b.Tail(maxLSN)[:maxLSN]))
+		b.Header(HeaderLSN, b.Claim(b.Tail(maxLSN)[:maxLSN]))
 		b.Header(HeaderSeq, ordinal)
 		b.Header(HeaderCommitTime, at)
 		records[i].Headers = b.TakeHeaders()
 	}
 }
 
-// Place fills in the position of a record that was routed with position headers,
-// and says whether it is known: it is not while the commit has not been read.
+// FillPosition fills in the position of a record that was routed with position headers,
+// and reports whether it is known: it is not while the commit has not been read.
 // Placing a record again changes nothing.
-func Place(r *Record) bool {
+func FillPosition(r *Record) bool {
 	at := r.Row.Txn.End
 	if r.Row.Outside() {
 		at = r.Row.Txn.Commit
@@ -54,13 +57,19 @@ func Place(r *Record) bool {
 	if at == 0 {
 		return false
 	}
+	PlaceAt(r, at)
+	return true
+}
+
+// PlaceAt fills in a position as Place does, another one than the row's transaction has. A record
+// without position headers stays as it is.
+func PlaceAt(r *Record, at wal.LSN) {
 	for i := len(r.Headers) - 1; i >= 0; i-- {
 		if h := &r.Headers[i]; h.Key == HeaderLSN {
 			h.Value = appendLSN(h.Value[:0], at)
-			return true
+			return
 		}
 	}
-	return true
 }
 
 func appendLSN(dst []byte, lsn wal.LSN) []byte {

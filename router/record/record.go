@@ -2,7 +2,6 @@ package record
 
 import (
 	"math/bits"
-	"sync"
 	"time"
 	"unsafe"
 
@@ -46,13 +45,10 @@ type Buffer struct {
 	bytes   []byte
 	first   int // where the headers of the record in the making begin
 
-	headerChunks []*[headerChunk]Header
-	byteChunks   []*[byteChunk]byte
-	used         int // bytes and headers of the records, in bytes
-
-	few              bool // Reserve was told of few records: the chunks are small ones
-	fewHeadersChunks []*[fewHeaders]Header
-	fewBytesChunks   []*[fewBytes]byte
+	headerChunks wal.Chunks[Header]
+	byteChunks   wal.Chunks[byte]
+	used         int  // bytes and headers of the records, in bytes
+	few          bool // Reserve was called for few records: the chunks are small
 }
 
 // What a Record and a Header take, for accounting.
@@ -77,11 +73,11 @@ const (
 )
 
 var (
-	headerChunks = sync.Pool{New: func() any { return new([headerChunk]Header) }}
-	byteChunks   = sync.Pool{New: func() any { return new([byteChunk]byte) }}
+	headerChunks = wal.NewChunkPool[Header](headerChunk, true)
+	byteChunks   = wal.NewChunkPool[byte](byteChunk, false)
 
-	fewHeadersChunks = sync.Pool{New: func() any { return new([fewHeaders]Header) }}
-	fewBytesChunks   = sync.Pool{New: func() any { return new([fewBytes]byte) }}
+	fewHeadersChunks = wal.NewChunkPool[Header](fewHeaders, true)
+	fewBytesChunks   = wal.NewChunkPool[byte](fewBytes, false)
 )
 
 // Size is the memory, in bytes, that the records hold beside their batch.
@@ -111,26 +107,8 @@ func (b *Buffer) Reset() {
 	if cap(b.Records)*recordSize > maxKept {
 		b.Records = nil
 	}
-	for i, chunk := range b.headerChunks {
-		clear(chunk[:]) // what they point to must not live on in the pool
-		headerChunks.Put(chunk)
-		b.headerChunks[i] = nil
-	}
-	for i, chunk := range b.byteChunks {
-		byteChunks.Put(chunk)
-		b.byteChunks[i] = nil
-	}
-	for i, chunk := range b.fewHeadersChunks {
-		clear(chunk[:])
-		fewHeadersChunks.Put(chunk)
-		b.fewHeadersChunks[i] = nil
-	}
-	for i, chunk := range b.fewBytesChunks {
-		fewBytesChunks.Put(chunk)
-		b.fewBytesChunks[i] = nil
-	}
-	b.headerChunks, b.byteChunks = b.headerChunks[:0], b.byteChunks[:0]
-	b.fewHeadersChunks, b.fewBytesChunks = b.fewHeadersChunks[:0], b.fewBytesChunks[:0]
+	b.headerChunks.Release()
+	b.byteChunks.Release()
 	b.headers, b.bytes, b.first, b.used, b.few = nil, nil, 0, 0, false
 }
 
@@ -149,13 +127,9 @@ func (b *Buffer) moreHeaders() {
 	open := b.headers[b.first:]
 	switch {
 	case b.few && len(open) < fewHeaders/2:
-		chunk := fewHeadersChunks.Get().(*[fewHeaders]Header)
-		b.fewHeadersChunks = append(b.fewHeadersChunks, chunk)
-		b.headers = append(chunk[:0], open...)
+		b.headers = append(b.headerChunks.Take(fewHeadersChunks), open...)
 	case !b.few && len(open) < headerChunk/2:
-		chunk := headerChunks.Get().(*[headerChunk]Header)
-		b.headerChunks = append(b.headerChunks, chunk)
-		b.headers = append(chunk[:0], open...)
+		b.headers = append(b.headerChunks.Take(headerChunks), open...)
 	default:
 		b.headers = append(make([]Header, 0, 4*len(open)), open...)
 	}
@@ -178,7 +152,7 @@ func (b *Buffer) DropHeaders() {
 }
 
 // Tail returns an empty slice with room for at least n bytes behind the bytes in
-// use. Append to it, then hand it to Keep, before the next call of Tail or Keep.
+// use. Append to it, then hand it to Claim, before the next call of Tail or Claim.
 func (b *Buffer) Tail(n int) []byte {
 	if n > byteChunk || b.few && n > fewBytes {
 		return make([]byte, 0, n)
@@ -186,20 +160,16 @@ func (b *Buffer) Tail(n int) []byte {
 	switch {
 	case b.bytes != nil && cap(b.bytes)-len(b.bytes) >= n:
 	case b.few:
-		chunk := fewBytesChunks.Get().(*[fewBytes]byte)
-		b.fewBytesChunks = append(b.fewBytesChunks, chunk)
-		b.bytes = chunk[:0]
+		b.bytes = b.byteChunks.Take(fewBytesChunks)
 	default:
-		chunk := byteChunks.Get().(*[byteChunk]byte)
-		b.byteChunks = append(b.byteChunks, chunk)
-		b.bytes = chunk[:0]
+		b.bytes = b.byteChunks.Take(byteChunks)
 	}
 	return b.bytes[len(b.bytes):len(b.bytes):cap(b.bytes)]
 }
 
-// Keep takes what was appended to the slice that Tail gave. The result is never
+// Claim takes what was appended to the slice that Tail gave. The result is never
 // nil and stays valid until Reset.
-func (b *Buffer) Keep(p []byte) []byte {
+func (b *Buffer) Claim(p []byte) []byte {
 	b.used += len(p)
 	room := cap(b.bytes) - len(b.bytes)
 	if cap(p) != room || (len(p) > 0 && &p[0] != &b.bytes[:len(b.bytes)+1][len(b.bytes)]) {
@@ -212,7 +182,7 @@ func (b *Buffer) Keep(p []byte) []byte {
 
 // Copy keeps a copy of p.
 func (b *Buffer) Copy(p []byte) []byte {
-	return b.Keep(append(b.Tail(len(p)), p...))
+	return b.Claim(append(b.Tail(len(p)), p...))
 }
 
 // IdHeader carries the event id; no headers column can add to it or replace it.

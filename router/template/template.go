@@ -60,7 +60,7 @@ func Parse(s string) (*Template, error) {
 		case strings.HasPrefix(s, "${"):
 			end := strings.IndexByte(s, '}')
 			if end < 0 {
-				return nil, fmt.Errorf("%q is not closed by a brace; `$${` stands for a literal `${`", s)
+				return nil, fmt.Errorf("%q is not closed by a brace; `$${` means a literal `${`", s)
 			}
 			p, err := parsePart(s[2:end])
 			if err != nil {

@@ -101,7 +101,7 @@ func (l *Ledger) Len() int {
 	return len(l.events)
 }
 
-// Has says whether an event is known to be committed.
+// Has reports whether an event is known to be committed.
 func (l *Ledger) Has(id string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/loopback"
 )
 
-// Loopback says whether host, with or without a port, is this machine by name or
+// Loopback reports whether host, with or without a port, is this machine by name or
 // address. Names are not looked up: an answer could change.
 func Loopback(host string) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {

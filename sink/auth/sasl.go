@@ -33,7 +33,7 @@ func (e *secretError) Classify(error) *sink.Error {
 	return &sink.Error{Class: sink.Retry, Reason: fault.ReasonSASLSecret, Err: e}
 }
 
-// SendsSecret says that the mechanism hands the secret itself to the broker.
+// SendsSecret reports whether the mechanism hands the secret itself to the broker.
 func (s SASL) SendsSecret() bool { return s.Mechanism == Plain || s.Mechanism == OAuthBearer }
 
 // NewMechanism is nil when none is configured. It asks for the secret at each

@@ -142,7 +142,7 @@ func (e *tlsError) Classify(error) *sink.Error {
 	case alerts(e.err, unrecognizedName):
 		next = "the broker has no certificate for this name: set kafka.tls.server_name to one that it has"
 	case e.lacks && remoteAlert(e.err) != nil:
-		next = "the broker wants a certificate of ours: set kafka.tls.cert_file and key_file"
+		next = "the broker requires a client certificate: set kafka.tls.cert_file and key_file"
 	case refusesCertificate(e.err):
 		next = "the broker refuses the client certificate: check kafka.tls.cert_file and key_file, their dates, and that the broker trusts who signed it"
 	case remoteAlert(e.err) != nil:

@@ -108,7 +108,7 @@ func (c Connection) Consumer(more ...kgo.Opt) (*kgo.Client, error) {
 	return client, nil
 }
 
-// Dial opens one connection. TLS is configured anew each time, with the broker's
+// Dial opens one connection. TLS is configured again each time, with the broker's
 // own name.
 //
 // Closing it discards what the kernel has not delivered. Else that would be sent for

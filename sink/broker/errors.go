@@ -22,7 +22,7 @@ type answer struct {
 
 // answers are the codes that mean something else than: send it again.
 var answers = map[int16]answer{
-	kerr.MessageTooLarge.Code:       {sink.Rejected, fault.ReasonRecordTooLarge, "raise max.message.bytes of the topic (or message.max.bytes of the brokers); a relay that is blocked by it then goes on by itself"},
+	kerr.MessageTooLarge.Code:       {sink.Rejected, fault.ReasonRecordTooLarge, "raise max.message.bytes of the topic (or message.max.bytes of the brokers); a relay that is blocked by it then continues by itself"},
 	kerr.RecordListTooLarge.Code:    {sink.Rejected, fault.ReasonRecordTooLarge, "raise segment.bytes of the topic, or lower kafka.max_message_bytes"},
 	kerr.InvalidRecord.Code:         {sink.Rejected, fault.ReasonInvalidRecord, "a compacted topic takes no record without a key: map columns.key to a column that is NOT NULL; see the broker's log for what else it checks"},
 	kerr.InvalidTimestamp.Code:      {sink.Rejected, fault.ReasonInvalidTimestamp, "the record's timestamp is outside message.timestamp.before.max.ms or .after.max.ms of the topic: raise them, or correct the column of columns.timestamp"},
@@ -43,9 +43,9 @@ var answers = map[int16]answer{
 	kerr.UnsupportedCompressionType.Code:         {sink.Blocked, fault.ReasonCompressionUnsupported, "set kafka.compression to a codec that the broker takes"},
 	kerr.InvalidRequiredAcks.Code:                {sink.Blocked, fault.ReasonAcksRefused, "the broker refuses acks=all, without which nothing is safe: see its log"},
 
-	// The topic was deleted and made again. The sink repairs its client, so that
+	// The topic was deleted and recreated. The sink repairs its client, so that
 	// the next try finds the new topic, or none: then it is unknown_topic.
-	kerr.UnknownTopicID.Code: {sink.Retry, fault.ReasonTopicRecreated, "the topic was deleted, and perhaps made again; the next try goes to the one there is now"},
+	kerr.UnknownTopicID.Code: {sink.Retry, fault.ReasonTopicRecreated, "the topic was deleted, and perhaps recreated; the next try uses the current one"},
 
 	kerr.OutOfOrderSequenceNumber.Code: {sink.Retry, fault.ReasonOutOfOrderSequenceNumber, ""},
 	kerr.UnknownProducerID.Code:        {sink.Retry, fault.ReasonUnknownProducerID, ""},

@@ -33,7 +33,7 @@ type gathered struct {
 
 var _ sink.Filler = (*Sink)(nil)
 
-// Backlog says whether Sends are gathered from now on. What was gathered leaves when they
+// Backlog reports whether Sends are gathered from now on. What was gathered leaves when they
 // are not.
 func (k *Sink) Backlog(behind bool) {
 	g := &k.gathered
@@ -96,7 +96,7 @@ func (k *Sink) give(f *inFlightBatch) {
 		for _, i := range f.rest[first:] {
 			f.fail(i, k.held())
 		}
-		k.settle(f, n)
+		k.countOutcomes(f, n)
 	}
-	k.settle(f, 1)
+	k.countOutcomes(f, 1)
 }

@@ -64,8 +64,8 @@ func (e *interruptedError) Classify(found error) *sink.Error {
 
 func interrupted(ctx context.Context) error { return &interruptedError{context.Cause(ctx)} }
 
-// innocent says that a record failed only because the sink halted or closed.
-func innocent(err error) bool {
+// failedWithSink reports whether a record failed only because the sink halted or closed.
+func failedWithSink(err error) bool {
 	return errors.Is(err, errAborted) || errors.Is(err, context.Canceled) ||
 		errors.Is(err, kgo.ErrAborting) || errors.Is(err, kgo.ErrClientClosed)
 }

@@ -40,7 +40,7 @@ func TestKafka_ReportsARecordThatOvertookAFailedOne(t *testing.T) {
 	k.settled(&f.kafka[0], nil)
 	k.settled(&f.kafka[1], kerr.InvalidRecord)
 	k.settled(&f.kafka[2], nil)
-	k.settle(f, 1)
+	k.countOutcomes(f, 1)
 
 	var failed *sink.FailedError
 	if !errors.As(outcome, &failed) || len(failed.Failures) != 2 {
@@ -58,7 +58,7 @@ func TestKafka_ReportsARecordThatOvertookAFailedOne(t *testing.T) {
 	f.contexts[0].seq.Store(4)
 	f.contexts[0].queue.Store(partition)
 	k.settled(&f.kafka[0], nil)
-	k.settle(f, 1)
+	k.countOutcomes(f, 1)
 	if outcome != nil {
 		t.Errorf("after Resume, a record of the same partition: %v", outcome)
 	}
@@ -86,7 +86,7 @@ func TestRecordContext_IsDoneOnlyOnceTheRecordAheadHasFailed(t *testing.T) {
 		t.Error("the gate let a record pass behind a failed one")
 	}
 	k.settled(&f.kafka[1], f.contexts[1].Err())
-	k.settle(f, 1)
+	k.countOutcomes(f, 1)
 }
 
 func TestClientLog_CollapsesRepeatedLines(t *testing.T) {

@@ -71,5 +71,5 @@ func (c Config) compression() (kgo.Opt, error) {
 func (k *Sink) onDataLoss(topic string, partition int32) {
 	k.dataLoss.Add(1)
 	k.log.Error().Str("topic", topic).Int32("partition", partition).
-		Msg("broker lost or forgot acknowledged records; going on with the next one. Check for unclean leader elections and for min.insync.replicas of 1")
+		Msg("broker lost or forgot acknowledged records; continuing with the next one. Check for unclean leader elections and for min.insync.replicas of 1")
 }

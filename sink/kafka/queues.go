@@ -80,7 +80,7 @@ func (m *recordContext) Err() error {
 	return nil
 }
 
-// Deadline says that there is none.
+// Deadline reports whether there is none.
 func (m *recordContext) Deadline() (time.Time, bool) { return time.Time{}, false }
 
 // Explicit is the partition that the record names.
@@ -122,7 +122,7 @@ func (p *queuePartitioner) ForTopic(topic string) kgo.TopicPartitioner {
 	return &topicQueues{topicPartitioner: p.forTopic(topic)}
 }
 
-// knows says whether the client may have numbered records of the topic.
+// knows reports whether the client may have numbered records of the topic.
 func (p *queuePartitioner) knows(topic string) bool { return p.topics.Has(topic) }
 
 // OnProduceRecordPartitioned runs under the partition's lock, before the record

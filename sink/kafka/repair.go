@@ -73,7 +73,7 @@ func (k *Sink) repair(ctx context.Context) {
 func (k *Sink) replace(old *client) {
 	c, err := k.connect()
 	if err != nil {
-		k.log.Error().Err(err).Msg("could not start a new kafka client; going on with the old one")
+		k.log.Error().Err(err).Msg("could not start a new kafka client; continuing with the old one")
 		return
 	}
 	k.mu.Lock()

@@ -65,7 +65,7 @@ func (k *Sink) newInFlightBatch(ctx context.Context, records []record.Record, do
 		}
 		f.size += size
 	}
-	f.fill(time.Now())
+	f.buildRecords(time.Now())
 	f.rest = slices.Grow(f.rest[:0], len(records))
 	for i := range records {
 		f.rest = append(f.rest, i)
@@ -73,7 +73,7 @@ func (k *Sink) newInFlightBatch(ctx context.Context, records []record.Record, do
 	return f
 }
 
-func (f *inFlightBatch) fill(now time.Time) {
+func (f *inFlightBatch) buildRecords(now time.Time) {
 	for i := range f.records[:f.fits] {
 		from, m := &f.records[i], &f.contexts[i]
 		m.reset(from.Partition)
@@ -207,7 +207,7 @@ func (k *Sink) settled(r *kgo.Record, err error) {
 		m.settled.Store(true)
 	}
 	k.arrived()
-	k.settle(f, 1)
+	k.countOutcomes(f, 1)
 }
 
 // lost notes a record that the client gave up.
@@ -219,7 +219,7 @@ func (k *Sink) lost(m *recordContext, queue *partitionQueue, r *kgo.Record, err 
 	if m.noPartition {
 		err = &noPartitionError{partition: m.want}
 	}
-	if innocent(err) {
+	if failedWithSink(err) {
 		err = k.held()
 	} else {
 		k.noteRepair(r.Topic, err)
@@ -229,9 +229,9 @@ func (k *Sink) lost(m *recordContext, queue *partitionQueue, r *kgo.Record, err 
 
 // halt stops Send. A hard one also ends what the client has not written; it is
 // not needed while everything handed over may still become durable.
-func (k *Sink) halt(hard bool) {
+func (k *Sink) halt(abort bool) {
 	k.halted.Store(true)
-	if hard {
+	if abort {
 		k.abortOnce()
 	}
 }
@@ -261,8 +261,8 @@ func (k *Sink) abort() {
 	k.repair(k.life)
 }
 
-// settle counts outcomes; with the last one the batch is over.
-func (k *Sink) settle(f *inFlightBatch, n int) {
+// countOutcomes counts outcomes; with the last one the batch is over.
+func (k *Sink) countOutcomes(f *inFlightBatch, n int) {
 	if n == 0 || f.left.Add(int32(-n)) != 0 {
 		return
 	}

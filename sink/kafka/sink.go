@@ -163,7 +163,7 @@ func (k *Sink) Ping(ctx context.Context) {
 	}
 }
 
-// TopicsRecreated counts topics that were found deleted and made again.
+// TopicsRecreated counts topics that were found deleted and recreated.
 func (k *Sink) TopicsRecreated() int64 { return k.topics.Recreations() }
 
 // DataLoss counts the times that a broker turned out to have lost or forgotten

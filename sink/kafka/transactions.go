@@ -29,7 +29,7 @@ func Cause(r *kgo.Record, err error) error {
 	if c, ok := r.Context.(*partitionContext); ok && c.missing {
 		return &noPartitionError{partition: c.partition}
 	}
-	if innocent(err) {
+	if failedWithSink(err) {
 		return sink.ErrHalted
 	}
 	return err

@@ -7,7 +7,7 @@ import "time"
 // timestamps are the rows' own, so they may be a day old when they are sent.
 const idleTime = 5 * time.Minute
 
-// idle says whether the record that is counted at now wakes the queue. The first one of a queue
+// idle reports whether the record that is counted at now wakes the queue. The first one of a queue
 // does not: the client is new to the partition, and sends one batch by itself. A clock that
 // was set back proves nothing, so the queue counts as idle.
 func (q *partitionQueue) idle(now int64) bool {
@@ -31,7 +31,7 @@ func (w waking) with(topic string, queue *partitionQueue, seq uint64) waking {
 	return w
 }
 
-// holds says whether records of the topic have to wait, and forgets what was answered.
+// holds reports whether records of the topic have to wait, and forgets what was answered.
 func (w waking) holds(topic string) bool {
 	if len(w) == 0 {
 		return false

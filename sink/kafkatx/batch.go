@@ -31,8 +31,8 @@ func newTransactionBatch(records []record.Record, done func(error)) *transaction
 	return &transactionBatch{records: records, done: done}
 }
 
-// fill makes the client's records.
-func (p *transactionBatch) fill(now time.Time) []kgo.Record {
+// buildRecords makes the client's records.
+func (p *transactionBatch) buildRecords(now time.Time) []kgo.Record {
 	p.kafka = kafkaRecords.Get().(*[]kgo.Record)
 	if cap(*p.kafka) < len(p.records) {
 		*p.kafka = make([]kgo.Record, record.Room(len(p.records)))
@@ -123,7 +123,7 @@ func (o *outcomes) isBroken() bool {
 // It waits for answers when brokers refuse large batches; with ctx it gives up, which
 // breaks the transaction.
 func (o *outcomes) produce(ctx context.Context, t *Sink, client *kgo.Client, p *transactionBatch) {
-	made := p.fill(time.Now())
+	made := p.buildRecords(time.Now())
 	settled := o.settled // made once: a method value for each record would be an allocation for each
 	batch, unflushed := int(t.batch.Load()), 0
 	for i := range made {

@@ -31,7 +31,7 @@ func (e *checkpointError) Error() string {
 }
 func (e *checkpointError) Unwrap() error { return e.err }
 
-// notAttempted says that the brokers were not asked to commit, or refused to.
+// notAttempted reports whether the brokers were not asked to commit, or refused to.
 func notAttempted(err error) bool {
 	return errors.Is(err, kerr.OperationNotAttempted) || errors.Is(err, kerr.TransactionAbortable)
 }
@@ -70,7 +70,7 @@ func (t *Sink) classify(err error, age time.Duration) *sink.Error {
 		if e := broker.Classify(errors.Unwrap(err)); e.Class == sink.Blocked && e.Reason != fault.ReasonKafkaError {
 			return e
 		}
-		return &sink.Error{Class: sink.Retry, Reason: fault.ReasonCommitUnknown, Err: advice.Give(err, "the checkpoint topic says what became of it")}
+		return &sink.Error{Class: sink.Retry, Reason: fault.ReasonCommitUnknown, Err: advice.Give(err, "the checkpoint topic shows how it ended")}
 	}
 	if own, ok := errors.AsType[*checkpointError](err); ok {
 		e := broker.Classify(own.err)

@@ -68,7 +68,7 @@ func TestTransactionBatch_AllocatesLessThanOnceInTenRecords(t *testing.T) {
 	batches := make([]*transactionBatch, runs+1)
 	for i := range batches {
 		batches[i] = newTransactionBatch(batch, func(error) {})
-		batches[i].fill(time.Now())
+		batches[i].buildRecords(time.Now())
 		batches[i].free() // leaves the array in the pool
 	}
 	next := 0

@@ -107,7 +107,7 @@ func (t *Sink) takeOver(ctx context.Context, client *kgo.Client, h sink.Holder) 
 	if err := t.fence(ctx, client); err != nil {
 		return nil, err
 	}
-	at, err := t.settle(ctx, client, h.Key)
+	at, err := t.commitOpening(ctx, client, h.Key)
 	if err != nil {
 		return nil, err
 	}
@@ -140,9 +140,9 @@ func (t *Sink) fence(ctx context.Context, client *kgo.Client) error {
 // openings are the keys of the records that say where a producer session began.
 const openings = "opened by "
 
-// settle commits a record of its own and returns its offset. It has no value, so that
+// commitOpening commits a record of its own and returns its offset. It has no value, so that
 // compaction removes it in time.
-func (t *Sink) settle(ctx context.Context, client *kgo.Client, key string) (int64, error) {
+func (t *Sink) commitOpening(ctx context.Context, client *kgo.Client, key string) (int64, error) {
 	if err := client.BeginTransaction(); err != nil {
 		return 0, err
 	}
@@ -205,7 +205,7 @@ func (t *Sink) smaller() {
 	}
 	t.batch.Store(max(1, batch/4))
 	t.log.Warn().Int64("bytes", t.batch.Load()).
-		Msg("the brokers refuse records together that they take alone; going on in smaller batches. Lower kafka.max_message_bytes to max.message.bytes of the topics")
+		Msg("the brokers refuse records together that they accept alone; continuing with smaller batches. Lower kafka.max_message_bytes to max.message.bytes of the topics")
 }
 
 // bisection finds the records that brokers refuse, in transactions that are aborted.

@@ -163,7 +163,7 @@ func (n *producerSession) do(s step) error {
 		}
 		return n.seal()
 	default:
-		// What was committed since may have been enough; a caller that still cannot go on asks
+		// What was committed since may have been enough; a caller that still cannot continue asks
 		// again.
 		n.mu.Lock()
 		n.sealAsked = n.seals == s.seals
@@ -200,7 +200,7 @@ func (n *producerSession) begin() error {
 	return nil
 }
 
-// due says whether to end the transaction. idle says that nothing waits behind it.
+// due reports whether to end the transaction. idle says that nothing waits behind it.
 //
 // At an idle tip a record does not wait, unless the last transaction ended less than
 // an interval ago: what comes together is then committed together.

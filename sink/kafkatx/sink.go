@@ -135,7 +135,7 @@ func (t *Sink) Send(_ context.Context, records []record.Record, done func(error)
 func (t *Sink) SetPosition(m sink.Position) { _ = t.put(step{position: &m}) }
 
 // Seal ends the transaction at the last position, even inside a source transaction: the
-// caller cannot go on before something is committed. DivideBytes spares it that.
+// caller cannot continue before something is committed. DivideBytes spares it that.
 func (t *Sink) Seal() { _ = t.put(step{seal: true}) }
 
 // Finish ends what can be ended: the stream is over. done is called with nil when

@@ -236,12 +236,12 @@ func namesExactlyWhatIsNotDurable(t *testing.T, s Subject) {
 		heal()
 		got := values(s.Delivered(t))[before:]
 		failed := map[int]bool{}
-		var guilty bool
+		var named bool
 		for _, f := range failures {
 			failed[f.Index] = true
-			guilty = guilty || f.Index == 7 && f.Class == class
+			named = named || f.Index == 7 && f.Class == class
 		}
-		if !guilty {
+		if !named {
 			t.Errorf("%s: record 7 is not among the failures with its class: %+v", class, failures)
 		}
 		for i, r := range records {

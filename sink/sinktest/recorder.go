@@ -56,7 +56,7 @@ type Recorder struct {
 	held      bool
 	credit    int // records that may be acknowledged although held
 	written   bool
-	flights   []*flight
+	flights   []*batch
 	waiting   int           // records in flights
 	roomy     chan struct{} // closed when waiting shrinks
 	delivered []Delivered
@@ -71,7 +71,7 @@ type Recorder struct {
 
 var _ sink.Sink = (*Recorder)(nil)
 
-type flight struct {
+type batch struct {
 	records  []record.Record
 	done     func(error)
 	next     int
@@ -132,7 +132,7 @@ func (r *Recorder) Written(on bool) {
 // Halt fails what waits, unless it counts as written.
 func (r *Recorder) Halt() {
 	r.mu.Lock()
-	var finished []*flight
+	var finished []*batch
 	if r.written {
 		r.halted = true
 		r.halts++
@@ -147,7 +147,7 @@ func (r *Recorder) Halt() {
 func (r *Recorder) Ack(n int) {
 	r.mu.Lock()
 	r.credit += n
-	finished := r.settle()
+	finished := r.decideInOrder()
 	r.credit = 0
 	r.mu.Unlock()
 	finish(finished)
@@ -157,7 +157,7 @@ func (r *Recorder) Ack(n int) {
 func (r *Recorder) Release() {
 	r.mu.Lock()
 	r.held = false
-	finished := r.settle()
+	finished := r.decideInOrder()
 	r.mu.Unlock()
 	finish(finished)
 }
@@ -226,7 +226,7 @@ func (r *Recorder) Send(ctx context.Context, records []record.Record, done func(
 		done(failAll(records, sink.ErrHalted, fault.ReasonHeldBack))
 		return
 	}
-	f := &flight{records: records, done: done, due: true}
+	f := &batch{records: records, done: done, due: true}
 	r.flights = append(r.flights, f)
 	r.waiting += len(records)
 	if r.delay != nil {
@@ -235,15 +235,15 @@ func (r *Recorder) Send(ctx context.Context, records []record.Record, done func(
 			time.AfterFunc(wait, func() { r.mature(f) })
 		}
 	}
-	finished := r.settle()
+	finished := r.decideInOrder()
 	r.mu.Unlock()
 	finish(finished)
 }
 
-func (r *Recorder) mature(f *flight) {
+func (r *Recorder) mature(f *batch) {
 	r.mu.Lock()
 	f.due = true
-	finished := r.settle()
+	finished := r.decideInOrder()
 	r.mu.Unlock()
 	finish(finished)
 }
@@ -287,9 +287,9 @@ func (r *Recorder) Close(context.Context) error {
 	return nil
 }
 
-// settle decides records in order, as far as it may, and returns the flights
+// decideInOrder decides records in order, as far as it may, and returns the flights
 // that are finished.
-func (r *Recorder) settle() (finished []*flight) {
+func (r *Recorder) decideInOrder() (finished []*batch) {
 	for len(r.flights) > 0 && r.flights[0].due {
 		f := r.flights[0]
 		for f.next < len(f.records) {
@@ -310,7 +310,7 @@ func (r *Recorder) settle() (finished []*flight) {
 	return finished
 }
 
-func (r *Recorder) try(f *flight) (failed bool) {
+func (r *Recorder) try(f *batch) (failed bool) {
 	record := &f.records[f.next]
 	index := f.next
 	f.next++
@@ -321,11 +321,11 @@ func (r *Recorder) try(f *flight) (failed bool) {
 		v = r.decide(record)
 	}
 	if v.Failure == nil {
-		r.keep(record)
+		r.store(record)
 		return false
 	}
 	if v.Durable {
-		r.keep(record)
+		r.store(record)
 	}
 	failure := *v.Failure
 	failure.Index = index
@@ -335,13 +335,13 @@ func (r *Recorder) try(f *flight) (failed bool) {
 
 // halt is the end of everything handed over: what waits behind the failed record
 // fails too, or, scattered, becomes durable when its key has not failed.
-func (r *Recorder) halt() []*flight {
+func (r *Recorder) halt() []*batch {
 	r.halted = true
 	r.halts++
 	return r.failWaiting(sink.ErrHalted, fault.ReasonHeldBack)
 }
 
-func (r *Recorder) failWaiting(err error, reason string) []*flight {
+func (r *Recorder) failWaiting(err error, reason string) []*batch {
 	finished := r.flights
 	r.flights, r.waiting = nil, 0
 	type topicKey struct{ topic, key string }
@@ -354,7 +354,7 @@ func (r *Recorder) failWaiting(err error, reason string) []*flight {
 		for ; f.next < len(f.records); f.next++ {
 			record := &f.records[f.next]
 			if r.scatter && len(stuck) > 0 && !stuck[topicKey{record.Topic, string(record.Key)}] {
-				r.keep(record)
+				r.store(record)
 				continue
 			}
 			f.failures = append(f.failures, sink.Failure{Index: f.next, Class: sink.Retry, Reason: reason, Err: err})
@@ -371,7 +371,7 @@ func (r *Recorder) wake() {
 	}
 }
 
-func (r *Recorder) keep(rec *record.Record) {
+func (r *Recorder) store(rec *record.Record) {
 	d := Delivered{
 		Topic:     rec.Topic,
 		Key:       bytes.Clone(rec.Key),
@@ -391,7 +391,7 @@ func (r *Recorder) keep(rec *record.Record) {
 	r.delivered = append(r.delivered, d)
 }
 
-func finish(finished []*flight) {
+func finish(finished []*batch) {
 	for _, f := range finished {
 		if len(f.failures) > 0 {
 			f.done(&sink.FailedError{Failures: f.failures})

@@ -204,7 +204,7 @@ func (c *checker) within() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(c.ctx, checkTimeout)
 }
 
-// checkConnection tells whether any broker takes us.
+// checkConnection reports whether any broker takes us.
 func (c *checker) checkConnection() bool {
 	ctx, cancel := c.within()
 	defer cancel()

@@ -167,7 +167,7 @@ func (c *checker) checkMissing(names []string) {
 // missing says how a topic is made that the relay will not make.
 func (c *checker) missing(name string) {
 	if c.expected.topics[name].kept {
-		c.fail("topic", "run `cdc-relay setup`, which makes it", "topic %s, for dead letters, does not exist: the first rejected row blocks the relay", name)
+		c.fail("topic", "run `cdc-relay setup`, which creates it", "topic %s, for dead letters, does not exist: the first rejected row blocks the relay", name)
 		return
 	}
 	c.fail("topic", c.command("kafka-topics.sh", "--create --topic %s", name)+", with --partitions and --replication-factor as you need them; or set kafka.create_topics.enabled",

@@ -38,7 +38,7 @@ func VerifyCheckpointTopic(ctx context.Context, admin *kadm.Client, topic string
 	case detail.Err != nil:
 		return readError(topic, detail.Err)
 	case len(detail.Partitions) != 1:
-		return refuse("has %d partitions and has to have one; name another in relay.checkpoint_topic and run `cdc-relay setup`, which makes it", len(detail.Partitions))
+		return refuse("has %d partitions and has to have one; name another in relay.checkpoint_topic and run `cdc-relay setup`, which creates it", len(detail.Partitions))
 	}
 	configs, err := admin.DescribeTopicConfigs(ctx, topic)
 	switch {
@@ -53,7 +53,7 @@ func VerifyCheckpointTopic(ctx context.Context, admin *kadm.Client, topic string
 	}
 	for _, c := range config.Configs {
 		if policy := c.MaybeValue(); c.Key == "cleanup.policy" && policy != "compact" {
-			return refuse("has cleanup.policy=%s, which deletes a position that has not moved for long; set it to compact: kafka-configs.sh --alter --topic %s --add-config cleanup.policy=compact", policy, topic)
+			return refuse("has cleanup.policy=%s, which deletes a position that has not moved for a long time; set it to compact: kafka-configs.sh --alter --topic %s --add-config cleanup.policy=compact", policy, topic)
 		}
 	}
 	return nil
@@ -65,7 +65,7 @@ func checkpointRefusal(topic string, err error) *sink.Error {
 }
 
 // EnsureCheckpointTopic makes the checkpoint topic unless there is one that will do,
-// and says whether it did.
+// and reports whether it did.
 func EnsureCheckpointTopic(ctx context.Context, at broker.Connection, want Creation, topic string, dryRun bool) (missing bool, err error) {
 	want = want.WithDefaults()
 	client, err := at.Consumer()
@@ -155,7 +155,7 @@ func scanCheckpoints(ctx context.Context, at broker.Connection, topic, key strin
 	for {
 		fetches := client.PollFetches(ctx)
 		if ctx.Err() != nil {
-			return nil, false, &sink.Error{Class: sink.Retry, Reason: fault.ReasonCheckpointHidden, Err: fmt.Errorf("read checkpoint topic %q: %w before offset %d; the open transaction of another relay that died hides what follows, until the brokers end it after %s",
+			return nil, false, &sink.Error{Class: sink.Retry, Reason: fault.ReasonCheckpointHidden, Err: fmt.Errorf("read checkpoint topic %q: %w before offset %d; an open transaction of a relay that died hides later records until the brokers end it after %s",
 				topic, context.Cause(ctx), end, timeout)}
 		}
 		for _, e := range fetches.Errors() {

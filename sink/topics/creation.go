@@ -53,7 +53,7 @@ func (c Creation) settings(keep bool) map[string]*string {
 }
 
 // Creator makes topics that are missing at their first record, and counts those that were
-// deleted and made again. Any goroutine may use it.
+// deleted and recreated. Any goroutine may use it.
 type Creator struct {
 	want Creation
 	keep string // the topic that keeps every record
@@ -70,13 +70,13 @@ func NewCreator(want Creation, keep string, log zerolog.Logger) *Creator {
 	return &Creator{want: want.WithDefaults(), keep: keep, log: log}
 }
 
-// IsEnabled says that missing topics are made.
+// IsEnabled reports whether missing topics are made.
 func (c *Creator) IsEnabled() bool { return c.want.Enabled }
 
 // Use notes that a topic has records.
 func (c *Creator) Use(topic string) { c.used.Add(topic) }
 
-// Recreations counts topics that were found deleted and made again.
+// Recreations counts topics that were found deleted and recreated.
 func (c *Creator) Recreations() int64 { return c.recreated.Load() }
 
 // repairTimeout bounds what a repair asks of the brokers. Senders wait for it.
@@ -97,7 +97,7 @@ func (c *Creator) Repair(ctx context.Context, client *kgo.Client, missing, delet
 	}
 }
 
-// lookAt tells a topic that was made again from one that is just gone.
+// lookAt tells a topic that was recreated from one that is just gone.
 func (c *Creator) lookAt(ctx context.Context, client *kgo.Client, names []string) {
 	found, err := kadm.NewClient(client).ListTopics(ctx, names...)
 	if err != nil {
@@ -112,7 +112,7 @@ func (c *Creator) lookAt(ctx context.Context, client *kgo.Client, names []string
 		}
 		c.recreated.Add(1)
 		c.log.Error().Str("topic", topic).Stringer("topic_id", detail.ID).
-			Msg("topic was deleted and made again; going on with the new one. What the old one held is gone")
+			Msg("topic was deleted and recreated; continuing with the new one. The records of the old one are gone")
 	}
 }
 

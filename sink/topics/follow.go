@@ -30,7 +30,7 @@ type Message struct {
 	Headers   []record.Header
 }
 
-// Follower reads one topic from its beginning and goes on with what is written to
+// Follower reads one topic from its beginning and continues with what is written to
 // it. Run and CatchUp may run at the same time; Close ends both.
 type Follower struct {
 	topic string
@@ -72,7 +72,7 @@ func newFollower(at broker.Connection, topic string, log zerolog.Logger, isolati
 
 // Run visits every record until ctx ends, those of a partition in order. visit must
 // not keep what it is given. Trouble with the brokers is waited out. A topic that was
-// deleted and made again is read from its beginning: visit is given nil before, as what it
+// deleted and recreated is read from its beginning: visit is given nil before, as what it
 // was given is gone.
 func (f *Follower) Run(ctx context.Context, visit func(*Message)) {
 	client, err := f.open()
@@ -109,7 +109,7 @@ func (f *Follower) Run(ctx context.Context, visit func(*Message)) {
 	}
 }
 
-// madeAgain says that the topic is another one than that which was read. A broker that does
+// madeAgain reports whether the topic is another one than that which was read. A broker that does
 // not know a topic's id may merely be behind the controller.
 func (f *Follower) madeAgain(ctx context.Context, client *kgo.Client) bool {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
@@ -341,7 +341,7 @@ func dropUnreadable(ctx context.Context, client *kgo.Client, topic string, next,
 	admin := kadm.NewClient(client)
 	details, err := admin.ListTopics(ctx, topic)
 	if err != nil {
-		return // the client goes on, and says what is wrong
+		return // the client continues, and says what is wrong
 	}
 	starts, err := admin.ListStartOffsets(ctx, topic)
 	if err != nil {
@@ -358,7 +358,7 @@ func dropUnreadable(ctx context.Context, client *kgo.Client, topic string, next,
 	}
 }
 
-// unreadable says that what is between two offsets was all aborted. When in doubt it is not.
+// unreadable reports whether what is between two offsets was all aborted. When in doubt it is not.
 func unreadable(ctx context.Context, client *kgo.Client, topic kadm.TopicDetail, partition int32, from, end int64) bool {
 	for from < end {
 		p := kmsg.NewFetchRequestTopicPartition()

@@ -309,25 +309,35 @@ func question(section string) string {
 func (r *Results) markdown() string { return r.markdownWith(nil) }
 
 // markdownWith puts each section's pictures behind its table.
+// markdownWriter writes the results section by section.
+type markdownWriter struct {
+	strings.Builder
+	r        *Results
+	pictures map[string][]chart
+}
+
+func (m *markdownWriter) line(format string, args ...any) { fmt.Fprintf(m, format+"\n", args...) }
+
+func (m *markdownWriter) heading(section, format string, args ...any) {
+	m.line("### "+format+"\n", args...)
+	if q := question(section); q != "" {
+		m.line("%s\n", q)
+	}
+	if from, ok := m.r.Earlier[section]; ok {
+		m.line("Measured in another run: %s.\n", from.beside(m.r))
+	}
+}
+
+func (m *markdownWriter) draw(section string) {
+	m.line("")
+	for _, c := range m.pictures[section] {
+		m.line("![%s](benchmarks/%s)\n", c.title, c.file)
+	}
+}
+
 func (r *Results) markdownWith(pictures map[string][]chart) string {
-	var s strings.Builder
-	p := func(format string, args ...any) { fmt.Fprintf(&s, format+"\n", args...) }
-	heading := func(section, format string, args ...any) {
-		p("### "+format+"\n", args...)
-		if q := question(section); q != "" {
-			p("%s\n", q)
-		}
-		if from, ok := r.Earlier[section]; ok {
-			p("Measured in another run: %s.\n", from.beside(r))
-		}
-	}
-	draw := func(section string) {
-		p("")
-		for _, c := range pictures[section] {
-			p("![%s](benchmarks/%s)\n", c.title, c.file)
-		}
-	}
-	p("%s. Measured %s.\n", r.Machine, r.Started)
+	m := &markdownWriter{r: r, pictures: pictures}
+	m.line("%s. Measured %s.\n", r.Machine, r.Started)
 	names := make([]string, 0, len(r.Versions))
 	for name := range r.Versions {
 		names = append(names, name)
@@ -336,59 +346,80 @@ func (r *Results) markdownWith(pictures map[string][]chart) string {
 	for i, name := range names {
 		names[i] = versionOf(name, r.Versions[name])
 	}
-	p("%s.\n", strings.Join(names, " · "))
+	m.line("%s.\n", strings.Join(names, " · "))
+	m.drains()
+	m.latencies()
+	m.startsAndIdles()
+	m.missing()
+	return strings.TrimRight(m.String(), "\n") + "\n"
+}
+
+func (m *markdownWriter) drains() {
+	r := m.r
 	for _, t := range r.Drains {
-		heading(t.Name, "Drain `%s`: %s", t.Name, shape{rows: t.Rows, perTxn: t.PerTxn, payload: t.Payload, topics: t.Topics, wide: t.Wide})
-		p("| contestant | rows/s | MB/s | spread | CPU s per M rows | PostgreSQL | broker | peak MB | allocs/row | position stood still, s | ÷ pg_recvlogical | ÷ Debezium |")
-		p("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
+		m.heading(t.Name, "Drain `%s`: %s", t.Name, shape{rows: t.Rows, perTxn: t.PerTxn, payload: t.Payload, topics: t.Topics, wide: t.Wide})
+		m.line("| contestant | rows/s | MB/s | spread | CPU s per M rows | PostgreSQL | broker | peak MB | allocs/row | position stood still, s | ÷ pg_recvlogical | ÷ Debezium |")
+		m.line("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
 		recv, deb := t.rateOf(limit), t.rateOf(debeziumWarm, debezium)
 		for _, l := range t.Lines {
 			rates := make([]float64, len(l.Runs))
 			for i, run := range l.Runs {
 				rates[i] = run.RowsPerSecond
 			}
-			p("| %s | %.0f | %.1f | %.0f–%.0f | %s | %s | %s | %.1f | %s | %s | %s | %s |", l.Contestant, l.rate(),
+			m.line("| %s | %.0f | %.1f | %.0f–%.0f | %s | %s | %s | %.1f | %s | %s | %s | %s |", l.Contestant, l.rate(),
 				l.median(func(r Run) float64 { return r.MBPerSecond }), slices.Min(rates), slices.Max(rates),
 				l.cpuText(groupContestant), l.cpuText(groupServer), l.cpuText(groupBroker), l.peak(), l.allocs(), l.still(), ratio(l.rate(), recv), ratio(l.rate(), deb))
 		}
-		draw(t.Name)
+		m.draw(t.Name)
 	}
 	if o := r.Outage; o != nil {
-		heading(sectionOutage, "Broker away for %.0f s in the middle of %d rows", o.Seconds, o.Rows)
-		p("Peak %.1f MB; every row arrived once.\n", o.PeakMB)
+		m.heading(sectionOutage, "Broker away for %.0f s in the middle of %d rows", o.Seconds, o.Rows)
+		m.line("Peak %.1f MB; every row arrived once.\n", o.PeakMB)
 	}
+}
+
+func (m *markdownWriter) latencies() {
+	r := m.r
 	if len(r.Latencies) > 0 {
-		heading(sectionLatency, "Latency, INSERT to consumer, ms")
-		p("| contestant | transactions/s | reached | p50 | p95 | p99 | max | position stood still, s | CPU %% of a core | runs | their p50 |")
-		p("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
+		m.heading(sectionLatency, "Latency, INSERT to consumer, ms")
+		m.line("| contestant | transactions/s | reached | p50 | p95 | p99 | max | position stood still, s | CPU %% of a core | runs | their p50 |")
+		m.line("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|")
 		for _, l := range r.Latencies {
 			p50s := l.P50s
 			if len(p50s) == 0 {
 				p50s = []float64{l.P50}
 			}
-			p("| %s | %d | %.0f | %.1f | %.1f | %.1f | %.1f | %.2f | %.1f | %d | %.1f–%.1f |", l.Contestant, l.Rate, l.Reached, l.P50, l.P95, l.P99, l.Max,
+			m.line("| %s | %d | %.0f | %.1f | %.1f | %.1f | %.1f | %.2f | %.1f | %d | %.1f–%.1f |", l.Contestant, l.Rate, l.Reached, l.P50, l.P95, l.P99, l.Max,
 				l.ConfirmedAge, l.CPUPercent, len(p50s), slices.Min(p50s), slices.Max(p50s))
 		}
-		draw(sectionLatency)
+		m.draw(sectionLatency)
 	}
+}
+
+func (m *markdownWriter) startsAndIdles() {
+	r := m.r
 	if len(r.Starts) > 0 {
-		heading(sectionStart, "Start of the process to its first record")
-		p("| contestant | median s | best | worst |")
-		p("|---|--:|--:|--:|")
+		m.heading(sectionStart, "Start of the process to its first record")
+		m.line("| contestant | median s | best | worst |")
+		m.line("|---|--:|--:|--:|")
 		for _, l := range r.Starts {
-			p("| %s | %.3f | %.3f | %.3f |", l.Contestant, l.Seconds, slices.Min(l.Runs), slices.Max(l.Runs))
+			m.line("| %s | %.3f | %.3f | %.3f |", l.Contestant, l.Seconds, slices.Min(l.Runs), slices.Max(l.Runs))
 		}
-		p("")
+		m.line("")
 	}
 	if len(r.Idles) > 0 {
-		heading(sectionIdle, "Idle, attached to a quiet slot")
-		p("| contestant | CPU %% of a core | resident MB |")
-		p("|---|--:|--:|")
+		m.heading(sectionIdle, "Idle, attached to a quiet slot")
+		m.line("| contestant | CPU %% of a core | resident MB |")
+		m.line("|---|--:|--:|")
 		for _, l := range r.Idles {
-			p("| %s | %.2f | %.1f |", l.Contestant, l.CPUPercent, l.MB)
+			m.line("| %s | %.2f | %.1f |", l.Contestant, l.CPUPercent, l.MB)
 		}
-		p("")
+		m.line("")
 	}
+}
+
+func (m *markdownWriter) missing() {
+	r := m.r
 	missing := make([]string, 0, len(r.Missing))
 	for name := range r.Missing {
 		missing = append(missing, name)
@@ -396,12 +427,11 @@ func (r *Results) markdownWith(pictures map[string][]chart) string {
 	slices.Sort(missing)
 	for i, name := range missing {
 		if i == 0 {
-			p("Without a figure:\n")
+			m.line("Without a figure:\n")
 		}
 		line, _, _ := strings.Cut(r.Missing[name], "\n")
-		p("* %s: %s", name, line)
+		m.line("* %s: %s", name, line)
 	}
-	return strings.TrimRight(s.String(), "\n") + "\n"
 }
 
 func (r *Results) print(w io.Writer) { fmt.Fprintln(w, "\n"+r.markdown()) }

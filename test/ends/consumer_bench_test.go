@@ -137,12 +137,19 @@ func BenchmarkConsumers(b *testing.B) {
 	for b.Loop() {
 		line("a loop by hand", few, s.naive(b, few))
 		check()
+		line("Watermill with SQL", few, s.watermill(b, few))
+		check()
+		if took, is := s.copied(b, few); is {
+			line("the copied Python, repaired", few, took)
+			check()
+		}
 		cfg := config()
 		cfg.Handle = single
 		line("Handle", events, s.timed(b, events, cfg))
 		check()
 		again := cfg
 		again.Group += "-again"
+		s.db.Exec(b, "DELETE FROM inbox_progress WHERE consumer = $1", cfg.Consumer) // else it goes on where it was
 		line("Handle, all duplicates", events, s.timed(b, events, again))
 		cfg = config()
 		cfg.Handle, cfg.HandleRound = nil, pipelined
@@ -151,6 +158,14 @@ func BenchmarkConsumers(b *testing.B) {
 		cfg = config()
 		cfg.Handle, cfg.HandleRound = nil, bulk
 		line("HandleRound, one statement", events, s.timed(b, events, cfg))
+		check()
+		cfg = config()
+		cfg.Handle, cfg.Offsets = single, true
+		line("Handle, Offsets", events, s.timed(b, events, cfg))
+		check()
+		cfg = config()
+		cfg.Handle, cfg.HandleRound, cfg.Offsets = nil, pipelined, true
+		line("HandleRound, pipelined, Offsets", events, s.timed(b, events, cfg))
 		check()
 	}
 	s.latencies(b, table, config())

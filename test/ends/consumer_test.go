@@ -21,6 +21,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/cdc-relay/cdc-relay/inbox"
 	"github.com/cdc-relay/cdc-relay/inbox/kafkainbox"
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/test/harness"
@@ -36,6 +37,7 @@ type shop struct {
 	topic   string
 	group   string
 	sent    *kgo.Client
+	unique  bool // nothing is in the topic twice
 
 	mu   sync.Mutex
 	seqs map[string]int64 // of each key, the last
@@ -77,6 +79,9 @@ func (s *shop) produce(t testing.TB, n, keys int) {
 // repeat sends a stretch of the past again, in its order, as a relay does after a crash.
 func (s *shop) repeat(t testing.TB, n int) {
 	t.Helper()
+	if s.unique {
+		return
+	}
 	s.mu.Lock()
 	from := max(0, len(s.past)-n)
 	var again []*kgo.Record
@@ -327,6 +332,8 @@ var ways = map[string]func(*kafkainbox.Config){
 		}
 	},
 	"server-side balancer": func(c *kafkainbox.Config) { c.Kafka = append(c.Kafka, kgo.ServerSideBalancer()) },
+	"offsets":              func(c *kafkainbox.Config) { c.Offsets = true },
+	"hints":                func(c *kafkainbox.Config) { c.Hints = inbox.Recent(100) },
 }
 
 func TestConsumer_HandlesEachEventOnce(t *testing.T) {
@@ -338,6 +345,7 @@ func TestConsumer_HandlesEachEventOnce(t *testing.T) {
 					s := newShop(t, db, brokers, 3)
 					cfg := s.config()
 					ways[way](&cfg)
+					s.unique = cfg.Offsets
 					s.produce(t, 300, 20)
 					s.repeat(t, 100)
 					first, second := s.start(t, cfg), s.start(t, cfg)
@@ -361,11 +369,12 @@ func TestConsumer_HandlesEachEventOnce(t *testing.T) {
 // Members join and leave without pause. Each partition moves some hundred times.
 func TestConsumer_RebalanceStorm(t *testing.T) {
 	harness.EachBroker(t, func(t *testing.T, brokers *harness.Brokers) {
-		for _, way := range []string{"one at a time", "parallel", "server-side balancer"} {
+		for _, way := range []string{"one at a time", "parallel", "server-side balancer", "offsets"} {
 			t.Run(way, func(t *testing.T) {
 				s := newShop(t, harness.Postgres(t), brokers, 12)
 				cfg := s.config()
 				ways[way](&cfg)
+				s.unique = cfg.Offsets
 				length := 6 * time.Second
 				if testing.Short() {
 					length = 2 * time.Second
@@ -576,6 +585,45 @@ func TestPoison_HoldsTheOffsetOfItsPartition(t *testing.T) {
 }
 
 // A connection that ends while a record is handled says nothing about the record.
+// While brokers do not take the dead letter, its record is neither marked nor passed.
+func TestPoison_LetterComesBeforeTheOffset(t *testing.T) {
+	s := newShop(t, harness.Postgres(t), harness.Kfake(t, sandbox.KafkaOptions{}), 1)
+	s.produce(t, 30, 5)
+	poison := s.past[10]
+	cfg := s.config()
+	cfg.DeadLetterTopic = s.topic + "-dead-letters" // which is not there yet
+	cfg.Kafka = append(cfg.Kafka, kgo.UnknownTopicRetries(0))
+	cfg.Handle = func(ctx context.Context, tx pgx.Tx, r *kgo.Record) error {
+		if header(r, "id") == header(poison, "id") {
+			return kafkainbox.Permanent(errPoison)
+		}
+		return journal(ctx, tx, r)
+	}
+	troubled := make(chan error, 1000)
+	cfg.Events.Trouble = func(err error) { troubled <- err }
+	m := s.start(t, cfg)
+	for range 3 {
+		if err := <-troubled; !strings.Contains(err.Error(), "dead letter") {
+			t.Error(err)
+		}
+	}
+	<-time.After(1500 * time.Millisecond) // offsets are committed each second
+	if at := s.committed(t)[0]; at > poison.Offset {
+		t.Errorf("offset %d is committed, and %d is nowhere", at, poison.Offset)
+	}
+	if n := harness.Query[int](t, s.db, "SELECT count(*)::int FROM inbox WHERE dead"); n > 0 {
+		t.Error("the key is marked")
+	}
+	s.brokers.CreateTopic(t, cfg.DeadLetterTopic, 1)
+	s.awaitEffects(t, 29)
+	s.awaitCommitted(t)
+	m.stop(t)
+	s.verify(t, header(poison, "id"))
+	if letters := s.brokers.Read(t, cfg.DeadLetterTopic); len(letters) != 1 {
+		t.Errorf("%d dead letters", len(letters))
+	}
+}
+
 func TestPoison_IsNotARecordWhoseConnectionEnds(t *testing.T) {
 	s := newShop(t, harness.Postgres(t), harness.Kfake(t, sandbox.KafkaOptions{}), 1)
 	letters := s.topic + "-dead-letters"

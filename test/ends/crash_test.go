@@ -1,6 +1,7 @@
 package ends
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/redis/go-redis/v9"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-relay/cdc-relay/inbox/kafkainbox"
@@ -32,32 +35,52 @@ type child struct {
 	Step                       string // empty: it lives until it is killed
 	At                         int64  // how often the step is passed before
 	Parallel                   int
+	Offsets                    bool
+	Killer                     string // id of a record at which the process ends
+	Redis                      string // address of one that has hints
+	Payload                    bool   // records are those of a relay
+	Round                      int    // events of a round; 0: 20
+	Poison                     int64  // last digit of numbers that fail where there are Letters; negative: none
 	Session                    time.Duration
 }
 
 // steps are those between which a crash leaves different things behind.
-var steps = []string{"claimed", "handled", "committed", "offset committed", "dead letter sent"}
+var steps = []string{"claimed", "handled", "before commit", "committed", "progress stored", "offset committed", "dead letter sent"}
 
 func runChild() {
 	var c child
 	must(json.Unmarshal([]byte(os.Getenv(childVariable)), &c))
-	pool, err := pgxpool.New(context.Background(), c.URL)
+	settings, err := pgxpool.ParseConfig(c.URL)
+	must(err)
+	settings.ConnConfig.Tracer = statements{&c}
+	pool, err := pgxpool.NewWithConfig(context.Background(), settings)
 	must(err)
 	cfg := kafkainbox.Config{
-		Consumer: "billing", Group: c.Group, Brokers: c.Brokers, Topics: []string{c.Topic}, DB: pool, RoundEvents: 20, Parallel: c.Parallel, DeadLetterTopic: c.Letters,
+		Consumer: "billing", Group: c.Group, Brokers: c.Brokers, Topics: []string{c.Topic}, DB: pool, RoundEvents: cmp.Or(c.Round, 20), Parallel: c.Parallel, Offsets: c.Offsets, DeadLetterTopic: c.Letters,
 		Retry: kafkainbox.Retry{First: time.Millisecond, Max: 10 * time.Millisecond},
 		Kafka: []kgo.Opt{kgo.WithHooks(answers{&c}), kgo.HeartbeatInterval(100 * time.Millisecond), kgo.SessionTimeout(c.Session), kgo.FetchMaxWait(100 * time.Millisecond)},
 	}
 	cfg.Handle = func(ctx context.Context, tx pgx.Tx, r *kgo.Record) error {
 		c.pass("claimed")
-		if c.Letters != "" && number(r)%10 == 3 {
+		if c.Killer != "" && header(r, "id") == c.Killer {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {}
+		}
+		if c.Letters != "" && number(r)%10 == c.Poison {
 			return kafkainbox.Permanent(errPoison)
 		}
-		err := journal(ctx, tx, r)
+		effect := journal
+		if c.Payload {
+			effect = journalPayload
+		}
+		err := effect(ctx, tx, r)
 		c.pass("handled")
 		return err
 	}
 	cfg.Events.Round = func(kafkainbox.Round) { c.pass("committed") }
+	if c.Redis != "" {
+		cfg.Hints = redisHints{redis.NewClient(&redis.Options{Addr: c.Redis})}
+	}
 	consumer, err := kafkainbox.New(cfg)
 	must(err)
 	must(consumer.Run(context.Background()))
@@ -78,6 +101,24 @@ func (c *child) pass(step string) {
 	if step == c.Step && passed.Add(1) > c.At {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 		select {}
+	}
+}
+
+// statements passes the steps that are before or behind a statement.
+type statements struct{ c *child }
+
+type textOf struct{}
+
+func (s statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+	if data.SQL == "commit" {
+		s.c.pass("before commit")
+	}
+	return context.WithValue(ctx, textOf{}, data.SQL)
+}
+
+func (s statements) TraceQueryEnd(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryEndData) {
+	if text, _ := ctx.Value(textOf{}).(string); data.Err == nil && strings.Contains(text, "inbox_progress\" AS p") && strings.Contains(text, "unnest") {
+		s.c.pass("progress stored")
 	}
 }
 
@@ -142,13 +183,13 @@ func TestCrash_AtEachStep(t *testing.T) {
 			one := s.child(step, 0, 1)
 			one.Session = time.Second
 			if step == "dead letter sent" {
-				one.Letters = s.topic + "-dead-letters"
+				one.Letters, one.Poison = s.topic+"-dead-letters", 3
 				s.brokers.CreateTopic(t, one.Letters, 1)
 			}
 			for n := range kills {
 				s.produce(t, 120, 12)
 				one.Parallel = 1 + n%2*3
-				one.At = rand.Int64N(map[string]int64{"claimed": 60, "handled": 60, "committed": 4, "offset committed": 2, "dead letter sent": 2}[step])
+				one.At = rand.Int64N(map[string]int64{"claimed": 60, "handled": 60, "before commit": 4, "committed": 4, "progress stored": 2, "offset committed": 2, "dead letter sent": 2}[step])
 				s.trickle(t, step)
 				awaitKilled(t, one.start(t))
 			}
@@ -184,7 +225,7 @@ func TestCrash_AtEachStep(t *testing.T) {
 
 // trickle gives a step that comes with time its time.
 func (s *shop) trickle(t *testing.T, step string) {
-	if step != "offset committed" {
+	if step != "offset committed" && step != "progress stored" {
 		return
 	}
 	ctx := t.Context()
@@ -205,13 +246,16 @@ func (s *shop) trickle(t *testing.T, step string) {
 
 // A member that is frozen longer than its session comes back and believes to own its partitions.
 func TestConsumer_MemberThatWasFrozenDoesNoHarm(t *testing.T) {
-	for _, parallel := range []int{1, 8} {
+	for _, parallel := range []int{1, 8, 0} {
 		t.Run(fmt.Sprint("parallel ", parallel), func(t *testing.T) {
+			t.Parallel()
 			s := newShop(t, harness.Postgres(t), harness.Kfake(t, shortSessions), 6)
 			frozen := s.child("", 0, parallel)
 			frozen.Session = time.Second
+			s.unique = parallel == 0
+			frozen.Offsets = s.unique
 			cfg := s.config()
-			cfg.Parallel = parallel
+			cfg.Parallel, cfg.Offsets = parallel, s.unique
 			cfg.Kafka = append(cfg.Kafka, kgo.SessionTimeout(time.Second))
 			s.produce(t, 300, 30)
 			process := frozen.start(t)
@@ -298,6 +342,55 @@ func TestConsumer_OutlivesServers(t *testing.T) {
 	s.awaitCommitted(t)
 	m.stop(t)
 	s.verify(t)
+}
+
+// A record that ends the process each time is found among others that were on their way, and becomes
+// a dead letter.
+func TestPoison_ThatEndsTheProcessIsFound(t *testing.T) {
+	for _, way := range []string{"one at a time", "parallel", "offsets"} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t, harness.Postgres(t), harness.Kfake(t, shortSessions), 2)
+			var cfg kafkainbox.Config
+			ways[way](&cfg)
+			s.unique = cfg.Offsets
+			one := s.child("", 0, cfg.Parallel)
+			one.Offsets, one.Session = cfg.Offsets, time.Second
+			one.Letters = s.topic + "-dead-letters"
+			s.brokers.CreateTopic(t, one.Letters, 1)
+			for s.seqs["k1"] < 15 {
+				s.produce(t, 50, 5)
+			}
+			one.Killer = "k1-12"
+			one.Poison = -1
+			kills := 0
+			for ; kills < 12; kills++ {
+				cmd := one.start(t)
+				ended := make(chan error, 1)
+				go func() { ended <- cmd.Wait() }()
+				for done := false; !done; {
+					select {
+					case <-ended:
+						done = true
+					case <-time.After(50 * time.Millisecond):
+						if s.effects(t) == len(s.ids)-1 && len(s.brokers.Read(t, one.Letters)) > 0 {
+							s.awaitCommitted(t)
+							_ = cmd.Process.Kill()
+							<-ended
+							s.verify(t, one.Killer)
+							letters := s.brokers.Read(t, one.Letters)
+							if len(letters) != 1 || header(letters[0], "id") != one.Killer || !strings.Contains(header(letters[0], "cdc-relay-error-message"), "the process ended 3 times") {
+								t.Errorf("%d letters: %s", len(letters), text(letters[0]))
+							}
+							t.Logf("found after %d ends of the process", kills)
+							return
+						}
+					}
+				}
+			}
+			t.Errorf("the process ended %d times, and the record is not found; %d of %d effects", kills, s.effects(t), len(s.ids))
+		})
+	}
 }
 
 // shortSessions are brokers that find out within a second that a member is gone.

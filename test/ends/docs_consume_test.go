@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"encoding/json"
 	"log/slog"
+	"os"
+	"regexp"
 	"testing"
 	"time"
 
@@ -154,6 +156,14 @@ func TestDocs_ConsumersDoWhatTheirPageSays(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	copiedKeys(t, db)
+	send = func(id, order, value string) {
+		record := &kgo.Record{Key: []byte(order), Value: []byte(value), Headers: []kgo.RecordHeader{{Key: "id", Value: []byte(id)}, {Key: "idempotency_key", Value: []byte("021bf1d1861a1a39e64c53fe459f5370")}}}
+		if key, err := kafkainbox.KeyOf(&kgo.Record{Topic: "order-events", Headers: record.Headers}); err != nil || harness.Query[int](t, db, "SELECT count(*)::int FROM inbox WHERE consumer = 'billing' AND key = $1", key.String()) != 1 {
+			t.Errorf("the copied key is not that of the record (%v)", err)
+		}
+	}
+	send("6", "o-6", `{"total": 1}`)
 	w := writer(t, outbox.Config{})
 	if err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { return consumeAndWrite(t.Context(), tx, w, "o-5", "5", 1) }); err != nil {
 		t.Error(err)
@@ -161,4 +171,20 @@ func TestDocs_ConsumersDoWhatTheirPageSays(t *testing.T) {
 	if n := harness.Query[int](t, db, "SELECT (SELECT count(*) FROM invoices)::int + (SELECT count(*) FROM outbox)::int * 10"); n != 14 {
 		t.Error(n)
 	}
+}
+
+// copiedKeys runs the page's statements for keys of the consumer that is widely copied.
+func copiedKeys(t *testing.T, db *harness.Database) {
+	t.Helper()
+	page, err := os.ReadFile("../../docs/consuming.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?ms)^```sql\n(.*?)^```$").FindAllStringSubmatch(string(page), -1)
+	if len(blocks) != 2 {
+		t.Fatalf("%d statements on the page", len(blocks))
+	}
+	db.Exec(t, blocks[0][1])
+	db.Exec(t, "INSERT INTO processed_events VALUES ('021bf1d1861a1a39e64c53fe459f5370', now())")
+	db.Exec(t, blocks[1][1])
 }

@@ -32,7 +32,7 @@ var event = outbox.Event{AggregateType: "order", AggregateID: "o-1", Type: "Orde
 
 func TestDocs_SnippetsAreRun(t *testing.T) {
 	shown := ""
-	for _, file := range []string{"docs_test.go", "docs_consume_test.go"} {
+	for _, file := range []string{"docs_test.go", "docs_consume_test.go", "redis_test.go", "metrics_test.go", "../../examples/dapr/main.go", "../../examples/dapr/cdc-relay.yaml", "../../examples/dapr/components/pubsub.yaml", "../../examples/dapr/components/subscription.yaml", "../../examples/typescript/kafkajs.ts"} {
 		source, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -40,12 +40,12 @@ func TestDocs_SnippetsAreRun(t *testing.T) {
 		shown += squeeze(string(source))
 	}
 	count := 0
-	for _, page := range []string{"../../docs/writing.md", "../../outbox/README.md", "../../docs/consuming.md", "../../inbox/README.md"} {
+	for _, page := range []string{"../../docs/writing.md", "../../outbox/README.md", "../../docs/consuming.md", "../../docs/dapr.md", "../../inbox/README.md"} {
 		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, block := range regexp.MustCompile("(?ms)^```go\n(.*?)^```$").FindAllStringSubmatch(string(text), -1) {
+		for _, block := range regexp.MustCompile("(?ms)^```(?:go|ts|yaml)\n(.*?)^```$").FindAllStringSubmatch(string(text), -1) {
 			count++
 			if !strings.Contains(shown, squeeze(block[1])) {
 				t.Errorf("%s shows what no test runs:\n%s", page, block[1])

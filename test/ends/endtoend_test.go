@@ -89,14 +89,7 @@ func endToEnd(t *testing.T, from, to *harness.Database, brokers *harness.Brokers
 
 	cfg := s.config()
 	cfg.Topics, cfg.RoundEvents = []string{s.topic}, 200
-	cfg.Handle = func(ctx context.Context, tx pgx.Tx, r *kgo.Record) error {
-		var payload struct{ Seq int64 }
-		if err := json.Unmarshal(r.Value, &payload); err != nil {
-			return kafkainbox.Permanent(err)
-		}
-		_, err := tx.Exec(ctx, "INSERT INTO journal (event, key, seq) VALUES ($1, $2, $3)", header(r, "id"), string(r.Key), payload.Seq)
-		return err
-	}
+	cfg.Handle = journalPayload
 	var mu sync.Mutex
 	duplicates := 0
 	cfg.Events.Round = func(r kafkainbox.Round) {
@@ -151,6 +144,16 @@ func endToEnd(t *testing.T, from, to *harness.Database, brokers *harness.Brokers
 	if len(s.ids) < 100 || duplicates == 0 {
 		t.Errorf("%d events, %d duplicates: nothing was tried", len(s.ids), duplicates)
 	}
+}
+
+// journalPayload is the effect of a record that a relay sent.
+func journalPayload(ctx context.Context, tx pgx.Tx, r *kgo.Record) error {
+	var payload struct{ Seq int64 }
+	if err := json.Unmarshal(r.Value, &payload); err != nil {
+		return kafkainbox.Permanent(err)
+	}
+	_, err := tx.Exec(ctx, "INSERT INTO journal (event, key, seq) VALUES ($1, $2, $3)", header(r, "id"), string(r.Key), payload.Seq)
+	return err
 }
 
 // end is how many records the topic has had.
@@ -237,6 +240,15 @@ func TestDeadLetters_OfAConsumerAreSentAgainByTheRelaysCommand(t *testing.T) {
 	list := run("deadletter", "list")
 	if strings.Count(list, "handler") != dead || !strings.Contains(list, "inbox/billing") || !strings.Contains(list, s.topic) {
 		t.Errorf("%d dead letters; the list:\n%s", dead, list)
+	}
+	show := run("deadletter", "show", "--json", "--source", "inbox/billing", "--topic", s.topic, "--key", "k1")
+	for _, want := range []string{"k1-1", `"handler"`, s.topic} {
+		if !strings.Contains(show, want) {
+			t.Errorf("show says nothing of %s:\n%s", want, show)
+		}
+	}
+	if strings.Contains(show, "customer") {
+		t.Errorf("show has the text of the handler's error:\n%s", show)
 	}
 	mu.Lock()
 	cured = true

@@ -20,6 +20,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/inbox/pgxinbox"
 	"github.com/cdc-relay/cdc-relay/migrations"
 	"github.com/cdc-relay/cdc-relay/test/harness"
+	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
 )
 
 // createInbox makes the tables of a consumer, and a journal of effects that nothing keeps from
@@ -200,6 +201,42 @@ func TestOnce_ManyAtATimeHaveOneEffect(t *testing.T) {
 }
 
 // Transactions that claim the same keys in other orders wait for each other, and do not deadlock.
+func TestClaim_KeysInOppositeOrdersDoNotDeadlock(t *testing.T) {
+	db := harness.Postgres(t)
+	createInbox(t, db)
+	b := newInbox(t, "billing")
+	pool := newPool(t, db.URL, 4)
+	key := func(name string) inbox.Key { return inbox.ByID("t", name) }
+	// Whoever comes to the middle key waits for this one.
+	holder, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Claim(t.Context(), pgxinbox.Tx(holder), []inbox.Key{key("m")}); err != nil {
+		t.Fatal(err)
+	}
+	var wait sync.WaitGroup
+	for _, keys := range [][]inbox.Key{{key("a"), key("m"), key("z")}, {key("z"), key("m"), key("a")}} {
+		wait.Go(func() {
+			err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+				_, err := b.Claim(t.Context(), pgxinbox.Tx(tx), keys)
+				return err
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	relaytest.Eventually(t, "both wait", func() (bool, string) {
+		n := harness.Query[int](t, db, "SELECT count(*)::int FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
+		return n == 2, fmt.Sprint(n)
+	})
+	if err := holder.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wait.Wait()
+}
+
 func TestClaim_CrossingTransactionsDoNotDeadlock(t *testing.T) {
 	db := harness.Postgres(t)
 	createInbox(t, db)

@@ -31,7 +31,7 @@ var parts = []part{
 	{"stops", "50 SIGTERM in one run, real broker: no duplicate", 0, (*programme).stops},
 	{"standby", "30 takeovers: clean stop, kill -9, frozen leader", 0, (*programme).takeovers},
 	{"failpoints", "kill -9 at each named step, the 1st, 2nd, 7th time", 0, (*programme).steps},
-	{"bar", "what others lose, at full size", 0, (*programme).bar},
+	{"bar", "targets for losses, memory and stops, at full size", 0, (*programme).bar},
 	{"mutants", "bugs planted into the relay", 0, (*programme).mutate},
 	{"kinds", "every kind of fault on in-process brokers, PostgreSQL 15 and 18", 8, func(p *programme, ctx context.Context) error {
 		return p.seeds(ctx, "kfake", atLeastOnce)
@@ -337,8 +337,8 @@ func stepFails(ctx context.Context, w *world, d *Done) error {
 
 // barTests are those whose size the environment sets.
 var barTests = []struct{ pkg, run, env string }{
-	{"./test/fault", "^TestBar_", "CDC_RELAY_FAULT_SCALE=full"},
-	{"./test/integration", "^TestBar_", "CDC_RELAY_FAULT_SCALE=full"},
+	{"./test/fault", "^TestTarget_", "CDC_RELAY_FAULT_SCALE=full"},
+	{"./test/integration", "^TestTarget_", "CDC_RELAY_FAULT_SCALE=full"},
 	{"./relay", "^TestSim_", "CDC_RELAY_TEST_SIM_SEEDS=10000"},
 	{"./test/integration", "^TestIdle_OutboxFollowsTheWALOfOtherTables$", "CDC_RELAY_TEST_IDLE_MB=1024"},
 	{"./test/integration", "^TestHuge_", "CDC_RELAY_FAULT_SCALE=full"},

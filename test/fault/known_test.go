@@ -10,7 +10,7 @@ import (
 
 // Code 0 says that nothing will be sent again. The way from the server is slow: all
 // that was read is acknowledged, and the drain waits for the rest of the transaction.
-func TestBar_StopThatIsCutInMidTransactionIsNotClean(t *testing.T) {
+func TestTarget_StopThatIsCutInMidTransactionIsNotClean(t *testing.T) {
 	brokers := harness.Kfake(t, sandbox.KafkaOptions{})
 	db := harness.Postgres(t)
 	through, proxy := throughProxy(t, db)

@@ -1,6 +1,7 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -76,8 +77,18 @@ func findKafka() (*Brokers, error) {
 	if list := os.Getenv(KafkaBrokersVariable); list != "" {
 		return &Brokers{Name: "apache", Addrs: strings.Split(list, ",")}, nil
 	}
-	server, err := sandbox.StartApacheContainer(ctx)
+	var server *sandbox.Apache
+	err := fmt.Errorf("%w of Apache Kafka %s", sandbox.ErrNoEngine, kafkaVersion()) // the image is of one version
+	if kafkaVersion() == sandbox.ApacheVersion {
+		server, err = sandbox.StartApacheContainer(ctx)
+	}
 	if err != nil {
+		if containersOnly() {
+			return nil, err
+		}
+		if !errors.Is(err, sandbox.ErrNoEngine) {
+			fmt.Fprintf(notice{}, "Apache Kafka does not run in a container, programs are used: %v\n", err)
+		}
 		var local error
 		if server, local = startApache(ctx); local != nil {
 			return nil, errors.Join(err, local)
@@ -180,13 +191,17 @@ func findJava(ctx context.Context) (string, error) {
 //go:embed kafka/pom.xml
 var pom []byte
 
+// kafkaVersion is the version of Apache Kafka that tests get.
+func kafkaVersion() string { return cmp.Or(os.Getenv(KafkaVersionVariable), sandbox.ApacheVersion) }
+
 // fetchJars has Maven put Kafka's jars into the cache, once for each version.
 func fetchJars(ctx context.Context) (string, error) {
+	version := kafkaVersion()
 	cache, err := sandbox.CacheDir()
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(cache, "kafka-"+sandbox.ApacheVersion)
+	dir := filepath.Join(cache, "kafka-"+version)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("fetch Kafka: %w", err)
 	}
@@ -207,8 +222,8 @@ func fetchJars(ctx context.Context) (string, error) {
 	if err := os.WriteFile(file, pom, 0o644); err != nil {
 		return "", fmt.Errorf("fetch Kafka: %w", err)
 	}
-	fmt.Fprintf(notice{}, "downloading Apache Kafka %s, about 60 MB, once, into %s\n", sandbox.ApacheVersion, jars)
-	cmd := exec.CommandContext(ctx, maven, "-q", "-B", "-f", file, "dependency:copy-dependencies", "-DoutputDirectory="+jars)
+	fmt.Fprintf(notice{}, "downloading Apache Kafka %s, about 60 MB, once, into %s\n", version, jars)
+	cmd := exec.CommandContext(ctx, maven, "-q", "-B", "-f", file, "dependency:copy-dependencies", "-Dkafka.version="+version, "-DoutputDirectory="+jars)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("fetch Kafka with Maven: %w\n%s", err, out)
 	}

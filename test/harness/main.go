@@ -26,7 +26,9 @@ import (
 const (
 	PostgresURLVariable  = "CDC_RELAY_TEST_POSTGRES_URL"      // a server with wal_level=logical, as a superuser
 	KafkaBrokersVariable = "CDC_RELAY_TEST_KAFKA_BROKERS"     // comma-separated addresses of a real cluster
+	KafkaVersionVariable = "CDC_RELAY_TEST_KAFKA_VERSION"     // of the Apache Kafka that Maven fetches
 	VersionsVariable     = "CDC_RELAY_TEST_POSTGRES_VERSIONS" // majors that the integration tests run on
+	ServersVariable      = "CDC_RELAY_TEST_SERVERS"           // containers: shared servers are containers, and never something else instead
 	RequireVariable      = "CDC_RELAY_REQUIRE"                // servers: a missing server is a failure; all: a missing right too
 )
 
@@ -44,6 +46,10 @@ func Main(m *testing.M) {
 	}
 	os.Exit(code)
 }
+
+// containersOnly says that a server that tests share has to be a container. One that a test
+// stops, pauses or kills is a process in any case.
+func containersOnly() bool { return os.Getenv(ServersVariable) == "containers" }
 
 // Parallel is how many parallel tests of a package run at a time, unless the command
 // line says it. For TestMain, before Main.

@@ -97,9 +97,13 @@ func startServer(major string) (*sandbox.Postgres, string, error) {
 			return server, version, nil
 		}
 	}
+	sources := []sandbox.Source{sandbox.Container, sandbox.Local, sandbox.Download}
+	if containersOnly() {
+		sources = sources[:1]
+	}
 	server, err := sandbox.StartPostgres(ctx, sandbox.PostgresOptions{
 		Version:  major,
-		Sources:  []sandbox.Source{sandbox.Container, sandbox.Local, sandbox.Download},
+		Sources:  sources,
 		Settings: map[string]string{"max_replication_slots": "50", "max_wal_senders": "50", "max_connections": "200"},
 		Log:      notice{},
 	})

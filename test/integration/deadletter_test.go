@@ -87,8 +87,8 @@ func redrive(t *testing.T, p *relaytest.Pipeline, letters string) {
 		t.Fatal(err)
 	}
 	defer func() { _ = kafka.Close(t.Context()) }()
-	driver := deadletter.Redriver{Topic: letters, Sink: kafka, Fill: func(ctx context.Context, entries []*deadletter.Entry) (map[deadletter.Place]*deadletter.Letter, error) {
-		return deadletter.Fill(ctx, cfg.Connection, letters, entries)
+	driver := deadletter.Redriver{Topic: letters, Sink: kafka, ReadLetters: func(ctx context.Context, entries []*deadletter.Entry) (map[deadletter.Location]*deadletter.Letter, error) {
+		return deadletter.ReadLetters(ctx, cfg.Connection, letters, entries)
 	}}
 	err = driver.Run(t.Context(), backlog.Whole(), func(out deadletter.Outcome) {
 		if out.Err != nil {

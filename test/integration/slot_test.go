@@ -131,7 +131,7 @@ func TestSlot_MovedWhileItWasFreeIsSaid(t *testing.T) {
 				return err == nil, fmt.Sprint(err)
 			})
 			relaytest.Eventually(t, "it is said", func() (bool, string) {
-				return strings.Contains(running.Output(), "the slot is ahead of what this process confirmed"), running.Output()
+				return strings.Contains(running.Output(), "the slot is ahead of the position that this process confirmed"), running.Output()
 			})
 		})
 	}

@@ -92,9 +92,9 @@ func shape(name string) (source, why string, err error) {
 	if err != nil {
 		return "", "", fmt.Errorf("%s: %w", name, err)
 	}
-	p := preset.Find(name)
+	p := preset.ByName(name)
 	if name == migrations.Polling {
-		p = preset.Find(migrations.DefaultPreset)
+		p = preset.ByName(migrations.DefaultPreset)
 	}
 	if p == nil {
 		return "", "", fmt.Errorf("%s: the router has no such preset", name)
@@ -144,7 +144,7 @@ func render(name string, p *preset.Preset, s *preset.Shape, t *table) (source, w
 	}
 	for i := range p.Headers {
 		if h := &p.Headers[i]; h.Name == "idempotency_key" {
-			if column := h.Find(&t.rel); column != "" {
+			if column := h.ColumnIn(&t.rel); column != "" {
 				write("IdempotencyKey", column)
 			}
 		}

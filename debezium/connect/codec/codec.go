@@ -176,7 +176,7 @@ func shapeOf(t TypeInfo, m Modes) (*shape, string) {
 		return pointShape(), ""
 	case oidName: // its value never arrives from the stream
 		if m.Unknown {
-			return nil, "it is not known what becomes of it under include.unknown.datatypes"
+			return nil, "its form under include.unknown.datatypes is not known"
 		}
 		return &shape{schema: &connect.Schema{Type: connect.String}, decode: func([]byte) (connect.Value, error) { return connect.Null, nil }}, ""
 	case oidLseg, oidPath, oidBox, oidPolygon, oidLine, oidCircle:

@@ -44,7 +44,7 @@ type decoder func(text []byte) (connect.Value, error)
 
 // Decode reads the text form of a value that is not NULL. The Value aliases
 // text. An error is a *ConvertError; when it is tolerated the Value is null, as
-// in Debezium, and the row goes on.
+// in Debezium, and the row continues.
 func (c *Codec) Decode(text []byte) (connect.Value, error) {
 	v, err := c.decode(text)
 	if err == nil {

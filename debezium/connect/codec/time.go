@@ -94,7 +94,7 @@ func nanosValue(micros int64) connect.Value {
 	return connect.Int64Value(micros * 1000)
 }
 
-// fitsNanos says whether int64 holds the nanoseconds of the whole day that the
+// fitsNanos reports whether int64 holds the nanoseconds of the whole day that the
 // time lies in, and of the time: Java counts the one after the other.
 func fitsNanos(micros int64) bool {
 	const days = math.MaxInt64 / (java.MicrosPerDay * 1000)

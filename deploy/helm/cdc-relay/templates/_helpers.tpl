@@ -92,6 +92,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 
 {{- define "cdc-relay.otherEnv" -}}
+{{- if .Values.shards }}
+- {name: CDC_RELAY_POSTGRES_SHARDS, value: {{ .Values.shards | quote }}}
+{{- end }}
 {{- if .Values.kafka.existingSecret.name }}
 - {name: CDC_RELAY_KAFKA_SASL_PASSWORD_FILE, value: /etc/cdc-relay/secrets/kafka/password}
 {{- end }}

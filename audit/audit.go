@@ -1,0 +1,305 @@
+package audit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/advice"
+	"github.com/cdc-relay/cdc-relay/audit/match"
+	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/maintenance"
+	"github.com/cdc-relay/cdc-relay/postgres/snapshot"
+	"github.com/cdc-relay/cdc-relay/proof"
+	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/checkpoints"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
+	"github.com/cdc-relay/cdc-relay/wording"
+)
+
+// Audit is one invocation.
+type Audit struct {
+	Settings relay.Config
+	Options  Options
+	Out      Output
+
+	Every time.Duration // of the progress lines; defaults to 10s
+}
+
+// work is an audit under way.
+type work struct {
+	*Audit
+	*parsed
+	settings relay.Config
+	holder   *snapshot.Holder
+	routes   *router.Router
+	match    *match.Match
+	hasher   *match.Hasher
+	topics   match.Numbers
+	sides    []*side
+
+	read   counter
+	result Result
+	topic  []match.Topic // parallel to topics.Names
+
+	start time.Time
+	stage string
+	began time.Time // of the stage
+	said  time.Time
+}
+
+// counter counts without a lock: one goroutine has it.
+type counter int64
+
+// Add counts.
+func (c *counter) Add(n int64) int64 {
+	*c += counter(n)
+	return int64(*c)
+}
+
+// Run audits, and shows what it found. Where that is a fault the error is a *FaultsError.
+func (a *Audit) Run(ctx context.Context) error {
+	if a.Every == 0 {
+		a.Every = 10 * time.Second
+	}
+	settings := a.Settings.WithDefaults()
+	p, err := a.Options.parse(&settings)
+	if err != nil {
+		return err
+	}
+	if heap := p.Memory / 5 * 4; heap < debug.SetMemoryLimit(-1) { // the program itself takes the rest
+		defer debug.SetMemoryLimit(debug.SetMemoryLimit(heap))
+	}
+	w := &work{Audit: a, parsed: p, settings: settings, hasher: match.NewHasher(), start: time.Now()}
+	if w.routes, err = router.New(settings.Router); err != nil {
+		return &relay.ConfigError{Err: err}
+	}
+	if w.holder, err = snapshot.OpenToRead(ctx, settings.Replication, "audit"); err != nil {
+		return said(err)
+	}
+	defer w.holder.Close()
+	w.match = match.New(match.Config{Dir: p.Dir, Memory: int(p.Memory / 3), Once: p.once, Shared: w.shared()})
+	defer w.match.Close()
+	if err := w.do(ctx); err != nil {
+		return said(err)
+	}
+	if p.Report != "" {
+		if err := w.result.write(p.Report); err != nil {
+			return err
+		}
+	}
+	a.Out.show(&w.result, p.once)
+	if w.result.Faults > 0 {
+		return &FaultsError{w.result.Faults}
+	}
+	return nil
+}
+
+// shared reports whether records of rows that are not looked at may have the ids of those that
+// are: other tables, and logical messages, count on their own.
+func (w *work) shared() bool {
+	return len(w.settings.Replication.Tables) > len(w.tables) || len(w.settings.Replication.Messages) > 0
+}
+
+func refuse(err error, next string) error {
+	if next != "" {
+		err = advice.Give(err, next)
+	}
+	return &advice.Refused{Err: err}
+}
+
+// said gives an error of a server its kind: one that passes is none that a person has to mend.
+func said(err error) error {
+	if sql, ok := errors.AsType[*snapshot.SQLError](err); ok {
+		return &advice.Usage{Err: sql}
+	}
+	if e, ok := errors.AsType[*fault.Error](err); ok && e.Kind != fault.KindRetry {
+		return fault.Refuse(err)
+	}
+	if e, ok := errors.AsType[*sink.Error](err); ok && e.Class != sink.Retry {
+		return &advice.Refused{Err: err}
+	}
+	return err
+}
+
+func (w *work) do(ctx context.Context) error {
+	for _, index := range w.tables {
+		s, err := w.look(ctx, index)
+		if err != nil {
+			return err
+		}
+		w.sides = append(w.sides, s)
+		w.result.Tables = append(w.result.Tables, s.Name.String())
+	}
+	if err := w.fence(ctx); err != nil {
+		return err
+	}
+	for i, s := range w.sides {
+		if err := w.rows(ctx, uint8(i), s); err != nil {
+			return err
+		}
+	}
+	if err := w.records(ctx); err != nil {
+		return err
+	}
+	return w.conclude(ctx)
+}
+
+// fence takes the snapshot and waits until every slot has passed it.
+func (w *work) fence(ctx context.Context) error {
+	if _, err := w.holder.Begin(ctx, ""); err != nil {
+		return err
+	}
+	var fence wal.LSN
+	err := w.holder.Ask(ctx, func(q postgres.Querier, _ int) (err error) {
+		fence, err = postgres.WALInserted(q)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	w.result.Fence = fence.String()
+	surveyor, err := maintenance.OpenSurvey(ctx, w.settings.Replication)
+	if err != nil {
+		return err
+	}
+	defer surveyor.Close()
+	here := w.holder.Origin()
+	if surveyor.Lineage() != here.Lineage() {
+		return &fault.Error{
+			Kind: fault.KindRetry, Reason: fault.ReasonForeignServer, Op: "audit",
+			Err: errors.New("two connections led to two servers, or to one before and after a failover"), Hint: "run it again",
+		}
+	}
+	cfg := proof.Config{Wait: max(w.Wait, time.Millisecond), Positions: checkpoint.Intents}
+	if w.settings.Guarantee == relay.ExactlyOnce {
+		cfg.Positions = checkpoint.Checkpoints
+	}
+	for _, shard := range w.settings.Replication.Shards() {
+		cfg.Slots = append(cfg.Slots, shard.Slot)
+	}
+	w.say("waiting until every slot has passed %s", fence)
+	slots, err := proof.New(cfg, nil).Await(ctx, surveyor, fence)
+	if err != nil {
+		return err
+	}
+	return w.origins(ctx, cfg, here, slots)
+}
+
+// origins finds out of which tables nobody knows what became of the rows before the slots.
+func (w *work) origins(ctx context.Context, cfg proof.Config, here wal.Origin, slots []proof.Slot) error {
+	known := &proof.Kept{Here: here, Before: make(map[string]checkpoint.BeforeSlot)}
+	values := make(map[string]map[string][]byte)
+	if w.settings.KeepsPositions() {
+		ledger, err := topics.NewLedger(w.settings.Kafka.Connection, w.settings.CheckpointTopic)
+		if err != nil {
+			return err
+		}
+		defer ledger.Close()
+		within, cancel := context.WithTimeout(ctx, checkpoints.Patience(len(slots)))
+		defer cancel()
+		for _, slot := range slots {
+			if values[slot.Name], err = ledger.Read(within, checkpoint.BeforeSlotSuffix(here.SystemID, slot.Name)); err != nil {
+				return err
+			}
+		}
+	}
+	for _, s := range w.sides {
+		cfg.Table = s.OID
+		clear(known.Before)
+		for _, slot := range slots {
+			value := values[slot.Name][checkpoint.BeforeSlotKey(here.SystemID, slot.Name, s.OID)]
+			if rec, err := checkpoint.ParseBeforeSlot(value); value != nil && err == nil {
+				known.Before[slot.Name] = rec
+			}
+			s.facts.BeforeUnknown = s.facts.BeforeUnknown || cfg.Before(known, slot.Name, slot.Confirmed) != nil
+		}
+		if s.facts.BeforeUnknown {
+			w.limit("nobody knows whether the rows of %s from before the slot are delivered (`cdc-relay check`, slot.origin); those without a record, older than every row that has one, are before_slot", s.Name)
+		}
+	}
+	return nil
+}
+
+func (w *work) limit(format string, args ...any) {
+	w.result.Limits = append(w.result.Limits, fmt.Sprintf(format, args...))
+}
+
+// say tells what begins.
+func (w *work) say(format string, args ...any) {
+	w.Out.say(Line{What: "progress", Text: fmt.Sprintf(format, args...)})
+}
+
+// progress tells now and then how far a stage is.
+func (w *work) progress(stage string, done int64) {
+	if done%4096 != 0 {
+		return
+	}
+	now := time.Now()
+	if stage != w.stage {
+		w.stage, w.said, w.began = stage, now, now
+	}
+	if now.Sub(w.said) < w.Every {
+		return
+	}
+	w.said = now
+	rate := float64(done) / now.Sub(w.began).Seconds()
+	w.Out.say(Line{What: "progress", Text: fmt.Sprintf("%s %d · %.0f/s", stage, done, rate), Rows: done, Rate: rate})
+}
+
+// conclude compares, and makes the result.
+func (w *work) conclude(ctx context.Context) error {
+	facts := make([]match.Table, len(w.sides))
+	for i, s := range w.sides {
+		facts[i] = s.facts
+	}
+	r := &w.result
+	w.say("comparing %s with %s", wording.Count(int64(w.read), "row"), wording.Count(r.Records, "record"))
+	counts, err := w.match.Finish(facts, w.topic, func(f match.Finding) { r.add(f, r.Tables, w.topics.Names) })
+	if err != nil {
+		return err
+	}
+	r.Rows, r.Proven, r.Extra, r.Resent, r.DiskUsed = counts.Rows, counts.Proven, counts.Extra, counts.Resent, counts.DiskUsed
+	r.Verdicts = make(map[string]int64)
+	for v, n := range counts.By {
+		r.Verdicts[string(v)] = n
+		if v.Fault(w.once) {
+			r.Faults += n
+		}
+	}
+	if r.Expect = AtLeastOnce; w.once {
+		r.Expect = Once
+	}
+	r.sorted()
+	w.limits()
+	if err := w.name(ctx, r.Findings); err != nil {
+		return err
+	}
+	r.Seconds = time.Since(w.start).Seconds()
+	return nil
+}
+
+// limits says what no audit can compare.
+func (w *work) limits() {
+	if w.settings.OnReject == relay.SkipOnReject {
+		w.limit("rows that were skipped (relay.on_reject: skip) are recorded nowhere: they are missing, or rejected by the present mapping")
+	}
+	if w.sample > 1 {
+		w.limit("but one of %d events, chosen anew in each run", w.sample)
+	}
+	for i, s := range w.sides {
+		switch {
+		case s.facts.NoOrder:
+			w.limit("the order of %s: no column has the order of writing", s.Name)
+		case !s.facts.Ordered && !w.settings.PositionHeaders:
+			w.limit("the order of %s: its columns do not tell for certain which of two rows committed first; what seems wrong is order_unclear", w.result.Tables[i])
+		}
+	}
+}

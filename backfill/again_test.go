@@ -1,0 +1,209 @@
+package backfill
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cdc-relay/cdc-relay/backfill/progress"
+	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/sandbox"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
+	"github.com/cdc-relay/cdc-relay/test/harness"
+)
+
+// A table without a key, of which all rows have one time: the connection that reads them is
+// lost in the middle. Rows that are equal in the order are no reason to leave any out.
+func TestBackfill_ALostReaderLosesNoEqualRows(t *testing.T) {
+	t.Parallel()
+	const rows = 8_000
+	db := harness.Postgres(t, "18")
+	s := play(t, db, harness.Kfake(t, sandbox.KafkaOptions{}))
+	db.Exec(t, "ALTER TABLE outbox DROP CONSTRAINT outbox_pkey")
+	db.Exec(t, `INSERT INTO outbox SELECT n, 'a', (n % 5)::text, 'e', lpad(n::text, 2000, '0') FROM generate_series(1, $1::int) n`, rows)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	lost := make(chan int64, 1)
+	go func() {
+		wait(ctx, func() bool { return len(s.committed(t)) >= 300 })
+		lost <- harness.Query[int64](t, db, `SELECT count(*) FROM (SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+			WHERE application_name = 'cdc-relay backfill' AND query LIKE 'SELECT%FROM%"outbox"%ORDER BY%' AND state = 'active' AND datname = current_database()) ended`)
+	}()
+	options := all
+	options.MaxRate = 2500
+	text, err := s.attempt(ctx, options, nil)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	if n := <-lost; n != 1 {
+		t.Fatalf("%d readers were ended", n)
+	}
+	list := s.committed(t)
+	slices.Sort(list)
+	if list = slices.Compact(list); len(list) != rows {
+		t.Errorf("%d of %d rows came\n%s", len(list), rows, text)
+	}
+}
+
+// Each call numbers the rows that it reads. Two rows that are set aside by two calls are two,
+// whatever their numbers, and a consumer that drops what lies before the last position of its
+// partition drops no row that it has not seen.
+func TestBackfill_CallsGiveNoTwoRowsOnePlace(t *testing.T) {
+	t.Parallel()
+	for _, kept := range []bool{false, true} {
+		t.Run(fmt.Sprintf("progress is kept %t", kept), func(t *testing.T) {
+			t.Parallel()
+			db, brokers := harness.Postgres(t, "15"), harness.Kfake(t, sandbox.KafkaOptions{})
+			how := []string{"kafka.max_message_bytes=100KiB", "relay.position_headers=true"}
+			if kept {
+				how = append(how, keeps(t, "at_least_once")...)
+			}
+			s := play(t, db, brokers, how...)
+			s.settings.OnReject, s.settings.DeadLetterTopic = relay.DeadLetterOnReject, harness.Unique(t, "letters")
+			s.write(t, 1, 2000)
+			db.Exec(t, "UPDATE outbox SET aggregate_id = 'one', payload = CASE WHEN id IN (1500, 1503) THEN repeat('x', 200000) ELSE payload END WHERE id > 1000")
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			slow := all
+			slow.MaxRate = 1000
+			go func() {
+				wait(ctx, func() bool { return len(brokers.Read(t, s.settings.DeadLetterTopic)) >= 2 })
+				cancel()
+			}()
+			if text, err := s.attempt(ctx, slow, nil); !errors.Is(err, context.Canceled) {
+				t.Fatalf("%v\n%s", err, text)
+			}
+			if kept { // what a second's delay of the progress forgets
+				s.forget(t, 900)
+			}
+			db.Exec(t, "DELETE FROM outbox WHERE id BETWEEN 901 AND 903") // 1503 has the number now that 1500 had
+			db.Exec(t, "UPDATE outbox SET payload = '1500' WHERE id = 1500")
+			s.must(t, all)
+
+			events := map[deadletter.ID]string{}
+			backlog, err := deadletter.ReadBacklog(t.Context(), s.settings.Kafka.Connection, s.settings.DeadLetterTopic, deadletter.Filter{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range backlog.Entries {
+				if other := cmp.Or(events[e.ID], e.Event); other != e.Event {
+					t.Errorf("the letters of rows %s and %s have one name, %v", other, e.Event, e.ID)
+				}
+				events[e.ID] = e.Event
+			}
+			if len(backlog.Entries) < 3 {
+				t.Fatalf("%d letters", len(backlog.Entries))
+			}
+
+			seen, places := map[string]bool{}, map[string]string{}
+			var last string
+			for _, r := range brokers.Read(t, s.topic) {
+				header := map[string]string{}
+				for _, h := range r.Headers {
+					header[h.Key] = string(h.Value)
+				}
+				place := fmt.Sprintf("%20s %20s", strings.TrimPrefix(header[record.HeaderLSN], "0/"), header[record.HeaderSeq])
+				if other := cmp.Or(places[place], header["id"]); other != header["id"] {
+					t.Fatalf("rows %s and %s have one place, %s", other, header["id"], place)
+				}
+				places[place] = header["id"]
+				if last < place {
+					last, seen[header["id"]] = place, true
+				}
+			}
+			missing := 0
+			for n := 1; n <= 2000; n++ {
+				if !seen[strconv.Itoa(n)] && n != 1503 && (n < 901 || n > 903) {
+					missing++
+				}
+			}
+			if missing > 0 {
+				t.Errorf("a consumer that compares positions drops %d rows that it has not seen", missing)
+			}
+			if point := s.begins(t); !strings.HasPrefix(last, fmt.Sprintf("%20s", strings.TrimPrefix(point, "0/"))) {
+				t.Errorf("the last old row is at %s, and the slot begins at %s", last, point)
+			}
+		})
+	}
+}
+
+// What a backfill left out is not known to be delivered, unless a column shows that it is.
+func TestBackfill_KnowsOnlyOfRowsThatItSent(t *testing.T) {
+	t.Parallel()
+	brokers := harness.Kfake(t, sandbox.KafkaOptions{})
+	for name, c := range map[string]struct {
+		column string
+		where  string
+		want   checkpoint.Before
+	}{
+		"all":                {"", "", checkpoint.BeforeSent},
+		"a condition":        {"", "id > 1", checkpoint.BeforeUnknown},
+		"published":          {"published_at timestamptz", "", checkpoint.BeforeSent},
+		"another condition":  {"published_at timestamptz", "id > 1", checkpoint.BeforeUnknown},
+		"a status, may fail": {"status text DEFAULT 'pending'", "", checkpoint.BeforeUnknown},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := harness.Postgres(t, "18")
+			s := play(t, db, brokers, keeps(t, "at_least_once")...)
+			if c.column != "" {
+				db.Exec(t, "ALTER TABLE outbox ADD COLUMN "+c.column)
+			}
+			db.Exec(t, `INSERT INTO outbox (id, aggregate_type, aggregate_id, event_type, payload) VALUES (1, 'a', '1', 'e', '1'), (2, 'a', '1', 'e', '2')`)
+			s.must(t, Options{All: c.column == "" && c.where == "", Where: c.where, Yes: true})
+			system := harness.Query[string](t, db, "SELECT system_identifier::text FROM pg_control_system()")
+			oid := harness.Query[int64](t, db, "SELECT 'outbox'::regclass::oid::bigint")
+			ledger, err := topics.NewLedger(s.settings.Kafka.Connection, s.settings.CheckpointTopic)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer ledger.Close()
+			value, err := ledger.Committed(t.Context(), checkpoint.BeforeSlotKey(system, s.slot, uint32(oid)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if rec, err := checkpoint.ParseBeforeSlot(value); err != nil || rec.Before != c.want {
+				t.Errorf("%v, %v; want %s", rec.Before, err, c.want)
+			}
+		})
+	}
+}
+
+// begins is where the slot begins.
+func (s *scene) begins(t *testing.T) string {
+	t.Helper()
+	return harness.Query[string](t, s.db, "SELECT confirmed_flush_lsn::text FROM pg_replication_slots WHERE slot_name = $1", s.slot)
+}
+
+// forget has the progress be at an earlier row.
+func (s *scene) forget(t *testing.T, id int) {
+	t.Helper()
+	system := harness.Query[string](t, s.db, "SELECT system_identifier::text FROM pg_control_system()")
+	ledger, err := topics.NewLedger(s.settings.Kafka.Connection, s.settings.CheckpointTopic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ledger.Close()
+	value, err := ledger.Committed(t.Context(), checkpoint.BackfillKey(system, s.slot))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := progress.Parse(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strconv.Itoa(id)
+	p.Rows = uint64(id)
+	p.Done[len(p.Done)-1] = &text
+	if err := ledger.Write(t.Context(), checkpoint.BackfillKey(system, s.slot), p.Encode()); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,109 @@
+package kafkainbox
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/inbox/pgxinbox"
+)
+
+// A record that ends the process (it takes all memory, the handler exits) leaves no error behind.
+// What it leaves is a partition that begins at the same offset again and again. Such a partition
+// has its records handled one by one, one of them at a time in this process, each with a row in
+// inbox_attempts meanwhile; so the row of the one that ends the process stays.
+const (
+	suspectStarts = 3 // from this start at an offset on
+	crashTries    = 3 // attempts at a record that did not come back; then its handler is not called
+)
+
+// begin marks in the database that the partition's first record since its assignment is about to
+// be handled, and reports whether it could. From then on the partition's clock holds keys, too.
+// The next offset of a partition that is new there is the lowest: records of other queues may lie
+// before those that are handled first.
+func (p *partition) begin(at time.Time) bool {
+	p.opened.mu.Lock()
+	defer p.opened.mu.Unlock()
+	for failures := 1; !p.opened.begun; failures++ {
+		var starts int
+		var next int64
+		err := p.c.cfg.DB.QueryRow(p.ctx, p.c.sql.begin, p.c.cfg.Consumer, p.topic, p.number, p.lowest(), at).Scan(&starts, &next)
+		if err == nil {
+			p.opened.begun, p.opened.next = true, next
+			if starts >= suspectStarts {
+				p.opened.suspects.Store(int64(p.c.cfg.Parallel * p.c.cfg.RoundEvents)) // as many as may have been on their way
+			}
+			return true
+		}
+		p.c.trouble(p.ctx, progressError("write", err))
+		if !p.pause(p.c.cfg.Retry.delay(failures, p.c.share())) {
+			return false
+		}
+	}
+	return true
+}
+
+// handleAlone handles items one by one, but for those that are known to be done.
+func (p *partition) handleAlone(q *queue, items []item) bool {
+	known := make([]bool, len(items))
+	if !p.c.cfg.Offsets {
+		// Without an answer each is tried.
+		if tx, err := p.c.cfg.DB.Begin(p.ctx); err == nil {
+			if found, err := p.c.box.Known(p.ctx, pgxinbox.Tx(tx), keysOf(items)); err == nil {
+				known = found
+			}
+			_ = tx.Rollback(context.WithoutCancel(p.ctx))
+		}
+	}
+	for i := range items {
+		if known[i] {
+			p.finish(items[i : i+1])
+			continue
+		}
+		if !p.handle(q, items[i:i+1]) {
+			return false
+		}
+	}
+	return true
+}
+
+// guarded is a round. That of a suspect partition is marked while it lasts.
+func (p *partition) guarded(q *queue, items []item) error {
+	if p.opened.suspects.Load() <= 0 || len(items) > 1 {
+		return p.round(q, items)
+	}
+	select {
+	case p.c.suspect <- struct{}{}:
+		defer func() { <-p.c.suspect }()
+	case <-p.ctx.Done():
+		return context.Cause(p.ctx)
+	}
+	var tries int
+	offset := items[0].record.Offset
+	if err := p.c.cfg.DB.QueryRow(p.ctx, p.c.sql.try, p.c.cfg.Consumer, p.topic, p.number, offset, crashTries).Scan(&tries); err != nil {
+		return progressError("write", err)
+	}
+	if tries > crashTries {
+		return &CrashError{Times: crashTries}
+	}
+	failed := p.round(q, items)
+	if failed == nil {
+		p.opened.suspects.Add(-1)
+	}
+	// It came back, whatever came of it.
+	if _, err := p.c.cfg.DB.Exec(context.WithoutCancel(p.ctx), p.c.sql.tried, p.c.cfg.Consumer, p.topic, p.number, offset); err != nil && failed == nil {
+		p.c.trouble(p.ctx, progressError("write", err))
+	}
+	return failed
+}
+
+// forgive takes away the attempts at a record that became a dead letter because of them.
+func (p *partition) forgive(it item, why error) {
+	var crash *CrashError
+	if !errors.As(why, &crash) {
+		return
+	}
+	if _, err := p.c.cfg.DB.Exec(p.ctx, p.c.sql.tried, p.c.cfg.Consumer, p.topic, p.number, it.record.Offset); err != nil {
+		p.c.trouble(p.ctx, progressError("write", err)) // the row is left, for a record that does not come again
+	}
+}

@@ -1,0 +1,107 @@
+package ends
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var plantMutants = flag.Bool("mutants", false, "plant bugs into the inbox, each of which its test must find")
+
+// mutant is a bug that is planted into the modules by an overlay of the compiler. The source itself
+// stays as it is.
+type mutant struct {
+	name    string
+	patches [][3]string // file, old, new
+	dir     string      // of the test that finds it
+	test    string
+}
+
+var mutants = []mutant{
+	{"keys are looked up first, and claimed behind the handler", [][3]string{
+		{"inbox/kafkainbox/round.go", "fresh, err := p.c.box.Claim(p.ctx, pgxinbox.Tx(tx), keysOf(items))\n", "fresh, err := p.c.box.Known(p.ctx, pgxinbox.Tx(tx), keysOf(items))\n\tfor i := range fresh {\n\t\tfresh[i] = !fresh[i]\n\t}\n"},
+		{"inbox/kafkainbox/round.go", "	if err := ofCommit(tx.Commit(p.ctx)); err != nil {", "	_, _ = p.c.box.Claim(p.ctx, pgxinbox.Tx(tx), keysOf(items))\n	if err := ofCommit(tx.Commit(p.ctx)); err != nil {"},
+	}, ".", "TestConsumer_HandlesEachEventOnce/postgres15/kfake/one_at_a_time"},
+	{"the offset is that of what was taken", [][3]string{
+		{"inbox/kafkainbox/tracker.go", "	t.open = append(t.open, taken{offset: offset, epoch: epoch})\n", "	t.open = append(t.open, taken{offset: offset, epoch: epoch})\n	t.next, t.epoch = offset+1, epoch\n"},
+	}, ".", "TestCrash_AtEachStep/(claimed|handled|before_commit)"},
+	{"keys are claimed in the order of their records", [][3]string{
+		{"inbox/inbox.go", ` ORDER BY e.key COLLATE \"C\" ON CONFLICT DO NOTHING`, ` ON CONFLICT DO NOTHING`},
+	}, ".", "TestClaim_KeysInOppositeOrdersDoNotDeadlock"},
+	{"hints are trusted", [][3]string{
+		{"inbox/hints.go", "		claimed[place] = known[i]\n", "		claimed[place] = known[i] || true\n"},
+	}, "../../inbox", "TestHints_DecideNothing"},
+	{"keys are pruned by the wall clock", [][3]string{
+		{"inbox/kafkainbox/progress.go", "oldest.Add(-c.cfg.Keep)", "time.Now().Add(-c.cfg.Keep)"},
+	}, ".", "TestPrune_GoesByTheSlowestPartition"},
+	{"consumers share their keys", [][3]string{
+		{"inbox/inbox.go", "(consumer, key, at) SELECT $1::text, e.key, coalesce(e.at, now())\" +\n\t\t\" FROM unnest($2::text[], $3::timestamptz[]) AS e(key, at) ORDER", "(consumer, key, at) SELECT left($1::text, 0) || 'all', e.key, coalesce(e.at, now())\" +\n\t\t\" FROM unnest($2::text[], $3::timestamptz[]) AS e(key, at) ORDER"},
+	}, ".", "TestOnce_ConsumersDoNotShareKeys"},
+	{"the group's offset is trusted though the database is behind it", [][3]string{
+		{"inbox/kafkainbox/progress.go", "at >= 0 && at <= next && !c.cfg.Offsets", "at >= 0 && !c.cfg.Offsets"},
+	}, ".", "TestConsumer_GoesBackWithADatabaseThatLostCommits/one_at_a_time_running_false"},
+	{"a round does not look for the last key", [][3]string{
+		{"inbox/kafkainbox/round.go", "	if key == \"\" {\n", "	if key != \"no key\" {\n"},
+	}, ".", "TestConsumer_GoesBackWithADatabaseThatLostCommits/one_at_a_time_running_true"},
+	{"the offset goes on before the dead letter is acknowledged", [][3]string{
+		{"inbox/kafkainbox/deadletter.go", "	sent := false\n", "	sent := false\n	p.finish([]item{it})\n"},
+		{"inbox/kafkainbox/deadletter.go", "			p.finish([]item{it})\n			return true\n", "			return true\n"},
+	}, ".", "TestPoison_LetterComesBeforeTheOffset"},
+}
+
+// The bugs that a consumer of this kind may have are found by the tests that are named for them.
+func TestMutants_AreFound(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range mutants {
+		t.Run(m.name, func(t *testing.T) {
+			dir, replace, texts := t.TempDir(), map[string]string{}, map[string]string{}
+			for _, p := range m.patches {
+				path := filepath.Join(root, p[0])
+				if texts[path] == "" {
+					source, err := os.ReadFile(path)
+					if err != nil {
+						t.Fatal(err)
+					}
+					texts[path] = string(source)
+				}
+				if n := strings.Count(texts[path], p[1]); n != 1 {
+					t.Fatalf("%s has %q %d times, not once: the patch has to follow the source", p[0], p[1], n)
+				}
+				texts[path] = strings.Replace(texts[path], p[1], p[2], 1)
+			}
+			if !*plantMutants {
+				return
+			}
+			for path, text := range texts {
+				replace[path] = filepath.Join(dir, filepath.Base(path))
+				if err := os.WriteFile(replace[path], []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			overlay, err := json.Marshal(map[string]any{"Replace": replace})
+			if err != nil {
+				t.Fatal(err)
+			}
+			file := filepath.Join(dir, "overlay.json")
+			if err := os.WriteFile(file, overlay, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-timeout=5m", "-overlay", file, "-run", "^"+strings.ReplaceAll(m.test, "/", "$/^")+"$", ".") //nolint:gosec // of the table above
+			cmd.Dir = m.dir
+			out, err := cmd.CombinedOutput()
+			switch {
+			case err == nil:
+				t.Errorf("%s does not find it:\n%s", m.test, out)
+			case strings.Contains(string(out), "[build failed]") || !strings.Contains(string(out), "--- FAIL"):
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+}
