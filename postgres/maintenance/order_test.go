@@ -245,13 +245,14 @@ func TestSession_NamesRowsWithoutAValueInTheOrder(t *testing.T) {
 func TestSession_BeginsAgainAlthoughRowsAreWritten(t *testing.T) {
 	db := harness.Postgres(t)
 	for order, index := range map[string]string{"n": "CREATE INDEX ON events (n)", "": "SELECT 1"} {
+		most := map[string]int{"n": 1, "": 2}[order] // batches
 		db.Exec(t, `DROP PUBLICATION IF EXISTS cdc_relay; DROP TABLE IF EXISTS events; `+eventsSQL+`; `+index)
 		w := work()
 		w.Order, w.Limit = order, 100
 		s := open(t, db, w)
 		db.Exec(t, `INSERT INTO events SELECT 'x', n FROM generate_series(100, 150) n`)
 		for batch := 1; len(name(t, s)) > 0; batch++ {
-			if batch > 3 {
+			if batch > most {
 				t.Fatalf("by %q: it goes on with rows that are written all the time", order)
 			}
 			db.Exec(t, `INSERT INTO events SELECT repeat('x', 500), max(n) + 1 + i FROM events, generate_series(1, 50) i GROUP BY i`)
