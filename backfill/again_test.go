@@ -177,6 +177,40 @@ func TestBackfill_KnowsOnlyOfRowsThatItSent(t *testing.T) {
 	}
 }
 
+// A table that is rewritten shows no rows to an older snapshot. It cannot be while the snapshot is
+// held, and one that was before that ends the call.
+func TestBackfill_ARewrittenTableLosesNoRows(t *testing.T) {
+	t.Parallel()
+	for _, version := range []string{"15", "18"} {
+		for step, sql := range map[string]string{
+			"slot_made":      "ALTER TABLE outbox ALTER COLUMN payload TYPE text USING payload || ''",
+			"snapshot_taken": "ALTER TABLE outbox ALTER COLUMN payload TYPE text USING payload || ''",
+			"begun":          "TRUNCATE outbox",
+		} {
+			t.Run(version+" "+step, func(t *testing.T) {
+				t.Parallel()
+				s := play(t, harness.Postgres(t, version), harness.Kfake(t, sandbox.KafkaOptions{}), keeps(t, "at_least_once")...)
+				s.write(t, 1, 1000)
+				var ddl error
+				text, err := s.attempt(t.Context(), all, func(at string) {
+					if at == step {
+						_, ddl = s.db.Connect(t).Exec(t.Context(), "SET lock_timeout = '300ms'; "+sql)
+					}
+				})
+				if step == "slot_made" {
+					if ddl != nil || err == nil || !strings.Contains(err.Error(), "run the command again") {
+						t.Fatalf("%v, %v\n%s", ddl, err, text)
+					}
+					s.must(t, all)
+				} else if ddl == nil || err != nil {
+					t.Fatalf("the table was rewritten: %v; the call: %v\n%s", ddl == nil, err, text)
+				}
+				complete(t, s.committed(t), 1000, false)
+			})
+		}
+	}
+}
+
 // begins is where the slot begins.
 func (s *scene) begins(t *testing.T) string {
 	t.Helper()

@@ -36,7 +36,7 @@ type Backfill struct {
 	CountPatience time.Duration // defaults to 30s
 	Sample        time.Duration // of the server's writing; defaults to 2s
 	Every         time.Duration // of the progress lines; defaults to 10s
-	ReadPoll      time.Duration // of how far the slot is read; defaults to 2s
+	PollSlot      time.Duration // of how far the slot is read; defaults to 2s
 }
 
 func (b *Backfill) defaults() {
@@ -50,8 +50,8 @@ func (b *Backfill) defaults() {
 	if b.Every == 0 {
 		b.Every = 10 * time.Second
 	}
-	if b.ReadPoll == 0 {
-		b.ReadPoll = 2 * time.Second
+	if b.PollSlot == 0 {
+		b.PollSlot = 2 * time.Second
 	}
 	if b.OnStep == nil {
 		b.OnStep = func(string) {}

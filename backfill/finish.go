@@ -58,11 +58,11 @@ func (w *work) finish(ctx context.Context, s *progress.State) error {
 	}
 	w.OnStep("dropped")
 	text := wording.Count(done.Rows, "row") + " from before the slot sent"
-	if w.letters > 0 {
-		text += fmt.Sprintf(", %s among them: see `cdc-relay deadletter list`", wording.Count(w.letters, "dead letter"))
+	if w.rejected.letters > 0 {
+		text += fmt.Sprintf(", %s among them: see `cdc-relay deadletter list`", wording.Count(w.rejected.letters, "dead letter"))
 	}
-	if w.skipped > 0 && w.settings.OnReject == relay.SkipOnReject {
-		text += fmt.Sprintf(", but for %s that could not be sent and %s skipped", wording.Count(w.skipped, "row"), map[bool]string{true: "was", false: "were"}[w.skipped == 1])
+	if w.rejected.skipped > 0 && w.settings.OnReject == relay.SkipOnReject {
+		text += fmt.Sprintf(", but for %s that could not be sent and %s skipped", wording.Count(w.rejected.skipped, "row"), map[bool]string{true: "was", false: "were"}[w.rejected.skipped == 1])
 	}
 	w.Out.say(Line{What: "result", Rows: done.Rows, Text: text + "; start `cdc-relay run`"})
 	return nil

@@ -79,8 +79,8 @@ func (f *finding) stream(shard postgres.Config, end wal.LSN) error {
 		close(out)
 	}()
 	defer context.AfterFunc(f.ctx, s.Abort)()
-	look := time.NewTicker(f.w.ReadPoll)
-	defer look.Stop()
+	poll := time.NewTicker(f.w.PollSlot)
+	defer poll.Stop()
 	passed := start >= end // by all that was taken
 	for seen := passed; !seen; {
 		select {
@@ -92,7 +92,7 @@ func (f *finding) stream(shard postgres.Config, end wal.LSN) error {
 			passed = err != nil || b.Through >= end
 			seen = passed
 			b.Release()
-		case <-look.C: // a position that no batch comes with
+		case <-poll.C: // a position that no batch comes with
 			seen = s.ServerEnd() >= end && s.Received() >= end
 		}
 	}

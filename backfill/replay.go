@@ -190,10 +190,10 @@ func (w *work) sendAgain(ctx context.Context) error {
 			r.Out.warn("all rows are sent; the record of the progress stays in the topic: " + err.Error())
 		}
 	}
-	sent := int64(w.track.Now().Rows) - w.skipped - r.plan.leftOut
+	sent := int64(w.track.Now().Rows) - w.rejected.skipped - r.plan.leftOut
 	r.Out.say(Line{What: "result", Rows: uint64(max(0, sent)), Text: fmt.Sprintf("sent %s again, run %s", wording.Count(max(0, sent), "row"), w.progress.Run)})
-	if w.skipped > 0 {
-		return &RejectedError{w.skipped}
+	if w.rejected.skipped > 0 {
+		return &RejectedError{w.rejected.skipped}
 	}
 	return nil
 }

@@ -113,7 +113,7 @@ func (r *reading) followProgress(ctx context.Context, confirmed func() wal.LSN) 
 		}
 		r.w.track.Confirm(progress.RowsBefore(confirmed()))
 		if read && r.w.track.Now().Rows == r.w.read.Load() {
-			r.complete.Do(r.w.complete)
+			r.complete.Do(r.w.end.complete)
 		}
 		if time.Since(written) >= writeEvery {
 			r.w.write(ctx)
@@ -259,6 +259,24 @@ func (p *packet) hand(ctx context.Context, out chan<- *wal.Batch) error {
 		return nil
 	case <-ctx.Done():
 		p.batch.Release()
+		return context.Cause(ctx)
+	}
+}
+
+func (w *work) batchLimit() int { return w.paced.Limit(batchRows) }
+
+// pace waits until n rows may go.
+func (w *work) pace(ctx context.Context, n int) error {
+	wait := time.Until(w.paced.After(time.Now(), n))
+	if wait <= 0 {
+		return nil
+	}
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }

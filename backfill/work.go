@@ -53,12 +53,10 @@ type work struct {
 	track    progress.Track
 	since    uint64        // see reading
 	read     atomic.Uint64 // number of the last row that was read
-	paced    pacer
-	letters  int64 // dead letters; once the relay has ended
-	skipped  int64 // rejected rows that are in no topic
+	paced    progress.Pacer
+	rejected struct{ letters, skipped int64 } // rows in dead letters, and in no topic; once the relay has ended
 	failure  atomic.Pointer[error]
-	complete func() // ends the relay: all rows are acknowledged
-	stop     context.CancelFunc
+	end      struct{ complete, failed func() } // ends the relay: all rows are acknowledged; or w.failure is set
 }
 
 // act does a step, and those that follow from it.
@@ -144,7 +142,7 @@ func (w *work) begin(ctx context.Context, s *progress.State) error {
 	}
 	defer exported.Close()
 	w.OnStep("slot_made")
-	shown, err := w.holder.Begin(ctx, exported.Snapshot)
+	shown, err := w.holder.Begin(ctx, exported.Snapshot, w.locked()...)
 	if err != nil {
 		return err
 	}
@@ -188,7 +186,7 @@ func (w *work) resume(ctx context.Context, s *progress.State) error {
 	}
 	w.progress, w.resumed = &p, true
 	w.track.Begin(p.Place)
-	if _, err := w.holder.Begin(ctx, ""); err != nil {
+	if _, err := w.holder.Begin(ctx, "", w.locked()...); err != nil {
 		return err
 	}
 	w.OnStep("snapshot_taken")
@@ -295,8 +293,8 @@ func (w *work) relay(ctx context.Context) error {
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	all := make(chan struct{})
-	w.stop, w.complete = stop, func() { close(all); stop() }
-	w.paced = newPacer(w.Options.MaxRate)
+	w.end.failed, w.end.complete = stop, func() { close(all); stop() }
+	w.paced = progress.NewPacer(w.Options.MaxRate)
 	r := relay.New(cfg, parts, relay.Events{}, zerolog.Nop()) // its words are about a slot; report and atRow have ours
 	ended := make(chan struct{})
 	go func() { defer close(ended); w.report(running, r) }()
@@ -304,7 +302,7 @@ func (w *work) relay(ctx context.Context) error {
 	stop()
 	<-ended
 	st := r.Status()
-	w.letters, w.skipped = st.DeadLetters, max(0, st.EventsRejected-st.DeadLetters)
+	w.rejected.letters, w.rejected.skipped = st.DeadLetters, max(0, st.EventsRejected-st.DeadLetters)
 	select {
 	case <-all:
 	default:
@@ -363,7 +361,7 @@ func (w *work) atRow(err error) error {
 // fail ends the work.
 func (w *work) fail(err error) {
 	w.failure.CompareAndSwap(nil, &err)
-	w.stop()
+	w.end.failed()
 }
 
 // holds refuses to go on without the snapshot.
@@ -376,6 +374,15 @@ func (w *work) holds() error {
 	err := errors.New("the connection that held the snapshot was lost; run the command again: it continues with a new snapshot")
 	w.fail(err)
 	return err
+}
+
+// locked are the tables that have to stay as they are.
+func (w *work) locked() []*snapshot.Table {
+	all := make([]*snapshot.Table, len(w.tables))
+	for i := range w.tables {
+		all[i] = w.tables[i].Table
+	}
+	return all
 }
 
 // total reports whether the orders of all tables are.

@@ -53,7 +53,7 @@ func (c *screen) run(ctx context.Context) {
 			draw()
 			return
 		case key := <-keys:
-			c.show.press(key)
+			c.show.press(ctx, key)
 		case <-tick.C:
 		}
 		draw()
@@ -111,8 +111,8 @@ func (c *screen) paint() {
 		out.WriteString(line + "\x1b[K\r\n")
 	}
 	row("")
-	fmt.Fprintf(&out, "%s\x1b[J", cut(fmt.Sprintf("%sk%s brokers away for 10 s   %sr%s kill the relay   %sb%s burst of 10 000   %sq%s quit",
-		bold, plain, bold, plain, bold, plain, bold, plain), width))
+	fmt.Fprintf(&out, "%s\x1b[J", cut(fmt.Sprintf("%sk%s brokers away for 10 s   %sr%s kill the relay   %sb%s burst of 10 000   %sa%s audit   %sq%s quit",
+		bold, plain, bold, plain, bold, plain, bold, plain, bold, plain), width))
 	_, _ = os.Stdout.Write(out.Bytes())
 }
 

@@ -178,7 +178,7 @@ func (s *show) watchRelay(ctx context.Context) {
 }
 
 // press is what a key does.
-func (s *show) press(key byte) {
+func (s *show) press(ctx context.Context, key byte) {
 	switch key {
 	case 'k', 'K':
 		s.stage.kafka.TakeAway(awayFor)
@@ -199,6 +199,8 @@ func (s *show) press(key byte) {
 		default:
 			s.say("there are bursts enough under way")
 		}
+	case 'a', 'A':
+		s.work.Go(func() { s.audit(ctx) })
 	case 'q', 'Q', 3, 4: // Ctrl-C and Ctrl-D
 		s.end(errQuit)
 	}

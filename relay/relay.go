@@ -92,7 +92,7 @@ type Relay struct {
 	streamed   atomic.Bool           // streaming began at least once
 	olderTypes resume.OlderTypes     // Run's goroutine's alone
 	filtered   atomic.Int64          // rows that Config.Delivered took
-	doubted    bool                  // see doubt; Run's goroutine's alone
+	doubts     promise.Doubts        // Run's goroutine's alone
 
 	monitor *status.Monitor
 	session atomic.Pointer[session] // nil between sessions
@@ -296,7 +296,7 @@ func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
 		err := r.runSession(ctx, deliveryCtx)
 		if err != nil && r.streamed.Load() && postgres.KindOf(err) == fault.KindDrift {
 			r.drift.CompareAndSwap(nil, &drift{error: err})
-			r.doubt(ctx)
+			r.doubts.Write(ctx, r.parts.Ledger, r.known.Origin.SystemID, r.cfg.Replication.Slot, r.cfg.Version, r.log)
 		}
 		if ctx.Err() != nil || deliveryCtx.Err() != nil {
 			return r.stopError(err)
@@ -350,24 +350,6 @@ func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
 			return nil
 		}
 	}
-}
-
-// doubtPatience is how long the checkpoint topic may take. A relay that stays blocked tries again.
-const doubtPatience = 5 * time.Second
-
-// doubt writes that rows may be in a table and in no stream, once, for whoever would delete rows
-// that are delivered.
-func (r *Relay) doubt(ctx context.Context) {
-	if r.parts.Ledger == nil || r.doubted {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), doubtPatience)
-	defer cancel()
-	if err := promise.Doubt(ctx, r.parts.Ledger, r.known.Origin.SystemID, r.cfg.Replication.Slot, r.cfg.Version); err != nil {
-		r.log.Error().Err(err).Msg("it is not written to the checkpoint topic that rows may be missing from the stream: run no `cdc-relay retention`")
-		return
-	}
-	r.doubted = true
 }
 
 // maxAtOnce bounds sessions in a row that begin without a pause although none of them gets

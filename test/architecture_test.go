@@ -103,7 +103,7 @@ var arrows = map[string][]string{
 	"setup": {"advice", "checkpoint", "config", "fault", "marks", "migrations", "postgres", "postgres/provision", "postgres/watch", "relay", "relay/checkpoints", "replication/wal", "retention", "router", "sink", "sink/broker", "sink/topics", "wording"},
 
 	"backfill/progress": {"advice", "replication/wal", "wording"},
-	"backfill":          {"advice", "backfill/progress", "checkpoint", "fault", "postgres", "postgres/provision", "postgres/snapshot", "relay", "relay/checkpoints", "relay/rejected", "relay/status", "replication", "replication/wal", "router", "router/record", "setup", "sink", "sink/kafkatx", "sink/topics", "wording"},
+	"backfill":          {"advice", "backfill/progress", "checkpoint", "fault", "postgres", "postgres/provision", "postgres/snapshot", "relay", "relay/checkpoints", "relay/rejected", "relay/status", "replication", "replication/wal", "router", "router/record", "setup", "sink", "sink/kafka", "sink/kafkatx", "sink/topics", "wording"},
 
 	"audit/match": {"router/record"},
 	"audit":       {"advice", "audit/match", "checkpoint", "deadletter", "deadletter/waiting", "fault", "postgres", "postgres/maintenance", "postgres/snapshot", "proof", "relay", "relay/checkpoints", "replication/wal", "router", "router/record", "sink", "sink/topics", "wording"},
@@ -115,7 +115,7 @@ var arrows = map[string][]string{
 	"sandbox":        {},
 	"sandbox/ledger": {},
 	"demo/record":    {},
-	"demo":           {"admin", "config", "metrics", "migrations", "postgres/provision", "relay", "relay/status", "replication/wal", "sandbox", "sandbox/ledger"},
+	"demo":           {"admin", "audit", "config", "metrics", "migrations", "postgres/provision", "relay", "relay/status", "replication/wal", "sandbox", "sandbox/ledger"},
 }
 
 // owners are the only packages that may import what starts with the given path.

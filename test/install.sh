@@ -16,7 +16,7 @@ git config --global --add safe.directory '*'
 
 # Every other module comes from what was downloaded already, or from the usual proxy.
 usual="file://$(go env GOMODCACHE)/cache/download,$(go env GOPROXY)"
-export GOMODCACHE=$work/modules GOBIN=$work/bin GOFLAGS=-modcacherw GONOSUMDB=$module,$module/*
+export GOMODCACHE=$work/modules GOBIN=$work/bin GOFLAGS="-modcacherw -trimpath" GONOSUMDB=$module,$module/*
 cd "$work"
 
 # By git first: this is what a proxy does when a tag is asked for, and what it leaves is a proxy itself.

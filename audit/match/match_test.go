@@ -293,9 +293,9 @@ func (w *world) judged(t *testing.T, dir string, memory int) Counts {
 
 // What a Match says is what plain maps say of the same rows and records, with or without files.
 func TestMatch_SaysWhatPlainMapsSay(t *testing.T) {
-	seeds := uint64(800)
+	seeds := uint64(400)
 	if testing.Short() {
-		seeds = 200
+		seeds = 100
 	}
 	all := make(map[Verdict]int64)
 	for seed := range seeds {

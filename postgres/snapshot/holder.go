@@ -34,6 +34,8 @@ type Holder struct {
 	mu sync.Mutex
 	q  postgres.Querier // guarded by mu
 	id string           // what readers import; set by Begin
+
+	tables []*Table // that keep their files; set by Begin
 }
 
 // OpenToRead connects to the primary for somebody who needs no slot, and so no right to
@@ -154,11 +156,16 @@ func (h *Holder) Lock(ctx context.Context) error {
 }
 
 // Begin takes the snapshot: the one that somebody exports, or without a name one of its own.
-// What it returns is the snapshot in the server's words, for the record.
-func (h *Holder) Begin(ctx context.Context, imported string) (shown string, err error) {
+// What it returns is the snapshot in the server's words, for the record. The tables are locked
+// against what would take their rows out of the snapshot's sight, for as long as it is held.
+func (h *Holder) Begin(ctx context.Context, imported string, tables ...*Table) (shown string, err error) {
+	h.tables = tables
 	err = h.Ask(ctx, func(q postgres.Querier, _ int) error {
 		if err := q.Exec(begin(imported)); err != nil {
 			return postgres.Classify("take the snapshot", err)
+		}
+		if err := keepFiles(q, tables); err != nil {
+			return err
 		}
 		row, err := q.One("SELECT pg_catalog.pg_export_snapshot(), pg_catalog.pg_current_snapshot()")
 		if err != nil {
@@ -346,7 +353,37 @@ func (h *Holder) Reader(ctx context.Context) (*Reader, error) {
 		postgres.CloseQuietly(q.Conn)
 		return nil, postgres.Classify("import the snapshot", err)
 	}
+	if err := keepFiles(q, h.tables); err != nil {
+		postgres.CloseQuietly(q.Conn)
+		return nil, err
+	}
 	return &Reader{q: q}, nil
+}
+
+// keepFiles locks tables, and refuses those that had other files when the snapshot was taken.
+// TRUNCATE, and ALTER TABLE where it writes a table anew, are not for snapshots: an older one
+// sees an empty table afterwards. The catalog's row is the snapshot's, and the function looks at
+// the catalog of now.
+func keepFiles(q postgres.Querier, tables []*Table) error {
+	for _, t := range tables {
+		op := "lock table " + t.Name.String()
+		if err := q.Exec("LOCK TABLE " + t.from + " IN ACCESS SHARE MODE"); err != nil {
+			return postgres.PermissionHint(postgres.Classify(op, err), "run what `cdc-relay sql --for backfill` prints")
+		}
+		row, err := q.One(fmt.Sprintf(`SELECT count(*) FROM pg_catalog.pg_class c WHERE (c.oid = %d OR c.oid IN (SELECT relid FROM pg_catalog.pg_partition_tree(%d)))
+			AND c.relkind = 'r' AND c.relfilenode IS DISTINCT FROM pg_catalog.pg_relation_filenode(c.oid)`, t.OID, t.OID))
+		if err != nil {
+			return postgres.Classify(op, err)
+		}
+		if row.Text(0) != "0" {
+			return &fault.Error{
+				Kind: fault.KindRetry, Reason: fault.ReasonTableChanged, Op: "lock", Subject: "table " + t.Name.String(),
+				Err:  errors.New("it was written anew or emptied since the snapshot was taken, which does not show its rows any more"),
+				Hint: "run the command again",
+			}
+		}
+	}
+	return nil
 }
 
 // Alive reports whether the connection, and with it the snapshot, is there.

@@ -5,13 +5,33 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/rs/zerolog"
 )
 
-// Doubt takes back what is known of the rows that the stream of a slot does not have: a change
-// of publication or table left some out, and the slot's position is ahead of them. After it
-// nobody takes a row of the slot's tables for delivered until a person says so
-// (checkpoint.BeforeDeclared). A record that is not readable is none that anybody relies on.
-func Doubt(ctx context.Context, ledger Ledger, system, slot, version string) error {
+// doubtPatience is how long the ledger may take. A relay that stays blocked tries again.
+const doubtPatience = 5 * time.Second
+
+// Doubts are what a relay writes when a change of publication or table left rows out of the
+// stream: the slot's position is ahead of them, and nobody may take a row of the slot's tables for
+// delivered until a person says so (checkpoint.BeforeDeclared).
+type Doubts struct{ written bool }
+
+// Write takes back what is known of the rows of a slot, once, also after a stop was asked for.
+// Without a ledger nothing is known.
+func (d *Doubts) Write(ctx context.Context, ledger Ledger, system, slot, version string, log zerolog.Logger) {
+	if ledger == nil || d.written {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), doubtPatience)
+	defer cancel()
+	if err := doubt(ctx, ledger, system, slot, version); err != nil {
+		log.Error().Err(err).Msg("it is not written to the checkpoint topic that rows may be missing from the stream: run no `cdc-relay retention`")
+		return
+	}
+	d.written = true
+}
+
+func doubt(ctx context.Context, ledger Ledger, system, slot, version string) error {
 	known, err := ledger.Read(ctx, checkpoint.BeforeSlotSuffix(system, slot))
 	if err != nil {
 		return err
@@ -19,7 +39,7 @@ func Doubt(ctx context.Context, ledger Ledger, system, slot, version string) err
 	for key, value := range known {
 		rec, err := checkpoint.ParseBeforeSlot(value)
 		if err != nil || !rec.Before.Known() {
-			continue
+			continue // nobody relies on it
 		}
 		rec.Before, rec.At, rec.Relay = checkpoint.BeforeUnknown, time.Now(), version
 		if err := ledger.Write(ctx, key, rec.Encode()); err != nil {

@@ -69,6 +69,7 @@ func runChaos(t *testing.T, major, kind string) {
 	c.relay = relaytest.New(t, from, brokers, []string{"{table: public.outbox}"})
 	c.relay.Setup(t)
 
+	relayProgram(t) // which takes a while
 	ctx, cancel := context.WithTimeout(t.Context(), *chaosLength)
 	defer cancel()
 	var all sync.WaitGroup
@@ -122,15 +123,12 @@ func runChaos(t *testing.T, major, kind string) {
 	})
 	all.Wait()
 
-	relay := relayCommand(t, c.relay, "run")
-	member := c.member(t)
-	for _, cmd := range []*exec.Cmd{relay, member} {
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
-	}
-	c.settle(t)
+	relay, member := &process{cmd: relayCommand(t, c.relay, "run"), done: make(chan struct{})}, &process{cmd: c.member(t), done: make(chan struct{})}
+	relay.start(t)
+	member.start(t)
+	c.settle(t, func() string {
+		return fmt.Sprintf("%d records\nrelay:\n%s\nconsumer:\n%s", len(c.broker.Read(t, c.topic)), relay.out.String(), member.out.String())
+	})
 	records := 0
 	for range c.broker.Read(t, c.topic) {
 		records++
@@ -247,7 +245,7 @@ func (c *chaos) writes(t *testing.T, ctx context.Context, n int) {
 }
 
 // settle takes from the table what was committed, and waits for its effects.
-func (c *chaos) settle(t *testing.T) {
+func (c *chaos) settle(t *testing.T, state func() string) {
 	t.Helper()
 	conn := c.from.Connect(t)
 	rows, err := conn.Query(t.Context(), "SELECT id::text FROM outbox")
@@ -271,7 +269,7 @@ func (c *chaos) settle(t *testing.T) {
 			last, moved = n, time.Now()
 		}
 		if time.Since(moved) > relaytest.Patience {
-			t.Fatalf("%d of %d events have an effect, and no more come", n, len(c.ids))
+			t.Fatalf("%d of %d events have an effect, and no more come; %s", n, len(c.ids), state())
 		}
 		<-time.After(100 * time.Millisecond)
 	}

@@ -189,7 +189,7 @@ func (s *shop) latencies(b *testing.B, table *tabwriter.Writer, cfg kafkainbox.C
 	cfg.Events.Round = func(r kafkainbox.Round) {
 		mu.Lock()
 		defer mu.Unlock()
-		took = append(took, time.Since(r.Newest))
+		took = append(took, time.Since(r.LastTimestamp))
 	}
 	m := s.start(b, cfg)
 	const n = 5000

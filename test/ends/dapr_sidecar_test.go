@@ -41,7 +41,7 @@ func TestDapr_Sidecar(t *testing.T) {
 	}
 	const orders = 200
 	relay, sidecar := f.relay(t), start()
-	f.place(t, orders)
+	f.placeOrders(t, orders)
 	for n := 1; n <= 2; n++ {
 		f.awaitLedger(t, orders*n/2, sidecar)
 		relay.kill()

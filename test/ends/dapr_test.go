@@ -111,7 +111,7 @@ func (f *shopFloor) subscriber(t *testing.T, dir string) (port string, running *
 	return port, running
 }
 
-func (f *shopFloor) place(t *testing.T, orders int) {
+func (f *shopFloor) placeOrders(t *testing.T, orders int) {
 	t.Helper()
 	x := examples[0]
 	writer := f.run(t, x.ready(t), append(x.write[:len(x.write):len(x.write)], fmt.Sprint(orders)))
@@ -130,7 +130,7 @@ func TestDapr_SubscriberHandlesRedeliveriesOnce(t *testing.T) {
 	dir := daprExample.ready(t)
 	f := newShopFloor(t, daprValue)
 	const orders = 30
-	f.place(t, orders)
+	f.placeOrders(t, orders)
 	relay := f.relay(t)
 	f.AwaitCaughtUp(t)
 	relay.stop(t)

@@ -83,7 +83,7 @@ func startRedis(t testing.TB) *redisServer {
 
 func (r *redisServer) start(t testing.TB) {
 	t.Helper()
-	r.cmd = &exec.Cmd{Path: r.program, Args: []string{r.argv0, "--port", r.port, "--bind", "127.0.0.1", "--save", "", "--dir", r.dir, "--dbfilename", filepath.Base(r.dir) + ".rdb"}, SysProcAttr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}}
+	r.cmd = &exec.Cmd{Path: r.program, Args: []string{r.argv0, "--port", r.port, "--bind", "127.0.0.1", "--save", "", "--dir", r.dir, "--dbfilename", filepath.Base(r.dir) + ".rdb"}, SysProcAttr: diesWithParent()}
 	r.cmd.Stderr = os.Stderr
 	if err := r.cmd.Start(); err != nil {
 		t.Fatal(err)

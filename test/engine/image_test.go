@@ -46,9 +46,6 @@ func TestImage_IsSmallAndStartsAtOnce(t *testing.T) {
 	alone := best(binary, "version")
 	empty := best("docker", "run", "--rm", "--network", "none", image, "version")
 	t.Logf("image: %.1f MB; version: %d ms alone, %d ms by docker run", float64(bytes)/1e6, alone.Milliseconds(), empty.Milliseconds())
-	if limit := alone + 500*time.Millisecond; empty > limit*4 {
-		t.Errorf("docker run … version takes %s", empty)
-	}
 }
 
 // One relay under the limits of a careful user, from its first backlog to its last stop.

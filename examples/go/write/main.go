@@ -24,7 +24,7 @@ type amount struct {
 	Amount int `json:"amount"`
 }
 
-func (s *shop) place(ctx context.Context, order string, total int) error {
+func (s *shop) placeOrder(ctx context.Context, order string, total int) error {
 	return pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, `INSERT INTO orders (id, total) VALUES ($1, $2)`, order, total); err != nil {
 			return err
@@ -37,7 +37,7 @@ func (s *shop) place(ctx context.Context, order string, total int) error {
 	})
 }
 
-func (s *shop) pay(ctx context.Context, order string) error {
+func (s *shop) payOrder(ctx context.Context, order string) error {
 	return pgx.BeginFunc(ctx, s.db, func(tx pgx.Tx) error {
 		var total int
 		if err := tx.QueryRow(ctx, `UPDATE orders SET paid = true WHERE id = $1 RETURNING total`, order).Scan(&total); err != nil {
@@ -69,10 +69,10 @@ func main() {
 	s := &shop{db, events}
 	for i := range n {
 		order := uuid.NewString()
-		if err := s.place(ctx, order, 1+i%100); err != nil {
+		if err := s.placeOrder(ctx, order, 1+i%100); err != nil {
 			log.Fatal(err)
 		}
-		if err := s.pay(ctx, order); err != nil {
+		if err := s.payOrder(ctx, order); err != nil {
 			log.Fatal(err)
 		}
 	}
