@@ -141,7 +141,7 @@ fault-full: ## the whole fault programme, at most an hour: every kind, 200 kills
 
 .PHONY: chaos
 chaos: ## ten minutes of kills at both ends: relay, brokers, database, Redis, consumers, under load; CHAOS_ARGS="-length 1m"
-	cd test/ends && $(GO) test -count=1 -timeout 40m -v -run '^TestChaos$$' . -args -length 10m $(CHAOS_ARGS)
+	cd test/ends && $(GO) test -tags chaos -count=1 -timeout 40m -v -run '^TestChaos$$' . -args -length 10m $(CHAOS_ARGS)
 
 .PHONY: mutants-ends
 mutants-ends: ## bugs that are planted into the module inbox, each of which a test must find

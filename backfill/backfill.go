@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/advice"
+	"github.com/cdc-relay/cdc-relay/backfill/handover"
 	"github.com/cdc-relay/cdc-relay/backfill/progress"
 	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/fault"
@@ -14,8 +15,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres/provision"
 	"github.com/cdc-relay/cdc-relay/postgres/snapshot"
 	"github.com/cdc-relay/cdc-relay/relay"
-	"github.com/cdc-relay/cdc-relay/relay/checkpoints"
-	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/rs/zerolog"
@@ -36,7 +35,6 @@ type Backfill struct {
 	CountPatience time.Duration // defaults to 30s
 	Sample        time.Duration // of the server's writing; defaults to 2s
 	Every         time.Duration // of the progress lines; defaults to 10s
-	PollSlot      time.Duration // of how far the slot is read; defaults to 2s
 }
 
 func (b *Backfill) defaults() {
@@ -49,9 +47,6 @@ func (b *Backfill) defaults() {
 	}
 	if b.Every == 0 {
 		b.Every = 10 * time.Second
-	}
-	if b.PollSlot == 0 {
-		b.PollSlot = 2 * time.Second
 	}
 	if b.OnStep == nil {
 		b.OnStep = func(string) {}
@@ -89,6 +84,9 @@ func (b *Backfill) Run(ctx context.Context) error {
 	}
 	return said(b.act(ctx, w, state, step))
 }
+
+// Said gives an error of a server its kind: one that passes is none that a person has to mend.
+func Said(err error) error { return said(err) }
 
 // said gives an error of a server its kind: one that passes is none that a person has to mend.
 func said(err error) error {
@@ -185,66 +183,19 @@ func (b *Backfill) remembered(ctx context.Context, s *progress.State) error {
 }
 
 // known looks for what the topic has of a slot.
-func (b *Backfill) known(ctx context.Context, ledger *topics.Ledger, s *progress.State, slot *progress.Slot) error {
-	if slot.Exists {
-		if s.Progress == nil {
-			return nil
-		}
-		for _, t := range s.Progress.Tables {
-			value, err := ledger.Committed(ctx, checkpoint.BeforeSlotKey(s.System, slot.Name, t.OID))
-			if err != nil {
-				return err
-			}
-			if rec, err := checkpoint.ParseBeforeSlot(value); value != nil && err == nil && rec.Point == s.Progress.Point {
-				slot.Ours = true
-			}
-		}
+func (b *Backfill) known(ctx context.Context, ledger *topics.Ledger, s *progress.State, slot *progress.Slot) (err error) {
+	switch {
+	case !slot.Exists:
+		return handover.NeverStreamed(ctx, ledger, b.Settings.CheckpointTopic, s.System, slot.Name)
+	case s.Progress == nil:
 		return nil
 	}
-	began, err := ledger.Read(ctx, checkpoint.BeforeSlotSuffix(s.System, slot.Name))
-	if err != nil {
-		return err
+	oids := make([]uint32, len(s.Progress.Tables))
+	for i, t := range s.Progress.Tables {
+		oids[i] = t.OID
 	}
-	positions, err := recorded(ctx, ledger, s.System, slot.Name)
-	if err != nil {
-		return err
-	}
-	for _, end := range positions {
-		if !begins(began, end) {
-			return progress.Refuse(fmt.Errorf("topic %q has a position of an earlier slot %s, from which a relay has streamed", b.Settings.CheckpointTopic, slot.Name),
-				"choose another postgres.slot with its own publication; select the rows that the old relay did not send for the backfill")
-		}
-	}
-	return nil
-}
-
-// recorded are the positions that the topic has of a slot, by their keys.
-func recorded(ctx context.Context, ledger *topics.Ledger, system, slot string) (map[string]wal.LSN, error) {
-	positions := make(map[string]wal.LSN)
-	for _, guarantee := range []relay.Guarantee{relay.AtLeastOnce, relay.ExactlyOnce} {
-		values, err := checkpoints.Read(ctx, ledger, guarantee, system, slot)
-		if err != nil {
-			return nil, err
-		}
-		for key, value := range values {
-			rec, err := checkpoint.ParseRecord(value)
-			if err != nil {
-				return nil, progress.Refuse(err, "choose another postgres.slot")
-			}
-			positions[key] = rec.End
-		}
-	}
-	return positions, nil
-}
-
-// begins reports whether a position is where a slot began: nothing was confirmed behind it.
-func begins(began map[string][]byte, end wal.LSN) bool {
-	for _, value := range began {
-		if rec, err := checkpoint.ParseBeforeSlot(value); err == nil && rec.Point == end {
-			return true
-		}
-	}
-	return false
+	slot.Ours, err = handover.WroteBefore(ctx, ledger, s.System, slot.Name, oids, s.Progress.Point)
+	return err
 }
 
 // choose looks at the tables, and decides which rows are sent in which order.

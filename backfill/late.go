@@ -2,14 +2,12 @@ package backfill
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"time"
 
+	"github.com/cdc-relay/cdc-relay/backfill/handover"
 	"github.com/cdc-relay/cdc-relay/backfill/progress"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/snapshot"
-	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
@@ -65,54 +63,10 @@ type finding struct {
 
 // stream reads what one shard's publication lets through.
 func (f *finding) stream(shard postgres.Config, end wal.LSN) error {
-	s, err := replication.Open(f.ctx, f.w.temporary(shard), replication.Options{MaxRowBytes: f.w.settings.Stream.MaxRowBytes}, f.w.log)
-	if err != nil {
+	if err := handover.Peek(f.ctx, f.w.temporary(shard), f.w.settings.Stream.MaxRowBytes, end, f.take, f.w.log); err != nil {
 		return err
 	}
-	start := s.Start()
-	defer func() { _ = s.Close(context.WithoutCancel(f.ctx), start) }()
-	reading, stop := context.WithCancel(f.ctx)
-	defer stop()
-	out, ended := make(chan *wal.Batch), make(chan error, 1)
-	go func() {
-		ended <- s.Run(reading, out, func() wal.LSN { return start })
-		close(out)
-	}()
-	defer context.AfterFunc(f.ctx, s.Abort)()
-	poll := time.NewTicker(f.w.PollSlot)
-	defer poll.Stop()
-	passed := start >= end // by all that was taken
-	for seen := passed; !seen; {
-		select {
-		case b, open := <-out:
-			if !open {
-				return errors.Join(<-ended, f.ctx.Err(), errors.New("the slot ended before the end of the WAL"))
-			}
-			err = f.take(b)
-			passed = err != nil || b.Through >= end
-			seen = passed
-			b.Release()
-		case <-poll.C: // a position that no batch comes with
-			seen = s.ServerEnd() >= end && s.Received() >= end
-		}
-	}
-	if passed {
-		s.Abort()
-	}
-	stop() // what was received and not taken yet is handed out before the stream ends
-	for b := range out {
-		if !passed && err == nil {
-			err = f.take(b)
-		}
-		b.Release()
-	}
-	if ending := <-ended; !passed && err == nil {
-		err = errors.Join(ending, f.ctx.Err())
-	}
-	if err == nil {
-		err = f.compare(0)
-	}
-	return err
+	return f.compare(0)
 }
 
 // take notes the places of a batch's rows.

@@ -33,6 +33,12 @@ type TableLine struct {
 	Order []string `json:"order"`
 }
 
+// Say shows a line.
+func (o *Output) Say(l Line) { o.say(l) }
+
+// Warn shows a warning.
+func (o *Output) Warn(text string) { o.warn(text) }
+
 func (o *Output) say(l Line) {
 	to, prefix := o.Meanwhile, ""
 	switch l.What {

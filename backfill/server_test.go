@@ -31,7 +31,6 @@ type scene struct {
 	settings relay.Config
 	topic    string // of the events
 	slot     string
-	poll     time.Duration
 }
 
 // play makes a scene: how are settings of the configuration.
@@ -69,7 +68,7 @@ func (s *scene) attempt(ctx context.Context, options Options, onStep func(string
 	out := lockedWriter{&mu, &text}
 	b := &Backfill{
 		Settings: s.settings, Options: options, Out: Output{Result: out, Meanwhile: out}, Log: zerolog.Nop(), OnStep: onStep,
-		Sample: 300 * time.Millisecond, Every: 100 * time.Millisecond, PollSlot: s.poll,
+		Sample: 300 * time.Millisecond, Every: 100 * time.Millisecond,
 	}
 	err := b.Run(ctx)
 	mu.Lock()
@@ -260,7 +259,6 @@ func TestBackfill_ExactlyOnceDuplicatesNothing(t *testing.T) {
 	t.Parallel()
 	each := func(t *testing.T, db *harness.Database, brokers *harness.Brokers) {
 		s := play(t, db, brokers, keeps(t, "exactly_once")...)
-		s.poll = time.Nanosecond        // between a position that is received and the rows that are handed out with it
 		for n := 1; n <= 4000; n += 2 { // the odd ones are old
 			if n%1000 == 1 {
 				s.db.Exec(t, `INSERT INTO outbox SELECT n, 'a', (n % 5)::text, 'e', n::text FROM generate_series($1::int, $2, 2) n`, n, n+998)

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/backfill/handover"
 	"github.com/cdc-relay/cdc-relay/backfill/progress"
 	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/fault"
@@ -19,7 +20,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/relay/rejected"
 	"github.com/cdc-relay/cdc-relay/relay/status"
-	"github.com/cdc-relay/cdc-relay/replication"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
 	"github.com/cdc-relay/cdc-relay/router/record"
@@ -56,7 +56,8 @@ type work struct {
 	paced    progress.Pacer
 	rejected struct{ letters, skipped int64 } // rows in dead letters, and in no topic; once the relay has ended
 	failure  atomic.Pointer[error]
-	end      struct{ complete, failed func() } // ends the relay: all rows are acknowledged; or w.failure is set
+	complete func() // ends the relay: all rows are acknowledged
+	stop     context.CancelFunc
 }
 
 // act does a step, and those that follow from it.
@@ -111,27 +112,17 @@ func (w *work) send(ctx context.Context, s *progress.State, step progress.Step) 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	held := make(chan struct{})
-	go func() { defer close(held); w.occupySlot(ctx) }()
+	go func() {
+		defer close(held)
+		handover.Occupy(ctx, w.temporary(w.settings.Replication.OfShard(0)), w.log)
+	}()
 	defer func() { cancel(); <-held }() // or the slot could not be copied
 	return w.relay(ctx)
 }
 
-// dropPatience is how long the server may take to end the connection that holds the slot.
-const dropPatience = 15 * time.Second
-
 // drop drops the backfill's slot.
 func (w *work) drop(ctx context.Context, name string) error {
-	for deadline := time.Now().Add(dropPatience); ; {
-		err := w.holder.Ask(ctx, func(q postgres.Querier, _ int) error { return provision.DropSlot(q, name) })
-		if err == nil || postgres.KindOf(err) != fault.KindBusy || time.Now().After(deadline) {
-			return err
-		}
-		select {
-		case <-time.After(lookEvery):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+	return handover.Drop(ctx, w.holder, name)
 }
 
 // begin makes the slot, takes its snapshot, and writes where the backfill begins.
@@ -227,34 +218,6 @@ func (w *work) temporary(shard postgres.Config) postgres.Config {
 	return shard
 }
 
-// holdAgain is the pause before the slot is taken again.
-const holdAgain = 2 * time.Second
-
-// occupySlot streams from the backfill's slot and takes nothing, until ctx ends. So the slot is in use,
-// which keeps it from idle_replication_slot_timeout, and others from it. It is no condition for
-// anything: a slot that is not held holds the WAL all the same.
-func (w *work) occupySlot(ctx context.Context) {
-	for ctx.Err() == nil {
-		s, err := replication.Open(ctx, w.temporary(w.settings.Replication.OfShard(0)), replication.Options{}, zerolog.Nop())
-		if err == nil {
-			start := s.Start()
-			stopped := context.AfterFunc(ctx, s.Abort)
-			err = s.Run(ctx, make(chan *wal.Batch), func() wal.LSN { return start })
-			stopped()
-			ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-			_ = s.Close(ending, start) // nothing was confirmed
-			cancel()
-		}
-		if ctx.Err() == nil {
-			w.log.Warn().Err(err).Msg("the slot of the backfill is not held; trying again")
-		}
-		select {
-		case <-time.After(holdAgain):
-		case <-ctx.Done():
-		}
-	}
-}
-
 // relay runs a relay over the rows until all are acknowledged.
 func (w *work) relay(ctx context.Context) error {
 	cfg := w.settings
@@ -293,7 +256,7 @@ func (w *work) relay(ctx context.Context) error {
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	all := make(chan struct{})
-	w.end.failed, w.end.complete = stop, func() { close(all); stop() }
+	w.stop, w.complete = stop, func() { close(all); stop() }
 	w.paced = progress.NewPacer(w.Options.MaxRate)
 	r := relay.New(cfg, parts, relay.Events{}, zerolog.Nop()) // its words are about a slot; report and atRow have ours
 	ended := make(chan struct{})
@@ -361,7 +324,7 @@ func (w *work) atRow(err error) error {
 // fail ends the work.
 func (w *work) fail(err error) {
 	w.failure.CompareAndSwap(nil, &err)
-	w.end.failed()
+	w.stop()
 }
 
 // holds refuses to go on without the snapshot.

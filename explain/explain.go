@@ -12,6 +12,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres/catalog"
 	"github.com/cdc-relay/cdc-relay/postgres/sample"
+	"github.com/cdc-relay/cdc-relay/postgres/snapshot"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
@@ -116,10 +117,27 @@ func (e *Explainer) table(ctx context.Context, i int) (*Table, error) {
 	}
 	report.describe(&tableView{cfg: e.cfg, mapping: e.settings.Router.Mappings[i], rel: rel, made: made})
 	report.Warnings = append(report.Warnings, warnings...)
+	report.Published = published(rel)
 	if e.options.NoRecord {
 		return report, nil
 	}
 	return report, e.record(ctx, i, rel, report)
+}
+
+// published are the columns that may say which rows a polling publisher has sent.
+func published(rel *wal.Relation) (names []string) {
+	var shape snapshot.Shape
+	for _, c := range rel.Columns {
+		kind := c.TypeName
+		if kind == "bool" {
+			kind = "boolean"
+		}
+		shape.Columns = append(shape.Columns, snapshot.Column{Name: c.Name, Type: kind})
+	}
+	for _, m := range shape.PublishedColumns() {
+		names = append(names, m.Column)
+	}
+	return names
 }
 
 // record adds the record of the sample or of the newest row. What only keeps it

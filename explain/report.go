@@ -56,6 +56,7 @@ type Table struct {
 	Headers     []string  `json:"headers,omitempty"`
 	Columns     []Column  `json:"columns,omitempty"`
 	Ignored     []string  `json:"ignored,omitempty"`
+	Published   []string  `json:"published,omitempty"` // columns by which backfill and cutover know what a polling publisher has sent
 	Warnings    []string  `json:"warnings,omitempty"`
 	Record      *Record   `json:"record,omitempty"`
 	Note        string    `json:"note,omitempty"`    // why there is no record, and nothing is wrong
@@ -196,6 +197,9 @@ func (r *Table) Print(w io.Writer) error {
 	}
 	if err := lines.Flush(); err != nil {
 		return err
+	}
+	if len(r.Published) > 0 {
+		fmt.Fprintf(w, "\n  published: %s, by which backfill and cutover know what a polling publisher has sent\n", strings.Join(r.Published, ", "))
 	}
 	for _, warning := range r.Warnings {
 		fmt.Fprintf(w, "\n  warning: %s\n", warning)

@@ -144,6 +144,33 @@ func ServiceRole(name string, login Login) (role Part, notes []string, err error
 	return Part{Name: "role", Up: strings.Join(up, "\n"), Down: strings.Join(down, "\n")}, notes, nil
 }
 
+// Owner makes the role a member of the roles that own the tables, which no SQL can name without
+// asking the server.
+func Owner(role string, tables []Name) (Part, error) {
+	quoted, err := quote(role)
+	if err != nil {
+		return Part{}, fmt.Errorf("role: %w", err)
+	}
+	var up, down []string
+	for _, t := range tables {
+		name, _, err := list([]Name{t})
+		if err != nil {
+			return Part{}, err
+		}
+		change := func(verb, to string) string {
+			return fmt.Sprintf("DO $$ BEGIN EXECUTE (SELECT format('%s %%I %s %s', pg_get_userbyid(relowner)) FROM pg_class WHERE oid = '%s'::regclass); END $$;",
+				verb, to, strings.ReplaceAll(quoted, "'", "''"), strings.ReplaceAll(name, "'", "''"))
+		}
+		up, down = append(up, change("GRANT", "TO")), append(down, change("REVOKE", "FROM"))
+	}
+	return Part{
+		Name: "owner",
+		Up: "-- For cutover, which makes a trigger as the owner of the table. Take it back when the cut-over is complete:\n-- " +
+			strings.Join(down, "\n-- ") + "\n" + strings.Join(up, "\n"),
+		Down: strings.Join(down, "\n"),
+	}, nil
+}
+
 // Read lets the role look at the rows of the tables. Streaming does not need it;
 // check, explain and the counting of setup do.
 func Read(role string, tables []Name) (Part, error) {

@@ -201,7 +201,7 @@ func OpenSink(cfg Config, ev Events, log zerolog.Logger, hooks []kgo.Hook) (sink
 	}, log, hooks...)
 }
 
-// Run streams until ctx ends, then drains, and returns nil when nothing was left
+// Run streams until ctx ends, or up to Config.Stream.Until, then drains, and returns nil when nothing was left
 // in flight. A *ConfigError, *RefusedError or *BlockedError says that a restart
 // does not help; every other error that it may.
 func (r *Relay) Run(ctx context.Context) error {
@@ -300,6 +300,9 @@ func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
 		}
 		if ctx.Err() != nil || deliveryCtx.Err() != nil {
 			return r.stopError(err)
+		}
+		if err == nil && r.cfg.Stream.Until != 0 {
+			return nil // the stream ended there, and all of it is confirmed
 		}
 		if err == nil {
 			err = errEnded

@@ -50,6 +50,10 @@ type Options struct {
 	// that Kafka cannot take. Defaults to 5s.
 	ShutdownGrace time.Duration
 
+	// Until, if not zero, ends the stream: what commits there or behind is not handed on.
+	// Run then returns nil, as when intake ends.
+	Until wal.LSN
+
 	pacing pacing // of the socket; benchmarks set it
 }
 

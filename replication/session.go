@@ -84,6 +84,7 @@ func newStream(cfg postgres.Config, opt Options, logger zerolog.Logger, conn net
 	for _, rel := range known.Relations {
 		s.dec.Expect(rel)
 	}
+	s.reached = opt.Until != 0 && s.start >= opt.Until
 	s.tables = append(known.Relations, s.dec.Messages()...)
 	s.binary = opt.Binary != nil && known.ServerVersion >= binaryVersion && opt.Binary(s.tables, s.start, known.WALEnd)
 	s.status = status{

@@ -53,6 +53,7 @@ type Stream struct {
 	received, serverEnd atomic.Uint64 // written by the owner, read by anybody
 
 	stopping atomic.Bool // intake ended
+	reached  bool        // Options.Until: nothing before it is still to come
 	abort    chan struct{}
 	aborting sync.Once
 
@@ -170,7 +171,7 @@ func (s *Stream) read(out chan<- *wal.Batch) error {
 // is to stop: then nothing after the commit in hand is touched.
 func (s *Stream) consume(out chan<- *wal.Batch) (done bool, err error) {
 	for {
-		if s.stopping.Load() && !s.dec.InTransaction() {
+		if (s.reached || s.stopping.Load()) && !s.dec.InTransaction() {
 			return true, nil
 		}
 		kind, body, ok, err := s.frames.next()
@@ -387,6 +388,10 @@ func (s *Stream) data(body []byte) error {
 }
 
 func (s *Stream) wal(body []byte) error {
+	if s.opt.Until != 0 && !s.dec.InTransaction() && pgoutput.CommitsAt(body[walHeader:]) >= s.opt.Until {
+		s.reached = true
+		return nil
+	}
 	if err := s.dec.Decode(body[walHeader:], wal.LSN(binary.BigEndian.Uint64(body[1:]))); err != nil {
 		return err
 	}
@@ -419,7 +424,7 @@ func (s *Stream) notePositions(received, serverEnd wal.LSN) {
 }
 
 func (s *Stream) keepAlive(serverEnd wal.LSN, ask bool) error {
-	s.dec.Idle(serverEnd)
+	s.idle(serverEnd)
 	s.notePositions(serverEnd, serverEnd)
 	now := time.Now()
 	if s.status.keepAlive(now, serverEnd, ask) >= s.opt.ShutdownGrace {
@@ -434,6 +439,15 @@ func (s *Stream) keepAlive(serverEnd wal.LSN, ask bool) error {
 		return nil
 	}
 	return s.statusError(s.status.reply(now, s.Received()))
+}
+
+// idle has the decoder take a keep-alive's position, up to Options.Until.
+func (s *Stream) idle(serverEnd wal.LSN) {
+	if until := s.opt.Until; until != 0 && serverEnd >= until {
+		serverEnd = until
+		s.reached = s.reached || !s.dec.InTransaction()
+	}
+	s.dec.Idle(serverEnd)
 }
 
 // notice looks for the notice that means lost rows: from version 18 on the server skips a

@@ -23,13 +23,14 @@ type Script struct {
 	WithoutRole                   bool
 	Major, Number                 int
 
-	// For is the verb that the role is to be enough for: empty for run, ForBackfill, or one of
+	// For is the verb that the role is to be enough for: empty for run, ForBackfill, ForCutover, or one of
 	// those that have their grants alone.
 	For string
 }
 
 const (
 	ForBackfill  = "backfill"  // leaves the slot to a backfill
+	ForCutover   = "cutover"   // leaves the slot to a cut-over, and makes a trigger
 	ForRetention = "retention" // the rights of the connection that deletes
 	ForMark      = "mark"      // and of the one that sets marks
 	ForAudit     = "audit"     // the rights of a connection that reads
@@ -39,7 +40,7 @@ const (
 // Render gives the files of the format. It touches no server.
 func (o Script) Render(cfg *config.Config) ([]migrations.File, error) {
 	switch o.For {
-	case "", ForBackfill:
+	case "", ForBackfill, ForCutover:
 	case ForRetention:
 		return o.retention(cfg)
 	case ForMark:
@@ -47,7 +48,7 @@ func (o Script) Render(cfg *config.Config) ([]migrations.File, error) {
 	case ForAudit, ForReplay:
 		return o.reading(cfg)
 	default:
-		return nil, fmt.Errorf("--for %q is not allowed; allowed: %s, %s, %s, %s, %s", o.For, ForBackfill, ForRetention, ForMark, ForAudit, ForReplay)
+		return nil, fmt.Errorf("--for %q is not allowed; allowed: %s, %s, %s, %s, %s, %s", o.For, ForBackfill, ForCutover, ForRetention, ForMark, ForAudit, ForReplay)
 	}
 	if o.Number < 1 {
 		return nil, fmt.Errorf("--number %d is not allowed; allowed: 1 or more", o.Number)
@@ -97,6 +98,9 @@ func (o Script) Render(cfg *config.Config) ([]migrations.File, error) {
 			m.Parts = append(m.Parts, read)
 		}
 	}
+	if err := o.owner(&m, login.Role, names); err != nil {
+		return nil, err
+	}
 	o.slot(&m, settings.Slot)
 	files, err := migrations.Format(o.Format, m)
 	if err != nil {
@@ -115,9 +119,21 @@ func (o Script) readGrants(role string, names []migrations.Name) (migrations.Par
 	return read, err
 }
 
+// owner makes the role of a cut-over a member of the tables' owners.
+func (o Script) owner(m *migrations.Migration, role string, names []migrations.Name) error {
+	if o.For != ForCutover || o.WithoutRole {
+		return nil
+	}
+	part, err := migrations.Owner(role, names)
+	m.Parts = append(m.Parts, part)
+	return err
+}
+
 // slot adds the slot's statement, and notes about what depends on the server's version.
 func (o Script) slot(m *migrations.Migration, name string) {
-	if o.For == ForBackfill {
+	if o.For == ForCutover {
+		m.Notes = append(m.Notes, "`cdc-relay cutover --yes` creates the replication slot.")
+	} else if o.For == ForBackfill {
 		m.Notes = append(m.Notes, "`cdc-relay backfill --yes` creates the replication slot and sends the rows from before it.")
 	} else {
 		m.Slot = provision.SlotSQL(name, o.Major*10000)

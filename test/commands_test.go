@@ -181,6 +181,8 @@ func commandsRun(t *testing.T, binary string, commands []shown) {
 	if !streams || len(toEnd) == 0 || len(asked) == 0 {
 		t.Fatalf("the documentation shows run: %t, %d others, %d questions: the test reads the wrong blocks", streams, len(toEnd), len(asked))
 	}
+	db.Exec(t, "CREATE TABLE polled (id uuid PRIMARY KEY, aggregate_type text NOT NULL, aggregate_id text NOT NULL, event_type text NOT NULL, payload jsonb, published_at timestamptz)")
+	polled := harness.Unique(t, "polled")
 	for _, args := range toEnd {
 		for i, arg := range args {
 			if strings.HasPrefix(arg, "postgres.url=") {
@@ -189,6 +191,14 @@ func commandsRun(t *testing.T, binary string, commands []shown) {
 		}
 		if args[0] == "backfill" { // for a slot that is not there
 			args = append(args, "--set", "postgres.slot="+harness.Unique(t, "docs"))
+		}
+		if args[0] == "cutover" { // for a table that has a publisher, and one slot for all commands
+			args = append(args, "--set", "postgres.slot="+polled, "--set", "postgres.publication="+polled, "--set", "outbox.table=public.polled")
+			if slices.Contains(args, "--stopped") { // its slot is its own
+				args = append(args, "--set", "postgres.slot="+polled+"_stopped", "--set", "postgres.publication="+polled+"_stopped", "--accept-order", "--watch", "0s")
+			} else if !slices.Contains(args, "--back") {
+				args = append(args, "--settle", "0s", "--watch", "0s")
+			}
 		}
 		place.must(t, args...)
 	}

@@ -148,7 +148,7 @@ func TestBackfill_SnapshotAndStreamHaveEachRowOnce(t *testing.T) {
 				k := newOld(t, version, how)
 				k.write(t, 1, 5000)
 				got := invoke(t, k.env, "backfill", "--all")
-				got.want(t, exitOK, "nothing was touched", "")
+				got.want(t, exitOK, "nothing was changed", "")
 				if slots := k.slots(t); slots != "" {
 					t.Fatalf("a plan made %s", slots)
 				}

@@ -217,7 +217,7 @@ func (l *letters) read(ctx context.Context) (err error) {
 	l.backlog, err = deadletter.ReadBacklog(ctx, l.settings.Kafka.Connection, l.settings.DeadLetterTopic, l.filter)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return fmt.Errorf("read topic %s: %s; nothing was touched", l.settings.DeadLetterTopic, restore.Cause(context.Cause(ctx)))
+		return fmt.Errorf("read topic %s: %s; nothing was changed", l.settings.DeadLetterTopic, restore.Cause(context.Cause(ctx)))
 	case err != nil:
 		return brokersRefuse(err)
 	}

@@ -24,7 +24,7 @@ func TestDeadLetter_WarnsOfAChangedRowAndRefusesAnotherOne(t *testing.T) {
 			l.db.Exec(t, "TRUNCATE outbox RESTART IDENTITY")
 			l.db.Exec(t, `INSERT INTO outbox (account, payload) VALUES ('first', '{"amount": 999}')`)
 			if !keyed {
-				invoke(t, l.env, "deadletter", "redrive", "--all").want(t, exitFailed, "would fail: the letter at partition 0, offset 0 is not complete, and the row that has its event id now holds another value", "")
+				invoke(t, l.env, "deadletter", "redrive", "--all").want(t, exitFailed, "would fail: the letter at partition 0, offset 0 is not complete, and the row that now has its event id holds another value", "")
 				invoke(t, l.env, "deadletter", "redrive", "--all", "--yes").want(t, exitFailed, "it may be another row; discard the letter, and write the event again", "")
 				if n := len(l.brokers.Read(t, "order-events")); n != 0 {
 					t.Errorf("%d records were sent", n)

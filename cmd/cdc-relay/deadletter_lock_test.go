@@ -109,7 +109,7 @@ func TestRedrive_IsTheOnlyOneOfItsSource(t *testing.T) {
 		t.Fatalf("%d records in the dead-letter topic: something was marked", n)
 	}
 	// Neither a plan nor letters of another database wait for it.
-	invoke(t, l.env, "deadletter", "redrive", "--all").want(t, exitOK, "1 of 1 dead letter of the selected keys would be re-driven, 0 would be left; nothing was touched", "")
+	invoke(t, l.env, "deadletter", "redrive", "--all").want(t, exitOK, "1 of 1 dead letter of the selected keys would be re-driven, 0 would be left; nothing was changed", "")
 	invoke(t, l.env, "deadletter", "redrive", "--all", "--yes", "--source", foreign).want(t, exitOK, "1 of 1 dead letter of the selected keys re-driven, 0 left", "")
 	invoke(t, l.env, "deadletter", "redrive", "--all", "--yes", "--discard", "--without-lock").want(t, exitOK, "1 of 1 dead letter of the selected keys discarded, 0 left", "")
 	release()
@@ -285,7 +285,7 @@ func TestRedrive_SumsUpWhatBecomesOfTheKeys(t *testing.T) {
 	l, _ := withLetters(t, setAside{key: "a"}, setAside{key: "a", reason: "parked"}, setAside{key: "a", reason: "parked"}, setAside{key: "a", reason: "parked"}, setAside{key: "b", reason: "route"})
 	args := []string{"deadletter", "redrive", "--discard", "--reason", "record_too_large"}
 	const rest = ": re-drive them, or discard them too with --whole-key"
-	invoke(t, l.env, args...).want(t, exitOK, "\n1 of 4 dead letters of the selected keys would be discarded, 3 would be left"+rest+"; nothing was touched, repeat with --yes\n", "")
+	invoke(t, l.env, args...).want(t, exitOK, "\n1 of 4 dead letters of the selected keys would be discarded, 3 would be left"+rest+"; nothing was changed, repeat with --yes\n", "")
 	invoke(t, l.env, append(args, "--yes")...).want(t, exitOK, "\n1 of 4 dead letters of the selected keys discarded, 3 left"+rest+"\n", "")
 	invoke(t, l.env, "deadletter", "redrive", "--discard", "--reason", "parked", "--whole-key", "--yes").want(t, exitOK, "\n3 of 3 dead letters of the selected keys discarded, 0 left\n", "")
 	invoke(t, l.env, "deadletter", "list").want(t, exitOK, "\n1 of 1 dead letter waiting in topic", "")

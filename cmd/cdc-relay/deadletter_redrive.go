@@ -105,7 +105,7 @@ func (l *letters) redrive(ctx context.Context, o redriveOptions) error {
 	ctx, release, err := l.claim(ctx, o)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return fmt.Errorf("the redrive stopped: %s; nothing was touched", restore.Cause(context.Cause(ctx)))
+		return fmt.Errorf("the redrive stopped: %s; nothing was changed", restore.Cause(context.Cause(ctx)))
 	case err != nil:
 		return err
 	}

@@ -75,7 +75,7 @@ func TestDeadLetter_ValueOfAnotherRowIsNotTakenForTheLettersOwn(t *testing.T) {
 	l.db.Exec(t, `INSERT INTO outbox (account, payload) VALUES ('first', jsonb_build_object('fill', repeat('x', 50000)))`)
 	l.published(t, url, 1)
 	for _, flags := range [][]string{{}, {"--payload"}} {
-		invoke(t, l.env, append([]string{"deadletter", "show"}, flags...)...).want(t, exitOK, "not here: its 50012 bytes were too many for the topic; a redrive takes it from the table", "")
+		invoke(t, l.env, append([]string{"deadletter", "show"}, flags...)...).want(t, exitOK, "not here: its 50012 bytes were too many for the topic; redrive reads it from the table", "")
 		if shown := invoke(t, l.env, append([]string{"deadletter", "show", "--json"}, flags...)...).stdout; strings.Contains(shown, `"value": null`) {
 			t.Errorf("a value that the letter does not have reads as a tombstone:\n%s", shown)
 		}
@@ -85,7 +85,7 @@ func TestDeadLetter_ValueOfAnotherRowIsNotTakenForTheLettersOwn(t *testing.T) {
 	l.published(t, url, 2)
 	invoke(t, l.env, "deadletter", "redrive", "--all").want(t, exitFailed, "would fail: the letter at partition", "")
 	refused := invoke(t, l.env, "deadletter", "redrive", "--all", "--yes")
-	refused.want(t, exitFailed, "the row that has its event id now makes another key", "")
+	refused.want(t, exitFailed, "the row that now has its event id makes another key", "")
 	refused.want(t, exitFailed, "0 of 1 dead letter of the selected keys re-driven, 1 left", "")
 	if got := l.brokers.Read(t, "order-events"); len(got) != 1 || string(got[0].Key) != "second" {
 		t.Errorf("the topic holds %v, want the second row's record alone", got)

@@ -197,10 +197,10 @@ func TestDeadLetter_FromRejectionToRedrive(t *testing.T) {
 	}
 
 	// A row without a topic is made anew from the table, once it can be. The plan tells.
-	invoke(t, l.env, "deadletter", "redrive", "--reason", "route").want(t, exitFailed, "0 of 1 dead letter of the selected keys would be re-driven, 1 would be left (1 would fail); nothing was touched, --yes would change nothing: first fix what RESULT names", "")
+	invoke(t, l.env, "deadletter", "redrive", "--reason", "route").want(t, exitFailed, "0 of 1 dead letter of the selected keys would be re-driven, 1 would be left (1 would fail); nothing was changed, --yes would change nothing: first fix what RESULT names", "")
 	invoke(t, l.env, "deadletter", "redrive", "--reason", "route").want(t, exitFailed, "would fail: ", "")
 	invoke(t, l.env, "deadletter", "redrive", "--reason", "route", "--set", "outbox[0].topic=orders-repaired").want(t, exitOK, "orders-repaired", "")
-	invoke(t, l.env, "deadletter", "redrive", "--reason", "route", "--set", "outbox[0].topic=orders-repaired").want(t, exitOK, "1 of 1 dead letter of the selected keys would be re-driven, 0 would be left; nothing was touched, repeat with --yes", "")
+	invoke(t, l.env, "deadletter", "redrive", "--reason", "route", "--set", "outbox[0].topic=orders-repaired").want(t, exitOK, "1 of 1 dead letter of the selected keys would be re-driven, 0 would be left; nothing was changed, repeat with --yes", "")
 	invoke(t, l.env, "deadletter", "redrive", "--reason", "route", "--yes").want(t, exitFailed, "0 of 1 dead letter of the selected keys re-driven, 1 left", "")
 	invoke(t, l.env, "deadletter", "redrive", "--reason", "route", "--yes", "--set", "outbox[0].topic=orders-repaired").want(t, exitOK, "1 of 1 dead letter of the selected keys re-driven, 0 left", "")
 	if got := l.brokers.Read(t, "orders-repaired"); len(got) != 1 || !strings.Contains(string(got[0].Value), "secret-unrouted") || string(got[0].Key) != b {

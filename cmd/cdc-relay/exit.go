@@ -19,7 +19,7 @@ import (
 const (
 	exitOK      = 0 // done; for run: everything read was delivered and confirmed
 	exitFailed  = 1 // failed at run time, or rows were in flight: start again
-	exitUsage   = 2 // configuration or usage is wrong, nothing was touched
+	exitUsage   = 2 // configuration or usage is wrong, nothing was changed
 	exitRefused = 3 // the environment refuses: a person has to act
 	exitBlocked = 4 // a person has to decide: run is blocked (relay.on_blocked: exit), or an audit found faults
 )

@@ -133,7 +133,7 @@ environment (CDC_RELAY_POSTGRES_URL, …) override the file.`,
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(helpCommand())
 	root.AddCommand(
-		a.runCommand(), a.setupCommand(), a.backfillCommand(), a.teardownCommand(),
+		a.runCommand(), a.setupCommand(), a.backfillCommand(), a.cutoverCommand(), a.teardownCommand(),
 		a.checkCommand(), a.explainCommand(), a.sqlCommand(), a.importCommand(), a.takeoverCommand(), a.statusCommand(), a.healthcheckCommand(),
 		a.deadletterCommand(), a.retentionCommand(), a.markCommand(), a.auditCommand(), a.replayCommand(),
 		a.configCommand(), a.versionCommand(), a.completionCommand(),

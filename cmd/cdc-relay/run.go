@@ -14,11 +14,13 @@ import (
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/cdc-relay/cdc-relay/admin"
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/metrics"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/relay/shards"
 	"github.com/cdc-relay/cdc-relay/relay/status"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/upkeep"
 	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/rs/zerolog"
@@ -27,13 +29,17 @@ import (
 )
 
 func (a *app) runCommand() *cobra.Command {
-	return &cobra.Command{
+	var until string
+	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Stream until stopped",
 		Long: `run streams the outbox tables until SIGTERM, SIGINT or SIGHUP. Then it delivers the rows
 that it has read and exits. A second signal, half a second or more after the first, cuts
 this short: the next start sends unconfirmed rows again. Table, publication and slot must
 exist: see setup.
+
+With --until it ends by itself, with code 0, once everything that commits before that
+position is delivered and confirmed. Nothing that commits there or behind is sent.
 
 Exit codes: 0 clean stop, 1 failed or cut short (start again), 2 configuration,
 3 the environment refuses, 4 blocked with relay.on_blocked: exit. A crash ends with
@@ -45,9 +51,20 @@ SIGABRT (start again).`,
 				a.logAsAsked()
 				return err
 			}
-			return a.stream(cmd.Context(), cfg)
+			settings := cfg.Relay()
+			if cmd.Flags().Changed("until") {
+				if settings.Stream.Until, err = wal.ParseLSN(until); err == nil && settings.Stream.Until == 0 {
+					err = errors.New("0/0 is no position")
+				}
+				if err != nil {
+					return &advice.Usage{Err: fmt.Errorf("--until: %w", err)}
+				}
+			}
+			return a.streamWith(cmd.Context(), cfg, settings)
 		},
 	}
+	cmd.Flags().StringVar(&until, "until", "", "end at this `LSN`, such as 0/16B3748")
+	return cmd
 }
 
 // checkRooms asks the rooms for what the file alone cannot tell: whether regular
@@ -57,12 +74,8 @@ func checkRooms(cfg *config.Config) error {
 	return err
 }
 
-// stream is the daemon. Whatever it starts has ended when it returns.
-func (a *app) stream(ctx context.Context, cfg *config.Config) error {
-	return a.streamWith(ctx, cfg, cfg.Relay())
-}
-
-// streamWith is stream with settings that are not quite those of the file.
+// streamWith is the daemon, with settings that may not be quite those of the file. Whatever it
+// starts has ended when it returns.
 func (a *app) streamWith(ctx context.Context, cfg *config.Config, settings relay.Config) error {
 	d, err := a.newDaemon(cfg, settings)
 	if err != nil {

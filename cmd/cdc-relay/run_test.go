@@ -215,7 +215,7 @@ func TestDaemon_SaysWhatAStopLeaves(t *testing.T) {
 	for want, s := range map[string]status.Status{
 		`"level":"info","events_published_total":7,"msg":"stopped; all acknowledged rows are confirmed to PostgreSQL"`:               {EventsPublished: 7},
 		`"level":"warn","events_to_repeat":1,"events_published_total":7,"msg":"stopped; 1 row that the brokers acknowledged will be`: {EventsPublished: 7, EventsToRepeat: 1},
-		`"msg":"stopped; the next start continues at the first unconfirmed row"`:                                             {LagSeconds: new(3.0)},
+		`"msg":"stopped; the next start continues at the first unconfirmed row"`:                                                     {LagSeconds: new(3.0)},
 	} {
 		var log bytes.Buffer
 		(&daemon{log: zerolog.New(&log)}).sayStopped(s)

@@ -102,11 +102,11 @@ func (a *app) takeover(ctx context.Context, file string, o takeoverOptions) erro
 	_ = lines.Flush() // what the terminal does not take is its own affair
 	switch {
 	case over.Refused():
-		return &advice.Refused{Err: errors.New("the change-over is refused, for the reasons above; nothing was touched")}
+		return &advice.Refused{Err: errors.New("the change-over is refused, for the reasons above; nothing was changed")}
 	case o.yes:
 		return c.perform(ctx, over)
 	case over.Held():
-		fmt.Fprintln(a.stdout, "\nnothing was touched, and as long as the slot is in use --yes is refused: stop the connector, look again, then repeat with --yes")
+		fmt.Fprintln(a.stdout, "\nnothing was changed, and as long as the slot is in use --yes is refused: stop the connector, look again, then repeat with --yes")
 	default:
 		fmt.Fprintln(a.stdout, "\nnothing was changed; repeat with --yes")
 	}

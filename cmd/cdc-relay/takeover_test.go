@@ -156,7 +156,7 @@ func TestTakeover_PlansThenFiltersWhatThePositionProves(t *testing.T) {
 	c.store(t, "stranger", `{"lsn":1}`)
 
 	r := c.takeover(t)
-	r.want(t, 0, "nothing was touched", "")
+	r.want(t, 0, "nothing was changed", "")
 	for _, line := range []string{
 		"outbox (Kafka Connect JSON), topic.prefix app", "plugin pgoutput", "of all tables; it stays as it is",
 		"insert at " + row.lsn.String() + " in transaction " + fmt.Sprint(row.xid) + " of " + time.UnixMicro(committed).UTC().Format(time.RFC3339), "(topic connect-offsets)",
@@ -323,7 +323,7 @@ func TestTakeover_SaysWhatTheCheckpointForbids(t *testing.T) {
 			marks := c.marks(t)
 			row := nth(marks, 'I', 1)
 			c.store(t, "outbox", fmt.Sprintf(`{"messageType":"INSERT","lsn_commit":%d,"lsn":%d,"txId":%d}`, nth(marks, 'C', 0).lsn, row.lsn, row.xid))
-			c.takeover(t, "--set", keeps).want(t, 3, "does not exist; run `cdc-relay setup`", "nothing was touched")
+			c.takeover(t, "--set", keeps).want(t, 3, "does not exist; run `cdc-relay setup`", "nothing was changed")
 
 			imported := invoke(t, nil, "import", c.connector, "--worker", c.worker)
 			setup := func(more ...string) result {
@@ -341,7 +341,7 @@ func TestTakeover_SaysWhatTheCheckpointForbids(t *testing.T) {
 			c.store(t, "outbox", fmt.Sprintf(`{"messageType":"INSERT","lsn_commit":%d,"lsn":%d,"txId":%d}`, nth(marks, 'C', 0).lsn, row.lsn, row.xid))
 			for _, more := range [][]string{nil, {"--yes"}} {
 				r := c.takeover(t, append(more, "--set", keeps)...)
-				r.want(t, 3, "run `cdc-relay setup --accept-gap`. If that was Debezium, which had the slot since, nothing is left out: stop the connector, then run it", "nothing was touched")
+				r.want(t, 3, "run `cdc-relay setup --accept-gap`. If that was Debezium, which had the slot since, nothing is left out: stop the connector, then run it", "nothing was changed")
 			}
 			setup("--accept-gap").want(t, 0, "forgot the checkpoint", "")
 			c.takeover(t, "--set", keeps, "--yes").want(t, 0, "1 sent", "")
@@ -459,11 +459,11 @@ func TestTakeover_AHeldSlotIsPlannedAndNotTaken(t *testing.T) {
 	})
 	r := c.takeover(t, "--no-offsets")
 	r.want(t, 0, "stop the connector first", "")
-	r.want(t, 0, "nothing was touched, and as long as the slot is in use --yes is refused", "")
+	r.want(t, 0, "nothing was changed, and as long as the slot is in use --yes is refused", "")
 	if strings.Contains(r.stdout, "refused  ") || strings.Contains(r.stdout, "nothing was changed; repeat with --yes") {
 		t.Errorf("the plan refuses, or says that --yes would do:\n%s", r.stdout)
 	}
-	c.takeover(t, "--no-offsets", "--yes").want(t, 3, "the slot is in use by", "nothing was touched")
+	c.takeover(t, "--no-offsets", "--yes").want(t, 3, "the slot is in use by", "nothing was changed")
 	if code := stop(); code != 0 {
 		t.Errorf("the holder ended with %d", code)
 	}

@@ -151,7 +151,7 @@ func (r *Report) Summary() string {
 		if r.Hopeless() {
 			next = "--yes would change nothing: first fix what RESULT names"
 		}
-		return fmt.Sprintf("%d of %s would be %s, %d would be left%s; nothing was touched, %s", r.Letters-r.Failed, of, verb, r.Failed+r.Left, left, next)
+		return fmt.Sprintf("%d of %s would be %s, %d would be left%s; nothing was changed, %s", r.Letters-r.Failed, of, verb, r.Failed+r.Left, left, next)
 	}
 	return fmt.Sprintf("%d of %s %s, %d left%s", r.Done, of, verb, all-r.Done, left)
 }

@@ -262,7 +262,7 @@ var captureOptions = []Option{
 }
 
 var snapshotOptions = []Option{
-	option(ScopeConnector, "snapshot.mode", "enum(always,initial,initial_only,no_data,never,when_needed,configuration_based,custom)", "initial", FateNotNeeded, "only what is written after the slot was made is sent; rows that were there before are not"),
+	option(ScopeConnector, "snapshot.mode", "enum(always,initial,initial_only,no_data,never,when_needed,configuration_based,custom)", "initial", FateNotNeeded, "only what is written after the slot was made is sent; rows that were there before are sent by `cdc-relay backfill`, run instead of `cdc-relay setup`"),
 	option(ScopeConnector, "snapshot.select.statement.overrides", "string", "", FateNotNeeded, "there is no snapshot"),
 	option(ScopeConnector, "snapshot.select.statement.overrides.*", "string", "", FateNotNeeded, "there is no snapshot"),
 	option(ScopeConnector, "snapshot.*", "string", "", FateNotNeeded, "there is no snapshot"),

@@ -113,9 +113,9 @@ func SlotMissing(q postgres.Querier, cfg postgres.Config, err error) error {
 		return err
 	}
 	with := *e
-	if half := backfillSlot(q, cfg); half != "" {
-		with.Err = fmt.Errorf("the slot does not exist, and %s does: a backfill is running or was interrupted; it creates the slot when it is complete", postgres.SlotSubject(half))
-		with.Hint = HintBackfill(half)
+	if half, err := FindHalf(q, cfg); err == nil && half != nil {
+		with.Err = fmt.Errorf("the slot does not exist: %s", half.Text())
+		with.Hint = half.Hint()
 		return &with
 	}
 	if near := similarSlot(q, cfg); near != "" {
@@ -130,20 +130,41 @@ func SlotMissing(q postgres.Querier, cfg postgres.Config, err error) error {
 	return &with
 }
 
-// HintBackfill is the next step where the slot of a backfill is found.
-func HintBackfill(slot string) string {
-	return fmt.Sprintf("let `cdc-relay backfill --yes` complete it; to do without the rows from before the slot, drop %s and run `cdc-relay setup`", postgres.SlotSubject(slot))
+// Half is the slot of a backfill or a cut-over that is not complete.
+type Half struct {
+	Slot    string
+	Cutover bool
 }
 
-// backfillSlot is the slot of a backfill that is not complete; empty: there is none, or the
-// server does not answer.
-func backfillSlot(q postgres.Querier, cfg postgres.Config) string {
-	name := cfg.BackfillSlot()
-	rows, err := q.All("SELECT FROM pg_catalog.pg_replication_slots WHERE slot_name = " + postgres.QuoteLiteral(name))
-	if err != nil || len(rows) == 0 {
-		return ""
+// FindHalf looks for one; nil: there is none.
+func FindHalf(q postgres.Querier, cfg postgres.Config) (*Half, error) {
+	for _, half := range []Half{{cfg.BackfillSlot(), false}, {cfg.CutoverSlot(), true}} {
+		rows, err := q.All("SELECT FROM pg_catalog.pg_replication_slots WHERE slot_name = " + postgres.QuoteLiteral(half.Slot))
+		if err != nil {
+			return nil, postgres.Classify("look for "+postgres.SlotSubject(half.Slot), err)
+		}
+		if len(rows) > 0 {
+			return &half, nil
+		}
 	}
-	return name
+	return nil, nil
+}
+
+// Text says what is there.
+func (h *Half) Text() string {
+	what := "backfill"
+	if h.Cutover {
+		what = "cut-over"
+	}
+	return fmt.Sprintf("a %s is under way or was interrupted (%s), and makes the slot when it is complete", what, postgres.SlotSubject(h.Slot))
+}
+
+// Hint is the next step.
+func (h *Half) Hint() string {
+	if h.Cutover {
+		return "let `cdc-relay cutover --mark-new --yes` complete it"
+	}
+	return fmt.Sprintf("let `cdc-relay backfill --yes` complete it; to do without the rows from before the slot, drop %s and run `cdc-relay setup`", postgres.SlotSubject(h.Slot))
 }
 
 // similarSlot names the slot whose name is much like the configured one, in use or not.

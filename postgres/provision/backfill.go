@@ -125,17 +125,15 @@ func slotFailure(q postgres.Querier, name string, err error, timeout time.Durati
 	}
 }
 
-// whileBackfill refuses a slot while a backfill is not complete: the new slot would begin
-// later than the backfill's, and the rows in between would be in neither.
-func (s *setup) whileBackfill(name string) error {
-	temporary := s.cfg.BackfillSlot()
-	states, err := ReadSlots(s.q, s.server.ServerVersion, temporary)
-	if err != nil || !states[0].Exists {
+// whileHalf refuses a slot while a backfill or a cut-over is not complete: the new slot would
+// begin later than theirs, and the rows in between would be in neither.
+func (s *setup) whileHalf(name string) error {
+	half, err := catalog.FindHalf(s.q, s.cfg)
+	if err != nil || half == nil {
 		return err
 	}
 	return &fault.Error{
 		Kind: fault.KindRefused, Reason: fault.ReasonSlotMissing, Op: "create", Subject: postgres.SlotSubject(name),
-		Err:  fmt.Errorf("%s is there: a backfill is under way or was interrupted, and makes this slot when it is complete", postgres.SlotSubject(temporary)),
-		Hint: catalog.HintBackfill(temporary),
+		Err: errors.New(half.Text()), Hint: half.Hint(),
 	}
 }

@@ -181,8 +181,12 @@ func (s *setup) roomForSlots() error {
 	for _, shard := range s.shards {
 		names = append(names, postgres.QuoteLiteral(shard.cfg.Slot))
 	}
-	if s.opt.WithoutSlots { // a backfill has one more until its end
-		names = append(names, postgres.QuoteLiteral(s.cfg.BackfillSlot()))
+	if s.opt.WithoutSlots { // a backfill or a cut-over has one more until its end
+		temporary := s.cfg.BackfillSlot()
+		if half, err := catalog.FindHalf(s.q, s.cfg); err == nil && half != nil {
+			temporary = half.Slot
+		}
+		names = append(names, postgres.QuoteLiteral(temporary))
 	}
 	row, err := s.q.One(fmt.Sprintf(`SELECT current_setting('max_replication_slots')::int, (SELECT count(*) FROM pg_catalog.pg_replication_slots),
 		(SELECT count(*) FROM pg_catalog.pg_replication_slots WHERE slot_name IN (%s))`, strings.Join(names, ", ")))
@@ -416,7 +420,7 @@ func (s *setup) planSlot(i int) error {
 	shard.slot = Step{Object: "slot", Name: name}
 	row, err := catalog.ReadSlot(s.q, s.server.ServerVersion, name)
 	if postgres.Reason(err) == fault.ReasonSlotMissing {
-		if err := s.whileBackfill(name); err != nil {
+		if err := s.whileHalf(name); err != nil {
 			return err
 		}
 		shard.slot.SQL = createSlot(name, s.server.ServerVersion)

@@ -143,13 +143,13 @@ func (h *Holder) Lock(ctx context.Context) error {
 			WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND l.classid = %d AND l.objid = '%d'::oid
 				AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())), '')`, lockClass, key, lockClass, uint32(key)))
 		if err != nil {
-			return postgres.Classify("lock the backfill of "+postgres.SlotSubject(name), err)
+			return postgres.Classify("lock the backfill or cut-over of "+postgres.SlotSubject(name), err)
 		}
 		if row.Bool(0) {
 			return nil
 		}
 		return &fault.Error{
-			Kind: fault.KindBusy, Reason: fault.ReasonSlotInUse, Op: "lock the backfill of", Subject: postgres.SlotSubject(name),
+			Kind: fault.KindBusy, Reason: fault.ReasonSlotInUse, Op: "lock the backfill or cut-over of", Subject: postgres.SlotSubject(name),
 			Err: fmt.Errorf("another one holds the lock: pid %s", row.Text(1)), Hint: "wait until it has ended",
 		}
 	})
@@ -234,6 +234,9 @@ func (h *Holder) Describe(ctx context.Context, index int) (t *Table, warnings []
 	})
 	return t, warnings, err
 }
+
+// Filter is the condition of the publication; empty: it has all rows, or those of one shard.
+func (t *Table) Filter() string { return t.filter }
 
 // readShape reads what an order can be made of.
 func readShape(q postgres.Querier, t *Table) (s Shape, err error) {

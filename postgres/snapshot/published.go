@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
@@ -12,6 +13,7 @@ import (
 type PublishedColumn struct {
 	Column string
 	Where  string // the condition that a row is not published
+	Set    string // the value of a published row, as SQL; empty: it has to be looked up (a status)
 
 	// Sure: a row that does not meet the condition is published. A status may also say that the
 	// publisher failed, or was in the middle of it.
@@ -22,23 +24,67 @@ var (
 	markTimes = []string{"published_at", "processed_at", "sent_at", "dispatched_at", "processed_on", "published_on", "sent_on", "dispatched_on"}
 	markFlags = []string{"published", "processed", "sent", "dispatched"}
 	literal   = regexp.MustCompile(`^'((?:[^']|'')*)'::`)
+
+	attemptColumns = []string{"retry_count", "retries", "retry_attempts", "attempts", "attempt_count", "publish_attempts", "delivery_attempts"}
+	errorColumns   = []string{"last_error", "error", "error_message", "publish_error"}
+
+	// PublishedStatuses are the names that a status of published rows has.
+	PublishedStatuses = []string{"published", "processed", "sent", "dispatched", "delivered", "done", "completed", "success"}
 )
 
 // PublishedColumn finds it; false: there is none that is known. A status is taken for one when its
 // default says what an unpublished row has.
 func (s *Shape) PublishedColumn() (PublishedColumn, bool) {
+	all := s.PublishedColumns()
+	if len(all) == 0 {
+		return PublishedColumn{}, false
+	}
+	return all[0], true
+}
+
+// PublishedColumns are all that there may be, of which a publisher may use any.
+func (s *Shape) PublishedColumns() (all []PublishedColumn) {
 	for _, c := range s.Columns {
 		name, column := strings.ToLower(c.Name), wal.QuoteIdentifier(c.Name)
 		switch {
 		case slices.Contains(markTimes, name) && strings.HasPrefix(c.Type, "timestamp"):
-			return PublishedColumn{c.Name, column + " IS NULL", true}, true
+			all = append(all, PublishedColumn{c.Name, column + " IS NULL", "pg_catalog.now()", true})
 		case slices.Contains(markFlags, name) && c.Type == "boolean":
-			return PublishedColumn{c.Name, column + " IS NOT TRUE", true}, true
+			all = append(all, PublishedColumn{c.Name, column + " IS NOT TRUE", "true", true})
 		case name == "status":
 			if unpublished := literal.FindString(c.Default); unpublished != "" {
-				return PublishedColumn{c.Name, column + " = " + strings.TrimSuffix(unpublished, "::"), false}, true
+				all = append(all, PublishedColumn{c.Name, column + " = " + strings.TrimSuffix(unpublished, "::"), "", false})
 			}
 		}
 	}
-	return PublishedColumn{}, false
+	return all
+}
+
+// GivenUp is the condition, of an unpublished row, that the publisher gave it up; empty: no column
+// tells. most is the largest number of attempts that a published row took; see AttemptsColumn.
+func (s *Shape) GivenUp(most string) string {
+	var either []string
+	if column, ok := s.AttemptsColumn(); ok && most != "" {
+		quoted := wal.QuoteIdentifier(column)
+		either = append(either, "coalesce("+quoted+" > 0 AND "+quoted+" >= "+postgres.QuoteLiteral(most)+"::numeric, false)")
+	}
+	for _, c := range s.Columns {
+		if slices.Contains(errorColumns, strings.ToLower(c.Name)) {
+			either = append(either, wal.QuoteIdentifier(c.Name)+" IS NOT NULL")
+		}
+	}
+	if len(either) == 0 {
+		return ""
+	}
+	return "(" + strings.Join(either, " OR ") + ")"
+}
+
+// AttemptsColumn is the column that counts a publisher's attempts.
+func (s *Shape) AttemptsColumn() (string, bool) {
+	for _, c := range s.Columns {
+		if slices.Contains(attemptColumns, strings.ToLower(c.Name)) && slices.Contains([]string{"smallint", "integer", "bigint", "numeric"}, c.Type) {
+			return c.Name, true
+		}
+	}
+	return "", false
 }

@@ -69,7 +69,8 @@ func (s *Shards) drop() {
 // Run streams all shards until ctx ends, then drains them. The first shard that ends
 // by itself has the others drain too: part of an outbox is not what was asked for, and
 // what its error says, a person or a supervisor has to act upon. A shard that is merely
-// blocked or reconnecting does not end.
+// blocked or reconnecting does not end, and one that reached its Config.Stream.Until waits
+// for the others.
 func (s *Shards) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -81,7 +82,9 @@ func (s *Shards) Run(ctx context.Context) error {
 	for i, r := range s.relays {
 		running.Go(func() {
 			err := r.Run(ctx)
-			stop()
+			if err != nil || s.cfg.Stream.Until == 0 {
+				stop()
+			}
 			if err != nil {
 				mu.Lock()
 				defer mu.Unlock()

@@ -280,6 +280,18 @@ func (d *Decoder) commitTxn(f *fields) error {
 	return nil
 }
 
+// CommitsAt is where the transaction commits that a message begins, or where a message outside
+// any transaction stands; zero for every other message.
+func CommitsAt(msg []byte) wal.LSN {
+	switch {
+	case len(msg) >= 9 && msg[0] == 'B':
+		return wal.LSN(binary.BigEndian.Uint64(msg[1:]))
+	case len(msg) >= 10 && msg[0] == 'M' && msg[1]&1 == 0:
+		return wal.LSN(binary.BigEndian.Uint64(msg[2:]))
+	}
+	return 0
+}
+
 // Commit is where the transaction in hand commits; it means nothing outside one.
 func (d *Decoder) Commit() wal.LSN { return d.txn.Commit }
 

@@ -206,14 +206,6 @@ func (w *world) workload(t testing.TB, aggregate string) *relaytest.Workload {
 	return p.NewWorkload(t, "public.outbox", aggregate)
 }
 
-// execute runs the relay's program in a container that runs.
-func (w *world) execute(t testing.TB, name string, args ...string) (string, error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*time.Minute)
-	defer cancel()
-	return try(ctx, append([]string{"exec", w.container(name), "/cdc-relay"}, args...)...)
-}
-
 // caughtUp waits until every slot is past what is in the WAL now. It asks the server: a relay
 // whose network was cut does not know what is there.
 func (w *world) caughtUp(t testing.TB) {

@@ -1,0 +1,213 @@
+package handover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/backfill/progress"
+	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/provision"
+	"github.com/cdc-relay/cdc-relay/postgres/snapshot"
+	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/checkpoints"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
+)
+
+// Copies makes the slots from which run streams, as copies of one that stands where they are to
+// begin, and writes what is known of the rows before them. Each step may have been done by a call
+// before.
+type Copies struct {
+	Settings relay.Config
+	Ledger   *topics.Ledger // nil: the configuration keeps no positions
+
+	Source   string // the slot that is copied
+	Slots    []Slot
+	System   string // system identifier of the cluster
+	Timeline int32
+	Point    wal.LSN // where Source stands
+	Tables   []Table
+
+	Say, Warn func(text string)
+	OnStep    func(step string)
+}
+
+// Slot is a configured slot, of one shard.
+type Slot struct {
+	Name   string
+	Exists bool
+	Ours   bool // the record of the rows before it is written, with Point
+}
+
+// Table is a table of the publication.
+type Table struct {
+	Name    string
+	OID     uint32
+	Unknown bool // it has rows from before Point of which nobody knows whether they are delivered
+}
+
+// Make does what is not done yet.
+func (h *Copies) Make(ctx context.Context, holder *snapshot.Holder) error {
+	for _, slot := range h.Slots {
+		if slot.Exists {
+			continue
+		}
+		err := holder.Ask(ctx, func(q postgres.Querier, version int) error {
+			warning, err := provision.CopySlot(q, h.Settings.Replication, version, h.Source, slot.Name)
+			if warning != "" {
+				h.Warn(warning)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		h.OnStep("copied")
+		h.Say(fmt.Sprintf("made slot %q at %s", slot.Name, h.Point))
+	}
+	for i := range h.Slots {
+		if err := h.begins(ctx, h.Settings.OfShard(i, len(h.Slots)), h.Slots[i]); err != nil {
+			return err
+		}
+		h.OnStep("written")
+	}
+	return nil
+}
+
+// setupHolder is who writes a slot's first position, among the holders of a slot.
+const setupHolder = "setup"
+
+// begins writes where a slot begins, between two records of what lies before it: see
+// checkpoint.BeforeSlot for the order. A relay that began meanwhile has written its own position.
+func (h *Copies) begins(ctx context.Context, cfg relay.Config, slot Slot) error {
+	if h.Ledger == nil {
+		return nil
+	}
+	writing, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	if !slot.Ours {
+		if err := h.before(writing, slot.Name, checkpoint.BeforeUnknown); err != nil {
+			return err
+		}
+	}
+	known, err := recorded(writing, h.Ledger, h.System, slot.Name)
+	if err != nil {
+		return err
+	}
+	for key, end := range known {
+		if end >= h.Point {
+			continue
+		}
+		// Of an earlier slot that nobody streamed from.
+		if err := h.Ledger.Write(writing, key, nil); err != nil {
+			return err
+		}
+		delete(known, key)
+	}
+	if len(known) == 0 {
+		rec := checkpoint.Record{
+			System: h.System, Timeline: h.Timeline, Slot: slot.Name, Publication: cfg.Replication.Publication, Relay: h.Settings.Version, End: h.Point,
+		}
+		if cfg.Guarantee == relay.ExactlyOnce {
+			err = checkpoints.WriteFirst(writing, h.Settings.Replication, cfg, &rec)
+			if errors.Is(err, checkpoints.ErrTaken) {
+				err = nil
+			}
+		} else {
+			err = h.Ledger.Write(writing, checkpoint.PromiseKey(setupHolder, h.System, slot.Name), rec.Encode())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return h.before(writing, slot.Name, checkpoint.BeforeSent)
+}
+
+// before writes what is known of the rows before a slot, in each table. Of rows that were left out
+// that is nothing.
+func (h *Copies) before(ctx context.Context, slot string, known checkpoint.Before) error {
+	kind := checkpoint.Intents
+	if h.Settings.Guarantee == relay.ExactlyOnce {
+		kind = checkpoint.Checkpoints
+	}
+	for _, t := range h.Tables {
+		about := known
+		if t.Unknown {
+			about = checkpoint.BeforeUnknown
+		}
+		rec := checkpoint.BeforeSlot{
+			System: h.System, Timeline: h.Timeline, Slot: slot, Table: t.Name, OID: t.OID,
+			Before: about, Point: h.Point, Positions: kind, At: time.Now(), Relay: h.Settings.Version,
+		}
+		if err := h.Ledger.Write(ctx, checkpoint.BeforeSlotKey(h.System, slot, t.OID), rec.Encode()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// WroteBefore reports whether a slot's record of the rows before it, in any of the tables, has
+// this beginning.
+func WroteBefore(ctx context.Context, ledger *topics.Ledger, system, slot string, tables []uint32, point wal.LSN) (bool, error) {
+	for _, oid := range tables {
+		value, err := ledger.Committed(ctx, checkpoint.BeforeSlotKey(system, slot, oid))
+		if err != nil {
+			return false, err
+		}
+		if rec, err := checkpoint.ParseBeforeSlot(value); value != nil && err == nil && rec.Point == point {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// NeverStreamed refuses the name of a slot from which a relay has streamed.
+func NeverStreamed(ctx context.Context, ledger *topics.Ledger, topic, system, slot string) error {
+	began, err := ledger.Read(ctx, checkpoint.BeforeSlotSuffix(system, slot))
+	if err != nil {
+		return err
+	}
+	positions, err := recorded(ctx, ledger, system, slot)
+	if err != nil {
+		return err
+	}
+	for _, end := range positions {
+		if !begins(began, end) {
+			return progress.Refuse(fmt.Errorf("topic %q has a position of an earlier slot %s, from which a relay has streamed", topic, slot),
+				"choose another postgres.slot with its own publication; a backfill with --where can send the rows that the old relay did not send")
+		}
+	}
+	return nil
+}
+
+// recorded are the positions that the topic has of a slot, by their keys.
+func recorded(ctx context.Context, ledger *topics.Ledger, system, slot string) (map[string]wal.LSN, error) {
+	positions := make(map[string]wal.LSN)
+	for _, guarantee := range []relay.Guarantee{relay.AtLeastOnce, relay.ExactlyOnce} {
+		values, err := checkpoints.Read(ctx, ledger, guarantee, system, slot)
+		if err != nil {
+			return nil, err
+		}
+		for key, value := range values {
+			rec, err := checkpoint.ParseRecord(value)
+			if err != nil {
+				return nil, progress.Refuse(err, "choose another postgres.slot")
+			}
+			positions[key] = rec.End
+		}
+	}
+	return positions, nil
+}
+
+// begins reports whether a position is where a slot began: nothing was confirmed behind it.
+func begins(began map[string][]byte, end wal.LSN) bool {
+	for _, value := range began {
+		if rec, err := checkpoint.ParseBeforeSlot(value); err == nil && rec.Point == end {
+			return true
+		}
+	}
+	return false
+}

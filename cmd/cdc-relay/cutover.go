@@ -1,0 +1,106 @@
+package main
+
+import (
+	"errors"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/advice"
+	"github.com/cdc-relay/cdc-relay/backfill"
+	"github.com/cdc-relay/cdc-relay/cutover"
+	"github.com/cdc-relay/cdc-relay/setup"
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) cutoverCommand() *cobra.Command {
+	var o cutover.Options
+	var way cutoverWay
+	out := backfill.Output{Result: a.stdout, Meanwhile: a.stderr}
+	cmd := &cobra.Command{
+		Use:   "cutover",
+		Short: "Change over from a publisher that polls the table (dry run unless --yes)",
+		Long: `cutover is for a table that a polling publisher sends: it takes the place of setup.
+Without --yes it says what it would do, and touches nothing. Interrupted, it goes on where
+it was when it is called again.
+
+With --stopped the publisher has ended. The table is watched for a while, and a publisher
+that is there refused. Then the rows that it left are sent, as by backfill --unpublished.
+
+With --mark-new the publisher runs on. A trigger marks each new row as published, so that
+the publisher does not see it, and the slot has exactly those rows. The publisher sends the
+rest; then the slot is made from which run streams. No row is lost, none is sent by both,
+and of each key the publisher's rows come first. Writers wait for as long as the trigger
+takes, and behind open transactions for two seconds at most.
+
+--back goes back from there, with the relay stopped: it delivers what the slot has, takes
+the trigger away, and leaves later rows to the publisher.
+
+Exit codes: 0 done, or the plan is printed; 1 not finished, run it again; 2 usage or
+configuration, nothing was touched; 3 the environment refuses; 4 a person has to decide.`,
+		Example: `  cdc-relay cutover --mark-new               # what would happen
+  cdc-relay cutover --mark-new --yes
+  cdc-relay cutover --stopped --yes          # in its place, once every instance has ended
+  cdc-relay run`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := a.load()
+			if err != nil {
+				return err
+			}
+			a.warn(cfg)
+			if o.Mode, err = way.mode(); err != nil {
+				return err
+			}
+			if o.GivenUp = cutover.GivenUp(way.givenUp); o.Mode == cutover.Stopped && !cmd.Flags().Changed("watch") {
+				o.Watch = 10 * time.Second
+			}
+			check, err := setup.Mappable(cfg)
+			if err != nil {
+				return err
+			}
+			c := cutover.Cutover{Settings: cfg.Relay(), Options: o, Out: out, Log: a.newLogger(cfg.Log, cfg.Relay().Pipeline).Level(zerolog.WarnLevel)}
+			c.Settings.Version, c.Prepare.Check = build().Version, check
+			return asGiven(cmd, c.Run(cmd.Context()))
+		},
+	}
+	cutoverFlags(cmd, &o, &way)
+	cmd.Flags().BoolVar(&out.JSON, "json", false, "plan, steps and progress as JSON, one object a line")
+	return cmd
+}
+
+// cutoverWay is which way the flags say.
+type cutoverWay struct {
+	markNew, stopped, back bool
+	givenUp                string
+}
+
+func (w *cutoverWay) mode() (cutover.Mode, error) {
+	switch {
+	case w.markNew && w.back, w.markNew && w.stopped, w.back && w.stopped:
+		return "", &advice.Usage{Err: errors.New("only one of --stopped, --mark-new and --back is allowed")}
+	case w.stopped:
+		return cutover.Stopped, nil
+	case w.markNew:
+		return cutover.MarkNew, nil
+	case w.back:
+		return cutover.Back, nil
+	}
+	return "", nil
+}
+
+func cutoverFlags(cmd *cobra.Command, o *cutover.Options, way *cutoverWay) {
+	f := cmd.Flags()
+	f.BoolVar(&o.Yes, "yes", false, "do it")
+	f.BoolVar(&way.stopped, "stopped", false, "every instance of the publisher has ended")
+	f.BoolVar(&way.markNew, "mark-new", false, "the publisher runs on, and does not see new rows")
+	f.BoolVar(&way.back, "back", false, "give the table back to the publisher, after --mark-new")
+	f.StringSliceVar(&o.Marks, "mark", nil, "`columns` that say which rows are published: first the one that the publisher asks for, then others that it sets (default: the one that is found)")
+	f.StringVar(&o.Published, "published", "", "the `status` of a published row (default: the one that is found)")
+	f.StringVar(&way.givenUp, "given-up", "", "rows that the publisher gave up: leave them as they are, or, with --stopped, send them")
+	complete(cmd, "given-up", []string{"leave", "send"})
+	f.DurationVar(&o.Watch, "watch", 3*time.Second, "how long the plan looks at what happens to the table; with --stopped 10s, twice the publisher's interval at least")
+	f.DurationVar(&o.Settle, "settle", 30*time.Second, "how long a publisher without locks may take to send what it has read")
+	f.DurationVar(&o.Stall, "stall", 2*time.Second, "with --back: how long writers may wait")
+	f.BoolVar(&o.AcceptWAL, "accept-wal", false, "with --stopped: as for backfill")
+	f.BoolVar(&o.AcceptOrder, "accept-order", false, "with --stopped: as for backfill")
+}

@@ -1,0 +1,129 @@
+package cutover
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cdc-relay/cdc-relay/backfill/progress"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/provision"
+)
+
+// state is what a call finds.
+type state struct {
+	system    string // system identifier of the cluster
+	slot      string // the configured one, without the number of a shard
+	temporary progress.Slot
+	final     []progress.Slot
+	cuts      []*provision.Cut // of each table; nil: it has no trigger
+	backfill  bool             // the slot of a backfill exists
+}
+
+// step is what a call has to do first; the others follow.
+type step string
+
+const (
+	begin    step = "begin"    // make the slot
+	anew     step = "anew"     // the slot is lost before anything hung on it: make it again
+	trigger  step = "trigger"  // make the triggers
+	wait     step = "wait"     // for the publisher
+	finish   step = "finish"   // the slot stands at the cut: make those that run streams from
+	complete step = "complete" // nothing is left
+)
+
+// cut is that of all tables. They have one, as one transaction made it.
+func (s *state) cut() (*provision.Cut, error) {
+	first, found := s.cuts[0], 0
+	for _, c := range s.cuts {
+		if c == nil {
+			continue
+		}
+		found++
+		if first == nil || c.At != first.At || c.System != first.System || c.Slot != first.Slot || c.Off != first.Off {
+			return nil, progress.Refuse(errors.New("the triggers of the tables are not of one cut-over"), "see which table was added to the configuration, and take it out until the cut-over is complete")
+		}
+	}
+	switch {
+	case found == 0:
+		return nil, nil
+	case found < len(s.cuts):
+		return nil, progress.Refuse(fmt.Errorf("%d of %d tables have the trigger %s", found, len(s.cuts), postgres.CutoverTrigger),
+			"a table was added to the configuration: take it out until the cut-over is complete")
+	case first.System != s.system:
+		return nil, progress.Refuse(fmt.Errorf("the trigger %s was made on the server with system identifier %s, and this one has %s: it came with a copy of the data", postgres.CutoverTrigger, first.System, s.system),
+			"drop it on this server, as the owner of the table")
+	case first.Slot != s.slot:
+		return nil, progress.Refuse(fmt.Errorf("the trigger %s is of a cut-over to slot %q", postgres.CutoverTrigger, first.Slot), "configure that slot (postgres.slot)")
+	}
+	return first, nil
+}
+
+func (s *state) finals() (made int) {
+	for _, slot := range s.final {
+		if slot.Exists {
+			made++
+		}
+	}
+	return made
+}
+
+// decide takes what follows.
+func (s *state) decide() (step, error) {
+	cut, err := s.cut()
+	if err != nil {
+		return "", err
+	}
+	made, t := s.finals(), &s.temporary
+	switch {
+	case s.backfill:
+		return "", progress.Refuse(errors.New("a backfill of this slot is under way or was interrupted"), "let `cdc-relay backfill --yes` complete it, or drop its slot")
+	case t.Exists && t.Active:
+		return "", progress.Refuse(fmt.Errorf("somebody streams from %s", postgres.SlotSubject(t.Name)), "another cut-over is under way: wait until it has ended")
+	case cut != nil && cut.Off:
+		return "", progress.Refuse(errors.New("the way back was taken, and the trigger is disabled"), "drop it with `cdc-relay cutover --back --yes`")
+	case cut == nil && made > 0:
+		return "", progress.Refuse(fmt.Errorf("%s exists, so a relay may have streamed from it", postgres.SlotSubject(s.firstMade())),
+			"if none has, drop it: the cut-over makes its own")
+	case cut == nil && !t.Exists:
+		return begin, nil
+	case cut == nil && t.Err != nil:
+		return anew, nil //nolint:nilerr // a lost slot is replaced by a new one
+	case cut == nil:
+		return trigger, nil
+	case !t.Exists && made == len(s.final):
+		return complete, nil
+	case !t.Exists, t.Err != nil && made < len(s.final):
+		return "", s.lost(cut)
+	case t.Confirmed > cut.At:
+		return "", progress.Refuse(fmt.Errorf("%s is at %s, and the cut at %s: somebody moved it", postgres.SlotSubject(t.Name), t.Confirmed, cut.At), wayOut(cut))
+	case t.Confirmed == cut.At:
+		return finish, nil // it is moved there once the publisher has sent the rest
+	case made > 0:
+		return "", progress.Refuse(fmt.Errorf("%s exists, and the cut-over did not make it", postgres.SlotSubject(s.firstMade())), "drop it, unless a relay streams from it, and run the command again")
+	}
+	return wait, nil
+}
+
+func (s *state) firstMade() string {
+	for _, slot := range s.final {
+		if slot.Exists {
+			return slot.Name
+		}
+	}
+	return ""
+}
+
+// lost is a cut whose slot is gone: rows behind it have a mark, and nobody sends them.
+func (s *state) lost(cut *provision.Cut) error {
+	err := s.temporary.Err
+	if err == nil {
+		err = fmt.Errorf("%s is gone", postgres.SlotSubject(s.temporary.Name))
+	}
+	return progress.Refuse(fmt.Errorf("%w: rows since %s (%s) are marked as published, and nobody has sent them", err, cut.At, cut.Time.UTC().Format("2006-01-02 15:04:05 UTC")), wayOut(cut))
+}
+
+// wayOut is the way out of a slot that does not have all rows behind the cut. The trigger stays,
+// so later rows are the stream's.
+func wayOut(cut *provision.Cut) string {
+	return fmt.Sprintf("drop the slot if it is there, and run `cdc-relay backfill --where \"created_at >= '%s'\" --yes`, with the table's own column: rows that were written before and committed after need an earlier time", cut.Time.UTC().Format("2006-01-02 15:04:05Z"))
+}

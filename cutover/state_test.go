@@ -1,0 +1,87 @@
+package cutover
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/cdc-relay/cdc-relay/backfill/progress"
+	"github.com/cdc-relay/cdc-relay/postgres/provision"
+)
+
+// Whatever a call left, the next one goes on where rows have one sender, or refuses.
+func TestDecide_GoesOnWhereverItWasInterrupted(t *testing.T) {
+	cut := func(change ...func(*provision.Cut)) []*provision.Cut {
+		c := &provision.Cut{At: 100, System: "7", Slot: "s"}
+		for _, f := range change {
+			f(c)
+		}
+		return []*provision.Cut{c}
+	}
+	there, gone := progress.Slot{Name: "s_cutover", Exists: true, Confirmed: 50}, progress.Slot{Name: "s_cutover"}
+	at := there
+	at.Confirmed = 100
+	ahead, active, broken := there, there, there
+	ahead.Confirmed, active.Active, broken.Err = 101, true, errors.New("slot is lost")
+	final := []progress.Slot{{Name: "s", Exists: true, Confirmed: 100}}
+	none := []progress.Slot{{Name: "s"}}
+	one, two := []progress.Slot{final[0], none[0]}, []*provision.Cut{cut()[0], nil}
+	for name, tt := range map[string]struct {
+		temporary progress.Slot
+		final     []progress.Slot
+		cuts      []*provision.Cut
+		want      step
+		says      string
+	}{
+		"nothing":               {gone, none, []*provision.Cut{nil}, begin, ""},
+		"slot":                  {there, none, []*provision.Cut{nil}, trigger, ""},
+		"slot lost":             {broken, none, []*provision.Cut{nil}, anew, ""},
+		"trigger":               {there, none, cut(), wait, ""},
+		"advanced":              {at, none, cut(), finish, ""},
+		"one copied":            {at, one, cut(), finish, ""},
+		"copied":                {at, final, cut(), finish, ""},
+		"dropped":               {gone, final, cut(), complete, ""},
+		"somebody's slot":       {gone, final, []*provision.Cut{nil}, "", "a relay may have streamed"},
+		"and ours":              {there, final, []*provision.Cut{nil}, "", "a relay may have streamed"},
+		"made by somebody":      {there, final, cut(), "", "did not make it"},
+		"in use":                {active, none, cut(), "", "somebody streams from it"},
+		"lost behind the cut":   {broken, none, cut(), "", "nobody has sent them"},
+		"gone behind the cut":   {gone, none, cut(), "", "nobody has sent them"},
+		"one gone":              {gone, one, cut(), "", "nobody has sent them"},
+		"moved":                 {ahead, none, cut(), "", "somebody moved it"},
+		"trigger of a copy":     {there, none, cut(func(c *provision.Cut) { c.System = "8" }), "", "came with a copy"},
+		"trigger of another":    {there, none, cut(func(c *provision.Cut) { c.Slot = "t" }), "", `to slot "t"`},
+		"gone back":             {gone, final, cut(func(c *provision.Cut) { c.Off = true }), "", "the way back was taken"},
+		"a table was added":     {there, none, two, "", "1 of 2 tables"},
+		"a table of another":    {there, none, []*provision.Cut{cut()[0], cut(func(c *provision.Cut) { c.At = 99 })[0]}, "", "not of one cut-over"},
+		"another, first absent": {there, none, []*provision.Cut{nil, cut()[0]}, "", "not of one cut-over"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &state{system: "7", slot: "s", temporary: tt.temporary, final: tt.final, cuts: tt.cuts}
+			if name == "in use" {
+				tt.says = "somebody streams from"
+			}
+			got, err := s.decide()
+			if got != tt.want || (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {
+				t.Errorf("%q, %v; want %q, %q", got, err, tt.want, tt.says)
+			}
+			s.backfill = true
+			if _, err := s.decide(); err == nil {
+				t.Error("it goes on beside a backfill")
+			}
+		})
+	}
+}
+
+func TestParseCut_ReadsWhatItWrote(t *testing.T) {
+	c := &provision.Cut{At: 0x16B3748, System: "7423", Slot: "cdc_relay"}
+	got, err := provision.ParseCut(c.String())
+	if err != nil || got.At != c.At || got.System != c.System || got.Slot != c.Slot {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, text := range []string{"", "somebody's words", strings.Replace(c.String(), "/16B", "/xyz", 1), strings.Replace(c.String(), " on ", " at ", 1), c.String() + "x"} {
+		if got, err := provision.ParseCut(text); err == nil {
+			t.Errorf("%q gives %+v", text, got)
+		}
+	}
+}

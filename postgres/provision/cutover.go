@@ -1,0 +1,227 @@
+package provision
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+)
+
+// Cut is where a table's rows begin that the stream sends: those that commit before are without a
+// mark and the polling publisher's, those behind have one. The comment of the trigger has it, from
+// the transaction that made the trigger.
+type Cut struct {
+	At     wal.LSN
+	System string // system identifier of the cluster
+	Slot   string // the configured one, without the number of a shard
+	Time   time.Time
+	Off    bool // the trigger is disabled: new rows are the publisher's again
+}
+
+func (c *Cut) String() string {
+	return fmt.Sprintf("cdc-relay cut at %s for %s/%s on %s", c.At, c.System, c.Slot, c.Time.UTC().Format(time.RFC3339))
+}
+
+var cutText = regexp.MustCompile(`^cdc-relay cut at ([0-9A-F]+/[0-9A-F]+) for ([0-9]+)/([a-z0-9_]+) on (\S+)$`)
+
+// ParseCut reads what String gave.
+func ParseCut(text string) (*Cut, error) {
+	m := cutText.FindStringSubmatch(text)
+	if m == nil {
+		return nil, fmt.Errorf("the comment of trigger %s does not say where the cut is", postgres.CutoverTrigger)
+	}
+	at, err := wal.ParseLSN(m[1])
+	if err != nil {
+		return nil, err
+	}
+	when, err := time.Parse(time.RFC3339, m[4])
+	if err != nil {
+		return nil, err
+	}
+	return &Cut{At: at, System: m[2], Slot: m[3], Time: when}, nil
+}
+
+// CutTable is a table whose new rows are marked.
+type CutTable struct {
+	Table wal.Table
+	OID   uint32
+	Set   []string // statements of the trigger, such as NEW.published_at := now()
+}
+
+// ReadCuts reads the cuts of tables; nil: there is no trigger. One that does not fire is an error.
+func ReadCuts(q postgres.Querier, tables []CutTable) ([]*Cut, error) {
+	cuts := make([]*Cut, len(tables))
+	for i, t := range tables {
+		rows, err := q.All(fmt.Sprintf(`SELECT coalesce(pg_catalog.obj_description(oid, 'pg_trigger'), ''), tgenabled FROM pg_catalog.pg_trigger
+			WHERE tgrelid = %d AND tgname = %s AND NOT tgisinternal`, t.OID, postgres.QuoteLiteral(postgres.CutoverTrigger)))
+		if err != nil {
+			return nil, postgres.Classify("look for the trigger of table "+t.Table.String(), err)
+		}
+		if len(rows) == 0 {
+			continue
+		}
+		cuts[i], err = ParseCut(rows[0][0].Text)
+		switch state := rows[0][1].Text; {
+		case err != nil:
+		case state == "D":
+			cuts[i].Off = true
+		case state != "A":
+			err = fmt.Errorf("trigger %s does not fire for every insert", postgres.CutoverTrigger)
+		}
+		if err != nil {
+			return nil, cutError(t.Table, err, "find out who changed it; rows since then that have no mark are sent by the publisher and by the relay")
+		}
+	}
+	return cuts, nil
+}
+
+func cutError(table wal.Table, err error, hint string) error {
+	return &fault.Error{Kind: fault.KindRefused, Reason: fault.ReasonCutoverTrigger, Op: "look at", Subject: "table " + table.String(), Err: err, Hint: hint}
+}
+
+// CutLockTimeout bounds how long the lock of a cut is waited for, because writers wait behind it.
+const CutLockTimeout = 2 * time.Second
+
+// Locked is a transaction that keeps writers out of tables. Nothing that it waits for may last.
+type Locked struct {
+	q      postgres.Querier
+	tables []CutTable
+}
+
+// LockTables begins one, as the owner of each table. A lock that is not had in time is an error
+// with ReasonLockTimeout.
+func LockTables(ctx context.Context, cfg postgres.Config, tables []CutTable) (*Locked, error) {
+	q, server, err := postgres.OpenServer(ctx, cfg, false)
+	if err != nil {
+		return nil, err
+	}
+	l := &Locked{q: q, tables: slices.SortedFunc(slices.Values(tables), func(a, b CutTable) int { return int(a.OID) - int(b.OID) })}
+	if err = server.CheckDecoding(q); err == nil {
+		err = l.lock()
+	}
+	if err != nil {
+		l.Close()
+		return nil, postgres.PermissionHint(err, "run it as a role that owns the table, or is a member of the one that does: `cdc-relay sql --for cutover` prints the grants")
+	}
+	return l, nil
+}
+
+// lock waits for every transaction that wrote to the tables, prepared ones too.
+func (l *Locked) lock() error {
+	// The commit of a cut has to be on disk: the slot is moved to a position before it.
+	err := l.q.Exec(fmt.Sprintf("BEGIN; SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = 60000; SET LOCAL synchronous_commit = local", CutLockTimeout.Milliseconds()))
+	if err != nil {
+		return postgres.Classify("begin the cut", err)
+	}
+	for _, t := range l.tables {
+		row, err := l.q.One(fmt.Sprintf(`SELECT %s::regclass = '%d'::oid, pg_catalog.pg_get_userbyid(relowner) FROM pg_catalog.pg_class WHERE oid = %d`, postgres.QuoteLiteral(t.Table.SQL()), t.OID, t.OID))
+		if err != nil {
+			return postgres.Classify("look at table "+t.Table.String(), err)
+		}
+		if !row.Bool(0) {
+			return cutError(t.Table, errors.New("somebody replaced it"), "run the command again")
+		}
+		if err := l.q.Exec("RESET ROLE; SET LOCAL ROLE " + wal.QuoteIdentifier(row.Text(1)) + "; LOCK TABLE " + t.Table.SQL() + " IN SHARE ROW EXCLUSIVE MODE"); err != nil {
+			return postgres.Classify("lock table "+t.Table.String(), err)
+		}
+	}
+	return nil
+}
+
+// Close ends the transaction without what it did, unless it is committed.
+func (l *Locked) Close() { postgres.CloseQuietly(l.q.Conn) }
+
+// End is the end of the WAL. What was committed to the tables is before it.
+func (l *Locked) End() (wal.LSN, error) { return postgres.WALInserted(l.q) }
+
+// Cut makes the triggers, and commits. When it returns an error nobody knows whether it did.
+func (l *Locked) Cut(system, slot string) (wal.LSN, error) {
+	at, err := l.End()
+	if err != nil {
+		return 0, err
+	}
+	cut := &Cut{At: at, System: system, Slot: slot, Time: time.Now()}
+	for _, t := range l.tables {
+		if err := l.as(t, cutSQL(t, cut)); err != nil {
+			return 0, err
+		}
+	}
+	return at, postgres.Classify("commit the cut", l.q.Exec("COMMIT"))
+}
+
+// Disable has the triggers not fire any more, and commits. When it returns an error nobody knows
+// whether it did. To drop them takes a lock that readers hold up.
+func (l *Locked) Disable() error {
+	for _, t := range l.tables {
+		if err := l.as(t, "ALTER TABLE "+t.Table.SQL()+" DISABLE TRIGGER "+postgres.CutoverTrigger); err != nil {
+			return err
+		}
+	}
+	return postgres.Classify("commit", l.q.Exec("COMMIT"))
+}
+
+// DropTriggers drops triggers and their functions, as the owner of each table.
+func DropTriggers(ctx context.Context, cfg postgres.Config, tables []CutTable) error {
+	q, _, err := postgres.OpenServer(ctx, cfg, false)
+	if err != nil {
+		return err
+	}
+	l := &Locked{q: q}
+	defer l.Close()
+	for _, t := range tables {
+		if err := q.Exec(fmt.Sprintf("BEGIN; SET LOCAL lock_timeout = %d", CutLockTimeout.Milliseconds())); err != nil {
+			return postgres.Classify("drop the trigger of table "+t.Table.String(), err)
+		}
+		if err := l.as(t, UncutSQL(t.Table, t.OID)+"; COMMIT"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// as runs statements as the owner of a table, who then owns what they make.
+func (l *Locked) as(t CutTable, sql string) error {
+	row, err := l.q.One(fmt.Sprintf(`SELECT pg_catalog.pg_get_userbyid(relowner) FROM pg_catalog.pg_class WHERE oid = %d`, t.OID))
+	if err == nil {
+		err = l.q.Exec("RESET ROLE; SET LOCAL ROLE " + wal.QuoteIdentifier(row.Text(0)) + "; " + sql)
+	}
+	return postgres.PermissionHint(postgres.Classify("change the trigger of table "+t.Table.String(), err), "the owner of the table needs CREATE on its schema")
+}
+
+func cutFunction(t CutTable) string {
+	return wal.QuoteIdentifier(t.Table.Schema) + "." + wal.QuoteIdentifier(fmt.Sprintf("%s_%d", postgres.CutoverTrigger, t.OID))
+}
+
+// cutSQL has the trigger fire for inserts of an apply worker too.
+func cutSQL(t CutTable, cut *Cut) string {
+	table, function := t.Table.SQL(), cutFunction(t)
+	return fmt.Sprintf(`CREATE FUNCTION %[1]s() RETURNS trigger LANGUAGE plpgsql AS %[2]s;
+CREATE TRIGGER %[3]s BEFORE INSERT ON %[4]s FOR EACH ROW EXECUTE FUNCTION %[1]s();
+ALTER TABLE %[4]s ENABLE ALWAYS TRIGGER %[3]s;
+COMMENT ON TRIGGER %[3]s ON %[4]s IS %[5]s`,
+		function, postgres.QuoteLiteral("BEGIN "+strings.Join(t.Set, "; ")+"; RETURN NEW; END"), postgres.CutoverTrigger, table, postgres.QuoteLiteral(cut.String()))
+}
+
+// UncutSQL drops the trigger of a table.
+func UncutSQL(table wal.Table, oid uint32) string {
+	return fmt.Sprintf("DROP TRIGGER %s ON %s; DROP FUNCTION %s()", postgres.CutoverTrigger, table.SQL(), cutFunction(CutTable{Table: table, OID: oid}))
+}
+
+// AdvanceSlot moves a slot that nobody streams from to a position, and holds that it is there.
+func AdvanceSlot(q postgres.Querier, name string, to wal.LSN) error {
+	row, err := q.One(fmt.Sprintf("SELECT end_lsn FROM pg_catalog.pg_replication_slot_advance(%s, '%s')", postgres.QuoteLiteral(name), to))
+	if err != nil {
+		return postgres.PermissionHint(postgres.Classify("move "+postgres.SlotSubject(name), err), "run it as a role with REPLICATION")
+	}
+	if at := row.LSN("end_lsn", 0); row.Err == nil && at != to {
+		return &fault.Error{Kind: fault.KindRefused, Reason: fault.ReasonSlotUnusable, Op: "move", Subject: postgres.SlotSubject(name), LSN: at, Err: fmt.Errorf("it is there, and was to be at %s", to)}
+	}
+	return row.Err
+}
