@@ -117,6 +117,7 @@ func Run(ctx context.Context, cfg *config.Config, o Options) *Report {
 		if limited.Err() == nil {
 			o.RunStep("Kafka at "+strings.Join(d.settings.Kafka.Brokers, ", "), func() { d.kafka(limited) })
 			o.RunStep("the checkpoints", func() { d.checkpoints(limited) })
+			o.RunStep("the work on delivered rows", func() { d.upkeep(limited) })
 		} else {
 			d.add("kafka.connection", advice.Fail, "fix what failed before it, or allow more time with --timeout", "not looked at: the %v of --timeout are over", o.Timeout)
 		}

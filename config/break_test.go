@@ -195,6 +195,8 @@ var wrongTexts = map[string][]string{
 	"outbox.retention.by":            {`""`, "sent_at"},
 	"outbox.retention.where":         {"sent", "'true) or (true'"},
 	"outbox.retention.archive_table": {"archive"},
+	"outbox.mark.column":             {"a-column-with-a-name-that-is-longer-than-the-63-bytes-that-names-have-in-postgresql"},
+	"outbox.mark.value":              {"sent"},
 	"maintenance.url":                {"http://shop", "postgres://relay@localhost/shop?sslmode=maybe", "postgres://relay@localhost/shop"},
 	"maintenance.password":           {"secret"},
 	"maintenance.password_file":      {"/no/such/file"},

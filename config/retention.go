@@ -7,14 +7,16 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/marks"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/retention"
+	"github.com/cdc-relay/cdc-relay/upkeep"
 )
 
 // Retention is what becomes of the tables' delivered rows, and with which connection and pace.
-func (c *Config) Retention() ([]retention.Policy, retention.Config) {
+func (c *Config) Retention() ([]retention.Policy, upkeep.Config) {
 	var policies []retention.Policy
 	table := 0
 	for i, o := range c.settings.Outbox {
@@ -32,14 +34,42 @@ func (c *Config) Retention() ([]retention.Policy, retention.Config) {
 		policies = append(policies, p)
 		table++
 	}
+	return policies, c.upkeep()
+}
+
+// Marks is which column says of each table's rows that they are delivered, and with which
+// connection and pace it is set.
+func (c *Config) Marks() ([]marks.Policy, upkeep.Config) {
+	var policies []marks.Policy
+	table := 0
+	for i, o := range c.settings.Outbox {
+		if o.MessagePrefix != "" {
+			continue
+		}
+		policies = append(policies, marks.Policy{
+			Table: c.tables[table], Index: table, Path: fmt.Sprintf("outbox[%d].mark", i),
+			Column: o.Marking.Column, Value: o.Marking.Value, Every: time.Duration(o.Marking.Interval), BatchRows: o.Marking.BatchRows,
+		})
+		table++
+	}
+	return policies, c.upkeep()
+}
+
+func (c *Config) upkeep() upkeep.Config {
 	m := &c.settings.Maintenance
-	return policies, retention.Config{
+	return upkeep.Config{
 		Relay: c.Relay(), Server: c.maintenance(),
-		Limits: retention.Limits{
+		Limits: upkeep.Limits{
 			BatchRows: m.BatchRows, MaxRowsPerSecond: m.MaxRowsPerSecond, Wait: time.Duration(m.Wait), AlsoWaitFor: slices.Clone(m.AlsoWaitFor),
 			SkippedAreDelivered: m.Skipped == "treat_as_delivered", PauseAtReplicaLag: time.Duration(m.PauseAtReplicaLag),
 		},
 	}
+}
+
+// MaintenanceInRun is how often `run` looks for rows that are due; false: it does not.
+func (c *Config) MaintenanceInRun() (every time.Duration, inRun bool) {
+	m := &c.settings.Maintenance
+	return time.Duration(m.Interval), m.InRun
 }
 
 // maintenance is the server as the role of maintenance.url connects to it.
@@ -65,6 +95,7 @@ func (l *loader) checkRetention() {
 		if o.MessagePrefix == "" {
 			table++
 		}
+		some = l.checkMark(i, table) || some
 		if o.Retention.Then == string(retention.None) {
 			l.checkNoRetention(path, &o.Retention)
 			continue
@@ -80,6 +111,45 @@ func (l *loader) checkRetention() {
 		l.checkProof()
 	}
 	l.checkMaintenance(some)
+}
+
+// checkMark reports whether the rows of a table get a mark.
+func (l *loader) checkMark(i, table int) bool {
+	o := &l.cfg.settings.Outbox[i]
+	m, usual, path := &o.Marking, l.usualMark(), fmt.Sprintf("outbox[%d].mark", i)
+	if m.Column == "" {
+		for _, key := range []struct {
+			name string
+			set  bool
+		}{{"value", m.Value != ""}, {"interval", m.Interval != usual.Interval}, {"batch_rows", m.BatchRows != usual.BatchRows}} {
+			if key.set {
+				l.noEffect(path+"."+key.name, path+".column", "a column")
+			}
+		}
+		return false
+	}
+	if o.MessagePrefix != "" {
+		l.refuse(path+".column", "is for tables: logical messages leave no rows; allowed beside message_prefix: none")
+		return true
+	}
+	if len(m.Column) > 63 {
+		l.refuse(path+".column", "%q is no column; allowed: 1 to 63 bytes", m.Column)
+	}
+	if w := l.cfg.wants(); w != nil && w[table].Update {
+		l.refuse(path+".column", "the table's debezium options deliver updates as events, and each mark would be one; allowed: none")
+	}
+	if m.Interval < duration(time.Second) {
+		l.refuse(path+".interval", "%v is too short; allowed: at least 1s", m.Interval)
+	}
+	if m.BatchRows < 1 || m.BatchRows > maxBatchRows {
+		l.refuse(path+".batch_rows", "%d is not allowed; allowed: 1 to %d", m.BatchRows, maxBatchRows)
+	}
+	return true
+}
+
+func (l *loader) usualMark() (usual markSettings) {
+	l.applyDefaults(reflect.ValueOf(&usual).Elem())
+	return usual
 }
 
 // checkNoRetention refuses keys of a table whose rows stay.
@@ -137,10 +207,10 @@ func (l *loader) checkArchive(path string, table int, r *retentionSettings) {
 func (l *loader) checkProof() {
 	r := &l.cfg.settings.Relay
 	if relay.Guarantee(r.Guarantee) != relay.ExactlyOnce && !r.DetectMovedSlot {
-		l.refuse("relay.detect_moved_slot", "has to be true with outbox[].retention, or relay.guarantee exactly_once: without recorded positions a slot that somebody moved would pass for delivered rows")
+		l.refuse("relay.detect_moved_slot", "has to be true with outbox[].retention or outbox[].mark, or relay.guarantee exactly_once: without recorded positions a slot that somebody moved would pass for delivered rows")
 	}
 	if r.OnReject == string(relay.SkipOnReject) && l.cfg.settings.Maintenance.Skipped == "refuse" {
-		l.refuse("maintenance.skipped", "has to be treat_as_delivered with outbox[].retention and relay.on_reject: skip, because nothing names the rows that are left out; or set relay.on_reject: dead_letter")
+		l.refuse("maintenance.skipped", "has to be treat_as_delivered with outbox[].retention or outbox[].mark and relay.on_reject: skip, because nothing names the rows that are left out; or set relay.on_reject: dead_letter")
 	}
 }
 
@@ -155,7 +225,7 @@ func (l *loader) checkMaintenance(used bool) {
 		given, usual := reflect.ValueOf(*m), reflect.ValueOf(l.usual().Maintenance)
 		for _, k := range keysOf(given.Type()) {
 			if !reflect.DeepEqual(given.Field(k.index).Interface(), usual.Field(k.index).Interface()) && !emptyList(given.Field(k.index)) {
-				l.noEffect("maintenance."+k.name, "outbox[].retention.then", "delete or archive")
+				l.noEffect("maintenance."+k.name, "outbox[].retention.then or outbox[].mark.column", "a value")
 			}
 		}
 	}
@@ -164,6 +234,12 @@ func (l *loader) checkMaintenance(used bool) {
 	}
 	if m.MaxRowsPerSecond < 0 {
 		l.refuse("maintenance.max_rows_per_second", "%d is not allowed; allowed: 1 and more, or 0 for no limit", m.MaxRowsPerSecond)
+	}
+	if m.Interval < duration(time.Second) {
+		l.refuse("maintenance.interval", "%v is too short; allowed: at least 1s, for example 1m", m.Interval)
+	}
+	if usual := l.usual().Maintenance; !m.InRun && m.Interval != usual.Interval {
+		l.noEffect("maintenance.interval", "maintenance.in_run", "true")
 	}
 	if m.Wait <= 0 {
 		l.refuse("maintenance.wait", "%v is too short; allowed: more than 0s, for example 60s", m.Wait)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/marks"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/retention"
 )
@@ -38,15 +39,23 @@ func TestRetention_WrongValuesAreNamedWithTheirLine(t *testing.T) {
 		"archive for nothing": {keeping("{then: delete, keep: 7d, archive_table: old}", guarded), "outbox[0].retention.archive_table: has no effect without outbox[0].retention.then: archive"},
 		"messages": {strings.Replace(keeping("{then: delete, keep: 7d}", guarded), "table: public.outbox", "message_prefix: outbox", 1),
 			"outbox[0].retention.then: is for tables: logical messages leave no rows"},
-		"no positions":        {keeping("{then: delete, keep: 7d}", ""), "relay.detect_moved_slot: has to be true with outbox[].retention, or relay.guarantee exactly_once"},
+		"no positions":        {keeping("{then: delete, keep: 7d}", ""), "relay.detect_moved_slot: has to be true with outbox[].retention or outbox[].mark, or relay.guarantee exactly_once"},
 		"skipped rows":        {keeping("{then: delete, keep: 7d}", "relay: {detect_moved_slot: true, on_reject: skip, accept_loss: true}\n"), "maintenance.skipped: has to be treat_as_delivered"},
 		"large batch":         {keeping("{then: delete, keep: 7d}", guarded+"maintenance: {batch_rows: 10001}\n"), "maintenance.batch_rows: 10001 is not allowed; allowed: 1 to 10000"},
 		"negative rate":       {keeping("{then: delete, keep: 7d}", guarded+"maintenance: {max_rows_per_second: -1}\n"), "maintenance.max_rows_per_second: -1 is not allowed"},
 		"no wait":             {keeping("{then: delete, keep: 7d}", guarded+"maintenance: {wait: 0s}\n"), "maintenance.wait: 0s is too short"},
 		"no slot":             {keeping("{then: delete, keep: 7d}", guarded+"maintenance: {also_wait_for: [Other]}\n"), `maintenance.also_wait_for[0]: "Other" is not a slot name`},
 		"password for nobody": {keeping("{then: delete, keep: 7d}", guarded+"maintenance: {password: hunter2}\n"), "maintenance.password: has no effect without maintenance.url"},
-		"job of the future":   {keeping("{then: delete, keep: 7d}", guarded+"maintenance: {in_run: true}\n"), "maintenance.in_run: unknown key"},
-		"nothing to maintain": {keeping("{then: none}", "maintenance: {batch_rows: 10}\n"), "maintenance.batch_rows: has no effect without outbox[].retention.then: delete or archive"},
+		"mark of messages":    {strings.Replace(keeping("{then: none}\n    mark: {column: published_at}", guarded), "table: public.outbox", "message_prefix: outbox", 1), "outbox[0].mark.column: is for tables: logical messages leave no rows"},
+		"mark without column": {keeping("{then: none}\n    mark: {value: sent, batch_rows: 5}", guarded), "outbox[0].mark.batch_rows: has no effect without outbox[0].mark.column: a column"},
+		"hasty mark":          {keeping("{then: none}\n    mark: {column: published_at, interval: 100ms}", guarded), "outbox[0].mark.interval: 100ms is too short; allowed: at least 1s"},
+		"large mark":          {keeping("{then: none}\n    mark: {column: published_at, batch_rows: 0}", guarded), "outbox[0].mark.batch_rows: 0 is not allowed; allowed: 1 to 10000"},
+		"mark of no position": {keeping("{then: none}\n    mark: {column: published_at}", ""), "relay.detect_moved_slot: has to be true with outbox[].retention or outbox[].mark"},
+		"marks are events": {keeping("{then: none}\n    mark: {column: published_at}\n    debezium: {topic.prefix: a, provide.transaction.metadata: true, key.converter: org.apache.kafka.connect.storage.StringConverter, value.converter: org.apache.kafka.connect.storage.StringConverter, tombstones.on.delete: false}", guarded),
+			"outbox[0].mark.column: the table's debezium options deliver updates as events"},
+		"hasty":               {keeping("{then: delete, keep: 7d}", guarded+"maintenance: {interval: 500ms}\n"), "maintenance.interval: 500ms is too short; allowed: at least 1s"},
+		"interval of nobody":  {keeping("{then: delete, keep: 7d}", guarded+"maintenance: {in_run: false, interval: 5m}\n"), "maintenance.interval: has no effect without maintenance.in_run: true"},
+		"nothing to maintain": {keeping("{then: none}", "maintenance: {batch_rows: 10}\n"), "maintenance.batch_rows: has no effect without outbox[].retention.then or outbox[].mark.column"},
 		"deletes are events": {keeping("{then: delete, keep: 7d}\n    debezium: {topic.prefix: a, provide.transaction.metadata: true, key.converter: org.apache.kafka.connect.storage.StringConverter, value.converter: org.apache.kafka.connect.storage.StringConverter, tombstones.on.delete: false}", guarded),
 			"outbox[0].retention.then: the table's debezium options deliver deletes as events"},
 	} {
@@ -63,10 +72,17 @@ func TestRetention_WrongValuesAreNamedWithTheirLine(t *testing.T) {
 }
 
 func TestRetention_IsOfEachTable(t *testing.T) {
-	cfg, err := loadKeeping(keeping("{then: archive, keep: 1d12h, by: written, where: \"status = 'sent'\", archive_table: audit.old}\n  - message_prefix: m\n  - table: Two",
+	cfg, err := loadKeeping(keeping("{then: archive, keep: 1d12h, by: written, where: \"status = 'sent'\", archive_table: audit.old}\n    mark: {column: state, value: sent, interval: 5s}\n  - message_prefix: m\n  - table: Two",
 		guarded+"maintenance: {url: postgres://janitor@localhost/shop, max_rows_per_second: 0, also_wait_for: [other], pause_at_replica_lag: 0s}\n"))
 	if err != nil {
 		t.Fatal(err)
+	}
+	marked, _ := cfg.Marks()
+	if len(marked) != 2 || marked[0] != (marks.Policy{Table: wal.Table{Schema: "public", Name: "outbox"}, Path: "outbox[0].mark", Column: "state", Value: "sent", Every: 5 * time.Second, BatchRows: 1000}) || marked[1].Column != "" || marked[1].Path != "outbox[2].mark" {
+		t.Errorf("%+v", marked)
+	}
+	if every, inRun := cfg.MaintenanceInRun(); every != time.Minute || !inRun {
+		t.Errorf("every %s, in run %t", every, inRun)
 	}
 	policies, settings := cfg.Retention()
 	if len(policies) != 2 || policies[0] != (retention.Policy{

@@ -16,7 +16,7 @@ type settings struct {
 	Kafka    kafkaSettings    `yaml:"kafka" desc:"Where the records go."`
 	Relay    relaySettings    `yaml:"relay" desc:"What happens in between."`
 
-	Maintenance maintenanceSettings `yaml:"maintenance" desc:"The connection that deletes or archives delivered rows, and its pace. See outbox[].retention."`
+	Maintenance maintenanceSettings `yaml:"maintenance" desc:"The connection that works on delivered rows, and its pace. See outbox[].retention and outbox[].mark."`
 
 	HTTP     httpSettings `yaml:"http" desc:"Health checks, metrics and status."`
 	Log      Log          `yaml:"log" desc:"Log on standard error."`
@@ -51,7 +51,9 @@ type outboxSettings struct {
 	CloudEventsSource string            `yaml:"cloudevents_source" desc:"Attribute source of cloudevents, a URI reference. Empty: /cdc-relay/ and the table's name, which is the same for two databases."`
 	Partition         string            `yaml:"partition" desc:"Integer column that chooses the partition. Empty: murmur2 of the key, as the Java client does."`
 	TombstoneOnEmpty  bool              `yaml:"tombstone_on_empty" default:"false" desc:"Send an empty or blank payload as a null value; not for bytea. SQL NULL always is one."`
-	Retention         retentionSettings `yaml:"retention" desc:"What cdc-relay retention --once does with delivered rows when they are old."`
+	Retention         retentionSettings `yaml:"retention" desc:"What run and cdc-relay retention --once do with delivered rows when they are old."`
+
+	Marking markSettings `yaml:"mark" desc:"Column that run and cdc-relay mark --once set on delivered rows, for whoever reads it."`
 
 	Debezium templatePairs `yaml:"debezium" desc:"Options of Debezium's PostgreSQL connector, its EventRouter, other transforms and converters under their own names. With any of them records equal Debezium's byte for byte, and only keys that Debezium's options do not decide may be set beside them."`
 }
@@ -64,15 +66,24 @@ type retentionSettings struct {
 	ArchiveTable string `yaml:"archive_table" desc:"With then: archive: table that has every column of this one by name and type."`
 }
 
+type markSettings struct {
+	Column    string   `yaml:"column" desc:"Column that says that a row is published: a timestamp, a boolean, or a status whose default is what an unpublished row has. Empty: rows get no mark. Needs relay.detect_moved_slot or exactly_once."`
+	Value     string   `yaml:"value" desc:"What a published row has there. Empty: now for a timestamp, true for a boolean; a status needs it, for example sent."`
+	Interval  duration `yaml:"interval" default:"1s" desc:"With maintenance.in_run: how often run looks for rows to mark."`
+	BatchRows int      `yaml:"batch_rows" default:"1000" desc:"Rows of a transaction, 1 to 10000."`
+}
+
 type maintenanceSettings struct {
-	URL               dsn      `yaml:"url" desc:"Like postgres.url, for a role of its own that may delete; to the primary itself, without a pooler. Empty: postgres.url."`
+	URL               dsn      `yaml:"url" desc:"Like postgres.url, for a role of its own that may delete or update; to the primary itself, without a pooler. Empty: postgres.url."`
 	Password          secret   `yaml:"password" desc:"With url: password; overrides the one in the URL. Better kept in password_file or ${NAME}."`
 	PasswordFile      string   `yaml:"password_file" desc:"With url: file that holds the password; read again at every connect."`
+	InRun             bool     `yaml:"in_run" default:"true" desc:"run does the work beside the stream, while it holds the slot. false: cdc-relay retention --once and mark --once do it, from cron for example."`
+	Interval          duration `yaml:"interval" default:"1m" desc:"With in_run: how often run looks for rows that are due."`
 	BatchRows         int      `yaml:"batch_rows" default:"1000" desc:"Rows of a transaction, 1 to 10000."`
 	MaxRowsPerSecond  int      `yaml:"max_rows_per_second" default:"5000" desc:"Rows a second at most; 0: no limit."`
 	Wait              duration `yaml:"wait" default:"60s" desc:"How long to wait until the slots have passed the rows, and for standby servers that are behind."`
 	AlsoWaitFor       []string `yaml:"also_wait_for" desc:"Slots of other pipelines that read these tables: rows stay until these slots have passed them too."`
-	Skipped           string   `yaml:"skipped" default:"refuse" enum:"refuse,treat_as_delivered" desc:"With relay.on_reject: skip, nothing names the rows that were left out. refuse: nothing is deleted; treat_as_delivered: they may go like the others."`
+	Skipped           string   `yaml:"skipped" default:"refuse" enum:"refuse,treat_as_delivered" desc:"With relay.on_reject: skip, nothing names the rows that were left out. refuse: nothing is deleted or marked; treat_as_delivered: they are treated like the others."`
 	PauseAtReplicaLag duration `yaml:"pause_at_replica_lag" default:"30s" desc:"Pause while a standby server is this far behind; 0s: never."`
 }
 

@@ -134,4 +134,5 @@ const (
 	ReasonReplicaIdentity   = "replica_identity" // a publication makes the delete fail
 	ReasonReplicationLag    = "replication_lag"  // a standby server is behind
 	ReasonLockTimeout       = "lock_timeout"
+	ReasonMaintenanceInUse  = "maintenance_in_use" // another process works on the table
 )

@@ -41,6 +41,7 @@ type Metrics struct {
 	options  Options
 	registry *prometheus.Registry
 	labelled prometheus.Registerer // the registry, with the labels pipeline and shard on everything
+	process  prometheus.Registerer // the registry, with the label pipeline
 	kafka    *kprom.Metrics
 	own      []prometheus.Collector // all of ours except kafka's, for the test of the documentation
 
@@ -70,7 +71,8 @@ func New(options Options) *Metrics {
 		options.Pipeline = "default"
 	}
 	registry := prometheus.NewRegistry()
-	return newMetrics(options, registry, aboutProcess(options, registry))
+	process := aboutProcess(options, registry)
+	return newMetrics(options, registry, process, process)
 }
 
 // NewShards builds one registry for the numbered shards of a process. Each has
@@ -80,10 +82,10 @@ func NewShards(options Options, shards []int) []*Metrics {
 		options.Pipeline = "default"
 	}
 	registry := prometheus.NewRegistry()
-	labelled := aboutProcess(options, registry)
+	process := aboutProcess(options, registry)
 	all := make([]*Metrics, len(shards))
 	for i, shard := range shards {
-		all[i] = newMetrics(options, registry, prometheus.WrapRegistererWith(prometheus.Labels{"shard": strconv.Itoa(shard)}, labelled))
+		all[i] = newMetrics(options, registry, process, prometheus.WrapRegistererWith(prometheus.Labels{"shard": strconv.Itoa(shard)}, process))
 	}
 	return all
 }
@@ -99,8 +101,8 @@ func aboutProcess(options Options, registry *prometheus.Registry) prometheus.Reg
 	return labelled
 }
 
-func newMetrics(options Options, registry *prometheus.Registry, labelled prometheus.Registerer) *Metrics {
-	m := &Metrics{options: options, registry: registry, labelled: labelled, now: time.Now}
+func newMetrics(options Options, registry *prometheus.Registry, process, labelled prometheus.Registerer) *Metrics {
+	m := &Metrics{options: options, registry: registry, process: process, labelled: labelled, now: time.Now}
 	m.defineCounters()
 	m.defineHistograms()
 	m.labelled.MustRegister(m.own...)

@@ -298,7 +298,7 @@ func TestDocumentation_ListsEveryMetricAndNothingElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	known := described(append(m.own, newStatusCollector(fullStatus, "", "", ""))...)
+	known := described(append(m.own, newStatusCollector(fullStatus, "", "", ""), newMaintenanceCollector(nil))...)
 	fromClient := described(m.kafka)
 
 	documented := map[string]bool{}

@@ -16,6 +16,13 @@ func TestNewShards_AreToldApart(t *testing.T) {
 	all[1].Events().DeadLettered("route")
 	all[0].Watch(func() status.Status { return status.Status{State: status.Streaming} })
 	all[1].Watch(func() status.Status { return status.Status{State: status.Blocked, Reason: "route"} })
+	all[0].WatchMaintenance(func() []status.Maintenance {
+		seconds := 1.5
+		return []status.Maintenance{
+			{Table: "public.outbox", Job: "retention", Then: "delete", State: status.JobIdle, Rows: 12, OldestRow: &seconds, HeldBack: map[string]int{status.HeldByLetter: 3}},
+			{Table: "public.other", Job: "retention", Then: "archive", State: status.JobPaused, Reason: "no_index"},
+		}
+	})
 	w := httptest.NewRecorder()
 	all[0].Registry().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	if w.Code != http.StatusOK {
@@ -28,11 +35,18 @@ func TestNewShards_AreToldApart(t *testing.T) {
 		`cdc_relay_state{pipeline="orders",shard="0",state="streaming"} 1`,
 		`cdc_relay_state{pipeline="orders",shard="3",state="blocked"} 1`,
 		`cdc_relay_state_reason{pipeline="orders",reason="route",shard="3",state="blocked"} 1`,
+		`cdc_relay_retention_rows_total{pipeline="orders",table="public.outbox",then="delete"} 12`,
+		`cdc_relay_retention_oldest_row_seconds{pipeline="orders",table="public.outbox"} 1.5`,
+		`cdc_relay_retention_held_back_rows{pipeline="orders",reason="dead_letter",table="public.outbox"} 3`,
+		`cdc_relay_retention_paused{pipeline="orders",reason="no_index",table="public.other"} 1`,
 		`go_goroutines{pipeline="orders"}`,
 	} {
 		if !strings.Contains(w.Body.String(), want) {
 			t.Errorf("%s is missing", want)
 		}
+	}
+	if strings.Contains(w.Body.String(), `cdc_relay_retention_paused{pipeline="orders",reason="",`) || strings.Contains(w.Body.String(), `cdc_relay_retention_oldest_row_seconds{pipeline="orders",table="public.other"`) {
+		t.Error("what is not so shows")
 	}
 	if strings.Count(w.Body.String(), "\ngo_goroutines") != 1 {
 		t.Error("what is about the process is there more than once")

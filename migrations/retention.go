@@ -12,24 +12,18 @@ type Housekeeping struct {
 	Archive *Name  // nil: rows are deleted
 }
 
-// Retention is the least that a role needs to delete or archive rows. It adds to the right to
-// connect, and takes none to stream.
-func Retention(login Login, tables []Housekeeping) (Part, error) {
-	role, err := quote(login.Role)
+// Marked is a table whose delivered rows get a mark.
+type Marked struct {
+	Table  Name
+	Column string // that is set
+}
+
+// Marks is the least that a role needs to set marks. It adds to the right to connect, and takes
+// none to stream.
+func Marks(login Login, tables []Marked) (Part, error) {
+	g, err := newGrants(login)
 	if err != nil {
-		return Part{}, fmt.Errorf("role: %w", err)
-	}
-	var up, down []string
-	grant := func(right, object string) {
-		up = append(up, fmt.Sprintf("GRANT %s ON %s TO %s;", right, object, role))
-		down = append(down, fmt.Sprintf("REVOKE %s ON %s FROM %s;", right, object, role))
-	}
-	if login.Database != "" {
-		database, err := quote(login.Database)
-		if err != nil {
-			return Part{}, fmt.Errorf("database: %w", err)
-		}
-		grant("CONNECT", "DATABASE "+database)
+		return Part{}, err
 	}
 	for _, t := range tables {
 		table, schema, err := list([]Name{t.Table})
@@ -40,10 +34,60 @@ func Retention(login Login, tables []Housekeeping) (Part, error) {
 		if err != nil {
 			return Part{}, fmt.Errorf("column: %w", err)
 		}
-		grant("USAGE", "SCHEMA "+schema)
-		grant("SELECT, DELETE", "TABLE "+table)
-		up = append(up, "-- Lets it leave out rows that somebody has locked; without, it waits for them for two seconds.")
-		grant("UPDATE ("+column+")", "TABLE "+table)
+		g.grant("USAGE", "SCHEMA "+schema)
+		g.grant("SELECT", "TABLE "+table)
+		g.grant("UPDATE ("+column+")", "TABLE "+table)
+	}
+	return Part{Name: "mark", Up: strings.Join(g.up, "\n"), Down: strings.Join(g.down, "\n")}, nil
+}
+
+// grants are those of one role.
+type grants struct {
+	role     string
+	up, down []string
+}
+
+func newGrants(login Login) (*grants, error) {
+	role, err := quote(login.Role)
+	if err != nil {
+		return nil, fmt.Errorf("role: %w", err)
+	}
+	g := &grants{role: role}
+	if login.Database != "" {
+		database, err := quote(login.Database)
+		if err != nil {
+			return nil, fmt.Errorf("database: %w", err)
+		}
+		g.grant("CONNECT", "DATABASE "+database)
+	}
+	return g, nil
+}
+
+func (g *grants) grant(right, object string) {
+	g.up = append(g.up, fmt.Sprintf("GRANT %s ON %s TO %s;", right, object, g.role))
+	g.down = append(g.down, fmt.Sprintf("REVOKE %s ON %s FROM %s;", right, object, g.role))
+}
+
+// Retention is the least that a role needs to delete or archive rows. It adds to the right to
+// connect, and takes none to stream.
+func Retention(login Login, tables []Housekeeping) (Part, error) {
+	g, err := newGrants(login)
+	if err != nil {
+		return Part{}, err
+	}
+	for _, t := range tables {
+		table, schema, err := list([]Name{t.Table})
+		if err != nil {
+			return Part{}, err
+		}
+		column, err := quote(t.Column)
+		if err != nil {
+			return Part{}, fmt.Errorf("column: %w", err)
+		}
+		g.grant("USAGE", "SCHEMA "+schema)
+		g.grant("SELECT, DELETE", "TABLE "+table)
+		g.up = append(g.up, "-- Lets it leave out rows that somebody has locked; without, it waits for them for two seconds.")
+		g.grant("UPDATE ("+column+")", "TABLE "+table)
 		if t.Archive == nil {
 			continue
 		}
@@ -51,8 +95,8 @@ func Retention(login Login, tables []Housekeeping) (Part, error) {
 		if err != nil {
 			return Part{}, fmt.Errorf("archive: %w", err)
 		}
-		grant("USAGE", "SCHEMA "+schema)
-		grant("INSERT", "TABLE "+table)
+		g.grant("USAGE", "SCHEMA "+schema)
+		g.grant("INSERT", "TABLE "+table)
 	}
-	return Part{Name: "retention", Up: strings.Join(up, "\n"), Down: strings.Join(down, "\n")}, nil
+	return Part{Name: "retention", Up: strings.Join(g.up, "\n"), Down: strings.Join(g.down, "\n")}, nil
 }

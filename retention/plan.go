@@ -2,17 +2,12 @@ package retention
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/advice"
-	"github.com/cdc-relay/cdc-relay/fault"
-	"github.com/cdc-relay/cdc-relay/postgres"
-	"github.com/cdc-relay/cdc-relay/proof"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/upkeep"
 	"github.com/cdc-relay/cdc-relay/wording"
 )
 
@@ -25,32 +20,18 @@ type Plan struct {
 	Where   string `json:"where,omitempty"`
 	Archive string `json:"archive_table,omitempty"`
 
-	Due     *int64     `json:"due_rows"` // null: not counted
-	Oldest  *time.Time `json:"oldest"`
-	Undated int64      `json:"rows_without_time"`
-	Letters int        `json:"dead_letters_waiting"`
-	Rows    int64      `json:"estimated_rows"`
-	Index   string     `json:"index"`
-	Slots   []Slot     `json:"slots"`
+	Due     *int64        `json:"due_rows"` // null: not counted
+	Oldest  *time.Time    `json:"oldest"`
+	Undated int64         `json:"rows_without_time"`
+	Letters int           `json:"dead_letters_waiting"`
+	Rows    int64         `json:"estimated_rows"`
+	Index   string        `json:"index"`
+	Slots   []upkeep.Slot `json:"slots"`
 
-	Triggers    []string  `json:"triggers"`
-	ForeignKeys []string  `json:"foreign_keys"`
-	Notes       []string  `json:"notes"`
-	Refused     []Refusal `json:"refused"`
-}
-
-// Slot is how far one is behind the end of the WAL. Rows behind its position are not deleted.
-type Slot struct {
-	Name   string `json:"name"`
-	Behind uint64 `json:"bytes_behind"`
-	Active bool   `json:"active"`
-}
-
-// Refusal is a reason for doing nothing.
-type Refusal struct {
-	Reason string `json:"reason"`
-	Seen   string `json:"seen"`
-	Advice string `json:"advice,omitempty"`
+	Triggers    []string         `json:"triggers"`
+	ForeignKeys []string         `json:"foreign_keys"`
+	Notes       []string         `json:"notes"`
+	Refused     []upkeep.Refusal `json:"refused"`
 }
 
 // Plan finds out what would be done.
@@ -61,7 +42,7 @@ func (s *Service) Plan(ctx context.Context, p *Policy) (*Plan, []error, error) {
 	}
 	plan := f.plan()
 	if f.condition != "" {
-		due, err := s.surveyor.Due(ctx, p.Table, wal.QuoteIdentifier(f.by.Name), f.condition)
+		due, err := s.Surveyor.Due(ctx, p.Table, wal.QuoteIdentifier(f.by.Name), f.condition)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -76,63 +57,42 @@ func (s *Service) Plan(ctx context.Context, p *Policy) (*Plan, []error, error) {
 			return nil, nil, err
 		}
 	}
-	for _, refused := range f.refused {
-		seen, next := advice.Split(refused)
-		plan.Refused = append(plan.Refused, Refusal{Reason: postgres.Reason(refused), Seen: seen, Advice: next})
-	}
+	plan.Refused = upkeep.Refusals(f.refused)
 	return plan, f.refused, nil
+}
+
+// Refused are the reasons for which no row of a table goes. They are what Plan shows, without
+// counting rows.
+func (s *Service) Refused(ctx context.Context, p *Policy) ([]error, error) {
+	f, err := s.inspect(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	if f.survey != nil {
+		err = s.planProof(ctx, f, new(Plan))
+	}
+	return f.refused, err
 }
 
 // planProof asks what would keep the proof from being given.
 func (s *Service) planProof(ctx context.Context, f *found, plan *Plan) error {
-	if err := s.reader.Identify(ctx); err != nil {
-		return err
-	}
-	if err := s.prover(f).Ready(ctx, s.surveyor); err != nil {
-		if e, ok := errors.AsType[*fault.Error](err); !ok || e.Kind == fault.KindRetry {
-			return err
-		}
-		f.refused = append(f.refused, err)
-	}
-	held, _, err := s.table(f).Held(ctx)
-	if err != nil && len(f.refused) == 0 {
-		return err
-	}
-	plan.Letters = held.Letters
-	if held.Letters > 0 && (f.identity.column == "" || held.Any) {
-		plan.Notes = append(plan.Notes, "a dead letter waits that may be of any row: all rows are held back until it is sent or discarded")
-	}
-	end, err := s.surveyor.Fence(ctx)
+	at, err := s.Standing(ctx, f.policy.Table, f.survey.OID, f.identity, len(f.refused) > 0)
 	if err != nil {
 		return err
 	}
-	slots, err := s.surveyor.Slots(ctx, slices.Concat(s.reader.Slots(), s.cfg.Limits.AlsoWaitFor))
-	if err != nil {
-		return err
+	if at.Refused != nil {
+		f.refused = append(f.refused, at.Refused)
 	}
-	for _, slot := range slots {
-		plan.Slots = append(plan.Slots, behind(slot, end))
-		if !slot.Active {
-			plan.Notes = append(plan.Notes, fmt.Sprintf("nobody streams from slot %s: rows that it has not passed stay", slot.Name))
-		}
-	}
+	plan.Letters, plan.Slots, plan.Notes = at.Letters, at.Slots, append(plan.Notes, at.Notes...)
 	return nil
-}
-
-func behind(slot proof.Slot, end wal.LSN) Slot {
-	s := Slot{Name: slot.Name, Active: slot.Active}
-	if slot.Confirmed < end {
-		s.Behind = uint64(end - slot.Confirmed)
-	}
-	return s
 }
 
 // plan is what the table itself shows.
 func (f *found) plan() *Plan {
 	p := f.policy
 	plan := &Plan{
-		Table: p.Table.String(), Then: p.Then, Keep: p.ageText(), By: p.By, Where: p.Where, Index: f.index,
-		Slots: []Slot{}, Triggers: []string{}, ForeignKeys: []string{}, Notes: []string{}, Refused: []Refusal{},
+		Table: p.Table.String(), Then: p.Then, Keep: p.Age(), By: p.By, Where: p.Where, Index: f.index,
+		Slots: []upkeep.Slot{}, Triggers: []string{}, ForeignKeys: []string{}, Notes: []string{}, Refused: []upkeep.Refusal{},
 	}
 	if p.Then == Archive {
 		plan.Archive = p.Archive.String()
@@ -203,12 +163,8 @@ func (p *Plan) Lines() (lines []string) {
 	for _, n := range p.Notes {
 		add("note", "%s", n)
 	}
-	for _, r := range p.Refused {
-		text := fmt.Sprintf("%s (%s)", r.Seen, r.Reason)
-		if r.Advice != "" {
-			text += " → " + r.Advice
-		}
-		add("refused", "%s", text)
+	for i := range p.Refused {
+		add("refused", "%s", p.Refused[i].Line())
 	}
 	return lines
 }

@@ -34,31 +34,25 @@ type Policy struct {
 	Archive wal.Table // with Then Archive
 }
 
-// Limits hold for all tables.
-type Limits struct {
-	BatchRows           int           // of a transaction
-	MaxRowsPerSecond    int           // zero: no limit
-	Wait                time.Duration // for the slots, and for standbys
-	AlsoWaitFor         []string      // slots of other pipelines
-	SkippedAreDelivered bool
-	PauseAtReplicaLag   time.Duration // zero: never
-}
-
 // condition selects the rows that are due. by is the column of that name.
 func (p *Policy) condition(by maintenance.Column) string {
-	now := "pg_catalog.now()"
-	if zoneless(by) {
-		now = "(pg_catalog.now() AT TIME ZONE 'UTC')"
-	}
-	condition := fmt.Sprintf("%s < %s - interval '%d seconds'", wal.QuoteIdentifier(by.Name), now, int64(p.Keep/time.Second))
+	condition := fmt.Sprintf("%s < %s - interval '%d seconds'", wal.QuoteIdentifier(by.Name), now(by), int64(p.Keep/time.Second))
 	if p.Where != "" {
 		condition += " AND (" + p.Where + "\n)" // a comment at the end takes no parenthesis
 	}
 	return condition
 }
 
-// ageText is the age as a configuration has it.
-func (p *Policy) ageText() string {
+// now is the time in the terms of a column.
+func now(by maintenance.Column) string {
+	if zoneless(by) {
+		return "(pg_catalog.now() AT TIME ZONE 'UTC')"
+	}
+	return "pg_catalog.now()"
+}
+
+// Age is the age as a configuration has it.
+func (p *Policy) Age() string {
 	const day = 24 * time.Hour
 	text, rest := "", p.Keep
 	for _, unit := range []struct {

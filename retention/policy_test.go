@@ -35,7 +35,7 @@ func TestPolicy_AsksForTheAgeInTheColumnsOwnTerms(t *testing.T) {
 		t.Error(got)
 	}
 	for d, want := range map[time.Duration]string{time.Hour: "1h", 36 * time.Hour: "1d12h", 7 * 24 * time.Hour: "7d", 90 * time.Minute: "1h30m", 25*time.Hour + time.Second: "1d1h1s", 10 * 24 * time.Hour: "10d", 20 * time.Hour: "20h"} {
-		if got := (&Policy{Keep: d}).ageText(); got != want {
+		if got := (&Policy{Keep: d}).Age(); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}

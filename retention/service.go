@@ -5,68 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/maintenance"
-	"github.com/cdc-relay/cdc-relay/postgres/sample"
-	"github.com/cdc-relay/cdc-relay/proof"
-	"github.com/cdc-relay/cdc-relay/relay"
-	"github.com/cdc-relay/cdc-relay/relay/records"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/cdc-relay/cdc-relay/upkeep"
 	"github.com/rs/zerolog"
 )
 
-// Config is what a Service works with.
-type Config struct {
-	Relay  relay.Config
-	Server postgres.Config // of the connections that look at tables and delete
-	Limits Limits
-}
-
 // Service plans and does retention. One goroutine uses it.
-type Service struct {
-	cfg      Config
-	reader   *records.Reader
-	surveyor *maintenance.Surveyor
-	finder   *sample.Finder
-	routes   *router.Router
-}
+type Service struct{ *upkeep.Service }
 
 // Open connects to PostgreSQL and begins to read the topics. The service is to be closed.
-func Open(ctx context.Context, cfg Config, log zerolog.Logger) (s *Service, err error) {
-	if !cfg.Relay.KeepsPositions() {
-		return nil, &fault.Error{Reason: fault.ReasonConfiguration, Op: "prove rows delivered", Err: errors.New("the relay keeps no positions in Kafka"), Hint: "set relay.detect_moved_slot: true, or relay.guarantee: exactly_once"}
-	}
-	s = &Service{cfg: cfg}
-	defer func() {
-		if err != nil {
-			s.Close()
-		}
-	}()
-	if s.routes, err = router.New(cfg.Relay.Router); err != nil {
-		return nil, err
-	}
-	if s.surveyor, err = maintenance.OpenSurvey(ctx, cfg.Server); err != nil {
-		return nil, err
-	}
-	s.finder = sample.NewFinder(cfg.Relay.Replication)
-	s.reader, err = records.Open(ctx, cfg.Relay, cfg.Limits.AlsoWaitFor, log)
-	return s, err
-}
-
-// Close ends all connections.
-func (s *Service) Close() {
-	if s.reader != nil {
-		s.reader.Close()
-	}
-	if s.finder != nil {
-		s.finder.Close()
-	}
-	if s.surveyor != nil {
-		s.surveyor.Close()
-	}
+func Open(ctx context.Context, cfg upkeep.Config, log zerolog.Logger) (*Service, error) {
+	s, err := upkeep.Open(ctx, cfg, log)
+	return &Service{s}, err
 }
 
 // found is what was found out about one table.
@@ -76,7 +31,7 @@ type found struct {
 	by        maintenance.Column
 	condition string
 	index     string
-	identity  identity
+	identity  upkeep.Identity
 	refused   []error
 }
 
@@ -88,11 +43,7 @@ func (s *Service) inspect(ctx context.Context, p *Policy) (*found, error) {
 	if p.Then == Archive {
 		archive = &p.Archive
 	}
-	var publications []string
-	for _, shard := range s.cfg.Relay.Replication.Shards() {
-		publications = append(publications, shard.Publication)
-	}
-	err := s.survey(ctx, f, archive, publications)
+	err := s.survey(ctx, f, archive)
 	if e, ok := errors.AsType[*fault.Error](err); ok && e.Kind == fault.KindRefused {
 		f.refused = append(f.refused, err)
 		return f, nil
@@ -100,13 +51,10 @@ func (s *Service) inspect(ctx context.Context, p *Policy) (*found, error) {
 	return f, err
 }
 
-func (s *Service) survey(ctx context.Context, f *found, archive *wal.Table, publications []string) (err error) {
+func (s *Service) survey(ctx context.Context, f *found, archive *wal.Table) (err error) {
 	p := f.policy
-	if f.survey, err = s.surveyor.Table(ctx, p.Table, archive, publications); err != nil {
+	if f.survey, err = s.Survey(ctx, p.Table, archive); err != nil {
 		return err
-	}
-	if s.cfg.Relay.Replication.Shard.Divided() {
-		f.survey.Filters = nil // each shard leaves out what another one sends
 	}
 	if err := p.unfit(f.survey); err != nil {
 		return err
@@ -119,7 +67,7 @@ func (s *Service) survey(ctx context.Context, f *found, archive *wal.Table, publ
 		return nil
 	}
 	if p.Where != "" {
-		if err := s.surveyor.Condition(ctx, p.Table, p.Where); err != nil {
+		if err := s.Surveyor.Condition(ctx, p.Table, p.Where); err != nil {
 			if e := postgres.Classify("look at table "+p.Table.String(), err); postgres.KindOf(e) == fault.KindRetry {
 				return e
 			}
@@ -127,33 +75,21 @@ func (s *Service) survey(ctx context.Context, f *found, archive *wal.Table, publ
 		}
 	}
 	f.condition = p.condition(f.by)
-	if f.index, err = s.surveyor.Index(ctx, f.work(&s.cfg.Limits), f.survey.OID); err != nil {
+	if f.index, err = s.Surveyor.Index(ctx, f.work(&s.Limits), f.survey.OID); err != nil {
 		return err
 	}
-	if f.identity, err = s.identity(ctx, p); err != nil {
+	if f.identity, err = s.Identity(ctx, p.Index); err != nil {
 		return err
 	}
 	f.refused = p.refusals(f.survey, f.index)
 	return nil
 }
 
-func (s *Service) identity(ctx context.Context, p *Policy) (identity, error) {
-	relation, err := s.finder.Describe(ctx, p.Index)
-	if err != nil {
-		return identity{}, err
-	}
-	explained, err := s.routes.Check(relation)
-	if err != nil {
-		return identity{}, err
-	}
-	return identify(&s.cfg.Relay.Router.Mappings[p.Index], explained, relation), nil
-}
-
 // work is what the connection has to select and do.
-func (f *found) work(limits *Limits) maintenance.Work {
+func (f *found) work(limits *upkeep.Limits) maintenance.Work {
 	w := maintenance.Work{
-		Table: f.policy.Table, ID: f.identity.sql(), Where: f.condition, Order: wal.QuoteIdentifier(f.by.Name),
-		Limit: limits.named(), Waits: !f.survey.MayLock,
+		Table: f.policy.Table, ID: f.identity.SQL(), Where: f.condition, Order: wal.QuoteIdentifier(f.by.Name),
+		Limit: limits.Named(), Waits: !f.survey.MayLock,
 	}
 	if f.policy.Then == Archive && f.survey.Archive != nil {
 		if columns, err := archived(f.survey); err == nil {
@@ -163,48 +99,50 @@ func (f *found) work(limits *Limits) maintenance.Work {
 	return w
 }
 
-func (s *Service) prover(f *found) *proof.Prover {
-	l := &s.cfg.Limits
-	return proof.New(proof.Config{
-		Table: f.survey.OID, Slots: s.reader.Slots(), Others: l.AlsoWaitFor, Positions: s.reader.Positions(),
-		Skipped: s.cfg.Relay.OnReject == relay.SkipOnReject, SkippedAreDelivered: l.SkippedAreDelivered, Wait: l.Wait,
-	}, s.table(f))
-}
-
-func (s *Service) table(f *found) *records.Table {
-	return &records.Table{Reader: s.reader, Table: f.policy.Table, OID: f.survey.OID, ByID: f.identity.column != ""}
-}
-
 // Once does what is due in one table and ends. On an error some rows may be done, which Done
 // counts.
-func (s *Service) Once(ctx context.Context, p *Policy, tell func(Done)) (Done, error) {
+func (s *Service) Once(ctx context.Context, p *Policy, tell func(upkeep.Done)) (upkeep.Done, error) {
 	f, err := s.inspect(ctx, p)
 	if err != nil {
-		return Done{}, err
+		return upkeep.Done{}, err
 	}
 	if len(f.refused) > 0 {
-		return Done{}, errors.Join(f.refused...)
+		return upkeep.Done{}, errors.Join(f.refused...)
 	}
-	work := f.work(&s.cfg.Limits)
+	work := f.work(&s.Limits)
 	if f.index == "" {
 		work.Order = ""
 	}
-	session, err := maintenance.Open(ctx, s.cfg.Server, work)
-	if err != nil {
-		return Done{}, err
+	done, err := s.Service.Once(ctx, work, f.survey.OID, f.identity, tell)
+	if err == nil { // that it is not known is no failure
+		done.Oldest, _ = s.Surveyor.Oldest(ctx, p.Table, now(f.by), wal.QuoteIdentifier(f.by.Name), p.Where, f.index != "")
 	}
-	defer session.Close()
-	if session.OID() != f.survey.OID {
-		return Done{}, &fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonTableChanged, Op: "look at", Subject: "table " + p.Table.String(), Err: errors.New("another one took its name just now")}
+	return done, err
+}
+
+// worker does what is due beside a relay.
+type worker struct {
+	*Service
+	policies []Policy
+}
+
+func (w *worker) Once(ctx context.Context, table int, tell func(upkeep.Done)) (upkeep.Done, error) {
+	return w.Service.Once(ctx, &w.policies[table], tell)
+}
+
+// Beside is the work beside a relay. Some policy does something.
+func Beside(policies []Policy, cfg upkeep.Config, every time.Duration, log zerolog.Logger) upkeep.Plan {
+	plan := upkeep.Plan{Job: "retention", Every: every, Open: func(ctx context.Context) (upkeep.Worker, error) {
+		s, err := Open(ctx, cfg, log)
+		if err != nil {
+			return nil, err
+		}
+		return &worker{s, policies}, nil
+	}}
+	for _, p := range policies {
+		plan.Tables = append(plan.Tables, upkeep.Table{Name: p.Table.String(), Then: string(p.Then)})
 	}
-	if err := s.reader.Identify(ctx); err != nil { // the forks, as they are now
-		return Done{}, err
-	}
-	prover := s.prover(f)
-	if err := prover.Ready(ctx, session); err != nil { // also where nothing is due
-		return Done{}, err
-	}
-	return newJob(session, &s.cfg.Limits, !f.survey.MayLock).run(ctx, prover, tell)
+	return plan
 }
 
 // Tables are the policies that do something, or those of them that have a name.

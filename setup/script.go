@@ -32,6 +32,7 @@ const (
 	ForBackfill  = "backfill"  // leaves the slot to a backfill
 	ForCutover   = "cutover"   // leaves the slot to a cut-over, and makes a trigger
 	ForRetention = "retention" // the rights of the connection that deletes
+	ForMark      = "mark"      // and of the one that sets marks
 	ForAudit     = "audit"     // the rights of a connection that reads
 	ForReplay    = "replay"
 )
@@ -42,10 +43,12 @@ func (o Script) Render(cfg *config.Config) ([]migrations.File, error) {
 	case "", ForBackfill, ForCutover:
 	case ForRetention:
 		return o.retention(cfg)
+	case ForMark:
+		return o.marks(cfg)
 	case ForAudit, ForReplay:
 		return o.reading(cfg)
 	default:
-		return nil, fmt.Errorf("--for %q is not allowed; allowed: %s, %s, %s, %s, %s", o.For, ForBackfill, ForCutover, ForRetention, ForAudit, ForReplay)
+		return nil, fmt.Errorf("--for %q is not allowed; allowed: %s, %s, %s, %s, %s, %s", o.For, ForBackfill, ForCutover, ForRetention, ForMark, ForAudit, ForReplay)
 	}
 	if o.Number < 1 {
 		return nil, fmt.Errorf("--number %d is not allowed; allowed: 1 or more", o.Number)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cdc-relay/cdc-relay/config"
+	"github.com/cdc-relay/cdc-relay/marks"
 	"github.com/cdc-relay/cdc-relay/migrations"
 	"github.com/cdc-relay/cdc-relay/retention"
 )
@@ -17,10 +18,7 @@ func (o Script) retention(cfg *config.Config) ([]migrations.File, error) {
 		return nil, errors.New("--for retention goes with --role and --out alone: it prints grants")
 	}
 	policies, _ := cfg.Retention()
-	policies, err := retention.Tables(policies, "")
-	if err != nil {
-		return nil, err
-	}
+	policies, _ = retention.Tables(policies, "")
 	if len(policies) == 0 {
 		return nil, errors.New("--for retention: no table has retention.then: delete or archive")
 	}
@@ -32,23 +30,45 @@ func (o Script) retention(cfg *config.Config) ([]migrations.File, error) {
 		}
 		tables = append(tables, one)
 	}
+	return o.upkeep(cfg, ForRetention, func(login migrations.Login) (migrations.Part, error) { return migrations.Retention(login, tables) })
+}
+
+// marks gives the rights of whoever sets marks.
+func (o Script) marks(cfg *config.Config) ([]migrations.File, error) {
+	if o.Format != "plain" || o.CreateTable || o.ColumnList || o.Partitioned || o.WithoutRole {
+		return nil, errors.New("--for mark goes with --role and --out alone: it prints grants")
+	}
+	policies, _ := cfg.Marks()
+	policies, _ = marks.Tables(policies, "")
+	if len(policies) == 0 {
+		return nil, errors.New("--for mark: no table has mark.column")
+	}
+	var tables []migrations.Marked
+	for _, p := range policies {
+		tables = append(tables, migrations.Marked{Table: migrations.Name{Schema: p.Table.Schema, Table: p.Table.Name}, Column: p.Column})
+	}
+	return o.upkeep(cfg, ForMark, func(login migrations.Login) (migrations.Part, error) { return migrations.Marks(login, tables) })
+}
+
+// upkeep gives the rights of one kind of work on delivered rows.
+func (o Script) upkeep(cfg *config.Config, work string, grants func(migrations.Login) (migrations.Part, error)) ([]migrations.File, error) {
 	user, database := cfg.Login()
 	own := cfg.MaintenanceUser()
 	if user == administrator {
 		user = ""
 	}
 	role := cmp.Or(o.Role, own, user, "cdc_relay")
-	part, err := migrations.Retention(migrations.Login{Role: role, Database: database}, tables)
+	part, err := grants(migrations.Login{Role: role, Database: database})
 	if err != nil {
 		return nil, fmt.Errorf("--role: %w", err)
 	}
 	var b strings.Builder
-	b.WriteString("-- The rights that `cdc-relay retention --once` needs beside those to connect. Run as the tables' owner.\n")
+	fmt.Fprintf(&b, "-- The rights that `cdc-relay %s --once` needs beside those to connect. Run as the tables' owner.\n", work)
 	if role == own && role != user {
 		fmt.Fprintf(&b, "-- The role is that of maintenance.url, and needs no REPLICATION: CREATE ROLE %s LOGIN;\n", quoted(role))
 	}
 	fmt.Fprintf(&b, "-- To pause while standby servers are behind, it has to see them: GRANT pg_read_all_stats TO %s;\n\n%s\n", quoted(role), part.Up)
-	return []migrations.File{{Name: "cdc_relay_retention.sql", Content: b.String()}}, nil
+	return []migrations.File{{Name: "cdc_relay_" + work + ".sql", Content: b.String()}}, nil
 }
 
 func quoted(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }

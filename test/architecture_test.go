@@ -96,14 +96,16 @@ var arrows = map[string][]string{
 	"admin":              {"docs", "history", "loopback", "relay/status", "ways"},
 	"metrics":            {"fault", "history", "relay", "relay/status", "replication/wal", "router/record", "sink"}, // the types in relay.Events
 	"config/document":    {},
-	"config":             {"admin", "config/document", "debezium", "loopback", "postgres", "relay", "relay/shards", "replication", "replication/wal", "retention", "router", "router/record", "sink/auth", "sink/broker", "sink/kafka", "sink/topics", "wording"},
-	"retention":          {"advice", "fault", "postgres", "postgres/maintenance", "postgres/sample", "proof", "relay", "relay/records", "replication/wal", "router", "wording"},
+	"config":             {"admin", "config/document", "debezium", "loopback", "marks", "postgres", "relay", "relay/shards", "replication", "replication/wal", "retention", "router", "router/record", "sink/auth", "sink/broker", "sink/kafka", "sink/topics", "upkeep", "wording"},
+	"marks":              {"fault", "postgres", "postgres/maintenance", "proof", "replication/wal", "upkeep", "wording"},
+	"upkeep":             {"advice", "fault", "postgres", "postgres/maintenance", "postgres/sample", "proof", "relay", "relay/records", "relay/status", "replication/wal", "router", "sink"},
+	"retention":          {"fault", "postgres", "postgres/maintenance", "replication/wal", "upkeep", "wording"},
 
-	"check": {"advice", "checkpoint", "config", "explain", "fault", "postgres", "postgres/catalog", "postgres/preflight", "postgres/sample", "postgres/watch", "relay", "relay/checkpoints", "relay/status", "replication/wal", "router", "router/record", "sink/topics", "wording"},
+	"check": {"advice", "checkpoint", "config", "explain", "fault", "marks", "postgres", "postgres/catalog", "postgres/preflight", "postgres/sample", "postgres/watch", "relay", "relay/checkpoints", "relay/status", "replication/wal", "retention", "router", "router/record", "sink/topics", "upkeep", "wording"},
 
 	"explain": {"advice", "config", "fault", "postgres/catalog", "postgres/sample", "postgres/snapshot", "relay", "replication/wal", "router", "router/column", "router/format", "router/record", "wording"},
 
-	"setup": {"advice", "checkpoint", "config", "fault", "migrations", "postgres", "postgres/provision", "postgres/watch", "relay", "relay/checkpoints", "replication/wal", "retention", "router", "sink", "sink/broker", "sink/topics", "wording"},
+	"setup": {"advice", "checkpoint", "config", "fault", "marks", "migrations", "postgres", "postgres/provision", "postgres/watch", "relay", "relay/checkpoints", "replication/wal", "retention", "router", "sink", "sink/broker", "sink/topics", "wording"},
 
 	"backfill/progress": {"advice", "replication/wal", "wording"},
 	"backfill/handover": {"backfill/progress", "checkpoint", "fault", "postgres", "postgres/provision", "postgres/snapshot", "relay", "relay/checkpoints", "replication", "replication/wal", "sink/topics"},
@@ -114,7 +116,7 @@ var arrows = map[string][]string{
 	"audit/match": {"router/record"},
 	"audit":       {"advice", "audit/match", "checkpoint", "deadletter", "deadletter/waiting", "fault", "postgres", "postgres/maintenance", "postgres/snapshot", "proof", "relay", "relay/checkpoints", "replication/wal", "router", "router/record", "sink", "sink/topics", "wording"},
 
-	"cmd/cdc-relay": {"admin", "advice", "audit", "backfill", "check", "config", "cutover", "deadletter", "deadletter/restore", "debezium/importer", "debezium/takeover", "explain", "fault", "frame", "history", "metrics", "migrations", "postgres", "postgres/catalog", "postgres/provision", "postgres/watch", "relay", "relay/shards", "relay/status", "replication/wal", "retention", "setup", "sink", "sink/kafka", "ways", "wording"},
+	"cmd/cdc-relay": {"admin", "advice", "audit", "backfill", "check", "config", "cutover", "deadletter", "deadletter/restore", "debezium/importer", "debezium/takeover", "explain", "fault", "frame", "history", "marks", "metrics", "migrations", "postgres", "postgres/catalog", "postgres/provision", "postgres/watch", "relay", "relay/shards", "relay/status", "replication/wal", "retention", "setup", "sink", "sink/kafka", "upkeep", "ways", "wording"},
 
 	"deploy/release/ociarchive": {},
 

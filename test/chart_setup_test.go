@@ -53,3 +53,50 @@ func TestChart_RefusesPasswordsInURLs(t *testing.T) {
 		}
 	}
 }
+
+// By the clock or beside the stream, not both unless somebody says so.
+func TestChart_RetentionRunsByTheClock(t *testing.T) {
+	inRun := func(objects []object) (value string) {
+		env, _ := at(t, kind(t, objects, "Deployment", "orders-cdc-relay"), "spec", "template", "spec", "containers", 0).(object)["env"].([]any)
+		for _, one := range env {
+			if one.(object)["name"] == "CDC_RELAY_MAINTENANCE_IN_RUN" {
+				return one.(object)["value"].(string)
+			}
+		}
+		return "not set"
+	}
+	objects := renderChart(t, full)
+	relay := at(t, kind(t, objects, "Deployment", "orders-cdc-relay"), "spec", "template", "spec").(object)
+	job := at(t, kind(t, objects, "CronJob", "orders-cdc-relay-retention"), "spec", "jobTemplate", "spec", "template", "spec").(object)
+	for _, key := range []string{"nodeSelector", "tolerations", "priorityClassName", "imagePullSecrets", "securityContext", "serviceAccountName", "volumes"} {
+		if relay[key] == nil || !reflect.DeepEqual(relay[key], job[key]) {
+			t.Errorf("%s: the relay has %v, retention %v", key, relay[key], job[key])
+		}
+	}
+	for _, key := range []string{"envFrom", "volumeMounts", "image", "securityContext"} {
+		want, got := at(t, relay, "containers", 0).(object)[key], at(t, job, "containers", 0).(object)[key]
+		if want == nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: the relay has %v, retention %v", key, want, got)
+		}
+	}
+	if args := at(t, job, "containers", 0, "args"); !reflect.DeepEqual(args, []any{"retention", "--once", "--config", "/etc/cdc-relay/config.yaml"}) {
+		t.Errorf("it runs with %v", args)
+	}
+	if got := inRun(objects); got != "false" {
+		t.Errorf("beside it the relay has maintenance.in_run %s", got)
+	}
+	for _, set := range []string{"true", "false"} {
+		if got := inRun(renderChart(t, strings.Replace(full, "maintenance: {url", "maintenance: {in_run: "+set+", url", 1))); got != "not set" {
+			t.Errorf("the configuration says in_run %s, and the chart %s", set, got)
+		}
+	}
+	objects = renderChart(t, minimal)
+	for _, o := range objects {
+		if o["kind"] == "CronJob" {
+			t.Error("nobody asked for it")
+		}
+	}
+	if got := inRun(objects); got != "not set" {
+		t.Errorf("without it the relay has maintenance.in_run %s", got)
+	}
+}

@@ -102,7 +102,9 @@ config:
 	full = `
 config:
   postgres: {url: "postgres://relay@db:5432/shop?sslmode=verify-full"}
-  outbox: [{table: public.outbox}]
+  outbox: [{table: public.outbox, retention: {then: delete, keep: 7d}}]
+  relay: {detect_moved_slot: true}
+  maintenance: {url: "postgres://janitor@db:5432/shop"}
   kafka:
     brokers: ["b1:9092"]
     tls: {enabled: true}
@@ -112,6 +114,7 @@ config:
 postgres: {existingSecret: {name: pg}}
 kafka: {existingSecret: {name: sasl, key: pw}, existingTLSSecret: ca}
 http: {existingSecret: {name: token}}
+maintenance: {existingSecret: {name: janitor}, cronJob: {enabled: true}}
 setup: {enabled: true, args: [--create-table], postgresURL: "postgres://owner@db/shop", existingSecret: {name: owner}}
 image: {digest: "sha256:0123456789012345678901234567890123456789012345678901234567890123"}
 imagePullSecrets: [{name: pull}]
@@ -161,6 +164,7 @@ func TestChart_ValuesFitTheirSchema(t *testing.T) {
 		"config: {http: {token: x}}",
 		`config: {http: {listen: ""}}`,
 		"config: {http: {listen: '127.0.0.1:8080'}}",
+		"maintenance: {cronJob: {schedule: ''}}",
 		"service: {port: 0}",
 		"serviceMonitor: {interval: 15}",
 	} {
@@ -342,6 +346,7 @@ func chartFunctions(set *template.Template) template.FuncMap {
 			}
 			return o
 		},
+		"hasKey":  func(o object, key string) bool { _, has := o[key]; return has },
 		"get":     func(o object, key string) any { return o[key] },
 		"float64": func(n int) float64 { return float64(n) },
 		"addf":    func(a, b float64) float64 { return a + b },
@@ -523,6 +528,8 @@ func TestChart_ConfigurationLoadsWithWhatIsMounted(t *testing.T) {
 			loadMounted(t, objects, kind(t, objects, "Deployment", "orders-cdc-relay"))
 			if name == "full" {
 				loadMounted(t, objects, kind(t, objects, "Job", "orders-cdc-relay-setup"))
+				cron := at(t, kind(t, objects, "CronJob", "orders-cdc-relay-retention"), "spec", "jobTemplate").(object)
+				loadMounted(t, objects, cron)
 			}
 		})
 	}

@@ -182,7 +182,7 @@ func dashboardQueries(t *testing.T) map[string]string {
 	return queries
 }
 
-func TestDashboard_HasFiveRowsOfPanelsThatAskForThePipeline(t *testing.T) {
+func TestDashboard_HasRowsOfPanelsThatAskForThePipeline(t *testing.T) {
 	var rows []string
 	taken := map[[2]int]string{}
 	ids := map[int]bool{}
@@ -212,7 +212,7 @@ func TestDashboard_HasFiveRowsOfPanelsThatAskForThePipeline(t *testing.T) {
 			}
 		}
 	}
-	if want := []string{"Now", "Throughput", "Latency", "Slot and WAL", "Kafka client and process"}; !slices.Equal(rows, want) {
+	if want := []string{"Now", "Throughput", "Latency", "Slot and WAL", "Kafka client and process", "Retention"}; !slices.Equal(rows, want) {
 		t.Errorf("rows %q, want %q", rows, want)
 	}
 }

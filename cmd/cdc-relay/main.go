@@ -137,7 +137,7 @@ environment (CDC_RELAY_POSTGRES_URL, …) override the file.`,
 	root.AddCommand(
 		a.runCommand(), a.setupCommand(), a.backfillCommand(), a.cutoverCommand(), a.teardownCommand(),
 		a.checkCommand(), a.explainCommand(), a.sqlCommand(), a.importCommand(), a.takeoverCommand(), a.statusCommand(), a.healthcheckCommand(),
-		a.deadletterCommand(), a.retentionCommand(), a.auditCommand(), a.replayCommand(),
+		a.deadletterCommand(), a.retentionCommand(), a.markCommand(), a.auditCommand(), a.replayCommand(),
 		a.configCommand(), a.versionCommand(), a.completionCommand(),
 	)
 	return root

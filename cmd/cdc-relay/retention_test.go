@@ -13,7 +13,7 @@ import (
 // keepsHouse configures retention for the table of a keeper.
 func (k *keeper) keepsHouse(t *testing.T, then, more string) {
 	t.Helper()
-	k.configure(t, fmt.Sprintf("outbox: [{table: public.outbox, retention: {keep: 1h, then: %s}}]\nmaintenance: {wait: 20s, max_rows_per_second: 0}\n%s", then, more))
+	k.configure(t, fmt.Sprintf("outbox: [{table: public.outbox, retention: {keep: 1h, then: %s}}]\nmaintenance: {in_run: false, wait: 20s, max_rows_per_second: 0}\n%s", then, more))
 }
 
 // age makes all rows of the table older.

@@ -22,6 +22,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay/shards"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/upkeep"
 	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
@@ -84,12 +85,13 @@ func (a *app) streamWith(ctx context.Context, cfg *config.Config, settings relay
 	for _, warning := range cfg.Warnings {
 		d.log.Warn().Msg(warning)
 	}
+	d.jobs = d.besides()
 	server, err := listen(cfg.HTTP(), d.log)
 	if err != nil {
 		return err
 	}
 	if server != nil {
-		handler := admin.HandlerWithConsole(cfg.HTTP(), d.relay.Status, d.metrics, d.console)
+		handler := admin.HandlerWithConsole(cfg.HTTP(), d.status, d.metrics, d.console)
 		d.serve = func(ctx context.Context) error { return server.Serve(ctx, handler) }
 	}
 	return d.run(ctx)
@@ -111,8 +113,8 @@ type pipeline interface {
 }
 
 // openPipeline makes the relay of the configuration, or those of the shards that this
-// process runs, and what serves their metrics.
-func openPipeline(settings relay.Config, own []int, log zerolog.Logger) (pipeline, *served, error) {
+// process runs, and what serves their metrics. jobs are those of the process.
+func openPipeline(settings relay.Config, own []int, jobs func() []status.Maintenance, log zerolog.Logger) (pipeline, *served, error) {
 	options := metrics.Options{Pipeline: settings.Pipeline, Version: settings.Version, Commit: build().Commit}
 	if !settings.Replication.Shard.Divided() {
 		m := metrics.New(options)
@@ -120,6 +122,7 @@ func openPipeline(settings relay.Config, own []int, log zerolog.Logger) (pipelin
 		if err != nil {
 			return nil, nil, err
 		}
+		m.WatchMaintenance(jobs)
 		return r, &served{m.Handler(r.Status), m.Timings}, nil
 	}
 	all := metrics.NewShards(options, own)
@@ -130,6 +133,7 @@ func openPipeline(settings relay.Config, own []int, log zerolog.Logger) (pipelin
 	for i, m := range all {
 		m.Watch(func() status.Status { return running.StatusOf(i) })
 	}
+	all[0].WatchMaintenance(jobs)
 	return running, &served{all[0].Registry(), func() (ages, produce history.Buckets) {
 		for _, m := range all {
 			a, p := m.Timings()
@@ -155,6 +159,7 @@ type daemon struct {
 	console *admin.Console              // nil: none
 	serve   func(context.Context) error // nil: no HTTP
 	until   func(status.Status) bool    // the relay is stopped once that is so; nil: never
+	jobs    []*upkeep.Loop              // on delivered rows, while the slot is held
 	log     zerolog.Logger
 	notify  notifier
 
@@ -172,15 +177,16 @@ func (a *app) newDaemon(cfg *config.Config, settings relay.Config) (*daemon, err
 		a.jsonLog = &log
 	}
 	limitMemory(log, memlimit.FromCgroup)
-	r, shown, err := openPipeline(settings, cfg.OwnShards(), log)
+	d := &daemon{app: a, cfg: cfg, log: log, notify: a.notifier()}
+	r, shown, err := openPipeline(settings, cfg.OwnShards(), d.maintenance, log)
 	if err != nil {
 		return nil, err
 	}
 	log.Info().Str("version", settings.Version).Str("slot", settings.Replication.Shard.Slot).Int("shards", settings.Replication.Shard.Count).
 		Str("publication", settings.Replication.Shard.Publication).Strs("brokers", settings.Kafka.Brokers).Msg("cdc-relay starts")
-	d := &daemon{app: a, cfg: cfg, relay: r, metrics: shown.metrics, log: log, notify: a.notifier()}
+	d.relay, d.metrics = r, shown.metrics
 	if pages {
-		d.console = admin.NewConsole(r.Status, a.consoleTools(cfg, settings, shown.timings), keep)
+		d.console = admin.NewConsole(d.status, a.consoleTools(cfg, settings, shown.timings), keep)
 	}
 	return d, nil
 }
@@ -217,6 +223,9 @@ func (d *daemon) stream(ctx context.Context) error {
 	group.Go(func() { d.summarise(companions) })
 	if d.console != nil {
 		group.Go(func() { d.console.Run(companions) })
+	}
+	for _, job := range d.jobs {
+		group.Go(func() { job.Run(intake) })
 	}
 	over := make(chan struct{})
 	group.Go(func() { d.followSignals(intake, companions, over) })

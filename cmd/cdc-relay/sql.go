@@ -40,6 +40,7 @@ consumer's database; --role grants the consumer's role the rights that it needs.
   cdc-relay sql --for backfill
   cdc-relay sql --for cutover
   cdc-relay sql --for retention
+  cdc-relay sql --for mark
   cdc-relay sql --for audit --role auditor
   cdc-relay sql --inbox --role billing`,
 		Args: cobra.NoArgs,
@@ -74,8 +75,8 @@ consumer's database; --role grants the consumer's role the rights that it needs.
 	f.BoolVar(&o.WithoutRole, "without-role", false, "leave out role and grants, for migrations that may not create roles")
 	f.IntVar(&o.Major, "postgres-version", 0, "major version of the server, such as 17, where the slot's statement depends on it")
 	f.IntVar(&o.Number, "number", o.Number, "version of the migration")
-	f.StringVar(&o.For, "for", "", setup.ForBackfill+": the role may also run backfill, which makes the slot and reads the table; "+setup.ForCutover+": and cutover, which creates a trigger as the owner of the table; "+setup.ForRetention+", "+setup.ForAudit+", "+setup.ForReplay+": print only the rights of the connection that deletes, or reads")
-	complete(cmd, "for", []string{setup.ForBackfill, setup.ForCutover, setup.ForRetention, setup.ForAudit, setup.ForReplay})
+	f.StringVar(&o.For, "for", "", setup.ForBackfill+": the role may also run backfill, which makes the slot and reads the table; "+setup.ForCutover+": and cutover, which creates a trigger as the owner of the table; "+setup.ForRetention+", "+setup.ForMark+", "+setup.ForAudit+", "+setup.ForReplay+": print only the rights of the connection that deletes, sets marks, or reads")
+	complete(cmd, "for", []string{setup.ForBackfill, setup.ForCutover, setup.ForRetention, setup.ForMark, setup.ForAudit, setup.ForReplay})
 	f.StringVar(&schema, "inbox", "", "print only the tables of the Go module inbox, in this `schema`")
 	f.Lookup("inbox").NoOptDefVal = "public"
 	complete(cmd, "format", migrations.Formats())

@@ -12,9 +12,15 @@ import (
 
 // Name implements proof.Session. It goes through the table in the order of the work, so that
 // rows that are held are not all that it finds. It returns no rows once, at the end of the
-// table, and then begins again.
+// table, and then begins again. Where the table ends is where it did as the naming began, or
+// behind a batch that is not full: rows that are written all the time do not keep it from
+// beginning again.
 func (s *Session) Name(ctx context.Context) ([]proof.Row, error) {
 	s.q.Ctx = ctx
+	if s.ended {
+		s.behind, s.ended = cursor{}, false
+		return nil, nil
+	}
 	named, err := s.next()
 	if err != nil {
 		return nil, postgres.Classify("name rows of "+s.subject(), err)
@@ -36,14 +42,34 @@ func (s *Session) next() ([]proof.Row, error) {
 const withIndex = "; SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_tidscan = off; SET LOCAL enable_sort = off"
 
 func (s *Session) nextByIndex() ([]proof.Row, error) {
-	return s.read(withIndex, s.byIndex())
+	for {
+		first, nulls := !s.behind.began, s.behind.nulls
+		named, err := s.read(withIndex, s.byIndex())
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case len(named) == s.work.Limit:
+		case first, nulls:
+			s.ended = len(named) > 0
+		default: // rows without a value follow
+			s.behind = cursor{began: true, nulls: true}
+			if len(named) == 0 {
+				continue
+			}
+		}
+		return named, nil
+	}
 }
 
 // byIndex names the rows behind the last one by the index of Work.Order. Rows of one value are
-// in the order of their places.
+// in the order of their places, and rows without a value are the last ones.
 func (s *Session) byIndex() string {
 	order, behind := s.work.Order, ""
-	if s.behind.began {
+	switch {
+	case s.behind.nulls:
+		behind = fmt.Sprintf("%s IS NULL AND ctid > '%s'::tid AND ", order, s.behind.tid)
+	case s.behind.began:
 		value := postgres.QuoteLiteral(s.behind.order)
 		behind = fmt.Sprintf("%s >= %s AND (%s > %s OR ctid > '%s'::tid) AND ", order, value, order, value, s.behind.tid)
 	}
@@ -59,10 +85,16 @@ const windowRows = 8
 // nextByPlace goes on by windows of blocks, so that a batch costs its window and not the table.
 func (s *Session) nextByPlace() ([]proof.Row, error) {
 	window := uint32(max(1, s.work.Limit/windowRows))
-	for {
-		blocks, err := s.blocks()
-		if err != nil || s.behind.tid.Block >= blocks {
+	if s.behind == (cursor{}) {
+		blocks, err := s.size()
+		if err != nil {
 			return nil, err
+		}
+		s.blocks = blocks
+	}
+	for {
+		if s.behind.tid.Block >= s.blocks {
+			return nil, nil
 		}
 		end := s.behind.tid.Block + window
 		named, err := s.read("", fmt.Sprintf("SELECT ctid, xmin, %s, NULL FROM ONLY %s WHERE ctid > '%s'::tid AND ctid < '(%d,0)'::tid AND %s ORDER BY ctid LIMIT %d",
@@ -74,8 +106,8 @@ func (s *Session) nextByPlace() ([]proof.Row, error) {
 	}
 }
 
-// blocks is how many the table has.
-func (s *Session) blocks() (uint32, error) {
+// size is how many blocks the table has.
+func (s *Session) size() (uint32, error) {
 	row, err := s.q.One(fmt.Sprintf("SELECT pg_catalog.pg_relation_size('%d'::oid::regclass) / current_setting('block_size')::bigint", s.oid))
 	if err != nil {
 		return 0, err
@@ -113,7 +145,7 @@ func (s *Session) read(begin, sql string) ([]proof.Row, error) {
 		named = append(named, proof.Row{TID: tid, XMin: uint32(xmin), ID: row[2].Text, NoID: row[2].Null})
 	}
 	if n := len(named); n > 0 {
-		s.behind = cursor{tid: named[n-1].TID, order: rows[n-1][3].Text, began: true}
+		s.behind = cursor{tid: named[n-1].TID, order: rows[n-1][3].Text, began: true, nulls: rows[n-1][3].Null && s.work.Order != ""}
 	}
 	return named, nil
 }

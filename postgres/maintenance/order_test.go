@@ -8,6 +8,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/postgrestest"
+	"github.com/cdc-relay/cdc-relay/proof"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 )
 
@@ -211,5 +212,51 @@ func TestSurveyor_CountsWhatIsDue(t *testing.T) {
 	}
 	if _, err := s.Table(t.Context(), events, nil, nil); err != nil {
 		t.Error(err)
+	}
+}
+
+// Rows without a value in the order come last, and none is left out, whatever the batches.
+func TestSession_NamesRowsWithoutAValueInTheOrder(t *testing.T) {
+	db := harness.Postgres(t)
+	db.Exec(t, eventsSQL+`; CREATE INDEX ON events (n)`)
+	db.Exec(t, `INSERT INTO events SELECT chr(97 + i), CASE WHEN i % 2 = 0 THEN i / 4 END FROM generate_series(0, 9) i`)
+	for _, limit := range []int{1, 2, 3, 5, 7, 10, 11} {
+		w := work()
+		w.Order, w.Limit = "n", limit
+		s := open(t, db, w)
+		for range 2 { // it begins again
+			var all []proof.Row
+			for rows := name(t, s); len(rows) > 0; rows = name(t, s) {
+				all = append(all, rows...)
+			}
+			if ids(all) != "a c e g i b d f h j" {
+				t.Errorf("batches of %d: %q", limit, ids(all))
+			}
+		}
+		s.Close()
+		for free := false; !free; { // the server ends a session a moment after its client
+			free = harness.Query[int64](t, db, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())") == 0
+		}
+	}
+}
+
+// Rows that are written while others are named do not keep it from beginning again: one that was
+// committed late, before the place where it is, gets its turn.
+func TestSession_BeginsAgainAlthoughRowsAreWritten(t *testing.T) {
+	db := harness.Postgres(t)
+	for order, index := range map[string]string{"n": "CREATE INDEX ON events (n)", "": "SELECT 1"} {
+		most := map[string]int{"n": 1, "": 2}[order] // batches
+		db.Exec(t, `DROP PUBLICATION IF EXISTS cdc_relay; DROP TABLE IF EXISTS events; `+eventsSQL+`; `+index)
+		w := work()
+		w.Order, w.Limit = order, 100
+		s := open(t, db, w)
+		db.Exec(t, `INSERT INTO events SELECT 'x', n FROM generate_series(100, 150) n`)
+		for batch := 1; len(name(t, s)) > 0; batch++ {
+			if batch > most {
+				t.Fatalf("by %q: it goes on with rows that are written all the time", order)
+			}
+			db.Exec(t, `INSERT INTO events SELECT repeat('x', 500), max(n) + 1 + i FROM events, generate_series(1, 50) i GROUP BY i`)
+		}
+		s.Close()
 	}
 }

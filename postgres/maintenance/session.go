@@ -1,6 +1,7 @@
 package maintenance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,10 @@ import (
 // is the table's OID.
 const LockClass = 0x6364636d
 
+// MarkLockClass is that of work which sets a mark: "cdck". It goes on while rows are deleted; a
+// version that one of the two changed is another one for the other.
+const MarkLockClass = 0x6364636b
+
 const applicationName = "cdc-relay maintenance"
 
 // Work says which rows, and what is done to them. The SQL in it is the operator's own.
@@ -27,6 +32,7 @@ type Work struct {
 	Order string    // SQL expression with an index, by which rows are named; empty: by their places
 	Set   string    // SQL assignments of an UPDATE; empty: the rows are deleted
 	Limit int       // rows of a batch
+	Lock  int32     // class of the advisory lock; zero: LockClass
 
 	// Archive gets the rows that are deleted, in the same transaction: these columns.
 	Archive *Archive
@@ -51,12 +57,15 @@ type Session struct {
 	version int
 	lineage wal.Lineage
 	behind  cursor // the last row that was named
+	ended   bool   // that row was the last one
+	blocks  uint32 // the table's, when the naming began
 }
 
 // cursor is where the naming of rows continues.
 type cursor struct {
 	tid   proof.TID
 	order string // value of Work.Order, as the server prints it
+	nulls bool   // it has none: rows without a value are in the order of their places
 	began bool
 }
 
@@ -149,7 +158,7 @@ func (s *Session) refuse(reason, cause string) error {
 
 // lock takes the table's lock, or names who has it as far as our rights show.
 func (s *Session) lock() error {
-	row, err := s.q.One(fmt.Sprintf(`SELECT pg_catalog.pg_try_advisory_lock(%d, %d)`, LockClass, int32(s.oid)))
+	row, err := s.q.One(fmt.Sprintf(`SELECT pg_catalog.pg_try_advisory_lock(%d, %d)`, cmp.Or(s.work.Lock, LockClass), int32(s.oid)))
 	if err != nil {
 		return postgres.Classify("lock "+s.subject(), err)
 	}
@@ -160,7 +169,7 @@ func (s *Session) lock() error {
 	row, err = s.q.One(fmt.Sprintf(`SELECT l.pid, coalesce(a.application_name, ''), coalesce(pg_catalog.host(a.client_addr), '')
 		FROM pg_catalog.pg_locks l LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
 		WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2 AND l.classid = %d AND l.objid = '%d'::oid
-			AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())`, LockClass, s.oid))
+			AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())`, cmp.Or(s.work.Lock, LockClass), s.oid))
 	if err == nil {
 		owner = "pid " + row.Text(0)
 		for i, label := range []string{"application_name", "client_addr"} {
@@ -169,7 +178,7 @@ func (s *Session) lock() error {
 			}
 		}
 	}
-	return &fault.Error{Kind: fault.KindBusy, Op: "lock", Subject: s.subject(), Err: fmt.Errorf("another one holds the lock: %s", owner), Hint: "wait until it has ended"}
+	return &fault.Error{Kind: fault.KindBusy, Reason: fault.ReasonMaintenanceInUse, Op: "lock", Subject: s.subject(), Err: fmt.Errorf("another one holds the lock: %s", owner), Hint: "wait until it has ended"}
 }
 
 // OID is the table's.

@@ -1,6 +1,7 @@
 package maintenance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,6 +44,8 @@ type Column struct {
 	Name      string
 	Type      string // as format_type has it
 	Generated bool
+	NotNull   bool
+	Default   string // as pg_get_expr has it; empty without one
 }
 
 // ArchiveSurvey is what a server shows of the archive.
@@ -169,9 +172,7 @@ func (s *Surveyor) table(table wal.Table) (*Survey, error) {
 		{&t.ForeignKeys, `SELECT pg_catalog.format('%%s of %%s.%%s', k.conname, n.nspname, c.relname) FROM pg_catalog.pg_constraint k
 			JOIN pg_catalog.pg_class c ON c.oid = k.conrelid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace WHERE k.confrelid = %[1]d AND k.contype = 'f' ORDER BY 1`},
 		{&t.Deletes, `SELECT DISTINCT p.pubname ` + publishes + ` AND p.pubdelete ORDER BY 1`},
-		{&t.NoIdentity, `SELECT DISTINCT p.pubname ` + publishes + ` AND p.pubdelete AND (c.relreplident = 'n'
-			OR c.relreplident = 'd' AND NOT EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND i.indisprimary AND i.indisvalid)
-			OR c.relreplident = 'i' AND NOT EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND i.indisreplident AND i.indisvalid)) ORDER BY 1`},
+		{&t.NoIdentity, `SELECT DISTINCT p.pubname ` + publishes + ` AND p.pubdelete AND ` + noIdentity + ` ORDER BY 1`},
 	} {
 		if *list.into, err = s.list(fmt.Sprintf(list.sql, t.OID)); err != nil {
 			return nil, err
@@ -185,6 +186,11 @@ const publishes = `FROM pg_catalog.pg_publication p JOIN pg_catalog.pg_publicati
 	JOIN pg_catalog.pg_namespace n ON n.nspname = pt.schemaname JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = pt.tablename
 	WHERE c.oid = %[1]d`
 
+// noIdentity is the condition that a table has no replica identity.
+const noIdentity = `(c.relreplident = 'n'
+	OR c.relreplident = 'd' AND NOT EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND i.indisprimary AND i.indisvalid)
+	OR c.relreplident = 'i' AND NOT EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND i.indisreplident AND i.indisvalid))`
+
 func (s *Surveyor) list(sql string) (list []string, err error) {
 	rows, err := s.session.q.All(sql)
 	for _, row := range rows {
@@ -194,14 +200,15 @@ func (s *Surveyor) list(sql string) (list []string, err error) {
 }
 
 func (s *Surveyor) columns(oid uint32) ([]Column, error) {
-	rows, err := s.session.q.All(fmt.Sprintf(`SELECT attname, pg_catalog.format_type(atttypid, atttypmod), attgenerated <> '' FROM pg_catalog.pg_attribute
-		WHERE attrelid = %d AND attnum > 0 AND NOT attisdropped ORDER BY attnum`, oid))
+	rows, err := s.session.q.All(fmt.Sprintf(`SELECT a.attname, pg_catalog.format_type(a.atttypid, a.atttypmod), a.attgenerated <> '', a.attnotnull, coalesce(pg_catalog.pg_get_expr(d.adbin, d.adrelid), '')
+		FROM pg_catalog.pg_attribute a LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+		WHERE a.attrelid = %d AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum`, oid))
 	if err != nil {
 		return nil, err
 	}
 	columns := make([]Column, 0, len(rows))
 	for _, row := range rows {
-		columns = append(columns, Column{Name: row[0].Text, Type: row[1].Text, Generated: row[2].Text == "t"})
+		columns = append(columns, Column{Name: row[0].Text, Type: row[1].Text, Generated: row[2].Text == "t", NotNull: row[3].Text == "t", Default: row[4].Text})
 	}
 	return columns, nil
 }
@@ -348,4 +355,21 @@ func (s *Surveyor) Due(ctx context.Context, table wal.Table, age, condition stri
 		due.Oldest = &oldest
 	}
 	return due, row.Err
+}
+
+// Oldest is the age in seconds of the oldest row that meets a condition; nil: there is none. now is
+// the time, and age the column that says how old a row is. indexed: an index leads there, which is to be used.
+func (s *Surveyor) Oldest(ctx context.Context, table wal.Table, now, age, condition string, indexed bool) (*float64, error) {
+	s.session.q.Ctx = ctx
+	begin := ""
+	if indexed {
+		begin = withIndex
+	}
+	rows, err := s.session.readOnly(begin, fmt.Sprintf("SELECT extract(epoch FROM %[1]s - %[2]s) FROM ONLY %[3]s WHERE isfinite(%[2]s) AND (%[4]s\n) ORDER BY %[2]s LIMIT 1",
+		now, age, table.SQL(), cmp.Or(condition, "true")))
+	if err != nil || len(rows) == 0 {
+		return nil, postgres.Classify("look for the oldest row of table "+table.String(), err)
+	}
+	seconds, err := strconv.ParseFloat(rows[0][0].Text, 64)
+	return &seconds, err
 }

@@ -131,6 +131,9 @@ type Status struct {
 	// Shards are the shards that this process runs, when there are several. What stands
 	// above is then their sum, or that of the worst.
 	Shards []Status `json:"shards,omitempty"`
+
+	// Maintenance are the jobs on delivered rows that the process runs beside the stream.
+	Maintenance []Maintenance `json:"maintenance,omitempty"`
 }
 
 // Ready reports whether the relay does its job: it streams, or stands by for the slot.

@@ -61,6 +61,13 @@ func Text(s Status, now time.Time) string {
 	}
 	line("since start", "published %d, rejected %d, reconnects %d", s.EventsPublished, s.EventsRejected, s.Reconnects)
 	line("topics", "%s", topicsText(s.Topics))
+	for i := range s.Maintenance {
+		m := &s.Maintenance[i]
+		line(m.Job, "%s", m.text(now))
+		if m.Message != "" {
+			line("", "%s", m.Message)
+		}
+	}
 	return b.String()
 }
 

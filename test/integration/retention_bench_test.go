@@ -6,6 +6,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/retention"
 	"github.com/cdc-relay/cdc-relay/test/harness"
+	"github.com/cdc-relay/cdc-relay/upkeep"
 	"github.com/rs/zerolog"
 )
 
@@ -43,7 +44,7 @@ func BenchmarkRetention(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			done, err := service.Once(b.Context(), &policies[0], func(retention.Done) {})
+			done, err := service.Once(b.Context(), &policies[0], func(upkeep.Done) {})
 			service.Close()
 			if err != nil || done.Rows != benchRows {
 				b.Fatalf("%+v, %v", done, err)

@@ -14,6 +14,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/cdc-relay/cdc-relay/test/harness/relaytest"
+	"github.com/cdc-relay/cdc-relay/upkeep"
 	"github.com/rs/zerolog"
 )
 
@@ -23,7 +24,7 @@ func housekeeping(t testing.TB, version, then, more string) *relaytest.Pipeline 
 	t.Helper()
 	db := harness.OwnPostgres(t, sandbox.PostgresOptions{Version: version, Settings: map[string]string{"max_prepared_transactions": "20"}})
 	p := relaytest.New(t, db, harness.Kfake(t, kfakeDefault), []string{"{table: public.outbox, retention: {keep: 1h, then: " + then + "}}"},
-		"maintenance: {wait: 2s, max_rows_per_second: 0}", "relay: {checkpoint_topic: positions, "+more+"}")
+		"maintenance: {in_run: false, wait: 2s, max_rows_per_second: 0}", "relay: {checkpoint_topic: positions, "+more+"}")
 	if code := p.Exec(t, "setup", "--create-table").Wait(t); code != 0 {
 		t.Fatalf("setup ended with %d", code)
 	}
@@ -146,9 +147,9 @@ func sweep(ctx context.Context, t *testing.T, p *relaytest.Pipeline) (rows int) 
 	}
 	defer service.Close()
 	for ctx.Err() == nil {
-		done, err := service.Once(ctx, &policies[0], func(retention.Done) {})
+		done, err := service.Once(ctx, &policies[0], func(upkeep.Done) {})
 		rows += done.Rows
-		if err != nil && ctx.Err() == nil && !retention.Unfinished(err) {
+		if err != nil && ctx.Err() == nil && !upkeep.Unfinished(err) {
 			t.Error(err)
 			return rows
 		}
@@ -204,7 +205,7 @@ func TestRetention_DeletesOnlyWhatIsDelivered(t *testing.T) {
 						return false, err.Error()
 					}
 					defer service.Close()
-					done, err := service.Once(final, &policies[0], func(retention.Done) {})
+					done, err := service.Once(final, &policies[0], func(upkeep.Done) {})
 					swept += done.Rows
 					n := harness.Query[int64](t, p.DB, "SELECT count(*) FROM outbox")
 					return n == 0, fmt.Sprintf("%d rows are left, %v", n, err)
@@ -294,5 +295,53 @@ func TestRetention_ALostConnectionEndsIt(t *testing.T) {
 	}
 	if n := harness.Query[int64](t, p.DB, "SELECT count(*) FROM outbox"); n == 0 {
 		t.Error("nothing is left")
+	}
+}
+
+// Rows of every kind of commit get marks while they are written, and the relay ends and begins.
+// Whenever it stands still, every row with a mark is in the topic; in the end, each has one.
+func TestMark_OnlyDelivered(t *testing.T) {
+	t.Parallel()
+	for _, guarantee := range []string{"detect_moved_slot: true", "guarantee: exactly_once"} {
+		t.Run(guarantee, func(t *testing.T) {
+			t.Parallel()
+			db := harness.OwnPostgres(t, sandbox.PostgresOptions{Settings: map[string]string{"max_prepared_transactions": "20"}})
+			p := relaytest.New(t, db, harness.Kfake(t, kfakeDefault), []string{"{table: public.outbox, mark: {column: published_at}}"},
+				"maintenance: {wait: 2s, max_rows_per_second: 0}", "relay: {checkpoint_topic: positions, "+guarantee+"}")
+			if code := p.Exec(t, "setup", "--create-table").Wait(t); code != 0 {
+				t.Fatalf("setup ended with %d", code)
+			}
+			p.DB.Exec(t, "ALTER TABLE outbox ADD published_at timestamptz; CREATE INDEX unpublished ON outbox (created_at) WHERE published_at IS NULL")
+			p.Brokers.CreateTopic(t, "order-events", 3)
+			writing, stop := context.WithCancel(t.Context())
+			defer stop()
+			var c committer
+			c.start(writing, t, p.DB, 4)
+			marked := func() int64 {
+				return harness.Query[int64](t, p.DB, "SELECT count(*) FROM outbox WHERE published_at IS NOT NULL")
+			}
+			for range scale(t, "RETENTION_ROUNDS", 3) {
+				r := p.Exec(t, "run")
+				before := marked()
+				relaytest.Eventually(t, "rows are marked", func() (bool, string) { return marked() > before+20, r.Output() })
+				r.Kill()
+				p.AwaitReleased(t)
+				if lost, n := c.vanished(t, p, "SELECT id FROM outbox WHERE published_at IS NULL"); len(lost) > 0 {
+					t.Fatalf("%d of %d marked rows were not delivered: %q", len(lost), n, lost[:min(5, len(lost))])
+				}
+			}
+			stop()
+			c.all.Wait()
+			r := p.Exec(t, "run")
+			relaytest.Eventually(t, "all rows are marked", func() (bool, string) {
+				n := harness.Query[int64](t, p.DB, "SELECT count(*) FROM outbox WHERE published_at IS NULL")
+				return n == 0, fmt.Sprintf("%d rows have no mark; %s", n, r.Output())
+			})
+			if n := marked(); n != int64(len(c.ids)) || n < 60 {
+				t.Errorf("%d rows are marked of %d", n, len(c.ids))
+			}
+			r.Terminate(t)
+			r.Wait(t)
+		})
 	}
 }

@@ -83,6 +83,14 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- include "cdc-relay.otherEnv" . }}
 {{- end -}}
 
+{{- /* What the process that streams has beside. */ -}}
+{{- define "cdc-relay.runEnv" -}}
+{{- include "cdc-relay.secretEnv" . }}
+{{- if and .Values.maintenance.cronJob.enabled (not (hasKey (default dict .Values.config.maintenance) "in_run")) }}
+- {name: CDC_RELAY_MAINTENANCE_IN_RUN, value: "false"}
+{{- end }}
+{{- end -}}
+
 {{- define "cdc-relay.otherEnv" -}}
 {{- if .Values.shards }}
 - {name: CDC_RELAY_POSTGRES_SHARDS, value: {{ .Values.shards | quote }}}
@@ -92,6 +100,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- if .Values.kafka.existingOAuthSecret.name }}
 - {name: CDC_RELAY_KAFKA_OAUTH_CLIENT_SECRET_FILE, value: /etc/cdc-relay/secrets/kafka-oauth/client-secret}
+{{- end }}
+{{- if .Values.maintenance.existingSecret.name }}
+- {name: CDC_RELAY_MAINTENANCE_PASSWORD_FILE, value: /etc/cdc-relay/secrets/maintenance/password}
 {{- end }}
 {{- if .Values.http.existingSecret.name }}
 - {name: CDC_RELAY_HTTP_TOKEN_FILE, value: /etc/cdc-relay/secrets/http/token}
@@ -111,6 +122,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- if .Values.kafka.existingTLSSecret }}
 - {name: kafka-tls, mountPath: /etc/cdc-relay/kafka-tls, readOnly: true}
+{{- end }}
+{{- if .Values.maintenance.existingSecret.name }}
+- {name: maintenance, mountPath: /etc/cdc-relay/secrets/maintenance, readOnly: true}
 {{- end }}
 {{- if .Values.http.existingSecret.name }}
 - {name: http, mountPath: /etc/cdc-relay/secrets/http, readOnly: true}
@@ -133,6 +147,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- with .Values.kafka.existingTLSSecret }}
 - {name: kafka-tls, secret: {secretName: {{ . }}, defaultMode: 0440}}
 {{- end }}
+{{- with .Values.maintenance.existingSecret }}{{- if .name }}
+- {name: maintenance, secret: {secretName: {{ .name }}, defaultMode: 0440, items: [{key: {{ .key }}, path: password}]}}
+{{- end }}{{- end }}
 {{- with .Values.http.existingSecret }}{{- if .name }}
 - {name: http, secret: {secretName: {{ .name }}, defaultMode: 0440, items: [{key: {{ .key }}, path: token}]}}
 {{- end }}{{- end }}

@@ -37,12 +37,12 @@ spec:
       image: {{ include "cdc-relay.image" . | quote }}
       imagePullPolicy: {{ .Values.image.pullPolicy }}
       args: [run, --config, /etc/cdc-relay/config.yaml]
-      {{- if or (include "cdc-relay.secretEnv" .) .Values.extraEnv }}
+      {{- if or $own (include "cdc-relay.runEnv" .) .Values.extraEnv }}
       env:
         {{- if $own }}
         - {name: CDC_RELAY_POSTGRES_OWN_SHARDS, valueFrom: {fieldRef: {fieldPath: "metadata.labels['apps.kubernetes.io/pod-index']"}}}
         {{- end }}
-        {{- with include "cdc-relay.secretEnv" . }}
+        {{- with include "cdc-relay.runEnv" . }}
         {{- . | trim | nindent 8 }}
         {{- end }}
         {{- with .Values.extraEnv }}

@@ -1,4 +1,4 @@
-package retention
+package upkeep
 
 import (
 	"context"
@@ -19,8 +19,8 @@ func TestLimits_BoundWhatIsProvenTogether(t *testing.T) {
 		{1000, 0, 1000, 20_000}, {1000, 5000, 1000, 20_000}, {1000, 100, 100, 1000}, {1000, 1, 1, 10}, {10_000, 12_000, 10_000, 120_000}, {1, 0, 1, 20},
 	} {
 		l := Limits{BatchRows: tt.batch, MaxRowsPerSecond: tt.rate}
-		if l.batch() != tt.one || l.named() != tt.all {
-			t.Errorf("%+v: %d of %d rows, want %d of %d", l, l.batch(), l.named(), tt.one, tt.all)
+		if l.batch() != tt.one || l.Named() != tt.all {
+			t.Errorf("%+v: %d of %d rows, want %d of %d", l, l.batch(), l.Named(), tt.one, tt.all)
 		}
 	}
 }
@@ -70,7 +70,7 @@ func sum(list []int) (total int) {
 func TestJob_GoesNoFasterThanTheLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(fine)
-		j := newJob(s, &Limits{BatchRows: 1000, MaxRowsPerSecond: 500}, false)
+		j := NewJob(s, &Limits{BatchRows: 1000, MaxRowsPerSecond: 500}, false)
 		began := time.Now()
 		if n, err := j.Act(t.Context(), make([]proof.Row, 5000)); n != 5000 || err != nil {
 			t.Fatal(n, err)
@@ -101,7 +101,7 @@ func TestJob_HalvesABatchDownToTheLockedRow(t *testing.T) {
 		}
 		return nil
 	}
-	j := newJob(s, &Limits{BatchRows: 64}, true)
+	j := NewJob(s, &Limits{BatchRows: 64}, true)
 	if n, err := j.Act(t.Context(), make([]proof.Row, 200)); n != 199 || err != nil {
 		t.Errorf("acted on %d rows, %v: %v", n, err, s.acted)
 	}
@@ -110,7 +110,7 @@ func TestJob_HalvesABatchDownToTheLockedRow(t *testing.T) {
 func TestJob_GivesUpWhereTheTableIsLocked(t *testing.T) {
 	for _, alone := range []bool{false, true} {
 		s := newServer(func(int) error { return errLocked })
-		n, err := newJob(s, &Limits{BatchRows: 8}, alone).Act(t.Context(), make([]proof.Row, 20))
+		n, err := NewJob(s, &Limits{BatchRows: 8}, alone).Act(t.Context(), make([]proof.Row, 20))
 		if n != 0 || postgres.Reason(err) != fault.ReasonLockTimeout || !Unfinished(err) {
 			t.Errorf("%d rows, %v", n, err)
 		}
@@ -125,16 +125,16 @@ func TestJob_PausesWhileAStandbyIsBehind(t *testing.T) {
 		s := newServer(fine)
 		s.lag = []time.Duration{time.Minute, 31 * time.Second, 30 * time.Second}
 		began := time.Now()
-		n, err := newJob(s, &Limits{BatchRows: 8, Wait: time.Minute, PauseAtReplicaLag: 30 * time.Second}, false).Act(t.Context(), make([]proof.Row, 20))
+		n, err := NewJob(s, &Limits{BatchRows: 8, Wait: time.Minute, PauseAtReplicaLag: 30 * time.Second}, false).Act(t.Context(), make([]proof.Row, 20))
 		if n != 20 || err != nil || time.Since(began) != 2*time.Second {
 			t.Errorf("%d rows, %v, after %s", n, err, time.Since(began))
 		}
 		s.lag = []time.Duration{time.Hour}
-		n, err = newJob(s, &Limits{BatchRows: 8, Wait: time.Minute, PauseAtReplicaLag: 30 * time.Second}, false).Act(t.Context(), make([]proof.Row, 20))
+		n, err = NewJob(s, &Limits{BatchRows: 8, Wait: time.Minute, PauseAtReplicaLag: 30 * time.Second}, false).Act(t.Context(), make([]proof.Row, 20))
 		if n != 0 || postgres.Reason(err) != fault.ReasonReplicationLag || !Unfinished(err) {
 			t.Errorf("%d rows, %v", n, err)
 		}
-		if n, err := newJob(s, &Limits{BatchRows: 8}, false).Act(t.Context(), make([]proof.Row, 20)); n != 20 || err != nil {
+		if n, err := NewJob(s, &Limits{BatchRows: 8}, false).Act(t.Context(), make([]proof.Row, 20)); n != 20 || err != nil {
 			t.Errorf("without a limit: %d rows, %v", n, err)
 		}
 	})
@@ -144,7 +144,7 @@ func TestJob_EndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 3500*time.Millisecond)
 		defer cancel()
-		n, err := newJob(newServer(fine), &Limits{BatchRows: 10, MaxRowsPerSecond: 10}, false).Act(ctx, make([]proof.Row, 1000))
+		n, err := NewJob(newServer(fine), &Limits{BatchRows: 10, MaxRowsPerSecond: 10}, false).Act(ctx, make([]proof.Row, 1000))
 		if n != 40 || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%d rows, %v", n, err)
 		}
@@ -160,7 +160,7 @@ func TestJob_StopsAtAnyOtherError(t *testing.T) {
 		}
 		return nil
 	}
-	if n, err := newJob(s, &Limits{BatchRows: 8}, false).Act(t.Context(), make([]proof.Row, 40)); n != 16 || !errors.Is(err, boom) {
+	if n, err := NewJob(s, &Limits{BatchRows: 8}, false).Act(t.Context(), make([]proof.Row, 40)); n != 16 || !errors.Is(err, boom) {
 		t.Errorf("%d rows, %v", n, err)
 	}
 }

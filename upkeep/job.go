@@ -1,4 +1,4 @@
-package retention
+package upkeep
 
 import (
 	"context"
@@ -12,24 +12,25 @@ import (
 	"github.com/cdc-relay/cdc-relay/proof"
 )
 
-// session is the connection that the proof is about.
-type session interface {
+// Session is the connection that the proof is about.
+type Session interface {
 	proof.Session
 	Standbys(ctx context.Context) (maintenance.Standbys, error)
 }
 
 // Done counts the rows of one table.
 type Done struct {
-	Rows   int // deleted or archived
+	Rows   int // that it was done to
 	Held   int // whose dead letter waits
 	Passed int // updated, deleted or locked by somebody else meanwhile
 	Passes int
 	Took   time.Duration
+	Oldest *float64 // age in seconds of the oldest row that the job is about; nil: none, or not known
 }
 
-// job acts on proven rows in transactions of a bounded size, no faster than the limits allow.
-type job struct {
-	session
+// Job acts on proven rows in transactions of a bounded size, no faster than the limits allow.
+type Job struct {
+	Session
 	limits *Limits
 	alone  bool // locked rows are waited for: our role may not leave them out
 	pace   pace
@@ -38,13 +39,14 @@ type job struct {
 	looked time.Time // at the standbys
 }
 
-func newJob(s session, limits *Limits, alone bool) *job {
+// NewJob is a job on one connection. alone: rows that somebody has locked are waited for.
+func NewJob(s Session, limits *Limits, alone bool) *Job {
 	batch := limits.batch()
-	return &job{session: s, limits: limits, alone: alone, pace: pace{rate: limits.MaxRowsPerSecond}, size: size{most: batch, now: batch}}
+	return &Job{Session: s, limits: limits, alone: alone, pace: pace{rate: limits.MaxRowsPerSecond}, size: size{most: batch, now: batch}}
 }
 
-// run proves and acts until nothing is due. tell hears of each pass.
-func (j *job) run(ctx context.Context, prover *proof.Prover, tell func(Done)) (done Done, err error) {
+// Run proves and acts until nothing is due. tell hears of each pass.
+func (j *Job) Run(ctx context.Context, prover *proof.Prover, tell func(Done)) (done Done, err error) {
 	began := time.Now()
 	for {
 		out, err := prover.Pass(ctx, j)
@@ -63,13 +65,13 @@ func (j *job) run(ctx context.Context, prover *proof.Prover, tell func(Done)) (d
 }
 
 // Act implements proof.Session in place of the connection's own.
-func (j *job) Act(ctx context.Context, rows []proof.Row) (acted int, err error) {
+func (j *Job) Act(ctx context.Context, rows []proof.Row) (acted int, err error) {
 	for len(rows) > 0 {
 		n := min(j.size.now, len(rows))
 		if err := j.ready(ctx, n); err != nil {
 			return acted, err
 		}
-		did, err := j.session.Act(ctx, rows[:n])
+		did, err := j.Session.Act(ctx, rows[:n])
 		acted += did
 		switch {
 		case err == nil:
@@ -91,7 +93,7 @@ func (j *job) Act(ctx context.Context, rows []proof.Row) (acted int, err error) 
 }
 
 // ready waits for the pace and for standbys.
-func (j *job) ready(ctx context.Context, rows int) error {
+func (j *Job) ready(ctx context.Context, rows int) error {
 	if err := wait(ctx, j.pace.take(time.Now(), rows)); err != nil {
 		return err
 	}
@@ -109,7 +111,7 @@ func (j *job) ready(ctx context.Context, rows int) error {
 		}
 		if time.Since(began) >= j.limits.Wait {
 			return &fault.Error{
-				Kind: fault.KindRetry, Reason: fault.ReasonReplicationLag, Op: "delete rows", Err: fmt.Errorf("a standby is %s behind, and maintenance.pause_at_replica_lag is %s", standbys.Lag.Round(time.Second), j.limits.PauseAtReplicaLag),
+				Kind: fault.KindRetry, Reason: fault.ReasonReplicationLag, Op: "work on delivered rows", Err: fmt.Errorf("a standby is %s behind, and maintenance.pause_at_replica_lag is %s", standbys.Lag.Round(time.Second), j.limits.PauseAtReplicaLag),
 				Hint: "wait until it has caught up",
 			}
 		}

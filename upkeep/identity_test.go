@@ -1,4 +1,4 @@
-package retention
+package upkeep
 
 import (
 	"testing"
@@ -27,7 +27,7 @@ func TestIdentify_TakesOnlyWhatTheHeaderHolds(t *testing.T) {
 		"of a connector":  {router.Mapping{Connector: struct{ router.ConnectorConfig }{}}, map[string]string{"id": "id"}, ""},
 		"of another name": {router.Mapping{}, map[string]string{"id": "no_such"}, ""},
 	} {
-		if got := identify(&tt.mapping, &router.Explanation{Roles: tt.roles}, rel).sql(); got != tt.want {
+		if got := identify(&tt.mapping, &router.Explanation{Roles: tt.roles}, rel).SQL(); got != tt.want {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)
 		}
 	}

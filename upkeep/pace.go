@@ -1,4 +1,4 @@
-package retention
+package upkeep
 
 import "time"
 
@@ -30,8 +30,8 @@ func (l *Limits) batch() int {
 	return max(1, l.BatchRows)
 }
 
-// named is how many rows are proven together: no more than ten seconds' worth.
-func (l *Limits) named() int {
+// Named is how many rows are proven together: no more than ten seconds' worth.
+func (l *Limits) Named() int {
 	n := namedBatches * l.batch()
 	if l.MaxRowsPerSecond > 0 {
 		n = min(n, 10*l.MaxRowsPerSecond)

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/cdc-relay/cdc-relay/advice"
+	"github.com/cdc-relay/cdc-relay/postgres/postgrestest"
+	"github.com/cdc-relay/cdc-relay/relay/status"
+	"github.com/cdc-relay/cdc-relay/test/harness"
+)
+
+// marks configures a mark for the table of a keeper, and sets it up as one that was polled.
+func (k *keeper) marks(t *testing.T, setting, more string) {
+	t.Helper()
+	k.configure(t, fmt.Sprintf("outbox: [{table: public.outbox, mark: {%s}}]\nmaintenance: {in_run: false, wait: 5s, max_rows_per_second: 0%s}\n", setting, more))
+	invoke(t, k.env, "setup", "--create-table=polling").want(t, exitOK, "", "")
+}
+
+func (k *keeper) marked(t *testing.T) int64 {
+	t.Helper()
+	return harness.Query[int64](t, k.db, "SELECT count(*) FROM outbox WHERE published_at IS NOT NULL")
+}
+
+func TestMark_PlansAndMarksWhatIsDelivered(t *testing.T) {
+	t.Parallel()
+	eachKeeper(t, func(t *testing.T, k *keeper) {
+		k.marks(t, "column: published_at", "")
+		url, stop := k.streams(t)
+		k.insert(t, 30)
+		k.db.Exec(t, "UPDATE outbox SET created_at = '-infinity' WHERE ctid = '(0,1)'")
+		k.published(t, url, 30)
+		plan := invoke(t, k.env, "mark")
+		plan.want(t, exitOK, `set        "published_at" = pg_catalog.now(), where "published_at" IS NULL`, "")
+		plan.want(t, exitOK, "unmarked   30 rows, the oldest of ", "")
+		plan.want(t, exitOK, "index      outbox_created_at_idx", "")
+		plan.want(t, exitOK, "slot       "+k.slot+", ", "")
+		plan.want(t, exitOK, "because outbox_created_at_idx has the column", "")
+		if n := k.marked(t); n != 0 {
+			t.Fatalf("the plan marked %d rows", n)
+		}
+		invoke(t, k.env, "mark", "--once").want(t, exitOK, "public.outbox: marked 30 rows\n", "")
+		when := queryText(t, k.db, "SELECT min(published_at)::text || max(published_at)::text FROM outbox")
+		invoke(t, k.env, "mark", "--once").want(t, exitOK, "public.outbox: marked 0 rows\n", "")
+		if again := queryText(t, k.db, "SELECT min(published_at)::text || max(published_at)::text FROM outbox"); k.marked(t) != 30 || again != when {
+			t.Errorf("%d rows are marked; %s, and then %s", k.marked(t), when, again)
+		}
+		k.insert(t, 2)
+		var report struct {
+			Tables []struct {
+				Table, Column string
+				Rows          int
+			}
+		}
+		got := invoke(t, k.env, "mark", "--once", "--json", "--table", "outbox")
+		if err := json.Unmarshal([]byte(got.stdout), &report); err != nil || len(report.Tables) != 1 || report.Tables[0].Rows != 2 || report.Tables[0].Column != "published_at" || got.code != exitOK {
+			t.Errorf("%v: %d, %s%s", err, got.code, got.stdout, got.stderr)
+		}
+		stop()
+	})
+}
+
+// Rows that nobody has delivered get no mark: of a relay that does not run, of a dead letter that
+// waits, of the gap of a lost slot, of a slot that somebody moved.
+func TestMark_NeverMarksWhatIsNotDelivered(t *testing.T) {
+	t.Parallel()
+	eachKeeper(t, func(t *testing.T, k *keeper) {
+		k.marks(t, "column: published_at", "")
+		k.env = append(k.env, "CDC_RELAY_RELAY_ON_REJECT=dead_letter", "CDC_RELAY_RELAY_DEAD_LETTER_TOPIC="+k.topic+"-letters", "CDC_RELAY_MAINTENANCE_WAIT=1s")
+		invoke(t, k.env, "setup").want(t, exitOK, "", "")
+		k.insert(t, 3)
+		got := invoke(t, k.env, "mark", "--once")
+		got.want(t, exitFailed, "marked 0 rows", "(reason slot_behind)")
+		got.want(t, exitFailed, "", "start the relay")
+
+		_, stop := k.streams(t)
+		k.db.Exec(t, `INSERT INTO outbox (aggregate_type, aggregate_id, event_type, payload) VALUES ('no topic!', gen_random_uuid(), 'x', '{}')`)
+		k.insert(t, 2)
+		k.arrived(t, 5)
+		k.env = append(k.env, "CDC_RELAY_MAINTENANCE_WAIT=20s")
+		for _, n := range []string{"5 rows; 1", "0 rows; 1"} {
+			invoke(t, k.env, "mark", "--once").want(t, exitOK, "marked "+n+" held back by dead letters\n", "")
+		}
+		invoke(t, k.env, "mark").want(t, exitOK, "held back  rows of 1 dead letter that waits\n", "")
+		if left := queryText(t, k.db, "SELECT string_agg(aggregate_type, ' ') FROM outbox WHERE published_at IS NULL"); left != "no topic!" {
+			t.Fatalf("without a mark: %q", left)
+		}
+		invoke(t, k.env, "deadletter", "redrive", "--all", "--discard", "--yes").want(t, exitOK, "", "")
+		invoke(t, k.env, "mark", "--once").want(t, exitOK, "marked 1 row\n", "")
+		stop()
+		released(t, k.db)
+
+		k.move(t, k.slot)
+		invoke(t, k.env, "mark", "--once").want(t, exitRefused, "marked 0 rows", "(reason slot_moved)")
+		k.db.Exec(t, "SELECT pg_drop_replication_slot($1)", k.slot)
+		invoke(t, k.env, "mark", "--once").want(t, exitRefused, "marked 0 rows", "(reason slot_missing)")
+		k.acceptsGap(t, "created slot")
+		_, stop = k.streams(t)
+		invoke(t, k.env, "mark").want(t, exitRefused, "(before_slot_unknown)", "")
+		invoke(t, k.env, "mark", "--once").want(t, exitRefused, "marked 0 rows", "(reason before_slot_unknown)")
+		stop()
+		if n := k.marked(t); n != 6 {
+			t.Errorf("%d rows are marked, want 6", n)
+		}
+	})
+}
+
+// The relay marks beside the stream, with the rights that `sql --for mark` prints, and deletes
+// marked rows at the same time.
+func TestRun_MarksBesideTheStream(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(t, keeping["detect_moved_slot"])
+	role := postgrestest.NewRole(t, k.db, "LOGIN")
+	k.marks(t, "column: published_at", "")
+	defer k.db.Exec(t, `REVOKE ALL ON public.outbox FROM `+role+`; REVOKE ALL ON SCHEMA public FROM `+role+`; DO $$ BEGIN EXECUTE format('REVOKE ALL ON DATABASE %I FROM `+role+`', current_database()); END $$`)
+	k.configure(t, fmt.Sprintf("outbox: [{table: public.outbox, mark: {column: published_at}, retention: {then: delete, keep: 1h, where: published_at IS NOT NULL}}]\nmaintenance: {interval: 1s, wait: 5s, url: '%s'}\n", postgrestest.WithUser(t, k.db.URL, role)))
+	refused := invoke(t, k.env, "mark", "--once")
+	refused.want(t, exitRefused, "marked 0 rows", `GRANT UPDATE ("published_at") ON "public"."outbox" TO "`+role+`"`)
+	for _, work := range []string{"mark", "retention"} {
+		sql := invoke(t, k.env, "sql", "--for", work)
+		sql.want(t, exitOK, "`cdc-relay "+work+" --once`", "")
+		k.db.Exec(t, sql.stdout)
+	}
+	checkUp(t, k.env).want(t, "table.mark", advice.OK, "delivered rows of public.outbox are marked: published_at")
+	url, stop := k.streams(t)
+	for n := range int64(3) {
+		k.insert(t, 10)
+		k.await(t, "rows are marked", func() bool { return k.marked(t) == 10*(n+1) })
+	}
+	var s status.Status
+	if err := json.Unmarshal([]byte(invoke(t, nil, "status", "--url", url, "--json").stdout), &s); err != nil || len(s.Maintenance) != 2 || s.Maintenance[1].Job != "mark" || s.Maintenance[1].Rows != 30 {
+		t.Errorf("%v: %+v", err, s.Maintenance)
+	}
+	k.db.Exec(t, "UPDATE outbox SET created_at = created_at - interval '2h'")
+	k.await(t, "marked rows are deleted", func() bool { return k.rows(t) == 0 })
+	stop()
+}
+
+func TestMark_RefusesWhatTheTableDoesNotBear(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(t, keeping["detect_moved_slot"])
+	k.marks(t, "column: published_at", "")
+	k.runs(t, 2)
+	untouched := queryText(t, k.db, "SELECT string_agg(t::text, ' ') FROM outbox t")
+	for _, tt := range []struct {
+		setting, prepare, undo, reason, says string
+	}{
+		{"column: nothing", "", "", "configuration", `outbox[0].mark.column: table public.outbox has no column "nothing"`},
+		{"column: published_at, value: sent", "", "", "configuration", "allowed for a timestamp: now"},
+		{"column: payload", "", "", "configuration", `column "payload" of table public.outbox is jsonb`},
+		{"column: seen", "ALTER TABLE outbox ADD seen boolean; ALTER TABLE outbox DROP CONSTRAINT outbox_pkey; UPDATE outbox SET seen = false; ALTER TABLE outbox ADD PRIMARY KEY (id, seen)",
+			"ALTER TABLE outbox DROP CONSTRAINT outbox_pkey; ALTER TABLE outbox DROP seen; ALTER TABLE outbox ADD PRIMARY KEY (id)", "configuration", "part of its primary key"},
+		{"column: published_at", "ALTER TABLE outbox REPLICA IDENTITY NOTHING; CREATE PUBLICATION other FOR TABLE outbox", "DROP PUBLICATION other; ALTER TABLE outbox REPLICA IDENTITY DEFAULT", "replica_identity", "publication other sends updates"},
+		{"column: published_at", "ALTER TABLE outbox SET UNLOGGED", "", "configuration", "it is unlogged"},
+	} {
+		if tt.prepare != "" {
+			if strings.Contains(tt.prepare, "UNLOGGED") { // a published table cannot be
+				k.db.Exec(t, "DROP PUBLICATION cdc_relay")
+			}
+			k.db.Exec(t, tt.prepare)
+		}
+		k.configure(t, fmt.Sprintf("outbox: [{table: public.outbox, mark: {%s}}]\nmaintenance: {in_run: false, wait: 1s}\n", tt.setting))
+		code := exitRefused
+		if tt.reason == "configuration" {
+			code = exitUsage
+		}
+		invoke(t, k.env, "mark").want(t, code, tt.says, "")
+		got := invoke(t, k.env, "mark", "--once")
+		if !strings.Contains(got.stderr, tt.says) || got.code == exitOK || got.code == exitFailed {
+			t.Errorf("%+v: %d\n%s", tt, got.code, got.stderr)
+		}
+		if tt.undo != "" {
+			k.db.Exec(t, tt.undo)
+		}
+	}
+	if now := queryText(t, k.db, "SELECT string_agg(t::text, ' ') FROM outbox t"); now != untouched {
+		t.Errorf("rows were %s and are %s", untouched, now)
+	}
+	invoke(t, k.env, "mark", "--once", "--table", "public.other").want(t, exitUsage, "", "the configuration has no mark for public.other")
+}

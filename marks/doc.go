@@ -1,0 +1,3 @@
+// Package marks sets published_at and the like on rows that are proven delivered, for whoever reads
+// that column.
+package marks

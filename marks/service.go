@@ -1,0 +1,229 @@
+package marks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres/maintenance"
+	"github.com/cdc-relay/cdc-relay/proof"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/upkeep"
+	"github.com/rs/zerolog"
+)
+
+// Service plans marks and sets them. One goroutine uses it.
+type Service struct{ *upkeep.Service }
+
+// Open connects to PostgreSQL and begins to read the topics. The service is to be closed.
+func Open(ctx context.Context, cfg upkeep.Config, log zerolog.Logger) (*Service, error) {
+	s, err := upkeep.Open(ctx, cfg, log)
+	return &Service{s}, err
+}
+
+// found is what was found out about one table.
+type found struct {
+	policy   *Policy
+	survey   *maintenance.Survey
+	updates  *maintenance.Updates
+	setting  setting
+	index    string // that leads to the rows without a mark; empty: none
+	order    string // of that index, as SQL
+	identity upkeep.Identity
+	refused  []error
+}
+
+// inspect finds out what stands in the way. Refusals are part of what is found; an error is of a
+// server that does not answer.
+func (s *Service) inspect(ctx context.Context, p *Policy) (*found, error) {
+	f := &found{policy: p}
+	err := s.survey(ctx, f)
+	if e, ok := errors.AsType[*fault.Error](err); ok && e.Kind == fault.KindRefused {
+		f.refused = append(f.refused, err)
+		return f, nil
+	}
+	return f, err
+}
+
+func (s *Service) survey(ctx context.Context, f *found) (err error) {
+	p := f.policy
+	if f.survey, err = s.Survey(ctx, p.Table, nil); err != nil {
+		return err
+	}
+	if err := p.unfit(f.survey); err != nil {
+		return err
+	}
+	if f.setting, err = p.setting(f.survey.Columns); err != nil {
+		return err
+	}
+	if f.updates, err = s.Surveyor.Updates(ctx, f.survey.OID, p.Column); err != nil {
+		return err
+	}
+	if !f.survey.MaySelect {
+		f.refused = p.refusals(f.survey, f.updates, f.setting, "unknown")
+		return nil
+	}
+	for _, index := range f.updates.Indexes {
+		for _, column := range index.Columns {
+			work := maintenance.Work{Table: p.Table, Where: f.setting.unmarked, Order: column, Limit: 1}
+			name, err := s.Surveyor.Index(ctx, work, f.survey.OID)
+			if err != nil {
+				return err
+			}
+			if f.index == "" && name == index.Name {
+				f.index, f.order = name, column
+			}
+		}
+	}
+	if f.identity, err = s.Identity(ctx, p.Index); err != nil {
+		return err
+	}
+	f.refused = p.refusals(f.survey, f.updates, f.setting, f.index)
+	return nil
+}
+
+func (f *found) work(limits *upkeep.Limits) maintenance.Work {
+	return maintenance.Work{
+		Table: f.policy.Table, ID: f.identity.SQL(), Where: f.setting.unmarked, Order: f.order, Set: f.setting.set,
+		Limit: limits.Named(), Lock: maintenance.MarkLockClass,
+	}
+}
+
+func (s *Service) limits(p *Policy) *upkeep.Limits {
+	l := s.Limits
+	l.BatchRows = p.BatchRows
+	return &l
+}
+
+// table is one that is being marked: its connection, and the proof of its rows.
+type table struct {
+	session *maintenance.Session
+	prover  *proof.Prover
+	limits  *upkeep.Limits
+	age     string // the column that says when a row was written; empty: none does
+	found   *found
+	since   time.Time
+}
+
+func (s *Service) open(ctx context.Context, p *Policy) (*table, error) {
+	f, err := s.inspect(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	if len(f.refused) > 0 {
+		return nil, errors.Join(f.refused...)
+	}
+	t := &table{limits: s.limits(p), found: f, age: f.age(), since: time.Now()}
+	if t.session, err = s.Session(ctx, f.work(t.limits), f.survey.OID); err != nil {
+		return nil, err
+	}
+	t.prover = s.Prover(p.Table, f.survey.OID, f.identity)
+	if err := t.prover.Ready(ctx, t.session); err != nil { // also where there is no row to mark
+		t.session.Close()
+		return nil, err
+	}
+	return t, nil
+}
+
+func (f *found) age() string {
+	name := written(f.survey.Columns, f.policy.Column)
+	for _, c := range f.survey.Columns {
+		if c.Name == name && kind(c) == instant {
+			return name
+		}
+	}
+	return ""
+}
+
+// pass marks what is delivered by now and has no mark.
+func (s *Service) pass(ctx context.Context, t *table, tell func(upkeep.Done)) (upkeep.Done, error) {
+	done, err := upkeep.NewJob(t.session, t.limits, false).Run(ctx, t.prover, tell)
+	if err == nil && t.age != "" && done.Rows+done.Held+done.Passed > 0 { // that it is not known is no failure
+		i := slices.IndexFunc(t.found.survey.Columns, func(c maintenance.Column) bool { return c.Name == t.age })
+		done.Oldest, _ = s.Surveyor.Oldest(ctx, t.found.policy.Table, now(t.found.survey.Columns[i]), wal.QuoteIdentifier(t.age), t.found.setting.unmarked, t.found.index != "")
+	}
+	return done, err
+}
+
+// Once marks what is delivered and has no mark, and ends.
+func (s *Service) Once(ctx context.Context, p *Policy, tell func(upkeep.Done)) (upkeep.Done, error) {
+	t, err := s.open(ctx, p)
+	if err != nil {
+		return upkeep.Done{}, err
+	}
+	defer t.session.Close()
+	return s.pass(ctx, t, tell)
+}
+
+// lookAgain is how long what was found of a table is taken for true beside a relay. What it decides
+// about is the way to the rows, and never whether one is delivered.
+const lookAgain = time.Minute
+
+// worker marks beside a relay, each second or so. Between its passes it keeps the connection.
+type worker struct {
+	*Service
+	policy *Policy
+	table  *table
+}
+
+func (w *worker) Once(ctx context.Context, _ int, tell func(upkeep.Done)) (done upkeep.Done, err error) {
+	if w.table != nil && time.Since(w.table.since) > lookAgain {
+		w.forget()
+	}
+	if w.table == nil {
+		if w.table, err = w.open(ctx, w.policy); err != nil {
+			return done, err
+		}
+	}
+	if done, err = w.pass(ctx, w.table, tell); err != nil {
+		w.forget()
+	}
+	return done, err
+}
+
+func (w *worker) forget() {
+	if w.table != nil {
+		w.table.session.Close()
+		w.table = nil
+	}
+}
+
+// Close ends all connections.
+func (w *worker) Close() {
+	w.forget()
+	w.Service.Close()
+}
+
+// Beside is the work beside a relay, for one table.
+func Beside(p Policy, cfg upkeep.Config, log zerolog.Logger) upkeep.Plan {
+	return upkeep.Plan{
+		Job: "mark", Every: p.Every, Tables: []upkeep.Table{{Name: p.Table.String(), Then: p.Column}},
+		Open: func(ctx context.Context) (upkeep.Worker, error) {
+			s, err := Open(ctx, cfg, log)
+			if err != nil {
+				return nil, err
+			}
+			return &worker{Service: s, policy: &p}, nil
+		},
+	}
+}
+
+// Tables are the policies that set a mark, or those of them that have a name.
+func Tables(all []Policy, name string) ([]Policy, error) {
+	selected := slices.DeleteFunc(slices.Clone(all), func(p Policy) bool { return p.Column == "" })
+	if name == "" {
+		return selected, nil
+	}
+	table, err := wal.ParseTable(name)
+	if err != nil {
+		return nil, fmt.Errorf("--table: %w", err)
+	}
+	selected = slices.DeleteFunc(selected, func(p Policy) bool { return p.Table != table })
+	if len(selected) == 0 {
+		return nil, fmt.Errorf("--table: the configuration has no mark for %s", table)
+	}
+	return selected, nil
+}

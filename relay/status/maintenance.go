@@ -1,0 +1,65 @@
+package status
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/wording"
+)
+
+// JobState is what a job beside the stream is doing.
+type JobState string
+
+// The states of a job.
+const (
+	JobIdle    JobState = "idle"    // everything that is due is done
+	JobWaiting JobState = "waiting" // for the slot, or for another process at work on the table
+	JobWorking JobState = "working"
+	JobPaused  JobState = "paused" // something is in the way: see the reason
+)
+
+// Maintenance is a job on the delivered rows of one table. What becomes of it never changes the
+// state of the relay.
+type Maintenance struct {
+	Table   string   `json:"table"`
+	Job     string   `json:"job"`  // retention, mark, rejects
+	Then    string   `json:"then"` // what becomes of the rows
+	State   JobState `json:"state"`
+	Reason  string   `json:"reason"`  // snake_case; empty when nothing is in the way
+	Message string   `json:"message"` // the error in full, with what to do
+
+	Since       time.Time      `json:"since"`              // when state and reason began
+	LastPass    time.Time      `json:"last_pass,omitzero"` // end of the last one that did all that was due
+	PassSeconds *float64       `json:"pass_seconds"`       // what that one took; nil: there was none
+	Rows        int64          `json:"rows"`               // done since the process started
+	HeldBack    map[string]int `json:"held_back"`          // rows that the last pass left, by why
+	OldestRow   *float64       `json:"oldest_row_seconds"` // age of the oldest row that the job is about; nil: none, or not known
+}
+
+// Rows are held back for these reasons.
+const (
+	HeldByLetter = "dead_letter" // one of the row waits
+	HeldByOthers = "changed"     // updated, deleted or locked by somebody meanwhile
+)
+
+func (m *Maintenance) text(now time.Time) string {
+	text := m.Table + " " + string(m.State)
+	if m.Reason != "" {
+		text += " (" + m.Reason + ")"
+	}
+	if m.State == JobPaused || m.State == JobWaiting {
+		text += " since " + now.Sub(m.Since).Round(time.Second).String()
+	}
+	text += ", " + wording.Count(m.Rows, "row") + " since start"
+	held := 0
+	for _, n := range m.HeldBack {
+		held += n
+	}
+	if held > 0 {
+		text += fmt.Sprintf(", %d held back", held)
+	}
+	if !m.LastPass.IsZero() {
+		text += ", last pass " + now.Sub(m.LastPass).Round(time.Second).String() + " ago"
+	}
+	return text
+}

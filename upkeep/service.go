@@ -1,0 +1,145 @@
+package upkeep
+
+import (
+	"context"
+	"errors"
+
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/postgres/maintenance"
+	"github.com/cdc-relay/cdc-relay/postgres/sample"
+	"github.com/cdc-relay/cdc-relay/proof"
+	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/relay/records"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router"
+	"github.com/rs/zerolog"
+)
+
+// Config is what a Service works with.
+type Config struct {
+	Relay  relay.Config
+	Server postgres.Config // of the connections that look at tables and work on them
+	Limits Limits
+}
+
+// Service has the connections that looking and proving need. One goroutine uses it.
+type Service struct {
+	Config
+	Reader   *records.Reader
+	Surveyor *maintenance.Surveyor
+	finder   *sample.Finder
+	routes   *router.Router
+}
+
+// Open connects to PostgreSQL and begins to read the topics. The service is to be closed.
+func Open(ctx context.Context, cfg Config, log zerolog.Logger) (s *Service, err error) {
+	if !cfg.Relay.KeepsPositions() {
+		return nil, &fault.Error{Reason: fault.ReasonConfiguration, Op: "prove rows delivered", Err: errors.New("the relay keeps no positions in Kafka"), Hint: "set relay.detect_moved_slot: true, or relay.guarantee: exactly_once"}
+	}
+	s = &Service{Config: cfg}
+	defer func() {
+		if err != nil {
+			s.Close()
+		}
+	}()
+	if s.routes, err = router.New(cfg.Relay.Router); err != nil {
+		return nil, err
+	}
+	if s.Surveyor, err = maintenance.OpenSurvey(ctx, cfg.Server); err != nil {
+		return nil, err
+	}
+	s.finder = sample.NewFinder(cfg.Relay.Replication)
+	s.Reader, err = records.Open(ctx, cfg.Relay, cfg.Limits.AlsoWaitFor, log)
+	return s, err
+}
+
+// Close ends all connections.
+func (s *Service) Close() {
+	if s.Reader != nil {
+		s.Reader.Close()
+	}
+	if s.finder != nil {
+		s.finder.Close()
+	}
+	if s.Surveyor != nil {
+		s.Surveyor.Close()
+	}
+}
+
+// Publications are those of the configuration: one, or that of each shard.
+func (s *Service) Publications() (names []string) {
+	for _, shard := range s.Relay.Replication.Shards() {
+		names = append(names, shard.Publication)
+	}
+	return names
+}
+
+// Survey looks at a table. archive is the one that its rows are to go to, or nil.
+func (s *Service) Survey(ctx context.Context, table wal.Table, archive *wal.Table) (*maintenance.Survey, error) {
+	survey, err := s.Surveyor.Table(ctx, table, archive, s.Publications())
+	if err == nil && s.Relay.Replication.Shard.Divided() {
+		survey.Filters = nil // each shard leaves out what another one sends
+	}
+	return survey, err
+}
+
+// Identity looks at how the rows of a table and their dead letters are matched. index is that of
+// the table in the relay's configuration.
+func (s *Service) Identity(ctx context.Context, index int) (Identity, error) {
+	relation, err := s.finder.Describe(ctx, index)
+	if err != nil {
+		return Identity{}, err
+	}
+	explained, err := s.routes.Check(relation)
+	if err != nil {
+		return Identity{}, err
+	}
+	return identify(&s.Relay.Router.Mappings[index], explained, relation), nil
+}
+
+// Prover proves the rows of a table delivered.
+func (s *Service) Prover(table wal.Table, oid uint32, id Identity) *proof.Prover {
+	l := &s.Limits
+	return proof.New(proof.Config{
+		Table: oid, Slots: s.Reader.Slots(), Others: l.AlsoWaitFor, Positions: s.Reader.Positions(),
+		Skipped: s.Relay.OnReject == relay.SkipOnReject, SkippedAreDelivered: l.SkippedAreDelivered, Wait: l.Wait,
+	}, s.Records(table, oid, id))
+}
+
+// Records are what the brokers keep of a table.
+func (s *Service) Records(table wal.Table, oid uint32, id Identity) *records.Table {
+	return &records.Table{Reader: s.Reader, Table: table, OID: oid, ByID: id.Known()}
+}
+
+// Once does work on all rows of a table that it selects and that are proven, and ends. On an
+// error some rows may be done, which Done counts. oid is that of the table as it was looked at.
+func (s *Service) Once(ctx context.Context, work maintenance.Work, oid uint32, id Identity, tell func(Done)) (Done, error) {
+	session, err := s.Session(ctx, work, oid)
+	if err != nil {
+		return Done{}, err
+	}
+	defer session.Close()
+	prover := s.Prover(work.Table, oid, id)
+	if err := prover.Ready(ctx, session); err != nil { // also where nothing is due
+		return Done{}, err
+	}
+	return NewJob(session, &s.Limits, work.Waits).Run(ctx, prover, tell)
+}
+
+// Session opens the connection of a proof, to the table that was looked at.
+func (s *Service) Session(ctx context.Context, work maintenance.Work, oid uint32) (*maintenance.Session, error) {
+	session, err := maintenance.Open(ctx, s.Server, work)
+	if err != nil {
+		return nil, err
+	}
+	if session.OID() != oid {
+		session.Close()
+		return nil, &fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonTableChanged, Op: "look at", Subject: "table " + work.Table.String(), Err: errors.New("another one took its name just now")}
+	}
+	if err := s.Reader.Identify(ctx); err != nil { // the forks, as they are now
+		session.Close()
+		return nil, err
+	}
+	return session, nil
+}
