@@ -27,7 +27,7 @@ type ReplayOptions struct {
 	Topic        string   // that the mapping sends the rows to
 	Order        []string
 
-	ToTopic      string // where the records go in the place of their own topics
+	ToTopic      string // where the records go instead of their own topics
 	CompleteKeys bool   // with every newer row of the same keys
 	AcceptOrder  bool   // behind newer records of their keys
 
@@ -50,7 +50,7 @@ func (o *ReplayOptions) check(settings *relay.Config) (index int, err error) {
 	case o.MaxRows < 1:
 		return 0, usage("--max-rows %d is not allowed; allowed: 1 and more", o.MaxRows)
 	case o.ToTopic != "" && o.CompleteKeys, o.ToTopic != "" && o.AcceptOrder, o.CompleteKeys && o.AcceptOrder:
-		return 0, usage("only one of --to-topic, --complete-keys and --accept-order says what becomes of the order")
+		return 0, usage("use only one of --to-topic, --complete-keys and --accept-order")
 	case len(tables) == 0:
 		return 0, usage("the configuration has no table: logical messages cannot be read again")
 	case o.Table == "" && len(tables) > 1:

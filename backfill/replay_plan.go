@@ -140,7 +140,7 @@ func (r *replay) show(w *work) {
 	for _, topic := range slices.Sorted(maps.Keys(p.topics)) {
 		to := topic
 		if r.Options.ToTopic != "" {
-			to = r.Options.ToTopic + " in the place of " + topic
+			to = r.Options.ToTopic + " instead of " + topic
 		}
 		lines = append(lines, fmt.Sprintf("  %d to topic %s", p.topics[topic], to))
 	}

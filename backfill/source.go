@@ -113,7 +113,7 @@ func (r *reading) followProgress(ctx context.Context, confirmed func() wal.LSN) 
 		}
 		r.w.track.Confirm(progress.RowsBefore(confirmed()))
 		if read && r.w.track.Now().Rows == r.w.read.Load() {
-			r.complete.Do(r.w.complete)
+			r.complete.Do(r.w.end.complete)
 		}
 		if time.Since(written) >= writeEvery {
 			r.w.write(ctx)

@@ -24,7 +24,7 @@ func TestReading_CountsWhatIsAcknowledged(t *testing.T) {
 		w.track.Fly(spot)
 		w.read.Store(10)
 		var complete atomic.Bool
-		w.complete = func() { complete.Store(true) }
+		w.end.complete = func() { complete.Store(true) }
 		r := &reading{w: w, allRead: make(chan struct{})}
 		close(r.allRead)
 		var confirmed atomic.Uint64

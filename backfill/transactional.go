@@ -34,7 +34,7 @@ func (w *work) stamp(records []record.Record) {
 	}
 }
 
-// placeBeforeSlot puts where the slot begins into the position headers, in the place of the row's
+// placeBeforeSlot puts where the slot begins into the position headers, instead of the row's
 // number. So every old row lies before the stream's rows, and one that a later call reads never
 // before what an earlier call sent.
 func (w *work) placeBeforeSlot(records []record.Record) {

@@ -56,8 +56,7 @@ type work struct {
 	paced    progress.Pacer
 	rejected struct{ letters, skipped int64 } // rows in dead letters, and in no topic; once the relay has ended
 	failure  atomic.Pointer[error]
-	complete func() // ends the relay: all rows are acknowledged
-	stop     context.CancelFunc
+	end      struct{ complete, failed func() } // ends the relay: all rows are acknowledged; or w.failure is set
 }
 
 // act does a step, and those that follow from it.
@@ -256,7 +255,7 @@ func (w *work) relay(ctx context.Context) error {
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	all := make(chan struct{})
-	w.stop, w.complete = stop, func() { close(all); stop() }
+	w.end.failed, w.end.complete = stop, func() { close(all); stop() }
 	w.paced = progress.NewPacer(w.Options.MaxRate)
 	r := relay.New(cfg, parts, relay.Events{}, zerolog.Nop()) // its words are about a slot; report and atRow have ours
 	ended := make(chan struct{})
@@ -324,7 +323,7 @@ func (w *work) atRow(err error) error {
 // fail ends the work.
 func (w *work) fail(err error) {
 	w.failure.CompareAndSwap(nil, &err)
-	w.stop()
+	w.end.failed()
 }
 
 // holds refuses to go on without the snapshot.

@@ -26,16 +26,16 @@ func (a *app) replayCommand() *cobra.Command {
 again with the header cdc-relay-replay. Without --yes it says what it would send, and
 sends nothing. Rows that are no longer in the table cannot be sent.
 
-A record that is sent again lies behind newer ones of its key. Choose what becomes of
-the order: --to-topic sends to another topic; --complete-keys sends every newer row of
-the same keys too, so that each key ends with its newest row; --accept-order sends
-behind whatever is there. Without one of them replay refuses where a key has newer rows.
-Unless --to-topic or --accept-order is set, the relay has to be stopped: replay takes its
-slot for the time, and confirms nothing.
+A record that is sent again lies behind newer ones of its key. One flag decides about the
+order: --to-topic sends to another topic; --complete-keys also sends every newer row of
+the same keys, so that each key ends with its newest row; --accept-order sends the records
+behind the newer ones. Without one of them replay refuses if a key has newer rows. Unless
+--to-topic or --accept-order is set, stop the relay first: replay uses its slot meanwhile,
+and confirms nothing.
 
-Interrupted, it goes on with the same flags and --resume RUN, where positions are kept in
-Kafka: with exactly_once without repeating a row, with detect_moved_slot repeating a
-second's.
+An interrupted replay continues with the same flags and --resume RUN, if the configuration
+keeps positions in Kafka. With exactly_once it repeats no row; with detect_moved_slot it
+repeats up to a second of rows.
 
 Exit codes: 0 sent, or the plan is printed; 1 not finished, or rows could not be sent;
 2 usage or configuration; 3 the environment refuses.`,

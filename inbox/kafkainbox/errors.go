@@ -31,7 +31,7 @@ func (e *RecordError) Unwrap() error { return e.Err }
 // RewindError is a record that was handled before and is so old that its key may be gone: it
 // would be handled twice. The partition waits. Reset the group's offset to Next, or set
 // Config.AllowRewind. With Config.Offsets it is a record before the offset in the database, which
-// is that of another log: the topic was made anew, or brokers lost its end.
+// is that of another log: the topic was deleted and created again, or brokers lost its end.
 type RewindError struct {
 	Next  int64     // offset before which everything was handled
 	Since time.Time // records from then on have their keys; zero with Config.Offsets
@@ -39,7 +39,7 @@ type RewindError struct {
 
 func (e *RewindError) Error() string {
 	if e.Since.IsZero() {
-		return fmt.Sprintf("the offset is before %d, up to which everything was handled: was the topic made anew? Set next in inbox_progress to the offset to begin at, and start again", e.Next)
+		return fmt.Sprintf("the offset is before %d, up to which everything was handled: was the topic deleted and created again? Set next in inbox_progress to the offset to begin at, and start again", e.Next)
 	}
 	return fmt.Sprintf("the offset is before %d, up to which everything was handled, and the record is older than the keys, which begin at %s; set the group's offset to a newer record, or Config.AllowRewind", e.Next, e.Since.UTC().Format(time.RFC3339))
 }
