@@ -131,11 +131,12 @@ func (o Script) owner(m *migrations.Migration, role string, names []migrations.N
 
 // slot adds the slot's statement, and notes about what depends on the server's version.
 func (o Script) slot(m *migrations.Migration, name string) {
-	if o.For == ForCutover {
+	switch o.For {
+	case ForCutover:
 		m.Notes = append(m.Notes, "`cdc-relay cutover --yes` creates the replication slot.")
-	} else if o.For == ForBackfill {
+	case ForBackfill:
 		m.Notes = append(m.Notes, "`cdc-relay backfill --yes` creates the replication slot and sends the rows from before it.")
-	} else {
+	default:
 		m.Slot = provision.SlotSQL(name, o.Major*10000)
 	}
 	if o.Major == 0 && m.Slot != "" {

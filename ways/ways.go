@@ -54,7 +54,7 @@ var Heals = []string{
 	"slot_in_use", "checkpoint_hidden", "transaction_ended", "commit_unknown", "refused_together", "topic_recreated", "dead_letters_hidden",
 	"records_hidden", "metadata_stale", "closed", "held_back", "interrupted", "overtaken", "out_of_order_sequence_number", "unknown_producer_id",
 	"invalid_producer_epoch", "invalid_producer_id_mapping", "unknown_server_error", "sasl_interrupted", "in_recovery",
-	"server_shutdown", "network", "timeout", "cancelled", "tls_handshake", "fenced",
+	"maintenance_in_use", "server_shutdown", "network", "timeout", "cancelled", "tls_handshake", "fenced",
 }
 
 // HealsByItself reports whether waiting is a way out.
@@ -114,6 +114,13 @@ func one(all ...Way) func(*Facts) []Way {
 
 // byReason are the ways of each reason, besides those of a row.
 var byReason = map[string]func(*Facts) []Way{
+	"cutover_trigger": func(f *Facts) []Way {
+		return []Way{{Title: "As the table's owner, have the trigger mark every new row again", SQL: "ALTER TABLE " + f.table() + " ENABLE ALWAYS TRIGGER cdc_relay_cutover;"}}
+	},
+	"given_up": one(
+		Way{Title: "Send the rows that the publisher gave up, once it is stopped", Shell: "cdc-relay cutover --stopped --given-up send --yes"},
+		Way{Title: "Leave them in the table, where nobody sends them", Shell: "cdc-relay cutover --mark-new --given-up leave --yes", Loses: Later},
+	),
 	"unknown_topic": func(f *Facts) []Way {
 		return []Way{
 			{Title: "Create the topic", Shell: f.kafka("kafka-topics.sh", "--create --topic "+Word(f.Topic)+" --partitions 12")},
