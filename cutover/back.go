@@ -33,7 +33,7 @@ func (w *work) back(ctx context.Context) error {
 	case cut.Off && w.Options.Yes:
 		return w.dropTriggers(ctx)
 	case cut.Off:
-		w.Out.Say(backfill.Line{What: "plan", Step: string(Back), Text: "new rows are the publisher's; the trigger is disabled and would be dropped\n\nnothing was touched; repeat with --yes"})
+		w.Out.Say(backfill.Line{What: "plan", Step: string(Back), Text: "new rows are the publisher's; the trigger is disabled and would be dropped\n\nnothing was changed; repeat with --yes"})
 		return nil
 	case s.temporary.Exists:
 		return progress.Refuse(errors.New("the cut-over is not complete, and rows behind the cut wait in its slot"), "complete it with `cdc-relay cutover --mark-new --yes`, and go back then")
@@ -49,7 +49,7 @@ func (w *work) back(ctx context.Context) error {
 		}
 	}
 	if !w.Options.Yes {
-		w.Out.Say(backfill.Line{What: "plan", Step: string(Back), Text: fmt.Sprintf("deliver what %s has, drop the trigger within %s while writers wait, and leave later rows to the publisher\n\nnothing was touched; repeat with --yes", w.finalName(), w.Options.Stall)})
+		w.Out.Say(backfill.Line{What: "plan", Step: string(Back), Text: fmt.Sprintf("deliver what %s has, drop the trigger within %s while writers wait, and leave later rows to the publisher\n\nnothing was changed; repeat with --yes", w.finalName(), w.Options.Stall)})
 		return nil
 	}
 	return w.goBack(ctx)

@@ -40,7 +40,7 @@ func (w *work) plan(ctx context.Context, next step) error {
 		lines = append(lines, w.farewell()...)
 	}
 	if !w.Options.Yes && next != complete {
-		lines = append(lines, "", "nothing was touched; repeat with --yes")
+		lines = append(lines, "", "nothing was changed; repeat with --yes")
 	}
 	w.Out.Say(backfill.Line{What: "plan", Step: string(next), Text: strings.Join(lines, "\n")})
 	return nil

@@ -36,7 +36,7 @@ takes, and behind open transactions for two seconds at most.
 the trigger away, and leaves later rows to the publisher.
 
 Exit codes: 0 done, or the plan is printed; 1 not finished, run it again; 2 usage or
-configuration, nothing was touched; 3 the environment refuses; 4 a person has to decide.`,
+configuration, nothing was changed; 3 the environment refuses; 4 a person has to decide.`,
 		Example: `  cdc-relay cutover --mark-new               # what would happen
   cdc-relay cutover --mark-new --yes
   cdc-relay cutover --stopped --yes          # in its place, once every instance has ended

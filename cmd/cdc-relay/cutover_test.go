@@ -191,7 +191,7 @@ func TestCutover_PrintedGrantsAreEnough(t *testing.T) {
 			j := i + strings.Index(all[i:], "\n")
 			k.db.Exec(t, all[:i]+all[j:])
 			env := append(slices.Clone(k.env), "CDC_RELAY_POSTGRES_URL="+strings.Replace(k.db.URL, "postgres@", role+"@", 1))
-			invoke(t, env, "cutover", "--mark-new", "--watch", "0s").want(t, exitOK, "nothing was touched", "")
+			invoke(t, env, "cutover", "--mark-new", "--watch", "0s").want(t, exitOK, "nothing was changed", "")
 			invoke(t, env, "cutover", "--mark-new", "--yes", "--settle", "0s", "--watch", "0s").want(t, exitRefused, "", "sql --for cutover")
 			k.db.Exec(t, all[i:j])
 			invoke(t, env, "cutover", "--mark-new", "--yes", "--settle", "0s").want(t, exitOK, "start `cdc-relay run`", "")

@@ -20,7 +20,7 @@ changes nothing. It may run while the relay runs, which it needs to get ahead, a
 as you like: one process at a time works on a table.
 
 Exit codes: 0 done, there was nothing to mark, or the plan is printed; 1 not finished, run it
-again; 2 usage or configuration, nothing was touched; 3 the environment refuses; 4 a person
+again; 2 usage or configuration, nothing was changed; 3 the environment refuses; 4 a person
 has to decide about dead letters.`,
 		Example: `  cdc-relay mark
   cdc-relay mark --once
