@@ -131,3 +131,18 @@ func TestTargets_AreThere(t *testing.T) {
 		t.Error("a target that does not exist was taken")
 	}
 }
+
+// A target that the nightly workflow does not name, or names otherwise, never runs.
+func TestTargets_RunEachNight(t *testing.T) {
+	workflow, err := os.ReadFile("../../.github/workflows/nightly.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, each := range targets {
+		names = append(names, each.name)
+	}
+	if matrix := "target: [" + strings.Join(names, ", ") + "]"; !strings.Contains(string(workflow), matrix) {
+		t.Errorf("nightly.yml has no line %q", matrix)
+	}
+}
