@@ -94,12 +94,13 @@ func (c *screen) paint() {
 		out.WriteString(cut(fmt.Sprintf(format, args...), width) + plain + "\x1b[K\r\n")
 	}
 	row("%scdc-relay demo%s  %s%s", bold, plain, dim, c.show.stage.origin)
-	row("the relay's console, for a browser: %shttp://%s/%s   %s", bold, c.show.stage.http, plain, v.note)
+	row("the relay's console, for a browser: %shttp://%s/%s", bold, c.show.stage.http, plain)
+	row("%s", v.note)
 	n := c.summary(row, v, width, max(3, height/3))
 	row("")
 	row("%s%-16s %-16s %4s %8s  %-36s %10s", dim, "event", "topic", "part", "offset", "key", "end to end")
 	paste := c.show.pasteLines()
-	lines := max(1, height-12-n-rowsOf(paste, width))
+	lines := max(1, height-13-n-rowsOf(paste, width))
 	first := max(0, len(v.events)-lines)
 	for i := range lines {
 		if first+i >= len(v.events) {
