@@ -33,11 +33,11 @@ type Service struct {
 }
 
 // Open connects to PostgreSQL and begins to read the topics. The service is to be closed.
-func Open(ctx context.Context, cfg Config, log zerolog.Logger) (s *Service, err error) {
+func Open(ctx context.Context, cfg Config, log zerolog.Logger) (_ *Service, err error) {
 	if !cfg.Relay.KeepsPositions() {
 		return nil, &fault.Error{Reason: fault.ReasonConfiguration, Op: "prove rows delivered", Err: errors.New("the relay keeps no positions in Kafka"), Hint: "set relay.detect_moved_slot: true, or relay.guarantee: exactly_once"}
 	}
-	s = &Service{Config: cfg}
+	s := &Service{Config: cfg}
 	defer func() {
 		if err != nil {
 			s.Close()

@@ -224,8 +224,10 @@ func (d *daemon) stream(ctx context.Context) error {
 	if d.console != nil {
 		group.Go(func() { d.console.Run(companions) })
 	}
+	working, endJobs := context.WithCancel(intake)
+	defer endJobs()
 	for _, job := range d.jobs {
-		group.Go(func() { job.Run(intake) })
+		group.Go(func() { job.Run(working) })
 	}
 	over := make(chan struct{})
 	group.Go(func() { d.followSignals(intake, companions, over) })
@@ -236,6 +238,7 @@ func (d *daemon) stream(ctx context.Context) error {
 	defer limitProcessors(len(d.cfg.OwnShards()))()
 	d.notify.send("READY=1")
 	err := d.runUntil(intake, over)
+	endJobs() // also when the relay ended by itself
 	release()
 	group.Wait()
 	if err = errors.Join(err, serveErr); err == nil {
