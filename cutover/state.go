@@ -33,20 +33,23 @@ const (
 
 // cut is that of all tables. They have one, as one transaction made it.
 func (s *state) cut() (*provision.Cut, error) {
-	first, found := s.cuts[0], 0
+	var first *provision.Cut
+	found := 0
 	for _, c := range s.cuts {
 		if c == nil {
 			continue
 		}
-		found++
-		if first == nil || c.At != first.At || c.System != first.System || c.Slot != first.Slot || c.Off != first.Off {
+		if found++; first == nil {
+			first = c
+		}
+		if c.At != first.At || c.System != first.System || c.Slot != first.Slot || c.Off != first.Off {
 			return nil, progress.Refuse(errors.New("the triggers of the tables are not of one cut-over"), "see which table was added to the configuration, and take it out until the cut-over is complete")
 		}
 	}
 	switch {
 	case found == 0:
 		return nil, nil
-	case found < len(s.cuts):
+	case found < len(s.cuts) && !first.Off: // on the way back triggers are dropped one after the other
 		return nil, progress.Refuse(fmt.Errorf("%d of %d tables have the trigger %s", found, len(s.cuts), postgres.CutoverTrigger),
 			"a table was added to the configuration: take it out until the cut-over is complete")
 	case first.System != s.system:

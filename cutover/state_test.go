@@ -54,7 +54,8 @@ func TestDecide_GoesOnWhereverItWasInterrupted(t *testing.T) {
 		"gone back":             {gone, final, cut(func(c *provision.Cut) { c.Off = true }), "", "the way back was taken"},
 		"a table was added":     {there, none, two, "", "1 of 2 tables"},
 		"a table of another":    {there, none, []*provision.Cut{cut()[0], cut(func(c *provision.Cut) { c.At = 99 })[0]}, "", "not of one cut-over"},
-		"another, first absent": {there, none, []*provision.Cut{nil, cut()[0]}, "", "not of one cut-over"},
+		"another, first absent": {there, none, []*provision.Cut{nil, cut()[0]}, "", "1 of 2 tables"},
+		"half gone back":        {gone, final, []*provision.Cut{nil, cut(func(c *provision.Cut) { c.Off = true })[0]}, "", "the way back was taken"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &state{system: "7", slot: "s", temporary: tt.temporary, final: tt.final, cuts: tt.cuts}

@@ -10,6 +10,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/backfill"
 	"github.com/cdc-relay/cdc-relay/backfill/progress"
 	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/wording"
 )
 
 // stopped sends what a publisher has left that has ended: a backfill of the rows without a mark.
@@ -107,7 +108,7 @@ func (w *work) watchStopped(ctx context.Context) error {
 				if first {
 					before[i] = now
 				} else if now.changed != before[i].changed || now.deleted != before[i].deleted {
-					return t.refuse("stop every instance of it, and run the command again", "is still worked on: in the last moments %d rows were changed and %d deleted, as a publisher does", now.changed-before[i].changed, now.deleted-before[i].deleted)
+					return t.refuse("stop every instance of it, and run the command again", "is still worked on: it changed %s and deleted %s in the last moments, as a publisher does", wording.Count(now.changed-before[i].changed, "row"), wording.Count(now.deleted-before[i].deleted, "row"))
 				}
 				return t.rowLocks(q, holders)
 			})
@@ -117,8 +118,8 @@ func (w *work) watchStopped(ctx context.Context) error {
 		}
 		return nil
 	}
-	for began := time.Now(); ; {
-		if err := look(len(holders) == 0 && before[0] == (lively{})); err != nil {
+	for began, first := time.Now(), true; ; first = false {
+		if err := look(first); err != nil {
 			return err
 		}
 		for who, n := range holders {

@@ -209,9 +209,9 @@ COMMENT ON TRIGGER %[3]s ON %[4]s IS %[5]s`,
 		function, postgres.QuoteLiteral("BEGIN "+strings.Join(t.Set, "; ")+"; RETURN NEW; END"), postgres.CutoverTrigger, table, postgres.QuoteLiteral(cut.String()))
 }
 
-// UncutSQL drops the trigger of a table.
+// UncutSQL drops the trigger of a table, unless an interrupted call did.
 func UncutSQL(table wal.Table, oid uint32) string {
-	return fmt.Sprintf("DROP TRIGGER %s ON %s; DROP FUNCTION %s()", postgres.CutoverTrigger, table.SQL(), cutFunction(CutTable{Table: table, OID: oid}))
+	return fmt.Sprintf("DROP TRIGGER IF EXISTS %s ON %s; DROP FUNCTION IF EXISTS %s()", postgres.CutoverTrigger, table.SQL(), cutFunction(CutTable{Table: table, OID: oid}))
 }
 
 // AdvanceSlot moves a slot that nobody streams from to a position, and holds that it is there.
