@@ -408,7 +408,7 @@ func TestBackfill_Tables(t *testing.T) {
 						wait(ctx, func() bool { return len(s.committed(t)) >= c.rows/4 })
 						cancel()
 					}()
-					if text, err := s.attempt(ctx, slow, nil); err != nil && !errors.Is(err, context.Canceled) {
+					if text, err := s.attempt(ctx, slow, nil); err != nil && ctx.Err() == nil { // a cut connect names another cause
 						t.Fatalf("%v\n%s", err, text)
 					}
 				}

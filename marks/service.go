@@ -140,7 +140,7 @@ func (f *found) age() string {
 
 // pass marks what is delivered by now and has no mark.
 func (s *Service) pass(ctx context.Context, t *table, tell func(upkeep.Done)) (upkeep.Done, error) {
-	done, err := upkeep.NewJob(t.session, t.limits, false).Run(ctx, t.prover, tell)
+	done, err := upkeep.NewJob(&guarded{t.session, s, t.found}, t.limits, false).Run(ctx, t.prover, tell)
 	if err == nil && t.age != "" && done.Rows+done.Held+done.Passed > 0 { // that it is not known is no failure
 		i := slices.IndexFunc(t.found.survey.Columns, func(c maintenance.Column) bool { return c.Name == t.age })
 		done.Oldest, _ = s.Surveyor.Oldest(ctx, t.found.policy.Table, now(t.found.survey.Columns[i]), wal.QuoteIdentifier(t.age), t.found.setting.unmarked, t.found.index != "")
@@ -158,8 +158,29 @@ func (s *Service) Once(ctx context.Context, p *Policy, tell func(upkeep.Done)) (
 	return s.pass(ctx, t, tell)
 }
 
-// lookAgain is how long what was found of a table is taken for true beside a relay. What it decides
-// about is the way to the rows, and never whether one is delivered.
+// guarded is the connection that marks. It looks at the table and its publications once more
+// between the naming of rows and their marks: a row that was written after a change of the
+// publication is in no stream, although the slot has passed it.
+type guarded struct {
+	*maintenance.Session
+	service *Service
+	found   *found
+}
+
+func (g *guarded) Act(ctx context.Context, rows []proof.Row) (int, error) {
+	f := g.found
+	survey, err := g.service.Survey(ctx, f.policy.Table, nil)
+	if err != nil {
+		return 0, err
+	}
+	if refused := f.policy.refusals(survey, f.updates, f.setting, f.index); len(refused) > 0 {
+		return 0, errors.Join(refused...)
+	}
+	return g.Session.Act(ctx, rows)
+}
+
+// lookAgain is how long the way to the rows is taken for the best one beside a relay: the column,
+// the index and the order. guarded looks more often at what decides whether a row is delivered.
 const lookAgain = time.Minute
 
 // worker marks beside a relay, each second or so. Between its passes it keeps the connection.

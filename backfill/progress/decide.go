@@ -109,7 +109,7 @@ func (s *State) firstMade() *Slot {
 // fresh begins where there is no slot. Rows of an earlier attempt are sent already.
 func (s *State) fresh(restart bool) (Step, error) {
 	if p := s.Progress; p != nil && p.Rows > 0 && s.Exactly && !restart {
-		return "", Refuse(fmt.Errorf("an earlier backfill sent %d rows, and its slot is gone: starting from the beginning would send them twice", p.Rows),
+		return "", Refuse(fmt.Errorf("an earlier backfill sent %s, and its slot is gone: starting from the beginning would send them twice", wording.Count(p.Rows, "row")),
 			"empty the topics, or accept the repetitions and use --restart")
 	}
 	return Begin, nil
@@ -122,7 +122,7 @@ func (s *State) half() (Step, error) {
 	lost := s.Temporary.Err != nil
 	switch {
 	case lost && s.Exactly && p != nil && p.Rows > 0:
-		return "", Refuse(fmt.Errorf("%w; %d rows are sent", s.Temporary.Err, p.Rows), again)
+		return "", Refuse(fmt.Errorf("%w; it has sent %s", s.Temporary.Err, wording.Count(p.Rows, "row")), again)
 	case lost, p == nil, p.System != s.System, p.Point != s.Temporary.Confirmed:
 		// Nothing says how far that attempt came. With exactly-once nothing was sent: rows and
 		// progress come together.

@@ -163,7 +163,7 @@ func TestSetup_SaysWhenItCannotWriteWhereTheSlotBegins(t *testing.T) {
 	k := newKeeper(t, keeping["detect_moved_slot"])
 	k.brokers.Fake.TakeAway(0)
 	got := invoke(t, k.env, "setup", "--create-table")
-	got.want(t, exitRefused, "created slot "+k.slot, "is not written to topic")
+	got.want(t, exitRefused, "created slot "+k.slot, "could not be written to topic")
 	if strings.Contains(got.stdout, "ready") || !strings.Contains(got.stderr, k.confirmed(t, k.slot)) {
 		t.Errorf("standard output:\n%sstandard error:\n%s", got.stdout, got.stderr)
 	}

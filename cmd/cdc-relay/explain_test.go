@@ -154,7 +154,7 @@ func TestExplain_TakesASample(t *testing.T) {
 		`null`:                      "has to be one JSON object",
 		`{"id": 1, "paylod": {}}`:   `no column "paylod"; it has id, aggregate_type`,
 		`{"id": "x"}`:               `column "id": invalid input syntax for type uuid`,
-		`{"id": {}}`:                "JSON object is no value of type uuid",
+		`{"id": {}}`:                "JSON object is not a value of type uuid",
 		`{"active": "perhaps"}`:     "neither true nor false",
 		`{"raw": "\\xgg"}`:          "not hexadecimal",
 		`{"headers": [1, {"a":2}]}`: "strings and nulls only",
