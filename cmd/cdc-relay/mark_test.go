@@ -138,6 +138,29 @@ func TestRun_MarksBesideTheStream(t *testing.T) {
 	stop()
 }
 
+// A publication loses the table while the relay streams: rows that are written from then on are in
+// no stream, and the slot passes them all the same. They get no mark.
+func TestRun_MarksNoRowThatAChangedPublicationLeftOut(t *testing.T) {
+	t.Parallel()
+	k := newKeeper(t, keeping["detect_moved_slot"])
+	k.marks(t, "column: published_at", "")
+	k.configure(t, "outbox: [{table: public.outbox, mark: {column: published_at}}]\nmaintenance: {wait: 5s}\n")
+	url, stop := k.streams(t)
+	k.insert(t, 10)
+	k.await(t, "rows are marked", func() bool { return k.marked(t) == 10 })
+	publication := harness.Query[string](t, k.db, "SELECT pubname::text FROM pg_publication")
+	k.db.Exec(t, "ALTER PUBLICATION "+publication+" DROP TABLE outbox")
+	k.insert(t, 5)
+	k.await(t, "the job says what is in the way", func() bool {
+		m, _ := job(t, url)
+		return m.State == status.JobPaused
+	})
+	if n := k.marked(t); n != 10 {
+		t.Errorf("%d rows are marked, and 10 are sent", n)
+	}
+	stop()
+}
+
 func TestMark_RefusesWhatTheTableDoesNotBear(t *testing.T) {
 	t.Parallel()
 	k := newKeeper(t, keeping["detect_moved_slot"])
