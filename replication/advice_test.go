@@ -4,6 +4,8 @@ import (
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/replication/pgoutput/pgoutputtest"
+	"github.com/cdc-relay/cdc-relay/wording"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,44 +14,65 @@ import (
 	"time"
 )
 
-// What messages point to has to be there.
+// What messages of any package point to has to be there: a page of docs, and the heading on it.
 func TestMessagesPointToWhatTheRunbookHas(t *testing.T) {
-	text, err := os.ReadFile("../docs/operations.md")
+	type source struct{ from, text string }
+	sources := []source{
+		{"HintRecreate", postgres.HintRecreate(fault.ReasonSlotLost, 0)},
+		{"HintRecreate", postgres.HintRecreate(fault.ReasonPublicationMissing, 0)},
+	}
+	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+		switch name := entry.Name(); {
+		case err != nil:
+			return err
+		case entry.IsDir() && (name == "testdata" || name == "node_modules" || len(name) > 2 && name[0] == '.'):
+			return fs.SkipDir
+		case entry.IsDir() || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		sources = append(sources, source{filepath.ToSlash(path), string(text)})
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
+	}
+	pointer := regexp.MustCompile(`(?:wording\.Docs ?\+ ?"|%s|` + regexp.QuoteMeta(wording.Docs) + `)([a-z][a-z/-]*\.md)(?:#([a-z][a-z_-]*))?`)
+	pages, pointing := map[string]map[string]bool{}, map[string]int{}
+	for _, s := range sources {
+		for _, link := range pointer.FindAllStringSubmatch(s.text, -1) {
+			page, heading := link[1], link[2]
+			if pages[page] == nil {
+				pages[page] = headings(t, page)
+			}
+			if heading != "" && !pages[page][heading] {
+				t.Errorf("%s: docs/%s has no heading for #%s", s.from, page, heading)
+			}
+			pointing[s.from]++
+		}
+		if pointing[s.from] == 0 && strings.Contains(s.text, "wording.Docs") && s.from != "../docs/docs.go" { // it follows the links of the page
+			t.Errorf("%s points to the documentation in a form that this test does not read", s.from)
+		}
+	}
+	for _, from := range []string{"HintRecreate", "../backfill/progress/decide.go", "../check/relay.go", "../postgres/catalog/slot.go", "../postgres/preflight/table.go"} {
+		if pointing[from] == 0 {
+			t.Errorf("no pointer was found in %s", from)
+		}
+	}
+}
+
+// headings are the anchors of a page of docs.
+func headings(t *testing.T, page string) map[string]bool {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "docs", page))
+	if err != nil {
+		t.Error(err)
 	}
 	anchors := make(map[string]bool)
 	for _, heading := range regexp.MustCompile("(?m)^##+ (.+)$").FindAllStringSubmatch(string(text), -1) {
 		anchors[strings.ReplaceAll(strings.ToLower(strings.Trim(heading[1], "`")), " ", "-")] = true
 	}
-	messages := []string{postgres.HintRecreate(fault.ReasonSlotLost, 0), postgres.HintRecreate(fault.ReasonPublicationMissing, 0)}
-	var files []string
-	for _, pattern := range []string{"*.go", "pgoutput/*.go", "../fault/*.go", "../postgres/*.go", "../postgres/*/*.go"} {
-		found, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files = append(files, found...)
-	}
-	for _, file := range files {
-		source, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if strings.HasSuffix(file, "_test.go") {
-			continue
-		}
-		messages = append(messages, string(source))
-	}
-	found := regexp.MustCompile(`operations\.md#([a-z_-]+)`).FindAllStringSubmatch(strings.Join(messages, "\n"), -1)
-	if len(found) < 4 {
-		t.Errorf("only %d pointers", len(found))
-	}
-	for _, link := range found {
-		if !anchors[link[1]] {
-			t.Errorf("docs/operations.md has no heading for #%s", link[1])
-		}
-	}
+	return anchors
 }
 
 // Behind a restart the publication is there again, and the slot is stuck before it.

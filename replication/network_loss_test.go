@@ -14,10 +14,10 @@ import (
 )
 
 // distantPostgres is a server of the test's own behind a link.
-func distantPostgres(t *testing.T) (*sandbox.Link, *harness.Database) {
+func distantPostgres(t *testing.T, version string) (*sandbox.Link, *harness.Database) {
 	t.Helper()
 	link := harness.Link(t, sandbox.LinkOptions{})
-	db := harness.OwnPostgres(t, sandbox.PostgresOptions{Settings: map[string]string{"listen_addresses": "*"}})
+	db := harness.OwnPostgres(t, sandbox.PostgresOptions{Version: version, Settings: map[string]string{"listen_addresses": "*"}})
 	db.Exec(t, "COPY (SELECT 'host all all 198.18.0.0/16 trust') TO PROGRAM 'cat >> pg_hba.conf'")
 	db.Exec(t, "SELECT pg_reload_conf()")
 	return link, db
@@ -34,7 +34,16 @@ func behind(t *testing.T, link *sandbox.Link, cfg postgres.Config) postgres.Conf
 // rows slowly, so that nobody reads. The stream has to end before the server gives the
 // slot to somebody else.
 func TestPostgresLostNetworkEndsTheStreamBeforeTheSlotIsFree(t *testing.T) {
-	link, db := distantPostgres(t)
+	for _, version := range harness.Versions() {
+		t.Run("postgres"+version, func(t *testing.T) {
+			t.Parallel() // to the other versions: it mostly waits
+			lostNetworkEndsTheStream(t, version)
+		})
+	}
+}
+
+func lostNetworkEndsTheStream(t *testing.T, version string) {
+	link, db := distantPostgres(t, version)
 	cfg := backlog(t, db, 60_000, 10)
 	cfg.WalSenderTimeout = 3 * time.Second
 	s, err := Open(t.Context(), behind(t, link, cfg), Options{}, zerolog.Nop())

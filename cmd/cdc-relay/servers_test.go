@@ -42,7 +42,11 @@ type life struct {
 func newLife(t *testing.T) *life { return newLifeWith(t, sandbox.KafkaOptions{}) }
 
 func newLifeWith(t *testing.T, options sandbox.KafkaOptions) *life {
-	l := &life{db: harness.Postgres(t), brokers: harness.Kfake(t, options)}
+	return newLifeOn(t, harness.Kfake(t, options))
+}
+
+func newLifeOn(t *testing.T, brokers *harness.Brokers) *life {
+	l := &life{db: harness.Postgres(t), brokers: brokers}
 	slot := harness.Unique(t, "cmd")
 	l.env = []string{
 		"CDC_RELAY_POSTGRES_URL=" + l.db.URL,

@@ -372,6 +372,15 @@ func TestCheck_ServerWithoutLogicalWALOrRoom(t *testing.T) {
 	preflighttest.WantFinding(t, report, "postgres.replication", advice.Fail, "max_wal_senders")
 }
 
+// A limit of 0 is not one that others have used up: nothing can be dropped to make room.
+func TestCheck_ServerThatAllowsNoSlots(t *testing.T) {
+	t.Parallel()
+	db := harness.OwnPostgres(t, sandbox.PostgresOptions{Settings: map[string]string{"wal_level": "logical", "max_replication_slots": "0"}})
+	report := preflight.Check(t.Context(), postgrestest.Config(t, db))
+	preflighttest.WantFinding(t, report, "postgres.slots_free", advice.Fail,
+		"the server allows no replication slots (max_replication_slots is 0)", "ALTER SYSTEM SET max_replication_slots = 10", "restart the server")
+}
+
 func TestCheck_Standby(t *testing.T) {
 	t.Parallel()
 	db := harness.OwnPostgres(t, sandbox.PostgresOptions{})
