@@ -35,6 +35,7 @@ func (s shown) String() string { return "cdc-relay " + strings.Join(s.args, " ")
 var (
 	fence  = regexp.MustCompile("(?ms)^ *```([a-z]*)\n(.*?)^ *```$")
 	inline = regexp.MustCompile("`cdc-relay ([^`\n]+)`")
+	word   = regexp.MustCompile(`(?:[^\s"]|"[^"]*")+`)
 )
 
 func shownCommands(t *testing.T) []shown {
@@ -51,7 +52,7 @@ func shownCommands(t *testing.T) []shown {
 				line, _, _ = strings.Cut(line, " > ")
 				for _, command := range strings.Split(strings.TrimPrefix(line, "$ "), "&&") {
 					if args, ours := strings.CutPrefix(strings.TrimSpace(command), "cdc-relay "); ours {
-						commands = append(commands, shown{page, strings.Fields(args), true})
+						commands = append(commands, shown{page, shellWords(args), true})
 					}
 				}
 			}
@@ -63,6 +64,15 @@ func shownCommands(t *testing.T) []shown {
 		}
 	}
 	return commands
+}
+
+// shellWords divides a line as a shell would: what stands in double quotes is part of one word.
+func shellWords(line string) []string {
+	all := word.FindAllString(line, -1)
+	for i := range all {
+		all[i] = strings.ReplaceAll(all[i], `"`, "")
+	}
+	return all
 }
 
 // alternatives writes `config print|schema` out.
@@ -170,7 +180,7 @@ func commandsRun(t *testing.T, binary string, commands []shown) {
 		case !command.run:
 		case verb == "run":
 			streams = true
-		case verb == "status" || verb == "healthcheck":
+		case verb == "status" || verb == "healthcheck" || verb == "audit": // beside a relay
 			asked = append(asked, command.args)
 		case verb == "teardown":
 			last = append(last, command.args)
