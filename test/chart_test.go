@@ -512,7 +512,9 @@ func TestChart_EachShardHasAPod(t *testing.T) {
 
 	for values, want := range map[string]string{
 		"shards: 1": "2 or more",
-		"shards: 3\nconfig: {postgres: {shards: 2}}": "config.postgres.shards is another number",
+		"shards: 3\nconfig: {postgres: {shards: 2}}":                                                                        "config.postgres.shards is another number",
+		"maintenance: {cronJob: {enabled: true}}\nconfig: {maintenance: {interval: 5m}}":                                    "config.maintenance.interval is for those",
+		"maintenance: {cronJob: {enabled: true}}\nconfig: {outbox: [{table: public.outbox, mark: {column: published_at}}]}": "outbox[].mark is one of them",
 	} {
 		if _, err := tryChart(t, values); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", values, err)
