@@ -359,5 +359,5 @@ func (w *work) finish(ctx context.Context) error {
 }
 
 func (w *work) sayLeave() {
-	w.say("left are %s that the publisher gave up: retention keeps away from rows from before the slot until `cdc-relay setup --before-slot delivered`", wording.Count(w.anyGivenUp(), "row"))
+	w.say("left are %s with failed attempts: retention keeps away from rows from before the slot until `cdc-relay setup --before-slot delivered`", wording.Count(w.anyGivenUp(), "row"))
 }

@@ -113,7 +113,7 @@ func (w *work) farewell() []string {
 	return lines
 }
 
-// decideGivenUp refuses rows that the publisher gave up and of which nobody said what becomes.
+// decideGivenUp refuses rows that the publisher may have given up, until a flag decides about them.
 func (w *work) decideGivenUp() error {
 	if w.Options.GivenUp != Unsaid {
 		return nil
@@ -122,7 +122,7 @@ func (w *work) decideGivenUp() error {
 		t := &w.tables[i]
 		if t.left.givenUp > 0 {
 			return undecided(fault.ReasonGivenUp, fmt.Errorf("table %s has %s", t.Name, t.left),
-				fmt.Sprintf("look at them: SELECT … WHERE %s AND %s; then have the publisher try them again, or say %s, and run the command again", t.marks[0].Where, t.givenUp, map[bool]string{true: "--given-up send or --given-up leave", false: "--given-up leave"}[w.Options.Mode == Stopped]))
+				fmt.Sprintf("look at them: SELECT … WHERE %s AND %s; then have the publisher try them again, or add %s, and run the command again", t.marks[0].Where, t.givenUp, map[bool]string{true: "--given-up send or --given-up leave", false: "--given-up leave"}[w.Options.Mode == Stopped]))
 		}
 	}
 	return nil

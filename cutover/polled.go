@@ -220,7 +220,7 @@ func (n left) String() string {
 		text += ", the oldest " + n.oldest + " old"
 	}
 	if n.givenUp > 0 {
-		text += fmt.Sprintf(", and %s that the publisher gave up", wording.Count(n.givenUp, "row"))
+		text += fmt.Sprintf(", and %s with failed attempts, which the publisher may have given up", wording.Count(n.givenUp, "row"))
 	}
 	return text
 }

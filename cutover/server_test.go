@@ -239,7 +239,7 @@ func TestCutover_LeavesWhatThePublisherGaveUp(t *testing.T) {
 	s.db.Exec(t, "INSERT INTO "+s.table+" (aggregate_type, aggregate_id, event_type, retry_count) VALUES ('a', 'a', 'a', 3)")
 	options := markNew
 	options.GivenUp, options.Settle = Leave, 0
-	if text := s.must(t, options); !strings.Contains(text, "left are 1 row that the publisher gave up") {
+	if text := s.must(t, options); !strings.Contains(text, "left are 1 row with failed attempts") {
 		t.Error(text)
 	}
 	if told := s.before(t); !strings.Contains(told, `"before":"unknown"`) {
