@@ -619,6 +619,17 @@ func TestStream_IsLimited(t *testing.T) {
 	}
 }
 
+// A page that was open while the relay was started again asks behind a line of the process before.
+func TestLogTail_GoesOnBehindTheProcessBefore(t *testing.T) {
+	start := time.UnixMilli(1_700_000_000_000)
+	before, now := NewLogTail(start), NewLogTail(start.Add(time.Second))
+	_, _ = before.Write([]byte(`{"msg": "old"}`))
+	_, _ = now.Write([]byte(`{"msg": "new"}`))
+	if lines := now.After(before.After(0)[0].Number); len(lines) != 1 || string(lines[0].Line) != `{"msg": "new"}` {
+		t.Errorf("%v", lines)
+	}
+}
+
 func TestLogTail_IsBounded(t *testing.T) {
 	l := new(LogTail)
 	for i := range 2000 {

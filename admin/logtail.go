@@ -3,6 +3,7 @@ package admin
 import (
 	"encoding/json"
 	"sync"
+	"time"
 
 	"github.com/rs/zerolog"
 )
@@ -15,9 +16,13 @@ type LogTail struct {
 	next  int64
 }
 
+// NewLogTail makes one whose numbers begin at the start of the process, in milliseconds: a page
+// that asks for what lies behind the last line of an earlier process gets the lines of this one.
+func NewLogTail(start time.Time) *LogTail { return &LogTail{next: start.UnixMilli()} }
+
 // LogLine is one line.
 type LogLine struct {
-	Number int64           `json:"number"` // counted from 1 on
+	Number int64           `json:"number"` // each is higher than the one before, also over a restart
 	Level  string          `json:"level"`
 	Line   json.RawMessage `json:"line"`
 }

@@ -47,7 +47,7 @@ func relayMain() int {
 		os.Exit(1)
 	}()
 	zerolog.MessageFieldName = "msg" // as in cdc-relay run, whose console shows it
-	tail := new(admin.LogTail)
+	tail := admin.NewLogTail(time.Now())
 	lines := zerolog.ConsoleWriter{Out: os.Stderr, NoColor: true, PartsExclude: []string{zerolog.TimestampFieldName}}
 	log := zerolog.New(zerolog.MultiLevelWriter(&zerolog.FilteredLevelWriter{Writer: zerolog.LevelWriterAdapter{Writer: lines}, Level: zerolog.WarnLevel}, tail)).
 		Level(zerolog.InfoLevel).With().Timestamp().Logger()

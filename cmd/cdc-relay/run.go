@@ -170,7 +170,7 @@ func (a *app) newDaemon(cfg *config.Config, settings relay.Config) (*daemon, err
 	settings.Version = build().Version
 	pages, keep := cfg.Console()
 	if pages {
-		a.logTail = new(admin.LogTail)
+		a.logTail = admin.NewLogTail(time.Now())
 	}
 	log := a.newLogger(cfg.Log, settings.Pipeline)
 	if !a.textLog(cfg.Log) {
