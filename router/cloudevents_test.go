@@ -325,9 +325,9 @@ func TestCloudEvents_ConfigurationErrors(t *testing.T) {
 }
 
 func TestCloudEvents_DoNotAllocate(t *testing.T) {
-	info, _ := debug.ReadBuildInfo()
-	if info != nil && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
-		t.Skip("the race detector empties pools at random; make allocs holds the bound without it")
+	limit := 0.0
+	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		limit = 3 // the race detector empties pools at random; make allocs holds the bound without it
 	}
 	rel := table(t, "id uuid", "aggregate_type text", "aggregate_id text", "event_type text", "payload jsonb")
 	row := textRow(rel, idA, "order", "o-1", "placed", `{"n": 1}`)
@@ -340,7 +340,7 @@ func TestCloudEvents_DoNotAllocate(t *testing.T) {
 			if err := r.Route(&b, row); err != nil {
 				t.Fatal(err)
 			}
-		}); allocated > 0 {
+		}); allocated > limit {
 			t.Errorf("%s: %v allocations", name, allocated)
 		}
 	}
