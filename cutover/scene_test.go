@@ -302,7 +302,8 @@ func (s *scene) relay(t *testing.T) (caughtUp, stop func()) {
 	end := background(t, func(ctx context.Context) { failed = r.Run(ctx) })
 	caughtUp = func() {
 		t.Helper()
-		s.db.Exec(t, "SELECT pg_current_xact_id()") // writes out what was committed asynchronously
+		// A commit that wrote nothing but its own record is asynchronous too. This one flushes all before it.
+		s.db.Exec(t, "SELECT pg_logical_emit_message(true, 'caught up', '')")
 		end, err := wal.ParseLSN(harness.Query[string](t, s.db, "SELECT pg_current_wal_flush_lsn()::text"))
 		if err != nil {
 			t.Fatal(err)
