@@ -121,6 +121,11 @@ func (p *partition) claim(q *queue, tx pgx.Tx, items []item) ([]*kgo.Record, inb
 	var last inbox.Key
 	records := make([]*kgo.Record, 0, len(items))
 	if p.c.cfg.Offsets {
+		// The partition's other owner may have moved the offset between load, which says where
+		// fetching begins, and begin, which says where the first round does.
+		if items[0].record.Offset < p.opened.next {
+			return nil, last, errOvertaken
+		}
 		for i := range items {
 			records = append(records, items[i].record)
 		}

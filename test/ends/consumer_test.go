@@ -146,14 +146,21 @@ func (s *shop) start(t testing.TB, cfg kafkainbox.Config) *member {
 
 func (m *member) stop(t testing.TB) {
 	t.Helper()
+	if err := m.end(t); err != nil {
+		t.Errorf("stop consumer: %v", err)
+	}
+}
+
+// end stops the consumer, and returns its error.
+func (m *member) end(t testing.TB) error {
+	t.Helper()
 	m.cancel()
 	select {
 	case err := <-m.done:
-		if err != nil {
-			t.Errorf("stop consumer: %v", err)
-		}
+		return err
 	case <-time.After(relaytest.Patience):
 		t.Fatal("the consumer does not stop")
+		return nil
 	}
 }
 
