@@ -91,7 +91,7 @@ func (o *Options) parse(settings *relay.Config) (p *parsed, err error) {
 	return p, nil
 }
 
-// Tables are the indexes of the tables that are meant; one says that the options are about one.
+// Tables returns the indexes of the selected tables; one reports whether the options apply to a single table.
 func Tables(settings *relay.Config, name string, one bool) ([]int, error) {
 	tables := settings.Replication.Tables
 	switch {

@@ -72,7 +72,7 @@ type Finding struct {
 	number uint64
 }
 
-// FaultsError says that an audit found something wrong.
+// FaultsError is the error of an audit that found faults.
 type FaultsError struct{ Faults int64 }
 
 func (e *FaultsError) Error() string {

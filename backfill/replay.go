@@ -54,7 +54,7 @@ type replay struct {
 	plan   replayPlan
 }
 
-// RejectedError says that rows were left out because they cannot be sent.
+// RejectedError is the error of a replay that left rows out because they cannot be sent.
 type RejectedError struct{ Rows int64 }
 
 func (e *RejectedError) Error() string {

@@ -163,7 +163,7 @@ func (r *replay) show(w *work) {
 	r.Out.say(Line{What: "plan", Text: strings.Join(lines, "\n"), Tables: []TableLine{{Table: s.Name.String(), Rows: p.rows - p.leftOut, Exact: !p.more, Order: s.Order.Names()}}})
 }
 
-// order says what becomes of it.
+// order describes the order of the records for the plan.
 func (r *replay) order() string {
 	p := &r.plan
 	switch {

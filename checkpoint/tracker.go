@@ -145,7 +145,7 @@ func (t *Tracker) confirmPart(head *slot) {
 	}
 }
 
-// awaitReport remembers a row that is done until the server is told of it.
+// awaitReport keeps a finished row until a status message has reported it to the server.
 func (t *Tracker) awaitReport(c Commit) {
 	n := len(t.unreported)
 	switch {

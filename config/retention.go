@@ -15,7 +15,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/upkeep"
 )
 
-// Retention is what becomes of the tables' delivered rows, and with which connection and pace.
+// Retention returns the policy of each table, and the connection and limits of the job.
 func (c *Config) Retention() ([]retention.Policy, upkeep.Config) {
 	var policies []retention.Policy
 	table := 0

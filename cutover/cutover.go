@@ -42,7 +42,7 @@ const (
 	Back    Mode = "back"     // from MarkNew
 )
 
-// GivenUp is what becomes of rows that the publisher gave up.
+// GivenUp decides about rows that the publisher may have given up.
 type GivenUp string
 
 const (

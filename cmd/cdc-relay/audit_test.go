@@ -64,7 +64,7 @@ func (a *audited) unseen(t *testing.T, write func()) {
 	a.db.Exec(t, "ALTER PUBLICATION "+a.slot+" ADD TABLE outbox")
 }
 
-// run audits, wants an exit code, and gives the result.
+// run audits, checks the exit code, and returns the result.
 func (a *audited) run(t *testing.T, code int, args ...string) audit.Result {
 	t.Helper()
 	got := invoke(t, a.env, append([]string{"audit", "--json"}, args...)...)

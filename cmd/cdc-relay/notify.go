@@ -57,7 +57,7 @@ func (n notifier) feedWatchdog(ctx context.Context, status func() status.Status)
 	}
 }
 
-// statusEvery is how old what the manager shows may be; another state is told within a second.
+// statusEvery is the interval of StatusText; a change of the state is sent within a second.
 const statusEvery = 5 * time.Second
 
 // tellStatus keeps the line that `systemctl status` shows, until ctx ends.
