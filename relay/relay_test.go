@@ -202,7 +202,8 @@ type bench struct {
 	result chan error
 	probe  Prober
 	ledger *fakeLedger
-	log    io.Writer // nil: nobody reads it
+	log    io.Writer                          // nil: nobody reads it
+	wrap   func(*sinktest.Recorder) sink.Sink // nil: the recorder is the sink
 	counts struct{ rejected, retried, delivered atomic.Int64 }
 }
 
@@ -224,7 +225,10 @@ func (b *bench) start(t *testing.T, cfg Config) *bench {
 		BatchDelivered: func(_ *wal.Batch, r []record.Record, _ time.Duration) { b.counts.delivered.Add(int64(len(r))) },
 	}
 	cfg.RetryMax = max(cfg.RetryMax, time.Second)
-	parts := Parts{Source: b.server.open, Router: routes, Probe: b.probe, Sink: func() (sink.Sink, error) { return b.sink, nil }}
+	if b.wrap == nil {
+		b.wrap = func(r *sinktest.Recorder) sink.Sink { return r }
+	}
+	parts := Parts{Source: b.server.open, Router: routes, Probe: b.probe, Sink: func() (sink.Sink, error) { return b.wrap(b.sink), nil }}
 	if b.ledger != nil {
 		parts.Ledger = b.ledger
 	}

@@ -245,7 +245,7 @@ func (s *session) close(ctx, deliveryCtx context.Context, cause error) error {
 	s.delivery.Close(cause)
 	switch {
 	case !cut:
-		s.sink.Resume()
+		s.sink.Resume(deliveryCtx)
 	case stopping: // the server does not wait for the brokers
 		defer s.r.dropSink()
 	case ctx.Err() == nil:

@@ -20,16 +20,18 @@ import (
 // that under failure the sink halts at the first record that fails: whatever is
 // not yet durable fails too (with ErrHalted where nothing is wrong with it), and so does
 // everything sent later, until Resume. Resume may be called once every done has
-// been called; the caller then sends the failed records again, in order.
+// been called; the caller then sends the failed records again, in order. A sink that is not
+// ready by the time ctx ends stays halted.
 //
 // Halt makes that happen without a failure: what is not written yet fails with
-// ErrHalted, and what is gets its answer. Any goroutine may call it.
+// ErrHalted, and what is gets its answer. Any goroutine may call it. Resume undoes a Halt that
+// comes while it waits: whoever calls both asks afterwards whether it may still send.
 //
 // ctx bounds only how long Send blocks. A record that was handed over is delivered
 // or failed by the sink alone; Close ends what is left.
 type Sink interface {
 	Send(ctx context.Context, records []record.Record, done func(error))
-	Resume()
+	Resume(ctx context.Context)
 	Halt()
 
 	// Reachable reports why the brokers cannot be reached at present, or nil. A

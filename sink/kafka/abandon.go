@@ -31,7 +31,7 @@ func (k *Sink) Abandon(ctx context.Context) error {
 			return fmt.Errorf("abandon records: %w", context.Cause(ctx))
 		}
 	}
-	k.Resume()
+	k.Resume(ctx)
 	return nil
 }
 

@@ -52,7 +52,7 @@ func TestKafka_ReportsARecordThatOvertookAFailedOne(t *testing.T) {
 	if k.Overtaken() != 1 {
 		t.Errorf("Overtaken is %d, want 1", k.Overtaken())
 	}
-	k.Resume()
+	k.Resume(t.Context())
 	f = k.newInFlightBatch(t.Context(), records[:1], func(err error) { outcome = err })
 	k.sends.add()
 	f.contexts[0].seq.Store(4)
