@@ -79,7 +79,7 @@ type Relay struct {
 	holder      string // this process, among all who ever had the slot
 	known       resume.Known
 	server      int  // process of the server that the last session streamed from
-	standby     bool // another relay had the slot when it was asked for last
+	standby     bool // records of another producer may be on their way: another relay had the slot, or a new client took over
 	lastNotices time.Time
 	delivery    *delivery.Memory // what sessions leave to each other
 
@@ -498,12 +498,14 @@ func (r *Relay) abandon() {
 	if able {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		err := a.Abandon(ctx)
+		fenced, err := a.Abandon(ctx)
 		if err == nil {
+			r.standby = r.standby || !fenced
 			return
 		}
 		r.log.Warn().Err(err).Msg("abandon unanswered requests to the brokers; continuing with a new client")
 	}
+	r.standby = true
 	r.dropSink()
 }
 

@@ -490,6 +490,9 @@ func TestRelay_GivesUpASinkThatKeepsRecordsOfALostSession(t *testing.T) {
 		first, second := new(sinktest.Recorder), new(sinktest.Recorder)
 		first.Hold()
 		first.Written(true)
+		var lost time.Time
+		var after time.Duration
+		second.Decide(func(*record.Record) sinktest.Verdict { after = time.Since(lost); return sinktest.Verdict{} })
 		sinks := []*sinktest.Recorder{first, second}
 		routes, _ := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
 		r := New(Config{}, Parts{Source: server.open, Router: routes, Sink: func() (sink.Sink, error) {
@@ -500,12 +503,16 @@ func TestRelay_GivesUpASinkThatKeepsRecordsOfALostSession(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		result := make(chan error, 1)
 		go func() { result <- r.Run(ctx) }()
-		pass(time.Second)
+		pass(2 * time.Second)
 		server.cut()
+		lost = time.Now()
 		pass(time.Minute)
 		cancel()
 		if err := <-result; err != nil {
 			t.Fatal(err)
+		}
+		if after < standbyGrace { // what the first sink had written may be on its way
+			t.Errorf("the second sink wrote %s after the loss", after)
 		}
 		if len(first.Delivered()) != 0 || len(second.Delivered()) != 1 || server.position() != 120 {
 			t.Fatalf("first sink %d, second %d records, confirmed %s", len(first.Delivered()), len(second.Delivered()), server.position())

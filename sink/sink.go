@@ -51,12 +51,12 @@ type Sink interface {
 type Filler interface{ Backlog(behind bool) }
 
 // Abandoner is a Sink that can give up what is not answered and go on: Abandon fails it
-// with ErrHalted at once, and the sink takes records again when Abandon returns nil. What
-// had been written and lands later than the next record of its partition is refused by
-// the brokers. The goroutine that calls Send calls it. After an error the sink is good for
-// Close alone.
+// with ErrHalted at once, and the sink takes records again when Abandon returns no error.
+// With fenced, brokers refuse what had been written and lands later than the next record of
+// its partition. Without it they take it, as the sink had to start a new producer. The
+// goroutine that calls Send calls it. After an error the sink is good for Close alone.
 type Abandoner interface {
-	Abandon(ctx context.Context) error
+	Abandon(ctx context.Context) (fenced bool, err error)
 }
 
 // Pinger is a Sink whose Reachable is only as new as the last request. Ping asks a broker,

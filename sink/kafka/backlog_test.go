@@ -123,7 +123,7 @@ func TestBacklog_AbandonGivesUpWhatIsGathered(t *testing.T) {
 	gathered := send(k, some(0, 1))
 	ctx, cancel := context.WithTimeout(t.Context(), guardTime)
 	defer cancel()
-	if err := k.Abandon(ctx); err != nil {
+	if _, err := k.Abandon(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-gathered; err == nil {
