@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -66,6 +67,9 @@ func (r *reading) Silent() time.Duration   { return 0 }
 func (r *reading) Lost() <-chan struct{}   { return nil } // nobody else can have the rows
 func (r *reading) Abort()                  { r.abort() }
 func (r *reading) Tables() []*wal.Relation { return r.w.relations() }
+
+// Free is not known where an earlier call has sent rows: it may be a moment ago.
+func (r *reading) Free() (time.Duration, bool) { return math.MaxInt64, r.start == progress.Position(0) }
 
 // Origin is the server's, without forks: a row's number lies behind none.
 func (r *reading) Origin() wal.Origin {

@@ -84,7 +84,7 @@ func (r *Redriver) try(ctx context.Context, records []record.Record) (int, error
 	if err == nil {
 		return 0, &haltedError{why}
 	}
-	r.Sink.Resume()
+	r.Sink.Resume(context.WithoutCancel(ctx)) // markers are sent yet
 	n := 0
 	if partial, ok := errors.AsType[*sink.FailedError](err); ok {
 		n = partial.Failures[0].Index

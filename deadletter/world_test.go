@@ -491,7 +491,7 @@ func (o *operator) Send(_ context.Context, records []record.Record, done func(er
 	done(nil)
 }
 
-func (o *operator) Resume()                     {}
+func (o *operator) Resume(context.Context)      {}
 func (o *operator) Halt()                       {}
 func (o *operator) Reachable() error            { return nil }
 func (o *operator) Ready(context.Context) error { return nil }

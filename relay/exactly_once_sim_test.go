@@ -64,7 +64,7 @@ type simSend struct {
 func (x *transactional) Ready(context.Context) error { return nil }
 func (x *transactional) Reachable() error            { return nil }
 func (x *transactional) Ping(context.Context)        {}
-func (x *transactional) Resume()                     {}
+func (x *transactional) Resume(context.Context)      {}
 func (x *transactional) Halt()                       {}
 func (x *transactional) TopicsRecreated() int64      { return 0 }
 func (x *transactional) DataLoss() int64             { return 0 }

@@ -36,7 +36,8 @@ import (
 type Source interface {
 	Start() wal.LSN
 	Origin() wal.Origin
-	ServerProcess() int // the server's process that has the slot for this stream; zero: not known
+	Free() (free time.Duration, known bool) // for how long nobody had the slot before
+	ServerProcess() int                     // the server's process that has the slot for this stream; zero: not known
 	Tables() []*wal.Relation
 	Received() wal.LSN
 	ServerEnd() wal.LSN
@@ -79,7 +80,7 @@ type Relay struct {
 	holder      string // this process, among all who ever had the slot
 	known       resume.Known
 	server      int  // process of the server that the last session streamed from
-	standby     bool // another relay had the slot when it was asked for last
+	standby     bool // records of another producer may be on their way: another relay had the slot, or a new client took over
 	lastNotices time.Time
 	delivery    *delivery.Memory // what sessions leave to each other
 
@@ -411,6 +412,9 @@ func (r *Relay) runSession(ctx, deliveryCtx context.Context) error {
 	r.monitor.Reached(true, false)
 	err = r.checkHistory(src)
 	r.server = src.ServerProcess()
+	if free, known := src.Free(); !r.streamed.Load() && (!known || free < standbyGrace) {
+		r.standby = true // another process may have had it up to now
+	}
 	if err == nil {
 		err = r.checkTables(src)
 	}
@@ -498,12 +502,14 @@ func (r *Relay) abandon() {
 	if able {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		err := a.Abandon(ctx)
+		fenced, err := a.Abandon(ctx)
 		if err == nil {
+			r.standby = r.standby || !fenced
 			return
 		}
 		r.log.Warn().Err(err).Msg("abandon unanswered requests to the brokers; continuing with a new client")
 	}
+	r.standby = true
 	r.dropSink()
 }
 

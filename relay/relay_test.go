@@ -61,6 +61,7 @@ type fakeSource struct {
 }
 
 type fakeServer struct {
+	free      atomic.Int64 // for how long nobody had the slot; negative: the server does not say
 	mu        sync.Mutex
 	batches   []func() *wal.Batch // fresh for every session
 	confirmed wal.LSN
@@ -82,7 +83,9 @@ type fakeServer struct {
 }
 
 func newServer(batches ...func() *wal.Batch) *fakeServer {
-	return &fakeServer{batches: batches, confirmed: 100, more: make(chan func() *wal.Batch)}
+	s := &fakeServer{batches: batches, confirmed: 100, more: make(chan func() *wal.Batch)}
+	s.free.Store(int64(time.Hour))
+	return s
 }
 
 func (s *fakeServer) open(context.Context) (Source, error) {
@@ -128,7 +131,10 @@ func (f *fakeSource) Origin() wal.Origin {
 	defer f.server.mu.Unlock()
 	return f.server.origin
 }
-func (f *fakeSource) ServerProcess() int      { return f.process }
+func (f *fakeSource) ServerProcess() int { return f.process }
+func (f *fakeSource) Free() (time.Duration, bool) {
+	return time.Duration(f.server.free.Load()), f.server.free.Load() >= 0
+}
 func (f *fakeSource) Tables() []*wal.Relation { return []*wal.Relation{outbox} }
 func (f *fakeSource) Received() wal.LSN       { return 1000 }
 func (f *fakeSource) ServerEnd() wal.LSN      { return 1000 }
@@ -202,7 +208,8 @@ type bench struct {
 	result chan error
 	probe  Prober
 	ledger *fakeLedger
-	log    io.Writer // nil: nobody reads it
+	log    io.Writer                          // nil: nobody reads it
+	wrap   func(*sinktest.Recorder) sink.Sink // nil: the recorder is the sink
 	counts struct{ rejected, retried, delivered atomic.Int64 }
 }
 
@@ -224,7 +231,10 @@ func (b *bench) start(t *testing.T, cfg Config) *bench {
 		BatchDelivered: func(_ *wal.Batch, r []record.Record, _ time.Duration) { b.counts.delivered.Add(int64(len(r))) },
 	}
 	cfg.RetryMax = max(cfg.RetryMax, time.Second)
-	parts := Parts{Source: b.server.open, Router: routes, Probe: b.probe, Sink: func() (sink.Sink, error) { return b.sink, nil }}
+	if b.wrap == nil {
+		b.wrap = func(r *sinktest.Recorder) sink.Sink { return r }
+	}
+	parts := Parts{Source: b.server.open, Router: routes, Probe: b.probe, Sink: func() (sink.Sink, error) { return b.wrap(b.sink), nil }}
 	if b.ledger != nil {
 		parts.Ledger = b.ledger
 	}
@@ -486,6 +496,9 @@ func TestRelay_GivesUpASinkThatKeepsRecordsOfALostSession(t *testing.T) {
 		first, second := new(sinktest.Recorder), new(sinktest.Recorder)
 		first.Hold()
 		first.Written(true)
+		var lost time.Time
+		var after time.Duration
+		second.Decide(func(*record.Record) sinktest.Verdict { after = time.Since(lost); return sinktest.Verdict{} })
 		sinks := []*sinktest.Recorder{first, second}
 		routes, _ := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
 		r := New(Config{}, Parts{Source: server.open, Router: routes, Sink: func() (sink.Sink, error) {
@@ -496,12 +509,16 @@ func TestRelay_GivesUpASinkThatKeepsRecordsOfALostSession(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		result := make(chan error, 1)
 		go func() { result <- r.Run(ctx) }()
-		pass(time.Second)
+		pass(2 * time.Second)
 		server.cut()
+		lost = time.Now()
 		pass(time.Minute)
 		cancel()
 		if err := <-result; err != nil {
 			t.Fatal(err)
+		}
+		if after < standbyGrace { // what the first sink had written may be on its way
+			t.Errorf("the second sink wrote %s after the loss", after)
 		}
 		if len(first.Delivered()) != 0 || len(second.Delivered()) != 1 || server.position() != 120 {
 			t.Fatalf("first sink %d, second %d records, confirmed %s", len(first.Delivered()), len(second.Delivered()), server.position())

@@ -245,7 +245,7 @@ func (s *session) close(ctx, deliveryCtx context.Context, cause error) error {
 	s.delivery.Close(cause)
 	switch {
 	case !cut:
-		s.sink.Resume()
+		s.sink.Resume(deliveryCtx)
 	case stopping: // the server does not wait for the brokers
 		defer s.r.dropSink()
 	case ctx.Err() == nil:
@@ -296,12 +296,21 @@ var errUnseen = errors.New("the publication or a table changed during the drain"
 // serverSilent reports that the session ended because the server was silent: it may have given
 // the slot to another relay by now.
 func serverSilent(err error) bool {
-	return postgres.Reason(err) == fault.ReasonTimeout
+	return !ofBrokers(err) && postgres.Reason(err) == fault.ReasonTimeout
 }
 
 // lostConnection reports that the connection is lost, and the slot with it: a standby may have it
 // already.
-func lostConnection(err error) bool { return err != nil && postgres.KindOf(err) == fault.KindRetry }
+func lostConnection(err error) bool {
+	return err != nil && !ofBrokers(err) && postgres.KindOf(err) == fault.KindRetry
+}
+
+// ofBrokers reports whether an error is the brokers': it may hold a network error, which says
+// nothing of the server.
+func ofBrokers(err error) bool {
+	_, ok := errors.AsType[*sink.Error](err)
+	return ok
+}
 
 // Between two relays timing keeps the order of a key. A relay that lost its connection writes
 // nothing new once it knows: at most a quarter of a second after the server closed the connection,

@@ -221,3 +221,48 @@ func TestStandby_AsksForTheSlotSoonAfterAnOutage(t *testing.T) {
 		}
 	})
 }
+
+// A process that starts may get the slot of a relay that lost it a moment ago and whose last
+// records are on their way.
+func TestStandby_AStartWaitsWhereTheSlotWasJustFreed(t *testing.T) {
+	for name, c := range map[string]struct {
+		free  time.Duration
+		waits bool
+	}{
+		"freed just now":               {10 * time.Millisecond, true},
+		"free for a while":             {standbyGrace, false},
+		"the server does not say when": {-1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := newServer(fixed(110, 120, 1, "order/a/1"))
+				server.free.Store(int64(c.free))
+				b := &bench{server: server, sink: new(sinktest.Recorder), result: make(chan error, 1)}
+				began := time.Now()
+				var first, second time.Duration
+				b.sink.Decide(func(*record.Record) sinktest.Verdict {
+					if first == 0 {
+						first = max(time.Since(began), 1)
+					} else {
+						second = time.Since(began)
+					}
+					return sinktest.Verdict{}
+				})
+				b.start(t, Config{})
+				pass(3 * time.Second)
+				if waited := first >= standbyGrace; first == 0 || waited != c.waits {
+					t.Errorf("the first record was sent after %s", first)
+				}
+				server.cut() // what it sent itself cannot come late
+				pass(50 * time.Millisecond)
+				cut := time.Since(began)
+				server.more <- fixed(130, 140, 1, "order/a/2")
+				pass(time.Millisecond)
+				if second == 0 || second-cut >= standbyGrace {
+					t.Errorf("the next session's record was sent after %s", second-cut)
+				}
+				b.stop(t)
+			})
+		})
+	}
+}

@@ -20,16 +20,18 @@ import (
 // that under failure the sink halts at the first record that fails: whatever is
 // not yet durable fails too (with ErrHalted where nothing is wrong with it), and so does
 // everything sent later, until Resume. Resume may be called once every done has
-// been called; the caller then sends the failed records again, in order.
+// been called; the caller then sends the failed records again, in order. A sink that is not
+// ready by the time ctx ends stays halted.
 //
 // Halt makes that happen without a failure: what is not written yet fails with
-// ErrHalted, and what is gets its answer. Any goroutine may call it.
+// ErrHalted, and what is gets its answer. Any goroutine may call it. Resume undoes a Halt that
+// comes while it waits: whoever calls both asks afterwards whether it may still send.
 //
 // ctx bounds only how long Send blocks. A record that was handed over is delivered
 // or failed by the sink alone; Close ends what is left.
 type Sink interface {
 	Send(ctx context.Context, records []record.Record, done func(error))
-	Resume()
+	Resume(ctx context.Context)
 	Halt()
 
 	// Reachable reports why the brokers cannot be reached at present, or nil. A
@@ -49,12 +51,12 @@ type Sink interface {
 type Filler interface{ Backlog(behind bool) }
 
 // Abandoner is a Sink that can give up what is not answered and go on: Abandon fails it
-// with ErrHalted at once, and the sink takes records again when Abandon returns nil. What
-// had been written and lands later than the next record of its partition is refused by
-// the brokers. The goroutine that calls Send calls it. After an error the sink is good for
-// Close alone.
+// with ErrHalted at once, and the sink takes records again when Abandon returns no error.
+// With fenced, brokers refuse what had been written and lands later than the next record of
+// its partition. Without it they take it, as the sink had to start a new producer. The
+// goroutine that calls Send calls it. After an error the sink is good for Close alone.
 type Abandoner interface {
-	Abandon(ctx context.Context) error
+	Abandon(ctx context.Context) (fenced bool, err error)
 }
 
 // Pinger is a Sink whose Reachable is only as new as the last request. Ping asks a broker,

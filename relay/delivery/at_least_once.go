@@ -94,7 +94,9 @@ func (g *atLeastOnce) Recover(ctx, deliveryCtx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.sink.Resume()
+	if err := g.resume(deliveryCtx); err != nil {
+		return err
+	}
 	d.Backlog(false) // what is tried alone has nothing to wait for
 	wait := retry.Backoff{Min: d.m.cfg.RetryMin, Max: d.m.cfg.RetryMax}
 	for run := 1; len(queue) > 0; {
@@ -112,7 +114,9 @@ func (g *atLeastOnce) Recover(ctx, deliveryCtx context.Context) error {
 			continue
 		}
 		run = 1
-		d.sink.Resume()
+		if err := g.resume(deliveryCtx); err != nil {
+			return err
+		}
 		if n > 1 {
 			continue
 		}
@@ -129,6 +133,20 @@ func (g *atLeastOnce) Recover(ctx, deliveryCtx context.Context) error {
 		}
 	}
 	d.m.monitor.ClearBlocked()
+	return nil
+}
+
+// resume has the sink take records again, unless the session has to end by now. A lost slot halts
+// the sink; resume would undo that, and what is sent then lands behind newer records of another
+// relay. The slot counts as lost before the sink is halted, so asking afterwards is enough.
+func (g *atLeastOnce) resume(deliveryCtx context.Context) error {
+	g.d.sink.Resume(g.d.s.Sending())
+	if err := g.d.s.Ended(); err != nil {
+		return err
+	}
+	if deliveryCtx.Err() != nil {
+		return g.d.s.Cut()
+	}
 	return nil
 }
 

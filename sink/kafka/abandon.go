@@ -16,7 +16,10 @@ var _ sink.Abandoner = (*Sink)(nil)
 // they have one of the newer: a new client would be a stranger to them, whose records
 // land among those of the old one in any order. The connections are reset, so that
 // nothing waits for the answers to requests that nobody is interested in.
-func (k *Sink) Abandon(ctx context.Context) error {
+//
+// A repair that is due, such as that of a deleted topic, replaces the client all the same.
+func (k *Sink) Abandon(ctx context.Context) (fenced bool, err error) {
+	writer := k.client.Load()
 	k.halt(true)
 	k.client.Load().UnsafeAbortBufferedRecords()
 	k.conns.reset()
@@ -28,11 +31,11 @@ func (k *Sink) Abandon(ctx context.Context) error {
 		select {
 		case <-wait:
 		case <-ctx.Done():
-			return fmt.Errorf("abandon records: %w", context.Cause(ctx))
+			return false, fmt.Errorf("abandon records: %w", context.Cause(ctx))
 		}
 	}
-	k.Resume()
-	return nil
+	k.Resume(ctx)
+	return k.client.Load() == writer, nil
 }
 
 // conns are the open connections of a sink.

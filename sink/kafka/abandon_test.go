@@ -36,8 +36,8 @@ func TestKafka_WhatWasAbandonedIsRefusedBehindNewerRecords(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), guardTime)
 	defer cancel()
 	began := time.Now()
-	if err := k.Abandon(ctx); err != nil {
-		t.Fatal(err)
+	if fenced, err := k.Abandon(ctx); err != nil || !fenced {
+		t.Fatalf("abandon: fenced %t, %v", fenced, err)
 	}
 	if took := time.Since(began); took > 2*time.Second {
 		t.Errorf("abandoning took %s", took)

@@ -112,7 +112,7 @@ func TestBacklog_AHaltLeavesNothingWaiting(t *testing.T) {
 			t.Errorf("outcome %v, want that it was held back", err)
 		}
 	}
-	k.Resume()
+	k.Resume(t.Context())
 	k.Backlog(false)
 	await(t, send(k, some(0, 1)))
 }
@@ -123,7 +123,7 @@ func TestBacklog_AbandonGivesUpWhatIsGathered(t *testing.T) {
 	gathered := send(k, some(0, 1))
 	ctx, cancel := context.WithTimeout(t.Context(), guardTime)
 	defer cancel()
-	if err := k.Abandon(ctx); err != nil {
+	if _, err := k.Abandon(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-gathered; err == nil {
@@ -226,7 +226,7 @@ func TestBacklog_CountsEveryOutcome(t *testing.T) {
 			if err := <-send(k, some(0, 3)); err == nil {
 				t.Errorf("%s: it is not halted", c.name)
 			}
-			k.Resume()
+			k.Resume(t.Context())
 		}
 		settled(t, k)
 	}

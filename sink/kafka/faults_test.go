@@ -65,7 +65,7 @@ func heals(t testing.TB, k *kafka.Sink, r record.Record) {
 	t.Helper()
 	deadline := time.Now().Add(guardTime)
 	for {
-		k.Resume()
+		k.Resume(t.Context())
 		f := sendOne(t, k, r)
 		if f == nil {
 			return
@@ -86,7 +86,7 @@ func TestKafka_BlocksOnAnUnknownTopicUntilItExists(t *testing.T) {
 		if took := time.Since(start); took > guardTime/2 {
 			t.Errorf("took %s to find out", took)
 		}
-		k.Resume()
+		k.Resume(t.Context())
 	}
 	if err := c.CreateTopic("later", 1, nil); err != nil {
 		t.Fatal(err)
@@ -164,7 +164,7 @@ func TestKafka_SaysWhyItCannotCreateATopic(t *testing.T) {
 	k := open(t, c, func(cfg *kafka.Config) { cfg.CreateTopics = topics.Creation{Enabled: true, Partitions: 1} })
 	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.CreateTopics}, Err: kerr.TopicAuthorizationFailed, Count: -1})
 	sendOne(t, k, newRecord("made", "k", "v"))
-	k.Resume()
+	k.Resume(t.Context())
 	wantFailure(t, sendOne(t, k, newRecord("made", "k", "v")), sink.Blocked, "unknown_topic", "TOPIC_AUTHORIZATION_FAILED", "CREATE")
 }
 
@@ -211,7 +211,7 @@ func TestKafka_BlocksOnADeletedTopic(t *testing.T) {
 	}
 	f := sendOne(t, k, newRecord("orders", "k", "new"))
 	for deadline := time.Now().Add(guardTime); f != nil && f.Class == sink.Retry && time.Now().Before(deadline); {
-		k.Resume()
+		k.Resume(t.Context())
 		f = sendOne(t, k, newRecord("orders", "k", "new"))
 	}
 	wantFailure(t, f, sink.Blocked, "unknown_topic", "create the topic")
@@ -355,7 +355,7 @@ func TestKafka_MeasuresRecordsAsTheBrokerDoes(t *testing.T) {
 			fits = n
 			break
 		}
-		small.Resume()
+		small.Resume(t.Context())
 	}
 	if fits == 0 {
 		t.Fatal("nothing fits")
@@ -379,7 +379,7 @@ func TestKafka_BlocksWithoutPermissionAndHeals(t *testing.T) {
 	f := sendOne(t, k, r)
 	for f != nil && f.Reason == "cluster_authorization_failed" { // kfake asks for IDEMPOTENT_WRITE as brokers before 3.0 do
 		grant(t, c, kmsg.ACLResourceTypeCluster, "kafka-cluster", kmsg.ACLOperationIdempotentWrite, user)
-		k.Resume()
+		k.Resume(t.Context())
 		f = sendOne(t, k, r)
 	}
 	wantFailure(t, f, sink.Blocked, "topic_authorization_failed", `"orders"`, "grant", "WRITE")

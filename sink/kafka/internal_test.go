@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -52,7 +54,7 @@ func TestKafka_ReportsARecordThatOvertookAFailedOne(t *testing.T) {
 	if k.Overtaken() != 1 {
 		t.Errorf("Overtaken is %d, want 1", k.Overtaken())
 	}
-	k.Resume()
+	k.Resume(t.Context())
 	f = k.newInFlightBatch(t.Context(), records[:1], func(err error) { outcome = err })
 	k.sends.add()
 	f.contexts[0].seq.Store(4)
@@ -125,5 +127,29 @@ func TestKafka_ClosesWithoutPushingMetrics(t *testing.T) {
 func TestSizeError_SaysThatOurLimitNeedsARestart(t *testing.T) {
 	if got := (&sizeError{2, 1}).Error(); !strings.Contains(got, "raise kafka.max_message_bytes and restart the relay") {
 		t.Error(got)
+	}
+}
+
+// Another client is another producer, whom the brokers do not compare with the one before.
+func TestKafka_AbandonSaysThatARepairReplacedTheClient(t *testing.T) {
+	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "orders"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	k, err := New(Config{Connection: broker.Connection{Brokers: c.ListenAddrs()}}, zerolog.Nop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = k.Close(context.Background()) })
+	for broken, fenced := range map[bool]bool{false: true, true: false} {
+		if broken {
+			k.noteRepair("orders", kerr.UnknownTopicID)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if got, err := k.Abandon(ctx); err != nil || got != fenced {
+			t.Errorf("with a topic that was recreated (%t): fenced %t, want %t: %v", broken, got, fenced, err)
+		}
 	}
 }

@@ -81,7 +81,7 @@ func TestKafka_NothingOvertakesWhateverIsRefused(t *testing.T) {
 						t.Fatalf("round %d: not delivered", round)
 					}
 					todo = deliver(t, k, todo, 1+random.IntN(2))
-					k.Resume()
+					k.Resume(t.Context())
 				}
 			}
 			delivered := read(t, c, "orders")

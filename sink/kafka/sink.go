@@ -110,15 +110,22 @@ func (k *Sink) connect() (*client, error) {
 }
 
 // Resume takes records again. It waits for the abort of what was buffered when
-// the sink halted, and for the repair that followed; both end with Close.
-func (k *Sink) Resume() {
+// the sink halted, and for the repair that followed; both end with Close. If ctx ends first,
+// the sink stays halted.
+func (k *Sink) Resume(ctx context.Context) {
 	k.mu.Lock()
 	aborted := k.aborted
-	k.aborted = nil
 	k.mu.Unlock()
 	if aborted != nil {
-		<-aborted
+		select {
+		case <-aborted:
+		case <-ctx.Done():
+			return
+		}
 	}
+	k.mu.Lock()
+	k.aborted = nil
+	k.mu.Unlock()
 	k.round.Add(1)
 	k.aborting.Store(false)
 	k.mu.Lock()

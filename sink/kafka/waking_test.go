@@ -125,7 +125,7 @@ func TestKafka_NothingOvertakesTheFirstRecordOfAnIdlePartition(t *testing.T) {
 			t.Errorf("%d records failed, want both", len(failed))
 		}
 	}
-	k.Resume()
+	k.Resume(t.Context())
 	if left := deliver(t, k, records, 1); len(left) != 0 {
 		t.Fatal("not delivered the second time")
 	}

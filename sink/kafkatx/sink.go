@@ -160,7 +160,7 @@ func (t *Sink) put(s step) error {
 }
 
 // Resume does nothing: Open is what a failure needs.
-func (t *Sink) Resume() {}
+func (t *Sink) Resume(context.Context) {}
 
 // Halt does nothing: whoever takes over fences this producer, and what it has not
 // committed nobody sees.

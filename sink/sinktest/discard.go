@@ -41,7 +41,7 @@ func (d *Discard) Records() int64 { return d.records.Load() }
 func (d *Discard) Bytes() int64 { return d.bytes.Load() }
 
 // Resume does nothing: Discard never halts.
-func (d *Discard) Resume() {}
+func (d *Discard) Resume(context.Context) {}
 
 // Halt does nothing: every record is acknowledged before Send returns.
 func (d *Discard) Halt() {}

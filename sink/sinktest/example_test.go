@@ -37,7 +37,7 @@ func ExampleRecorder() {
 	}
 	send("first", "bad", "later")
 	recorder.Decide(nil)
-	recorder.Resume()
+	recorder.Resume(context.Background())
 	send("bad", "later")
 	for _, d := range recorder.Delivered() {
 		fmt.Printf("%s %s %s\n", d.Topic, d.Key, d.Value)

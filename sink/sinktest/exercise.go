@@ -249,7 +249,7 @@ func namesExactlyWhatIsNotDurable(t *testing.T, s Subject) {
 				t.Errorf("%s: record %d: durable %t, reported as failed %t", class, i, durable, failed[i])
 			}
 		}
-		s.Sink.Resume()
+		s.Sink.Resume(context.Background())
 	}
 }
 
@@ -263,7 +263,7 @@ func haltsUntilResume(t *testing.T, s Subject) {
 	if len(failures) != 2 || !errors.Is(failures[0].Err, sink.ErrHalted) || failures[0].Class != sink.Retry {
 		t.Errorf("a halted sink answered %+v, want two records held back", failures)
 	}
-	s.Sink.Resume()
+	s.Sink.Resume(context.Background())
 	if err := Deliver(context.Background(), s.Sink, numbered(s.Topic, 0, 3)).Wait(t); err != nil {
 		t.Errorf("after Resume: %v", err)
 	}
@@ -290,7 +290,7 @@ func nothingOvertakesARefusedRecord(t *testing.T, s Subject) {
 				t.Fatalf("round %d: %d records are still not durable", round, len(todo))
 			}
 			todo = sendAll(t, s.Sink, todo, each)
-			s.Sink.Resume()
+			s.Sink.Resume(context.Background())
 		}
 	}
 	got := values(s.Delivered(t))

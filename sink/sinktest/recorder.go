@@ -250,7 +250,7 @@ func (r *Recorder) mature(f *batch) {
 
 // Resume takes records again. It panics while an acknowledgement is owed, which
 // no caller may do.
-func (r *Recorder) Resume() {
+func (r *Recorder) Resume(context.Context) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.waiting > 0 {

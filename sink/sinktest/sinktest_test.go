@@ -140,7 +140,7 @@ func TestFaulty_LeavesNothingUndeliverable(t *testing.T) {
 						todo = append(todo, parts[i][failure.Index])
 					}
 				}
-				f.Resume()
+				f.Resume(t.Context())
 			}
 			last := map[string]string{}
 			for _, d := range f.Delivered() {

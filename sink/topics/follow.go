@@ -37,9 +37,8 @@ type Follower struct {
 	log   zerolog.Logger
 	open  func() (*kgo.Client, error) // connects at its first call
 
-	id [16]byte // of the topic that was read; zero: nothing was. Run's
-
 	mu    sync.Mutex
+	id    kadm.TopicID    // of the topic that was read; zero: nothing was
 	next  map[int32]int64 // offset behind what was visited, by partition
 	moved chan struct{}   // closed when next changes
 	err   error           // of the last fetch that failed, until one succeeds
@@ -90,7 +89,9 @@ func (f *Follower) Run(ctx context.Context, visit func(*Message)) {
 		}
 		fetches.EachTopic(func(t kgo.FetchTopic) {
 			if t.TopicID != [16]byte{} {
+				f.mu.Lock()
 				f.id = t.TopicID
+				f.mu.Unlock()
 			}
 		})
 		f.visit(fetches, failed, visit)
@@ -114,9 +115,27 @@ func (f *Follower) Run(ctx context.Context, visit func(*Message)) {
 func (f *Follower) madeAgain(ctx context.Context, client *kgo.Client) bool {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	found, err := kadm.NewClient(client).ListTopics(ctx, f.topic)
-	now := found[f.topic]
-	return err == nil && now.Err == nil && now.ID != [16]byte{} && now.ID != kadm.TopicID(f.id)
+	request := kmsg.NewPtrMetadataRequest() // not by kadm, which may answer with what it knows
+	name := kmsg.NewMetadataRequestTopic()
+	name.Topic = kmsg.StringPtr(f.topic)
+	request.Topics = append(request.Topics, name)
+	answer, err := request.RequestWith(ctx, client)
+	if err != nil || len(answer.Topics) != 1 || answer.Topics[0].ErrorCode != 0 {
+		return false
+	}
+	now := kadm.TopicID(answer.Topics[0].TopicID)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return now != kadm.TopicID{} && now != f.id
+}
+
+// outdated is madeAgain for who knows only that something may have been read. Offsets of
+// another topic say nothing of this one.
+func (f *Follower) outdated(ctx context.Context, client *kgo.Client) bool {
+	f.mu.Lock()
+	nothing := f.id == kadm.TopicID{}
+	f.mu.Unlock()
+	return !nothing && f.madeAgain(ctx, client)
 }
 
 // anew begins with the topic that is there now.
@@ -125,7 +144,7 @@ func (f *Follower) anew(client *kgo.Client, visit func(*Message)) {
 	client.PurgeTopicsFromConsuming(f.topic)
 	visit(nil)
 	f.mu.Lock()
-	f.next, f.err = make(map[int32]int64), nil
+	f.id, f.next, f.err = kadm.TopicID{}, make(map[int32]int64), nil
 	f.mu.Unlock()
 	client.AddConsumeTopics(f.topic)
 }
@@ -170,6 +189,9 @@ func (f *Follower) CatchUp(ctx context.Context, all bool) error {
 	ends, err := topicEnds(ctx, client, f.topic, all)
 	if err != nil {
 		return f.missing(ctx, client, err)
+	}
+	if f.outdated(ctx, client) {
+		return &sink.Error{Class: sink.Retry, Reason: fault.ReasonMetadataStale, Err: fmt.Errorf("read topic %q: it was deleted and created again, and the new one is not read yet", f.topic)}
 	}
 	for {
 		f.mu.Lock()

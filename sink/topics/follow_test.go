@@ -155,19 +155,19 @@ func TestFollower_GoesOnWithATopicThatWasMadeAgain(t *testing.T) {
 		if err := k.Close(ctx); err != nil {
 			t.Fatal(err)
 		}
+		for err := errors.New("not yet"); err != nil; {
+			if err = f.CatchUp(ctx, true); ctx.Err() != nil {
+				t.Fatalf("round %d: %v", i, err)
+			}
+		}
 		for _, each := range want {
 			select {
 			case got := <-seen:
 				if got != each {
 					t.Fatalf("visited %q, want %q", got, each)
 				}
-			case <-ctx.Done():
-				t.Fatalf("%q was not visited", each)
-			}
-		}
-		for err := errors.New("not yet"); err != nil; {
-			if err = f.CatchUp(ctx, true); ctx.Err() != nil {
-				t.Fatalf("round %d: %v", i, err)
+			default:
+				t.Fatalf("round %d: caught up before %q was visited", i, each)
 			}
 		}
 	}
