@@ -115,9 +115,9 @@ func EnsureCheckpointTopic(ctx context.Context, at broker.Connection, want Creat
 
 const minInsync = "min.insync.replicas"
 
-// replicated says of a topic that is not made yet that it will have three replicas or more,
-// and acknowledge what only one of them has. The positions in it must not be lost with one
-// broker. Brokers that do not say leave it as their default has it.
+// replicated reports whether a topic that is to be created would get at least three replicas and
+// still acknowledge a record that only one of them has. The positions in it must survive the loss
+// of a broker. If the brokers do not answer, factor decides.
 func replicated(ctx context.Context, admin *kadm.Client, factor int16, settings map[string]*string, topic string) bool {
 	tried, err := admin.ValidateCreateTopics(ctx, 1, factor, settings, topic)
 	if err != nil || tried[topic].Err != nil {
@@ -135,8 +135,8 @@ func replicated(ctx context.Context, admin *kadm.Client, factor int16, settings 
 // transaction takes two offsets.
 const lookBack = 2000
 
-// LastCheckpoint is the newest value under the key before an offset that is committed.
-// timeout is that of the transactions before it.
+// LastCheckpoint returns the newest committed value of the key before the offset. timeout bounds
+// the wait for transactions before it.
 func LastCheckpoint(ctx context.Context, at broker.Connection, topic, key string, end int64, timeout time.Duration) ([]byte, error) {
 	from := max(0, end-lookBack)
 	value, found, err := scanCheckpoints(ctx, at, topic, key, from, end, timeout)

@@ -52,8 +52,8 @@ func (c Creation) settings(keep bool) map[string]*string {
 	return settings
 }
 
-// Creator makes topics that are missing at their first record, and counts those that were
-// deleted and recreated. Any goroutine may use it.
+// Creator creates a missing topic at its first record, and counts topics that were deleted and
+// recreated. Any goroutine may use it.
 type Creator struct {
 	want Creation
 	keep string // the topic that keeps every record
@@ -116,9 +116,8 @@ func (c *Creator) lookAt(ctx context.Context, client *kgo.Client, names []string
 	}
 }
 
-// create makes the topics and remembers why it could not. It returns those that
-// it made again: a topic that records went to before was deleted, and whatever deletes
-// topics has to be found.
+// create creates the topics and remembers the errors. It returns the topics that had records
+// before: somebody deleted them, and the log has to say so.
 func (c *Creator) create(ctx context.Context, client *kgo.Client, names []string) (again []string) {
 	refused := make(map[string]error)
 	for _, topic := range names {
@@ -162,9 +161,8 @@ func (c *Creator) Missing(topic string, err error) *sink.Error {
 	return &sink.Error{Class: sink.Blocked, Reason: fault.ReasonUnknownTopic, Err: advice.Give(fmt.Errorf("create the missing topic: %w", refused), next)}
 }
 
-// EnsureTopic makes a topic that is to keep every record, unless there is one of
-// that name, and says whether it did. It has the partitions and replicas of want, whether
-// or not that is enabled.
+// EnsureTopic creates a topic that keeps every record, unless the topic exists, and reports
+// whether it did. Partitions and replicas are those of want, even if want is not enabled.
 func EnsureTopic(ctx context.Context, at broker.Connection, want Creation, topic string, dryRun bool) (missing bool, err error) {
 	want = want.WithDefaults()
 	client, err := at.Consumer()
