@@ -8,8 +8,8 @@ GO ?= go
 # The race detector needs a C compiler.
 CC_FOUND := $(shell command -v $$($(GO) env CC 2>/dev/null) 2>/dev/null)
 RACE := $(if $(CC_FOUND),-race)
-# Two packages at a time: each may start servers of its own.
-TEST_FLAGS ?= -count=1 -p 2 -timeout 25m
+# Three packages at a time, whatever the number of processors: tests with servers mostly wait.
+TEST_FLAGS ?= -count=1 -p 3 -timeout 25m
 PKG ?= ./...
 # Begin first, longest first: what runs long would otherwise run alone at the end.
 LONGEST := ./test/integration ./postgres/provision ./replication ./postgres/preflight ./test/fault ./test/parity ./cmd/cdc-relay ./sink/kafka ./sink/kafkatx ./test/takeover
@@ -17,6 +17,8 @@ LONGEST := ./test/integration ./postgres/provision ./replication ./postgres/pref
 ROOT_PACKAGES := ./sandbox ./relay ./replication ./test/integration
 ROOT_TESTS := TestLink_CarriesEverythingLater TestPostgres_ServerDoesNotRunAsRoot TestRelay_KeepsOrderThroughAnOutageOfItsNetwork \
 	TestPostgresLostNetworkEndsTheStreamBeforeTheSlotIsFree TestMemory_FitsIntoAContainer
+# Packages with a benchmark: the others would be linked for nothing.
+BENCH_PACKAGES = $(shell grep -rl --include='*_test.go' '^func Benchmark' . | xargs -n 1 dirname | sort -u | grep -vE '^\./($(subst $(SPACE),|,$(strip .bin dist $(MODULES))))(/|$$)')
 # The race detector has every process wait for a second at its end, for races of what still runs then.
 RACE_OPTIONS := GORACE="atexit_sleep_ms=100 $${GORACE:-}"
 
@@ -69,6 +71,12 @@ test: ## all tests, with the race detector where there is a C compiler; PKG=./ro
 	@$(if $(RACE),:,echo "no C compiler: without the race detector" >&2)
 	$(RACE_OPTIONS) $(GO) test $(RACE) $(TEST_FLAGS) $(if $(filter ./...,$(PKG)),$(LONGEST)) $(PKG)
 	@$(if $(filter ./...,$(PKG)),for module in $(MODULES); do (cd $$module && $(RACE_OPTIONS) $(GO) test $(RACE) $(TEST_FLAGS) ./...); done)
+
+# Each push. The nightly workflow runs `make test`.
+.PHONY: test-push
+test-push: ## the tests of each push: fewer seeds, shorter loads, integration tests on PostgreSQL 18 alone
+	CDC_RELAY_REQUIRE=$${CDC_RELAY_REQUIRE:-servers} CDC_RELAY_TEST_POSTGRES_VERSIONS=$${CDC_RELAY_TEST_POSTGRES_VERSIONS:-18} \
+	$(MAKE) test TEST_FLAGS='$(TEST_FLAGS) -short'
 
 .PHONY: test-root
 test-root: ## the tests that only root can run, which the others leave out: network devices, control groups, dropping rights
@@ -179,7 +187,7 @@ fuzz: ## every fuzz target for FUZZTIME (20s)
 
 .PHONY: bench
 bench: ## every benchmark; BENCH=name for some
-	$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem -timeout 30m ./...
+	$(GO) test -vet=off -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem -timeout 30m $(BENCH_PACKAGES)
 	@for module in $(MODULES); do (cd $$module && $(GO) test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem -timeout 30m ./...); done
 
 .PHONY: bench-compare
@@ -200,7 +208,7 @@ test-install: ## go install by a tag, and the nested modules by theirs, from a l
 	@bash test/install.sh
 
 .PHONY: ci
-ci: ## what CI runs, all of it
+ci: ## what CI runs for each push
 	@CI=true bash .ci/run
 
 .PHONY: clean

@@ -20,9 +20,6 @@ var markNew = Options{Mode: MarkNew, Yes: true, Settle: 300 * time.Millisecond}
 // Under load, whichever publisher it is, wherever a call is interrupted, and also there and back:
 // each row comes once, and the rows of a key in the order of their commits.
 func TestCutover_MarkNewUnderLoadHasNoLossDuplicateOrJump(t *testing.T) {
-	if testing.Short() {
-		t.Skip("writes for a while")
-	}
 	t.Parallel()
 	steps := []string{"", "slot_made", "trigger_made", "drained", "settled", "advanced", "copied", "written", "dropped"}
 	publishers := []func() *publisher{
@@ -76,9 +73,6 @@ func TestCutover_MarkNewUnderLoadHasNoLossDuplicateOrJump(t *testing.T) {
 // A publisher of any kind that has ended: what it left is sent, in order, and nothing again. While it
 // runs it is refused.
 func TestCutover_StoppedPoller(t *testing.T) {
-	if testing.Short() {
-		t.Skip("writes for a while")
-	}
 	t.Parallel()
 	stopped := Options{Mode: Stopped, Yes: true, Watch: 300 * time.Millisecond}
 	for _, version := range []string{"15", "18"} {
