@@ -27,7 +27,7 @@ func TestCutover_MarkNewUnderLoadHasNoLossDuplicateOrJump(t *testing.T) {
 		func() *publisher { return &publisher{slow: 10 * time.Millisecond} },
 	}
 	shapes := []shape{byTime, byFlag, byStatus}
-	for _, version := range []string{"15", "18"} {
+	for _, version := range harness.Versions() {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			db := ownServer(t, version)
@@ -75,7 +75,7 @@ func TestCutover_MarkNewUnderLoadHasNoLossDuplicateOrJump(t *testing.T) {
 func TestCutover_StoppedPoller(t *testing.T) {
 	t.Parallel()
 	stopped := Options{Mode: Stopped, Yes: true, Watch: 300 * time.Millisecond}
-	for _, version := range []string{"15", "18"} {
+	for _, version := range harness.Versions() {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			db := ownServer(t, version)
@@ -308,7 +308,7 @@ func TestCutover_LostSlotIsSaid(t *testing.T) {
 // The trigger marks what comes by COPY, into partitions, and through an apply worker.
 func TestCutover_MarksEveryInsert(t *testing.T) {
 	t.Parallel()
-	for _, version := range []string{"15", "18"} {
+	for _, version := range harness.Versions() {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			s := play(t, harness.Postgres(t, version), byTime)
