@@ -68,17 +68,12 @@ func checkpointRefusal(topic string, err error) *sink.Error {
 // and reports whether it did.
 func EnsureCheckpointTopic(ctx context.Context, at broker.Connection, want Creation, topic string, dryRun bool) (missing bool, err error) {
 	want = want.WithDefaults()
-	client, err := at.Consumer()
+	admin, detail, err := lookUp(ctx, at, topic)
 	if err != nil {
 		return false, err
 	}
-	defer client.Close()
-	admin := kadm.NewClient(client)
-	known, err := admin.ListTopics(ctx, topic)
-	if err != nil {
-		return false, readError(topic, err)
-	}
-	if !errors.Is(known[topic].Err, kerr.UnknownTopicOrPartition) {
+	defer admin.Close()
+	if !errors.Is(detail.Err, kerr.UnknownTopicOrPartition) {
 		return false, VerifyCheckpointTopic(ctx, admin, topic)
 	}
 	if dryRun {
@@ -91,15 +86,11 @@ func EnsureCheckpointTopic(ctx context.Context, at broker.Connection, want Creat
 	if replicated(ctx, admin, want.ReplicationFactor, settings, topic) {
 		settings[minInsync] = kadm.StringPtr("2")
 	}
-	created, err := admin.CreateTopic(ctx, 1, want.ReplicationFactor, settings, topic)
-	switch {
-	case errors.Is(err, kerr.TopicAlreadyExists):
+	switch exists, err := makeTopic(ctx, admin, 1, want.ReplicationFactor, settings, topic); {
+	case err != nil:
+		return true, advice.Give(err, "make it by hand with one partition and cleanup.policy=compact, or grant CREATE on it")
+	case exists:
 		return false, VerifyCheckpointTopic(ctx, admin, topic)
-	case err != nil && created.ErrMessage != "":
-		err = fmt.Errorf("%w: %s", err, created.ErrMessage)
-	}
-	if err != nil {
-		return true, advice.Give(fmt.Errorf("create topic %q: %w", topic, err), "make it by hand with one partition and cleanup.policy=compact, or grant CREATE on it")
 	}
 	for range 20 { // the brokers tell each other, and our client remembers for a while
 		if err = VerifyCheckpointTopic(ctx, admin, topic); err == nil || ctx.Err() != nil {
