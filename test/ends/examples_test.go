@@ -51,6 +51,7 @@ var prepared sync.Map // folder of examples/: func() (string, error)
 // ready copies the example, with its locked versions, and has them installed, once.
 func (x example) ready(t *testing.T) string {
 	t.Helper()
+	harness.NeedsServer(t, "PostgreSQL") // installing takes a minute, and would be for nothing
 	for _, program := range x.needs {
 		if _, err := exec.LookPath(program); err != nil {
 			harness.Missing(t, program, err, installRuntimes)
