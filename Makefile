@@ -12,7 +12,8 @@ RACE := $(if $(CC_FOUND),-race)
 TEST_FLAGS ?= -count=1 -p 3 -timeout 25m
 PKG ?= ./...
 # Begin first, longest first: what runs long would otherwise run alone at the end.
-LONGEST := ./test/integration ./postgres/provision ./replication ./postgres/preflight ./test/fault ./test/parity ./cmd/cdc-relay ./sink/kafka ./sink/kafkatx ./test/takeover
+LONGEST := ./test/integration ./cmd/cdc-relay ./test ./test/fault ./postgres/provision ./backfill ./test/parity ./proof ./relay ./cutover \
+	./replication ./test/takeover ./postgres/preflight ./config ./sink/topics ./sink/kafka ./sink/kafkatx
 # What root alone can do; test/root_test.go holds both lists against the source.
 ROOT_PACKAGES := ./sandbox ./relay ./replication ./test/integration
 ROOT_TESTS := TestLink_CarriesEverythingLater TestPostgres_ServerDoesNotRunAsRoot TestRelay_KeepsOrderThroughAnOutageOfItsNetwork \
