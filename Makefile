@@ -8,15 +8,24 @@ GO ?= go
 # The race detector needs a C compiler.
 CC_FOUND := $(shell command -v $$($(GO) env CC 2>/dev/null) 2>/dev/null)
 RACE := $(if $(CC_FOUND),-race)
-# Two packages at a time: each may start servers of its own.
-TEST_FLAGS ?= -count=1 -p 2 -timeout 25m
+# Three packages at a time, whatever the number of processors: tests with servers mostly wait.
+TEST_FLAGS ?= -count=1 -p 3 -timeout 25m
+# The form of each push: servers are needed all the same, and `make lint` vets.
+SHORT ?=
+ifneq ($(SHORT),)
+TEST_FLAGS += -short -vet=off
+export CDC_RELAY_REQUIRE ?= servers
+endif
 PKG ?= ./...
 # Begin first, longest first: what runs long would otherwise run alone at the end.
-LONGEST := ./test/integration ./postgres/provision ./replication ./postgres/preflight ./test/fault ./test/parity ./cmd/cdc-relay ./sink/kafka ./sink/kafkatx ./test/takeover
+LONGEST := ./test/integration ./cmd/cdc-relay ./test ./test/fault ./postgres/provision ./backfill ./test/parity ./proof ./relay ./cutover \
+	./replication ./test/takeover ./postgres/preflight ./config ./sink/topics ./sink/kafka ./sink/kafkatx
 # What root alone can do; test/root_test.go holds both lists against the source.
 ROOT_PACKAGES := ./sandbox ./relay ./replication ./test/integration
 ROOT_TESTS := TestLink_CarriesEverythingLater TestPostgres_ServerDoesNotRunAsRoot TestRelay_KeepsOrderThroughAnOutageOfItsNetwork \
 	TestPostgresLostNetworkEndsTheStreamBeforeTheSlotIsFree TestMemory_FitsIntoAContainer
+# Packages with a benchmark: the others would be linked for nothing.
+BENCH_PACKAGES = $(shell grep -rl --include='*_test.go' '^func Benchmark' . | xargs -n 1 dirname | sort -u | grep -vE '^\./($(subst $(SPACE),|,$(strip .bin dist $(MODULES))))(/|$$)')
 # The race detector has every process wait for a second at its end, for races of what still runs then.
 RACE_OPTIONS := GORACE="atexit_sleep_ms=100 $${GORACE:-}"
 
@@ -65,7 +74,7 @@ quick: ## in a minute, without a server: the tests that need none, simulations w
 	@$(if $(filter ./...,$(PKG)),for module in $(MODULES); do (cd $$module && env -u CDC_RELAY_REQUIRE $(GO) test -short -p 6 -timeout 5m ./...); done)
 
 .PHONY: test
-test: ## all tests, with the race detector where there is a C compiler; PKG=./router for one package
+test: ## all tests, with the race detector where there is a C compiler; PKG=./router for one package, SHORT=1 for fewer seeds and shorter loads
 	@$(if $(RACE),:,echo "no C compiler: without the race detector" >&2)
 	$(RACE_OPTIONS) $(GO) test $(RACE) $(TEST_FLAGS) $(if $(filter ./...,$(PKG)),$(LONGEST)) $(PKG)
 	@$(if $(filter ./...,$(PKG)),for module in $(MODULES); do (cd $$module && $(RACE_OPTIONS) $(GO) test $(RACE) $(TEST_FLAGS) ./...); done)
@@ -88,12 +97,11 @@ build: ## the static binary, in .bin/cdc-relay
 ##@ To look closer
 
 .PHONY: lint
-lint: $(GOLANGCI) ## formatting, vet and linters
+lint: $(GOLANGCI) ## formatting and linters, vet among them
 	@unformatted=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
 	if [ -n "$$unformatted" ]; then echo "run gofmt -w on:" $$unformatted >&2; exit 1; fi
-	$(GO) vet -tags tools,engine ./...
 	$(GOLANGCI) run ./...
-	@for module in $(MODULES); do (cd $$module && $(GO) vet ./... && $(CURDIR)/$(GOLANGCI) run ./...); done
+	@for module in $(MODULES); do (cd $$module && $(CURDIR)/$(GOLANGCI) run ./...); done
 
 $(GOLANGCI):
 	GOBIN=$(CURDIR)/.bin $(GO) install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI_VERSION)
@@ -115,7 +123,7 @@ race: ## the race detector on the packages without servers, ten times
 
 .PHONY: allocs
 allocs: ## the bounds on allocations, which the race detector would blur
-	$(GO) test -count=1 -run 'Allocat' ./relay/... ./router/... ./replication/pgoutput ./sink/...
+	$(GO) test -count=1 -vet=off -run 'Allocat' ./relay/... ./router/... ./replication/pgoutput ./sink/...
 	cd outbox && $(GO) test -count=1 -run 'Allocat' .
 	cd inbox && $(GO) test -count=1 -run 'Allocat' ./kafkainbox
 
@@ -179,7 +187,7 @@ fuzz: ## every fuzz target for FUZZTIME (20s)
 
 .PHONY: bench
 bench: ## every benchmark; BENCH=name for some
-	$(GO) test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem -timeout 30m ./...
+	$(GO) test -vet=off -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem -timeout 30m $(BENCH_PACKAGES)
 	@for module in $(MODULES); do (cd $$module && $(GO) test -run '^$$' -bench '$(BENCH)' -benchtime $(BENCHTIME) -benchmem -timeout 30m ./...); done
 
 .PHONY: bench-compare
@@ -200,7 +208,7 @@ test-install: ## go install by a tag, and the nested modules by theirs, from a l
 	@bash test/install.sh
 
 .PHONY: ci
-ci: ## what CI runs, all of it
+ci: ## what CI runs for each push
 	@CI=true bash .ci/run
 
 .PHONY: clean

@@ -1,26 +1,27 @@
-// Package checkpoint decides what may be confirmed to PostgreSQL. Nothing else
+// Package checkpoint decides which position may be confirmed to PostgreSQL. No other package
 // does.
 //
-// The server keeps every transaction whose commit record starts at or after the
-// position that we confirm, and forgets every one before it. Confirming too much
-// therefore loses rows, and the server does not check what it is told. The
-// argument that we never do:
+// The server keeps every transaction whose commit record starts at or after the confirmed
+// position, and never sends an earlier one again. A position that is too high therefore loses
+// rows, and the server does not check it. This is the argument that the position is never too
+// high:
 //
 //  1. Entries go into one queue in the order in which they were read from the
 //     socket. A walsender puts a position on the wire only after everything that
-//     commits before it, so the order of the socket is the order of safety, and
-//     only the goroutine that follows it may fill the queue.
-//  2. An entry's position is the end of a commit or a keep-alive that lies wholly
+//     commits before it, so no other order is safe. Only the goroutine that
+//     follows the socket may fill the queue.
+//  2. An entry's position is the end of a commit, or a keep-alive, that lies wholly
 //     in that entry or before it. It is never the position of a row, nor that of
 //     a transaction whose commit has not been read.
-//  3. An entry is done when every one of its rows was acknowledged by the brokers.
-//     Or its transactions up to some end are, and it says so (Partial): then that
-//     end counts as its position for as long as it is the oldest pending entry.
+//  3. An entry is done when the brokers have acknowledged every one of its rows.
+//     If only the rows up to the end of one of its transactions are acknowledged,
+//     Partial reports that end. The end then counts as the entry's position, but
+//     only while the entry is the oldest pending one.
 //  4. Confirmed is the greatest position among the done entries that no pending
 //     entry precedes.
 //
-// So whatever commits before Confirmed is in an entry at or before the one that
-// carried it, and is acknowledged. A keep-alive takes the same way as a row: the
-// rule "nothing seems to be in flight, so confirm the server's position" cannot
-// be written down here, which is as well, for it loses data.
+// So every transaction that commits before Confirmed is in the entry that carried it, or in an
+// earlier one, and is acknowledged. A keep-alive passes through the same queue as rows. The rule
+// "nothing is in flight, so confirm the server's position" would lose data, and this package
+// cannot express it.
 package checkpoint

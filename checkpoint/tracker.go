@@ -9,7 +9,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
-// Entry is a slice of the stream as the tracker sees it.
+// Entry is a slice of the stream, reduced to what the tracker needs.
 type Entry struct {
 	Rows    int       // rows that need an acknowledgement
 	Open    int       // of them, those at the end whose transaction continues in the next entry
@@ -48,7 +48,7 @@ type Tracker struct {
 	rows       int
 	bytes      int
 	open       int      // rows of entries before first whose transaction continues
-	unreported []Commit // of rows that are done and that the server was not told of, in order
+	unreported []Commit // of rows that are done and not yet reported to the server, in order
 }
 
 // maxUnreported bounds unreported. More than that share the age of the oldest of them.
@@ -157,7 +157,7 @@ func (t *Tracker) awaitReport(c Commit) {
 	}
 }
 
-// Reported says what the server was told.
+// Reported takes the position that was reported to the server.
 func (t *Tracker) Reported(lsn wal.LSN) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -225,7 +225,7 @@ func (t *Tracker) grow() {
 	t.ring = ring
 }
 
-// Confirmed is what may be told to the server. It takes no lock.
+// Confirmed is the position that may be reported to the server. It takes no lock.
 func (t *Tracker) Confirmed() wal.LSN { return wal.LSN(t.confirmed.Load()) }
 
 // Room yields after an entry was done: time to try Track again, or to look
@@ -240,7 +240,7 @@ type Stats struct {
 	Bytes       int
 	Limit       int
 	Oldest      time.Time // Read of the oldest pending entry; zero when there is none
-	Unconfirmed Commit    // of the oldest row that the server was not told of; zero when there is none
+	Unconfirmed Commit    // of the oldest row that is not yet reported to the server; zero when there is none
 }
 
 // Stats takes the lock; call it at human pace.

@@ -67,8 +67,8 @@ type retentionSettings struct {
 }
 
 type markSettings struct {
-	Column    string   `yaml:"column" desc:"Column that says that a row is published: a timestamp, a boolean, or a status whose default is what an unpublished row has. Empty: rows get no mark. Needs relay.detect_moved_slot or exactly_once."`
-	Value     string   `yaml:"value" desc:"What a published row has there. Empty: now for a timestamp, true for a boolean; a status needs it, for example sent."`
+	Column    string   `yaml:"column" desc:"Column that the relay sets on delivered rows: a timestamp, a boolean, or a status whose default marks unpublished rows. Empty: rows are not marked. Needs relay.detect_moved_slot or exactly_once."`
+	Value     string   `yaml:"value" desc:"Value of the column for a delivered row. Empty: now for a timestamp, true for a boolean. Required for a status, for example sent."`
 	Interval  duration `yaml:"interval" default:"1s" desc:"With maintenance.in_run: how often run looks for rows to mark."`
 	BatchRows int      `yaml:"batch_rows" default:"1000" desc:"Rows of a transaction, 1 to 10000."`
 }

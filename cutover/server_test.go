@@ -20,9 +20,6 @@ var markNew = Options{Mode: MarkNew, Yes: true, Settle: 300 * time.Millisecond}
 // Under load, whichever publisher it is, wherever a call is interrupted, and also there and back:
 // each row comes once, and the rows of a key in the order of their commits.
 func TestCutover_MarkNewUnderLoadHasNoLossDuplicateOrJump(t *testing.T) {
-	if testing.Short() {
-		t.Skip("writes for a while")
-	}
 	t.Parallel()
 	steps := []string{"", "slot_made", "trigger_made", "drained", "settled", "advanced", "copied", "written", "dropped"}
 	publishers := []func() *publisher{
@@ -30,7 +27,7 @@ func TestCutover_MarkNewUnderLoadHasNoLossDuplicateOrJump(t *testing.T) {
 		func() *publisher { return &publisher{slow: 10 * time.Millisecond} },
 	}
 	shapes := []shape{byTime, byFlag, byStatus}
-	for _, version := range []string{"15", "18"} {
+	for _, version := range harness.Versions() {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			db := ownServer(t, version)
@@ -76,12 +73,9 @@ func TestCutover_MarkNewUnderLoadHasNoLossDuplicateOrJump(t *testing.T) {
 // A publisher of any kind that has ended: what it left is sent, in order, and nothing again. While it
 // runs it is refused.
 func TestCutover_StoppedPoller(t *testing.T) {
-	if testing.Short() {
-		t.Skip("writes for a while")
-	}
 	t.Parallel()
 	stopped := Options{Mode: Stopped, Yes: true, Watch: 300 * time.Millisecond}
-	for _, version := range []string{"15", "18"} {
+	for _, version := range harness.Versions() {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			db := ownServer(t, version)
@@ -314,7 +308,7 @@ func TestCutover_LostSlotIsSaid(t *testing.T) {
 // The trigger marks what comes by COPY, into partitions, and through an apply worker.
 func TestCutover_MarksEveryInsert(t *testing.T) {
 	t.Parallel()
-	for _, version := range []string{"15", "18"} {
+	for _, version := range harness.Versions() {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			s := play(t, harness.Postgres(t, version), byTime)

@@ -58,15 +58,14 @@ type Entry struct {
 	keyed bool     // its key tells rows apart, see keyTells; known with found
 }
 
-// unproven says of a letter that was restored that neither a key nor the value shows
-// whether the row is the one that it came from.
+// unproven reports whether neither key nor value of a restored letter shows that the row is the
+// letter's own.
 func (e *Entry) unproven() bool {
 	return !e.Complete() && e.found == unknown && !e.keyed
 }
 
-// sameRecord is equal for letters of a group that hold the same record. Letters of
-// version 0.1 do not name timeline and number of the record, so of those the content
-// decides.
+// sameRecord is equal for letters of a group with the same record. Letters of version 0.1 lack
+// timeline and record number, so sum compares their content.
 type sameRecord struct {
 	id  ID
 	sum digest
@@ -79,8 +78,8 @@ func (e *Entry) same() sameRecord {
 	return sameRecord{e.ID, e.sum}
 }
 
-// Older orders entries as they were set aside. Those of one moment are in the order of
-// their records, then of their places, so that two readings give the same order.
+// Older orders entries by the time of their letters, then by record, then by place, so that two
+// readings give the same order.
 func Older(a, b *Entry) int {
 	return cmp.Or(a.At.Compare(b.At), a.Compare(b.ID), cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
 }
@@ -187,12 +186,12 @@ type Task struct {
 	waiting []*Entry // all of the group that no marker covered at the reading, by partition and offset
 }
 
-// Whole are the groups that the filter selects a waiting letter of, each with all its
-// waiting letters: one that was left out would be overtaken by those of its key.
+// Whole returns the groups with a selected waiting letter. Each has all its waiting letters, so
+// that none is overtaken by later ones of its key.
 func (b *Backlog) Whole() []Task { return b.tasks(true) }
 
-// Selected are the waiting letters that the filter selects and other letters of the same
-// records, without the rest of their groups.
+// Selected returns the selected waiting letters, with other letters of the same records, without
+// the rest of their groups.
 func (b *Backlog) Selected() []Task { return b.tasks(false) }
 
 // tasks are in the order of their first rows.
@@ -226,8 +225,8 @@ func (b *Backlog) tasks(whole bool) (tasks []Task) {
 	return tasks
 }
 
-// byFirstRow orders tasks by their first entries. Positions compare within one system
-// only; of several the one with the oldest letter comes first.
+// byFirstRow orders tasks by their first entries. Positions of two systems do not compare, so the
+// system with the oldest letter comes first.
 func byFirstRow(tasks []Task) {
 	system := func(e *Entry) string {
 		name, _ := SplitSource(e.Source)
@@ -248,8 +247,8 @@ func byFirstRow(tasks []Task) {
 	})
 }
 
-// ReadLetters reads the letters of the given entries again, whole. One that is gone is absent.
-// An entry that a marker covers by now is done with.
+// ReadLetters reads the letters of the entries again, with their values. A letter that the topic
+// no longer has is absent. An entry that a marker covers by now becomes done.
 func ReadLetters(ctx context.Context, at broker.Connection, topic string, entries []*Entry) (map[Location]*Letter, error) {
 	f := newFilling(entries)
 	err := topics.ReadTopic(ctx, at, topic, f.add)

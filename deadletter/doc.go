@@ -1,26 +1,25 @@
-// Package deadletter is the form of a rejected row in the dead-letter topic, and
-// what can be done with it there.
+// Package deadletter defines how a rejected row is stored in the dead-letter topic, and what can
+// be done with it there.
 //
-// A letter is the record that was refused, key, value and headers, and behind them
-// headers of ours that say why and where it came from. What the router could not
-// make, or the brokers would not take even here, is missing, and a header names it.
+// A letter is the rejected record: key, value and headers. Further headers give the reason and
+// the row's place. A header names the parts that are missing, because the router could not make
+// them or the brokers refused them even here.
 //
-// Several relays may share a topic, so each letter names its source. Within that, a
-// record is known by timeline and position of its row, and by its number among the
-// records of that row (ID). A crash may put a letter there twice.
+// Several relays may share a topic, so each letter names its source. Within a source, timeline
+// and position of the row and the record's number among the row's records identify the record
+// (ID). A crash may write a letter twice.
 //
-// A marker says that letters were re-driven or discarded. It has the key of the
-// letters and lies in their partition, behind them. Both carry a group: a hash of
-// topic and key, or of the letter alone where it has no order to keep. A marker names
-// offsets: those that whoever wrote it had read, so it never covers a letter that came
-// meanwhile. A letter behind it counts again. So the topic alone says what is still to
-// be done, to whoever reads it from the beginning, and nothing else has to be kept
-// anywhere.
+// A marker says that letters were re-driven or discarded. It has the key of the letters and lies
+// behind them in the same partition. Both carry a group: a hash of topic and key, or of the
+// letter alone if it has no key to keep in order. A marker names the offsets that its writer had
+// read, so it never covers a letter that arrived meanwhile. A letter behind a marker counts as
+// waiting. So a reader of the topic alone knows what is still to be done, and nothing else is
+// stored.
 //
-// With parking, later rows of a key follow a rejected one into the topic (Parked)
-// until markers cover them all. The relay parks a key before it sends the letter, and
-// frees it only when no letter of it waits and none is on its way.
+// With parking, later rows of a key follow a rejected row into the topic (Parked) until markers
+// cover all of them. The relay parks a key before it sends the letter. It frees the key when no
+// letter of it waits or is about to be written.
 //
-// Letters and markers of version 0.1 name neither timeline nor number nor offsets; its
-// markers cover a group up to a row. They are read as they were meant.
+// Letters and markers of version 0.1 lack timeline, number and offsets; their markers cover a
+// group up to a row. They are read with that meaning.
 package deadletter

@@ -40,9 +40,9 @@ func criteria(f *Filter, source string) []criterion {
 	}
 }
 
-// Hints say why a filter selects nothing: by a value that no letter has, with those that
-// there are. Keys are not named. source is the one that was named, or empty; done counts
-// letters in that are done with.
+// Hints explain why a filter selects nothing: they name the filter's value that no letter has,
+// and the values that letters do have, never keys. source is the named one or empty. done also
+// counts letters that are done.
 func Hints(b *Backlog, f *Filter, source string, done bool) (hints []string) {
 	there := slices.DeleteFunc(slices.Clone(b.Entries), func(e *Entry) bool { return e.Done != "" && !done })
 	if len(there) == 0 {

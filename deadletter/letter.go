@@ -68,16 +68,16 @@ func (r Row) Compare(other Row) int {
 
 func (r Row) String() string { return fmt.Sprintf("%s/%d", r.Commit, r.Seq) }
 
-// ID names a record within its source: several records may come from one row, and the
-// position of a row names another row on another timeline.
+// ID names a record within its source. One row may have several records, and a position alone
+// names different rows on different timelines.
 type ID struct {
 	Timeline int32 // zero: not known
 	Row
 	Nth int // among the records of the row, from 0 on
 }
 
-// Compare orders records of one source as they were committed. Positions go back where
-// the server's history forks, so the timeline comes first.
+// Compare orders records of one source by commit. The timeline comes first, because positions go
+// back at a fork.
 func (i ID) Compare(other ID) int {
 	return cmp.Or(cmp.Compare(i.Timeline, other.Timeline), i.Row.Compare(other.Row), cmp.Compare(i.Nth, other.Nth))
 }
@@ -213,9 +213,9 @@ func short(err error) string {
 	return text[:cut] + "…"
 }
 
-// Strip takes the next part off a letter that is itself refused, first the value,
-// then the record's own headers but its id, and says whether there was one. The key
-// stays: without it the letter would lie in another partition.
+// Strip removes the next part of a letter that is itself refused: first the value, then the
+// record's own headers except its id. It reports whether there was such a part. The key stays,
+// because it decides the letter's partition.
 func Strip(letter *record.Record) bool {
 	missing := ""
 	if at := headerAt(letter.Headers, HeaderMissing); at >= 0 {
@@ -282,8 +282,8 @@ func splitParts(list string) []string {
 // the topic.
 var ErrForeign = errors.New("neither a dead letter nor a marker of cdc-relay")
 
-// Parse reads a record of the dead-letter topic: a letter, or a marker, or an error
-// that names its place. It refers to the message's memory.
+// Parse returns the letter or the marker that a record holds, or an error with the record's
+// place. The result refers to the message's memory.
 func Parse(m *topics.Message) (*Letter, *Marker, error) {
 	p := parser{values: make(map[string]string)}
 	l := &Letter{Partition: m.Partition, Offset: m.Offset, At: m.Timestamp}

@@ -15,9 +15,9 @@ const (
 	HeaderDone    = "cdc-relay-redrive"         // Sent or Discarded
 	HeaderOffsets = "cdc-relay-redrive-offsets" // where no letter of the group waits in the marker's partition: 0-5,9
 
-	// A marker of version 0.1 has no offsets: it covers the letters of its group in its
-	// partition up to this row. Later ones carry a row that makes version 0.1 read them
-	// rightly, or 0/0 where no row does.
+	// A marker of version 0.1 has no offsets: it covers the letters of its group and partition up
+	// to this row. Later markers carry a row with which version 0.1 covers no waiting letter, or
+	// 0/0.
 	HeaderThroughLSN = "cdc-relay-redrive-lsn"
 	HeaderThroughSeq = "cdc-relay-redrive-seq"
 )
@@ -28,12 +28,12 @@ const (
 	Discarded = "discarded"
 )
 
-// Marker says which letters of a group are done with. It speaks of its own partition
-// alone and lies behind the letters that it covers.
+// Marker says which letters of a group are done. It is about its own partition only, and lies
+// behind the letters that it covers.
 //
-// Each of its ranges begins behind the letter that waits before it, and not at the first
-// letter that is done with. So those of several markers meet, whoever wrote them, and a
-// reader who keeps no list of letters knows when nothing waits between two offsets.
+// Each range begins behind the last letter that waits before it, not at the first letter that is
+// done. So the ranges of several markers meet, and a reader that keeps no list of letters can
+// tell that nothing waits between two offsets.
 type Marker struct {
 	Source  string
 	Group   Group
@@ -110,9 +110,8 @@ func NewOffsets(at []int64) (set Offsets) {
 	return set
 }
 
-// coverage is what markers may say of one partition: waiting are the letters of a group
-// there that no marker covers, in the order of offsets, and done says of which nothing is
-// to be done any more.
+// coverage returns the ranges that markers may cover in one partition. waiting are the letters of
+// a group that no marker covers, in the order of offsets; done reports which of them are done.
 func coverage(waiting []*Entry, done func(*Entry) bool) (set Offsets) {
 	from, open := int64(0), false
 	for _, e := range waiting {

@@ -10,18 +10,18 @@ import (
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 )
 
-// MaxParked bounds the keys that are parked at a time, and with them the memory for
-// that: about 20 MiB. Beyond it a rejected row blocks.
+// MaxParked is the maximum number of parked keys, about 20 MiB of memory. Beyond it a rejected
+// row blocks.
 const MaxParked = 100_000
 
 // ErrFull says that no further key can be parked.
 var ErrFull = errors.New("too many keys are parked; list the dead letters with `cdc-relay deadletter list`, fix the cause, and send them with `cdc-relay deadletter redrive --all --yes`")
 
-// Parked is the keys of one source whose rows go to the dead-letter topic. Its methods
-// may be called from any goroutine.
+// Parked is the set of keys of one source whose rows go to the dead-letter topic. Its methods may
+// be called from any goroutine.
 //
-// A key is parked while the topic holds a letter of it that no marker covers, and from
-// Park or Follow until that row's letter was read.
+// A key is parked while the topic holds a letter of it that no marker covers, and from Park or
+// Follow until that row's letter was read.
 type Parked struct {
 	limit int
 	slot  string // whose letters count; empty: those of any
@@ -45,8 +45,8 @@ type parkedKey struct {
 
 func (k *parkedKey) free() bool { return k.sent == ID{} && len(k.spans) == 0 }
 
-// NewParked returns an empty set for at most limit keys of rows from a slot, of whichever
-// database system; from any slot where that is empty.
+// NewParked returns an empty set for at most limit keys. slot selects the rows of a slot, in any
+// database system; empty selects all.
 func NewParked(limit int, slot string) *Parked {
 	return &Parked{limit: limit, slot: slot, keys: make(parkedKeys), others: make(map[string]parkedKeys), full: make(map[string]error)}
 }
@@ -97,9 +97,9 @@ func (p *Parked) key(keys parkedKeys, g Group, id ID) (*parkedKey, error) {
 	return k, nil
 }
 
-// Follow reports whether a record has to follow an earlier one of its group. If so its
-// letter is about to be sent. A record before the first that was set aside was delivered
-// before that and comes again: it goes to its topic.
+// Follow reports whether a record has to follow an earlier one of its group; the caller then
+// sends its letter. A record from before the group's first letter was delivered earlier and is
+// only repeated, so it goes to its topic.
 func (p *Parked) Follow(g Group, id ID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -113,8 +113,8 @@ func (p *Parked) Follow(g Group, id ID) bool {
 	return true
 }
 
-// Gone forgets announced letters that will never come: the server's history left their
-// rows behind a fork. What the topic holds of them stays.
+// Gone forgets announced letters that will never be written, because the server's history left
+// their rows behind a fork. Letters in the topic stay.
 func (p *Parked) Gone(gone func(ID) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -134,8 +134,8 @@ func (p *Parked) release(keys parkedKeys, g Group) {
 	}
 }
 
-// Read takes a record of the dead-letter topic, in the order of its partition. What
-// is neither letter nor marker is passed over. Nil means that the topic was deleted and recreated.
+// Read adds a record of the dead-letter topic, in the order of its partition. It ignores records
+// that are neither letter nor marker. nil means that the topic was deleted and recreated.
 func (p *Parked) Read(m *topics.Message) {
 	if m == nil {
 		p.forget()

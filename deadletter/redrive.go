@@ -17,18 +17,18 @@ type Redriver struct {
 	Topic string    // of the dead letters
 	Sink  sink.Sink // owned by the caller
 
-	// ReadLetters reads letters whole; one that is gone from the topic is absent. One that is
-	// done with since the first reading gets its outcome, and is not sent.
+	// ReadLetters returns the letters with their values, without those that the topic no longer
+	// has. An entry that is done since the first reading gets its outcome, and is not sent.
 	ReadLetters func(ctx context.Context, entries []*Entry) (map[Location]*Letter, error)
 
-	// Own says whether a source is one whose rows Restore finds, and Lost whether the
-	// history of its database has no such record any more: what is in the table under its
-	// event id is another row, then. Nil: nothing is lost.
+	// Own reports whether Restore finds the rows of a source. Lost reports whether the database's
+	// history no longer has the record: the table's row with the same event id is then another
+	// row. Lost may be nil: nothing is lost.
 	Own  func(source string) bool
 	Lost func(ID) bool
 
-	// Restore gives what the row of a letter makes now, for what is missing in the letter.
-	// The bytes are kept until the next Run.
+	// Restore makes the records of the letter's row as it is now, for the letter's missing parts.
+	// The bytes stay valid until the next Run.
 	Restore func(ctx context.Context, l *Letter) (Restored, error)
 
 	Discard bool // mark as done with, send nothing
@@ -47,8 +47,8 @@ type Outcome struct {
 	Unsure  int      // of Entries, behind those that are done: the brokers may have them, and they are not marked
 	Err     error    // why not all
 
-	// Of Entries that are done, those whose row was changed after the letter was written,
-	// and those of which nothing shows whether it was and no key tells the rows apart.
+	// Changed counts entries that are done whose row was changed after the letter was written;
+	// Unproven those for which neither value nor key shows whether it was.
 	Changed, Unproven int
 }
 
@@ -68,13 +68,13 @@ const (
 	chunkEntries = 10_000
 )
 
-// Run performs the tasks one after another: it sends the records in order, and once
-// the brokers have acknowledged them it writes the markers. A task that fails is left
-// where it failed, and the others go on.
+// Run performs the tasks one after another. It sends a task's records in order and writes the
+// markers once the brokers have acknowledged them. A task that fails stays where it failed, and
+// the next task begins.
 //
-// When ctx ends, or the brokers stay away, it stops with a *Stopped: nothing more is
-// written, what was written gets a moment for its answer, and what the brokers
-// acknowledged is marked. What they have and is not marked is sent again by the next Run.
+// When ctx ends or the brokers do not answer, Run returns a *Stopped. It then sends nothing more,
+// waits a moment for answers, and marks what was acknowledged. The next Run sends again what the
+// brokers have and no marker covers.
 func (r *Redriver) Run(ctx context.Context, tasks []Task, each func(Outcome)) error {
 	failed := make(map[*Task]bool)
 	for _, part := range chunks(tasks, cmp.Or(r.most, chunkEntries)) {
@@ -250,9 +250,9 @@ func oneOf(entries []*Entry) (e *Entry, n int) {
 	return e, n
 }
 
-// sendChecked sends the records and says how many the brokers acknowledged, from the
-// first on. Records whose bytes are not those that were read or restored do not count,
-// whether that shows before or after they were sent.
+// sendChecked sends the records and returns how many the brokers acknowledged, from the first on.
+// A record whose bytes differ from those that were read or restored does not count, whether this
+// shows before or after it was sent.
 func (r *Redriver) sendChecked(ctx context.Context, queue []outgoing) (int, error) {
 	if err := unchanged(queue); err != nil {
 		return 0, err
@@ -306,9 +306,9 @@ func (r *Redriver) record(ctx context.Context, e *Entry, whole map[Location]*Let
 	return l.completed(made.Record), nil
 }
 
-// completed is the letter's record with what is missing from the one that its row makes.
-// Of a value that was too large nothing else is missing. The place of the row is known to
-// the letter alone.
+// completed returns the letter's record, with the missing parts from the record that its row
+// makes now. A value that was too large is the only missing part. The row's position headers come
+// from the letter.
 func (l *Letter) completed(made *record.Record) *record.Record {
 	if slices.Equal(l.Missing, []string{router.PartValue}) && l.ValueBytes > 0 {
 		rec := l.Record
@@ -328,8 +328,8 @@ func (l *Letter) completed(made *record.Record) *record.Record {
 // maxRanges bounds what one marker names, and with it its size.
 const maxRanges = 1000
 
-// writeMarkers writes markers for the first done entries of a piece into the partitions that hold
-// them: a topic that got more partitions may have a group's in two.
+// writeMarkers writes markers for the first done entries of a piece, in the partitions of the
+// letters. After partitions were added to the topic, a group may lie in two.
 func (r *Redriver) writeMarkers(ctx context.Context, p chunk, done int) error {
 	outcome := Sent
 	if r.Discard {
@@ -364,8 +364,8 @@ func (r *Redriver) writeMarkers(ctx context.Context, p chunk, done int) error {
 	return nil
 }
 
-// through is the highest row when everything is done with, which one range says then, for
-// readers of version 0.1: it covers nothing that waits.
+// through returns the highest row if everything is done. One range then covers it all for readers
+// of version 0.1, and covers nothing that waits.
 func through(there []*Entry, done func(*Entry) bool) Row {
 	if slices.ContainsFunc(there, func(e *Entry) bool { return !done(e) }) {
 		return Row{}

@@ -13,8 +13,8 @@ import (
 // of a topic which is just being made.
 const tries = 5
 
-// send says how many of the records are durable, from the first on. The client fails
-// a record together with its neighbours, so what failed is tried again alone.
+// send returns how many of the records are durable, from the first on. The client fails a record
+// together with its neighbours, so failed ones are tried again alone.
 func (r *Redriver) send(ctx context.Context, records []record.Record) (int, error) {
 	n, err := r.try(ctx, records)
 	for failed := 0; err != nil; {
@@ -122,8 +122,8 @@ func (r *Redriver) whileReachable(ctx context.Context) (reachable context.Contex
 	}
 }
 
-// await is the outcome of what was handed over, and why it was not waited for to the end.
-// Nothing more is written then; with no outcome at all nobody knows what was.
+// await returns the outcome of records that were handed over, and why it stopped waiting. After
+// that no marker is written. Without any outcome it is unknown what was delivered.
 func (r *Redriver) await(ctx context.Context, outcome <-chan error) (err, why error) {
 	select {
 	case err = <-outcome:

@@ -23,8 +23,8 @@ func hashOf(value []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// likeness is what a letter shows about the row that has its event id now: whether the row
-// is still what it was when the letter was written.
+// likeness says whether the row that has the letter's event id now is unchanged since the letter
+// was written.
 type likeness byte
 
 const (
@@ -52,10 +52,9 @@ func (l *Letter) compare(now Restored) likeness {
 	return unknown
 }
 
-// accept decides whether the row may complete the letter. A row that makes another key is
-// another row, or may be. A row of the same key that holds something else was changed:
-// the redrive says so. Without a key nothing but the value tells two rows of one event id
-// apart.
+// accept decides whether the row may complete the letter. A row with another key may be another
+// row and is refused. With the same key and another value, it was changed, which the redrive
+// reports. Without a key, only the value tells two rows with one event id apart.
 func (l *Letter) accept(now Restored) (likeness, error) {
 	if !slices.Contains(l.Missing, router.PartKey) && !bytes.Equal(now.Record.Key, l.Record.Key) {
 		return changed, l.another("makes another key")

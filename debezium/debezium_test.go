@@ -15,6 +15,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/router/column"
 	"github.com/cdc-relay/cdc-relay/router/format"
 	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/router/record/recordtest"
 )
 
 // dbz are the least options, and more as `name=value`.
@@ -241,7 +242,7 @@ func TestGolden_Debezium(t *testing.T) {
 				out.WriteString("dropped\n")
 			}
 			for _, rec := range b.Records {
-				out.WriteString(show(rec))
+				out.WriteString(recordtest.Show(rec))
 			}
 		}
 	}
@@ -340,7 +341,7 @@ func TestDebezium_OrdinaryKeysAreOtherWordsForOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := show(rec), "topic     Created\nkey       OrderCreated\nvalue     OrderCreated\nheader    id = OrderCreated\npartition 5\n"; got != want {
+	if got, want := recordtest.Show(rec), "topic     Created\nkey       OrderCreated\nvalue     OrderCreated\nheader    id = OrderCreated\npartition 5\n"; got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
@@ -401,7 +402,7 @@ func TestDebezium_HeartbeatsPassTheChain(t *testing.T) {
 	if err := r.Heartbeats(&b, time.UnixMilli(1700000000123)); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := show(b.Records[0]), "topic     hb.app\nkey       Struct{serverName=app}\nvalue     {\"ts_ms\":1700000000123}\npartition 0\n"; got != want || b.Records[0].Row != nil {
+	if got, want := recordtest.Show(b.Records[0]), "topic     hb.app\nkey       Struct{serverName=app}\nvalue     {\"ts_ms\":1700000000123}\npartition 0\n"; got != want || b.Records[0].Row != nil {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	if r := mustNew(t, router.Mapping{Connector: dbz()}); r.HeartbeatInterval() != 0 {

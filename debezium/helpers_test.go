@@ -1,15 +1,11 @@
 package debezium_test
 
 import (
-	"bytes"
-	"encoding/hex"
 	"flag"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router"
@@ -114,31 +110,4 @@ func routeOne(t testing.TB, m router.Mapping, row *wal.Row) (record.Record, erro
 		return record.Record{}, err
 	}
 	return b.Records[0], nil
-}
-
-func show(rec record.Record) string {
-	var s strings.Builder
-	fmt.Fprintf(&s, "topic     %s\nkey       %s\nvalue     %s\n", rec.Topic, showBytes(rec.Key), showBytes(rec.Value))
-	for _, h := range rec.Headers {
-		fmt.Fprintf(&s, "header    %s = %s\n", h.Key, showBytes(h.Value))
-	}
-	if !rec.Timestamp.IsZero() {
-		fmt.Fprintf(&s, "timestamp %s\n", rec.Timestamp.Format(time.RFC3339Nano))
-	}
-	if rec.Partition != record.AutoPartition {
-		fmt.Fprintf(&s, "partition %d\n", rec.Partition)
-	}
-	return s.String()
-}
-
-func showBytes(b []byte) string {
-	switch {
-	case b == nil:
-		return "null"
-	case len(b) == 0:
-		return "empty"
-	case bytes.ContainsFunc(b, func(r rune) bool { return r < ' ' || r == 0xFFFD }):
-		return "bytes " + hex.EncodeToString(b)
-	}
-	return string(b)
 }

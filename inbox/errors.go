@@ -44,6 +44,9 @@ var nextSteps = map[string]string{
 	"53100": "the server's disk is full",
 }
 
+// The modules inbox and outbox are released apart, and neither may import the other. So they have
+// Retryable, sqlState and SQL (tx.go) twice.
+
 // Retryable reports whether the whole transaction may be run again because another one was in its
 // way: a serialization failure or a deadlock. In REPEATABLE READ and SERIALIZABLE a concurrent
 // claim of the same key ends in one.

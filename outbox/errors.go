@@ -85,8 +85,11 @@ var nextSteps = map[string]string{
 	"53100": "the server's disk is full",
 }
 
-// Retryable reports whether the whole transaction may be run again, as another one was in its way:
-// a serialization failure or a deadlock. In REPEATABLE READ and SERIALIZABLE a concurrent
+// The modules inbox and outbox are released apart, and neither may import the other. So they have
+// Retryable, sqlState and SQL (tx.go) twice.
+
+// Retryable reports whether the whole transaction may be run again because another one was in its
+// way: a serialization failure or a deadlock. In REPEATABLE READ and SERIALIZABLE a concurrent
 // writer of the same idempotency key ends in one.
 func Retryable(err error) bool {
 	code := sqlState(err)

@@ -52,7 +52,7 @@ type sessionStart struct {
 	standby  bool    // another relay had the slot just before
 }
 
-// intake is what the reader brings.
+// intake is how the reader hands batches to the deliverer.
 type intake struct {
 	out       chan *wal.Batch // the reader sends, and closes at its end
 	lost      chan struct{}   // closed by the reader before out when the source failed
@@ -60,13 +60,13 @@ type intake struct {
 	delivered chan struct{}   // closed by the deliverer when it is done with every batch it took
 }
 
-// taken is what the deliverer knows of the batches that it took.
+// taken is the end of the stream that the deliverer has taken.
 type taken struct {
 	open bool           // the last one ends inside a transaction
 	last deadletter.Row // of all
 }
 
-// bounds end what waits for the brokers.
+// bounds end the waits for the brokers.
 type bounds struct {
 	sending      context.Context // ends when waiting for room is pointless
 	endSending   context.CancelFunc
@@ -199,7 +199,7 @@ func (s *session) sourceLost(connection bool) {
 }
 
 // errStopped ends a session that was asked to stop while it could not deliver.
-// What it held was refused by the brokers or the router and is not in flight.
+// Its remaining rows were refused by the brokers or the router, so none is in flight.
 var errStopped = errors.New("stopped while blocked")
 
 // outcome picks the error that explains the end of the session.

@@ -1,7 +1,6 @@
 package router
 
 import (
-	"bytes"
 	"encoding/hex"
 	"flag"
 	"fmt"
@@ -11,12 +10,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/column"
 	"github.com/cdc-relay/cdc-relay/router/format"
 	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/router/record/recordtest"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -146,33 +145,6 @@ func routeOne(t testing.TB, m Mapping, row *wal.Row) (record.Record, error) {
 	return b.Records[0], nil
 }
 
-func show(rec record.Record) string {
-	var s strings.Builder
-	fmt.Fprintf(&s, "topic     %s\nkey       %s\nvalue     %s\n", rec.Topic, showBytes(rec.Key), showBytes(rec.Value))
-	for _, h := range rec.Headers {
-		fmt.Fprintf(&s, "header    %s = %s\n", h.Key, showBytes(h.Value))
-	}
-	if !rec.Timestamp.IsZero() {
-		fmt.Fprintf(&s, "timestamp %s\n", rec.Timestamp.Format(time.RFC3339Nano))
-	}
-	if rec.Partition != record.AutoPartition {
-		fmt.Fprintf(&s, "partition %d\n", rec.Partition)
-	}
-	return s.String()
-}
-
-func showBytes(b []byte) string {
-	switch {
-	case b == nil:
-		return "null"
-	case len(b) == 0:
-		return "empty"
-	case bytes.ContainsFunc(b, func(r rune) bool { return r < ' ' || r == 0xFFFD }):
-		return "bytes " + hex.EncodeToString(b)
-	}
-	return string(b)
-}
-
 func showExplanation(e *Explanation) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "preset    %s\ntopic     %s\nkey       %s\nvalue     %s\nheaders   %s\n", e.Preset, e.Topic, e.Key, e.Value, strings.Join(e.Headers, ", "))
@@ -287,8 +259,8 @@ func TestAuto_RecognisesTheDocumentedShapes(t *testing.T) {
 				t.Error("not safe in binary")
 			}
 			fromBinary, err := routeOne(t, Mapping{}, binaryRow(t, row))
-			if err != nil || show(fromBinary) != show(rec) {
-				t.Errorf("binary gives %v\n%s, text\n%s", err, show(fromBinary), show(rec))
+			if err != nil || recordtest.Show(fromBinary) != recordtest.Show(rec) {
+				t.Errorf("binary gives %v\n%s, text\n%s", err, recordtest.Show(fromBinary), recordtest.Show(rec))
 			}
 		})
 	}
@@ -318,7 +290,7 @@ func TestGolden_PresetsAndFormats(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%s %s: %v", s.name, value, err)
 				}
-				fmt.Fprintf(&out, "\n--- key: %s, value: %s\n%s", key, value, show(rec))
+				fmt.Fprintf(&out, "\n--- key: %s, value: %s\n%s", key, value, recordtest.Show(rec))
 			}
 		}
 		golden(t, "preset_"+s.name, out.String())

@@ -10,6 +10,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/format"
 	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/router/record/recordtest"
 )
 
 // columnHeaders routes a row whose headers column has the given type and text,
@@ -22,7 +23,7 @@ func columnHeaders(t testing.TB, typ, text string) (string, error) {
 	}
 	var s []string
 	for _, h := range rec.Headers[1:] {
-		s = append(s, h.Key+"="+showBytes(h.Value))
+		s = append(s, h.Key+"="+recordtest.Bytes(h.Value))
 	}
 	return strings.Join(s, ";"), nil
 }
@@ -82,13 +83,13 @@ func TestHeadersColumn_AtAPointer(t *testing.T) {
 	row := rowWith(t, map[string]string{"extra": `{"meta": {"a": "1"}, "list": []}`})
 	rec, err := routeOne(t, Mapping{Columns: Columns{Headers: "extra#/meta"}}, row)
 	if err != nil || header(rec, "a") != "1" {
-		t.Errorf("%v\n%s", err, show(rec))
+		t.Errorf("%v\n%s", err, recordtest.Show(rec))
 	}
 	if _, err = routeOne(t, Mapping{Columns: Columns{Headers: "extra#/list"}}, row); err == nil {
 		t.Error("an array passes for headers")
 	}
 	if rec, err = routeOne(t, Mapping{Columns: Columns{Headers: "extra#/none"}}, row); err != nil || len(rec.Headers) != 2 {
-		t.Errorf("%v\n%s", err, show(rec))
+		t.Errorf("%v\n%s", err, recordtest.Show(rec))
 	}
 }
 

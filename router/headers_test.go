@@ -3,6 +3,7 @@ package router
 import (
 	"github.com/cdc-relay/cdc-relay/router/format"
 	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/router/record/recordtest"
 	"slices"
 	"strings"
 	"testing"
@@ -12,7 +13,7 @@ import (
 func headersOf(rec record.Record) string {
 	var all []string
 	for _, h := range rec.Headers {
-		all = append(all, h.Key+"="+showBytes(h.Value))
+		all = append(all, h.Key+"="+recordtest.Bytes(h.Value))
 	}
 	return strings.Join(all, " ")
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/column"
 	"github.com/cdc-relay/cdc-relay/router/preset"
+
+	"github.com/cdc-relay/cdc-relay/router/record/recordtest"
 )
 
 // presetCase is a table as the preset's framework makes it, with one row as the
@@ -103,9 +105,9 @@ func TestPresets(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden(t, "presets/"+name, showExplanation(e)+"\n"+show(rec))
-			if fromBinary, err := routeOne(t, m, binaryRow(t, row)); err != nil || show(fromBinary) != show(rec) {
-				t.Errorf("binary gives %v\n%s, text\n%s", err, show(fromBinary), show(rec))
+			golden(t, "presets/"+name, showExplanation(e)+"\n"+recordtest.Show(rec))
+			if fromBinary, err := routeOne(t, m, binaryRow(t, row)); err != nil || recordtest.Show(fromBinary) != recordtest.Show(rec) {
+				t.Errorf("binary gives %v\n%s, text\n%s", err, recordtest.Show(fromBinary), recordtest.Show(rec))
 			}
 		})
 	}
@@ -228,7 +230,7 @@ func TestPresets_MalformedRowsAreRejected(t *testing.T) {
 		row.Values[column.Index(row.Relation, c.column)] = wal.Value{Kind: wal.Text, Data: []byte(c.value)}
 		rec, err := routeOne(t, Mapping{}, row)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s with %s %q: %v does not say %q\n%s", c.preset, c.column, c.value, err, c.want, show(rec))
+			t.Errorf("%s with %s %q: %v does not say %q\n%s", c.preset, c.column, c.value, err, c.want, recordtest.Show(rec))
 		} else if !wayOut.MatchString(err.Error()) {
 			t.Errorf("%v: and what is to be done?", err)
 		}
@@ -242,12 +244,12 @@ func TestPresets_GoharvestArrays(t *testing.T) {
 	set("kafka_header_values", wal.Value{Kind: wal.Text, Data: []byte(`{NULL,fake,""}`)})
 	rec, err := routeOne(t, Mapping{}, row)
 	if err != nil || len(rec.Headers) != 3 || rec.Headers[1].Key != "a" || rec.Headers[1].Value != nil || rec.Headers[2].Key != "b" || len(rec.Headers[2].Value) != 0 {
-		t.Errorf("%v\n%s", err, show(rec))
+		t.Errorf("%v\n%s", err, recordtest.Show(rec))
 	}
 	set("kafka_header_keys", wal.Value{Kind: wal.Text, Data: []byte(`{}`)})
 	set("kafka_header_values", wal.Value{Kind: wal.Null})
 	if rec, err = routeOne(t, Mapping{}, row); err != nil || len(rec.Headers) != 1 {
-		t.Errorf("%v\n%s", err, show(rec))
+		t.Errorf("%v\n%s", err, recordtest.Show(rec))
 	}
 }
 

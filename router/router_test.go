@@ -14,6 +14,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/router/column"
 	"github.com/cdc-relay/cdc-relay/router/format"
 	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/router/record/recordtest"
 )
 
 // outboxColumns is a table that every role of the tests below finds a column in.
@@ -41,7 +42,7 @@ func rowWith(t testing.TB, change map[string]string) *wal.Row {
 func header(rec record.Record, name string) string {
 	for _, h := range rec.Headers {
 		if h.Key == name {
-			return showBytes(h.Value)
+			return recordtest.Bytes(h.Value)
 		}
 	}
 	return "absent"
@@ -80,7 +81,7 @@ func TestRoute_TakesKeysHeadersAndTimesFromColumns(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := show(rec); !strings.Contains(got, c.want) {
+			if got := recordtest.Show(rec); !strings.Contains(got, c.want) {
 				t.Errorf("no %q in\n%s", c.want, got)
 			}
 		})
@@ -90,7 +91,7 @@ func TestRoute_TakesKeysHeadersAndTimesFromColumns(t *testing.T) {
 func TestRoute_LeavesOutPresetHeadersThatAreNull(t *testing.T) {
 	rec, err := routeOne(t, Mapping{}, rowWith(t, map[string]string{"event_type": null}))
 	if err != nil || len(rec.Headers) != 1 || rec.Headers[0].Key != record.IdHeader {
-		t.Errorf("%v\n%s", err, show(rec))
+		t.Errorf("%v\n%s", err, recordtest.Show(rec))
 	}
 }
 
@@ -245,7 +246,7 @@ func TestRoute_BoundsWhatItRemembers(t *testing.T) {
 		}
 		rec := b.Records[0]
 		if want := fmt.Sprintf("t%d", i); rec.Topic != want || rec.Headers[len(rec.Headers)-1].Key != fmt.Sprintf("h%d", i) {
-			t.Fatalf("row %d: %s", i, show(rec))
+			t.Fatalf("row %d: %s", i, recordtest.Show(rec))
 		}
 		b.Reset()
 	}
@@ -271,8 +272,8 @@ func TestRoute_ARejectedRowLeavesNoHeaders(t *testing.T) {
 		t.Fatal(err)
 	}
 	want, err := routeOne(t, Mapping{Headers: []HeaderMapping{{"t", "${tenant}"}}, Partition: "shard"}, rowWith(t, nil))
-	if err != nil || show(b.Records[0]) != show(want) {
-		t.Errorf("%v, got\n%s\nwant\n%s", err, show(b.Records[0]), show(want))
+	if err != nil || recordtest.Show(b.Records[0]) != recordtest.Show(want) {
+		t.Errorf("%v, got\n%s\nwant\n%s", err, recordtest.Show(b.Records[0]), recordtest.Show(want))
 	}
 }
 
@@ -321,7 +322,7 @@ func TestBuffer_KeepsEarlierRecordsWhileItGrows(t *testing.T) {
 		for i, rec := range b.Records {
 			tenant := fmt.Sprintf("%d-%d-%s", round, i, strings.Repeat("x", i%50))
 			if want := `{"tenant":"` + tenant + `","a":1}`; string(rec.Value) != want || header(rec, "t") != tenant || header(rec, "id") != testID {
-				t.Fatalf("record %d of round %d:\n%s", i, round, show(rec))
+				t.Fatalf("record %d of round %d:\n%s", i, round, recordtest.Show(rec))
 			}
 			size += len(rec.Value) + len(tenant) + len(rec.Headers)*int(unsafe.Sizeof(record.Header{})) + int(unsafe.Sizeof(rec))
 		}
@@ -358,7 +359,7 @@ func TestRoute_OrdersHeaders(t *testing.T) {
 	}
 	var got []string
 	for _, h := range rec.Headers {
-		got = append(got, h.Key+"="+showBytes(h.Value))
+		got = append(got, h.Key+"="+recordtest.Bytes(h.Value))
 	}
 	want := []string{
 		"id=" + testID, "eventType=created", "idempotency_key=idem", "z=acme", "b=fixed acme",

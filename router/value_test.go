@@ -9,6 +9,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/router/format"
 	"github.com/cdc-relay/cdc-relay/router/jsontext"
 	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/router/record/recordtest"
 )
 
 func TestValue_Formats(t *testing.T) {
@@ -52,7 +53,7 @@ func TestValue_Formats(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := showBytes(rec.Value); got != c.want {
+			if got := recordtest.Bytes(rec.Value); got != c.want {
 				t.Errorf("got\n%s, want\n%s", got, c.want)
 			}
 			if c.payload == null && rec.Value != nil {

@@ -51,13 +51,14 @@ var arrows = map[string][]string{
 	"postgres/postgrestest":            {"fault", "postgres", "postgres/catalog", "replication/wal", "test/harness"},
 	"postgres/preflight/preflighttest": {"advice", "postgres/preflight"},
 
-	"router":          {"advice", "fault", "replication/wal", "router/column", "router/format", "router/jsontext", "router/preset", "router/record", "router/template", "wording"},
-	"router/record":   {"fault", "replication/wal"},
-	"router/jsontext": {},
-	"router/column":   {"advice", "fault", "replication/wal", "router/jsontext", "router/record", "wording"},
-	"router/template": {"replication/wal", "router/column", "router/jsontext", "router/record"},
-	"router/format":   {"fault", "replication/wal", "router/column", "router/jsontext", "router/record"},
-	"router/preset":   {"advice", "replication/wal", "router/column", "router/format", "router/record"},
+	"router":                   {"advice", "fault", "replication/wal", "router/column", "router/format", "router/jsontext", "router/preset", "router/record", "router/template", "wording"},
+	"router/record":            {"fault", "replication/wal"},
+	"router/record/recordtest": {"router/record"},
+	"router/jsontext":          {},
+	"router/column":            {"advice", "fault", "replication/wal", "router/jsontext", "router/record", "wording"},
+	"router/template":          {"replication/wal", "router/column", "router/jsontext", "router/record"},
+	"router/format":            {"fault", "replication/wal", "router/column", "router/jsontext", "router/record"},
+	"router/preset":            {"advice", "replication/wal", "router/column", "router/format", "router/record"},
 
 	// Nothing but config and the program may import these: see TestArchitecture_DebeziumCanBeDeleted.
 	"debezium":                   {"debezium/connect", "debezium/connect/codec", "debezium/connect/converter", "debezium/javaregex", "debezium/options", "debezium/transform", "fault", "replication/wal", "router", "router/column", "router/format", "router/preset", "router/record"},

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -22,6 +21,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/relay/status"
+	"github.com/cdc-relay/cdc-relay/test/harness"
 )
 
 const secretPassword = "hunter2-never-shown"
@@ -55,23 +55,7 @@ func invokeWithin(ctx context.Context, t *testing.T, env []string, args ...strin
 	return result{code, stdout.String(), stderr.String()}
 }
 
-// output is a stream that several goroutines write to, as they do to a file.
-type output struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
-}
+type output = harness.Output
 
 func (r result) want(t *testing.T, code int, stdout, stderr string) {
 	t.Helper()

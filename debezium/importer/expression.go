@@ -5,9 +5,8 @@ import (
 	"strings"
 )
 
-// expressions turns Quarkus' ${NAME} and ${NAME:default} into the form that
-// references has for variables, and undoes what keeps ${…} from Quarkus. Defaults of
-// what may be a secret are dropped.
+// expressions rewrites Quarkus' ${NAME} and ${NAME:default} as references to variables, and
+// removes the escape of a literal ${…}. It drops defaults that may be secrets.
 func (c *conversion) expressions(key, value string) string {
 	var b strings.Builder
 	for value != "" {

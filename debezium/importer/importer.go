@@ -1,6 +1,6 @@
-// Package importer turns the configuration of a Debezium PostgreSQL connector
-// with an outbox EventRouter into the relay's own. It is pure: bytes in, YAML and
-// remarks out. No value that may be a secret reaches either.
+// Package importer translates the configuration of a Debezium PostgreSQL connector with an outbox
+// EventRouter into the relay's. It is pure: bytes in, YAML and remarks out. Neither contains a
+// value that may be a secret.
 package importer
 
 import (

@@ -19,8 +19,8 @@ type property struct {
 	line, column int
 }
 
-// source is an input as flat keys, in its order, without those of its form: of
-// Debezium Server's file the prefixes are still there.
+// source is an input as flat keys in their order, without the keys of its form. The prefixes of
+// Debezium Server's file are still there.
 type source struct {
 	file  string
 	form  Form

@@ -72,8 +72,8 @@ func (r *jsonReader) fail(key, message string) error {
 	return &Error{File: r.file, Line: line, Column: column, Key: key, Message: message}
 }
 
-// token gives the next token, and syntax errors their place. Their text comes from
-// the decoder and quotes one character at most.
+// token returns the next token. It adds the place to syntax errors; their text is the decoder's
+// and quotes at most one character.
 func (r *jsonReader) token() (json.Token, error) {
 	token, err := r.decoder.Token()
 	var syntax *json.SyntaxError

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// reference is what a config provider of Connect would put in place of ${…}:
-// ${provider:path:key} or ${provider:key}. A ${…} without a colon is none.
+// reference is a ${provider:path:key} or ${provider:key} that a config provider of Connect
+// resolves. A ${…} without a colon is no reference.
 type reference struct {
 	text     string // as it stands there
 	provider string
@@ -53,8 +53,8 @@ func (c *conversion) providerKind(name string) string {
 	return "other"
 }
 
-// resolve gives the value with Connect's references replaced by ours, and for each
-// that a person has to fill in a sentence. variable names what is made up.
+// resolve replaces Connect's references by ours. todo has one sentence for each value that a
+// person has to supply. variable is the name for a new variable.
 func (c *conversion) resolve(value, variable string) (ours string, todo []string) {
 	ours = value
 	for i, ref := range references(value) {

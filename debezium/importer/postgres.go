@@ -155,8 +155,7 @@ func (c *conversion) postgresURL() {
 	c.checkAddress()
 }
 
-// checkAddress says about a host or a port that is none what the loader would say
-// about the URL, and so about each of its parts.
+// checkAddress reports an invalid host or port with the loader's error for the whole URL.
 func (c *conversion) checkAddress() {
 	refuse := func(key, what string, good func(string) bool) {
 		it, ok := c.get(key)
@@ -195,8 +194,8 @@ func hostList(value, port string, reference bool) string {
 	return strings.Join(hosts, ",")
 }
 
-// tls makes the query of the URL. Debezium's default is weaker than ours; what
-// worked has to go on working, so it is written out.
+// tls returns the query of the URL. It writes out Debezium's default, which is weaker than the
+// relay's, so that a working connection keeps working.
 func (c *conversion) tls() string {
 	query := []string{}
 	mode, ok := c.take("database.sslmode")

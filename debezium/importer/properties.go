@@ -7,8 +7,8 @@ import (
 	"unicode/utf16"
 )
 
-// readProperties reads java.util.Properties: `=`, `:` or space between key and
-// value, `#` and `!` comments, lines that a backslash continues, \uXXXX.
+// readProperties reads java.util.Properties: `=`, `:` or space between key and value, `#` and `!`
+// comments, a backslash at the end of a continued line, \uXXXX.
 func readProperties(file, text string, form Form) (*source, error) {
 	s := newSource(file, form)
 	lines := strings.Split(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text), "\n")
@@ -120,8 +120,8 @@ func hex4(text string, at int) (rune, bool) {
 	return rune(n), err == nil
 }
 
-// readServerEnvironment reads lines of NAME=value, as an env file or `env` has
-// them, and gives them the names of the properties file.
+// readServerEnvironment reads lines of NAME=value (an env file, or the output of `env`) and names
+// them as in the properties file.
 func readServerEnvironment(file, text string) (*source, error) {
 	s := newSource(file, ServerEnvironment)
 	for i, line := range strings.Split(text, "\n") {
@@ -153,8 +153,8 @@ func unquote(value string) string {
 	return value
 }
 
-// variableKey is the property that a variable stands for. Underscores are dots;
-// no key of Debezium's has an underscore of its own.
+// variableKey returns the property of a variable. An underscore stands for a dot; no key of
+// Debezium contains an underscore.
 func variableKey(name string) string {
 	return strings.ReplaceAll(strings.ToLower(name), "_", ".")
 }

@@ -96,8 +96,8 @@ func (c *conversion) option(it item, key string) {
 	}
 }
 
-// converters writes out the three converters: the connector's, else the worker's
-// with the worker's properties, else what is probable.
+// converters writes the three converters: the connector's, else the worker's with the worker's
+// properties, else Connect's usual ones.
 func (c *conversion) converters() {
 	if c.in.server() {
 		c.serverFormats()

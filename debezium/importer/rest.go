@@ -112,8 +112,8 @@ func (c *conversion) fateOf(it item) (Fate, string) {
 	return c.optionFate(options.ScopeConnector, "", it.key, it)
 }
 
-// CopyOffsets says how to get a position out of a store of Debezium Server that
-// nothing here reads; empty for those that are read.
+// CopyOffsets explains how to export a position from a store of Debezium Server that the relay
+// cannot read; empty for a store that it can read.
 func CopyOffsets(store string) string {
 	switch class := className(store); {
 	case class == "", class == "FileOffsetBackingStore", class == "KafkaOffsetBackingStore":

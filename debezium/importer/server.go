@@ -19,8 +19,8 @@ func serverKey(key string) string {
 	return key
 }
 
-// profile is a key without Quarkus' %prod. before it. Keys of other profiles do not
-// count, nor does one that %prod. says otherwise.
+// profile removes Quarkus' %prod. from a key. counts is false for keys of other profiles, and for
+// a key that %prod. overrides.
 func (c *conversion) profile(it item) (name string, counts bool) {
 	if !strings.HasPrefix(it.key, "%") {
 		over, ok := c.in.get("%prod." + it.key)

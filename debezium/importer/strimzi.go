@@ -55,8 +55,8 @@ func secretOf(m ast.MapNode, members ...string) string {
 	return "${secrets:" + name + ":*}"
 }
 
-// authentication is spec.authentication of a KafkaConnect: what Strimzi makes of it
-// is written out as settings of the producer.
+// authentication writes spec.authentication of a KafkaConnect as the producer settings that
+// Strimzi makes of it.
 func (r *yamlReader) authentication(n ast.Node, at ast.Node) error {
 	const path = "spec.authentication"
 	mapping, ok := n.(ast.MapNode)

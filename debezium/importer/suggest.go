@@ -21,9 +21,9 @@ var columnRoles = []columnRole{
 	{"route.by.field", "aggregatetype", "%s is not a valid field name", []string{"aggregate_type", "aggregateType", "aggregate", "topic", "destination", "event_type", "eventType", "type"}},
 }
 
-// suggest looks at the columns that the EventRouter needs and a table lacks. It
-// offers one only where the input leaves the option to Debezium's default, and only
-// to the table that lacks it: what somebody wrote, and what works, is left alone.
+// suggest offers columns for those that the EventRouter needs and a table lacks. It offers one
+// only if the input leaves the option to Debezium's default, and only for the table that lacks
+// it. It changes no explicit setting.
 func (c *conversion) suggest(prefix string) {
 	tables, known := c.routed(prefix)
 	if !known {
@@ -103,8 +103,8 @@ func (c *conversion) suspect(prefix string, role columnRole) {
 	}
 }
 
-// routed are the tables whose rows the EventRouter sees: all of them, or what its
-// predicate leaves. It is not known for a predicate about anything but topics.
+// routed returns the tables whose rows reach the EventRouter: all, or those that pass its
+// predicate. known is false for a predicate about anything except topics.
 func (c *conversion) routed(prefix string) (tables []*captured, known bool) {
 	by, ok := c.get(prefix + "predicate")
 	class := c.value("predicates." + by.value + ".type")

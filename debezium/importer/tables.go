@@ -21,8 +21,8 @@ var literalTable = regexp.MustCompile(`^([A-Za-z0-9_$]+)(?:\.|\\\.|\[\.\])([A-Za
 
 var bareTable = regexp.MustCompile(`^[A-Za-z0-9_]+$`)
 
-// readTables resolves the lists of tables, which are patterns, against the catalog
-// or, without one, takes names as they stand there.
+// readTables resolves the table patterns against the catalog. Without a catalog it accepts only
+// plain names.
 func (c *conversion) readTables() error {
 	if c.options.Catalog != nil {
 		return c.matchTables()
@@ -125,7 +125,7 @@ func (c *conversion) matchTables() error {
 	return nil
 }
 
-// partitions leaves one name for the rows of a partitioned table: its own with
+// partitions returns one name for the rows of a partitioned table: its own with
 // publish.via.partition.root, otherwise those of its partitions.
 func (c *conversion) partitions(found []Table) []Table {
 	viaRoot := c.flag("publish.via.partition.root")

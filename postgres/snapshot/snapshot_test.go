@@ -127,7 +127,7 @@ func read(t *testing.T, h *Holder, s *Selection, after, upTo Tuple) (ids []strin
 
 // Behind each place come exactly the rows that the order has behind it, whatever is NULL.
 func TestRead_GoesOnBehindEachPlace(t *testing.T) {
-	for _, version := range []string{"15", "18"} {
+	for _, version := range harness.Versions() {
 		t.Run(version, func(t *testing.T) {
 			h, table := holder(t, harness.Postgres(t, version))
 			if _, err := h.Begin(t.Context(), ""); err != nil {

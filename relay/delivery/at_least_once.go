@@ -54,8 +54,8 @@ func (g *atLeastOnce) Close(cause error) {
 	}
 }
 
-// toRepeat counts rows that are acknowledged and may not be confirmed, because they belong to
-// a transaction of which a row is not, or lie behind one.
+// ToRepeat counts acknowledged rows that may not be confirmed, because a row of their
+// transaction, or of an earlier one, is not acknowledged.
 func (g *atLeastOnce) ToRepeat(stats checkpoint.Stats) int {
 	return stats.Done + max(0, int(g.d.shown.repeats.Load()))
 }
@@ -67,7 +67,7 @@ type undelivered struct {
 	counted bool // RowRejected ran for it
 }
 
-// maxResend bounds how many records one resend carries while failures are about.
+// maxResend is the largest run that is sent again after a failure.
 const maxResend = 1024
 
 // Recover brings every failed record to the brokers, in the order of the stream,
@@ -97,7 +97,7 @@ func (g *atLeastOnce) Recover(ctx, deliveryCtx context.Context) error {
 	if err := g.resume(deliveryCtx); err != nil {
 		return err
 	}
-	d.Backlog(false) // what is tried alone has nothing to wait for
+	d.Backlog(false) // runs of one record would wait for others in vain
 	wait := retry.Backoff{Min: d.m.cfg.RetryMin, Max: d.m.cfg.RetryMax}
 	for run := 1; len(queue) > 0; {
 		d.followAll(queue)
@@ -181,8 +181,8 @@ func (g *atLeastOnce) collect() ([]undelivered, error) {
 	return queue, nil
 }
 
-// resend sends a run and waits for its outcome. It returns the first failure that
-// has a cause of its own, and what of the run is not durable.
+// resend sends a run and waits for its outcome. It returns the first failure with a cause of
+// its own, and the records of the run that are not durable.
 func (g *atLeastOnce) resend(deliveryCtx context.Context, run []undelivered) (*sink.Failure, []undelivered, error) {
 	d := g.d
 	records := make([]record.Record, len(run))

@@ -15,7 +15,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/sink"
 )
 
-// Session is what a delivery asks of the session that it belongs to.
+// Session is the part of a session that its delivery uses.
 type Session interface {
 	// Wait returns nil at a signal, or the error that ends the session before it: an interrupt,
 	// the loss of the source, or the end of the drain (deliveryCtx).
@@ -41,21 +41,21 @@ type Session interface {
 	Searching() context.Context
 }
 
-// Start is what holds where a session begins.
+// Start is the state in which a session begins.
 type Start struct {
 	Sink     sink.Sink
 	Origin   wal.Origin // of the server
 	Position wal.LSN    // of the slot
 	Tracker  *checkpoint.Tracker
 
-	// Delivered tells that a row needs no record, because Kafka has it already.
+	// Delivered reports that Kafka already has the row's record.
 	Delivered func(*wal.Row) bool
 }
 
-// Rules are what a session does differently by guarantee.
+// Rules are the properties of a guarantee that a session depends on.
 type Rules struct {
-	// Fenced: the brokers shut out whoever delivered for the slot before, so no time has to
-	// pass between two holders of it.
+	// Fenced: the brokers refuse records of the slot's previous relay, so the next relay need
+	// not wait for it.
 	Fenced bool
 
 	// Repeats: what was delivered and not confirmed is sent again.
@@ -65,11 +65,11 @@ type Rules struct {
 	Ordered bool
 }
 
-// guarantee is what the two guarantees do differently with the routed rows of a session: how they
-// reach the brokers, how a failure is handled, and up to which position the tracker's position may
-// be confirmed. There are two implementations: atLeastOnce and exactlyOnce.
+// guarantee is the difference between the two guarantees: how routed rows reach the brokers, how
+// a failure is handled, and up to which position the tracker's position may be confirmed. There
+// are two implementations: atLeastOnce and exactlyOnce.
 //
-// The deliverer calls all of it, but for Limit and ToRepeat, which are safe from any
+// Only the deliverer calls these methods, except Limit and ToRepeat, which are safe from any
 // goroutine.
 type guarantee interface {
 	// Rules are constant.
@@ -121,7 +121,7 @@ type guarantee interface {
 	ToRepeat(stats checkpoint.Stats) int
 }
 
-// Delivery is what one session does with its batches, under its guarantee.
+// Delivery delivers the batches of one session, under its guarantee.
 type Delivery struct {
 	guarantee
 
@@ -136,7 +136,7 @@ type Delivery struct {
 
 	sends    sends
 	shown    shown
-	isolates bool // ErrIsolated holds beside the error of the session
+	isolates bool // the next session has to send the rows again, whatever error ended this one (ErrIsolated)
 }
 
 // sends are the Sends that are not answered, or failed.
@@ -152,11 +152,11 @@ type sends struct {
 	failed []failedSend // guarded by mu; in no order
 }
 
-// shown is what the status reads, from any goroutine.
+// shown are figures that the status reads from any goroutine.
 type shown struct {
 	waits   status.Moment // since when Send waits for the brokers
 	acked   atomic.Int64  // records of unfinished batches that are durable
-	repeats atomic.Int64  // of them, those behind what may be confirmed
+	repeats atomic.Int64  // of them, those that may not be confirmed yet
 }
 
 // Open makes a session's delivery. With exactly-once it fences the relay that had the slot before
@@ -176,7 +176,7 @@ func (m *Memory) Open(ctx context.Context, s Session, start Start) (*Delivery, e
 // Lineage is that of the server.
 func (d *Delivery) Lineage() wal.Lineage { return d.start.Origin.Lineage() }
 
-// Backlog passes on to the sink when a backlog begins and ends.
+// Backlog tells the sink whether the session reads a backlog.
 func (d *Delivery) Backlog(behind bool) {
 	d.behind = behind
 	if f, ok := d.sink.(sink.Filler); ok {

@@ -20,6 +20,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/cdc-relay/cdc-relay/sink/kafka"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
+	"github.com/cdc-relay/cdc-relay/test/harness"
 	"github.com/rs/zerolog"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -115,7 +116,7 @@ func TestKafka_CreatesMissingTopicsWhenTold(t *testing.T) {
 func TestKafka_SaysThatItMadeATopicAgain(t *testing.T) {
 	t.Parallel()
 	c := cluster(t)
-	var log lines
+	var log harness.Output
 	k, err := kafka.New(kafka.Config{
 		Connection: broker.Connection{Brokers: c.ListenAddrs()}, CreateTopics: topics.Creation{Enabled: true, Partitions: 1, ReplicationFactor: 1},
 	}, zerolog.New(&log))
@@ -138,24 +139,6 @@ func TestKafka_SaysThatItMadeATopicAgain(t *testing.T) {
 	if got := read(t, c, "orders"); len(got) != 1 || string(got[0].Value) != "new" {
 		t.Errorf("the new topic has %v", got)
 	}
-}
-
-// lines is a log that is read while it is written.
-type lines struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 func TestKafka_SaysWhyItCannotCreateATopic(t *testing.T) {

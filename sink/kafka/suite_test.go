@@ -10,15 +10,14 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/sink"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/cdc-relay/cdc-relay/sink/kafka"
 	"github.com/cdc-relay/cdc-relay/sink/sinktest"
 	"github.com/rs/zerolog"
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
-	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -63,37 +62,22 @@ func openGathering(t testing.TB, c *kfake.Cluster, gather time.Duration, change 
 	return k
 }
 
-// read returns everything in the topic, partition by partition in log order.
-func read(t testing.TB, c *kfake.Cluster, topic string, opts ...kgo.Opt) []sinktest.Delivered {
+// read returns everything in the topic, in the order of the log within each partition.
+func read(t testing.TB, c *kfake.Cluster, topic string) []sinktest.Delivered {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), guardTime)
 	defer cancel()
-	client, err := kgo.NewClient(append([]kgo.Opt{
-		kgo.SeedBrokers(c.ListenAddrs()...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-	}, opts...)...)
+	records, err := sandbox.ReadTopics(ctx, c.ListenAddrs(), []string{topic})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer client.Close()
-	ends, err := kadm.NewClient(client).ListEndOffsets(ctx, topic)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := int64(0)
-	ends.Each(func(o kadm.ListedOffset) { want += o.Offset })
 	var all []sinktest.Delivered
-	for int64(len(all)) < want {
-		fetches := client.PollFetches(ctx)
-		if err := fetches.Err0(); err != nil {
-			t.Fatalf("read %d of %d records: %v", len(all), want, err)
+	for _, r := range records {
+		d := sinktest.Delivered{Topic: r.Topic, Key: r.Key, Value: r.Value, Timestamp: r.Timestamp, Partition: r.Partition}
+		for _, h := range r.Headers {
+			d.Headers = append(d.Headers, record.Header(h))
 		}
-		fetches.EachRecord(func(r *kgo.Record) {
-			d := sinktest.Delivered{Topic: r.Topic, Key: r.Key, Value: r.Value, Timestamp: r.Timestamp, Partition: r.Partition}
-			for _, h := range r.Headers {
-				d.Headers = append(d.Headers, record.Header(h))
-			}
-			all = append(all, d)
-		})
+		all = append(all, d)
 	}
 	return all
 }

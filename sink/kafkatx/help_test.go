@@ -10,10 +10,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
-	"github.com/cdc-relay/cdc-relay/sink/sinktest"
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
-	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // guardTime only ends tests that hang.
@@ -35,41 +32,6 @@ func newRecord(topic, key, value string) record.Record {
 
 func secret(value string) func(context.Context) (string, error) {
 	return func(context.Context) (string, error) { return value, nil }
-}
-
-// read returns everything in the topic, partition by partition in log order.
-func read(t testing.TB, c *kfake.Cluster, topic string, opts ...kgo.Opt) []sinktest.Delivered {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), guardTime)
-	defer cancel()
-	client, err := kgo.NewClient(append([]kgo.Opt{
-		kgo.SeedBrokers(c.ListenAddrs()...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-	}, opts...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	ends, err := kadm.NewClient(client).ListEndOffsets(ctx, topic)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := int64(0)
-	ends.Each(func(o kadm.ListedOffset) { want += o.Offset })
-	var all []sinktest.Delivered
-	for int64(len(all)) < want {
-		fetches := client.PollFetches(ctx)
-		if err := fetches.Err0(); err != nil {
-			t.Fatalf("read %d of %d records: %v", len(all), want, err)
-		}
-		fetches.EachRecord(func(r *kgo.Record) {
-			d := sinktest.Delivered{Topic: r.Topic, Key: r.Key, Value: r.Value, Timestamp: r.Timestamp, Partition: r.Partition}
-			for _, h := range r.Headers {
-				d.Headers = append(d.Headers, record.Header(h))
-			}
-			all = append(all, d)
-		})
-	}
-	return all
 }
 
 func failures(t testing.TB, err error) []sink.Failure {

@@ -45,9 +45,8 @@ type expectedTopic struct {
 	possible int64 // the largest payload that a row of it may have
 }
 
-// needs is the size of a batch with the topic's largest record, as far as that is
-// known: with the largest of its table's payloads in it when that is larger than
-// any of the newest rows.
+// needs is the known size of a batch with the topic's largest record: that of the newest rows, or
+// one with the largest payload of the table.
 func (t *expectedTopic) needs() int64 {
 	if t.payload == 0 {
 		return int64(t.largest)
@@ -55,8 +54,8 @@ func (t *expectedTopic) needs() int64 {
 	return max(int64(t.largest), t.with(t.payload))
 }
 
-// with is the size of a batch with a payload, and around it what records of the
-// topic are known to have.
+// with is the size of a batch with a payload and with the largest known headers and key of the
+// topic.
 func (t *expectedTopic) with(payload int64) int64 {
 	empty := broker.BatchSize(&record.Record{})
 	return payload + int64(max(t.around, empty))
@@ -72,8 +71,8 @@ func (e *Expected) DeadLetters(name string, read bool) {
 	t.kept, t.read = true, read
 }
 
-// Rejected says in words that continue "such a row" what becomes of a row whose record
-// is refused, and how much that matters. Untold, it blocks the relay.
+// Rejected sets the words that follow "such a row" in a finding, and the finding's level. By
+// default such a row blocks the relay.
 func (e *Expected) Rejected(fate string, matter advice.Level) { e.fate, e.matter = fate, matter }
 
 // Record adds a record that would be sent. Nothing of it is kept.
@@ -86,8 +85,8 @@ func (e *Expected) Record(r *record.Record) {
 	}
 }
 
-// Payload adds the size of the largest payload of a table, whose records go to
-// the topics. With several of them nobody knows to which that row goes.
+// Payload adds the size of a table's largest payload. If the table has several topics, it is not
+// known to which of them that row goes.
 func (e *Expected) Payload(size int64, topics ...string) {
 	e.payload = max(e.payload, size)
 	for _, name := range topics {
@@ -127,9 +126,8 @@ type CheckConfig struct {
 	MaxMessageBytes int // default 1 MiB
 }
 
-// Check asks the brokers for everything that delivering the expected records
-// depends on. It writes nothing; the brokers hand out a producer id, as they do
-// at every start. ctx bounds it all.
+// Check asks the brokers whether the expected records can be delivered. It writes nothing; the
+// brokers hand out a producer id, as at every start. ctx bounds the whole check.
 func Check(ctx context.Context, cfg CheckConfig, expected Expected) advice.Findings {
 	if expected.fate == "" {
 		expected.Rejected("blocks the relay", advice.Fail)
@@ -259,8 +257,8 @@ func (c *checker) checkSeeds() {
 	}
 }
 
-// checkBrokers connects to each broker at the address that it tells clients:
-// those are connected to, whatever the configuration names.
+// checkBrokers connects to each broker at its advertised address, as clients do, not at the
+// configured one.
 func (c *checker) checkBrokers() {
 	ctx, cancel := c.within()
 	defer cancel()

@@ -11,8 +11,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// CheckCheckpoints looks at the checkpoint topic. With idPrefix it is for exactly-once;
-// the transactional id is not opened: that would shut out a relay that is running.
+// CheckCheckpoints checks the checkpoint topic; a non-empty idPrefix means exactly-once. It never
+// opens the transactional id, which would fence a running relay.
 func CheckCheckpoints(ctx context.Context, at broker.Connection, topic, idPrefix string) advice.Findings {
 	c, err := newChecker(ctx, CheckConfig{Connection: at}, Expected{})
 	if err != nil {

@@ -93,8 +93,8 @@ func (c *checker) grantTopic(name string) string {
 	return c.command("kafka-acls.sh", "--add --allow-principal User:… --operation Write --operation Describe --topic %s", name)
 }
 
-// checkRights reads the bits of what we may do. A broker that says we may not
-// even describe what it has just described does not know.
+// checkRights reads the bits of the operations that are allowed. A broker that denies DESCRIBE on
+// a topic that it just described does not know the rights.
 func (c *checker) checkRights(name string, allowed int32) {
 	may := func(op kmsg.ACLOperation) bool { return allowed&(1<<op) != 0 }
 	switch {
@@ -261,9 +261,8 @@ func (c *checker) checkLimits(name string, config map[string]string) {
 	}
 }
 
-// checkTopicSize compares what is known of the topic's records, and what we would
-// send, with the largest batch that it takes. Batches count compressed there, and
-// nobody knows how well a record compresses.
+// checkTopicSize compares the topic's largest batch with its records and with the relay's limit.
+// The brokers compare the compressed size, which nobody knows before.
 func (c *checker) checkTopicSize(name string, expected *expectedTopic, limit int64) {
 	const check = "topic.max_message_bytes"
 	compressed := ""

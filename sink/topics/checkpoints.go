@@ -68,17 +68,12 @@ func checkpointRefusal(topic string, err error) *sink.Error {
 // and reports whether it did.
 func EnsureCheckpointTopic(ctx context.Context, at broker.Connection, want Creation, topic string, dryRun bool) (missing bool, err error) {
 	want = want.WithDefaults()
-	client, err := at.Consumer()
+	admin, detail, err := lookUp(ctx, at, topic)
 	if err != nil {
 		return false, err
 	}
-	defer client.Close()
-	admin := kadm.NewClient(client)
-	known, err := admin.ListTopics(ctx, topic)
-	if err != nil {
-		return false, readError(topic, err)
-	}
-	if !errors.Is(known[topic].Err, kerr.UnknownTopicOrPartition) {
+	defer admin.Close()
+	if !errors.Is(detail.Err, kerr.UnknownTopicOrPartition) {
 		return false, VerifyCheckpointTopic(ctx, admin, topic)
 	}
 	if dryRun {
@@ -91,15 +86,11 @@ func EnsureCheckpointTopic(ctx context.Context, at broker.Connection, want Creat
 	if replicated(ctx, admin, want.ReplicationFactor, settings, topic) {
 		settings[minInsync] = kadm.StringPtr("2")
 	}
-	created, err := admin.CreateTopic(ctx, 1, want.ReplicationFactor, settings, topic)
-	switch {
-	case errors.Is(err, kerr.TopicAlreadyExists):
+	switch exists, err := makeTopic(ctx, admin, 1, want.ReplicationFactor, settings, topic); {
+	case err != nil:
+		return true, advice.Give(err, "make it by hand with one partition and cleanup.policy=compact, or grant CREATE on it")
+	case exists:
 		return false, VerifyCheckpointTopic(ctx, admin, topic)
-	case err != nil && created.ErrMessage != "":
-		err = fmt.Errorf("%w: %s", err, created.ErrMessage)
-	}
-	if err != nil {
-		return true, advice.Give(fmt.Errorf("create topic %q: %w", topic, err), "make it by hand with one partition and cleanup.policy=compact, or grant CREATE on it")
 	}
 	for range 20 { // the brokers tell each other, and our client remembers for a while
 		if err = VerifyCheckpointTopic(ctx, admin, topic); err == nil || ctx.Err() != nil {
@@ -115,9 +106,9 @@ func EnsureCheckpointTopic(ctx context.Context, at broker.Connection, want Creat
 
 const minInsync = "min.insync.replicas"
 
-// replicated says of a topic that is not made yet that it will have three replicas or more,
-// and acknowledge what only one of them has. The positions in it must not be lost with one
-// broker. Brokers that do not say leave it as their default has it.
+// replicated reports whether a topic that is to be created would get at least three replicas and
+// still acknowledge a record that only one of them has. The positions in it must survive the loss
+// of a broker. If the brokers do not answer, factor decides.
 func replicated(ctx context.Context, admin *kadm.Client, factor int16, settings map[string]*string, topic string) bool {
 	tried, err := admin.ValidateCreateTopics(ctx, 1, factor, settings, topic)
 	if err != nil || tried[topic].Err != nil {
@@ -135,8 +126,8 @@ func replicated(ctx context.Context, admin *kadm.Client, factor int16, settings 
 // transaction takes two offsets.
 const lookBack = 2000
 
-// LastCheckpoint is the newest value under the key before an offset that is committed.
-// timeout is that of the transactions before it.
+// LastCheckpoint returns the newest committed value of the key before the offset. timeout bounds
+// the wait for transactions before it.
 func LastCheckpoint(ctx context.Context, at broker.Connection, topic, key string, end int64, timeout time.Duration) ([]byte, error) {
 	from := max(0, end-lookBack)
 	value, found, err := scanCheckpoints(ctx, at, topic, key, from, end, timeout)

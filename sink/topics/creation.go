@@ -52,8 +52,8 @@ func (c Creation) settings(keep bool) map[string]*string {
 	return settings
 }
 
-// Creator makes topics that are missing at their first record, and counts those that were
-// deleted and recreated. Any goroutine may use it.
+// Creator creates a missing topic at its first record, and counts topics that were deleted and
+// recreated. Any goroutine may use it.
 type Creator struct {
 	want Creation
 	keep string // the topic that keeps every record
@@ -116,9 +116,8 @@ func (c *Creator) lookAt(ctx context.Context, client *kgo.Client, names []string
 	}
 }
 
-// create makes the topics and remembers why it could not. It returns those that
-// it made again: a topic that records went to before was deleted, and whatever deletes
-// topics has to be found.
+// create creates the topics and remembers the errors. It returns the topics that had records
+// before: somebody deleted them, and the log has to say so.
 func (c *Creator) create(ctx context.Context, client *kgo.Client, names []string) (again []string) {
 	refused := make(map[string]error)
 	for _, topic := range names {
@@ -162,38 +161,61 @@ func (c *Creator) Missing(topic string, err error) *sink.Error {
 	return &sink.Error{Class: sink.Blocked, Reason: fault.ReasonUnknownTopic, Err: advice.Give(fmt.Errorf("create the missing topic: %w", refused), next)}
 }
 
-// EnsureTopic makes a topic that is to keep every record, unless there is one of
-// that name, and says whether it did. It has the partitions and replicas of want, whether
-// or not that is enabled.
+// EnsureTopic creates a topic that keeps every record, unless the topic exists, and reports
+// whether it did. Partitions and replicas are those of want, even if want is not enabled.
 func EnsureTopic(ctx context.Context, at broker.Connection, want Creation, topic string, dryRun bool) (missing bool, err error) {
 	want = want.WithDefaults()
-	client, err := at.Consumer()
+	admin, detail, err := lookUp(ctx, at, topic)
 	if err != nil {
 		return false, err
 	}
-	defer client.Close()
+	defer admin.Close()
+	switch {
+	case detail.Err == nil:
+		return false, nil
+	case !errors.Is(detail.Err, kerr.UnknownTopicOrPartition):
+		return false, readError(topic, detail.Err)
+	case dryRun:
+		return true, nil
+	}
+	exists, err := makeTopic(ctx, admin, want.Partitions, want.ReplicationFactor, want.settings(true), topic)
+	if err != nil {
+		return true, advice.Give(err, "make it by hand, or grant CREATE on it")
+	}
+	return !exists, nil
+}
+
+// lookUp returns a client, which the caller closes, and what it says of a topic. Err is
+// UnknownTopicOrPartition for one that does not exist.
+func lookUp(ctx context.Context, at broker.Connection, topic string) (*kadm.Client, kadm.TopicDetail, error) {
+	client, err := at.Consumer()
+	if err != nil {
+		return nil, kadm.TopicDetail{}, err
+	}
 	admin := kadm.NewClient(client)
 	known, err := admin.ListTopics(ctx, topic)
 	if err != nil {
-		return false, readError(topic, err)
+		admin.Close()
+		return nil, kadm.TopicDetail{}, readError(topic, err)
 	}
-	if d, ok := known[topic]; ok && d.Err == nil {
-		return false, nil
-	} else if ok && !errors.Is(d.Err, kerr.UnknownTopicOrPartition) {
-		return false, readError(topic, d.Err)
+	detail, ok := known[topic]
+	if !ok {
+		detail.Err = kerr.UnknownTopicOrPartition
 	}
-	if dryRun {
-		return true, nil
-	}
-	created, err := admin.CreateTopic(ctx, want.Partitions, want.ReplicationFactor, want.settings(true), topic)
+	return admin, detail, nil
+}
+
+// makeTopic creates a topic, unless one exists by now.
+func makeTopic(ctx context.Context, admin *kadm.Client, partitions int32, factor int16, settings map[string]*string, topic string) (exists bool, err error) {
+	created, err := admin.CreateTopic(ctx, partitions, factor, settings, topic)
 	switch {
 	case errors.Is(err, kerr.TopicAlreadyExists):
-		return false, nil
+		return true, nil
 	case err != nil && created.ErrMessage != "":
 		err = fmt.Errorf("%w: %s", err, created.ErrMessage)
 	}
 	if err != nil {
-		return true, advice.Give(fmt.Errorf("create topic %q: %w", topic, err), "make it by hand, or grant CREATE on it")
+		return false, fmt.Errorf("create topic %q: %w", topic, err)
 	}
-	return true, nil
+	return false, nil
 }

@@ -1,6 +1,7 @@
-// Package topics looks after topics: it checks, creates, reads and follows them.
+// Package topics checks, creates, reads and follows topics. It sends no rows and does not import
+// the senders.
 //
-// It has the checks of `cdc-relay check`, the topics of the relay's own (the dead letters and
-// the checkpoints, with the Ledger of positions in it), and Creator, which makes a topic that
-// is missing at its first record. It sends no rows, and knows nothing of the senders.
+// It has the Kafka part of `cdc-relay check`, the relay's own topics (dead letters and
+// checkpoints, with the Ledger of positions), and Creator, which creates a missing topic at its
+// first record.
 package topics

@@ -30,8 +30,8 @@ type Message struct {
 	Headers   []record.Header
 }
 
-// Follower reads one topic from its beginning and continues with what is written to
-// it. Run and CatchUp may run at the same time; Close ends both.
+// Follower reads one topic from its beginning and continues with new records. Run and CatchUp may
+// run at the same time; Close ends both.
 type Follower struct {
 	topic string
 	log   zerolog.Logger
@@ -44,8 +44,8 @@ type Follower struct {
 	err   error           // of the last fetch that failed, until one succeeds
 }
 
-// followWait is how long brokers keep a fetch of an idle topic. A fetch that waits keeps
-// others of its broker waiting, so CatchUp may need as long.
+// followWait is how long a broker holds a fetch of an idle topic. It also delays other fetches of
+// that broker, and so CatchUp.
 const followWait = 200 * time.Millisecond
 
 // NewFollower connects to nothing yet; Run and CatchUp do. The principal needs READ
@@ -54,8 +54,8 @@ func NewFollower(at broker.Connection, topic string, log zerolog.Logger) *Follow
 	return newFollower(at, topic, log, kgo.ReadCommitted())
 }
 
-// FollowUncommitted is NewFollower for a topic that has nothing of interest in transactions:
-// those of others, open or aborted, hide nothing.
+// FollowUncommitted is NewFollower for a topic whose records are not transactional: open and
+// aborted transactions hide none of them.
 func FollowUncommitted(at broker.Connection, topic string, log zerolog.Logger) *Follower {
 	return newFollower(at, topic, log, kgo.ReadUncommitted())
 }
@@ -69,10 +69,9 @@ func newFollower(at broker.Connection, topic string, log zerolog.Logger, isolati
 	}
 }
 
-// Run visits every record until ctx ends, those of a partition in order. visit must
-// not keep what it is given. Trouble with the brokers is waited out. A topic that was
-// deleted and recreated is read from its beginning: visit is given nil before, as what it
-// was given is gone.
+// Run visits every record until ctx ends, those of a partition in order. visit must not keep the
+// message. Run retries while brokers fail. If the topic was deleted and recreated, Run calls
+// visit with nil and begins again: earlier messages are gone.
 func (f *Follower) Run(ctx context.Context, visit func(*Message)) {
 	client, err := f.open()
 	if err != nil {
@@ -110,8 +109,8 @@ func (f *Follower) Run(ctx context.Context, visit func(*Message)) {
 	}
 }
 
-// madeAgain reports whether the topic is another one than that which was read. A broker that does
-// not know a topic's id may merely be behind the controller.
+// madeAgain reports whether the topic was recreated. A broker that does not know the topic's id
+// may only be behind the controller.
 func (f *Follower) madeAgain(ctx context.Context, client *kgo.Client) bool {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -177,10 +176,9 @@ func newMessage(r *kgo.Record) *Message {
 	return m
 }
 
-// CatchUp returns once Run has visited everything that the topic holds now. Records behind
-// a Kafka transaction that is not over are not visited before it ends, also those that count
-// already: with all it waits for them too. The error is a *Error; its reason is
-// ReasonLettersHidden where ctx ended in that wait.
+// CatchUp returns once Run has visited everything that the topic holds now. A Kafka transaction
+// that is open hides the records behind it, committed ones too: with all, CatchUp waits for those
+// as well. The error is a *Error, with ReasonLettersHidden if ctx ended in that wait.
 func (f *Follower) CatchUp(ctx context.Context, all bool) error {
 	client, err := f.open()
 	if err != nil {
@@ -234,9 +232,9 @@ func (f *Follower) late(client *kgo.Client, ends map[int32]int64, cause error) e
 	return readError(f.topic, cause)
 }
 
-// missing is the error of a topic whose ends are not known. A broker that has just started
-// may not know of a topic yet, and what the relay makes of a missing one is that there are no
-// letters; so the controller is asked before.
+// missing returns the error for a topic whose ends are unknown. It asks the controller first: a
+// broker that has just started may not know the topic yet, and the relay takes a missing topic
+// for one without letters.
 func (f *Follower) missing(ctx context.Context, client *kgo.Client, err error) error {
 	e := readError(f.topic, err)
 	if e.Reason != fault.ReasonUnknownTopic {
@@ -260,8 +258,8 @@ func (f *Follower) Close() {
 	}
 }
 
-// topicEnds are the offsets behind the last record that can be read, or with all behind the
-// last one, without partitions that hold nothing.
+// topicEnds returns the offsets behind the last readable record; with all, behind the last
+// record. Empty partitions are left out.
 func topicEnds(ctx context.Context, client *kgo.Client, topic string, all bool) (map[int32]int64, error) {
 	admin := kadm.NewClient(client)
 	list := admin.ListCommittedOffsets
@@ -291,9 +289,9 @@ func topicEnds(ctx context.Context, client *kgo.Client, topic string, all bool) 
 	return found, nil
 }
 
-// ReadTopic visits what a topic holds at present, in order within each partition. A
-// topic that does not exist is an error of reason unknown_topic. The error is a
-// *Error unless it is visit's, which ends the reading.
+// ReadTopic visits the topic's present records, in order within each partition. An error of visit
+// ends the reading and is returned; every other error is a *Error. A missing topic has the reason
+// unknown_topic.
 func ReadTopic(ctx context.Context, at broker.Connection, topic string, visit func(*Message) error) error {
 	client, err := at.Consumer(kgo.FetchMaxWait(followWait))
 	if err != nil {
@@ -356,9 +354,9 @@ func pollFor(ctx context.Context, client *kgo.Client, d time.Duration) kgo.Fetch
 	return fetches
 }
 
-// dropUnreadable drops the partitions of which no record between next and end can be read:
-// those there were aborted, and the client passes over them without a word. While somebody's
-// transaction is open behind them, nothing else tells.
+// dropUnreadable drops partitions without a readable record between next and end. Their records
+// were aborted, and the client passes over those silently. While an open transaction lies behind
+// them, there is no other sign.
 func dropUnreadable(ctx context.Context, client *kgo.Client, topic string, next, ends map[int32]int64) {
 	admin := kadm.NewClient(client)
 	details, err := admin.ListTopics(ctx, topic)

@@ -15,10 +15,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Ledger keeps values under keys in the checkpoint topic, without transactions: a
-// relay writes there how far it may confirm before it does. It has a client of its
-// own, so that trouble with that topic is no trouble for records. It is safe for
-// concurrent use.
+// Ledger stores values by key in the checkpoint topic, without transactions. A relay writes there
+// how far it may confirm, before it confirms. Its own client keeps failures of that topic away
+// from records. It is safe for concurrent use.
 type Ledger struct {
 	at     broker.Connection
 	topic  string
@@ -40,10 +39,9 @@ func NewLedger(at broker.Connection, topic string) (*Ledger, error) {
 // Close gives the connections up. A Write that waits ends with an error.
 func (l *Ledger) Close() { l.client.Close() }
 
-// Read returns the newest value of each key with this suffix, without those that were
-// taken back. Nothing that it looks for is part of a transaction, so none that is open
-// hides anything. It reads the whole topic, which compaction keeps small. The error is
-// a *Error.
+// Read returns the newest value of each key with this suffix, without deleted ones. The values
+// are not transactional, so an open transaction hides none. Read reads the whole topic, which
+// compaction keeps small. The error is a *Error.
 func (l *Ledger) Read(ctx context.Context, suffix string) (map[string][]byte, error) {
 	values := make(map[string][]byte)
 	err := l.replay(ctx, kgo.ReadUncommitted(), func(key string, value []byte) {
@@ -61,10 +59,9 @@ func (l *Ledger) Read(ctx context.Context, suffix string) (map[string][]byte, er
 	return values, nil
 }
 
-// Committed returns the newest value that a transaction, or a write without one, left
-// under a key; nil when there is none, or it was taken back. It waits for transactions
-// that are open: one of them may be about to commit a newer value, which whoever
-// committed it has acted upon before readers see it. The error is a *Error.
+// Committed returns the newest committed value of a key; nil if there is none or it was deleted.
+// It waits for open transactions: one of them may commit a newer value on which its writer has
+// acted already. The error is a *Error.
 func (l *Ledger) Committed(ctx context.Context, key string) (newest []byte, err error) {
 	err = l.replay(ctx, kgo.ReadCommitted(), func(k string, value []byte) {
 		if k == key {
@@ -116,8 +113,8 @@ func (l *Ledger) replay(ctx context.Context, isolation kgo.IsolationLevel, visit
 	return nil
 }
 
-// bounds are the first offset of the topic and the one behind its last record, which is
-// the high watermark: also behind what an open transaction has written.
+// bounds returns the topic's first offset and its high watermark, which is also behind the
+// records of an open transaction.
 func (l *Ledger) bounds(ctx context.Context) (first, end int64, err error) {
 	admin := kadm.NewClient(l.client)
 	if err := VerifyCheckpointTopic(ctx, admin, l.topic); err != nil {
@@ -142,11 +139,11 @@ func (l *Ledger) bounds(ctx context.Context) (first, end int64, err error) {
 	return from.Offset, to.Offset, nil
 }
 
-// Write returns once all in-sync replicas have the value, or with a *Error; after
-// one the value may be there all the same. A nil value takes the key back.
+// Write returns once all in-sync replicas have the value, or with a *Error; the value may be
+// there in spite of it. A nil value deletes the key.
 //
-// The client gets no context that ends: it would fail the next write with the one that
-// was given up. So a write waits for the answer to the one before, whoever gave it up.
+// The client gets a context that does not end: an ended one would fail the next write as well. So
+// a write waits for the answer to the previous one, even if its caller gave up.
 func (l *Ledger) Write(ctx context.Context, key string, value []byte) error {
 	if ctx.Err() != nil {
 		return l.failure("write to", context.Cause(ctx))

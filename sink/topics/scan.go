@@ -24,7 +24,7 @@ type Span struct {
 }
 
 // Scanner reads parts of topics. The principal needs READ and DESCRIBE on them, and
-// DESCRIBE_CONFIGS where Compacted is asked. One goroutine uses it.
+// DESCRIBE_CONFIGS for Compacted. One goroutine uses it.
 type Scanner struct {
 	at     broker.Connection
 	client *kgo.Client
@@ -42,9 +42,8 @@ func NewScanner(at broker.Connection) (*Scanner, error) {
 // Close gives the connections up.
 func (s *Scanner) Close() { s.client.Close() }
 
-// Spans are the partitions of topics from a time on (the zero time: from their beginnings) to the
-// last record that was written, which may not be committed yet. A topic that does not exist has
-// none. The error is a *Error.
+// Spans returns the partitions of the topics from a time on (zero: from their beginnings) to the
+// last record, committed or not. A missing topic has none. The error is a *Error.
 func (s *Scanner) Spans(ctx context.Context, since time.Time, names ...string) ([]Span, error) {
 	if len(names) == 0 {
 		return nil, nil
@@ -121,9 +120,9 @@ func (s *Scanner) Compacted(ctx context.Context, names ...string) (compacted map
 // scanBytes is what one partition gives at a time: as records it takes many times as much.
 const scanBytes = 256 << 10
 
-// Scan visits the committed records of the spans, those of a partition in order. It waits for
-// transactions that are open; patience bounds how long nothing may come. visit must not keep what
-// it is given; its error ends the reading. Else the error is a *Error.
+// Scan visits the committed records of the spans, those of a partition in order, and waits for
+// open transactions. patience is the longest wait without a record. visit must not keep the
+// message; its error ends the reading. Every other error is a *Error.
 func (s *Scanner) Scan(ctx context.Context, spans []Span, patience time.Duration, visit func(*Message) error) error {
 	from, left := make(map[string]map[int32]kgo.Offset), make(map[string]*spanned)
 	for _, span := range spans {

@@ -1,7 +1,6 @@
 package ends
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
@@ -52,6 +51,7 @@ var prepared sync.Map // folder of examples/: func() (string, error)
 // ready copies the example, with its locked versions, and has them installed, once.
 func (x example) ready(t *testing.T) string {
 	t.Helper()
+	harness.NeedsServer(t, "PostgreSQL") // installing takes a minute, and would be for nothing
 	for _, program := range x.needs {
 		if _, err := exec.LookPath(program); err != nil {
 			harness.Missing(t, program, err, installRuntimes)
@@ -125,26 +125,9 @@ func newShopFloor(t *testing.T, more string) *shopFloor {
 // process is a running program.
 type process struct {
 	cmd  *exec.Cmd
-	out  lockedBuffer
+	out  harness.Output
 	done chan struct{}
 	err  error // when done
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
 
 // stop asks the program to end, which a JVM does with an exit code of its own.

@@ -76,8 +76,8 @@ type shape struct {
 	plainElement bool    // as an element of an array it is not optional
 }
 
-// New makes the codec of a column. ErrAbsent says that Debezium leaves the
-// column out; an *UnsupportedError, that it does not and this package cannot.
+// New returns the codec of a column. The error is ErrAbsent if Debezium leaves the column out,
+// and an *UnsupportedError if Debezium sends a column that this package cannot decode.
 func New(col Column, m Modes) (*Codec, error) {
 	t := col.Type
 	for t.Base != nil {

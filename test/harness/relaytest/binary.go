@@ -1,7 +1,6 @@
 package relaytest
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -54,25 +53,8 @@ func Binary(t testing.TB) string {
 // Process is the real binary at work.
 type Process struct {
 	cmd  *exec.Cmd
-	out  output
+	out  harness.Output
 	done chan struct{}
-}
-
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
 }
 
 // Exec starts the binary with a verb and the pipeline's configuration. A test
