@@ -37,6 +37,7 @@ func TestRun_DeletesDeliveredRowsBesideTheStream(t *testing.T) {
 		k.insert(t, 30)
 		k.published(t, first, 30)
 		second, stopSecond := k.start(t, nil)
+		k.await(t, "the other one stands by", func() bool { _, state := job(t, second); return state == status.Standby })
 		k.age(t, "2h")
 		k.insert(t, 5)
 		k.await(t, "old rows are gone", func() bool { return k.rows(t) == 5 })
