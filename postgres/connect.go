@@ -35,7 +35,7 @@ func Connect(ctx context.Context, cfg Config, replication bool) (*pgconn.PgConn,
 	return ConnectThrough(ctx, cfg, replication, nil)
 }
 
-// ConnectThrough is connect with a dialer that wrap, if any, makes of the usual one.
+// ConnectThrough is Connect with a dialer that wrap, if any, makes of the usual one.
 func ConnectThrough(ctx context.Context, cfg Config, replication bool, wrap func(pgconn.DialFunc) pgconn.DialFunc) (*pgconn.PgConn, error) {
 	d, err := parseDSN(cfg.URL)
 	if err != nil {

@@ -19,7 +19,7 @@ func (e *RefusedError) Error() string { return e.Err.Error() }
 func (e *RefusedError) Unwrap() error { return e.Err }
 
 // BlockedError means that the relay waits for a decision that only a person can
-// take, and was told to exit rather than to wait: exit code 4.
+// take, and relay.on_blocked is exit: exit code 4.
 type BlockedError struct {
 	Reason string
 	Err    error

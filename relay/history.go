@@ -25,7 +25,7 @@ func (r *Relay) checkHistory(src Source) error {
 	if next.Ahead {
 		r.standby = true           // what that one sent last may be on its way still
 		r.delivery.ForgetPartial() // and may be the beginning again
-		r.log.Warn().Stringer("lsn", start).Stringer("told", next.Limit).Str("slot", r.cfg.Replication.Slot).
+		r.log.Warn().Stringer("lsn", start).Stringer("reported", next.Limit).Str("slot", r.cfg.Replication.Slot).
 			Msg("the slot is ahead of the position that this process confirmed: another relay used it, or somebody moved or recreated it")
 	}
 	r.known = next.Known
@@ -54,8 +54,8 @@ func (s *session) slotTaken(snapshot *watch.Snapshot) error {
 	}
 }
 
-// slotMoved reports that the slot, which nobody has, is ahead of everything that its only
-// owner told: somebody moved it under the stream, and rows in between may never come.
+// slotMoved reports that the slot, which nobody has, is ahead of every position that this relay
+// reported: somebody moved it, and the rows in between may never come.
 func (s *session) slotMoved(snapshot *watch.Snapshot) error {
 	reported := wal.LSN(s.reported.Load())
 	if snapshot.Slot.Active || snapshot.Slot.Confirmed <= reported {

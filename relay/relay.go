@@ -374,7 +374,7 @@ func (r *Relay) restartsAtOnce(err error) (why string, ok bool) {
 	return delivery.Again(err)
 }
 
-// forgetServerBack drops a token of back that is older than the failure.
+// forgetServerBack drops a token of serverBack that is older than the failure.
 func (r *Relay) forgetServerBack() {
 	select {
 	case <-r.serverBack:

@@ -57,7 +57,7 @@ type Stream struct {
 	abort    chan struct{}
 	aborting sync.Once
 
-	heard    atomic.Int64 // unix nanoseconds of the last byte from the server; zero while Run does not listen
+	heard    atomic.Int64 // instant of the last byte from the server; zero while Run does not listen
 	deadline time.Time    // of reads, as the connection has it
 	closed   bool
 	ended    bool  // the server ended the copy

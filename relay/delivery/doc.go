@@ -18,5 +18,5 @@
 // What exactly-once does differently (exactly_once.go). Records and the position behind them are
 // committed in one Kafka transaction. Nothing is retried inside a session: any failure aborts the
 // transaction and ends the session, and the next one starts from the committed position. The
-// server is told no position beyond that (Limit), and a session's start fences every earlier one.
+// no position beyond that is reported to the server (Limit), and a session's start fences every earlier one.
 package delivery

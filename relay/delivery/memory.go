@@ -70,5 +70,5 @@ func (m *Memory) logForked(was resume.Known, now wal.Origin, fork wal.Fork) {
 		line = m.log.Error()
 		text = "the server is on a new timeline that lacks delivered rows: transactions that committed between the two positions exist only in Kafka"
 	}
-	line.Int32("from", was.Origin.Timeline).Int32("timeline", now.Timeline).Stringer("fork", fork.At).Stringer("told", was.Reported).Msg(text)
+	line.Int32("from", was.Origin.Timeline).Int32("timeline", now.Timeline).Stringer("fork", fork.At).Stringer("reported", was.Reported).Msg(text)
 }

@@ -10,30 +10,30 @@ import (
 // Known is what a process knows from its sessions. The zero value knows nothing.
 type Known struct {
 	Origin   wal.Origin // of the server that the last session streamed from
-	Reported wal.LSN    // highest position told to a server on that timeline
+	Reported wal.LSN    // highest position reported to a server on that timeline
 }
 
 // Continuation is how a server continues what is known.
 type Continuation struct {
 	Known           // from here on
 	Fork  *wal.Fork // where the server's timeline left the known one; nil: it did not
-	Limit wal.LSN   // no position that was told on this history lies behind it
+	Limit wal.LSN   // the highest position reported on this history
 	Ahead bool      // the slot does
 }
 
 // Continue decides whether a server whose slot is at start continues the history of the one
 // that the last session streamed from. A position of ours is never used on another server
-// than the one that was told it: each session starts from the slot. What is looked for here
+// than the one that it was reported to: each session starts from the slot. What is looked for here
 // is what that cannot see.
 //
 //  1. Another cluster: its rows may have been delivered already, or belong elsewhere.
 //  2. An older timeline: the old primary came back, and its slot with it.
 //  3. A timeline that does not descend from ours, also where it bears the same number:
 //     two standbys were promoted from one history.
-//  4. A fork before what we confirmed (Fork.At < Told): rows behind it were delivered and
+//  4. A fork before what we confirmed (Fork.At < Reported): rows behind it were delivered and
 //     exist no more, and new rows take their positions. Nothing can call them back; the relay
 //     logs an error and continues.
-//  5. A slot ahead of what we told, also behind a fork: another relay streamed from it
+//  5. A slot ahead of what we reported, also behind a fork: another relay streamed from it
 //     meanwhile, or somebody moved or made it. Two relays on one slot are usual, so the relay
 //     only warns.
 func (k Known) Continue(now wal.Origin, start wal.LSN) (Continuation, error) {

@@ -24,11 +24,11 @@ type budget struct {
 const (
 	paceWindow   = 5 * time.Minute
 	stalledAfter = time.Minute    // without this, WAL that waits is only on its way
-	muchRetained = 1 << 30        // of a slot without a limit: each doubling is told
+	muchRetained = 1 << 30        // of a slot without a limit: each doubling is logged
 	firstWarning = 24 * time.Hour // and again at each half
 )
 
-// warning is what is to be told, at most one a look.
+// warning is what is to be logged, at most one a look.
 type warning struct {
 	limit    bool          // max_slot_wal_keep_size is set
 	lasts    time.Duration // zero without a limit

@@ -35,7 +35,7 @@ const (
 	paceOver   = 30 * time.Second // of which the paces are the average
 	paceAfter  = 10 * time.Second // of a backlog: nothing is said before
 	backlogLog = 30 * time.Second // between two lines in the log
-	tellAfter  = 2 * time.Second  // a backlog that is read within it is not told
+	logAfter   = 2 * time.Second  // a backlog that is read within it is not logged
 )
 
 // backlog follows how far the stream is behind the end of the WAL. It has no clock and is
@@ -72,7 +72,7 @@ func (b *backlog) catchUp() *CatchUp {
 		return nil
 	}
 	first, last := b.points[0], b.points[len(b.points)-1]
-	if last.at.Sub(b.began) < tellAfter {
+	if last.at.Sub(b.began) < logAfter {
 		return nil
 	}
 	c := &CatchUp{LeftBytes: max(0, int64(last.server)-int64(last.reader))}

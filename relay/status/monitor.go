@@ -86,7 +86,7 @@ type Session interface {
 	// Acked counts the records of unfinished batches that are durable.
 	Acked() int
 
-	// Newest is the commit time of the row that was read last, and how long ago that was;
+	// NewestCommit is the commit time of the row that was read last, and how long ago that was;
 	// the zero time: none was.
 	NewestCommit(now time.Time) (commit time.Time, ago time.Duration)
 
@@ -589,7 +589,7 @@ func (b *Monitor) showSlot(st *Status) {
 	}
 	slot := b.snapshot.Slot
 	st.LSN.Server = max(st.LSN.Server, Position(b.snapshot.WALEnd))
-	if st.LSN.Confirmed == 0 { // a standby has told nothing, but the slot has a position
+	if st.LSN.Confirmed == 0 { // a standby has reported nothing, but the slot has a position
 		st.LSN.Confirmed = Position(slot.Confirmed)
 	}
 	st.RetainedWALBytes = max(0, int64(b.snapshot.WALEnd)-int64(slot.Restart))

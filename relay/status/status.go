@@ -52,7 +52,7 @@ type LSNs struct {
 	Server    Position `json:"server"`    // end of the server's WAL at the last look
 	Received  Position `json:"received"`  // read from the stream
 	Published Position `json:"published"` // delivered without a gap; what will be confirmed next
-	Confirmed Position `json:"confirmed"` // told to the server
+	Confirmed Position `json:"confirmed"` // reported to the server
 }
 
 // Slot is the slot's row in the catalog at the last look. Pointers are nil when

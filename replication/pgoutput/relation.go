@@ -2,8 +2,9 @@ package pgoutput
 
 import (
 	"fmt"
-	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"slices"
+
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
 // relate takes a Relation message. The server repeats it after any change near

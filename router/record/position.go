@@ -61,7 +61,7 @@ func FillPosition(r *Record) bool {
 	return true
 }
 
-// PlaceAt fills in a position as Place does, another one than the row's transaction has. A record
+// PlaceAt fills in a position as FillPosition does, another one than the row's transaction has. A record
 // without position headers stays as it is.
 func PlaceAt(r *Record, at wal.LSN) {
 	for i := len(r.Headers) - 1; i >= 0; i-- {

@@ -50,7 +50,7 @@ type conn struct {
 	of *conns
 }
 
-// dial is KafkaConfig's, and remembers the connection.
+// dial is Config.Dial, and remembers the connection.
 func (k *Sink) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	c, err := k.cfg.Dial(ctx, network, addr)
 	if err != nil {

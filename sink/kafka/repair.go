@@ -12,7 +12,7 @@ import (
 )
 
 // repairs is what failures showed to be wrong with the client's idea of the
-// cluster. Guarded by Kafka.mu.
+// cluster. Guarded by Sink.mu.
 type repairs struct {
 	missing   map[string]struct{} // topics no broker knows
 	recreated map[string]struct{} // topics whose id changed

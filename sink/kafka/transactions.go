@@ -10,7 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// What a sink that produces in transactions shares with this one. It has a Kafka, to which
+// What a sink that produces in transactions shares with this one. It holds a Sink of this package, to which
 // it gives no records: for whether brokers answer, for topics, incidents and options.
 
 // NewRecord makes the client's record of ours, for a client with a partitioner of

@@ -19,14 +19,14 @@ import (
 
 // Sink produces in Kafka transactions, each with the position behind its
 // records: both become visible, to consumers that read what is committed, or
-// neither. It promises less than Kafka does about failure, and needs less care for
+// neither. It promises less than kafka.Sink about failure, and needs less care for
 // it: a transaction of which anything fails is aborted, and with it ends the
 // producer session. What nobody sees has no order.
 //
 //  1. Open begins a producer session: it shuts out whoever had the same transactional id, and
 //     reads what the last committed transaction said. Only the holder of the slot may
 //     call it.
-//  2. Send and Mark take records and the positions behind them, in the order of the
+//  2. Send and SetPosition take records and the positions behind them, in the order of the
 //     stream. A transaction ends at such a position and nowhere else.
 //  3. done(nil) means committed. Anything else is a *FailedError with every record of
 //     its Send, and from then on nothing is taken until Open. Some of what failed may
@@ -77,7 +77,7 @@ type Config struct {
 	// holds so much. Zero leaves that to Seal.
 	DivideBytes int
 
-	// Ended, if set, is told how each transaction ended, on a goroutine of the sink.
+	// Ended, if set, is called with the outcome of each transaction ended, on a goroutine of the sink.
 	Ended func(sink.Ending)
 }
 
@@ -178,13 +178,13 @@ func (t *Sink) Ready(ctx context.Context) error {
 	return topics.VerifyCheckpointTopic(ctx, kadm.NewClient(t.plain.Client()), t.cfg.CheckpointTopic)
 }
 
-// Ping is that of Kafka.
+// Ping is kafka.Sink's.
 func (t *Sink) Ping(ctx context.Context) { t.plain.Ping(ctx) }
 
-// TopicsRecreated is that of Kafka.
+// TopicsRecreated is kafka.Sink's.
 func (t *Sink) TopicsRecreated() int64 { return t.plain.TopicsRecreated() }
 
-// DataLoss is that of Kafka.
+// DataLoss is kafka.Sink's.
 func (t *Sink) DataLoss() int64 { return t.plain.DataLoss() }
 
 // Overtaken is always zero: what is overtaken is not committed.

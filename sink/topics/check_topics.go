@@ -80,7 +80,7 @@ func (c *checker) describe(names []string) (map[string]kmsg.MetadataResponseTopi
 	return found, nil
 }
 
-// command is one of Kafka's own tools, told where and how to connect.
+// command is one of Kafka's own tools, with the options by which it connects.
 func (c *checker) command(script, arguments string, args ...any) string {
 	connect := " --bootstrap-server " + c.cfg.Brokers[0]
 	if c.cfg.TLS != nil || c.cfg.SASL.Mechanism != "" {

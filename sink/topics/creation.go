@@ -89,7 +89,7 @@ func (c *Creator) Repair(ctx context.Context, client *kgo.Client, missing, delet
 	defer cancel()
 	if len(missing) > 0 && c.want.Enabled {
 		for _, topic := range c.create(ctx, client, slices.Sorted(maps.Keys(missing))) {
-			delete(deleted, topic) // that is told already
+			delete(deleted, topic) // that is logged already
 		}
 	}
 	if len(deleted) > 0 {
