@@ -217,15 +217,42 @@ func (s *session) outcome(err error) error {
 const closeTimeout = 5 * time.Second
 
 // close reports the final position to the server and frees the connection. It gives up records that
-// the sink still holds first: two sessions never overlap. After a stop it returns ErrDrainCut if
-// rows that were handed to the sink are not both durable and confirmed, or are part of a transaction
-// that will be sent again.
+// the sink still holds first: two sessions never overlap.
 func (s *session) close(ctx, deliveryCtx context.Context, cause error) error {
-	fenced := s.delivery.Rules().Fenced
-	stopping := fenced && cause != nil && postgres.Reason(cause) == fault.ReasonServerShutdown
+	stopping := s.delivery.Rules().Fenced && cause != nil && postgres.Reason(cause) == fault.ReasonServerShutdown
+	cause = s.settle(ctx, deliveryCtx, cause, stopping)
+	cut := s.delivery.Outstanding()
+	s.delivery.Close(cause)
+	switch {
+	case !cut:
+		s.sink.Resume(deliveryCtx)
+	case stopping: // the server does not wait for the brokers
+		defer s.r.dropSink()
+	case ctx.Err() == nil:
+		s.r.abandon()
+	default:
+		s.r.dropSink()
+	}
+	unreported := s.raisePromise(deliveryCtx, cause)
+	final, cancel := context.WithTimeout(context.WithoutCancel(deliveryCtx), closeTimeout)
+	defer cancel()
+	closed := s.src.Close(final, s.confirmed())
+	if closed != nil && cause == nil {
+		s.r.log.Warn().Err(closed).Msg("close stream; the last transactions may be sent again")
+	}
+	cut = cut || unreported || closed != nil && s.mayRepeat() || cause != nil && s.taken.open || lostConnection(cause) && s.tracker.Stats().Rows > 0
+	if errors.Is(cause, errLost) && closed != nil {
+		cause = fmt.Errorf("%w: %w", cause, closed)
+	}
+	return verdict(cause, ctx.Err() != nil, cut)
+}
+
+// settle waits for what is in flight, as long as the cause allows. It returns the cause, or what
+// was found while the rows before an unreadable one were delivered.
+func (s *session) settle(ctx, deliveryCtx context.Context, cause error, stopping bool) error {
 	switch {
 	case errors.Is(cause, ErrDrainCut), serverSilent(cause):
-	case lostConnection(cause) && !fenced:
+	case lostConnection(cause) && !s.delivery.Rules().Fenced:
 		s.sink.Halt() // again, as the deliverer may have resumed it meanwhile
 		s.await(deliveryCtx, lossGrace)
 	default:
@@ -241,42 +268,33 @@ func (s *session) close(ctx, deliveryCtx context.Context, cause error) error {
 			cause = s.delivery.Unreadable(ctx, within, cause)
 		}
 	}
-	cut := s.delivery.Outstanding()
-	s.delivery.Close(cause)
-	switch {
-	case !cut:
-		s.sink.Resume(deliveryCtx)
-	case stopping: // the server does not wait for the brokers
-		defer s.r.dropSink()
-	case ctx.Err() == nil:
-		s.r.abandon()
-	default:
-		s.r.dropSink()
-	}
+	return cause
+}
+
+// raisePromise raises the promised position to the tracker's, and reports whether the server will
+// not get the tracker's position.
+func (s *session) raisePromise(deliveryCtx context.Context, cause error) (unreported bool) {
 	if !lostConnection(cause) { // else the server cannot be reached any more
 		_ = s.promised.Raise(deliveryCtx, s.tracker.Confirmed()) // it logs the error; rows that are not confirmed are sent again
 	}
 	acked := uint64(s.tracker.Confirmed())
-	unreported := s.promised.Limit(acked) < acked
+	unreported = s.promised.Limit(acked) < acked
 	if f := s.frozen.Load(); f != 0 && s.delivery.Rules().Repeats {
 		unreported = unreported || f < acked
 	}
-	final, cancel := context.WithTimeout(context.WithoutCancel(deliveryCtx), closeTimeout)
-	defer cancel()
-	closed := s.src.Close(final, s.confirmed())
-	if closed != nil && cause == nil {
-		s.r.log.Warn().Err(closed).Msg("close stream; the last transactions may be sent again")
-	}
-	cut = cut || unreported || closed != nil && s.mayRepeat() || cause != nil && s.taken.open || lostConnection(cause) && s.tracker.Stats().Rows > 0
-	lost := errors.Is(cause, errLost)
-	if lost && closed != nil {
-		cause = fmt.Errorf("%w: %w", cause, closed)
-	}
+	return unreported
+}
+
+// verdict is the error of a session that ended by cause, nil being the end of the stream. cut: rows
+// that were handed to the sink are not both durable and confirmed, or are part of a transaction that
+// will be sent again. After a stop that is ErrDrainCut, and a drift is errUnseen: the next start
+// cannot see it.
+func verdict(cause error, stopped, cut bool) error {
 	drifted := cause != nil && postgres.KindOf(cause) == fault.KindDrift
 	switch {
-	case cause != nil && ctx.Err() == nil, !cut && !drifted:
+	case cause != nil && !stopped, !cut && !drifted:
 		return cause
-	case lost, cut && drifted:
+	case errors.Is(cause, errLost), cut && drifted:
 		return fmt.Errorf("%w: %w", ErrDrainCut, cause)
 	case drifted:
 		return fmt.Errorf("%w: %w", errUnseen, cause)
