@@ -164,3 +164,35 @@ func TestExactly_TellsTheFirstCauseOfAnAbort(t *testing.T) {
 		}
 	}
 }
+
+// A transaction that cannot be delivered is isolated, once, where rows before it were aborted
+// with its beginning: to give it up moves the slot over them.
+func TestExactly_IsolatesATransactionFromRowsBeforeIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		aborted []wal.LSN // commits; zero: a heartbeat
+		want    bool
+	}{
+		"rows before it":                {[]wal.LSN{310, 330}, true},
+		"rows before it alone":          {[]wal.LSN{310}, true},
+		"its own beginning":             {[]wal.LSN{330, 330}, false},
+		"its beginning and a heartbeat": {[]wal.LSN{0, 330}, false},
+		"nothing":                       {nil, false},
+	} {
+		x, _ := noted(300)
+		var p send
+		for _, commit := range c.aborted {
+			rec := record.Record{Topic: "orders"}
+			if commit != 0 {
+				rec.Row = &wal.Row{Relation: outbox, Txn: &wal.Txn{Commit: commit, Time: time.Unix(1000, 0)}}
+			}
+			p.records = append(p.records, rec)
+		}
+		x.d.sends.failed = []failedSend{{p: &p}}
+		if got := x.isolate(330); got != c.want {
+			t.Errorf("%s: %t, want %t", name, got, c.want)
+		}
+		if x.isolate(330) {
+			t.Errorf("%s: it is isolated for a second time", name)
+		}
+	}
+}
