@@ -95,3 +95,23 @@ func TestRedriver_ComparesTheRowWithTheLetter(t *testing.T) {
 		})
 	}
 }
+
+// Where the value alone was too large, all else is the letter's. Where no value could be made,
+// the headers that belong to one, such as its content type, come with it from the row.
+func TestCompleted_TakesTheHeadersOfAValueThatCouldNotBeMade(t *testing.T) {
+	made := record.Record{Topic: "orders", Value: []byte("v"), Headers: []record.Header{{Key: "content-type", Value: []byte("new")}}}
+	for bytes, want := range map[int64]string{0: "content-type new,lsn 1,", 9: "content-type old,lsn 1,"} {
+		l := &Letter{Missing: []string{router.PartValue}, ValueBytes: bytes}
+		l.Record = record.Record{Topic: "orders", Headers: []record.Header{{Key: "content-type", Value: []byte("old")}, {Key: record.HeaderLSN, Value: []byte("1")}}}
+		got, text := l.completed(&made), ""
+		for _, h := range got.Headers {
+			text += h.Key + " " + string(h.Value) + ","
+		}
+		if string(got.Value) != "v" || text != strings.ReplaceAll(want, "lsn", record.HeaderLSN) {
+			t.Errorf("%d bytes: value %q, headers %s, want %s", bytes, got.Value, text, want)
+		}
+	}
+	if len(made.Headers) != 1 {
+		t.Errorf("the record of the row got headers: %v", made.Headers)
+	}
+}

@@ -173,6 +173,29 @@ func TestLag_IsUnknownOnceSomebodyElseConfirmedTheRow(t *testing.T) {
 	})
 }
 
+// A failover lost the row that was read last. Its position is another row's, or none's.
+func TestLag_ForgetsARowThatAFailoverLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{server: newServer(committed(time.Now(), 110, 120, "order/a/1")), sink: new(sinktest.Recorder), result: make(chan error, 1)}
+		b.server.origin = wal.Origin{SystemID: "7000", Timeline: 1}
+		b.sink.Hold()
+		b.start(t, Config{})
+		pass(5 * time.Second)
+		b.wantLag(t, "with the row in flight", new(5*time.Second))
+		b.server.mu.Lock()
+		b.server.origin = wal.Origin{SystemID: "7000", Timeline: 2, Forks: []wal.Fork{{Timeline: 1, At: 105}}}
+		b.server.batches = nil
+		b.server.mu.Unlock()
+		b.server.cut()
+		pass(time.Minute)
+		if st := b.relay.Status(); st.State != status.Streaming {
+			t.Fatalf("%s: %s", st.State, st.Message)
+		}
+		b.wantLag(t, "on the timeline without the row", new(time.Duration))
+		b.stop(t)
+	})
+}
+
 func TestLag_IsUnknownBeforeTheFirstSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := new(probe)

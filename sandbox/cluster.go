@@ -22,6 +22,7 @@ type ClusterOptions struct {
 	Java, Jars string            // as in ApacheOptions
 	Brokers    int               // defaults to 3
 	Settings   map[string]string // broker settings beside the sandbox's own
+	Link       *Link             // the proxies are behind it; nil is none
 	Log        io.Writer         // the brokers' logs; may be nil
 }
 
@@ -88,7 +89,7 @@ func (c *Cluster) prepare() error {
 			return err
 		}
 		c.nodes = append(c.nodes, n)
-		proxy, err := NewProxy(n.clients)
+		proxy, err := NewProxyBehind(c.options.Link, n.clients)
 		if err != nil {
 			return err
 		}

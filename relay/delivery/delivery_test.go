@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/rs/zerolog"
 )
 
@@ -90,6 +92,58 @@ func TestMessage_HasNotTheEndOfTheTransactionBehindIt(t *testing.T) {
 	for i, want := range []wal.LSN{0, 140} {
 		if d.fillPosition(&record.Record{Row: &rows[i]}); rows[i].Txn.End != want {
 			t.Errorf("row %d ends at %s, want %s", i, rows[i].Txn.End, want)
+		}
+	}
+}
+
+// idle is a journal of a dead-letter topic that is empty.
+type idle struct{}
+
+func (idle) Run(context.Context, func(*topics.Message)) {}
+func (idle) CatchUp(context.Context, bool) error        { return nil }
+func (idle) Close()                                     {}
+
+// The letter of a parked key waits for earlier records of its key, and for those that are not
+// acknowledged, which may be of the key. With nothing ahead it goes with its batch.
+func TestOvertakes_IsWhatMayBeAheadOfTheLetter(t *testing.T) {
+	letter := record.Record{Topic: "orders", Key: []byte("k")}
+	other := record.Record{Topic: "orders", Key: []byte("l")}
+	for _, c := range []struct {
+		name  string
+		until func(d *Delivery, f *InFlight, letter *record.Record)
+		want  bool
+	}{
+		{"nothing is ahead", func(*Delivery, *InFlight, *record.Record) {}, false},
+		{"a Send is not answered", func(d *Delivery, _ *InFlight, _ *record.Record) { d.sends.outstanding.Store(1) }, true},
+		{"a record failed", func(d *Delivery, _ *InFlight, _ *record.Record) { d.sends.failed = []failedSend{{}} }, true},
+		{"one of its key is in the batch", func(_ *Delivery, f *InFlight, _ *record.Record) { f.buf.Records = append(f.buf.Records, other, letter) }, true},
+		{"one of another key is", func(_ *Delivery, f *InFlight, _ *record.Record) { f.buf.Records = append(f.buf.Records, other) }, false},
+		{"one of another topic is", func(_ *Delivery, f *InFlight, _ *record.Record) {
+			f.buf.Records = append(f.buf.Records, record.Record{Topic: "bills", Key: []byte("k")})
+		}, false},
+		{"that of its key is acknowledged", func(_ *Delivery, f *InFlight, _ *record.Record) {
+			f.buf.Records, f.durable, f.waited = append(f.buf.Records, letter), 1, 1
+		}, false},
+		{"the row has waited", func(d *Delivery, f *InFlight, _ *record.Record) {
+			d.sends.outstanding.Store(1)
+			f.routed, f.waited = 4, 5
+		}, false},
+		{"it has no key", func(d *Delivery, _ *InFlight, letter *record.Record) {
+			d.sends.outstanding.Store(1)
+			letter.Key = nil
+		}, false},
+		{"its topic is not known", func(d *Delivery, _ *InFlight, letter *record.Record) {
+			d.sends.outstanding.Store(1)
+			letter.Topic = ""
+		}, false},
+	} {
+		cfg := Config{OnReject: DeadLetterOnReject, DeadLetterTopic: lettersTopic, Resume: new(resume.Config)}
+		d := &Delivery{m: New(cfg, nil, idle{}, status.NewMonitor(status.Pipeline{}, zerolog.Nop(), nil), Events{}, zerolog.Nop())}
+		d.guarantee = &atLeastOnce{d}
+		f, own := &InFlight{d: d, buf: new(record.Buffer)}, letter
+		c.until(d, f, &own)
+		if got := d.overtakes(f, &own); got != c.want {
+			t.Errorf("%s: %t, want %t", c.name, got, c.want)
 		}
 	}
 }

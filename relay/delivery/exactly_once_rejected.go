@@ -194,19 +194,15 @@ func (x *exactlyOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, re
 	reason := rejectionReason(rejection)
 	if i := rowFrom(f.batch.Rows, deadletter.RowOf(row).Commit); i > 0 {
 		records := d.withPosition(f.buf.Records[f.sent:])
-		if rest := x.cut(f, records, i, true); len(rest) > 0 {
-			d.m.log.Debug().Int("records", len(rest)).Msg("records of a transaction with a rejected row are not sent")
-		}
+		x.cut(f, records, i, true) // what it returns is of the row's transaction, and is not sent
 	}
 	x.Finish()
 	if err := d.quiesce(deliveryCtx); err != nil {
 		return err
 	}
 	isolated := x.isolate(deadletter.RowOf(row).Commit)
-	if len(x.lost) > 0 || d.Failed() {
-		if err := x.Recover(ctx, deliveryCtx); err != nil && !isHeldBack(err) {
-			return err
-		}
+	if err := x.Recover(ctx, deliveryCtx); err != nil && !isHeldBack(err) {
+		return err
 	}
 	if errors.Is(rejection, record.ErrBinary) {
 		return rejection // the next session reads text

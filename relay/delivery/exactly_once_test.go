@@ -114,3 +114,16 @@ func TestExactly_ForgetsVerdictsOfWhatIsCommitted(t *testing.T) {
 		t.Errorf("kept %v and %v", v.refused, v.strips)
 	}
 }
+
+// The end of what lies before a transaction may be where its commit record begins: that is
+// not behind it, and a start from there must not send its first rows again.
+func TestExactly_APositionAtTheCommitRecordKeepsTheDividedTransaction(t *testing.T) {
+	part := checkpoint.Part{Commit: 320, Rows: 9, Shape: "this"}
+	for end, want := range map[wal.LSN]checkpoint.Part{300: part, 310: part, 320: part, 321: {}, 330: {}} {
+		x := &exactlyOnce{at: checkpoint.Record{End: 310, Part: part}}
+		x.advance(end)
+		if x.at.Part != want || x.at.End != max(end, 310) {
+			t.Errorf("%s: the position is %s with %+v, want %s with %+v", end, x.at.End, x.at.Part, max(end, 310), want)
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/relay/resume"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
@@ -30,5 +31,28 @@ func TestFragment_IsOfOneHistory(t *testing.T) {
 	}
 	if again() != 2 || m.isolated != 0 {
 		t.Error("a row that was counted, or a transaction that was taken apart, is one of another history")
+	}
+}
+
+// A failover that ends exactly where the server was told lost nothing that was delivered.
+func TestForked_TellsWhetherDeliveredRowsAreLost(t *testing.T) {
+	for _, c := range []struct {
+		told, fork wal.LSN
+		lost       int64
+	}{{told: 119, fork: 120}, {told: 120, fork: 120}, {told: 121, fork: 120, lost: 1}} {
+		m := memory(Config{})
+		m.logForked(resume.Known{Origin: wal.Origin{SystemID: "7", Timeline: 1}, Reported: c.told}, wal.Origin{SystemID: "7", Timeline: 2}, wal.Fork{Timeline: 1, At: c.fork})
+		if got := m.monitor.LostForks.Load(); got != c.lost {
+			t.Errorf("told %s, fork at %s: %d failovers that lost rows, want %d", c.told, c.fork, got, c.lost)
+		}
+	}
+}
+
+// A row that is skipped is in no topic, also where one for dead letters is configured.
+func TestAside_NamesTheTopicOfDeadLettersAlone(t *testing.T) {
+	for policy, topic := range map[OnReject]string{StopOnReject: lettersTopic, DeadLetterOnReject: lettersTopic, SkipOnReject: ""} {
+		if got := memory(Config{OnReject: policy, DeadLetterTopic: lettersTopic}).Rejected.Topic; got != topic {
+			t.Errorf("%s: topic %q, want %q", policy, got, topic)
+		}
 	}
 }

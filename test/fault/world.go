@@ -32,14 +32,21 @@ type cluster interface {
 	Close() error
 }
 
-// servers outlive a run: a PostgreSQL of each version, and real brokers.
+// servers outlive a run: a PostgreSQL of each version, real brokers, and a link.
 type servers struct {
 	postgres map[string]*sandbox.Postgres
-	kafka    map[string]*sandbox.Cluster
+	kafka    map[behind]*sandbox.Cluster
+	link     *sandbox.Link // nil: no run needed one
+}
+
+// behind is a kind of real brokers, whose clients reach them over a link or not.
+type behind struct {
+	brokers string
+	link    bool
 }
 
 func newServers() *servers {
-	return &servers{postgres: map[string]*sandbox.Postgres{}, kafka: map[string]*sandbox.Cluster{}}
+	return &servers{postgres: map[string]*sandbox.Postgres{}, kafka: map[behind]*sandbox.Cluster{}}
 }
 
 func (s *servers) close() error {
@@ -50,6 +57,9 @@ func (s *servers) close() error {
 	for _, k := range s.kafka {
 		errs = append(errs, k.Close())
 	}
+	if s.link != nil {
+		errs = append(errs, s.link.Close())
+	}
 	return errors.Join(errs...)
 }
 
@@ -59,9 +69,11 @@ func (s *servers) forget(plan Plan) {
 		_ = p.Close()
 		delete(s.postgres, plan.Postgres)
 	}
-	if k := s.kafka[plan.Broker]; k != nil {
-		_ = k.Close()
-		delete(s.kafka, plan.Broker)
+	for _, link := range []bool{false, true} {
+		if k := s.kafka[behind{plan.Broker, link}]; k != nil {
+			_ = k.Close()
+			delete(s.kafka, behind{plan.Broker, link})
+		}
 	}
 }
 
@@ -83,7 +95,7 @@ func (s *servers) brokers(ctx context.Context, kind string, link *sandbox.Link) 
 	if kind == "kfake" {
 		return sandbox.StartKafka(sandbox.KafkaOptions{Brokers: 3, Proxied: true, Link: link})
 	}
-	if k := s.kafka[kind]; k != nil {
+	if k := s.kafka[behind{kind, link != nil}]; k != nil {
 		return k, nil
 	}
 	java, jars, err := harness.KafkaProgram(ctx)
@@ -94,11 +106,11 @@ func (s *servers) brokers(ctx context.Context, kind string, link *sandbox.Link) 
 	if kind == "apache3" {
 		n = 3
 	}
-	k, err := sandbox.StartCluster(ctx, sandbox.ClusterOptions{Java: java, Jars: jars, Brokers: n})
+	k, err := sandbox.StartCluster(ctx, sandbox.ClusterOptions{Java: java, Jars: jars, Brokers: n, Link: link})
 	if err != nil {
 		return nil, err
 	}
-	s.kafka[kind] = k
+	s.kafka[behind{kind, link != nil}] = k
 	return k, nil
 }
 

@@ -2,10 +2,12 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -107,15 +109,15 @@ func TestTargets_AreThere(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		// Every file of the package or below it is asked for, or left out.
-		err = filepath.WalkDir(each.name, func(path string, d fs.DirEntry, err error) error {
+		// Every file of the package, below it or beside it is asked for, or left out.
+		err = filepath.WalkDir(each.root(), func(path string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err
 			}
 			below := filepath.Dir(path) != each.name
 			want := !below && (each.files == nil || slices.Contains(each.files, filepath.Base(path)))
 			left := slices.ContainsFunc(excluded, func(pattern string) bool {
-				return regexp.MustCompile(pattern).MatchString(strings.TrimPrefix(path, each.name+"/"))
+				return regexp.MustCompile(pattern).MatchString(strings.TrimPrefix(path, each.root()+"/"))
 			})
 			if left == want {
 				t.Errorf("target %s: %s is left out: %t", each.name, path, left)
@@ -144,5 +146,50 @@ func TestTargets_RunEachNight(t *testing.T) {
 	}
 	if matrix := "target: [" + strings.Join(names, ", ") + "]"; !strings.Contains(string(workflow), matrix) {
 		t.Errorf("nightly.yml has no line %q", matrix)
+	}
+}
+
+func TestChange_IsMadeWhereItSays(t *testing.T) {
+	for _, c := range []struct {
+		change
+		want string // empty: an error
+	}{
+		{change{Type: "CONDITIONALS_BOUNDARY", Line: 4, Column: 11}, "a <= b"},
+		{change{Type: "CONDITIONALS_NEGATION", Line: 4, Column: 11}, "a >= b"},
+		{change{Type: "CONDITIONALS_NEGATION", Line: 4, Column: 10}, ""},
+		{change{Type: "ARITHMETIC_BASE", Line: 4, Column: 11}, ""},
+		{change{Type: "NOTHING", Line: 4, Column: 11}, ""},
+		{change{Type: "CONDITIONALS_BOUNDARY", Line: 7, Column: 1}, ""},
+		{change{Type: "CONDITIONALS_BOUNDARY", Line: 4, Column: 40}, ""},
+	} {
+		got, err := c.apply(source)
+		if want := strings.Replace(source, "a < b", c.want, 1); c.want != "" && (err != nil || got != want) || c.want == "" && err == nil {
+			t.Errorf("%+v gives %q and %v, want %q", c.change, got, err, c.want)
+		}
+	}
+	if got, err := (change{Type: "CONDITIONALS_BOUNDARY", Line: 1, Column: 3}).apply("a <= b"); err != nil || got != "a < b" {
+		t.Errorf("the shorter of two signs was changed: %q, %v", got, err)
+	}
+}
+
+// A change that does not build, or an error of the command, is no test that notices it.
+func TestStatus_TellsWhoNoticed(t *testing.T) {
+	failed := exec.Command("go", "no-such-command").Run()
+	for out, want := range map[string]string{
+		"--- FAIL: TestIt\nFAIL\tp\t0.1s\n":      "KILLED",
+		"panic: test timed out after 3m0s\nFAIL": "TIMED OUT",
+		"FAIL\tp [build failed]\n":               "NOT VIABLE",
+	} {
+		if got, err := statusOf(t.Context(), failed, []byte(out)); err != nil || got != want {
+			t.Errorf("%q: %s and %v, want %s", out, got, err, want)
+		}
+	}
+	if got, err := statusOf(t.Context(), exec.ErrNotFound, nil); err == nil {
+		t.Errorf("go cannot be started, which counts as %s", got)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if got, err := statusOf(ctx, failed, nil); err == nil {
+		t.Errorf("what was interrupted counts as %s", got)
 	}
 }
