@@ -220,7 +220,7 @@ const closeTimeout = 5 * time.Second
 // the sink still holds first: two sessions never overlap.
 func (s *session) close(ctx, deliveryCtx context.Context, cause error) error {
 	stopping := s.delivery.Rules().Fenced && cause != nil && postgres.Reason(cause) == fault.ReasonServerShutdown
-	cause = s.settle(ctx, deliveryCtx, cause, stopping)
+	cause = s.finish(ctx, deliveryCtx, cause, stopping)
 	cut := s.delivery.Outstanding()
 	s.delivery.Close(cause)
 	switch {
@@ -247,9 +247,9 @@ func (s *session) close(ctx, deliveryCtx context.Context, cause error) error {
 	return verdict(cause, ctx.Err() != nil, cut)
 }
 
-// settle waits for what is in flight, as long as the cause allows. It returns the cause, or what
+// finish waits for what is in flight, as long as the cause allows. It returns the cause, or what
 // was found while the rows before an unreadable one were delivered.
-func (s *session) settle(ctx, deliveryCtx context.Context, cause error, stopping bool) error {
+func (s *session) finish(ctx, deliveryCtx context.Context, cause error, stopping bool) error {
 	switch {
 	case errors.Is(cause, ErrDrainCut), serverSilent(cause):
 	case lostConnection(cause) && !s.delivery.Rules().Fenced:
