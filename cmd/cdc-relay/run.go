@@ -110,6 +110,7 @@ type pipeline interface {
 	Abort()
 	Status() status.Status
 	Filtered() int64
+	TryNow() bool
 }
 
 // openPipeline makes the relay of the configuration, or those of the shards that this
