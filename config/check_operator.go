@@ -52,4 +52,3 @@ func (l *loader) checkOperator() {
 		l.refuse("http.console.operator_token_file", "the token holds a space, a line break or a sign beyond ASCII, which no header carries; allowed: visible ASCII characters")
 	}
 }
-

@@ -187,7 +187,9 @@ func (a *app) newDaemon(cfg *config.Config, settings relay.Config) (*daemon, err
 		Str("publication", settings.Replication.Shard.Publication).Strs("brokers", settings.Kafka.Brokers).Msg("cdc-relay starts")
 	d.relay, d.metrics = r, shown.metrics
 	if pages {
-		d.console = admin.NewConsole(d.status, a.consoleTools(cfg, settings, shown.timings), keep)
+		tools := a.consoleTools(cfg, settings, shown.timings)
+		tools.Audit, tools.Retry = log.With().Str("component", "admin").Logger(), r.TryNow
+		d.console = admin.NewConsole(d.status, tools, keep)
 	}
 	return d, nil
 }
