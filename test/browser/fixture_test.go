@@ -27,6 +27,7 @@ type page struct {
 	status  atomic.Pointer[status.Status]
 	log     zerolog.Logger
 	url     string
+	box     *box
 	counts  struct {
 		rows          float64
 		ages, produce []float64 // observations of each bucket
@@ -121,7 +122,21 @@ func sharded() status.Status {
 // serve shows a status on a port of its own, with a past of an hour.
 func serve(t *testing.T, of status.Status, token string) *page {
 	t.Helper()
-	p := new(page)
+	return serveAs(t, of, func(cfg *admin.Config) {
+		if token != "" {
+			cfg.Token = func() (string, error) { return token, nil }
+		}
+	})
+}
+
+// staffed lets operators act; whoever looks needs no token.
+func staffed(cfg *admin.Config) {
+	cfg.Operator, cfg.Actions, cfg.Payloads = func() (string, error) { return operatorSecret, nil }, true, true
+}
+
+func serveAs(t *testing.T, of status.Status, change func(*admin.Config)) *page {
+	t.Helper()
+	p := &page{box: newBox()}
 	p.status.Store(&of)
 	tail := new(admin.LogTail)
 	zerolog.MessageFieldName = "msg"
@@ -133,6 +148,7 @@ func serve(t *testing.T, of status.Status, token string) *page {
 		p.log.Error().Str("state", "blocked").Str("reason", of.Reason).Msg("blocked: " + of.Reason + ": " + of.Message)
 	}
 	p.console = admin.NewConsole(p.show, admin.Tools{
+		Letters: p.box.tools(), Audit: p.log, Retry: func() bool { return true },
 		Log: tail, Tables: []string{"public.outbox", hostile}, Timings: p.timings,
 		Facts:         ways.Facts{Brokers: "b1:9092,b2:9092", Stops: true, DeadLetterTopic: "cdc-relay.dead-letters", Tables: []string{"public.outbox"}},
 		Configuration: func() (string, error) { return configuration, nil },
@@ -145,9 +161,7 @@ func serve(t *testing.T, of status.Status, token string) *page {
 		t.Fatal(err)
 	}
 	cfg := admin.Config{Listen: listener.Addr().String()}
-	if token != "" {
-		cfg.Token = func() (string, error) { return token, nil }
-	}
+	change(&cfg)
 	ctx, stop := context.WithCancel(t.Context())
 	server := &http.Server{Handler: admin.HandlerWithConsole(cfg, p.show, http.NotFoundHandler(), p.console), BaseContext: func(net.Listener) context.Context { return ctx }}
 	done := make(chan struct{})
