@@ -34,6 +34,7 @@ func (a *api) routes() []route {
 		{method: http.MethodGet, path: "/api/v1/console", open: true, handle: a.about},
 		{method: http.MethodGet, path: "/api/v1/history", handle: a.history},
 		{method: http.MethodGet, path: "/api/v1/stream", handle: a.stream},
+		{method: http.MethodGet, path: "/api/v1/tail", sensitive: true, handle: a.tail},
 		{method: http.MethodGet, path: "/api/v1/obstacle", handle: a.obstacle},
 		{method: http.MethodGet, path: "/api/v1/runbook/{reason}", handle: a.runbook},
 		{method: http.MethodGet, path: "/api/v1/tables", handle: a.tables},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/history"
 	"github.com/cdc-relay/cdc-relay/relay/status"
+	"github.com/cdc-relay/cdc-relay/tail"
 	"github.com/cdc-relay/cdc-relay/ways"
 	"github.com/rs/zerolog"
 )
@@ -23,6 +24,7 @@ type Tools struct {
 	Log           *LogTail
 	Letters       *LetterTools   // nil: the relay has no dead-letter topic
 	Retry         func() bool    // cuts the present pause short; false: there is none
+	Tail          *tail.Tail     // of delivered rows
 	Audit         zerolog.Logger // what operators do
 }
 

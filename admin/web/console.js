@@ -89,6 +89,7 @@ const state = {
   tables: null, explained: {}, check: null, checking: false, problem: null,
   configuration: null, filter: '', chosenOnly: true, lines: [], level: 'info', login: null, copied: null,
   letters: null, wanted: { state: 'waiting' }, chosen: new Set(), look: null, plan: null, planning: false, words: '', job: null, said: null,
+  rows: [], passed: null, only: { table: '', topic: '' },
 };
 
 async function ask(path, options) {
@@ -309,6 +310,7 @@ const pages = {
   '/': { label: 'Now', key: 'n', view: now },
   '/blocked': { label: 'Blocked', key: 'b', view: blocked },
   '/dead-letters': { label: 'Dead letters', key: 'd', view: lettersPage, load: openLetters },
+  '/tail': { label: 'Tail', key: 'w', view: tailPage, load: openTail },
   '/tables': { label: 'Tables', key: 't', view: tables, load: loadTables },
   '/shards': { label: 'Shards', key: 's', view: shards },
   '/check': { label: 'Check', key: 'c', view: checkPage, load: loadCheck },
@@ -584,6 +586,41 @@ async function tryNow() {
   setTimeout(() => { state.said = null; draw(); }, 5000);
 }
 
+// --- the rows as they pass -------------------------------------------------------------------
+
+function tailPage(st) {
+  const choose = (label, key, flows) => h('label', {}, label + ' ', h('select', { name: key, onchange: (e) => { state.only[key] = e.target.value; openTail(); } }, h('option', { value: '', selected: !state.only[key] }, 'all'),
+    flows.map((f) => h('option', { value: f.name, selected: f.name === state.only[key] }, visible(f.name).slice(0, 60)))));
+  const p = state.passed;
+  return h('section', { class: 'card' }, h('h1', { class: 'hidden' }, 'Tail'), h('div', { class: 'row' }, h('h2', {}, 'Delivered rows as they pass'), h('span', { class: 'muted' }, p === null ? 'waiting …' : p.passed === 0 ? 'no row in the last second' : `${p.shown} of ${p.passed.toLocaleString('en')} shown in the last second`),
+    h('span', { class: 'push row filters' }, choose('table', 'table', st.tables), choose('topic', 'topic', st.topic_rates))),
+  h('p', { class: 'muted' }, 'The first row of each table and topic in a tenth of a second, 50 a second at most. No key and no value: equal keys have equal hashes, until the relay ends. Press p to hold.'),
+  state.problem && h('p', { class: 'lv-bad', role: 'alert' }, state.problem),
+  state.rows.length > 0 && list('Rows', ['Time', 'Table', 'Topic', 'Key hash', 'Event', '#Bytes', '#Since commit'], state.rows.map((l) => h('tr', {}, h('td', {}, new Date(l.time).toISOString().slice(11, 23)), h('td', {}, name(l.table, 40)), h('td', {}, name(l.topic, 40)),
+    h('td', { class: 'mono' }, l.key_hash || '–'), h('td', { class: 'mono' }, l.event_id ? name(l.event_id, 36) : '–'), h('td', { class: 'num' }, bytes(l.value_bytes)), h('td', { class: 'num' }, l.age_ms === null ? '–' : duration(l.age_ms / 1000))))));
+}
+
+let passing = null;
+function openTail() {
+  passing?.close();
+  Object.assign(state, { rows: [], passed: null });
+  passing = new EventSource('/api/v1/tail?' + new URLSearchParams(Object.entries(state.only).filter(([, v]) => v)));
+  passing.addEventListener('rows', (e) => {
+    if (state.held) return;
+    const got = JSON.parse(e.data);
+    state.passed = { shown: got.lines.length, passed: got.passed };
+    state.rows = [...got.lines.reverse(), ...state.rows].slice(0, 100);
+    draw();
+  });
+  passing.onerror = async () => {
+    if (passing?.readyState !== EventSource.CLOSED) return;
+    const answer = await fetch('/api/v1/status').catch(() => null);
+    state.problem = answer?.status === 401 ? 'sign in first' : 'The relay does not send rows: too many pages are open, or its address can be reached from other machines and has no token.';
+    draw();
+  };
+  draw();
+}
+
 function login() {
   return h('main', { id: 'main' }, h('section', { class: 'card login' }, h('h1', {}, 'Sign in'), h('p', { class: 'muted' }, 'With the token of this relay: the content of ', h('code', {}, 'http.token_file'), state.about?.operators ? [', or, to act, of ', h('code', {}, 'http.console.operator_token_file')] : null, '.'),
     h('form', { onsubmit: signIn }, h('input', { class: 'hidden', name: 'username', autocomplete: 'username', value: 'cdc-relay', tabindex: '-1', 'aria-hidden': 'true', readonly: true }), h('label', {}, 'Token ', h('input', { type: 'password', name: 'token', autocomplete: 'current-password', required: true, autofocus: true })), h('button', { class: 'primary' }, 'Sign in')),
@@ -734,6 +771,7 @@ function go(path) {
 }
 
 function opened() {
+  if (location.pathname !== '/tail') { passing?.close(); passing = null; }
   Object.assign(state, { filter: '', problem: null });
   draw();
   const box = document.querySelector('[data-filter]');

@@ -57,7 +57,7 @@ const say = async (to, body) => {
   must(answer.ok, `${to}: ${await answer.text()}`);
 };
 const headline = (page) => page.locator('h1').first().innerText();
-const paths = ['/', '/blocked', '/dead-letters', '/tables', '/shards', '/check', '/config', '/log'];
+const paths = ['/', '/blocked', '/dead-letters', '/tail', '/tables', '/shards', '/check', '/config', '/log'];
 
 async function signIn(page) {
   await page.goto(new URL(page.url()).origin + '/login?next=dead-letters');
@@ -302,6 +302,17 @@ const walks = {
     await page.keyboard.press('b');
     await page.getByRole('button', { name: 'Try now' }).click();
     await page.getByText('It tries again.').waitFor();
+  },
+
+  async 'the tail says how many rows it leaves out, and shows no key'(open) {
+    const page = await open(given.streaming + '/tail');
+    await page.getByText(/^\d+ of \d+ shown in the last second$/).waitFor();
+    const text = await page.locator('main').innerText();
+    const [, shown, passed] = text.match(/(\d+) of ([\d,]+) shown/);
+    must(Number(shown) > 0 && Number(shown) <= 50 && Number(passed.replace(',', '')) > Number(shown), text.slice(0, 200));
+    must(text.includes('event-') && !text.includes(given.rowSecret), 'a row shows ' + text.slice(0, 400));
+    await page.getByLabel('topic').selectOption('order-events');
+    await until('one topic', async () => { const t = await page.locator('tbody').innerText().catch(() => ''); return t.includes('order-events') && !t.includes('<img'); });
   },
 
   async 'held, the figures stand still'(open) {
