@@ -44,7 +44,7 @@ func (a *api) plan(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p.Filter = filter
-	a.console.desk.keep(a.now(), p)
+	a.console.desk.store(a.now(), p)
 	who, _ := a.who(r)
 	a.audit(r, who, "plan", filterText(filter), p.Redrive.Letters, "done")
 	w.Header().Set("Location", "/api/v1/dead-letters/plans/"+p.ID)

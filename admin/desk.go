@@ -160,8 +160,8 @@ func (d *desk) read(ctx context.Context, now func() time.Time, from func(context
 	return list, nil
 }
 
-// keep takes a plan up and gives it its name.
-func (d *desk) keep(now time.Time, p *Plan) {
+// store takes a plan up and gives it its name.
+func (d *desk) store(now time.Time, p *Plan) {
 	p.ID, p.Expires = rand.Text(), now.Add(planLasts).UTC()
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -80,9 +80,9 @@ type LetterFilter struct {
 
 // Failure is why a tool did not do what it was to do, with the status of the answer.
 type Failure struct {
-	Code   int
-	Reason string
-	Err    error
+	Code    int
+	Problem string // its name for programs
+	Err     error
 }
 
 func (e *Failure) Error() string { return e.Err.Error() }
@@ -91,7 +91,7 @@ func (e *Failure) Unwrap() error { return e.Err }
 // fail answers with what a tool says.
 func fail(w http.ResponseWriter, err error) {
 	if f, ok := errors.AsType[*Failure](err); ok {
-		problem(w, f.Code, f.Reason, err.Error())
+		problem(w, f.Code, f.Problem, err.Error())
 		return
 	}
 	problem(w, http.StatusServiceUnavailable, "not_answered", err.Error())

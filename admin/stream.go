@@ -145,7 +145,7 @@ func (a *api) tail(w http.ResponseWriter, r *http.Request) {
 		problem(w, http.StatusNotFound, "no_tail", "this program does not show delivered rows")
 		return
 	}
-	var look *tail.Look
+	var look *tail.Viewer
 	defer func() {
 		if look != nil {
 			look.Close()

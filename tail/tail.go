@@ -135,8 +135,8 @@ func (t *Tail) add(now time.Time, table, topic string, r *record.Record) {
 	}
 }
 
-// Look is one who looks, at all or at one table or topic. Close it.
-type Look struct {
+// Viewer is one who looks, at all or at one table or topic. Close it.
+type Viewer struct {
 	tail         *Tail
 	table, topic string // empty: all
 	number, seen int64
@@ -144,7 +144,7 @@ type Look struct {
 }
 
 // Open begins to look; an empty name is any.
-func (t *Tail) Open(table, topic string) *Look {
+func (t *Tail) Open(table, topic string) *Viewer {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.flows == nil {
@@ -155,17 +155,17 @@ func (t *Tail) Open(table, topic string) *Look {
 		_, _ = rand.Read(t.secret) // which never fails
 	}
 	t.looking.Add(1)
-	l := &Look{tail: t, table: table, topic: topic, number: t.number}
+	l := &Viewer{tail: t, table: table, topic: topic, number: t.number}
 	l.seen = l.count()
 	return l
 }
 
-func (l *Look) wants(table, topic string) bool {
+func (l *Viewer) wants(table, topic string) bool {
 	return (l.table == "" || l.table == table) && (l.topic == "" || l.topic == topic)
 }
 
 // count is called with the lock held.
-func (l *Look) count() (n int64) {
+func (l *Viewer) count() (n int64) {
 	for of, c := range l.tail.flows {
 		if l.wants(c.table, of.topic) {
 			n += c.seen
@@ -178,7 +178,7 @@ func (l *Look) count() (n int64) {
 }
 
 // Next gives the lines since the last call, and how many rows passed since then in all.
-func (l *Look) Next() (lines []Line, passed int64) {
+func (l *Viewer) Next() (lines []Line, passed int64) {
 	l.tail.mu.Lock()
 	defer l.tail.mu.Unlock()
 	for _, line := range l.tail.lines {
@@ -193,7 +193,7 @@ func (l *Look) Next() (lines []Line, passed int64) {
 }
 
 // Close ends it. With the last one everything is forgotten.
-func (l *Look) Close() {
+func (l *Viewer) Close() {
 	t := l.tail
 	t.mu.Lock()
 	defer t.mu.Unlock()

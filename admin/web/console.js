@@ -460,8 +460,8 @@ function operatorLine() {
 function letterList(all) {
   return list('Letters', ['Choose', 'Place', 'Set aside', 'Reason', 'Table', 'Topic', 'LSN/row', 'Event', '#Value', 'State', 'More'], all.letters.map((l) => h('tr', { },
     h('td', {}, l.state === 'waiting' && acts() ? h('input', { type: 'checkbox', 'aria-label': 'Choose ' + placeOf(l), checked: state.chosen.has(placeOf(l)), onchange: (e) => { e.target.checked ? state.chosen.add(placeOf(l)) : state.chosen.delete(placeOf(l)); state.plan = null; draw(); } }) : '–'),
-    h('td', { class: 'mono' }, placeOf(l)), h('td', {}, clock(l.time)), h('td', {}, h('code', {}, name(l.reason, 40))), h('td', {}, name(l.table, 40)), h('td', {}, l.topic ? name(l.topic, 40) : '–'),
-    h('td', { class: 'mono' }, `${l.lsn}/${l.seq}`), h('td', { class: 'mono' }, l.event_id ? name(l.event_id, 14) : '–'), h('td', { class: 'num' }, bytes(l.value_bytes)), h('td', {}, l.state),
+    h('td', { class: 'mono' }, placeOf(l)), h('td', {}, clock(l.time)), h('td', { class: l.reason.length < 30 ? 'nowrap' : null }, h('code', {}, name(l.reason, 40))), h('td', {}, name(l.table, 40)), h('td', {}, l.topic ? name(l.topic, 40) : '–'),
+    h('td', { class: 'mono' }, `${l.lsn}/${l.seq}`), h('td', { class: 'mono' }, l.event_id ? name(l.event_id, 14) : '–'), h('td', { class: 'num' }, bytes(l.value_bytes)), h('td', { class: 'nowrap' }, l.state),
     h('td', {}, h('button', { type: 'button', 'aria-label': 'Look at ' + placeOf(l), onclick: () => look(l) }, 'Look')))));
 }
 
@@ -500,7 +500,7 @@ function planPanel(p, busy) {
     r.groups.length > 0 && list('Keys of the plan', ['Table', 'Topic', '#Letters', '#Chosen', '#From table', 'Rows', 'Result'], r.groups.map((g) => h('tr', {}, h('td', {}, name(g.table, 40)), h('td', {}, g.topic ? name(g.topic, 40) : '–'), h('td', { class: 'num' }, g.letters), h('td', { class: 'num' }, g.selected), h('td', { class: 'num' }, g.incomplete),
       h('td', { class: 'mono' }, g.from === g.through ? g.from : `${g.from} to ${g.through}`), h('td', { class: g.error ? 'lv-bad' : null }, g.error ? name('would fail: ' + g.error, 2000) : 'planned', g.changed ? ` ▲ ${g.changed} rows changed since` : '', g.unproven ? ` ▲ ${g.unproven} rows found by event id alone` : '')))),
     r.keys > r.groups.length && h('p', { class: 'muted' }, `and ${r.keys - r.groups.length} more keys`),
-    r.letters > 0 && h('div', {}, h('p', {}, 'Type ', h('code', {}, r.words), ' to send them, or ', h('code', {}, d.words), ` to give ${d.letters === 1 ? 'the chosen one' : 'the ' + d.letters + ' that were chosen'} up. `, h('b', { class: 'lv-bad' }, 'What is discarded, consumers never get.'), d.left_of_keys > 0 && ` ${d.left_of_keys} of the same keys go on waiting.`),
+    r.letters > 0 && h('div', {}, h('p', {}, 'Type ', h('code', {}, r.words), r.letters === 1 ? ' to send it, or ' : ' to send them, or ', h('code', {}, d.words), ` to give ${d.letters === 1 ? 'the selected one' : 'the ' + d.letters + ' that were selected'} up. `, h('b', { class: 'lv-bad' }, 'What is discarded, consumers never get.'), d.left_of_keys > 0 && ` ${d.left_of_keys} of the same keys go on waiting.`),
       h('p', { class: 'row' }, h('label', {}, 'Words ', h('input', { name: 'words', autocomplete: 'off', spellcheck: 'false', 'data-plan': p.id, oninput: (e) => { state.words = e.target.value; draw(); } })),
         h('button', { type: 'button', class: 'primary', disabled: busy || words !== r.words, onclick: () => act('redrive') }, 'Re-drive'), h('button', { type: 'button', disabled: busy || words !== d.words, onclick: () => act('discard') }, 'Discard'),
         h('span', { class: 'muted' }, `valid until ${clock(p.expires)}`))));

@@ -54,16 +54,16 @@ func consoleFailure(err error) error {
 		return nil
 	}
 	if _, many := errors.AsType[*deadletter.TooManyError](err); many {
-		return &admin.Failure{Code: http.StatusConflict, Reason: "too_many_letters", Err: fmt.Errorf("%w: too many for this process; run `cdc-relay deadletter`", err)}
+		return &admin.Failure{Code: http.StatusConflict, Problem: "too_many_letters", Err: fmt.Errorf("%w: too many for this process; run `cdc-relay deadletter`", err)}
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return &admin.Failure{Code: http.StatusServiceUnavailable, Reason: "not_answered", Err: errors.New("the brokers did not answer in time; run `cdc-relay deadletter` to wait longer")}
+		return &admin.Failure{Code: http.StatusServiceUnavailable, Problem: "not_answered", Err: errors.New("the brokers did not answer in time; run `cdc-relay deadletter` to wait longer")}
 	}
 	err = brokersRefuse(err)
 	if _, refused := errors.AsType[*advice.Refused](err); refused {
-		return &admin.Failure{Code: http.StatusConflict, Reason: "refused", Err: err}
+		return &admin.Failure{Code: http.StatusConflict, Problem: "refused", Err: err}
 	}
-	return &admin.Failure{Code: http.StatusServiceUnavailable, Reason: "not_answered", Err: err}
+	return &admin.Failure{Code: http.StatusServiceUnavailable, Problem: "not_answered", Err: err}
 }
 
 func (c *consoleLetters) list(ctx context.Context) (*admin.LetterList, error) {
@@ -129,7 +129,7 @@ type deadLetters struct {
 func (c *consoleLetters) selected(ctx context.Context, filter admin.LetterFilter) (*deadLetters, error) {
 	d := &deadLetters{consoleLetters: c, sources: restore.NewSources(c.settings.Replication)}
 	if err := d.sources.Identify(ctx); err != nil {
-		return nil, &admin.Failure{Code: http.StatusServiceUnavailable, Reason: "not_answered", Err: fmt.Errorf("%w; PostgreSQL's system identifier selects the dead letters of this relay", err)}
+		return nil, &admin.Failure{Code: http.StatusServiceUnavailable, Problem: "not_answered", Err: fmt.Errorf("%w; PostgreSQL's system identifier selects the dead letters of this relay", err)}
 	}
 	d.filter = deadletter.Filter{Reason: filter.Reason, Table: filter.Table, Topic: filter.Topic, Since: filter.Since, Source: d.sources.Own}
 	if filter.Places != nil {
@@ -210,13 +210,13 @@ func (c *consoleLetters) act(ctx context.Context, p *admin.Plan, discard bool, b
 	ctx, release, err := d.sources.Claim(ctx, d.again, func() []deadletter.Task { return d.tasks(discard) })
 	if err != nil {
 		if _, refused := errors.AsType[*advice.Refused](err); refused {
-			return &admin.Failure{Code: http.StatusConflict, Reason: "locked", Err: err}
+			return &admin.Failure{Code: http.StatusConflict, Problem: "locked", Err: err}
 		}
 		return consoleFailure(err)
 	}
 	defer release()
 	if planDigest(d.tasks(false), d.tasks(true)) != p.Digest {
-		return &admin.Failure{Code: http.StatusConflict, Reason: "plan_changed", Err: errors.New("the dead letters changed since the plan: " + changes(p, d) + "; plan again")}
+		return &admin.Failure{Code: http.StatusConflict, Problem: "plan_changed", Err: errors.New("the dead letters changed since the plan: " + changes(p, d) + "; plan again")}
 	}
 	tasks := d.tasks(discard)
 	report := &watchedReport{Report: restore.NewReport(false, discard, tasks, d.backlog), tell: progress}

@@ -369,12 +369,12 @@ async function shoot() {
   for (const [name, url, colorScheme, width, height] of [
     ['console-now', given.streaming, 'light', 1440, 1000], ['console-blocked-now', given.blocked, 'light', 1440, 1000],
     ['console-dark', given.draining, 'dark', 1440, 1000], ['console-phone', given.blocked, 'light', 360, 900],
-    ['console-letters', given.operated + '/dead-letters', 'light', 1440, 1000],
+    ['console-letters', given.pictured + '/dead-letters', 'light', 1440, 1000],
     ...(given.all ? [['x-draining', given.draining, 'light', 1440, 1000], ['x-blocked', given.blocked + '/blocked', 'light', 1440, 1000], ['x-phone-dark', given.streaming, 'dark', 360, 900], ['x-tables', given.sharded + '/tables', 'light', 1440, 800], ['x-shards', given.sharded + '/shards', 'dark', 1440, 800], ['x-config', given.streaming + '/config', 'light', 1440, 800], ['x-log', given.blocked + '/log', 'light', 1440, 800], ['x-phone-log', given.blocked + '/log', 'light', 360, 800], ['x-check', given.streaming + '/check', 'dark', 1440, 800], ['x-login', given.token + '/login', 'light', 1440, 700], ['x-phone-blocked', given.blocked + '/blocked', 'dark', 360, 900], ['x-hostile', given.hostile, 'light', 1440, 900]] : []),
   ]) {
     const page = await open(url, { colorScheme, viewport: { width, height }, deviceScaleFactor: width < 500 ? 2 : 1, timezoneId: 'UTC', locale: 'en-GB' });
     await page.locator('.card').first().waitFor();
-    if (url.startsWith(given.operated)) {
+    if (url.startsWith(given.pictured)) {
       await signIn(page);
       await page.getByRole('checkbox', { name: 'Choose 3/17' }).click();
       await page.getByRole('button', { name: /^Plan for/ }).click();

@@ -109,7 +109,7 @@ func (b *box) act(ctx context.Context, p *admin.Plan, discard bool, begun func()
 	same := digest(all) == p.Digest
 	b.mu.Unlock()
 	if !same {
-		return &admin.Failure{Code: http.StatusConflict, Reason: "plan_changed", Err: errors.New("the dead letters changed since the plan: 2 waited then; plan again")}
+		return &admin.Failure{Code: http.StatusConflict, Problem: "plan_changed", Err: errors.New("the dead letters changed since the plan: 2 waited then; plan again")}
 	}
 	begun()
 	at := admin.Progress{Groups: []any{}}
