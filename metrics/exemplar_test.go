@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -15,7 +16,7 @@ const traced = "0af7651916cd43dd8448eb211c80319c"
 
 func scraped(t *testing.T, m *Metrics) string {
 	t.Helper()
-	r, w := httptest.NewRequest("GET", "/metrics", nil), httptest.NewRecorder()
+	r, w := httptest.NewRequest(http.MethodGet, "/metrics", nil), httptest.NewRecorder()
 	r.Header.Set("Accept", "application/openmetrics-text; version=1.0.0")
 	m.Handler(func() status.Status { return status.Status{} }).ServeHTTP(w, r)
 	return w.Body.String()
