@@ -554,14 +554,10 @@ func pause(ctx, deliveryCtx context.Context, d time.Duration, early, asked <-cha
 	defer t.Stop()
 	select {
 	case <-t.C:
-		return true
 	case <-early:
-		return true
 	case <-asked:
-		return true
 	case <-ctx.Done():
-		return false
 	case <-deliveryCtx.Done():
-		return false
 	}
+	return ctx.Err() == nil && deliveryCtx.Err() == nil
 }
