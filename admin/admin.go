@@ -1,6 +1,6 @@
 // Package admin answers over HTTP how the relay is: health checks, metrics, status, and a console
-// for people. It only reads: no path changes anything of the relay or its servers, and none shows
-// payloads, keys or secrets.
+// for people. Unless Config has Actions and Payloads set, it only reads: no path changes anything
+// of the relay or its servers, and none shows payloads, keys or secrets.
 //
 // Health never lies in the direction that hurts: /livez does not depend on
 // PostgreSQL or Kafka, so an outage of theirs restarts nothing, and /readyz says
@@ -56,29 +56,44 @@ func (a *api) serveConsole(mux *http.ServeMux) {
 	for name := range assets() {
 		mux.Handle("/assets/"+name, a.ours(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { sendAsset(w, r, name) })))
 	}
+	a.changes = http.NewServeMux()
 	foreign := http.NewCrossOriginProtection()
 	for _, one := range a.routes() {
 		handle := one.handle
-		if one.sensitive {
+		if one.acts {
+			handle = a.acting(handle)
+		}
+		if one.sensitive || one.acts {
+			inner := handle
 			handle = func(w http.ResponseWriter, r *http.Request) {
 				if a.mayRead(w, r) {
-					one.handle(w, r)
+					inner(w, r)
 				}
 			}
 		}
-		if one.method == http.MethodPost {
+		pattern := one.method + " " + one.path // GET has HEAD with it
+		if one.method != http.MethodGet {
 			handle = a.posted(foreign, handle)
+			a.changes.HandleFunc(pattern, http.NotFound)
 		}
 		guarded := a.private(handle)
 		if one.open {
 			guarded = a.ours(handle)
 		}
-		if one.method == http.MethodGet { // and HEAD; other methods never come here
-			mux.Handle("GET "+one.path, guarded)
-		} else {
-			mux.Handle("POST "+one.path, guarded)
+		if one.acts {
+			guarded = a.whenActing(guarded)
 		}
+		mux.Handle(pattern, guarded)
 	}
+}
+
+// whenActing leaves what is behind it alone where actions are off.
+func (a *api) whenActing(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !a.actionsOff(w) {
+			next.ServeHTTP(w, r)
+		}
+	})
 }
 
 // maxBody bounds what is posted.
@@ -89,10 +104,11 @@ const maxBody = 16 << 10
 func (a *api) posted(foreign *http.CrossOriginProtection, next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if foreign.Check(r) != nil {
+			a.console.refused(a.now(), "foreign_origin", r)
 			problem(w, http.StatusForbidden, "foreign_origin", "a page of another origin sent this")
 			return
 		}
-		if kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); kind != "application/json" {
+		if kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); r.Method == http.MethodPost && kind != "application/json" {
 			problem(w, http.StatusUnsupportedMediaType, "content_type", "send application/json")
 			return
 		}
@@ -104,7 +120,8 @@ func (a *api) posted(foreign *http.CrossOriginProtection, next http.HandlerFunc)
 type api struct {
 	cfg     Config
 	status  func() status.Status
-	console *Console // nil: none
+	console *Console       // nil: none
+	changes *http.ServeMux // knows the paths that take another method than GET and HEAD
 	born    time.Time
 	now     func() time.Time
 }

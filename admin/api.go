@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"math"
 	"net"
 	"net/http"
@@ -23,6 +24,7 @@ type route struct {
 	method, path string
 	open         bool // whoever asks, without a token
 	sensitive    bool // more than the status shows: see mayRead
+	acts         bool // for operators, where http.console.actions is set
 	handle       http.HandlerFunc
 }
 
@@ -32,6 +34,7 @@ func (a *api) routes() []route {
 		{method: http.MethodGet, path: "/api/v1/console", open: true, handle: a.about},
 		{method: http.MethodGet, path: "/api/v1/history", handle: a.history},
 		{method: http.MethodGet, path: "/api/v1/stream", handle: a.stream},
+		{method: http.MethodGet, path: "/api/v1/tail", sensitive: true, handle: a.tail},
 		{method: http.MethodGet, path: "/api/v1/obstacle", handle: a.obstacle},
 		{method: http.MethodGet, path: "/api/v1/runbook/{reason}", handle: a.runbook},
 		{method: http.MethodGet, path: "/api/v1/tables", handle: a.tables},
@@ -40,18 +43,27 @@ func (a *api) routes() []route {
 		{method: http.MethodPost, path: "/api/v1/check", sensitive: true, handle: a.check},
 		{method: http.MethodGet, path: "/api/v1/configuration", sensitive: true, handle: a.configuration},
 		{method: http.MethodGet, path: "/api/v1/log", sensitive: true, handle: a.log},
+		{method: http.MethodGet, path: "/api/v1/dead-letters", sensitive: true, handle: a.letters},
+		{method: http.MethodGet, path: "/api/v1/dead-letters/{partition}/{offset}", sensitive: true, handle: a.letter},
+		{method: http.MethodPost, path: "/api/v1/dead-letters/plans", acts: true, handle: a.plan},
+		{method: http.MethodPost, path: "/api/v1/dead-letters/plans/{id}/redrive", acts: true, handle: a.redrive},
+		{method: http.MethodPost, path: "/api/v1/dead-letters/plans/{id}/discard", acts: true, handle: a.discard},
+		{method: http.MethodGet, path: "/api/v1/jobs/{id}", sensitive: true, handle: a.job},
+		{method: http.MethodDelete, path: "/api/v1/jobs/{id}", acts: true, handle: a.cancel},
+		{method: http.MethodPost, path: "/api/v1/retry", acts: true, handle: a.retry},
 		{method: http.MethodGet, path: "/api/v1/openapi.json", open: true, handle: a.openapi},
 		{method: http.MethodPost, path: "/login", open: true, handle: a.login},
 		{method: http.MethodPost, path: "/logout", open: true, handle: a.logout},
 	}
 }
 
-// changing are the paths that take another method than GET and HEAD, and that one.
+// changing reports whether a path takes the method of a request, which is not GET or HEAD.
 func (a *api) changing(r *http.Request) bool {
-	if a.console == nil || r.Method != http.MethodPost {
+	if a.changes == nil || r.Method == http.MethodGet || r.Method == http.MethodHead {
 		return false
 	}
-	return slices.ContainsFunc(a.routes(), func(one route) bool { return one.method == http.MethodPost && one.path == r.URL.Path })
+	_, pattern := a.changes.Handler(r)
+	return strings.HasPrefix(pattern, r.Method+" ")
 }
 
 // problem answers as RFC 9457 has it. reason is for programs, detail for people.
@@ -62,21 +74,27 @@ func problem(w http.ResponseWriter, code int, reason, detail string) {
 	_, _ = w.Write(append(body, '\n'))
 }
 
-func answerJSON(w http.ResponseWriter, v any) {
+func answerJSON(w http.ResponseWriter, v any) { answerJSONAs(w, http.StatusOK, v) }
+
+func answerJSONAs(w http.ResponseWriter, code int, v any) {
 	body, err := json.Marshal(v)
 	if err != nil {
 		problem(w, http.StatusInternalServerError, "encode", "encode the answer: "+err.Error())
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
 	_, _ = w.Write(append(body, '\n'))
 }
 
 // mayRead admits to what shows more than the status: configuration, log, and what asks servers.
 // Where anybody of the network may ask without a token, that is nobody. It answers if not.
-func (a *api) mayRead(w http.ResponseWriter, _ *http.Request) bool {
+func (a *api) mayRead(w http.ResponseWriter, r *http.Request) bool {
 	host, _, err := net.SplitHostPort(a.cfg.Listen)
 	if a.cfg.Token != nil || err != nil || loopback.Is(host) {
+		return true
+	}
+	if who, err := a.who(r); err == nil && who.role == operator {
 		return true
 	}
 	problem(w, http.StatusForbidden, "token_needed", "http.listen can be reached from other machines: set http.token_file, then sign in to see this")
@@ -85,11 +103,19 @@ func (a *api) mayRead(w http.ResponseWriter, _ *http.Request) bool {
 
 // about says what the page may show, before anybody is signed in.
 func (a *api) about(w http.ResponseWriter, r *http.Request) {
-	ok, err := a.allowed(r)
-	answerJSON(w, map[string]any{
-		"admitted": ok && err == nil, "token": a.cfg.Token != nil, "signed_in": sessionSecret(r) != "" && ok && err == nil && a.cfg.Token != nil,
-		"history_seconds": int(a.console.keep.Seconds()),
-	})
+	who, err := a.who(r)
+	if err != nil {
+		who = asker{}
+	}
+	about := map[string]any{
+		"admitted": who.role >= viewer, "token": a.cfg.Token != nil, "signed_in": who.session != "", "history_seconds": int(a.console.keep.Seconds()),
+		"role": who.role.String(), "operators": a.cfg.Operator != nil, "actions": a.cfg.Actions, "payloads": a.cfg.Payloads,
+		"form_token": who.formToken(), "until": nil,
+	}
+	if who.session != "" {
+		about["until"] = who.until.UTC()
+	}
+	answerJSON(w, about)
 }
 
 // history gives columns of numbers.
@@ -257,7 +283,7 @@ func (a *api) once(w http.ResponseWriter, r *http.Request, s *singly, pause time
 	defer cancel()
 	v, err := run(ctx)
 	if err != nil {
-		problem(w, http.StatusServiceUnavailable, "not_answered", what+": "+err.Error())
+		fail(w, fmt.Errorf("%s: %w", what, err))
 		return nil, false
 	}
 	return v, true

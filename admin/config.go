@@ -23,6 +23,12 @@ type Config struct {
 	// no token. Never logged.
 	Token func() (string, error)
 
+	// Operator is the token of the role that may act, when Actions is set, and see keys and values
+	// of dead letters, when Payloads is set. It admits to what Token admits to as well. Nil: there
+	// are no operators.
+	Operator          func() (string, error)
+	Actions, Payloads bool
+
 	// Hosts may be asked for, beside loopback and the address itself, where it listens
 	// on loopback without a token. "*" is any.
 	Hosts []string

@@ -8,7 +8,9 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/history"
 	"github.com/cdc-relay/cdc-relay/relay/status"
+	"github.com/cdc-relay/cdc-relay/tail"
 	"github.com/cdc-relay/cdc-relay/ways"
+	"github.com/rs/zerolog"
 )
 
 // Tools are what the console shows beside the status. A nil function is a page that says so.
@@ -20,6 +22,10 @@ type Tools struct {
 	Tables        []string                                             // that are configured
 	Facts         ways.Facts                                           // what commands are made of, besides the obstacle
 	Log           *LogTail
+	Letters       *LetterTools   // nil: the relay has no dead-letter topic
+	Retry         func() bool    // cuts the present pause short; false: there is none
+	Tail          *tail.Tail     // of delivered rows
+	Audit         zerolog.Logger // what operators do
 }
 
 // Console is what a page needs beyond the status: the figures of the last hour, changes of the
@@ -34,12 +40,18 @@ type Console struct {
 	streams  streams
 	checks   singly // check
 	explains singly // explain
+	planning singly // plans of what to do with dead letters
+	actions  pace   // of operators
+	desk     desk   // dead letters: what was read of them, plans and jobs
 
 	mu      sync.Mutex
 	ring    *history.Ring // nil: none is kept
 	changes []Change      // oldest first
 	checked report        // the last one
 	sampled sampled
+
+	refusals    int // since the last line about them
+	refusalSaid time.Time
 }
 
 // Change is a change of the state that the console saw.
@@ -64,8 +76,9 @@ func NewConsole(status func() status.Status, tools Tools, keep time.Duration) *C
 	return c
 }
 
-// Run takes the figures once a second until ctx ends.
+// Run takes the figures once a second until ctx ends, and with them the jobs of operators.
 func (c *Console) Run(ctx context.Context) {
+	defer c.desk.open(ctx)()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
@@ -74,6 +87,7 @@ func (c *Console) Run(ctx context.Context) {
 			return
 		case now := <-tick.C:
 			c.Sample(now)
+			c.desk.forget(now)
 		}
 	}
 }

@@ -19,7 +19,7 @@ var web embed.FS
 
 // pages are the paths of the console. All have the same document, which holds nothing of the
 // relay; its script asks the interface.
-var pages = []string{"/", "/blocked", "/tables", "/shards", "/check", "/config", "/log", "/login"}
+var pages = []string{"/", "/blocked", "/dead-letters", "/tail", "/tables", "/shards", "/check", "/config", "/log", "/login"}
 
 // pagePolicy admits nothing that comes from elsewhere, no frame, and no text as markup.
 const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; " +

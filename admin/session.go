@@ -74,21 +74,21 @@ func (s *session) over(now time.Time) bool {
 	return now.Sub(s.began) > sessionLasts || now.Sub(s.used) > sessionIdle
 }
 
-// holds reports whether a secret is that of a session which began by this token.
-func (s *sessions) holds(now time.Time, secret string, token digest) bool {
+// holds gives the token by which the session of a secret began, and when it ends.
+func (s *sessions) holds(now time.Time, secret string) (token digest, until time.Time, ok bool) {
 	id := sha256.Sum256([]byte(secret))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one := s.byID[id]
 	if one == nil {
-		return false
+		return token, until, false
 	}
-	if one.over(now) || subtle.ConstantTimeCompare(one.token[:], token[:]) != 1 {
+	if one.over(now) {
 		delete(s.byID, id)
-		return false
+		return token, until, false
 	}
 	one.used = now
-	return true
+	return one.token, one.began.Add(sessionLasts), true
 }
 
 func (s *sessions) drop(secret string) {
@@ -156,9 +156,9 @@ func setCookie(w http.ResponseWriter, r *http.Request, value string, lasts time.
 	http.SetCookie(w, c)
 }
 
-// login takes the token once and answers with a cookie.
+// login takes a token once and answers with a cookie.
 func (a *api) login(w http.ResponseWriter, r *http.Request) {
-	if a.cfg.Token == nil {
+	if a.cfg.Token == nil && a.cfg.Operator == nil {
 		problem(w, http.StatusNotFound, "no_token", "this relay has no http.token_file, so there is nothing to sign in with")
 		return
 	}
@@ -171,21 +171,30 @@ func (a *api) login(w http.ResponseWriter, r *http.Request) {
 	var given struct {
 		Token string `json:"token"`
 	}
-	if err := json.NewDecoder(r.Body).Decode(&given); err != nil {
-		problem(w, http.StatusBadRequest, "malformed", `send {"token": "…"}`)
+	if !decode(w, r, &given, `send {"token": "…"}`) {
 		return
 	}
-	want, err := a.cfg.Token()
-	if err != nil {
+	tokens, err := a.tokens()
+	if err != nil && len(tokens) == 0 {
 		problem(w, http.StatusServiceUnavailable, "token_unreadable", "the token of this server cannot be read; see http.token_file")
 		return
 	}
-	a1, b1 := sha256.Sum256([]byte(strings.TrimSpace(given.Token))), sha256.Sum256([]byte(want))
-	if want == "" || subtle.ConstantTimeCompare(a1[:], b1[:]) != 1 {
+	sum := sha256.Sum256([]byte(strings.TrimSpace(given.Token)))
+	who := asker{}
+	for of, want := range tokens {
+		if subtle.ConstantTimeCompare(sum[:], want[:]) == 1 {
+			who.role = of
+		}
+	}
+	if who.role == nobody {
 		problem(w, http.StatusUnauthorized, "wrong_token", "that is not the token of this relay; see http.token_file")
 		return
 	}
-	setCookie(w, r, a.console.sessions.begin(a.now(), b1), sessionLasts)
+	who.session = a.console.sessions.begin(a.now(), sum)
+	setCookie(w, r, who.session, sessionLasts)
+	if who.role == operator {
+		a.audit(r, who, "sign_in", "", 0, "done")
+	}
 	w.WriteHeader(http.StatusNoContent)
 }
 
@@ -193,4 +202,15 @@ func (a *api) logout(w http.ResponseWriter, r *http.Request) {
 	a.console.sessions.drop(sessionSecret(r))
 	setCookie(w, r, "", 0)
 	w.WriteHeader(http.StatusNoContent)
+}
+
+// decode reads what was posted, and answers if it is not what how describes.
+func decode(w http.ResponseWriter, r *http.Request, into any, how string) bool {
+	d := json.NewDecoder(r.Body)
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil || d.More() {
+		problem(w, http.StatusBadRequest, "malformed", how)
+		return false
+	}
+	return true
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/history"
+	"github.com/cdc-relay/cdc-relay/tail"
 )
 
 const (
@@ -85,6 +86,24 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) {
 	if slices.Contains(wanted, "log") && !a.mayRead(w, r) {
 		return
 	}
+	number := int64(-1)
+	if last := r.Header.Get("Last-Event-ID"); last != "" {
+		n, err := strconv.ParseInt(last, 10, 64)
+		if err != nil || n < 0 {
+			problem(w, http.StatusBadRequest, "unknown_cursor", "Last-Event-ID: "+strconv.Quote(cut(last))+" is not allowed; allowed: the number of a line")
+			return
+		}
+		number = n
+	}
+	a.send(w, r, func() func(time.Time) []byte {
+		f := follower{a: a, wanted: wanted, number: number}
+		return f.next
+	})
+}
+
+// send is a stream: each second what next has, which open makes once the stream may begin. It ends with
+// the request, with the right to it, and at a reader that is too slow.
+func (a *api) send(w http.ResponseWriter, r *http.Request, open func() (next func(time.Time) []byte)) {
 	address, _, _ := net.SplitHostPort(r.RemoteAddr)
 	if !a.console.streams.enter(address) {
 		w.Header().Set("Retry-After", "5")
@@ -92,24 +111,15 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer a.console.streams.leave(address)
-	number := int64(-1)
-	if last := r.Header.Get("Last-Event-ID"); last != "" {
-		n, err := strconv.ParseInt(last, 10, 64)
-		if err != nil || n < 0 {
-			problem(w, http.StatusBadRequest, "unknown_cursor", "Last-Event-ID: "+strconv.Quote(last)+" is not allowed; allowed: the number of a line")
-			return
-		}
-		number = n
-	}
 	out := http.NewResponseController(w)
 	_ = out.SetReadDeadline(time.Time{}) // the request is over; its end is that of the connection
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no")
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	f := follower{a: a, wanted: wanted, number: number}
+	next := open()
 	for now := a.now(); ; {
-		if text := f.next(now); len(text) > 0 {
+		if text := next(now); len(text) > 0 {
 			_ = out.SetWriteDeadline(time.Now().Add(slowReader))
 			if _, err := w.Write(text); err != nil {
 				return
@@ -127,6 +137,31 @@ func (a *api) stream(w http.ResponseWriter, r *http.Request) {
 			return // the token was rotated, or the session is over
 		}
 	}
+}
+
+// tail sends a sample of the delivered rows, and how many there were.
+func (a *api) tail(w http.ResponseWriter, r *http.Request) {
+	if a.console.tools.Tail == nil {
+		problem(w, http.StatusNotFound, "no_tail", "this program does not show delivered rows")
+		return
+	}
+	var look *tail.Viewer
+	defer func() {
+		if look != nil {
+			look.Close()
+		}
+	}()
+	a.send(w, r, func() func(time.Time) []byte {
+		look = a.console.tools.Tail.Open(r.URL.Query().Get("table"), r.URL.Query().Get("topic"))
+		return func(time.Time) []byte {
+			lines, passed := look.Next()
+			data, err := json.Marshal(map[string]any{"lines": append([]tail.Line{}, lines...), "passed": passed})
+			if err != nil {
+				return nil
+			}
+			return []byte("event: rows\ndata: " + string(data) + "\n\n")
+		}
+	})
 }
 
 // follower is what one stream has sent.

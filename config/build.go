@@ -58,6 +58,10 @@ func (c *Config) HTTP() admin.Config {
 	if ask := c.secretFunc(h.Token, h.TokenFile, nil); ask != nil {
 		out.Token = func() (string, error) { return ask(context.Background()) }
 	}
+	if ask := c.secretFunc("", h.Console.OperatorTokenFile, nil); ask != nil && h.Console.Enabled {
+		out.Operator = func() (string, error) { return ask(context.Background()) }
+		out.Actions, out.Payloads = h.Console.Actions, h.Console.Payloads
+	}
 	return out
 }
 

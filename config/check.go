@@ -292,6 +292,7 @@ func (l *loader) checkHTTP() {
 	h := &l.cfg.settings.HTTP
 	l.checkSecret("http.token", h.Token, h.TokenFile, nil)
 	l.checkToken()
+	l.checkOperator()
 	if h.Listen == "" {
 		for _, o := range []pair{{"token", string(h.Token)}, {"token_file", h.TokenFile}} {
 			if o.Value != "" {
@@ -303,6 +304,9 @@ func (l *loader) checkHTTP() {
 		}
 		if len(h.Console.Hosts) > 0 {
 			l.noEffect("http.console.hosts", "http.listen", "host:port")
+		}
+		for _, o := range l.actingKeys() {
+			l.noEffect(o, "http.listen", "host:port")
 		}
 		return
 	}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -24,12 +26,14 @@ type Filter struct {
 	Partition *int32
 	Offset    *int64
 
+	Places map[Location]bool // nil selects all
+
 	Source func(source string) bool // nil selects all
 }
 
 // Empty reports whether it selects everything, whatever the source.
 func (f Filter) Empty() bool {
-	return f.Reason == "" && f.Table == "" && f.Topic == "" && f.Key == nil && f.Since.IsZero() && f.Commit == 0 && f.Partition == nil && f.Offset == nil
+	return f.Reason == "" && f.Table == "" && f.Topic == "" && f.Key == nil && f.Since.IsZero() && f.Commit == 0 && f.Partition == nil && f.Offset == nil && f.Places == nil
 }
 
 func (f Filter) matches(l *Letter) bool {
@@ -40,7 +44,8 @@ func (f Filter) matches(l *Letter) bool {
 		(f.Since.IsZero() || !l.At.Before(f.Since)) &&
 		(f.Commit == 0 || f.Commit == l.Commit) &&
 		(f.Partition == nil || *f.Partition == l.Partition) &&
-		(f.Offset == nil || *f.Offset == l.Offset)
+		(f.Offset == nil || *f.Offset == l.Offset) &&
+		(f.Places == nil || f.Places[l.Location()])
 }
 
 // Entry is a letter without what may be large: value, headers and message are not
@@ -109,12 +114,30 @@ func newBacklog() *Backlog {
 
 // ReadBacklog reads the topic to its present end.
 func ReadBacklog(ctx context.Context, at broker.Connection, topic string, filter Filter) (*Backlog, error) {
+	return ReadBacklogUpTo(ctx, at, topic, filter, math.MaxInt)
+}
+
+// ReadBacklogUpTo is ReadBacklog for whoever has not the memory for any number of letters: it
+// fails with a *TooManyError when the topic has more than most.
+func ReadBacklogUpTo(ctx context.Context, at broker.Connection, topic string, filter Filter, most int) (*Backlog, error) {
 	b := newBacklog()
 	err := topics.ReadTopic(ctx, at, topic, func(m *topics.Message) error {
-		b.add(m, filter)
+		if b.add(m, filter); len(b.Entries) > most {
+			return &TooManyError{Topic: topic, Most: most}
+		}
 		return nil
 	})
 	return b, err
+}
+
+// TooManyError is a topic with more dead letters than are read.
+type TooManyError struct {
+	Topic string
+	Most  int
+}
+
+func (e *TooManyError) Error() string {
+	return fmt.Sprintf("topic %s has more than %d dead letters, with those that are done with", e.Topic, e.Most)
 }
 
 // add takes a record of the topic, those of a partition in their order.

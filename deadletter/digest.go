@@ -3,6 +3,7 @@ package deadletter
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
 
 	"github.com/cdc-relay/cdc-relay/router/record"
 )
@@ -12,6 +13,18 @@ type digest [sha256.Size]byte
 
 // absent is the length of what is not there, as in Kafka's protocol.
 const absent = -1
+
+// Digest tells tasks apart: which letters they have, with what in them, in which order.
+func Digest(tasks []Task) [sha256.Size]byte {
+	h := sha256.New()
+	for i := range tasks {
+		fmt.Fprintf(h, "task %d %d\n", len(tasks[i].Entries), tasks[i].Left)
+		for _, e := range tasks[i].Entries {
+			fmt.Fprintf(h, "%d/%d %x %q %x %t\n", e.Partition, e.Offset, e.Group, e.Source, e.sum, e.Matched)
+		}
+	}
+	return [sha256.Size]byte(h.Sum(nil))
+}
 
 func digestOf(r *record.Record) digest {
 	h := sha256.New()

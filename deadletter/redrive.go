@@ -34,6 +34,10 @@ type Redriver struct {
 	Discard bool // mark as done with, send nothing
 	DryRun  bool // restore what is missing, send nothing and mark nothing
 
+	// Halted is asked before the letters of each key: true ends the Run there, with a *Stopped
+	// that has ErrHalted. Nil: it never ends so.
+	Halted func() bool
+
 	most int // entries at a time, if not chunkEntries
 }
 
@@ -77,6 +81,7 @@ const (
 // brokers have and no marker covers.
 func (r *Redriver) Run(ctx context.Context, tasks []Task, each func(Outcome)) error {
 	failed := make(map[*Task]bool)
+	var begun *Task
 	for _, part := range chunks(tasks, cmp.Or(r.most, chunkEntries)) {
 		var whole map[Location]*Letter
 		if !r.Discard {
@@ -89,6 +94,10 @@ func (r *Redriver) Run(ctx context.Context, tasks []Task, each func(Outcome)) er
 			if ctx.Err() != nil {
 				return &Stopped{Err: context.Cause(ctx)}
 			}
+			if p.task != begun && r.Halted != nil && r.Halted() {
+				return &Stopped{Err: ErrHalted}
+			}
+			begun = p.task
 			if failed[p.task] {
 				each(Outcome{Task: p.task, Entries: p.entries, Err: errBehind})
 				continue
@@ -107,6 +116,9 @@ func (r *Redriver) Run(ctx context.Context, tasks []Task, each func(Outcome)) er
 	}
 	return nil
 }
+
+// ErrHalted is why a Run ended where Halted said so.
+var ErrHalted = errors.New("it was to end between two keys")
 
 var errBehind = errors.New("an earlier letter of the key was not sent")
 

@@ -8,6 +8,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sink"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Events are the calls that feed the counters and histograms.
@@ -60,21 +61,31 @@ func (m *Metrics) batchDelivered(b *wal.Batch, records []record.Record, took tim
 		m.produceTime.Observe(took.Seconds())
 	}
 	now := m.now()
+	sampled, trace := m.exemplar(now, records)
 	var txn *wal.Txn
 	for i := range b.Rows {
 		if b.Rows[i].Txn != txn {
 			txn = b.Rows[i].Txn
 			if !txn.Time.IsZero() { // a message outside any transaction has no commit time
-				m.observeAge(now.Sub(txn.Time))
+				of := ""
+				if txn == sampled {
+					of = trace
+				}
+				m.observeAge(now.Sub(txn.Time), of)
 			}
 		}
 	}
 }
 
-func (m *Metrics) observeAge(age time.Duration) {
+// observeAge counts an age; trace is an example of it, or empty.
+func (m *Metrics) observeAge(age time.Duration, trace string) {
 	if age < 0 {
 		m.clockSkew.Inc()
 		age = 0
+	}
+	if observer, ok := m.eventAge.(prometheus.ExemplarObserver); ok && trace != "" {
+		observer.ObserveWithExemplar(age.Seconds(), prometheus.Labels{"trace_id": trace})
+		return
 	}
 	m.eventAge.Observe(age.Seconds())
 }

@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"runtime"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/fault"
@@ -61,6 +62,8 @@ type Metrics struct {
 	endings    *prometheus.CounterVec
 	reconnects *prometheus.CounterVec
 	changes    *prometheus.CounterVec
+
+	exemplified atomic.Int64 // when the last exemplar was looked for, in nanoseconds
 
 	now func() time.Time
 }

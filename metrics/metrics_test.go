@@ -148,7 +148,7 @@ func TestEvents_ABatchWithoutRowsIsNoDelivery(t *testing.T) {
 
 func TestHistograms_AreClassicAndNative(t *testing.T) {
 	m := New(Options{Pipeline: "orders"})
-	m.observeAge(20 * time.Millisecond)
+	m.observeAge(20*time.Millisecond, "")
 	h := gather(t, m)["event_age_seconds"].GetHistogram()
 	if len(h.GetBucket()) != 16 {
 		t.Errorf("%d classic buckets, want 16", len(h.GetBucket()))

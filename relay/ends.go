@@ -51,6 +51,8 @@ func (s *session) Block(ctx, deliveryCtx context.Context, reason string, cause e
 	select {
 	case <-t.C:
 		return nil
+	case <-s.r.asked:
+		return nil
 	case <-s.intake.lost:
 		return s.intake.srcErr
 	case err := <-s.interrupts:

@@ -88,6 +88,7 @@ type Relay struct {
 	aborted      chan struct{}          // closed by Abort
 	abort        sync.Once
 	serverBack   chan struct{} // one token: the probe reached a server that it had not reached before
+	asked        chan struct{} // taken by whoever pauses before another attempt: TryNow
 
 	drift      atomic.Pointer[drift] // set once, by the probe or the stream
 	unchanged  wal.LSN               // end of the WAL at the probe's last look that saw no change; the probe's alone
@@ -121,7 +122,7 @@ func (d *drift) Unwrap() error { return d.error }
 
 // New joins given parts. It starts nothing.
 func New(cfg Config, parts Parts, ev Events, log zerolog.Logger) *Relay {
-	r := &Relay{cfg: cfg.WithDefaults(), parts: parts, ev: ev, log: log, aborted: make(chan struct{}), serverBack: make(chan struct{}, 1)}
+	r := &Relay{cfg: cfg.WithDefaults(), parts: parts, ev: ev, log: log, aborted: make(chan struct{}), serverBack: make(chan struct{}, 1), asked: make(chan struct{})}
 	r.holder = promise.NewHolder()
 	if r.cfg.PositionHeaders {
 		parts.Router.PositionHeaders()
@@ -257,6 +258,16 @@ func (r *Relay) Status() status.Status {
 // Abort cuts a drain short. What is unconfirmed is sent again by the next start.
 func (r *Relay) Abort() { r.abort.Do(func() { close(r.aborted) }) }
 
+// TryNow cuts the present pause before another attempt short, and reports whether there was one.
+func (r *Relay) TryNow() bool {
+	select {
+	case r.asked <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
 // limitDrain ends deliveryCtx DrainTimeout after the stop signal, or at Abort.
 func (r *Relay) limitDrain(ctx context.Context, cut context.CancelFunc, stopped <-chan struct{}) {
 	select {
@@ -317,7 +328,7 @@ func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
 			if atOnce++; r.progressed {
 				atOnce = 1
 			}
-			if atOnce > maxAtOnce && !pause(ctx, deliveryCtx, wait.Delay(), r.serverBack) {
+			if atOnce > maxAtOnce && !pause(ctx, deliveryCtx, wait.Delay(), r.serverBack, r.asked) {
 				return nil
 			}
 			continue
@@ -328,7 +339,7 @@ func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
 		if v.fatal != nil {
 			if v.reason == fault.ReasonFenced {
 				r.monitor.SetState(status.Blocked, v.reason, err.Error())
-				pause(ctx, deliveryCtx, r.cfg.RetryMax/2+rand.N(r.cfg.RetryMax/2+1), nil)
+				pause(ctx, deliveryCtx, r.cfg.RetryMax/2+rand.N(r.cfg.RetryMax/2+1), nil, nil)
 			}
 			return v.fatal
 		}
@@ -352,7 +363,7 @@ func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
 		if v.state != status.Standby && (same == 1 && !logged || same%50 == 0) { // who stands by has said so with its state
 			r.log.Warn().Err(err).Str("state", string(v.state)).Str("reason", v.reason).Stringer("retry_in", delay.Round(time.Millisecond)).Int("times", same).Msg("session ended; trying again")
 		}
-		if !pause(ctx, deliveryCtx, delay, r.serverBack) {
+		if !pause(ctx, deliveryCtx, delay, r.serverBack, r.asked) {
 			return nil
 		}
 	}
@@ -537,18 +548,16 @@ func endReason(err error) string {
 	return "other"
 }
 
-// pause waits for d, or for a token of early, and reports whether to continue.
-func pause(ctx, deliveryCtx context.Context, d time.Duration, early <-chan struct{}) bool {
+// pause waits for d, or for a token of early or asked, and reports whether to continue.
+func pause(ctx, deliveryCtx context.Context, d time.Duration, early, asked <-chan struct{}) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
-		return true
 	case <-early:
-		return true
+	case <-asked:
 	case <-ctx.Done():
-		return false
 	case <-deliveryCtx.Done():
-		return false
 	}
+	return ctx.Err() == nil && deliveryCtx.Err() == nil
 }

@@ -83,7 +83,7 @@ var arrows = map[string][]string{
 
 	"deadletter":         {"replication/wal", "router", "router/record", "sink", "sink/broker", "sink/topics", "wording"},
 	"deadletter/waiting": {"deadletter", "router", "sink/topics"},
-	"deadletter/restore": {"advice", "config", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/sample", "postgres/watch", "relay", "replication/wal", "router", "router/record", "wording"},
+	"deadletter/restore": {"advice", "config", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/sample", "postgres/watch", "relay", "replication/wal", "router", "router/record", "sink/kafka", "wording"},
 	"relay":              {"checkpoint", "deadletter", "fault", "postgres", "postgres/catalog", "postgres/watch", "relay/delivery", "relay/promise", "relay/rejected", "relay/resume", "relay/retry", "relay/status", "replication", "replication/wal", "router", "router/record", "sink", "sink/kafka", "sink/kafkatx", "sink/topics"},
 	"relay/checkpoints":  {"checkpoint", "postgres", "postgres/watch", "relay", "sink", "sink/kafkatx", "sink/topics"},
 	"relay/delivery":     {"checkpoint", "deadletter", "fault", "postgres", "relay/rejected", "relay/resume", "relay/retry", "relay/status", "replication/wal", "router", "router/record", "sink"},
@@ -94,7 +94,8 @@ var arrows = map[string][]string{
 	"relay/resume":       {"checkpoint", "fault", "replication/wal", "sink"},
 	"relay/records":      {"advice", "checkpoint", "deadletter/waiting", "fault", "postgres/watch", "proof", "relay", "replication/wal", "sink", "sink/topics"},
 	"relay/status":       {"checkpoint", "deadletter", "fault", "postgres", "postgres/watch", "replication/wal", "router/record", "sink", "wording"},
-	"admin":              {"docs", "history", "loopback", "relay/status", "ways"},
+	"admin":              {"docs", "history", "loopback", "relay/status", "tail", "ways"},
+	"tail":               {"replication/wal", "router/record"},
 	"metrics":            {"fault", "history", "relay", "relay/status", "replication/wal", "router/record", "sink"}, // the types in relay.Events
 	"config/document":    {},
 	"config":             {"admin", "config/document", "debezium", "loopback", "marks", "postgres", "relay", "relay/shards", "replication", "replication/wal", "retention", "router", "router/record", "sink/auth", "sink/broker", "sink/kafka", "sink/topics", "upkeep", "wording"},
@@ -117,7 +118,7 @@ var arrows = map[string][]string{
 	"audit/match": {"router/record"},
 	"audit":       {"advice", "audit/match", "checkpoint", "deadletter", "deadletter/waiting", "fault", "postgres", "postgres/maintenance", "postgres/snapshot", "proof", "relay", "relay/checkpoints", "replication/wal", "router", "router/record", "sink", "sink/topics", "wording"},
 
-	"cmd/cdc-relay": {"admin", "advice", "audit", "backfill", "check", "config", "cutover", "deadletter", "deadletter/restore", "debezium/importer", "debezium/takeover", "explain", "fault", "frame", "history", "marks", "metrics", "migrations", "postgres", "postgres/catalog", "postgres/provision", "postgres/watch", "relay", "relay/shards", "relay/status", "replication/wal", "retention", "setup", "sink", "sink/kafka", "upkeep", "ways", "wording"},
+	"cmd/cdc-relay": {"admin", "advice", "audit", "backfill", "check", "config", "cutover", "deadletter", "deadletter/restore", "debezium/importer", "debezium/takeover", "explain", "fault", "frame", "history", "marks", "metrics", "migrations", "postgres", "postgres/catalog", "postgres/provision", "postgres/watch", "relay", "relay/shards", "relay/status", "replication/wal", "retention", "router/record", "setup", "sink", "tail", "upkeep", "ways", "wording"},
 
 	"deploy/release/ociarchive": {},
 

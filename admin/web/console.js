@@ -37,6 +37,7 @@ function merge(old, now) {
   }
   for (const { name, value } of now.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
   for (const name of listeners) old[name] = now[name];
+  if (old.nodeName === 'INPUT' && old.type === 'checkbox') old.checked = now.hasAttribute('checked');
   if (old.nodeName === 'PROGRESS' && old.value !== now.value) old.value = now.value;
   const [before, after] = [[...old.childNodes], [...now.childNodes]];
   for (let i = 0; i < after.length; i++) i < before.length ? merge(before[i], after[i]) : old.append(after[i]);
@@ -87,6 +88,8 @@ const state = {
   range: 900, history: null, changes: [], cursor: null,
   tables: null, explained: {}, check: null, checking: false, problem: null,
   configuration: null, filter: '', chosenOnly: true, lines: [], level: 'info', login: null, copied: null,
+  letters: null, wanted: { state: 'waiting' }, chosen: new Set(), look: null, plan: null, planning: false, words: '', job: null, said: null,
+  rows: [], passed: null, only: { table: '', topic: '' },
 };
 
 async function ask(path, options) {
@@ -100,7 +103,9 @@ async function ask(path, options) {
   if (!answer.ok) throw Object.assign(new Error(body.detail ?? String(body).trim() ?? answer.statusText), { status: answer.status });
   return body;
 }
-const post = (path, body) => ask(path, { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(body ?? {}) });
+const formToken = () => ({ 'X-Form-Token': state.about?.form_token ?? '' });
+const post = (path, body) => ask(path, { method: 'POST', headers: { 'Content-Type': 'application/json', ...formToken() }, body: JSON.stringify(body ?? {}) });
+const acts = () => state.about?.actions && state.about.role === 'operator';
 
 // --- what is said in words -------------------------------------------------------------------
 
@@ -304,6 +309,8 @@ function chartSection(st) {
 const pages = {
   '/': { label: 'Now', key: 'n', view: now },
   '/blocked': { label: 'Blocked', key: 'b', view: blocked },
+  '/dead-letters': { label: 'Dead letters', key: 'd', view: lettersPage, load: openLetters },
+  '/tail': { label: 'Tail', key: 'w', view: tailPage, load: openTail },
   '/tables': { label: 'Tables', key: 't', view: tables, load: loadTables },
   '/shards': { label: 'Shards', key: 's', view: shards },
   '/check': { label: 'Check', key: 'c', view: checkPage, load: loadCheck },
@@ -340,7 +347,7 @@ function blocked(st) {
         r.topic && [h('dt', {}, 'Topic'), h('dd', {}, name(r.topic, 80))],
         r.bytes ? [h('dt', {}, 'Record'), h('dd', {}, `${bytes(r.bytes)} (${r.bytes} bytes)`)] : null],
       h('dt', {}, 'Since'), h('dd', {}, clock(o.since), ' (', ago(o.since), ')'),
-      h('dt', {}, 'Attempts'), h('dd', {}, String(o.attempts), o.next_try ? ', next ' + next(o.next_try) : ''),
+      h('dt', {}, 'Attempts'), h('dd', {}, String(o.attempts), o.next_try ? ', next ' + next(o.next_try) : '', acts() && [' ', h('button', { type: 'button', onclick: tryNow }, 'Try now')], state.said && h('span', { role: 'status' }, ' ' + state.said)),
       more?.entry && [h('dt', {}, 'Means'), h('dd', {}, spans(more.entry.means)), h('dt', {}, 'Look at'), h('dd', {}, spans(more.entry.look_at)),
         h('dt', {}, 'Do'), h('dd', {}, spans(more.entry.do)), h('dt', {}, 'Rows'), h('dd', {}, spans(more.entry.rows)),
         h('dt', {}, 'Runbook'), h('dd', {}, h('a', { href: more.entry.link, rel: 'noreferrer', target: '_blank' }, 'the entry in the documentation'))])),
@@ -423,8 +430,199 @@ function log() {
     h('span', {}, name(l.line.msg ?? '', 1500), h('span', { class: 'muted' }, Object.entries(l.line).filter(([k]) => !skip.has(k)).map(([k, v]) => [' ', k, '=', name(typeof v === 'object' ? JSON.stringify(v) : v, 400)])))))));
 }
 
+// --- dead letters ----------------------------------------------------------------------------
+
+const placeOf = (l) => l.partition + '/' + l.offset;
+
+function lettersPage() {
+  const all = state.letters, w = state.wanted, options = (list, of) => [h('option', { value: '', selected: !of }, 'all'), (list ?? []).map((c) => h('option', { value: c.name, selected: c.name === of }, visible(c.name).slice(0, 60) + ` (${c.count})`)), of && !(list ?? []).some((c) => c.name === of) ? h('option', { value: of, selected: true }, visible(of).slice(0, 60)) : null];
+  const choose = (label, key, list) => h('label', {}, label + ' ', h('select', { name: key, onchange: (e) => want({ [key]: e.target.value }) }, options(list, w[key])));
+  return [
+    h('section', { class: 'card' }, h('h1', { class: 'hidden' }, 'Dead letters'), h('div', { class: 'row' }, h('h2', {}, 'Dead letters'),
+      all && h('span', { class: 'muted' }, name(all.topic, 60), ` · read ${clock(all.read_at)} · ${all.waiting} waiting, ${all.total - all.waiting} done`), operatorLine()),
+    h('p', { class: 'muted' }, 'Rows that could not be delivered and were set aside. They wait here until somebody re-drives or discards them; nothing passes by itself.'),
+    state.problem && h('p', { class: 'lv-bad', role: 'alert' }, state.problem),
+    all && h('div', { class: 'row filters' }, choose('reason', 'reason', all.reasons), choose('table', 'table', all.tables), choose('topic', 'topic', all.topics),
+      h('label', {}, 'state ', h('select', { name: 'state', onchange: (e) => want({ state: e.target.value }) }, ['waiting', 'sent', 'discarded', 'all'].map((o) => h('option', { value: o, selected: o === w.state }, o)))),
+      h('button', { type: 'button', onclick: () => loadLetters() }, 'Read again'), all.foreign > 0 && h('span', { class: 'lv-warn' }, `▲ ${all.foreign} records of somebody else are in the topic`)),
+    all && (all.letters.length === 0 ? h('p', {}, all.waiting === 0 && w.state === 'waiting' ? 'No dead letter waits.' : 'None matches.') : letterList(all)),
+    all?.next && h('p', {}, h('button', { type: 'button', onclick: () => loadLetters(all.next) }, `Show more: ${all.letters.length} of ${all.matched}`))),
+    state.look && lookAt(state.look), all && doing(all), state.job && jobPanel(state.job),
+  ];
+}
+
+function operatorLine() {
+  const a = state.about;
+  if (a?.role === 'operator') return h('span', { class: 'push muted' }, `operator${a.until ? ': signed in until ' + clock(a.until) : ''}`);
+  return a?.operators && h('a', { class: 'push', href: '/login?next=dead-letters', onclick: (e) => { e.preventDefault(); go('/login?next=dead-letters'); } }, 'Sign in as operator');
+}
+
+function letterList(all) {
+  return list('Letters', ['Choose', 'Place', 'Set aside', 'Reason', 'Table', 'Topic', 'LSN/row', 'Event', '#Value', 'State', 'More'], all.letters.map((l) => h('tr', { },
+    h('td', {}, l.state === 'waiting' && acts() ? h('input', { type: 'checkbox', 'aria-label': 'Choose ' + placeOf(l), checked: state.chosen.has(placeOf(l)), onchange: (e) => { e.target.checked ? state.chosen.add(placeOf(l)) : state.chosen.delete(placeOf(l)); state.plan = null; draw(); } }) : '–'),
+    h('td', { class: 'mono' }, placeOf(l)), h('td', {}, clock(l.time)), h('td', { class: l.reason.length < 30 ? 'nowrap' : null }, h('code', {}, name(l.reason, 40))), h('td', {}, name(l.table, 40)), h('td', {}, l.topic ? name(l.topic, 40) : '–'),
+    h('td', { class: 'mono' }, `${l.lsn}/${l.seq}`), h('td', { class: 'mono' }, l.event_id ? name(l.event_id, 14) : '–'), h('td', { class: 'num' }, bytes(l.value_bytes)), h('td', { class: 'nowrap' }, l.state),
+    h('td', {}, h('button', { type: 'button', 'aria-label': 'Look at ' + placeOf(l), onclick: () => look(l) }, 'Look')))));
+}
+
+function lookAt(l) {
+  const r = l.record, shown = (v) => name(typeof v === 'string' ? v : JSON.stringify(v), 20000);
+  const hidden = '●●●●';
+  return h('section', { class: 'card', 'aria-label': 'Letter ' + placeOf(l) }, h('div', { class: 'row' }, h('h2', {}, 'Letter ' + placeOf(l)), h('button', { type: 'button', class: 'plain push', onclick: () => { state.look = null; draw(); } }, 'Close')),
+    h('dl', { class: 'facts' }, h('dt', {}, 'Says'), h('dd', {}, name(l.message, 2000)), h('dt', {}, 'Row'), h('dd', {}, name(l.table), `, row ${l.seq} of the transaction committing at `, h('code', {}, l.lsn), ', from ', name(l.source)),
+      h('dt', {}, 'Event'), h('dd', {}, l.event_id ? name(l.event_id, 200) : 'not known'), h('dt', {}, 'Topic'), h('dd', {}, l.topic ? name(l.topic, 200) : 'none could be made'),
+      l.missing?.length && [h('dt', {}, 'Missing'), h('dd', {}, l.missing.join(', ') + ': a re-drive reads it from the table')],
+      h('dt', {}, 'Headers'), h('dd', {}, r ? (r.headers ?? []).map((x) => h('div', {}, name(x.name), ': ', shown(x.value))) : (l.header_names.length ? l.header_names.map((x, i) => [i ? ', ' : '', name(x)]) : 'none')),
+      h('dt', {}, 'Key'), h('dd', {}, r ? shown(r.key) : hidden), h('dt', {}, 'Value'), h('dd', {}, r ? ('value' in r ? shown(r.value) : 'not in the letter: it was too large') : hidden + ' ' + bytes(l.value_bytes),
+        !r && state.about?.payloads && state.about.role === 'operator' && [' ', h('button', { type: 'button', onclick: () => look(l, true) }, 'Show values'), h('span', { class: 'muted' }, ' this is written to the log')])));
+}
+
+function doing(all) {
+  const a = state.about, p = state.plan, n = state.chosen.size;
+  if (!acts()) {
+    const w = state.wanted, flags = ['reason', 'table', 'topic'].filter((k) => w[k]).map((k) => ` --${k} '${String(w[k]).replaceAll("'", "'\\''")}'`).join('');
+    return h('section', { class: 'card', 'aria-label': 'What can be done' }, h('h2', {}, 'What can be done'), h('p', {}, a?.actions ? 'Sign in as operator to re-drive or discard them here, or run:' : 'This page changes nothing (http.console.actions is false). In a terminal, first without --yes:'),
+      command('cdc-relay deadletter redrive' + (flags || ' --all')));
+  }
+  const busy = state.job?.state === 'running';
+  return h('section', { class: 'card', 'aria-label': 'What can be done' }, h('h2', {}, 'What can be done'),
+    h('p', { class: 'row' }, h('button', { type: 'button', class: p ? null : 'primary', disabled: state.planning || busy || (!n && !all.matched), onclick: makePlan }, state.planning ? 'Looking …' : n ? `Plan for the ${n} chosen` : 'Plan for all that match and wait'),
+      h('span', { class: 'muted' }, 'A plan changes nothing. It looks at each letter and says what would happen.')),
+    p && planPanel(p, busy));
+}
+
+function planPanel(p, busy) {
+  const r = p.redrive, d = p.discard, words = state.words.trim();
+  return h('div', { class: 'way', 'aria-label': 'Plan' },
+    h('p', {}, h('b', {}, r.letters === 0 ? 'Nothing of this relay waits.' : `${r.letters} ${r.letters === 1 ? 'letter' : 'letters'} of ${r.keys} ${r.keys === 1 ? 'key' : 'keys'} would be sent, the oldest row first.`),
+      r.along > 0 && ` ${r.along} of them because they share a key with one that was chosen: otherwise they would be overtaken.`, r.would_fail > 0 && h('span', { class: 'lv-bad' }, ` ${r.would_fail} would fail, see below.`),
+      p.other_sources > 0 && ` ${p.other_sources} of other relays are left out: see cdc-relay deadletter redrive --source.`),
+    r.groups.length > 0 && list('Keys of the plan', ['Table', 'Topic', '#Letters', '#Chosen', '#From table', 'Rows', 'Result'], r.groups.map((g) => h('tr', {}, h('td', {}, name(g.table, 40)), h('td', {}, g.topic ? name(g.topic, 40) : '–'), h('td', { class: 'num' }, g.letters), h('td', { class: 'num' }, g.selected), h('td', { class: 'num' }, g.incomplete),
+      h('td', { class: 'mono' }, g.from === g.through ? g.from : `${g.from} to ${g.through}`), h('td', { class: g.error ? 'lv-bad' : null }, g.error ? name('would fail: ' + g.error, 2000) : 'planned', g.changed ? ` ▲ ${g.changed} rows changed since` : '', g.unproven ? ` ▲ ${g.unproven} rows found by event id alone` : '')))),
+    r.keys > r.groups.length && h('p', { class: 'muted' }, `and ${r.keys - r.groups.length} more keys`),
+    r.letters > 0 && h('div', {}, h('p', {}, 'Type ', h('code', {}, r.words), r.letters === 1 ? ' to send it, or ' : ' to send them, or ', h('code', {}, d.words), ` to give ${d.letters === 1 ? 'the selected one' : 'the ' + d.letters + ' that were selected'} up. `, h('b', { class: 'lv-bad' }, 'What is discarded, consumers never get.'), d.left_of_keys > 0 && ` ${d.left_of_keys} of the same keys go on waiting.`),
+      h('p', { class: 'row' }, h('label', {}, 'Words ', h('input', { name: 'words', autocomplete: 'off', spellcheck: 'false', 'data-plan': p.id, oninput: (e) => { state.words = e.target.value; draw(); } })),
+        h('button', { type: 'button', class: 'primary', disabled: busy || words !== r.words, onclick: () => act('redrive') }, 'Re-drive'), h('button', { type: 'button', disabled: busy || words !== d.words, onclick: () => act('discard') }, 'Discard'),
+        h('span', { class: 'muted' }, `valid until ${clock(p.expires)}`))));
+}
+
+function jobPanel(j) {
+  const shape = { running: '…', done: '●', failed: '■', cancelled: '▲' }, of = { done: 'ok', failed: 'bad', cancelled: 'warn' }[j.state];
+  return h('section', { class: 'card', 'aria-label': 'Job' }, h('div', { class: 'row' }, h('h2', {}, j.action === 'discard' ? 'Discard' : 'Re-drive'), h('span', { class: of ? 'lv-' + of : null, role: 'status' }, `${shape[j.state]} ${j.state}`), h('span', { class: 'muted' }, 'began ' + clock(j.started)),
+    j.state === 'running' && acts() && h('button', { type: 'button', class: 'push', onclick: cancelJob }, 'Stop after this key')),
+  h('progress', { max: String(Math.max(1, j.letters)), value: j.done, 'aria-label': 'letters done' }), h('p', {}, `${j.done} of ${j.letters} done`, j.action === 'redrive' ? `, ${j.records} records acknowledged` : '', j.failed ? `, ${j.failed} not sent: they go on waiting` : '', j.text ? h('span', { class: 'muted' }, ' · ' + visible(j.text)) : null),
+  j.groups.some((g) => g.error) && list('What failed', ['Table', 'Topic', 'Why'], j.groups.filter((g) => g.error).map((g) => h('tr', {}, h('td', {}, name(g.table, 40)), h('td', {}, name(g.topic, 40)), h('td', { class: 'lv-bad' }, name(g.error, 2000))))));
+}
+
+function want(part) {
+  Object.assign(state.wanted, part);
+  state.chosen.clear();
+  Object.assign(state, { plan: null, words: '' });
+  loadLetters();
+}
+
+function openLetters() {
+  loadLetters();
+  followJob();
+}
+
+async function loadLetters(after) {
+  const query = new URLSearchParams(Object.entries(state.wanted).filter(([, v]) => v));
+  if (after) query.set('after', after);
+  try {
+    const got = await ask('/api/v1/dead-letters?' + query);
+    if (after) got.letters = [...state.letters.letters, ...got.letters];
+    state.letters = got;
+    state.problem = null;
+    const waiting = new Set(got.letters.filter((l) => l.state === 'waiting').map(placeOf));
+    for (const one of state.chosen) if (!waiting.has(one)) state.chosen.delete(one);
+    draw();
+  } catch (p) { trouble(p); }
+}
+
+async function look(l, values) {
+  try { state.look = await ask(`/api/v1/dead-letters/${l.partition}/${l.offset}${values ? '?values=true' : ''}`); state.problem = null; draw(); } catch (p) { trouble(p); }
+}
+
+async function makePlan() {
+  Object.assign(state, { planning: true, plan: null, words: '', problem: null });
+  draw();
+  const { reason, table, topic } = state.wanted;
+  const letters = [...state.chosen].map((at) => { const [partition, offset] = at.split('/').map(Number); return { partition, offset }; });
+  try { state.plan = await post('/api/v1/dead-letters/plans', letters.length ? { letters } : { reason, table, topic }); } catch (p) { state.problem = p.message; }
+  state.planning = false;
+  draw();
+  const box = document.querySelector('[data-plan]');
+  if (box) { box.value = ''; box.focus(); }
+}
+
+async function act(verb) {
+  const p = state.plan;
+  state.problem = null;
+  try { state.job = await post(`/api/v1/dead-letters/plans/${p.id}/${verb}`, { words: state.words }); } catch (problem) { state.problem = problem.message; }
+  Object.assign(state, { plan: null, words: '', look: null });
+  state.chosen.clear();
+  draw();
+  if (state.job) followJob(); else loadLetters();
+}
+
+let following = 0;
+async function followJob() {
+  clearTimeout(following);
+  try { state.job = (await ask('/api/v1/jobs/latest')).job; } catch { /* not for everybody */ }
+  draw();
+  if (location.pathname !== '/dead-letters') return;
+  if (state.job?.state === 'running') following = setTimeout(followJob, 700);
+  else if (state.job) loadLetters();
+}
+
+async function cancelJob() {
+  try { await ask('/api/v1/jobs/' + state.job.id, { method: 'DELETE', headers: formToken() }); followJob(); } catch (p) { trouble(p); }
+}
+
+async function tryNow() {
+  try { state.said = (await post('/api/v1/retry')).tried ? 'It tries again.' : 'Nothing waits at this moment.'; } catch (p) { state.said = p.message; }
+  draw();
+  setTimeout(() => { state.said = null; draw(); }, 5000);
+}
+
+// --- the rows as they pass -------------------------------------------------------------------
+
+function tailPage(st) {
+  const choose = (label, key, flows) => h('label', {}, label + ' ', h('select', { name: key, onchange: (e) => { state.only[key] = e.target.value; openTail(); } }, h('option', { value: '', selected: !state.only[key] }, 'all'),
+    flows.map((f) => h('option', { value: f.name, selected: f.name === state.only[key] }, visible(f.name).slice(0, 60)))));
+  const p = state.passed;
+  return h('section', { class: 'card' }, h('h1', { class: 'hidden' }, 'Tail'), h('div', { class: 'row' }, h('h2', {}, 'Delivered rows as they pass'), h('span', { class: 'muted' }, p === null ? 'waiting …' : p.passed === 0 ? 'no row in the last second' : `${p.shown} of ${p.passed.toLocaleString('en')} shown in the last second`),
+    h('span', { class: 'push row filters' }, choose('table', 'table', st.tables), choose('topic', 'topic', st.topic_rates))),
+  h('p', { class: 'muted' }, 'The first row of each table and topic in a tenth of a second, 50 a second at most. No key and no value: equal keys have equal hashes, until the relay ends. Press p to hold.'),
+  state.problem && h('p', { class: 'lv-bad', role: 'alert' }, state.problem),
+  state.rows.length > 0 && list('Rows', ['Time', 'Table', 'Topic', 'Key hash', 'Event', '#Bytes', '#Since commit'], state.rows.map((l) => h('tr', {}, h('td', {}, new Date(l.time).toISOString().slice(11, 23)), h('td', {}, name(l.table, 40)), h('td', {}, name(l.topic, 40)),
+    h('td', { class: 'mono' }, l.key_hash || '–'), h('td', { class: 'mono' }, l.event_id ? name(l.event_id, 36) : '–'), h('td', { class: 'num' }, bytes(l.value_bytes)), h('td', { class: 'num' }, l.age_ms === null ? '–' : duration(l.age_ms / 1000))))));
+}
+
+let passing = null;
+function openTail() {
+  passing?.close();
+  Object.assign(state, { rows: [], passed: null });
+  passing = new EventSource('/api/v1/tail?' + new URLSearchParams(Object.entries(state.only).filter(([, v]) => v)));
+  passing.addEventListener('rows', (e) => {
+    if (state.held) return;
+    const got = JSON.parse(e.data);
+    state.passed = { shown: got.lines.length, passed: got.passed };
+    state.rows = [...got.lines.reverse(), ...state.rows].slice(0, 100);
+    draw();
+  });
+  passing.onerror = async () => {
+    if (passing?.readyState !== EventSource.CLOSED) return;
+    const answer = await fetch('/api/v1/status').catch(() => null);
+    state.problem = answer?.status === 401 ? 'sign in first' : 'The relay does not send rows: too many pages are open, or its address can be reached from other machines and has no token.';
+    draw();
+  };
+  draw();
+}
+
 function login() {
-  return h('main', { id: 'main' }, h('section', { class: 'card login' }, h('h1', {}, 'Sign in'), h('p', { class: 'muted' }, 'With the token of this relay: the content of ', h('code', {}, 'http.token_file'), '.'),
+  return h('main', { id: 'main' }, h('section', { class: 'card login' }, h('h1', {}, 'Sign in'), h('p', { class: 'muted' }, 'With the token of this relay: the content of ', h('code', {}, 'http.token_file'), state.about?.operators ? [', or, to act, of ', h('code', {}, 'http.console.operator_token_file')] : null, '.'),
     h('form', { onsubmit: signIn }, h('input', { class: 'hidden', name: 'username', autocomplete: 'username', value: 'cdc-relay', tabindex: '-1', 'aria-hidden': 'true', readonly: true }), h('label', {}, 'Token ', h('input', { type: 'password', name: 'token', autocomplete: 'current-password', required: true, autofocus: true })), h('button', { class: 'primary' }, 'Sign in')),
     state.login && h('p', { class: 'lv-bad', role: 'alert' }, state.login)));
 }
@@ -446,10 +644,20 @@ async function signIn(e) {
   }
 }
 
+async function begun() {
+  try { state.status = await ask('/api/v1/status'); state.at = Date.now(); } catch (problem) { state.failed = problem.message; }
+  draw();
+  loadHistory();
+  listen();
+}
+
 async function signOut() {
   await post('/logout');
   source?.close();
-  Object.assign(state, { status: null, history: null, changes: [], lines: [], configuration: null, check: null, explained: {}, obstacle: null });
+  Object.assign(state, { status: null, history: null, changes: [], lines: [], configuration: null, check: null, explained: {}, obstacle: null, letters: null, look: null, plan: null, job: null });
+  state.chosen.clear();
+  try { state.about = await ask('/api/v1/console'); } catch { /* the next page asks again */ }
+  if (!state.about?.token) { begun(); go('/'); return; } // whoever looks needs no token here
   go('/login');
 }
 
@@ -467,7 +675,7 @@ function frame() {
     h('header', { class: 'top' }, h('div', { class: 'bar' },
       h('a', { class: 'brand', href: '/' }, h('img', { src: '/assets/icon.svg', alt: '' }), 'cdc-relay'),
       h('p', { class: 'who' }, h('span', {}, h('b', {}, name(st.pipeline, 40))), h('span', {}, 'slot ', h('b', {}, name(st.slot, 40))), h('span', {}, st.state === 'standby' ? 'standing by' : 'active'), h('span', {}, st.version), h('span', {}, state.held ? 'held: press p' : `data ${age} s old`)),
-      h('nav', { 'aria-label': 'Pages' }, Object.entries(pages).map(([path, p]) => (path !== '/shards' || st.shards?.length) && h('a', { href: path, 'aria-current': p === here ? 'page' : null }, p.label, path === '/blocked' && st.obstacle ? h('span', { class: 'mark' }, ' ■') : null))))),
+      h('nav', { 'aria-label': 'Pages' }, Object.entries(pages).map(([path, p]) => (path !== '/shards' || st.shards?.length) && h('a', { href: path, 'aria-current': p === here ? 'page' : null }, p.label, path === '/blocked' && st.obstacle ? h('span', { class: 'mark' }, ' ■') : null, path === '/dead-letters' && st.dead_letters_total + st.parked_keys > 0 ? h('span', { class: 'mark' }, ' ▲') : null))))),
     h('main', { id: 'main', tabindex: '-1' }, stale() && h('p', { class: 'stale-note', role: 'status' }, `No answer for ${age} s: this is what was known last. Is the relay running?`), here.view(st)),
     h('footer', {}, h('span', {}, 'This process only. '), h('a', { href: '/api/v1/openapi.json' }, 'API'), h('a', { href: '/metrics' }, 'Metrics'),
       h('button', { type: 'button', class: 'plain', onclick: theme }, 'Light or dark'), h('button', { type: 'button', class: 'plain', onclick: help }, 'Keys (?)'), state.about?.signed_in && h('button', { type: 'button', class: 'plain', onclick: signOut }, 'Sign out')),
@@ -518,9 +726,16 @@ function help() {
   off.checked = remembered('keys') === 'off';
   dialog.replaceChildren(h('h2', { id: 'keys' }, 'Keys'), h('dl', { class: 'facts' },
     Object.values(pages).map((p) => [h('dt', {}, h('kbd', {}, 'g'), ' ', h('kbd', {}, p.key)), h('dd', {}, 'page ' + p.label)]),
-    [['c', 'copy the first way out'], ['p', 'hold, or go on with, the updates'], ['/', 'filter'], ['?', 'this help']].map(([k, t]) => [h('dt', {}, h('kbd', {}, k)), h('dd', {}, t)])),
+    [['j', 'next row'], ['k', 'row before'], ['c', 'copy the first way out'], ['p', 'hold, or go on with, the updates'], ['/', 'filter'], ['?', 'this help']].map(([k, t]) => [h('dt', {}, h('kbd', {}, k)), h('dd', {}, t)])),
   h('p', {}, h('label', {}, off, ' keys off, but for Escape')), h('p', {}, h('button', { type: 'button', class: 'primary', onclick: () => dialog.close() }, 'Close')));
   dialog.showModal();
+}
+
+// step moves the focus to the button of the next row.
+function step(by) {
+  const rows = [...document.querySelectorAll('table.list tbody tr')].map((r) => r.querySelector('td button')).filter(Boolean);
+  const at = rows.indexOf(document.activeElement);
+  rows[Math.max(0, Math.min(rows.length - 1, at < 0 ? 0 : at + by))]?.focus();
 }
 
 let lead = 0;
@@ -535,6 +750,7 @@ document.addEventListener('keydown', (e) => {
   if (e.key === 'g') lead = Date.now();
   else if (e.key === '?') help();
   else if (e.key === 'p') { state.held = !state.held; draw(); }
+  else if (e.key === 'j' || e.key === 'k') step(e.key === 'j' ? 1 : -1);
   else if (e.key === 'c') { const button = document.querySelector('[data-copy]'); if (button) copy(button.getAttribute('data-copy')); }
   else if (e.key === '/') { const box = document.querySelector('[data-filter]'); if (box) { e.preventDefault(); box.focus(); } }
 });
@@ -555,6 +771,7 @@ function go(path) {
 }
 
 function opened() {
+  if (location.pathname !== '/tail') { passing?.close(); passing = null; }
   Object.assign(state, { filter: '', problem: null });
   draw();
   const box = document.querySelector('[data-filter]');

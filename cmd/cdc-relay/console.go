@@ -23,7 +23,7 @@ const consolePatience = 20 * time.Second
 // consoleTools are what the console's pages do, by what the commands do.
 func (a *app) consoleTools(cfg *config.Config, settings relay.Config, timings func() (ages, produce history.Buckets)) admin.Tools {
 	tools := admin.Tools{
-		Timings: timings, Log: a.logTail,
+		Timings: timings, Log: a.logTail, Letters: letterTools(cfg, settings),
 		Facts: ways.Facts{
 			DeadLetterTopic: settings.DeadLetterTopic, CheckpointTopic: settings.CheckpointTopic,
 			Brokers: strings.Join(settings.Kafka.Brokers, ","), Principal: principal(settings),

@@ -36,6 +36,12 @@ func withLetters(t *testing.T, letters ...setAside) (l *life, source string) {
 func (l *life) setAside(t *testing.T, letters ...setAside) (source string) {
 	t.Helper()
 	l.brokers.CreateTopic(t, "cdc-relay.dead-letters", 1)
+	return l.setMoreAside(t, letters...)
+}
+
+// setMoreAside writes letters to the topic as it is.
+func (l *life) setMoreAside(t *testing.T, letters ...setAside) (source string) {
+	t.Helper()
 	system := harness.Query[string](t, l.db, "SELECT system_identifier::text FROM pg_control_system()")
 	source = system + "/" + l.slot()
 	client, err := kgo.NewClient(kgo.SeedBrokers(l.brokers.Addrs...))

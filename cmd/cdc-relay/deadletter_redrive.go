@@ -7,16 +7,11 @@ import (
 	"fmt"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/deadletter/restore"
-	"github.com/cdc-relay/cdc-relay/postgres/catalog"
-	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/cdc-relay/cdc-relay/sink/kafka"
 	"github.com/cdc-relay/cdc-relay/wording"
-	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 )
 
@@ -151,39 +146,8 @@ func (l *letters) tasks(o redriveOptions) []deadletter.Task {
 
 // run re-drives the tasks, or finds out what is known of them without sending.
 func (l *letters) run(ctx context.Context, o redriveOptions, tasks []deadletter.Task, report *restore.Report) error {
-	var history wal.Origin
-	if !o.discard && report.NeedsRows() {
-		err := l.sources.Identify(ctx)
-		if err == nil {
-			history, err = catalog.ReadOrigin(ctx, l.settings.Replication)
-		}
-		if err != nil {
-			return fmt.Errorf("%w; PostgreSQL is needed, because some letters are not complete", err)
-		}
-	}
-	rows := restore.NewRows(l.cfg, l.settings)
-	defer rows.Close()
-	r := &deadletter.Redriver{
-		Topic: l.settings.DeadLetterTopic, Discard: o.discard, DryRun: !o.yes, Own: l.sources.Own,
-		Lost:    func(id deadletter.ID) bool { return id.Timeline > 0 && history.TimelineOf(id.Commit) != id.Timeline },
-		Restore: rows.Restore,
-		ReadLetters: func(ctx context.Context, entries []*deadletter.Entry) (map[deadletter.Location]*deadletter.Letter, error) {
-			return deadletter.ReadLetters(ctx, l.settings.Kafka.Connection, l.settings.DeadLetterTopic, entries)
-		},
-	}
-	if o.yes {
-		kafka, err := kafka.New(l.settings.Kafka, zerolog.Nop())
-		if err != nil {
-			return err
-		}
-		defer func() {
-			closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-			defer cancel()
-			_ = kafka.Close(closing) // every outcome is known
-		}()
-		r.Sink = kafka
-	}
-	err := r.Run(ctx, tasks, report.Add)
+	work := &restore.Work{Config: l.cfg, Settings: l.settings, Sources: l.sources, Discard: o.discard, DryRun: !o.yes}
+	err := work.Run(ctx, tasks, report.NeedsRows(), report.Add)
 	if stopped, ok := errors.AsType[*deadletter.Stopped](err); ok && o.yes {
 		report.Stop(stopped)
 		return nil

@@ -22,6 +22,8 @@ import (
 	"github.com/cdc-relay/cdc-relay/relay/shards"
 	"github.com/cdc-relay/cdc-relay/relay/status"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/tail"
 	"github.com/cdc-relay/cdc-relay/upkeep"
 	"github.com/cdc-relay/cdc-relay/wording"
 	"github.com/rs/zerolog"
@@ -110,15 +112,16 @@ type pipeline interface {
 	Abort()
 	Status() status.Status
 	Filtered() int64
+	TryNow() bool
 }
 
 // openPipeline makes the relay of the configuration, or those of the shards that this
 // process runs, and what serves their metrics. jobs are those of the process.
-func openPipeline(settings relay.Config, own []int, jobs func() []status.Maintenance, log zerolog.Logger) (pipeline, *served, error) {
+func openPipeline(settings relay.Config, own []int, jobs func() []status.Maintenance, passed *tail.Tail, log zerolog.Logger) (pipeline, *served, error) {
 	options := metrics.Options{Pipeline: settings.Pipeline, Version: settings.Version, Commit: build().Commit}
 	if !settings.Replication.Shard.Divided() {
 		m := metrics.New(options)
-		r, err := relay.Open(settings, m.Events(), log, m.Hooks()...)
+		r, err := relay.Open(settings, tailed(m.Events(), passed), log, m.Hooks()...)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -126,7 +129,7 @@ func openPipeline(settings relay.Config, own []int, jobs func() []status.Mainten
 		return r, &served{m.Handler(r.Status), m.Timings}, nil
 	}
 	all := metrics.NewShards(options, own)
-	running, err := shards.Open(settings, own, log, func(i int) (relay.Events, []kgo.Hook) { return all[i].Events(), all[i].Hooks() })
+	running, err := shards.Open(settings, own, log, func(i int) (relay.Events, []kgo.Hook) { return tailed(all[i].Events(), passed), all[i].Hooks() })
 	if err != nil {
 		return nil, nil, err
 	}
@@ -142,6 +145,19 @@ func openPipeline(settings relay.Config, own []int, jobs func() []status.Mainten
 		}
 		return ages, produce
 	}}, nil
+}
+
+// tailed has passed see what is delivered; nil: nobody can look.
+func tailed(events relay.Events, passed *tail.Tail) relay.Events {
+	if passed == nil {
+		return events
+	}
+	count := events.BatchDelivered
+	events.BatchDelivered = func(b *wal.Batch, records []record.Record, took time.Duration) {
+		count(b, records, took)
+		passed.Delivered(records)
+	}
+	return events
 }
 
 // served is what of the metrics is shown.
@@ -178,7 +194,11 @@ func (a *app) newDaemon(cfg *config.Config, settings relay.Config) (*daemon, err
 	}
 	limitMemory(log, memlimit.FromCgroup)
 	d := &daemon{app: a, cfg: cfg, log: log, notify: a.notifier()}
-	r, shown, err := openPipeline(settings, cfg.OwnShards(), d.maintenance, log)
+	var passed *tail.Tail
+	if pages {
+		passed = new(tail.Tail)
+	}
+	r, shown, err := openPipeline(settings, cfg.OwnShards(), d.maintenance, passed, log)
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +206,9 @@ func (a *app) newDaemon(cfg *config.Config, settings relay.Config) (*daemon, err
 		Str("publication", settings.Replication.Shard.Publication).Strs("brokers", settings.Kafka.Brokers).Msg("cdc-relay starts")
 	d.relay, d.metrics = r, shown.metrics
 	if pages {
-		d.console = admin.NewConsole(d.status, a.consoleTools(cfg, settings, shown.timings), keep)
+		tools := a.consoleTools(cfg, settings, shown.timings)
+		tools.Audit, tools.Retry, tools.Tail = log.With().Str("component", "admin").Logger(), r.TryNow, passed
+		d.console = admin.NewConsole(d.status, tools, keep)
 	}
 	return d, nil
 }

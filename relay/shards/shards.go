@@ -103,6 +103,14 @@ func (s *Shards) Abort() {
 	}
 }
 
+// TryNow cuts the pauses of all shards short, and reports whether one paused.
+func (s *Shards) TryNow() (cut bool) {
+	for _, r := range s.relays {
+		cut = r.TryNow() || cut
+	}
+	return cut
+}
+
 // Filtered counts as Relay.Filtered does.
 func (s *Shards) Filtered() (n int64) {
 	for _, r := range s.relays {

@@ -52,6 +52,20 @@ func tools(t *testing.T) (chromium, node, modules string) {
 	return chromium, node, modules
 }
 
+// pictured has letters without names that attack.
+func pictured(t *testing.T) string {
+	p := serveAs(t, setAside(), staffed)
+	p.box.letters = p.box.letters[:3]
+	p.box.letters[2].Topic = "invoice-events"
+	return p.url
+}
+
+func setAside() status.Status {
+	s := healthy()
+	s.DeadLetters, s.EventsRejected, s.ParkedKeys = 4, 4, 1
+	return s
+}
+
 // moving is a console that a journey changes, kills and starts again.
 type moving struct {
 	mu      sync.Mutex
@@ -118,6 +132,8 @@ func TestBrowser_Journeys(t *testing.T) {
 		"chromium": chromium, "modules": modules, "secret": secret, "control": control.URL, "foreign": foreign.URL, "moving": "http://" + m.address,
 		"streaming": serve(t, healthy(), "").url, "draining": serve(t, draining(), "").url, "blocked": serve(t, blockedAtRow(), "").url,
 		"hostile": serve(t, hostileNames(), "").url, "sharded": serve(t, sharded(), "").url, "token": serve(t, healthy(), secret).url,
+		"pictured": pictured(t), "letters": serve(t, setAside(), "").url, "operated": serveAs(t, setAside(), staffed).url, "redriven": serveAs(t, setAside(), staffed).url,
+		"discarded": serveAs(t, setAside(), staffed).url, "stuck": serveAs(t, blockedAtRow(), staffed).url, "operatorSecret": operatorSecret, "rowSecret": rowSecret,
 		"shots": os.Getenv("BROWSER_SHOTS"), "only": os.Getenv("BROWSER_ONLY"), "all": os.Getenv("BROWSER_ALL") != "", "patient": true,
 	})
 	if err != nil {

@@ -17,6 +17,9 @@ import (
 	"github.com/cdc-relay/cdc-relay/admin"
 	"github.com/cdc-relay/cdc-relay/history"
 	"github.com/cdc-relay/cdc-relay/relay/status"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/router/record"
+	"github.com/cdc-relay/cdc-relay/tail"
 	"github.com/cdc-relay/cdc-relay/ways"
 	"github.com/rs/zerolog"
 )
@@ -27,6 +30,7 @@ type page struct {
 	status  atomic.Pointer[status.Status]
 	log     zerolog.Logger
 	url     string
+	box     *box
 	counts  struct {
 		rows          float64
 		ages, produce []float64 // observations of each bucket
@@ -121,7 +125,21 @@ func sharded() status.Status {
 // serve shows a status on a port of its own, with a past of an hour.
 func serve(t *testing.T, of status.Status, token string) *page {
 	t.Helper()
-	p := new(page)
+	return serveAs(t, of, func(cfg *admin.Config) {
+		if token != "" {
+			cfg.Token = func() (string, error) { return token, nil }
+		}
+	})
+}
+
+// staffed lets operators act; whoever looks needs no token.
+func staffed(cfg *admin.Config) {
+	cfg.Operator, cfg.Actions, cfg.Payloads = func() (string, error) { return operatorSecret, nil }, true, true
+}
+
+func serveAs(t *testing.T, of status.Status, change func(*admin.Config)) *page {
+	t.Helper()
+	p := &page{box: newBox()}
 	p.status.Store(&of)
 	tail := new(admin.LogTail)
 	zerolog.MessageFieldName = "msg"
@@ -133,6 +151,7 @@ func serve(t *testing.T, of status.Status, token string) *page {
 		p.log.Error().Str("state", "blocked").Str("reason", of.Reason).Msg("blocked: " + of.Reason + ": " + of.Message)
 	}
 	p.console = admin.NewConsole(p.show, admin.Tools{
+		Tail: p.pass(t), Letters: p.box.tools(), Audit: p.log, Retry: func() bool { return true },
 		Log: tail, Tables: []string{"public.outbox", hostile}, Timings: p.timings,
 		Facts:         ways.Facts{Brokers: "b1:9092,b2:9092", Stops: true, DeadLetterTopic: "cdc-relay.dead-letters", Tables: []string{"public.outbox"}},
 		Configuration: func() (string, error) { return configuration, nil },
@@ -145,9 +164,7 @@ func serve(t *testing.T, of status.Status, token string) *page {
 		t.Fatal(err)
 	}
 	cfg := admin.Config{Listen: listener.Addr().String()}
-	if token != "" {
-		cfg.Token = func() (string, error) { return token, nil }
-	}
+	change(&cfg)
 	ctx, stop := context.WithCancel(t.Context())
 	server := &http.Server{Handler: admin.HandlerWithConsole(cfg, p.show, http.NotFoundHandler(), p.console), BaseContext: func(net.Listener) context.Context { return ctx }}
 	done := make(chan struct{})
@@ -157,6 +174,34 @@ func serve(t *testing.T, of status.Status, token string) *page {
 	t.Cleanup(func() { stop(); _ = server.Close(); <-done; <-ended })
 	p.url = "http://" + cfg.Listen
 	return p
+}
+
+// pass has rows pass until the test ends.
+func (p *page) pass(t *testing.T) *tail.Tail {
+	rows := new(tail.Tail)
+	relation := &wal.Relation{Namespace: "public", Name: "outbox"}
+	ctx, done := t.Context(), make(chan struct{})
+	t.Cleanup(func() { <-done })
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(200 * time.Millisecond)
+		defer tick.Stop()
+		for n := 0; ; n++ {
+			select {
+			case <-ctx.Done():
+				return
+			case now := <-tick.C:
+				row := &wal.Row{Relation: relation, Txn: &wal.Txn{Time: now.Add(-40 * time.Millisecond)}}
+				var records []record.Record
+				for i := range 188 {
+					topic := []string{"order-events", hostile}[i%2]
+					records = append(records, record.Record{Topic: topic, Key: []byte(rowSecret), Value: []byte(rowSecret), Row: row, Headers: []record.Header{{Key: "id", Value: fmt.Appendf(nil, "event-%d-%d", n, i)}}})
+				}
+				rows.Delivered(records)
+			}
+		}
+	}()
+	return rows
 }
 
 // timings has ages that rise with the lag.

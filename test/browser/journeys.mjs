@@ -57,7 +57,14 @@ const say = async (to, body) => {
   must(answer.ok, `${to}: ${await answer.text()}`);
 };
 const headline = (page) => page.locator('h1').first().innerText();
-const paths = ['/', '/blocked', '/tables', '/shards', '/check', '/config', '/log'];
+const paths = ['/', '/blocked', '/dead-letters', '/tail', '/tables', '/shards', '/check', '/config', '/log'];
+
+async function signIn(page) {
+  await page.goto(new URL(page.url()).origin + '/login?next=dead-letters');
+  await page.getByLabel('Token').fill(given.operatorSecret);
+  await page.keyboard.press('Enter');
+  await page.getByText('operator: signed in until').waitFor();
+}
 
 const walks = {
   async 'a streaming relay is understood at a glance'(open) {
@@ -208,6 +215,106 @@ const walks = {
     must((await page.locator('tbody tr').first().innerText()).includes('blocked'), 'the worst is not first');
   },
 
+  async 'letters: filter, look, and values hidden from whoever only looks'(open) {
+    const page = await open(given.letters + '/dead-letters');
+    await page.getByText('4 waiting, 0 done').waitFor();
+    must(await page.locator('tbody tr').count() === 4, 'there are not four letters');
+    await page.getByLabel('reason').selectOption('record_too_large');
+    await until('filtered', async () => (await page.locator('tbody tr').count()) === 2);
+    await page.getByRole('button', { name: 'Look at 3/17' }).click();
+    await page.getByText('MESSAGE_TOO_LARGE').waitFor();
+    const text = await page.locator('main').innerText();
+    must(text.includes('eventType') && text.includes('●●●●') && !text.includes(given.rowSecret), 'the letter shows ' + text);
+    must(text.includes("cdc-relay deadletter redrive --reason 'record_too_large'"), 'no command is shown to whoever cannot act');
+    must(await page.getByRole('button', { name: /Plan|Show values|Re-drive/ }).count() === 0, 'there is a button that could do nothing');
+  },
+
+  async 'a viewer cannot act, neither by page nor by fetch'(open) {
+    const page = await open(given.operated + '/dead-letters', { expects: ['403', '400', '404'] });
+    await page.getByText('4 waiting, 0 done').waitFor();
+    await page.getByText('Sign in as operator to re-drive').waitFor();
+    for (const [method, path] of [['POST', '/api/v1/dead-letters/plans'], ['POST', '/api/v1/dead-letters/plans/x/redrive'], ['POST', '/api/v1/dead-letters/plans/x/discard'], ['DELETE', '/api/v1/jobs/x'], ['POST', '/api/v1/retry'], ['GET', '/api/v1/dead-letters/3/17?values=true']]) {
+      const code = await page.evaluate(([method, path]) => fetch(path, { method, headers: { 'Content-Type': 'application/json' }, body: method === 'POST' ? '{}' : undefined }).then((r) => r.status), [method, path]);
+      must(code === 403, `${method} ${path}: ${code}`);
+    }
+  },
+
+  async 'an operator sees values, and the log says so'(open) {
+    const page = await open(given.operated + '/dead-letters', { expects: ['403'] });
+    await signIn(page);
+    await page.getByRole('button', { name: 'Look at 3/17' }).click();
+    await page.getByText('MESSAGE_TOO_LARGE').waitFor();
+    must(!(await page.locator('main').innerText()).includes(given.rowSecret), 'values show before anybody asked');
+    await page.getByRole('button', { name: 'Show values' }).click();
+    await until('values', async () => (await page.locator('main').innerText()).includes(given.rowSecret));
+    await page.getByRole('link', { name: 'Log', exact: true }).click();
+    await page.getByText('action=show_values').waitFor();
+    must(!(await page.locator('main').innerText()).includes(given.rowSecret), 'the log has values');
+    // A cookie without the form token changes nothing.
+    must(await page.evaluate(() => fetch('/api/v1/retry', { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: '{}' }).then((r) => r.status)) === 403, 'a cookie suffices');
+    must(!JSON.stringify(await page.evaluate(() => [localStorage, sessionStorage, document.cookie, location.href])).includes(given.operatorSecret), 'the page keeps the token');
+    await page.getByRole('button', { name: 'Sign out' }).click();
+    await page.getByRole('heading', { level: 1, name: /Streaming/ }).waitFor();
+    must(await page.evaluate(() => fetch('/api/v1/dead-letters/3/17?values=true').then((r) => r.status)) === 403, 'the session goes on');
+  },
+
+  async 'plan and re-drive: two are sent, the third fails and goes on waiting'(open) {
+    const page = await open(given.redriven + '/dead-letters');
+    await signIn(page);
+    for (const at of ['3/17', '3/18', '3/19']) await page.getByRole('checkbox', { name: 'Choose ' + at }).click();
+    await page.getByRole('button', { name: 'Plan for the 3 chosen' }).click();
+    await page.getByText('3 letters of 3 keys would be sent').waitFor();
+    const go = page.getByRole('button', { name: 'Re-drive', exact: true });
+    must(await go.isDisabled(), 'it goes without words');
+    await page.getByLabel('Words').fill('RE-DRIVE 2');
+    must(await go.isDisabled(), 'it goes with other words');
+    await page.getByLabel('Words').fill('RE-DRIVE 3');
+    must(await page.getByRole('button', { name: 'Discard', exact: true }).isDisabled(), 'the words of one action are those of the other');
+    await go.click();
+    await page.getByText('topic gone-topic does not exist').waitFor();
+    const job = await page.getByRole('region', { name: 'Job' }).innerText();
+    must(job.includes('2 of 3 done') && job.includes('1 not sent') && job.includes('failed'), 'the job says ' + job);
+    await page.getByText('2 waiting, 2 done').waitFor();
+    must(await page.locator('input[type=checkbox]:checked').count() === 0, 'letters are still chosen');
+  },
+
+  async 'discard wants the words'(open) {
+    const page = await open(given.discarded + '/dead-letters', { expects: ['400'] });
+    await signIn(page);
+    await page.getByRole('checkbox', { name: 'Choose 3/19' }).click();
+    await page.getByRole('button', { name: 'Plan for the 1 chosen' }).click();
+    await page.getByText('What is discarded, consumers never get.').waitFor();
+    const go = page.getByRole('button', { name: 'Discard', exact: true });
+    must(await go.isDisabled(), 'it goes without words');
+    await page.getByLabel('Words').fill('DISCARD 1');
+    await go.click();
+    await page.getByText('1 of 1 done').waitFor();
+    await page.getByLabel('state').selectOption('discarded');
+    await until('one is discarded', async () => (await page.locator('tbody tr').count()) === 1 && (await page.locator('tbody tr').innerText()).includes('3/19'));
+  },
+
+  async 'an operator has a blocked relay try again'(open) {
+    const page = await open(given.stuck + '/blocked');
+    await page.getByRole('heading', { level: 1, name: /Blocked for/ }).waitFor();
+    must(await page.getByRole('button', { name: 'Try now' }).count() === 0, 'a viewer has the button');
+    await signIn(page);
+    await page.keyboard.press('g');
+    await page.keyboard.press('b');
+    await page.getByRole('button', { name: 'Try now' }).click();
+    await page.getByText('It tries again.').waitFor();
+  },
+
+  async 'the tail says how many rows it leaves out, and shows no key'(open) {
+    const page = await open(given.streaming + '/tail');
+    await page.getByText(/^\d+ of \d+ shown in the last second$/).waitFor();
+    const text = await page.locator('main').innerText();
+    const [, shown, passed] = text.match(/(\d+) of ([\d,]+) shown/);
+    must(Number(shown) > 0 && Number(shown) <= 50 && Number(passed.replace(',', '')) > Number(shown), text.slice(0, 200));
+    must(text.includes('event-') && !text.includes(given.rowSecret), 'a row shows ' + text.slice(0, 400));
+    await page.getByLabel('topic').selectOption('order-events');
+    await until('one topic', async () => { const t = await page.locator('tbody').innerText().catch(() => ''); return t.includes('order-events') && !t.includes('<img'); });
+  },
+
   async 'held, the figures stand still'(open) {
     const page = await open(given.streaming);
     await page.getByRole('heading', { level: 1, name: /Streaming/ }).waitFor();
@@ -222,14 +329,21 @@ for (const scheme of ['light', 'dark']) {
   for (const width of [360, 1440]) {
     walks[`axe finds nothing: ${scheme}, ${width} px`] = async (open) => {
       const found = [];
-      for (const of of [given.streaming, given.blocked, given.sharded]) {
+      for (const of of [given.streaming, given.blocked, given.sharded, given.operated]) {
         const page = await open(of, { colorScheme: scheme, viewport: { width, height: 900 }, bypassCSP: true });
         // Each page once in each scheme and at each width; those with the most on them in all four.
         const all = (scheme === 'light') === (width === 360);
-        for (const path of of === given.blocked ? ['/', '/blocked'] : of === given.sharded ? ['/shards'] : all ? paths : ['/tables']) {
+        if (of === given.operated) await signIn(page);
+        for (const path of of === given.operated ? ['/dead-letters'] : of === given.blocked ? ['/', '/blocked'] : of === given.sharded ? ['/shards'] : all ? paths : ['/tables']) {
           await page.goto(of + path);
           await page.locator('main .card').first().waitFor();
           await page.waitForTimeout(250);
+          if (of === given.operated) {
+            await page.getByRole('button', { name: 'Look at 3/17' }).click();
+            await page.getByText('MESSAGE_TOO_LARGE').waitFor();
+            await page.getByRole('button', { name: /^Plan for/ }).click();
+            await page.getByText(/would be sent/).waitFor();
+          }
           await page.addScriptTag({ path: axe });
           const { violations } = await page.evaluate(() => globalThis.axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] }));
           for (const v of violations) found.push(`${path} ${v.id}: ${v.nodes.slice(0, 3).map((n) => n.target.join(' ') + ' ' + (n.any[0]?.message ?? '')).join(', ')}`);
@@ -255,10 +369,17 @@ async function shoot() {
   for (const [name, url, colorScheme, width, height] of [
     ['console-now', given.streaming, 'light', 1440, 1000], ['console-blocked-now', given.blocked, 'light', 1440, 1000],
     ['console-dark', given.draining, 'dark', 1440, 1000], ['console-phone', given.blocked, 'light', 360, 900],
+    ['console-letters', given.pictured + '/dead-letters', 'light', 1440, 1000],
     ...(given.all ? [['x-draining', given.draining, 'light', 1440, 1000], ['x-blocked', given.blocked + '/blocked', 'light', 1440, 1000], ['x-phone-dark', given.streaming, 'dark', 360, 900], ['x-tables', given.sharded + '/tables', 'light', 1440, 800], ['x-shards', given.sharded + '/shards', 'dark', 1440, 800], ['x-config', given.streaming + '/config', 'light', 1440, 800], ['x-log', given.blocked + '/log', 'light', 1440, 800], ['x-phone-log', given.blocked + '/log', 'light', 360, 800], ['x-check', given.streaming + '/check', 'dark', 1440, 800], ['x-login', given.token + '/login', 'light', 1440, 700], ['x-phone-blocked', given.blocked + '/blocked', 'dark', 360, 900], ['x-hostile', given.hostile, 'light', 1440, 900]] : []),
   ]) {
     const page = await open(url, { colorScheme, viewport: { width, height }, deviceScaleFactor: width < 500 ? 2 : 1, timezoneId: 'UTC', locale: 'en-GB' });
     await page.locator('.card').first().waitFor();
+    if (url.startsWith(given.pictured)) {
+      await signIn(page);
+      await page.getByRole('checkbox', { name: 'Choose 3/17' }).click();
+      await page.getByRole('button', { name: /^Plan for/ }).click();
+      await page.getByText(/would be sent/).waitFor();
+    }
     await page.waitForTimeout(1500);
     await page.screenshot({ path: `${given.shots}/${name}.png`, fullPage: width >= 500 });
     await page.context().close();

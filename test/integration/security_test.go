@@ -253,7 +253,7 @@ func TestSecrets_NothingOfThemOrOfRowsShows(t *testing.T) {
 	t.Parallel()
 	const (
 		password, saslPassword, token = "pgsecret5e1f", "kafkasecret5e1f", "tokensecret5e1f"
-		payload, key                  = "payload5e1f", "key5e1f"
+		payload, key, operatorToken   = "payload5e1f", "key5e1f", "actsecret5e1f"
 	)
 	db := harness.OwnPostgres(t, sandbox.PostgresOptions{Password: password})
 	brokers := harness.Kfake(t, sandbox.KafkaOptions{
@@ -263,7 +263,12 @@ func TestSecrets_NothingOfThemOrOfRowsShows(t *testing.T) {
 	p := relaytest.New(t, db, brokers, []string{"{table: public.outbox, columns: {key: event_type, headers: payload}}"})
 	p.YAML += "log: {level: trace}\n"
 	p.Setup(t)
+	operators := filepath.Join(t.TempDir(), "operators")
+	if err := os.WriteFile(operators, []byte(operatorToken), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	common := []string{
+		"--set", "http.console.actions=true", "--set", "http.console.payloads=true", "--set", "http.console.operator_token_file=" + operators,
 		"--set", "kafka.sasl.mechanism=scram-sha-256", "--set", "kafka.sasl.username=relay", "--set", "kafka.sasl.password=" + saslPassword,
 		"--set", anyAddress, "--set", "http.token=" + token, "--set", "relay.dead_letter_topic=letters",
 	}
@@ -273,7 +278,7 @@ func TestSecrets_NothingOfThemOrOfRowsShows(t *testing.T) {
 	}
 	hidden := func(what, text string) {
 		t.Helper()
-		for _, secret := range []string{password, saslPassword, token, payload, key} {
+		for _, secret := range []string{password, saslPassword, token, operatorToken, payload, key} {
 			if at := strings.Index(text, secret); at >= 0 {
 				t.Errorf("%s shows %s: …%.200s", what, secret, text[max(0, at-100):])
 			}
@@ -284,6 +289,7 @@ func TestSecrets_NothingOfThemOrOfRowsShows(t *testing.T) {
 		for _, path := range []string{
 			"/metrics", "/api/v1/status", "/readyz?verbose", "/livez", "/", "/login", "/assets/console.js", "/api/v1/console", "/api/v1/history", "/api/v1/obstacle",
 			"/api/v1/runbook/record_too_large", "/api/v1/tables", "/api/v1/tables/public.outbox/explain", "/api/v1/check", "/api/v1/configuration", "/api/v1/log", "/api/v1/openapi.json",
+			"/dead-letters", "/tail", "/api/v1/dead-letters?state=all", "/api/v1/dead-letters/0/0", "/api/v1/dead-letters/0/0?values=true", "/api/v1/jobs/latest",
 		} {
 			hidden(what+" "+path, get(t, address, path, token))
 			hidden(what+" "+path+" without the token", get(t, address, path, ""))
