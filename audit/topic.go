@@ -150,7 +150,7 @@ func (w *work) record(topic uint16, m *topics.Message) error {
 	entry.Topic, entry.Partition, entry.Offset = topic, m.Partition, m.Offset
 	for _, h := range m.Headers {
 		switch h.Key {
-		case record.HeaderReplay:
+		case record.HeaderReplay, record.HeaderBackfill:
 			entry.Resent = true
 		case record.HeaderLSN:
 			if at, err := wal.ParseLSN(string(h.Value)); err == nil {

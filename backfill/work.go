@@ -316,8 +316,11 @@ func (w *work) atRow(err error) error {
 		return err
 	}
 	t := &w.tables[place.Table]
-	return fmt.Errorf("row of table %s at %s: %w; correct the row or the mapping, set relay.on_reject: dead_letter, or leave the row out with --where and --restart; then run the command again",
-		t.Name, t.Order.Describe(place.Done), cause)
+	next := "correct the row or the mapping, set relay.on_reject: dead_letter, or leave the row out with --where and --restart; then run the command again"
+	if w.replay != nil && w.replay.beside != nil {
+		next = besideHint
+	}
+	return fmt.Errorf("row of table %s at %s: %w; %s", t.Name, t.Order.Describe(place.Done), cause, next)
 }
 
 // fail ends the work.
@@ -379,7 +382,7 @@ func (w *work) writeProgress(ctx context.Context, p *progress.Progress) error {
 
 // key is where the topic has the progress.
 func (w *work) key(p *progress.Progress) string {
-	if w.replay != nil {
+	if w.replay != nil && w.replay.beside == nil {
 		return checkpoint.ReplayKey(p.Run, p.System, p.Slot)
 	}
 	return checkpoint.BackfillKey(p.System, p.Slot)
