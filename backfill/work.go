@@ -49,6 +49,8 @@ type work struct {
 	progress *progress.Progress // as the backfill began, but for Place
 	resumed  bool
 	late     late
+	present  late  // rows that are in the topics already: see findPresent
+	leftOut  int64 // of all, those
 
 	track    progress.Track
 	since    uint64        // see reading
@@ -105,6 +107,11 @@ func (w *work) send(ctx context.Context, s *progress.State, step progress.Step) 
 	}
 	if w.resumed && s.Exactly {
 		if err := w.findLate(ctx); err != nil {
+			return err
+		}
+	}
+	if w.Options.SkipPresent {
+		if err := w.findPresent(ctx); err != nil {
 			return err
 		}
 	}
