@@ -55,7 +55,7 @@ func (w *work) findLate(ctx context.Context) error {
 			return err
 		}
 	}
-	w.late = f.found
+	w.skip.late = f.found
 	return nil
 }
 

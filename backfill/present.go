@@ -56,7 +56,7 @@ func (w *work) findPresent(ctx context.Context) error {
 			return err
 		}
 	}
-	w.present, w.leftOut = found.out, left
+	w.skip.present, w.skip.n = found.out, left
 	w.Out.say(Line{What: "step", Text: fmt.Sprintf("%s in the topics already, and left out", wording.Count(left, "row"))})
 	if found.otherKey > 0 {
 		w.Out.warn(fmt.Sprintf("%s with the id of a row and another key than it has: these are not taken for the row's", wording.Count(found.otherKey, "record")))

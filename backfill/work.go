@@ -48,9 +48,11 @@ type work struct {
 	replay   *replay            // nil: rows from before a slot
 	progress *progress.Progress // as the backfill began, but for Place
 	resumed  bool
-	late     late
-	present  late  // rows that are in the topics already: see findPresent
-	leftOut  int64 // of all, those
+	skip     struct {
+		late    late  // rows that the slot has too
+		present late  // rows that are in the topics already: see findPresent
+		n       int64 // of these
+	}
 
 	track    progress.Track
 	since    uint64        // see reading

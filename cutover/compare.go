@@ -95,13 +95,13 @@ func (c *comparison) read(ctx context.Context, holder *snapshot.Holder, routes *
 	if err != nil {
 		return err
 	}
-	mark := t.marks[0]
-	newest := order.Newest()
-	if strings.HasSuffix(mark.Where, " IS NULL") { // it has the time of publishing
-		newest = " ORDER BY " + wal.QuoteIdentifier(mark.Column) + " DESC"
+	asked := t.marks[0]
+	newest := order.LastFirst()
+	if strings.HasSuffix(asked.Where, " IS NULL") { // it has the time of publishing
+		newest = " ORDER BY " + wal.QuoteIdentifier(asked.Column) + " DESC"
 	}
 	s := snapshot.Selection{Table: t.Table, Order: order, Beside: []string{"NULL"}}
-	s.Where = fmt.Sprintf("(tableoid, ctid) IN (SELECT tableoid, ctid FROM %s WHERE NOT (%s)%s LIMIT %d)", t.From(), mark.Where, newest, n)
+	s.Where = fmt.Sprintf("(tableoid, ctid) IN (SELECT tableoid, ctid FROM %s WHERE NOT (%s)%s LIMIT %d)", t.From(), asked.Where, newest, n)
 	if by, timed, err := t.Shape.TimeColumn(""); err == nil && timed {
 		column := wal.QuoteIdentifier(by.Name)
 		s.Beside = []string{"CASE WHEN pg_catalog.isfinite(" + column + ") THEN pg_catalog.date_part('epoch', " + column + ") END"}

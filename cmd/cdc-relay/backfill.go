@@ -5,6 +5,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/backfill"
+	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/setup"
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
@@ -55,13 +56,7 @@ Exit codes: 0 sent, nothing to do, or the plan is printed; 1 not finished, run i
 			}
 			log := a.newLogger(cfg.Log, cfg.Relay().Pipeline).Level(zerolog.WarnLevel)
 			if late {
-				options, err := o.Beside(toTopic)
-				if err != nil {
-					return err
-				}
-				b := backfill.Beside{Settings: cfg.Relay(), Options: options, Out: out, Log: log}
-				b.Settings.Version = build().Version
-				return asGiven(cmd, b.Run(cmd.Context()))
+				return backfillBeside(cmd, cfg.Relay(), &o, toTopic, out, log)
 			}
 			if toTopic != "" {
 				return &advice.Usage{Err: errors.New("--to-topic is for --late: the rows from before a new slot belong before those of its stream")}
@@ -75,6 +70,26 @@ Exit codes: 0 sent, nothing to do, or the plan is printed; 1 not finished, run i
 			return asGiven(cmd, b.Run(cmd.Context()))
 		},
 	}
+	backfillFlags(cmd, &o)
+	f := cmd.Flags()
+	f.BoolVar(&late, "late", false, "send the rows of --where beside a relay that streams from the slot")
+	f.StringVar(&toTopic, "to-topic", "", "with --late: send the records to this `topic`, and not to their own")
+	f.BoolVar(&out.JSON, "json", false, "print plan, steps and progress as JSON, one object per line")
+	return cmd
+}
+
+// backfillBeside is backfill --late.
+func backfillBeside(cmd *cobra.Command, settings relay.Config, o *backfill.Options, toTopic string, out backfill.Output, log zerolog.Logger) error {
+	options, err := o.Beside(toTopic)
+	if err != nil {
+		return err
+	}
+	settings.Version = build().Version
+	b := backfill.Beside{Settings: settings, Options: options, Out: out, Log: log}
+	return asGiven(cmd, b.Run(cmd.Context()))
+}
+
+func backfillFlags(cmd *cobra.Command, o *backfill.Options) {
 	f := cmd.Flags()
 	f.BoolVar(&o.Yes, "yes", false, "do it")
 	f.StringVar(&o.Table, "table", "", "this `table` of the configuration only")
@@ -85,9 +100,5 @@ Exit codes: 0 sent, nothing to do, or the plan is printed; 1 not finished, run i
 	f.IntVar(&o.MaxRate, "max-rate", 0, "maximum rows per second; 0: no limit")
 	f.BoolVar(&o.AcceptWAL, "accept-wal", false, "start even if the slot may be lost before the end (max_slot_wal_keep_size)")
 	f.BoolVar(&o.AcceptOrder, "accept-order", false, "start even if no column gives the order in which rows were written; with --late, send behind newer records of the same keys")
-	f.BoolVar(&late, "late", false, "send the rows of --where beside a relay that streams from the slot")
-	f.StringVar(&toTopic, "to-topic", "", "with --late: send the records to this `topic`, and not to their own")
 	f.BoolVar(&o.Restart, "restart", false, "start from the beginning if an interrupted backfill cannot continue; rows that it sent are repeated")
-	f.BoolVar(&out.JSON, "json", false, "print plan, steps and progress as JSON, one object per line")
-	return cmd
 }

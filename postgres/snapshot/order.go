@@ -172,8 +172,8 @@ func (o *Order) fields() string {
 // OrderBy is the clause that has rows in the order.
 func (o *Order) OrderBy() string { return o.sorted(false) }
 
-// Newest is the clause that has the last rows come first.
-func (o *Order) Newest() string {
+// LastFirst is the clause that has the last rows come first.
+func (o *Order) LastFirst() string {
 	if len(o.By) == 0 {
 		return " ORDER BY ctid DESC"
 	}

@@ -371,16 +371,16 @@ func (o *oldTable) compare(ctx context.Context) error {
 // oldRow is a row of the table, in the order of writing.
 type oldRow struct{ id, key string }
 
-// judgeOld says what is wrong with the records of a table's rows: each row is there, nothing else
-// is, the first records of a key are in the order of its rows, and the last is of its last row.
-// No row is the publisher's and the relay's. Once: the relay sent none twice.
-func judgeOld(rows []oldRow, records []*kgo.Record, once bool) (wrong []string) {
-	type place struct {
-		partition int32
-		offset    int64
-		publisher bool
-	}
-	of := map[string][]place{}
+// oldPlace is where a record of a row lies.
+type oldPlace struct {
+	partition int32
+	offset    int64
+	publisher bool
+}
+
+// placesOf are the records by the ids of their events.
+func placesOf(records []*kgo.Record) map[string][]oldPlace {
+	of := map[string][]oldPlace{}
 	for _, r := range records {
 		id, publisher := "", false
 		for _, h := range r.Headers {
@@ -391,69 +391,89 @@ func judgeOld(rows []oldRow, records []*kgo.Record, once bool) (wrong []string) 
 				publisher = true
 			}
 		}
-		of[id] = append(of[id], place{r.Partition, r.Offset, publisher})
+		of[id] = append(of[id], oldPlace{r.Partition, r.Offset, publisher})
 	}
-	var missing, twice, both, order, ends []string
-	last, final := map[string]place{}, map[string]place{}
+	return of
+}
+
+// wrongOld are ids of rows, by what is wrong with their records.
+type wrongOld struct{ missing, order, ends, twice, both []string }
+
+// judgeOld says what is wrong with the records of a table's rows: each row is there, nothing else
+// is, the first records of a key are in the order of its rows, and the last is of its last row.
+// No row is the publisher's and the relay's. Once: the relay sent none twice.
+func judgeOld(rows []oldRow, records []*kgo.Record, once bool) (wrong []string) {
+	of := placesOf(records)
+	var w wrongOld
+	before, last := map[string]oldPlace{}, map[string]oldPlace{} // by key: the row before's first record, and the last one
+	final := map[string]oldRow{}
 	for _, row := range rows {
 		found := of[row.id]
 		delete(of, row.id)
+		final[row.key] = row
 		if len(found) == 0 {
-			missing = append(missing, row.id)
+			w.missing = append(w.missing, row.id)
 			continue
 		}
-		first, latest, sent := found[0], found[0], 0
-		for _, p := range found {
-			if p.offset < first.offset {
-				first = p
-			}
-			if p.offset > latest.offset {
-				latest = p
-			}
-			if p.publisher != first.publisher {
-				both = append(both, row.id)
-			}
-			if !p.publisher {
-				sent++
-			}
+		first, latest := w.row(row.id, found, once)
+		if was, had := before[row.key]; had && (first.partition != was.partition || first.offset < was.offset) {
+			w.order = append(w.order, row.id)
 		}
-		if once && sent > 1 {
-			twice = append(twice, row.id)
+		before[row.key] = first
+		if was, had := last[row.key]; had && latest.offset < was.offset {
+			w.ends = append(w.ends, row.id)
+			continue
 		}
-		if before, had := last[row.key]; had && (first.partition != before.partition || first.offset < before.offset) {
-			order = append(order, row.id)
-		}
-		if end, had := final[row.key]; had && latest.offset < end.offset {
-			ends = append(ends, row.id)
-		}
-		last[row.key] = first
-		if end, had := final[row.key]; !had || latest.offset > end.offset {
-			final[row.key] = latest
-		}
+		last[row.key] = latest
 	}
-	// A repetition may lie behind newer rows while it goes on to the last one: only the end counts.
-	lastOf := map[string]string{}
-	for _, row := range rows {
-		lastOf[row.key] = row.id
-	}
-	ends = slices.DeleteFunc(ends, func(id string) bool {
-		return !slices.ContainsFunc(rows, func(r oldRow) bool { return r.id == id && lastOf[r.key] == id })
+	w.ends = slices.DeleteFunc(w.ends, func(id string) bool { // only the end counts: repetitions jump back, and go on from there
+		return !slices.ContainsFunc(rows, func(r oldRow) bool { return r.id == id && final[r.key].id == id })
 	})
 	for id := range of {
 		wrong = append(wrong, fmt.Sprintf("P2: a record of %q, which no row is", id))
 	}
+	return append(wrong, w.lines()...)
+}
+
+// row looks at the records of one row, and returns the first and the last.
+func (w *wrongOld) row(id string, found []oldPlace, once bool) (first, latest oldPlace) {
+	first, latest = found[0], found[0]
+	sent, published := 0, 0
+	for _, p := range found {
+		if p.offset < first.offset {
+			first = p
+		}
+		if p.offset > latest.offset {
+			latest = p
+		}
+		if p.publisher {
+			published++
+		} else {
+			sent++
+		}
+	}
+	if once && sent > 1 {
+		w.twice = append(w.twice, id)
+	}
+	if sent > 0 && published > 0 {
+		w.both = append(w.both, id)
+	}
+	return first, latest
+}
+
+func (w *wrongOld) lines() (lines []string) {
 	for _, each := range []struct {
 		what string
 		ids  []string
 	}{
-		{"P1: %d rows were never delivered, such as %s", missing}, {"P4: %d rows come first before an older one of their key, such as %s", order},
-		{"P5: %d keys do not end with their last row, such as %s", ends}, {"P10: %d rows were sent twice, such as %s", twice}, {"%d rows are the publisher's and the relay's, such as %s", both},
+		{"P1: %d rows were never delivered, such as %s", w.missing}, {"P4: %d rows come first before an older one of their key, such as %s", w.order},
+		{"P5: %d keys do not end with their last row, such as %s", w.ends}, {"P10: %d rows were sent twice, such as %s", w.twice}, {"%d rows are the publisher's and the relay's, such as %s", w.both},
 	} {
 		if len(each.ids) > 0 {
-			wrong = append(wrong, fmt.Sprintf(each.what, len(each.ids), each.ids[0]))
+			lines = append(lines, fmt.Sprintf(each.what, len(each.ids), each.ids[0]))
 		}
 	}
-	return wrong
+	return lines
 }
 
 // end leaves nothing but topics.
