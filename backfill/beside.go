@@ -265,7 +265,7 @@ func (w *work) besidePoint(ctx context.Context) (wal.LSN, error) {
 		}
 		rec, err := checkpoint.ParseBeforeSlot(value)
 		if value == nil || err != nil || rec.Point == 0 {
-			return first, nil //nolint:nilerr // what cannot be read is not known
+			return first, nil
 		}
 		if point == 0 || rec.Point < point {
 			point = rec.Point
