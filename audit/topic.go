@@ -46,7 +46,7 @@ func (w *work) records(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := w.settle(ctx, scanner, spans, mapped); err != nil {
+	if err := w.inspectTopics(ctx, scanner, spans, mapped); err != nil {
 		return err
 	}
 	w.result.Topics = len(w.topics.Names)
@@ -80,8 +80,8 @@ type partition struct {
 	number int32
 }
 
-// settle finds out what the topics may have removed.
-func (w *work) settle(ctx context.Context, scanner *topics.Scanner, spans []topics.Span, mapped bool) error {
+// inspectTopics finds out what the topics may have removed.
+func (w *work) inspectTopics(ctx context.Context, scanner *topics.Scanner, spans []topics.Span, mapped bool) error {
 	w.topic = make([]match.Topic, len(w.topics.Names))
 	compacted, unseen, err := scanner.Compacted(ctx, w.topics.Names...)
 	if err != nil {
@@ -150,7 +150,7 @@ func (w *work) record(topic uint16, m *topics.Message) error {
 	entry.Topic, entry.Partition, entry.Offset = topic, m.Partition, m.Offset
 	for _, h := range m.Headers {
 		switch h.Key {
-		case record.HeaderReplay:
+		case record.HeaderReplay, record.HeaderBackfill:
 			entry.Resent = true
 		case record.HeaderLSN:
 			if at, err := wal.ParseLSN(string(h.Value)); err == nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/deadletter"
 	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
@@ -239,5 +240,40 @@ func (s *scene) forget(t *testing.T, id int) {
 	p.Done[len(p.Done)-1] = &text
 	if err := ledger.Write(t.Context(), checkpoint.BackfillKey(system, s.slot), p.Encode()); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Two tables may have rows of the same place. Those of one that are the stream's leave the other's
+// to the backfill.
+func TestBackfill_LateRowsOfATableHideNoneOfAnother(t *testing.T) {
+	t.Parallel()
+	s := play(t, harness.Postgres(t, "15"), harness.Kfake(t, sandbox.KafkaOptions{}), keeps(t, "exactly_once")...)
+	s.db.Exec(t, strings.Replace(tableSQL, "public.outbox", "public.second", 1))
+	s.settings.Replication.Tables = append(slices.Clone(s.settings.Replication.Tables), wal.Table{Schema: "public", Name: "second"})
+	mapping := s.settings.Router.Mappings[0]
+	mapping.Table, mapping.Path = "public.second", ""
+	s.settings.Router.Mappings = append(slices.Clone(s.settings.Router.Mappings), mapping)
+	const insert = `INSERT INTO %s SELECT n, 'a', (n %% 5)::text, 'e', (n + %d)::text, '2026-01-01' FROM generate_series(%d, 4000, 2) n`
+	s.db.Exec(t, fmt.Sprintf(insert, "outbox", 0, 1))
+	s.db.Exec(t, fmt.Sprintf(insert, "second", 4000, 2))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	slow := all
+	slow.MaxRate = 1000
+	go func() {
+		wait(ctx, func() bool { return len(s.committed(t)) >= 300 })
+		cancel()
+	}()
+	if text, err := s.attempt(ctx, slow, nil); !errors.Is(err, context.Canceled) {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	s.db.Exec(t, fmt.Sprintf(insert, "outbox", 0, 2)) // between those that are still to be read
+	s.must(t, all)
+	s.stream(t)
+	list := s.committed(t)
+	seen := len(list)
+	slices.Sort(list)
+	if n := len(slices.Compact(list)); n != 6000 || seen != 6000 {
+		t.Errorf("%d records of %d rows, want 6000", seen, n)
 	}
 }

@@ -35,6 +35,9 @@ func (w *work) finish(ctx context.Context, s *progress.State) error {
 	}
 	w.OnStep("dropped")
 	text := wording.Count(done.Rows, "row") + " from before the slot sent"
+	if w.skip.n > 0 {
+		text += fmt.Sprintf(", %s were in the topics already", wording.Count(w.skip.n, "row"))
+	}
 	if w.rejected.letters > 0 {
 		text += fmt.Sprintf(", %s among them: see `cdc-relay deadletter list`", wording.Count(w.rejected.letters, "dead letter"))
 	}

@@ -15,13 +15,19 @@ import (
 const maxLate = 1_000_000
 
 // late are the places of rows that the slot has too. Nil has none.
-type late map[string]struct{}
+type late map[spot]struct{}
 
-func (l late) has(order [][]byte) bool {
+// spot is a place in one of the tables: those of two may have the same values.
+type spot struct {
+	table int
+	at    string // see progress.Key
+}
+
+func (l late) has(table int, order [][]byte) bool {
 	if len(l) == 0 {
 		return false
 	}
-	_, ok := l[progress.Key(order)]
+	_, ok := l[spot{table, progress.Key(order)}]
 	return ok
 }
 
@@ -49,7 +55,7 @@ func (w *work) findLate(ctx context.Context) error {
 			return err
 		}
 	}
-	w.late = f.found
+	w.skip.late = f.found
 	return nil
 }
 
@@ -132,7 +138,7 @@ func (f *finding) compare(more int) error {
 		}
 		for i, is := range within {
 			if is {
-				f.found[progress.KeyOf(places[i])] = struct{}{}
+				f.found[spot{n, progress.KeyOf(places[i])}] = struct{}{}
 			}
 		}
 	}

@@ -27,6 +27,12 @@ type Options struct {
 	AcceptOrder bool // that the rows of a key come in no order that means anything
 	Restart     bool // that what an earlier attempt sent is sent again
 	Yes         bool // do it
+
+	// SkipPresent leaves out rows that are in their topics already, where that keeps the order of
+	// their keys. No publisher may send meanwhile. IDField is the member of a record's JSON value
+	// that has the event id where no header id does; empty: none.
+	SkipPresent bool
+	IDField     string
 }
 
 func usage(text string, args ...any) error { return &advice.Usage{Err: fmt.Errorf(text, args...)} }

@@ -52,6 +52,7 @@ type replay struct {
 	buf    record.Buffer
 	run    string
 	plan   replayPlan
+	beside *Beside // nil: rows are sent again
 }
 
 // RejectedError is the error of a replay that left rows out because they cannot be sent.
@@ -253,6 +254,10 @@ func (r *replay) shape(w *work) string {
 
 // configure has the relay go on behind rows that cannot be sent: nothing waits behind a replay.
 func (r *replay) configure(cfg *relay.Config, w *work) {
+	if r.beside != nil {
+		besideConfigure(cfg)
+		return
+	}
 	cfg.OnReject, cfg.ParkKey = relay.SkipOnReject, false
 	if r.Options.Topic != "" {
 		cfg.Delivered, cfg.DeliveredIn = r.elsewhere, wal.Origin{SystemID: w.progress.System, Timeline: w.progress.Timeline}
@@ -281,15 +286,23 @@ func (r *replay) topicOf(row *wal.Row) (string, error) {
 func (r *replay) stamp(records []record.Record) {
 	for i := range records {
 		rec := &records[i]
-		if n := len(rec.Headers); n > 0 && rec.Headers[n-1].Key == record.HeaderReplay {
+		if n := len(rec.Headers); n > 0 && rec.Headers[n-1].Key == r.header() {
 			continue
 		}
 		headers := make([]record.Header, 0, len(rec.Headers)+1) // what the buffer has behind them is another record's
-		rec.Headers = append(append(headers, rec.Headers...), record.Header{Key: record.HeaderReplay, Value: []byte(r.run)})
+		rec.Headers = append(append(headers, rec.Headers...), record.Header{Key: r.header(), Value: []byte(r.run)})
 		if r.Options.ToTopic != "" {
 			rec.Topic = r.Options.ToTopic
 		}
 	}
+}
+
+// header marks the records.
+func (r *replay) header() string {
+	if r.beside != nil {
+		return record.HeaderBackfill
+	}
+	return record.HeaderReplay
 }
 
 // progress is the line of a run under way.

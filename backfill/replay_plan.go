@@ -25,6 +25,7 @@ type replayPlan struct {
 	rows        int64   // chosen by SQL
 	leftOut     int64   // of them, those of other topics
 	rejected    int64   // of them, those that no record can be made of
+	rejection   error   // of the first of these
 	more        bool    // there are more than --max-rows
 	topics      map[string]int64
 	first, last snapshot.Tuple
@@ -107,7 +108,9 @@ func (r *replay) route(ctx context.Context, w *work) error {
 		_, rejected := errors.AsType[*record.RowError](err)
 		switch {
 		case rejected:
-			p.rejected++
+			if p.rejected++; p.rejected == 1 {
+				p.rejection = fmt.Errorf("at %s: %w", s.Order.Describe(p.last), err)
+			}
 		case err != nil:
 			return err
 		case r.Options.Topic != "" && topic != r.Options.Topic:
@@ -137,6 +140,14 @@ func (r *replay) show(w *work) {
 		count = fmt.Sprintf("more than %d rows", r.Options.MaxRows)
 	}
 	lines := []string{"send " + count + " of table " + s.Name.String() + " again"}
+	if r.beside != nil {
+		lines[0] = strings.TrimSuffix(lines[0], " again") + ", beside the relay"
+		if w.resumed {
+			lines[0] += fmt.Sprintf("; of these %s sent already", wording.Count(w.progress.Rows, "row"))
+		} else if w.ledger == nil {
+			lines = append(lines, "  the configuration keeps no positions in Kafka (relay.detect_moved_slot): an interrupted backfill starts from the beginning")
+		}
+	}
 	for _, topic := range slices.Sorted(maps.Keys(p.topics)) {
 		to := topic
 		if r.Options.ToTopic != "" {
@@ -167,6 +178,8 @@ func (r *replay) show(w *work) {
 func (r *replay) order() string {
 	p := &r.plan
 	switch {
+	case r.beside != nil:
+		return r.besideOrder()
 	case r.Options.ToTopic != "":
 		return "the records go to a topic of their own"
 	case r.Options.AcceptOrder:
@@ -185,6 +198,8 @@ func (r *replay) order() string {
 func (r *replay) refusal() error {
 	p := &r.plan
 	switch {
+	case r.beside != nil:
+		return r.besideRefusal()
 	case p.more:
 		return progress.Refuse(fmt.Errorf("there are more than %d rows", r.Options.MaxRows), "choose fewer, or raise --max-rows")
 	case !r.Options.Yes || !r.Options.takesSlot() || r.Options.CompleteKeys:

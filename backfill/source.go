@@ -166,7 +166,7 @@ func (r *reading) table(ctx context.Context, reader *snapshot.Reader, i int, aft
 		if columns == nil && order == nil {
 			break
 		}
-		if r.w.late.has(order) {
+		if r.w.skip.late.has(i, order) || r.w.skip.present.has(i, order) {
 			continue
 		}
 		if err := p.add(columns, order); err != nil {

@@ -48,7 +48,11 @@ type work struct {
 	replay   *replay            // nil: rows from before a slot
 	progress *progress.Progress // as the backfill began, but for Place
 	resumed  bool
-	late     late
+	skip     struct {
+		late    late  // rows that the slot has too
+		present late  // rows that are in the topics already: see findPresent
+		n       int64 // of these
+	}
 
 	track    progress.Track
 	since    uint64        // see reading
@@ -105,6 +109,11 @@ func (w *work) send(ctx context.Context, s *progress.State, step progress.Step) 
 	}
 	if w.resumed && s.Exactly {
 		if err := w.findLate(ctx); err != nil {
+			return err
+		}
+	}
+	if w.Options.SkipPresent {
+		if err := w.findPresent(ctx); err != nil {
 			return err
 		}
 	}
@@ -316,8 +325,11 @@ func (w *work) atRow(err error) error {
 		return err
 	}
 	t := &w.tables[place.Table]
-	return fmt.Errorf("row of table %s at %s: %w; correct the row or the mapping, set relay.on_reject: dead_letter, or leave the row out with --where and --restart; then run the command again",
-		t.Name, t.Order.Describe(place.Done), cause)
+	next := "correct the row or the mapping, set relay.on_reject: dead_letter, or leave the row out with --where and --restart; then run the command again"
+	if w.replay != nil && w.replay.beside != nil {
+		next = besideHint
+	}
+	return fmt.Errorf("row of table %s at %s: %w; %s", t.Name, t.Order.Describe(place.Done), cause, next)
 }
 
 // fail ends the work.
@@ -379,7 +391,7 @@ func (w *work) writeProgress(ctx context.Context, p *progress.Progress) error {
 
 // key is where the topic has the progress.
 func (w *work) key(p *progress.Progress) string {
-	if w.replay != nil {
+	if w.replay != nil && w.replay.beside == nil {
 		return checkpoint.ReplayKey(p.Run, p.System, p.Slot)
 	}
 	return checkpoint.BackfillKey(p.System, p.Slot)

@@ -64,6 +64,11 @@ type Options struct {
 	Settle                 time.Duration // what a publisher without locks needs to send what it read
 	AcceptOrder, AcceptWAL bool          // with Stopped: as for a backfill
 
+	Compare          int    // so many published rows of each table with their records; 0: none
+	IDField          string // member of a record's JSON value that has the event id, where no header id does
+	AcceptDifference bool   // that the relay's records are not the publisher's
+	SkipPresent      bool   // with Stopped: leave out rows that are in the topics already
+
 	Stall time.Duration // how long writers may be held up on the way back
 }
 
@@ -81,6 +86,16 @@ func (c *Cutover) check() error {
 		return usage("--given-up %q is not allowed; allowed: send, leave", string(o.GivenUp))
 	case o.Watch < 0 || o.Settle < 0 || o.Stall <= 0:
 		return usage("--watch and --settle take 0s and more, --stall more than 0s")
+	case o.Compare < 0:
+		return usage("--compare %d is not allowed; allowed: a number of rows, or 0 for none", o.Compare)
+	case o.Mode == Back && (o.Compare > 0 || o.SkipPresent):
+		return usage("--compare and --skip-present are not for --back")
+	case o.SkipPresent && o.Mode != Stopped:
+		return usage("--skip-present is for --stopped: a publisher that runs on sends its own rows, and the relay none of them")
+	case o.AcceptDifference && o.Compare == 0:
+		return usage("--accept-difference is for --compare N")
+	case o.IDField != "" && o.Compare == 0 && !o.SkipPresent:
+		return usage("--id-field is for --compare N and --skip-present")
 	case len(settings.Replication.Tables) == 0 || len(settings.Replication.Messages) > 0:
 		return usage("a cut-over is about tables alone: a publisher polls no logical messages, and those from before the cut would be sent by nobody; give them a relay of their own")
 	}
@@ -139,6 +154,11 @@ func (w *work) run(ctx context.Context) error {
 	}
 	if next == begin || next == anew || next == trigger || next == wait || next == finish {
 		if err := w.study(ctx, next); err != nil {
+			return err
+		}
+	}
+	if next == begin || next == anew || next == trigger { // before the first row is marked
+		if err := w.decideDifference(ctx); err != nil {
 			return err
 		}
 	}

@@ -117,6 +117,7 @@ const (
 	ReasonCommitUnknown     = "commit_unknown"     // the brokers did not answer whether the transaction is committed
 	ReasonCheckpointTopic   = "checkpoint_topic"   // it is missing, or not as it must be
 	ReasonGivenUp           = "given_up"           // rows that a polling publisher gave up
+	ReasonRecordsDiffer     = "records_differ"     // the relay would send other records than the publisher sent
 	ReasonCutoverTrigger    = "cutover_trigger"    // the trigger of a cut-over is not as it was made
 	ReasonBackfillProgress  = "backfill_progress"  // it is gone from the topic, or another backfill wrote it
 	ReasonCheckpointRefused = "checkpoint_refused" // the brokers reject the relay's records there

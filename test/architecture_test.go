@@ -113,7 +113,7 @@ var arrows = map[string][]string{
 	"backfill/handover": {"backfill/progress", "checkpoint", "fault", "postgres", "postgres/provision", "postgres/snapshot", "relay", "relay/checkpoints", "replication", "replication/wal", "sink/topics"},
 	"backfill":          {"advice", "backfill/handover", "backfill/progress", "checkpoint", "fault", "postgres", "postgres/provision", "postgres/snapshot", "relay", "relay/rejected", "relay/status", "replication", "replication/wal", "router", "router/record", "setup", "sink", "sink/kafka", "sink/kafkatx", "sink/topics", "wording"},
 
-	"cutover": {"advice", "backfill", "backfill/handover", "backfill/progress", "checkpoint", "fault", "postgres", "postgres/catalog", "postgres/provision", "postgres/snapshot", "relay", "relay/shards", "replication/wal", "setup", "sink/topics", "wording"},
+	"cutover": {"advice", "backfill", "backfill/handover", "backfill/progress", "checkpoint", "fault", "postgres", "postgres/catalog", "postgres/provision", "postgres/snapshot", "relay", "relay/shards", "replication/wal", "router", "router/record", "setup", "sink/topics", "wording"},
 
 	"audit/match": {"router/record"},
 	"audit":       {"advice", "audit/match", "checkpoint", "deadletter", "deadletter/waiting", "fault", "postgres", "postgres/maintenance", "postgres/snapshot", "proof", "relay", "relay/checkpoints", "replication/wal", "router", "router/record", "sink", "sink/topics", "wording"},

@@ -121,6 +121,10 @@ var byReason = map[string]func(*Facts) []Way{
 		Way{Title: "Send the rows that the publisher gave up, once it is stopped", Shell: "cdc-relay cutover --stopped --given-up send --yes"},
 		Way{Title: "Leave them in the table, where nobody sends them", Shell: "cdc-relay cutover --mark-new --given-up leave --yes", Loses: Later},
 	),
+	"records_differ": one(
+		Way{Title: "See what the mapping makes of a row, and correct it", Shell: "cdc-relay explain"},
+		Way{Title: "Go on, if consumers can take both", Shell: "cdc-relay cutover --mark-new --compare 100 --accept-difference --yes"},
+	),
 	"unknown_topic": func(f *Facts) []Way {
 		return []Way{
 			{Title: "Create the topic", Shell: f.kafka("kafka-topics.sh", "--create --topic "+Word(f.Topic)+" --partitions 12")},

@@ -5,6 +5,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/backfill"
+	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/setup"
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
@@ -12,6 +13,8 @@ import (
 
 func (a *app) backfillCommand() *cobra.Command {
 	var o backfill.Options
+	var late bool
+	var toTopic string
 	out := backfill.Output{Result: a.stdout, Meanwhile: a.stderr}
 	cmd := &cobra.Command{
 		Use:   "backfill",
@@ -27,11 +30,20 @@ While that slot exists, run and setup refuse to start. An interrupted backfill c
 when it is called again. With exactly_once it repeats no row; with detect_moved_slot it
 repeats the rows of about one second; otherwise it starts from the beginning.
 
-While backfill runs, its slot holds back the WAL and its snapshot holds back vacuum.`,
+While backfill runs, its slot holds back the WAL and its snapshot holds back vacuum.
+
+--late is for a slot that exists: it sends the rows of --where beside the relay, each
+marked with the header cdc-relay-backfill, and changes neither the slot nor the relay. The
+rows keep their order among themselves, but newer rows of a key may be in Kafka already: if
+there are any, one of --to-topic and --accept-order is needed.
+
+Exit codes: 0 sent, nothing to do, or the plan is printed; 1 not finished, run it again;
+2 usage or configuration; 3 the environment refuses; 4 a row cannot be sent.`,
 		Example: `  cdc-relay backfill --unpublished            # what would happen
   cdc-relay backfill --unpublished --yes
   cdc-relay backfill --where "created_at >= '2026-01-01'" --yes
-  cdc-relay run`,
+  cdc-relay run
+  cdc-relay backfill --late --where "created_at < '2026-01-01'" --to-topic orders-old --yes`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := a.load()
@@ -42,15 +54,42 @@ While backfill runs, its slot holds back the WAL and its snapshot holds back vac
 			if cmd.Flags().Changed("where") && o.Where == "" {
 				return &advice.Usage{Err: errors.New("--where is empty; --all sends all rows")}
 			}
+			log := a.newLogger(cfg.Log, cfg.Relay().Pipeline).Level(zerolog.WarnLevel)
+			if late {
+				return backfillBeside(cmd, cfg.Relay(), &o, toTopic, out, log)
+			}
+			if toTopic != "" {
+				return &advice.Usage{Err: errors.New("--to-topic is for --late: the rows from before a new slot belong before those of its stream")}
+			}
 			check, err := setup.Mappable(cfg)
 			if err != nil {
 				return err
 			}
-			b := backfill.Backfill{Settings: cfg.Relay(), Options: o, Out: out, Log: a.newLogger(cfg.Log, cfg.Relay().Pipeline).Level(zerolog.WarnLevel)}
+			b := backfill.Backfill{Settings: cfg.Relay(), Options: o, Out: out, Log: log}
 			b.Settings.Version, b.Prepare.Check = build().Version, check
 			return asGiven(cmd, b.Run(cmd.Context()))
 		},
 	}
+	backfillFlags(cmd, &o)
+	f := cmd.Flags()
+	f.BoolVar(&late, "late", false, "send the rows of --where beside a relay that streams from the slot")
+	f.StringVar(&toTopic, "to-topic", "", "with --late: send the records to this `topic`, and not to their own")
+	f.BoolVar(&out.JSON, "json", false, "print plan, steps and progress as JSON, one object per line")
+	return cmd
+}
+
+// backfillBeside is backfill --late.
+func backfillBeside(cmd *cobra.Command, settings relay.Config, o *backfill.Options, toTopic string, out backfill.Output, log zerolog.Logger) error {
+	options, err := o.Beside(toTopic)
+	if err != nil {
+		return err
+	}
+	settings.Version = build().Version
+	b := backfill.Beside{Settings: settings, Options: options, Out: out, Log: log}
+	return asGiven(cmd, b.Run(cmd.Context()))
+}
+
+func backfillFlags(cmd *cobra.Command, o *backfill.Options) {
 	f := cmd.Flags()
 	f.BoolVar(&o.Yes, "yes", false, "do it")
 	f.StringVar(&o.Table, "table", "", "this `table` of the configuration only")
@@ -60,8 +99,6 @@ While backfill runs, its slot holds back the WAL and its snapshot holds back vac
 	f.StringSliceVar(&o.Order, "order", nil, "`columns` that order the rows and that no update changes (default: a key drawn from a sequence, else the creation time and the key)")
 	f.IntVar(&o.MaxRate, "max-rate", 0, "maximum rows per second; 0: no limit")
 	f.BoolVar(&o.AcceptWAL, "accept-wal", false, "start even if the slot may be lost before the end (max_slot_wal_keep_size)")
-	f.BoolVar(&o.AcceptOrder, "accept-order", false, "start even if no column gives the order in which rows were written")
+	f.BoolVar(&o.AcceptOrder, "accept-order", false, "start even if no column gives the order in which rows were written; with --late, send behind newer records of the same keys")
 	f.BoolVar(&o.Restart, "restart", false, "start from the beginning if an interrupted backfill cannot continue; rows that it sent are repeated")
-	f.BoolVar(&out.JSON, "json", false, "print plan, steps and progress as JSON, one object per line")
-	return cmd
 }

@@ -383,3 +383,19 @@ func TestBackfill_KilledGoesOn(t *testing.T) {
 		})
 	}
 }
+
+// Rows that backfill --late sends beside a relay are no repetitions to an audit.
+func TestBackfill_LateIsNoRepetitionToAnAudit(t *testing.T) {
+	t.Parallel()
+	k := newDelivered(t, "18", 20, keeping["detect_moved_slot"])
+	_, stop := k.start(t, nil)
+	defer stop()
+	invoke(t, k.env, "backfill", "--late", "--all", "--yes").want(t, exitUsage, "", "--late takes no --all")
+	invoke(t, k.env, "backfill", "--all", "--to-topic", "x").want(t, exitUsage, "", "--to-topic is for --late")
+	invoke(t, k.env, "backfill", "--late", "--where", "id <= 5", "--yes").want(t, exitRefused, "", "use --to-topic or --accept-order")
+	invoke(t, k.env, "backfill", "--late", "--where", "id <= 5", "--accept-order", "--yes").want(t, exitOK, "sent 5 rows, marked with the header cdc-relay-backfill", "")
+	if got := len(k.brokers.Read(t, "order-events")); got != 25 {
+		t.Errorf("%d records", got)
+	}
+	invoke(t, k.env, "audit", "--expect", "once").want(t, exitOK, "proven 20 of 20", "")
+}

@@ -32,6 +32,11 @@ rest; then the slot is made from which run streams. No row is lost, none is sent
 and of each key the publisher's rows come first. Writers wait for as long as the trigger
 takes, and behind open transactions for two seconds at most.
 
+--compare N shows in what the relay's records would differ from those that the publisher
+sent last, and with --yes goes on only if topic, key and value are the same. A publisher
+that was killed may have sent rows and not marked them: --skip-present leaves out rows whose
+event is in its topic already. Both need READ and DESCRIBE on the topics.
+
 --back goes back from there, with the relay stopped: it delivers what the slot has, takes
 the trigger away, and leaves later rows to the publisher.
 
@@ -101,6 +106,10 @@ func cutoverFlags(cmd *cobra.Command, o *cutover.Options, way *cutoverWay) {
 	f.DurationVar(&o.Watch, "watch", 3*time.Second, "how long the plan looks at what happens to the table; with --stopped 10s, twice the publisher's interval at least")
 	f.DurationVar(&o.Settle, "settle", 30*time.Second, "how long a publisher without locks may take to send what it has read")
 	f.DurationVar(&o.Stall, "stall", 2*time.Second, "with --back: how long writers may wait")
+	f.IntVar(&o.Compare, "compare", 0, "compare what the relay would send of the newest `N` published rows of each table with what the publisher sent; 0: do not")
+	f.StringVar(&o.IDField, "id-field", "", "the `member` of a record's JSON value that has the event id, if the publisher's records have no header id")
+	f.BoolVar(&o.AcceptDifference, "accept-difference", false, "with --compare: go on although topic, key or value differ")
+	f.BoolVar(&o.SkipPresent, "skip-present", false, "with --stopped: leave out rows whose event is in its topic already, unless the order of a key would suffer")
 	f.BoolVar(&o.AcceptWAL, "accept-wal", false, "with --stopped: as for backfill")
 	f.BoolVar(&o.AcceptOrder, "accept-order", false, "with --stopped: as for backfill")
 }

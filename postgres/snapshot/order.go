@@ -172,6 +172,14 @@ func (o *Order) fields() string {
 // OrderBy is the clause that has rows in the order.
 func (o *Order) OrderBy() string { return o.sorted(false) }
 
+// LastFirst is the clause that has the last rows come first.
+func (o *Order) LastFirst() string {
+	if len(o.By) == 0 {
+		return " ORDER BY ctid DESC"
+	}
+	return o.sorted(true)
+}
+
 // sorted is the clause ORDER BY, or its opposite. NULLs come first. That is said only of columns
 // that may have one: an index of others has no place for NULLs, and would not be used.
 func (o *Order) sorted(backwards bool) string {

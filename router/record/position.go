@@ -18,6 +18,10 @@ const (
 // HeaderReplay is on a record that was sent again on purpose, and names the run.
 const HeaderReplay = "cdc-relay-replay"
 
+// HeaderBackfill is on a record of an old row that was sent beside a relay at work, possibly behind
+// newer ones of its key, and names the run.
+const HeaderBackfill = "cdc-relay-backfill"
+
 // maxLSN is the length of the longest position: FFFFFFFF/FFFFFFFF.
 const maxLSN = 17
 

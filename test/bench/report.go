@@ -294,6 +294,7 @@ var questions = map[string]string{
 	"topics":       "What does the number of topics change?",
 	"shards":       "What do more slots give on two cores?",
 	"columns":      "What does a publication of the mapped columns save?",
+	"backfill":     "How fast is a table sent, beside COPY of its rows in the same order?",
 	"backlog":      "Does the rate depend on the length of the backlog?",
 	sectionOutage:  "How much memory does an outage of the broker take?",
 	sectionLatency: "How long does a row take from its INSERT to a consumer, at a steady rate?",
@@ -369,6 +370,9 @@ func (m *markdownWriter) drains() {
 			m.line("| %s | %.0f | %.1f | %.0f–%.0f | %s | %s | %s | %.1f | %s | %s | %s | %s |", l.Contestant, l.rate(),
 				l.median(func(r Run) float64 { return r.MBPerSecond }), slices.Min(rates), slices.Max(rates),
 				l.cpuText(groupContestant), l.cpuText(groupServer), l.cpuText(groupBroker), l.peak(), l.allocs(), l.still(), ratio(l.rate(), recv), ratio(l.rate(), deb))
+		}
+		if out := t.rateOf(copyOut); out > 0 {
+			m.line("\nCompared with `COPY … ORDER BY … TO STDOUT`, from the command's start to its end: %s with at_least_once, %s with exactly_once.", ratio(t.rateOf(backfillAny), out), ratio(t.rateOf(backfillOnce), out))
 		}
 		m.draw(t.Name)
 	}

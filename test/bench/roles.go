@@ -55,6 +55,8 @@ func play(role string) int {
 		err = discard(ctx)
 	case "polling":
 		err = poll(ctx)
+	case "copy":
+		err = copyTable(ctx)
 	default:
 		err = fmt.Errorf("there is no role %q", role)
 	}

@@ -15,7 +15,7 @@ type suite struct {
 }
 
 // everyone drains a backlog, but those that have a suite of their own.
-func everyone(c contestant) bool { return c.shards == 0 && !c.columns && !c.follows }
+func everyone(c contestant) bool { return c.shards == 0 && !c.columns && !c.follows && !c.backfills }
 
 // quick are the contestants of suites that vary one dimension.
 var quick = named(limit, relayDiscard, relayKafka)
@@ -71,6 +71,9 @@ func suites() []suite {
 			s := usual(b.rows)
 			s.wide = 2048
 			return b.compare(ctx, "columns", s, named(limit, relayKafka, relayColumns))
+		}},
+		{"backfill", "the rows of a table, beside COPY in the same order to one client", false, func(ctx context.Context, b *bench) error {
+			return b.compare(ctx, "backfill", usual(b.rows), func(c contestant) bool { return c.backfills })
 		}},
 		{"backlog", "backlogs of a tenth to ten times the rows", false, func(ctx context.Context, b *bench) error {
 			var failed error

@@ -31,6 +31,7 @@ var parts = []part{
 	{"stops", "50 SIGTERM in one run, real broker: no duplicate", 0, (*programme).stops},
 	{"standby", "30 takeovers: clean stop, kill -9, frozen leader", 0, (*programme).takeovers},
 	{"failpoints", "kill -9 at each named step, the 1st, 2nd, 7th time", 0, (*programme).steps},
+	{"old_rows", "kill -9 of backfill and cutover at each named step, each with its relay afterwards", 0, (*programme).oldRows},
 	{"bar", "targets for losses, memory and stops, at full size", 0, (*programme).bar},
 	{"mutants", "bugs planted into the relay", 0, (*programme).mutate},
 	{"kinds", "every kind of fault on in-process brokers, PostgreSQL 15 and 18", 8, func(p *programme, ctx context.Context) error {
@@ -273,6 +274,30 @@ func (p *programme) steps(ctx context.Context) error {
 			found = err
 		case err != nil:
 			return err
+		}
+	}
+	return found
+}
+
+// oldRows kills backfill and cutover at every step that they have, some 100 times.
+func (p *programme) oldRows(ctx context.Context) error {
+	var found error
+	n := uint64(0)
+	for _, version := range []string{"15", "18"} {
+		for _, guarantee := range []string{atLeastOnce, exactlyOnce} {
+			actions := append(row("backfill_steps", 2, time.Second, 0), row("cutover_steps", 1, time.Second, 0)...)
+			for i := range actions {
+				actions[i].N = uint64(i)
+			}
+			plan := p.plain(actions, 1)
+			plan.Seed, plan.Postgres, plan.Broker, plan.ExactlyOnce = plan.Seed+n, version, "kfake", guarantee == exactlyOnce
+			n++
+			switch err := p.one(ctx, plan); {
+			case errors.Is(err, errFound):
+				found = err
+			case err != nil:
+				return err
+			}
 		}
 	}
 	return found

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -187,7 +188,7 @@ func buildFailpoints(ctx context.Context, dir string) (string, error) {
 func failpointPatches() (merged []patch, extra map[string]string, err error) {
 	var patches []patch
 	extra = map[string]string{}
-	for _, f := range failpoints {
+	for _, f := range slices.Concat(failpoints, oldFailpoints) {
 		patches = append(patches, f.patch)
 		folder := filepath.Dir(f.file)
 		extra[folder+"/failpoint.go"] = fmt.Sprintf(failpointSource, filepath.Base(folder))
