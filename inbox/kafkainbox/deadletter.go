@@ -77,7 +77,7 @@ func (p *partition) bury(q *queue, it item) error {
 	defer tx.Rollback(context.WithoutCancel(p.ctx))
 	if p.c.cfg.Offsets {
 		err = p.move(tx, []item{it})
-	} else if err = p.c.there(p.ctx, tx, q.lastKey()); err == nil {
+	} else if err = p.there(tx, q.lastKey()); err == nil {
 		err = p.c.box.Bury(p.ctx, pgxinbox.Tx(tx), it.key)
 	}
 	if err == nil {
@@ -89,7 +89,7 @@ func (p *partition) bury(q *queue, it item) error {
 	if p.c.cfg.Offsets {
 		p.opened.next = it.record.Offset + 1
 	} else {
-		q.claimed(it.key)
+		q.claimed(it)
 	}
 	return nil
 }
