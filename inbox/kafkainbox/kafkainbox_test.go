@@ -463,3 +463,25 @@ func TestAdmit_RefusesAnotherLogWithOffsets(t *testing.T) {
 		}
 	}
 }
+
+// A round in hand ends before the brokers give its partition away, whatever the client's options say.
+func TestConsumer_RoundsEndWithinTheRebalanceTimeout(t *testing.T) {
+	for timeout, want := range map[time.Duration]time.Duration{0: 30 * time.Second, 10 * time.Second: 5 * time.Second, 5 * time.Minute: 30 * time.Second} {
+		cfg := Config{Consumer: "billing", Brokers: []string{"127.0.0.1:1"}, Topics: []string{"t"}, DB: &pgxpool.Pool{}, Handle: func(context.Context, pgx.Tx, *kgo.Record) error { return nil }}
+		if timeout > 0 {
+			cfg.Kafka = []kgo.Opt{kgo.RebalanceTimeout(timeout)}
+		}
+		c, err := New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client, err := kgo.NewClient(c.hooked()...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client.CloseAllowingRebalance()
+		if c.roundLimit != want {
+			t.Errorf("rebalance timeout %s: a round has %s, want %s", timeout, c.roundLimit, want)
+		}
+	}
+}
