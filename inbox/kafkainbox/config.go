@@ -42,7 +42,8 @@ type Config struct {
 	HandleRound func(ctx context.Context, tx pgx.Tx, records []*kgo.Record) error
 
 	// Key names the event of a record. Default: the last header idempotency_key, else the last
-	// header id, within the topic (see KeyOf). An error, and a zero key, reject the record.
+	// header id, within the topic (see KeyOf). An error, and a zero key, reject the record. With
+	// KeyOrPlace a record that has neither is handled.
 	Key func(record *kgo.Record) (inbox.Key, error)
 
 	// Parallel is how many transactions a partition may have at a time (default: 1). Records of one
@@ -183,6 +184,15 @@ func KeyOf(record *kgo.Record) (inbox.Key, error) {
 		return key, inbox.ErrNoKey
 	}
 	return key, nil
+}
+
+// KeyOrPlace is KeyOf, and for a record without these headers its place in the topic, for topics
+// that others write too. Such a record is handled once for each time that it is in the topic.
+func KeyOrPlace(record *kgo.Record) (inbox.Key, error) {
+	if key, err := KeyOf(record); err == nil {
+		return key, nil
+	}
+	return inbox.ByPlace(record.Topic, record.Partition, record.Offset, record.Timestamp), nil
 }
 
 // header is the value of the last header of a name; empty where there is none.
