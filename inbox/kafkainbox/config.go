@@ -37,8 +37,8 @@ type Config struct {
 	// savepoints (tx.Begin) are the handler's own.
 	Handle func(ctx context.Context, tx pgx.Tx, record *kgo.Record) error
 
-	// HandleRound is Handle for all records of a round at once, for statements in bulk. They are in
-	// the order of the partition. One of Handle and HandleRound is set.
+	// HandleRound is Handle for all records of a round at once, for statements in bulk; see
+	// Pipelined. They are in the order of the partition. One of Handle and HandleRound is set.
 	HandleRound func(ctx context.Context, tx pgx.Tx, records []*kgo.Record) error
 
 	// Key names the event of a record. Default: the last header idempotency_key, else the last
@@ -171,6 +171,21 @@ func (c Config) withDefaults() Config {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	return c
+}
+
+// Pipelined makes a HandleRound of a function that queues the statements of one record. Those of
+// a round are sent at once, where Handle waits for the answer to each. A statement that fails is
+// the fault of its record alone, as with Handle.
+func Pipelined(queue func(batch *pgx.Batch, record *kgo.Record) error) func(context.Context, pgx.Tx, []*kgo.Record) error {
+	return func(ctx context.Context, tx pgx.Tx, records []*kgo.Record) error {
+		batch := &pgx.Batch{}
+		for _, record := range records {
+			if err := queue(batch, record); err != nil {
+				return err
+			}
+		}
+		return tx.SendBatch(ctx, batch).Close()
+	}
 }
 
 // KeyOf is the key that a record of cdc-relay has: its last header idempotency_key, else its last
