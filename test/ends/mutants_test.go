@@ -45,7 +45,7 @@ var mutants = []mutant{
 		{"inbox/kafkainbox/progress.go", "at >= 0 && at <= next && !c.cfg.Offsets", "at >= 0 && !c.cfg.Offsets"},
 	}, ".", "TestConsumer_GoesBackWithADatabaseThatLostCommits/one_at_a_time_running_false"},
 	{"a round does not look for the last key", [][3]string{
-		{"inbox/kafkainbox/round.go", "	if key == \"\" {\n", "	if key != \"no key\" {\n"},
+		{"inbox/kafkainbox/round.go", "	if key.text == \"\" {\n", "	if key.text != \"no key\" {\n"},
 	}, ".", "TestConsumer_GoesBackWithADatabaseThatLostCommits/one_at_a_time_running_true"},
 	{"a newest key that was pruned looks like a database that was set back", [][3]string{
 		{"inbox/kafkainbox/progress.go", `"::interval))"`, `"::interval AND false))"`},
