@@ -283,8 +283,8 @@ func TestConsumer_MemberThatWasFrozenDoesNoHarm(t *testing.T) {
 			s.awaitCommitted(t)
 			_ = process.Process.Kill()
 			_ = process.Wait()
-			// In-process brokers may not answer a commit while they wait for the killed member. Its
-			// records would be duplicates, and verify shows that they have no second effect.
+			// While the group waits for the killed member the client commits nothing, with brokers of any
+			// kind. Its records would be duplicates, and verify shows that they have no second effect.
 			if err := m.end(t); err != nil {
 				t.Log(err)
 			}
