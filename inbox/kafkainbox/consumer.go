@@ -29,6 +29,10 @@ const (
 	cancelGrace = 5 * time.Second
 
 	commitLimit = 10 * time.Second
+
+	// leaveLimit is what the client has to leave the group. It waits for the end of a rebalance, and
+	// so for the session of a member that was killed; then the group finds out by itself.
+	leaveLimit = 5 * time.Second
 )
 
 // Consumer is a member of a consumer group.
@@ -122,7 +126,9 @@ func (c *Consumer) session(ctx context.Context) error {
 	c.again, c.backwards = again, false
 	clear(c.partitions)
 	c.mu.Unlock()
-	client, err := kgo.NewClient(c.hooked()...)
+	connected, release := context.WithCancel(context.Background())
+	defer release()
+	client, err := kgo.NewClient(append(c.hooked(), kgo.WithContext(connected))...)
 	if err != nil {
 		return fmt.Errorf("start consumer: %w", err)
 	}
@@ -141,7 +147,9 @@ func (c *Consumer) session(ctx context.Context) error {
 	cancel()
 	beside.Wait()
 	err = c.flush(context.WithoutCancel(ctx), owned)
+	leaving := time.AfterFunc(leaveLimit, release)
 	client.CloseAllowingRebalance()
+	leaving.Stop()
 	c.running.Wait()
 	switch {
 	case c.isSetBack():
