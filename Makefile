@@ -158,7 +158,7 @@ fault-full: ## the whole fault programme, at most an hour: every kind, 200 kills
 	$(GO) run ./test/fault -full -json .bin/fault/figures.json $(FAULT_ARGS)
 
 .PHONY: chaos
-chaos: ## ten minutes of kills at both ends: relay, brokers, database, Redis, consumers, under load; CHAOS_ARGS="-length 1m"
+chaos: ## ten minutes of kills at both ends, on PostgreSQL 15 and again on 18: relay, Kafka, databases, Redis, consumers, under load; CHAOS_ARGS="-length 1m"
 	cd test/ends && $(GO) test -tags chaos -count=1 -timeout 40m -v -run '^TestChaos$$' . -args -length 10m $(CHAOS_ARGS)
 
 .PHONY: mutants-ends

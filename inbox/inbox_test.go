@@ -181,6 +181,22 @@ func TestKey_OfDifferentEventsDiffer(t *testing.T) {
 	}
 }
 
+// Records without a key have their place for one. A topic that was deleted and created again has the
+// same places: a record of it is another one, and to drop it would lose it.
+func TestKey_OfAPlaceTellsLogsApart(t *testing.T) {
+	at := time.UnixMilli(1_700_000_000_123)
+	keys := map[string]bool{ByID("t", "3-17-1700000000123").String(): true}
+	for _, key := range []Key{ByPlace("t", 3, 17, at), ByPlace("t", 3, 17, at.Add(time.Millisecond)), ByPlace("t", 3, 18, at), ByPlace("t", 31, 7, at), ByPlace("u", 3, 17, at)} {
+		if key.IsZero() || keys[key.String()] {
+			t.Errorf("%s is another record's", key)
+		}
+		keys[key.String()] = true
+	}
+	if ByPlace("t", 3, 17, at.In(time.FixedZone("", 3600))) != ByPlace("t", 3, 17, at) {
+		t.Error("a record has two keys")
+	}
+}
+
 func TestKey_TimesAreThoseGiven(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 6789000, time.FixedZone("", 3600))
 	if _, times := arrays([]Key{ByID("t", "1").At(at), ByID("t", "2")}); times != `{"2026-01-02T02:04:05.006789Z",NULL}` {

@@ -3,6 +3,7 @@ package inbox
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"strings"
 	"time"
 )
@@ -26,6 +27,13 @@ func ByID(scope, id string) Key { return key(scope, "i", id) }
 // ByIdempotencyKey is the key of an event with this header idempotency_key, which an outbox keeps
 // from being written twice. Scope is where keys are unique: the topic.
 func ByIdempotencyKey(scope, idempotencyKey string) Key { return key(scope, "k", idempotencyKey) }
+
+// ByPlace is the key of a record that has no other: its partition, offset and timestamp. What the
+// consumer's side repeats has the same place. What is in the topic twice has two. The timestamp
+// tells records of a topic that was deleted and created again.
+func ByPlace(topic string, partition int32, offset int64, timestamp time.Time) Key {
+	return key(topic, "p", fmt.Sprintf("%d-%d-%d", partition, offset, timestamp.UnixMilli()))
+}
 
 // key has the kind in it, as an id may equal another event's idempotency key.
 func key(scope, kind, value string) Key {

@@ -19,7 +19,8 @@ const defaultMaxBytes = 1 << 20
 // Writer writes events into one table. It is immutable, and safe for concurrent use.
 type Writer struct {
 	cfg        Config
-	name       string   // the table, for people
+	name       string // the table, for people
+	taken      Shape
 	table      []string // schema and table; nil for Message
 	now        []string
 	columns    [roleCount]typed
@@ -35,6 +36,13 @@ func New(cfg Config) (*Writer, error) {
 		return nil, fmt.Errorf("make writer: %w", err)
 	}
 	return w, nil
+}
+
+// Shape is what columns the writer fills; the zero Shape with Message.
+func (w *Writer) Shape() Shape {
+	shape := w.taken
+	shape.Now = slices.Clone(shape.Now)
+	return shape
 }
 
 func (w *Writer) configure() error {
@@ -60,7 +68,7 @@ func (w *Writer) configure() error {
 	if err := w.shape(&shape); err != nil {
 		return fmt.Errorf("shape %s: %w", cmp.Or(shape.Preset, "without a name"), err)
 	}
-	w.now = slices.Clone(shape.Now)
+	w.taken, w.now = shape, slices.Clone(shape.Now)
 	if w.statements, err = compile(w.table, &w.columns, w.now); err != nil {
 		return err
 	}
@@ -70,7 +78,7 @@ func (w *Writer) configure() error {
 
 // shape takes the columns over.
 func (w *Writer) shape(s *Shape) error {
-	for r, c := range [roleCount]Column{s.ID, s.Route, s.Key, s.Topic, s.Type, s.Payload, s.Headers, s.Trace, s.IdempotencyKey} {
+	for r, c := range s.parts() {
 		var err error
 		if w.columns[r], err = c.ready(fields[r]); err != nil {
 			return err

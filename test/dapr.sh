@@ -19,7 +19,7 @@ if [ ! -x "$program" ]; then
 	trap 'rm -rf "$work"' EXIT
 	cp -R "$source/." "$work" && chmod -R u+w "$work"
 	# A component is compiled with a tag that brings all others too.
-	sed -i '1s/^.go:build .*//' "$work/cmd/daprd/components/pubsub_kafka.go"
+	sed -i '1s|^//go:build .*||' "$work/cmd/daprd/components/pubsub_kafka.go"
 	rm "$work/cmd/daprd/components/zz_notag.go" # which ends the program without such a tag
 	mkdir -p .bin
 	(cd "$work" && nice "$go" build -o "$program" ./cmd/daprd)

@@ -37,12 +37,13 @@ type Config struct {
 	// savepoints (tx.Begin) are the handler's own.
 	Handle func(ctx context.Context, tx pgx.Tx, record *kgo.Record) error
 
-	// HandleRound is Handle for all records of a round at once, for statements in bulk. They are in
-	// the order of the partition. One of Handle and HandleRound is set.
+	// HandleRound is Handle for all records of a round at once, for statements in bulk; see
+	// Pipelined. They are in the order of the partition. One of Handle and HandleRound is set.
 	HandleRound func(ctx context.Context, tx pgx.Tx, records []*kgo.Record) error
 
 	// Key names the event of a record. Default: the last header idempotency_key, else the last
-	// header id, within the topic (see KeyOf). An error, and a zero key, reject the record.
+	// header id, within the topic (see KeyOf). An error, and a zero key, reject the record. With
+	// KeyOrPlace a record that has neither is handled.
 	Key func(record *kgo.Record) (inbox.Key, error)
 
 	// Parallel is how many transactions a partition may have at a time (default: 1). Records of one
@@ -172,6 +173,21 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+// Pipelined makes a HandleRound of a function that queues the statements of one record. Those of
+// a round are sent at once, where Handle waits for the answer to each. A statement that fails is
+// the fault of its record alone, as with Handle.
+func Pipelined(queue func(batch *pgx.Batch, record *kgo.Record) error) func(context.Context, pgx.Tx, []*kgo.Record) error {
+	return func(ctx context.Context, tx pgx.Tx, records []*kgo.Record) error {
+		batch := &pgx.Batch{}
+		for _, record := range records {
+			if err := queue(batch, record); err != nil {
+				return err
+			}
+		}
+		return tx.SendBatch(ctx, batch).Close()
+	}
+}
+
 // KeyOf is the key that a record of cdc-relay has: its last header idempotency_key, else its last
 // header id, unique within the topic. Empty headers count as none.
 func KeyOf(record *kgo.Record) (inbox.Key, error) {
@@ -183,6 +199,15 @@ func KeyOf(record *kgo.Record) (inbox.Key, error) {
 		return key, inbox.ErrNoKey
 	}
 	return key, nil
+}
+
+// KeyOrPlace is KeyOf, and for a record without these headers its place in the topic, for topics
+// that others write too. Such a record is handled once for each time that it is in the topic.
+func KeyOrPlace(record *kgo.Record) (inbox.Key, error) {
+	if key, err := KeyOf(record); err == nil {
+		return key, nil
+	}
+	return inbox.ByPlace(record.Topic, record.Partition, record.Offset, record.Timestamp), nil
 }
 
 // header is the value of the last header of a name; empty where there is none.

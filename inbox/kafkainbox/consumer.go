@@ -23,12 +23,16 @@ const (
 	pruneEvery  = time.Minute
 	prunePiece  = 5000
 
-	// roundLimit is what a round in hand has when its partition goes: below the client's rebalance
-	// timeout of 60 s. cancelGrace is what it has to notice that its context has ended.
+	// roundLimit is what a round in hand has at most when its partition goes: half of the client's
+	// rebalance timeout of 60 s. cancelGrace is what it has to notice that its context has ended.
 	roundLimit  = 30 * time.Second
 	cancelGrace = 5 * time.Second
 
 	commitLimit = 10 * time.Second
+
+	// leaveLimit is what the client has to leave the group. It waits for the end of a rebalance, and
+	// so for the session of a member that was killed; then the group finds out by itself.
+	leaveLimit = 5 * time.Second
 )
 
 // Consumer is a member of a consumer group.
@@ -40,6 +44,7 @@ type Consumer struct {
 	connections chan struct{} // a transaction has one
 	suspect     chan struct{} // see suspect.go
 	client      *kgo.Client   // since Run
+	roundLimit  time.Duration // of that client
 
 	running sync.WaitGroup // partitions' goroutines
 
@@ -121,7 +126,9 @@ func (c *Consumer) session(ctx context.Context) error {
 	c.again, c.backwards = again, false
 	clear(c.partitions)
 	c.mu.Unlock()
-	client, err := kgo.NewClient(c.hooked()...)
+	connected, release := context.WithCancel(context.Background())
+	defer release()
+	client, err := kgo.NewClient(append(c.hooked(), kgo.WithContext(connected))...)
 	if err != nil {
 		return fmt.Errorf("start consumer: %w", err)
 	}
@@ -136,11 +143,13 @@ func (c *Consumer) session(ctx context.Context) error {
 		client.AllowRebalance()
 	}
 	owned := c.owned()
-	c.end(owned, roundLimit)
+	c.end(owned, c.roundLimit)
 	cancel()
 	beside.Wait()
 	err = c.flush(context.WithoutCancel(ctx), owned)
+	leaving := time.AfterFunc(leaveLimit, release)
 	client.CloseAllowingRebalance()
+	leaving.Stop()
 	c.running.Wait()
 	switch {
 	case c.isSetBack():
@@ -201,7 +210,12 @@ func (c *Consumer) hooked() []kgo.Opt {
 
 type started struct{ c *Consumer }
 
-func (s started) OnNewClient(client *kgo.Client) { s.c.client = client }
+func (s started) OnNewClient(client *kgo.Client) {
+	s.c.client, s.c.roundLimit = client, roundLimit
+	if timeout, is := client.OptValue(kgo.RebalanceTimeout).(time.Duration); is {
+		s.c.roundLimit = min(roundLimit, timeout/2)
+	}
+}
 
 func (c *Consumer) every(ctx context.Context, interval time.Duration, do func()) {
 	ticker := time.NewTicker(interval)
@@ -284,7 +298,7 @@ func (c *Consumer) assigned(_ context.Context, _ *kgo.Client, lists map[string][
 // revoked is called before other members get the partitions.
 func (c *Consumer) revoked(ctx context.Context, client *kgo.Client, lists map[string][]int32) {
 	gone := c.forget(lists)
-	c.end(gone, roundLimit)
+	c.end(gone, c.roundLimit)
 	_ = c.flush(ctx, gone) // it was reported; what is not committed comes again, and is dropped
 	client.ResumeFetchPartitions(lists)
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/cdc-relay/cdc-relay/inbox/pgxinbox"
@@ -29,7 +30,7 @@ func (p *partition) setAside(q *queue, it item, why *RecordError) bool {
 		err := error(nil)
 		if !sent {
 			if err = p.c.client.ProduceSync(p.ctx, letter).FirstErr(); err != nil {
-				err = fmt.Errorf("send dead letter to topic %s: %w", p.c.cfg.DeadLetterTopic, err)
+				err = unsent(p.c.cfg.DeadLetterTopic, why, err)
 			}
 			sent = err == nil
 		}
@@ -59,6 +60,15 @@ func (p *partition) setAside(q *queue, it item, why *RecordError) bool {
 	}
 }
 
+// unsent tells why there is a dead letter at all: that is logged only where it was sent.
+func unsent(topic string, why *RecordError, err error) error {
+	next := ""
+	if errors.Is(err, kerr.UnknownTopicOrPartition) {
+		next = "; create the topic"
+	}
+	return fmt.Errorf("offset %d, which failed (%s): send dead letter to topic %s: %w%s", why.Offset, describe(why.Err), topic, err, next)
+}
+
 // bury marks the key of a record as dead. A record without a key has none to mark.
 func (p *partition) bury(q *queue, it item) error {
 	if it.key.IsZero() && !p.c.cfg.Offsets {
@@ -77,7 +87,7 @@ func (p *partition) bury(q *queue, it item) error {
 	defer tx.Rollback(context.WithoutCancel(p.ctx))
 	if p.c.cfg.Offsets {
 		err = p.move(tx, []item{it})
-	} else if err = p.c.there(p.ctx, tx, q.lastKey()); err == nil {
+	} else if err = p.there(tx, q.lastKey()); err == nil {
 		err = p.c.box.Bury(p.ctx, pgxinbox.Tx(tx), it.key)
 	}
 	if err == nil {
@@ -89,7 +99,7 @@ func (p *partition) bury(q *queue, it item) error {
 	if p.c.cfg.Offsets {
 		p.opened.next = it.record.Offset + 1
 	} else {
-		q.claimed(it.key)
+		q.claimed(it)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -460,6 +461,42 @@ func TestAdmit_RefusesAnotherLogWithOffsets(t *testing.T) {
 		var rewind *RewindError
 		if errors.As(it.err, &rewind) != want || want && blamed(it.err) != rewound {
 			t.Errorf("offset %d: %v", offset, it.err)
+		}
+	}
+}
+
+// A round in hand ends before the brokers give its partition away, whatever the client's options say.
+func TestConsumer_RoundsEndWithinTheRebalanceTimeout(t *testing.T) {
+	for timeout, want := range map[time.Duration]time.Duration{0: 30 * time.Second, 10 * time.Second: 5 * time.Second, 5 * time.Minute: 30 * time.Second} {
+		cfg := Config{Consumer: "billing", Brokers: []string{"127.0.0.1:1"}, Topics: []string{"t"}, DB: &pgxpool.Pool{}, Handle: func(context.Context, pgx.Tx, *kgo.Record) error { return nil }}
+		if timeout > 0 {
+			cfg.Kafka = []kgo.Opt{kgo.RebalanceTimeout(timeout)}
+		}
+		c, err := New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client, err := kgo.NewClient(c.hooked()...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client.CloseAllowingRebalance()
+		if c.roundLimit != want {
+			t.Errorf("rebalance timeout %s: a round has %s, want %s", timeout, c.roundLimit, want)
+		}
+	}
+}
+
+// A topic of dead letters that is missing holds the partition: the text says so, why there is a
+// dead letter, and nothing of the record.
+func TestDeadLetter_UnsentTellsWhatToDo(t *testing.T) {
+	why := &RecordError{Topic: "t", Partition: 1, Offset: 7, Err: fmt.Errorf("handle: %w", &custom{})}
+	for err, want := range map[error]string{
+		kerr.UnknownTopicOrPartition: "offset 7, which failed (error of type *kafkainbox.custom): send dead letter to topic dead: UNKNOWN_TOPIC_OR_PARTITION: This server does not host this topic-partition.; create the topic",
+		kerr.MessageTooLarge:         "offset 7, which failed (error of type *kafkainbox.custom): send dead letter to topic dead: MESSAGE_TOO_LARGE",
+	} {
+		if got := unsent("dead", why, err); !strings.HasPrefix(got.Error(), want) || !errors.Is(got, err) {
+			t.Errorf("%v\nwant %s", got, want)
 		}
 	}
 }

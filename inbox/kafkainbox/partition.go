@@ -58,7 +58,14 @@ type item struct {
 	record *kgo.Record
 	place  uint64 // in the tracker
 	key    inbox.Key
-	err    error // why it cannot be handled
+	at     time.Time // of the key
+	err    error     // why it cannot be handled
+}
+
+// claimed is a key that was claimed and is committed. Without text it is none.
+type claimed struct {
+	text string
+	at   time.Time
 }
 
 // queue holds the records of some keys, which one goroutine handles in order.
@@ -67,30 +74,30 @@ type queue struct {
 	items []item
 	wake  chan struct{} // has room for one
 
-	newest string // the key that was claimed last and is committed; guarded by mu
+	newest claimed // the one that was claimed last; guarded by mu
 }
 
 // newest are the keys that were claimed last, one of each queue that has claimed any.
-func (p *partition) newest() []string {
-	var keys []string
+func (p *partition) newest() []claimed {
+	var keys []claimed
 	for _, q := range p.queues {
-		if key := q.lastKey(); key != "" {
+		if key := q.lastKey(); key.text != "" {
 			keys = append(keys, key)
 		}
 	}
 	return keys
 }
 
-func (q *queue) lastKey() string {
+func (q *queue) lastKey() claimed {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.newest
 }
 
-func (q *queue) claimed(key inbox.Key) {
+func (q *queue) claimed(it item) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.newest = key.String()
+	q.newest = claimed{it.key.String(), it.at}
 }
 
 func newPartition(c *Consumer, topic string, number int32) *partition {
@@ -265,7 +272,7 @@ func (p *partition) admit(it *item, at time.Time) {
 		it.err = &handlerError{Permanent(err)}
 		return
 	}
-	it.key = key.At(at)
+	it.key, it.at = key.At(at), at
 }
 
 // finish counts items as done, and has more fetched where the queues have room again.

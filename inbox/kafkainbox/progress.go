@@ -26,10 +26,13 @@ func compile(schema string) statements {
 	in := cmp.Or(schema, "public")
 	table, keys, attempts := pgx.Identifier{in, "inbox_progress"}.Sanitize(), pgx.Identifier{in, "inbox"}.Sanitize(), pgx.Identifier{in, "inbox_attempts"}.Sanitize()
 	const one = " WHERE consumer = $1 AND topic = $2 AND partition = $3"
-	// Whether the server has the newest work of each queue. One that was set back (a standby that
-	// lagged, a restored copy) has not, and has none that was committed behind it either.
-	missing := func(list string) string {
-		return "EXISTS (SELECT FROM unnest(" + list + "::text[]) AS k(key) WHERE NOT EXISTS (SELECT FROM " + keys + " AS i WHERE i.consumer = $1 AND i.key = k.key))"
+	// Whether the server has the newest work of a queue. One that was set back (a standby that
+	// lagged, a restored copy) has not, and has none that was committed behind it either. A key that
+	// prune may have deleted tells nothing: by the partition's clock it is older than Keep. It is not
+	// by the clock of a server that was set back to before the claim, as clocks only go forward.
+	has := func(topic, number, key, at, keep string) string {
+		return "(EXISTS (SELECT FROM " + keys + " WHERE consumer = $1 AND key = " + key + ") OR EXISTS (SELECT FROM " + table +
+			" WHERE consumer = $1 AND topic = " + topic + " AND partition = " + number + " AND " + at + " < at - " + keep + "::interval))"
 	}
 	return statements{
 		load: "SELECT next, at FROM " + table + one,
@@ -37,14 +40,14 @@ func compile(schema string) statements {
 		// A member that was frozen, and believes to own the partition still, moves nothing back.
 		store: "INSERT INTO " + table + " AS p (consumer, topic, partition, next, at)" +
 			" SELECT $1, e.topic, e.number, e.next, e.at FROM unnest($2::text[], $3::int[], $4::bigint[], $5::timestamptz[]) AS e(topic, number, next, at)" +
-			" WHERE NOT " + missing("$6") + " ORDER BY 2, 3" +
+			" WHERE NOT EXISTS (SELECT FROM unnest($6::text[], $7::int[], $8::text[], $9::timestamptz[]) AS k(topic, number, key, claimed) WHERE NOT " + has("k.topic", "k.number", "k.key", "k.claimed", "$10") + ") ORDER BY 2, 3" +
 			" ON CONFLICT (consumer, topic, partition) DO UPDATE SET next = greatest(p.next, excluded.next), at = greatest(p.at, excluded.at)," +
 			" starts = CASE WHEN excluded.next > p.next THEN 0 ELSE p.starts END",
 		begin: "INSERT INTO " + table + " AS p (consumer, topic, partition, next, at, starts) VALUES ($1, $2, $3, $4, $5, 1)" +
 			" ON CONFLICT (consumer, topic, partition) DO UPDATE SET starts = p.starts + 1 RETURNING starts, next",
 		move:   "UPDATE " + table + " SET next = $5, at = greatest(at, $6), starts = 0" + one + " AND next = $4",
 		oldest: "SELECT min(at) FROM " + table + " WHERE consumer = $1",
-		there:  "SELECT NOT " + missing("$2"),
+		there:  "SELECT " + has("$2", "$3", "$4", "$5::timestamptz", "$6"),
 		try: "INSERT INTO " + attempts + " AS a (consumer, topic, partition, record, n) VALUES ($1, $2, $3, $4, 1)" +
 			" ON CONFLICT (consumer, topic, partition, record) DO UPDATE SET n = least(a.n, $5) + 1 RETURNING n",
 		tried: "DELETE FROM " + attempts + one + " AND record = $4",
@@ -167,7 +170,7 @@ type told struct {
 	now  progress
 	here bool // next was reached since the assignment
 
-	newest []string // keys that were claimed last, one of each queue
+	newest []claimed // keys that were claimed last, one of each queue
 }
 
 func (c *Consumer) store(ctx context.Context, news []told) error {
@@ -176,15 +179,17 @@ func (c *Consumer) store(ctx context.Context, news []told) error {
 	})
 	n := len(news)
 	topics, numbers, nexts, times := make([]string, n), make([]int32, n), make([]int64, n), make([]time.Time, n)
-	newest := []string{}
+	of, parts, keys, claims := []string{}, []int32{}, []string{}, []time.Time{} // of the newest keys
 	for i, t := range news {
 		topics[i], numbers[i], nexts[i], times[i] = t.p.topic, t.p.number, t.now.next, t.now.at
-		newest = append(newest, t.newest...)
+		for _, key := range t.newest {
+			of, parts, keys, claims = append(of, t.p.topic), append(parts, t.p.number), append(keys, key.text), append(claims, key.at)
+		}
 	}
 	if c.cfg.Offsets {
 		return nil // each round wrote it
 	}
-	tag, err := c.cfg.DB.Exec(ctx, c.sql.store, c.cfg.Consumer, topics, numbers, nexts, times, newest)
+	tag, err := c.cfg.DB.Exec(ctx, c.sql.store, c.cfg.Consumer, topics, numbers, nexts, times, of, parts, keys, claims, c.cfg.Keep)
 	if err != nil {
 		return progressError("write", err)
 	}

@@ -115,10 +115,10 @@ func (p *partition) round(q *queue, items []item) error {
 	return nil
 }
 
-// claim takes the items for this transaction, and returns the records to handle and the last key
-// that was nobody's.
-func (p *partition) claim(q *queue, tx pgx.Tx, items []item) ([]*kgo.Record, inbox.Key, error) {
-	var last inbox.Key
+// claim takes the items for this transaction, and returns the records to handle and the last item
+// whose key was nobody's; that has no key where there is none.
+func (p *partition) claim(q *queue, tx pgx.Tx, items []item) ([]*kgo.Record, item, error) {
+	var last item
 	records := make([]*kgo.Record, 0, len(items))
 	if p.c.cfg.Offsets {
 		// The partition's other owner may have moved the offset between load, which says where
@@ -131,7 +131,7 @@ func (p *partition) claim(q *queue, tx pgx.Tx, items []item) ([]*kgo.Record, inb
 		}
 		return records, last, p.move(tx, items)
 	}
-	if err := p.c.there(p.ctx, tx, q.lastKey()); err != nil {
+	if err := p.there(tx, q.lastKey()); err != nil {
 		return nil, last, err
 	}
 	fresh, err := p.c.box.Claim(p.ctx, pgxinbox.Tx(tx), keysOf(items))
@@ -140,19 +140,19 @@ func (p *partition) claim(q *queue, tx pgx.Tx, items []item) ([]*kgo.Record, inb
 	}
 	for i := range items {
 		if fresh[i] {
-			records, last = append(records, items[i].record), items[i].key
+			records, last = append(records, items[i].record), items[i]
 		}
 	}
 	return records, last, nil
 }
 
 // committed remembers what a transaction has done for good.
-func (p *partition) committed(q *queue, items []item, last inbox.Key) {
+func (p *partition) committed(q *queue, items []item, last item) {
 	if p.c.cfg.Offsets {
 		p.opened.next = items[len(items)-1].record.Offset + 1
 		return
 	}
-	if !last.IsZero() {
+	if !last.key.IsZero() {
 		q.claimed(last)
 	}
 	p.c.box.Remember(p.ctx, keysOf(items))
@@ -168,12 +168,13 @@ func keysOf(items []item) []inbox.Key {
 
 // there returns errSetBack where the server lacks a key whose claim was committed. Without it a
 // round would handle records whose predecessors are to be handled again.
-func (c *Consumer) there(ctx context.Context, tx pgx.Tx, key string) error {
-	if key == "" {
+func (p *partition) there(tx pgx.Tx, key claimed) error {
+	if key.text == "" {
 		return nil
 	}
+	c := p.c
 	var is bool
-	if err := tx.QueryRow(ctx, c.sql.there, c.cfg.Consumer, []string{key}).Scan(&is); err != nil {
+	if err := tx.QueryRow(p.ctx, c.sql.there, c.cfg.Consumer, p.topic, p.number, key.text, key.at, c.cfg.Keep).Scan(&is); err != nil {
 		return fmt.Errorf("look for the last key: %w", err)
 	}
 	if !is {

@@ -37,15 +37,7 @@ func (s *shop) naive(b *testing.B, n int) time.Duration {
 		}
 		for _, r := range fetches.Records() {
 			n--
-			err := pgx.BeginFunc(b.Context(), s.pool, func(tx pgx.Tx) error {
-				tag, err := tx.Exec(b.Context(), "INSERT INTO inbox (consumer, key, at) VALUES ('naive', $1, now()) ON CONFLICT DO NOTHING", header(r, "id"))
-				if err != nil || tag.RowsAffected() == 0 {
-					return err
-				}
-				_, err = tx.Exec(b.Context(), effect, string(r.Key), number(r))
-				return err
-			})
-			if err != nil {
+			if err := s.byHand(b.Context(), r); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -54,6 +46,18 @@ func (s *shop) naive(b *testing.B, n int) time.Duration {
 		}
 	}
 	return time.Since(began)
+}
+
+// byHand is how the loop handles a record.
+func (s *shop) byHand(ctx context.Context, r *kgo.Record) error {
+	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, "INSERT INTO inbox (consumer, key, at) VALUES ('naive', $1, now()) ON CONFLICT DO NOTHING", header(r, "id"))
+		if err != nil || tag.RowsAffected() == 0 {
+			return err
+		}
+		_, err = tx.Exec(ctx, effect, string(r.Key), number(r))
+		return err
+	})
 }
 
 // timed is how long a consumer takes for n records, from its first round on.
@@ -91,13 +95,10 @@ func BenchmarkConsumers(b *testing.B) {
 		_, err := tx.Exec(ctx, effect, string(r.Key), number(r))
 		return err
 	}
-	pipelined := func(ctx context.Context, tx pgx.Tx, records []*kgo.Record) error {
-		batch := &pgx.Batch{}
-		for _, r := range records {
-			batch.Queue(effect, string(r.Key), number(r))
-		}
-		return tx.SendBatch(ctx, batch).Close()
-	}
+	pipelined := kafkainbox.Pipelined(func(batch *pgx.Batch, r *kgo.Record) error {
+		batch.Queue(effect, string(r.Key), number(r))
+		return nil
+	})
 	bulk := func(ctx context.Context, tx pgx.Tx, records []*kgo.Record) error {
 		keys, counts, lasts := make([]string, 0, len(records)), make([]int64, 0, len(records)), make([]int64, 0, len(records))
 		at := map[string]int{}
@@ -116,9 +117,14 @@ func BenchmarkConsumers(b *testing.B) {
 	}
 	var text strings.Builder
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "way\tevents\tevents/s\tµs an event\t")
+	fmt.Fprintln(table, "way\tevents\tevents/s\tµs an event\tbeside by hand\t")
+	byHand := 0.0
 	line := func(name string, n int, took time.Duration) {
-		fmt.Fprintf(table, "%s\t%d\t%.0f\t%.1f\t\n", name, n, float64(n)/took.Seconds(), took.Seconds()/float64(n)*1e6)
+		each := took.Seconds() / float64(n)
+		if byHand == 0 {
+			byHand = each
+		}
+		fmt.Fprintf(table, "%s\t%d\t%.0f\t%.1f\t%.1f times\t\n", name, n, 1/each, each*1e6, byHand/each)
 	}
 	consumer := 0
 	config := func() kafkainbox.Config {
@@ -168,44 +174,99 @@ func BenchmarkConsumers(b *testing.B) {
 		line("HandleRound, pipelined, Offsets", events, s.timed(b, events, cfg))
 		check()
 	}
-	s.latencies(b, table, config())
+	s.latencies(b, table, "a loop by hand", 200, s.naivePaced(b))
+	for _, rate := range []int{200, 1000} {
+		cfg := config()
+		cfg.Handle = single
+		s.latencies(b, table, "Handle", rate, s.paced(b, cfg))
+	}
 	if err := table.Flush(); err != nil {
 		b.Fatal(err)
 	}
 	fmt.Fprintf(os.Stderr, "\n%s", &text)
 }
 
-// latencies are from the record's timestamp to the commit of its effect, at 1 000 events a second.
-func (s *shop) latencies(b *testing.B, table *tabwriter.Writer, cfg kafkainbox.Config) {
-	topic := s.topic + "-paced"
+// latency collects times from records' timestamps to the commit of their effects.
+type latency struct {
+	topic string
+	stop  func()
+
+	mu   sync.Mutex
+	took []time.Duration
+}
+
+func (l *latency) add(since time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.took = append(l.took, time.Since(since))
+}
+
+var pacedTopics int
+
+func (s *shop) pacedTopic(b *testing.B) string {
+	pacedTopics++
+	topic := fmt.Sprint(s.topic, "-paced-", pacedTopics)
 	s.brokers.CreateTopic(b, topic, 4)
-	cfg.Topics = []string{topic}
-	cfg.Handle = func(ctx context.Context, tx pgx.Tx, r *kgo.Record) error {
-		_, err := tx.Exec(ctx, effect, string(r.Key), number(r))
-		return err
-	}
-	var mu sync.Mutex
-	var took []time.Duration
-	cfg.Events.Round = func(r kafkainbox.Round) {
-		mu.Lock()
-		defer mu.Unlock()
-		took = append(took, time.Since(r.LastTimestamp))
-	}
+	return topic
+}
+
+// paced is a consumer of a topic of its own.
+func (s *shop) paced(b *testing.B, cfg kafkainbox.Config) *latency {
+	l := &latency{topic: s.pacedTopic(b)}
+	cfg.Topics = []string{l.topic}
+	cfg.Events.Round = func(r kafkainbox.Round) { l.add(r.LastTimestamp) }
 	m := s.start(b, cfg)
-	const n = 5000
-	for i := range n + 500 {
-		<-time.After(time.Millisecond)
-		if i == 500 { // the group has formed
-			mu.Lock()
-			took = nil
-			mu.Unlock()
+	l.stop = func() { m.stop(b) }
+	return l
+}
+
+// naivePaced is the loop by hand on a topic of its own.
+func (s *shop) naivePaced(b *testing.B) *latency {
+	l := &latency{topic: s.pacedTopic(b)}
+	client, err := kgo.NewClient(kgo.SeedBrokers(s.brokers.Addrs...), kgo.ConsumerGroup(l.topic), kgo.ConsumeTopics(l.topic), kgo.DisableAutoCommit(), kgo.FetchMaxWait(200*time.Millisecond))
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(b.Context())
+	var done sync.WaitGroup
+	done.Go(func() {
+		for ctx.Err() == nil {
+			for _, r := range client.PollRecords(ctx, 100).Records() {
+				if err := s.byHand(b.Context(), r); err != nil {
+					b.Error(err)
+				}
+				l.add(r.Timestamp)
+			}
+			_ = client.CommitUncommittedOffsets(ctx) // ended with ctx
 		}
-		s.sent.Produce(b.Context(), &kgo.Record{Topic: topic, Key: fmt.Append(nil, i%100), Value: []byte("1"), Timestamp: time.Now(), Headers: []kgo.RecordHeader{{Key: "id", Value: fmt.Append(nil, i)}}}, nil)
+	})
+	l.stop = func() {
+		cancel()
+		done.Wait()
+		client.Close()
+	}
+	return l
+}
+
+// latencies prints them for a rate of events a second.
+func (s *shop) latencies(b *testing.B, table *tabwriter.Writer, name string, rate int, l *latency) {
+	n := 4 * rate
+	pace := time.NewTicker(time.Second / time.Duration(rate))
+	defer pace.Stop()
+	for i := range n + rate {
+		<-pace.C
+		if i == rate { // the group has formed
+			l.mu.Lock()
+			l.took = nil
+			l.mu.Unlock()
+		}
+		s.sent.Produce(b.Context(), &kgo.Record{Topic: l.topic, Key: fmt.Append(nil, i%100), Value: []byte("1"), Timestamp: time.Now(), Headers: []kgo.RecordHeader{{Key: "id", Value: fmt.Append(nil, l.topic, i)}}}, nil)
 	}
 	if err := s.sent.Flush(b.Context()); err != nil {
 		b.Fatal(err)
 	}
-	m.stop(b)
-	slices.Sort(took)
-	fmt.Fprintf(table, "from record to effect at 1 000/s: p50 %s, p99 %s\t\t\t\t\n", took[len(took)/2].Round(10*time.Microsecond), took[len(took)*99/100].Round(10*time.Microsecond))
+	<-time.After(time.Second)
+	l.stop()
+	slices.Sort(l.took)
+	fmt.Fprintf(table, "%s, from record to effect at %d/s: p50 %s, p99 %s\t\t\t\t\t\n", name, rate, l.took[len(l.took)/2].Round(10*time.Microsecond), l.took[len(l.took)*99/100].Round(10*time.Microsecond))
 }

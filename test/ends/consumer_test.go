@@ -59,13 +59,10 @@ var ways = map[string]func(*kafkainbox.Config){
 	"one at a time": func(*kafkainbox.Config) {},
 	"parallel":      func(c *kafkainbox.Config) { c.Parallel = 4 },
 	"rounds": func(c *kafkainbox.Config) {
-		c.Handle, c.HandleRound = nil, func(ctx context.Context, tx pgx.Tx, records []*kgo.Record) error {
-			batch := &pgx.Batch{}
-			for _, r := range records {
-				batch.Queue("INSERT INTO journal (event, key, seq) VALUES ($1, $2, $3)", string(r.Headers[0].Value), string(r.Key), number(r))
-			}
-			return tx.SendBatch(ctx, batch).Close()
-		}
+		c.Handle, c.HandleRound = nil, kafkainbox.Pipelined(func(batch *pgx.Batch, r *kgo.Record) error {
+			batch.Queue("INSERT INTO journal (event, key, seq) VALUES ($1, $2, $3)", string(r.Headers[0].Value), string(r.Key), number(r))
+			return nil
+		})
 	},
 	"server-side balancer": func(c *kafkainbox.Config) { c.Kafka = append(c.Kafka, kgo.ServerSideBalancer()) },
 	"offsets":              func(c *kafkainbox.Config) { c.Offsets = true },

@@ -47,6 +47,24 @@ func consumeGroup(ctx context.Context, brokers []string, pool *pgxpool.Pool) err
 	return consumer.Run(ctx)
 }
 
+func consumePipelined(ctx context.Context, brokers []string, pool *pgxpool.Pool) error {
+	consumer, err := kafkainbox.New(kafkainbox.Config{
+		Consumer: "billing", Brokers: brokers, Topics: []string{"order-events"}, DB: pool, Group: "pipelined",
+		HandleRound: kafkainbox.Pipelined(func(batch *pgx.Batch, record *kgo.Record) error {
+			var placed OrderPlaced
+			if err := json.Unmarshal(record.Value, &placed); err != nil {
+				return kafkainbox.Permanent(err)
+			}
+			batch.Queue(`INSERT INTO invoices (order_id, total) VALUES ($1, $2)`, string(record.Key), placed.Total)
+			return nil
+		}),
+	})
+	if err != nil {
+		return err
+	}
+	return consumer.Run(ctx)
+}
+
 // consumeReadme leaves errors out, as its page does.
 //
 //nolint:ineffassign,staticcheck,wastedassign // as the page has it
@@ -113,7 +131,7 @@ func TestDocs_ConsumersDoWhatTheirPageSays(t *testing.T) {
 		}
 	}
 	pool := newPool(t, db.URL, 6)
-	for _, run := range []func(context.Context, []string, *pgxpool.Pool) error{consumeGroup, consumeReadme} {
+	for _, run := range []func(context.Context, []string, *pgxpool.Pool) error{consumePipelined, consumeGroup, consumeReadme} {
 		for range 2 {
 			send("1", "o-1", `{"total": 12}`)
 			send("2", "o-2", `{"total": 13}`)

@@ -156,6 +156,14 @@ func otherTable() (*outbox.Writer, error) {
 	return writer, err
 }
 
+func detected(ctx context.Context, pool *pgxpool.Pool) (writer *outbox.Writer, _ error) {
+	err := pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) (err error) {
+		writer, err = outbox.Detect(ctx, pgxoutbox.Tx(tx), outbox.Config{Table: "sales.outbox"})
+		return err
+	})
+	return writer, err
+}
+
 func messages() (*outbox.Writer, error) {
 	writer, err := outbox.New(outbox.Config{Store: outbox.Message, MessagePrefix: "shop"})
 	return writer, err
@@ -199,6 +207,7 @@ func TestDocs_SnippetsDoWhatTheirPageSays(t *testing.T) {
 	e.DB.Exec(t, `CREATE TABLE orders (id text PRIMARY KEY, total int)`)
 	e.DB.Exec(t, `CREATE SCHEMA sales`)
 	e.DB.Exec(t, `CREATE TABLE sales."OutboxEvent" (id uuid PRIMARY KEY, aggregatetype varchar(255) NOT NULL, aggregateid varchar(255) NOT NULL, type varchar(255) NOT NULL, payload json, headers jsonb)`)
+	e.DB.Exec(t, `CREATE TABLE sales.outbox (id text PRIMARY KEY, aggregate_type text NOT NULL, aggregate_id text NOT NULL, event_type text NOT NULL, payload json NOT NULL)`)
 	pool, err := pgxpool.New(ctx, e.DB.URL)
 	if err != nil {
 		t.Fatal(err)
@@ -226,6 +235,10 @@ func TestDocs_SnippetsDoWhatTheirPageSays(t *testing.T) {
 			return inTx(func(tx pgx.Tx) error { n, err := load(ctx, w, tx, two); return expect(n == 2, err) })
 		},
 		"messages": func() error { w, err := messages(); return errors.Join(err, inTx(writes(ctx, w))) },
+		"detected": func() error {
+			w, err := detected(ctx, pool)
+			return errors.Join(err, inTx(writes(ctx, w)))
+		},
 		"other": func() error {
 			w, err := otherTable()
 			return errors.Join(err, inTx(writes(ctx, w)))
@@ -243,6 +256,9 @@ func TestDocs_SnippetsDoWhatTheirPageSays(t *testing.T) {
 	}
 	if n := harness.Query[int](t, e.DB, `SELECT count(*)::int FROM sales."OutboxEvent"`); n != 1 {
 		t.Errorf("%d rows in the other table", n)
+	}
+	if n := harness.Query[int](t, e.DB, "SELECT count(*)::int FROM sales.outbox"); n != 1 {
+		t.Errorf("%d rows in the table whose shape was found", n)
 	}
 	if ours, pythons, err := keys("o-1", "c-1"); ours != outbox.Key("order", "o-1", "placed", "c-1") || pythons == ours || err != nil {
 		t.Error(ours, pythons, err)

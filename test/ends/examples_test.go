@@ -34,7 +34,7 @@ var examples = []example{
 	},
 	{
 		folder: "typescript", needs: []string{"node", "npm"},
-		prepare: [][]string{{"npm", "ci", "--no-audit", "--no-fund"}, {"npm", "run", "check"}},
+		prepare: [][]string{{"npm", "ci", "--no-audit", "--no-fund"}, {"npm", "run", "check"}, {"npm", "test"}},
 		write:   []string{"node", "--import", "tsx", "write.ts"}, consume: []string{"node", "--import", "tsx", "consume.ts"},
 	},
 	{

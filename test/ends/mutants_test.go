@@ -45,8 +45,17 @@ var mutants = []mutant{
 		{"inbox/kafkainbox/progress.go", "at >= 0 && at <= next && !c.cfg.Offsets", "at >= 0 && !c.cfg.Offsets"},
 	}, ".", "TestConsumer_GoesBackWithADatabaseThatLostCommits/one_at_a_time_running_false"},
 	{"a round does not look for the last key", [][3]string{
-		{"inbox/kafkainbox/round.go", "	if key == \"\" {\n", "	if key != \"no key\" {\n"},
+		{"inbox/kafkainbox/round.go", "	if key.text == \"\" {\n", "	if key.text != \"no key\" {\n"},
 	}, ".", "TestConsumer_GoesBackWithADatabaseThatLostCommits/one_at_a_time_running_true"},
+	{"a newest key that was pruned looks like a database that was set back", [][3]string{
+		{"inbox/kafkainbox/progress.go", `"::interval))"`, `"::interval AND false))"`},
+	}, ".", "TestPrune_OfTheNewestKeyIsNoDatabaseThatWasSetBack"},
+	{"records of one place in two logs are one", [][3]string{
+		{"inbox/key.go", `fmt.Sprintf("%d-%d-%d", partition, offset, timestamp.UnixMilli())`, `fmt.Sprintf("%d-%d-%d", partition, offset, timestamp.UnixMilli()*0)`},
+	}, "../../inbox", "TestKey_OfAPlaceTellsLogsApart"},
+	{"a group that goes back handles records without a key again", [][3]string{
+		{"inbox/key.go", `fmt.Sprintf("%d-%d-%d", partition, offset, timestamp.UnixMilli())`, `fmt.Sprintf("%d-%d-%d", partition, offset, time.Now().UnixNano())`},
+	}, ".", "TestConsumer_RecordsWithoutAKeyAreHandledByTheirPlace"},
 	{"the offset goes on before the dead letter is acknowledged", [][3]string{
 		{"inbox/kafkainbox/deadletter.go", "	sent := false\n", "	sent := false\n	p.finish([]item{it})\n"},
 		{"inbox/kafkainbox/deadletter.go", "			p.finish([]item{it})\n			return true\n", "			return true\n"},

@@ -2,6 +2,7 @@ package ends
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -106,4 +107,43 @@ func TestPrune_GoesByTheSlowestPartition(t *testing.T) {
 		return harness.Query[int](t, s.db, "SELECT count(*)::int FROM inbox") == 0, "they are there"
 	})
 	m.stop(t)
+}
+
+// A key that is older than Keep may be gone by prune: that says nothing about the database, and
+// nobody is to be told that it was set back.
+func TestPrune_OfTheNewestKeyIsNoDatabaseThatWasSetBack(t *testing.T) {
+	for _, parallel := range []int{1, 3} {
+		t.Run(fmt.Sprint("parallel ", parallel), func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t, harness.Postgres(t), harness.Kfake(t, sandbox.KafkaOptions{}), 1)
+			cfg := s.config()
+			cfg.Keep, cfg.Parallel = time.Hour, parallel
+			troubles := make(chan error, 100)
+			cfg.Events.Trouble = func(err error) { troubles <- err }
+			s.aged(t, 5*time.Hour, "a")
+			m := s.start(t, cfg)
+			s.awaitEffects(t, 1)
+			clock := func(after time.Time) {
+				t.Helper()
+				relaytest.Eventually(t, "the clock goes on", func() (bool, string) {
+					at := harness.Query[time.Time](t, s.db, "SELECT coalesce(min(at), '2000-01-01') FROM inbox_progress")
+					return at.After(after), at.String()
+				})
+			}
+			s.aged(t, 2*time.Minute, "a") // a repeat: it moves the clock, and claims nothing
+			clock(time.Now().Add(-3 * time.Minute))
+			s.db.Exec(t, "DELETE FROM inbox AS i USING inbox_progress AS p WHERE i.at < p.at - interval '1 hour'") // as prune does
+			if n := harness.Query[int](t, s.db, "SELECT count(*)::int FROM inbox"); n != 0 {
+				t.Fatalf("%d keys", n)
+			}
+			s.aged(t, time.Minute, "b")
+			s.awaitEffects(t, 2)
+			clock(time.Now().Add(-90 * time.Second))
+			m.stop(t)
+			close(troubles)
+			for err := range troubles {
+				t.Errorf("trouble: %v", err)
+			}
+		})
+	}
 }

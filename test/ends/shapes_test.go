@@ -139,3 +139,50 @@ func compare(t *testing.T, name string, s outbox.Shape, e outbox.Event, got stri
 		t.Errorf("%s: an idempotency key that nobody gave:\n%s", name, got)
 	}
 }
+
+// The module finds in the catalog what the tables of the migrations are for, with pgx and with
+// database/sql, and writes a row that the table takes.
+func TestDetect_KnowsTheTableOfEveryShape(t *testing.T) {
+	db := harness.Postgres(t)
+	conn := db.Connect(t)
+	standard := open(t, "pgx", db.URL)
+	for name, want := range shapes {
+		up, err := migrations.Table(name, name, "outbox")
+		if err != nil {
+			t.Fatal(err)
+		}
+		db.Exec(t, `CREATE SCHEMA "`+name+`"`)
+		db.Exec(t, up)
+		cfg := outbox.Config{Table: `"` + name + `".outbox`}
+		var w *outbox.Writer
+		err = pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) (err error) {
+			w, err = outbox.Detect(t.Context(), pgxoutbox.Tx(tx), cfg)
+			return err
+		})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		tx, err := standard.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := outbox.Detect(t.Context(), outbox.SQL(tx), cfg)
+		if err != nil || fmt.Sprint(again.Shape()) != fmt.Sprint(w.Shape()) {
+			t.Errorf("%s: another shape with database/sql (%v)", name, err)
+		}
+		if got := columnNames(w.Shape()); got != columnNames(want) {
+			t.Errorf("%s: %s, want %s", name, got, columnNames(want))
+		}
+		if _, err := w.Write(t.Context(), outbox.SQL(tx), full(name, w.Shape())); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := tx.Commit(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func columnNames(s outbox.Shape) string {
+	return fmt.Sprint(s.ID.Name, s.ID.Generated, " ", s.Route.Name, " ", s.Key.Name, " ", s.Topic.Name, " ", s.Type.Name, " ", s.Payload.Name, " ", s.Headers.Name, " ", s.Trace.Name, " ", s.IdempotencyKey.Name, s.Now)
+}
