@@ -25,8 +25,8 @@ func (c *Config) Retention() ([]retention.Policy, upkeep.Config) {
 		}
 		r := o.Retention
 		p := retention.Policy{
-			Table: c.tables[table], Index: table, Path: fmt.Sprintf("outbox[%d].retention", i),
-			Keep: time.Duration(r.Keep), By: r.By, Where: r.Where, Then: retention.Then(r.Then),
+			Target: upkeep.Target{Table: c.tables[table], Index: table, Path: fmt.Sprintf("outbox[%d].retention", i)},
+			Keep:   time.Duration(r.Keep), By: r.By, Where: r.Where, Then: retention.Then(r.Then),
 		}
 		if p.Then == retention.Archive {
 			p.Archive, _ = wal.ParseTable(r.ArchiveTable) // it was checked
@@ -47,7 +47,7 @@ func (c *Config) Marks() ([]marks.Policy, upkeep.Config) {
 			continue
 		}
 		policies = append(policies, marks.Policy{
-			Table: c.tables[table], Index: table, Path: fmt.Sprintf("outbox[%d].mark", i),
+			Target: upkeep.Target{Table: c.tables[table], Index: table, Path: fmt.Sprintf("outbox[%d].mark", i)},
 			Column: o.Marking.Column, Value: o.Marking.Value, Every: time.Duration(o.Marking.Interval), BatchRows: o.Marking.BatchRows,
 		})
 		table++

@@ -8,6 +8,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/marks"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/retention"
+	"github.com/cdc-relay/cdc-relay/upkeep"
 )
 
 // keeping is a configuration with retention for its first table, and further lines.
@@ -78,7 +79,7 @@ func TestRetention_IsOfEachTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	marked, _ := cfg.Marks()
-	if len(marked) != 2 || marked[0] != (marks.Policy{Table: wal.Table{Schema: "public", Name: "outbox"}, Path: "outbox[0].mark", Column: "state", Value: "sent", Every: 5 * time.Second, BatchRows: 1000}) || marked[1].Column != "" || marked[1].Path != "outbox[2].mark" {
+	if len(marked) != 2 || marked[0] != (marks.Policy{Target: upkeep.Target{Table: wal.Table{Schema: "public", Name: "outbox"}, Path: "outbox[0].mark"}, Column: "state", Value: "sent", Every: 5 * time.Second, BatchRows: 1000}) || marked[1].Column != "" || marked[1].Path != "outbox[2].mark" {
 		t.Errorf("%+v", marked)
 	}
 	if every, inRun := cfg.MaintenanceInRun(); every != time.Minute || !inRun {
@@ -86,7 +87,7 @@ func TestRetention_IsOfEachTable(t *testing.T) {
 	}
 	policies, settings := cfg.Retention()
 	if len(policies) != 2 || policies[0] != (retention.Policy{
-		Table: wal.Table{Schema: "public", Name: "outbox"}, Path: "outbox[0].retention", Keep: 36 * time.Hour, By: "written", Where: "status = 'sent'",
+		Target: upkeep.Target{Table: wal.Table{Schema: "public", Name: "outbox"}, Path: "outbox[0].retention"}, Keep: 36 * time.Hour, By: "written", Where: "status = 'sent'",
 		Then: retention.Archive, Archive: wal.Table{Schema: "audit", Name: "old"},
 	}) || policies[1].Then != retention.None || policies[1].Index != 1 || policies[1].Path != "outbox[2].retention" {
 		t.Errorf("%+v", policies)

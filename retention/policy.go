@@ -7,6 +7,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/postgres/maintenance"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/upkeep"
 )
 
 // Then is what becomes of a row that is due.
@@ -24,9 +25,7 @@ const DefaultBy = "created_at"
 
 // Policy is what is to become of the old rows of one table.
 type Policy struct {
-	Table   wal.Table
-	Index   int    // of the table in the relay's configuration
-	Path    string // of its settings: outbox[0].retention
+	upkeep.Target
 	Keep    time.Duration
 	By      string // column
 	Where   string // SQL condition beside the age; may be empty
@@ -36,19 +35,11 @@ type Policy struct {
 
 // condition selects the rows that are due. by is the column of that name.
 func (p *Policy) condition(by maintenance.Column) string {
-	condition := fmt.Sprintf("%s < %s - interval '%d seconds'", wal.QuoteIdentifier(by.Name), now(by), int64(p.Keep/time.Second))
+	condition := fmt.Sprintf("%s < %s - interval '%d seconds'", wal.QuoteIdentifier(by.Name), upkeep.Now(by), int64(p.Keep/time.Second))
 	if p.Where != "" {
 		condition += " AND (" + p.Where + "\n)" // a comment at the end takes no parenthesis
 	}
 	return condition
-}
-
-// now is the time in the terms of a column.
-func now(by maintenance.Column) string {
-	if zoneless(by) {
-		return "(pg_catalog.now() AT TIME ZONE 'UTC')"
-	}
-	return "pg_catalog.now()"
 }
 
 // Age is the age as a configuration has it.
@@ -66,8 +57,6 @@ func (p *Policy) Age() string {
 	}
 	return text
 }
-
-func zoneless(c maintenance.Column) bool { return strings.HasSuffix(c.Type, "without time zone") }
 
 // dated reports whether a column says when.
 func dated(c maintenance.Column) bool { return strings.HasPrefix(c.Type, "timestamp") && !c.Generated }

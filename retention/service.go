@@ -3,7 +3,6 @@ package retention
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -26,13 +25,10 @@ func Open(ctx context.Context, cfg upkeep.Config, log zerolog.Logger) (*Service,
 
 // found is what was found out about one table.
 type found struct {
+	upkeep.Found
 	policy    *Policy
-	survey    *maintenance.Survey
 	by        maintenance.Column
 	condition string
-	index     string
-	identity  upkeep.Identity
-	refused   []error
 }
 
 // inspect finds out what stands in the way. Refusals are part of what is found; an error is of a
@@ -43,27 +39,22 @@ func (s *Service) inspect(ctx context.Context, p *Policy) (*found, error) {
 	if p.Then == Archive {
 		archive = &p.Archive
 	}
-	err := s.survey(ctx, f, archive)
-	if e, ok := errors.AsType[*fault.Error](err); ok && e.Kind == fault.KindRefused {
-		f.refused = append(f.refused, err)
-		return f, nil
-	}
-	return f, err
+	return f, f.Keep(s.survey(ctx, f, archive))
 }
 
 func (s *Service) survey(ctx context.Context, f *found, archive *wal.Table) (err error) {
 	p := f.policy
-	if f.survey, err = s.Survey(ctx, p.Table, archive); err != nil {
+	if f.Survey, err = s.Survey(ctx, p.Table, archive); err != nil {
 		return err
 	}
-	if err := p.unfit(f.survey); err != nil {
+	if err := p.Unfit(f.Survey); err != nil {
 		return err
 	}
-	if f.by, err = p.age(f.survey); err != nil {
+	if f.by, err = p.age(f.Survey); err != nil {
 		return err
 	}
-	if !f.survey.MaySelect {
-		f.refused = p.refusals(f.survey, "unknown")
+	if !f.Survey.MaySelect {
+		f.Refused = p.refusals(f.Survey, "unknown")
 		return nil
 	}
 	if p.Where != "" {
@@ -71,28 +62,28 @@ func (s *Service) survey(ctx context.Context, f *found, archive *wal.Table) (err
 			if e := postgres.Classify("look at table "+p.Table.String(), err); postgres.KindOf(e) == fault.KindRetry {
 				return e
 			}
-			return p.mistake("where", "write one condition on the table's columns, with functions under the names of their schemas", "%s", fault.OneLine(err.Error()))
+			return p.Mistake("where", "write one condition on the table's columns, with functions under the names of their schemas", "%s", fault.OneLine(err.Error()))
 		}
 	}
 	f.condition = p.condition(f.by)
-	if f.index, err = s.Surveyor.Index(ctx, f.work(&s.Limits), f.survey.OID); err != nil {
+	if f.Index, err = s.Surveyor.Index(ctx, f.work(&s.Limits), f.Survey.OID); err != nil {
 		return err
 	}
-	if f.identity, err = s.Identity(ctx, p.Index); err != nil {
+	if f.Identity, err = s.Identity(ctx, p.Index); err != nil {
 		return err
 	}
-	f.refused = p.refusals(f.survey, f.index)
+	f.Refused = p.refusals(f.Survey, f.Index)
 	return nil
 }
 
 // work is what the connection has to select and do.
 func (f *found) work(limits *upkeep.Limits) maintenance.Work {
 	w := maintenance.Work{
-		Table: f.policy.Table, ID: f.identity.SQL(), Where: f.condition, Order: wal.QuoteIdentifier(f.by.Name),
-		Limit: limits.Named(), Waits: !f.survey.MayLock,
+		Table: f.policy.Table, ID: f.Identity.SQL(), Where: f.condition, Order: wal.QuoteIdentifier(f.by.Name),
+		Limit: limits.Named(), Waits: !f.Survey.MayLock,
 	}
-	if f.policy.Then == Archive && f.survey.Archive != nil {
-		if columns, err := archived(f.survey); err == nil {
+	if f.policy.Then == Archive && f.Survey.Archive != nil {
+		if columns, err := archived(f.Survey); err == nil {
 			w.Archive = &maintenance.Archive{Table: f.policy.Archive, Columns: columns}
 		}
 	}
@@ -106,16 +97,16 @@ func (s *Service) Once(ctx context.Context, p *Policy, tell func(upkeep.Done)) (
 	if err != nil {
 		return upkeep.Done{}, err
 	}
-	if len(f.refused) > 0 {
-		return upkeep.Done{}, errors.Join(f.refused...)
+	if len(f.Refused) > 0 {
+		return upkeep.Done{}, errors.Join(f.Refused...)
 	}
 	work := f.work(&s.Limits)
-	if f.index == "" {
+	if f.Index == "" {
 		work.Order = ""
 	}
-	done, err := s.Service.Once(ctx, work, f.survey.OID, f.identity, tell)
+	done, err := s.Service.Once(ctx, work, f.Survey.OID, f.Identity, tell)
 	if err == nil { // that it is not known is no failure
-		done.Oldest, _ = s.Surveyor.Oldest(ctx, p.Table, now(f.by), wal.QuoteIdentifier(f.by.Name), p.Where, f.index != "")
+		done.Oldest, _ = s.Surveyor.Oldest(ctx, p.Table, upkeep.Now(f.by), wal.QuoteIdentifier(f.by.Name), p.Where, f.Index != "")
 	}
 	return done, err
 }
@@ -131,8 +122,8 @@ func (w *worker) Once(ctx context.Context, table int, tell func(upkeep.Done)) (u
 }
 
 // Beside is the work beside a relay. Some policy does something.
-func Beside(policies []Policy, cfg upkeep.Config, every time.Duration, log zerolog.Logger) upkeep.Plan {
-	plan := upkeep.Plan{Job: "retention", Every: every, Open: func(ctx context.Context) (upkeep.Worker, error) {
+func Beside(policies []Policy, cfg upkeep.Config, every time.Duration, log zerolog.Logger) upkeep.Beside {
+	plan := upkeep.Beside{Job: "retention", Every: every, Open: func(ctx context.Context) (upkeep.Worker, error) {
 		s, err := Open(ctx, cfg, log)
 		if err != nil {
 			return nil, err
@@ -147,17 +138,6 @@ func Beside(policies []Policy, cfg upkeep.Config, every time.Duration, log zerol
 
 // Tables are the policies that do something, or those of them that have a name.
 func Tables(all []Policy, name string) ([]Policy, error) {
-	selected := slices.DeleteFunc(slices.Clone(all), func(p Policy) bool { return p.Then == None })
-	if name == "" {
-		return selected, nil
-	}
-	table, err := wal.ParseTable(name)
-	if err != nil {
-		return nil, fmt.Errorf("--table: %w", err)
-	}
-	selected = slices.DeleteFunc(selected, func(p Policy) bool { return p.Table != table })
-	if len(selected) == 0 {
-		return nil, fmt.Errorf("--table: the configuration has no retention for %s", table)
-	}
-	return selected, nil
+	doing := slices.DeleteFunc(slices.Clone(all), func(p Policy) bool { return p.Then == None })
+	return upkeep.Select(doing, name, "retention", func(p *Policy) *upkeep.Target { return &p.Target })
 }

@@ -22,8 +22,8 @@ type Worker interface {
 	Close()
 }
 
-// Plan is one kind of work beside a relay.
-type Plan struct {
+// Beside is one kind of work beside a relay.
+type Beside struct {
 	Job    string
 	Tables []Table
 	Every  time.Duration
@@ -36,7 +36,7 @@ type Table struct{ Name, Then string }
 // Loop works again and again while its process holds the slot. Whatever becomes of the work is
 // shown and logged, and goes no further: rows that are not done are done later.
 type Loop struct {
-	plan  Plan
+	plan  Beside
 	holds func() (holds bool, why string)
 	log   zerolog.Logger
 
@@ -54,7 +54,7 @@ const (
 )
 
 // NewLoop makes a loop. holds tells whether the process holds the slot, and else why not.
-func NewLoop(plan Plan, holds func() (bool, string), log zerolog.Logger) *Loop {
+func NewLoop(plan Beside, holds func() (bool, string), log zerolog.Logger) *Loop {
 	l := &Loop{plan: plan, holds: holds, log: log, done: make([]int, len(plan.Tables)), logged: make([]time.Time, len(plan.Tables))}
 	for _, t := range plan.Tables {
 		l.shown = append(l.shown, status.Maintenance{Table: t.Name, Job: plan.Job, Then: t.Then, State: status.JobWaiting, Since: time.Now(), HeldBack: map[string]int{}})

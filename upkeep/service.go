@@ -21,6 +21,9 @@ type Config struct {
 	Relay  relay.Config
 	Server postgres.Config // of the connections that look at tables and work on them
 	Limits Limits
+
+	// Readers are those of the process: its jobs read the topics together. nil: this one alone does.
+	Readers *Readers
 }
 
 // Service has the connections that looking and proving need. One goroutine uses it.
@@ -28,8 +31,8 @@ type Service struct {
 	Config
 	Reader   *records.Reader
 	Surveyor *maintenance.Surveyor
-	finder   *sample.Finder
 	routes   *router.Router
+	release  func()
 }
 
 // Open connects to PostgreSQL and begins to read the topics. The service is to be closed.
@@ -40,7 +43,7 @@ func Open(ctx context.Context, cfg Config, log zerolog.Logger) (_ *Service, err 
 	s := &Service{Config: cfg}
 	defer func() {
 		if err != nil {
-			s.Close()
+			s.Close() // what was opened so far
 		}
 	}()
 	if s.routes, err = router.New(cfg.Relay.Router); err != nil {
@@ -49,18 +52,20 @@ func Open(ctx context.Context, cfg Config, log zerolog.Logger) (_ *Service, err 
 	if s.Surveyor, err = maintenance.OpenSurvey(ctx, cfg.Server); err != nil {
 		return nil, err
 	}
-	s.finder = sample.NewFinder(cfg.Relay.Replication)
-	s.Reader, err = records.Open(ctx, cfg.Relay, cfg.Limits.AlsoWaitFor, log)
-	return s, err
+	readers := cfg.Readers
+	if readers == nil {
+		readers = new(Readers)
+	}
+	if s.Reader, s.release, err = readers.take(ctx, &s.Config, log); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // Close ends all connections.
 func (s *Service) Close() {
-	if s.Reader != nil {
-		s.Reader.Close()
-	}
-	if s.finder != nil {
-		s.finder.Close()
+	if s.release != nil {
+		s.release()
 	}
 	if s.Surveyor != nil {
 		s.Surveyor.Close()
@@ -87,7 +92,9 @@ func (s *Service) Survey(ctx context.Context, table wal.Table, archive *wal.Tabl
 // Identity looks at how the rows of a table and their dead letters are matched. index is that of
 // the table in the relay's configuration.
 func (s *Service) Identity(ctx context.Context, index int) (Identity, error) {
-	relation, err := s.finder.Describe(ctx, index)
+	finder := sample.NewFinder(s.Relay.Replication) // asked now and then, so the connection is not kept
+	defer finder.Close()
+	relation, err := finder.Describe(ctx, index)
 	if err != nil {
 		return Identity{}, err
 	}
