@@ -5,6 +5,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/relay"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/cdc-relay/cdc-relay/test/harness"
@@ -17,7 +18,7 @@ func TestMain(m *testing.M) { harness.Main(m) }
 func TestReaders_AreSharedUntilTheLastJobEnds(t *testing.T) {
 	db, brokers := harness.Postgres(t), harness.Kfake(t, sandbox.KafkaOptions{})
 	var cfg Config
-	cfg.Relay.Replication = postgres.Config{URL: db.URL, Slot: "slot", Publication: "slot", Shard: postgres.Shard{Count: 1, Slot: "slot", Publication: "slot"}}
+	cfg.Relay.Replication = postgres.Config{URL: db.URL, Slot: "slot", Publication: "slot", Tables: []wal.Table{{Schema: "public", Name: "outbox"}}, Shard: postgres.Shard{Count: 1, Slot: "slot", Publication: "slot"}}
 	cfg.Relay.Kafka.Connection = broker.Connection{Brokers: brokers.Addrs}
 	cfg.Relay.Guarantee, cfg.Relay.DetectMovedSlot = relay.AtLeastOnce, true
 	var readers Readers
