@@ -28,6 +28,9 @@ func (c *Config) Retention() ([]retention.Policy, upkeep.Config) {
 			Target: upkeep.Target{Table: c.tables[table], Index: table, Path: fmt.Sprintf("outbox[%d].retention", i)},
 			Keep:   time.Duration(r.Keep), By: r.By, Where: r.Where, Then: retention.Then(r.Then),
 		}
+		if p.Then.Partitions() {
+			p.Ahead = r.CreateAhead
+		}
 		if p.Then == retention.Archive {
 			p.Archive, _ = wal.ParseTable(r.ArchiveTable) // it was checked
 		}
@@ -157,9 +160,9 @@ func (l *loader) checkNoRetention(path string, r *retentionSettings) {
 	for _, key := range []struct {
 		name string
 		set  bool
-	}{{"keep", r.Keep != 0}, {"by", r.By != retention.DefaultBy}, {"where", r.Where != ""}, {"archive_table", r.ArchiveTable != ""}} {
+	}{{"keep", r.Keep != 0}, {"by", r.By != retention.DefaultBy}, {"where", r.Where != ""}, {"archive_table", r.ArchiveTable != ""}, {"create_ahead", r.CreateAhead != l.usualRetention().CreateAhead}} {
 		if key.set {
-			l.noEffect(path+"."+key.name, path+".then", "delete or archive")
+			l.noEffect(path+"."+key.name, path+".then", "delete, archive, drop_partition or detach_partition")
 		}
 	}
 }
@@ -177,7 +180,29 @@ func (l *loader) checkPolicy(path string, table int, r *retentionSettings) {
 	if w := l.cfg.wants(); w != nil && w[table].Delete {
 		l.refuse(path+".then", "the table's debezium options deliver deletes as events, and each row that goes would be one; allowed: none")
 	}
+	l.checkPartitions(path, r)
 	l.checkArchive(path, table, r)
+}
+
+// maxAhead bounds how many partitions a table may get that nobody needs yet.
+const maxAhead = 100
+
+func (l *loader) checkPartitions(path string, r *retentionSettings) {
+	whole := retention.Then(r.Then).Partitions()
+	switch {
+	case !whole && r.CreateAhead != l.usualRetention().CreateAhead:
+		l.noEffect(path+".create_ahead", path+".then", "drop_partition or detach_partition")
+	case r.CreateAhead < 0 || r.CreateAhead > maxAhead:
+		l.refuse(path+".create_ahead", "%d is not allowed; allowed: 0 to %d", r.CreateAhead, maxAhead)
+	}
+	if whole && r.Where != "" {
+		l.refuse(path+".where", "cannot choose rows where whole partitions go; allowed with then: delete or archive")
+	}
+}
+
+func (l *loader) usualRetention() (usual retentionSettings) {
+	l.applyDefaults(reflect.ValueOf(&usual).Elem())
+	return usual
 }
 
 func (l *loader) checkArchive(path string, table int, r *retentionSettings) {

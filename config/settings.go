@@ -59,11 +59,12 @@ type outboxSettings struct {
 }
 
 type retentionSettings struct {
-	Then         string `yaml:"then" default:"none" enum:"none,delete,archive" desc:"none: rows stay; delete: they go; archive: they move to archive_table, in one transaction. Only rows that are proven delivered; needs relay.detect_moved_slot or exactly_once."`
+	Then         string `yaml:"then" default:"none" enum:"none,delete,archive,drop_partition,detach_partition" desc:"none: rows stay; delete: they go; archive: they move to archive_table, in one transaction; drop_partition, detach_partition: whole partitions go. Only rows that are proven delivered; needs relay.detect_moved_slot or exactly_once."`
 	Keep         age    `yaml:"keep" desc:"How old a row has to be by the column of by, at least 1h: 7d, 36h."`
 	By           string `yaml:"by" default:"created_at" desc:"Column that says how old a row is: timestamptz, or timestamp in UTC. It needs an index in a table of over 100 000 rows."`
 	Where        string `yaml:"where" desc:"SQL condition that a row has to meet as well, for example status = 'sent'. Functions outside pg_catalog with their schema."`
 	ArchiveTable string `yaml:"archive_table" desc:"With then: archive: table that has every column of this one by name and type."`
+	CreateAhead  int    `yaml:"create_ahead" default:"7" desc:"With then: drop_partition or detach_partition: how many partitions are made before they are needed, as long as the newest one; 0: somebody else makes them."`
 }
 
 type markSettings struct {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres/maintenance"
 	"github.com/cdc-relay/cdc-relay/proof"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
@@ -45,6 +46,9 @@ func (s *Service) survey(ctx context.Context, f *found) (err error) {
 	}
 	if err := p.Unfit(f.Survey); err != nil {
 		return err
+	}
+	if f.Survey.Kind == "p" {
+		return p.Refuse(fault.ReasonConfiguration, "mark the rows of ordinary tables", "it is partitioned, and an update of each row would cost more than the partitions save")
 	}
 	if f.setting, err = p.setting(f.Survey.Columns); err != nil {
 		return err

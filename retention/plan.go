@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/cdc-relay/cdc-relay/postgres/maintenance"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/upkeep"
 	"github.com/cdc-relay/cdc-relay/wording"
@@ -20,6 +21,9 @@ type Plan struct {
 	Archive string `json:"archive_table,omitempty"`
 
 	Undated     int64    `json:"rows_without_time"`
+	Past        []string `json:"partitions_due,omitempty"`
+	Ahead       int      `json:"partitions_ahead,omitempty"`
+	CreateAhead int      `json:"create_ahead,omitempty"`
 	ForeignKeys []string `json:"foreign_keys"`
 	upkeep.Plan
 }
@@ -32,12 +36,9 @@ func (s *Service) Plan(ctx context.Context, p *Policy) (*Plan, []error, error) {
 	}
 	plan := f.plan()
 	if f.condition != "" {
-		due, err := s.Surveyor.Due(ctx, p.Table, wal.QuoteIdentifier(f.by.Name), f.condition)
-		if err != nil {
+		if err := s.count(ctx, f, plan); err != nil {
 			return nil, nil, err
 		}
-		plan.Counted(due)
-		plan.Undated = due.Undated
 	}
 	if err := s.Prove(ctx, &p.Target, &f.Found, &plan.Plan); err != nil {
 		return nil, nil, err
@@ -56,11 +57,29 @@ func (s *Service) Refused(ctx context.Context, p *Policy) ([]error, error) {
 	return f.Refused, err
 }
 
+// count adds up the rows of all tables that have some.
+func (s *Service) count(ctx context.Context, f *found, plan *Plan) error {
+	all := maintenance.Due{Counted: true}
+	for i := range f.leaves {
+		due, err := s.Surveyor.Due(ctx, f.leaves[i].table, wal.QuoteIdentifier(f.by.Name), f.condition)
+		if err != nil {
+			return err
+		}
+		all.Rows, all.Undated, all.Counted = all.Rows+due.Rows, all.Undated+due.Undated, all.Counted && due.Counted
+		if due.Oldest != nil && (all.Oldest == nil || due.Oldest.Before(*all.Oldest)) {
+			all.Oldest = due.Oldest
+		}
+	}
+	plan.Counted(all)
+	plan.Undated = all.Undated
+	return nil
+}
+
 // plan is what the table itself shows.
 func (f *found) plan() *Plan {
 	p := f.policy
 	plan := &Plan{
-		Table: p.Table.String(), Then: p.Then, Keep: p.Age(), By: p.By, Where: p.Where,
+		Table: p.Table.String(), Then: p.Then, Keep: p.Age(), By: p.By, Where: p.Where, CreateAhead: p.Ahead,
 		ForeignKeys: []string{}, Plan: upkeep.NewPlan(&f.Found),
 	}
 	if p.Then == Archive {
@@ -71,10 +90,28 @@ func (f *found) plan() *Plan {
 		return plan
 	}
 	plan.Triggers, plan.ForeignKeys = append(plan.Triggers, s.Triggers...), append(plan.ForeignKeys, s.ForeignKeys...)
-	if f.condition != "" && f.Index == "" && s.Rows <= upkeep.Unindexed {
+	if f.partitions != nil && p.Then.Partitions() {
+		for _, one := range f.partitions.All {
+			switch {
+			case one.Past:
+				plan.Past = append(plan.Past, one.Table.Name)
+			case one.Ahead:
+				plan.Ahead++
+			}
+		}
+	}
+	if s.Kind == "p" {
+		plan.Rows = 0
+	}
+	for i := range f.leaves {
+		if f.leaves[i].survey != s {
+			plan.Rows += max(0, f.leaves[i].survey.Rows)
+		}
+	}
+	if f.condition != "" && f.Index == "" && s.Kind == "r" && s.Rows <= upkeep.Unindexed {
 		plan.Note("there is no index on %q: each run reads the whole table, which is small; for a larger one: %s", p.By, p.indexSQL())
 	}
-	if !s.MayLock && s.MayDelete {
+	if !s.MayLock && s.MayDelete && !p.Then.Partitions() {
 		plan.Note("role %q may not leave locked rows out, and waits for them; GRANT UPDATE (%s) ON %s TO %s lets it", s.Role, wal.QuoteIdentifier(p.By), p.Table.SQL(), wal.QuoteIdentifier(s.Role))
 	}
 	if len(s.Deletes) > 0 && len(s.NoIdentity) == 0 {
@@ -85,17 +122,26 @@ func (f *found) plan() *Plan {
 
 // Lines is the plan for people, one fact a line.
 func (p *Plan) Lines() []string {
-	act := "delete"
-	if p.Then == Archive {
-		act = "archive to " + p.Archive
-	}
-	lines := upkeep.Lines{fmt.Sprintf("%s: %s rows older than %s", p.Table, act, p.Keep)}
+	act := map[Then]string{Delete: "delete rows", Archive: "archive to " + p.Archive + " rows", DropPartition: "drop partitions", DetachPartition: "detach partitions"}[p.Then]
+	lines := upkeep.Lines{fmt.Sprintf("%s: %s older than %s", p.Table, act, p.Keep)}
 	by := p.By
 	if p.Where != "" {
 		by += ", where " + strings.Join(strings.Fields(p.Where), " ")
 	}
 	lines.Add("by", "%s", by)
-	lines.Due("due", &p.Plan)
+	if p.Then.Partitions() {
+		due := wording.Count(len(p.Past), "partition")
+		if len(p.Past) > 0 {
+			due += ": " + strings.Join(p.Past, ", ")
+		}
+		lines.Add("due", "%s", due)
+		lines.Add("ahead", "%s of %d", wording.Count(p.Ahead, "partition"), p.CreateAhead)
+		if p.Due != nil && *p.Due > 0 {
+			lines.Due("default", &p.Plan)
+		}
+	} else {
+		lines.Due("due", &p.Plan)
+	}
 	if p.Undated > 0 {
 		lines.Add("never due", "%s without a time", wording.Count(p.Undated, "row"))
 	}

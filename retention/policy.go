@@ -18,7 +18,14 @@ const (
 	None    Then = "none"
 	Delete  Then = "delete"
 	Archive Then = "archive"
+
+	// Whole partitions, and of a default partition the rows.
+	DropPartition   Then = "drop_partition"
+	DetachPartition Then = "detach_partition"
 )
+
+// Partitions: whole ones go.
+func (t Then) Partitions() bool { return t == DropPartition || t == DetachPartition }
 
 // DefaultBy is the column that says how old a row is, unless a policy names another.
 const DefaultBy = "created_at"
@@ -31,11 +38,32 @@ type Policy struct {
 	Where   string // SQL condition beside the age; may be empty
 	Then    Then
 	Archive wal.Table // with Then Archive
+	Ahead   int       // partitions to be made before they are needed, where whole ones go
+}
+
+// of is the policy for one of the table's partitions.
+func (p *Policy) of(leaf wal.Table) *Policy {
+	one := *p
+	one.Table = leaf
+	return &one
+}
+
+// archiveTable is where rows move to; nil: nowhere.
+func (p *Policy) archiveTable() *wal.Table {
+	if p.Then != Archive {
+		return nil
+	}
+	return &p.Archive
+}
+
+// interval is how old a row has to be, as SQL.
+func (p *Policy) interval() string {
+	return fmt.Sprintf("interval '%d seconds'", int64(p.Keep/time.Second))
 }
 
 // condition selects the rows that are due. by is the column of that name.
 func (p *Policy) condition(by maintenance.Column) string {
-	condition := fmt.Sprintf("%s < %s - interval '%d seconds'", wal.QuoteIdentifier(by.Name), upkeep.Now(by), int64(p.Keep/time.Second))
+	condition := fmt.Sprintf("%s < %s - %s", wal.QuoteIdentifier(by.Name), upkeep.Now(by), p.interval())
 	if p.Where != "" {
 		condition += " AND (" + p.Where + "\n)" // a comment at the end takes no parenthesis
 	}

@@ -26,25 +26,31 @@ func Open(ctx context.Context, cfg upkeep.Config, log zerolog.Logger) (*Service,
 // found is what was found out about one table.
 type found struct {
 	upkeep.Found
-	policy    *Policy
-	by        maintenance.Column
-	condition string
+	policy     *Policy
+	by         maintenance.Column
+	condition  string
+	leaves     []leaf                   // that have the rows: the table itself, or its partitions
+	partitions *maintenance.Partitioned // nil: the table has none
+	unmakeable bool                     // partitions of it cannot be made
+}
+
+// leaf is a table with rows.
+type leaf struct {
+	table  wal.Table
+	survey *maintenance.Survey
+	index  string // by which rows that are due are found; empty: none
 }
 
 // inspect finds out what stands in the way. Refusals are part of what is found; an error is of a
 // server that does not answer.
 func (s *Service) inspect(ctx context.Context, p *Policy) (*found, error) {
 	f := &found{policy: p}
-	var archive *wal.Table
-	if p.Then == Archive {
-		archive = &p.Archive
-	}
-	return f, f.Keep(s.survey(ctx, f, archive))
+	return f, f.Keep(s.survey(ctx, f))
 }
 
-func (s *Service) survey(ctx context.Context, f *found, archive *wal.Table) (err error) {
+func (s *Service) survey(ctx context.Context, f *found) (err error) {
 	p := f.policy
-	if f.Survey, err = s.Survey(ctx, p.Table, archive); err != nil {
+	if f.Survey, err = s.Survey(ctx, p.Table, p.archiveTable()); err != nil {
 		return err
 	}
 	if err := p.Unfit(f.Survey); err != nil {
@@ -53,8 +59,13 @@ func (s *Service) survey(ctx context.Context, f *found, archive *wal.Table) (err
 	if f.by, err = p.age(f.Survey); err != nil {
 		return err
 	}
+	if f.Survey.Kind == "p" || p.Then.Partitions() {
+		if err := s.surveyPartitions(ctx, f); err != nil {
+			return err
+		}
+	}
 	if !f.Survey.MaySelect {
-		f.Refused = p.refusals(f.Survey, "unknown")
+		f.Refused = append(f.Refused, p.refusals(f.Survey, "unknown")...)
 		return nil
 	}
 	if p.Where != "" {
@@ -66,24 +77,34 @@ func (s *Service) survey(ctx context.Context, f *found, archive *wal.Table) (err
 		}
 	}
 	f.condition = p.condition(f.by)
-	if f.Index, err = s.Surveyor.Index(ctx, f.work(&s.Limits), f.Survey.OID); err != nil {
-		return err
-	}
 	if f.Identity, err = s.Identity(ctx, p.Index); err != nil {
 		return err
 	}
-	f.Refused = p.refusals(f.Survey, f.Index)
-	return nil
+	if f.Survey.Kind == "p" {
+		return s.surveyLeaves(ctx, f)
+	}
+	one, err := s.leaf(ctx, f, p.Table, f.Survey)
+	f.leaves, f.Index = []leaf{one}, one.index
+	return err
 }
 
-// work is what the connection has to select and do.
-func (f *found) work(limits *upkeep.Limits) maintenance.Work {
-	w := maintenance.Work{
-		Table: f.policy.Table, ID: f.Identity.SQL(), Where: f.condition, Order: wal.QuoteIdentifier(f.by.Name),
-		Limit: limits.Named(), Waits: !f.Survey.MayLock,
+// leaf finds the way to the rows of one table, and what it refuses.
+func (s *Service) leaf(ctx context.Context, f *found, table wal.Table, survey *maintenance.Survey) (one leaf, err error) {
+	one = leaf{table: table, survey: survey}
+	if one.index, err = s.Surveyor.Index(ctx, f.work(&one, &s.Limits), survey.OID); err == nil {
+		f.Refused = append(f.Refused, f.policy.of(table).refusals(survey, one.index)...)
 	}
-	if f.policy.Then == Archive && f.Survey.Archive != nil {
-		if columns, err := archived(f.Survey); err == nil {
+	return one, err
+}
+
+// work is what the connection has to select and do in one table.
+func (f *found) work(of *leaf, limits *upkeep.Limits) maintenance.Work {
+	w := maintenance.Work{
+		Table: of.table, ID: f.Identity.SQL(), Where: f.condition, Order: wal.QuoteIdentifier(f.by.Name),
+		Limit: limits.Named(), Waits: !of.survey.MayLock,
+	}
+	if f.policy.Then == Archive && of.survey.Archive != nil {
+		if columns, err := archived(of.survey); err == nil {
 			w.Archive = &maintenance.Archive{Table: f.policy.Archive, Columns: columns}
 		}
 	}
@@ -92,23 +113,57 @@ func (f *found) work(limits *upkeep.Limits) maintenance.Work {
 
 // Once does what is due in one table and ends. On an error some rows may be done, which Done
 // counts.
-func (s *Service) Once(ctx context.Context, p *Policy, tell func(upkeep.Done)) (upkeep.Done, error) {
+func (s *Service) Once(ctx context.Context, p *Policy, tell func(upkeep.Done)) (done upkeep.Done, err error) {
 	f, err := s.inspect(ctx, p)
 	if err != nil {
-		return upkeep.Done{}, err
+		return done, err
+	}
+	if p.Then.Partitions() && !f.unmakeable {
+		if err := s.partitions(ctx, f, &done); err != nil {
+			return done, err
+		}
 	}
 	if len(f.Refused) > 0 {
-		return upkeep.Done{}, errors.Join(f.Refused...)
+		return done, errors.Join(f.Refused...)
 	}
-	work := f.work(&s.Limits)
-	if f.Index == "" {
+	for i := range f.leaves {
+		before := done
+		did, err := s.rows(ctx, f, &f.leaves[i], func(d upkeep.Done) { tell(before.With(d)) })
+		if done = before.With(did); err != nil {
+			return done, err
+		}
+	}
+	return done, nil
+}
+
+// rows does what is due in one table that has rows.
+func (s *Service) rows(ctx context.Context, f *found, of *leaf, tell func(upkeep.Done)) (done upkeep.Done, err error) {
+	p := f.policy
+	if len(f.leaves) > 1 { // a connection for each, so only where there is something to do
+		due, err := s.Surveyor.Exists(ctx, of.table, f.condition)
+		if err != nil {
+			return done, err
+		}
+		if !due {
+			done.Oldest = s.oldest(ctx, f, of)
+			return done, nil
+		}
+	}
+	work := f.work(of, &s.Limits)
+	if of.index == "" {
 		work.Order = ""
 	}
-	done, err := s.Service.Once(ctx, work, f.Survey.OID, f.Identity, tell)
-	if err == nil { // that it is not known is no failure
-		done.Oldest, _ = s.Surveyor.Oldest(ctx, p.Table, upkeep.Now(f.by), wal.QuoteIdentifier(f.by.Name), p.Where, f.Index != "")
+	done, err = s.Service.Once(ctx, work, of.survey.OID, upkeep.Root{Table: p.Table, OID: f.Survey.OID}, f.Identity, tell)
+	if err == nil {
+		done.Oldest = s.oldest(ctx, f, of)
 	}
 	return done, err
+}
+
+// oldest is the age of the oldest row; that it is not known is no failure.
+func (s *Service) oldest(ctx context.Context, f *found, of *leaf) *float64 {
+	age, _ := s.Surveyor.Oldest(ctx, of.table, upkeep.Now(f.by), wal.QuoteIdentifier(f.by.Name), f.policy.Where, of.index != "")
+	return age
 }
 
 // worker does what is due beside a relay.

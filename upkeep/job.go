@@ -25,7 +25,24 @@ type Done struct {
 	Passed int // updated, deleted or locked by somebody else meanwhile
 	Passes int
 	Took   time.Duration
-	Oldest *float64 // age in seconds of the oldest row that the job is about; nil: none, or not known
+	Parts  *Partitions // nil: no whole ones go
+	Oldest *float64    // age in seconds of the oldest row that the job is about; nil: none, or not known
+}
+
+// With is what was done here and then there.
+func (d Done) With(o Done) Done {
+	d.Rows, d.Held, d.Passed, d.Passes, d.Took = d.Rows+o.Rows, d.Held+o.Held, d.Passed+o.Passed, d.Passes+o.Passes, d.Took+o.Took
+	if d.Oldest == nil || o.Oldest != nil && *o.Oldest > *d.Oldest {
+		d.Oldest = o.Oldest
+	}
+	return d
+}
+
+// Partitions counts those of one table.
+type Partitions struct {
+	Removed, Made int
+	Held          int // that stay because a dead letter waits
+	Ahead         int // that are there before they are needed
 }
 
 // Job acts on proven rows in transactions of a bounded size, no faster than the limits allow.

@@ -105,6 +105,12 @@ func (s *Service) Identity(ctx context.Context, index int) (Identity, error) {
 	return identify(&s.Relay.Router.Mappings[index], explained, relation), nil
 }
 
+// Root is a table under the name by which the relay sends its rows.
+type Root struct {
+	Table wal.Table
+	OID   uint32
+}
+
 // Prover proves the rows of a table delivered.
 func (s *Service) Prover(table wal.Table, oid uint32, id Identity) *proof.Prover {
 	l := &s.Limits
@@ -120,14 +126,15 @@ func (s *Service) Records(table wal.Table, oid uint32, id Identity) *records.Tab
 }
 
 // Once does work on all rows of a table that it selects and that are proven, and ends. On an
-// error some rows may be done, which Done counts. oid is that of the table as it was looked at.
-func (s *Service) Once(ctx context.Context, work maintenance.Work, oid uint32, id Identity, tell func(Done)) (Done, error) {
+// error some rows may be done, which Done counts. oid is that of the table as it was looked at, and
+// root the table that is streamed, which has the other one as a partition or is it.
+func (s *Service) Once(ctx context.Context, work maintenance.Work, oid uint32, root Root, id Identity, tell func(Done)) (Done, error) {
 	session, err := s.Session(ctx, work, oid)
 	if err != nil {
 		return Done{}, err
 	}
 	defer session.Close()
-	prover := s.Prover(work.Table, oid, id)
+	prover := s.Prover(root.Table, root.OID, id)
 	if err := prover.Ready(ctx, session); err != nil { // also where nothing is due
 		return Done{}, err
 	}
@@ -140,13 +147,30 @@ func (s *Service) Session(ctx context.Context, work maintenance.Work, oid uint32
 	if err != nil {
 		return nil, err
 	}
-	if session.OID() != oid {
-		session.Close()
-		return nil, &fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonTableChanged, Op: "look at", Subject: "table " + work.Table.String(), Err: errors.New("another one took its name just now")}
-	}
-	if err := s.Reader.Identify(ctx); err != nil { // the forks, as they are now
+	if err := s.same(ctx, session, work.Table, oid); err != nil {
 		session.Close()
 		return nil, err
 	}
 	return session, nil
+}
+
+// OpenRoot opens the connection that makes and removes partitions of the table that was looked at.
+func (s *Service) OpenRoot(ctx context.Context, root Root, id Identity) (*maintenance.Root, error) {
+	session, err := maintenance.OpenRoot(ctx, s.Server, root.Table, id.SQL())
+	if err != nil {
+		return nil, err
+	}
+	if err := s.same(ctx, session.Session, root.Table, root.OID); err != nil {
+		session.Close()
+		return nil, err
+	}
+	return session, nil
+}
+
+// same wants a connection to be to the table that was looked at, and reads the forks as they are now.
+func (s *Service) same(ctx context.Context, session *maintenance.Session, table wal.Table, oid uint32) error {
+	if session.OID() != oid {
+		return &fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonTableChanged, Op: "look at", Subject: "table " + table.String(), Err: errors.New("another one took its name just now")}
+	}
+	return s.Reader.Identify(ctx)
 }

@@ -12,10 +12,11 @@ import (
 func (a *app) retentionCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "retention",
-		Short: "Delete or archive rows that are delivered and old enough; prints the plan without --once",
-		Long: `retention works on the tables whose outbox[].retention.then is delete or archive. It removes
+		Short: "Remove rows that are delivered and old enough; prints the plan without --once",
+		Long: `retention works on the tables whose outbox[].retention.then is not none. It removes
 a row that is older than keep if the relay has moved every slot past the row and no dead
-letter of the row waits. Without --once it prints which rows are due and what prevents their
+letter of the row waits. With drop_partition and detach_partition it removes whole partitions of
+such rows, and makes new ones ahead of time. Without --once it prints which rows are due and what prevents their
 removal, and changes nothing. The relay may run at the same time, and has to run for new rows
 to become due. Run retention as often as you like: one process at a time works on a table.
 
@@ -29,7 +30,7 @@ dead letters.`,
 	return a.upkeepCommand(cmd, "remove the rows that are due, then exit", func(cfg *config.Config, table string) (upkeepJob, error) {
 		all, settings := cfg.Retention()
 		policies, err := retention.Tables(all, table)
-		return upkeepJob{len(policies), "no table has retention.then: delete or archive", func(ctx context.Context) (upkeepService, error) {
+		return upkeepJob{len(policies), "no table has a retention.then but none", func(ctx context.Context) (upkeepService, error) {
 			service, err := retention.Open(ctx, settings, zerolog.Nop())
 			return &retentionWork{service, policies}, err
 		}}, err
@@ -48,6 +49,6 @@ func (w *retentionWork) plan(ctx context.Context, table int) (interface{ Lines()
 func (w *retentionWork) once(ctx context.Context, run *upkeepRun, table int) {
 	p := &w.policies[table]
 	done, err := w.Once(ctx, p, run.teller(p.Table))
-	verb := map[retention.Then]string{retention.Delete: "deleted", retention.Archive: "archived"}[p.Then]
+	verb := map[retention.Then]string{retention.Delete: "deleted", retention.Archive: "archived", retention.DropPartition: "dropped", retention.DetachPartition: "detached"}[p.Then]
 	run.once(ctx, upkeepReport{Table: p.Table.String(), Then: string(p.Then)}, verb, done, err)
 }

@@ -124,6 +124,9 @@ type upkeepReport struct {
 	Rows    int     `json:"rows"`
 	Held    int     `json:"held_back"`
 	Passed  int     `json:"passed_over"`
+	Made    *int    `json:"partitions_made,omitempty"`
+	Removed *int    `json:"partitions_removed,omitempty"`
+	Kept    *int    `json:"partitions_held_back,omitempty"`
 	Seconds float64 `json:"seconds"`
 	Reason  string  `json:"reason,omitempty"` // why it ended early
 	Error   string  `json:"error,omitempty"`
@@ -147,11 +150,26 @@ func (r *upkeepRun) once(ctx context.Context, report upkeepReport, verb string, 
 		r.failed(ctx, err)
 		report.Reason, report.Error = upkeep.Reason(err), err.Error()
 	}
+	if p := done.Parts; p != nil {
+		report.Made, report.Removed, report.Kept = &p.Made, &p.Removed, &p.Held
+	}
 	r.reports = append(r.reports, report)
 	if r.json {
 		return
 	}
 	line := fmt.Sprintf("%s: %s %s", report.Table, verb, wording.Count(done.Rows, "row"))
+	if p := done.Parts; p != nil {
+		line = fmt.Sprintf("%s: %s %s", report.Table, verb, wording.Count(p.Removed, "partition"))
+		if p.Held > 0 {
+			line += fmt.Sprintf("; %d held back by dead letters", p.Held)
+		}
+		if p.Made > 0 {
+			line += fmt.Sprintf("; made %d", p.Made)
+		}
+		if done.Rows > 0 {
+			line += "; deleted " + wording.Count(done.Rows, "row") + " of the default partition"
+		}
+	}
 	if done.Held > 0 {
 		line += fmt.Sprintf("; %d held back by dead letters", done.Held)
 	}
