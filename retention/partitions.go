@@ -94,7 +94,6 @@ func (f *found) isDefault(oid uint32) bool {
 // first and also where nothing may be removed: without one, writers fail.
 func (s *Service) partitions(ctx context.Context, f *found, done *upkeep.Done) error {
 	began := time.Now()
-	done.Parts = new(upkeep.Partitions)
 	root := upkeep.Root{Table: f.policy.Table, OID: f.Survey.OID}
 	session, err := s.OpenRoot(ctx, root, f.Identity)
 	if err != nil {

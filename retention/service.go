@@ -114,11 +114,14 @@ func (f *found) work(of *leaf, limits *upkeep.Limits) maintenance.Work {
 // Once does what is due in one table and ends. On an error some rows may be done, which Done
 // counts.
 func (s *Service) Once(ctx context.Context, p *Policy, tell func(upkeep.Done)) (done upkeep.Done, err error) {
+	if p.Then.Partitions() {
+		done.Parts = new(upkeep.Partitions)
+	}
 	f, err := s.inspect(ctx, p)
 	if err != nil {
 		return done, err
 	}
-	if p.Then.Partitions() && !f.unmakeable {
+	if p.Then.Partitions() && f.partitions != nil && !f.unmakeable {
 		if err := s.partitions(ctx, f, &done); err != nil {
 			return done, err
 		}
