@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -27,6 +28,9 @@ func (c *Config) Retention() ([]retention.Policy, upkeep.Config) {
 		p := retention.Policy{
 			Target: upkeep.Target{Table: c.tables[table], Index: table, Path: fmt.Sprintf("outbox[%d].retention", i)},
 			Keep:   time.Duration(r.Keep), By: r.By, Where: r.Where, Then: retention.Then(r.Then),
+		}
+		if p.Then == retention.Export {
+			p.Export, p.Slice = r.Export.To, time.Duration(r.Export.Slice)
 		}
 		if p.Then.Partitions() {
 			p.Ahead = r.CreateAhead
@@ -160,9 +164,9 @@ func (l *loader) checkNoRetention(path string, r *retentionSettings) {
 	for _, key := range []struct {
 		name string
 		set  bool
-	}{{"keep", r.Keep != 0}, {"by", r.By != retention.DefaultBy}, {"where", r.Where != ""}, {"archive_table", r.ArchiveTable != ""}, {"create_ahead", r.CreateAhead != l.usualRetention().CreateAhead}} {
+	}{{"keep", r.Keep != 0}, {"by", r.By != retention.DefaultBy}, {"where", r.Where != ""}, {"archive_table", r.ArchiveTable != ""}, {"create_ahead", r.CreateAhead != l.usualRetention().CreateAhead}, {"export", r.Export != l.usualRetention().Export}} {
 		if key.set {
-			l.noEffect(path+"."+key.name, path+".then", "delete, archive, drop_partition or detach_partition")
+			l.noEffect(path+"."+key.name, path+".then", "something else")
 		}
 	}
 }
@@ -181,7 +185,30 @@ func (l *loader) checkPolicy(path string, table int, r *retentionSettings) {
 		l.refuse(path+".then", "the table's debezium options deliver deletes as events, and each row that goes would be one; allowed: none")
 	}
 	l.checkPartitions(path, r)
+	l.checkExport(path+".export", r)
 	l.checkArchive(path, table, r)
+}
+
+func (l *loader) checkExport(path string, r *retentionSettings) {
+	if r.Then != string(retention.Export) {
+		if r.Export != l.usualRetention().Export {
+			l.noEffect(path, strings.TrimSuffix(path, "export")+"then", "export")
+		}
+		return
+	}
+	scheme, _, hasScheme := strings.Cut(r.Export.To, "://")
+	switch {
+	case r.Export.To == "":
+		l.refuse(path+".to", "is missing; allowed: a directory, for example /var/lib/cdc-relay/export")
+	case hasScheme:
+		l.refuse(path+".to", "is a URL (%s://…), and files are written to directories alone; allowed: a directory, from which a tool of yours copies the files that are complete", scheme)
+	case !filepath.IsAbs(r.Export.To):
+		l.refuse(path+".to", "%q is relative; allowed: a directory with its whole path", r.Export.To)
+	}
+	hours := time.Duration(r.Export.Slice)
+	if hours < time.Hour || hours > 24*time.Hour || (24*time.Hour)%hours != 0 || hours%time.Hour != 0 {
+		l.refuse(path+".slice", "%v is not allowed; allowed: 1h, 2h, 3h, 4h, 6h, 8h, 12h, 24h", r.Export.Slice)
+	}
 }
 
 // maxAhead bounds how many partitions a table may get that nobody needs yet.

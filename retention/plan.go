@@ -19,6 +19,7 @@ type Plan struct {
 	By      string `json:"by"`
 	Where   string `json:"where,omitempty"`
 	Archive string `json:"archive_table,omitempty"`
+	Export  string `json:"export,omitempty"`
 
 	Undated     int64    `json:"rows_without_time"`
 	Past        []string `json:"partitions_due,omitempty"`
@@ -79,7 +80,7 @@ func (s *Service) count(ctx context.Context, f *found, plan *Plan) error {
 func (f *found) plan() *Plan {
 	p := f.policy
 	plan := &Plan{
-		Table: p.Table.String(), Then: p.Then, Keep: p.Age(), By: p.By, Where: p.Where, CreateAhead: p.Ahead,
+		Table: p.Table.String(), Then: p.Then, Keep: p.Age(), By: p.By, Where: p.Where, CreateAhead: p.Ahead, Export: p.Export,
 		ForeignKeys: []string{}, Plan: upkeep.NewPlan(&f.Found),
 	}
 	if p.Then == Archive {
@@ -122,7 +123,7 @@ func (f *found) plan() *Plan {
 
 // Lines is the plan for people, one fact a line.
 func (p *Plan) Lines() []string {
-	act := map[Then]string{Delete: "delete rows", Archive: "archive to " + p.Archive + " rows", DropPartition: "drop partitions", DetachPartition: "detach partitions"}[p.Then]
+	act := map[Then]string{Delete: "delete rows", Archive: "archive to " + p.Archive + " rows", Export: "export to " + p.Export + " and delete rows", DropPartition: "drop partitions", DetachPartition: "detach partitions"}[p.Then]
 	lines := upkeep.Lines{fmt.Sprintf("%s: %s older than %s", p.Table, act, p.Keep)}
 	by := p.By
 	if p.Where != "" {

@@ -19,6 +19,9 @@ const (
 	Delete  Then = "delete"
 	Archive Then = "archive"
 
+	// Export writes rows to files before they are deleted.
+	Export Then = "export"
+
 	// Whole partitions, and of a default partition the rows.
 	DropPartition   Then = "drop_partition"
 	DetachPartition Then = "detach_partition"
@@ -38,7 +41,9 @@ type Policy struct {
 	Where   string // SQL condition beside the age; may be empty
 	Then    Then
 	Archive wal.Table // with Then Archive
-	Ahead   int       // partitions to be made before they are needed, where whole ones go
+	Export  string    // with Then Export: a directory
+	Slice   time.Duration
+	Ahead   int // partitions to be made before they are needed, where whole ones go
 }
 
 // of is the policy for one of the table's partitions.
@@ -64,10 +69,22 @@ func (p *Policy) interval() string {
 // condition selects the rows that are due. by is the column of that name.
 func (p *Policy) condition(by maintenance.Column) string {
 	condition := fmt.Sprintf("%s < %s - %s", wal.QuoteIdentifier(by.Name), upkeep.Now(by), p.interval())
+	if p.Then == Export { // whole slices only
+		condition = fmt.Sprintf("%[1]s < %[2]s AND isfinite(%[1]s)", wal.QuoteIdentifier(by.Name), p.slice(by, upkeep.Now(by)+" - "+p.interval()))
+	}
 	if p.Where != "" {
 		condition += " AND (" + p.Where + "\n)" // a comment at the end takes no parenthesis
 	}
 	return condition
+}
+
+// slice is the beginning of the slice that a time is in, as SQL.
+func (p *Policy) slice(by maintenance.Column, at string) string {
+	origin := "timestamp with time zone '2000-01-01 00:00:00+00'"
+	if strings.HasSuffix(by.Type, "without time zone") {
+		origin = "timestamp without time zone '2000-01-01 00:00:00'"
+	}
+	return fmt.Sprintf("pg_catalog.date_bin(interval '%d seconds', %s, %s)", int64(p.Slice/time.Second), at, origin)
 }
 
 // Age is the age as a configuration has it.

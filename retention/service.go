@@ -10,6 +10,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/maintenance"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/retention/export"
 	"github.com/cdc-relay/cdc-relay/upkeep"
 	"github.com/rs/zerolog"
 )
@@ -32,6 +33,7 @@ type found struct {
 	leaves     []leaf                   // that have the rows: the table itself, or its partitions
 	partitions *maintenance.Partitioned // nil: the table has none
 	unmakeable bool                     // partitions of it cannot be made
+	folder     *export.Folder           // nil: rows are not exported
 }
 
 // leaf is a table with rows.
@@ -58,6 +60,11 @@ func (s *Service) survey(ctx context.Context, f *found) (err error) {
 	}
 	if f.by, err = p.age(f.Survey); err != nil {
 		return err
+	}
+	if p.Then == Export {
+		if f.folder, err = export.OpenFolder(p.Export); err != nil {
+			return p.Mistake("export.to", "name a directory that exists", "%v", err)
+		}
 	}
 	if f.Survey.Kind == "p" || p.Then.Partitions() {
 		if err := s.surveyPartitions(ctx, f); err != nil {
@@ -102,6 +109,9 @@ func (f *found) work(of *leaf, limits *upkeep.Limits) maintenance.Work {
 	w := maintenance.Work{
 		Table: of.table, ID: f.Identity.SQL(), Where: f.condition, Order: wal.QuoteIdentifier(f.by.Name),
 		Limit: limits.Named(), Waits: !of.survey.MayLock,
+	}
+	if f.policy.Then == Export {
+		w.Limit = max(w.Limit, fileRows)
 	}
 	if f.policy.Then == Archive && of.survey.Archive != nil {
 		if columns, err := archived(of.survey); err == nil {
@@ -152,11 +162,17 @@ func (s *Service) rows(ctx context.Context, f *found, of *leaf, tell func(upkeep
 			return done, nil
 		}
 	}
-	work := f.work(of, &s.Limits)
+	task := &upkeep.Task{Work: f.work(of, &s.Limits), OID: of.survey.OID, Root: upkeep.Root{Table: p.Table, OID: f.Survey.OID}, Identity: f.Identity}
 	if of.index == "" {
-		work.Order = ""
+		task.Order = ""
 	}
-	done, err = s.Service.Once(ctx, work, of.survey.OID, upkeep.Root{Table: p.Table, OID: f.Survey.OID}, f.Identity, tell)
+	var files exporter
+	if p.Then == Export {
+		files = exporter{found: f, slots: s.Reader.Slots()}
+		task.Before = files.write
+	}
+	done, err = s.Service.Once(ctx, task, tell)
+	done.Bytes = files.bytes
 	if err == nil {
 		done.Oldest = s.oldest(ctx, f, of)
 	}

@@ -125,20 +125,37 @@ func (s *Service) Records(table wal.Table, oid uint32, id Identity) *records.Tab
 	return &records.Table{Reader: s.Reader, Table: table, OID: oid, ByID: id.Known()}
 }
 
+// Task is work on the rows of one table.
+type Task struct {
+	maintenance.Work
+	OID      uint32 // of the table as it was looked at
+	Root     Root   // the table that is streamed, which has the other one as a partition or is it
+	Identity Identity
+
+	// Before is asked for each batch that is proven, and returns those of the rows that the work
+	// may be done on. nil: all.
+	Before func(ctx context.Context, session *maintenance.Session, rows []proof.Row) ([]proof.Row, error)
+}
+
 // Once does work on all rows of a table that it selects and that are proven, and ends. On an
-// error some rows may be done, which Done counts. oid is that of the table as it was looked at, and
-// root the table that is streamed, which has the other one as a partition or is it.
-func (s *Service) Once(ctx context.Context, work maintenance.Work, oid uint32, root Root, id Identity, tell func(Done)) (Done, error) {
-	session, err := s.Session(ctx, work, oid)
+// error some rows may be done, which Done counts.
+func (s *Service) Once(ctx context.Context, task *Task, tell func(Done)) (Done, error) {
+	session, err := s.Session(ctx, task.Work, task.OID)
 	if err != nil {
 		return Done{}, err
 	}
 	defer session.Close()
-	prover := s.Prover(root.Table, root.OID, id)
+	prover := s.Prover(task.Root.Table, task.Root.OID, task.Identity)
 	if err := prover.Ready(ctx, session); err != nil { // also where nothing is due
 		return Done{}, err
 	}
-	return NewJob(session, &s.Limits, work.Waits).Run(ctx, prover, tell)
+	job := NewJob(session, &s.Limits, task.Waits)
+	if task.Before != nil {
+		job.before = func(ctx context.Context, rows []proof.Row) ([]proof.Row, error) {
+			return task.Before(ctx, session, rows)
+		}
+	}
+	return job.Run(ctx, prover, tell)
 }
 
 // Session opens the connection of a proof, to the table that was looked at.

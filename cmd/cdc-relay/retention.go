@@ -49,6 +49,6 @@ func (w *retentionWork) plan(ctx context.Context, table int) (interface{ Lines()
 func (w *retentionWork) once(ctx context.Context, run *upkeepRun, table int) {
 	p := &w.policies[table]
 	done, err := w.Once(ctx, p, run.teller(p.Table))
-	verb := map[retention.Then]string{retention.Delete: "deleted", retention.Archive: "archived", retention.DropPartition: "dropped", retention.DetachPartition: "detached"}[p.Then]
+	verb := map[retention.Then]string{retention.Delete: "deleted", retention.Archive: "archived", retention.Export: "exported and deleted", retention.DropPartition: "dropped", retention.DetachPartition: "detached"}[p.Then]
 	run.once(ctx, upkeepReport{Table: p.Table.String(), Then: string(p.Then)}, verb, done, err)
 }

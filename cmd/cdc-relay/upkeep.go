@@ -127,6 +127,7 @@ type upkeepReport struct {
 	Made    *int    `json:"partitions_made,omitempty"`
 	Removed *int    `json:"partitions_removed,omitempty"`
 	Kept    *int    `json:"partitions_held_back,omitempty"`
+	Bytes   int64   `json:"exported_bytes,omitempty"`
 	Seconds float64 `json:"seconds"`
 	Reason  string  `json:"reason,omitempty"` // why it ended early
 	Error   string  `json:"error,omitempty"`
@@ -145,6 +146,7 @@ func (r *upkeepRun) teller(table wal.Table) func(upkeep.Done) {
 
 // once shows what was done in a table.
 func (r *upkeepRun) once(ctx context.Context, report upkeepReport, verb string, done upkeep.Done, err error) {
+	report.Bytes = done.Bytes
 	report.Rows, report.Held, report.Passed, report.Seconds = done.Rows, done.Held, done.Passed, done.Took.Seconds()
 	if err != nil {
 		r.failed(ctx, err)
