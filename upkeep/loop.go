@@ -151,6 +151,7 @@ func (l *Loop) table(ctx context.Context, worker Worker, i int) bool {
 		}
 	})
 	count(done)
+	l.counted(i, done)
 	if err != nil {
 		l.failed(ctx, i, err)
 		return false
@@ -168,6 +169,24 @@ func (l *Loop) table(ctx context.Context, worker Worker, i int) bool {
 	l.mu.Unlock()
 	l.show(i, status.JobIdle, "", "")
 	return true
+}
+
+// counted adds what a pass did beside rows.
+func (l *Loop) counted(i int, done Done) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m := &l.shown[i]
+	m.Exported += done.Bytes
+	if p := done.Parts; p != nil {
+		removed := int64(p.Removed)
+		if m.Partitions != nil {
+			removed += m.Partitions.Removed
+		}
+		m.Partitions = &status.Partitions{Ahead: p.Ahead, Held: p.Held, Removed: removed} // a new one: what was shown stays
+		if p.Removed+p.Made > 0 {
+			l.log.Info().Str("table", m.Table).Str("job", m.Job).Str("then", m.Then).Int("removed", p.Removed).Int("made", p.Made).Msg("partitions done")
+		}
+	}
 }
 
 // failed shows what is in the way. A stop is nothing that is.

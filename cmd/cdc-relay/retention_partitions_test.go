@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cdc-relay/cdc-relay/advice"
+	"github.com/cdc-relay/cdc-relay/postgres/postgrestest"
 	"github.com/cdc-relay/cdc-relay/sandbox"
 	"github.com/cdc-relay/cdc-relay/test/harness"
 )
@@ -98,6 +99,30 @@ func TestRetention_DropsPartitionsThatAreDelivered(t *testing.T) {
 		k.published(t, url, 6)
 		stop()
 	})
+}
+
+// A role that does not own the table gets what it needs from the printed grants.
+func TestRole_PrintedGrantsAreEnoughForPartitions(t *testing.T) {
+	t.Parallel()
+	k := partitioned(t, harness.Postgres(t, "18"), "drop_partition", "")
+	role := postgrestest.NewRole(t, k.db, "LOGIN")
+	owner := postgrestest.NewRole(t, k.db, "NOLOGIN")
+	k.db.Exec(t, "ALTER TABLE outbox OWNER TO "+owner+"; ALTER TABLE outbox_old OWNER TO "+owner+"; ALTER TABLE outbox_now OWNER TO "+owner)
+	defer k.db.Exec(t, "DROP OWNED BY "+owner+" CASCADE; DROP OWNED BY "+role)
+	_, stop := k.streams(t)
+	k.old(t, "order", 1)
+	k.arrived(t, 1)
+	k.env = append(k.env, "CDC_RELAY_MAINTENANCE_URL="+postgrestest.WithUser(t, k.db.URL, role))
+	invoke(t, k.env, "retention", "--once").want(t, exitRefused, "dropped 0 partitions", "does not own it")
+	sql := invoke(t, k.env, "sql", "--for", "retention")
+	sql.want(t, exitOK, "GRANT", "")
+	k.db.Exec(t, sql.stdout)
+	k.db.Exec(t, "GRANT CREATE ON SCHEMA public TO "+owner)
+	invoke(t, k.env, "retention", "--once").want(t, exitOK, "dropped 1 partition; made 2", "")
+	if of := queryText(t, k.db, "SELECT DISTINCT pg_get_userbyid(relowner)::text FROM pg_class WHERE relispartition AND relkind = 'r'"); of != owner {
+		t.Errorf("partitions belong to %s, the table to %s", of, owner)
+	}
+	stop()
 }
 
 func TestRetention_PartitionWithAWaitingLetterStays(t *testing.T) {
