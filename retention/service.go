@@ -47,7 +47,7 @@ type leaf struct {
 // server that does not answer.
 func (s *Service) inspect(ctx context.Context, p *Policy) (*found, error) {
 	f := &found{policy: p}
-	return f, f.Keep(s.survey(ctx, f))
+	return f, f.Sort(s.survey(ctx, f))
 }
 
 func (s *Service) survey(ctx context.Context, f *found) (err error) {

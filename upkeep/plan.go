@@ -20,8 +20,8 @@ type Found struct {
 	Refused  []error
 }
 
-// Keep takes a refusal up. What is left of err is of a server that does not answer.
-func (f *Found) Keep(err error) error {
+// Sort takes a refusal up. What is left of err is of a server that does not answer.
+func (f *Found) Sort(err error) error {
 	if e, ok := errors.AsType[*fault.Error](err); ok && e.Kind == fault.KindRefused {
 		f.Refused = append(f.Refused, err)
 		return nil

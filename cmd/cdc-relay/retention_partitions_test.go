@@ -177,7 +177,7 @@ func TestRetention_GivesWayToAWriterOfABackDatedRow(t *testing.T) {
 			_, err := tx.conn.Exec(t.Context(), insert+ago+")")
 			late <- err
 		}()
-		busy("others did not let go of public.outbox within 500ms")
+		busy("others held public.outbox for over 500ms")
 		if err := <-late; err != nil {
 			t.Fatalf("the writer failed: %v", err)
 		}

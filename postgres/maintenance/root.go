@@ -2,7 +2,6 @@ package maintenance
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/proof"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // Root is the connection that removes and makes partitions of a table.
@@ -107,7 +105,7 @@ func (r *Removal) Remove(ctx context.Context) error {
 		remove = fmt.Sprintf("ALTER TABLE %s DETACH PARTITION %s", r.work.Table.SQL(), r.Partition.Table.SQL())
 	}
 	if err := r.q.Exec(fmt.Sprintf("SET LOCAL lock_timeout = '%s'; %s", rootLockTimeout, remove)); err != nil {
-		return r.stalled("others did not let go of "+r.work.Table.String()+" within "+rootLockTimeout, err)
+		return r.stalled("others held "+r.work.Table.String()+" for over "+rootLockTimeout, err)
 	}
 	return postgres.Classify("remove partition "+r.Partition.Table.String(), r.q.Exec("COMMIT"))
 }
@@ -134,10 +132,7 @@ func (r *Root) Clock(ctx context.Context) (time.Time, error) {
 }
 
 // rowsInDefault says that the range of a new partition has rows already.
-func rowsInDefault(err error) bool {
-	e, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && e.Code == "23514"
-}
+func rowsInDefault(err error) bool { return postgres.SQLState(err) == "23514" }
 
 // Create makes a partition with the rights that the root has, in a transaction of its own. Others
 // read and write meanwhile.
@@ -159,7 +154,7 @@ func (r *Root) Create(ctx context.Context, name, from, to string) error {
 	e := postgres.PermissionHint(postgres.Classify(op, err), "have the maintenance role own the table, or be a member of its owner, and CREATE on the schema")
 	switch {
 	case postgres.Reason(e) == fault.ReasonLockTimeout:
-		return &fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonPartitionBusy, Op: op, Err: fmt.Errorf("others did not let go of %s within %s", r.work.Table, rootLockTimeout), Hint: "it is tried again"}
+		return &fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonPartitionBusy, Op: op, Err: fmt.Errorf("others held %s for over %s", r.work.Table, rootLockTimeout), Hint: "it is tried again"}
 	case rowsInDefault(err):
 		return &fault.Error{Kind: fault.KindRefused, Reason: fault.ReasonConfiguration, Op: op, Err: fmt.Errorf("the default partition has rows from %s to %s", from, to), Hint: "move them into the new partition by hand, in one transaction with its creation"}
 	}
