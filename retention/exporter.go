@@ -44,16 +44,17 @@ func (e *exporter) write(ctx context.Context, session *maintenance.Session, rows
 	for _, s := range slices {
 		begin := time.Unix(s.Begin, 0).UTC()
 		header := &export.Header{
-			Table: f.policy.Table.String(), Slice: begin.Format(time.RFC3339), Columns: columns, Slots: e.slots, Position: position.String(), Rows: len(s.Rows),
+			Table: f.policy.Table.String(), Slice: begin.Format(time.RFC3339), Columns: columns, Slots: e.slots, Position: position.String(),
 		}
 		_, size, err := f.folder.Write(export.Slice{Table: header.Table, Begin: begin}, header, func(row func([]export.Value) error) error {
-			return session.Contents(ctx, s.Rows, names, func(values []*string) error { return row(exported(columns, values)) })
+			there, err := session.Contents(ctx, s.Rows, names, func(values []*string) error { return row(exported(columns, values)) })
+			written = append(written, there...)
+			return err
 		})
 		if err != nil {
 			return nil, exportFailed(f.policy, err)
 		}
 		e.bytes += size
-		written = append(written, s.Rows...)
 	}
 	return written, nil
 }

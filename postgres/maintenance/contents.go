@@ -2,12 +2,10 @@ package maintenance
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 
-	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/proof"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
@@ -52,45 +50,45 @@ func (s *Session) Slices(ctx context.Context, rows []proof.Row, slice string) (a
 	return all, nil
 }
 
-var errChanged = errors.New("a row was changed between two looks at it")
-
-// Contents reads rows, each column in its text form; nil is NULL. All of them have to be there
-// still: the error otherwise is one to try again after.
-func (s *Session) Contents(ctx context.Context, rows []proof.Row, columns []string, each func(values []*string) error) error {
-	quoted := make([]string, len(columns))
+// Contents reads rows, each column in its text form; nil is NULL. It returns those that it gave to
+// each: rows that somebody changed meanwhile are left out.
+func (s *Session) Contents(ctx context.Context, rows []proof.Row, columns []string, each func(values []*string) error) (read []proof.Row, err error) {
+	quoted, named := make([]string, len(columns)), make(map[string]proof.Row, len(rows))
 	for i, c := range columns {
 		quoted[i] = wal.QuoteIdentifier(c) + "::text"
+	}
+	for _, r := range rows {
+		named[r.TID.String()] = r
 	}
 	for rest := rows; len(rest) > 0; {
 		some := rest[:min(readTogether, len(rest))]
 		rest = rest[len(some):]
-		n, err := s.stream(ctx, fmt.Sprintf("SELECT %s FROM ONLY %s WHERE %s ORDER BY ctid", strings.Join(quoted, ", "), s.work.Table.SQL(), s.versions(some)), each)
+		err := s.stream(ctx, fmt.Sprintf("SELECT ctid, %s FROM ONLY %s WHERE %s ORDER BY ctid", strings.Join(quoted, ", "), s.work.Table.SQL(), s.versions(some)), func(values []*string) error {
+			read = append(read, named[*values[0]])
+			return each(values[1:])
+		})
 		if err != nil {
-			return err
-		}
-		if n != len(some) {
-			return &fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonExportFailed, Op: "read rows of", Subject: s.subject(), Err: errChanged, Hint: "it is tried again"}
+			return nil, err
 		}
 	}
-	return nil
+	return read, nil
 }
 
 // stream gives one row after the other away, without keeping any.
-func (s *Session) stream(ctx context.Context, sql string, each func(values []*string) error) (n int, err error) {
+func (s *Session) stream(ctx context.Context, sql string, each func(values []*string) error) error {
 	results := s.q.Conn.Exec(ctx, sql)
 	var failed error
 	for results.NextResult() {
 		reader := results.ResultReader()
 		for failed == nil && reader.NextRow() {
-			n++
 			failed = each(texts(reader.Values()))
 		}
 		_, _ = reader.Close() // Close of all results has the error
 	}
 	if err := results.Close(); err != nil {
-		return n, postgres.Classify("read rows of "+s.subject(), err)
+		return postgres.Classify("read rows of "+s.subject(), err)
 	}
-	return n, failed
+	return failed
 }
 
 func texts(cells [][]byte) []*string {

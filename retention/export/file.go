@@ -23,7 +23,6 @@ type Header struct {
 	Columns  []Column `json:"columns"`
 	Slots    []string `json:"slots"`    // that have passed the rows
 	Position string   `json:"position"` // end of the WAL, behind all of the rows
-	Rows     int      `json:"rows"`
 }
 
 // Column is one of a table.

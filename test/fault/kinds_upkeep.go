@@ -124,7 +124,7 @@ const upkeepSQL = `ALTER TABLE outbox ALTER created_at SET DEFAULT now() - inter
 	CREATE TABLE gone (id uuid, aggregate_type text, aggregate_id text, event_type text, payload text, how text, at timestamptz DEFAULT clock_timestamp());
 	CREATE FUNCTION note_gone() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 		IF TG_OP = 'DELETE' OR current_setting('application_name') = 'cdc-relay maintenance' THEN
-			INSERT INTO gone SELECT OLD.id, OLD.aggregate_type, OLD.aggregate_id::text, OLD.event_type, OLD.payload::text, TG_OP;
+			INSERT INTO public.gone SELECT OLD.id, OLD.aggregate_type, OLD.aggregate_id::text, OLD.event_type, OLD.payload::text, TG_OP;
 		END IF;
 		RETURN NULL;
 	END $$;

@@ -90,6 +90,9 @@ const clockSlack = 5 * time.Millisecond
 // aside; and what was exported and deleted is in a file.
 func (j *judgement) upkeep() {
 	early, unfiled := 0, 0
+	if j.Plan.Jobs != nil && len(j.History.Gone) == 0 {
+		j.fail("P14: no row was removed or marked, so nothing is proven")
+	}
 	for _, g := range j.History.Gone {
 		at := j.arrived(g.ID)
 		if at.IsZero() || at.After(g.At.Add(clockSlack)) {

@@ -99,6 +99,7 @@ func NewPlan(seed uint64, o Options) (Plan, error) {
 	for _, k := range dealt {
 		if k.jobs && p.Jobs == nil {
 			p.Jobs = newJobs(seed)
+			p.Partitioned = p.Partitioned && p.Jobs.Then != "none" // no marks in partitions
 		}
 		p.Relays = max(p.Relays, k.relays)
 		lasts := k.least
