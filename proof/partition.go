@@ -2,6 +2,7 @@ package proof
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/fault"
@@ -81,7 +82,7 @@ func (p *Prover) Remove(ctx context.Context, s Part) (held bool, err error) {
 
 // busy is a slot that was not quick enough for writers that wait.
 func busy(err error) error {
-	if e, ok := err.(*fault.Error); ok && e.Reason == fault.ReasonSlotBehind {
+	if e, ok := errors.AsType[*fault.Error](err); ok && e.Reason == fault.ReasonSlotBehind {
 		e.Reason = fault.ReasonPartitionBusy
 	}
 	return err

@@ -76,7 +76,7 @@ func following(spans []span, now time.Time) func() span {
 	at := newest.to
 	if years := now.Sub(at); years > 0 && newest.months() == 0 { // not one by one through years
 		if length := newest.length(); length > 0 {
-			at = at.Add(years / length * length)
+			at = at.Add(years - years%length)
 		}
 	}
 	return func() span {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -77,8 +78,8 @@ func exported(columns []export.Column, values []*string) []export.Value {
 
 // exportFailed keeps what a server said as it is.
 func exportFailed(p *Policy, err error) error {
-	if e, ok := err.(*fault.Error); ok {
-		return e
+	if _, ok := errors.AsType[*fault.Error](err); ok {
+		return err
 	}
 	return &fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonExportFailed, Op: "export rows of", Subject: "table " + p.Table.String(), Err: fmt.Errorf("%w", err), Hint: "no row was deleted for which there is no file; it is tried again"}
 }

@@ -27,7 +27,7 @@ const (
 	DetachPartition Then = "detach_partition"
 )
 
-// Partitions: whole ones go.
+// Partitions reports whether whole ones go.
 func (t Then) Partitions() bool { return t == DropPartition || t == DetachPartition }
 
 // DefaultBy is the column that says how old a row is, unless a policy names another.

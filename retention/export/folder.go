@@ -43,7 +43,7 @@ func (f *Folder) Write(s Slice, header *Header, each func(row func([]Value) erro
 	}
 	path = filepath.Join(folder, hour+"-"+strconv.Itoa(part)+ending)
 	made := filepath.Join(folder, "."+filepath.Base(path)+temporary)
-	defer os.Remove(made) // it is gone, or it failed
+	defer func() { _ = os.Remove(made) }() // it is gone, or it failed
 	trailer, err := f.writeFile(made, header, each)
 	if err != nil {
 		return "", 0, err
