@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -25,8 +26,14 @@ func (c *Config) Retention() ([]retention.Policy, upkeep.Config) {
 		}
 		r := o.Retention
 		p := retention.Policy{
-			Table: c.tables[table], Index: table, Path: fmt.Sprintf("outbox[%d].retention", i),
-			Keep: time.Duration(r.Keep), By: r.By, Where: r.Where, Then: retention.Then(r.Then),
+			Target: upkeep.Target{Table: c.tables[table], Index: table, Path: fmt.Sprintf("outbox[%d].retention", i)},
+			Keep:   time.Duration(r.Keep), By: r.By, Where: r.Where, Then: retention.Then(r.Then),
+		}
+		if p.Then == retention.Export {
+			p.Export, p.Slice = r.Export.To, time.Duration(r.Export.Slice)
+		}
+		if p.Then.Partitions() {
+			p.Ahead = r.CreateAhead
 		}
 		if p.Then == retention.Archive {
 			p.Archive, _ = wal.ParseTable(r.ArchiveTable) // it was checked
@@ -47,7 +54,7 @@ func (c *Config) Marks() ([]marks.Policy, upkeep.Config) {
 			continue
 		}
 		policies = append(policies, marks.Policy{
-			Table: c.tables[table], Index: table, Path: fmt.Sprintf("outbox[%d].mark", i),
+			Target: upkeep.Target{Table: c.tables[table], Index: table, Path: fmt.Sprintf("outbox[%d].mark", i)},
 			Column: o.Marking.Column, Value: o.Marking.Value, Every: time.Duration(o.Marking.Interval), BatchRows: o.Marking.BatchRows,
 		})
 		table++
@@ -157,9 +164,9 @@ func (l *loader) checkNoRetention(path string, r *retentionSettings) {
 	for _, key := range []struct {
 		name string
 		set  bool
-	}{{"keep", r.Keep != 0}, {"by", r.By != retention.DefaultBy}, {"where", r.Where != ""}, {"archive_table", r.ArchiveTable != ""}} {
+	}{{"keep", r.Keep != 0}, {"by", r.By != retention.DefaultBy}, {"where", r.Where != ""}, {"archive_table", r.ArchiveTable != ""}, {"create_ahead", r.CreateAhead != l.usualRetention().CreateAhead}, {"export", r.Export != l.usualRetention().Export}} {
 		if key.set {
-			l.noEffect(path+"."+key.name, path+".then", "delete or archive")
+			l.noEffect(path+"."+key.name, path+".then", "something else")
 		}
 	}
 }
@@ -177,7 +184,52 @@ func (l *loader) checkPolicy(path string, table int, r *retentionSettings) {
 	if w := l.cfg.wants(); w != nil && w[table].Delete {
 		l.refuse(path+".then", "the table's debezium options deliver deletes as events, and each row that goes would be one; allowed: none")
 	}
+	l.checkPartitions(path, r)
+	l.checkExport(path+".export", r)
 	l.checkArchive(path, table, r)
+}
+
+func (l *loader) checkExport(path string, r *retentionSettings) {
+	if r.Then != string(retention.Export) {
+		if r.Export != l.usualRetention().Export {
+			l.noEffect(path, strings.TrimSuffix(path, "export")+"then", "export")
+		}
+		return
+	}
+	scheme, _, hasScheme := strings.Cut(r.Export.To, "://")
+	switch {
+	case r.Export.To == "":
+		l.refuse(path+".to", "is missing; allowed: a directory, for example /var/lib/cdc-relay/export")
+	case hasScheme:
+		l.refuse(path+".to", "is a URL (%s://…), and files are written to directories alone; allowed: a directory, from which a tool of yours copies the files that are complete", scheme)
+	case !filepath.IsAbs(r.Export.To):
+		l.refuse(path+".to", "%q is relative; allowed: a directory with its whole path", r.Export.To)
+	}
+	hours := time.Duration(r.Export.Slice)
+	if hours < time.Hour || hours > 24*time.Hour || (24*time.Hour)%hours != 0 || hours%time.Hour != 0 {
+		l.refuse(path+".slice", "%v is not allowed; allowed: 1h, 2h, 3h, 4h, 6h, 8h, 12h, 24h", r.Export.Slice)
+	}
+}
+
+// maxAhead bounds how many partitions a table may get that nobody needs yet.
+const maxAhead = 100
+
+func (l *loader) checkPartitions(path string, r *retentionSettings) {
+	whole := retention.Then(r.Then).Partitions()
+	switch {
+	case !whole && r.CreateAhead != l.usualRetention().CreateAhead:
+		l.noEffect(path+".create_ahead", path+".then", "drop_partition or detach_partition")
+	case r.CreateAhead < 0 || r.CreateAhead > maxAhead:
+		l.refuse(path+".create_ahead", "%d is not allowed; allowed: 0 to %d", r.CreateAhead, maxAhead)
+	}
+	if whole && r.Where != "" {
+		l.refuse(path+".where", "cannot choose rows where whole partitions go; allowed with then: delete or archive")
+	}
+}
+
+func (l *loader) usualRetention() (usual retentionSettings) {
+	l.applyDefaults(reflect.ValueOf(&usual).Elem())
+	return usual
 }
 
 func (l *loader) checkArchive(path string, table int, r *retentionSettings) {

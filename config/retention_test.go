@@ -8,6 +8,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/marks"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/retention"
+	"github.com/cdc-relay/cdc-relay/upkeep"
 )
 
 // keeping is a configuration with retention for its first table, and further lines.
@@ -28,8 +29,16 @@ func TestRetention_WrongValuesAreNamedWithTheirLine(t *testing.T) {
 		"age without unit":    {keeping("{then: delete, keep: 7}", guarded), `"7" has no unit`},
 		"negative age":        {keeping("{then: delete, keep: -1d}", guarded), `"-1d" is not an age`},
 		"short age":           {keeping("{then: delete, keep: 5m}", guarded), `"5m" is too short`},
-		"unknown then":        {keeping("{then: export, keep: 7d}", guarded), `outbox[0].retention.then: "export" is not allowed; allowed: none, delete, archive`},
-		"keep without then":   {keeping("{keep: 7d}", guarded), "outbox[0].retention.keep: has no effect without outbox[0].retention.then: delete or archive"},
+		"export to nothing":   {keeping("{then: export, keep: 7d}", guarded), "outbox[0].retention.export.to: is missing; allowed: a directory"},
+		"export to a bucket":  {keeping("{then: export, keep: 7d, export: {to: 's3://bucket/x'}}", guarded), "outbox[0].retention.export.to: is a URL (s3://…), and files are written to directories alone"},
+		"relative export":     {keeping("{then: export, keep: 7d, export: {to: files}}", guarded), `"files" is relative`},
+		"slice":               {keeping("{then: export, keep: 7d, export: {to: /x, slice: 90m}}", guarded), "outbox[0].retention.export.slice: 1h30m is not allowed; allowed: 1h, 2h"},
+		"export of deleted":   {keeping("{then: delete, keep: 7d, export: {to: /x}}", guarded), "outbox[0].retention.export: has no effect without outbox[0].retention.then: export"},
+		"ahead of deleted":    {keeping("{then: delete, keep: 7d, create_ahead: 3}", guarded), "outbox[0].retention.create_ahead: has no effect without outbox[0].retention.then: drop_partition or detach_partition"},
+		"too far ahead":       {keeping("{then: drop_partition, keep: 7d, create_ahead: 101}", guarded), "101 is not allowed; allowed: 0 to 100"},
+		"rows of partitions":  {keeping("{then: drop_partition, keep: 7d, where: 'true'}", guarded), "outbox[0].retention.where: cannot choose rows where whole partitions go"},
+		"unknown then":        {keeping("{then: shred, keep: 7d}", guarded), `outbox[0].retention.then: "shred" is not allowed; allowed: none, delete, archive, export, drop_partition, detach_partition`},
+		"keep without then":   {keeping("{keep: 7d}", guarded), "outbox[0].retention.keep: has no effect without outbox[0].retention.then: something else"},
 		"open parenthesis":    {keeping(`{then: delete, keep: 7d, where: "(a"}`, guarded), "outbox[0].retention.where: is not a complete condition: a parenthesis is not closed; allowed: one SQL condition"},
 		"left parentheses":    {keeping(`{then: delete, keep: 7d, where: "true) or (true"}`, guarded), "a parenthesis is closed that was not opened"},
 		"second statement":    {keeping(`{then: delete, keep: 7d, where: "true; DROP TABLE x"}`, guarded), "it has a semicolon"},
@@ -78,7 +87,7 @@ func TestRetention_IsOfEachTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	marked, _ := cfg.Marks()
-	if len(marked) != 2 || marked[0] != (marks.Policy{Table: wal.Table{Schema: "public", Name: "outbox"}, Path: "outbox[0].mark", Column: "state", Value: "sent", Every: 5 * time.Second, BatchRows: 1000}) || marked[1].Column != "" || marked[1].Path != "outbox[2].mark" {
+	if len(marked) != 2 || marked[0] != (marks.Policy{Target: upkeep.Target{Table: wal.Table{Schema: "public", Name: "outbox"}, Path: "outbox[0].mark"}, Column: "state", Value: "sent", Every: 5 * time.Second, BatchRows: 1000}) || marked[1].Column != "" || marked[1].Path != "outbox[2].mark" {
 		t.Errorf("%+v", marked)
 	}
 	if every, inRun := cfg.MaintenanceInRun(); every != time.Minute || !inRun {
@@ -86,7 +95,7 @@ func TestRetention_IsOfEachTable(t *testing.T) {
 	}
 	policies, settings := cfg.Retention()
 	if len(policies) != 2 || policies[0] != (retention.Policy{
-		Table: wal.Table{Schema: "public", Name: "outbox"}, Path: "outbox[0].retention", Keep: 36 * time.Hour, By: "written", Where: "status = 'sent'",
+		Target: upkeep.Target{Table: wal.Table{Schema: "public", Name: "outbox"}, Path: "outbox[0].retention"}, Keep: 36 * time.Hour, By: "written", Where: "status = 'sent'",
 		Then: retention.Archive, Archive: wal.Table{Schema: "audit", Name: "old"},
 	}) || policies[1].Then != retention.None || policies[1].Index != 1 || policies[1].Path != "outbox[2].retention" {
 		t.Errorf("%+v", policies)

@@ -59,11 +59,18 @@ type outboxSettings struct {
 }
 
 type retentionSettings struct {
-	Then         string `yaml:"then" default:"none" enum:"none,delete,archive" desc:"none: rows stay; delete: they go; archive: they move to archive_table, in one transaction. Only rows that are proven delivered; needs relay.detect_moved_slot or exactly_once."`
-	Keep         age    `yaml:"keep" desc:"How old a row has to be by the column of by, at least 1h: 7d, 36h."`
-	By           string `yaml:"by" default:"created_at" desc:"Column that says how old a row is: timestamptz, or timestamp in UTC. It needs an index in a table of over 100 000 rows."`
-	Where        string `yaml:"where" desc:"SQL condition that a row has to meet as well, for example status = 'sent'. Functions outside pg_catalog with their schema."`
-	ArchiveTable string `yaml:"archive_table" desc:"With then: archive: table that has every column of this one by name and type."`
+	Then         string         `yaml:"then" default:"none" enum:"none,delete,archive,export,drop_partition,detach_partition" desc:"none: rows stay; delete: they go; archive: they move to archive_table, in one transaction; export: they go once they are in files; drop_partition, detach_partition: whole partitions go. Only rows that are proven delivered; needs relay.detect_moved_slot or exactly_once."`
+	Keep         age            `yaml:"keep" desc:"How old a row has to be by the column of by, at least 1h: 7d, 36h."`
+	By           string         `yaml:"by" default:"created_at" desc:"Column that says how old a row is: timestamptz, or timestamp in UTC. It needs an index in a table of over 100 000 rows."`
+	Where        string         `yaml:"where" desc:"SQL condition that a row has to meet as well, for example status = 'sent'. Functions outside pg_catalog with their schema."`
+	ArchiveTable string         `yaml:"archive_table" desc:"With then: archive: table that has every column of this one by name and type."`
+	Export       exportSettings `yaml:"export" desc:"With then: export: the files that rows are written to before they are deleted."`
+	CreateAhead  int            `yaml:"create_ahead" default:"7" desc:"With then: drop_partition or detach_partition: how many partitions are made before they are needed, as long as the newest one; 0: somebody else makes them."`
+}
+
+type exportSettings struct {
+	To    string   `yaml:"to" desc:"Directory of this machine that exists. The files are TABLE/YEAR/MONTH/DAY/HOUR-PART.ndjson.zst below it."`
+	Slice duration `yaml:"slice" default:"1h" desc:"Whose rows are written together, by the column of by: whole hours that divide a day. Rows go when all of their slice are old enough."`
 }
 
 type markSettings struct {

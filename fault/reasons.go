@@ -135,5 +135,7 @@ const (
 	ReasonReplicaIdentity   = "replica_identity" // a publication makes the delete fail
 	ReasonReplicationLag    = "replication_lag"  // a standby server is behind
 	ReasonLockTimeout       = "lock_timeout"
+	ReasonExportFailed      = "export_failed"      // rows could not be written to files
+	ReasonPartitionBusy     = "partition_busy"     // others hold it, or a slot did not pass it while it was locked
 	ReasonMaintenanceInUse  = "maintenance_in_use" // another process works on the table
 )

@@ -1,16 +1,15 @@
 package marks
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/maintenance"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/upkeep"
 )
 
 // Now is the value that is the time of marking.
@@ -18,9 +17,7 @@ const Now = "now"
 
 // Policy is which column of one table says that a row is delivered.
 type Policy struct {
-	Table     wal.Table
-	Index     int    // of the table in the relay's configuration
-	Path      string // of its settings: outbox[0].mark
+	upkeep.Target
 	Column    string // empty: rows get no mark
 	Value     string // Now, or a literal; empty: what the column's type suggests
 	Every     time.Duration
@@ -37,25 +34,25 @@ var literal = regexp.MustCompile(`^'((?:[^']|'')*)'(::|$)`)
 func (p *Policy) setting(columns []maintenance.Column) (setting, error) {
 	i := slices.IndexFunc(columns, func(c maintenance.Column) bool { return c.Name == p.Column })
 	if i < 0 {
-		return setting{}, p.mistake("column", "allowed: "+strings.Join(fit(columns), ", "), "table %s has no column %q", p.Table, p.Column)
+		return setting{}, p.Mistake("column", "allowed: "+strings.Join(fit(columns), ", "), "table %s has no column %q", p.Table, p.Column)
 	}
 	c := columns[i]
 	if c.Generated {
-		return setting{}, p.mistake("column", "name an ordinary column", "column %q of table %s is generated", p.Column, p.Table)
+		return setting{}, p.Mistake("column", "name an ordinary column", "column %q of table %s is generated", p.Column, p.Table)
 	}
 	quoted := wal.QuoteIdentifier(c.Name)
 	switch kind(c) {
 	case instant:
 		if p.Value != "" && p.Value != Now {
-			return setting{}, p.mistake("value", "allowed for a timestamp: now", "column %q of table %s is %s, and takes no %q", p.Column, p.Table, c.Type, p.Value)
+			return setting{}, p.Mistake("value", "allowed for a timestamp: now", "column %q of table %s is %s, and takes no %q", p.Column, p.Table, c.Type, p.Value)
 		}
 		if c.NotNull {
-			return setting{}, p.mistake("column", "allow NULL in it, which says that a row is not published", "column %q of table %s is NOT NULL: nothing tells a row without a mark", p.Column, p.Table)
+			return setting{}, p.Mistake("column", "allow NULL in it, which says that a row is not published", "column %q of table %s is NOT NULL: nothing tells a row without a mark", p.Column, p.Table)
 		}
-		return setting{quoted + " IS NULL", quoted + " = " + now(c)}, nil
+		return setting{quoted + " IS NULL", quoted + " = " + upkeep.Now(c)}, nil
 	case flag:
 		if p.Value != "" && p.Value != "true" {
-			return setting{}, p.mistake("value", "allowed for a boolean: true", "column %q of table %s is boolean, and takes no %q", p.Column, p.Table, p.Value)
+			return setting{}, p.Mistake("value", "allowed for a boolean: true", "column %q of table %s is boolean, and takes no %q", p.Column, p.Table, p.Value)
 		}
 		if c.NotNull { // the form that partial indexes have
 			return setting{"NOT " + quoted, quoted + " = true"}, nil
@@ -65,22 +62,22 @@ func (p *Policy) setting(columns []maintenance.Column) (setting, error) {
 		return p.status(c, quoted)
 	case other:
 	}
-	return setting{}, p.mistake("column", "allowed: a timestamp, a boolean, or text or an enum with a default", "column %q of table %s is %s", p.Column, p.Table, c.Type)
+	return setting{}, p.Mistake("column", "allowed: a timestamp, a boolean, or text or an enum with a default", "column %q of table %s is %s", p.Column, p.Table, c.Type)
 }
 
 // status is for a column whose default is what an unpublished row has.
 func (p *Policy) status(c maintenance.Column, quoted string) (setting, error) {
 	found := literal.FindStringSubmatch(c.Default)
 	if found == nil {
-		return setting{}, p.mistake("column", "give it the default that an unpublished row has: ALTER TABLE "+p.Table.SQL()+" ALTER COLUMN "+quoted+" SET DEFAULT 'pending'",
+		return setting{}, p.Mistake("column", "give it the default that an unpublished row has: ALTER TABLE "+p.Table.SQL()+" ALTER COLUMN "+quoted+" SET DEFAULT 'pending'",
 			"column %q of table %s has no text as its default, so nothing says which rows are not published", p.Column, p.Table)
 	}
 	unpublished := strings.ReplaceAll(found[1], "''", "'")
 	switch p.Value {
 	case "", Now:
-		return setting{}, p.mistake("value", "write what a published row has there, for example sent", "column %q of table %s is %s, and its value has to be given", p.Column, p.Table, c.Type)
+		return setting{}, p.Mistake("value", "write what a published row has there, for example sent", "column %q of table %s is %s, and its value has to be given", p.Column, p.Table, c.Type)
 	case unpublished:
-		return setting{}, p.mistake("value", "write what a published row has there", "%q is the default of column %q of table %s, which an unpublished row has", p.Value, p.Column, p.Table)
+		return setting{}, p.Mistake("value", "write what a published row has there", "%q is the default of column %q of table %s, which an unpublished row has", p.Value, p.Column, p.Table)
 	}
 	return setting{quoted + " = " + postgres.QuoteLiteral(unpublished), quoted + " = " + postgres.QuoteLiteral(p.Value)}, nil
 }
@@ -118,17 +115,4 @@ func fit(columns []maintenance.Column) (names []string) {
 		return []string{"a column that the table has yet to get, as published_at timestamptz"}
 	}
 	return names
-}
-
-// now is the time in the terms of a column; one without a time zone is in UTC.
-func now(c maintenance.Column) string {
-	if strings.HasSuffix(c.Type, "without time zone") {
-		return "(pg_catalog.now() AT TIME ZONE 'UTC')"
-	}
-	return "pg_catalog.now()"
-}
-
-// mistake is a setting that does not fit the table.
-func (p *Policy) mistake(key, hint, cause string, args ...any) error {
-	return &fault.Error{Kind: fault.KindRefused, Reason: fault.ReasonConfiguration, Op: "look at", Subject: p.Path + "." + key, Err: fmt.Errorf(cause, args...), Hint: hint}
 }

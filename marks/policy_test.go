@@ -7,6 +7,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres/maintenance"
 	"github.com/cdc-relay/cdc-relay/postgres/snapshot"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/upkeep"
 )
 
 func TestPolicy_SetsAColumnByItsType(t *testing.T) {
@@ -34,7 +35,7 @@ func TestPolicy_SetsAColumnByItsType(t *testing.T) {
 		"generated":        {maintenance.Column{Type: zoned, Generated: true}, "", "is generated"},
 	} {
 		tt.column.Name = "m"
-		p := Policy{Table: wal.Table{Schema: "public", Name: "outbox"}, Path: "outbox[0].mark", Column: "m", Value: tt.value}
+		p := Policy{Target: upkeep.Target{Table: wal.Table{Schema: "public", Name: "outbox"}, Path: "outbox[0].mark"}, Column: "m", Value: tt.value}
 		got, err := p.setting([]maintenance.Column{{Name: "other", Type: "integer"}, tt.column})
 		text := got.unmarked + " → " + got.set
 		if err != nil {

@@ -7,54 +7,28 @@ import (
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres/maintenance"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/upkeep"
 )
-
-// unindexed is how many rows a table without a fitting index may have: each pass reads it whole.
-const unindexed = 100_000
-
-func (p *Policy) refuse(reason, hint, cause string, args ...any) error {
-	return &fault.Error{Kind: fault.KindRefused, Reason: reason, Op: "look at", Subject: "table " + p.Table.String(), Err: fmt.Errorf(cause, args...), Hint: hint}
-}
-
-// unfit refuses what is no table of rows that a slot has.
-func (p *Policy) unfit(s *maintenance.Survey) error {
-	switch {
-	case s.Kind == "p":
-		return p.refuse(fault.ReasonConfiguration, "mark the rows of ordinary tables", "it is partitioned, and an update of each row would cost more than the partitions save")
-	case s.Kind != "r":
-		return p.refuse(fault.ReasonConfiguration, "name an ordinary table", "it is a view, or no table")
-	case !s.Permanent:
-		return p.refuse(fault.ReasonConfiguration, "run: ALTER TABLE "+p.Table.SQL()+" SET LOGGED", "it is unlogged, and no slot has its rows")
-	}
-	return nil
-}
 
 // refusals are all reasons that the table gives for setting no mark. index leads to the rows
 // without one; empty: none does.
 func (p *Policy) refusals(s *maintenance.Survey, u *maintenance.Updates, set setting, index string) (all []error) {
 	if sql := p.grants(s, u); len(sql) > 0 {
-		all = append(all, p.refuse(fault.ReasonPermission, "run: "+strings.Join(sql, "; "), "role %q lacks a right", s.Role))
+		all = append(all, p.Refuse(fault.ReasonPermission, "run: "+strings.Join(sql, "; "), "role %q lacks a right", s.Role))
 	}
 	if u.Key {
-		all = append(all, p.mistake("column", "name another column", "column %q of table %s is part of its primary key", p.Column, p.Table))
+		all = append(all, p.Mistake("column", "name another column", "column %q of table %s is part of its primary key", p.Column, p.Table))
 	}
 	if u.PartitionKey {
-		all = append(all, p.mistake("column", "name another column", "column %q of table %s is part of a partition key: a mark would move the row, and send its event again", p.Column, p.Table))
+		all = append(all, p.Mistake("column", "name another column", "column %q of table %s is part of a partition key: a mark would move the row, and send its event again", p.Column, p.Table))
 	}
 	if len(u.NoIdentity) > 0 {
-		all = append(all, p.refuse(fault.ReasonReplicaIdentity, "have the publication send inserts alone (publish = 'insert'), or run: ALTER TABLE "+p.Table.SQL()+" REPLICA IDENTITY FULL",
+		all = append(all, p.Refuse(fault.ReasonReplicaIdentity, "have the publication send inserts alone (publish = 'insert'), or run: ALTER TABLE "+p.Table.SQL()+" REPLICA IDENTITY FULL",
 			"publication %s sends updates, and the table has no replica identity: PostgreSQL refuses an update", strings.Join(u.NoIdentity, ", ")))
 	}
-	if len(s.Unpublished) > 0 {
-		all = append(all, p.refuse(fault.ReasonTableUnpublished, "add it again, and send the rows that were written meanwhile",
-			"publication %s does not publish its inserts: rows that are written now are never sent", strings.Join(s.Unpublished, ", ")))
-	}
-	if len(s.Filters) > 0 {
-		all = append(all, p.refuse(fault.ReasonTableUnpublished, "send all rows, and leave the filter to consumers",
-			"publication %s has a row filter on it: rows that fail it are never sent, and nothing tells them from the others", strings.Join(s.Filters, ", ")))
-	}
-	if index == "" && s.Rows > unindexed {
-		all = append(all, p.refuse(fault.ReasonNoIndex, "run: "+p.indexSQL(set, s.Columns), "it has some %d rows and no index that leads to rows without a mark: every pass would read all of it", s.Rows))
+	all = append(all, p.Unsent(s)...)
+	if index == "" && s.Rows > upkeep.Unindexed {
+		all = append(all, p.Refuse(fault.ReasonNoIndex, "run: "+p.indexSQL(set, s.Columns), "it has some %d rows and no index that leads to rows without a mark: every pass would read all of it", s.Rows))
 	}
 	return all
 }

@@ -3,7 +3,6 @@ package marks
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -26,68 +25,63 @@ func Open(ctx context.Context, cfg upkeep.Config, log zerolog.Logger) (*Service,
 
 // found is what was found out about one table.
 type found struct {
-	policy   *Policy
-	survey   *maintenance.Survey
-	updates  *maintenance.Updates
-	setting  setting
-	index    string // that leads to the rows without a mark; empty: none
-	order    string // of that index, as SQL
-	identity upkeep.Identity
-	refused  []error
+	upkeep.Found
+	policy  *Policy
+	updates *maintenance.Updates
+	setting setting
+	order   string // of the index, as SQL
 }
 
 // inspect finds out what stands in the way. Refusals are part of what is found; an error is of a
 // server that does not answer.
 func (s *Service) inspect(ctx context.Context, p *Policy) (*found, error) {
 	f := &found{policy: p}
-	err := s.survey(ctx, f)
-	if e, ok := errors.AsType[*fault.Error](err); ok && e.Kind == fault.KindRefused {
-		f.refused = append(f.refused, err)
-		return f, nil
-	}
-	return f, err
+	return f, f.Sort(s.survey(ctx, f))
 }
 
 func (s *Service) survey(ctx context.Context, f *found) (err error) {
 	p := f.policy
-	if f.survey, err = s.Survey(ctx, p.Table, nil); err != nil {
+	if f.Survey, err = s.Survey(ctx, p.Table, nil); err != nil {
 		return err
 	}
-	if err := p.unfit(f.survey); err != nil {
+	if err := p.Unfit(f.Survey); err != nil {
 		return err
 	}
-	if f.setting, err = p.setting(f.survey.Columns); err != nil {
+	if f.Survey.Kind == "p" {
+		return p.Refuse(fault.ReasonConfiguration, "mark the rows of ordinary tables", "it is partitioned, and an update of each row would cost more than the partitions save")
+	}
+	if f.setting, err = p.setting(f.Survey.Columns); err != nil {
 		return err
 	}
-	if f.updates, err = s.Surveyor.Updates(ctx, f.survey.OID, p.Column); err != nil {
+	if f.updates, err = s.Surveyor.Updates(ctx, f.Survey.OID, p.Column); err != nil {
 		return err
 	}
-	if !f.survey.MaySelect {
-		f.refused = p.refusals(f.survey, f.updates, f.setting, "unknown")
+	if !f.Survey.MaySelect {
+		f.Refused = p.refusals(f.Survey, f.updates, f.setting, "unknown")
 		return nil
 	}
 	for _, index := range f.updates.Indexes {
 		for _, column := range index.Columns {
 			work := maintenance.Work{Table: p.Table, Where: f.setting.unmarked, Order: column, Limit: 1}
-			name, err := s.Surveyor.Index(ctx, work, f.survey.OID)
+			name, err := s.Surveyor.Index(ctx, work, f.Survey.OID)
 			if err != nil {
 				return err
 			}
-			if f.index == "" && name == index.Name {
-				f.index, f.order = name, column
+			if f.Index == "" && name == index.Name {
+				f.Index, f.order = name, column
 			}
 		}
 	}
-	if f.identity, err = s.Identity(ctx, p.Index); err != nil {
+	if f.Identity, err = s.Identity(ctx, p.Index); err != nil {
 		return err
 	}
-	f.refused = p.refusals(f.survey, f.updates, f.setting, f.index)
+	f.Refused = p.refusals(f.Survey, f.updates, f.setting, f.Index)
 	return nil
 }
 
 func (f *found) work(limits *upkeep.Limits) maintenance.Work {
 	return maintenance.Work{
-		Table: f.policy.Table, ID: f.identity.SQL(), Where: f.setting.unmarked, Order: f.order, Set: f.setting.set,
+		Table: f.policy.Table, ID: f.Identity.SQL(), Where: f.setting.unmarked, Order: f.order, Set: f.setting.set,
 		Limit: limits.Named(), Lock: maintenance.MarkLockClass,
 	}
 }
@@ -113,14 +107,14 @@ func (s *Service) open(ctx context.Context, p *Policy) (*table, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(f.refused) > 0 {
-		return nil, errors.Join(f.refused...)
+	if len(f.Refused) > 0 {
+		return nil, errors.Join(f.Refused...)
 	}
 	t := &table{limits: s.limits(p), found: f, age: f.age(), since: time.Now()}
-	if t.session, err = s.Session(ctx, f.work(t.limits), f.survey.OID); err != nil {
+	if t.session, err = s.Session(ctx, f.work(t.limits), f.Survey.OID); err != nil {
 		return nil, err
 	}
-	t.prover = s.Prover(p.Table, f.survey.OID, f.identity)
+	t.prover = s.Prover(p.Table, f.Survey.OID, f.Identity)
 	if err := t.prover.Ready(ctx, t.session); err != nil { // also where there is no row to mark
 		t.session.Close()
 		return nil, err
@@ -129,8 +123,8 @@ func (s *Service) open(ctx context.Context, p *Policy) (*table, error) {
 }
 
 func (f *found) age() string {
-	name := written(f.survey.Columns, f.policy.Column)
-	for _, c := range f.survey.Columns {
+	name := written(f.Survey.Columns, f.policy.Column)
+	for _, c := range f.Survey.Columns {
 		if c.Name == name && kind(c) == instant {
 			return name
 		}
@@ -142,8 +136,8 @@ func (f *found) age() string {
 func (s *Service) pass(ctx context.Context, t *table, tell func(upkeep.Done)) (upkeep.Done, error) {
 	done, err := upkeep.NewJob(&guarded{t.session, s, t.found}, t.limits, false).Run(ctx, t.prover, tell)
 	if err == nil && t.age != "" && done.Rows+done.Held+done.Passed > 0 { // that it is not known is no failure
-		i := slices.IndexFunc(t.found.survey.Columns, func(c maintenance.Column) bool { return c.Name == t.age })
-		done.Oldest, _ = s.Surveyor.Oldest(ctx, t.found.policy.Table, now(t.found.survey.Columns[i]), wal.QuoteIdentifier(t.age), t.found.setting.unmarked, t.found.index != "")
+		i := slices.IndexFunc(t.found.Survey.Columns, func(c maintenance.Column) bool { return c.Name == t.age })
+		done.Oldest, _ = s.Surveyor.Oldest(ctx, t.found.policy.Table, upkeep.Now(t.found.Survey.Columns[i]), wal.QuoteIdentifier(t.age), t.found.setting.unmarked, t.found.Index != "")
 	}
 	return done, err
 }
@@ -173,7 +167,7 @@ func (g *guarded) Act(ctx context.Context, rows []proof.Row) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if refused := f.policy.refusals(survey, f.updates, f.setting, f.index); len(refused) > 0 {
+	if refused := f.policy.refusals(survey, f.updates, f.setting, f.Index); len(refused) > 0 {
 		return 0, errors.Join(refused...)
 	}
 	return g.Session.Act(ctx, rows)
@@ -219,8 +213,8 @@ func (w *worker) Close() {
 }
 
 // Beside is the work beside a relay, for one table.
-func Beside(p Policy, cfg upkeep.Config, log zerolog.Logger) upkeep.Plan {
-	return upkeep.Plan{
+func Beside(p Policy, cfg upkeep.Config, log zerolog.Logger) upkeep.Beside {
+	return upkeep.Beside{
 		Job: "mark", Every: p.Every, Tables: []upkeep.Table{{Name: p.Table.String(), Then: p.Column}},
 		Open: func(ctx context.Context) (upkeep.Worker, error) {
 			s, err := Open(ctx, cfg, log)
@@ -234,17 +228,6 @@ func Beside(p Policy, cfg upkeep.Config, log zerolog.Logger) upkeep.Plan {
 
 // Tables are the policies that set a mark, or those of them that have a name.
 func Tables(all []Policy, name string) ([]Policy, error) {
-	selected := slices.DeleteFunc(slices.Clone(all), func(p Policy) bool { return p.Column == "" })
-	if name == "" {
-		return selected, nil
-	}
-	table, err := wal.ParseTable(name)
-	if err != nil {
-		return nil, fmt.Errorf("--table: %w", err)
-	}
-	selected = slices.DeleteFunc(selected, func(p Policy) bool { return p.Table != table })
-	if len(selected) == 0 {
-		return nil, fmt.Errorf("--table: the configuration has no mark for %s", table)
-	}
-	return selected, nil
+	marking := slices.DeleteFunc(slices.Clone(all), func(p Policy) bool { return p.Column == "" })
+	return upkeep.Select(marking, name, "mark", func(p *Policy) *upkeep.Target { return &p.Target })
 }

@@ -17,6 +17,13 @@ type maintenanceCollector struct {
 
 type jobDescs struct{ rows, held, oldest, pass, paused *prometheus.Desc }
 
+// What retention alone has.
+var (
+	exportedDesc   = prometheus.NewDesc(prometheus.BuildFQName(namespace, "retention", "export_bytes_total"), "Bytes of files that this process wrote.", []string{"table"}, nil)
+	partitionsDesc = prometheus.NewDesc(prometheus.BuildFQName(namespace, "retention", "partitions"), "Partitions after the last pass: ahead, held_back.", []string{"table", "state"}, nil)
+	removedDesc    = prometheus.NewDesc(prometheus.BuildFQName(namespace, "retention", "partitions_removed_total"), "Partitions that this process dropped or detached.", []string{"table"}, nil)
+)
+
 func newMaintenanceCollector(read func() []status.Maintenance) *maintenanceCollector {
 	c := &maintenanceCollector{read: read, descs: make(map[string]jobDescs)}
 	for _, job := range jobs {
@@ -35,6 +42,9 @@ func newMaintenanceCollector(read func() []status.Maintenance) *maintenanceColle
 }
 
 func (c *maintenanceCollector) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{exportedDesc, partitionsDesc, removedDesc} {
+		out <- d
+	}
 	for _, d := range c.descs {
 		for _, one := range []*prometheus.Desc{d.rows, d.held, d.oldest, d.pass, d.paused} {
 			out <- one
@@ -52,6 +62,14 @@ func (c *maintenanceCollector) Collect(out chan<- prometheus.Metric) {
 			out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, append([]string{m.Table}, labels...)...)
 		}
 		out <- prometheus.MustNewConstMetric(d.rows, prometheus.CounterValue, float64(m.Rows), m.Table, m.Then)
+		if m.Then == "export" {
+			out <- prometheus.MustNewConstMetric(exportedDesc, prometheus.CounterValue, float64(m.Exported), m.Table)
+		}
+		if p := m.Partitions; p != nil {
+			gauge(partitionsDesc, float64(p.Ahead), "ahead")
+			gauge(partitionsDesc, float64(p.Held), "held_back")
+			out <- prometheus.MustNewConstMetric(removedDesc, prometheus.CounterValue, float64(p.Removed), m.Table)
+		}
 		for _, why := range []string{status.HeldByLetter, status.HeldByOthers} {
 			gauge(d.held, float64(m.HeldBack[why]), why)
 		}

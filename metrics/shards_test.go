@@ -21,6 +21,8 @@ func TestNewShards_AreToldApart(t *testing.T) {
 		return []status.Maintenance{
 			{Table: "public.outbox", Job: "retention", Then: "delete", State: status.JobIdle, Rows: 12, OldestRow: &seconds, HeldBack: map[string]int{status.HeldByLetter: 3}},
 			{Table: "public.other", Job: "retention", Then: "archive", State: status.JobPaused, Reason: "no_index"},
+			{Table: "public.files", Job: "retention", Then: "export", State: status.JobIdle, Exported: 42},
+			{Table: "public.parts", Job: "retention", Then: "drop_partition", State: status.JobIdle, Partitions: &status.Partitions{Ahead: 7, Held: 1, Removed: 3}},
 		}
 	})
 	w := httptest.NewRecorder()
@@ -39,6 +41,10 @@ func TestNewShards_AreToldApart(t *testing.T) {
 		`cdc_relay_retention_oldest_row_seconds{pipeline="orders",table="public.outbox"} 1.5`,
 		`cdc_relay_retention_held_back_rows{pipeline="orders",reason="dead_letter",table="public.outbox"} 3`,
 		`cdc_relay_retention_paused{pipeline="orders",reason="no_index",table="public.other"} 1`,
+		`cdc_relay_retention_export_bytes_total{pipeline="orders",table="public.files"} 42`,
+		`cdc_relay_retention_partitions{pipeline="orders",state="ahead",table="public.parts"} 7`,
+		`cdc_relay_retention_partitions{pipeline="orders",state="held_back",table="public.parts"} 1`,
+		`cdc_relay_retention_partitions_removed_total{pipeline="orders",table="public.parts"} 3`,
 		`go_goroutines{pipeline="orders"}`,
 	} {
 		if !strings.Contains(w.Body.String(), want) {

@@ -10,6 +10,7 @@ type Housekeeping struct {
 	Table   Name
 	Column  string // one of the table's
 	Archive *Name  // nil: rows are deleted
+	Owned   bool   // partitions are made and removed, which only an owner may
 }
 
 // Marked is a table whose delivered rows get a mark.
@@ -68,6 +69,17 @@ func (g *grants) grant(right, object string) {
 	g.down = append(g.down, fmt.Sprintf("REVOKE %s ON %s FROM %s;", right, object, g.role))
 }
 
+// own makes the role a member of whoever owns a table: only an owner makes and removes partitions.
+func (g *grants) own(table, schema string) {
+	member := func(statement string) string {
+		return fmt.Sprintf("DO $$ BEGIN EXECUTE format('%s', (SELECT pg_get_userbyid(relowner) FROM pg_class WHERE oid = '%s'::regclass)); END $$;", statement, strings.ReplaceAll(table, "'", "''"))
+	}
+	role := strings.ReplaceAll(strings.ReplaceAll(g.role, "%", "%%"), "'", "''")
+	g.grant("USAGE, CREATE", "SCHEMA "+schema)
+	g.up = append(g.up, "-- Only an owner makes and removes partitions.", member("GRANT %I TO "+role))
+	g.down = append(g.down, member("REVOKE %I FROM "+role))
+}
+
 // Retention is the least that a role needs to delete or archive rows. It adds to the right to
 // connect, and takes none to stream.
 func Retention(login Login, tables []Housekeeping) (Part, error) {
@@ -85,6 +97,10 @@ func Retention(login Login, tables []Housekeeping) (Part, error) {
 			return Part{}, fmt.Errorf("column: %w", err)
 		}
 		g.grant("USAGE", "SCHEMA "+schema)
+		if t.Owned {
+			g.own(table, schema)
+			continue
+		}
 		g.grant("SELECT, DELETE", "TABLE "+table)
 		g.up = append(g.up, "-- Lets it leave out rows that somebody has locked; without, it waits for them for two seconds.")
 		g.grant("UPDATE ("+column+")", "TABLE "+table)

@@ -112,6 +112,14 @@ var byState = map[string]verdict{
 	"40P01": {kind: fault.KindRetry, reason: fault.ReasonServerError},
 }
 
+// SQLState is the state that a server gave its error; empty: it is none of a server's.
+func SQLState(err error) string {
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return pg.Code
+	}
+	return ""
+}
+
 func verdictOfServer(pg *pgconn.PgError) verdict {
 	v, ok := byState[pg.Code]
 	if !ok {

@@ -118,18 +118,8 @@ func (p *Prover) Pass(ctx context.Context, s Session) (Outcome, error) {
 	if err != nil {
 		return out, err
 	}
-	kept, err := p.records.Kept(ctx, slots) // after the slots: a relay at work moves the topic first
+	waiting, err := p.behind(ctx, s, slots)
 	if err != nil {
-		return out, err
-	}
-	if err := p.cfg.ground(s.Lineage(), slots, kept); err != nil {
-		return out, err
-	}
-	waiting, err := p.records.Waiting(ctx) // after the slots: a letter is acknowledged before a slot passes its row
-	if err != nil {
-		return out, err
-	}
-	if err := waiting.full(); err != nil {
 		return out, err
 	}
 	free := waiting.without(rows)
@@ -139,6 +129,23 @@ func (p *Prover) Pass(ctx context.Context, s Session) (Outcome, error) {
 	}
 	out.Acted, err = s.Act(ctx, free)
 	return out, err
+}
+
+// behind reads what the brokers keep, after the slots: a relay at work moves the checkpoint topic
+// first, and a letter is acknowledged before a slot passes its row.
+func (p *Prover) behind(ctx context.Context, s Looker, slots []Slot) (Waiting, error) {
+	kept, err := p.records.Kept(ctx, slots)
+	if err != nil {
+		return Waiting{}, err
+	}
+	if err := p.cfg.ground(s.Lineage(), slots, kept); err != nil {
+		return Waiting{}, err
+	}
+	waiting, err := p.records.Waiting(ctx)
+	if err != nil {
+		return Waiting{}, err
+	}
+	return waiting, waiting.full()
 }
 
 // Looker is what Ready has to see of a server.
@@ -161,18 +168,8 @@ func (p *Prover) Ready(ctx context.Context, s Looker) error {
 	if _, err := slotsUsable(names, slots, 0); err != nil {
 		return err
 	}
-	kept, err := p.records.Kept(ctx, slots)
-	if err != nil {
-		return err
-	}
-	if err := p.cfg.ground(s.Lineage(), slots, kept); err != nil {
-		return err
-	}
-	waiting, err := p.records.Waiting(ctx)
-	if err != nil {
-		return err
-	}
-	return waiting.full()
+	_, err = p.behind(ctx, s, slots)
+	return err
 }
 
 // Waiter is what Await has to see and do of a server.

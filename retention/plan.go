@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
 
+	"github.com/cdc-relay/cdc-relay/postgres/maintenance"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/upkeep"
 	"github.com/cdc-relay/cdc-relay/wording"
@@ -19,19 +19,14 @@ type Plan struct {
 	By      string `json:"by"`
 	Where   string `json:"where,omitempty"`
 	Archive string `json:"archive_table,omitempty"`
+	Export  string `json:"export,omitempty"`
 
-	Due     *int64        `json:"due_rows"` // null: not counted
-	Oldest  *time.Time    `json:"oldest"`
-	Undated int64         `json:"rows_without_time"`
-	Letters int           `json:"dead_letters_waiting"`
-	Rows    int64         `json:"estimated_rows"`
-	Index   string        `json:"index"`
-	Slots   []upkeep.Slot `json:"slots"`
-
-	Triggers    []string         `json:"triggers"`
-	ForeignKeys []string         `json:"foreign_keys"`
-	Notes       []string         `json:"notes"`
-	Refused     []upkeep.Refusal `json:"refused"`
+	Undated     int64    `json:"rows_without_time"`
+	Past        []string `json:"partitions_due,omitempty"`
+	Ahead       int      `json:"partitions_ahead,omitempty"`
+	CreateAhead int      `json:"create_ahead,omitempty"`
+	ForeignKeys []string `json:"foreign_keys"`
+	upkeep.Plan
 }
 
 // Plan finds out what would be done.
@@ -42,48 +37,42 @@ func (s *Service) Plan(ctx context.Context, p *Policy) (*Plan, []error, error) {
 	}
 	plan := f.plan()
 	if f.condition != "" {
-		due, err := s.Surveyor.Due(ctx, p.Table, wal.QuoteIdentifier(f.by.Name), f.condition)
-		if err != nil {
-			return nil, nil, err
-		}
-		if due.Counted {
-			plan.Due, plan.Oldest, plan.Undated = &due.Rows, due.Oldest, due.Undated
-		} else {
-			plan.Notes = append(plan.Notes, "counting the rows took too long and was given up")
-		}
-	}
-	if f.survey != nil {
-		if err := s.planProof(ctx, f, plan); err != nil {
+		if err := s.count(ctx, f, plan); err != nil {
 			return nil, nil, err
 		}
 	}
-	plan.Refused = upkeep.Refusals(f.refused)
-	return plan, f.refused, nil
+	if err := s.Prove(ctx, &p.Target, &f.Found, &plan.Plan); err != nil {
+		return nil, nil, err
+	}
+	plan.Refused = upkeep.Refusals(f.Refused)
+	return plan, f.Refused, nil
 }
 
 // Refused are the reasons for which no row of a table goes. They are what Plan shows, without
 // counting rows.
 func (s *Service) Refused(ctx context.Context, p *Policy) ([]error, error) {
 	f, err := s.inspect(ctx, p)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = s.Prove(ctx, &p.Target, &f.Found, new(upkeep.Plan))
 	}
-	if f.survey != nil {
-		err = s.planProof(ctx, f, new(Plan))
-	}
-	return f.refused, err
+	return f.Refused, err
 }
 
-// planProof asks what would keep the proof from being given.
-func (s *Service) planProof(ctx context.Context, f *found, plan *Plan) error {
-	at, err := s.Standing(ctx, f.policy.Table, f.survey.OID, f.identity, len(f.refused) > 0)
-	if err != nil {
-		return err
+// count adds up the rows of all tables that have some.
+func (s *Service) count(ctx context.Context, f *found, plan *Plan) error {
+	all := maintenance.Due{Counted: true}
+	for i := range f.leaves {
+		due, err := s.Surveyor.Due(ctx, f.leaves[i].table, wal.QuoteIdentifier(f.by.Name), f.condition)
+		if err != nil {
+			return err
+		}
+		all.Rows, all.Undated, all.Counted = all.Rows+due.Rows, all.Undated+due.Undated, all.Counted && due.Counted
+		if due.Oldest != nil && (all.Oldest == nil || due.Oldest.Before(*all.Oldest)) {
+			all.Oldest = due.Oldest
+		}
 	}
-	if at.Refused != nil {
-		f.refused = append(f.refused, at.Refused)
-	}
-	plan.Letters, plan.Slots, plan.Notes = at.Letters, at.Slots, append(plan.Notes, at.Notes...)
+	plan.Counted(all)
+	plan.Undated = all.Undated
 	return nil
 }
 
@@ -91,80 +80,79 @@ func (s *Service) planProof(ctx context.Context, f *found, plan *Plan) error {
 func (f *found) plan() *Plan {
 	p := f.policy
 	plan := &Plan{
-		Table: p.Table.String(), Then: p.Then, Keep: p.Age(), By: p.By, Where: p.Where, Index: f.index,
-		Slots: []upkeep.Slot{}, Triggers: []string{}, ForeignKeys: []string{}, Notes: []string{}, Refused: []upkeep.Refusal{},
+		Table: p.Table.String(), Then: p.Then, Keep: p.Age(), By: p.By, Where: p.Where, CreateAhead: p.Ahead, Export: p.Export,
+		ForeignKeys: []string{}, Plan: upkeep.NewPlan(&f.Found),
 	}
 	if p.Then == Archive {
 		plan.Archive = p.Archive.String()
 	}
-	s := f.survey
+	s := f.Survey
 	if s == nil {
 		return plan
 	}
-	plan.Rows = s.Rows
 	plan.Triggers, plan.ForeignKeys = append(plan.Triggers, s.Triggers...), append(plan.ForeignKeys, s.ForeignKeys...)
-	note := func(text string, args ...any) { plan.Notes = append(plan.Notes, fmt.Sprintf(text, args...)) }
-	if f.condition != "" && f.index == "" && s.Rows <= unindexed {
-		note("there is no index on %q: each run reads the whole table, which is small; for a larger one: %s", p.By, p.indexSQL())
+	if f.partitions != nil && p.Then.Partitions() {
+		for _, one := range f.partitions.All {
+			switch {
+			case one.Past:
+				plan.Past = append(plan.Past, one.Table.Name)
+			case one.Ahead:
+				plan.Ahead++
+			}
+		}
 	}
-	if !s.MayLock && s.MayDelete {
-		note("role %q may not leave locked rows out, and waits for them; GRANT UPDATE (%s) ON %s TO %s lets it", s.Role, wal.QuoteIdentifier(p.By), p.Table.SQL(), wal.QuoteIdentifier(s.Role))
+	if s.Kind == "p" {
+		plan.Rows = 0
+	}
+	for i := range f.leaves {
+		if f.leaves[i].survey != s {
+			plan.Rows += max(0, f.leaves[i].survey.Rows)
+		}
+	}
+	if f.condition != "" && f.Index == "" && s.Kind == "r" && s.Rows <= upkeep.Unindexed {
+		plan.Note("there is no index on %q: each run reads the whole table, which is small; for a larger one: %s", p.By, p.indexSQL())
+	}
+	if !s.MayLock && s.MayDelete && !p.Then.Partitions() {
+		plan.Note("role %q may not leave locked rows out, and waits for them; GRANT UPDATE (%s) ON %s TO %s lets it", s.Role, wal.QuoteIdentifier(p.By), p.Table.SQL(), wal.QuoteIdentifier(s.Role))
 	}
 	if len(s.Deletes) > 0 && len(s.NoIdentity) == 0 {
-		note("publication %s sends deletes: its readers get one for each row that goes", strings.Join(s.Deletes, ", "))
-	}
-	if s.Standbys.Hidden > 0 {
-		note("the lag of %s is hidden from role %q; GRANT pg_read_all_stats TO %s shows it", wording.Count(s.Standbys.Hidden, "standby server"), s.Role, wal.QuoteIdentifier(s.Role))
+		plan.Note("publication %s sends deletes: its readers get one for each row that goes", strings.Join(s.Deletes, ", "))
 	}
 	return plan
 }
 
 // Lines is the plan for people, one fact a line.
-func (p *Plan) Lines() (lines []string) {
-	add := func(label, text string, args ...any) {
-		lines = append(lines, fmt.Sprintf("  %-10s %s", label, fmt.Sprintf(text, args...)))
-	}
-	act := "delete"
-	if p.Then == Archive {
-		act = "archive to " + p.Archive
-	}
-	lines = append(lines, fmt.Sprintf("%s: %s rows older than %s", p.Table, act, p.Keep))
+func (p *Plan) Lines() []string {
+	act := map[Then]string{Delete: "delete rows", Archive: "archive to " + p.Archive + " rows", Export: "export to " + p.Export + " and delete rows", DropPartition: "drop partitions", DetachPartition: "detach partitions"}[p.Then]
+	lines := upkeep.Lines{fmt.Sprintf("%s: %s older than %s", p.Table, act, p.Keep)}
 	by := p.By
 	if p.Where != "" {
 		by += ", where " + strings.Join(strings.Fields(p.Where), " ")
 	}
-	add("by", "%s", by)
-	switch {
-	case p.Due == nil:
-		add("due", "not counted")
-	case p.Oldest != nil:
-		add("due", "%s, the oldest of %s", wording.Count(*p.Due, "row"), p.Oldest.Format(time.RFC3339))
-	default:
-		add("due", "%s", wording.Count(*p.Due, "row"))
+	lines.Add("by", "%s", by)
+	if p.Then.Partitions() {
+		due := wording.Count(len(p.Past), "partition")
+		if len(p.Past) > 0 {
+			due += ": " + strings.Join(p.Past, ", ")
+		}
+		lines.Add("due", "%s", due)
+		lines.Add("ahead", "%s of %d", wording.Count(p.Ahead, "partition"), p.CreateAhead)
+		if p.Due != nil && *p.Due > 0 {
+			lines.Due("default", &p.Plan)
+		}
+	} else {
+		lines.Due("due", &p.Plan)
 	}
 	if p.Undated > 0 {
-		add("never due", "%s without a time", wording.Count(p.Undated, "row"))
+		lines.Add("never due", "%s without a time", wording.Count(p.Undated, "row"))
 	}
-	if p.Letters > 0 {
-		add("held back", "rows of %s", wording.Count(p.Letters, "dead letter")+" that "+map[bool]string{true: "waits", false: "wait"}[p.Letters == 1])
-	}
-	if p.Index != "" {
-		add("index", "%s", p.Index)
-	}
-	for _, s := range p.Slots {
-		add("slot", "%s, %s behind the end of the WAL", s.Name, wording.Bytes(int64(s.Behind)))
-	}
+	lines.Ways(&p.Plan)
 	if len(p.Triggers) > 0 {
-		add("triggers", "%s", strings.Join(p.Triggers, ", "))
+		lines.Add("triggers", "%s", strings.Join(p.Triggers, ", "))
 	}
 	if len(p.ForeignKeys) > 0 {
-		add("references", "%s", strings.Join(p.ForeignKeys, ", "))
+		lines.Add("references", "%s", strings.Join(p.ForeignKeys, ", "))
 	}
-	for _, n := range p.Notes {
-		add("note", "%s", n)
-	}
-	for i := range p.Refused {
-		add("refused", "%s", p.Refused[i].Line())
-	}
+	lines.Remarks(&p.Plan)
 	return lines
 }

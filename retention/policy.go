@@ -7,6 +7,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/postgres/maintenance"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/upkeep"
 )
 
 // Then is what becomes of a row that is due.
@@ -17,38 +18,73 @@ const (
 	None    Then = "none"
 	Delete  Then = "delete"
 	Archive Then = "archive"
+
+	// Export writes rows to files before they are deleted.
+	Export Then = "export"
+
+	// Whole partitions, and of a default partition the rows.
+	DropPartition   Then = "drop_partition"
+	DetachPartition Then = "detach_partition"
 )
+
+// Partitions reports whether whole ones go.
+func (t Then) Partitions() bool { return t == DropPartition || t == DetachPartition }
 
 // DefaultBy is the column that says how old a row is, unless a policy names another.
 const DefaultBy = "created_at"
 
 // Policy is what is to become of the old rows of one table.
 type Policy struct {
-	Table   wal.Table
-	Index   int    // of the table in the relay's configuration
-	Path    string // of its settings: outbox[0].retention
+	upkeep.Target
 	Keep    time.Duration
 	By      string // column
 	Where   string // SQL condition beside the age; may be empty
 	Then    Then
 	Archive wal.Table // with Then Archive
+	Export  string    // with Then Export: a directory
+	Slice   time.Duration
+	Ahead   int // partitions to be made before they are needed, where whole ones go
+}
+
+// of is the policy for one of the table's partitions.
+func (p *Policy) of(leaf wal.Table) *Policy {
+	one := *p
+	one.Table = leaf
+	return &one
+}
+
+// archiveTable is where rows move to; nil: nowhere.
+func (p *Policy) archiveTable() *wal.Table {
+	if p.Then != Archive {
+		return nil
+	}
+	return &p.Archive
+}
+
+// interval is how old a row has to be, as SQL.
+func (p *Policy) interval() string {
+	return fmt.Sprintf("interval '%d seconds'", int64(p.Keep/time.Second))
 }
 
 // condition selects the rows that are due. by is the column of that name.
 func (p *Policy) condition(by maintenance.Column) string {
-	condition := fmt.Sprintf("%s < %s - interval '%d seconds'", wal.QuoteIdentifier(by.Name), now(by), int64(p.Keep/time.Second))
+	condition := fmt.Sprintf("%s < %s - %s", wal.QuoteIdentifier(by.Name), upkeep.Now(by), p.interval())
+	if p.Then == Export { // whole slices only
+		condition = fmt.Sprintf("%[1]s < %[2]s AND isfinite(%[1]s)", wal.QuoteIdentifier(by.Name), p.slice(by, upkeep.Now(by)+" - "+p.interval()))
+	}
 	if p.Where != "" {
 		condition += " AND (" + p.Where + "\n)" // a comment at the end takes no parenthesis
 	}
 	return condition
 }
 
-// now is the time in the terms of a column.
-func now(by maintenance.Column) string {
-	if zoneless(by) {
-		return "(pg_catalog.now() AT TIME ZONE 'UTC')"
+// slice is the beginning of the slice that a time is in, as SQL.
+func (p *Policy) slice(by maintenance.Column, at string) string {
+	origin := "timestamp with time zone '2000-01-01 00:00:00+00'"
+	if strings.HasSuffix(by.Type, "without time zone") {
+		origin = "timestamp without time zone '2000-01-01 00:00:00'"
 	}
-	return "pg_catalog.now()"
+	return fmt.Sprintf("pg_catalog.date_bin(interval '%d seconds', %s, %s)", int64(p.Slice/time.Second), at, origin)
 }
 
 // Age is the age as a configuration has it.
@@ -66,8 +102,6 @@ func (p *Policy) Age() string {
 	}
 	return text
 }
-
-func zoneless(c maintenance.Column) bool { return strings.HasSuffix(c.Type, "without time zone") }
 
 // dated reports whether a column says when.
 func dated(c maintenance.Column) bool { return strings.HasPrefix(c.Type, "timestamp") && !c.Generated }

@@ -9,33 +9,8 @@ import (
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres/maintenance"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/upkeep"
 )
-
-// unindexed is how many rows a table without an index on the age may have: each pass reads it
-// whole.
-const unindexed = 100_000
-
-func (p *Policy) refuse(reason, hint, cause string, args ...any) error {
-	return &fault.Error{Kind: fault.KindRefused, Reason: reason, Op: "look at", Subject: "table " + p.Table.String(), Err: fmt.Errorf(cause, args...), Hint: hint}
-}
-
-// mistake is a setting that does not fit the table.
-func (p *Policy) mistake(key, hint, cause string, args ...any) error {
-	return &fault.Error{Kind: fault.KindRefused, Reason: fault.ReasonConfiguration, Op: "look at", Subject: p.Path + "." + key, Err: fmt.Errorf(cause, args...), Hint: hint}
-}
-
-// unfit refuses what is no table of rows that a slot has.
-func (p *Policy) unfit(s *maintenance.Survey) error {
-	switch {
-	case s.Kind == "p":
-		return p.refuse(fault.ReasonConfiguration, "remove partitions instead: see the guide", "it is partitioned, and rows are deleted from ordinary tables alone")
-	case s.Kind != "r":
-		return p.refuse(fault.ReasonConfiguration, "name an ordinary table", "it is a view, or no table")
-	case !s.Permanent:
-		return p.refuse(fault.ReasonConfiguration, "run: ALTER TABLE "+p.Table.SQL()+" SET LOGGED", "it is unlogged, and no slot has its rows")
-	}
-	return nil
-}
 
 // age finds the column that says how old a row is.
 func (p *Policy) age(s *maintenance.Survey) (maintenance.Column, error) {
@@ -54,34 +29,27 @@ func (p *Policy) age(s *maintenance.Survey) (maintenance.Column, error) {
 		hint = "allowed: " + strings.Join(others, ", ")
 	}
 	if i < 0 {
-		return maintenance.Column{}, p.mistake("by", hint, "table %s has no column %q", p.Table, p.By)
+		return maintenance.Column{}, p.Mistake("by", hint, "table %s has no column %q", p.Table, p.By)
 	}
-	return maintenance.Column{}, p.mistake("by", hint, "column %q of table %s is %s, and has to be a timestamp", p.By, p.Table, s.Columns[i].Type)
+	return maintenance.Column{}, p.Mistake("by", hint, "column %q of table %s is %s, and has to be a timestamp", p.By, p.Table, s.Columns[i].Type)
 }
 
 // refusals are all reasons that the table gives for doing nothing. index leads to the rows that
 // are due; empty without one.
 func (p *Policy) refusals(s *maintenance.Survey, index string) (all []error) {
 	if sql := p.grants(s); len(sql) > 0 {
-		all = append(all, p.refuse(fault.ReasonPermission, "run: "+strings.Join(sql, "; "), "role %q lacks a right", s.Role))
+		all = append(all, p.Refuse(fault.ReasonPermission, "run: "+strings.Join(sql, "; "), "role %q lacks a right", s.Role))
 	}
 	if len(s.NoIdentity) > 0 {
-		all = append(all, p.refuse(fault.ReasonReplicaIdentity, "have the publication send inserts alone (publish = 'insert'), or run: ALTER TABLE "+p.Table.SQL()+" REPLICA IDENTITY FULL",
+		all = append(all, p.Refuse(fault.ReasonReplicaIdentity, "have the publication send inserts alone (publish = 'insert'), or run: ALTER TABLE "+p.Table.SQL()+" REPLICA IDENTITY FULL",
 			"publication %s sends deletes, and the table has no replica identity: PostgreSQL refuses a delete", strings.Join(s.NoIdentity, ", ")))
 	}
-	if len(s.Unpublished) > 0 {
-		all = append(all, p.refuse(fault.ReasonTableUnpublished, "add it again, and send the rows that were written in between",
-			"publication %s does not publish its inserts: rows that are written now are never sent", strings.Join(s.Unpublished, ", ")))
-	}
-	if len(s.Filters) > 0 {
-		all = append(all, p.refuse(fault.ReasonTableUnpublished, "send all rows, and leave the filter to consumers",
-			"publication %s has a row filter on it: rows that fail it are never sent, and nothing tells them from the others", strings.Join(s.Filters, ", ")))
-	}
+	all = append(all, p.Unsent(s)...)
 	if p.Then == Archive {
 		all = append(all, p.archiveRefusals(s)...)
 	}
-	if index == "" && s.Rows > unindexed {
-		all = append(all, p.refuse(fault.ReasonNoIndex, "run: "+p.indexSQL(), "it has some %d rows and no index on %q: every pass would read all of it", s.Rows, p.By))
+	if index == "" && s.Rows > upkeep.Unindexed {
+		all = append(all, p.Refuse(fault.ReasonNoIndex, "run: "+p.indexSQL(), "it has some %d rows and no index on %q: every pass would read all of it", s.Rows, p.By))
 	}
 	return all
 }

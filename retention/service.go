@@ -3,7 +3,6 @@ package retention
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/maintenance"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/retention/export"
 	"github.com/cdc-relay/cdc-relay/upkeep"
 	"github.com/rs/zerolog"
 )
@@ -26,44 +26,53 @@ func Open(ctx context.Context, cfg upkeep.Config, log zerolog.Logger) (*Service,
 
 // found is what was found out about one table.
 type found struct {
-	policy    *Policy
-	survey    *maintenance.Survey
-	by        maintenance.Column
-	condition string
-	index     string
-	identity  upkeep.Identity
-	refused   []error
+	upkeep.Found
+	policy     *Policy
+	by         maintenance.Column
+	condition  string
+	leaves     []leaf                   // that have the rows: the table itself, or its partitions
+	partitions *maintenance.Partitioned // nil: the table has none
+	unmakeable bool                     // partitions of it cannot be made
+	folder     *export.Folder           // nil: rows are not exported
+}
+
+// leaf is a table with rows.
+type leaf struct {
+	table  wal.Table
+	survey *maintenance.Survey
+	index  string // by which rows that are due are found; empty: none
 }
 
 // inspect finds out what stands in the way. Refusals are part of what is found; an error is of a
 // server that does not answer.
 func (s *Service) inspect(ctx context.Context, p *Policy) (*found, error) {
 	f := &found{policy: p}
-	var archive *wal.Table
-	if p.Then == Archive {
-		archive = &p.Archive
-	}
-	err := s.survey(ctx, f, archive)
-	if e, ok := errors.AsType[*fault.Error](err); ok && e.Kind == fault.KindRefused {
-		f.refused = append(f.refused, err)
-		return f, nil
-	}
-	return f, err
+	return f, f.Sort(s.survey(ctx, f))
 }
 
-func (s *Service) survey(ctx context.Context, f *found, archive *wal.Table) (err error) {
+func (s *Service) survey(ctx context.Context, f *found) (err error) {
 	p := f.policy
-	if f.survey, err = s.Survey(ctx, p.Table, archive); err != nil {
+	if f.Survey, err = s.Survey(ctx, p.Table, p.archiveTable()); err != nil {
 		return err
 	}
-	if err := p.unfit(f.survey); err != nil {
+	if err := p.Unfit(f.Survey); err != nil {
 		return err
 	}
-	if f.by, err = p.age(f.survey); err != nil {
+	if f.by, err = p.age(f.Survey); err != nil {
 		return err
 	}
-	if !f.survey.MaySelect {
-		f.refused = p.refusals(f.survey, "unknown")
+	if p.Then == Export {
+		if f.folder, err = export.OpenFolder(p.Export); err != nil {
+			return p.Mistake("export.to", "name a directory that exists", "%v", err)
+		}
+	}
+	if f.Survey.Kind == "p" || p.Then.Partitions() {
+		if err := s.surveyPartitions(ctx, f); err != nil {
+			return err
+		}
+	}
+	if !f.Survey.MaySelect {
+		f.Refused = append(f.Refused, p.refusals(f.Survey, "unknown")...)
 		return nil
 	}
 	if p.Where != "" {
@@ -71,28 +80,41 @@ func (s *Service) survey(ctx context.Context, f *found, archive *wal.Table) (err
 			if e := postgres.Classify("look at table "+p.Table.String(), err); postgres.KindOf(e) == fault.KindRetry {
 				return e
 			}
-			return p.mistake("where", "write one condition on the table's columns, with functions under the names of their schemas", "%s", fault.OneLine(err.Error()))
+			return p.Mistake("where", "write one condition on the table's columns, with functions under the names of their schemas", "%s", fault.OneLine(err.Error()))
 		}
 	}
 	f.condition = p.condition(f.by)
-	if f.index, err = s.Surveyor.Index(ctx, f.work(&s.Limits), f.survey.OID); err != nil {
+	if f.Identity, err = s.Identity(ctx, p.Index); err != nil {
 		return err
 	}
-	if f.identity, err = s.Identity(ctx, p.Index); err != nil {
-		return err
+	if f.Survey.Kind == "p" {
+		return s.surveyLeaves(ctx, f)
 	}
-	f.refused = p.refusals(f.survey, f.index)
-	return nil
+	one, err := s.leaf(ctx, f, p.Table, f.Survey)
+	f.leaves, f.Index = []leaf{one}, one.index
+	return err
 }
 
-// work is what the connection has to select and do.
-func (f *found) work(limits *upkeep.Limits) maintenance.Work {
-	w := maintenance.Work{
-		Table: f.policy.Table, ID: f.identity.SQL(), Where: f.condition, Order: wal.QuoteIdentifier(f.by.Name),
-		Limit: limits.Named(), Waits: !f.survey.MayLock,
+// leaf finds the way to the rows of one table, and what it refuses.
+func (s *Service) leaf(ctx context.Context, f *found, table wal.Table, survey *maintenance.Survey) (one leaf, err error) {
+	one = leaf{table: table, survey: survey}
+	if one.index, err = s.Surveyor.Index(ctx, f.work(&one, &s.Limits), survey.OID); err == nil {
+		f.Refused = append(f.Refused, f.policy.of(table).refusals(survey, one.index)...)
 	}
-	if f.policy.Then == Archive && f.survey.Archive != nil {
-		if columns, err := archived(f.survey); err == nil {
+	return one, err
+}
+
+// work is what the connection has to select and do in one table.
+func (f *found) work(of *leaf, limits *upkeep.Limits) maintenance.Work {
+	w := maintenance.Work{
+		Table: of.table, ID: f.Identity.SQL(), Where: f.condition, Order: wal.QuoteIdentifier(f.by.Name),
+		Limit: limits.Named(), Waits: !of.survey.MayLock,
+	}
+	if f.policy.Then == Export {
+		w.Limit = max(w.Limit, fileRows)
+	}
+	if f.policy.Then == Archive && of.survey.Archive != nil {
+		if columns, err := archived(of.survey); err == nil {
 			w.Archive = &maintenance.Archive{Table: f.policy.Archive, Columns: columns}
 		}
 	}
@@ -101,23 +123,66 @@ func (f *found) work(limits *upkeep.Limits) maintenance.Work {
 
 // Once does what is due in one table and ends. On an error some rows may be done, which Done
 // counts.
-func (s *Service) Once(ctx context.Context, p *Policy, tell func(upkeep.Done)) (upkeep.Done, error) {
+func (s *Service) Once(ctx context.Context, p *Policy, tell func(upkeep.Done)) (done upkeep.Done, err error) {
+	if p.Then.Partitions() {
+		done.Parts = new(upkeep.Partitions)
+	}
 	f, err := s.inspect(ctx, p)
 	if err != nil {
-		return upkeep.Done{}, err
+		return done, err
 	}
-	if len(f.refused) > 0 {
-		return upkeep.Done{}, errors.Join(f.refused...)
+	if p.Then.Partitions() && f.partitions != nil && !f.unmakeable {
+		if err := s.partitions(ctx, f, &done); err != nil {
+			return done, err
+		}
 	}
-	work := f.work(&s.Limits)
-	if f.index == "" {
-		work.Order = ""
+	if len(f.Refused) > 0 {
+		return done, errors.Join(f.Refused...)
 	}
-	done, err := s.Service.Once(ctx, work, f.survey.OID, f.identity, tell)
-	if err == nil { // that it is not known is no failure
-		done.Oldest, _ = s.Surveyor.Oldest(ctx, p.Table, now(f.by), wal.QuoteIdentifier(f.by.Name), p.Where, f.index != "")
+	for i := range f.leaves {
+		before := done
+		did, err := s.rows(ctx, f, &f.leaves[i], func(d upkeep.Done) { tell(before.With(d)) })
+		if done = before.With(did); err != nil {
+			return done, err
+		}
+	}
+	return done, nil
+}
+
+// rows does what is due in one table that has rows.
+func (s *Service) rows(ctx context.Context, f *found, of *leaf, tell func(upkeep.Done)) (done upkeep.Done, err error) {
+	p := f.policy
+	if len(f.leaves) > 1 { // a connection for each, so only where there is something to do
+		due, err := s.Surveyor.Exists(ctx, of.table, f.condition)
+		if err != nil {
+			return done, err
+		}
+		if !due {
+			done.Oldest = s.oldest(ctx, f, of)
+			return done, nil
+		}
+	}
+	task := &upkeep.Task{Work: f.work(of, &s.Limits), OID: of.survey.OID, Root: upkeep.Root{Table: p.Table, OID: f.Survey.OID}, Identity: f.Identity}
+	if of.index == "" {
+		task.Order = ""
+	}
+	var files exporter
+	if p.Then == Export {
+		files = exporter{found: f, slots: s.Reader.Slots()}
+		task.Before = files.write
+	}
+	done, err = s.Service.Once(ctx, task, tell)
+	done.Bytes = files.bytes
+	if err == nil {
+		done.Oldest = s.oldest(ctx, f, of)
 	}
 	return done, err
+}
+
+// oldest is the age of the oldest row; that it is not known is no failure.
+func (s *Service) oldest(ctx context.Context, f *found, of *leaf) *float64 {
+	age, _ := s.Surveyor.Oldest(ctx, of.table, upkeep.Now(f.by), wal.QuoteIdentifier(f.by.Name), f.policy.Where, of.index != "")
+	return age
 }
 
 // worker does what is due beside a relay.
@@ -131,8 +196,8 @@ func (w *worker) Once(ctx context.Context, table int, tell func(upkeep.Done)) (u
 }
 
 // Beside is the work beside a relay. Some policy does something.
-func Beside(policies []Policy, cfg upkeep.Config, every time.Duration, log zerolog.Logger) upkeep.Plan {
-	plan := upkeep.Plan{Job: "retention", Every: every, Open: func(ctx context.Context) (upkeep.Worker, error) {
+func Beside(policies []Policy, cfg upkeep.Config, every time.Duration, log zerolog.Logger) upkeep.Beside {
+	plan := upkeep.Beside{Job: "retention", Every: every, Open: func(ctx context.Context) (upkeep.Worker, error) {
 		s, err := Open(ctx, cfg, log)
 		if err != nil {
 			return nil, err
@@ -147,17 +212,6 @@ func Beside(policies []Policy, cfg upkeep.Config, every time.Duration, log zerol
 
 // Tables are the policies that do something, or those of them that have a name.
 func Tables(all []Policy, name string) ([]Policy, error) {
-	selected := slices.DeleteFunc(slices.Clone(all), func(p Policy) bool { return p.Then == None })
-	if name == "" {
-		return selected, nil
-	}
-	table, err := wal.ParseTable(name)
-	if err != nil {
-		return nil, fmt.Errorf("--table: %w", err)
-	}
-	selected = slices.DeleteFunc(selected, func(p Policy) bool { return p.Table != table })
-	if len(selected) == 0 {
-		return nil, fmt.Errorf("--table: the configuration has no retention for %s", table)
-	}
-	return selected, nil
+	doing := slices.DeleteFunc(slices.Clone(all), func(p Policy) bool { return p.Then == None })
+	return upkeep.Select(doing, name, "retention", func(p *Policy) *upkeep.Target { return &p.Target })
 }

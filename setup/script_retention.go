@@ -20,11 +20,11 @@ func (o Script) retention(cfg *config.Config) ([]migrations.File, error) {
 	policies, _ := cfg.Retention()
 	policies, _ = retention.Tables(policies, "")
 	if len(policies) == 0 {
-		return nil, errors.New("--for retention: no table has retention.then: delete or archive")
+		return nil, errors.New("--for retention: no table has a retention.then but none")
 	}
 	var tables []migrations.Housekeeping
 	for _, p := range policies {
-		one := migrations.Housekeeping{Table: migrations.Name{Schema: p.Table.Schema, Table: p.Table.Name}, Column: p.By}
+		one := migrations.Housekeeping{Table: migrations.Name{Schema: p.Table.Schema, Table: p.Table.Name}, Column: p.By, Owned: p.Then.Partitions()}
 		if p.Then == retention.Archive {
 			one.Archive = &migrations.Name{Schema: p.Archive.Schema, Table: p.Archive.Name}
 		}

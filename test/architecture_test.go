@@ -100,8 +100,9 @@ var arrows = map[string][]string{
 	"config/document":    {},
 	"config":             {"admin", "config/document", "debezium", "loopback", "marks", "postgres", "relay", "relay/shards", "replication", "replication/wal", "retention", "router", "router/record", "sink/auth", "sink/broker", "sink/kafka", "sink/topics", "upkeep", "wording"},
 	"marks":              {"fault", "postgres", "postgres/maintenance", "proof", "replication/wal", "upkeep", "wording"},
-	"upkeep":             {"advice", "fault", "postgres", "postgres/maintenance", "postgres/sample", "proof", "relay", "relay/records", "relay/status", "replication/wal", "router", "sink"},
-	"retention":          {"fault", "postgres", "postgres/maintenance", "replication/wal", "upkeep", "wording"},
+	"upkeep":             {"advice", "fault", "postgres", "postgres/maintenance", "postgres/sample", "proof", "relay", "relay/records", "relay/status", "replication/wal", "router", "sink", "wording"},
+	"retention":          {"fault", "postgres", "postgres/maintenance", "proof", "replication/wal", "retention/export", "upkeep", "wording"},
+	"retention/export":   {},
 
 	"check": {"advice", "checkpoint", "config", "explain", "fault", "marks", "postgres", "postgres/catalog", "postgres/preflight", "postgres/sample", "postgres/watch", "relay", "relay/checkpoints", "relay/status", "replication/wal", "retention", "router", "router/record", "sink/topics", "upkeep", "wording"},
 

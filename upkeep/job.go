@@ -24,15 +24,35 @@ type Done struct {
 	Held   int // whose dead letter waits
 	Passed int // updated, deleted or locked by somebody else meanwhile
 	Passes int
+	Bytes  int64 // of files that were written
 	Took   time.Duration
-	Oldest *float64 // age in seconds of the oldest row that the job is about; nil: none, or not known
+	Parts  *Partitions // nil: no whole ones go
+	Oldest *float64    // age in seconds of the oldest row that the job is about; nil: none, or not known
+}
+
+// With is what was done here and then there.
+func (d Done) With(o Done) Done {
+	d.Rows, d.Held, d.Passed, d.Passes, d.Took = d.Rows+o.Rows, d.Held+o.Held, d.Passed+o.Passed, d.Passes+o.Passes, d.Took+o.Took
+	d.Bytes += o.Bytes
+	if d.Oldest == nil || o.Oldest != nil && *o.Oldest > *d.Oldest {
+		d.Oldest = o.Oldest
+	}
+	return d
+}
+
+// Partitions counts those of one table.
+type Partitions struct {
+	Removed, Made int
+	Held          int // that stay because a dead letter waits
+	Ahead         int // that are there before they are needed
 }
 
 // Job acts on proven rows in transactions of a bounded size, no faster than the limits allow.
 type Job struct {
 	Session
 	limits *Limits
-	alone  bool // locked rows are waited for: our role may not leave them out
+	alone  bool                                                             // locked rows are waited for: our role may not leave them out
+	before func(ctx context.Context, rows []proof.Row) ([]proof.Row, error) // nil: nothing
 	pace   pace
 	size   size
 
@@ -66,6 +86,11 @@ func (j *Job) Run(ctx context.Context, prover *proof.Prover, tell func(Done)) (d
 
 // Act implements proof.Session in place of the connection's own.
 func (j *Job) Act(ctx context.Context, rows []proof.Row) (acted int, err error) {
+	if j.before != nil {
+		if rows, err = j.before(ctx, rows); err != nil {
+			return 0, err
+		}
+	}
 	for len(rows) > 0 {
 		n := min(j.size.now, len(rows))
 		if err := j.ready(ctx, n); err != nil {

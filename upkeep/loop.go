@@ -22,8 +22,8 @@ type Worker interface {
 	Close()
 }
 
-// Plan is one kind of work beside a relay.
-type Plan struct {
+// Beside is one kind of work beside a relay.
+type Beside struct {
 	Job    string
 	Tables []Table
 	Every  time.Duration
@@ -36,7 +36,7 @@ type Table struct{ Name, Then string }
 // Loop works again and again while its process holds the slot. Whatever becomes of the work is
 // shown and logged, and goes no further: rows that are not done are done later.
 type Loop struct {
-	plan  Plan
+	plan  Beside
 	holds func() (holds bool, why string)
 	log   zerolog.Logger
 
@@ -54,7 +54,7 @@ const (
 )
 
 // NewLoop makes a loop. holds tells whether the process holds the slot, and else why not.
-func NewLoop(plan Plan, holds func() (bool, string), log zerolog.Logger) *Loop {
+func NewLoop(plan Beside, holds func() (bool, string), log zerolog.Logger) *Loop {
 	l := &Loop{plan: plan, holds: holds, log: log, done: make([]int, len(plan.Tables)), logged: make([]time.Time, len(plan.Tables))}
 	for _, t := range plan.Tables {
 		l.shown = append(l.shown, status.Maintenance{Table: t.Name, Job: plan.Job, Then: t.Then, State: status.JobWaiting, Since: time.Now(), HeldBack: map[string]int{}})
@@ -151,6 +151,7 @@ func (l *Loop) table(ctx context.Context, worker Worker, i int) bool {
 		}
 	})
 	count(done)
+	l.counted(i, done)
 	if err != nil {
 		l.failed(ctx, i, err)
 		return false
@@ -168,6 +169,24 @@ func (l *Loop) table(ctx context.Context, worker Worker, i int) bool {
 	l.mu.Unlock()
 	l.show(i, status.JobIdle, "", "")
 	return true
+}
+
+// counted adds what a pass did beside rows.
+func (l *Loop) counted(i int, done Done) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m := &l.shown[i]
+	m.Exported += done.Bytes
+	if p := done.Parts; p != nil {
+		removed := int64(p.Removed)
+		if m.Partitions != nil {
+			removed += m.Partitions.Removed
+		}
+		m.Partitions = &status.Partitions{Ahead: p.Ahead, Held: p.Held, Removed: removed} // a new one: what was shown stays
+		if p.Removed+p.Made > 0 {
+			l.log.Info().Str("table", m.Table).Str("job", m.Job).Str("then", m.Then).Int("removed", p.Removed).Int("made", p.Made).Msg("partitions done")
+		}
+	}
 }
 
 // failed shows what is in the way. A stop is nothing that is.

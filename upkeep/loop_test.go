@@ -28,8 +28,8 @@ func (h *hand) Once(ctx context.Context, table int, tell func(Done)) (Done, erro
 }
 func (h *hand) Close() { h.closed.Add(1) }
 
-func (h *hand) plan(every time.Duration, tables ...string) Plan {
-	p := Plan{Job: "retention", Every: every, Open: func(context.Context) (Worker, error) { h.opened.Add(1); return h, nil }}
+func (h *hand) plan(every time.Duration, tables ...string) Beside {
+	p := Beside{Job: "retention", Every: every, Open: func(context.Context) (Worker, error) { h.opened.Add(1); return h, nil }}
 	for _, name := range tables {
 		p.Tables = append(p.Tables, Table{name, "delete"})
 	}
@@ -55,7 +55,7 @@ func (l *lines) String() string {
 }
 
 // beside runs a loop until the test ends.
-func beside(t *testing.T, plan Plan, holds func() (bool, string)) (*Loop, *lines) {
+func beside(t *testing.T, plan Beside, holds func() (bool, string)) (*Loop, *lines) {
 	t.Helper()
 	log := new(lines)
 	l := NewLoop(plan, holds, zerolog.New(log))

@@ -21,6 +21,9 @@ type Config struct {
 	Relay  relay.Config
 	Server postgres.Config // of the connections that look at tables and work on them
 	Limits Limits
+
+	// Readers are those of the process: its jobs read the topics together. nil: this one alone does.
+	Readers *Readers
 }
 
 // Service has the connections that looking and proving need. One goroutine uses it.
@@ -28,8 +31,8 @@ type Service struct {
 	Config
 	Reader   *records.Reader
 	Surveyor *maintenance.Surveyor
-	finder   *sample.Finder
 	routes   *router.Router
+	release  func()
 }
 
 // Open connects to PostgreSQL and begins to read the topics. The service is to be closed.
@@ -40,7 +43,7 @@ func Open(ctx context.Context, cfg Config, log zerolog.Logger) (_ *Service, err 
 	s := &Service{Config: cfg}
 	defer func() {
 		if err != nil {
-			s.Close()
+			s.Close() // what was opened so far
 		}
 	}()
 	if s.routes, err = router.New(cfg.Relay.Router); err != nil {
@@ -49,18 +52,20 @@ func Open(ctx context.Context, cfg Config, log zerolog.Logger) (_ *Service, err 
 	if s.Surveyor, err = maintenance.OpenSurvey(ctx, cfg.Server); err != nil {
 		return nil, err
 	}
-	s.finder = sample.NewFinder(cfg.Relay.Replication)
-	s.Reader, err = records.Open(ctx, cfg.Relay, cfg.Limits.AlsoWaitFor, log)
-	return s, err
+	readers := cfg.Readers
+	if readers == nil {
+		readers = new(Readers)
+	}
+	if s.Reader, s.release, err = readers.take(ctx, &s.Config, log); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // Close ends all connections.
 func (s *Service) Close() {
-	if s.Reader != nil {
-		s.Reader.Close()
-	}
-	if s.finder != nil {
-		s.finder.Close()
+	if s.release != nil {
+		s.release()
 	}
 	if s.Surveyor != nil {
 		s.Surveyor.Close()
@@ -87,7 +92,9 @@ func (s *Service) Survey(ctx context.Context, table wal.Table, archive *wal.Tabl
 // Identity looks at how the rows of a table and their dead letters are matched. index is that of
 // the table in the relay's configuration.
 func (s *Service) Identity(ctx context.Context, index int) (Identity, error) {
-	relation, err := s.finder.Describe(ctx, index)
+	finder := sample.NewFinder(s.Relay.Replication) // asked now and then, so the connection is not kept
+	defer finder.Close()
+	relation, err := finder.Describe(ctx, index)
 	if err != nil {
 		return Identity{}, err
 	}
@@ -96,6 +103,12 @@ func (s *Service) Identity(ctx context.Context, index int) (Identity, error) {
 		return Identity{}, err
 	}
 	return identify(&s.Relay.Router.Mappings[index], explained, relation), nil
+}
+
+// Root is a table under the name by which the relay sends its rows.
+type Root struct {
+	Table wal.Table
+	OID   uint32
 }
 
 // Prover proves the rows of a table delivered.
@@ -112,19 +125,37 @@ func (s *Service) Records(table wal.Table, oid uint32, id Identity) *records.Tab
 	return &records.Table{Reader: s.Reader, Table: table, OID: oid, ByID: id.Known()}
 }
 
+// Task is work on the rows of one table.
+type Task struct {
+	maintenance.Work
+	OID      uint32 // of the table as it was looked at
+	Root     Root   // the table that is streamed, which has the other one as a partition or is it
+	Identity Identity
+
+	// Before is asked for each batch that is proven, and returns those of the rows that the work
+	// may be done on. nil: all.
+	Before func(ctx context.Context, session *maintenance.Session, rows []proof.Row) ([]proof.Row, error)
+}
+
 // Once does work on all rows of a table that it selects and that are proven, and ends. On an
-// error some rows may be done, which Done counts. oid is that of the table as it was looked at.
-func (s *Service) Once(ctx context.Context, work maintenance.Work, oid uint32, id Identity, tell func(Done)) (Done, error) {
-	session, err := s.Session(ctx, work, oid)
+// error some rows may be done, which Done counts.
+func (s *Service) Once(ctx context.Context, task *Task, tell func(Done)) (Done, error) {
+	session, err := s.Session(ctx, task.Work, task.OID)
 	if err != nil {
 		return Done{}, err
 	}
 	defer session.Close()
-	prover := s.Prover(work.Table, oid, id)
+	prover := s.Prover(task.Root.Table, task.Root.OID, task.Identity)
 	if err := prover.Ready(ctx, session); err != nil { // also where nothing is due
 		return Done{}, err
 	}
-	return NewJob(session, &s.Limits, work.Waits).Run(ctx, prover, tell)
+	job := NewJob(session, &s.Limits, task.Waits)
+	if task.Before != nil {
+		job.before = func(ctx context.Context, rows []proof.Row) ([]proof.Row, error) {
+			return task.Before(ctx, session, rows)
+		}
+	}
+	return job.Run(ctx, prover, tell)
 }
 
 // Session opens the connection of a proof, to the table that was looked at.
@@ -133,13 +164,30 @@ func (s *Service) Session(ctx context.Context, work maintenance.Work, oid uint32
 	if err != nil {
 		return nil, err
 	}
-	if session.OID() != oid {
-		session.Close()
-		return nil, &fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonTableChanged, Op: "look at", Subject: "table " + work.Table.String(), Err: errors.New("another one took its name just now")}
-	}
-	if err := s.Reader.Identify(ctx); err != nil { // the forks, as they are now
+	if err := s.same(ctx, session, work.Table, oid); err != nil {
 		session.Close()
 		return nil, err
 	}
 	return session, nil
+}
+
+// OpenRoot opens the connection that makes and removes partitions of the table that was looked at.
+func (s *Service) OpenRoot(ctx context.Context, root Root, id Identity) (*maintenance.Root, error) {
+	session, err := maintenance.OpenRoot(ctx, s.Server, root.Table, id.SQL())
+	if err != nil {
+		return nil, err
+	}
+	if err := s.same(ctx, session.Session, root.Table, root.OID); err != nil {
+		session.Close()
+		return nil, err
+	}
+	return session, nil
+}
+
+// same wants a connection to be to the table that was looked at, and reads the forks as they are now.
+func (s *Service) same(ctx context.Context, session *maintenance.Session, table wal.Table, oid uint32) error {
+	if session.OID() != oid {
+		return &fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonTableChanged, Op: "look at", Subject: "table " + table.String(), Err: errors.New("another one took its name just now")}
+	}
+	return s.Reader.Identify(ctx)
 }

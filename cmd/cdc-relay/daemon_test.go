@@ -25,7 +25,7 @@ func (endingRelay) TryNow() bool                { return false }
 // no supervisor, and would stream nothing.
 func TestDaemon_EndsWithARelayThatEndsByItself(t *testing.T) {
 	failed := errors.New("blocked")
-	job := upkeep.NewLoop(upkeep.Plan{Job: "mark", Tables: []upkeep.Table{{Name: "public.outbox"}}, Every: time.Second},
+	job := upkeep.NewLoop(upkeep.Beside{Job: "mark", Tables: []upkeep.Table{{Name: "public.outbox"}}, Every: time.Second},
 		func() (bool, string) { return false, "" }, zerolog.Nop())
 	a := new(app)
 	d := &daemon{app: a, cfg: &config.Config{}, relay: endingRelay{failed}, jobs: []*upkeep.Loop{job}, log: zerolog.Nop(), notify: a.notifier()}

@@ -14,11 +14,14 @@ func (d *daemon) besides() (loops []*upkeep.Loop) {
 		return nil
 	}
 	log := d.log.With().Str("component", "maintenance").Logger()
+	readers := new(upkeep.Readers)
 	all, settings := d.cfg.Retention()
+	settings.Readers = readers
 	if policies, _ := retention.Tables(all, ""); len(policies) > 0 {
 		loops = append(loops, upkeep.NewLoop(retention.Beside(policies, settings, every, log), d.holdsSlot, log))
 	}
 	allMarks, settings := d.cfg.Marks()
+	settings.Readers = readers
 	marked, _ := marks.Tables(allMarks, "")
 	for _, p := range marked { // one for each, so that none waits for another
 		loops = append(loops, upkeep.NewLoop(marks.Beside(p, settings, log), d.holdsSlot, log))

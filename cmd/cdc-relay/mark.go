@@ -1,15 +1,15 @@
 package main
 
 import (
-	"github.com/cdc-relay/cdc-relay/advice"
+	"context"
+
+	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/marks"
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 )
 
 func (a *app) markCommand() *cobra.Command {
-	var once, asJSON bool
-	var table string
 	cmd := &cobra.Command{
 		Use:   "mark",
 		Short: "Set published_at and the like on rows that are delivered; prints the plan without --once",
@@ -25,44 +25,28 @@ has to decide about dead letters.`,
 		Example: `  cdc-relay mark
   cdc-relay mark --once
   cdc-relay mark --once --table public.outbox --json`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := a.load()
-			if err != nil {
-				return err
-			}
-			if !asJSON {
-				a.warn(cfg)
-			}
-			all, settings := cfg.Marks()
-			policies, err := marks.Tables(all, table)
-			if err != nil {
-				return &advice.Usage{Err: err}
-			}
-			run := &upkeepRun{app: a, json: asJSON, reports: []any{}}
-			if len(policies) == 0 {
-				return run.end("no table has mark.column")
-			}
-			service, err := marks.Open(cmd.Context(), settings, zerolog.Nop())
-			if err != nil {
-				return upkeepError(err)
-			}
-			defer service.Close()
-			for i := range policies {
-				p := &policies[i]
-				if !once {
-					plan, refused, err := service.Plan(cmd.Context(), p)
-					run.plan(cmd.Context(), plan, refused, err)
-					continue
-				}
-				done, err := service.Once(cmd.Context(), p, run.teller(p.Table))
-				run.once(cmd.Context(), upkeepReport{Table: p.Table.String(), Column: p.Column}, "marked", done, err)
-			}
-			return run.end("")
-		},
 	}
-	cmd.Flags().BoolVar(&once, "once", false, "mark the rows that are delivered, then exit")
-	cmd.Flags().StringVar(&table, "table", "", "only this configured table")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
+	return a.upkeepCommand(cmd, "mark the rows that are delivered, then exit", func(cfg *config.Config, table string) (upkeepJob, error) {
+		all, settings := cfg.Marks()
+		policies, err := marks.Tables(all, table)
+		return upkeepJob{len(policies), "no table has mark.column", func(ctx context.Context) (upkeepService, error) {
+			service, err := marks.Open(ctx, settings, zerolog.Nop())
+			return &markWork{service, policies}, err
+		}}, err
+	})
+}
+
+type markWork struct {
+	*marks.Service
+	policies []marks.Policy
+}
+
+func (w *markWork) plan(ctx context.Context, table int) (interface{ Lines() []string }, []error, error) {
+	return w.Plan(ctx, &w.policies[table])
+}
+
+func (w *markWork) once(ctx context.Context, run *upkeepRun, table int) {
+	p := &w.policies[table]
+	done, err := w.Once(ctx, p, run.teller(p.Table))
+	run.once(ctx, upkeepReport{Table: p.Table.String(), Column: p.Column}, "marked", done, err)
 }

@@ -1,21 +1,22 @@
 package main
 
 import (
-	"github.com/cdc-relay/cdc-relay/advice"
+	"context"
+
+	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/retention"
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 )
 
 func (a *app) retentionCommand() *cobra.Command {
-	var once, asJSON bool
-	var table string
 	cmd := &cobra.Command{
 		Use:   "retention",
-		Short: "Delete or archive rows that are delivered and old enough; prints the plan without --once",
-		Long: `retention works on the tables whose outbox[].retention.then is delete or archive. It removes
+		Short: "Remove rows that are delivered and old enough; prints the plan without --once",
+		Long: `retention works on the tables whose outbox[].retention.then is not none. It removes
 a row that is older than keep if the relay has moved every slot past the row and no dead
-letter of the row waits. Without --once it prints which rows are due and what prevents their
+letter of the row waits. With drop_partition and detach_partition it removes whole partitions of
+such rows, and makes new ones ahead of time. Without --once it prints which rows are due and what prevents their
 removal, and changes nothing. The relay may run at the same time, and has to run for new rows
 to become due. Run retention as often as you like: one process at a time works on a table.
 
@@ -25,45 +26,29 @@ dead letters.`,
 		Example: `  cdc-relay retention
   cdc-relay retention --once
   cdc-relay retention --once --table public.outbox --json`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := a.load()
-			if err != nil {
-				return err
-			}
-			if !asJSON {
-				a.warn(cfg)
-			}
-			all, settings := cfg.Retention()
-			policies, err := retention.Tables(all, table)
-			if err != nil {
-				return &advice.Usage{Err: err}
-			}
-			run := &upkeepRun{app: a, json: asJSON, reports: []any{}}
-			if len(policies) == 0 {
-				return run.end("no table has retention.then: delete or archive")
-			}
-			service, err := retention.Open(cmd.Context(), settings, zerolog.Nop())
-			if err != nil {
-				return upkeepError(err)
-			}
-			defer service.Close()
-			for i := range policies {
-				p := &policies[i]
-				if !once {
-					plan, refused, err := service.Plan(cmd.Context(), p)
-					run.plan(cmd.Context(), plan, refused, err)
-					continue
-				}
-				done, err := service.Once(cmd.Context(), p, run.teller(p.Table))
-				verb := map[retention.Then]string{retention.Delete: "deleted", retention.Archive: "archived"}[p.Then]
-				run.once(cmd.Context(), upkeepReport{Table: p.Table.String(), Then: string(p.Then)}, verb, done, err)
-			}
-			return run.end("")
-		},
 	}
-	cmd.Flags().BoolVar(&once, "once", false, "remove the rows that are due, then exit")
-	cmd.Flags().StringVar(&table, "table", "", "only this configured table")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
+	return a.upkeepCommand(cmd, "remove the rows that are due, then exit", func(cfg *config.Config, table string) (upkeepJob, error) {
+		all, settings := cfg.Retention()
+		policies, err := retention.Tables(all, table)
+		return upkeepJob{len(policies), "no table has a retention.then but none", func(ctx context.Context) (upkeepService, error) {
+			service, err := retention.Open(ctx, settings, zerolog.Nop())
+			return &retentionWork{service, policies}, err
+		}}, err
+	})
+}
+
+type retentionWork struct {
+	*retention.Service
+	policies []retention.Policy
+}
+
+func (w *retentionWork) plan(ctx context.Context, table int) (interface{ Lines() []string }, []error, error) {
+	return w.Plan(ctx, &w.policies[table])
+}
+
+func (w *retentionWork) once(ctx context.Context, run *upkeepRun, table int) {
+	p := &w.policies[table]
+	done, err := w.Once(ctx, p, run.teller(p.Table))
+	verb := map[retention.Then]string{retention.Delete: "deleted", retention.Archive: "archived", retention.Export: "exported and deleted", retention.DropPartition: "dropped", retention.DetachPartition: "detached"}[p.Then]
+	run.once(ctx, upkeepReport{Table: p.Table.String(), Then: string(p.Then)}, verb, done, err)
 }

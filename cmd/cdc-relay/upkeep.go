@@ -6,13 +6,72 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/advice"
+	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/upkeep"
 	"github.com/cdc-relay/cdc-relay/wording"
+	"github.com/spf13/cobra"
 )
+
+// upkeepJob is one kind of work on delivered rows, as a command.
+type upkeepJob struct {
+	tables  int    // that have it
+	nothing string // what is said without any
+	open    func(context.Context) (upkeepService, error)
+}
+
+// upkeepService does the work. A table is named by its place among those of the job.
+type upkeepService interface {
+	plan(ctx context.Context, table int) (shown interface{ Lines() []string }, refused []error, err error)
+	once(ctx context.Context, run *upkeepRun, table int)
+	Close()
+}
+
+// upkeepCommand gives a command its flags. job finds out which tables are meant.
+func (a *app) upkeepCommand(cmd *cobra.Command, does string, job func(cfg *config.Config, table string) (upkeepJob, error)) *cobra.Command {
+	var once, asJSON bool
+	var table string
+	cmd.Args = cobra.NoArgs
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		cfg, err := a.load()
+		if err != nil {
+			return err
+		}
+		if !asJSON {
+			a.warn(cfg)
+		}
+		work, err := job(cfg, table)
+		if err != nil {
+			return &advice.Usage{Err: err}
+		}
+		run := &upkeepRun{app: a, json: asJSON, reports: []any{}}
+		if work.tables == 0 {
+			return run.end(work.nothing)
+		}
+		service, err := work.open(cmd.Context())
+		if err != nil {
+			return upkeepError(err)
+		}
+		defer service.Close()
+		for i := range work.tables {
+			if once {
+				service.once(cmd.Context(), run, i)
+				continue
+			}
+			plan, refused, err := service.plan(cmd.Context(), i)
+			run.plan(cmd.Context(), plan, refused, err)
+		}
+		return run.end("")
+	}
+	cmd.Flags().BoolVar(&once, "once", false, does)
+	cmd.Flags().StringVar(&table, "table", "", "only this configured table")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
 
 // upkeepRun is one invocation: its tables one after the other, each whatever became of
 // those before it.
@@ -65,6 +124,10 @@ type upkeepReport struct {
 	Rows    int     `json:"rows"`
 	Held    int     `json:"held_back"`
 	Passed  int     `json:"passed_over"`
+	Made    *int    `json:"partitions_made,omitempty"`
+	Removed *int    `json:"partitions_removed,omitempty"`
+	Kept    *int    `json:"partitions_held_back,omitempty"`
+	Bytes   int64   `json:"exported_bytes,omitempty"`
 	Seconds float64 `json:"seconds"`
 	Reason  string  `json:"reason,omitempty"` // why it ended early
 	Error   string  `json:"error,omitempty"`
@@ -83,16 +146,32 @@ func (r *upkeepRun) teller(table wal.Table) func(upkeep.Done) {
 
 // once shows what was done in a table.
 func (r *upkeepRun) once(ctx context.Context, report upkeepReport, verb string, done upkeep.Done, err error) {
+	report.Bytes = done.Bytes
 	report.Rows, report.Held, report.Passed, report.Seconds = done.Rows, done.Held, done.Passed, done.Took.Seconds()
 	if err != nil {
 		r.failed(ctx, err)
 		report.Reason, report.Error = upkeep.Reason(err), err.Error()
+	}
+	if p := done.Parts; p != nil {
+		report.Made, report.Removed, report.Kept = &p.Made, &p.Removed, &p.Held
 	}
 	r.reports = append(r.reports, report)
 	if r.json {
 		return
 	}
 	line := fmt.Sprintf("%s: %s %s", report.Table, verb, wording.Count(done.Rows, "row"))
+	if p := done.Parts; p != nil {
+		line = fmt.Sprintf("%s: %s %s", report.Table, verb, wording.Count(p.Removed, "partition"))
+		if p.Held > 0 {
+			line += fmt.Sprintf("; %d held back by dead letters", p.Held)
+		}
+		if p.Made > 0 {
+			line += fmt.Sprintf("; made %d", p.Made)
+		}
+		if done.Rows > 0 {
+			line += "; deleted " + wording.Count(done.Rows, "row") + " of the default partition"
+		}
+	}
 	if done.Held > 0 {
 		line += fmt.Sprintf("; %d held back by dead letters", done.Held)
 	}

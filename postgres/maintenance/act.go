@@ -46,17 +46,23 @@ func (s *Session) actError(err error) error {
 // before the statement acts, and rows that somebody else has locked are left out. Without it
 // the statement waits, and looks at xmin again: a version that was updated meanwhile is another.
 func (s *Session) proven(rows []proof.Row) (with, where string) {
-	tids, xmins := make([]string, len(rows)), make([]string, len(rows))
-	for i, r := range rows {
-		tids[i], xmins[i] = strconv.Quote(r.TID.String()), strconv.FormatUint(uint64(r.XMin), 10)
-	}
-	versions := fmt.Sprintf("ctid = ANY ('{%s}'::tid[]) AND xmin = ANY ('{%s}'::xid[]) AND pg_catalog.pg_backend_pid() = %d AND %s",
-		strings.Join(tids, ","), strings.Join(xmins, ","), s.pid, s.condition())
+	versions := s.versions(rows)
 	if s.work.Waits {
 		return "", versions
 	}
 	return fmt.Sprintf("proven AS MATERIALIZED (SELECT ctid FROM ONLY %s WHERE %s FOR UPDATE SKIP LOCKED)", s.work.Table.SQL(), versions),
 		"ctid = ANY (ARRAY(SELECT ctid FROM proven))"
+}
+
+// versions is the condition for those of the versions that still exist and meet the work's own, in
+// the session that named them.
+func (s *Session) versions(rows []proof.Row) string {
+	tids, xmins := make([]string, len(rows)), make([]string, len(rows))
+	for i, r := range rows {
+		tids[i], xmins[i] = strconv.Quote(r.TID.String()), strconv.FormatUint(uint64(r.XMin), 10)
+	}
+	return fmt.Sprintf("ctid = ANY ('{%s}'::tid[]) AND xmin = ANY ('{%s}'::xid[]) AND pg_catalog.pg_backend_pid() = %d AND %s",
+		strings.Join(tids, ","), strings.Join(xmins, ","), s.pid, s.condition())
 }
 
 var errArchiveLacks = errors.New("the archive did not take every row: a trigger or a rule keeps some out")

@@ -125,7 +125,7 @@ func TestProof_HoldsUnderEveryKindOfCommit(t *testing.T) {
 		t.Run("postgres"+version, func(t *testing.T) {
 			db := harness.OwnPostgres(t, sandbox.PostgresOptions{Version: version, Settings: map[string]string{"max_prepared_transactions": "20"}})
 			db.Exec(t, eventsSQL)
-			c, s := consume(t, db), open(t, db, work())
+			c, s := consume(t, db), opened(t, db, work())
 			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 			defer cancel()
 			wait := writers(ctx, t, db, 5)
@@ -158,7 +158,7 @@ func TestProof_HoldsUnderEveryKindOfCommit(t *testing.T) {
 func TestProof_LReadTooEarlyIsFound(t *testing.T) {
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
 		db.Exec(t, eventsSQL)
-		c, s := consume(t, db), open(t, db, work())
+		c, s := consume(t, db), opened(t, db, work())
 		db.Exec(t, `INSERT INTO events VALUES ('before', 1)`)
 		fence, err := s.Fence(t.Context())
 		if err != nil {
@@ -180,7 +180,7 @@ func TestProof_WriteAndFlushPositionsAreNoBounds(t *testing.T) {
 		t.Run("postgres"+version, func(t *testing.T) {
 			db := harness.OwnPostgres(t, sandbox.PostgresOptions{Version: version, Settings: map[string]string{"wal_writer_delay": "10s", "autovacuum": "off"}})
 			db.Exec(t, eventsSQL)
-			s := open(t, db, work())
+			s := opened(t, db, work())
 			writer := db.Connect(t)
 			for range 20 { // the WAL writer may come in between
 				if _, err := writer.PgConn().Exec(t.Context(), `SET synchronous_commit = off; INSERT INTO events VALUES ('a', 1)`).ReadAll(); err != nil {
@@ -249,7 +249,7 @@ func crashOnce(t *testing.T, db *harness.Database, lost string) bool {
 		t.Fatal("the session came back")
 	}
 	db.Exec(t, `INSERT INTO events VALUES ('new', 2)`)
-	again := open(t, db, work())
+	again := opened(t, db, work())
 	defer again.Close()
 	now := name(t, again)
 	if slices.ContainsFunc(now, func(r proof.Row) bool { return r.ID == lost }) {
@@ -270,7 +270,7 @@ func crashOnce(t *testing.T, db *harness.Database, lost string) bool {
 func TestProof_PreparedTransactionsComeWhenTheyCommit(t *testing.T) {
 	db := harness.OwnPostgres(t, sandbox.PostgresOptions{Settings: map[string]string{"max_prepared_transactions": "2"}})
 	db.Exec(t, eventsSQL)
-	c, s := consume(t, db), open(t, db, work())
+	c, s := consume(t, db), opened(t, db, work())
 	db.Exec(t, `BEGIN; INSERT INTO events VALUES ('a', 1); PREPARE TRANSACTION 'p'`)
 	look := func() (string, bool) {
 		rows := name(t, s)

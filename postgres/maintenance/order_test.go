@@ -33,7 +33,7 @@ func TestSession_NamesInTheOrderOfAnIndex(t *testing.T) {
 			('g', 0, '2026-01-01 00:00:00.000001'), ('b', 0, '0044-03-15 BC'), ('a', 0, '-infinity'), ('i', 0, 'infinity'), ('none', 0, NULL)`)
 		w := work()
 		w.Limit, w.Order, w.Where = 2, `"published_at"`, "published_at IS NOT NULL"
-		s := open(t, db, w)
+		s := opened(t, db, w)
 		for range 2 { // it begins again
 			if got, want := strings.Join(all(t, s), "|"), "a b|c d|e f|g h|i"; got != want {
 				t.Errorf("named %s, want %s", got, want)
@@ -50,7 +50,7 @@ func TestSession_NamesByPlaceThroughEveryBlock(t *testing.T) {
 		db.Exec(t, `VACUUM events`)
 		w := work()
 		w.Limit, w.ID = 7, "n"
-		s := open(t, db, w)
+		s := opened(t, db, w)
 		seen := strings.Fields(strings.Join(all(t, s), " "))
 		if len(seen) != 199 || seen[0] != "1" || seen[198] != "500" {
 			t.Errorf("named %d rows: %v", len(seen), seen)
@@ -66,7 +66,7 @@ func TestSession_WaitsForLockedRows(t *testing.T) {
 		db.Exec(t, `INSERT INTO events VALUES ('a', 0), ('b', 0), ('c', 0)`)
 		w := work()
 		w.Waits = true
-		s := open(t, db, w)
+		s := opened(t, db, w)
 		rows := name(t, s)
 		locker := db.Connect(t)
 		exec := func(sql string) {
@@ -109,7 +109,7 @@ func TestSession_MovesRowsToAnArchive(t *testing.T) {
 			w := work()
 			w.Waits, w.Archive = waits, &Archive{Table: events, Columns: []string{"id", "n", "published_at"}}
 			w.Archive.Table.Name = "kept"
-			s := open(t, db, w)
+			s := opened(t, db, w)
 			rows := name(t, s)
 			db.Exec(t, `UPDATE events SET n = 9 WHERE id = 'b'`)
 
@@ -223,7 +223,7 @@ func TestSession_NamesRowsWithoutAValueInTheOrder(t *testing.T) {
 	for _, limit := range []int{1, 2, 3, 5, 7, 10, 11} {
 		w := work()
 		w.Order, w.Limit = "n", limit
-		s := open(t, db, w)
+		s := opened(t, db, w)
 		for range 2 { // it begins again
 			var all []proof.Row
 			for rows := name(t, s); len(rows) > 0; rows = name(t, s) {
@@ -249,7 +249,7 @@ func TestSession_BeginsAgainAlthoughRowsAreWritten(t *testing.T) {
 		db.Exec(t, `DROP PUBLICATION IF EXISTS cdc_relay; DROP TABLE IF EXISTS events; `+eventsSQL+`; `+index)
 		w := work()
 		w.Order, w.Limit = order, 100
-		s := open(t, db, w)
+		s := opened(t, db, w)
 		db.Exec(t, `INSERT INTO events SELECT 'x', n FROM generate_series(100, 150) n`)
 		for batch := 1; len(name(t, s)) > 0; batch++ {
 			if batch > most {

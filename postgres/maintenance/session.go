@@ -71,6 +71,11 @@ type cursor struct {
 
 // Open connects and takes the table's lock. While somebody else has it the error is of KindBusy.
 func Open(ctx context.Context, cfg postgres.Config, work Work) (*Session, error) {
+	return open(ctx, cfg, work, "r")
+}
+
+// open connects to a table of that relkind.
+func open(ctx context.Context, cfg postgres.Config, work Work, kind string) (*Session, error) {
 	if work.Limit < 1 {
 		return nil, &fault.Error{Reason: fault.ReasonConfiguration, Op: "prove rows delivered", Err: fmt.Errorf("a batch of %d rows; allowed: 1 and more", work.Limit)}
 	}
@@ -82,7 +87,7 @@ func Open(ctx context.Context, cfg postgres.Config, work Work) (*Session, error)
 	s := &Session{q: q, work: work, version: server.ServerVersion}
 	err = server.CheckDecoding(q) // the primary
 	if err == nil {
-		err = s.prepare()
+		err = s.prepare(kind)
 	}
 	if err != nil {
 		s.Close()
@@ -99,14 +104,14 @@ func (s *Session) Close() { postgres.CloseQuietly(s.q.Conn) }
 const settings = `SET row_security = off; SET lock_timeout = '2s'; SET statement_timeout = '30s'; SET idle_in_transaction_session_timeout = '60s';
 	SET default_transaction_isolation = 'read committed'; SET default_transaction_read_only = off; SET synchronous_commit = off`
 
-func (s *Session) prepare() error {
+func (s *Session) prepare(kind string) error {
 	if err := s.q.Exec(settings); err != nil {
 		return postgres.Classify("prepare the session for "+s.subject(), err)
 	}
 	if err := s.identify(); err != nil {
 		return err
 	}
-	if err := s.find(); err != nil {
+	if err := s.find(kind); err != nil {
 		return err
 	}
 	return s.lock()
@@ -130,7 +135,7 @@ func (s *Session) identify() error {
 }
 
 // find reads which table it is.
-func (s *Session) find() error {
+func (s *Session) find(kind string) error {
 	row, err := s.q.One(fmt.Sprintf(`SELECT c.oid, c.relkind, c.relpersistence FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 		WHERE n.nspname = %s AND c.relname = %s`, postgres.QuoteLiteral(s.work.Table.Schema), postgres.QuoteLiteral(s.work.Table.Name)))
 	if errors.Is(err, postgres.ErrNoRow) {
@@ -143,7 +148,9 @@ func (s *Session) find() error {
 	switch {
 	case err != nil:
 		return &fault.Error{Kind: fault.KindProtocol, Op: "look at", Subject: s.subject(), Err: err}
-	case row.Text(1) != "r":
+	case row.Text(1) != kind && kind == "p":
+		return s.refuse(fault.ReasonConfiguration, "it has no partitions")
+	case row.Text(1) != kind:
 		return s.refuse(fault.ReasonConfiguration, "it holds no rows itself: a view, or the root of partitions")
 	case row.Text(2) != "p":
 		return s.refuse(fault.ReasonConfiguration, "it is unlogged or temporary, and no slot has its rows")

@@ -20,7 +20,7 @@ var events = wal.Table{Schema: "public", Name: "events"}
 
 func work() Work { return Work{Table: events, ID: "id", Limit: 1000} }
 
-func open(t *testing.T, db *harness.Database, w Work) *Session {
+func opened(t *testing.T, db *harness.Database, w Work) *Session {
 	t.Helper()
 	s, err := Open(t.Context(), postgres.Config{URL: db.URL}, w)
 	if err != nil {
@@ -70,7 +70,7 @@ func TestSession_ActsOnTheVersionsThatItNamed(t *testing.T) {
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
 		db.Exec(t, eventsSQL)
 		db.Exec(t, `INSERT INTO events SELECT chr(97 + i), 0 FROM generate_series(0, 6) i`)
-		s := open(t, db, work())
+		s := opened(t, db, work())
 		rows := name(t, s)
 		if ids(rows) != "a b c d e f g" {
 			t.Fatalf("named %q", ids(rows))
@@ -109,7 +109,7 @@ func TestSession_GoesThroughTheTableAndBeginsAgain(t *testing.T) {
 	db.Exec(t, `INSERT INTO events SELECT nullif(chr(97 + i), 'c'), i FROM generate_series(0, 4) i`)
 	w := work()
 	w.Limit, w.Where = 2, `n <> 1 -- a comment`
-	s := open(t, db, w)
+	s := opened(t, db, w)
 	for _, want := range []string{"a NULL", "d e", "", "a NULL"} {
 		if got := ids(name(t, s)); got != want {
 			t.Errorf("named %q, want %q", got, want)
@@ -123,7 +123,7 @@ func TestSession_SetsColumnsOfTheRowsThatStillMeetTheCondition(t *testing.T) {
 	db.Exec(t, `INSERT INTO events VALUES ('a', 0), ('b', 0)`)
 	w := work()
 	w.Where, w.Set = "published_at IS NULL", "published_at = now()"
-	s := open(t, db, w)
+	s := opened(t, db, w)
 	rows := name(t, s)
 	db.Exec(t, `UPDATE events SET published_at = '2020-01-01' WHERE id = 'b'`)
 	if n := act(t, s, rows); n != 1 {
@@ -144,7 +144,7 @@ func TestSession_NamesInAReadOnlyTransaction(t *testing.T) {
 	db.Exec(t, `INSERT INTO events VALUES ('a', 0); CREATE FUNCTION wipe() RETURNS bool LANGUAGE plpgsql AS 'BEGIN DELETE FROM public.events; RETURN true; END'`)
 	w := work()
 	w.Where = "public.wipe()"
-	s := open(t, db, w)
+	s := opened(t, db, w)
 	if rows, err := s.Name(t.Context()); err == nil || !strings.Contains(err.Error(), "read-only transaction") {
 		t.Errorf("named %q, %v", ids(rows), err)
 	}
@@ -161,7 +161,7 @@ func TestSession_SparesATableThatTookTheName(t *testing.T) {
 	db := harness.Postgres(t)
 	db.Exec(t, eventsSQL)
 	db.Exec(t, `CREATE TABLE other (LIKE events); BEGIN; INSERT INTO events VALUES ('a', 0); INSERT INTO other VALUES ('z', 9); COMMIT`)
-	s := open(t, db, work())
+	s := opened(t, db, work())
 	rows := name(t, s)
 	db.Exec(t, `ALTER TABLE events RENAME TO former; ALTER TABLE other RENAME TO events`)
 	if n := act(t, s, rows); n != 0 || left(t, db) != "z9" {
@@ -172,7 +172,7 @@ func TestSession_SparesATableThatTookTheName(t *testing.T) {
 func TestSession_HasATableToItself(t *testing.T) {
 	db := harness.Postgres(t)
 	db.Exec(t, eventsSQL)
-	first := open(t, db, work())
+	first := opened(t, db, work())
 	_, err := Open(t.Context(), postgres.Config{URL: db.URL}, work())
 	postgrestest.WantError(t, err, fault.KindBusy, fault.ReasonMaintenanceInUse, "another one holds the lock: pid ", applicationName)
 	first.Close()
@@ -208,7 +208,7 @@ func TestSession_ShowsTheSlotsThatThereAre(t *testing.T) {
 		db.Exec(t, eventsSQL)
 		slot := harness.Unique(t, "slot")
 		db.Exec(t, `SELECT pg_create_logical_replication_slot($1, 'pgoutput')`, slot)
-		s := open(t, db, work())
+		s := opened(t, db, work())
 		slots, err := s.Slots(t.Context(), []string{slot, "no_such_slot"})
 		if err != nil || len(slots) != 1 || slots[0] != (proof.Slot{Name: slot, Confirmed: postgrestest.ConfirmedBy(t, db, slot)}) {
 			t.Errorf("%+v, %v", slots, err)
@@ -224,7 +224,7 @@ func TestSession_NoticesAPooler(t *testing.T) {
 	db := harness.Postgres(t)
 	db.Exec(t, eventsSQL)
 	db.Exec(t, `INSERT INTO events VALUES ('a', 0)`)
-	s := open(t, db, work())
+	s := opened(t, db, work())
 	rows := name(t, s)
 	s.pid++
 	_, err := s.Slots(t.Context(), []string{"any"})
@@ -237,7 +237,7 @@ func TestSession_NoticesAPooler(t *testing.T) {
 func TestSession_KnowsWhereItIs(t *testing.T) {
 	db := harness.Postgres(t)
 	db.Exec(t, eventsSQL)
-	s := open(t, db, work())
+	s := opened(t, db, work())
 	system := harness.Query[string](t, db, `SELECT system_identifier::text FROM pg_control_system()`)
 	oid := harness.Query[int64](t, db, `SELECT 'events'::regclass::oid::bigint`)
 	if want := (wal.Lineage{SystemID: system, Timeline: 1}); s.Lineage() != want || int64(s.OID()) != oid {

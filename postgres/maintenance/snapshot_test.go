@@ -40,7 +40,7 @@ func TestExportedSnapshot_OutlivesItsExporterInWhoImportedIt(t *testing.T) {
 		// What the importer does not see, the slot has, and nothing else.
 		c := consume(t, db)
 		c.slot = slot
-		s := open(t, db, work())
+		s := opened(t, db, work())
 		fence, err := s.Fence(t.Context())
 		if err != nil {
 			t.Fatal(err)

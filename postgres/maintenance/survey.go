@@ -181,15 +181,16 @@ func (s *Surveyor) table(table wal.Table) (*Survey, error) {
 	return t, nil
 }
 
-// publishes are the publications that have a table, however they name it.
+// publishes are the publications that have a table, however they name it; a partition is also in
+// those of the tables above it.
 const publishes = `FROM pg_catalog.pg_publication p JOIN pg_catalog.pg_publication_tables pt ON pt.pubname = p.pubname
 	JOIN pg_catalog.pg_namespace n ON n.nspname = pt.schemaname JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = pt.tablename
-	WHERE c.oid = %[1]d`
+	WHERE c.oid IN (SELECT %[1]d UNION SELECT relid FROM pg_catalog.pg_partition_ancestors(%[1]d))`
 
-// noIdentity is the condition that a table has no replica identity.
-const noIdentity = `(c.relreplident = 'n'
-	OR c.relreplident = 'd' AND NOT EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND i.indisprimary AND i.indisvalid)
-	OR c.relreplident = 'i' AND NOT EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid AND i.indisreplident AND i.indisvalid))`
+// noIdentity is the condition that a table has no replica identity. Of a partition its own counts.
+const noIdentity = `EXISTS (SELECT FROM pg_catalog.pg_class t WHERE t.oid = %[1]d AND (t.relreplident = 'n'
+	OR t.relreplident = 'd' AND NOT EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = t.oid AND i.indisprimary AND i.indisvalid)
+	OR t.relreplident = 'i' AND NOT EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = t.oid AND i.indisreplident AND i.indisvalid)))`
 
 func (s *Surveyor) list(sql string) (list []string, err error) {
 	rows, err := s.session.q.All(sql)

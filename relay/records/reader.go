@@ -30,6 +30,7 @@ type Reader struct {
 
 	mu     sync.Mutex
 	origin wal.Origin
+	system string // whose letters are read; empty: not known yet
 
 	positions *topics.Follower
 	letters   *topics.Follower
@@ -47,7 +48,8 @@ func Open(ctx context.Context, settings relay.Config, others []string, log zerol
 	if err := r.Identify(ctx); err != nil {
 		return nil, err
 	}
-	system := r.Origin().SystemID
+	r.system = r.Origin().SystemID
+	system := r.system
 	r.waiting = waiting.New(func(source string) bool { return r.own(system, source) })
 	at, topic := r.settings.Kafka.Connection, r.settings.CheckpointTopic
 	if r.settings.Guarantee == relay.ExactlyOnce {
@@ -79,6 +81,9 @@ func (r *Reader) Identify(ctx context.Context) error {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.system != "" && standing.Origin.SystemID != r.system {
+		return &fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonForeignServer, Op: "identify the server", Err: fmt.Errorf("the topics were read for system identifier %s, and the server has %s now", r.system, standing.Origin.SystemID)}
+	}
 	r.origin = standing.Origin
 	return nil
 }

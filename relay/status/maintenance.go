@@ -28,12 +28,21 @@ type Maintenance struct {
 	Reason  string   `json:"reason"`  // snake_case; empty when nothing is in the way
 	Message string   `json:"message"` // the error in full, with what to do
 
-	Since       time.Time      `json:"since"`              // when state and reason began
-	LastPass    time.Time      `json:"last_pass,omitzero"` // end of the last one that did all that was due
-	PassSeconds *float64       `json:"pass_seconds"`       // what that one took; nil: there was none
-	Rows        int64          `json:"rows"`               // done since the process started
-	HeldBack    map[string]int `json:"held_back"`          // rows that the last pass left, by why
-	OldestRow   *float64       `json:"oldest_row_seconds"` // age of the oldest row that the job is about; nil: none, or not known
+	Since       time.Time      `json:"since"`                    // when state and reason began
+	LastPass    time.Time      `json:"last_pass,omitzero"`       // end of the last one that did all that was due
+	PassSeconds *float64       `json:"pass_seconds"`             // what that one took; nil: there was none
+	Rows        int64          `json:"rows"`                     // done since the process started
+	HeldBack    map[string]int `json:"held_back"`                // rows that the last pass left, by why
+	Exported    int64          `json:"exported_bytes,omitempty"` // since the process started
+	Partitions  *Partitions    `json:"partitions,omitempty"`     // nil: no whole ones go
+	OldestRow   *float64       `json:"oldest_row_seconds"`       // age of the oldest row that the job is about; nil: none, or not known
+}
+
+// Partitions counts those of one table.
+type Partitions struct {
+	Ahead   int   `json:"ahead"`     // after the last pass, that begin later than now
+	Held    int   `json:"held_back"` // by the last pass
+	Removed int64 `json:"removed"`   // since the process started
 }
 
 // Rows are held back for these reasons.

@@ -28,6 +28,8 @@ type Figures struct {
 	Letters     int              `json:"dead_letters"`
 	Waiting     int              `json:"dead_letters_waiting"`
 	Discarded   int              `json:"dead_letters_discarded"`
+	Removed     int              `json:"removed,omitempty"` // rows, by the relay
+	Marked      int              `json:"marked,omitempty"`
 	Duplicates  int              `json:"duplicates"`
 	Bound       int              `json:"duplicates_bound"`
 	DuplicateBy map[string]int   `json:"duplicates_by_fault"`
@@ -66,7 +68,7 @@ func (f *Figures) add(plan Plan, v *Verdict) {
 	}
 	one := &Figures{
 		Seeds: 1, Servers: map[string]int{"PostgreSQL " + plan.Postgres + ", " + brokers: 1}, Faults: v.Faults, Kills: v.Kills, Sessions: v.Sessions, Rows: v.Rows, Unknown: v.Unknown,
-		Lost: v.Lost, Disordered: v.Disordered, Late: v.Late, Letters: v.Letters, Waiting: v.Waiting, Discarded: v.Discarded, Duplicates: v.Duplicates, Bound: v.Bound, DuplicateBy: v.DuplicateBy, BoundBy: v.BoundBy,
+		Lost: v.Lost, Disordered: v.Disordered, Late: v.Late, Letters: v.Letters, Waiting: v.Waiting, Discarded: v.Discarded, Removed: v.Removed, Marked: v.Marked, Duplicates: v.Duplicates, Bound: v.Bound, DuplicateBy: v.DuplicateBy, BoundBy: v.BoundBy,
 		Recovery: v.Recovery, Takeover: v.Takeover, PgStop: v.PgStop, Drain: v.Drain, Stall: v.Stall, Settled: v.Settled, Peak: v.Peak, Samples: v.Samples,
 	}
 	if len(v.Violations) > 0 {
@@ -80,7 +82,7 @@ func (f *Figures) join(o *Figures) {
 	for _, each := range []struct{ to, from *int }{
 		{&f.Seeds, &o.Seeds}, {&f.Failed, &o.Failed}, {&f.Kills, &o.Kills}, {&f.Sessions, &o.Sessions}, {&f.Rows, &o.Rows}, {&f.Lost, &o.Lost},
 		{&f.Disordered, &o.Disordered}, {&f.Late, &o.Late}, {&f.Duplicates, &o.Duplicates}, {&f.Bound, &o.Bound}, {&f.Samples, &o.Samples},
-		{&f.Letters, &o.Letters}, {&f.Waiting, &o.Waiting}, {&f.Discarded, &o.Discarded},
+		{&f.Letters, &o.Letters}, {&f.Waiting, &o.Waiting}, {&f.Discarded, &o.Discarded}, {&f.Removed, &o.Removed}, {&f.Marked, &o.Marked},
 	} {
 		*each.to += *each.from
 	}
@@ -166,6 +168,9 @@ func (f *Figures) String() string {
 	line("order violations", "%d", f.Disordered)
 	line("late records of a lost owner", "%d", f.Late)
 	line("dead letters", "%d; %d rows left waiting, %d discarded on purpose", f.Letters, f.Waiting, f.Discarded)
+	if f.Removed+f.Marked > 0 {
+		line("rows removed by the relay", "%d, and %d marked", f.Removed, f.Marked)
+	}
 	line("duplicates", "%d, bound %d", f.Duplicates, f.Bound)
 	line("slot samples", "%d", f.Samples)
 	quantiles := func(name string, spans []Span) {

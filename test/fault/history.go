@@ -35,6 +35,9 @@ type History struct {
 	Discarded          map[string]bool // rows of which a letter was to be discarded
 	Unknown            int64
 
+	Gone     []Gone          // rows that the relay removed or marked, in no order
+	Exported map[string]bool // rows that are in files
+
 	Settled    time.Duration // from the last heal to a position at the tip; negative: never
 	Behind     uint64        // bytes of WAL not confirmed then
 	Retained   uint64        // bytes of WAL that the slot holds in the end
@@ -262,6 +265,9 @@ func (w *world) collect(ctx context.Context, h *History) error {
 	var err error
 	if h.Rows, err = w.readTable(ctx); err != nil {
 		return fmt.Errorf("read the table: %w", err)
+	}
+	if err := w.readGone(ctx, h); err != nil {
+		return fmt.Errorf("read what was removed: %w", err)
 	}
 	if h.Txns, err = w.readWitness(ctx); err != nil {
 		return err

@@ -23,6 +23,7 @@ type kind struct {
 	brokers     string   // where it can be had: kfake, apache (either number), apache3; empty: everywhere
 	not         string   // where it cannot be had although brokers would allow it
 	relays      int      // how many it needs at least
+	jobs        bool     // the relay works on delivered rows
 	letters     bool     // rows are rejected and set aside
 	link        bool     // the relays reach their servers over a network device
 	special     bool     // not drawn: only for plans that name it
@@ -52,7 +53,7 @@ const (
 var kinds []*kind
 
 func init() { // not a literal: kinds are looked up by what they run
-	kinds = slices.Concat(relayKinds, postgresKinds, networkKinds, lostKinds, brokerKinds, codeKinds(), letterKinds, oldKinds,
+	kinds = slices.Concat(relayKinds, postgresKinds, networkKinds, lostKinds, brokerKinds, codeKinds(), letterKinds, oldKinds, upkeepKinds,
 		[]*kind{{name: "failpoint", about: "kill -9 at a named step of the relay", takes: onRelay, special: true, run: stepFails}})
 }
 

@@ -27,7 +27,9 @@ type Verdict struct {
 	Disordered  int              `json:"order_violations"`
 	Late        int              `json:"late_records"` // of an owner that was gone
 	Letters     int              `json:"dead_letters"`
-	Waiting     int              `json:"dead_letters_waiting"`   // rows that were left
+	Waiting     int              `json:"dead_letters_waiting"` // rows that were left
+	Removed     int              `json:"removed"`              // rows, by the relay
+	Marked      int              `json:"marked"`
 	Discarded   int              `json:"dead_letters_discarded"` // rows, on purpose
 	Duplicates  int              `json:"duplicates"`
 	Bound       int              `json:"duplicates_bound"`
@@ -64,7 +66,7 @@ const (
 	hugeStopLimit    = 30 * time.Second        // the server sends the rest of a huge transaction first
 )
 
-// judge checks P1 to P13 of a history.
+// judge checks P1 to P14 of a history.
 func judge(h *History) *Verdict {
 	v := &Verdict{DuplicateBy: map[string]int{}, BoundBy: map[string]int{}, Faults: map[string]int{}, Takeover: map[string]Spans{}, Rows: len(h.Rows), Records: len(h.Records), Unknown: h.Unknown, Samples: len(h.Samples), Peak: h.Peak, Settled: Span(h.Settled)}
 	v.Violations = append(v.Violations, h.Problems...)
@@ -79,6 +81,7 @@ func judge(h *History) *Verdict {
 	j.positions()
 	j.duplicates()
 	j.checkpoints()
+	j.upkeep()
 	j.liveness()
 	j.stops()
 	j.resources()

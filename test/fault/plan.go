@@ -25,6 +25,7 @@ type Plan struct {
 	HugeAt      Span     `json:"huge_at,omitempty"`
 	ExactlyOnce bool     `json:"exactly_once,omitempty"`
 	Letters     *Letters `json:"letters,omitempty"`  // nil: rows are not set aside
+	Jobs        *Jobs    `json:"jobs,omitempty"`     // nil: rows stay as they are
 	Patience    Span     `json:"patience,omitempty"` // how long a fault waits for the recovery from the one before it; 0: not at all
 	Partitioned bool     `json:"partitioned"`
 	Settings    []string `json:"settings"` // --set of the relay
@@ -96,6 +97,10 @@ func NewPlan(seed uint64, o Options) (Plan, error) {
 	at, dealt := time.Duration(0), p.deal(deck, n, len(o.Faults) > 0)
 	random.Shuffle(n, func(i, j int) { dealt[i], dealt[j] = dealt[j], dealt[i] })
 	for _, k := range dealt {
+		if k.jobs && p.Jobs == nil {
+			p.Jobs = newJobs(seed)
+			p.Partitioned = p.Partitioned && p.Jobs.Then != "none" // no marks in partitions
+		}
 		p.Relays = max(p.Relays, k.relays)
 		lasts := k.least
 		if k.most > k.least {
@@ -165,6 +170,9 @@ func applicable(faults []string, broker string, once bool) ([]*kind, error) {
 	}
 	for _, k := range kinds {
 		wanted := len(faults) == 0 || slices.ContainsFunc(faults, func(name string) bool { return matches(k.name, name) })
+		if k.jobs && len(faults) == 0 {
+			continue
+		}
 		if wanted && k.fits(broker) && (!once || !k.unsettles) {
 			deck = append(deck, k)
 		}

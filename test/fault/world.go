@@ -84,7 +84,7 @@ func (s *servers) pg(ctx context.Context, version string) (*sandbox.Postgres, er
 	}
 	p, err := sandbox.StartPostgres(ctx, sandbox.PostgresOptions{
 		Version: version, Sources: []sandbox.Source{sandbox.Local, sandbox.Download}, Log: os.Stderr,
-		Settings: map[string]string{"max_wal_size": "2GB", "shared_buffers": "128MB", "wal_sender_timeout": "3s"},
+		Settings: map[string]string{"max_wal_size": "2GB", "shared_buffers": "128MB", "wal_sender_timeout": "3s", "max_prepared_transactions": "20"},
 	})
 	if err == nil {
 		s.postgres[version] = p
@@ -247,11 +247,17 @@ func (w *world) build(ctx context.Context, binary string) error {
 }
 
 func (w *world) config() string {
-	text := fmt.Sprintf("postgres: {url: %q, slot: %s, publication: %s, wal_sender_timeout: %s}\noutbox:\n  - {table: public.outbox, preset: outbox}\nkafka:\n  brokers: [%s]\nlog: {level: info, format: text}\n",
-		proxied(w.pg.URL(w.database), w.pgProxy.Addr()), w.slot, w.slot, senderTimeout, join(w.kafka.Addrs()))
+	text := fmt.Sprintf("postgres: {url: %q, slot: %s, publication: %s, wal_sender_timeout: %s}\n%skafka:\n  brokers: [%s]\nlog: {level: info, format: text}\n",
+		proxied(w.pg.URL(w.database), w.pgProxy.Addr()), w.slot, w.slot, senderTimeout, w.outboxConfig(), join(w.kafka.Addrs()))
 	relay := w.lettersConfig()
 	if w.plan.ExactlyOnce {
 		relay = append(relay, "guarantee: exactly_once", "checkpoint_topic: "+w.checkpointTopic())
+	}
+	if w.plan.Jobs != nil {
+		text += "maintenance: {interval: 1s, wait: 5s, max_rows_per_second: 0}\n"
+		if !w.plan.ExactlyOnce {
+			relay = append(relay, "detect_moved_slot: true", "checkpoint_topic: "+w.checkpointTopic())
+		}
 	}
 	if relay != nil {
 		text += "relay: {" + join(relay) + "}\n"
@@ -288,6 +294,11 @@ func proxied(address, host string) string {
 // slot of the same publication that nobody reads before the end: the server's own
 // word on what was committed and in which order.
 func (w *world) setup(ctx context.Context, binary, config string) error {
+	if w.plan.Jobs != nil {
+		if err := os.MkdirAll(w.exported(), 0o755); err != nil {
+			return err
+		}
+	}
 	if w.plan.Partitioned {
 		err := w.exec(ctx, w.database, `CREATE TABLE outbox (id uuid PRIMARY KEY, aggregate_type varchar(100) NOT NULL, aggregate_id uuid NOT NULL,
 			event_type varchar(100) NOT NULL, payload jsonb NOT NULL, created_at timestamptz NOT NULL DEFAULT now(), published_at timestamptz) PARTITION BY HASH (id)`)
@@ -302,6 +313,11 @@ func (w *world) setup(ctx context.Context, binary, config string) error {
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("cdc-relay setup: %w\n%s", err, out)
+	}
+	if w.plan.Jobs != nil {
+		if err := w.exec(ctx, w.database, upkeepSQL); err != nil {
+			return err
+		}
 	}
 	return w.exec(ctx, w.database, "SELECT pg_create_logical_replication_slot($1, 'pgoutput')", w.witness())
 }

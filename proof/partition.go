@@ -1,0 +1,89 @@
+package proof
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+)
+
+// Part is one connection to the primary, and a partition that it may lock and remove. Once the
+// connection is lost, every method fails.
+type Part interface {
+	Looker
+	Fence(ctx context.Context) (wal.LSN, error)
+
+	// Nudge is Session's, over another connection: the transaction of this one is open.
+	Nudge(ctx context.Context) error
+
+	// Lock begins a transaction and waits until every writer of the partition has ended; no new
+	// one begins before Remove or Release.
+	Lock(ctx context.Context) error
+
+	// Holds reports whether a row of the partition may be one that a dead letter waits for.
+	Holds(ctx context.Context, waiting Waiting) (bool, error)
+
+	// Remove takes the partition away, and commits.
+	Remove(ctx context.Context) error
+
+	// Release rolls back what is not committed.
+	Release()
+}
+
+// lockedWait is how long writers of a partition that is locked wait for the slots, and
+// lockedNudge when the end of a quiet server's WAL is moved.
+const (
+	lockedWait  = 5 * time.Second
+	lockedNudge = 500 * time.Millisecond
+)
+
+// Remove proves that all rows of a partition are delivered, and removes it. held: a dead letter
+// of one of its rows waits, or of any row, and the partition stays whole.
+//
+// The lock takes the place of naming rows. Whoever wrote into the partition has ended, and its
+// commit record is in the WAL; so all rows, seen or not, end at or before the insert position that
+// is read behind the lock. Nobody adds one until the partition is gone. The first wait, without
+// the lock, keeps writers from waiting for a relay that is behind.
+func (p *Prover) Remove(ctx context.Context, s Part) (held bool, err error) {
+	if err := p.cfg.skips(); err != nil {
+		return false, err
+	}
+	fence, err := s.Fence(ctx)
+	if err != nil {
+		return false, err
+	}
+	if _, err := p.Await(ctx, s, fence); err != nil {
+		return false, err
+	}
+	defer s.Release()
+	if err := s.Lock(ctx); err != nil {
+		return false, err
+	}
+	if fence, err = s.Fence(ctx); err != nil { // behind the lock
+		return false, err
+	}
+	short := *p
+	short.cfg.Wait, short.cfg.NudgeAfter = min(p.cfg.Wait, lockedWait), min(p.cfg.NudgeAfter, lockedNudge)
+	slots, err := short.Await(ctx, s, fence)
+	if err != nil {
+		return false, busy(err)
+	}
+	waiting, err := p.behind(ctx, s, slots)
+	if err != nil {
+		return false, err
+	}
+	if held, err = s.Holds(ctx, waiting); held || err != nil {
+		return held, err
+	}
+	return false, s.Remove(ctx)
+}
+
+// busy is a slot that was not quick enough for writers that wait.
+func busy(err error) error {
+	if e, ok := errors.AsType[*fault.Error](err); ok && e.Reason == fault.ReasonSlotBehind {
+		e.Reason = fault.ReasonPartitionBusy
+	}
+	return err
+}

@@ -1,0 +1,164 @@
+package export
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Folder is a directory of this machine that holds the files.
+type Folder struct{ root string }
+
+// OpenFolder wants a directory that is there. A path that is mistyped makes none.
+func OpenFolder(path string) (*Folder, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return nil, fmt.Errorf("%s is no directory", path)
+	}
+	return &Folder{path}, nil
+}
+
+const ending, temporary = ".ndjson.zst", ".tmp"
+
+// Write stores the rows that each gives, in one file. It has been read back when it returns, and
+// its bytes are on the disk. Rows that the newest file of the slice has already, and no others, are
+// not written again. It returns the path, and the size of what was written.
+func (f *Folder) Write(s Slice, header *Header, each func(row func([]Value) error) error) (path string, size int64, err error) {
+	folder := filepath.Join(f.root, folderName(s.Table), s.Begin.Format("2006/01/02"))
+	if err := f.makeFolder(folder); err != nil {
+		return "", 0, err
+	}
+	hour := s.Begin.Format("15")
+	part, err := f.parts(folder, hour)
+	if err != nil {
+		return "", 0, err
+	}
+	path = filepath.Join(folder, hour+"-"+strconv.Itoa(part)+ending)
+	made := filepath.Join(folder, "."+filepath.Base(path)+temporary)
+	defer func() { _ = os.Remove(made) }() // it is gone, or it failed
+	trailer, err := f.writeFile(made, header, each)
+	if err != nil {
+		return "", 0, err
+	}
+	if part > 0 {
+		before := filepath.Join(folder, hour+"-"+strconv.Itoa(part-1)+ending)
+		if there, err := verify(before); err == nil && there == trailer {
+			return before, 0, f.sync(folder) // of a run that came no further
+		}
+	}
+	if err := os.Rename(made, path); err != nil {
+		return "", 0, err
+	}
+	if err := f.sync(folder); err != nil {
+		return "", 0, err
+	}
+	there, err := verify(path)
+	if err == nil && there != trailer {
+		err = errors.New("it has other rows than were written")
+	}
+	if err != nil {
+		return "", 0, fmt.Errorf("read %s again: %w", path, err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", 0, err
+	}
+	return path, info.Size(), nil
+}
+
+// folderName keeps a table's name from leading elsewhere.
+func folderName(table string) string {
+	name := url.PathEscape(table)
+	if strings.Trim(name, ".") == "" {
+		name = strings.ReplaceAll(name, ".", "%2E")
+	}
+	return name
+}
+
+// makeFolder makes a folder and those above it; each of them is on the disk.
+func (f *Folder) makeFolder(folder string) error {
+	if _, err := os.Stat(folder); err == nil || folder == f.root {
+		return err
+	}
+	above := filepath.Dir(folder)
+	if err := f.makeFolder(above); err != nil {
+		return err
+	}
+	if err := os.Mkdir(folder, 0o750); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return f.sync(above)
+}
+
+// parts is how many files an hour has. What a run left that did not end is removed: the table's
+// lock lets one write at a time.
+func (f *Folder) parts(folder, hour string) (next int, err error) {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return 0, err
+	}
+	for _, e := range entries {
+		if name, ok := strings.CutSuffix(e.Name(), temporary); ok && strings.HasPrefix(name, "."+hour+"-") {
+			if err := os.Remove(filepath.Join(folder, e.Name())); err != nil {
+				return 0, err
+			}
+		}
+		name, ok := strings.CutSuffix(e.Name(), ending)
+		number, mine := strings.CutPrefix(name, hour+"-")
+		if n, err := strconv.Atoi(number); ok && mine && err == nil {
+			next = max(next, n+1)
+		}
+	}
+	return next, nil
+}
+
+func (f *Folder) writeFile(path string, header *Header, each func(func([]Value) error) error) (t Trailer, err error) {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o640)
+	if err != nil {
+		return t, err
+	}
+	defer func() {
+		if end := file.Close(); err == nil {
+			err = end
+		}
+	}()
+	e, err := newEncoder(file, header)
+	if err != nil {
+		return t, err
+	}
+	if err := each(func(values []Value) error { return e.row(header.Columns, values) }); err != nil {
+		_ = e.to.Close()
+		return t, err
+	}
+	if t, err = e.end(); err != nil {
+		return t, err
+	}
+	return t, file.Sync()
+}
+
+// sync flushes a folder: a name in it is lost with the machine otherwise.
+func (f *Folder) sync(folder string) error {
+	dir, err := os.Open(folder)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return dir.Sync()
+}
+
+func verify(path string) (Trailer, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return Trailer{}, err
+	}
+	defer file.Close()
+	return read(file)
+}

@@ -1,0 +1,85 @@
+package retention
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres/maintenance"
+	"github.com/cdc-relay/cdc-relay/proof"
+	"github.com/cdc-relay/cdc-relay/replication/wal"
+	"github.com/cdc-relay/cdc-relay/retention/export"
+)
+
+// fileRows is how many rows are exported together, at most.
+const fileRows = 50_000
+
+// exporter writes rows into files. Its caller deletes the versions that it returns, and no others.
+type exporter struct {
+	found *found
+	slots []string
+	bytes int64 // of the files
+}
+
+// write returns those of the rows that are in a file. Rows that somebody changed meanwhile are in
+// none.
+func (e *exporter) write(ctx context.Context, session *maintenance.Session, rows []proof.Row) (written []proof.Row, err error) {
+	f := e.found
+	slices, err := session.Slices(ctx, rows, "extract(epoch FROM "+f.policy.slice(f.by, wal.QuoteIdentifier(f.by.Name))+")::bigint")
+	if err != nil {
+		return nil, err
+	}
+	position, err := session.Fence(ctx)
+	if err != nil {
+		return nil, err
+	}
+	columns, names := make([]export.Column, len(f.Survey.Columns)), make([]string, len(f.Survey.Columns))
+	for i, c := range f.Survey.Columns {
+		columns[i], names[i] = export.Column{Name: c.Name, Type: c.Type}, c.Name
+	}
+	for _, s := range slices {
+		begin := time.Unix(s.Begin, 0).UTC()
+		header := &export.Header{
+			Table: f.policy.Table.String(), Slice: begin.Format(time.RFC3339), Columns: columns, Slots: e.slots, Position: position.String(),
+		}
+		_, size, err := f.folder.Write(export.Slice{Table: header.Table, Begin: begin}, header, func(row func([]export.Value) error) error {
+			there, err := session.Contents(ctx, s.Rows, names, func(values []*string) error { return row(exported(columns, values)) })
+			written = append(written, there...)
+			return err
+		})
+		if err != nil {
+			return nil, exportFailed(f.policy, err)
+		}
+		e.bytes += size
+	}
+	return written, nil
+}
+
+// exported is a row as a file has it: bytes are in base64.
+func exported(columns []export.Column, values []*string) []export.Value {
+	row := make([]export.Value, len(values))
+	for i, v := range values {
+		row[i] = v
+		if v == nil || columns[i].Type != "bytea" {
+			continue
+		}
+		if plain, err := hex.DecodeString(strings.TrimPrefix(*v, `\x`)); err == nil {
+			text := base64.StdEncoding.EncodeToString(plain)
+			row[i] = &text
+		}
+	}
+	return row
+}
+
+// exportFailed keeps what a server said as it is.
+func exportFailed(p *Policy, err error) error {
+	if _, ok := errors.AsType[*fault.Error](err); ok {
+		return err
+	}
+	return &fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonExportFailed, Op: "export rows of", Subject: "table " + p.Table.String(), Err: fmt.Errorf("%w", err), Hint: "no row was deleted for which there is no file; it is tried again"}
+}
