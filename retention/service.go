@@ -9,6 +9,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/maintenance"
+	"github.com/cdc-relay/cdc-relay/proof"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/retention/export"
 	"github.com/cdc-relay/cdc-relay/upkeep"
@@ -169,7 +170,12 @@ func (s *Service) rows(ctx context.Context, f *found, of *leaf, tell func(upkeep
 	var files exporter
 	if p.Then == Export {
 		files = exporter{found: f, slots: s.Reader.Slots()}
-		task.Before = files.write
+	}
+	task.Before = func(ctx context.Context, session *maintenance.Session, rows []proof.Row) ([]proof.Row, error) {
+		if err := s.Sent(ctx, &p.Target, f.Survey.OID); err != nil || p.Then != Export {
+			return rows, err
+		}
+		return files.write(ctx, session, rows)
 	}
 	done, err = s.Service.Once(ctx, task, tell)
 	done.Bytes = files.bytes

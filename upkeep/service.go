@@ -3,6 +3,7 @@ package upkeep
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
@@ -33,6 +34,30 @@ type Service struct {
 	Surveyor *maintenance.Surveyor
 	routes   *router.Router
 	release  func()
+	members  map[uint32]membership // by table
+}
+
+// membership is how a table was in the publications when it was last looked at.
+type membership struct {
+	text    string
+	changed time.Time // when it was seen to be another one than before
+}
+
+// changePatience is how long a table is left alone whose publication changed: the relay looks
+// every few seconds, and then records that rows may be missing from its stream.
+const changePatience = 30 * time.Second
+
+// changed reports whether a table was taken out of a publication, or put in, a while ago.
+func (s *Service) changed(t *maintenance.Survey, now time.Time) bool {
+	if s.members == nil {
+		s.members = make(map[uint32]membership)
+	}
+	last, known := s.members[t.OID]
+	if known && last.text != t.Membership {
+		last.changed = now
+	}
+	s.members[t.OID] = membership{t.Membership, last.changed}
+	return !last.changed.IsZero() && now.Sub(last.changed) < changePatience
 }
 
 // Open connects to PostgreSQL and begins to read the topics. The service is to be closed.
@@ -83,10 +108,30 @@ func (s *Service) Publications() (names []string) {
 // Survey looks at a table. archive is the one that its rows are to go to, or nil.
 func (s *Service) Survey(ctx context.Context, table wal.Table, archive *wal.Table) (*maintenance.Survey, error) {
 	survey, err := s.Surveyor.Table(ctx, table, archive, s.Publications())
-	if err == nil && s.Relay.Replication.Shard.Divided() {
+	if err != nil {
+		return nil, err
+	}
+	s.judge(survey)
+	return survey, nil
+}
+
+func (s *Service) judge(survey *maintenance.Survey) {
+	if s.Relay.Replication.Shard.Divided() {
 		survey.Filters = nil // each shard leaves out what another one sends
 	}
-	return survey, err
+	survey.Changed = s.changed(survey, time.Now())
+}
+
+// Sent fails if rows of a table may be in no stream. It is to be asked between the proof of rows
+// and what is done to them: a row that was written while the publication did not have the table
+// is not sent, although the slots pass it.
+func (s *Service) Sent(ctx context.Context, t *Target, oid uint32) error {
+	survey, err := s.Surveyor.Sent(ctx, oid, s.Publications())
+	if err != nil {
+		return err
+	}
+	s.judge(survey)
+	return errors.Join(t.Unsent(survey)...)
 }
 
 // Identity looks at how the rows of a table and their dead letters are matched. index is that of

@@ -33,6 +33,8 @@ type Survey struct {
 	Deletes     []string // publications that publish deletes of it
 	Filters     []string // publications of ours that leave some of its rows out
 	Unpublished []string // publications of ours that do not have it, or do not exist
+	Membership  string   // differs once it was taken out of a publication of ours, though it was put back
+	Changed     bool     // set by whoever knows an earlier Membership
 
 	Archive *ArchiveSurvey // nil: there is none to be
 
@@ -112,11 +114,8 @@ func (s *Surveyor) Fence(ctx context.Context) (wal.LSN, error) { return s.sessio
 func (s *Surveyor) Table(ctx context.Context, table wal.Table, archive *wal.Table, publications []string) (*Survey, error) {
 	s.session.q.Ctx = ctx
 	found, err := s.table(table)
-	if err == nil && s.session.version >= 150000 { // before, there are no row filters
-		found.Filters, err = s.list(fmt.Sprintf("SELECT DISTINCT p.pubname "+publishes+" AND p.pubname = ANY (%[2]s) AND pt.rowfilter IS NOT NULL ORDER BY 1", found.OID, namesSQL(publications)))
-	}
 	if err == nil {
-		found.Unpublished, err = s.list(fmt.Sprintf("SELECT unnest(%[2]s) EXCEPT SELECT p.pubname "+publishes+" AND p.pubinsert ORDER BY 1", found.OID, namesSQL(publications)))
+		err = s.sent(found, publications)
 	}
 	if err == nil && archive != nil {
 		found.Archive, err = s.archive(found.OID, *archive, publications)
@@ -128,6 +127,35 @@ func (s *Surveyor) Table(ctx context.Context, table wal.Table, archive *wal.Tabl
 		return nil, postgres.Classify("look at table "+table.String(), err)
 	}
 	return found, nil
+}
+
+// Sent reads again what decides whether the rows of a table are in a stream: a Survey with its
+// OID, Filters, Unpublished and Membership alone.
+func (s *Surveyor) Sent(ctx context.Context, oid uint32, publications []string) (*Survey, error) {
+	s.session.q.Ctx = ctx
+	t := &Survey{OID: oid}
+	return t, postgres.Classify("look at publications", s.sent(t, publications))
+}
+
+func (s *Surveyor) sent(t *Survey, publications []string) (err error) {
+	names := namesSQL(publications)
+	schema, schemas := "", ""
+	if s.session.version >= 150000 { // before, there are no row filters and no publications of schemas
+		if t.Filters, err = s.list(fmt.Sprintf("SELECT DISTINCT p.pubname "+publishes+" AND p.pubname = ANY (%[2]s) AND pt.rowfilter IS NOT NULL ORDER BY 1", t.OID, names)); err != nil {
+			return err
+		}
+		schema = `, n.oid, n.xmin`
+		schemas = fmt.Sprintf(` LEFT JOIN pg_catalog.pg_publication_namespace n ON n.pnpubid = p.oid AND n.pnnspid = (SELECT relnamespace FROM pg_catalog.pg_class WHERE oid = %d)`, t.OID)
+	}
+	if t.Unpublished, err = s.list(fmt.Sprintf("SELECT unnest(%[2]s) EXCEPT SELECT p.pubname "+publishes+" AND p.pubinsert ORDER BY 1", t.OID, names)); err != nil {
+		return err
+	}
+	// Each row of the catalog by its identity and its version.
+	members, err := s.list(fmt.Sprintf(`SELECT pg_catalog.concat_ws(' ', p.oid, p.xmin, r.oid, r.xmin%[3]s) FROM pg_catalog.pg_publication p
+		LEFT JOIN pg_catalog.pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid IN (SELECT %[1]d UNION SELECT relid FROM pg_catalog.pg_partition_ancestors(%[1]d))%[4]s
+		WHERE p.pubname = ANY (%[2]s) ORDER BY 1`, t.OID, names, schema, schemas))
+	t.Membership = strings.Join(members, ", ")
+	return err
 }
 
 // countedRows is up to where the rows are counted of a table that nobody has analysed yet.

@@ -1,0 +1,48 @@
+package maintenance
+
+import (
+	"testing"
+
+	"github.com/cdc-relay/cdc-relay/postgres"
+	"github.com/cdc-relay/cdc-relay/test/harness"
+)
+
+// A table that was taken out of a publication and put back shows it, and no other table does.
+func TestSurveyor_SeesThatATableWasPutBack(t *testing.T) {
+	t.Parallel()
+	for _, version := range harness.Versions() {
+		t.Run("postgres"+version, func(t *testing.T) {
+			t.Parallel()
+			db := harness.Postgres(t, version)
+			db.Exec(t, "CREATE TABLE one (n int); CREATE TABLE other (n int); CREATE PUBLICATION both_of FOR TABLE one, other")
+			s, err := OpenSurvey(t.Context(), postgres.Config{URL: db.URL})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			look := func(table string) string {
+				t.Helper()
+				sent, err := s.Sent(t.Context(), uint32(harness.Query[int64](t, db, "SELECT $1::text::regclass::oid::bigint", table)), []string{"both_of"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(sent.Unpublished) > 0 {
+					t.Fatalf("%s is not published: %q", table, sent.Unpublished)
+				}
+				return sent.Membership
+			}
+			one, other := look("one"), look("other")
+			if one == "" || look("one") != one {
+				t.Fatalf("without a change: %q", look("one"))
+			}
+			db.Exec(t, "ALTER PUBLICATION both_of DROP TABLE one")
+			db.Exec(t, "ALTER PUBLICATION both_of ADD TABLE one")
+			if look("one") == one {
+				t.Error("the table was taken out and put back, and nothing shows it")
+			}
+			if look("other") != other {
+				t.Errorf("nothing happened to the other table: %q, before %q", look("other"), other)
+			}
+		})
+	}
+}
