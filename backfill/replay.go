@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/backfill/progress"
@@ -121,6 +122,8 @@ func (w *work) replayAll(ctx context.Context) error {
 func (w *work) takeSlots(ctx context.Context, lost context.CancelCauseFunc) (give func(), err error) {
 	streaming, stop := context.WithCancel(ctx)
 	var ended []chan struct{}
+	var losing sync.Once
+	w.slotsLost = make(chan struct{})
 	give = func() {
 		stop()
 		for _, e := range ended {
@@ -145,12 +148,13 @@ func (w *work) takeSlots(ctx context.Context, lost context.CancelCauseFunc) (giv
 			aborted := context.AfterFunc(streaming, s.Abort)
 			err := s.Run(streaming, make(chan *wal.Batch), func() wal.LSN { return start })
 			aborted()
+			if streaming.Err() == nil {
+				losing.Do(func() { close(w.slotsLost) }) // first: a stop alone would let the relay drain
+				lost(fmt.Errorf("the connection that held %s was lost, and a relay may stream again: run the command again (%w)", postgres.SlotSubject(shard.Slot), err))
+			}
 			closing, done := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 			defer done()
 			_ = s.Close(closing, start) // nothing was confirmed
-			if streaming.Err() == nil {
-				lost(fmt.Errorf("the connection that held %s was lost, and a relay may stream again: run the command again (%w)", postgres.SlotSubject(shard.Slot), err))
-			}
 		}()
 	}
 	w.OnStep("slots_taken")

@@ -22,6 +22,9 @@ const (
 	lookEvery  = 50 * time.Millisecond // at what is acknowledged, once all rows are read
 )
 
+// errSlotsLost ends a replay at once.
+var errSlotsLost = errors.New("the connection that kept relays from streaming was lost")
+
 // errAborted is what a source's Run returns after Abort.
 var errAborted = errors.New("read old rows: aborted")
 
@@ -64,9 +67,12 @@ func (r *reading) ServerProcess() int      { return 0 }
 func (r *reading) Received() wal.LSN       { return r.start }
 func (r *reading) ServerEnd() wal.LSN      { return r.start }
 func (r *reading) Silent() time.Duration   { return 0 }
-func (r *reading) Lost() <-chan struct{}   { return nil } // nobody else can have the rows
 func (r *reading) Abort()                  { r.abort() }
 func (r *reading) Tables() []*wal.Relation { return r.w.relations() }
+
+// Lost is closed when a replay has lost the slot by which it kept relays from streaming. Nobody
+// else can have the rows of a backfill.
+func (r *reading) Lost() <-chan struct{} { return r.w.slotsLost }
 
 // Free is not known where an earlier call has sent rows: it may be a moment ago.
 func (r *reading) Free() (time.Duration, bool) { return math.MaxInt64, r.start == progress.Position(0) }
@@ -92,8 +98,18 @@ func (r *reading) Run(intake context.Context, out chan<- *wal.Batch, confirmed f
 	}
 	cancel()
 	keeping.Wait()
+	return r.ended(intake, err)
+}
+
+// ended is what Run returns.
+func (r *reading) ended(intake context.Context, err error) error {
 	if r.ends.Err() != nil {
 		return errAborted
+	}
+	select {
+	case <-r.w.slotsLost: // and what is on its way would land behind newer rows
+		return &fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonNetwork, Op: "read old rows", Err: errSlotsLost}
+	default:
 	}
 	if intake.Err() != nil { // what was cut off is read by the next attempt
 		return nil

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/backfill/progress"
+	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
@@ -47,4 +49,34 @@ func TestReading_CountsWhatIsAcknowledged(t *testing.T) {
 		cancel()
 		<-ended
 	})
+}
+
+// A relay may stream again by then: what is on its way would land behind its newer rows, so the
+// session ends as one that lost its connection, and does not drain.
+func TestReading_EndsAsLostWithTheSlotsOfAReplay(t *testing.T) {
+	for name, lost := range map[string]bool{"stopped": false, "lost": true} {
+		w := &work{slotsLost: make(chan struct{})}
+		ends, abort := context.WithCancel(t.Context())
+		r := &reading{w: w, ends: ends, abort: abort}
+		intake, stop := context.WithCancel(t.Context())
+		if lost {
+			close(w.slotsLost)
+		}
+		stop()
+		err := r.ended(intake, nil)
+		if got := err != nil && postgres.KindOf(err) == fault.KindRetry; got != lost {
+			t.Errorf("%s: %v", name, err)
+		}
+		select {
+		case <-r.Lost():
+			if !lost {
+				t.Errorf("%s: it counts as lost", name)
+			}
+		default:
+			if lost {
+				t.Errorf("%s: it does not count as lost", name)
+			}
+		}
+		abort()
+	}
 }
