@@ -160,7 +160,7 @@ func (l *Letter) EventID() string {
 func Wrap(rec *record.Record, topic string, c Cause) record.Record {
 	var row Row
 	row.Commit, row.Seq = rec.Row.Place()
-	table := rec.Row.Relation.Namespace + "." + rec.Row.Relation.Name
+	table := rec.Row.Relation.Qualified()
 	headers := make([]record.Header, 0, len(rec.Headers)+14)
 	for _, h := range rec.Headers {
 		if !strings.HasPrefix(h.Key, prefix) {

@@ -39,7 +39,7 @@ const (
 	SkipOnReject       = delivery.SkipOnReject
 )
 
-// Config is the rooms' configurations and what needs two of them.
+// Config is the packages' configurations and what needs two of them.
 type Config struct {
 	Replication postgres.Config
 	Stream      replication.Options

@@ -1,6 +1,6 @@
 package sink
 
-// Position is a place in the stream behind every record that was sent before it.
+// Position is a place in the stream after every record that was sent before it.
 type Position struct {
 	Value     []byte // of the checkpoint record
 	Whole     bool   // no source transaction is open here
@@ -28,5 +28,3 @@ const (
 	Unknown   Ending = "unknown" // the brokers did not say; the checkpoint topic does
 )
 
-// Endings lists all of them.
-var Endings = []Ending{Committed, Aborted, Unknown}

@@ -240,7 +240,7 @@ func (g *atLeastOnce) blockedAt(ctx, deliveryCtx context.Context, u *undelivered
 	u.p.f.confirmBeforeRow(row)
 	err := &rejected.RowBlockedError{Reason: f.Reason, Err: f.Err}
 	if row != nil {
-		err.Table = row.Relation.Namespace + "." + row.Relation.Name
+		err.Table = row.Relation.Qualified()
 		err.LSN = row.LSN
 		err.Commit, err.Ordinal = row.Place()
 	}
@@ -352,7 +352,7 @@ func (g *atLeastOnce) decide(u *undelivered, f *sink.Failure) decision {
 	rec := &u.p.records[u.index]
 	row := rec.Row
 	cause := &rejected.RowBlockedError{
-		Reason: f.Reason, Err: f.Err, Table: row.Relation.Namespace + "." + row.Relation.Name,
+		Reason: f.Reason, Err: f.Err, Table: row.Relation.Qualified(),
 		LSN: row.LSN, Ordinal: row.Ordinal, Commit: deadletter.RowOf(row).Commit,
 	}
 	if rec.Topic == d.m.cfg.DeadLetterTopic {

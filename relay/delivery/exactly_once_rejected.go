@@ -94,7 +94,7 @@ func (x *exactlyOnce) decide(candidates []record.Record, found map[int]sink.Fail
 		}
 		row, id := rec.Row, recordName(rec)
 		cause := &rejected.RowBlockedError{
-			Reason: f.Reason, Err: f.Err, Table: row.Relation.Namespace + "." + row.Relation.Name,
+			Reason: f.Reason, Err: f.Err, Table: row.Relation.Qualified(),
 			LSN: row.LSN, Ordinal: row.Ordinal, Commit: id.row.Commit,
 		}
 		switch {

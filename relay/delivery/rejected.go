@@ -42,7 +42,7 @@ func (d *Delivery) refuseLetterTopic(f *InFlight, n int) error {
 			row := f.buf.Records[i].Row
 			f.buf.Records = f.buf.Records[:n]
 			return &record.RowError{
-				Reason: fault.ReasonRoute, Table: row.Relation.Namespace + "." + row.Relation.Name,
+				Reason: fault.ReasonRoute, Table: row.Relation.Qualified(),
 				LSN: row.LSN, Commit: deadletter.RowOf(row).Commit, Ordinal: row.Ordinal,
 				Err: fmt.Errorf("its topic is %s, which is reserved for dead letters; choose another relay.dead_letter_topic, or another topic", d.m.cfg.DeadLetterTopic),
 			}

@@ -163,7 +163,7 @@ func (b *Monitor) tableFlow(of *wal.Relation) *flow {
 		if len(b.counted.relations) >= maxTopics {
 			clear(b.counted.relations)
 		}
-		one = b.counted.tables.of(of.Namespace + "." + of.Name)
+		one = b.counted.tables.of(of.Qualified())
 		b.counted.relations[of] = one
 	}
 	return one
