@@ -6,11 +6,10 @@
 //	     ▲                              Delivery.Route/Send         │
 //	     └── session.confirmed ◄── Tracker.Confirmed ◄── Ticket.Done ┘
 //
-// A session is one connection's life, with two goroutines: the reader and the deliverer. With a
-// promised position a third raises it (package promise). Its
-// intake ends first, by the operator's signal or by a failure (ctx); its delivery ends later,
-// when every sent record is acknowledged or the drain is over (deliveryCtx). Two sessions never
-// overlap.
+// A session is one connection's life, with two goroutines, the reader and the deliverer; a third
+// raises a promised position. Its intake ends first, by the operator's signal or by a failure
+// (ctx); its delivery ends later, when every sent record is acknowledged or the drain is over
+// (deliveryCtx). Two sessions never overlap.
 //
 // A record that the brokers reject does not end a session with at-least-once. The sink halts, the
 // rows that are not acknowledged stay in memory, and the deliverer sends exactly these again, in

@@ -134,7 +134,7 @@ func (m *mapping) compile(rel *wal.Relation, at position) (*plan, *Explanation, 
 		}
 	}
 	if p.timestamp != nil && !slices.Contains(timeForms, p.timestamp.Typ.Form) {
-		c.fail("columns.timestamp", &record.ColumnError{Column: p.timestamp.Column, Err: advice.Give(fmt.Errorf("%s, which cannot hold a time", p.timestamp.Described(rel)), "there are timestamptz, timestamp, date, integers since 1970 and ISO 8601 text")})
+		c.fail("columns.timestamp", &record.ColumnError{Column: p.timestamp.Column, Err: advice.Give(fmt.Errorf("%s, which cannot hold a time", p.timestamp.Described(rel)), "use timestamptz, timestamp, date, an integer since 1970 or ISO 8601 text")})
 	}
 	c.payload(s)
 	c.key(s)

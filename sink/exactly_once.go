@@ -27,4 +27,3 @@ const (
 	Aborted   Ending = "abort"
 	Unknown   Ending = "unknown" // the brokers did not say; the checkpoint topic does
 )
-

@@ -154,7 +154,7 @@ type SQLError struct {
 func (e *SQLError) Error() string { return fmt.Sprintf("read table %s: %v", e.Table, e.Err) }
 func (e *SQLError) Unwrap() error { return e.Err }
 
-// classify puts what the server says of a reading into words.
+// classify describes what the server says of a reading.
 func classify(s *Selection, err error) error {
 	if err == nil {
 		return nil

@@ -82,8 +82,6 @@ var errOvertakes = errors.New("earlier rows of its key are not acknowledged yet"
 // overtakes reports whether the letter of a parked key may be durable before earlier records of
 // the key are. Whoever re-drives it then puts it ahead of them. With position headers it
 // still may, within a transaction that is sent as a whole at its end.
-//
-// What the brokers refuse has nothing before it.
 func (d *Delivery) overtakes(f *InFlight, letter *record.Record) bool {
 	if d.Rules().Ordered || !d.m.Letters.Parks() || letter.Topic == "" || letter.Key == nil || f.waited == f.routed+1 {
 		return false

@@ -23,7 +23,7 @@ const maxFlows = 100
 const flowSeconds = 10
 
 // flows counts by name. What is counted comes in runs, so that a batch of one table or topic
-// costs one look-up. It has no clock and is guarded by the board's lock.
+// costs one look-up. It has no clock and is guarded by the monitor's lock.
 type flows struct {
 	limit  int // of names
 	byName map[string]*flow

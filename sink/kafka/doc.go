@@ -26,7 +26,7 @@
 //     at the context of that batch's first record. That context is ours: it
 //     waits until the outcome of every earlier record of the partition is known
 //     to the sink, and then is done if the sink has halted. It is never done
-//     otherwise, as one cancelled context would fail innocent neighbours.
+//     otherwise, as one cancelled context would fail the records beside it.
 //  3. One at a time where there is no buffer: a record whose topic is not loaded
 //     holds back the others of its topic until it has a partition or has failed, and
 //     Send until then, because franz-go fails such records one by one and not in the

@@ -21,7 +21,7 @@ func (k *Sink) checkLetters(ctx context.Context) error {
 	}
 	configs, err := kadm.NewClient(k.client.Load().Client).DescribeTopicConfigs(ctx, topic)
 	if err != nil {
-		return nil //nolint:nilerr // nobody has to let us read settings
+		return nil //nolint:nilerr // the relay does not need the right to read settings
 	}
 	config, err := configs.On(topic, nil)
 	if err != nil || config.Err != nil {
