@@ -58,7 +58,7 @@ type tracked struct {
 	Entry
 	done    bool
 	partial wal.LSN // confirmable although the entry is not done; zero: nothing
-	behind  Commit  // of the first row behind partial
+	behind  Commit  // of the first row after partial
 }
 
 // Ticket is one entry in flight.
@@ -236,7 +236,7 @@ func (t *Tracker) Room() <-chan struct{} { return t.room }
 type Stats struct {
 	Entries     int
 	Rows        int // of entries that are not done
-	Done        int // rows of entries that are done, of a transaction that is not, or behind one
+	Done        int // rows of entries that are done, of a transaction that is not, or after one
 	Bytes       int
 	Limit       int
 	Oldest      time.Time // Read of the oldest pending entry; zero when there is none

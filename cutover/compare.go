@@ -220,7 +220,7 @@ func compared(ours *record.Record, theirs *topics.Message) difference {
 	return d
 }
 
-// sameJSON reports whether two values are the same but for spaces and the order of members.
+// sameJSON reports whether two values are the same except for spaces and the order of members.
 func sameJSON(a, b []byte) bool {
 	read := func(text []byte) (value any, ok bool) {
 		d := json.NewDecoder(bytes.NewReader(text))

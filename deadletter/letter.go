@@ -21,7 +21,7 @@ import (
 // not kept.
 const prefix = "cdc-relay-error-"
 
-// The headers of a letter, behind those of the record.
+// The headers of a letter, after those of the record.
 const (
 	HeaderReason    = prefix + "reason"    // as events_rejected_total has it, or parked
 	HeaderMessage   = prefix + "message"   // the error, nothing of the row in it

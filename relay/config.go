@@ -94,7 +94,7 @@ type Config struct {
 	// confirmed without being sent. It is asked in the order of the stream by one
 	// goroutine, and again for rows that a later session shows again.
 	//
-	// DeliveredIn is the history that it speaks of. It is not asked about rows behind a fork
+	// DeliveredIn is the history that it speaks of. It is not asked about rows after a fork
 	// that this history does not have: they may have the positions of others.
 	Delivered   func(*wal.Row) bool
 	DeliveredIn wal.Origin

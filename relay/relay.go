@@ -506,7 +506,7 @@ func (r *Relay) readySink(ctx context.Context) error {
 }
 
 // abandon gives up the records that the sink still holds, and keeps the sink if it can continue:
-// brokers refuse an abandoned request of the same producer id that comes behind the next
+// brokers refuse an abandoned request of the same producer id that comes after the next
 // session's records; of another producer id they would take it.
 func (r *Relay) abandon() {
 	a, able := r.sink.(sink.Abandoner)

@@ -302,7 +302,7 @@ func verdict(cause error, stopped, cut bool) error {
 	return ErrDrainCut
 }
 
-// mayRepeat reports whether the server may lack the position behind the last row: it may never have
+// mayRepeat reports whether the server may lack the position after the last row: it may never have
 // read what was written to the socket.
 func (s *session) mayRepeat() bool {
 	return s.taken.last.Commit >= max(s.start.position, s.r.monitor.SlotAt(wal.LSN(s.reported.Load())))
@@ -512,7 +512,7 @@ func (s *session) take(ctx, deliveryCtx context.Context, b *wal.Batch) error {
 //
 //   - before it, the reader hands over one batch and the channel holds two, each of
 //     MaxBatchBytes and a row at most;
-//   - behind it, the sink takes whatever it is sent. The client has no limit in bytes, and
+//   - after it, the sink takes whatever it is sent. The client has no limit in bytes, and
 //     one in records that no memory reaches (kgo.MaxBufferedRecords in sink/kafka). Send
 //     waits for a topic to be loaded or a partition to be woken, whatever is in flight;
 //   - what is sent without an entry of its own takes the place of records that have one

@@ -410,7 +410,7 @@ func (s *Stream) wal(body []byte) error {
 }
 
 // sawWAL takes the positions and the time from the header of a WAL message. It reads one byte
-// behind the header.
+// after the header.
 func (s *Stream) sawWAL(body []byte) {
 	// Both positions are zero on relations and types; max ignores that.
 	start := wal.LSN(binary.BigEndian.Uint64(body[1:]))

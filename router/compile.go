@@ -162,8 +162,8 @@ func orRaw(name string) string {
 	return name
 }
 
-// headers compiles all headers behind id and returns the names that are known. What is
-// configured replaces what is given otherwise under the same name, but for the entries
+// headers compiles all headers after id and returns the names that are known. What is
+// configured replaces what is given otherwise under the same name, except the entries
 // of a headers column.
 func (c *compiler) headers(s *preset.Shape) []string {
 	for _, h := range c.Headers {

@@ -17,7 +17,7 @@
 // raises the position; Limit only lowers it. A batch without rows never comes here: the session
 // gives it to the tracker. The argument is in package checkpoint.
 //
-// What exactly-once does differently (exactly_once.go). Records and the position behind them are
+// What exactly-once does differently (exactly_once.go). Records and the position after them are
 // committed in one Kafka transaction. Nothing is retried inside a session: any failure aborts the
 // transaction and ends the session, and the next one starts from the committed position. No
 // position beyond that is reported to the server (Limit), and a session's start fences every

@@ -118,7 +118,7 @@ func (f *InFlight) acknowledged(records []record.Record) {
 	}
 }
 
-// openRows are the rows at the end of a batch whose transaction continues behind it.
+// openRows are the rows at the end of a batch whose transaction continues after it.
 func openRows(b *wal.Batch) int {
 	n := len(b.Rows)
 	switch {

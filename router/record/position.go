@@ -7,7 +7,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
-// The position headers, a duplicate key that needs no event id. They stand behind
+// The position headers, a duplicate key that needs no event id. They stand after
 // all others.
 const (
 	HeaderLSN        = "cdc-relay-lsn"         // end of the commit record; of a message outside any transaction, its own position

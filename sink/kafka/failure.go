@@ -17,7 +17,7 @@ var errOvertaken = overtakenError{}
 type overtakenError struct{}
 
 func (overtakenError) Error() string {
-	return "became durable before a failed record of its partition; it is sent again behind it"
+	return "became durable before a failed record of its partition; it is sent again after it"
 }
 
 // Classify has the record sent again.

@@ -12,7 +12,7 @@ import (
 )
 
 // checkLetters wants the dead-letter topic to keep every record. Letters of one key, and
-// the markers behind them, share it, so a compacted topic loses rows that count as set
+// the markers after them, share it, so a compacted topic loses rows that count as set
 // aside. A topic that is not there, or whose settings we may not read, is not judged.
 func (k *Sink) checkLetters(ctx context.Context) error {
 	topic := k.cfg.DeadLetterTopic
