@@ -359,7 +359,7 @@ func (g *atLeastOnce) decide(u *undelivered, f *sink.Failure) decision {
 		if !deadletter.Strip(rec) {
 			return keepTrying
 		}
-		d.m.log.Warn().Err(cause).Str("topic", rec.Topic).Msg("the dead-letter topic refuses the row too; sending a shorter dead letter")
+		d.m.log.Warn().Err(cause).Str("topic", rec.Topic).Msg("the brokers reject the dead letter too; sending a shorter dead letter")
 		return sendLetter
 	}
 	if d.m.cfg.OnReject == DeadLetterOnReject {

@@ -50,11 +50,11 @@ type exactlyOnce struct {
 	finished     bool              // used only by the deliverer
 }
 
-// refusals are the records that the brokers rejected, from session to session. Their positions are
+// rejections are the records that the brokers rejected, from session to session. Their positions are
 // of Memory.history. Only the deliverer uses them, except last.
-type refusals struct {
-	refused map[recordID]refusedRecord
-	strips  map[recordID]int                  // how often a record's letter was refused too
+type rejections struct {
+	records map[recordID]rejectedRecord
+	strips  map[recordID]int                  // how often a record's letter was rejected too
 	last    atomic.Pointer[checkpoint.Record] // the newest that this process committed
 }
 
@@ -64,16 +64,16 @@ type recordID struct {
 	n   int // among those that the router makes of the row, from 0
 }
 
-// refusedRecord is a rejected record: it becomes a dead letter, or is skipped.
-type refusedRecord struct {
+// rejectedRecord is a rejected record: it becomes a dead letter, or is skipped.
+type rejectedRecord struct {
 	reason string
 	err    error
 }
 
 // forget drops what a record covers: it will not be read again.
-func (v *refusals) forget(rec *checkpoint.Record) {
+func (v *rejections) forget(rec *checkpoint.Record) {
 	covered := func(id recordID) bool { return rec.Covers(id.row.Commit, id.row.Seq) }
-	maps.DeleteFunc(v.refused, func(id recordID, _ refusedRecord) bool { return covered(id) })
+	maps.DeleteFunc(v.records, func(id recordID, _ rejectedRecord) bool { return covered(id) })
 	maps.DeleteFunc(v.strips, func(id recordID, _ int) bool { return covered(id) })
 }
 
@@ -99,7 +99,7 @@ func (d *Delivery) takeOver(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	at, err := m.cfg.Resume.ExactlyOnce(value, m.refusals.last.Load(), origin, d.start.Position)
+	at, err := m.cfg.Resume.ExactlyOnce(value, m.rejections.last.Load(), origin, d.start.Position)
 	m.logResumed(&at, origin)
 	if err != nil {
 		return err
@@ -108,7 +108,7 @@ func (d *Delivery) takeOver(ctx context.Context) error {
 	x.start, x.at = rec, rec
 	x.committedEnd.Store(uint64(rec.End))
 	d.guarantee = x
-	m.refusals.forget(&rec)
+	m.rejections.forget(&rec)
 	if at.Renew {
 		x.setPosition(true)
 	}
@@ -155,7 +155,7 @@ func (x *exactlyOnce) Renewal() (<-chan time.Time, func()) {
 // committed runs on a goroutine of the sink.
 func (x *exactlyOnce) committed(rec *checkpoint.Record) {
 	x.committedEnd.Store(uint64(max(rec.End, wal.LSN(x.committedEnd.Load()))))
-	x.d.m.refusals.last.Store(rec)
+	x.d.m.rejections.last.Store(rec)
 }
 
 func (x *exactlyOnce) Pass(through wal.LSN) {

@@ -16,7 +16,7 @@ import (
 
 // With exactly-once a rejected record is found by bisection: the sink sends the records of the
 // failed transaction again in transactions that it aborts. The decision about the record is
-// remembered (refusals), and the session that reads the row again puts the dead letter in the
+// remembered (rejections), and the session that reads the row again puts the dead letter in the
 // record's place, or nothing, before it is sent: a source transaction is never divided for it.
 
 // searchTimeout bounds the search for rejected records.
@@ -107,10 +107,10 @@ func (x *exactlyOnce) decide(candidates []record.Record, found map[int]sink.Fail
 			if !deadletter.Strip(&letter) {
 				return x.blockAt(row, rec, f.Reason, cause)
 			}
-			put(&m.refusals.strips, id, m.refusals.strips[id]+1)
+			put(&m.rejections.strips, id, m.rejections.strips[id]+1)
 		default:
 			d.m.Rejected.Aside(f.Reason, row, cause)
-			put(&m.refusals.refused, id, refusedRecord{reason: f.Reason, err: cause})
+			put(&m.rejections.records, id, rejectedRecord{reason: f.Reason, err: cause})
 		}
 	}
 	return errDecided
@@ -138,14 +138,14 @@ func (x *exactlyOnce) blockAt(row *wal.Row, rec *record.Record, reason string, c
 
 func (x *exactlyOnce) replace(f *InFlight, n int, row *wal.Row) error {
 	d := x.d
-	if len(d.m.refusals.refused) == 0 {
+	if len(d.m.rejections.records) == 0 {
 		return nil
 	}
 	records := f.buf.Records[n:]
 	kept := records[:0]
 	for i := range records {
 		rec := &records[i]
-		c, ok := d.m.refusals.refused[recordName(rec)]
+		c, ok := d.m.rejections.records[recordName(rec)]
 		if !ok {
 			kept = append(kept, *rec)
 			continue
@@ -173,14 +173,14 @@ func (x *exactlyOnce) sendRecords(f *InFlight, records []record.Record) {
 
 // shorten strips each letter once for each time that the brokers rejected it.
 func (x *exactlyOnce) shorten(records []record.Record) {
-	if len(x.d.m.refusals.strips) == 0 {
+	if len(x.d.m.rejections.strips) == 0 {
 		return
 	}
 	for i := range records {
 		if records[i].Row == nil || records[i].Topic != x.d.m.cfg.DeadLetterTopic {
 			continue
 		}
-		for range x.d.m.refusals.strips[recordName(&records[i])] {
+		for range x.d.m.rejections.strips[recordName(&records[i])] {
 			deadletter.Strip(&records[i])
 		}
 	}

@@ -90,4 +90,4 @@ func NewRowError(row *wal.Row, err error) *RowError {
 }
 
 // PlainName is the table as records and letters have it.
-func PlainName(rel *wal.Relation) string { return rel.Namespace + "." + rel.Name }
+func PlainName(rel *wal.Relation) string { return rel.Qualified() }

@@ -52,7 +52,7 @@ func AddPositions(b *Buffer, records []Record, row *wal.Row) {
 
 // FillPosition fills in the position of a record that was routed with position headers,
 // and reports whether it is known: it is not while the commit has not been read.
-// Placing a record again changes nothing.
+// Filling it in again changes nothing.
 func FillPosition(r *Record) bool {
 	at := r.Row.Txn.End
 	if r.Row.Outside() {
