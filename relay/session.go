@@ -330,9 +330,9 @@ func ofBrokers(err error) bool {
 	return ok
 }
 
-// When the slot changes hands, only these delays keep a key's order. A relay that lost its connection writes
-// nothing new once it knows: at most a quarter of a second after the server closed the connection,
-// and, if the network is lost without a message, before the server releases the slot (on Linux;
+// When the slot changes hands, only these delays keep a key's order. A relay that lost its
+// connection writes nothing new once it knows: at most a quarter of a second after the server closed
+// it, and, if the network is lost without a message, before the server releases the slot (on Linux;
 // elsewhere the relay knows when it reads). Its earlier requests are answered within lossGrace, or
 // it resets its connections to the brokers, which discards what the kernel has not delivered. A
 // standby sends nothing for standbyGrace after it got the slot, which is longer than both together.

@@ -69,7 +69,7 @@ consumer's database; --role grants the consumer's role the rights that it needs.
 	f.StringVar(&o.Service, "service", o.Service, "where PostgreSQL runs, one of "+strings.Join(migrations.Services(), ", "))
 	f.BoolVar(&o.CreateTable, "create-table", false, "with the table")
 	f.StringVar(&o.Preset, "preset", "", "shape of the table: a preset, or polling: a table that a polling publisher uses too (default: the configured preset, else outbox); implies --create-table")
-	f.BoolVar(&o.ColumnList, "column-list", false, "publish only the columns that the mapping reads (PostgreSQL 15 and later); needs --create-table, because only the server knows the columns of an existing table")
+	f.BoolVar(&o.ColumnList, "column-list", false, "publish only the columns that the mapping reads (PostgreSQL 15 and later); needs --create-table")
 	f.BoolVar(&o.Partitioned, "partitioned", false, "the table is partitioned: publish its rows under the name of the root")
 	f.StringVar(&o.Role, "role", "", "role that the relay connects as (default: the user in postgres.url unless that is postgres, else cdc_relay)")
 	f.BoolVar(&o.WithoutRole, "without-role", false, "leave out role and grants, for migrations that may not create roles")

@@ -37,7 +37,7 @@ func TestExactly_DivideNeverGoesBack(t *testing.T) {
 	}
 }
 
-// Behind a fork other rows have the positions of those that were rejected.
+// After a fork other rows have the positions of those that were rejected.
 func TestExactly_RefusalsAreOfOneHistory(t *testing.T) {
 	m := new(Memory)
 	m.forgetOtherHistory(wal.Lineage{SystemID: "7", Timeline: 1})
@@ -50,7 +50,7 @@ func TestExactly_RefusalsAreOfOneHistory(t *testing.T) {
 	}
 }
 
-// recordsOf is a flight with the records that the router makes of one row, by value.
+// recordsOf is an in-flight batch with the records that the router makes of one row, by value.
 func recordsOf(d *Delivery, row *wal.Row, values ...string) *InFlight {
 	f := &InFlight{d: d, buf: new(record.Buffer)}
 	for _, v := range values {
