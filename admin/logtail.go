@@ -17,7 +17,7 @@ type LogTail struct {
 }
 
 // NewLogTail makes one whose numbers begin at the start of the process, in milliseconds: a page
-// that asks for what lies behind the last line of an earlier process gets the lines of this one.
+// that asks for what lies after the last line of an earlier process gets the lines of this one.
 func NewLogTail(start time.Time) *LogTail { return &LogTail{next: start.UnixMilli()} }
 
 // LogLine is one line.
@@ -56,7 +56,7 @@ func (l *LogTail) WriteLevel(level zerolog.Level, line []byte) (int, error) {
 	return len(line), nil
 }
 
-// After are the lines behind the one with a number, oldest first.
+// After are the lines after the one with a number, oldest first.
 func (l *LogTail) After(number int64) []LogLine {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -115,7 +115,7 @@ func refuse(err error, next string) error {
 	return &advice.Refused{Err: err}
 }
 
-// said gives an error of a server its kind: one that passes is none that a person has to mend.
+// said gives an error of a server its kind: one that passes needs no person.
 func said(err error) error {
 	if sql, ok := errors.AsType[*snapshot.SQLError](err); ok {
 		return &advice.Usage{Err: sql}

@@ -116,12 +116,12 @@ var meanings = map[match.Verdict]string{
 	match.Missing:       "no record, and the topic would still have it",
 	match.Differs:       "the record is not what the mapping makes of the row today",
 	match.Twice:         "more than one record",
-	match.OutOfOrder:    "the record is behind one of a later row of its key",
+	match.OutOfOrder:    "the record lies after one of a later row of its key",
 	match.Gone:          "no record, and the topic may have removed it: cannot be told",
 	match.Waiting:       "no record, and a dead letter waits",
 	match.BeforeSlot:    "no record, perhaps from before the slot: cannot be told",
 	match.Rejected:      "the mapping makes no record of the row",
-	match.OrderUnclear:  "the record is behind one of a row that seems later",
+	match.OrderUnclear:  "the record lies after one of a row with a later time",
 	match.TwoPartitions: "keys with records in several partitions",
 }
 

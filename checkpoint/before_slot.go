@@ -39,7 +39,7 @@ const (
 // The writer of a slot's first position writes BeforeUnknown first, then the position, then
 // what is known. A reader takes the slot's position, then all records in one reading. So
 // nobody takes the record of an earlier slot of the name for this one's: the earlier one's
-// position is behind this slot, and whoever sees this one's position sees this record too.
+// position is after this slot, and whoever sees this one's position sees this record too.
 type BeforeSlot struct {
 	System   string // system identifier of the cluster
 	Timeline int32  // on which the slot was made

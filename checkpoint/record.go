@@ -20,7 +20,7 @@ type Record struct {
 	Publication string
 	Relay       string // version that wrote it
 
-	// End is behind every transaction that is delivered whole. No position beyond
+	// End is after every transaction that is delivered whole. No position beyond
 	// the End of a committed record is told to the server, so a slot that is ahead of
 	// it was moved by somebody else.
 	End wal.LSN

@@ -42,7 +42,7 @@ type Tracker struct {
 	room      chan struct{} // one token: an entry was done since the last receive
 
 	mu         sync.Mutex // guards the following; held for arithmetic only
-	ring       []slot     // entries [first, next), at index sequence % len
+	ring       []tracked  // entries [first, next), at index sequence % len
 	first      uint64
 	next       uint64
 	rows       int
@@ -54,11 +54,11 @@ type Tracker struct {
 // maxUnreported bounds unreported. More than that share the age of the oldest of them.
 const maxUnreported = 256
 
-type slot struct {
+type tracked struct {
 	Entry
 	done    bool
 	partial wal.LSN // confirmable although the entry is not done; zero: nothing
-	behind  Commit  // of the first row behind partial
+	behind  Commit  // of the first row after partial
 }
 
 // Ticket is one entry in flight.
@@ -74,7 +74,7 @@ func New(start wal.LSN, limit int) *Tracker {
 		//nolint:forbidigo // a zero flush position would confirm everything
 		panic("checkpoint: a tracker cannot start at 0/0: a status message with flush position zero confirms everything")
 	}
-	t := &Tracker{limit: limit, room: make(chan struct{}, 1), ring: make([]slot, 64)}
+	t := &Tracker{limit: limit, room: make(chan struct{}, 1), ring: make([]tracked, 64)}
 	t.confirmed.Store(uint64(start))
 	return t
 }
@@ -95,7 +95,7 @@ func (t *Tracker) Track(e Entry) (Ticket, bool) {
 		t.grow()
 	}
 	seq := t.next
-	t.ring[seq%uint64(len(t.ring))] = slot{Entry: e}
+	t.ring[seq%uint64(len(t.ring))] = tracked{Entry: e}
 	t.next++
 	t.rows += e.Rows
 	t.bytes += e.Bytes
@@ -137,7 +137,7 @@ func (k Ticket) Partial(through wal.LSN, behind Commit) {
 }
 
 // confirmPart takes what is done of the oldest pending entry.
-func (t *Tracker) confirmPart(head *slot) {
+func (t *Tracker) confirmPart(head *tracked) {
 	if t.confirm(head.partial) {
 		t.open = 0
 		t.awaitReport(head.First)
@@ -218,7 +218,7 @@ func (t *Tracker) extend(e Entry) bool {
 }
 
 func (t *Tracker) grow() {
-	ring := make([]slot, 2*len(t.ring))
+	ring := make([]tracked, 2*len(t.ring))
 	for seq := t.first; seq < t.next; seq++ {
 		ring[seq%uint64(len(ring))] = t.ring[seq%uint64(len(t.ring))]
 	}
@@ -236,7 +236,7 @@ func (t *Tracker) Room() <-chan struct{} { return t.room }
 type Stats struct {
 	Entries     int
 	Rows        int // of entries that are not done
-	Done        int // rows of entries that are done, of a transaction that is not, or behind one
+	Done        int // rows of entries that are done, of a transaction that is not, or after one
 	Bytes       int
 	Limit       int
 	Oldest      time.Time // Read of the oldest pending entry; zero when there is none

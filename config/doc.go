@@ -1,5 +1,5 @@
 // Package config turns a YAML file, the environment and --set flags into the
-// configurations of the rooms.
+// configurations of the packages.
 //
 // One struct tree, settings, is the only list of keys: its tags give the name of
 // a key, its default, its allowed values and its description. Loading, the

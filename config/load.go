@@ -27,7 +27,7 @@ type Options struct {
 	Partial bool
 
 	// WithoutSecrets opens no file that holds a secret or a certificate, and lets
-	// secrets be missing that a value refers to, but for those of http: for what asks
+	// secrets be missing that a value refers to, except those of http: for what asks
 	// neither PostgreSQL nor Kafka.
 	WithoutSecrets bool
 

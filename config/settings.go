@@ -28,7 +28,7 @@ type postgresSettings struct {
 	Password         secret   `yaml:"password" desc:"Password; overrides the one in the URL. Better kept in password_file or ${NAME}."`
 	PasswordFile     string   `yaml:"password_file" desc:"File that holds the password; read again at every connect."`
 	PasswordCommand  []string `yaml:"password_command" desc:"Program and arguments that print the password; run at every connect."`
-	Auth             string   `yaml:"auth" default:"password" enum:"password,aws_rds_iam" desc:"How to authenticate. aws_rds_iam: by a token of the usual AWS credentials, made at every connect; region: kafka.region, the environment's, or the one in the host's name."`
+	Auth             string   `yaml:"auth" default:"password" enum:"password,aws_rds_iam" desc:"How to authenticate. aws_rds_iam: by a token of the usual AWS credentials, made at every connect; the region is that of kafka.region, of the environment, or of the host's name."`
 	Insecure         bool     `yaml:"insecure" default:"false" desc:"Permit a cleartext password without TLS to a host that is not loopback."`
 	Slot             string   `yaml:"slot" default:"cdc_relay" desc:"Replication slot; made by setup, never by run."`
 	Publication      string   `yaml:"publication" default:"cdc_relay" desc:"Publication; made by setup, never by run."`

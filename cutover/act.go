@@ -303,9 +303,9 @@ func (w *work) escaped(ctx context.Context) error {
 			return err
 		}
 	}
-	w.say("%s behind the cut looked at", wording.Count(rows, "row"))
+	w.say("%s after the cut looked at", wording.Count(rows, "row"))
 	if unmarked > 0 {
-		w.Out.Warn(fmt.Sprintf("%s behind the cut without a mark, which publisher and relay send both: a trigger of yours takes the mark back, or the publisher sets it and takes it back", wording.Count(unmarked, "row")))
+		w.Out.Warn(fmt.Sprintf("%s after the cut without a mark, which publisher and relay send both: a trigger of yours takes the mark back, or the publisher sets it and takes it back", wording.Count(unmarked, "row")))
 	}
 	return nil
 }

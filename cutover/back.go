@@ -36,16 +36,16 @@ func (w *work) back(ctx context.Context) error {
 		w.Out.Say(backfill.Line{What: "plan", Step: string(Back), Text: "new rows are the publisher's; the trigger is disabled and would be dropped\n\nnothing was changed; repeat with --yes"})
 		return nil
 	case s.temporary.Exists:
-		return progress.Refuse(errors.New("the cut-over is not complete, and rows behind the cut wait in its slot"), "complete it with `cdc-relay cutover --mark-new --yes`, and go back then")
+		return progress.Refuse(errors.New("the cut-over is not complete, and rows after the cut wait in its slot"), "complete it with `cdc-relay cutover --mark-new --yes`, and go back then")
 	}
 	for _, slot := range s.final {
 		switch {
 		case !slot.Exists:
 			return s.lost(cut)
 		case slot.Active:
-			return progress.Refuse(fmt.Errorf("a relay streams from %s", postgres.SlotSubject(slot.Name)), "stop it first: this command delivers what the slot has, and nothing behind")
+			return progress.Refuse(fmt.Errorf("a relay streams from %s", postgres.SlotSubject(slot.Name)), "stop it first: this command delivers what the slot has, and nothing after it")
 		case slot.Err != nil:
-			return progress.Refuse(fmt.Errorf("%w: rows behind %s are marked as published, and nobody has sent them", slot.Err, slot.Confirmed), wayOut(cut))
+			return progress.Refuse(fmt.Errorf("%w: rows after %s are marked as published, and nobody has sent them", slot.Err, slot.Confirmed), wayOut(cut))
 		}
 	}
 	if !w.Options.Yes {

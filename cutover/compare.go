@@ -207,20 +207,20 @@ func compared(ours *record.Record, theirs *topics.Message) difference {
 		switch {
 		case strings.HasPrefix(h.Key, "cdc-relay-"): // the position is not known here
 		case !has(theirs.Headers, h, false):
-			d.headers = append(d.headers, h.Key+" is the relay's alone")
+			d.headers = append(d.headers, h.Key+" is sent only by the relay")
 		case !has(theirs.Headers, h, true):
 			d.headers = append(d.headers, h.Key+" has another value")
 		}
 	}
 	for _, h := range theirs.Headers {
 		if !has(ours.Headers, h, false) {
-			d.headers = append(d.headers, h.Key+" is the publisher's alone")
+			d.headers = append(d.headers, h.Key+" is sent only by the publisher")
 		}
 	}
 	return d
 }
 
-// sameJSON reports whether two values are the same but for spaces and the order of members.
+// sameJSON reports whether two values are the same except for spaces and the order of members.
 func sameJSON(a, b []byte) bool {
 	read := func(text []byte) (value any, ok bool) {
 		d := json.NewDecoder(bytes.NewReader(text))

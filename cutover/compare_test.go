@@ -61,7 +61,7 @@ func TestCutover_ComparesRecordsWithThePublishers(t *testing.T) {
 		says   []string
 		alike  bool
 	}{
-		"the same":   {nil, "", []string{"20 published rows, 20 alike", "header by is the publisher's alone (20 rows)"}, true},
+		"the same":   {nil, "", []string{"20 published rows, 20 alike", "header by is sent only by the publisher (20 rows)"}, true},
 		"without id": {func(_ int, r *kgo.Record) { r.Headers = nil }, "", []string{"20 without a record"}, false},
 		"another topic": {func(n int, r *kgo.Record) {
 			if n == 97 {
@@ -125,7 +125,7 @@ func TestCompared_SaysWhatDiffers(t *testing.T) {
 		"empty, not null": {topics.Message{Topic: "t", Key: []byte("k"), Headers: ours.Headers[:1]}, difference{value: true}},
 		"headers": {
 			topics.Message{Topic: "u", Key: []byte("k"), Value: ours.Value, Headers: []record.Header{{Key: "id", Value: []byte("2")}, {Key: "x"}}},
-			difference{topic: "u", headers: []string{"id has another value", "x is the publisher's alone"}},
+			difference{topic: "u", headers: []string{"id has another value", "x is sent only by the publisher"}},
 		},
 	} {
 		got := compared(&ours, &c.theirs)

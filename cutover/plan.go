@@ -67,7 +67,7 @@ func (w *work) planned(next step) string {
 	case wait:
 		return fmt.Sprintf("new rows are marked since %s: wait until the publisher has sent the rest and %s longer, then make %s there", w.state.cuts[0].At, w.Options.Settle, w.finalName())
 	case finish:
-		return fmt.Sprintf("the publisher has sent the rest: make %s from slot %q, and drop that", w.finalName(), t)
+		return fmt.Sprintf("the publisher has sent the rest: copy slot %q to %s, and drop it", t, w.finalName())
 	case complete:
 	}
 	return fmt.Sprintf("the cut-over is complete, and %s exists: start `cdc-relay run`", w.finalName())

@@ -283,7 +283,7 @@ func TestCutover_LockLetsWritersGoOn(t *testing.T) {
 	}
 }
 
-// A slot that is lost behind the cut leaves rows that nobody has sent. It is said, with the way out,
+// A slot that is lost after the cut leaves rows that nobody has sent. It is said, with the way out,
 // and the way out brings them.
 func TestCutover_LostSlotIsSaid(t *testing.T) {
 	t.Parallel()

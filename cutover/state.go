@@ -116,7 +116,7 @@ func (s *state) firstMade() string {
 	return ""
 }
 
-// lost is a cut whose slot is gone: rows behind it have a mark, and nobody sends them.
+// lost is a cut whose slot is gone: rows after it have a mark, and nobody sends them.
 func (s *state) lost(cut *provision.Cut) error {
 	err := s.temporary.Err
 	if err == nil {
@@ -125,7 +125,7 @@ func (s *state) lost(cut *provision.Cut) error {
 	return progress.Refuse(fmt.Errorf("%w: rows since %s (%s) are marked as published, and nobody has sent them", err, cut.At, cut.Time.UTC().Format("2006-01-02 15:04:05 UTC")), wayOut(cut))
 }
 
-// wayOut is the way out of a slot that does not have all rows behind the cut. The trigger stays,
+// wayOut is the way out of a slot that does not have all rows after the cut. The trigger stays,
 // so later rows are the stream's.
 func wayOut(cut *provision.Cut) string {
 	return fmt.Sprintf("drop the slot if it is there, and run `cdc-relay backfill --where \"created_at >= '%s'\" --yes`, with the table's own column: rows that were written before and committed after need an earlier time", cut.Time.UTC().Format("2006-01-02 15:04:05Z"))

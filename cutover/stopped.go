@@ -15,7 +15,7 @@ import (
 
 // stopped sends what a publisher has left that has ended: a backfill of the rows without a mark.
 // That is judged in the snapshot of the slot: a row that has a mark there was acknowledged before,
-// and the slot has what commits behind it.
+// and the slot has what commits after it.
 func (w *work) stopped(ctx context.Context) error {
 	if cut, err := w.state.cut(); err != nil {
 		return err

@@ -10,9 +10,9 @@
 // (ID). A crash may write a letter twice.
 //
 // A marker says that letters were re-driven or discarded. It has the key of the letters and lies
-// behind them in the same partition. Both carry a group: a hash of topic and key, or of the
+// after them in the same partition. Both carry a group: a hash of topic and key, or of the
 // letter alone if it has no key to keep in order. A marker names the offsets that its writer had
-// read, so it never covers a letter that arrived meanwhile. A letter behind a marker counts as
+// read, so it never covers a letter that arrived meanwhile. A letter after a marker counts as
 // waiting. So a reader of the topic alone knows what is still to be done, and nothing else is
 // stored.
 //

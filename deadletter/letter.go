@@ -21,7 +21,7 @@ import (
 // not kept.
 const prefix = "cdc-relay-error-"
 
-// The headers of a letter, behind those of the record.
+// The headers of a letter, after those of the record.
 const (
 	HeaderReason    = prefix + "reason"    // as events_rejected_total has it, or parked
 	HeaderMessage   = prefix + "message"   // the error, nothing of the row in it
@@ -160,7 +160,7 @@ func (l *Letter) EventID() string {
 func Wrap(rec *record.Record, topic string, c Cause) record.Record {
 	var row Row
 	row.Commit, row.Seq = rec.Row.Place()
-	table := rec.Row.Relation.Namespace + "." + rec.Row.Relation.Name
+	table := rec.Row.Relation.Qualified()
 	headers := make([]record.Header, 0, len(rec.Headers)+14)
 	for _, h := range rec.Headers {
 		if !strings.HasPrefix(h.Key, prefix) {

@@ -29,9 +29,9 @@ const (
 )
 
 // Marker says which letters of a group are done. It is about its own partition only, and lies
-// behind the letters that it covers.
+// after the letters that it covers.
 //
-// Each range begins behind the last letter that waits before it, not at the first letter that is
+// Each range begins after the last letter that waits before it, not at the first letter that is
 // done. So the ranges of several markers meet, and a reader that keeps no list of letters can
 // tell that nothing waits between two offsets.
 type Marker struct {
@@ -132,7 +132,7 @@ type span struct {
 	partition   int32
 	first, last int64
 	row         Row     // the highest one
-	done        Offsets // behind first
+	done        Offsets // after first
 }
 
 // cover reports whether nothing is left.

@@ -114,7 +114,7 @@ func (p *Parked) Follow(g Group, id ID) bool {
 }
 
 // Gone forgets announced letters that will never be written, because the server's history left
-// their rows behind a fork. Letters in the topic stay.
+// their rows after a fork. Letters in the topic stay.
 func (p *Parked) Gone(gone func(ID) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -48,7 +48,7 @@ type Outcome struct {
 	Topic   string   // that the first record goes to; empty when it could not be made, or with Discard
 	Done    int      // of Entries, from the first on; with DryRun, as far as is known without sending
 	Records int      // that the brokers acknowledged: copies are sent once
-	Unsure  int      // of Entries, behind those that are done: the brokers may have them, and they are not marked
+	Unsure  int      // of Entries, after those that are done: the brokers may have them, and they are not marked
 	Err     error    // why not all
 
 	// Changed counts entries that are done whose row was changed after the letter was written;

@@ -40,7 +40,7 @@ func (r *Redriver) send(ctx context.Context, records []record.Record) (int, erro
 	return n, err
 }
 
-// rest sends what is behind the n-th record.
+// rest sends what is after the n-th record.
 func (r *Redriver) rest(ctx context.Context, records []record.Record, n int) (int, error) {
 	more, err := r.try(ctx, records[n:])
 	return n + more, err
@@ -162,7 +162,7 @@ func outlive(ctx context.Context) (context.Context, context.CancelFunc) {
 	return longer, func() { stop(); cancel(nil) }
 }
 
-// stopping is why nothing more is to be sent behind a piece that ended with err, or nil.
+// stopping is why nothing more is to be sent after a piece that ended with err, or nil.
 func stopping(ctx context.Context, err error) error {
 	if halted, ok := errors.AsType[*haltedError](err); ok {
 		return halted.why

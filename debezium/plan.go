@@ -129,7 +129,7 @@ func (p *plan) makeKey(name func(string) string) {
 
 // leavesOut tells why a column is kept from the records.
 func (d *connector) leavesOut(rel *wal.Relation, column string) string {
-	full := rel.Namespace + "." + rel.Name + "." + column
+	full := rel.Qualified() + "." + column
 	switch {
 	case d.columnsIn != nil && !javaregex.MatchesAny(d.columnsIn, full):
 		return "is not in column.include.list"
@@ -145,7 +145,7 @@ func (d *connector) connectColumn(rel *wal.Relation, i int) codec.Column {
 	out := codec.Column{
 		Name:   c.Name,
 		Type:   codec.TypeInfo{OID: c.Type, Name: c.TypeName, TypeMod: c.TypeMod},
-		Source: javaregex.MatchesAny(d.sourceTypes, rel.Namespace+"."+rel.Name+"."+c.Name),
+		Source: javaregex.MatchesAny(d.sourceTypes, rel.Qualified()+"."+c.Name),
 	}
 	if rel.Meta == nil {
 		return out

@@ -100,7 +100,7 @@ func (p *plan) keyChanged(old, values []wal.Value) bool {
 	return false
 }
 
-// deleted is a delete with the tombstone behind it.
+// deleted is a delete with the tombstone after it.
 func (p *plan) deleted(b *record.Buffer, row *wal.Row, old []wal.Value, first *transform.Header) error {
 	if err := p.change(b, row, 'd', old, nil, first); err != nil {
 		return err

@@ -34,7 +34,7 @@ type Explainer struct {
 	routes   *router.Router
 	options  Options
 	sample   []byte
-	chosen   []int // indexes of the tables, and behind them of the messages
+	chosen   []int // indexes of the tables, and after them of the messages
 }
 
 // New chooses the tables, reads the sample and compiles the mappings. It touches no server.
@@ -69,7 +69,7 @@ func (e *Explainer) Tables(ctx context.Context) (reports []*Table, err error) {
 	return reports, errors.Join(failures...)
 }
 
-// names are the tables' names, and behind them the prefixes of logical messages.
+// names are the tables' names, and after them the prefixes of logical messages.
 func (e *Explainer) names() []string {
 	var names []string
 	for _, t := range e.settings.Replication.Tables {

@@ -125,7 +125,7 @@ func (r *Record) Print(w io.Writer) error {
 		fmt.Fprintf(lines, "    %s\t%s: %v\n", lead, wording.Printable(h.Name), h.Value)
 	}
 	if len(r.Positions) > 0 {
-		fmt.Fprintf(lines, "    positions\t%s, behind the other headers; only the stream has their values\n", strings.Join(r.Positions, ", "))
+		fmt.Fprintf(lines, "    positions\t%s, after the other headers; only the stream has their values\n", strings.Join(r.Positions, ", "))
 	}
 	if r.EventTime != "" {
 		fmt.Fprintf(lines, "    event time\t%s\n", r.EventTime)

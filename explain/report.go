@@ -114,7 +114,7 @@ func (r *Table) describe(v *tableView) {
 	}
 }
 
-// roleOrder is that of the report; what else the router knows comes behind.
+// roleOrder is that of the report; what else the router knows comes after.
 var roleOrder = []string{"id", "key", "route", "topic", "type", "payload", "headers", "trace", "timestamp", "partition"}
 
 // column lists everything that a column is used for.

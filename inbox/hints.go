@@ -21,7 +21,7 @@ type Hints interface {
 
 const (
 	hintLimit = 5 * time.Millisecond // of a call: a claim takes less
-	hintPause = time.Second          // without hints, behind a call that failed
+	hintPause = time.Second          // without hints, after a call that failed
 )
 
 // hints ask nothing for a while where a call failed.

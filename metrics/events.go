@@ -41,7 +41,7 @@ func (m *Metrics) batchReceived(b *wal.Batch) {
 		var table string
 		for i := range b.Rows {
 			if r := b.Rows[i].Relation; r != relation {
-				relation, table = r, r.Namespace+"."+r.Name
+				relation, table = r, r.Qualified()
 			}
 			item(table)
 		}

@@ -79,7 +79,7 @@ func New(options Options) *Metrics {
 }
 
 // NewShards builds one registry for the numbered shards of a process. Each has
-// everything of its own, with the label `shard`, but for what is about the process.
+// everything of its own, with the label `shard`, except what is about the process.
 func NewShards(options Options, shards []int) []*Metrics {
 	if options.Pipeline == "" {
 		options.Pipeline = "default"

@@ -57,7 +57,7 @@ func Formats() []string {
 }
 
 // Format writes m as the files of a migration tool. plain is for psql, and
-// without its first line for a console: it is the only one with the slot as a statement, behind the COMMIT.
+// without its first line for a console: it is the only one with the slot as a statement, after the COMMIT.
 func Format(format string, m Migration) ([]File, error) {
 	i := slices.IndexFunc(formatters, func(f formatter) bool { return f.name == format })
 	if i < 0 {
@@ -82,7 +82,7 @@ func plainFile(m Migration) []File {
 	b.WriteString(m.up())
 	b.WriteString("\nCOMMIT;\n\n")
 	comment(&b, []string{
-		"The slot is a step of its own, behind the COMMIT: PostgreSQL refuses to make one in a transaction that has written.",
+		"The slot is a step of its own, after the COMMIT: PostgreSQL refuses to make one in a transaction that has written.",
 		"Rows from before it are not sent. From now on the server keeps WAL for it: start the relay.",
 	})
 	b.WriteString(m.Slot + ";\n")

@@ -67,7 +67,7 @@ func HintRecreate(reason string, confirmed wal.LSN) string {
 	if confirmed != 0 {
 		since = "LSN " + confirmed.String()
 	}
-	return fmt.Sprintf("stop the relay, then `cdc-relay teardown --yes`, `cdc-relay setup`, `cdc-relay run`, and insert the rows since %s again: see %soperations.md#%s", since, wording.Docs, reason)
+	return fmt.Sprintf("stop the relay, then `cdc-relay teardown --yes`, `cdc-relay setup`, `cdc-relay run`, and send the rows since %s again (`cdc-relay replay`): see %soperations.md#%s", since, wording.Docs, reason)
 }
 
 // HintUnpublished is for a row from before its publication, of which the server uses the

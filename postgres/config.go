@@ -62,7 +62,7 @@ func (c Config) SenderTimeout() time.Duration {
 	return c.WalSenderTimeout
 }
 
-// PlaceOf says where a table was configured, to stand behind what is said about it.
+// PlaceOf says where a table was configured, to stand after what is said about it.
 func (c Config) PlaceOf(table wal.Table) string {
 	for i, t := range c.Tables {
 		if t == table && i < len(c.Places) && c.Places[i] != "" {

@@ -93,5 +93,5 @@ func unreadable(err error) bool {
 // the server has not found gone yet.
 func (r *Relay) ownHolder(err error) bool {
 	busy, ok := errors.AsType[*fault.Error](err)
-	return ok && busy.Kind == fault.KindBusy && busy.Holder != 0 && busy.Holder == r.server
+	return ok && busy.Kind == fault.KindBusy && busy.Holder != 0 && busy.Holder == r.serverPID
 }

@@ -39,7 +39,7 @@ const (
 	SkipOnReject       = delivery.SkipOnReject
 )
 
-// Config is the rooms' configurations and what needs two of them.
+// Config is the packages' configurations and what needs two of them.
 type Config struct {
 	Replication postgres.Config
 	Stream      replication.Options
@@ -94,7 +94,7 @@ type Config struct {
 	// confirmed without being sent. It is asked in the order of the stream by one
 	// goroutine, and again for rows that a later session shows again.
 	//
-	// DeliveredIn is the history that it speaks of. It is not asked about rows behind a fork
+	// DeliveredIn is the history that it speaks of. It is not asked about rows after a fork
 	// that this history does not have: they may have the positions of others.
 	Delivered   func(*wal.Row) bool
 	DeliveredIn wal.Origin

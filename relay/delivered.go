@@ -24,7 +24,7 @@ func (r *Relay) deliveredBelow(now wal.Origin) wal.LSN {
 	below := now.Common(r.cfg.DeliveredIn)
 	if was := r.cfg.DeliveredIn; below != ^wal.LSN(0) {
 		r.log.Warn().Int32("from", was.Timeline).Int32("timeline", now.Timeline).Stringer("lsn", below).
-			Msg("the server's history differs from the history of Debezium's position: every row behind the LSN given here is sent")
+			Msg("the server's history differs from the history of Debezium's position: every row after the LSN given here is sent")
 	}
 	return below
 }

@@ -1,15 +1,15 @@
-// Package relay joins the rooms: it takes batches from the stream, has them routed, waits for
+// Package relay joins the stages: it takes batches from the stream, has them routed, waits for
 // room in the window, has their records sent, and confirms what the tracker returns.
 //
 //	                reader                  deliverer               client's
 //	PostgreSQL ──► Stream.Run ──► Batch ──► session.take ──► Sink.Send ──► Kafka
-//	     ▲                              delivery.Route/Send         │
+//	     ▲                              Delivery.Route/Send         │
 //	     └── session.confirmed ◄── Tracker.Confirmed ◄── Ticket.Done ┘
 //
-// A session is one connection's life, with two goroutines: the reader and the deliverer. Its
-// intake ends first, by the operator's signal or by a failure (ctx); its delivery ends later,
-// when every sent record is acknowledged or the drain is over (deliveryCtx). Two sessions never
-// overlap.
+// A session is one connection's life, with two goroutines, the reader and the deliverer; a third
+// raises a promised position. Its intake ends first, by the operator's signal or by a failure
+// (ctx); its delivery ends later, when every sent record is acknowledged or the drain is over
+// (deliveryCtx). Two sessions never overlap.
 //
 // A record that the brokers reject does not end a session with at-least-once. The sink halts, the
 // rows that are not acknowledged stay in memory, and the deliverer sends exactly these again, in

@@ -64,7 +64,7 @@ func (s *session) Block(ctx, deliveryCtx context.Context, reason string, cause e
 	}
 }
 
-// Last is the last row that was taken, and whether its transaction continues behind the last
+// Last is the last row that was taken, and whether its transaction continues after the last
 // batch.
 func (s *session) Last() (deadletter.Row, bool) { return s.taken.last, s.taken.open }
 

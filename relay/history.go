@@ -23,8 +23,8 @@ func (r *Relay) checkHistory(src Source) error {
 		r.delivery.Forked(r.known, next.Origin, *fork)
 	}
 	if next.Ahead {
-		r.standby = true           // what that one sent last may be on its way still
-		r.delivery.ForgetPartial() // and may be the beginning again
+		r.waitForPredecessor = true // what that one sent last may be on its way still
+		r.delivery.ForgetPartial()  // and may be the beginning again
 		r.log.Warn().Stringer("lsn", start).Stringer("reported", next.Limit).Str("slot", r.cfg.Replication.Slot).
 			Msg("the slot is ahead of the position that this process confirmed: another relay used it, or somebody moved or recreated it")
 	}

@@ -74,15 +74,15 @@ type Relay struct {
 	log   zerolog.Logger
 
 	// Run's goroutine owns the fields from here to delivery.
-	sink        sink.Sink
-	furthest    retry.Furthest
-	progressed  bool   // the last session confirmed or delivered what none before it did
-	holder      string // this process, among all who ever had the slot
-	known       resume.Known
-	server      int  // process of the server that the last session streamed from
-	standby     bool // records of another producer may be on their way: another relay had the slot, or a new client took over
-	lastNotices time.Time
-	delivery    *delivery.Memory // what sessions leave to each other
+	sink               sink.Sink
+	furthest           retry.Furthest
+	progressed         bool   // the last session confirmed or delivered what none before it did
+	holder             string // this process, among all who ever had the slot
+	known              resume.Known
+	serverPID          int  // process of the server that the last session streamed from
+	waitForPredecessor bool // records of another producer may be on their way: another relay had the slot, or a new client took over
+	lastNotices        time.Time
+	delivery           *delivery.Memory // what sessions leave to each other
 
 	drainBlocker atomic.Pointer[string] // what was in the way when DrainTimeout was over; nil: it was not
 	aborted      chan struct{}          // closed by Abort
@@ -91,11 +91,11 @@ type Relay struct {
 	asked        chan struct{} // taken by whoever pauses before another attempt: TryNow
 
 	drift      atomic.Pointer[drift] // set once, by the probe or the stream
-	unchanged  wal.LSN               // end of the WAL at the probe's last look that saw no change; the probe's alone
+	unchanged  wal.LSN               // end of the WAL at the probe's last look that saw no change; used only by the probe
 	streamed   atomic.Bool           // streaming began at least once
-	olderTypes resume.OlderTypes     // Run's goroutine's alone
+	olderTypes resume.OlderTypes     // used only by Run's goroutine
 	filtered   atomic.Int64          // rows that Config.Delivered took
-	doubts     promise.Doubts        // Run's goroutine's alone
+	doubts     promise.Doubts        // used only by Run's goroutine
 
 	monitor *status.Monitor
 	session atomic.Pointer[session] // nil between sessions
@@ -206,7 +206,7 @@ func OpenSink(cfg Config, ev Events, log zerolog.Logger, hooks []kgo.Hook) (sink
 
 // Run streams until ctx ends, or up to Config.Stream.Until, then drains, and returns nil when nothing was left
 // in flight. A *ConfigError, *RefusedError or *BlockedError says that a restart
-// does not help; every other error that it may.
+// does not help; after every other error it may.
 func (r *Relay) Run(ctx context.Context) error {
 	deliveryCtx, cut := context.WithCancel(context.Background())
 	defer cut()
@@ -346,7 +346,7 @@ func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
 		delay := wait.Delay()
 		if postgres.KindOf(err) == fault.KindBusy {
 			if !r.ownHolder(err) {
-				r.standby = true
+				r.waitForPredecessor = true
 				r.delivery.ForgetPartial() // whoever has the slot may send its beginning again
 			}
 			r.monitor.Reached(true, false) // the server named the slot's holder
@@ -360,7 +360,7 @@ func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
 		}
 		logged := r.monitor.SetState(v.state, v.reason, err.Error())
 		r.monitor.Waits(time.Now().Add(delay))
-		if v.state != status.Standby && (same == 1 && !logged || same%50 == 0) { // who stands by has said so with its state
+		if v.state != status.Standby && (same == 1 && !logged || same%50 == 0) { // a standby has logged its state
 			r.log.Warn().Err(err).Str("state", string(v.state)).Str("reason", v.reason).Stringer("retry_in", delay.Round(time.Millisecond)).Int("times", same).Msg("session ended; trying again")
 		}
 		if !pause(ctx, deliveryCtx, delay, r.serverBack, r.asked) {
@@ -371,9 +371,9 @@ func (r *Relay) loop(ctx, deliveryCtx context.Context) error {
 
 // maxAtOnce bounds sessions in a row that begin without a pause although none of them gets
 // further. Each knows something of its rows that the one before did not: that they come as text,
-// where their transaction ends, or which record is rejected. That ends after a few sessions, but
-// for one case: two transactions that are larger than the window, before a position that the
-// server does not get, take turns in what is known of their ends.
+// where their transaction ends, or which record is rejected. That ends after a few sessions,
+// except in one case: of two transactions that are larger than the window, before a position that
+// the server does not get, each session finds the end of one and forgets that of the other.
 const maxAtOnce = 16
 
 // restartsAtOnce returns why the next session begins at once after an error.
@@ -422,9 +422,9 @@ func (r *Relay) runSession(ctx, deliveryCtx context.Context) error {
 	}
 	r.monitor.Reached(true, false)
 	err = r.checkHistory(src)
-	r.server = src.ServerProcess()
+	r.serverPID = src.ServerProcess()
 	if free, known := src.Free(); !r.streamed.Load() && (!known || free < standbyGrace) {
-		r.standby = true // another process may have had it up to now
+		r.waitForPredecessor = true // another process may have had it up to now
 	}
 	if err == nil {
 		err = r.checkTables(src)
@@ -506,7 +506,7 @@ func (r *Relay) readySink(ctx context.Context) error {
 }
 
 // abandon gives up the records that the sink still holds, and keeps the sink if it can continue:
-// brokers refuse an abandoned request of the same producer id that comes behind the next
+// brokers refuse an abandoned request of the same producer id that comes after the next
 // session's records; of another producer id they would take it.
 func (r *Relay) abandon() {
 	a, able := r.sink.(sink.Abandoner)
@@ -515,12 +515,12 @@ func (r *Relay) abandon() {
 		defer cancel()
 		fenced, err := a.Abandon(ctx)
 		if err == nil {
-			r.standby = r.standby || !fenced
+			r.waitForPredecessor = r.waitForPredecessor || !fenced
 			return
 		}
 		r.log.Warn().Err(err).Msg("abandon unanswered requests to the brokers; continuing with a new client")
 	}
-	r.standby = true
+	r.waitForPredecessor = true
 	r.dropSink()
 }
 

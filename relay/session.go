@@ -42,14 +42,14 @@ type session struct {
 	frozen     atomic.Uint64 // not zero: nothing beyond may be confirmed any more
 	reported   atomic.Uint64 // the position that the reader last reported to the server, or is about to
 	lastAsked  status.Moment // when the reader last called confirmed
-	stopping   time.Time     // since when the probe sees the server shut down; the probe's alone
+	stopping   time.Time     // since when the probe sees the server shut down; used only by the probe
 }
 
 // sessionStart is what a session begins with.
 type sessionStart struct {
-	position wal.LSN // the slot's position
-	sameWAL  wal.LSN // Config.Delivered holds before it
-	standby  bool    // another relay had the slot just before
+	position           wal.LSN // the slot's position
+	sameWAL            wal.LSN // Config.Delivered holds before it
+	waitForPredecessor bool    // records of another producer may be on their way
 }
 
 // intake is how the reader hands batches to the deliverer.
@@ -78,7 +78,7 @@ func newSession(r *Relay, src Source) *session {
 	s := &session{
 		r: r, src: src, history: src.Origin(), sink: r.sink,
 		tracker:    checkpoint.New(src.Start(), r.cfg.MaxInFlightBytes),
-		start:      sessionStart{src.Start(), r.deliveredBelow(src.Origin()), r.standby},
+		start:      sessionStart{src.Start(), r.deliveredBelow(src.Origin()), r.waitForPredecessor},
 		intake:     intake{out: make(chan *wal.Batch, 2), lost: make(chan struct{}), delivered: make(chan struct{})},
 		interrupts: make(chan error, 1),
 	}
@@ -199,7 +199,7 @@ func (s *session) sourceLost(connection bool) {
 }
 
 // errStopped ends a session that was asked to stop while it could not deliver.
-// Its remaining rows were refused by the brokers or the router, so none is in flight.
+// Its remaining rows were rejected by the brokers or refused by the router, so none is in flight.
 var errStopped = errors.New("stopped while blocked")
 
 // outcome picks the error that explains the end of the session.
@@ -302,7 +302,7 @@ func verdict(cause error, stopped, cut bool) error {
 	return ErrDrainCut
 }
 
-// mayRepeat reports whether the server may lack the position behind the last row: it may never have
+// mayRepeat reports whether the server may lack the position after the last row: it may never have
 // read what was written to the socket.
 func (s *session) mayRepeat() bool {
 	return s.taken.last.Commit >= max(s.start.position, s.r.monitor.SlotAt(wal.LSN(s.reported.Load())))
@@ -330,17 +330,17 @@ func ofBrokers(err error) bool {
 	return ok
 }
 
-// Between two relays timing keeps the order of a key. A relay that lost its connection writes
-// nothing new once it knows: at most a quarter of a second after the server closed the connection,
-// and, if the network is lost without a message, before the server releases the slot (on Linux;
+// When the slot changes hands, only these delays keep a key's order. A relay that lost its
+// connection writes nothing new once it knows: at most a quarter of a second after the server closed
+// it, and, if the network is lost without a message, before the server releases the slot (on Linux;
 // elsewhere the relay knows when it reads). Its earlier requests are answered within lossGrace, or
 // it resets its connections to the brokers, which discards what the kernel has not delivered. A
 // standby sends nothing for standbyGrace after it got the slot, which is longer than both together.
-// Slower than that can be: a suspended process or machine, a broker that handles a request late,
+// These can take longer: a suspended process or machine, a broker that handles a request late,
 // and buffers in between. A single relay keeps its producer id from session to session and needs no
 // timing (abandon).
 //
-// A server that ends the copy at a row that cannot be read releases the slot too, and every session
+// A server that ends COPY at a row that cannot be read releases the slot too, and every session
 // ends there. The rows before it are written for endGrace: otherwise no session would deliver them.
 const (
 	endGrace     = 150 * time.Millisecond
@@ -351,7 +351,7 @@ const (
 // awaitPredecessor waits until no record of the relay that had the slot before can be on its way.
 // The reader answers the server meanwhile.
 func (s *session) awaitPredecessor(deliveryCtx context.Context) error {
-	if !s.start.standby || s.delivery.Rules().Fenced {
+	if !s.start.waitForPredecessor || s.delivery.Rules().Fenced {
 		return nil
 	}
 	over := make(chan struct{})
@@ -359,7 +359,7 @@ func (s *session) awaitPredecessor(deliveryCtx context.Context) error {
 	if err := s.Wait(deliveryCtx, over); err != nil {
 		return err
 	}
-	s.r.standby = false
+	s.r.waitForPredecessor = false
 	return nil
 }
 
@@ -512,7 +512,7 @@ func (s *session) take(ctx, deliveryCtx context.Context, b *wal.Batch) error {
 //
 //   - before it, the reader hands over one batch and the channel holds two, each of
 //     MaxBatchBytes and a row at most;
-//   - behind it, the sink takes whatever it is sent. The client has no limit in bytes, and
+//   - after it, the sink takes whatever it is sent. The client has no limit in bytes, and
 //     one in records that no memory reaches (kgo.MaxBufferedRecords in sink/kafka). Send
 //     waits for a topic to be loaded or a partition to be woken, whatever is in flight;
 //   - what is sent without an entry of its own takes the place of records that have one
@@ -546,8 +546,8 @@ func (s *session) admit(ctx, deliveryCtx context.Context, f *delivery.InFlight, 
 	}
 }
 
-// readThrough looks for the end of the transaction that fills the window, of which
-// the next batch did not fit any more. Everything before it is durable and confirmed.
+// readThrough looks for the end of the transaction that fills the window: its next batch did not
+// fit. Everything before it is durable and confirmed.
 func (s *session) readThrough(ctx, deliveryCtx context.Context) error {
 	s.Full.Clear() // it moves
 	for {

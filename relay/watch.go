@@ -32,7 +32,7 @@ func (r *Relay) tick(stopped <-chan struct{}) {
 
 // watch reports whether the session's loop turns: the reader asks for the confirmed position at
 // least once a second. It also ends a session whose server has been silent for so long that
-// another relay may soon hold the slot, while records are on their way: they would land behind
+// another relay may soon hold the slot, while records are on their way: they would land after
 // newer ones of their key.
 func (r *Relay) watch(now time.Time) bool {
 	s := r.session.Load()

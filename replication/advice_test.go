@@ -112,7 +112,7 @@ func TestStream_SaysWhatTakesASlotPastAMissingPublication(t *testing.T) {
 				}
 				for _, want := range []string{
 					"did not exist when", "stop the relay, then `cdc-relay teardown --yes`, `cdc-relay setup`, `cdc-relay run`",
-					"insert the rows since LSN 0/230 again", "docs/operations.md#publication_missing",
+					"send the rows since LSN 0/230 again (`cdc-relay replay`)", "docs/operations.md#publication_missing",
 				} {
 					if !strings.Contains(err.Error(), want) {
 						t.Errorf("%q is not in %v", want, err)

@@ -14,8 +14,8 @@ const (
 )
 
 // frames cuts a byte stream into protocol messages, in place. A body is valid
-// until the next readMore. It grows for a message larger than its buffer, as bytes
-// arrive and not on the word of a length field, and shrinks back after it.
+// until the next readMore. For a message larger than its buffer it grows as bytes
+// arrive, however large the length field says it is, and shrinks back after it.
 //
 // A message over limit is read only once whole is set: next returns errOversized.
 type frames struct {

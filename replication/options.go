@@ -50,7 +50,7 @@ type Options struct {
 	// that Kafka cannot take. Defaults to 5s.
 	ShutdownGrace time.Duration
 
-	// Until, if not zero, ends the stream: what commits there or behind is not handed on.
+	// Until, if not zero, ends the stream: what commits at or after it is not handed on.
 	// Run then returns nil, as when intake ends.
 	Until wal.LSN
 

@@ -46,13 +46,13 @@ const (
 	// buffer: during a longer pause the server would wait.
 	unixPause = 500 * time.Microsecond
 
-	// A stream that is behind by more than farBehind is in a backlog until it is within
-	// nearEnd. A transaction that was sent more than late after its commit waited, for others
+	// A stream that is behind by more than farBehindMicros is in a backlog until it is within
+	// nearEndMicros. A transaction that was sent more than lateMicros after its commit waited, for others
 	// or for its own flush on a slow disk. All are ages of a transaction when the server sent
 	// it, by the server's clock alone, in the wire's microseconds.
-	farBehind = 200_000
-	nearEnd   = 50_000
-	late      = 3_000
+	farBehindMicros = 200_000
+	nearEndMicros   = 50_000
+	lateMicros      = 3_000
 )
 
 // pace decides when to pause between reads.
@@ -116,9 +116,9 @@ func (p *pace) nextPause() time.Duration {
 	}
 	behind := p.sent - p.committed
 	switch {
-	case behind > farBehind:
+	case behind > farBehindMicros:
 		p.backlog = true
-	case behind < nearEnd:
+	case behind < nearEndMicros:
 		p.backlog = false
 	}
 	switch {
@@ -126,7 +126,7 @@ func (p *pace) nextPause() time.Duration {
 		return 0
 	case p.backlog:
 		return p.backlogPause()
-	case behind > late && p.flowing >= latePause:
+	case behind > lateMicros && p.flowing >= latePause:
 		return min(latePause, p.backlogPause())
 	}
 	return 0

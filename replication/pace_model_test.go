@@ -58,7 +58,7 @@ func (w *walsender) run(now float64) {
 type outcome struct {
 	pauses, reads, flips int
 	late                 int     // short pauses
-	atTip                int     // pauses while less than nearEnd behind
+	atTip                int     // pauses while less than nearEndMicros behind
 	worst                float64 // delay that the reader itself added to a row at the tip, seconds
 	end                  float64
 }
@@ -82,7 +82,7 @@ func followSlow(log []txnAt, perRow, flush float64) outcome {
 		switch pause {
 		case readPause, widePause:
 			o.pauses++
-			if p.sent-p.committed < nearEnd {
+			if p.sent-p.committed < nearEndMicros {
 				o.atTip++
 			}
 		case latePause:
@@ -100,7 +100,7 @@ func followSlow(log []txnAt, perRow, flush float64) outcome {
 		}
 		n := min(len(w.queue), frameBuffer/modelRow)
 		for _, r := range w.queue[:n] {
-			if r.sent-r.commit < nearEnd/1e6 {
+			if r.sent-r.commit < nearEndMicros/1e6 {
 				o.worst = math.Max(o.worst, now-r.sent)
 			}
 		}

@@ -17,16 +17,16 @@ func TestPace_RestsAfterSmallReadsOfWhatIsLate(t *testing.T) {
 		behind, size int64
 		want         time.Duration
 	}{
-		{"at the tip", late, 500, 0},
-		{"late", late + 1, 500, latePause},
-		{"late, a full read", late + 1, fullRead, 0},
-		{"not yet far behind", farBehind, 500, latePause},
+		{"at the tip", lateMicros, 500, 0},
+		{"late", lateMicros + 1, 500, latePause},
+		{"late, a full read", lateMicros + 1, fullRead, 0},
+		{"not yet far behind", farBehindMicros, 500, latePause},
 		{"far behind", second, 500, readPause},
 		{"a full read", second, fullRead, 0},
 		{"nearly a full read", second, fullRead - 1, readPause},
-		{"before the tip is near", nearEnd, 500, readPause},
-		{"near the tip", nearEnd - 1, 500, latePause},
-		{"not far behind again", (farBehind + nearEnd) / 2, 500, latePause},
+		{"before the tip is near", nearEndMicros, 500, readPause},
+		{"near the tip", nearEndMicros - 1, 500, latePause},
+		{"not far behind again", (farBehindMicros + nearEndMicros) / 2, 500, latePause},
 		{"before the first transaction", p.sent, 500, 0},
 		{"although nothing came", second, 0, 0},
 	} {
@@ -35,7 +35,7 @@ func TestPace_RestsAfterSmallReadsOfWhatIsLate(t *testing.T) {
 			t.Errorf("%s: pauses %s, want %s", step.name, got, step.want)
 		}
 	}
-	p.committed, p.size, p.flowing = p.sent-late-1, 500, latePause-1
+	p.committed, p.size, p.flowing = p.sent-lateMicros-1, 500, latePause-1
 	if got := p.nextPause(); got != 0 {
 		t.Errorf("late, when nothing more had been there a moment ago: pauses %s", got)
 	}
@@ -46,7 +46,7 @@ func TestPace_RestsAfterSmallReadsOfWhatIsLate(t *testing.T) {
 func TestPacedConn_TakesWhatFollowsAWaitAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()
-		g := &pacedConn{Conn: ours, buf: make([]byte, frameBuffer), pace: &pace{sent: late + 2, committed: 1}}
+		g := &pacedConn{Conn: ours, buf: make([]byte, frameBuffer), pace: &pace{sent: lateMicros + 2, committed: 1}}
 		defer ours.Close()
 		write := func(text string) { _, _ = theirs.Write([]byte(text)) }
 		go func() {
@@ -101,7 +101,7 @@ func TestPace_RestsAsLongAsTheSocketFills(t *testing.T) {
 		if got := p.nextPause(); got != c.pause {
 			t.Errorf("%s: pauses %s in a backlog, want %s", c.name, got, c.pause)
 		}
-		p.committed = p.sent - late - 1
+		p.committed = p.sent - lateMicros - 1
 		if got := p.nextPause(); got != c.late {
 			t.Errorf("%s: pauses %s behind a late server, want %s", c.name, got, c.late)
 		}

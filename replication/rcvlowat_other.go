@@ -4,7 +4,7 @@ package replication
 
 import "net"
 
-// lowWater is Linux's alone.
+// lowWater is used only by Linux.
 type lowWater struct{}
 
 func newLowWater(net.Conn) *lowWater { return nil }

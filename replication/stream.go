@@ -410,7 +410,7 @@ func (s *Stream) wal(body []byte) error {
 }
 
 // sawWAL takes the positions and the time from the header of a WAL message. It reads one byte
-// behind the header.
+// after the header.
 func (s *Stream) sawWAL(body []byte) {
 	// Both positions are zero on relations and types; max ignores that.
 	start := wal.LSN(binary.BigEndian.Uint64(body[1:]))
@@ -482,9 +482,9 @@ func (s *Stream) notice(body []byte) error {
 	return nil
 }
 
-// serverError ends the stream, which is out of copy mode then. A session that
-// lives on met something in the WAL that it cannot send, such as a row that is too
-// large: the rows before it would never be delivered if they were left in hand.
+// serverError ends the stream: the server has left copy mode. If the connection stays up, the
+// server met something in the WAL that it cannot send, such as a row that is too large. The rows
+// read before it are handed on: no later session would deliver them.
 func (s *Stream) serverError(body []byte) error {
 	var e pgproto3.ErrorResponse
 	if err := e.Decode(body); err != nil {
@@ -494,7 +494,7 @@ func (s *Stream) serverError(body []byte) error {
 	if own, ok := errors.AsType[*fault.Error](s.broken); ok {
 		switch {
 		case own.Reason == fault.ReasonUndecodable && s.dec.InTransaction():
-			own.Hint += "; if it cannot be mended, move the slot past its transaction, committing at " + s.dec.Commit().String()
+			own.Hint += "; if it cannot be repaired, move the slot past its transaction, committing at " + s.dec.Commit().String()
 		case own.Reason == fault.ReasonPublicationMissing:
 			own.Hint = postgres.HintUnpublished(s.status.flush)
 		}

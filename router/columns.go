@@ -44,9 +44,9 @@ func (r *Router) sameWithout(rest *wal.Relation, want *Explanation) error {
 	_, got, err := r.compile(rest, newest)
 	switch {
 	case err != nil:
-		return fmt.Errorf("with the columns alone that the mapping reads it would be another: %w; name the preset (preset: %s) or the columns", err, want.Preset)
+		return fmt.Errorf("a publication with only the mapped columns would change the mapping: %w; name the preset (preset: %s) or the columns", err, want.Preset)
 	case got.Preset != want.Preset, got.Topic != want.Topic, got.Value != want.Value, !maps.Equal(got.Roles, want.Roles), !slices.Equal(got.Headers, want.Headers):
-		return fmt.Errorf("table %s would be taken for %s and not for %s with the columns alone that the mapping reads; name the preset (preset: %s) or the columns", want.Table, got.Preset, want.Preset, want.Preset)
+		return fmt.Errorf("with only the mapped columns in the publication, table %s would be taken for %s and not for %s; name the preset (preset: %s) or the columns", want.Table, got.Preset, want.Preset, want.Preset)
 	}
 	return nil
 }

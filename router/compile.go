@@ -134,7 +134,7 @@ func (m *mapping) compile(rel *wal.Relation, at position) (*plan, *Explanation, 
 		}
 	}
 	if p.timestamp != nil && !slices.Contains(timeForms, p.timestamp.Typ.Form) {
-		c.fail("columns.timestamp", &record.ColumnError{Column: p.timestamp.Column, Err: advice.Give(fmt.Errorf("%s, which cannot hold a time", p.timestamp.Described(rel)), "there are timestamptz, timestamp, date, integers since 1970 and ISO 8601 text")})
+		c.fail("columns.timestamp", &record.ColumnError{Column: p.timestamp.Column, Err: advice.Give(fmt.Errorf("%s, which cannot hold a time", p.timestamp.Described(rel)), "use timestamptz, timestamp, date, an integer since 1970 or ISO 8601 text")})
 	}
 	c.payload(s)
 	c.key(s)
@@ -162,8 +162,8 @@ func orRaw(name string) string {
 	return name
 }
 
-// headers compiles all headers behind id and returns the names that are known. What is
-// configured replaces what is given otherwise under the same name, but for the entries
+// headers compiles all headers after id and returns the names that are known. What is
+// configured replaces what is given otherwise under the same name, except the entries
 // of a headers column.
 func (c *compiler) headers(s *preset.Shape) []string {
 	for _, h := range c.Headers {

@@ -47,7 +47,7 @@ type Mapping struct {
 	Topic            string // template; empty takes the preset's
 	TopicRegex       string // Debezium's rule: the whole route value must match, else the value itself is the topic
 	Headers          []HeaderMapping
-	Key              string // FormatRaw or FormatJSONString; empty is raw
+	Key              string // format.Raw or format.JSONString; empty is raw
 	Value            string // any format; empty takes the preset's
 	ValueFields      []Field
 	Partition        string // integer column; empty: murmur2 of the key

@@ -8,7 +8,7 @@ import (
 )
 
 // wayOut is how a message says what to do, or what is allowed.
-var wayOut = regexp.MustCompile("; |there are |it has |a name |is written |the syntax is ")
+var wayOut = regexp.MustCompile("; |use |there are |it has |a name |is written |the syntax is ")
 
 func TestNew_ReportsEverythingAtOnceWithItsPlace(t *testing.T) {
 	_, err := New(Config{Mappings: []Mapping{

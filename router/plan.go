@@ -26,7 +26,7 @@ type plan struct {
 	partition *column.Source // nil: by the key
 
 	topic    *topicPlan
-	headers  []headerPlan     // behind id, in order
+	headers  []headerPlan     // after id, in order
 	idAs     *headerPlan      // replaces the event id in the header id; nil: nothing does
 	sources  []*column.Source // every column that is read
 	quoteKey bool
@@ -140,7 +140,7 @@ func (h *headerPlan) value(b *record.Buffer, row *wal.Row, scratch *[]byte) ([]b
 	return h.source.Bytes(b, row)
 }
 
-// addHeaders adds everything behind id, in the order of the package's promise.
+// addHeaders adds everything after id, in the order of the package's promise.
 func (p *plan) addHeaders(b *record.Buffer, row *wal.Row, scratch *[]byte) error {
 	for i := range p.headers {
 		h := &p.headers[i]

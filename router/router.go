@@ -137,7 +137,7 @@ func (r *Router) Check(rel *wal.Relation) (*Explanation, error) {
 	return explanation, nil
 }
 
-// Forked forgets from which rows on a table had its columns: behind a fork of the server's
+// Forked forgets from which rows on a table had its columns: after a fork of the server's
 // history other rows have their positions.
 func (r *Router) Forked() {
 	for _, m := range r.mappings {

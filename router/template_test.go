@@ -125,8 +125,8 @@ func TestTopic_AnIllegalNameComesWithTheFilterThatCleansIt(t *testing.T) {
 
 func TestNew_RefusesADefaultThatNoTopicCanHave(t *testing.T) {
 	for topic, want := range map[string]string{
-		"${aggregate_type|default:a b}":          `no topic can be named with "a b"`,
-		"${aggregate_type|topic|default:a b}":    `no topic can be named with "a b"`,
+		"${aggregate_type|default:a b}":          `"a b" cannot be part of a topic's name`,
+		"${aggregate_type|topic|default:a b}":    `"a b" cannot be part of a topic's name`,
 		"${aggregate_type|default:a b|topic}":    "",
 		"${aggregate_type|default:other|upper}x": "",
 	} {

@@ -54,10 +54,10 @@ func newMapping(m Mapping, index int) (*mapping, error) {
 		}
 	}
 	if !slices.Contains(keyFormats, m.Key) {
-		fail("key", "there is no key format %q; there are %s", m.Key, strings.Join(keyFormats[1:], ", "))
+		fail("key", "there is no key format %q; use one of %s", m.Key, strings.Join(keyFormats[1:], ", "))
 	}
 	if !slices.Contains(valueFormats, m.Value) {
-		fail("value", "there is no value format %q; there are %s", m.Value, strings.Join(valueFormats[1:], ", "))
+		fail("value", "there is no value format %q; use one of %s", m.Value, strings.Join(valueFormats[1:], ", "))
 	}
 	for r := range preset.RoleCount {
 		if err := checkSpec(m.Columns.column(r)); err != nil {
@@ -128,7 +128,7 @@ func (m *mapping) parseTopic() (errs []error) {
 			}
 		}
 		if err := record.CheckTopicCharacters([]byte(literal)); err != nil {
-			errs = append(errs, m.configError("topic", fmt.Errorf("no topic can be named with %q: a name %w", literal, err)))
+			errs = append(errs, m.configError("topic", fmt.Errorf("%q cannot be part of a topic's name: a name %w", literal, err)))
 		}
 	}
 	if len(m.topic.Names()) == 0 && len(errs) == 0 {
@@ -142,9 +142,9 @@ func (m *mapping) parseTopic() (errs []error) {
 	return errs
 }
 
-var errNoGroup = advice.Give(errors.New("the topic uses ${routedByValue}, and topic_regex has no group (?<routedByValue>…)"), "name a group so, or leave ${routedByValue} out")
+var errNoGroup = advice.Give(errors.New("the topic uses ${routedByValue}, and topic_regex has no group (?<routedByValue>…)"), "name a group routedByValue, or leave ${routedByValue} out")
 
-var errNoGroupForPreset = advice.Give(errors.New("it has no group (?<routedByValue>…), of which the preset's topic is made"), "name a group so, or set topic")
+var errNoGroupForPreset = advice.Give(errors.New("it has no group (?<routedByValue>…), of which the preset's topic is made"), "name a group routedByValue, or set topic")
 
 // anchored makes expr match whole values only, as Java's matches does. The group
 // is there so that an alternation does not escape the anchors.
@@ -208,7 +208,7 @@ func (m *mapping) checkFields() (errs []error) {
 		case m.Value == format.Envelope && f.Name == payloadField:
 			errs = append(errs, m.configError(key, advice.Give(errors.New("the envelope keeps this member for the payload"), "choose another name")))
 		case seen[f.Name]:
-			errs = append(errs, m.configError(key, advice.Give(errors.New("is there twice"), "leave one out")))
+			errs = append(errs, m.configError(key, advice.Give(errors.New("is set twice"), "leave one out")))
 		case f.Column == "":
 			errs = append(errs, m.configError(key, advice.Give(errors.New("names no column"), "write one, as in type: event_type")))
 		default:

@@ -24,7 +24,7 @@ import (
 //  4. It is written between two records of what lies before the slot (checkpoint.BeforeSlot):
 //     that nothing is known, and then what is.
 //  5. With exactly-once it is written as a relay does, as the holder of the
-//     transactional id, behind everything that was committed: never over a relay's own
+//     transactional id, after everything that was committed: never over a relay's own
 //     checkpoint, and not at all once a relay has taken over.
 type first struct {
 	setup    *Setup
@@ -47,7 +47,7 @@ func (f *first) made(s provision.Step) {
 	}
 }
 
-// readPositions is to come right behind the making, before anybody can have moved a slot.
+// readPositions is to come right after the making, before anybody can have moved a slot.
 func (f *first) readPositions(ctx context.Context) {
 	if len(f.slots) > 0 {
 		f.standing, f.err = watch.ReadPositions(ctx, f.setup.settings.Replication)

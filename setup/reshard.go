@@ -16,7 +16,7 @@ func (s *Setup) Reshard(ctx context.Context, options provision.SetupOptions, fro
 	settings := s.settings
 	switch {
 	case settings.Guarantee == relay.ExactlyOnce:
-		return &advice.Usage{Err: errors.New("--reshard-from is not possible with relay.guarantee: exactly_once: the checkpoints belong to the old slots, and rows from behind the least of them would be sent twice")}
+		return &advice.Usage{Err: errors.New("--reshard-from is not possible with relay.guarantee: exactly_once: the checkpoints belong to the old slots, and rows from after the least of them would be sent twice")}
 	case settings.ParkKey:
 		return &advice.Usage{Err: errors.New("--reshard-from is not possible with relay.park_key: the new slots would not know the parked keys; re-drive all of them, set relay.park_key: false, and set it again afterwards")}
 	}

@@ -1,11 +1,11 @@
 package sink
 
-// Position is a place in the stream behind every record that was sent before it.
+// Position is a place in the stream after every record that was sent before it.
 type Position struct {
 	Value     []byte // of the checkpoint record
 	Whole     bool   // no source transaction is open here
 	Now       bool   // end the transaction here
-	Committed func() // runs when this position, or none but a later one, was committed; it must not block
+	Committed func() // runs when this position, or only a later one, was committed; it must not block
 }
 
 // Holder is the relay that opens a transactional sink (package kafkatx).
@@ -27,6 +27,3 @@ const (
 	Aborted   Ending = "abort"
 	Unknown   Ending = "unknown" // the brokers did not say; the checkpoint topic does
 )
-
-// Endings lists all of them.
-var Endings = []Ending{Committed, Aborted, Unknown}

@@ -24,7 +24,7 @@ import (
 // ready by the time ctx ends stays halted.
 //
 // Halt makes that happen without a failure: what is not written yet fails with
-// ErrHalted, and what is gets its answer. Any goroutine may call it. Resume undoes a Halt that
+// ErrHalted, and what is written already is answered by the brokers. Any goroutine may call it. Resume undoes a Halt that
 // comes while it waits: whoever calls both asks afterwards whether it may still send.
 //
 // ctx bounds only how long Send blocks. A record that was handed over is delivered
@@ -35,7 +35,7 @@ type Sink interface {
 	Halt()
 
 	// Reachable reports why the brokers cannot be reached at present, or nil. A
-	// *Error is what only a person can mend.
+	// *Error is what only a person can correct.
 	Reachable() error
 
 	// Ready returns once the brokers answered, or with the reason why they do not.
@@ -52,8 +52,8 @@ type Filler interface{ Backlog(behind bool) }
 
 // Abandoner is a Sink that can give up what is not answered and go on: Abandon fails it
 // with ErrHalted at once, and the sink takes records again when Abandon returns no error.
-// With fenced, brokers refuse what had been written and lands later than the next record of
-// its partition. Without it they take it, as the sink had to start a new producer. The
+// With fenced, brokers refuse an abandoned record that arrives after the next record of its
+// partition. Without it they take it, as the sink had to start a new producer. The
 // goroutine that calls Send calls it. After an error the sink is good for Close alone.
 type Abandoner interface {
 	Abandon(ctx context.Context) (fenced bool, err error)

@@ -97,7 +97,7 @@ func (t *Tail) Delivered(records []record.Record) {
 					t.others++
 					continue
 				}
-				c = &counts{table: of.relation.Namespace + "." + of.relation.Name}
+				c = &counts{table: of.relation.Qualified()}
 				of.topic = string([]byte(of.topic)) // its memory is used again
 				t.flows[of] = c
 			}

@@ -727,7 +727,7 @@ function help() {
   dialog.replaceChildren(h('h2', { id: 'keys' }, 'Keys'), h('dl', { class: 'facts' },
     Object.values(pages).map((p) => [h('dt', {}, h('kbd', {}, 'g'), ' ', h('kbd', {}, p.key)), h('dd', {}, 'page ' + p.label)]),
     [['j', 'next row'], ['k', 'row before'], ['c', 'copy the first way out'], ['p', 'hold, or go on with, the updates'], ['/', 'filter'], ['?', 'this help']].map(([k, t]) => [h('dt', {}, h('kbd', {}, k)), h('dd', {}, t)])),
-  h('p', {}, h('label', {}, off, ' keys off, but for Escape')), h('p', {}, h('button', { type: 'button', class: 'primary', onclick: () => dialog.close() }, 'Close')));
+  h('p', {}, h('label', {}, off, ' keys off, except Escape')), h('p', {}, h('button', { type: 'button', class: 'primary', onclick: () => dialog.close() }, 'Close')));
   dialog.showModal();
 }
 

@@ -393,7 +393,7 @@ func (m *Match) inOrder() error {
 	})
 }
 
-// follows looks at a row's place behind those before it.
+// follows looks at a row's place after those before it.
 func (m *Match) follows(at *group, s *seen) {
 	at.newest = max(at.newest, s.Number)
 	if s.NoKey || s.resent {

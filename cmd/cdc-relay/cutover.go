@@ -20,17 +20,18 @@ func (a *app) cutoverCommand() *cobra.Command {
 		Use:   "cutover",
 		Short: "Change over from a publisher that polls the table (dry run unless --yes)",
 		Long: `cutover is for a table that a polling publisher sends: it takes the place of setup.
-Without --yes it says what it would do, and touches nothing. Interrupted, it goes on where
-it was when it is called again.
+Without --yes it says what it would do, and touches nothing. An interrupted cutover
+continues when it is called again.
 
-With --stopped the publisher has ended. The table is watched for a while, and a publisher
-that is there refused. Then the rows that it left are sent, as by backfill --unpublished.
+With --stopped the publisher has ended. The table is watched for a while, and cutover
+refuses if a publisher is still active. Then it sends the rows that the publisher left, as
+backfill --unpublished does.
 
 With --mark-new the publisher runs on. A trigger marks each new row as published, so that
 the publisher does not see it, and the slot has exactly those rows. The publisher sends the
 rest; then the slot is made from which run streams. No row is lost, none is sent by both,
-and of each key the publisher's rows come first. Writers wait for as long as the trigger
-takes, and behind open transactions for two seconds at most.
+and of each key the publisher's rows come first. Writers wait while the trigger is created,
+at most two seconds.
 
 --compare N shows in what the relay's records would differ from those that the publisher
 sent last, and with --yes goes on only if topic, key and value are the same. A publisher
@@ -44,7 +45,7 @@ Exit codes: 0 done, or the plan is printed; 1 not finished, run it again; 2 usag
 configuration, nothing was changed; 3 the environment refuses; 4 a person has to decide.`,
 		Example: `  cdc-relay cutover --mark-new               # what would happen
   cdc-relay cutover --mark-new --yes
-  cdc-relay cutover --stopped --yes          # in its place, once every instance has ended
+  cdc-relay cutover --stopped --yes          # instead, once every instance has ended
   cdc-relay run`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -27,7 +27,7 @@ func (a *app) deadletterRedrive() *cobra.Command {
 		Short: "Send dead letters to the topics of their records (dry run unless --yes)",
 		Long: `redrive sends the selected dead letters to their topics, key by key. It keeps the commit
 order within a key and starts with the key that has the oldest row. When the brokers have
-acknowledged the letters of a key, redrive writes a marker behind them: no later redrive
+acknowledged the letters of a key, redrive writes a marker after them: no later redrive
 sends them again, and a parked key is free. redrive also sends other waiting letters of
 the same topic and key; otherwise newer letters would overtake them.
 
@@ -44,7 +44,7 @@ different value: it may be another row with the same event id.
 
 With --yes redrive takes a PostgreSQL lock for each of its own slots whose letters it sends
 or discards. It refuses to run while another redrive holds the lock, because two at a time
-could send a record behind newer ones of its key. Letters of other databases have no lock.
+could send a record after newer ones of its key. Letters of other databases have no lock.
 
 An interrupted redrive prints how far it came. It may have sent letters without marking
 them; the next redrive sends those again. --discard sends nothing and marks the selected

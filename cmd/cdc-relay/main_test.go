@@ -87,7 +87,7 @@ func TestUsage_MistakesExitWith2AndTouchNothing(t *testing.T) {
 		{"status -x", "unknown shorthand flag: 'x' in -x (see cdc-relay status --help)\n"},
 		{"run now", `unknown argument "now": cdc-relay run takes none`},
 		{"import", "FILE is missing: cdc-relay import FILE (see cdc-relay import --help)\n"},
-		{"import a b", `unknown argument "b" behind a`},
+		{"import a b", `unknown argument "b" after a`},
 		{"config", "print, validate or schema"},
 		{"config frobnicate", `unknown command "frobnicate"`},
 		{"config prnt", `unknown command "prnt": did you mean print? (see cdc-relay config --help)`},

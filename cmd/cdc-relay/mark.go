@@ -13,11 +13,11 @@ func (a *app) markCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mark",
 		Short: "Set published_at and the like on rows that are delivered; prints the plan without --once",
-		Long: `mark acts on the tables that have outbox[].mark.column. A row gets its mark when every slot has
-passed it by the relay's own work, and when no dead letter of it waits; a mark is never taken
-back. Without --once it prints how many rows have none and what stands in the way, and
-changes nothing. It may run while the relay runs, which it needs to get ahead, and as often
-as you like: one process at a time works on a table.
+		Long: `mark acts on the tables that have outbox[].mark.column. A row gets its mark once the relay has
+confirmed every slot past it and no dead letter of it waits; a mark is never taken back.
+Without --once it prints how many rows have none and what stands in the way, and changes
+nothing. Run it while the relay runs, as further rows become markable only then, and as
+often as you like: one process at a time works on a table.
 
 Exit codes: 0 done, there was nothing to mark, or the plan is printed; 1 not finished, run it
 again; 2 usage or configuration, nothing was changed; 3 the environment refuses; 4 a person

@@ -46,7 +46,7 @@ func mistyped(cmd *cobra.Command, err error) error {
 	case strings.HasPrefix(text, "accepts ") && len(args) < len(wanted):
 		return fmt.Errorf("%s is missing: %s %s", strings.Join(wanted[len(args):], " "), cmd.CommandPath(), names)
 	case strings.HasPrefix(text, "accepts ") && len(args) > len(wanted):
-		return fmt.Errorf("unknown argument %q behind %s", args[len(wanted)], strings.Join(args[:len(wanted)], " "))
+		return fmt.Errorf("unknown argument %q after %s", args[len(wanted)], strings.Join(args[:len(wanted)], " "))
 	case strings.HasPrefix(text, "invalid argument") && len(cmd.ValidArgs) > 0:
 		return fmt.Errorf("invalid argument %q; allowed: %s", args[0], strings.Join(cmd.ValidArgs, ", "))
 	}

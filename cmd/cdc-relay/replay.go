@@ -26,10 +26,10 @@ func (a *app) replayCommand() *cobra.Command {
 again with the header cdc-relay-replay. Without --yes it says what it would send, and
 sends nothing. Rows that are no longer in the table cannot be sent.
 
-A record that is sent again lies behind newer ones of its key. One flag decides about the
+A record that is sent again lies after newer ones of its key. One flag decides about the
 order: --to-topic sends to another topic; --complete-keys also sends every newer row of
 the same keys, so that each key ends with its newest row; --accept-order sends the records
-behind the newer ones. Without one of them replay refuses if a key has newer rows. Unless
+after the newer ones. Without one of them replay refuses if a key has newer rows. Unless
 --to-topic or --accept-order is set, stop the relay first: replay uses its slot meanwhile,
 and confirms nothing.
 
@@ -78,7 +78,7 @@ Exit codes: 0 sent, or the plan is printed; 1 not finished, or rows could not be
 	f.StringSliceVar(&o.Order, "order", nil, "`columns` of the order of writing (default: a key that is drawn from a sequence, else the time of creation and the key)")
 	f.StringVar(&o.ToTopic, "to-topic", "", "send the records to this `topic`, and not to their own")
 	f.BoolVar(&o.CompleteKeys, "complete-keys", false, "send every newer row of the same keys too")
-	f.BoolVar(&o.AcceptOrder, "accept-order", false, "send behind newer records of the same keys, also while a relay runs")
+	f.BoolVar(&o.AcceptOrder, "accept-order", false, "send after newer records of the same keys, also while a relay runs")
 	f.IntVar(&o.MaxRate, "max-rate", 0, "rows a second at most; 0: no limit")
 	f.IntVar(&o.MaxRows, "max-rows", 100_000, "refuse to send more rows than these")
 	f.StringVar(&o.Resume, "resume", "", "go on with this `run`, which was interrupted")

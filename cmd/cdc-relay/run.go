@@ -42,7 +42,7 @@ this short: the next start sends unconfirmed rows again. Table, publication and 
 exist: see setup.
 
 With --until it ends by itself, with code 0, once everything that commits before that
-position is delivered and confirmed. Nothing that commits there or behind is sent.
+position is delivered and confirmed. Nothing that commits at or after it is sent.
 
 Exit codes: 0 clean stop, 1 failed or cut short (start again), 2 configuration,
 3 the environment refuses, 4 blocked with relay.on_blocked: exit. A crash ends with
@@ -70,7 +70,7 @@ SIGABRT (start again).`,
 	return cmd
 }
 
-// checkRooms asks the rooms for what the file alone cannot tell: whether regular
+// checkRooms asks the packages for what the file alone cannot tell: whether regular
 // expressions compile, templates parse and certificates load. It touches no server.
 func checkRooms(cfg *config.Config) error {
 	_, err := relay.Open(cfg.Relay(), relay.Events{}, zerolog.Nop())

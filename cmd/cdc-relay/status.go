@@ -42,7 +42,7 @@ first got an answer.
 
 With --watch on a terminal, status draws until q or Ctrl-C, and goes on while the relay is
 not there. Keys: b shows what the relay is blocked by and the ways out, n the figures, p
-holds, ? shows the keys. Without a terminal, or with TERM=dumb, it prints one status after
+pauses, ? shows the keys. Without a terminal, or with TERM=dumb, it prints one status after
 the other. NO_COLOR is obeyed.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

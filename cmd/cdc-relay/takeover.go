@@ -42,7 +42,7 @@ takeover is a dry run, and Debezium may keep running.
 
 With --yes takeover streams from the slot's position. It confirms rows that the stored
 position proves to be in Kafka without sending them again; it sends every other row. When
-all of them are confirmed, takeover exits, and the service that does ` + "`run`" + ` goes on; --stay streams
+all of them are confirmed, takeover exits; then start ` + "`cdc-relay run`" + `. With --stay it streams
 on like run. It refuses while Debezium holds the slot: stop the connector first
 (PUT /connectors/NAME/stop; a pause keeps the slot). The publication is never altered.`,
 		Example: `  cdc-relay takeover outbox.json --worker worker.properties          # what would happen

@@ -171,7 +171,7 @@ type level struct {
 	open   bool    // the last key has no value yet
 }
 
-// fit reads the lines as a parser would, but continues behind a line that does not fit.
+// fit reads the lines as a parser would, but continues after a line that does not fit.
 func fit(lines []blockLine, root *Branch) misfit {
 	f := fitting{levels: []level{{indent: lines[0].indent, holds: root}}, steps: map[int]int{}}
 	for _, l := range lines {

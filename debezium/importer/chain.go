@@ -174,7 +174,7 @@ func (c *conversion) unknownStep(s step) {
 	case "ActivateTracingSpan":
 		fate, text = NotNeeded, "works only with OpenTelemetry on the class path, and then writes span ids of its own"
 	case "ByLogicalTableRouter":
-		text = "renames topics before or after the EventRouter; RegexRouter behind the EventRouter does the same and is carried"
+		text = "renames topics before or after the EventRouter; RegexRouter after the EventRouter does the same and is carried"
 	case "Filter", "ContentBasedRouter":
 		text = "is a script, which the relay does not run; rows that it leaves out would be sent: a row filter of the publication leaves them out too"
 	}

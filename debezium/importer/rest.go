@@ -70,7 +70,7 @@ func (c *conversion) exactlyOnce() {
 
 func (c *conversion) tolerance(it item) {
 	if !strings.EqualFold(strings.TrimSpace(it.value), "all") {
-		c.remark(it, Implied, "a row that cannot be sent blocks, and nothing behind it is confirmed")
+		c.remark(it, Implied, "a row that cannot be sent blocks, and nothing after it is confirmed")
 		return
 	}
 	c.root.at("relay", "on_reject").set("dead_letter", "errors.tolerance=all drops a row that cannot be sent for ever. Here it goes to relay.dead_letter_topic instead, and the stream goes on.")

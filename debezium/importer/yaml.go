@@ -91,7 +91,7 @@ func pad(text string) string {
 
 const commentWidth = 110
 
-// writeComment folds a comment. The lines behind the first are indented.
+// writeComment folds a comment. The lines after the first are indented.
 func writeComment(b *strings.Builder, indent, comment string) {
 	line, empty := indent+"#", true
 	for word := range strings.FieldsSeq(comment) {

@@ -95,7 +95,7 @@ func ParseReplacement(text string, regex *regexp.Regexp) (*Replacement, error) {
 				end++
 			}
 			if end == 0 || end == len(name) || name[end] != '}' {
-				return nil, errors.New("has ${ without the name of a group and } behind it; a name has letters and digits of ASCII, so no underscore: the named capturing group is missing its trailing }")
+				return nil, errors.New("has ${ without the name of a group and } after it; a name has letters and digits of ASCII, so no underscore: the named capturing group is missing its trailing }")
 			}
 			n := regex.SubexpIndex(name[:end])
 			if n < 0 {

@@ -318,7 +318,7 @@ var connectOptions = []Option{
 	elsewhere(ScopeConnector, "errors.tolerance", "enum(none,all)", "none", "relay.on_reject", "none is stop; all drops rows for ever"),
 	option(ScopeConnector, "errors.retry.timeout", "int", "0", FateNotNeeded, "what can be tried again is tried as long as it takes"),
 	option(ScopeConnector, "errors.retry.delay.max.ms", "int", "60000", FateNotNeeded, "what can be tried again is tried as long as it takes"),
-	option(ScopeConnector, "errors.log.enable", "bool", "false", FateImplied, "every refused row is logged with its position, never with its values"),
+	option(ScopeConnector, "errors.log.enable", "bool", "false", FateImplied, "every rejected row is logged with its position, never with its values"),
 	option(ScopeConnector, "errors.log.include.messages", "bool", "false", FateNotNeeded, "values are never logged"),
 	option(ScopeConnector, "errors.deadletterqueue.*", "string", "", FateNotNeeded, "has no effect on source connectors; relay.on_reject has"),
 	option(ScopeConnector, "config.action.reload", "string", "restart", FateNotNeeded, "about the worker"),

@@ -102,7 +102,7 @@ func (c *ChangeOver) planPosition(line planLine) {
 	if p == nil {
 		line("position", "%s", cmp.Or(c.found.where, "none")+": none")
 		line("filter", "nothing: every row from the slot's position on is sent")
-		line("may come twice", "what Debezium had sent behind the slot's position. Consumers tell it by the header id")
+		line("may come twice", "what Debezium had sent past the slot's position. Consumers tell it by the header id")
 		return
 	}
 	at := ""

@@ -276,7 +276,7 @@ func parsePairs(content []byte) ([]Entry, error) {
 		}
 	}
 	if len(entries) == 0 {
-		return nil, errors.New(`has no key ["connector", {"server": "prefix"}] with a position behind it`)
+		return nil, errors.New(`has no key ["connector", {"server": "prefix"}] with a position after it`)
 	}
 	return entries, nil
 }

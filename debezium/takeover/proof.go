@@ -90,7 +90,7 @@ func (w *Comparison) Row(commit, end wal.LSN, xid uint32, lsn wal.LSN) (found, p
 	case own && inside && commit < w.p.Commit:
 		w.contradicts = true
 	case w.p.Event == "INSERT":
-		return own && lsn == w.p.LSN, commit > w.p.LSN && commit >= w.p.Commit && !own // its own may commit behind others that began later
+		return own && lsn == w.p.LSN, commit > w.p.LSN && commit >= w.p.Commit && !own // its own may commit after others that began later
 	case own && lsn == w.p.LSN && w.p.change(): // a slot that is confirmed up to Position.Commit shows no more of it
 		return true, false
 	case w.p.Commit != 0 && end == w.p.Commit:
@@ -105,7 +105,7 @@ func (w *Comparison) Row(commit, end wal.LSN, xid uint32, lsn wal.LSN) (found, p
 }
 
 // inside reports whether the position lies before Position.Commit, so that its own
-// transaction has to end behind it: only then the end alone is no proof.
+// transaction has to end after it: only then the end alone is no proof.
 func (w *Comparison) inside() bool { return w.p.LSN < w.p.Commit }
 
 // within reports whether the position is one of a row or a message, which lies inside its
@@ -173,7 +173,7 @@ func ComparePosition(p *Position, s State) (Verdict, error) {
 	case s.Confirmed > p.Last() && !s.Ahead:
 		return Verdict{}, fmt.Errorf("the slot at %s is ahead of the connector's position %s: either the change-over was done before, and `cdc-relay run` goes on, or somebody moved the slot, and rows in between are gone from it unless Debezium sent them; when the relay moved it before the connector got it back, --no-offsets goes on without the position", s.Confirmed, p.Last())
 	}
-	// The row's transaction ends behind both of its positions, so the slot brings it again
+	// The row's transaction ends after both of its positions, so the slot brings it again
 	// from either: also where the row lies before the end of one that overlaps it.
 	return Verdict{Whole: p.Commit > s.Confirmed, Part: p.within() && s.Confirmed <= max(p.LSN, p.Commit)}, nil
 }

@@ -14,7 +14,7 @@ import (
 
 // unwrap is ExtractNewRecordState with its defaults.
 type unwrap struct {
-	deletes, tombstones bool // what is kept of a delete: itself as a tombstone, the tombstone behind it
+	deletes, tombstones bool // what is kept of a delete: itself as a tombstone, the tombstone after it
 }
 
 func newUnwrap(o *ownerOptions) transform {

@@ -61,7 +61,7 @@ type Config struct {
 	// Offsets keeps no keys: a round moves the partition's offset in inbox_progress in its
 	// transaction, which is faster, and the group's offset in Kafka decides nothing. It drops what
 	// the consumer's side would repeat, and nothing that is in the topic twice. Use it where nothing
-	// is, behind `relay.guarantee: exactly_once` for instance. Parallel stays 1.
+	// is, with `relay.guarantee: exactly_once` for instance. Parallel stays 1.
 	Offsets bool
 
 	// Hints, see inbox.Config. They spare claims where most records are duplicates.
@@ -94,7 +94,7 @@ type Config struct {
 // Retry is how a record that failed is tried again.
 type Retry struct {
 	Attempts int           // of a record, before it is a dead letter or blocks (default: 5)
-	First    time.Duration // longest wait behind the first failure; each further one doubles it (default: 100 ms)
+	First    time.Duration // longest wait after the first failure; each further one doubles it (default: 100 ms)
 	Max      time.Duration // longest wait of all (default: 30 s)
 }
 

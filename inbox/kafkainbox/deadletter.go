@@ -16,7 +16,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/inbox/pgxinbox"
 )
 
-// prefix marks the headers that a dead letter has behind those of its record. `cdc-relay
+// prefix marks the headers that a dead letter has after those of its record. `cdc-relay
 // deadletter` reads them.
 const prefix = "cdc-relay-error-"
 

@@ -2,7 +2,7 @@ package kafkainbox
 
 import "time"
 
-// delay is how long to wait behind so many failures: a share of a time that doubles, so that
+// delay is how long to wait after so many failures: a share of a time that doubles, so that
 // many that failed at once do not come again at once.
 func (r Retry) delay(failures int, share float64) time.Duration {
 	limit := r.First

@@ -187,7 +187,7 @@ func (p *partition) there(tx pgx.Tx, key claimed) error {
 // commit was not answered, or one of the partition's other owner.
 var errOvertaken = errors.New("the offset in the database is not the one that this round begins at")
 
-// move moves the offset behind the items.
+// move moves the offset past the items.
 func (p *partition) move(tx pgx.Tx, items []item) error {
 	p.mu.Lock()
 	at := p.clock

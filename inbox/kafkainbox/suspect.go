@@ -43,7 +43,7 @@ func (p *partition) begin(at time.Time) bool {
 	return true
 }
 
-// handleAlone handles items one by one, but for those that are known to be done.
+// handleAlone handles items one by one, except those that are known to be done.
 func (p *partition) handleAlone(q *queue, items []item) bool {
 	known := make([]bool, len(items))
 	if !p.c.cfg.Offsets {

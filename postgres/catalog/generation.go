@@ -76,7 +76,7 @@ func wholeGeneration(q postgres.Querier, version int, cfg postgres.Config) error
 	}
 	missing := &fault.Error{
 		Kind: fault.KindRefused, Reason: fault.ReasonSlotMissing, Op: "look at the shards", Subject: fmt.Sprintf("the slots of %d shards", cfg.Shard.Count),
-		Err: fmt.Errorf("%d of them exist", len(slots)), Hint: "run `cdc-relay setup` if it was cut short; if slots were dropped, rows since then have to be inserted again: " + postgres.SeeSendingAgain,
+		Err: fmt.Errorf("%d of them exist", len(slots)), Hint: "run `cdc-relay setup` if it was cut short; if slots were dropped, send the rows since then again (`cdc-relay replay`): " + postgres.SeeSendingAgain,
 	}
 	return SlotMissing(q, cfg, missing)
 }

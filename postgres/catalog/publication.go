@@ -157,7 +157,7 @@ func (p *PublicationRow) addHint(table wal.Table) string {
 	return fmt.Sprintf("; ALTER PUBLICATION %s ADD TABLE %s", wal.QuoteIdentifier(p.Name), table.SQL())
 }
 
-// hides tells why the stream lacks a column, to be read behind the column's name;
+// hides tells why the stream lacks a column, to be read after the column's name;
 // empty when it has it.
 func (m Membership) hides(version int, table wal.Table, column, generated string) string {
 	listed := m.Columns == nil || slices.Contains(m.Columns, column)
@@ -200,7 +200,7 @@ func (m Membership) Relist(table wal.Table, columns []string) string {
 	return fmt.Sprintf("BEGIN; ALTER PUBLICATION %s DROP TABLE %s%s; ALTER PUBLICATION %s ADD TABLE %s; COMMIT", name, m.Only, table.SQL(), name, entry)
 }
 
-// ColumnList goes behind a table's name; empty for all columns.
+// ColumnList goes after a table's name; empty for all columns.
 func ColumnList(columns []string) string {
 	if len(columns) == 0 {
 		return ""

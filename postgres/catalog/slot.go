@@ -62,7 +62,7 @@ func ReadSlot(q postgres.Querier, version int, name string) (*SlotRow, error) {
 		return nil, &fault.Error{
 			Kind: fault.KindRefused, Reason: fault.ReasonSlotMissing, Op: "look at", Subject: postgres.SlotSubject(name),
 			Err:  errors.New("the slot does not exist"),
-			Hint: "for a new relay run `cdc-relay setup`; if the slot was there before, rows since the last confirmed LSN have to be inserted again: see " + wording.Docs + "operations.md#slot_missing",
+			Hint: "for a new relay run `cdc-relay setup`; if the slot was there before, send the rows since the last confirmed LSN again (`cdc-relay replay`): see " + wording.Docs + "operations.md#slot_missing",
 		}
 	}
 	if err != nil {
@@ -87,7 +87,7 @@ func SlotGone(name string, confirmed wal.LSN) error {
 		Kind: fault.KindRefused, Reason: fault.ReasonSlotMissing, Op: "watch", Subject: postgres.SlotSubject(name),
 		Err: fmt.Errorf("it no longer exists; it had confirmed LSN %s", confirmed),
 		Hint: "if a failover led to another server, go back to the server that has the slot; otherwise stop the relay, then `cdc-relay setup`, `cdc-relay run`, " +
-			"and insert the rows since that LSN again: see " + wording.Docs + "operations.md#slot_missing",
+			"and send the rows since that LSN again (`cdc-relay replay`): see " + wording.Docs + "operations.md#slot_missing",
 	}
 }
 

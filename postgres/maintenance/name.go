@@ -62,7 +62,7 @@ func (s *Session) nextByIndex() ([]proof.Row, error) {
 	}
 }
 
-// byIndex names the rows behind the last one by the index of Work.Order. Rows of one value are
+// byIndex names the rows after the last one by the index of Work.Order. Rows of one value are
 // in the order of their places, and rows without a value are the last ones.
 func (s *Session) byIndex() string {
 	order, behind := s.work.Order, ""

@@ -130,7 +130,7 @@ func (c *checker) checkRetention() error {
 		seen += fmt.Sprintf(", %s at the present %s/s", left, wording.Bytes(int64(rate)))
 	}
 	if tight {
-		c.warn("slot.wal", "raise max_slot_wal_keep_size (and reload) above the WAL of the longest outage; the rows of a lost slot have to be inserted again", "%s", seen)
+		c.warn("slot.wal", "raise max_slot_wal_keep_size (and reload) above the WAL of the longest outage; the rows of a lost slot have to be sent again (`cdc-relay replay`)", "%s", seen)
 	} else {
 		c.ok("slot.wal", "%s", seen)
 	}

@@ -108,7 +108,7 @@ func DropSlot(q postgres.Querier, name string) error {
 	return postgres.PermissionHint(postgres.Classify("drop "+postgres.SlotSubject(name), q.Exec(dropSlotSQL(name))), "run it as a role with REPLICATION")
 }
 
-// slotFailure puts the failure to make a slot into words.
+// slotFailure describes the failure to make a slot.
 func slotFailure(q postgres.Querier, name string, err error, timeout time.Duration, command, permission string) error {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) || pg.Code != "57014" {

@@ -15,7 +15,7 @@ import (
 )
 
 // Cut is where a table's rows begin that the stream sends: those that commit before are without a
-// mark and the polling publisher's, those behind have one. The comment of the trigger has it, from
+// mark and the polling publisher's, later ones have one. The comment of the trigger has it, from
 // the transaction that made the trigger.
 type Cut struct {
 	At     wal.LSN

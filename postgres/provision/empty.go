@@ -48,7 +48,7 @@ func ReadTables(ctx context.Context, cfg postgres.Config) ([]TableState, error) 
 //     now, or was deleted, or its transaction has not ended yet: a commit is in the WAL before
 //     others see the commit, and a synchronous standby can hold it up for long.
 //  2. So transactions that are open at the call are waited for, and rows are looked for
-//     afterwards. A transaction that begins later commits behind the slots' beginning.
+//     afterwards. A transaction that begins later commits after the slots' beginning.
 //
 // Where that cannot be found out, for want of rights or because a transaction does not end, no
 // table is empty.

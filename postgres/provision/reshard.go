@@ -103,7 +103,7 @@ func (r *resharding) run() error {
 	}
 	if len(r.old) != r.from {
 		return r.refuse(fmt.Errorf("%d of %s of %s exist, and %d of the %d new ones", len(r.old), wording.Count(r.from, "slot"), wording.Count(r.from, "shard"), len(r.new), len(r.shards)),
-			"give the number that the relay ran with until now; if slots were dropped by hand, rows since then have to be inserted again: "+postgres.SeeSendingAgain)
+			"give the number that the relay ran with until now; if slots were dropped by hand, send the rows since then again (`cdc-relay replay`): "+postgres.SeeSendingAgain)
 	}
 	// Copies of an earlier run keep the old relay from going on until it is caught up.
 	if err := r.dropAll(r.new); err != nil {
@@ -236,7 +236,7 @@ func (r *resharding) await(holds func() (what string, ok bool)) error {
 			return err
 		}
 		if len(r.old) != r.from {
-			return r.refuse(errors.New("a slot was dropped meanwhile"), "find out who did that; rows since then have to be inserted again: "+postgres.SeeSendingAgain)
+			return r.refuse(errors.New("a slot was dropped meanwhile"), "find out who did that, and send the rows since then again (`cdc-relay replay`): "+postgres.SeeSendingAgain)
 		}
 	}
 }

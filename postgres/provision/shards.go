@@ -8,7 +8,7 @@ import (
 )
 
 // planCopies makes all slots but one from one: a copy begins at the very position of
-// what it was made from, so no row is before one shard's slot and behind another's.
+// what it was made from, so no row is before one shard's slot and after another's.
 func (s *setup) planCopies() error {
 	if !s.cfg.Shard.Divided() {
 		return nil

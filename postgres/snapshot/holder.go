@@ -306,7 +306,7 @@ func (s *Selection) condition(after, upTo Tuple) string {
 	return text
 }
 
-// query reads the columns of the stream, and behind them those of the order and what is beside.
+// query reads the columns of the stream, and after them those of the order and what is beside.
 func (s *Selection) query(after, upTo Tuple) string {
 	fields := "SELECT "
 	for i, c := range s.Relation.Columns {

@@ -44,7 +44,7 @@ type Order struct {
 	Basis Basis
 
 	// Total: no two rows are equal in it, and no row changes its place. Only then can a
-	// reading be taken up behind a row. A place in the table is none: an update moves the row.
+	// reading be taken up after a row. A place in the table is none: an update moves the row.
 	Total bool
 }
 

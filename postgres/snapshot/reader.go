@@ -60,7 +60,7 @@ func (r *Reader) Last(ctx context.Context, s *Selection) (Tuple, error) {
 	return at, nil
 }
 
-// Within tells of places which lie behind one and not behind another.
+// Within tells of places which lie after one and not after another.
 func (r *Reader) Within(ctx context.Context, o *Order, places []Tuple, after, upTo Tuple) ([]bool, error) {
 	if len(places) == 0 {
 		return nil, nil
@@ -103,7 +103,7 @@ type Rows struct {
 	failed error
 }
 
-// Read reads the rows behind one place and not behind another, in their order. The connection's
+// Read reads the rows after one place and not after another, in their order. The connection's
 // buffers bound what is in memory, whatever the table.
 func (r *Reader) Read(ctx context.Context, s *Selection, after, upTo Tuple) *Rows {
 	rows := &Rows{of: s, all: r.q.Conn.Exec(ctx, s.query(after, upTo))}
@@ -154,7 +154,7 @@ type SQLError struct {
 func (e *SQLError) Error() string { return fmt.Sprintf("read table %s: %v", e.Table, e.Err) }
 func (e *SQLError) Unwrap() error { return e.Err }
 
-// classify puts what the server says of a reading into words.
+// classify describes what the server says of a reading.
 func classify(s *Selection, err error) error {
 	if err == nil {
 		return nil

@@ -51,7 +51,7 @@ type Snapshot struct {
 	Drift error
 }
 
-const hintBetween = "insert the rows that were written in between again: " + postgres.SeeSendingAgain
+const hintBetween = "send the rows that were written in between again (`cdc-relay replay`): " + postgres.SeeSendingAgain
 
 // NewProbe connects at the first Read.
 func NewProbe(cfg postgres.Config) *Probe { return &Probe{cfg: cfg} }
@@ -148,7 +148,7 @@ func (p *Probe) shapes(q postgres.Querier) (drift, err error) {
 		}
 		if p.first != nil && p.first.tables[i].OID != t.OID {
 			return p.changed(fault.ReasonTableChanged, "table "+table.String(), "it was replaced by another table of that name",
-				"rows of the new one need a restart, and those written before it was published have to be inserted again: "+postgres.SeeSendingAgain), nil
+				"restart the relay for the rows of the new one, and send those written before it was published again (`cdc-relay replay`): "+postgres.SeeSendingAgain), nil
 		}
 		if err := publication.Publishes(table, t); err != nil {
 			// One that was dropped between the questions about it has no tables either.

@@ -137,7 +137,7 @@ func (g *atLeastOnce) Recover(ctx, deliveryCtx context.Context) error {
 }
 
 // resume has the sink take records again, unless the session has to end by now. A lost slot halts
-// the sink; resume would undo that, and what is sent then lands behind newer records of another
+// the sink; resume would undo that, and what is sent then lands after newer records of another
 // relay. The slot counts as lost before the sink is halted, so asking afterwards is enough.
 func (g *atLeastOnce) resume(deliveryCtx context.Context) error {
 	g.d.sink.Resume(g.d.s.Sending())
@@ -240,7 +240,7 @@ func (g *atLeastOnce) blockedAt(ctx, deliveryCtx context.Context, u *undelivered
 	u.p.f.confirmBeforeRow(row)
 	err := &rejected.RowBlockedError{Reason: f.Reason, Err: f.Err}
 	if row != nil {
-		err.Table = row.Relation.Namespace + "." + row.Relation.Name
+		err.Table = row.Relation.Qualified()
 		err.LSN = row.LSN
 		err.Commit, err.Ordinal = row.Place()
 	}
@@ -265,7 +265,7 @@ func (g *atLeastOnce) blockedAt(ctx, deliveryCtx context.Context, u *undelivered
 
 // rejected blocks at a row that the router cannot turn into a record, and routes it again with
 // back-off. Meanwhile everything before it is made durable. It ends the session, or returns
-// when the row and everything behind it in the batch is sent.
+// when the row and everything after it in the batch is sent.
 func (g *atLeastOnce) rejected(ctx, deliveryCtx context.Context, f *InFlight, rejection error) error {
 	d := g.d
 	g.send(f)
@@ -352,14 +352,14 @@ func (g *atLeastOnce) decide(u *undelivered, f *sink.Failure) decision {
 	rec := &u.p.records[u.index]
 	row := rec.Row
 	cause := &rejected.RowBlockedError{
-		Reason: f.Reason, Err: f.Err, Table: row.Relation.Namespace + "." + row.Relation.Name,
+		Reason: f.Reason, Err: f.Err, Table: row.Relation.Qualified(),
 		LSN: row.LSN, Ordinal: row.Ordinal, Commit: deadletter.RowOf(row).Commit,
 	}
 	if rec.Topic == d.m.cfg.DeadLetterTopic {
 		if !deadletter.Strip(rec) {
 			return keepTrying
 		}
-		d.m.log.Warn().Err(cause).Str("topic", rec.Topic).Msg("the dead-letter topic refuses the row too; sending a shorter dead letter")
+		d.m.log.Warn().Err(cause).Str("topic", rec.Topic).Msg("the brokers reject the dead letter too; sending a shorter dead letter")
 		return sendLetter
 	}
 	if d.m.cfg.OnReject == DeadLetterOnReject {

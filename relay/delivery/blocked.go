@@ -9,7 +9,7 @@ import (
 )
 
 // skipHint adds how to go on without the row; the advice that loses nothing comes first. The server skips
-// what commits before the position, so it has to lie behind the start of the commit
+// what commits before the position, so it has to lie after the start of the commit
 // record, and everything before the row has to be delivered.
 func (d *Delivery) skipHint(commit wal.LSN, reason string, cause error) error {
 	cfg, then := &d.m.cfg, ""

@@ -31,7 +31,7 @@ type Session interface {
 	// session before. person: the cause does not pass by itself.
 	Block(ctx, deliveryCtx context.Context, reason string, cause error, person bool, d time.Duration) error
 
-	// Last is the last row that was taken, and whether its transaction continues behind the
+	// Last is the last row that was taken, and whether its transaction continues after the
 	// last batch.
 	Last() (row deadletter.Row, open bool)
 

@@ -12,11 +12,14 @@
 //
 // What moves the confirmed position. InFlight.finish: the last acknowledged record of a batch
 // calls Ticket.Done, and the tracker moves the position when every earlier batch is done too. A
-// dead letter is acknowledged like a record; a skipped row counts as done. Nothing else here
-// raises the position; Limit only lowers it. The argument is in package checkpoint.
+// dead letter is acknowledged like a record; a skipped row counts as done. Ticket.Partial does the
+// same for the transactions at a batch's beginning (in_flight.go, positions.go). Nothing else here
+// raises the position; Limit only lowers it. A batch without rows never comes here: the session
+// gives it to the tracker. The argument is in package checkpoint.
 //
-// What exactly-once does differently (exactly_once.go). Records and the position behind them are
+// What exactly-once does differently (exactly_once.go). Records and the position after them are
 // committed in one Kafka transaction. Nothing is retried inside a session: any failure aborts the
-// transaction and ends the session, and the next one starts from the committed position. The
-// no position beyond that is reported to the server (Limit), and a session's start fences every earlier one.
+// transaction and ends the session, and the next one starts from the committed position. No
+// position beyond that is reported to the server (Limit), and a session's start fences every
+// earlier one.
 package delivery

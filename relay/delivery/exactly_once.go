@@ -18,13 +18,13 @@ import (
 	"github.com/cdc-relay/cdc-relay/sink"
 )
 
-// With exactly-once the sink commits records and the position behind them together.
+// With exactly-once the sink commits records and the position after them together.
 // No position beyond a committed one is reported to the server, so the slot is never ahead of the
 // checkpoint topic. The checkpoint covers rows that the slot sends again.
 //
 // Any failure ends the session. The next one opens the sink again, which finds out whether the last
 // transaction was committed, and the server sends every row that was not. Nothing is retried in
-// between: there is one way from a position to the records behind it, and every start takes it.
+// between: there is one way from a position to the records after it, and every start takes it.
 
 // TransactionalSink is what a relay needs of a sink for exactly-once;
 // *kafkatx.Sink satisfies it.
@@ -37,24 +37,24 @@ type TransactionalSink interface {
 	FindRejected(ctx context.Context, id string, records []record.Record) (map[int]sink.Failure, error)
 }
 
-// exactlyOnce sends in Kafka transactions, each with the position behind it.
+// exactlyOnce sends in Kafka transactions, each with the position after it.
 type exactlyOnce struct {
 	d    *Delivery
 	sink TransactionalSink
 	id   string
 
 	start        checkpoint.Record // what was delivered before the session
-	at           checkpoint.Record // behind everything that was sent; the deliverer's
+	at           checkpoint.Record // after everything that was sent; used only by the deliverer
 	committedEnd atomic.Uint64     // position that may be confirmed to the server
 	lost         chan error        // why the sink gave up
-	finished     bool              // the deliverer's
+	finished     bool              // used only by the deliverer
 }
 
-// refusals are the records that the brokers rejected, from session to session. Their positions are
+// rejections are the records that the brokers rejected, from session to session. Their positions are
 // of Memory.history. Only the deliverer uses them, except last.
-type refusals struct {
-	refused map[recordID]refusedRecord
-	strips  map[recordID]int                  // how often a record's letter was refused too
+type rejections struct {
+	records map[recordID]rejectedRecord
+	strips  map[recordID]int                  // how often a record's letter was rejected too
 	last    atomic.Pointer[checkpoint.Record] // the newest that this process committed
 }
 
@@ -64,16 +64,16 @@ type recordID struct {
 	n   int // among those that the router makes of the row, from 0
 }
 
-// refusedRecord is a rejected record: it becomes a dead letter, or is skipped.
-type refusedRecord struct {
+// rejectedRecord is a rejected record: it becomes a dead letter, or is skipped.
+type rejectedRecord struct {
 	reason string
 	err    error
 }
 
 // forget drops what a record covers: it will not be read again.
-func (v *refusals) forget(rec *checkpoint.Record) {
+func (v *rejections) forget(rec *checkpoint.Record) {
 	covered := func(id recordID) bool { return rec.Covers(id.row.Commit, id.row.Seq) }
-	maps.DeleteFunc(v.refused, func(id recordID, _ refusedRecord) bool { return covered(id) })
+	maps.DeleteFunc(v.records, func(id recordID, _ rejectedRecord) bool { return covered(id) })
 	maps.DeleteFunc(v.strips, func(id recordID, _ int) bool { return covered(id) })
 }
 
@@ -99,7 +99,7 @@ func (d *Delivery) takeOver(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	at, err := m.cfg.Resume.ExactlyOnce(value, m.refusals.last.Load(), origin, d.start.Position)
+	at, err := m.cfg.Resume.ExactlyOnce(value, m.rejections.last.Load(), origin, d.start.Position)
 	m.logResumed(&at, origin)
 	if err != nil {
 		return err
@@ -108,7 +108,7 @@ func (d *Delivery) takeOver(ctx context.Context) error {
 	x.start, x.at = rec, rec
 	x.committedEnd.Store(uint64(rec.End))
 	d.guarantee = x
-	m.refusals.forget(&rec)
+	m.rejections.forget(&rec)
 	if at.Renew {
 		x.setPosition(true)
 	}
@@ -155,7 +155,7 @@ func (x *exactlyOnce) Renewal() (<-chan time.Time, func()) {
 // committed runs on a goroutine of the sink.
 func (x *exactlyOnce) committed(rec *checkpoint.Record) {
 	x.committedEnd.Store(uint64(max(rec.End, wal.LSN(x.committedEnd.Load()))))
-	x.d.m.refusals.last.Store(rec)
+	x.d.m.rejections.last.Store(rec)
 }
 
 func (x *exactlyOnce) Pass(through wal.LSN) {
@@ -165,7 +165,7 @@ func (x *exactlyOnce) Pass(through wal.LSN) {
 	}
 }
 
-// send hands over the records and the position behind them. Positions lie between source
+// send hands over the records and the position after them. Positions lie between source
 // transactions wherever the batch shows where one ends.
 func (x *exactlyOnce) send(f *InFlight) {
 	d := x.d
@@ -193,7 +193,7 @@ func (x *exactlyOnce) send(f *InFlight) {
 		x.sendRecords(f, records)
 	}
 	switch {
-	case !all || len(d.held) > 0: // no position covers rows that wait for their commit, whatever came behind them
+	case !all || len(d.held) > 0: // no position covers rows that wait for their commit, whatever came after them
 	case open:
 		x.advance(f.batch.Through)
 		x.divide(last)
@@ -204,7 +204,7 @@ func (x *exactlyOnce) send(f *InFlight) {
 	}
 }
 
-// divide moves the position behind a row of a transaction that continues. It never goes
+// divide moves the position past a row of a transaction that continues. It never goes
 // back: a slot that is behind brings transactions again that lie before the position,
 // and before the one that is divided there.
 func (x *exactlyOnce) divide(last *wal.Row) {
@@ -243,7 +243,7 @@ func rowFrom(rows []wal.Row, commit wal.LSN) int {
 	return len(rows)
 }
 
-// unended reports whether a row's transaction continues behind the batch.
+// unended reports whether a row's transaction continues after the batch.
 func (f *InFlight) unended(row *wal.Row) bool {
 	return !row.Outside() && (row.Txn.End == 0 || row.Txn.End > f.batch.Through)
 }
@@ -285,7 +285,7 @@ func (x *exactlyOnce) Recover(ctx, deliveryCtx context.Context) error {
 	}
 	var cause error
 	select {
-	case cause = <-x.lost: // the sink gives up right behind the failures
+	case cause = <-x.lost: // the sink gives up right after the failures
 	case <-deliveryCtx.Done():
 		return d.s.Cut()
 	}

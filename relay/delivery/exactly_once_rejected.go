@@ -16,7 +16,7 @@ import (
 
 // With exactly-once a rejected record is found by bisection: the sink sends the records of the
 // failed transaction again in transactions that it aborts. The decision about the record is
-// remembered (refusals), and the session that reads the row again puts the dead letter in the
+// remembered (rejections), and the session that reads the row again puts the dead letter in the
 // record's place, or nothing, before it is sent: a source transaction is never divided for it.
 
 // searchTimeout bounds the search for rejected records.
@@ -24,7 +24,7 @@ const searchTimeout = time.Minute
 
 // errDecided ends a session whose rejected records are found: the next session sends their
 // transaction again with dead letters in their place, or without them.
-var errDecided = errors.New("rows were refused by the brokers; their transaction is sent again without them")
+var errDecided = errors.New("the brokers rejected records; their transaction is sent again without them")
 
 // ErrIsolated ends a session at a transaction that cannot be delivered, whose beginning shares a
 // Kafka transaction with rows before it. The next session commits these rows by themselves:
@@ -82,7 +82,7 @@ func (e *BlockedAtRowError) Unwrap() error { return e.Err }
 
 // decide applies relay.on_reject to the rejected records among the candidates.
 func (x *exactlyOnce) decide(candidates []record.Record, found map[int]sink.Failure) error {
-	d, r := x.d, x.d.m
+	d, m := x.d, x.d.m
 	if len(found) == 0 {
 		return &sink.Error{Class: sink.Retry, Reason: fault.ReasonRefusedTogether, Err: errors.New("the brokers refused records together that they accept alone; trying smaller batches")}
 	}
@@ -94,23 +94,23 @@ func (x *exactlyOnce) decide(candidates []record.Record, found map[int]sink.Fail
 		}
 		row, id := rec.Row, recordName(rec)
 		cause := &rejected.RowBlockedError{
-			Reason: f.Reason, Err: f.Err, Table: row.Relation.Namespace + "." + row.Relation.Name,
+			Reason: f.Reason, Err: f.Err, Table: row.Relation.Qualified(),
 			LSN: row.LSN, Ordinal: row.Ordinal, Commit: id.row.Commit,
 		}
 		switch {
-		case r.cfg.OnReject == StopOnReject:
+		case m.cfg.OnReject == StopOnReject:
 			d.m.Rejected.Reject(f.Reason, id.row, cause)
 			cause.Err = d.deadLetterHint(f.Reason, cause.Err) // what lies before it was aborted with it
 			return x.blockAt(row, rec, f.Reason, cause)
-		case r.cfg.OnReject == DeadLetterOnReject && rec.Topic == r.cfg.DeadLetterTopic: // a letter: see refuseLetterTopic
+		case m.cfg.OnReject == DeadLetterOnReject && rec.Topic == m.cfg.DeadLetterTopic: // a letter: see refuseLetterTopic
 			letter := *rec
 			if !deadletter.Strip(&letter) {
 				return x.blockAt(row, rec, f.Reason, cause)
 			}
-			put(&r.refusals.strips, id, r.refusals.strips[id]+1)
+			put(&m.rejections.strips, id, m.rejections.strips[id]+1)
 		default:
 			d.m.Rejected.Aside(f.Reason, row, cause)
-			put(&r.refusals.refused, id, refusedRecord{reason: f.Reason, err: cause})
+			put(&m.rejections.records, id, rejectedRecord{reason: f.Reason, err: cause})
 		}
 	}
 	return errDecided
@@ -138,14 +138,14 @@ func (x *exactlyOnce) blockAt(row *wal.Row, rec *record.Record, reason string, c
 
 func (x *exactlyOnce) replace(f *InFlight, n int, row *wal.Row) error {
 	d := x.d
-	if len(d.m.refusals.refused) == 0 {
+	if len(d.m.rejections.records) == 0 {
 		return nil
 	}
 	records := f.buf.Records[n:]
 	kept := records[:0]
 	for i := range records {
 		rec := &records[i]
-		c, ok := d.m.refusals.refused[recordName(rec)]
+		c, ok := d.m.rejections.records[recordName(rec)]
 		if !ok {
 			kept = append(kept, *rec)
 			continue
@@ -171,16 +171,16 @@ func (x *exactlyOnce) sendRecords(f *InFlight, records []record.Record) {
 	x.d.sendRecords(f, records)
 }
 
-// shorten strips letters that the brokers rejected as often as they did.
+// shorten strips each letter once for each time that the brokers rejected it.
 func (x *exactlyOnce) shorten(records []record.Record) {
-	if len(x.d.m.refusals.strips) == 0 {
+	if len(x.d.m.rejections.strips) == 0 {
 		return
 	}
 	for i := range records {
 		if records[i].Row == nil || records[i].Topic != x.d.m.cfg.DeadLetterTopic {
 			continue
 		}
-		for range x.d.m.refusals.strips[recordName(&records[i])] {
+		for range x.d.m.rejections.strips[recordName(&records[i])] {
 			deadletter.Strip(&records[i])
 		}
 	}

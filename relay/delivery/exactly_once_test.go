@@ -37,20 +37,20 @@ func TestExactly_DivideNeverGoesBack(t *testing.T) {
 	}
 }
 
-// Behind a fork other rows have the positions of those that were rejected.
+// After a fork other rows have the positions of those that were rejected.
 func TestExactly_RefusalsAreOfOneHistory(t *testing.T) {
 	m := new(Memory)
 	m.forgetOtherHistory(wal.Lineage{SystemID: "7", Timeline: 1})
-	m.refusals.refused = map[recordID]refusedRecord{{row: deadletter.Row{Commit: 320, Seq: 1}}: {reason: "record_too_large"}}
-	if m.forgetOtherHistory(wal.Lineage{SystemID: "7", Timeline: 1}); len(m.refusals.refused) != 1 {
-		t.Fatalf("forgot %v", m.refusals.refused)
+	m.rejections.records = map[recordID]rejectedRecord{{row: deadletter.Row{Commit: 320, Seq: 1}}: {reason: "record_too_large"}}
+	if m.forgetOtherHistory(wal.Lineage{SystemID: "7", Timeline: 1}); len(m.rejections.records) != 1 {
+		t.Fatalf("forgot %v", m.rejections.records)
 	}
-	if m.forgetOtherHistory(wal.Lineage{SystemID: "7", Timeline: 2}); len(m.refusals.refused) != 0 {
-		t.Errorf("kept %v", m.refusals.refused)
+	if m.forgetOtherHistory(wal.Lineage{SystemID: "7", Timeline: 2}); len(m.rejections.records) != 0 {
+		t.Errorf("kept %v", m.rejections.records)
 	}
 }
 
-// recordsOf is a flight with the records that the router makes of one row, by value.
+// recordsOf is an in-flight batch with the records that the router makes of one row, by value.
 func recordsOf(d *Delivery, row *wal.Row, values ...string) *InFlight {
 	f := &InFlight{d: d, buf: new(record.Buffer)}
 	for _, v := range values {
@@ -103,15 +103,15 @@ func TestExactly_CondemnsTheRecordThatIsRefused(t *testing.T) {
 
 // What lies behind the checkpoint is not judged any more.
 func TestExactly_ForgetsVerdictsOfWhatIsCommitted(t *testing.T) {
-	var v refusals
+	var v rejections
 	early, late := recordID{row: deadletter.Row{Commit: 120, Seq: 1}}, recordID{deadletter.Row{Commit: 320, Seq: 1}, 1}
 	for _, id := range []recordID{early, late} {
-		put(&v.refused, id, refusedRecord{reason: "record_too_large"})
+		put(&v.records, id, rejectedRecord{reason: "record_too_large"})
 		put(&v.strips, id, 1)
 	}
 	v.forget(&checkpoint.Record{End: 300})
-	if len(v.refused) != 1 || len(v.strips) != 1 || v.strips[late] != 1 {
-		t.Errorf("kept %v and %v", v.refused, v.strips)
+	if len(v.records) != 1 || len(v.strips) != 1 || v.strips[late] != 1 {
+		t.Errorf("kept %v and %v", v.records, v.strips)
 	}
 }
 

@@ -103,22 +103,22 @@ func (d *Delivery) done(p *send, err error) {
 // acknowledged counts records that became durable. It may run on a goroutine of the sink,
 // before the batch is finished.
 func (f *InFlight) acknowledged(records []record.Record) {
-	r, n := f.d.m, int64(len(records))
+	m, n := f.d.m, int64(len(records))
 	if n == 0 {
 		return
 	}
 	f.acked.Add(n)
 	f.d.shown.acked.Add(n)
 	f.d.shown.repeats.Add(n)
-	r.monitor.Published.Add(n)
-	r.monitor.LastEvent.Store(time.Now().UnixNano())
-	r.monitor.SawTopics(records)
-	if r.ev.RecordsAcknowledged != nil {
-		r.ev.RecordsAcknowledged(records)
+	m.monitor.Published.Add(n)
+	m.monitor.LastEvent.Store(time.Now().UnixNano())
+	m.monitor.SawTopics(records)
+	if m.ev.RecordsAcknowledged != nil {
+		m.ev.RecordsAcknowledged(records)
 	}
 }
 
-// openRows are the rows at the end of a batch whose transaction continues behind it.
+// openRows are the rows at the end of a batch whose transaction continues after it.
 func openRows(b *wal.Batch) int {
 	n := len(b.Rows)
 	switch {
@@ -149,22 +149,22 @@ func (f *InFlight) finish() {
 		f.partial(left)
 		return
 	}
-	r := f.d.m
+	m := f.d.m
 	now := time.Now()
 	records := f.delivered()
-	r.finished.Add(int64(len(records)))
+	m.finished.Add(int64(len(records)))
 	f.d.shown.acked.Add(-f.acked.Load())
 	f.d.shown.repeats.Add(f.confirmable.Load() - f.acked.Load())
-	if r.ev.BatchDelivered != nil {
-		r.ev.BatchDelivered(f.batch, records, now.Sub(f.handed))
+	if m.ev.BatchDelivered != nil {
+		m.ev.BatchDelivered(f.batch, records, now.Sub(f.handed))
 	}
 	for _, reason := range f.letters {
-		r.monitor.DeadLetters.Add(1)
-		if r.ev.DeadLettered != nil {
-			r.ev.DeadLettered(reason)
+		m.monitor.DeadLetters.Add(1)
+		if m.ev.DeadLettered != nil {
+			m.ev.DeadLettered(reason)
 		}
 	}
-	r.monitor.Delivered(f.batch.Rows)
+	m.monitor.Delivered(f.batch.Rows)
 	f.ticket.Done()
 	f.batch.Release()
 	f.buf.Reset()

@@ -26,12 +26,12 @@ type Memory struct {
 	Rejected rejected.Log
 	Letters  *rejected.Letters
 
-	ends     knownEnd
-	refusals refusals
-	partial  partialTransaction
-	isolated wal.LSN      // commit of the transaction that shares no Kafka transaction with earlier rows
-	history  wal.Lineage  // the history that partial, isolated and the counts of Rejected are of
-	finished atomic.Int64 // records of batches that are delivered
+	ends       knownEnd
+	rejections rejections
+	partial    partialTransaction
+	isolated   wal.LSN      // commit of the transaction that shares no Kafka transaction with earlier rows
+	history    wal.Lineage  // the history that partial, isolated and the counts of Rejected are of
+	finished   atomic.Int64 // records of batches that are delivered
 }
 
 // New returns the memory of a relay that starts. With a journal of the dead-letter topic keys

@@ -18,7 +18,7 @@ type partialTransaction struct {
 func (m *Memory) forgetOtherHistory(to wal.Lineage) {
 	if m.history != to {
 		m.history, m.partial, m.isolated = to, partialTransaction{}, 0
-		m.refusals.refused, m.refusals.strips = nil, nil
+		m.rejections.records, m.rejections.strips = nil, nil
 		m.Rejected.Forget()
 	}
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // With position headers a record names the end of its transaction's commit record,
-// which the server tells only behind the last row. So the rows of a transaction that
+// which the server tells only after the last row. So the rows of a transaction that
 // continues in the next batch are held until its commit was read; they count in the
 // window like all others. A transaction that does not fit is read through to its
 // end, without keeping any of it, and then once more from the slot: the second time
@@ -47,7 +47,7 @@ func (d *Delivery) fillPosition(rec *record.Record) bool {
 	return record.FillPosition(rec)
 }
 
-// holdBack holds back a batch whose last rows, those behind its Through, have no position yet.
+// holdBack holds back a batch whose last rows, those after its Through, have no position yet.
 func (d *Delivery) holdBack(f *InFlight) {
 	d.held = append(d.held, f)
 	first := len(f.batch.Rows) - 1
@@ -83,7 +83,7 @@ func (d *Delivery) SendHeld(end wal.LSN) {
 	}
 }
 
-// open reports whether a row's transaction continues behind its batch.
+// open reports whether a row's transaction continues after its batch.
 func (f *InFlight) open(row int) bool {
 	r := &f.batch.Rows[row]
 	return r.Txn.End == 0 && !r.Outside()

@@ -42,7 +42,7 @@ func (d *Delivery) refuseLetterTopic(f *InFlight, n int) error {
 			row := f.buf.Records[i].Row
 			f.buf.Records = f.buf.Records[:n]
 			return &record.RowError{
-				Reason: fault.ReasonRoute, Table: row.Relation.Namespace + "." + row.Relation.Name,
+				Reason: fault.ReasonRoute, Table: row.Relation.Qualified(),
 				LSN: row.LSN, Commit: deadletter.RowOf(row).Commit, Ordinal: row.Ordinal,
 				Err: fmt.Errorf("its topic is %s, which is reserved for dead letters; choose another relay.dead_letter_topic, or another topic", d.m.cfg.DeadLetterTopic),
 			}
@@ -82,8 +82,6 @@ var errOvertakes = errors.New("earlier rows of its key are not acknowledged yet"
 // overtakes reports whether the letter of a parked key may be durable before earlier records of
 // the key are. Whoever re-drives it then puts it ahead of them. With position headers it
 // still may, within a transaction that is sent as a whole at its end.
-//
-// What the brokers refuse has nothing before it.
 func (d *Delivery) overtakes(f *InFlight, letter *record.Record) bool {
 	if d.Rules().Ordered || !d.m.Letters.Parks() || letter.Topic == "" || letter.Key == nil || f.waited == f.routed+1 {
 		return false

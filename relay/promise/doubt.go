@@ -25,7 +25,7 @@ func (d *Doubts) Write(ctx context.Context, ledger Ledger, system, slot, version
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), doubtPatience)
 	defer cancel()
 	if err := doubt(ctx, ledger, system, slot, version); err != nil {
-		log.Error().Err(err).Msg("it is not written to the checkpoint topic that rows may be missing from the stream: do not run `cdc-relay retention` or `cdc-relay mark`, and set maintenance.in_run: false")
+		log.Error().Err(err).Msg("cannot record in the checkpoint topic that rows may be missing from the stream: do not run `cdc-relay retention` or `cdc-relay mark`, and set maintenance.in_run: false")
 		return
 	}
 	d.written = true

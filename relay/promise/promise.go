@@ -120,8 +120,8 @@ func (p *Position) Run(ctx context.Context, confirmed func() wal.LSN, failed fun
 	}
 }
 
-// Raise promises a position. It reaches no further, although writes would be fewer: a slot
-// that is moved over rows which no relay has confirmed has to be seen.
+// Raise promises a position. It does not promise ahead, which would save writes: then a slot that
+// is moved over rows which no relay has confirmed would not be seen.
 func (p *Position) Raise(ctx context.Context, to wal.LSN) error {
 	if p == nil || uint64(to) <= p.durable.Load() {
 		return nil

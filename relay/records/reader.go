@@ -269,7 +269,7 @@ func (t *Table) mine(name string) bool {
 	return !slices.ContainsFunc(cfg.Tables, func(other wal.Table) bool { return name == other.Schema+"."+other.Name }) &&
 		!slices.ContainsFunc(cfg.Messages, func(prefix string) bool {
 			rel := wal.MessageRelation(prefix, 0)
-			return name == rel.Namespace+"."+rel.Name
+			return name == rel.Qualified()
 		})
 }
 

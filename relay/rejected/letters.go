@@ -26,7 +26,7 @@ type Journal interface {
 }
 
 // Letters makes dead letters, and parks their keys: later rows of a parked key become dead
-// letters behind the first one. One goroutine uses it, but for Run and Keys.
+// letters after the first one. One goroutine uses it, except Run and Keys.
 type Letters struct {
 	topic   string
 	creates bool   // the topic is made with the first letter
@@ -89,7 +89,7 @@ const Wait = 30 * time.Second
 // out, for the letters that that relay wrote last: the second run has to be quick, as nobody
 // answers the server meanwhile.
 //
-// A letter of an earlier relay of the slot may lie behind another pipeline's open transaction,
+// A letter of an earlier relay of the slot may lie after another pipeline's open transaction,
 // and is waited for (all). With exactly-once it is not waited for before the slot is taken: the
 // transaction may be that of the slot's holder, and ends when that relay is shut out.
 func (l *Letters) CatchUp(ctx context.Context, limit time.Duration, all bool) error {
@@ -132,7 +132,7 @@ func (l *Letters) Park(of wal.Origin, rec *record.Record) error {
 	return l.parked.Park(deadletter.KeyGroup(rec.Topic, rec.Key), id(of, rec))
 }
 
-var errFollows = errors.New("an earlier row of its topic and key is in the dead-letter topic; it goes there behind that one")
+var errFollows = errors.New("an earlier row of its topic and key is in the dead-letter topic; it goes there after that one")
 
 // Follow replaces the records of parked keys by dead letters, and counts them.
 func (l *Letters) Follow(of wal.Origin, records []record.Record) (letters int) {

@@ -51,7 +51,7 @@ type aside struct {
 // Aside logs a row that is skipped or becomes a dead letter: the first of its reason and table
 // at once, those of the next minute in one line. Metrics count each.
 func (l *Log) Aside(reason string, row *wal.Row, cause error) {
-	now, k := time.Now(), kind{reason, row.Relation.Namespace + "." + row.Relation.Name}
+	now, k := time.Now(), kind{reason, row.Relation.Qualified()}
 	a := l.asides[k]
 	if a == nil {
 		if l.asides == nil {

@@ -30,10 +30,10 @@ type Continuation struct {
 //  2. An older timeline: the old primary came back, and its slot with it.
 //  3. A timeline that does not descend from ours, also where it bears the same number:
 //     two standbys were promoted from one history.
-//  4. A fork before what we confirmed (Fork.At < Reported): rows behind it were delivered and
+//  4. A fork before what we confirmed (Fork.At < Reported): rows after it were delivered and
 //     exist no more, and new rows take their positions. Nothing can call them back; the relay
 //     logs an error and continues.
-//  5. A slot ahead of what we reported, also behind a fork: another relay streamed from it
+//  5. A slot ahead of what we reported, also after a fork: another relay streamed from it
 //     meanwhile, or somebody moved or made it. Two relays on one slot are usual, so the relay
 //     only warns.
 func (k Known) Continue(now wal.Origin, start wal.LSN) (Continuation, error) {

@@ -30,7 +30,7 @@ type blockedRow struct {
 
 	unread bool
 	read   progress // of the session that met it
-	bound  wal.LSN  // end of the server's WAL, looked at behind the first failure; zero: not looked at
+	bound  wal.LSN  // end of the server's WAL, looked at after the first failure; zero: not looked at
 }
 
 // progress is how far a stream was read.
@@ -46,7 +46,7 @@ func (p *progress) add(b *wal.Batch) {
 	p.through = max(p.through, b.Through)
 }
 
-// readPast reports whether a batch that was read lies at or behind the row.
+// readPast reports whether a batch that was read lies at or after the row.
 func (o *blockedRow) readPast(b *wal.Batch) bool {
 	if !o.unread {
 		return false
@@ -63,7 +63,7 @@ func (o *blockedRow) readPast(b *wal.Batch) bool {
 	return o.startsPast(b.Through)
 }
 
-// startsPast reports whether a session that starts at a position starts behind the row.
+// startsPast reports whether a session that starts at a position starts after the row.
 func (o *blockedRow) startsPast(at wal.LSN) bool {
 	if o.unread {
 		return o.bound != 0 && at >= o.bound

@@ -23,7 +23,7 @@ const maxFlows = 100
 const flowSeconds = 10
 
 // flows counts by name. What is counted comes in runs, so that a batch of one table or topic
-// costs one look-up. It has no clock and is guarded by the board's lock.
+// costs one look-up. It has no clock and is guarded by the monitor's lock.
 type flows struct {
 	limit  int // of names
 	byName map[string]*flow
@@ -163,7 +163,7 @@ func (b *Monitor) tableFlow(of *wal.Relation) *flow {
 		if len(b.counted.relations) >= maxTopics {
 			clear(b.counted.relations)
 		}
-		one = b.counted.tables.of(of.Namespace + "." + of.Name)
+		one = b.counted.tables.of(of.Qualified())
 		b.counted.relations[of] = one
 	}
 	return one

@@ -73,7 +73,7 @@ func keptText(s *Status) string {
 	case slot.WALStatus == "lost":
 		return "; the slot has lost its WAL"
 	case slot.SafeWALBytes == nil:
-		return kept + ", without a limit but the disk's"
+		return kept + ", limited only by the disk"
 	case slot.SafeSeconds != nil:
 		return kept + ", and another " + wording.Bytes(max(0, *slot.SafeWALBytes)) + " fit, " + roughly(*slot.SafeSeconds) + " at this pace"
 	default:

@@ -21,7 +21,7 @@ func TestHeadline(t *testing.T) {
 		"reads a backlog":       {Status{State: Streaming, LagSeconds: lag(900), CatchUp: &CatchUp{LeftBytes: 3 << 30, paced: true, Seconds: lag(360)}}, "Catching up: 3.0 GiB of WAL left, about 6 minutes."},
 		"blocked":               {Status{State: Blocked, Reason: "unknown_topic", RetainedWALBytes: 2 << 30, SlotState: &Slot{WALStatus: "reserved", SafeWALBytes: &safe, SafeSeconds: lag(5 * 3600)}}, "Blocked for 4m0s: unknown_topic; PostgreSQL keeps 2.0 GiB of WAL, and another 47.0 GiB fit, about 5 hours at this pace."},
 		"blocked, pace unknown": {Status{State: Blocked, Reason: "unknown_topic", RetainedWALBytes: 2 << 30, SlotState: &Slot{SafeWALBytes: &safe}}, "Blocked for 4m0s: unknown_topic; PostgreSQL keeps 2.0 GiB of WAL, and another 47.0 GiB fit."},
-		"blocked, no limit":     {Status{State: Blocked, Reason: "unknown_topic", RetainedWALBytes: 2 << 30, SlotState: &Slot{}}, "Blocked for 4m0s: unknown_topic; PostgreSQL keeps 2.0 GiB of WAL, without a limit but the disk's."},
+		"blocked, no limit":     {Status{State: Blocked, Reason: "unknown_topic", RetainedWALBytes: 2 << 30, SlotState: &Slot{}}, "Blocked for 4m0s: unknown_topic; PostgreSQL keeps 2.0 GiB of WAL, limited only by the disk."},
 		"blocked, slot lost":    {Status{State: Blocked, Reason: "slot_lost", RetainedWALBytes: 2 << 30, SlotState: &Slot{WALStatus: "lost"}}, "Blocked for 4m0s: slot_lost; the slot has lost its WAL."},
 		"blocked, several":      {Status{State: Blocked, Reason: "unknown_topic", RetainedWALBytes: 2 << 30}, "Blocked for 4m0s: unknown_topic; PostgreSQL keeps 2.0 GiB of WAL."},
 		"blocked, never looked": {Status{State: Blocked, Reason: "unknown_topic"}, "Blocked for 4m0s: unknown_topic."},

@@ -17,7 +17,7 @@ import (
 //
 // Else there is WAL that nobody has read, and it may hold rows of any age: the lag is not
 // known. While a session reads rows from such WAL, the one that it read last stands for
-// those behind it: transactions come in the order of their commits.
+// later ones: transactions come in the order of their commits.
 
 const (
 	// reachedWithin is how long the stream may take to get to a position which the probe

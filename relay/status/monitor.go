@@ -293,7 +293,7 @@ func (b *Monitor) view(now time.Time) (State, string, string) {
 		if full > fullUnreachable {
 			state = Blocked
 			if loading {
-				message += "; nothing more is read: a row goes to a topic that the relay has not sent to since it connected, and a broker has to say where its partitions are"
+				message += "; reading is paused: no broker has given the partitions of a topic that the relay has not sent to since it connected"
 			}
 		}
 		return state, reason, b.advise(reason, message)
@@ -334,7 +334,7 @@ func (b *Monitor) DrainBlocker(now time.Time) string {
 	if b.session == nil {
 		return "and there was no session with PostgreSQL"
 	}
-	return fmt.Sprintf("with %s unacknowledged or unconfirmed; check the brokers, or raise it", wording.Count(b.session.Stats().Rows, "row"))
+	return fmt.Sprintf("with %s unacknowledged or unconfirmed; check the brokers, or raise relay.drain_timeout", wording.Count(b.session.Stats().Rows, "row"))
 }
 
 // advise adds the next step to the message of brokers that do not answer, and how much time is

@@ -38,7 +38,7 @@ func shownRow(row *wal.Row, rec *record.Record) *BlockedRow {
 	name := deadletter.RowOf(row)
 	shown := &BlockedRow{Commit: Position(name.Commit), Number: name.Seq}
 	if row.Relation != nil {
-		shown.Table = row.Relation.Namespace + "." + row.Relation.Name
+		shown.Table = row.Relation.Qualified()
 	}
 	if rec == nil {
 		return shown

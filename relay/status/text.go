@@ -112,7 +112,7 @@ func slotText(s *Slot) string {
 	if s.SafeWALBytes != nil {
 		text += ", lost after another " + wording.Bytes(*s.SafeWALBytes)
 		if s.SafeSeconds != nil {
-			text += ", which is " + (time.Duration(*s.SafeSeconds) * time.Second).String() + " of standing still at " + wording.Bytes(s.WALPace) + "/s"
+			text += ", about " + (time.Duration(*s.SafeSeconds) * time.Second).String() + " at " + wording.Bytes(s.WALPace) + "/s"
 		}
 	}
 	return text

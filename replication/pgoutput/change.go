@@ -60,7 +60,7 @@ func (d *Decoder) change(kind byte, f *fields, walStart wal.LSN) error {
 	return d.keepChange(r.Relation, c, values, walStart)
 }
 
-// keepChange appends a row that is no insert. It is inside a transaction, or the
+// keepChange appends a row that is not an insert. It is inside a transaction, or the
 // message is refused.
 func (d *Decoder) keepChange(r *wal.Relation, c *wal.Change, values []wal.Value, walStart wal.LSN) error {
 	if err := d.inside(nil); err != nil {

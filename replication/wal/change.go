@@ -19,7 +19,7 @@ const (
 	Commit   Op = 'C' // no row, the end of a transaction; it has no values
 )
 
-// Change is what a row is that is no insert.
+// Change describes a row that is not an insert.
 type Change struct {
 	Op Op
 

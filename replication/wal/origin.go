@@ -5,7 +5,7 @@ import (
 )
 
 // Origin says where a position was taken: the same number means other rows on
-// another cluster, and behind a fork on another timeline.
+// another cluster, and after a fork on another timeline.
 type Origin struct {
 	SystemID string
 	Timeline int32
@@ -22,7 +22,7 @@ type Lineage struct {
 // Lineage is that of positions taken here.
 func (o Origin) Lineage() Lineage { return Lineage{o.SystemID, o.Timeline} }
 
-// Fork is the end of a timeline: what was written behind At is no part of the
+// Fork is the end of a timeline: what was written after At is no part of the
 // timelines after it.
 type Fork struct {
 	Timeline int32
@@ -41,7 +41,7 @@ func (o Origin) Fork(timeline int32) (Fork, bool) {
 }
 
 // TimelineOf is the timeline that a position was written on, as the server's history has
-// it. A row that was committed before a fork keeps its timeline behind it.
+// it. A row that was committed before a fork keeps its timeline after it.
 func (o Origin) TimelineOf(position LSN) int32 {
 	for _, f := range o.Forks {
 		if position < f.At {

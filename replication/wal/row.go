@@ -46,7 +46,7 @@ type Relation struct {
 	Table     int // index into Config.Tables; -1 for a table that the configuration does not name
 
 	// Hidden has the table's columns that the stream lacks: `why; the way out`, to be
-	// read behind the column's name. It is known from the catalog alone.
+	// read after the column's name. It is known from the catalog alone.
 	Hidden map[string]string
 
 	// Meta is parallel to Columns, and nil for a table that did not ask for it.

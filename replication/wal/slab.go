@@ -58,7 +58,7 @@ type Slab struct {
 // SlabPool gives slabs of one size.
 type SlabPool struct{ pool sync.Pool }
 
-// NewSlabPool makes slabs for so many rows, which are worn when rows took bytes.
+// NewSlabPool makes slabs. A slab takes at most rows rows and is retired after bytes bytes.
 func NewSlabPool(rows, bytes int) *SlabPool {
 	p := new(SlabPool)
 	p.pool.New = func() any {

@@ -258,7 +258,7 @@ func (p *timeParser) clock() (millis int64, ok bool) {
 	return millis, millis <= 86_400_000
 }
 
-// fraction reads digits behind the point; what is finer than a millisecond is cut.
+// fraction reads digits after the point; what is finer than a millisecond is cut.
 func (p *timeParser) fraction() (millis int64, ok bool) {
 	scale := int64(100)
 	start := p.at

@@ -110,7 +110,7 @@ func (s *Source) Text(b *record.Buffer, row *wal.Row) ([]byte, error) {
 	case s.Typ.read == nil:
 		return v.Data, nil
 	case s.Json() && len(v.Data) > 1 && v.Data[0] == 1:
-		return v.Data[1:], nil // jsonb: behind the version byte
+		return v.Data[1:], nil // jsonb: after the version byte
 	}
 	out, ok := s.Typ.read(b.Tail(2*len(v.Data)+40), v.Data)
 	if !ok {
@@ -127,7 +127,7 @@ func (s *Source) unbase64(b *record.Buffer, text []byte) ([]byte, error) {
 	return b.Claim(out), nil
 }
 
-// Bytes is text, but for bytea it gives the bytes themselves.
+// Bytes is the text; of bytea it is the bytes themselves.
 func (s *Source) Bytes(b *record.Buffer, row *wal.Row) ([]byte, error) {
 	own, err := s.own(b, row)
 	if len(own) > 0 || s.Otherwise == nil || err != nil {

@@ -17,7 +17,7 @@ type Content struct {
 	Format    string
 	Tombstone bool // a payload that is empty gives a null value
 	Fields    []*Field
-	Event     *Event // nil but for the cloudevents formats
+	Event     *Event // nil except with the cloudevents formats
 
 	HeadersColumn *HeadersColumn
 	Configured    []string          // names of the headers that the configuration gives: they replace others

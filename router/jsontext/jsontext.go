@@ -118,7 +118,7 @@ func AppendUnescaped(dst, inner []byte) ([]byte, error) {
 	return dst, nil
 }
 
-// UnescapeUnit reads the digits behind `\u`, and the second half of a surrogate
+// UnescapeUnit reads the digits after `\u`, and the second half of a surrogate
 // pair where one follows. A half alone becomes U+FFFD.
 func UnescapeUnit(b []byte) (r rune, n int, ok bool) {
 	first, ok := hex4(b)
@@ -172,7 +172,7 @@ func SkipSpace(b []byte, i int) int {
 	return i
 }
 
-// skipString returns the position behind the string that begins at b[i].
+// skipString returns the position after the string that begins at b[i].
 func skipString(b []byte, i int) (int, bool) {
 	if i >= len(b) || b[i] != '"' {
 		return i, false
@@ -188,7 +188,7 @@ func skipString(b []byte, i int) (int, bool) {
 	return len(b), false
 }
 
-// skipValue returns the position behind the value that begins at b[i]. Nesting
+// skipValue returns the position after the value that begins at b[i]. Nesting
 // costs no stack.
 func skipValue(b []byte, i int) (int, bool) {
 	if i >= len(b) {

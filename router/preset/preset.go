@@ -62,7 +62,7 @@ type framework struct {
 // Named tells the presets of frameworks and recipes from the generic ones.
 func (p *Preset) Named() bool { return p.explicit || p.signature != nil }
 
-// Header adds a header behind id when its column is there and not NULL.
+// Header adds a header after id when its column is there and not NULL.
 type Header struct {
 	Name   string
 	Role   Role   // whose column, when column is empty

@@ -76,7 +76,7 @@ func Reject(reason, column, format string, args ...any) error {
 func NewRowError(row *wal.Row, err error) *RowError {
 	e := &RowError{Reason: fault.ReasonMapping, LSN: row.LSN, Ordinal: row.Ordinal, Err: err}
 	if row.Txn != nil {
-		e.Commit, _ = row.Place() // who gives the row up moves the slot behind that
+		e.Commit, _ = row.Place() // who gives the row up moves the slot past that
 	}
 	if row.Relation != nil {
 		e.Table = PlainName(row.Relation)
@@ -90,4 +90,4 @@ func NewRowError(row *wal.Row, err error) *RowError {
 }
 
 // PlainName is the table as records and letters have it.
-func PlainName(rel *wal.Relation) string { return rel.Namespace + "." + rel.Name }
+func PlainName(rel *wal.Relation) string { return rel.Qualified() }

@@ -7,7 +7,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
 
-// The position headers, a duplicate key that needs no event id. They stand behind
+// The position headers, a duplicate key that needs no event id. They stand after
 // all others.
 const (
 	HeaderLSN        = "cdc-relay-lsn"         // end of the commit record; of a message outside any transaction, its own position
@@ -52,7 +52,7 @@ func AddPositions(b *Buffer, records []Record, row *wal.Row) {
 
 // FillPosition fills in the position of a record that was routed with position headers,
 // and reports whether it is known: it is not while the commit has not been read.
-// Placing a record again changes nothing.
+// Filling it in again changes nothing.
 func FillPosition(r *Record) bool {
 	at := r.Row.Txn.End
 	if r.Row.Outside() {

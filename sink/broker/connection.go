@@ -113,7 +113,7 @@ func (c Connection) Consumer(more ...kgo.Opt) (*kgo.Client, error) {
 //
 // Closing it discards what the kernel has not delivered. Else that would be sent for
 // minutes after, without anybody of ours who knows: records of a session that is over
-// would land behind those of the next one, once the network is back. The same holds when
+// would land after those of the next one, once the network is back. The same holds when
 // the process is killed. Nothing is lost: who closes has the answers to all it wrote, or
 // counts it as not delivered.
 func (c Connection) Dial(ctx context.Context, network, addr string) (net.Conn, error) {

@@ -26,8 +26,8 @@ var answers = map[int16]answer{
 	kerr.RecordListTooLarge.Code:    {sink.Rejected, fault.ReasonRecordTooLarge, "raise segment.bytes of the topic, or lower kafka.max_message_bytes"},
 	kerr.InvalidRecord.Code:         {sink.Rejected, fault.ReasonInvalidRecord, "a compacted topic takes no record without a key: map columns.key to a column that is NOT NULL; see the broker's log for what else it checks"},
 	kerr.InvalidTimestamp.Code:      {sink.Rejected, fault.ReasonInvalidTimestamp, "the record's timestamp is outside message.timestamp.before.max.ms or .after.max.ms of the topic: raise them, or correct the column of columns.timestamp"},
-	kerr.CorruptMessage.Code:        {sink.Rejected, fault.ReasonCorruptMessage, "the broker refuses the batch; a compacted topic takes no record without a key: map columns.key to a column that is NOT NULL"},
-	kerr.InvalidTopicException.Code: {sink.Rejected, fault.ReasonInvalidTopic, "the broker refuses the topic's name: correct outbox[].topic"},
+	kerr.CorruptMessage.Code:        {sink.Rejected, fault.ReasonCorruptMessage, "the broker rejects the batch; a compacted topic takes no record without a key: map columns.key to a column that is NOT NULL"},
+	kerr.InvalidTopicException.Code: {sink.Rejected, fault.ReasonInvalidTopic, "the broker rejects the topic's name: correct outbox[].topic"},
 
 	kerr.TopicAuthorizationFailed.Code:           {sink.Blocked, fault.ReasonTopicAuthorizationFailed, "grant the relay's principal WRITE and DESCRIBE on the topic"},
 	kerr.ClusterAuthorizationFailed.Code:         {sink.Blocked, fault.ReasonClusterAuthorizationFailed, "grant the relay's principal WRITE on the topics it sends to; before Kafka 2.8 also IDEMPOTENT_WRITE on the cluster"},

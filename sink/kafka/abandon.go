@@ -13,8 +13,8 @@ var _ sink.Abandoner = (*Sink)(nil)
 
 // Abandon keeps the client and with it the producer id. The client raises the epoch when
 // it gives up a batch that was written, and brokers refuse a batch of an older epoch once
-// they have one of the newer: a new client would be a stranger to them, whose records
-// land among those of the old one in any order. The connections are reset, so that
+// they have one of the newer. They do not compare the epochs of different producer ids: records of
+// a new client would arrive among those of the old one in any order. The connections are reset, so that
 // nothing waits for the answers to requests that nobody is interested in.
 //
 // A repair that is due, such as that of a deleted topic, replaces the client all the same.

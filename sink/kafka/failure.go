@@ -17,7 +17,7 @@ var errOvertaken = overtakenError{}
 type overtakenError struct{}
 
 func (overtakenError) Error() string {
-	return "became durable before a failed record of its partition; it is sent again behind it"
+	return "became durable before a failed record of its partition; it is sent again after it"
 }
 
 // Classify has the record sent again.
@@ -49,7 +49,7 @@ func (e *sizeError) Classify(found error) *sink.Error {
 	return &sink.Error{Class: sink.Rejected, Reason: fault.ReasonRecordTooLarge, Err: found}
 }
 
-// interruptedError is the end of the caller's patience.
+// interruptedError says that the caller's context ended.
 type interruptedError struct{ err error }
 
 func (e *interruptedError) Error() string {
@@ -70,7 +70,7 @@ func failedWithSink(err error) bool {
 		errors.Is(err, kgo.ErrAborting) || errors.Is(err, kgo.ErrClientClosed)
 }
 
-// Failure puts the cause of one record's failure into words.
+// Failure describes the cause of one record's failure.
 func (k *Sink) Failure(topic string, err error) sink.Failure {
 	if errors.Is(err, sink.ErrHalted) {
 		return sink.Failure{Class: sink.Retry, Reason: fault.ReasonHeldBack, Err: sink.ErrHalted}

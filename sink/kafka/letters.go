@@ -12,7 +12,7 @@ import (
 )
 
 // checkLetters wants the dead-letter topic to keep every record. Letters of one key, and
-// the markers behind them, share it, so a compacted topic loses rows that count as set
+// the markers after them, share it, so a compacted topic loses rows that count as set
 // aside. A topic that is not there, or whose settings we may not read, is not judged.
 func (k *Sink) checkLetters(ctx context.Context) error {
 	topic := k.cfg.DeadLetterTopic
@@ -21,7 +21,7 @@ func (k *Sink) checkLetters(ctx context.Context) error {
 	}
 	configs, err := kadm.NewClient(k.client.Load().Client).DescribeTopicConfigs(ctx, topic)
 	if err != nil {
-		return nil //nolint:nilerr // nobody has to let us read settings
+		return nil //nolint:nilerr // the relay does not need the right to read settings
 	}
 	config, err := configs.On(topic, nil)
 	if err != nil || config.Err != nil {

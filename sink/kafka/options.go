@@ -13,7 +13,7 @@ import (
 // Larger ones would not be faster.
 const maxRequestBytes = 1 << 20
 
-// Options are those of every client that produces, but for the partitioner.
+// Options are those of every client that produces, except the partitioner.
 func (k *Sink) Options() ([]kgo.Opt, error) {
 	compression, err := k.cfg.compression()
 	if err != nil {

@@ -35,7 +35,7 @@ type inFlightBatch struct {
 	failed []failed // guarded by mu until left is 0
 }
 
-// failed is a record that is not durable, before it is put into words.
+// failed is a record that is not durable, before its failure is described.
 type failed struct {
 	index int
 	err   error
@@ -179,7 +179,7 @@ func (k *Sink) arrived() {
 	}
 }
 
-// held is the failure of an innocent record.
+// held is the failure of a record that nothing is wrong with.
 func (k *Sink) held() error {
 	if k.closed.Load() {
 		return sink.ErrClosed
@@ -276,7 +276,7 @@ func (k *Sink) countOutcomes(f *inFlightBatch, n int) {
 	k.sends.end()
 }
 
-// outcome puts the failed records into words.
+// outcome describes the failed records.
 func (k *Sink) outcome(f *inFlightBatch) error {
 	if len(f.failed) == 0 {
 		return nil

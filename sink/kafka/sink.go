@@ -137,7 +137,7 @@ func (k *Sink) Resume(ctx context.Context) {
 func (k *Sink) Halt() { k.halt(true) }
 
 // Reachable reports why no broker can be reached at present. What only a person can
-// mend, such as a certificate that is refused, is a *Error and says how.
+// correct, such as a certificate that is refused, is a *Error and says how.
 func (k *Sink) Reachable() error {
 	err := k.reach.Err()
 	if err == nil {

@@ -36,7 +36,7 @@ func Cause(r *kgo.Record, err error) error {
 }
 
 // partitionContext is the context of a record that names its partition. Contexts of
-// records never end: one that did would fail its innocent neighbours.
+// records never end: one that did would fail the records beside it.
 type partitionContext struct {
 	context.Context
 	partition int32

@@ -1,4 +1,4 @@
-// Package kafkatx makes records durable in Kafka transactions that hold the position behind
+// Package kafkatx makes records durable in Kafka transactions that hold the position after
 // them, for exactly-once.
 //
 // A Sink opens a producer session, which its first failure ends; a session puts what was

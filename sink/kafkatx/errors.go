@@ -61,7 +61,7 @@ func (t *Sink) classify(err error, age time.Duration) *sink.Error {
 	case isAny(err, fencing) && age < t.cfg.Timeout:
 		return &sink.Error{Class: sink.Blocked, Reason: fault.ReasonFenced, Err: advice.Give(err, "another relay streams from a slot of the same name and cluster: stop one of them, or give them slots of their own")}
 	case isAny(err, fencing), isAny(err, ended):
-		return &sink.Error{Class: sink.Retry, Reason: fault.ReasonTransactionEnded, Err: advice.Give(err, "the brokers gave the transaction up")}
+		return &sink.Error{Class: sink.Retry, Reason: fault.ReasonTransactionEnded, Err: fmt.Errorf("the brokers gave the transaction up: %w", err)}
 	}
 	if errors.Is(err, errNotSealed) {
 		return &sink.Error{Class: sink.Retry, Reason: fault.ReasonHeldBack, Err: err}
@@ -70,7 +70,7 @@ func (t *Sink) classify(err error, age time.Duration) *sink.Error {
 		if e := broker.Classify(errors.Unwrap(err)); e.Class == sink.Blocked && e.Reason != fault.ReasonKafkaError {
 			return e
 		}
-		return &sink.Error{Class: sink.Retry, Reason: fault.ReasonCommitUnknown, Err: advice.Give(err, "the checkpoint topic shows how it ended")}
+		return &sink.Error{Class: sink.Retry, Reason: fault.ReasonCommitUnknown, Err: fmt.Errorf("the brokers did not say how the transaction ended; the next start reads it from the checkpoint topic: %w", err)}
 	}
 	if own, ok := errors.AsType[*checkpointError](err); ok {
 		e := broker.Classify(own.err)
@@ -87,7 +87,7 @@ func (t *Sink) classify(err error, age time.Duration) *sink.Error {
 	return broker.Classify(err)
 }
 
-// failure puts the failure of a record into words.
+// failure describes the failure of a record.
 func (t *Sink) failure(topic string, err error, age time.Duration) sink.Failure {
 	if errors.Is(err, sink.ErrHalted) || errors.Is(err, sink.ErrClosed) {
 		return t.plain.Failure(topic, err)

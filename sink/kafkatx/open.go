@@ -23,7 +23,7 @@ import (
 // is a *Error.
 //
 // The order is the argument. A new epoch aborts what the predecessor left open and
-// refuses what it still tries, but a commit of his that was on its way may have
+// refuses what it still tries, but a commit of it that was on its way may have
 // counted. So the topic is read after that, up to a record of our own: whatever
 // lies before that record is settled.
 func (t *Sink) Open(ctx context.Context, h sink.Holder) ([]byte, error) {
@@ -84,7 +84,7 @@ func retryPause(tries int) time.Duration {
 	return pause/2 + rand.N(pause)
 }
 
-// opening puts a failure of Open into words.
+// opening describes a failure of Open.
 func (t *Sink) opening(ctx context.Context, id string, err error) error {
 	if cause := t.plain.ConnectionFailure(); cause != nil && ctx.Err() != nil {
 		err = cause // a deadline says less

@@ -38,7 +38,7 @@ type producerSession struct {
 	batches     []*transactionBatch
 	answers     *outcomes
 	position    *sink.Position // the last one; nil before the first
-	uncovered   bool           // records were sent behind position
+	uncovered   bool           // records were sent after position
 	bytes       int
 	sourceBytes int  // of them, those of the source transaction that is not read to its end
 	sealAsked   bool // Seal was called, and nothing was committed since

@@ -17,7 +17,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Sink produces in Kafka transactions, each with the position behind its
+// Sink produces in Kafka transactions, each with the position after its
 // records: both become visible, to consumers that read what is committed, or
 // neither. It promises less than kafka.Sink about failure, and needs less care for
 // it: a transaction of which anything fails is aborted, and with it ends the
@@ -26,7 +26,7 @@ import (
 //  1. Open begins a producer session: it shuts out whoever had the same transactional id, and
 //     reads what the last committed transaction said. Only the holder of the slot may
 //     call it.
-//  2. Send and SetPosition take records and the positions behind them, in the order of the
+//  2. Send and SetPosition take records and the positions after them, in the order of the
 //     stream. A transaction ends at such a position and nowhere else.
 //  3. done(nil) means committed. Anything else is a *FailedError with every record of
 //     its Send, and from then on nothing is taken until Open. Some of what failed may
@@ -131,7 +131,7 @@ func (t *Sink) Send(_ context.Context, records []record.Record, done func(error)
 	}
 }
 
-// SetPosition gives the position that the stream has behind everything that was sent.
+// SetPosition gives the position that the stream has after everything that was sent.
 func (t *Sink) SetPosition(m sink.Position) { _ = t.put(step{position: &m}) }
 
 // Seal ends the transaction at the last position, even inside a source transaction: the
@@ -139,7 +139,7 @@ func (t *Sink) SetPosition(m sink.Position) { _ = t.put(step{position: &m}) }
 func (t *Sink) Seal() { _ = t.put(step{seal: true}) }
 
 // Finish ends what can be ended: the stream is over. done is called with nil when
-// everything that was sent is committed, and the last position with it. Records behind
+// everything that was sent is committed, and the last position with it. Records after
 // the last position, or of an open source transaction, fail.
 func (t *Sink) Finish(done func(error)) {
 	if err := t.put(step{finish: done}); err != nil {

@@ -39,7 +39,7 @@ type Follower struct {
 
 	mu    sync.Mutex
 	id    kadm.TopicID    // of the topic that was read; zero: nothing was
-	next  map[int32]int64 // offset behind what was visited, by partition
+	next  map[int32]int64 // offset after what was visited, by partition
 	moved chan struct{}   // closed when next changes
 	err   error           // of the last fetch that failed, until one succeeds
 }
@@ -177,7 +177,7 @@ func newMessage(r *kgo.Record) *Message {
 }
 
 // CatchUp returns once Run has visited everything that the topic holds now. A Kafka transaction
-// that is open hides the records behind it, committed ones too: with all, CatchUp waits for those
+// that is open hides the records after it, committed ones too: with all, CatchUp waits for those
 // as well. The error is a *Error, with ReasonLettersHidden if ctx ended in that wait.
 func (f *Follower) CatchUp(ctx context.Context, all bool) error {
 	client, err := f.open()
@@ -225,7 +225,7 @@ func (f *Follower) late(client *kgo.Client, ends map[int32]int64, cause error) e
 	for partition, end := range ends {
 		if next := f.next[partition]; next < end && next >= committed[partition] {
 			return &sink.Error{Class: sink.Retry, Reason: fault.ReasonLettersHidden, Err: advice.Give(
-				fmt.Errorf("read topic %q: offsets %d to %d of partition %d lie behind a Kafka transaction that is not over, and may hold letters of this relay", f.topic, next, end-1, partition),
+				fmt.Errorf("read topic %q: offsets %d to %d of partition %d lie after the start of a Kafka transaction that is not over, and may hold letters of this relay", f.topic, next, end-1, partition),
 				"it ends by itself with its transaction.timeout.ms at the latest; `kafka-transactions.sh find-hanging` names one that does not")}
 		}
 	}
@@ -258,7 +258,7 @@ func (f *Follower) Close() {
 	}
 }
 
-// topicEnds returns the offsets behind the last readable record; with all, behind the last
+// topicEnds returns the offsets after the last readable record; with all, after the last
 // record. Empty partitions are left out.
 func topicEnds(ctx context.Context, client *kgo.Client, topic string, all bool) (map[int32]int64, error) {
 	admin := kadm.NewClient(client)

@@ -113,7 +113,7 @@ func (l *Ledger) replay(ctx context.Context, isolation kgo.IsolationLevel, visit
 	return nil
 }
 
-// bounds returns the topic's first offset and its high watermark, which is also behind the
+// bounds returns the topic's first offset and its high watermark, which is also after the
 // records of an open transaction.
 func (l *Ledger) bounds(ctx context.Context) (first, end int64, err error) {
 	admin := kadm.NewClient(l.client)

@@ -214,7 +214,7 @@ func hidden(left map[string]*spanned) error {
 	for topic, of := range left {
 		for partition, end := range of.ends {
 			return &sink.Error{Class: sink.Retry, Reason: fault.ReasonRecordsHidden, Err: advice.Give(
-				fmt.Errorf("read topic %q: offsets %d to %d of partition %d lie behind a Kafka transaction that is not over", topic, of.next[partition], end-1, partition),
+				fmt.Errorf("read topic %q: offsets %d to %d of partition %d lie after the start of a Kafka transaction that is not over", topic, of.next[partition], end-1, partition),
 				"it ends by itself with its transaction.timeout.ms at the latest; `kafka-transactions.sh find-hanging` names one that does not. Run the command again then")}
 		}
 	}

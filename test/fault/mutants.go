@@ -70,7 +70,7 @@ var mutants = []mutant{
 	{name: "deliver_after_the_end", about: "what a closed connection to a broker has not delivered is sent later", faults: []string{"net_lost_kill"}, link: true,
 		patches: []patch{{"sink/broker/connection.go", "SetLinger(0)", "SetLinger(-1)"}}},
 	{name: "stranger_to_the_brokers", about: "each session that gives records up begins with a new producer id", test: "./relay TestRelay_KeepsOrderWhenABrokerIsSlowerThanAReconnect",
-		patches: []patch{{"relay/relay.go", "a, able := r.sink.(sink.Abandoner)\n", "a, able := r.sink.(sink.Abandoner)\n\table = false\n"}, {"relay/relay.go", "r.standby = true\n\tr.dropSink()", "r.dropSink()"}}},
+		patches: []patch{{"relay/relay.go", "a, able := r.sink.(sink.Abandoner)\n", "a, able := r.sink.(sink.Abandoner)\n\table = false\n"}, {"relay/relay.go", "r.waitForPredecessor = true\n\tr.dropSink()", "r.dropSink()"}}},
 	{name: "wait_for_the_lost_server", about: "nothing ends a connection whose network is lost while it is not read", test: "./replication TestPostgresLostNetworkEndsTheStreamBeforeTheSlotIsFree", link: true,
 		patches: []patch{{"postgres/patience_linux.go", "int(limit.Milliseconds())", "0"}}},
 	{name: "swallow_unknown_relation", about: "rows of a relation that was never announced are left out", test: "./replication/pgoutput TestDecoderRefusesWithThePosition",

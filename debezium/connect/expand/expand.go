@@ -263,7 +263,7 @@ func numberType(k jsonKind) jsonKind {
 
 // merge is the union of the members of an array's objects in the order in which
 // they are met. Java's order is that of a set of identity hashes. The first
-// schema of a name stays, but for the bytes that a null became.
+// schema of a name stays, except the bytes that a null became.
 func (e *Expander) merge(at int32, name string) (*connect.Schema, error) {
 	var merged *connect.Schema
 	index := map[string]int{}
