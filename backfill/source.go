@@ -111,8 +111,8 @@ func (r *reading) ended(intake context.Context, err error) error {
 		return &fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonNetwork, Op: "read old rows", Err: errSlotsLost}
 	default:
 	}
-	if intake.Err() != nil { // what was cut off is read by the next attempt
-		return nil
+	if intake.Err() != nil {
+		err = nil // what was cut off is read by the next attempt
 	}
 	return err
 }

@@ -113,10 +113,7 @@ func TestExport_EveryDeletedRowIsInAFile(t *testing.T) {
 	t.Parallel()
 	k, folder, stop := exports(t, 3000)
 	defer stop()
-	var all []string
-	for _, id := range strings.Fields(queryText(t, k.db, "SELECT string_agg(id::text, ' ') FROM outbox")) {
-		all = append(all, id)
-	}
+	all := strings.Fields(queryText(t, k.db, "SELECT string_agg(id::text, ' ') FROM outbox"))
 	whole := func() int {
 		t.Helper()
 		got, left := exportedIDs(t, folder), map[string]bool{}

@@ -90,10 +90,10 @@ const clockSlack = 5 * time.Millisecond
 // aside; and what was exported and deleted is in a file.
 func (j *judgement) upkeep() {
 	early, unfiled := 0, 0
-	if j.Plan.Jobs != nil && len(j.History.Gone) == 0 {
+	if j.Plan.Jobs != nil && len(j.Gone) == 0 {
 		j.fail("P14: no row was removed or marked, so nothing is proven")
 	}
-	for _, g := range j.History.Gone {
+	for _, g := range j.Gone {
 		at := j.arrived(g.ID)
 		if at.IsZero() || at.After(g.At.Add(clockSlack)) {
 			if early++; early == 1 {
@@ -102,7 +102,7 @@ func (j *judgement) upkeep() {
 		}
 		if g.How == "DELETE" {
 			j.Removed++
-			if j.Plan.Jobs.Then == "export" && !j.History.Exported[g.ID] {
+			if j.Plan.Jobs.Then == "export" && !j.Exported[g.ID] {
 				if unfiled++; unfiled == 1 {
 					j.fail("P14: %s is deleted, and in no file", j.describe(g.ID))
 				}
