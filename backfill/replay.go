@@ -53,7 +53,8 @@ type replay struct {
 	buf    record.Buffer
 	run    string
 	plan   replayPlan
-	beside *Beside // nil: rows are sent again
+	beside *Beside       // nil: rows are sent again
+	lost   chan struct{} // closed when the slots that it took are lost; nil: it took none
 }
 
 // RejectedError is the error of a replay that left rows out because they cannot be sent.
@@ -123,7 +124,7 @@ func (w *work) takeSlots(ctx context.Context, lost context.CancelCauseFunc) (giv
 	streaming, stop := context.WithCancel(ctx)
 	var ended []chan struct{}
 	var losing sync.Once
-	w.slotsLost = make(chan struct{})
+	w.replay.lost = make(chan struct{})
 	give = func() {
 		stop()
 		for _, e := range ended {
@@ -149,7 +150,7 @@ func (w *work) takeSlots(ctx context.Context, lost context.CancelCauseFunc) (giv
 			err := s.Run(streaming, make(chan *wal.Batch), func() wal.LSN { return start })
 			aborted()
 			if streaming.Err() == nil {
-				losing.Do(func() { close(w.slotsLost) }) // first: a stop alone would let the relay drain
+				losing.Do(func() { close(w.replay.lost) }) // first: a stop alone would let the relay drain
 				lost(fmt.Errorf("the connection that held %s was lost, and a relay may stream again: run the command again (%w)", postgres.SlotSubject(shard.Slot), err))
 			}
 			closing, done := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)

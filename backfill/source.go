@@ -72,7 +72,12 @@ func (r *reading) Tables() []*wal.Relation { return r.w.relations() }
 
 // Lost is closed when a replay has lost the slot by which it kept relays from streaming. Nobody
 // else can have the rows of a backfill.
-func (r *reading) Lost() <-chan struct{} { return r.w.slotsLost }
+func (r *reading) Lost() <-chan struct{} {
+	if r.w.replay == nil {
+		return nil
+	}
+	return r.w.replay.lost
+}
 
 // Free is not known where an earlier call has sent rows: it may be a moment ago.
 func (r *reading) Free() (time.Duration, bool) { return math.MaxInt64, r.start == progress.Position(0) }
@@ -107,7 +112,7 @@ func (r *reading) ended(intake context.Context, err error) error {
 		return errAborted
 	}
 	select {
-	case <-r.w.slotsLost: // and what is on its way would land behind newer rows
+	case <-r.Lost(): // and what is on its way would land behind newer rows
 		return &fault.Error{Kind: fault.KindRetry, Reason: fault.ReasonNetwork, Op: "read old rows", Err: errSlotsLost}
 	default:
 	}

@@ -55,12 +55,12 @@ func TestReading_CountsWhatIsAcknowledged(t *testing.T) {
 // session ends as one that lost its connection, and does not drain.
 func TestReading_EndsAsLostWithTheSlotsOfAReplay(t *testing.T) {
 	for name, lost := range map[string]bool{"stopped": false, "lost": true} {
-		w := &work{slotsLost: make(chan struct{})}
+		w := &work{replay: &replay{lost: make(chan struct{})}}
 		ends, abort := context.WithCancel(t.Context())
 		r := &reading{w: w, ends: ends, abort: abort}
 		intake, stop := context.WithCancel(t.Context())
 		if lost {
-			close(w.slotsLost)
+			close(w.replay.lost)
 		}
 		stop()
 		err := r.ended(intake, nil)

@@ -45,11 +45,10 @@ type work struct {
 	counts   []counted
 	warnings []string
 
-	replay    *replay            // nil: rows from before a slot
-	slotsLost chan struct{}      // closed when the slots that a replay took are lost; nil: it took none
-	progress  *progress.Progress // as the backfill began, but for Place
-	resumed   bool
-	skip      struct {
+	replay   *replay            // nil: rows from before a slot
+	progress *progress.Progress // as the backfill began, but for Place
+	resumed  bool
+	skip     struct {
 		late    late  // rows that the slot has too
 		present late  // rows that are in the topics already: see findPresent
 		n       int64 // of these

@@ -194,6 +194,7 @@ var wrongTexts = map[string][]string{
 	"kafka.create_topics.config":       {"x", "{a: [b]}"},
 	"outbox.retention.keep":            {"0", "7", "-1d", "0d", "59m", "soon", "1d2", "99999999d", "1h0.5s"},
 	"outbox.retention.by":              {`""`, "sent_at"},
+	"outbox.retention.export.to":       {"files", "s3://bucket/outbox"},
 	"outbox.retention.where":           {"sent", "'true) or (true'"},
 	"outbox.retention.archive_table":   {"archive"},
 	"outbox.mark.column":               {"a-column-with-a-name-that-is-longer-than-the-63-bytes-that-names-have-in-postgresql"},

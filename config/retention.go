@@ -164,7 +164,11 @@ func (l *loader) checkNoRetention(path string, r *retentionSettings) {
 	for _, key := range []struct {
 		name string
 		set  bool
-	}{{"keep", r.Keep != 0}, {"by", r.By != retention.DefaultBy}, {"where", r.Where != ""}, {"archive_table", r.ArchiveTable != ""}, {"create_ahead", r.CreateAhead != l.usualRetention().CreateAhead}, {"export", r.Export != l.usualRetention().Export}} {
+	}{
+		{"keep", r.Keep != 0}, {"by", r.By != retention.DefaultBy}, {"where", r.Where != ""}, {"archive_table", r.ArchiveTable != ""},
+		{"create_ahead", r.CreateAhead != l.usualRetention().CreateAhead},
+		{"export.to", r.Export.To != ""}, {"export.slice", r.Export.Slice != l.usualRetention().Export.Slice},
+	} {
 		if key.set {
 			l.noEffect(path+"."+key.name, path+".then", "something else")
 		}
@@ -191,8 +195,12 @@ func (l *loader) checkPolicy(path string, table int, r *retentionSettings) {
 
 func (l *loader) checkExport(path string, r *retentionSettings) {
 	if r.Then != string(retention.Export) {
-		if r.Export != l.usualRetention().Export {
-			l.noEffect(path, strings.TrimSuffix(path, "export")+"then", "export")
+		then := strings.TrimSuffix(path, "export") + "then"
+		if r.Export.To != "" {
+			l.noEffect(path+".to", then, "export")
+		}
+		if r.Export.Slice != l.usualRetention().Export.Slice {
+			l.noEffect(path+".slice", then, "export")
 		}
 		return
 	}

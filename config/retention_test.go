@@ -33,7 +33,7 @@ func TestRetention_WrongValuesAreNamedWithTheirLine(t *testing.T) {
 		"export to a bucket":  {keeping("{then: export, keep: 7d, export: {to: 's3://bucket/x'}}", guarded), "outbox[0].retention.export.to: is a URL (s3://…), and files are written to directories alone"},
 		"relative export":     {keeping("{then: export, keep: 7d, export: {to: files}}", guarded), `"files" is relative`},
 		"slice":               {keeping("{then: export, keep: 7d, export: {to: /x, slice: 90m}}", guarded), "outbox[0].retention.export.slice: 1h30m is not allowed; allowed: 1h, 2h"},
-		"export of deleted":   {keeping("{then: delete, keep: 7d, export: {to: /x}}", guarded), "outbox[0].retention.export: has no effect without outbox[0].retention.then: export"},
+		"export of deleted":   {keeping("{then: delete, keep: 7d, export: {to: /x}}", guarded), "outbox[0].retention.export.to: has no effect without outbox[0].retention.then: export"},
 		"ahead of deleted":    {keeping("{then: delete, keep: 7d, create_ahead: 3}", guarded), "outbox[0].retention.create_ahead: has no effect without outbox[0].retention.then: drop_partition or detach_partition"},
 		"too far ahead":       {keeping("{then: drop_partition, keep: 7d, create_ahead: 101}", guarded), "101 is not allowed; allowed: 0 to 100"},
 		"rows of partitions":  {keeping("{then: drop_partition, keep: 7d, where: 'true'}", guarded), "outbox[0].retention.where: cannot choose rows where whole partitions go"},
