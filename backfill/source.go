@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"sync"
 	"time"
 
@@ -78,9 +77,6 @@ func (r *reading) Lost() <-chan struct{} {
 	}
 	return r.w.replay.lost
 }
-
-// Free is not known where an earlier call has sent rows: it may be a moment ago.
-func (r *reading) Free() (time.Duration, bool) { return math.MaxInt64, r.start == progress.Position(0) }
 
 // Origin is the server's, without forks: a row's number lies behind none.
 func (r *reading) Origin() wal.Origin {

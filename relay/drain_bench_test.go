@@ -250,7 +250,6 @@ func drainInsert(oid uint32, values ...string) []byte {
 
 func (s *drainSource) Start() wal.LSN                       { return drainStart }
 func (s *drainSource) Origin() wal.Origin                   { return wal.Origin{} }
-func (s *drainSource) Free() (time.Duration, bool)          { return time.Hour, true }
 func (s *drainSource) ServerProcess() int                   { return 0 }
 func (s *drainSource) Tables() []*wal.Relation              { return []*wal.Relation{s.catalog} }
 func (s *drainSource) Received() wal.LSN                    { return wal.LSN(s.through.Load()) }

@@ -36,8 +36,7 @@ import (
 type Source interface {
 	Start() wal.LSN
 	Origin() wal.Origin
-	Free() (free time.Duration, known bool) // for how long nobody had the slot before
-	ServerProcess() int                     // the server's process that has the slot for this stream; zero: not known
+	ServerProcess() int // the server's process that has the slot for this stream; zero: not known
 	Tables() []*wal.Relation
 	Received() wal.LSN
 	ServerEnd() wal.LSN
@@ -423,9 +422,6 @@ func (r *Relay) runSession(ctx, deliveryCtx context.Context) error {
 	r.monitor.Reached(true, false)
 	err = r.checkHistory(src)
 	r.serverPID = src.ServerProcess()
-	if free, known := src.Free(); !r.streamed.Load() && (!known || free < standbyGrace) {
-		r.waitForPredecessor = true // another process may have had it up to now
-	}
 	if err == nil {
 		err = r.checkTables(src)
 	}

@@ -61,7 +61,6 @@ type fakeSource struct {
 }
 
 type fakeServer struct {
-	free      atomic.Int64 // for how long nobody had the slot; negative: the server does not say
 	mu        sync.Mutex
 	batches   []func() *wal.Batch // fresh for every session
 	confirmed wal.LSN
@@ -83,9 +82,7 @@ type fakeServer struct {
 }
 
 func newServer(batches ...func() *wal.Batch) *fakeServer {
-	s := &fakeServer{batches: batches, confirmed: 100, more: make(chan func() *wal.Batch)}
-	s.free.Store(int64(time.Hour))
-	return s
+	return &fakeServer{batches: batches, confirmed: 100, more: make(chan func() *wal.Batch)}
 }
 
 func (s *fakeServer) open(context.Context) (Source, error) {
@@ -131,10 +128,7 @@ func (f *fakeSource) Origin() wal.Origin {
 	defer f.server.mu.Unlock()
 	return f.server.origin
 }
-func (f *fakeSource) ServerProcess() int { return f.process }
-func (f *fakeSource) Free() (time.Duration, bool) {
-	return time.Duration(f.server.free.Load()), f.server.free.Load() >= 0
-}
+func (f *fakeSource) ServerProcess() int      { return f.process }
 func (f *fakeSource) Tables() []*wal.Relation { return []*wal.Relation{outbox} }
 func (f *fakeSource) Received() wal.LSN       { return 1000 }
 func (f *fakeSource) ServerEnd() wal.LSN      { return 1000 }

@@ -65,7 +65,6 @@ func newStream(cfg postgres.Config, opt Options, logger zerolog.Logger, conn net
 		frames: newFrames(conn),
 		start:  known.Confirmed,
 		origin: known.Origin(),
-		free:   known.Slot.FreeMillis,
 		abort:  make(chan struct{}),
 		lost:   make(chan struct{}),
 	}

@@ -66,22 +66,12 @@ type Stream struct {
 	released bool  // broken by a row that the server cannot send: it released the slot, and the connection works
 
 	endReports, reportsEnded chan struct{} // ends reportUntilClose, and shows that it ended; nil when Run left none
-	free                     *int64        // catalog.SlotInfo.FreeMillis, before this stream
 	lost                     chan struct{} // closed when reportUntilClose finds the connection gone, or Run broke it
 }
 
 // Start is the slot's confirmed position when the stream was opened, never zero:
 // everything that commits at or after it will be sent.
 func (s *Stream) Start() wal.LSN { return s.start }
-
-// Free is for how long nobody had the slot before this stream; known is false before PostgreSQL
-// 17, which does not say.
-func (s *Stream) Free() (free time.Duration, known bool) {
-	if s.free == nil {
-		return 0, false
-	}
-	return time.Duration(*s.free) * time.Millisecond, true
-}
 
 // ServerProcess is the server's process that streams to us.
 func (s *Stream) ServerProcess() int { return s.process }

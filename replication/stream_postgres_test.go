@@ -338,30 +338,6 @@ func TestPostgresCloseLeavesTheSlotAtTheConfirmedPosition(t *testing.T) {
 	})
 }
 
-// Version 17 and later say since when nobody has a slot.
-func TestPostgresSaysForHowLongTheSlotWasFree(t *testing.T) {
-	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
-		t.Parallel()
-		cfg := orders(t, db)
-		first := read(t, cfg)
-		db.Exec(t, "INSERT INTO outbox (aggregate_id) VALUES ('first')")
-		same(t, first.texts(1, "aggregate_id"), "first")
-		first.stop()
-		if err := first.failure(); err != nil {
-			t.Fatal(err)
-		}
-		if err := first.stream.Close(t.Context(), first.position()); err != nil {
-			t.Fatal(err)
-		}
-		closed := time.Now()
-		free, known := read(t, cfg).stream.Free()
-		says := harness.Query[bool](t, db, "SELECT EXISTS (SELECT FROM pg_attribute WHERE attrelid = 'pg_replication_slots'::regclass AND attname = 'inactive_since')")
-		if known != says || free < 0 || free > time.Since(closed)+time.Second {
-			t.Errorf("free for %s, known %t; the server says so: %t", free, known, says)
-		}
-	})
-}
-
 func TestPostgresIdleSlotFollowsTheTip(t *testing.T) {
 	harness.EachPostgres(t, func(t *testing.T, db *harness.Database) {
 		t.Parallel()

@@ -24,7 +24,6 @@ type SlotInfo struct {
 	Spilled *int64 // bytes of transactions spilled to disk since the statistics' reset; nil when there are none
 
 	InvalidationReason string // from 17 on
-	FreeMillis         *int64 // since when nobody has it, by the server's clock; nil: somebody has it, or the server is older than 17
 }
 
 // SlotRow is a slot with what decides whether it can be ours.
@@ -44,20 +43,19 @@ func ReadSlot(q postgres.Querier, version int, name string) (*SlotRow, error) {
 	if err := postgres.CheckSlotName(name); err != nil {
 		return nil, err
 	}
-	// Columns by version: 16 conflicting; 17 invalidation_reason, synced, inactive_since.
-	invalidation, synced, free := `NULL`, `false`, `NULL::bigint`
+	// Columns by version: 16 conflicting; 17 invalidation_reason, synced.
+	invalidation, synced := `NULL`, `false`
 	switch {
 	case version >= postgres.FailoverVersion:
 		invalidation, synced = `s.invalidation_reason`, `s.synced AND pg_catalog.pg_is_in_recovery()`
-		free = `(extract(epoch FROM clock_timestamp() - s.inactive_since) * 1000)::bigint`
 	case version >= 160000:
 		invalidation = `CASE WHEN s.conflicting THEN 'conflicting' END`
 	}
 	row, err := q.One(fmt.Sprintf(`SELECT s.active, coalesce(s.active_pid, 0), coalesce(s.wal_status, ''), s.confirmed_flush_lsn, s.restart_lsn,
 			s.safe_wal_size, t.spill_bytes, coalesce(%s, ''), coalesce(s.plugin, ''), s.slot_type, coalesce(s.database, ''), current_database(),
-			s.temporary, s.two_phase, %s, %s
+			s.temporary, s.two_phase, %s
 		FROM pg_catalog.pg_replication_slots s LEFT JOIN pg_catalog.pg_stat_replication_slots t ON t.slot_name = s.slot_name
-		WHERE s.slot_name = %s`, invalidation, synced, free, postgres.QuoteLiteral(name)))
+		WHERE s.slot_name = %s`, invalidation, synced, postgres.QuoteLiteral(name)))
 	if errors.Is(err, postgres.ErrNoRow) {
 		return nil, &fault.Error{
 			Kind: fault.KindRefused, Reason: fault.ReasonSlotMissing, Op: "look at", Subject: postgres.SlotSubject(name),
@@ -72,7 +70,7 @@ func ReadSlot(q postgres.Querier, version int, name string) (*SlotRow, error) {
 		SlotInfo: SlotInfo{
 			Active: row.Bool(0), ActivePID: row.Int("active_pid", 1), WALStatus: row.Text(2),
 			Confirmed: row.LSN("confirmed_flush_lsn", 3), Restart: row.LSN("restart_lsn", 4),
-			SafeWAL: row.Bigint("safe_wal_size", 5), Spilled: row.Bigint("spill_bytes", 6), InvalidationReason: row.Text(7), FreeMillis: row.Bigint("inactive_since", 15),
+			SafeWAL: row.Bigint("safe_wal_size", 5), Spilled: row.Bigint("spill_bytes", 6), InvalidationReason: row.Text(7),
 		},
 		Plugin: row.Text(8), kind: row.Text(9), database: row.Text(10), here: row.Text(11),
 		temporary: row.Bool(12), twoPhase: row.Bool(13), synced: row.Bool(14),

@@ -139,7 +139,7 @@ func TestFailover_UnsyncedSlotBlocks(t *testing.T) {
 			}
 			next.Exec(t, "SELECT pg_promote()")
 			status := r.AwaitBlocked(t, "slot_missing")
-			for _, part := range []string{p.Slot, "setup", "again: see https://", "docs/operations.md#slot_missing"} {
+			for _, part := range []string{p.Slot, "setup", "again (`cdc-relay replay`): see https://", "docs/operations.md#slot_missing"} {
 				if !contains(status.Message, part) {
 					t.Errorf("message %q does not say %q", status.Message, part)
 				}
