@@ -199,7 +199,7 @@ func commandsRun(t *testing.T, binary string, commands []shown) {
 				args[i] = "postgres.url=" + db.URL
 			}
 		}
-		if args[0] == "backfill" { // for a slot that is not there
+		if args[0] == "backfill" && !slices.Contains(args, "--late") { // for a slot that is not there
 			args = append(args, "--set", "postgres.slot="+harness.Unique(t, "docs"))
 		}
 		if args[0] == "cutover" { // for a table that has a publisher, and one slot for all commands

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
@@ -134,6 +135,27 @@ func (h *Holder) Ask(ctx context.Context, ask func(q postgres.Querier, version i
 // Lock keeps every other backfill with the slot away for as long as the connection lives. While
 // somebody else has it the error is of KindBusy.
 func (h *Holder) Lock(ctx context.Context) error {
+	began := time.Now()
+	for {
+		err := h.tryLock(ctx)
+		if e, ok := errors.AsType[*fault.Error](err); !ok || e.Kind != fault.KindBusy || time.Since(began) > lockPatience {
+			return err
+		}
+		select {
+		case <-time.After(lockPoll):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// A command that has just ended may hold its lock for a moment: the server ends its connection later.
+const (
+	lockPatience = 3 * time.Second
+	lockPoll     = 100 * time.Millisecond
+)
+
+func (h *Holder) tryLock(ctx context.Context) error {
 	name := h.cfg.BackfillSlot()
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(name)) // it never fails
