@@ -490,9 +490,12 @@ func TestRelay_GivesUpASinkThatKeepsRecordsOfALostSession(t *testing.T) {
 		first, second := new(sinktest.Recorder), new(sinktest.Recorder)
 		first.Hold()
 		first.Written(true)
-		var lost time.Time
-		var after time.Duration
-		second.Decide(func(*record.Record) sinktest.Verdict { after = time.Since(lost); return sinktest.Verdict{} })
+		began := time.Now()
+		var lost, wrote atomic.Int64 // since then
+		second.Decide(func(*record.Record) sinktest.Verdict {
+			wrote.Store(int64(time.Since(began)))
+			return sinktest.Verdict{}
+		})
 		sinks := []*sinktest.Recorder{first, second}
 		routes, _ := router.New(router.Config{Mappings: []router.Mapping{{Table: "public.outbox", Preset: "outbox"}}})
 		r := New(Config{}, Parts{Source: server.open, Router: routes, Sink: func() (sink.Sink, error) {
@@ -505,13 +508,13 @@ func TestRelay_GivesUpASinkThatKeepsRecordsOfALostSession(t *testing.T) {
 		go func() { result <- r.Run(ctx) }()
 		pass(2 * time.Second)
 		server.cut()
-		lost = time.Now()
+		lost.Store(int64(time.Since(began)))
 		pass(time.Minute)
 		cancel()
 		if err := <-result; err != nil {
 			t.Fatal(err)
 		}
-		if after < standbyGrace { // what the first sink had written may be on its way
+		if after := time.Duration(wrote.Load() - lost.Load()); after < standbyGrace { // what the first sink had written may be on its way
 			t.Errorf("the second sink wrote %s after the loss", after)
 		}
 		if len(first.Delivered()) != 0 || len(second.Delivered()) != 1 || server.position() != 120 {
