@@ -121,6 +121,13 @@ var byReason = map[string]func(*Facts) []Way{
 		Way{Title: "Send the rows that the publisher gave up, once it is stopped", Shell: "cdc-relay cutover --stopped --given-up send --yes"},
 		Way{Title: "Leave them in the table, where nobody sends them", Shell: "cdc-relay cutover --mark-new --given-up leave --yes", Loses: Later},
 	),
+	"partition_busy": one(
+		Way{Title: "See who has the table or the partition, and end what stays open; the next pass tries again", SQL: "SELECT pid, state, xact_start, query FROM pg_stat_activity WHERE xact_start < now() - interval '1 second' ORDER BY xact_start"},
+		Way{Title: "See prepared transactions, and commit or roll back each", SQL: "SELECT gid, prepared, owner, database FROM pg_prepared_xacts ORDER BY prepared"},
+	),
+	"export_failed": one(
+		Way{Title: "Make room in the directory of outbox[].retention.export.to, or give the right to write there; the next pass writes the rows again", Shell: "cdc-relay retention"},
+	),
 	"records_differ": one(
 		Way{Title: "See what the mapping makes of a row, and correct it", Shell: "cdc-relay explain"},
 		Way{Title: "Go on, if consumers can take both", Shell: "cdc-relay cutover --mark-new --compare 100 --accept-difference --yes"},
