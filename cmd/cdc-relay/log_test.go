@@ -85,7 +85,7 @@ func TestLog_AConfigurationThatCannotBeReadIsAJSONLine(t *testing.T) {
 // line of the file, and whoever collects JSON reads the last line.
 func TestLog_TheLastLineIsJSONWhereTheFileAsksForIt(t *testing.T) {
 	const asJSON = "log: {format: json}\n"
-	const complete = "postgres: {url: \"postgres://a@127.0.0.1:1/b\"}\noutbox: {table: t}\nkafka: {brokers: \"127.0.0.1:1\"}\npipeline: shop\n"
+	const complete = "postgres: {url: \"postgres://a@127.0.0.1:1/b\"}\noutbox: [{table: t}]\nkafka: {brokers: \"127.0.0.1:1\"}\npipeline: shop\n"
 	for name, tt := range map[string]struct {
 		file, says string
 		env, args  []string
@@ -96,7 +96,7 @@ func TestLog_TheLastLineIsJSONWhereTheFileAsksForIt(t *testing.T) {
 		"key of the format":    {file: "log: {format: jsn}\n" + complete, says: "log.format", plain: true},
 		"missing secret":       {file: asJSON + strings.Replace(complete, "1/b\"", "1/b\", password_file: /nowhere/secret", 1), says: "/nowhere/secret"},
 		"bad --set":            {file: asJSON + complete, says: "kafka.linger", args: []string{"--set", "kafka.linger=xx"}},
-		"bad --until":          {file: asJSON + complete, says: "--until", args: []string{"--until", "x"}},
+		"bad --until":          {file: asJSON + complete, says: "--until: parse LSN", args: []string{"--until", "x"}},
 		"environment wins":     {file: asJSON + complete + "kafak: {}\n", says: "unknown key", env: []string{"CDC_RELAY_LOG_FORMAT=text"}, plain: true},
 		"unreadable as YAML":   {file: asJSON + "pipeline: {", says: "cannot be read as YAML", env: []string{"CDC_RELAY_LOG_FORMAT=json", "CDC_RELAY_PIPELINE=shop"}},
 		"usage":                {says: "(see cdc-relay run --help)", env: []string{"CDC_RELAY_LOG_FORMAT=json", "CDC_RELAY_PIPELINE=shop"}, args: []string{"--bogus"}},
