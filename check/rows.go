@@ -216,7 +216,11 @@ func (d *doctor) outcome(table preflight.CheckedTable, t *trial) {
 	if len(names) > most {
 		shown += fmt.Sprintf(" and %d more", len(names)-most)
 	}
-	d.ok("table.rows", "%s: %s routed on trial, to %s", table.Table, newestRows(t.rows), shown)
+	routed := newestRows(t.rows)
+	if t.rejected > 0 {
+		routed = fmt.Sprintf("%d of %s", t.rows-t.rejected, routed)
+	}
+	d.ok("table.rows", "%s: %s routed on trial, to %s", table.Table, routed, shown)
 }
 
 // measure finds the largest payload of the whole table, where that is quick. The

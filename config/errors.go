@@ -71,12 +71,26 @@ func (e *Error) caret() string {
 type Errors struct {
 	List     []*Error
 	Warnings []string // as Config.Warnings: they may be why something is missing
+
+	// Log and Pipeline are as far known as the file could be read; a part that has a
+	// mistake is its default.
+	Log      Log
+	Pipeline string
 }
 
 func (e *Errors) Error() string {
 	texts := make([]string, len(e.List))
 	for i, one := range e.List {
 		texts[i] = one.Error()
+	}
+	return strings.Join(texts, "\n")
+}
+
+// Text is Error without the excerpts.
+func (e *Errors) Text() string {
+	texts := make([]string, len(e.List))
+	for i, one := range e.List {
+		texts[i] = one.Text()
 	}
 	return strings.Join(texts, "\n")
 }

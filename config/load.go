@@ -158,6 +158,7 @@ func (l *loader) failure() error {
 	}
 	l.errs.sort()
 	l.errs.Warnings = l.cfg.Warnings
+	l.errs.Log, l.errs.Pipeline = l.cfg.settings.Log, l.cfg.settings.Pipeline
 	if l.nowhere && slices.ContainsFunc(l.errs.List, func(e *Error) bool { return e.Source == "" }) { // something is missing
 		l.errs.Warnings = append(slices.Clone(l.errs.Warnings), "no configuration file was found: there is no "+strings.Join(usualPaths, " in this directory and no ")+
 			"; name one with --config FILE or CDC_RELAY_CONFIG")

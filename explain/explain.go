@@ -140,6 +140,14 @@ func published(rel *wal.Relation) (names []string) {
 	return names
 }
 
+// sampleName is what a report calls the row of --sample.
+func sampleName(file string) string {
+	if file == "-" {
+		return "the sample from the standard input"
+	}
+	return "the sample " + file
+}
+
 // record adds the record of the sample or of the newest row. What only keeps it
 // from being shown goes into the report.
 func (e *Explainer) record(ctx context.Context, i int, rel *wal.Relation, report *Table) error {
@@ -147,7 +155,7 @@ func (e *Explainer) record(ctx context.Context, i int, rel *wal.Relation, report
 	var err error
 	from := "the newest row"
 	if e.options.Sample != "" {
-		from = "the sample " + e.options.Sample
+		from = sampleName(e.options.Sample)
 		var missing []string
 		if row, missing, err = sample.ParseRow(rel, e.sample, e.messages(i)); err != nil {
 			report.Error = err.Error()

@@ -45,3 +45,11 @@ func TestBlob_ShowsWhatIsSent(t *testing.T) {
 		}
 	}
 }
+
+func TestSample_OfTheStandardInputIsNamed(t *testing.T) {
+	for file, want := range map[string]string{"-": "the sample from the standard input", "row.json": "the sample row.json"} {
+		if got := sampleName(file); got != want {
+			t.Errorf("%s is called %q, want %q", file, got, want)
+		}
+	}
+}

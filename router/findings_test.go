@@ -124,6 +124,21 @@ func TestMessages_SayWhatTheBodyLacks(t *testing.T) {
 	}
 }
 
+// Whoever pastes the advice keeps the filters that the topic has.
+func TestTopic_TheAdviceForAnEmptyValueKeepsTheFilters(t *testing.T) {
+	rel := &wal.Relation{Namespace: "message", Name: "shop", Columns: []wal.Column{{Name: column.MessageBody, Type: 114, TypeMod: -1, TypeName: "json"}}}
+	for topic, want := range map[string]string{
+		"${body#/kind}":              "`${body#/kind|default:other}`",
+		"x-${body#/kind|topic}":      "`${body#/kind|topic|default:other}`",
+		"${body#/kind|lower|topic}s": "`${body#/kind|lower|topic|default:other}`",
+	} {
+		_, err := routeOne(t, ForMessages(Mapping{Table: "shop", Topic: topic}), textRow(rel, `{"id": 1}`))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s gives %v, want %s", topic, err, want)
+		}
+	}
+}
+
 func TestMessages_WarnOnlyOfWhatIsSet(t *testing.T) {
 	rel := &wal.Relation{Namespace: "message", Name: "shop", Columns: []wal.Column{{Name: column.MessageBody, Type: 114, TypeMod: -1, TypeName: "json"}}}
 	for route, warnings := range map[string]int{"": 0, "body#/kind": 1} {

@@ -96,7 +96,7 @@ func (t *topicPlan) build(b *record.Buffer, row *wal.Row) ([]byte, error) {
 			return nil, err
 		}
 		if p.Source != nil && len(dst) == start {
-			return nil, emptyRoute(p.Source, null)
+			return nil, emptyRoute(p, null)
 		}
 	}
 	return dst, nil
@@ -127,8 +127,11 @@ func (t *topicPlan) remedy(b *record.Buffer, row *wal.Row, illegal error) string
 	return fmt.Sprintf("`topic: %s` puts a hyphen in place of every other character, which gives %s", cleaned.template, record.ShowTopic(name))
 }
 
-func emptyRoute(s *column.Source, null bool) error {
-	return record.Reject(fault.ReasonRoute, s.Column, "%s, which the topic is made of, is %s; `${%s|default:other}` gives such rows a topic", s.Called(), s.Nothing(null), s.Spec)
+// emptyRoute keeps the filters that the topic has for the column.
+func emptyRoute(p *template.Part, null bool) error {
+	s := p.Source
+	advised := template.Part{Name: s.Spec, Filters: append(slices.Clone(p.Filters), template.Filter{Name: "default", Text: "other"})}
+	return record.Reject(fault.ReasonRoute, s.Column, "%s, which the topic is made of, is %s; `%s` gives such rows a topic", s.Called(), s.Nothing(null), &template.Template{Parts: []template.Part{advised}})
 }
 
 // emptyMatch is emptyRoute for what topic_regex matches, before any template.

@@ -3,13 +3,17 @@ package setup
 import (
 	"context"
 	"errors"
+	"fmt"
 
+	"github.com/cdc-relay/cdc-relay/advice"
 	"github.com/cdc-relay/cdc-relay/checkpoint"
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres/provision"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/relay"
 	"github.com/cdc-relay/cdc-relay/relay/checkpoints"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
+	"github.com/cdc-relay/cdc-relay/wording"
 )
 
 // first writes the first checkpoint of each slot that setup made, so that the first run
@@ -74,7 +78,7 @@ func (f *first) warn(slot string, cause error) {
 			}
 		}
 	}
-	f.setup.warn("slot %s is made, but its start position (%s) could not be written to topic %s: %v. A move of the slot before the first run cannot be detected; start the relay, which writes it",
+	f.setup.warn("slot %s is created, but its start position (%s) could not be written to topic %s: %v. A move of the slot before the first run cannot be detected. Next: correct the cause, then start `cdc-relay run`, which writes a position",
 		slot, at, f.setup.settings.CheckpointTopic, cause)
 }
 
@@ -132,7 +136,7 @@ func (f *first) one(ctx context.Context, ledger *topics.Ledger, cfg relay.Config
 	}
 	if len(known) > 0 {
 		if _, err := cfg.ConfirmedUpTo(known, origin, slot.Confirmed); err != nil {
-			f.setup.warn("topic %s has the checkpoint of an earlier slot %s, and the next run would refuse this one: %v", topic, slot.Name, err)
+			f.setup.warn("%s", refusal(topic, slot.Name, err))
 			return false
 		}
 		f.setup.say("-- topic %s has a checkpoint of slot %s", topic, slot.Name)
@@ -154,4 +158,21 @@ func (f *first) one(ctx context.Context, ledger *topics.Ledger, cfg relay.Config
 	f.before.begins(slot)
 	f.setup.say("wrote where slot %s begins (%s) to topic %s", slot.Name, slot.Confirmed, topic)
 	return true
+}
+
+// refusal says why a relay would not stream from a slot that was made, and what to do.
+func refusal(topic, slot string, err error) string {
+	const what = "slot %s is created, but `cdc-relay run` would refuse it: topic %s still has the checkpoint of an earlier slot of this name"
+	seen, next := advice.Split(err)
+	if refused, ok := errors.AsType[*fault.Error](err); ok {
+		seen = refused.Err.Error()
+		if refused.Reason == fault.ReasonSlotAhead {
+			next = "rows that committed between the two positions are not sent: note both positions. Then run `cdc-relay setup --accept-gap` and start `cdc-relay run`; " +
+				"send rows of the gap that matter with `cdc-relay replay`"
+		}
+	}
+	if next == "" {
+		next = "see " + wording.Docs + "operations.md#runbook"
+	}
+	return fmt.Sprintf(what+" (%s). Next: %s", slot, topic, seen, next)
 }

@@ -52,6 +52,11 @@ func (s *Setup) Run(ctx context.Context, options provision.SetupOptions, dryRun,
 		}
 		return nil
 	}
+	// Before the slot, which holds back WAL from then on: a run without these topics, or with
+	// topics that it refuses, would not stream from it.
+	if err := s.topics(ctx, false); err != nil {
+		return err
+	}
 	first := newFirst(s)
 	options.DryRun = false
 	options.OnStep = func(step provision.Step) {
@@ -67,10 +72,6 @@ func (s *Setup) Run(ctx context.Context, options provision.SetupOptions, dryRun,
 		return fault.Refuse(err)
 	}
 	s.printReport(report, false)
-	if err := s.topics(ctx, false); err != nil {
-		first.unwritten(errNotReached)
-		return err
-	}
 	if acceptGap {
 		if err := s.AcceptGap(ctx, false); err != nil {
 			first.unwritten(errNotReached)

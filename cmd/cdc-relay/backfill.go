@@ -44,7 +44,8 @@ Exit codes: 0 sent, nothing to do, or the plan is printed; 1 not finished, run i
   cdc-relay backfill --where "created_at >= '2026-01-01'" --yes
   cdc-relay run
   cdc-relay backfill --late --where "created_at < '2026-01-01'" --to-topic orders-old --yes`,
-		Args: cobra.NoArgs,
+		Args:        cobra.NoArgs,
+		Annotations: logs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := a.load()
 			if err != nil {

@@ -148,7 +148,10 @@ func coloured(level advice.Level, on bool) string {
 }
 
 // colours reports whether a stream gets any.
-func (a *app) colours(out io.Writer) bool { return terminal(out) && a.getenv("NO_COLOR") == "" }
+func (a *app) colours(out io.Writer) bool { return terminal(out) && a.takesColours() }
+
+// takesColours reports whether a terminal is to get colours.
+func (a *app) takesColours() bool { return a.getenv("NO_COLOR") == "" && a.getenv("TERM") != "dumb" }
 
 func (a *app) printFindings(report *check.Report, o checkOptions) error {
 	all := report.Findings

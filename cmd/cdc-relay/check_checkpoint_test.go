@@ -144,6 +144,11 @@ func TestSetup_ASlotMadeAnewKeepsTheOldCheckpoint(t *testing.T) {
 		got := invoke(t, k.env, "setup")
 		got.want(t, exitOK, "created slot "+k.slot, "would refuse")
 		got.want(t, exitOK, "", "at "+old)
+		got.want(t, exitOK, "", "still has the checkpoint of an earlier slot of this name (the slot is at ")
+		got.want(t, exitOK, "", "Then run `cdc-relay setup --accept-gap`")
+		if strings.Contains(got.stderr, "who moved the slot") || strings.Contains(got.stderr, "checkpoint slot") {
+			t.Errorf("the slot was dropped, and nobody moved it:\n%s", got.stderr)
+		}
 		if strings.Contains(got.stdout, "ready") {
 			t.Errorf("setup says it is ready:\n%s", got.stdout)
 		}
@@ -158,14 +163,29 @@ func TestSetup_ASlotMadeAnewKeepsTheOldCheckpoint(t *testing.T) {
 	})
 }
 
+// lineHook acts when a line is written.
+type lineHook struct {
+	output
+	line string
+	act  func()
+	seen bool
+}
+
+func (h *lineHook) Write(p []byte) (int, error) {
+	if !h.seen && strings.Contains(string(p), h.line) {
+		h.seen = true
+		h.act()
+	}
+	return h.output.Write(p)
+}
+
 func TestSetup_SaysWhenItCannotWriteWhereTheSlotBegins(t *testing.T) {
 	t.Parallel()
 	k := newKeeper(t, keeping["detect_moved_slot"])
-	k.brokers.Fake.TakeAway(0)
-	got := invoke(t, k.env, "setup", "--create-table")
-	got.want(t, exitRefused, "created slot "+k.slot, "could not be written to topic")
-	if strings.Contains(got.stdout, "ready") || !strings.Contains(got.stderr, k.confirmed(t, k.slot)) {
-		t.Errorf("standard output:\n%sstandard error:\n%s", got.stdout, got.stderr)
+	stdout, stderr := &lineHook{line: "created slot " + k.slot, act: func() { k.brokers.Fake.TakeAway(0) }}, new(output)
+	run(t.Context(), []string{"setup", "--create-table"}, process{env: k.env, stdout: stdout, stderr: stderr})
+	if !stdout.seen || !strings.Contains(stderr.String(), "could not be written to topic") || !strings.Contains(stderr.String(), k.confirmed(t, k.slot)) {
+		t.Errorf("standard output:\n%sstandard error:\n%s", stdout.String(), stderr.String())
 	}
 	k.brokers.Fake.Return()
 	invoke(t, k.env, "setup").want(t, exitOK, "ready", "")

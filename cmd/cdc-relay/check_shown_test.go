@@ -71,3 +71,11 @@ func TestCompletion_OffersValuesWithoutBackticks(t *testing.T) {
 		}
 	}
 }
+
+func TestCheck_AsksForNoColoursOnATerminalWithoutThem(t *testing.T) {
+	for env, want := range map[string]bool{"TERM=xterm": true, "TERM=dumb": false, "NO_COLOR=1": false} {
+		if got := (&app{process: process{env: []string{env}}}).takesColours(); got != want {
+			t.Errorf("%s: colours are %t, want %t", env, got, want)
+		}
+	}
+}

@@ -24,6 +24,9 @@ func (a *app) load() (*config.Config, error) {
 	}()
 	select {
 	case l := <-loaded:
+		if l.err == nil {
+			a.known.format, a.known.pipeline = l.cfg.Log.Format, l.cfg.Relay().Pipeline
+		}
 		return l.cfg, l.err
 	case <-a.stopped:
 		return nil, errors.New("interrupted by a signal while reading the configuration or a file that it names; nothing was changed")

@@ -47,7 +47,8 @@ configuration, nothing was changed; 3 the environment refuses; 4 a person has to
   cdc-relay cutover --mark-new --yes
   cdc-relay cutover --stopped --yes          # instead, once every instance has ended
   cdc-relay run`,
-		Args: cobra.NoArgs,
+		Args:        cobra.NoArgs,
+		Annotations: logs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := a.load()
 			if err != nil {

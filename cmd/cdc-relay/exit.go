@@ -108,20 +108,29 @@ func (a *app) report(err error) int {
 		a.warnings(file.Warnings)
 	}
 	if err != nil && !errors.As(err, &quiet) {
+		text := err.Error()
 		if a.jsonLog != nil {
+			if file, ok := errors.AsType[*config.Errors](err); ok && file.Error() != file.Text() { // for people, before the line for machines
+				a.plain(text)
+				text = strings.Replace(text, file.Error(), file.Text(), 1)
+			}
 			line := a.jsonLog.Error().Int("exit_code", exitCode(err))
 			if reason := reasonWord(err); reason != "" {
 				line.Str("reason", reason)
 			}
-			line.Msg(err.Error())
+			line.Msg(text + a.helpOf(err))
 			return exitCode(err)
 		}
-		lines := strings.Split(err.Error(), "\n") // some show the line of the file
-		for i := range lines {
-			lines[i] = wording.Printable(lines[i])
-		}
-		lines[len(lines)-1] += reasonOf(err) + a.helpOf(err)
-		fmt.Fprintf(a.stderr, "cdc-relay: %s\n", strings.Join(lines, "\n"))
+		a.plain(text + reasonOf(err) + a.helpOf(err))
 	}
 	return exitCode(err)
+}
+
+// plain prints an error for people. Some show the line of the file.
+func (a *app) plain(text string) {
+	lines := strings.Split(text, "\n")
+	for i := range lines {
+		lines[i] = wording.Printable(lines[i])
+	}
+	fmt.Fprintf(a.stderr, "cdc-relay: %s\n", strings.Join(lines, "\n"))
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"io"
 	"os"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/config"
 	"github.com/mattn/go-isatty"
 	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
 )
 
 // zerolog keeps the names of its fields in globals. They are part of our
@@ -71,9 +73,20 @@ func console(out io.Writer, colours bool) zerolog.ConsoleWriter {
 	}
 }
 
-// logAsAsked has the error of a configuration that cannot be loaded written as JSON where
-// the environment or --set asks for that.
-func (a *app) logAsAsked() {
+// logs marks a verb that logs.
+var logs = map[string]string{"logs": "yes"}
+
+// logAsAsked has the last line of a verb that logs be JSON where log.format: json is known: from
+// --set, the environment, or the file as far as it could be read. Of an unknown verb that is
+// known too.
+func (a *app) logAsAsked(cmd *cobra.Command, failure error) {
+	if a.jsonLog != nil || cmd.HasParent() && cmd.Annotations["logs"] == "" {
+		return
+	}
+	format, pipeline := a.known.format, a.known.pipeline
+	if file, ok := errors.AsType[*config.Errors](failure); ok && a.known.format == "" {
+		format, pipeline = file.Log.Format, file.Pipeline
+	}
 	asked := func(variable, key, otherwise string) string {
 		value := cmp.Or(a.getenv(variable), otherwise)
 		for _, assignment := range a.set {
@@ -83,10 +96,10 @@ func (a *app) logAsAsked() {
 		}
 		return value
 	}
-	if asked("CDC_RELAY_LOG_FORMAT", "log.format", "") != "json" {
+	if asked("CDC_RELAY_LOG_FORMAT", "log.format", format) != "json" {
 		return
 	}
-	log := a.newLogger(config.Log{Level: "info", Format: "json"}, asked("CDC_RELAY_PIPELINE", "pipeline", "default"))
+	log := a.newLogger(config.Log{Level: "info", Format: "json"}, asked("CDC_RELAY_PIPELINE", "pipeline", cmp.Or(pipeline, "default")))
 	a.jsonLog = &log
 }
 

@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -76,5 +78,68 @@ func TestLog_AConfigurationThatCannotBeReadIsAJSONLine(t *testing.T) {
 				t.Errorf("%v: %s", err, got.stderr)
 			}
 		})
+	}
+}
+
+// A file whose format is JSON says so also where something else in it is wrong. People see the
+// line of the file, and whoever collects JSON reads the last line.
+func TestLog_TheLastLineIsJSONWhereTheFileAsksForIt(t *testing.T) {
+	const asJSON = "log: {format: json}\n"
+	const complete = "postgres: {url: \"postgres://a@127.0.0.1:1/b\"}\noutbox: [{table: t}]\nkafka: {brokers: \"127.0.0.1:1\"}\npipeline: shop\n"
+	for name, tt := range map[string]struct {
+		file, says string
+		env, args  []string
+		plain      bool
+	}{
+		"unknown key":          {file: asJSON + complete + "kafak: {}\n", says: "unknown key"},
+		"unknown key, text":    {file: "log: {format: text}\n" + complete + "kafak: {}\n", says: "unknown key", plain: true},
+		"key of the format":    {file: "log: {format: jsn}\n" + complete, says: "log.format", plain: true},
+		"missing secret":       {file: asJSON + strings.Replace(complete, "1/b\"", "1/b\", password_file: /nowhere/secret", 1), says: "/nowhere/secret"},
+		"bad --set":            {file: asJSON + complete, says: "kafka.linger", args: []string{"--set", "kafka.linger=xx"}},
+		"bad --until":          {file: asJSON + complete, says: "--until: parse LSN", args: []string{"--until", "x"}},
+		"environment wins":     {file: asJSON + complete + "kafak: {}\n", says: "unknown key", env: []string{"CDC_RELAY_LOG_FORMAT=text"}, plain: true},
+		"unreadable as YAML":   {file: asJSON + "pipeline: {", says: "cannot be read as YAML", env: []string{"CDC_RELAY_LOG_FORMAT=json", "CDC_RELAY_PIPELINE=shop"}},
+		"usage":                {says: "(see cdc-relay run --help)", env: []string{"CDC_RELAY_LOG_FORMAT=json", "CDC_RELAY_PIPELINE=shop"}, args: []string{"--bogus"}},
+		"usage without format": {says: "(see cdc-relay run --help)", args: []string{"--bogus"}, plain: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "relay.yaml")
+			if err := os.WriteFile(file, []byte(tt.file), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			got := invoke(t, tt.env, append([]string{"run", "-c", file}, tt.args...)...)
+			got.want(t, exitUsage, "", tt.says)
+			wantLastLine(t, got.stderr, tt.says, "shop", !tt.plain)
+		})
+	}
+}
+
+// Verbs that do not log keep the form for people; those that log beside their output do not.
+func TestLog_TheLastLineIsJSONOfVerbsThatLog(t *testing.T) {
+	env := []string{"CDC_RELAY_LOG_FORMAT=json", "CDC_RELAY_PIPELINE=shop"}
+	for verb, logs := range map[string]bool{"run": true, "backfill": true, "replay": true, "cutover": true, "check": false, "setup": false} {
+		for _, args := range [][]string{{verb, "-c", "nowhere.yaml"}, {verb, "--bogus"}} {
+			got := invoke(t, env, args...)
+			got.want(t, exitUsage, "", "")
+			wantLastLine(t, got.stderr, "", "shop", logs)
+		}
+	}
+}
+
+func wantLastLine(t *testing.T, stderr, says, pipeline string, asJSON bool) {
+	t.Helper()
+	lines := strings.Split(strings.TrimSuffix(stderr, "\n"), "\n")
+	var line struct {
+		Level, Pipeline, Msg string
+		Code                 int `json:"exit_code"`
+	}
+	err := json.Unmarshal([]byte(lines[len(lines)-1]), &line)
+	switch {
+	case asJSON != (err == nil):
+		t.Errorf("JSON is %v wanted, and the last line is %q (%v)", asJSON, lines[len(lines)-1], err)
+	case asJSON && (line.Level != "error" || line.Pipeline != pipeline || line.Code != exitUsage || !strings.Contains(line.Msg, says) || strings.Contains(line.Msg, "^")):
+		t.Errorf("the last line is %+v", line)
+	case asJSON && strings.Contains(stderr, "^") && !strings.HasPrefix(lines[0], "cdc-relay: "):
+		t.Errorf("the line of the file is not for people:\n%s", stderr)
 	}
 }

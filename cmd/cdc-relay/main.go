@@ -79,10 +79,11 @@ type app struct {
 	stopped    <-chan struct{} // closed by the first stop signal
 	configPath string
 	set        []string
-	began      bool            // the verb was reached: what fails from here on is no usage error
-	command    string          // the verb with its parents, as typed; empty: not known
-	jsonLog    *zerolog.Logger // of a daemon whose log is JSON
-	logTail    *admin.LogTail  // of a daemon with a console
+	began      bool                              // the verb was reached: what fails from here on is no usage error
+	command    string                            // the verb with its parents, as typed; empty: not known
+	known      struct{ format, pipeline string } // of the configuration; empty: it was not loaded
+	jsonLog    *zerolog.Logger                   // where the log is JSON
+	logTail    *admin.LogTail                    // of a daemon with a console
 }
 
 // run executes one command line and returns its exit code. Ending ctx is the
@@ -103,6 +104,9 @@ func run(ctx context.Context, args []string, p process) int {
 	}
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		err = &interruptedError{err}
+	}
+	if err != nil {
+		a.logAsAsked(cmd, err)
 	}
 	return a.report(err)
 }

@@ -42,7 +42,7 @@ Exit codes: 0 sent, or the plan is printed; 1 not finished, or rows could not be
 		Example: `  cdc-relay replay --since 2026-01-31T08:00:00Z --until 2026-01-31T09:00:00Z
   cdc-relay replay --ids ids.txt --to-topic orders-again --yes
   cdc-relay replay --key customer-7 --complete-keys --yes`,
-		Args: cobra.NoArgs,
+		Args: cobra.NoArgs, Annotations: logs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := a.load()
 			if err != nil {

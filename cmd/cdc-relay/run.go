@@ -47,11 +47,11 @@ position is delivered and confirmed. Nothing that commits at or after it is sent
 Exit codes: 0 clean stop, 1 failed or cut short (start again), 2 configuration,
 3 the environment refuses, 4 blocked with relay.on_blocked: exit. A crash ends with
 SIGABRT (start again).`,
-		Args: cobra.NoArgs,
+		Args:        cobra.NoArgs,
+		Annotations: logs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := a.load()
 			if err != nil {
-				a.logAsAsked()
 				return err
 			}
 			settings := cfg.Relay()

@@ -41,7 +41,8 @@ The relay does not send rows that were written before the slot was created; setu
 their number. To send them too, run backfill instead of setup.
 
 With relay.guarantee: exactly_once or relay.detect_moved_slot, setup also creates the
-checkpoint topic and writes the start position of each new slot to it.`,
+checkpoint topic and writes the start position of each new slot to it. It creates the
+relay's own topics before the slot, and no slot if run would refuse one of them.`,
 		Example: `  cdc-relay setup --dry-run
   cdc-relay setup --create-table`,
 		Args: cobra.NoArgs,

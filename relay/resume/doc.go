@@ -29,8 +29,8 @@ type Config struct {
 // slotAhead is the refusal to continue from a position that no relay confirmed.
 func (c *Config) slotAhead(start, end wal.LSN) error {
 	return &fault.Error{
-		Kind: fault.KindRefused, Reason: fault.ReasonSlotAhead, Op: "compare slot and checkpoint", Subject: fmt.Sprintf("slot %q", c.Slot), LSN: start,
+		Kind: fault.KindRefused, Reason: fault.ReasonSlotAhead, Op: "compare the checkpoint with", Subject: fmt.Sprintf("slot %q", c.Slot), LSN: start,
 		Err:  fmt.Errorf("the slot is at %s, and the checkpoint in topic %q at %s", start, c.CheckpointTopic, end),
-		Hint: "rows that committed in between are not sent. Find out who moved the slot; if they may be left out, stop the relay and run `cdc-relay setup --accept-gap`",
+		Hint: "rows that committed in between are not sent. Find out who moved the slot, or whether it was dropped and created again; if they may be left out, stop the relay and run `cdc-relay setup --accept-gap`",
 	}
 }

@@ -38,7 +38,7 @@ func (c *Config) ExactlyOnce(value []byte, known *checkpoint.Record, origin wal.
 	}
 	at.Rec.Publication, at.Rec.Relay = c.Publication, c.Version
 	refuse := func(reason, hint, cause string, args ...any) error {
-		return &fault.Error{Kind: fault.KindRefused, Reason: reason, Op: "compare slot and checkpoint", Subject: fmt.Sprintf("slot %q", slot), LSN: start, Err: fmt.Errorf(cause, args...), Hint: hint}
+		return &fault.Error{Kind: fault.KindRefused, Reason: reason, Op: "compare the checkpoint with", Subject: fmt.Sprintf("slot %q", slot), LSN: start, Err: fmt.Errorf(cause, args...), Hint: hint}
 	}
 	if lost {
 		return at, refuse(fault.ReasonCheckpointLost,
@@ -68,7 +68,7 @@ func (c *Config) ExactlyOnce(value []byte, known *checkpoint.Record, origin wal.
 // the server's timeline left the record's, if it is another.
 func descend(rec *checkpoint.Record, origin wal.Origin) (*wal.Fork, error) {
 	refuse := func(kind fault.Kind, reason, hint, cause string, args ...any) error {
-		return &fault.Error{Kind: kind, Reason: reason, Op: "compare slot and checkpoint", Subject: fmt.Sprintf("slot %q", rec.Slot), Err: fmt.Errorf(cause, args...), Hint: hint}
+		return &fault.Error{Kind: kind, Reason: reason, Op: "compare the checkpoint with", Subject: fmt.Sprintf("slot %q", rec.Slot), Err: fmt.Errorf(cause, args...), Hint: hint}
 	}
 	switch {
 	case rec.System != origin.SystemID:

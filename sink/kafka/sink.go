@@ -12,6 +12,7 @@ import (
 	"github.com/cdc-relay/cdc-relay/sink/broker"
 	"github.com/cdc-relay/cdc-relay/sink/topics"
 	"github.com/rs/zerolog"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -158,7 +159,10 @@ func (k *Sink) Ready(ctx context.Context) error {
 	if err := k.reach.Ready(ctx, k.client.Load().Client, k.cfg.Brokers); err != nil {
 		return err
 	}
-	return k.checkLetters(ctx)
+	if k.cfg.DeadLetterTopic == "" {
+		return nil
+	}
+	return topics.VerifyLetterTopic(ctx, kadm.NewClient(k.client.Load().Client), k.cfg.DeadLetterTopic)
 }
 
 // Ping asks whether a broker is there, for Reachable's sake. Brokers that were
