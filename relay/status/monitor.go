@@ -390,9 +390,12 @@ func (b *Monitor) announce() string {
 	if !changed && !more {
 		return ""
 	}
-	if state == Blocked {
+	switch {
+	case more: // the block itself is logged
+		b.log.Warn().Str("state", string(state)).Str("reason", reason).Msg("everything before the row that blocks is delivered: " + message)
+	case state == Blocked:
 		b.log.Error().Str("state", string(state)).Str("from", string(from)).Str("reason", reason).Msg("blocked: " + reason + ": " + message)
-	} else {
+	default:
 		b.logChange(from, state, was, reason, message, now.Sub(blockedSince))
 	}
 	if changed && b.changed != nil {
