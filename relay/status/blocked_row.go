@@ -33,8 +33,8 @@ type blockedRow struct {
 
 	unread bool
 	commit checkpoint.Commit // of the unread row's transaction; zero: not known
-	read   progress // of the session that met it
-	bound  wal.LSN  // end of the server's WAL, looked at after the first failure; zero: not looked at
+	read   progress          // of the session that met it
+	bound  wal.LSN           // end of the server's WAL, looked at after the first failure; zero: not looked at
 }
 
 // progress is how far a stream was read.
