@@ -240,7 +240,8 @@ func (s *session) close(ctx, deliveryCtx context.Context, cause error) error {
 	if closed != nil && cause == nil {
 		s.r.log.Warn().Err(closed).Msg("close stream; the last transactions may be sent again")
 	}
-	cut = cut || unreported || closed != nil && s.mayRepeat() || cause != nil && s.taken.open && !s.blockedUnread(cause) || lostConnection(cause) && s.tracker.Stats().Rows > 0
+	// What comes again of an unreadable row's transaction is counted by ToRepeat.
+	cut = cut || unreported || closed != nil && s.mayRepeat() || cause != nil && s.taken.open && !(unreadable(cause) && (!s.delivery.Rules().Repeats || s.tracker.Stats().Rows == 0)) || lostConnection(cause) && s.tracker.Stats().Rows > 0
 	if errors.Is(cause, errLost) && closed != nil {
 		cause = fmt.Errorf("%w: %w", cause, closed)
 	}
@@ -300,13 +301,6 @@ func verdict(cause error, stopped, cut bool) error {
 		return fmt.Errorf("%w: %w", errUnseen, cause)
 	}
 	return ErrDrainCut
-}
-
-// blockedUnread reports that the session ended at a row that cannot be read, with everything before it
-// acknowledged. A part of its transaction comes again, which ToRepeat counts, as with every stop of a
-// blocked relay. With exactly-once nothing that readers see comes again.
-func (s *session) blockedUnread(cause error) bool {
-	return unreadable(cause) && (!s.delivery.Rules().Repeats || s.tracker.Stats().Rows == 0)
 }
 
 // mayRepeat reports whether the server may lack the position after the last row: it may never have

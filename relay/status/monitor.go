@@ -521,7 +521,8 @@ func (b *Monitor) BeginSnapshot() func(*watch.Snapshot) {
 }
 
 // Unanswered takes note of a look that failed.
-func (b *Monitor) Unanswered() {
+func (b *Monitor) Unanswered(err error) {
+	b.log.Debug().Err(err).Msg("look at slot and publication")
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.silent = true

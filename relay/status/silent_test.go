@@ -1,6 +1,7 @@
 package status
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +23,7 @@ func TestSlot_IsNotShownFromBeforePostgreSQLWasGone(t *testing.T) {
 	if st := b.Status(); st.LSN.Server != 900 || st.RetainedWALBytes != 100 {
 		t.Errorf("while it answers: server %d, %d retained", st.LSN.Server, st.RetainedWALBytes)
 	}
-	b.Unanswered()
+	b.Unanswered(errors.New("connection refused"))
 	st := b.Status()
 	if st.LSN.Server != 0 || !strings.Contains(Text(st, time.Now()), "not known: PostgreSQL does not answer") {
 		t.Errorf("while it does not: server %d\n%s", st.LSN.Server, Text(st, time.Now()))
