@@ -3,6 +3,7 @@ package fault
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 )
@@ -45,7 +46,16 @@ type Error struct {
 	Hint    string  // what to do next; empty when waiting is the answer
 	LSN     wal.LSN // where in the stream, or zero
 	Holder  int     // of KindBusy: the server's process that has the slot; zero where it is not known
+	Row     *Row    // the row that cannot be read; nil: it is not about one, or its transaction is not known
 	Err     error   // the cause
+}
+
+// Row is where a row lies that cannot be read.
+type Row struct {
+	Table  string  // empty: not known
+	Commit wal.LSN // where its transaction's commit record begins
+	Time   time.Time
+	Number uint64 // within the transaction, from 1 on; zero: not known
 }
 
 // Error prints operation, subject, cause, position and next step on one line.

@@ -304,7 +304,11 @@ func (f *frame) blocked() {
 	}
 	f.row("reason", o.Reason)
 	if r := o.Row; r != nil {
-		f.row("row", fmt.Sprintf("%s, row %d of the transaction committing at %s", wording.Printable(r.Table), r.Number, position(r.Commit)))
+		text := "of the transaction committing at " + position(r.Commit)
+		if r.Number != 0 { // else the server could not send it
+			text = fmt.Sprintf("%s, row %d %s", wording.Printable(r.Table), r.Number, text)
+		}
+		f.row("row", text)
 		if r.EventID != "" {
 			f.row("event", wording.Printable(r.EventID))
 		}

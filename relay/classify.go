@@ -20,8 +20,7 @@ type ending struct {
 // classify sorts an error by what has to happen next. An unknown error counts
 // as blocked.
 func (r *Relay) classify(err error) ending {
-	var config *ConfigError
-	if errors.As(err, &config) {
+	if _, ok := errors.AsType[*ConfigError](err); ok {
 		if !r.streamed.Load() {
 			return ending{fatal: err}
 		}
@@ -30,12 +29,10 @@ func (r *Relay) classify(err error) ending {
 	if held, ok := errors.AsType[*delivery.BlockedAtRowError](err); ok {
 		return r.blocked(held.Reason, held.Err)
 	}
-	var blocked *BlockedError
-	if errors.As(err, &blocked) {
+	if _, ok := errors.AsType[*BlockedError](err); ok {
 		return ending{fatal: err}
 	}
-	var failed *sink.Error
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*sink.Error](err); ok {
 		if failed.Class == sink.Retry {
 			reason := failed.Reason
 			if reason == fault.ReasonNetwork {

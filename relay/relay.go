@@ -464,7 +464,9 @@ func (r *Relay) runSession(ctx, deliveryCtx context.Context) error {
 func (r *Relay) checkTables(src Source) error {
 	for _, table := range src.Tables() {
 		found, err := r.parts.Router.Check(table)
-		if err != nil {
+		if _, lacks := errors.AsType[*record.ColumnError](err); lacks && r.streamed.Load() {
+			return &ConfigError{fmt.Errorf("%w; give the table the column back, or correct outbox in the configuration and restart", err)}
+		} else if err != nil {
 			return &ConfigError{err}
 		}
 		if r.streamed.Load() {

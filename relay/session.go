@@ -240,7 +240,8 @@ func (s *session) close(ctx, deliveryCtx context.Context, cause error) error {
 	if closed != nil && cause == nil {
 		s.r.log.Warn().Err(closed).Msg("close stream; the last transactions may be sent again")
 	}
-	cut = cut || unreported || closed != nil && s.mayRepeat() || cause != nil && s.taken.open || lostConnection(cause) && s.tracker.Stats().Rows > 0
+	// What comes again of an unreadable row's transaction is counted by ToRepeat.
+	cut = cut || unreported || closed != nil && s.mayRepeat() || cause != nil && s.taken.open && !(unreadable(cause) && (!s.delivery.Rules().Repeats || s.tracker.Stats().Rows == 0)) || lostConnection(cause) && s.tracker.Stats().Rows > 0
 	if errors.Is(cause, errLost) && closed != nil {
 		cause = fmt.Errorf("%w: %w", cause, closed)
 	}

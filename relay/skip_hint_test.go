@@ -68,6 +68,9 @@ func TestBlocked_LogsTheWayOutWhenItIsKnown(t *testing.T) {
 		if n := strings.Count(log.String(), status.MoveSlot); n != 1 {
 			t.Errorf("said %d times:\n%s", n, &log)
 		}
+		if n := strings.Count(log.String(), `"level":"error","state":"blocked"`); n != 1 { // an alert counts them
+			t.Errorf("%d errors for one block:\n%s", n, &log)
+		}
 		b.stop(t)
 	})
 }

@@ -137,7 +137,7 @@ func (r *Relay) probeOnce(deliveryCtx context.Context) (soon bool, err error) {
 	}
 	switch {
 	case err != nil:
-		r.log.Debug().Err(err).Msg("look at slot and publication")
+		r.monitor.Unanswered(err)
 		if s != nil {
 			s.serverStops(err, time.Now(), grace)
 			soon = soon || !s.stopping.IsZero()

@@ -49,6 +49,9 @@ func TestOversizedRowIsRefusedByItsLength(t *testing.T) {
 		if !errors.As(err, &e) || e.Kind != fault.KindProtocol || postgres.Reason(err) != fault.ReasonRowTooLarge || e.LSN != 0x200 {
 			t.Fatalf("error %v", err)
 		}
+		if e.Row == nil || e.Row.Table != "public.outbox" || e.Row.Commit != 0x300 || e.Row.Number != 2 || e.Row.Time.IsZero() {
+			t.Errorf("the row is %+v", e.Row)
+		}
 		for _, part := range []string{"row 2 of its transaction", "committing at 0/300", "566231040 bytes", "1048576", "relay.max_row_bytes", "public.outbox"} {
 			if !strings.Contains(err.Error(), part) {
 				t.Errorf("error %q does not say %q", err, part)
@@ -75,6 +78,8 @@ func TestUndecodableRowNamesTheCommit(t *testing.T) {
 		takeAny(f)
 		if err := <-f.ended; postgres.Reason(err) != fault.ReasonUndecodable || !strings.Contains(err.Error(), "committing at 0/300") {
 			t.Errorf("error %v", err)
+		} else if e, _ := errors.AsType[*fault.Error](err); e.Row == nil || e.Row.Commit != 0x300 || e.Row.Time.IsZero() {
+			t.Errorf("the row is %+v", e.Row)
 		}
 	})
 }

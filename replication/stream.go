@@ -484,6 +484,7 @@ func (s *Stream) serverError(body []byte) error {
 	if own, ok := errors.AsType[*fault.Error](s.broken); ok {
 		switch {
 		case own.Reason == fault.ReasonUndecodable && s.dec.InTransaction():
+			own.Row = s.dec.RowAhead()
 			own.Hint += "; if it cannot be repaired, move the slot past its transaction, committing at " + s.dec.Commit().String()
 		case own.Reason == fault.ReasonPublicationMissing:
 			own.Hint = postgres.HintUnpublished(s.status.flush)

@@ -138,7 +138,7 @@ inside systemd-analyze security --no-pager --threshold=15 cdc-relay >/dev/null |
 ok "exposure level $exposure"
 
 says() { property StatusText | grep -qE "$1"; }
-await 30 "StatusText says the state" says '^(Starting|Reconnecting to PostgreSQL) for .*_unreachable'
+await 30 "StatusText says the state" says '^(Starting|Reconnecting to (PostgreSQL|Kafka)) for .*_unreachable'
 ok "StatusText without a server: $(property StatusText)"
 
 restarted "kill -9" by_signal KILL

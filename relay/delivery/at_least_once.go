@@ -49,15 +49,17 @@ func (g *atLeastOnce) Close(cause error) {
 	if cause == nil || postgres.KindOf(cause) != fault.KindProtocol {
 		return
 	}
-	if last, open := d.s.Last(); open && d.tracker.Stats().Rows == 0 {
-		d.m.partial.last = last
+	stats := d.tracker.Stats()
+	if last, open := d.s.Last(); open && stats.Rows == 0 {
+		d.m.partial = partialTransaction{last, g.ToRepeat(stats)}
 	}
 }
 
 // ToRepeat counts acknowledged rows that may not be confirmed, because a row of their
-// transaction, or of an earlier one, is not acknowledged.
+// transaction, or of an earlier one, is not acknowledged. Before the session has read them again, they
+// are those of an earlier one.
 func (g *atLeastOnce) ToRepeat(stats checkpoint.Stats) int {
-	return stats.Done + max(0, int(g.d.shown.repeats.Load()))
+	return max(stats.Done+max(0, int(g.d.shown.repeats.Load())), g.d.begun.waits(g.d.tracker.Confirmed()))
 }
 
 // undelivered is one record that has to be sent again.

@@ -23,7 +23,10 @@ func (d *Delivery) skipHint(commit wal.LSN, reason string, cause error) error {
 // deadLetterHint adds the part of the advice that also holds while rows before the row are not
 // delivered.
 func (d *Delivery) deadLetterHint(reason string, cause error) error {
-	if d.m.cfg.OnReject != StopOnReject || reason == fault.ReasonSchema { // see setAside
+	switch {
+	case reason == fault.ReasonSchema: // see setAside
+		return fmt.Errorf("%w; the row has the columns that its table had when it was written: correct outbox in the configuration so that it needs no other column, and restart", cause)
+	case d.m.cfg.OnReject != StopOnReject:
 		return cause
 	}
 	return fmt.Errorf("%w; to have it kept as a dead letter, set relay.on_reject: dead_letter, run `cdc-relay setup` and restart", cause)

@@ -136,7 +136,8 @@ type Delivery struct {
 
 	sends    sends
 	shown    shown
-	isolates bool // the next session has to send the rows again, whatever error ended this one (ErrIsolated)
+	begun    partialTransaction // by an earlier session, as this one found it
+	isolates bool               // the next session has to send the rows again, whatever error ended this one (ErrIsolated)
 }
 
 // sends are the Sends that are not answered, or failed.
@@ -166,6 +167,7 @@ func (m *Memory) Open(ctx context.Context, s Session, start Start) (*Delivery, e
 	d.sends.wake = make(chan struct{}, 1)
 	d.sends.buffers.New = func() any { return new(record.Buffer) }
 	m.forgetOtherHistory(d.Lineage())
+	d.begun = m.partial
 	if m.cfg.Guarantee != ExactlyOnce {
 		d.guarantee = &atLeastOnce{d}
 		return d, nil

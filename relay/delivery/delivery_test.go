@@ -58,6 +58,7 @@ func TestBlocked_SaysHowToGoOnWithoutTheRow(t *testing.T) {
 	const (
 		letter = "; to have it kept as a dead letter, set relay.on_reject: dead_letter, run `cdc-relay setup` and restart"
 		move   = "; to give up its whole transaction, stop the relay and run: SELECT pg_replication_slot_advance('orders', '0/65')"
+		shape  = "; the row has the columns that its table had when it was written: correct outbox in the configuration so that it needs no other column, and restart"
 		gap    = ", then `cdc-relay setup --accept-gap`"
 	)
 	for _, tt := range []struct {
@@ -68,7 +69,7 @@ func TestBlocked_SaysHowToGoOnWithoutTheRow(t *testing.T) {
 		{Config{OnReject: StopOnReject}, "record_too_large", letter + move},
 		{Config{OnReject: StopOnReject, KeepsPositions: true}, "record_too_large", letter + move + gap},
 		{Config{Guarantee: ExactlyOnce, OnReject: StopOnReject, KeepsPositions: true}, "record_too_large", letter + move + gap},
-		{Config{Guarantee: ExactlyOnce, OnReject: StopOnReject, KeepsPositions: true}, fault.ReasonSchema, move + gap},
+		{Config{Guarantee: ExactlyOnce, OnReject: StopOnReject, KeepsPositions: true}, fault.ReasonSchema, shape + move + gap},
 		{Config{OnReject: DeadLetterOnReject}, fault.ReasonParkedKeysFull, move},
 	} {
 		tt.cfg.Resume = &resume.Config{Slot: "orders"}

@@ -11,6 +11,15 @@ import (
 // is removed.
 type partialTransaction struct {
 	last deadletter.Row
+	rows int // that the next start sends again
+}
+
+// waits are its rows while the confirmed position is before its commit.
+func (p partialTransaction) waits(confirmed wal.LSN) int {
+	if confirmed > p.last.Commit {
+		return 0
+	}
+	return p.rows
 }
 
 // forgetOtherHistory forgets what names positions of another history: other rows have these

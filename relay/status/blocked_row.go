@@ -1,9 +1,12 @@
 package status
 
 import (
+	"errors"
 	"time"
 
+	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/deadletter"
+	"github.com/cdc-relay/cdc-relay/fault"
 	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
@@ -29,8 +32,9 @@ type blockedRow struct {
 	since time.Time      // it stands in the way
 
 	unread bool
-	read   progress // of the session that met it
-	bound  wal.LSN  // end of the server's WAL, looked at after the first failure; zero: not looked at
+	commit checkpoint.Commit // of the unread row's transaction; zero: not known
+	read   progress          // of the session that met it
+	bound  wal.LSN           // end of the server's WAL, looked at after the first failure; zero: not looked at
 }
 
 // progress is how far a stream was read.
@@ -96,7 +100,13 @@ func (b *Monitor) Unread(of wal.Lineage, err error) {
 	if b.blockedRow == nil || !b.blockedRow.unread {
 		b.blockedRow = &blockedRow{of: of, unread: true, read: b.read}
 	}
-	b.blockedRow.reason, b.blockedRow.message = postgres.Reason(err), err.Error()
+	o := b.blockedRow
+	o.reason, o.message = postgres.Reason(err), err.Error()
+	o.shown, o.commit = nil, checkpoint.Commit{}
+	if e, ok := errors.AsType[*fault.Error](err); ok && e.Row != nil {
+		o.shown = &BlockedRow{Table: e.Row.Table, Commit: Position(e.Row.Commit), Number: e.Row.Number}
+		o.commit = checkpoint.Commit{At: e.Row.Commit, Time: e.Row.Time}
+	}
 }
 
 // Read takes note of a batch that was read.

@@ -2,6 +2,7 @@ package status
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/cdc-relay/cdc-relay/wording"
@@ -15,7 +16,11 @@ func Headline(s *Status, now time.Time) string {
 	case Blocked:
 		return "Blocked for " + held + atRow(s.Obstacle) + ": " + s.Reason + keptText(s) + "."
 	case Reconnecting:
-		return "Reconnecting to PostgreSQL for " + held + because(s) + "."
+		to := "PostgreSQL"
+		if strings.HasPrefix(s.Reason, "kafka_") {
+			to = "Kafka"
+		}
+		return "Reconnecting to " + to + " for " + held + because(s) + "."
 	case Standby:
 		return "Standing by: another relay streams from slot " + s.Slot + "."
 	case Starting:
@@ -66,12 +71,12 @@ func behindText(lag float64) string {
 func keptText(s *Status) string {
 	kept := "; PostgreSQL keeps " + wording.Bytes(s.RetainedWALBytes) + " of WAL"
 	switch slot := s.SlotState; {
+	case slot != nil && slot.WALStatus == "lost":
+		return "; the slot has lost its WAL"
 	case s.RetainedWALBytes == 0:
 		return ""
 	case slot == nil: // several shards, each with its own
 		return kept
-	case slot.WALStatus == "lost":
-		return "; the slot has lost its WAL"
 	case slot.SafeWALBytes == nil:
 		return kept + ", limited only by the disk"
 	case slot.SafeSeconds != nil:

@@ -11,6 +11,7 @@ import (
 //
 //   - while such a row was read: by a session, or by the one before it, for as long as
 //     nothing shows that the row was confirmed after all;
+//   - while a session ended at such a row that cannot be read, and had read its transaction's beginning;
 //   - as zero, when a session confirmed every row that it read, and has read the WAL up to
 //     where the server's last ended when it was looked at. What was written since then is
 //     younger than the look.
@@ -57,10 +58,15 @@ type unconfirmed struct {
 func (b *Monitor) lag(now time.Time) (seconds float64, known bool) {
 	age := func(at time.Time) (float64, bool) { return max(0, now.Sub(at).Seconds()), true }
 	if b.session == nil {
-		if b.waiting.At == 0 || b.state == Standby {
+		switch {
+		case b.state == Standby:
 			return 0, false
+		case b.waiting.At != 0:
+			return age(b.waiting.Time)
+		case b.unread().At != 0:
+			return age(b.unread().Time)
 		}
-		return age(b.waiting.Time)
+		return 0, false
 	}
 	oldest := b.session.Stats().Unconfirmed
 	newest, read := b.session.NewestCommit(now)
@@ -69,12 +75,24 @@ func (b *Monitor) lag(now time.Time) (seconds float64, known bool) {
 		return age(oldest.Time)
 	case b.waiting.At != 0:
 		return age(b.waiting.Time)
+	case b.unread().At != 0:
+		return age(b.unread().Time)
 	case b.caughtUp(now):
 		return 0, true
 	case !newest.IsZero() && read < flowing:
 		return age(newest)
 	}
 	return 0, false
+}
+
+// unread is the commit of a row that cannot be read, which waits unless the confirmed position is past
+// it. Call it with the lock held.
+func (b *Monitor) unread() checkpoint.Commit {
+	o := b.blockedRow
+	if o == nil || !o.unread || b.session != nil && wal.LSN(b.session.Positions().Confirmed) > o.commit.At {
+		return checkpoint.Commit{}
+	}
+	return o.commit
 }
 
 // leave keeps what a session that ends knows. Call it with the lock held.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cdc-relay/cdc-relay/checkpoint"
 	"github.com/cdc-relay/cdc-relay/fault"
+	"github.com/cdc-relay/cdc-relay/postgres"
 	"github.com/cdc-relay/cdc-relay/postgres/watch"
 	"github.com/cdc-relay/cdc-relay/replication/wal"
 	"github.com/cdc-relay/cdc-relay/router/record"
@@ -48,6 +49,7 @@ type Monitor struct {
 	snapshot *watch.Snapshot // nil: nobody looked yet
 	budget   budget
 	source   bool // PostgreSQL was good once
+	silent   bool // PostgreSQL did not answer at the last look
 	counted  counted
 }
 
@@ -390,9 +392,12 @@ func (b *Monitor) announce() string {
 	if !changed && !more {
 		return ""
 	}
-	if state == Blocked {
+	switch {
+	case more: // the block itself is logged
+		b.log.Warn().Str("state", string(state)).Str("reason", reason).Msg("everything before the row that blocks is delivered: " + message)
+	case state == Blocked:
 		b.log.Error().Str("state", string(state)).Str("from", string(from)).Str("reason", reason).Msg("blocked: " + reason + ": " + message)
-	} else {
+	default:
 		b.logChange(from, state, was, reason, message, now.Sub(blockedSince))
 	}
 	if changed && b.changed != nil {
@@ -500,7 +505,7 @@ func (b *Monitor) BeginSnapshot() func(*watch.Snapshot) {
 	return func(snapshot *watch.Snapshot) {
 		now := time.Now()
 		b.mu.Lock()
-		b.snapshot = snapshot
+		b.snapshot, b.silent = snapshot, false
 		if b.session != nil {
 			b.sawWALEnd(snapshot.WALEnd, now)
 		} else {
@@ -513,6 +518,14 @@ func (b *Monitor) BeginSnapshot() func(*watch.Snapshot) {
 		b.mu.Unlock()
 		b.warn(low)
 	}
+}
+
+// Unanswered takes note of a look that failed.
+func (b *Monitor) Unanswered(err error) {
+	b.log.Debug().Err(err).Msg("look at slot and publication")
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.silent = true
 }
 
 // Status is a consistent snapshot.
@@ -557,6 +570,9 @@ func (b *Monitor) Status() Status {
 		showSession(&st, b.session, now)
 	}
 	b.showSlot(&st)
+	if b.silent && b.session == nil {
+		st.LSN.Server = 0 // it may be anywhere by now
+	}
 	st.LagBytes = max(0, int64(st.LSN.Server)-int64(st.LSN.Confirmed))
 	if lag, known := b.lag(now); known {
 		st.LagSeconds = &lag
@@ -592,7 +608,12 @@ func (b *Monitor) showSlot(st *Status) {
 	if st.LSN.Confirmed == 0 { // a standby has reported nothing, but the slot has a position
 		st.LSN.Confirmed = Position(slot.Confirmed)
 	}
-	st.RetainedWALBytes = max(0, int64(b.snapshot.WALEnd)-int64(slot.Restart))
+	if postgres.Reason(b.snapshot.Drift) == fault.ReasonSlotMissing {
+		return
+	}
+	if slot.Restart != 0 {
+		st.RetainedWALBytes = max(0, int64(b.snapshot.WALEnd)-int64(slot.Restart))
+	}
 	st.SlotState = &Slot{
 		Active: slot.Active, WALStatus: slot.WALStatus,
 		Confirmed: Position(slot.Confirmed), Restart: Position(slot.Restart),

@@ -17,14 +17,14 @@ type Obstacle struct {
 	Attempts int       `json:"attempts"` // that failed since it stands in the way
 	NextTry  time.Time `json:"next_try,omitzero"`
 
-	Row *BlockedRow `json:"row,omitempty"` // nil: it is not about one row, or the row cannot be read
+	Row *BlockedRow `json:"row,omitempty"` // nil: it is not about one row, or the row is not known
 }
 
-// BlockedRow names a row that is read and cannot be delivered.
+// BlockedRow names a row that cannot be read, or that was read and cannot be delivered.
 type BlockedRow struct {
-	Table   string   `json:"table"`
+	Table   string   `json:"table"`      // empty: not known, as the row cannot be read
 	Commit  Position `json:"commit_lsn"` // where its transaction's commit record begins
-	Number  uint64   `json:"number"`     // within the transaction, from 1 on
+	Number  uint64   `json:"number"`     // within the transaction, from 1 on; zero: not known
 	Topic   string   `json:"topic,omitempty"`
 	EventID string   `json:"event_id,omitempty"`
 	Bytes   int      `json:"bytes,omitempty"` // of its record: key, value and headers

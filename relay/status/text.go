@@ -45,9 +45,12 @@ func Text(s Status, now time.Time) string {
 	line("connected", "PostgreSQL %s, Kafka %s", sourceText(s), yesNo(s.SinkConnected))
 	line("LSN", "confirmed %s, published %s, received %s, server %s",
 		lsn(s.LSN.Confirmed), lsn(s.LSN.Published), lsn(s.LSN.Received), lsn(s.LSN.Server))
-	if s.LSN.Server == 0 && s.LagBytes == 0 {
+	switch {
+	case s.LSN.Server == 0 && s.LagBytes == 0 && s.SourceReached:
+		line("lag", "not known: PostgreSQL does not answer")
+	case s.LSN.Server == 0 && s.LagBytes == 0:
 		line("lag", "not known: PostgreSQL has not been reached")
-	} else {
+	default:
 		line("lag", "%s, %s; WAL retained %s", wording.Bytes(s.LagBytes), lagText(s.LagSeconds), wording.Bytes(s.RetainedWALBytes))
 	}
 	oldest := ""

@@ -18,17 +18,30 @@ func (d *Decoder) Oversized(head []byte, size, limit int, walStart wal.LSN) (cou
 	if subject == "" {
 		return d.readPast(head, size, walStart)
 	}
-	past := "it"
-	if d.open {
-		past = "the transaction, committing at " + d.txn.Commit.String()
+	past, row := "it", d.RowAhead()
+	if row != nil {
+		past = "the transaction, committing at " + row.Commit.String()
+		row.Number = d.ordinal + 1
+		if head[0] != 'M' {
+			row.Table = subject
+		}
 	}
 	return false, &fault.Error{
 		Kind: fault.KindProtocol, Reason: fault.ReasonRowTooLarge, Op: "read row of", Subject: subject,
-		LSN: d.position(walStart),
+		LSN: d.position(walStart), Row: row,
 		Err: fmt.Errorf("row %d of its transaction takes %d bytes, the limit is %d", d.ordinal+1, size, limit),
 		Hint: "the relay did not read it and confirms nothing past it; raise relay.max_row_bytes if the relay has four times as much memory, " +
 			"or move the slot past " + past + "; a CHECK on the payload's length keeps such rows out",
 	}
+}
+
+// RowAhead is the place of whatever comes next, as far as the transaction in hand tells it; nil
+// outside one.
+func (d *Decoder) RowAhead() *fault.Row {
+	if !d.open {
+		return nil
+	}
+	return &fault.Row{Commit: d.txn.Commit, Time: d.txn.Time}
 }
 
 // readPast counts a message that is not delivered, of which the beginning is at hand, as
